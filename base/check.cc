@@ -1,0 +1,17 @@
+#include "base/check.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace meshwright::internal {
+
+CheckFailure::CheckFailure(const char* file, int line, const char* condition) {
+  stream_ << file << ":" << line << " check failed: " << condition;
+}
+
+CheckFailure::~CheckFailure() {
+  std::fprintf(stderr, "%s\n", stream_.str().c_str());
+  std::abort();
+}
+
+}  // namespace meshwright::internal

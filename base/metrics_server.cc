@@ -1,0 +1,238 @@
+#include "base/metrics_server.h"
+
+#include <civetweb.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <future>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "base/os_error.h"
+#include "base/unique_fd.h"
+
+namespace meshwright {
+namespace {
+
+constexpr const char* kTextType = "text/plain; charset=utf-8";
+constexpr const char* kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
+
+struct Route {
+  std::string content_type;
+  MetricsServer::Handler handler;
+};
+
+struct Response {
+  int code = 200;
+  std::string content_type = kTextType;
+  std::string body;
+};
+
+const char* ReasonOf(int code) {
+  switch (code) {
+    case 200:
+      return "OK";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 503:
+      return "Service Unavailable";
+    default:
+      return "Internal Server Error";
+  }
+}
+
+int HttpCodeOf(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kNotFound:
+      return 404;
+    case StatusCode::kUnavailable:
+      return 503;
+    default:
+      return 500;
+  }
+}
+
+void Send(mg_connection* connection, const Response& response, bool with_body) {
+  const std::string header = fmt::format(
+      "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}"
+      "Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+      response.code, ReasonOf(response.code), response.content_type, response.body.size(),
+      response.code == 405 ? "Allow: GET, HEAD\r\n" : "");
+  mg_write(connection, header.data(), header.size());
+  if (with_body) mg_write(connection, response.body.data(), response.body.size());
+}
+
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t bytes = 0;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+// Errors: kInvalidArgument when the host is not a numeric address.
+Result<Address> ResolveNumeric(const std::string& host, int port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0) {
+    return Fail(InvalidArgument(fmt::format(
+        "host '{}': {}; give a numeric address such as 127.0.0.1", host, gai_strerror(error))));
+  }
+  Address address;
+  address.bytes = found->ai_addrlen;
+  std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
+  freeaddrinfo(found);
+  return address;
+}
+
+// The reason why this address cannot be listened on; OK when it can (now).
+Status ProbeAddress(const MetricsServerOptions& options) {
+  MW_ASSIGN_OR_RETURN(const Address address, ResolveNumeric(options.host, options.port));
+  const UniqueFd probe(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int yes = 1;
+  setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  if (bind(probe.get(), address.get(), address.bytes) == 0 && listen(probe.get(), 1) == 0) {
+    return OkStatus();
+  }
+  const int error = errno;
+  const char* fix = error == EADDRINUSE
+                        ? "; stop the process that listens there or choose another port (0: any)"
+                        : "; choose an address of this machine and a port above 1023";
+  const Status status = OsError(error, fmt::format("{}:{}", options.host, options.port));
+  return Status(status.code(), status.message() + fix);
+}
+
+// Opens and drops a connection: makes a thread that waits in accept look around.
+void Knock(const Address& address) {
+  const UniqueFd knock(
+      socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  (void)connect(knock.get(), address.get(), address.bytes);
+}
+
+}  // namespace
+
+struct MetricsServer::State {
+  MetricsRegistry* registry = nullptr;
+  mg_context* context = nullptr;
+  Address address;  // where it listens, with the port chosen
+  int port = 0;
+  std::mutex mutex;  // guards routes and health
+  std::map<std::string, Route, std::less<>> routes;
+  std::function<Status()> health;
+
+  Response Answer(std::string_view path) {
+    if (path == "/metrics") return {200, kMetricsType, registry->Serialize()};
+    if (path == "/healthz") return AnswerHealth();
+    Route route;
+    {
+      const std::lock_guard lock(mutex);
+      const auto found = routes.find(path);
+      if (found == routes.end()) return {404, kTextType, fmt::format("no page at {}\n", path)};
+      route = found->second;
+    }
+    const Result<std::string> body = route.handler();
+    if (body.has_value()) return {200, route.content_type, *body};
+    return {HttpCodeOf(body.error()), kTextType, body.error().ToString() + "\n"};
+  }
+
+  Response AnswerHealth() {
+    std::function<Status()> check;
+    {
+      const std::lock_guard lock(mutex);
+      check = health;
+    }
+    const Status status = check ? check() : OkStatus();
+    return {status.ok() ? 200 : 503, kTextType, status.ToString() + "\n"};
+  }
+
+  // civetweb's request callback. Non-zero: answered.
+  static int OnRequest(mg_connection* connection) {
+    const mg_request_info* request = mg_get_request_info(connection);
+    auto* state = static_cast<State*>(request->user_data);
+    const std::string_view method(request->request_method);
+    if (method != "GET" && method != "HEAD") {
+      Send(connection, {405, kTextType, "only GET is served here\n"}, true);
+      return 1;
+    }
+    Send(connection, state->Answer(request->local_uri), method == "GET");
+    return 1;
+  }
+
+  // civetweb prints its own complaints to stderr unless this claims them.
+  static int OnMessage(const mg_connection*, const char*) { return 1; }
+};
+
+MetricsServer::MetricsServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Result<std::unique_ptr<MetricsServer>> MetricsServer::Start(const MetricsServerOptions& options,
+                                                            MetricsRegistry& registry) {
+  if (options.port < 0 || options.port > 65535 || options.threads < 1) {
+    return Fail(InvalidArgument(fmt::format(
+        "metrics server: port={} threads={}; ports are 0..65535", options.port, options.threads)));
+  }
+  MW_TRY(ResolveNumeric(options.host, options.port));
+  auto state = std::make_unique<State>();
+  state->registry = &registry;
+  const bool ipv6 = options.host.find(':') != std::string::npos;
+  const std::string address = ipv6 ? fmt::format("[{}]:{}", options.host, options.port)
+                                   : fmt::format("{}:{}", options.host, options.port);
+  const std::string threads = std::to_string(options.threads);
+  std::array<const char*, 9> settings = {
+      "listening_ports", address.c_str(),     "num_threads", threads.c_str(), "request_timeout_ms",
+      "10000",           "enable_keep_alive", "no",          nullptr};
+  mg_callbacks callbacks{};
+  callbacks.begin_request = State::OnRequest;
+  callbacks.log_message = State::OnMessage;
+  std::array<char, 256> text{};
+  unsigned code = 0;
+  mg_init_data init{&callbacks, state.get(), settings.data()};
+  mg_error_data error{&code, text.data(), text.size()};
+  state->context = mg_start2(&init, &error);
+  if (state->context == nullptr) {
+    MW_TRY(ProbeAddress(options).WithContext("metrics server"));
+    return Fail(Internal(fmt::format("metrics server on {}: {}", address, text.data())));
+  }
+  mg_server_port port{};
+  MW_CHECK(mg_get_server_ports(state->context, 1, &port) == 1);
+  state->port = port.port;
+  state->address = *ResolveNumeric(options.host, port.port);  // cannot fail: it worked above
+  return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(state)));
+}
+
+MetricsServer::~MetricsServer() {
+  // civetweb's accepting thread looks at its stop flag when a connection comes or every 2 s: knock
+  // until it has seen it.
+  std::future<void> stopped =
+      std::async(std::launch::async, [context = state_->context] { mg_stop(context); });
+  do {
+    Knock(state_->address);
+  } while (stopped.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready);
+}
+
+int MetricsServer::port() const { return state_->port; }
+
+void MetricsServer::AddRoute(const std::string& path, const std::string& content_type,
+                             Handler handler) {
+  MW_CHECK(!path.empty() && path[0] == '/') << "route " << path;
+  const std::lock_guard lock(state_->mutex);
+  state_->routes[path] = Route{content_type, std::move(handler)};
+}
+
+void MetricsServer::SetHealth(std::function<Status()> health) {
+  const std::lock_guard lock(state_->mutex);
+  state_->health = std::move(health);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,269 @@
+#include "cli/args.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+namespace meshwright::cli {
+namespace {
+
+constexpr char kFooter[] =
+    "Exit codes: 0 ok, 1 job failed, 2 usage or configuration, 3 controller unreachable, 4 plan "
+    "does not fit,\n"
+    "5 timeout, 130 interrupted. Address: --address, else $MESHWRIGHT_ADDRESS, else address in\n"
+    "~/.config/meshwright/config.toml, else 127.0.0.1:7700. NO_COLOR is honoured.";
+
+// Everything the parser fills; the chosen subcommand picks one.
+struct Storage {
+  GlobalArgs global;
+  std::string format = "text";
+  ControllerArgs controller;
+  WorkerArgs worker;
+  UpArgs up;
+  DownArgs down;
+  SubmitArgs submit;
+  LogsArgs logs;
+  CancelArgs cancel;
+  WaitArgs wait;
+  PlanArgs plan;
+  VisualizeArgs visualize;
+  ConfigArgs config;
+};
+
+void AddOverrides(CLI::App* command, std::vector<std::string>& overrides) {
+  command->add_option("--set", overrides, "section.key=value in TOML syntax; repeatable")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void AddServers(CLI::App& app, Storage& s) {
+  CLI::App* controller = app.add_subcommand("controller", "Run the controller in the foreground");
+  controller
+      ->add_option("--bind", s.controller.bind,
+                   "Address to listen on; other than loopback needs a token")
+      ->capture_default_str();
+  controller->add_option("--port", s.controller.port, "gRPC port; 0: pick")->capture_default_str();
+  controller
+      ->add_option("--metrics-port", s.controller.metrics_port,
+                   "Prometheus port; 0: pick, -1: none")
+      ->capture_default_str();
+  controller->add_option("--state-dir", s.controller.state_dir, "Jobs, blobs and results")
+      ->capture_default_str();
+  controller
+      ->add_option("--worker-lost-ms", s.controller.worker_lost_ms,
+                   "Silence after which a worker is lost")
+      ->capture_default_str();
+  controller->add_option("--ready-fd", s.controller.ready_fd, "Descriptor to announce the ports on")
+      ->group("");
+
+  CLI::App* worker =
+      app.add_subcommand("worker", "Run a worker of the controller at --address in the foreground");
+  worker->add_option("--name", s.worker.name, "Unique name; default: host and process");
+  worker->add_option("--devices", s.worker.devices, "Virtual CPU devices")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  worker->add_option("--threads-per-device", s.worker.threads_per_device, "Threads of one device")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  worker->add_flag("--pin", s.worker.pin, "Pin devices to cores");
+  worker->add_option("--bind", s.worker.bind, "Address of the data-plane listener")
+      ->capture_default_str();
+  worker->add_option("--advertise", s.worker.advertise, "Address that peers dial; default: --bind");
+  worker->add_option("--data-port", s.worker.data_port, "Data-plane port; 0: pick")
+      ->capture_default_str();
+  worker->add_option("--metrics-port", s.worker.metrics_port, "Prometheus port; 0: pick, -1: none")
+      ->capture_default_str();
+  worker->add_option("--cache-dir", s.worker.cache_dir, "Folder for blobs; default: temporary");
+  worker->add_option("--transport", s.worker.transport, "Between workers")
+      ->check(CLI::IsMember({"auto", "shm", "tcp"}))
+      ->capture_default_str();
+  worker->add_option("--memory-mib", s.worker.memory_mib, "Per device; 0: share of the machine")
+      ->capture_default_str();
+  worker->add_option("--ready-fd", s.worker.ready_fd, "Descriptor to announce the start on")
+      ->group("");
+}
+
+void AddCluster(CLI::App& app, Storage& s) {
+  CLI::App* up =
+      app.add_subcommand("up", "Start a controller and workers on this machine, in the background");
+  up->add_option("-n,--workers", s.up.workers, "Worker processes")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  up->add_option("--devices-per-worker", s.up.devices_per_worker, "Virtual CPU devices of a worker")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  up->add_option("--threads-per-device", s.up.threads_per_device, "Threads of one device")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  up->add_option("--dir", s.up.run_dir, "Folder for state, logs and process ids")
+      ->capture_default_str();
+  up->add_option("--port", s.up.port, "gRPC port; 0: pick")->capture_default_str();
+  up->add_option("--metrics-port", s.up.metrics_port, "Prometheus port; 0: pick")
+      ->capture_default_str();
+  up->add_option("--transport", s.up.transport, "Between workers")
+      ->check(CLI::IsMember({"auto", "shm", "tcp"}))
+      ->capture_default_str();
+  up->add_option("--timeout-ms", s.up.timeout_ms, "For everything to be ready")
+      ->capture_default_str();
+
+  CLI::App* down = app.add_subcommand("down", "Stop what `up` started");
+  down->add_option("--dir", s.down.run_dir, "Folder given to `up`")->capture_default_str();
+  down->add_option("--timeout-ms", s.down.timeout_ms, "Patience before SIGKILL")
+      ->capture_default_str();
+
+  app.add_subcommand("status", "Workers and jobs of the cluster");
+}
+
+void AddJobs(CLI::App& app, Storage& s) {
+  CLI::App* submit = app.add_subcommand("submit", "Submit a job and follow it to its end");
+  submit->add_option("job", s.submit.file, "Job file (TOML)")->required();
+  AddOverrides(submit, s.submit.overrides);
+  submit->add_flag("--no-wait", s.submit.no_wait, "Print the id and return");
+  submit->add_flag("-q,--quiet", s.submit.quiet, "No step lines");
+  submit->add_option("--record", s.submit.record, "Write every step as a JSON line to this file");
+  submit->add_option("--timeout-s", s.submit.timeout_s,
+                     "Stop following after this long; the job goes on");
+
+  app.add_subcommand("jobs", "List jobs");
+  CLI::App* logs = app.add_subcommand("logs", "Events of a job");
+  logs->add_option("id", s.logs.id, "Job id")->required();
+  logs->add_flag("-f,--follow", s.logs.follow, "Stay until the job ends");
+  CLI::App* cancel = app.add_subcommand("cancel", "Cancel a job");
+  cancel->add_option("id", s.cancel.id, "Job id")->required();
+  CLI::App* wait = app.add_subcommand("wait", "Wait for the end of a job");
+  wait->add_option("id", s.wait.id, "Job id")->required();
+  wait->add_option("--timeout-s", s.wait.timeout_s, "0: no limit");
+}
+
+void AddDryRuns(CLI::App& app, Storage& s) {
+  CLI::App* plan = app.add_subcommand("plan", "Show how a job would run, without running it");
+  plan->add_option("job", s.plan.file, "Job file (TOML)")->required();
+  AddOverrides(plan, s.plan.overrides);
+  plan->add_option("--devices", s.plan.devices,
+                   "Plan for this many CPU devices; default: the degrees' product, or the "
+                   "cluster at --address when that is given");
+  plan->add_option("--devices-per-worker", s.plan.devices_per_worker, "With --devices")
+      ->capture_default_str();
+  plan->add_flag("--programs", s.plan.programs, "Also the instruction lists");
+  plan->add_option("--stop-after", s.plan.stop_after, "Print the result of this stage")
+      ->check(CLI::IsMember({"graph", "step-graph", "plan", "programs"}))
+      ->capture_default_str();
+  plan->add_option("--out", s.plan.out, "File instead of stdout");
+  plan->add_option("--timeline", s.plan.timeline,
+                   "Write a Chrome trace of one simulated step to this file");
+
+  CLI::App* visualize =
+      app.add_subcommand("visualize", "Draw which device holds which part of a tensor");
+  visualize->add_option("sharding", s.visualize.sharding, "For example f32[8,16{tensor}]")
+      ->required();
+  visualize->add_option("--mesh", s.visualize.mesh, "For example data=2,tensor=2")->required();
+  visualize->add_option("--svg", s.visualize.svg, "Write an SVG file instead");
+
+  CLI::App* config = app.add_subcommand("config", "Check and explain job files");
+  config->add_option("action", s.config.action, "schema | docs | show | validate")
+      ->required()
+      ->check(CLI::IsMember({"schema", "docs", "show", "validate"}));
+  config->add_option("job", s.config.file, "Job file, for show and validate");
+  AddOverrides(config, s.config.overrides);
+}
+
+// --section.key=value is short for --set section.key=value.
+std::vector<std::string> SpellOutOverrides(const std::vector<std::string>& args) {
+  std::vector<std::string> result;
+  for (const std::string& arg : args) {
+    const size_t equals = arg.find('=');
+    const size_t dot = arg.find('.');
+    if (arg.rfind("--", 0) == 0 && equals != std::string::npos && dot < equals) {
+      result.insert(result.end(), {"--set", arg.substr(2)});
+    } else {
+      result.push_back(arg);
+    }
+  }
+  return result;
+}
+
+CommandArgs Chosen(const std::string& name, Storage& s) {
+  if (name == "controller") return s.controller;
+  if (name == "worker") return s.worker;
+  if (name == "up") return s.up;
+  if (name == "down") return s.down;
+  if (name == "submit") return s.submit;
+  if (name == "logs") return s.logs;
+  if (name == "cancel") return s.cancel;
+  if (name == "wait") return s.wait;
+  if (name == "status") return StatusArgs{};
+  if (name == "plan") return s.plan;
+  if (name == "visualize") return s.visualize;
+  if (name == "config") return s.config;
+  return JobsArgs{};
+}
+
+void AddGlobal(CLI::App& app, Storage& s) {
+  app.set_version_flag(
+      "--version", fmt::format("meshwright {} ({})", MESHWRIGHT_VERSION, MESHWRIGHT_BUILD_TYPE));
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.add_option("--address", s.global.address, "Controller, host:port");
+  app.add_option("--token-file", s.global.token_file,
+                 "File with the cluster's token; default: $MESHWRIGHT_TOKEN");
+  app.add_option("--color", s.global.color, "Colours on the terminal")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+  app.add_option("--log-level", s.global.log_level, "Of the servers")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
+      ->capture_default_str();
+  app.add_option("-o,--output", s.format, "Format of results")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  app.footer(kFooter);
+}
+
+}  // namespace
+
+int ExitCodeOf(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kOk:
+      return kExitOk;
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kNotFound:
+    case StatusCode::kAlreadyExists:
+    case StatusCode::kPermissionDenied:
+    case StatusCode::kUnauthenticated:
+    case StatusCode::kUnimplemented:
+      return kExitUsage;
+    case StatusCode::kUnavailable:
+      return kExitUnreachable;
+    case StatusCode::kResourceExhausted:
+      return kExitDoesNotFit;
+    case StatusCode::kDeadlineExceeded:
+      return kExitTimeout;
+    default:
+      return kExitJobFailed;
+  }
+}
+
+ParsedArgs ParseArgs(const std::vector<std::string>& args) {
+  Storage storage;
+  CLI::App app("Plans, shards and trains large models over many worker processes.", "meshwright");
+  AddGlobal(app, storage);
+  AddCluster(app, storage);
+  AddJobs(app, storage);
+  AddDryRuns(app, storage);
+  AddServers(app, storage);
+  try {
+    std::vector<std::string> reversed = SpellOutOverrides(args);
+    std::reverse(reversed.begin(), reversed.end());  // CLI11 takes them last first
+    app.parse(reversed);
+  } catch (const CLI::ParseError& e) {
+    std::ostringstream out;
+    std::ostringstream error;
+    const int code = app.exit(e, out, error);
+    return {std::nullopt, out.str() + error.str(), code == 0 ? kExitOk : kExitUsage};
+  }
+  const CLI::App& chosen = *app.get_subcommands().front();
+  storage.global.json = storage.format == "json";
+  return {Invocation{storage.global, Chosen(chosen.get_name(), storage)}, "", kExitOk};
+}
+
+}  // namespace meshwright::cli

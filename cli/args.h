@@ -1,0 +1,137 @@
+// The command line as data: ParseArgs turns argv into an Invocation, commands take their own
+// struct.
+//
+// CLI11 stays in args.cc. Thread rule: pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+
+namespace meshwright::cli {
+
+// Exit codes of the binary.
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitJobFailed = 1;
+inline constexpr int kExitUsage = 2;        // also: a bad configuration, an unknown job
+inline constexpr int kExitUnreachable = 3;  // no controller
+inline constexpr int kExitDoesNotFit = 4;   // the plan is infeasible or out of memory
+inline constexpr int kExitTimeout = 5;
+
+int ExitCodeOf(const Status& status);
+
+struct GlobalArgs {
+  std::string address;     // empty: $MESHWRIGHT_ADDRESS, user config, 127.0.0.1:7700
+  std::string token_file;  // empty: $MESHWRIGHT_TOKEN
+  std::string color = "auto";
+  std::string log_level = "info";
+  bool json = false;  // -o json
+};
+
+struct ControllerArgs {
+  std::string bind = "127.0.0.1";
+  int port = 7700;
+  int metrics_port = 7780;
+  std::string state_dir = "runs/controller";
+  int64_t worker_lost_ms = 6000;
+  int ready_fd = -1;  // gets "<port> <metrics port>\n" once the servers listen
+};
+
+struct WorkerArgs {
+  std::string name;
+  int devices = 1;
+  int threads_per_device = 1;
+  bool pin = false;
+  std::string bind = "127.0.0.1";
+  std::string advertise;
+  int data_port = 0;
+  int metrics_port = 0;
+  std::string cache_dir;
+  std::string transport = "auto";
+  int64_t memory_mib = 0;
+  int ready_fd = -1;
+};
+
+struct UpArgs {
+  int workers = 2;
+  int devices_per_worker = 1;
+  int threads_per_device = 1;
+  std::string run_dir = "runs/local";
+  int port = 7700;
+  int metrics_port = 7780;
+  std::string transport = "auto";
+  int64_t timeout_ms = 60'000;
+};
+
+struct DownArgs {
+  std::string run_dir = "runs/local";
+  int64_t timeout_ms = 10'000;
+};
+
+struct SubmitArgs {
+  std::string file;
+  std::vector<std::string> overrides;
+  bool no_wait = false;
+  bool quiet = false;     // no step lines
+  std::string record;     // file for every step as a JSON line; empty: none
+  int64_t timeout_s = 0;  // 0: none
+};
+
+struct JobArgs {  // jobs, logs, cancel, wait
+  int64_t id = 0;
+  bool follow = false;
+  int64_t timeout_s = 0;
+};
+
+struct PlanArgs {
+  std::string file;
+  std::vector<std::string> overrides;
+  int devices = 0;  // 0: the degrees' product, or the cluster's when --address is given
+  int devices_per_worker = 1;
+  bool programs = false;
+  std::string stop_after = "plan";  // graph | step-graph | plan | programs
+  std::string out;                  // file; empty: stdout
+  std::string timeline;             // file for a Chrome trace of one simulated step
+};
+
+struct VisualizeArgs {
+  std::string sharding;  // "f32[8,16{tensor}]"
+  std::string mesh;      // "data=2,tensor=2"
+  std::string svg;       // file; empty: text on stdout
+};
+
+struct ConfigArgs {
+  std::string action;  // schema | docs | show | validate
+  std::string file;
+  std::vector<std::string> overrides;
+};
+
+struct JobsArgs {};
+struct LogsArgs : JobArgs {};
+struct CancelArgs : JobArgs {};
+struct WaitArgs : JobArgs {};
+struct StatusArgs {};
+
+using CommandArgs =
+    std::variant<ControllerArgs, WorkerArgs, UpArgs, DownArgs, SubmitArgs, JobsArgs, LogsArgs,
+                 CancelArgs, WaitArgs, StatusArgs, PlanArgs, VisualizeArgs, ConfigArgs>;
+
+struct Invocation {
+  GlobalArgs global;
+  CommandArgs command;
+};
+
+// Either an invocation, or text to print and the exit code (help, version, usage errors).
+struct ParsedArgs {
+  std::optional<Invocation> invocation;
+  std::string text;
+  int exit_code = kExitOk;
+};
+
+ParsedArgs ParseArgs(const std::vector<std::string>& args);
+
+}  // namespace meshwright::cli

@@ -1,0 +1,28 @@
+// The commands. Each returns the exit code of the process; results go to stdout, progress and
+// errors to stderr.
+#pragma once
+
+#include "cli/args.h"
+
+namespace meshwright::cli {
+
+int RunUp(const UpArgs& args, const GlobalArgs& global);
+int RunDown(const DownArgs& args);
+int RunSubmit(const SubmitArgs& args, const GlobalArgs& global);
+int RunJobs(const GlobalArgs& global);
+int RunLogs(const LogsArgs& args, const GlobalArgs& global);
+int RunCancel(const CancelArgs& args, const GlobalArgs& global);
+int RunWait(const WaitArgs& args, const GlobalArgs& global);
+int RunStatus(const GlobalArgs& global);
+int RunPlan(const PlanArgs& args, const GlobalArgs& global);
+int RunVisualize(const VisualizeArgs& args, const GlobalArgs& global);
+int RunConfig(const ConfigArgs& args);
+
+// In the binary only: they bring the servers with them.
+int RunController(const ControllerArgs& args, const GlobalArgs& global);
+int RunWorker(const WorkerArgs& args, const GlobalArgs& global);
+
+// Prints "error: ..." (and a hint where one is known) to stderr; returns the exit code.
+int ReportError(const Status& status);
+
+}  // namespace meshwright::cli

@@ -1,0 +1,248 @@
+#include "cli/config_keys.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace meshwright::cli {
+namespace {
+
+// A capture-free lambda from a config to a member's address.
+#define MW_AT(member) [](JobConfig& c) -> Binding { return &c.member; }
+
+std::vector<ConfigKey> JobAndModelKeys() {
+  return {
+      {"job", "name", "Name of the job, for people.", MW_AT(name)},
+      {"job", "description", "Free text, kept with the run.", MW_AT(description)},
+      {"model", "name", "Model family.", MW_AT(model.name), KeyKind::kChoice, models::ModelNames()},
+      {"model", "flavor",
+       "Named sizes: gpt2 has debug, 124M, 355M, 774M, 1.5B; llama has debug, 7B, 8B, 70B. "
+       "The size keys below override it. Empty: debug.",
+       MW_AT(model.flavor)},
+      {"model", "hf_path", "Folder with a Hugging Face config.json; replaces name and flavor.",
+       MW_AT(hf_path)},
+      {"model", "dim", "Width of the residual stream.", MW_AT(model.width)},
+      {"model", "ffn_dim", "Inner width of the MLP.", MW_AT(model.inner)},
+      {"model", "n_layers", "Transformer blocks.", MW_AT(model.layers)},
+      {"model", "n_heads", "Attention heads; divides dim.", MW_AT(model.heads)},
+      {"model", "n_kv_heads",
+       "Key/value heads of grouped-query attention (llama); divides n_heads.",
+       MW_AT(model.kv_heads)},
+      {"model", "vocab_size", "Rows of the embedding; the byte tokenizer needs 256.",
+       MW_AT(model.vocabulary)},
+      {"model", "max_seq_len",
+       "Learned positions (gpt2); default: the flavor's, or training.seq_len without a flavor.",
+       MW_AT(model.positions)},
+      {"model", "dropout", "Rate on embeddings and residual branches (gpt2).",
+       MW_AT(model.dropout)},
+      {"model", "norm_eps", "Epsilon of the norms.", MW_AT(model.epsilon)},
+      {"model", "rope_theta", "Base of the rotary positions (llama).", MW_AT(model.rope_base)},
+      {"model", "tie_embeddings", "Use the token embedding as the output head.", MW_AT(model.tied)},
+  };
+}
+
+std::vector<ConfigKey> TrainingKeys() {
+  return {
+      {"optimizer",
+       "name",
+       "Optimizer.",
+       MW_AT(optimizer.name),
+       KeyKind::kChoice,
+       {"adamw", "sgd"}},
+      {"optimizer", "lr", "Peak learning rate.", MW_AT(optimizer.lr)},
+      {"optimizer", "beta1", "AdamW.", MW_AT(optimizer.beta1)},
+      {"optimizer", "beta2", "AdamW.", MW_AT(optimizer.beta2)},
+      {"optimizer", "eps", "AdamW.", MW_AT(optimizer.eps)},
+      {"optimizer", "weight_decay", "Decoupled; applies to matrices, not to biases and norms.",
+       MW_AT(optimizer.weight_decay)},
+      {"optimizer", "momentum", "SGD.", MW_AT(optimizer.momentum)},
+      {"lr_scheduler", "warmup_steps", "Steps of linear warm-up.", MW_AT(optimizer.warmup_steps)},
+      {"lr_scheduler",
+       "decay_type",
+       "Shape after the warm-up.",
+       MW_AT(optimizer.schedule),
+       KeyKind::kChoice,
+       {"constant", "linear", "cosine"}},
+      {"lr_scheduler", "min_lr", "Learning rate at total_steps.", MW_AT(optimizer.min_lr)},
+      {"lr_scheduler", "total_steps",
+       "Where the decay ends; 0: training.steps. Set it to run a prefix of a longer job.",
+       MW_AT(optimizer.total_steps)},
+      {"training", "dataset_path",
+       "File with the data, relative to the current folder. It is uploaded once, by content.",
+       MW_AT(dataset_path)},
+      {"training",
+       "dataset_format",
+       "bytes: text, a token is a byte; uint16, uint32: little-endian tokens.",
+       MW_AT(data.format),
+       KeyKind::kChoice,
+       {"bytes", "uint16", "uint32"}},
+      {"training",
+       "tokenizer",
+       "How a bytes file becomes tokens.",
+       MW_AT(tokenizer),
+       KeyKind::kChoice,
+       {"byte"}},
+      {"training", "local_batch_size",
+       "Rows per step and data-parallel replica; needs a fixed data-parallel degree.",
+       MW_AT(local_batch_size)},
+      {"training", "global_batch_size",
+       "Rows per step over all replicas and microbatches; 0: local_batch_size x replicas, or 8.",
+       MW_AT(global_batch_size)},
+      {"training", "seq_len", "Tokens per row.", MW_AT(train.sequence)},
+      {"training", "steps", "Optimizer steps.", MW_AT(train.steps)},
+      {"training", "max_norm",
+       "Global gradient norm above which gradients are scaled down; 0: never.",
+       MW_AT(optimizer.max_norm)},
+      {"training", "seed",
+       "Of initialisation, dropout and data order. Results do not depend on the layout.",
+       MW_AT(train.seed)},
+      {"training",
+       "dtype",
+       "Type of weights and computation.",
+       MW_AT(dtype),
+       KeyKind::kChoice,
+       {"float32", "float64"}},
+      {"training", "steps_per_launch", "Steps that workers run per message of the controller.",
+       MW_AT(train.steps_per_launch)},
+  };
+}
+
+std::vector<ConfigKey> RunKeys() {
+  return {
+      {"parallelism", "data_parallel_replicate_degree",
+       "Replicas; auto: what the other degrees leave over.", MW_AT(parallel.data),
+       KeyKind::kDegree},
+      {"parallelism", "tensor_parallel_degree", "Devices that share every matrix.",
+       MW_AT(tensor_degree), KeyKind::kDegree},
+      {"parallelism", "pipeline_parallel_degree", "Stages; at most n_layers.",
+       MW_AT(pipeline_degree), KeyKind::kDegree},
+      {"parallelism",
+       "pipeline_parallel_schedule",
+       "Order of forward and backward over microbatches.",
+       MW_AT(parallel.schedule),
+       KeyKind::kChoice,
+       {"1f1b", "gpipe"}},
+      {"parallelism", "pipeline_parallel_microbatches",
+       "Pieces of a replica's batch; auto: 1 without a pipeline, else up to "
+       "2 x stages.",
+       MW_AT(parallel.microbatches), KeyKind::kDegree},
+      {"parallelism", "enable_sequence_parallel",
+       "Split the residual stream along the sequence over the tensor axis.",
+       MW_AT(parallel.sequence_parallel)},
+      {"parallelism", "gradient_bucket_bytes",
+       "Gradients are reduced in buckets of about this size.", MW_AT(parallel.bucket_bytes)},
+      {"validation", "interval", "Steps between validations; 0: only at the end.",
+       MW_AT(train.validate_every)},
+      {"validation", "batches", "Global batches per validation; 0: none.",
+       MW_AT(train.validation_batches)},
+      {"validation", "fraction", "Tail of the data that is never trained on.",
+       MW_AT(data.validation_fraction)},
+      {"checkpoint", "initial_load_path",
+       "Safetensors file (or a folder with model.safetensors) to start from.",
+       MW_AT(initial_load_path)},
+      {"checkpoint", "last_save", "Write model.safetensors at the end.", MW_AT(last_save)},
+      {"metrics", "log_freq", "Steps between printed lines.", MW_AT(train.log_every)},
+  };
+}
+#undef MW_AT
+
+std::vector<ConfigKey> AllKeys() {
+  std::vector<ConfigKey> keys = JobAndModelKeys();
+  for (auto part : {TrainingKeys(), RunKeys()}) keys.insert(keys.end(), part.begin(), part.end());
+  return keys;
+}
+
+std::string QuoteToml(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      quoted += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "\"";
+}
+
+// Shortest form that reads back equal and is a TOML float.
+std::string FormatReal(double value) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".einf") == std::string::npos) text += ".0";
+  return text;
+}
+
+struct ValueFormatter {
+  std::string operator()(const int64_t* value) const { return fmt::format("{}", *value); }
+  std::string operator()(const uint64_t* value) const { return fmt::format("{}", *value); }
+  std::string operator()(const double* value) const { return FormatReal(*value); }
+  std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
+  std::string operator()(const std::string* value) const { return QuoteToml(*value); }
+  template <typename T>
+  std::string operator()(const std::optional<T>* value) const {
+    if (!*value) return "";
+    const T present = **value;
+    return (*this)(&present);
+  }
+};
+
+struct TypeNamer {
+  std::string operator()(const int64_t*) const { return "an integer"; }
+  std::string operator()(const uint64_t*) const { return "an integer"; }
+  std::string operator()(const double*) const { return "a number"; }
+  std::string operator()(const bool*) const { return "true or false"; }
+  std::string operator()(const std::string*) const { return "text"; }
+  template <typename T>
+  std::string operator()(const std::optional<T>*) const {
+    return (*this)(static_cast<const T*>(nullptr));
+  }
+};
+
+}  // namespace
+
+const std::vector<ConfigKey>& ConfigKeys() {
+  static const std::vector<ConfigKey> keys = AllKeys();
+  return keys;
+}
+
+std::vector<std::string> SectionNames() {
+  std::vector<std::string> names;
+  for (const ConfigKey& key : ConfigKeys()) {
+    if (names.empty() || names.back() != key.section) names.emplace_back(key.section);
+  }
+  return names;
+}
+
+std::vector<std::string> KeyNames(std::string_view section) {
+  std::vector<std::string> names;
+  for (const ConfigKey& key : ConfigKeys()) {
+    if (key.section == section) names.emplace_back(key.name);
+  }
+  return names;
+}
+
+const ConfigKey* FindKey(std::string_view section, std::string_view name) {
+  const auto& keys = ConfigKeys();
+  const auto it = std::find_if(keys.begin(), keys.end(), [&](const ConfigKey& key) {
+    return key.section == section && key.name == name;
+  });
+  return it == keys.end() ? nullptr : &*it;
+}
+
+std::string WantedType(const ConfigKey& key) {
+  if (key.kind == KeyKind::kDegree) return "an integer >= 1, -1 or \"auto\"";
+  if (key.kind == KeyKind::kChoice) return fmt::format("one of: {}", fmt::join(key.choices, ", "));
+  JobConfig scratch;
+  return std::visit(TypeNamer(), key.bind(scratch));
+}
+
+std::string FormatValue(const ConfigKey& key, const JobConfig& config) {
+  JobConfig copy = config;
+  const Binding binding = key.bind(copy);
+  if (key.kind == KeyKind::kDegree && **std::get_if<int64_t*>(&binding) == 0) return "\"auto\"";
+  return std::visit([](const auto* at) { return ValueFormatter()(at); }, binding);
+}
+
+}  // namespace meshwright::cli

@@ -1,0 +1,25 @@
+// How commands find the controller: the address, the token, the client.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "cli/args.h"
+#include "cli/environment.h"
+#include "client/client.h"
+
+namespace meshwright::cli {
+
+// --address > $MESHWRIGHT_ADDRESS > address in $XDG_CONFIG_HOME (or ~/.config)
+// /meshwright/config.toml > 127.0.0.1:7700. Errors: kInvalidArgument when the user's config file
+// does not parse.
+Result<std::string> ResolveAddress(const GlobalArgs& global, const Environment& environment);
+
+// The content of --token-file without line end, else $MESHWRIGHT_TOKEN, else "".
+Result<std::string> LoadToken(const GlobalArgs& global, const Environment& environment);
+
+// Errors: kUnavailable naming the address and how to start a controller.
+Result<std::unique_ptr<client::Client>> Connect(const GlobalArgs& global);
+
+}  // namespace meshwright::cli

@@ -1,0 +1,50 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "cli/commands.h"
+#include "cli/connect.h"
+#include "cli/daemon.h"
+#include "controller/server.h"
+
+namespace meshwright::cli {
+namespace {
+
+constexpr int64_t kForeverMs = int64_t{1} << 30;
+
+Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
+  LogOptions log;
+  MW_ASSIGN_OR_RETURN(log.level, ParseLogLevel(global.log_level));
+  MW_TRY(InitLog(log));
+  MW_ASSIGN_OR_RETURN(ShutdownSignal shutdown, ShutdownSignal::Install());
+  controller::ServerOptions options;
+  options.bind = args.bind;
+  options.port = args.port;
+  options.metrics_port = args.metrics_port;
+  options.state_dir = args.state_dir;
+  options.worker_lost_ms = args.worker_lost_ms;
+  MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, ProcessEnvironment));
+  MW_TRY(MakeDirs(args.state_dir));
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<controller::Server> server,
+                      controller::Server::Start(std::move(options)));
+  fmt::print("controller listens on {}:{}, metrics on http://{}:{}/metrics\n", args.bind,
+             server->port(), args.bind, server->metrics_port());
+  std::fflush(stdout);
+  AnnounceReady(args.ready_fd, fmt::format("{} {}", server->port(), server->metrics_port()));
+  while (!shutdown.Wait(kForeverMs)) {
+  }
+  server->Stop();
+  return OkStatus();
+}
+
+}  // namespace
+
+int RunController(const ControllerArgs& args, const GlobalArgs& global) {
+  const Status status = Serve(args, global);
+  return status.ok() ? kExitOk : ReportError(status);
+}
+
+}  // namespace meshwright::cli

@@ -1,0 +1,260 @@
+#include "cli/job_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/config_keys.h"
+
+#define TOML_EXCEPTIONS 0
+#define TOML_ENABLE_FORMATTERS 1
+#include <toml++/toml.h>
+
+#include <sstream>
+
+namespace meshwright::cli {
+namespace {
+
+std::string Lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+std::string Position(const std::string& file, const toml::source_region& region) {
+  return fmt::format("{}:{}:{}", file, region.begin.line, region.begin.column);
+}
+
+std::string ValueText(const toml::node& node) {
+  std::ostringstream out;
+  node.visit([&](const auto& value) { out << value; });
+  return out.str();
+}
+
+// Stores a TOML value where a key's binding points; false when the type does not fit.
+struct Setter {
+  const toml::node& node;
+
+  bool operator()(int64_t* at) const {
+    return Integer([&](int64_t v) { *at = v; });
+  }
+  bool operator()(uint64_t* at) const {
+    return node.value_or<int64_t>(-1) >= 0 &&
+           Integer([&](int64_t v) { *at = static_cast<uint64_t>(v); });
+  }
+  bool operator()(double* at) const {
+    // An integer is a number; text and booleans are not.
+    if (!node.is_number()) return false;
+    *at = *node.value<double>();
+    return true;
+  }
+  bool operator()(bool* at) const {
+    if (!node.is_boolean()) return false;
+    *at = *node.value<bool>();
+    return true;
+  }
+  bool operator()(std::string* at) const {
+    if (!node.is_string()) return false;
+    *at = *node.value<std::string>();
+    return true;
+  }
+  template <typename T>
+  bool operator()(std::optional<T>* at) const {
+    T value = {};
+    if (!(*this)(&value)) return false;
+    *at = value;
+    return true;
+  }
+
+ private:
+  template <typename Store>
+  bool Integer(Store store) const {
+    if (!node.is_integer()) return false;
+    store(*node.value<int64_t>());
+    return true;
+  }
+};
+
+bool SetDegree(int64_t* at, const toml::node& node) {
+  if (node.is_string()) {
+    *at = 0;
+    return *node.value<std::string>() == "auto";
+  }
+  if (!node.is_integer()) return false;
+  const int64_t value = *node.value<int64_t>();
+  *at = value == -1 ? 0 : value;
+  return value == -1 || value >= 1;
+}
+
+bool SetChoice(std::string* at, const ConfigKey& key, const toml::node& node) {
+  if (!node.is_string()) return false;
+  *at = Lower(*node.value<std::string>());
+  return std::find(key.choices.begin(), key.choices.end(), *at) != key.choices.end();
+}
+
+Status SetKey(JobConfig& config, const ConfigKey& key, const toml::node& node,
+              const std::string& where) {
+  const Binding binding = key.bind(config);
+  bool fits = false;
+  if (key.kind == KeyKind::kDegree) {
+    fits = SetDegree(std::get<int64_t*>(binding), node);
+  } else if (key.kind == KeyKind::kChoice) {
+    fits = SetChoice(std::get<std::string*>(binding), key, node);
+  } else {
+    fits = std::visit(Setter{node}, binding);
+  }
+  if (fits) return OkStatus();
+  return InvalidArgument(fmt::format("{}: {}.{} must be {}, is {}", where, key.section, key.name,
+                                     WantedType(key), ValueText(node)));
+}
+
+Status UnknownKey(const std::string& where, std::string_view section, std::string_view name) {
+  const std::vector<std::string> known = KeyNames(section);
+  if (known.empty()) {
+    return InvalidArgument(fmt::format("{}: unknown section [{}]{}; known: {}", where, section,
+                                       DidYouMean(section, SectionNames()),
+                                       Join(SectionNames(), ", ")));
+  }
+  std::string hint = DidYouMean(name, known);
+  if (hint.empty()) {
+    for (const ConfigKey& key : ConfigKeys()) {
+      if (key.name == name) hint = fmt::format(" (it belongs to [{}])", key.section);
+    }
+  }
+  if (hint.empty()) hint = "; known: " + Join(known, ", ");
+  return InvalidArgument(fmt::format("{}: unknown key '{}' in [{}]{}", where, name, section, hint));
+}
+
+Status ApplyTable(JobConfig& config, const toml::table& root, const std::string& file) {
+  for (const auto& [section, node] : root) {
+    const std::string where = Position(file, section.source());
+    const toml::table* table = node.as_table();
+    if (table == nullptr) {
+      const ConfigKey* elsewhere = nullptr;
+      for (const ConfigKey& key : ConfigKeys()) {
+        if (key.name == section.str()) elsewhere = &key;
+      }
+      return InvalidArgument(
+          fmt::format("{}: '{}' is outside of a section{}", where, section.str(),
+                      elsewhere ? fmt::format("; it belongs to [{}]", elsewhere->section) : ""));
+    }
+    if (KeyNames(section.str()).empty()) return UnknownKey(where, section.str(), "");
+    for (const auto& [name, value] : *table) {
+      const ConfigKey* key = FindKey(section.str(), name.str());
+      if (key == nullptr)
+        return UnknownKey(Position(file, name.source()), section.str(), name.str());
+      MW_TRY(SetKey(config, *key, value, Position(file, value.source())));
+    }
+  }
+  return OkStatus();
+}
+
+// Sets one key from text in TOML syntax; what is no TOML value counts as a bare word.
+Status ApplyText(JobConfig& config, const ConfigKey& key, const std::string& text,
+                 const std::string& where) {
+  toml::parse_result parsed = toml::parse("v = " + text);
+  const bool alone = parsed.succeeded() && parsed.table().size() == 1;
+  if (alone) return SetKey(config, key, *parsed.table().get("v"), where);
+  const toml::value<std::string> word(text);
+  return SetKey(config, key, word, where);
+}
+
+Status ApplyOverride(JobConfig& config, const std::string& text) {
+  const std::string where = "--set " + text;
+  const size_t equals = text.find('=');
+  const size_t dot = text.find('.');
+  if (equals == std::string::npos || dot == std::string::npos || dot > equals) {
+    return InvalidArgument(where + ": write section.key=value, for example training.steps=100");
+  }
+  const std::string section = text.substr(0, dot);
+  const std::string name = text.substr(dot + 1, equals - dot - 1);
+  const ConfigKey* key = FindKey(section, name);
+  if (key == nullptr) return UnknownKey(where, section, name);
+  return ApplyText(config, *key, text.substr(equals + 1), where);
+}
+
+Status ApplyEnvironment(JobConfig& config, const ConfigSource& source) {
+  for (const ConfigKey& key : ConfigKeys()) {
+    std::string name = fmt::format("MESHWRIGHT__{}__{}", key.section, key.name);
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    const auto value = source.environment(name);
+    if (value) MW_TRY(ApplyText(config, key, *value, "environment " + name));
+  }
+  return OkStatus();
+}
+
+// What follows from several keys together.
+Status Resolve(JobConfig& config, const std::string& file) {
+  ir::TrainSpec& train = config.train;
+  const int64_t replicas = config.parallel.data;
+  const int64_t local = config.local_batch_size;
+  if (local < 0 || config.global_batch_size < 0) {
+    return InvalidArgument(fmt::format("{}: training batch sizes must not be negative", file));
+  }
+  if (local > 0 && replicas == 0 && config.global_batch_size == 0) {
+    return InvalidArgument(
+        fmt::format("{}: training.local_batch_size needs a number for "
+                    "parallelism.data_parallel_replicate_degree; with \"auto\" set "
+                    "training.global_batch_size",
+                    file));
+  }
+  if (local > 0 && config.global_batch_size > 0 && replicas > 0 &&
+      local * replicas != config.global_batch_size) {
+    return InvalidArgument(
+        fmt::format("{}: training.local_batch_size {} x data_parallel_replicate_degree {} is not "
+                    "training.global_batch_size {}; "
+                    "set one of them",
+                    file, local, replicas, config.global_batch_size));
+  }
+  train.global_batch =
+      config.global_batch_size > 0 ? config.global_batch_size : (local > 0 ? local * replicas : 8);
+  // The planner gives what is left over to the replicas, so "auto" degrees of the other axes are 1.
+  config.parallel.tensor = std::max<int64_t>(config.tensor_degree, 1);
+  config.parallel.pipeline = std::max<int64_t>(config.pipeline_degree, 1);
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<JobConfig> ParseJobConfig(const ConfigSource& source) {
+  JobConfig config;
+  const toml::parse_result parsed = toml::parse(source.text, source.file);
+  if (!parsed.succeeded()) {
+    return Fail(InvalidArgument(fmt::format(
+        "{}: {}", Position(source.file, parsed.error().source()), parsed.error().description())));
+  }
+  MW_TRY(ApplyTable(config, parsed.table(), source.file));
+  MW_TRY(ApplyEnvironment(config, source));
+  for (const std::string& text : source.overrides) MW_TRY(ApplyOverride(config, text));
+  MW_TRY(Resolve(config, source.file));
+  return config;
+}
+
+Result<JobConfig> LoadJobConfig(const std::string& path, std::vector<std::string> overrides) {
+  ConfigSource source;
+  MW_ASSIGN_OR_RETURN(source.text, ReadFile(path));
+  source.file = path;
+  source.overrides = std::move(overrides);
+  return ParseJobConfig(source);
+}
+
+std::string FormatJobConfig(const JobConfig& config) {
+  std::string text;
+  std::string_view section;
+  for (const ConfigKey& key : ConfigKeys()) {
+    const std::string value = FormatValue(key, config);
+    if (value.empty() || value == "\"\"") continue;
+    if (key.section != section) {
+      text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", key.section);
+      section = key.section;
+    }
+    text += fmt::format("{} = {}\n", key.name, value);
+  }
+  return text;
+}
+
+}  // namespace meshwright::cli

@@ -1,0 +1,82 @@
+// A job file: TOML with TorchTitan's section and key names -> JobConfig -> ir::JobRequest.
+//
+//   [model]
+//   name = "gpt2"
+//   n_layers = 4
+//   [parallelism]
+//   tensor_parallel_degree = 2      # a number is a constraint, -1 or "auto" leaves it to the
+//   planner
+//
+// Later wins: built-in default < job file < environment MESHWRIGHT__SECTION__KEY < --set
+// section.key=value. An unknown key is an error with file, line, column and the nearest known name;
+// nothing is ignored. All keys: cli/config_keys.cc.
+//
+// Thread rule: pure functions, except for reading the files that the configuration names.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/environment.h"
+#include "ir/job.h"
+#include "models/registry.h"
+
+namespace meshwright::cli {
+
+struct JobConfig {
+  std::string name = "job";
+  std::string description;
+
+  models::ModelSpec model;
+  std::string hf_path;  // folder with config.json
+
+  ir::OptimizerSpec optimizer;
+  ir::ParallelSpec parallel;
+  ir::TrainSpec train;
+  ir::DataSpec data;  // the blob is filled when the file is uploaded
+  std::string dataset_path;
+  std::string tokenizer = "byte";
+  std::string dtype = "float32";
+  int64_t local_batch_size = 0;   // rows per data-parallel replica; 0: see global_batch_size
+  int64_t global_batch_size = 0;  // 0: local_batch_size x replicas, or 8
+  int64_t tensor_degree = 1;      // 0: auto
+  int64_t pipeline_degree = 1;    // 0: auto
+
+  std::string initial_load_path;
+  bool last_save = true;
+};
+
+struct ConfigSource {
+  std::string text;
+  std::string file = "job.toml";  // for messages
+  std::vector<std::string>
+      overrides;  // "section.key=value", value in TOML syntax; bare words are text
+  Environment environment = ProcessEnvironment;
+};
+
+// Errors: kInvalidArgument "job.toml:14:1: unknown key ... (did you mean 'x'?)" or naming key,
+// wanted type and value.
+Result<JobConfig> ParseJobConfig(const ConfigSource& source);
+// Reads the file, then as above. Errors: kNotFound naming the path.
+Result<JobConfig> LoadJobConfig(const std::string& path, std::vector<std::string> overrides);
+
+// The resolved configuration as TOML: every key that has a value. Parsing it gives the same
+// JobConfig.
+std::string FormatJobConfig(const JobConfig& config);
+
+struct PreparedJob {
+  ir::JobRequest request;  // complete but for the blobs
+  models::Model model;
+};
+// Builds the model and its loss graph; checks everything that needs no cluster.
+// Errors: kInvalidArgument, kNotFound (hf_path).
+Result<PreparedJob> PrepareJob(const JobConfig& config);
+
+// JSON Schema (draft 2020-12) of a job file, for editors.
+std::string ConfigSchemaJson();
+// The reference of all keys as Markdown: docs/config.md.
+std::string ConfigReferenceMarkdown();
+
+}  // namespace meshwright::cli

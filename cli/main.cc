@@ -1,0 +1,50 @@
+// meshwright: parses, hands over to one command, returns its exit code.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+
+namespace meshwright::cli {
+namespace {
+
+struct Dispatch {
+  const GlobalArgs& global;
+  int operator()(const ControllerArgs& args) const { return RunController(args, global); }
+  int operator()(const WorkerArgs& args) const { return RunWorker(args, global); }
+  int operator()(const UpArgs& args) const { return RunUp(args, global); }
+  int operator()(const DownArgs& args) const { return RunDown(args); }
+  int operator()(const SubmitArgs& args) const { return RunSubmit(args, global); }
+  int operator()(const JobsArgs&) const { return RunJobs(global); }
+  int operator()(const LogsArgs& args) const { return RunLogs(args, global); }
+  int operator()(const CancelArgs& args) const { return RunCancel(args, global); }
+  int operator()(const WaitArgs& args) const { return RunWait(args, global); }
+  int operator()(const StatusArgs&) const { return RunStatus(global); }
+  int operator()(const PlanArgs& args) const { return RunPlan(args, global); }
+  int operator()(const VisualizeArgs& args) const { return RunVisualize(args, global); }
+  int operator()(const ConfigArgs& args) const { return RunConfig(args); }
+};
+
+int Main(const std::vector<std::string>& args) {
+  const ParsedArgs parsed = ParseArgs(args);
+  if (!parsed.invocation) {
+    std::fputs(parsed.text.c_str(), parsed.exit_code == kExitOk ? stdout : stderr);
+    return parsed.exit_code;
+  }
+  return std::visit(Dispatch{parsed.invocation->global}, parsed.invocation->command);
+}
+
+}  // namespace
+}  // namespace meshwright::cli
+
+int main(int argc, char** argv) {
+  try {
+    return meshwright::cli::Main(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "internal error: {}\n", e.what());
+    return meshwright::cli::kExitJobFailed;
+  }
+}

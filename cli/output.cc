@@ -1,0 +1,172 @@
+#include "cli/output.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "base/text.h"
+
+namespace meshwright::cli {
+namespace {
+
+using client::JobInfo;
+using client::JobState;
+using client::WorkerInfo;
+
+constexpr std::string_view kReset = "\x1b[0m";
+
+std::string Paint(bool color, std::string_view code, const std::string& text) {
+  return color ? fmt::format("\x1b[{}m{}{}", code, text, kReset) : text;
+}
+
+std::string Age(int64_t from_unix_ms, int64_t to_unix_ms) {
+  if (from_unix_ms <= 0) return "-";
+  return FormatDuration(static_cast<double>(std::max<int64_t>(to_unix_ms - from_unix_ms, 0)) / 1e3);
+}
+
+int64_t EndOr(const JobInfo& job, int64_t now_unix_ms) {
+  return job.ended_unix_ms > 0 ? job.ended_unix_ms : now_unix_ms;
+}
+
+std::string DashIfEmpty(const std::string& text) { return text.empty() ? "-" : text; }
+
+std::vector<std::string> WorkerRow(const WorkerInfo& worker) {
+  return {worker.name,
+          worker.state,
+          fmt::format("{}/{}", worker.busy_devices, worker.devices),
+          FormatBytes(worker.memory_bytes),
+          fmt::format("{:.1f} s", worker.last_seen_s),
+          DashIfEmpty(worker.address),
+          DashIfEmpty(worker.metrics_address)};
+}
+
+}  // namespace
+
+bool UseColor(const std::string& mode) {
+  if (mode == "always") return true;
+  const char* no_color = std::getenv("NO_COLOR");
+  if (mode == "never" || (no_color != nullptr && *no_color != '\0')) return false;
+  return ::isatty(STDOUT_FILENO) == 1;
+}
+
+std::string FormatTable(const std::vector<std::string>& header,
+                        const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> width(header.size(), 0);
+  const auto widen = [&](const std::vector<std::string>& row) {
+    for (size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
+  };
+  widen(header);
+  for (const auto& row : rows) widen(row);
+  std::string text;
+  const auto append = [&](const std::vector<std::string>& row) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}", row[i], width[i] + 2);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  };
+  append(header);
+  for (const auto& row : rows) append(row);
+  return text;
+}
+
+std::string FormatJobsTable(const std::vector<JobInfo>& jobs, int64_t now_unix_ms) {
+  std::vector<std::vector<std::string>> rows;
+  for (const JobInfo& job : jobs) {
+    rows.push_back({std::to_string(job.id), job.name, client::JobStateName(job.state),
+                    fmt::format("{}/{}", job.steps_done, job.steps),
+                    job.steps_done > 0 ? fmt::format("{:.4f}", job.loss) : "-",
+                    Age(job.submitted_unix_ms, now_unix_ms),
+                    Age(job.started_unix_ms, EndOr(job, now_unix_ms)), DashIfEmpty(job.reason)});
+  }
+  return FormatTable({"ID", "NAME", "STATE", "STEP", "LOSS", "AGE", "RUNTIME", "REASON"}, rows);
+}
+
+std::string FormatStatus(const std::vector<WorkerInfo>& workers, const std::vector<JobInfo>& jobs,
+                         int64_t now_unix_ms) {
+  int64_t ready = 0;
+  int64_t devices = 0;
+  int64_t busy = 0;
+  std::vector<std::vector<std::string>> rows;
+  for (const WorkerInfo& worker : workers) {
+    rows.push_back(WorkerRow(worker));
+    if (worker.state != "READY") continue;
+    ++ready;
+    devices += worker.devices;
+    busy += worker.busy_devices;
+  }
+  std::string text = fmt::format("Workers  {} ready of {}\nDevices  {} busy of {}\n\n", ready,
+                                 workers.size(), busy, devices);
+  text +=
+      rows.empty()
+          ? "(no workers)\n"
+          : FormatTable({"NAME", "STATE", "BUSY", "MEMORY", "SEEN", "ADDRESS", "METRICS"}, rows);
+  std::vector<JobInfo> active;
+  for (const JobInfo& job : jobs) {
+    if (!client::IsTerminal(job.state)) active.push_back(job);
+  }
+  text += "\nActive jobs\n";
+  text += active.empty() ? "(no active jobs)\n" : FormatJobsTable(active, now_unix_ms);
+  return text;
+}
+
+std::string FormatJobEnd(const JobInfo& job) {
+  std::string text = fmt::format("job {} {} {} after {} steps, {}\n", job.id, job.name,
+                                 client::JobStateName(job.state), job.steps_done,
+                                 Age(job.started_unix_ms, job.ended_unix_ms));
+  if (!job.message.empty()) {
+    text +=
+        fmt::format("  cause    {}{}\n", job.reason.empty() ? "" : job.reason + ": ", job.message);
+  }
+  if (!job.layout.empty()) text += fmt::format("  layout   {}\n", job.layout);
+  if (job.state == JobState::kSucceeded) text += fmt::format("  loss     {:.4f}\n", job.loss);
+  if (!job.directory.empty()) text += fmt::format("  files    {}\n", job.directory);
+  return text;
+}
+
+std::string StepPrinter::Line(const client::StepMetrics& step) const {
+  std::string line = Paint(options_.color, "31", fmt::format("step: {:>4}", step.step + 1));
+  line += "  " + Paint(options_.color, "32", fmt::format("loss: {:>8.4f}", step.loss));
+  line += "  " + Paint(options_.color, "34", fmt::format("grad_norm: {:>8.4f}", step.grad_norm));
+  if (seconds_ > 0) {
+    line += fmt::format("  tps: {:>7}", FormatCount(std::llround(tokens_ / seconds_)));
+    if (options_.flops_per_step > 0) {
+      const double tflops = options_.flops_per_step * static_cast<double>(count_) / seconds_ / 1e12;
+      line += "  " + Paint(options_.color, "36", fmt::format("tflops: {:.4f}", tflops));
+    }
+  }
+  line += fmt::format("  lr: {:.2e}", step.lr);
+  const int64_t left = options_.steps - step.step - 1;
+  if (options_.steps > 0 && left > 0 && seconds_ > 0) {
+    line += fmt::format("  eta: {}", FormatDuration(seconds_ / static_cast<double>(count_) *
+                                                    static_cast<double>(left)));
+  }
+  return line + "\n";
+}
+
+std::string StepPrinter::Add(const client::StepMetrics& step) {
+  if (options_.json) return StepJson(step) + "\n";
+  tokens_ += step.tokens;
+  seconds_ += step.seconds;
+  ++count_;
+  const bool due = first_ || (step.step + 1) % std::max<int64_t>(options_.log_every, 1) == 0 ||
+                   step.step + 1 == options_.steps;
+  std::string text;
+  if (due) {
+    text = Line(step);
+    first_ = false;
+    tokens_ = seconds_ = 0;
+    count_ = 0;
+  }
+  if (!std::isnan(step.validation_loss)) {
+    text += Paint(options_.color, "33",
+                  fmt::format("validate step: {:>4}  loss: {:>8.4f}", step.step + 1,
+                              step.validation_loss)) +
+            "\n";
+  }
+  return text;
+}
+
+}  // namespace meshwright::cli

@@ -1,0 +1,63 @@
+// Text for people: tables, colours, the lines of a running job. Pure, so that tests compare
+// strings.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/client.h"
+
+namespace meshwright::cli {
+
+// --color and NO_COLOR: always, never, or whether stdout is a terminal.
+bool UseColor(const std::string& mode);
+
+// Columns two spaces apart, no borders, no trailing spaces; as `kubectl get` prints.
+std::string FormatTable(const std::vector<std::string>& header,
+                        const std::vector<std::vector<std::string>>& rows);
+
+std::string FormatJobsTable(const std::vector<client::JobInfo>& jobs, int64_t now_unix_ms);
+// Workers, jobs and devices of the cluster.
+std::string FormatStatus(const std::vector<client::WorkerInfo>& workers,
+                         const std::vector<client::JobInfo>& jobs, int64_t now_unix_ms);
+std::string JobsJson(const std::vector<client::JobInfo>& jobs);
+std::string StatusJson(const std::vector<client::WorkerInfo>& workers,
+                       const std::vector<client::JobInfo>& jobs);
+std::string JobJson(const client::JobInfo& job);
+std::string StepJson(const client::StepMetrics& step);
+
+// "SUCCEEDED in 12.3 s", and why when it did not. One line per fact, indented.
+std::string FormatJobEnd(const client::JobInfo& job);
+
+// Turns steps into TorchTitan's line, averaged since the last one:
+//   step: 10  loss:  8.0400  grad_norm:  1.3400  tps: 27,483  tflops: 1.97  lr: 3.00e-04  eta:
+//   1m20s
+// and "validate step: 10  loss:  8.1000" where a step was validated. Fields that are not known are
+// left out.
+class StepPrinter {
+ public:
+  struct Options {
+    int64_t steps = 0;          // of the job; 0: unknown, no eta
+    int64_t log_every = 1;      // the first and the last step are printed too
+    double flops_per_step = 0;  // 0: unknown
+    bool color = false;
+    bool json = false;  // every step as a JSON line
+  };
+  explicit StepPrinter(Options options) : options_(options) {}
+
+  // Lines with line ends; "" when nothing is due.
+  std::string Add(const client::StepMetrics& step);
+
+ private:
+  std::string Line(const client::StepMetrics& step) const;
+
+  Options options_;
+  double tokens_ = 0;  // since the last line
+  double seconds_ = 0;
+  int64_t count_ = 0;
+  bool first_ = true;
+};
+
+}  // namespace meshwright::cli

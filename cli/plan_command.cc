@@ -1,0 +1,112 @@
+// plan, visualize, config: nothing runs, pure functions of files and arguments.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/connect.h"
+#include "cli/job_config.h"
+#include "cli/output.h"
+#include "cli/plan_report.h"
+#include "ir/autodiff.h"
+#include "ir/text.h"
+#include "mesh/visualize.h"
+#include "planner/plan.h"
+
+namespace meshwright::cli {
+namespace {
+
+int PrintOrFail(const Result<std::string>& text, const std::string& file = "") {
+  if (!text) return ReportError(text.error());
+  if (file.empty()) {
+    std::fwrite(text->data(), 1, text->size(), stdout);
+    return kExitOk;
+  }
+  const Status written = WriteFileAtomic(file, *text);
+  if (!written.ok()) return ReportError(written);
+  fmt::print(stderr, "wrote {}\n", file);
+  return kExitOk;
+}
+
+Result<mesh::Topology> ClusterTopology(const GlobalArgs& global) {
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<client::Client> client, Connect(global));
+  MW_ASSIGN_OR_RETURN(const std::vector<client::WorkerInfo> workers, client->Workers());
+  return TopologyOf(workers);
+}
+
+Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& global,
+                                    const ir::ParallelSpec& parallel) {
+  if (args.devices > 0) return mesh::Topology::Local(args.devices, args.devices_per_worker);
+  if (!global.address.empty()) return ClusterTopology(global);
+  if (parallel.data == 0) {
+    return Fail(
+        InvalidArgument("parallelism.data_parallel_replicate_degree is auto: give --devices N, or "
+                        "--address for a running cluster"));
+  }
+  return mesh::Topology::Local(
+      static_cast<int>(parallel.data * parallel.tensor * parallel.pipeline),
+      args.devices_per_worker);
+}
+
+Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global) {
+  MW_ASSIGN_OR_RETURN(const JobConfig config, LoadJobConfig(args.file, args.overrides));
+  MW_ASSIGN_OR_RETURN(const PreparedJob prepared, PrepareJob(config));
+  if (args.stop_after == "graph") return ir::FormatGraph(prepared.request.loss);
+  if (args.stop_after == "step-graph") {
+    MW_ASSIGN_OR_RETURN(const ir::Graph gradients, ir::Differentiate(prepared.request.loss));
+    MW_ASSIGN_OR_RETURN(const ir::Graph step,
+                        ir::AppendUpdate(gradients, prepared.request.optimizer));
+    return ir::FormatGraph(step);
+  }
+  MW_ASSIGN_OR_RETURN(const mesh::Topology topology,
+                      PlanTopology(args, global, prepared.request.parallel));
+  MW_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlan(prepared.request, topology));
+  if (args.stop_after == "programs") return planner::FormatPlan(plan, true);
+  std::string text =
+      fmt::format("job        {}\nmodel      {}\n", prepared.request.name, prepared.model.summary);
+  text += planner::FormatPlan(plan, args.programs);
+  MW_ASSIGN_OR_RETURN(const StepForecast forecast, ForecastStep(plan, topology));
+  text += FormatForecast(forecast);
+  if (!args.timeline.empty()) {
+    MW_TRY(WriteFileAtomic(args.timeline, forecast.chrome_trace));
+    text += fmt::format("timeline   {} (open in https://ui.perfetto.dev)\n", args.timeline);
+  }
+  return text;
+}
+
+Result<std::string> Picture(const VisualizeArgs& args, bool color) {
+  MW_ASSIGN_OR_RETURN(const mesh::TypedSharding sharding, mesh::ParseSharding(args.sharding));
+  MW_ASSIGN_OR_RETURN(const mesh::Mesh mesh, ParseMesh(args.mesh));
+  if (!args.svg.empty()) return mesh::RenderSvg(sharding.type, sharding.sharding, mesh);
+  mesh::GridOptions options;
+  options.color = color;
+  return mesh::RenderGrid(sharding.type, sharding.sharding, mesh, options);
+}
+
+Result<std::string> ConfigText(const ConfigArgs& args) {
+  if (args.action == "schema") return ConfigSchemaJson();
+  if (args.action == "docs") return ConfigReferenceMarkdown();
+  if (args.file.empty()) {
+    return Fail(InvalidArgument(fmt::format("config {} needs a job file", args.action)));
+  }
+  MW_ASSIGN_OR_RETURN(const JobConfig config, LoadJobConfig(args.file, args.overrides));
+  if (args.action == "show") return FormatJobConfig(config);
+  MW_ASSIGN_OR_RETURN(const PreparedJob prepared, PrepareJob(config));
+  return fmt::format("{} is valid: {}\n", args.file, prepared.model.summary);
+}
+
+}  // namespace
+
+int RunPlan(const PlanArgs& args, const GlobalArgs& global) {
+  return PrintOrFail(PlanText(args, global), args.out);
+}
+
+int RunVisualize(const VisualizeArgs& args, const GlobalArgs& global) {
+  return PrintOrFail(Picture(args, UseColor(global.color)), args.svg);
+}
+
+int RunConfig(const ConfigArgs& args) { return PrintOrFail(ConfigText(args)); }
+
+}  // namespace meshwright::cli

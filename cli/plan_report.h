@@ -1,0 +1,37 @@
+// What a plan predicts: one simulated step. Also the small parsers of the dry-run commands.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "client/client.h"
+#include "mesh/sharding.h"
+#include "mesh/topology.h"
+#include "planner/plan.h"
+
+namespace meshwright::cli {
+
+struct StepForecast {
+  double step_s = 0;
+  double busy_fraction = 0;         // mean over devices
+  std::vector<int64_t> sent_bytes;  // per device, between stages
+  std::string chrome_trace;
+};
+
+// Replays the step programs in virtual time: FLOPs at the device's speed, memory traffic and
+// messages at fixed rates.
+Result<StepForecast> ForecastStep(const planner::Plan& plan, const mesh::Topology& topology);
+std::string FormatForecast(const StepForecast& forecast);
+
+// Devices of the workers that are READY, in the controller's order.
+// Errors: kResourceExhausted when there are none.
+Result<mesh::Topology> TopologyOf(const std::vector<client::WorkerInfo>& workers);
+
+// "data=2,tensor=2" -> a mesh of devices 0..3. Errors: kInvalidArgument naming the bad part.
+Result<mesh::Mesh> ParseMesh(std::string_view text);
+
+}  // namespace meshwright::cli

@@ -1,0 +1,56 @@
+// The folder of a cluster started by `up`: which processes belong to it, where it listens. `down`
+// and a second `up` read it.
+//
+//   cluster.txt   lines "process <name> <pid> <start ticks>", "address host:port", "metrics
+//   host:port" <name>.log    stderr of a process
+//
+// A pid is trusted only together with its start time, so a stale file never ends a stranger.
+// Thread rule: one process at a time owns the folder; functions are not synchronised.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace meshwright::cli {
+
+struct ClusterProcess {
+  std::string name;
+  pid_t pid = 0;
+  uint64_t start_ticks = 0;  // field 22 of /proc/<pid>/stat
+  friend bool operator==(const ClusterProcess&, const ClusterProcess&) = default;
+};
+
+struct ClusterState {
+  std::vector<ClusterProcess> processes;
+  std::string address;
+  std::string metrics_address;
+  friend bool operator==(const ClusterState&, const ClusterState&) = default;
+};
+
+std::string FormatCluster(const ClusterState& state);
+// Errors: kDataLoss naming the line.
+Result<ClusterState> ParseCluster(std::string_view text);
+
+std::string ClusterFile(const std::string& run_dir);
+// Errors: kNotFound when nothing was started there.
+Result<ClusterState> LoadCluster(const std::string& run_dir);
+Status SaveCluster(const std::string& run_dir, const ClusterState& state);
+
+// 0 when the process is gone (or only waits to be reaped).
+uint64_t StartTicks(pid_t pid);
+bool IsAlive(const ClusterProcess& process);
+
+// SIGTERM to all, then SIGKILL to those that are still there after timeout_ms; returns when all are
+// gone. `report` gets one line per process. Errors: kDeadlineExceeded naming a process that even
+// SIGKILL does not end.
+Status StopProcesses(const std::vector<ClusterProcess>& processes, int64_t timeout_ms,
+                     const std::function<void(const std::string&)>& report);
+
+}  // namespace meshwright::cli

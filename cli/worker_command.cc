@@ -1,0 +1,63 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/log.h"
+#include "base/signals.h"
+#include "cli/commands.h"
+#include "cli/connect.h"
+#include "cli/daemon.h"
+#include "worker/agent.h"
+
+namespace meshwright::cli {
+namespace {
+
+Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const GlobalArgs& global) {
+  worker::AgentOptions options;
+  MW_ASSIGN_OR_RETURN(options.controller, ResolveAddress(global, ProcessEnvironment));
+  MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, ProcessEnvironment));
+  options.name = args.name;
+  options.devices = args.devices;
+  options.threads_per_device = args.threads_per_device;
+  options.pin = args.pin;
+  options.data_bind = args.bind;
+  options.advertise = args.advertise;
+  options.data_port = args.data_port;
+  options.metrics_port = args.metrics_port;
+  options.cache_dir = args.cache_dir;
+  options.transport = args.transport;
+  options.memory_bytes = args.memory_mib << 20;
+  return options;
+}
+
+// Until a signal, or until the agent gives up.
+Status ServeUntilEnd(worker::Agent& agent, ShutdownSignal& shutdown) {
+  while (!shutdown.Wait(200)) {
+    const Status state = agent.Wait(0);
+    if (state.code() != StatusCode::kDeadlineExceeded) return state;
+  }
+  return OkStatus();
+}
+
+Status Serve(const WorkerArgs& args, const GlobalArgs& global) {
+  LogOptions log;
+  MW_ASSIGN_OR_RETURN(log.level, ParseLogLevel(global.log_level));
+  MW_TRY(InitLog(log));
+  MW_ASSIGN_OR_RETURN(ShutdownSignal shutdown, ShutdownSignal::Install());
+  MW_ASSIGN_OR_RETURN(worker::AgentOptions options, AgentOptionsOf(args, global));
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Agent> agent,
+                      worker::Agent::Start(std::move(options)));
+  AnnounceReady(args.ready_fd, std::to_string(agent->metrics_port()));
+  const Status end = ServeUntilEnd(*agent, shutdown);
+  agent->Stop();
+  return end;
+}
+
+}  // namespace
+
+int RunWorker(const WorkerArgs& args, const GlobalArgs& global) {
+  const Status status = Serve(args, global);
+  return status.ok() ? kExitOk : ReportError(status);
+}
+
+}  // namespace meshwright::cli

@@ -1,0 +1,144 @@
+#include "client/layers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace meshwright::client {
+
+using ir::Op;
+using ir::TensorType;
+
+Builder::Builder(std::string name, ir::DType dtype) : ir::Builder(std::move(name)), dtype_(dtype) {}
+
+bool Builder::Usable(ValueId x) const {
+  return status().ok() && x.value() >= 0 && static_cast<size_t>(x.value()) < graph().values.size();
+}
+
+Dims Builder::dims(ValueId x) const { return Usable(x) ? type(x).dims : Dims(); }
+
+void Builder::ClaimName(const std::string& name) {
+  if (std::find(names_.begin(), names_.end(), name) != names_.end()) {
+    Fail(InvalidArgument(fmt::format(
+        "the name '{}' is used twice in graph \"{}\"; weights and dropouts need unique names", name,
+        graph().name)));
+  }
+  names_.push_back(name);
+}
+
+ValueId Builder::Param(const std::string& name, Dims dims, const ParamOptions& options) {
+  ClaimName(name);
+  const int decay = options.decay >= 0 ? options.decay : (dims.size() >= 2 ? 1 : 0);
+  ir::Attrs attrs = {{"name", name},
+                     {"init", options.init},
+                     {"decay", static_cast<int64_t>(decay)},
+                     {"export_name", options.export_name.empty() ? name : options.export_name}};
+  if (options.init == "normal") {
+    attrs.Set("mean", 0.0);
+    attrs.Set("std", options.std_dev);
+  }
+  if (!options.export_perm.empty()) attrs.Set("export_perm", options.export_perm);
+  if (!options.export_shape.empty()) attrs.Set("export_shape", options.export_shape);
+  return AddOne(Op::kParam, {}, std::move(attrs), {TensorType{dtype_, std::move(dims)}});
+}
+
+ValueId Builder::Linear(ValueId x, const std::string& name, int64_t out,
+                        const LinearOptions& options) {
+  const Dims in = dims(x);
+  if (in.empty()) {
+    Fail(InvalidArgument(
+        fmt::format("linear '{}': needs an operand [..., in], got a scalar", name)));
+    return ValueId();
+  }
+  if (in.size() > 8) {
+    Fail(InvalidArgument(fmt::format("linear '{}': rank {} is above 8", name, in.size())));
+    return ValueId();
+  }
+  const ValueId weight = Param(name + ".weight", {in.back(), out}, {.std_dev = options.std_dev});
+  const std::string rows = std::string("abcdefgh").substr(0, in.size() - 1);
+  const ValueId y = Einsum(fmt::format("{0}y,yz->{0}z", rows), x, weight);
+  return options.bias ? AddTo(y, Param(name + ".bias", {out}, {.init = "zeros"})) : y;
+}
+
+ValueId Builder::LayerNorm(ValueId x, const std::string& name, double epsilon) {
+  const Dims in = dims(x);
+  const Dims width = in.empty() ? Dims() : Dims{in.back()};
+  const ValueId weight = Param(name + ".weight", width, {.init = "ones"});
+  const ValueId bias = Param(name + ".bias", width, {.init = "zeros"});
+  return AddOne(Op::kLayerNorm, {x, weight, bias}, {{"eps", epsilon}});
+}
+
+ValueId Builder::RmsNorm(ValueId x, const std::string& name, double epsilon) {
+  const Dims in = dims(x);
+  const Dims width = in.empty() ? Dims() : Dims{in.back()};
+  const ValueId weight = Param(name + ".weight", width, {.init = "ones"});
+  return AddOne(Op::kRmsNorm, {x, weight}, {{"eps", epsilon}});
+}
+
+ValueId Builder::Embedding(ValueId ids, const std::string& name, int64_t rows, int64_t width) {
+  return Lookup(Param(name + ".weight", {rows, width}), ids);
+}
+
+ValueId Builder::Lookup(ValueId table, ValueId ids) { return AddOne(Op::kEmbedding, {table, ids}); }
+
+ValueId Builder::Dropout(ValueId x, double rate, const std::string& name) {
+  if (rate == 0) return x;
+  ClaimName(name);
+  return AddOne(Op::kDropout, {x}, {{"rate", rate}, {"name", name}});
+}
+
+ValueId Builder::AddTo(ValueId x, ValueId y) { return AddOne(Op::kAdd, {x, y}); }
+ValueId Builder::MulBy(ValueId x, ValueId y) { return AddOne(Op::kMul, {x, y}); }
+ValueId Builder::Sub(ValueId x, ValueId y) { return AddOne(Op::kSub, {x, y}); }
+ValueId Builder::Scale(ValueId x, double factor) {
+  return AddOne(Op::kScale, {x}, {{"factor", factor}});
+}
+ValueId Builder::Gelu(ValueId x) { return AddOne(Op::kGelu, {x}); }
+ValueId Builder::Silu(ValueId x) { return AddOne(Op::kSilu, {x}); }
+
+ValueId Builder::Einsum(const std::string& equation, ValueId a, ValueId b) {
+  return AddOne(Op::kEinsum, {a, b}, {{"equation", equation}});
+}
+
+ValueId Builder::Slice(ValueId x, int dim, int64_t start, int64_t size) {
+  return AddOne(Op::kSlice, {x},
+                {{"dim", static_cast<int64_t>(dim)}, {"start", start}, {"size", size}});
+}
+
+ValueId Builder::Reshape(ValueId x, Dims dims) {
+  const ir::DType dtype = Usable(x) ? type(x).dtype : dtype_;
+  return AddOne(Op::kReshape, {x}, {}, {TensorType{dtype, std::move(dims)}});
+}
+
+ValueId Builder::Transpose(ValueId x, std::vector<int64_t> perm) {
+  return AddOne(Op::kTranspose, {x}, {{"perm", std::move(perm)}});
+}
+
+ValueId Builder::ReduceSum(ValueId x, std::vector<int64_t> dims) {
+  return AddOne(Op::kReduceSum, {x}, {{"dims", std::move(dims)}});
+}
+
+ValueId Builder::Rotary(ValueId x, double base) {
+  return AddOne(Op::kRotary, {x}, {{"base", base}, {"inverse", int64_t{0}}});
+}
+
+ValueId Builder::Attention(ValueId q, ValueId k, ValueId v) {
+  return AddOne(Op::kAttention, {q, k, v}, {{"causal", int64_t{1}}});
+}
+
+Loss Builder::CrossEntropy(ValueId logits, ValueId labels, int64_t ignore_index) {
+  const std::vector<ValueId> results =
+      Add(Op::kCrossEntropy, {logits, labels}, {{"ignore_index", ignore_index}});
+  return results.size() < 2 ? Loss() : Loss{results[0], results[1]};
+}
+
+int64_t CountParams(const ir::Graph& graph) {
+  int64_t count = 0;
+  for (NodeId id : graph.NodesOf(Op::kParam)) {
+    count += graph.type(graph.node(id).outputs[0]).elements();
+  }
+  return count;
+}
+
+}  // namespace meshwright::client

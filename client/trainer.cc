@@ -1,0 +1,135 @@
+#include "client/trainer.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "ir/verify.h"
+
+namespace meshwright::client {
+namespace {
+
+using ir::Op;
+
+Status CheckShape(const std::string& name, const GraphShape& shape) {
+  if (shape.batch >= 1 && shape.sequence >= 1) return OkStatus();
+  return InvalidArgument(fmt::format("graph '{}': batch {} and sequence {} must be at least 1",
+                                     name, shape.batch, shape.sequence));
+}
+
+meshwright::client::Batch Collate(Builder& builder, ValueId window,
+                                  const TrainerFunctions& functions) {
+  return functions.collate ? functions.collate(builder, window) : NextTokenBatch(builder, window);
+}
+
+ir::TensorType WindowType(const GraphShape& shape) {
+  return {ir::DType::kI32, {shape.batch, shape.sequence + 1}};
+}
+
+Result<ir::Graph> FinishVerified(Builder& builder) {
+  MW_ASSIGN_OR_RETURN(ir::Graph graph, builder.Finish());
+  MW_TRY(ir::VerifyGraph(graph));
+  return graph;
+}
+
+}  // namespace
+
+Batch NextTokenBatch(Builder& builder, ValueId window) {
+  const Dims dims = builder.dims(window);
+  const int64_t sequence = dims.size() == 2 ? dims[1] - 1 : 0;
+  return {{"tokens", builder.Slice(window, 1, 0, sequence)},
+          {"labels", builder.Slice(window, 1, 1, sequence)}};
+}
+
+Result<ir::Graph> BuildLossGraph(const std::string& name, const GraphShape& shape,
+                                 const TrainerFunctions& functions) {
+  MW_TRY(CheckShape(name, shape));
+  if (!functions.loss) {
+    return Fail(InvalidArgument(fmt::format("graph '{}': TrainerFunctions.loss is empty", name)));
+  }
+  Builder builder(name, shape.dtype);
+  const ValueId window = builder.AddOne(Op::kFeed, {}, {{"source", "tokens"}}, {WindowType(shape)});
+  const Loss loss = functions.loss(builder, Collate(builder, window, functions));
+  builder.SetOutput("loss_sum", loss.loss_sum);
+  builder.SetOutput("count", loss.count);
+  return FinishVerified(builder);
+}
+
+Result<ir::Graph> BuildPredictGraph(const std::string& name, const GraphShape& shape,
+                                    const TrainerFunctions& functions) {
+  MW_TRY(CheckShape(name, shape));
+  if (!functions.predict) {
+    return Fail(
+        InvalidArgument(fmt::format("graph '{}': TrainerFunctions.predict is empty", name)));
+  }
+  Builder builder(name, shape.dtype);
+  const ValueId window = builder.AddOne(Op::kInput, {}, {{"name", "window"}}, {WindowType(shape)});
+  builder.SetOutput("logits", functions.predict(builder, Collate(builder, window, functions)));
+  return FinishVerified(builder);
+}
+
+JobBuilder& JobBuilder::Batch(int64_t rows, int64_t sequence) {
+  request_.train.global_batch = rows;
+  request_.train.sequence = sequence;
+  return *this;
+}
+
+JobBuilder& JobBuilder::Steps(int64_t steps) {
+  request_.train.steps = steps;
+  return *this;
+}
+
+JobBuilder& JobBuilder::Seed(uint64_t seed) {
+  request_.train.seed = seed;
+  return *this;
+}
+
+JobBuilder& JobBuilder::DType(ir::DType dtype) {
+  dtype_ = dtype;
+  return *this;
+}
+
+JobBuilder& JobBuilder::Data(ir::DataSpec data) {
+  request_.data = std::move(data);
+  return *this;
+}
+
+JobBuilder& JobBuilder::InitWeights(ir::BlobRef weights) {
+  request_.init_weights = std::move(weights);
+  return *this;
+}
+
+JobBuilder& JobBuilder::Optimizer(ir::OptimizerSpec optimizer) {
+  request_.optimizer = std::move(optimizer);
+  return *this;
+}
+
+JobBuilder& JobBuilder::Parallel(ir::ParallelSpec parallel) {
+  request_.parallel = std::move(parallel);
+  return *this;
+}
+
+JobBuilder& JobBuilder::Train(ir::TrainSpec train) {
+  request_.train = train;
+  return *this;
+}
+
+JobBuilder& JobBuilder::SaveWeights(bool save) {
+  request_.save_weights = save;
+  return *this;
+}
+
+JobBuilder& JobBuilder::ConfigText(std::string text) {
+  request_.config_text = std::move(text);
+  return *this;
+}
+
+Result<ir::JobRequest> JobBuilder::Build(const TrainerFunctions& functions) const {
+  ir::JobRequest request = request_;
+  const GraphShape shape{request.train.global_batch, request.train.sequence, dtype_};
+  MW_ASSIGN_OR_RETURN(request.loss, BuildLossGraph(request.name, shape, functions));
+  MW_TRY(ir::ValidateJob(request));
+  return request;
+}
+
+}  // namespace meshwright::client

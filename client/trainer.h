@@ -1,0 +1,86 @@
+// Three functions make a training job: collate, loss, predict. They are written once, for one
+// logical batch on one logical device; the planner decides how they run on many.
+//
+//   collate  window i32[b, s+1] of the data set -> named values; by default tokens = window[:, :s],
+//   labels = window[:, 1:] loss     the batch -> loss_sum, count (client/layers.h) predict  the
+//   batch -> logits [b, s, v]
+//
+//   TrainerFunctions functions;
+//   functions.loss = [](Builder& b, const Batch& batch) {
+//     ValueId x = b.Embedding(batch.at("tokens"), "embed", 256, 64);
+//     return b.CrossEntropy(b.Linear(b.Gelu(b.Linear(x, "up", 256)), "head", 256),
+//     batch.at("labels"));
+//   };
+//   MW_ASSIGN_OR_RETURN(ir::JobRequest job, JobBuilder("mlp").Batch(32,
+//   128).Steps(200).Data(blob).Build(functions)); MW_ASSIGN_OR_RETURN(int64_t id,
+//   client->Submit(job));
+//
+// Give model code its layer numbers with Builder::SetLayer(0..n-1): pipeline stages are cut between
+// layers. Thread rule: the functions are called once per graph, on the calling thread. Source: the
+// trainer interface of Redco.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "base/result.h"
+#include "client/layers.h"
+#include "ir/graph.h"
+#include "ir/job.h"
+
+namespace meshwright::client {
+
+using Batch = std::map<std::string, ValueId, std::less<>>;
+
+struct TrainerFunctions {
+  std::function<Batch(Builder&, ValueId window)> collate;  // empty: NextTokenBatch
+  std::function<Loss(Builder&, const Batch&)> loss;
+  std::function<ValueId(Builder&, const Batch&)> predict;  // only BuildPredictGraph needs it
+};
+
+// "tokens" i32[b, s] and "labels" i32[b, s] from a window i32[b, s+1].
+Batch NextTokenBatch(Builder& builder, ValueId window);
+
+struct GraphShape {
+  int64_t batch = 1;     // rows of the global batch
+  int64_t sequence = 1;  // tokens per row
+  ir::DType dtype = ir::DType::kF32;
+};
+
+// The loss of one global batch, outputs "loss_sum" and "count", verified. Errors: what the
+// functions did wrong.
+Result<ir::Graph> BuildLossGraph(const std::string& name, const GraphShape& shape,
+                                 const TrainerFunctions& functions);
+
+// The logits of one batch: an `input` node "window" i32[b, s+1], output "logits".
+Result<ir::Graph> BuildPredictGraph(const std::string& name, const GraphShape& shape,
+                                    const TrainerFunctions& functions);
+
+// Collects a JobRequest; Build() makes the loss graph and checks everything that needs no cluster
+// (ir::ValidateJob).
+class JobBuilder {
+ public:
+  explicit JobBuilder(std::string name) { request_.name = std::move(name); }
+
+  JobBuilder& Batch(int64_t rows, int64_t sequence);
+  JobBuilder& Steps(int64_t steps);
+  JobBuilder& Seed(uint64_t seed);
+  JobBuilder& DType(ir::DType dtype);
+  JobBuilder& Data(ir::DataSpec data);
+  JobBuilder& InitWeights(ir::BlobRef weights);
+  JobBuilder& Optimizer(ir::OptimizerSpec optimizer);
+  JobBuilder& Parallel(ir::ParallelSpec parallel);
+  JobBuilder& Train(ir::TrainSpec train);  // replaces batch, steps and seed too
+  JobBuilder& SaveWeights(bool save);
+  JobBuilder& ConfigText(std::string text);
+
+  Result<ir::JobRequest> Build(const TrainerFunctions& functions) const;
+
+ private:
+  ir::JobRequest request_;
+  ir::DType dtype_ = ir::DType::kF32;
+};
+
+}  // namespace meshwright::client

@@ -1,0 +1,43 @@
+# Third-party packages, all from Debian 12 (tools/apt-packages.txt). Imported targets, so their
+# headers count as system headers.
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(tl-expected CONFIG REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(SQLite3 REQUIRED)
+find_package(Boost 1.74 REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(gRPC CONFIG REQUIRED)
+find_package(prometheus-cpp CONFIG REQUIRED COMPONENTS pull)
+find_package(CLI11 REQUIRED)
+
+# mw_import(name header library): an imported target from a header and a library (or "" for none),
+# where Debian's package has no usable CMake configuration.
+function(mw_import name header library)
+  string(MAKE_C_IDENTIFIER "MW_${name}" variable)
+  find_path(${variable}_INCLUDE_DIR ${header} REQUIRED)
+  if(library)
+    find_library(${variable}_LIBRARY ${library} REQUIRED)
+    add_library(${name} UNKNOWN IMPORTED GLOBAL)
+    set_target_properties(${name} PROPERTIES IMPORTED_LOCATION ${${variable}_LIBRARY})
+  else()
+    add_library(${name} INTERFACE IMPORTED GLOBAL)
+  endif()
+  set_target_properties(${name} PROPERTIES INTERFACE_INCLUDE_DIRECTORIES
+                                           ${${variable}_INCLUDE_DIR})
+  mark_as_advanced(${variable}_INCLUDE_DIR ${variable}_LIBRARY)
+endfunction()
+
+# The dnnl package's configuration requires OpenCL; only the header and the library are needed.
+mw_import(dnnl::dnnl dnnl.hpp dnnl)
+mw_import(hwy::hwy hwy/highway.h hwy)
+mw_import(tomlplusplus::tomlplusplus toml++/toml.h "")
+# Comes with prometheus-cpp; the HTTP server of base/metrics_server.cc uses its C interface.
+mw_import(mw_civetweb civetweb.h civetweb)
+
+if(MESHWRIGHT_BUILD_TESTS)
+  find_package(GTest CONFIG REQUIRED)
+  mw_import(rapidcheck rapidcheck.h rapidcheck)
+endif()

@@ -1,0 +1,24 @@
+# Target header_check: every header compiles on its own, one generated source per header. Not part of
+# `all`; `./test` builds it. Highway's *-inl.h files are made to be included several times by others.
+function(mw_header_check)
+  set(sources)
+  set(rooms base ir mesh planner device ops collective proto controller worker client models cli)
+  foreach(room ${rooms})
+    file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
+         ${PROJECT_SOURCE_DIR}/${room}/*.h)
+    list(FILTER headers EXCLUDE REGEX "[-_]inl\\.h$")
+    foreach(header ${headers})
+      string(REPLACE "/" "_" name ${header})
+      set(source ${PROJECT_BINARY_DIR}/header_check/${name}.cc)
+      # The second inclusion fails when the guard is missing.
+      file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"\n#include \"${header}\"\n")
+      list(APPEND sources ${source})
+    endforeach()
+  endforeach()
+  add_library(header_check OBJECT EXCLUDE_FROM_ALL ${sources})
+  target_compile_options(header_check PRIVATE ${MW_WARNINGS} -O0 -g0)
+  target_include_directories(header_check PRIVATE ${PROJECT_SOURCE_DIR})
+  mw_resolve_deps(deps ${rooms} cli_lib)
+  target_link_libraries(header_check PRIVATE ${deps} nlohmann_json::nlohmann_json dnnl::dnnl
+                        hwy::hwy CLI11::CLI11 tomlplusplus::tomlplusplus)
+endfunction()

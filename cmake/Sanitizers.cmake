@@ -1,0 +1,20 @@
+# MESHWRIGHT_SANITIZE=address: AddressSanitizer and UndefinedBehaviorSanitizer; =thread:
+# ThreadSanitizer. Sets MW_TEST_ENVIRONMENT, the run-time options that every test gets.
+set(MW_TEST_ENVIRONMENT)
+if(MESHWRIGHT_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+  list(APPEND MW_TEST_ENVIRONMENT ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1
+       UBSAN_OPTIONS=print_stacktrace=1)
+elseif(MESHWRIGHT_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+  # gRPC, protobuf and the other packaged libraries are not instrumented: without these options each
+  # of their hand-overs is reported.
+  list(APPEND MW_TEST_ENVIRONMENT
+       TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tools/tsan.supp:ignore_noninstrumented_modules=1:second_deadlock_stack=1)
+elseif(MESHWRIGHT_SANITIZE)
+  message(FATAL_ERROR
+          "MESHWRIGHT_SANITIZE='${MESHWRIGHT_SANITIZE}': use address, thread or leave it empty")
+endif()

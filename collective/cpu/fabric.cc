@@ -1,0 +1,273 @@
+#include "collective/cpu/fabric.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "collective/cpu/direct_group.h"
+
+namespace meshwright::collective {
+namespace {
+
+constexpr int kMaxChannelCapacity = 1 << 16;
+constexpr int64_t kMaxChannelBytes = int64_t{1} << 40;
+
+Status CheckMembers(const FabricOptions& options) {
+  if (options.members.empty() || options.local_ranks.empty()) {
+    return InvalidArgument(fmt::format("a fabric needs members and local ranks, got {} and {}",
+                                       options.members.size(), options.local_ranks.size()));
+  }
+  const auto count = static_cast<int>(options.members.size());
+  const std::set<int> local(options.local_ranks.begin(), options.local_ranks.end());
+  if (*local.begin() < 0 || *local.rbegin() >= count ||
+      local.size() != options.local_ranks.size()) {
+    return InvalidArgument(fmt::format("local_ranks must be distinct and in 0..{}, got {}",
+                                       count - 1, fmt::join(options.local_ranks, ",")));
+  }
+  const uint64_t own = options.members[static_cast<size_t>(*local.begin())].process_id;
+  for (int rank = 0; rank < count; ++rank) {
+    const bool here = options.members[static_cast<size_t>(rank)].process_id == own;
+    if (here != (local.count(rank) > 0)) {
+      return InvalidArgument(fmt::format(
+          "rank {} has process id {:x}, this process is {:x}: local_ranks must list exactly the "
+          "ranks of this process",
+          rank, options.members[static_cast<size_t>(rank)].process_id, own));
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckOptions(const FabricOptions& options) {
+  MW_TRY(CheckMembers(options));
+  if (options.cluster_id.size() > kMaxIdentityBytes || options.secret.size() > kMaxIdentityBytes) {
+    return InvalidArgument(fmt::format("cluster_id and secret may have {} bytes, got {} and {}",
+                                       kMaxIdentityBytes, options.cluster_id.size(),
+                                       options.secret.size()));
+  }
+  if (options.connect_timeout_ms <= 0 || options.operation_timeout_ms <= 0) {
+    return InvalidArgument(
+        fmt::format("connect_timeout_ms={} and operation_timeout_ms={} must be "
+                    "positive",
+                    options.connect_timeout_ms, options.operation_timeout_ms));
+  }
+  return OkStatus();
+}
+
+// Spinning only helps when nobody needs the core: at most one rank per core on this host.
+int ChooseSpin(const FabricOptions& options) {
+  const auto local = static_cast<size_t>(options.local_ranks.front());
+  const std::string& host = options.members[local].host_id;
+  const auto on_host = std::count_if(options.members.begin(), options.members.end(),
+                                     [&](const Member& member) { return member.host_id == host; });
+  return on_host <= static_cast<ptrdiff_t>(std::thread::hardware_concurrency()) ? kLongSpin
+                                                                                : kShortSpin;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Fabric>> MakeCpuFabric(FabricOptions options,
+                                              std::shared_ptr<Listener> listener) {
+  MW_TRY(CheckOptions(options));
+  std::sort(options.local_ranks.begin(), options.local_ranks.end());
+  auto fabric = std::make_unique<CpuFabric>(std::move(options));
+  MW_TRY(fabric->Start(std::move(listener)));
+  return fabric;
+}
+
+CpuFabric::CpuFabric(FabricOptions options) {
+  context_.operation_timeout_ms = options.operation_timeout_ms;
+  context_.spin = ChooseSpin(options);
+  context_.options = std::move(options);
+  context_.abort = [this](const Status& cause) { Abort(cause); };
+}
+
+CpuFabric::~CpuFabric() = default;  // the transport goes first: it is the last member
+
+Status CpuFabric::Start(std::shared_ptr<Listener> listener) {
+  if (context_.options.local_ranks.size() < context_.options.members.size()) {
+    MW_ASSIGN_OR_RETURN(transport_, TcpTransport::Make(context_, std::move(listener)));
+  }
+  return OkStatus();
+}
+
+bool CpuFabric::IsLocal(int rank) const {
+  const std::vector<int>& local = context_.options.local_ranks;
+  return std::binary_search(local.begin(), local.end(), rank);
+}
+
+Status CpuFabric::CheckGroup(const std::string& name, const std::vector<int>& ranks) const {
+  const auto count = static_cast<int>(context_.options.members.size());
+  const std::set<int> distinct(ranks.begin(), ranks.end());
+  if (ranks.empty() || distinct.size() != ranks.size() || *distinct.begin() < 0 ||
+      *distinct.rbegin() >= count) {
+    return InvalidArgument(fmt::format("group {}: ranks must be distinct and in 0..{}, got [{}]",
+                                       name, count - 1, fmt::join(ranks, ",")));
+  }
+  if (name.empty() || name.size() > kMaxIdentityBytes / 2) {
+    return InvalidArgument(
+        fmt::format("a group name has 1 to {} bytes, got {}", kMaxIdentityBytes / 2, name.size()));
+  }
+  if (group_names_.count(name) > 0) {
+    return AlreadyExists(fmt::format("this fabric already has a group {}", name));
+  }
+  return OkStatus();
+}
+
+Result<std::map<int, Group*>> CpuFabric::MakeGroup(const std::string& name,
+                                                   std::vector<int> ranks) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  MW_TRY(CheckGroup(name, ranks));
+  const auto local =
+      std::count_if(ranks.begin(), ranks.end(), [this](int rank) { return IsLocal(rank); });
+  std::map<int, Group*> made;
+  group_names_.insert(name);
+  if (local == static_cast<ptrdiff_t>(ranks.size())) {
+    MakeDirectGroup(name, ranks, &made);
+  } else if (local > 0) {
+    MW_TRY(MakePipeGroup(name, ranks, &made));
+  }
+  return made;
+}
+
+void CpuFabric::MakeDirectGroup(const std::string& name, const std::vector<int>& ranks,
+                                std::map<int, Group*>* made) {
+  const auto team = std::make_shared<DirectTeam>(static_cast<int>(ranks.size()));
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    groups_.push_back(
+        std::make_unique<DirectGroup>(name, ranks, static_cast<int>(i), context_, team));
+    made->emplace(ranks[i], groups_.back().get());
+  }
+}
+
+Status CpuFabric::MakePipeGroup(const std::string& name, const std::vector<int>& ranks,
+                                std::map<int, Group*>* made) {
+  std::map<int, PipeGroup*> ends;  // by position
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (IsLocal(ranks[i])) {
+      auto group = std::make_unique<PipeGroup>(name, ranks, static_cast<int>(i), context_);
+      ends.emplace(static_cast<int>(i), group.get());
+      made->emplace(ranks[i], group.get());
+      groups_.push_back(std::move(group));
+    }
+  }
+  const auto size = static_cast<int>(ranks.size());
+  for (int from = 0; from < size; ++from) {
+    for (int to = 0; to < size; ++to) {
+      const auto sender = ends.find(from);
+      const auto receiver = ends.find(to);
+      if (from == to || (sender == ends.end() && receiver == ends.end())) {
+        continue;
+      }
+      PipePlan plan{.entry = {.from_rank = ranks[static_cast<size_t>(from)],
+                              .to_rank = ranks[static_cast<size_t>(to)],
+                              .shape = kGroupPipeShape,
+                              .name = fmt::format("group {}", name)}};
+      plan.sender = sender == ends.end() ? nullptr : &sender->second->sender(to);
+      plan.receiver = receiver == ends.end() ? nullptr : &receiver->second->receiver(from);
+      MW_TRY(WirePipe(plan));
+    }
+  }
+  return OkStatus();
+}
+
+// Both ends here: one ring, usable at once. Otherwise the transport attaches the end in Connect().
+Status CpuFabric::WirePipe(const PipePlan& plan) {
+  ManifestEntry entry = plan.entry;
+  entry.key = PipeKey(entry.name, entry.from_rank, entry.to_rank);
+  if (plan.sender == nullptr || plan.receiver == nullptr) {
+    const int peer_rank = plan.sender == nullptr ? entry.from_rank : entry.to_rank;
+    return transport_->AddPipe(peer_rank, {entry, plan.sender, plan.receiver});
+  }
+  MW_ASSIGN_OR_RETURN(Region region, Region::Private(SlotRing::Bytes(entry.shape)));
+  const PipeWiring wiring{.ring = SlotRing(region.data(), entry.shape), .spin = context_.spin};
+  local_rings_.push_back(std::move(region));
+  plan.sender->Attach(wiring);
+  plan.receiver->Attach(wiring);
+  return OkStatus();
+}
+
+Status CpuFabric::CheckChannel(const std::string& name, int from_rank, int to_rank, int capacity,
+                               int64_t max_message_bytes) const {
+  const auto count = static_cast<int>(context_.options.members.size());
+  const bool ranks_exist = from_rank >= 0 && from_rank < count && to_rank >= 0 && to_rank < count;
+  if (!ranks_exist || !(IsLocal(from_rank) || IsLocal(to_rank))) {
+    return InvalidArgument(
+        fmt::format("channel {} from rank {} to rank {}: two ranks in 0..{} are needed, "
+                    "one of them of this process",
+                    name, from_rank, to_rank, count - 1));
+  }
+  if (capacity < 1 || capacity > kMaxChannelCapacity || max_message_bytes < 0 ||
+      max_message_bytes > kMaxChannelBytes / capacity) {
+    return InvalidArgument(fmt::format(
+        "channel {}: capacity {} of {} bytes; need 1..{} messages and at most {} bytes in all",
+        name, capacity, max_message_bytes, kMaxChannelCapacity, kMaxChannelBytes));
+  }
+  if (name.empty() || name.size() > kMaxIdentityBytes / 2) {
+    return InvalidArgument(fmt::format("a channel name has 1 to {} bytes, got {}",
+                                       kMaxIdentityBytes / 2, name.size()));
+  }
+  if (channel_names_.count(name) > 0) {
+    return AlreadyExists(fmt::format("this fabric already has a channel {}", name));
+  }
+  return OkStatus();
+}
+
+Result<Fabric::Ends> CpuFabric::MakeChannel(const std::string& name, int from_rank, int to_rank,
+                                            int capacity, int64_t max_message_bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  MW_TRY(CheckChannel(name, from_rank, to_rank, capacity, max_message_bytes));
+  channel_names_.insert(name);
+  PipePlan plan{.entry = {.from_rank = from_rank,
+                          .to_rank = to_rank,
+                          .shape = {capacity, max_message_bytes},
+                          .name = fmt::format("channel {}", name)}};
+  Ends ends;
+  if (IsLocal(from_rank)) {
+    auto sender = std::make_unique<SendChannel>(name, to_rank, max_message_bytes, context_);
+    plan.sender = &sender->pipe();
+    ends.sender = sender.get();
+    channels_.push_back(std::move(sender));
+  }
+  if (IsLocal(to_rank)) {
+    auto receiver = std::make_unique<ReceiveChannel>(name, from_rank, context_);
+    plan.receiver = &receiver->pipe();
+    ends.receiver = receiver.get();
+    channels_.push_back(std::move(receiver));
+  }
+  MW_TRY(WirePipe(plan));
+  return ends;
+}
+
+Status CpuFabric::Connect() {
+  const std::lock_guard<std::mutex> connect_lock(connect_mutex_);
+  if (const Status cause = status(); !cause.ok()) {
+    return cause;
+  }
+  if (transport_ == nullptr) {
+    return OkStatus();
+  }
+  const Status connected = transport_->Connect(context_.options.connect_timeout_ms);
+  if (!connected.ok()) {
+    Abort(connected);
+    return status();
+  }
+  return OkStatus();
+}
+
+void CpuFabric::Abort(const Status& cause) {
+  const Status given = cause.ok() ? Cancelled("the fabric was aborted without a cause") : cause;
+  if (context_.latch.Record(given) && transport_ != nullptr) {
+    transport_->Broadcast(given);
+  }
+  context_.latch.Publish();
+}
+
+const char* CpuFabric::transport(int rank) const {
+  if (rank < 0 || rank >= static_cast<int>(context_.options.members.size())) {
+    return "none";
+  }
+  return IsLocal(rank) ? "memory" : transport_->transport(rank);
+}
+
+}  // namespace meshwright::collective

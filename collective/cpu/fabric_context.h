@@ -1,0 +1,33 @@
+// What the parts of one CPU fabric share: who the ranks are, how long a call may take, and how it
+// ends early.
+//
+// Thread rule: immutable after construction, but for the latch, which is thread-safe.
+// Ownership: the fabric owns it; groups, channels and connections refer to it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "collective/communicator.h"
+#include "collective/cpu/abort_latch.h"
+#include "collective/cpu/wait.h"
+
+namespace meshwright::collective {
+
+struct FabricContext {
+  FabricOptions options;
+  AbortLatch latch;
+  std::function<void(const Status&)> abort;  // Fabric::Abort
+  int64_t operation_timeout_ms = 0;
+  int spin = kShortSpin;  // of waits between threads and processes of this host
+
+  Deadline OperationDeadline() const {
+    return std::chrono::steady_clock::now() + std::chrono::milliseconds(operation_timeout_ms);
+  }
+  std::string RankName(int rank) const;                        // "rank 3 (worker-1)"
+  std::string RanksName(const std::vector<int>& ranks) const;  // "ranks 2,3 (worker-1)"
+};
+
+}  // namespace meshwright::collective

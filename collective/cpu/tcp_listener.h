@@ -1,0 +1,104 @@
+// The data listener of a process: authenticates connections and routes each to the fabric it is
+// meant for.
+//
+// A connection names (cluster, generation, process). When that fabric is not there yet, the
+// connection is held until it registers, at most kHoldMs; when a newer generation of the cluster
+// registered here, it is refused. Anything that does not parse is closed. Before authentication a
+// connection can cost kHandshakeMs and kMaxHandshakeBytes, and there are at most kMaxHandshakes +
+// kMaxHeld of them.
+//
+// Thread rule: thread-safe; socket work on the own loop. Ownership: fabrics share it.
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "collective/communicator.h"
+#include "collective/cpu/tcp_loop.h"
+#include "collective/cpu/tcp_socket.h"
+#include "collective/cpu/wire.h"
+
+namespace meshwright::collective {
+
+// A fabric as the listener sees it.
+class FabricPort {
+ public:
+  struct Identity {
+    std::string cluster_id;
+    uint64_t generation = 0;
+    uint64_t process_id = 0;
+    std::string secret;
+  };
+  virtual ~FabricPort() = default;
+  virtual const Identity& identity() const = 0;
+  // Whether a process is another member of the mesh.
+  virtual bool Expects(uint64_t process_id) const = 0;
+  // An authenticated connection of an expected process, to be answered by the fabric. On the
+  // listener's loop; must not block.
+  virtual void Adopt(UniqueFd fd, const Hello& hello) = 0;
+  // A connection for this fabric was refused. On the listener's loop; must not block.
+  virtual void NoteRefusal(const Status& why) = 0;
+};
+
+class TcpListener final : public Listener {
+ public:
+  static constexpr int64_t kHandshakeMs = 5'000;
+  static constexpr int64_t kHoldMs = 30'000;
+  static constexpr size_t kMaxHandshakes = 64;
+  static constexpr size_t kMaxHeld = 256;
+
+  static Result<std::shared_ptr<TcpListener>> Make(const std::string& bind_address, int port);
+  ~TcpListener() override;
+  int port() const override { return port_; }
+
+  // Errors: kAlreadyExists for a second fabric of the same identity.
+  Status Register(FabricPort* fabric);
+  // After it returned, the fabric is not called any more.
+  void Unregister(FabricPort* fabric);
+
+ private:
+  // (cluster, generation, process)
+  using Key = std::tuple<std::string, uint64_t, uint64_t>;
+  struct Pending {
+    explicit Pending(asio::io_context& io) : socket(io), timer(io) {}
+    TcpSocket socket;
+    asio::steady_timer timer;
+    std::array<uint8_t, kEnvelopeBytes> envelope{};
+    Bytes body;
+    Hello hello;
+  };
+  using PendingPtr = std::shared_ptr<Pending>;
+
+  TcpListener();
+  Status Bind(const std::string& bind_address, int port);
+
+  // On the loop.
+  void AwaitConnection();
+  void AcceptAll();
+  void StartHandshake(UniqueFd fd);
+  void OnEnvelope(const PendingPtr& pending);
+  void OnBody(const PendingPtr& pending);
+  void Route(const PendingPtr& pending);
+  Status Dispatch(const PendingPtr& pending, bool* hold);
+  void Hold(const PendingPtr& pending);
+  void RouteHeld();
+  void Refuse(const PendingPtr& pending, const Status& why);
+
+  TcpLoop loop_;
+  asio::ip::tcp::acceptor acceptor_;
+  asio::steady_timer accept_pause_;
+  int port_ = 0;
+  std::set<PendingPtr> handshakes_;  // loop only
+  std::set<PendingPtr> held_;        // loop only
+
+  std::mutex mutex_;  // taken before any lock of a fabric
+  std::map<Key, FabricPort*> fabrics_;
+  std::map<std::string, uint64_t> newest_generation_;
+};
+
+}  // namespace meshwright::collective

@@ -1,0 +1,23 @@
+#include "collective/communicator.h"
+
+namespace meshwright::collective {
+
+const char* KindName(Kind kind) {
+  switch (kind) {
+    case Kind::kAllReduce:
+      return "all_reduce";
+    case Kind::kAllGather:
+      return "all_gather";
+    case Kind::kReduceScatter:
+      return "reduce_scatter";
+    case Kind::kAllToAll:
+      return "all_to_all";
+    case Kind::kBroadcast:
+      return "broadcast";
+    case Kind::kSendRecv:
+      return "send_recv";
+  }
+  return "unknown";
+}
+
+}  // namespace meshwright::collective

@@ -1,0 +1,221 @@
+// The control core: membership, queue, meshes, launches, failures. Sans-I/O: Effects Step(Event, Now).
+//
+// No threads, locks, clocks, files or sockets, so that a whole cluster runs in a test from a seed. Identities fence the
+// past: sessions of an older incarnation, generations that ended and launches that are not outstanding are dropped and
+// counted. A mesh generation is durable before anyone is told of it.
+//
+// Failure of a mesh: the first error aborts every member at once. The cause is elected while they let go: a lost worker
+// or an error that no peer's death explains beats one that it may explain; the rest are counted. The job then ends with
+// that one cause. Its devices are free when their worker has confirmed, or is gone.
+//
+// Thread rule: one thread. Files: core.cc dispatch, submit, cancel, queue; core_workers.cc membership; core_mesh.cc life of a
+// mesh; core_failure.cc its end; core_view.cc what people see.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "controller/events.h"
+#include "controller/launches.h"
+#include "controller/states.h"
+
+namespace meshwright::controller {
+
+struct CoreOptions {
+  std::string cluster_id;
+  Term term{1};
+  std::string secret_key;  // random per process; per-generation secrets are derived from it
+  std::string jobs_dir;    // shown to people
+  int64_t heartbeat_ms = 1000;
+  int64_t suspect_ms = 2500;
+  int64_t worker_lost_ms = 6000;
+  int64_t infeasible_grace_ms = 5000;  // a job too large for a growing cluster waits this long
+  int64_t election_ms = 500;           // how long a possible victim waits for a better cause
+  int64_t abort_deadline_ms = 3000;    // then the job ends even if a member has not let go
+  int64_t load_deadline_ms = 600'000;
+  int64_t connect_deadline_ms = 120'000;
+  int64_t save_deadline_ms = 600'000;
+  int launch_window = 2;
+  size_t max_queued = 1000;
+  size_t max_jobs = 10'000;
+  size_t max_gone_workers = 256;
+};
+
+struct RestoredJob {
+  JobRecord record;
+  Result<std::shared_ptr<const ir::JobRequest>> request;  // of jobs that are not terminal
+};
+
+class Core {
+ public:
+  Core(CoreOptions options, uint64_t next_mesh_gen, std::vector<RestoredJob> jobs);
+
+  // Jobs that ran under a dead controller end as FAILED "ControllerRestarted"; queued ones stay queued. First call.
+  Effects Start(Now now);
+  Effects Step(const Event& event, Now now);
+
+  // ---- what people see; valid between steps ----
+  // Errors: kNotFound.
+  Result<proto::JobInfo> Job(JobId id) const;
+  std::vector<proto::JobInfo> Jobs() const;  // newest first
+  std::vector<proto::WorkerInfo> Workers(Now now) const;
+  std::map<std::string, int64_t> JobCounts() const;     // by state name, every state
+  std::map<std::string, int64_t> WorkerCounts() const;  // by state name, every state
+  // Control messages of a job, both ways, by kind ("Launch", "LaunchDone", ...).
+  std::map<std::string, int64_t> MessageCounts(JobId id) const;
+  const std::map<std::string, int64_t>& message_totals() const { return message_totals_; }
+  int64_t stale_messages() const { return stale_messages_; }
+  const CoreOptions& options() const { return options_; }
+
+  // The invariants of the design that are visible here; a test calls it after every step.
+  Status CheckInvariants() const;
+
+ private:
+  struct Worker {
+    proto::Register info;
+    SessionId session{0};
+    WorkerState state = WorkerState::kJoining;
+    int64_t last_seen_ms = 0;
+    std::vector<JobId> device_job;  // per device; 0: free
+  };
+  struct RankPlace {
+    std::string worker;
+    int local_device = 0;
+  };
+  struct JobEntry {
+    JobRecord record;  // spec is kept in the store only
+    std::shared_ptr<const ir::JobRequest> request;  // null once terminal
+    int plan_attempt = 0;
+    std::vector<RankPlace> ranks;  // reserved devices
+    std::optional<MeshGeneration> mesh;
+    int64_t progress_saved_ms = 0;
+    std::map<std::string, int64_t> messages;
+  };
+  struct MeshMember {
+    std::string worker;
+    SessionId session{0};
+    std::vector<int> ranks;
+    std::vector<int> local_devices;
+    bool loaded = false;
+    bool connected = false;
+    bool saved = false;
+    bool freed = false;  // confirmed, or gone
+  };
+  struct OutstandingLaunch {
+    LaunchSeq seq{0};
+    PlannedLaunch launch;
+    std::vector<std::optional<std::vector<proto::StepReport>>> reports;  // by member
+  };
+  struct Mesh {
+    MeshGeneration gen;
+    JobId job{0};
+    MeshPhase phase = MeshPhase::kLoading;
+    int64_t phase_since_ms = 0;
+    PlannedJob plan;
+    std::vector<MeshMember> members;
+    LaunchSchedule schedule;
+    std::deque<OutstandingLaunch> launches;
+    uint64_t next_seq = 1;
+    std::optional<proto::StepMetrics> held;  // waits for its validation loss
+    proto::RuntimeError cause;               // while kAborting
+    int errors = 0;
+  };
+  struct Context {
+    Now now;
+    Effects effects;
+  };
+
+  // core.cc
+  void On(const SubmitJob& event, Context& context);
+  void On(const CancelJob& event, Context& context);
+  void On(const PlanFinished& event, Context& context);
+  void On(const WriteFailed& event, Context& context);
+  void On(const Tick& event, Context& context);
+  void On(const Shutdown& event, Context& context);
+  void RestoreJob(RestoredJob restored, Context& context);
+  void ScheduleQueue(Context& context);
+  bool PlaceHead(JobEntry& job, Context& context);
+  void SetWaiting(JobEntry& job, const char* reason, std::string message, Context& context);
+  void MoveJob(JobEntry& job, JobEvent event, Context& context);
+  void EndJob(JobEntry& job, JobEvent event, const proto::RuntimeError& cause, Context& context);
+  void AnnounceEnd(JobEntry& job, Context& context);
+  void PersistJob(JobEntry& job, bool required, const std::string& text, Context& context);
+  void Unplace(JobEntry& job, const std::string& why, Context& context);
+  void TrimJobs(Context& context);
+  JobEntry* FindJob(JobId id);
+
+  // core_workers.cc
+  void On(const WorkerMessage& event, Context& context);
+  void On(const SessionClosed& event, Context& context);
+  void Admit(SessionId session, const proto::Register& info, Context& context);
+  Status CheckAdmission(const proto::Register& info) const;
+  void OnLeave(Worker& worker, const proto::Leave& leave, Context& context);
+  void LoseWorker(Worker& worker, WorkerEvent event, const std::string& why, Context& context);
+  void CheckLiveness(Context& context);
+  void TrimWorkers();
+  void UnplaceUsersOf(const Worker& worker, const std::string& why, Context& context);
+  void FreeDevices(JobId job, const std::string& worker);
+  Worker* WorkerOf(SessionId session);
+  std::vector<mesh::Device> Devices(bool only_free) const;
+
+  // core_mesh.cc
+  void StartMesh(JobEntry& job, PlannedJob plan, Context& context);
+  std::vector<MeshMember> MakeMembers(const JobEntry& job) const;
+  proto::LoadMesh MakeLoad(const JobEntry& job, const Mesh& mesh, const MeshMember& member) const;
+  void OnMesh(Worker& worker, const proto::UpBody& body, Context& context);
+  void OnLoaded(Mesh& mesh, MeshMember& member, const proto::Loaded& m, Context& context);
+  void OnCommUp(Mesh& mesh, MeshMember& member, const proto::CommUp& m, Context& context);
+  void OnLaunchDone(Mesh& mesh, MeshMember& member, const proto::LaunchDone& m, Context& context);
+  void OnSaved(Mesh& mesh, MeshMember& member, const proto::WeightsSaved& m, Context& context);
+  void On(const WeightsFile& event, Context& context);
+  void IssueLaunches(Mesh& mesh, Context& context);
+  void FinishLaunch(Mesh& mesh, const OutstandingLaunch& launch, Context& context);
+  void FinishSteps(Mesh& mesh, const std::vector<proto::StepReport>& merged, Context& context);
+  void FinishEval(Mesh& mesh, const std::vector<proto::StepReport>& merged, Context& context);
+  void EmitSteps(JobEntry& job, std::vector<proto::StepMetrics> steps, Context& context);
+  void AllLaunched(Mesh& mesh, Context& context);
+  void FinishMesh(Mesh& mesh, Context& context);
+  void SendTo(const Mesh& mesh, const MeshMember& member, proto::DownBody body, Context& context);
+  void SendToAll(const Mesh& mesh, const proto::DownBody& body, Context& context);
+  void MoveMesh(Mesh& mesh, MeshEvent event, Context& context);
+
+  // core_failure.cc
+  void FailMesh(Mesh& mesh, proto::RuntimeError error, Context& context);
+  void MemberGone(Mesh& mesh, MeshMember& member, const proto::RuntimeError& why, Context& context);
+  void MemberFreed(Mesh& mesh, MeshMember& member, Context& context);
+  void CheckAborting(Mesh& mesh, Context& context);
+  void CheckMeshes(Context& context);
+  void CheckPhaseDeadline(Mesh& mesh, Context& context);
+  std::vector<uint64_t> Generations() const;
+  void ConcludeAbort(Mesh& mesh, Context& context);
+
+  void CountMessage(JobId job, const char* kind);
+  Status CheckJobs() const;
+  Status CheckMeshTable() const;
+  Status CheckDevices() const;
+
+  CoreOptions options_;
+  uint64_t next_mesh_gen_ = 1;
+  int64_t next_job_id_ = 1;
+  std::vector<RestoredJob> restored_;
+  std::map<int64_t, JobEntry> jobs_;
+  std::map<std::string, int64_t> job_of_op_;
+  std::deque<int64_t> queue_;       // FIFO of QUEUED jobs
+  std::set<int64_t> unsaved_ends_;  // ended jobs whose end is not on disk yet
+  std::map<std::string, Worker> workers_;           // by name
+  std::map<uint64_t, std::string> worker_of_session_;
+  std::map<uint64_t, Mesh> meshes_;                 // by generation, until freed
+  std::map<std::string, int64_t> message_totals_;
+  int64_t stale_messages_ = 0;
+  int64_t membership_changed_ms_ = 0;
+  int64_t last_tick_ms_ = -1;
+  bool stopping_ = false;
+};
+
+}  // namespace meshwright::controller

@@ -1,0 +1,378 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "base/sha256.h"
+#include "controller/core.h"
+
+namespace meshwright::controller {
+
+using proto::ErrorKind;
+using proto::MakeError;
+
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+double ValueOr(const std::map<std::string, double>& values, const char* name, double fallback) {
+  const auto it = values.find(name);
+  return it == values.end() ? fallback : it->second;
+}
+
+template <typename Members, typename Flag>
+bool All(const Members& members, Flag flag) {
+  return std::all_of(members.begin(), members.end(), flag);
+}
+
+}  // namespace
+
+void Core::StartMesh(JobEntry& job, PlannedJob plan, Context& context) {
+  const JobId id(job.record.id);
+  // The planner may need fewer devices than were reserved; the rest are free again.
+  for (size_t i = plan.devices.size(); i < job.ranks.size(); ++i) {
+    const RankPlace& rank = job.ranks[i];
+    workers_.at(rank.worker).device_job[static_cast<size_t>(rank.local_device)] = JobId(0);
+  }
+  job.ranks.resize(plan.devices.size());
+  const MeshGeneration gen(next_mesh_gen_++);
+  Mesh& mesh = meshes_[gen.value()];
+  mesh.gen = gen;
+  mesh.job = id;
+  mesh.phase_since_ms = context.now.ms;
+  const bool validate = job.request->data.validation_fraction > 0;
+  mesh.schedule = LaunchSchedule(job.request->train, validate);
+  job.mesh = gen;
+  job.record.layout = plan.layout;
+  mesh.plan = std::move(plan);
+  mesh.members = MakeMembers(job);
+  MoveJob(job, JobEvent::kPlanned, context);
+  const std::string text =
+      fmt::format("planned {} on {} devices of {} workers (generation {})", mesh.plan.layout,
+                  job.ranks.size(), mesh.members.size(), gen.value());
+  Persist persist{id, true, CallId(0), {}};
+  persist.batch.next_mesh_gen = next_mesh_gen_;
+  persist.batch.jobs.push_back(job.record);
+  persist.batch.events.push_back(EventRecord{context.now.unix_ms, id.value(), text});
+  context.effects.push_back(std::move(persist));
+  context.effects.push_back(LogLine{id, text});
+  for (const MeshMember& member : mesh.members) {
+    SendTo(mesh, member, MakeLoad(job, mesh, member), context);
+  }
+}
+
+// One member per worker, in rank order.
+std::vector<Core::MeshMember> Core::MakeMembers(const JobEntry& job) const {
+  std::vector<MeshMember> members;
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    const std::string& worker = job.ranks[rank].worker;
+    auto it = std::find_if(members.begin(), members.end(),
+                           [&](const MeshMember& m) { return m.worker == worker; });
+    if (it == members.end()) {
+      MeshMember member;
+      member.worker = worker;
+      member.session = workers_.at(worker).session;
+      it = members.insert(members.end(), std::move(member));
+    }
+    it->ranks.push_back(static_cast<int>(rank));
+    it->local_devices.push_back(job.ranks[rank].local_device);
+  }
+  return members;
+}
+
+proto::LoadMesh Core::MakeLoad(const JobEntry& job, const Mesh& mesh,
+                               const MeshMember& member) const {
+  proto::LoadMesh load;
+  load.mesh_gen = mesh.gen;
+  load.job = mesh.job;
+  load.cluster_id = options_.cluster_id;
+  const std::string key = fmt::format("{}/{}/{}", options_.secret_key, options_.term.value(),
+                                      mesh.gen.value());
+  load.secret = Sha256Hex(key).substr(0, 32);
+  load.seed = job.request->train.seed;
+  for (const RankPlace& rank : job.ranks) {
+    const proto::Register& info = workers_.at(rank.worker).info;
+    load.members.push_back(
+        proto::Member{info.name, info.address, info.host_id, info.incarnation.value()});
+  }
+  for (int rank : member.ranks) {
+    const PlannedDevice& device = mesh.plan.devices[static_cast<size_t>(rank)];
+    load.ranks.push_back(proto::RankPrograms{rank,
+                                             job.ranks[static_cast<size_t>(rank)].local_device,
+                                             device.init, device.step, device.eval});
+  }
+  load.data = job.request->data;
+  load.sequence = job.request->train.sequence;
+  load.vocabulary = mesh.plan.vocabulary;
+  load.init_weights = job.request->init_weights;
+  load.graph = mesh.plan.graph;
+  return load;
+}
+
+// ---- Reports of the members -------------------------------------------------------------------------
+
+void Core::OnMesh(Worker& worker, const proto::UpBody& body, Context& context) {
+  const auto gen = std::visit(
+      [](const auto& message) -> std::optional<uint64_t> {
+        if constexpr (requires { message.mesh_gen; }) {
+          return message.mesh_gen.value();
+        } else {
+          return std::nullopt;
+        }
+      },
+      body);
+  if (!gen) return;  // a heartbeat
+  const auto it = meshes_.find(*gen);
+  if (it == meshes_.end()) {
+    ++stale_messages_;
+    return;
+  }
+  Mesh& mesh = it->second;
+  const auto member =
+      std::find_if(mesh.members.begin(), mesh.members.end(),
+                   [&](const MeshMember& m) { return m.session == worker.session && !m.freed; });
+  if (member == mesh.members.end()) {
+    ++stale_messages_;
+    return;
+  }
+  CountMessage(mesh.job, proto::KindName(body));
+  if (const auto* loaded = std::get_if<proto::Loaded>(&body)) {
+    OnLoaded(mesh, *member, *loaded, context);
+  } else if (const auto* comm = std::get_if<proto::CommUp>(&body)) {
+    OnCommUp(mesh, *member, *comm, context);
+  } else if (const auto* done = std::get_if<proto::LaunchDone>(&body)) {
+    OnLaunchDone(mesh, *member, *done, context);
+  } else if (const auto* saved = std::get_if<proto::WeightsSaved>(&body)) {
+    OnSaved(mesh, *member, *saved, context);
+  } else if (const auto* error = std::get_if<proto::MeshError>(&body)) {
+    FailMesh(mesh, error->error, context);
+  } else if (const auto* line = std::get_if<proto::MeshEvent>(&body)) {
+    context.effects.push_back(
+        LogLine{mesh.job, fmt::format("{}: {}", member->worker, line->line)});
+  } else if (std::holds_alternative<proto::MeshReleased>(body)) {
+    MemberFreed(mesh, *member, context);
+  }
+}
+
+void Core::OnLoaded(Mesh& mesh, MeshMember& member, const proto::Loaded& m, Context& context) {
+  if (!m.error.ok()) return FailMesh(mesh, m.error, context);
+  if (mesh.phase != MeshPhase::kLoading || member.loaded) return;
+  member.loaded = true;
+  if (!All(mesh.members, [](const MeshMember& x) { return x.loaded; })) return;
+  MoveMesh(mesh, MeshEvent::kAllLoaded, context);
+  SendToAll(mesh, proto::Connect{mesh.gen}, context);
+}
+
+void Core::OnCommUp(Mesh& mesh, MeshMember& member, const proto::CommUp& m, Context& context) {
+  if (!m.error.ok()) return FailMesh(mesh, m.error, context);
+  if (mesh.phase != MeshPhase::kConnecting || member.connected) return;
+  member.connected = true;
+  if (!All(mesh.members, [](const MeshMember& x) { return x.connected; })) return;
+  MoveMesh(mesh, MeshEvent::kAllConnected, context);
+  JobEntry& job = jobs_.at(mesh.job.value());
+  job.record.started_unix_ms = context.now.unix_ms;
+  MoveJob(job, JobEvent::kStarted, context);
+  const std::string text = fmt::format("running: {}", mesh.plan.layout);
+  PersistJob(job, false, text, context);
+  context.effects.push_back(LogLine{mesh.job, text});
+  IssueLaunches(mesh, context);
+}
+
+// ---- Launches -------------------------------------------------------------------------------------
+
+void Core::IssueLaunches(Mesh& mesh, Context& context) {
+  while (mesh.launches.size() < static_cast<size_t>(options_.launch_window)) {
+    const std::optional<PlannedLaunch> next = mesh.schedule.Next();
+    if (!next) break;
+    OutstandingLaunch launch;
+    launch.seq = LaunchSeq(mesh.next_seq++);
+    launch.launch = *next;
+    launch.reports.resize(mesh.members.size());
+    const proto::Launch message{mesh.gen, launch.seq, next->program, next->first_step,
+                                next->count};
+    mesh.launches.push_back(std::move(launch));
+    SendToAll(mesh, message, context);
+  }
+  if (mesh.launches.empty()) AllLaunched(mesh, context);
+}
+
+void Core::OnLaunchDone(Mesh& mesh, MeshMember& member, const proto::LaunchDone& m,
+                        Context& context) {
+  if (!m.error.ok()) return FailMesh(mesh, m.error, context);
+  if (mesh.phase != MeshPhase::kActive) return;
+  const auto it = std::find_if(mesh.launches.begin(), mesh.launches.end(),
+                               [&](const OutstandingLaunch& l) { return l.seq == m.launch_seq; });
+  const auto index = static_cast<size_t>(&member - mesh.members.data());
+  if (it == mesh.launches.end() || it->reports[index]) {
+    ++stale_messages_;  // reported before
+    return;
+  }
+  if (static_cast<int64_t>(m.reports.size()) != it->launch.count) {
+    return FailMesh(mesh,
+                    MakeError(ErrorKind::kProtocol,
+                              Internal(fmt::format("worker '{}' reported {} steps of a launch of {}",
+                                                   member.worker, m.reports.size(),
+                                                   it->launch.count)),
+                              member.worker),
+                    context);
+  }
+  it->reports[index] = m.reports;
+  // Members work in order, so only the oldest launch can be complete.
+  bool finished = false;
+  while (!mesh.launches.empty()) {
+    const OutstandingLaunch& front = mesh.launches.front();
+    if (!All(front.reports, [](const auto& r) { return r.has_value(); })) break;
+    FinishLaunch(mesh, front, context);
+    mesh.launches.pop_front();
+    finished = true;
+  }
+  if (finished) IssueLaunches(mesh, context);
+}
+
+void Core::FinishLaunch(Mesh& mesh, const OutstandingLaunch& launch, Context& context) {
+  std::vector<proto::StepReport> merged(static_cast<size_t>(launch.launch.count));
+  for (const auto& member : launch.reports) {
+    for (size_t i = 0; i < merged.size(); ++i) {
+      const proto::StepReport& report = (*member)[i];
+      merged[i].seconds = std::max(merged[i].seconds, report.seconds);
+      merged[i].values.insert(report.values.begin(), report.values.end());
+    }
+  }
+  for (size_t i = 0; i < merged.size(); ++i) {
+    merged[i].step = launch.launch.first_step + static_cast<int64_t>(i);
+  }
+  if (launch.launch.program == proto::ProgramKind::kStep) FinishSteps(mesh, merged, context);
+  if (launch.launch.program == proto::ProgramKind::kEval) FinishEval(mesh, merged, context);
+}
+
+void Core::FinishSteps(Mesh& mesh, const std::vector<proto::StepReport>& merged,
+                       Context& context) {
+  JobEntry& job = jobs_.at(mesh.job.value());
+  std::vector<proto::StepMetrics> steps;
+  for (const proto::StepReport& report : merged) {
+    proto::StepMetrics metrics;
+    metrics.step = report.step;
+    metrics.loss = ValueOr(report.values, "loss", kNaN);
+    metrics.grad_norm = ValueOr(report.values, "grad_norm", kNaN);
+    metrics.lr = ValueOr(report.values, "lr", kNaN);
+    metrics.tokens = ValueOr(report.values, "tokens", 0);
+    metrics.seconds = report.seconds;
+    metrics.validation_loss = kNaN;
+    steps.push_back(metrics);
+  }
+  job.record.steps_done = steps.back().step + 1;
+  job.record.loss = steps.back().loss;
+  if (mesh.schedule.ValidatedAfter(steps.back().step)) {
+    mesh.held = steps.back();
+    steps.pop_back();
+  }
+  EmitSteps(job, std::move(steps), context);
+}
+
+void Core::FinishEval(Mesh& mesh, const std::vector<proto::StepReport>& merged, Context& context) {
+  if (!mesh.held) return;
+  double loss_sum = 0;
+  double count = 0;
+  double seconds = 0;
+  for (const proto::StepReport& report : merged) {
+    loss_sum += ValueOr(report.values, "loss_sum", kNaN);
+    count += ValueOr(report.values, "count", kNaN);
+    seconds += report.seconds;
+  }
+  proto::StepMetrics metrics = *mesh.held;
+  mesh.held.reset();
+  metrics.validation_loss = loss_sum / count;
+  context.effects.push_back(
+      LogLine{mesh.job, fmt::format("step {}: loss {:.4f}, validation loss {:.4f} ({:.0f} tokens "
+                                    "in {:.2f} s)",
+                                    metrics.step + 1, metrics.loss, metrics.validation_loss, count,
+                                    seconds)});
+  EmitSteps(jobs_.at(mesh.job.value()), {metrics}, context);
+}
+
+void Core::EmitSteps(JobEntry& job, std::vector<proto::StepMetrics> steps, Context& context) {
+  const JobId id(job.record.id);
+  if (context.now.ms - job.progress_saved_ms >= 1000) {
+    job.progress_saved_ms = context.now.ms;
+    context.effects.push_back(SaveProgress{id, job.record.steps_done, job.record.loss});
+  }
+  if (!steps.empty()) context.effects.push_back(StepsDone{id, std::move(steps)});
+}
+
+// ---- The good end ---------------------------------------------------------------------------------
+
+void Core::AllLaunched(Mesh& mesh, Context& context) {
+  JobEntry& job = jobs_.at(mesh.job.value());
+  if (!job.request->save_weights) return FinishMesh(mesh, context);
+  MoveMesh(mesh, MeshEvent::kAllLaunched, context);
+  context.effects.push_back(OpenWeights{mesh.job, mesh.gen, job.request});
+}
+
+void Core::On(const WeightsFile& event, Context& context) {
+  const auto it = meshes_.find(event.mesh_gen.value());
+  if (it == meshes_.end() || it->second.phase != MeshPhase::kSaving) return;
+  Mesh& mesh = it->second;
+  if (!event.status.ok()) {
+    return FailMesh(mesh,
+                    MakeError(ErrorKind::kSaveFailed, event.status.WithBlame(Blame::kInfra)),
+                    context);
+  }
+  if (event.complete) {
+    context.effects.push_back(LogLine{mesh.job, "weights saved"});
+    return FinishMesh(mesh, context);
+  }
+  for (MeshMember& member : mesh.members) {
+    proto::SaveWeights save{mesh.gen, {}};
+    for (int rank : member.ranks) {
+      const auto& slots = mesh.plan.devices[static_cast<size_t>(rank)].saved_slots;
+      if (!slots.empty()) save.ranks.push_back(proto::RankTiles{rank, slots});
+    }
+    member.saved = save.ranks.empty();
+    if (!member.saved) SendTo(mesh, member, std::move(save), context);
+  }
+  if (All(mesh.members, [](const MeshMember& x) { return x.saved; })) {
+    context.effects.push_back(FinishWeights{mesh.job, mesh.gen});
+  }
+}
+
+void Core::OnSaved(Mesh& mesh, MeshMember& member, const proto::WeightsSaved& m,
+                   Context& context) {
+  if (!m.error.ok()) return FailMesh(mesh, m.error, context);
+  if (mesh.phase != MeshPhase::kSaving || member.saved) return;
+  member.saved = true;
+  if (!All(mesh.members, [](const MeshMember& x) { return x.saved; })) return;
+  context.effects.push_back(FinishWeights{mesh.job, mesh.gen});
+}
+
+void Core::FinishMesh(Mesh& mesh, Context& context) {
+  JobEntry& job = jobs_.at(mesh.job.value());
+  MoveMesh(mesh, MeshEvent::kRelease, context);
+  SendToAll(mesh, proto::ReleaseMesh{mesh.gen}, context);
+  EndJob(job, JobEvent::kFinished, proto::RuntimeError{}, context);
+}
+
+// ---- Helpers --------------------------------------------------------------------------------------
+
+void Core::SendTo(const Mesh& mesh, const MeshMember& member, proto::DownBody body,
+                  Context& context) {
+  if (member.freed) return;
+  CountMessage(mesh.job, proto::KindName(body));
+  context.effects.push_back(
+      Send{mesh.job, member.session, proto::DownMessage{options_.term, std::move(body)}});
+}
+
+void Core::SendToAll(const Mesh& mesh, const proto::DownBody& body, Context& context) {
+  for (const MeshMember& member : mesh.members) SendTo(mesh, member, body, context);
+}
+
+void Core::MoveMesh(Mesh& mesh, MeshEvent event, Context& context) {
+  const std::optional<MeshPhase> next = Next(mesh.phase, event);
+  MW_CHECK(next.has_value()) << "mesh " << mesh.gen.value() << " in " << Name(mesh.phase)
+                             << " cannot " << Name(event);
+  mesh.phase = *next;
+  mesh.phase_since_ms = context.now.ms;
+}
+
+}  // namespace meshwright::controller

@@ -1,0 +1,173 @@
+// What people see of the core, and the invariants that tests check.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "controller/core.h"
+
+namespace meshwright::controller {
+
+namespace {
+
+proto::JobInfo InfoOf(const JobRecord& record, const std::string& jobs_dir) {
+  proto::JobInfo info;
+  info.id = record.id;
+  info.name = record.name;
+  info.state = record.state;
+  info.reason = record.reason;
+  info.message = record.message;
+  info.steps_done = record.steps_done;
+  info.steps = record.steps;
+  info.loss = record.loss;
+  info.layout = record.layout;
+  info.directory = fmt::format("{}/{}", jobs_dir, record.id);
+  info.submitted_unix_ms = record.submitted_unix_ms;
+  info.started_unix_ms = record.started_unix_ms;
+  info.ended_unix_ms = record.ended_unix_ms;
+  return info;
+}
+
+}  // namespace
+
+Result<proto::JobInfo> Core::Job(JobId id) const {
+  const auto it = jobs_.find(id.value());
+  if (it == jobs_.end()) return Fail(NotFound(fmt::format("there is no job {}", id.value())));
+  return InfoOf(it->second.record, options_.jobs_dir);
+}
+
+std::vector<proto::JobInfo> Core::Jobs() const {
+  std::vector<proto::JobInfo> infos;
+  for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
+    infos.push_back(InfoOf(it->second.record, options_.jobs_dir));
+  }
+  return infos;
+}
+
+std::vector<proto::WorkerInfo> Core::Workers(Now now) const {
+  std::vector<proto::WorkerInfo> infos;
+  for (const auto& [name, worker] : workers_) {
+    proto::WorkerInfo info;
+    info.name = name;
+    info.host = worker.info.host_id;
+    info.state = Name(worker.state);
+    info.devices = worker.info.devices;
+    info.busy_devices = static_cast<int32_t>(
+        std::count_if(worker.device_job.begin(), worker.device_job.end(),
+                      [](JobId job) { return job.value() != 0; }));
+    info.memory_bytes = worker.info.memory_bytes;
+    info.address = worker.info.address;
+    info.metrics_address = worker.info.metrics_address;
+    info.last_seen_s = static_cast<double>(now.ms - worker.last_seen_ms) / 1000.0;
+    infos.push_back(std::move(info));
+  }
+  return infos;
+}
+
+std::map<std::string, int64_t> Core::JobCounts() const {
+  std::map<std::string, int64_t> counts;
+  for (int i = 1; i < proto::kJobStateCount; ++i) {
+    counts[proto::JobStateName(static_cast<JobState>(i))] = 0;
+  }
+  for (const auto& [id, job] : jobs_) ++counts[proto::JobStateName(job.record.state)];
+  return counts;
+}
+
+std::map<std::string, int64_t> Core::WorkerCounts() const {
+  std::map<std::string, int64_t> counts;
+  for (int i = 0; i < kWorkerStateCount; ++i) counts[Name(static_cast<WorkerState>(i))] = 0;
+  for (const auto& [name, worker] : workers_) ++counts[Name(worker.state)];
+  return counts;
+}
+
+std::map<std::string, int64_t> Core::MessageCounts(JobId id) const {
+  const auto it = jobs_.find(id.value());
+  return it == jobs_.end() ? std::map<std::string, int64_t>{} : it->second.messages;
+}
+
+Status Core::CheckInvariants() const {
+  MW_TRY(CheckJobs());
+  MW_TRY(CheckMeshTable());
+  return CheckDevices();
+}
+
+Status Core::CheckJobs() const {
+  for (const auto& [id, job] : jobs_) {
+    const char* state = proto::JobStateName(job.record.state);
+    const bool active =
+        job.record.state == JobState::kStarting || job.record.state == JobState::kRunning;
+    if (active != (job.mesh && !proto::IsTerminal(job.record.state))) {
+      return Internal(fmt::format("job {} is {} {} a mesh", id, state,
+                                  job.mesh ? "with" : "without"));
+    }
+    if (proto::IsTerminal(job.record.state) && (job.request || !job.ranks.empty())) {
+      return Internal(fmt::format("job {} has ended and still holds its request or ranks", id));
+    }
+    const bool queued = std::count(queue_.begin(), queue_.end(), id) == 1;
+    if (queued != (job.record.state == JobState::kQueued)) {
+      return Internal(fmt::format("job {} is {} and {}in the queue", id, state,
+                                  queued ? "" : "not "));
+    }
+  }
+  return OkStatus();
+}
+
+Status Core::CheckMeshTable() const {
+  for (const auto& [gen, mesh] : meshes_) {
+    if (gen >= next_mesh_gen_) return Internal(fmt::format("generation {} is not used up", gen));
+    const auto job = jobs_.find(mesh.job.value());
+    if (job == jobs_.end() || job->second.mesh != mesh.gen) {
+      return Internal(fmt::format("mesh {} does not belong to job {}", gen, mesh.job.value()));
+    }
+    if (mesh.launches.size() > static_cast<size_t>(options_.launch_window)) {
+      return Internal(fmt::format("mesh {} has {} launches in flight", gen, mesh.launches.size()));
+    }
+    if (mesh.phase == MeshPhase::kAborting && mesh.cause.ok()) {
+      return Internal(fmt::format("mesh {} is aborting without a cause", gen));
+    }
+  }
+  return OkStatus();
+}
+
+// A device belongs to at most one mesh, and to one that can still let go of it.
+Status Core::CheckDevices() const {
+  std::map<std::pair<std::string, int>, JobId> holders;
+  for (const auto& [gen, mesh] : meshes_) {
+    for (const MeshMember& member : mesh.members) {
+      if (member.freed) continue;
+      const auto worker = workers_.find(member.worker);
+      if (worker == workers_.end() || worker->second.session != member.session) {
+        return Internal(fmt::format("mesh {} waits for worker {} that is gone", gen,
+                                    member.worker));
+      }
+      for (int device : member.local_devices) {
+        if (!holders.emplace(std::pair(member.worker, device), mesh.job).second) {
+          return Internal(fmt::format("device {} of worker {} is in two meshes", device,
+                                      member.worker));
+        }
+      }
+    }
+  }
+  for (const auto& [id, job] : jobs_) {
+    if (job.record.state != JobState::kPlanning) continue;
+    for (const RankPlace& rank : job.ranks) {
+      if (!holders.emplace(std::pair(rank.worker, rank.local_device), JobId(id)).second) {
+        return Internal(fmt::format("device {} of worker {} is held twice", rank.local_device,
+                                    rank.worker));
+      }
+    }
+  }
+  for (const auto& [name, worker] : workers_) {
+    for (size_t i = 0; i < worker.device_job.size(); ++i) {
+      const auto holder = holders.find(std::pair(name, static_cast<int>(i)));
+      const JobId wanted = holder == holders.end() ? JobId(0) : holder->second;
+      if (worker.device_job[i] != wanted) {
+        return Internal(fmt::format("device {} of worker {} is marked for job {}, held by {}", i,
+                                    name, worker.device_job[i].value(), wanted.value()));
+      }
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace meshwright::controller

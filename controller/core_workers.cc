@@ -1,0 +1,266 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "controller/core.h"
+#include "controller/placement.h"
+
+namespace meshwright::controller {
+
+using proto::ErrorKind;
+using proto::MakeError;
+
+void Core::On(const WorkerMessage& event, Context& context) {
+  if (const auto* info = std::get_if<proto::Register>(&event.message.body)) {
+    Admit(event.session, *info, context);
+    return;
+  }
+  Worker* worker = WorkerOf(event.session);
+  if (worker == nullptr) {
+    ++stale_messages_;
+    return;
+  }
+  if (event.message.term != options_.term) {
+    ++stale_messages_;
+    const std::string text =
+        fmt::format("a message of term {} reached the controller of term {}",
+                    event.message.term.value(), options_.term.value());
+    context.effects.push_back(CloseSession{event.session, FailedPrecondition(text)});
+    LoseWorker(*worker, WorkerEvent::kClosed, text, context);
+    return;
+  }
+  worker->last_seen_ms = context.now.ms;
+  if (const auto next = Next(worker->state, WorkerEvent::kSeen)) {
+    if (worker->state == WorkerState::kJoining) membership_changed_ms_ = context.now.ms;
+    worker->state = *next;
+  }
+  if (const auto* leave = std::get_if<proto::Leave>(&event.message.body)) {
+    OnLeave(*worker, *leave, context);
+    return;
+  }
+  OnMesh(*worker, event.message.body, context);
+}
+
+Status Core::CheckAdmission(const proto::Register& info) const {
+  if (stopping_) return Unavailable("the controller is stopping");
+  if (info.protocol_major != proto::kProtocolMajor) {
+    return FailedPrecondition(
+        fmt::format("worker '{}' {} speaks protocol {}.{}, this controller {} speaks {}.{}; "
+                    "install the same version on both",
+                    info.name, info.version, info.protocol_major, info.protocol_minor,
+                    proto::kVersion, proto::kProtocolMajor, proto::kProtocolMinor));
+  }
+  if (!info.cluster_id.empty() && info.cluster_id != options_.cluster_id) {
+    return FailedPrecondition(
+        fmt::format("worker '{}' belongs to cluster {}, this controller is of cluster {}; restart "
+                    "the worker to move it",
+                    info.name, info.cluster_id, options_.cluster_id));
+  }
+  if (info.max_term > options_.term) {
+    return FailedPrecondition(
+        fmt::format("worker '{}' has served a controller of term {}; this one, of term {}, is out "
+                    "of date and should be stopped",
+                    info.name, info.max_term.value(), options_.term.value()));
+  }
+  if (info.name.empty() || info.devices < 1 || info.devices > 4096) {
+    return InvalidArgument(fmt::format("worker '{}' registers {} devices; a name and 1 to 4096 "
+                                       "devices are needed",
+                                       info.name, info.devices));
+  }
+  const auto known = workers_.find(info.name);
+  if (known != workers_.end()) {
+    const Worker& old = known->second;
+    const bool alive = old.state == WorkerState::kReady || old.state == WorkerState::kJoining;
+    if (alive && old.info.incarnation != info.incarnation) {
+      return AlreadyExists(
+          fmt::format("a worker named '{}' is already connected (data address {}); choose another "
+                      "--name",
+                      info.name, old.info.address));
+    }
+  }
+  return OkStatus();
+}
+
+void Core::Admit(SessionId session, const proto::Register& info, Context& context) {
+  if (WorkerOf(session) != nullptr) {
+    ++stale_messages_;
+    return;
+  }
+  if (const Status status = CheckAdmission(info); !status.ok()) {
+    context.effects.push_back(CloseSession{session, status});
+    return;
+  }
+  const auto known = workers_.find(info.name);
+  if (known != workers_.end() && known->second.session.value() != 0) {
+    const SessionId old = known->second.session;
+    context.effects.push_back(CloseSession{old, Aborted("replaced by a newer session")});
+    LoseWorker(known->second, WorkerEvent::kReplaced, "it registered again", context);
+  }
+  Worker worker;
+  worker.info = info;
+  worker.session = session;
+  worker.last_seen_ms = context.now.ms;
+  worker.device_job.assign(static_cast<size_t>(info.devices), JobId(0));
+  workers_[info.name] = std::move(worker);
+  worker_of_session_[session.value()] = info.name;
+  membership_changed_ms_ = context.now.ms;
+  CountMessage(JobId(0), "Register");
+  CountMessage(JobId(0), "Welcome");
+  proto::DownMessage welcome{
+      options_.term,
+      proto::Welcome{options_.cluster_id, options_.heartbeat_ms, options_.worker_lost_ms}};
+  context.effects.push_back(Send{JobId(0), session, std::move(welcome)});
+}
+
+void Core::On(const SessionClosed& event, Context& context) {
+  if (Worker* worker = WorkerOf(event.session)) {
+    LoseWorker(*worker, WorkerEvent::kClosed,
+               fmt::format("its session ended ({})", event.why), context);
+  }
+}
+
+void Core::OnLeave(Worker& worker, const proto::Leave& leave, Context& context) {
+  const auto next = Next(worker.state, WorkerEvent::kLeave);
+  if (!next) return;
+  worker.state = *next;
+  membership_changed_ms_ = context.now.ms;
+  const std::string text = fmt::format("worker '{}' was stopped{}{}", worker.info.name,
+                                       leave.reason.empty() ? "" : ": ", leave.reason);
+  const auto error = MakeError(ErrorKind::kWorkerStopped, Aborted(text).WithBlame(Blame::kInfra),
+                               worker.info.name);
+  for (uint64_t gen : Generations()) {
+    const auto it = meshes_.find(gen);
+    if (it == meshes_.end()) continue;
+    Mesh& mesh = it->second;
+    const bool member = std::any_of(
+        mesh.members.begin(), mesh.members.end(),
+        [&](const MeshMember& m) { return m.session == worker.session && !m.freed; });
+    if (member) FailMesh(mesh, error, context);
+  }
+  UnplaceUsersOf(worker, text, context);
+}
+
+// The session is over for good: its meshes lose a member, its reservations end.
+void Core::LoseWorker(Worker& worker, WorkerEvent event, const std::string& why,
+                      Context& context) {
+  const auto next = Next(worker.state, event);
+  if (!next) return;
+  const SessionId session = worker.session;
+  worker.state = *next;
+  worker.session = SessionId(0);
+  worker_of_session_.erase(session.value());
+  membership_changed_ms_ = context.now.ms;
+  const bool left = *next == WorkerState::kLeft;
+  const std::string text =
+      fmt::format("worker '{}' (data address {}, {} devices) was {}: {}", worker.info.name,
+                  worker.info.address, worker.info.devices, left ? "stopped" : "lost", why);
+  const auto error =
+      MakeError(left ? ErrorKind::kWorkerStopped : ErrorKind::kWorkerLost,
+                Unavailable(text).WithBlame(Blame::kInfra), worker.info.name);
+  Persist persist{JobId(0), false, CallId(0), {}};
+  persist.batch.events.push_back(EventRecord{context.now.unix_ms, 0, text});
+  context.effects.push_back(std::move(persist));
+
+  for (uint64_t gen : Generations()) {
+    const auto it = meshes_.find(gen);
+    if (it == meshes_.end()) continue;
+    for (MeshMember& member : it->second.members) {
+      if (member.session != session) continue;
+      MemberGone(it->second, member, error, context);
+      break;
+    }
+  }
+  UnplaceUsersOf(worker, text, context);
+  worker.device_job.assign(worker.device_job.size(), JobId(0));
+}
+
+// Jobs in PLANNING on this worker go back to the queue: nobody was told of a mesh yet.
+void Core::UnplaceUsersOf(const Worker& worker, const std::string& why, Context& context) {
+  for (auto& [id, job] : jobs_) {
+    if (job.record.state != JobState::kPlanning) continue;
+    const bool uses = std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankPlace& rank) {
+      return rank.worker == worker.info.name;
+    });
+    if (uses) Unplace(job, why, context);
+  }
+}
+
+void Core::CheckLiveness(Context& context) {
+  // A stall of this loop is not the workers' silence: what was sent meanwhile is still waiting to be read.
+  constexpr int64_t kStallCapMs = 30'000;
+  const int64_t late_ms = last_tick_ms_ < 0 ? 0 : context.now.ms - last_tick_ms_ - 1000;
+  const int64_t stall_ms = std::min(late_ms, kStallCapMs);
+  if (stall_ms > 0) {
+    for (auto& [name, worker] : workers_) {
+      worker.last_seen_ms = std::min(context.now.ms, worker.last_seen_ms + stall_ms);
+    }
+  }
+  std::vector<std::string> silent;
+  for (auto& [name, worker] : workers_) {
+    if (worker.session.value() == 0) continue;
+    const int64_t silence_ms = context.now.ms - worker.last_seen_ms;
+    if (silence_ms > options_.suspect_ms) {
+      if (const auto next = Next(worker.state, WorkerEvent::kSilent)) worker.state = *next;
+    }
+    if (silence_ms > options_.worker_lost_ms) silent.push_back(name);
+  }
+  for (const std::string& name : silent) {
+    Worker& worker = workers_.at(name);
+    const SessionId session = worker.session;
+    const double seconds = static_cast<double>(context.now.ms - worker.last_seen_ms) / 1000.0;
+    LoseWorker(worker, WorkerEvent::kExpired,
+               fmt::format("no sign of life for {:.1f} s", seconds), context);
+    context.effects.push_back(
+        CloseSession{session, DeadlineExceeded(fmt::format("silent for {:.1f} s", seconds))});
+  }
+  TrimWorkers();
+}
+
+// Forgets the longest gone workers beyond the cap.
+void Core::TrimWorkers() {
+  std::vector<std::pair<int64_t, std::string>> gone;
+  for (const auto& [name, worker] : workers_) {
+    if (worker.session.value() == 0) gone.emplace_back(worker.last_seen_ms, name);
+  }
+  if (gone.size() <= options_.max_gone_workers) return;
+  std::sort(gone.begin(), gone.end());
+  gone.resize(gone.size() - options_.max_gone_workers);
+  for (const auto& [seen, name] : gone) workers_.erase(name);
+}
+
+// Frees the job's devices on one worker, or on all when `worker` is empty.
+void Core::FreeDevices(JobId job, const std::string& worker) {
+  for (auto& [name, entry] : workers_) {
+    if (!worker.empty() && name != worker) continue;
+    for (JobId& owner : entry.device_job) {
+      if (owner == job) owner = JobId(0);
+    }
+  }
+}
+
+Core::Worker* Core::WorkerOf(SessionId session) {
+  const auto it = worker_of_session_.find(session.value());
+  return it == worker_of_session_.end() ? nullptr : &workers_.at(it->second);
+}
+
+// Devices of READY workers, in placement order.
+std::vector<mesh::Device> Core::Devices(bool only_free) const {
+  std::vector<mesh::Device> devices;
+  for (const auto& [name, worker] : workers_) {
+    if (worker.state != WorkerState::kReady) continue;
+    for (size_t i = 0; i < worker.device_job.size(); ++i) {
+      if (only_free && worker.device_job[i].value() != 0) continue;
+      mesh::Device device;
+      device.worker = name;
+      device.local_index = static_cast<int>(i);
+      device.host = worker.info.host_id;
+      device.memory_bytes = worker.info.memory_bytes;
+      devices.push_back(std::move(device));
+    }
+  }
+  return devices;
+}
+
+}  // namespace meshwright::controller

@@ -1,0 +1,155 @@
+// What happens to the control core and what it wants done: the only two vocabularies of controller/core.h.
+//
+// The shell feeds events one at a time and carries out the effects of each, in order, before the next event.
+// Thread rule: values.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "controller/store.h"
+#include "ir/job.h"
+#include "mesh/topology.h"
+#include "proto/messages.h"
+
+namespace meshwright::controller {
+
+using SessionId = Id<struct SessionTag, uint64_t>;
+using CallId = Id<struct CallTag, uint64_t>;
+
+// The planner's answer as far as the core needs it. Programs are in the blob store by now.
+struct PlannedDevice {
+  ir::BlobRef init, step, eval;
+  std::vector<std::string> saved_slots;  // weights whose tile this device writes at the end
+};
+struct PlannedJob {
+  std::string layout;
+  std::vector<PlannedDevice> devices;  // by rank; may be fewer than were reserved
+  ir::BlobRef graph;                   // text of the loss graph
+  int64_t vocabulary = 0;
+  double seconds = 0;
+};
+
+// ---- Events -------------------------------------------------------------------------------------
+
+struct WorkerMessage {
+  SessionId session;
+  proto::UpMessage message;
+};
+struct SessionClosed {
+  SessionId session;
+  std::string why;  // "closed by the peer", "protocol error: ..."
+};
+struct SubmitJob {
+  CallId call;
+  std::string op_id;
+  std::shared_ptr<const ir::JobRequest> request;  // valid (ir::ValidateJob)
+  std::string spec;                               // the same, as bytes
+};
+struct CancelJob {
+  CallId call;
+  JobId job;
+};
+struct PlanFinished {
+  JobId job;
+  int attempt = 0;
+  Result<PlannedJob> plan;
+};
+// The weights file is open (opened = true) or complete, or could not be.
+struct WeightsFile {
+  MeshGeneration mesh_gen;
+  bool complete = false;
+  Status status;
+};
+// A required write did not reach the store; the job's later effects of that step were dropped.
+struct WriteFailed {
+  JobId job;
+  CallId call;  // 0: none
+  Status status;
+};
+struct Tick {};
+struct Shutdown {};
+
+using Event = std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished,
+                           WeightsFile, WriteFailed, Tick, Shutdown>;
+
+// ---- Effects ------------------------------------------------------------------------------------
+
+struct Send {
+  JobId job;  // 0: none
+  SessionId session;
+  proto::DownMessage message;
+};
+struct CloseSession {
+  SessionId session;
+  Status reason;
+};
+// Durable before any later effect. required: when it fails, drop the job's later effects of this step and report
+// WriteFailed; else log and go on.
+struct Persist {
+  JobId job;
+  bool required = false;
+  CallId call;  // who waits for it; 0: nobody
+  StoreBatch batch;
+};
+struct SaveProgress {
+  JobId job;
+  int64_t steps_done = 0;
+  double loss = 0;
+};
+struct StartPlan {
+  JobId job;
+  int attempt = 0;
+  std::shared_ptr<const ir::JobRequest> request;
+  mesh::Topology topology;
+};
+struct OpenWeights {
+  JobId job;
+  MeshGeneration mesh_gen;
+  std::shared_ptr<const ir::JobRequest> request;
+};
+struct FinishWeights {
+  JobId job;
+  MeshGeneration mesh_gen;
+};
+struct DiscardWeights {
+  JobId job;
+  MeshGeneration mesh_gen;
+};
+struct Reply {
+  CallId call;
+  JobId job;
+  Status status;
+};
+struct StepsDone {
+  JobId job;
+  std::vector<proto::StepMetrics> steps;
+};
+struct LogLine {
+  JobId job;
+  std::string line;
+};
+struct JobChanged {
+  JobId job;
+};
+
+using Effect = std::variant<Send, CloseSession, Persist, SaveProgress, StartPlan, OpenWeights,
+                            FinishWeights, DiscardWeights, Reply, StepsDone, LogLine, JobChanged>;
+using Effects = std::vector<Effect>;
+
+// The job that an effect belongs to; 0: none.
+JobId JobOf(const Effect& effect);
+
+// Both clocks of one instant: intervals by the first, history by the second.
+struct Now {
+  int64_t ms = 0;       // monotonic
+  int64_t unix_ms = 0;
+};
+
+}  // namespace meshwright::controller

@@ -1,0 +1,42 @@
+#include "controller/launches.h"
+
+#include <algorithm>
+
+namespace meshwright::controller {
+
+LaunchSchedule::LaunchSchedule(const ir::TrainSpec& train, bool validate)
+    : steps_(train.steps),
+      steps_per_launch_(std::max<int64_t>(1, train.steps_per_launch)),
+      validate_every_(train.validate_every),
+      validation_batches_(validate ? train.validation_batches : 0) {}
+
+bool LaunchSchedule::ValidatedAfter(int64_t step) const {
+  if (validation_batches_ == 0) return false;
+  const int64_t done = step + 1;
+  return done == steps_ || (validate_every_ > 0 && done % validate_every_ == 0);
+}
+
+bool LaunchSchedule::ValidationDue() const {
+  return next_step_ > validated_steps_ && ValidatedAfter(next_step_ - 1);
+}
+
+std::optional<PlannedLaunch> LaunchSchedule::Next() {
+  if (!initialised_) {
+    initialised_ = true;
+    return PlannedLaunch{proto::ProgramKind::kInit, 0, 1};
+  }
+  if (ValidationDue()) {
+    validated_steps_ = next_step_;
+    return PlannedLaunch{proto::ProgramKind::kEval, 0, validation_batches_};
+  }
+  if (next_step_ >= steps_) return std::nullopt;
+  int64_t count = std::min(steps_per_launch_, steps_ - next_step_);
+  if (validation_batches_ > 0 && validate_every_ > 0) {
+    count = std::min(count, validate_every_ - next_step_ % validate_every_);
+  }
+  const PlannedLaunch launch{proto::ProgramKind::kStep, next_step_, count};
+  next_step_ += count;
+  return launch;
+}
+
+}  // namespace meshwright::controller

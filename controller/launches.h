@@ -1,0 +1,45 @@
+// What a mesh runs, in order: init once, then the steps in launches of at most K, with a validation after every
+// `validate_every` steps and after the last one. A launch never crosses a validation point.
+// Thread rule: one thread. Pure: the sequence is a function of the TrainSpec.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "ir/job.h"
+#include "proto/messages.h"
+
+namespace meshwright::controller {
+
+struct PlannedLaunch {
+  proto::ProgramKind program = proto::ProgramKind::kInit;
+  int64_t first_step = 0;  // kEval: the validation batch, from 0
+  int64_t count = 1;
+  friend bool operator==(const PlannedLaunch&, const PlannedLaunch&) = default;
+};
+
+class LaunchSchedule {
+ public:
+  LaunchSchedule() = default;
+  // validate: false when the data has no validation part.
+  LaunchSchedule(const ir::TrainSpec& train, bool validate);
+
+  // The next launch, or nothing after the last.
+  std::optional<PlannedLaunch> Next();
+  bool done() const { return initialised_ && next_step_ >= steps_ && !ValidationDue(); }
+  // True when a validation follows this 0-based step.
+  bool ValidatedAfter(int64_t step) const;
+
+ private:
+  bool ValidationDue() const;
+
+  int64_t steps_ = 0;
+  int64_t steps_per_launch_ = 1;
+  int64_t validate_every_ = 0;
+  int64_t validation_batches_ = 0;
+  bool initialised_ = false;
+  int64_t next_step_ = 0;
+  int64_t validated_steps_ = 0;
+};
+
+}  // namespace meshwright::controller

@@ -1,0 +1,37 @@
+// Which devices a job gets: all of them at once or none (gang placement). A pure function of a snapshot.
+//
+// A job with fixed degrees needs data x tensor x pipeline devices. With data = 0 ("auto") it takes every free device that
+// makes whole replicas of tensor x pipeline. Hosts with the most free devices are used first, so that a job spans few of
+// them; the chosen devices are in placement order (hosts and workers are neighbours).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/job.h"
+#include "mesh/topology.h"
+
+namespace meshwright::controller {
+
+enum class PlacementOutcome : uint8_t {
+  kPlaced,
+  kNoWorkers,    // no device in the cluster: wait
+  kNoCapacity,   // enough devices, but not free: wait
+  kInfeasible,   // more than the cluster has
+};
+
+struct Placement {
+  PlacementOutcome outcome = PlacementOutcome::kNoCapacity;
+  std::vector<mesh::Device> devices;  // kPlaced: by rank
+  std::string message;                // otherwise: needs, has, what would fit
+};
+
+// free: free devices of READY workers. cluster_devices: all devices of READY workers, free or not.
+Placement Place(const ir::ParallelSpec& parallel, std::vector<mesh::Device> free,
+                int64_t cluster_devices);
+
+// "w2" before "w10": digits compare as numbers.
+bool NaturalLess(const std::string& a, const std::string& b);
+
+}  // namespace meshwright::controller

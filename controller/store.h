@@ -1,0 +1,84 @@
+// Durable state of the controller: jobs, the term, the next mesh generation and a capped history of events.
+//
+// Rule: write before visible. The term is raised when a store is opened; a batch is one transaction and is applied only
+// while the store's term is the caller's, so that an older controller cannot write after a newer one.
+// Thread rule: thread-safe. Ownership: the caller owns the store; it owns its files.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "proto/messages.h"
+
+namespace meshwright::controller {
+
+struct JobRecord {
+  int64_t id = 0;
+  std::string op_id;
+  std::string name;
+  proto::JobState state = proto::JobState::kQueued;
+  std::string reason;
+  std::string message;
+  std::string layout;
+  int64_t steps = 0;
+  int64_t steps_done = 0;
+  double loss = 0;
+  int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
+  std::string spec;  // proto::EncodeJob; empty in an update: the stored bytes stay
+  friend bool operator==(const JobRecord&, const JobRecord&) = default;
+};
+
+struct EventRecord {
+  int64_t unix_ms = 0;
+  int64_t job = 0;  // 0: none
+  std::string text;
+  friend bool operator==(const EventRecord&, const EventRecord&) = default;
+};
+
+struct StoreBatch {
+  std::vector<JobRecord> jobs;  // inserted or replaced by id
+  std::vector<int64_t> deleted_jobs;
+  std::optional<uint64_t> next_mesh_gen;  // never lowers the stored one
+  std::vector<EventRecord> events;
+};
+
+struct StoredState {
+  std::string cluster_id;
+  Term term{0};                // of this opening: one more than the last
+  uint64_t next_mesh_gen = 1;
+  std::vector<JobRecord> jobs;  // by id
+};
+
+inline constexpr int64_t kEventCap = 100'000;
+
+class Store {
+ public:
+  virtual ~Store() = default;
+  // What was there when the store was opened, with this controller's own term.
+  virtual const StoredState& opened() const = 0;
+  // All or nothing. Errors: kAborted when a newer controller owns the store, kResourceExhausted on a full disk.
+  virtual Status Apply(const StoreBatch& batch) = 0;
+  // Steps and loss of a running job: losing it loses progress display only, so it need not reach the disk at once.
+  virtual Status SaveProgress(int64_t job_id, int64_t steps_done, double loss) = 0;
+  // The newest `limit` events, oldest first; of one job, or of all when job is 0.
+  virtual Result<std::vector<EventRecord>> Events(int64_t job, int64_t limit) = 0;
+};
+
+// SQLite, WAL, synchronous=FULL. Errors: kUnavailable, kDataLoss naming the path.
+Result<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path);
+
+// For tests: keeps what a disk would keep. Opening a second store on the same disk fences the first.
+struct MemoryDisk;
+std::shared_ptr<MemoryDisk> MakeMemoryDisk();
+std::unique_ptr<Store> OpenMemoryStore(std::shared_ptr<MemoryDisk> disk);
+// What a store opened now would find; the term is the current one.
+StoredState ReadMemoryDisk(MemoryDisk& disk);
+// The next `count` writes to the disk fail with `status`.
+void FailWrites(MemoryDisk& disk, int count, Status status);
+
+}  // namespace meshwright::controller

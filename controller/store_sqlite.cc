@@ -1,0 +1,316 @@
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include <algorithm>
+#include <mutex>
+#include <random>
+#include <utility>
+
+#include "controller/store.h"
+
+namespace meshwright::controller {
+namespace {
+
+constexpr int kSchemaVersion = 1;
+
+constexpr const char* kSchema = R"(
+CREATE TABLE IF NOT EXISTS meta(k TEXT PRIMARY KEY, v TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS jobs(
+  id INTEGER PRIMARY KEY, op_id TEXT UNIQUE, name TEXT, state INTEGER, reason TEXT, message TEXT,
+  layout TEXT, steps INTEGER, steps_done INTEGER, loss REAL,
+  t_submit INTEGER, t_start INTEGER, t_end INTEGER, spec BLOB);
+CREATE TABLE IF NOT EXISTS events(
+  id INTEGER PRIMARY KEY AUTOINCREMENT, t INTEGER, job INTEGER, text TEXT);
+CREATE INDEX IF NOT EXISTS events_by_job ON events(job, id);
+)";
+
+constexpr const char* kUpsertJob = R"(
+INSERT INTO jobs(id, op_id, name, state, reason, message, layout, steps, steps_done, loss,
+                 t_submit, t_start, t_end, spec)
+VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+ON CONFLICT(id) DO UPDATE SET
+  state = ?4, reason = ?5, message = ?6, layout = ?7, steps_done = ?9, loss = ?10,
+  t_start = ?12, t_end = ?13, spec = CASE WHEN length(?14) > 0 THEN ?14 ELSE spec END
+)";
+
+// One prepared statement, finalised at the end of its scope. Bind and column positions are SQLite's: 1- and 0-based.
+class Statement {
+ public:
+  Statement(sqlite3* db, const char* sql) {
+    code_ = sqlite3_prepare_v2(db, sql, -1, &statement_, nullptr);
+  }
+  ~Statement() { sqlite3_finalize(statement_); }
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+
+  void Bind(int at, int64_t value) { Note(sqlite3_bind_int64(statement_, at, value)); }
+  void Bind(int at, double value) { Note(sqlite3_bind_double(statement_, at, value)); }
+  void Bind(int at, const std::string& text) {
+    Note(sqlite3_bind_text(statement_, at, text.data(), static_cast<int>(text.size()),
+                           SQLITE_TRANSIENT));
+  }
+  void BindBlob(int at, const std::string& bytes) {
+    Note(sqlite3_bind_blob(statement_, at, bytes.data(), static_cast<int>(bytes.size()),
+                           SQLITE_TRANSIENT));
+  }
+  // True: a row is there. False: done or failed; see code().
+  bool Row() {
+    if (code_ != SQLITE_OK && code_ != SQLITE_ROW) return false;
+    code_ = sqlite3_step(statement_);
+    return code_ == SQLITE_ROW;
+  }
+  int64_t Int(int column) { return sqlite3_column_int64(statement_, column); }
+  double Real(int column) { return sqlite3_column_double(statement_, column); }
+  std::string Text(int column) {
+    const void* data = sqlite3_column_blob(statement_, column);
+    const int bytes = sqlite3_column_bytes(statement_, column);
+    return data == nullptr ? std::string()
+                           : std::string(static_cast<const char*>(data), static_cast<size_t>(bytes));
+  }
+  int code() const { return code_; }
+  bool ok() const { return code_ == SQLITE_OK || code_ == SQLITE_ROW || code_ == SQLITE_DONE; }
+
+ private:
+  void Note(int code) {
+    if (code_ == SQLITE_OK) code_ = code;
+  }
+  sqlite3_stmt* statement_ = nullptr;
+  int code_ = SQLITE_OK;
+};
+
+std::string RandomHex128() {
+  std::random_device device;
+  std::string hex;
+  for (int i = 0; i < 4; ++i) hex += fmt::format("{:08x}", device());
+  return hex;
+}
+
+class SqliteStore : public Store {
+ public:
+  explicit SqliteStore(std::string path) : path_(std::move(path)) {}
+  ~SqliteStore() override { sqlite3_close(db_); }
+
+  Status Open() {
+    const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX;
+    if (const int code = sqlite3_open_v2(path_.c_str(), &db_, flags, nullptr); code != SQLITE_OK) {
+      return Error(code, "open");
+    }
+    sqlite3_busy_timeout(db_, 5000);
+    MW_TRY(Exec("PRAGMA journal_mode=WAL"));
+    MW_TRY(Exec("PRAGMA synchronous=FULL"));
+    MW_TRY(Exec("BEGIN IMMEDIATE"));
+    Status status = Initialise();
+    if (status.ok()) status = Exec("COMMIT");
+    if (!status.ok()) Rollback();
+    return status;
+  }
+
+  const StoredState& opened() const override { return opened_; }
+
+  Status Apply(const StoreBatch& batch) override {
+    std::scoped_lock lock(mutex_);
+    MW_TRY(Exec("BEGIN IMMEDIATE"));
+    Status status = ApplyInside(batch);
+    if (status.ok()) status = Exec("COMMIT");
+    if (!status.ok()) Rollback();
+    return status;
+  }
+
+  Status SaveProgress(int64_t job_id, int64_t steps_done, double loss) override {
+    std::scoped_lock lock(mutex_);
+    Statement update(db_,
+                     "UPDATE jobs SET steps_done = ?2, loss = ?3 WHERE id = ?1 AND t_end = 0 AND "
+                     "(SELECT v FROM meta WHERE k = 'term') = ?4");
+    update.Bind(1, job_id);
+    update.Bind(2, steps_done);
+    update.Bind(3, loss);
+    update.Bind(4, std::to_string(opened_.term.value()));
+    return Run(update, "progress");
+  }
+
+  Result<std::vector<EventRecord>> Events(int64_t job, int64_t limit) override {
+    std::scoped_lock lock(mutex_);
+    Statement query(db_,
+                    "SELECT t, job, text FROM events WHERE ?1 = 0 OR job = ?1 "
+                    "ORDER BY id DESC LIMIT ?2");
+    query.Bind(1, job);
+    query.Bind(2, limit);
+    std::vector<EventRecord> events;
+    while (query.Row()) {
+      events.push_back(EventRecord{query.Int(0), query.Int(1), query.Text(2)});
+    }
+    if (!query.ok()) return Fail(Error(query.code(), "read events"));
+    std::reverse(events.begin(), events.end());
+    return events;
+  }
+
+ private:
+  Status Initialise() {
+    MW_TRY(Exec(kSchema));
+    MW_ASSIGN_OR_RETURN(std::string version, Meta("schema_version"));
+    if (!version.empty() && version != std::to_string(kSchemaVersion)) {
+      return FailedPrecondition(
+          fmt::format("{} has schema version {}, this program reads {}; use the version of "
+                      "meshwright that wrote it, or another state directory",
+                      path_, version, kSchemaVersion));
+    }
+    MW_TRY(SetMeta("schema_version", std::to_string(kSchemaVersion)));
+    MW_ASSIGN_OR_RETURN(opened_.cluster_id, Meta("cluster_id"));
+    if (opened_.cluster_id.empty()) opened_.cluster_id = RandomHex128();
+    MW_TRY(SetMeta("cluster_id", opened_.cluster_id));
+    MW_ASSIGN_OR_RETURN(uint64_t term, MetaNumber("term", 0));
+    opened_.term = Term(term + 1);
+    MW_TRY(SetMeta("term", std::to_string(term + 1)));
+    MW_ASSIGN_OR_RETURN(opened_.next_mesh_gen, MetaNumber("next_mesh_gen", 1));
+    return ReadJobs();
+  }
+
+  Status ReadJobs() {
+    Statement query(db_,
+                    "SELECT id, op_id, name, state, reason, message, layout, steps, steps_done, "
+                    "loss, t_submit, t_start, t_end, spec FROM jobs ORDER BY id");
+    while (query.Row()) {
+      JobRecord job;
+      job.id = query.Int(0);
+      job.op_id = query.Text(1);
+      job.name = query.Text(2);
+      job.state = static_cast<proto::JobState>(query.Int(3));
+      job.reason = query.Text(4);
+      job.message = query.Text(5);
+      job.layout = query.Text(6);
+      job.steps = query.Int(7);
+      job.steps_done = query.Int(8);
+      job.loss = query.Real(9);
+      job.submitted_unix_ms = query.Int(10);
+      job.started_unix_ms = query.Int(11);
+      job.ended_unix_ms = query.Int(12);
+      if (!proto::IsTerminal(job.state)) job.spec = query.Text(13);
+      opened_.jobs.push_back(std::move(job));
+    }
+    return query.ok() ? OkStatus() : Error(query.code(), "read jobs");
+  }
+
+  Status ApplyInside(const StoreBatch& batch) {
+    MW_ASSIGN_OR_RETURN(uint64_t term, MetaNumber("term", 0));
+    if (term != opened_.term.value()) {
+      return Aborted(fmt::format("{}: a newer controller (term {}) owns the state; this one is {}",
+                                 path_, term, opened_.term.value()));
+    }
+    for (const JobRecord& job : batch.jobs) MW_TRY(Upsert(job));
+    for (int64_t id : batch.deleted_jobs) {
+      Statement erase(db_, "DELETE FROM jobs WHERE id = ?1");
+      erase.Bind(1, id);
+      MW_TRY(Run(erase, "delete job"));
+    }
+    if (batch.next_mesh_gen) {
+      MW_ASSIGN_OR_RETURN(uint64_t stored, MetaNumber("next_mesh_gen", 1));
+      MW_TRY(SetMeta("next_mesh_gen", std::to_string(std::max(stored, *batch.next_mesh_gen))));
+    }
+    return AddEvents(batch.events);
+  }
+
+  Status Upsert(const JobRecord& job) {
+    Statement upsert(db_, kUpsertJob);
+    upsert.Bind(1, job.id);
+    upsert.Bind(2, job.op_id);
+    upsert.Bind(3, job.name);
+    upsert.Bind(4, static_cast<int64_t>(job.state));
+    upsert.Bind(5, job.reason);
+    upsert.Bind(6, job.message);
+    upsert.Bind(7, job.layout);
+    upsert.Bind(8, job.steps);
+    upsert.Bind(9, job.steps_done);
+    upsert.Bind(10, job.loss);
+    upsert.Bind(11, job.submitted_unix_ms);
+    upsert.Bind(12, job.started_unix_ms);
+    upsert.Bind(13, job.ended_unix_ms);
+    upsert.BindBlob(14, job.spec);
+    return Run(upsert, "write job");
+  }
+
+  Status AddEvents(const std::vector<EventRecord>& events) {
+    for (const EventRecord& event : events) {
+      Statement insert(db_, "INSERT INTO events(t, job, text) VALUES(?1, ?2, ?3)");
+      insert.Bind(1, event.unix_ms);
+      insert.Bind(2, event.job);
+      insert.Bind(3, event.text);
+      MW_TRY(Run(insert, "write event"));
+    }
+    if (events.empty()) return OkStatus();
+    Statement trim(db_, "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?1");
+    trim.Bind(1, kEventCap);
+    return Run(trim, "trim events");
+  }
+
+  Result<std::string> Meta(const std::string& key) {
+    Statement query(db_, "SELECT v FROM meta WHERE k = ?1");
+    query.Bind(1, key);
+    if (query.Row()) return query.Text(0);
+    if (!query.ok()) return Fail(Error(query.code(), "read " + key));
+    return std::string();
+  }
+
+  Result<uint64_t> MetaNumber(const std::string& key, uint64_t fallback) {
+    MW_ASSIGN_OR_RETURN(std::string text, Meta(key));
+    if (text.empty()) return fallback;
+    uint64_t number = 0;
+    for (char c : text) {
+      if (c < '0' || c > '9') {
+        return Fail(DataLoss(fmt::format("{}: meta '{}' is '{}', not a number", path_, key, text)));
+      }
+      number = number * 10 + static_cast<uint64_t>(c - '0');
+    }
+    return number;
+  }
+
+  Status SetMeta(const std::string& key, const std::string& value) {
+    Statement upsert(db_, "INSERT OR REPLACE INTO meta(k, v) VALUES(?1, ?2)");
+    upsert.Bind(1, key);
+    upsert.Bind(2, value);
+    return Run(upsert, "write meta");
+  }
+
+  Status Run(Statement& statement, const std::string& what) {
+    while (statement.Row()) {
+    }
+    return statement.ok() ? OkStatus() : Error(statement.code(), what);
+  }
+
+  Status Exec(const char* sql) {
+    const int code = sqlite3_exec(db_, sql, nullptr, nullptr, nullptr);
+    return code == SQLITE_OK ? OkStatus() : Error(code, sql);
+  }
+
+  void Rollback() { sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr); }
+
+  Status Error(int code, const std::string& what) {
+    const char* text = db_ == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(db_);
+    std::string message = fmt::format("state database {}: {}: {}", path_, what, text);
+    switch (code & 0xff) {
+      case SQLITE_FULL:
+        return ResourceExhausted(message + "; free space on that disk");
+      case SQLITE_CORRUPT:
+      case SQLITE_NOTADB:
+        return DataLoss(message + "; restore a backup or use another state directory");
+      case SQLITE_BUSY:
+        return Unavailable(message + "; another process holds it");
+      default:
+        return Unavailable(message);
+    }
+  }
+
+  std::string path_;
+  std::mutex mutex_;
+  sqlite3* db_ = nullptr;
+  StoredState opened_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path) {
+  auto store = std::make_unique<SqliteStore>(path);
+  MW_TRY(store->Open());
+  return std::unique_ptr<Store>(std::move(store));
+}
+
+}  // namespace meshwright::controller

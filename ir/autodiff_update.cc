@@ -1,0 +1,139 @@
+#include <fmt/format.h>
+
+#include "ir/autodiff.h"
+#include "ir/builder.h"
+
+namespace meshwright::ir {
+namespace {
+
+Status CheckSpec(const OptimizerSpec& spec) {
+  if (spec.name != "adamw" && spec.name != "sgd") {
+    return InvalidArgument(fmt::format("optimizer '{}' must be adamw or sgd", spec.name));
+  }
+  if (spec.schedule != "constant" && spec.total_steps <= 0) {
+    return InvalidArgument(fmt::format("optimizer schedule '{}' needs total_steps > 0, has {}",
+                                       spec.schedule, spec.total_steps));
+  }
+  return OkStatus();
+}
+
+class UpdateAppender {
+ public:
+  UpdateAppender(const Graph& graph, const OptimizerSpec& spec)
+      : graph_(graph), spec_(spec), builder_(graph) {
+    builder_.SetLayer(-1);
+    builder_.SetPhase(Phase::kUpdate);
+  }
+
+  Result<Graph> Run() {
+    MW_TRY(CheckSpec(spec_));
+    MW_TRY(FindParams());
+    const ValueId count = graph_.Output("count");
+    const ValueId loss_sum = graph_.Output("loss_sum");
+    if (!count.valid() || !loss_sum.valid()) {
+      return Fail(InvalidArgument(
+          fmt::format("graph \"{}\" needs the outputs \"loss_sum\" and \"count\"", graph_.name)));
+    }
+    const std::vector<ValueId> clip =
+        builder_.Add(Op::kClipMultiplier, {SumOfSquares(), count}, {{"max_norm", spec_.max_norm}});
+    const ValueId rate = LearningRate();
+    for (const Param& param : params_) AppendParam(param, clip[0], rate);
+    builder_.SetOutput("loss", builder_.AddOne(Op::kDivide, {loss_sum, count}));
+    builder_.SetOutput("grad_norm", clip[1]);
+    builder_.SetOutput("lr", rate);
+    builder_.SetOutput("tokens", count);
+    return builder_.Finish();
+  }
+
+ private:
+  struct Param {
+    std::string name;
+    ValueId value;
+    ValueId grad;
+    bool decays = false;
+  };
+
+  Status FindParams() {
+    for (NodeId id : graph_.NodesOf(Op::kParam)) {
+      const Node& node = graph_.node(id);
+      const std::string name = node.attrs.Str("name");
+      const ValueId grad = graph_.Output("grad/" + name);
+      if (!grad.valid()) {
+        return InvalidArgument(fmt::format(
+            "graph \"{}\" has no output \"grad/{}\": differentiate it first", graph_.name, name));
+      }
+      params_.push_back({name, node.outputs[0], grad, node.attrs.Int("decay") == 1});
+    }
+    if (!params_.empty()) return OkStatus();
+    return InvalidArgument(fmt::format("graph \"{}\" has no params to train", graph_.name));
+  }
+
+  ValueId SumOfSquares() {
+    std::vector<ValueId> squares;
+    for (const Param& param : params_) {
+      squares.push_back(builder_.AddOne(Op::kSumSquares, {param.grad}));
+    }
+    return builder_.AddOne(Op::kSum, squares);
+  }
+
+  // In the widest dtype of the params, so that an f64 run is f64 throughout.
+  ValueId LearningRate() {
+    DType dtype = DType::kF32;
+    for (const Param& param : params_) {
+      if (graph_.type(param.value).dtype == DType::kF64) dtype = DType::kF64;
+    }
+    return builder_.AddOne(Op::kLearningRate, {},
+                           {{"lr", spec_.lr},
+                            {"min_lr", spec_.min_lr},
+                            {"warmup_steps", spec_.warmup_steps},
+                            {"total_steps", spec_.total_steps},
+                            {"schedule", spec_.schedule}},
+                           {TensorType{dtype, {}}});
+  }
+
+  // A zero-initialised tensor like the param, kept between steps; at least f32.
+  ValueId State(const std::string& name, ValueId like) {
+    TensorType type = graph_.type(like);
+    if (type.dtype != DType::kF64) type.dtype = DType::kF32;
+    return builder_.AddOne(Op::kParam, {},
+                           {{"name", name}, {"init", std::string("zeros")}, {"state", int64_t{1}}},
+                           {type});
+  }
+
+  void AppendParam(const Param& param, ValueId multiplier, ValueId rate) {
+    Attrs attrs = {{"weight_decay", param.decays ? spec_.weight_decay : 0.0}};
+    const std::string m_name = "opt.m/" + param.name;
+    const std::string v_name = "opt.v/" + param.name;
+    if (spec_.name == "sgd") {
+      attrs.Set("momentum", spec_.momentum);
+      const std::vector<ValueId> results = builder_.Add(
+          Op::kSgd, {param.value, param.grad, State(m_name, param.value), multiplier, rate}, attrs);
+      builder_.SetOutput("update/" + param.name, results[0]);
+      builder_.SetOutput("update/" + m_name, results[1]);
+      return;
+    }
+    attrs.Set("beta1", spec_.beta1);
+    attrs.Set("beta2", spec_.beta2);
+    attrs.Set("eps", spec_.eps);
+    const ValueId m = State(m_name, param.value);
+    const ValueId v = State(v_name, param.value);
+    const std::vector<ValueId> results =
+        builder_.Add(Op::kAdamW, {param.value, param.grad, m, v, multiplier, rate}, attrs);
+    builder_.SetOutput("update/" + param.name, results[0]);
+    builder_.SetOutput("update/" + m_name, results[1]);
+    builder_.SetOutput("update/" + v_name, results[2]);
+  }
+
+  const Graph& graph_;
+  const OptimizerSpec& spec_;
+  Builder builder_;
+  std::vector<Param> params_;
+};
+
+}  // namespace
+
+Result<Graph> AppendUpdate(const Graph& differentiated, const OptimizerSpec& optimizer) {
+  return UpdateAppender(differentiated, optimizer).Run();
+}
+
+}  // namespace meshwright::ir

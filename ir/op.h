@@ -1,0 +1,172 @@
+// The ops of the graph: what can be said.
+//
+// One enumerator per op; names in text are the lower_snake form (kLayerNormGrad <->
+// "layer_norm_grad"). Shapes use the named dims b batch, s sequence, d hidden, v vocabulary,
+// h heads, g kv heads, e head size. "..." is any leading dims. Scalars have shape []. Statistics
+// (mean, rstd, lse, losses, counts, sums of squares) of 16-bit tensors are f32, else of the
+// operand's dtype. Every op with its {attributes}, (operands) -> results:
+//
+// sources (no operands)
+//   param              {name:str, init:"normal"|"zeros"|"ones", mean:real, std:real,
+//                      decay:int(0|1), state:int(0|1), export_name:str, export_perm:ints,
+//                      export_shape:ints} -> any float tensor. A trained weight; state 1: what the
+//                      optimizer keeps between steps.
+//   input              {name:str} -> any. Bound by the caller of the graph (an executable's
+//                      operand).
+//   feed               {source:"tokens"} -> i32[b, s+1]. Row r of step t is sample
+//                      t*b_global + r of the data set.
+//   constant           {value:real} -> any float tensor filled with value.
+//   random_normal      {name:str, mean:real, std:real} + sharded dims -> float tensor; element i
+//                      of the *global* tensor is
+//                      mean + std * PhiloxNormal(seed, StreamOf(name), i).
+//   learning_rate      {lr, min_lr:real, warmup_steps, total_steps:int,
+//                      schedule:"constant"|"linear"|"cosine"} -> scalar, f32 unless declared;
+//                      step t (0-based): warm-up lr*(t+1)/warmup, then decay to min_lr at
+//                      total_steps.
+// elementwise
+//   add, mul           (x[..., T], y[T]) -> x's shape; y's shape is a suffix of x's (equal shapes
+//                      included).
+//   sub                (x, y) same shapes -> x's shape
+//   scale              {factor:real} (x) -> x*factor
+//   mul_scalar         (x, c[]) -> x*c
+//   sum                (x0, x1, ...) equal shapes -> elementwise sum, left to right
+//   gelu, silu         (x); gelu is the tanh form
+//   gelu_grad          (x, dy) -> dx
+//   silu_grad          (x, dy) -> dx
+//   dropout            {rate:real, name:str} + sharded dims (x) -> x*mask/(1-rate), mask of global
+//                      element i from UniformFromBits(PhiloxBits(seed, StreamOf(name), step, i))
+//                      >= rate. Its own gradient.
+// structure
+//   slice              {dim:int, start:int, size:int} (x)
+//   pad                {dim:int, before:int, after:int} (x) zeros around; gradient of slice
+//   reshape            (x) -> result type given at build time, same element count
+//   transpose          {perm:ints} (x): result dim i is x's dim perm[i]
+//   reduce_sum         {dims:ints} (x) -> dims (increasing) removed
+//   sum_squares        (x) -> scalar sum of x^2
+// contraction
+//   einsum             {equation:"bsk,kn->bsn"} (a, b); labels are letters, once per tensor; a
+//                      label of an operand that is in neither the other operand nor the result is
+//                      not allowed.
+// norms (over the last dim d)
+//   layer_norm         {eps} (x[..., d], w[d], b[d]) -> (y, mean[...], rstd[...])
+//   layer_norm_grad    (x, w, mean, rstd, dy) -> (dx, dw[d], db[d])
+//   rms_norm           {eps} (x[..., d], w[d]) -> (y, rstd[...])
+//   rms_norm_grad      (x, w, rstd, dy) -> (dx, dw[d])
+// embedding
+//   embedding          (table[v, d], ids[...] i32) + sharded dims of table -> [..., d]; ids outside
+//                      the local rows give 0. ids outside [0, v) are an error reported by the
+//                      kernel.
+//   embedding_grad     {rows:int} (ids[...], dy[..., d]) + sharded dims of the result -> [rows, d],
+//                      scatter-add
+// position
+//   rotary             {base:real, inverse:int(0|1)} (x[b, s, h, e]) + sharded dims of x -> same;
+//                      half-split layout (pairs (i, i+e/2)), angle = position * base^(-2i/e),
+//                      position = global index along s.
+// attention (causal, scale 1/sqrt(e), kv head of query head j is j / (h/g))
+//   attention          {causal:int} (q[b,s,h,e], k[b,s,g,e], v[b,s,g,e]) -> (o[b,s,h,e],
+//                      lse[b,h,s])
+//   attention_grad     {causal:int} (q, k, v, o, lse, do) -> (dq, dk, dv)
+// loss; labels equal to ignore_index do not count
+//   cross_entropy      {ignore_index:int} (logits[..., v], labels[...] i32) -> (loss_sum[],
+//                      count[], lse[...])
+//   cross_entropy_grad {ignore_index} (logits, labels, lse, dloss[]) + sharded dims of logits
+//                      -> dlogits
+//   logsumexp          (x[..., v]) -> [...]
+//   pick               {ignore_index} (logits[..., v], labels[...]) + sharded dims of logits
+//                      -> logits at the label, 0 where the label is ignored or not in the local
+//                      columns
+//   nll                {ignore_index} (lse[...], picked[...], labels[...]) -> (loss_sum[], count[])
+// optimizer (results replace their operands in place)
+//   clip_multiplier    {max_norm:real (0: no clipping)} (sum_squares[], count[]) ->
+//                      (multiplier[], grad_norm[]): gradients are sums; norm = sqrt(ss)/count;
+//                      multiplier = min(1, max_norm/(norm+1e-6))/count
+//   adamw              {beta1, beta2, eps, weight_decay:real} (p, g, m, v, multiplier[], lr[]) ->
+//                      (p, m, v); g*multiplier is the gradient, bias correction uses step+1,
+//                      decoupled decay p*(1-lr*wd) first
+//   sgd                {momentum, weight_decay:real} (p, g, m, multiplier[], lr[]) -> (p, m)
+//   divide             (a[], b[]) -> a/b
+// collectives (only in local graphs, made by the planner)
+//   axes:strs are mesh axis names, kind "sum"|"max"|"lse"
+//   all_reduce         {axes, kind} (x0, x1, ...) -> same shapes; one transfer for all operands (a
+//                      bucket)
+//   all_gather         {axes, dim} (x) -> dim grows by the axes' size
+//   reduce_scatter     {axes, dim, kind} (x) -> dim shrinks
+//   all_to_all         {axes, split_dim, concat_dim} (x)
+//   shard_slice        {axes, dim} (x) -> the caller's own block of dim; no traffic
+//
+// Sharded dims: ops that depend on global positions carry {global_dims:ints, dim_axes:strs} once
+// partitioned: entry i of dim_axes lists the mesh axes that split dim i, major first, joined by ','
+// ("micro,data"; "" = whole). The axis "micro" is the microbatch index of the RUN. Without these
+// attributes the local tensor is the global one.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace meshwright::ir {
+
+#define MW_FOR_EACH_OP(X)                   \
+  X(Param, "param")                         \
+  X(Input, "input")                         \
+  X(Feed, "feed")                           \
+  X(Constant, "constant")                   \
+  X(RandomNormal, "random_normal")          \
+  X(LearningRate, "learning_rate")          \
+  X(Add, "add")                             \
+  X(Mul, "mul")                             \
+  X(Sub, "sub")                             \
+  X(Scale, "scale")                         \
+  X(MulScalar, "mul_scalar")                \
+  X(Sum, "sum")                             \
+  X(Gelu, "gelu")                           \
+  X(GeluGrad, "gelu_grad")                  \
+  X(Silu, "silu")                           \
+  X(SiluGrad, "silu_grad")                  \
+  X(Dropout, "dropout")                     \
+  X(Slice, "slice")                         \
+  X(Pad, "pad")                             \
+  X(Reshape, "reshape")                     \
+  X(Transpose, "transpose")                 \
+  X(ReduceSum, "reduce_sum")                \
+  X(SumSquares, "sum_squares")              \
+  X(Einsum, "einsum")                       \
+  X(LayerNorm, "layer_norm")                \
+  X(LayerNormGrad, "layer_norm_grad")       \
+  X(RmsNorm, "rms_norm")                    \
+  X(RmsNormGrad, "rms_norm_grad")           \
+  X(Embedding, "embedding")                 \
+  X(EmbeddingGrad, "embedding_grad")        \
+  X(Rotary, "rotary")                       \
+  X(Attention, "attention")                 \
+  X(AttentionGrad, "attention_grad")        \
+  X(CrossEntropy, "cross_entropy")          \
+  X(CrossEntropyGrad, "cross_entropy_grad") \
+  X(LogSumExp, "logsumexp")                 \
+  X(Pick, "pick")                           \
+  X(Nll, "nll")                             \
+  X(ClipMultiplier, "clip_multiplier")      \
+  X(AdamW, "adamw")                         \
+  X(Sgd, "sgd")                             \
+  X(Divide, "divide")                       \
+  X(AllReduce, "all_reduce")                \
+  X(AllGather, "all_gather")                \
+  X(ReduceScatter, "reduce_scatter")        \
+  X(AllToAll, "all_to_all")                 \
+  X(ShardSlice, "shard_slice")
+
+enum class Op : uint8_t {
+#define MW_OP_ENUMERATOR(Name, text) k##Name,
+  MW_FOR_EACH_OP(MW_OP_ENUMERATOR)
+#undef MW_OP_ENUMERATOR
+};
+
+#define MW_OP_COUNT_ONE(Name, text) +1
+inline constexpr int kOpCount = 0 MW_FOR_EACH_OP(MW_OP_COUNT_ONE);
+#undef MW_OP_COUNT_ONE
+
+std::string_view OpName(Op op);
+Result<Op> ParseOp(std::string_view name);  // kInvalidArgument with the nearest known name
+
+}  // namespace meshwright::ir

@@ -1,0 +1,165 @@
+// The static program of one device: a flat list of RUN / SEND / RECV / FREE over numbered slots.
+//
+//   RUN   executable, microbatch, inputs[], outputs[]
+//                              run a local graph; an output slot equal to an input slot is updated
+//                              in place (donated)
+//   SEND  slot, box -> channel a tile of a cross-mesh transfer
+//   RECV  slot, box <- channel fills a tile; the slot is defined once its tiles cover it
+//   FREE  slots[]              ends their life; their bytes may be reused by later slots
+//
+// A slot is a tensor with a fixed place. Persistent slots (weights, optimizer state) are found by
+// name in the job's persistent memory and outlive the program; transient slots have an offset in
+// the program's arena. Within a RUN, the executable's temporaries live in [workspace_offset,
+// +workspace_bytes) of the arena, by ir::PlanWorkspace. All devices of a stage share their
+// executables; the device's mesh coordinates resolve groups and sharded dims at load.
+//
+// Text form (FormatProgram); ranks are the devices of the stage's mesh, row-major over the axes:
+//   program "step" device 3 of 8 stage 1 {
+//     axes data=2 tensor=2 | coords data=0 tensor=1 | microbatches 4 | arena 64 | workspace 0 + 64
+//     ranks 4 5 6 7
+//     slot s0 : f32[64,64] persistent weights "wte" part [64,0:64,64] of [128,64]
+//     slot s7 : f32[2,16] transient activations @256 "stage0/f/%12"
+//     channel c0 out to 5 capacity 2 bytes 4096 "step/c/3-5"
+//     channel c1 in from 1 capacity 2 bytes 4096 "step/c/1-3"
+//     RUN e0 mb=0 (s0, s1) -> (s7)
+//     SEND s7 [0,0:2,8] -> c0
+//     RECV s9 [0,0:2,8] <- c1
+//     FREE (s7, s9)
+//     report "loss" s5
+//     executable e0 = graph "f" { ... }
+//   }
+// A tile that is the whole slot prints no box. Slots, channels and executables are numbered in
+// order.
+//
+// What makes a list meaningful, beyond its instructions: a microbatch index is a name, so an
+// executable with forward or backward nodes runs once for every microbatch and one with update
+// nodes once per step; executables that write one slot in place are numbered in the order in which
+// they run; a value that crosses meshes has one name, that of the output of the executable that
+// makes it and of the input of those that read it. ir/verify.h holds programs to this.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "ir/graph.h"
+
+namespace meshwright::ir {
+
+enum class Opcode : uint8_t { kRun, kSend, kRecv, kFree };
+
+// A box of a tensor: per dim an offset and a size. Empty vectors: the whole tensor.
+struct Box {
+  Dims offset;
+  Dims size;
+  friend bool operator==(const Box&, const Box&) = default;
+};
+
+struct Instruction {
+  Opcode op = Opcode::kRun;
+  ExecutableIndex executable;   // RUN
+  int32_t microbatch = 0;       // RUN
+  std::vector<SlotId> inputs;   // RUN; FREE: the slots that end
+  std::vector<SlotId> outputs;  // RUN
+  SlotId slot;                  // SEND, RECV
+  Box box;                      // SEND, RECV
+  ChannelId channel;            // SEND, RECV
+  friend bool operator==(const Instruction&, const Instruction&) = default;
+};
+
+enum class MemoryKind : uint8_t {
+  kWeights,
+  kGradients,
+  kOptimizer,
+  kActivations,
+  kWorkspace,
+  kOther
+};
+const char* MemoryKindName(MemoryKind kind);  // "weights", "gradients", ...
+
+struct Slot {
+  TensorType type;
+  bool persistent = false;
+  MemoryKind kind = MemoryKind::kActivations;
+  int64_t offset_bytes = 0;  // in the arena; transient slots only, 64-byte aligned
+  std::string name;          // persistent: the key in the job's memory; transient: for people
+  // Persistent slots: which part of the logical tensor this device holds (whole when empty).
+  Dims global_dims;
+  Box box;
+  friend bool operator==(const Slot&, const Slot&) = default;
+};
+
+struct ChannelEnd {
+  bool outgoing = false;
+  DeviceIndex peer;
+  int32_t capacity = 2;
+  int64_t max_message_bytes = 0;
+  std::string name;  // equal at both ends and unique in the job: "step/c/0-4"
+  friend bool operator==(const ChannelEnd&, const ChannelEnd&) = default;
+};
+
+struct MeshAxis {
+  std::string name;
+  int64_t size = 1;
+  friend bool operator==(const MeshAxis&, const MeshAxis&) = default;
+};
+
+struct Executable {
+  // Inputs: its `input` nodes in order; outputs: its outputs in order.
+  std::shared_ptr<const Graph> graph;
+  friend bool operator==(const Executable& a, const Executable& b) { return *a.graph == *b.graph; }
+};
+
+struct Program {
+  std::string name;  // "init", "step", "eval"
+  DeviceIndex device;
+  int32_t device_count = 1;  // of the job
+  StageIndex stage{0};
+  std::vector<MeshAxis> axes;             // of the stage's mesh, major first
+  std::vector<int64_t> coords;            // of this device, one per axis
+  std::vector<DeviceIndex> mesh_devices;  // row-major over the axes
+  int32_t microbatches = 1;
+  int64_t arena_bytes = 0;  // transient slots + workspace
+  int64_t workspace_offset = 0;
+  int64_t workspace_bytes = 0;  // max over executables
+  std::vector<Slot> slots;
+  std::vector<ChannelEnd> channels;
+  std::vector<Executable> executables;
+  std::vector<Instruction> instructions;
+  struct Report {
+    std::string name;
+    SlotId slot;
+    friend bool operator==(const Report&, const Report&) = default;
+  };
+  // Scalars read after a step; only on the reporting device, else empty.
+  std::vector<Report> reports;
+
+  const Slot& slot(SlotId id) const { return slots[static_cast<size_t>(id.value())]; }
+  friend bool operator==(const Program&, const Program&) = default;
+};
+
+// Static memory plan of an executable: offsets of every value that is neither an input nor an
+// output, reused by liveness.
+struct WorkspacePlan {
+  std::vector<int64_t> offset_bytes;  // per value; -1 for inputs and outputs
+  int64_t bytes = 0;
+};
+WorkspacePlan PlanWorkspace(const Graph& executable);
+
+// First-fit placement of [first, last] lifetimes (inclusive instants) at 64-byte alignment. Returns
+// offsets and the height.
+struct Lifetime {
+  int64_t bytes = 0;
+  int first = 0;
+  int last = 0;
+};
+struct Placement {
+  std::vector<int64_t> offset_bytes;
+  int64_t bytes = 0;
+};
+Placement PlaceLifetimes(const std::vector<Lifetime>& lifetimes);
+
+}  // namespace meshwright::ir

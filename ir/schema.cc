@@ -1,0 +1,102 @@
+#include "ir/schema.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/schema_table.h"
+
+namespace meshwright::ir {
+namespace {
+
+const SchemaTable& Table() {
+  static const SchemaTable table = [] {
+    SchemaTable rows;
+    AddSourceSchemas(rows);
+    AddElementwiseSchemas(rows);
+    AddStructureSchemas(rows);
+    AddContractionSchemas(rows);
+    AddNormSchemas(rows);
+    AddAttentionSchemas(rows);
+    AddEmbeddingSchemas(rows);
+    AddLossSchemas(rows);
+    AddOptimizerSchemas(rows);
+    AddCollectiveSchemas(rows);
+    return rows;
+  }();
+  return table;
+}
+
+const OpSchema& SchemaOf(Op op) { return Table()[static_cast<size_t>(op)]; }
+
+NodeTypes TypesOf(const Graph& graph, const Node& node) {
+  NodeTypes types{node.op, node.attrs, {}, {}};
+  for (ValueId id : node.inputs) types.operands.push_back(graph.type(id));
+  for (ValueId id : node.outputs) types.results.push_back(graph.type(id));
+  return types;
+}
+
+}  // namespace
+
+Result<std::vector<TensorType>> InferTypes(Op op, const Attrs& attrs,
+                                           std::span<const TensorType> operands,
+                                           std::span<const TensorType> declared) {
+  if (static_cast<int>(op) >= kOpCount) return Fail(InvalidArgument("op number out of range"));
+  const OpCall call{op, attrs, operands, declared};
+  for (const TensorType& type : operands) MW_TRY(CheckType(type));
+  MW_ASSIGN_OR_RETURN(std::vector<TensorType> types, SchemaOf(op).infer(call));
+  for (const TensorType& type : types) MW_TRY(CheckType(type));
+  if (!declared.empty() &&
+      !std::equal(types.begin(), types.end(), declared.begin(), declared.end())) {
+    return Fail(call.Error(
+        fmt::format("results are {}, declared are {}", FormatTypes(types), FormatTypes(declared))));
+  }
+  return types;
+}
+
+Result<FactorRule> RuleOf(const Graph& graph, const Node& node) {
+  const OpSchema& schema = SchemaOf(node.op);
+  if (!schema.rule) {
+    return Fail(InvalidArgument(
+        fmt::format("{} has no factor rule: collectives are made by the planner, not split by it",
+                    OpName(node.op))));
+  }
+  return schema.rule(TypesOf(graph, node));
+}
+
+OpCost CostOf(const Graph& graph, const Node& node) {
+  const OpSchema& schema = SchemaOf(node.op);
+  const NodeTypes types = TypesOf(graph, node);
+  OpCost cost;
+  if (schema.flops) {
+    cost.flops = schema.flops(types);
+  } else if (!types.results.empty()) {
+    cost.flops = static_cast<double>(types.results[0].elements());
+  }
+  if (schema.bytes) {
+    cost.bytes = schema.bytes(types);
+  } else {
+    for (const TensorType& type : types.operands) cost.bytes += static_cast<double>(type.bytes());
+    for (const TensorType& type : types.results) cost.bytes += static_cast<double>(type.bytes());
+  }
+  return cost;
+}
+
+Result<std::vector<ValueId>> GradientOf(Builder& builder, const Node& node,
+                                        std::span<const ValueId> result_grads) {
+  const OpSchema& schema = SchemaOf(node.op);
+  if (!schema.gradient) {
+    return Fail(Unimplemented(fmt::format("op {} has no gradient", OpName(node.op))));
+  }
+  if (result_grads.size() != node.outputs.size()) {
+    return Fail(
+        InvalidArgument(fmt::format("gradient of {}: {} result gradients for {} results",
+                                    OpName(node.op), result_grads.size(), node.outputs.size())));
+  }
+  GradCall call{builder, node, {result_grads.begin(), result_grads.end()}};
+  MW_ASSIGN_OR_RETURN(std::vector<ValueId> grads, schema.gradient(call));
+  MW_TRY(builder.status());
+  return grads;
+}
+
+}  // namespace meshwright::ir

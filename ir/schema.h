@@ -1,0 +1,80 @@
+// What is known about each op: shape rule, factor rule, cost and gradient. One file per op family
+// implements them (ir/schema_*.cc); nothing else in the house switches over ops to learn about
+// shapes or splitting.
+//
+// Factor rule: every dim of every operand and result is an ordered list of factors, major first.
+// Splitting a factor over mesh axes splits every dim that has it as its major factor. A parallel
+// factor appears in results; a reduced one only in operands: splitting it makes each result of the
+// node partial; a whole one must not be split.
+//   einsum bsk,kn->bsn: b, s, n parallel; k reduced(sum).  attention: b parallel, kv head g
+//   parallel (the q head dim is the compound (g, r)), s and e whole.  layer_norm_grad: leading dims
+//   parallel for dx and reduced(sum) for dw, db.
+// Source: einsum-like rules after Shardy (design: parallelism.md 3.2).
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/graph.h"
+
+namespace meshwright::ir {
+
+enum class FactorKind : uint8_t { kParallel, kReduced, kWhole };
+enum class PartialKind : uint8_t { kSum, kMax, kLogSumExp };
+
+struct Factor {
+  int64_t size = 1;
+  FactorKind kind = FactorKind::kParallel;
+};
+
+// An index into FactorRule::factors; the factors of one dim, major first, whose sizes multiply to
+// the dim; those of all dims.
+using FactorIndex = int;
+using DimFactors = std::vector<FactorIndex>;
+using TensorFactors = std::vector<DimFactors>;
+
+struct FactorRule {
+  std::vector<Factor> factors;
+  std::vector<TensorFactors> operands;
+  std::vector<TensorFactors> results;
+  // Per result: how it combines when a factor that this result does not have, but some operand has,
+  // is split. A factor may be parallel for one result (dx) and reduced for another (dw): "reduced"
+  // is decided per result by absence, and Factor::kind is kReduced only when no result has it.
+  std::vector<PartialKind> result_partial;
+  // Operands whose partial(sum) may pass through (the op is linear in them and all others are not
+  // partial), e.g. both operands of add together, scale, slice, reshape. For `sum`/`add` all
+  // operands must be partial alike.
+  std::vector<bool> linear_operands;
+};
+
+struct OpCost {
+  double flops = 0;
+  double bytes = 0;  // read + written once
+};
+
+// Result types of a node; checks operand count, ranks, shapes, dtypes and attributes. reshape,
+// param, input, feed, constant, random_normal and the collectives need `declared` (the wanted
+// result types), which is checked; for others it may be empty.
+// Errors: kInvalidArgument naming op, operand and shapes.
+Result<std::vector<TensorType>> InferTypes(Op op, const Attrs& attrs,
+                                           std::span<const TensorType> operands,
+                                           std::span<const TensorType> declared);
+
+// Factor rule of a node given its (global) types. Ops of the collective family have none
+// (kInvalidArgument).
+Result<FactorRule> RuleOf(const Graph& graph, const Node& node);
+
+// Flops (multiply and add count apart; causal attention half) and bytes of one execution.
+OpCost CostOf(const Graph& graph, const Node& node);
+
+class Builder;
+
+// Appends to `builder` the nodes that compute the gradients of node's inputs. result_grads[i] is
+// the gradient of node.outputs[i] or an invalid id when it does not reach the loss. Returns one id
+// per input, invalid where there is none (integer operands, saved statistics).
+// Errors: kUnimplemented naming an op without gradient.
+Result<std::vector<ValueId>> GradientOf(Builder& builder, const Node& node,
+                                        std::span<const ValueId> result_grads);
+
+}  // namespace meshwright::ir

@@ -1,0 +1,156 @@
+// Attention and rotary positions.
+#include <fmt/format.h>
+
+#include "ir/schema_table.h"
+
+namespace meshwright::ir {
+namespace {
+
+TypesOr InferRotary(const OpCall& call) {
+  MW_TRY(call.RequireOperands(1));
+  MW_TRY(call.RequireFloat(0));
+  MW_TRY(call.RequireRank(0, 4));
+  MW_TRY(call.RequireShardedRank(4));
+  MW_TRY(call.RealIn("base", 1, 1e30));
+  if (call.attrs.Has("inverse")) MW_TRY(call.IntIn("inverse", 0, 1));
+  if (call.operands[0].dims[3] % 2 != 0) return Fail(call.Error("the head size must be even"));
+  return std::vector<TensorType>{call.operands[0]};
+}
+
+// q[b,s,h,e], k[b,s,g,e], v like k, h a multiple of g.
+Status CheckHeads(const OpCall& call) {
+  for (size_t i = 0; i < 3; ++i) {
+    MW_TRY(call.RequireFloat(i));
+    MW_TRY(call.RequireRank(i, 4));
+  }
+  if (call.attrs.Has("causal")) MW_TRY(call.IntIn("causal", 0, 1));
+  const TensorType& q = call.operands[0];
+  const TensorType& k = call.operands[1];
+  MW_TRY(call.RequireSameType(1, 2));
+  if (q.dtype != k.dtype || q.dims[0] != k.dims[0] || q.dims[1] != k.dims[1] ||
+      q.dims[3] != k.dims[3]) {
+    return call.Error("q and k must agree in dtype, b, s and e");
+  }
+  if (q.dims[2] % k.dims[2] != 0) {
+    return call.Error(
+        fmt::format("{} query heads are not a multiple of {} kv heads", q.dims[2], k.dims[2]));
+  }
+  return OkStatus();
+}
+
+TensorType LogSumExpType(const TensorType& q) {
+  return {StatisticDType(q.dtype), {q.dims[0], q.dims[2], q.dims[1]}};
+}
+
+TypesOr InferAttention(const OpCall& call) {
+  MW_TRY(call.RequireOperands(3));
+  MW_TRY(CheckHeads(call));
+  return std::vector<TensorType>{call.operands[0], LogSumExpType(call.operands[0])};
+}
+
+TypesOr InferAttentionGrad(const OpCall& call) {
+  MW_TRY(call.RequireOperands(6));
+  MW_TRY(CheckHeads(call));
+  MW_TRY(call.RequireSameType(0, 3));
+  MW_TRY(call.RequireSameType(0, 5));
+  const TensorType lse = LogSumExpType(call.operands[0]);
+  if (call.operands[4] != lse) return Fail(call.Error("operand 4 (lse) must be " + lse.ToString()));
+  return std::vector<TensorType>{call.operands[0], call.operands[1], call.operands[2]};
+}
+
+FactorRule RotaryRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  const Dims& dims = node.operands[0].dims;
+  std::vector<FactorIndex> factors = rule.AddDims(std::span(dims).first(3));
+  factors.push_back(rule.AddWhole(dims[3]));
+  rule.Operand(0, factors);
+  rule.Result(0, factors);
+  rule.Linear(0);
+  return rule.Finish();
+}
+
+// Query heads are (g, r): splitting the kv heads g splits q, k and v alike; r query heads share one
+// kv head.
+struct HeadLayouts {
+  TensorFactors query;  // [b, s, h, e]
+  TensorFactors key;    // [b, s, g, e]
+  TensorFactors lse;    // [b, h, s]
+};
+
+HeadLayouts AddHeadFactors(RuleBuilder& rule, const NodeTypes& node) {
+  const Dims& q = node.operands[0].dims;
+  const int64_t kv_heads = node.operands[1].dims[2];
+  const FactorIndex b = rule.Add(q[0]);
+  const FactorIndex s = rule.AddWhole(q[1]);
+  const FactorIndex g = rule.Add(kv_heads);
+  const FactorIndex r = rule.AddWhole(q[2] / kv_heads);
+  const FactorIndex e = rule.AddWhole(q[3]);
+  return {{{b}, {s}, {g, r}, {e}}, {{b}, {s}, {g}, {e}}, {{b}, {g, r}, {s}}};
+}
+
+FactorRule AttentionRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  const HeadLayouts layouts = AddHeadFactors(rule, node);
+  rule.OperandDims(0, layouts.query);
+  rule.OperandDims(1, layouts.key);
+  rule.OperandDims(2, layouts.key);
+  rule.ResultDims(0, layouts.query);
+  rule.ResultDims(1, layouts.lse);
+  return rule.Finish();
+}
+
+FactorRule AttentionGradRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  const HeadLayouts layouts = AddHeadFactors(rule, node);
+  rule.OperandDims(0, layouts.query);
+  rule.OperandDims(1, layouts.key);
+  rule.OperandDims(2, layouts.key);
+  rule.OperandDims(3, layouts.query);
+  rule.OperandDims(4, layouts.lse);
+  rule.OperandDims(5, layouts.query);
+  rule.ResultDims(0, layouts.query);
+  rule.ResultDims(1, layouts.key);
+  rule.ResultDims(2, layouts.key);
+  return rule.Finish();
+}
+
+// Flops of one [s, s] x e matmul over all heads; a causal mask leaves half of it.
+double HeadMatmulFlops(const NodeTypes& node) {
+  const TensorType& q = node.operands[0];
+  const double full = 2.0 * static_cast<double>(q.elements()) * static_cast<double>(q.dims[1]);
+  return node.attrs.Int("causal", 1) == 1 ? full / 2 : full;
+}
+// q k^T and p v.
+double AttentionFlops(const NodeTypes& node) { return 2 * HeadMatmulFlops(node); }
+// q k^T again, dv, dp, dq, dk.
+double AttentionGradFlops(const NodeTypes& node) { return 5 * HeadMatmulFlops(node); }
+double RotaryFlops(const NodeTypes& node) {
+  return 3.0 * static_cast<double>(node.operands[0].elements());
+}
+
+// The inverse of a rotation is its transpose.
+GradsOr RotaryGrad(GradCall& call) {
+  Attrs attrs = call.node.attrs;
+  attrs.Set("inverse", int64_t{1} - attrs.Int("inverse"));
+  return std::vector<ValueId>{call.builder.AddOne(Op::kRotary, {call.grads[0]}, attrs)};
+}
+
+GradsOr AttentionGradient(GradCall& call) {
+  MW_TRY(call.RequireOnlyFirstResult());
+  const std::vector<ValueId>& out = call.node.outputs;
+  return call.builder.Add(Op::kAttentionGrad,
+                          {call.in(0), call.in(1), call.in(2), out[0], out[1], call.grads[0]},
+                          call.node.attrs);
+}
+
+}  // namespace
+
+void AddAttentionSchemas(SchemaTable& table) {
+  Row(table, Op::kRotary) = {InferRotary, RotaryRule, RotaryFlops, nullptr, RotaryGrad};
+  Row(table, Op::kAttention) = {InferAttention, AttentionRule, AttentionFlops, nullptr,
+                                AttentionGradient};
+  Row(table, Op::kAttentionGrad) = {InferAttentionGrad, AttentionGradRule, AttentionGradFlops,
+                                    nullptr, nullptr};
+}
+
+}  // namespace meshwright::ir

@@ -1,0 +1,158 @@
+// Losses: cross entropy, and the three pieces it becomes when the vocabulary is split.
+#include <algorithm>
+
+#include "ir/schema_table.h"
+
+namespace meshwright::ir {
+namespace {
+
+TensorType Leading(const TensorType& x) {
+  return {StatisticDType(x.dtype), Dims(x.dims.begin(), x.dims.end() - 1)};
+}
+
+TensorType LossType(const TensorType& x) { return {StatisticDType(x.dtype), {}}; }
+
+// logits[..., v], labels[...] i32.
+Status CheckLogits(const OpCall& call) {
+  MW_TRY(call.RequireFloat(0));
+  MW_TRY(call.RequireMinRank(0, 1));
+  if (call.attrs.Has("ignore_index")) MW_TRY(call.IntIn("ignore_index", INT32_MIN, INT32_MAX));
+  const TensorType labels{DType::kI32, Leading(call.operands[0]).dims};
+  if (call.operands[1] == labels) return OkStatus();
+  return call.Error("labels must be " + labels.ToString());
+}
+
+TypesOr InferCrossEntropy(const OpCall& call) {
+  MW_TRY(call.RequireOperands(2));
+  MW_TRY(CheckLogits(call));
+  const TensorType loss = LossType(call.operands[0]);
+  return std::vector<TensorType>{loss, loss, Leading(call.operands[0])};
+}
+
+TypesOr InferCrossEntropyGrad(const OpCall& call) {
+  MW_TRY(call.RequireOperands(4));
+  MW_TRY(CheckLogits(call));
+  MW_TRY(call.RequireFloatScalar(3));
+  const TensorType& logits = call.operands[0];
+  MW_TRY(call.RequireShardedRank(logits.rank()));
+  if (call.operands[2] != Leading(logits)) {
+    return Fail(call.Error("operand 2 (lse) must be " + Leading(logits).ToString()));
+  }
+  return std::vector<TensorType>{logits};
+}
+
+TypesOr InferLogSumExp(const OpCall& call) {
+  MW_TRY(call.RequireOperands(1));
+  MW_TRY(call.RequireFloat(0));
+  MW_TRY(call.RequireMinRank(0, 1));
+  return std::vector<TensorType>{Leading(call.operands[0])};
+}
+
+TypesOr InferPick(const OpCall& call) {
+  MW_TRY(call.RequireOperands(2));
+  MW_TRY(CheckLogits(call));
+  MW_TRY(call.RequireShardedRank(call.operands[0].rank()));
+  return std::vector<TensorType>{Leading(call.operands[0])};
+}
+
+TypesOr InferNll(const OpCall& call) {
+  MW_TRY(call.RequireOperands(3));
+  MW_TRY(call.RequireFloat(0));
+  MW_TRY(call.RequireSameType(0, 1));
+  if (call.operands[2] != TensorType{DType::kI32, call.operands[0].dims}) {
+    return Fail(call.Error("labels must be i32 with the dims of operand 0"));
+  }
+  const TensorType loss = LossType(call.operands[0]);
+  return std::vector<TensorType>{loss, loss};
+}
+
+// Factors of logits [..., v]; the leading ones are those of labels and statistics.
+struct LogitFactors {
+  std::vector<FactorIndex> full;
+  std::vector<FactorIndex> leading;
+};
+
+LogitFactors AddLogitFactors(RuleBuilder& rule, const Dims& dims) {
+  LogitFactors factors;
+  factors.full = rule.AddDims(dims);
+  factors.leading.assign(factors.full.begin(), factors.full.end() - 1);
+  return factors;
+}
+
+FactorRule CrossEntropyRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  const LogitFactors factors = AddLogitFactors(rule, node.operands[0].dims);
+  rule.Operand(0, factors.full);
+  rule.Operand(1, factors.leading);
+  rule.Result(2, factors.leading);
+  rule.Partial(2, PartialKind::kLogSumExp);
+  return rule.Finish();
+}
+
+FactorRule CrossEntropyGradRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  const LogitFactors factors = AddLogitFactors(rule, node.operands[0].dims);
+  rule.Operand(0, factors.full);
+  rule.Operand(1, factors.leading);
+  rule.Operand(2, factors.leading);
+  rule.Result(0, factors.full);
+  return rule.Finish();
+}
+
+FactorRule LogSumExpRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  const LogitFactors factors = AddLogitFactors(rule, node.operands[0].dims);
+  rule.Operand(0, factors.full);
+  rule.Result(0, factors.leading);
+  rule.Partial(0, PartialKind::kLogSumExp);
+  return rule.Finish();
+}
+
+FactorRule PickRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  const LogitFactors factors = AddLogitFactors(rule, node.operands[0].dims);
+  rule.Operand(0, factors.full);
+  rule.Operand(1, factors.leading);
+  rule.Result(0, factors.leading);
+  return rule.Finish();
+}
+
+FactorRule NllRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  const std::vector<FactorIndex> factors = rule.AddDims(node.operands[0].dims);
+  for (size_t i = 0; i < 3; ++i) rule.Operand(i, factors);
+  return rule.Finish();
+}
+
+// One exp per logit.
+double SoftmaxFlops(const NodeTypes& node) {
+  return 12.0 * static_cast<double>(node.operands[0].elements());
+}
+double NllFlops(const NodeTypes& node) {
+  return 2.0 * static_cast<double>(node.operands[0].elements());
+}
+
+GradsOr CrossEntropyGradient(GradCall& call) {
+  MW_TRY(call.RequireOnlyFirstResult());
+  Attrs attrs;
+  if (call.node.attrs.Has("ignore_index")) {
+    attrs.Set("ignore_index", call.node.attrs.Int("ignore_index"));
+  }
+  const ValueId dlogits = call.builder.AddOne(
+      Op::kCrossEntropyGrad, {call.in(0), call.in(1), call.node.outputs[2], call.grads[0]}, attrs);
+  return std::vector<ValueId>{dlogits, ValueId()};
+}
+
+}  // namespace
+
+void AddLossSchemas(SchemaTable& table) {
+  Row(table, Op::kCrossEntropy) = {InferCrossEntropy, CrossEntropyRule, SoftmaxFlops, nullptr,
+                                   CrossEntropyGradient};
+  Row(table, Op::kCrossEntropyGrad) = {InferCrossEntropyGrad, CrossEntropyGradRule, SoftmaxFlops,
+                                       nullptr, nullptr};
+  Row(table, Op::kLogSumExp) = {InferLogSumExp, LogSumExpRule, SoftmaxFlops, nullptr, nullptr};
+  Row(table, Op::kPick) = {InferPick, PickRule, nullptr, nullptr, nullptr};
+  Row(table, Op::kNll) = {InferNll, NllRule, NllFlops, nullptr, nullptr};
+}
+
+}  // namespace meshwright::ir

@@ -1,0 +1,98 @@
+// The update: learning rate, clipping and the optimizers. Tensors are split alike in all dims; the
+// rest are scalars.
+#include <fmt/format.h>
+
+#include "ir/schema_table.h"
+
+namespace meshwright::ir {
+namespace {
+
+constexpr double kHuge = 1e300;
+
+TypesOr InferLearningRate(const OpCall& call) {
+  MW_TRY(call.RequireOperands(0));
+  const std::string schedule = call.attrs.Str("schedule", "constant");
+  if (schedule != "constant" && schedule != "linear" && schedule != "cosine") {
+    return Fail(
+        call.Error(fmt::format("schedule '{}' must be constant, linear or cosine", schedule)));
+  }
+  MW_TRY(call.RealIn("lr", 0, kHuge));
+  MW_TRY(call.RealIn("min_lr", 0, kHuge));
+  for (const char* name : {"warmup_steps", "total_steps"}) {
+    if (call.attrs.Has(name)) MW_TRY(call.IntIn(name, 0, INT64_MAX));
+  }
+  if (call.declared.empty()) return std::vector<TensorType>{{DType::kF32, {}}};
+  MW_TRY(call.RequireDeclared(1));
+  if (call.declared[0].rank() != 0 || !IsFloating(call.declared[0].dtype)) {
+    return Fail(call.Error("the result must be a floating point scalar"));
+  }
+  return std::vector<TensorType>{call.declared[0]};
+}
+
+TypesOr InferClipMultiplier(const OpCall& call) {
+  MW_TRY(call.RequireOperands(2));
+  MW_TRY(call.RequireFloatScalar(0));
+  MW_TRY(call.RequireFloatScalar(1));
+  MW_TRY(call.RealIn("max_norm", 0, kHuge));
+  return std::vector<TensorType>{call.operands[0], call.operands[0]};
+}
+
+// p, g, m (and v) of one shape; multiplier and lr scalars behind them.
+TypesOr InferUpdate(const OpCall& call, size_t state_count) {
+  const size_t tensors = 2 + state_count;
+  MW_TRY(call.RequireOperands(tensors + 2));
+  for (size_t i = 0; i < tensors; ++i) {
+    MW_TRY(call.RequireFloat(i));
+    if (call.operands[i].dims != call.operands[0].dims) {
+      return Fail(call.Error(fmt::format("operands 0 and {} must have one shape", i)));
+    }
+  }
+  MW_TRY(call.RequireFloatScalar(tensors));
+  MW_TRY(call.RequireFloatScalar(tensors + 1));
+  MW_TRY(call.RealIn("weight_decay", 0, kHuge));
+  std::vector<TensorType> results = {call.operands[0]};
+  for (size_t i = 0; i < state_count; ++i) results.push_back(call.operands[2 + i]);
+  return results;
+}
+
+TypesOr InferAdamW(const OpCall& call) {
+  MW_TRY(call.RealIn("beta1", 0, 1));
+  MW_TRY(call.RealIn("beta2", 0, 1));
+  MW_TRY(call.RealIn("eps", 0, kHuge));
+  return InferUpdate(call, 2);
+}
+
+TypesOr InferSgd(const OpCall& call) {
+  MW_TRY(call.RealIn("momentum", 0, 1));
+  return InferUpdate(call, 1);
+}
+
+TypesOr InferDivide(const OpCall& call) {
+  MW_TRY(call.RequireOperands(2));
+  MW_TRY(call.RequireFloatScalar(0));
+  MW_TRY(call.RequireSameType(0, 1));
+  return std::vector<TensorType>{call.operands[0]};
+}
+
+FactorRule UpdateRule(const NodeTypes& node) { return SuffixRule(node).Finish(); }
+
+double ScalarFlops(const NodeTypes&) { return 1; }
+double AdamWFlops(const NodeTypes& node) {
+  return 16.0 * static_cast<double>(node.operands[0].elements());
+}
+double SgdFlops(const NodeTypes& node) {
+  return 6.0 * static_cast<double>(node.operands[0].elements());
+}
+
+}  // namespace
+
+void AddOptimizerSchemas(SchemaTable& table) {
+  Row(table, Op::kLearningRate) = {InferLearningRate, UpdateRule, ScalarFlops, nullptr, nullptr};
+  Row(table, Op::kClipMultiplier) = {InferClipMultiplier, UpdateRule, ScalarFlops, nullptr,
+                                     nullptr};
+  Row(table, Op::kAdamW) = {InferAdamW, UpdateRule, AdamWFlops, nullptr, nullptr};
+  Row(table, Op::kSgd) = {InferSgd, UpdateRule, SgdFlops, nullptr, nullptr};
+  Row(table, Op::kDivide) = {InferDivide, UpdateRule, ScalarFlops, nullptr, nullptr};
+}
+
+}  // namespace meshwright::ir

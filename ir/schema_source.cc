@@ -1,0 +1,54 @@
+// Sources: nodes without operands.
+#include <fmt/format.h>
+
+#include "ir/schema_table.h"
+
+namespace meshwright::ir {
+namespace {
+
+TypesOr InferDeclaredSource(const OpCall& call) {
+  MW_TRY(call.RequireOperands(0));
+  MW_TRY(call.RequireDeclared(1));
+  MW_TRY(call.RequireShardedRank(call.declared[0].rank()));
+  return std::vector<TensorType>{call.declared[0]};
+}
+
+TypesOr InferFloatSource(const OpCall& call) {
+  MW_ASSIGN_OR_RETURN(std::vector<TensorType> types, InferDeclaredSource(call));
+  if (!IsFloating(types[0].dtype)) {
+    return Fail(call.Error(fmt::format("must be floating point, is {}", types[0].ToString())));
+  }
+  return types;
+}
+
+TypesOr InferNamed(const OpCall& call) {
+  if (call.attrs.Str("name").empty()) return Fail(call.Error("needs a non-empty 'name'"));
+  return call.op == Op::kInput ? InferDeclaredSource(call) : InferFloatSource(call);
+}
+
+TypesOr InferFeed(const OpCall& call) {
+  if (call.attrs.Str("source").empty()) return Fail(call.Error("needs a non-empty 'source'"));
+  MW_ASSIGN_OR_RETURN(std::vector<TensorType> types, InferDeclaredSource(call));
+  if (types[0].dtype != DType::kI32 || types[0].rank() != 2) {
+    return Fail(call.Error(fmt::format("must be i32[b, s+1], is {}", types[0].ToString())));
+  }
+  return types;
+}
+
+FactorRule SourceRule(const NodeTypes& node) { return SuffixRule(node).Finish(); }
+
+double NoFlops(const NodeTypes&) { return 0; }
+
+GradsOr NoInputs(GradCall&) { return std::vector<ValueId>{}; }
+
+}  // namespace
+
+void AddSourceSchemas(SchemaTable& table) {
+  Row(table, Op::kParam) = {InferNamed, SourceRule, NoFlops, NoFlops, NoInputs};
+  Row(table, Op::kInput) = {InferNamed, SourceRule, NoFlops, NoFlops, NoInputs};
+  Row(table, Op::kFeed) = {InferFeed, SourceRule, NoFlops, nullptr, NoInputs};
+  Row(table, Op::kConstant) = {InferFloatSource, SourceRule, NoFlops, nullptr, NoInputs};
+  Row(table, Op::kRandomNormal) = {InferNamed, SourceRule, nullptr, nullptr, NoInputs};
+}
+
+}  // namespace meshwright::ir

@@ -1,0 +1,327 @@
+// Structure: slice, pad, reshape, transpose and the plain reductions.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "ir/schema_table.h"
+
+namespace meshwright::ir {
+namespace {
+
+constexpr int64_t kMaxExtent = int64_t{1} << 40;
+
+TypesOr InferSlice(const OpCall& call) {
+  MW_TRY(call.RequireOperands(1));
+  MW_TRY(call.RequireMinRank(0, 1));
+  TensorType type = call.operands[0];
+  MW_ASSIGN_OR_RETURN(const int64_t dim, call.IntIn("dim", 0, type.rank() - 1));
+  int64_t& extent = type.dims[static_cast<size_t>(dim)];
+  MW_ASSIGN_OR_RETURN(const int64_t start, call.IntIn("start", 0, extent - 1));
+  MW_ASSIGN_OR_RETURN(extent, call.IntIn("size", 1, extent - start));
+  return std::vector<TensorType>{type};
+}
+
+TypesOr InferPad(const OpCall& call) {
+  MW_TRY(call.RequireOperands(1));
+  MW_TRY(call.RequireMinRank(0, 1));
+  TensorType type = call.operands[0];
+  MW_ASSIGN_OR_RETURN(const int64_t dim, call.IntIn("dim", 0, type.rank() - 1));
+  MW_ASSIGN_OR_RETURN(const int64_t before, call.IntIn("before", 0, kMaxExtent));
+  MW_ASSIGN_OR_RETURN(const int64_t after, call.IntIn("after", 0, kMaxExtent));
+  int64_t& extent = type.dims[static_cast<size_t>(dim)];
+  if (__builtin_add_overflow(extent, before + after, &extent)) {
+    return Fail(call.Error("the padded dim overflows"));
+  }
+  return std::vector<TensorType>{type};
+}
+
+TypesOr InferReshape(const OpCall& call) {
+  MW_TRY(call.RequireOperands(1));
+  MW_TRY(call.RequireDeclared(1));
+  const TensorType& type = call.declared[0];
+  if (type.dtype != call.operands[0].dtype || type.elements() != call.operands[0].elements()) {
+    return Fail(call.Error(
+        fmt::format("cannot become {}: dtype and element count must be equal", type.ToString())));
+  }
+  return std::vector<TensorType>{type};
+}
+
+TypesOr InferTranspose(const OpCall& call) {
+  MW_TRY(call.RequireOperands(1));
+  const TensorType& x = call.operands[0];
+  const std::vector<int64_t> perm = call.attrs.Ints("perm");
+  std::vector<int64_t> sorted = perm;
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<int64_t> identity(x.dims.size());
+  std::iota(identity.begin(), identity.end(), 0);
+  if (sorted != identity) {
+    return Fail(call.Error(fmt::format("perm=[{}] is not a permutation of the {} dims",
+                                       fmt::join(perm, ","), x.rank())));
+  }
+  TensorType type{x.dtype, {}};
+  for (int64_t dim : perm) type.dims.push_back(x.dims[static_cast<size_t>(dim)]);
+  return std::vector<TensorType>{type};
+}
+
+// Which dims reduce_sum keeps. Out-of-range dims are ignored: InferReduceSum has rejected them.
+std::vector<bool> KeptDims(const Attrs& attrs, size_t rank) {
+  std::vector<bool> kept(rank, true);
+  for (int64_t dim : attrs.Ints("dims")) kept[static_cast<size_t>(dim)] = false;
+  return kept;
+}
+
+TypesOr InferReduceSum(const OpCall& call) {
+  MW_TRY(call.RequireOperands(1));
+  MW_TRY(call.RequireFloat(0));
+  const TensorType& x = call.operands[0];
+  const std::vector<int64_t> dims = call.attrs.Ints("dims");
+  int64_t previous = -1;
+  for (int64_t dim : dims) {
+    if (dim <= previous || dim >= x.rank()) {
+      return Fail(call.Error(
+          fmt::format("dims=[{}] must increase and be dims of operand 0", fmt::join(dims, ","))));
+    }
+    previous = dim;
+  }
+  const std::vector<bool> kept = KeptDims(call.attrs, x.dims.size());
+  TensorType type{x.dtype, {}};
+  for (size_t i = 0; i < x.dims.size(); ++i) {
+    if (kept[i]) type.dims.push_back(x.dims[i]);
+  }
+  return std::vector<TensorType>{type};
+}
+
+TypesOr InferSumSquares(const OpCall& call) {
+  MW_TRY(call.RequireOperands(1));
+  MW_TRY(call.RequireFloat(0));
+  return std::vector<TensorType>{{StatisticDType(call.operands[0].dtype), {}}};
+}
+
+// slice and pad move positions along one dim, so both of its sides must be whole.
+FactorRule OneDimWholeRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  const auto dim = static_cast<size_t>(node.attrs.Int("dim"));
+  std::vector<FactorIndex> from;
+  std::vector<FactorIndex> to;
+  for (size_t i = 0; i < node.operands[0].dims.size(); ++i) {
+    const int64_t extent = node.operands[0].dims[i];
+    from.push_back(i == dim ? rule.AddWhole(extent) : rule.Add(extent));
+    to.push_back(i == dim ? rule.AddWhole(node.results[0].dims[i]) : from.back());
+  }
+  rule.Operand(0, from);
+  rule.Result(0, to);
+  rule.AllLinear();
+  return rule.Finish();
+}
+
+// Factors of a reshape, found group by group: a group is the shortest run of dims on both sides
+// with equal products.
+class ReshapeMatcher {
+ public:
+  ReshapeMatcher(const NodeTypes& node, RuleBuilder& rule)
+      : in_(node.operands[0].dims), out_(node.results[0].dims), rule_(rule) {}
+
+  void Run() {
+    in_factors_.resize(in_.size());
+    out_factors_.resize(out_.size());
+    size_t i = 0;
+    size_t j = 0;
+    while (i < in_.size() || j < out_.size()) {
+      const size_t in_begin = i;
+      const size_t out_begin = j;
+      int64_t in_product = i < in_.size() ? in_[i++] : 1;
+      int64_t out_product = j < out_.size() ? out_[j++] : 1;
+      while (in_product != out_product) {
+        if (in_product < out_product) {
+          in_product *= in_[i++];
+        } else {
+          out_product *= out_[j++];
+        }
+      }
+      MatchGroup(in_begin, i, out_begin, j);
+    }
+  }
+
+  TensorFactors in_factors_;
+  TensorFactors out_factors_;
+
+ private:
+  // Common refinement, major first. Dims that do not refine each other are whole, and so are dims
+  // of size 1, which have no partner on the other side.
+  void MatchGroup(size_t in_begin, size_t in_end, size_t out_begin, size_t out_end) {
+    std::vector<size_t> in_wide = Wide(in_, in_begin, in_end, in_factors_);
+    std::vector<size_t> out_wide = Wide(out_, out_begin, out_end, out_factors_);
+    struct Match {
+      size_t in;
+      size_t out;
+      int64_t size;
+    };
+    std::vector<Match> matches;
+    size_t i = 0;
+    size_t j = 0;
+    int64_t in_left = 1;
+    int64_t out_left = 1;
+    while (i < in_wide.size() && j < out_wide.size()) {
+      if (in_left == 1) in_left = in_[in_wide[i]];
+      if (out_left == 1) out_left = out_[out_wide[j]];
+      const int64_t size = std::min(in_left, out_left);
+      if (in_left % size != 0 || out_left % size != 0) {
+        for (size_t dim : in_wide) in_factors_[dim] = {rule_.AddWhole(in_[dim])};
+        for (size_t dim : out_wide) out_factors_[dim] = {rule_.AddWhole(out_[dim])};
+        return;
+      }
+      matches.push_back({in_wide[i], out_wide[j], size});
+      in_left /= size;
+      out_left /= size;
+      if (in_left == 1) ++i;
+      if (out_left == 1) ++j;
+    }
+    for (const Match& match : matches) {
+      const FactorIndex factor = rule_.Add(match.size);
+      in_factors_[match.in].push_back(factor);
+      out_factors_[match.out].push_back(factor);
+    }
+  }
+
+  // The dims of [begin, end) larger than 1; the others become whole.
+  std::vector<size_t> Wide(const Dims& dims, size_t begin, size_t end, TensorFactors& factors) {
+    std::vector<size_t> wide;
+    for (size_t dim = begin; dim < end; ++dim) {
+      if (dims[dim] > 1) {
+        wide.push_back(dim);
+      } else {
+        factors[dim] = {rule_.AddWhole(1)};
+      }
+    }
+    return wide;
+  }
+
+  const Dims& in_;
+  const Dims& out_;
+  RuleBuilder& rule_;
+};
+
+FactorRule ReshapeRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  ReshapeMatcher matcher(node, rule);
+  matcher.Run();
+  rule.OperandDims(0, matcher.in_factors_);
+  rule.ResultDims(0, matcher.out_factors_);
+  rule.AllLinear();
+  return rule.Finish();
+}
+
+FactorRule TransposeRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  const std::vector<FactorIndex> from = rule.AddDims(node.operands[0].dims);
+  std::vector<FactorIndex> to;
+  for (int64_t dim : node.attrs.Ints("perm")) to.push_back(from[static_cast<size_t>(dim)]);
+  rule.Operand(0, from);
+  rule.Result(0, to);
+  rule.AllLinear();
+  return rule.Finish();
+}
+
+FactorRule ReduceSumRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  const std::vector<FactorIndex> from = rule.AddDims(node.operands[0].dims);
+  const std::vector<bool> kept = KeptDims(node.attrs, from.size());
+  std::vector<FactorIndex> to;
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (kept[i]) to.push_back(from[i]);
+  }
+  rule.Operand(0, from);
+  rule.Result(0, to);
+  rule.AllLinear();
+  return rule.Finish();
+}
+
+FactorRule SumSquaresRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  rule.Operand(0, rule.AddDims(node.operands[0].dims));
+  return rule.Finish();
+}
+
+double NoFlops(const NodeTypes&) { return 0; }
+double OperandFlops(const NodeTypes& node) {
+  return static_cast<double>(node.operands[0].elements());
+}
+double SumSquaresFlops(const NodeTypes& node) { return 2 * OperandFlops(node); }
+
+GradsOr SliceGrad(GradCall& call) {
+  const int64_t dim = call.node.attrs.Int("dim");
+  const int64_t start = call.node.attrs.Int("start");
+  const int64_t extent = call.in_type(0).dims[static_cast<size_t>(dim)];
+  const int64_t after = extent - start - call.node.attrs.Int("size");
+  return std::vector<ValueId>{call.builder.AddOne(
+      Op::kPad, {call.grads[0]}, {{"dim", dim}, {"before", start}, {"after", after}})};
+}
+
+GradsOr PadGrad(GradCall& call) {
+  const int64_t dim = call.node.attrs.Int("dim");
+  const int64_t size = call.in_type(0).dims[static_cast<size_t>(dim)];
+  return std::vector<ValueId>{call.builder.AddOne(
+      Op::kSlice, {call.grads[0]},
+      {{"dim", dim}, {"start", call.node.attrs.Int("before")}, {"size", size}})};
+}
+
+GradsOr ReshapeGrad(GradCall& call) {
+  const TensorType x = call.in_type(0);
+  return std::vector<ValueId>{call.builder.AddOne(Op::kReshape, {call.grads[0]}, {}, {x})};
+}
+
+ValueId InverseTranspose(Builder& builder, ValueId value, const std::vector<int64_t>& perm) {
+  std::vector<int64_t> inverse(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i) {
+    inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+  }
+  return builder.AddOne(Op::kTranspose, {value}, {{"perm", inverse}});
+}
+
+GradsOr TransposeGrad(GradCall& call) {
+  return std::vector<ValueId>{
+      InverseTranspose(call.builder, call.grads[0], call.node.attrs.Ints("perm"))};
+}
+
+// Broadcasts dy over the removed dims: they lead in [removed..., kept...], where dy is a suffix of
+// zeros.
+GradsOr ReduceSumGrad(GradCall& call) {
+  const TensorType x = call.in_type(0);
+  const std::vector<bool> kept = KeptDims(call.node.attrs, x.dims.size());
+  std::vector<int64_t> perm;
+  for (const bool want : {false, true}) {
+    for (size_t i = 0; i < kept.size(); ++i) {
+      if (kept[i] == want) perm.push_back(static_cast<int64_t>(i));
+    }
+  }
+  TensorType wide{x.dtype, {}};
+  for (int64_t dim : perm) wide.dims.push_back(x.dims[static_cast<size_t>(dim)]);
+  Builder& b = call.builder;
+  const ValueId zeros = b.AddOne(Op::kConstant, {}, {{"value", 0.0}}, {wide});
+  const ValueId spread = b.AddOne(Op::kAdd, {zeros, call.grads[0]});
+  if (std::is_sorted(perm.begin(), perm.end())) return std::vector<ValueId>{spread};
+  return std::vector<ValueId>{InverseTranspose(b, spread, perm)};
+}
+
+// d(sum x^2) = 2 x dy
+GradsOr SumSquaresGrad(GradCall& call) {
+  Builder& b = call.builder;
+  const ValueId scaled = b.AddOne(Op::kMulScalar, {call.in(0), call.grads[0]});
+  return std::vector<ValueId>{b.AddOne(Op::kScale, {scaled}, {{"factor", 2.0}})};
+}
+
+}  // namespace
+
+void AddStructureSchemas(SchemaTable& table) {
+  Row(table, Op::kSlice) = {InferSlice, OneDimWholeRule, NoFlops, nullptr, SliceGrad};
+  Row(table, Op::kPad) = {InferPad, OneDimWholeRule, NoFlops, nullptr, PadGrad};
+  Row(table, Op::kReshape) = {InferReshape, ReshapeRule, NoFlops, nullptr, ReshapeGrad};
+  Row(table, Op::kTranspose) = {InferTranspose, TransposeRule, NoFlops, nullptr, TransposeGrad};
+  Row(table, Op::kReduceSum) = {InferReduceSum, ReduceSumRule, OperandFlops, nullptr,
+                                ReduceSumGrad};
+  Row(table, Op::kSumSquares) = {InferSumSquares, SumSquaresRule, SumSquaresFlops, nullptr,
+                                 SumSquaresGrad};
+}
+
+}  // namespace meshwright::ir

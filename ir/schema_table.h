@@ -1,0 +1,137 @@
+// The table behind ir/schema.h: one row of functions per op, filled by the op families. Internal to
+// ir/.
+//
+// A family file (ir/schema_<family>.cc) defines the rows of its ops and one
+// Add<Family>Schemas(table). The rows see types only, so that the same rule serves logical graphs
+// and local pieces; gradients see the builder. Thread rule: the table is built once and immutable;
+// all functions are pure.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/builder.h"
+#include "ir/graph.h"
+#include "ir/schema.h"
+
+namespace meshwright::ir {
+
+// One use of an op, as seen by shape rules. The views must outlive the call.
+struct OpCall {
+  Op op;
+  const Attrs& attrs;
+  std::span<const TensorType> operands;
+  std::span<const TensorType> declared;  // wanted result types; may be empty
+
+  // kInvalidArgument "op(types): message".
+  Status Error(std::string_view message) const;
+  Status RequireOperands(size_t count) const;
+  Status RequireDeclared(size_t count) const;
+  Status RequireFloat(size_t operand) const;
+  Status RequireFloatScalar(size_t operand) const;
+  Status RequireSameType(size_t a, size_t b) const;
+  Status RequireRank(size_t operand, int rank) const;
+  Status RequireMinRank(size_t operand, int rank) const;
+  // The integer attribute, in [low, high].
+  Result<int64_t> IntIn(std::string_view name, int64_t low, int64_t high) const;
+  // The real attribute when present must lie in [low, high].
+  Status RealIn(std::string_view name, double low, double high) const;
+  // Sharded-dims attributes, when present, must describe a tensor of this rank.
+  Status RequireShardedRank(int rank) const;
+};
+
+using TypesOr = Result<std::vector<TensorType>>;
+
+// One node with its types, as seen by factor rules and costs.
+struct NodeTypes {
+  Op op;
+  const Attrs& attrs;
+  std::vector<TensorType> operands;
+  std::vector<TensorType> results;
+};
+
+using GradsOr = Result<std::vector<ValueId>>;
+
+// One node to differentiate. `node` is a copy: the builder's nodes move while gradients are
+// appended.
+struct GradCall {
+  Builder& builder;
+  Node node;
+  std::vector<ValueId> grads;  // per result, invalid: none
+
+  ValueId in(size_t i) const { return node.inputs[i]; }
+  const TensorType& in_type(size_t i) const { return builder.type(node.inputs[i]); }
+  // kUnimplemented when a result other than the first has a gradient.
+  Status RequireOnlyFirstResult() const;
+};
+
+struct OpSchema {
+  TypesOr (*infer)(const OpCall&) = nullptr;
+  FactorRule (*rule)(const NodeTypes&) = nullptr;  // null: none (collectives)
+  double (*flops)(const NodeTypes&) = nullptr;     // null: one per element of the first result
+  double (*bytes)(const NodeTypes&) = nullptr;     // null: all operands and results once
+  GradsOr (*gradient)(GradCall&) = nullptr;        // null: no gradient
+};
+
+using SchemaTable = std::array<OpSchema, kOpCount>;
+
+inline OpSchema& Row(SchemaTable& table, Op op) { return table[static_cast<size_t>(op)]; }
+
+void AddSourceSchemas(SchemaTable& table);
+void AddElementwiseSchemas(SchemaTable& table);
+void AddStructureSchemas(SchemaTable& table);
+void AddContractionSchemas(SchemaTable& table);
+void AddNormSchemas(SchemaTable& table);
+void AddAttentionSchemas(SchemaTable& table);
+void AddEmbeddingSchemas(SchemaTable& table);
+void AddLossSchemas(SchemaTable& table);
+void AddOptimizerSchemas(SchemaTable& table);
+void AddCollectiveSchemas(SchemaTable& table);
+
+// Statistics (means, log-sum-exp, losses) of 16-bit tensors are kept in f32; wider types keep their
+// own.
+DType StatisticDType(DType dtype);
+
+// "f32[8,16], i32[8]"
+std::string FormatTypes(std::span<const TensorType> types);
+
+// kInvalidArgument unless all dims are >= 1 and the bytes fit 62 bits.
+Status CheckType(const TensorType& type);
+
+// Builds a FactorRule: make factors, lay them out over operands and results, then Finish() decides
+// what is reduced.
+class RuleBuilder {
+ public:
+  explicit RuleBuilder(const NodeTypes& node);
+
+  FactorIndex Add(int64_t size, FactorKind kind = FactorKind::kParallel);
+  FactorIndex AddWhole(int64_t size) { return Add(size, FactorKind::kWhole); }
+  // One parallel factor per dim of `dims`.
+  std::vector<FactorIndex> AddDims(std::span<const int64_t> dims);
+
+  // Each dim of the tensor is one factor.
+  void Operand(size_t i, const std::vector<FactorIndex>& dims);
+  void Result(size_t i, const std::vector<FactorIndex>& dims);
+  // Dims that may be compound.
+  void OperandDims(size_t i, TensorFactors dims);
+  void ResultDims(size_t i, TensorFactors dims);
+  void Partial(size_t result, PartialKind kind);
+  void Linear(size_t operand);
+  void AllLinear();
+
+  // Non-whole factors that no result has become kReduced.
+  FactorRule Finish();
+
+ private:
+  FactorRule rule_;
+};
+
+// Rule of an op whose operands all have the result's shape or a suffix of it: dims parallel,
+// aligned from the right.
+RuleBuilder SuffixRule(const NodeTypes& node);
+
+}  // namespace meshwright::ir

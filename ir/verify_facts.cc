@@ -1,0 +1,180 @@
+#include "ir/verify_facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/schema_table.h"
+#include "ir/text.h"
+#include "ir/text_lexer.h"
+#include "ir/verify.h"
+
+namespace meshwright::ir {
+namespace {
+
+bool IsConstantSource(Op op) {
+  return op == Op::kConstant || op == Op::kRandomNormal || op == Op::kLearningRate;
+}
+
+Cadence CadenceOf(const Graph& graph) {
+  bool only_sources = true;
+  bool only_update = true;
+  for (const Node& node : graph.nodes) {
+    const bool source = IsConstantSource(node.op);
+    only_sources = only_sources && source;
+    only_update = only_update && (source || node.op == Op::kInput || node.phase == Phase::kUpdate);
+  }
+  if (only_sources) return Cadence::kOnceBefore;
+  return only_update ? Cadence::kOnceAfter : Cadence::kPerMicrobatch;
+}
+
+bool IsTransfer(Op op) {
+  return op == Op::kAllReduce || op == Op::kAllGather || op == Op::kReduceScatter ||
+         op == Op::kAllToAll || op == Op::kShardSlice;
+}
+
+int64_t ImpliedRatio(const Graph& graph, const Node& node) {
+  if (node.op == Op::kAllReduce) return 0;
+  const Dims& from = graph.type(node.inputs[0]).dims;
+  const Dims& to = graph.type(node.outputs[0]).dims;
+  if (node.op == Op::kAllToAll) {
+    const auto split = static_cast<size_t>(node.attrs.Int("split_dim"));
+    return from[split] / to[split];
+  }
+  const auto dim = static_cast<size_t>(node.attrs.Int("dim"));
+  return node.op == Op::kAllGather ? to[dim] / from[dim] : from[dim] / to[dim];
+}
+
+CollectiveFact DescribeCollective(const Graph& graph, int index) {
+  const Node& node = graph.nodes[static_cast<size_t>(index)];
+  CollectiveFact fact;
+  fact.node = index;
+  fact.op = node.op;
+  fact.axes = node.attrs.Strs("axes");
+  fact.ratio = ImpliedRatio(graph, node);
+  std::vector<TensorType> types;
+  for (ValueId id : node.inputs) types.push_back(graph.type(id));
+  fact.signature =
+      fmt::format("{}({}) dim={} split={} concat={} kind={}", OpName(node.op), FormatTypes(types),
+                  node.attrs.Int("dim", -1), node.attrs.Int("split_dim", -1),
+                  node.attrs.Int("concat_dim", -1), node.attrs.Str("kind", "sum"));
+  return fact;
+}
+
+// Whether result `r` of the op may be written where operand `k` lies while the op runs.
+bool SafeInPlace(Op op, size_t k, size_t r) {
+  switch (op) {
+    case Op::kAdd:
+    case Op::kMul:
+    case Op::kSub:
+    case Op::kScale:
+    case Op::kMulScalar:
+    case Op::kGelu:
+    case Op::kGeluGrad:
+    case Op::kSilu:
+    case Op::kSiluGrad:
+    case Op::kDropout:
+    case Op::kReshape:
+      return true;
+    case Op::kAllReduce:
+      return k == r;
+    case Op::kAdamW:
+    case Op::kSgd:  // (p, g, m, v) -> (p, m, v)
+      return r == 0 ? k == 0 : k == r + 1;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool ExecutableFacts::MayReplace(size_t i, size_t o) const {
+  const ValueId from = inputs[i];
+  const ValueId to = graph->outputs[o].value;
+  if (from == to) return true;
+  const NodeId maker = graph->value(to).producer;
+  const Node& node = graph->node(maker);
+  if (node.op == Op::kInput) return false;
+  for (NodeId user : users[static_cast<size_t>(from.value())]) {
+    if (user < maker) continue;
+    if (user > maker) return false;
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      if (node.inputs[k] != from) continue;
+      const auto r = std::find(node.outputs.begin(), node.outputs.end(), to) - node.outputs.begin();
+      if (!SafeInPlace(node.op, k, static_cast<size_t>(r))) return false;
+    }
+  }
+  return true;
+}
+
+Result<std::shared_ptr<const ExecutableFacts>> CollectFacts(const Graph& graph) {
+  MW_TRY(VerifyGraph(graph));
+  auto facts = std::make_shared<ExecutableFacts>();
+  facts->graph = &graph;
+  facts->cadence = CadenceOf(graph);
+  facts->users = graph.Users();
+  facts->workspace_bytes = PlanWorkspace(graph).bytes;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    if (node.op == Op::kInput) {
+      facts->inputs.push_back(node.outputs[0]);
+      facts->input_names.push_back(node.attrs.Str("name"));
+    }
+    if (node.op == Op::kParam) {
+      return Fail(InvalidArgument(fmt::format(
+          "graph \"{}\": an executable reads memory through `input` nodes; node {} is a param",
+          graph.name, i)));
+    }
+    if (IsTransfer(node.op)) {
+      facts->collectives.push_back(DescribeCollective(graph, static_cast<int>(i)));
+    }
+  }
+  return std::shared_ptr<const ExecutableFacts>(std::move(facts));
+}
+
+Result<std::vector<int>> GroupOf(const Program& program, const std::vector<std::string>& axes) {
+  for (const std::string& name : axes) {
+    const bool known = std::any_of(program.axes.begin(), program.axes.end(),
+                                   [&](const MeshAxis& axis) { return axis.name == name; });
+    if (!known) return Fail(InvalidArgument(fmt::format("no mesh axis \"{}\"", name)));
+  }
+  std::vector<int> group;
+  for (size_t index = 0; index < program.mesh_devices.size(); ++index) {
+    int64_t rest = static_cast<int64_t>(index);
+    bool member = true;
+    for (size_t a = program.axes.size(); a-- > 0;) {
+      const int64_t coord = rest % program.axes[a].size;
+      rest /= program.axes[a].size;
+      const bool free = std::find(axes.begin(), axes.end(), program.axes[a].name) != axes.end();
+      member = member && (free || coord == program.coords[a]);
+    }
+    if (member) group.push_back(program.mesh_devices[index].value());
+  }
+  std::sort(group.begin(), group.end());
+  return group;
+}
+
+Result<Box> ResolveBox(const Box& box, const Dims& dims) {
+  if (box.offset.empty() && box.size.empty()) return Box{Dims(dims.size(), 0), dims};
+  bool inside = box.offset.size() == dims.size() && box.size.size() == dims.size();
+  for (size_t i = 0; inside && i < dims.size(); ++i) {
+    const int64_t offset = box.offset[i];
+    const int64_t size = box.size[i];
+    inside = offset >= 0 && size >= 1 && size <= dims[i] && offset <= dims[i] - size;
+  }
+  if (inside) return box;
+  return Fail(
+      InvalidArgument(fmt::format("tile [{}:{}] is not inside [{}]", fmt::join(box.offset, ","),
+                                  fmt::join(box.size, ","), fmt::join(dims, ","))));
+}
+
+std::string ProgramPlace(const Program& program) {
+  return fmt::format("program {}/{}", program.name, program.device.value());
+}
+
+std::string InstructionPlace(const Program& program, size_t index) {
+  return fmt::format("{}, instruction {} ({})", ProgramPlace(program), index,
+                     FormatInstruction(program, program.instructions[index]));
+}
+
+}  // namespace meshwright::ir

@@ -1,0 +1,249 @@
+#include "ir/verify_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace meshwright::ir {
+namespace {
+
+// Behind every RUN: a persistent slot that was received is not used again.
+constexpr AccessKey kReceivedKey{3, 0, 0};
+
+bool Overlap(const Box& a, const Box& b) {
+  for (size_t i = 0; i < a.size.size(); ++i) {
+    if (a.offset[i] >= b.offset[i] + b.size[i] || b.offset[i] >= a.offset[i] + a.size[i])
+      return false;
+  }
+  return true;
+}
+
+int64_t Elements(const Box& box) {
+  int64_t n = 1;
+  for (int64_t size : box.size) n *= size;
+  return n;
+}
+
+}  // namespace
+
+SlotStates::SlotStates(const Program& program,
+                       const std::vector<std::shared_ptr<const ExecutableFacts>>& facts)
+    : p_(program), facts_(facts), states_(program.slots.size()) {
+  for (size_t i = 0; i < states_.size(); ++i) {
+    if (!p_.slots[i].persistent) continue;
+    states_[i].life = Life::kLive;
+    states_[i].content.name = p_.slots[i].name;
+  }
+}
+
+AccessKey SlotStates::KeyOf(const Instruction& run) const {
+  return {static_cast<int>(FactsOf(run).cadence), run.microbatch, run.executable.value()};
+}
+
+Status SlotStates::RequireLive(SlotId id) const {
+  const State& state = states_[static_cast<size_t>(id.value())];
+  if (state.life == Life::kLive) return OkStatus();
+  if (state.life == Life::kDead) {
+    return InvalidArgument(
+        fmt::format("s{} is not alive: used before definition or after FREE", id.value()));
+  }
+  return InvalidArgument(fmt::format("s{} is not covered: its tiles fill {} of {} elements",
+                                     id.value(), state.filled_elements,
+                                     p_.slot(id).type.elements()));
+}
+
+Status SlotStates::CheckInput(const Instruction& run, size_t input) {
+  const SlotId id = run.inputs[input];
+  MW_TRY(RequireLive(id));
+  State& state = At(id);
+  const ExecutableFacts& facts = FactsOf(run);
+  const int microbatch = state.content.microbatch;
+  if (facts.cadence == Cadence::kPerMicrobatch && microbatch >= 0 && microbatch != run.microbatch) {
+    return InvalidArgument(fmt::format("s{} holds microbatch {}", id.value(), microbatch));
+  }
+  if (!state.received) return OkStatus();
+  if (facts.cadence != Cadence::kPerMicrobatch && microbatch >= 0 && p_.microbatches > 1) {
+    return InvalidArgument(
+        fmt::format("s{} was received and holds microbatch {}: accumulate before the SEND",
+                    id.value(), microbatch));
+  }
+  if (facts.input_names[input] == state.content.name) return OkStatus();
+  return InvalidArgument(fmt::format(
+      "s{} was received as \"{}\" and is read as \"{}\": a value that crosses meshes has one name",
+      id.value(), state.content.name, facts.input_names[input]));
+}
+
+Status SlotStates::BeginRun(const Instruction& run) {
+  const AccessKey key = KeyOf(run);
+  for (size_t i = 0; i < run.inputs.size(); ++i) {
+    MW_TRY(CheckInput(run, i));
+    const SlotId id = run.inputs[i];
+    if (std::find(run.outputs.begin(), run.outputs.end(), id) != run.outputs.end()) continue;
+    State& state = At(id);
+    if (state.last_write >= key) {
+      return InvalidArgument(
+          fmt::format("s{} was already updated in place by a later part of the step", id.value()));
+    }
+    state.last_access = std::max(state.last_access, key);
+  }
+  return OkStatus();
+}
+
+Status SlotStates::Replace(SlotId id, const AccessKey& key, std::string_view name) {
+  State& state = At(id);
+  if (state.sent) {
+    return InvalidArgument(fmt::format("s{} was sent, so its content is final", id.value()));
+  }
+  if (state.last_access >= key) {
+    return InvalidArgument(
+        fmt::format("s{} was already used by a later part of the step: in-place updates follow "
+                    "cadence, microbatch and "
+                    "executable number",
+                    id.value()));
+  }
+  state.last_access = key;
+  state.last_write = key;
+  state.received = false;
+  if (!p_.slot(id).persistent) state.content.name = name;
+  return OkStatus();
+}
+
+Status SlotStates::Occupy(SlotId id) {
+  const Slot& slot = p_.slot(id);
+  const int64_t begin = slot.offset_bytes;
+  const int64_t end = begin + slot.type.bytes();
+  if (begin < p_.workspace_offset + p_.workspace_bytes && p_.workspace_offset < end &&
+      p_.workspace_bytes > 0) {
+    return InvalidArgument(fmt::format("s{} overlaps the workspace", id.value()));
+  }
+  const auto check = [&](SlotId other) {
+    const Slot& neighbour = p_.slot(other);
+    const bool apart =
+        neighbour.offset_bytes >= end || neighbour.offset_bytes + neighbour.type.bytes() <= begin;
+    if (apart) return OkStatus();
+    return InvalidArgument(
+        fmt::format("s{} and s{} are alive in the same bytes", id.value(), other.value()));
+  };
+  const auto next = live_by_offset_.lower_bound(begin);
+  if (next != live_by_offset_.end()) MW_TRY(check(next->second));
+  if (next != live_by_offset_.begin()) MW_TRY(check(std::prev(next)->second));
+  live_by_offset_.emplace(begin, id);
+  return OkStatus();
+}
+
+Status SlotStates::EndRun(const Instruction& run) {
+  const ExecutableFacts& facts = FactsOf(run);
+  const AccessKey key = KeyOf(run);
+  for (size_t o = 0; o < run.outputs.size(); ++o) {
+    const SlotId id = run.outputs[o];
+    const std::string_view name = facts.graph->outputs[o].name;
+    State& state = At(id);
+    const bool donated = std::find(run.inputs.begin(), run.inputs.end(), id) != run.inputs.end();
+    if (donated || p_.slot(id).persistent) {
+      MW_TRY(RequireLive(id));
+      MW_TRY(Replace(id, key, name));
+      continue;
+    }
+    if (state.life != Life::kDead) {
+      return InvalidArgument(fmt::format("s{} is alive and would be overwritten", id.value()));
+    }
+    MW_TRY(Occupy(id));
+    state = State();
+    state.life = Life::kLive;
+    state.content.name = name;
+    state.content.microbatch = facts.cadence == Cadence::kPerMicrobatch ? run.microbatch : -1;
+    state.last_access = key;
+    state.last_write = key;
+  }
+  return OkStatus();
+}
+
+Status SlotStates::Send(const Instruction& send, Content& content) {
+  MW_TRY(RequireLive(send.slot));
+  State& state = At(send.slot);
+  state.sent = true;
+  content = state.content;
+  return OkStatus();
+}
+
+Status SlotStates::AddTile(SlotId id, const Box& box) {
+  State& state = At(id);
+  for (const Box& tile : state.tiles) {
+    if (Overlap(tile, box)) {
+      return InvalidArgument(
+          fmt::format("the tile overlaps one that s{} has received", id.value()));
+    }
+  }
+  state.tiles.push_back(box);
+  state.filled_elements += Elements(box);
+  if (state.filled_elements == p_.slot(id).type.elements()) {
+    state.life = Life::kLive;
+    state.tiles.clear();
+  }
+  return OkStatus();
+}
+
+Status SlotStates::Receive(const Instruction& recv, const Content& content) {
+  const SlotId id = recv.slot;
+  const Slot& slot = p_.slot(id);
+  State& state = At(id);
+  MW_ASSIGN_OR_RETURN(const Box box, ResolveBox(recv.box, slot.type.dims));
+  if (state.life == Life::kFilling) {
+    if (state.content == content) return AddTile(id, box);
+    return InvalidArgument(fmt::format(
+        "s{} receives tiles of \"{}\" microbatch {} and of \"{}\" microbatch {}", id.value(),
+        state.content.name, state.content.microbatch, content.name, content.microbatch));
+  }
+  if (state.life == Life::kLive && (!slot.persistent || state.received || state.sent)) {
+    return InvalidArgument(fmt::format("s{} is alive and would be overwritten", id.value()));
+  }
+  if (slot.persistent && content.name != slot.name) {
+    return InvalidArgument(fmt::format(
+        "persistent slot \"{}\" receives \"{}\": a value that crosses meshes has one name",
+        slot.name, content.name));
+  }
+  if (!slot.persistent) {
+    MW_TRY(Occupy(id));
+    state = State();
+  } else {
+    state.last_access = kReceivedKey;
+    state.last_write = kReceivedKey;
+  }
+  state.life = Life::kFilling;
+  state.received = true;
+  state.content = content;
+  return AddTile(id, box);
+}
+
+Status SlotStates::Free(const Instruction& free) {
+  for (SlotId id : free.inputs) {
+    MW_TRY(RequireLive(id));
+    live_by_offset_.erase(p_.slot(id).offset_bytes);
+    At(id) = State();
+  }
+  return OkStatus();
+}
+
+Status SlotStates::CheckEnd() const {
+  std::vector<bool> reported(states_.size(), false);
+  for (const Program::Report& report : p_.reports) {
+    MW_TRY(RequireLive(report.slot).WithContext(fmt::format("report \"{}\"", report.name)));
+    const State& state = states_[static_cast<size_t>(report.slot.value())];
+    if (state.received && state.content.name != report.name) {
+      return InvalidArgument(fmt::format("report \"{}\" reads s{}, which was received as \"{}\"",
+                                         report.name, report.slot.value(), state.content.name));
+    }
+    reported[static_cast<size_t>(report.slot.value())] = true;
+  }
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const SlotId id(static_cast<int32_t>(i));
+    if (states_[i].life == Life::kFilling) MW_TRY(RequireLive(id));
+    if (states_[i].life == Life::kDead || p_.slots[i].persistent || reported[i]) continue;
+    return InvalidArgument(
+        fmt::format("s{} \"{}\" leaks: FREE it or report it", i, p_.slots[i].name));
+  }
+  return OkStatus();
+}
+
+}  // namespace meshwright::ir

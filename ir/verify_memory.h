@@ -1,0 +1,78 @@
+// The slots of one program while the verifier executes it: which are alive, what they hold, and
+// whether the next access keeps the meaning of the list. Internal to ir/. Ids are already checked;
+// the rules are those of ir/verify.h. Thread rule: one thread. Ownership: the program and the facts
+// must outlive it.
+#pragma once
+
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "base/status.h"
+#include "ir/program.h"
+#include "ir/verify_facts.h"
+
+namespace meshwright::ir {
+
+// Where an access belongs in the step: cadence, microbatch, executable. In-place writes follow this
+// order.
+using AccessKey = std::tuple<int, int, int>;
+
+// What a slot or a message holds: a value's name and the microbatch that made it (-1: the step as a
+// whole).
+struct Content {
+  std::string_view name;
+  int microbatch = -1;
+  friend bool operator==(const Content&, const Content&) = default;
+};
+
+class SlotStates {
+ public:
+  SlotStates(const Program& program,
+             const std::vector<std::shared_ptr<const ExecutableFacts>>& facts);
+
+  // Operands of a RUN are readable and belong to it; called when the RUN starts.
+  Status BeginRun(const Instruction& run);
+  // Outputs come alive or are replaced; called when the RUN is done.
+  Status EndRun(const Instruction& run);
+  // The content that a SEND takes; the slot is final from now on.
+  Status Send(const Instruction& send, Content& content);
+  // A tile arrives.
+  Status Receive(const Instruction& recv, const Content& content);
+  Status Free(const Instruction& free);
+  // Only reported transient slots are alive.
+  Status CheckEnd() const;
+
+ private:
+  enum class Life : uint8_t { kDead, kFilling, kLive };
+  struct State {
+    Life life = Life::kDead;
+    Content content;
+    bool received = false;
+    bool sent = false;
+    AccessKey last_access{-1, -1, -1};
+    AccessKey last_write{-1, -1, -1};
+    std::vector<Box> tiles;  // received so far, while filling
+    int64_t filled_elements = 0;
+  };
+
+  State& At(SlotId id) { return states_[static_cast<size_t>(id.value())]; }
+  const ExecutableFacts& FactsOf(const Instruction& run) const {
+    return *facts_[static_cast<size_t>(run.executable.value())];
+  }
+  AccessKey KeyOf(const Instruction& run) const;
+  Status RequireLive(SlotId id) const;
+  Status CheckInput(const Instruction& run, size_t input);
+  Status Replace(SlotId id, const AccessKey& key, std::string_view name);
+  // Marks the slot alive after checking that no other live slot has its bytes.
+  Status Occupy(SlotId id);
+  Status AddTile(SlotId id, const Box& box);
+
+  const Program& p_;
+  const std::vector<std::shared_ptr<const ExecutableFacts>>& facts_;
+  std::vector<State> states_;
+  std::map<int64_t, SlotId> live_by_offset_;  // transient slots
+};
+
+}  // namespace meshwright::ir

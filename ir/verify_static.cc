@@ -1,0 +1,313 @@
+// Checks of one program that need neither its peers nor its order of execution.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "ir/schema_table.h"
+#include "ir/verify_facts.h"
+
+namespace meshwright::ir {
+namespace {
+
+constexpr int64_t kAlignmentBytes = 64;
+constexpr int64_t kMaxArenaBytes = int64_t{1} << 60;
+
+template <typename IdType, typename List>
+bool InRange(IdType id, const List& list) {
+  return id.value() >= 0 && static_cast<size_t>(id.value()) < list.size();
+}
+
+class ProgramChecker {
+ public:
+  ProgramChecker(const Program& program,
+                 const std::vector<std::shared_ptr<const ExecutableFacts>>& facts)
+      : p_(program), facts_(facts) {}
+
+  Status Run(int64_t budget_bytes) const {
+    for (const auto& check : {&ProgramChecker::CheckMesh, &ProgramChecker::CheckSlots,
+                              &ProgramChecker::CheckChannels, &ProgramChecker::CheckExecutables}) {
+      MW_TRY((this->*check)().WithContext(ProgramPlace(p_)));
+    }
+    MW_TRY(CheckMemory(budget_bytes).WithContext(ProgramPlace(p_)));
+    for (size_t i = 0; i < p_.instructions.size(); ++i) {
+      const Status status = CheckInstruction(p_.instructions[i]);
+      if (!status.ok()) return status.WithContext(InstructionPlace(p_, i));
+    }
+    return CheckRuns();
+  }
+
+ private:
+  Status CheckMesh() const {
+    if (p_.device_count < 1 || p_.device.value() < 0 || p_.device.value() >= p_.device_count) {
+      return InvalidArgument(
+          fmt::format("device {} is not one of {}", p_.device.value(), p_.device_count));
+    }
+    if (p_.microbatches < 1) {
+      return InvalidArgument(fmt::format("microbatches {} must be at least 1", p_.microbatches));
+    }
+    if (p_.axes.size() != p_.coords.size()) {
+      return InvalidArgument(
+          fmt::format("{} mesh axes but {} coordinates", p_.axes.size(), p_.coords.size()));
+    }
+    int64_t size = 1;
+    int64_t index = 0;
+    std::set<std::string> names;
+    for (size_t i = 0; i < p_.axes.size(); ++i) {
+      const MeshAxis& axis = p_.axes[i];
+      const bool fits = axis.size >= 1 && axis.size <= p_.device_count && p_.coords[i] >= 0 &&
+                        p_.coords[i] < axis.size && size <= p_.device_count;
+      if (!fits || axis.name == "micro" || !names.insert(axis.name).second) {
+        return InvalidArgument(
+            fmt::format("mesh axis \"{}\" of size {} at coordinate {} is not valid", axis.name,
+                        axis.size, p_.coords[i]));
+      }
+      size *= axis.size;
+      index = index * axis.size + p_.coords[i];
+    }
+    if (static_cast<int64_t>(p_.mesh_devices.size()) != size) {
+      return InvalidArgument(
+          fmt::format("{} mesh devices, the axes need {}", p_.mesh_devices.size(), size));
+    }
+    std::set<int> devices;
+    for (DeviceIndex device : p_.mesh_devices) {
+      if (device.value() < 0 || device.value() >= p_.device_count ||
+          !devices.insert(device.value()).second) {
+        return InvalidArgument(
+            fmt::format("mesh device {} is repeated or out of range", device.value()));
+      }
+    }
+    if (p_.mesh_devices[static_cast<size_t>(index)] != p_.device) {
+      return InvalidArgument(fmt::format("the coordinates are those of device {}",
+                                         p_.mesh_devices[static_cast<size_t>(index)].value()));
+    }
+    return OkStatus();
+  }
+
+  Status CheckSlots() const {
+    std::set<std::string> names;
+    for (size_t i = 0; i < p_.slots.size(); ++i) {
+      const Slot& slot = p_.slots[i];
+      MW_TRY(CheckType(slot.type).WithContext(fmt::format("slot s{}", i)));
+      if (slot.persistent) {
+        if (slot.name.empty() || !names.insert(slot.name).second) {
+          return InvalidArgument(
+              fmt::format("slot s{}: persistent name \"{}\" is empty or taken", i, slot.name));
+        }
+        continue;
+      }
+      const bool fits = slot.offset_bytes >= 0 && slot.offset_bytes % kAlignmentBytes == 0 &&
+                        slot.offset_bytes <= p_.arena_bytes &&
+                        slot.type.bytes() <= p_.arena_bytes - slot.offset_bytes;
+      if (!fits) {
+        return InvalidArgument(fmt::format(
+            "slot s{}: {} bytes at {} must be 64-byte aligned and inside the arena of {} bytes", i,
+            slot.type.bytes(), slot.offset_bytes, p_.arena_bytes));
+      }
+    }
+    for (const Program::Report& report : p_.reports) {
+      if (!InRange(report.slot, p_.slots) || p_.slot(report.slot).type.elements() != 1) {
+        return InvalidArgument(
+            fmt::format("report \"{}\" reads s{}, which is not a slot with a scalar", report.name,
+                        report.slot.value()));
+      }
+    }
+    return OkStatus();
+  }
+
+  Status CheckChannels() const {
+    for (size_t i = 0; i < p_.channels.size(); ++i) {
+      const ChannelEnd& channel = p_.channels[i];
+      const int peer = channel.peer.value();
+      if (channel.capacity >= 1 && channel.max_message_bytes >= 0 && peer >= 0 &&
+          peer < p_.device_count && peer != p_.device.value()) {
+        continue;
+      }
+      return InvalidArgument(
+          fmt::format("channel c{} \"{}\" to device {} of capacity {}: the peer must be another "
+                      "device and the capacity "
+                      "at least 1",
+                      i, channel.name, peer, channel.capacity));
+    }
+    return OkStatus();
+  }
+
+  Status CheckExecutables() const {
+    for (size_t i = 0; i < facts_.size(); ++i) {
+      const ExecutableFacts& facts = *facts_[i];
+      if (facts.workspace_bytes > p_.workspace_bytes) {
+        return InvalidArgument(
+            fmt::format("executable e{} needs {} bytes of workspace, there are {}", i,
+                        facts.workspace_bytes, p_.workspace_bytes));
+      }
+      for (const CollectiveFact& collective : facts.collectives) {
+        auto group = GroupOf(p_, collective.axes);
+        if (!group) {
+          return group.error().WithContext(
+              fmt::format("executable e{}, node {}", i, collective.node));
+        }
+        if (collective.ratio == 0 || collective.ratio == static_cast<int64_t>(group->size()))
+          continue;
+        return InvalidArgument(fmt::format(
+            "executable e{}, node {}: {} has shapes for a group of {}, axes [{}] have {}", i,
+            collective.node, collective.signature, collective.ratio,
+            fmt::join(collective.axes, ","), group->size()));
+      }
+    }
+    return OkStatus();
+  }
+
+  Status CheckMemory(int64_t budget_bytes) const {
+    if (p_.arena_bytes < 0 || p_.arena_bytes > kMaxArenaBytes || p_.workspace_offset < 0 ||
+        p_.workspace_bytes < 0 || p_.workspace_offset % kAlignmentBytes != 0 ||
+        p_.workspace_offset > p_.arena_bytes ||
+        p_.workspace_bytes > p_.arena_bytes - p_.workspace_offset) {
+      return InvalidArgument(fmt::format(
+          "workspace of {} bytes at {} must be 64-byte aligned and inside the arena of {} bytes",
+          p_.workspace_bytes, p_.workspace_offset, p_.arena_bytes));
+    }
+    int64_t total = p_.arena_bytes;
+    for (const Slot& slot : p_.slots) {
+      if (slot.persistent && __builtin_add_overflow(total, slot.type.bytes(), &total)) {
+        total = std::numeric_limits<int64_t>::max();
+        break;
+      }
+    }
+    if (total <= budget_bytes) return OkStatus();
+    return InvalidArgument(
+        fmt::format("needs {} bytes of memory, the budget is {}", total, budget_bytes));
+  }
+
+  Status CheckInstruction(const Instruction& instruction) const {
+    switch (instruction.op) {
+      case Opcode::kRun:
+        return CheckRun(instruction);
+      case Opcode::kSend:
+      case Opcode::kRecv:
+        return CheckTransfer(instruction);
+      case Opcode::kFree:
+        return CheckFree(instruction);
+    }
+    return InvalidArgument("opcode out of range");
+  }
+
+  Status CheckRun(const Instruction& run) const {
+    if (!InRange(run.executable, p_.executables)) return InvalidArgument("no such executable");
+    if (run.microbatch < 0 || run.microbatch >= p_.microbatches) {
+      return InvalidArgument(fmt::format("microbatch must be in [0, {})", p_.microbatches));
+    }
+    const ExecutableFacts& facts = *facts_[static_cast<size_t>(run.executable.value())];
+    const size_t output_count = facts.graph->outputs.size();
+    if (run.inputs.size() != facts.inputs.size() || run.outputs.size() != output_count) {
+      return InvalidArgument(fmt::format("{} inputs and {} outputs, the executable has {} and {}",
+                                         run.inputs.size(), run.outputs.size(), facts.inputs.size(),
+                                         output_count));
+    }
+    for (size_t i = 0; i < run.inputs.size(); ++i) {
+      MW_TRY(CheckOperand(run.inputs[i], facts.input_type(i), fmt::format("input {}", i)));
+    }
+    std::set<SlotId> outputs;
+    for (size_t o = 0; o < run.outputs.size(); ++o) {
+      MW_TRY(CheckOperand(run.outputs[o], facts.output_type(o), fmt::format("output {}", o)));
+      if (!outputs.insert(run.outputs[o]).second) {
+        return InvalidArgument(fmt::format("s{} is written twice", run.outputs[o].value()));
+      }
+      for (size_t i = 0; i < run.inputs.size(); ++i) {
+        if (run.inputs[i] != run.outputs[o] || facts.MayReplace(i, o)) continue;
+        return InvalidArgument(fmt::format(
+            "s{} is updated in place, but input {} is still needed when output {} is written",
+            run.inputs[i].value(), i, o));
+      }
+    }
+    return OkStatus();
+  }
+
+  Status CheckOperand(SlotId id, const TensorType& type, const std::string& what) const {
+    if (!InRange(id, p_.slots)) {
+      return InvalidArgument(fmt::format("{}: s{} is not a slot", what, id.value()));
+    }
+    if (p_.slot(id).type == type) return OkStatus();
+    return InvalidArgument(fmt::format("{}: s{} is {}, the executable has {}", what, id.value(),
+                                       p_.slot(id).type.ToString(), type.ToString()));
+  }
+
+  Status CheckTransfer(const Instruction& transfer) const {
+    if (!InRange(transfer.slot, p_.slots)) return InvalidArgument("no such slot");
+    if (!InRange(transfer.channel, p_.channels)) return InvalidArgument("no such channel");
+    const ChannelEnd& channel = p_.channels[static_cast<size_t>(transfer.channel.value())];
+    if (channel.outgoing != (transfer.op == Opcode::kSend)) {
+      return InvalidArgument("the channel has the other direction");
+    }
+    const TensorType& type = p_.slot(transfer.slot).type;
+    MW_ASSIGN_OR_RETURN(const Box box, ResolveBox(transfer.box, type.dims));
+    const int64_t bytes = TensorType{type.dtype, box.size}.bytes();
+    if (bytes <= channel.max_message_bytes) return OkStatus();
+    return InvalidArgument(fmt::format("the tile has {} bytes, the channel takes {}", bytes,
+                                       channel.max_message_bytes));
+  }
+
+  Status CheckFree(const Instruction& free) const {
+    if (free.inputs.empty()) return InvalidArgument("frees nothing");
+    for (SlotId id : free.inputs) {
+      if (!InRange(id, p_.slots))
+        return InvalidArgument(fmt::format("s{} is not a slot", id.value()));
+      if (p_.slot(id).persistent) {
+        return InvalidArgument(
+            fmt::format("s{} is persistent and outlives the program", id.value()));
+      }
+    }
+    return OkStatus();
+  }
+
+  // Rule 1 of ir/verify.h.
+  Status CheckRuns() const {
+    std::vector<int32_t> next(p_.executables.size(), 0);
+    for (size_t i = 0; i < p_.instructions.size(); ++i) {
+      const Instruction& run = p_.instructions[i];
+      if (run.op != Opcode::kRun) continue;
+      int32_t& expected = next[static_cast<size_t>(run.executable.value())];
+      if (run.microbatch != expected || expected >= WantedRuns(run.executable)) {
+        return InvalidArgument(
+            fmt::format("{}: expected microbatch {} of {}; {}", InstructionPlace(p_, i), expected,
+                        WantedRuns(run.executable), CadenceText(run.executable)));
+      }
+      ++expected;
+    }
+    for (size_t e = 0; e < next.size(); ++e) {
+      const ExecutableIndex id(static_cast<int32_t>(e));
+      if (next[e] == WantedRuns(id)) continue;
+      return InvalidArgument(fmt::format("{}: executable e{} runs {} times, expected {}; {}",
+                                         ProgramPlace(p_), e, next[e], WantedRuns(id),
+                                         CadenceText(id)));
+    }
+    return OkStatus();
+  }
+
+  int32_t WantedRuns(ExecutableIndex id) const {
+    const Cadence cadence = facts_[static_cast<size_t>(id.value())]->cadence;
+    return cadence == Cadence::kPerMicrobatch ? p_.microbatches : 1;
+  }
+
+  std::string CadenceText(ExecutableIndex id) const {
+    const bool per_microbatch =
+        facts_[static_cast<size_t>(id.value())]->cadence == Cadence::kPerMicrobatch;
+    return per_microbatch
+               ? "it has forward or backward nodes, so it runs once for every microbatch in order "
+                 "(once-per-step work has Phase::kUpdate nodes only)"
+               : "it has update nodes or constants only, so it runs once, as microbatch 0";
+  }
+
+  const Program& p_;
+  const std::vector<std::shared_ptr<const ExecutableFacts>>& facts_;
+};
+
+}  // namespace
+
+Status CheckProgram(const Program& program,
+                    const std::vector<std::shared_ptr<const ExecutableFacts>>& facts,
+                    int64_t memory_budget_bytes) {
+  return ProgramChecker(program, facts).Run(memory_budget_bytes);
+}
+
+}  // namespace meshwright::ir

@@ -1,0 +1,169 @@
+#include "models/gpt2.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "models/hf_config.h"
+
+namespace meshwright::models {
+namespace {
+
+using client::Batch;
+using client::Builder;
+using client::Dims;
+using client::ParamOptions;
+
+class Gpt2 {
+ public:
+  Gpt2(Builder& builder, const Gpt2Config& config) : b_(builder), config_(config) {}
+
+  // tokens i32[b, s] -> logits [b, s, v]
+  ValueId Logits(ValueId tokens) {
+    b_.SetLayer(0);
+    ValueId x = Embed(tokens);
+    for (int64_t i = 0; i < config_.layers; ++i) {
+      b_.SetLayer(static_cast<int>(i));
+      x = Block(x, i);
+    }
+    x = b_.LayerNorm(x, "transformer.ln_f", config_.epsilon);
+    const ValueId head =
+        config_.tied ? wte_ : b_.Param("lm_head.weight", {config_.vocabulary, config_.width});
+    return b_.Einsum("bsd,vd->bsv", x, head);
+  }
+
+ private:
+  ValueId Embed(ValueId tokens) {
+    const Dims dims = b_.dims(tokens);
+    const int64_t sequence = dims.size() == 2 ? dims[1] : 0;
+    if (sequence > config_.positions) {
+      b_.Fail(InvalidArgument(fmt::format("sequence {} is longer than the model's {} positions",
+                                          sequence, config_.positions)));
+    }
+    wte_ = b_.Param("transformer.wte.weight", {config_.vocabulary, config_.width});
+    ValueId wpe = b_.Param("transformer.wpe.weight", {config_.positions, config_.width});
+    if (sequence < config_.positions) wpe = b_.Slice(wpe, 0, 0, sequence);
+    const ValueId x = b_.AddTo(b_.Lookup(wte_, tokens), wpe);
+    return b_.Dropout(x, config_.embedding_dropout, "transformer.drop");
+  }
+
+  ValueId Block(ValueId x, int64_t index) {
+    const std::string name = fmt::format("transformer.h.{}", index);
+    const ValueId attention =
+        Attention(b_.LayerNorm(x, name + ".ln_1", config_.epsilon), name + ".attn");
+    x = b_.AddTo(x, b_.Dropout(attention, config_.residual_dropout, name + ".attn.resid_dropout"));
+    const ValueId mlp = Mlp(b_.LayerNorm(x, name + ".ln_2", config_.epsilon), name + ".mlp");
+    return b_.AddTo(x, b_.Dropout(mlp, config_.residual_dropout, name + ".mlp.dropout"));
+  }
+
+  ValueId Attention(ValueId x, const std::string& name) {
+    const int64_t d = config_.width;
+    const int64_t h = config_.heads;
+    const int64_t e = config_.head_size();
+    const ValueId weight =
+        b_.Param(name + ".c_attn.weight", {d, 3, h, e}, {.export_shape = {d, 3 * d}});
+    const ValueId bias = b_.Param(name + ".c_attn.bias", {3, h, e},
+                                  {.init = "zeros", .decay = 0, .export_shape = {3 * d}});
+    const ValueId qkv = b_.AddTo(b_.Einsum("bsd,dthe->bsthe", x, weight), bias);
+    const ValueId o = b_.Attention(Third(qkv, 0), Third(qkv, 1), Third(qkv, 2));
+    const ValueId projection = b_.Param(name + ".c_proj.weight", {h, e, d},
+                                        {.std_dev = ResidualStd(), .export_shape = {d, d}});
+    return b_.AddTo(b_.Einsum("bshe,hed->bsd", o, projection), ZeroBias(name + ".c_proj.bias", d));
+  }
+
+  // q, k or v of [b, s, 3, h, e] as [b, s, h, e]
+  ValueId Third(ValueId qkv, int64_t index) {
+    Dims dims = b_.dims(qkv);
+    if (dims.size() != 5) return ValueId();
+    dims.erase(dims.begin() + 2);
+    return b_.Reshape(b_.Slice(qkv, 2, index, 1), dims);
+  }
+
+  ValueId Mlp(ValueId x, const std::string& name) {
+    const int64_t d = config_.width;
+    const int64_t f = config_.inner_width();
+    const ValueId up = b_.Einsum("bsd,df->bsf", x, b_.Param(name + ".c_fc.weight", {d, f}));
+    const ValueId active = b_.Gelu(b_.AddTo(up, ZeroBias(name + ".c_fc.bias", f)));
+    const ValueId down =
+        b_.Einsum("bsf,fd->bsd", active,
+                  b_.Param(name + ".c_proj.weight", {f, d}, {.std_dev = ResidualStd()}));
+    return b_.AddTo(down, ZeroBias(name + ".c_proj.bias", d));
+  }
+
+  ValueId ZeroBias(const std::string& name, int64_t size) {
+    return b_.Param(name, {size}, {.init = "zeros"});
+  }
+  double ResidualStd() const { return 0.02 / std::sqrt(2.0 * static_cast<double>(config_.layers)); }
+
+  Builder& b_;
+  const Gpt2Config& config_;
+  ValueId wte_;
+};
+
+}  // namespace
+
+Result<Gpt2Config> Gpt2ConfigFromHf(const std::string& json_text) {
+  MW_ASSIGN_OR_RETURN(const HfConfig json, HfConfig::Parse(json_text));
+  Gpt2Config config;
+  config.embedding_dropout = config.residual_dropout = 0.1;
+  MW_TRY(json.Read("vocab_size", config.vocabulary));
+  MW_TRY(json.Read("n_ctx", config.positions));
+  MW_TRY(json.Read("n_positions", config.positions));
+  MW_TRY(json.Read("n_embd", config.width));
+  MW_TRY(json.Read("n_layer", config.layers));
+  MW_TRY(json.Read("n_head", config.heads));
+  MW_TRY(json.Read("n_inner", config.inner));
+  MW_TRY(json.Read("layer_norm_epsilon", config.epsilon));
+  MW_TRY(json.Read("embd_pdrop", config.embedding_dropout));
+  MW_TRY(json.Read("resid_pdrop", config.residual_dropout));
+  MW_TRY(json.Read("tie_word_embeddings", config.tied));
+  std::string activation = "gelu_new";
+  MW_TRY(json.Read("activation_function", activation));
+  if (activation != "gelu_new" && activation != "gelu_pytorch_tanh") {
+    return Fail(Unimplemented(
+        fmt::format("activation_function '{}' is not supported; known: gelu_new, gelu_pytorch_tanh",
+                    activation)));
+  }
+  MW_TRY(Validate(config));
+  return config;
+}
+
+Status Validate(const Gpt2Config& config) {
+  MW_TRY(CheckPositive({{"vocab_size", config.vocabulary},
+                        {"positions", config.positions},
+                        {"dim", config.width},
+                        {"n_layers", config.layers},
+                        {"n_heads", config.heads},
+                        {"inner width", config.inner_width()}}));
+  if (config.width % config.heads != 0) {
+    return InvalidArgument(
+        fmt::format("dim {} is not a multiple of n_heads {}; choose n_heads that divides it",
+                    config.width, config.heads));
+  }
+  MW_TRY(CheckRate("embedding dropout", config.embedding_dropout));
+  return CheckRate("residual dropout", config.residual_dropout);
+}
+
+client::TrainerFunctions MakeGpt2(const Gpt2Config& config) {
+  client::TrainerFunctions functions;
+  functions.predict = [config](Builder& builder, const Batch& batch) {
+    return Gpt2(builder, config).Logits(batch.at("tokens"));
+  };
+  functions.loss = [config](Builder& builder, const Batch& batch) {
+    const ValueId logits = Gpt2(builder, config).Logits(batch.at("tokens"));
+    return builder.CrossEntropy(logits, batch.at("labels"), config.ignore_index);
+  };
+  return functions;
+}
+
+int64_t ParamCount(const Gpt2Config& config) {
+  const int64_t d = config.width;
+  const int64_t f = config.inner_width();
+  const int64_t attention = d * 3 * d + 3 * d + d * d + d;
+  const int64_t mlp = d * f + f + f * d + d;
+  const int64_t head = config.tied ? 0 : config.vocabulary * d;
+  return (config.vocabulary + config.positions) * d + config.layers * (attention + mlp + 4 * d) +
+         2 * d + head;
+}
+
+}  // namespace meshwright::models

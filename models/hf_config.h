@@ -1,0 +1,38 @@
+// Reading a Hugging Face config.json: typed keys, null counts as absent.
+//
+// Thread rule: immutable after Parse. Errors are kInvalidArgument naming the key, the wanted type
+// and the value.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+
+namespace meshwright::models {
+
+class HfConfig {
+ public:
+  static Result<HfConfig> Parse(const std::string& json_text);
+
+  // Sets `value` when the key is present and not null. "a.b" looks into the object a.
+  Status Read(const std::string& key, int64_t& value) const;
+  Status Read(const std::string& key, double& value) const;
+  Status Read(const std::string& key, bool& value) const;
+  Status Read(const std::string& key, std::string& value) const;
+  bool Has(const std::string& key) const;  // present and not null
+
+ private:
+  struct Json;
+  std::shared_ptr<const Json> json_;
+};
+
+// Errors: kInvalidArgument naming the first value below 1.
+Status CheckPositive(std::initializer_list<std::pair<const char*, int64_t>> values);
+// Errors: kInvalidArgument unless 0 <= rate < 1.
+Status CheckRate(const char* name, double rate);
+
+}  // namespace meshwright::models

@@ -1,0 +1,178 @@
+#include "models/llama.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "models/hf_config.h"
+
+namespace meshwright::models {
+namespace {
+
+using client::Batch;
+using client::Builder;
+using client::Dims;
+using client::ParamOptions;
+
+class Llama {
+ public:
+  Llama(Builder& builder, const LlamaConfig& config) : b_(builder), config_(config) {}
+
+  // tokens i32[b, s] -> logits [b, s, v]
+  ValueId Logits(ValueId tokens) {
+    b_.SetLayer(0);
+    const Dims table = {config_.vocabulary, config_.width};
+    const ValueId embedding = b_.Param("model.embed_tokens.weight", table);
+    ValueId x = b_.Lookup(embedding, tokens);
+    for (int64_t i = 0; i < config_.layers; ++i) {
+      b_.SetLayer(static_cast<int>(i));
+      x = Block(x, i);
+    }
+    x = b_.RmsNorm(x, "model.norm", config_.epsilon);
+    const ValueId head = config_.tied ? embedding : b_.Param("lm_head.weight", table);
+    return b_.Einsum("bsd,vd->bsv", x, head);
+  }
+
+ private:
+  ValueId Block(ValueId x, int64_t index) {
+    const std::string name = fmt::format("model.layers.{}", index);
+    const ValueId normed = b_.RmsNorm(x, name + ".input_layernorm", config_.epsilon);
+    x = b_.AddTo(x, Attention(normed, name + ".self_attn"));
+    const ValueId middle = b_.RmsNorm(x, name + ".post_attention_layernorm", config_.epsilon);
+    return b_.AddTo(x, Mlp(middle, name + ".mlp"));
+  }
+
+  ValueId Attention(ValueId x, const std::string& name) {
+    const int64_t d = config_.width;
+    const int64_t h = config_.heads;
+    const int64_t e = config_.head_width();
+    const ValueId q = b_.Rotary(Heads(x, name + ".q_proj.weight", h), config_.rope_base);
+    const ValueId k =
+        b_.Rotary(Heads(x, name + ".k_proj.weight", config_.kv_head_count()), config_.rope_base);
+    const ValueId v = Heads(x, name + ".v_proj.weight", config_.kv_head_count());
+    const ValueId out =
+        b_.Param(name + ".o_proj.weight", {h, e, d},
+                 {.std_dev = ResidualStd(), .export_perm = {2, 0, 1}, .export_shape = {d, h * e}});
+    return b_.Einsum("bshe,hed->bsd", b_.Attention(q, k, v), out);
+  }
+
+  // x [b, s, d] -> [b, s, heads, e]
+  ValueId Heads(ValueId x, const std::string& name, int64_t heads) {
+    const int64_t e = config_.head_width();
+    const ValueId weight =
+        b_.Param(name, {config_.width, heads, e},
+                 {.export_perm = {1, 2, 0}, .export_shape = {heads * e, config_.width}});
+    return b_.Einsum("bsd,dhe->bshe", x, weight);
+  }
+
+  ValueId Mlp(ValueId x, const std::string& name) {
+    const ValueId gate = b_.Einsum("bsd,df->bsf", x, Up(name + ".gate_proj.weight"));
+    const ValueId up = b_.Einsum("bsd,df->bsf", x, Up(name + ".up_proj.weight"));
+    const ValueId down = b_.Param(name + ".down_proj.weight", {config_.inner, config_.width},
+                                  {.std_dev = ResidualStd(), .export_perm = {1, 0}});
+    return b_.Einsum("bsf,fd->bsd", b_.MulBy(b_.Silu(gate), up), down);
+  }
+
+  ValueId Up(const std::string& name) {
+    return b_.Param(name, {config_.width, config_.inner}, {.export_perm = {1, 0}});
+  }
+  double ResidualStd() const { return 0.02 / std::sqrt(2.0 * static_cast<double>(config_.layers)); }
+
+  Builder& b_;
+  const LlamaConfig& config_;
+};
+
+Status RefuseUnsupported(const HfConfig& json) {
+  for (const char* key : {"attention_bias", "mlp_bias"}) {
+    bool present = false;
+    MW_TRY(json.Read(key, present));
+    if (present) {
+      return Unimplemented(fmt::format("config.json: {} = true is not supported", key));
+    }
+  }
+  for (const char* key :
+       {"rope_scaling.rope_type", "rope_scaling.type", "rope_parameters.rope_type"}) {
+    std::string type = "default";
+    MW_TRY(json.Read(key, type));
+    if (type != "default") {
+      return Unimplemented(
+          fmt::format("config.json: {} = '{}' is not supported; only default", key, type));
+    }
+  }
+  std::string activation = "silu";
+  MW_TRY(json.Read("hidden_act", activation));
+  if (activation != "silu") {
+    return Unimplemented(
+        fmt::format("config.json: hidden_act '{}' is not supported; only silu", activation));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<LlamaConfig> LlamaConfigFromHf(const std::string& json_text) {
+  MW_ASSIGN_OR_RETURN(const HfConfig json, HfConfig::Parse(json_text));
+  MW_TRY(RefuseUnsupported(json));
+  LlamaConfig config;
+  config.epsilon = 1e-6;  // the default of Hugging Face's LlamaConfig
+  MW_TRY(json.Read("vocab_size", config.vocabulary));
+  MW_TRY(json.Read("hidden_size", config.width));
+  MW_TRY(json.Read("intermediate_size", config.inner));
+  MW_TRY(json.Read("num_hidden_layers", config.layers));
+  MW_TRY(json.Read("num_attention_heads", config.heads));
+  MW_TRY(json.Read("num_key_value_heads", config.kv_heads));
+  MW_TRY(json.Read("head_dim", config.head_size));
+  MW_TRY(json.Read("rms_norm_eps", config.epsilon));
+  MW_TRY(json.Read("rope_theta", config.rope_base));
+  MW_TRY(json.Read("rope_parameters.rope_theta", config.rope_base));
+  MW_TRY(json.Read("tie_word_embeddings", config.tied));
+  MW_TRY(Validate(config));
+  return config;
+}
+
+Status Validate(const LlamaConfig& config) {
+  MW_TRY(CheckPositive({{"vocab_size", config.vocabulary},
+                        {"dim", config.width},
+                        {"inner width", config.inner},
+                        {"n_layers", config.layers},
+                        {"n_heads", config.heads},
+                        {"n_kv_heads", config.kv_head_count()},
+                        {"head size", config.head_width()}}));
+  if (config.head_size == 0 && config.width % config.heads != 0) {
+    return InvalidArgument(
+        fmt::format("dim {} is not a multiple of n_heads {}; choose n_heads that divides it",
+                    config.width, config.heads));
+  }
+  if (config.heads % config.kv_head_count() != 0) {
+    return InvalidArgument(fmt::format("n_heads {} is not a multiple of n_kv_heads {}",
+                                       config.heads, config.kv_head_count()));
+  }
+  if (config.head_width() % 2 != 0) {
+    return InvalidArgument(
+        fmt::format("head size {} is odd; rotary positions need pairs", config.head_width()));
+  }
+  return OkStatus();
+}
+
+client::TrainerFunctions MakeLlama(const LlamaConfig& config) {
+  client::TrainerFunctions functions;
+  functions.predict = [config](Builder& builder, const Batch& batch) {
+    return Llama(builder, config).Logits(batch.at("tokens"));
+  };
+  functions.loss = [config](Builder& builder, const Batch& batch) {
+    const ValueId logits = Llama(builder, config).Logits(batch.at("tokens"));
+    return builder.CrossEntropy(logits, batch.at("labels"), config.ignore_index);
+  };
+  return functions;
+}
+
+int64_t ParamCount(const LlamaConfig& config) {
+  const int64_t d = config.width;
+  const int64_t e = config.head_width();
+  const int64_t attention = 2 * d * config.heads * e + 2 * d * config.kv_head_count() * e;
+  const int64_t table = config.vocabulary * d;
+  return table * (config.tied ? 1 : 2) +
+         config.layers * (attention + 3 * d * config.inner + 2 * d) + d;
+}
+
+}  // namespace meshwright::models

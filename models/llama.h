@@ -1,0 +1,53 @@
+// LLaMA: pre-norm transformer with RMS norms, rotary positions, grouped-query attention and a
+// SwiGLU MLP.
+//
+// Params carry the names and, on export, the layout of Hugging Face's LlamaForCausalLM: nn.Linear
+// stores [out, in], here weights are [in, out] with heads as dims of their own (q [d, h, e], k and
+// v [d, g, e], o [h, e, d]). Rotary is the half-split layout of Hugging Face, so weights load
+// without permuting rows. Layers 0..layers-1 are the blocks; the embedding belongs to layer 0,
+// final norm, head and loss to the last.
+//
+// Thread rule: values. Source: Touvron et al. 2023; grouped queries: Ainslie et al. 2023.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "client/trainer.h"
+
+namespace meshwright::models {
+
+struct LlamaConfig {
+  int64_t vocabulary = 32000;
+  int64_t width = 4096;   // d
+  int64_t inner = 11008;  // f
+  int64_t layers = 32;
+  int64_t heads = 32;     // h
+  int64_t kv_heads = 0;   // g, divides heads; 0: heads
+  int64_t head_size = 0;  // e, even; 0: width / heads
+  double epsilon = 1e-5;
+  double rope_base = 10000;
+  bool tied = false;  // the head is the token embedding
+  int64_t ignore_index = -100;
+
+  int64_t kv_head_count() const { return kv_heads > 0 ? kv_heads : heads; }
+  int64_t head_width() const { return head_size > 0 ? head_size : width / heads; }
+};
+
+// Keys of a Hugging Face config.json: vocab_size hidden_size intermediate_size num_hidden_layers
+// num_attention_heads num_key_value_heads head_dim rms_norm_eps rope_theta (or
+// rope_parameters.rope_theta) tie_word_embeddings. Errors: kInvalidArgument (JSON, type or value of
+// a key), kUnimplemented for biases, scaled rope or another activation.
+Result<LlamaConfig> LlamaConfigFromHf(const std::string& json_text);
+
+// Errors: kInvalidArgument naming the field.
+Status Validate(const LlamaConfig& config);
+
+// The three functions. REQUIRES: Validate is OK.
+client::TrainerFunctions MakeLlama(const LlamaConfig& config);
+
+// Trained values by formula.
+int64_t ParamCount(const LlamaConfig& config);
+
+}  // namespace meshwright::models

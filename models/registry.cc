@@ -1,0 +1,166 @@
+#include "models/registry.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
+#include "models/gpt2.h"
+#include "models/hf_config.h"
+#include "models/llama.h"
+
+namespace meshwright::models {
+namespace {
+
+const std::map<std::string, Gpt2Config>& Gpt2Flavors() {
+  static const std::map<std::string, Gpt2Config> flavors = {
+      {"debug", {.vocabulary = 256, .positions = 256, .width = 64, .layers = 2, .heads = 4}},
+      {"124M", {.width = 768, .layers = 12, .heads = 12}},
+      {"355M", {.width = 1024, .layers = 24, .heads = 16}},
+      {"774M", {.width = 1280, .layers = 36, .heads = 20}},
+      {"1.5B", {.width = 1600, .layers = 48, .heads = 25}},
+  };
+  return flavors;
+}
+
+const std::map<std::string, LlamaConfig>& LlamaFlavors() {
+  static const std::map<std::string, LlamaConfig> flavors = {
+      {"debug",
+       {.vocabulary = 256, .width = 64, .inner = 176, .layers = 2, .heads = 4, .kv_heads = 2}},
+      {"7B", {}},
+      {"8B",
+       {.vocabulary = 128256,
+        .width = 4096,
+        .inner = 14336,
+        .layers = 32,
+        .heads = 32,
+        .kv_heads = 8,
+        .rope_base = 500000}},
+      {"70B",
+       {.vocabulary = 128256,
+        .width = 8192,
+        .inner = 28672,
+        .layers = 80,
+        .heads = 64,
+        .kv_heads = 8,
+        .rope_base = 500000}},
+  };
+  return flavors;
+}
+
+template <typename Config>
+std::vector<std::string> Keys(const std::map<std::string, Config>& map) {
+  std::vector<std::string> keys;
+  for (const auto& [key, config] : map) keys.push_back(key);
+  return keys;
+}
+
+template <typename Config>
+Result<Config> FindFlavor(const std::map<std::string, Config>& flavors, const ModelSpec& spec) {
+  const auto it = flavors.find(spec.flavor.empty() ? "debug" : spec.flavor);
+  if (it != flavors.end()) return it->second;
+  return Fail(InvalidArgument(fmt::format("model '{}' has no flavor '{}'; known: {}", spec.name,
+                                          spec.flavor, fmt::join(Keys(flavors), ", "))));
+}
+
+template <typename T>
+void Override(T& field, const std::optional<T>& value) {
+  if (value) field = *value;
+}
+
+Status RefuseField(const char* model, const char* field, bool set) {
+  if (!set) return OkStatus();
+  return InvalidArgument(fmt::format("model '{}' has no {}; remove it", model, field));
+}
+
+std::string Summary(const Model& model, const std::string& sizes) {
+  return fmt::format("{}: {} layers, {}, vocabulary {}, {:.2f} M params", model.name, model.layers,
+                     sizes, model.vocabulary, static_cast<double>(model.param_count) / 1e6);
+}
+
+Result<Model> FromGpt2(Gpt2Config config, const ModelSpec& spec) {
+  MW_TRY(RefuseField("gpt2", "n_kv_heads", spec.kv_heads.has_value()));
+  MW_TRY(RefuseField("gpt2", "rope_theta", spec.rope_base.has_value()));
+  Override(config.vocabulary, spec.vocabulary);
+  Override(config.width, spec.width);
+  Override(config.inner, spec.inner);
+  Override(config.layers, spec.layers);
+  Override(config.heads, spec.heads);
+  Override(config.positions, spec.positions);
+  Override(config.embedding_dropout, spec.dropout);
+  Override(config.residual_dropout, spec.dropout);
+  Override(config.epsilon, spec.epsilon);
+  Override(config.tied, spec.tied);
+  MW_TRY(Validate(config));
+  Model model{"gpt2",
+              {},
+              MakeGpt2(config),
+              config.layers,
+              config.vocabulary,
+              config.positions,
+              ParamCount(config)};
+  model.summary = Summary(model, fmt::format("width {}, {} heads", config.width, config.heads));
+  return model;
+}
+
+Result<Model> FromLlama(LlamaConfig config, const ModelSpec& spec) {
+  MW_TRY(RefuseField("llama", "max_seq_len", spec.positions.has_value()));
+  MW_TRY(RefuseField("llama", "dropout", spec.dropout.value_or(0) != 0));
+  Override(config.vocabulary, spec.vocabulary);
+  Override(config.width, spec.width);
+  Override(config.inner, spec.inner);
+  Override(config.layers, spec.layers);
+  Override(config.heads, spec.heads);
+  Override(config.kv_heads, spec.kv_heads);
+  Override(config.epsilon, spec.epsilon);
+  Override(config.rope_base, spec.rope_base);
+  Override(config.tied, spec.tied);
+  MW_TRY(Validate(config));
+  Model model{"llama",           {}, MakeLlama(config), config.layers,
+              config.vocabulary, 0,  ParamCount(config)};
+  model.summary = Summary(model, fmt::format("width {}, {} heads, {} kv heads", config.width,
+                                             config.heads, config.kv_head_count()));
+  return model;
+}
+
+Result<Model> FromHf(const ModelSpec& spec) {
+  MW_ASSIGN_OR_RETURN(const HfConfig json, HfConfig::Parse(spec.hf_config));
+  std::string type;
+  MW_TRY(json.Read("model_type", type));
+  if (type == "gpt2") {
+    MW_ASSIGN_OR_RETURN(Gpt2Config config, Gpt2ConfigFromHf(spec.hf_config));
+    return FromGpt2(config, spec);
+  }
+  if (type == "llama") {
+    MW_ASSIGN_OR_RETURN(LlamaConfig config, LlamaConfigFromHf(spec.hf_config));
+    return FromLlama(config, spec);
+  }
+  return Fail(Unimplemented(
+      fmt::format("config.json: model_type '{}' is not supported; known: gpt2, llama", type)));
+}
+
+}  // namespace
+
+Result<Model> MakeModel(const ModelSpec& spec) {
+  if (!spec.hf_config.empty()) return FromHf(spec);
+  if (spec.name == "gpt2") {
+    MW_ASSIGN_OR_RETURN(Gpt2Config config, FindFlavor(Gpt2Flavors(), spec));
+    return FromGpt2(config, spec);
+  }
+  if (spec.name == "llama") {
+    MW_ASSIGN_OR_RETURN(LlamaConfig config, FindFlavor(LlamaFlavors(), spec));
+    return FromLlama(config, spec);
+  }
+  return Fail(InvalidArgument(
+      fmt::format("unknown model '{}'; known: {}", spec.name, fmt::join(ModelNames(), ", "))));
+}
+
+std::vector<std::string> ModelNames() { return {"gpt2", "llama"}; }
+
+std::vector<std::string> Flavors(const std::string& model_name) {
+  if (model_name == "gpt2") return Keys(Gpt2Flavors());
+  if (model_name == "llama") return Keys(LlamaFlavors());
+  return {};
+}
+
+}  // namespace meshwright::models

@@ -1,0 +1,53 @@
+// Models by name: from a job file's [model] section, or from a Hugging Face config.json.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "client/trainer.h"
+
+namespace meshwright::models {
+
+// What a user may say about a model. The flavor (or hf_config) gives the sizes, every set field
+// overrides it.
+struct ModelSpec {
+  std::string name = "gpt2";   // "gpt2" | "llama"
+  std::string flavor = {};     // see Flavors(); empty: "debug"
+  std::string hf_config = {};  // text of a config.json; replaces name and flavor
+  std::optional<int64_t> vocabulary = {};
+  std::optional<int64_t> width = {};
+  std::optional<int64_t> inner = {};
+  std::optional<int64_t> layers = {};
+  std::optional<int64_t> heads = {};
+  std::optional<int64_t> kv_heads = {};   // llama only
+  std::optional<int64_t> positions = {};  // gpt2 only
+  std::optional<double> dropout = {};     // gpt2 only: embedding and residual
+  std::optional<double> epsilon = {};
+  std::optional<double> rope_base = {};  // llama only
+  std::optional<bool> tied = {};
+};
+
+struct Model {
+  std::string name;
+  std::string summary;  // "gpt2: 4 layers, width 192, 6 heads, vocabulary 256, 1.86 M params"
+  client::TrainerFunctions functions;
+  int64_t layers = 0;
+  int64_t vocabulary = 0;
+  int64_t max_sequence = 0;  // 0: any
+  int64_t param_count = 0;
+};
+
+// Errors: kInvalidArgument naming an unknown model or flavor (and the known ones), a field that the
+// model does not have, or sizes that do not fit together; kUnimplemented for what a config.json
+// asks beyond the models.
+Result<Model> MakeModel(const ModelSpec& spec);
+
+std::vector<std::string> ModelNames();
+std::vector<std::string> Flavors(const std::string& model_name);  // empty for an unknown model
+
+}  // namespace meshwright::models

@@ -1,0 +1,66 @@
+#include "ops/cpu/cpu.h"
+
+#include <algorithm>
+
+namespace meshwright::ops::cpu {
+namespace {
+
+bool AllFloat32(const KernelSpec& spec) {
+  const auto native = [](const ir::TensorType& type) {
+    return type.dtype == ir::DType::kF32 || type.dtype == ir::DType::kI32;
+  };
+  return spec.outputs[0].dtype == ir::DType::kF32 &&
+         std::all_of(spec.inputs.begin(), spec.inputs.end(), native);
+}
+
+}  // namespace
+
+KernelResult MakeCpuKernel(const KernelSpec& spec) {
+  using ir::Op;
+  if (spec.outputs.empty() || !AllFloat32(spec)) return std::unique_ptr<Kernel>();
+  switch (spec.op) {
+    case Op::kAdd:
+    case Op::kMul:
+    case Op::kSub:
+    case Op::kScale:
+    case Op::kMulScalar:
+    case Op::kSum:
+    case Op::kGelu:
+    case Op::kGeluGrad:
+    case Op::kSilu:
+    case Op::kSiluGrad:
+      return MakeElementwise(spec);
+    case Op::kDropout:
+      return MakeDropout(spec);
+    case Op::kReduceSum:
+    case Op::kSumSquares:
+      return MakeReduction(spec);
+    case Op::kEinsum:
+      return MakeEinsum(spec);
+    case Op::kLayerNorm:
+    case Op::kLayerNormGrad:
+    case Op::kRmsNorm:
+    case Op::kRmsNormGrad:
+      return MakeNorm(spec);
+    case Op::kEmbedding:
+    case Op::kEmbeddingGrad:
+      return MakeEmbedding(spec);
+    case Op::kRotary:
+      return MakeRotary(spec);
+    case Op::kAttention:
+      return MakeAttention(spec);
+    case Op::kAttentionGrad:
+      return MakeAttentionGrad(spec);
+    case Op::kCrossEntropy:
+    case Op::kCrossEntropyGrad:
+    case Op::kLogSumExp:
+      return MakeLoss(spec);
+    case Op::kAdamW:
+    case Op::kSgd:
+      return MakeOptimizer(spec);
+    default:
+      return std::unique_ptr<Kernel>();
+  }
+}
+
+}  // namespace meshwright::ops::cpu

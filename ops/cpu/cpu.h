@@ -1,0 +1,28 @@
+// f32 kernels for CPUs: oneDNN's sgemm for contractions, Highway vectors for the rest.
+//
+// Determinism: a result never depends on the number of threads of the team. Work is cut into pieces
+// whose sizes depend on shapes only; partial sums are combined in a fixed order.
+#pragma once
+
+#include "ops/kernel_spec.h"
+
+namespace meshwright::ops::cpu {
+
+// Null when there is no native kernel for the op or its element types: the reference kernel serves
+// then.
+KernelResult MakeCpuKernel(const KernelSpec& spec);
+
+KernelResult MakeElementwise(const KernelSpec& spec);  // add ... silu_grad
+KernelResult MakeDropout(const KernelSpec& spec);
+KernelResult MakeReduction(
+    const KernelSpec& spec);  // reduce_sum, sum_squares; null for unusual dims
+KernelResult MakeEinsum(const KernelSpec& spec);
+KernelResult MakeNorm(const KernelSpec& spec);
+KernelResult MakeEmbedding(const KernelSpec& spec);  // embedding, embedding_grad
+KernelResult MakeRotary(const KernelSpec& spec);     // null when the head dim is split
+KernelResult MakeAttention(const KernelSpec& spec);
+KernelResult MakeAttentionGrad(const KernelSpec& spec);
+KernelResult MakeLoss(const KernelSpec& spec);       // cross_entropy, its gradient, logsumexp
+KernelResult MakeOptimizer(const KernelSpec& spec);  // adamw, sgd
+
+}  // namespace meshwright::ops::cpu

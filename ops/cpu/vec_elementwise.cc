@@ -1,0 +1,255 @@
+#include "ops/cpu/vec_elementwise.h"
+
+#include <algorithm>
+
+#include "base/philox.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/vec_elementwise.cc"
+// Includes this file once per instruction set; must come before the other Highway headers.
+#include "hwy/foreach_target.h"
+
+#include "hwy/highway.h"
+
+#include "hwy/contrib/math/math-inl.h"
+#include "ops/cpu/vec_inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace meshwright::ops::cpu {
+namespace HWY_NAMESPACE {
+
+template <typename F>
+HWY_INLINE void Map(const float* x, float* out, int64_t count, const F& f) {
+  const FloatTag d;
+  ForLanes(d, count, [&](int64_t i, size_t lanes) {
+    StoreLanes(f(d, LoadLanes(d, x + i, lanes)), d, out + i, lanes);
+  });
+}
+
+template <typename F>
+HWY_INLINE void Map(const float* x, const float* y, float* out, int64_t count, const F& f) {
+  const FloatTag d;
+  ForLanes(d, count, [&](int64_t i, size_t lanes) {
+    StoreLanes(f(d, LoadLanes(d, x + i, lanes), LoadLanes(d, y + i, lanes)), d, out + i, lanes);
+  });
+}
+
+void Add(const float* x, const float* y, float* out, int64_t count) {
+  Map(x, y, out, count, [](FloatTag, FloatVec a, FloatVec b) { return hn::Add(a, b); });
+}
+
+void Mul(const float* x, const float* y, float* out, int64_t count) {
+  Map(x, y, out, count, [](FloatTag, FloatVec a, FloatVec b) { return hn::Mul(a, b); });
+}
+
+void Sub(const float* x, const float* y, float* out, int64_t count) {
+  Map(x, y, out, count, [](FloatTag, FloatVec a, FloatVec b) { return hn::Sub(a, b); });
+}
+
+void Scale(const float* x, float factor, float* out, int64_t count) {
+  Map(x, out, count, [factor](FloatTag d, FloatVec a) { return hn::Mul(a, hn::Set(d, factor)); });
+}
+
+// 1 / (1 + exp(-z)); the clamp keeps exp in range, where the result is 0 or 1 anyway.
+HWY_INLINE FloatVec Sigmoid(FloatTag d, FloatVec z) {
+  const FloatVec one = hn::Set(d, 1.0f);
+  const FloatVec minus = hn::Min(hn::Neg(z), hn::Set(d, 88.0f));
+  return hn::Div(one, hn::Add(one, hn::Exp(d, minus)));
+}
+
+// gelu(x) = x * sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715 x^3), because (1 + tanh u) / 2 =
+// sigmoid(2u).
+constexpr float kTwiceScale = 1.5957691216057308f;
+constexpr float kCubic = 0.044715f;
+
+HWY_INLINE FloatVec GeluGate(FloatTag d, FloatVec x) {
+  const FloatVec square = hn::Mul(x, x);
+  const FloatVec inner = hn::MulAdd(square, hn::Set(d, kCubic), hn::Set(d, 1.0f));
+  return Sigmoid(d, hn::Mul(hn::Mul(x, hn::Set(d, kTwiceScale)), inner));
+}
+
+void Gelu(const float* x, float* out, int64_t count) {
+  Map(x, out, count, [](FloatTag d, FloatVec v) { return hn::Mul(v, GeluGate(d, v)); });
+}
+
+void GeluGrad(const float* x, const float* dy, float* out, int64_t count) {
+  Map(x, dy, out, count, [](FloatTag d, FloatVec v, FloatVec grad) {
+    const FloatVec one = hn::Set(d, 1.0f);
+    const FloatVec gate = GeluGate(d, v);
+    const FloatVec inner = hn::MulAdd(hn::Mul(v, v), hn::Set(d, 3 * kCubic), one);
+    const FloatVec slope = hn::Mul(hn::Mul(v, hn::Set(d, kTwiceScale)), inner);
+    // gate + gate (1 - gate) * x * d(2u)/dx
+    return hn::Mul(grad, hn::MulAdd(hn::Mul(gate, hn::Sub(one, gate)), slope, gate));
+  });
+}
+
+void Silu(const float* x, float* out, int64_t count) {
+  Map(x, out, count, [](FloatTag d, FloatVec v) { return hn::Mul(v, Sigmoid(d, v)); });
+}
+
+void SiluGrad(const float* x, const float* dy, float* out, int64_t count) {
+  Map(x, dy, out, count, [](FloatTag d, FloatVec v, FloatVec grad) {
+    const FloatVec gate = Sigmoid(d, v);
+    const FloatVec rest = hn::Mul(gate, hn::Sub(hn::Set(d, 1.0f), gate));
+    return hn::Mul(grad, hn::MulAdd(v, rest, gate));
+  });
+}
+
+void Mask(const float* x, const uint32_t* bits, uint32_t threshold, float scale, float* out,
+          int64_t count) {
+  const FloatTag d;
+  const hn::RebindToUnsigned<FloatTag> du;
+  const auto limit = hn::BitCast(hn::RebindToSigned<FloatTag>(), hn::Set(du, threshold));
+  ForLanes(d, count, [&](int64_t i, size_t lanes) {
+    // Lanes are moved as raw words through the float loader.
+    const FloatVec raw = LoadLanes(d, reinterpret_cast<const float*>(bits + i), lanes);
+    const auto value =
+        hn::ShiftRight<8>(hn::BitCast(du, raw));  // 24 bits: safe to compare as signed
+    const auto drop = hn::BitCast(hn::RebindToSigned<FloatTag>(), value) < limit;
+    const FloatVec kept = hn::Mul(LoadLanes(d, x + i, lanes), hn::Set(d, scale));
+    StoreLanes(hn::IfThenZeroElse(hn::RebindMask(d, drop), kept), d, out + i, lanes);
+  });
+}
+
+#if HWY_TARGET == HWY_SCALAR
+
+void PhiloxFill(uint64_t key, uint64_t step, uint64_t first, uint32_t* bits, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t at = first + static_cast<uint64_t>(i);
+    bits[i] = Philox(key, at >> 2, step)[at & 3];
+  }
+}
+
+#else
+
+// One Philox block per 64-bit lane: counter words sit in the low halves. Returns the four words of
+// each lane's block.
+struct PhiloxWords {
+  hn::Vec<hn::ScalableTag<uint64_t> > word[4];
+};
+
+HWY_INLINE PhiloxWords PhiloxLanes(uint64_t key, uint64_t step,
+                                   hn::Vec<hn::ScalableTag<uint64_t> > block) {
+  const hn::ScalableTag<uint64_t> d;
+  const hn::Repartition<uint32_t, decltype(d)> dw;
+  const auto low = hn::Set(d, 0xFFFFFFFFull);
+  auto c0 = hn::And(block, low);
+  auto c1 = hn::ShiftRight<32>(block);
+  auto c2 = hn::Set(d, step & 0xFFFFFFFFull);
+  auto c3 = hn::Set(d, step >> 32);
+  uint32_t k0 = static_cast<uint32_t>(key);
+  uint32_t k1 = static_cast<uint32_t>(key >> 32);
+  const auto m0 = hn::BitCast(dw, hn::Set(d, uint64_t{0xD2511F53u}));
+  const auto m1 = hn::BitCast(dw, hn::Set(d, uint64_t{0xCD9E8D57u}));
+  for (int round = 0; round < 10; ++round) {
+    const auto p0 = hn::MulEven(hn::BitCast(dw, c0), m0);
+    const auto p1 = hn::MulEven(hn::BitCast(dw, c2), m1);
+    c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p1), c1), hn::Set(d, uint64_t{k0}));
+    c1 = hn::And(p1, low);
+    c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p0), c3), hn::Set(d, uint64_t{k1}));
+    c3 = hn::And(p0, low);
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+void PhiloxFill(uint64_t key, uint64_t step, uint64_t first, uint32_t* bits, int64_t count) {
+  const hn::ScalableTag<uint64_t> d;
+  const size_t blocks = hn::Lanes(d);
+  HWY_ALIGN uint64_t lanes[4][hn::MaxLanes(d)];
+  int64_t done = 0;
+  while (done < count) {
+    const uint64_t at = first + static_cast<uint64_t>(done);
+    const PhiloxWords words = PhiloxLanes(key, step, hn::Iota(d, at >> 2));
+    for (int w = 0; w < 4; ++w) hn::Store(words.word[w], d, lanes[w]);
+    const size_t skip = static_cast<size_t>(at & 3);
+    const size_t take = std::min<size_t>(4 * blocks - skip, static_cast<size_t>(count - done));
+    for (size_t i = 0; i < take; ++i) {
+      bits[static_cast<size_t>(done) + i] =
+          static_cast<uint32_t>(lanes[(skip + i) & 3][(skip + i) >> 2]);
+    }
+    done += static_cast<int64_t>(take);
+  }
+}
+
+#endif  // HWY_SCALAR
+
+void Rotate(const float* x, const float* cosine, const float* sine, float* out, int64_t half) {
+  const FloatTag d;
+  ForLanes(d, half, [&](int64_t i, size_t lanes) {
+    const FloatVec c = LoadLanes(d, cosine + i, lanes);
+    const FloatVec s = LoadLanes(d, sine + i, lanes);
+    const FloatVec low = LoadLanes(d, x + i, lanes);
+    const FloatVec high = LoadLanes(d, x + half + i, lanes);
+    StoreLanes(hn::NegMulAdd(high, s, hn::Mul(low, c)), d, out + i, lanes);
+    StoreLanes(hn::MulAdd(low, s, hn::Mul(high, c)), d, out + half + i, lanes);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace meshwright::ops::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace meshwright::ops::cpu {
+
+HWY_EXPORT(Add);
+HWY_EXPORT(Mul);
+HWY_EXPORT(Sub);
+HWY_EXPORT(Scale);
+HWY_EXPORT(Gelu);
+HWY_EXPORT(GeluGrad);
+HWY_EXPORT(Silu);
+HWY_EXPORT(SiluGrad);
+HWY_EXPORT(Mask);
+HWY_EXPORT(PhiloxFill);
+HWY_EXPORT(Rotate);
+
+void VecAdd(const float* x, const float* y, float* out, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(Add)(x, y, out, count);
+}
+
+void VecMul(const float* x, const float* y, float* out, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(Mul)(x, y, out, count);
+}
+
+void VecSub(const float* x, const float* y, float* out, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(Sub)(x, y, out, count);
+}
+
+void VecScale(const float* x, float factor, float* out, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(Scale)(x, factor, out, count);
+}
+
+void VecGelu(const float* x, float* out, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(Gelu)(x, out, count);
+}
+
+void VecGeluGrad(const float* x, const float* dy, float* out, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(GeluGrad)(x, dy, out, count);
+}
+
+void VecSilu(const float* x, float* out, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(Silu)(x, out, count);
+}
+
+void VecSiluGrad(const float* x, const float* dy, float* out, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(SiluGrad)(x, dy, out, count);
+}
+
+void VecMask(const float* x, const uint32_t* bits, uint32_t threshold, float scale, float* out,
+             int64_t count) {
+  HWY_DYNAMIC_DISPATCH(Mask)(x, bits, threshold, scale, out, count);
+}
+
+void VecPhilox(uint64_t key, uint64_t step, uint64_t first, uint32_t* bits, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(PhiloxFill)(key, step, first, bits, count);
+}
+
+void VecRotate(const float* x, const float* cosine, const float* sine, float* out, int64_t half) {
+  HWY_DYNAMIC_DISPATCH(Rotate)(x, cosine, sine, out, half);
+}
+
+}  // namespace meshwright::ops::cpu
+#endif  // HWY_ONCE

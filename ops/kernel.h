@@ -1,0 +1,103 @@
+// Kernels: what runs an op on a device. Three backends share this file: reference/ (plain loops,
+// any dtype, the oracle), cpu/ (oneDNN matmul, Highway vectors), later cuda/.
+//
+// A Kernel is made once, when a program is loaded: shapes, attributes and shard offsets are
+// resolved then; Run() does no allocation and no lookup. Collectives are not kernels: the executor
+// hands them to collective::Group.
+//
+// Thread rule: one Run() at a time per Kernel object; a kernel splits work over `team` itself.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/thread_team.h"
+#include "ir/graph.h"
+
+namespace meshwright::ops {
+
+struct Tensor {
+  void* data = nullptr;
+  const ir::TensorType* type = nullptr;
+
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
+  int64_t elements() const { return type->elements(); }
+};
+
+// Where `feed` nodes get their rows. Implemented by the worker (token files); by vectors in tests.
+class FeedSource {
+ public:
+  virtual ~FeedSource() = default;
+  // Writes the window of tokens [row_length] of sample `sample` (global, 0-based: step *
+  // global_batch + row).
+  virtual Status ReadSample(const std::string& source, int64_t sample, std::span<int32_t> row) = 0;
+};
+
+// What changes between runs of a kernel.
+struct RunContext {
+  uint64_t seed = 0;
+  int64_t step = 0;
+  int32_t microbatch = 0;
+  FeedSource* feed = nullptr;
+  ThreadTeam* team = nullptr;  // null: run on the calling thread
+};
+
+// What a device knows at load: axis sizes and its coordinates. "micro" is an axis of size
+// `microbatches` whose coordinate comes from RunContext.
+struct DeviceCoords {
+  std::vector<std::string> axes;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> coords;
+  int32_t microbatches = 1;
+};
+
+// Offsets of the local block per dim for ir::ShardedDims; the part that depends on "micro" is kept
+// as a stride: offset(dim, microbatch) = base[dim] + micro_stride[dim] * microbatch. Blocks are
+// ceil(n / parts) long.
+struct BlockOffsets {
+  ir::Dims base;
+  ir::Dims micro_stride;
+  int64_t at(int dim, int32_t microbatch) const {
+    return base[static_cast<size_t>(dim)] + micro_stride[static_cast<size_t>(dim)] * microbatch;
+  }
+};
+// Local type's dims give the block sizes. Errors: kInvalidArgument naming an unknown axis.
+Result<BlockOffsets> ResolveOffsets(const ir::ShardedDims& dims, const ir::Dims& local_dims,
+                                    const DeviceCoords& coords);
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  // inputs and outputs in node order. In-place is allowed where output data equals input data for:
+  // add, mul, sub, scale, mul_scalar, gelu*, silu*, dropout, adamw, sgd (first operand), reshape.
+  virtual Status Run(const RunContext& context, std::span<const Tensor> inputs,
+                     std::span<const Tensor> outputs) = 0;
+};
+
+enum class Backend : uint8_t { kReference, kCpu };
+
+// kCpu falls back to the reference kernel where it has no native one for the dtype.
+// Errors: kUnimplemented naming op and dtypes.
+Result<std::unique_ptr<Kernel>> MakeKernel(Backend backend, const ir::Graph& graph,
+                                           const ir::Node& node, const DeviceCoords& coords);
+
+// Runs a graph without collectives on the calling thread, allocating every value: the one-device
+// oracle. bindings: data for `input` and `param` nodes by name attribute. Returns the outputs'
+// bytes in order.
+struct HostTensor {
+  ir::TensorType type;
+  std::vector<std::byte> data;
+};
+Result<std::vector<HostTensor>> Evaluate(
+    Backend backend, const ir::Graph& graph,
+    const std::function<Result<HostTensor>(const ir::Node&)>& bindings, const RunContext& context);
+
+}  // namespace meshwright::ops

@@ -1,0 +1,165 @@
+// attention and its gradient, one query row at a time.
+//
+// p[j] = exp(scale * q.k[j] - lse);  o = sum p[j] v[j];  with D = do.o:  dv[j] += p[j] do,
+// ds[j] = p[j] (do.v[j] - D) scale,  dq = sum ds[j] k[j],  dk[j] += ds[j] q.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "ops/attention_shape.h"
+#include "ops/reference/reference.h"
+
+namespace meshwright::ops::reference {
+namespace {
+
+template <typename T>
+double Dot(const T* x, const T* y, int64_t count) {
+  double total = 0;
+  for (int64_t i = 0; i < count; ++i) total += static_cast<double>(x[i]) * y[i];
+  return total;
+}
+
+// Calls body(query offset, key offset, batch * h + head) for every head of every batch row.
+template <typename Body>
+void ForEachHead(const AttentionShape& shape, const Body& body) {
+  for (int64_t b = 0; b < shape.b; ++b) {
+    for (int64_t j = 0; j < shape.h; ++j) {
+      body(shape.QueryOffset(b, j), shape.KeyOffset(b, j / shape.heads_per_group()),
+           b * shape.h + j);
+    }
+  }
+}
+
+// NaN wins, so that a diverged model is seen.
+double Larger(double x, double y) { return std::isnan(x) || x > y ? x : y; }
+
+// Fills scores with scale * q.k of the visible keys; returns the largest, -inf when there is none.
+template <typename T>
+double ScoreRow(const AttentionShape& shape, const T* q, const T* keys, int64_t visible,
+                std::vector<double>& scores) {
+  double largest = -std::numeric_limits<double>::infinity();
+  for (int64_t j = 0; j < visible; ++j) {
+    scores[j] = shape.scale() * Dot(q, keys + j * shape.kv_stride(), shape.e);
+    largest = Larger(largest, scores[j]);
+  }
+  return largest;
+}
+
+// Turns scores into probabilities and returns lse, natural log. A row that sees nothing has lse
+// -inf and all zeros.
+double SoftmaxRow(double largest, int64_t visible, std::vector<double>& scores) {
+  if (largest == -std::numeric_limits<double>::infinity()) {
+    std::fill(scores.begin(), scores.end(), 0.0);
+    return largest;
+  }
+  double total = 0;
+  for (int64_t j = 0; j < visible; ++j) total += std::exp(scores[j] - largest);
+  const double lse = largest + std::log(total);
+  for (int64_t j = 0; j < visible; ++j) scores[j] = std::exp(scores[j] - lse);
+  return lse;
+}
+
+template <typename T>
+KernelResult MakeForward(const AttentionShape& shape) {
+  return MakeFunctionKernel([shape, scores = std::vector<double>(static_cast<size_t>(shape.s)),
+                             sums = std::vector<double>(static_cast<size_t>(shape.e))](
+                                const RunContext&, Inputs inputs,
+                                Outputs outputs) mutable -> Status {
+    ForEachHead(shape, [&](int64_t query, int64_t key, int64_t head) {
+      const T* v = inputs[2].as<T>() + key;
+      for (int64_t i = 0; i < shape.s; ++i) {
+        const int64_t token = query + i * shape.q_stride();
+        const int64_t visible = shape.Visible(i);
+        const double largest =
+            ScoreRow(shape, inputs[0].as<T>() + token, inputs[1].as<T>() + key, visible, scores);
+        const double lse = SoftmaxRow(largest, visible, scores);
+        outputs[1].as<T>()[head * shape.s + i] = static_cast<T>(lse);
+        std::fill(sums.begin(), sums.end(), 0.0);
+        for (int64_t j = 0; j < visible; ++j) {
+          const T* value = v + j * shape.kv_stride();
+          for (int64_t d = 0; d < shape.e; ++d) sums[d] += scores[j] * value[d];
+        }
+        T* o = outputs[0].as<T>() + token;
+        for (int64_t d = 0; d < shape.e; ++d) o[d] = static_cast<T>(sums[d]);
+      }
+    });
+    return {};
+  });
+}
+
+// Gradients accumulate in double and are stored once.
+template <typename T>
+class GradKernel final : public Kernel {
+ public:
+  explicit GradKernel(const AttentionShape& shape)
+      : shape_(shape),
+        scores_(static_cast<size_t>(shape.s)),
+        dq_(static_cast<size_t>(shape.e)),
+        dk_(static_cast<size_t>(shape.b * shape.s * shape.kv_stride())),
+        dv_(dk_.size()) {}
+
+  Status Run(const RunContext&, Inputs inputs, Outputs outputs) override {
+    std::fill(dk_.begin(), dk_.end(), 0.0);
+    std::fill(dv_.begin(), dv_.end(), 0.0);
+    ForEachHead(shape_, [&](int64_t query, int64_t key, int64_t head) {
+      const T* lse = inputs[4].as<T>() + head * shape_.s;
+      for (int64_t i = 0; i < shape_.s; ++i) {
+        const int64_t token = query + i * shape_.q_stride();
+        Probabilities(inputs, token, key, i, static_cast<double>(lse[i]));
+        AddRow(inputs, token, key, shape_.Visible(i), outputs[0].as<T>());
+      }
+    });
+    for (size_t i = 0; i < dk_.size(); ++i) {
+      outputs[1].as<T>()[i] = static_cast<T>(dk_[i]);
+      outputs[2].as<T>()[i] = static_cast<T>(dv_[i]);
+    }
+    return {};
+  }
+
+ private:
+  // `token`, `key`: offsets of the query row and of key 0 of its head.
+  void Probabilities(Inputs inputs, int64_t token, int64_t key, int64_t position, double lse) {
+    const int64_t visible = shape_.Visible(position);
+    ScoreRow(shape_, inputs[0].as<T>() + token, inputs[1].as<T>() + key, visible, scores_);
+    for (int64_t j = 0; j < visible; ++j) scores_[j] = std::exp(scores_[j] - lse);
+  }
+
+  void AddRow(Inputs inputs, int64_t token, int64_t key, int64_t visible, T* dq) {
+    const T* q = inputs[0].as<T>() + token;
+    const T* grad = inputs[5].as<T>() + token;
+    const double d = Dot(grad, inputs[3].as<T>() + token, shape_.e);
+    std::fill(dq_.begin(), dq_.end(), 0.0);
+    for (int64_t j = 0; j < visible; ++j) {
+      const int64_t at = key + j * shape_.kv_stride();
+      const T* k = inputs[1].as<T>() + at;
+      const double ds =
+          scores_[j] * (Dot(grad, inputs[2].as<T>() + at, shape_.e) - d) * shape_.scale();
+      for (int64_t i = 0; i < shape_.e; ++i) {
+        dv_[at + i] += scores_[j] * grad[i];
+        dk_[at + i] += ds * q[i];
+        dq_[i] += ds * k[i];
+      }
+    }
+    for (int64_t i = 0; i < shape_.e; ++i) dq[token + i] = static_cast<T>(dq_[i]);
+  }
+
+  AttentionShape shape_;
+  std::vector<double> scores_;
+  std::vector<double> dq_;
+  std::vector<double> dk_;
+  std::vector<double> dv_;
+};
+
+}  // namespace
+
+KernelResult MakeAttention(const KernelSpec& spec) {
+  MW_ASSIGN_OR_RETURN(const AttentionShape shape, AttentionShapeOf(spec));
+  return ForFloatType(spec, spec.inputs[0].dtype, [&](auto zero) -> KernelResult {
+    using T = decltype(zero);
+    if (spec.op == ir::Op::kAttention) return MakeForward<T>(shape);
+    return std::unique_ptr<Kernel>(std::make_unique<GradKernel<T>>(shape));
+  });
+}
+
+}  // namespace meshwright::ops::reference

@@ -1,0 +1,99 @@
+// clip_multiplier, adamw, sgd, divide.
+#include <cmath>
+
+#include "ops/optimizer_math.h"
+#include "ops/reference/reference.h"
+
+namespace meshwright::ops::reference {
+namespace {
+
+// Without any counted token (count 0) there is no gradient either: multiplier and norm are 0. A
+// norm that is NaN makes the multiplier NaN, so that divergence is seen.
+template <typename T>
+KernelResult MakeClipMultiplier(const KernelSpec& spec) {
+  return MakeFunctionKernel([max_norm = spec.attrs.Real("max_norm")](
+                                const RunContext&, Inputs inputs, Outputs outputs) -> Status {
+    const double count = static_cast<double>(*inputs[1].as<T>());
+    double norm = 0;
+    double multiplier = 0;
+    if (count != 0) {
+      norm = std::sqrt(static_cast<double>(*inputs[0].as<T>())) / count;
+      const double ratio = max_norm > 0 ? max_norm / (norm + 1e-6) : 1.0;
+      multiplier = (ratio >= 1.0 ? 1.0 : ratio) / count;
+    }
+    *outputs[0].as<T>() = static_cast<T>(multiplier);
+    *outputs[1].as<T>() = static_cast<T>(norm);
+    return {};
+  });
+}
+
+template <typename T>
+KernelResult MakeAdamW(const KernelSpec& spec) {
+  return MakeFunctionKernel([config = AdamWConfig::From(spec.attrs)](const RunContext& context,
+                                                                     Inputs inputs,
+                                                                     Outputs outputs) -> Status {
+    const double multiplier = static_cast<double>(*inputs[4].as<T>());
+    const AdamWStep step =
+        config.At(context.step, static_cast<double>(*inputs[5].as<T>()), multiplier);
+    const int64_t count = inputs[0].elements();
+    for (int64_t i = 0; i < count; ++i) {
+      const double g = static_cast<double>(inputs[1].as<T>()[i]) * multiplier;
+      const double m = step.beta1 * inputs[2].as<T>()[i] + (1.0 - step.beta1) * g;
+      const double v = step.beta2 * inputs[3].as<T>()[i] + (1.0 - step.beta2) * g * g;
+      const double p = step.keep * inputs[0].as<T>()[i];
+      outputs[0].as<T>()[i] =
+          static_cast<T>(p - step.step_size * m / (std::sqrt(v) * step.root_scale + step.eps));
+      outputs[1].as<T>()[i] = static_cast<T>(m);
+      outputs[2].as<T>()[i] = static_cast<T>(v);
+    }
+    return {};
+  });
+}
+
+// Weight decay is added to the gradient, before the momentum.
+template <typename T>
+KernelResult MakeSgd(const KernelSpec& spec) {
+  return MakeFunctionKernel(
+      [momentum = spec.attrs.Real("momentum"), decay = spec.attrs.Real("weight_decay")](
+          const RunContext&, Inputs inputs, Outputs outputs) -> Status {
+        const double multiplier = static_cast<double>(*inputs[3].as<T>());
+        const double lr = static_cast<double>(*inputs[4].as<T>());
+        const int64_t count = inputs[0].elements();
+        for (int64_t i = 0; i < count; ++i) {
+          const double p = inputs[0].as<T>()[i];
+          const double g = static_cast<double>(inputs[1].as<T>()[i]) * multiplier + decay * p;
+          const double m = momentum * inputs[2].as<T>()[i] + g;
+          outputs[0].as<T>()[i] = static_cast<T>(p - lr * m);
+          outputs[1].as<T>()[i] = static_cast<T>(m);
+        }
+        return {};
+      });
+}
+
+template <typename T>
+KernelResult MakeDivide() {
+  return MakeFunctionKernel([](const RunContext&, Inputs inputs, Outputs outputs) -> Status {
+    *outputs[0].as<T>() = *inputs[0].as<T>() / *inputs[1].as<T>();
+    return {};
+  });
+}
+
+}  // namespace
+
+KernelResult MakeOptimizer(const KernelSpec& spec) {
+  return ForFloatType(spec, spec.outputs[0].dtype, [&](auto zero) -> KernelResult {
+    using T = decltype(zero);
+    switch (spec.op) {
+      case ir::Op::kClipMultiplier:
+        return MakeClipMultiplier<T>(spec);
+      case ir::Op::kAdamW:
+        return MakeAdamW<T>(spec);
+      case ir::Op::kSgd:
+        return MakeSgd<T>(spec);
+      default:
+        return MakeDivide<T>();
+    }
+  });
+}
+
+}  // namespace meshwright::ops::reference

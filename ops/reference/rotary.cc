@@ -1,0 +1,57 @@
+// rotary: rotates the pairs (i, i + e/2) of every head by position * base^(-2i/e).
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "ops/reference/reference.h"
+
+namespace meshwright::ops::reference {
+namespace {
+
+template <typename T>
+KernelResult Make(const KernelSpec& spec, const ShardBlock& block) {
+  const double base = spec.attrs.Real("base", 10000.0);
+  const double sign = spec.attrs.Int("inverse") != 0 ? -1.0 : 1.0;
+  return MakeFunctionKernel(
+      [block, base, sign](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+        const ir::Dims& dims = block.local_dims;
+        const int64_t half = dims[3] / 2;
+        const int64_t first = block.Start(1, context.microbatch);
+        const int64_t tokens = dims[0] * dims[1];
+        for (int64_t row = 0; row < tokens * dims[2]; ++row) {
+          const T* x = inputs[0].as<T>() + row * dims[3];
+          T* y = outputs[0].as<T>() + row * dims[3];
+          const double position = static_cast<double>(first + row / dims[2] % dims[1]);
+          for (int64_t i = 0; i < half; ++i) {
+            const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(dims[3]);
+            const double angle = position * std::pow(base, exponent);
+            const double cosine = std::cos(angle);
+            const double sine = sign * std::sin(angle);
+            const double low = x[i];
+            const double high = x[i + half];
+            y[i] = static_cast<T>(low * cosine - high * sine);
+            y[i + half] = static_cast<T>(high * cosine + low * sine);
+          }
+        }
+        return {};
+      });
+}
+
+}  // namespace
+
+KernelResult MakeRotary(const KernelSpec& spec) {
+  const ir::TensorType& type = spec.inputs[0];
+  if (type.rank() != 4 || type.dims[3] % 2 != 0) {
+    return Fail(InvalidArgument(
+        fmt::format("rotary: needs [b, s, h, e] with even e, got {}", type.ToString())));
+  }
+  MW_ASSIGN_OR_RETURN(const ShardBlock block, spec.BlockOf(type));
+  if (block.global_dims[3] != block.local_dims[3]) {
+    return Fail(InvalidArgument(fmt::format(
+        "rotary: the head dim of {} is split; split batch, sequence or heads", type.ToString())));
+  }
+  return ForFloatType(spec, type.dtype,
+                      [&](auto zero) { return Make<decltype(zero)>(spec, block); });
+}
+
+}  // namespace meshwright::ops::reference

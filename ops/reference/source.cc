@@ -1,0 +1,136 @@
+// feed, constant, random_normal, learning_rate: values that come from outside the graph.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/philox.h"
+#include "ops/global_runs.h"
+#include "ops/parallel.h"
+#include "ops/reference/reference.h"
+
+namespace meshwright::ops::reference {
+namespace {
+
+KernelResult MakeFeed(const KernelSpec& spec) {
+  const ir::TensorType& type = spec.outputs[0];
+  if (type.dtype != ir::DType::kI32 || type.rank() != 2) {
+    return Fail(InvalidArgument(
+        fmt::format("feed: the result must be i32[rows, row_length], got {}", type.ToString())));
+  }
+  MW_ASSIGN_OR_RETURN(ShardBlock block, spec.BlockOf(type));
+  return MakeFunctionKernel([block, source = spec.attrs.Str("source")](
+                                const RunContext& context, Inputs, Outputs outputs) -> Status {
+    if (context.feed == nullptr) {
+      return FailedPrecondition(
+          fmt::format("feed '{}': this run has no data source; attach one to the job", source));
+    }
+    const int64_t length = block.local_dims[1];
+    const int64_t first = context.step * block.global_dims[0] + block.Start(0, context.microbatch);
+    const int64_t valid = block.Valid(0, context.microbatch);
+    int32_t* rows = outputs[0].as<int32_t>();
+    for (int64_t i = 0; i < valid; ++i) {
+      MW_TRY(context.feed->ReadSample(
+          source, first + i, std::span<int32_t>(rows + i * length, static_cast<size_t>(length))));
+    }
+    std::fill(rows + valid * length, rows + block.local_dims[0] * length, 0);
+    return {};
+  });
+}
+
+template <typename T>
+KernelResult MakeConstant(const KernelSpec& spec) {
+  return MakeFunctionKernel([value = static_cast<T>(spec.attrs.Real("value"))](
+                                const RunContext&, Inputs, Outputs outputs) -> Status {
+    std::fill_n(outputs[0].as<T>(), outputs[0].elements(), value);
+    return {};
+  });
+}
+
+// Padding beyond the global edge is 0.
+template <typename T>
+KernelResult MakeRandomNormal(const KernelSpec& spec) {
+  MW_ASSIGN_OR_RETURN(const ShardBlock block, spec.BlockOf(spec.outputs[0]));
+  const uint64_t stream = StreamOf(spec.attrs.Str("name"));
+  const double mean = spec.attrs.Real("mean");
+  const double deviation = spec.attrs.Real("std", 1);
+  return MakeFunctionKernel([runs = GlobalRuns(block), stream, mean, deviation](
+                                const RunContext& context, Inputs, Outputs outputs) -> Status {
+    T* out = outputs[0].as<T>();
+    for (int64_t r = 0; r < runs.runs(); ++r) {
+      const GlobalRuns::Run run = runs.At(r, context.microbatch);
+      T* row = out + r * runs.run_length();
+      ParallelRange(context, run.valid, 1024, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const uint64_t index = static_cast<uint64_t>(run.global_start + i);
+          row[i] = static_cast<T>(mean + deviation * PhiloxNormal(context.seed, stream, index));
+        }
+      });
+      std::fill(row + run.valid, row + runs.run_length(), T{0});
+    }
+    return {};
+  });
+}
+
+struct Schedule {
+  enum class Kind : uint8_t { kConstant, kLinear, kCosine };
+  Kind kind = Kind::kConstant;
+  double lr = 0;
+  double min_lr = 0;
+  int64_t warmup_steps = 0;
+  int64_t total_steps = 0;
+
+  double At(int64_t step) const {
+    if (step < warmup_steps) {
+      return lr * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
+    }
+    if (kind == Kind::kConstant) return lr;
+    const int64_t decay_steps = total_steps - warmup_steps;
+    const double progress = decay_steps <= 0
+                                ? 1.0
+                                : std::min(1.0, static_cast<double>(step - warmup_steps) /
+                                                    static_cast<double>(decay_steps));
+    const double share = kind == Kind::kLinear
+                             ? 1.0 - progress
+                             : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+    return min_lr + (lr - min_lr) * share;
+  }
+};
+
+template <typename T>
+KernelResult MakeLearningRate(const KernelSpec& spec) {
+  const std::string name = spec.attrs.Str("schedule", "constant");
+  Schedule schedule;
+  if (name == "linear") {
+    schedule.kind = Schedule::Kind::kLinear;
+  } else if (name == "cosine") {
+    schedule.kind = Schedule::Kind::kCosine;
+  } else if (name != "constant") {
+    return Fail(InvalidArgument(fmt::format(
+        "learning_rate: unknown schedule '{}'; known: constant, linear, cosine", name)));
+  }
+  schedule.lr = spec.attrs.Real("lr");
+  schedule.min_lr = spec.attrs.Real("min_lr");
+  schedule.warmup_steps = spec.attrs.Int("warmup_steps");
+  schedule.total_steps = spec.attrs.Int("total_steps");
+  return MakeFunctionKernel(
+      [schedule](const RunContext& context, Inputs, Outputs outputs) -> Status {
+        *outputs[0].as<T>() = static_cast<T>(schedule.At(context.step));
+        return {};
+      });
+}
+
+}  // namespace
+
+KernelResult MakeSource(const KernelSpec& spec) {
+  if (spec.op == ir::Op::kFeed) return MakeFeed(spec);
+  return ForFloatType(spec, spec.outputs[0].dtype, [&](auto zero) -> KernelResult {
+    using T = decltype(zero);
+    if (spec.op == ir::Op::kConstant) return MakeConstant<T>(spec);
+    if (spec.op == ir::Op::kRandomNormal) return MakeRandomNormal<T>(spec);
+    return MakeLearningRate<T>(spec);
+  });
+}
+
+}  // namespace meshwright::ops::reference

@@ -1,0 +1,93 @@
+#include "planner/layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace meshwright::planner {
+namespace {
+
+int64_t LargestDivisor(int64_t n, int64_t limit) {
+  for (int64_t d = std::min(n, limit); d > 1; --d) {
+    if (n % d == 0) return d;
+  }
+  return 1;
+}
+
+Status CheckDevices(const Layout& layout, int64_t device_count) {
+  if (layout.device_count() <= device_count) return OkStatus();
+  return InvalidArgument(fmt::format(
+      "data={} x tensor={} x pipeline={} needs {} devices, the cluster has {}; start {} more device(s) or choose "
+      "degrees whose product is at most {}",
+      layout.data, layout.tensor, layout.pipeline, layout.device_count(), device_count,
+      layout.device_count() - device_count, device_count));
+}
+
+Status CheckBatch(const Layout& layout, int64_t batch) {
+  if (batch % layout.data != 0) {
+    return InvalidArgument(fmt::format("data={} does not divide the global batch of {} rows; choose data in {{{}}}",
+                                       layout.data, batch, DivisorList(batch, batch)));
+  }
+  const int64_t rows = batch / layout.data;
+  if (rows % layout.microbatches != 0) {
+    return InvalidArgument(fmt::format(
+        "microbatches={} does not divide the {} rows of each data shard (global batch {} / data={}); choose "
+        "microbatches in {{{}}}",
+        layout.microbatches, rows, batch, layout.data, DivisorList(rows, rows)));
+  }
+  return OkStatus();
+}
+
+Status CheckLayers(const Layout& layout, int64_t layer_count) {
+  if (layout.pipeline == 1 || layout.pipeline <= layer_count) return OkStatus();
+  return InvalidArgument(fmt::format("pipeline={} needs at least {} layers, the model has {}; choose pipeline <= {}",
+                                     layout.pipeline, layout.pipeline, layer_count, std::max<int64_t>(layer_count, 1)));
+}
+
+}  // namespace
+
+std::string DivisorList(int64_t n, int64_t limit) {
+  std::vector<int64_t> divisors;
+  for (int64_t d = 1; d <= std::min(n, limit) && divisors.size() < 16; ++d) {
+    if (n % d == 0) divisors.push_back(d);
+  }
+  return fmt::format("{}", fmt::join(divisors, ", "));
+}
+
+std::string Layout::ToString() const {
+  return fmt::format("data={} tensor={} pipeline={} microbatches={} schedule={}{}", data, tensor, pipeline,
+                     microbatches, schedule, sequence_parallel ? " sequence_parallel" : "");
+}
+
+Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, int64_t layer_count) {
+  const ir::ParallelSpec& wanted = job.parallel;
+  Layout layout;
+  layout.tensor = std::max<int64_t>(wanted.tensor, 1);
+  layout.pipeline = std::max<int64_t>(wanted.pipeline, 1);
+  layout.schedule = wanted.schedule;
+  layout.sequence_parallel = wanted.sequence_parallel && layout.tensor > 1;
+  const int64_t batch = job.train.global_batch;
+  if (wanted.data > 0) {
+    layout.data = wanted.data;
+  } else {
+    const int64_t rest = device_count / (layout.tensor * layout.pipeline);
+    layout.data = rest < 1 ? 1 : LargestDivisor(batch, rest);
+  }
+  MW_TRY(CheckDevices(layout, device_count));
+  MW_TRY(CheckLayers(layout, layer_count));
+  if (wanted.microbatches > 0) {
+    layout.microbatches = wanted.microbatches;
+  } else if (layout.pipeline > 1 && batch % layout.data == 0) {
+    layout.microbatches = LargestDivisor(batch / layout.data, 2 * layout.pipeline);
+  }
+  MW_TRY(CheckBatch(layout, batch));
+  if (layout.sequence_parallel && job.train.sequence % layout.tensor != 0) {
+    return Fail(InvalidArgument(fmt::format(
+        "sequence_parallel splits the {} tokens of a row over tensor={}; choose a sequence that {} divides",
+        job.train.sequence, layout.tensor, layout.tensor)));
+  }
+  return layout;
+}
+
+}  // namespace meshwright::planner

@@ -1,0 +1,186 @@
+#include "planner/local_node.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "mesh/reshard.h"
+
+namespace meshwright::planner {
+namespace {
+
+using ir::Attrs;
+using ir::Graph;
+using ir::Node;
+using ir::Op;
+using mesh::Sharding;
+
+ir::TensorType LocalType(const ir::TensorType& global, const Sharding& sharding, const mesh::Mesh& mesh) {
+  return {global.dtype, mesh::LocalDims(global.dims, sharding, mesh)};
+}
+
+void SetOffsets(Attrs& attrs, const ir::TensorType& global, const Sharding& sharding) {
+  const bool split = std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const auto& d) { return !d.empty(); });
+  if (!split) return;
+  ir::ShardedDims dims{global.dims, sharding.dims};
+  dims.ToAttrs(attrs);
+}
+
+Attrs LocalAttrs(const Graph& graph, const Node& node, const NodeStrategy& strategy, const mesh::Mesh& mesh) {
+  Attrs attrs = node.attrs;
+  switch (node.op) {
+    case Op::kEmbedding:
+    case Op::kDropout:
+    case Op::kRotary:
+    case Op::kCrossEntropyGrad:
+    case Op::kPick:
+      SetOffsets(attrs, graph.type(node.inputs[0]), strategy.operands[0]);
+      break;
+    case Op::kFeed:
+    case Op::kRandomNormal:
+      SetOffsets(attrs, graph.type(node.outputs[0]), strategy.results[0]);
+      break;
+    case Op::kEmbeddingGrad: {
+      const ir::TensorType& table = graph.type(node.outputs[0]);
+      SetOffsets(attrs, table, strategy.results[0]);
+      attrs.Set("rows", mesh::LocalDims(table.dims, strategy.results[0], mesh)[0]);
+      break;
+    }
+    default:
+      break;
+  }
+  return attrs;
+}
+
+// cross_entropy over a split vocabulary. Source: design parallelism.md 2.7, with lse and the label's logit reduced.
+std::vector<ValueId> EmitSplitCrossEntropy(ir::Builder& builder, const Graph& graph, const Node& node,
+                                           const NodeStrategy& strategy, const std::vector<ValueId>& inputs) {
+  const std::vector<std::string> axes = {kTensor};
+  const ValueId partial_lse = builder.AddOne(Op::kLogSumExp, {inputs[0]});
+  const ir::TensorType rows = partial_lse.valid() ? builder.type(partial_lse) : ir::TensorType{};
+  const ValueId lse = builder.AddOne(Op::kAllReduce, {partial_lse}, {{"axes", axes}, {"kind", "lse"}}, {rows});
+  Attrs pick_attrs{{"ignore_index", node.attrs.Int("ignore_index")}};
+  SetOffsets(pick_attrs, graph.type(node.inputs[0]), strategy.operands[0]);
+  const ValueId partial_pick = builder.AddOne(Op::kPick, {inputs[0], inputs[1]}, pick_attrs);
+  const ValueId picked = builder.AddOne(Op::kAllReduce, {partial_pick}, {{"axes", axes}, {"kind", "sum"}}, {rows});
+  const std::vector<ValueId> nll =
+      builder.Add(Op::kNll, {lse, picked, inputs[1]}, {{"ignore_index", node.attrs.Int("ignore_index")}});
+  return {nll[0], nll[1], lse};
+}
+
+std::vector<ValueId> EmitGroupedSum(ir::Builder& builder, const ir::TensorType& type, const NodeStrategy& strategy,
+                                    const std::vector<ValueId>& inputs, const mesh::Mesh& mesh) {
+  std::map<Sharding, std::vector<ValueId>> groups;
+  for (size_t i = 0; i < inputs.size(); ++i) groups[strategy.operands[i]].push_back(inputs[i]);
+  std::vector<ValueId> sums;
+  for (const auto& [sharding, values] : groups) {
+    const ValueId sum = values.size() == 1 ? values[0] : builder.AddOne(Op::kSum, values);
+    Result<ValueId> whole = EmitReshard(builder, type, sum, sharding, Sharding::Replicated(0), mesh);
+    if (!whole.has_value()) {
+      builder.Fail(whole.error());
+      return {ValueId()};
+    }
+    sums.push_back(*whole);
+  }
+  return {sums.size() == 1 ? sums[0] : builder.AddOne(Op::kSum, sums)};
+}
+
+const char* KindText(ir::PartialKind kind) {
+  switch (kind) {
+    case ir::PartialKind::kMax:
+      return "max";
+    case ir::PartialKind::kLogSumExp:
+      return "lse";
+    case ir::PartialKind::kSum:
+      break;
+  }
+  return "sum";
+}
+
+ValueId EmitStep(ir::Builder& builder, ValueId local, const mesh::ReshardStep& step, const ir::TensorType& type) {
+  Attrs attrs{{"axes", step.axes}};
+  Op op = Op::kAllReduce;
+  switch (step.kind) {
+    case mesh::StepKind::kShardSlice:
+      op = Op::kShardSlice;
+      attrs.Set("dim", int64_t{step.dim});
+      break;
+    case mesh::StepKind::kAllGather:
+      op = Op::kAllGather;
+      attrs.Set("dim", int64_t{step.dim});
+      break;
+    case mesh::StepKind::kReduceScatter:
+      op = Op::kReduceScatter;
+      attrs.Set("dim", int64_t{step.dim});
+      attrs.Set("kind", KindText(step.partial));
+      break;
+    case mesh::StepKind::kAllReduce:
+      attrs.Set("kind", KindText(step.partial));
+      break;
+    case mesh::StepKind::kAllToAll:
+      op = Op::kAllToAll;
+      attrs.Set("split_dim", int64_t{step.dim});
+      attrs.Set("concat_dim", int64_t{step.from_dim});
+      break;
+  }
+  return builder.AddOne(op, {local}, attrs, {type});
+}
+
+}  // namespace
+
+std::vector<ValueId> EmitLocalNode(ir::Builder& builder, const Graph& graph, const Node& node,
+                                   const NodeStrategy& strategy, const std::vector<ValueId>& inputs,
+                                   const mesh::Mesh& mesh) {
+  if (strategy.grouped_sum) return EmitGroupedSum(builder, graph.type(node.outputs[0]), strategy, inputs, mesh);
+  if (strategy.split_vocabulary) return EmitSplitCrossEntropy(builder, graph, node, strategy, inputs);
+  std::vector<ir::TensorType> declared;
+  for (size_t r = 0; r < node.outputs.size(); ++r) {
+    declared.push_back(LocalType(graph.type(node.outputs[r]), strategy.results[r], mesh));
+  }
+  return builder.Add(node.op, inputs, LocalAttrs(graph, node, strategy, mesh), declared);
+}
+
+Result<ValueId> EmitReshard(ir::Builder& builder, const ir::TensorType& global_type, ValueId local,
+                            const Sharding& from, const Sharding& to, const mesh::Mesh& mesh) {
+  // The microbatch axis is time: seen from inside one microbatch, its tensor is the global one.
+  mesh::Mesh space;
+  for (const ir::MeshAxis& axis : mesh.axes) {
+    if (axis.name != kMicro) space.axes.push_back(axis);
+  }
+  ir::TensorType type = global_type;
+  for (size_t d = 0; d < from.dims.size(); ++d) {
+    const bool split = !from.dims[d].empty() && from.dims[d][0] == kMicro;
+    const bool split_after = !to.dims[d].empty() && to.dims[d][0] == kMicro;
+    if (split != split_after) {
+      return Fail(Internal(fmt::format("{} -> {}: microbatches cannot be resharded",
+                                       mesh::FormatSharding(global_type, from), mesh::FormatSharding(global_type, to))));
+    }
+    if (split) type.dims[d] /= mesh.AxisSize(kMicro);
+  }
+  if (from.partial.contains(kMicro) != to.partial.contains(kMicro)) {
+    return Fail(Internal("a sum over microbatches is only known in the update"));
+  }
+  MW_ASSIGN_OR_RETURN(const mesh::ReshardPath path,
+                      mesh::FindReshardPath(type, WithoutAxis(from, kMicro), WithoutAxis(to, kMicro), space));
+  for (const mesh::ReshardStep& step : path.steps) {
+    local = EmitStep(builder, local, step, LocalType(type, step.result, space));
+  }
+  MW_TRY(builder.status());
+  return local;
+}
+
+ValueId EmitInitialValue(ir::Builder& builder, const Node& param, const ir::TensorType& global_type,
+                         const Sharding& sharding, const ir::TensorType& local_type) {
+  const std::string init = param.attrs.Str("init", "zeros");
+  if (init != "normal") {
+    return builder.AddOne(Op::kConstant, {}, {{"value", init == "ones" ? 1.0 : 0.0}}, {local_type});
+  }
+  Attrs attrs{{"name", param.attrs.Str("name")},
+              {"mean", param.attrs.Real("mean", 0)},
+              {"std", param.attrs.Real("std", 1)}};
+  SetOffsets(attrs, global_type, sharding);
+  return builder.AddOne(Op::kRandomNormal, {}, attrs, {local_type});
+}
+
+}  // namespace meshwright::planner

@@ -1,0 +1,298 @@
+#include "planner/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "mesh/reshard.h"
+
+namespace meshwright::planner {
+namespace {
+
+using ir::Instruction;
+using ir::Opcode;
+using ir::Phase;
+using ir::Program;
+
+// The tiles of one import, in the order that both sides use.
+struct Transfer {
+  const Import* import = nullptr;
+  std::vector<mesh::Tile> tiles;
+};
+
+// Tensor, microbatch (0 when the tensor has one instance per step).
+using SlotKey = std::pair<TensorIndex, int>;
+
+class DeviceLowering {
+ public:
+  DeviceLowering(const LowerInput& input, const std::vector<Transfer>& transfers, int stage, int64_t position)
+      : input_(input), partition_(*input.partition), transfers_(transfers), stage_(stage), position_(position),
+        mesh_(StageMesh(*input.layout, stage)) {
+    program_.name = input.name;
+    program_.device = mesh_.devices[static_cast<size_t>(position)];
+    program_.device_count = static_cast<int32_t>(input.layout->device_count());
+    program_.stage = StageIndex(stage);
+    program_.axes = mesh_.axes;
+    program_.coords = mesh_.CoordsOf(position);
+    program_.mesh_devices = mesh_.devices;
+    program_.microbatches = input.microbatches;
+  }
+
+  Result<Program> Run() {
+    RunPhase(Phase::kForward, -1, 0);
+    for (const ScheduleStep& step : input_.schedule[static_cast<size_t>(stage_)]) {
+      RunPhase(step.phase, 0, step.microbatch);
+    }
+    for (const Piece& piece : partition_.pieces) {
+      if (piece.key.stage == stage_ && piece.key.phase == Phase::kUpdate) RunPiece(piece, 0);
+    }
+    AddReports();
+    InsertFrees();
+    PlaceSlots();
+    return std::move(program_);
+  }
+
+ private:
+  const StageTensor& Tensor(TensorIndex index) const { return partition_.tensors[static_cast<size_t>(index)]; }
+
+  void RunPhase(Phase phase, int round, int microbatch) {
+    for (const Piece& piece : partition_.pieces) {
+      if (piece.key == PieceKey{stage_, phase, round}) RunPiece(piece, microbatch);
+    }
+  }
+
+  void RunPiece(const Piece& piece, int microbatch) {
+    Receive(piece.key, microbatch);
+    if (!piece.outputs.empty()) {
+      Instruction run;
+      run.op = Opcode::kRun;
+      run.executable = ExecutableOf(piece);
+      run.microbatch = microbatch;
+      for (TensorIndex tensor : piece.inputs) run.inputs.push_back(SlotOf(tensor, microbatch));
+      for (TensorIndex tensor : piece.outputs) run.outputs.push_back(SlotOf(tensor, microbatch));
+      program_.instructions.push_back(std::move(run));
+    }
+    Send(piece.key, microbatch);
+  }
+
+  ExecutableIndex ExecutableOf(const Piece& piece) {
+    for (size_t i = 0; i < program_.executables.size(); ++i) {
+      if (program_.executables[i].graph == piece.graph) return ExecutableIndex(static_cast<int32_t>(i));
+    }
+    program_.executables.push_back({piece.graph});
+    return ExecutableIndex(static_cast<int32_t>(program_.executables.size()) - 1);
+  }
+
+  SlotId SlotOf(TensorIndex index, int microbatch) {
+    const StageTensor& tensor = Tensor(index);
+    const SlotKey key{index, tensor.role == TensorRole::kMicrobatch ? microbatch : 0};
+    if (const auto it = slots_.find(key); it != slots_.end()) return it->second;
+    ir::Slot slot;
+    slot.type = tensor.local_type;
+    slot.kind = tensor.kind;
+    slot.persistent = tensor.role == TensorRole::kParam;
+    slot.name = slot.persistent ? tensor.name : fmt::format("{}#{}", tensor.name, key.second);
+    if (slot.persistent) {
+      slot.global_dims = tensor.global_type.dims;
+      slot.box = mesh::LocalBox(tensor.global_type.dims, tensor.sharding, mesh_, position_);
+    }
+    const SlotId id(static_cast<int32_t>(program_.slots.size()));
+    program_.slots.push_back(std::move(slot));
+    slots_[key] = id;
+    return id;
+  }
+
+  // ---- transfers ----
+
+  void Receive(const PieceKey& before, int microbatch) {
+    for (const Transfer& transfer : transfers_) {
+      if (transfer.import->before != before) continue;
+      const int from_stage = Tensor(transfer.import->source).stage;
+      for (const mesh::Tile& tile : transfer.tiles) {
+        if (tile.to_position != position_) continue;
+        const SlotId slot = SlotOf(transfer.import->destination, microbatch);
+        AddTransfer(Opcode::kRecv, slot, tile.destination_local, from_stage, tile.from_position, before);
+      }
+    }
+  }
+
+  void Send(const PieceKey& after, int microbatch) {
+    for (const Transfer& transfer : transfers_) {
+      if (transfer.import->after != after) continue;
+      const int to_stage = Tensor(transfer.import->destination).stage;
+      for (const mesh::Tile& tile : transfer.tiles) {
+        if (tile.from_position != position_) continue;
+        const SlotId slot = SlotOf(transfer.import->source, microbatch);
+        AddTransfer(Opcode::kSend, slot, tile.source_local, to_stage, tile.to_position, transfer.import->before);
+      }
+    }
+  }
+
+  void AddTransfer(Opcode op, SlotId slot, const ir::Box& box, int peer_stage, int64_t peer_position,
+                   const PieceKey& reader) {
+    Instruction instruction;
+    instruction.op = op;
+    instruction.slot = slot;
+    instruction.box = box;
+    int64_t bytes = ir::DTypeBytes(program_.slot(slot).type.dtype);
+    for (int64_t size : box.size) bytes *= size;
+    instruction.channel = ChannelOf(op == Opcode::kSend, peer_stage, peer_position, reader, bytes);
+    program_.instructions.push_back(std::move(instruction));
+  }
+
+  // One channel per device pair and reading piece: forward, backward and update never wait for each other's messages.
+  ChannelId ChannelOf(bool outgoing, int peer_stage, int64_t peer_position, const PieceKey& reader, int64_t bytes) {
+    const DeviceIndex peer = StageMesh(*input_.layout, peer_stage).devices[static_cast<size_t>(peer_position)];
+    const DeviceIndex from = outgoing ? program_.device : peer;
+    const DeviceIndex to = outgoing ? peer : program_.device;
+    const std::string name =
+        fmt::format("{}/{}/{}-{}", input_.name, PieceName(reader), from.value(), to.value());
+    for (size_t i = 0; i < program_.channels.size(); ++i) {
+      ir::ChannelEnd& channel = program_.channels[i];
+      if (channel.name != name) continue;
+      channel.max_message_bytes = std::max(channel.max_message_bytes, bytes);
+      return ChannelId(static_cast<int32_t>(i));
+    }
+    program_.channels.push_back({outgoing, peer, kChannelCapacity, bytes, name});
+    return ChannelId(static_cast<int32_t>(program_.channels.size()) - 1);
+  }
+
+  // ---- ends of lives ----
+
+  void AddReports() {
+    if (program_.device.value() != ReportingDevice(*input_.layout)) return;
+    for (const Report& report : partition_.reports) {
+      const auto it = slots_.find({report.tensor, 0});
+      if (it != slots_.end()) program_.reports.push_back({report.name, it->second});
+    }
+  }
+
+  bool IsReport(SlotId id) const {
+    return std::any_of(program_.reports.begin(), program_.reports.end(), [&](const auto& r) { return r.slot == id; });
+  }
+
+  static std::vector<SlotId> SlotsOf(const Instruction& instruction) {
+    std::vector<SlotId> slots = instruction.inputs;
+    slots.insert(slots.end(), instruction.outputs.begin(), instruction.outputs.end());
+    if (instruction.slot.valid()) slots.push_back(instruction.slot);
+    return slots;
+  }
+
+  void InsertFrees() {
+    std::vector<int> last(program_.slots.size(), -1);
+    for (size_t i = 0; i < program_.instructions.size(); ++i) {
+      for (SlotId slot : SlotsOf(program_.instructions[i])) last[static_cast<size_t>(slot.value())] = static_cast<int>(i);
+    }
+    std::map<int, std::vector<SlotId>> ends;
+    for (size_t s = 0; s < last.size(); ++s) {
+      const SlotId id(static_cast<int32_t>(s));
+      if (!program_.slots[s].persistent && last[s] >= 0 && !IsReport(id)) ends[last[s]].push_back(id);
+    }
+    std::vector<Instruction> with_frees;
+    for (size_t i = 0; i < program_.instructions.size(); ++i) {
+      with_frees.push_back(std::move(program_.instructions[i]));
+      const auto it = ends.find(static_cast<int>(i));
+      if (it == ends.end()) continue;
+      Instruction free;
+      free.op = Opcode::kFree;
+      free.inputs = it->second;
+      with_frees.push_back(std::move(free));
+    }
+    program_.instructions = std::move(with_frees);
+  }
+
+  // Arena: transient slots by lifetime, then the workspace of the largest executable.
+  void PlaceSlots() {
+    std::vector<ir::Lifetime> lifetimes;
+    std::vector<size_t> owners;
+    const int end = static_cast<int>(program_.instructions.size());
+    std::vector<std::pair<int, int>> span(program_.slots.size(), {end, -1});
+    for (int i = 0; i < end; ++i) {
+      for (SlotId slot : SlotsOf(program_.instructions[static_cast<size_t>(i)])) {
+        auto& [first, last] = span[static_cast<size_t>(slot.value())];
+        first = std::min(first, i);
+        last = std::max(last, i);
+      }
+    }
+    for (size_t s = 0; s < program_.slots.size(); ++s) {
+      if (program_.slots[s].persistent || span[s].second < 0) continue;
+      const bool report = IsReport(SlotId(static_cast<int32_t>(s)));
+      lifetimes.push_back({program_.slots[s].type.bytes(), span[s].first, report ? end : span[s].second});
+      owners.push_back(s);
+    }
+    const ir::Placement placement = ir::PlaceLifetimes(lifetimes);
+    for (size_t i = 0; i < owners.size(); ++i) program_.slots[owners[i]].offset_bytes = placement.offset_bytes[i];
+    for (const ir::Executable& executable : program_.executables) {
+      program_.workspace_bytes = std::max(program_.workspace_bytes, ir::PlanWorkspace(*executable.graph).bytes);
+    }
+    program_.workspace_offset = placement.bytes;
+    program_.arena_bytes = placement.bytes + program_.workspace_bytes;
+  }
+
+  const LowerInput& input_;
+  const Partition& partition_;
+  const std::vector<Transfer>& transfers_;
+  const int stage_;
+  const int64_t position_;
+  const mesh::Mesh mesh_;
+  Program program_;
+  std::map<SlotKey, SlotId> slots_;
+};
+
+// Tiles of an import, per microbatch: the micro axis is dropped from type and shardings.
+Result<Transfer> PlanImport(const Partition& partition, const Import& import, const Layout& layout) {
+  const StageTensor& source = partition.tensors[static_cast<size_t>(import.source)];
+  const StageTensor& destination = partition.tensors[static_cast<size_t>(import.destination)];
+  ir::TensorType type = source.global_type;
+  for (size_t d = 0; d < source.sharding.dims.size(); ++d) {
+    const mesh::AxisList& axes = source.sharding.dims[d];
+    if (std::find(axes.begin(), axes.end(), kMicro) != axes.end()) type.dims[d] /= layout.microbatches;
+  }
+  Transfer transfer;
+  transfer.import = &import;
+  MW_ASSIGN_OR_RETURN(transfer.tiles, mesh::PlanTransfer(type, WithoutAxis(source.sharding, kMicro),
+                                                         StageMesh(layout, source.stage),
+                                                         WithoutAxis(destination.sharding, kMicro),
+                                                         StageMesh(layout, destination.stage)));
+  return transfer;
+}
+
+}  // namespace
+
+mesh::Mesh StageMesh(const Layout& layout, int stage) {
+  mesh::Mesh mesh;
+  mesh.axes = {{kData, layout.data}, {kTensor, layout.tensor}};
+  const int64_t per_stage = layout.data * layout.tensor;
+  for (int64_t i = 0; i < per_stage; ++i) {
+    mesh.devices.push_back(DeviceIndex(static_cast<int32_t>(stage * per_stage + i)));
+  }
+  return mesh;
+}
+
+int ReportingDevice(const Layout& layout) {
+  return static_cast<int>((layout.pipeline - 1) * layout.data * layout.tensor);
+}
+
+Result<std::vector<Program>> LowerToPrograms(const LowerInput& input) {
+  std::vector<Transfer> transfers;
+  for (const Import& import : input.partition->imports) {
+    MW_ASSIGN_OR_RETURN(Transfer transfer, PlanImport(*input.partition, import, *input.layout));
+    transfers.push_back(std::move(transfer));
+  }
+  // Senders list a channel's messages by the piece that made them; receivers must agree.
+  std::stable_sort(transfers.begin(), transfers.end(),
+                   [](const Transfer& a, const Transfer& b) { return a.import->after < b.import->after; });
+  std::vector<Program> programs;
+  const int64_t per_stage = input.layout->data * input.layout->tensor;
+  for (int stage = 0; stage < input.layout->pipeline; ++stage) {
+    for (int64_t position = 0; position < per_stage; ++position) {
+      MW_ASSIGN_OR_RETURN(Program program, DeviceLowering(input, transfers, stage, position).Run());
+      programs.push_back(std::move(program));
+    }
+  }
+  return programs;
+}
+
+}  // namespace meshwright::planner

@@ -1,0 +1,39 @@
+// Lowers a partition and a schedule to one static program per device.
+//
+// Per stage the compute order is: zero accumulators, the schedule's forwards and backwards, the update rounds. A RECV stands
+// right before the first piece that reads it, a SEND right after the piece that made its source; both sides list the transfers
+// of a channel in the same order. Slots are freed after their last use and placed in the arena by first fit.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/program.h"
+#include "planner/pieces.h"
+#include "planner/plan.h"
+#include "planner/schedule.h"
+
+namespace meshwright::planner {
+
+// Messages that a channel may hold before SEND blocks.
+inline constexpr int kChannelCapacity = 2;
+
+struct LowerInput {
+  std::string name;                        // "step"
+  const Partition* partition = nullptr;
+  const Layout* layout = nullptr;
+  std::vector<StageSchedule> schedule;     // per stage
+  int microbatches = 1;
+};
+
+// Programs in device order: device = (stage * data + d) * tensor + t.
+Result<std::vector<ir::Program>> LowerToPrograms(const LowerInput& input);
+
+// The mesh of one stage: axes data and tensor with its devices.
+mesh::Mesh StageMesh(const Layout& layout, int stage);
+
+// Device that holds the reports: first of the last stage.
+int ReportingDevice(const Layout& layout);
+
+}  // namespace meshwright::planner

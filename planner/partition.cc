@@ -1,0 +1,452 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "ir/builder.h"
+#include "mesh/reshard.h"
+#include "planner/local_node.h"
+#include "planner/pieces.h"
+
+namespace meshwright::planner {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::Op;
+using ir::Phase;
+using mesh::Sharding;
+
+constexpr int kNoTensor = -1;
+// Below this a boundary tensor is sent whole to every device: a local all-gather costs more than the bytes saved.
+constexpr int64_t kScatterMinBytes = 1024;
+
+// One form (sharding) of a value inside a stage.
+struct Version {
+  Sharding sharding;
+  std::optional<PieceKey> piece;  // where it is computed; none: param or import
+  ValueId local;                  // in that piece
+  TensorIndex tensor = kNoTensor;
+  bool accumulated = false;       // the tensor is the sum over microbatches of what the piece computes
+};
+
+struct PieceBuilder {
+  explicit PieceBuilder(const PieceKey& key) : builder(PieceName(key)) {
+    // What runs once per step says so: zeroing accumulators is part of the update.
+    builder.SetPhase(key.round < 0 ? Phase::kUpdate : key.phase);
+  }
+  ir::Builder builder;
+  std::map<std::pair<ValueId, Sharding>, ValueId> locals;
+  std::vector<TensorIndex> inputs;
+  std::vector<std::pair<TensorIndex, ValueId>> outputs;
+};
+
+class Partitioner {
+ public:
+  Partitioner(const Graph& graph, const StageAssignment& stages, const Strategies& strategies, const Layout& layout)
+      : graph_(graph), stages_(stages), strategies_(strategies), layout_(layout), mesh_(PlanningMesh(layout)) {}
+
+  Result<Partition> Run(int64_t bucket_bytes) {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (graph_.nodes[i].op == Op::kParam) continue;
+      for (int stage : stages_.node_stages[i]) {
+        const Status status = Emit(i, stage);
+        if (!status.ok()) return Fail(status.WithContext(fmt::format("node {} {}", i, ir::OpName(graph_.nodes[i].op))));
+      }
+    }
+    MW_TRY(CollectReports());
+    AddZeroPieces();
+    return Finish(bucket_bytes);
+  }
+
+ private:
+  // ---- values, versions, tensors ----
+
+  std::vector<Version>& Versions(int stage, ValueId value) { return versions_[{stage, value}]; }
+
+  ir::TensorType LocalType(ValueId value, const Sharding& sharding) const {
+    const ir::TensorType& global = graph_.type(value);
+    return {global.dtype, mesh::LocalDims(global.dims, sharding, mesh_)};
+  }
+
+  PieceBuilder& BuilderOf(const PieceKey& key) { return pieces_.try_emplace(key, key).first->second; }
+
+  bool IsParam(ValueId value) const { return graph_.producer(value).op == Op::kParam; }
+
+  TensorIndex AddTensor(int stage, ValueId value, const Sharding& sharding, TensorRole role, ir::MemoryKind kind,
+                        std::string name = "") {
+    StageTensor tensor;
+    tensor.stage = stage;
+    tensor.role = role;
+    tensor.kind = kind;
+    tensor.name = name.empty() ? UniqueName(value) : std::move(name);
+    tensor.global_type = graph_.type(value);
+    tensor.sharding = sharding;
+    tensor.local_type = LocalType(value, sharding);
+    result_.tensors.push_back(std::move(tensor));
+    return static_cast<TensorIndex>(result_.tensors.size()) - 1;
+  }
+
+  // "%12", then "%12.1", "%12.2" for its other shardings.
+  std::string UniqueName(ValueId value) {
+    const int count = name_counts_[value]++;
+    return count == 0 ? fmt::format("%{}", value.value()) : fmt::format("%{}.{}", value.value(), count);
+  }
+
+  Version& ParamVersion(int stage, ValueId value) {
+    std::vector<Version>& versions = Versions(stage, value);
+    if (!versions.empty()) return versions.front();
+    const ir::Attrs& attrs = graph_.producer(value).attrs;
+    const std::string name = attrs.Str("name");
+    const Sharding& sharding = strategies_.params.at(name);
+    const auto kind = attrs.Int("state") != 0 ? ir::MemoryKind::kOptimizer : ir::MemoryKind::kWeights;
+    Version version;
+    version.sharding = sharding;
+    version.tensor = AddTensor(stage, value, sharding, TensorRole::kParam, kind, name);
+    versions.push_back(version);
+    return versions.front();
+  }
+
+  // ---- moving values into a piece ----
+
+  // The local id of (value, required) in `key`, converting or importing as needed.
+  Result<ValueId> Get(const PieceKey& key, ValueId value, const Sharding& required) {
+    PieceBuilder& piece = BuilderOf(key);
+    if (const auto it = piece.locals.find({value, required}); it != piece.locals.end()) return it->second;
+    if (IsParam(value)) ParamVersion(key.stage, value);
+    if (Versions(key.stage, value).empty()) MW_TRY(ImportValue(key, value, required));
+    const std::vector<Version>& versions = Versions(key.stage, value);
+    const size_t best = BestVersion(versions, key, required);
+    const Sharding have = EffectiveSharding(versions[best], key);
+    // The update reshards in the first round that can: gradients of all rounds then share buckets.
+    const PieceKey home{key.stage, Phase::kUpdate, ReadyRound(versions[best])};
+    if (have != required && key.phase == Phase::kUpdate && home < key && !IsParam(value)) {
+      MW_TRY(Get(home, value, required));
+      return Get(key, value, required);
+    }
+    MW_ASSIGN_OR_RETURN(const ValueId local, BringIn(key, value, best));
+    if (have == required) return local;
+    return Convert(key, value, local, have, required);
+  }
+
+  // The version to start from: the wanted one, else one that is not partial, else the first. Versions that a later piece
+  // computes do not exist yet.
+  static size_t BestVersion(const std::vector<Version>& versions, const PieceKey& key, const Sharding& required) {
+    size_t best = 0;
+    for (size_t i = 0; i < versions.size(); ++i) {
+      if (versions[i].piece && *versions[i].piece > key) continue;
+      if (EffectiveSharding(versions[i], key) == required) return i;
+      if (!versions[best].sharding.partial.empty() && versions[i].sharding.partial.empty()) best = i;
+    }
+    return best;
+  }
+
+  // Update pieces see what forward and backward left partial over microbatches as summed.
+  static Sharding EffectiveSharding(const Version& version, const PieceKey& reader) {
+    if (reader.phase == Phase::kUpdate) return WithoutAxis(version.sharding, kMicro);
+    return version.sharding;
+  }
+
+  Result<ValueId> BringIn(const PieceKey& key, ValueId value, size_t index) {
+    if (Versions(key.stage, value)[index].piece == key) return Versions(key.stage, value)[index].local;
+    MW_TRY(Export(key, value, index));
+    const Version& version = Versions(key.stage, value)[index];
+    PieceBuilder& piece = BuilderOf(key);
+    const Sharding sharding = EffectiveSharding(version, key);
+    if (const auto it = piece.locals.find({value, sharding}); it != piece.locals.end()) return it->second;
+    const ValueId local = AddInput(piece, version.tensor);
+    piece.locals[{value, sharding}] = local;
+    return local;
+  }
+
+  ValueId AddInput(PieceBuilder& piece, TensorIndex tensor) {
+    const StageTensor& info = result_.tensors[static_cast<size_t>(tensor)];
+    piece.inputs.push_back(tensor);
+    return piece.builder.AddOne(Op::kInput, {}, {{"name", info.name}}, {info.local_type});
+  }
+
+  // Gives the version a tensor that outlives its piece.
+  Status Export(const PieceKey& reader, ValueId value, size_t index) {
+    Version& version = Versions(reader.stage, value)[index];
+    if (version.tensor != kNoTensor) return OkStatus();
+    const PieceKey producer = *version.piece;
+    PieceBuilder& piece = BuilderOf(producer);
+    const bool crosses_to_update = producer.phase != Phase::kUpdate && reader.phase == Phase::kUpdate;
+    const bool gradient = crosses_to_update && producer.phase == Phase::kBackward;
+    const auto kind = gradient ? ir::MemoryKind::kGradients
+                               : producer.phase == Phase::kUpdate ? ir::MemoryKind::kOther : ir::MemoryKind::kActivations;
+    if (crosses_to_update && version.sharding.partial.contains(kMicro)) {
+      const Sharding summed = WithoutAxis(version.sharding, kMicro);
+      const TensorIndex tensor = AddTensor(reader.stage, value, summed, TensorRole::kAccumulator, kind);
+      const ValueId previous = AddInput(piece, tensor);
+      const ValueId sum = piece.builder.AddOne(Op::kAdd, {previous, version.local});
+      piece.outputs.emplace_back(tensor, sum);
+      version.tensor = tensor;
+      version.accumulated = true;
+      return OkStatus();
+    }
+    if (crosses_to_update && layout_.microbatches > 1) {
+      return Internal(fmt::format("%{} is per microbatch but the update reads it", value.value()));
+    }
+    const TensorRole role = producer.phase == Phase::kUpdate ? TensorRole::kStep : TensorRole::kMicrobatch;
+    version.tensor = AddTensor(reader.stage, value, version.sharding, role, kind);
+    piece.outputs.emplace_back(version.tensor, version.local);
+    return OkStatus();
+  }
+
+  // ---- between stages ----
+
+  Status ImportValue(const PieceKey& reader, ValueId value, const Sharding& required) {
+    const auto& owners = stages_.node_stages[static_cast<size_t>(graph_.value(value).producer.value())];
+    if (owners.empty()) return Internal(fmt::format("%{} is computed nowhere", value.value()));
+    const int from = owners.front();
+    std::vector<Version>& sources = Versions(from, value);
+    if (sources.empty()) return Internal(fmt::format("%{} is read before it is computed", value.value()));
+    const bool update = reader.phase == Phase::kUpdate;
+    PieceKey after = sources.front().piece.value_or(PieceKey{from, Phase::kForward, 0});
+    if (update && after.phase != Phase::kUpdate) after = {from, Phase::kUpdate, 0};
+    Sharding resolved = EffectiveSharding(sources.front(), after);
+    if (!resolved.partial.empty()) {
+      resolved.partial.clear();
+      if (required.partial.empty()) resolved = required;
+    }
+    MW_TRY(Get(after, value, resolved));
+    MW_ASSIGN_OR_RETURN(const TensorIndex source, ExportFor(after, value, resolved));
+    Version version;
+    version.sharding = update ? resolved : Scatter(value, resolved);
+    version.tensor = AddTensor(reader.stage, value, version.sharding,
+                               update ? TensorRole::kStep : TensorRole::kMicrobatch,
+                               update ? ir::MemoryKind::kOther : ir::MemoryKind::kActivations,
+                               result_.tensors[static_cast<size_t>(source)].name);
+    Versions(reader.stage, value).push_back(version);
+    result_.imports.push_back({source, version.tensor, after, reader});
+    return OkStatus();
+  }
+
+  // The tensor of the version with this sharding, as another stage's reader sees it.
+  Result<TensorIndex> ExportFor(const PieceKey& after, ValueId value, const Sharding& sharding) {
+    std::vector<Version>& versions = Versions(after.stage, value);
+    for (size_t i = 0; i < versions.size(); ++i) {
+      if (EffectiveSharding(versions[i], after) != sharding) continue;
+      if (versions[i].piece && *versions[i].piece > after) continue;
+      MW_TRY(Export(after, value, i));
+      return Versions(after.stage, value)[i].tensor;
+    }
+    return Fail(Internal(fmt::format("%{} has no version to send", value.value())));
+  }
+
+  // A replica on every tensor device need not be sent that often: each receives a part and the group gathers.
+  Sharding Scatter(ValueId value, Sharding sharding) const {
+    if (layout_.tensor == 1 || sharding.UsesAxis(kTensor)) return sharding;
+    const ir::TensorType local = LocalType(value, sharding);
+    if (local.bytes() < kScatterMinBytes) return sharding;
+    for (size_t d = sharding.dims.size(); d-- > 0;) {
+      if (local.dims[d] % layout_.tensor != 0) continue;
+      sharding.dims[d].push_back(kTensor);
+      return sharding;
+    }
+    return sharding;
+  }
+
+  // ---- resharding inside a piece ----
+
+  Result<ValueId> Convert(const PieceKey& key, ValueId value, ValueId local, const Sharding& from, const Sharding& to) {
+    PieceBuilder& piece = BuilderOf(key);
+    MW_ASSIGN_OR_RETURN(const ValueId converted,
+                        EmitReshard(piece.builder, graph_.type(value), local, from, to, mesh_));
+    piece.locals[{value, to}] = converted;
+    Version version;
+    version.sharding = to;
+    version.piece = key;
+    version.local = converted;
+    Versions(key.stage, value).push_back(version);
+    return converted;
+  }
+
+  // ---- emitting nodes ----
+
+  // Update rounds: a node runs one round after the latest value that it gets from another stage.
+  int RoundOf(const Node& node, int stage) {
+    int round = 0;
+    for (ValueId input : node.inputs) {
+      if (IsParam(input)) continue;
+      const std::vector<Version>& here = Versions(stage, input);
+      if (!here.empty()) {
+        round = std::max(round, ReadyRound(here.front()));
+        continue;
+      }
+      const auto& owners = stages_.node_stages[static_cast<size_t>(graph_.value(input).producer.value())];
+      const std::vector<Version>& there = Versions(owners.empty() ? stage : owners.front(), input);
+      const int ready = there.empty() ? 0 : ReadyRound(there.front());
+      round = std::max(round, ready + 1);
+    }
+    return round;
+  }
+
+  int ReadyRound(const Version& version) const {
+    if (version.piece) return version.piece->phase == Phase::kUpdate ? version.piece->round : 0;
+    for (const Import& import : result_.imports) {
+      if (import.destination == version.tensor) return import.before.phase == Phase::kUpdate ? import.before.round : 0;
+    }
+    return 0;
+  }
+
+  Status Emit(size_t index, int stage) {
+    const Node& node = graph_.nodes[index];
+    const NodeStrategy& strategy = strategies_.nodes[index];
+    PieceKey key{stage, node.phase, 0};
+    if (node.phase == Phase::kUpdate) key.round = RoundOf(node, stage);
+    std::vector<ValueId> inputs;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      MW_ASSIGN_OR_RETURN(const ValueId local, Get(key, node.inputs[i], strategy.operands[i]));
+      inputs.push_back(local);
+    }
+    PieceBuilder& piece = BuilderOf(key);
+    piece.builder.SetLayer(node.layer);
+    const std::vector<ValueId> outputs = EmitLocalNode(piece.builder, graph_, node, strategy, inputs, mesh_);
+    MW_TRY(piece.builder.status());
+    for (size_t r = 0; r < node.outputs.size(); ++r) {
+      piece.locals[{node.outputs[r], strategy.results[r]}] = outputs[r];
+      Version version;
+      version.sharding = strategy.results[r];
+      version.piece = key;
+      version.local = outputs[r];
+      Versions(stage, node.outputs[r]).push_back(version);
+    }
+    if (node.op == Op::kAdamW) UpdateParams(piece, stage, node, outputs, {0, 2, 3});
+    if (node.op == Op::kSgd) UpdateParams(piece, stage, node, outputs, {0, 2});
+    return OkStatus();
+  }
+
+  // Result i replaces the param that is operand operands[i].
+  void UpdateParams(PieceBuilder& piece, int stage, const Node& node, const std::vector<ValueId>& outputs,
+                    const std::vector<size_t>& operands) {
+    for (size_t i = 0; i < operands.size(); ++i) {
+      piece.outputs.emplace_back(ParamVersion(stage, node.inputs[operands[i]]).tensor, outputs[i]);
+    }
+  }
+
+  // ---- finishing ----
+
+  // Scalars of the update, and the token count, which forward pieces accumulate.
+  bool IsReport(const ir::NamedValue& output) const {
+    if (output.name.starts_with("grad/") || output.name.starts_with("update/")) return false;
+    return graph_.producer(output.value).phase == Phase::kUpdate || output.name == "tokens";
+  }
+
+  Status CollectReports() {
+    const int stage = stages_.last_stage();
+    for (const ir::NamedValue& output : graph_.outputs) {
+      if (!IsReport(output)) continue;
+      const std::vector<Version>& versions = Versions(stage, output.value);
+      if (versions.empty()) return Internal(fmt::format("report \"{}\" is not computed in the last stage", output.name));
+      PieceKey key = versions.front().piece.value_or(PieceKey{stage, Phase::kUpdate, 0});
+      if (key.phase != Phase::kUpdate) key = {stage, Phase::kUpdate, 0};
+      const Sharding whole = Sharding::Replicated(graph_.type(output.value).rank());
+      MW_TRY(Get(key, output.value, whole));
+      MW_ASSIGN_OR_RETURN(const TensorIndex tensor, ExportFor(key, output.value, whole));
+      result_.reports.push_back({output.name, tensor});
+    }
+    return OkStatus();
+  }
+
+  // Accumulators start a step at zero.
+  void AddZeroPieces() {
+    std::map<int, std::vector<TensorIndex>> accumulators;
+    for (size_t i = 0; i < result_.tensors.size(); ++i) {
+      if (result_.tensors[i].role == TensorRole::kAccumulator) {
+        accumulators[result_.tensors[i].stage].push_back(static_cast<TensorIndex>(i));
+      }
+    }
+    for (const auto& [stage, tensors] : accumulators) {
+      PieceBuilder& piece = BuilderOf({stage, Phase::kForward, -1});
+      for (TensorIndex tensor : tensors) {
+        const ir::TensorType& type = result_.tensors[static_cast<size_t>(tensor)].local_type;
+        piece.outputs.emplace_back(tensor, piece.builder.AddOne(Op::kConstant, {}, {{"value", 0.0}}, {type}));
+      }
+    }
+  }
+
+  Result<Partition> Finish(int64_t bucket_bytes) {
+    for (auto& [key, piece] : pieces_) {
+      Piece finished;
+      finished.key = key;
+      finished.inputs = piece.inputs;
+      for (const auto& [tensor, local] : piece.outputs) {
+        piece.builder.SetOutput(result_.tensors[static_cast<size_t>(tensor)].name, local);
+        finished.outputs.push_back(tensor);
+      }
+      MW_ASSIGN_OR_RETURN(Graph graph, piece.builder.Finish());
+      if (key.phase == Phase::kUpdate) {
+        MW_ASSIGN_OR_RETURN(graph, CoalesceAllReduces(graph, bucket_bytes));
+      }
+      finished.graph = std::make_shared<const Graph>(std::move(graph));
+      result_.pieces.push_back(std::move(finished));
+    }
+    return std::move(result_);
+  }
+
+  const Graph& graph_;
+  const StageAssignment& stages_;
+  const Strategies& strategies_;
+  const Layout& layout_;
+  const mesh::Mesh mesh_;
+  Partition result_;
+  std::map<PieceKey, PieceBuilder> pieces_;
+  std::map<ValueId, int> name_counts_;
+  std::map<std::pair<int, ValueId>, std::vector<Version>> versions_;
+};
+
+}  // namespace
+
+std::string PieceName(const PieceKey& key) {
+  switch (key.phase) {
+    case Phase::kForward:
+      return fmt::format("s{}/{}", key.stage, key.round < 0 ? "z" : "f");
+    case Phase::kBackward:
+      return fmt::format("s{}/b", key.stage);
+    case Phase::kUpdate:
+      return fmt::format("s{}/u{}", key.stage, key.round);
+  }
+  return "";
+}
+
+Result<Partition> MakePartition(const Graph& graph, const StageAssignment& stages, const Strategies& strategies,
+                                const Layout& layout, int64_t bucket_bytes) {
+  return Partitioner(graph, stages, strategies, layout).Run(bucket_bytes);
+}
+
+Result<Partition> MakeInitPartition(const Graph& graph, const StageAssignment& stages, const Strategies& strategies,
+                                    const Layout& layout) {
+  const mesh::Mesh mesh = PlanningMesh(layout);
+  Partition result;
+  for (int stage = 0; stage < stages.stage_count; ++stage) {
+    Piece piece;
+    piece.key = {stage, Phase::kForward, 0};
+    ir::Builder builder(fmt::format("s{}/init", stage));
+    builder.SetPhase(Phase::kUpdate);
+    for (NodeId id : graph.NodesOf(Op::kParam)) {
+      const Node& node = graph.node(id);
+      const std::string name = node.attrs.Str("name");
+      const auto holders = stages.param_stages.find(name);
+      if (holders == stages.param_stages.end()) continue;
+      if (std::find(holders->second.begin(), holders->second.end(), stage) == holders->second.end()) continue;
+      const ir::TensorType& type = graph.type(node.outputs[0]);
+      const Sharding& sharding = strategies.params.at(name);
+      const ir::TensorType local{type.dtype, mesh::LocalDims(type.dims, sharding, mesh)};
+      const ValueId value = EmitInitialValue(builder, node, type, sharding, local);
+      builder.SetOutput(name, value);
+      const auto kind = node.attrs.Int("state") != 0 ? ir::MemoryKind::kOptimizer : ir::MemoryKind::kWeights;
+      piece.outputs.push_back(static_cast<TensorIndex>(result.tensors.size()));
+      result.tensors.push_back({stage, TensorRole::kParam, kind, name, type, sharding, local});
+    }
+    MW_ASSIGN_OR_RETURN(Graph local_graph, builder.Finish());
+    piece.graph = std::make_shared<const Graph>(std::move(local_graph));
+    result.pieces.push_back(std::move(piece));
+  }
+  return result;
+}
+
+}  // namespace meshwright::planner

@@ -1,0 +1,92 @@
+// A plan cut into local SPMD pieces.
+//
+// A piece is what one stage computes in one RUN: its forward (per microbatch), its backward (per microbatch), and one or more
+// update rounds (per step; a round ends where a value of another stage is needed). A piece's graph has local shapes and
+// explicit collectives; its `input` nodes and outputs are StageTensors, which live between pieces. An Import is a StageTensor
+// that another stage sends.
+#pragma once
+
+#include <compare>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/graph.h"
+#include "ir/program.h"
+#include "mesh/sharding.h"
+#include "planner/plan.h"
+#include "planner/stages.h"
+#include "planner/strategy.h"
+
+namespace meshwright::planner {
+
+struct PieceKey {
+  int stage = 0;
+  ir::Phase phase = ir::Phase::kForward;
+  int round = 0;  // update only
+  friend auto operator<=>(const PieceKey&, const PieceKey&) = default;
+};
+
+enum class TensorRole : uint8_t {
+  kParam,        // persistent
+  kAccumulator,  // summed over the microbatches of a step
+  kMicrobatch,   // one instance per microbatch
+  kStep,         // one instance per step
+};
+
+using TensorIndex = int;
+
+struct StageTensor {
+  int stage = 0;
+  TensorRole role = TensorRole::kMicrobatch;
+  ir::MemoryKind kind = ir::MemoryKind::kActivations;
+  std::string name;              // param name, or "%12" of the step graph; equal at both ends of an import
+  ir::TensorType global_type;
+  mesh::Sharding sharding;       // over the planning mesh
+  ir::TensorType local_type;
+};
+
+struct Piece {
+  PieceKey key;
+  std::shared_ptr<const ir::Graph> graph;
+  std::vector<TensorIndex> inputs;   // per `input` node, in order
+  std::vector<TensorIndex> outputs;  // per graph output; an index that is also an input is updated in place
+};
+
+struct Import {
+  TensorIndex source = 0;
+  TensorIndex destination = 0;
+  PieceKey after;    // the source is ready when this piece has run
+  PieceKey before;   // the first piece that reads the destination
+};
+
+struct Report {
+  std::string name;
+  TensorIndex tensor = 0;
+};
+
+struct Partition {
+  std::vector<StageTensor> tensors;
+  std::vector<Piece> pieces;       // ordered by stage, phase, round
+  std::vector<Import> imports;     // in order of first use
+  std::vector<Report> reports;     // tensors of the last stage
+};
+
+// Errors: kInternal when a strategy cannot be expressed (a planner defect), with the node.
+Result<Partition> MakePartition(const ir::Graph& graph, const StageAssignment& stages, const Strategies& strategies,
+                                const Layout& layout, int64_t bucket_bytes);
+
+// Fills every param of `graph` ("init" attribute): one piece per stage, outputs are the params held there.
+Result<Partition> MakeInitPartition(const ir::Graph& graph, const StageAssignment& stages, const Strategies& strategies,
+                                    const Layout& layout);
+
+// "s1/f", "s1/b", "s0/u2".
+std::string PieceName(const PieceKey& key);
+
+// Merges all_reduce nodes that do not depend on each other, with equal axes, kind and dtype, into buckets of about
+// bucket_bytes (a larger tensor is a bucket of its own).
+Result<ir::Graph> CoalesceAllReduces(const ir::Graph& graph, int64_t bucket_bytes);
+
+}  // namespace meshwright::planner

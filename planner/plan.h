@@ -1,0 +1,69 @@
+// The planner's answer: stages, shardings, schedule and one static program per device. Pure functions of the request and the
+// topology; no files, no devices, no RPC.
+//
+// Pipeline: DevicePlan degrees -> stage split by cost -> one step graph (forward, backward, update) -> shardings by Redco's
+// two rules on factors -> local SPMD pieces with explicit collectives -> schedule -> programs -> verified.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/job.h"
+#include "ir/program.h"
+#include "mesh/sharding.h"
+#include "mesh/topology.h"
+
+namespace meshwright::planner {
+
+// Degrees with every "auto" resolved.
+struct Layout {
+  int64_t data = 1;
+  int64_t tensor = 1;
+  int64_t pipeline = 1;
+  int64_t microbatches = 1;
+  std::string schedule = "1f1b";
+  bool sequence_parallel = false;
+  int64_t device_count() const { return data * tensor * pipeline; }
+  std::string ToString() const;  // "data=2 tensor=1 pipeline=2 microbatches=4 schedule=1f1b"
+};
+
+struct StageInfo {
+  mesh::Mesh mesh;               // axes data, tensor
+  int first_layer = 0;           // of the model; last_layer inclusive
+  int last_layer = 0;
+  double flops_per_step = 0;     // whole stage, forward + backward, all microbatches
+};
+
+struct ParamInfo {
+  std::string name;
+  ir::TensorType type;           // logical
+  mesh::Sharding sharding;
+  std::vector<int> stages;       // that hold a copy, owner first
+};
+
+struct DeviceMemory {
+  std::map<ir::MemoryKind, int64_t> bytes;  // peak by kind
+  int64_t total_bytes = 0;                  // arena + persistent
+};
+
+struct Plan {
+  Layout layout;
+  std::vector<StageInfo> stages;
+  std::vector<ParamInfo> params;
+  std::vector<std::string> notes;          // fallbacks: what was replicated and why
+  std::vector<DeviceMemory> memory;        // per device
+  std::vector<ir::Program> init;           // per device: fills weights and optimizer state
+  std::vector<ir::Program> step;           // one training step; reports loss, grad_norm, lr, tokens
+  std::vector<ir::Program> eval;           // one validation batch; reports loss_sum, count
+  int reporting_device = 0;                // whose reports count
+};
+
+// Errors: kInvalidArgument with what would fit (degrees, batch, heads), kResourceExhausted naming device, need and budget.
+Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology);
+
+// Stages, shardings, memory per device; with_programs adds every program's text.
+std::string FormatPlan(const Plan& plan, bool with_programs);
+
+}  // namespace meshwright::planner

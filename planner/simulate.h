@@ -1,0 +1,62 @@
+// Replays programs in virtual time: a pure function from instruction lists and costs to a timeline.
+//
+// RUN takes the cost of its executable; a message takes alpha + bytes * seconds_per_byte after
+// SEND; SEND waits while the channel holds `capacity` messages that were not received; RECV waits
+// for its message. A RUN whose executable has collectives waits for the devices that differ in the
+// collectives' axes; they begin together and end together, after the longest cost.
+//
+// Answers: makespan, busy and idle seconds per device (bubble), most live forward activations.
+//
+// Thread rule: pure functions; deterministic.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/program.h"
+
+namespace meshwright::planner {
+
+struct SimulationCosts {
+  // Seconds of one RUN of this executable on this device.
+  std::function<double(const ir::Program&, const ir::Executable&)> run_s;
+  double message_alpha_s = 0;
+  double message_seconds_per_byte = 0;
+};
+
+struct Span {
+  int device = 0;       // Program::device
+  int instruction = 0;  // index in its program
+  double begin_s = 0;
+  double end_s = 0;
+};
+
+// Vectors have one entry per program, in the order given.
+struct Simulation {
+  double makespan_s = 0;
+  std::vector<double> busy_s;       // inside a RUN
+  std::vector<double> idle_s;       // makespan - busy
+  std::vector<int> in_flight_max;   // microbatches forwarded but not yet backwarded
+  std::vector<int64_t> sent_bytes;  // SEND only
+  std::vector<Span> spans;          // RUN only, in order of begin
+};
+
+// REQUIRES: costs.run_s is set; it is asked once per program and executable.
+// Errors: kInvalidArgument "deadlock: device 2 waits at instruction 17 (RECV s3 <- c1)" with all
+// that wait, ids out of range, a channel without its other end, members of a group that meet with
+// different work.
+Result<Simulation> Simulate(std::span<const ir::Program> programs, const SimulationCosts& costs);
+
+// Forward and backward pieces are told apart by the executable's graph name: "f.." forward, "b.."
+// backward (after the stage prefix "s<stage>/"), e.g. "s1/f", "s1/b", "s0/u0".
+std::string ExecutablePiece(const ir::Executable& executable);  // "f", "b", "u0", "z"
+
+// Chrome trace JSON of a simulation (displayTimeUnit ms; pid = stage, tid = device). `programs` as
+// simulated.
+std::string ToChromeTrace(std::span<const ir::Program> programs, const Simulation& simulation);
+
+}  // namespace meshwright::planner

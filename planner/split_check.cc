@@ -1,0 +1,55 @@
+#include "planner/split_check.h"
+
+#include "ir/schema.h"
+
+namespace meshwright::planner {
+namespace {
+
+// Whole beats "does not divide" beats "fits".
+SplitCheck::Answer Worse(const SplitCheck::Answer& a, const SplitCheck::Answer& b) {
+  SplitCheck::Answer worse = a.verdict >= b.verdict ? a : b;
+  worse.is_vocabulary = a.is_vocabulary || b.is_vocabulary;
+  return worse;
+}
+
+}  // namespace
+
+SplitCheck::Answer SplitCheck::Check(ValueId value, int dim, int64_t parts) {
+  Answer answer;
+  const int64_t size = graph_.type(value).dims[static_cast<size_t>(dim)];
+  if (size % parts != 0) answer = {kDoesNotDivide, size, false};
+  for (NodeId id : users_[static_cast<size_t>(value.value())]) {
+    const ir::Node& user = graph_.node(id);
+    if (user.phase != ir::Phase::kForward) continue;
+    for (size_t i = 0; i < user.inputs.size(); ++i) {
+      if (user.inputs[i] == value) answer = Worse(answer, CheckUser(user, i, dim, parts));
+    }
+  }
+  return answer;
+}
+
+SplitCheck::Answer SplitCheck::CheckUser(const ir::Node& user, size_t operand, int dim, int64_t parts) {
+  const Result<ir::FactorRule> rule = ir::RuleOf(graph_, user);
+  if (!rule.has_value()) return {kNeededWhole, 0, false};
+  const ir::DimFactors& factors = rule->operands[operand][static_cast<size_t>(dim)];
+  if (factors.empty()) return {kFits, 0, false};
+  const ir::Factor& factor = rule->factors[static_cast<size_t>(factors[0])];
+  if (factor.kind == ir::FactorKind::kWhole) return {kNeededWhole, 0, false};
+  Answer answer;
+  if (factor.size % parts != 0) answer = {kDoesNotDivide, factor.size, false};
+  if (factor.kind == ir::FactorKind::kReduced) {
+    const bool loss = user.op == ir::Op::kCrossEntropy || user.op == ir::Op::kLogSumExp || user.op == ir::Op::kPick;
+    answer.is_vocabulary = loss;
+    return answer;
+  }
+  for (size_t r = 0; r < rule->results.size(); ++r) {
+    for (size_t d = 0; d < rule->results[r].size(); ++d) {
+      const ir::DimFactors& result = rule->results[r][d];
+      if (result.empty() || result[0] != factors[0]) continue;
+      answer = Worse(answer, Check(user.outputs[r], static_cast<int>(d), parts));
+    }
+  }
+  return answer;
+}
+
+}  // namespace meshwright::planner

@@ -1,0 +1,239 @@
+#include "planner/stages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "ir/schema.h"
+#include "planner/rewrite.h"
+
+namespace meshwright::planner {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::Op;
+using ir::Phase;
+
+size_t Index(NodeId id) { return static_cast<size_t>(id.value()); }
+
+// Nodes whose value costs nothing to compute again: sources and what follows from the data alone.
+bool IsSource(Op op) { return op == Op::kFeed || op == Op::kConstant || op == Op::kLearningRate; }
+
+class Assigner {
+ public:
+  Assigner(const Graph& graph, std::vector<int> stage_of_layer, int stage_count)
+      : graph_(graph), free_(graph.nodes.size(), false), sets_(graph.nodes.size()) {
+    result_.stage_count = stage_count;
+    result_.stage_of_layer = std::move(stage_of_layer);
+  }
+
+  StageAssignment Run() {
+    MarkFree();
+    AssignComputation();
+    FindHolders();
+    AssignUpdate();
+    PropagateNeeds();
+    result_.node_stages.resize(graph_.nodes.size());
+    for (size_t i = 0; i < sets_.size(); ++i) {
+      result_.node_stages[i].assign(sets_[i].begin(), sets_[i].end());
+    }
+    return std::move(result_);
+  }
+
+ private:
+  int StageOfLayer(int layer) const {
+    if (layer < 0 || result_.stage_of_layer.empty()) return 0;
+    return result_.stage_of_layer[std::min(static_cast<size_t>(layer), result_.stage_of_layer.size() - 1)];
+  }
+
+  const Node& Producer(ValueId id) const { return graph_.producer(id); }
+
+  // Free nodes have no stage of their own: they are computed where they are read.
+  void MarkFree() {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      if (node.op == Op::kParam) continue;
+      bool data_only = !node.inputs.empty() && node.phase != Phase::kUpdate;
+      for (ValueId input : node.inputs) data_only = data_only && free_[Index(graph_.value(input).producer)];
+      free_[i] = IsSource(node.op) || data_only;
+    }
+  }
+
+  void AssignComputation() {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      if (node.op == Op::kParam || node.phase == Phase::kUpdate || free_[i]) continue;
+      int stage = StageOfLayer(node.layer);
+      if (node.layer < 0) {
+        for (ValueId input : node.inputs) {
+          const auto& set = sets_[Index(graph_.value(input).producer)];
+          if (!set.empty()) stage = std::max(stage, *set.rbegin());
+        }
+      }
+      sets_[i].insert(stage);
+    }
+  }
+
+  void FindHolders() {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (graph_.nodes[i].phase == Phase::kUpdate) continue;
+      for (ValueId input : graph_.nodes[i].inputs) {
+        const Node& producer = Producer(input);
+        if (producer.op != Op::kParam) continue;
+        auto& holders = holders_[producer.attrs.Str("name")];
+        holders.insert(sets_[i].begin(), sets_[i].end());
+      }
+    }
+    for (const auto& [name, holders] : holders_) {
+      result_.param_stages[name].assign(holders.begin(), holders.end());
+    }
+  }
+
+  // Optimizer nodes run at every holder, a gradient's sum of squares at the owner, reports at the last stage.
+  void AssignUpdate() {
+    std::map<ValueId, std::string> param_of_gradient;
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      if (node.op != Op::kAdamW && node.op != Op::kSgd) continue;
+      const std::string name = Producer(node.inputs[0]).attrs.Str("name");
+      sets_[i] = holders_[name];
+      param_of_gradient[node.inputs[1]] = name;
+      for (ValueId input : node.inputs) {
+        const Node& state = Producer(input);
+        if (state.op == Op::kParam) result_.param_stages[state.attrs.Str("name")] = result_.param_stages[name];
+      }
+    }
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      if (node.op != Op::kSumSquares || node.phase != Phase::kUpdate) continue;
+      const auto it = param_of_gradient.find(node.inputs[0]);
+      fixed_.insert(i);
+      sets_[i] = {it == param_of_gradient.end() ? 0 : *holders_[it->second].begin()};
+    }
+    for (const ir::NamedValue& output : graph_.outputs) {
+      const Node& node = Producer(output.value);
+      if (node.phase != Phase::kUpdate || node.op == Op::kAdamW || node.op == Op::kSgd) continue;
+      if (output.name.starts_with("grad/")) continue;
+      const size_t index = Index(graph_.value(output.value).producer);
+      if (!fixed_.contains(index)) sets_[index].insert(result_.last_stage());
+    }
+    FixStageSums();
+  }
+
+  // A scalar sum over values of one stage is computed there.
+  void FixStageSums() {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      if (node.op != Op::kSum || node.phase != Phase::kUpdate) continue;
+      if (graph_.type(node.outputs[0]).rank() != 0) continue;
+      std::set<int> stages;
+      bool all_fixed = true;
+      for (ValueId input : node.inputs) {
+        const size_t producer = Index(graph_.value(input).producer);
+        all_fixed = all_fixed && fixed_.contains(producer);
+        stages.insert(sets_[producer].begin(), sets_[producer].end());
+      }
+      if (!all_fixed || stages.size() != 1) continue;
+      sets_[i] = stages;
+      fixed_.insert(i);
+    }
+  }
+
+  void PropagateNeeds() {
+    for (size_t i = graph_.nodes.size(); i-- > 0;) {
+      for (ValueId input : graph_.nodes[i].inputs) {
+        const size_t producer = Index(graph_.value(input).producer);
+        const Node& node = graph_.nodes[producer];
+        const bool follows = free_[producer] || (node.phase == Phase::kUpdate && !fixed_.contains(producer));
+        if (!follows || node.op == Op::kParam) continue;
+        sets_[producer].insert(sets_[i].begin(), sets_[i].end());
+      }
+    }
+  }
+
+  const Graph& graph_;
+  StageAssignment result_;
+  std::vector<bool> free_;
+  std::vector<std::set<int>> sets_;
+  std::set<size_t> fixed_;
+  std::map<std::string, std::set<int>> holders_;
+};
+
+}  // namespace
+
+int LayerCount(const Graph& graph) {
+  int count = 0;
+  for (const Node& node : graph.nodes) count = std::max(count, node.layer + 1);
+  return count;
+}
+
+std::vector<int> SplitByCost(const std::vector<double>& cost, int parts) {
+  const int n = static_cast<int>(cost.size());
+  std::vector<double> prefix(static_cast<size_t>(n) + 1, 0);
+  std::partial_sum(cost.begin(), cost.end(), prefix.begin() + 1);
+  const auto sum = [&](int begin, int end) { return prefix[static_cast<size_t>(end)] - prefix[static_cast<size_t>(begin)]; };
+  // best[k][i]: least maximum of the first i entries in k parts.
+  const double inf = std::numeric_limits<double>::infinity();
+  std::vector<std::vector<double>> best(static_cast<size_t>(parts) + 1, std::vector<double>(static_cast<size_t>(n) + 1, inf));
+  std::vector<std::vector<int>> cut(static_cast<size_t>(parts) + 1, std::vector<int>(static_cast<size_t>(n) + 1, 0));
+  best[0][0] = 0;
+  for (size_t k = 1; k <= static_cast<size_t>(parts); ++k) {
+    for (int i = static_cast<int>(k); i <= n; ++i) {
+      for (int j = static_cast<int>(k) - 1; j < i; ++j) {
+        const double value = std::max(best[k - 1][static_cast<size_t>(j)], sum(j, i));
+        if (value <= best[k][static_cast<size_t>(i)]) {
+          best[k][static_cast<size_t>(i)] = value;
+          cut[k][static_cast<size_t>(i)] = j;
+        }
+      }
+    }
+  }
+  std::vector<int> part(static_cast<size_t>(n), 0);
+  int end = n;
+  for (int k = parts; k >= 1; --k) {
+    const int begin = cut[static_cast<size_t>(k)][static_cast<size_t>(end)];
+    for (int i = begin; i < end; ++i) part[static_cast<size_t>(i)] = k - 1;
+    end = begin;
+  }
+  return part;
+}
+
+std::vector<int> BalanceLayers(const Graph& step_graph, int stage_count) {
+  const int layers = LayerCount(step_graph);
+  if (layers == 0) return {};
+  std::vector<double> cost(static_cast<size_t>(layers), 0);
+  for (const Node& node : step_graph.nodes) {
+    if (node.layer >= 0) cost[static_cast<size_t>(node.layer)] += ir::CostOf(step_graph, node).flops;
+  }
+  return SplitByCost(cost, stage_count);
+}
+
+Result<StageAssignment> AssignStages(const Graph& step_graph, std::vector<int> stage_of_layer, int stage_count) {
+  return Assigner(step_graph, std::move(stage_of_layer), stage_count).Run();
+}
+
+Result<Graph> SplitScalarSums(const Graph& step_graph, const StageAssignment& stages) {
+  size_t position = 0;
+  const auto owner = [&](ValueId id) {
+    const auto& set = stages.node_stages[Index(step_graph.value(id).producer)];
+    return set.empty() ? 0 : set.front();
+  };
+  const auto emit = [&](ir::Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
+                        const std::vector<ir::TensorType>& types) {
+    ++position;
+    std::map<int, std::vector<ValueId>> by_stage;
+    for (size_t i = 0; i < node.inputs.size(); ++i) by_stage[owner(node.inputs[i])].push_back(inputs[i]);
+    const bool scalar_sum = node.op == Op::kSum && node.phase == Phase::kUpdate && types[0].rank() == 0;
+    if (!scalar_sum || by_stage.size() < 2) return builder.Add(node.op, inputs, node.attrs, types);
+    std::vector<ValueId> sums;
+    for (const auto& [stage, values] : by_stage) sums.push_back(builder.AddOne(Op::kSum, values, {}, types));
+    return builder.Add(Op::kSum, sums, {}, types);
+  };
+  return RewriteGraph(step_graph, emit);
+}
+
+}  // namespace meshwright::planner

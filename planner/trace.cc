@@ -1,0 +1,82 @@
+// Chrome trace, JSON object form: {"displayTimeUnit":"ms","traceEvents":[...]}; "M" events name
+// processes and threads, one "X" event per RUN with ts and dur in microseconds (three decimals),
+// microbatch and instruction as args.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <set>
+
+#include "planner/simulate.h"
+
+namespace meshwright::planner {
+namespace {
+
+std::string Quote(std::string_view text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\u{:04x}", static_cast<int>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string Category(const std::string& piece) {
+  if (piece.starts_with('f')) return "forward";
+  if (piece.starts_with('b')) return "backward";
+  return "update";
+}
+
+std::string RunEvent(const ir::Program& program, const Span& span) {
+  const ir::Instruction& run = program.instructions[static_cast<size_t>(span.instruction)];
+  const ir::Executable& executable =
+      program.executables[static_cast<size_t>(run.executable.value())];
+  const std::string piece = ExecutablePiece(executable);
+  const double begin_us = span.begin_s * 1e6;
+  return fmt::format(
+      R"({{"name":{},"cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
+      R"("args":{{"microbatch":{},"instruction":{}}}}})",
+      Quote(fmt::format("{} mb={}", executable.graph->name, run.microbatch)), Category(piece),
+      program.stage.value(), program.device.value(), begin_us, span.end_s * 1e6 - begin_us,
+      run.microbatch, span.instruction);
+}
+
+void AddNames(std::span<const ir::Program> programs, std::vector<std::string>& events) {
+  std::set<int32_t> stages;
+  for (const ir::Program& program : programs) {
+    const int32_t stage = program.stage.value();
+    if (stages.insert(stage).second) {
+      events.push_back(
+          fmt::format(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":"stage {}"}}}})",
+                      stage, stage));
+      events.push_back(fmt::format(
+          R"({{"name":"process_sort_index","ph":"M","pid":{},"args":{{"sort_index":{}}}}})", stage,
+          stage));
+    }
+    events.push_back(fmt::format(
+        R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":"device {}"}}}})",
+        stage, program.device.value(), program.device.value()));
+  }
+}
+
+}  // namespace
+
+std::string ToChromeTrace(std::span<const ir::Program> programs, const Simulation& simulation) {
+  std::map<int32_t, const ir::Program*> program_of;
+  for (const ir::Program& program : programs) program_of[program.device.value()] = &program;
+  std::vector<std::string> events;
+  AddNames(programs, events);
+  for (const Span& span : simulation.spans) {
+    events.push_back(RunEvent(*program_of.at(span.device), span));
+  }
+  return fmt::format("{{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{}\n]}}\n",
+                     fmt::join(events, ",\n"));
+}
+
+}  // namespace meshwright::planner

@@ -1,0 +1,50 @@
+// The only converters between the wire and our types. Included by proto/ and */grpc/ only.
+//
+// Encode cannot fail. Decode is safe on any input: kInvalidArgument names the field.
+// Thread rule: pure functions.
+#pragma once
+
+#include "base/result.h"
+#include "ir/job.h"
+#include "proto/meshwright.pb.h"
+#include "proto/messages.h"
+
+namespace meshwright::proto {
+
+v1::Up Encode(const UpMessage& message);
+Result<UpMessage> Decode(const v1::Up& wire);
+
+v1::Down Encode(const DownMessage& message);
+Result<DownMessage> Decode(const v1::Down& wire);
+
+v1::RuntimeError Encode(const RuntimeError& error);
+RuntimeError Decode(const v1::RuntimeError& wire);
+
+v1::BlobRef Encode(const ir::BlobRef& blob);
+// Errors: a hash that is neither empty nor 64 hex digits.
+Result<ir::BlobRef> Decode(const v1::BlobRef& wire);
+
+v1::DataSpec Encode(const ir::DataSpec& data);
+Result<ir::DataSpec> Decode(const v1::DataSpec& wire);
+
+// The graph travels as text; errors of its parser carry line numbers.
+v1::JobRequest Encode(const ir::JobRequest& job);
+Result<ir::JobRequest> Decode(const v1::JobRequest& wire);
+
+v1::JobInfo Encode(const JobInfo& info);
+JobInfo Decode(const v1::JobInfo& wire);
+
+v1::StepMetrics Encode(const StepMetrics& metrics);
+StepMetrics Decode(const v1::StepMetrics& wire);
+
+v1::JobUpdate Encode(const JobUpdate& update);
+JobUpdate Decode(const v1::JobUpdate& wire);
+
+v1::WorkerInfo Encode(const WorkerInfo& info);
+WorkerInfo Decode(const v1::WorkerInfo& wire);
+
+// The head of a tile: every field but the data.
+v1::TileChunk EncodeTileHead(const WeightTile& tile);
+Result<WeightTile> DecodeTileHead(const v1::TileChunk& wire);
+
+}  // namespace meshwright::proto

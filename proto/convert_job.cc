@@ -1,0 +1,181 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/text.h"
+#include "proto/convert.h"
+#include "proto/job_codec.h"
+
+namespace meshwright::proto {
+namespace {
+
+v1::OptimizerSpec EncodeOptimizer(const ir::OptimizerSpec& spec) {
+  v1::OptimizerSpec wire;
+  wire.set_name(spec.name);
+  wire.set_lr(spec.lr);
+  wire.set_min_lr(spec.min_lr);
+  wire.set_schedule(spec.schedule);
+  wire.set_warmup_steps(spec.warmup_steps);
+  wire.set_total_steps(spec.total_steps);
+  wire.set_beta1(spec.beta1);
+  wire.set_beta2(spec.beta2);
+  wire.set_eps(spec.eps);
+  wire.set_weight_decay(spec.weight_decay);
+  wire.set_momentum(spec.momentum);
+  wire.set_max_norm(spec.max_norm);
+  return wire;
+}
+
+ir::OptimizerSpec DecodeOptimizer(const v1::OptimizerSpec& wire) {
+  ir::OptimizerSpec spec;
+  spec.name = wire.name();
+  spec.lr = wire.lr();
+  spec.min_lr = wire.min_lr();
+  spec.schedule = wire.schedule();
+  spec.warmup_steps = wire.warmup_steps();
+  spec.total_steps = wire.total_steps();
+  spec.beta1 = wire.beta1();
+  spec.beta2 = wire.beta2();
+  spec.eps = wire.eps();
+  spec.weight_decay = wire.weight_decay();
+  spec.momentum = wire.momentum();
+  spec.max_norm = wire.max_norm();
+  return spec;
+}
+
+v1::ParallelSpec EncodeParallel(const ir::ParallelSpec& spec) {
+  v1::ParallelSpec wire;
+  wire.set_data(spec.data);
+  wire.set_tensor(spec.tensor);
+  wire.set_pipeline(spec.pipeline);
+  wire.set_microbatches(spec.microbatches);
+  wire.set_schedule(spec.schedule);
+  wire.set_sequence_parallel(spec.sequence_parallel);
+  wire.set_bucket_bytes(spec.bucket_bytes);
+  return wire;
+}
+
+ir::ParallelSpec DecodeParallel(const v1::ParallelSpec& wire) {
+  ir::ParallelSpec spec;
+  spec.data = wire.data();
+  spec.tensor = wire.tensor();
+  spec.pipeline = wire.pipeline();
+  spec.microbatches = wire.microbatches();
+  spec.schedule = wire.schedule();
+  spec.sequence_parallel = wire.sequence_parallel();
+  spec.bucket_bytes = wire.bucket_bytes();
+  return spec;
+}
+
+v1::TrainSpec EncodeTrain(const ir::TrainSpec& spec) {
+  v1::TrainSpec wire;
+  wire.set_global_batch(spec.global_batch);
+  wire.set_sequence(spec.sequence);
+  wire.set_steps(spec.steps);
+  wire.set_seed(spec.seed);
+  wire.set_steps_per_launch(spec.steps_per_launch);
+  wire.set_log_every(spec.log_every);
+  wire.set_validate_every(spec.validate_every);
+  wire.set_validation_batches(spec.validation_batches);
+  return wire;
+}
+
+ir::TrainSpec DecodeTrain(const v1::TrainSpec& wire) {
+  ir::TrainSpec spec;
+  spec.global_batch = wire.global_batch();
+  spec.sequence = wire.sequence();
+  spec.steps = wire.steps();
+  spec.seed = wire.seed();
+  spec.steps_per_launch = wire.steps_per_launch();
+  spec.log_every = wire.log_every();
+  spec.validate_every = wire.validate_every();
+  spec.validation_batches = wire.validation_batches();
+  return spec;
+}
+
+}  // namespace
+
+bool IsSha256Hex(std::string_view text) {
+  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
+
+v1::BlobRef Encode(const ir::BlobRef& blob) {
+  v1::BlobRef wire;
+  wire.set_sha256(blob.sha256);
+  wire.set_size_bytes(blob.size_bytes);
+  wire.set_name(blob.name);
+  return wire;
+}
+
+Result<ir::BlobRef> Decode(const v1::BlobRef& wire) {
+  if (!wire.sha256().empty() && !IsSha256Hex(wire.sha256())) {
+    return Fail(InvalidArgument(
+        fmt::format("blob '{}': sha256 is '{}'; it must be 64 lower-case hex digits", wire.name(),
+                    wire.sha256().substr(0, 80))));
+  }
+  if (wire.size_bytes() < 0) {
+    return Fail(InvalidArgument(
+        fmt::format("blob '{}': size_bytes is {}", wire.name(), wire.size_bytes())));
+  }
+  return ir::BlobRef{wire.sha256(), wire.size_bytes(), wire.name()};
+}
+
+v1::DataSpec Encode(const ir::DataSpec& data) {
+  v1::DataSpec wire;
+  *wire.mutable_blob() = Encode(data.blob);
+  wire.set_format(data.format);
+  wire.set_validation_fraction(data.validation_fraction);
+  return wire;
+}
+
+Result<ir::DataSpec> Decode(const v1::DataSpec& wire) {
+  ir::DataSpec data;
+  MW_ASSIGN_OR_RETURN(data.blob, Decode(wire.blob()));
+  data.format = wire.format();
+  data.validation_fraction = wire.validation_fraction();
+  return data;
+}
+
+v1::JobRequest Encode(const ir::JobRequest& job) {
+  v1::JobRequest wire;
+  wire.set_name(job.name);
+  wire.set_loss_graph(ir::FormatGraph(job.loss));
+  *wire.mutable_optimizer() = EncodeOptimizer(job.optimizer);
+  *wire.mutable_data() = Encode(job.data);
+  *wire.mutable_init_weights() = Encode(job.init_weights);
+  *wire.mutable_parallel() = EncodeParallel(job.parallel);
+  *wire.mutable_train() = EncodeTrain(job.train);
+  wire.set_save_weights(job.save_weights);
+  wire.set_config_text(job.config_text);
+  return wire;
+}
+
+Result<ir::JobRequest> Decode(const v1::JobRequest& wire) {
+  ir::JobRequest job;
+  job.name = wire.name();
+  auto graph = ir::ParseGraph(wire.loss_graph());
+  if (!graph.has_value()) return Fail(graph.error().WithContext("job.loss_graph"));
+  job.loss = std::move(*graph);
+  job.optimizer = DecodeOptimizer(wire.optimizer());
+  MW_ASSIGN_OR_RETURN(job.data, Decode(wire.data()));
+  MW_ASSIGN_OR_RETURN(job.init_weights, Decode(wire.init_weights()));
+  job.parallel = DecodeParallel(wire.parallel());
+  job.train = DecodeTrain(wire.train());
+  job.save_weights = wire.save_weights();
+  job.config_text = wire.config_text();
+  return job;
+}
+
+std::string EncodeJob(const ir::JobRequest& job) { return Encode(job).SerializeAsString(); }
+
+Result<ir::JobRequest> DecodeJob(std::string_view bytes) {
+  v1::JobRequest wire;
+  if (!wire.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return Fail(DataLoss(fmt::format("{} bytes are not a job request", bytes.size())));
+  }
+  return Decode(wire);
+}
+
+}  // namespace meshwright::proto

@@ -1,0 +1,333 @@
+// The messages of the worker session, both ways.
+#include <fmt/format.h>
+
+#include "proto/convert.h"
+
+namespace meshwright::proto {
+namespace {
+
+MeshGeneration Gen(uint64_t value) { return MeshGeneration(value); }
+
+// ---- Up: one Put per alternative ----
+
+void Put(const Register& m, v1::Up& wire) {
+  v1::Register& out = *wire.mutable_register_();
+  out.set_name(m.name);
+  out.set_incarnation(m.incarnation.value());
+  out.set_devices(m.devices);
+  out.set_memory_bytes(m.memory_bytes);
+  out.set_address(m.address);
+  out.set_host_id(m.host_id);
+  out.set_version(m.version);
+  out.set_protocol_major(m.protocol_major);
+  out.set_protocol_minor(m.protocol_minor);
+  out.set_metrics_address(m.metrics_address);
+  out.set_cluster_id(m.cluster_id);
+  out.set_max_term(m.max_term.value());
+}
+
+void Put(const Heartbeat&, v1::Up& wire) { wire.mutable_heartbeat(); }
+
+template <typename Out, typename M>
+void PutGenAndError(const M& m, Out& out) {
+  out.set_mesh_gen(m.mesh_gen.value());
+  if (!m.error.ok()) *out.mutable_error() = Encode(m.error);
+}
+
+void Put(const Loaded& m, v1::Up& wire) { PutGenAndError(m, *wire.mutable_loaded()); }
+void Put(const CommUp& m, v1::Up& wire) { PutGenAndError(m, *wire.mutable_comm_up()); }
+void Put(const WeightsSaved& m, v1::Up& wire) { PutGenAndError(m, *wire.mutable_weights_saved()); }
+void Put(const MeshError& m, v1::Up& wire) { PutGenAndError(m, *wire.mutable_mesh_error()); }
+
+void Put(const LaunchDone& m, v1::Up& wire) {
+  v1::LaunchDone& out = *wire.mutable_launch_done();
+  PutGenAndError(m, out);
+  out.set_launch_seq(m.launch_seq.value());
+  for (const StepReport& report : m.reports) {
+    v1::StepReport& step = *out.add_reports();
+    step.set_step(report.step);
+    step.set_seconds(report.seconds);
+    for (const auto& [name, value] : report.values) (*step.mutable_values())[name] = value;
+  }
+}
+
+void Put(const MeshReleased& m, v1::Up& wire) {
+  wire.mutable_mesh_released()->set_mesh_gen(m.mesh_gen.value());
+}
+
+void Put(const MeshEvent& m, v1::Up& wire) {
+  wire.mutable_mesh_event()->set_mesh_gen(m.mesh_gen.value());
+  wire.mutable_mesh_event()->set_line(m.line);
+}
+
+void Put(const Leave& m, v1::Up& wire) { wire.mutable_leave()->set_reason(m.reason); }
+
+// ---- Down ----
+
+void Put(const Welcome& m, v1::Down& wire) {
+  v1::Welcome& out = *wire.mutable_welcome();
+  out.set_cluster_id(m.cluster_id);
+  out.set_heartbeat_ms(m.heartbeat_ms);
+  out.set_worker_lost_ms(m.worker_lost_ms);
+}
+
+void Put(const LoadMesh& m, v1::Down& wire) {
+  v1::LoadMesh& out = *wire.mutable_load_mesh();
+  out.set_mesh_gen(m.mesh_gen.value());
+  out.set_job_id(m.job.value());
+  out.set_cluster_id(m.cluster_id);
+  out.set_secret(m.secret);
+  out.set_seed(m.seed);
+  for (const Member& member : m.members) {
+    v1::Member& to = *out.add_members();
+    to.set_worker(member.worker);
+    to.set_address(member.address);
+    to.set_host_id(member.host_id);
+    to.set_process_id(member.process_id);
+  }
+  for (const RankPrograms& rank : m.ranks) {
+    v1::RankPrograms& to = *out.add_ranks();
+    to.set_rank(rank.rank);
+    to.set_local_device(rank.local_device);
+    *to.mutable_init() = Encode(rank.init);
+    *to.mutable_step() = Encode(rank.step);
+    *to.mutable_eval() = Encode(rank.eval);
+  }
+  *out.mutable_data() = Encode(m.data);
+  out.set_sequence(m.sequence);
+  out.set_vocabulary(m.vocabulary);
+  *out.mutable_init_weights() = Encode(m.init_weights);
+  *out.mutable_graph() = Encode(m.graph);
+}
+
+void Put(const Connect& m, v1::Down& wire) {
+  wire.mutable_connect()->set_mesh_gen(m.mesh_gen.value());
+}
+
+void Put(const Launch& m, v1::Down& wire) {
+  v1::Launch& out = *wire.mutable_launch();
+  out.set_mesh_gen(m.mesh_gen.value());
+  out.set_launch_seq(m.launch_seq.value());
+  out.set_program(static_cast<v1::ProgramKind>(m.program));
+  out.set_first_step(m.first_step);
+  out.set_count(m.count);
+}
+
+void Put(const SaveWeights& m, v1::Down& wire) {
+  v1::SaveWeights& out = *wire.mutable_save_weights();
+  out.set_mesh_gen(m.mesh_gen.value());
+  for (const RankTiles& rank : m.ranks) {
+    v1::RankTiles& to = *out.add_ranks();
+    to.set_rank(rank.rank);
+    for (const std::string& slot : rank.slots) to.add_slots(slot);
+  }
+}
+
+void Put(const AbortMesh& m, v1::Down& wire) {
+  wire.mutable_abort_mesh()->set_mesh_gen(m.mesh_gen.value());
+  *wire.mutable_abort_mesh()->mutable_cause() = Encode(m.cause);
+}
+
+void Put(const ReleaseMesh& m, v1::Down& wire) {
+  wire.mutable_release_mesh()->set_mesh_gen(m.mesh_gen.value());
+}
+
+void Put(const Stop& m, v1::Down& wire) { wire.mutable_stop()->set_reason(m.reason); }
+
+// ---- back ----
+
+Register GetRegister(const v1::Register& wire) {
+  Register m;
+  m.name = wire.name();
+  m.incarnation = Incarnation(wire.incarnation());
+  m.devices = wire.devices();
+  m.memory_bytes = wire.memory_bytes();
+  m.address = wire.address();
+  m.host_id = wire.host_id();
+  m.version = wire.version();
+  m.protocol_major = wire.protocol_major();
+  m.protocol_minor = wire.protocol_minor();
+  m.metrics_address = wire.metrics_address();
+  m.cluster_id = wire.cluster_id();
+  m.max_term = Term(wire.max_term());
+  return m;
+}
+
+LaunchDone GetLaunchDone(const v1::LaunchDone& wire) {
+  LaunchDone m{Gen(wire.mesh_gen()), LaunchSeq(wire.launch_seq()), Decode(wire.error()), {}};
+  for (const v1::StepReport& from : wire.reports()) {
+    StepReport report{from.step(), from.seconds(), {}};
+    for (const auto& [name, value] : from.values()) report.values[name] = value;
+    m.reports.push_back(std::move(report));
+  }
+  return m;
+}
+
+Result<RankPrograms> GetRank(const v1::RankPrograms& wire) {
+  RankPrograms rank;
+  rank.rank = wire.rank();
+  rank.local_device = wire.local_device();
+  MW_ASSIGN_OR_RETURN(rank.init, Decode(wire.init()));
+  MW_ASSIGN_OR_RETURN(rank.step, Decode(wire.step()));
+  MW_ASSIGN_OR_RETURN(rank.eval, Decode(wire.eval()));
+  return rank;
+}
+
+Result<LoadMesh> GetLoadMesh(const v1::LoadMesh& wire) {
+  LoadMesh m;
+  m.mesh_gen = Gen(wire.mesh_gen());
+  m.job = JobId(wire.job_id());
+  m.cluster_id = wire.cluster_id();
+  m.secret = wire.secret();
+  m.seed = wire.seed();
+  for (const v1::Member& from : wire.members()) {
+    m.members.push_back(Member{from.worker(), from.address(), from.host_id(), from.process_id()});
+  }
+  for (const v1::RankPrograms& from : wire.ranks()) {
+    MW_ASSIGN_OR_RETURN(RankPrograms rank, GetRank(from));
+    m.ranks.push_back(std::move(rank));
+  }
+  MW_ASSIGN_OR_RETURN(m.data, Decode(wire.data()));
+  m.sequence = wire.sequence();
+  m.vocabulary = wire.vocabulary();
+  MW_ASSIGN_OR_RETURN(m.init_weights, Decode(wire.init_weights()));
+  MW_ASSIGN_OR_RETURN(m.graph, Decode(wire.graph()));
+  return m;
+}
+
+Launch GetLaunch(const v1::Launch& wire) {
+  Launch m;
+  m.mesh_gen = Gen(wire.mesh_gen());
+  m.launch_seq = LaunchSeq(wire.launch_seq());
+  const int program = static_cast<int>(wire.program());
+  if (program > 0 && program <= static_cast<int>(ProgramKind::kEval)) {
+    m.program = static_cast<ProgramKind>(program);
+  }
+  m.first_step = wire.first_step();
+  m.count = wire.count();
+  return m;
+}
+
+SaveWeights GetSaveWeights(const v1::SaveWeights& wire) {
+  SaveWeights m;
+  m.mesh_gen = Gen(wire.mesh_gen());
+  for (const v1::RankTiles& from : wire.ranks()) {
+    m.ranks.push_back(RankTiles{from.rank(), {from.slots().begin(), from.slots().end()}});
+  }
+  return m;
+}
+
+Result<UpBody> GetUpBody(const v1::Up& wire) {
+  switch (wire.body_case()) {
+    case v1::Up::kRegister:
+      return GetRegister(wire.register_());
+    case v1::Up::kHeartbeat:
+      return Heartbeat{};
+    case v1::Up::kLoaded:
+      return Loaded{Gen(wire.loaded().mesh_gen()), Decode(wire.loaded().error())};
+    case v1::Up::kCommUp:
+      return CommUp{Gen(wire.comm_up().mesh_gen()), Decode(wire.comm_up().error())};
+    case v1::Up::kLaunchDone:
+      return GetLaunchDone(wire.launch_done());
+    case v1::Up::kWeightsSaved:
+      return WeightsSaved{Gen(wire.weights_saved().mesh_gen()),
+                          Decode(wire.weights_saved().error())};
+    case v1::Up::kMeshReleased:
+      return MeshReleased{Gen(wire.mesh_released().mesh_gen())};
+    case v1::Up::kMeshError:
+      return MeshError{Gen(wire.mesh_error().mesh_gen()), Decode(wire.mesh_error().error())};
+    case v1::Up::kMeshEvent:
+      return MeshEvent{Gen(wire.mesh_event().mesh_gen()), wire.mesh_event().line()};
+    case v1::Up::kLeave:
+      return Leave{wire.leave().reason()};
+    case v1::Up::BODY_NOT_SET:
+      break;
+  }
+  return Fail(InvalidArgument("a message from a worker has no body that this version knows"));
+}
+
+Result<DownBody> GetDownBody(const v1::Down& wire) {
+  switch (wire.body_case()) {
+    case v1::Down::kWelcome:
+      return Welcome{wire.welcome().cluster_id(), wire.welcome().heartbeat_ms(),
+                     wire.welcome().worker_lost_ms()};
+    case v1::Down::kLoadMesh:
+      return GetLoadMesh(wire.load_mesh());
+    case v1::Down::kConnect:
+      return Connect{Gen(wire.connect().mesh_gen())};
+    case v1::Down::kLaunch:
+      return GetLaunch(wire.launch());
+    case v1::Down::kSaveWeights:
+      return GetSaveWeights(wire.save_weights());
+    case v1::Down::kAbortMesh:
+      return AbortMesh{Gen(wire.abort_mesh().mesh_gen()), Decode(wire.abort_mesh().cause())};
+    case v1::Down::kReleaseMesh:
+      return ReleaseMesh{Gen(wire.release_mesh().mesh_gen())};
+    case v1::Down::kStop:
+      return Stop{wire.stop().reason()};
+    case v1::Down::BODY_NOT_SET:
+      break;
+  }
+  return Fail(InvalidArgument("a message from the controller has no body that this version knows"));
+}
+
+}  // namespace
+
+v1::Up Encode(const UpMessage& message) {
+  v1::Up wire;
+  wire.set_term(message.term.value());
+  std::visit([&wire](const auto& body) { Put(body, wire); }, message.body);
+  return wire;
+}
+
+Result<UpMessage> Decode(const v1::Up& wire) {
+  MW_ASSIGN_OR_RETURN(UpBody body, GetUpBody(wire));
+  return UpMessage{Term(wire.term()), std::move(body)};
+}
+
+v1::Down Encode(const DownMessage& message) {
+  v1::Down wire;
+  wire.set_term(message.term.value());
+  std::visit([&wire](const auto& body) { Put(body, wire); }, message.body);
+  return wire;
+}
+
+Result<DownMessage> Decode(const v1::Down& wire) {
+  MW_ASSIGN_OR_RETURN(DownBody body, GetDownBody(wire));
+  return DownMessage{Term(wire.term()), std::move(body)};
+}
+
+v1::RuntimeError Encode(const RuntimeError& error) {
+  v1::RuntimeError wire;
+  wire.set_kind(static_cast<v1::ErrorKind>(error.kind));
+  wire.set_code(static_cast<int32_t>(error.code));
+  wire.set_blame(static_cast<int32_t>(error.blame));
+  wire.set_worker(error.worker);
+  wire.set_device(error.device);
+  wire.set_step(error.step);
+  wire.set_instruction(error.instruction);
+  wire.set_message(error.message);
+  return wire;
+}
+
+RuntimeError Decode(const v1::RuntimeError& wire) {
+  RuntimeError error;
+  const int kind = static_cast<int>(wire.kind());
+  const bool known = kind >= 0 && kind <= static_cast<int>(ErrorKind::kProtocol);
+  error.kind = known ? static_cast<ErrorKind>(kind) : ErrorKind::kInternal;
+  if (error.ok()) return error;
+  const bool known_code =
+      wire.code() > 0 && wire.code() <= static_cast<int>(StatusCode::kUnauthenticated);
+  error.code = known_code ? static_cast<StatusCode>(wire.code()) : StatusCode::kUnknown;
+  const bool known_blame =
+      wire.blame() >= 0 && wire.blame() <= static_cast<int>(Blame::kInternal);
+  error.blame = known_blame ? static_cast<Blame>(wire.blame()) : Blame::kUnspecified;
+  error.worker = wire.worker();
+  error.device = wire.device();
+  error.step = wire.step();
+  error.instruction = wire.instruction();
+  error.message = wire.message().substr(0, kMaxErrorText);
+  return error;
+}
+
+}  // namespace meshwright::proto

@@ -1,0 +1,90 @@
+#include "proto/messages.h"
+
+#include <array>
+#include <utility>
+
+namespace meshwright::proto {
+namespace {
+
+template <size_t N>
+const char* NameAt(const std::array<const char*, N>& names, size_t index) {
+  return index < N ? names[index] : "Unknown";
+}
+
+}  // namespace
+
+const char* ErrorKindName(ErrorKind kind) {
+  static constexpr std::array<const char*, 15> kNames = {
+      "None",          "Internal",   "PlanFailed",          "LoadFailed",
+      "ConnectFailed", "StepFailed", "SaveFailed",          "WorkerLost",
+      "WorkerStopped", "Cancelled",  "Infeasible",          "ControllerRestarted",
+      "ControllerStopped", "StoreFailed", "ProtocolError"};
+  return NameAt(kNames, static_cast<size_t>(kind));
+}
+
+Status RuntimeError::ToStatus() const {
+  if (ok()) return OkStatus();
+  const StatusCode status_code = code == StatusCode::kOk ? StatusCode::kUnknown : code;
+  return Status(status_code, message).WithBlame(blame);
+}
+
+bool RuntimeError::MayBeVictim() const {
+  switch (kind) {
+    case ErrorKind::kWorkerLost:
+    case ErrorKind::kWorkerStopped:
+    case ErrorKind::kCancelled:
+    case ErrorKind::kControllerStopped:
+    case ErrorKind::kStoreFailed:
+    case ErrorKind::kProtocol:
+      return false;
+    default:
+      break;
+  }
+  if (blame == Blame::kPeerVictim) return true;
+  return code == StatusCode::kUnavailable || code == StatusCode::kAborted ||
+         code == StatusCode::kDeadlineExceeded || code == StatusCode::kCancelled;
+}
+
+RuntimeError MakeError(ErrorKind kind, const Status& status, std::string worker) {
+  RuntimeError error;
+  if (status.ok()) return error;
+  error.kind = kind;
+  error.code = status.code();
+  error.blame = status.blame();
+  error.worker = std::move(worker);
+  error.message = status.message().substr(0, kMaxErrorText);
+  return error;
+}
+
+const char* ProgramKindName(ProgramKind kind) {
+  static constexpr std::array<const char*, 4> kNames = {"unspecified", "init", "step", "eval"};
+  return NameAt(kNames, static_cast<size_t>(kind));
+}
+
+const char* KindName(const UpBody& body) {
+  static constexpr std::array<const char*, std::variant_size_v<UpBody>> kNames = {
+      "Register",     "Heartbeat",    "Loaded",    "CommUp",    "LaunchDone",
+      "WeightsSaved", "MeshReleased", "MeshError", "MeshEvent", "Leave"};
+  return NameAt(kNames, body.index());
+}
+
+const char* KindName(const DownBody& body) {
+  static constexpr std::array<const char*, std::variant_size_v<DownBody>> kNames = {
+      "Welcome",     "LoadMesh",  "Connect",     "Launch",
+      "SaveWeights", "AbortMesh", "ReleaseMesh", "Stop"};
+  return NameAt(kNames, body.index());
+}
+
+const char* JobStateName(JobState state) {
+  static constexpr std::array<const char*, kJobStateCount> kNames = {
+      "UNSPECIFIED", "QUEUED", "PLANNING", "STARTING",
+      "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED"};
+  return NameAt(kNames, static_cast<size_t>(state));
+}
+
+bool IsTerminal(JobState state) {
+  return state == JobState::kSucceeded || state == JobState::kFailed ||
+         state == JobState::kCancelled;
+}
+
+}  // namespace meshwright::proto

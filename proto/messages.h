@@ -1,0 +1,319 @@
+// What controller, workers and clients tell each other, as plain values: the wire form without protobuf.
+//
+// The state machines of both ends speak these types only; proto/convert.h is the one place that knows their encoding.
+// Up: worker -> controller. Down: controller -> worker. Every message of a mesh names its generation; a receiver drops
+// what belongs to a generation that it does not know (design: control-plane.md 6.2).
+// Thread rule: values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "ir/job.h"
+#include "ir/program.h"
+
+namespace meshwright::proto {
+
+inline constexpr uint32_t kProtocolMajor = 1;
+inline constexpr uint32_t kProtocolMinor = 0;
+inline constexpr const char* kVersion = "0.1.0";
+inline constexpr int64_t kChunkBytes = 1 << 20;
+inline constexpr int64_t kMaxMessageBytes = 4 << 20;
+inline constexpr size_t kMaxErrorText = 4096;
+
+// What went wrong, for machines. Numbers are those of the wire.
+enum class ErrorKind : uint8_t {
+  kNone = 0,
+  kInternal = 1,
+  kPlanFailed = 2,
+  kLoadFailed = 3,
+  kConnectFailed = 4,
+  kStepFailed = 5,
+  kSaveFailed = 6,
+  kWorkerLost = 7,
+  kWorkerStopped = 8,
+  kCancelled = 9,
+  kInfeasible = 10,
+  kControllerRestarted = 11,
+  kControllerStopped = 12,
+  kStoreFailed = 13,
+  kProtocol = 14,
+};
+const char* ErrorKindName(ErrorKind kind);  // "WorkerLost"
+
+struct RuntimeError {
+  ErrorKind kind = ErrorKind::kNone;
+  StatusCode code = StatusCode::kOk;
+  Blame blame = Blame::kUnspecified;
+  std::string worker;
+  int32_t device = -1;
+  int64_t step = -1;
+  int32_t instruction = -1;
+  std::string message;
+
+  bool ok() const { return kind == ErrorKind::kNone; }
+  Status ToStatus() const;
+  // True when another member's death or abort may have caused it: not the root cause if a better one exists.
+  bool MayBeVictim() const;
+  friend bool operator==(const RuntimeError&, const RuntimeError&) = default;
+};
+// OK gives an error with kNone; long messages are cut to kMaxErrorText.
+RuntimeError MakeError(ErrorKind kind, const Status& status, std::string worker = "");
+
+// ---- Up -----------------------------------------------------------------------------------------
+
+struct Register {
+  std::string name;
+  Incarnation incarnation{0};
+  int32_t devices = 0;
+  int64_t memory_bytes = 0;  // per device
+  std::string address;       // host:port of the data listener
+  std::string host_id;
+  std::string version;
+  uint32_t protocol_major = kProtocolMajor;
+  uint32_t protocol_minor = kProtocolMinor;
+  std::string metrics_address;
+  std::string cluster_id;  // of the last controller; empty on first contact
+  Term max_term{0};
+  friend bool operator==(const Register&, const Register&) = default;
+};
+
+struct Heartbeat {
+  friend bool operator==(const Heartbeat&, const Heartbeat&) = default;
+};
+
+struct Loaded {
+  MeshGeneration mesh_gen{0};
+  RuntimeError error;
+  friend bool operator==(const Loaded&, const Loaded&) = default;
+};
+
+struct CommUp {
+  MeshGeneration mesh_gen{0};
+  RuntimeError error;
+  friend bool operator==(const CommUp&, const CommUp&) = default;
+};
+
+struct StepReport {
+  int64_t step = 0;
+  double seconds = 0;
+  std::map<std::string, double> values;  // empty unless the reporting device is here
+  friend bool operator==(const StepReport&, const StepReport&) = default;
+};
+
+struct LaunchDone {
+  MeshGeneration mesh_gen{0};
+  LaunchSeq launch_seq{0};
+  RuntimeError error;
+  std::vector<StepReport> reports;  // one per step, in order; empty after an error
+  friend bool operator==(const LaunchDone&, const LaunchDone&) = default;
+};
+
+struct WeightsSaved {
+  MeshGeneration mesh_gen{0};
+  RuntimeError error;
+  friend bool operator==(const WeightsSaved&, const WeightsSaved&) = default;
+};
+
+// The generation's devices, memory and connections on this worker are free again.
+struct MeshReleased {
+  MeshGeneration mesh_gen{0};
+  friend bool operator==(const MeshReleased&, const MeshReleased&) = default;
+};
+
+struct MeshError {
+  MeshGeneration mesh_gen{0};
+  RuntimeError error;
+  friend bool operator==(const MeshError&, const MeshError&) = default;
+};
+
+struct MeshEvent {
+  MeshGeneration mesh_gen{0};
+  std::string line;
+  friend bool operator==(const MeshEvent&, const MeshEvent&) = default;
+};
+
+struct Leave {
+  std::string reason;
+  friend bool operator==(const Leave&, const Leave&) = default;
+};
+
+using UpBody = std::variant<Register, Heartbeat, Loaded, CommUp, LaunchDone, WeightsSaved,
+                            MeshReleased, MeshError, MeshEvent, Leave>;
+struct UpMessage {
+  Term term{0};  // of the session; 0 in Register
+  UpBody body;
+  friend bool operator==(const UpMessage&, const UpMessage&) = default;
+};
+
+// ---- Down ---------------------------------------------------------------------------------------
+
+struct Welcome {
+  std::string cluster_id;
+  int64_t heartbeat_ms = 1000;
+  int64_t worker_lost_ms = 6000;
+  friend bool operator==(const Welcome&, const Welcome&) = default;
+};
+
+struct Member {
+  std::string worker;
+  std::string address;
+  std::string host_id;
+  uint64_t process_id = 0;
+  friend bool operator==(const Member&, const Member&) = default;
+};
+
+struct RankPrograms {
+  int32_t rank = 0;
+  int32_t local_device = 0;
+  ir::BlobRef init, step, eval;
+  friend bool operator==(const RankPrograms&, const RankPrograms&) = default;
+};
+
+struct LoadMesh {
+  MeshGeneration mesh_gen{0};
+  JobId job{0};
+  std::string cluster_id;
+  std::string secret;
+  uint64_t seed = 0;
+  std::vector<Member> members;      // one per rank of the whole mesh
+  std::vector<RankPrograms> ranks;  // of this worker
+  ir::DataSpec data;
+  int64_t sequence = 0;
+  int64_t vocabulary = 0;  // tokens are below it; 0: not checked
+  ir::BlobRef init_weights;
+  ir::BlobRef graph;  // text of the loss graph: names and layouts of the params
+  friend bool operator==(const LoadMesh&, const LoadMesh&) = default;
+};
+
+struct Connect {
+  MeshGeneration mesh_gen{0};
+  friend bool operator==(const Connect&, const Connect&) = default;
+};
+
+enum class ProgramKind : uint8_t { kUnspecified = 0, kInit = 1, kStep = 2, kEval = 3 };
+const char* ProgramKindName(ProgramKind kind);  // "init", "step", "eval"
+
+struct Launch {
+  MeshGeneration mesh_gen{0};
+  LaunchSeq launch_seq{0};
+  ProgramKind program = ProgramKind::kUnspecified;
+  int64_t first_step = 0;
+  int64_t count = 1;
+  friend bool operator==(const Launch&, const Launch&) = default;
+};
+
+struct RankTiles {
+  int32_t rank = 0;
+  std::vector<std::string> slots;
+  friend bool operator==(const RankTiles&, const RankTiles&) = default;
+};
+
+struct SaveWeights {
+  MeshGeneration mesh_gen{0};
+  std::vector<RankTiles> ranks;  // of this worker
+  friend bool operator==(const SaveWeights&, const SaveWeights&) = default;
+};
+
+struct AbortMesh {
+  MeshGeneration mesh_gen{0};
+  RuntimeError cause;
+  friend bool operator==(const AbortMesh&, const AbortMesh&) = default;
+};
+
+struct ReleaseMesh {
+  MeshGeneration mesh_gen{0};
+  friend bool operator==(const ReleaseMesh&, const ReleaseMesh&) = default;
+};
+
+struct Stop {
+  std::string reason;
+  friend bool operator==(const Stop&, const Stop&) = default;
+};
+
+using DownBody =
+    std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh, ReleaseMesh, Stop>;
+struct DownMessage {
+  Term term{0};
+  DownBody body;
+  friend bool operator==(const DownMessage&, const DownMessage&) = default;
+};
+
+// Short names for counters and logs: "LaunchDone", "AbortMesh".
+const char* KindName(const UpBody& body);
+const char* KindName(const DownBody& body);
+
+// A tile of a weight in logical layout.
+struct WeightTile {
+  MeshGeneration mesh_gen{0};
+  std::string param;
+  ir::DType dtype = ir::DType::kF32;
+  ir::Box box;
+  std::vector<std::byte> data;
+};
+
+// ---- Jobs as seen by people ---------------------------------------------------------------------
+
+enum class JobState : uint8_t {
+  kUnspecified = 0,
+  kQueued = 1,
+  kPlanning = 2,
+  kStarting = 3,
+  kRunning = 4,
+  kSucceeded = 5,
+  kFailed = 6,
+  kCancelled = 7,
+};
+inline constexpr int kJobStateCount = 8;
+const char* JobStateName(JobState state);  // "QUEUED", ...
+bool IsTerminal(JobState state);
+
+struct JobInfo {
+  int64_t id = 0;
+  std::string name;
+  JobState state = JobState::kUnspecified;
+  std::string reason;
+  std::string message;
+  int64_t steps_done = 0;
+  int64_t steps = 0;
+  double loss = 0;
+  std::string layout;
+  std::string directory;
+  int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
+  friend bool operator==(const JobInfo&, const JobInfo&) = default;
+};
+
+struct StepMetrics {
+  int64_t step = 0;
+  double loss = 0;
+  double grad_norm = 0;
+  double lr = 0;
+  double tokens = 0;
+  double seconds = 0;
+  double validation_loss = 0;  // NaN when this step was not validated
+};
+
+struct JobUpdate {
+  JobInfo info;
+  std::vector<StepMetrics> steps;
+  std::vector<std::string> log_lines;
+};
+
+struct WorkerInfo {
+  std::string name;
+  std::string host;
+  std::string state;
+  int32_t devices = 0;
+  int32_t busy_devices = 0;
+  int64_t memory_bytes = 0;
+  std::string address;
+  std::string metrics_address;
+  double last_seen_s = 0;
+};
+
+}  // namespace meshwright::proto

@@ -1,0 +1,220 @@
+// Promises that hold for every row of the op table.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/thread_team.h"
+#include "tests/conformance/ops/op_harness.h"
+
+namespace meshwright::ops {
+namespace {
+
+RunContext ContextOf(ThreadTeam* team = nullptr) {
+  RunContext context;
+  context.seed = 7;
+  context.step = 3;
+  context.team = team;
+  return context;
+}
+
+class OpTable : public testing::TestWithParam<OpCase> {
+ protected:
+  Result<std::vector<HostTensor>> Run(Backend backend, ir::DType dtype,
+                                      ThreadTeam* team = nullptr) {
+    MW_ASSIGN_OR_RETURN(const ir::Graph graph, GraphOf(GetParam(), dtype));
+    return EvaluateWith(graph, {backend, ContextOf(team)}, DataOf(GetParam(), 11));
+  }
+};
+
+TEST_P(OpTable, CpuF32AgreesWithReferenceF64) {
+  const auto oracle = Run(Backend::kReference, ir::DType::kF64);
+  ASSERT_TRUE(oracle) << oracle.error();
+  const auto cpu = Run(Backend::kCpu, ir::DType::kF32);
+  ASSERT_TRUE(cpu) << cpu.error();
+  ASSERT_EQ(oracle->size(), cpu->size());
+  for (size_t i = 0; i < cpu->size(); ++i) {
+    EXPECT_LE(RelativeError((*cpu)[i], (*oracle)[i]), GetParam().f32_tolerance) << "result " << i;
+  }
+}
+
+TEST_P(OpTable, ReferenceF32AgreesWithReferenceF64) {
+  const auto oracle = Run(Backend::kReference, ir::DType::kF64);
+  ASSERT_TRUE(oracle) << oracle.error();
+  const auto single = Run(Backend::kReference, ir::DType::kF32);
+  ASSERT_TRUE(single) << single.error();
+  for (size_t i = 0; i < single->size(); ++i) {
+    EXPECT_LE(RelativeError((*single)[i], (*oracle)[i]), GetParam().f32_tolerance)
+        << "result " << i;
+  }
+}
+
+TEST_P(OpTable, ResultsDoNotDependOnTheNumberOfThreads) {
+  ThreadTeam team(3);
+  for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kF64}) {
+    const auto alone = Run(Backend::kCpu, dtype);
+    ASSERT_TRUE(alone) << alone.error();
+    const auto together = Run(Backend::kCpu, dtype, &team);
+    ASSERT_TRUE(together) << together.error();
+    for (size_t i = 0; i < alone->size(); ++i) {
+      EXPECT_EQ((*alone)[i].data, (*together)[i].data) << "result " << i;
+    }
+  }
+}
+
+// Along a random direction u of one operand: d/dt <f(x + t u), dy> = <grad, u>.
+class GradientCheck {
+ public:
+  explicit GradientCheck(const OpCase& op_case) : op_case_(op_case), data_(DataOf(op_case, 11)) {}
+
+  Status Prepare() {
+    MW_ASSIGN_OR_RETURN(forward_, GraphOf(op_case_, ir::DType::kF64));
+    MW_ASSIGN_OR_RETURN(backward_, GradientGraphOf(op_case_, ir::DType::kF64));
+    cotangent_ = RandomTensor(forward_.type(forward_.outputs[0].value).dims, 23);
+    std::vector<HostTensor> inputs = data_;
+    inputs.push_back(cotangent_);
+    MW_ASSIGN_OR_RETURN(grads_,
+                        EvaluateWith(backward_, {Backend::kReference, ContextOf()}, inputs));
+    return {};
+  }
+
+  size_t gradient_count() const { return grads_.size(); }
+
+  // Relative difference of the analytic and the numeric slope for gradient `index`.
+  Result<double> SlopeError(size_t index, uint64_t seed) {
+    const size_t operand = static_cast<size_t>(std::stoi(backward_.outputs[index].name.substr(2)));
+    const HostTensor direction = RandomTensor(data_[operand].type.dims, seed);
+    const std::vector<double> u = ValuesOf(direction);
+    const std::vector<double> g = ValuesOf(grads_[index]);
+    if (u.size() != g.size()) return Fail(Internal("gradient and operand differ in shape"));
+    double slope = 0;
+    double scale = 1e-6;
+    for (size_t i = 0; i < u.size(); ++i) {
+      slope += u[i] * g[i];
+      scale += std::abs(u[i] * g[i]);
+    }
+    MW_ASSIGN_OR_RETURN(const double above, Objective(operand, u, kStep));
+    MW_ASSIGN_OR_RETURN(const double below, Objective(operand, u, -kStep));
+    return std::abs(slope - (above - below) / (2 * kStep)) / scale;
+  }
+
+ private:
+  static constexpr double kStep = 1e-5;
+
+  Result<double> Objective(size_t operand, const std::vector<double>& u, double t) {
+    std::vector<HostTensor> inputs = data_;
+    std::vector<double> x = ValuesOf(inputs[operand]);
+    for (size_t i = 0; i < x.size(); ++i) x[i] += t * u[i];
+    inputs[operand] = FromValues(inputs[operand].type.dims, x, ir::DType::kF64);
+    MW_ASSIGN_OR_RETURN(const std::vector<HostTensor> results,
+                        EvaluateWith(forward_, {Backend::kReference, ContextOf()}, inputs));
+    const std::vector<double> y = ValuesOf(results[0]);
+    const std::vector<double> dy = ValuesOf(cotangent_);
+    double total = 0;
+    for (size_t i = 0; i < y.size(); ++i) total += y[i] * dy[i];
+    return total;
+  }
+
+  OpCase op_case_;
+  std::vector<HostTensor> data_;
+  ir::Graph forward_;
+  ir::Graph backward_;
+  HostTensor cotangent_;
+  std::vector<HostTensor> grads_;
+};
+
+TEST_P(OpTable, GradientEqualsFiniteDifference) {
+  if (!GetParam().has_gradient) return;
+  GradientCheck check(GetParam());
+  const Status prepared = check.Prepare();
+  ASSERT_TRUE(prepared.ok()) << prepared;
+  EXPECT_GT(check.gradient_count(), 0u);
+  for (size_t i = 0; i < check.gradient_count(); ++i) {
+    for (uint64_t seed : {31u, 32u}) {
+      const auto error = check.SlopeError(i, seed);
+      ASSERT_TRUE(error) << error.error();
+      EXPECT_LT(*error, 1e-6) << "gradient " << i << ", direction " << seed;
+    }
+  }
+}
+
+TEST_P(OpTable, GradientOnCpuF32AgreesWithReferenceF64) {
+  if (!GetParam().has_gradient) return;
+  const auto wide = GradientGraphOf(GetParam(), ir::DType::kF64);
+  ASSERT_TRUE(wide) << wide.error();
+  const auto narrow = GradientGraphOf(GetParam(), ir::DType::kF32);
+  ASSERT_TRUE(narrow) << narrow.error();
+  std::vector<HostTensor> inputs = DataOf(GetParam(), 11);
+  for (const ir::Node& node : wide->nodes) {
+    if (node.op == ir::Op::kInput && node.attrs.Str("name") == "dy0") {
+      inputs.push_back(Convert(RandomTensor(wide->type(node.outputs[0]).dims, 5), ir::DType::kF32));
+    }
+  }
+  const auto oracle = EvaluateWith(*wide, {Backend::kReference, ContextOf()}, inputs);
+  ASSERT_TRUE(oracle) << oracle.error();
+  const auto cpu = EvaluateWith(*narrow, {Backend::kCpu, ContextOf()}, inputs);
+  ASSERT_TRUE(cpu) << cpu.error();
+  for (size_t i = 0; i < cpu->size(); ++i) {
+    EXPECT_LE(RelativeError((*cpu)[i], (*oracle)[i]), 1e-5) << wide->outputs[i].name;
+  }
+}
+
+bool MayRunInPlace(ir::Op op) {
+  switch (op) {
+    case ir::Op::kAdd:
+    case ir::Op::kMul:
+    case ir::Op::kSub:
+    case ir::Op::kScale:
+    case ir::Op::kMulScalar:
+    case ir::Op::kGelu:
+    case ir::Op::kGeluGrad:
+    case ir::Op::kSilu:
+    case ir::Op::kSiluGrad:
+    case ir::Op::kDropout:
+    case ir::Op::kAdamW:
+    case ir::Op::kSgd:
+    case ir::Op::kReshape:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// First result in the first operand's memory; AdamW and SGD also keep their state in place, as a
+// training step does.
+TEST_P(OpTable, InPlaceEqualsOutOfPlace) {
+  const OpCase& op_case = GetParam();
+  if (!MayRunInPlace(op_case.op)) return;
+  for (const Backend backend : {Backend::kReference, Backend::kCpu}) {
+    const auto graph = GraphOf(op_case, ir::DType::kF32);
+    ASSERT_TRUE(graph) << graph.error();
+    const auto expected = Run(backend, ir::DType::kF32);
+    ASSERT_TRUE(expected) << expected.error();
+    const ir::Node& node = graph->nodes.back();
+    auto kernel = MakeKernel(backend, *graph, node, {});
+    ASSERT_TRUE(kernel) << kernel.error();
+    std::vector<HostTensor> data = DataOf(op_case, 11);
+    std::vector<Tensor> inputs;
+    for (size_t i = 0; i < data.size(); ++i) {
+      data[i] = Convert(data[i], ir::DType::kF32);
+      inputs.push_back({data[i].data.data(), &graph->type(node.inputs[i])});
+    }
+    // Operand that result i replaces: p, m, v of the optimizers, the first operand of everything
+    // else.
+    std::vector<Tensor> outputs;
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      outputs.push_back({data[i == 0 ? 0 : i + 1].data.data(), &graph->type(node.outputs[i])});
+    }
+    const Status ran = (*kernel)->Run(ContextOf(), inputs, outputs);
+    ASSERT_TRUE(ran.ok()) << ran;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      EXPECT_EQ(data[i == 0 ? 0 : i + 1].data, (*expected)[i].data) << "result " << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OpTable, testing::ValuesIn(AllCases()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace meshwright::ops

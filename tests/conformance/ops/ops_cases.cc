@@ -1,0 +1,284 @@
+#include "tests/conformance/ops/ops_cases.h"
+
+namespace meshwright::ops {
+namespace {
+
+using ir::Attrs;
+using ir::Op;
+
+Arg Ids(ir::Dims dims, int64_t below, int64_t ignored = INT64_MIN) {
+  return {std::move(dims), ArgKind::kIds, below, ignored};
+}
+Arg Positive(ir::Dims dims) { return {std::move(dims), ArgKind::kPositive}; }
+
+std::string Spell(const ir::Dims& dims) {
+  std::string text;
+  for (int64_t dim : dims) text += (text.empty() ? "" : "x") + std::to_string(dim);
+  return text.empty() ? "scalar" : text;
+}
+
+void AddElementwise(std::vector<OpCase>& cases) {
+  const std::vector<ir::Dims> shapes = {{}, {1}, {7}, {3, 13}, {2, 3, 16}, {5, 127, 67}};
+  for (const ir::Dims& dims : shapes) {
+    const std::string at = "_" + Spell(dims);
+    cases.push_back({"add" + at, Op::kAdd, {}, {{dims}, {dims}}, {}});
+    cases.push_back({"mul" + at, Op::kMul, {}, {{dims}, {dims}}, {}});
+    cases.push_back({"sub" + at, Op::kSub, {}, {{dims}, {dims}}, {}});
+    cases.push_back({"scale" + at, Op::kScale, {{"factor", -1.75}}, {{dims}}, {}});
+    cases.push_back({"mul_scalar" + at, Op::kMulScalar, {}, {{dims}, {{}}}, {}});
+    cases.push_back({"sum1" + at, Op::kSum, {}, {{dims}}, {}});
+    cases.push_back({"sum4" + at, Op::kSum, {}, {{dims}, {dims}, {dims}, {dims}}, {}});
+    cases.push_back({"gelu" + at, Op::kGelu, {}, {{dims}}, {}});
+    cases.push_back({"silu" + at, Op::kSilu, {}, {{dims}}, {}});
+    cases.push_back({"gelu_grad" + at, Op::kGeluGrad, {}, {{dims}, {dims}}, {}, false});
+    cases.push_back({"silu_grad" + at, Op::kSiluGrad, {}, {{dims}, {dims}}, {}, false});
+    cases.push_back(
+        {"dropout" + at, Op::kDropout, {{"rate", 0.3}, {"name", "drop"}}, {{dims}}, {}});
+  }
+  for (const Op op : {Op::kAdd, Op::kMul}) {
+    const std::string name = std::string(ir::OpName(op)) + "_suffix_";
+    cases.push_back({name + "bias", op, {}, {{{5, 3, 13}}, {{13}}}, {}});
+    cases.push_back({name + "two", op, {}, {{{5, 3, 7}}, {{3, 7}}}, {}});
+    cases.push_back({name + "scalar", op, {}, {{{4, 3}}, {{}}}, {}});
+    cases.push_back({name + "wide", op, {}, {{{4, 200, 129}}, {{129}}}, {}});
+  }
+}
+
+void AddStructure(std::vector<OpCase>& cases) {
+  cases.push_back(
+      {"slice_first", Op::kSlice, {{"dim", 0}, {"start", 1}, {"size", 2}}, {{{4, 3, 5}}}, {}});
+  cases.push_back(
+      {"slice_middle", Op::kSlice, {{"dim", 1}, {"start", 2}, {"size", 3}}, {{{4, 7, 5}}}, {}});
+  cases.push_back(
+      {"slice_last", Op::kSlice, {{"dim", 2}, {"start", 4}, {"size", 1}}, {{{2, 3, 5}}}, {}});
+  cases.push_back(
+      {"pad_first", Op::kPad, {{"dim", 0}, {"before", 2}, {"after", 1}}, {{{3, 4}}}, {}});
+  cases.push_back(
+      {"pad_last", Op::kPad, {{"dim", 1}, {"before", 0}, {"after", 3}}, {{{3, 4}}}, {}});
+  cases.push_back({"reshape", Op::kReshape, {}, {{{4, 6}}}, {{2, 3, 4}}});
+  cases.push_back({"reshape_wide", Op::kReshape, {}, {{{64, 3000}}}, {{192000}}});
+  cases.push_back(
+      {"transpose_2d", Op::kTranspose, {{"perm", std::vector<int64_t>{1, 0}}}, {{{5, 7}}}, {}});
+  cases.push_back({"transpose_heads",
+                   Op::kTranspose,
+                   {{"perm", std::vector<int64_t>{0, 2, 1, 3}}},
+                   {{{2, 5, 3, 4}}},
+                   {}});
+  cases.push_back({"transpose_wide",
+                   Op::kTranspose,
+                   {{"perm", std::vector<int64_t>{2, 0, 1}}},
+                   {{{31, 40, 37}}},
+                   {}});
+  const std::vector<std::vector<int64_t>> reductions = {{0},    {1},    {2},      {0, 1},
+                                                        {1, 2}, {0, 2}, {0, 1, 2}};
+  for (const auto& dims : reductions) {
+    const std::string at = Spell(dims);
+    cases.push_back({"reduce_sum_" + at, Op::kReduceSum, {{"dims", dims}}, {{{4, 5, 7}}}, {}});
+    cases.push_back(
+        {"reduce_sum_wide_" + at, Op::kReduceSum, {{"dims", dims}}, {{{37, 19, 131}}}, {}});
+  }
+  for (int64_t size : {1, 17, 4096, 70001}) {
+    cases.push_back(
+        {"sum_squares_" + std::to_string(size), Op::kSumSquares, {}, {{{size}}}, {}, false});
+  }
+}
+
+void AddEinsum(std::vector<OpCase>& cases) {
+  struct Row {
+    const char* equation;
+    ir::Dims a;
+    ir::Dims b;
+  };
+  const std::vector<Row> rows = {
+      {"bsk,kn->bsn", {2, 5, 7}, {7, 11}},
+      {"bsk,kn->bsn", {3, 64, 48}, {48, 80}},
+      {"bsn,kn->bsk", {2, 5, 11}, {7, 11}},
+      {"bsk,bsn->kn", {2, 5, 7}, {2, 5, 11}},
+      {"bsd,vd->bsv", {2, 6, 8}, {13, 8}},
+      {"bsd,dthe->bsthe", {2, 4, 6}, {6, 3, 2, 5}},
+      {"bsthe,dthe->bsd", {2, 4, 3, 2, 5}, {6, 3, 2, 5}},
+      {"bsd,bsthe->dthe", {2, 4, 6}, {2, 4, 3, 2, 5}},
+      {"bshe,hed->bsd", {2, 4, 3, 5}, {3, 5, 6}},
+      {"bsd,bshe->hed", {2, 4, 6}, {2, 4, 3, 5}},
+      {"bqhe,bkhe->bhqk", {2, 9, 3, 8}, {2, 10, 3, 8}},
+      {"bhqk,bkhe->bqhe", {2, 3, 9, 10}, {2, 10, 3, 8}},
+      {"ecd,edf->ecf", {3, 7, 8}, {3, 8, 9}},
+      {"km,kn->nm", {17, 9}, {17, 13}},
+      {"mk,nk->nm", {17, 9}, {13, 9}},
+      {"ab,ba->ab", {6, 7}, {7, 6}},
+      {"a,b->ab", {6}, {7}},
+      {"ab,b->a", {6, 70}, {70}},
+      {"a,a->", {300}, {300}},
+      {"amb,bn->nam", {3, 5, 7}, {7, 4}},
+      {"kamb,bkn->nabm", {12, 3, 5, 7}, {7, 12, 14}},
+      {"abcd,bd->ac", {4, 9, 5, 8}, {9, 8}},
+      {"bsk,kn->bsn", {1, 1, 1}, {1, 1}},
+      {"bsk,kn->bsn", {2, 300, 210}, {210, 530}},
+      {"bsn,kn->bsk", {2, 300, 530}, {210, 530}},
+      {"bsk,bsn->kn", {2, 300, 210}, {2, 300, 530}},
+  };
+  int index = 0;
+  for (const Row& row : rows) {
+    OpCase op_case{"einsum_" + std::to_string(index++),
+                   Op::kEinsum,
+                   {{"equation", row.equation}},
+                   {{row.a}, {row.b}},
+                   {}};
+    op_case.f32_tolerance = 5e-6;
+    cases.push_back(op_case);
+  }
+}
+
+void AddNorms(std::vector<OpCase>& cases) {
+  const std::vector<ir::Dims> shapes = {{1, 5}, {2, 3, 16}, {4, 9, 67}, {2, 150, 129}};
+  for (const ir::Dims& dims : shapes) {
+    const std::string at = "_" + Spell(dims);
+    const ir::Dims d = {dims.back()};
+    const ir::Dims rows(dims.begin(), dims.end() - 1);
+    const Attrs eps = {{"eps", 1e-5}};
+    cases.push_back({"layer_norm" + at, Op::kLayerNorm, eps, {{dims}, {d}, {d}}, {}});
+    cases.push_back({"rms_norm" + at, Op::kRmsNorm, eps, {{dims}, {d}}, {}});
+    OpCase layer{"layer_norm_grad" + at,
+                 Op::kLayerNormGrad,
+                 {},
+                 {{dims}, {d}, {rows}, Positive(rows), {dims}},
+                 {},
+                 false};
+    OpCase rms{"rms_norm_grad" + at,
+               Op::kRmsNormGrad,
+               {},
+               {{dims}, {d}, Positive(rows), {dims}},
+               {},
+               false};
+    cases.push_back(layer);
+    cases.push_back(rms);
+  }
+}
+
+void AddEmbedding(std::vector<OpCase>& cases) {
+  cases.push_back({"embedding", Op::kEmbedding, {}, {{{11, 5}}, Ids({2, 7}, 11)}, {}});
+  cases.push_back({"embedding_wide", Op::kEmbedding, {}, {{{40, 133}}, Ids({3, 100}, 40)}, {}});
+  cases.push_back({"embedding_grad",
+                   Op::kEmbeddingGrad,
+                   {{"rows", 11}},
+                   {Ids({2, 7}, 11), {{2, 7, 5}}},
+                   {},
+                   false});
+  cases.push_back({"embedding_grad_wide",
+                   Op::kEmbeddingGrad,
+                   {{"rows", 40}},
+                   {Ids({3, 100}, 40), {{3, 100, 133}}},
+                   {},
+                   false});
+  for (int64_t inverse : {0, 1}) {
+    const std::string at = inverse ? "_inverse" : "";
+    const Attrs attrs = {{"base", 10000.0}, {"inverse", inverse}};
+    cases.push_back({"rotary" + at, Op::kRotary, attrs, {{{2, 7, 3, 10}}}, {}});
+    cases.push_back({"rotary_wide" + at, Op::kRotary, attrs, {{{2, 150, 4, 38}}}, {}});
+  }
+}
+
+void AddAttention(std::vector<OpCase>& cases) {
+  struct Row {
+    const char* name;
+    int64_t b, s, h, g, e;
+  };
+  const std::vector<Row> rows = {{"one", 1, 1, 1, 1, 4},      {"plain", 2, 7, 3, 3, 8},
+                                 {"grouped", 2, 5, 6, 2, 5},  {"multi_query", 1, 9, 4, 1, 6},
+                                 {"tiles", 2, 150, 4, 2, 20}, {"two_tiles", 1, 128, 2, 2, 16}};
+  for (const Row& r : rows) {
+    for (int64_t causal : {0, 1}) {
+      const std::string at = std::string("_") + r.name + (causal ? "_causal" : "");
+      const Attrs attrs = {{"causal", causal}};
+      const ir::Dims q = {r.b, r.s, r.h, r.e};
+      const ir::Dims kv = {r.b, r.s, r.g, r.e};
+      const ir::Dims lse = {r.b, r.h, r.s};
+      cases.push_back({"attention" + at, Op::kAttention, attrs, {{q}, {kv}, {kv}}, {}});
+      cases.push_back({"attention_grad" + at,
+                       Op::kAttentionGrad,
+                       attrs,
+                       {{q}, {kv}, {kv}, {q}, Positive(lse), {q}},
+                       {},
+                       false,
+                       1e-5});
+    }
+  }
+}
+
+void AddLosses(std::vector<OpCase>& cases) {
+  struct Row {
+    ir::Dims rows;
+    int64_t v;
+  };
+  for (const Row& r : std::vector<Row>{{{1}, 1}, {{2, 5}, 11}, {{40, 5}, 257}, {{3, 7}, 3001}}) {
+    const std::string at = "_" + Spell(r.rows) + "_" + std::to_string(r.v);
+    ir::Dims logits = r.rows;
+    logits.push_back(r.v);
+    const Attrs ignore = {{"ignore_index", -1}};
+    const Arg labels = Ids(r.rows, r.v, -1);
+    cases.push_back({"cross_entropy" + at, Op::kCrossEntropy, ignore, {{logits}, labels}, {}});
+    cases.push_back({"cross_entropy_grad" + at,
+                     Op::kCrossEntropyGrad,
+                     ignore,
+                     {{logits}, labels, Positive(r.rows), {{}}},
+                     {},
+                     false});
+    cases.push_back({"logsumexp" + at, Op::kLogSumExp, {}, {{logits}}, {}, false});
+    cases.push_back({"pick" + at, Op::kPick, ignore, {{logits}, labels}, {}, false});
+    cases.push_back({"nll" + at, Op::kNll, ignore, {{r.rows}, {r.rows}, labels}, {}, false});
+  }
+}
+
+void AddOptimizers(std::vector<OpCase>& cases) {
+  for (int64_t size : {1, 77, 40003}) {
+    const ir::Dims dims = {size};
+    const std::string at = "_" + std::to_string(size);
+    cases.push_back({"adamw" + at,
+                     Op::kAdamW,
+                     {{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, {"weight_decay", 0.1}},
+                     {{dims}, {dims}, {dims}, Positive(dims), Positive({}), Positive({})},
+                     {},
+                     false});
+    cases.push_back({"sgd" + at,
+                     Op::kSgd,
+                     {{"momentum", 0.9}, {"weight_decay", 0.01}},
+                     {{dims}, {dims}, {dims}, Positive({}), Positive({})},
+                     {},
+                     false});
+  }
+  cases.push_back({"clip_multiplier",
+                   Op::kClipMultiplier,
+                   {{"max_norm", 0.1}},
+                   {Positive({}), Positive({})},
+                   {},
+                   false});
+  cases.push_back({"clip_multiplier_off",
+                   Op::kClipMultiplier,
+                   {{"max_norm", 0.0}},
+                   {Positive({}), Positive({})},
+                   {},
+                   false});
+  cases.push_back({"divide", Op::kDivide, {}, {{{}}, Positive({})}, {}, false});
+}
+
+std::vector<OpCase> MakeCases() {
+  std::vector<OpCase> cases;
+  AddElementwise(cases);
+  AddStructure(cases);
+  AddEinsum(cases);
+  AddNorms(cases);
+  AddEmbedding(cases);
+  AddAttention(cases);
+  AddLosses(cases);
+  AddOptimizers(cases);
+  return cases;
+}
+
+}  // namespace
+
+const std::vector<OpCase>& AllCases() {
+  static const std::vector<OpCase> cases = MakeCases();
+  return cases;
+}
+
+}  // namespace meshwright::ops

@@ -1,0 +1,43 @@
+// The table of op cases. One row drives every conformance test of ops/: reference against cpu,
+// gradients against finite differences, one thread against three, in place against out of place.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace meshwright::ops {
+
+enum class ArgKind : uint8_t {
+  kNormal,    // standard normal
+  kPositive,  // 0.5 .. 1.5
+  kIds,       // 0 .. below-1, and now and then `ignored` when it is set
+};
+
+struct Arg {
+  ir::Dims dims;
+  ArgKind kind = ArgKind::kNormal;
+  int64_t below = 0;
+  int64_t ignored = INT64_MIN;
+};
+
+struct OpCase {
+  std::string name;
+  ir::Op op = ir::Op::kAdd;
+  ir::Attrs attrs;
+  std::vector<Arg> args;
+  std::vector<ir::Dims> declared;  // result shapes, for ops that need them
+  bool has_gradient = true;
+  double f32_tolerance = 3e-6;  // relative to the largest element
+};
+
+inline std::ostream& operator<<(std::ostream& out, const OpCase& op_case) {
+  return out << op_case.name;
+}
+
+const std::vector<OpCase>& AllCases();
+
+}  // namespace meshwright::ops

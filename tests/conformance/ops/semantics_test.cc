@@ -1,0 +1,382 @@
+// Values that are known without another implementation: schedules, optimizers by hand, random
+// streams, ignored labels, errors.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/philox.h"
+#include "ir/builder.h"
+#include "tests/conformance/ops/op_harness.h"
+
+namespace meshwright::ops {
+namespace {
+
+constexpr Backend kBackends[] = {Backend::kReference, Backend::kCpu};
+
+Result<std::vector<HostTensor>> RunCase(const OpCase& op_case, Backend backend, ir::DType dtype,
+                                        const std::vector<HostTensor>& data,
+                                        const RunContext& context = {}) {
+  MW_ASSIGN_OR_RETURN(const ir::Graph graph, GraphOf(op_case, dtype));
+  return EvaluateWith(graph, {backend, context}, data);
+}
+
+HostTensor Scalar(double value) { return FromValues({}, {value}, ir::DType::kF64); }
+HostTensor Vector(const std::vector<double>& values) {
+  return FromValues({static_cast<int64_t>(values.size())}, values, ir::DType::kF64);
+}
+
+double LearningRate(const char* schedule, int64_t step) {
+  OpCase op_case{"lr",
+                 ir::Op::kLearningRate,
+                 {{"lr", 1.0},
+                  {"min_lr", 0.1},
+                  {"warmup_steps", 4},
+                  {"total_steps", 14},
+                  {"schedule", schedule}},
+                 {},
+                 {{}}};
+  RunContext context;
+  context.step = step;
+  const auto result = RunCase(op_case, Backend::kCpu, ir::DType::kF64, {}, context);
+  EXPECT_TRUE(result) << result.error();
+  return result ? ValuesOf((*result)[0])[0] : -1;
+}
+
+TEST(LearningRateOp, WarmsUpLinearlyInEverySchedule) {
+  for (const char* schedule : {"constant", "linear", "cosine"}) {
+    EXPECT_DOUBLE_EQ(LearningRate(schedule, 0), 0.25);
+    EXPECT_DOUBLE_EQ(LearningRate(schedule, 3), 1.0);
+    EXPECT_DOUBLE_EQ(LearningRate(schedule, 4), 1.0);
+  }
+}
+
+TEST(LearningRateOp, DecaysToTheMinimumAtTotalStepsAndStays) {
+  EXPECT_DOUBLE_EQ(LearningRate("constant", 1000), 1.0);
+  EXPECT_DOUBLE_EQ(LearningRate("linear", 9), 0.55);
+  EXPECT_DOUBLE_EQ(LearningRate("cosine", 9), 0.55);
+  EXPECT_NEAR(LearningRate("cosine", 6), 0.1 + 0.9 * 0.5 * (1 + std::cos(std::acos(-1.0) * 0.2)),
+              1e-15);
+  for (const char* schedule : {"linear", "cosine"}) {
+    EXPECT_NEAR(LearningRate(schedule, 14), 0.1, 1e-15);
+    EXPECT_NEAR(LearningRate(schedule, 99), 0.1, 1e-15);
+  }
+}
+
+TEST(AdamWOp, FollowsTheFormulaOverSeveralSteps) {
+  const OpCase op_case{"adamw",
+                       ir::Op::kAdamW,
+                       {{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, {"weight_decay", 0.1}},
+                       {{{1}}, {{1}}, {{1}}, {{1}}, {{}}, {{}}},
+                       {}};
+  for (const Backend backend : kBackends) {
+    const ir::DType dtype = backend == Backend::kCpu ? ir::DType::kF32 : ir::DType::kF64;
+    const double tolerance = backend == Backend::kCpu ? 2e-7 : 1e-14;
+    double p = 0.7, m = 0, v = 0;
+    std::vector<HostTensor> state = {Vector({p}), Vector({m}), Vector({v})};
+    for (int step = 0; step < 6; ++step) {
+      const double raw = 0.3 - 0.2 * step;
+      const double lr = 0.01 * (step + 1);
+      RunContext context;
+      context.step = step;
+      const auto result =
+          RunCase(op_case, backend, dtype,
+                  {state[0], Vector({raw}), state[1], state[2], Scalar(0.5), Scalar(lr)}, context);
+      ASSERT_TRUE(result) << result.error();
+      const double g = raw * 0.5;
+      p -= lr * 0.1 * p;
+      m = 0.9 * m + 0.1 * g;
+      v = 0.95 * v + 0.05 * g * g;
+      const double m_hat = m / (1 - std::pow(0.9, step + 1));
+      const double v_hat = v / (1 - std::pow(0.95, step + 1));
+      p -= lr * m_hat / (std::sqrt(v_hat) + 1e-8);
+      EXPECT_NEAR(ValuesOf((*result)[0])[0], p, tolerance) << "step " << step;
+      EXPECT_NEAR(ValuesOf((*result)[1])[0], m, tolerance);
+      EXPECT_NEAR(ValuesOf((*result)[2])[0], v, tolerance);
+      state = *result;
+    }
+  }
+}
+
+TEST(SgdOp, FollowsTheFormulaOverSeveralSteps) {
+  const OpCase op_case{"sgd",
+                       ir::Op::kSgd,
+                       {{"momentum", 0.9}, {"weight_decay", 0.01}},
+                       {{{1}}, {{1}}, {{1}}, {{}}, {{}}},
+                       {}};
+  for (const Backend backend : kBackends) {
+    double p = 0.7, m = 0;
+    std::vector<HostTensor> state = {Vector({p}), Vector({m})};
+    for (int step = 0; step < 5; ++step) {
+      const double raw = 0.3 - 0.2 * step;
+      const auto result = RunCase(op_case, backend, ir::DType::kF32,
+                                  {state[0], Vector({raw}), state[1], Scalar(2), Scalar(0.1)});
+      ASSERT_TRUE(result) << result.error();
+      m = 0.9 * m + (2 * raw + 0.01 * p);
+      p -= 0.1 * m;
+      EXPECT_NEAR(ValuesOf((*result)[0])[0], p, 1e-6);
+      EXPECT_NEAR(ValuesOf((*result)[1])[0], m, 1e-6);
+      state = *result;
+    }
+  }
+}
+
+TEST(ClipMultiplierOp, DividesByTheCountAndBoundsTheNorm) {
+  const OpCase op_case{"clip", ir::Op::kClipMultiplier, {{"max_norm", 1.0}}, {{{}}, {{}}}, {}};
+  const auto run = [&](double sum_squares, double count) {
+    return RunCase(op_case, Backend::kCpu, ir::DType::kF64, {Scalar(sum_squares), Scalar(count)});
+  };
+  const auto big = run(400, 4);  // norm 5
+  ASSERT_TRUE(big) << big.error();
+  EXPECT_NEAR(ValuesOf((*big)[0])[0], 1 / (5 + 1e-6) / 4, 1e-15);
+  EXPECT_DOUBLE_EQ(ValuesOf((*big)[1])[0], 5);
+  const auto small = run(4, 4);  // norm 0.5
+  ASSERT_TRUE(small) << small.error();
+  EXPECT_DOUBLE_EQ(ValuesOf((*small)[0])[0], 0.25);
+  const auto none = run(0, 0);
+  ASSERT_TRUE(none) << none.error();
+  EXPECT_EQ(ValuesOf((*none)[0])[0], 0);
+  EXPECT_EQ(ValuesOf((*none)[1])[0], 0);
+  const auto bad = run(std::numeric_limits<double>::quiet_NaN(), 4);
+  ASSERT_TRUE(bad) << bad.error();
+  EXPECT_TRUE(std::isnan(ValuesOf((*bad)[0])[0]));
+}
+
+TEST(DropoutOp, MaskIsThePhiloxStreamOfItsNameAndStep) {
+  const int64_t count = 5003;
+  const OpCase op_case{
+      "dropout", ir::Op::kDropout, {{"name", "h.0.drop"}, {"rate", 0.25}}, {{{count}}}, {}};
+  const HostTensor ones = FromValues({count}, std::vector<double>(count, 1.0), ir::DType::kF64);
+  RunContext context;
+  context.seed = 0x123456789abcdefull;
+  context.step = (int64_t{1} << 33) + 5;
+  for (const Backend backend : kBackends) {
+    const auto result = RunCase(op_case, backend, ir::DType::kF32, {ones}, context);
+    ASSERT_TRUE(result) << result.error();
+    const std::vector<double> y = ValuesOf((*result)[0]);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const double u = UniformFromBits(PhiloxBits(context.seed, StreamOf("h.0.drop"),
+                                                  static_cast<uint64_t>(context.step),
+                                                  static_cast<uint64_t>(i)));
+      ASSERT_EQ(y[static_cast<size_t>(i)],
+                u >= 0.25 ? static_cast<double>(static_cast<float>(1 / 0.75)) : 0.0)
+          << i;
+      kept += u >= 0.25;
+    }
+    EXPECT_NEAR(static_cast<double>(kept) / count, 0.75, 0.03);
+  }
+}
+
+TEST(DropoutOp, HighestRateDropsEverythingAndRateOfZeroNothing) {
+  for (const Backend backend : kBackends) {
+    for (const double rate : {0.0, 0.999999}) {
+      const OpCase op_case{
+          "dropout", ir::Op::kDropout, {{"name", "d"}, {"rate", rate}}, {{{64}}}, {}};
+      const HostTensor ones = FromValues({64}, std::vector<double>(64, 1.0), ir::DType::kF64);
+      const auto result = RunCase(op_case, backend, ir::DType::kF32, {ones});
+      ASSERT_TRUE(result) << result.error();
+      for (double y : ValuesOf((*result)[0])) EXPECT_EQ(y, rate == 0 ? 1.0 : 0.0);
+    }
+  }
+}
+
+TEST(RandomNormalOp, IsAFunctionOfSeedNameAndIndex) {
+  const OpCase op_case{"normal",
+                       ir::Op::kRandomNormal,
+                       {{"name", "wte"}, {"mean", 1.0}, {"std", 0.5}},
+                       {},
+                       {{40, 25}}};
+  RunContext context;
+  context.seed = 9;
+  context.step = 77;  // must not matter
+  const auto result = RunCase(op_case, Backend::kCpu, ir::DType::kF64, {}, context);
+  ASSERT_TRUE(result) << result.error();
+  const std::vector<double> y = ValuesOf((*result)[0]);
+  double mean = 0;
+  for (size_t i = 0; i < y.size(); ++i) {
+    ASSERT_EQ(y[i], 1.0 + 0.5 * PhiloxNormal(9, StreamOf("wte"), i));
+    mean += y[i] / static_cast<double>(y.size());
+  }
+  EXPECT_NEAR(mean, 1.0, 0.06);
+}
+
+TEST(CrossEntropyOp, AllLabelsIgnoredGivesZerosAndNoNan) {
+  const OpCase forward{"ce",
+                       ir::Op::kCrossEntropy,
+                       {{"ignore_index", -100}},
+                       {{{3, 5}}, {{3}, ArgKind::kIds, 5}},
+                       {}};
+  const OpCase backward{"ce_grad",
+                        ir::Op::kCrossEntropyGrad,
+                        {{"ignore_index", -100}},
+                        {{{3, 5}}, {{3}, ArgKind::kIds, 5}, {{3}}, {{}}},
+                        {}};
+  const HostTensor logits = RandomTensor({3, 5}, 4);
+  const HostTensor labels = FromIds({3}, {-100, -100, -100});
+  for (const Backend backend : kBackends) {
+    const auto result = RunCase(forward, backend, ir::DType::kF32, {logits, labels});
+    ASSERT_TRUE(result) << result.error();
+    EXPECT_EQ(ValuesOf((*result)[0])[0], 0);
+    EXPECT_EQ(ValuesOf((*result)[1])[0], 0);
+    for (double lse : ValuesOf((*result)[2])) EXPECT_TRUE(std::isfinite(lse));
+    const auto grads =
+        RunCase(backward, backend, ir::DType::kF32, {logits, labels, (*result)[2], Scalar(1)});
+    ASSERT_TRUE(grads) << grads.error();
+    for (double g : ValuesOf((*grads)[0])) EXPECT_EQ(g, 0);
+  }
+}
+
+TEST(CrossEntropyOp, IsExactForHugeLogits) {
+  const OpCase op_case{"ce",
+                       ir::Op::kCrossEntropy,
+                       {{"ignore_index", -100}},
+                       {{{2, 3}}, {{2}, ArgKind::kIds, 3}},
+                       {}};
+  const HostTensor logits =
+      FromValues({2, 3}, {1e4, 0, -1e4, -3e38, -3e38, -3e38}, ir::DType::kF64);
+  for (const Backend backend : kBackends) {
+    const auto result = RunCase(op_case, backend, ir::DType::kF32, {logits, FromIds({2}, {0, 1})});
+    ASSERT_TRUE(result) << result.error();
+    EXPECT_NEAR(ValuesOf((*result)[2])[0], 1e4, 1e-3);
+    EXPECT_TRUE(std::isfinite(ValuesOf((*result)[0])[0]));
+  }
+}
+
+// One bad number in an operand shows up in the first result: divergence must not be hidden.
+TEST(NanInOperands, ReachesTheResult) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  struct Row {
+    OpCase op_case;
+    size_t bad_operand;
+    int64_t clean_result;  // an element of result 0 that must stay finite, -1: none
+  };
+  const ir::Attrs ignore = {{"ignore_index", -100}};
+  const ir::Dims qkv = {1, 9, 1, 20};
+  const std::vector<Row> rows = {
+      {{"layer_norm", ir::Op::kLayerNorm, {{"eps", 1e-5}}, {{{2, 20}}, {{20}}, {{20}}}, {}}, 0, 20},
+      {{"gelu", ir::Op::kGelu, {}, {{{20}}}, {}}, 0, 0},
+      {{"gelu_grad", ir::Op::kGeluGrad, {}, {{{20}}, {{20}}}, {}}, 0, 0},
+      {{"silu", ir::Op::kSilu, {}, {{{20}}}, {}}, 0, 0},
+      {{"silu_grad", ir::Op::kSiluGrad, {}, {{{20}}, {{20}}}, {}}, 0, 0},
+      {{"logsumexp", ir::Op::kLogSumExp, {}, {{{2, 20}}}, {}}, 0, 1},
+      {{"cross_entropy", ir::Op::kCrossEntropy, ignore, {{{2, 20}}, {{2}, ArgKind::kIds, 20}}, {}},
+       0,
+       -1},
+      {{"cross_entropy_grad",
+        ir::Op::kCrossEntropyGrad,
+        ignore,
+        {{{2, 20}}, {{2}, ArgKind::kIds, 20}, {{2}}, {{}}},
+        {}},
+       2,
+       20},
+      {{"attention_q", ir::Op::kAttention, {}, {{qkv}, {qkv}, {qkv}}, {}}, 0, 20},
+      {{"attention_k", ir::Op::kAttention, {{"causal", 0}}, {{qkv}, {qkv}, {qkv}}, {}}, 1, -1},
+      {{"attention_v", ir::Op::kAttention, {}, {{qkv}, {qkv}, {qkv}}, {}}, 2, -1}};
+  for (const Row& row : rows) {
+    for (const Backend backend : kBackends) {
+      std::vector<HostTensor> data = DataOf(row.op_case, 8);
+      std::vector<double> bad = ValuesOf(data[row.bad_operand]);
+      bad[bad.size() > 3 ? 3 : 0] = kNan;
+      data[row.bad_operand] = FromValues(data[row.bad_operand].type.dims, bad, ir::DType::kF64);
+      const auto result = RunCase(row.op_case, backend, ir::DType::kF32, data);
+      ASSERT_TRUE(result) << result.error();
+      const std::vector<double> y = ValuesOf((*result)[0]);
+      EXPECT_TRUE(std::any_of(y.begin(), y.end(), [](double v) { return std::isnan(v); }))
+          << row.op_case.name;
+      if (row.clean_result >= 0) {
+        EXPECT_TRUE(std::isfinite(y[static_cast<size_t>(row.clean_result)])) << row.op_case.name;
+      }
+    }
+  }
+}
+
+// What a data file of another vocabulary causes.
+TEST(TokenIds, OutsideTheTableAreAnErrorThatNamesIdPositionAndSize) {
+  const std::vector<OpCase> cases = {
+      {"embedding", ir::Op::kEmbedding, {}, {{{11, 4}}, {{3}, ArgKind::kIds, 11}}, {}},
+      {"ce",
+       ir::Op::kCrossEntropy,
+       {{"ignore_index", -100}},
+       {{{3, 11}}, {{3}, ArgKind::kIds, 11}},
+       {}},
+      {"pick", ir::Op::kPick, {{"ignore_index", -100}}, {{{3, 11}}, {{3}, ArgKind::kIds, 11}}, {}}};
+  for (const OpCase& op_case : cases) {
+    for (const int32_t bad : {11, -1, INT32_MAX, INT32_MIN}) {
+      for (const Backend backend : kBackends) {
+        const auto result =
+            RunCase(op_case, backend, ir::DType::kF32,
+                    {RandomTensor(op_case.args[0].dims, 1), FromIds({3}, {4, bad, 5})});
+        ASSERT_FALSE(result) << op_case.name;
+        EXPECT_EQ(result.error().code(), StatusCode::kInvalidArgument);
+        const std::string& message = result.error().message();
+        EXPECT_NE(message.find("id " + std::to_string(bad) + " at position 1"), std::string::npos)
+            << message;
+        EXPECT_NE(message.find("11 rows"), std::string::npos) << message;
+      }
+    }
+  }
+}
+
+// Sample n is the window n, n+1, ....
+class CountingFeed final : public FeedSource {
+ public:
+  Status ReadSample(const std::string& source, int64_t sample, std::span<int32_t> row) override {
+    if (source != "tokens") return NotFound("no source " + source);
+    for (size_t i = 0; i < row.size(); ++i)
+      row[i] = static_cast<int32_t>(sample * 100 + static_cast<int64_t>(i));
+    return {};
+  }
+};
+
+TEST(FeedOp, ReadsTheRowsOfItsShardMicrobatchAndStep) {
+  ir::Builder builder("feed");
+  ir::Attrs attrs = {{"source", "tokens"}};
+  ir::ShardedDims{{8, 3}, {{"micro", "data"}, {}}}.ToAttrs(attrs);
+  const ValueId y = builder.AddOne(ir::Op::kFeed, {}, attrs, {{ir::DType::kI32, {2, 3}}});
+  const auto graph = builder.Finish();
+  ASSERT_TRUE(graph) << graph.error();
+  const DeviceCoords coords{{"data"}, {2}, {1}, 2};
+  const auto kernel = MakeKernel(Backend::kCpu, *graph, graph->producer(y), coords);
+  ASSERT_TRUE(kernel) << kernel.error();
+  HostTensor out{graph->type(y), std::vector<std::byte>(24)};
+  const Tensor tensor{out.data.data(), &out.type};
+  RunContext context;
+  context.step = 5;
+  context.microbatch = 1;
+  EXPECT_EQ((*kernel)->Run(context, {}, std::span(&tensor, 1)).code(),
+            StatusCode::kFailedPrecondition);
+  CountingFeed feed;
+  context.feed = &feed;
+  const Status ran = (*kernel)->Run(context, {}, std::span(&tensor, 1));
+  ASSERT_TRUE(ran.ok()) << ran;
+  // step 5 of 8 rows, microbatch 1 of 2, data 1 of 2: rows 46 and 47.
+  EXPECT_EQ(ValuesOf(out), (std::vector<double>{4600, 4601, 4602, 4700, 4701, 4702}));
+}
+
+TEST(MakeKernelFunction, RefusesWhatIsNotAKernel) {
+  ir::Builder builder("g");
+  builder.AddOne(ir::Op::kParam, {}, {{"name", "w"}, {"init", "zeros"}}, {{ir::DType::kF32, {2}}});
+  const auto graph = builder.Finish();
+  ASSERT_TRUE(graph) << graph.error();
+  const auto kernel = MakeKernel(Backend::kCpu, *graph, graph->nodes[0], {});
+  ASSERT_FALSE(kernel);
+  EXPECT_EQ(kernel.error().code(), StatusCode::kUnimplemented);
+  EXPECT_NE(kernel.error().message().find("param"), std::string::npos);
+}
+
+TEST(EvaluateFunction, RejectsABindingOfAnotherShape) {
+  ir::Builder builder("g");
+  const ValueId x = builder.AddOne(ir::Op::kInput, {}, {{"name", "x"}}, {{ir::DType::kF32, {2}}});
+  builder.SetOutput("y", builder.AddOne(ir::Op::kScale, {x}, {{"factor", 2.0}}));
+  const auto graph = builder.Finish();
+  ASSERT_TRUE(graph) << graph.error();
+  const auto bind = [](const ir::Node&) -> Result<HostTensor> { return Vector({1, 2, 3}); };
+  const auto result = Evaluate(Backend::kCpu, *graph, bind, {});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace meshwright::ops

@@ -1,0 +1,188 @@
+// Layout never changes the result: every factorisation of 1, 2, 4 and 8 devices trains the same model as one device.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/e2e/tiny_models.h"
+#include "tests/e2e/virtual_cluster.h"
+
+namespace meshwright::testing {
+namespace {
+
+constexpr int kSteps = 2;
+
+struct RunResult {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  double validation = 0;
+  std::map<std::string, LogicalTensor> tensors;  // weights and optimizer state
+};
+
+Result<RunResult> RunJob(const ir::JobRequest& job, int devices, int vocabulary) {
+  SyntheticTokens tokens(vocabulary);
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<VirtualCluster> cluster, VirtualCluster::Start(job, devices, &tokens));
+  MW_ASSIGN_OR_RETURN(const std::vector<worker::StepReport> reports, cluster->Train(0, kSteps));
+  RunResult result;
+  for (const worker::StepReport& report : reports) {
+    result.losses.push_back(report.values.at("loss"));
+    result.norms.push_back(report.values.at("grad_norm"));
+  }
+  MW_ASSIGN_OR_RETURN(result.validation, cluster->Validate(2));
+  MW_ASSIGN_OR_RETURN(result.tensors, cluster->Gather());
+  return result;
+}
+
+void ExpectEqual(const RunResult& expected, const RunResult& actual, double tolerance, const std::string& layout) {
+  for (int i = 0; i < kSteps; ++i) {
+    const auto step = static_cast<size_t>(i);
+    EXPECT_NEAR(actual.losses[step] / expected.losses[step], 1.0, tolerance) << layout << " loss of step " << i;
+    EXPECT_NEAR(actual.norms[step] / expected.norms[step], 1.0, tolerance) << layout << " grad norm of step " << i;
+  }
+  EXPECT_NEAR(actual.validation / expected.validation, 1.0, tolerance) << layout;
+  std::string where;
+  EXPECT_LE(LargestDifference(expected.tensors, actual.tensors, &where), tolerance) << layout << " " << where;
+}
+
+struct Degrees {
+  int data, tensor, pipeline;
+};
+
+std::vector<Degrees> Factorisations(int devices) {
+  std::vector<Degrees> result;
+  for (int data = 1; data <= devices; ++data) {
+    for (int tensor = 1; data * tensor <= devices; ++tensor) {
+      if (devices % (data * tensor) == 0) result.push_back({data, tensor, devices / (data * tensor)});
+    }
+  }
+  return result;
+}
+
+void SetLayout(ir::JobRequest& job, const Degrees& degrees, int microbatches, const std::string& schedule) {
+  job.parallel.data = degrees.data;
+  job.parallel.tensor = degrees.tensor;
+  job.parallel.pipeline = degrees.pipeline;
+  job.parallel.microbatches = microbatches;
+  job.parallel.schedule = schedule;
+}
+
+// Runs every layout of `devices` and compares with one device.
+void Sweep(const TinyOptions& options, int devices, double tolerance, bool sequence_parallel = false) {
+  ir::JobRequest job = MakeTinyJob(options);
+  SetLayout(job, {1, 1, 1}, 1, "1f1b");
+  const auto expected = RunJob(job, 1, static_cast<int>(options.vocabulary));
+  ASSERT_TRUE(expected.has_value()) << expected.error();
+  job.parallel.sequence_parallel = sequence_parallel;
+  for (const Degrees& degrees : Factorisations(devices)) {
+    for (int microbatches : {1, 4}) {
+      for (const char* schedule : {"gpipe", "1f1b"}) {
+        if ((degrees.pipeline == 1 || microbatches == 1) && std::string(schedule) == "gpipe") continue;
+        SetLayout(job, degrees, microbatches, schedule);
+        const std::string layout = fmt::format("data={} tensor={} pipeline={} microbatches={} {}", degrees.data,
+                                               degrees.tensor, degrees.pipeline, microbatches, schedule);
+        const auto actual = RunJob(job, devices, static_cast<int>(options.vocabulary));
+        ASSERT_TRUE(actual.has_value()) << layout << ": " << actual.error();
+        ExpectEqual(*expected, *actual, tolerance, layout);
+      }
+    }
+  }
+}
+
+class Parity : public ::testing::TestWithParam<std::tuple<std::string, int>> {};
+
+TEST_P(Parity, EveryLayoutEqualsOneDeviceInF64) {
+  TinyOptions options;
+  options.family = std::get<0>(GetParam());
+  Sweep(options, std::get<1>(GetParam()), 1e-10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Parity,
+                         ::testing::Combine(::testing::Values("gpt2", "llama"), ::testing::Values(1, 2, 4, 8)),
+                         [](const auto& param_info) {
+                           return std::get<0>(param_info.param) + "On" + std::to_string(std::get<1>(param_info.param));
+                         });
+
+TEST(ParityVariants, SplitVocabularyEqualsOneDevice) {
+  TinyOptions options;
+  options.vocabulary = 64;
+  Sweep(options, 4, 1e-10);
+}
+
+TEST(ParityVariants, UntiedHeadEqualsOneDevice) {
+  TinyOptions options;
+  options.family = "llama";
+  options.vocabulary = 64;
+  options.tied = false;
+  Sweep(options, 4, 1e-10);
+}
+
+TEST(ParityVariants, SequenceParallelEqualsOneDevice) {
+  for (const char* family : {"gpt2", "llama"}) {
+    TinyOptions options;
+    options.family = family;
+    options.vocabulary = 64;
+    Sweep(options, 4, 1e-10, /*sequence_parallel=*/true);
+  }
+}
+
+TEST(ParityVariants, SequenceParallelWithPrimeVocabularyEqualsOneDevice) {
+  TinyOptions options;
+  Sweep(options, 4, 1e-10, /*sequence_parallel=*/true);
+}
+
+TEST(ParityVariants, DropoutMasksDoNotDependOnTheLayout) {
+  TinyOptions options;
+  options.dropout = 0.2;
+  Sweep(options, 4, 1e-10);
+}
+
+TEST(ParityVariants, F32LayoutsAgreeWithinRounding) {
+  for (const char* family : {"gpt2", "llama"}) {
+    TinyOptions options;
+    options.family = family;
+    options.dtype = ir::DType::kF32;
+    options.layers = 4;
+    // Adam divides by the gradient's size: where a gradient is all rounding, the step's sign is too, and two steps may differ
+    // by 4 lr. A usual learning rate keeps that below the tolerance.
+    options.lr = 1e-3;
+    Sweep(options, 4, 1e-5);
+  }
+}
+
+TEST(ParityVariants, SameLayoutTwiceIsBitwiseEqual) {
+  TinyOptions options;
+  options.dtype = ir::DType::kF32;
+  options.dropout = 0.1;
+  ir::JobRequest job = MakeTinyJob(options);
+  SetLayout(job, {2, 2, 2}, 4, "1f1b");
+  const auto first = RunJob(job, 8, 61);
+  const auto second = RunJob(job, 8, 61);
+  ASSERT_TRUE(first.has_value()) << first.error();
+  ASSERT_TRUE(second.has_value()) << second.error();
+  EXPECT_EQ(first->losses, second->losses);
+  EXPECT_EQ(first->tensors, second->tensors);
+}
+
+// With plain SGD, no decay and no clipping, the weights after one step are the gradients: w1 = w0 - g.
+TEST(ParityVariants, GradientsEqualOneDevice) {
+  for (const char* family : {"gpt2", "llama"}) {
+    TinyOptions options;
+    options.family = family;
+    ir::JobRequest job = MakeTinyJob(options);
+    job.optimizer.name = "sgd";
+    job.optimizer.lr = 1.0;
+    job.optimizer.momentum = 0;
+    job.optimizer.weight_decay = 0;
+    job.optimizer.max_norm = 0;
+    SetLayout(job, {1, 1, 1}, 1, "1f1b");
+    const auto expected = RunJob(job, 1, 61);
+    ASSERT_TRUE(expected.has_value()) << expected.error();
+    SetLayout(job, {2, 2, 2}, 4, "1f1b");
+    const auto actual = RunJob(job, 8, 61);
+    ASSERT_TRUE(actual.has_value()) << actual.error();
+    ExpectEqual(*expected, *actual, 1e-10, family);
+  }
+}
+
+}  // namespace
+}  // namespace meshwright::testing

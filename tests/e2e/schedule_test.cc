@@ -1,0 +1,99 @@
+// Schedules as programs: bubbles and in-flight counts of the planned instruction lists on the virtual clock
+// (design: parallelism.md 2.6).
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "planner/plan.h"
+#include "planner/simulate.h"
+#include "tests/e2e/tiny_models.h"
+
+namespace meshwright::testing {
+namespace {
+
+// Forward costs t_f, backward t_b (input and weight gradient), everything else nothing.
+planner::SimulationCosts Costs(double t_f, double t_b) {
+  planner::SimulationCosts costs;
+  costs.run_s = [t_f, t_b](const ir::Program&, const ir::Executable& executable) {
+    const std::string piece = planner::ExecutablePiece(executable);
+    return piece == "f" ? t_f : piece == "b" ? t_b : 0.0;
+  };
+  return costs;
+}
+
+Result<planner::Plan> PlanTiny(int pipeline, int microbatches, const std::string& schedule, int tensor = 1) {
+  TinyOptions options;
+  options.batch = 32;
+  ir::JobRequest job = MakeTinyJob(options);
+  job.parallel.data = 1;
+  job.parallel.tensor = tensor;
+  job.parallel.pipeline = pipeline;
+  job.parallel.microbatches = microbatches;
+  job.parallel.schedule = schedule;
+  return planner::MakePlan(job, mesh::Topology::Local(pipeline * tensor));
+}
+
+struct Case {
+  int stages, microbatches;
+  double t_f, t_b, bubble;
+};
+
+class ScheduleOnVirtualClock : public ::testing::TestWithParam<Case> {};
+
+TEST_P(ScheduleOnVirtualClock, BubbleIsStagesMinusOneTimesForwardAndBackward) {
+  const Case& c = GetParam();
+  for (const char* schedule : {"gpipe", "1f1b"}) {
+    const auto plan = PlanTiny(c.stages, c.microbatches, schedule);
+    ASSERT_TRUE(plan.has_value()) << plan.error();
+    const auto simulation = planner::Simulate(plan->step, Costs(c.t_f, c.t_b));
+    ASSERT_TRUE(simulation.has_value()) << simulation.error();
+    EXPECT_DOUBLE_EQ(simulation->makespan_s, c.microbatches * (c.t_f + c.t_b) + c.bubble) << schedule;
+    for (double idle : simulation->idle_s) EXPECT_DOUBLE_EQ(idle, c.bubble) << schedule;
+  }
+}
+
+TEST_P(ScheduleOnVirtualClock, InFlightCountsMatchTheSchedule) {
+  const Case& c = GetParam();
+  for (const char* schedule : {"gpipe", "1f1b"}) {
+    const auto plan = PlanTiny(c.stages, c.microbatches, schedule);
+    ASSERT_TRUE(plan.has_value()) << plan.error();
+    const auto simulation = planner::Simulate(plan->step, Costs(c.t_f, c.t_b));
+    ASSERT_TRUE(simulation.has_value()) << simulation.error();
+    for (int stage = 0; stage < c.stages; ++stage) {
+      const int expected = std::string(schedule) == "gpipe" ? c.microbatches : std::min(c.microbatches, c.stages - stage);
+      EXPECT_EQ(simulation->in_flight_max[static_cast<size_t>(stage)], expected) << schedule << " stage " << stage;
+    }
+  }
+}
+
+// (p, m, tF, tB + tW): bubbles 9, 90, 21, 210 are the goldens of the design's table.
+INSTANTIATE_TEST_SUITE_P(Goldens, ScheduleOnVirtualClock,
+                         ::testing::Values(Case{4, 8, 1, 2, 9}, Case{4, 8, 10, 20, 90}, Case{8, 16, 1, 2, 21},
+                                           Case{8, 32, 10, 20, 210}, Case{2, 4, 1, 2, 3}),
+                         [](const auto& param_info) {
+                           return fmt::format("p{}m{}f{}", param_info.param.stages, param_info.param.microbatches,
+                                              static_cast<int>(param_info.param.t_f));
+                         });
+
+TEST(ScheduleMemory, OneForwardOneBackwardNeedsLessArenaThanGPipe) {
+  const auto gpipe = PlanTiny(2, 8, "gpipe");
+  const auto one_f_one_b = PlanTiny(2, 8, "1f1b");
+  ASSERT_TRUE(gpipe.has_value()) << gpipe.error();
+  ASSERT_TRUE(one_f_one_b.has_value()) << one_f_one_b.error();
+  EXPECT_LT(one_f_one_b->step[0].arena_bytes, gpipe->step[0].arena_bytes / 2);
+}
+
+TEST(ScheduleOnVirtualClockWithMessages, LatencyLengthensTheStepAndNothingDeadlocks) {
+  const auto plan = PlanTiny(4, 8, "1f1b", 2);
+  ASSERT_TRUE(plan.has_value()) << plan.error();
+  planner::SimulationCosts costs = Costs(1, 2);
+  const auto without = planner::Simulate(plan->step, costs);
+  costs.message_alpha_s = 0.25;
+  const auto with = planner::Simulate(plan->step, costs);
+  ASSERT_TRUE(without.has_value() && with.has_value());
+  EXPECT_GT(with->makespan_s, without->makespan_s + 5 * 0.25);
+}
+
+}  // namespace
+}  // namespace meshwright::testing

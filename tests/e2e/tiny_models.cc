@@ -1,0 +1,59 @@
+#include "tests/e2e/tiny_models.h"
+
+#include "base/check.h"
+#include "models/gpt2.h"
+#include "models/llama.h"
+
+namespace meshwright::testing {
+namespace {
+
+client::TrainerFunctions Functions(const TinyOptions& options) {
+  if (options.family == "llama") {
+    models::LlamaConfig config;
+    config.vocabulary = options.vocabulary;
+    config.width = 32;
+    config.inner = 64;
+    config.layers = options.layers;
+    config.heads = 16;
+    config.kv_heads = 8;
+    config.head_size = 4;
+    config.tied = options.tied;
+    // Token 0 stands for padding: its loss does not count.
+    config.ignore_index = 0;
+    return models::MakeLlama(config);
+  }
+  models::Gpt2Config config;
+  config.vocabulary = options.vocabulary;
+  config.positions = options.sequence + 3;
+  config.width = 32;
+  config.layers = options.layers;
+  config.heads = 8;
+  config.embedding_dropout = options.dropout;
+  config.residual_dropout = options.dropout;
+  config.tied = options.tied;
+  config.ignore_index = 0;
+  return models::MakeGpt2(config);
+}
+
+}  // namespace
+
+ir::JobRequest MakeTinyJob(const TinyOptions& options) {
+  ir::OptimizerSpec optimizer;
+  optimizer.lr = options.lr;
+  optimizer.warmup_steps = 1;
+  optimizer.max_norm = 0.5;
+  ir::TrainSpec train;
+  train.global_batch = options.batch;
+  train.sequence = options.sequence;
+  train.steps = 10;
+  train.seed = 42;
+  auto job = client::JobBuilder("tiny-" + options.family)
+                 .Train(train)
+                 .DType(options.dtype)
+                 .Optimizer(optimizer)
+                 .Build(Functions(options));
+  MW_CHECK(job.has_value()) << job.error();
+  return std::move(*job);
+}
+
+}  // namespace meshwright::testing

@@ -1,0 +1,25 @@
+// Tiny jobs for parity tests: small enough for hundreds of runs, odd enough to catch wrong offsets.
+#pragma once
+
+#include <string>
+
+#include "ir/job.h"
+
+namespace meshwright::testing {
+
+struct TinyOptions {
+  std::string family = "gpt2";     // "gpt2": learned positions, fused QKV; "llama": rotary, grouped KV heads, SwiGLU
+  ir::DType dtype = ir::DType::kF64;
+  int64_t vocabulary = 61;         // prime: cannot be split
+  int64_t layers = 8;
+  int64_t batch = 32;
+  int64_t sequence = 8;
+  double dropout = 0;
+  bool tied = true;
+  double lr = 1e-2;
+};
+
+// AdamW with clipping, one step per launch. Dims: d=32; gpt2 8 heads of 4; llama 16 query and 8 KV heads of 4, FFN 64.
+ir::JobRequest MakeTinyJob(const TinyOptions& options);
+
+}  // namespace meshwright::testing

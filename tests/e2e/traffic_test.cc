@@ -1,0 +1,153 @@
+// Communication oracles: calls and bytes of a training step against closed forms.
+#include <gtest/gtest.h>
+
+#include "tests/e2e/tiny_models.h"
+#include "tests/e2e/virtual_cluster.h"
+
+namespace meshwright::testing {
+namespace {
+
+using collective::Counters;
+using collective::Kind;
+
+struct Step {
+  std::map<std::pair<std::string, Kind>, Counters> traffic;
+  planner::Plan plan;
+};
+
+// Traffic of exactly one training step.
+Result<Step> OneStep(const ir::JobRequest& job, int devices, int vocabulary) {
+  SyntheticTokens tokens(vocabulary);
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<VirtualCluster> cluster, VirtualCluster::Start(job, devices, &tokens));
+  const auto before = cluster->Traffic();
+  MW_TRY(cluster->Train(0, 1));
+  Step step;
+  step.traffic = cluster->Traffic();
+  for (auto& [key, counters] : step.traffic) {
+    const auto it = before.find(key);
+    if (it == before.end()) continue;
+    counters.calls -= it->second.calls;
+    counters.bytes -= it->second.bytes;
+  }
+  step.plan = cluster->plan();
+  return step;
+}
+
+int64_t WeightBytes(const planner::Plan& plan) {
+  int64_t bytes = 0;
+  for (const planner::ParamInfo& param : plan.params) bytes += param.type.bytes();
+  return bytes;
+}
+
+TEST(Traffic, DataParallelReducesEveryGradientOnceInOneBucket) {
+  TinyOptions options;
+  options.dtype = ir::DType::kF32;
+  ir::JobRequest job = MakeTinyJob(options);
+  job.parallel.data = 4;
+  const auto step = OneStep(job, 4, 61);
+  ASSERT_TRUE(step.has_value()) << step.error();
+  const Counters& reduce = step->traffic.at({"data", Kind::kAllReduce});
+  // One bucket holds all gradients; loss and count are two scalars in a bucket with them or of their own. Totals over the group:
+  // 2 (q-1) n bytes.
+  const int64_t gradients = 2 * 3 * WeightBytes(step->plan);
+  EXPECT_GE(reduce.bytes, gradients);
+  EXPECT_LE(reduce.bytes, gradients + 2 * 3 * 16);
+  EXPECT_LE(reduce.calls, 2 * 4);
+}
+
+TEST(Traffic, SmallBucketsReduceTheSameBytesInMoreCalls) {
+  TinyOptions options;
+  options.dtype = ir::DType::kF32;
+  ir::JobRequest job = MakeTinyJob(options);
+  job.parallel.data = 2;
+  job.parallel.bucket_bytes = 1;
+  const auto step = OneStep(job, 2, 61);
+  ASSERT_TRUE(step.has_value()) << step.error();
+  const Counters& reduce = step->traffic.at({"data", Kind::kAllReduce});
+  EXPECT_GE(reduce.calls, 2 * static_cast<int64_t>(step->plan.params.size()));
+  EXPECT_GE(reduce.bytes, 2 * WeightBytes(step->plan));
+  EXPECT_LE(reduce.bytes, 2 * WeightBytes(step->plan) + 2 * 16);
+}
+
+// Megatron's count: one all-reduce per attention and per FFN block, forward and backward: 4 per layer.
+TEST(Traffic, TensorParallelDoesFourAllReducesPerLayer) {
+  for (const char* family : {"gpt2", "llama"}) {
+    TinyOptions options;
+    options.family = family;
+    options.dtype = ir::DType::kF32;
+    ir::JobRequest job = MakeTinyJob(options);  // prime vocabulary: embedding and head are replicated
+    job.parallel.data = 1;
+    job.parallel.tensor = 2;
+    const auto step = OneStep(job, 2, 61);
+    ASSERT_TRUE(step.has_value()) << step.error();
+    const Counters& reduce = step->traffic.at({"tensor", Kind::kAllReduce});
+    const int64_t activation = options.batch * options.sequence * 32 * 4;
+    const int64_t blocks = 4 * options.layers;
+    // Plus one scalar: the squares of the split gradients.
+    EXPECT_EQ(reduce.calls, 2 * (blocks + 1)) << family;
+    EXPECT_EQ(reduce.bytes, 2 * (blocks * activation + 4)) << family;
+    EXPECT_FALSE(step->traffic.contains({"tensor", Kind::kAllGather})) << family;
+  }
+}
+
+TEST(Traffic, SequenceParallelMovesTheSameBytesByGatherAndScatter) {
+  TinyOptions options;
+  options.dtype = ir::DType::kF32;
+  options.vocabulary = 64;
+  ir::JobRequest job = MakeTinyJob(options);
+  job.parallel.data = 1;
+  job.parallel.tensor = 2;
+  job.parallel.sequence_parallel = true;
+  const auto step = OneStep(job, 2, 64);
+  ASSERT_TRUE(step.has_value()) << step.error();
+  const int64_t activation = options.batch * options.sequence * 32 * 4;
+  // Per layer 2 blocks x (forward and backward); one more scatter after the embedding and gather before the head, and back.
+  EXPECT_EQ(step->traffic.at({"tensor", Kind::kReduceScatter}).bytes, (4 * options.layers + 2) * activation);
+  EXPECT_GE(step->traffic.at({"tensor", Kind::kAllGather}).bytes, (4 * options.layers + 2) * activation);
+}
+
+// Alpa's defect: a tensor replicated over t sending devices must not be sent t times to each of t receivers.
+TEST(Traffic, PipelineSendsEachBoundaryElementOnce) {
+  TinyOptions options;
+  options.family = "llama";
+  options.tied = false;
+  options.dtype = ir::DType::kF32;
+  ir::JobRequest job = MakeTinyJob(options);
+  job.parallel.data = 1;
+  job.parallel.tensor = 2;
+  job.parallel.pipeline = 2;
+  job.parallel.microbatches = 4;
+  const auto step = OneStep(job, 4, 61);
+  ASSERT_TRUE(step.has_value()) << step.error();
+  const int64_t activation = options.batch * options.sequence * 32 * 4;
+  const Counters& send = step->traffic.at({"pipeline", Kind::kSendRecv});
+  EXPECT_GE(send.bytes, 2 * activation);       // one activation forward, one gradient back
+  EXPECT_LE(send.bytes, 2 * activation + 256);  // and a few scalars of the update
+}
+
+TEST(Traffic, TiedEmbeddingSendsItsGradientOnceEachWay) {
+  TinyOptions options;
+  options.dtype = ir::DType::kF32;
+  ir::JobRequest job = MakeTinyJob(options);
+  job.parallel.data = 1;
+  job.parallel.pipeline = 2;
+  job.parallel.microbatches = 1;
+  const auto step = OneStep(job, 2, 61);
+  ASSERT_TRUE(step.has_value()) << step.error();
+  const int64_t activation = options.batch * options.sequence * 32 * 4;
+  const int64_t table = 61 * 32 * 4;
+  const Counters& send = step->traffic.at({"pipeline", Kind::kSendRecv});
+  EXPECT_GE(send.bytes, 2 * activation + 2 * table);
+  EXPECT_LE(send.bytes, 2 * activation + 2 * table + 256);
+}
+
+TEST(Traffic, OneDeviceIsSilent) {
+  TinyOptions options;
+  options.dtype = ir::DType::kF32;
+  const auto step = OneStep(MakeTinyJob(options), 1, 61);
+  ASSERT_TRUE(step.has_value()) << step.error();
+  for (const auto& [key, counters] : step->traffic) EXPECT_EQ(counters.bytes, 0) << key.first;
+}
+
+}  // namespace
+}  // namespace meshwright::testing

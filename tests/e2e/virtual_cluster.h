@@ -1,0 +1,60 @@
+// A whole mesh as threads of the test process: plan, load, run, and read logical tensors back.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/job.h"
+#include "planner/plan.h"
+#include "worker/runtime.h"
+
+namespace meshwright::testing {
+
+// Tokens drawn from a fixed stream: sample n, position i is a function of (n, i) alone.
+class SyntheticTokens : public ops::FeedSource {
+ public:
+  explicit SyntheticTokens(int vocabulary) : vocabulary_(vocabulary) {}
+  Status ReadSample(const std::string& source, int64_t sample, std::span<int32_t> row) override;
+
+ private:
+  int vocabulary_;
+};
+
+// A logical tensor, converted to double.
+struct LogicalTensor {
+  ir::Dims dims;
+  std::vector<double> values;
+  friend bool operator==(const LogicalTensor&, const LogicalTensor&) = default;
+};
+
+class VirtualCluster {
+ public:
+  // Plans `job` on `devices` local devices, loads it and runs the init programs.
+  static Result<std::unique_ptr<VirtualCluster>> Start(const ir::JobRequest& job, int devices, ops::FeedSource* feed,
+                                                       ops::Backend backend = ops::Backend::kCpu);
+
+  const planner::Plan& plan() const { return plan_; }
+  worker::JobRuntime& runtime() { return *runtime_; }
+
+  // Runs training steps; reports of the reporting device.
+  Result<std::vector<worker::StepReport>> Train(int64_t first_step, int64_t count);
+  // Validation loss: sum of loss_sum / sum of count over `batches`.
+  Result<double> Validate(int64_t batches);
+  // Every weight and optimizer tensor by name, assembled from the devices; replicas must be equal bit by bit.
+  Result<std::map<std::string, LogicalTensor>> Gather();
+  // Bytes and calls summed over devices, by axes and kind, since the start.
+  std::map<std::pair<std::string, collective::Kind>, collective::Counters> Traffic() const;
+
+ private:
+  planner::Plan plan_;
+  std::unique_ptr<worker::JobRuntime> runtime_;
+};
+
+// Largest |a-b| / max(1, |a|, |b|) over all tensors; infinity when names or shapes differ.
+double LargestDifference(const std::map<std::string, LogicalTensor>& a, const std::map<std::string, LogicalTensor>& b,
+                         std::string* where = nullptr);
+
+}  // namespace meshwright::testing

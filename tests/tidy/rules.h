@@ -1,0 +1,50 @@
+// The house rules, each a pure function from the sources to violations: "path:line: what; fix".
+//
+// The allowed edges and fences are the tables in layers.cc; the same tables are in the
+// documentation.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/tidy/source_tree.h"
+
+namespace meshwright::tidy {
+
+using Violations = std::vector<std::string>;
+
+// room -> rooms it may include. Rooms that may include anything (cli, tests, bench, examples) are
+// not listed.
+const std::map<std::string, std::set<std::string>>& AllowedEdges();
+
+// layers.cc
+// Includes between rooms follow AllowedEdges.
+Violations CheckEdges(const SourceTree& tree);
+// The table itself has no cycle.
+Violations CheckTableHasNoCycle(const std::map<std::string, std::set<std::string>>& edges);
+// No header includes itself through others.
+Violations CheckNoIncludeCycles(const SourceTree& tree);
+// Third-party headers are included only where their fence allows; tests and bench are free.
+Violations CheckFences(const SourceTree& tree);
+// Quoted includes name existing files from the root ("base/status.h", not "status.h" or "../x.h").
+Violations CheckIncludesAreRootRelative(const SourceTree& tree);
+
+// shape.cc
+// Files <= 600 lines, headers <= 300, lines <= 100 columns (counted in code points).
+Violations CheckSizes(const SourceTree& tree);
+// Functions outside classes <= 70 lines.
+Violations CheckFunctionLength(const SourceTree& tree);
+// Headers start with a comment that says what they are for, then a #pragma once.
+Violations CheckHeaderComments(const SourceTree& tree);
+// No sleeps, rand, std::endl, [=]; std::thread only in base, collective/cpu and worker. Tests are
+// free.
+Violations CheckBannedCalls(const SourceTree& tree);
+
+// documents.cc
+// Paths that a document mentions in `backticks` and that do not exist below
+// `root`. URLs, absolute paths and anything that does not look like a path are passed over.
+Violations CheckMentionedPaths(const std::string& document, const std::string& root);
+
+}  // namespace meshwright::tidy

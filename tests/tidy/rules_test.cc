@@ -1,0 +1,196 @@
+// Each house rule fails on a small tree that breaks it, and passes on one that does not.
+#include "tests/tidy/rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+
+namespace meshwright::tidy {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(BlankCommentsAndLiterals, KeepsCodeAndLineNumbers) {
+  EXPECT_EQ(BlankCommentsAndLiterals("a // rand()\nb"), "a          \nb");
+  EXPECT_EQ(BlankCommentsAndLiterals("a /* x\ny */ b"), "a     \n     b");
+  EXPECT_EQ(BlankCommentsAndLiterals("f(\"\\\"rand\", 'x', 1'000)"), "f(        ,    , 1'000)");
+  EXPECT_EQ(BlankCommentsAndLiterals("R\"x(a\")\")x\" b"), "            b");
+  EXPECT_EQ(BlankCommentsAndLiterals("#include \"a/b.h\""), "#include \"a/b.h\"");
+}
+
+TEST(ContainsWord, LooksAtTheEdges) {
+  EXPECT_TRUE(ContainsWord("x = rand();", "rand("));
+  EXPECT_FALSE(ContainsWord("x = operand();", "rand("));
+  EXPECT_FALSE(ContainsWord("std::this_thread::id", "std::thread"));
+  EXPECT_TRUE(ContainsWord("[=] { }", "[=]"));
+}
+
+TEST(CheckEdges, SeesAForbiddenInclude) {
+  const SourceTree tree = MakeTree({
+      {"worker/a.cc", "#include \"base/status.h\"\n#include \"planner/plan.h\"\n"},
+      {"cli/a.cc", "#include \"planner/plan.h\"\n"},
+      {"ir/a.cc", "// #include \"planner/plan.h\"\n#include <vector>\n"},
+  });
+  EXPECT_THAT(CheckEdges(tree),
+              ElementsAre(HasSubstr("worker/a.cc:2: worker may not include planner/plan.h")));
+}
+
+TEST(CheckEdges, NobodyIncludesTheOuterRooms) {
+  EXPECT_THAT(CheckEdges(MakeTree({{"worker/a.cc", "#include \"cli/args.h\"\n"}})),
+              ElementsAre(HasSubstr("cli/args.h")));
+  EXPECT_THAT(CheckEdges(MakeTree({{"base/a.cc", "#  include \"tests/x.h\"\n"}})),
+              ElementsAre(HasSubstr("tests/x.h")));
+}
+
+TEST(CheckTableHasNoCycle, SeesOne) {
+  EXPECT_THAT(CheckTableHasNoCycle({{"a", {"b"}}, {"b", {"c"}}, {"c", {"b"}}}),
+              ElementsAre(HasSubstr("b -> c -> b")));
+  EXPECT_THAT(CheckTableHasNoCycle({{"a", {"b", "c"}}, {"b", {"c"}}, {"c", {}}}), IsEmpty());
+}
+
+TEST(CheckNoIncludeCycles, SeesOneInsideARoom) {
+  const SourceTree tree = MakeTree({{"ir/a.h", "#include \"ir/b.h\"\n"},
+                                    {"ir/b.h", "#include \"ir/c.h\"\n"},
+                                    {"ir/c.h", "#include \"ir/a.h\"\n"}});
+  EXPECT_THAT(CheckNoIncludeCycles(tree), ElementsAre(HasSubstr("ir/a.h -> ir/b.h -> ir/c.h")));
+}
+
+TEST(CheckFences, SeesALibraryOutsideItsFence) {
+  const std::map<std::string, std::string> breaches = {
+      {"worker/agent.cc", "#include <grpcpp/grpcpp.h>\n"},
+      {"client/client.cc", "#include \"proto/meshwright.pb.h\"\n"},
+      {"collective/cpu/pipe.cc", "#include <boost/asio/ip/tcp.hpp>\n"},
+      {"controller/core.cc", "#include <sqlite3.h>\n"},
+      {"ops/reference/dot.cc", "#include <dnnl.hpp>\n"},
+      {"ops/kernel.cc", "#include <hwy/highway.h>\n"},
+      {"base/text.cc", "#include <spdlog/spdlog.h>\n"},
+      {"worker/report.cc", "#include <prometheus/counter.h>\n"},
+      {"device/cpu/device.cc", "#include <cuda_runtime.h>\n"},
+  };
+  EXPECT_EQ(CheckFences(MakeTree(breaches)).size(), breaches.size());
+}
+
+TEST(CheckFences, AllowsEachLibraryBehindItsFence) {
+  EXPECT_THAT(CheckFences(MakeTree({
+                  {"worker/grpc/session.cc", "#include <grpcpp/grpcpp.h>\n"},
+                  {"proto/convert.cc", "#include \"proto/meshwright.pb.h\"\n"},
+                  {"collective/cpu/tcp_link.cc", "#include <boost/asio/ip/tcp.hpp>\n"},
+                  {"controller/store_sqlite.cc", "#include <sqlite3.h>\n"},
+                  {"ops/cpu/matmul.cc", "#include <dnnl.hpp>\n"},
+                  {"base/log.cc", "#include <spdlog/logger.h>\n"},
+                  {"base/metrics_server.cc", "#include <civetweb.h>\n"},
+                  {"tests/x.cc", "#include <grpcpp/grpcpp.h>\n"},
+              })),
+              IsEmpty());
+}
+
+TEST(CheckIncludesAreRootRelative, SeesShortAndRelativePaths) {
+  const SourceTree tree = MakeTree({{"ir/a.h", ""},
+                                    {"ir/b.h", "#include \"ir/a.h\"\n"},
+                                    {"ir/c.h", "#include \"a.h\"\n"},
+                                    {"ops/cpu/e.cc", "#include \"hwy/highway.h\"\n"},
+                                    {"ir/d.h", "#include \"../ir/a.h\"\n"}});
+  EXPECT_THAT(CheckIncludesAreRootRelative(tree),
+              ElementsAre(HasSubstr("ir/c.h:1"), HasSubstr("ir/d.h:1")));
+}
+
+std::string ManyLines(size_t count) {
+  std::string text;
+  for (size_t i = 0; i < count; ++i) text += "//\n";
+  return text;
+}
+
+TEST(CheckSizes, SeesLongFilesHeadersAndLines) {
+  const SourceTree tree = MakeTree({
+      {"ir/a.cc", ManyLines(600)},
+      {"ir/b.cc", ManyLines(601)},
+      {"ir/c.h", ManyLines(300)},
+      {"ir/d.h", ManyLines(301)},
+      {"ir/e.cc", std::string(100, 'x') + "\n" + std::string(101, 'x') + "\n"},
+      {"ir/f.cc", "// " + std::string(96, 'x') + "é\n"},
+  });
+  EXPECT_THAT(CheckSizes(tree), ElementsAre(HasSubstr("ir/b.cc: 601"), HasSubstr("ir/d.h: 301"),
+                                            HasSubstr("ir/e.cc:2: 101 columns")));
+}
+
+std::string FunctionOf(size_t lines, const std::string& signature) {
+  std::string text = signature + " {\n";
+  for (size_t i = 0; i + 1 < lines; ++i) text += "  x();\n";
+  return text + "}\n";
+}
+
+TEST(CheckFunctionLength, SeesLongFunctionsButNotLongClasses) {
+  const SourceTree tree = MakeTree({
+      {"ir/a.cc", FunctionOf(70, "void F()")},
+      {"ir/b.cc", FunctionOf(71, "void F()")},
+      {"ir/c.cc", FunctionOf(71, "Result<int> Long(int a,\n                 int b)")},
+      {"ir/d.cc", FunctionOf(300, "class X")},
+      {"ir/e.cc", FunctionOf(300, "namespace meshwright")},
+      {"ir/f.cc", "namespace x {\nnamespace {\n\n" + FunctionOf(71, "int F(int a)") + "}\n}\n"},
+  });
+  EXPECT_THAT(CheckFunctionLength(tree),
+              ElementsAre(HasSubstr("ir/b.cc:1"), HasSubstr("ir/c.cc:2"), HasSubstr("ir/f.cc:4")));
+}
+
+TEST(CheckHeaderComments, WantsAPurposeAndAGuard) {
+  const SourceTree tree = MakeTree({
+      {"ir/a.h", "// A: what it is.\n#pragma once\n"},
+      {"ir/b.h", "#pragma once\n"},
+      {"ir/c.h", "// C.\n"},
+      {"ir/d.cc", "#include <vector>\n"},
+  });
+  EXPECT_THAT(CheckHeaderComments(tree),
+              ElementsAre(HasSubstr("ir/b.h:1"), HasSubstr("ir/c.h: no #pragma once")));
+}
+
+TEST(CheckBannedCalls, SeesEachOfThem) {
+  for (const char* line : {"std::this_thread::sleep_for(1ms);", "usleep(3);", "int x = rand();",
+                           "out << std::endl;", "auto f = [=] { return x; };", "std::thread t(f);",
+                           "std::jthread t(f);", "using namespace std;"}) {
+    EXPECT_EQ(CheckBannedCalls(MakeTree({{"planner/a.cc", line}})).size(), 1u) << line;
+    EXPECT_THAT(CheckBannedCalls(MakeTree({{"tests/unit/a.cc", line}})), IsEmpty()) << line;
+    EXPECT_THAT(CheckBannedCalls(MakeTree({{"planner/a.cc", std::string("// ") + line}})),
+                IsEmpty())
+        << line;
+  }
+}
+
+TEST(CheckBannedCalls, LetsThreadsStartWhereTheyAreOwned) {
+  EXPECT_THAT(CheckBannedCalls(MakeTree({{"base/executor.cc", "std::thread t;"},
+                                         {"collective/cpu/tcp.cc", "std::thread t;"},
+                                         {"worker/actor.h", "std::thread t;"}})),
+              IsEmpty());
+}
+
+TEST(CheckMentionedPaths, SeesPathsThatDoNotExist) {
+  const TempDir root = TempDir::Make().value();
+  ASSERT_TRUE(MakeDirs(root.File("base")).ok());
+  ASSERT_TRUE(WriteFileAtomic(root.File("base/status.h"), "").ok());
+  ASSERT_TRUE(WriteFileAtomic(root.File("base/status.cc"), "").ok());
+  EXPECT_THAT(CheckMentionedPaths("see `base/`, `base/status.{h,cc}`, `base/stat*`, `std::map`,\n"
+                                  "`/metrics` and `a b/c`\n```\n`not/looked/at`\n```\n",
+                                  root.path()),
+              IsEmpty());
+  EXPECT_THAT(CheckMentionedPaths("`base/result.h`\n`base/status.{h,cpp}` `base/x*` `gone.md`\n",
+                                  root.path()),
+              ElementsAre(HasSubstr("line 1: base/result.h"), HasSubstr("base/status.cpp"),
+                          HasSubstr("base/x*"), HasSubstr("gone.md")));
+}
+
+TEST(LoadSourceTree, PassesOverBuildFoldersAndHiddenOnes) {
+  const TempDir root = TempDir::Make().value();
+  for (const char* folder : {"base", "build/x", ".git", "runs", "third_party/y"}) {
+    ASSERT_TRUE(MakeDirs(root.File(folder)).ok());
+    ASSERT_TRUE(WriteFileAtomic(root.File(std::string(folder) + "/a.cc"), "").ok());
+  }
+  const SourceTree tree = LoadSourceTree(root.path()).value();
+  EXPECT_EQ(tree.size(), 1u);
+  EXPECT_EQ(tree.count("base/a.cc"), 1u);
+  EXPECT_FALSE(LoadSourceTree(root.File("none")).has_value());
+}
+
+}  // namespace
+}  // namespace meshwright::tidy

@@ -1,0 +1,152 @@
+// Sizes, header comments, banned calls.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/text.h"
+#include "tests/tidy/rules.h"
+
+namespace meshwright::tidy {
+namespace {
+
+constexpr size_t kMaxFileLines = 600;
+constexpr size_t kMaxHeaderLines = 300;
+constexpr size_t kMaxColumns = 100;
+constexpr size_t kMaxFunctionLines = 70;
+
+// Columns of a UTF-8 line: bytes that do not continue a code point.
+size_t Columns(std::string_view line) {
+  size_t columns = 0;
+  for (const char c : line) columns += (static_cast<unsigned char>(c) & 0xc0) != 0x80 ? 1 : 0;
+  return columns;
+}
+
+bool StartsWithAny(std::string_view text, std::initializer_list<std::string_view> prefixes) {
+  for (const std::string_view prefix : prefixes) {
+    if (text.rfind(prefix, 0) == 0) return true;
+  }
+  return false;
+}
+
+// A definition that starts at column 0 and opens a block is a function unless it is one of these.
+bool OpensFunction(const std::vector<std::string>& code, size_t line) {
+  // The signature may have been wrapped: go back to the line at column 0.
+  size_t first = line;
+  while (first > 0 && (code[first].empty() || code[first][0] == ' ')) --first;
+  const std::string_view start = code[first];
+  if (start.empty() || start[0] == '#' || start[0] == '}') return false;
+  if (StartsWithAny(start, {"namespace", "class", "struct", "enum", "union", "extern \"C\" {"})) {
+    // `struct stat Find(...) {` is a function all the same.
+    return start.find('(') != std::string_view::npos && start.rfind("struct ", 0) == 0;
+  }
+  for (size_t i = first; i <= line; ++i) {
+    if (code[i].find('(') != std::string::npos) return true;
+  }
+  return false;
+}
+
+bool EndsWithBrace(std::string_view line) {
+  line = Trim(line);
+  return !line.empty() && line.back() == '{';
+}
+
+struct Ban {
+  std::string_view word;
+  std::string_view instead;
+};
+
+constexpr std::array<Ban, 10> kBans = {{
+    {"sleep_for", "wait on a condition with a Deadline"},
+    {"sleep_until", "wait on a condition with a Deadline"},
+    {"usleep", "wait on a condition with a Deadline"},
+    {"nanosleep", "wait on a condition with a Deadline"},
+    {"sleep(", "wait on a condition with a Deadline"},
+    {"rand(", "use base/philox.h: a function of (seed, step, index)"},
+    {"srand(", "use base/philox.h: a function of (seed, step, index)"},
+    {"std::endl", "write '\\n'"},
+    {"[=]", "name what the lambda captures"},
+    {"using namespace", "name what is used"},
+}};
+
+bool MayStartThreads(std::string_view path) {
+  return StartsWithAny(path, {"base/", "collective/cpu/", "worker/"});
+}
+
+}  // namespace
+
+Violations CheckSizes(const SourceTree& tree) {
+  Violations violations;
+  for (const auto& [path, file] : tree) {
+    const size_t limit = IsHeader(path) ? kMaxHeaderLines : kMaxFileLines;
+    if (file.lines.size() > limit) {
+      violations.push_back(fmt::format("{}: {} lines, at most {}; split it by noun", path,
+                                       file.lines.size(), limit));
+    }
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      const size_t columns = Columns(file.lines[i]);
+      if (columns <= kMaxColumns) continue;
+      violations.push_back(
+          fmt::format("{}:{}: {} columns, at most {}", path, i + 1, columns, kMaxColumns));
+    }
+  }
+  return violations;
+}
+
+Violations CheckFunctionLength(const SourceTree& tree) {
+  Violations violations;
+  for (const auto& [path, file] : tree) {
+    const std::vector<std::string>& code = file.code_lines;
+    for (size_t i = 0; i < code.size(); ++i) {
+      if (!EndsWithBrace(code[i]) || !OpensFunction(code, i)) continue;
+      size_t end = i + 1;
+      while (end < code.size() && (code[end].empty() || code[end][0] != '}')) ++end;
+      if (end - i > kMaxFunctionLines) {
+        violations.push_back(fmt::format("{}:{}: function of {} lines, at most {}", path, i + 1,
+                                         end - i, kMaxFunctionLines));
+      }
+      i = end;
+    }
+  }
+  return violations;
+}
+
+Violations CheckHeaderComments(const SourceTree& tree) {
+  Violations violations;
+  for (const auto& [path, file] : tree) {
+    if (!IsHeader(path)) continue;
+    if (file.lines.empty() || file.lines[0].rfind("// ", 0) != 0) {
+      violations.push_back(path + ":1: a header starts with a comment: purpose, idea, thread rule");
+    }
+    bool guarded = false;
+    for (const std::string& line : file.code_lines) guarded |= line.rfind("#pragma once", 0) == 0;
+    // Highway includes its own kernel files several times, by design.
+    guarded |= path.find("-inl.h") != std::string::npos || path.find("_inl.h") != std::string::npos;
+    if (!guarded) violations.push_back(path + ": no #pragma once");
+  }
+  return violations;
+}
+
+Violations CheckBannedCalls(const SourceTree& tree) {
+  Violations violations;
+  for (const auto& [path, file] : tree) {
+    if (RoomOf(path) == "tests") continue;
+    for (size_t i = 0; i < file.code_lines.size(); ++i) {
+      const std::string& code = file.code_lines[i];
+      for (const Ban& ban : kBans) {
+        if (!ContainsWord(code, ban.word)) continue;
+        violations.push_back(fmt::format("{}:{}: {}: {}", path, i + 1, ban.word, ban.instead));
+      }
+      const bool thread = ContainsWord(code, "std::thread") || ContainsWord(code, "std::jthread") ||
+                          ContainsWord(code, "std::async");
+      if (thread && !MayStartThreads(path)) {
+        violations.push_back(
+            fmt::format("{}:{}: threads start only in base, collective/cpu and "
+                        "worker; use an Executor",
+                        path, i + 1));
+      }
+    }
+  }
+  return violations;
+}
+
+}  // namespace meshwright::tidy

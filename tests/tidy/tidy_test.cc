@@ -1,0 +1,124 @@
+// The house rules, run on the project's own sources. Each rule is shown to fail in rules_test.cc.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/subprocess.h"
+#include "base/text.h"
+#include "tests/tidy/rules.h"
+
+namespace meshwright::tidy {
+namespace {
+
+const std::string kRoot = MESHWRIGHT_SOURCE_DIR;
+
+const SourceTree& Tree() {
+  static const SourceTree tree = LoadSourceTree(kRoot).value();
+  return tree;
+}
+
+void ExpectNone(const Violations& violations) {
+  EXPECT_TRUE(violations.empty()) << Join(violations, "\n");
+}
+
+TEST(Tidy, TheTreeIsThere) {
+  EXPECT_GT(Tree().size(), 20u);
+  EXPECT_EQ(Tree().count("base/status.h"), 1u);
+  for (const auto& [path, file] : Tree()) EXPECT_NE(RoomOf(path), "build") << path;
+}
+
+TEST(Tidy, RoomsIncludeOnlyWhatTheirEdgesAllow) { ExpectNone(CheckEdges(Tree())); }
+
+TEST(Tidy, RoomsHaveNoCycle) { ExpectNone(CheckTableHasNoCycle(AllowedEdges())); }
+
+TEST(Tidy, HeadersHaveNoCycle) { ExpectNone(CheckNoIncludeCycles(Tree())); }
+
+TEST(Tidy, ThirdPartyHeadersStayBehindTheirFences) { ExpectNone(CheckFences(Tree())); }
+
+TEST(Tidy, IncludesAreRootRelative) { ExpectNone(CheckIncludesAreRootRelative(Tree())); }
+
+TEST(Tidy, FilesAndLinesAreShort) { ExpectNone(CheckSizes(Tree())); }
+
+TEST(Tidy, FunctionsAreShort) { ExpectNone(CheckFunctionLength(Tree())); }
+
+TEST(Tidy, HeadersSayWhatTheyAreFor) { ExpectNone(CheckHeaderComments(Tree())); }
+
+TEST(Tidy, NoBannedCalls) { ExpectNone(CheckBannedCalls(Tree())); }
+
+// The command of clang-format 14; "" when it is not installed.
+std::string FindClangFormat() {
+  for (const char* name : {"clang-format-14", "clang-format"}) {
+    SubprocessOptions options;
+    options.args = {name, "--version"};
+    const Result<ProcessOutput> output = RunProcess(options, 30'000);
+    if (output.has_value() && output->stdout_text.find("version 14.") != std::string::npos) {
+      return name;
+    }
+  }
+  return "";
+}
+
+Result<ProcessOutput> CheckFormat(const std::string& formatter, std::vector<std::string> paths) {
+  SubprocessOptions options;
+  options.args = {formatter, "--dry-run", "--Werror", "--ferror-limit=1", "--style=file"};
+  options.args.insert(options.args.end(), paths.begin(), paths.end());
+  options.directory = kRoot;
+  return RunProcess(options, 100'000);
+}
+
+TEST(Tidy, SourcesAreFormatted) {
+  const std::string formatter = FindClangFormat();
+  if (formatter.empty()) GTEST_SKIP() << "clang-format 14 is not installed";
+  std::vector<std::string> paths;
+  for (const auto& [path, file] : Tree()) paths.push_back(path);
+  const ProcessOutput output = CheckFormat(formatter, paths).value();
+  EXPECT_TRUE(output.exit.ok()) << "run tools/check-format.sh --fix\n" << output.stderr_text;
+}
+
+TEST(Tidy, FormatCheckSeesBadFormatting) {
+  const std::string formatter = FindClangFormat();
+  if (formatter.empty()) GTEST_SKIP() << "clang-format 14 is not installed";
+  const TempDir folder = TempDir::Make().value();
+  const std::string style = ReadFile(kRoot + "/.clang-format").value();
+  ASSERT_TRUE(WriteFileAtomic(folder.File(".clang-format"), style).ok());
+  ASSERT_TRUE(WriteFileAtomic(folder.File("good.cc"), "int Twice(int x) { return 2 * x; }\n").ok());
+  ASSERT_TRUE(WriteFileAtomic(folder.File("bad.cc"), "int  Twice( int x ){return 2*x;}\n").ok());
+  EXPECT_TRUE(CheckFormat(formatter, {folder.File("good.cc")}).value().exit.ok());
+  EXPECT_FALSE(CheckFormat(formatter, {folder.File("bad.cc")}).value().exit.ok());
+}
+
+TEST(Tidy, TheTourMentionsOnlyWhatExists) {
+  const Result<std::string> tour = ReadFile(kRoot + "/docs/TOUR.md");
+  if (!tour.has_value()) GTEST_SKIP() << "docs/TOUR.md is not written yet";
+  ExpectNone(CheckMentionedPaths(*tour, kRoot));
+}
+
+TEST(Tidy, TheGlossaryDefinesTheCoreWords) {
+  const Result<std::string> glossary = ReadFile(kRoot + "/docs/GLOSSARY.md");
+  if (!glossary.has_value()) GTEST_SKIP() << "docs/GLOSSARY.md is not written yet";
+  for (const char* word :
+       {"job", "step", "microbatch", "stage", "mesh", "shard", "program", "slot"}) {
+    EXPECT_TRUE(ContainsWord(*glossary, word)) << word;
+  }
+}
+
+// Documents that print the table of edges print the one that is checked.
+TEST(Tidy, DocumentsAgreeWithTheTableOfEdges) {
+  for (const char* name : {"docs/ARCHITECTURE.md", "docs/architecture.md", "docs/TOUR.md"}) {
+    const Result<std::string> text = ReadFile(kRoot + "/" + name);
+    if (!text.has_value() || text->find("base: std") == std::string::npos) continue;
+    for (const auto& [room, allowed] : AllowedEdges()) {
+      if (room == "base") continue;
+      const size_t at = text->find(room + ": ");
+      ASSERT_NE(at, std::string::npos) << name << " does not list " << room;
+      for (const std::string& target : allowed) {
+        const std::string line = text->substr(at, text->find_first_of("|\n", at) - at);
+        const bool implied = room == "models" && target == "base";  // by way of client and ir
+        EXPECT_TRUE(implied || ContainsWord(line, target)) << name << ": " << line;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace meshwright::tidy

@@ -1,0 +1,132 @@
+#include "cli/output.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace meshwright::cli {
+namespace {
+
+client::StepMetrics Step(int64_t step, double loss) {
+  client::StepMetrics metrics;
+  metrics.step = step;
+  metrics.loss = loss;
+  metrics.grad_norm = 1.5;
+  metrics.lr = 3e-4;
+  metrics.tokens = 1000;
+  metrics.seconds = 0.5;
+  metrics.validation_loss = std::nan("");
+  return metrics;
+}
+
+TEST(StepPrinter, PrintsTorchTitansFieldsInTheirOrder) {
+  StepPrinter printer({.steps = 11, .log_every = 5, .flops_per_step = 2e12});
+  EXPECT_EQ(printer.Add(Step(0, 8.04)),
+            "step:    1  loss:   8.0400  grad_norm:   1.5000  tps:   2,000  tflops: 4.0000  lr: "
+            "3.00e-04  eta: 5 s\n");
+}
+
+TEST(StepPrinter, PrintsFirstEveryNthAndLastStepAndAveragesBetween) {
+  StepPrinter printer({.steps = 7, .log_every = 3});
+  std::vector<int64_t> printed;
+  std::string last;
+  for (int64_t i = 0; i < 7; ++i) {
+    client::StepMetrics step = Step(i, 1);
+    step.seconds = i == 4 ? 1.0 : 0.5;
+    const std::string text = printer.Add(step);
+    if (!text.empty()) printed.push_back(i + 1);
+    if (i == 5) {
+      EXPECT_NE(text.find("tps:   1,500"), std::string::npos) << text;
+    }
+    last = text;
+  }
+  EXPECT_EQ(printed, (std::vector<int64_t>{1, 3, 6, 7}));
+  EXPECT_EQ(last.find("eta"), std::string::npos);
+}
+
+TEST(StepPrinter, ShowsValidationWhereThereWasOne) {
+  StepPrinter printer({.steps = 0, .log_every = 100});
+  printer.Add(Step(0, 1));
+  client::StepMetrics step = Step(1, 1);
+  step.validation_loss = 1.9876;
+  EXPECT_EQ(printer.Add(step), "validate step:    2  loss:   1.9876\n");
+}
+
+TEST(StepPrinter, ColourIsOnlyEscapeCodes) {
+  StepPrinter plain({.steps = 1});
+  StepPrinter color({.steps = 1, .color = true});
+  std::string painted = color.Add(Step(0, 2));
+  EXPECT_NE(painted.find("\x1b["), std::string::npos);
+  for (size_t at = painted.find('\x1b'); at != std::string::npos; at = painted.find('\x1b')) {
+    painted.erase(at, painted.find('m', at) - at + 1);
+  }
+  EXPECT_EQ(painted, plain.Add(Step(0, 2)));
+}
+
+TEST(StepPrinter, JsonHasNullForMissingNumbers) {
+  StepPrinter printer({.json = true});
+  EXPECT_EQ(
+      printer.Add(Step(3, 2)),
+      "{\"step\":3,\"loss\":2.0,\"grad_norm\":1.5,\"lr\":0.0003,\"tokens\":1000.0,\"seconds\":0.5,"
+      "\"validation_loss\":null}\n");
+}
+
+TEST(Table, AlignsColumnsWithoutTrailingSpaces) {
+  EXPECT_EQ(FormatTable({"ID", "NAME"}, {{"1", "long name"}, {"22", ""}}),
+            "ID  NAME\n1   long name\n22\n");
+}
+
+client::JobInfo Job() {
+  client::JobInfo job;
+  job.id = 3;
+  job.name = "gpt";
+  job.state = client::JobState::kFailed;
+  job.reason = "WorkerLost";
+  job.message = "worker-1 (pid 12) was lost";
+  job.steps = 10;
+  job.steps_done = 4;
+  job.loss = 2.5;
+  job.submitted_unix_ms = 1'000;
+  job.started_unix_ms = 2'000;
+  job.ended_unix_ms = 62'000;
+  job.directory = "state/jobs/3";
+  return job;
+}
+
+TEST(JobEnd, FailureNamesTheCause) {
+  EXPECT_EQ(
+      FormatJobEnd(Job()),
+      "job 3 gpt FAILED after 4 steps, 1m00s\n  cause    WorkerLost: worker-1 (pid 12) was lost\n"
+      "  files    state/jobs/3\n");
+}
+
+TEST(Status, SaysWhenThereIsNothing) {
+  const std::string text = FormatStatus({}, {}, 0);
+  EXPECT_NE(text.find("(no workers)"), std::string::npos);
+  EXPECT_NE(text.find("(no active jobs)"), std::string::npos);
+}
+
+TEST(Status, CountsOnlyReadyWorkersAndActiveJobs) {
+  client::WorkerInfo ready;
+  ready.name = "worker-0";
+  ready.state = "READY";
+  ready.devices = 2;
+  ready.busy_devices = 1;
+  client::WorkerInfo lost = ready;
+  lost.name = "worker-1";
+  lost.state = "LOST";
+  const std::string text = FormatStatus({ready, lost}, {Job()}, 70'000);
+  EXPECT_EQ(text.substr(0, text.find("\n\n")), "Workers  1 ready of 2\nDevices  1 busy of 2");
+  EXPECT_NE(text.find("(no active jobs)"), std::string::npos);
+  EXPECT_NE(text.find("worker-1  LOST"), std::string::npos);
+}
+
+TEST(Jobs, TableAndJsonCarryTheSameJob) {
+  EXPECT_EQ(FormatJobsTable({Job()}, 70'000),
+            "ID  NAME  STATE   STEP  LOSS    AGE    RUNTIME  REASON\n"
+            "3   gpt   FAILED  4/10  2.5000  1m09s  1m00s    WorkerLost\n");
+  EXPECT_NE(JobsJson({Job()}).find("\"state\": \"FAILED\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace meshwright::cli

@@ -1,0 +1,296 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "client/trainer.h"
+#include "ir/autodiff.h"
+#include "ir/safetensors.h"
+#include "ir/verify.h"
+#include "models/gpt2.h"
+#include "models/llama.h"
+#include "models/registry.h"
+
+namespace meshwright::models {
+namespace {
+
+using client::BuildLossGraph;
+using client::BuildPredictGraph;
+using client::CountParams;
+using ir::Graph;
+using ir::Op;
+
+const Gpt2Config kSmallGpt2 = {
+    .vocabulary = 40, .positions = 16, .width = 24, .layers = 3, .heads = 4};
+const LlamaConfig kSmallLlama = {
+    .vocabulary = 40, .width = 24, .inner = 56, .layers = 3, .heads = 4, .kv_heads = 2};
+
+Graph Loss(const client::TrainerFunctions& functions, int64_t sequence = 8,
+           ir::DType dtype = ir::DType::kF32) {
+  auto graph =
+      BuildLossGraph("test", {.batch = 2, .sequence = sequence, .dtype = dtype}, functions);
+  EXPECT_TRUE(graph) << graph.error();
+  return graph ? *std::move(graph) : Graph();
+}
+
+// Exported name -> exported type, e.g. "f32[24,72]".
+std::map<std::string, std::string> Exports(const Graph& graph) {
+  std::map<std::string, std::string> exports;
+  for (NodeId id : graph.NodesOf(Op::kParam)) {
+    const ir::Node& node = graph.node(id);
+    const auto layout = ir::ExportLayoutOf(node, graph.type(node.outputs[0]));
+    EXPECT_TRUE(layout) << layout.error();
+    if (layout) exports[layout->name] = layout->type.ToString();
+  }
+  return exports;
+}
+
+const ir::Node* FindParam(const Graph& graph, const std::string& name) {
+  for (NodeId id : graph.NodesOf(Op::kParam)) {
+    if (graph.node(id).attrs.Str("name") == name) return &graph.node(id);
+  }
+  return nullptr;
+}
+
+TEST(Gpt2, HasThePublishedParameterCounts) {
+  EXPECT_EQ(ParamCount(Gpt2Config{}), 124'439'808);
+  EXPECT_EQ(ParamCount(Gpt2Config{.width = 1024, .layers = 24, .heads = 16}), 354'823'168);
+  EXPECT_EQ(ParamCount(Gpt2Config{.width = 1280, .layers = 36, .heads = 20}), 774'030'080);
+  EXPECT_EQ(ParamCount(Gpt2Config{.width = 1600, .layers = 48, .heads = 25}), 1'557'611'200);
+}
+
+TEST(Gpt2, GraphOfThe124MModelHoldsExactlyTheFormulasParameters) {
+  const Graph graph = Loss(MakeGpt2(Gpt2Config{}), 64);
+  EXPECT_EQ(CountParams(graph), 124'439'808);
+}
+
+TEST(Gpt2, UntiedHeadAddsOneTable) {
+  Gpt2Config config = kSmallGpt2;
+  config.tied = false;
+  const Graph graph = Loss(MakeGpt2(config));
+  EXPECT_EQ(CountParams(graph), ParamCount(config));
+  EXPECT_EQ(ParamCount(config) - ParamCount(kSmallGpt2), 40 * 24);
+  EXPECT_EQ(Exports(graph).at("lm_head.weight"), "f32[40,24]");
+}
+
+TEST(Gpt2, ExportsHuggingFaceNamesAndConv1dShapes) {
+  const auto exports = Exports(Loss(MakeGpt2(kSmallGpt2)));
+  const std::map<std::string, std::string> block = {
+      {"ln_1.weight", "f32[24]"},           {"ln_1.bias", "f32[24]"},
+      {"attn.c_attn.weight", "f32[24,72]"}, {"attn.c_attn.bias", "f32[72]"},
+      {"attn.c_proj.weight", "f32[24,24]"}, {"attn.c_proj.bias", "f32[24]"},
+      {"ln_2.weight", "f32[24]"},           {"ln_2.bias", "f32[24]"},
+      {"mlp.c_fc.weight", "f32[24,96]"},    {"mlp.c_fc.bias", "f32[96]"},
+      {"mlp.c_proj.weight", "f32[96,24]"},  {"mlp.c_proj.bias", "f32[24]"}};
+  std::map<std::string, std::string> wanted = {{"transformer.wte.weight", "f32[40,24]"},
+                                               {"transformer.wpe.weight", "f32[16,24]"},
+                                               {"transformer.ln_f.weight", "f32[24]"},
+                                               {"transformer.ln_f.bias", "f32[24]"}};
+  for (int i = 0; i < 3; ++i) {
+    for (const auto& [name, type] : block)
+      wanted[fmt::format("transformer.h.{}.{}", i, name)] = type;
+  }
+  EXPECT_EQ(exports, wanted);
+}
+
+TEST(Gpt2, LayersCoverTheBlocksAndPutEmbeddingFirstAndLossLast) {
+  const Graph graph = Loss(MakeGpt2(kSmallGpt2));
+  std::set<int> layers;
+  for (const ir::Node& node : graph.nodes) layers.insert(node.layer);
+  EXPECT_EQ(layers, (std::set<int>{-1, 0, 1, 2}));
+  for (const ir::Node& node : graph.nodes) {
+    if (node.op == Op::kEmbedding) {
+      EXPECT_EQ(node.layer, 0);
+    }
+    if (node.op == Op::kCrossEntropy) {
+      EXPECT_EQ(node.layer, 2);
+    }
+    if (node.op == Op::kFeed) {
+      EXPECT_EQ(node.layer, -1);
+    }
+  }
+}
+
+TEST(Gpt2, InitialisationScalesResidualProjectionsAndDecaysOnlyMatrices) {
+  const Graph graph = Loss(MakeGpt2(kSmallGpt2));
+  const ir::Node* projection = FindParam(graph, "transformer.h.1.mlp.c_proj.weight");
+  ASSERT_NE(projection, nullptr);
+  EXPECT_DOUBLE_EQ(projection->attrs.Real("std"), 0.02 / std::sqrt(6.0));
+  EXPECT_EQ(projection->attrs.Int("decay"), 1);
+  EXPECT_DOUBLE_EQ(FindParam(graph, "transformer.h.1.mlp.c_fc.weight")->attrs.Real("std"), 0.02);
+  const ir::Node* fused_bias = FindParam(graph, "transformer.h.0.attn.c_attn.bias");
+  EXPECT_EQ(fused_bias->attrs.Str("init"), "zeros");
+  EXPECT_EQ(fused_bias->attrs.Int("decay", -1), 0);
+  EXPECT_EQ(FindParam(graph, "transformer.ln_f.weight")->attrs.Str("init"), "ones");
+  EXPECT_EQ(FindParam(graph, "transformer.ln_f.weight")->attrs.Int("decay", -1), 0);
+}
+
+TEST(Gpt2, DropoutAppearsOncePerPlaceWithUniqueNames) {
+  Gpt2Config config = kSmallGpt2;
+  EXPECT_TRUE(Loss(MakeGpt2(config)).NodesOf(Op::kDropout).empty());
+  config.embedding_dropout = config.residual_dropout = 0.1;
+  const Graph graph = Loss(MakeGpt2(config));
+  std::set<std::string> names;
+  for (NodeId id : graph.NodesOf(Op::kDropout)) names.insert(graph.node(id).attrs.Str("name"));
+  EXPECT_EQ(names.size(), 1u + 2 * 3);
+}
+
+TEST(Gpt2, SequenceAboveThePositionsIsAnError) {
+  const auto graph = BuildLossGraph("g", {.batch = 1, .sequence = 17}, MakeGpt2(kSmallGpt2));
+  ASSERT_FALSE(graph);
+  EXPECT_NE(graph.error().message().find("sequence 17 is longer"), std::string::npos)
+      << graph.error();
+}
+
+TEST(Gpt2, ReadsAHuggingFaceConfig) {
+  const auto config = Gpt2ConfigFromHf(
+      R"({"model_type":"gpt2","vocab_size":100,"n_positions":32,"n_ctx":64,"n_embd":48,"n_layer":5,"n_head":6,)"
+      R"("n_inner":null,"layer_norm_epsilon":1e-6,"embd_pdrop":0.0,"activation_function":"gelu_new"})");
+  ASSERT_TRUE(config) << config.error();
+  EXPECT_EQ(config->vocabulary, 100);
+  EXPECT_EQ(config->positions, 32);
+  EXPECT_EQ(config->width, 48);
+  EXPECT_EQ(config->layers, 5);
+  EXPECT_EQ(config->heads, 6);
+  EXPECT_EQ(config->inner_width(), 192);
+  EXPECT_EQ(config->epsilon, 1e-6);
+  EXPECT_EQ(config->embedding_dropout, 0.0);
+  EXPECT_EQ(config->residual_dropout, 0.1);
+}
+
+TEST(Gpt2, BadHuggingFaceConfigsNameTheKey) {
+  const auto message = [](const char* text) { return Gpt2ConfigFromHf(text).error().message(); };
+  EXPECT_NE(message("[1]").find("not a JSON object"), std::string::npos);
+  EXPECT_NE(message(R"({"n_embd":"wide"})").find("'n_embd' must be an integer, is \"wide\""),
+            std::string::npos);
+  EXPECT_NE(message(R"({"n_embd":100})").find("not a multiple of n_heads"), std::string::npos);
+  EXPECT_NE(message(R"({"activation_function":"relu"})").find("'relu'"), std::string::npos);
+  EXPECT_NE(message(R"({"n_layer":0})").find("n_layers is 0"), std::string::npos);
+}
+
+TEST(Llama, HasThePublishedParameterCounts) {
+  EXPECT_EQ(ParamCount(LlamaConfig{}), 6'738'415'616);  // LLaMA-2 7B
+  EXPECT_EQ(ParamCount(LlamaConfig{.vocabulary = 128256, .inner = 14336, .kv_heads = 8}),
+            8'030'261'248);  // Llama 3 8B
+}
+
+TEST(Llama, GraphHoldsExactlyTheFormulasParameters) {
+  for (const bool tied : {false, true}) {
+    LlamaConfig config = kSmallLlama;
+    config.tied = tied;
+    EXPECT_EQ(CountParams(Loss(MakeLlama(config))), ParamCount(config));
+  }
+  LlamaConfig wide = kSmallLlama;
+  wide.head_size = 10;
+  EXPECT_EQ(CountParams(Loss(MakeLlama(wide))), ParamCount(wide));
+}
+
+TEST(Llama, ExportsHuggingFaceNamesAndLinearShapes) {
+  LlamaConfig config = kSmallLlama;
+  config.head_size = 10;
+  const auto exports = Exports(Loss(MakeLlama(config)));
+  EXPECT_EQ(exports.at("model.embed_tokens.weight"), "f32[40,24]");
+  EXPECT_EQ(exports.at("model.layers.2.self_attn.q_proj.weight"), "f32[40,24]");
+  EXPECT_EQ(exports.at("model.layers.2.self_attn.k_proj.weight"), "f32[20,24]");
+  EXPECT_EQ(exports.at("model.layers.2.self_attn.v_proj.weight"), "f32[20,24]");
+  EXPECT_EQ(exports.at("model.layers.2.self_attn.o_proj.weight"), "f32[24,40]");
+  EXPECT_EQ(exports.at("model.layers.0.mlp.gate_proj.weight"), "f32[56,24]");
+  EXPECT_EQ(exports.at("model.layers.0.mlp.up_proj.weight"), "f32[56,24]");
+  EXPECT_EQ(exports.at("model.layers.0.mlp.down_proj.weight"), "f32[24,56]");
+  EXPECT_EQ(exports.at("model.layers.0.input_layernorm.weight"), "f32[24]");
+  EXPECT_EQ(exports.at("model.layers.0.post_attention_layernorm.weight"), "f32[24]");
+  EXPECT_EQ(exports.at("model.norm.weight"), "f32[24]");
+  EXPECT_EQ(exports.at("lm_head.weight"), "f32[40,24]");
+  EXPECT_EQ(exports.size(), 3u + 3 * 9);
+}
+
+TEST(Llama, ReadsOldAndNewHuggingFaceConfigs) {
+  const char* sizes =
+      R"("vocab_size":40,"hidden_size":24,"intermediate_size":56,"num_hidden_layers":3,"num_attention_heads":4,)"
+      R"("num_key_value_heads":2,"rms_norm_eps":1e-5,"tie_word_embeddings":true)";
+  const auto old =
+      LlamaConfigFromHf(fmt::format(R"({{{},"rope_theta":500000.0,"rope_scaling":null}})", sizes));
+  ASSERT_TRUE(old) << old.error();
+  EXPECT_EQ(old->rope_base, 500000);
+  EXPECT_EQ(old->kv_head_count(), 2);
+  EXPECT_TRUE(old->tied);
+  const auto renewed = LlamaConfigFromHf(fmt::format(
+      R"({{{},"rope_parameters":{{"rope_theta":1000,"rope_type":"default"}}}})", sizes));
+  ASSERT_TRUE(renewed) << renewed.error();
+  EXPECT_EQ(renewed->rope_base, 1000);
+  const auto scaled = LlamaConfigFromHf(R"({"rope_scaling":{"rope_type":"llama3","factor":8}})");
+  ASSERT_FALSE(scaled);
+  EXPECT_EQ(scaled.error().code(), StatusCode::kUnimplemented);
+}
+
+TEST(Llama, ValidateNamesWhatDoesNotFit) {
+  LlamaConfig config = kSmallLlama;
+  config.kv_heads = 3;
+  EXPECT_NE(Validate(config).message().find("n_kv_heads 3"), std::string::npos);
+  config = kSmallLlama;
+  config.head_size = 5;
+  EXPECT_NE(Validate(config).message().find("odd"), std::string::npos);
+}
+
+class EveryModel : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EveryModel, DifferentiatesUpdatesAndVerifiesInBothFloatTypes) {
+  const auto model = MakeModel({.name = GetParam()});
+  ASSERT_TRUE(model) << model.error();
+  for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kF64}) {
+    const Graph loss = Loss(model->functions, 8, dtype);
+    EXPECT_EQ(loss.type(loss.Output("loss_sum")).dtype, dtype);
+    const auto gradients = ir::Differentiate(loss);
+    ASSERT_TRUE(gradients) << gradients.error();
+    const auto step = ir::AppendUpdate(*gradients, {});
+    ASSERT_TRUE(step) << step.error();
+    const Status status = ir::VerifyGraph(*step);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(step->Output("loss").valid());
+  }
+}
+
+TEST_P(EveryModel, PredictsLogitsOfEveryToken) {
+  const auto model = MakeModel({.name = GetParam()});
+  ASSERT_TRUE(model);
+  const auto graph = BuildPredictGraph("p", {.batch = 3, .sequence = 5}, model->functions);
+  ASSERT_TRUE(graph) << graph.error();
+  EXPECT_EQ(graph->type(graph->Output("logits")).dims, (ir::Dims{3, 5, model->vocabulary}));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryModel, ::testing::Values("gpt2", "llama"));
+
+TEST(Registry, UnknownNamesListTheKnownOnes) {
+  EXPECT_NE(MakeModel({.name = "gpt3"}).error().message().find("gpt2, llama"), std::string::npos);
+  EXPECT_NE(MakeModel({.name = "gpt2", .flavor = "8B"}).error().message().find("124M"),
+            std::string::npos);
+}
+
+TEST(Registry, FieldsOverrideTheFlavorAndForeignFieldsAreRefused) {
+  ModelSpec spec;
+  spec.layers = 5;
+  spec.vocabulary = 300;
+  const auto model = MakeModel(spec);
+  ASSERT_TRUE(model) << model.error();
+  EXPECT_EQ(model->layers, 5);
+  EXPECT_EQ(model->vocabulary, 300);
+  spec.kv_heads = 2;
+  EXPECT_NE(MakeModel(spec).error().message().find("has no n_kv_heads"), std::string::npos);
+}
+
+TEST(Registry, TakesAHuggingFaceConfig) {
+  ModelSpec spec;
+  spec.hf_config =
+      R"({"model_type":"llama","hidden_size":24,"num_attention_heads":4,"num_hidden_layers":2,)"
+      R"("intermediate_size":32,"vocab_size":50})";
+  const auto model = MakeModel(spec);
+  ASSERT_TRUE(model) << model.error();
+  EXPECT_EQ(model->name, "llama");
+  EXPECT_EQ(model->layers, 2);
+  spec.hf_config = R"({"model_type":"bert"})";
+  EXPECT_NE(MakeModel(spec).error().message().find("'bert'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace meshwright::models

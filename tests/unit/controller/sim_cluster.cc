@@ -1,0 +1,408 @@
+// Promises checked here, beside the core's own invariants:
+//   - a generation is on disk before any worker hears of it, and never used twice, across restarts too;
+//   - launches reach a worker with sequence numbers 1, 2, 3, ... within a generation;
+//   - a terminal job never changes;
+//   - a device never holds two meshes at once;
+//   - a submit that was answered is on disk.
+#include "tests/unit/controller/sim_cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "proto/job_codec.h"
+
+namespace meshwright::controller {
+namespace {
+
+template <class... Ts>
+struct Overloaded : Ts... {
+  using Ts::operator()...;
+};
+template <class... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;
+
+}  // namespace
+
+CoreOptions SimCluster::DefaultOptions() {
+  CoreOptions options;
+  options.secret_key = "test";
+  options.jobs_dir = "/state/jobs";
+  return options;
+}
+
+ir::JobRequest SimCluster::MakeJob(int64_t data, int64_t tensor, int64_t pipeline,
+                                   int64_t steps) {
+  ir::JobRequest job;
+  job.name = "tiny";
+  job.loss.name = "loss";
+  job.parallel.data = data;
+  job.parallel.tensor = tensor;
+  job.parallel.pipeline = pipeline;
+  job.train.steps = steps;
+  job.train.validation_batches = 0;
+  job.save_weights = false;
+  return job;
+}
+
+SimCluster::SimCluster(CoreOptions options, uint64_t seed)
+    : options_(std::move(options)), seed_(seed), disk_(MakeMemoryDisk()) {
+  RestartController();
+}
+
+int64_t SimCluster::Draw(int64_t below) {
+  return static_cast<int64_t>(PhiloxBits(seed_, 7, 0, draws_++) % static_cast<uint64_t>(below));
+}
+
+void SimCluster::RestartController() {
+  up_.clear();
+  down_.clear();
+  closing_.clear();
+  pending_.clear();
+  held_plans_.clear();
+  for (auto& [name, worker] : workers_) {
+    worker.session = SessionId(0);
+    worker.meshes.clear();  // a worker aborts what it runs when its session is lost
+  }
+  store_ = OpenMemoryStore(disk_);
+  const StoredState& stored = store_->opened();
+  CoreOptions options = options_;
+  options.cluster_id = stored.cluster_id;
+  options.term = stored.term;
+  std::vector<RestoredJob> jobs;
+  for (const JobRecord& record : stored.jobs) {
+    Result<std::shared_ptr<const ir::JobRequest>> request = nullptr;
+    if (!proto::IsTerminal(record.state)) {
+      auto decoded = proto::DecodeJob(record.spec);
+      if (decoded.has_value()) {
+        request = std::make_shared<const ir::JobRequest>(std::move(*decoded));
+      } else {
+        request = tl::unexpected(decoded.error());
+      }
+    }
+    jobs.push_back(RestoredJob{record, std::move(request)});
+  }
+  core_ = std::make_unique<Core>(options, stored.next_mesh_gen, std::move(jobs));
+  Execute(core_->Start(now()));
+  CheckPromises();
+}
+
+void SimCluster::AddWorker(const std::string& name, int devices, const std::string& host) {
+  SimWorker& worker = workers_[name];
+  worker = SimWorker{};
+  worker.name = name;
+  worker.incarnation = next_incarnation_++;
+  worker.devices = devices;
+  worker.host = host;
+  Reconnect(name);
+}
+
+void SimCluster::Reconnect(const std::string& name) {
+  SimWorker& worker = workers_.at(name);
+  if (worker.session.value() != 0) closing_.insert(worker.session.value());
+  worker.session = SessionId(next_session_++);
+  worker.meshes.clear();
+  worker.last_seq.clear();
+  worker.silent = false;
+  proto::Register info;
+  info.name = name;
+  info.incarnation = Incarnation(worker.incarnation);
+  info.devices = worker.devices;
+  info.address = name + ":1";
+  info.host_id = worker.host;
+  info.version = proto::kVersion;
+  info.max_term = worker.term;
+  up_[worker.session.value()].push_back(proto::UpMessage{Term(0), std::move(info)});
+}
+
+void SimCluster::Kill(const std::string& name) {
+  SimWorker& worker = workers_.at(name);
+  if (worker.session.value() == 0) return;
+  closing_.insert(worker.session.value());
+  down_.erase(worker.session.value());
+  worker.session = SessionId(0);
+  worker.meshes.clear();
+}
+
+void SimCluster::Silence(const std::string& name) { workers_.at(name).silent = true; }
+
+void SimCluster::Leave(const std::string& name) {
+  Say(workers_.at(name), proto::Leave{"SIGTERM"});
+}
+
+int64_t SimCluster::Submit(const ir::JobRequest& job, const std::string& op_id) {
+  const CallId call(next_call_++);
+  const std::string op = op_id.empty() ? "op-" + std::to_string(call.value()) : op_id;
+  auto request = std::make_shared<const ir::JobRequest>(job);
+  Run(SubmitJob{call, op, request, proto::EncodeJob(job)});
+  const Reply& reply = replies_.at(call.value());
+  if (!reply.status.ok()) return 0;
+  requests_[reply.job.value()] = request;
+  return reply.job.value();
+}
+
+Status SimCluster::Cancel(int64_t job) {
+  const CallId call(next_call_++);
+  Run(CancelJob{call, JobId(job)});
+  return replies_.at(call.value()).status;
+}
+
+void SimCluster::Advance(int64_t ms) {
+  for (int64_t passed = 0; passed < ms; passed += 100) {
+    now_ms_ += 100;
+    if (now_ms_ % 1000 == 0) {
+      for (auto& [name, worker] : workers_) Say(worker, proto::Heartbeat{});
+    }
+    Run(Tick{});
+  }
+}
+
+void SimCluster::Stall(int64_t ms) {
+  now_ms_ += ms;
+  Run(Tick{});
+}
+
+bool SimCluster::DeliverOne() {
+  std::vector<std::pair<int, uint64_t>> choices;
+  for (const auto& [session, queue] : up_) {
+    if (!queue.empty() || closing_.contains(session)) choices.emplace_back(0, session);
+  }
+  for (const auto& [session, queue] : down_) {
+    if (!queue.empty()) choices.emplace_back(1, session);
+  }
+  if (!pending_.empty()) choices.emplace_back(2, 0);
+  if (choices.empty()) return false;
+  const auto [kind, session] = choices[static_cast<size_t>(
+      Draw(static_cast<int64_t>(choices.size())))];
+  if (kind == 2) {
+    const Event event = std::move(pending_.front());
+    pending_.pop_front();
+    Run(event);
+  } else if (kind == 1) {
+    const proto::DownMessage message = std::move(down_[session].front());
+    down_[session].pop_front();
+    if (SimWorker* worker = BySession(SessionId(session))) Handle(*worker, message);
+  } else if (!up_[session].empty()) {
+    const proto::UpMessage message = std::move(up_[session].front());
+    up_[session].pop_front();
+    Run(WorkerMessage{SessionId(session), message});
+  } else {
+    closing_.erase(session);
+    up_.erase(session);
+    Run(SessionClosed{SessionId(session), "closed by the peer"});
+  }
+  return true;
+}
+
+void SimCluster::Settle() {
+  for (int i = 0; i < 200'000; ++i) {
+    if (!hold_plans && !held_plans_.empty()) {
+      pending_.insert(pending_.end(), held_plans_.begin(), held_plans_.end());
+      held_plans_.clear();
+    }
+    if (!DeliverOne()) return;
+  }
+  FAIL() << "messages never end";
+}
+
+void SimCluster::SettleFor(int64_t ms) {
+  for (int64_t passed = 0; passed < ms; passed += 100) {
+    Settle();
+    Advance(100);
+  }
+  Settle();
+}
+
+void SimCluster::Feed(const Event& event) { Run(event); }
+
+void SimCluster::FeedFrom(const std::string& worker, proto::UpBody body) {
+  const SimWorker& from = workers_.at(worker);
+  Run(WorkerMessage{from.session, proto::UpMessage{from.term, std::move(body)}});
+}
+
+proto::JobInfo SimCluster::Info(int64_t job) const {
+  const auto info = core_->Job(JobId(job));
+  EXPECT_TRUE(info.has_value()) << "job " << job;
+  return info.has_value() ? *info : proto::JobInfo{};
+}
+
+SimWorker* SimCluster::BySession(SessionId session) {
+  for (auto& [name, worker] : workers_) {
+    if (worker.session == session) return &worker;
+  }
+  return nullptr;
+}
+
+void SimCluster::Say(SimWorker& worker, proto::UpBody body) {
+  if (worker.session.value() == 0 || worker.silent) return;
+  if (worker.term.value() == 0 && !std::holds_alternative<proto::Register>(body)) return;
+  up_[worker.session.value()].push_back(proto::UpMessage{worker.term, std::move(body)});
+}
+
+void SimCluster::Run(const Event& event) {
+  Execute(core_->Step(event, now()));
+  CheckPromises();
+}
+
+void SimCluster::Execute(Effects effects) {
+  std::set<int64_t> dropped;
+  std::vector<WriteFailed> failures;
+  for (Effect& effect : effects) {
+    if (dropped.contains(JobOf(effect).value())) continue;
+    std::visit(
+        Overloaded{
+            [&](Persist& persist) {
+              const Status status = store_->Apply(persist.batch);
+              if (status.ok() || !persist.required) return;
+              dropped.insert(persist.job.value());
+              failures.push_back(WriteFailed{persist.job, persist.call, status});
+            },
+            [&](Send& send) {
+              if (const auto* load = std::get_if<proto::LoadMesh>(&send.message.body)) {
+                const uint64_t gen = load->mesh_gen.value();
+                EXPECT_GT(ReadMemoryDisk(*disk_).next_mesh_gen, gen)
+                    << "told before it was written";
+                const auto [it, fresh] = gen_job_.emplace(gen, load->job.value());
+                EXPECT_TRUE(fresh || it->second == load->job.value()) << "generation used twice";
+              }
+              if (BySession(send.session) != nullptr) {
+                down_[send.session.value()].push_back(std::move(send.message));
+              }
+            },
+            [&](CloseSession& close) {
+              if (SimWorker* worker = BySession(close.session)) {
+                refused_[worker->name] = close.reason;
+                worker->session = SessionId(0);
+                worker->meshes.clear();
+              }
+              up_.erase(close.session.value());
+              down_.erase(close.session.value());
+              closing_.erase(close.session.value());
+            },
+            [&](StartPlan& start) {
+              PlannedJob plan;
+              plan.layout = "data=" + std::to_string(start.topology.devices.size());
+              plan.devices.resize(planned_devices > 0 ? static_cast<size_t>(planned_devices)
+                                                      : start.topology.devices.size());
+              plan.devices[0].saved_slots = {"w"};
+              Result<PlannedJob> result = std::move(plan);
+              if (plan_error) result = tl::unexpected(*plan_error);
+              auto& queue = hold_plans ? held_plans_ : pending_;
+              queue.push_back(PlanFinished{start.job, start.attempt, std::move(result)});
+            },
+            [&](OpenWeights& open) {
+              pending_.push_back(
+                  WeightsFile{open.mesh_gen, false, weights_error.value_or(OkStatus())});
+            },
+            [&](FinishWeights& finish) {
+              pending_.push_back(WeightsFile{finish.mesh_gen, true, OkStatus()});
+            },
+            [&](Reply& reply) {
+              if (reply.status.ok() && reply.job.value() != 0) {
+                bool stored = false;
+                for (const JobRecord& job : ReadMemoryDisk(*disk_).jobs) {
+                  stored = stored || job.id == reply.job.value();
+                }
+                EXPECT_TRUE(stored) << "answered before it was written";
+              }
+              replies_.emplace(reply.call.value(), reply);
+            },
+            [&](StepsDone& done) {
+              auto& all = steps_[done.job.value()];
+              all.insert(all.end(), done.steps.begin(), done.steps.end());
+            },
+            [&](LogLine& line) { lines_[line.job.value()].push_back(line.line); },
+            [&](SaveProgress& progress) {
+              (void)store_->SaveProgress(progress.job.value(), progress.steps_done,
+                                         progress.loss);
+            },
+            [](DiscardWeights&) {},
+            [](JobChanged&) {},
+        },
+        effect);
+  }
+  for (const WriteFailed& failure : failures) Run(failure);
+}
+
+void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
+  const auto failing = fail_next.find(worker.name);
+  const auto error = [&]() -> proto::RuntimeError {
+    if (failing == fail_next.end()) return {};
+    proto::RuntimeError taken = failing->second;
+    fail_next.erase(failing);
+    return taken;
+  };
+  std::visit(
+      Overloaded{
+          [&](const proto::Welcome&) {
+            EXPECT_GE(message.term, worker.term);
+            worker.term = message.term;
+            Say(worker, proto::Heartbeat{});
+          },
+          [&](const proto::LoadMesh& load) {
+            worker.meshes.insert(load.mesh_gen.value());
+            worker.last_seq[load.mesh_gen.value()] = 0;
+            EXPECT_LE(load.ranks.size(), static_cast<size_t>(worker.devices));
+            Say(worker, proto::Loaded{load.mesh_gen, error()});
+          },
+          [&](const proto::Connect& m) {
+            if (worker.meshes.contains(m.mesh_gen.value())) {
+              Say(worker, proto::CommUp{m.mesh_gen, error()});
+            }
+          },
+          [&](const proto::Launch& m) {
+            if (!worker.meshes.contains(m.mesh_gen.value())) return;
+            EXPECT_EQ(m.launch_seq.value(), ++worker.last_seq[m.mesh_gen.value()]);
+            if (failing != fail_next.end()) {
+              Say(worker, proto::LaunchDone{m.mesh_gen, m.launch_seq, error(), {}});
+            } else if (!hold_reports) {
+              HandleLaunch(worker, m);
+            }
+          },
+          [&](const proto::SaveWeights& m) {
+            Say(worker, proto::WeightsSaved{m.mesh_gen, error()});
+          },
+          [&](const proto::AbortMesh& m) {
+            if (deaf_aborts) return;
+            worker.meshes.erase(m.mesh_gen.value());
+            Say(worker, proto::MeshReleased{m.mesh_gen});
+          },
+          [&](const proto::ReleaseMesh& m) {
+            worker.meshes.erase(m.mesh_gen.value());
+            Say(worker, proto::MeshReleased{m.mesh_gen});
+          },
+          [](const proto::Stop&) {},
+      },
+      message.body);
+}
+
+void SimCluster::HandleLaunch(SimWorker& worker, const proto::Launch& launch) {
+  proto::LaunchDone done{launch.mesh_gen, launch.launch_seq, {}, {}};
+  for (int64_t i = 0; i < launch.count; ++i) {
+    proto::StepReport report{launch.first_step + i, 0.5, {}};
+    if (launch.program == proto::ProgramKind::kStep) {
+      report.values = {{"loss", 5.0 - static_cast<double>(report.step)}, {"grad_norm", 1},
+                       {"lr", 0.1}, {"tokens", 64}};
+    } else if (launch.program == proto::ProgramKind::kEval) {
+      report.values = {{"loss_sum", 30.0}, {"count", 10.0}};
+    }
+    done.reports.push_back(std::move(report));
+  }
+  Say(worker, std::move(done));
+}
+
+void SimCluster::CheckPromises() {
+  const Status status = core_->CheckInvariants();
+  EXPECT_TRUE(status.ok()) << status << " (seed " << seed_ << ")";
+  std::set<int64_t> durable;
+  for (const JobRecord& record : ReadMemoryDisk(*disk_).jobs) {
+    if (proto::IsTerminal(record.state)) durable.insert(record.id);
+  }
+  for (const proto::JobInfo& info : core_->Jobs()) {
+    if (!proto::IsTerminal(info.state) || !durable.contains(info.id)) continue;
+    const auto [it, fresh] = ended_.emplace(info.id, info);
+    EXPECT_EQ(it->second, info) << "a terminal job changed (seed " << seed_ << ")";
+  }
+}
+
+}  // namespace meshwright::controller

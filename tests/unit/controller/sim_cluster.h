@@ -1,0 +1,114 @@
+// A whole cluster around a real controller core, without threads, files or time of its own: workers, planner, weights file and
+// store are played by this class, messages wait in queues (in order per session) and are delivered in an order drawn
+// from a seed. After every step the core's invariants and the promises listed in sim_cluster.cc are checked.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/philox.h"
+#include "controller/core.h"
+#include "controller/store.h"
+
+namespace meshwright::controller {
+
+struct SimWorker {
+  std::string name;
+  uint64_t incarnation = 0;
+  int devices = 1;
+  std::string host = "host-a";
+  SessionId session{0};   // 0: not connected
+  Term term{0};
+  bool silent = false;    // alive, but nothing it sends arrives
+  std::set<uint64_t> meshes;             // generations that it holds
+  std::map<uint64_t, uint64_t> last_seq;  // by generation
+};
+
+class SimCluster {
+ public:
+  explicit SimCluster(CoreOptions options = DefaultOptions(), uint64_t seed = 1);
+
+  static CoreOptions DefaultOptions();
+  static ir::JobRequest MakeJob(int64_t data, int64_t tensor, int64_t pipeline, int64_t steps);
+
+  // ---- what happens ----
+  void AddWorker(const std::string& name, int devices, const std::string& host = "host-a");
+  void Kill(const std::string& name);     // its session ends
+  void Silence(const std::string& name);  // nothing from it arrives any more
+  void Leave(const std::string& name);
+  void Reconnect(const std::string& name);  // a new session of the same process
+  int64_t Submit(const ir::JobRequest& job, const std::string& op_id = "");
+  Status Cancel(int64_t job);
+  void Advance(int64_t ms);  // time passes, in ticks of 100 ms with heartbeats
+  void Stall(int64_t ms);    // time passes, the controller does not get to run
+  void RestartController();  // kill -9: what the store has is what remains
+
+  // ---- delivery ----
+  bool DeliverOne();                // false: nothing is under way
+  void Settle();                    // until nothing is under way
+  void SettleFor(int64_t ms);       // settle, then let time pass, settling
+  void Feed(const Event& event);    // an event of the test's own making
+  // A message from a worker as it would arrive, bypassing its queue.
+  void FeedFrom(const std::string& worker, proto::UpBody body);
+
+  // ---- what is seen ----
+  proto::JobInfo Info(int64_t job) const;
+  const Core& core() const { return *core_; }
+  MemoryDisk& disk() { return *disk_; }
+  const std::vector<proto::StepMetrics>& steps(int64_t job) { return steps_[job]; }
+  const std::vector<std::string>& lines(int64_t job) { return lines_[job]; }
+  const SimWorker& worker(const std::string& name) const { return workers_.at(name); }
+  const std::map<std::string, Status>& refused() const { return refused_; }  // by worker
+  int64_t Draw(int64_t below);
+
+  // ---- faults of the played parts ----
+  std::optional<Status> plan_error;
+  std::optional<Status> weights_error;
+  int planned_devices = 0;               // 0: as many as were reserved
+  bool hold_plans = false;               // plans wait until released
+  bool hold_reports = false;             // workers run, their LaunchDone waits
+  bool deaf_aborts = false;              // workers do not answer AbortMesh
+  std::map<std::string, proto::RuntimeError> fail_next;  // by worker: its next report
+
+ private:
+  void Execute(Effects effects);
+  void Run(const Event& event);
+  void Handle(SimWorker& worker, const proto::DownMessage& message);
+  void HandleLaunch(SimWorker& worker, const proto::Launch& launch);
+  void Say(SimWorker& worker, proto::UpBody body);
+  void CheckPromises();
+  SimWorker* BySession(SessionId session);
+  Now now() const { return Now{now_ms_, 1'700'000'000'000 + now_ms_}; }
+
+  CoreOptions options_;
+  uint64_t seed_;
+  uint64_t draws_ = 0;
+  int64_t now_ms_ = 0;
+  uint64_t next_session_ = 1;
+  uint64_t next_incarnation_ = 100;
+  uint64_t next_call_ = 1;
+  std::shared_ptr<MemoryDisk> disk_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Core> core_;
+  std::map<std::string, SimWorker> workers_;
+  std::map<uint64_t, std::deque<proto::UpMessage>> up_;      // by session
+  std::map<uint64_t, std::deque<proto::DownMessage>> down_;  // by session
+  std::set<uint64_t> closing_;                               // ends once its queue is empty
+  std::deque<Event> pending_;                                // planner and weights file
+  std::deque<Event> held_plans_;
+  std::map<uint64_t, Reply> replies_;
+  std::map<int64_t, std::shared_ptr<const ir::JobRequest>> requests_;
+  std::map<int64_t, proto::JobInfo> ended_;
+  std::map<int64_t, std::vector<proto::StepMetrics>> steps_;
+  std::map<int64_t, std::vector<std::string>> lines_;
+  std::map<std::string, Status> refused_;
+  std::set<uint64_t> told_gens_;
+  std::map<uint64_t, int64_t> gen_job_;
+};
+
+}  // namespace meshwright::controller

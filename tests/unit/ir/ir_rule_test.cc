@@ -1,0 +1,214 @@
+// Factor rules as text: "factors | operands -> results". A factor is size, then p parallel, r
+// reduced, w whole; a dim lists its factors, major first; behind a result its partial kind when not
+// sum; '*' marks operands through which a partial sum passes.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/schema.h"
+
+namespace meshwright::ir {
+namespace {
+
+using Types = std::vector<TensorType>;
+
+TensorType F32(Dims dims) { return {DType::kF32, std::move(dims)}; }
+TensorType I32(Dims dims) { return {DType::kI32, std::move(dims)}; }
+
+std::string FormatDims(const TensorFactors& dims) {
+  std::string text;
+  for (const DimFactors& dim : dims) {
+    std::string factors;
+    for (FactorIndex factor : dim) factors += static_cast<char>('a' + factor);
+    text += (text.empty() ? "" : ",") + factors;
+  }
+  return "[" + text + "]";
+}
+
+std::string FormatRule(const FactorRule& rule) {
+  std::string text;
+  for (size_t i = 0; i < rule.factors.size(); ++i) {
+    text += fmt::format("{}{}={}{}", i ? " " : "", static_cast<char>('a' + i), rule.factors[i].size,
+                        "prw"[static_cast<int>(rule.factors[i].kind)]);
+  }
+  text += " |";
+  for (size_t i = 0; i < rule.operands.size(); ++i) {
+    text += fmt::format(" {}{}", FormatDims(rule.operands[i]), rule.linear_operands[i] ? "*" : "");
+  }
+  text += " ->";
+  for (size_t i = 0; i < rule.results.size(); ++i) {
+    const char* kinds[] = {"", "max", "lse"};
+    text += fmt::format(" {}{}", FormatDims(rule.results[i]),
+                        kinds[static_cast<int>(rule.result_partial[i])]);
+  }
+  return text;
+}
+
+// The rule of one op applied to inputs of these types.
+std::string RuleText(Op op, const Types& operands, const Attrs& attrs = {},
+                     const Types& declared = {}) {
+  Builder builder("rule");
+  std::vector<ValueId> inputs;
+  for (const TensorType& type : operands) {
+    inputs.push_back(
+        builder.AddOne(Op::kInput, {}, {{"name", fmt::format("x{}", inputs.size())}}, {type}));
+  }
+  builder.Add(op, inputs, attrs, declared);
+  auto graph = builder.Finish();
+  if (!graph) return graph.error().ToString();
+  auto rule = RuleOf(*graph, graph->nodes.back());
+  if (!rule) return rule.error().ToString();
+  EXPECT_EQ(rule->result_partial.size(), rule->results.size());
+  EXPECT_EQ(rule->linear_operands.size(), rule->operands.size());
+  // Every dim is the product of its factors.
+  const Node& node = graph->nodes.back();
+  const auto check = [&](const TensorFactors& factors, const TensorType& type) {
+    for (size_t d = 0; d < type.dims.size(); ++d) {
+      int64_t size = 1;
+      for (FactorIndex f : factors[d]) size *= rule->factors[static_cast<size_t>(f)].size;
+      EXPECT_EQ(size, type.dims[d]) << OpName(op) << " dim " << d;
+    }
+  };
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    check(rule->operands[i], graph->type(node.inputs[i]));
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    check(rule->results[i], graph->type(node.outputs[i]));
+  return FormatRule(*rule);
+}
+
+const Attrs kNamed = {{"name", std::string("n")}};
+
+TEST(FactorRule, SourcesAreParallelInAllDims) {
+  EXPECT_EQ(RuleText(Op::kParam, {}, kNamed, {F32({8, 4})}), "a=8p b=4p | -> [a,b]");
+  EXPECT_EQ(RuleText(Op::kRandomNormal, {}, kNamed, {F32({8})}), "a=8p | -> [a]");
+  EXPECT_EQ(RuleText(Op::kConstant, {}, {{"value", 1.0}}, {F32({})}), " | -> []");
+  EXPECT_EQ(RuleText(Op::kFeed, {}, {{"source", std::string("tokens")}}, {I32({4, 9})}),
+            "a=4p b=9p | -> [a,b]");
+}
+
+TEST(FactorRule, ElementwiseAlignsSuffixesFromTheRight) {
+  EXPECT_EQ(RuleText(Op::kAdd, {F32({2, 3, 4}), F32({4})}),
+            "a=2p b=3p c=4p | [a,b,c]* [c]* -> [a,b,c]");
+  EXPECT_EQ(RuleText(Op::kMul, {F32({2, 4}), F32({2, 4})}), "a=2p b=4p | [a,b] [a,b] -> [a,b]");
+  EXPECT_EQ(RuleText(Op::kSub, {F32({2}), F32({2})}), "a=2p | [a]* [a]* -> [a]");
+  EXPECT_EQ(RuleText(Op::kScale, {F32({2})}, {{"factor", 2.0}}), "a=2p | [a]* -> [a]");
+  EXPECT_EQ(RuleText(Op::kMulScalar, {F32({2}), F32({})}), "a=2p | [a]* [] -> [a]");
+  EXPECT_EQ(RuleText(Op::kSum, {F32({2}), F32({2}), F32({2})}), "a=2p | [a]* [a]* [a]* -> [a]");
+  EXPECT_EQ(RuleText(Op::kGelu, {F32({2})}), "a=2p | [a] -> [a]");
+  EXPECT_EQ(RuleText(Op::kSilu, {F32({2})}), "a=2p | [a] -> [a]");
+  EXPECT_EQ(RuleText(Op::kGeluGrad, {F32({2}), F32({2})}), "a=2p | [a] [a] -> [a]");
+  EXPECT_EQ(RuleText(Op::kSiluGrad, {F32({2}), F32({2})}), "a=2p | [a] [a] -> [a]");
+  EXPECT_EQ(RuleText(Op::kDropout, {F32({2})}, kNamed), "a=2p | [a]* -> [a]");
+}
+
+TEST(FactorRule, SlicedAndPaddedDimsAreWholeOnBothSides) {
+  EXPECT_EQ(RuleText(Op::kSlice, {F32({4, 9})},
+                     {{"dim", int64_t{1}}, {"start", int64_t{1}}, {"size", int64_t{8}}}),
+            "a=4p b=9w c=8w | [a,b]* -> [a,c]");
+  EXPECT_EQ(RuleText(Op::kPad, {F32({4, 8})},
+                     {{"dim", int64_t{1}}, {"before", int64_t{1}}, {"after", int64_t{0}}}),
+            "a=4p b=8w c=9w | [a,b]* -> [a,c]");
+}
+
+TEST(FactorRule, ReshapeMatchesProductsMajorFirst) {
+  EXPECT_EQ(RuleText(Op::kReshape, {F32({2, 3, 8})}, {}, {F32({6, 8})}),
+            "a=2p b=3p c=8p | [a,b,c]* -> [ab,c]");
+  EXPECT_EQ(RuleText(Op::kReshape, {F32({4, 24})}, {}, {F32({4, 3, 8})}),
+            "a=4p b=3p c=8p | [a,bc]* -> [a,b,c]");
+  EXPECT_EQ(RuleText(Op::kReshape, {F32({6, 4})}, {}, {F32({3, 8})}),
+            "a=3p b=2p c=4p | [ab,c]* -> [a,bc]");
+  EXPECT_EQ(RuleText(Op::kReshape, {F32({4, 6})}, {}, {F32({3, 8})}),
+            "a=4w b=6w c=3w d=8w | [a,b]* -> [c,d]");
+  EXPECT_EQ(RuleText(Op::kReshape, {F32({5, 4, 6})}, {}, {F32({5, 3, 8})}),
+            "a=5p b=4w c=6w d=3w e=8w | [a,b,c]* -> [a,d,e]");
+  EXPECT_EQ(RuleText(Op::kReshape, {F32({1, 8})}, {}, {F32({8, 1})}),
+            "a=1w b=8p c=1w | [a,b]* -> [b,c]");
+  EXPECT_EQ(RuleText(Op::kReshape, {F32({1})}, {}, {F32({})}), "a=1w | [a]* -> []");
+}
+
+TEST(FactorRule, TransposeAndReductions) {
+  EXPECT_EQ(RuleText(Op::kTranspose, {F32({2, 3, 4})}, {{"perm", std::vector<int64_t>{2, 0, 1}}}),
+            "a=2p b=3p c=4p | [a,b,c]* -> [c,a,b]");
+  EXPECT_EQ(RuleText(Op::kReduceSum, {F32({2, 3})}, {{"dims", std::vector<int64_t>{0}}}),
+            "a=2r b=3p | [a,b]* -> [b]");
+  EXPECT_EQ(RuleText(Op::kSumSquares, {F32({2, 3})}), "a=2r b=3r | [a,b] -> []");
+}
+
+TEST(FactorRule, EinsumReducesLabelsThatTheResultLacks) {
+  EXPECT_EQ(RuleText(Op::kEinsum, {F32({2, 3, 4}), F32({4, 5})},
+                     {{"equation", std::string("bsk,kn->bsn")}}),
+            "a=2p b=3p c=4r d=5p | [a,b,c]* [c,d]* -> [a,b,d]");
+  EXPECT_EQ(RuleText(Op::kEinsum, {F32({2, 3, 4}), F32({2, 4, 5})},
+                     {{"equation", std::string("bij,bjk->bik")}}),
+            "a=2p b=3p c=4r d=5p | [a,b,c]* [a,c,d]* -> [a,b,d]");
+}
+
+TEST(FactorRule, NormsKeepTheLastDimWhole) {
+  const TensorType x = F32({2, 3, 8});
+  const TensorType w = F32({8});
+  const TensorType s = F32({2, 3});
+  EXPECT_EQ(RuleText(Op::kLayerNorm, {x, w, w}),
+            "a=2p b=3p c=8w | [a,b,c] [c] [c] -> [a,b,c] [a,b] [a,b]");
+  EXPECT_EQ(RuleText(Op::kLayerNormGrad, {x, w, s, s, x}),
+            "a=2p b=3p c=8w | [a,b,c] [c] [a,b] [a,b] [a,b,c] -> [a,b,c] [c] [c]");
+  EXPECT_EQ(RuleText(Op::kRmsNorm, {x, w}), "a=2p b=3p c=8w | [a,b,c] [c] -> [a,b,c] [a,b]");
+  EXPECT_EQ(RuleText(Op::kRmsNormGrad, {x, w, s, x}),
+            "a=2p b=3p c=8w | [a,b,c] [c] [a,b] [a,b,c] -> [a,b,c] [c]");
+}
+
+TEST(FactorRule, EmbeddingReducesTheVocabularyAndItsGradientThePositions) {
+  EXPECT_EQ(RuleText(Op::kEmbedding, {F32({50, 8}), I32({2, 3})}),
+            "a=50r b=8p c=2p d=3p | [a,b] [c,d] -> [c,d,b]");
+  EXPECT_EQ(RuleText(Op::kEmbeddingGrad, {I32({2, 3}), F32({2, 3, 8})}, {{"rows", int64_t{50}}}),
+            "a=50p b=8p c=2r d=3r | [c,d] [c,d,b] -> [a,b]");
+}
+
+TEST(FactorRule, AttentionSplitsByKvHeadNeverBelow) {
+  const TensorType q = F32({2, 5, 6, 4});
+  const TensorType k = F32({2, 5, 3, 4});
+  const TensorType lse = F32({2, 6, 5});
+  EXPECT_EQ(RuleText(Op::kAttention, {q, k, k}),
+            "a=2p b=5w c=3p d=2w e=4w | [a,b,cd,e] [a,b,c,e] [a,b,c,e] -> [a,b,cd,e] [a,cd,b]");
+  EXPECT_EQ(
+      RuleText(Op::kAttentionGrad, {q, k, k, q, lse, q}),
+      "a=2p b=5w c=3p d=2w e=4w | [a,b,cd,e] [a,b,c,e] [a,b,c,e] [a,b,cd,e] [a,cd,b] [a,b,cd,e] -> "
+      "[a,b,cd,e] [a,b,c,e] [a,b,c,e]");
+  EXPECT_EQ(RuleText(Op::kRotary, {q}), "a=2p b=5p c=6p d=4w | [a,b,c,d]* -> [a,b,c,d]");
+}
+
+TEST(FactorRule, LossesReduceTheVocabularyByLogSumExp) {
+  const TensorType logits = F32({2, 3, 50});
+  const TensorType labels = I32({2, 3});
+  const TensorType lse = F32({2, 3});
+  EXPECT_EQ(RuleText(Op::kCrossEntropy, {logits, labels}),
+            "a=2p b=3p c=50r | [a,b,c] [a,b] -> [] [] [a,b]lse");
+  EXPECT_EQ(RuleText(Op::kCrossEntropyGrad, {logits, labels, lse, F32({})}),
+            "a=2p b=3p c=50p | [a,b,c] [a,b] [a,b] [] -> [a,b,c]");
+  EXPECT_EQ(RuleText(Op::kLogSumExp, {logits}), "a=2p b=3p c=50r | [a,b,c] -> [a,b]lse");
+  EXPECT_EQ(RuleText(Op::kPick, {logits, labels}), "a=2p b=3p c=50r | [a,b,c] [a,b] -> [a,b]");
+  EXPECT_EQ(RuleText(Op::kNll, {lse, lse, labels}), "a=2r b=3r | [a,b] [a,b] [a,b] -> [] []");
+}
+
+TEST(FactorRule, UpdatesAreParallelInAllDims) {
+  const TensorType p = F32({4, 6});
+  const TensorType c = F32({});
+  EXPECT_EQ(RuleText(Op::kAdamW, {p, p, p, p, c, c}),
+            "a=4p b=6p | [a,b] [a,b] [a,b] [a,b] [] [] -> [a,b] [a,b] [a,b]");
+  EXPECT_EQ(RuleText(Op::kSgd, {p, p, p, c, c}),
+            "a=4p b=6p | [a,b] [a,b] [a,b] [] [] -> [a,b] [a,b]");
+  EXPECT_EQ(RuleText(Op::kClipMultiplier, {c, c}), " | [] [] -> [] []");
+  EXPECT_EQ(RuleText(Op::kDivide, {c, c}), " | [] [] -> []");
+  EXPECT_EQ(RuleText(Op::kLearningRate, {}), " | -> []");
+}
+
+TEST(FactorRule, CollectivesHaveNone) {
+  const std::string text =
+      RuleText(Op::kAllReduce, {F32({4})}, {{"axes", std::vector<std::string>{"data"}}});
+  EXPECT_NE(text.find("all_reduce has no factor rule"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace meshwright::ir

@@ -1,0 +1,156 @@
+#include "worker/device_actor.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "base/check.h"
+
+namespace meshwright::worker {
+namespace {
+
+// How often a waiting thread looks at its condition without being woken.
+constexpr std::chrono::seconds kWaitSlice{1};
+
+}  // namespace
+
+DeviceActor::DeviceActor(ActorOptions options, std::unique_ptr<device::Device> device, Links& links,
+                         FirstCause& cause)
+    : options_(options),
+      device_(std::move(device)),
+      links_(links),
+      cause_(cause),
+      thread_(fmt::format("mw-dev-{}", options.rank)) {}
+
+DeviceActor::~DeviceActor() { thread_.Stop(); }
+
+void DeviceActor::Post(std::function<Status()> task) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    MW_CHECK(!busy_) << "rank " << rank() << " is busy";
+    busy_ = true;
+  }
+  const bool posted = thread_.Post([this, task = std::move(task)] {
+    Status outcome = RunTask(task);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    outcome_ = std::move(outcome);
+    busy_ = false;
+    done_.notify_all();
+  });
+  MW_CHECK(posted);
+}
+
+Status DeviceActor::RunTask(const std::function<Status()>& task) {
+  Status outcome;
+  try {
+    outcome = task();
+  } catch (const std::exception& error) {
+    outcome = Internal(
+        fmt::format("rank {}: exception in the device's thread: {}", rank(), error.what()));
+  }
+  // Devices that wait for this one must not wait for their deadlines.
+  if (!outcome.ok() && !cause_.stopped()) cause_.Record(outcome);
+  return outcome;
+}
+
+Status DeviceActor::Wait() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (busy_) done_.wait_for(lock, kWaitSlice);
+  return outcome_;
+}
+
+Status DeviceActor::AddProgram(ir::Program program) {
+  const std::string name = program.name;
+  if (programs_.count(name) != 0) {
+    return AlreadyExists(fmt::format("rank {} has two programs named '{}'", rank(), name));
+  }
+  MW_ASSIGN_OR_RETURN(programs_[name],
+                      LoadedProgram::Load(std::move(program), options_.backend, links_, memory_));
+  return OkStatus();
+}
+
+const ir::Program* DeviceActor::FindProgram(const std::string& name) const {
+  const auto it = programs_.find(name);
+  return it == programs_.end() ? nullptr : &it->second->program();
+}
+
+void DeviceActor::PostAllocate() {
+  Post([this] { return Allocate(); });
+}
+
+Status DeviceActor::Allocate() {
+  MW_TRY(device_->EnterThread());
+  MW_TRY(memory_.Allocate(*device_).WithContext(fmt::format("rank {}", rank())));
+  for (auto& [name, program] : programs_) program->Resolve(memory_);
+  return OkStatus();
+}
+
+void DeviceActor::PostSteps(const LaunchRequest& request) {
+  LoadedProgram& program = *programs_.at(request.program);
+  report_count_ = program.program().reports.size();
+  seconds_.assign(static_cast<size_t>(request.count), 0);
+  values_.assign(static_cast<size_t>(request.count) * report_count_, 0);
+  Post([this, &program, first_step = request.first_step] { return RunSteps(program, first_step); });
+}
+
+Status DeviceActor::RunSteps(LoadedProgram& program, int64_t first_step) {
+  using Clock = std::chrono::steady_clock;
+  ops::RunContext context;
+  context.seed = options_.seed;
+  context.feed = options_.feed;
+  context.team = device_->team();
+  for (size_t i = 0; i < seconds_.size(); ++i) {
+    const Clock::time_point start = Clock::now();
+    context.step = first_step + static_cast<int64_t>(i);
+    MW_TRY(program.RunStep(context, cause_, counter_));
+    program.ReadReports({values_.data() + i * report_count_, report_count_});
+    seconds_[i] = std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  return OkStatus();
+}
+
+std::span<const double> DeviceActor::values(int64_t index) const {
+  return {values_.data() + static_cast<size_t>(index) * report_count_, report_count_};
+}
+
+Result<const DeviceMemory::Persistent*> DeviceActor::FindPersistent(const std::string& slot) const {
+  const auto it = memory_.persistent().find(slot);
+  if (it != memory_.persistent().end()) return &it->second;
+  return Fail(NotFound(fmt::format("rank {} has no persistent slot '{}' among its {}", rank(), slot,
+                                   memory_.persistent().size())));
+}
+
+Result<ops::HostTensor> DeviceActor::ReadPersistent(const std::string& slot) const {
+  MW_ASSIGN_OR_RETURN(const DeviceMemory::Persistent* entry, FindPersistent(slot));
+  const std::byte* data = memory_.Address(*entry);
+  return ops::HostTensor{entry->type, std::vector<std::byte>(data, data + entry->type.bytes())};
+}
+
+Status DeviceActor::WritePersistent(const std::string& slot, const std::vector<std::byte>& data) {
+  MW_ASSIGN_OR_RETURN(const DeviceMemory::Persistent* entry, FindPersistent(slot));
+  if (static_cast<int64_t>(data.size()) != entry->type.bytes()) {
+    return InvalidArgument(
+        fmt::format("rank {}: {} bytes written to persistent slot '{}' {} of {} bytes", rank(),
+                    data.size(), slot, entry->type.ToString(), entry->type.bytes()));
+  }
+  std::memcpy(memory_.Address(*entry), data.data(), data.size());
+  return OkStatus();
+}
+
+DeviceStats DeviceActor::stats() const {
+  DeviceStats stats;
+  stats.rank = rank();
+  stats.instructions = counter_.Read();
+  const device::MemoryUse use = device_->memory();
+  for (int i = 0; i < device::kMemoryKindCount; ++i) {
+    const auto kind = static_cast<ir::MemoryKind>(i);
+    if (use[kind] != 0) stats.memory_bytes[kind] = use[kind];
+  }
+  stats.collectives = links_.Stats(rank());
+  return stats;
+}
+
+}  // namespace meshwright::worker

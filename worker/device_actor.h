@@ -1,0 +1,95 @@
+// DeviceActor: one local device, its thread, its memory and its programs.
+//
+// The thread is started with the actor and parked between tasks. A task is posted by the control
+// thread, which then waits for all actors; each task completes exactly once, with a Status.
+//
+// Thread rule: AddProgram, Post*, Wait and the persistent accessors on the control thread, with no
+// task running except between Post* and Wait; stats() from any thread. Ownership: owns device,
+// memory and programs; links and cause outlive it.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/result.h"
+#include "device/device.h"
+#include "worker/device_memory.h"
+#include "worker/first_cause.h"
+#include "worker/links.h"
+#include "worker/loaded_program.h"
+#include "worker/runtime.h"
+
+namespace meshwright::worker {
+
+struct ActorOptions {
+  int rank = 0;
+  ops::Backend backend = ops::Backend::kCpu;
+  ops::FeedSource* feed = nullptr;
+  uint64_t seed = 0;
+};
+
+class DeviceActor {
+ public:
+  DeviceActor(ActorOptions options, std::unique_ptr<device::Device> device, Links& links,
+              FirstCause& cause);
+  ~DeviceActor();  // waits for the running task
+  DeviceActor(const DeviceActor&) = delete;
+  DeviceActor& operator=(const DeviceActor&) = delete;
+
+  int rank() const { return options_.rank; }
+
+  // Errors: as LoadedProgram::Load; kAlreadyExists on a second program of the same name.
+  Status AddProgram(ir::Program program);
+  // Null when there is none of this name.
+  const ir::Program* FindProgram(const std::string& name) const;
+
+  // Pins the thread, allocates the memory and resolves all programs.
+  void PostAllocate();
+  // REQUIRES a program of this name. Steps first_step ... first_step + count - 1.
+  void PostSteps(const LaunchRequest& request);
+  // Blocks until the posted task is done and returns its outcome. Every task ends: kernels are
+  // finite and transfers have deadlines.
+  Status Wait();
+
+  // Of the last PostSteps: wall seconds and report values of its step number `index` (0-based).
+  double seconds(int64_t index) const { return seconds_[static_cast<size_t>(index)]; }
+  std::span<const double> values(int64_t index) const;
+
+  // Errors: kNotFound naming rank and slot; kInvalidArgument on a size mismatch.
+  Result<ops::HostTensor> ReadPersistent(const std::string& slot) const;
+  Status WritePersistent(const std::string& slot, const std::vector<std::byte>& data);
+
+  DeviceStats stats() const;
+
+ private:
+  void Post(std::function<Status()> task);
+  Status RunTask(const std::function<Status()>& task);
+  Status Allocate();
+  Status RunSteps(LoadedProgram& program, int64_t first_step);
+  Result<const DeviceMemory::Persistent*> FindPersistent(const std::string& slot) const;
+
+  const ActorOptions options_;
+  const std::unique_ptr<device::Device> device_;
+  Links& links_;
+  FirstCause& cause_;
+  DeviceMemory memory_;
+  std::map<std::string, std::unique_ptr<LoadedProgram>> programs_;
+  InstructionCounter counter_;
+  std::vector<double> seconds_;  // per step of the last launch
+  std::vector<double> values_;   // per step, per report
+  size_t report_count_ = 0;
+
+  std::mutex mutex_;  // guards outcome_, busy_
+  std::condition_variable done_;
+  Status outcome_;
+  bool busy_ = false;
+  Executor thread_;  // last: its task ends before what the task uses
+};
+
+}  // namespace meshwright::worker

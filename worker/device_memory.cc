@@ -1,0 +1,100 @@
+#include "worker/device_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace meshwright::worker {
+namespace {
+
+struct Interval {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// Bytes covered by at least one interval.
+int64_t UnionBytes(std::vector<Interval> intervals) {
+  std::sort(intervals.begin(), intervals.end(),
+            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  int64_t bytes = 0;
+  int64_t covered = 0;
+  for (const Interval& interval : intervals) {
+    const int64_t begin = std::max(interval.begin, covered);
+    if (interval.end > begin) bytes += interval.end - begin;
+    covered = std::max(covered, interval.end);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+device::MemoryUse ArenaUse(const ir::Program& program) {
+  constexpr ir::MemoryKind kPriority[] = {ir::MemoryKind::kGradients, ir::MemoryKind::kOptimizer,
+                                          ir::MemoryKind::kWeights, ir::MemoryKind::kActivations,
+                                          ir::MemoryKind::kWorkspace};
+  device::MemoryUse use;
+  std::vector<Interval> intervals;
+  int64_t counted = 0;
+  for (ir::MemoryKind kind : kPriority) {
+    for (const ir::Slot& slot : program.slots) {
+      if (slot.persistent || slot.kind != kind) continue;
+      intervals.push_back({slot.offset_bytes, slot.offset_bytes + slot.type.bytes()});
+    }
+    if (kind == ir::MemoryKind::kWorkspace) {
+      intervals.push_back(
+          {program.workspace_offset, program.workspace_offset + program.workspace_bytes});
+    }
+    const int64_t covered = UnionBytes(intervals);
+    use[kind] = covered - counted;
+    counted = covered;
+  }
+  use[ir::MemoryKind::kOther] = program.arena_bytes - counted;
+  return use;
+}
+
+Status DeviceMemory::AddProgram(const ir::Program& program) {
+  for (const ir::Slot& slot : program.slots) {
+    if (!slot.persistent) continue;
+    const auto it = persistent_.find(slot.name);
+    if (it == persistent_.end()) {
+      persistent_[slot.name] = {slot.type, slot.kind, persistent_bytes_};
+      persistent_bytes_ += device::AlignUp(slot.type.bytes());
+    } else if (it->second.type != slot.type) {
+      return InvalidArgument(fmt::format(
+          "program {}/{}: persistent slot '{}' is {}, in another program of the device {}",
+          program.name, program.device.value(), slot.name, slot.type.ToString(),
+          it->second.type.ToString()));
+    }
+  }
+  if (program.arena_bytes > arena_bytes_) {
+    arena_bytes_ = device::AlignUp(program.arena_bytes);
+    arena_use_ = ArenaUse(program);
+    arena_use_[ir::MemoryKind::kOther] += arena_bytes_ - program.arena_bytes;
+  }
+  return OkStatus();
+}
+
+void DeviceMemory::AddScratch(int64_t bytes) {
+  scratch_bytes_ = std::max(scratch_bytes_, device::AlignUp(bytes));
+}
+
+Status DeviceMemory::Allocate(device::Device& device) {
+  device::MemoryUse persistent_use;
+  for (const auto& [name, entry] : persistent_) {
+    persistent_use[entry.kind] += device::AlignUp(entry.type.bytes());
+  }
+  device::MemoryUse arena_use = arena_use_;
+  arena_use[ir::MemoryKind::kWorkspace] += scratch_bytes_;
+  MW_ASSIGN_OR_RETURN(arena_memory_, device.Allocate(arena_use));
+  MW_ASSIGN_OR_RETURN(persistent_memory_, device.Allocate(persistent_use));
+  return OkStatus();
+}
+
+std::byte* DeviceMemory::Address(const ir::Slot& slot) const {
+  if (slot.persistent) return Address(persistent_.at(slot.name));
+  return arena() + slot.offset_bytes;
+}
+
+}  // namespace meshwright::worker

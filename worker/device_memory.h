@@ -1,0 +1,68 @@
+// DeviceMemory: the bytes of one device, shared by its programs.
+//
+//   * persistent: one place per name (weights, optimizer state), zeroed at first, kept as long as
+//     the runtime.
+//   * arena: transient slots and workspace; programs never run at the same time, so they share the
+//     largest.
+//   * scratch: what plans do not know: packed tiles and buckets, donated outputs that cannot be
+//     computed in place.
+//
+// Two phases: Add* while programs are loaded, then Allocate once; addresses exist only afterwards.
+//
+// Thread rule: one thread at a time. Ownership: owns the memory; frees it when destroyed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "ir/program.h"
+
+namespace meshwright::worker {
+
+class DeviceMemory {
+ public:
+  struct Persistent {
+    ir::TensorType type;
+    ir::MemoryKind kind = ir::MemoryKind::kWeights;
+    int64_t offset_bytes = 0;
+  };
+
+  // Errors: kInvalidArgument when a persistent slot has another type in another program.
+  Status AddProgram(const ir::Program& program);
+  void AddScratch(int64_t bytes);
+
+  // Errors: as device::Device::Allocate.
+  Status Allocate(device::Device& device);
+  bool allocated() const { return persistent_memory_ != nullptr; }
+
+  // REQUIRES Allocate() and a slot of an added program.
+  std::byte* Address(const ir::Slot& slot) const;
+  std::byte* arena() const { return arena_memory_->data(); }
+  std::byte* scratch() const { return arena() + arena_bytes_; }
+
+  const std::map<std::string, Persistent>& persistent() const { return persistent_; }
+  std::byte* Address(const Persistent& entry) const {
+    return persistent_memory_->data() + entry.offset_bytes;
+  }
+
+ private:
+  std::map<std::string, Persistent> persistent_;
+  int64_t persistent_bytes_ = 0;
+  int64_t arena_bytes_ = 0;
+  device::MemoryUse arena_use_;  // of the program with the largest arena
+  int64_t scratch_bytes_ = 0;
+  std::unique_ptr<device::Memory> persistent_memory_;
+  std::unique_ptr<device::Memory> arena_memory_;  // arena, then scratch
+};
+
+// The bytes of a program's arena by kind: a byte that several slots use in turn counts for the
+// first of gradients, optimizer, weights, activations, workspace that uses it; unused bytes are
+// kOther.
+device::MemoryUse ArenaUse(const ir::Program& program);
+
+}  // namespace meshwright::worker

@@ -1,0 +1,178 @@
+#include "worker/run_binding.h"
+
+#include <algorithm>
+
+#include "device/device.h"
+#include "worker/collective_node.h"
+
+namespace meshwright::worker {
+namespace {
+
+using Area = Place::Area;
+
+constexpr int kNone = -1;
+
+// The operand that result `result` of a node may overwrite, element by element; kNone if there is
+// none.
+int InPlaceOperand(ir::Op op, size_t result) {
+  switch (op) {
+    case ir::Op::kAdd:
+    case ir::Op::kMul:
+    case ir::Op::kSub:
+    case ir::Op::kScale:
+    case ir::Op::kMulScalar:
+    case ir::Op::kGelu:
+    case ir::Op::kGeluGrad:
+    case ir::Op::kSilu:
+    case ir::Op::kSiluGrad:
+    case ir::Op::kDropout:
+    case ir::Op::kReshape:
+      return 0;
+    case ir::Op::kAllReduce:
+      return static_cast<int>(result);
+    case ir::Op::kAdamW: {  // (p, g, m, v, ...) -> (p, m, v)
+      constexpr int kOperands[] = {0, 2, 3};
+      return result < 3 ? kOperands[result] : kNone;
+    }
+    case ir::Op::kSgd: {  // (p, g, m, ...) -> (p, m)
+      constexpr int kOperands[] = {0, 2};
+      return result < 2 ? kOperands[result] : kNone;
+    }
+    default:
+      return kNone;
+  }
+}
+
+class Binder {
+ public:
+  Binder(const ir::Graph& graph, std::span<const SlotId> inputs, std::span<const SlotId> outputs)
+      : graph_(graph),
+        inputs_(inputs),
+        outputs_(outputs),
+        users_(graph.Users()),
+        input_of_(graph.values.size(), kNone) {
+    for (NodeId id : graph.NodesOf(ir::Op::kInput)) {
+      const ValueId value = graph.node(id).outputs[0];
+      input_of_[Index(value)] = static_cast<int>(input_values_.size());
+      input_values_.push_back(value);
+    }
+  }
+
+  RunBinding Bind(const ir::WorkspacePlan& workspace) {
+    std::vector<bool> placed(graph_.values.size(), false);
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      const int input = input_of_[v];
+      binding_.values.push_back(input == kNone ? Place{Area::kWorkspace, workspace.offset_bytes[v]}
+                                               : Place{Area::kInput, input});
+      placed[v] = input != kNone;
+    }
+    for (size_t j = 0; j < outputs_.size(); ++j) {
+      const ValueId value = graph_.outputs[j].value;
+      if (placed[Index(value)]) continue;
+      binding_.values[Index(value)] = PlaceOutput(j, value);
+      placed[Index(value)] = true;
+    }
+    PlanCopies();
+    return std::move(binding_);
+  }
+
+ private:
+  static size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
+
+  bool Donated(size_t output) const {
+    return std::find(inputs_.begin(), inputs_.end(), outputs_[output]) != inputs_.end();
+  }
+
+  Place PlaceOutput(size_t output, ValueId value) {
+    if (!Donated(output) || MayOverwrite(output, value)) {
+      return {Area::kOutput, static_cast<int64_t>(output)};
+    }
+    return TakeScratch(graph_.type(value).bytes());
+  }
+
+  Place TakeScratch(int64_t bytes) {
+    const Place place{Area::kScratch, binding_.scratch_bytes};
+    binding_.scratch_bytes += device::AlignUp(bytes);
+    return place;
+  }
+
+  // True when no value in the output's slot is needed once `value` is being written.
+  bool MayOverwrite(size_t output, ValueId value) const {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (inputs_[i] != outputs_[output]) continue;
+      const ValueId old = input_values_[i];
+      if (IsOutput(old) || !ReadersAllow(old, value)) return false;
+    }
+    return true;
+  }
+
+  bool IsOutput(ValueId value) const {
+    return std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
+                       [&](const ir::NamedValue& output) { return output.value == value; });
+  }
+
+  bool ReadersAllow(ValueId old, ValueId value) const {
+    const NodeId writer = graph_.value(value).producer;
+    for (NodeId reader : users_[Index(old)]) {
+      if (reader > writer) return false;
+      if (reader == writer && !WritesInPlace(graph_.node(writer), old, value)) return false;
+    }
+    return true;
+  }
+
+  // The node reads `old` only where its result `value` may overwrite it.
+  bool WritesInPlace(const ir::Node& node, ValueId old, ValueId value) const {
+    const auto it = std::find(node.outputs.begin(), node.outputs.end(), value);
+    const int allowed = InPlaceOperand(node.op, static_cast<size_t>(it - node.outputs.begin()));
+    if (graph_.type(old).bytes() != graph_.type(value).bytes()) return false;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] == old && static_cast<int>(i) != allowed) return false;
+    }
+    return true;
+  }
+
+  // Outputs that are not yet in their slots. Sources that another output overwrites are saved to
+  // scratch first.
+  void PlanCopies() {
+    std::vector<PlannedCopy> moves;
+    for (size_t j = 0; j < outputs_.size(); ++j) {
+      const ValueId value = graph_.outputs[j].value;
+      const Place to{Area::kOutput, static_cast<int64_t>(j)};
+      const Place from = binding_.values[Index(value)];
+      if (from == to) continue;
+      const int64_t bytes = graph_.type(value).bytes();
+      if (from.area != Area::kInput) {
+        moves.push_back({from, to, bytes});
+        continue;
+      }
+      const SlotId slot = inputs_[static_cast<size_t>(from.position)];
+      if (slot == outputs_[j]) continue;
+      const bool overwritten = std::find(outputs_.begin(), outputs_.end(), slot) != outputs_.end();
+      if (!overwritten) {
+        moves.push_back({from, to, bytes});
+        continue;
+      }
+      const Place saved = TakeScratch(bytes);
+      binding_.copies.push_back({from, saved, bytes});
+      moves.push_back({saved, to, bytes});
+    }
+    binding_.copies.insert(binding_.copies.end(), moves.begin(), moves.end());
+  }
+
+  const ir::Graph& graph_;
+  const std::span<const SlotId> inputs_;
+  const std::span<const SlotId> outputs_;
+  const std::vector<std::vector<NodeId>> users_;
+  std::vector<int> input_of_;  // per value, its input index
+  std::vector<ValueId> input_values_;
+  RunBinding binding_;
+};
+
+}  // namespace
+
+RunBinding BindRun(const ir::Graph& graph, const ir::WorkspacePlan& workspace,
+                   std::span<const SlotId> inputs, std::span<const SlotId> outputs) {
+  return Binder(graph, inputs, outputs).Bind(workspace);
+}
+
+}  // namespace meshwright::worker
