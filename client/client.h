@@ -1,8 +1,8 @@
 // The user's library: submit a job, watch it, cancel it.
 //
-// A program writes its model with client/trainer.h (collate, loss, predict on the graph builder) or takes one from models/,
-// makes an ir::JobRequest and hands it to a Client. No gRPC type appears here.
-// Thread rule: thread-safe. Every call has a deadline (10 s unless said).
+// A program writes its model with client/trainer.h (collate, loss, predict on the graph builder) or
+// takes one from models/, makes an ir::JobRequest and hands it to a Client. No gRPC type appears
+// here. Thread rule: thread-safe. Every call has a deadline (10 s unless said).
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,24 @@
 
 namespace meshwright::client {
 
-enum class JobState : uint8_t { kQueued, kPlanning, kStarting, kRunning, kSucceeded, kFailed, kCancelled };
+enum class JobState : uint8_t {
+  kQueued,
+  kPlanning,
+  kStarting,
+  kRunning,
+  kSucceeded,
+  kFailed,
+  kCancelled
+};
 const char* JobStateName(JobState state);  // "QUEUED", ...
 bool IsTerminal(JobState state);
 
 struct StepMetrics {
-  int64_t step = 0;          // 0-based
+  int64_t step = 0;  // 0-based
   double loss = 0;
   double grad_norm = 0;
   double lr = 0;
-  double tokens = 0;         // of this step
+  double tokens = 0;  // of this step
   double seconds = 0;
   double validation_loss = 0;  // NaN when this step was not validated
 };
@@ -34,20 +42,20 @@ struct JobInfo {
   int64_t id = 0;
   std::string name;
   JobState state = JobState::kQueued;
-  std::string reason;        // CamelCase, for machines: "WorkerLost", "NoCapacity"
-  std::string message;       // for people: one clear cause
+  std::string reason;   // CamelCase, for machines: "WorkerLost", "NoCapacity"
+  std::string message;  // for people: one clear cause
   int64_t steps_done = 0;
   int64_t steps = 0;
   double loss = 0;
-  std::string layout;        // "data=2 tensor=1 pipeline=2 ..."
-  std::string directory;     // on the controller's host: metrics.jsonl, model.safetensors, plan.txt
+  std::string layout;     // "data=2 tensor=1 pipeline=2 ..."
+  std::string directory;  // on the controller's host: metrics.jsonl, model.safetensors, plan.txt
   int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
 };
 
 struct WorkerInfo {
   std::string name;
   std::string host;
-  std::string state;         // READY, LOST, ...
+  std::string state;  // READY, LOST, ...
   int devices = 0;
   int busy_devices = 0;
   int64_t memory_bytes = 0;
@@ -66,8 +74,8 @@ class Client {
  public:
   virtual ~Client() = default;
   struct Options {
-    std::string address;   // empty: $MESHWRIGHT_ADDRESS, else 127.0.0.1:7700
-    std::string token;     // empty: $MESHWRIGHT_TOKEN, else the token file
+    std::string address;  // empty: $MESHWRIGHT_ADDRESS, else 127.0.0.1:7700
+    std::string token;    // empty: $MESHWRIGHT_TOKEN, else none
     int64_t timeout_ms = 10'000;
   };
   // Errors: kUnavailable naming the address and how to start a controller; kUnauthenticated.
@@ -79,8 +87,10 @@ class Client {
   virtual Result<JobInfo> Get(int64_t job_id) = 0;
   virtual Result<std::vector<JobInfo>> List() = 0;
   virtual Status Cancel(int64_t job_id) = 0;
-  // Calls `on_update` until the job is terminal, the callback returns false or timeout_ms passes (0: no limit).
-  virtual Result<JobInfo> Watch(int64_t job_id, const std::function<bool(const JobUpdate&)>& on_update,
+  // Calls `on_update` until the job is terminal, the callback returns false or timeout_ms passes
+  // (0: no limit).
+  virtual Result<JobInfo> Watch(int64_t job_id,
+                                const std::function<bool(const JobUpdate&)>& on_update,
                                 int64_t timeout_ms = 0) = 0;
   virtual Result<JobInfo> Wait(int64_t job_id, int64_t timeout_ms) = 0;
   // Event and log lines of a job, oldest first.

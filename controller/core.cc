@@ -127,6 +127,7 @@ void Core::On(const CancelJob& event, Context& context) {
     return reply(FailedPrecondition(fmt::format("job {} has already ended: {}", job->record.id,
                                                 proto::JobStateName(job->record.state))));
   }
+  reply(OkStatus());  // accepted; the end follows, and is tried again until it is durable
   RuntimeError cause = MakeError(
       ErrorKind::kCancelled, Cancelled("cancelled by the user").WithBlame(Blame::kUser));
   if (job->mesh) {
@@ -134,7 +135,6 @@ void Core::On(const CancelJob& event, Context& context) {
   } else {
     EndJob(*job, JobEvent::kCancel, cause, context);
   }
-  reply(OkStatus());
 }
 
 void Core::On(const PlanFinished& event, Context& context) {

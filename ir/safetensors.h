@@ -3,8 +3,8 @@
 //   [0,8)      u64 little endian N = header length in bytes
 //   [8,8+N)    UTF-8 JSON object, first byte '{', right-padded with spaces to a multiple of 8
 //   [8+N,EOF)  tensor bytes, C order, little endian, no holes
-//   header  :=
-//   {"__metadata__":{"format":"pt"},"name":{"dtype":"F32","shape":[..],"data_offsets":[begin,end]},...}
+//   header  := {"__metadata__":{"format":"pt"}, tensor, ...}
+//   tensor  := "name":{"dtype":"F32","shape":[..],"data_offsets":[begin,end]}
 //
 // A param's logical tensor L relates to the exported tensor E by its attributes: dims permuted by
 // export_perm (dim j of the permuted tensor is dim export_perm[j] of L; empty: as is), then

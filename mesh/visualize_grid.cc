@@ -144,7 +144,7 @@ class GridRenderer {
   }
 
   std::string Paint(const GridCell& cell, const std::string& content) const {
-    const std::string centered = Center(content, width_);
+    std::string centered = Center(content, width_);
     if (!options_.color || cell.devices.empty()) return centered;
     const int color = kPalette[static_cast<size_t>(cell.devices.front()) % std::size(kPalette)];
     return fmt::format("\x1b[38;5;16;48;5;{}m{}\x1b[0m", color, centered);

@@ -148,7 +148,7 @@ bool DirectGroup::ForChunks(int64_t bytes, const Body& body) {
   }
   readers.value.fetch_sub(1);
   if (readers.waiters.load() != 0) {
-    FutexWakeAll(readers.value);
+    SharedFutexWake(readers.value);
   }
   return complete;
 }
@@ -162,8 +162,8 @@ void DirectGroup::AfterAbort() {
       return;
     }
     readers.waiters.fetch_add(1);
-    FutexWaitSlice(readers.value, seen,
-                   std::chrono::steady_clock::now() + std::chrono::milliseconds(kWaitSliceMs));
+    SharedFutexWait(readers.value, seen,
+                    std::chrono::steady_clock::now() + std::chrono::milliseconds(kWaitSliceMs));
     readers.waiters.fetch_sub(1);
   }
 }

@@ -8,31 +8,10 @@
 #include <utility>
 
 #include "base/result.h"
+#include "base/unique_fd.h"
 #include "collective/cpu/tcp_loop.h"
 
 namespace meshwright::collective {
-
-// A file descriptor that is closed with its owner. Movable.
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  UniqueFd(const UniqueFd&) = delete;
-  UniqueFd& operator=(const UniqueFd&) = delete;
-  ~UniqueFd();
-
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  int Release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_ = -1;
-};
 
 // A silent peer host is given up after this long: keep-alive probes when idle, unacknowledged data
 // otherwise.

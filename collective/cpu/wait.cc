@@ -10,7 +10,7 @@
 
 namespace meshwright::collective {
 
-void FutexWaitSlice(const std::atomic<uint32_t>& word, uint32_t expected, Deadline deadline) {
+void SharedFutexWait(const std::atomic<uint32_t>& word, uint32_t expected, Deadline deadline) {
   using std::chrono::nanoseconds;
   const nanoseconds left = deadline - std::chrono::steady_clock::now();
   const nanoseconds slice = std::min<nanoseconds>(left, std::chrono::milliseconds(kWaitSliceMs));
@@ -22,7 +22,7 @@ void FutexWaitSlice(const std::atomic<uint32_t>& word, uint32_t expected, Deadli
           nullptr, 0);
 }
 
-void FutexWakeAll(const std::atomic<uint32_t>& word) {
+void SharedFutexWake(const std::atomic<uint32_t>& word) {
   syscall(SYS_futex, reinterpret_cast<const uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr,
           nullptr, 0);
 }

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "base/futex.h"
 #include "collective/cpu/abort_latch.h"
 
 namespace meshwright::collective {
@@ -39,23 +40,15 @@ struct WaitScope {
   int spin = kShortSpin;
 };
 
-inline void CpuPause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 // Sleeps while word == expected, at most until the slice or `deadline` ends. May return early.
-void FutexWaitSlice(const std::atomic<uint32_t>& word, uint32_t expected, Deadline deadline);
-void FutexWakeAll(const std::atomic<uint32_t>& word);
+void SharedFutexWait(const std::atomic<uint32_t>& word, uint32_t expected, Deadline deadline);
+void SharedFutexWake(const std::atomic<uint32_t>& word);
 
 // Stores `value` and wakes the waiters, if any.
 inline void StoreAndWake(WaitWord& word, uint32_t value) {
   word.value.store(value);
   if (word.waiters.load() != 0) {
-    FutexWakeAll(word.value);
+    SharedFutexWake(word.value);
   }
 }
 
@@ -66,7 +59,7 @@ WaitResult WaitOn(WaitWord& word, const Ready& ready, const WaitScope& scope) {
     if (ready()) {
       return WaitResult::kReady;
     }
-    CpuPause();
+    SpinPause();
   }
   for (;;) {
     const uint32_t seen = word.value.load();
@@ -83,7 +76,7 @@ WaitResult WaitOn(WaitWord& word, const Ready& ready, const WaitScope& scope) {
       return WaitResult::kTimedOut;
     }
     word.waiters.fetch_add(1);
-    FutexWaitSlice(word.value, seen, scope.deadline);
+    SharedFutexWait(word.value, seen, scope.deadline);
     word.waiters.fetch_sub(1);
   }
 }

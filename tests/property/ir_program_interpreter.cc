@@ -208,18 +208,20 @@ class Interpreter {
   // False: waits for its group.
   bool EvaluateNode(Device& device, const Instruction& run, const Node& node, const Graph& graph) {
     if (node.op == Op::kInput) return true;
+    const bool transfer = IsTransfer(node.op);
     uint64_t hash = HashText(std::string(OpName(node.op)));
-    for (const auto& [name, value] : node.attrs.values()) hash = Mix(hash, HashText(name));
+    for (const auto& [name, value] : node.attrs.values()) hash = Mix(hash, HashAttr(name, value));
     for (ValueId id : node.inputs) hash = Mix(hash, device.values[static_cast<size_t>(id.value())]);
-    if (node.op == Op::kRandomNormal) {
-      hash = Mix(hash, static_cast<uint64_t>(run.microbatch * 1000 + device.program->coords[0]));
-    }
-    if (node.op == Op::kShardSlice)
-      hash = Mix(hash, static_cast<uint64_t>(device.program->coords[1]));
-    if (node.op == Op::kAllReduce || node.op == Op::kAllGather) {
+    if (transfer) {
       const auto met = Meet(device, node, graph, hash);
       if (!met) return false;
       hash = *met;
+    }
+    const bool local =
+        node.op == Op::kFeed || node.op == Op::kRandomNormal || node.attrs.Has("global_dims");
+    if (local) hash = Mix(hash, static_cast<uint64_t>(run.microbatch));
+    if (local || (transfer && node.op != Op::kAllReduce) || node.op == Op::kShardSlice) {
+      for (int64_t coord : device.program->coords) hash = Mix(hash, static_cast<uint64_t>(coord));
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       device.values[static_cast<size_t>(node.outputs[i].value())] = Mix(hash, i);
@@ -227,15 +229,40 @@ class Interpreter {
     return true;
   }
 
+  static bool IsTransfer(Op op) {
+    return op == Op::kAllReduce || op == Op::kAllGather || op == Op::kReduceScatter ||
+           op == Op::kAllToAll;
+  }
+
+  static uint64_t HashAttr(const std::string& name, const AttrValue& value) {
+    struct Visitor {
+      std::string operator()(int64_t v) const { return fmt::format("{}", v); }
+      std::string operator()(double v) const { return fmt::format("{}", v); }
+      std::string operator()(const std::string& v) const { return v; }
+      std::string operator()(const std::vector<int64_t>& v) const {
+        return fmt::format("{}", fmt::join(v, ","));
+      }
+      std::string operator()(const std::vector<std::string>& v) const {
+        return fmt::format("{}", fmt::join(v, ";"));
+      }
+    };
+    return HashText(name + "=" + std::visit(Visitor(), value));
+  }
+
   std::optional<uint64_t> Meet(Device& device, const Node& node, const Graph& graph,
                                uint64_t operand) {
-    const std::string axis = node.attrs.Strs("axes")[0];
-    const size_t other = axis == "data" ? 1 : 0;
-    const int64_t size = device.program->axes[1 - other].size;
+    std::string group = fmt::format("stage {}", device.program->stage.value());
+    int64_t size = 1;
+    for (size_t a = 0; a < device.program->axes.size(); ++a) {
+      const MeshAxis& axis = device.program->axes[a];
+      const std::vector<std::string> axes = node.attrs.Strs("axes");
+      const bool member = std::find(axes.begin(), axes.end(), axis.name) != axes.end();
+      if (member) size *= axis.size;
+      group += member ? " " + axis.name : fmt::format(" {}", device.program->coords[a]);
+    }
     if (size == 1) return operand;
     const int me = device.program->device.value();
-    Meeting& meeting = meetings_[fmt::format("{}/{}/{}", device.program->stage.value(), axis,
-                                             device.program->coords[other])];
+    Meeting& meeting = meetings_[group];
     if (device.in_meeting) {
       if (!meeting.result) return std::nullopt;
       device.in_meeting = false;

@@ -1,10 +1,11 @@
 // A tiny symbolic interpreter of programs, written apart from the verifier, to say whether two
 // lists mean the same.
 //
-// Every 4 bytes of a device's memory hold a hash of how they were computed. RUN hashes its graph
-// over the hashes of its inputs, FREE poisons, the workspace is overwritten by every RUN,
-// collectives mix the operands of all members in rank order, channels are bounded and block.
-// Nothing is checked on the way: a wrong list gives other hashes, a hang or a protocol error.
+// Elements have 4 bytes. Every 4 bytes of a device's memory hold a hash of how they were computed.
+// RUN hashes its graph over the hashes of its inputs, FREE poisons, the workspace is overwritten by
+// every RUN, collectives mix the operands of all members in rank order, channels are bounded and
+// block. Nothing is checked on the way: a wrong list gives other hashes, a hang or a protocol
+// error.
 #pragma once
 
 #include <cstdint>

@@ -8,57 +8,10 @@
 #include "ir/verify.h"
 #include "tests/property/ir_program_generator.h"
 #include "tests/property/ir_program_interpreter.h"
+#include "tests/property/ir_program_mutants.h"
 
 namespace meshwright::ir::testing {
 namespace {
-
-struct Mutant {
-  std::vector<Program> programs;
-  std::string description;
-};
-
-Mutant Drop(const GeneratedJob& job, size_t program, size_t at) {
-  Mutant mutant{job.programs, {}};
-  auto& list = mutant.programs[program].instructions;
-  mutant.description = fmt::format("device {}: drop {} {}", program, at,
-                                   FormatInstruction(job.programs[program], list[at]));
-  list.erase(list.begin() + static_cast<ptrdiff_t>(at));
-  return mutant;
-}
-
-Mutant Duplicate(const GeneratedJob& job, size_t program, size_t at, size_t to) {
-  Mutant mutant{job.programs, {}};
-  auto& list = mutant.programs[program].instructions;
-  const Instruction copy = list[at];
-  mutant.description = fmt::format("device {}: duplicate {} {} before {}", program, at,
-                                   FormatInstruction(job.programs[program], copy), to);
-  list.insert(list.begin() + static_cast<ptrdiff_t>(to), copy);
-  return mutant;
-}
-
-Mutant Swap(const GeneratedJob& job, size_t program, size_t a, size_t b) {
-  Mutant mutant{job.programs, {}};
-  auto& list = mutant.programs[program].instructions;
-  mutant.description = fmt::format("device {}: swap {} {} and {} {}", program, a,
-                                   FormatInstruction(job.programs[program], list[a]), b,
-                                   FormatInstruction(job.programs[program], list[b]));
-  std::swap(list[a], list[b]);
-  return mutant;
-}
-
-struct Tally {
-  int mutants = 0;
-  int accepted = 0;
-};
-
-// A mutant that the verifier accepts must mean the same as the job.
-void Check(const GeneratedJob& job, const Meaning& meaning, const Mutant& mutant, Tally& tally) {
-  ++tally.mutants;
-  if (!VerifyPrograms(mutant.programs).ok()) return;
-  ++tally.accepted;
-  ASSERT_EQ(Interpret(mutant.programs, 1), meaning) << job.description << "\n"
-                                                    << mutant.description;
-}
 
 TEST(ProgramVerifierProperty, AcceptsEveryGeneratedJobAndItNeverHangs) {
   for (uint64_t seed = 0; seed < 1000; ++seed) {
@@ -101,10 +54,11 @@ TEST(ProgramVerifierProperty, RejectsRandomMutantsThatChangeTheMeaning) {
       const size_t count = job.programs[program].instructions.size();
       const size_t a = random() % count;
       const size_t b = random() % count;
-      Check(job, meaning, Drop(job, program, a), tally);
-      Check(job, meaning, Duplicate(job, program, a, b), tally);
-      Check(job, meaning, Swap(job, program, a, b), tally);
-      Check(job, meaning, Swap(job, program, a, a + 1 < count ? a + 1 : 0), tally);
+      CheckMutant(job.description, meaning, Drop(job.programs, program, a), tally);
+      CheckMutant(job.description, meaning, Duplicate(job.programs, program, a, b), tally);
+      CheckMutant(job.description, meaning, Swap(job.programs, program, a, b), tally);
+      CheckMutant(job.description, meaning,
+                  Swap(job.programs, program, a, a + 1 < count ? a + 1 : 0), tally);
       if (HasFatalFailure()) FAIL() << "seed " << seed;
     }
   }
@@ -125,10 +79,11 @@ TEST(ProgramVerifierProperty, RejectsEveryMutantOfSmallJobsThatChangesTheMeaning
     for (size_t program = 0; program < job.programs.size(); ++program) {
       const size_t count = job.programs[program].instructions.size();
       for (size_t a = 0; a < count; ++a) {
-        Check(job, meaning, Drop(job, program, a), tally);
+        CheckMutant(job.description, meaning, Drop(job.programs, program, a), tally);
         for (size_t b = a + 1; b <= count; ++b) {
-          Check(job, meaning, Duplicate(job, program, a, b), tally);
-          if (b < count) Check(job, meaning, Swap(job, program, a, b), tally);
+          CheckMutant(job.description, meaning, Duplicate(job.programs, program, a, b), tally);
+          if (b < count)
+            CheckMutant(job.description, meaning, Swap(job.programs, program, a, b), tally);
           if (HasFatalFailure()) FAIL() << "seed " << seed;
         }
       }
@@ -148,7 +103,7 @@ TEST(ProgramVerifierProperty, InterpreterTellsMutantsApart) {
     for (size_t at = 0; at < job.programs[0].instructions.size(); ++at) {
       if (job.programs[0].instructions[at].op == Opcode::kFree) continue;
       ++mutants;
-      changed += Interpret(Drop(job, 0, at).programs, 0) == meaning ? 0 : 1;
+      changed += Interpret(Drop(job.programs, 0, at).programs, 0) == meaning ? 0 : 1;
     }
   }
   EXPECT_GT(changed, mutants * 9 / 10);

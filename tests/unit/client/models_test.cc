@@ -145,8 +145,10 @@ TEST(Gpt2, SequenceAboveThePositionsIsAnError) {
 
 TEST(Gpt2, ReadsAHuggingFaceConfig) {
   const auto config = Gpt2ConfigFromHf(
-      R"({"model_type":"gpt2","vocab_size":100,"n_positions":32,"n_ctx":64,"n_embd":48,"n_layer":5,"n_head":6,)"
-      R"("n_inner":null,"layer_norm_epsilon":1e-6,"embd_pdrop":0.0,"activation_function":"gelu_new"})");
+      R"({"model_type":"gpt2","vocab_size":100,"n_positions":32,"n_ctx":64,"n_embd":48,)"
+      R"("n_layer":5,"n_head":6,)"
+      R"("n_inner":null,"layer_norm_epsilon":1e-6,"embd_pdrop":0.0,)"
+      R"("activation_function":"gelu_new"})");
   ASSERT_TRUE(config) << config.error();
   EXPECT_EQ(config->vocabulary, 100);
   EXPECT_EQ(config->positions, 32);
@@ -207,7 +209,8 @@ TEST(Llama, ExportsHuggingFaceNamesAndLinearShapes) {
 
 TEST(Llama, ReadsOldAndNewHuggingFaceConfigs) {
   const char* sizes =
-      R"("vocab_size":40,"hidden_size":24,"intermediate_size":56,"num_hidden_layers":3,"num_attention_heads":4,)"
+      R"("vocab_size":40,"hidden_size":24,"intermediate_size":56,"num_hidden_layers":3,)"
+      R"("num_attention_heads":4,)"
       R"("num_key_value_heads":2,"rms_norm_eps":1e-5,"tie_word_embeddings":true)";
   const auto old =
       LlamaConfigFromHf(fmt::format(R"({{{},"rope_theta":500000.0,"rope_scaling":null}})", sizes));

@@ -236,6 +236,28 @@ TEST(VerifyPrograms, SentSlotsAreFinalAndKeepTheirName) {
       {});
 }
 
+// Weights that are copied to another stage after the update: used before they arrive, never after.
+TEST(VerifyPrograms, ReceivedPersistentSlotIsNotUsedAfterwards) {
+  const std::vector<Edit> sends = {
+      {"  RUN e1 mb=0 (s0) -> (s0)\n", "  RUN e1 mb=0 (s0) -> (s0)\n  SEND s0 -> c0\n"}};
+  const std::string run = "  RUN e3 mb=0 (s4) -> (s5)\n  FREE (s5)\n";
+  const std::string recv = "  RECV s4 <- c0\n";
+  const auto receives = [](const std::string& name, const std::string& list) {
+    return std::vector<Edit>{
+        {"  channel", "  slot s4 : f32[4,4] persistent weights \"" + name +
+                          "\"\n  slot s5 : f32[] transient other @384 \"norm\"\n  channel"},
+        {"  report", list + "  report"},
+        {"    output \"loss\" %1\n  }\n",
+         "    output \"loss\" %1\n  }\n  executable e3 = graph \"norm\" {\n"
+         "    %0 = input {name=\"w\"} : f32[4,4]\n    %1 = sum_squares(%0) @update : f32[]\n"
+         "    output \"norm\" %1\n  }\n"}};
+  };
+  EXPECT_EQ(Verdict(sends, receives("w", run + recv)), "");
+  ExpectRejected("s4 was already updated in place by a later part", sends,
+                 receives("w", recv + run));
+  ExpectRejected("persistent slot \"v\" receives \"w\"", sends, receives("v", run + recv));
+}
+
 TEST(VerifyPrograms, TilesOfOneValueKeepTheirOrder) {
   ExpectRejected("growing order",
                  {{"  SEND s1 [0,0:2,4] -> c0\n  SEND s1 [2,0:2,4] -> c0\n",

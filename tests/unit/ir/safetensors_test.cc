@@ -202,18 +202,18 @@ INSTANTIATE_TEST_SUITE_P(
                   4, "not JSON"},
         Rejection{"FirstBeginNotZero", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
                   8, "gap"},
-        Rejection{
-            "Gap",
-            R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
-            3, "gap"},
-        Rejection{
-            "Overlap",
-            R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
-            3, "overlap"},
-        Rejection{
-            "EndBeforeBegin",
-            R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"b":{"dtype":"U8","shape":[1],"data_offsets":[0,-1]}})",
-            0, "negative number"},
+        Rejection{"Gap",
+                  R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8",)"
+                  R"("shape":[1],"data_offsets":[2,3]}})",
+                  3, "gap"},
+        Rejection{"Overlap",
+                  R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8",)"
+                  R"("shape":[2],"data_offsets":[1,3]}})",
+                  3, "overlap"},
+        Rejection{"EndBeforeBegin",
+                  R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"b":{"dtype":"U8",)"
+                  R"("shape":[1],"data_offsets":[0,-1]}})",
+                  0, "negative number"},
         Rejection{"SizeMismatch", R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4,
                   "takes 8 bytes"},
         Rejection{"Overflow",
@@ -225,10 +225,10 @@ INSTANTIATE_TEST_SUITE_P(
                   "longer than it says"},
         Rejection{"Truncated", R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 2,
                   "truncated"},
-        Rejection{
-            "DuplicateName",
-            R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
-            2, "appears twice"},
+        Rejection{"DuplicateName",
+                  R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8",)"
+                  R"("shape":[1],"data_offsets":[1,2]}})",
+                  2, "appears twice"},
         Rejection{"DuplicateField",
                   R"({"a":{"dtype":"U8","dtype":"I8","shape":[1],"data_offsets":[0,1]}})", 1,
                   "twice"},
@@ -254,10 +254,11 @@ TEST(SafetensorsReaderLength, RejectsHeaderLongerThanTheFileOrTheLimit) {
 }
 
 TEST(SafetensorsReaderLeniency, AcceptsPaddingMetadataUnknownFieldsAndForeignTypes) {
-  const Status status = ParseRaw(Raw(
-      R"({"b":{"dtype":"F8_E4M3","extra":{"deep":[1,{"a":null}]},"shape":[2],"data_offsets":[4,6]},)"
-      R"("a":{"data_offsets":[0,4],"shape":[1],"dtype":"F32"},"__metadata__":{"k":"v"}}   )",
-      6));
+  const Status status = ParseRaw(
+      Raw(R"({"b":{"dtype":"F8_E4M3","extra":{"deep":[1,{"a":null}]},"shape":[2],)"
+          R"("data_offsets":[4,6]},)"
+          R"("a":{"data_offsets":[0,4],"shape":[1],"dtype":"F32"},"__metadata__":{"k":"v"}}   )",
+          6));
   EXPECT_TRUE(status.ok()) << status;
 }
 

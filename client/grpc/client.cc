@@ -1,0 +1,277 @@
+#include "client/client.h"
+
+#include <fmt/format.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "base/file.h"
+#include "base/sha256.h"
+#include "proto/convert.h"
+#include "proto/grpc_status.h"
+#include "proto/meshwright.grpc.pb.h"
+
+namespace meshwright::client {
+namespace {
+
+constexpr char kDefaultAddress[] = "127.0.0.1:7700";
+// Uploads get a minute plus the time at 20 MB/s.
+constexpr int64_t kUploadBaseMs = 60'000;
+constexpr int64_t kUploadBytesPerMs = 20'000;
+
+std::string AddressOf(const Client::Options& options) {
+  if (!options.address.empty()) return options.address;
+  const char* value = std::getenv("MESHWRIGHT_ADDRESS");
+  return value != nullptr && *value != '\0' ? value : kDefaultAddress;
+}
+
+std::string TokenOf(const Client::Options& options) {
+  if (!options.token.empty()) return options.token;
+  const char* value = std::getenv("MESHWRIGHT_TOKEN");
+  return value != nullptr ? value : "";
+}
+
+// Tells two submissions apart, and a repeated one from a new one.
+std::string MakeOpId() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+}
+
+JobInfo Convert(const proto::JobInfo& wire) {
+  JobInfo info;
+  info.id = wire.id;
+  info.name = wire.name;
+  // proto has an "unspecified" before the first state.
+  info.state = static_cast<JobState>(std::max(0, static_cast<int>(wire.state) - 1));
+  info.reason = wire.reason;
+  info.message = wire.message;
+  info.steps_done = wire.steps_done;
+  info.steps = wire.steps;
+  info.loss = wire.loss;
+  info.layout = wire.layout;
+  info.directory = wire.directory;
+  info.submitted_unix_ms = wire.submitted_unix_ms;
+  info.started_unix_ms = wire.started_unix_ms;
+  info.ended_unix_ms = wire.ended_unix_ms;
+  return info;
+}
+
+JobUpdate Convert(const proto::JobUpdate& wire) {
+  JobUpdate update;
+  update.info = Convert(wire.info);
+  update.log_lines = wire.log_lines;
+  for (const proto::StepMetrics& step : wire.steps) {
+    update.steps.push_back({step.step, step.loss, step.grad_norm, step.lr, step.tokens,
+                            step.seconds, step.validation_loss});
+  }
+  return update;
+}
+
+class GrpcClient final : public Client {
+ public:
+  GrpcClient(std::string address, std::string token, int64_t timeout_ms)
+      : address_(std::move(address)), token_(std::move(token)), timeout_ms_(timeout_ms) {
+    grpc::ChannelArguments args;
+    args.SetMaxReceiveMessageSize(static_cast<int>(proto::kMaxMessageBytes));
+    const auto channel =
+        grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), args);
+    jobs_ = v1::JobService::NewStub(channel);
+    blobs_ = v1::BlobService::NewStub(channel);
+    logs_ = v1::LogService::NewStub(channel);
+    admin_ = v1::AdminService::NewStub(channel);
+  }
+
+  // One cheap call: is there a controller, and does it know us?
+  Status Probe() {
+    v1::StateReply reply;
+    return Unary([&](grpc::ClientContext* context) { return admin_->State(context, {}, &reply); });
+  }
+
+  Result<ir::BlobRef> UploadFile(const std::string& path) override {
+    ir::BlobRef blob;
+    blob.name = path;
+    MW_ASSIGN_OR_RETURN(blob.sha256, Sha256File(path));
+    MW_ASSIGN_OR_RETURN(blob.size_bytes, FileSize(path));
+    v1::HasBlobRequest request;
+    request.set_sha256(blob.sha256);
+    v1::HasBlobReply reply;
+    MW_TRY(
+        Unary([&](grpc::ClientContext* context) { return blobs_->Has(context, request, &reply); }));
+    if (!reply.present()) MW_TRY(Put(path, blob));
+    return blob;
+  }
+
+  Result<int64_t> Submit(const ir::JobRequest& job) override {
+    v1::SubmitRequest request;
+    request.set_op_id(MakeOpId());
+    *request.mutable_job() = proto::Encode(job);
+    v1::SubmitReply reply;
+    MW_TRY(Unary(
+        [&](grpc::ClientContext* context) { return jobs_->Submit(context, request, &reply); }));
+    return reply.job_id();
+  }
+
+  Result<JobInfo> Get(int64_t job_id) override {
+    v1::JobIdRequest request;
+    request.set_job_id(job_id);
+    v1::JobInfo reply;
+    MW_TRY(
+        Unary([&](grpc::ClientContext* context) { return jobs_->Get(context, request, &reply); }));
+    return Convert(proto::Decode(reply));
+  }
+
+  Result<std::vector<JobInfo>> List() override {
+    std::vector<JobInfo> jobs;
+    v1::ListJobsRequest request;
+    while (true) {
+      v1::ListJobsReply reply;
+      MW_TRY(Unary(
+          [&](grpc::ClientContext* context) { return jobs_->List(context, request, &reply); }));
+      for (const v1::JobInfo& info : reply.jobs()) jobs.push_back(Convert(proto::Decode(info)));
+      if (!reply.truncated() || reply.jobs().empty()) return jobs;
+      request.set_before_id(jobs.back().id);
+    }
+  }
+
+  Status Cancel(int64_t job_id) override {
+    v1::JobIdRequest request;
+    request.set_job_id(job_id);
+    v1::CancelReply reply;
+    return Unary(
+        [&](grpc::ClientContext* context) { return jobs_->Cancel(context, request, &reply); });
+  }
+
+  Result<JobInfo> Watch(int64_t job_id, const std::function<bool(const JobUpdate&)>& on_update,
+                        int64_t timeout_ms) override {
+    grpc::ClientContext context;
+    Prepare(context, timeout_ms);
+    v1::WatchRequest request;
+    request.set_job_id(job_id);
+    const auto stream = jobs_->Watch(&context, request);
+    v1::JobUpdate wire;
+    JobInfo last;
+    while (stream->Read(&wire)) {
+      const JobUpdate update = Convert(proto::Decode(wire));
+      last = update.info;
+      if (!on_update(update)) {
+        context.TryCancel();
+        (void)stream->Finish();
+        return last;
+      }
+    }
+    MW_TRY(Explain(stream->Finish()));
+    return last;
+  }
+
+  Result<JobInfo> Wait(int64_t job_id, int64_t timeout_ms) override {
+    return Watch(
+        job_id, [](const JobUpdate&) { return true; }, timeout_ms);
+  }
+
+  Result<std::vector<std::string>> Logs(int64_t job_id) override {
+    grpc::ClientContext context;
+    Prepare(context, timeout_ms_);
+    v1::TailRequest request;
+    request.set_job_id(job_id);
+    const auto stream = logs_->Tail(&context, request);
+    std::vector<std::string> lines;
+    v1::LogChunk chunk;
+    while (stream->Read(&chunk))
+      lines.insert(lines.end(), chunk.lines().begin(), chunk.lines().end());
+    MW_TRY(Explain(stream->Finish()));
+    return lines;
+  }
+
+  Result<std::vector<WorkerInfo>> Workers() override {
+    v1::WorkersReply reply;
+    MW_TRY(
+        Unary([&](grpc::ClientContext* context) { return admin_->Workers(context, {}, &reply); }));
+    std::vector<WorkerInfo> workers;
+    for (const v1::WorkerInfo& wire : reply.workers()) {
+      const proto::WorkerInfo info = proto::Decode(wire);
+      workers.push_back({info.name, info.host, info.state, info.devices, info.busy_devices,
+                         info.memory_bytes, info.address, info.metrics_address, info.last_seen_s});
+    }
+    return workers;
+  }
+
+ private:
+  // timeout_ms 0: no limit.
+  void Prepare(grpc::ClientContext& context, int64_t timeout_ms) const {
+    if (!token_.empty()) context.AddMetadata("authorization", "Bearer " + token_);
+    if (timeout_ms > 0) {
+      context.set_deadline(std::chrono::system_clock::now() +
+                           std::chrono::milliseconds(timeout_ms));
+    }
+  }
+
+  Status Explain(const grpc::Status& wire) const {
+    const Status status = proto::FromGrpc(wire);
+    if (status.code() == StatusCode::kUnavailable) {
+      return Unavailable(
+          fmt::format("no controller answers at {} ({}); start one with `meshwright up` or "
+                      "`meshwright controller`, or name it "
+                      "with --address or MESHWRIGHT_ADDRESS",
+                      address_, status.message()));
+    }
+    return status;
+  }
+
+  template <typename Call>
+  Status Unary(const Call& call) const {
+    grpc::ClientContext context;
+    Prepare(context, timeout_ms_);
+    return Explain(call(&context));
+  }
+
+  Status Put(const std::string& path, const ir::BlobRef& blob) {
+    grpc::ClientContext context;
+    Prepare(context, kUploadBaseMs + blob.size_bytes / kUploadBytesPerMs);
+    v1::PutBlobReply reply;
+    const auto stream = blobs_->Put(&context, &reply);
+    std::ifstream file(path, std::ios::binary);
+    std::string buffer(static_cast<size_t>(proto::kChunkBytes), '\0');
+    bool first = true;
+    while (first || file) {
+      file.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
+      const auto count = static_cast<size_t>(file.gcount());
+      if (!first && count == 0) break;
+      v1::PutBlobChunk chunk;
+      if (first) {
+        chunk.set_sha256(blob.sha256);
+        chunk.set_size_bytes(blob.size_bytes);
+      }
+      chunk.set_data(buffer.data(), count);
+      first = false;
+      if (!stream->Write(chunk)) break;  // Finish() says why
+    }
+    stream->WritesDone();
+    const Status status = Explain(stream->Finish());
+    return status.ok() ? status : status.WithContext(fmt::format("uploading {}", path));
+  }
+
+  const std::string address_;
+  const std::string token_;
+  const int64_t timeout_ms_;
+  std::unique_ptr<v1::JobService::Stub> jobs_;
+  std::unique_ptr<v1::BlobService::Stub> blobs_;
+  std::unique_ptr<v1::LogService::Stub> logs_;
+  std::unique_ptr<v1::AdminService::Stub> admin_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Client>> Client::Connect(Options options) {
+  auto client =
+      std::make_unique<GrpcClient>(AddressOf(options), TokenOf(options), options.timeout_ms);
+  MW_TRY(client->Probe());
+  return client;
+}
+
+}  // namespace meshwright::client

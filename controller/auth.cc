@@ -1,0 +1,41 @@
+#include "controller/auth.h"
+
+#include <fmt/format.h>
+
+namespace meshwright::controller {
+
+bool ConstantTimeEqual(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  volatile unsigned char difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference = static_cast<unsigned char>(difference | (a[i] ^ b[i]));
+  }
+  return difference == 0;
+}
+
+Status CheckAuthorization(std::string_view token, std::string_view authorization) {
+  if (token.empty()) return OkStatus();
+  constexpr std::string_view kScheme = "Bearer ";
+  if (authorization.empty()) {
+    return Unauthenticated(
+        "this controller wants a token; pass --token-file FILE or set MESHWRIGHT_TOKEN");
+  }
+  if (authorization.substr(0, kScheme.size()) != kScheme ||
+      !ConstantTimeEqual(authorization.substr(kScheme.size()), token)) {
+    return Unauthenticated(
+        "the token is wrong; use the token that the controller was started with (--token-file)");
+  }
+  return OkStatus();
+}
+
+Status CheckBind(const std::string& bind, const std::string& token) {
+  const bool loopback =
+      bind == "localhost" || bind == "::1" || bind == "[::1]" || bind.rfind("127.", 0) == 0;
+  if (loopback || !token.empty()) return OkStatus();
+  return InvalidArgument(
+      fmt::format("binding to {} lets other machines in and there is no token; pass --token-file "
+                  "FILE, or bind to 127.0.0.1",
+                  bind));
+}
+
+}  // namespace meshwright::controller

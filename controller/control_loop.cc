@@ -1,0 +1,386 @@
+#include "controller/control_loop.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "proto/job_codec.h"
+
+namespace meshwright::controller {
+namespace {
+
+constexpr int64_t kTickMs = 100;
+constexpr size_t kEndedViews = 32;
+constexpr int64_t kForgetSeriesMs = 300'000;
+constexpr int64_t kStepsPerUpdate = 10'000;
+constexpr int64_t kLinesPerUpdate = 500;
+
+Status LoopStopped() { return Unavailable("the controller is stopping"); }
+
+}  // namespace
+
+Core ControlLoop::MakeCore(CoreOptions options, const StoredState& stored) {
+  options.cluster_id = stored.cluster_id;
+  options.term = stored.term;
+  std::vector<RestoredJob> jobs;
+  for (const JobRecord& record : stored.jobs) {
+    Result<std::shared_ptr<const ir::JobRequest>> request = nullptr;
+    if (!proto::IsTerminal(record.state)) {
+      auto decoded = proto::DecodeJob(record.spec);
+      if (decoded.has_value()) {
+        request = std::make_shared<const ir::JobRequest>(std::move(*decoded));
+      } else {
+        request = tl::unexpected(decoded.error());
+      }
+    }
+    jobs.push_back(RestoredJob{record, std::move(request)});
+  }
+  return Core(std::move(options), stored.next_mesh_gen, std::move(jobs));
+}
+
+ControlLoop::ControlLoop(CoreOptions options, ControlParts parts)
+    : parts_(std::move(parts)), core_(MakeCore(std::move(options), parts_.store->opened())) {}
+
+ControlLoop::~ControlLoop() { Stop(); }
+
+Now ControlLoop::now() const { return Now{SystemClock().NowMs(), SystemClock().UnixMs()}; }
+
+void ControlLoop::Start() {
+  parts_.metrics->SetTerm(core_.options().term.value());
+  loop_.Post([this] {
+    ExecuteOnLoop(core_.Start(now()));
+    FlushOnLoop();
+    TickOnLoop();
+  });
+}
+
+void ControlLoop::Stop() {
+  loop_.Post([this] {
+    if (stopped_) return;
+    StepOnLoop(Shutdown{});
+    stopped_ = true;
+    for (auto& [job, waiter] : std::exchange(waiters_, {})) waiter.done(Fail(LoopStopped()));
+    for (auto& [call, done] : std::exchange(calls_, {})) done(LoopStopped(), JobId(0));
+    sessions_.clear();
+  });
+  loop_.Stop();
+  planner_.Stop();
+  files_.Stop();
+}
+
+void ControlLoop::TickOnLoop() {
+  if (stopped_) return;
+  StepOnLoop(Tick{});
+  parts_.metrics->SetWorkers(core_.WorkerCounts());
+  parts_.metrics->SetJobs(core_.JobCounts());
+  parts_.metrics->SetMessages(core_.message_totals());
+  loop_.PostAfter(kTickMs, [this] { TickOnLoop(); });
+}
+
+void ControlLoop::StepOnLoop(const Event& event) {
+  if (stopped_) return;
+  ExecuteOnLoop(core_.Step(event, now()));
+  FlushOnLoop();
+}
+
+// ---- What others ask --------------------------------------------------------------------------------
+
+SessionId ControlLoop::OpenSession(std::shared_ptr<SessionPeer> peer) {
+  const SessionId session(next_session_.fetch_add(1));
+  const bool posted = loop_.Post([this, session, peer] {
+    if (stopped_) return peer->Close(LoopStopped());
+    sessions_[session.value()] = peer;
+  });
+  if (!posted) peer->Close(LoopStopped());
+  return session;
+}
+
+void ControlLoop::FromWorker(SessionId session, proto::UpMessage message) {
+  loop_.Post([this, session, message = std::move(message)] {
+    StepOnLoop(WorkerMessage{session, message});
+  });
+}
+
+void ControlLoop::SessionEnded(SessionId session, std::string why) {
+  loop_.Post([this, session, why = std::move(why)] {
+    sessions_.erase(session.value());
+    StepOnLoop(SessionClosed{session, why});
+  });
+}
+
+void ControlLoop::Submit(std::string op_id, ir::JobRequest job, Callback<int64_t> done) {
+  std::string spec = proto::EncodeJob(job);
+  auto request = std::make_shared<const ir::JobRequest>(std::move(job));
+  const bool posted = loop_.Post([this, op_id, request, spec = std::move(spec), done] {
+    if (stopped_) return done(Fail(LoopStopped()));
+    const CallId call(next_call_++);
+    calls_[call.value()] = [done](Status status, JobId id) {
+      if (!status.ok()) return done(Fail(std::move(status)));
+      done(id.value());
+    };
+    StepOnLoop(SubmitJob{call, op_id, request, spec});
+  });
+  if (!posted) done(Fail(LoopStopped()));
+}
+
+void ControlLoop::Cancel(int64_t job, std::function<void(Status)> done) {
+  const bool posted = loop_.Post([this, job, done] {
+    if (stopped_) return done(LoopStopped());
+    const CallId call(next_call_++);
+    calls_[call.value()] = [done](Status status, JobId) { done(std::move(status)); };
+    StepOnLoop(CancelJob{call, JobId(job)});
+  });
+  if (!posted) done(LoopStopped());
+}
+
+void ControlLoop::Get(int64_t job, Callback<proto::JobInfo> done) {
+  if (!loop_.Post([this, job, done] { done(core_.Job(JobId(job))); })) done(Fail(LoopStopped()));
+}
+
+void ControlLoop::List(Callback<std::vector<proto::JobInfo>> done) {
+  if (!loop_.Post([this, done] { done(core_.Jobs()); })) done(Fail(LoopStopped()));
+}
+
+void ControlLoop::Workers(Callback<std::vector<proto::WorkerInfo>> done) {
+  if (!loop_.Post([this, done] { done(core_.Workers(now())); })) done(Fail(LoopStopped()));
+}
+
+void ControlLoop::Summarise(Callback<Summary> done) {
+  const bool posted = loop_.Post([this, done] {
+    done(Summary{core_.options().cluster_id, core_.options().term.value(), core_.JobCounts(),
+                 core_.WorkerCounts()});
+  });
+  if (!posted) done(Fail(LoopStopped()));
+}
+
+void ControlLoop::MessageCounts(int64_t job, Callback<std::map<std::string, int64_t>> done) {
+  if (!loop_.Post([this, job, done] { done(core_.MessageCounts(JobId(job))); })) {
+    done(Fail(LoopStopped()));
+  }
+}
+
+// ---- Watching -----------------------------------------------------------------------------------
+
+ControlLoop::WatchId ControlLoop::Watch(WatchCursor cursor, Callback<News> done) {
+  const WatchId id = next_watch_.fetch_add(1);
+  const bool posted = loop_.Post([this, id, cursor, done] {
+    if (stopped_) return done(Fail(LoopStopped()));
+    if (const auto info = core_.Job(JobId(cursor.job)); !info.has_value()) {
+      return done(Fail(info.error()));
+    }
+    Waiter waiter{id, cursor, done};
+    if (!AnswerOnLoop(waiter)) waiters_.emplace(cursor.job, std::move(waiter));
+  });
+  if (!posted) done(Fail(LoopStopped()));
+  return id;
+}
+
+void ControlLoop::Unwatch(WatchId id) {
+  loop_.Post([this, id] {
+    for (auto it = waiters_.begin(); it != waiters_.end(); ++it) {
+      if (it->second.id != id) continue;
+      const Callback<News> done = std::move(it->second.done);
+      waiters_.erase(it);
+      return done(Fail(Cancelled("the watcher went away")));
+    }
+  });
+}
+
+bool ControlLoop::AnswerOnLoop(Waiter& waiter) {
+  WatchCursor& cursor = waiter.cursor;
+  JobView& view = ViewOnLoop(cursor.job);
+  const auto info = core_.Job(JobId(cursor.job));
+  if (!info.has_value()) {
+    waiter.done(Fail(info.error()));
+    return true;
+  }
+  News news;
+  news.update.info = *info;
+  news.update.steps = view.journal.StepsFrom(cursor.steps, kStepsPerUpdate);
+  news.update.log_lines = view.journal.LinesFrom(cursor.lines, kLinesPerUpdate);
+  const bool moved = cursor.version != view.version;
+  if (!moved && news.update.steps.empty() && news.update.log_lines.empty()) return false;
+  const bool caught_up =
+      cursor.steps >= view.journal.step_count() && cursor.lines >= view.journal.line_count();
+  cursor.version = view.version;
+  news.last = proto::IsTerminal(info->state) && caught_up;
+  news.cursor = cursor;
+  waiter.done(std::move(news));
+  return true;
+}
+
+void ControlLoop::NotifyOnLoop(int64_t job) {
+  auto [it, end] = waiters_.equal_range(job);
+  while (it != end) {
+    it = AnswerOnLoop(it->second) ? waiters_.erase(it) : std::next(it);
+  }
+}
+
+ControlLoop::JobView& ControlLoop::ViewOnLoop(int64_t job) {
+  const auto it = views_.find(job);
+  if (it != views_.end()) return it->second;
+  // A job of an earlier life: its history is on disk. Read once, kept while it is watched.
+  JobView& view = views_[job];
+  view.journal = LoadJournal(parts_.dir->job_dir(job));
+  ended_views_.push_back(job);
+  TrimViewsOnLoop();
+  return views_.at(job);
+}
+
+void ControlLoop::TrimViewsOnLoop() {
+  while (ended_views_.size() > kEndedViews) {
+    views_.erase(ended_views_.front());
+    ended_views_.pop_front();
+  }
+}
+
+// ---- Effects --------------------------------------------------------------------------------------
+
+void ControlLoop::ExecuteOnLoop(Effects effects) {
+  std::set<int64_t> dropped;
+  std::vector<WriteFailed> failures;
+  for (Effect& effect : effects) {
+    if (dropped.contains(JobOf(effect).value())) continue;
+    auto* persist = std::get_if<Persist>(&effect);
+    if (persist == nullptr) {
+      ExecuteOne(effect);
+      continue;
+    }
+    const Status status = Do(*persist);
+    if (status.ok()) continue;
+    LogError(fmt::format("state not written: {}", status.message()));
+    if (!persist->required) continue;
+    dropped.insert(persist->job.value());
+    failures.push_back(WriteFailed{persist->job, persist->call, status});
+  }
+  for (const WriteFailed& failure : failures) ExecuteOnLoop(core_.Step(failure, now()));
+}
+
+void ControlLoop::ExecuteOne(Effect& effect) {
+  if (auto* send = std::get_if<Send>(&effect)) {
+    const auto it = sessions_.find(send->session.value());
+    if (it != sessions_.end()) it->second->Send(std::move(send->message));
+  } else if (auto* close = std::get_if<CloseSession>(&effect)) {
+    const auto it = sessions_.find(close->session.value());
+    if (it == sessions_.end()) return;
+    const auto peer = std::move(it->second);
+    sessions_.erase(it);
+    peer->Close(close->reason);
+  } else if (auto* reply = std::get_if<Reply>(&effect)) {
+    const auto it = calls_.find(reply->call.value());
+    if (it == calls_.end()) return;
+    const auto done = std::move(it->second);
+    calls_.erase(it);
+    done(reply->status, reply->job);
+  } else if (auto* progress = std::get_if<SaveProgress>(&effect)) {
+    files_.Post([this, p = *progress] {
+      const Status status = parts_.store->SaveProgress(p.job.value(), p.steps_done, p.loss);
+      if (!status.ok()) LogWarn(fmt::format("progress not written: {}", status.message()));
+    });
+  } else if (auto* discard = std::get_if<DiscardWeights>(&effect)) {
+    files_.Post([this, gen = discard->mesh_gen] { parts_.weights->Discard(gen); });
+  } else if (auto* plan = std::get_if<StartPlan>(&effect)) {
+    Do(*plan);
+  } else if (auto* open = std::get_if<OpenWeights>(&effect)) {
+    Do(*open);
+  } else if (auto* finish = std::get_if<FinishWeights>(&effect)) {
+    Do(*finish);
+  } else if (auto* steps = std::get_if<StepsDone>(&effect)) {
+    Do(*steps);
+  } else if (auto* line = std::get_if<LogLine>(&effect)) {
+    Do(*line);
+  } else if (auto* changed = std::get_if<JobChanged>(&effect)) {
+    Do(*changed);
+  }
+}
+
+Status ControlLoop::Do(Persist& effect) {
+  const int64_t begin_ns = SystemClock().NowNs();
+  const Status status = parts_.store->Apply(effect.batch);
+  parts_.metrics->ObserveCommit(static_cast<double>(SystemClock().NowNs() - begin_ns) * 1e-9);
+  for (const EventRecord& event : effect.batch.events) {
+    LogInfo(event.job == 0 ? event.text : fmt::format("job {}: {}", event.job, event.text));
+  }
+  return status;
+}
+
+void ControlLoop::Do(StartPlan& effect) {
+  planner_.Post([this, e = std::move(effect)] {
+    Result<PlannedJob> plan = PlanJob(parts_.make_plan, *e.request, e.topology, *parts_.blobs,
+                                      parts_.dir->job_dir(e.job.value()));
+    if (plan.has_value()) parts_.metrics->ObservePlan(plan->seconds);
+    loop_.Post([this, job = e.job, attempt = e.attempt, plan = std::move(plan)] {
+      StepOnLoop(PlanFinished{job, attempt, plan});
+    });
+  });
+}
+
+void ControlLoop::Do(OpenWeights& effect) {
+  files_.Post([this, e = std::move(effect)] {
+    const std::string path = parts_.dir->job_dir(e.job.value()) + "/model.safetensors";
+    std::shared_ptr<const ir::Graph> loss(e.request, &e.request->loss);
+    const Status status = parts_.weights->Open(e.mesh_gen, path, std::move(loss));
+    loop_.Post([this, gen = e.mesh_gen, status] { StepOnLoop(WeightsFile{gen, false, status}); });
+  });
+}
+
+void ControlLoop::Do(FinishWeights& effect) {
+  files_.Post([this, gen = effect.mesh_gen] {
+    const Status status = parts_.weights->Finish(gen);
+    loop_.Post([this, gen, status] { StepOnLoop(WeightsFile{gen, true, status}); });
+  });
+}
+
+void ControlLoop::Do(StepsDone& effect) {
+  JobView& view = views_[effect.job.value()];
+  std::string text;
+  for (const proto::StepMetrics& step : effect.steps) {
+    view.journal.AddStep(step);
+    text += FormatStep(step);
+  }
+  parts_.metrics->ObserveSteps(effect.job.value(), effect.steps, now().unix_ms);
+  AppendToJob(effect.job, "metrics.jsonl", std::move(text));
+  touched_.insert(effect.job.value());
+}
+
+void ControlLoop::Do(LogLine& effect) {
+  std::string line = FormatLine(effect.line, now().unix_ms);
+  const int64_t job = effect.job.value();
+  if (!views_.contains(job)) {
+    // A queued job of an earlier life goes on: its lines continue the file.
+    views_[job].journal = LoadJournal(parts_.dir->job_dir(job));
+  }
+  views_[job].journal.AddLine(line.substr(0, line.size() - 1));
+  AppendToJob(effect.job, "job.log", std::move(line));
+  touched_.insert(job);
+}
+
+void ControlLoop::Do(JobChanged& effect) {
+  const int64_t job = effect.job.value();
+  ++views_[job].version;
+  touched_.insert(job);
+  const auto info = core_.Job(effect.job);
+  if (!info.has_value() || !proto::IsTerminal(info->state)) return;
+  if (info->state == JobState::kFailed) parts_.metrics->CountFault(info->reason);
+  ended_views_.push_back(job);
+  TrimViewsOnLoop();
+  loop_.PostAfter(kForgetSeriesMs, [this, job] { parts_.metrics->ForgetJob(job); });
+}
+
+void ControlLoop::AppendToJob(JobId job, const char* file, std::string text) {
+  if (text.empty()) return;
+  files_.Post([this, job, file, text = std::move(text)] {
+    const std::string dir = parts_.dir->job_dir(job.value());
+    Status status = MakeDirs(dir);
+    if (status.ok()) status = AppendFile(dir + "/" + file, text);
+    if (!status.ok()) LogWarn(fmt::format("job {}: {}", job.value(), status.message()));
+  });
+}
+
+void ControlLoop::FlushOnLoop() {
+  for (int64_t job : std::exchange(touched_, {})) NotifyOnLoop(job);
+}
+
+}  // namespace meshwright::controller

@@ -1,0 +1,157 @@
+// The shell of the control core: one thread that feeds it events and carries out its effects.
+//
+// Everything here posts to that thread; nothing blocks the caller. Durable writes happen on the loop before the effects that
+// depend on them; planning, files of jobs and progress writes have threads of their own.
+//
+// Thread rule: thread-safe. A callback is called exactly once, on the loop, or on the caller when the loop has stopped; it must not
+// block. Ownership: store, blobs, sink and metrics outlive the loop.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/executor.h"
+#include "controller/blob_store.h"
+#include "controller/core.h"
+#include "controller/journal.h"
+#include "controller/metrics.h"
+#include "controller/planning.h"
+#include "controller/state_dir.h"
+#include "controller/store.h"
+#include "controller/weights_sink.h"
+
+namespace meshwright::controller {
+
+// The far end of a worker session. Called on the loop; must not block. After Close nothing more is called.
+class SessionPeer {
+ public:
+  virtual ~SessionPeer() = default;
+  virtual void Send(proto::DownMessage message) = 0;
+  virtual void Close(Status reason) = 0;
+};
+
+// How much of a job its watcher has seen.
+struct WatchCursor {
+  int64_t job = 0;
+  int64_t steps = 0;
+  int64_t lines = 0;
+  int64_t version = -1;  // of the job's info; -1: nothing seen
+};
+
+struct ControlParts {
+  Store* store = nullptr;
+  BlobStore* blobs = nullptr;
+  WeightsSink* weights = nullptr;
+  ControllerMetrics* metrics = nullptr;
+  const StateDir* dir = nullptr;
+  PlanFunction make_plan;
+};
+
+class ControlLoop {
+ public:
+  ControlLoop(CoreOptions options, ControlParts parts);
+  ~ControlLoop();
+
+  // Restores the jobs and begins to tick.
+  void Start();
+  // Running jobs end as "ControllerStopped", sessions close, watchers get their last update. Then no call does anything.
+  void Stop();
+
+  SessionId OpenSession(std::shared_ptr<SessionPeer> peer);
+  void FromWorker(SessionId session, proto::UpMessage message);
+  void SessionEnded(SessionId session, std::string why);
+
+  template <typename T>
+  using Callback = std::function<void(Result<T>)>;
+
+  void Submit(std::string op_id, ir::JobRequest job, Callback<int64_t> done);
+  void Cancel(int64_t job, std::function<void(Status)> done);
+  void Get(int64_t job, Callback<proto::JobInfo> done);
+  void List(Callback<std::vector<proto::JobInfo>> done);
+  void Workers(Callback<std::vector<proto::WorkerInfo>> done);
+
+  struct Summary {
+    std::string cluster_id;
+    uint64_t term = 0;
+    std::map<std::string, int64_t> jobs, workers;
+  };
+  void Summarise(Callback<Summary> done);
+
+  // Answers once there is something behind the cursor, and at once when there is already. The answer's cursor is where to go on.
+  struct News {
+    proto::JobUpdate update;
+    WatchCursor cursor;
+    bool last = false;  // the job has ended and this completes its history
+  };
+  using WatchId = uint64_t;
+  WatchId Watch(WatchCursor cursor, Callback<News> done);
+  // The callback is called with kCancelled unless it was called before.
+  void Unwatch(WatchId id);
+
+  const CoreOptions& options() const { return core_.options(); }
+  // Control messages of a job by kind, for tests and tools.
+  void MessageCounts(int64_t job, Callback<std::map<std::string, int64_t>> done);
+
+ private:
+  struct Waiter {
+    WatchId id = 0;
+    WatchCursor cursor;
+    Callback<News> done;
+  };
+  struct JobView {
+    Journal journal;
+    int64_t version = 0;
+  };
+
+  static Core MakeCore(CoreOptions options, const StoredState& stored);
+  Now now() const;
+  void StepOnLoop(const Event& event);
+  void ExecuteOnLoop(Effects effects);
+  void TickOnLoop();
+  void FlushOnLoop();
+
+  // Effects that are more than one line.
+  Status Do(Persist& effect);
+  void Do(StartPlan& effect);
+  void Do(OpenWeights& effect);
+  void Do(FinishWeights& effect);
+  void Do(StepsDone& effect);
+  void Do(LogLine& effect);
+  void Do(JobChanged& effect);
+  void ExecuteOne(Effect& effect);
+
+  void AppendToJob(JobId job, const char* file, std::string text);
+  JobView& ViewOnLoop(int64_t job);
+  void TrimViewsOnLoop();
+  // False: nothing new.
+  bool AnswerOnLoop(Waiter& waiter);
+  void NotifyOnLoop(int64_t job);
+
+  ControlParts parts_;
+  Core core_;
+  // State of the loop.
+  std::map<uint64_t, std::shared_ptr<SessionPeer>> sessions_;
+  std::map<uint64_t, std::function<void(Status, JobId)>> calls_;
+  std::map<int64_t, JobView> views_;
+  std::list<int64_t> ended_views_;  // oldest first
+  std::multimap<int64_t, Waiter> waiters_;  // by job
+  std::set<int64_t> touched_;
+  bool stopped_ = false;
+  uint64_t next_call_ = 1;
+  std::atomic<uint64_t> next_session_{1};
+  std::atomic<uint64_t> next_watch_{1};
+  // Threads, last: the loop stops first.
+  Executor planner_{"mw-planner"};
+  Executor files_{"mw-files"};
+  Executor loop_{"mw-core"};
+};
+
+}  // namespace meshwright::controller

@@ -1,0 +1,37 @@
+// The controller's gRPC endpoint. Handlers decode, hand over to the control loop and encode; they hold no state of their own.
+//
+// Limits: 4 MiB a message; every call needs the token when there is one. Keepalive finds dead peers below the heartbeats.
+// Thread rule: Start and Shutdown from one thread. Ownership: what the parts point to outlives the server.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "controller/blob_store.h"
+#include "controller/control_loop.h"
+#include "controller/metrics.h"
+#include "controller/weights_sink.h"
+
+namespace meshwright::controller {
+
+struct RpcParts {
+  ControlLoop* loop = nullptr;
+  BlobStore* blobs = nullptr;
+  WeightsSink* weights = nullptr;
+  ControllerMetrics* metrics = nullptr;
+  std::string token;
+};
+
+class RpcServer {
+ public:
+  virtual ~RpcServer() = default;
+  // Errors: kUnavailable "port ... is in use".
+  static Result<std::unique_ptr<RpcServer>> Start(const std::string& bind, int port,
+                                                  RpcParts parts);
+  virtual int port() const = 0;
+  // Refuses new calls, ends those that are open, waits for them.
+  virtual void Shutdown() = 0;
+};
+
+}  // namespace meshwright::controller

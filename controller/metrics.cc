@@ -1,0 +1,153 @@
+#include "controller/metrics.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace meshwright::controller {
+namespace {
+
+std::string SnakeCase(std::string_view name) {
+  std::string snake;
+  for (char c : name) {
+    if (c >= 'A' && c <= 'Z') {
+      if (!snake.empty()) snake += '_';
+      snake += static_cast<char>(c - 'A' + 'a');
+    } else {
+      snake += c == ' ' ? '_' : c;
+    }
+  }
+  return snake;
+}
+
+std::string LowerCase(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return text;
+}
+
+const std::vector<double>& StepBuckets() {
+  static const std::vector<double> buckets = ExponentialBuckets(0.005, 2, 18);
+  return buckets;
+}
+const std::vector<double>& RpcBuckets() {
+  static const std::vector<double> buckets = ExponentialBuckets(0.0005, 2.7, 11);
+  return buckets;
+}
+const std::vector<double>& PlanBuckets() {
+  static const std::vector<double> buckets = ExponentialBuckets(0.01, 3, 12);
+  return buckets;
+}
+
+}  // namespace
+
+ControllerMetrics::ControllerMetrics(MetricsRegistry& registry) : registry_(registry) {
+  registry_
+      .MakeGauge("meshwright_build_info", "Always 1; the labels say what is running.",
+                 {{"version", proto::kVersion}, {"role", "controller"}})
+      .Set(1);
+}
+
+void ControllerMetrics::SetWorkers(const std::map<std::string, int64_t>& by_state) {
+  for (const auto& [state, count] : by_state) {
+    registry_
+        .MakeGauge("meshwright_workers", "Workers known to the controller, by state.",
+                   {{"state", LowerCase(state)}})
+        .Set(static_cast<double>(count));
+  }
+}
+
+void ControllerMetrics::SetJobs(const std::map<std::string, int64_t>& by_state) {
+  for (const auto& [state, count] : by_state) {
+    registry_
+        .MakeGauge("meshwright_jobs", "Jobs in the controller's history, by state.",
+                   {{"state", LowerCase(state)}})
+        .Set(static_cast<double>(count));
+  }
+}
+
+void ControllerMetrics::SetMessages(const std::map<std::string, int64_t>& totals) {
+  for (const auto& [kind, total] : totals) {
+    int64_t& known = message_totals_[kind];
+    if (total == known) continue;
+    registry_
+        .MakeCounter("meshwright_control_messages_total",
+                     "Control messages between controller and workers, both ways, by kind.",
+                     {{"kind", SnakeCase(kind)}})
+        .Increment(static_cast<double>(total - known));
+    known = total;
+  }
+}
+
+void ControllerMetrics::SetTerm(uint64_t term) {
+  registry_.MakeGauge("meshwright_term", "Term of this controller; rises with every start.")
+      .Set(static_cast<double>(term));
+}
+
+void ControllerMetrics::ObserveSteps(int64_t job, const std::vector<proto::StepMetrics>& steps,
+                                     int64_t unix_ms) {
+  if (steps.empty()) return;
+  const MetricLabels labels = {{"job_id", std::to_string(job)}};
+  Histogram seconds = registry_.MakeHistogram(
+      "meshwright_step_seconds", "Wall time of a training step on its slowest worker.",
+      StepBuckets(), labels);
+  Counter tokens = registry_.MakeCounter("meshwright_tokens_total", "Tokens trained on.", labels);
+  for (const proto::StepMetrics& step : steps) {
+    seconds.Observe(step.seconds);
+    tokens.Increment(step.tokens);
+    if (std::isnan(step.validation_loss)) continue;
+    registry_
+        .MakeGauge("meshwright_validation_loss", "Mean loss per token of the validation data.",
+                   labels)
+        .Set(step.validation_loss);
+  }
+  const proto::StepMetrics& last = steps.back();
+  registry_.MakeCounter("meshwright_steps_total", "Training steps done.", labels)
+      .Increment(static_cast<double>(steps.size()));
+  registry_.MakeGauge("meshwright_loss", "Mean loss per token of the last step.", labels)
+      .Set(last.loss);
+  registry_.MakeGauge("meshwright_grad_norm", "Global gradient norm of the last step.", labels)
+      .Set(last.grad_norm);
+  registry_.MakeGauge("meshwright_learning_rate", "Learning rate of the last step.", labels)
+      .Set(last.lr);
+  registry_
+      .MakeGauge("meshwright_job_last_step_timestamp_seconds", "When the last step was reported.",
+                 labels)
+      .Set(static_cast<double>(unix_ms) / 1000.0);
+}
+
+void ControllerMetrics::ObservePlan(double seconds) {
+  registry_
+      .MakeHistogram("meshwright_plan_seconds", "Time to plan a job, by phase.", PlanBuckets(),
+                     {{"phase", "lower"}})
+      .Observe(seconds);
+}
+
+void ControllerMetrics::ObserveCommit(double seconds) {
+  registry_
+      .MakeHistogram("meshwright_store_commit_seconds", "Time of one durable write of the state.",
+                     RpcBuckets())
+      .Observe(seconds);
+}
+
+void ControllerMetrics::CountFault(const std::string& kind) {
+  registry_
+      .MakeCounter("meshwright_faults_total", "Jobs that failed, by kind of cause.",
+                   {{"kind", SnakeCase(kind)}})
+      .Increment();
+}
+
+void ControllerMetrics::ObserveRpc(const std::string& service, const std::string& method,
+                                   StatusCode code, double seconds) {
+  registry_
+      .MakeHistogram("meshwright_rpc_server_seconds", "Time to answer a call.", RpcBuckets(),
+                     {{"service", service},
+                      {"method", method},
+                      {"code", SnakeCase(StatusCodeName(code))}})
+      .Observe(seconds);
+}
+
+void ControllerMetrics::ForgetJob(int64_t job) {
+  registry_.RemoveSeries({{"job_id", std::to_string(job)}});
+}
+
+}  // namespace meshwright::controller

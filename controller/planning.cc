@@ -1,0 +1,79 @@
+#include "controller/planning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <utility>
+
+#include "base/file.h"
+#include "ir/text.h"
+
+namespace meshwright::controller {
+namespace {
+
+Result<std::vector<ir::BlobRef>> StorePrograms(const std::vector<ir::Program>& programs,
+                                               BlobStore& blobs) {
+  std::vector<ir::BlobRef> refs;
+  for (const ir::Program& program : programs) {
+    const std::string name = fmt::format("{}/{}", program.name, program.device.value());
+    MW_ASSIGN_OR_RETURN(ir::BlobRef ref, blobs.PutBytes(ir::FormatProgram(program), name));
+    refs.push_back(std::move(ref));
+  }
+  return refs;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::string>> AssignTiles(const std::vector<ir::Program>& step) {
+  std::vector<std::vector<std::string>> slots(step.size());
+  std::set<std::tuple<std::string, ir::Dims, ir::Dims>> taken;
+  for (size_t device = 0; device < step.size(); ++device) {
+    for (const ir::Slot& slot : step[device].slots) {
+      if (!slot.persistent || slot.kind != ir::MemoryKind::kWeights) continue;
+      if (taken.emplace(slot.name, slot.box.offset, slot.box.size).second) {
+        slots[device].push_back(slot.name);
+      }
+    }
+  }
+  return slots;
+}
+
+int64_t VocabularyOf(const ir::Graph& loss) {
+  int64_t rows = 0;
+  for (NodeId id : loss.NodesOf(ir::Op::kEmbedding)) {
+    const ir::TensorType& table = loss.type(loss.node(id).inputs[0]);
+    if (!table.dims.empty()) rows = std::max(rows, table.dims[0]);
+  }
+  return rows;
+}
+
+Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& job,
+                           const mesh::Topology& topology, BlobStore& blobs,
+                           const std::string& job_dir) {
+  const auto begin = std::chrono::steady_clock::now();
+  MW_ASSIGN_OR_RETURN(planner::Plan plan, make_plan(job, topology));
+  PlannedJob planned;
+  planned.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  planned.layout = plan.layout.ToString();
+  planned.vocabulary = VocabularyOf(job.loss);
+  MW_TRY(MakeDirs(job_dir));
+  MW_TRY(WriteFileAtomic(job_dir + "/plan.txt", planner::FormatPlan(plan, false)));
+  MW_TRY(WriteFileAtomic(job_dir + "/config.resolved.toml", job.config_text));
+  MW_ASSIGN_OR_RETURN(auto init, StorePrograms(plan.init, blobs));
+  MW_ASSIGN_OR_RETURN(auto step, StorePrograms(plan.step, blobs));
+  MW_ASSIGN_OR_RETURN(auto eval, StorePrograms(plan.eval, blobs));
+  if (init.size() != step.size() || eval.size() != step.size()) {
+    return Fail(Internal(fmt::format("the plan has {} init, {} step and {} eval programs",
+                                     init.size(), step.size(), eval.size())));
+  }
+  MW_ASSIGN_OR_RETURN(planned.graph, blobs.PutBytes(ir::FormatGraph(job.loss), "loss graph"));
+  const auto tiles = AssignTiles(plan.step);
+  for (size_t i = 0; i < step.size(); ++i) {
+    planned.devices.push_back(PlannedDevice{init[i], step[i], eval[i], tiles[i]});
+  }
+  return planned;
+}
+
+}  // namespace meshwright::controller

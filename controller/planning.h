@@ -1,0 +1,30 @@
+// From a request and free devices to what the core needs: runs the planner, stores the programs as blobs, writes plan.txt.
+//
+// Thread rule: runs on the planner thread; may take minutes. Pure apart from the blobs and the job's folder.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/result.h"
+#include "controller/blob_store.h"
+#include "controller/events.h"
+#include "planner/plan.h"
+
+namespace meshwright::controller {
+
+using PlanFunction =
+    std::function<Result<planner::Plan>(const ir::JobRequest&, const mesh::Topology&)>;
+
+// Errors: the planner's; those of writing.
+Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& job,
+                           const mesh::Topology& topology, BlobStore& blobs,
+                           const std::string& job_dir);
+
+// For every device the weights whose tile it saves: of equal tiles the lowest device's.
+std::vector<std::vector<std::string>> AssignTiles(const std::vector<ir::Program>& step);
+
+// Rows of the largest embedding table: tokens are below it. 0: the graph has none.
+int64_t VocabularyOf(const ir::Graph& loss);
+
+}  // namespace meshwright::controller

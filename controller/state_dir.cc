@@ -1,0 +1,51 @@
+#include "controller/state_dir.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+
+#include "base/file.h"
+#include "base/os_error.h"
+#include "base/text.h"
+
+namespace meshwright::controller {
+
+Result<StateDir> StateDir::Open(const std::string& root) {
+  if (root.empty()) {
+    return Fail(InvalidArgument("the state directory is empty; pass --state-dir DIR"));
+  }
+  std::error_code error;
+  const std::string absolute = std::filesystem::absolute(root, error).string();
+  if (error) return Fail(InvalidArgument(fmt::format("state directory '{}': {}", root, error.message())));
+  MW_TRY(MakeDirs(absolute));
+  const std::string lock_path = absolute + "/lock";
+  UniqueFd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!lock.valid()) return Fail(OsError(errno, lock_path));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return Fail(OsError(errno, lock_path));
+    const auto holder = ReadFile(lock_path);
+    const std::string who = holder.has_value() && !holder->empty()
+                                ? fmt::format(" (process {})", Trim(*holder))
+                                : "";
+    return Fail(FailedPrecondition(
+        fmt::format("another controller{} holds the state directory {}; stop it, or choose another "
+                    "--state-dir",
+                    who, absolute)));
+  }
+  const std::string pid = fmt::format("{}\n", ::getpid());
+  if (::ftruncate(lock.get(), 0) != 0 ||
+      ::pwrite(lock.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    return Fail(OsError(errno, lock_path));
+  }
+  StateDir dir(absolute, std::move(lock));
+  MW_TRY(MakeDirs(dir.blobs_dir()));
+  MW_TRY(MakeDirs(dir.jobs_dir()));
+  return dir;
+}
+
+}  // namespace meshwright::controller

@@ -1,0 +1,34 @@
+// The controller's folder on disk, held by one controller at a time.
+//
+//   <root>/lock        flock'ed while a controller runs; holds its process id
+//   <root>/state.db    controller/store.h
+//   <root>/blobs/      controller/blob_store.h
+//   <root>/jobs/<id>/  plan.txt, config.resolved.toml, metrics.jsonl, job.log, model.safetensors
+// Thread rule: immutable after Open. Ownership: holds the lock as long as it lives.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace meshwright::controller {
+
+class StateDir {
+ public:
+  // Makes what is missing. Errors: kFailedPrecondition when another controller holds it; those of base/file.h.
+  static Result<StateDir> Open(const std::string& root);
+
+  const std::string& root() const { return root_; }
+  std::string store_path() const { return root_ + "/state.db"; }
+  std::string blobs_dir() const { return root_ + "/blobs"; }
+  std::string jobs_dir() const { return root_ + "/jobs"; }
+  std::string job_dir(int64_t job) const { return jobs_dir() + "/" + std::to_string(job); }
+
+ private:
+  StateDir(std::string root, UniqueFd lock) : root_(std::move(root)), lock_(std::move(lock)) {}
+  std::string root_;
+  UniqueFd lock_;
+};
+
+}  // namespace meshwright::controller

@@ -1,0 +1,39 @@
+// Assembles model.safetensors from the tiles that workers send, one file per mesh generation.
+//
+// Tiles come in logical layout and go to their place in the exported tensor. The file has its final name only when
+// every element of every tensor was written; dropped before that, nothing is left.
+// Thread rule: thread-safe; tiles of one generation may come from several threads.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "ir/graph.h"
+#include "proto/messages.h"
+
+namespace meshwright::controller {
+
+class WeightsSink {
+ public:
+  // One tensor per param of `loss` that is a weight. Errors: kResourceExhausted naming path and bytes.
+  Status Open(MeshGeneration mesh_gen, const std::string& path,
+              std::shared_ptr<const ir::Graph> loss);
+  // Errors: kNotFound for an unknown generation or param, kInvalidArgument for a tile that does not fit.
+  Status Write(const proto::WeightTile& tile);
+  // Errors: kFailedPrecondition naming an incomplete tensor, kNotFound, those of writing.
+  Status Finish(MeshGeneration mesh_gen);
+  void Discard(MeshGeneration mesh_gen);
+
+ private:
+  struct File;
+  Result<std::shared_ptr<File>> Find(MeshGeneration mesh_gen);
+
+  std::mutex mutex_;
+  std::map<uint64_t, std::shared_ptr<File>> files_;  // guarded by mutex_
+};
+
+}  // namespace meshwright::controller
