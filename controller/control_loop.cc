@@ -163,8 +163,7 @@ void ControlLoop::MessageCounts(int64_t job, Callback<std::map<std::string, int6
 
 // ---- Watching -----------------------------------------------------------------------------------
 
-ControlLoop::WatchId ControlLoop::Watch(WatchCursor cursor, Callback<News> done) {
-  const WatchId id = next_watch_.fetch_add(1);
+void ControlLoop::Watch(WatchId id, WatchCursor cursor, Callback<News> done) {
   const bool posted = loop_.Post([this, id, cursor, done] {
     if (stopped_) return done(Fail(LoopStopped()));
     if (const auto info = core_.Job(JobId(cursor.job)); !info.has_value()) {
@@ -174,7 +173,6 @@ ControlLoop::WatchId ControlLoop::Watch(WatchCursor cursor, Callback<News> done)
     if (!AnswerOnLoop(waiter)) waiters_.emplace(cursor.job, std::move(waiter));
   });
   if (!posted) done(Fail(LoopStopped()));
-  return id;
 }
 
 void ControlLoop::Unwatch(WatchId id) {
@@ -202,10 +200,10 @@ bool ControlLoop::AnswerOnLoop(Waiter& waiter) {
   news.update.log_lines = view.journal.LinesFrom(cursor.lines, kLinesPerUpdate);
   const bool moved = cursor.version != view.version;
   if (!moved && news.update.steps.empty() && news.update.log_lines.empty()) return false;
-  const bool caught_up =
+  news.caught_up =
       cursor.steps >= view.journal.step_count() && cursor.lines >= view.journal.line_count();
   cursor.version = view.version;
-  news.last = proto::IsTerminal(info->state) && caught_up;
+  news.last = proto::IsTerminal(info->state) && news.caught_up;
   news.cursor = cursor;
   waiter.done(std::move(news));
   return true;

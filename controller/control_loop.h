@@ -89,10 +89,12 @@ class ControlLoop {
   struct News {
     proto::JobUpdate update;
     WatchCursor cursor;
-    bool last = false;  // the job has ended and this completes its history
+    bool caught_up = false;  // nothing more to tell right now
+    bool last = false;       // and there never will be: the job has ended
   };
   using WatchId = uint64_t;
-  WatchId Watch(WatchCursor cursor, Callback<News> done);
+  WatchId NewWatchId() { return next_watch_.fetch_add(1); }
+  void Watch(WatchId id, WatchCursor cursor, Callback<News> done);
   // The callback is called with kCancelled unless it was called before.
   void Unwatch(WatchId id);
 

@@ -22,6 +22,7 @@ struct ServerOptions {
   std::string token;                // empty: no authentication (loopback only)
   int64_t heartbeat_ms = 1000;
   int64_t worker_lost_ms = 6000;    // silence after which a worker is lost; a closed session is noticed at once
+  int64_t infeasible_grace_ms = 5000;  // a job larger than the cluster waits this long for workers to join
 };
 
 class Server {
@@ -32,7 +33,8 @@ class Server {
   static Result<std::unique_ptr<Server>> Start(ServerOptions options);
   virtual int port() const = 0;
   virtual int metrics_port() const = 0;
-  // Cancels nothing: jobs end as failed with "controller stopped" when drain is false. Returns when all threads are joined.
+  // Running jobs end as failed with reason "ControllerStopped", queued ones stay queued for the next start. Returns when all
+  // threads are joined. Idempotent.
   virtual void Stop() = 0;
 };
 

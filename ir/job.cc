@@ -17,11 +17,13 @@ Status CheckLossOutputs(const Graph& loss) {
     const ValueId id = loss.Output(name);
     if (!id.valid()) {
       return InvalidArgument(fmt::format(
-          "the loss graph '{}' has no output \"{}\"; it needs \"loss_sum\" and \"count\"", loss.name, name));
+          "the loss graph '{}' has no output \"{}\"; it needs \"loss_sum\" and \"count\"",
+          loss.name, name));
     }
     if (loss.type(id).rank() != 0) {
-      return InvalidArgument(fmt::format("output \"{}\" of the loss graph is {}; it must be a scalar", name,
-                                         loss.type(id).ToString()));
+      return InvalidArgument(
+          fmt::format("output \"{}\" of the loss graph is {}; it must be a scalar", name,
+                      loss.type(id).ToString()));
     }
   }
   return OkStatus();
@@ -29,14 +31,15 @@ Status CheckLossOutputs(const Graph& loss) {
 
 Status CheckFeeds(const JobRequest& job) {
   const std::vector<NodeId> feeds = job.loss.NodesOf(Op::kFeed);
-  if (feeds.empty()) return InvalidArgument("the loss graph has no feed node: it would not read any data");
+  if (feeds.empty())
+    return InvalidArgument("the loss graph has no feed node: it would not read any data");
   const Dims wanted = {job.train.global_batch, job.train.sequence + 1};
   for (NodeId id : feeds) {
     const TensorType& type = job.loss.type(job.loss.node(id).outputs[0]);
     if (type.dtype != DType::kI32 || type.dims != wanted) {
       return InvalidArgument(fmt::format(
-          "feed is {}; train.global_batch={} and train.sequence={} need i32[{},{}]", type.ToString(),
-          job.train.global_batch, job.train.sequence, wanted[0], wanted[1]));
+          "feed is {}; train.global_batch={} and train.sequence={} need i32[{},{}]",
+          type.ToString(), job.train.global_batch, job.train.sequence, wanted[0], wanted[1]));
     }
   }
   return OkStatus();
@@ -46,17 +49,20 @@ Status CheckTrain(const TrainSpec& train) {
   MW_TRY(CheckRange("train.global_batch", static_cast<double>(train.global_batch), 1, 1 << 24));
   MW_TRY(CheckRange("train.sequence", static_cast<double>(train.sequence), 1, 1 << 24));
   MW_TRY(CheckRange("train.steps", static_cast<double>(train.steps), 1, 1e12));
-  MW_TRY(CheckRange("train.steps_per_launch", static_cast<double>(train.steps_per_launch), 1, 1000));
+  MW_TRY(
+      CheckRange("train.steps_per_launch", static_cast<double>(train.steps_per_launch), 1, 1000));
   MW_TRY(CheckRange("train.log_every", static_cast<double>(train.log_every), 1, 1e9));
   MW_TRY(CheckRange("train.validate_every", static_cast<double>(train.validate_every), 0, 1e12));
-  return CheckRange("train.validation_batches", static_cast<double>(train.validation_batches), 0, 1e6);
+  return CheckRange("train.validation_batches", static_cast<double>(train.validation_batches), 0,
+                    1e6);
 }
 
 Status CheckParallel(const ParallelSpec& parallel) {
   MW_TRY(CheckRange("parallel.data", static_cast<double>(parallel.data), 0, 1 << 16));
   MW_TRY(CheckRange("parallel.tensor", static_cast<double>(parallel.tensor), 1, 1 << 16));
   MW_TRY(CheckRange("parallel.pipeline", static_cast<double>(parallel.pipeline), 1, 1 << 16));
-  MW_TRY(CheckRange("parallel.microbatches", static_cast<double>(parallel.microbatches), 0, 1 << 16));
+  MW_TRY(
+      CheckRange("parallel.microbatches", static_cast<double>(parallel.microbatches), 0, 1 << 16));
   MW_TRY(CheckRange("parallel.bucket_bytes", static_cast<double>(parallel.bucket_bytes), 1, 1e12));
   if (parallel.schedule != "gpipe" && parallel.schedule != "1f1b") {
     return InvalidArgument(
@@ -67,11 +73,13 @@ Status CheckParallel(const ParallelSpec& parallel) {
 
 Status CheckOptimizer(const OptimizerSpec& optimizer) {
   if (optimizer.name != "adamw" && optimizer.name != "sgd") {
-    return InvalidArgument(fmt::format("optimizer.name is '{}'; known: adamw, sgd", optimizer.name));
+    return InvalidArgument(
+        fmt::format("optimizer.name is '{}'; known: adamw, sgd", optimizer.name));
   }
-  if (optimizer.schedule != "constant" && optimizer.schedule != "linear" && optimizer.schedule != "cosine") {
-    return InvalidArgument(fmt::format("optimizer.schedule is '{}'; known: constant, linear, cosine",
-                                       optimizer.schedule));
+  if (optimizer.schedule != "constant" && optimizer.schedule != "linear" &&
+      optimizer.schedule != "cosine") {
+    return InvalidArgument(fmt::format(
+        "optimizer.schedule is '{}'; known: constant, linear, cosine", optimizer.schedule));
   }
   MW_TRY(CheckRange("optimizer.lr", optimizer.lr, 0, 1e6));
   MW_TRY(CheckRange("optimizer.beta1", optimizer.beta1, 0, 1));
@@ -92,7 +100,8 @@ Status ValidateJob(const JobRequest& job) {
   MW_TRY(CheckOptimizer(job.optimizer));
   const std::string& format = job.data.format;
   if (format != "bytes" && format != "uint16" && format != "uint32") {
-    return InvalidArgument(fmt::format("data.format is '{}'; known: bytes, uint16, uint32", format));
+    return InvalidArgument(
+        fmt::format("data.format is '{}'; known: bytes, uint16, uint32", format));
   }
   return CheckRange("data.validation_fraction", job.data.validation_fraction, 0, 0.5);
 }

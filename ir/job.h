@@ -1,5 +1,5 @@
-// What a client asks for: the loss graph, the optimizer, the data and the constraints on the plan. Pure data; the wire form
-// is made by proto/, validation by ValidateJob, the plan by planner/.
+// What a client asks for: the loss graph, the optimizer, the data and the constraints on the plan.
+// Pure data; the wire form is made by proto/, validation by ValidateJob, the plan by planner/.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,16 @@ namespace meshwright::ir {
 
 // A file, known by content: the client uploads it once, workers fetch it by hash.
 struct BlobRef {
-  std::string sha256;      // hex; empty: none
+  std::string sha256;  // hex; empty: none
   int64_t size_bytes = 0;
-  std::string name;        // for people: the path that the user gave
+  std::string name;  // for people: the path that the user gave
   friend bool operator==(const BlobRef&, const BlobRef&) = default;
 };
 
 struct DataSpec {
   BlobRef blob;
-  std::string format = "bytes";      // "bytes" (UTF-8 text, token = byte) | "uint16" | "uint32" (little endian tokens)
+  std::string format =
+      "bytes";  // "bytes" (UTF-8 text, token = byte) | "uint16" | "uint32" (little endian tokens)
   double validation_fraction = 0.05;  // the tail of the file, never trained on
   friend bool operator==(const DataSpec&, const DataSpec&) = default;
 };
@@ -31,40 +32,44 @@ struct ParallelSpec {
   int64_t data = 0;
   int64_t tensor = 1;
   int64_t pipeline = 1;
-  int64_t microbatches = 0;           // 0: 1 without pipeline, else 2 x pipeline where the batch allows
-  std::string schedule = "1f1b";      // "gpipe" | "1f1b"
-  bool sequence_parallel = false;     // Megatron: residual stream split over `tensor` along the sequence
-  int64_t bucket_bytes = 25 << 20;    // gradients are reduced in buckets of about this size
+  int64_t microbatches = 0;       // 0: 1 without pipeline, else 2 x pipeline where the batch allows
+  std::string schedule = "1f1b";  // "gpipe" | "1f1b"
+  bool sequence_parallel =
+      false;  // Megatron: residual stream split over `tensor` along the sequence
+  int64_t bucket_bytes = 25 << 20;  // gradients are reduced in buckets of about this size
   friend bool operator==(const ParallelSpec&, const ParallelSpec&) = default;
 };
 
 struct TrainSpec {
-  int64_t global_batch = 8;           // rows per step over all devices and microbatches
-  int64_t sequence = 128;             // tokens per row
+  int64_t global_batch = 8;  // rows per step over all devices and microbatches
+  int64_t sequence = 128;    // tokens per row
   int64_t steps = 100;
   uint64_t seed = 0;
-  int64_t steps_per_launch = 1;       // K: control cost is 2/K messages per step and host
+  int64_t steps_per_launch = 1;  // K: control cost is 2/K messages per step and host
   int64_t log_every = 10;
-  int64_t validate_every = 0;         // 0: only at the end
-  int64_t validation_batches = 8;     // global batches per validation
+  int64_t validate_every = 0;      // 0: only at the end
+  int64_t validation_batches = 8;  // global batches per validation
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };
 
 struct JobRequest {
   std::string name;
-  // Logical loss graph over one global batch: `feed` nodes are i32[global_batch, sequence+1]; outputs "loss_sum", "count".
+  // Logical loss graph over one global batch: `feed` nodes are i32[global_batch, sequence+1];
+  // outputs "loss_sum", "count".
   Graph loss;
   OptimizerSpec optimizer;
   DataSpec data;
-  BlobRef init_weights;               // safetensors with the params' export names; none: random init from the seed
+  BlobRef
+      init_weights;  // safetensors with the params' export names; none: random init from the seed
   ParallelSpec parallel;
   TrainSpec train;
-  bool save_weights = true;           // model.safetensors at the end
-  std::string config_text;            // the resolved configuration, kept next to the run
+  bool save_weights = true;  // model.safetensors at the end
+  std::string config_text;   // the resolved configuration, kept next to the run
   friend bool operator==(const JobRequest&, const JobRequest&) = default;
 };
 
-// Checks what can be known without a cluster: graph, batch, names, ranges. Errors: kInvalidArgument naming the field.
+// Checks what can be known without a cluster: graph, batch, names, ranges. Errors: kInvalidArgument
+// naming the field.
 Status ValidateJob(const JobRequest& job);
 
 }  // namespace meshwright::ir

@@ -22,14 +22,14 @@ DType StatisticDType(DType dtype) {
 }
 
 Status CheckType(const TensorType& type) {
-  constexpr int64_t kMaxBytes = int64_t{1} << 62;
+  constexpr int64_t kMaxBytes = int64_t{1} << 48;
   int64_t bytes = DTypeBytes(type.dtype);
   for (int64_t dim : type.dims) {
     if (dim < 1) {
       return InvalidArgument(fmt::format("type {}: dims must be at least 1", type.ToString()));
     }
     if (__builtin_mul_overflow(bytes, dim, &bytes) || bytes > kMaxBytes) {
-      return InvalidArgument(fmt::format("type {}: more than 2^62 bytes", type.ToString()));
+      return InvalidArgument(fmt::format("type {}: more than 2^48 bytes", type.ToString()));
     }
   }
   return OkStatus();

@@ -99,7 +99,8 @@ DType StatisticDType(DType dtype);
 // "f32[8,16], i32[8]"
 std::string FormatTypes(std::span<const TensorType> types);
 
-// kInvalidArgument unless all dims are >= 1 and the bytes fit 62 bits.
+// kInvalidArgument unless all dims are >= 1 and the bytes are at most 2^48, so that sums over a
+// graph cannot overflow.
 Status CheckType(const TensorType& type);
 
 // Builds a FactorRule: make factors, lay them out over operands and results, then Finish() decides

@@ -15,8 +15,8 @@ using ir::Graph;
 using ir::Node;
 using ir::Op;
 
-// Nodes that may share a transfer: same group, kind and dtype, and the same number of all_reduces before them (so that none
-// depends on another).
+// Nodes that may share a transfer: same group, kind and dtype, and the same number of all_reduces
+// before them (so that none depends on another).
 using BucketClass = std::tuple<int, std::vector<std::string>, std::string, ir::DType>;
 
 // all_reduces on the longest path before each node.
@@ -47,7 +47,8 @@ std::vector<int> AssignBuckets(const Graph& graph, int64_t bucket_bytes) {
     if (node.op != Op::kAllReduce) continue;
     int64_t bytes = 0;
     for (ValueId input : node.inputs) bytes += graph.type(input).bytes();
-    const BucketClass key{depth[i], node.attrs.Strs("axes"), node.attrs.Str("kind"), graph.type(node.inputs[0]).dtype};
+    const BucketClass key{depth[i], node.attrs.Strs("axes"), node.attrs.Str("kind"),
+                          graph.type(node.inputs[0]).dtype};
     Open& current = open[key];
     if (current.bucket < 0 || current.bytes + bytes > bucket_bytes) current = {count++, 0};
     current.bytes += bytes;
@@ -59,7 +60,11 @@ std::vector<int> AssignBuckets(const Graph& graph, int64_t bucket_bytes) {
 class Merger {
  public:
   Merger(const Graph& graph, std::vector<int> bucket)
-      : graph_(graph), bucket_(std::move(bucket)), builder_(graph.name), map_(graph.values.size()), done_(graph.nodes.size()) {
+      : graph_(graph),
+        bucket_(std::move(bucket)),
+        builder_(graph.name),
+        map_(graph.values.size()),
+        done_(graph.nodes.size()) {
     for (size_t i = 0; i < bucket_.size(); ++i) {
       if (bucket_[i] >= 0) members_[bucket_[i]].push_back(i);
     }
@@ -70,7 +75,8 @@ class Merger {
       if (graph_.nodes[i].op == Op::kInput) EmitNode(i);  // operand order of the executable
     }
     for (size_t i = 0; i < graph_.nodes.size(); ++i) Visit(i);
-    for (const ir::NamedValue& output : graph_.outputs) builder_.SetOutput(output.name, Mapped(output.value));
+    for (const ir::NamedValue& output : graph_.outputs)
+      builder_.SetOutput(output.name, Mapped(output.value));
     return builder_.Finish();
   }
 
@@ -123,7 +129,8 @@ class Merger {
     }
     builder_.SetLayer(graph_.nodes[group[0]].layer);
     builder_.SetPhase(graph_.nodes[group[0]].phase);
-    const std::vector<ValueId> results = builder_.Add(Op::kAllReduce, inputs, graph_.nodes[group[0]].attrs, types);
+    const std::vector<ValueId> results =
+        builder_.Add(Op::kAllReduce, inputs, graph_.nodes[group[0]].attrs, types);
     for (size_t i = 0; i < outputs.size() && i < results.size(); ++i) {
       map_[static_cast<size_t>(outputs[i].value())] = results[i];
     }

@@ -5,7 +5,8 @@
 namespace meshwright::planner {
 
 Result<ir::Graph> MakeEvaluationGraph(const ir::Graph& loss) {
-  const auto emit = [](ir::Builder& builder, const ir::Node& node, const std::vector<ValueId>& inputs,
+  const auto emit = [](ir::Builder& builder, const ir::Node& node,
+                       const std::vector<ValueId>& inputs,
                        const std::vector<ir::TensorType>& types) {
     if (node.op == ir::Op::kDropout) return std::vector<ValueId>{inputs[0]};
     ir::Attrs attrs = node.attrs;

@@ -9,15 +9,20 @@
 namespace meshwright::planner {
 namespace {
 
-std::string Mib(int64_t bytes) { return fmt::format("{:.2f}", static_cast<double>(bytes) / 1048576.0); }
+std::string Mib(int64_t bytes) {
+  return fmt::format("{:.2f}", static_cast<double>(bytes) / 1048576.0);
+}
 
 std::string StageTable(const Plan& plan) {
-  std::string text = fmt::format("{:<6} {:<10} {:<12} {:>16}\n", "STAGE", "LAYERS", "DEVICES", "GFLOP/STEP");
+  std::string text =
+      fmt::format("{:<6} {:<10} {:<12} {:>16}\n", "STAGE", "LAYERS", "DEVICES", "GFLOP/STEP");
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StageInfo& stage = plan.stages[i];
-    text += fmt::format("{:<6} {:<10} {:<12} {:>16.3f}\n", i, fmt::format("{}-{}", stage.first_layer, stage.last_layer),
-                        fmt::format("{}-{}", stage.mesh.devices.front().value(), stage.mesh.devices.back().value()),
-                        stage.flops_per_step / 1e9);
+    text += fmt::format(
+        "{:<6} {:<10} {:<12} {:>16.3f}\n", i,
+        fmt::format("{}-{}", stage.first_layer, stage.last_layer),
+        fmt::format("{}-{}", stage.mesh.devices.front().value(), stage.mesh.devices.back().value()),
+        stage.flops_per_step / 1e9);
   }
   return text;
 }
@@ -27,16 +32,17 @@ std::string ParamTable(const Plan& plan) {
   for (const ParamInfo& param : plan.params) width = std::max(width, param.name.size());
   std::string text = fmt::format("{:<{}}  {:<8} {}\n", "PARAM", width, "STAGES", "SHARDING");
   for (const ParamInfo& param : plan.params) {
-    text += fmt::format("{:<{}}  {:<8} {}\n", param.name, width, fmt::format("{}", fmt::join(param.stages, ",")),
+    text += fmt::format("{:<{}}  {:<8} {}\n", param.name, width,
+                        fmt::format("{}", fmt::join(param.stages, ",")),
                         mesh::FormatSharding(param.type, param.sharding));
   }
   return text;
 }
 
 std::string MemoryTable(const Plan& plan) {
-  static constexpr ir::MemoryKind kKinds[] = {ir::MemoryKind::kWeights,     ir::MemoryKind::kGradients,
-                                              ir::MemoryKind::kOptimizer,   ir::MemoryKind::kActivations,
-                                              ir::MemoryKind::kWorkspace,   ir::MemoryKind::kOther};
+  static constexpr ir::MemoryKind kKinds[] = {
+      ir::MemoryKind::kWeights,     ir::MemoryKind::kGradients, ir::MemoryKind::kOptimizer,
+      ir::MemoryKind::kActivations, ir::MemoryKind::kWorkspace, ir::MemoryKind::kOther};
   std::string text = fmt::format("{:<7}", "DEVICE");
   for (ir::MemoryKind kind : kKinds) text += fmt::format(" {:>12}", ir::MemoryKindName(kind));
   text += fmt::format(" {:>12}  (MiB)\n", "allocated");
@@ -54,18 +60,20 @@ std::string MemoryTable(const Plan& plan) {
 }  // namespace
 
 std::string FormatPlan(const Plan& plan, bool with_programs) {
-  std::string text = fmt::format("plan: {}\n\n{}\n{}\n{}", plan.layout.ToString(), StageTable(plan), ParamTable(plan),
-                                 MemoryTable(plan));
+  std::string text = fmt::format("plan: {}\n\n{}\n{}\n{}", plan.layout.ToString(), StageTable(plan),
+                                 ParamTable(plan), MemoryTable(plan));
   const auto schedule = MakeSchedule(plan.layout.schedule, static_cast<int>(plan.layout.pipeline),
                                      static_cast<int>(plan.layout.microbatches));
   if (schedule.has_value() && plan.layout.pipeline > 1) {
     text += "\n";
-    for (size_t i = 0; i < schedule->size(); ++i) text += fmt::format("stage {}: {}\n", i, FormatSchedule((*schedule)[i]));
+    for (size_t i = 0; i < schedule->size(); ++i)
+      text += fmt::format("stage {}: {}\n", i, FormatSchedule((*schedule)[i]));
   }
   for (const std::string& note : plan.notes) text += fmt::format("note: {}\n", note);
   if (!with_programs) return text;
   for (const auto* programs : {&plan.init, &plan.step, &plan.eval}) {
-    for (const ir::Program& program : *programs) text += fmt::format("\n{}", ir::FormatProgram(program));
+    for (const ir::Program& program : *programs)
+      text += fmt::format("\n{}", ir::FormatProgram(program));
   }
   return text;
 }

@@ -17,32 +17,36 @@ int64_t LargestDivisor(int64_t n, int64_t limit) {
 
 Status CheckDevices(const Layout& layout, int64_t device_count) {
   if (layout.device_count() <= device_count) return OkStatus();
-  return InvalidArgument(fmt::format(
-      "data={} x tensor={} x pipeline={} needs {} devices, the cluster has {}; start {} more device(s) or choose "
-      "degrees whose product is at most {}",
-      layout.data, layout.tensor, layout.pipeline, layout.device_count(), device_count,
-      layout.device_count() - device_count, device_count));
+  return InvalidArgument(
+      fmt::format("data={} x tensor={} x pipeline={} needs {} devices, the cluster has {}; start "
+                  "{} more device(s) or choose "
+                  "degrees whose product is at most {}",
+                  layout.data, layout.tensor, layout.pipeline, layout.device_count(), device_count,
+                  layout.device_count() - device_count, device_count));
 }
 
 Status CheckBatch(const Layout& layout, int64_t batch) {
   if (batch % layout.data != 0) {
-    return InvalidArgument(fmt::format("data={} does not divide the global batch of {} rows; choose data in {{{}}}",
-                                       layout.data, batch, DivisorList(batch, batch)));
+    return InvalidArgument(
+        fmt::format("data={} does not divide the global batch of {} rows; choose data in {{{}}}",
+                    layout.data, batch, DivisorList(batch, batch)));
   }
   const int64_t rows = batch / layout.data;
   if (rows % layout.microbatches != 0) {
-    return InvalidArgument(fmt::format(
-        "microbatches={} does not divide the {} rows of each data shard (global batch {} / data={}); choose "
-        "microbatches in {{{}}}",
-        layout.microbatches, rows, batch, layout.data, DivisorList(rows, rows)));
+    return InvalidArgument(
+        fmt::format("microbatches={} does not divide the {} rows of each data shard (global batch "
+                    "{} / data={}); choose "
+                    "microbatches in {{{}}}",
+                    layout.microbatches, rows, batch, layout.data, DivisorList(rows, rows)));
   }
   return OkStatus();
 }
 
 Status CheckLayers(const Layout& layout, int64_t layer_count) {
   if (layout.pipeline == 1 || layout.pipeline <= layer_count) return OkStatus();
-  return InvalidArgument(fmt::format("pipeline={} needs at least {} layers, the model has {}; choose pipeline <= {}",
-                                     layout.pipeline, layout.pipeline, layer_count, std::max<int64_t>(layer_count, 1)));
+  return InvalidArgument(fmt::format(
+      "pipeline={} needs at least {} layers, the model has {}; choose pipeline <= {}",
+      layout.pipeline, layout.pipeline, layer_count, std::max<int64_t>(layer_count, 1)));
 }
 
 }  // namespace
@@ -56,8 +60,9 @@ std::string DivisorList(int64_t n, int64_t limit) {
 }
 
 std::string Layout::ToString() const {
-  return fmt::format("data={} tensor={} pipeline={} microbatches={} schedule={}{}", data, tensor, pipeline,
-                     microbatches, schedule, sequence_parallel ? " sequence_parallel" : "");
+  return fmt::format("data={} tensor={} pipeline={} microbatches={} schedule={}{}", data, tensor,
+                     pipeline, microbatches, schedule,
+                     sequence_parallel ? " sequence_parallel" : "");
 }
 
 Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, int64_t layer_count) {
@@ -83,9 +88,10 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
   }
   MW_TRY(CheckBatch(layout, batch));
   if (layout.sequence_parallel && job.train.sequence % layout.tensor != 0) {
-    return Fail(InvalidArgument(fmt::format(
-        "sequence_parallel splits the {} tokens of a row over tensor={}; choose a sequence that {} divides",
-        job.train.sequence, layout.tensor, layout.tensor)));
+    return Fail(
+        InvalidArgument(fmt::format("sequence_parallel splits the {} tokens of a row over "
+                                    "tensor={}; choose a sequence that {} divides",
+                                    job.train.sequence, layout.tensor, layout.tensor)));
   }
   return layout;
 }

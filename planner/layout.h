@@ -7,9 +7,10 @@
 
 namespace meshwright::planner {
 
-// data auto: the devices that tensor x pipeline leave over, reduced until the batch divides. microbatches auto: 1 without
-// a pipeline, else the largest divisor of the rows per data shard that is at most 2 x pipeline.
-// Errors: kInvalidArgument naming the degree, the number it must divide and the values that would fit.
+// data auto: the devices that tensor x pipeline leave over, reduced until the batch divides.
+// microbatches auto: 1 without a pipeline, else the largest divisor of the rows per data shard that
+// is at most 2 x pipeline. Errors: kInvalidArgument naming the degree, the number it must divide
+// and the values that would fit.
 Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, int64_t layer_count);
 
 // "1, 2, 4": the divisors of n up to `limit`.

@@ -16,18 +16,21 @@ using ir::Node;
 using ir::Op;
 using mesh::Sharding;
 
-ir::TensorType LocalType(const ir::TensorType& global, const Sharding& sharding, const mesh::Mesh& mesh) {
+ir::TensorType LocalType(const ir::TensorType& global, const Sharding& sharding,
+                         const mesh::Mesh& mesh) {
   return {global.dtype, mesh::LocalDims(global.dims, sharding, mesh)};
 }
 
 void SetOffsets(Attrs& attrs, const ir::TensorType& global, const Sharding& sharding) {
-  const bool split = std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const auto& d) { return !d.empty(); });
+  const bool split = std::any_of(sharding.dims.begin(), sharding.dims.end(),
+                                 [](const auto& d) { return !d.empty(); });
   if (!split) return;
   ir::ShardedDims dims{global.dims, sharding.dims};
   dims.ToAttrs(attrs);
 }
 
-Attrs LocalAttrs(const Graph& graph, const Node& node, const NodeStrategy& strategy, const mesh::Mesh& mesh) {
+Attrs LocalAttrs(const Graph& graph, const Node& node, const NodeStrategy& strategy,
+                 const mesh::Mesh& mesh) {
   Attrs attrs = node.attrs;
   switch (node.op) {
     case Op::kEmbedding:
@@ -53,30 +56,36 @@ Attrs LocalAttrs(const Graph& graph, const Node& node, const NodeStrategy& strat
   return attrs;
 }
 
-// cross_entropy over a split vocabulary. Source: design parallelism.md 2.7, with lse and the label's logit reduced.
-std::vector<ValueId> EmitSplitCrossEntropy(ir::Builder& builder, const Graph& graph, const Node& node,
-                                           const NodeStrategy& strategy, const std::vector<ValueId>& inputs) {
+// cross_entropy over a split vocabulary. Source: design parallelism.md 2.7, with lse and the
+// label's logit reduced.
+std::vector<ValueId> EmitSplitCrossEntropy(ir::Builder& builder, const Graph& graph,
+                                           const Node& node, const NodeStrategy& strategy,
+                                           const std::vector<ValueId>& inputs) {
   const std::vector<std::string> axes = {kTensor};
   const ValueId partial_lse = builder.AddOne(Op::kLogSumExp, {inputs[0]});
   const ir::TensorType rows = partial_lse.valid() ? builder.type(partial_lse) : ir::TensorType{};
-  const ValueId lse = builder.AddOne(Op::kAllReduce, {partial_lse}, {{"axes", axes}, {"kind", "lse"}}, {rows});
+  const ValueId lse =
+      builder.AddOne(Op::kAllReduce, {partial_lse}, {{"axes", axes}, {"kind", "lse"}}, {rows});
   Attrs pick_attrs{{"ignore_index", node.attrs.Int("ignore_index")}};
   SetOffsets(pick_attrs, graph.type(node.inputs[0]), strategy.operands[0]);
   const ValueId partial_pick = builder.AddOne(Op::kPick, {inputs[0], inputs[1]}, pick_attrs);
-  const ValueId picked = builder.AddOne(Op::kAllReduce, {partial_pick}, {{"axes", axes}, {"kind", "sum"}}, {rows});
-  const std::vector<ValueId> nll =
-      builder.Add(Op::kNll, {lse, picked, inputs[1]}, {{"ignore_index", node.attrs.Int("ignore_index")}});
+  const ValueId picked =
+      builder.AddOne(Op::kAllReduce, {partial_pick}, {{"axes", axes}, {"kind", "sum"}}, {rows});
+  const std::vector<ValueId> nll = builder.Add(Op::kNll, {lse, picked, inputs[1]},
+                                               {{"ignore_index", node.attrs.Int("ignore_index")}});
   return {nll[0], nll[1], lse};
 }
 
-std::vector<ValueId> EmitGroupedSum(ir::Builder& builder, const ir::TensorType& type, const NodeStrategy& strategy,
+std::vector<ValueId> EmitGroupedSum(ir::Builder& builder, const ir::TensorType& type,
+                                    const NodeStrategy& strategy,
                                     const std::vector<ValueId>& inputs, const mesh::Mesh& mesh) {
   std::map<Sharding, std::vector<ValueId>> groups;
   for (size_t i = 0; i < inputs.size(); ++i) groups[strategy.operands[i]].push_back(inputs[i]);
   std::vector<ValueId> sums;
   for (const auto& [sharding, values] : groups) {
     const ValueId sum = values.size() == 1 ? values[0] : builder.AddOne(Op::kSum, values);
-    Result<ValueId> whole = EmitReshard(builder, type, sum, sharding, Sharding::Replicated(0), mesh);
+    Result<ValueId> whole =
+        EmitReshard(builder, type, sum, sharding, Sharding::Replicated(0), mesh);
     if (!whole.has_value()) {
       builder.Fail(whole.error());
       return {ValueId()};
@@ -98,7 +107,8 @@ const char* KindText(ir::PartialKind kind) {
   return "sum";
 }
 
-ValueId EmitStep(ir::Builder& builder, ValueId local, const mesh::ReshardStep& step, const ir::TensorType& type) {
+ValueId EmitStep(ir::Builder& builder, ValueId local, const mesh::ReshardStep& step,
+                 const ir::TensorType& type) {
   Attrs attrs{{"axes", step.axes}};
   Op op = Op::kAllReduce;
   switch (step.kind) {
@@ -132,8 +142,10 @@ ValueId EmitStep(ir::Builder& builder, ValueId local, const mesh::ReshardStep& s
 std::vector<ValueId> EmitLocalNode(ir::Builder& builder, const Graph& graph, const Node& node,
                                    const NodeStrategy& strategy, const std::vector<ValueId>& inputs,
                                    const mesh::Mesh& mesh) {
-  if (strategy.grouped_sum) return EmitGroupedSum(builder, graph.type(node.outputs[0]), strategy, inputs, mesh);
-  if (strategy.split_vocabulary) return EmitSplitCrossEntropy(builder, graph, node, strategy, inputs);
+  if (strategy.grouped_sum)
+    return EmitGroupedSum(builder, graph.type(node.outputs[0]), strategy, inputs, mesh);
+  if (strategy.split_vocabulary)
+    return EmitSplitCrossEntropy(builder, graph, node, strategy, inputs);
   std::vector<ir::TensorType> declared;
   for (size_t r = 0; r < node.outputs.size(); ++r) {
     declared.push_back(LocalType(graph.type(node.outputs[r]), strategy.results[r], mesh));
@@ -154,15 +166,17 @@ Result<ValueId> EmitReshard(ir::Builder& builder, const ir::TensorType& global_t
     const bool split_after = !to.dims[d].empty() && to.dims[d][0] == kMicro;
     if (split != split_after) {
       return Fail(Internal(fmt::format("{} -> {}: microbatches cannot be resharded",
-                                       mesh::FormatSharding(global_type, from), mesh::FormatSharding(global_type, to))));
+                                       mesh::FormatSharding(global_type, from),
+                                       mesh::FormatSharding(global_type, to))));
     }
     if (split) type.dims[d] /= mesh.AxisSize(kMicro);
   }
   if (from.partial.contains(kMicro) != to.partial.contains(kMicro)) {
     return Fail(Internal("a sum over microbatches is only known in the update"));
   }
-  MW_ASSIGN_OR_RETURN(const mesh::ReshardPath path,
-                      mesh::FindReshardPath(type, WithoutAxis(from, kMicro), WithoutAxis(to, kMicro), space));
+  MW_ASSIGN_OR_RETURN(
+      const mesh::ReshardPath path,
+      mesh::FindReshardPath(type, WithoutAxis(from, kMicro), WithoutAxis(to, kMicro), space));
   for (const mesh::ReshardStep& step : path.steps) {
     local = EmitStep(builder, local, step, LocalType(type, step.result, space));
   }

@@ -12,17 +12,19 @@
 namespace meshwright::planner {
 
 // Appends the node with local operands; returns its results. Errors stick to the builder.
-std::vector<ValueId> EmitLocalNode(ir::Builder& builder, const ir::Graph& graph, const ir::Node& node,
-                                   const NodeStrategy& strategy, const std::vector<ValueId>& inputs,
-                                   const mesh::Mesh& mesh);
+std::vector<ValueId> EmitLocalNode(ir::Builder& builder, const ir::Graph& graph,
+                                   const ir::Node& node, const NodeStrategy& strategy,
+                                   const std::vector<ValueId>& inputs, const mesh::Mesh& mesh);
 
-// Appends the collectives that take a local block from one sharding to another. Both must agree on the micro axis, which no
-// collective can change.
+// Appends the collectives that take a local block from one sharding to another. Both must agree on
+// the micro axis, which no collective can change.
 Result<ValueId> EmitReshard(ir::Builder& builder, const ir::TensorType& global_type, ValueId local,
-                            const mesh::Sharding& from, const mesh::Sharding& to, const mesh::Mesh& mesh);
+                            const mesh::Sharding& from, const mesh::Sharding& to,
+                            const mesh::Mesh& mesh);
 
 // The initial value of a param's local block by its "init" attribute.
-ValueId EmitInitialValue(ir::Builder& builder, const ir::Node& param, const ir::TensorType& global_type,
-                         const mesh::Sharding& sharding, const ir::TensorType& local_type);
+ValueId EmitInitialValue(ir::Builder& builder, const ir::Node& param,
+                         const ir::TensorType& global_type, const mesh::Sharding& sharding,
+                         const ir::TensorType& local_type);
 
 }  // namespace meshwright::planner

@@ -27,8 +27,13 @@ using SlotKey = std::pair<TensorIndex, int>;
 
 class DeviceLowering {
  public:
-  DeviceLowering(const LowerInput& input, const std::vector<Transfer>& transfers, int stage, int64_t position)
-      : input_(input), partition_(*input.partition), transfers_(transfers), stage_(stage), position_(position),
+  DeviceLowering(const LowerInput& input, const std::vector<Transfer>& transfers, int stage,
+                 int64_t position)
+      : input_(input),
+        partition_(*input.partition),
+        transfers_(transfers),
+        stage_(stage),
+        position_(position),
         mesh_(StageMesh(*input.layout, stage)) {
     program_.name = input.name;
     program_.device = mesh_.devices[static_cast<size_t>(position)];
@@ -55,7 +60,9 @@ class DeviceLowering {
   }
 
  private:
-  const StageTensor& Tensor(TensorIndex index) const { return partition_.tensors[static_cast<size_t>(index)]; }
+  const StageTensor& Tensor(TensorIndex index) const {
+    return partition_.tensors[static_cast<size_t>(index)];
+  }
 
   void RunPhase(Phase phase, int round, int microbatch) {
     for (const Piece& piece : partition_.pieces) {
@@ -79,7 +86,8 @@ class DeviceLowering {
 
   ExecutableIndex ExecutableOf(const Piece& piece) {
     for (size_t i = 0; i < program_.executables.size(); ++i) {
-      if (program_.executables[i].graph == piece.graph) return ExecutableIndex(static_cast<int32_t>(i));
+      if (program_.executables[i].graph == piece.graph)
+        return ExecutableIndex(static_cast<int32_t>(i));
     }
     program_.executables.push_back({piece.graph});
     return ExecutableIndex(static_cast<int32_t>(program_.executables.size()) - 1);
@@ -113,7 +121,8 @@ class DeviceLowering {
       for (const mesh::Tile& tile : transfer.tiles) {
         if (tile.to_position != position_) continue;
         const SlotId slot = SlotOf(transfer.import->destination, microbatch);
-        AddTransfer(Opcode::kRecv, slot, tile.destination_local, from_stage, tile.from_position, before);
+        AddTransfer(Opcode::kRecv, slot, tile.destination_local, from_stage, tile.from_position,
+                    before);
       }
     }
   }
@@ -125,13 +134,14 @@ class DeviceLowering {
       for (const mesh::Tile& tile : transfer.tiles) {
         if (tile.from_position != position_) continue;
         const SlotId slot = SlotOf(transfer.import->source, microbatch);
-        AddTransfer(Opcode::kSend, slot, tile.source_local, to_stage, tile.to_position, transfer.import->before);
+        AddTransfer(Opcode::kSend, slot, tile.source_local, to_stage, tile.to_position,
+                    transfer.import->before);
       }
     }
   }
 
-  void AddTransfer(Opcode op, SlotId slot, const ir::Box& box, int peer_stage, int64_t peer_position,
-                   const PieceKey& reader) {
+  void AddTransfer(Opcode op, SlotId slot, const ir::Box& box, int peer_stage,
+                   int64_t peer_position, const PieceKey& reader) {
     Instruction instruction;
     instruction.op = op;
     instruction.slot = slot;
@@ -142,9 +152,12 @@ class DeviceLowering {
     program_.instructions.push_back(std::move(instruction));
   }
 
-  // One channel per device pair and reading piece: forward, backward and update never wait for each other's messages.
-  ChannelId ChannelOf(bool outgoing, int peer_stage, int64_t peer_position, const PieceKey& reader, int64_t bytes) {
-    const DeviceIndex peer = StageMesh(*input_.layout, peer_stage).devices[static_cast<size_t>(peer_position)];
+  // One channel per device pair and reading piece: forward, backward and update never wait for each
+  // other's messages.
+  ChannelId ChannelOf(bool outgoing, int peer_stage, int64_t peer_position, const PieceKey& reader,
+                      int64_t bytes) {
+    const DeviceIndex peer =
+        StageMesh(*input_.layout, peer_stage).devices[static_cast<size_t>(peer_position)];
     const DeviceIndex from = outgoing ? program_.device : peer;
     const DeviceIndex to = outgoing ? peer : program_.device;
     const std::string name =
@@ -170,7 +183,8 @@ class DeviceLowering {
   }
 
   bool IsReport(SlotId id) const {
-    return std::any_of(program_.reports.begin(), program_.reports.end(), [&](const auto& r) { return r.slot == id; });
+    return std::any_of(program_.reports.begin(), program_.reports.end(),
+                       [&](const auto& r) { return r.slot == id; });
   }
 
   static std::vector<SlotId> SlotsOf(const Instruction& instruction) {
@@ -183,12 +197,14 @@ class DeviceLowering {
   void InsertFrees() {
     std::vector<int> last(program_.slots.size(), -1);
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
-      for (SlotId slot : SlotsOf(program_.instructions[i])) last[static_cast<size_t>(slot.value())] = static_cast<int>(i);
+      for (SlotId slot : SlotsOf(program_.instructions[i]))
+        last[static_cast<size_t>(slot.value())] = static_cast<int>(i);
     }
     std::map<int, std::vector<SlotId>> ends;
     for (size_t s = 0; s < last.size(); ++s) {
       const SlotId id(static_cast<int32_t>(s));
-      if (!program_.slots[s].persistent && last[s] >= 0 && !IsReport(id)) ends[last[s]].push_back(id);
+      if (!program_.slots[s].persistent && last[s] >= 0 && !IsReport(id))
+        ends[last[s]].push_back(id);
     }
     std::vector<Instruction> with_frees;
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
@@ -219,13 +235,16 @@ class DeviceLowering {
     for (size_t s = 0; s < program_.slots.size(); ++s) {
       if (program_.slots[s].persistent || span[s].second < 0) continue;
       const bool report = IsReport(SlotId(static_cast<int32_t>(s)));
-      lifetimes.push_back({program_.slots[s].type.bytes(), span[s].first, report ? end : span[s].second});
+      lifetimes.push_back(
+          {program_.slots[s].type.bytes(), span[s].first, report ? end : span[s].second});
       owners.push_back(s);
     }
     const ir::Placement placement = ir::PlaceLifetimes(lifetimes);
-    for (size_t i = 0; i < owners.size(); ++i) program_.slots[owners[i]].offset_bytes = placement.offset_bytes[i];
+    for (size_t i = 0; i < owners.size(); ++i)
+      program_.slots[owners[i]].offset_bytes = placement.offset_bytes[i];
     for (const ir::Executable& executable : program_.executables) {
-      program_.workspace_bytes = std::max(program_.workspace_bytes, ir::PlanWorkspace(*executable.graph).bytes);
+      program_.workspace_bytes =
+          std::max(program_.workspace_bytes, ir::PlanWorkspace(*executable.graph).bytes);
     }
     program_.workspace_offset = placement.bytes;
     program_.arena_bytes = placement.bytes + program_.workspace_bytes;
@@ -242,13 +261,15 @@ class DeviceLowering {
 };
 
 // Tiles of an import, per microbatch: the micro axis is dropped from type and shardings.
-Result<Transfer> PlanImport(const Partition& partition, const Import& import, const Layout& layout) {
+Result<Transfer> PlanImport(const Partition& partition, const Import& import,
+                            const Layout& layout) {
   const StageTensor& source = partition.tensors[static_cast<size_t>(import.source)];
   const StageTensor& destination = partition.tensors[static_cast<size_t>(import.destination)];
   ir::TensorType type = source.global_type;
   for (size_t d = 0; d < source.sharding.dims.size(); ++d) {
     const mesh::AxisList& axes = source.sharding.dims[d];
-    if (std::find(axes.begin(), axes.end(), kMicro) != axes.end()) type.dims[d] /= layout.microbatches;
+    if (std::find(axes.begin(), axes.end(), kMicro) != axes.end())
+      type.dims[d] /= layout.microbatches;
   }
   Transfer transfer;
   transfer.import = &import;
@@ -282,8 +303,9 @@ Result<std::vector<Program>> LowerToPrograms(const LowerInput& input) {
     transfers.push_back(std::move(transfer));
   }
   // Senders list a channel's messages by the piece that made them; receivers must agree.
-  std::stable_sort(transfers.begin(), transfers.end(),
-                   [](const Transfer& a, const Transfer& b) { return a.import->after < b.import->after; });
+  std::stable_sort(transfers.begin(), transfers.end(), [](const Transfer& a, const Transfer& b) {
+    return a.import->after < b.import->after;
+  });
   std::vector<Program> programs;
   const int64_t per_stage = input.layout->data * input.layout->tensor;
   for (int stage = 0; stage < input.layout->pipeline; ++stage) {

@@ -1,8 +1,9 @@
 // Lowers a partition and a schedule to one static program per device.
 //
-// Per stage the compute order is: zero accumulators, the schedule's forwards and backwards, the update rounds. A RECV stands
-// right before the first piece that reads it, a SEND right after the piece that made its source; both sides list the transfers
-// of a channel in the same order. Slots are freed after their last use and placed in the arena by first fit.
+// Per stage the compute order is: zero accumulators, the schedule's forwards and backwards, the
+// update rounds. A RECV stands right before the first piece that reads it, a SEND right after the
+// piece that made its source; both sides list the transfers of a channel in the same order. Slots
+// are freed after their last use and placed in the arena by first fit.
 #pragma once
 
 #include <string>
@@ -20,10 +21,10 @@ namespace meshwright::planner {
 inline constexpr int kChannelCapacity = 2;
 
 struct LowerInput {
-  std::string name;                        // "step"
+  std::string name;  // "step"
   const Partition* partition = nullptr;
   const Layout* layout = nullptr;
-  std::vector<StageSchedule> schedule;     // per stage
+  std::vector<StageSchedule> schedule;  // per stage
   int microbatches = 1;
 };
 

@@ -8,8 +8,9 @@
 
 namespace meshwright::planner {
 
-// Persistent slots (each name once over all programs) plus, of the program with the largest arena, the bytes by kind at the
-// moment when most is live. total_bytes is what a worker allocates: persistent bytes + the largest arena.
+// Persistent slots (each name once over all programs) plus, of the program with the largest arena,
+// the bytes by kind at the moment when most is live. total_bytes is what a worker allocates:
+// persistent bytes + the largest arena.
 DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs);
 
 }  // namespace meshwright::planner

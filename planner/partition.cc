@@ -20,7 +20,8 @@ using ir::Phase;
 using mesh::Sharding;
 
 constexpr int kNoTensor = -1;
-// Below this a boundary tensor is sent whole to every device: a local all-gather costs more than the bytes saved.
+// Below this a boundary tensor is sent whole to every device: a local all-gather costs more than
+// the bytes saved.
 constexpr int64_t kScatterMinBytes = 1024;
 
 // One form (sharding) of a value inside a stage.
@@ -29,7 +30,7 @@ struct Version {
   std::optional<PieceKey> piece;  // where it is computed; none: param or import
   ValueId local;                  // in that piece
   TensorIndex tensor = kNoTensor;
-  bool accumulated = false;       // the tensor is the sum over microbatches of what the piece computes
+  bool accumulated = false;  // the tensor is the sum over microbatches of what the piece computes
 };
 
 struct PieceBuilder {
@@ -45,15 +46,22 @@ struct PieceBuilder {
 
 class Partitioner {
  public:
-  Partitioner(const Graph& graph, const StageAssignment& stages, const Strategies& strategies, const Layout& layout)
-      : graph_(graph), stages_(stages), strategies_(strategies), layout_(layout), mesh_(PlanningMesh(layout)) {}
+  Partitioner(const Graph& graph, const StageAssignment& stages, const Strategies& strategies,
+              const Layout& layout)
+      : graph_(graph),
+        stages_(stages),
+        strategies_(strategies),
+        layout_(layout),
+        mesh_(PlanningMesh(layout)) {}
 
   Result<Partition> Run(int64_t bucket_bytes) {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (graph_.nodes[i].op == Op::kParam) continue;
       for (int stage : stages_.node_stages[i]) {
         const Status status = Emit(i, stage);
-        if (!status.ok()) return Fail(status.WithContext(fmt::format("node {} {}", i, ir::OpName(graph_.nodes[i].op))));
+        if (!status.ok())
+          return Fail(
+              status.WithContext(fmt::format("node {} {}", i, ir::OpName(graph_.nodes[i].op))));
       }
     }
     MW_TRY(CollectReports());
@@ -71,12 +79,14 @@ class Partitioner {
     return {global.dtype, mesh::LocalDims(global.dims, sharding, mesh_)};
   }
 
-  PieceBuilder& BuilderOf(const PieceKey& key) { return pieces_.try_emplace(key, key).first->second; }
+  PieceBuilder& BuilderOf(const PieceKey& key) {
+    return pieces_.try_emplace(key, key).first->second;
+  }
 
   bool IsParam(ValueId value) const { return graph_.producer(value).op == Op::kParam; }
 
-  TensorIndex AddTensor(int stage, ValueId value, const Sharding& sharding, TensorRole role, ir::MemoryKind kind,
-                        std::string name = "") {
+  TensorIndex AddTensor(int stage, ValueId value, const Sharding& sharding, TensorRole role,
+                        ir::MemoryKind kind, std::string name = "") {
     StageTensor tensor;
     tensor.stage = stage;
     tensor.role = role;
@@ -92,7 +102,8 @@ class Partitioner {
   // "%12", then "%12.1", "%12.2" for its other shardings.
   std::string UniqueName(ValueId value) {
     const int count = name_counts_[value]++;
-    return count == 0 ? fmt::format("%{}", value.value()) : fmt::format("%{}.{}", value.value(), count);
+    return count == 0 ? fmt::format("%{}", value.value())
+                      : fmt::format("%{}.{}", value.value(), count);
   }
 
   Version& ParamVersion(int stage, ValueId value) {
@@ -101,7 +112,8 @@ class Partitioner {
     const ir::Attrs& attrs = graph_.producer(value).attrs;
     const std::string name = attrs.Str("name");
     const Sharding& sharding = strategies_.params.at(name);
-    const auto kind = attrs.Int("state") != 0 ? ir::MemoryKind::kOptimizer : ir::MemoryKind::kWeights;
+    const auto kind =
+        attrs.Int("state") != 0 ? ir::MemoryKind::kOptimizer : ir::MemoryKind::kWeights;
     Version version;
     version.sharding = sharding;
     version.tensor = AddTensor(stage, value, sharding, TensorRole::kParam, kind, name);
@@ -114,7 +126,8 @@ class Partitioner {
   // The local id of (value, required) in `key`, converting or importing as needed.
   Result<ValueId> Get(const PieceKey& key, ValueId value, const Sharding& required) {
     PieceBuilder& piece = BuilderOf(key);
-    if (const auto it = piece.locals.find({value, required}); it != piece.locals.end()) return it->second;
+    if (const auto it = piece.locals.find({value, required}); it != piece.locals.end())
+      return it->second;
     if (IsParam(value)) ParamVersion(key.stage, value);
     if (Versions(key.stage, value).empty()) MW_TRY(ImportValue(key, value, required));
     const std::vector<Version>& versions = Versions(key.stage, value);
@@ -131,14 +144,16 @@ class Partitioner {
     return Convert(key, value, local, have, required);
   }
 
-  // The version to start from: the wanted one, else one that is not partial, else the first. Versions that a later piece
-  // computes do not exist yet.
-  static size_t BestVersion(const std::vector<Version>& versions, const PieceKey& key, const Sharding& required) {
+  // The version to start from: the wanted one, else one that is not partial, else the first.
+  // Versions that a later piece computes do not exist yet.
+  static size_t BestVersion(const std::vector<Version>& versions, const PieceKey& key,
+                            const Sharding& required) {
     size_t best = 0;
     for (size_t i = 0; i < versions.size(); ++i) {
       if (versions[i].piece && *versions[i].piece > key) continue;
       if (EffectiveSharding(versions[i], key) == required) return i;
-      if (!versions[best].sharding.partial.empty() && versions[i].sharding.partial.empty()) best = i;
+      if (!versions[best].sharding.partial.empty() && versions[i].sharding.partial.empty())
+        best = i;
     }
     return best;
   }
@@ -150,12 +165,14 @@ class Partitioner {
   }
 
   Result<ValueId> BringIn(const PieceKey& key, ValueId value, size_t index) {
-    if (Versions(key.stage, value)[index].piece == key) return Versions(key.stage, value)[index].local;
+    if (Versions(key.stage, value)[index].piece == key)
+      return Versions(key.stage, value)[index].local;
     MW_TRY(Export(key, value, index));
     const Version& version = Versions(key.stage, value)[index];
     PieceBuilder& piece = BuilderOf(key);
     const Sharding sharding = EffectiveSharding(version, key);
-    if (const auto it = piece.locals.find({value, sharding}); it != piece.locals.end()) return it->second;
+    if (const auto it = piece.locals.find({value, sharding}); it != piece.locals.end())
+      return it->second;
     const ValueId local = AddInput(piece, version.tensor);
     piece.locals[{value, sharding}] = local;
     return local;
@@ -173,13 +190,16 @@ class Partitioner {
     if (version.tensor != kNoTensor) return OkStatus();
     const PieceKey producer = *version.piece;
     PieceBuilder& piece = BuilderOf(producer);
-    const bool crosses_to_update = producer.phase != Phase::kUpdate && reader.phase == Phase::kUpdate;
+    const bool crosses_to_update =
+        producer.phase != Phase::kUpdate && reader.phase == Phase::kUpdate;
     const bool gradient = crosses_to_update && producer.phase == Phase::kBackward;
-    const auto kind = gradient ? ir::MemoryKind::kGradients
-                               : producer.phase == Phase::kUpdate ? ir::MemoryKind::kOther : ir::MemoryKind::kActivations;
+    const auto kind = gradient                           ? ir::MemoryKind::kGradients
+                      : producer.phase == Phase::kUpdate ? ir::MemoryKind::kOther
+                                                         : ir::MemoryKind::kActivations;
     if (crosses_to_update && version.sharding.partial.contains(kMicro)) {
       const Sharding summed = WithoutAxis(version.sharding, kMicro);
-      const TensorIndex tensor = AddTensor(reader.stage, value, summed, TensorRole::kAccumulator, kind);
+      const TensorIndex tensor =
+          AddTensor(reader.stage, value, summed, TensorRole::kAccumulator, kind);
       const ValueId previous = AddInput(piece, tensor);
       const ValueId sum = piece.builder.AddOne(Op::kAdd, {previous, version.local});
       piece.outputs.emplace_back(tensor, sum);
@@ -190,7 +210,8 @@ class Partitioner {
     if (crosses_to_update && layout_.microbatches > 1) {
       return Internal(fmt::format("%{} is per microbatch but the update reads it", value.value()));
     }
-    const TensorRole role = producer.phase == Phase::kUpdate ? TensorRole::kStep : TensorRole::kMicrobatch;
+    const TensorRole role =
+        producer.phase == Phase::kUpdate ? TensorRole::kStep : TensorRole::kMicrobatch;
     version.tensor = AddTensor(reader.stage, value, version.sharding, role, kind);
     piece.outputs.emplace_back(version.tensor, version.local);
     return OkStatus();
@@ -199,11 +220,13 @@ class Partitioner {
   // ---- between stages ----
 
   Status ImportValue(const PieceKey& reader, ValueId value, const Sharding& required) {
-    const auto& owners = stages_.node_stages[static_cast<size_t>(graph_.value(value).producer.value())];
+    const auto& owners =
+        stages_.node_stages[static_cast<size_t>(graph_.value(value).producer.value())];
     if (owners.empty()) return Internal(fmt::format("%{} is computed nowhere", value.value()));
     const int from = owners.front();
     std::vector<Version>& sources = Versions(from, value);
-    if (sources.empty()) return Internal(fmt::format("%{} is read before it is computed", value.value()));
+    if (sources.empty())
+      return Internal(fmt::format("%{} is read before it is computed", value.value()));
     const bool update = reader.phase == Phase::kUpdate;
     PieceKey after = sources.front().piece.value_or(PieceKey{from, Phase::kForward, 0});
     if (update && after.phase != Phase::kUpdate) after = {from, Phase::kUpdate, 0};
@@ -237,7 +260,8 @@ class Partitioner {
     return Fail(Internal(fmt::format("%{} has no version to send", value.value())));
   }
 
-  // A replica on every tensor device need not be sent that often: each receives a part and the group gathers.
+  // A replica on every tensor device need not be sent that often: each receives a part and the
+  // group gathers.
   Sharding Scatter(ValueId value, Sharding sharding) const {
     if (layout_.tensor == 1 || sharding.UsesAxis(kTensor)) return sharding;
     const ir::TensorType local = LocalType(value, sharding);
@@ -252,7 +276,8 @@ class Partitioner {
 
   // ---- resharding inside a piece ----
 
-  Result<ValueId> Convert(const PieceKey& key, ValueId value, ValueId local, const Sharding& from, const Sharding& to) {
+  Result<ValueId> Convert(const PieceKey& key, ValueId value, ValueId local, const Sharding& from,
+                          const Sharding& to) {
     PieceBuilder& piece = BuilderOf(key);
     MW_ASSIGN_OR_RETURN(const ValueId converted,
                         EmitReshard(piece.builder, graph_.type(value), local, from, to, mesh_));
@@ -277,7 +302,8 @@ class Partitioner {
         round = std::max(round, ReadyRound(here.front()));
         continue;
       }
-      const auto& owners = stages_.node_stages[static_cast<size_t>(graph_.value(input).producer.value())];
+      const auto& owners =
+          stages_.node_stages[static_cast<size_t>(graph_.value(input).producer.value())];
       const std::vector<Version>& there = Versions(owners.empty() ? stage : owners.front(), input);
       const int ready = there.empty() ? 0 : ReadyRound(there.front());
       round = std::max(round, ready + 1);
@@ -288,7 +314,8 @@ class Partitioner {
   int ReadyRound(const Version& version) const {
     if (version.piece) return version.piece->phase == Phase::kUpdate ? version.piece->round : 0;
     for (const Import& import : result_.imports) {
-      if (import.destination == version.tensor) return import.before.phase == Phase::kUpdate ? import.before.round : 0;
+      if (import.destination == version.tensor)
+        return import.before.phase == Phase::kUpdate ? import.before.round : 0;
     }
     return 0;
   }
@@ -305,7 +332,8 @@ class Partitioner {
     }
     PieceBuilder& piece = BuilderOf(key);
     piece.builder.SetLayer(node.layer);
-    const std::vector<ValueId> outputs = EmitLocalNode(piece.builder, graph_, node, strategy, inputs, mesh_);
+    const std::vector<ValueId> outputs =
+        EmitLocalNode(piece.builder, graph_, node, strategy, inputs, mesh_);
     MW_TRY(piece.builder.status());
     for (size_t r = 0; r < node.outputs.size(); ++r) {
       piece.locals[{node.outputs[r], strategy.results[r]}] = outputs[r];
@@ -321,8 +349,8 @@ class Partitioner {
   }
 
   // Result i replaces the param that is operand operands[i].
-  void UpdateParams(PieceBuilder& piece, int stage, const Node& node, const std::vector<ValueId>& outputs,
-                    const std::vector<size_t>& operands) {
+  void UpdateParams(PieceBuilder& piece, int stage, const Node& node,
+                    const std::vector<ValueId>& outputs, const std::vector<size_t>& operands) {
     for (size_t i = 0; i < operands.size(); ++i) {
       piece.outputs.emplace_back(ParamVersion(stage, node.inputs[operands[i]]).tensor, outputs[i]);
     }
@@ -341,7 +369,9 @@ class Partitioner {
     for (const ir::NamedValue& output : graph_.outputs) {
       if (!IsReport(output)) continue;
       const std::vector<Version>& versions = Versions(stage, output.value);
-      if (versions.empty()) return Internal(fmt::format("report \"{}\" is not computed in the last stage", output.name));
+      if (versions.empty())
+        return Internal(
+            fmt::format("report \"{}\" is not computed in the last stage", output.name));
       PieceKey key = versions.front().piece.value_or(PieceKey{stage, Phase::kUpdate, 0});
       if (key.phase != Phase::kUpdate) key = {stage, Phase::kUpdate, 0};
       const Sharding whole = Sharding::Replicated(graph_.type(output.value).rank());
@@ -364,7 +394,8 @@ class Partitioner {
       PieceBuilder& piece = BuilderOf({stage, Phase::kForward, -1});
       for (TensorIndex tensor : tensors) {
         const ir::TensorType& type = result_.tensors[static_cast<size_t>(tensor)].local_type;
-        piece.outputs.emplace_back(tensor, piece.builder.AddOne(Op::kConstant, {}, {{"value", 0.0}}, {type}));
+        piece.outputs.emplace_back(
+            tensor, piece.builder.AddOne(Op::kConstant, {}, {{"value", 0.0}}, {type}));
       }
     }
   }
@@ -413,13 +444,14 @@ std::string PieceName(const PieceKey& key) {
   return "";
 }
 
-Result<Partition> MakePartition(const Graph& graph, const StageAssignment& stages, const Strategies& strategies,
-                                const Layout& layout, int64_t bucket_bytes) {
+Result<Partition> MakePartition(const Graph& graph, const StageAssignment& stages,
+                                const Strategies& strategies, const Layout& layout,
+                                int64_t bucket_bytes) {
   return Partitioner(graph, stages, strategies, layout).Run(bucket_bytes);
 }
 
-Result<Partition> MakeInitPartition(const Graph& graph, const StageAssignment& stages, const Strategies& strategies,
-                                    const Layout& layout) {
+Result<Partition> MakeInitPartition(const Graph& graph, const StageAssignment& stages,
+                                    const Strategies& strategies, const Layout& layout) {
   const mesh::Mesh mesh = PlanningMesh(layout);
   Partition result;
   for (int stage = 0; stage < stages.stage_count; ++stage) {
@@ -432,13 +464,15 @@ Result<Partition> MakeInitPartition(const Graph& graph, const StageAssignment& s
       const std::string name = node.attrs.Str("name");
       const auto holders = stages.param_stages.find(name);
       if (holders == stages.param_stages.end()) continue;
-      if (std::find(holders->second.begin(), holders->second.end(), stage) == holders->second.end()) continue;
+      if (std::find(holders->second.begin(), holders->second.end(), stage) == holders->second.end())
+        continue;
       const ir::TensorType& type = graph.type(node.outputs[0]);
       const Sharding& sharding = strategies.params.at(name);
       const ir::TensorType local{type.dtype, mesh::LocalDims(type.dims, sharding, mesh)};
       const ValueId value = EmitInitialValue(builder, node, type, sharding, local);
       builder.SetOutput(name, value);
-      const auto kind = node.attrs.Int("state") != 0 ? ir::MemoryKind::kOptimizer : ir::MemoryKind::kWeights;
+      const auto kind =
+          node.attrs.Int("state") != 0 ? ir::MemoryKind::kOptimizer : ir::MemoryKind::kWeights;
       piece.outputs.push_back(static_cast<TensorIndex>(result.tensors.size()));
       result.tensors.push_back({stage, TensorRole::kParam, kind, name, type, sharding, local});
     }

@@ -1,9 +1,10 @@
 // A plan cut into local SPMD pieces.
 //
-// A piece is what one stage computes in one RUN: its forward (per microbatch), its backward (per microbatch), and one or more
-// update rounds (per step; a round ends where a value of another stage is needed). A piece's graph has local shapes and
-// explicit collectives; its `input` nodes and outputs are StageTensors, which live between pieces. An Import is a StageTensor
-// that another stage sends.
+// A piece is what one stage computes in one RUN: its forward (per microbatch), its backward (per
+// microbatch), and one or more update rounds (per step; a round ends where a value of another stage
+// is needed). A piece's graph has local shapes and explicit collectives; its `input` nodes and
+// outputs are StageTensors, which live between pieces. An Import is a StageTensor that another
+// stage sends.
 #pragma once
 
 #include <compare>
@@ -42,24 +43,25 @@ struct StageTensor {
   int stage = 0;
   TensorRole role = TensorRole::kMicrobatch;
   ir::MemoryKind kind = ir::MemoryKind::kActivations;
-  std::string name;              // param name, or "%12" of the step graph; equal at both ends of an import
+  std::string name;  // param name, or "%12" of the step graph; equal at both ends of an import
   ir::TensorType global_type;
-  mesh::Sharding sharding;       // over the planning mesh
+  mesh::Sharding sharding;  // over the planning mesh
   ir::TensorType local_type;
 };
 
 struct Piece {
   PieceKey key;
   std::shared_ptr<const ir::Graph> graph;
-  std::vector<TensorIndex> inputs;   // per `input` node, in order
-  std::vector<TensorIndex> outputs;  // per graph output; an index that is also an input is updated in place
+  std::vector<TensorIndex> inputs;  // per `input` node, in order
+  std::vector<TensorIndex>
+      outputs;  // per graph output; an index that is also an input is updated in place
 };
 
 struct Import {
   TensorIndex source = 0;
   TensorIndex destination = 0;
-  PieceKey after;    // the source is ready when this piece has run
-  PieceKey before;   // the first piece that reads the destination
+  PieceKey after;   // the source is ready when this piece has run
+  PieceKey before;  // the first piece that reads the destination
 };
 
 struct Report {
@@ -69,24 +71,26 @@ struct Report {
 
 struct Partition {
   std::vector<StageTensor> tensors;
-  std::vector<Piece> pieces;       // ordered by stage, phase, round
-  std::vector<Import> imports;     // in order of first use
-  std::vector<Report> reports;     // tensors of the last stage
+  std::vector<Piece> pieces;    // ordered by stage, phase, round
+  std::vector<Import> imports;  // in order of first use
+  std::vector<Report> reports;  // tensors of the last stage
 };
 
 // Errors: kInternal when a strategy cannot be expressed (a planner defect), with the node.
-Result<Partition> MakePartition(const ir::Graph& graph, const StageAssignment& stages, const Strategies& strategies,
-                                const Layout& layout, int64_t bucket_bytes);
+Result<Partition> MakePartition(const ir::Graph& graph, const StageAssignment& stages,
+                                const Strategies& strategies, const Layout& layout,
+                                int64_t bucket_bytes);
 
-// Fills every param of `graph` ("init" attribute): one piece per stage, outputs are the params held there.
-Result<Partition> MakeInitPartition(const ir::Graph& graph, const StageAssignment& stages, const Strategies& strategies,
-                                    const Layout& layout);
+// Fills every param of `graph` ("init" attribute): one piece per stage, outputs are the params held
+// there.
+Result<Partition> MakeInitPartition(const ir::Graph& graph, const StageAssignment& stages,
+                                    const Strategies& strategies, const Layout& layout);
 
 // "s1/f", "s1/b", "s0/u2".
 std::string PieceName(const PieceKey& key);
 
-// Merges all_reduce nodes that do not depend on each other, with equal axes, kind and dtype, into buckets of about
-// bucket_bytes (a larger tensor is a bucket of its own).
+// Merges all_reduce nodes that do not depend on each other, with equal axes, kind and dtype, into
+// buckets of about bucket_bytes (a larger tensor is a bucket of its own).
 Result<ir::Graph> CoalesceAllReduces(const ir::Graph& graph, int64_t bucket_bytes);
 
 }  // namespace meshwright::planner

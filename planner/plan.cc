@@ -52,12 +52,14 @@ int64_t SmallestMemory(const mesh::Topology& topology, int64_t device_count) {
 
 class PlanMaker {
  public:
-  PlanMaker(const ir::JobRequest& job, const mesh::Topology& topology) : job_(job), topology_(topology) {}
+  PlanMaker(const ir::JobRequest& job, const mesh::Topology& topology)
+      : job_(job), topology_(topology) {}
 
   Result<Plan> Run() {
     MW_TRY(ir::ValidateJob(job_));
-    MW_ASSIGN_OR_RETURN(plan_.layout, ResolveLayout(job_, static_cast<int64_t>(topology_.devices.size()),
-                                                    LayerCount(job_.loss)));
+    MW_ASSIGN_OR_RETURN(
+        plan_.layout,
+        ResolveLayout(job_, static_cast<int64_t>(topology_.devices.size()), LayerCount(job_.loss)));
     MW_TRY(PlanStep());
     MW_TRY(PlanEvaluation());
     MW_TRY(PlanInit());
@@ -75,11 +77,14 @@ class PlanMaker {
     const int stage_count = static_cast<int>(plan_.layout.pipeline);
     stage_of_layer_ = BalanceLayers(graph, stage_count);
     MW_ASSIGN_OR_RETURN(staged_, StageGraph(std::move(graph), stage_of_layer_, stage_count));
-    MW_ASSIGN_OR_RETURN(strategies_, ChooseStrategies(staged_.graph, staged_.stages, plan_.layout, {}));
+    MW_ASSIGN_OR_RETURN(strategies_,
+                        ChooseStrategies(staged_.graph, staged_.stages, plan_.layout, {}));
     MW_ASSIGN_OR_RETURN(const Partition partition,
-                        MakePartition(staged_.graph, staged_.stages, strategies_, plan_.layout, job_.parallel.bucket_bytes));
+                        MakePartition(staged_.graph, staged_.stages, strategies_, plan_.layout,
+                                      job_.parallel.bucket_bytes));
     MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
-                        MakeSchedule(plan_.layout.schedule, stage_count, static_cast<int>(plan_.layout.microbatches)));
+                        MakeSchedule(plan_.layout.schedule, stage_count,
+                                     static_cast<int>(plan_.layout.microbatches)));
     MW_ASSIGN_OR_RETURN(plan_.step, LowerAndVerify("step", partition, std::move(schedule)));
     plan_.notes = strategies_.notes;
     DescribeStages();
@@ -89,20 +94,26 @@ class PlanMaker {
   Status PlanEvaluation() {
     MW_ASSIGN_OR_RETURN(Graph graph, MakeEvaluationGraph(job_.loss));
     const int stage_count = static_cast<int>(plan_.layout.pipeline);
-    MW_ASSIGN_OR_RETURN(const StageAssignment stages, AssignStages(graph, stage_of_layer_, stage_count));
-    MW_ASSIGN_OR_RETURN(const Strategies strategies, ChooseStrategies(graph, stages, plan_.layout, strategies_.params));
-    MW_ASSIGN_OR_RETURN(const Partition partition,
-                        MakePartition(graph, stages, strategies, plan_.layout, job_.parallel.bucket_bytes));
-    MW_ASSIGN_OR_RETURN(plan_.eval, LowerAndVerify("eval", partition,
-                                                   ForwardSchedule(stage_count, static_cast<int>(plan_.layout.microbatches))));
+    MW_ASSIGN_OR_RETURN(const StageAssignment stages,
+                        AssignStages(graph, stage_of_layer_, stage_count));
+    MW_ASSIGN_OR_RETURN(const Strategies strategies,
+                        ChooseStrategies(graph, stages, plan_.layout, strategies_.params));
+    MW_ASSIGN_OR_RETURN(
+        const Partition partition,
+        MakePartition(graph, stages, strategies, plan_.layout, job_.parallel.bucket_bytes));
+    MW_ASSIGN_OR_RETURN(
+        plan_.eval,
+        LowerAndVerify("eval", partition,
+                       ForwardSchedule(stage_count, static_cast<int>(plan_.layout.microbatches))));
     return OkStatus();
   }
 
   Status PlanInit() {
-    MW_ASSIGN_OR_RETURN(const Partition partition,
-                        MakeInitPartition(staged_.graph, staged_.stages, strategies_, plan_.layout));
-    MW_ASSIGN_OR_RETURN(plan_.init,
-                        LowerAndVerify("init", partition, ForwardSchedule(static_cast<int>(plan_.layout.pipeline), 1)));
+    MW_ASSIGN_OR_RETURN(const Partition partition, MakeInitPartition(staged_.graph, staged_.stages,
+                                                                     strategies_, plan_.layout));
+    MW_ASSIGN_OR_RETURN(
+        plan_.init, LowerAndVerify("init", partition,
+                                   ForwardSchedule(static_cast<int>(plan_.layout.pipeline), 1)));
     return OkStatus();
   }
 
@@ -112,13 +123,15 @@ class PlanMaker {
     input.name = name;
     input.partition = &partition;
     input.layout = &plan_.layout;
-    input.microbatches = std::string_view(name) == "init" ? 1 : static_cast<int>(plan_.layout.microbatches);
+    input.microbatches =
+        std::string_view(name) == "init" ? 1 : static_cast<int>(plan_.layout.microbatches);
     input.schedule = std::move(schedule);
     MW_ASSIGN_OR_RETURN(std::vector<ir::Program> programs, LowerToPrograms(input));
     const Status verified = ir::VerifyPrograms(programs);
     if (!verified.ok()) {
-      return Fail(Internal(fmt::format("the planner made programs that the verifier rejects ({}): please report this job",
-                                       verified.message())));
+      return Fail(Internal(fmt::format(
+          "the planner made programs that the verifier rejects ({}): please report this job",
+          verified.message())));
     }
     return programs;
   }
@@ -127,24 +140,28 @@ class PlanMaker {
     for (int stage = 0; stage < plan_.layout.pipeline; ++stage) {
       StageInfo info;
       info.mesh = StageMesh(plan_.layout, stage);
-      info.first_layer = static_cast<int>(std::find(stage_of_layer_.begin(), stage_of_layer_.end(), stage) - stage_of_layer_.begin());
-      info.last_layer = info.first_layer +
-                        static_cast<int>(std::count(stage_of_layer_.begin(), stage_of_layer_.end(), stage)) - 1;
+      info.first_layer =
+          static_cast<int>(std::find(stage_of_layer_.begin(), stage_of_layer_.end(), stage) -
+                           stage_of_layer_.begin());
+      info.last_layer =
+          info.first_layer +
+          static_cast<int>(std::count(stage_of_layer_.begin(), stage_of_layer_.end(), stage)) - 1;
       plan_.stages.push_back(std::move(info));
     }
     for (size_t i = 0; i < staged_.graph.nodes.size(); ++i) {
       const ir::Node& node = staged_.graph.nodes[i];
       if (node.op == ir::Op::kParam) continue;
       for (int stage : staged_.stages.node_stages[i]) {
-        plan_.stages[static_cast<size_t>(stage)].flops_per_step += ir::CostOf(staged_.graph, node).flops;
+        plan_.stages[static_cast<size_t>(stage)].flops_per_step +=
+            ir::CostOf(staged_.graph, node).flops;
       }
     }
     for (NodeId id : staged_.graph.NodesOf(ir::Op::kParam)) {
       const ir::Node& node = staged_.graph.node(id);
       const std::string name = node.attrs.Str("name");
       if (node.attrs.Int("state") != 0) continue;
-      plan_.params.push_back({name, staged_.graph.type(node.outputs[0]), strategies_.params.at(name),
-                              staged_.stages.param_stages.at(name)});
+      plan_.params.push_back({name, staged_.graph.type(node.outputs[0]),
+                              strategies_.params.at(name), staged_.stages.param_stages.at(name)});
     }
   }
 
@@ -152,11 +169,12 @@ class PlanMaker {
     const int64_t budget = SmallestMemory(topology_, plan_.layout.device_count());
     for (size_t i = 0; i < plan_.memory.size(); ++i) {
       if (plan_.memory[i].total_bytes <= budget) continue;
-      return ResourceExhausted(fmt::format(
-          "device {} needs {:.1f} MiB and has {:.1f} MiB; raise tensor or pipeline, use more microbatches (now {}), or a "
-          "smaller batch or sequence",
-          i, static_cast<double>(plan_.memory[i].total_bytes) / 1048576.0, static_cast<double>(budget) / 1048576.0,
-          plan_.layout.microbatches));
+      return ResourceExhausted(
+          fmt::format("device {} needs {:.1f} MiB and has {:.1f} MiB; raise tensor or pipeline, "
+                      "use more microbatches (now {}), or a "
+                      "smaller batch or sequence",
+                      i, static_cast<double>(plan_.memory[i].total_bytes) / 1048576.0,
+                      static_cast<double>(budget) / 1048576.0, plan_.layout.microbatches));
     }
     return OkStatus();
   }

@@ -1,8 +1,9 @@
-// The planner's answer: stages, shardings, schedule and one static program per device. Pure functions of the request and the
-// topology; no files, no devices, no RPC.
+// The planner's answer: stages, shardings, schedule and one static program per device. Pure
+// functions of the request and the topology; no files, no devices, no RPC.
 //
-// Pipeline: DevicePlan degrees -> stage split by cost -> one step graph (forward, backward, update) -> shardings by Redco's
-// two rules on factors -> local SPMD pieces with explicit collectives -> schedule -> programs -> verified.
+// Pipeline: DevicePlan degrees -> stage split by cost -> one step graph (forward, backward, update)
+// -> shardings by Redco's two rules on factors -> local SPMD pieces with explicit collectives ->
+// schedule -> programs -> verified.
 #pragma once
 
 #include <map>
@@ -30,17 +31,17 @@ struct Layout {
 };
 
 struct StageInfo {
-  mesh::Mesh mesh;               // axes data, tensor
-  int first_layer = 0;           // of the model; last_layer inclusive
+  mesh::Mesh mesh;      // axes data, tensor
+  int first_layer = 0;  // of the model; last_layer inclusive
   int last_layer = 0;
-  double flops_per_step = 0;     // whole stage, forward + backward, all microbatches
+  double flops_per_step = 0;  // whole stage, forward + backward, all microbatches
 };
 
 struct ParamInfo {
   std::string name;
-  ir::TensorType type;           // logical
+  ir::TensorType type;  // logical
   mesh::Sharding sharding;
-  std::vector<int> stages;       // that hold a copy, owner first
+  std::vector<int> stages;  // that hold a copy, owner first
 };
 
 struct DeviceMemory {
@@ -52,15 +53,16 @@ struct Plan {
   Layout layout;
   std::vector<StageInfo> stages;
   std::vector<ParamInfo> params;
-  std::vector<std::string> notes;          // fallbacks: what was replicated and why
-  std::vector<DeviceMemory> memory;        // per device
-  std::vector<ir::Program> init;           // per device: fills weights and optimizer state
-  std::vector<ir::Program> step;           // one training step; reports loss, grad_norm, lr, tokens
-  std::vector<ir::Program> eval;           // one validation batch; reports loss_sum, count
-  int reporting_device = 0;                // whose reports count
+  std::vector<std::string> notes;    // fallbacks: what was replicated and why
+  std::vector<DeviceMemory> memory;  // per device
+  std::vector<ir::Program> init;     // per device: fills weights and optimizer state
+  std::vector<ir::Program> step;     // one training step; reports loss, grad_norm, lr, tokens
+  std::vector<ir::Program> eval;     // one validation batch; reports loss_sum, count
+  int reporting_device = 0;          // whose reports count
 };
 
-// Errors: kInvalidArgument with what would fit (degrees, batch, heads), kResourceExhausted naming device, need and budget.
+// Errors: kInvalidArgument with what would fit (degrees, batch, heads), kResourceExhausted naming
+// device, need and budget.
 Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology);
 
 // Stages, shardings, memory per device; with_programs adds every program's text.

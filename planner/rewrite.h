@@ -1,4 +1,5 @@
-// Copies a graph node by node, letting a function replace nodes. Layers, phases and outputs are kept; ids change.
+// Copies a graph node by node, letting a function replace nodes. Layers, phases and outputs are
+// kept; ids change.
 #pragma once
 
 #include <functional>
@@ -10,11 +11,11 @@
 
 namespace meshwright::planner {
 
-// Appends the replacement of `node` to the builder and returns one value per output of it. `inputs` are the node's operands in
-// the new graph, `types` the types of its results.
-using EmitNode =
-    std::function<std::vector<ValueId>(ir::Builder& builder, const ir::Node& node, const std::vector<ValueId>& inputs,
-                                       const std::vector<ir::TensorType>& types)>;
+// Appends the replacement of `node` to the builder and returns one value per output of it. `inputs`
+// are the node's operands in the new graph, `types` the types of its results.
+using EmitNode = std::function<std::vector<ValueId>(ir::Builder& builder, const ir::Node& node,
+                                                    const std::vector<ValueId>& inputs,
+                                                    const std::vector<ir::TensorType>& types)>;
 
 Result<ir::Graph> RewriteGraph(const ir::Graph& graph, const EmitNode& emit);
 

@@ -16,7 +16,8 @@ StageSchedule GPipe(int microbatches) {
   return schedule;
 }
 
-// Stage s keeps at most stages - s microbatches in flight: that many forwards, then one forward per backward, then the rest.
+// Stage s keeps at most stages - s microbatches in flight: that many forwards, then one forward per
+// backward, then the rest.
 StageSchedule OneForwardOneBackward(int stages, int stage, int microbatches) {
   const int warm_up = std::min(microbatches, stages - 1 - stage);
   StageSchedule schedule;
@@ -33,7 +34,8 @@ StageSchedule OneForwardOneBackward(int stages, int stage, int microbatches) {
 
 }  // namespace
 
-Result<std::vector<StageSchedule>> MakeSchedule(const std::string& name, int stages, int microbatches) {
+Result<std::vector<StageSchedule>> MakeSchedule(const std::string& name, int stages,
+                                                int microbatches) {
   std::vector<StageSchedule> result;
   for (int stage = 0; stage < stages; ++stage) {
     if (name == "gpipe") {
@@ -56,7 +58,8 @@ std::vector<StageSchedule> ForwardSchedule(int stages, int microbatches) {
 std::string FormatSchedule(const StageSchedule& schedule) {
   std::vector<std::string> steps;
   for (const ScheduleStep& step : schedule) {
-    steps.push_back(fmt::format("{}{}", step.phase == Phase::kForward ? 'F' : 'B', step.microbatch));
+    steps.push_back(
+        fmt::format("{}{}", step.phase == Phase::kForward ? 'F' : 'B', step.microbatch));
   }
   return fmt::format("{}", fmt::join(steps, " "));
 }

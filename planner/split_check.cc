@@ -28,7 +28,8 @@ SplitCheck::Answer SplitCheck::Check(ValueId value, int dim, int64_t parts) {
   return answer;
 }
 
-SplitCheck::Answer SplitCheck::CheckUser(const ir::Node& user, size_t operand, int dim, int64_t parts) {
+SplitCheck::Answer SplitCheck::CheckUser(const ir::Node& user, size_t operand, int dim,
+                                         int64_t parts) {
   const Result<ir::FactorRule> rule = ir::RuleOf(graph_, user);
   if (!rule.has_value()) return {kNeededWhole, 0, false};
   const ir::DimFactors& factors = rule->operands[operand][static_cast<size_t>(dim)];
@@ -38,7 +39,8 @@ SplitCheck::Answer SplitCheck::CheckUser(const ir::Node& user, size_t operand, i
   Answer answer;
   if (factor.size % parts != 0) answer = {kDoesNotDivide, factor.size, false};
   if (factor.kind == ir::FactorKind::kReduced) {
-    const bool loss = user.op == ir::Op::kCrossEntropy || user.op == ir::Op::kLogSumExp || user.op == ir::Op::kPick;
+    const bool loss = user.op == ir::Op::kCrossEntropy || user.op == ir::Op::kLogSumExp ||
+                      user.op == ir::Op::kPick;
     answer.is_vocabulary = loss;
     return answer;
   }

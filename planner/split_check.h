@@ -1,5 +1,6 @@
-// Can a dim of a value stay split all the way downstream? Looks ahead through the forward users: a factor that some user needs
-// whole (a norm over the hidden dim, the head size in attention) says no; a contraction or reduction of it says yes.
+// Can a dim of a value stay split all the way downstream? Looks ahead through the forward users: a
+// factor that some user needs whole (a norm over the hidden dim, the head size in attention) says
+// no; a contraction or reduction of it says yes.
 #pragma once
 
 #include <cstdint>

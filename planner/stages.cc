@@ -47,7 +47,8 @@ class Assigner {
  private:
   int StageOfLayer(int layer) const {
     if (layer < 0 || result_.stage_of_layer.empty()) return 0;
-    return result_.stage_of_layer[std::min(static_cast<size_t>(layer), result_.stage_of_layer.size() - 1)];
+    return result_
+        .stage_of_layer[std::min(static_cast<size_t>(layer), result_.stage_of_layer.size() - 1)];
   }
 
   const Node& Producer(ValueId id) const { return graph_.producer(id); }
@@ -58,7 +59,8 @@ class Assigner {
       const Node& node = graph_.nodes[i];
       if (node.op == Op::kParam) continue;
       bool data_only = !node.inputs.empty() && node.phase != Phase::kUpdate;
-      for (ValueId input : node.inputs) data_only = data_only && free_[Index(graph_.value(input).producer)];
+      for (ValueId input : node.inputs)
+        data_only = data_only && free_[Index(graph_.value(input).producer)];
       free_[i] = IsSource(node.op) || data_only;
     }
   }
@@ -93,7 +95,8 @@ class Assigner {
     }
   }
 
-  // Optimizer nodes run at every holder, a gradient's sum of squares at the owner, reports at the last stage.
+  // Optimizer nodes run at every holder, a gradient's sum of squares at the owner, reports at the
+  // last stage.
   void AssignUpdate() {
     std::map<ValueId, std::string> param_of_gradient;
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -104,7 +107,8 @@ class Assigner {
       param_of_gradient[node.inputs[1]] = name;
       for (ValueId input : node.inputs) {
         const Node& state = Producer(input);
-        if (state.op == Op::kParam) result_.param_stages[state.attrs.Str("name")] = result_.param_stages[name];
+        if (state.op == Op::kParam)
+          result_.param_stages[state.attrs.Str("name")] = result_.param_stages[name];
       }
     }
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -148,7 +152,8 @@ class Assigner {
       for (ValueId input : graph_.nodes[i].inputs) {
         const size_t producer = Index(graph_.value(input).producer);
         const Node& node = graph_.nodes[producer];
-        const bool follows = free_[producer] || (node.phase == Phase::kUpdate && !fixed_.contains(producer));
+        const bool follows =
+            free_[producer] || (node.phase == Phase::kUpdate && !fixed_.contains(producer));
         if (!follows || node.op == Op::kParam) continue;
         sets_[producer].insert(sets_[i].begin(), sets_[i].end());
       }
@@ -175,11 +180,15 @@ std::vector<int> SplitByCost(const std::vector<double>& cost, int parts) {
   const int n = static_cast<int>(cost.size());
   std::vector<double> prefix(static_cast<size_t>(n) + 1, 0);
   std::partial_sum(cost.begin(), cost.end(), prefix.begin() + 1);
-  const auto sum = [&](int begin, int end) { return prefix[static_cast<size_t>(end)] - prefix[static_cast<size_t>(begin)]; };
+  const auto sum = [&](int begin, int end) {
+    return prefix[static_cast<size_t>(end)] - prefix[static_cast<size_t>(begin)];
+  };
   // best[k][i]: least maximum of the first i entries in k parts.
   const double inf = std::numeric_limits<double>::infinity();
-  std::vector<std::vector<double>> best(static_cast<size_t>(parts) + 1, std::vector<double>(static_cast<size_t>(n) + 1, inf));
-  std::vector<std::vector<int>> cut(static_cast<size_t>(parts) + 1, std::vector<int>(static_cast<size_t>(n) + 1, 0));
+  std::vector<std::vector<double>> best(static_cast<size_t>(parts) + 1,
+                                        std::vector<double>(static_cast<size_t>(n) + 1, inf));
+  std::vector<std::vector<int>> cut(static_cast<size_t>(parts) + 1,
+                                    std::vector<int>(static_cast<size_t>(n) + 1, 0));
   best[0][0] = 0;
   for (size_t k = 1; k <= static_cast<size_t>(parts); ++k) {
     for (int i = static_cast<int>(k); i <= n; ++i) {
@@ -207,12 +216,14 @@ std::vector<int> BalanceLayers(const Graph& step_graph, int stage_count) {
   if (layers == 0) return {};
   std::vector<double> cost(static_cast<size_t>(layers), 0);
   for (const Node& node : step_graph.nodes) {
-    if (node.layer >= 0) cost[static_cast<size_t>(node.layer)] += ir::CostOf(step_graph, node).flops;
+    if (node.layer >= 0)
+      cost[static_cast<size_t>(node.layer)] += ir::CostOf(step_graph, node).flops;
   }
   return SplitByCost(cost, stage_count);
 }
 
-Result<StageAssignment> AssignStages(const Graph& step_graph, std::vector<int> stage_of_layer, int stage_count) {
+Result<StageAssignment> AssignStages(const Graph& step_graph, std::vector<int> stage_of_layer,
+                                     int stage_count) {
   return Assigner(step_graph, std::move(stage_of_layer), stage_count).Run();
 }
 
@@ -226,11 +237,14 @@ Result<Graph> SplitScalarSums(const Graph& step_graph, const StageAssignment& st
                         const std::vector<ir::TensorType>& types) {
     ++position;
     std::map<int, std::vector<ValueId>> by_stage;
-    for (size_t i = 0; i < node.inputs.size(); ++i) by_stage[owner(node.inputs[i])].push_back(inputs[i]);
-    const bool scalar_sum = node.op == Op::kSum && node.phase == Phase::kUpdate && types[0].rank() == 0;
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      by_stage[owner(node.inputs[i])].push_back(inputs[i]);
+    const bool scalar_sum =
+        node.op == Op::kSum && node.phase == Phase::kUpdate && types[0].rank() == 0;
     if (!scalar_sum || by_stage.size() < 2) return builder.Add(node.op, inputs, node.attrs, types);
     std::vector<ValueId> sums;
-    for (const auto& [stage, values] : by_stage) sums.push_back(builder.AddOne(Op::kSum, values, {}, types));
+    for (const auto& [stage, values] : by_stage)
+      sums.push_back(builder.AddOne(Op::kSum, values, {}, types));
     return builder.Add(Op::kSum, sums, {}, types);
   };
   return RewriteGraph(step_graph, emit);

@@ -1,9 +1,11 @@
 // Which pipeline stage computes what.
 //
-// Layers are split into contiguous stages that minimise the most expensive stage (forward + backward FLOPs). A node with a
-// layer runs in that layer's stage. Cheap nodes without one run wherever they are needed, if need be in several stages: what
-// only depends on feeds (labels of the last stage), scalars of the update, the sum of a tied weight's gradients. A param is
-// held by every stage that reads it in forward or backward; the first is its owner, who alone counts it in the norm.
+// Layers are split into contiguous stages that minimise the most expensive stage (forward +
+// backward FLOPs). A node with a layer runs in that layer's stage. Cheap nodes without one run
+// wherever they are needed, if need be in several stages: what only depends on feeds (labels of the
+// last stage), scalars of the update, the sum of a tied weight's gradients. A param is held by
+// every stage that reads it in forward or backward; the first is its owner, who alone counts it in
+// the norm.
 #pragma once
 
 #include <map>
@@ -18,25 +20,26 @@ namespace meshwright::planner {
 struct StageAssignment {
   int stage_count = 1;
   std::vector<int> stage_of_layer;
-  std::vector<std::vector<int>> node_stages;               // per node, ascending; empty for params
-  std::map<std::string, std::vector<int>> param_stages;    // holders, owner first
+  std::vector<std::vector<int>> node_stages;             // per node, ascending; empty for params
+  std::map<std::string, std::vector<int>> param_stages;  // holders, owner first
   int last_stage() const { return stage_count - 1; }
 };
 
 int LayerCount(const ir::Graph& graph);
 
-// Contiguous split of `cost` into `parts` non-empty ranges with the least maximum; ties prefer earlier cuts to be late.
-// Returns the part of each entry. REQUIRES parts <= cost.size().
+// Contiguous split of `cost` into `parts` non-empty ranges with the least maximum; ties prefer
+// earlier cuts to be late. Returns the part of each entry. REQUIRES parts <= cost.size().
 std::vector<int> SplitByCost(const std::vector<double>& cost, int parts);
 
 // Stage of every layer, by FLOPs of the step graph.
 std::vector<int> BalanceLayers(const ir::Graph& step_graph, int stage_count);
 
 // REQUIRES: step_graph made by ir::AppendUpdate, or a forward graph with Phase::kUpdate reports.
-Result<StageAssignment> AssignStages(const ir::Graph& step_graph, std::vector<int> stage_of_layer, int stage_count);
+Result<StageAssignment> AssignStages(const ir::Graph& step_graph, std::vector<int> stage_of_layer,
+                                     int stage_count);
 
-// Rewrites every scalar `sum` whose operands live in several stages into sums per stage and a sum of those, so that one
-// scalar per stage crosses. The graph's ids change.
+// Rewrites every scalar `sum` whose operands live in several stages into sums per stage and a sum
+// of those, so that one scalar per stage crosses. The graph's ids change.
 Result<ir::Graph> SplitScalarSums(const ir::Graph& step_graph, const StageAssignment& stages);
 
 }  // namespace meshwright::planner

@@ -33,7 +33,12 @@ class Chooser {
  public:
   Chooser(const Graph& graph, const StageAssignment& stages, const Layout& layout,
           const std::map<std::string, Sharding>& known_params)
-      : graph_(graph), stages_(stages), layout_(layout), mesh_(PlanningMesh(layout)), split_check_(graph), users_(graph.Users()) {
+      : graph_(graph),
+        stages_(stages),
+        layout_(layout),
+        mesh_(PlanningMesh(layout)),
+        split_check_(graph),
+        users_(graph.Users()) {
     result_.nodes.resize(graph.nodes.size());
     result_.values.resize(graph.values.size());
     result_.params = known_params;
@@ -44,7 +49,8 @@ class Chooser {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Status status = Visit(i, graph_.nodes[i]);
       if (!status.ok()) {
-        return Fail(status.WithContext(fmt::format("{} (node {})", ir::OpName(graph_.nodes[i].op), i)));
+        return Fail(
+            status.WithContext(fmt::format("{} (node {})", ir::OpName(graph_.nodes[i].op), i)));
       }
     }
     return std::move(result_);
@@ -92,7 +98,8 @@ class Chooser {
       return it == result_.params.end() ? Sharding::Replicated(graph_.type(id).rank()) : it->second;
     }
     const Sharding& sharding = result_.values[Index(id)];
-    const bool accumulated = node.phase == Phase::kUpdate && graph_.producer(id).phase != Phase::kUpdate;
+    const bool accumulated =
+        node.phase == Phase::kUpdate && graph_.producer(id).phase != Phase::kUpdate;
     return accumulated ? WithoutAxis(sharding, kMicro) : sharding;
   }
 
@@ -124,10 +131,12 @@ class Chooser {
 
   // Partial sums do not cross stages.
   bool SameStage(const Node& node) const {
-    const auto& own = stages_.node_stages[static_cast<size_t>(graph_.value(node.outputs[0]).producer.value())];
+    const auto& own =
+        stages_.node_stages[static_cast<size_t>(graph_.value(node.outputs[0]).producer.value())];
     std::set<int> all(own.begin(), own.end());
     for (ValueId input : node.inputs) {
-      const auto& set = stages_.node_stages[static_cast<size_t>(graph_.value(input).producer.value())];
+      const auto& set =
+          stages_.node_stages[static_cast<size_t>(graph_.value(input).producer.value())];
       all.insert(set.begin(), set.end());
     }
     return all.size() <= 1;
@@ -135,7 +144,8 @@ class Chooser {
 
   // The factor along which most operand bytes are already split by the axis.
   std::optional<FactorIndex> FollowOperands(const Node& node, const FactorRule& rule,
-                                            const std::vector<Sharding>& views, const std::string& axis) const {
+                                            const std::vector<Sharding>& views,
+                                            const std::string& axis) const {
     std::map<FactorIndex, int64_t> bytes;
     for (size_t i = 0; i < views.size(); ++i) {
       for (size_t d = 0; d < views[i].dims.size(); ++d) {
@@ -152,31 +162,34 @@ class Chooser {
     return best;
   }
 
-  Result<Choice> ChooseBatch(const Node& node, const FactorRule& rule, const std::vector<Sharding>& views,
-                             const std::string& axis) const {
+  Result<Choice> ChooseBatch(const Node& node, const FactorRule& rule,
+                             const std::vector<Sharding>& views, const std::string& axis) const {
     Choice choice{axis, FollowOperands(node, rule, views, axis), false};
     if (choice.factor) return choice;
     for (size_t i = 0; i < views.size(); ++i) {
       for (size_t d = 0; d < views[i].dims.size(); ++d) {
         if (!SplitBy(views[i].dims[d], axis)) continue;
-        return Fail(InvalidArgument(fmt::format(
-            "operand {} is split along the batch (dim {}), which this op needs whole; compute per row, or use {}=1", i,
-            d, axis)));
+        return Fail(
+            InvalidArgument(fmt::format("operand {} is split along the batch (dim {}), which this "
+                                        "op needs whole; compute per row, or use {}=1",
+                                        i, d, axis)));
       }
     }
     choice.passes_partial = CanPassPartial(node, rule, views, axis);
     if (axis == kMicro && !choice.passes_partial) {
       for (const Sharding& view : views) {
         if (!view.partial.contains(axis)) continue;
-        return Fail(InvalidArgument(
-            "a sum over the batch is used before the update; with microbatches > 1 it is not known yet: divide in the "
-            "loss's count instead, or use microbatches=1"));
+        return Fail(
+            InvalidArgument("a sum over the batch is used before the update; with microbatches > 1 "
+                            "it is not known yet: divide in the "
+                            "loss's count instead, or use microbatches=1"));
       }
     }
     return choice;
   }
 
-  Result<Choice> ChooseTensor(const Node& node, const FactorRule& rule, const std::vector<Sharding>& views) {
+  Result<Choice> ChooseTensor(const Node& node, const FactorRule& rule,
+                              const std::vector<Sharding>& views) {
     Choice choice{kTensor, std::nullopt, false};
     if (const auto factor = GradientFactor(node, rule)) {
       choice.factor = factor;
@@ -205,7 +218,8 @@ class Chooser {
     return choice;
   }
 
-  // The gradient of a split weight is made split: the other operands are gathered, not the gradient scattered.
+  // The gradient of a split weight is made split: the other operands are gathered, not the gradient
+  // scattered.
   std::optional<FactorIndex> GradientFactor(const Node& node, const FactorRule& rule) const {
     if (node.phase != Phase::kBackward) return std::nullopt;
     for (size_t r = 0; r < node.outputs.size(); ++r) {
@@ -214,17 +228,20 @@ class Chooser {
       const auto param = result_.params.find(it->second);
       if (param == result_.params.end()) continue;
       for (size_t d = 0; d < param->second.dims.size(); ++d) {
-        if (SplitBy(param->second.dims[d], kTensor) && !rule.results[r][d].empty()) return rule.results[r][d][0];
+        if (SplitBy(param->second.dims[d], kTensor) && !rule.results[r][d].empty())
+          return rule.results[r][d][0];
       }
     }
     return std::nullopt;
   }
 
-  // Redco's rules at the first use of weight `w`: follow a split contraction, else split an output factor.
+  // Redco's rules at the first use of weight `w`: follow a split contraction, else split an output
+  // factor.
   Result<std::optional<FactorIndex>> FirstUse(const Node& node, const FactorRule& rule,
                                               const std::vector<Sharding>& views, size_t w) {
     std::set<FactorIndex> weight_factors;
-    for (const ir::DimFactors& dim : rule.operands[w]) weight_factors.insert(dim.begin(), dim.end());
+    for (const ir::DimFactors& dim : rule.operands[w])
+      weight_factors.insert(dim.begin(), dim.end());
     for (size_t i = 0; i < views.size(); ++i) {
       for (size_t d = 0; i != w && d < views[i].dims.size(); ++d) {
         if (!SplitBy(views[i].dims[d], kTensor)) continue;
@@ -236,52 +253,62 @@ class Chooser {
     return ColumnFactor(node, rule, w);
   }
 
-  Result<std::optional<FactorIndex>> EmbeddingFactor(const Node& node, const FactorRule& rule, size_t w) {
+  Result<std::optional<FactorIndex>> EmbeddingFactor(const Node& node, const FactorRule& rule,
+                                                     size_t w) {
     const int64_t rows = graph_.type(node.inputs[w]).dims[0];
     if (rows % layout_.tensor == 0) return std::optional(rule.operands[w][0][0]);
-    result_.notes.push_back(fmt::format(
-        "{} is replicated over tensor={}: its {} rows do not divide (pad the vocabulary to a multiple of {} to split it)",
-        ParamName(node.inputs[w]), layout_.tensor, rows, layout_.tensor));
+    result_.notes.push_back(
+        fmt::format("{} is replicated over tensor={}: its {} rows do not divide (pad the "
+                    "vocabulary to a multiple of {} to split it)",
+                    ParamName(node.inputs[w]), layout_.tensor, rows, layout_.tensor));
     return std::optional<FactorIndex>();
   }
 
-  Result<std::optional<FactorIndex>> ColumnFactor(const Node& node, const FactorRule& rule, size_t w) {
+  Result<std::optional<FactorIndex>> ColumnFactor(const Node& node, const FactorRule& rule,
+                                                  size_t w) {
     const std::string name = ParamName(node.inputs[w]);
     std::optional<SplitCheck::Answer> misfit;
     for (size_t d = 0; d < rule.operands[w].size(); ++d) {
       const FactorIndex factor = rule.operands[w][d].empty() ? -1 : rule.operands[w][d][0];
-      if (factor < 0 || rule.factors[static_cast<size_t>(factor)].kind != FactorKind::kParallel) continue;
+      if (factor < 0 || rule.factors[static_cast<size_t>(factor)].kind != FactorKind::kParallel)
+        continue;
       const auto result_dim = ResultDimOf(rule, factor);
       if (!result_dim) continue;
-      const SplitCheck::Answer answer = split_check_.Check(node.outputs[0], *result_dim, layout_.tensor);
+      const SplitCheck::Answer answer =
+          split_check_.Check(node.outputs[0], *result_dim, layout_.tensor);
       if (answer.verdict == SplitCheck::kFits) return std::optional(factor);
       if (answer.verdict == SplitCheck::kDoesNotDivide && !misfit) misfit = answer;
     }
     if (!misfit) {
-      result_.notes.push_back(fmt::format("{} is replicated over tensor={}: no factor of it can be split", name, layout_.tensor));
+      result_.notes.push_back(fmt::format(
+          "{} is replicated over tensor={}: no factor of it can be split", name, layout_.tensor));
       return std::optional<FactorIndex>();
     }
     if (misfit->is_vocabulary) {
-      result_.notes.push_back(fmt::format(
-          "{} is replicated over tensor={}: the vocabulary of {} does not divide (pad it to a multiple of {} to split it)",
-          name, layout_.tensor, misfit->size, layout_.tensor));
+      result_.notes.push_back(
+          fmt::format("{} is replicated over tensor={}: the vocabulary of {} does not divide (pad "
+                      "it to a multiple of {} to split it)",
+                      name, layout_.tensor, misfit->size, layout_.tensor));
       return std::optional<FactorIndex>();
     }
-    return Fail(InvalidArgument(fmt::format("tensor={} does not divide the {} units along which {} {} is split; choose tensor in {{{}}}",
-                                            layout_.tensor, misfit->size, name,
-                                            graph_.type(node.inputs[w]).ToString(),
-                                            DivisorList(misfit->size, misfit->size))));
+    return Fail(InvalidArgument(
+        fmt::format("tensor={} does not divide the {} units along which {} {} is split; choose "
+                    "tensor in {{{}}}",
+                    layout_.tensor, misfit->size, name, graph_.type(node.inputs[w]).ToString(),
+                    DivisorList(misfit->size, misfit->size))));
   }
 
   static std::optional<int> ResultDimOf(const FactorRule& rule, FactorIndex factor) {
     for (size_t d = 0; d < rule.results[0].size(); ++d) {
-      if (!rule.results[0][d].empty() && rule.results[0][d][0] == factor) return static_cast<int>(d);
+      if (!rule.results[0][d].empty() && rule.results[0][d][0] == factor)
+        return static_cast<int>(d);
     }
     return std::nullopt;
   }
 
   // Where a partial activation [batch, sequence, ...] becomes split along the sequence.
-  std::optional<FactorIndex> SequenceFactor(const FactorRule& rule, const std::vector<Sharding>& views) const {
+  std::optional<FactorIndex> SequenceFactor(const FactorRule& rule,
+                                            const std::vector<Sharding>& views) const {
     for (size_t i = 0; i < views.size(); ++i) {
       if (!views[i].partial.contains(kTensor) || views[i].dims.size() < 3) continue;
       const FactorIndex factor = rule.operands[i][1].empty() ? -1 : rule.operands[i][1][0];
@@ -305,7 +332,8 @@ class Chooser {
       return SetResults(node, strategy, {sharding});
     }
     if (node.inputs.empty()) {
-      return SetResults(node, strategy, {Sharding::Replicated(graph_.type(node.outputs[0]).rank())});
+      return SetResults(node, strategy,
+                        {Sharding::Replicated(graph_.type(node.outputs[0]).rank())});
     }
     std::vector<Sharding> views;
     for (ValueId input : node.inputs) views.push_back(ViewOf(node, input));
@@ -325,33 +353,39 @@ class Chooser {
     strategy.operands = OperandShardings(node, rule, views, choices);
     AssignParams(node, strategy);
     strategy.split_vocabulary = node.op == Op::kCrossEntropy && SplitsVocabulary(rule, choices);
-    return SetResults(node, strategy, ResultShardings(node, rule, choices, strategy.split_vocabulary));
+    return SetResults(node, strategy,
+                      ResultShardings(node, rule, choices, strategy.split_vocabulary));
   }
 
   bool IsGroupedSum(const Node& node, const std::vector<Sharding>& views) const {
     if (node.op != Op::kSum || node.phase != Phase::kUpdate || !SameStage(node)) return false;
     if (graph_.type(node.outputs[0]).rank() != 0) return false;
-    return std::any_of(views.begin(), views.end(), [](const Sharding& view) { return !view.partial.empty(); });
+    return std::any_of(views.begin(), views.end(),
+                       [](const Sharding& view) { return !view.partial.empty(); });
   }
 
-  static Sharding FromChoices(const ir::TensorFactors& factors, const std::vector<Choice>& choices) {
+  static Sharding FromChoices(const ir::TensorFactors& factors,
+                              const std::vector<Choice>& choices) {
     Sharding sharding = Sharding::Replicated(static_cast<int>(factors.size()));
     for (const Choice& choice : choices) {
       for (size_t d = 0; choice.factor && d < factors.size(); ++d) {
-        if (!factors[d].empty() && factors[d][0] == *choice.factor) sharding.dims[d].push_back(choice.axis);
+        if (!factors[d].empty() && factors[d][0] == *choice.factor)
+          sharding.dims[d].push_back(choice.axis);
       }
     }
     return sharding;
   }
 
-  std::vector<Sharding> OperandShardings(const Node& node, const FactorRule& rule, const std::vector<Sharding>& views,
+  std::vector<Sharding> OperandShardings(const Node& node, const FactorRule& rule,
+                                         const std::vector<Sharding>& views,
                                          const std::vector<Choice>& choices) const {
     std::vector<Sharding> operands;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       Sharding sharding = FromChoices(rule.operands[i], choices);
       for (const Choice& choice : choices) {
         const auto it = views[i].partial.find(choice.axis);
-        if (choice.passes_partial && it != views[i].partial.end()) sharding.partial[choice.axis] = it->second;
+        if (choice.passes_partial && it != views[i].partial.end())
+          sharding.partial[choice.axis] = it->second;
       }
       operands.push_back(std::move(sharding));
     }
@@ -360,19 +394,23 @@ class Chooser {
 
   void AssignParams(const Node& node, const NodeStrategy& strategy) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (Unassigned(node.inputs[i])) result_.params[ParamName(node.inputs[i])] = strategy.operands[i];
+      if (Unassigned(node.inputs[i]))
+        result_.params[ParamName(node.inputs[i])] = strategy.operands[i];
     }
   }
 
   static bool SplitsVocabulary(const FactorRule& rule, const std::vector<Choice>& choices) {
     const ir::DimFactors& vocabulary = rule.operands[0].back();
     for (const Choice& choice : choices) {
-      if (choice.axis == kTensor && choice.factor && !vocabulary.empty() && *choice.factor == vocabulary[0]) return true;
+      if (choice.axis == kTensor && choice.factor && !vocabulary.empty() &&
+          *choice.factor == vocabulary[0])
+        return true;
     }
     return false;
   }
 
-  std::vector<Sharding> ResultShardings(const Node& node, const FactorRule& rule, const std::vector<Choice>& choices,
+  std::vector<Sharding> ResultShardings(const Node& node, const FactorRule& rule,
+                                        const std::vector<Choice>& choices,
                                         bool split_vocabulary) const {
     std::vector<Sharding> results;
     for (size_t r = 0; r < node.outputs.size(); ++r) {
@@ -380,7 +418,8 @@ class Chooser {
       for (const Choice& choice : choices) {
         if (split_vocabulary && choice.axis == kTensor) continue;  // reduced inside
         if (choice.passes_partial) sharding.partial[choice.axis] = ir::PartialKind::kSum;
-        if (choice.factor && !sharding.UsesAxis(choice.axis)) sharding.partial[choice.axis] = rule.result_partial[r];
+        if (choice.factor && !sharding.UsesAxis(choice.axis))
+          sharding.partial[choice.axis] = rule.result_partial[r];
       }
       results.push_back(std::move(sharding));
     }
@@ -423,7 +462,8 @@ Sharding WithoutAxis(Sharding sharding, const std::string& axis) {
   return sharding;
 }
 
-Result<Strategies> ChooseStrategies(const Graph& step_graph, const StageAssignment& stages, const Layout& layout,
+Result<Strategies> ChooseStrategies(const Graph& step_graph, const StageAssignment& stages,
+                                    const Layout& layout,
                                     const std::map<std::string, Sharding>& known_params) {
   return Chooser(step_graph, stages, layout, known_params).Run();
 }

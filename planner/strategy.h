@@ -1,14 +1,17 @@
 // Shardings of every value, by Redco's two rules on factors.
 //
-// Batch axes ("micro", the microbatch index in time, then "data") split the rows that feeds produce and everything computed
-// from them. The tensor axis starts at contractions with a weight: a weight whose input is not split along the contraction is
-// split along an output factor that everything downstream can keep split (the attention heads, the FFN width, the vocabulary);
-// one whose input is split along the contraction follows it, and its result is partial until somebody needs it whole (one
-// all-reduce per attention and per FFN block). All other ops keep what their operands have; gradients of a weight are split as
-// the weight. With sequence parallelism, partial results become split along the sequence instead of whole.
+// Batch axes ("micro", the microbatch index in time, then "data") split the rows that feeds produce
+// and everything computed from them. The tensor axis starts at contractions with a weight: a weight
+// whose input is not split along the contraction is split along an output factor that everything
+// downstream can keep split (the attention heads, the FFN width, the vocabulary); one whose input
+// is split along the contraction follows it, and its result is partial until somebody needs it
+// whole (one all-reduce per attention and per FFN block). All other ops keep what their operands
+// have; gradients of a weight are split as the weight. With sequence parallelism, partial results
+// become split along the sequence instead of whole.
 //
-// Source: Redco (design: parallelism.md 2.12), stated on factors: rule 1 alternate non-contracting / contracting, rule 2 shard
-// the head factor. Deviation: none in what is split; the sequence switch is Megatron's.
+// Source: Redco (design: parallelism.md 2.12), stated on factors: rule 1 alternate non-contracting
+// / contracting, rule 2 shard the head factor. Deviation: none in what is split; the sequence
+// switch is Megatron's.
 #pragma once
 
 #include <map>
@@ -30,25 +33,29 @@ inline constexpr char kTensor[] = "tensor";
 struct NodeStrategy {
   std::vector<mesh::Sharding> operands;  // required, one per input
   std::vector<mesh::Sharding> results;
-  // cross_entropy with split vocabulary: computed as logsumexp + pick + nll, the first two reduced over the tensor axis.
+  // cross_entropy with split vocabulary: computed as logsumexp + pick + nll, the first two reduced
+  // over the tensor axis.
   bool split_vocabulary = false;
-  // Scalar sum of operands that are partial over different axes: summed per kind first, then reduced once per kind.
+  // Scalar sum of operands that are partial over different axes: summed per kind first, then
+  // reduced once per kind.
   bool grouped_sum = false;
 };
 
 struct Strategies {
-  std::vector<NodeStrategy> nodes;                   // per node
-  std::map<std::string, mesh::Sharding> params;      // by name, optimizer state included
-  std::vector<mesh::Sharding> values;                // per value, as produced
+  std::vector<NodeStrategy> nodes;               // per node
+  std::map<std::string, mesh::Sharding> params;  // by name, optimizer state included
+  std::vector<mesh::Sharding> values;            // per value, as produced
   std::vector<std::string> notes;
 };
 
 // The mesh that shardings refer to: axes of size > 1 among micro, data, tensor (no devices).
 mesh::Mesh PlanningMesh(const Layout& layout);
 
-// known_params fixes the shardings of params decided before (the evaluation graph follows the training graph).
-// Errors: kInvalidArgument naming the weight that no allowed degree splits and the degrees that would.
-Result<Strategies> ChooseStrategies(const ir::Graph& step_graph, const StageAssignment& stages, const Layout& layout,
+// known_params fixes the shardings of params decided before (the evaluation graph follows the
+// training graph). Errors: kInvalidArgument naming the weight that no allowed degree splits and the
+// degrees that would.
+Result<Strategies> ChooseStrategies(const ir::Graph& step_graph, const StageAssignment& stages,
+                                    const Layout& layout,
                                     const std::map<std::string, mesh::Sharding>& known_params);
 
 // A value's sharding as seen by update nodes: microbatches have been summed into the accumulator.

@@ -1,7 +1,8 @@
-// The worker daemon of one host: dials the controller, holds the session, fetches blobs, owns a JobRuntime per mesh.
+// The worker daemon of one host: dials the controller, holds the session, fetches blobs, owns a
+// JobRuntime per mesh.
 //
-// Reconnects with backoff while the controller is away; a running job ends when the session is lost for good or its mesh is
-// aborted. Thread rule: Start/Stop from one thread.
+// Reconnects with backoff while the controller is away; a running job ends when the session is lost
+// for good or its mesh is aborted. Thread rule: Start/Stop from one thread.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +15,19 @@ namespace meshwright::worker {
 
 struct AgentOptions {
   std::string controller = "127.0.0.1:7700";
-  std::string name;                 // empty: host name + pid
-  int devices = 1;                  // virtual CPU devices
+  std::string name;  // empty: host name + pid
+  int devices = 1;   // virtual CPU devices
   int threads_per_device = 1;
-  bool pin = false;                 // pin devices to cores
+  bool pin = false;                     // pin devices to cores
   std::string data_bind = "127.0.0.1";  // data-plane listener
-  std::string advertise;            // address that peers dial; empty: data_bind
-  int data_port = 0;                // 0: pick
-  int metrics_port = 0;             // 0: pick, -1: none
-  std::string cache_dir;            // blobs; empty: a temporary folder, removed at exit
+  std::string advertise;                // address that peers dial; empty: data_bind
+  int data_port = 0;                    // 0: pick
+  int metrics_port = 0;                 // 0: pick, -1: none
+  std::string cache_dir;                // blobs; empty: a temporary folder, removed at exit
   std::string token;
-  std::string host_id;              // empty: LocalHostId()
-  std::string transport = "auto";   // auto | shm | tcp
-  int64_t memory_bytes = 0;         // per device; 0: share of the machine
+  std::string host_id;                  // empty: LocalHostId()
+  std::string transport = "auto";       // auto | shm | tcp
+  int64_t memory_bytes = 0;             // per device; 0: share of the machine
   int64_t connect_timeout_ms = 30'000;  // first contact with the controller
 };
 
@@ -36,8 +37,8 @@ class Agent {
   static Result<std::unique_ptr<Agent>> Start(AgentOptions options);
   virtual int metrics_port() const = 0;
   // Blocks until Stop(), or until the agent gives up: the reason.
-  virtual Status Wait(int64_t timeout_ms) = 0;   // kDeadlineExceeded while it runs
-  virtual void Stop() = 0;                       // leaves the cluster, frees everything
+  virtual Status Wait(int64_t timeout_ms) = 0;  // kDeadlineExceeded while it runs
+  virtual void Stop() = 0;                      // leaves the cluster, frees everything
 };
 
 }  // namespace meshwright::worker

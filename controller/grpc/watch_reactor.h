@@ -29,30 +29,34 @@ class WatchReactor final : public grpc::ServerWriteReactor<Message> {
   }
 
   void OnCancel() override {
-    std::scoped_lock lock(mutex_);
-    cancelled_ = true;
-    if (asked_) loop_->Unwatch(*asked_);
+    std::scoped_lock lock(guard_->mutex);
+    guard_->cancelled = true;
+    loop_->Unwatch(guard_->watch);
   }
 
   void OnDone() override { delete this; }
 
  private:
+  // Outlives the reactor where the answer ends it before Ask() returns.
+  struct Guard {
+    std::mutex mutex;
+    bool cancelled = false;
+    ControlLoop::WatchId watch = 0;
+  };
+
   void Ask() {
-    // The answer may come, and this object be gone, before Watch returns: what comes after needs only `alive`.
-    auto alive = alive_;
-    const ControlLoop::WatchId id =
-        loop_->Watch(cursor_, [this](Result<ControlLoop::News> news) { Answer(std::move(news)); });
-    std::scoped_lock lock(*alive);
-    if (!alive->reactor) return;
-    std::scoped_lock own(mutex_);
-    asked_ = id;
-    if (cancelled_) loop_->Unwatch(id);
+    const std::shared_ptr<Guard> guard = guard_;
+    std::scoped_lock lock(guard->mutex);
+    if (guard->cancelled) return End(OkStatus());
+    guard->watch = loop_->NewWatchId();
+    loop_->Watch(guard->watch, cursor_,
+                 [this](Result<ControlLoop::News> news) { Answer(std::move(news)); });
   }
 
   void Answer(Result<ControlLoop::News> news) {
     if (!news.has_value()) return End(news.error());
     cursor_ = news->cursor;
-    last_ = news->last || !follow_;
+    last_ = news->last || (!follow_ && news->caught_up);
     std::optional<Message> message = convert_(*news);
     if (!message) return last_ ? End(OkStatus()) : Ask();
     message_ = std::move(*message);
@@ -61,20 +65,13 @@ class WatchReactor final : public grpc::ServerWriteReactor<Message> {
 
   void End(const Status& status) { this->Finish(proto::ToGrpc(status)); }
 
-  struct Alive : std::mutex {
-    bool reactor = true;
-  };
-
   ControlLoop* loop_;
   WatchCursor cursor_;
   const bool follow_;
   Convert convert_;
-  std::shared_ptr<Alive> alive_ = std::make_shared<Alive>();
+  std::shared_ptr<Guard> guard_ = std::make_shared<Guard>();
   Message message_;
   bool last_ = false;
-  std::mutex mutex_;
-  bool cancelled_ = false;                      // guarded by mutex_
-  std::optional<ControlLoop::WatchId> asked_;  // guarded by mutex_
 };
 
 }  // namespace meshwright::controller

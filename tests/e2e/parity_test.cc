@@ -1,4 +1,5 @@
-// Layout never changes the result: every factorisation of 1, 2, 4 and 8 devices trains the same model as one device.
+// Layout never changes the result: every factorisation of 1, 2, 4 and 8 devices trains the same
+// model as one device.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +22,8 @@ struct RunResult {
 
 Result<RunResult> RunJob(const ir::JobRequest& job, int devices, int vocabulary) {
   SyntheticTokens tokens(vocabulary);
-  MW_ASSIGN_OR_RETURN(const std::unique_ptr<VirtualCluster> cluster, VirtualCluster::Start(job, devices, &tokens));
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<VirtualCluster> cluster,
+                      VirtualCluster::Start(job, devices, &tokens));
   MW_ASSIGN_OR_RETURN(const std::vector<worker::StepReport> reports, cluster->Train(0, kSteps));
   RunResult result;
   for (const worker::StepReport& report : reports) {
@@ -33,15 +35,19 @@ Result<RunResult> RunJob(const ir::JobRequest& job, int devices, int vocabulary)
   return result;
 }
 
-void ExpectEqual(const RunResult& expected, const RunResult& actual, double tolerance, const std::string& layout) {
+void ExpectEqual(const RunResult& expected, const RunResult& actual, double tolerance,
+                 const std::string& layout) {
   for (int i = 0; i < kSteps; ++i) {
     const auto step = static_cast<size_t>(i);
-    EXPECT_NEAR(actual.losses[step] / expected.losses[step], 1.0, tolerance) << layout << " loss of step " << i;
-    EXPECT_NEAR(actual.norms[step] / expected.norms[step], 1.0, tolerance) << layout << " grad norm of step " << i;
+    EXPECT_NEAR(actual.losses[step] / expected.losses[step], 1.0, tolerance)
+        << layout << " loss of step " << i;
+    EXPECT_NEAR(actual.norms[step] / expected.norms[step], 1.0, tolerance)
+        << layout << " grad norm of step " << i;
   }
   EXPECT_NEAR(actual.validation / expected.validation, 1.0, tolerance) << layout;
   std::string where;
-  EXPECT_LE(LargestDifference(expected.tensors, actual.tensors, &where), tolerance) << layout << " " << where;
+  EXPECT_LE(LargestDifference(expected.tensors, actual.tensors, &where), tolerance)
+      << layout << " " << where;
 }
 
 struct Degrees {
@@ -52,13 +58,15 @@ std::vector<Degrees> Factorisations(int devices) {
   std::vector<Degrees> result;
   for (int data = 1; data <= devices; ++data) {
     for (int tensor = 1; data * tensor <= devices; ++tensor) {
-      if (devices % (data * tensor) == 0) result.push_back({data, tensor, devices / (data * tensor)});
+      if (devices % (data * tensor) == 0)
+        result.push_back({data, tensor, devices / (data * tensor)});
     }
   }
   return result;
 }
 
-void SetLayout(ir::JobRequest& job, const Degrees& degrees, int microbatches, const std::string& schedule) {
+void SetLayout(ir::JobRequest& job, const Degrees& degrees, int microbatches,
+               const std::string& schedule) {
   job.parallel.data = degrees.data;
   job.parallel.tensor = degrees.tensor;
   job.parallel.pipeline = degrees.pipeline;
@@ -67,7 +75,8 @@ void SetLayout(ir::JobRequest& job, const Degrees& degrees, int microbatches, co
 }
 
 // Runs every layout of `devices` and compares with one device.
-void Sweep(const TinyOptions& options, int devices, double tolerance, bool sequence_parallel = false) {
+void Sweep(const TinyOptions& options, int devices, double tolerance,
+           bool sequence_parallel = false) {
   ir::JobRequest job = MakeTinyJob(options);
   SetLayout(job, {1, 1, 1}, 1, "1f1b");
   const auto expected = RunJob(job, 1, static_cast<int>(options.vocabulary));
@@ -76,10 +85,12 @@ void Sweep(const TinyOptions& options, int devices, double tolerance, bool seque
   for (const Degrees& degrees : Factorisations(devices)) {
     for (int microbatches : {1, 4}) {
       for (const char* schedule : {"gpipe", "1f1b"}) {
-        if ((degrees.pipeline == 1 || microbatches == 1) && std::string(schedule) == "gpipe") continue;
+        if ((degrees.pipeline == 1 || microbatches == 1) && std::string(schedule) == "gpipe")
+          continue;
         SetLayout(job, degrees, microbatches, schedule);
-        const std::string layout = fmt::format("data={} tensor={} pipeline={} microbatches={} {}", degrees.data,
-                                               degrees.tensor, degrees.pipeline, microbatches, schedule);
+        const std::string layout =
+            fmt::format("data={} tensor={} pipeline={} microbatches={} {}", degrees.data,
+                        degrees.tensor, degrees.pipeline, microbatches, schedule);
         const auto actual = RunJob(job, devices, static_cast<int>(options.vocabulary));
         ASSERT_TRUE(actual.has_value()) << layout << ": " << actual.error();
         ExpectEqual(*expected, *actual, tolerance, layout);
@@ -97,9 +108,11 @@ TEST_P(Parity, EveryLayoutEqualsOneDeviceInF64) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Parity,
-                         ::testing::Combine(::testing::Values("gpt2", "llama"), ::testing::Values(1, 2, 4, 8)),
+                         ::testing::Combine(::testing::Values("gpt2", "llama"),
+                                            ::testing::Values(1, 2, 4, 8)),
                          [](const auto& param_info) {
-                           return std::get<0>(param_info.param) + "On" + std::to_string(std::get<1>(param_info.param));
+                           return std::get<0>(param_info.param) + "On" +
+                                  std::to_string(std::get<1>(param_info.param));
                          });
 
 TEST(ParityVariants, SplitVocabularyEqualsOneDevice) {
@@ -142,8 +155,8 @@ TEST(ParityVariants, F32LayoutsAgreeWithinRounding) {
     options.family = family;
     options.dtype = ir::DType::kF32;
     options.layers = 4;
-    // Adam divides by the gradient's size: where a gradient is all rounding, the step's sign is too, and two steps may differ
-    // by 4 lr. A usual learning rate keeps that below the tolerance.
+    // Adam divides by the gradient's size: where a gradient is all rounding, the step's sign is
+    // too, and two steps may differ by 4 lr. A usual learning rate keeps that below the tolerance.
     options.lr = 1e-3;
     Sweep(options, 4, 1e-5);
   }
@@ -163,7 +176,8 @@ TEST(ParityVariants, SameLayoutTwiceIsBitwiseEqual) {
   EXPECT_EQ(first->tensors, second->tensors);
 }
 
-// With plain SGD, no decay and no clipping, the weights after one step are the gradients: w1 = w0 - g.
+// With plain SGD, no decay and no clipping, the weights after one step are the gradients: w1 = w0 -
+// g.
 TEST(ParityVariants, GradientsEqualOneDevice) {
   for (const char* family : {"gpt2", "llama"}) {
     TinyOptions options;

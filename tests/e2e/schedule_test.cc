@@ -1,5 +1,5 @@
-// Schedules as programs: bubbles and in-flight counts of the planned instruction lists on the virtual clock
-// (design: parallelism.md 2.6).
+// Schedules as programs: bubbles and in-flight counts of the planned instruction lists on the
+// virtual clock (design: parallelism.md 2.6).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,8 @@ planner::SimulationCosts Costs(double t_f, double t_b) {
   return costs;
 }
 
-Result<planner::Plan> PlanTiny(int pipeline, int microbatches, const std::string& schedule, int tensor = 1) {
+Result<planner::Plan> PlanTiny(int pipeline, int microbatches, const std::string& schedule,
+                               int tensor = 1) {
   TinyOptions options;
   options.batch = 32;
   ir::JobRequest job = MakeTinyJob(options);
@@ -48,7 +49,8 @@ TEST_P(ScheduleOnVirtualClock, BubbleIsStagesMinusOneTimesForwardAndBackward) {
     ASSERT_TRUE(plan.has_value()) << plan.error();
     const auto simulation = planner::Simulate(plan->step, Costs(c.t_f, c.t_b));
     ASSERT_TRUE(simulation.has_value()) << simulation.error();
-    EXPECT_DOUBLE_EQ(simulation->makespan_s, c.microbatches * (c.t_f + c.t_b) + c.bubble) << schedule;
+    EXPECT_DOUBLE_EQ(simulation->makespan_s, c.microbatches * (c.t_f + c.t_b) + c.bubble)
+        << schedule;
     for (double idle : simulation->idle_s) EXPECT_DOUBLE_EQ(idle, c.bubble) << schedule;
   }
 }
@@ -61,18 +63,23 @@ TEST_P(ScheduleOnVirtualClock, InFlightCountsMatchTheSchedule) {
     const auto simulation = planner::Simulate(plan->step, Costs(c.t_f, c.t_b));
     ASSERT_TRUE(simulation.has_value()) << simulation.error();
     for (int stage = 0; stage < c.stages; ++stage) {
-      const int expected = std::string(schedule) == "gpipe" ? c.microbatches : std::min(c.microbatches, c.stages - stage);
-      EXPECT_EQ(simulation->in_flight_max[static_cast<size_t>(stage)], expected) << schedule << " stage " << stage;
+      const int expected = std::string(schedule) == "gpipe"
+                               ? c.microbatches
+                               : std::min(c.microbatches, c.stages - stage);
+      EXPECT_EQ(simulation->in_flight_max[static_cast<size_t>(stage)], expected)
+          << schedule << " stage " << stage;
     }
   }
 }
 
 // (p, m, tF, tB + tW): bubbles 9, 90, 21, 210 are the goldens of the design's table.
 INSTANTIATE_TEST_SUITE_P(Goldens, ScheduleOnVirtualClock,
-                         ::testing::Values(Case{4, 8, 1, 2, 9}, Case{4, 8, 10, 20, 90}, Case{8, 16, 1, 2, 21},
-                                           Case{8, 32, 10, 20, 210}, Case{2, 4, 1, 2, 3}),
+                         ::testing::Values(Case{4, 8, 1, 2, 9}, Case{4, 8, 10, 20, 90},
+                                           Case{8, 16, 1, 2, 21}, Case{8, 32, 10, 20, 210},
+                                           Case{2, 4, 1, 2, 3}),
                          [](const auto& param_info) {
-                           return fmt::format("p{}m{}f{}", param_info.param.stages, param_info.param.microbatches,
+                           return fmt::format("p{}m{}f{}", param_info.param.stages,
+                                              param_info.param.microbatches,
                                               static_cast<int>(param_info.param.t_f));
                          });
 

@@ -8,9 +8,10 @@
 namespace meshwright::testing {
 
 struct TinyOptions {
-  std::string family = "gpt2";     // "gpt2": learned positions, fused QKV; "llama": rotary, grouped KV heads, SwiGLU
+  std::string family =
+      "gpt2";  // "gpt2": learned positions, fused QKV; "llama": rotary, grouped KV heads, SwiGLU
   ir::DType dtype = ir::DType::kF64;
-  int64_t vocabulary = 61;         // prime: cannot be split
+  int64_t vocabulary = 61;  // prime: cannot be split
   int64_t layers = 8;
   int64_t batch = 32;
   int64_t sequence = 8;
@@ -19,7 +20,8 @@ struct TinyOptions {
   double lr = 1e-2;
 };
 
-// AdamW with clipping, one step per launch. Dims: d=32; gpt2 8 heads of 4; llama 16 query and 8 KV heads of 4, FFN 64.
+// AdamW with clipping, one step per launch. Dims: d=32; gpt2 8 heads of 4; llama 16 query and 8 KV
+// heads of 4, FFN 64.
 ir::JobRequest MakeTinyJob(const TinyOptions& options);
 
 }  // namespace meshwright::testing

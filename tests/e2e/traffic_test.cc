@@ -18,7 +18,8 @@ struct Step {
 // Traffic of exactly one training step.
 Result<Step> OneStep(const ir::JobRequest& job, int devices, int vocabulary) {
   SyntheticTokens tokens(vocabulary);
-  MW_ASSIGN_OR_RETURN(const std::unique_ptr<VirtualCluster> cluster, VirtualCluster::Start(job, devices, &tokens));
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<VirtualCluster> cluster,
+                      VirtualCluster::Start(job, devices, &tokens));
   const auto before = cluster->Traffic();
   MW_TRY(cluster->Train(0, 1));
   Step step;
@@ -47,8 +48,8 @@ TEST(Traffic, DataParallelReducesEveryGradientOnceInOneBucket) {
   const auto step = OneStep(job, 4, 61);
   ASSERT_TRUE(step.has_value()) << step.error();
   const Counters& reduce = step->traffic.at({"data", Kind::kAllReduce});
-  // One bucket holds all gradients; loss and count are two scalars in a bucket with them or of their own. Totals over the group:
-  // 2 (q-1) n bytes.
+  // One bucket holds all gradients; loss and count are two scalars in a bucket with them or of
+  // their own. Totals over the group: 2 (q-1) n bytes.
   const int64_t gradients = 2 * 3 * WeightBytes(step->plan);
   EXPECT_GE(reduce.bytes, gradients);
   EXPECT_LE(reduce.bytes, gradients + 2 * 3 * 16);
@@ -69,13 +70,15 @@ TEST(Traffic, SmallBucketsReduceTheSameBytesInMoreCalls) {
   EXPECT_LE(reduce.bytes, 2 * WeightBytes(step->plan) + 2 * 16);
 }
 
-// Megatron's count: one all-reduce per attention and per FFN block, forward and backward: 4 per layer.
+// Megatron's count: one all-reduce per attention and per FFN block, forward and backward: 4 per
+// layer.
 TEST(Traffic, TensorParallelDoesFourAllReducesPerLayer) {
   for (const char* family : {"gpt2", "llama"}) {
     TinyOptions options;
     options.family = family;
     options.dtype = ir::DType::kF32;
-    ir::JobRequest job = MakeTinyJob(options);  // prime vocabulary: embedding and head are replicated
+    ir::JobRequest job =
+        MakeTinyJob(options);  // prime vocabulary: embedding and head are replicated
     job.parallel.data = 1;
     job.parallel.tensor = 2;
     const auto step = OneStep(job, 2, 61);
@@ -101,12 +104,16 @@ TEST(Traffic, SequenceParallelMovesTheSameBytesByGatherAndScatter) {
   const auto step = OneStep(job, 2, 64);
   ASSERT_TRUE(step.has_value()) << step.error();
   const int64_t activation = options.batch * options.sequence * 32 * 4;
-  // Per layer 2 blocks x (forward and backward); one more scatter after the embedding and gather before the head, and back.
-  EXPECT_EQ(step->traffic.at({"tensor", Kind::kReduceScatter}).bytes, (4 * options.layers + 2) * activation);
-  EXPECT_GE(step->traffic.at({"tensor", Kind::kAllGather}).bytes, (4 * options.layers + 2) * activation);
+  // Per layer 2 blocks x (forward and backward); one more scatter after the embedding and gather
+  // before the head, and back.
+  EXPECT_EQ(step->traffic.at({"tensor", Kind::kReduceScatter}).bytes,
+            (4 * options.layers + 2) * activation);
+  EXPECT_GE(step->traffic.at({"tensor", Kind::kAllGather}).bytes,
+            (4 * options.layers + 2) * activation);
 }
 
-// Alpa's defect: a tensor replicated over t sending devices must not be sent t times to each of t receivers.
+// Alpa's defect: a tensor replicated over t sending devices must not be sent t times to each of t
+// receivers.
 TEST(Traffic, PipelineSendsEachBoundaryElementOnce) {
   TinyOptions options;
   options.family = "llama";
@@ -121,7 +128,7 @@ TEST(Traffic, PipelineSendsEachBoundaryElementOnce) {
   ASSERT_TRUE(step.has_value()) << step.error();
   const int64_t activation = options.batch * options.sequence * 32 * 4;
   const Counters& send = step->traffic.at({"pipeline", Kind::kSendRecv});
-  EXPECT_GE(send.bytes, 2 * activation);       // one activation forward, one gradient back
+  EXPECT_GE(send.bytes, 2 * activation);        // one activation forward, one gradient back
   EXPECT_LE(send.bytes, 2 * activation + 256);  // and a few scalars of the update
 }
 

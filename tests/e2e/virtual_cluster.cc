@@ -24,18 +24,20 @@ double ElementAt(const std::vector<std::byte>& data, ir::DType dtype, size_t ind
 }
 
 // Copies a box into the logical tensor; elements seen before must be equal.
-Status Place(const ops::HostTensor& block, const ir::Box& box, const std::string& name, LogicalTensor& tensor,
-             std::vector<bool>& seen) {
+Status Place(const ops::HostTensor& block, const ir::Box& box, const std::string& name,
+             LogicalTensor& tensor, std::vector<bool>& seen) {
   const size_t rank = tensor.dims.size();
   std::vector<int64_t> index(rank, 0);
   for (size_t i = 0; i < static_cast<size_t>(block.type.elements()); ++i) {
     size_t flat = 0;
     for (size_t d = 0; d < rank; ++d) {
-      flat = flat * static_cast<size_t>(tensor.dims[d]) + static_cast<size_t>(box.offset[d] + index[d]);
+      flat = flat * static_cast<size_t>(tensor.dims[d]) +
+             static_cast<size_t>(box.offset[d] + index[d]);
     }
     const double value = ElementAt(block.data, block.type.dtype, i);
     if (seen[flat] && std::memcmp(&tensor.values[flat], &value, sizeof(double)) != 0) {
-      return Internal(fmt::format("replicas of {} differ at element {}: {} and {}", name, flat, tensor.values[flat], value));
+      return Internal(fmt::format("replicas of {} differ at element {}: {} and {}", name, flat,
+                                  tensor.values[flat], value));
     }
     tensor.values[flat] = value;
     seen[flat] = true;
@@ -49,7 +51,8 @@ Status Place(const ops::HostTensor& block, const ir::Box& box, const std::string
 
 }  // namespace
 
-Status SyntheticTokens::ReadSample(const std::string& source, int64_t sample, std::span<int32_t> row) {
+Status SyntheticTokens::ReadSample(const std::string& source, int64_t sample,
+                                   std::span<int32_t> row) {
   const uint64_t stream = StreamOf(source);
   for (size_t i = 0; i < row.size(); ++i) {
     const uint32_t bits = PhiloxBits(7, stream, static_cast<uint64_t>(sample), i);
@@ -58,8 +61,9 @@ Status SyntheticTokens::ReadSample(const std::string& source, int64_t sample, st
   return OkStatus();
 }
 
-Result<std::unique_ptr<VirtualCluster>> VirtualCluster::Start(const ir::JobRequest& job, int devices,
-                                                              ops::FeedSource* feed, ops::Backend backend) {
+Result<std::unique_ptr<VirtualCluster>> VirtualCluster::Start(const ir::JobRequest& job,
+                                                              int devices, ops::FeedSource* feed,
+                                                              ops::Backend backend) {
   auto cluster = std::make_unique<VirtualCluster>();
   MW_ASSIGN_OR_RETURN(cluster->plan_, planner::MakePlan(job, mesh::Topology::Local(devices)));
   worker::RuntimeOptions options;
@@ -85,7 +89,8 @@ Result<std::vector<worker::StepReport>> VirtualCluster::Train(int64_t first_step
 }
 
 Result<double> VirtualCluster::Validate(int64_t batches) {
-  MW_ASSIGN_OR_RETURN(const std::vector<worker::StepReport> reports, runtime_->Launch({"eval", 0, batches}));
+  MW_ASSIGN_OR_RETURN(const std::vector<worker::StepReport> reports,
+                      runtime_->Launch({"eval", 0, batches}));
   double sum = 0;
   double count = 0;
   for (const worker::StepReport& report : reports) {
@@ -101,7 +106,8 @@ Result<std::map<std::string, LogicalTensor>> VirtualCluster::Gather() {
   for (const ir::Program& program : plan_.step) {
     for (const ir::Slot& slot : program.slots) {
       if (!slot.persistent) continue;
-      MW_ASSIGN_OR_RETURN(const ops::HostTensor block, runtime_->ReadPersistent(program.device.value(), slot.name));
+      MW_ASSIGN_OR_RETURN(const ops::HostTensor block,
+                          runtime_->ReadPersistent(program.device.value(), slot.name));
       LogicalTensor& tensor = tensors[slot.name];
       if (tensor.values.empty()) {
         tensor.dims = slot.global_dims;
@@ -120,7 +126,8 @@ Result<std::map<std::string, LogicalTensor>> VirtualCluster::Gather() {
   return tensors;
 }
 
-std::map<std::pair<std::string, collective::Kind>, collective::Counters> VirtualCluster::Traffic() const {
+std::map<std::pair<std::string, collective::Kind>, collective::Counters> VirtualCluster::Traffic()
+    const {
   std::map<std::pair<std::string, collective::Kind>, collective::Counters> traffic;
   for (const worker::DeviceStats& stats : runtime_->Stats()) {
     for (const worker::CollectiveStat& stat : stats.collectives) {
@@ -133,13 +140,14 @@ std::map<std::pair<std::string, collective::Kind>, collective::Counters> Virtual
   return traffic;
 }
 
-double LargestDifference(const std::map<std::string, LogicalTensor>& a, const std::map<std::string, LogicalTensor>& b,
-                         std::string* where) {
+double LargestDifference(const std::map<std::string, LogicalTensor>& a,
+                         const std::map<std::string, LogicalTensor>& b, std::string* where) {
   double largest = 0;
   if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
   for (const auto& [name, tensor] : a) {
     const auto other = b.find(name);
-    if (other == b.end() || other->second.dims != tensor.dims) return std::numeric_limits<double>::infinity();
+    if (other == b.end() || other->second.dims != tensor.dims)
+      return std::numeric_limits<double>::infinity();
     for (size_t i = 0; i < tensor.values.size(); ++i) {
       const double x = tensor.values[i];
       const double y = other->second.values[i];

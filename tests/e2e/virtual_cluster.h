@@ -33,7 +33,8 @@ struct LogicalTensor {
 class VirtualCluster {
  public:
   // Plans `job` on `devices` local devices, loads it and runs the init programs.
-  static Result<std::unique_ptr<VirtualCluster>> Start(const ir::JobRequest& job, int devices, ops::FeedSource* feed,
+  static Result<std::unique_ptr<VirtualCluster>> Start(const ir::JobRequest& job, int devices,
+                                                       ops::FeedSource* feed,
                                                        ops::Backend backend = ops::Backend::kCpu);
 
   const planner::Plan& plan() const { return plan_; }
@@ -43,7 +44,8 @@ class VirtualCluster {
   Result<std::vector<worker::StepReport>> Train(int64_t first_step, int64_t count);
   // Validation loss: sum of loss_sum / sum of count over `batches`.
   Result<double> Validate(int64_t batches);
-  // Every weight and optimizer tensor by name, assembled from the devices; replicas must be equal bit by bit.
+  // Every weight and optimizer tensor by name, assembled from the devices; replicas must be equal
+  // bit by bit.
   Result<std::map<std::string, LogicalTensor>> Gather();
   // Bytes and calls summed over devices, by axes and kind, since the start.
   std::map<std::pair<std::string, collective::Kind>, collective::Counters> Traffic() const;
@@ -54,7 +56,8 @@ class VirtualCluster {
 };
 
 // Largest |a-b| / max(1, |a|, |b|) over all tensors; infinity when names or shapes differ.
-double LargestDifference(const std::map<std::string, LogicalTensor>& a, const std::map<std::string, LogicalTensor>& b,
+double LargestDifference(const std::map<std::string, LogicalTensor>& a,
+                         const std::map<std::string, LogicalTensor>& b,
                          std::string* where = nullptr);
 
 }  // namespace meshwright::testing

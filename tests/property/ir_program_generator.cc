@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <optional>
 #include <random>
 
 #include "base/check.h"
@@ -25,6 +24,12 @@ struct Shape {
   bool gpipe = false;
   bool tied = false;
   bool persistent_accumulators = false;
+  bool prefetch = false;            // gpipe: receive the next microbatch before this one runs
+  bool late_sends = false;          // gpipe: send a microbatch after the next one has run
+  bool single_rows = false;         // a tile per row
+  bool decay = false;               // an update of the weights that reads nothing else
+  bool forward_all_reduce = false;  // the same collective as in the backward pass
+  bool tied_before_norm = false;
 };
 
 struct StageGraphs {
@@ -67,6 +72,7 @@ class GraphMaker {
     Backward();
     if (stage_.data > 1) Reduce();
     Norm();
+    if (shape_.decay) Decay();
     Update();
     return std::move(graphs_);
   }
@@ -110,11 +116,7 @@ class GraphMaker {
     }
     const ValueId w = Input(b, Name("w", stage_.index), stage_.weight());
     ValueId h = b.AddOne(Op::kEinsum, {x[0], w}, {{"equation", std::string("bk,kn->bn")}});
-    if (stage_.tensor > 1) {
-      h = b.AddOne(Op::kAllGather, {h},
-                   {{"axes", std::vector<std::string>{"tensor"}}, {"dim", int64_t{1}}},
-                   {stage_.activation()});
-    }
+    if (stage_.tensor > 1) h = Join(b, h);
     for (size_t k = 1; k < x.size(); ++k) h = b.AddOne(Op::kAdd, {h, x[k]});
     b.SetOutput(Name("save", stage_.index), h);
     ValueId y = b.AddOne(Op::kGelu, {h});
@@ -129,6 +131,19 @@ class GraphMaker {
       }
     }
     Keep("forward", b);
+  }
+
+  // The tensor axis' column blocks side by side, in one of two ways.
+  ValueId Join(Builder& b, ValueId part) {
+    if (shape_.forward_all_reduce) {
+      const int64_t after = kHidden - kHidden / stage_.tensor;
+      const ValueId wide = b.AddOne(
+          Op::kPad, {part}, {{"dim", int64_t{1}}, {"before", int64_t{0}}, {"after", after}});
+      return AllReduce(b, wide, "tensor");
+    }
+    return b.AddOne(Op::kAllGather, {part},
+                    {{"axes", std::vector<std::string>{"tensor"}}, {"dim", int64_t{1}}},
+                    {stage_.activation()});
   }
 
   void Backward() {
@@ -176,6 +191,14 @@ class GraphMaker {
     if (stage_.tensor > 1) norm = AllReduce(b, norm, "tensor");
     b.SetOutput(Name("norm", stage_.index), norm);
     Keep("norm", b);
+  }
+
+  void Decay() {
+    Builder b("decay");
+    b.SetPhase(Phase::kUpdate);
+    const ValueId w = Input(b, Name("w", stage_.index), stage_.weight());
+    b.SetOutput(Name("w", stage_.index), b.AddOne(Op::kScale, {w}, {{"factor", 0.9}}));
+    Keep("decay", b);
   }
 
   void Update() {
@@ -320,21 +343,25 @@ class ProgramMaker {
     p_.instructions.push_back(std::move(transfer));
   }
 
-  // The rows of `mine` that `peer` row block pd shares with this device's, as a box of the local
-  // block; empty when none.
-  std::optional<Box> SharedRows(const Stage& peer, int64_t pd) const {
-    const int64_t begin = std::max(d_ * stage_.rows(), pd * peer.rows());
-    const int64_t end = std::min((d_ + 1) * stage_.rows(), (pd + 1) * peer.rows());
-    if (begin >= end) return std::nullopt;
-    return Box{{begin - d_ * stage_.rows(), 0}, {end - begin, kHidden}};
+  // The rows that block `pd` of the peer shares with this device's block, as boxes of the local
+  // one.
+  std::vector<Box> SharedRows(const Stage& peer, int64_t pd) const {
+    const int64_t mine = d_ * stage_.rows();
+    const int64_t begin = std::max(mine, pd * peer.rows());
+    const int64_t end = std::min(mine + stage_.rows(), (pd + 1) * peer.rows());
+    std::vector<Box> boxes;
+    const int64_t step = shape_.single_rows ? 1 : std::max(end - begin, int64_t{1});
+    for (int64_t row = begin; row < end; row += step) {
+      boxes.push_back(Box{{row - mine, 0}, {step, kHidden}});
+    }
+    return boxes;
   }
 
   void SendTo(const Stage& to, const std::string& name, int microbatch) {
     for (int64_t pd = 0; pd < to.data; ++pd) {
-      const std::optional<Box> box = SharedRows(to, pd);
-      for (int64_t pt = 0; box && pt < to.tensor; ++pt) {
-        if (pt % stage_.tensor == t_) {
-          Transfer(Opcode::kSend, SlotOf(name, microbatch), *box, to.DeviceAt(pd, pt));
+      for (const Box& box : SharedRows(to, pd)) {
+        for (int64_t pt = t_; pt < to.tensor; pt += stage_.tensor) {
+          Transfer(Opcode::kSend, SlotOf(name, microbatch), box, to.DeviceAt(pd, pt));
         }
       }
     }
@@ -343,21 +370,36 @@ class ProgramMaker {
   void RecvFrom(const Stage& from, const std::string& name, int microbatch) {
     const SlotId slot = SlotOf(name, microbatch, stage_.activation());
     for (int64_t pd = 0; pd < from.data; ++pd) {
-      const std::optional<Box> box = SharedRows(from, pd);
-      if (box) Transfer(Opcode::kRecv, slot, *box, from.DeviceAt(pd, t_ % from.tensor));
+      for (const Box& box : SharedRows(from, pd)) {
+        Transfer(Opcode::kRecv, slot, box, from.DeviceAt(pd, t_ % from.tensor));
+      }
     }
   }
 
   const Stage& StageAt(int index) const { return stages_[static_cast<size_t>(index)]; }
 
-  void Forward(int microbatch) {
-    for (int k = 0; !first() && k < shape_.tensors; ++k) {
+  void ReceiveActivations(int microbatch) {
+    if (first() || microbatch >= shape_.microbatches) return;
+    for (int k = 0; k < shape_.tensors; ++k) {
       RecvFrom(StageAt(stage_.index - 1), Name("act", stage_.index - 1, k), microbatch);
     }
-    Run("forward", microbatch);
-    for (int k = 0; !last() && k < shape_.tensors; ++k) {
+  }
+
+  void SendActivations(int microbatch) {
+    if (last() || microbatch < 0) return;
+    for (int k = 0; k < shape_.tensors; ++k) {
       SendTo(StageAt(stage_.index + 1), Name("act", stage_.index, k), microbatch);
     }
+  }
+
+  void Forward(int microbatch) {
+    const bool prefetch = shape_.gpipe && shape_.prefetch;
+    const bool late = shape_.gpipe && shape_.late_sends;
+    if (!prefetch || microbatch == 0) ReceiveActivations(microbatch);
+    if (prefetch) ReceiveActivations(microbatch + 1);
+    Run("forward", microbatch);
+    SendActivations(late ? microbatch - 1 : microbatch);
+    if (late && microbatch == shape_.microbatches - 1) SendActivations(microbatch);
   }
 
   void Backward(int microbatch) {
@@ -372,7 +414,15 @@ class ProgramMaker {
 
   void UpdatePhase() {
     if (stage_.data > 1) Run("reduce", 0);
+    if (shape_.tied_before_norm) ExchangeTied();
     Run("norm", 0);
+    if (!shape_.tied_before_norm) ExchangeTied();
+    if (shape_.decay) Run("decay", 0);
+    Run("update", 0);
+  }
+
+  // The first stage's accumulated gradient goes to the last stage.
+  void ExchangeTied() {
     if (shape_.tied && first() && d_ == 0) {
       const Stage& to = stages_.back();
       for (int64_t pd = 0; pd < to.data; ++pd) {
@@ -383,7 +433,6 @@ class ProgramMaker {
       const SlotId slot = SlotOf(Name("acc", 0), -1, stage_.weight());
       Transfer(Opcode::kRecv, slot, {}, StageAt(0).DeviceAt(0, t_));
     }
-    Run("update", 0);
   }
 
   void Finish() {
@@ -456,6 +505,10 @@ GeneratedJob GenerateJob(uint64_t seed, Channels channels) {
   shape.tensors = draw(1, 2);
   shape.gpipe = draw(0, 1) == 1;
   shape.persistent_accumulators = draw(0, 1) == 1;
+  for (bool* choice : {&shape.prefetch, &shape.late_sends, &shape.single_rows, &shape.decay,
+                       &shape.forward_all_reduce, &shape.tied_before_norm}) {
+    *choice = draw(0, 1) == 1;
+  }
   std::vector<Stage> stages(static_cast<size_t>(shape.stages));
   GeneratedJob job;
   int devices = 0;
@@ -469,12 +522,17 @@ GeneratedJob GenerateJob(uint64_t seed, Channels channels) {
     job.description += fmt::format("data={} tensor={} | ", stage.data, stage.tensor);
   }
   shape.tied = shape.stages > 1 && stages[0].tensor == stages.back().tensor && draw(0, 1) == 1;
-  job.description +=
-      fmt::format("microbatches={} tensors={} gpipe={} tied={} persistent={}", shape.microbatches,
-                  shape.tensors, shape.gpipe, shape.tied, shape.persistent_accumulators);
+  job.description += fmt::format(
+      "microbatches={} tensors={} gpipe={} tied={} persistent={} prefetch={} late={} rows={} "
+      "decay={} "
+      "all_reduce={} tied_before_norm={}",
+      shape.microbatches, shape.tensors, shape.gpipe, shape.tied, shape.persistent_accumulators,
+      shape.prefetch, shape.late_sends, shape.single_rows, shape.decay, shape.forward_all_reduce,
+      shape.tied_before_norm);
   std::map<std::pair<int, int>, int> capacities;
   for (int a = 0; a < devices; ++a) {
-    const int least = channels == Channels::kTight ? 1 : shape.tensors;
+    const int messages = shape.tensors * (shape.single_rows ? static_cast<int>(kRows) : 1);
+    const int least = channels == Channels::kTight ? 1 : messages;
     for (int b = 0; b < devices; ++b) capacities[{a, b}] = draw(least, least + 1);
   }
   for (Stage& stage : stages) stage.graphs = GraphMaker(shape, stage).Make();

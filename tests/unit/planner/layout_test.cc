@@ -43,7 +43,8 @@ TEST(ResolveLayout, TooFewDevicesSaysHowManyMore) {
   const auto layout = ResolveLayout(job, 6, 4);
   ASSERT_FALSE(layout.has_value());
   EXPECT_EQ(layout.error().code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(layout.error().message().find("start 2 more device(s)"), std::string::npos) << layout.error();
+  EXPECT_NE(layout.error().message().find("start 2 more device(s)"), std::string::npos)
+      << layout.error();
 }
 
 TEST(ResolveLayout, IndivisibleBatchListsWhatFits) {

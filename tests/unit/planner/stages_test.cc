@@ -35,7 +35,8 @@ double BruteForce(const std::vector<double>& cost, size_t begin, int parts) {
 
 TEST(SplitByCost, EqualsBruteForceAndKeepsEveryStageNonEmpty) {
   EXPECT_TRUE(rc::check([] {
-    const auto sizes = *rc::gen::container<std::vector<int>>(*rc::gen::inRange(1, 9), rc::gen::inRange(1, 20));
+    const auto sizes =
+        *rc::gen::container<std::vector<int>>(*rc::gen::inRange(1, 9), rc::gen::inRange(1, 20));
     const int parts = *rc::gen::inRange(1, static_cast<int>(sizes.size()) + 1);
     const std::vector<double> cost(sizes.begin(), sizes.end());
     const std::vector<int> part = SplitByCost(cost, parts);

@@ -1,0 +1,127 @@
+#include "controller/grpc/blob_service.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/os_error.h"
+#include "base/unique_fd.h"
+#include "controller/grpc/call_guard.h"
+#include "proto/convert.h"
+
+namespace meshwright::controller {
+namespace {
+
+// No tile is larger: half of what one host may hold of a single weight.
+constexpr int64_t kMaxTileBytes = int64_t{64} << 30;
+
+}  // namespace
+
+grpc::Status BlobServiceImpl::Has(grpc::ServerContext* context, const v1::HasBlobRequest* request,
+                                  v1::HasBlobReply* reply) {
+  const CallTimer timer(parts_.metrics, "blob", "has");
+  if (const Status status = CheckCall(*context, parts_.token); !status.ok()) {
+    return timer.Done(status);
+  }
+  if (const auto size = parts_.blobs->Find(request->sha256())) {
+    reply->set_present(true);
+    reply->set_size_bytes(*size);
+  }
+  return timer.Done(OkStatus());
+}
+
+grpc::Status BlobServiceImpl::Put(grpc::ServerContext* context,
+                                  grpc::ServerReader<v1::PutBlobChunk>* reader,
+                                  v1::PutBlobReply*) {
+  const CallTimer timer(parts_.metrics, "blob", "put");
+  Status status = CheckCall(*context, parts_.token);
+  if (status.ok()) status = PutBlob(*reader);
+  return timer.Done(status);
+}
+
+Status BlobServiceImpl::PutBlob(grpc::ServerReader<v1::PutBlobChunk>& reader) {
+  v1::PutBlobChunk chunk;
+  if (!reader.Read(&chunk)) return InvalidArgument("an upload without a first chunk");
+  MW_ASSIGN_OR_RETURN(auto writer, parts_.blobs->Begin(chunk.sha256(), chunk.size_bytes()));
+  do {
+    MW_TRY(writer->Write(chunk.data()));
+  } while (reader.Read(&chunk));
+  return writer->Finish();
+}
+
+grpc::Status BlobServiceImpl::Get(grpc::ServerContext* context, const v1::GetBlobRequest* request,
+                                  grpc::ServerWriter<v1::BlobChunk>* writer) {
+  const CallTimer timer(parts_.metrics, "blob", "get");
+  Status status = CheckCall(*context, parts_.token);
+  if (status.ok()) status = GetBlob(*request, *writer);
+  return timer.Done(status);
+}
+
+Status BlobServiceImpl::GetBlob(const v1::GetBlobRequest& request,
+                                grpc::ServerWriter<v1::BlobChunk>& writer) {
+  MW_ASSIGN_OR_RETURN(std::string path, parts_.blobs->PathOf(request.sha256()));
+  const int64_t size = parts_.blobs->Find(request.sha256()).value_or(0);
+  int64_t offset = request.offset();
+  if (offset < 0 || offset > size) {
+    return OutOfRange(fmt::format("offset {} of a blob of {} bytes", offset, size));
+  }
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return OsError(errno, path);
+  v1::BlobChunk chunk;
+  chunk.set_size_bytes(size);
+  do {
+    const auto want = static_cast<size_t>(std::min(proto::kChunkBytes, size - offset));
+    chunk.mutable_data()->resize(want);
+    const ssize_t got = ::pread(fd.get(), chunk.mutable_data()->data(), want, offset);
+    if (got < 0) return OsError(errno, path);
+    if (static_cast<size_t>(got) != want) return DataLoss(fmt::format("{} became shorter", path));
+    if (!writer.Write(chunk)) return Cancelled("the reader went away");
+    offset += got;
+  } while (offset < size);
+  return OkStatus();
+}
+
+grpc::Status BlobServiceImpl::PutTiles(grpc::ServerContext* context,
+                                       grpc::ServerReader<v1::TileChunk>* reader,
+                                       v1::PutTilesReply* reply) {
+  const CallTimer timer(parts_.metrics, "blob", "put_tiles");
+  if (const Status status = CheckCall(*context, parts_.token); !status.ok()) {
+    return timer.Done(status);
+  }
+  const auto tiles = PutAllTiles(*reader);
+  if (tiles.has_value()) reply->set_tiles(*tiles);
+  return timer.Done(internal::ToStatus(tiles));
+}
+
+Result<int64_t> BlobServiceImpl::PutAllTiles(grpc::ServerReader<v1::TileChunk>& reader) {
+  int64_t tiles = 0;
+  bool open = false;
+  proto::WeightTile tile;
+  v1::TileChunk chunk;
+  while (reader.Read(&chunk)) {
+    if (!open) {
+      MW_ASSIGN_OR_RETURN(tile, proto::DecodeTileHead(chunk));
+      open = true;
+    }
+    const std::string& bytes = chunk.data();
+    const size_t at = tile.data.size();
+    if (static_cast<int64_t>(at + bytes.size()) > kMaxTileBytes) {
+      return Fail(InvalidArgument(fmt::format("a tile of '{}' is too large", tile.param)));
+    }
+    tile.data.resize(at + bytes.size());
+    if (!bytes.empty()) std::memcpy(tile.data.data() + at, bytes.data(), bytes.size());
+    if (!chunk.last()) continue;
+    MW_TRY(weights_->Write(tile));
+    open = false;
+    ++tiles;
+  }
+  if (open) return Fail(DataLoss(fmt::format("a tile of '{}' ended early", tile.param)));
+  return tiles;
+}
+
+}  // namespace meshwright::controller

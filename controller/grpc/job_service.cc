@@ -1,0 +1,186 @@
+#include "controller/grpc/job_service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "controller/grpc/call_guard.h"
+#include "controller/grpc/watch_reactor.h"
+#include "proto/convert.h"
+
+namespace meshwright::controller {
+namespace {
+
+constexpr int32_t kPageSize = 1000;
+
+// The token, then the body; a refused call is finished here.
+template <typename Body>
+grpc::ServerUnaryReactor* Guarded(grpc::CallbackServerContext* context, const CallParts& parts,
+                                  CallTimer timer, Body body) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (const Status status = CheckCall(*context, parts.token); !status.ok()) {
+    reactor->Finish(timer.Done(status));
+    return reactor;
+  }
+  body(reactor, timer);
+  return reactor;
+}
+
+template <typename Message>
+class RefusedStream final : public grpc::ServerWriteReactor<Message> {
+ public:
+  explicit RefusedStream(const Status& status) { this->Finish(proto::ToGrpc(status)); }
+  void OnDone() override { delete this; }
+};
+
+template <typename Message, typename Convert>
+grpc::ServerWriteReactor<Message>* MakeWatch(ControlLoop* loop, WatchCursor cursor, bool follow,
+                                             Convert convert) {
+  return new WatchReactor<Message, Convert>(loop, cursor, follow, std::move(convert));
+}
+
+Result<ir::JobRequest> DecodeSubmit(const v1::SubmitRequest& request, const BlobStore& blobs) {
+  if (request.op_id().empty() || request.op_id().size() > 128) {
+    return Fail(InvalidArgument("op_id must have 1 to 128 characters"));
+  }
+  MW_ASSIGN_OR_RETURN(ir::JobRequest job, proto::Decode(request.job()));
+  MW_TRY(ir::ValidateJob(job));
+  for (const ir::BlobRef* blob : {&job.data.blob, &job.init_weights}) {
+    if (blob->sha256.empty()) continue;
+    if (!blobs.Find(blob->sha256)) {
+      return Fail(FailedPrecondition(
+          fmt::format("'{}' (sha256 {}) is not on the controller; upload it before submitting",
+                      blob->name, blob->sha256)));
+    }
+  }
+  if (job.data.blob.sha256.empty()) {
+    return Fail(InvalidArgument("job.data.blob is empty: the job has no data to train on"));
+  }
+  return job;
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* JobServiceImpl::Submit(grpc::CallbackServerContext* context,
+                                                 const v1::SubmitRequest* request,
+                                                 v1::SubmitReply* reply) {
+  const CallTimer timer(parts_.metrics, "job", "submit");
+  return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
+    auto job = DecodeSubmit(*request, *parts_.blobs);
+    if (!job.has_value()) return reactor->Finish(t.Done(job.error()));
+    parts_.loop->Submit(request->op_id(), std::move(*job), [reactor, reply, t](Result<int64_t> id) {
+      if (id.has_value()) reply->set_job_id(*id);
+      reactor->Finish(t.Done(internal::ToStatus(id)));
+    });
+  });
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::Get(grpc::CallbackServerContext* context,
+                                              const v1::JobIdRequest* request,
+                                              v1::JobInfo* reply) {
+  const CallTimer timer(parts_.metrics, "job", "get");
+  return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
+    parts_.loop->Get(request->job_id(), [reactor, reply, t](Result<proto::JobInfo> info) {
+      if (info.has_value()) *reply = proto::Encode(*info);
+      reactor->Finish(t.Done(internal::ToStatus(info)));
+    });
+  });
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::List(grpc::CallbackServerContext* context,
+                                               const v1::ListJobsRequest* request,
+                                               v1::ListJobsReply* reply) {
+  const CallTimer timer(parts_.metrics, "job", "list");
+  return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
+    const int64_t before = request->before_id();
+    const int32_t limit = request->limit() > 0 ? std::min(request->limit(), kPageSize) : kPageSize;
+    parts_.loop->List([=](Result<std::vector<proto::JobInfo>> jobs) {
+      if (jobs.has_value()) {
+        reply->set_total(static_cast<int64_t>(jobs->size()));
+        for (const proto::JobInfo& info : *jobs) {
+          if (before > 0 && info.id >= before) continue;
+          if (reply->jobs_size() == limit) {
+            reply->set_truncated(true);
+            break;
+          }
+          *reply->add_jobs() = proto::Encode(info);
+        }
+      }
+      reactor->Finish(t.Done(internal::ToStatus(jobs)));
+    });
+  });
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::Cancel(grpc::CallbackServerContext* context,
+                                                 const v1::JobIdRequest* request,
+                                                 v1::CancelReply*) {
+  const CallTimer timer(parts_.metrics, "job", "cancel");
+  return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
+    parts_.loop->Cancel(request->job_id(),
+                        [reactor, t](const Status& status) { reactor->Finish(t.Done(status)); });
+  });
+}
+
+grpc::ServerWriteReactor<v1::JobUpdate>* JobServiceImpl::Watch(
+    grpc::CallbackServerContext* context, const v1::WatchRequest* request) {
+  if (const Status status = CheckCall(*context, parts_.token); !status.ok()) {
+    return new RefusedStream<v1::JobUpdate>(status);
+  }
+  const WatchCursor cursor{request->job_id(), std::max<int64_t>(0, request->from_step_record()),
+                           std::max<int64_t>(0, request->from_log_line()), -1};
+  const auto convert = [](const ControlLoop::News& news) -> std::optional<v1::JobUpdate> {
+    return proto::Encode(news.update);
+  };
+  return MakeWatch<v1::JobUpdate>(parts_.loop, cursor, true, convert);
+}
+
+grpc::ServerWriteReactor<v1::LogChunk>* LogServiceImpl::Tail(grpc::CallbackServerContext* context,
+                                                             const v1::TailRequest* request) {
+  if (const Status status = CheckCall(*context, parts_.token); !status.ok()) {
+    return new RefusedStream<v1::LogChunk>(status);
+  }
+  constexpr int64_t kNoSteps = INT64_MAX / 2;
+  const WatchCursor cursor{request->job_id(), kNoSteps, 0, -1};
+  const auto convert = [](const ControlLoop::News& news) -> std::optional<v1::LogChunk> {
+    if (news.update.log_lines.empty()) return std::nullopt;
+    v1::LogChunk chunk;
+    for (const std::string& line : news.update.log_lines) chunk.add_lines(line);
+    return chunk;
+  };
+  return MakeWatch<v1::LogChunk>(parts_.loop, cursor, request->follow(), convert);
+}
+
+grpc::ServerUnaryReactor* AdminServiceImpl::Workers(grpc::CallbackServerContext* context,
+                                                    const v1::WorkersRequest*,
+                                                    v1::WorkersReply* reply) {
+  const CallTimer timer(parts_.metrics, "admin", "workers");
+  return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
+    parts_.loop->Workers([reactor, reply, t](Result<std::vector<proto::WorkerInfo>> workers) {
+      if (workers.has_value()) {
+        for (const proto::WorkerInfo& info : *workers) *reply->add_workers() = proto::Encode(info);
+      }
+      reactor->Finish(t.Done(internal::ToStatus(workers)));
+    });
+  });
+}
+
+grpc::ServerUnaryReactor* AdminServiceImpl::State(grpc::CallbackServerContext* context,
+                                                  const v1::StateRequest*,
+                                                  v1::StateReply* reply) {
+  const CallTimer timer(parts_.metrics, "admin", "state");
+  return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
+    parts_.loop->Summarise([reactor, reply, t](Result<ControlLoop::Summary> summary) {
+      if (summary.has_value()) {
+        reply->set_cluster_id(summary->cluster_id);
+        reply->set_term(summary->term);
+        reply->set_version(proto::kVersion);
+        reply->mutable_jobs()->insert(summary->jobs.begin(), summary->jobs.end());
+        reply->mutable_workers()->insert(summary->workers.begin(), summary->workers.end());
+      }
+      reactor->Finish(t.Done(internal::ToStatus(summary)));
+    });
+  });
+}
+
+}  // namespace meshwright::controller

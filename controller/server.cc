@@ -1,0 +1,154 @@
+#include "controller/server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <utility>
+
+#include "base/log.h"
+#include "base/metrics_server.h"
+#include "controller/auth.h"
+#include "controller/control_loop.h"
+#include "controller/grpc/rpc_server.h"
+#include "controller/server_impl.h"
+
+namespace meshwright::controller {
+namespace {
+
+constexpr std::chrono::seconds kScrapeDeadline{2};
+
+std::string RandomKey() {
+  std::random_device device;
+  std::string key;
+  for (int i = 0; i < 8; ++i) key += fmt::format("{:08x}", device());
+  return key;
+}
+
+// Waits for an answer of the loop, not longer than a scraper would.
+template <typename T, typename Ask>
+Result<T> Await(Ask ask) {
+  auto answer = std::make_shared<std::promise<Result<T>>>();
+  std::future<Result<T>> future = answer->get_future();
+  ask([answer](Result<T> value) { answer->set_value(std::move(value)); });
+  if (future.wait_for(kScrapeDeadline) != std::future_status::ready) {
+    return Fail(Unavailable("the control loop did not answer within 2 s"));
+  }
+  return future.get();
+}
+
+std::string ScrapeTargets(const std::vector<proto::WorkerInfo>& workers) {
+  nlohmann::json targets = nlohmann::json::array();
+  for (const proto::WorkerInfo& worker : workers) {
+    if (worker.metrics_address.empty() || worker.state == "LOST" || worker.state == "LEFT") continue;
+    targets.push_back({{"targets", {worker.metrics_address}},
+                       {"labels",
+                        {{"meshwright_role", "worker"},
+                         {"worker", worker.name},
+                         {"host", worker.host}}}});
+  }
+  return targets.dump();
+}
+
+class ServerImpl final : public ServerWithCounters {
+ public:
+  ~ServerImpl() override { Stop(); }
+
+  Status Start(const ServerOptions& options, ServerHooks hooks) {
+    MW_TRY(CheckBind(options.bind, options.token));
+    MW_ASSIGN_OR_RETURN(StateDir dir, StateDir::Open(options.state_dir));
+    dir_ = std::make_unique<StateDir>(std::move(dir));
+    MW_ASSIGN_OR_RETURN(store_, OpenSqliteStore(dir_->store_path()));
+    MW_ASSIGN_OR_RETURN(blobs_, BlobStore::Open(dir_->blobs_dir()));
+    AddProcessMetrics(registry_);
+    metrics_ = std::make_unique<ControllerMetrics>(registry_);
+    CoreOptions core;
+    core.secret_key = RandomKey();
+    core.jobs_dir = dir_->jobs_dir();
+    core.heartbeat_ms = options.heartbeat_ms;
+    core.worker_lost_ms = options.worker_lost_ms;
+    core.suspect_ms = std::max(options.worker_lost_ms * 5 / 12, 2 * options.heartbeat_ms);
+    core.infeasible_grace_ms = options.infeasible_grace_ms;
+    if (hooks.adjust) hooks.adjust(core);
+    loop_ = std::make_unique<ControlLoop>(
+        core, ControlParts{store_.get(), blobs_.get(), &weights_, metrics_.get(), dir_.get(),
+                           std::move(hooks.make_plan)});
+    MW_TRY(StartMetrics(options));
+    MW_ASSIGN_OR_RETURN(
+        rpc_, RpcServer::Start(options.bind, options.port,
+                               RpcParts{loop_.get(), blobs_.get(), &weights_, metrics_.get(),
+                                        options.token}));
+    loop_->Start();
+    LogInfo(fmt::format("listening on {}:{}, state in {}, term {}", options.bind, port(),
+                        dir_->root(), loop_->options().term.value()));
+    return OkStatus();
+  }
+
+  int port() const override { return rpc_ ? rpc_->port() : 0; }
+  int metrics_port() const override { return metrics_server_ ? metrics_server_->port() : -1; }
+
+  void Stop() override {
+    if (loop_) loop_->Stop();
+    if (rpc_) rpc_->Shutdown();
+    metrics_server_.reset();
+  }
+
+  std::map<std::string, int64_t> MessageCounts(int64_t job) override {
+    auto counts = Await<std::map<std::string, int64_t>>(
+        [&](auto done) { loop_->MessageCounts(job, std::move(done)); });
+    return counts.has_value() ? *counts : std::map<std::string, int64_t>{};
+  }
+
+ private:
+  Status StartMetrics(const ServerOptions& options) {
+    if (options.metrics_port < 0) return OkStatus();
+    MW_ASSIGN_OR_RETURN(
+        metrics_server_,
+        MetricsServer::Start({.host = options.bind, .port = options.metrics_port}, registry_));
+    metrics_server_->AddRoute("/api/v1/prometheus/targets", "application/json",
+                              [this]() -> Result<std::string> {
+                                MW_ASSIGN_OR_RETURN(
+                                    auto workers,
+                                    Await<std::vector<proto::WorkerInfo>>([this](auto done) {
+                                      loop_->Workers(std::move(done));
+                                    }));
+                                return ScrapeTargets(workers);
+                              });
+    metrics_server_->SetHealth([this] {
+      return internal::ToStatus(Await<ControlLoop::Summary>(
+          [this](auto done) { loop_->Summarise(std::move(done)); }));
+    });
+    return OkStatus();
+  }
+
+  // In the order of their dependence: what is below uses what is above.
+  MetricsRegistry registry_;
+  std::unique_ptr<StateDir> dir_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<BlobStore> blobs_;
+  WeightsSink weights_;
+  std::unique_ptr<ControllerMetrics> metrics_;
+  std::unique_ptr<ControlLoop> loop_;
+  std::unique_ptr<MetricsServer> metrics_server_;
+  std::unique_ptr<RpcServer> rpc_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ServerWithCounters>> StartServer(const ServerOptions& options,
+                                                        ServerHooks hooks) {
+  if (!hooks.make_plan) hooks.make_plan = planner::MakePlan;
+  auto server = std::make_unique<ServerImpl>();
+  MW_TRY(server->Start(options, std::move(hooks)));
+  return std::unique_ptr<ServerWithCounters>(std::move(server));
+}
+
+Result<std::unique_ptr<Server>> Server::Start(ServerOptions options) {
+  MW_ASSIGN_OR_RETURN(auto server, StartServer(options, ServerHooks{}));
+  return std::unique_ptr<Server>(std::move(server));
+}
+
+}  // namespace meshwright::controller
