@@ -42,8 +42,7 @@ void Core::StartMesh(JobEntry& job, PlannedJob plan, Context& context) {
   mesh.gen = gen;
   mesh.job = id;
   mesh.phase_since_ms = context.now.ms;
-  const bool validate = job.request->data.validation_fraction > 0;
-  mesh.schedule = LaunchSchedule(job.request->train, validate);
+  mesh.schedule = LaunchSchedule(job.request->train, HasValidation(*job.request));
   job.mesh = gen;
   job.record.layout = plan.layout;
   mesh.plan = std::move(plan);

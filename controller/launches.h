@@ -18,6 +18,9 @@ struct PlannedLaunch {
   friend bool operator==(const PlannedLaunch&, const PlannedLaunch&) = default;
 };
 
+// Whether the data's tail, which is never trained on, holds at least one row to validate with.
+bool HasValidation(const ir::JobRequest& job);
+
 class LaunchSchedule {
  public:
   LaunchSchedule() = default;

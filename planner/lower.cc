@@ -168,8 +168,32 @@ class DeviceLowering {
       channel.max_message_bytes = std::max(channel.max_message_bytes, bytes);
       return ChannelId(static_cast<int32_t>(i));
     }
-    program_.channels.push_back({outgoing, peer, kChannelCapacity, bytes, name});
+    program_.channels.push_back(
+        {outgoing, peer,
+         kMicrobatchesInFlight * MessagesPerMicrobatch(peer_stage, peer_position, outgoing, reader),
+         bytes, name});
     return ChannelId(static_cast<int32_t>(program_.channels.size()) - 1);
+  }
+
+  // Messages of one microbatch on a channel: with room for fewer, a stage could wait in the middle
+  // of a microbatch for a reader that waits for it.
+  int32_t MessagesPerMicrobatch(int peer_stage, int64_t peer_position, bool outgoing,
+                                const PieceKey& reader) const {
+    int32_t count = 0;
+    for (const Transfer& transfer : transfers_) {
+      const int from_stage = Tensor(transfer.import->source).stage;
+      const int to_stage = Tensor(transfer.import->destination).stage;
+      if (transfer.import->before != reader) continue;
+      if ((outgoing ? from_stage : to_stage) != stage_ ||
+          (outgoing ? to_stage : from_stage) != peer_stage)
+        continue;
+      for (const mesh::Tile& tile : transfer.tiles) {
+        const int64_t mine = outgoing ? tile.from_position : tile.to_position;
+        const int64_t theirs = outgoing ? tile.to_position : tile.from_position;
+        if (mine == position_ && theirs == peer_position) ++count;
+      }
+    }
+    return count;
   }
 
   // ---- ends of lives ----

@@ -17,8 +17,8 @@
 
 namespace meshwright::planner {
 
-// Messages that a channel may hold before SEND blocks.
-inline constexpr int kChannelCapacity = 2;
+// Microbatches whose messages a channel holds before SEND blocks.
+inline constexpr int kMicrobatchesInFlight = 2;
 
 struct LowerInput {
   std::string name;  // "step"

@@ -61,6 +61,15 @@ const char* ProgramKindName(ProgramKind kind) {
   return NameAt(kNames, static_cast<size_t>(kind));
 }
 
+UpMessage MakeUp(Term term, UpBody body) { return UpMessage{term, std::move(body)}; }
+
+UpMessage MakeHeartbeat(Term term) {
+  UpMessage message;
+  message.term = term;
+  message.body.emplace<Heartbeat>();
+  return message;
+}
+
 const char* KindName(const UpBody& body) {
   static constexpr std::array<const char*, std::variant_size_v<UpBody>> kNames = {
       "Register",     "Heartbeat",    "Loaded",    "CommUp",    "LaunchDone",

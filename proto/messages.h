@@ -151,6 +151,10 @@ struct UpMessage {
   friend bool operator==(const UpMessage&, const UpMessage&) = default;
 };
 
+// The message in its envelope.
+UpMessage MakeUp(Term term, UpBody body);
+UpMessage MakeHeartbeat(Term term);
+
 // ---- Down ---------------------------------------------------------------------------------------
 
 struct Welcome {

@@ -39,6 +39,7 @@ ir::JobRequest SimCluster::MakeJob(int64_t data, int64_t tensor, int64_t pipelin
   job.parallel.data = data;
   job.parallel.tensor = tensor;
   job.parallel.pipeline = pipeline;
+  job.data.blob.size_bytes = 1 << 20;
   job.train.steps = steps;
   job.train.validation_batches = 0;
   job.save_weights = false;

@@ -1,0 +1,390 @@
+#include "worker/agent.h"
+
+#include <fmt/format.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/log.h"
+#include "base/metrics_server.h"
+#include "worker/agent_metrics.h"
+#include "worker/mesh_host.h"
+
+namespace meshwright::worker {
+namespace {
+
+constexpr int64_t kBackoffMinMs = 50;
+constexpr int64_t kBackoffMaxMs = 2000;
+constexpr int64_t kLeaveFlushMs = 1000;
+
+uint64_t MakeIncarnation() {
+  std::random_device device;
+  const auto random = (static_cast<uint64_t>(device()) << 32) | device();
+  return static_cast<uint64_t>(SystemClock().NowNs()) ^ random;
+}
+
+std::string DefaultName() {
+  char host[256] = "worker";
+  (void)::gethostname(host, sizeof(host) - 1);
+  return fmt::format("{}-{}", host, ::getpid());
+}
+
+// What a device may use when nothing was said: an equal part of four fifths of the machine.
+int64_t DefaultMemoryBytes(int devices) {
+  struct sysinfo info {};
+  if (::sysinfo(&info) != 0) return 0;
+  const double total = static_cast<double>(info.totalram) * static_cast<double>(info.mem_unit);
+  return static_cast<int64_t>(total * 0.8 / devices);
+}
+
+Result<collective::Transport> ParseTransport(const std::string& name) {
+  if (name == "auto") return collective::Transport::kAuto;
+  if (name == "shm") return collective::Transport::kSharedMemory;
+  if (name == "tcp") return collective::Transport::kTcp;
+  return Fail(InvalidArgument(fmt::format("transport is '{}'; known: auto, shm, tcp", name)));
+}
+
+// Refusals that stay refusals.
+bool IsFinal(const Status& status) {
+  return status.code() == StatusCode::kUnauthenticated ||
+         status.code() == StatusCode::kFailedPrecondition ||
+         status.code() == StatusCode::kInvalidArgument ||
+         status.code() == StatusCode::kPermissionDenied ||
+         status.code() == StatusCode::kUnimplemented;
+}
+
+class AgentImpl final : public Agent {
+ public:
+  explicit AgentImpl(AgentOptions options) : options_(std::move(options)) {}
+  ~AgentImpl() override { Stop(); }
+
+  Status Start() {
+    MW_TRY(CheckOptions());
+    MW_ASSIGN_OR_RETURN(resources_.transport, ParseTransport(options_.transport));
+    if (options_.name.empty()) options_.name = DefaultName();
+    if (options_.host_id.empty()) options_.host_id = collective::LocalHostId();
+    if (options_.memory_bytes == 0) options_.memory_bytes = DefaultMemoryBytes(options_.devices);
+    MW_ASSIGN_OR_RETURN(resources_.listener,
+                        collective::MakeListener(options_.data_bind, options_.data_port));
+    link_ = MakeGrpcLink(options_.controller, options_.token);
+    MW_ASSIGN_OR_RETURN(blobs_, BlobCache::Open(options_.cache_dir, link_.get()));
+    AddProcessMetrics(registry_);
+    metrics_ = std::make_unique<AgentMetrics>(registry_, options_.name);
+    registry_.AddRefresh([this] { RefreshMetrics(); });
+    if (options_.metrics_port >= 0) {
+      MW_ASSIGN_OR_RETURN(
+          metrics_server_,
+          MetricsServer::Start({.host = options_.data_bind, .port = options_.metrics_port},
+                               registry_));
+    }
+    FillResources();
+    MakeRegister();
+    thread_ = std::thread([this] { Run(); });
+    return OkStatus();
+  }
+
+  int metrics_port() const override { return metrics_server_ ? metrics_server_->port() : -1; }
+
+  Status Wait(int64_t timeout_ms) override {
+    std::unique_lock lock(mutex_);
+    const bool ended =
+        wake_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [this] { return ended_; });
+    return ended ? end_ : DeadlineExceeded("the worker is running");
+  }
+
+  void Stop() override {
+    std::shared_ptr<Session> session;
+    {
+      std::scoped_lock lock(mutex_);
+      stopping_ = true;
+      session = session_;
+      wake_.notify_all();
+    }
+    if (session) {
+      Send(*session, proto::Leave{"it was asked to stop"});
+      AbortAll(Aborted(fmt::format("worker '{}' was stopped", options_.name)));
+      session->Close(kLeaveFlushMs);
+    }
+    if (link_) link_->CancelBulk();
+    if (thread_.joinable()) thread_.join();
+    metrics_server_.reset();
+  }
+
+ private:
+  Status CheckOptions() const {
+    if (options_.devices < 1 || options_.threads_per_device < 1) {
+      return InvalidArgument(fmt::format("{} devices of {} threads; both must be at least 1",
+                                         options_.devices, options_.threads_per_device));
+    }
+    if (options_.data_bind == "0.0.0.0" && options_.advertise.empty()) {
+      return InvalidArgument(
+          "the data address is 0.0.0.0, which peers cannot dial; pass --advertise ADDRESS");
+    }
+    return OkStatus();
+  }
+
+  void FillResources() {
+    resources_.worker = options_.name;
+    resources_.devices = options_.devices;
+    resources_.threads_per_device = options_.threads_per_device;
+    resources_.pin = options_.pin;
+    resources_.memory_bytes = options_.memory_bytes;
+    resources_.blobs = blobs_.get();
+    resources_.link = link_.get();
+    resources_.metrics = metrics_.get();
+  }
+
+  void MakeRegister() {
+    const std::string host = options_.advertise.empty() ? options_.data_bind : options_.advertise;
+    register_.name = options_.name;
+    register_.incarnation = Incarnation(MakeIncarnation());
+    register_.devices = options_.devices;
+    register_.memory_bytes = options_.memory_bytes;
+    register_.address = fmt::format("{}:{}", host, resources_.listener->port());
+    register_.host_id = options_.host_id;
+    register_.version = proto::kVersion;
+    if (metrics_server_) {
+      register_.metrics_address = fmt::format("{}:{}", host, metrics_server_->port());
+    }
+  }
+
+  // ---- Sessions, one after the other ----
+
+  void Run() {
+    const Deadline first_contact = Deadline::After(options_.connect_timeout_ms);
+    int64_t backoff_ms = kBackoffMinMs;
+    Status last = Unavailable("not tried yet");
+    while (!Stopping()) {
+      last = RunSession(first_contact, backoff_ms);
+      if (Stopping()) break;
+      const bool given_up = !welcomed_ && first_contact.expired();
+      if (IsFinal(last) || given_up) {
+        LogError(fmt::format("giving up: {}", last.message()));
+        return End(last);
+      }
+      LogWarn(fmt::format("session ended: {}; trying again", last.message()));
+      PauseFor(backoff_ms);
+      backoff_ms = std::min(backoff_ms * 2, kBackoffMaxMs);
+    }
+    End(OkStatus());
+  }
+
+  // Returns why the session ended. All its meshes are gone by then.
+  Status RunSession(const Deadline& first_contact, int64_t& backoff_ms) {
+    const int64_t patience_ms = welcomed_ ? kBackoffMaxMs : first_contact.remaining_ms();
+    auto opened = link_->OpenSession(std::clamp<int64_t>(patience_ms, 1, kBackoffMaxMs));
+    if (!opened.has_value()) {
+      return Unavailable(
+          fmt::format("{}; start it with 'meshwright controller', or pass --address HOST:PORT",
+                      opened.error().message()));
+    }
+    std::shared_ptr<Session> session = std::move(*opened);
+    {
+      std::scoped_lock lock(mutex_);
+      if (stopping_) return OkStatus();
+      session_ = session;
+    }
+    session->Send(proto::MakeUp(Term(0), register_));
+    Status end = Serve(session, backoff_ms);
+    heartbeat_.reset();
+    {
+      std::scoped_lock lock(mutex_);
+      session_.reset();
+    }
+    AbortAll(Unavailable(fmt::format("the session with the controller ended: {}", end.message())));
+    DropMeshes();
+    return end;
+  }
+
+  Status Serve(const std::shared_ptr<Session>& session, int64_t& backoff_ms) {
+    MW_ASSIGN_OR_RETURN(const proto::DownMessage first, session->Receive());
+    const auto* welcome = std::get_if<proto::Welcome>(&first.body);
+    if (welcome == nullptr) return Internal("the controller's first message is not a welcome");
+    MW_TRY(CheckWelcome(first.term, *welcome));
+    backoff_ms = kBackoffMinMs;
+    welcomed_ = true;
+    LogInfo(fmt::format("'{}' joined cluster {} (term {}) at {}", options_.name,
+                        welcome->cluster_id, first.term.value(), options_.controller));
+    StartHeartbeats(*session, std::max<int64_t>(welcome->heartbeat_ms, 10));
+    while (true) {
+      MW_ASSIGN_OR_RETURN(proto::DownMessage message, session->Receive());
+      if (message.term != term_) {
+        return FailedPrecondition(fmt::format("a message of term {} in a session of term {}",
+                                              message.term.value(), term_.load().value()));
+      }
+      if (const auto* stop = std::get_if<proto::Stop>(&message.body)) {
+        return FailedPrecondition(fmt::format("stopped by the controller: {}", stop->reason));
+      }
+      Dispatch(session, std::move(message.body));
+    }
+  }
+
+  Status CheckWelcome(Term term, const proto::Welcome& welcome) {
+    if (!register_.cluster_id.empty() && register_.cluster_id != welcome.cluster_id) {
+      return FailedPrecondition(fmt::format("{} is of cluster {}, this worker of {}; restart the "
+                                            "worker to move it",
+                                            options_.controller, welcome.cluster_id,
+                                            register_.cluster_id));
+    }
+    if (term < register_.max_term) {
+      return FailedPrecondition(
+          fmt::format("the controller at {} is of term {}; a newer one of term {} has been seen",
+                      options_.controller, term.value(), register_.max_term.value()));
+    }
+    register_.cluster_id = welcome.cluster_id;
+    register_.max_term = term;
+    term_ = term;
+    return OkStatus();
+  }
+
+  void Send(Session& session, proto::UpBody body) {
+    session.Send(proto::MakeUp(term_.load(), std::move(body)));
+  }
+
+  // From a thread of their own, so that neither loading nor training delays them.
+  void StartHeartbeats(Session& session, int64_t period_ms) {
+    heartbeat_ = std::make_unique<Executor>("mw-heartbeat");
+    Beat(session, period_ms);
+  }
+
+  void Beat(Session& session, int64_t period_ms) {
+    session.Send(proto::MakeHeartbeat(term_.load()));
+    heartbeat_->PostAfter(period_ms, [this, &session, period_ms] { Beat(session, period_ms); });
+  }
+
+  // ---- Meshes ----
+
+  void Dispatch(const std::shared_ptr<Session>& session, proto::DownBody body) {
+    if (auto* load = std::get_if<proto::LoadMesh>(&body)) return OnLoad(session, std::move(*load));
+    if (const auto* connect = std::get_if<proto::Connect>(&body)) {
+      if (const auto host = Find(connect->mesh_gen)) host->Connect();
+    } else if (const auto* launch = std::get_if<proto::Launch>(&body)) {
+      if (const auto host = Find(launch->mesh_gen)) host->Launch(*launch);
+    } else if (auto* save = std::get_if<proto::SaveWeights>(&body)) {
+      if (const auto host = Find(save->mesh_gen)) host->Save(std::move(*save));
+    } else if (const auto* abort = std::get_if<proto::AbortMesh>(&body)) {
+      const auto host = Find(abort->mesh_gen);
+      if (host) return host->Abort(abort->cause.ToStatus());
+      Send(*session, proto::MeshReleased{abort->mesh_gen});
+    } else if (const auto* release = std::get_if<proto::ReleaseMesh>(&body)) {
+      const auto host = Find(release->mesh_gen);
+      if (host) return host->Release();
+      Send(*session, proto::MeshReleased{release->mesh_gen});
+    }
+  }
+
+  void OnLoad(const std::shared_ptr<Session>& session, proto::LoadMesh load) {
+    const MeshGeneration gen = load.mesh_gen;
+    if (Find(gen)) return;  // a repeated message
+    auto host = std::make_shared<MeshHost>(
+        resources_, gen,
+        [this, session](proto::UpBody body) { Send(*session, std::move(body)); },
+        [this, gen] { reaper_.Post([this, gen] { Drop(gen); }); });
+    {
+      std::scoped_lock lock(mutex_);
+      meshes_[gen.value()] = host;
+    }
+    host->Load(std::move(load));
+  }
+
+  std::shared_ptr<MeshHost> Find(MeshGeneration gen) {
+    std::scoped_lock lock(mutex_);
+    const auto it = meshes_.find(gen.value());
+    return it == meshes_.end() ? nullptr : it->second;
+  }
+
+  std::vector<std::shared_ptr<MeshHost>> AllMeshes() {
+    std::scoped_lock lock(mutex_);
+    std::vector<std::shared_ptr<MeshHost>> all;
+    for (const auto& [gen, host] : meshes_) all.push_back(host);
+    return all;
+  }
+
+  void Drop(MeshGeneration gen) {
+    std::shared_ptr<MeshHost> host;
+    std::scoped_lock lock(mutex_);
+    const auto it = meshes_.find(gen.value());
+    if (it == meshes_.end()) return;
+    host = std::move(it->second);
+    meshes_.erase(it);
+  }
+
+  void AbortAll(const Status& cause) {
+    for (const auto& host : AllMeshes()) host->Abort(cause);
+  }
+
+  // Waits for the threads of all meshes: what they report goes to the session that ends now.
+  void DropMeshes() {
+    std::map<uint64_t, std::shared_ptr<MeshHost>> meshes;
+    {
+      std::scoped_lock lock(mutex_);
+      meshes.swap(meshes_);
+    }
+    meshes.clear();
+  }
+
+  void RefreshMetrics() {
+    for (const auto& host : AllMeshes()) host->RefreshMetrics();
+  }
+
+  // ---- Ends ----
+
+  bool Stopping() {
+    std::scoped_lock lock(mutex_);
+    return stopping_;
+  }
+
+  void PauseFor(int64_t ms) {
+    std::unique_lock lock(mutex_);
+    wake_.wait_for(lock, std::chrono::milliseconds(ms), [this] { return stopping_; });
+  }
+
+  void End(Status status) {
+    std::scoped_lock lock(mutex_);
+    ended_ = true;
+    end_ = std::move(status);
+    wake_.notify_all();
+  }
+
+  AgentOptions options_;
+  // In the order of their dependence: what is below uses what is above.
+  MetricsRegistry registry_;
+  std::unique_ptr<ControllerLink> link_;
+  std::unique_ptr<BlobCache> blobs_;
+  std::unique_ptr<AgentMetrics> metrics_;
+  HostResources resources_;
+  proto::Register register_;         // of the session thread once it runs
+  bool welcomed_ = false;            // of the session thread
+  std::atomic<Term> term_{Term(0)};  // of the session
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;              // guarded by mutex_, and all below
+  bool ended_ = false;
+  Status end_;
+  std::shared_ptr<Session> session_;
+  std::map<uint64_t, std::shared_ptr<MeshHost>> meshes_;
+  Executor reaper_{"mw-reaper"};
+  std::unique_ptr<Executor> heartbeat_;  // of the session thread
+  std::unique_ptr<MetricsServer> metrics_server_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
+  auto agent = std::make_unique<AgentImpl>(std::move(options));
+  MW_TRY(agent->Start());
+  return std::unique_ptr<Agent>(std::move(agent));
+}
+
+}  // namespace meshwright::worker

@@ -1,0 +1,42 @@
+// The worker's metrics, by the names of the design (interfaces.md 1.5.2), read from the runtimes' counters at each scrape.
+//
+// Thread rule: thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/metrics.h"
+#include "worker/runtime.h"
+
+namespace meshwright::worker {
+
+class AgentMetrics {
+ public:
+  AgentMetrics(MetricsRegistry& registry, const std::string& worker);
+
+  // What a runtime has counted since it was loaded. `mesh_gen` tells runtimes apart; devices[i] is the local device of
+  // the i-th entry.
+  void Observe(uint64_t mesh_gen, const std::vector<DeviceStats>& stats,
+               const std::vector<int>& devices);
+  // The runtime is gone: its memory is free, its counts stay.
+  void Forget(uint64_t mesh_gen);
+
+ private:
+  void Raise(const char* name, const char* help, const MetricLabels& labels, double total);
+  void PublishMemory();
+
+  MetricsRegistry& registry_;
+  std::mutex mutex_;
+  // Per runtime what was already counted, by name and labels; guarded by mutex_.
+  std::map<uint64_t, std::map<std::pair<std::string, MetricLabels>, double>> counted_;
+  std::map<uint64_t, std::map<std::pair<int, std::string>, int64_t>> memory_;  // guarded by mutex_
+  std::map<std::pair<int, std::string>, bool> published_;                     // guarded by mutex_
+  uint64_t current_ = 0;                                                       // guarded by mutex_
+};
+
+}  // namespace meshwright::worker

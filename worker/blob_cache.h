@@ -1,0 +1,42 @@
+// Blobs on the worker's disk, named by the SHA-256 of their bytes: fetched once, verified, shared by all jobs.
+//
+// Thread rule: thread-safe. Ownership: the link outlives the cache; a temporary folder goes with it.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/file.h"
+#include "base/result.h"
+#include "ir/job.h"
+#include "worker/link.h"
+
+namespace meshwright::worker {
+
+class BlobCache {
+ public:
+  // dir: empty for a temporary folder. Errors: those of base/file.h.
+  static Result<std::unique_ptr<BlobCache>> Open(const std::string& dir, ControllerLink* link);
+
+  // The file that holds the blob. `cancelled` is asked between chunks.
+  // Errors: kNotFound, kDataLoss when the bytes are not those named, kCancelled, kResourceExhausted.
+  Result<std::string> Path(const ir::BlobRef& blob, const std::function<bool()>& cancelled);
+  // The bytes themselves, for small blobs.
+  Result<std::string> Read(const ir::BlobRef& blob, const std::function<bool()>& cancelled);
+
+ private:
+  BlobCache(std::string dir, ControllerLink* link) : dir_(std::move(dir)), link_(link) {}
+  Status Fetch(const ir::BlobRef& blob, const std::string& path,
+               const std::function<bool()>& cancelled);
+
+  std::optional<TempDir> temporary_;
+  std::string dir_;
+  ControllerLink* link_;
+  std::mutex mutex_;                // one fetch at a time
+  std::set<std::string> verified_;  // guarded by mutex_
+};
+
+}  // namespace meshwright::worker

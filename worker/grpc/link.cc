@@ -1,0 +1,256 @@
+#include "worker/link.h"
+
+#include <fmt/format.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "proto/convert.h"
+#include "proto/grpc_status.h"
+#include "proto/meshwright.grpc.pb.h"
+
+namespace meshwright::worker {
+namespace {
+
+constexpr size_t kMaxQueued = 1024;
+// Bulk calls get a minute plus the time at 20 MB/s; a blob's size is known after its first chunk.
+constexpr int64_t kBulkBaseMs = 600'000;
+
+std::chrono::system_clock::time_point In(int64_t ms) {
+  return std::chrono::system_clock::now() + std::chrono::milliseconds(ms);
+}
+
+void Authorise(grpc::ClientContext& context, const std::string& token) {
+  if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
+}
+
+using Stream = grpc::ClientReaderWriter<v1::Up, v1::Down>;
+
+// Reads on the caller's thread; a thread of its own writes what is queued.
+class GrpcSession final : public Session {
+ public:
+  GrpcSession(v1::WorkerService::Stub& stub, const std::string& token) {
+    Authorise(context_, token);
+    stream_ = stub.Session(&context_);
+    writer_ = std::thread([this] { WriteLoop(); });
+  }
+
+  ~GrpcSession() override {
+    context_.TryCancel();
+    EndWriter();
+    if (!finished_) {
+      v1::Down ignored;
+      while (stream_->Read(&ignored)) {
+      }
+      (void)stream_->Finish();
+    }
+  }
+
+  bool Send(proto::UpMessage message) override {
+    std::scoped_lock lock(mutex_);
+    if (ended_ || closing_) return false;
+    queue_.push_back(std::move(message));
+    // The controller does not read: it is as good as gone.
+    if (queue_.size() > kMaxQueued) context_.TryCancel();
+    wake_.notify_one();
+    return true;
+  }
+
+  Result<proto::DownMessage> Receive() override {
+    v1::Down wire;
+    if (!finished_ && stream_->Read(&wire)) return proto::Decode(wire);
+    EndWriter();
+    if (!finished_) {
+      finished_ = true;
+      const grpc::Status status = stream_->Finish();
+      end_ = status.ok() ? Unavailable("the controller ended the session")
+                         : proto::FromGrpc(status);
+    }
+    return Fail(end_);
+  }
+
+  void Close(int64_t flush_ms) override {
+    std::unique_lock lock(mutex_);
+    closing_ = true;
+    wake_.notify_one();
+    // The controller answers the half-close by ending the session, which the reader sees.
+    flushed_.wait_for(lock, std::chrono::milliseconds(flush_ms), [this] { return ended_; });
+    lock.unlock();
+    context_.TryCancel();
+  }
+
+ private:
+  void WriteLoop() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_.wait(lock, [this] { return ended_ || closing_ || !queue_.empty(); });
+      if (ended_) break;
+      if (queue_.empty()) break;  // closing, and all is out
+      const v1::Up wire = proto::Encode(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      const bool ok = stream_->Write(wire);
+      lock.lock();
+      if (!ok) break;
+    }
+    const bool half_close = closing_ && !ended_;
+    lock.unlock();
+    if (half_close) stream_->WritesDone();
+  }
+
+  void EndWriter() {
+    {
+      std::scoped_lock lock(mutex_);
+      ended_ = true;
+      wake_.notify_one();
+      flushed_.notify_all();
+    }
+    if (writer_.joinable()) writer_.join();
+  }
+
+  grpc::ClientContext context_;
+  std::unique_ptr<Stream> stream_;
+  bool finished_ = false;  // by the reader
+  Status end_;             // by the reader
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::condition_variable flushed_;
+  std::deque<proto::UpMessage> queue_;  // guarded by mutex_, and all below
+  bool ended_ = false;
+  bool closing_ = false;
+  std::thread writer_;
+};
+
+class GrpcLink final : public ControllerLink {
+ public:
+  GrpcLink(std::string address, std::string token)
+      : address_(std::move(address)), token_(std::move(token)) {
+    control_channel_ = MakeChannel();
+    control_ = v1::WorkerService::NewStub(control_channel_);
+    bulk_ = v1::BlobService::NewStub(MakeChannel());
+  }
+
+  Result<std::unique_ptr<Session>> OpenSession(int64_t connect_ms) override {
+    if (!control_channel_->WaitForConnected(In(connect_ms))) {
+      return Fail(Unavailable(fmt::format("no controller answers at {}", address_)));
+    }
+    return std::unique_ptr<Session>(std::make_unique<GrpcSession>(*control_, token_));
+  }
+
+  Status FetchBlob(const std::string& sha256, int64_t offset, const ChunkSink& sink) override {
+    BulkCall call(*this);
+    v1::GetBlobRequest request;
+    request.set_sha256(sha256);
+    request.set_offset(offset);
+    const auto stream = bulk_->Get(&call.context(), request);
+    v1::BlobChunk chunk;
+    Status failure;
+    while (failure.ok() && stream->Read(&chunk)) failure = sink(chunk.data());
+    if (!failure.ok()) call.context().TryCancel();
+    const Status end = proto::FromGrpc(stream->Finish());
+    return failure.ok() ? end : failure;
+  }
+
+  Status PutTiles(const TileSource& next) override {
+    BulkCall call(*this);
+    v1::PutTilesReply reply;
+    const auto stream = bulk_->PutTiles(&call.context(), &reply);
+    Status failure;
+    bool writable = true;
+    while (writable) {
+      auto tile = next();
+      if (!tile.has_value()) {
+        failure = tile.error();
+        call.context().TryCancel();
+        break;
+      }
+      if (!*tile) break;
+      writable = WriteTile(*stream, **tile);
+    }
+    stream->WritesDone();
+    const Status end = proto::FromGrpc(stream->Finish());
+    return failure.ok() ? end : failure;
+  }
+
+  void CancelBulk() override {
+    std::scoped_lock lock(mutex_);
+    cancelled_ = true;
+    for (grpc::ClientContext* context : calls_) context->TryCancel();
+  }
+
+ private:
+  // Registered while it lives, so that CancelBulk finds it.
+  class BulkCall {
+   public:
+    explicit BulkCall(GrpcLink& link) : link_(link) {
+      Authorise(context_, link.token_);
+      context_.set_deadline(In(kBulkBaseMs));
+      std::scoped_lock lock(link.mutex_);
+      link.calls_.insert(&context_);
+      if (link.cancelled_) context_.TryCancel();
+    }
+    ~BulkCall() {
+      std::scoped_lock lock(link_.mutex_);
+      link_.calls_.erase(&context_);
+    }
+    grpc::ClientContext& context() { return context_; }
+
+   private:
+    GrpcLink& link_;
+    grpc::ClientContext context_;
+  };
+
+  std::shared_ptr<grpc::Channel> MakeChannel() const {
+    grpc::ChannelArguments args;
+    // Control and bulk have connections of their own, so that a blob never delays a launch.
+    args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+    args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
+    args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+    args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+    args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
+    args.SetMaxReceiveMessageSize(static_cast<int>(proto::kMaxMessageBytes));
+    return grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), args);
+  }
+
+  static bool WriteTile(grpc::ClientWriter<v1::TileChunk>& stream, const proto::WeightTile& tile) {
+    const auto* bytes = reinterpret_cast<const char*>(tile.data.data());
+    const auto total = static_cast<int64_t>(tile.data.size());
+    int64_t at = 0;
+    v1::TileChunk chunk = proto::EncodeTileHead(tile);
+    do {
+      const int64_t count = std::min(proto::kChunkBytes, total - at);
+      chunk.set_data(bytes + at, static_cast<size_t>(count));
+      at += count;
+      chunk.set_last(at == total);
+      if (!stream.Write(chunk)) return false;
+      chunk.Clear();
+    } while (at < total);
+    return true;
+  }
+
+  const std::string address_;
+  const std::string token_;
+  std::shared_ptr<grpc::Channel> control_channel_;
+  std::unique_ptr<v1::WorkerService::Stub> control_;
+  std::unique_ptr<v1::BlobService::Stub> bulk_;
+  std::mutex mutex_;
+  std::set<grpc::ClientContext*> calls_;  // guarded by mutex_
+  bool cancelled_ = false;                // guarded by mutex_
+};
+
+}  // namespace
+
+std::unique_ptr<ControllerLink> MakeGrpcLink(const std::string& address, const std::string& token) {
+  return std::make_unique<GrpcLink>(address, token);
+}
+
+}  // namespace meshwright::worker

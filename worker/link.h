@@ -1,0 +1,51 @@
+// The agent's way to the controller: one session for control, another connection for bulk data.
+//
+// Thread rule: Session::Send and Cancel from any thread, Receive from one; the rest thread-safe.
+// Ownership: sessions may not outlive their link.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "proto/messages.h"
+
+namespace meshwright::worker {
+
+class Session {
+ public:
+  virtual ~Session() = default;
+  // Queues; false once the session has ended. Never blocks.
+  virtual bool Send(proto::UpMessage message) = 0;
+  // The next message. Error: why the session ended; kCancelled after Cancel().
+  virtual Result<proto::DownMessage> Receive() = 0;
+  // Ends the session after what is queued has been sent, within flush_ms.
+  virtual void Close(int64_t flush_ms) = 0;
+};
+
+class ControllerLink {
+ public:
+  virtual ~ControllerLink() = default;
+  // Errors: kUnavailable when there is no connection within connect_ms. Refusals come from Receive().
+  virtual Result<std::unique_ptr<Session>> OpenSession(int64_t connect_ms) = 0;
+
+  // Appends the blob's bytes from `offset` on to `sink`, chunk by chunk. The sink's error ends the call.
+  using ChunkSink = std::function<Status(std::string_view)>;
+  virtual Status FetchBlob(const std::string& sha256, int64_t offset, const ChunkSink& sink) = 0;
+
+  // Sends tiles until `next` gives none. Errors: the controller's, naming the file; those of `next`.
+  using TileSource = std::function<Result<std::optional<proto::WeightTile>>()>;
+  virtual Status PutTiles(const TileSource& next) = 0;
+
+  // Makes the bulk calls that are under way, and all later ones, return kCancelled.
+  virtual void CancelBulk() = 0;
+};
+
+// address: host:port. token: empty for none.
+std::unique_ptr<ControllerLink> MakeGrpcLink(const std::string& address, const std::string& token);
+
+}  // namespace meshwright::worker

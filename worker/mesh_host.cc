@@ -1,0 +1,249 @@
+#include "worker/mesh_host.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/log.h"
+#include "ir/text.h"
+
+namespace meshwright::worker {
+namespace {
+
+using proto::ErrorKind;
+
+// Cores of local device `device`: `threads` consecutive ones of those that this process may use.
+std::vector<int> CoresOf(int device, int threads) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return {};
+  std::vector<int> cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed)) cores.push_back(cpu);
+  }
+  std::vector<int> mine;
+  for (int i = 0; i < threads && !cores.empty(); ++i) {
+    mine.push_back(cores[static_cast<size_t>(device * threads + i) % cores.size()]);
+  }
+  return mine;
+}
+
+}  // namespace
+
+MeshHost::MeshHost(const HostResources& resources, MeshGeneration mesh_gen, Report report,
+                   std::function<void()> released)
+    : resources_(resources),
+      mesh_gen_(mesh_gen),
+      report_(std::move(report)),
+      released_(std::move(released)) {}
+
+MeshHost::~MeshHost() {
+  Abort(Cancelled("the worker drops the mesh"));
+  thread_.Stop();
+}
+
+// ---- Messages -----------------------------------------------------------------------------------
+
+void MeshHost::Load(proto::LoadMesh message) {
+  thread_.Post([this, message = std::move(message)] {
+    if (aborted()) return;
+    const Status status = LoadOnThread(message);
+    Say(proto::Loaded{mesh_gen_, Error(ErrorKind::kLoadFailed, status)});
+  });
+}
+
+void MeshHost::Connect() {
+  thread_.Post([this] {
+    if (aborted()) return;
+    const Status status = runtime_ ? runtime_->Connect()
+                                   : FailedPrecondition("connect before the programs were loaded");
+    Say(proto::CommUp{mesh_gen_, Error(ErrorKind::kConnectFailed, status)});
+  });
+}
+
+void MeshHost::Launch(proto::Launch message) {
+  thread_.Post([this, message] {
+    const uint64_t seq = message.launch_seq.value();
+    if (aborted() || seq <= last_seq_) return;  // a repeated launch has been answered
+    if (seq != last_seq_ + 1) {
+      const Status gap = Internal(
+          fmt::format("launch {} came after launch {}: one is missing", seq, last_seq_));
+      Say(proto::MeshError{mesh_gen_, Error(ErrorKind::kProtocol, gap)});
+      return;
+    }
+    last_seq_ = seq;
+    proto::LaunchDone done{mesh_gen_, message.launch_seq, {}, {}};
+    done.error = Error(ErrorKind::kStepFailed, LaunchOnThread(message, done.reports));
+    if (!done.error.ok()) done.reports.clear();
+    Say(std::move(done));
+  });
+}
+
+void MeshHost::Save(proto::SaveWeights message) {
+  thread_.Post([this, message = std::move(message)] {
+    if (aborted()) return;
+    Status status = FailedPrecondition("save before the programs were loaded");
+    if (runtime_) {
+      const auto source = MakeTileSource(mesh_gen_, message.ranks, weights_, *runtime_);
+      status = resources_.link->PutTiles(source);
+    }
+    Say(proto::WeightsSaved{mesh_gen_, Error(ErrorKind::kSaveFailed, status)});
+  });
+}
+
+void MeshHost::Release() {
+  thread_.Post([this] { ReleaseOnThread(); });
+}
+
+void MeshHost::Abort(const Status& cause) {
+  std::shared_ptr<JobRuntime> runtime;
+  {
+    std::scoped_lock lock(mutex_);
+    if (aborted_.exchange(true)) return;
+    abort_cause_ = cause;
+    runtime = runtime_;
+  }
+  if (runtime) runtime->Abort(cause);
+  runtime.reset();
+  thread_.Post([this] { ReleaseOnThread(); });
+}
+
+void MeshHost::RefreshMetrics() {
+  std::scoped_lock lock(mutex_);
+  if (runtime_) resources_.metrics->Observe(mesh_gen_.value(), runtime_->Stats(), local_devices_);
+}
+
+// ---- On the thread --------------------------------------------------------------------------------
+
+Status MeshHost::LoadOnThread(const proto::LoadMesh& message) {
+  if (runtime_) return FailedPrecondition("the mesh is loaded already");
+  load_ = message;
+  MW_ASSIGN_OR_RETURN(RuntimeOptions options, MakeOptions(message));
+  weights_ = CollectWeightSlots(options.programs);
+  std::vector<int> devices;
+  for (const proto::RankPrograms& rank : message.ranks) devices.push_back(rank.local_device);
+  MW_ASSIGN_OR_RETURN(auto runtime, JobRuntime::Load(std::move(options)));
+  std::scoped_lock lock(mutex_);
+  runtime_ = std::move(runtime);
+  local_devices_ = std::move(devices);
+  // An abort that came while it was loading found no runtime to stop.
+  if (aborted_) runtime_->Abort(abort_cause_);
+  return OkStatus();
+}
+
+Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
+  const auto cancelled = [this] { return aborted(); };
+  RuntimeOptions options;
+  for (const proto::RankPrograms& rank : message.ranks) {
+    if (rank.local_device < 0 || rank.local_device >= resources_.devices) {
+      return Fail(InvalidArgument(fmt::format("rank {} is placed on device {}, there are {}",
+                                              rank.rank, rank.local_device, resources_.devices)));
+    }
+    MW_ASSIGN_OR_RETURN(ir::Program init, FetchProgram(rank.init, rank.rank, "init"));
+    MW_ASSIGN_OR_RETURN(ir::Program step, FetchProgram(rank.step, rank.rank, "step"));
+    MW_ASSIGN_OR_RETURN(ir::Program eval, FetchProgram(rank.eval, rank.rank, "eval"));
+    options.programs.push_back(std::move(init));
+    options.programs.push_back(std::move(step));
+    options.programs.push_back(std::move(eval));
+    options.fabric.local_ranks.push_back(rank.rank);
+    if (resources_.pin) {
+      options.cpus.push_back(CoresOf(rank.local_device, resources_.threads_per_device));
+    }
+  }
+  MW_ASSIGN_OR_RETURN(std::string path, resources_.blobs->Path(message.data.blob, cancelled));
+  const int64_t vocabulary =
+      message.vocabulary > 0 ? message.vocabulary : std::numeric_limits<int32_t>::max();
+  MW_ASSIGN_OR_RETURN(data_, TokenData::Open(path, message.data.format, message.sequence,
+                                             message.data.validation_fraction, message.seed,
+                                             vocabulary));
+  for (const proto::Member& member : message.members) {
+    options.fabric.members.push_back(
+        {member.worker, member.address, member.host_id, member.process_id});
+  }
+  options.fabric.cluster_id = message.cluster_id;
+  options.fabric.generation = mesh_gen_;
+  options.fabric.secret = message.secret;
+  options.fabric.transport = resources_.transport;
+  options.listener = resources_.listener;
+  options.feed = data_.get();
+  options.seed = message.seed;
+  options.threads_per_device = resources_.threads_per_device;
+  options.memory_limit_bytes = resources_.memory_bytes;
+  return options;
+}
+
+Result<ir::Program> MeshHost::FetchProgram(const ir::BlobRef& blob, int rank, const char* name) {
+  MW_ASSIGN_OR_RETURN(std::string text,
+                      resources_.blobs->Read(blob, [this] { return aborted(); }));
+  auto program = ir::ParseProgram(text);
+  if (!program.has_value()) {
+    return Fail(program.error().WithContext(fmt::format("program {}/{}", name, rank)));
+  }
+  if (program->name != name || program->device.value() != rank) {
+    return Fail(InvalidArgument(fmt::format("the program for {}/{} is {}/{}", name, rank,
+                                            program->name, program->device.value())));
+  }
+  return std::move(*program);
+}
+
+Status MeshHost::LaunchOnThread(const proto::Launch& message,
+                                std::vector<proto::StepReport>& reports) {
+  if (!runtime_) return FailedPrecondition("launch before the programs were loaded");
+  if (message.program == proto::ProgramKind::kUnspecified) {
+    return InvalidArgument("launch of a program that this version does not know");
+  }
+  MW_ASSIGN_OR_RETURN(auto steps,
+                      runtime_->Launch({proto::ProgramKindName(message.program),
+                                        message.first_step, message.count}));
+  for (StepReport& step : steps) {
+    reports.push_back(proto::StepReport{step.step, step.seconds, std::move(step.values)});
+  }
+  const bool initialised = message.program == proto::ProgramKind::kInit;
+  if (initialised && !load_.init_weights.sha256.empty()) return LoadInitialWeights();
+  return OkStatus();
+}
+
+Status MeshHost::LoadInitialWeights() {
+  const auto cancelled = [this] { return aborted(); };
+  MW_ASSIGN_OR_RETURN(std::string text, resources_.blobs->Read(load_.graph, cancelled));
+  MW_ASSIGN_OR_RETURN(ir::Graph loss, ir::ParseGraph(text));
+  MW_ASSIGN_OR_RETURN(std::string path, resources_.blobs->Path(load_.init_weights, cancelled));
+  auto file = ir::SafetensorsFile::Open(path);
+  if (!file.has_value()) return file.error().WithContext(load_.init_weights.name);
+  return LoadWeights(**file, loss, weights_, *runtime_)
+      .WithContext(fmt::format("initial weights '{}'", load_.init_weights.name));
+}
+
+void MeshHost::ReleaseOnThread() {
+  if (gone_) return;
+  gone_ = true;
+  RefreshMetrics();
+  std::shared_ptr<JobRuntime> runtime;
+  {
+    std::scoped_lock lock(mutex_);
+    runtime = std::move(runtime_);
+  }
+  runtime.reset();
+  data_.reset();
+  resources_.metrics->Forget(mesh_gen_.value());
+  report_(proto::MeshReleased{mesh_gen_});
+  released_();
+}
+
+void MeshHost::Say(proto::UpBody body) {
+  if (!aborted()) report_(std::move(body));
+}
+
+proto::RuntimeError MeshHost::Error(ErrorKind kind, const Status& status) const {
+  if (!status.ok()) {
+    LogWarn(fmt::format("mesh {}: {}: {}", mesh_gen_.value(), proto::ErrorKindName(kind),
+                        status.message()));
+  }
+  return proto::MakeError(kind, status.WithContext(fmt::format("worker '{}'", resources_.worker)),
+                          resources_.worker);
+}
+
+}  // namespace meshwright::worker

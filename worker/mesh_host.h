@@ -1,0 +1,90 @@
+// One mesh generation on this worker: loads, connects, launches and saves on a thread of its own.
+//
+// Messages are handled in order. Abort() takes effect at once, from any thread: a launch in progress returns within the fabric's
+// abort time, what waits is dropped, nothing more is reported but MeshReleased, which comes last.
+// Thread rule: thread-safe. Ownership: owns the runtime; resources outlive it. Destroying it aborts and waits.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/executor.h"
+#include "collective/communicator.h"
+#include "proto/messages.h"
+#include "worker/agent_metrics.h"
+#include "worker/blob_cache.h"
+#include "worker/link.h"
+#include "worker/runtime.h"
+#include "worker/token_data.h"
+#include "worker/weights.h"
+
+namespace meshwright::worker {
+
+// What the meshes of a worker share.
+struct HostResources {
+  std::string worker;
+  int devices = 1;
+  int threads_per_device = 1;
+  bool pin = false;
+  int64_t memory_bytes = 0;  // per device
+  collective::Transport transport = collective::Transport::kAuto;
+  std::shared_ptr<collective::Listener> listener;
+  BlobCache* blobs = nullptr;
+  ControllerLink* link = nullptr;
+  AgentMetrics* metrics = nullptr;
+};
+
+class MeshHost {
+ public:
+  using Report = std::function<void(proto::UpBody)>;
+
+  // `report` may be called from the mesh's thread until `released` was; `released` comes exactly once, when nothing of the mesh is left.
+  MeshHost(const HostResources& resources, MeshGeneration mesh_gen, Report report,
+           std::function<void()> released);
+  ~MeshHost();
+
+  void Load(proto::LoadMesh message);
+  void Connect();
+  void Launch(proto::Launch message);
+  void Save(proto::SaveWeights message);
+  void Release();
+  void Abort(const Status& cause);
+
+  // Puts the runtime's counters into the metrics.
+  void RefreshMetrics();
+
+ private:
+  Status LoadOnThread(const proto::LoadMesh& message);
+  Result<RuntimeOptions> MakeOptions(const proto::LoadMesh& message);
+  Result<ir::Program> FetchProgram(const ir::BlobRef& blob, int rank, const char* name);
+  Status LaunchOnThread(const proto::Launch& message, std::vector<proto::StepReport>& reports);
+  Status LoadInitialWeights();
+  void ReleaseOnThread();
+  // Reports unless the mesh was aborted.
+  void Say(proto::UpBody body);
+  proto::RuntimeError Error(proto::ErrorKind kind, const Status& status) const;
+  bool aborted() const { return aborted_.load(); }
+
+  const HostResources resources_;
+  const MeshGeneration mesh_gen_;
+  const Report report_;
+  const std::function<void()> released_;
+  std::atomic<bool> aborted_{false};
+  bool gone_ = false;                          // on the thread
+  uint64_t last_seq_ = 0;                      // on the thread
+  proto::LoadMesh load_;                       // on the thread
+  WeightSlots weights_;                        // on the thread
+  std::unique_ptr<TokenData> data_;            // on the thread; outlives the runtime
+  std::mutex mutex_;
+  std::shared_ptr<JobRuntime> runtime_;        // guarded by mutex_ where other threads look
+  std::vector<int> local_devices_;             // guarded by mutex_
+  Status abort_cause_;                         // guarded by mutex_
+  Executor thread_{"mw-mesh"};
+};
+
+}  // namespace meshwright::worker

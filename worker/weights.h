@@ -1,0 +1,36 @@
+// Weights between a runtime's persistent slots and files: tiles out at the end of a job, tiles in at its start.
+//
+// Thread rule: the control thread of the runtime.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/graph.h"
+#include "ir/program.h"
+#include "ir/safetensors.h"
+#include "proto/messages.h"
+#include "worker/link.h"
+#include "worker/runtime.h"
+
+namespace meshwright::worker {
+
+// The weights that local ranks hold: per rank, slot name -> slot.
+using WeightSlots = std::map<int, std::map<std::string, ir::Slot>>;
+WeightSlots CollectWeightSlots(const std::vector<ir::Program>& programs);
+
+// Fills every weight of the local ranks with its tile of the file.
+// Errors: kNotFound, kInvalidArgument naming tensor, wanted and found shape.
+Status LoadWeights(const ir::SafetensorsFile& file, const ir::Graph& loss, const WeightSlots& slots,
+                   JobRuntime& runtime);
+
+// Tiles of the named slots, one after the other.
+// Errors of the source: kNotFound naming rank and slot.
+ControllerLink::TileSource MakeTileSource(MeshGeneration mesh_gen,
+                                          const std::vector<proto::RankTiles>& ranks,
+                                          const WeightSlots& slots, JobRuntime& runtime);
+
+}  // namespace meshwright::worker
