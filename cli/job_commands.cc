@@ -30,10 +30,6 @@ int WithClient(const GlobalArgs& global, Body body) {
   return code ? *code : ReportError(code.error());
 }
 
-int ExitCodeOfJob(const JobInfo& job) {
-  return job.state == JobState::kSucceeded ? kExitOk : kExitJobFailed;
-}
-
 void PrintEnd(const JobInfo& job, bool json) {
   fmt::print("{}", json ? JobJson(job) + "\n" : FormatJobEnd(job));
 }
@@ -53,11 +49,6 @@ Result<int> FollowLogs(Client& client, int64_t id) {
 
 int ReportError(const Status& status) {
   fmt::print(stderr, "error: {}\n", status.message());
-  if (status.code() == StatusCode::kUnavailable) {
-    fmt::print(stderr,
-               "hint: start a cluster on this machine with `meshwright up --workers 4`, or give "
-               "--address\n");
-  }
   if (status.code() == StatusCode::kUnauthenticated) {
     fmt::print(stderr, "hint: give the cluster's token with --token-file or $MESHWRIGHT_TOKEN\n");
   }

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "base/text.h"
+#include "cli/args.h"
 
 namespace meshwright::cli {
 namespace {
@@ -124,6 +125,12 @@ std::string FormatJobEnd(const JobInfo& job) {
   if (job.state == JobState::kSucceeded) text += fmt::format("  loss     {:.4f}\n", job.loss);
   if (!job.directory.empty()) text += fmt::format("  files    {}\n", job.directory);
   return text;
+}
+
+int ExitCodeOfJob(const JobInfo& job) {
+  if (job.state == JobState::kSucceeded) return kExitOk;
+  const bool misfit = job.reason == "Infeasible" || job.reason == "OutOfMemory";
+  return misfit ? kExitDoesNotFit : kExitJobFailed;
 }
 
 std::string StepPrinter::Line(const client::StepMetrics& step) const {

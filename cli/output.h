@@ -31,6 +31,9 @@ std::string StepJson(const client::StepMetrics& step);
 // "SUCCEEDED in 12.3 s", and why when it did not. One line per fact, indented.
 std::string FormatJobEnd(const client::JobInfo& job);
 
+// Of a job that has ended: 0, 4 when it did not fit the cluster, else 1.
+int ExitCodeOfJob(const client::JobInfo& job);
+
 // Turns steps into TorchTitan's line, averaged since the last one:
 //   step: 10  loss:  8.0400  grad_norm:  1.3400  tps: 27,483  tflops: 1.97  lr: 3.00e-04  eta:
 //   1m20s

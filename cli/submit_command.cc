@@ -122,7 +122,7 @@ Result<int> Submit(const SubmitArgs& args, const GlobalArgs& global) {
     return kExitTimeout;
   }
   fmt::print("{}", global.json ? JobJson(end) + "\n" : FormatJobEnd(end));
-  return end.state == client::JobState::kSucceeded ? kExitOk : kExitJobFailed;
+  return ExitCodeOfJob(end);
 }
 
 }  // namespace

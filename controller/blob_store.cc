@@ -41,8 +41,8 @@ std::optional<int64_t> BlobStore::Find(const std::string& sha256) const {
 
 Result<std::string> BlobStore::PathOf(const std::string& sha256) const {
   if (!Find(sha256)) {
-    return Fail(NotFound(fmt::format("blob '{}' is not on this controller; upload it first",
-                                     sha256.substr(0, 64))));
+    return Fail(NotFound(
+        fmt::format("blob '{}' is not on this controller; upload it first", sha256.substr(0, 64))));
   }
   return dir_ + "/" + sha256;
 }
@@ -57,7 +57,7 @@ Result<ir::BlobRef> BlobStore::PutBytes(std::string_view bytes, const std::strin
 }
 
 Result<std::unique_ptr<BlobStore::Writer>> BlobStore::Begin(const std::string& sha256,
-                                                           int64_t size_bytes) {
+                                                            int64_t size_bytes) {
   if (!proto::IsSha256Hex(sha256) || size_bytes < 0) {
     return Fail(InvalidArgument(
         fmt::format("a blob needs 64 lower-case hex digits and a size, not '{}' and {}",

@@ -1,8 +1,8 @@
 // Files named by the SHA-256 of their bytes: programs, data, weights to start from.
 //
-// A blob appears under its name only when complete, verified and durable; half-written ones have temporary names and are
-// removed when the store is opened.
-// Thread rule: thread-safe; a Writer is used by one thread at a time.
+// A blob appears under its name only when complete, verified and durable; half-written ones have
+// temporary names and are removed when the store is opened. Thread rule: thread-safe; a Writer is
+// used by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ class BlobStore {
   class Writer {
    public:
     ~Writer();
-    // Errors: kResourceExhausted on a full disk, kInvalidArgument when more than was announced comes.
+    // Errors: kResourceExhausted on a full disk, kInvalidArgument when more than was announced
+    // comes.
     Status Write(std::string_view bytes);
     // Errors: kDataLoss when bytes or hash are not what was announced.
     Status Finish();

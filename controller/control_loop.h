@@ -1,10 +1,12 @@
 // The shell of the control core: one thread that feeds it events and carries out its effects.
 //
-// Everything here posts to that thread; nothing blocks the caller. Durable writes happen on the loop before the effects that
-// depend on them; planning, files of jobs and progress writes have threads of their own.
+// Everything here posts to that thread; nothing blocks the caller. Durable writes happen on the
+// loop before the effects that depend on them; planning, files of jobs and progress writes have
+// threads of their own.
 //
-// Thread rule: thread-safe. A callback is called exactly once, on the loop, or on the caller when the loop has stopped; it must not
-// block. Ownership: store, blobs, sink and metrics outlive the loop.
+// Thread rule: thread-safe. A callback is called exactly once, on the loop, or on the caller when
+// the loop has stopped; it must not block. Ownership: store, blobs, sink and metrics outlive the
+// loop.
 #pragma once
 
 #include <atomic>
@@ -30,7 +32,8 @@
 
 namespace meshwright::controller {
 
-// The far end of a worker session. Called on the loop; must not block. After Close nothing more is called.
+// The far end of a worker session. Called on the loop; must not block. After Close nothing more is
+// called.
 class SessionPeer {
  public:
   virtual ~SessionPeer() = default;
@@ -62,7 +65,8 @@ class ControlLoop {
 
   // Restores the jobs and begins to tick.
   void Start();
-  // Running jobs end as "ControllerStopped", sessions close, watchers get their last update. Then no call does anything.
+  // Running jobs end as "ControllerStopped", sessions close, watchers get their last update. Then
+  // no call does anything.
   void Stop();
 
   SessionId OpenSession(std::shared_ptr<SessionPeer> peer);
@@ -85,7 +89,8 @@ class ControlLoop {
   };
   void Summarise(Callback<Summary> done);
 
-  // Answers once there is something behind the cursor, and at once when there is already. The answer's cursor is where to go on.
+  // Answers once there is something behind the cursor, and at once when there is already. The
+  // answer's cursor is where to go on.
   struct News {
     proto::JobUpdate update;
     WatchCursor cursor;
@@ -143,7 +148,7 @@ class ControlLoop {
   std::map<uint64_t, std::shared_ptr<SessionPeer>> sessions_;
   std::map<uint64_t, std::function<void(Status, JobId)>> calls_;
   std::map<int64_t, JobView> views_;
-  std::list<int64_t> ended_views_;  // oldest first
+  std::list<int64_t> ended_views_;          // oldest first
   std::multimap<int64_t, Waiter> waiters_;  // by job
   std::set<int64_t> touched_;
   bool stopped_ = false;

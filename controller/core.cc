@@ -69,8 +69,8 @@ void Core::RestoreJob(RestoredJob restored, Context& context) {
   job.request = std::move(*restored.request);
   queue_.push_back(job.record.id);
   context.effects.push_back(LogLine{
-      JobId(job.record.id), fmt::format("queued again: the controller was restarted (term {})",
-                                        options_.term.value())});
+      JobId(job.record.id),
+      fmt::format("queued again: the controller was restarted (term {})", options_.term.value())});
 }
 
 Effects Core::Step(const Event& event, Now now) {
@@ -91,8 +91,7 @@ void Core::On(const SubmitJob& event, Context& context) {
   if (stopping_) return refuse(Unavailable("the controller is stopping; submit again later"));
   if (queue_.size() >= options_.max_queued) {
     return refuse(ResourceExhausted(fmt::format(
-        "{} jobs are queued, the most this controller holds; wait or cancel some",
-        queue_.size())));
+        "{} jobs are queued, the most this controller holds; wait or cancel some", queue_.size())));
   }
   const int64_t id = next_job_id_++;
   JobEntry& job = jobs_[id];
@@ -128,8 +127,8 @@ void Core::On(const CancelJob& event, Context& context) {
                                                 proto::JobStateName(job->record.state))));
   }
   reply(OkStatus());  // accepted; the end follows, and is tried again until it is durable
-  RuntimeError cause = MakeError(
-      ErrorKind::kCancelled, Cancelled("cancelled by the user").WithBlame(Blame::kUser));
+  RuntimeError cause =
+      MakeError(ErrorKind::kCancelled, Cancelled("cancelled by the user").WithBlame(Blame::kUser));
   if (job->mesh) {
     FailMesh(meshes_.at(job->mesh->value()), std::move(cause), context);
   } else {
@@ -238,7 +237,8 @@ bool Core::PlaceHead(JobEntry& job, Context& context) {
       SetWaiting(job, "NoCapacity", std::move(placement.message), context);
       return false;
     case PlacementOutcome::kInfeasible: {
-      // Workers may still be joining: the size of the cluster counts once it has been stable for a while.
+      // Workers may still be joining: the size of the cluster counts once it has been stable for a
+      // while.
       const bool stable =
           context.now.ms - membership_changed_ms_ >= options_.infeasible_grace_ms &&
           context.now.unix_ms - job.record.submitted_unix_ms >= options_.infeasible_grace_ms;
@@ -289,8 +289,7 @@ void Core::Unplace(JobEntry& job, const std::string& why, Context& context) {
   job.ranks.clear();
   queue_.push_front(job.record.id);
   MoveJob(job, JobEvent::kUnplace, context);
-  context.effects.push_back(
-      LogLine{JobId(job.record.id), fmt::format("planning again: {}", why)});
+  context.effects.push_back(LogLine{JobId(job.record.id), fmt::format("planning again: {}", why)});
 }
 
 // ---- Job states ---------------------------------------------------------------------------------
@@ -298,8 +297,7 @@ void Core::Unplace(JobEntry& job, const std::string& why, Context& context) {
 void Core::MoveJob(JobEntry& job, JobEvent event, Context& context) {
   const std::optional<JobState> next = Next(job.record.state, event);
   MW_CHECK(next.has_value()) << "job " << job.record.id << " in "
-                             << proto::JobStateName(job.record.state) << " cannot "
-                             << Name(event);
+                             << proto::JobStateName(job.record.state) << " cannot " << Name(event);
   job.record.state = *next;
   context.effects.push_back(JobChanged{JobId(job.record.id)});
 }

@@ -1,15 +1,18 @@
-// The control core: membership, queue, meshes, launches, failures. Sans-I/O: Effects Step(Event, Now).
+// The control core: membership, queue, meshes, launches, failures. Sans-I/O: Effects Step(Event,
+// Now).
 //
-// No threads, locks, clocks, files or sockets, so that a whole cluster runs in a test from a seed. Identities fence the
-// past: sessions of an older incarnation, generations that ended and launches that are not outstanding are dropped and
-// counted. A mesh generation is durable before anyone is told of it.
+// No threads, locks, clocks, files or sockets, so that a whole cluster runs in a test from a seed.
+// Identities fence the past: sessions of an older incarnation, generations that ended and launches
+// that are not outstanding are dropped and counted. A mesh generation is durable before anyone is
+// told of it.
 //
-// Failure of a mesh: the first error aborts every member at once. The cause is elected while they let go: a lost worker
-// or an error that no peer's death explains beats one that it may explain; the rest are counted. The job then ends with
-// that one cause. Its devices are free when their worker has confirmed, or is gone.
+// Failure of a mesh: the first error aborts every member at once. The cause is elected while they
+// let go: a lost worker or an error that no peer's death explains beats one that it may explain;
+// the rest are counted. The job then ends with that one cause. Its devices are free when their
+// worker has confirmed, or is gone.
 //
-// Thread rule: one thread. Files: core.cc dispatch, submit, cancel, queue; core_workers.cc membership; core_mesh.cc life of a
-// mesh; core_failure.cc its end; core_view.cc what people see.
+// Thread rule: one thread. Files: core.cc dispatch, submit, cancel, queue; core_workers.cc
+// membership; core_mesh.cc life of a mesh; core_failure.cc its end; core_view.cc what people see.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +59,8 @@ class Core {
  public:
   Core(CoreOptions options, uint64_t next_mesh_gen, std::vector<RestoredJob> jobs);
 
-  // Jobs that ran under a dead controller end as FAILED "ControllerRestarted"; queued ones stay queued. First call.
+  // Jobs that ran under a dead controller end as FAILED "ControllerRestarted"; queued ones stay
+  // queued. First call.
   Effects Start(Now now);
   Effects Step(const Event& event, Now now);
 
@@ -89,7 +93,7 @@ class Core {
     int local_device = 0;
   };
   struct JobEntry {
-    JobRecord record;  // spec is kept in the store only
+    JobRecord record;                               // spec is kept in the store only
     std::shared_ptr<const ir::JobRequest> request;  // null once terminal
     int plan_attempt = 0;
     std::vector<RankPlace> ranks;  // reserved devices
@@ -206,11 +210,11 @@ class Core {
   std::vector<RestoredJob> restored_;
   std::map<int64_t, JobEntry> jobs_;
   std::map<std::string, int64_t> job_of_op_;
-  std::deque<int64_t> queue_;       // FIFO of QUEUED jobs
-  std::set<int64_t> unsaved_ends_;  // ended jobs whose end is not on disk yet
-  std::map<std::string, Worker> workers_;           // by name
+  std::deque<int64_t> queue_;              // FIFO of QUEUED jobs
+  std::set<int64_t> unsaved_ends_;         // ended jobs whose end is not on disk yet
+  std::map<std::string, Worker> workers_;  // by name
   std::map<uint64_t, std::string> worker_of_session_;
-  std::map<uint64_t, Mesh> meshes_;                 // by generation, until freed
+  std::map<uint64_t, Mesh> meshes_;  // by generation, until freed
   std::map<std::string, int64_t> message_totals_;
   int64_t stale_messages_ = 0;
   int64_t membership_changed_ms_ = 0;

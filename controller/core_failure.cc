@@ -71,7 +71,8 @@ void Core::MemberFreed(Mesh& mesh, MeshMember& member, Context& context) {
   meshes_.erase(mesh.gen.value());
 }
 
-// Ends the job when the cause is settled: everyone has let go and no better cause can come, or time is up.
+// Ends the job when the cause is settled: everyone has let go and no better cause can come, or time
+// is up.
 void Core::CheckAborting(Mesh& mesh, Context& context) {
   const int64_t waited_ms = context.now.ms - mesh.phase_since_ms;
   const bool all_freed = std::all_of(mesh.members.begin(), mesh.members.end(),
@@ -119,7 +120,8 @@ void Core::CheckMeshes(Context& context) {
   }
 }
 
-// The phases that wait for every member once; a launch has no deadline of its own, its collectives have.
+// The phases that wait for every member once; a launch has no deadline of its own, its collectives
+// have.
 void Core::CheckPhaseDeadline(Mesh& mesh, Context& context) {
   struct Rule {
     MeshPhase phase;

@@ -87,8 +87,8 @@ proto::LoadMesh Core::MakeLoad(const JobEntry& job, const Mesh& mesh,
   load.mesh_gen = mesh.gen;
   load.job = mesh.job;
   load.cluster_id = options_.cluster_id;
-  const std::string key = fmt::format("{}/{}/{}", options_.secret_key, options_.term.value(),
-                                      mesh.gen.value());
+  const std::string key =
+      fmt::format("{}/{}/{}", options_.secret_key, options_.term.value(), mesh.gen.value());
   load.secret = Sha256Hex(key).substr(0, 32);
   load.seed = job.request->train.seed;
   for (const RankPlace& rank : job.ranks) {
@@ -110,7 +110,8 @@ proto::LoadMesh Core::MakeLoad(const JobEntry& job, const Mesh& mesh,
   return load;
 }
 
-// ---- Reports of the members -------------------------------------------------------------------------
+// ---- Reports of the members
+// -------------------------------------------------------------------------
 
 void Core::OnMesh(Worker& worker, const proto::UpBody& body, Context& context) {
   const auto gen = std::visit(
@@ -148,8 +149,7 @@ void Core::OnMesh(Worker& worker, const proto::UpBody& body, Context& context) {
   } else if (const auto* error = std::get_if<proto::MeshError>(&body)) {
     FailMesh(mesh, error->error, context);
   } else if (const auto* line = std::get_if<proto::MeshEvent>(&body)) {
-    context.effects.push_back(
-        LogLine{mesh.job, fmt::format("{}: {}", member->worker, line->line)});
+    context.effects.push_back(LogLine{mesh.job, fmt::format("{}: {}", member->worker, line->line)});
   } else if (std::holds_alternative<proto::MeshReleased>(body)) {
     MemberFreed(mesh, *member, context);
   }
@@ -179,7 +179,8 @@ void Core::OnCommUp(Mesh& mesh, MeshMember& member, const proto::CommUp& m, Cont
   IssueLaunches(mesh, context);
 }
 
-// ---- Launches -------------------------------------------------------------------------------------
+// ---- Launches
+// -------------------------------------------------------------------------------------
 
 void Core::IssueLaunches(Mesh& mesh, Context& context) {
   while (mesh.launches.size() < static_cast<size_t>(options_.launch_window)) {
@@ -189,8 +190,7 @@ void Core::IssueLaunches(Mesh& mesh, Context& context) {
     launch.seq = LaunchSeq(mesh.next_seq++);
     launch.launch = *next;
     launch.reports.resize(mesh.members.size());
-    const proto::Launch message{mesh.gen, launch.seq, next->program, next->first_step,
-                                next->count};
+    const proto::Launch message{mesh.gen, launch.seq, next->program, next->first_step, next->count};
     mesh.launches.push_back(std::move(launch));
     SendToAll(mesh, message, context);
   }
@@ -209,13 +209,13 @@ void Core::OnLaunchDone(Mesh& mesh, MeshMember& member, const proto::LaunchDone&
     return;
   }
   if (static_cast<int64_t>(m.reports.size()) != it->launch.count) {
-    return FailMesh(mesh,
-                    MakeError(ErrorKind::kProtocol,
-                              Internal(fmt::format("worker '{}' reported {} steps of a launch of {}",
-                                                   member.worker, m.reports.size(),
-                                                   it->launch.count)),
-                              member.worker),
-                    context);
+    return FailMesh(
+        mesh,
+        MakeError(ErrorKind::kProtocol,
+                  Internal(fmt::format("worker '{}' reported {} steps of a launch of {}",
+                                       member.worker, m.reports.size(), it->launch.count)),
+                  member.worker),
+        context);
   }
   it->reports[index] = m.reports;
   // Members work in order, so only the oldest launch can be complete.
@@ -246,8 +246,7 @@ void Core::FinishLaunch(Mesh& mesh, const OutstandingLaunch& launch, Context& co
   if (launch.launch.program == proto::ProgramKind::kEval) FinishEval(mesh, merged, context);
 }
 
-void Core::FinishSteps(Mesh& mesh, const std::vector<proto::StepReport>& merged,
-                       Context& context) {
+void Core::FinishSteps(Mesh& mesh, const std::vector<proto::StepReport>& merged, Context& context) {
   JobEntry& job = jobs_.at(mesh.job.value());
   std::vector<proto::StepMetrics> steps;
   for (const proto::StepReport& report : merged) {
@@ -283,11 +282,11 @@ void Core::FinishEval(Mesh& mesh, const std::vector<proto::StepReport>& merged, 
   proto::StepMetrics metrics = *mesh.held;
   mesh.held.reset();
   metrics.validation_loss = loss_sum / count;
-  context.effects.push_back(
-      LogLine{mesh.job, fmt::format("step {}: loss {:.4f}, validation loss {:.4f} ({:.0f} tokens "
-                                    "in {:.2f} s)",
-                                    metrics.step + 1, metrics.loss, metrics.validation_loss, count,
-                                    seconds)});
+  context.effects.push_back(LogLine{
+      mesh.job,
+      fmt::format("step {}: loss {:.4f}, validation loss {:.4f} ({:.0f} tokens "
+                  "in {:.2f} s)",
+                  metrics.step + 1, metrics.loss, metrics.validation_loss, count, seconds)});
   EmitSteps(jobs_.at(mesh.job.value()), {metrics}, context);
 }
 
@@ -300,7 +299,8 @@ void Core::EmitSteps(JobEntry& job, std::vector<proto::StepMetrics> steps, Conte
   if (!steps.empty()) context.effects.push_back(StepsDone{id, std::move(steps)});
 }
 
-// ---- The good end ---------------------------------------------------------------------------------
+// ---- The good end
+// ---------------------------------------------------------------------------------
 
 void Core::AllLaunched(Mesh& mesh, Context& context) {
   JobEntry& job = jobs_.at(mesh.job.value());
@@ -314,8 +314,7 @@ void Core::On(const WeightsFile& event, Context& context) {
   if (it == meshes_.end() || it->second.phase != MeshPhase::kSaving) return;
   Mesh& mesh = it->second;
   if (!event.status.ok()) {
-    return FailMesh(mesh,
-                    MakeError(ErrorKind::kSaveFailed, event.status.WithBlame(Blame::kInfra)),
+    return FailMesh(mesh, MakeError(ErrorKind::kSaveFailed, event.status.WithBlame(Blame::kInfra)),
                     context);
   }
   if (event.complete) {
@@ -336,8 +335,7 @@ void Core::On(const WeightsFile& event, Context& context) {
   }
 }
 
-void Core::OnSaved(Mesh& mesh, MeshMember& member, const proto::WeightsSaved& m,
-                   Context& context) {
+void Core::OnSaved(Mesh& mesh, MeshMember& member, const proto::WeightsSaved& m, Context& context) {
   if (!m.error.ok()) return FailMesh(mesh, m.error, context);
   if (mesh.phase != MeshPhase::kSaving || member.saved) return;
   member.saved = true;
@@ -352,7 +350,8 @@ void Core::FinishMesh(Mesh& mesh, Context& context) {
   EndJob(job, JobEvent::kFinished, proto::RuntimeError{}, context);
 }
 
-// ---- Helpers --------------------------------------------------------------------------------------
+// ---- Helpers
+// --------------------------------------------------------------------------------------
 
 void Core::SendTo(const Mesh& mesh, const MeshMember& member, proto::DownBody body,
                   Context& context) {

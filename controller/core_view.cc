@@ -52,9 +52,9 @@ std::vector<proto::WorkerInfo> Core::Workers(Now now) const {
     info.host = worker.info.host_id;
     info.state = Name(worker.state);
     info.devices = worker.info.devices;
-    info.busy_devices = static_cast<int32_t>(
-        std::count_if(worker.device_job.begin(), worker.device_job.end(),
-                      [](JobId job) { return job.value() != 0; }));
+    info.busy_devices =
+        static_cast<int32_t>(std::count_if(worker.device_job.begin(), worker.device_job.end(),
+                                           [](JobId job) { return job.value() != 0; }));
     info.memory_bytes = worker.info.memory_bytes;
     info.address = worker.info.address;
     info.metrics_address = worker.info.metrics_address;
@@ -97,16 +97,16 @@ Status Core::CheckJobs() const {
     const bool active =
         job.record.state == JobState::kStarting || job.record.state == JobState::kRunning;
     if (active != (job.mesh && !proto::IsTerminal(job.record.state))) {
-      return Internal(fmt::format("job {} is {} {} a mesh", id, state,
-                                  job.mesh ? "with" : "without"));
+      return Internal(
+          fmt::format("job {} is {} {} a mesh", id, state, job.mesh ? "with" : "without"));
     }
     if (proto::IsTerminal(job.record.state) && (job.request || !job.ranks.empty())) {
       return Internal(fmt::format("job {} has ended and still holds its request or ranks", id));
     }
     const bool queued = std::count(queue_.begin(), queue_.end(), id) == 1;
     if (queued != (job.record.state == JobState::kQueued)) {
-      return Internal(fmt::format("job {} is {} and {}in the queue", id, state,
-                                  queued ? "" : "not "));
+      return Internal(
+          fmt::format("job {} is {} and {}in the queue", id, state, queued ? "" : "not "));
     }
   }
   return OkStatus();
@@ -137,13 +137,13 @@ Status Core::CheckDevices() const {
       if (member.freed) continue;
       const auto worker = workers_.find(member.worker);
       if (worker == workers_.end() || worker->second.session != member.session) {
-        return Internal(fmt::format("mesh {} waits for worker {} that is gone", gen,
-                                    member.worker));
+        return Internal(
+            fmt::format("mesh {} waits for worker {} that is gone", gen, member.worker));
       }
       for (int device : member.local_devices) {
         if (!holders.emplace(std::pair(member.worker, device), mesh.job).second) {
-          return Internal(fmt::format("device {} of worker {} is in two meshes", device,
-                                      member.worker));
+          return Internal(
+              fmt::format("device {} of worker {} is in two meshes", device, member.worker));
         }
       }
     }
@@ -152,8 +152,8 @@ Status Core::CheckDevices() const {
     if (job.record.state != JobState::kPlanning) continue;
     for (const RankPlace& rank : job.ranks) {
       if (!holders.emplace(std::pair(rank.worker, rank.local_device), JobId(id)).second) {
-        return Internal(fmt::format("device {} of worker {} is held twice", rank.local_device,
-                                    rank.worker));
+        return Internal(
+            fmt::format("device {} of worker {} is held twice", rank.local_device, rank.worker));
       }
     }
   }

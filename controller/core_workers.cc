@@ -24,9 +24,8 @@ void Core::On(const WorkerMessage& event, Context& context) {
   }
   if (event.message.term != options_.term) {
     ++stale_messages_;
-    const std::string text =
-        fmt::format("a message of term {} reached the controller of term {}",
-                    event.message.term.value(), options_.term.value());
+    const std::string text = fmt::format("a message of term {} reached the controller of term {}",
+                                         event.message.term.value(), options_.term.value());
     context.effects.push_back(CloseSession{event.session, FailedPrecondition(text)});
     LoseWorker(*worker, WorkerEvent::kClosed, text, context);
     return;
@@ -65,9 +64,10 @@ Status Core::CheckAdmission(const proto::Register& info) const {
                     info.name, info.max_term.value(), options_.term.value()));
   }
   if (info.name.empty() || info.devices < 1 || info.devices > 4096) {
-    return InvalidArgument(fmt::format("worker '{}' registers {} devices; a name and 1 to 4096 "
-                                       "devices are needed",
-                                       info.name, info.devices));
+    return InvalidArgument(
+        fmt::format("worker '{}' registers {} devices; a name and 1 to 4096 "
+                    "devices are needed",
+                    info.name, info.devices));
   }
   const auto known = workers_.find(info.name);
   if (known != workers_.end()) {
@@ -116,8 +116,8 @@ void Core::Admit(SessionId session, const proto::Register& info, Context& contex
 
 void Core::On(const SessionClosed& event, Context& context) {
   if (Worker* worker = WorkerOf(event.session)) {
-    LoseWorker(*worker, WorkerEvent::kClosed,
-               fmt::format("its session ended ({})", event.why), context);
+    LoseWorker(*worker, WorkerEvent::kClosed, fmt::format("its session ended ({})", event.why),
+               context);
   }
 }
 
@@ -134,17 +134,16 @@ void Core::OnLeave(Worker& worker, const proto::Leave& leave, Context& context) 
     const auto it = meshes_.find(gen);
     if (it == meshes_.end()) continue;
     Mesh& mesh = it->second;
-    const bool member = std::any_of(
-        mesh.members.begin(), mesh.members.end(),
-        [&](const MeshMember& m) { return m.session == worker.session && !m.freed; });
+    const bool member =
+        std::any_of(mesh.members.begin(), mesh.members.end(),
+                    [&](const MeshMember& m) { return m.session == worker.session && !m.freed; });
     if (member) FailMesh(mesh, error, context);
   }
   UnplaceUsersOf(worker, text, context);
 }
 
 // The session is over for good: its meshes lose a member, its reservations end.
-void Core::LoseWorker(Worker& worker, WorkerEvent event, const std::string& why,
-                      Context& context) {
+void Core::LoseWorker(Worker& worker, WorkerEvent event, const std::string& why, Context& context) {
   const auto next = Next(worker.state, event);
   if (!next) return;
   const SessionId session = worker.session;
@@ -156,9 +155,8 @@ void Core::LoseWorker(Worker& worker, WorkerEvent event, const std::string& why,
   const std::string text =
       fmt::format("worker '{}' (data address {}, {} devices) was {}: {}", worker.info.name,
                   worker.info.address, worker.info.devices, left ? "stopped" : "lost", why);
-  const auto error =
-      MakeError(left ? ErrorKind::kWorkerStopped : ErrorKind::kWorkerLost,
-                Unavailable(text).WithBlame(Blame::kInfra), worker.info.name);
+  const auto error = MakeError(left ? ErrorKind::kWorkerStopped : ErrorKind::kWorkerLost,
+                               Unavailable(text).WithBlame(Blame::kInfra), worker.info.name);
   Persist persist{JobId(0), false, CallId(0), {}};
   persist.batch.events.push_back(EventRecord{context.now.unix_ms, 0, text});
   context.effects.push_back(std::move(persist));
@@ -188,7 +186,8 @@ void Core::UnplaceUsersOf(const Worker& worker, const std::string& why, Context&
 }
 
 void Core::CheckLiveness(Context& context) {
-  // A stall of this loop is not the workers' silence: what was sent meanwhile is still waiting to be read.
+  // A stall of this loop is not the workers' silence: what was sent meanwhile is still waiting to
+  // be read.
   constexpr int64_t kStallCapMs = 30'000;
   const int64_t late_ms = last_tick_ms_ < 0 ? 0 : context.now.ms - last_tick_ms_ - 1000;
   const int64_t stall_ms = std::min(late_ms, kStallCapMs);
@@ -210,8 +209,8 @@ void Core::CheckLiveness(Context& context) {
     Worker& worker = workers_.at(name);
     const SessionId session = worker.session;
     const double seconds = static_cast<double>(context.now.ms - worker.last_seen_ms) / 1000.0;
-    LoseWorker(worker, WorkerEvent::kExpired,
-               fmt::format("no sign of life for {:.1f} s", seconds), context);
+    LoseWorker(worker, WorkerEvent::kExpired, fmt::format("no sign of life for {:.1f} s", seconds),
+               context);
     context.effects.push_back(
         CloseSession{session, DeadlineExceeded(fmt::format("silent for {:.1f} s", seconds))});
   }

@@ -1,7 +1,8 @@
-// What happens to the control core and what it wants done: the only two vocabularies of controller/core.h.
+// What happens to the control core and what it wants done: the only two vocabularies of
+// controller/core.h.
 //
-// The shell feeds events one at a time and carries out the effects of each, in order, before the next event.
-// Thread rule: values.
+// The shell feeds events one at a time and carries out the effects of each, in order, before the
+// next event. Thread rule: values.
 #pragma once
 
 #include <cstdint>
@@ -90,8 +91,8 @@ struct CloseSession {
   SessionId session;
   Status reason;
 };
-// Durable before any later effect. required: when it fails, drop the job's later effects of this step and report
-// WriteFailed; else log and go on.
+// Durable before any later effect. required: when it fails, drop the job's later effects of this
+// step and report WriteFailed; else log and go on.
 struct Persist {
   JobId job;
   bool required = false;
@@ -148,7 +149,7 @@ JobId JobOf(const Effect& effect);
 
 // Both clocks of one instant: intervals by the first, history by the second.
 struct Now {
-  int64_t ms = 0;       // monotonic
+  int64_t ms = 0;  // monotonic
   int64_t unix_ms = 0;
 };
 

@@ -64,10 +64,10 @@ std::vector<std::string> Journal::LinesFrom(int64_t& from, int64_t limit) const 
 }
 
 std::string FormatStep(const proto::StepMetrics& step) {
-  std::string line = fmt::format(
-      R"({{"step":{},"loss":{},"grad_norm":{},"lr":{},"tokens":{},"seconds":{})", step.step,
-      Number(step.loss), Number(step.grad_norm), Number(step.lr), Number(step.tokens),
-      Number(step.seconds));
+  std::string line =
+      fmt::format(R"({{"step":{},"loss":{},"grad_norm":{},"lr":{},"tokens":{},"seconds":{})",
+                  step.step, Number(step.loss), Number(step.grad_norm), Number(step.lr),
+                  Number(step.tokens), Number(step.seconds));
   if (!std::isnan(step.validation_loss)) {
     line += fmt::format(R"(,"validation_loss":{})", Number(step.validation_loss));
   }

@@ -1,10 +1,14 @@
-// The history of one job: a record per step and lines for people, in memory for watchers and on disk for later.
+// The history of one job: a record per step and lines for people, in memory for watchers and on
+// disk for later.
 //
-//   metrics.jsonl  {"step":0,"loss":5.54,"grad_norm":1.9,"lr":0.001,"tokens":4096,"seconds":0.05,"validation_loss":2.1}
-//                  one object per line; a number that JSON cannot say is null; validation_loss only where measured
+//   metrics.jsonl
+//   {"step":0,"loss":5.54,"grad_norm":1.9,"lr":0.001,"tokens":4096,"seconds":0.05,"validation_loss":2.1}
+//                  one object per line; a number that JSON cannot say is null; validation_loss only
+//                  where measured
 //   job.log        "2026-03-01T12:00:00.123Z text"
 // Records and lines are numbered from 0 in the order they came; watchers read from a number on.
-// Thread rule: the memory part by the owner's loop; FormatStep, FormatLine and Load from any thread.
+// Thread rule: the memory part by the owner's loop; FormatStep, FormatLine and Load from any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +31,8 @@ class Journal {
 
   int64_t step_count() const { return first_step_ + static_cast<int64_t>(steps_.size()); }
   int64_t line_count() const { return first_line_ + static_cast<int64_t>(lines_.size()); }
-  // What came from number `from` on, at most `limit`; moves `from` behind it. Forgotten records are skipped.
+  // What came from number `from` on, at most `limit`; moves `from` behind it. Forgotten records are
+  // skipped.
   std::vector<proto::StepMetrics> StepsFrom(int64_t& from, int64_t limit) const;
   std::vector<std::string> LinesFrom(int64_t& from, int64_t limit) const;
 

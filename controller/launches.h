@@ -1,6 +1,6 @@
-// What a mesh runs, in order: init once, then the steps in launches of at most K, with a validation after every
-// `validate_every` steps and after the last one. A launch never crosses a validation point.
-// Thread rule: one thread. Pure: the sequence is a function of the TrainSpec.
+// What a mesh runs, in order: init once, then the steps in launches of at most K, with a validation
+// after every `validate_every` steps and after the last one. A launch never crosses a validation
+// point. Thread rule: one thread. Pure: the sequence is a function of the TrainSpec.
 #pragma once
 
 #include <cstdint>

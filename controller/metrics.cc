@@ -20,8 +20,9 @@ std::string SnakeCase(std::string_view name) {
 }
 
 std::string LowerCase(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  std::transform(text.begin(), text.end(), text.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
   return text;
 }
 
@@ -87,9 +88,9 @@ void ControllerMetrics::ObserveSteps(int64_t job, const std::vector<proto::StepM
                                      int64_t unix_ms) {
   if (steps.empty()) return;
   const MetricLabels labels = {{"job_id", std::to_string(job)}};
-  Histogram seconds = registry_.MakeHistogram(
-      "meshwright_step_seconds", "Wall time of a training step on its slowest worker.",
-      StepBuckets(), labels);
+  Histogram seconds = registry_.MakeHistogram("meshwright_step_seconds",
+                                              "Wall time of a training step on its slowest worker.",
+                                              StepBuckets(), labels);
   Counter tokens = registry_.MakeCounter("meshwright_tokens_total", "Tokens trained on.", labels);
   for (const proto::StepMetrics& step : steps) {
     seconds.Observe(step.seconds);
@@ -139,10 +140,9 @@ void ControllerMetrics::CountFault(const std::string& kind) {
 void ControllerMetrics::ObserveRpc(const std::string& service, const std::string& method,
                                    StatusCode code, double seconds) {
   registry_
-      .MakeHistogram("meshwright_rpc_server_seconds", "Time to answer a call.", RpcBuckets(),
-                     {{"service", service},
-                      {"method", method},
-                      {"code", SnakeCase(StatusCodeName(code))}})
+      .MakeHistogram(
+          "meshwright_rpc_server_seconds", "Time to answer a call.", RpcBuckets(),
+          {{"service", service}, {"method", method}, {"code", SnakeCase(StatusCodeName(code))}})
       .Observe(seconds);
 }
 

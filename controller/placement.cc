@@ -93,9 +93,10 @@ Placement Place(const ir::ParallelSpec& parallel, std::vector<mesh::Device> free
   Placement placement;
   if (cluster_devices == 0) {
     placement.outcome = PlacementOutcome::kNoWorkers;
-    placement.message = fmt::format("{} needs {} devices and no worker has joined; start one with "
-                                    "'meshwright worker --address HOST:PORT'",
-                                    DegreesText(parallel), need.least);
+    placement.message = fmt::format(
+        "{} needs {} devices and no worker has joined; start one with "
+        "'meshwright worker --address HOST:PORT'",
+        DegreesText(parallel), need.least);
     return placement;
   }
   if (need.least > cluster_devices) {
@@ -105,8 +106,8 @@ Placement Place(const ir::ParallelSpec& parallel, std::vector<mesh::Device> free
   }
   if (need.least > available) {
     placement.outcome = PlacementOutcome::kNoCapacity;
-    placement.message = fmt::format("{} needs {} devices; {} of {} are free",
-                                    DegreesText(parallel), need.least, available, cluster_devices);
+    placement.message = fmt::format("{} needs {} devices; {} of {} are free", DegreesText(parallel),
+                                    need.least, available, cluster_devices);
     return placement;
   }
   const int64_t taken = need.open_ended ? available / need.granule * need.granule : need.least;

@@ -1,8 +1,10 @@
-// Which devices a job gets: all of them at once or none (gang placement). A pure function of a snapshot.
+// Which devices a job gets: all of them at once or none (gang placement). A pure function of a
+// snapshot.
 //
-// A job with fixed degrees needs data x tensor x pipeline devices. With data = 0 ("auto") it takes every free device that
-// makes whole replicas of tensor x pipeline. Hosts with the most free devices are used first, so that a job spans few of
-// them; the chosen devices are in placement order (hosts and workers are neighbours).
+// A job with fixed degrees needs data x tensor x pipeline devices. With data = 0 ("auto") it takes
+// every free device that makes whole replicas of tensor x pipeline. Hosts with the most free
+// devices are used first, so that a job spans few of them; the chosen devices are in placement
+// order (hosts and workers are neighbours).
 #pragma once
 
 #include <cstdint>
@@ -16,9 +18,9 @@ namespace meshwright::controller {
 
 enum class PlacementOutcome : uint8_t {
   kPlaced,
-  kNoWorkers,    // no device in the cluster: wait
-  kNoCapacity,   // enough devices, but not free: wait
-  kInfeasible,   // more than the cluster has
+  kNoWorkers,   // no device in the cluster: wait
+  kNoCapacity,  // enough devices, but not free: wait
+  kInfeasible,  // more than the cluster has
 };
 
 struct Placement {

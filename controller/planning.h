@@ -1,6 +1,8 @@
-// From a request and free devices to what the core needs: runs the planner, stores the programs as blobs, writes plan.txt.
+// From a request and free devices to what the core needs: runs the planner, stores the programs as
+// blobs, writes plan.txt.
 //
-// Thread rule: runs on the planner thread; may take minutes. Pure apart from the blobs and the job's folder.
+// Thread rule: runs on the planner thread; may take minutes. Pure apart from the blobs and the
+// job's folder.
 #pragma once
 
 #include <functional>

@@ -43,12 +43,12 @@ Result<T> Await(Ask ask) {
 std::string ScrapeTargets(const std::vector<proto::WorkerInfo>& workers) {
   nlohmann::json targets = nlohmann::json::array();
   for (const proto::WorkerInfo& worker : workers) {
-    if (worker.metrics_address.empty() || worker.state == "LOST" || worker.state == "LEFT") continue;
-    targets.push_back({{"targets", {worker.metrics_address}},
-                       {"labels",
-                        {{"meshwright_role", "worker"},
-                         {"worker", worker.name},
-                         {"host", worker.host}}}});
+    if (worker.metrics_address.empty() || worker.state == "LOST" || worker.state == "LEFT")
+      continue;
+    targets.push_back(
+        {{"targets", {worker.metrics_address}},
+         {"labels",
+          {{"meshwright_role", "worker"}, {"worker", worker.name}, {"host", worker.host}}}});
   }
   return targets.dump();
 }
@@ -77,10 +77,9 @@ class ServerImpl final : public ServerWithCounters {
         core, ControlParts{store_.get(), blobs_.get(), &weights_, metrics_.get(), dir_.get(),
                            std::move(hooks.make_plan)});
     MW_TRY(StartMetrics(options));
-    MW_ASSIGN_OR_RETURN(
-        rpc_, RpcServer::Start(options.bind, options.port,
-                               RpcParts{loop_.get(), blobs_.get(), &weights_, metrics_.get(),
-                                        options.token}));
+    MW_ASSIGN_OR_RETURN(rpc_, RpcServer::Start(options.bind, options.port,
+                                               RpcParts{loop_.get(), blobs_.get(), &weights_,
+                                                        metrics_.get(), options.token}));
     loop_->Start();
     LogInfo(fmt::format("listening on {}:{}, state in {}, term {}", options.bind, port(),
                         dir_->root(), loop_->options().term.value()));
@@ -108,18 +107,16 @@ class ServerImpl final : public ServerWithCounters {
     MW_ASSIGN_OR_RETURN(
         metrics_server_,
         MetricsServer::Start({.host = options.bind, .port = options.metrics_port}, registry_));
-    metrics_server_->AddRoute("/api/v1/prometheus/targets", "application/json",
-                              [this]() -> Result<std::string> {
-                                MW_ASSIGN_OR_RETURN(
-                                    auto workers,
-                                    Await<std::vector<proto::WorkerInfo>>([this](auto done) {
-                                      loop_->Workers(std::move(done));
-                                    }));
-                                return ScrapeTargets(workers);
-                              });
+    metrics_server_->AddRoute(
+        "/api/v1/prometheus/targets", "application/json", [this]() -> Result<std::string> {
+          MW_ASSIGN_OR_RETURN(auto workers,
+                              Await<std::vector<proto::WorkerInfo>>(
+                                  [this](auto done) { loop_->Workers(std::move(done)); }));
+          return ScrapeTargets(workers);
+        });
     metrics_server_->SetHealth([this] {
-      return internal::ToStatus(Await<ControlLoop::Summary>(
-          [this](auto done) { loop_->Summarise(std::move(done)); }));
+      return internal::ToStatus(
+          Await<ControlLoop::Summary>([this](auto done) { loop_->Summarise(std::move(done)); }));
     });
     return OkStatus();
   }

@@ -1,9 +1,10 @@
-// The controller process: gRPC services, the control core, the store, the planner thread and the metrics endpoint.
+// The controller process: gRPC services, the control core, the store, the planner thread and the
+// metrics endpoint.
 //
-// Inside, controller/core.h is a pure state machine (Effects Step(Event, now)); this class is the shell that feeds it events
-// from streams, timers and the planner thread, and carries out its effects. Restarting with the same state directory keeps
-// jobs and their history.
-// Thread rule: Start/Stop from one thread. Ownership: owns all its threads and files.
+// Inside, controller/core.h is a pure state machine (Effects Step(Event, now)); this class is the
+// shell that feeds it events from streams, timers and the planner thread, and carries out its
+// effects. Restarting with the same state directory keeps jobs and their history. Thread rule:
+// Start/Stop from one thread. Ownership: owns all its threads and files.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +16,28 @@
 namespace meshwright::controller {
 
 struct ServerOptions {
-  std::string bind = "127.0.0.1";   // other addresses need a token
-  int port = 7700;                  // 0: pick
-  int metrics_port = 7780;          // 0: pick, -1: none
-  std::string state_dir;            // SQLite, blobs, jobs/<id>/ with metrics.jsonl, model.safetensors, ...
-  std::string token;                // empty: no authentication (loopback only)
+  std::string bind = "127.0.0.1";  // other addresses need a token
+  int port = 7700;                 // 0: pick
+  int metrics_port = 7780;         // 0: pick, -1: none
+  std::string state_dir;  // SQLite, blobs, jobs/<id>/ with metrics.jsonl, model.safetensors, ...
+  std::string token;      // empty: no authentication (loopback only)
   int64_t heartbeat_ms = 1000;
-  int64_t worker_lost_ms = 6000;    // silence after which a worker is lost; a closed session is noticed at once
-  int64_t infeasible_grace_ms = 5000;  // a job larger than the cluster waits this long for workers to join
+  int64_t worker_lost_ms =
+      6000;  // silence after which a worker is lost; a closed session is noticed at once
+  int64_t infeasible_grace_ms =
+      5000;  // a job larger than the cluster waits this long for workers to join
 };
 
 class Server {
  public:
   virtual ~Server() = default;
-  // Errors: kUnavailable "port 7700 is in use ...", kInvalidArgument non-loopback bind without token, kFailedPrecondition
-  // when another controller holds the state directory.
+  // Errors: kUnavailable "port 7700 is in use ...", kInvalidArgument non-loopback bind without
+  // token, kFailedPrecondition when another controller holds the state directory.
   static Result<std::unique_ptr<Server>> Start(ServerOptions options);
   virtual int port() const = 0;
   virtual int metrics_port() const = 0;
-  // Running jobs end as failed with reason "ControllerStopped", queued ones stay queued for the next start. Returns when all
-  // threads are joined. Idempotent.
+  // Running jobs end as failed with reason "ControllerStopped", queued ones stay queued for the
+  // next start. Returns when all threads are joined. Idempotent.
   virtual void Stop() = 0;
 };
 

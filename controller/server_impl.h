@@ -13,7 +13,7 @@
 namespace meshwright::controller {
 
 struct ServerHooks {
-  PlanFunction make_plan;                           // default: planner::MakePlan
+  PlanFunction make_plan;                              // default: planner::MakePlan
   std::function<void(CoreOptions&)> adjust = nullptr;  // shorter deadlines
 };
 

@@ -21,7 +21,8 @@ Result<StateDir> StateDir::Open(const std::string& root) {
   }
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(root, error).string();
-  if (error) return Fail(InvalidArgument(fmt::format("state directory '{}': {}", root, error.message())));
+  if (error)
+    return Fail(InvalidArgument(fmt::format("state directory '{}': {}", root, error.message())));
   MW_TRY(MakeDirs(absolute));
   const std::string lock_path = absolute + "/lock";
   UniqueFd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
@@ -29,9 +30,8 @@ Result<StateDir> StateDir::Open(const std::string& root) {
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return Fail(OsError(errno, lock_path));
     const auto holder = ReadFile(lock_path);
-    const std::string who = holder.has_value() && !holder->empty()
-                                ? fmt::format(" (process {})", Trim(*holder))
-                                : "";
+    const std::string who =
+        holder.has_value() && !holder->empty() ? fmt::format(" (process {})", Trim(*holder)) : "";
     return Fail(FailedPrecondition(
         fmt::format("another controller{} holds the state directory {}; stop it, or choose another "
                     "--state-dir",

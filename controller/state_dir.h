@@ -16,7 +16,8 @@ namespace meshwright::controller {
 
 class StateDir {
  public:
-  // Makes what is missing. Errors: kFailedPrecondition when another controller holds it; those of base/file.h.
+  // Makes what is missing. Errors: kFailedPrecondition when another controller holds it; those of
+  // base/file.h.
   static Result<StateDir> Open(const std::string& root);
 
   const std::string& root() const { return root_; }

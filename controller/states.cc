@@ -10,26 +10,26 @@ namespace {
 using W = WorkerState;
 using WE = WorkerEvent;
 constexpr Transition<W, WE> kWorkerTable[] = {
-    {W::kJoining, WE::kSeen, W::kReady},        {W::kJoining, WE::kExpired, W::kLost},
-    {W::kJoining, WE::kClosed, W::kLost},       {W::kJoining, WE::kLeave, W::kDraining},
-    {W::kJoining, WE::kReplaced, W::kLost},     {W::kReady, WE::kSeen, W::kReady},
-    {W::kReady, WE::kSilent, W::kSuspect},      {W::kReady, WE::kExpired, W::kLost},
-    {W::kReady, WE::kClosed, W::kLost},         {W::kReady, WE::kLeave, W::kDraining},
-    {W::kReady, WE::kReplaced, W::kLost},       {W::kSuspect, WE::kSeen, W::kReady},
-    {W::kSuspect, WE::kExpired, W::kLost},      {W::kSuspect, WE::kClosed, W::kLost},
-    {W::kSuspect, WE::kLeave, W::kDraining},    {W::kSuspect, WE::kReplaced, W::kLost},
-    {W::kDraining, WE::kSeen, W::kDraining},    {W::kDraining, WE::kExpired, W::kLost},
-    {W::kDraining, WE::kClosed, W::kLeft},      {W::kDraining, WE::kReplaced, W::kLeft},
+    {W::kJoining, WE::kSeen, W::kReady},     {W::kJoining, WE::kExpired, W::kLost},
+    {W::kJoining, WE::kClosed, W::kLost},    {W::kJoining, WE::kLeave, W::kDraining},
+    {W::kJoining, WE::kReplaced, W::kLost},  {W::kReady, WE::kSeen, W::kReady},
+    {W::kReady, WE::kSilent, W::kSuspect},   {W::kReady, WE::kExpired, W::kLost},
+    {W::kReady, WE::kClosed, W::kLost},      {W::kReady, WE::kLeave, W::kDraining},
+    {W::kReady, WE::kReplaced, W::kLost},    {W::kSuspect, WE::kSeen, W::kReady},
+    {W::kSuspect, WE::kExpired, W::kLost},   {W::kSuspect, WE::kClosed, W::kLost},
+    {W::kSuspect, WE::kLeave, W::kDraining}, {W::kSuspect, WE::kReplaced, W::kLost},
+    {W::kDraining, WE::kSeen, W::kDraining}, {W::kDraining, WE::kExpired, W::kLost},
+    {W::kDraining, WE::kClosed, W::kLeft},   {W::kDraining, WE::kReplaced, W::kLeft},
 };
 
 using J = JobState;
 using JE = JobEvent;
 constexpr Transition<J, JE> kJobTable[] = {
-    {J::kQueued, JE::kPlace, J::kPlanning},     {J::kQueued, JE::kFail, J::kFailed},
-    {J::kQueued, JE::kCancel, J::kCancelled},   {J::kPlanning, JE::kUnplace, J::kQueued},
-    {J::kPlanning, JE::kPlanned, J::kStarting}, {J::kPlanning, JE::kFail, J::kFailed},
-    {J::kPlanning, JE::kCancel, J::kCancelled}, {J::kStarting, JE::kStarted, J::kRunning},
-    {J::kStarting, JE::kFail, J::kFailed},      {J::kStarting, JE::kCancel, J::kCancelled},
+    {J::kQueued, JE::kPlace, J::kPlanning},      {J::kQueued, JE::kFail, J::kFailed},
+    {J::kQueued, JE::kCancel, J::kCancelled},    {J::kPlanning, JE::kUnplace, J::kQueued},
+    {J::kPlanning, JE::kPlanned, J::kStarting},  {J::kPlanning, JE::kFail, J::kFailed},
+    {J::kPlanning, JE::kCancel, J::kCancelled},  {J::kStarting, JE::kStarted, J::kRunning},
+    {J::kStarting, JE::kFail, J::kFailed},       {J::kStarting, JE::kCancel, J::kCancelled},
     {J::kRunning, JE::kFinished, J::kSucceeded}, {J::kRunning, JE::kFail, J::kFailed},
     {J::kRunning, JE::kCancel, J::kCancelled},
 };
@@ -106,9 +106,12 @@ const char* Name(MeshEvent event) {
 
 std::string FormatStateTables() {
   std::string out;
-  Print("worker", WorkerTable(), [](WorkerState s) { return Name(s); }, out);
-  Print("job", JobTable(), [](JobState s) { return proto::JobStateName(s); }, out);
-  Print("mesh", MeshTable(), [](MeshPhase s) { return Name(s); }, out);
+  Print(
+      "worker", WorkerTable(), [](WorkerState s) { return Name(s); }, out);
+  Print(
+      "job", JobTable(), [](JobState s) { return proto::JobStateName(s); }, out);
+  Print(
+      "mesh", MeshTable(), [](MeshPhase s) { return Name(s); }, out);
   return out;
 }
 

@@ -1,8 +1,9 @@
-// The state machines of the control plane, as tables: (from, event) -> to. What is not listed is not allowed.
+// The state machines of the control plane, as tables: (from, event) -> to. What is not listed is
+// not allowed.
 //
-// Worker: one registered process. Job: what the user sees. Mesh: one life ("generation") of a set of devices that work
-// for one job; it outlives the job's end until every member has let go.
-// Thread rule: pure functions.
+// Worker: one registered process. Job: what the user sees. Mesh: one life ("generation") of a set
+// of devices that work for one job; it outlives the job's end until every member has let go. Thread
+// rule: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,10 @@
-// Durable state of the controller: jobs, the term, the next mesh generation and a capped history of events.
+// Durable state of the controller: jobs, the term, the next mesh generation and a capped history of
+// events.
 //
-// Rule: write before visible. The term is raised when a store is opened; a batch is one transaction and is applied only
-// while the store's term is the caller's, so that an older controller cannot write after a newer one.
-// Thread rule: thread-safe. Ownership: the caller owns the store; it owns its files.
+// Rule: write before visible. The term is raised when a store is opened; a batch is one transaction
+// and is applied only while the store's term is the caller's, so that an older controller cannot
+// write after a newer one. Thread rule: thread-safe. Ownership: the caller owns the store; it owns
+// its files.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +51,7 @@ struct StoreBatch {
 
 struct StoredState {
   std::string cluster_id;
-  Term term{0};                // of this opening: one more than the last
+  Term term{0};  // of this opening: one more than the last
   uint64_t next_mesh_gen = 1;
   std::vector<JobRecord> jobs;  // by id
 };
@@ -61,9 +63,11 @@ class Store {
   virtual ~Store() = default;
   // What was there when the store was opened, with this controller's own term.
   virtual const StoredState& opened() const = 0;
-  // All or nothing. Errors: kAborted when a newer controller owns the store, kResourceExhausted on a full disk.
+  // All or nothing. Errors: kAborted when a newer controller owns the store, kResourceExhausted on
+  // a full disk.
   virtual Status Apply(const StoreBatch& batch) = 0;
-  // Steps and loss of a running job: losing it loses progress display only, so it need not reach the disk at once.
+  // Steps and loss of a running job: losing it loses progress display only, so it need not reach
+  // the disk at once.
   virtual Status SaveProgress(int64_t job_id, int64_t steps_done, double loss) = 0;
   // The newest `limit` events, oldest first; of one job, or of all when job is 0.
   virtual Result<std::vector<EventRecord>> Events(int64_t job, int64_t limit) = 0;
@@ -72,7 +76,8 @@ class Store {
 // SQLite, WAL, synchronous=FULL. Errors: kUnavailable, kDataLoss naming the path.
 Result<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path);
 
-// For tests: keeps what a disk would keep. Opening a second store on the same disk fences the first.
+// For tests: keeps what a disk would keep. Opening a second store on the same disk fences the
+// first.
 struct MemoryDisk;
 std::shared_ptr<MemoryDisk> MakeMemoryDisk();
 std::unique_ptr<Store> OpenMemoryStore(std::shared_ptr<MemoryDisk> disk);

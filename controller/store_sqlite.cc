@@ -33,7 +33,8 @@ ON CONFLICT(id) DO UPDATE SET
   t_start = ?12, t_end = ?13, spec = CASE WHEN length(?14) > 0 THEN ?14 ELSE spec END
 )";
 
-// One prepared statement, finalised at the end of its scope. Bind and column positions are SQLite's: 1- and 0-based.
+// One prepared statement, finalised at the end of its scope. Bind and column positions are
+// SQLite's: 1- and 0-based.
 class Statement {
  public:
   Statement(sqlite3* db, const char* sql) {
@@ -64,8 +65,9 @@ class Statement {
   std::string Text(int column) {
     const void* data = sqlite3_column_blob(statement_, column);
     const int bytes = sqlite3_column_bytes(statement_, column);
-    return data == nullptr ? std::string()
-                           : std::string(static_cast<const char*>(data), static_cast<size_t>(bytes));
+    return data == nullptr
+               ? std::string()
+               : std::string(static_cast<const char*>(data), static_cast<size_t>(bytes));
   }
   int code() const { return code_; }
   bool ok() const { return code_ == SQLITE_OK || code_ == SQLITE_ROW || code_ == SQLITE_DONE; }

@@ -1,7 +1,7 @@
 // Assembles model.safetensors from the tiles that workers send, one file per mesh generation.
 //
-// Tiles come in logical layout and go to their place in the exported tensor. The file has its final name only when
-// every element of every tensor was written; dropped before that, nothing is left.
+// Tiles come in logical layout and go to their place in the exported tensor. The file has its final
+// name only when every element of every tensor was written; dropped before that, nothing is left.
 // Thread rule: thread-safe; tiles of one generation may come from several threads.
 #pragma once
 
@@ -19,10 +19,12 @@ namespace meshwright::controller {
 
 class WeightsSink {
  public:
-  // One tensor per param of `loss` that is a weight. Errors: kResourceExhausted naming path and bytes.
+  // One tensor per param of `loss` that is a weight. Errors: kResourceExhausted naming path and
+  // bytes.
   Status Open(MeshGeneration mesh_gen, const std::string& path,
               std::shared_ptr<const ir::Graph> loss);
-  // Errors: kNotFound for an unknown generation or param, kInvalidArgument for a tile that does not fit.
+  // Errors: kNotFound for an unknown generation or param, kInvalidArgument for a tile that does not
+  // fit.
   Status Write(const proto::WeightTile& tile);
   // Errors: kFailedPrecondition naming an incomplete tensor, kNotFound, those of writing.
   Status Finish(MeshGeneration mesh_gen);

@@ -319,8 +319,7 @@ RuntimeError Decode(const v1::RuntimeError& wire) {
   const bool known_code =
       wire.code() > 0 && wire.code() <= static_cast<int>(StatusCode::kUnauthenticated);
   error.code = known_code ? static_cast<StatusCode>(wire.code()) : StatusCode::kUnknown;
-  const bool known_blame =
-      wire.blame() >= 0 && wire.blame() <= static_cast<int>(Blame::kInternal);
+  const bool known_blame = wire.blame() >= 0 && wire.blame() <= static_cast<int>(Blame::kInternal);
   error.blame = known_blame ? static_cast<Blame>(wire.blame()) : Blame::kUnspecified;
   error.worker = wire.worker();
   error.device = wire.device();

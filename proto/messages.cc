@@ -14,11 +14,21 @@ const char* NameAt(const std::array<const char*, N>& names, size_t index) {
 }  // namespace
 
 const char* ErrorKindName(ErrorKind kind) {
-  static constexpr std::array<const char*, 15> kNames = {
-      "None",          "Internal",   "PlanFailed",          "LoadFailed",
-      "ConnectFailed", "StepFailed", "SaveFailed",          "WorkerLost",
-      "WorkerStopped", "Cancelled",  "Infeasible",          "ControllerRestarted",
-      "ControllerStopped", "StoreFailed", "ProtocolError"};
+  static constexpr std::array<const char*, 15> kNames = {"None",
+                                                         "Internal",
+                                                         "PlanFailed",
+                                                         "LoadFailed",
+                                                         "ConnectFailed",
+                                                         "StepFailed",
+                                                         "SaveFailed",
+                                                         "WorkerLost",
+                                                         "WorkerStopped",
+                                                         "Cancelled",
+                                                         "Infeasible",
+                                                         "ControllerRestarted",
+                                                         "ControllerStopped",
+                                                         "StoreFailed",
+                                                         "ProtocolError"};
   return NameAt(kNames, static_cast<size_t>(kind));
 }
 
@@ -86,8 +96,8 @@ const char* KindName(const DownBody& body) {
 
 const char* JobStateName(JobState state) {
   static constexpr std::array<const char*, kJobStateCount> kNames = {
-      "UNSPECIFIED", "QUEUED", "PLANNING", "STARTING",
-      "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED"};
+      "UNSPECIFIED", "QUEUED",    "PLANNING", "STARTING",
+      "RUNNING",     "SUCCEEDED", "FAILED",   "CANCELLED"};
   return NameAt(kNames, static_cast<size_t>(state));
 }
 

@@ -1,9 +1,10 @@
-// What controller, workers and clients tell each other, as plain values: the wire form without protobuf.
+// What controller, workers and clients tell each other, as plain values: the wire form without
+// protobuf.
 //
-// The state machines of both ends speak these types only; proto/convert.h is the one place that knows their encoding.
-// Up: worker -> controller. Down: controller -> worker. Every message of a mesh names its generation; a receiver drops
-// what belongs to a generation that it does not know (design: control-plane.md 6.2).
-// Thread rule: values.
+// The state machines of both ends speak these types only; proto/convert.h is the one place that
+// knows their encoding. Up: worker -> controller. Down: controller -> worker. Every message of a
+// mesh names its generation; a receiver drops what belongs to a generation that it does not know
+// (design: control-plane.md 6.2). Thread rule: values.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +59,8 @@ struct RuntimeError {
 
   bool ok() const { return kind == ErrorKind::kNone; }
   Status ToStatus() const;
-  // True when another member's death or abort may have caused it: not the root cause if a better one exists.
+  // True when another member's death or abort may have caused it: not the root cause if a better
+  // one exists.
   bool MayBeVictim() const;
   friend bool operator==(const RuntimeError&, const RuntimeError&) = default;
 };

@@ -82,10 +82,9 @@ class AgentImpl final : public Agent {
     metrics_ = std::make_unique<AgentMetrics>(registry_, options_.name);
     registry_.AddRefresh([this] { RefreshMetrics(); });
     if (options_.metrics_port >= 0) {
-      MW_ASSIGN_OR_RETURN(
-          metrics_server_,
-          MetricsServer::Start({.host = options_.data_bind, .port = options_.metrics_port},
-                               registry_));
+      MW_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Start({.host = options_.data_bind,
+                                                                 .port = options_.metrics_port},
+                                                                registry_));
     }
     FillResources();
     MakeRegister();
@@ -231,10 +230,10 @@ class AgentImpl final : public Agent {
 
   Status CheckWelcome(Term term, const proto::Welcome& welcome) {
     if (!register_.cluster_id.empty() && register_.cluster_id != welcome.cluster_id) {
-      return FailedPrecondition(fmt::format("{} is of cluster {}, this worker of {}; restart the "
-                                            "worker to move it",
-                                            options_.controller, welcome.cluster_id,
-                                            register_.cluster_id));
+      return FailedPrecondition(
+          fmt::format("{} is of cluster {}, this worker of {}; restart the "
+                      "worker to move it",
+                      options_.controller, welcome.cluster_id, register_.cluster_id));
     }
     if (term < register_.max_term) {
       return FailedPrecondition(
@@ -287,8 +286,7 @@ class AgentImpl final : public Agent {
     const MeshGeneration gen = load.mesh_gen;
     if (Find(gen)) return;  // a repeated message
     auto host = std::make_shared<MeshHost>(
-        resources_, gen,
-        [this, session](proto::UpBody body) { Send(*session, std::move(body)); },
+        resources_, gen, [this, session](proto::UpBody body) { Send(*session, std::move(body)); },
         [this, gen] { reaper_.Post([this, gen] { Drop(gen); }); });
     {
       std::scoped_lock lock(mutex_);
@@ -368,7 +366,7 @@ class AgentImpl final : public Agent {
   std::atomic<Term> term_{Term(0)};  // of the session
   std::mutex mutex_;
   std::condition_variable wake_;
-  bool stopping_ = false;              // guarded by mutex_, and all below
+  bool stopping_ = false;  // guarded by mutex_, and all below
   bool ended_ = false;
   Status end_;
   std::shared_ptr<Session> session_;

@@ -1,4 +1,5 @@
-// The worker's metrics, by the names of the design (interfaces.md 1.5.2), read from the runtimes' counters at each scrape.
+// The worker's metrics, by the names of the design (interfaces.md 1.5.2), read from the runtimes'
+// counters at each scrape.
 //
 // Thread rule: thread-safe.
 #pragma once
@@ -19,8 +20,8 @@ class AgentMetrics {
  public:
   AgentMetrics(MetricsRegistry& registry, const std::string& worker);
 
-  // What a runtime has counted since it was loaded. `mesh_gen` tells runtimes apart; devices[i] is the local device of
-  // the i-th entry.
+  // What a runtime has counted since it was loaded. `mesh_gen` tells runtimes apart; devices[i] is
+  // the local device of the i-th entry.
   void Observe(uint64_t mesh_gen, const std::vector<DeviceStats>& stats,
                const std::vector<int>& devices);
   // The runtime is gone: its memory is free, its counts stay.
@@ -35,7 +36,7 @@ class AgentMetrics {
   // Per runtime what was already counted, by name and labels; guarded by mutex_.
   std::map<uint64_t, std::map<std::pair<std::string, MetricLabels>, double>> counted_;
   std::map<uint64_t, std::map<std::pair<int, std::string>, int64_t>> memory_;  // guarded by mutex_
-  std::map<std::pair<int, std::string>, bool> published_;                     // guarded by mutex_
+  std::map<std::pair<int, std::string>, bool> published_;                      // guarded by mutex_
   uint64_t current_ = 0;                                                       // guarded by mutex_
 };
 

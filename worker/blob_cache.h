@@ -1,6 +1,8 @@
-// Blobs on the worker's disk, named by the SHA-256 of their bytes: fetched once, verified, shared by all jobs.
+// Blobs on the worker's disk, named by the SHA-256 of their bytes: fetched once, verified, shared
+// by all jobs.
 //
-// Thread rule: thread-safe. Ownership: the link outlives the cache; a temporary folder goes with it.
+// Thread rule: thread-safe. Ownership: the link outlives the cache; a temporary folder goes with
+// it.
 #pragma once
 
 #include <functional>
@@ -22,7 +24,8 @@ class BlobCache {
   static Result<std::unique_ptr<BlobCache>> Open(const std::string& dir, ControllerLink* link);
 
   // The file that holds the blob. `cancelled` is asked between chunks.
-  // Errors: kNotFound, kDataLoss when the bytes are not those named, kCancelled, kResourceExhausted.
+  // Errors: kNotFound, kDataLoss when the bytes are not those named, kCancelled,
+  // kResourceExhausted.
   Result<std::string> Path(const ir::BlobRef& blob, const std::function<bool()>& cancelled);
   // The bytes themselves, for small blobs.
   Result<std::string> Read(const ir::BlobRef& blob, const std::function<bool()>& cancelled);

@@ -30,14 +30,17 @@ class Session {
 class ControllerLink {
  public:
   virtual ~ControllerLink() = default;
-  // Errors: kUnavailable when there is no connection within connect_ms. Refusals come from Receive().
+  // Errors: kUnavailable when there is no connection within connect_ms. Refusals come from
+  // Receive().
   virtual Result<std::unique_ptr<Session>> OpenSession(int64_t connect_ms) = 0;
 
-  // Appends the blob's bytes from `offset` on to `sink`, chunk by chunk. The sink's error ends the call.
+  // Appends the blob's bytes from `offset` on to `sink`, chunk by chunk. The sink's error ends the
+  // call.
   using ChunkSink = std::function<Status(std::string_view)>;
   virtual Status FetchBlob(const std::string& sha256, int64_t offset, const ChunkSink& sink) = 0;
 
-  // Sends tiles until `next` gives none. Errors: the controller's, naming the file; those of `next`.
+  // Sends tiles until `next` gives none. Errors: the controller's, naming the file; those of
+  // `next`.
   using TileSource = std::function<Result<std::optional<proto::WeightTile>>()>;
   virtual Status PutTiles(const TileSource& next) = 0;
 

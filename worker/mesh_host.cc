@@ -69,8 +69,8 @@ void MeshHost::Launch(proto::Launch message) {
     const uint64_t seq = message.launch_seq.value();
     if (aborted() || seq <= last_seq_) return;  // a repeated launch has been answered
     if (seq != last_seq_ + 1) {
-      const Status gap = Internal(
-          fmt::format("launch {} came after launch {}: one is missing", seq, last_seq_));
+      const Status gap =
+          Internal(fmt::format("launch {} came after launch {}: one is missing", seq, last_seq_));
       Say(proto::MeshError{mesh_gen_, Error(ErrorKind::kProtocol, gap)});
       return;
     }
@@ -116,7 +116,8 @@ void MeshHost::RefreshMetrics() {
   if (runtime_) resources_.metrics->Observe(mesh_gen_.value(), runtime_->Stats(), local_devices_);
 }
 
-// ---- On the thread --------------------------------------------------------------------------------
+// ---- On the thread
+// --------------------------------------------------------------------------------
 
 Status MeshHost::LoadOnThread(const proto::LoadMesh& message) {
   if (runtime_) return FailedPrecondition("the mesh is loaded already");
@@ -156,9 +157,9 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
   MW_ASSIGN_OR_RETURN(std::string path, resources_.blobs->Path(message.data.blob, cancelled));
   const int64_t vocabulary =
       message.vocabulary > 0 ? message.vocabulary : std::numeric_limits<int32_t>::max();
-  MW_ASSIGN_OR_RETURN(data_, TokenData::Open(path, message.data.format, message.sequence,
-                                             message.data.validation_fraction, message.seed,
-                                             vocabulary));
+  MW_ASSIGN_OR_RETURN(data_,
+                      TokenData::Open(path, message.data.format, message.sequence,
+                                      message.data.validation_fraction, message.seed, vocabulary));
   for (const proto::Member& member : message.members) {
     options.fabric.members.push_back(
         {member.worker, member.address, member.host_id, member.process_id});
@@ -176,8 +177,7 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
 }
 
 Result<ir::Program> MeshHost::FetchProgram(const ir::BlobRef& blob, int rank, const char* name) {
-  MW_ASSIGN_OR_RETURN(std::string text,
-                      resources_.blobs->Read(blob, [this] { return aborted(); }));
+  MW_ASSIGN_OR_RETURN(std::string text, resources_.blobs->Read(blob, [this] { return aborted(); }));
   auto program = ir::ParseProgram(text);
   if (!program.has_value()) {
     return Fail(program.error().WithContext(fmt::format("program {}/{}", name, rank)));
@@ -195,9 +195,8 @@ Status MeshHost::LaunchOnThread(const proto::Launch& message,
   if (message.program == proto::ProgramKind::kUnspecified) {
     return InvalidArgument("launch of a program that this version does not know");
   }
-  MW_ASSIGN_OR_RETURN(auto steps,
-                      runtime_->Launch({proto::ProgramKindName(message.program),
-                                        message.first_step, message.count}));
+  MW_ASSIGN_OR_RETURN(auto steps, runtime_->Launch({proto::ProgramKindName(message.program),
+                                                    message.first_step, message.count}));
   for (StepReport& step : steps) {
     reports.push_back(proto::StepReport{step.step, step.seconds, std::move(step.values)});
   }

@@ -1,8 +1,9 @@
 // One mesh generation on this worker: loads, connects, launches and saves on a thread of its own.
 //
-// Messages are handled in order. Abort() takes effect at once, from any thread: a launch in progress returns within the fabric's
-// abort time, what waits is dropped, nothing more is reported but MeshReleased, which comes last.
-// Thread rule: thread-safe. Ownership: owns the runtime; resources outlive it. Destroying it aborts and waits.
+// Messages are handled in order. Abort() takes effect at once, from any thread: a launch in
+// progress returns within the fabric's abort time, what waits is dropped, nothing more is reported
+// but MeshReleased, which comes last. Thread rule: thread-safe. Ownership: owns the runtime;
+// resources outlive it. Destroying it aborts and waits.
 #pragma once
 
 #include <atomic>
@@ -43,7 +44,8 @@ class MeshHost {
  public:
   using Report = std::function<void(proto::UpBody)>;
 
-  // `report` may be called from the mesh's thread until `released` was; `released` comes exactly once, when nothing of the mesh is left.
+  // `report` may be called from the mesh's thread until `released` was; `released` comes exactly
+  // once, when nothing of the mesh is left.
   MeshHost(const HostResources& resources, MeshGeneration mesh_gen, Report report,
            std::function<void()> released);
   ~MeshHost();
@@ -75,15 +77,15 @@ class MeshHost {
   const Report report_;
   const std::function<void()> released_;
   std::atomic<bool> aborted_{false};
-  bool gone_ = false;                          // on the thread
-  uint64_t last_seq_ = 0;                      // on the thread
-  proto::LoadMesh load_;                       // on the thread
-  WeightSlots weights_;                        // on the thread
-  std::unique_ptr<TokenData> data_;            // on the thread; outlives the runtime
+  bool gone_ = false;                // on the thread
+  uint64_t last_seq_ = 0;            // on the thread
+  proto::LoadMesh load_;             // on the thread
+  WeightSlots weights_;              // on the thread
+  std::unique_ptr<TokenData> data_;  // on the thread; outlives the runtime
   std::mutex mutex_;
-  std::shared_ptr<JobRuntime> runtime_;        // guarded by mutex_ where other threads look
-  std::vector<int> local_devices_;             // guarded by mutex_
-  Status abort_cause_;                         // guarded by mutex_
+  std::shared_ptr<JobRuntime> runtime_;  // guarded by mutex_ where other threads look
+  std::vector<int> local_devices_;       // guarded by mutex_
+  Status abort_cause_;                   // guarded by mutex_
   Executor thread_{"mw-mesh"};
 };
 

@@ -1,4 +1,5 @@
-// Weights between a runtime's persistent slots and files: tiles out at the end of a job, tiles in at its start.
+// Weights between a runtime's persistent slots and files: tiles out at the end of a job, tiles in
+// at its start.
 //
 // Thread rule: the control thread of the runtime.
 #pragma once

@@ -36,8 +36,7 @@ grpc::Status BlobServiceImpl::Has(grpc::ServerContext* context, const v1::HasBlo
 }
 
 grpc::Status BlobServiceImpl::Put(grpc::ServerContext* context,
-                                  grpc::ServerReader<v1::PutBlobChunk>* reader,
-                                  v1::PutBlobReply*) {
+                                  grpc::ServerReader<v1::PutBlobChunk>* reader, v1::PutBlobReply*) {
   const CallTimer timer(parts_.metrics, "blob", "put");
   Status status = CheckCall(*context, parts_.token);
   if (status.ok()) status = PutBlob(*reader);

@@ -1,4 +1,5 @@
-// BlobService: files by hash, and the tiles of weights. Synchronous: these calls move bytes to and from disk.
+// BlobService: files by hash, and the tiles of weights. Synchronous: these calls move bytes to and
+// from disk.
 #pragma once
 
 #include <string>

@@ -24,10 +24,7 @@ inline Status CheckCall(const grpc::ServerContextBase& context, const std::strin
 class CallTimer {
  public:
   CallTimer(ControllerMetrics* metrics, const char* service, const char* method)
-      : metrics_(metrics),
-        service_(service),
-        method_(method),
-        begin_ns_(SystemClock().NowNs()) {}
+      : metrics_(metrics), service_(service), method_(method), begin_ns_(SystemClock().NowNs()) {}
 
   grpc::Status Done(const Status& status) const {
     metrics_->ObserveRpc(service_, method_, status.code(),

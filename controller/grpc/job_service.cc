@@ -77,8 +77,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::Submit(grpc::CallbackServerContext* co
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::Get(grpc::CallbackServerContext* context,
-                                              const v1::JobIdRequest* request,
-                                              v1::JobInfo* reply) {
+                                              const v1::JobIdRequest* request, v1::JobInfo* reply) {
   const CallTimer timer(parts_.metrics, "job", "get");
   return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
     parts_.loop->Get(request->job_id(), [reactor, reply, t](Result<proto::JobInfo> info) {
@@ -95,7 +94,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::List(grpc::CallbackServerContext* cont
   return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
     const int64_t before = request->before_id();
     const int32_t limit = request->limit() > 0 ? std::min(request->limit(), kPageSize) : kPageSize;
-    parts_.loop->List([=](Result<std::vector<proto::JobInfo>> jobs) {
+    parts_.loop->List([before, limit, reply, reactor, t](Result<std::vector<proto::JobInfo>> jobs) {
       if (jobs.has_value()) {
         reply->set_total(static_cast<int64_t>(jobs->size()));
         for (const proto::JobInfo& info : *jobs) {
@@ -122,8 +121,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::Cancel(grpc::CallbackServerContext* co
   });
 }
 
-grpc::ServerWriteReactor<v1::JobUpdate>* JobServiceImpl::Watch(
-    grpc::CallbackServerContext* context, const v1::WatchRequest* request) {
+grpc::ServerWriteReactor<v1::JobUpdate>* JobServiceImpl::Watch(grpc::CallbackServerContext* context,
+                                                               const v1::WatchRequest* request) {
   if (const Status status = CheckCall(*context, parts_.token); !status.ok()) {
     return new RefusedStream<v1::JobUpdate>(status);
   }
@@ -166,8 +165,7 @@ grpc::ServerUnaryReactor* AdminServiceImpl::Workers(grpc::CallbackServerContext*
 }
 
 grpc::ServerUnaryReactor* AdminServiceImpl::State(grpc::CallbackServerContext* context,
-                                                  const v1::StateRequest*,
-                                                  v1::StateReply* reply) {
+                                                  const v1::StateRequest*, v1::StateReply* reply) {
   const CallTimer timer(parts_.metrics, "admin", "state");
   return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
     parts_.loop->Summarise([reactor, reply, t](Result<ControlLoop::Summary> summary) {

@@ -1,4 +1,5 @@
-// JobService, LogService and AdminService: what users ask. Handlers hand over to the loop and finish when it answers.
+// JobService, LogService and AdminService: what users ask. Handlers hand over to the loop and
+// finish when it answers.
 #pragma once
 
 #include <string>

@@ -1,7 +1,9 @@
-// The controller's gRPC endpoint. Handlers decode, hand over to the control loop and encode; they hold no state of their own.
+// The controller's gRPC endpoint. Handlers decode, hand over to the control loop and encode; they
+// hold no state of their own.
 //
-// Limits: 4 MiB a message; every call needs the token when there is one. Keepalive finds dead peers below the heartbeats.
-// Thread rule: Start and Shutdown from one thread. Ownership: what the parts point to outlives the server.
+// Limits: 4 MiB a message; every call needs the token when there is one. Keepalive finds dead peers
+// below the heartbeats. Thread rule: Start and Shutdown from one thread. Ownership: what the parts
+// point to outlives the server.
 #pragma once
 
 #include <memory>

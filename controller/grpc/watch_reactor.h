@@ -1,5 +1,5 @@
-// A server stream fed from ControlLoop::Watch: one write in flight, the next news asked for when it is out, so that a slow
-// reader costs nothing.
+// A server stream fed from ControlLoop::Watch: one write in flight, the next news asked for when it
+// is out, so that a slow reader costs nothing.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>

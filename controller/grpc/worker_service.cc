@@ -16,8 +16,8 @@ namespace {
 // A worker that reads this slowly is as good as lost.
 constexpr size_t kMaxQueued = 1024;
 
-// Reads go to the loop as they come; writes wait in a bounded queue, one in flight. The reactor lives until gRPC is done
-// with it and the loop has dropped its peer.
+// Reads go to the loop as they come; writes wait in a bounded queue, one in flight. The reactor
+// lives until gRPC is done with it and the loop has dropped its peer.
 class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
  public:
   class Peer final : public SessionPeer {

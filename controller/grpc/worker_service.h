@@ -11,8 +11,7 @@ namespace meshwright::controller {
 class WorkerServiceImpl final : public v1::WorkerService::CallbackService {
  public:
   WorkerServiceImpl(ControlLoop* loop, std::string token);
-  grpc::ServerBidiReactor<v1::Up, v1::Down>* Session(
-      grpc::CallbackServerContext* context) override;
+  grpc::ServerBidiReactor<v1::Up, v1::Down>* Session(grpc::CallbackServerContext* context) override;
 
  private:
   ControlLoop* loop_;

@@ -71,8 +71,8 @@ class GrpcSession final : public Session {
     if (!finished_) {
       finished_ = true;
       const grpc::Status status = stream_->Finish();
-      end_ = status.ok() ? Unavailable("the controller ended the session")
-                         : proto::FromGrpc(status);
+      end_ =
+          status.ok() ? Unavailable("the controller ended the session") : proto::FromGrpc(status);
     }
     return Fail(end_);
   }

@@ -100,6 +100,15 @@ TEST(JobEnd, FailureNamesTheCause) {
       "  files    state/jobs/3\n");
 }
 
+TEST(JobEnd, ExitCodeTellsMisfitFromFailure) {
+  client::JobInfo job = Job();
+  EXPECT_EQ(ExitCodeOfJob(job), 1);
+  job.reason = "Infeasible";
+  EXPECT_EQ(ExitCodeOfJob(job), 4);
+  job.state = client::JobState::kSucceeded;
+  EXPECT_EQ(ExitCodeOfJob(job), 0);
+}
+
 TEST(Status, SaysWhenThereIsNothing) {
   const std::string text = FormatStatus({}, {}, 0);
   EXPECT_NE(text.find("(no workers)"), std::string::npos);

@@ -16,8 +16,8 @@ void RandomFault(SimCluster& cluster, std::vector<int64_t>& jobs) {
   switch (cluster.Draw(9)) {
     case 0:
     case 1: {
-      ir::JobRequest job = SimCluster::MakeJob(cluster.Draw(3), 1 + cluster.Draw(2), 1,
-                                               1 + cluster.Draw(6));
+      ir::JobRequest job =
+          SimCluster::MakeJob(cluster.Draw(3), 1 + cluster.Draw(2), 1, 1 + cluster.Draw(6));
       job.save_weights = cluster.Draw(2) == 0;
       job.train.validation_batches = cluster.Draw(3);
       job.train.validate_every = cluster.Draw(3);

@@ -196,7 +196,8 @@ TEST(CoreFailure, TheLostWorkerBeatsTheVictimThatReportedFirst) {
   cluster.hold_reports = true;
   const int64_t job = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 100));
   cluster.Settle();
-  cluster.FeedFrom("w0", proto::LaunchDone{MeshGeneration(1), LaunchSeq(1),
+  cluster.FeedFrom("w0", proto::LaunchDone{MeshGeneration(1),
+                                           LaunchSeq(1),
                                            proto::MakeError(ErrorKind::kStepFailed,
                                                             Unavailable("rank 1 closed"), "w0"),
                                            {}});
@@ -223,8 +224,8 @@ TEST(CoreFailure, AVictimIsTheCauseWhenNothingBetterComes) {
 TEST(CoreFailure, AnErrorOfItsOwnEndsTheJobAtOnce) {
   SimCluster cluster;
   AddWorkers(cluster, 2);
-  cluster.fail_next["w1"] = proto::MakeError(
-      ErrorKind::kLoadFailed, ResourceExhausted("needs 3 GiB, 1 GiB free"), "w1");
+  cluster.fail_next["w1"] =
+      proto::MakeError(ErrorKind::kLoadFailed, ResourceExhausted("needs 3 GiB, 1 GiB free"), "w1");
   const int64_t job = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 3));
   cluster.Settle();
   EXPECT_EQ(cluster.Info(job).state, JobState::kFailed);
@@ -315,7 +316,8 @@ TEST(CoreFailure, AWrongNumberOfReportsIsAProtocolError) {
   EXPECT_EQ(cluster.Info(job).reason, "ProtocolError");
 }
 
-// ---- Cancel ---------------------------------------------------------------------------------------
+// ---- Cancel
+// ---------------------------------------------------------------------------------------
 
 TEST(CoreCancel, WorksInEveryState) {
   for (const JobState at : {JobState::kQueued, JobState::kPlanning, JobState::kRunning}) {
@@ -344,7 +346,8 @@ TEST(CoreCancel, RefusesAnEndedOrUnknownJob) {
   EXPECT_EQ(cluster.Cancel(99).code(), StatusCode::kNotFound);
 }
 
-// ---- Identities -----------------------------------------------------------------------------------
+// ---- Identities
+// -----------------------------------------------------------------------------------
 
 TEST(CoreIdentity, TheSameOpIdGetsTheSameJob) {
   SimCluster cluster;
@@ -363,10 +366,11 @@ TEST(CoreIdentity, MessagesOfAnOldGenerationAreDropped) {
   const int64_t second = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 5));
   cluster.Settle();
   const int64_t stale = cluster.core().stale_messages();
-  cluster.FeedFrom("w0", proto::LaunchDone{MeshGeneration(1), LaunchSeq(1),
-                                           proto::MakeError(ErrorKind::kStepFailed,
-                                                            Internal("late"), "w0"),
-                                           {}});
+  cluster.FeedFrom(
+      "w0", proto::LaunchDone{MeshGeneration(1),
+                              LaunchSeq(1),
+                              proto::MakeError(ErrorKind::kStepFailed, Internal("late"), "w0"),
+                              {}});
   EXPECT_EQ(cluster.core().stale_messages(), stale + 1);
   EXPECT_EQ(cluster.Info(first).state, JobState::kSucceeded);
   EXPECT_EQ(cluster.Info(second).state, JobState::kRunning);
@@ -422,7 +426,8 @@ TEST(CoreIdentity, ARejoiningSessionLosesItsOldMesh) {
   EXPECT_EQ(cluster.core().WorkerCounts().at("READY"), 1);
 }
 
-// ---- Durability -----------------------------------------------------------------------------------
+// ---- Durability
+// -----------------------------------------------------------------------------------
 
 TEST(CoreRestart, RunningJobsFailQueuedJobsGoOn) {
   SimCluster cluster;

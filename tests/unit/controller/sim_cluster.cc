@@ -1,5 +1,6 @@
 // Promises checked here, beside the core's own invariants:
-//   - a generation is on disk before any worker hears of it, and never used twice, across restarts too;
+//   - a generation is on disk before any worker hears of it, and never used twice, across restarts
+//   too;
 //   - launches reach a worker with sequence numbers 1, 2, 3, ... within a generation;
 //   - a terminal job never changes;
 //   - a device never holds two meshes at once;
@@ -31,8 +32,7 @@ CoreOptions SimCluster::DefaultOptions() {
   return options;
 }
 
-ir::JobRequest SimCluster::MakeJob(int64_t data, int64_t tensor, int64_t pipeline,
-                                   int64_t steps) {
+ir::JobRequest SimCluster::MakeJob(int64_t data, int64_t tensor, int64_t pipeline, int64_t steps) {
   ir::JobRequest job;
   job.name = "tiny";
   job.loss.name = "loss";
@@ -127,9 +127,7 @@ void SimCluster::Kill(const std::string& name) {
 
 void SimCluster::Silence(const std::string& name) { workers_.at(name).silent = true; }
 
-void SimCluster::Leave(const std::string& name) {
-  Say(workers_.at(name), proto::Leave{"SIGTERM"});
-}
+void SimCluster::Leave(const std::string& name) { Say(workers_.at(name), proto::Leave{"SIGTERM"}); }
 
 int64_t SimCluster::Submit(const ir::JobRequest& job, const std::string& op_id) {
   const CallId call(next_call_++);
@@ -173,8 +171,8 @@ bool SimCluster::DeliverOne() {
   }
   if (!pending_.empty()) choices.emplace_back(2, 0);
   if (choices.empty()) return false;
-  const auto [kind, session] = choices[static_cast<size_t>(
-      Draw(static_cast<int64_t>(choices.size())))];
+  const auto [kind, session] =
+      choices[static_cast<size_t>(Draw(static_cast<int64_t>(choices.size())))];
   if (kind == 2) {
     const Event event = std::move(pending_.front());
     pending_.pop_front();
@@ -245,6 +243,18 @@ void SimCluster::Run(const Event& event) {
   CheckPromises();
 }
 
+void SimCluster::Plan(const StartPlan& start) {
+  PlannedJob plan;
+  plan.layout = "data=" + std::to_string(start.topology.devices.size());
+  plan.devices.resize(planned_devices > 0 ? static_cast<size_t>(planned_devices)
+                                          : start.topology.devices.size());
+  plan.devices[0].saved_slots = {"w"};
+  Result<PlannedJob> result = std::move(plan);
+  if (plan_error) result = tl::unexpected(*plan_error);
+  auto& queue = hold_plans ? held_plans_ : pending_;
+  queue.push_back(PlanFinished{start.job, start.attempt, std::move(result)});
+}
+
 void SimCluster::Execute(Effects effects) {
   std::set<int64_t> dropped;
   std::vector<WriteFailed> failures;
@@ -280,17 +290,7 @@ void SimCluster::Execute(Effects effects) {
               down_.erase(close.session.value());
               closing_.erase(close.session.value());
             },
-            [&](StartPlan& start) {
-              PlannedJob plan;
-              plan.layout = "data=" + std::to_string(start.topology.devices.size());
-              plan.devices.resize(planned_devices > 0 ? static_cast<size_t>(planned_devices)
-                                                      : start.topology.devices.size());
-              plan.devices[0].saved_slots = {"w"};
-              Result<PlannedJob> result = std::move(plan);
-              if (plan_error) result = tl::unexpected(*plan_error);
-              auto& queue = hold_plans ? held_plans_ : pending_;
-              queue.push_back(PlanFinished{start.job, start.attempt, std::move(result)});
-            },
+            [&](StartPlan& start) { Plan(start); },
             [&](OpenWeights& open) {
               pending_.push_back(
                   WeightsFile{open.mesh_gen, false, weights_error.value_or(OkStatus())});
@@ -314,8 +314,7 @@ void SimCluster::Execute(Effects effects) {
             },
             [&](LogLine& line) { lines_[line.job.value()].push_back(line.line); },
             [&](SaveProgress& progress) {
-              (void)store_->SaveProgress(progress.job.value(), progress.steps_done,
-                                         progress.loss);
+              (void)store_->SaveProgress(progress.job.value(), progress.steps_done, progress.loss);
             },
             [](DiscardWeights&) {},
             [](JobChanged&) {},
@@ -333,48 +332,47 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
     fail_next.erase(failing);
     return taken;
   };
-  std::visit(
-      Overloaded{
-          [&](const proto::Welcome&) {
-            EXPECT_GE(message.term, worker.term);
-            worker.term = message.term;
-            Say(worker, proto::Heartbeat{});
-          },
-          [&](const proto::LoadMesh& load) {
-            worker.meshes.insert(load.mesh_gen.value());
-            worker.last_seq[load.mesh_gen.value()] = 0;
-            EXPECT_LE(load.ranks.size(), static_cast<size_t>(worker.devices));
-            Say(worker, proto::Loaded{load.mesh_gen, error()});
-          },
-          [&](const proto::Connect& m) {
-            if (worker.meshes.contains(m.mesh_gen.value())) {
-              Say(worker, proto::CommUp{m.mesh_gen, error()});
-            }
-          },
-          [&](const proto::Launch& m) {
-            if (!worker.meshes.contains(m.mesh_gen.value())) return;
-            EXPECT_EQ(m.launch_seq.value(), ++worker.last_seq[m.mesh_gen.value()]);
-            if (failing != fail_next.end()) {
-              Say(worker, proto::LaunchDone{m.mesh_gen, m.launch_seq, error(), {}});
-            } else if (!hold_reports) {
-              HandleLaunch(worker, m);
-            }
-          },
-          [&](const proto::SaveWeights& m) {
-            Say(worker, proto::WeightsSaved{m.mesh_gen, error()});
-          },
-          [&](const proto::AbortMesh& m) {
-            if (deaf_aborts) return;
-            worker.meshes.erase(m.mesh_gen.value());
-            Say(worker, proto::MeshReleased{m.mesh_gen});
-          },
-          [&](const proto::ReleaseMesh& m) {
-            worker.meshes.erase(m.mesh_gen.value());
-            Say(worker, proto::MeshReleased{m.mesh_gen});
-          },
-          [](const proto::Stop&) {},
-      },
-      message.body);
+  std::visit(Overloaded{
+                 [&](const proto::Welcome&) {
+                   EXPECT_GE(message.term, worker.term);
+                   worker.term = message.term;
+                   Say(worker, proto::Heartbeat{});
+                 },
+                 [&](const proto::LoadMesh& load) {
+                   worker.meshes.insert(load.mesh_gen.value());
+                   worker.last_seq[load.mesh_gen.value()] = 0;
+                   EXPECT_LE(load.ranks.size(), static_cast<size_t>(worker.devices));
+                   Say(worker, proto::Loaded{load.mesh_gen, error()});
+                 },
+                 [&](const proto::Connect& m) {
+                   if (worker.meshes.contains(m.mesh_gen.value())) {
+                     Say(worker, proto::CommUp{m.mesh_gen, error()});
+                   }
+                 },
+                 [&](const proto::Launch& m) {
+                   if (!worker.meshes.contains(m.mesh_gen.value())) return;
+                   EXPECT_EQ(m.launch_seq.value(), ++worker.last_seq[m.mesh_gen.value()]);
+                   if (failing != fail_next.end()) {
+                     Say(worker, proto::LaunchDone{m.mesh_gen, m.launch_seq, error(), {}});
+                   } else if (!hold_reports) {
+                     HandleLaunch(worker, m);
+                   }
+                 },
+                 [&](const proto::SaveWeights& m) {
+                   Say(worker, proto::WeightsSaved{m.mesh_gen, error()});
+                 },
+                 [&](const proto::AbortMesh& m) {
+                   if (deaf_aborts) return;
+                   worker.meshes.erase(m.mesh_gen.value());
+                   Say(worker, proto::MeshReleased{m.mesh_gen});
+                 },
+                 [&](const proto::ReleaseMesh& m) {
+                   worker.meshes.erase(m.mesh_gen.value());
+                   Say(worker, proto::MeshReleased{m.mesh_gen});
+                 },
+                 [](const proto::Stop&) {},
+             },
+             message.body);
 }
 
 void SimCluster::HandleLaunch(SimWorker& worker, const proto::Launch& launch) {
@@ -382,8 +380,10 @@ void SimCluster::HandleLaunch(SimWorker& worker, const proto::Launch& launch) {
   for (int64_t i = 0; i < launch.count; ++i) {
     proto::StepReport report{launch.first_step + i, 0.5, {}};
     if (launch.program == proto::ProgramKind::kStep) {
-      report.values = {{"loss", 5.0 - static_cast<double>(report.step)}, {"grad_norm", 1},
-                       {"lr", 0.1}, {"tokens", 64}};
+      report.values = {{"loss", 5.0 - static_cast<double>(report.step)},
+                       {"grad_norm", 1},
+                       {"lr", 0.1},
+                       {"tokens", 64}};
     } else if (launch.program == proto::ProgramKind::kEval) {
       report.values = {{"loss_sum", 30.0}, {"count", 10.0}};
     }

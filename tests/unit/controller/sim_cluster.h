@@ -1,6 +1,7 @@
-// A whole cluster around a real controller core, without threads, files or time of its own: workers, planner, weights file and
-// store are played by this class, messages wait in queues (in order per session) and are delivered in an order drawn
-// from a seed. After every step the core's invariants and the promises listed in sim_cluster.cc are checked.
+// A whole cluster around a real controller core, without threads, files or time of its own:
+// workers, planner, weights file and store are played by this class, messages wait in queues (in
+// order per session) and are delivered in an order drawn from a seed. After every step the core's
+// invariants and the promises listed in sim_cluster.cc are checked.
 #pragma once
 
 #include <deque>
@@ -22,10 +23,10 @@ struct SimWorker {
   uint64_t incarnation = 0;
   int devices = 1;
   std::string host = "host-a";
-  SessionId session{0};   // 0: not connected
+  SessionId session{0};  // 0: not connected
   Term term{0};
-  bool silent = false;    // alive, but nothing it sends arrives
-  std::set<uint64_t> meshes;             // generations that it holds
+  bool silent = false;                    // alive, but nothing it sends arrives
+  std::set<uint64_t> meshes;              // generations that it holds
   std::map<uint64_t, uint64_t> last_seq;  // by generation
 };
 
@@ -49,10 +50,10 @@ class SimCluster {
   void RestartController();  // kill -9: what the store has is what remains
 
   // ---- delivery ----
-  bool DeliverOne();                // false: nothing is under way
-  void Settle();                    // until nothing is under way
-  void SettleFor(int64_t ms);       // settle, then let time pass, settling
-  void Feed(const Event& event);    // an event of the test's own making
+  bool DeliverOne();              // false: nothing is under way
+  void Settle();                  // until nothing is under way
+  void SettleFor(int64_t ms);     // settle, then let time pass, settling
+  void Feed(const Event& event);  // an event of the test's own making
   // A message from a worker as it would arrive, bypassing its queue.
   void FeedFrom(const std::string& worker, proto::UpBody body);
 
@@ -69,13 +70,14 @@ class SimCluster {
   // ---- faults of the played parts ----
   std::optional<Status> plan_error;
   std::optional<Status> weights_error;
-  int planned_devices = 0;               // 0: as many as were reserved
-  bool hold_plans = false;               // plans wait until released
-  bool hold_reports = false;             // workers run, their LaunchDone waits
-  bool deaf_aborts = false;              // workers do not answer AbortMesh
+  int planned_devices = 0;                               // 0: as many as were reserved
+  bool hold_plans = false;                               // plans wait until released
+  bool hold_reports = false;                             // workers run, their LaunchDone waits
+  bool deaf_aborts = false;                              // workers do not answer AbortMesh
   std::map<std::string, proto::RuntimeError> fail_next;  // by worker: its next report
 
  private:
+  void Plan(const StartPlan& start);
   void Execute(Effects effects);
   void Run(const Event& event);
   void Handle(SimWorker& worker, const proto::DownMessage& message);
