@@ -2,7 +2,8 @@
 // disk for later.
 //
 //   metrics.jsonl
-//   {"step":0,"loss":5.54,"grad_norm":1.9,"lr":0.001,"tokens":4096,"seconds":0.05,"validation_loss":2.1}
+//   {"step":0,"loss":5.54,"grad_norm":1.9,"lr":0.001,"tokens":4096,"seconds":0.05,
+//    "validation_loss":2.1}
 //                  one object per line; a number that JSON cannot say is null; validation_loss only
 //                  where measured
 //   job.log        "2026-03-01T12:00:00.123Z text"

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "ir/job.h"
 #include "ir/program.h"
+#include "proto/views.h"
 
 namespace meshwright::proto {
 
@@ -261,65 +262,6 @@ struct WeightTile {
   ir::DType dtype = ir::DType::kF32;
   ir::Box box;
   std::vector<std::byte> data;
-};
-
-// ---- Jobs as seen by people ---------------------------------------------------------------------
-
-enum class JobState : uint8_t {
-  kUnspecified = 0,
-  kQueued = 1,
-  kPlanning = 2,
-  kStarting = 3,
-  kRunning = 4,
-  kSucceeded = 5,
-  kFailed = 6,
-  kCancelled = 7,
-};
-inline constexpr int kJobStateCount = 8;
-const char* JobStateName(JobState state);  // "QUEUED", ...
-bool IsTerminal(JobState state);
-
-struct JobInfo {
-  int64_t id = 0;
-  std::string name;
-  JobState state = JobState::kUnspecified;
-  std::string reason;
-  std::string message;
-  int64_t steps_done = 0;
-  int64_t steps = 0;
-  double loss = 0;
-  std::string layout;
-  std::string directory;
-  int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
-  friend bool operator==(const JobInfo&, const JobInfo&) = default;
-};
-
-struct StepMetrics {
-  int64_t step = 0;
-  double loss = 0;
-  double grad_norm = 0;
-  double lr = 0;
-  double tokens = 0;
-  double seconds = 0;
-  double validation_loss = 0;  // NaN when this step was not validated
-};
-
-struct JobUpdate {
-  JobInfo info;
-  std::vector<StepMetrics> steps;
-  std::vector<std::string> log_lines;
-};
-
-struct WorkerInfo {
-  std::string name;
-  std::string host;
-  std::string state;
-  int32_t devices = 0;
-  int32_t busy_devices = 0;
-  int64_t memory_bytes = 0;
-  std::string address;
-  std::string metrics_address;
-  double last_seen_s = 0;
 };
 
 }  // namespace meshwright::proto

@@ -201,6 +201,7 @@ class AgentImpl final : public Agent {
       session_.reset();
     }
     AbortAll(Unavailable(fmt::format("the session with the controller ended: {}", end.message())));
+    link_->CancelBulk();
     DropMeshes();
     return end;
   }

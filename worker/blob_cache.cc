@@ -78,8 +78,8 @@ Status BlobCache::Fetch(const ir::BlobRef& blob, const std::string& path,
   constexpr int kAttempts = 5;
   Sha256 hash;
   int64_t written = 0;
-  Status status;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+  Status status = Cancelled("the job was aborted while it was loading");
+  for (int attempt = 0; attempt < kAttempts && !cancelled(); ++attempt) {
     // A broken transfer goes on where it stopped.
     status = link_->FetchBlob(blob.sha256, written, [&](std::string_view chunk) -> Status {
       if (cancelled()) return Cancelled("the job was aborted while it was loading");

@@ -44,7 +44,7 @@ class ControllerLink {
   using TileSource = std::function<Result<std::optional<proto::WeightTile>>()>;
   virtual Status PutTiles(const TileSource& next) = 0;
 
-  // Makes the bulk calls that are under way, and all later ones, return kCancelled.
+  // Makes the bulk calls that are under way return kCancelled.
   virtual void CancelBulk() = 0;
 };
 

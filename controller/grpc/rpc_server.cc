@@ -1,17 +1,41 @@
 #include "controller/grpc/rpc_server.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <utility>
 
+#include "base/unique_fd.h"
 #include "controller/grpc/blob_service.h"
 #include "controller/grpc/job_service.h"
 #include "controller/grpc/worker_service.h"
 
 namespace meshwright::controller {
 namespace {
+
+Status PortInUse(const std::string& bind, int port) {
+  return Unavailable(
+      fmt::format("port {} of {} is in use or may not be opened; stop the other controller, or "
+                  "choose another --port (0 picks one)",
+                  port, bind));
+}
+
+// Asks before gRPC does, which would print its own view of the failure first.
+Status CheckPortFree(const std::string& bind, int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  if (port == 0 || ::inet_pton(AF_INET, bind.c_str(), &address.sin_addr) != 1) return OkStatus();
+  const UniqueFd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  (void)::setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  const int rc = ::bind(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  return rc == 0 ? OkStatus() : PortInUse(bind, port);
+}
 
 class GrpcServer final : public RpcServer {
  public:
@@ -24,6 +48,7 @@ class GrpcServer final : public RpcServer {
   ~GrpcServer() override { Shutdown(); }
 
   Status Listen(const std::string& bind, int port) {
+    MW_TRY(CheckPortFree(bind, port));
     grpc::ServerBuilder builder;
     builder.AddListeningPort(fmt::format("{}:{}", bind, port), grpc::InsecureServerCredentials(),
                              &port_);
@@ -42,10 +67,7 @@ class GrpcServer final : public RpcServer {
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
       server_.reset();
-      return Unavailable(
-          fmt::format("port {} of {} is in use or may not be opened; stop the other controller, or "
-                      "choose another --port (0 picks one)",
-                      port, bind));
+      return PortInUse(bind, port);
     }
     return OkStatus();
   }

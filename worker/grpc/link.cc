@@ -21,8 +21,9 @@ namespace meshwright::worker {
 namespace {
 
 constexpr size_t kMaxQueued = 1024;
-// Bulk calls get a minute plus the time at 20 MB/s; a blob's size is known after its first chunk.
-constexpr int64_t kBulkBaseMs = 600'000;
+// A blob or the weights of one worker at 20 MB/s and more: 12 GB.
+constexpr int64_t kBulkMs = 600'000;
+constexpr int64_t kBulkConnectMs = 10'000;
 
 std::chrono::system_clock::time_point In(int64_t ms) {
   return std::chrono::system_clock::now() + std::chrono::milliseconds(ms);
@@ -135,7 +136,8 @@ class GrpcLink final : public ControllerLink {
       : address_(std::move(address)), token_(std::move(token)) {
     control_channel_ = MakeChannel();
     control_ = v1::WorkerService::NewStub(control_channel_);
-    bulk_ = v1::BlobService::NewStub(MakeChannel());
+    bulk_channel_ = MakeChannel();
+    bulk_ = v1::BlobService::NewStub(bulk_channel_);
   }
 
   Result<std::unique_ptr<Session>> OpenSession(int64_t connect_ms) override {
@@ -146,6 +148,7 @@ class GrpcLink final : public ControllerLink {
   }
 
   Status FetchBlob(const std::string& sha256, int64_t offset, const ChunkSink& sink) override {
+    MW_TRY(WaitForBulk());
     BulkCall call(*this);
     v1::GetBlobRequest request;
     request.set_sha256(sha256);
@@ -160,6 +163,7 @@ class GrpcLink final : public ControllerLink {
   }
 
   Status PutTiles(const TileSource& next) override {
+    MW_TRY(WaitForBulk());
     BulkCall call(*this);
     v1::PutTilesReply reply;
     const auto stream = bulk_->PutTiles(&call.context(), &reply);
@@ -182,7 +186,6 @@ class GrpcLink final : public ControllerLink {
 
   void CancelBulk() override {
     std::scoped_lock lock(mutex_);
-    cancelled_ = true;
     for (grpc::ClientContext* context : calls_) context->TryCancel();
   }
 
@@ -192,10 +195,9 @@ class GrpcLink final : public ControllerLink {
    public:
     explicit BulkCall(GrpcLink& link) : link_(link) {
       Authorise(context_, link.token_);
-      context_.set_deadline(In(kBulkBaseMs));
+      context_.set_deadline(In(kBulkMs));
       std::scoped_lock lock(link.mutex_);
       link.calls_.insert(&context_);
-      if (link.cancelled_) context_.TryCancel();
     }
     ~BulkCall() {
       std::scoped_lock lock(link_.mutex_);
@@ -208,6 +210,12 @@ class GrpcLink final : public ControllerLink {
     grpc::ClientContext context_;
   };
 
+  Status WaitForBulk() {
+    if (bulk_channel_->WaitForConnected(In(kBulkConnectMs))) return OkStatus();
+    return Unavailable(fmt::format("no connection for bulk data to {} within {} s", address_,
+                                   kBulkConnectMs / 1000));
+  }
+
   std::shared_ptr<grpc::Channel> MakeChannel() const {
     grpc::ChannelArguments args;
     // Control and bulk have connections of their own, so that a blob never delays a launch.
@@ -215,7 +223,8 @@ class GrpcLink final : public ControllerLink {
     args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
     args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
     args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-    args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+    // Also the time that one attempt to connect may take.
+    args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000);
     args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
     args.SetMaxReceiveMessageSize(static_cast<int>(proto::kMaxMessageBytes));
     return grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), args);
@@ -241,10 +250,10 @@ class GrpcLink final : public ControllerLink {
   const std::string token_;
   std::shared_ptr<grpc::Channel> control_channel_;
   std::unique_ptr<v1::WorkerService::Stub> control_;
+  std::shared_ptr<grpc::Channel> bulk_channel_;
   std::unique_ptr<v1::BlobService::Stub> bulk_;
   std::mutex mutex_;
   std::set<grpc::ClientContext*> calls_;  // guarded by mutex_
-  bool cancelled_ = false;                // guarded by mutex_
 };
 
 }  // namespace

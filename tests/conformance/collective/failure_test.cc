@@ -178,6 +178,9 @@ TEST_P(FailureOn, AbortFromAnotherThreadReachesEveryProcessWithItsCause) {
   const ClusterSpec spec = EvenCluster(3, 1, GetParam());
   const auto results = RunAsThreads(
       spec, OnWorld(spec, [](RankSite& site) -> std::string {
+        float value = 0;
+        // One round first: every process has left Connect() before the abort.
+        Status status = site.world->AllReduce(&value, 1, ir::DType::kF32, Reduction::kSum);
         std::thread aborter;
         if (site.rank == 1) {
           aborter = std::thread([&] {
@@ -185,8 +188,6 @@ TEST_P(FailureOn, AbortFromAnotherThreadReachesEveryProcessWithItsCause) {
                 Aborted("step 12 was cancelled by the controller").WithBlame(Blame::kUser));
           });
         }
-        float value = 0;
-        Status status;
         // Rank 1 never joins, so that the others are blocked when the abort comes.
         while (status.ok() && site.rank != 1) {
           status = site.world->AllReduce(&value, 1, ir::DType::kF32, Reduction::kSum);
