@@ -1,4 +1,5 @@
-// The control plane end to end: submit, run, watch, fail, restart, over real sockets in one process.
+// The control plane end to end: submit, run, watch, fail, restart, over real sockets in one
+// process.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -118,7 +119,8 @@ TEST(Control, AnyLayoutGivesTheLossesOfOneDevice) {
   ASSERT_NE(cluster, nullptr);
   std::vector<Outcome> runs;
   for (const auto& [data, pipeline] : {std::pair{1, 1}, {2, 2}, {4, 1}}) {
-    runs.push_back(Finish(*cluster, cluster->Submit(ByteJob(data, pipeline, 4), SampleBytes(9000))));
+    runs.push_back(
+        Finish(*cluster, cluster->Submit(ByteJob(data, pipeline, 4), SampleBytes(9000))));
     ASSERT_EQ(runs.back().info.state, JobState::kSucceeded) << runs.back().info.message;
     ASSERT_EQ(runs.back().steps.size(), 4u);
     for (size_t i = 0; i < 4; ++i) {
@@ -275,7 +277,8 @@ TEST(Control, SubmittingTwiceRunsBothInOrder) {
   EXPECT_EQ((*jobs)[0].id, *second) << "newest first";
 }
 
-// ---- Who may come in --------------------------------------------------------------------------------
+// ---- Who may come in
+// --------------------------------------------------------------------------------
 
 TEST(ControlAccess, AWrongTokenIsRefusedOnBothSides) {
   LocalClusterOptions options;

@@ -1,5 +1,5 @@
-// A real controller and real workers in this process, on loopback, with ports picked by the system: what the process tests
-// do with binaries, with the server's counters and options at hand.
+// A real controller and real workers in this process, on loopback, with ports picked by the system:
+// what the process tests do with binaries, with the server's counters and options at hand.
 #pragma once
 
 #include <memory>

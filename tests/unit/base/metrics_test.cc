@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <regex>
+#include <cmath>
+#include <ctime>
 #include <thread>
 
 #include "base/clock.h"
@@ -24,6 +25,12 @@ double ValueOf(const std::string& text, const std::string& name) {
     if (line.rfind(name + " ", 0) == 0) return std::stod(line.substr(name.size() + 1));
   }
   return std::nan("");
+}
+
+double CpuSeconds() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
 }
 
 TEST(Metrics, CountersGaugesAndHistogramsAppearAsText) {
@@ -114,12 +121,14 @@ TEST(Metrics, ThreadsMayCountWhileOthersScrapeAndRemove) {
 TEST(ProcessMetrics, TellTheTruthAboutThisProcess) {
   MetricsRegistry registry;
   AddProcessMetrics(registry);
-  // Some CPU time to see: a tick is 10 ms.
-  const Deadline burn = Deadline::After(50);
-  while (!burn.expired()) {
+  // Enough CPU time to see: /proc counts ticks of 10 ms.
+  const Deadline deadline = Deadline::After(60'000);
+  while (CpuSeconds() < 0.1 && !deadline.expired()) {
   }
+  const double least_seconds = CpuSeconds() - 0.03;
   const std::string text = registry.Serialize();
-  EXPECT_GT(ValueOf(text, "process_cpu_seconds_total"), 0);
+  EXPECT_GE(ValueOf(text, "process_cpu_seconds_total"), least_seconds);
+  EXPECT_LE(ValueOf(text, "process_cpu_seconds_total"), CpuSeconds() + 0.03);
   EXPECT_GT(ValueOf(text, "process_resident_memory_bytes"), 1e6);
   EXPECT_GE(ValueOf(text, "process_open_fds"), 3);
   EXPECT_GE(ValueOf(text, "process_max_fds"), ValueOf(text, "process_open_fds"));
