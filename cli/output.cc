@@ -129,7 +129,7 @@ std::string FormatJobEnd(const JobInfo& job) {
 
 int ExitCodeOfJob(const JobInfo& job) {
   if (job.state == JobState::kSucceeded) return kExitOk;
-  const bool misfit = job.reason == "Infeasible" || job.reason == "OutOfMemory";
+  const bool misfit = job.reason == "Infeasible" || job.reason == "PlanFailed";
   return misfit ? kExitDoesNotFit : kExitJobFailed;
 }
 

@@ -1,0 +1,89 @@
+// What Prometheus sees of a controller and a worker that have run a job.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "base/unique_fd.h"
+#include "tests/e2e/control/local_cluster.h"
+
+namespace meshwright::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string HttpGet(int port, const std::string& path) {
+  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    return "no connection";
+  }
+  const std::string request =
+      fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
+  if (::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return "no request";
+  std::string reply;
+  char buffer[4096];
+  ssize_t count = 0;
+  while ((count = ::recv(fd.get(), buffer, sizeof(buffer), 0)) > 0) {
+    reply.append(buffer, static_cast<size_t>(count));
+  }
+  const size_t body = reply.find("\r\n\r\n");
+  return body == std::string::npos ? reply : reply.substr(body + 4);
+}
+
+TEST(ControlMetrics, NamesAreThoseOfTheDesignAndPassPromtool) {
+  auto cluster = LocalCluster::Start({});
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  const auto id = (*cluster)->Submit(ByteJob(2, 1, 5), SampleBytes(9000));
+  ASSERT_TRUE(id.has_value()) << id.error();
+  const auto info = (*cluster)->client().Wait(*id, 60'000);
+  ASSERT_TRUE(info.has_value()) << info.error();
+  ASSERT_EQ(info->state, client::JobState::kSucceeded) << info->message;
+  const std::string controller = HttpGet((*cluster)->server().metrics_port(), "/metrics");
+  for (const char* name :
+       {"meshwright_build_info{", "meshwright_workers{state=\"ready\"} 2",
+        "meshwright_jobs{state=\"", "meshwright_steps_total{job_id=\"1\"} 5",
+        "meshwright_tokens_total{job_id=\"1\"} 320", "meshwright_loss{job_id=\"1\"}",
+        "meshwright_grad_norm{", "meshwright_learning_rate{", "meshwright_step_seconds_bucket{",
+        "meshwright_plan_seconds_count{", "meshwright_rpc_server_seconds_count{code=\"ok\"",
+        "meshwright_control_messages_total{kind=\"launch_done\"}", "meshwright_term 1",
+        "process_resident_memory_bytes"}) {
+    EXPECT_THAT(controller, HasSubstr(name));
+  }
+  const std::string worker = HttpGet((*cluster)->agent(0).metrics_port(), "/metrics");
+  for (const char* name :
+       {"meshwright_instructions_total{op=\"run\"}",
+        "meshwright_collective_bytes_total{axis=\"data\",backend=\"cpu\",op=\"all_reduce\"}",
+        "meshwright_collective_seconds_total{", "meshwright_device_memory_bytes{device=\"0\"",
+        "process_cpu_seconds_total"}) {
+    EXPECT_THAT(worker, HasSubstr(name));
+  }
+  EXPECT_EQ(HttpGet((*cluster)->server().metrics_port(), "/healthz").substr(0, 2), "ok");
+  const std::string targets =
+      HttpGet((*cluster)->server().metrics_port(), "/api/v1/prometheus/targets");
+  EXPECT_THAT(targets, HasSubstr("\"meshwright_role\":\"worker\""));
+  EXPECT_THAT(targets,
+              HasSubstr(fmt::format("127.0.0.1:{}", (*cluster)->agent(1).metrics_port())));
+
+  if (std::system("command -v promtool > /dev/null 2>&1") != 0) {
+    GTEST_SKIP() << "promtool is not installed";
+  }
+  for (const auto& [name, text] : {std::pair{"controller", controller}, {"worker", worker}}) {
+    const std::string path = (*cluster)->File(std::string(name) + ".prom");
+    ASSERT_TRUE(WriteFileAtomic(path, text).ok());
+    const std::string command =
+        fmt::format("promtool check metrics < {0} > {0}.out 2>&1", path);
+    EXPECT_EQ(std::system(command.c_str()), 0) << ReadFile(path + ".out").value_or("");
+  }
+}
+
+}  // namespace
+}  // namespace meshwright::testing

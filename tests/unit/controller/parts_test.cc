@@ -1,0 +1,329 @@
+// The parts of the controller that need no cluster: placement, launches, access, journal, blobs, state tables.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/file.h"
+#include "base/sha256.h"
+#include "controller/auth.h"
+#include "controller/blob_store.h"
+#include "controller/journal.h"
+#include "controller/launches.h"
+#include "controller/placement.h"
+#include "controller/planning.h"
+#include "controller/states.h"
+
+namespace meshwright::controller {
+namespace {
+
+using proto::ProgramKind;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// ---- Placement ----------------------------------------------------------------------------------
+
+std::vector<mesh::Device> Devices(std::vector<std::pair<std::string, std::string>> workers) {
+  std::vector<mesh::Device> devices;
+  for (auto& [worker, host] : workers) {
+    mesh::Device device;
+    device.worker = worker;
+    device.host = host;
+    devices.push_back(device);
+  }
+  return devices;
+}
+
+std::vector<std::string> Names(const Placement& placement) {
+  std::vector<std::string> names;
+  for (const mesh::Device& device : placement.devices) names.push_back(device.worker);
+  return names;
+}
+
+ir::ParallelSpec Degrees(int64_t data, int64_t tensor, int64_t pipeline) {
+  ir::ParallelSpec spec;
+  spec.data = data;
+  spec.tensor = tensor;
+  spec.pipeline = pipeline;
+  return spec;
+}
+
+TEST(Placement, TakesWorkersInNaturalOrder) {
+  const Placement placement =
+      Place(Degrees(3, 1, 1), Devices({{"w10", "h"}, {"w2", "h"}, {"w1", "h"}, {"w3", "h"}}), 4);
+  ASSERT_EQ(placement.outcome, PlacementOutcome::kPlaced);
+  EXPECT_THAT(Names(placement), ElementsAre("w1", "w2", "w3"));
+}
+
+TEST(Placement, PrefersTheHostWithTheMostFreeDevices) {
+  const Placement placement = Place(
+      Degrees(2, 1, 1), Devices({{"a0", "a"}, {"b0", "b"}, {"b1", "b"}, {"b2", "b"}}), 4);
+  EXPECT_THAT(Names(placement), ElementsAre("b0", "b1"));
+}
+
+TEST(Placement, AutoDataTakesWholeReplicas) {
+  const auto free = Devices({{"w0", "h"}, {"w1", "h"}, {"w2", "h"}, {"w3", "h"}, {"w4", "h"}});
+  EXPECT_EQ(Place(Degrees(0, 2, 1), free, 5).devices.size(), 4u);
+  EXPECT_EQ(Place(Degrees(0, 1, 1), free, 5).devices.size(), 5u);
+}
+
+TEST(Placement, TellsWaitingFromNeverAndSaysWhatFits) {
+  const auto one = Devices({{"w0", "h"}});
+  EXPECT_EQ(Place(Degrees(1, 1, 1), {}, 0).outcome, PlacementOutcome::kNoWorkers);
+  const Placement wait = Place(Degrees(2, 1, 1), one, 4);
+  EXPECT_EQ(wait.outcome, PlacementOutcome::kNoCapacity);
+  EXPECT_THAT(wait.message, HasSubstr("1 of 4 are free"));
+  const Placement never = Place(Degrees(4, 2, 1), one, 4);
+  EXPECT_EQ(never.outcome, PlacementOutcome::kInfeasible);
+  EXPECT_THAT(never.message, HasSubstr("data <= 2"));
+  EXPECT_THAT(Place(Degrees(1, 8, 1), one, 4).message, HasSubstr("at most 4"));
+}
+
+TEST(Placement, NaturalOrderIsAStrictTotalOrder) {
+  EXPECT_TRUE(NaturalLess("w2", "w10"));
+  EXPECT_TRUE(NaturalLess("a9b2", "a9b10"));
+  EXPECT_TRUE(NaturalLess("w", "w0"));
+  EXPECT_FALSE(NaturalLess("w007", "w007"));
+  EXPECT_TRUE(rc::check("irreflexive, antisymmetric, total", [] {
+    const auto name = rc::gen::container<std::string>(rc::gen::element('a', '0', '1', '2'));
+    const std::string a = *name;
+    const std::string b = *name;
+    const std::string c = *name;
+    RC_ASSERT(!NaturalLess(a, a));
+    RC_ASSERT((a == b) == (!NaturalLess(a, b) && !NaturalLess(b, a)));
+    if (NaturalLess(a, b) && NaturalLess(b, c)) RC_ASSERT(NaturalLess(a, c));
+  }));
+}
+
+// ---- Launches -----------------------------------------------------------------------------------
+
+TEST(LaunchSchedule, CoversEveryStepOnceAndValidatesWhereAsked) {
+  EXPECT_TRUE(rc::check("steps in order, none missing, no launch across a validation", [] {
+    ir::TrainSpec train;
+    train.steps = *rc::gen::inRange<int64_t>(1, 60);
+    train.steps_per_launch = *rc::gen::inRange<int64_t>(1, 9);
+    train.validate_every = *rc::gen::inRange<int64_t>(0, 12);
+    train.validation_batches = *rc::gen::inRange<int64_t>(0, 3);
+    LaunchSchedule schedule(train, true);
+    int64_t done = 0;
+    int64_t validated = 0;
+    RC_ASSERT(schedule.Next() == (PlannedLaunch{ProgramKind::kInit, 0, 1}));
+    while (const auto launch = schedule.Next()) {
+      if (launch->program == ProgramKind::kEval) {
+        RC_ASSERT(launch->count == train.validation_batches);
+        RC_ASSERT(schedule.ValidatedAfter(done - 1));
+        validated = done;
+        continue;
+      }
+      RC_ASSERT(launch->first_step == done);
+      RC_ASSERT(launch->count >= 1 && launch->count <= train.steps_per_launch);
+      for (int64_t i = 0; i + 1 < launch->count; ++i) RC_ASSERT(!schedule.ValidatedAfter(done + i));
+      // The validation of what was done before comes before more steps.
+      RC_ASSERT(done == 0 || !schedule.ValidatedAfter(done - 1) || validated == done);
+      done += launch->count;
+    }
+    RC_ASSERT(done == train.steps);
+    RC_ASSERT(schedule.done());
+    RC_ASSERT(train.validation_batches == 0 || validated == train.steps);
+  }));
+}
+
+TEST(LaunchSchedule, DoesNotValidateWithoutARowToValidateWith) {
+  ir::JobRequest job;
+  job.train.sequence = 100;
+  job.data.validation_fraction = 0.1;
+  job.data.blob.size_bytes = 1009;  // 100 bytes of tail
+  EXPECT_FALSE(HasValidation(job));
+  job.data.blob.size_bytes = 1010;
+  EXPECT_TRUE(HasValidation(job));
+  job.data.format = "uint16";
+  EXPECT_FALSE(HasValidation(job));
+}
+
+// ---- Access -------------------------------------------------------------------------------------
+
+TEST(Auth, AcceptsTheTokenAndNothingElse) {
+  EXPECT_TRUE(CheckAuthorization("", "").ok());
+  EXPECT_TRUE(CheckAuthorization("secret", "Bearer secret").ok());
+  for (const char* wrong : {"", "secret", "Bearer ", "Bearer Secret", "Bearer secret1", "bearer secret",
+                            "Bearer secre"}) {
+    EXPECT_EQ(CheckAuthorization("secret", wrong).code(), StatusCode::kUnauthenticated) << wrong;
+  }
+}
+
+TEST(Auth, OpensItselfToOthersOnlyWithAToken) {
+  for (const char* loopback : {"127.0.0.1", "127.5.0.1", "localhost", "::1"}) {
+    EXPECT_TRUE(CheckBind(loopback, "").ok()) << loopback;
+  }
+  for (const char* open : {"0.0.0.0", "10.0.0.1", "::", "127x"}) {
+    EXPECT_EQ(CheckBind(open, "").code(), StatusCode::kInvalidArgument) << open;
+    EXPECT_TRUE(CheckBind(open, "token").ok()) << open;
+  }
+}
+
+// ---- Journal ------------------------------------------------------------------------------------
+
+proto::StepMetrics Step(int64_t step, double validation_loss) {
+  return {step, 5.5, 1.25, 1e-3, 4096, 0.05, validation_loss};
+}
+
+TEST(Journal, FormatsAndReadsBackItsFiles) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(FormatStep(Step(3, nan)),
+            "{\"step\":3,\"loss\":5.5,\"grad_norm\":1.25,\"lr\":0.001,\"tokens\":4096,"
+            "\"seconds\":0.05}\n");
+  auto bad = Step(4, 2.5);
+  bad.loss = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(FormatStep(bad), HasSubstr("\"loss\":null"));
+  EXPECT_THAT(FormatStep(bad), HasSubstr("\"validation_loss\":2.5"));
+  EXPECT_EQ(FormatLine("two\nlines", 1'767'225'600'123), "2026-01-01T00:00:00.123Z two lines\n");
+
+  auto dir = TempDir::Make();
+  ASSERT_TRUE(dir.has_value());
+  ASSERT_TRUE(WriteFileAtomic(dir->File("metrics.jsonl"),
+                              FormatStep(Step(0, nan)) + "{broken\n" + FormatStep(Step(1, 2)))
+                  .ok());
+  ASSERT_TRUE(WriteFileAtomic(dir->File("job.log"), "one\ntwo\n").ok());
+  const Journal journal = LoadJournal(dir->path());
+  int64_t steps = 0;
+  int64_t lines = 0;
+  const auto read = journal.StepsFrom(steps, 10);
+  ASSERT_EQ(read.size(), 2u);
+  EXPECT_EQ(read[1].validation_loss, 2);
+  EXPECT_TRUE(std::isnan(read[0].validation_loss));
+  EXPECT_THAT(journal.LinesFrom(lines, 10), ElementsAre("one", "two"));
+}
+
+TEST(Journal, AReaderMissesNothingWhileItGrows) {
+  Journal journal;
+  int64_t cursor = 0;
+  std::vector<int64_t> seen;
+  for (int64_t i = 0; i < 100; ++i) {
+    journal.AddStep(Step(i, 0));
+    if (i % 7 != 0) continue;
+    for (const auto& step : journal.StepsFrom(cursor, 5)) seen.push_back(step.step);
+  }
+  while (true) {
+    const auto more = journal.StepsFrom(cursor, 5);
+    if (more.empty()) break;
+    for (const auto& step : more) seen.push_back(step.step);
+  }
+  ASSERT_EQ(seen.size(), 100u);
+  for (int64_t i = 0; i < 100; ++i) EXPECT_EQ(seen[static_cast<size_t>(i)], i);
+}
+
+TEST(Journal, ForgetsTheOldestBeyondItsCap) {
+  Journal journal;
+  for (int64_t i = 0; i < Journal::kMaxLines + 5; ++i) journal.AddLine(std::to_string(i));
+  int64_t cursor = 0;
+  EXPECT_EQ(journal.LinesFrom(cursor, 1).at(0), "5");
+  EXPECT_EQ(cursor, 6);
+  EXPECT_EQ(journal.line_count(), Journal::kMaxLines + 5);
+}
+
+// ---- Blobs --------------------------------------------------------------------------------------
+
+TEST(BlobStore, ShowsABlobOnlyWhenItIsWhole) {
+  auto dir = TempDir::Make();
+  ASSERT_TRUE(dir.has_value());
+  auto store = BlobStore::Open(dir->File("blobs"));
+  ASSERT_TRUE(store.has_value()) << store.error();
+  const std::string bytes = "some bytes";
+  const std::string hash = Sha256Hex(bytes);
+  {
+    auto writer = (*store)->Begin(hash, 10);
+    ASSERT_TRUE(writer.has_value());
+    ASSERT_TRUE((*writer)->Write("some ").ok());
+    EXPECT_FALSE((*store)->Find(hash));
+  }
+  auto wrong = (*store)->Begin(hash, 10);
+  ASSERT_TRUE((*wrong)->Write("some bites").ok());
+  EXPECT_EQ((*wrong)->Finish().code(), StatusCode::kDataLoss);
+  wrong->reset();
+  auto right = (*store)->Begin(hash, 10);
+  ASSERT_TRUE((*right)->Write(bytes).ok());
+  EXPECT_EQ((*right)->Write("x").code(), StatusCode::kInvalidArgument);
+  ASSERT_TRUE((*right)->Finish().ok());
+  EXPECT_EQ((*store)->Find(hash), 10);
+  EXPECT_EQ(ReadFile((*store)->PathOf(hash).value_or("")).value_or(""), bytes);
+  EXPECT_EQ((*store)->PutBytes(bytes, "again")->sha256, hash);
+}
+
+TEST(BlobStore, RefusesNamesThatAreNoHashes) {
+  auto dir = TempDir::Make();
+  ASSERT_TRUE(dir.has_value());
+  auto store = BlobStore::Open(dir->File("blobs"));
+  ASSERT_TRUE(store.has_value());
+  for (const std::string& name : {std::string("../../etc/passwd"), std::string(64, 'A'),
+                                  std::string(63, 'a'), std::string()}) {
+    EXPECT_EQ((*store)->Begin(name, 1).error().code(), StatusCode::kInvalidArgument) << name;
+    EXPECT_EQ((*store)->PathOf(name).error().code(), StatusCode::kNotFound) << name;
+  }
+}
+
+// ---- State tables -------------------------------------------------------------------------------
+
+TEST(States, TerminalJobsHaveNoWayOutAndAllStatesAreReached) {
+  for (const auto& row : JobTable()) EXPECT_FALSE(proto::IsTerminal(row.from));
+  for (int i = 2; i < proto::kJobStateCount; ++i) {
+    const auto state = static_cast<JobState>(i);
+    const auto table = JobTable();
+    EXPECT_TRUE(std::any_of(table.begin(), table.end(),
+                            [&](const auto& row) { return row.to == state; }))
+        << proto::JobStateName(state);
+  }
+}
+
+TEST(States, TablesAreFunctions) {
+  const auto distinct = [](auto table) {
+    for (size_t i = 0; i < table.size(); ++i) {
+      for (size_t j = i + 1; j < table.size(); ++j) {
+        EXPECT_FALSE(table[i].from == table[j].from && table[i].event == table[j].event);
+      }
+    }
+  };
+  distinct(WorkerTable());
+  distinct(JobTable());
+  distinct(MeshTable());
+  EXPECT_THAT(FormatStateTables(), HasSubstr("QUEUED      place        PLANNING"));
+}
+
+TEST(States, AnyLiveJobCanBeCancelledOrFail) {
+  for (const auto state :
+       {JobState::kQueued, JobState::kPlanning, JobState::kStarting, JobState::kRunning}) {
+    EXPECT_EQ(Next(state, JobEvent::kCancel), JobState::kCancelled);
+    EXPECT_EQ(Next(state, JobEvent::kFail), JobState::kFailed);
+  }
+}
+
+// ---- Tiles --------------------------------------------------------------------------------------
+
+ir::Slot Weight(const std::string& name, ir::Box box) {
+  ir::Slot slot;
+  slot.persistent = true;
+  slot.kind = ir::MemoryKind::kWeights;
+  slot.name = name;
+  slot.box = std::move(box);
+  return slot;
+}
+
+TEST(AssignTiles, EveryTileHasOneOwnerTheLowestDevice) {
+  std::vector<ir::Program> programs(4);
+  for (size_t i = 0; i < 4; ++i) {
+    const int64_t half = static_cast<int64_t>(i % 2) * 4;
+    programs[i].slots = {Weight("whole", {}), Weight("split", {{half, 0}, {4, 8}})};
+    ir::Slot state = Weight("opt.m/split", {{half, 0}, {4, 8}});
+    state.kind = ir::MemoryKind::kOptimizer;
+    programs[i].slots.push_back(state);
+  }
+  const auto tiles = AssignTiles(programs);
+  EXPECT_THAT(tiles[0], ElementsAre("whole", "split"));
+  EXPECT_THAT(tiles[1], ElementsAre("split"));
+  EXPECT_TRUE(tiles[2].empty());
+  EXPECT_TRUE(tiles[3].empty());
+}
+
+}  // namespace
+}  // namespace meshwright::controller

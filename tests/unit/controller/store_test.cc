@@ -1,0 +1,179 @@
+// The store: what was applied is there after a restart, all or nothing, and only the newest controller writes.
+#include "controller/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "controller/state_dir.h"
+
+namespace meshwright::controller {
+namespace {
+
+using ::testing::HasSubstr;
+
+JobRecord MakeRecord(int64_t id) {
+  JobRecord job;
+  job.id = id;
+  job.op_id = "op-" + std::to_string(id);
+  job.name = "name '; drop table jobs";
+  job.layout = "data=2";
+  job.steps = 100;
+  job.submitted_unix_ms = 1234;
+  job.spec = std::string("\0spec\xff", 6);
+  return job;
+}
+
+// Both stores keep the same promises.
+class Stores : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    auto dir = TempDir::Make();
+    ASSERT_TRUE(dir.has_value()) << dir.error();
+    dir_ = std::make_unique<TempDir>(std::move(*dir));
+  }
+  std::unique_ptr<Store> Open() {
+    if (!GetParam()) return OpenMemoryStore(disk_);
+    auto store = OpenSqliteStore(dir_->File("state.db"));
+    EXPECT_TRUE(store.has_value()) << store.error();
+    return store.has_value() ? std::move(*store) : nullptr;
+  }
+
+  std::unique_ptr<TempDir> dir_;
+  std::shared_ptr<MemoryDisk> disk_ = MakeMemoryDisk();
+};
+
+TEST_P(Stores, KeepWhatWasApplied) {
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_TRUE(store->opened().jobs.empty());
+  EXPECT_EQ(store->opened().next_mesh_gen, 1u);
+  StoreBatch batch;
+  batch.jobs = {MakeRecord(1), MakeRecord(2)};
+  batch.next_mesh_gen = 8;
+  batch.events = {{10, 1, "submitted"}, {11, 0, "worker joined"}};
+  ASSERT_TRUE(store->Apply(batch).ok());
+  const std::string cluster = store->opened().cluster_id;
+  store.reset();
+  store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(store->opened().cluster_id, cluster);
+  EXPECT_EQ(store->opened().next_mesh_gen, 8u);
+  ASSERT_EQ(store->opened().jobs.size(), 2u);
+  EXPECT_EQ(store->opened().jobs[0], MakeRecord(1));
+  EXPECT_EQ(store->Events(0, 10).value().size(), 2u);
+  EXPECT_EQ(store->Events(1, 10).value().at(0).text, "submitted");
+}
+
+TEST_P(Stores, RaiseTheTermAtEveryStart) {
+  const Term first = Open()->opened().term;
+  EXPECT_EQ(Open()->opened().term.value(), first.value() + 1);
+}
+
+TEST_P(Stores, RefuseTheWritesOfAnOlderController) {
+  auto old = Open();
+  auto young = Open();
+  StoreBatch batch;
+  batch.jobs = {MakeRecord(1)};
+  EXPECT_EQ(old->Apply(batch).code(), StatusCode::kAborted);
+  EXPECT_TRUE(young->Apply(batch).ok());
+}
+
+TEST_P(Stores, AnUpdateWithoutSpecKeepsTheSpec) {
+  auto store = Open();
+  StoreBatch batch;
+  batch.jobs = {MakeRecord(1)};
+  ASSERT_TRUE(store->Apply(batch).ok());
+  batch.jobs[0].spec.clear();
+  batch.jobs[0].state = proto::JobState::kStarting;
+  ASSERT_TRUE(store->Apply(batch).ok());
+  store.reset();
+  store = Open();
+  EXPECT_EQ(store->opened().jobs.at(0).state, proto::JobState::kStarting);
+  EXPECT_EQ(store->opened().jobs.at(0).spec, MakeRecord(1).spec);
+}
+
+TEST_P(Stores, NeverLowerTheNextGeneration) {
+  auto store = Open();
+  StoreBatch batch;
+  batch.next_mesh_gen = 9;
+  ASSERT_TRUE(store->Apply(batch).ok());
+  batch.next_mesh_gen = 4;
+  ASSERT_TRUE(store->Apply(batch).ok());
+  store.reset();
+  EXPECT_EQ(Open()->opened().next_mesh_gen, 9u);
+}
+
+TEST_P(Stores, ProgressReachesLiveJobsOnly) {
+  auto store = Open();
+  StoreBatch batch;
+  batch.jobs = {MakeRecord(1), MakeRecord(2)};
+  batch.jobs[1].state = proto::JobState::kSucceeded;
+  batch.jobs[1].ended_unix_ms = 99;
+  ASSERT_TRUE(store->Apply(batch).ok());
+  EXPECT_TRUE(store->SaveProgress(1, 42, 3.5).ok());
+  EXPECT_TRUE(store->SaveProgress(2, 42, 3.5).ok());
+  store.reset();
+  store = Open();
+  EXPECT_EQ(store->opened().jobs[0].steps_done, 42);
+  EXPECT_EQ(store->opened().jobs[0].loss, 3.5);
+  EXPECT_EQ(store->opened().jobs[1].steps_done, 0);
+}
+
+TEST_P(Stores, DeletedJobsAreGone) {
+  auto store = Open();
+  StoreBatch batch;
+  batch.jobs = {MakeRecord(1)};
+  ASSERT_TRUE(store->Apply(batch).ok());
+  StoreBatch removal;
+  removal.deleted_jobs = {1};
+  ASSERT_TRUE(store->Apply(removal).ok());
+  store.reset();
+  EXPECT_TRUE(Open()->opened().jobs.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Both, Stores, ::testing::Values(false, true),
+                         [](const auto& which) { return which.param ? "Sqlite" : "Memory"; });
+
+TEST(SqliteStore, SaysThatAFileIsNoDatabase) {
+  auto dir = TempDir::Make();
+  ASSERT_TRUE(dir.has_value());
+  const std::string path = dir->File("state.db");
+  ASSERT_TRUE(WriteFileAtomic(path, std::string(4096, 'x')).ok());
+  const auto store = OpenSqliteStore(path);
+  ASSERT_FALSE(store.has_value());
+  EXPECT_EQ(store.error().code(), StatusCode::kDataLoss) << store.error();
+  EXPECT_THAT(store.error().message(), HasSubstr(path));
+}
+
+TEST(SqliteStore, ABatchThatFailsLeavesNothing) {
+  auto dir = TempDir::Make();
+  ASSERT_TRUE(dir.has_value());
+  auto store = OpenSqliteStore(dir->File("state.db"));
+  ASSERT_TRUE(store.has_value()) << store.error();
+  StoreBatch batch;
+  batch.jobs = {MakeRecord(1), MakeRecord(2)};
+  batch.jobs[1].op_id = batch.jobs[0].op_id;  // must be unique
+  EXPECT_FALSE((*store)->Apply(batch).ok());
+  store->reset();
+  auto again = OpenSqliteStore(dir->File("state.db"));
+  ASSERT_TRUE(again.has_value());
+  EXPECT_TRUE((*again)->opened().jobs.empty());
+}
+
+TEST(StateDir, IsHeldByOneControllerAtATime) {
+  auto dir = TempDir::Make();
+  ASSERT_TRUE(dir.has_value());
+  {
+    const auto first = StateDir::Open(dir->File("state"));
+    ASSERT_TRUE(first.has_value()) << first.error();
+    const auto second = StateDir::Open(dir->File("state"));
+    ASSERT_FALSE(second.has_value());
+    EXPECT_EQ(second.error().code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(second.error().message(), HasSubstr("another controller (process"));
+  }
+  EXPECT_TRUE(StateDir::Open(dir->File("state")).has_value()) << "free when the first is gone";
+}
+
+}  // namespace
+}  // namespace meshwright::controller

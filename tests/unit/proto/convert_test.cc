@@ -1,0 +1,210 @@
+// The wire: what goes in comes out, and nothing that comes in from outside can do harm.
+#include "proto/convert.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/philox.h"
+#include "ir/builder.h"
+#include "proto/grpc_status.h"
+#include "proto/job_codec.h"
+
+namespace meshwright::proto {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kHash(64, 'a');
+
+RuntimeError SomeError() {
+  RuntimeError error = MakeError(ErrorKind::kStepFailed,
+                                 Unavailable("peer gone").WithBlame(Blame::kPeerVictim), "w1");
+  error.device = 2;
+  error.step = 77;
+  error.instruction = 5;
+  return error;
+}
+
+template <typename Message>
+void ExpectRoundTrip(const Message& message) {
+  const std::string bytes = Encode(message).SerializeAsString();
+  auto wire = Encode(message);
+  wire.Clear();
+  ASSERT_TRUE(wire.ParseFromString(bytes));
+  const auto back = Decode(wire);
+  ASSERT_TRUE(back.has_value()) << back.error();
+  EXPECT_EQ(*back, message);
+}
+
+TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
+  const MeshGeneration gen(7);
+  Register info;
+  info.name = "w1";
+  info.incarnation = Incarnation(0xfedcba9876543210u);
+  info.devices = 2;
+  info.memory_bytes = 1 << 30;
+  info.address = "10.0.0.1:99";
+  info.host_id = "host";
+  info.version = "0.1";
+  info.metrics_address = "10.0.0.1:98";
+  info.cluster_id = "c";
+  info.max_term = Term(4);
+  const std::vector<UpBody> bodies = {
+      info,
+      Heartbeat{},
+      Loaded{gen, {}},
+      Loaded{gen, SomeError()},
+      CommUp{gen, SomeError()},
+      LaunchDone{gen, LaunchSeq(3), {}, {{5, 0.25, {{"loss", 1.5}, {"lr", 0.1}}}, {6, 0.5, {}}}},
+      LaunchDone{gen, LaunchSeq(3), SomeError(), {}},
+      WeightsSaved{gen, {}},
+      MeshReleased{gen},
+      MeshError{gen, SomeError()},
+      MeshEvent{gen, "line"},
+      Leave{"bye"}};
+  for (const UpBody& body : bodies) ExpectRoundTrip(UpMessage{Term(9), body});
+}
+
+TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
+  const MeshGeneration gen(7);
+  LoadMesh load;
+  load.mesh_gen = gen;
+  load.job = JobId(3);
+  load.cluster_id = "c";
+  load.secret = std::string("\0\1\2\xff", 4);
+  load.seed = ~uint64_t{0};
+  load.members = {{"w0", "h:1", "host", 12}, {"w1", "h:2", "host", ~uint64_t{0}}};
+  load.ranks = {{1, 0, {kHash, 10, "init"}, {kHash, 11, "step"}, {kHash, 12, "eval"}}};
+  load.data = {{kHash, 1000, "text"}, "uint16", 0.25};
+  load.sequence = 128;
+  load.vocabulary = 256;
+  load.init_weights = {kHash, 99, "w"};
+  load.graph = {kHash, 98, "g"};
+  const std::vector<DownBody> bodies = {
+      Welcome{"c", 500, 3000},
+      load,
+      Connect{gen},
+      Launch{gen, LaunchSeq(2), ProgramKind::kEval, 40, 8},
+      SaveWeights{gen, {{0, {"a", "b"}}, {3, {}}}},
+      AbortMesh{gen, SomeError()},
+      ReleaseMesh{gen},
+      Stop{"enough"}};
+  for (const DownBody& body : bodies) ExpectRoundTrip(DownMessage{Term(9), body});
+}
+
+ir::JobRequest SomeJob() {
+  ir::Builder builder("loss");
+  const ValueId a = builder.AddOne(ir::Op::kConstant, {}, ir::Attrs{{"value", 0.1}},
+                                   {{ir::DType::kF64, {}}});
+  builder.SetOutput("loss_sum", a);
+  builder.SetOutput("count", a);
+  ir::JobRequest job;
+  job.name = "job";
+  job.loss = builder.Finish().value();
+  job.optimizer.lr = 0.1;
+  job.optimizer.schedule = "cosine";
+  job.optimizer.warmup_steps = 3;
+  job.optimizer.total_steps = 4;
+  job.optimizer.momentum = 0.5;
+  job.optimizer.min_lr = 1e-300;
+  job.data = {{kHash, 1, "data"}, "uint32", 0.125};
+  job.init_weights = {kHash, 2, "weights"};
+  job.parallel = {2, 3, 4, 5, "gpipe", true, 6};
+  job.train = {1, 2, 3, 4, 5, 6, 7, 8};
+  job.save_weights = false;
+  job.config_text = "text";
+  return job;
+}
+
+TEST(Convert, AJobSurvivesTheWireAndTheStore) {
+  ExpectRoundTrip(SomeJob());
+  const auto back = DecodeJob(EncodeJob(SomeJob()));
+  ASSERT_TRUE(back.has_value()) << back.error();
+  EXPECT_EQ(*back, SomeJob());
+}
+
+TEST(Convert, NamesWhatIsWrongWithAJob) {
+  v1::JobRequest wire = Encode(SomeJob());
+  wire.set_loss_graph("graph \"x\" {\n  nonsense\n}");
+  EXPECT_THAT(Decode(wire).error().message(), HasSubstr("job.loss_graph: line 2"));
+  wire = Encode(SomeJob());
+  wire.mutable_data()->mutable_blob()->set_sha256("../../etc/passwd");
+  EXPECT_THAT(Decode(wire).error().message(), HasSubstr("64 lower-case hex digits"));
+  EXPECT_EQ(DecodeJob("\xff\xff\xff").error().code(), StatusCode::kDataLoss);
+}
+
+TEST(Convert, RefusesAMessageWithoutABodyItKnows) {
+  EXPECT_EQ(Decode(v1::Up()).error().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Decode(v1::Down()).error().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(Convert, UnknownNumbersBecomeTheSafeMeaning) {
+  v1::RuntimeError error;
+  error.set_kind(static_cast<v1::ErrorKind>(99));
+  error.set_code(99);
+  error.set_blame(-4);
+  const RuntimeError back = Decode(error);
+  EXPECT_EQ(back.kind, ErrorKind::kInternal);
+  EXPECT_EQ(back.code, StatusCode::kUnknown);
+  EXPECT_EQ(back.blame, Blame::kUnspecified);
+  v1::JobInfo info;
+  info.set_state(static_cast<v1::JobState>(42));
+  EXPECT_EQ(Decode(info).state, JobState::kUnspecified);
+  v1::Down launch;
+  launch.mutable_launch()->set_program(static_cast<v1::ProgramKind>(42));
+  EXPECT_EQ(std::get<Launch>(Decode(launch)->body).program, ProgramKind::kUnspecified);
+}
+
+TEST(Convert, LongErrorsAreCut) {
+  const RuntimeError error =
+      MakeError(ErrorKind::kStepFailed, Internal(std::string(100'000, 'x')), "w");
+  EXPECT_EQ(error.message.size(), kMaxErrorText);
+}
+
+TEST(Convert, StepsWithoutValidationStayWithout) {
+  StepMetrics step;
+  step.validation_loss = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(Decode(Encode(step)).validation_loss));
+  step.validation_loss = 0;
+  EXPECT_EQ(Decode(Encode(step)).validation_loss, 0);
+}
+
+TEST(Convert, DamagedBytesNeverDoMoreThanFail) {
+  const std::string job = EncodeJob(SomeJob());
+  const std::string up =
+      Encode(UpMessage{Term(1), LaunchDone{MeshGeneration(1), LaunchSeq(1), {}, {{1, 2, {}}}}})
+          .SerializeAsString();
+  for (uint64_t i = 0; i < 3000; ++i) {
+    std::string bytes = i % 2 == 0 ? job : up;
+    for (uint64_t k = 0; k < 3; ++k) {
+      bytes[PhiloxBits(1, i, k, 0) % bytes.size()] = static_cast<char>(PhiloxBits(1, i, k, 1));
+    }
+    bytes.resize(PhiloxBits(1, i, 9, 2) % (bytes.size() + 1));
+    (void)DecodeJob(bytes);
+    v1::Up wire;
+    if (wire.ParseFromString(bytes)) (void)Decode(wire);
+  }
+}
+
+TEST(GrpcStatus, CodesAreTheSameNumbers) {
+  for (int code = 1; code <= 16; ++code) {
+    const Status status(static_cast<StatusCode>(code), "text");
+    EXPECT_EQ(static_cast<int>(ToGrpc(status).error_code()), code);
+    EXPECT_EQ(FromGrpc(ToGrpc(status)), status);
+  }
+  EXPECT_TRUE(ToGrpc(OkStatus()).ok());
+}
+
+TEST(RuntimeErrors, KnowWhoMayBeAVictim) {
+  EXPECT_TRUE(SomeError().MayBeVictim());
+  EXPECT_FALSE(MakeError(ErrorKind::kStepFailed, Internal("kernel")).MayBeVictim());
+  EXPECT_FALSE(MakeError(ErrorKind::kWorkerLost, Unavailable("gone")).MayBeVictim());
+  EXPECT_FALSE(MakeError(ErrorKind::kCancelled, Cancelled("user")).MayBeVictim());
+  EXPECT_TRUE(MakeError(ErrorKind::kNone, OkStatus()).ok());
+}
+
+}  // namespace
+}  // namespace meshwright::proto
