@@ -1,4 +1,5 @@
-// The parts of the controller that need no cluster: placement, launches, access, journal, blobs, state tables.
+// The parts of the controller that need no cluster: placement, launches, access, journal, blobs,
+// state tables.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -58,8 +59,8 @@ TEST(Placement, TakesWorkersInNaturalOrder) {
 }
 
 TEST(Placement, PrefersTheHostWithTheMostFreeDevices) {
-  const Placement placement = Place(
-      Degrees(2, 1, 1), Devices({{"a0", "a"}, {"b0", "b"}, {"b1", "b"}, {"b2", "b"}}), 4);
+  const Placement placement =
+      Place(Degrees(2, 1, 1), Devices({{"a0", "a"}, {"b0", "b"}, {"b1", "b"}, {"b2", "b"}}), 4);
   EXPECT_THAT(Names(placement), ElementsAre("b0", "b1"));
 }
 
@@ -147,8 +148,8 @@ TEST(LaunchSchedule, DoesNotValidateWithoutARowToValidateWith) {
 TEST(Auth, AcceptsTheTokenAndNothingElse) {
   EXPECT_TRUE(CheckAuthorization("", "").ok());
   EXPECT_TRUE(CheckAuthorization("secret", "Bearer secret").ok());
-  for (const char* wrong : {"", "secret", "Bearer ", "Bearer Secret", "Bearer secret1", "bearer secret",
-                            "Bearer secre"}) {
+  for (const char* wrong : {"", "secret", "Bearer ", "Bearer Secret", "Bearer secret1",
+                            "bearer secret", "Bearer secre"}) {
     EXPECT_EQ(CheckAuthorization("secret", wrong).code(), StatusCode::kUnauthenticated) << wrong;
   }
 }
@@ -270,9 +271,9 @@ TEST(States, TerminalJobsHaveNoWayOutAndAllStatesAreReached) {
   for (int i = 2; i < proto::kJobStateCount; ++i) {
     const auto state = static_cast<JobState>(i);
     const auto table = JobTable();
-    EXPECT_TRUE(std::any_of(table.begin(), table.end(),
-                            [&](const auto& row) { return row.to == state; }))
-        << proto::JobStateName(state);
+    EXPECT_TRUE(std::any_of(table.begin(), table.end(), [&](const auto& row) {
+      return row.to == state;
+    })) << proto::JobStateName(state);
   }
 }
 

@@ -1,4 +1,5 @@
-// The store: what was applied is there after a restart, all or nothing, and only the newest controller writes.
+// The store: what was applied is there after a restart, all or nothing, and only the newest
+// controller writes.
 #include "controller/store.h"
 
 #include <gmock/gmock.h>

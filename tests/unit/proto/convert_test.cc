@@ -83,22 +83,21 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
   load.vocabulary = 256;
   load.init_weights = {kHash, 99, "w"};
   load.graph = {kHash, 98, "g"};
-  const std::vector<DownBody> bodies = {
-      Welcome{"c", 500, 3000},
-      load,
-      Connect{gen},
-      Launch{gen, LaunchSeq(2), ProgramKind::kEval, 40, 8},
-      SaveWeights{gen, {{0, {"a", "b"}}, {3, {}}}},
-      AbortMesh{gen, SomeError()},
-      ReleaseMesh{gen},
-      Stop{"enough"}};
+  const std::vector<DownBody> bodies = {Welcome{"c", 500, 3000},
+                                        load,
+                                        Connect{gen},
+                                        Launch{gen, LaunchSeq(2), ProgramKind::kEval, 40, 8},
+                                        SaveWeights{gen, {{0, {"a", "b"}}, {3, {}}}},
+                                        AbortMesh{gen, SomeError()},
+                                        ReleaseMesh{gen},
+                                        Stop{"enough"}};
   for (const DownBody& body : bodies) ExpectRoundTrip(DownMessage{Term(9), body});
 }
 
 ir::JobRequest SomeJob() {
   ir::Builder builder("loss");
-  const ValueId a = builder.AddOne(ir::Op::kConstant, {}, ir::Attrs{{"value", 0.1}},
-                                   {{ir::DType::kF64, {}}});
+  const ValueId a =
+      builder.AddOne(ir::Op::kConstant, {}, ir::Attrs{{"value", 0.1}}, {{ir::DType::kF64, {}}});
   builder.SetOutput("loss_sum", a);
   builder.SetOutput("count", a);
   ir::JobRequest job;
