@@ -33,7 +33,7 @@ std::vector<ConfigKey> JobAndModelKeys() {
       {"model", "max_seq_len",
        "Learned positions (gpt2); default: the flavor's, or training.seq_len without a flavor.",
        MW_AT(model.positions)},
-      {"model", "dropout", "Rate on embeddings and residual branches (gpt2).",
+      {"model", "dropout", "Rate on embeddings, attention and residual branches (gpt2).",
        MW_AT(model.dropout)},
       {"model", "norm_eps", "Epsilon of the norms.", MW_AT(model.epsilon)},
       {"model", "rope_theta", "Base of the rotary positions (llama).", MW_AT(model.rope_base)},

@@ -129,19 +129,20 @@ std::string FormatJobEnd(const JobInfo& job) {
 
 int ExitCodeOfJob(const JobInfo& job) {
   if (job.state == JobState::kSucceeded) return kExitOk;
-  const bool misfit = job.reason == "Infeasible" || job.reason == "PlanFailed";
-  return misfit ? kExitDoesNotFit : kExitJobFailed;
+  return job.reason == "Infeasible" ? kExitDoesNotFit : kExitJobFailed;
 }
 
 std::string StepPrinter::Line(const client::StepMetrics& step) const {
   std::string line = Paint(options_.color, "31", fmt::format("step: {:>4}", step.step + 1));
   line += "  " + Paint(options_.color, "32", fmt::format("loss: {:>8.4f}", step.loss));
   line += "  " + Paint(options_.color, "34", fmt::format("grad_norm: {:>8.4f}", step.grad_norm));
+  if (memory_bytes_ > 0) line += "  " + Paint(options_.color, "35", FormatMemory());
   if (seconds_ > 0) {
     line += fmt::format("  tps: {:>7}", FormatCount(std::llround(tokens_ / seconds_)));
     if (options_.flops_per_step > 0) {
       const double tflops = options_.flops_per_step * static_cast<double>(count_) / seconds_ / 1e12;
       line += "  " + Paint(options_.color, "36", fmt::format("tflops: {:.4f}", tflops));
+      line += "  mfu: n/a";
     }
   }
   line += fmt::format("  lr: {:.2e}", step.lr);
@@ -151,6 +152,14 @@ std::string StepPrinter::Line(const client::StepMetrics& step) const {
                                                     static_cast<double>(left)));
   }
   return line + "\n";
+}
+
+std::string StepPrinter::FormatMemory() const {
+  const double gib = static_cast<double>(memory_bytes_) / (1 << 30);
+  if (memory_budget_bytes_ <= 0) return fmt::format("memory: {:.2f}GiB", gib);
+  const double share =
+      static_cast<double>(memory_bytes_) / static_cast<double>(memory_budget_bytes_);
+  return fmt::format("memory: {:.2f}GiB({:.2f}%)", gib, 100 * share);
 }
 
 std::string StepPrinter::Add(const client::StepMetrics& step) {

@@ -35,10 +35,11 @@ std::string FormatJobEnd(const client::JobInfo& job);
 int ExitCodeOfJob(const client::JobInfo& job);
 
 // Turns steps into TorchTitan's line, averaged since the last one:
-//   step: 10  loss:  8.0400  grad_norm:  1.3400  tps: 27,483  tflops: 1.97  lr: 3.00e-04  eta:
-//   1m20s
-// and "validate step: 10  loss:  8.1000" where a step was validated. Fields that are not known are
-// left out.
+//   step: 10  loss: 8.04  grad_norm: 1.34  memory: 1.02GiB(1.08%)  tps: 27,483  tflops: 1.97
+//   mfu: n/a  lr: 3.00e-04  eta: 1m20s
+// (one line), and "validate step: 10  loss:  8.1000" where a step was validated. tps and tflops are
+// those of the whole job; memory is what the plan takes of the fullest device. mfu is n/a: a CPU
+// device does not state its peak. Other fields that are not known are left out.
 class StepPrinter {
  public:
   struct Options {
@@ -50,16 +51,24 @@ class StepPrinter {
   };
   explicit StepPrinter(Options options) : options_(options) {}
 
+  // As in client::JobInfo.
+  void SetMemory(int64_t bytes, int64_t budget_bytes) {
+    memory_bytes_ = bytes;
+    memory_budget_bytes_ = budget_bytes;
+  }
   // Lines with line ends; "" when nothing is due.
   std::string Add(const client::StepMetrics& step);
 
  private:
   std::string Line(const client::StepMetrics& step) const;
+  std::string FormatMemory() const;
 
   Options options_;
   double tokens_ = 0;  // since the last line
   double seconds_ = 0;
   int64_t count_ = 0;
+  int64_t memory_bytes_ = 0;
+  int64_t memory_budget_bytes_ = 0;
   bool first_ = true;
 };
 

@@ -31,11 +31,15 @@ Status UploadBlobs(Client& client, const JobConfig& config, ir::JobRequest& requ
         "training.dataset_path is empty; name a text file, for example --set "
         "training.dataset_path=book.txt");
   }
-  MW_ASSIGN_OR_RETURN(request.data.blob, client.UploadFile(config.dataset_path));
+  auto data = client.UploadFile(config.dataset_path);
+  if (!data) return data.error().WithContext("training.dataset_path");
+  request.data.blob = *data;
   if (config.initial_load_path.empty()) return OkStatus();
   std::string path = config.initial_load_path;
   if (FileExists(path + "/model.safetensors")) path += "/model.safetensors";
-  MW_ASSIGN_OR_RETURN(request.init_weights, client.UploadFile(path));
+  auto weights = client.UploadFile(path);
+  if (!weights) return weights.error().WithContext("checkpoint.initial_load_path");
+  request.init_weights = *weights;
   return OkStatus();
 }
 
@@ -68,6 +72,7 @@ class Follower {
 
   bool OnUpdate(const client::JobUpdate& update) {
     if (!json_) PrintEvents(update);
+    printer_.SetMemory(update.info.device_memory_bytes, update.info.device_budget_bytes);
     for (const client::StepMetrics& step : update.steps) {
       const std::string text = printer_.Add(step);
       if (!args_.quiet) fmt::print("{}", text);

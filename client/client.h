@@ -50,6 +50,10 @@ struct JobInfo {
   std::string layout;     // "data=2 tensor=1 pipeline=2 ..."
   std::string directory;  // on the controller's host: metrics.jsonl, model.safetensors, plan.txt
   int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
+  // What the plan takes of the fullest device, and what that device has; 0 while unknown: before
+  // planning and after a restart of the controller.
+  int64_t device_memory_bytes = 0;
+  int64_t device_budget_bytes = 0;
 };
 
 struct WorkerInfo {

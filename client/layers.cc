@@ -123,8 +123,14 @@ ValueId Builder::Rotary(ValueId x, double base) {
   return AddOne(Op::kRotary, {x}, {{"base", base}, {"inverse", int64_t{0}}});
 }
 
-ValueId Builder::Attention(ValueId q, ValueId k, ValueId v) {
-  return AddOne(Op::kAttention, {q, k, v}, {{"causal", int64_t{1}}});
+ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionDropout& dropout) {
+  ir::Attrs attrs = {{"causal", int64_t{1}}};
+  if (dropout.rate != 0) {
+    ClaimName(dropout.name);
+    attrs.Set("dropout", dropout.rate);
+    attrs.Set("name", dropout.name);
+  }
+  return AddOne(Op::kAttention, {q, k, v}, attrs);
 }
 
 Loss Builder::CrossEntropy(ValueId logits, ValueId labels, int64_t ignore_index) {

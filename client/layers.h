@@ -39,6 +39,11 @@ struct LinearOptions {
   double std_dev = 0.02;
 };
 
+struct AttentionDropout {
+  double rate = 0;
+  std::string name = {};  // seeds the mask, unique in the graph; needed when rate > 0
+};
+
 // What a loss function returns: the sum over the tokens that count, and how many they are. The
 // trained objective is the quotient over the global batch, however it is split.
 struct Loss {
@@ -83,8 +88,9 @@ class Builder : public ir::Builder {
   ValueId ReduceSum(ValueId x, std::vector<int64_t> dims);
   // Rotary positions on [b,s,h,e], pairs (i, i + e/2).
   ValueId Rotary(ValueId x, double base = 10000);
-  // Causal attention: q [b,s,h,e], k and v [b,s,g,e] -> [b,s,h,e]; g divides h.
-  ValueId Attention(ValueId q, ValueId k, ValueId v);
+  // Causal attention: q [b,s,h,e], k and v [b,s,g,e] -> [b,s,h,e]; g divides h. Dropout acts on the
+  // probabilities.
+  ValueId Attention(ValueId q, ValueId k, ValueId v, const AttentionDropout& dropout = {});
   // logits [..., v], labels i32[...]; labels equal to ignore_index do not count.
   Loss CrossEntropy(ValueId logits, ValueId labels, int64_t ignore_index = -100);
 

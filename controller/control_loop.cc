@@ -85,8 +85,7 @@ void ControlLoop::StepOnLoop(const Event& event) {
   FlushOnLoop();
 }
 
-// ---- What others ask
-// --------------------------------------------------------------------------------
+// ---- What others ask ----
 
 SessionId ControlLoop::OpenSession(std::shared_ptr<SessionPeer> peer) {
   const SessionId session(next_session_.fetch_add(1));
@@ -235,8 +234,7 @@ void ControlLoop::TrimViewsOnLoop() {
   }
 }
 
-// ---- Effects
-// --------------------------------------------------------------------------------------
+// ---- Effects ----
 
 void ControlLoop::ExecuteOnLoop(Effects effects) {
   std::set<int64_t> dropped;

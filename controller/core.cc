@@ -142,8 +142,13 @@ void Core::On(const PlanFinished& event, Context& context) {
                        job->plan_attempt == event.attempt;
   if (!current) return;  // cancelled, or placed anew meanwhile
   if (!event.plan.has_value()) {
+    const Status& why = event.plan.error();
+    const bool misfit =
+        why.code() == StatusCode::kInvalidArgument || why.code() == StatusCode::kResourceExhausted;
     EndJob(*job, JobEvent::kFail,
-           MakeError(ErrorKind::kPlanFailed, event.plan.error().WithBlame(Blame::kUser)), context);
+           misfit ? MakeError(ErrorKind::kInfeasible, why.WithBlame(Blame::kUser))
+                  : MakeError(ErrorKind::kPlanFailed, why),
+           context);
     return;
   }
   if (event.plan->devices.empty() || event.plan->devices.size() > job->ranks.size()) {

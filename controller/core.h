@@ -99,6 +99,8 @@ class Core {
     std::vector<RankPlace> ranks;  // reserved devices
     std::optional<MeshGeneration> mesh;
     int64_t progress_saved_ms = 0;
+    int64_t device_memory_bytes = 0;  // planned, as in PlannedJob
+    int64_t device_budget_bytes = 0;
     std::map<std::string, int64_t> messages;
   };
   struct MeshMember {
@@ -199,6 +201,7 @@ class Core {
   std::vector<uint64_t> Generations() const;
   void ConcludeAbort(Mesh& mesh, Context& context);
 
+  proto::JobInfo InfoOf(const JobEntry& job) const;
   void CountMessage(JobId job, const char* kind);
   Status CheckJobs() const;
   Status CheckMeshTable() const;

@@ -45,6 +45,8 @@ void Core::StartMesh(JobEntry& job, PlannedJob plan, Context& context) {
   mesh.schedule = LaunchSchedule(job.request->train, HasValidation(*job.request));
   job.mesh = gen;
   job.record.layout = plan.layout;
+  job.device_memory_bytes = plan.device_memory_bytes;
+  job.device_budget_bytes = plan.device_budget_bytes;
   mesh.plan = std::move(plan);
   mesh.members = MakeMembers(job);
   MoveJob(job, JobEvent::kPlanned, context);
@@ -110,8 +112,7 @@ proto::LoadMesh Core::MakeLoad(const JobEntry& job, const Mesh& mesh,
   return load;
 }
 
-// ---- Reports of the members
-// -------------------------------------------------------------------------
+// ---- Reports of the members ----
 
 void Core::OnMesh(Worker& worker, const proto::UpBody& body, Context& context) {
   const auto gen = std::visit(
@@ -179,8 +180,7 @@ void Core::OnCommUp(Mesh& mesh, MeshMember& member, const proto::CommUp& m, Cont
   IssueLaunches(mesh, context);
 }
 
-// ---- Launches
-// -------------------------------------------------------------------------------------
+// ---- Launches ----
 
 void Core::IssueLaunches(Mesh& mesh, Context& context) {
   while (mesh.launches.size() < static_cast<size_t>(options_.launch_window)) {
@@ -299,8 +299,7 @@ void Core::EmitSteps(JobEntry& job, std::vector<proto::StepMetrics> steps, Conte
   if (!steps.empty()) context.effects.push_back(StepsDone{id, std::move(steps)});
 }
 
-// ---- The good end
-// ---------------------------------------------------------------------------------
+// ---- The good end ----
 
 void Core::AllLaunched(Mesh& mesh, Context& context) {
   JobEntry& job = jobs_.at(mesh.job.value());
@@ -350,8 +349,7 @@ void Core::FinishMesh(Mesh& mesh, Context& context) {
   EndJob(job, JobEvent::kFinished, proto::RuntimeError{}, context);
 }
 
-// ---- Helpers
-// --------------------------------------------------------------------------------------
+// ---- Helpers ----
 
 void Core::SendTo(const Mesh& mesh, const MeshMember& member, proto::DownBody body,
                   Context& context) {

@@ -8,9 +8,8 @@
 
 namespace meshwright::controller {
 
-namespace {
-
-proto::JobInfo InfoOf(const JobRecord& record, const std::string& jobs_dir) {
+proto::JobInfo Core::InfoOf(const JobEntry& job) const {
+  const JobRecord& record = job.record;
   proto::JobInfo info;
   info.id = record.id;
   info.name = record.name;
@@ -21,25 +20,25 @@ proto::JobInfo InfoOf(const JobRecord& record, const std::string& jobs_dir) {
   info.steps = record.steps;
   info.loss = record.loss;
   info.layout = record.layout;
-  info.directory = fmt::format("{}/{}", jobs_dir, record.id);
+  info.directory = fmt::format("{}/{}", options_.jobs_dir, record.id);
   info.submitted_unix_ms = record.submitted_unix_ms;
   info.started_unix_ms = record.started_unix_ms;
   info.ended_unix_ms = record.ended_unix_ms;
+  info.device_memory_bytes = job.device_memory_bytes;
+  info.device_budget_bytes = job.device_budget_bytes;
   return info;
 }
-
-}  // namespace
 
 Result<proto::JobInfo> Core::Job(JobId id) const {
   const auto it = jobs_.find(id.value());
   if (it == jobs_.end()) return Fail(NotFound(fmt::format("there is no job {}", id.value())));
-  return InfoOf(it->second.record, options_.jobs_dir);
+  return InfoOf(it->second);
 }
 
 std::vector<proto::JobInfo> Core::Jobs() const {
   std::vector<proto::JobInfo> infos;
   for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
-    infos.push_back(InfoOf(it->second.record, options_.jobs_dir));
+    infos.push_back(InfoOf(it->second));
   }
   return infos;
 }

@@ -35,6 +35,8 @@ struct PlannedJob {
   ir::BlobRef graph;                   // text of the loss graph
   int64_t vocabulary = 0;
   double seconds = 0;
+  int64_t device_memory_bytes = 0;  // of the fullest device, and what that device has
+  int64_t device_budget_bytes = 0;
 };
 
 // ---- Events -------------------------------------------------------------------------------------

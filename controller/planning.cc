@@ -24,6 +24,21 @@ Result<std::vector<ir::BlobRef>> StorePrograms(const std::vector<ir::Program>& p
   return refs;
 }
 
+// Budgets are those of the device at the same rank; without one the largest need is shown alone.
+void SetMemory(const planner::Plan& plan, const mesh::Topology& topology, PlannedJob& planned) {
+  double fullest = -1;
+  for (size_t i = 0; i < plan.memory.size(); ++i) {
+    const int64_t need = plan.memory[i].total_bytes;
+    const int64_t budget = i < topology.devices.size() ? topology.devices[i].memory_bytes : 0;
+    const double share =
+        static_cast<double>(need) / static_cast<double>(std::max<int64_t>(budget, 1));
+    if (share <= fullest) continue;
+    fullest = share;
+    planned.device_memory_bytes = need;
+    planned.device_budget_bytes = budget;
+  }
+}
+
 }  // namespace
 
 std::vector<std::vector<std::string>> AssignTiles(const std::vector<ir::Program>& step) {
@@ -58,6 +73,7 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
   planned.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   planned.layout = plan.layout.ToString();
   planned.vocabulary = VocabularyOf(job.loss);
+  SetMemory(plan, topology, planned);
   MW_TRY(MakeDirs(job_dir));
   MW_TRY(WriteFileAtomic(job_dir + "/plan.txt", planner::FormatPlan(plan, false)));
   MW_TRY(WriteFileAtomic(job_dir + "/config.resolved.toml", job.config_text));

@@ -63,9 +63,10 @@
 //                      half-split layout (pairs (i, i+e/2)), angle = position * base^(-2i/e),
 //                      position = global index along s.
 // attention (causal, scale 1/sqrt(e), kv head of query head j is j / (h/g))
-//   attention          {causal:int} (q[b,s,h,e], k[b,s,g,e], v[b,s,g,e]) -> (o[b,s,h,e],
-//                      lse[b,h,s])
-//   attention_grad     {causal:int} (q, k, v, o, lse, do) -> (dq, dk, dv)
+//   attention          {causal:int, [dropout:real, name:str]} (q[b,s,h,e], k[b,s,g,e],
+//                      v[b,s,g,e]) -> (o[b,s,h,e], lse[b,h,s]); with dropout + sharded dims of q:
+//                      its mask is a function of the global (b, h, row, column)
+//   attention_grad     {as attention} (q, k, v, o, lse, do) -> (dq, dk, dv)
 // loss; labels equal to ignore_index do not count
 //   cross_entropy      {ignore_index:int} (logits[..., v], labels[...] i32) -> (loss_sum[],
 //                      count[], lse[...])

@@ -17,6 +17,13 @@ TypesOr InferRotary(const OpCall& call) {
   return std::vector<TensorType>{call.operands[0]};
 }
 
+// Dropout of the probabilities; the block attributes are those of q.
+Status CheckDropout(const OpCall& call) {
+  MW_TRY(call.RealIn("dropout", 0, 0.999999));
+  if (call.attrs.Str("name").empty()) return call.Error("dropout needs a non-empty 'name'");
+  return call.RequireShardedRank(4);
+}
+
 // q[b,s,h,e], k[b,s,g,e], v like k, h a multiple of g.
 Status CheckHeads(const OpCall& call) {
   for (size_t i = 0; i < 3; ++i) {
@@ -24,6 +31,7 @@ Status CheckHeads(const OpCall& call) {
     MW_TRY(call.RequireRank(i, 4));
   }
   if (call.attrs.Has("causal")) MW_TRY(call.IntIn("causal", 0, 1));
+  if (call.attrs.Has("dropout")) MW_TRY(CheckDropout(call));
   const TensorType& q = call.operands[0];
   const TensorType& k = call.operands[1];
   MW_TRY(call.RequireSameType(1, 2));

@@ -65,7 +65,8 @@ class Gpt2 {
     const ValueId bias = b_.Param(name + ".c_attn.bias", {3, h, e},
                                   {.init = "zeros", .decay = 0, .export_shape = {3 * d}});
     const ValueId qkv = b_.AddTo(b_.Einsum("bsd,dthe->bsthe", x, weight), bias);
-    const ValueId o = b_.Attention(Third(qkv, 0), Third(qkv, 1), Third(qkv, 2));
+    const ValueId o = b_.Attention(Third(qkv, 0), Third(qkv, 1), Third(qkv, 2),
+                                   {config_.attention_dropout, name + ".attn_dropout"});
     const ValueId projection = b_.Param(name + ".c_proj.weight", {h, e, d},
                                         {.std_dev = ResidualStd(), .export_shape = {d, d}});
     return b_.AddTo(b_.Einsum("bshe,hed->bsd", o, projection), ZeroBias(name + ".c_proj.bias", d));
@@ -105,7 +106,7 @@ class Gpt2 {
 Result<Gpt2Config> Gpt2ConfigFromHf(const std::string& json_text) {
   MW_ASSIGN_OR_RETURN(const HfConfig json, HfConfig::Parse(json_text));
   Gpt2Config config;
-  config.embedding_dropout = config.residual_dropout = 0.1;
+  config.embedding_dropout = config.residual_dropout = config.attention_dropout = 0.1;
   MW_TRY(json.Read("vocab_size", config.vocabulary));
   MW_TRY(json.Read("n_ctx", config.positions));
   MW_TRY(json.Read("n_positions", config.positions));
@@ -116,6 +117,7 @@ Result<Gpt2Config> Gpt2ConfigFromHf(const std::string& json_text) {
   MW_TRY(json.Read("layer_norm_epsilon", config.epsilon));
   MW_TRY(json.Read("embd_pdrop", config.embedding_dropout));
   MW_TRY(json.Read("resid_pdrop", config.residual_dropout));
+  MW_TRY(json.Read("attn_pdrop", config.attention_dropout));
   MW_TRY(json.Read("tie_word_embeddings", config.tied));
   std::string activation = "gelu_new";
   MW_TRY(json.Read("activation_function", activation));
@@ -141,7 +143,8 @@ Status Validate(const Gpt2Config& config) {
                     config.width, config.heads));
   }
   MW_TRY(CheckRate("embedding dropout", config.embedding_dropout));
-  return CheckRate("residual dropout", config.residual_dropout);
+  MW_TRY(CheckRate("residual dropout", config.residual_dropout));
+  return CheckRate("attention dropout", config.attention_dropout);
 }
 
 client::TrainerFunctions MakeGpt2(const Gpt2Config& config) {

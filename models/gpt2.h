@@ -27,7 +27,8 @@ struct Gpt2Config {
   double epsilon = 1e-5;
   double embedding_dropout = 0;
   double residual_dropout = 0;
-  bool tied = true;  // the head is the token embedding
+  double attention_dropout = 0;  // of the probabilities
+  bool tied = true;              // the head is the token embedding
   int64_t ignore_index = -100;
 
   int64_t inner_width() const { return inner > 0 ? inner : 4 * width; }
@@ -35,9 +36,9 @@ struct Gpt2Config {
 };
 
 // Keys of a Hugging Face config.json: vocab_size n_positions n_embd n_layer n_head n_inner
-// layer_norm_epsilon embd_pdrop resid_pdrop tie_word_embeddings activation_function. Absent keys
-// keep GPT-2's defaults, dropouts default to 0.1. Errors: kInvalidArgument (JSON, type or value of
-// a key), kUnimplemented for another activation.
+// layer_norm_epsilon embd_pdrop resid_pdrop attn_pdrop tie_word_embeddings activation_function.
+// Absent keys keep GPT-2's defaults, dropouts default to 0.1. Errors: kInvalidArgument (JSON, type
+// or value of a key), kUnimplemented for another activation.
 Result<Gpt2Config> Gpt2ConfigFromHf(const std::string& json_text);
 
 // Errors: kInvalidArgument naming the field.

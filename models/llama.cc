@@ -53,7 +53,8 @@ class Llama {
     const ValueId out =
         b_.Param(name + ".o_proj.weight", {h, e, d},
                  {.std_dev = ResidualStd(), .export_perm = {2, 0, 1}, .export_shape = {d, h * e}});
-    return b_.Einsum("bshe,hed->bsd", b_.Attention(q, k, v), out);
+    const ValueId o = b_.Attention(q, k, v, {config_.attention_dropout, name + ".dropout"});
+    return b_.Einsum("bshe,hed->bsd", o, out);
   }
 
   // x [b, s, d] -> [b, s, heads, e]
@@ -125,6 +126,7 @@ Result<LlamaConfig> LlamaConfigFromHf(const std::string& json_text) {
   MW_TRY(json.Read("rms_norm_eps", config.epsilon));
   MW_TRY(json.Read("rope_theta", config.rope_base));
   MW_TRY(json.Read("rope_parameters.rope_theta", config.rope_base));
+  MW_TRY(json.Read("attention_dropout", config.attention_dropout));
   MW_TRY(json.Read("tie_word_embeddings", config.tied));
   MW_TRY(Validate(config));
   return config;
@@ -151,7 +153,7 @@ Status Validate(const LlamaConfig& config) {
     return InvalidArgument(
         fmt::format("head size {} is odd; rotary positions need pairs", config.head_width()));
   }
-  return OkStatus();
+  return CheckRate("attention dropout", config.attention_dropout);
 }
 
 client::TrainerFunctions MakeLlama(const LlamaConfig& config) {

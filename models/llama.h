@@ -28,7 +28,8 @@ struct LlamaConfig {
   int64_t head_size = 0;  // e, even; 0: width / heads
   double epsilon = 1e-5;
   double rope_base = 10000;
-  bool tied = false;  // the head is the token embedding
+  double attention_dropout = 0;  // of the probabilities
+  bool tied = false;             // the head is the token embedding
   int64_t ignore_index = -100;
 
   int64_t kv_head_count() const { return kv_heads > 0 ? kv_heads : heads; }
@@ -37,8 +38,8 @@ struct LlamaConfig {
 
 // Keys of a Hugging Face config.json: vocab_size hidden_size intermediate_size num_hidden_layers
 // num_attention_heads num_key_value_heads head_dim rms_norm_eps rope_theta (or
-// rope_parameters.rope_theta) tie_word_embeddings. Errors: kInvalidArgument (JSON, type or value of
-// a key), kUnimplemented for biases, scaled rope or another activation.
+// rope_parameters.rope_theta) attention_dropout tie_word_embeddings. Errors: kInvalidArgument
+// (JSON, type or value of a key), kUnimplemented for biases, scaled rope or another activation.
 Result<LlamaConfig> LlamaConfigFromHf(const std::string& json_text);
 
 // Errors: kInvalidArgument naming the field.

@@ -89,6 +89,7 @@ Result<Model> FromGpt2(Gpt2Config config, const ModelSpec& spec) {
   Override(config.positions, spec.positions);
   Override(config.embedding_dropout, spec.dropout);
   Override(config.residual_dropout, spec.dropout);
+  Override(config.attention_dropout, spec.dropout);
   Override(config.epsilon, spec.epsilon);
   Override(config.tied, spec.tied);
   MW_TRY(Validate(config));

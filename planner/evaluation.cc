@@ -10,6 +10,7 @@ Result<ir::Graph> MakeEvaluationGraph(const ir::Graph& loss) {
                        const std::vector<ir::TensorType>& types) {
     if (node.op == ir::Op::kDropout) return std::vector<ValueId>{inputs[0]};
     ir::Attrs attrs = node.attrs;
+    if (attrs.Has("dropout")) attrs.Set("dropout", 0.0);  // of attention's probabilities
     if (node.op == ir::Op::kFeed) attrs.Set("source", "validation");
     return builder.Add(node.op, inputs, attrs, types);
   };

@@ -40,6 +40,12 @@ Attrs LocalAttrs(const Graph& graph, const Node& node, const NodeStrategy& strat
     case Op::kPick:
       SetOffsets(attrs, graph.type(node.inputs[0]), strategy.operands[0]);
       break;
+    case Op::kAttention:
+    case Op::kAttentionGrad:
+      if (attrs.Has("dropout")) {
+        SetOffsets(attrs, graph.type(node.inputs[0]), strategy.operands[0]);
+      }
+      break;
     case Op::kFeed:
     case Op::kRandomNormal:
       SetOffsets(attrs, graph.type(node.outputs[0]), strategy.results[0]);

@@ -21,6 +21,8 @@ v1::JobInfo Encode(const JobInfo& info) {
   wire.set_submitted_unix_ms(info.submitted_unix_ms);
   wire.set_started_unix_ms(info.started_unix_ms);
   wire.set_ended_unix_ms(info.ended_unix_ms);
+  wire.set_device_memory_bytes(info.device_memory_bytes);
+  wire.set_device_budget_bytes(info.device_budget_bytes);
   return wire;
 }
 
@@ -40,6 +42,8 @@ JobInfo Decode(const v1::JobInfo& wire) {
   info.submitted_unix_ms = wire.submitted_unix_ms();
   info.started_unix_ms = wire.started_unix_ms();
   info.ended_unix_ms = wire.ended_unix_ms();
+  info.device_memory_bytes = wire.device_memory_bytes();
+  info.device_budget_bytes = wire.device_budget_bytes();
   return info;
 }
 

@@ -35,6 +35,8 @@ struct JobInfo {
   std::string layout;
   std::string directory;
   int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
+  int64_t device_memory_bytes = 0;
+  int64_t device_budget_bytes = 0;
   friend bool operator==(const JobInfo&, const JobInfo&) = default;
 };
 

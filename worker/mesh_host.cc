@@ -116,8 +116,7 @@ void MeshHost::RefreshMetrics() {
   if (runtime_) resources_.metrics->Observe(mesh_gen_.value(), runtime_->Stats(), local_devices_);
 }
 
-// ---- On the thread
-// --------------------------------------------------------------------------------
+// ---- On the thread ----
 
 Status MeshHost::LoadOnThread(const proto::LoadMesh& message) {
   if (runtime_) return FailedPrecondition("the mesh is loaded already");
@@ -157,9 +156,9 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
   MW_ASSIGN_OR_RETURN(std::string path, resources_.blobs->Path(message.data.blob, cancelled));
   const int64_t vocabulary =
       message.vocabulary > 0 ? message.vocabulary : std::numeric_limits<int32_t>::max();
-  MW_ASSIGN_OR_RETURN(data_,
-                      TokenData::Open(path, message.data.format, message.sequence,
-                                      message.data.validation_fraction, message.seed, vocabulary));
+  MW_ASSIGN_OR_RETURN(
+      data_, TokenData::Open({path, message.data.blob.name}, message.data.format, message.sequence,
+                             message.data.validation_fraction, message.seed, vocabulary));
   for (const proto::Member& member : message.members) {
     options.fabric.members.push_back(
         {member.worker, member.address, member.host_id, member.process_id});

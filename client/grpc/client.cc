@@ -59,6 +59,8 @@ JobInfo Convert(const proto::JobInfo& wire) {
   info.submitted_unix_ms = wire.submitted_unix_ms;
   info.started_unix_ms = wire.started_unix_ms;
   info.ended_unix_ms = wire.ended_unix_ms;
+  info.device_memory_bytes = wire.device_memory_bytes;
+  info.device_budget_bytes = wire.device_budget_bytes;
   return info;
 }
 

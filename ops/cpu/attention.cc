@@ -6,9 +6,11 @@
 #include "ops/attention_shape.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/mask_row.h"
 #include "ops/cpu/scratch.h"
 #include "ops/cpu/vec_elementwise.h"
 #include "ops/cpu/vec_rows.h"
+#include "ops/dropout_mask.h"
 #include "ops/parallel.h"
 
 namespace meshwright::ops::cpu {
@@ -20,6 +22,19 @@ struct Tile {
   int64_t first = 0;  // query row
   int64_t rows = 0;
   int64_t columns = 0;  // keys that any of its rows sees
+};
+
+// What all tiles of one run share.
+struct Attention {
+  const AttentionShape& shape;
+  const AttentionDropout& dropout;
+  const RunContext& context;
+
+  // The visible part of a row of [s, s] through the mask.
+  void Mask(int64_t batch, int64_t head, int64_t position, float* row) const {
+    const uint64_t start = dropout.RowStart(batch, head, position, context.microbatch);
+    MaskRow(dropout.mask(), context, start, row, row, shape.Visible(position));
+  }
 };
 
 Tile TileAt(const AttentionShape& shape, int64_t index) {
@@ -43,8 +58,9 @@ float SoftmaxRow(const AttentionShape& shape, int64_t position, int64_t columns,
   return sum;
 }
 
-void ForwardTile(const AttentionShape& shape, int64_t head_index, const Tile& tile, Inputs inputs,
+void ForwardTile(const Attention& run, int64_t head_index, const Tile& tile, Inputs inputs,
                  Outputs outputs) {
+  const AttentionShape& shape = run.shape;
   const int64_t batch = head_index / shape.h;
   const int64_t head = head_index % shape.h;
   const int64_t query = shape.QueryOffset(batch, head) + tile.first * shape.q_stride();
@@ -57,7 +73,9 @@ void ForwardTile(const AttentionShape& shape, int64_t head_index, const Tile& ti
   float sums[kTileRows];
   float* lse = outputs[1].as<float>() + head_index * shape.s + tile.first;
   for (int64_t i = 0; i < tile.rows; ++i) {
-    sums[i] = SoftmaxRow(shape, tile.first + i, tile.columns, scores + i * tile.columns, lse + i);
+    float* row = scores + i * tile.columns;
+    sums[i] = SoftmaxRow(shape, tile.first + i, tile.columns, row, lse + i);
+    if (run.dropout.active()) run.Mask(batch, head, tile.first + i, row);
   }
   float* o = outputs[0].as<float>() + query;
   Gemm({tile.rows, shape.e, tile.columns}, {scores, tile.columns, 1}, v, {o, shape.q_stride(), 1},
@@ -71,11 +89,13 @@ void ForwardTile(const AttentionShape& shape, int64_t head_index, const Tile& ti
 
 KernelResult MakeAttention(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const AttentionShape shape, AttentionShapeOf(spec));
+  MW_ASSIGN_OR_RETURN(const AttentionDropout dropout, AttentionDropout::Of(spec));
   const int64_t tiles = (shape.s + kTileRows - 1) / kTileRows;
   return MakeFunctionKernel(
-      [shape, tiles](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+      [shape, dropout, tiles](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+        const Attention run{shape, dropout, context};
         ParallelItems(context, shape.b * shape.h * tiles, [&](int64_t item) {
-          ForwardTile(shape, item / tiles, TileAt(shape, item % tiles), inputs, outputs);
+          ForwardTile(run, item / tiles, TileAt(shape, item % tiles), inputs, outputs);
         });
         return {};
       });
@@ -87,9 +107,13 @@ namespace {
 // a fixed order.
 class GradGroup {
  public:
-  GradGroup(const AttentionShape& shape, int64_t batch, int64_t group, Inputs inputs,
-            Outputs outputs)
-      : shape_(shape), batch_(batch), group_(group), inputs_(inputs), outputs_(outputs) {}
+  GradGroup(const Attention& run, int64_t batch, int64_t group, Inputs inputs, Outputs outputs)
+      : run_(run),
+        shape_(run.shape),
+        batch_(batch),
+        group_(group),
+        inputs_(inputs),
+        outputs_(outputs) {}
 
   void Run() {
     const int64_t key = shape_.KeyOffset(batch_, group_);
@@ -132,7 +156,7 @@ class GradGroup {
          {outputs_[0].as<float>() + query, shape_.q_stride(), 1}, false);
   }
 
-  // p: scores -> probabilities; ds: do.v -> gradient of the scores.
+  // p: scores -> probabilities, masked as dv needs them; ds: do.v -> gradient of the scores.
   void ScoreGradients(int64_t head, const Tile& tile, int64_t query, float* p, float* ds) const {
     const float scale = static_cast<float>(shape_.scale());
     const float* lse = inputs_[4].as<float>() + (batch_ * shape_.h + head) * shape_.s + tile.first;
@@ -144,12 +168,15 @@ class GradGroup {
       float* row = p + i * tile.columns;
       float* grad = ds + i * tile.columns;
       VecExp(row, scale, lse[i], row, visible);
+      if (run_.dropout.active()) run_.Mask(batch_, head, tile.first + i, grad);
       VecSoftmaxGrad(row, d, scale, grad, visible);
+      if (run_.dropout.active()) run_.Mask(batch_, head, tile.first + i, row);
       std::fill(row + visible, row + tile.columns, 0.0f);
       std::fill(grad + visible, grad + tile.columns, 0.0f);
     }
   }
 
+  const Attention& run_;
   const AttentionShape& shape_;
   int64_t batch_;
   int64_t group_;
@@ -161,10 +188,12 @@ class GradGroup {
 
 KernelResult MakeAttentionGrad(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const AttentionShape shape, AttentionShapeOf(spec));
+  MW_ASSIGN_OR_RETURN(const AttentionDropout dropout, AttentionDropout::Of(spec));
   return MakeFunctionKernel(
-      [shape](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+      [shape, dropout](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+        const Attention run{shape, dropout, context};
         ParallelItems(context, shape.b * shape.g, [&](int64_t item) {
-          GradGroup(shape, item / shape.g, item % shape.g, inputs, outputs).Run();
+          GradGroup(run, item / shape.g, item % shape.g, inputs, outputs).Run();
         });
         return {};
       });

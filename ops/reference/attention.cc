@@ -1,13 +1,15 @@
 // attention and its gradient, one query row at a time.
 //
 // p[j] = exp(scale * q.k[j] - lse);  o = sum p[j] v[j];  with D = do.o:  dv[j] += p[j] do,
-// ds[j] = p[j] (do.v[j] - D) scale,  dq = sum ds[j] k[j],  dk[j] += ds[j] q.
+// ds[j] = p[j] (do.v[j] - D) scale,  dq = sum ds[j] k[j],  dk[j] += ds[j] q. With dropout, p in o
+// and dv, and do.v in ds, are multiplied by the mask's factor m[j]; D = do.o holds as it is.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "ops/attention_shape.h"
+#include "ops/dropout_mask.h"
 #include "ops/reference/reference.h"
 
 namespace meshwright::ops::reference {
@@ -60,46 +62,62 @@ double SoftmaxRow(double largest, int64_t visible, std::vector<double>& scores) 
   return lse;
 }
 
+// factors[j] = m[j] of the row of local head `head` (batch * h + head) and query `position`.
+void MaskFactors(const AttentionShape& shape, const AttentionDropout& dropout,
+                 const RunContext& context, int64_t head, int64_t position,
+                 std::vector<double>& factors) {
+  if (!dropout.active()) return;
+  const uint64_t start =
+      dropout.RowStart(head / shape.h, head % shape.h, position, context.microbatch);
+  for (int64_t j = 0; j < shape.Visible(position); ++j) {
+    factors[j] = dropout.mask().Factor(context, start + static_cast<uint64_t>(j));
+  }
+}
+
 template <typename T>
-KernelResult MakeForward(const AttentionShape& shape) {
-  return MakeFunctionKernel([shape, scores = std::vector<double>(static_cast<size_t>(shape.s)),
-                             sums = std::vector<double>(static_cast<size_t>(shape.e))](
-                                const RunContext&, Inputs inputs,
-                                Outputs outputs) mutable -> Status {
-    ForEachHead(shape, [&](int64_t query, int64_t key, int64_t head) {
-      const T* v = inputs[2].as<T>() + key;
-      for (int64_t i = 0; i < shape.s; ++i) {
-        const int64_t token = query + i * shape.q_stride();
-        const int64_t visible = shape.Visible(i);
-        const double largest =
-            ScoreRow(shape, inputs[0].as<T>() + token, inputs[1].as<T>() + key, visible, scores);
-        const double lse = SoftmaxRow(largest, visible, scores);
-        outputs[1].as<T>()[head * shape.s + i] = static_cast<T>(lse);
-        std::fill(sums.begin(), sums.end(), 0.0);
-        for (int64_t j = 0; j < visible; ++j) {
-          const T* value = v + j * shape.kv_stride();
-          for (int64_t d = 0; d < shape.e; ++d) sums[d] += scores[j] * value[d];
-        }
-        T* o = outputs[0].as<T>() + token;
-        for (int64_t d = 0; d < shape.e; ++d) o[d] = static_cast<T>(sums[d]);
-      }
-    });
-    return {};
-  });
+KernelResult MakeForward(const AttentionShape& shape, const AttentionDropout& dropout) {
+  return MakeFunctionKernel(
+      [shape, dropout, factors = std::vector<double>(static_cast<size_t>(shape.s), 1.0),
+       scores = std::vector<double>(static_cast<size_t>(shape.s)),
+       sums = std::vector<double>(static_cast<size_t>(shape.e))](
+          const RunContext& context, Inputs inputs, Outputs outputs) mutable -> Status {
+        ForEachHead(shape, [&](int64_t query, int64_t key, int64_t head) {
+          const T* v = inputs[2].as<T>() + key;
+          for (int64_t i = 0; i < shape.s; ++i) {
+            const int64_t token = query + i * shape.q_stride();
+            const int64_t visible = shape.Visible(i);
+            const double largest = ScoreRow(shape, inputs[0].as<T>() + token,
+                                            inputs[1].as<T>() + key, visible, scores);
+            const double lse = SoftmaxRow(largest, visible, scores);
+            outputs[1].as<T>()[head * shape.s + i] = static_cast<T>(lse);
+            MaskFactors(shape, dropout, context, head, i, factors);
+            std::fill(sums.begin(), sums.end(), 0.0);
+            for (int64_t j = 0; j < visible; ++j) {
+              const T* value = v + j * shape.kv_stride();
+              for (int64_t d = 0; d < shape.e; ++d) sums[d] += factors[j] * scores[j] * value[d];
+            }
+            T* o = outputs[0].as<T>() + token;
+            for (int64_t d = 0; d < shape.e; ++d) o[d] = static_cast<T>(sums[d]);
+          }
+        });
+        return {};
+      });
 }
 
 // Gradients accumulate in double and are stored once.
 template <typename T>
 class GradKernel final : public Kernel {
  public:
-  explicit GradKernel(const AttentionShape& shape)
+  GradKernel(const AttentionShape& shape, const AttentionDropout& dropout)
       : shape_(shape),
+        dropout_(dropout),
+        factors_(static_cast<size_t>(shape.s), 1.0),
         scores_(static_cast<size_t>(shape.s)),
         dq_(static_cast<size_t>(shape.e)),
         dk_(static_cast<size_t>(shape.b * shape.s * shape.kv_stride())),
         dv_(dk_.size()) {}
 
-  Status Run(const RunContext&, Inputs inputs, Outputs outputs) override {
+  Status Run(const RunContext& context, Inputs inputs, Outputs outputs) override {
     std::fill(dk_.begin(), dk_.end(), 0.0);
     std::fill(dv_.begin(), dv_.end(), 0.0);
     ForEachHead(shape_, [&](int64_t query, int64_t key, int64_t head) {
@@ -107,6 +125,7 @@ class GradKernel final : public Kernel {
       for (int64_t i = 0; i < shape_.s; ++i) {
         const int64_t token = query + i * shape_.q_stride();
         Probabilities(inputs, token, key, i, static_cast<double>(lse[i]));
+        MaskFactors(shape_, dropout_, context, head, i, factors_);
         AddRow(inputs, token, key, shape_.Visible(i), outputs[0].as<T>());
       }
     });
@@ -133,10 +152,10 @@ class GradKernel final : public Kernel {
     for (int64_t j = 0; j < visible; ++j) {
       const int64_t at = key + j * shape_.kv_stride();
       const T* k = inputs[1].as<T>() + at;
-      const double ds =
-          scores_[j] * (Dot(grad, inputs[2].as<T>() + at, shape_.e) - d) * shape_.scale();
+      const double dp = factors_[j] * Dot(grad, inputs[2].as<T>() + at, shape_.e);
+      const double ds = scores_[j] * (dp - d) * shape_.scale();
       for (int64_t i = 0; i < shape_.e; ++i) {
-        dv_[at + i] += scores_[j] * grad[i];
+        dv_[at + i] += factors_[j] * scores_[j] * grad[i];
         dk_[at + i] += ds * q[i];
         dq_[i] += ds * k[i];
       }
@@ -145,6 +164,8 @@ class GradKernel final : public Kernel {
   }
 
   AttentionShape shape_;
+  AttentionDropout dropout_;
+  std::vector<double> factors_;
   std::vector<double> scores_;
   std::vector<double> dq_;
   std::vector<double> dk_;
@@ -155,10 +176,11 @@ class GradKernel final : public Kernel {
 
 KernelResult MakeAttention(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const AttentionShape shape, AttentionShapeOf(spec));
+  MW_ASSIGN_OR_RETURN(const AttentionDropout dropout, AttentionDropout::Of(spec));
   return ForFloatType(spec, spec.inputs[0].dtype, [&](auto zero) -> KernelResult {
     using T = decltype(zero);
-    if (spec.op == ir::Op::kAttention) return MakeForward<T>(shape);
-    return std::unique_ptr<Kernel>(std::make_unique<GradKernel<T>>(shape));
+    if (spec.op == ir::Op::kAttention) return MakeForward<T>(shape, dropout);
+    return std::unique_ptr<Kernel>(std::make_unique<GradKernel<T>>(shape, dropout));
   });
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "base/philox.h"
+#include "ops/dropout_mask.h"
 #include "ops/global_runs.h"
 #include "ops/reference/reference.h"
 
@@ -84,22 +85,18 @@ double SiluSlope(double x) {
 template <typename T>
 KernelResult MakeDropout(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const ShardBlock block, spec.BlockOf(spec.outputs[0]));
-  const double rate = spec.attrs.Real("rate");
-  const uint64_t stream = StreamOf(spec.attrs.Str("name"));
-  const T keep_scale = static_cast<T>(rate < 1 ? 1.0 / (1.0 - rate) : 0.0);
-  return MakeFunctionKernel([runs = GlobalRuns(block), rate, stream, keep_scale](
-                                const RunContext& context, Inputs inputs,
-                                Outputs outputs) -> Status {
+  const DropoutMask mask(spec.attrs.Real("rate"), spec.attrs.Str("name"));
+  return MakeFunctionKernel([runs = GlobalRuns(block), mask](const RunContext& context,
+                                                             Inputs inputs,
+                                                             Outputs outputs) -> Status {
     const T* x = inputs[0].as<T>();
     T* out = outputs[0].as<T>();
     for (int64_t r = 0; r < runs.runs(); ++r) {
       const uint64_t start = static_cast<uint64_t>(runs.At(r, context.microbatch).global_start);
       const int64_t first = r * runs.run_length();
       for (int64_t i = 0; i < runs.run_length(); ++i) {
-        const uint32_t bits = PhiloxBits(context.seed, stream, static_cast<uint64_t>(context.step),
-                                         start + static_cast<uint64_t>(i));
-        const bool keep = UniformFromBits(bits) >= rate;
-        out[first + i] = keep ? x[first + i] * keep_scale : T{0};
+        const double factor = mask.Factor(context, start + static_cast<uint64_t>(i));
+        out[first + i] = x[first + i] * static_cast<T>(factor);
       }
     }
     return {};

@@ -17,6 +17,7 @@ client::TrainerFunctions Functions(const TinyOptions& options) {
     config.heads = 16;
     config.kv_heads = 8;
     config.head_size = 4;
+    config.attention_dropout = options.dropout;
     config.tied = options.tied;
     // Token 0 stands for padding: its loss does not count.
     config.ignore_index = 0;
@@ -30,6 +31,7 @@ client::TrainerFunctions Functions(const TinyOptions& options) {
   config.heads = 8;
   config.embedding_dropout = options.dropout;
   config.residual_dropout = options.dropout;
+  config.attention_dropout = options.dropout;
   config.tied = options.tied;
   config.ignore_index = 0;
   return models::MakeGpt2(config);
@@ -40,6 +42,7 @@ client::TrainerFunctions Functions(const TinyOptions& options) {
 ir::JobRequest MakeTinyJob(const TinyOptions& options) {
   ir::OptimizerSpec optimizer;
   optimizer.lr = options.lr;
+  optimizer.eps = options.adam_eps;
   optimizer.warmup_steps = 1;
   optimizer.max_norm = 0.5;
   ir::TrainSpec train;

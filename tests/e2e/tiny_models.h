@@ -18,6 +18,7 @@ struct TinyOptions {
   double dropout = 0;
   bool tied = true;
   double lr = 1e-2;
+  double adam_eps = 1e-8;
 };
 
 // AdamW with clipping, one step per launch. Dims: d=32; gpt2 8 heads of 4; llama 16 query and 8 KV

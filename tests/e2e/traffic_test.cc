@@ -1,6 +1,7 @@
 // Communication oracles: calls and bytes of a training step against closed forms.
 #include <gtest/gtest.h>
 
+#include "client/trainer.h"
 #include "tests/e2e/tiny_models.h"
 #include "tests/e2e/virtual_cluster.h"
 
@@ -90,6 +91,40 @@ TEST(Traffic, TensorParallelDoesFourAllReducesPerLayer) {
     EXPECT_EQ(reduce.calls, 2 * (blocks + 1)) << family;
     EXPECT_EQ(reduce.bytes, 2 * (blocks * activation + 4)) << family;
     EXPECT_FALSE(step->traffic.contains({"tensor", Kind::kAllGather})) << family;
+  }
+}
+
+// X[32, 16] W1[16, 48] and, with the hidden split, W2[48, 24]: W1 by columns costs one all-reduce
+// of dX, W2 by rows one of Y, totals 2 (p-1) S_X and 2 (p-1) S_Y. Source: design
+// parallelism.md 2.1; S_X = 512 gives its golden column volumes 1024, 3072, 7168 elements.
+TEST(Traffic, OneColumnAndOneRowLinearMoveTheirClosedForms) {
+  const std::map<int64_t, int64_t> golden_column = {{2, 1024}, {4, 3072}, {8, 7168}};
+  for (const auto& [p, column] : golden_column) {
+    client::TrainerFunctions functions;
+    functions.loss = [](client::Builder& b, const client::Batch& batch) {
+      const client::LinearOptions no_bias{.bias = false};
+      const ValueId x = b.Embedding(batch.at("tokens"), "embed", 61, 16);
+      const ValueId hidden = b.Gelu(b.Linear(x, "up", 48, no_bias));
+      const ValueId y = b.Gelu(b.Linear(hidden, "down", 24, no_bias));
+      return b.CrossEntropy(b.Linear(y, "head", 61, no_bias), batch.at("labels"));
+    };
+    ir::OptimizerSpec optimizer;
+    optimizer.max_norm = 0;
+    auto job = client::JobBuilder("linear").Batch(8, 4).Optimizer(optimizer).Build(functions);
+    ASSERT_TRUE(job.has_value()) << job.error();
+    job->parallel.data = 1;
+    job->parallel.tensor = p;
+    const auto step = OneStep(*job, static_cast<int>(p), 61);
+    ASSERT_TRUE(step.has_value()) << step.error();
+    const Counters& reduce = step->traffic.at({"tensor", Kind::kAllReduce});
+    const int64_t row = 2 * (p - 1) * 32 * 24;
+    EXPECT_EQ(column, 2 * (p - 1) * 32 * 16);
+    // The norm of the gradients is reported: one scalar more.
+    EXPECT_EQ(reduce.calls, p * (2 + 1)) << p;
+    EXPECT_EQ(reduce.bytes, 4 * (column + row + 2 * (p - 1))) << p;
+    for (const auto& [key, counters] : step->traffic) {
+      EXPECT_TRUE(counters.bytes == 0 || key.second == Kind::kAllReduce) << key.first;
+    }
   }
 }
 

@@ -183,13 +183,20 @@ void AddAttention(std::vector<OpCase>& cases) {
     const char* name;
     int64_t b, s, h, g, e;
   };
+  struct Variant {
+    const char* name;
+    Attrs attrs;
+  };
+  const std::vector<Variant> variants = {
+      {"", {{"causal", int64_t{0}}}},
+      {"_causal", {{"causal", int64_t{1}}}},
+      {"_causal_dropout", {{"causal", int64_t{1}}, {"dropout", 0.3}, {"name", "probabilities"}}}};
   const std::vector<Row> rows = {{"one", 1, 1, 1, 1, 4},      {"plain", 2, 7, 3, 3, 8},
                                  {"grouped", 2, 5, 6, 2, 5},  {"multi_query", 1, 9, 4, 1, 6},
                                  {"tiles", 2, 150, 4, 2, 20}, {"two_tiles", 1, 128, 2, 2, 16}};
   for (const Row& r : rows) {
-    for (int64_t causal : {0, 1}) {
-      const std::string at = std::string("_") + r.name + (causal ? "_causal" : "");
-      const Attrs attrs = {{"causal", causal}};
+    for (const auto& [name, attrs] : variants) {
+      const std::string at = std::string("_") + r.name + name;
       const ir::Dims q = {r.b, r.s, r.h, r.e};
       const ir::Dims kv = {r.b, r.s, r.g, r.e};
       const ir::Dims lse = {r.b, r.h, r.s};

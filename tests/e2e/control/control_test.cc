@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 
 #include <cmath>
 #include <filesystem>
@@ -20,6 +21,7 @@ using client::JobState;
 using client::JobUpdate;
 using client::StepMetrics;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int64_t kJobMs = 60'000;
 constexpr int64_t kForeverSteps = 1'000'000;
@@ -260,6 +262,28 @@ TEST(Control, FailsTheJobWhenTheWeightsFileCannotBeWritten) {
   EXPECT_THAT(run.info.message, HasSubstr("model.safetensors"));
 }
 
+TEST(Control, AFullDiskFailsTheJobNamingTheFileAndLeavesNoPart) {
+  const auto cluster = StartCluster();
+  ASSERT_NE(cluster, nullptr);
+  const std::string dir = cluster->state_dir() + "/jobs/1";
+  std::filesystem::create_directories(dir);
+  // Room for the plan and the logs, not for the weights.
+  if (::mount("tmpfs", dir.c_str(), "tmpfs", 0, "size=48k") != 0) {
+    GTEST_SKIP() << "a file system of 48 KiB needs the right to mount";
+  }
+  const Outcome run = Finish(*cluster, cluster->Submit(ByteJob(2, 1, 2), SampleBytes(9000)));
+  EXPECT_EQ(run.info.state, JobState::kFailed);
+  EXPECT_EQ(run.info.reason, "SaveFailed");
+  EXPECT_THAT(run.info.message, HasSubstr(dir + "/model.safetensors"));
+  EXPECT_THAT(run.info.message, HasSubstr("No space left"));
+  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
+    EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr("safetensors")));
+  }
+  EXPECT_EQ(::umount2(dir.c_str(), MNT_DETACH), 0);
+  const Outcome next = Finish(*cluster, cluster->Submit(ByteJob(2, 1, 2), SampleBytes(9000)));
+  EXPECT_EQ(next.info.state, JobState::kSucceeded) << "the cluster goes on: " << next.info.message;
+}
+
 TEST(Control, SubmittingTwiceRunsBothInOrder) {
   const auto cluster = StartCluster();
   ASSERT_NE(cluster, nullptr);
@@ -277,8 +301,7 @@ TEST(Control, SubmittingTwiceRunsBothInOrder) {
   EXPECT_EQ((*jobs)[0].id, *second) << "newest first";
 }
 
-// ---- Who may come in
-// --------------------------------------------------------------------------------
+// ---- Who may come in ----
 
 TEST(ControlAccess, AWrongTokenIsRefusedOnBothSides) {
   LocalClusterOptions options;

@@ -21,9 +21,10 @@ client::StepMetrics Step(int64_t step, double loss) {
 
 TEST(StepPrinter, PrintsTorchTitansFieldsInTheirOrder) {
   StepPrinter printer({.steps = 11, .log_every = 5, .flops_per_step = 2e12});
+  printer.SetMemory(int64_t{3} << 29, int64_t{100} << 30);
   EXPECT_EQ(printer.Add(Step(0, 8.04)),
-            "step:    1  loss:   8.0400  grad_norm:   1.5000  tps:   2,000  tflops: 4.0000  lr: "
-            "3.00e-04  eta: 5 s\n");
+            "step:    1  loss:   8.0400  grad_norm:   1.5000  memory: 1.50GiB(1.50%)  "
+            "tps:   2,000  tflops: 4.0000  mfu: n/a  lr: 3.00e-04  eta: 5 s\n");
 }
 
 TEST(StepPrinter, PrintsFirstEveryNthAndLastStepAndAveragesBetween) {
@@ -102,6 +103,8 @@ TEST(JobEnd, FailureNamesTheCause) {
 
 TEST(JobEnd, ExitCodeTellsMisfitFromFailure) {
   client::JobInfo job = Job();
+  EXPECT_EQ(ExitCodeOfJob(job), 1);
+  job.reason = "PlanFailed";  // an error of the planner's own, a full disk
   EXPECT_EQ(ExitCodeOfJob(job), 1);
   job.reason = "Infeasible";
   EXPECT_EQ(ExitCodeOfJob(job), 4);

@@ -134,6 +134,15 @@ TEST(Gpt2, DropoutAppearsOncePerPlaceWithUniqueNames) {
   std::set<std::string> names;
   for (NodeId id : graph.NodesOf(Op::kDropout)) names.insert(graph.node(id).attrs.Str("name"));
   EXPECT_EQ(names.size(), 1u + 2 * 3);
+  for (NodeId id : graph.NodesOf(Op::kAttention)) {
+    EXPECT_FALSE(graph.node(id).attrs.Has("dropout"));
+  }
+  config.attention_dropout = 0.2;
+  const Graph with_attention = Loss(MakeGpt2(config));
+  for (NodeId id : with_attention.NodesOf(Op::kAttention)) {
+    EXPECT_EQ(with_attention.node(id).attrs.Real("dropout"), 0.2);
+    EXPECT_TRUE(names.insert(with_attention.node(id).attrs.Str("name")).second);
+  }
 }
 
 TEST(Gpt2, SequenceAboveThePositionsIsAnError) {
@@ -147,7 +156,7 @@ TEST(Gpt2, ReadsAHuggingFaceConfig) {
   const auto config = Gpt2ConfigFromHf(
       R"({"model_type":"gpt2","vocab_size":100,"n_positions":32,"n_ctx":64,"n_embd":48,)"
       R"("n_layer":5,"n_head":6,)"
-      R"("n_inner":null,"layer_norm_epsilon":1e-6,"embd_pdrop":0.0,)"
+      R"("n_inner":null,"layer_norm_epsilon":1e-6,"embd_pdrop":0.0,"attn_pdrop":0.25,)"
       R"("activation_function":"gelu_new"})");
   ASSERT_TRUE(config) << config.error();
   EXPECT_EQ(config->vocabulary, 100);
@@ -159,6 +168,7 @@ TEST(Gpt2, ReadsAHuggingFaceConfig) {
   EXPECT_EQ(config->epsilon, 1e-6);
   EXPECT_EQ(config->embedding_dropout, 0.0);
   EXPECT_EQ(config->residual_dropout, 0.1);
+  EXPECT_EQ(config->attention_dropout, 0.25);
 }
 
 TEST(Gpt2, BadHuggingFaceConfigsNameTheKey) {

@@ -166,8 +166,17 @@ TEST(Core, ReportsThePlannersRefusal) {
   const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 3));
   cluster.Settle();
   EXPECT_EQ(cluster.Info(job).state, JobState::kFailed);
-  EXPECT_EQ(cluster.Info(job).reason, "PlanFailed");
+  EXPECT_EQ(cluster.Info(job).reason, "Infeasible");
   EXPECT_THAT(cluster.Info(job).message, HasSubstr("use 1, 2, 4"));
+}
+
+TEST(Core, ABrokenPlannerIsNotTheUsersMisfit) {
+  SimCluster cluster;
+  AddWorkers(cluster, 1);
+  cluster.plan_error = Unavailable("no space left on device");
+  const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 3));
+  cluster.Settle();
+  EXPECT_EQ(cluster.Info(job).reason, "PlanFailed");
 }
 
 // ---- Failures -----------------------------------------------------------------------------------
@@ -316,8 +325,7 @@ TEST(CoreFailure, AWrongNumberOfReportsIsAProtocolError) {
   EXPECT_EQ(cluster.Info(job).reason, "ProtocolError");
 }
 
-// ---- Cancel
-// ---------------------------------------------------------------------------------------
+// ---- Cancel ----
 
 TEST(CoreCancel, WorksInEveryState) {
   for (const JobState at : {JobState::kQueued, JobState::kPlanning, JobState::kRunning}) {
@@ -346,8 +354,7 @@ TEST(CoreCancel, RefusesAnEndedOrUnknownJob) {
   EXPECT_EQ(cluster.Cancel(99).code(), StatusCode::kNotFound);
 }
 
-// ---- Identities
-// -----------------------------------------------------------------------------------
+// ---- Identities ----
 
 TEST(CoreIdentity, TheSameOpIdGetsTheSameJob) {
   SimCluster cluster;
@@ -426,8 +433,7 @@ TEST(CoreIdentity, ARejoiningSessionLosesItsOldMesh) {
   EXPECT_EQ(cluster.core().WorkerCounts().at("READY"), 1);
 }
 
-// ---- Durability
-// -----------------------------------------------------------------------------------
+// ---- Durability ----
 
 TEST(CoreRestart, RunningJobsFailQueuedJobsGoOn) {
   SimCluster cluster;
