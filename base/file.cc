@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/file_io.h"
 #include "base/os_error.h"
 #include "base/unique_fd.h"
 
@@ -26,29 +27,10 @@ Result<UniqueFd> OpenFile(const std::string& path, int flags, unsigned mode, con
   return file;
 }
 
-Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t wrote = write(fd, bytes.data(), bytes.size());
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) {
-      return OsError(errno, fmt::format("write {} ({} bytes left)", path, bytes.size()));
-    }
-    bytes.remove_prefix(static_cast<size_t>(wrote));
-  }
-  return OkStatus();
-}
-
 Result<struct stat> StatFd(int fd, const std::string& path) {
   struct stat info {};
   if (fstat(fd, &info) != 0) return Fail(OsError(errno, fmt::format("stat {}", path)));
   return info;
-}
-
-// Makes a rename in this folder durable.
-Status SyncFolder(const std::string& folder) {
-  MW_ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(folder, O_RDONLY | O_DIRECTORY, 0, "open"));
-  if (fsync(fd.get()) != 0 && errno != EINVAL) return OsError(errno, "fsync " + folder);
-  return OkStatus();
 }
 
 Status WriteDurably(const std::string& temporary, std::string_view bytes, unsigned mode) {

@@ -2,14 +2,11 @@
 
 #include <civetweb.h>
 #include <fmt/format.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <array>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <future>
 #include <map>
 #include <mutex>
@@ -17,7 +14,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/os_error.h"
+#include "base/listen_address.h"
 #include "base/unique_fd.h"
 
 namespace meshwright {
@@ -73,49 +70,8 @@ void Send(mg_connection* connection, const Response& response, bool with_body) {
   if (with_body) mg_write(connection, response.body.data(), response.body.size());
 }
 
-struct Address {
-  sockaddr_storage storage{};
-  socklen_t bytes = 0;
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-};
-
-// Errors: kInvalidArgument when the host is not a numeric address.
-Result<Address> ResolveNumeric(const std::string& host, int port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (error != 0) {
-    return Fail(InvalidArgument(fmt::format(
-        "host '{}': {}; give a numeric address such as 127.0.0.1", host, gai_strerror(error))));
-  }
-  Address address;
-  address.bytes = found->ai_addrlen;
-  std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
-  freeaddrinfo(found);
-  return address;
-}
-
-// The reason why this address cannot be listened on; OK when it can (now).
-Status ProbeAddress(const MetricsServerOptions& options) {
-  MW_ASSIGN_OR_RETURN(const Address address, ResolveNumeric(options.host, options.port));
-  const UniqueFd probe(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int yes = 1;
-  setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  if (bind(probe.get(), address.get(), address.bytes) == 0 && listen(probe.get(), 1) == 0) {
-    return OkStatus();
-  }
-  const int error = errno;
-  const char* fix = error == EADDRINUSE
-                        ? "; stop the process that listens there or choose another port (0: any)"
-                        : "; choose an address of this machine and a port above 1023";
-  const Status status = OsError(error, fmt::format("{}:{}", options.host, options.port));
-  return Status(status.code(), status.message() + fix);
-}
-
 // Opens and drops a connection: makes a thread that waits in accept look around.
-void Knock(const Address& address) {
+void Knock(const SocketAddress& address) {
   const UniqueFd knock(
       socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   (void)connect(knock.get(), address.get(), address.bytes);
@@ -126,7 +82,7 @@ void Knock(const Address& address) {
 struct MetricsServer::State {
   MetricsRegistry* registry = nullptr;
   mg_context* context = nullptr;
-  Address address;  // where it listens, with the port chosen
+  SocketAddress address;  // where it listens, with the port chosen
   int port = 0;
   std::mutex mutex;  // guards routes and health
   std::map<std::string, Route, std::less<>> routes;
@@ -185,9 +141,7 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::Start(const MetricsServerO
   MW_TRY(ResolveNumeric(options.host, options.port));
   auto state = std::make_unique<State>();
   state->registry = &registry;
-  const bool ipv6 = options.host.find(':') != std::string::npos;
-  const std::string address = ipv6 ? fmt::format("[{}]:{}", options.host, options.port)
-                                   : fmt::format("{}:{}", options.host, options.port);
+  const std::string address = FormatHostPort(options.host, options.port);
   const std::string threads = std::to_string(options.threads);
   std::array<const char*, 9> settings = {
       "listening_ports", address.c_str(),     "num_threads", threads.c_str(), "request_timeout_ms",
@@ -201,7 +155,7 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::Start(const MetricsServerO
   mg_error_data error{&code, text.data(), text.size()};
   state->context = mg_start2(&init, &error);
   if (state->context == nullptr) {
-    MW_TRY(ProbeAddress(options).WithContext("metrics server"));
+    MW_TRY(ProbeListen(options.host, options.port).WithContext("metrics server"));
     return Fail(Internal(fmt::format("metrics server on {}: {}", address, text.data())));
   }
   mg_server_port port{};

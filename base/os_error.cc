@@ -54,9 +54,11 @@ StatusCode CodeOf(int error_number) {
 
 Status OsError(int error_number, std::string_view what, const char* file, int line) {
   // generic_category().message is thread-safe, strerror is not.
+  const bool full = error_number == ENOSPC || error_number == EDQUOT;
   return Status(CodeOf(error_number),
-                fmt::format("{}: {}", what, std::generic_category().message(error_number)), file,
-                line);
+                fmt::format("{}: {}{}", what, std::generic_category().message(error_number),
+                            full ? "; free space there or choose another folder" : ""),
+                file, line);
 }
 
 }  // namespace meshwright

@@ -4,6 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
+
+#include "base/text.h"
+#include "cli/connect.h"
 
 namespace meshwright::cli {
 namespace {
@@ -13,6 +17,21 @@ constexpr char kFooter[] =
     "does not fit,\n"
     "5 timeout, 130 interrupted. Address: --address, else $MESHWRIGHT_ADDRESS, else address in\n"
     "~/.config/meshwright/config.toml, else 127.0.0.1:7700. NO_COLOR is honoured.";
+
+const CLI::Range kPort(0, 65535);
+const CLI::Range kPortOrNone(-1, 65535);
+constexpr int64_t kDayMs = 86'400'000;
+// Far from where a deadline in nanoseconds overflows.
+const CLI::Range kTimeoutSeconds(int64_t{0}, int64_t{1'000'000'000});
+const CLI::Range kJobId(int64_t{1}, INT64_MAX);
+const CLI::Range kMemoryMib(int64_t{0}, int64_t{1} << 30);
+
+const CLI::Validator kAddress(
+    [](std::string& text) {
+      const Status status = CheckAddress(text);
+      return status.ok() ? std::string() : status.message();
+    },
+    "HOST:PORT");
 
 // Everything the parser fills; the chosen subcommand picks one.
 struct Storage {
@@ -43,19 +62,24 @@ void AddServers(CLI::App& app, Storage& s) {
       ->add_option("--bind", s.controller.bind,
                    "Address to listen on; other than loopback needs a token")
       ->capture_default_str();
-  controller->add_option("--port", s.controller.port, "gRPC port; 0: pick")->capture_default_str();
+  controller->add_option("--port", s.controller.port, "gRPC port; 0: pick")
+      ->check(kPort)
+      ->capture_default_str();
   controller
       ->add_option("--metrics-port", s.controller.metrics_port,
                    "Prometheus port; 0: pick, -1: none")
+      ->check(kPortOrNone)
       ->capture_default_str();
   controller->add_option("--state-dir", s.controller.state_dir, "Jobs, blobs and results")
       ->capture_default_str();
   controller
       ->add_option("--worker-lost-ms", s.controller.worker_lost_ms,
                    "Silence after which a worker is lost")
+      ->check(CLI::Range(int64_t{1}, kDayMs))
       ->capture_default_str();
   controller->add_option("--ready-fd", s.controller.ready_fd, "Descriptor to announce the ports on")
       ->group("");
+  controller->add_option("--start-fd", s.controller.start_fd, "Descriptor to wait for")->group("");
 
   CLI::App* worker =
       app.add_subcommand("worker", "Run a worker of the controller at --address in the foreground");
@@ -71,17 +95,21 @@ void AddServers(CLI::App& app, Storage& s) {
       ->capture_default_str();
   worker->add_option("--advertise", s.worker.advertise, "Address that peers dial; default: --bind");
   worker->add_option("--data-port", s.worker.data_port, "Data-plane port; 0: pick")
+      ->check(kPort)
       ->capture_default_str();
   worker->add_option("--metrics-port", s.worker.metrics_port, "Prometheus port; 0: pick, -1: none")
+      ->check(kPortOrNone)
       ->capture_default_str();
   worker->add_option("--cache-dir", s.worker.cache_dir, "Folder for blobs; default: temporary");
   worker->add_option("--transport", s.worker.transport, "Between workers")
       ->check(CLI::IsMember({"auto", "shm", "tcp"}))
       ->capture_default_str();
   worker->add_option("--memory-mib", s.worker.memory_mib, "Per device; 0: share of the machine")
+      ->check(kMemoryMib)
       ->capture_default_str();
   worker->add_option("--ready-fd", s.worker.ready_fd, "Descriptor to announce the start on")
       ->group("");
+  worker->add_option("--start-fd", s.worker.start_fd, "Descriptor to wait for")->group("");
 }
 
 void AddCluster(CLI::App& app, Storage& s) {
@@ -98,18 +126,21 @@ void AddCluster(CLI::App& app, Storage& s) {
       ->capture_default_str();
   up->add_option("--dir", s.up.run_dir, "Folder for state, logs and process ids")
       ->capture_default_str();
-  up->add_option("--port", s.up.port, "gRPC port; 0: pick")->capture_default_str();
+  up->add_option("--port", s.up.port, "gRPC port; 0: pick")->check(kPort)->capture_default_str();
   up->add_option("--metrics-port", s.up.metrics_port, "Prometheus port; 0: pick")
+      ->check(kPort)
       ->capture_default_str();
   up->add_option("--transport", s.up.transport, "Between workers")
       ->check(CLI::IsMember({"auto", "shm", "tcp"}))
       ->capture_default_str();
   up->add_option("--timeout-ms", s.up.timeout_ms, "For everything to be ready")
+      ->check(CLI::Range(int64_t{1}, kDayMs))
       ->capture_default_str();
 
   CLI::App* down = app.add_subcommand("down", "Stop what `up` started");
   down->add_option("--dir", s.down.run_dir, "Folder given to `up`")->capture_default_str();
   down->add_option("--timeout-ms", s.down.timeout_ms, "Patience before SIGKILL")
+      ->check(CLI::Range(int64_t{0}, kDayMs))
       ->capture_default_str();
 
   app.add_subcommand("status", "Workers and jobs of the cluster");
@@ -119,21 +150,24 @@ void AddJobs(CLI::App& app, Storage& s) {
   CLI::App* submit = app.add_subcommand("submit", "Submit a job and follow it to its end");
   submit->add_option("job", s.submit.file, "Job file (TOML)")->required();
   AddOverrides(submit, s.submit.overrides);
-  submit->add_flag("--no-wait", s.submit.no_wait, "Print the id and return");
+  CLI::Option* no_wait = submit->add_flag("--no-wait", s.submit.no_wait, "Print the id and return");
   submit->add_flag("-q,--quiet", s.submit.quiet, "No step lines");
-  submit->add_option("--record", s.submit.record, "Write every step as a JSON line to this file");
-  submit->add_option("--timeout-s", s.submit.timeout_s,
-                     "Stop following after this long; the job goes on");
+  submit->add_option("--record", s.submit.record, "Write every step as a JSON line to this file")
+      ->excludes(no_wait);
+  submit
+      ->add_option("--timeout-s", s.submit.timeout_s,
+                   "Stop following after this long; the job goes on; 0: no limit")
+      ->check(kTimeoutSeconds);
 
   app.add_subcommand("jobs", "List jobs");
   CLI::App* logs = app.add_subcommand("logs", "Events of a job");
-  logs->add_option("id", s.logs.id, "Job id")->required();
-  logs->add_flag("-f,--follow", s.logs.follow, "Stay until the job ends");
+  logs->add_option("id", s.logs.id, "Job id")->required()->check(kJobId);
+  logs->add_flag("-f,--follow", s.logs.follow, "Stay until the job ends; also shows its steps");
   CLI::App* cancel = app.add_subcommand("cancel", "Cancel a job");
-  cancel->add_option("id", s.cancel.id, "Job id")->required();
+  cancel->add_option("id", s.cancel.id, "Job id")->required()->check(kJobId);
   CLI::App* wait = app.add_subcommand("wait", "Wait for the end of a job");
-  wait->add_option("id", s.wait.id, "Job id")->required();
-  wait->add_option("--timeout-s", s.wait.timeout_s, "0: no limit");
+  wait->add_option("id", s.wait.id, "Job id")->required()->check(kJobId);
+  wait->add_option("--timeout-s", s.wait.timeout_s, "0: no limit")->check(kTimeoutSeconds);
 }
 
 void AddDryRuns(CLI::App& app, Storage& s) {
@@ -142,8 +176,10 @@ void AddDryRuns(CLI::App& app, Storage& s) {
   AddOverrides(plan, s.plan.overrides);
   plan->add_option("--devices", s.plan.devices,
                    "Plan for this many CPU devices; default: the degrees' product, or the "
-                   "cluster at --address when that is given");
+                   "cluster at --address when that is given")
+      ->check(CLI::Range(1, 65536));
   plan->add_option("--devices-per-worker", s.plan.devices_per_worker, "With --devices")
+      ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   plan->add_flag("--programs", s.plan.programs, "Also the instruction lists");
   plan->add_option("--stop-after", s.plan.stop_after, "Print the result of this stage")
@@ -204,7 +240,7 @@ void AddGlobal(CLI::App& app, Storage& s) {
       "--version", fmt::format("meshwright {} ({})", MESHWRIGHT_VERSION, MESHWRIGHT_BUILD_TYPE));
   app.require_subcommand(1);
   app.fallthrough();
-  app.add_option("--address", s.global.address, "Controller, host:port");
+  app.add_option("--address", s.global.address, "Controller, host:port")->check(kAddress);
   app.add_option("--token-file", s.global.token_file,
                  "File with the cluster's token; default: $MESHWRIGHT_TOKEN");
   app.add_option("--color", s.global.color, "Colours on the terminal")
@@ -217,6 +253,98 @@ void AddGlobal(CLI::App& app, Storage& s) {
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
   app.footer(kFooter);
+}
+
+// ---- Usage errors ----
+
+ParsedArgs UsageError(const std::string& text) {
+  return {std::nullopt, fmt::format("error: {}\nRun with --help for more information.\n", text),
+          kExitUsage};
+}
+
+bool LooksLikeOption(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' &&
+         std::isdigit(static_cast<unsigned char>(word[1])) == 0;
+}
+
+// By its long name, or by the letter that a value or more letters follow directly.
+const CLI::Option* FindOption(const CLI::App& app, const std::string& word) {
+  if (const CLI::Option* option = app.get_option_no_throw(word)) return option;
+  const bool letters = word.size() > 2 && word[1] != '-';
+  return letters ? app.get_option_no_throw(word.substr(0, 2)) : nullptr;
+}
+
+std::vector<std::string> LongOptions(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;  // internal
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+std::string UnknownOption(const CLI::App& app, const CLI::App* command, const std::string& name) {
+  std::vector<std::string> known = LongOptions(app);
+  std::string hint;
+  if (command != nullptr) {
+    for (std::string& option : LongOptions(*command)) known.push_back(std::move(option));
+    const bool takes_keys = command->get_option_no_throw("--set") != nullptr;
+    if (takes_keys && name.find('.') != std::string::npos)
+      hint = fmt::format("; write {}=VALUE", name);
+  }
+  if (hint.empty()) hint = DidYouMean(name, known);
+  return fmt::format("unknown option '{}' of `meshwright{}`{}", name,
+                     command == nullptr ? "" : " " + command->get_name(), hint);
+}
+
+// The first word that is no command or option, with the nearest known name; "" when all are known.
+std::string ExplainUnknown(const CLI::App& app, const std::vector<std::string>& args) {
+  const CLI::App* command = nullptr;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string& word = args[i];
+    if (!LooksLikeOption(word)) {
+      if (command != nullptr) continue;
+      std::vector<std::string> names;
+      for (const CLI::App* known : app.get_subcommands({})) {
+        if (known->get_name() == word) command = known;
+        names.push_back(known->get_name());
+      }
+      if (command != nullptr) continue;
+      return fmt::format("unknown command '{}'{}; known: {}", word, DidYouMean(word, names),
+                         Join(names, ", "));
+    }
+    const size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    const CLI::Option* option = command != nullptr ? FindOption(*command, name) : nullptr;
+    if (option == nullptr) option = FindOption(app, name);
+    const bool override = equals != std::string::npos && name.find('.') != std::string::npos &&
+                          command != nullptr && command->get_option_no_throw("--set") != nullptr;
+    if (override) continue;
+    if (option == nullptr) return UnknownOption(app, command, name);
+    const bool value_follows = option->get_items_expected_max() > 0 &&
+                               equals == std::string::npos && (name[1] == '-' || name.size() == 2);
+    if (value_follows) ++i;
+  }
+  return "";
+}
+
+// What the parser's own rules cannot say; "" when there is nothing to object.
+std::string CheckCombination(const std::string& command, const Storage& s) {
+  static const std::vector<std::string> json_commands = {"up",   "status", "submit", "jobs",
+                                                         "logs", "wait",   "cancel"};
+  const bool json = s.format == "json";
+  const bool known =
+      std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
+      (command == "config" && s.config.action == "schema");
+  if (json && !known) {
+    return fmt::format("`meshwright {}` has no JSON output: leave out -o json, which is for: {}",
+                       command, Join(json_commands, ", "));
+  }
+  if (command == "plan" && !s.plan.timeline.empty() && s.plan.stop_after != "plan") {
+    return fmt::format("--timeline needs the whole plan: leave out --stop-after {}",
+                       s.plan.stop_after);
+  }
+  return "";
 }
 
 }  // namespace
@@ -234,8 +362,6 @@ int ExitCodeOf(const Status& status) {
       return kExitUsage;
     case StatusCode::kUnavailable:
       return kExitUnreachable;
-    case StatusCode::kResourceExhausted:
-      return kExitDoesNotFit;
     case StatusCode::kDeadlineExceeded:
       return kExitTimeout;
     default:
@@ -258,10 +384,13 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   } catch (const CLI::ParseError& e) {
     std::ostringstream out;
     std::ostringstream error;
-    const int code = app.exit(e, out, error);
-    return {std::nullopt, out.str() + error.str(), code == 0 ? kExitOk : kExitUsage};
+    if (app.exit(e, out, error) == 0) return {std::nullopt, out.str() + error.str(), kExitOk};
+    const std::string unknown = ExplainUnknown(app, args);
+    return UsageError(unknown.empty() ? e.what() : unknown);
   }
   const CLI::App& chosen = *app.get_subcommands().front();
+  const std::string objection = CheckCombination(chosen.get_name(), storage);
+  if (!objection.empty()) return UsageError(objection);
   storage.global.json = storage.format == "json";
   return {Invocation{storage.global, Chosen(chosen.get_name(), storage)}, "", kExitOk};
 }

@@ -21,7 +21,10 @@ inline constexpr int kExitUsage = 2;        // also: a bad configuration, an unk
 inline constexpr int kExitUnreachable = 3;  // no controller
 inline constexpr int kExitDoesNotFit = 4;   // the plan is infeasible or out of memory
 inline constexpr int kExitTimeout = 5;
+inline constexpr int kExitInterrupted = 130;
 
+// Of an error outside of a job. kResourceExhausted is a full disk or missing memory of this
+// machine, so 1: what does not fit a cluster is told apart where the planner is called.
 int ExitCodeOf(const Status& status);
 
 struct GlobalArgs {
@@ -39,6 +42,7 @@ struct ControllerArgs {
   std::string state_dir = "runs/controller";
   int64_t worker_lost_ms = 6000;
   int ready_fd = -1;  // gets "<port> <metrics port>\n" once the servers listen
+  int start_fd = -1;  // see AwaitStart in cli/daemon.h
 };
 
 struct WorkerArgs {
@@ -54,6 +58,7 @@ struct WorkerArgs {
   std::string transport = "auto";
   int64_t memory_mib = 0;
   int ready_fd = -1;
+  int start_fd = -1;
 };
 
 struct UpArgs {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cli/args.h"
+#include "cli/job_config.h"
 
 namespace meshwright::cli {
 
@@ -24,5 +25,7 @@ int RunWorker(const WorkerArgs& args, const GlobalArgs& global);
 
 // Prints "error: ..." (and a hint where one is known) to stderr; returns the exit code.
 int ReportError(const Status& status);
+// The configuration's notes, as "note: ..." to stderr.
+void PrintNotes(const JobConfig& config);
 
 }  // namespace meshwright::cli

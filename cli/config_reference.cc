@@ -1,11 +1,13 @@
 // The table of keys as JSON Schema and as Markdown.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "cli/config_keys.h"
 #include "cli/job_config.h"
+#include "cli/key_ranges.h"
 
 namespace meshwright::cli {
 namespace {
@@ -29,6 +31,14 @@ Json KeySchema(const ConfigKey& key) {
   Json schema = std::visit(SchemaType(), key.bind(scratch));
   if (key.kind == KeyKind::kDegree) {
     schema = {{"oneOf", {{{"type", "integer"}, {"minimum", -1}}, {{"const", "auto"}}}}};
+  }
+  const KeyRange* range = FindRange(key.section, key.name);
+  if (range != nullptr && key.kind == KeyKind::kPlain) {
+    schema[range->open_low ? "exclusiveMinimum" : "minimum"] = range->low;
+    // JSON has no infinity.
+    if (std::isfinite(range->high)) {
+      schema[range->open_high ? "exclusiveMaximum" : "maximum"] = range->high;
+    }
   }
   if (key.kind == KeyKind::kChoice) schema["enum"] = key.choices;
   schema["description"] = key.doc;
@@ -67,9 +77,15 @@ std::string ConfigReferenceMarkdown() {
       "default, job file,\n"
       "environment `MESHWRIGHT__SECTION__KEY`, `--set section.key=value` (or "
       "`--section.key=value`). An unknown key is an\n"
-      "error with its position and the nearest known name. Every degree of `[parallelism]` may be "
-      "a number, which the\n"
-      "planner must keep, or `-1` or `\"auto\"`, which leaves it to the planner.\n\n"
+      "error with its position and the nearest known name; so is a value out of range, and a "
+      "variable `MESHWRIGHT__...`\n"
+      "without a key. A value that has no effect, such as `momentum` with adamw, is a printed "
+      "note.\n\n"
+      "Every degree of `[parallelism]` may be a number, which the planner must keep, or `-1` or "
+      "`\"auto\"`. Today only\n"
+      "`data_parallel_replicate_degree` is chosen, as what the other degrees leave over; `auto` "
+      "of the tensor and\n"
+      "pipeline degrees is 1.\n\n"
       "`meshwright config validate FILE` checks a file, `meshwright config show FILE` prints it "
       "resolved,\n"
       "`meshwright config schema` prints a JSON Schema for editors.\n";

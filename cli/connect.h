@@ -11,12 +11,17 @@
 
 namespace meshwright::cli {
 
+// Errors: kInvalidArgument unless `address` is host:port with a port of 1..65535; an IPv6 host is
+// in brackets.
+Status CheckAddress(const std::string& address);
+
 // --address > $MESHWRIGHT_ADDRESS > address in $XDG_CONFIG_HOME (or ~/.config)
 // /meshwright/config.toml > 127.0.0.1:7700. Errors: kInvalidArgument when the user's config file
-// does not parse.
+// does not parse or has an unknown key, and when the address is none.
 Result<std::string> ResolveAddress(const GlobalArgs& global, const Environment& environment);
 
-// The content of --token-file without line end, else $MESHWRIGHT_TOKEN, else "".
+// The content of --token-file without line end, else $MESHWRIGHT_TOKEN, else "". Errors:
+// kInvalidArgument when the file is empty, kNotFound.
 Result<std::string> LoadToken(const GlobalArgs& global, const Environment& environment);
 
 // Errors: kUnavailable naming the address and how to start a controller.

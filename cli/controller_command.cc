@@ -2,12 +2,12 @@
 
 #include <cstdio>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/daemon.h"
+#include "cli/listen_check.h"
 #include "controller/server.h"
 
 namespace meshwright::cli {
@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kForeverMs = int64_t{1} << 30;
 
 Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
+  MW_TRY(AwaitStart(args.start_fd));
   LogOptions log;
   MW_ASSIGN_OR_RETURN(log.level, ParseLogLevel(global.log_level));
   MW_TRY(InitLog(log));
@@ -27,7 +28,8 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   options.state_dir = args.state_dir;
   options.worker_lost_ms = args.worker_lost_ms;
   MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, ProcessEnvironment));
-  MW_TRY(MakeDirs(args.state_dir));
+  MW_TRY(CheckListen(args.bind, args.port, "--port"));
+  MW_TRY(CheckListen(args.bind, args.metrics_port, "--metrics-port"));
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<controller::Server> server,
                       controller::Server::Start(std::move(options)));
   fmt::print("controller listens on {}:{}, metrics on http://{}:{}/metrics\n", args.bind,
@@ -44,7 +46,10 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
 
 int RunController(const ControllerArgs& args, const GlobalArgs& global) {
   const Status status = Serve(args, global);
-  return status.ok() ? kExitOk : ReportError(status);
+  if (status.ok()) return kExitOk;
+  const int code = ReportError(status);
+  // It needs no other controller: what is not available is a port or the store.
+  return code == kExitUnreachable ? kExitJobFailed : code;
 }
 
 }  // namespace meshwright::cli

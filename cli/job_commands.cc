@@ -3,9 +3,11 @@
 
 #include <chrono>
 #include <cstdio>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/connect.h"
+#include "cli/follow.h"
 #include "cli/output.h"
 
 namespace meshwright::cli {
@@ -13,7 +15,6 @@ namespace {
 
 using client::Client;
 using client::JobInfo;
-using client::JobState;
 
 int64_t NowUnixMs() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -30,29 +31,45 @@ int WithClient(const GlobalArgs& global, Body body) {
   return code ? *code : ReportError(code.error());
 }
 
-void PrintEnd(const JobInfo& job, bool json) {
-  fmt::print("{}", json ? JobJson(job) + "\n" : FormatJobEnd(job));
+void PrintLogLines(const std::vector<std::string>& lines, bool json) {
+  for (const std::string& line : lines) fmt::print("{}\n", json ? LogJson(line) : line);
 }
 
-Result<int> FollowLogs(Client& client, int64_t id) {
-  auto end = client.Watch(id, [](const client::JobUpdate& update) {
-    for (const std::string& line : update.log_lines) fmt::print("{}\n", line);
-    std::fflush(stdout);
-    return true;
-  });
-  if (!end) return Fail(end.error());
-  PrintEnd(*end, false);
-  return ExitCodeOfJob(*end);
-}
+// Events as they come, and the steps as `submit` shows them.
+class LogFollower {
+ public:
+  explicit LogFollower(const GlobalArgs& global) : global_(global) {}
+
+  void OnUpdate(const client::JobUpdate& update) {
+    PrintLogLines(update.log_lines, global_.json);
+    if (!printer_) {
+      printer_.emplace(StepPrinter::Options{.steps = update.info.steps,
+                                            .log_every = ir::TrainSpec().log_every,
+                                            .color = UseColor(global_.color),
+                                            .json = global_.json});
+    }
+    printer_->SetMemory(update.info.device_memory_bytes, update.info.device_budget_bytes);
+    for (const client::StepMetrics& step : update.steps) fmt::print("{}", printer_->Add(step));
+  }
+
+ private:
+  const GlobalArgs& global_;
+  std::optional<StepPrinter> printer_;
+};
 
 }  // namespace
 
 int ReportError(const Status& status) {
+  std::fflush(stdout);  // so that the error comes last where both are one terminal or file
   fmt::print(stderr, "error: {}\n", status.message());
   if (status.code() == StatusCode::kUnauthenticated) {
     fmt::print(stderr, "hint: give the cluster's token with --token-file or $MESHWRIGHT_TOKEN\n");
   }
   return ExitCodeOf(status);
+}
+
+void PrintNotes(const JobConfig& config) {
+  for (const std::string& note : config.notes) fmt::print(stderr, "note: {}\n", note);
 }
 
 int RunJobs(const GlobalArgs& global) {
@@ -81,9 +98,13 @@ int RunStatus(const GlobalArgs& global) {
 
 int RunLogs(const LogsArgs& args, const GlobalArgs& global) {
   return WithClient(global, [&](Client& client) -> Result<int> {
-    if (args.follow) return FollowLogs(client, args.id);
+    if (args.follow) {
+      LogFollower follower(global);
+      return FollowJob(client, {.job_id = args.id, .json = global.json},
+                       [&](const client::JobUpdate& update) { follower.OnUpdate(update); });
+    }
     MW_ASSIGN_OR_RETURN(const std::vector<std::string> lines, client.Logs(args.id));
-    for (const std::string& line : lines) fmt::print("{}\n", line);
+    PrintLogLines(lines, global.json);
     return kExitOk;
   });
 }
@@ -91,16 +112,21 @@ int RunLogs(const LogsArgs& args, const GlobalArgs& global) {
 int RunCancel(const CancelArgs& args, const GlobalArgs& global) {
   return WithClient(global, [&](Client& client) -> Result<int> {
     MW_TRY(client.Cancel(args.id));
-    fmt::print("job {} is being cancelled\n", args.id);
+    if (!global.json) {
+      fmt::print("job {} is being cancelled\n", args.id);
+      return kExitOk;
+    }
+    MW_ASSIGN_OR_RETURN(const JobInfo job, client.Get(args.id));
+    fmt::print("{}\n", JobJson(job));
     return kExitOk;
   });
 }
 
 int RunWait(const WaitArgs& args, const GlobalArgs& global) {
   return WithClient(global, [&](Client& client) -> Result<int> {
-    MW_ASSIGN_OR_RETURN(const JobInfo job, client.Wait(args.id, args.timeout_s * 1000));
-    PrintEnd(job, global.json);
-    return ExitCodeOfJob(job);
+    const FollowOptions options{
+        .job_id = args.id, .timeout_s = args.timeout_s, .json = global.json};
+    return FollowJob(client, options, [](const client::JobUpdate&) {});
   });
 }
 

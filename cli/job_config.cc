@@ -8,6 +8,8 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/config_keys.h"
+#include "cli/key_ranges.h"
+#include "cli/resolve_config.h"
 
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 1
@@ -29,6 +31,7 @@ std::string Position(const std::string& file, const toml::source_region& region)
 }
 
 std::string ValueText(const toml::node& node) {
+  if (node.is_floating_point()) return fmt::format("{}", *node.value<double>());
   std::ostringstream out;
   node.visit([&](const auto& value) { out << value; });
   return out.str();
@@ -42,8 +45,7 @@ struct Setter {
     return Integer([&](int64_t v) { *at = v; });
   }
   bool operator()(uint64_t* at) const {
-    return node.value_or<int64_t>(-1) >= 0 &&
-           Integer([&](int64_t v) { *at = static_cast<uint64_t>(v); });
+    return Integer([&](int64_t v) { *at = static_cast<uint64_t>(v); });
   }
   bool operator()(double* at) const {
     // An integer is a number; text and booleans are not.
@@ -106,9 +108,18 @@ Status SetKey(JobConfig& config, const ConfigKey& key, const toml::node& node,
   } else {
     fits = std::visit(Setter{node}, binding);
   }
-  if (fits) return OkStatus();
-  return InvalidArgument(fmt::format("{}: {}.{} must be {}, is {}", where, key.section, key.name,
-                                     WantedType(key), ValueText(node)));
+  if (!fits) {
+    return InvalidArgument(fmt::format("{}: {}.{} must be {}, is {}", where, key.section, key.name,
+                                       WantedType(key), ValueText(node)));
+  }
+  const KeyRange* range = FindRange(key.section, key.name);
+  const bool is_auto = key.kind == KeyKind::kDegree && node.value_or<int64_t>(-1) == -1;
+  if (range != nullptr && node.is_number() && !is_auto && !range->Has(*node.value<double>())) {
+    return InvalidArgument(fmt::format("{}: {}.{} is {}; it must be {}", where, key.section,
+                                       key.name, ValueText(node), range->ToString()));
+  }
+  config.origins[fmt::format("{}.{}", key.section, key.name)] = where;
+  return OkStatus();
 }
 
 Status UnknownKey(const std::string& where, std::string_view section, std::string_view name) {
@@ -176,45 +187,27 @@ Status ApplyOverride(JobConfig& config, const std::string& text) {
   return ApplyText(config, *key, text.substr(equals + 1), where);
 }
 
-Status ApplyEnvironment(JobConfig& config, const ConfigSource& source) {
-  for (const ConfigKey& key : ConfigKeys()) {
-    std::string name = fmt::format("MESHWRIGHT__{}__{}", key.section, key.name);
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    const auto value = source.environment(name);
-    if (value) MW_TRY(ApplyText(config, key, *value, "environment " + name));
-  }
-  return OkStatus();
+std::string EnvironmentName(const ConfigKey& key) {
+  std::string name = fmt::format("MESHWRIGHT__{}__{}", key.section, key.name);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return name;
 }
 
-// What follows from several keys together.
-Status Resolve(JobConfig& config, const std::string& file) {
-  ir::TrainSpec& train = config.train;
-  const int64_t replicas = config.parallel.data;
-  const int64_t local = config.local_batch_size;
-  if (local < 0 || config.global_batch_size < 0) {
-    return InvalidArgument(fmt::format("{}: training batch sizes must not be negative", file));
+Status ApplyEnvironment(JobConfig& config, const ConfigSource& source) {
+  std::vector<std::string> known;
+  for (const ConfigKey& key : ConfigKeys()) {
+    known.push_back(EnvironmentName(key));
+    const auto value = source.environment(known.back());
+    if (value) MW_TRY(ApplyText(config, key, *value, "environment " + known.back()));
   }
-  if (local > 0 && replicas == 0 && config.global_batch_size == 0) {
+  for (const std::string& name : source.environment_names) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     return InvalidArgument(
-        fmt::format("{}: training.local_batch_size needs a number for "
-                    "parallelism.data_parallel_replicate_degree; with \"auto\" set "
-                    "training.global_batch_size",
-                    file));
+        fmt::format("environment {}: there is no such key{}; write MESHWRIGHT__SECTION__KEY with a "
+                    "key of docs/config.md, or unset it",
+                    name, DidYouMean(name, known)));
   }
-  if (local > 0 && config.global_batch_size > 0 && replicas > 0 &&
-      local * replicas != config.global_batch_size) {
-    return InvalidArgument(
-        fmt::format("{}: training.local_batch_size {} x data_parallel_replicate_degree {} is not "
-                    "training.global_batch_size {}; "
-                    "set one of them",
-                    file, local, replicas, config.global_batch_size));
-  }
-  train.global_batch =
-      config.global_batch_size > 0 ? config.global_batch_size : (local > 0 ? local * replicas : 8);
-  // The planner gives what is left over to the replicas, so "auto" degrees of the other axes are 1.
-  config.parallel.tensor = std::max<int64_t>(config.tensor_degree, 1);
-  config.parallel.pipeline = std::max<int64_t>(config.pipeline_degree, 1);
   return OkStatus();
 }
 
@@ -230,7 +223,7 @@ Result<JobConfig> ParseJobConfig(const ConfigSource& source) {
   MW_TRY(ApplyTable(config, parsed.table(), source.file));
   MW_TRY(ApplyEnvironment(config, source));
   for (const std::string& text : source.overrides) MW_TRY(ApplyOverride(config, text));
-  MW_TRY(Resolve(config, source.file));
+  MW_TRY(ResolveConfig(config, source.file));
   return config;
 }
 

@@ -8,13 +8,15 @@
 //   planner
 //
 // Later wins: built-in default < job file < environment MESHWRIGHT__SECTION__KEY < --set
-// section.key=value. An unknown key is an error with file, line, column and the nearest known name;
-// nothing is ignored. All keys: cli/config_keys.cc.
+// section.key=value. An unknown key is an error with file, line, column and the nearest known name,
+// also in the environment; a value that has no effect is a note. Nothing is ignored silently. All
+// keys: cli/config_keys.cc.
 //
 // Thread rule: pure functions, except for reading the files that the configuration names.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,7 +32,7 @@ struct JobConfig {
   std::string description;
 
   models::ModelSpec model;
-  std::string hf_path;  // folder with config.json
+  std::string hf_path;  // folder with config.json, or the file
 
   ir::OptimizerSpec optimizer;
   ir::ParallelSpec parallel;
@@ -46,6 +48,11 @@ struct JobConfig {
 
   std::string initial_load_path;
   bool last_save = true;
+
+  // Where each key got its value: "job.toml:12:9", "--set ...", "environment ..."; by
+  // "section.key".
+  std::map<std::string, std::string> origins;
+  std::vector<std::string> notes;  // what has no effect, for people
 };
 
 struct ConfigSource {
@@ -54,6 +61,7 @@ struct ConfigSource {
   std::vector<std::string>
       overrides;  // "section.key=value", value in TOML syntax; bare words are text
   Environment environment = ProcessEnvironment;
+  std::vector<std::string> environment_names = ProcessEnvironmentNames("MESHWRIGHT__");
 };
 
 // Errors: kInvalidArgument "job.toml:14:1: unknown key ... (did you mean 'x'?)" or naming key,
@@ -62,8 +70,8 @@ Result<JobConfig> ParseJobConfig(const ConfigSource& source);
 // Reads the file, then as above. Errors: kNotFound naming the path.
 Result<JobConfig> LoadJobConfig(const std::string& path, std::vector<std::string> overrides);
 
-// The resolved configuration as TOML: every key that has a value. Parsing it gives the same
-// JobConfig.
+// The resolved configuration as TOML: every key that has a value, "0: as another key says" replaced
+// by that. Parsing it gives the same JobConfig but for origins and notes.
 std::string FormatJobConfig(const JobConfig& config);
 
 struct PreparedJob {

@@ -32,6 +32,12 @@ int64_t EndOr(const JobInfo& job, int64_t now_unix_ms) {
   return job.ended_unix_ms > 0 ? job.ended_unix_ms : now_unix_ms;
 }
 
+// Three significant digits and no exponent: "12.3", "0.00123".
+std::string ThreeDigits(double value) {
+  const int magnitude = value > 0 ? static_cast<int>(std::floor(std::log10(value))) : 0;
+  return fmt::format("{:.{}f}", value, std::clamp(2 - magnitude, 0, 12));
+}
+
 std::string DashIfEmpty(const std::string& text) { return text.empty() ? "-" : text; }
 
 std::vector<std::string> WorkerRow(const WorkerInfo& worker) {
@@ -156,10 +162,10 @@ std::string StepPrinter::Line(const client::StepMetrics& step) const {
 
 std::string StepPrinter::FormatMemory() const {
   const double gib = static_cast<double>(memory_bytes_) / (1 << 30);
-  if (memory_budget_bytes_ <= 0) return fmt::format("memory: {:.2f}GiB", gib);
+  if (memory_budget_bytes_ <= 0) return fmt::format("memory: {}GiB", ThreeDigits(gib));
   const double share =
       static_cast<double>(memory_bytes_) / static_cast<double>(memory_budget_bytes_);
-  return fmt::format("memory: {:.2f}GiB({:.2f}%)", gib, 100 * share);
+  return fmt::format("memory: {}GiB({}%)", ThreeDigits(gib), ThreeDigits(100 * share));
 }
 
 std::string StepPrinter::Add(const client::StepMetrics& step) {

@@ -27,6 +27,7 @@ std::string StatusJson(const std::vector<client::WorkerInfo>& workers,
                        const std::vector<client::JobInfo>& jobs);
 std::string JobJson(const client::JobInfo& job);
 std::string StepJson(const client::StepMetrics& step);
+std::string LogJson(const std::string& line);  // {"line":".."}
 
 // "SUCCEEDED in 12.3 s", and why when it did not. One line per fact, indented.
 std::string FormatJobEnd(const client::JobInfo& job);

@@ -66,6 +66,8 @@ std::string StepJson(const client::StepMetrics& step) {
               -1);
 }
 
+std::string LogJson(const std::string& line) { return Dump({{"line", line}}, -1); }
+
 std::string JobsJson(const std::vector<client::JobInfo>& jobs) {
   return Dump(ToArray(jobs), 2) + "\n";
 }

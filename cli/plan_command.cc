@@ -18,16 +18,19 @@
 namespace meshwright::cli {
 namespace {
 
-int PrintOrFail(const Result<std::string>& text, const std::string& file = "") {
-  if (!text) return ReportError(text.error());
+int Print(const std::string& text, const std::string& file) {
   if (file.empty()) {
-    std::fwrite(text->data(), 1, text->size(), stdout);
+    std::fwrite(text.data(), 1, text.size(), stdout);
     return kExitOk;
   }
-  const Status written = WriteFileAtomic(file, *text);
+  const Status written = WriteFileAtomic(file, text);
   if (!written.ok()) return ReportError(written);
   fmt::print(stderr, "wrote {}\n", file);
   return kExitOk;
+}
+
+int PrintOrFail(const Result<std::string>& text, const std::string& file = "") {
+  return text ? Print(*text, file) : ReportError(text.error());
 }
 
 Result<mesh::Topology> ClusterTopology(const GlobalArgs& global) {
@@ -38,21 +41,22 @@ Result<mesh::Topology> ClusterTopology(const GlobalArgs& global) {
 
 Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& global,
                                     const ir::ParallelSpec& parallel) {
-  if (args.devices > 0) return mesh::Topology::Local(args.devices, args.devices_per_worker);
+  if (args.devices > 0) return DryRunTopology(args.devices, args.devices_per_worker);
   if (!global.address.empty()) return ClusterTopology(global);
   if (parallel.data == 0) {
     return Fail(
         InvalidArgument("parallelism.data_parallel_replicate_degree is auto: give --devices N, or "
                         "--address for a running cluster"));
   }
-  return mesh::Topology::Local(
-      static_cast<int>(parallel.data * parallel.tensor * parallel.pipeline),
-      args.devices_per_worker);
+  return DryRunTopology(parallel.data * parallel.tensor * parallel.pipeline,
+                        args.devices_per_worker);
 }
 
-Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global) {
+// `misfit` is set when the job is sound but does not fit the devices.
+Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global, bool& misfit) {
   MW_ASSIGN_OR_RETURN(const JobConfig config, LoadJobConfig(args.file, args.overrides));
   MW_ASSIGN_OR_RETURN(const PreparedJob prepared, PrepareJob(config));
+  PrintNotes(config);
   if (args.stop_after == "graph") return ir::FormatGraph(prepared.request.loss);
   if (args.stop_after == "step-graph") {
     MW_ASSIGN_OR_RETURN(const ir::Graph gradients, ir::Differentiate(prepared.request.loss));
@@ -60,14 +64,17 @@ Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global) {
                         ir::AppendUpdate(gradients, prepared.request.optimizer));
     return ir::FormatGraph(step);
   }
-  MW_ASSIGN_OR_RETURN(const mesh::Topology topology,
-                      PlanTopology(args, global, prepared.request.parallel));
-  MW_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlan(prepared.request, topology));
-  if (args.stop_after == "programs") return planner::FormatPlan(plan, true);
+  const auto topology = PlanTopology(args, global, prepared.request.parallel);
+  misfit = !topology && topology.error().code() == StatusCode::kResourceExhausted;
+  MW_TRY(topology);
+  const auto plan = planner::MakePlan(prepared.request, *topology);
+  misfit = !plan && IsMisfit(plan.error());
+  MW_TRY(plan);
+  if (args.stop_after == "programs") return planner::FormatPlan(*plan, true);
   std::string text =
       fmt::format("job        {}\nmodel      {}\n", prepared.request.name, prepared.model.summary);
-  text += planner::FormatPlan(plan, args.programs);
-  MW_ASSIGN_OR_RETURN(const StepForecast forecast, ForecastStep(plan, topology));
+  text += planner::FormatPlan(*plan, args.programs);
+  MW_ASSIGN_OR_RETURN(const StepForecast forecast, ForecastStep(*plan, *topology));
   text += FormatForecast(forecast);
   if (!args.timeline.empty()) {
     MW_TRY(WriteFileAtomic(args.timeline, forecast.chrome_trace));
@@ -92,15 +99,23 @@ Result<std::string> ConfigText(const ConfigArgs& args) {
     return Fail(InvalidArgument(fmt::format("config {} needs a job file", args.action)));
   }
   MW_ASSIGN_OR_RETURN(const JobConfig config, LoadJobConfig(args.file, args.overrides));
-  if (args.action == "show") return FormatJobConfig(config);
+  if (args.action == "show") {
+    PrintNotes(config);
+    return FormatJobConfig(config);
+  }
   MW_ASSIGN_OR_RETURN(const PreparedJob prepared, PrepareJob(config));
+  PrintNotes(config);
   return fmt::format("{} is valid: {}\n", args.file, prepared.model.summary);
 }
 
 }  // namespace
 
 int RunPlan(const PlanArgs& args, const GlobalArgs& global) {
-  return PrintOrFail(PlanText(args, global), args.out);
+  bool misfit = false;
+  const Result<std::string> text = PlanText(args, global, misfit);
+  if (text) return Print(*text, args.out);
+  const int code = ReportError(text.error());
+  return misfit ? kExitDoesNotFit : code;
 }
 
 int RunVisualize(const VisualizeArgs& args, const GlobalArgs& global) {

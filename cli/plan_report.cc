@@ -61,6 +61,26 @@ std::string FormatForecast(const StepForecast& forecast) {
                      FormatBytes(sent));
 }
 
+bool IsMisfit(const Status& error) {
+  return error.code() == StatusCode::kInvalidArgument ||
+         error.code() == StatusCode::kResourceExhausted;
+}
+
+Result<mesh::Topology> DryRunTopology(int64_t devices, int64_t devices_per_worker) {
+  constexpr int64_t kMaxDevices = 1 << 16;
+  if (devices < 1 || devices > kMaxDevices) {
+    return Fail(InvalidArgument(
+        fmt::format("the plan is for {} devices; it can be for 1 to {}: choose smaller degrees or "
+                    "another --devices",
+                    devices, kMaxDevices)));
+  }
+  if (devices_per_worker < 1 || devices_per_worker > kMaxDevices) {
+    return Fail(InvalidArgument(fmt::format("--devices-per-worker is {}; it must be in [1, {}]",
+                                            devices_per_worker, kMaxDevices)));
+  }
+  return mesh::Topology::Local(static_cast<int>(devices), static_cast<int>(devices_per_worker));
+}
+
 Result<mesh::Topology> TopologyOf(const std::vector<client::WorkerInfo>& workers) {
   mesh::Topology topology;
   for (const client::WorkerInfo& worker : workers) {

@@ -27,6 +27,14 @@ struct StepForecast {
 Result<StepForecast> ForecastStep(const planner::Plan& plan, const mesh::Topology& topology);
 std::string FormatForecast(const StepForecast& forecast);
 
+// Whether an error of planner::MakePlan says that a sound job does not fit the devices; the
+// controller tells them apart in the same way.
+bool IsMisfit(const Status& error);
+
+// `devices` local devices to plan for. Errors: kInvalidArgument when there are more than a plan can
+// have programs, or when workers have none.
+Result<mesh::Topology> DryRunTopology(int64_t devices, int64_t devices_per_worker);
+
 // Devices of the workers that are READY, in the controller's order.
 // Errors: kResourceExhausted when there are none.
 Result<mesh::Topology> TopologyOf(const std::vector<client::WorkerInfo>& workers);

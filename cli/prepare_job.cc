@@ -1,31 +1,65 @@
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "base/file.h"
-#include "base/text.h"
 #include "cli/job_config.h"
+#include "cli/key_ranges.h"
 #include "client/trainer.h"
 
 namespace meshwright::cli {
 namespace {
 
+Result<std::string> ReadHfConfig(const std::string& hf_path) {
+  std::error_code error;
+  const bool is_file = std::filesystem::is_regular_file(hf_path, error);
+  auto text = ReadFile(is_file ? hf_path : hf_path + "/config.json");
+  if (!text) return Fail(text.error().WithContext("model.hf_path"));
+  return text;
+}
+
+// Room for a sequence longer than the model has positions for.
+const char* LongerSequenceFix(const JobConfig& config) {
+  return config.hf_path.empty() ? "raise model.max_seq_len"
+                                : "lower training.seq_len, since the positions of a Hugging Face "
+                                  "model are fixed";
+}
+
+// "job.toml:12:9: ", or "" for a key that has its default.
+std::string Place(const JobConfig& config, const std::string& key) {
+  const auto origin = config.origins.find(key);
+  return origin == config.origins.end() ? "" : origin->second + ": ";
+}
+
+// The message with the keys of the job file, and the place of the first one.
+Status InWordsOfTheFile(const Status& status, const JobConfig& config) {
+  const KeyText text = InKeyNames(status.message());
+  return Status(status.code(), Place(config, text.first_key) + text.text);
+}
+
 Result<models::Model> MakeConfiguredModel(const JobConfig& config) {
   models::ModelSpec spec = config.model;
   if (!config.hf_path.empty()) {
-    MW_ASSIGN_OR_RETURN(spec.hf_config, ReadFile(config.hf_path + "/config.json"));
+    MW_ASSIGN_OR_RETURN(spec.hf_config, ReadHfConfig(config.hf_path));
   } else if (spec.name == "gpt2" && spec.flavor.empty() && !spec.positions) {
     // Free sizes: as many positions as the job uses.
     spec.positions = config.train.sequence;
   }
-  MW_ASSIGN_OR_RETURN(models::Model model, models::MakeModel(spec));
+  auto made = models::MakeModel(spec);
+  if (!made && !config.hf_path.empty()) {
+    return Fail(made.error().WithContext(fmt::format("model.hf_path {}", config.hf_path)));
+  }
+  MW_ASSIGN_OR_RETURN(models::Model model, std::move(made));
   if (config.data.format == "bytes" && model.vocabulary < 256) {
-    return Fail(InvalidArgument(
-        fmt::format("model.vocab_size is {}; the byte tokenizer makes tokens 0..255 and needs 256",
-                    model.vocabulary)));
+    return Fail(InvalidArgument(fmt::format(
+        "{}model.vocab_size is {}; the byte tokenizer makes tokens 0..255 and needs 256",
+        Place(config, "model.vocab_size"), model.vocabulary)));
   }
   if (model.max_sequence > 0 && config.train.sequence > model.max_sequence) {
-    return Fail(InvalidArgument(
-        fmt::format("training.seq_len is {}; the model has {} positions: raise model.max_seq_len",
-                    config.train.sequence, model.max_sequence)));
+    return Fail(
+        InvalidArgument(fmt::format("{}training.seq_len is {}; the model has {} positions: {}",
+                                    Place(config, "training.seq_len"), config.train.sequence,
+                                    model.max_sequence, LongerSequenceFix(config))));
   }
   return model;
 }
@@ -35,17 +69,17 @@ Result<models::Model> MakeConfiguredModel(const JobConfig& config) {
 Result<PreparedJob> PrepareJob(const JobConfig& config) {
   PreparedJob prepared;
   MW_ASSIGN_OR_RETURN(prepared.model, MakeConfiguredModel(config));
-  ir::OptimizerSpec optimizer = config.optimizer;
-  if (optimizer.total_steps == 0) optimizer.total_steps = config.train.steps;
   client::JobBuilder builder(config.name);
   builder.Train(config.train)
-      .Optimizer(optimizer)
+      .Optimizer(config.optimizer)
       .Parallel(config.parallel)
       .Data(config.data)
       .DType(config.dtype == "float64" ? ir::DType::kF64 : ir::DType::kF32)
       .SaveWeights(config.last_save)
       .ConfigText(FormatJobConfig(config));
-  MW_ASSIGN_OR_RETURN(prepared.request, builder.Build(prepared.model.functions));
+  auto request = builder.Build(prepared.model.functions);
+  if (!request) return Fail(InWordsOfTheFile(request.error(), config));
+  prepared.request = *std::move(request);
   return prepared;
 }
 

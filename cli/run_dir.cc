@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,9 +12,10 @@
 #include <charconv>
 #include <chrono>
 
+#include "base/clock.h"
 #include "base/file.h"
+#include "base/os_error.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 
 namespace meshwright::cli {
 namespace {
@@ -95,17 +97,42 @@ Result<ClusterState> ParseCluster(std::string_view text) {
       state.metrics_address = words[1];
     } else {
       return Fail(
-          DataLoss(fmt::format("cluster file: line '{}' is damaged; remove the file", line)));
+          DataLoss(fmt::format("line '{}' is damaged; stop what the other lines name, then remove "
+                               "the file",
+                               line)));
     }
   }
   return state;
+}
+
+Result<UniqueFd> LockRunDir(const std::string& run_dir, int64_t timeout_ms) {
+  const std::string path = run_dir + "/up.lock";
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!fd.valid()) {
+    const Status status = OsError(errno, fmt::format("cannot write {}", path));
+    return Fail(Status(status.code(), status.message() + "; choose another --dir"));
+  }
+  const Deadline deadline = Deadline::After(timeout_ms);
+  while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return Fail(OsError(errno, path));
+    if (deadline.remaining_ms() == 0) {
+      return Fail(FailedPrecondition(fmt::format(
+          "another `meshwright up` or `down` works in {}; let it end, or choose another "
+          "--dir",
+          run_dir)));
+    }
+    ::poll(nullptr, 0, 20);  // a lock has no event
+  }
+  return fd;
 }
 
 std::string ClusterFile(const std::string& run_dir) { return run_dir + "/cluster.txt"; }
 
 Result<ClusterState> LoadCluster(const std::string& run_dir) {
   MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(ClusterFile(run_dir)));
-  return ParseCluster(text);
+  auto state = ParseCluster(text);
+  if (!state) return Fail(state.error().WithContext(ClusterFile(run_dir)));
+  return state;
 }
 
 Status SaveCluster(const std::string& run_dir, const ClusterState& state) {

@@ -5,7 +5,7 @@
 //   host:port" <name>.log    stderr of a process
 //
 // A pid is trusted only together with its start time, so a stale file never ends a stranger.
-// Thread rule: one process at a time owns the folder; functions are not synchronised.
+// Thread rule: one process at a time changes the folder, the one that holds LockRunDir's lock.
 #pragma once
 
 #include <sys/types.h>
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/unique_fd.h"
 
 namespace meshwright::cli {
 
@@ -38,8 +39,13 @@ std::string FormatCluster(const ClusterState& state);
 // Errors: kDataLoss naming the line.
 Result<ClusterState> ParseCluster(std::string_view text);
 
+// The right to change the folder, until the descriptor is closed or the process ends. The lock
+// file, up.lock, stays. Errors: kFailedPrecondition when another `up` or `down` has it for longer
+// than `timeout_ms`; those of opening it.
+Result<UniqueFd> LockRunDir(const std::string& run_dir, int64_t timeout_ms);
+
 std::string ClusterFile(const std::string& run_dir);
-// Errors: kNotFound when nothing was started there.
+// Errors: kNotFound when nothing was started there; kDataLoss naming the file and the line.
 Result<ClusterState> LoadCluster(const std::string& run_dir);
 Status SaveCluster(const std::string& run_dir, const ClusterState& state);
 

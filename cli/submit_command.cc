@@ -1,13 +1,17 @@
 #include <fmt/format.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <memory>
 
-#include "base/file.h"
 #include "base/os_error.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
+#include "cli/follow.h"
+#include "cli/input_files.h"
 #include "cli/job_config.h"
 #include "cli/output.h"
 #include "ir/schema.h"
@@ -16,7 +20,6 @@ namespace meshwright::cli {
 namespace {
 
 using client::Client;
-using client::JobInfo;
 
 // Forward plus backward: the gradient of a contraction costs two of its size.
 double FlopsPerStep(const ir::Graph& loss) {
@@ -25,21 +28,10 @@ double FlopsPerStep(const ir::Graph& loss) {
   return 3 * flops;
 }
 
-Status UploadBlobs(Client& client, const JobConfig& config, ir::JobRequest& request) {
-  if (config.dataset_path.empty()) {
-    return InvalidArgument(
-        "training.dataset_path is empty; name a text file, for example --set "
-        "training.dataset_path=book.txt");
-  }
-  auto data = client.UploadFile(config.dataset_path);
-  if (!data) return data.error().WithContext("training.dataset_path");
-  request.data.blob = *data;
-  if (config.initial_load_path.empty()) return OkStatus();
-  std::string path = config.initial_load_path;
-  if (FileExists(path + "/model.safetensors")) path += "/model.safetensors";
-  auto weights = client.UploadFile(path);
-  if (!weights) return weights.error().WithContext("checkpoint.initial_load_path");
-  request.init_weights = *weights;
+Status UploadBlobs(Client& client, const InputFiles& files, ir::JobRequest& request) {
+  MW_ASSIGN_OR_RETURN(request.data.blob, client.UploadFile(files.dataset));
+  if (files.weights.empty()) return OkStatus();
+  MW_ASSIGN_OR_RETURN(request.init_weights, client.UploadFile(files.weights));
   return OkStatus();
 }
 
@@ -63,14 +55,24 @@ class Follower {
   Follower(const SubmitArgs& args, StepPrinter printer, bool json)
       : args_(args), printer_(printer), json_(json) {}
 
+  // Before the job is submitted: a record that cannot be written must not cost a run.
   Status OpenRecord() {
     if (args_.record.empty()) return OkStatus();
-    record_.reset(std::fopen(args_.record.c_str(), "we"));
+    const int fd = ::open(args_.record.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) return OsError(errno, fmt::format("cannot write --record {}", args_.record));
+    record_.reset(::fdopen(fd, "w"));
     if (record_) return OkStatus();
-    return OsError(errno, fmt::format("cannot write {}", args_.record));
+    return OsError(errno, fmt::format("cannot write --record {}", args_.record));
   }
 
-  bool OnUpdate(const client::JobUpdate& update) {
+  // Once there is a job: a refused one leaves the record of the last run as it was.
+  Status StartRecord() {
+    if (!record_ || ::ftruncate(::fileno(record_.get()), 0) == 0) return OkStatus();
+    if (errno == EINVAL) return OkStatus();  // a pipe or a device has no old content
+    return OsError(errno, fmt::format("cannot empty --record {}", args_.record));
+  }
+
+  void OnUpdate(const client::JobUpdate& update) {
     if (!json_) PrintEvents(update);
     printer_.SetMemory(update.info.device_memory_bytes, update.info.device_budget_bytes);
     for (const client::StepMetrics& step : update.steps) {
@@ -78,8 +80,6 @@ class Follower {
       if (!args_.quiet) fmt::print("{}", text);
       if (record_) fmt::print(record_.get(), "{}\n", StepJson(step));
     }
-    std::fflush(stdout);
-    return true;
   }
 
  private:
@@ -104,11 +104,8 @@ class Follower {
 Result<int> Submit(const SubmitArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const JobConfig config, LoadJobConfig(args.file, args.overrides));
   MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
-  MW_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Connect(global));
-  MW_TRY(UploadBlobs(*client, config, prepared.request));
-  MW_ASSIGN_OR_RETURN(const int64_t id, client->Submit(prepared.request));
-  PrintSubmitted(id, prepared, global.json);
-  if (args.no_wait) return kExitOk;
+  PrintNotes(config);
+  MW_ASSIGN_OR_RETURN(const InputFiles files, FindInputFiles(config));
   const ir::TrainSpec& train = prepared.request.train;
   const StepPrinter printer({.steps = train.steps,
                              .log_every = train.log_every,
@@ -117,17 +114,14 @@ Result<int> Submit(const SubmitArgs& args, const GlobalArgs& global) {
                              .json = global.json});
   Follower follower(args, printer, global.json);
   MW_TRY(follower.OpenRecord());
-  MW_ASSIGN_OR_RETURN(
-      const JobInfo end,
-      client->Watch(
-          id, [&](const client::JobUpdate& update) { return follower.OnUpdate(update); },
-          args.timeout_s * 1000));
-  if (!client::IsTerminal(end.state)) {
-    fmt::print(stderr, "job {} goes on; follow it with `meshwright logs -f {}`\n", id, id);
-    return kExitTimeout;
-  }
-  fmt::print("{}", global.json ? JobJson(end) + "\n" : FormatJobEnd(end));
-  return ExitCodeOfJob(end);
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Connect(global));
+  MW_TRY(UploadBlobs(*client, files, prepared.request));
+  MW_ASSIGN_OR_RETURN(const int64_t id, client->Submit(prepared.request));
+  PrintSubmitted(id, prepared, global.json);
+  if (args.no_wait) return kExitOk;
+  MW_TRY(follower.StartRecord());
+  return FollowJob(*client, {.job_id = id, .timeout_s = args.timeout_s, .json = global.json},
+                   [&](const client::JobUpdate& update) { follower.OnUpdate(update); });
 }
 
 }  // namespace

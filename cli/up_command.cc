@@ -3,10 +3,11 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
+#include "base/clock.h"
 #include "base/file.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
@@ -16,34 +17,44 @@
 namespace meshwright::cli {
 namespace {
 
-using SteadyClock = std::chrono::steady_clock;
 constexpr int64_t kStopMs = 10'000;
 
-// Starts the processes in order; whatever it started is stopped again when it does not succeed.
+// Starts the processes in order; whatever it started is stopped again when it does not succeed or
+// is interrupted.
 class ClusterStarter {
  public:
-  ClusterStarter(const UpArgs& args, const GlobalArgs& global)
+  ClusterStarter(const UpArgs& args, const GlobalArgs& global, ShutdownSignal& shutdown)
       : args_(args),
         global_(global),
-        deadline_(SteadyClock::now() + std::chrono::milliseconds(args.timeout_ms)) {}
+        shutdown_(shutdown),
+        deadline_(Deadline::After(args.timeout_ms)) {}
 
   Result<ClusterState> Run() {
+    MW_TRY(LoadToken(global_, ProcessEnvironment));  // a bad one, before anything is started
     MW_TRY(MakeDirs(args_.run_dir));
+    MW_ASSIGN_OR_RETURN(const UniqueFd lock, LockRunDir(args_.run_dir, 0));
     MW_TRY(RefuseSecond());
-    const Status started = StartAll();
+    Status started = StartAll();
+    if (started.ok() && Interrupted()) started = Cancelled("interrupted");
     if (started.ok()) return state_;
     const Status stopped = StopProcesses(state_.processes, kStopMs, [](const std::string&) {});
-    if (!stopped.ok()) fmt::print(stderr, "error: {}\n", stopped.message());
+    if (!stopped.ok()) {
+      // The file stays: `down` can try again.
+      fmt::print(stderr, "error: {}\n", stopped.message());
+      return Fail(started);
+    }
     MW_TRY(RemoveAll(ClusterFile(args_.run_dir)));
     return Fail(started);
   }
 
  private:
-  int64_t LeftMs() const {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - SteadyClock::now())
-            .count();
-    return std::max<int64_t>(left, 0);
+  bool Interrupted() {
+    interrupted_ = interrupted_ || shutdown_.Wait(0).has_value();
+    return interrupted_;
+  }
+
+  ReadyWait Patience() {
+    return {deadline_, args_.timeout_ms, [this] { return Interrupted(); }};
   }
 
   Status RefuseSecond() const {
@@ -60,12 +71,8 @@ class ClusterStarter {
 
   Status StartAll() {
     MW_TRY(StartController());
-    std::vector<Daemon> workers;
-    for (int i = 0; i < args_.workers; ++i) {
-      MW_ASSIGN_OR_RETURN(Daemon worker, StartWorker(i));
-      workers.push_back(std::move(worker));
-    }
-    for (Daemon& worker : workers) MW_TRY(WaitReady(worker, LeftMs()));
+    for (int i = 0; i < args_.workers; ++i) MW_TRY(StartWorker(i));
+    for (size_t i = 1; i < daemons_.size(); ++i) MW_TRY(WaitReady(daemons_[i], Patience()));
     return WaitForMembership();
   }
 
@@ -79,8 +86,8 @@ class ClusterStarter {
                  "--state-dir",
                  args_.run_dir + "/state"};
     AddGlobal(spec);
-    MW_ASSIGN_OR_RETURN(Daemon controller, Start(spec));
-    MW_ASSIGN_OR_RETURN(const std::string ports, WaitReady(controller, LeftMs()));
+    MW_TRY(Start(spec));
+    MW_ASSIGN_OR_RETURN(const std::string ports, WaitReady(daemons_.back(), Patience()));
     const std::vector<std::string> words = Split(ports, ' ');
     if (words.size() != 2) return Internal(fmt::format("the controller announced '{}'", ports));
     state_.address = "127.0.0.1:" + words[0];
@@ -88,7 +95,7 @@ class ClusterStarter {
     return SaveCluster(args_.run_dir, state_);
   }
 
-  Result<Daemon> StartWorker(int index) {
+  Status StartWorker(int index) {
     DaemonSpec spec = Spec(fmt::format("worker-{}", index));
     spec.args = {"worker",
                  "--name",
@@ -117,35 +124,40 @@ class ClusterStarter {
       spec.args.insert(spec.args.end(), {"--token-file", global_.token_file});
   }
 
-  // The pid is on disk before anything else happens, so that `down` finds it whatever comes next.
-  Result<Daemon> Start(const DaemonSpec& spec) {
+  // The pid is on disk before the process does anything, so that `down` finds it whatever comes
+  // next.
+  Status Start(const DaemonSpec& spec) {
+    if (Interrupted()) return Fail(Cancelled("interrupted"));
     MW_ASSIGN_OR_RETURN(Daemon daemon, StartDaemon(spec));
     state_.processes.push_back({spec.name, daemon.pid, StartTicks(daemon.pid)});
     MW_TRY(SaveCluster(args_.run_dir, state_));
-    return daemon;
+    LetGo(daemon);
+    daemons_.push_back(std::move(daemon));
+    return OkStatus();
   }
 
   // Workers are up; now the controller has to know all of them.
-  Status WaitForMembership() const {
+  Status WaitForMembership() {
     GlobalArgs global = global_;
     global.address = state_.address;
     MW_ASSIGN_OR_RETURN(const std::unique_ptr<client::Client> client, Connect(global));
     while (true) {
-      MW_ASSIGN_OR_RETURN(const std::vector<client::WorkerInfo> workers, client->Workers());
+      const auto workers = client->Workers();
+      // First: a process that ended explains an answer that does not come.
+      for (const Daemon& daemon : daemons_) {
+        if (StartTicks(daemon.pid) == 0) return EndedEarly(daemon, "before it was ready");
+      }
+      MW_TRY(workers);
       const auto ready =
-          std::count_if(workers.begin(), workers.end(),
+          std::count_if(workers->begin(), workers->end(),
                         [](const client::WorkerInfo& worker) { return worker.state == "READY"; });
       if (ready >= args_.workers) return OkStatus();
-      for (const ClusterProcess& process : state_.processes) {
-        if (IsAlive(process)) continue;
-        const std::string log = fmt::format("{}/{}.log", args_.run_dir, process.name);
-        return FailedPrecondition(
-            fmt::format("{} ended; the end of {}:\n{}", process.name, log, LastLines(log, 10)));
-      }
-      if (LeftMs() == 0) {
+      if (Interrupted()) return Cancelled("interrupted");
+      if (deadline_.remaining_ms() == 0) {
         return DeadlineExceeded(
-            fmt::format("{} of {} workers are ready after {} ms; logs are in {}", ready,
-                        args_.workers, args_.timeout_ms, args_.run_dir));
+            fmt::format("{} of {} workers are ready after {} ms; raise --timeout-ms, or see the "
+                        "logs in {}",
+                        ready, args_.workers, args_.timeout_ms, args_.run_dir));
       }
       ::poll(nullptr, 0, 20);  // membership has no event for clients: ask again
     }
@@ -153,7 +165,10 @@ class ClusterStarter {
 
   const UpArgs& args_;
   const GlobalArgs& global_;
-  const SteadyClock::time_point deadline_;
+  ShutdownSignal& shutdown_;
+  const Deadline deadline_;
+  bool interrupted_ = false;
+  std::vector<Daemon> daemons_;  // the controller first
   ClusterState state_;
 };
 
@@ -173,7 +188,13 @@ void PrintNext(const UpArgs& args, const ClusterState& state) {
 }  // namespace
 
 int RunUp(const UpArgs& args, const GlobalArgs& global) {
-  const auto state = ClusterStarter(args, global).Run();
+  auto shutdown = ShutdownSignal::Install();
+  if (!shutdown) return ReportError(shutdown.error());
+  const auto state = ClusterStarter(args, global, *shutdown).Run();
+  if (!state && state.error().code() == StatusCode::kCancelled) {
+    fmt::print(stderr, "interrupted: what was started is stopped again\n");
+    return kExitInterrupted;
+  }
   if (!state) return ReportError(state.error());
   if (global.json) {
     fmt::print("{{\"address\":\"{}\",\"metrics_address\":\"{}\"}}\n", state->address,
@@ -184,18 +205,31 @@ int RunUp(const UpArgs& args, const GlobalArgs& global) {
   return kExitOk;
 }
 
-int RunDown(const DownArgs& args) {
-  const auto state = LoadCluster(args.run_dir);
+namespace {
+
+Result<int> Down(const DownArgs& args) {
+  auto state = LoadCluster(args.run_dir);
+  UniqueFd lock;
+  if (state) {
+    MW_ASSIGN_OR_RETURN(lock, LockRunDir(args.run_dir, args.timeout_ms));
+    state = LoadCluster(args.run_dir);  // an `up` that had the lock may have changed it
+  }
   if (!state) {
-    if (state.error().code() != StatusCode::kNotFound) return ReportError(state.error());
+    if (state.error().code() != StatusCode::kNotFound) return Fail(state.error());
     fmt::print("nothing runs in {}\n", args.run_dir);
     return kExitOk;
   }
-  const Status stopped = StopProcesses(state->processes, args.timeout_ms,
-                                       [](const std::string& line) { fmt::print("{}\n", line); });
-  if (!stopped.ok()) return ReportError(stopped);
-  const Status removed = RemoveAll(ClusterFile(args.run_dir));
-  return removed.ok() ? kExitOk : ReportError(removed);
+  MW_TRY(StopProcesses(state->processes, args.timeout_ms,
+                       [](const std::string& line) { fmt::print("{}\n", line); }));
+  MW_TRY(RemoveAll(ClusterFile(args.run_dir)));
+  return kExitOk;
+}
+
+}  // namespace
+
+int RunDown(const DownArgs& args) {
+  const Result<int> code = Down(args);
+  return code ? *code : ReportError(code.error());
 }
 
 }  // namespace meshwright::cli

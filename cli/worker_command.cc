@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/daemon.h"
+#include "cli/listen_check.h"
 #include "worker/agent.h"
 
 namespace meshwright::cli {
@@ -40,11 +41,14 @@ Status ServeUntilEnd(worker::Agent& agent, ShutdownSignal& shutdown) {
 }
 
 Status Serve(const WorkerArgs& args, const GlobalArgs& global) {
+  MW_TRY(AwaitStart(args.start_fd));
   LogOptions log;
   MW_ASSIGN_OR_RETURN(log.level, ParseLogLevel(global.log_level));
   MW_TRY(InitLog(log));
   MW_ASSIGN_OR_RETURN(ShutdownSignal shutdown, ShutdownSignal::Install());
   MW_ASSIGN_OR_RETURN(worker::AgentOptions options, AgentOptionsOf(args, global));
+  MW_TRY(CheckListen(args.bind, args.data_port, "--data-port"));
+  MW_TRY(CheckListen(args.bind, args.metrics_port, "--metrics-port"));
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Agent> agent,
                       worker::Agent::Start(std::move(options)));
   AnnounceReady(args.ready_fd, std::to_string(agent->metrics_port()));

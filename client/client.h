@@ -81,6 +81,9 @@ class Client {
     std::string address;  // empty: $MESHWRIGHT_ADDRESS, else 127.0.0.1:7700
     std::string token;    // empty: $MESHWRIGHT_TOKEN, else none
     int64_t timeout_ms = 10'000;
+    // A call without a deadline of its own (Watch) asks a silent controller this often whether it
+    // is there, and fails when it does not answer within half of that.
+    int64_t keepalive_ms = 10'000;
   };
   // Errors: kUnavailable naming the address and how to start a controller; kUnauthenticated.
   static Result<std::unique_ptr<Client>> Connect(Options options);
@@ -92,7 +95,9 @@ class Client {
   virtual Result<std::vector<JobInfo>> List() = 0;
   virtual Status Cancel(int64_t job_id) = 0;
   // Calls `on_update` until the job is terminal, the callback returns false or timeout_ms passes
-  // (0: no limit).
+  // (0: no limit); returns what was known last, so after timeout_ms a job that is not terminal.
+  // Errors: kNotFound; kUnavailable when the controller goes away; kDeadlineExceeded when it told
+  // nothing at all.
   virtual Result<JobInfo> Watch(int64_t job_id,
                                 const std::function<bool(const JobUpdate&)>& on_update,
                                 int64_t timeout_ms = 0) = 0;

@@ -1,19 +1,23 @@
 // Three functions make a training job: collate, loss, predict. They are written once, for one
 // logical batch on one logical device; the planner decides how they run on many.
 //
-//   collate  window i32[b, s+1] of the data set -> named values; by default tokens = window[:, :s],
-//   labels = window[:, 1:] loss     the batch -> loss_sum, count (client/layers.h) predict  the
-//   batch -> logits [b, s, v]
+// clang-format off
+//   collate  window i32[b, s+1] of the data set -> named values;
+//            by default tokens = window[:, :s], labels = window[:, 1:]
+//   loss     the batch -> loss_sum, count (client/layers.h)
+//   predict  the batch -> logits [b, s, v]
 //
 //   TrainerFunctions functions;
 //   functions.loss = [](Builder& b, const Batch& batch) {
 //     ValueId x = b.Embedding(batch.at("tokens"), "embed", 256, 64);
-//     return b.CrossEntropy(b.Linear(b.Gelu(b.Linear(x, "up", 256)), "head", 256),
-//     batch.at("labels"));
+//     ValueId logits = b.Linear(b.Gelu(b.Linear(x, "up", 256)), "head", 256);
+//     return b.CrossEntropy(logits, batch.at("labels"));
 //   };
-//   MW_ASSIGN_OR_RETURN(ir::JobRequest job, JobBuilder("mlp").Batch(32,
-//   128).Steps(200).Data(blob).Build(functions)); MW_ASSIGN_OR_RETURN(int64_t id,
-//   client->Submit(job));
+//   JobBuilder builder("mlp");
+//   builder.Batch(32, 128).Steps(200).Data(data);
+//   MW_ASSIGN_OR_RETURN(ir::JobRequest job, builder.Build(functions));
+//   MW_ASSIGN_OR_RETURN(int64_t id, client->Submit(job));
+// clang-format on
 //
 // Give model code its layer numbers with Builder::SetLayer(0..n-1): pipeline stages are cut between
 // layers. Thread rule: the functions are called once per graph, on the calling thread. Source: the

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/file_io.h"
 #include "base/os_error.h"
 #include "proto/job_codec.h"
 
@@ -91,13 +92,7 @@ Status BlobStore::Writer::Write(std::string_view bytes) {
   }
   hash_.Update(bytes);
   written_ += static_cast<int64_t>(bytes.size());
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd_.get(), bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return OsError(errno, fmt::format("write blob {}", temporary_));
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return OkStatus();
+  return WriteAll(fd_.get(), bytes, temporary_);
 }
 
 Status BlobStore::Writer::Finish() {
@@ -111,7 +106,8 @@ Status BlobStore::Writer::Finish() {
     return OsError(errno, fmt::format("rename {}", temporary_));
   }
   done_ = true;
-  return OkStatus();
+  // A program that refers to the blob may be durable before the name is, otherwise.
+  return SyncFolder(std::filesystem::path(path_).parent_path().string());
 }
 
 }  // namespace meshwright::controller

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "base/file.h"
+#include "base/guard.h"
 #include "base/log.h"
 #include "proto/job_codec.h"
 
@@ -12,12 +15,29 @@ namespace meshwright::controller {
 namespace {
 
 constexpr int64_t kTickMs = 100;
-constexpr size_t kEndedViews = 32;
+// Each may hold 11 MB of steps and as much of lines.
+constexpr size_t kEndedViews = 8;
 constexpr int64_t kForgetSeriesMs = 300'000;
 constexpr int64_t kStepsPerUpdate = 10'000;
 constexpr int64_t kLinesPerUpdate = 500;
 
 Status LoopStopped() { return Unavailable("the controller is stopping"); }
+
+bool Ran(const JobRecord& record) {
+  return record.state == JobState::kStarting || record.state == JobState::kRunning;
+}
+
+// What a killed controller left of a weights file (ir/safetensors.h: "<name>.XXXXXX").
+void RemoveWeightParts(const std::string& job_dir) {
+  const std::string prefix = "model.safetensors.";
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(job_dir, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.size() != prefix.size() + 6 || name.rfind(prefix, 0) != 0) continue;
+    const Status status = RemoveAll(entry.path().string());
+    if (!status.ok()) LogWarn(fmt::format("partial file not removed: {}", status.message()));
+  }
+}
 
 }  // namespace
 
@@ -41,7 +61,11 @@ Core ControlLoop::MakeCore(CoreOptions options, const StoredState& stored) {
 }
 
 ControlLoop::ControlLoop(CoreOptions options, ControlParts parts)
-    : parts_(std::move(parts)), core_(MakeCore(std::move(options), parts_.store->opened())) {}
+    : parts_(std::move(parts)), core_(MakeCore(std::move(options), parts_.store->opened())) {
+  for (const JobRecord& record : parts_.store->opened().jobs) {
+    newest_job_ = std::max(newest_job_, record.id);
+  }
+}
 
 ControlLoop::~ControlLoop() { Stop(); }
 
@@ -50,13 +74,23 @@ Now ControlLoop::now() const { return Now{SystemClock().NowMs(), SystemClock().U
 void ControlLoop::Start() {
   parts_.metrics->SetTerm(core_.options().term.value());
   loop_.Post([this] {
+    RemovePartsOnLoop();
     ExecuteOnLoop(core_.Start(now()));
     FlushOnLoop();
     TickOnLoop();
   });
 }
 
+void ControlLoop::RemovePartsOnLoop() {
+  for (const JobRecord& record : parts_.store->opened().jobs) {
+    if (!Ran(record)) continue;
+    files_.Post([dir = parts_.dir->job_dir(record.id)] { RemoveWeightParts(dir); });
+  }
+}
+
 void ControlLoop::Stop() {
+  // Plans that wait are not begun; one may take minutes.
+  stopping_ = true;
   loop_.Post([this] {
     if (stopped_) return;
     StepOnLoop(Shutdown{});
@@ -64,6 +98,7 @@ void ControlLoop::Stop() {
     for (auto& [job, waiter] : std::exchange(waiters_, {})) waiter.done(Fail(LoopStopped()));
     for (auto& [call, done] : std::exchange(calls_, {})) done(LoopStopped(), JobId(0));
     sessions_.clear();
+    pending_.clear();
   });
   loop_.Stop();
   planner_.Stop();
@@ -73,6 +108,7 @@ void ControlLoop::Stop() {
 void ControlLoop::TickOnLoop() {
   if (stopped_) return;
   StepOnLoop(Tick{});
+  CloseIdleOnLoop();
   parts_.metrics->SetWorkers(core_.WorkerCounts());
   parts_.metrics->SetJobs(core_.JobCounts());
   parts_.metrics->SetMessages(core_.message_totals());
@@ -89,23 +125,52 @@ void ControlLoop::StepOnLoop(const Event& event) {
 
 SessionId ControlLoop::OpenSession(std::shared_ptr<SessionPeer> peer) {
   const SessionId session(next_session_.fetch_add(1));
-  const bool posted = loop_.Post([this, session, peer] {
-    if (stopped_) return peer->Close(LoopStopped());
-    sessions_[session.value()] = peer;
-  });
+  const bool posted = loop_.Post([this, session, peer] { AddSessionOnLoop(session, peer); });
   if (!posted) peer->Close(LoopStopped());
   return session;
 }
 
+// A stranger may open sessions and say nothing: few are kept, and not for long.
+void ControlLoop::AddSessionOnLoop(SessionId session, std::shared_ptr<SessionPeer> peer) {
+  if (stopped_) return peer->Close(LoopStopped());
+  if (pending_.size() >= options().max_pending_sessions) {
+    return peer->Close(ResourceExhausted(fmt::format(
+        "{} sessions have not registered yet, the most at once; try again", pending_.size())));
+  }
+  sessions_[session.value()] = std::move(peer);
+  pending_[session.value()] = now().ms;
+}
+
+void ControlLoop::CloseIdleOnLoop() {
+  const int64_t latest_ms = now().ms - options().register_deadline_ms;
+  std::erase_if(pending_, [&](const auto& entry) {
+    const auto& [session, since_ms] = entry;
+    const auto it = sessions_.find(session);
+    if (it == sessions_.end() || core_.Knows(SessionId(session))) return true;
+    if (since_ms > latest_ms) return false;
+    const auto peer = std::move(it->second);
+    sessions_.erase(it);
+    peer->Close(
+        DeadlineExceeded(fmt::format("no worker has registered in this session within {} "
+                                     "ms; send Register first",
+                                     options().register_deadline_ms)));
+    return true;
+  });
+}
+
 void ControlLoop::FromWorker(SessionId session, proto::UpMessage message) {
   loop_.Post([this, session, message = std::move(message)] {
+    // What was under way when the session was closed: nobody could be answered any more.
+    if (!sessions_.contains(session.value())) return;
     StepOnLoop(WorkerMessage{session, message});
+    if (core_.Knows(session)) pending_.erase(session.value());
   });
 }
 
 void ControlLoop::SessionEnded(SessionId session, std::string why) {
   loop_.Post([this, session, why = std::move(why)] {
     sessions_.erase(session.value());
+    pending_.erase(session.value());
     StepOnLoop(SessionClosed{session, why});
   });
 }
@@ -188,12 +253,13 @@ void ControlLoop::Unwatch(WatchId id) {
 
 bool ControlLoop::AnswerOnLoop(Waiter& waiter) {
   WatchCursor& cursor = waiter.cursor;
-  JobView& view = ViewOnLoop(cursor.job);
   const auto info = core_.Job(JobId(cursor.job));
   if (!info.has_value()) {
     waiter.done(Fail(info.error()));
     return true;
   }
+  const JobView& view = ViewOnLoop(cursor.job);
+  if (view.loading) return false;
   News news;
   news.update.info = *info;
   news.update.steps = view.journal.StepsFrom(cursor.steps, kStepsPerUpdate);
@@ -216,22 +282,50 @@ void ControlLoop::NotifyOnLoop(int64_t job) {
   }
 }
 
+// The view of a job that is in the core. One of an earlier life has its history on disk: it is read
+// behind what was appended so far, and what comes meanwhile goes behind it.
 ControlLoop::JobView& ControlLoop::ViewOnLoop(int64_t job) {
-  const auto it = views_.find(job);
-  if (it != views_.end()) return it->second;
-  // A job of an earlier life: its history is on disk. Read once, kept while it is watched.
-  JobView& view = views_[job];
-  view.journal = LoadJournal(parts_.dir->job_dir(job));
-  ended_views_.push_back(job);
-  TrimViewsOnLoop();
-  return views_.at(job);
+  const auto [it, made] = views_.try_emplace(job);
+  if (!made) return it->second;
+  if (job > newest_job_) {
+    newest_job_ = job;
+    return it->second;
+  }
+  it->second.loading = true;
+  files_.Post([this, job] {
+    loop_.Post([this, job, history = LoadJournal(parts_.dir->job_dir(job))]() mutable {
+      LoadedOnLoop(job, std::move(history));
+    });
+  });
+  return it->second;
 }
 
-void ControlLoop::TrimViewsOnLoop() {
+void ControlLoop::LoadedOnLoop(int64_t job, Journal history) {
+  const auto info = core_.Job(JobId(job));
+  if (!info.has_value()) return ForgetJobOnLoop(job);
+  JobView& view = views_[job];
+  history.Append(view.journal);
+  view.journal = std::move(history);
+  view.loading = false;
+  NotifyOnLoop(job);
+  if (proto::IsTerminal(info->state)) RetireViewOnLoop(job);
+}
+
+// The histories of ended jobs stay for a while, the last ones used.
+void ControlLoop::RetireViewOnLoop(int64_t job) {
+  ended_views_.remove(job);
+  ended_views_.push_back(job);
   while (ended_views_.size() > kEndedViews) {
     views_.erase(ended_views_.front());
     ended_views_.pop_front();
   }
+}
+
+// The job has left the table: who still watches it is told.
+void ControlLoop::ForgetJobOnLoop(int64_t job) {
+  NotifyOnLoop(job);
+  views_.erase(job);
+  ended_views_.remove(job);
 }
 
 // ---- Effects ----
@@ -301,13 +395,24 @@ Status ControlLoop::Do(Persist& effect) {
   for (const EventRecord& event : effect.batch.events) {
     LogInfo(event.job == 0 ? event.text : fmt::format("job {}: {}", event.job, event.text));
   }
-  return status;
+  if (!status.ok()) return status;
+  for (const int64_t job : effect.batch.deleted_jobs) {
+    ForgetJobOnLoop(job);
+    files_.Post([job, dir = parts_.dir->job_dir(job)] {
+      const Status removed = RemoveAll(dir);
+      if (!removed.ok()) LogWarn(fmt::format("job {}: {}", job, removed.message()));
+    });
+  }
+  return OkStatus();
 }
 
 void ControlLoop::Do(StartPlan& effect) {
   planner_.Post([this, e = std::move(effect)] {
-    Result<PlannedJob> plan = PlanJob(parts_.make_plan, *e.request, e.topology, *parts_.blobs,
-                                      parts_.dir->job_dir(e.job.value()));
+    if (stopping_) return;
+    Result<PlannedJob> plan = Guarded("the planner", [&] {
+      return PlanJob(parts_.make_plan, *e.request, e.topology, *parts_.blobs,
+                     parts_.dir->job_dir(e.job.value()));
+    });
     if (plan.has_value()) parts_.metrics->ObservePlan(plan->seconds);
     loop_.Post([this, job = e.job, attempt = e.attempt, plan = std::move(plan)] {
       StepOnLoop(PlanFinished{job, attempt, plan});
@@ -332,7 +437,7 @@ void ControlLoop::Do(FinishWeights& effect) {
 }
 
 void ControlLoop::Do(StepsDone& effect) {
-  JobView& view = views_[effect.job.value()];
+  JobView& view = ViewOnLoop(effect.job.value());
   std::string text;
   for (const proto::StepMetrics& step : effect.steps) {
     view.journal.AddStep(step);
@@ -346,24 +451,19 @@ void ControlLoop::Do(StepsDone& effect) {
 void ControlLoop::Do(LogLine& effect) {
   std::string line = FormatLine(effect.line, now().unix_ms);
   const int64_t job = effect.job.value();
-  if (!views_.contains(job)) {
-    // A queued job of an earlier life goes on: its lines continue the file.
-    views_[job].journal = LoadJournal(parts_.dir->job_dir(job));
-  }
-  views_[job].journal.AddLine(line.substr(0, line.size() - 1));
+  ViewOnLoop(job).journal.AddLine(line.substr(0, line.size() - 1));
   AppendToJob(effect.job, "job.log", std::move(line));
   touched_.insert(job);
 }
 
 void ControlLoop::Do(JobChanged& effect) {
   const int64_t job = effect.job.value();
-  ++views_[job].version;
+  ++ViewOnLoop(job).version;
   touched_.insert(job);
   const auto info = core_.Job(effect.job);
   if (!info.has_value() || !proto::IsTerminal(info->state)) return;
   if (info->state == JobState::kFailed) parts_.metrics->CountFault(info->reason);
-  ended_views_.push_back(job);
-  TrimViewsOnLoop();
+  RetireViewOnLoop(job);
   loop_.PostAfter(kForgetSeriesMs, [this, job] { parts_.metrics->ForgetJob(job); });
 }
 

@@ -116,6 +116,7 @@ class ControlLoop {
   struct JobView {
     Journal journal;
     int64_t version = 0;
+    bool loading = false;  // `journal` holds only what came since; the rest is being read
   };
 
   static Core MakeCore(CoreOptions options, const StoredState& stored);
@@ -124,6 +125,8 @@ class ControlLoop {
   void ExecuteOnLoop(Effects effects);
   void TickOnLoop();
   void FlushOnLoop();
+  void AddSessionOnLoop(SessionId session, std::shared_ptr<SessionPeer> peer);
+  void CloseIdleOnLoop();
 
   // Effects that are more than one line.
   Status Do(Persist& effect);
@@ -137,7 +140,10 @@ class ControlLoop {
 
   void AppendToJob(JobId job, const char* file, std::string text);
   JobView& ViewOnLoop(int64_t job);
-  void TrimViewsOnLoop();
+  void LoadedOnLoop(int64_t job, Journal history);
+  void RetireViewOnLoop(int64_t job);
+  void RemovePartsOnLoop();
+  void ForgetJobOnLoop(int64_t job);
   // False: nothing new.
   bool AnswerOnLoop(Waiter& waiter);
   void NotifyOnLoop(int64_t job);
@@ -146,8 +152,10 @@ class ControlLoop {
   Core core_;
   // State of the loop.
   std::map<uint64_t, std::shared_ptr<SessionPeer>> sessions_;
+  std::map<uint64_t, int64_t> pending_;  // sessions that have not registered: since when, in ms
   std::map<uint64_t, std::function<void(Status, JobId)>> calls_;
   std::map<int64_t, JobView> views_;
+  int64_t newest_job_ = 0;                  // jobs up to this one may have a history on disk
   std::list<int64_t> ended_views_;          // oldest first
   std::multimap<int64_t, Waiter> waiters_;  // by job
   std::set<int64_t> touched_;
@@ -155,6 +163,7 @@ class ControlLoop {
   uint64_t next_call_ = 1;
   std::atomic<uint64_t> next_session_{1};
   std::atomic<uint64_t> next_watch_{1};
+  std::atomic<bool> stopping_{false};
   // Threads, last: the loop stops first.
   Executor planner_{"mw-planner"};
   Executor files_{"mw-files"};

@@ -14,6 +14,16 @@ using proto::ErrorKind;
 using proto::MakeError;
 using proto::RuntimeError;
 
+namespace {
+
+std::string EndText(const JobRecord& job) {
+  const char* state = proto::JobStateName(job.state);
+  if (job.reason.empty()) return fmt::format("{} after {} steps", state, job.steps_done);
+  return fmt::format("{} ({}): {}", state, job.reason, job.message);
+}
+
+}  // namespace
+
 JobId JobOf(const Effect& effect) {
   return std::visit(
       [](const auto& value) -> JobId {
@@ -177,6 +187,9 @@ void Core::On(const WriteFailed& event, Context& context) {
   }
   if (proto::IsTerminal(job->record.state)) {
     unsaved_ends_.insert(job->record.id);  // tried again at every tick
+    // The end stands as long as this controller lives: followers need not wait for the disk.
+    if (!job->end_told) TellEnd(*job, context);
+    job->end_told = true;
     return;
   }
   RuntimeError cause = MakeError(ErrorKind::kStoreFailed, event.status.WithBlame(Blame::kInfra));
@@ -232,8 +245,7 @@ void Core::ScheduleQueue(Context& context) {
 
 // True when the head left the queue.
 bool Core::PlaceHead(JobEntry& job, Context& context) {
-  const auto cluster = static_cast<int64_t>(Devices(false).size());
-  Placement placement = Place(job.request->parallel, Devices(true), cluster);
+  Placement placement = Place(job.request->parallel, PlaceableDevices(), ClusterDevices());
   switch (placement.outcome) {
     case PlacementOutcome::kNoWorkers:
       SetWaiting(job, "NoWorkers", std::move(placement.message), context);
@@ -288,11 +300,11 @@ void Core::SetWaiting(JobEntry& job, const char* reason, std::string message, Co
   context.effects.push_back(JobChanged{id});
 }
 
-// A worker was lost before anyone was told of the job's mesh: back to the front of the queue.
+// A worker was lost before anyone was told of the job's mesh: back to its place in the queue.
 void Core::Unplace(JobEntry& job, const std::string& why, Context& context) {
   FreeDevices(JobId(job.record.id), "");
   job.ranks.clear();
-  queue_.push_front(job.record.id);
+  queue_.insert(std::lower_bound(queue_.begin(), queue_.end(), job.record.id), job.record.id);
   MoveJob(job, JobEvent::kUnplace, context);
   context.effects.push_back(LogLine{JobId(job.record.id), fmt::format("planning again: {}", why)});
 }
@@ -322,13 +334,12 @@ void Core::EndJob(JobEntry& job, JobEvent event, const RuntimeError& cause, Cont
 }
 
 void Core::AnnounceEnd(JobEntry& job, Context& context) {
-  const char* state = proto::JobStateName(job.record.state);
-  const std::string text =
-      job.record.reason.empty()
-          ? fmt::format("{} after {} steps", state, job.record.steps_done)
-          : fmt::format("{} ({}): {}", state, job.record.reason, job.record.message);
-  PersistJob(job, true, text, context);
-  context.effects.push_back(LogLine{JobId(job.record.id), text});
+  PersistJob(job, true, EndText(job.record), context);
+  if (!job.end_told) TellEnd(job, context);
+}
+
+void Core::TellEnd(const JobEntry& job, Context& context) const {
+  context.effects.push_back(LogLine{JobId(job.record.id), EndText(job.record)});
   context.effects.push_back(JobChanged{JobId(job.record.id)});
 }
 

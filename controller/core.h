@@ -44,6 +44,9 @@ struct CoreOptions {
   int64_t load_deadline_ms = 600'000;
   int64_t connect_deadline_ms = 120'000;
   int64_t save_deadline_ms = 600'000;
+  int64_t release_deadline_ms = 60'000;  // then a member that has not let go counts as lost
+  int64_t register_deadline_ms = 5000;   // then a session that has not registered is closed
+  size_t max_pending_sessions = 64;      // that have not registered
   int launch_window = 2;
   size_t max_queued = 1000;
   size_t max_jobs = 10'000;
@@ -71,6 +74,8 @@ class Core {
   std::vector<proto::WorkerInfo> Workers(Now now) const;
   std::map<std::string, int64_t> JobCounts() const;     // by state name, every state
   std::map<std::string, int64_t> WorkerCounts() const;  // by state name, every state
+  // Whether a worker has registered in this session and has not been lost.
+  bool Knows(SessionId session) const { return worker_of_session_.contains(session.value()); }
   // Control messages of a job, both ways, by kind ("Launch", "LaunchDone", ...).
   std::map<std::string, int64_t> MessageCounts(JobId id) const;
   const std::map<std::string, int64_t>& message_totals() const { return message_totals_; }
@@ -99,6 +104,7 @@ class Core {
     std::vector<RankPlace> ranks;  // reserved devices
     std::optional<MeshGeneration> mesh;
     int64_t progress_saved_ms = 0;
+    bool end_told = false;            // although the store does not have it yet
     int64_t device_memory_bytes = 0;  // planned, as in PlannedJob
     int64_t device_budget_bytes = 0;
     std::map<std::string, int64_t> messages;
@@ -112,6 +118,11 @@ class Core {
     bool connected = false;
     bool saved = false;
     bool freed = false;  // confirmed, or gone
+  };
+  struct ValidationSum {
+    double loss = 0;
+    double tokens = 0;
+    double seconds = 0;
   };
   struct OutstandingLaunch {
     LaunchSeq seq{0};
@@ -129,6 +140,7 @@ class Core {
     std::deque<OutstandingLaunch> launches;
     uint64_t next_seq = 1;
     std::optional<proto::StepMetrics> held;  // waits for its validation loss
+    ValidationSum validation;                // of the batches that are done
     proto::RuntimeError cause;               // while kAborting
     int errors = 0;
   };
@@ -151,6 +163,7 @@ class Core {
   void MoveJob(JobEntry& job, JobEvent event, Context& context);
   void EndJob(JobEntry& job, JobEvent event, const proto::RuntimeError& cause, Context& context);
   void AnnounceEnd(JobEntry& job, Context& context);
+  void TellEnd(const JobEntry& job, Context& context) const;
   void PersistJob(JobEntry& job, bool required, const std::string& text, Context& context);
   void Unplace(JobEntry& job, const std::string& why, Context& context);
   void TrimJobs(Context& context);
@@ -168,22 +181,27 @@ class Core {
   void UnplaceUsersOf(const Worker& worker, const std::string& why, Context& context);
   void FreeDevices(JobId job, const std::string& worker);
   Worker* WorkerOf(SessionId session);
-  std::vector<mesh::Device> Devices(bool only_free) const;
+  std::vector<mesh::Device> PlaceableDevices() const;
+  int64_t ClusterDevices() const;
 
   // core_mesh.cc
   void StartMesh(JobEntry& job, PlannedJob plan, Context& context);
   std::vector<MeshMember> MakeMembers(const JobEntry& job) const;
   proto::LoadMesh MakeLoad(const JobEntry& job, const Mesh& mesh, const MeshMember& member) const;
   void OnMesh(Worker& worker, const proto::UpBody& body, Context& context);
+  void OnMeshError(Mesh& mesh, const MeshMember& member, const proto::MeshError& m,
+                   Context& context);
   void OnLoaded(Mesh& mesh, MeshMember& member, const proto::Loaded& m, Context& context);
   void OnCommUp(Mesh& mesh, MeshMember& member, const proto::CommUp& m, Context& context);
   void OnLaunchDone(Mesh& mesh, MeshMember& member, const proto::LaunchDone& m, Context& context);
   void OnSaved(Mesh& mesh, MeshMember& member, const proto::WeightsSaved& m, Context& context);
   void On(const WeightsFile& event, Context& context);
   void IssueLaunches(Mesh& mesh, Context& context);
-  void FinishLaunch(Mesh& mesh, const OutstandingLaunch& launch, Context& context);
-  void FinishSteps(Mesh& mesh, const std::vector<proto::StepReport>& merged, Context& context);
-  void FinishEval(Mesh& mesh, const std::vector<proto::StepReport>& merged, Context& context);
+  Status FinishLaunch(Mesh& mesh, const OutstandingLaunch& launch, Context& context);
+  // kAborted where the loss is no number any more.
+  Status FinishSteps(Mesh& mesh, const std::vector<proto::StepReport>& merged, Context& context);
+  void FinishEval(Mesh& mesh, const PlannedLaunch& launch,
+                  const std::vector<proto::StepReport>& merged, Context& context);
   void EmitSteps(JobEntry& job, std::vector<proto::StepMetrics> steps, Context& context);
   void AllLaunched(Mesh& mesh, Context& context);
   void FinishMesh(Mesh& mesh, Context& context);
@@ -198,6 +216,7 @@ class Core {
   void CheckAborting(Mesh& mesh, Context& context);
   void CheckMeshes(Context& context);
   void CheckPhaseDeadline(Mesh& mesh, Context& context);
+  void LoseDeafMembers(const Mesh& mesh, Context& context);
   std::vector<uint64_t> Generations() const;
   void ConcludeAbort(Mesh& mesh, Context& context);
 
@@ -213,7 +232,7 @@ class Core {
   std::vector<RestoredJob> restored_;
   std::map<int64_t, JobEntry> jobs_;
   std::map<std::string, int64_t> job_of_op_;
-  std::deque<int64_t> queue_;              // FIFO of QUEUED jobs
+  std::deque<int64_t> queue_;              // QUEUED jobs in the order they came: by id
   std::set<int64_t> unsaved_ends_;         // ended jobs whose end is not on disk yet
   std::map<std::string, Worker> workers_;  // by name
   std::map<uint64_t, std::string> worker_of_session_;

@@ -114,9 +114,30 @@ void Core::CheckMeshes(Context& context) {
     if (it == meshes_.end()) continue;
     if (it->second.phase == MeshPhase::kAborting) {
       CheckAborting(it->second, context);
+    } else if (it->second.phase == MeshPhase::kReleasing) {
+      LoseDeafMembers(it->second, context);
     } else {
       CheckPhaseDeadline(it->second, context);
     }
+  }
+}
+
+// A member that never lets go would hold its devices for ever, with a job that has ended long ago.
+// Without its session it drops everything, and comes back when it has. May erase the mesh.
+void Core::LoseDeafMembers(const Mesh& mesh, Context& context) {
+  if (context.now.ms - mesh.phase_since_ms < options_.release_deadline_ms) return;
+  const std::string why =
+      fmt::format("it did not let go of mesh generation {} (job {}) within {} s", mesh.gen.value(),
+                  mesh.job.value(), options_.release_deadline_ms / 1000);
+  std::vector<SessionId> deaf;
+  for (const MeshMember& member : mesh.members) {
+    if (!member.freed) deaf.push_back(member.session);
+  }
+  for (const SessionId session : deaf) {
+    Worker* worker = WorkerOf(session);
+    if (worker == nullptr) continue;
+    context.effects.push_back(CloseSession{session, DeadlineExceeded(why)});
+    LoseWorker(*worker, WorkerEvent::kExpired, why, context);
   }
 }
 

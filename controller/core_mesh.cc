@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -148,12 +149,21 @@ void Core::OnMesh(Worker& worker, const proto::UpBody& body, Context& context) {
   } else if (const auto* saved = std::get_if<proto::WeightsSaved>(&body)) {
     OnSaved(mesh, *member, *saved, context);
   } else if (const auto* error = std::get_if<proto::MeshError>(&body)) {
-    FailMesh(mesh, error->error, context);
-  } else if (const auto* line = std::get_if<proto::MeshEvent>(&body)) {
-    context.effects.push_back(LogLine{mesh.job, fmt::format("{}: {}", member->worker, line->line)});
+    OnMeshError(mesh, *member, *error, context);
   } else if (std::holds_alternative<proto::MeshReleased>(body)) {
     MemberFreed(mesh, *member, context);
   }
+}
+
+// An error that says nothing is one of the protocol: a mesh never aborts without a cause.
+void Core::OnMeshError(Mesh& mesh, const MeshMember& member, const proto::MeshError& m,
+                       Context& context) {
+  if (!m.error.ok()) return FailMesh(mesh, m.error, context);
+  const std::string text = fmt::format(
+      "worker '{}' reported an error of mesh generation {} without "
+      "saying which; install the same version on both",
+      member.worker, mesh.gen.value());
+  FailMesh(mesh, MakeError(ErrorKind::kProtocol, Internal(text), member.worker), context);
 }
 
 void Core::OnLoaded(Mesh& mesh, MeshMember& member, const proto::Loaded& m, Context& context) {
@@ -223,14 +233,15 @@ void Core::OnLaunchDone(Mesh& mesh, MeshMember& member, const proto::LaunchDone&
   while (!mesh.launches.empty()) {
     const OutstandingLaunch& front = mesh.launches.front();
     if (!All(front.reports, [](const auto& r) { return r.has_value(); })) break;
-    FinishLaunch(mesh, front, context);
+    const Status status = FinishLaunch(mesh, front, context);
     mesh.launches.pop_front();
+    if (!status.ok()) return FailMesh(mesh, MakeError(ErrorKind::kDiverged, status), context);
     finished = true;
   }
   if (finished) IssueLaunches(mesh, context);
 }
 
-void Core::FinishLaunch(Mesh& mesh, const OutstandingLaunch& launch, Context& context) {
+Status Core::FinishLaunch(Mesh& mesh, const OutstandingLaunch& launch, Context& context) {
   std::vector<proto::StepReport> merged(static_cast<size_t>(launch.launch.count));
   for (const auto& member : launch.reports) {
     for (size_t i = 0; i < merged.size(); ++i) {
@@ -242,12 +253,17 @@ void Core::FinishLaunch(Mesh& mesh, const OutstandingLaunch& launch, Context& co
   for (size_t i = 0; i < merged.size(); ++i) {
     merged[i].step = launch.launch.first_step + static_cast<int64_t>(i);
   }
-  if (launch.launch.program == proto::ProgramKind::kStep) FinishSteps(mesh, merged, context);
-  if (launch.launch.program == proto::ProgramKind::kEval) FinishEval(mesh, merged, context);
+  if (launch.launch.program == proto::ProgramKind::kStep) return FinishSteps(mesh, merged, context);
+  if (launch.launch.program == proto::ProgramKind::kEval) {
+    FinishEval(mesh, launch.launch, merged, context);
+  }
+  return OkStatus();
 }
 
-void Core::FinishSteps(Mesh& mesh, const std::vector<proto::StepReport>& merged, Context& context) {
+Status Core::FinishSteps(Mesh& mesh, const std::vector<proto::StepReport>& merged,
+                         Context& context) {
   JobEntry& job = jobs_.at(mesh.job.value());
+  Status status;
   std::vector<proto::StepMetrics> steps;
   for (const proto::StepReport& report : merged) {
     proto::StepMetrics metrics;
@@ -259,34 +275,42 @@ void Core::FinishSteps(Mesh& mesh, const std::vector<proto::StepReport>& merged,
     metrics.seconds = report.seconds;
     metrics.validation_loss = kNaN;
     steps.push_back(metrics);
+    if (std::isfinite(metrics.loss)) continue;
+    // The steps behind this one trained on broken weights.
+    status = Aborted(fmt::format("the loss is {} at step {}; lower optimizer.lr, set "
+                                 "training.max_norm or look at the data; no weights were written",
+                                 metrics.loss, metrics.step + 1))
+                 .WithBlame(Blame::kUser);
+    break;
   }
   job.record.steps_done = steps.back().step + 1;
   job.record.loss = steps.back().loss;
-  if (mesh.schedule.ValidatedAfter(steps.back().step)) {
+  if (status.ok() && mesh.schedule.ValidatedAfter(steps.back().step)) {
     mesh.held = steps.back();
     steps.pop_back();
   }
   EmitSteps(job, std::move(steps), context);
+  return status;
 }
 
-void Core::FinishEval(Mesh& mesh, const std::vector<proto::StepReport>& merged, Context& context) {
+void Core::FinishEval(Mesh& mesh, const PlannedLaunch& launch,
+                      const std::vector<proto::StepReport>& merged, Context& context) {
   if (!mesh.held) return;
-  double loss_sum = 0;
-  double count = 0;
-  double seconds = 0;
   for (const proto::StepReport& report : merged) {
-    loss_sum += ValueOr(report.values, "loss_sum", kNaN);
-    count += ValueOr(report.values, "count", kNaN);
-    seconds += report.seconds;
+    mesh.validation.loss += ValueOr(report.values, "loss_sum", kNaN);
+    mesh.validation.tokens += ValueOr(report.values, "count", kNaN);
+    mesh.validation.seconds += report.seconds;
   }
+  if (!mesh.schedule.EndsValidation(launch)) return;
+  const ValidationSum sum = std::exchange(mesh.validation, {});
   proto::StepMetrics metrics = *mesh.held;
   mesh.held.reset();
-  metrics.validation_loss = loss_sum / count;
-  context.effects.push_back(LogLine{
-      mesh.job,
-      fmt::format("step {}: loss {:.4f}, validation loss {:.4f} ({:.0f} tokens "
-                  "in {:.2f} s)",
-                  metrics.step + 1, metrics.loss, metrics.validation_loss, count, seconds)});
+  metrics.validation_loss = sum.loss / sum.tokens;
+  context.effects.push_back(
+      LogLine{mesh.job, fmt::format("step {}: loss {:.4f}, validation loss {:.4f} ({:.0f} tokens "
+                                    "in {:.2f} s)",
+                                    metrics.step + 1, metrics.loss, metrics.validation_loss,
+                                    sum.tokens, sum.seconds)});
   EmitSteps(jobs_.at(mesh.job.value()), {metrics}, context);
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/utf8.h"
 #include "controller/core.h"
 #include "controller/placement.h"
 
@@ -11,6 +12,33 @@ namespace meshwright::controller {
 
 using proto::ErrorKind;
 using proto::MakeError;
+
+namespace {
+
+// What a worker says of itself is shown in listings and told to its peers: it must stay small.
+Status CheckSizes(const proto::Register& info) {
+  constexpr size_t kMaxTextBytes = 256;
+  const std::pair<const char*, const std::string*> texts[] = {
+      {"name", &info.name},       {"data address", &info.address},
+      {"host id", &info.host_id}, {"metrics address", &info.metrics_address},
+      {"version", &info.version},
+  };
+  for (const auto& [what, text] : texts) {
+    if (text->size() <= kMaxTextBytes) continue;
+    return InvalidArgument(
+        fmt::format("worker '{}' registers a {} of {} bytes; at most {} are "
+                    "allowed",
+                    TruncateUtf8(info.name, 64), what, text->size(), kMaxTextBytes));
+  }
+  if (info.name.empty() || info.devices < 1 || info.devices > 4096) {
+    return InvalidArgument(
+        fmt::format("worker '{}' registers {} devices; a name and 1 to 4096 devices are needed",
+                    info.name, info.devices));
+  }
+  return OkStatus();
+}
+
+}  // namespace
 
 void Core::On(const WorkerMessage& event, Context& context) {
   if (const auto* info = std::get_if<proto::Register>(&event.message.body)) {
@@ -32,7 +60,7 @@ void Core::On(const WorkerMessage& event, Context& context) {
   }
   worker->last_seen_ms = context.now.ms;
   if (const auto next = Next(worker->state, WorkerEvent::kSeen)) {
-    if (worker->state == WorkerState::kJoining) membership_changed_ms_ = context.now.ms;
+    if (worker->state != *next) membership_changed_ms_ = context.now.ms;
     worker->state = *next;
   }
   if (const auto* leave = std::get_if<proto::Leave>(&event.message.body)) {
@@ -63,12 +91,7 @@ Status Core::CheckAdmission(const proto::Register& info) const {
                     "of date and should be stopped",
                     info.name, info.max_term.value(), options_.term.value()));
   }
-  if (info.name.empty() || info.devices < 1 || info.devices > 4096) {
-    return InvalidArgument(
-        fmt::format("worker '{}' registers {} devices; a name and 1 to 4096 "
-                    "devices are needed",
-                    info.name, info.devices));
-  }
+  MW_TRY(CheckSizes(info));
   const auto known = workers_.find(info.name);
   if (known != workers_.end()) {
     const Worker& old = known->second;
@@ -201,7 +224,10 @@ void Core::CheckLiveness(Context& context) {
     if (worker.session.value() == 0) continue;
     const int64_t silence_ms = context.now.ms - worker.last_seen_ms;
     if (silence_ms > options_.suspect_ms) {
-      if (const auto next = Next(worker.state, WorkerEvent::kSilent)) worker.state = *next;
+      if (const auto next = Next(worker.state, WorkerEvent::kSilent)) {
+        worker.state = *next;
+        membership_changed_ms_ = context.now.ms;
+      }
     }
     if (silence_ms > options_.worker_lost_ms) silent.push_back(name);
   }
@@ -244,13 +270,13 @@ Core::Worker* Core::WorkerOf(SessionId session) {
   return it == worker_of_session_.end() ? nullptr : &workers_.at(it->second);
 }
 
-// Devices of READY workers, in placement order.
-std::vector<mesh::Device> Core::Devices(bool only_free) const {
+// Free devices of READY workers, in placement order.
+std::vector<mesh::Device> Core::PlaceableDevices() const {
   std::vector<mesh::Device> devices;
   for (const auto& [name, worker] : workers_) {
     if (worker.state != WorkerState::kReady) continue;
     for (size_t i = 0; i < worker.device_job.size(); ++i) {
-      if (only_free && worker.device_job[i].value() != 0) continue;
+      if (worker.device_job[i].value() != 0) continue;
       mesh::Device device;
       device.worker = name;
       device.local_index = static_cast<int>(i);
@@ -260,6 +286,18 @@ std::vector<mesh::Device> Core::Devices(bool only_free) const {
     }
   }
   return devices;
+}
+
+// Devices that the cluster has, whether they can be used right now or not: a worker that is silent
+// for a moment is no reason to call a job too large.
+int64_t Core::ClusterDevices() const {
+  size_t devices = 0;
+  for (const auto& [name, worker] : workers_) {
+    const bool stays = worker.state == WorkerState::kJoining ||
+                       worker.state == WorkerState::kReady || worker.state == WorkerState::kSuspect;
+    if (stays) devices += worker.device_job.size();
+  }
+  return static_cast<int64_t>(devices);
 }
 
 }  // namespace meshwright::controller

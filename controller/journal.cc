@@ -18,9 +18,10 @@ namespace {
 
 template <typename T>
 std::vector<T> Slice(const std::deque<T>& all, int64_t first, int64_t& from, int64_t limit) {
-  const int64_t begin = std::max<int64_t>(from - first, 0);
   const auto size = static_cast<int64_t>(all.size());
-  const int64_t end = std::min(size, begin + limit);
+  // Clamped first: `from` is the caller's and may be any number.
+  const int64_t begin = from <= first ? 0 : std::min(size, from - first);
+  const int64_t end = begin + std::min(size - begin, limit);
   std::vector<T> slice;
   for (int64_t i = begin; i < end; ++i) slice.push_back(all[static_cast<size_t>(i)]);
   if (end > begin) from = first + end;
@@ -53,6 +54,11 @@ void Journal::AddLine(std::string line) {
     lines_.pop_front();
     ++first_line_;
   }
+}
+
+void Journal::Append(const Journal& later) {
+  for (const proto::StepMetrics& step : later.steps_) AddStep(step);
+  for (const std::string& line : later.lines_) AddLine(line);
 }
 
 std::vector<proto::StepMetrics> Journal::StepsFrom(int64_t& from, int64_t limit) const {

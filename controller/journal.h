@@ -29,6 +29,8 @@ class Journal {
 
   void AddStep(const proto::StepMetrics& step);
   void AddLine(std::string line);
+  // What `later` holds comes behind what is here.
+  void Append(const Journal& later);
 
   int64_t step_count() const { return first_step_ + static_cast<int64_t>(steps_.size()); }
   int64_t line_count() const { return first_line_ + static_cast<int64_t>(lines_.size()); }

@@ -28,14 +28,26 @@ bool LaunchSchedule::ValidationDue() const {
   return next_step_ > validated_steps_ && ValidatedAfter(next_step_ - 1);
 }
 
+bool LaunchSchedule::EndsValidation(const PlannedLaunch& launch) const {
+  return launch.program == proto::ProgramKind::kEval &&
+         launch.first_step + launch.count == validation_batches_;
+}
+
 std::optional<PlannedLaunch> LaunchSchedule::Next() {
   if (!initialised_) {
     initialised_ = true;
     return PlannedLaunch{proto::ProgramKind::kInit, 0, 1};
   }
   if (ValidationDue()) {
-    validated_steps_ = next_step_;
-    return PlannedLaunch{proto::ProgramKind::kEval, 0, validation_batches_};
+    const int64_t rest = validation_batches_ - validated_batches_;
+    const PlannedLaunch launch{proto::ProgramKind::kEval, validated_batches_,
+                               std::min(rest, kMaxBatchesPerLaunch)};
+    validated_batches_ += launch.count;
+    if (EndsValidation(launch)) {
+      validated_steps_ = next_step_;
+      validated_batches_ = 0;
+    }
+    return launch;
   }
   if (next_step_ >= steps_) return std::nullopt;
   int64_t count = std::min(steps_per_launch_, steps_ - next_step_);

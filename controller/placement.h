@@ -29,7 +29,8 @@ struct Placement {
   std::string message;                // otherwise: needs, has, what would fit
 };
 
-// free: free devices of READY workers. cluster_devices: all devices of READY workers, free or not.
+// free: devices that can be used now. cluster_devices: all that the cluster has, also those that
+// are busy or whose worker is silent for the moment.
 Placement Place(const ir::ParallelSpec& parallel, std::vector<mesh::Device> free,
                 int64_t cluster_devices);
 

@@ -9,6 +9,7 @@
 #include <random>
 #include <utility>
 
+#include "base/listen_address.h"
 #include "base/log.h"
 #include "base/metrics_server.h"
 #include "controller/auth.h"
@@ -76,13 +77,15 @@ class ServerImpl final : public ServerWithCounters {
     loop_ = std::make_unique<ControlLoop>(
         core, ControlParts{store_.get(), blobs_.get(), &weights_, metrics_.get(), dir_.get(),
                            std::move(hooks.make_plan)});
+    // Before anyone can ask: a call of a client must find the jobs of the controller's last life.
+    loop_->Start();
     MW_TRY(StartMetrics(options));
     MW_ASSIGN_OR_RETURN(rpc_, RpcServer::Start(options.bind, options.port,
                                                RpcParts{loop_.get(), blobs_.get(), &weights_,
                                                         metrics_.get(), options.token}));
-    loop_->Start();
-    LogInfo(fmt::format("listening on {}:{}, state in {}, term {}", options.bind, port(),
-                        dir_->root(), loop_->options().term.value()));
+    LogInfo(fmt::format("listening on {}, state in {}, term {}",
+                        FormatHostPort(options.bind, port()), dir_->root(),
+                        loop_->options().term.value()));
     return OkStatus();
   }
 

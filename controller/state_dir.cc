@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,6 +15,19 @@
 #include "base/text.h"
 
 namespace meshwright::controller {
+namespace {
+
+// Jobs, data and weights are not for other users of the machine. A folder that is there already
+// keeps its mode: somebody chose it.
+Status MakeRoot(const std::string& root) {
+  std::filesystem::path path(root);
+  if (!path.has_filename()) path = path.parent_path();  // "state/"
+  MW_TRY(MakeDirs(path.parent_path().string()));
+  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return OkStatus();
+  return OsError(errno, fmt::format("make folder {}", root));
+}
+
+}  // namespace
 
 Result<StateDir> StateDir::Open(const std::string& root) {
   if (root.empty()) {
@@ -23,7 +37,7 @@ Result<StateDir> StateDir::Open(const std::string& root) {
   const std::string absolute = std::filesystem::absolute(root, error).string();
   if (error)
     return Fail(InvalidArgument(fmt::format("state directory '{}': {}", root, error.message())));
-  MW_TRY(MakeDirs(absolute));
+  MW_TRY(MakeRoot(absolute));
   const std::string lock_path = absolute + "/lock";
   UniqueFd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!lock.valid()) return Fail(OsError(errno, lock_path));

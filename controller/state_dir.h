@@ -1,5 +1,6 @@
 // The controller's folder on disk, held by one controller at a time.
 //
+// The folder is for its owner only (mode 0700) when it is made here.
 //   <root>/lock        flock'ed while a controller runs; holds its process id
 //   <root>/state.db    controller/store.h
 //   <root>/blobs/      controller/blob_store.h

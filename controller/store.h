@@ -63,8 +63,8 @@ class Store {
   virtual ~Store() = default;
   // What was there when the store was opened, with this controller's own term.
   virtual const StoredState& opened() const = 0;
-  // All or nothing. Errors: kAborted when a newer controller owns the store, kResourceExhausted on
-  // a full disk.
+  // All or nothing. Errors: kAborted when a newer controller owns the store, kAlreadyExists when a
+  // job's id is that of a job with another op_id, kResourceExhausted on a full disk.
   virtual Status Apply(const StoreBatch& batch) = 0;
   // Steps and loss of a running job: losing it loses progress display only, so it need not reach
   // the disk at once.

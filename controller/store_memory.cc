@@ -2,6 +2,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "controller/store.h"
@@ -35,6 +36,12 @@ class MemoryStore : public Store {
   Status Apply(const StoreBatch& batch) override {
     std::scoped_lock lock(disk_->mutex);
     MW_TRY(CheckWrite());
+    for (const JobRecord& job : batch.jobs) {
+      const auto known = disk_->jobs.find(job.id);
+      if (known != disk_->jobs.end() && known->second.op_id != job.op_id) {
+        return AlreadyExists("job " + std::to_string(job.id) + " is there already");
+      }
+    }
     for (const JobRecord& job : batch.jobs) {
       JobRecord& stored = disk_->jobs[job.id];
       std::string spec = job.spec.empty() ? std::move(stored.spec) : job.spec;

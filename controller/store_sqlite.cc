@@ -31,6 +31,7 @@ VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
 ON CONFLICT(id) DO UPDATE SET
   state = ?4, reason = ?5, message = ?6, layout = ?7, steps_done = ?9, loss = ?10,
   t_start = ?12, t_end = ?13, spec = CASE WHEN length(?14) > 0 THEN ?14 ELSE spec END
+WHERE op_id = ?2
 )";
 
 // One prepared statement, finalised at the end of its scope. Bind and column positions are
@@ -227,7 +228,11 @@ class SqliteStore : public Store {
     upsert.Bind(12, job.started_unix_ms);
     upsert.Bind(13, job.ended_unix_ms);
     upsert.BindBlob(14, job.spec);
-    return Run(upsert, "write job");
+    MW_TRY(Run(upsert, "write job"));
+    if (sqlite3_changes(db_) > 0) return OkStatus();
+    return AlreadyExists(fmt::format(
+        "state database {}: job {} is there already and is another one; submit it again", path_,
+        job.id));
   }
 
   Status AddEvents(const std::vector<EventRecord>& events) {

@@ -1,6 +1,7 @@
 #include "controller/weights_sink.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 #include <vector>
@@ -43,22 +44,42 @@ Result<std::shared_ptr<WeightsSink::File>> WeightsSink::Find(MeshGeneration mesh
   return it->second;
 }
 
+Result<int64_t> WeightsSink::ExpectedBytes(const proto::WeightTile& head) {
+  MW_ASSIGN_OR_RETURN(auto file, Find(head.mesh_gen));
+  return ExpectedBytesIn(*file, head);
+}
+
+Result<int64_t> WeightsSink::ExpectedBytesIn(const File& file, const proto::WeightTile& head) {
+  const auto param = file.params.find(head.param);
+  if (param == file.params.end()) {
+    return Fail(NotFound(fmt::format("the model has no weight '{}'", head.param)));
+  }
+  const ir::TensorType& logical = file.loss->type(param->second->outputs[0]);
+  const auto& [offset, size] = head.box;
+  bool fits = head.dtype == logical.dtype && offset.size() == size.size() &&
+              (size.empty() || size.size() == logical.dims.size());
+  for (size_t d = 0; fits && d < size.size(); ++d) {
+    fits = size[d] >= 0 && size[d] <= logical.dims[d] && offset[d] >= 0 &&
+           offset[d] <= logical.dims[d] - size[d];
+  }
+  if (!fits) {
+    return Fail(InvalidArgument(fmt::format("tile of '{}': a box of {} at [{}] does not fit {}",
+                                            head.param, ir::TensorType{head.dtype, size}.ToString(),
+                                            fmt::join(offset, ","), logical.ToString())));
+  }
+  return ir::TensorType{logical.dtype, size.empty() ? logical.dims : size}.bytes();
+}
+
 Status WeightsSink::Write(const proto::WeightTile& tile) {
   MW_ASSIGN_OR_RETURN(auto file, Find(tile.mesh_gen));
-  const auto param = file->params.find(tile.param);
-  if (param == file->params.end()) {
-    return NotFound(fmt::format("the model has no weight '{}'", tile.param));
+  MW_ASSIGN_OR_RETURN(const int64_t expected, ExpectedBytesIn(*file, tile));
+  if (expected != static_cast<int64_t>(tile.data.size())) {
+    return InvalidArgument(fmt::format("tile of '{}': {} bytes came, {} belong to it", tile.param,
+                                       tile.data.size(), expected));
   }
-  const ir::TensorType& logical = file->loss->type(param->second->outputs[0]);
-  ir::TensorType local{logical.dtype, tile.box.size.empty() ? logical.dims : tile.box.size};
-  const bool sizes_fit = tile.box.size.size() == tile.box.offset.size() &&
-                         (tile.box.size.empty() || tile.box.size.size() == logical.dims.size());
-  if (!sizes_fit || tile.dtype != logical.dtype ||
-      local.bytes() != static_cast<int64_t>(tile.data.size())) {
-    return InvalidArgument(fmt::format("tile of '{}': {} bytes for {} of {}", tile.param,
-                                       tile.data.size(), local.ToString(), logical.ToString()));
-  }
-  return ir::WriteLogicalTile(*file->writer, *param->second, logical, tile.box, tile.data);
+  const ir::Node& param = *file->params.at(tile.param);
+  return ir::WriteLogicalTile(*file->writer, param, file->loss->type(param.outputs[0]), tile.box,
+                              tile.data);
 }
 
 Status WeightsSink::Finish(MeshGeneration mesh_gen) {

@@ -23,8 +23,10 @@ class WeightsSink {
   // bytes.
   Status Open(MeshGeneration mesh_gen, const std::string& path,
               std::shared_ptr<const ir::Graph> loss);
-  // Errors: kNotFound for an unknown generation or param, kInvalidArgument for a tile that does not
-  // fit.
+  // Bytes that the data of a tile with this head must have. Errors: kNotFound for an unknown
+  // generation or param, kInvalidArgument for a box that leaves the weight or another dtype.
+  Result<int64_t> ExpectedBytes(const proto::WeightTile& head);
+  // Errors: those of ExpectedBytes, kInvalidArgument for another number of bytes.
   Status Write(const proto::WeightTile& tile);
   // Errors: kFailedPrecondition naming an incomplete tensor, kNotFound, those of writing.
   Status Finish(MeshGeneration mesh_gen);
@@ -33,6 +35,7 @@ class WeightsSink {
  private:
   struct File;
   Result<std::shared_ptr<File>> Find(MeshGeneration mesh_gen);
+  static Result<int64_t> ExpectedBytesIn(const File& file, const proto::WeightTile& head);
 
   std::mutex mutex_;
   std::map<uint64_t, std::shared_ptr<File>> files_;  // guarded by mutex_

@@ -15,33 +15,6 @@ void Builder::Fail(Status status) {
   if (status_.ok()) status_ = std::move(status);
 }
 
-namespace {
-
-// How many results an op has, for callers that unpack them after an error.
-size_t ResultCount(Op op, size_t operand_count) {
-  switch (op) {
-    case Op::kLayerNorm:
-    case Op::kLayerNormGrad:
-    case Op::kAttentionGrad:
-    case Op::kCrossEntropy:
-    case Op::kAdamW:
-      return 3;
-    case Op::kRmsNorm:
-    case Op::kRmsNormGrad:
-    case Op::kAttention:
-    case Op::kNll:
-    case Op::kClipMultiplier:
-    case Op::kSgd:
-      return 2;
-    case Op::kAllReduce:
-      return operand_count;
-    default:
-      return 1;
-  }
-}
-
-}  // namespace
-
 std::vector<ValueId> Builder::Add(Op op, std::vector<ValueId> inputs, Attrs attrs,
                                   std::vector<TensorType> declared) {
   const std::vector<ValueId> none(ResultCount(op, inputs.size()));

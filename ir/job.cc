@@ -12,6 +12,13 @@ Status CheckRange(const char* field, double value, double low, double high) {
   return InvalidArgument(fmt::format("{} is {}; it must be in [{}, {}]", field, value, low, high));
 }
 
+// [0, 1): at 1 a running mean never moves, and its bias correction divides by 0.
+Status CheckDecayRate(const char* field, double value) {
+  if (value >= 0 && value < 1) return OkStatus();
+  return InvalidArgument(
+      fmt::format("{} is {}; it must be at least 0 and less than 1", field, value));
+}
+
 Status CheckLossOutputs(const Graph& loss) {
   for (const char* name : {"loss_sum", "count"}) {
     const ValueId id = loss.Output(name);
@@ -20,11 +27,19 @@ Status CheckLossOutputs(const Graph& loss) {
           "the loss graph '{}' has no output \"{}\"; it needs \"loss_sum\" and \"count\"",
           loss.name, name));
     }
-    if (loss.type(id).rank() != 0) {
+    if (loss.type(id).rank() != 0 || !IsFloating(loss.type(id).dtype)) {
       return InvalidArgument(
-          fmt::format("output \"{}\" of the loss graph is {}; it must be a scalar", name,
-                      loss.type(id).ToString()));
+          fmt::format("output \"{}\" of the loss graph is {}; it must be a floating point scalar",
+                      name, loss.type(id).ToString()));
     }
+  }
+  const TensorType& sum = loss.type(loss.Output("loss_sum"));
+  const TensorType& count = loss.type(loss.Output("count"));
+  if (sum != count) {
+    return InvalidArgument(
+        fmt::format("output \"loss_sum\" of the loss graph is {} and \"count\" {}; they must have "
+                    "one dtype, since the loss is their quotient",
+                    sum.ToString(), count.ToString()));
   }
   return OkStatus();
 }
@@ -82,8 +97,15 @@ Status CheckOptimizer(const OptimizerSpec& optimizer) {
         "optimizer.schedule is '{}'; known: constant, linear, cosine", optimizer.schedule));
   }
   MW_TRY(CheckRange("optimizer.lr", optimizer.lr, 0, 1e6));
-  MW_TRY(CheckRange("optimizer.beta1", optimizer.beta1, 0, 1));
-  MW_TRY(CheckRange("optimizer.beta2", optimizer.beta2, 0, 1));
+  MW_TRY(CheckRange("optimizer.min_lr", optimizer.min_lr, 0, 1e6));
+  MW_TRY(
+      CheckRange("optimizer.warmup_steps", static_cast<double>(optimizer.warmup_steps), 0, 1e12));
+  MW_TRY(CheckRange("optimizer.total_steps", static_cast<double>(optimizer.total_steps), 0, 1e12));
+  MW_TRY(CheckDecayRate("optimizer.beta1", optimizer.beta1));
+  MW_TRY(CheckDecayRate("optimizer.beta2", optimizer.beta2));
+  MW_TRY(CheckDecayRate("optimizer.momentum", optimizer.momentum));
+  // Without it a weight whose gradient was always 0 becomes 0/0.
+  MW_TRY(CheckRange("optimizer.eps", optimizer.eps, 1e-30, 1));
   MW_TRY(CheckRange("optimizer.weight_decay", optimizer.weight_decay, 0, 1e6));
   return CheckRange("optimizer.max_norm", optimizer.max_norm, 0, 1e12);
 }
@@ -91,8 +113,13 @@ Status CheckOptimizer(const OptimizerSpec& optimizer) {
 }  // namespace
 
 Status ValidateJob(const JobRequest& job) {
-  if (job.name.empty()) return InvalidArgument("job.name is empty");
+  constexpr size_t kMaxNameBytes = 256;
+  if (job.name.empty() || job.name.size() > kMaxNameBytes) {
+    return InvalidArgument(
+        fmt::format("job.name has {} bytes; it must have 1 to {}", job.name.size(), kMaxNameBytes));
+  }
   MW_TRY(VerifyGraph(job.loss));
+  MW_TRY(VerifyLossGraph(job.loss));
   MW_TRY(CheckTrain(job.train));
   MW_TRY(CheckLossOutputs(job.loss));
   MW_TRY(CheckFeeds(job));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "ir/schema_table.h"
 
 namespace meshwright::ir {
@@ -38,6 +39,28 @@ NodeTypes TypesOf(const Graph& graph, const Node& node) {
 
 }  // namespace
 
+size_t ResultCount(Op op, size_t operand_count) {
+  const int results = SchemaOf(op).results;
+  return results == kOnePerOperand ? operand_count : static_cast<size_t>(results);
+}
+
+std::optional<size_t> InPlaceOperand(Op op, size_t result) {
+  const OpSchema& schema = SchemaOf(op);
+  if (schema.results != kOnePerOperand && result >= static_cast<size_t>(schema.results)) {
+    return std::nullopt;
+  }
+  switch (schema.in_place) {
+    case InPlace::kNever:
+      return std::nullopt;
+    case InPlace::kFirst:
+    case InPlace::kEach:
+      return result;
+    case InPlace::kOptimizer:
+      return result == 0 ? 0 : result + 1;
+  }
+  return std::nullopt;
+}
+
 Result<std::vector<TensorType>> InferTypes(Op op, const Attrs& attrs,
                                            std::span<const TensorType> operands,
                                            std::span<const TensorType> declared) {
@@ -46,6 +69,7 @@ Result<std::vector<TensorType>> InferTypes(Op op, const Attrs& attrs,
   for (const TensorType& type : operands) MW_TRY(CheckType(type));
   MW_ASSIGN_OR_RETURN(std::vector<TensorType> types, SchemaOf(op).infer(call));
   for (const TensorType& type : types) MW_TRY(CheckType(type));
+  MW_CHECK(types.size() == ResultCount(op, operands.size())) << "schema row of " << OpName(op);
   if (!declared.empty() &&
       !std::equal(types.begin(), types.end(), declared.begin(), declared.end())) {
     return Fail(call.Error(

@@ -1,6 +1,6 @@
-// What is known about each op: shape rule, factor rule, cost and gradient. One file per op family
-// implements them (ir/schema_*.cc); nothing else in the house switches over ops to learn about
-// shapes or splitting.
+// What is known about each op: how many results, shape rule, factor rule, cost, gradient and what
+// may run in place. One file per op family implements them (ir/schema_*.cc); nothing else in the
+// house switches over ops to learn about shapes, splitting or memory.
 //
 // Factor rule: every dim of every operand and result is an ordered list of factors, major first.
 // Splitting a factor over mesh axes splits every dim that has it as its major factor. A parallel
@@ -12,6 +12,7 @@
 // Source: einsum-like rules after Shardy (design: parallelism.md 3.2).
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -52,6 +53,14 @@ struct OpCost {
   double flops = 0;
   double bytes = 0;  // read + written once
 };
+
+// How many results a node has.
+size_t ResultCount(Op op, size_t operand_count);
+
+// The operand whose memory result `result` may take while the node runs, when both have as many
+// bytes and nothing else needs the operand's old value; none: their memory must be apart. Kernels
+// and collectives are safe in these cases and in no others.
+std::optional<size_t> InPlaceOperand(Op op, size_t result);
 
 // Result types of a node; checks operand count, ranks, shapes, dtypes and attributes. reshape,
 // param, input, feed, constant, random_normal and the collectives need `declared` (the wanted

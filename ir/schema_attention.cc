@@ -155,10 +155,10 @@ GradsOr AttentionGradient(GradCall& call) {
 
 void AddAttentionSchemas(SchemaTable& table) {
   Row(table, Op::kRotary) = {InferRotary, RotaryRule, RotaryFlops, nullptr, RotaryGrad};
-  Row(table, Op::kAttention) = {InferAttention, AttentionRule, AttentionFlops, nullptr,
-                                AttentionGradient};
-  Row(table, Op::kAttentionGrad) = {InferAttentionGrad, AttentionGradRule, AttentionGradFlops,
-                                    nullptr, nullptr};
+  Row(table, Op::kAttention) = {InferAttention, AttentionRule,     AttentionFlops,
+                                nullptr,        AttentionGradient, 2};
+  Row(table, Op::kAttentionGrad) = {
+      InferAttentionGrad, AttentionGradRule, AttentionGradFlops, nullptr, nullptr, 3};
 }
 
 }  // namespace meshwright::ir

@@ -89,7 +89,8 @@ double NoFlops(const NodeTypes&) { return 0; }
 }  // namespace
 
 void AddCollectiveSchemas(SchemaTable& table) {
-  Row(table, Op::kAllReduce) = {InferAllReduce, nullptr, nullptr, nullptr, nullptr};
+  Row(table, Op::kAllReduce) = {InferAllReduce, nullptr,        nullptr,       nullptr,
+                                nullptr,        kOnePerOperand, InPlace::kEach};
   Row(table, Op::kAllGather) = {InferAllGather, nullptr, NoFlops, nullptr, nullptr};
   Row(table, Op::kReduceScatter) = {InferReduceScatter, nullptr, nullptr, nullptr, nullptr};
   Row(table, Op::kAllToAll) = {InferAllToAll, nullptr, NoFlops, nullptr, nullptr};

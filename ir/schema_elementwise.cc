@@ -49,7 +49,7 @@ TypesOr InferScale(const OpCall& call) {
 TypesOr InferMulScalar(const OpCall& call) {
   MW_TRY(call.RequireOperands(2));
   MW_TRY(call.RequireFloat(0));
-  MW_TRY(call.RequireFloatScalar(1));
+  MW_TRY(call.RequireStatisticScalar(1, 0));
   return First(call);
 }
 
@@ -76,6 +76,15 @@ FactorRule LinearRule(const NodeTypes& node) {
 FactorRule FirstLinearRule(const NodeTypes& node) {
   RuleBuilder rule = SuffixRule(node);
   rule.Linear(0);
+  return rule.Finish();
+}
+
+// A product is linear in each factor alone. A narrow one that is partial is better summed before it
+// is spread over the wide one.
+FactorRule MulRule(const NodeTypes& node) {
+  RuleBuilder rule = SuffixRule(node);
+  rule.Linear(0);
+  if (node.operands[0].dims == node.operands[1].dims) rule.Linear(1);
   return rule.Finish();
 }
 
@@ -119,13 +128,26 @@ GradsOr SubGrad(GradCall& call) {
   return std::vector<ValueId>{call.grads[0], dy};
 }
 
-// Ops that are linear in operand 0 and their own gradient: scale, mul_scalar, dropout.
+// Ops of one operand that are linear and their own gradient: scale, dropout.
 GradsOr SelfGrad(GradCall& call) {
-  std::vector<ValueId> inputs = call.node.inputs;
-  inputs[0] = call.grads[0];
-  std::vector<ValueId> grads(call.node.inputs.size());
-  grads[0] = call.builder.AddOne(call.node.op, inputs, call.node.attrs);
-  return grads;
+  return std::vector<ValueId>{call.builder.AddOne(call.node.op, {call.grads[0]}, call.node.attrs)};
+}
+
+// dx = dy * c; dc = sum of dy * x.
+GradsOr MulScalarGrad(GradCall& call) {
+  const TensorType x = call.in_type(0);
+  const TensorType c = call.in_type(1);
+  if (x.dtype != c.dtype) {
+    return Fail(Unimplemented(
+        fmt::format("mul_scalar of {} has no gradient of its {} scalar: no op converts between "
+                    "them; compute in f32",
+                    x.ToString(), c.ToString())));
+  }
+  Builder& b = call.builder;
+  const ValueId dx = b.AddOne(Op::kMulScalar, {call.grads[0], call.in(1)});
+  const ValueId full = b.AddOne(Op::kMul, {call.grads[0], call.in(0)});
+  MW_TRY(b.status());
+  return std::vector<ValueId>{dx, ReduceToSuffix(b, full, c)};
 }
 
 GradsOr SumGrad(GradCall& call) {
@@ -140,17 +162,21 @@ GradsOr GateGrad(GradCall& call) {
 }  // namespace
 
 void AddElementwiseSchemas(SchemaTable& table) {
-  Row(table, Op::kAdd) = {InferSuffix, LinearRule, nullptr, nullptr, AddGrad};
-  Row(table, Op::kMul) = {InferSuffix, PlainRule, nullptr, nullptr, MulGrad};
-  Row(table, Op::kSub) = {InferSub, LinearRule, nullptr, nullptr, SubGrad};
-  Row(table, Op::kScale) = {InferScale, LinearRule, nullptr, nullptr, SelfGrad};
-  Row(table, Op::kMulScalar) = {InferMulScalar, FirstLinearRule, nullptr, nullptr, SelfGrad};
+  using enum InPlace;
+  Row(table, Op::kAdd) = {InferSuffix, LinearRule, nullptr, nullptr, AddGrad, 1, kFirst};
+  Row(table, Op::kMul) = {InferSuffix, MulRule, nullptr, nullptr, MulGrad, 1, kFirst};
+  Row(table, Op::kSub) = {InferSub, LinearRule, nullptr, nullptr, SubGrad, 1, kFirst};
+  Row(table, Op::kScale) = {InferScale, LinearRule, nullptr, nullptr, SelfGrad, 1, kFirst};
+  Row(table, Op::kMulScalar) = {InferMulScalar, FirstLinearRule, nullptr, nullptr, MulScalarGrad, 1,
+                                kFirst};
   Row(table, Op::kSum) = {InferAllEqual, LinearRule, SumFlops, nullptr, SumGrad};
-  Row(table, Op::kGelu) = {InferUnary, PlainRule, GateFlops, nullptr, GateGrad<Op::kGeluGrad>};
-  Row(table, Op::kGeluGrad) = {InferGateGrad, PlainRule, GateFlops, nullptr, nullptr};
-  Row(table, Op::kSilu) = {InferUnary, PlainRule, GateFlops, nullptr, GateGrad<Op::kSiluGrad>};
-  Row(table, Op::kSiluGrad) = {InferGateGrad, PlainRule, GateFlops, nullptr, nullptr};
-  Row(table, Op::kDropout) = {InferDropout, FirstLinearRule, nullptr, nullptr, SelfGrad};
+  Row(table, Op::kGelu) = {InferUnary, PlainRule, GateFlops, nullptr, GateGrad<Op::kGeluGrad>,
+                           1,          kFirst};
+  Row(table, Op::kGeluGrad) = {InferGateGrad, PlainRule, GateFlops, nullptr, nullptr, 1, kFirst};
+  Row(table, Op::kSilu) = {InferUnary, PlainRule, GateFlops, nullptr, GateGrad<Op::kSiluGrad>,
+                           1,          kFirst};
+  Row(table, Op::kSiluGrad) = {InferGateGrad, PlainRule, GateFlops, nullptr, nullptr, 1, kFirst};
+  Row(table, Op::kDropout) = {InferDropout, FirstLinearRule, nullptr, nullptr, SelfGrad, 1, kFirst};
 }
 
 }  // namespace meshwright::ir

@@ -32,7 +32,7 @@ TypesOr InferCrossEntropy(const OpCall& call) {
 TypesOr InferCrossEntropyGrad(const OpCall& call) {
   MW_TRY(call.RequireOperands(4));
   MW_TRY(CheckLogits(call));
-  MW_TRY(call.RequireFloatScalar(3));
+  MW_TRY(call.RequireStatisticScalar(3, 0));
   const TensorType& logits = call.operands[0];
   MW_TRY(call.RequireShardedRank(logits.rank()));
   if (call.operands[2] != Leading(logits)) {
@@ -146,13 +146,13 @@ GradsOr CrossEntropyGradient(GradCall& call) {
 }  // namespace
 
 void AddLossSchemas(SchemaTable& table) {
-  Row(table, Op::kCrossEntropy) = {InferCrossEntropy, CrossEntropyRule, SoftmaxFlops, nullptr,
-                                   CrossEntropyGradient};
+  Row(table, Op::kCrossEntropy) = {InferCrossEntropy, CrossEntropyRule,     SoftmaxFlops,
+                                   nullptr,           CrossEntropyGradient, 3};
   Row(table, Op::kCrossEntropyGrad) = {InferCrossEntropyGrad, CrossEntropyGradRule, SoftmaxFlops,
                                        nullptr, nullptr};
   Row(table, Op::kLogSumExp) = {InferLogSumExp, LogSumExpRule, SoftmaxFlops, nullptr, nullptr};
   Row(table, Op::kPick) = {InferPick, PickRule, nullptr, nullptr, nullptr};
-  Row(table, Op::kNll) = {InferNll, NllRule, NllFlops, nullptr, nullptr};
+  Row(table, Op::kNll) = {InferNll, NllRule, NllFlops, nullptr, nullptr, 2};
 }
 
 }  // namespace meshwright::ir

@@ -127,13 +127,13 @@ GradsOr RmsNormGradient(GradCall& call) {
 }  // namespace
 
 void AddNormSchemas(SchemaTable& table) {
-  Row(table, Op::kLayerNorm) = {InferLayerNorm, LayerNormRule, NormFlops, nullptr,
-                                LayerNormGradient};
-  Row(table, Op::kLayerNormGrad) = {InferLayerNormGrad, LayerNormGradRule, NormGradFlops, nullptr,
-                                    nullptr};
-  Row(table, Op::kRmsNorm) = {InferRmsNorm, RmsNormRule, NormFlops, nullptr, RmsNormGradient};
-  Row(table, Op::kRmsNormGrad) = {InferRmsNormGrad, RmsNormGradRule, NormGradFlops, nullptr,
-                                  nullptr};
+  Row(table, Op::kLayerNorm) = {InferLayerNorm, LayerNormRule,     NormFlops,
+                                nullptr,        LayerNormGradient, 3};
+  Row(table, Op::kLayerNormGrad) = {
+      InferLayerNormGrad, LayerNormGradRule, NormGradFlops, nullptr, nullptr, 3};
+  Row(table, Op::kRmsNorm) = {InferRmsNorm, RmsNormRule, NormFlops, nullptr, RmsNormGradient, 2};
+  Row(table, Op::kRmsNormGrad) = {InferRmsNormGrad, RmsNormGradRule, NormGradFlops,
+                                  nullptr,          nullptr,         2};
 }
 
 }  // namespace meshwright::ir

@@ -32,23 +32,25 @@ TypesOr InferLearningRate(const OpCall& call) {
 TypesOr InferClipMultiplier(const OpCall& call) {
   MW_TRY(call.RequireOperands(2));
   MW_TRY(call.RequireFloatScalar(0));
-  MW_TRY(call.RequireFloatScalar(1));
+  MW_TRY(call.RequireSameType(0, 1));
   MW_TRY(call.RealIn("max_norm", 0, kHuge));
   return std::vector<TensorType>{call.operands[0], call.operands[0]};
 }
 
-// p, g, m (and v) of one shape; multiplier and lr scalars behind them.
+// p and g of one type, m (and v) of their shape; multiplier and lr scalars behind them. State and
+// scalars have the dtype of p's statistics.
 TypesOr InferUpdate(const OpCall& call, size_t state_count) {
   const size_t tensors = 2 + state_count;
   MW_TRY(call.RequireOperands(tensors + 2));
-  for (size_t i = 0; i < tensors; ++i) {
-    MW_TRY(call.RequireFloat(i));
-    if (call.operands[i].dims != call.operands[0].dims) {
-      return Fail(call.Error(fmt::format("operands 0 and {} must have one shape", i)));
-    }
+  MW_TRY(call.RequireFloat(0));
+  MW_TRY(call.RequireSameType(0, 1));
+  const TensorType state{StatisticDType(call.operands[0].dtype), call.operands[0].dims};
+  for (size_t i = 2; i < tensors; ++i) {
+    if (call.operands[i] == state) continue;
+    return Fail(call.Error(fmt::format("operand {} (state) must be {}", i, state.ToString())));
   }
-  MW_TRY(call.RequireFloatScalar(tensors));
-  MW_TRY(call.RequireFloatScalar(tensors + 1));
+  MW_TRY(call.RequireStatisticScalar(tensors, 0));
+  MW_TRY(call.RequireStatisticScalar(tensors + 1, 0));
   MW_TRY(call.RealIn("weight_decay", 0, kHuge));
   std::vector<TensorType> results = {call.operands[0]};
   for (size_t i = 0; i < state_count; ++i) results.push_back(call.operands[2 + i]);
@@ -88,10 +90,11 @@ double SgdFlops(const NodeTypes& node) {
 
 void AddOptimizerSchemas(SchemaTable& table) {
   Row(table, Op::kLearningRate) = {InferLearningRate, UpdateRule, ScalarFlops, nullptr, nullptr};
-  Row(table, Op::kClipMultiplier) = {InferClipMultiplier, UpdateRule, ScalarFlops, nullptr,
-                                     nullptr};
-  Row(table, Op::kAdamW) = {InferAdamW, UpdateRule, AdamWFlops, nullptr, nullptr};
-  Row(table, Op::kSgd) = {InferSgd, UpdateRule, SgdFlops, nullptr, nullptr};
+  Row(table, Op::kClipMultiplier) = {
+      InferClipMultiplier, UpdateRule, ScalarFlops, nullptr, nullptr, 2};
+  Row(table, Op::kAdamW) = {InferAdamW, UpdateRule, AdamWFlops,         nullptr,
+                            nullptr,    3,          InPlace::kOptimizer};
+  Row(table, Op::kSgd) = {InferSgd, UpdateRule, SgdFlops, nullptr, nullptr, 2, InPlace::kOptimizer};
   Row(table, Op::kDivide) = {InferDivide, UpdateRule, ScalarFlops, nullptr, nullptr};
 }
 

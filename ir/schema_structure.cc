@@ -316,7 +316,8 @@ GradsOr SumSquaresGrad(GradCall& call) {
 void AddStructureSchemas(SchemaTable& table) {
   Row(table, Op::kSlice) = {InferSlice, OneDimWholeRule, NoFlops, nullptr, SliceGrad};
   Row(table, Op::kPad) = {InferPad, OneDimWholeRule, NoFlops, nullptr, PadGrad};
-  Row(table, Op::kReshape) = {InferReshape, ReshapeRule, NoFlops, nullptr, ReshapeGrad};
+  Row(table, Op::kReshape) = {InferReshape, ReshapeRule, NoFlops,        nullptr,
+                              ReshapeGrad,  1,           InPlace::kFirst};
   Row(table, Op::kTranspose) = {InferTranspose, TransposeRule, NoFlops, nullptr, TransposeGrad};
   Row(table, Op::kReduceSum) = {InferReduceSum, ReduceSumRule, OperandFlops, nullptr,
                                 ReduceSumGrad};

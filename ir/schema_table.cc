@@ -62,6 +62,13 @@ Status OpCall::RequireFloatScalar(size_t operand) const {
   return RequireRank(operand, 0);
 }
 
+Status OpCall::RequireStatisticScalar(size_t operand, size_t of) const {
+  const TensorType wanted{StatisticDType(operands[of].dtype), {}};
+  if (operands[operand] == wanted) return OkStatus();
+  return Error(fmt::format("operand {} must be {}, as statistics of operand {} are", operand,
+                           wanted.ToString(), of));
+}
+
 Status OpCall::RequireSameType(size_t a, size_t b) const {
   if (operands[a] == operands[b]) return OkStatus();
   return Error(fmt::format("operands {} and {} must have the same type", a, b));

@@ -33,6 +33,8 @@ struct OpCall {
   Status RequireDeclared(size_t count) const;
   Status RequireFloat(size_t operand) const;
   Status RequireFloatScalar(size_t operand) const;
+  // A scalar in the dtype of the statistics of operand `of`: kernels read both as one C++ type.
+  Status RequireStatisticScalar(size_t operand, size_t of) const;
   Status RequireSameType(size_t a, size_t b) const;
   Status RequireRank(size_t operand, int rank) const;
   Status RequireMinRank(size_t operand, int rank) const;
@@ -69,12 +71,24 @@ struct GradCall {
   Status RequireOnlyFirstResult() const;
 };
 
+// Which results may take their operand's memory while the node runs.
+enum class InPlace : uint8_t {
+  kNever,
+  kFirst,      // result 0 that of operand 0
+  kEach,       // result i that of operand i
+  kOptimizer,  // (p, g, m, v) -> (p, m, v): each that of the tensor it renews
+};
+
+inline constexpr int kOnePerOperand = 0;  // of OpSchema::results
+
 struct OpSchema {
   TypesOr (*infer)(const OpCall&) = nullptr;
   FactorRule (*rule)(const NodeTypes&) = nullptr;  // null: none (collectives)
   double (*flops)(const NodeTypes&) = nullptr;     // null: one per element of the first result
   double (*bytes)(const NodeTypes&) = nullptr;     // null: all operands and results once
   GradsOr (*gradient)(GradCall&) = nullptr;        // null: no gradient
+  int results = 1;                                 // how many
+  InPlace in_place = InPlace::kNever;
 };
 
 using SchemaTable = std::array<OpSchema, kOpCount>;

@@ -1,6 +1,7 @@
 // Verifiers: pure checks that run before anything is launched.
 //
-// VerifyGraph: ids, order, types (InferTypes agrees with the stored types), outputs.
+// VerifyGraph: ids, order, types (InferTypes agrees with the stored types), layers, outputs.
+// VerifyLossGraph: what training needs beyond that, and the planner can express.
 // VerifyPrograms: all programs of a job at once, by abstract execution with bounded channels.
 // Programs of one name form one launch. Rejects, naming program and instruction: use before
 // definition, use after free, double free, overwriting a live slot, a slot that leaks at the end,
@@ -45,7 +46,16 @@
 
 namespace meshwright::ir {
 
+// Layers of one graph; far above any model, low enough for tables per layer.
+inline constexpr int kMaxLayers = 16384;
+
 Status VerifyGraph(const Graph& graph);
+
+// REQUIRES: VerifyGraph(loss) is OK. Errors: kInvalidArgument with node and fix: ops of callers
+// (input), of the planner (collectives) or of the update (clip_multiplier, adamw, sgd); nodes of
+// another phase; params that no node reads or that look like optimizer state; layers that are not
+// numbered 0..n-1 or decrease along an edge.
+Status VerifyLossGraph(const Graph& loss);
 
 struct VerifyOptions {
   int64_t memory_budget_bytes = INT64_MAX;  // arena + persistent slots of one device

@@ -61,31 +61,6 @@ CollectiveFact DescribeCollective(const Graph& graph, int index) {
   return fact;
 }
 
-// Whether result `r` of the op may be written where operand `k` lies while the op runs.
-bool SafeInPlace(Op op, size_t k, size_t r) {
-  switch (op) {
-    case Op::kAdd:
-    case Op::kMul:
-    case Op::kSub:
-    case Op::kScale:
-    case Op::kMulScalar:
-    case Op::kGelu:
-    case Op::kGeluGrad:
-    case Op::kSilu:
-    case Op::kSiluGrad:
-    case Op::kDropout:
-    case Op::kReshape:
-      return true;
-    case Op::kAllReduce:
-      return k == r;
-    case Op::kAdamW:
-    case Op::kSgd:  // (p, g, m, v) -> (p, m, v)
-      return r == 0 ? k == 0 : k == r + 1;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 bool ExecutableFacts::MayReplace(size_t i, size_t o) const {
@@ -101,7 +76,7 @@ bool ExecutableFacts::MayReplace(size_t i, size_t o) const {
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       if (node.inputs[k] != from) continue;
       const auto r = std::find(node.outputs.begin(), node.outputs.end(), to) - node.outputs.begin();
-      if (!SafeInPlace(node.op, k, static_cast<size_t>(r))) return false;
+      if (InPlaceOperand(node.op, static_cast<size_t>(r)) != k) return false;
     }
   }
   return true;

@@ -33,7 +33,10 @@ class GraphVerifier {
 
   Status CheckNode(const Node& node, size_t index) {
     if (static_cast<int>(node.op) >= kOpCount) return InvalidArgument("op number out of range");
-    if (node.layer < -1) return InvalidArgument(fmt::format("layer {} is below -1", node.layer));
+    if (node.layer < -1 || node.layer >= kMaxLayers) {
+      return InvalidArgument(fmt::format("layer {} is not in [-1, {}]: number the blocks 0..n-1",
+                                         node.layer, kMaxLayers - 1));
+    }
     std::vector<TensorType> operands;
     for (ValueId id : node.inputs) {
       if (id.value() < 0 || static_cast<size_t>(id.value()) >= defined_) {

@@ -22,14 +22,4 @@ double BytesPerDevice(CollectiveKind kind, double local_bytes, int64_t group_siz
   return share;
 }
 
-double BytesOfGroup(CollectiveKind kind, double local_bytes, int64_t group_size) {
-  return static_cast<double>(group_size) * BytesPerDevice(kind, local_bytes, group_size);
-}
-
-double SecondsOf(CollectiveKind kind, double local_bytes, int64_t group_size,
-                 const LinkCost& link) {
-  if (group_size == 1) return 0;
-  return link.alpha_s + BytesPerDevice(kind, local_bytes, group_size) * link.seconds_per_byte;
-}
-
 }  // namespace meshwright::mesh

@@ -33,10 +33,4 @@ struct LinkCost {
 // message).
 double BytesPerDevice(CollectiveKind kind, double local_bytes, int64_t group_size);
 
-// Bytes received by all devices of the group together.
-double BytesOfGroup(CollectiveKind kind, double local_bytes, int64_t group_size);
-
-// Seconds of one call. A group of one costs nothing.
-double SecondsOf(CollectiveKind kind, double local_bytes, int64_t group_size, const LinkCost& link);
-
 }  // namespace meshwright::mesh

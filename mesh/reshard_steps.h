@@ -1,9 +1,12 @@
 // The moves of a reshard: every single step that leads from one sharding to another.
 //
-//   shard_slice     appends unused axes to a dim           all_gather      removes the minor-most
-//   axes of a dim all_to_all      the minor-most axes of a dim become the minor-most axes of
-//   another reduce_scatter  partial(sum) axes become the minor-most axes of a dim all_reduce any
-//   axes that are partial alike become replicated
+// clang-format off
+//   shard_slice     appends unused axes to a dim
+//   all_gather      removes the minor-most axes of a dim
+//   all_to_all      the minor-most axes of a dim become the minor-most axes of another
+//   reduce_scatter  partial(sum) axes become the minor-most axes of a dim
+//   all_reduce      any axes that are partial alike become replicated
+// clang-format on
 // Several axes may move together, major first; sizes always divide. Room-internal: the search
 // (reshard.cc) uses it.
 //

@@ -177,11 +177,6 @@ std::vector<DeviceIndex> Mesh::GroupOf(int64_t position, const AxisList& names) 
   return group;
 }
 
-bool Sharding::fully_replicated() const {
-  return partial.empty() &&
-         std::all_of(dims.begin(), dims.end(), [](const AxisList& dim) { return dim.empty(); });
-}
-
 bool Sharding::UsesAxis(const std::string& axis) const {
   return partial.contains(axis) || std::any_of(dims.begin(), dims.end(), [&](const AxisList& dim) {
            return std::find(dim.begin(), dim.end(), axis) != dim.end();

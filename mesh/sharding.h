@@ -50,7 +50,6 @@ struct Sharding {
   static Sharding Replicated(int rank) {
     return {std::vector<AxisList>(static_cast<size_t>(rank)), {}};
   }
-  bool fully_replicated() const;
   bool UsesAxis(const std::string& axis) const;  // splits a dim or is partial
   friend bool operator==(const Sharding&, const Sharding&) = default;
   friend auto operator<=>(const Sharding&, const Sharding&) = default;

@@ -105,6 +105,11 @@ class Gpt2 {
 
 Result<Gpt2Config> Gpt2ConfigFromHf(const std::string& json_text) {
   MW_ASSIGN_OR_RETURN(const HfConfig json, HfConfig::Parse(json_text));
+  MW_TRY(json.Require({"vocab_size", "n_positions|n_ctx", "n_embd", "n_layer", "n_head"}));
+  MW_TRY(json.RefuseOther("scale_attn_weights", true));
+  MW_TRY(json.RefuseOther("scale_attn_by_inverse_layer_idx", false));
+  MW_TRY(json.RefuseOther("add_cross_attention", false));
+  MW_TRY(json.RefuseKey("quantization_config", kQuantizationFix));
   Gpt2Config config;
   config.embedding_dropout = config.residual_dropout = config.attention_dropout = 0.1;
   MW_TRY(json.Read("vocab_size", config.vocabulary));
@@ -137,11 +142,13 @@ Status Validate(const Gpt2Config& config) {
                         {"n_layers", config.layers},
                         {"n_heads", config.heads},
                         {"inner width", config.inner_width()}}));
+  MW_TRY(CheckLayers(config.layers));
   if (config.width % config.heads != 0) {
     return InvalidArgument(
         fmt::format("dim {} is not a multiple of n_heads {}; choose n_heads that divides it",
                     config.width, config.heads));
   }
+  MW_TRY(CheckAboveZero("norm_eps", config.epsilon, 1));
   MW_TRY(CheckRate("embedding dropout", config.embedding_dropout));
   MW_TRY(CheckRate("residual dropout", config.residual_dropout));
   return CheckRate("attention dropout", config.attention_dropout);

@@ -37,8 +37,10 @@ struct Gpt2Config {
 
 // Keys of a Hugging Face config.json: vocab_size n_positions n_embd n_layer n_head n_inner
 // layer_norm_epsilon embd_pdrop resid_pdrop attn_pdrop tie_word_embeddings activation_function.
-// Absent keys keep GPT-2's defaults, dropouts default to 0.1. Errors: kInvalidArgument (JSON, type
-// or value of a key), kUnimplemented for another activation.
+// The five sizes (n_ctx may stand for n_positions) are wanted; other absent keys keep Hugging
+// Face's defaults, so dropouts are 0.1. Errors: kInvalidArgument (JSON, an absent size, type or
+// value of a key), kUnimplemented for another activation, another scale of the attention, cross
+// attention and quantised weights.
 Result<Gpt2Config> Gpt2ConfigFromHf(const std::string& json_text);
 
 // Errors: kInvalidArgument naming the field.

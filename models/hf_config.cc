@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ir/verify.h"
+
 namespace meshwright::models {
 
 struct HfConfig::Json {
@@ -34,6 +36,9 @@ Status WrongType(const std::string& key, const char* wanted, const nlohmann::jso
 }  // namespace
 
 Result<HfConfig> HfConfig::Parse(const std::string& json_text) {
+  if (json_text.find_first_not_of(" \t\r\n") == std::string::npos) {
+    return Fail(InvalidArgument("config.json is empty; download it again"));
+  }
   auto json = std::make_shared<Json>();
   json->root = nlohmann::json::parse(json_text, nullptr, /*allow_exceptions=*/false);
   if (!json->root.is_object()) {
@@ -45,6 +50,41 @@ Result<HfConfig> HfConfig::Parse(const std::string& json_text) {
 }
 
 bool HfConfig::Has(const std::string& key) const { return json_->Find(key) != nullptr; }
+
+Status HfConfig::Require(std::initializer_list<const char*> keys) const {
+  for (const std::string key : keys) {
+    const size_t bar = key.find('|');
+    const bool present =
+        bar == std::string::npos ? Has(key) : Has(key.substr(0, bar)) || Has(key.substr(bar + 1));
+    if (present) continue;
+    const std::string name =
+        bar == std::string::npos ? key : key.substr(0, bar) + "' or '" + key.substr(bar + 1);
+    return InvalidArgument(
+        fmt::format("config.json has no '{}', which has no default; add it", name));
+  }
+  return OkStatus();
+}
+
+Status HfConfig::RefuseOther(const std::string& key, bool neutral) const {
+  bool value = neutral;
+  MW_TRY(Read(key, value));
+  if (value == neutral) return OkStatus();
+  return Unimplemented(
+      fmt::format("config.json: {} = {} is not supported; only {}", key, value, neutral));
+}
+
+Status HfConfig::RefuseOther(const std::string& key, double neutral) const {
+  double value = neutral;
+  MW_TRY(Read(key, value));
+  if (value == neutral) return OkStatus();
+  return Unimplemented(
+      fmt::format("config.json: {} = {} is not supported; only {}", key, value, neutral));
+}
+
+Status HfConfig::RefuseKey(const std::string& key, const char* fix) const {
+  if (!Has(key)) return OkStatus();
+  return Unimplemented(fmt::format("config.json: {} is not supported; {}", key, fix));
+}
 
 Status HfConfig::Read(const std::string& key, int64_t& value) const {
   const nlohmann::json* at = json_->Find(key);
@@ -78,6 +118,12 @@ Status HfConfig::Read(const std::string& key, std::string& value) const {
   return OkStatus();
 }
 
+Status CheckLayers(int64_t layers) {
+  if (layers <= ir::kMaxLayers) return OkStatus();
+  return InvalidArgument(
+      fmt::format("n_layers is {}; a model has at most {} layers", layers, ir::kMaxLayers));
+}
+
 Status CheckPositive(std::initializer_list<std::pair<const char*, int64_t>> values) {
   // Bounded so that products of two sizes stay far from overflow.
   constexpr int64_t kMaxSize = int64_t{1} << 28;
@@ -93,6 +139,12 @@ Status CheckPositive(std::initializer_list<std::pair<const char*, int64_t>> valu
 Status CheckRate(const char* name, double rate) {
   if (rate >= 0 && rate < 1) return OkStatus();
   return InvalidArgument(fmt::format("model: {} is {}; it must be in [0, 1)", name, rate));
+}
+
+Status CheckAboveZero(const char* name, double value, double high) {
+  if (value > 0 && value <= high) return OkStatus();
+  return InvalidArgument(
+      fmt::format("model: {} is {}; it must be above 0 and at most {}", name, value, high));
 }
 
 }  // namespace meshwright::models

@@ -14,6 +14,8 @@
 
 namespace meshwright::models {
 
+inline constexpr char kQuantizationFix[] = "use the model's unquantised version";
+
 class HfConfig {
  public:
   static Result<HfConfig> Parse(const std::string& json_text);
@@ -25,14 +27,27 @@ class HfConfig {
   Status Read(const std::string& key, std::string& value) const;
   bool Has(const std::string& key) const;  // present and not null
 
+  // Errors: kInvalidArgument naming the first absent key. A name "a|b" wants one of two.
+  Status Require(std::initializer_list<const char*> keys) const;
+  // For keys that change the model in a way that is not built: absent or `neutral` is fine. Errors:
+  // kUnimplemented naming key, value and the one value that works.
+  Status RefuseOther(const std::string& key, bool neutral) const;
+  Status RefuseOther(const std::string& key, double neutral) const;
+  // Errors: kUnimplemented when the key is there.
+  Status RefuseKey(const std::string& key, const char* fix) const;
+
  private:
   struct Json;
   std::shared_ptr<const Json> json_;
 };
 
+// Errors: kInvalidArgument above ir::kMaxLayers, before a graph of that size is built.
+Status CheckLayers(int64_t layers);
 // Errors: kInvalidArgument naming the first value below 1.
 Status CheckPositive(std::initializer_list<std::pair<const char*, int64_t>> values);
 // Errors: kInvalidArgument unless 0 <= rate < 1.
 Status CheckRate(const char* name, double rate);
+// Errors: kInvalidArgument unless 0 < value <= high.
+Status CheckAboveZero(const char* name, double value, double high);
 
 }  // namespace meshwright::models

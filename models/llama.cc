@@ -21,6 +21,12 @@ class Llama {
   // tokens i32[b, s] -> logits [b, s, v]
   ValueId Logits(ValueId tokens) {
     b_.SetLayer(0);
+    const Dims dims = b_.dims(tokens);
+    const int64_t sequence = dims.size() == 2 ? dims[1] : 0;
+    if (config_.positions > 0 && sequence > config_.positions) {
+      b_.Fail(InvalidArgument(fmt::format("sequence {} is longer than the model's {} positions",
+                                          sequence, config_.positions)));
+    }
     const Dims table = {config_.vocabulary, config_.width};
     const ValueId embedding = b_.Param("model.embed_tokens.weight", table);
     ValueId x = b_.Lookup(embedding, tokens);
@@ -84,12 +90,15 @@ class Llama {
 };
 
 Status RefuseUnsupported(const HfConfig& json) {
-  for (const char* key : {"attention_bias", "mlp_bias"}) {
-    bool present = false;
-    MW_TRY(json.Read(key, present));
-    if (present) {
-      return Unimplemented(fmt::format("config.json: {} = true is not supported", key));
-    }
+  for (const char* key : {"attention_bias", "mlp_bias"}) MW_TRY(json.RefuseOther(key, false));
+  for (const char* key : {"pretraining_tp", "partial_rotary_factor"}) {
+    MW_TRY(json.RefuseOther(key, 1.0));
+  }
+  MW_TRY(json.RefuseKey("quantization_config", kQuantizationFix));
+  if (json.Has("rope_scaling") && !json.Has("rope_scaling.rope_type") &&
+      !json.Has("rope_scaling.type")) {
+    return Unimplemented(
+        "config.json: rope_scaling without rope_type is not supported; write null");
   }
   for (const char* key :
        {"rope_scaling.rope_type", "rope_scaling.type", "rope_parameters.rope_type"}) {
@@ -113,6 +122,8 @@ Status RefuseUnsupported(const HfConfig& json) {
 
 Result<LlamaConfig> LlamaConfigFromHf(const std::string& json_text) {
   MW_ASSIGN_OR_RETURN(const HfConfig json, HfConfig::Parse(json_text));
+  MW_TRY(json.Require({"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+                       "num_attention_heads"}));
   MW_TRY(RefuseUnsupported(json));
   LlamaConfig config;
   config.epsilon = 1e-6;  // the default of Hugging Face's LlamaConfig
@@ -123,6 +134,10 @@ Result<LlamaConfig> LlamaConfigFromHf(const std::string& json_text) {
   MW_TRY(json.Read("num_attention_heads", config.heads));
   MW_TRY(json.Read("num_key_value_heads", config.kv_heads));
   MW_TRY(json.Read("head_dim", config.head_size));
+  if (json.Has("max_position_embeddings")) {
+    MW_TRY(json.Read("max_position_embeddings", config.positions));
+    MW_TRY(CheckPositive({{"max_position_embeddings", config.positions}}));
+  }
   MW_TRY(json.Read("rms_norm_eps", config.epsilon));
   MW_TRY(json.Read("rope_theta", config.rope_base));
   MW_TRY(json.Read("rope_parameters.rope_theta", config.rope_base));
@@ -140,6 +155,7 @@ Status Validate(const LlamaConfig& config) {
                         {"n_heads", config.heads},
                         {"n_kv_heads", config.kv_head_count()},
                         {"head size", config.head_width()}}));
+  MW_TRY(CheckLayers(config.layers));
   if (config.head_size == 0 && config.width % config.heads != 0) {
     return InvalidArgument(
         fmt::format("dim {} is not a multiple of n_heads {}; choose n_heads that divides it",
@@ -153,6 +169,8 @@ Status Validate(const LlamaConfig& config) {
     return InvalidArgument(
         fmt::format("head size {} is odd; rotary positions need pairs", config.head_width()));
   }
+  MW_TRY(CheckAboveZero("norm_eps", config.epsilon, 1));
+  MW_TRY(CheckAboveZero("rope_theta", config.rope_base, 1e12));
   return CheckRate("attention dropout", config.attention_dropout);
 }
 

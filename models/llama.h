@@ -26,6 +26,7 @@ struct LlamaConfig {
   int64_t heads = 32;     // h
   int64_t kv_heads = 0;   // g, divides heads; 0: heads
   int64_t head_size = 0;  // e, even; 0: width / heads
+  int64_t positions = 0;  // longest sequence that the model was made for; 0: any
   double epsilon = 1e-5;
   double rope_base = 10000;
   double attention_dropout = 0;  // of the probabilities
@@ -37,15 +38,17 @@ struct LlamaConfig {
 };
 
 // Keys of a Hugging Face config.json: vocab_size hidden_size intermediate_size num_hidden_layers
-// num_attention_heads num_key_value_heads head_dim rms_norm_eps rope_theta (or
-// rope_parameters.rope_theta) attention_dropout tie_word_embeddings. Errors: kInvalidArgument
-// (JSON, type or value of a key), kUnimplemented for biases, scaled rope or another activation.
+// num_attention_heads (these five are wanted) num_key_value_heads head_dim max_position_embeddings
+// rms_norm_eps rope_theta (or rope_parameters.rope_theta) attention_dropout tie_word_embeddings.
+// Errors: kInvalidArgument (JSON, an absent size, type or value of a key), kUnimplemented for
+// biases, scaled or partial rope, pretraining_tp, quantised weights or another activation.
 Result<LlamaConfig> LlamaConfigFromHf(const std::string& json_text);
 
 // Errors: kInvalidArgument naming the field.
 Status Validate(const LlamaConfig& config);
 
-// The three functions. REQUIRES: Validate is OK.
+// The three functions. REQUIRES: Validate is OK; a sequence above `positions` is an error of the
+// graph.
 client::TrainerFunctions MakeLlama(const LlamaConfig& config);
 
 // Trained values by formula.

@@ -117,23 +117,25 @@ Result<Model> FromLlama(LlamaConfig config, const ModelSpec& spec) {
   Override(config.rope_base, spec.rope_base);
   Override(config.tied, spec.tied);
   MW_TRY(Validate(config));
-  Model model{"llama",           {}, MakeLlama(config), config.layers,
-              config.vocabulary, 0,  ParamCount(config)};
+  Model model{
+      "llama",           {}, MakeLlama(config), config.layers, config.vocabulary, config.positions,
+      ParamCount(config)};
   model.summary = Summary(model, fmt::format("width {}, {} heads, {} kv heads", config.width,
                                              config.heads, config.kv_head_count()));
   return model;
 }
 
 Result<Model> FromHf(const ModelSpec& spec) {
-  MW_ASSIGN_OR_RETURN(const HfConfig json, HfConfig::Parse(spec.hf_config));
+  MW_ASSIGN_OR_RETURN(const HfConfig json, HfConfig::Parse(*spec.hf_config));
   std::string type;
+  MW_TRY(json.Require({"model_type"}));
   MW_TRY(json.Read("model_type", type));
   if (type == "gpt2") {
-    MW_ASSIGN_OR_RETURN(Gpt2Config config, Gpt2ConfigFromHf(spec.hf_config));
+    MW_ASSIGN_OR_RETURN(Gpt2Config config, Gpt2ConfigFromHf(*spec.hf_config));
     return FromGpt2(config, spec);
   }
   if (type == "llama") {
-    MW_ASSIGN_OR_RETURN(LlamaConfig config, LlamaConfigFromHf(spec.hf_config));
+    MW_ASSIGN_OR_RETURN(LlamaConfig config, LlamaConfigFromHf(*spec.hf_config));
     return FromLlama(config, spec);
   }
   return Fail(Unimplemented(
@@ -143,7 +145,7 @@ Result<Model> FromHf(const ModelSpec& spec) {
 }  // namespace
 
 Result<Model> MakeModel(const ModelSpec& spec) {
-  if (!spec.hf_config.empty()) return FromHf(spec);
+  if (spec.hf_config) return FromHf(spec);
   if (spec.name == "gpt2") {
     MW_ASSIGN_OR_RETURN(Gpt2Config config, FindFlavor(Gpt2Flavors(), spec));
     return FromGpt2(config, spec);

@@ -16,9 +16,9 @@ namespace meshwright::models {
 // What a user may say about a model. The flavor (or hf_config) gives the sizes, every set field
 // overrides it.
 struct ModelSpec {
-  std::string name = "gpt2";   // "gpt2" | "llama"
-  std::string flavor = {};     // see Flavors(); empty: "debug"
-  std::string hf_config = {};  // text of a config.json; replaces name and flavor
+  std::string name = "gpt2";                  // "gpt2" | "llama"
+  std::string flavor = {};                    // see Flavors(); empty: "debug"
+  std::optional<std::string> hf_config = {};  // text of a config.json; replaces name and flavor
   std::optional<int64_t> vocabulary = {};
   std::optional<int64_t> width = {};
   std::optional<int64_t> inner = {};

@@ -76,8 +76,8 @@ Result<BlockOffsets> ResolveOffsets(const ir::ShardedDims& dims, const ir::Dims&
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  // inputs and outputs in node order. In-place is allowed where output data equals input data for:
-  // add, mul, sub, scale, mul_scalar, gelu*, silu*, dropout, adamw, sgd (first operand), reshape.
+  // inputs and outputs in node order. An output's data may equal an input's only as
+  // ir::InPlaceOperand says.
   virtual Status Run(const RunContext& context, std::span<const Tensor> inputs,
                      std::span<const Tensor> outputs) = 0;
 };

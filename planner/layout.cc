@@ -44,9 +44,15 @@ Status CheckBatch(const Layout& layout, int64_t batch) {
 
 Status CheckLayers(const Layout& layout, int64_t layer_count) {
   if (layout.pipeline == 1 || layout.pipeline <= layer_count) return OkStatus();
-  return InvalidArgument(fmt::format(
-      "pipeline={} needs at least {} layers, the model has {}; choose pipeline <= {}",
-      layout.pipeline, layout.pipeline, layer_count, std::max<int64_t>(layer_count, 1)));
+  if (layer_count == 0) {
+    return InvalidArgument(
+        fmt::format("pipeline={} cuts between layers, the loss graph has none; number the blocks "
+                    "with Builder::SetLayer, or choose pipeline=1",
+                    layout.pipeline));
+  }
+  return InvalidArgument(
+      fmt::format("pipeline={} needs at least {} layers, the model has {}; choose pipeline <= {}",
+                  layout.pipeline, layout.pipeline, layer_count, layer_count));
 }
 
 }  // namespace
@@ -63,6 +69,26 @@ std::string Layout::ToString() const {
   return fmt::format("data={} tensor={} pipeline={} microbatches={} schedule={}{}", data, tensor,
                      pipeline, microbatches, schedule,
                      sequence_parallel ? " sequence_parallel" : "");
+}
+
+std::string IdleDevicesNote(const ir::JobRequest& job, const Layout& layout, int64_t device_count) {
+  const int64_t used = layout.device_count();
+  if (job.parallel.data > 0 || used >= device_count) return "";
+  const int64_t per_replica = layout.tensor * layout.pipeline;
+  const int64_t data = device_count / per_replica;
+  std::string note =
+      fmt::format("{} of {} devices have no work:", device_count - used, device_count);
+  if (layout.data < data) {
+    const int64_t batch = (job.train.global_batch + data - 1) / data * data;
+    note += fmt::format(
+        " data={} is the most that divides a global batch of {} rows; with {} rows "
+        "data={} would use {}",
+        layout.data, job.train.global_batch, batch, data, data * per_replica);
+  } else {
+    note += fmt::format(" tensor={} x pipeline={} does not divide {}", layout.tensor,
+                        layout.pipeline, device_count);
+  }
+  return note;
 }
 
 Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, int64_t layer_count) {

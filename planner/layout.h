@@ -13,6 +13,10 @@ namespace meshwright::planner {
 // and the values that would fit.
 Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, int64_t layer_count);
 
+// What to tell the user when "auto" leaves devices without work: how many work, and a batch or
+// degrees that would use all. "" when all work or the user chose the number.
+std::string IdleDevicesNote(const ir::JobRequest& job, const Layout& layout, int64_t device_count);
+
 // "1, 2, 4": the divisors of n up to `limit`.
 std::string DivisorList(int64_t n, int64_t limit);
 

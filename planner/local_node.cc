@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "ir/schema.h"
 #include "mesh/reshard.h"
 
 namespace meshwright::planner {
@@ -62,6 +63,14 @@ Attrs LocalAttrs(const Graph& graph, const Node& node, const NodeStrategy& strat
   return attrs;
 }
 
+// The pieces of a loss ignore what the whole one does; without the attribute kernels have a
+// default.
+Attrs IgnoreAttrs(const Node& node) {
+  Attrs attrs;
+  if (node.attrs.Has("ignore_index")) attrs.Set("ignore_index", node.attrs.Int("ignore_index"));
+  return attrs;
+}
+
 // cross_entropy over a split vocabulary. Source: design parallelism.md 2.7, with lse and the
 // label's logit reduced.
 std::vector<ValueId> EmitSplitCrossEntropy(ir::Builder& builder, const Graph& graph,
@@ -72,13 +81,13 @@ std::vector<ValueId> EmitSplitCrossEntropy(ir::Builder& builder, const Graph& gr
   const ir::TensorType rows = partial_lse.valid() ? builder.type(partial_lse) : ir::TensorType{};
   const ValueId lse =
       builder.AddOne(Op::kAllReduce, {partial_lse}, {{"axes", axes}, {"kind", "lse"}}, {rows});
-  Attrs pick_attrs{{"ignore_index", node.attrs.Int("ignore_index")}};
+  Attrs pick_attrs = IgnoreAttrs(node);
   SetOffsets(pick_attrs, graph.type(node.inputs[0]), strategy.operands[0]);
   const ValueId partial_pick = builder.AddOne(Op::kPick, {inputs[0], inputs[1]}, pick_attrs);
   const ValueId picked =
       builder.AddOne(Op::kAllReduce, {partial_pick}, {{"axes", axes}, {"kind", "sum"}}, {rows});
-  const std::vector<ValueId> nll = builder.Add(Op::kNll, {lse, picked, inputs[1]},
-                                               {{"ignore_index", node.attrs.Int("ignore_index")}});
+  const std::vector<ValueId> nll =
+      builder.Add(Op::kNll, {lse, picked, inputs[1]}, IgnoreAttrs(node));
   return {nll[0], nll[1], lse};
 }
 
@@ -159,6 +168,40 @@ std::vector<ValueId> EmitLocalNode(ir::Builder& builder, const Graph& graph, con
   return builder.Add(node.op, inputs, LocalAttrs(graph, node, strategy, mesh), declared);
 }
 
+std::optional<NodeStrategy> BlockStrategy(const Graph& graph, ValueId value, const Sharding& wanted,
+                                          const mesh::Mesh& mesh) {
+  if (!wanted.partial.empty()) return std::nullopt;
+  const Node& node = graph.producer(value);
+  if (node.inputs.empty()) return NodeStrategy{.operands = {}, .results = {wanted}};
+  const Result<ir::FactorRule> rule = ir::RuleOf(graph, node);
+  if (!rule.has_value()) return std::nullopt;
+  const auto made = std::find(node.outputs.begin(), node.outputs.end(), value);
+  const ir::TensorFactors& factors =
+      rule->results[static_cast<size_t>(made - node.outputs.begin())];
+  std::map<ir::FactorIndex, mesh::AxisList> axes;
+  for (size_t d = 0; d < wanted.dims.size(); ++d) {
+    if (wanted.dims[d].empty()) continue;
+    if (factors[d].empty()) return std::nullopt;
+    const ir::Factor& factor = rule->factors[static_cast<size_t>(factors[d][0])];
+    const bool divides = factor.size % mesh.SizeOf(wanted.dims[d]) == 0;
+    if (factor.kind == ir::FactorKind::kWhole || !divides) return std::nullopt;
+    axes[factors[d][0]] = wanted.dims[d];
+  }
+  const auto split = [&](const ir::TensorFactors& tensor) {
+    Sharding sharding = Sharding::Replicated(static_cast<int>(tensor.size()));
+    for (size_t d = 0; d < tensor.size(); ++d) {
+      const auto it = tensor[d].empty() ? axes.end() : axes.find(tensor[d][0]);
+      if (it != axes.end()) sharding.dims[d] = it->second;
+    }
+    return sharding;
+  };
+  NodeStrategy strategy;
+  for (const ir::TensorFactors& operand : rule->operands)
+    strategy.operands.push_back(split(operand));
+  for (const ir::TensorFactors& result : rule->results) strategy.results.push_back(split(result));
+  return strategy;
+}
+
 Result<ValueId> EmitReshard(ir::Builder& builder, const ir::TensorType& global_type, ValueId local,
                             const Sharding& from, const Sharding& to, const mesh::Mesh& mesh) {
   // The microbatch axis is time: seen from inside one microbatch, its tensor is the global one.
@@ -171,9 +214,10 @@ Result<ValueId> EmitReshard(ir::Builder& builder, const ir::TensorType& global_t
     const bool split = !from.dims[d].empty() && from.dims[d][0] == kMicro;
     const bool split_after = !to.dims[d].empty() && to.dims[d][0] == kMicro;
     if (split != split_after) {
-      return Fail(Internal(fmt::format("{} -> {}: microbatches cannot be resharded",
-                                       mesh::FormatSharding(global_type, from),
-                                       mesh::FormatSharding(global_type, to))));
+      return Fail(InvalidArgument(fmt::format(
+          "{} -> {}: a value that is whole in every microbatch is combined with rows of "
+          "one microbatch; compute it per row, or use microbatches=1",
+          mesh::FormatSharding(global_type, from), mesh::FormatSharding(global_type, to))));
     }
     if (split) type.dims[d] /= mesh.AxisSize(kMicro);
   }

@@ -1,6 +1,7 @@
 // One logical node as the local nodes of a shard: local shapes, global offsets, collectives.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
@@ -15,6 +16,12 @@ namespace meshwright::planner {
 std::vector<ValueId> EmitLocalNode(ir::Builder& builder, const ir::Graph& graph,
                                    const ir::Node& node, const NodeStrategy& strategy,
                                    const std::vector<ValueId>& inputs, const mesh::Mesh& mesh);
+
+// How the node that makes `value` computes only the block `wanted` of it: the strategy that splits
+// its other operands and results alike. None when `wanted` is partial or splits what the op needs
+// whole.
+std::optional<NodeStrategy> BlockStrategy(const ir::Graph& graph, ValueId value,
+                                          const mesh::Sharding& wanted, const mesh::Mesh& mesh);
 
 // Appends the collectives that take a local block from one sharding to another. Both must agree on
 // the micro axis, which no collective can change.

@@ -1,11 +1,18 @@
 #include "planner/memory.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 
 namespace meshwright::planner {
 namespace {
+
+constexpr int64_t kAlignmentBytes = 64;  // of what a worker allocates
+
+int64_t AlignUp(int64_t bytes) {
+  return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+}
 
 using KindBytes = std::map<ir::MemoryKind, int64_t>;
 
@@ -38,24 +45,98 @@ KindBytes TransientPeak(const ir::Program& program) {
   return peak;
 }
 
+// Blocks along a dim lie one after the other only if it is the leading one.
+bool BlocksAreRuns(const ir::TensorType& type, int64_t dim) {
+  return std::all_of(type.dims.begin(), type.dims.begin() + dim,
+                     [](int64_t size) { return size == 1; });
+}
+
+int64_t GroupSize(const ir::Program& program, const ir::Node& node) {
+  int64_t size = 1;
+  for (const std::string& name : node.attrs.Strs("axes")) {
+    for (const ir::MeshAxis& axis : program.axes) size *= axis.name == name ? axis.size : 1;
+  }
+  return size;
+}
+
+// Where a collective packs what it sends or unpacks what it received.
+int64_t CollectiveScratch(const ir::Program& program, const ir::Graph& graph,
+                          const ir::Node& node) {
+  const ir::TensorType& from = graph.type(node.inputs.empty() ? node.outputs[0] : node.inputs[0]);
+  const ir::TensorType& to = graph.type(node.outputs[0]);
+  const auto packed = [](const ir::TensorType& type, int64_t dim) {
+    return BlocksAreRuns(type, dim) ? 0 : type.bytes();
+  };
+  int64_t bytes = 0;
+  switch (node.op) {
+    case ir::Op::kAllReduce:
+      for (ValueId id : node.inputs) bytes += node.inputs.size() > 1 ? graph.type(id).bytes() : 0;
+      break;
+    case ir::Op::kAllGather:
+      bytes = packed(to, node.attrs.Int("dim"));
+      break;
+    case ir::Op::kReduceScatter:
+      bytes = packed(from, node.attrs.Int("dim"));
+      break;
+    case ir::Op::kAllToAll:
+      bytes = packed(from, node.attrs.Int("split_dim")) + packed(to, node.attrs.Int("concat_dim"));
+      break;
+    default:
+      return 0;
+  }
+  return GroupSize(program, node) == 1 ? 0 : bytes;
+}
+
+// A message that is not one run of its slot is packed.
+int64_t MessageScratch(const ir::Program& program, const ir::Instruction& instruction) {
+  const ir::TensorType& type = program.slot(instruction.slot).type;
+  const ir::Dims& size = instruction.box.size;
+  int64_t bytes = ir::DTypeBytes(type.dtype);
+  bool partial = false;
+  bool strided = false;
+  for (size_t d = size.size(); d-- > 0;) {
+    strided = strided || (partial && size[d] > 1);
+    partial = partial || size[d] != type.dims[d];
+    bytes *= size[d];
+  }
+  return strided ? bytes : 0;
+}
+
+// The largest need at one moment: instructions run one after the other.
+int64_t ScratchBytes(const ir::Program& program) {
+  int64_t most = 0;
+  for (const ir::Executable& executable : program.executables) {
+    for (const ir::Node& node : executable.graph->nodes) {
+      most = std::max(most, CollectiveScratch(program, *executable.graph, node));
+    }
+  }
+  for (const ir::Instruction& instruction : program.instructions) {
+    if (instruction.op != ir::Opcode::kSend && instruction.op != ir::Opcode::kRecv) continue;
+    most = std::max(most, MessageScratch(program, instruction));
+  }
+  return most;
+}
+
 }  // namespace
 
 DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs) {
   DeviceMemory memory;
   std::set<std::string> counted;
   const ir::Program* largest = nullptr;
+  int64_t scratch_bytes = 0;
   for (const ir::Program* program : programs) {
     for (const ir::Slot& slot : program->slots) {
       if (!slot.persistent || !counted.insert(slot.name).second) continue;
       memory.bytes[slot.kind] += slot.type.bytes();
-      memory.total_bytes += slot.type.bytes();
+      memory.total_bytes += AlignUp(slot.type.bytes());
     }
+    scratch_bytes = std::max(scratch_bytes, ScratchBytes(*program));
     if (!largest || program->arena_bytes > largest->arena_bytes) largest = program;
   }
   if (!largest) return memory;
   for (const auto& [kind, bytes] : TransientPeak(*largest)) memory.bytes[kind] += bytes;
-  memory.bytes[ir::MemoryKind::kWorkspace] += largest->workspace_bytes;
-  memory.total_bytes += largest->arena_bytes;
+  memory.bytes[ir::MemoryKind::kWorkspace] += largest->workspace_bytes + scratch_bytes;
+  memory.total_bytes += AlignUp(largest->arena_bytes) + AlignUp(scratch_bytes);
   return memory;
 }
 

@@ -9,6 +9,7 @@
 #include "mesh/reshard.h"
 #include "planner/local_node.h"
 #include "planner/pieces.h"
+#include "planner/rewrite.h"
 
 namespace meshwright::planner {
 namespace {
@@ -30,7 +31,6 @@ struct Version {
   std::optional<PieceKey> piece;  // where it is computed; none: param or import
   ValueId local;                  // in that piece
   TensorIndex tensor = kNoTensor;
-  bool accumulated = false;  // the tensor is the sum over microbatches of what the piece computes
 };
 
 struct PieceBuilder {
@@ -55,8 +55,9 @@ class Partitioner {
         mesh_(PlanningMesh(layout)) {}
 
   Result<Partition> Run(int64_t bucket_bytes) {
+    MarkConstants();
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (graph_.nodes[i].op == Op::kParam) continue;
+      if (graph_.nodes[i].op == Op::kParam || constant_[i]) continue;
       for (int stage : stages_.node_stages[i]) {
         const Status status = Emit(i, stage);
         if (!status.ok())
@@ -84,6 +85,12 @@ class Partitioner {
   }
 
   bool IsParam(ValueId value) const { return graph_.producer(value).op == Op::kParam; }
+
+  size_t ProducerIndex(ValueId value) const {
+    return static_cast<size_t>(graph_.value(value).producer.value());
+  }
+
+  bool IsConstant(ValueId value) const { return constant_[ProducerIndex(value)]; }
 
   TensorIndex AddTensor(int stage, ValueId value, const Sharding& sharding, TensorRole role,
                         ir::MemoryKind kind, std::string name = "") {
@@ -123,16 +130,38 @@ class Partitioner {
 
   // ---- moving values into a piece ----
 
+  // Constants and what forward and backward make of them alone. They have no place: every piece
+  // that reads one computes the block that it needs.
+  void MarkConstants() {
+    constant_.assign(graph_.nodes.size(), false);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      const bool derived = !node.inputs.empty() && node.phase != Phase::kUpdate &&
+                           std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+                             return constant_[ProducerIndex(input)];
+                           });
+      constant_[i] = node.op == Op::kConstant || node.op == Op::kRandomNormal || derived;
+    }
+  }
+
   // The local id of (value, required) in `key`, converting or importing as needed.
   Result<ValueId> Get(const PieceKey& key, ValueId value, const Sharding& required) {
     PieceBuilder& piece = BuilderOf(key);
     if (const auto it = piece.locals.find({value, required}); it != piece.locals.end())
       return it->second;
+    if (IsConstant(value)) return ComputeConstant(key, value, required);
     if (IsParam(value)) ParamVersion(key.stage, value);
     if (Versions(key.stage, value).empty()) MW_TRY(ImportValue(key, value, required));
     const std::vector<Version>& versions = Versions(key.stage, value);
     const size_t best = BestVersion(versions, key, required);
     const Sharding have = EffectiveSharding(versions[best], key);
+    // No transfer gets the rows of one microbatch out of a whole; computing only them does.
+    const bool wants_rows = required.UsesAxis(kMicro) && !have.UsesAxis(kMicro);
+    if (wants_rows && !IsParam(value)) {
+      if (const auto strategy = BlockStrategy(graph_, value, required, mesh_)) {
+        return ComputeBlock(key, value, *strategy);
+      }
+    }
     // The update reshards in the first round that can: gradients of all rounds then share buckets.
     const PieceKey home{key.stage, Phase::kUpdate, ReadyRound(versions[best])};
     if (have != required && key.phase == Phase::kUpdate && home < key && !IsParam(value)) {
@@ -142,6 +171,34 @@ class Partitioner {
     MW_ASSIGN_OR_RETURN(const ValueId local, BringIn(key, value, best));
     if (have == required) return local;
     return Convert(key, value, local, have, required);
+  }
+
+  Result<ValueId> ComputeConstant(const PieceKey& key, ValueId value, const Sharding& required) {
+    if (const auto strategy = BlockStrategy(graph_, value, required, mesh_)) {
+      return ComputeBlock(key, value, *strategy);
+    }
+    const Sharding whole = Sharding::Replicated(graph_.type(value).rank());
+    MW_ASSIGN_OR_RETURN(const ValueId local, Get(key, value, whole));
+    return Convert(key, value, local, whole, required);
+  }
+
+  Result<ValueId> ComputeBlock(const PieceKey& key, ValueId value, const NodeStrategy& strategy) {
+    const Node& node = graph_.producer(value);
+    MW_ASSIGN_OR_RETURN(const std::vector<ValueId> outputs, EmitIn(key, node, strategy));
+    const auto r = static_cast<size_t>(std::find(node.outputs.begin(), node.outputs.end(), value) -
+                                       node.outputs.begin());
+    AddVersion(key, value, strategy.results[r], outputs[r]);
+    return outputs[r];
+  }
+
+  // A form of the value that `key` computes.
+  void AddVersion(const PieceKey& key, ValueId value, const Sharding& sharding, ValueId local) {
+    BuilderOf(key).locals[{value, sharding}] = local;
+    Version version;
+    version.sharding = sharding;
+    version.piece = key;
+    version.local = local;
+    Versions(key.stage, value).push_back(version);
   }
 
   // The version to start from: the wanted one, else one that is not partial, else the first.
@@ -204,11 +261,13 @@ class Partitioner {
       const ValueId sum = piece.builder.AddOne(Op::kAdd, {previous, version.local});
       piece.outputs.emplace_back(tensor, sum);
       version.tensor = tensor;
-      version.accumulated = true;
       return OkStatus();
     }
     if (crosses_to_update && layout_.microbatches > 1) {
-      return Internal(fmt::format("%{} is per microbatch but the update reads it", value.value()));
+      return InvalidArgument(fmt::format(
+          "%{} is not a sum over the rows of the batch, but the update needs the sum over "
+          "{} microbatches: let the loss depend on the data, or use microbatches=1",
+          value.value(), layout_.microbatches));
     }
     const TensorRole role =
         producer.phase == Phase::kUpdate ? TensorRole::kStep : TensorRole::kMicrobatch;
@@ -233,12 +292,13 @@ class Partitioner {
     Sharding resolved = EffectiveSharding(sources.front(), after);
     if (!resolved.partial.empty()) {
       resolved.partial.clear();
-      if (required.partial.empty()) resolved = required;
+      // A summand of a microbatch crosses as what it is.
+      if (WithoutAxis(required, kMicro).partial.empty()) resolved = required;
     }
     MW_TRY(Get(after, value, resolved));
     MW_ASSIGN_OR_RETURN(const TensorIndex source, ExportFor(after, value, resolved));
     Version version;
-    version.sharding = update ? resolved : Scatter(value, resolved);
+    version.sharding = Scatter(value, resolved);
     version.tensor = AddTensor(reader.stage, value, version.sharding,
                                update ? TensorRole::kStep : TensorRole::kMicrobatch,
                                update ? ir::MemoryKind::kOther : ir::MemoryKind::kActivations,
@@ -250,14 +310,17 @@ class Partitioner {
 
   // The tensor of the version with this sharding, as another stage's reader sees it.
   Result<TensorIndex> ExportFor(const PieceKey& after, ValueId value, const Sharding& sharding) {
-    std::vector<Version>& versions = Versions(after.stage, value);
+    const std::vector<Version>& versions = Versions(after.stage, value);
+    std::optional<size_t> best;
     for (size_t i = 0; i < versions.size(); ++i) {
       if (EffectiveSharding(versions[i], after) != sharding) continue;
       if (versions[i].piece && *versions[i].piece > after) continue;
-      MW_TRY(Export(after, value, i));
-      return Versions(after.stage, value)[i].tensor;
+      // What `after` computes itself needs no other piece.
+      if (!best || versions[i].piece == after) best = i;
     }
-    return Fail(Internal(fmt::format("%{} has no version to send", value.value())));
+    if (!best) return Fail(Internal(fmt::format("%{} has no version to send", value.value())));
+    MW_TRY(Export(after, value, *best));
+    return Versions(after.stage, value)[*best].tensor;
   }
 
   // A replica on every tensor device need not be sent that often: each receives a part and the
@@ -281,12 +344,7 @@ class Partitioner {
     PieceBuilder& piece = BuilderOf(key);
     MW_ASSIGN_OR_RETURN(const ValueId converted,
                         EmitReshard(piece.builder, graph_.type(value), local, from, to, mesh_));
-    piece.locals[{value, to}] = converted;
-    Version version;
-    version.sharding = to;
-    version.piece = key;
-    version.local = converted;
-    Versions(key.stage, value).push_back(version);
+    AddVersion(key, value, to, converted);
     return converted;
   }
 
@@ -296,7 +354,7 @@ class Partitioner {
   int RoundOf(const Node& node, int stage) {
     int round = 0;
     for (ValueId input : node.inputs) {
-      if (IsParam(input)) continue;
+      if (IsParam(input) || IsConstant(input)) continue;
       const std::vector<Version>& here = Versions(stage, input);
       if (!here.empty()) {
         round = std::max(round, ReadyRound(here.front()));
@@ -325,6 +383,19 @@ class Partitioner {
     const NodeStrategy& strategy = strategies_.nodes[index];
     PieceKey key{stage, node.phase, 0};
     if (node.phase == Phase::kUpdate) key.round = RoundOf(node, stage);
+    MW_ASSIGN_OR_RETURN(const std::vector<ValueId> outputs, EmitIn(key, node, strategy));
+    for (size_t r = 0; r < node.outputs.size(); ++r) {
+      AddVersion(key, node.outputs[r], strategy.results[r], outputs[r]);
+    }
+    PieceBuilder& piece = BuilderOf(key);
+    if (node.op == Op::kAdamW) UpdateParams(piece, stage, node, outputs, {0, 2, 3});
+    if (node.op == Op::kSgd) UpdateParams(piece, stage, node, outputs, {0, 2});
+    return OkStatus();
+  }
+
+  // The node in `key`, with its operands as the strategy wants them; returns its results.
+  Result<std::vector<ValueId>> EmitIn(const PieceKey& key, const Node& node,
+                                      const NodeStrategy& strategy) {
     std::vector<ValueId> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       MW_ASSIGN_OR_RETURN(const ValueId local, Get(key, node.inputs[i], strategy.operands[i]));
@@ -332,20 +403,10 @@ class Partitioner {
     }
     PieceBuilder& piece = BuilderOf(key);
     piece.builder.SetLayer(node.layer);
-    const std::vector<ValueId> outputs =
+    std::vector<ValueId> outputs =
         EmitLocalNode(piece.builder, graph_, node, strategy, inputs, mesh_);
     MW_TRY(piece.builder.status());
-    for (size_t r = 0; r < node.outputs.size(); ++r) {
-      piece.locals[{node.outputs[r], strategy.results[r]}] = outputs[r];
-      Version version;
-      version.sharding = strategy.results[r];
-      version.piece = key;
-      version.local = outputs[r];
-      Versions(stage, node.outputs[r]).push_back(version);
-    }
-    if (node.op == Op::kAdamW) UpdateParams(piece, stage, node, outputs, {0, 2, 3});
-    if (node.op == Op::kSgd) UpdateParams(piece, stage, node, outputs, {0, 2});
-    return OkStatus();
+    return outputs;
   }
 
   // Result i replaces the param that is operand operands[i].
@@ -410,6 +471,8 @@ class Partitioner {
         finished.outputs.push_back(tensor);
       }
       MW_ASSIGN_OR_RETURN(Graph graph, piece.builder.Finish());
+      // A value of which only blocks were wanted is computed by nobody.
+      MW_ASSIGN_OR_RETURN(graph, DropDeadNodes(graph));
       if (key.phase == Phase::kUpdate) {
         MW_ASSIGN_OR_RETURN(graph, CoalesceAllReduces(graph, bucket_bytes));
       }
@@ -428,6 +491,7 @@ class Partitioner {
   std::map<PieceKey, PieceBuilder> pieces_;
   std::map<ValueId, int> name_counts_;
   std::map<std::pair<int, ValueId>, std::vector<Version>> versions_;
+  std::vector<bool> constant_;  // per node
 };
 
 }  // namespace

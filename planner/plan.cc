@@ -26,7 +26,7 @@ struct Staged {
 };
 
 Result<Graph> MakeStepGraph(const ir::JobRequest& job) {
-  MW_ASSIGN_OR_RETURN(Graph gradients, ir::Differentiate(job.loss));
+  MW_ASSIGN_OR_RETURN(Graph gradients, ir::Differentiate(FillLayers(job.loss)));
   ir::OptimizerSpec optimizer = job.optimizer;
   if (optimizer.total_steps == 0) optimizer.total_steps = job.train.steps;
   return ir::AppendUpdate(gradients, optimizer);
@@ -41,15 +41,6 @@ Result<Staged> StageGraph(Graph graph, const std::vector<int>& stage_of_layer, i
   return Staged{std::move(graph), std::move(stages)};
 }
 
-int64_t SmallestMemory(const mesh::Topology& topology, int64_t device_count) {
-  int64_t budget = INT64_MAX;
-  for (int64_t i = 0; i < device_count && i < static_cast<int64_t>(topology.devices.size()); ++i) {
-    const int64_t bytes = topology.devices[static_cast<size_t>(i)].memory_bytes;
-    if (bytes > 0) budget = std::min(budget, bytes);
-  }
-  return budget;
-}
-
 class PlanMaker {
  public:
   PlanMaker(const ir::JobRequest& job, const mesh::Topology& topology)
@@ -57,12 +48,13 @@ class PlanMaker {
 
   Result<Plan> Run() {
     MW_TRY(ir::ValidateJob(job_));
-    MW_ASSIGN_OR_RETURN(
-        plan_.layout,
-        ResolveLayout(job_, static_cast<int64_t>(topology_.devices.size()), LayerCount(job_.loss)));
+    MW_ASSIGN_OR_RETURN(plan_.layout, ResolveLayout(job_, device_count(), LayerCount(job_.loss)));
+    const std::string idle = IdleDevicesNote(job_, plan_.layout, device_count());
+    if (!idle.empty()) plan_.notes.push_back(idle);
     MW_TRY(PlanStep());
     MW_TRY(PlanEvaluation());
     MW_TRY(PlanInit());
+    MW_TRY(Verify());
     plan_.reporting_device = ReportingDevice(plan_.layout);
     for (size_t i = 0; i < plan_.step.size(); ++i) {
       plan_.memory.push_back(PeakMemory({&plan_.init[i], &plan_.step[i], &plan_.eval[i]}));
@@ -77,34 +69,35 @@ class PlanMaker {
     const int stage_count = static_cast<int>(plan_.layout.pipeline);
     stage_of_layer_ = BalanceLayers(graph, stage_count);
     MW_ASSIGN_OR_RETURN(staged_, StageGraph(std::move(graph), stage_of_layer_, stage_count));
-    MW_ASSIGN_OR_RETURN(strategies_,
-                        ChooseStrategies(staged_.graph, staged_.stages, plan_.layout, {}));
+    MW_ASSIGN_OR_RETURN(strategies_, ChooseStrategies(staged_.graph, staged_.stages, plan_.layout,
+                                                      {}, device_count() / plan_.layout.pipeline));
     MW_ASSIGN_OR_RETURN(const Partition partition,
                         MakePartition(staged_.graph, staged_.stages, strategies_, plan_.layout,
                                       job_.parallel.bucket_bytes));
     MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
                         MakeSchedule(plan_.layout.schedule, stage_count,
                                      static_cast<int>(plan_.layout.microbatches)));
-    MW_ASSIGN_OR_RETURN(plan_.step, LowerAndVerify("step", partition, std::move(schedule)));
-    plan_.notes = strategies_.notes;
+    MW_ASSIGN_OR_RETURN(plan_.step, Lower("step", partition, std::move(schedule)));
+    plan_.notes.insert(plan_.notes.end(), strategies_.notes.begin(), strategies_.notes.end());
     DescribeStages();
     return OkStatus();
   }
 
   Status PlanEvaluation() {
-    MW_ASSIGN_OR_RETURN(Graph graph, MakeEvaluationGraph(job_.loss));
+    MW_ASSIGN_OR_RETURN(Graph graph, MakeEvaluationGraph(FillLayers(job_.loss)));
     const int stage_count = static_cast<int>(plan_.layout.pipeline);
     MW_ASSIGN_OR_RETURN(const StageAssignment stages,
                         AssignStages(graph, stage_of_layer_, stage_count));
     MW_ASSIGN_OR_RETURN(const Strategies strategies,
-                        ChooseStrategies(graph, stages, plan_.layout, strategies_.params));
+                        ChooseStrategies(graph, stages, plan_.layout, strategies_.params,
+                                         device_count() / plan_.layout.pipeline));
     MW_ASSIGN_OR_RETURN(
         const Partition partition,
         MakePartition(graph, stages, strategies, plan_.layout, job_.parallel.bucket_bytes));
     MW_ASSIGN_OR_RETURN(
         plan_.eval,
-        LowerAndVerify("eval", partition,
-                       ForwardSchedule(stage_count, static_cast<int>(plan_.layout.microbatches))));
+        Lower("eval", partition,
+              ForwardSchedule(stage_count, static_cast<int>(plan_.layout.microbatches))));
     return OkStatus();
   }
 
@@ -112,13 +105,13 @@ class PlanMaker {
     MW_ASSIGN_OR_RETURN(const Partition partition, MakeInitPartition(staged_.graph, staged_.stages,
                                                                      strategies_, plan_.layout));
     MW_ASSIGN_OR_RETURN(
-        plan_.init, LowerAndVerify("init", partition,
-                                   ForwardSchedule(static_cast<int>(plan_.layout.pipeline), 1)));
+        plan_.init,
+        Lower("init", partition, ForwardSchedule(static_cast<int>(plan_.layout.pipeline), 1)));
     return OkStatus();
   }
 
-  Result<std::vector<ir::Program>> LowerAndVerify(const char* name, const Partition& partition,
-                                                  std::vector<StageSchedule> schedule) {
+  Result<std::vector<ir::Program>> Lower(const char* name, const Partition& partition,
+                                         std::vector<StageSchedule> schedule) {
     LowerInput input;
     input.name = name;
     input.partition = &partition;
@@ -126,14 +119,20 @@ class PlanMaker {
     input.microbatches =
         std::string_view(name) == "init" ? 1 : static_cast<int>(plan_.layout.microbatches);
     input.schedule = std::move(schedule);
-    MW_ASSIGN_OR_RETURN(std::vector<ir::Program> programs, LowerToPrograms(input));
-    const Status verified = ir::VerifyPrograms(programs);
-    if (!verified.ok()) {
-      return Fail(Internal(fmt::format(
-          "the planner made programs that the verifier rejects ({}): please report this job",
-          verified.message())));
+    return LowerToPrograms(input);
+  }
+
+  // All launches together: they share the persistent slots.
+  Status Verify() const {
+    std::vector<ir::Program> all;
+    for (const auto* programs : {&plan_.init, &plan_.step, &plan_.eval}) {
+      all.insert(all.end(), programs->begin(), programs->end());
     }
-    return programs;
+    const Status verified = ir::VerifyPrograms(all);
+    if (verified.ok()) return OkStatus();
+    return Internal(fmt::format(
+        "the planner made programs that the verifier rejects ({}): please report this job",
+        verified.message()));
   }
 
   void DescribeStages() {
@@ -165,16 +164,19 @@ class PlanMaker {
     }
   }
 
+  int64_t device_count() const { return static_cast<int64_t>(topology_.devices.size()); }
+
+  // Program i runs on device i of the topology.
   Status CheckMemory() const {
-    const int64_t budget = SmallestMemory(topology_, plan_.layout.device_count());
     for (size_t i = 0; i < plan_.memory.size(); ++i) {
-      if (plan_.memory[i].total_bytes <= budget) continue;
-      return ResourceExhausted(
-          fmt::format("device {} needs {:.1f} MiB and has {:.1f} MiB; raise tensor or pipeline, "
-                      "use more microbatches (now {}), or a "
-                      "smaller batch or sequence",
-                      i, static_cast<double>(plan_.memory[i].total_bytes) / 1048576.0,
-                      static_cast<double>(budget) / 1048576.0, plan_.layout.microbatches));
+      const int64_t need = plan_.memory[i].total_bytes;
+      const mesh::Device& device = topology_.devices[i];
+      if (device.memory_bytes == 0 || need <= device.memory_bytes) continue;
+      return ResourceExhausted(fmt::format(
+          "device {} ({} of {}) needs {:.1f} MiB and has {:.1f} MiB; raise tensor or pipeline, use "
+          "more microbatches (now {}), or a smaller batch or sequence",
+          i, device.local_index, device.worker, static_cast<double>(need) / 1048576.0,
+          static_cast<double>(device.memory_bytes) / 1048576.0, plan_.layout.microbatches));
     }
     return OkStatus();
   }

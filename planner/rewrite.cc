@@ -23,4 +23,24 @@ Result<ir::Graph> RewriteGraph(const ir::Graph& graph, const EmitNode& emit) {
   return builder.Finish();
 }
 
+Result<ir::Graph> DropDeadNodes(const ir::Graph& graph) {
+  const auto producer = [&](ValueId id) {
+    return static_cast<size_t>(graph.value(id).producer.value());
+  };
+  std::vector<bool> live(graph.nodes.size(), false);
+  for (const ir::NamedValue& output : graph.outputs) live[producer(output.value)] = true;
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    live[i] = live[i] || graph.nodes[i].op == ir::Op::kInput;
+    if (!live[i]) continue;
+    for (ValueId input : graph.nodes[i].inputs) live[producer(input)] = true;
+  }
+  size_t next = 0;
+  return RewriteGraph(
+      graph, [&](ir::Builder& builder, const ir::Node& node, const std::vector<ValueId>& inputs,
+                 const std::vector<ir::TensorType>& types) {
+        if (!live[next++]) return std::vector<ValueId>();
+        return builder.Add(node.op, inputs, node.attrs, types);
+      });
+}
+
 }  // namespace meshwright::planner

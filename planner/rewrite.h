@@ -19,4 +19,7 @@ using EmitNode = std::function<std::vector<ValueId>(ir::Builder& builder, const 
 
 Result<ir::Graph> RewriteGraph(const ir::Graph& graph, const EmitNode& emit);
 
+// Without the nodes that no output needs; `input` nodes stay, since callers bind them by position.
+Result<ir::Graph> DropDeadNodes(const ir::Graph& graph);
+
 }  // namespace meshwright::planner

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "ir/layers.h"
 #include "ir/schema.h"
 #include "planner/rewrite.h"
 
@@ -20,19 +21,15 @@ using ir::Phase;
 
 size_t Index(NodeId id) { return static_cast<size_t>(id.value()); }
 
-// Nodes whose value costs nothing to compute again: sources and what follows from the data alone.
-bool IsSource(Op op) { return op == Op::kFeed || op == Op::kConstant || op == Op::kLearningRate; }
-
 class Assigner {
  public:
   Assigner(const Graph& graph, std::vector<int> stage_of_layer, int stage_count)
-      : graph_(graph), free_(graph.nodes.size(), false), sets_(graph.nodes.size()) {
+      : graph_(graph), free_(ir::FreeNodes(graph)), sets_(graph.nodes.size()) {
     result_.stage_count = stage_count;
     result_.stage_of_layer = std::move(stage_of_layer);
   }
 
   StageAssignment Run() {
-    MarkFree();
     AssignComputation();
     FindHolders();
     AssignUpdate();
@@ -52,18 +49,6 @@ class Assigner {
   }
 
   const Node& Producer(ValueId id) const { return graph_.producer(id); }
-
-  // Free nodes have no stage of their own: they are computed where they are read.
-  void MarkFree() {
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const Node& node = graph_.nodes[i];
-      if (node.op == Op::kParam) continue;
-      bool data_only = !node.inputs.empty() && node.phase != Phase::kUpdate;
-      for (ValueId input : node.inputs)
-        data_only = data_only && free_[Index(graph_.value(input).producer)];
-      free_[i] = IsSource(node.op) || data_only;
-    }
-  }
 
   void AssignComputation() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -162,7 +147,7 @@ class Assigner {
 
   const Graph& graph_;
   StageAssignment result_;
-  std::vector<bool> free_;
+  const std::vector<bool> free_;  // have no stage of their own: computed where they are read
   std::vector<std::set<int>> sets_;
   std::set<size_t> fixed_;
   std::map<std::string, std::set<int>> holders_;
@@ -174,6 +159,15 @@ int LayerCount(const Graph& graph) {
   int count = 0;
   for (const Node& node : graph.nodes) count = std::max(count, node.layer + 1);
   return count;
+}
+
+Graph FillLayers(Graph loss) {
+  if (LayerCount(loss) == 0) return loss;
+  const std::vector<int> layers = ir::ComputedLayers(loss);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i] >= 0) loss.nodes[i].layer = layers[i];
+  }
+  return loss;
 }
 
 std::vector<int> SplitByCost(const std::vector<double>& cost, int parts) {
@@ -228,14 +222,12 @@ Result<StageAssignment> AssignStages(const Graph& step_graph, std::vector<int> s
 }
 
 Result<Graph> SplitScalarSums(const Graph& step_graph, const StageAssignment& stages) {
-  size_t position = 0;
   const auto owner = [&](ValueId id) {
     const auto& set = stages.node_stages[Index(step_graph.value(id).producer)];
     return set.empty() ? 0 : set.front();
   };
   const auto emit = [&](ir::Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
                         const std::vector<ir::TensorType>& types) {
-    ++position;
     std::map<int, std::vector<ValueId>> by_stage;
     for (size_t i = 0; i < node.inputs.size(); ++i)
       by_stage[owner(node.inputs[i])].push_back(inputs[i]);

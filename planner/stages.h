@@ -27,6 +27,10 @@ struct StageAssignment {
 
 int LayerCount(const ir::Graph& graph);
 
+// Writes the layer that a node is computed with into nodes that have none (ir/layers.h), so that
+// their gradients stay in their stage. A graph without layers stays as it is.
+ir::Graph FillLayers(ir::Graph loss);
+
 // Contiguous split of `cost` into `parts` non-empty ranges with the least maximum; ties prefer
 // earlier cuts to be late. Returns the part of each entry. REQUIRES parts <= cost.size().
 std::vector<int> SplitByCost(const std::vector<double>& cost, int parts);

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "ir/schema.h"
-#include "planner/layout.h"
 #include "planner/split_check.h"
 
 namespace meshwright::planner {
@@ -32,16 +31,18 @@ bool SplitBy(const mesh::AxisList& axes, const std::string& axis) {
 class Chooser {
  public:
   Chooser(const Graph& graph, const StageAssignment& stages, const Layout& layout,
-          const std::map<std::string, Sharding>& known_params)
+          const std::map<std::string, Sharding>& known_params, int64_t suggest_up_to)
       : graph_(graph),
         stages_(stages),
         layout_(layout),
+        suggest_up_to_(suggest_up_to),
         mesh_(PlanningMesh(layout)),
         split_check_(graph),
         users_(graph.Users()) {
     result_.nodes.resize(graph.nodes.size());
     result_.values.resize(graph.values.size());
     result_.params = known_params;
+    known_params_ = known_params;
     FindGradients();
   }
 
@@ -121,7 +122,8 @@ class Chooser {
     const bool additive = node.op == Op::kAdd || node.op == Op::kSub || node.op == Op::kSum;
     if (additive && partial != views.size()) return false;
     if (!additive && partial != 1) return false;
-    return SameStage(node);
+    // Microbatches follow each other in every stage alike: a summand of one is that in all stages.
+    return axis == kMicro || SameStage(node);
   }
 
   // A partial activation with several users is reduced once for all of them.
@@ -129,17 +131,23 @@ class Chooser {
     return axis == kTensor && users_[Index(value)].size() > 1;
   }
 
-  // Partial sums do not cross stages.
+  const std::vector<int>& StagesOf(ValueId value) const {
+    return stages_.node_stages[static_cast<size_t>(graph_.value(value).producer.value())];
+  }
+
+  // Sums over devices do not cross stages: every stage of the node must compute the operands too.
   bool SameStage(const Node& node) const {
-    const auto& own =
-        stages_.node_stages[static_cast<size_t>(graph_.value(node.outputs[0]).producer.value())];
-    std::set<int> all(own.begin(), own.end());
-    for (ValueId input : node.inputs) {
-      const auto& set =
-          stages_.node_stages[static_cast<size_t>(graph_.value(input).producer.value())];
-      all.insert(set.begin(), set.end());
-    }
-    return all.size() <= 1;
+    const std::vector<int>& own = StagesOf(node.outputs[0]);
+    return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+      const std::vector<int>& made = StagesOf(input);
+      return ParamName(input) != "" ||
+             std::includes(made.begin(), made.end(), own.begin(), own.end());
+    });
+  }
+
+  bool CanSplit(const FactorRule& rule, FactorIndex factor, const std::string& axis) const {
+    const ir::Factor& f = rule.factors[static_cast<size_t>(factor)];
+    return f.kind != FactorKind::kWhole && f.size % mesh_.AxisSize(axis) == 0;
   }
 
   // The factor along which most operand bytes are already split by the axis.
@@ -155,8 +163,7 @@ class Chooser {
     }
     std::optional<FactorIndex> best;
     for (const auto& [factor, amount] : bytes) {
-      const ir::Factor& f = rule.factors[static_cast<size_t>(factor)];
-      if (f.kind == FactorKind::kWhole || f.size % mesh_.AxisSize(axis) != 0) continue;
+      if (!CanSplit(rule, factor, axis)) continue;
       if (!best || amount > bytes[*best]) best = factor;
     }
     return best;
@@ -228,8 +235,10 @@ class Chooser {
       const auto param = result_.params.find(it->second);
       if (param == result_.params.end()) continue;
       for (size_t d = 0; d < param->second.dims.size(); ++d) {
-        if (SplitBy(param->second.dims[d], kTensor) && !rule.results[r][d].empty())
-          return rule.results[r][d][0];
+        if (!SplitBy(param->second.dims[d], kTensor) || rule.results[r][d].empty()) continue;
+        // A weight of several uses may be split along what this use needs whole.
+        const FactorIndex factor = rule.results[r][d][0];
+        if (CanSplit(rule, factor, kTensor)) return factor;
       }
     }
     return std::nullopt;
@@ -295,7 +304,22 @@ class Chooser {
         fmt::format("tensor={} does not divide the {} units along which {} {} is split; choose "
                     "tensor in {{{}}}",
                     layout_.tensor, misfit->size, name, graph_.type(node.inputs[w]).ToString(),
-                    DivisorList(misfit->size, misfit->size))));
+                    FittingDegrees(misfit->size))));
+  }
+
+  // The degrees, divisors of `units`, that fit every weight of the graph.
+  std::string FittingDegrees(int64_t units) const {
+    std::vector<int64_t> degrees;
+    for (int64_t degree = 1; degree <= std::min(units, suggest_up_to_); ++degree) {
+      if (units % degree != 0) continue;
+      Layout layout = layout_;
+      layout.tensor = degree;
+      // No suggestions of suggestions.
+      if (Chooser(graph_, stages_, layout, known_params_, 0).Run().has_value()) {
+        degrees.push_back(degree);
+      }
+    }
+    return fmt::format("{}", fmt::join(degrees, ", "));
   }
 
   static std::optional<int> ResultDimOf(const FactorRule& rule, FactorIndex factor) {
@@ -351,7 +375,7 @@ class Chooser {
       choices.push_back(std::move(chosen));
     }
     strategy.operands = OperandShardings(node, rule, views, choices);
-    AssignParams(node, strategy);
+    MW_TRY(AssignParams(node, strategy));
     strategy.split_vocabulary = node.op == Op::kCrossEntropy && SplitsVocabulary(rule, choices);
     return SetResults(node, strategy,
                       ResultShardings(node, rule, choices, strategy.split_vocabulary));
@@ -392,11 +416,19 @@ class Chooser {
     return operands;
   }
 
-  void AssignParams(const Node& node, const NodeStrategy& strategy) {
+  Status AssignParams(const Node& node, const NodeStrategy& strategy) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (Unassigned(node.inputs[i]))
-        result_.params[ParamName(node.inputs[i])] = strategy.operands[i];
+      if (!Unassigned(node.inputs[i])) continue;
+      if (strategy.operands[i].UsesAxis(kMicro)) {
+        return InvalidArgument(fmt::format(
+            "param {} {} has a value per row of the batch; rows come in {} microbatches: use "
+            "microbatches=1 or a param without the batch dim",
+            ParamName(node.inputs[i]), graph_.type(node.inputs[i]).ToString(),
+            layout_.microbatches));
+      }
+      result_.params[ParamName(node.inputs[i])] = strategy.operands[i];
     }
+    return OkStatus();
   }
 
   static bool SplitsVocabulary(const FactorRule& rule, const std::vector<Choice>& choices) {
@@ -439,11 +471,13 @@ class Chooser {
   const Graph& graph_;
   const StageAssignment& stages_;
   const Layout& layout_;
+  const int64_t suggest_up_to_;
   const mesh::Mesh mesh_;
   SplitCheck split_check_;
   const std::vector<std::vector<NodeId>> users_;
   Strategies result_;
   std::map<ValueId, std::string> gradient_of_;
+  std::map<std::string, Sharding> known_params_;
 };
 
 }  // namespace
@@ -464,8 +498,11 @@ Sharding WithoutAxis(Sharding sharding, const std::string& axis) {
 
 Result<Strategies> ChooseStrategies(const Graph& step_graph, const StageAssignment& stages,
                                     const Layout& layout,
-                                    const std::map<std::string, Sharding>& known_params) {
-  return Chooser(step_graph, stages, layout, known_params).Run();
+                                    const std::map<std::string, Sharding>& known_params,
+                                    int64_t device_count) {
+  return Chooser(step_graph, stages, layout, known_params,
+                 std::max(device_count, layout.device_count()))
+      .Run();
 }
 
 }  // namespace meshwright::planner

@@ -53,10 +53,11 @@ mesh::Mesh PlanningMesh(const Layout& layout);
 
 // known_params fixes the shardings of params decided before (the evaluation graph follows the
 // training graph). Errors: kInvalidArgument naming the weight that no allowed degree splits and the
-// degrees that would.
+// degrees up to device_count that split all weights.
 Result<Strategies> ChooseStrategies(const ir::Graph& step_graph, const StageAssignment& stages,
                                     const Layout& layout,
-                                    const std::map<std::string, mesh::Sharding>& known_params);
+                                    const std::map<std::string, mesh::Sharding>& known_params,
+                                    int64_t device_count);
 
 // A value's sharding as seen by update nodes: microbatches have been summed into the accumulator.
 mesh::Sharding WithoutAxis(mesh::Sharding sharding, const std::string& axis);

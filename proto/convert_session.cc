@@ -1,6 +1,7 @@
 // The messages of the worker session, both ways.
 #include <fmt/format.h>
 
+#include "base/utf8.h"
 #include "proto/convert.h"
 
 namespace meshwright::proto {
@@ -53,11 +54,6 @@ void Put(const LaunchDone& m, v1::Up& wire) {
 
 void Put(const MeshReleased& m, v1::Up& wire) {
   wire.mutable_mesh_released()->set_mesh_gen(m.mesh_gen.value());
-}
-
-void Put(const MeshEvent& m, v1::Up& wire) {
-  wire.mutable_mesh_event()->set_mesh_gen(m.mesh_gen.value());
-  wire.mutable_mesh_event()->set_line(m.line);
 }
 
 void Put(const Leave& m, v1::Up& wire) { wire.mutable_leave()->set_reason(m.reason); }
@@ -131,8 +127,6 @@ void Put(const AbortMesh& m, v1::Down& wire) {
 void Put(const ReleaseMesh& m, v1::Down& wire) {
   wire.mutable_release_mesh()->set_mesh_gen(m.mesh_gen.value());
 }
-
-void Put(const Stop& m, v1::Down& wire) { wire.mutable_stop()->set_reason(m.reason); }
 
 // ---- back ----
 
@@ -236,8 +230,6 @@ Result<UpBody> GetUpBody(const v1::Up& wire) {
       return MeshReleased{Gen(wire.mesh_released().mesh_gen())};
     case v1::Up::kMeshError:
       return MeshError{Gen(wire.mesh_error().mesh_gen()), Decode(wire.mesh_error().error())};
-    case v1::Up::kMeshEvent:
-      return MeshEvent{Gen(wire.mesh_event().mesh_gen()), wire.mesh_event().line()};
     case v1::Up::kLeave:
       return Leave{wire.leave().reason()};
     case v1::Up::BODY_NOT_SET:
@@ -263,8 +255,6 @@ Result<DownBody> GetDownBody(const v1::Down& wire) {
       return AbortMesh{Gen(wire.abort_mesh().mesh_gen()), Decode(wire.abort_mesh().cause())};
     case v1::Down::kReleaseMesh:
       return ReleaseMesh{Gen(wire.release_mesh().mesh_gen())};
-    case v1::Down::kStop:
-      return Stop{wire.stop().reason()};
     case v1::Down::BODY_NOT_SET:
       break;
   }
@@ -313,7 +303,7 @@ v1::RuntimeError Encode(const RuntimeError& error) {
 RuntimeError Decode(const v1::RuntimeError& wire) {
   RuntimeError error;
   const int kind = static_cast<int>(wire.kind());
-  const bool known = kind >= 0 && kind <= static_cast<int>(ErrorKind::kProtocol);
+  const bool known = kind >= 0 && kind <= static_cast<int>(ErrorKind::kDiverged);
   error.kind = known ? static_cast<ErrorKind>(kind) : ErrorKind::kInternal;
   if (error.ok()) return error;
   const bool known_code =
@@ -325,7 +315,7 @@ RuntimeError Decode(const v1::RuntimeError& wire) {
   error.device = wire.device();
   error.step = wire.step();
   error.instruction = wire.instruction();
-  error.message = wire.message().substr(0, kMaxErrorText);
+  error.message = TruncateUtf8(wire.message(), kMaxErrorText);
   return error;
 }
 

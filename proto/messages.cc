@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "base/utf8.h"
+
 namespace meshwright::proto {
 namespace {
 
@@ -14,7 +16,7 @@ const char* NameAt(const std::array<const char*, N>& names, size_t index) {
 }  // namespace
 
 const char* ErrorKindName(ErrorKind kind) {
-  static constexpr std::array<const char*, 15> kNames = {"None",
+  static constexpr std::array<const char*, 16> kNames = {"None",
                                                          "Internal",
                                                          "PlanFailed",
                                                          "LoadFailed",
@@ -28,7 +30,8 @@ const char* ErrorKindName(ErrorKind kind) {
                                                          "ControllerRestarted",
                                                          "ControllerStopped",
                                                          "StoreFailed",
-                                                         "ProtocolError"};
+                                                         "ProtocolError",
+                                                         "Diverged"};
   return NameAt(kNames, static_cast<size_t>(kind));
 }
 
@@ -46,6 +49,7 @@ bool RuntimeError::MayBeVictim() const {
     case ErrorKind::kControllerStopped:
     case ErrorKind::kStoreFailed:
     case ErrorKind::kProtocol:
+    case ErrorKind::kDiverged:
       return false;
     default:
       break;
@@ -62,7 +66,7 @@ RuntimeError MakeError(ErrorKind kind, const Status& status, std::string worker)
   error.code = status.code();
   error.blame = status.blame();
   error.worker = std::move(worker);
-  error.message = status.message().substr(0, kMaxErrorText);
+  error.message = TruncateUtf8(status.message(), kMaxErrorText);
   return error;
 }
 
@@ -82,15 +86,14 @@ UpMessage MakeHeartbeat(Term term) {
 
 const char* KindName(const UpBody& body) {
   static constexpr std::array<const char*, std::variant_size_v<UpBody>> kNames = {
-      "Register",     "Heartbeat",    "Loaded",    "CommUp",    "LaunchDone",
-      "WeightsSaved", "MeshReleased", "MeshError", "MeshEvent", "Leave"};
+      "Register",     "Heartbeat",    "Loaded",    "CommUp", "LaunchDone",
+      "WeightsSaved", "MeshReleased", "MeshError", "Leave"};
   return NameAt(kNames, body.index());
 }
 
 const char* KindName(const DownBody& body) {
   static constexpr std::array<const char*, std::variant_size_v<DownBody>> kNames = {
-      "Welcome",     "LoadMesh",  "Connect",     "Launch",
-      "SaveWeights", "AbortMesh", "ReleaseMesh", "Stop"};
+      "Welcome", "LoadMesh", "Connect", "Launch", "SaveWeights", "AbortMesh", "ReleaseMesh"};
   return NameAt(kNames, body.index());
 }
 

@@ -45,6 +45,7 @@ enum class ErrorKind : uint8_t {
   kControllerStopped = 12,
   kStoreFailed = 13,
   kProtocol = 14,
+  kDiverged = 15,
 };
 const char* ErrorKindName(ErrorKind kind);  // "WorkerLost"
 
@@ -135,19 +136,13 @@ struct MeshError {
   friend bool operator==(const MeshError&, const MeshError&) = default;
 };
 
-struct MeshEvent {
-  MeshGeneration mesh_gen{0};
-  std::string line;
-  friend bool operator==(const MeshEvent&, const MeshEvent&) = default;
-};
-
 struct Leave {
   std::string reason;
   friend bool operator==(const Leave&, const Leave&) = default;
 };
 
 using UpBody = std::variant<Register, Heartbeat, Loaded, CommUp, LaunchDone, WeightsSaved,
-                            MeshReleased, MeshError, MeshEvent, Leave>;
+                            MeshReleased, MeshError, Leave>;
 struct UpMessage {
   Term term{0};  // of the session; 0 in Register
   UpBody body;
@@ -238,13 +233,8 @@ struct ReleaseMesh {
   friend bool operator==(const ReleaseMesh&, const ReleaseMesh&) = default;
 };
 
-struct Stop {
-  std::string reason;
-  friend bool operator==(const Stop&, const Stop&) = default;
-};
-
 using DownBody =
-    std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh, ReleaseMesh, Stop>;
+    std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh, ReleaseMesh>;
 struct DownMessage {
   Term term{0};
   DownBody body;

@@ -195,7 +195,6 @@ class AgentImpl final : public Agent {
     }
     session->Send(proto::MakeUp(Term(0), register_));
     Status end = Serve(session, backoff_ms);
-    heartbeat_.reset();
     {
       std::scoped_lock lock(mutex_);
       session_.reset();
@@ -215,15 +214,15 @@ class AgentImpl final : public Agent {
     welcomed_ = true;
     LogInfo(fmt::format("'{}' joined cluster {} (term {}) at {}", options_.name,
                         welcome->cluster_id, first.term.value(), options_.controller));
-    StartHeartbeats(*session, std::max<int64_t>(welcome->heartbeat_ms, 10));
+    // A thread of their own, so that neither loading nor training delays them. It ends before the
+    // session does.
+    Executor heartbeats("mw-heartbeat");
+    Beat(heartbeats, *session, std::max<int64_t>(welcome->heartbeat_ms, 10));
     while (true) {
       MW_ASSIGN_OR_RETURN(proto::DownMessage message, session->Receive());
       if (message.term != term_) {
         return FailedPrecondition(fmt::format("a message of term {} in a session of term {}",
                                               message.term.value(), term_.load().value()));
-      }
-      if (const auto* stop = std::get_if<proto::Stop>(&message.body)) {
-        return FailedPrecondition(fmt::format("stopped by the controller: {}", stop->reason));
       }
       Dispatch(session, std::move(message.body));
     }
@@ -251,15 +250,10 @@ class AgentImpl final : public Agent {
     session.Send(proto::MakeUp(term_.load(), std::move(body)));
   }
 
-  // From a thread of their own, so that neither loading nor training delays them.
-  void StartHeartbeats(Session& session, int64_t period_ms) {
-    heartbeat_ = std::make_unique<Executor>("mw-heartbeat");
-    Beat(session, period_ms);
-  }
-
-  void Beat(Session& session, int64_t period_ms) {
+  void Beat(Executor& thread, Session& session, int64_t period_ms) {
     session.Send(proto::MakeHeartbeat(term_.load()));
-    heartbeat_->PostAfter(period_ms, [this, &session, period_ms] { Beat(session, period_ms); });
+    thread.PostAfter(period_ms,
+                     [this, &thread, &session, period_ms] { Beat(thread, session, period_ms); });
   }
 
   // ---- Meshes ----
@@ -373,7 +367,6 @@ class AgentImpl final : public Agent {
   std::shared_ptr<Session> session_;
   std::map<uint64_t, std::shared_ptr<MeshHost>> meshes_;
   Executor reaper_{"mw-reaper"};
-  std::unique_ptr<Executor> heartbeat_;  // of the session thread
   std::unique_ptr<MetricsServer> metrics_server_;
   std::thread thread_;
 };

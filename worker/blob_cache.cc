@@ -2,13 +2,20 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <utility>
 
+#include "base/file_io.h"
+#include "base/guard.h"
 #include "base/os_error.h"
 #include "base/sha256.h"
 #include "base/unique_fd.h"
@@ -17,14 +24,49 @@
 namespace meshwright::worker {
 namespace {
 
-Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return OsError(errno, fmt::format("write {}", path));
-    bytes.remove_prefix(static_cast<size_t>(n));
+constexpr const char* kPartMark = ".part-";
+constexpr std::chrono::milliseconds kAskCancelled{50};
+
+Status Aborted() { return Cancelled("the job was aborted while it was loading"); }
+
+// A file that goes with the object, unless it was renamed.
+struct PartFile {
+  PartFile(std::string name, int fd) : path(std::move(name)), file(fd) {}
+  ~PartFile() { ::unlink(path.c_str()); }
+  PartFile(const PartFile&) = delete;
+  PartFile& operator=(const PartFile&) = delete;
+
+  const std::string path;
+  const UniqueFd file;
+};
+
+// A new file, locked by us.
+Result<std::unique_ptr<PartFile>> MakePart(const std::string& path) {
+  while (true) {
+    std::string name = path + kPartMark + "XXXXXX";
+    const int fd = ::mkostemp(name.data(), O_CLOEXEC);
+    if (fd < 0) return Fail(OsError(errno, fmt::format("create {}", name)));
+    auto part = std::make_unique<PartFile>(name, fd);
+    // A cleaner may have been faster than the lock: then the file is no more.
+    struct stat info {};
+    const bool ours = ::flock(fd, LOCK_EX | LOCK_NB) == 0 && ::fstat(fd, &info) == 0;
+    if (!ours || info.st_nlink == 0) continue;
+    if (::fchmod(fd, 0644) != 0) return Fail(OsError(errno, fmt::format("chmod {}", name)));
+    return part;
   }
-  return OkStatus();
+}
+
+// Removes the parts that no living process writes.
+Status RemoveParts(const std::string& dir) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
+    const std::string path = entry.path().string();
+    if (entry.path().filename().string().find(kPartMark) == std::string::npos) continue;
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (fd.valid() && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
+  }
+  if (!error) return OkStatus();
+  return OsError(error.value(), fmt::format("list {}", dir));
 }
 
 }  // namespace
@@ -37,6 +79,7 @@ Result<std::unique_ptr<BlobCache>> BlobCache::Open(const std::string& dir, Contr
     return cache;
   }
   MW_TRY(MakeDirs(dir));
+  MW_TRY(RemoveParts(dir));
   return std::unique_ptr<BlobCache>(new BlobCache(dir, link));
 }
 
@@ -46,18 +89,34 @@ Result<std::string> BlobCache::Path(const ir::BlobRef& blob,
     return Fail(InvalidArgument(fmt::format("blob '{}' has no valid hash", blob.name)));
   }
   const std::string path = dir_ + "/" + blob.sha256;
-  std::scoped_lock lock(mutex_);
-  if (!verified_.contains(blob.sha256)) {
-    // A file of an earlier life may be damaged: its name is a claim until it was hashed once.
-    bool good = false;
-    if (FileExists(path)) {
-      MW_ASSIGN_OR_RETURN(std::string found, Sha256File(path));
-      good = found == blob.sha256;
-    }
-    if (!good) MW_TRY(Fetch(blob, path, cancelled));
-    verified_.insert(blob.sha256);
+  std::unique_lock lock(mutex_);
+  while (in_flight_.contains(blob.sha256)) {
+    if (cancelled()) return Fail(Aborted());
+    landed_.wait_for(lock, kAskCancelled);
   }
+  const bool verified = verified_.contains(blob.sha256);
+  in_flight_.insert(blob.sha256);
+  lock.unlock();
+  const Status status =
+      Guarded("fetching a blob", [&] { return Ensure(blob, path, verified, cancelled); });
+  lock.lock();
+  in_flight_.erase(blob.sha256);
+  if (status.ok()) verified_.insert(blob.sha256);
+  landed_.notify_all();
+  MW_TRY(status);
   return path;
+}
+
+Status BlobCache::Ensure(const ir::BlobRef& blob, const std::string& path, bool verified,
+                         const std::function<bool()>& cancelled) {
+  // Temporary folders get cleaned by others: a copy that was deleted is fetched again.
+  if (FileExists(path)) {
+    if (verified) return OkStatus();
+    // A file of an earlier life may be damaged: its name is a claim until it was hashed once.
+    MW_ASSIGN_OR_RETURN(const std::string found, Sha256File(path));
+    if (found == blob.sha256) return OkStatus();
+  }
+  return Fetch(blob, path, cancelled);
 }
 
 Result<std::string> BlobCache::Read(const ir::BlobRef& blob,
@@ -68,26 +127,20 @@ Result<std::string> BlobCache::Read(const ir::BlobRef& blob,
 
 Status BlobCache::Fetch(const ir::BlobRef& blob, const std::string& path,
                         const std::function<bool()>& cancelled) {
-  const std::string temporary = fmt::format("{}.part-{}", path, ::getpid());
-  struct Remover {
-    const std::string& path;
-    ~Remover() { ::unlink(path.c_str()); }
-  } remover{temporary};
-  const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!fd.valid()) return OsError(errno, temporary);
+  MW_ASSIGN_OR_RETURN(const auto part, MakePart(path));
   constexpr int kAttempts = 5;
   Sha256 hash;
   int64_t written = 0;
-  Status status = Cancelled("the job was aborted while it was loading");
+  Status status = Aborted();
   for (int attempt = 0; attempt < kAttempts && !cancelled(); ++attempt) {
     // A broken transfer goes on where it stopped.
-    status = link_->FetchBlob(blob.sha256, written, [&](std::string_view chunk) -> Status {
-      if (cancelled()) return Cancelled("the job was aborted while it was loading");
-      MW_TRY(WriteAll(fd.get(), chunk, temporary));
+    const auto sink = [&](std::string_view chunk) -> Status {
+      MW_TRY(WriteAll(part->file.get(), chunk, part->path));
       hash.Update(chunk);
       written += static_cast<int64_t>(chunk.size());
       return OkStatus();
-    });
+    };
+    status = link_->FetchBlob(blob.sha256, written, cancelled, sink);
     if (status.code() != StatusCode::kUnavailable) break;
   }
   if (!status.ok()) return status.WithContext(fmt::format("fetching '{}'", blob.name));
@@ -96,8 +149,8 @@ Status BlobCache::Fetch(const ir::BlobRef& blob, const std::string& path,
     return DataLoss(fmt::format("'{}' arrived with {} bytes and hash {}, expected {} and {}",
                                 blob.name, written, found, blob.size_bytes, blob.sha256));
   }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    return OsError(errno, fmt::format("rename {}", temporary));
+  if (std::rename(part->path.c_str(), path.c_str()) != 0) {
+    return OsError(errno, fmt::format("rename {}", part->path));
   }
   return OkStatus();
 }

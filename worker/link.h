@@ -1,6 +1,6 @@
 // The agent's way to the controller: one session for control, another connection for bulk data.
 //
-// Thread rule: Session::Send and Cancel from any thread, Receive from one; the rest thread-safe.
+// Thread rule: Session::Send and Close from any thread, Receive from one; the rest thread-safe.
 // Ownership: sessions may not outlive their link.
 #pragma once
 
@@ -21,7 +21,7 @@ class Session {
   virtual ~Session() = default;
   // Queues; false once the session has ended. Never blocks.
   virtual bool Send(proto::UpMessage message) = 0;
-  // The next message. Error: why the session ended; kCancelled after Cancel().
+  // The next message. Error: why the session ended; kCancelled after Close().
   virtual Result<proto::DownMessage> Receive() = 0;
   // Ends the session after what is queued has been sent, within flush_ms.
   virtual void Close(int64_t flush_ms) = 0;
@@ -34,17 +34,23 @@ class ControllerLink {
   // Receive().
   virtual Result<std::unique_ptr<Session>> OpenSession(int64_t connect_ms) = 0;
 
+  // Bulk calls ask this while they wait for a connection, many times a second, and between chunks
+  // or tiles; true makes them return kCancelled.
+  using CancelCheck = std::function<bool()>;
+
   // Appends the blob's bytes from `offset` on to `sink`, chunk by chunk. The sink's error ends the
   // call.
   using ChunkSink = std::function<Status(std::string_view)>;
-  virtual Status FetchBlob(const std::string& sha256, int64_t offset, const ChunkSink& sink) = 0;
+  virtual Status FetchBlob(const std::string& sha256, int64_t offset, const CancelCheck& cancelled,
+                           const ChunkSink& sink) = 0;
 
   // Sends tiles until `next` gives none. Errors: the controller's, naming the file; those of
   // `next`.
   using TileSource = std::function<Result<std::optional<proto::WeightTile>>()>;
-  virtual Status PutTiles(const TileSource& next) = 0;
+  virtual Status PutTiles(const CancelCheck& cancelled, const TileSource& next) = 0;
 
-  // Makes the bulk calls that are under way return kCancelled.
+  // Makes the bulk calls that are under way return kCancelled, also those that wait for a
+  // connection.
   virtual void CancelBulk() = 0;
 };
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/sha256.h"
+
 namespace meshwright::worker {
 namespace {
 
@@ -58,6 +60,18 @@ std::vector<int> RanksOver(const ir::Program& program, const std::vector<size_t>
   return ranks;
 }
 
+// A fabric takes 128 bytes.
+std::string GroupName(const ir::Program& program, const std::string& label,
+                      const std::vector<int>& ranks) {
+  constexpr size_t kMaxNameBytes = 120;
+  constexpr size_t kMaxLabelBytes = 40;
+  std::string name =
+      fmt::format("{}/{}/{}", FormatAxes(program.axes), label, fmt::join(ranks, "-"));
+  if (name.size() <= kMaxNameBytes) return name;
+  return fmt::format("{}/{}x{}/{}", label.substr(0, kMaxLabelBytes), ranks[0], ranks.size(),
+                     Sha256Hex(name).substr(0, 32));
+}
+
 }  // namespace
 
 Result<GroupRef> Links::GroupOf(const ir::Program& program, const std::vector<std::string>& axes) {
@@ -65,8 +79,7 @@ Result<GroupRef> Links::GroupOf(const ir::Program& program, const std::vector<st
   const std::vector<int> ranks = RanksOver(program, indices);
   if (ranks.size() == 1) return GroupRef{};
   const std::string label = fmt::format("{}", fmt::join(axes, ","));
-  const std::string name =
-      fmt::format("{}/{}/{}", FormatAxes(program.axes), label, fmt::join(ranks, "-"));
+  const std::string name = GroupName(program, label, ranks);
   auto it = groups_.find(name);
   if (it == groups_.end()) {
     GroupEntry entry{label, {}};

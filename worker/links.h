@@ -3,7 +3,8 @@
 // A collective over mesh axes runs in the group of the devices of the stage's mesh that differ only
 // in these axes, ordered row-major over the axes as listed (the first is the major one). Programs
 // of a device share the group of equal axes and ranks; its name ("data=2,tensor=2/tensor/0-1") is
-// the same on all members.
+// the same on all members. Where that is too long for the handshake, the ranks are given as the
+// first, their number and a hash of the whole name ("tensor/0x512/1f0c...").
 //
 // Thread rule: built by one thread; Stats afterwards from any. Ownership: groups and channels
 // belong to the fabric.

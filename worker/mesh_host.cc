@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/guard.h"
 #include "base/log.h"
 #include "ir/text.h"
 
@@ -50,7 +51,7 @@ MeshHost::~MeshHost() {
 void MeshHost::Load(proto::LoadMesh message) {
   thread_.Post([this, message = std::move(message)] {
     if (aborted()) return;
-    const Status status = LoadOnThread(message);
+    const Status status = Guarded("loading", [&] { return LoadOnThread(message); });
     Say(proto::Loaded{mesh_gen_, Error(ErrorKind::kLoadFailed, status)});
   });
 }
@@ -58,8 +59,10 @@ void MeshHost::Load(proto::LoadMesh message) {
 void MeshHost::Connect() {
   thread_.Post([this] {
     if (aborted()) return;
-    const Status status = runtime_ ? runtime_->Connect()
-                                   : FailedPrecondition("connect before the programs were loaded");
+    const Status status = Guarded("connecting", [&] {
+      return runtime_ ? runtime_->Connect()
+                      : FailedPrecondition("connect before the programs were loaded");
+    });
     Say(proto::CommUp{mesh_gen_, Error(ErrorKind::kConnectFailed, status)});
   });
 }
@@ -76,7 +79,9 @@ void MeshHost::Launch(proto::Launch message) {
     }
     last_seq_ = seq;
     proto::LaunchDone done{mesh_gen_, message.launch_seq, {}, {}};
-    done.error = Error(ErrorKind::kStepFailed, LaunchOnThread(message, done.reports));
+    const Status status =
+        Guarded("the launch", [&] { return LaunchOnThread(message, done.reports); });
+    done.error = Error(ErrorKind::kStepFailed, status);
     if (!done.error.ok()) done.reports.clear();
     Say(std::move(done));
   });
@@ -85,11 +90,7 @@ void MeshHost::Launch(proto::Launch message) {
 void MeshHost::Save(proto::SaveWeights message) {
   thread_.Post([this, message = std::move(message)] {
     if (aborted()) return;
-    Status status = FailedPrecondition("save before the programs were loaded");
-    if (runtime_) {
-      const auto source = MakeTileSource(mesh_gen_, message.ranks, weights_, *runtime_);
-      status = resources_.link->PutTiles(source);
-    }
+    const Status status = Guarded("saving", [&] { return SaveOnThread(message); });
     Say(proto::WeightsSaved{mesh_gen_, Error(ErrorKind::kSaveFailed, status)});
   });
 }
@@ -120,11 +121,11 @@ void MeshHost::RefreshMetrics() {
 
 Status MeshHost::LoadOnThread(const proto::LoadMesh& message) {
   if (runtime_) return FailedPrecondition("the mesh is loaded already");
-  load_ = message;
   MW_ASSIGN_OR_RETURN(RuntimeOptions options, MakeOptions(message));
   weights_ = CollectWeightSlots(options.programs);
   std::vector<int> devices;
   for (const proto::RankPrograms& rank : message.ranks) devices.push_back(rank.local_device);
+  if (!message.init_weights.sha256.empty()) MW_TRY(OpenInitialWeights(message));
   MW_ASSIGN_OR_RETURN(auto runtime, JobRuntime::Load(std::move(options)));
   std::scoped_lock lock(mutex_);
   runtime_ = std::move(runtime);
@@ -200,19 +201,36 @@ Status MeshHost::LaunchOnThread(const proto::Launch& message,
     reports.push_back(proto::StepReport{step.step, step.seconds, std::move(step.values)});
   }
   const bool initialised = message.program == proto::ProgramKind::kInit;
-  if (initialised && !load_.init_weights.sha256.empty()) return LoadInitialWeights();
+  return initialised && initial_weights_ ? FillInitialWeights() : OkStatus();
+}
+
+Status MeshHost::SaveOnThread(const proto::SaveWeights& message) {
+  if (!runtime_) return FailedPrecondition("save before the programs were loaded");
+  const auto source = MakeTileSource(mesh_gen_, message.ranks, weights_, *runtime_);
+  return resources_.link->PutTiles([this] { return aborted(); }, source);
+}
+
+// With the programs: a download within the first launch would be held against the collectives'
+// deadline of the peers that have the file already.
+Status MeshHost::OpenInitialWeights(const proto::LoadMesh& message) {
+  const auto cancelled = [this] { return aborted(); };
+  InitialWeights initial;
+  initial.name = message.init_weights.name;
+  MW_ASSIGN_OR_RETURN(std::string text, resources_.blobs->Read(message.graph, cancelled));
+  MW_ASSIGN_OR_RETURN(initial.loss, ir::ParseGraph(text));
+  MW_ASSIGN_OR_RETURN(std::string path, resources_.blobs->Path(message.init_weights, cancelled));
+  auto file = ir::SafetensorsFile::Open(path);
+  if (!file.has_value()) return file.error().WithContext(initial.name);
+  initial.file = std::move(*file);
+  initial_weights_ = std::move(initial);
   return OkStatus();
 }
 
-Status MeshHost::LoadInitialWeights() {
-  const auto cancelled = [this] { return aborted(); };
-  MW_ASSIGN_OR_RETURN(std::string text, resources_.blobs->Read(load_.graph, cancelled));
-  MW_ASSIGN_OR_RETURN(ir::Graph loss, ir::ParseGraph(text));
-  MW_ASSIGN_OR_RETURN(std::string path, resources_.blobs->Path(load_.init_weights, cancelled));
-  auto file = ir::SafetensorsFile::Open(path);
-  if (!file.has_value()) return file.error().WithContext(load_.init_weights.name);
-  return LoadWeights(**file, loss, weights_, *runtime_)
-      .WithContext(fmt::format("initial weights '{}'", load_.init_weights.name));
+// After the init program, which fills every weight.
+Status MeshHost::FillInitialWeights() {
+  const InitialWeights initial = *std::exchange(initial_weights_, std::nullopt);
+  return LoadWeights(*initial.file, initial.loss, weights_, *runtime_)
+      .WithContext(fmt::format("initial weights '{}'", initial.name));
 }
 
 void MeshHost::ReleaseOnThread() {

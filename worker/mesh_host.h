@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,11 +62,20 @@ class MeshHost {
   void RefreshMetrics();
 
  private:
+  // What the weights start from when a job brings its own.
+  struct InitialWeights {
+    std::string name;  // for messages
+    ir::Graph loss;    // names and layouts
+    std::shared_ptr<const ir::SafetensorsFile> file;
+  };
+
   Status LoadOnThread(const proto::LoadMesh& message);
+  Status SaveOnThread(const proto::SaveWeights& message);
   Result<RuntimeOptions> MakeOptions(const proto::LoadMesh& message);
   Result<ir::Program> FetchProgram(const ir::BlobRef& blob, int rank, const char* name);
   Status LaunchOnThread(const proto::Launch& message, std::vector<proto::StepReport>& reports);
-  Status LoadInitialWeights();
+  Status OpenInitialWeights(const proto::LoadMesh& message);
+  Status FillInitialWeights();
   void ReleaseOnThread();
   // Reports unless the mesh was aborted.
   void Say(proto::UpBody body);
@@ -77,11 +87,11 @@ class MeshHost {
   const Report report_;
   const std::function<void()> released_;
   std::atomic<bool> aborted_{false};
-  bool gone_ = false;                // on the thread
-  uint64_t last_seq_ = 0;            // on the thread
-  proto::LoadMesh load_;             // on the thread
-  WeightSlots weights_;              // on the thread
-  std::unique_ptr<TokenData> data_;  // on the thread; outlives the runtime
+  bool gone_ = false;                              // on the thread
+  uint64_t last_seq_ = 0;                          // on the thread
+  WeightSlots weights_;                            // on the thread
+  std::optional<InitialWeights> initial_weights_;  // on the thread, and none after the fill
+  std::unique_ptr<TokenData> data_;                // on the thread; outlives the runtime
   std::mutex mutex_;
   std::shared_ptr<JobRuntime> runtime_;  // guarded by mutex_ where other threads look
   std::vector<int> local_devices_;       // guarded by mutex_

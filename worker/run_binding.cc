@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device/device.h"
+#include "ir/schema.h"
 #include "worker/collective_node.h"
 
 namespace meshwright::worker {
@@ -11,37 +12,6 @@ namespace {
 using Area = Place::Area;
 
 constexpr int kNone = -1;
-
-// The operand that result `result` of a node may overwrite, element by element; kNone if there is
-// none.
-int InPlaceOperand(ir::Op op, size_t result) {
-  switch (op) {
-    case ir::Op::kAdd:
-    case ir::Op::kMul:
-    case ir::Op::kSub:
-    case ir::Op::kScale:
-    case ir::Op::kMulScalar:
-    case ir::Op::kGelu:
-    case ir::Op::kGeluGrad:
-    case ir::Op::kSilu:
-    case ir::Op::kSiluGrad:
-    case ir::Op::kDropout:
-    case ir::Op::kReshape:
-      return 0;
-    case ir::Op::kAllReduce:
-      return static_cast<int>(result);
-    case ir::Op::kAdamW: {  // (p, g, m, v, ...) -> (p, m, v)
-      constexpr int kOperands[] = {0, 2, 3};
-      return result < 3 ? kOperands[result] : kNone;
-    }
-    case ir::Op::kSgd: {  // (p, g, m, ...) -> (p, m)
-      constexpr int kOperands[] = {0, 2};
-      return result < 2 ? kOperands[result] : kNone;
-    }
-    default:
-      return kNone;
-  }
-}
 
 class Binder {
  public:
@@ -123,10 +93,11 @@ class Binder {
   // The node reads `old` only where its result `value` may overwrite it.
   bool WritesInPlace(const ir::Node& node, ValueId old, ValueId value) const {
     const auto it = std::find(node.outputs.begin(), node.outputs.end(), value);
-    const int allowed = InPlaceOperand(node.op, static_cast<size_t>(it - node.outputs.begin()));
+    const auto allowed =
+        ir::InPlaceOperand(node.op, static_cast<size_t>(it - node.outputs.begin()));
     if (graph_.type(old).bytes() != graph_.type(value).bytes()) return false;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] == old && static_cast<int>(i) != allowed) return false;
+      if (node.inputs[i] == old && allowed != i) return false;
     }
     return true;
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/philox.h"
+#include "base/utf8.h"
 
 namespace meshwright::worker {
 namespace {
@@ -50,24 +51,6 @@ uint64_t Feistel(uint64_t value, int half_bits, uint64_t key) {
   return left << half_bits | right;
 }
 
-// Length of the well-formed sequence at the start of `text`, 0 if there is none (RFC 3629, section
-// 4).
-size_t SequenceLength(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || text.size() < length) return 0;
-  // The second byte excludes overlong forms, surrogates and what lies beyond U+10FFFF.
-  const uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  if (byte(1) < low || byte(1) > high) return 0;
-  for (size_t i = 2; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  return length;
-}
-
 }  // namespace
 
 int64_t FindInvalidUtf8(std::string_view text) {
@@ -82,7 +65,7 @@ int64_t FindInvalidUtf8(std::string_view text) {
         continue;
       }
     }
-    const size_t length = SequenceLength(text.substr(i));
+    const size_t length = Utf8Length(text.substr(i));
     if (length == 0) return static_cast<int64_t>(i);
     i += length;
   }
@@ -102,24 +85,24 @@ int64_t PermutedIndex(int64_t index, int64_t size, uint64_t key) {
   return static_cast<int64_t>(value);
 }
 
-Result<std::unique_ptr<TokenData>> TokenData::Open(const std::string& path,
-                                                   const std::string& format, int64_t sequence,
-                                                   double validation_fraction, uint64_t seed,
-                                                   int64_t vocab_size) {
-  Layout layout{path, TokenBytes(format), sequence, vocab_size, seed};
+Result<std::unique_ptr<TokenData>> TokenData::Open(const DataFile& file, const std::string& format,
+                                                   int64_t sequence, double validation_fraction,
+                                                   uint64_t seed, int64_t vocab_size) {
+  const std::string& name = file.name.empty() ? file.path : file.name;
+  Layout layout{name, TokenBytes(format), sequence, vocab_size, seed};
   if (layout.token_bytes == 0) {
     return Fail(InvalidArgument(fmt::format(
-        "token file {}: unknown format '{}'; known: bytes, uint16, uint32", path, format)));
+        "token file {}: unknown format '{}'; known: bytes, uint16, uint32", name, format)));
   }
   if (sequence < 1 || vocab_size < 1 || !(validation_fraction >= 0 && validation_fraction < 1)) {
     return Fail(InvalidArgument(fmt::format(
         "token file {}: sequence {}, vocabulary {}, validation fraction {}; sizes must be at least "
         "1 and the fraction in [0, 1)",
-        path, sequence, vocab_size, validation_fraction)));
+        name, sequence, vocab_size, validation_fraction)));
   }
-  MW_ASSIGN_OR_RETURN(MemoryMappedFile file, MemoryMappedFile::Open(path));
+  MW_ASSIGN_OR_RETURN(MemoryMappedFile map, MemoryMappedFile::Open(file.path));
   std::unique_ptr<TokenData> data(
-      new TokenData(std::move(file), std::move(layout), validation_fraction));
+      new TokenData(std::move(map), std::move(layout), validation_fraction));
   MW_TRY(data->CheckContents());
   return data;
 }
@@ -133,7 +116,7 @@ TokenData::TokenData(MemoryMappedFile file, Layout layout, double validation_fra
       validation_windows_(Windows(tokens_ - training_tokens_, layout_.sequence)) {}
 
 Status TokenData::CheckContents() const {
-  const std::string name = fmt::format("token file {}", layout_.path);
+  const std::string name = fmt::format("token file {}", layout_.name);
   if (file_.bytes() == 0) return InvalidArgument(name + " is empty");
   if (file_.bytes() % layout_.token_bytes != 0) {
     return InvalidArgument(fmt::format(
@@ -177,7 +160,7 @@ int64_t TokenData::TrainingStart(int64_t sample) const {
 Status TokenData::ReadSample(const std::string& source, int64_t sample, std::span<int32_t> row) {
   if (sample < 0 || static_cast<int64_t>(row.size()) != layout_.sequence + 1) {
     return InvalidArgument(
-        fmt::format("token file {}: sample {} with a row of {} tokens; rows of {}", layout_.path,
+        fmt::format("token file {}: sample {} with a row of {} tokens; rows of {}", layout_.name,
                     sample, row.size(), layout_.sequence + 1));
   }
   int64_t start = 0;
@@ -189,7 +172,7 @@ Status TokenData::ReadSample(const std::string& source, int64_t sample, std::spa
   } else if (validation_windows_ == 0) {
     return FailedPrecondition(fmt::format(
         "token file {}: {} validation tokens, but a row needs {}; raise validation_fraction",
-        layout_.path, tokens_ - training_tokens_, layout_.sequence + 1));
+        layout_.name, tokens_ - training_tokens_, layout_.sequence + 1));
   } else {
     start = training_tokens_ + sample % validation_windows_ * layout_.sequence;
   }
@@ -201,7 +184,7 @@ Status TokenData::ReadSample(const std::string& source, int64_t sample, std::spa
           fmt::format("token file {}: token {} at position {} is outside the vocabulary of {}; the "
                       "file was made "
                       "for another tokenizer",
-                      layout_.path, token, position, layout_.vocab_size));
+                      layout_.name, token, position, layout_.vocab_size));
     }
     row[i] = static_cast<int32_t>(token);
   }

@@ -31,12 +31,17 @@
 
 namespace meshwright::worker {
 
+struct DataFile {
+  std::string path;
+  std::string name = {};  // for messages: what the user calls it; empty: the path
+};
+
 class TokenData final : public ops::FeedSource {
  public:
   // Errors: kInvalidArgument for an unknown format, a file that is empty, truncated (its bytes are
   // no whole tokens), too short for one training row, or invalid UTF-8 in "bytes" (names the byte
   // offset); and those of MemoryMappedFile::Open.
-  static Result<std::unique_ptr<TokenData>> Open(const std::string& path, const std::string& format,
+  static Result<std::unique_ptr<TokenData>> Open(const DataFile& file, const std::string& format,
                                                  int64_t sequence, double validation_fraction,
                                                  uint64_t seed, int64_t vocab_size);
 
@@ -56,7 +61,7 @@ class TokenData final : public ops::FeedSource {
 
  private:
   struct Layout {
-    std::string path;
+    std::string name;
     int token_bytes = 1;
     int64_t sequence = 0;
     int64_t vocab_size = 0;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -77,9 +78,14 @@ JobUpdate Convert(const proto::JobUpdate& wire) {
 
 class GrpcClient final : public Client {
  public:
-  GrpcClient(std::string address, std::string token, int64_t timeout_ms)
-      : address_(std::move(address)), token_(std::move(token)), timeout_ms_(timeout_ms) {
+  explicit GrpcClient(const Options& options)
+      : address_(AddressOf(options)), token_(TokenOf(options)), timeout_ms_(options.timeout_ms) {
     grpc::ChannelArguments args;
+    // A frozen host or a cut network closes nothing: without pings a watcher would wait for ever.
+    args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, static_cast<int>(options.keepalive_ms));
+    args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(options.keepalive_ms / 2));
+    // By default the third ping would wait for data of ours.
+    args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     args.SetMaxReceiveMessageSize(static_cast<int>(proto::kMaxMessageBytes));
     const auto channel =
         grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), args);
@@ -157,18 +163,22 @@ class GrpcClient final : public Client {
     request.set_job_id(job_id);
     const auto stream = jobs_->Watch(&context, request);
     v1::JobUpdate wire;
-    JobInfo last;
+    std::optional<JobInfo> last;
     while (stream->Read(&wire)) {
       const JobUpdate update = Convert(proto::Decode(wire));
       last = update.info;
       if (!on_update(update)) {
         context.TryCancel();
         (void)stream->Finish();
-        return last;
+        return *last;
       }
     }
-    MW_TRY(Explain(stream->Finish()));
-    return last;
+    const Status end = Explain(stream->Finish(), timeout_ms);
+    // The time that the caller gave is over: the job goes on, which is no error.
+    if (end.code() == StatusCode::kDeadlineExceeded && last) return *last;
+    MW_TRY(end);
+    if (!last) return Fail(Internal(fmt::format("the controller told nothing of job {}", job_id)));
+    return *last;
   }
 
   Result<JobInfo> Wait(int64_t job_id, int64_t timeout_ms) override {
@@ -186,21 +196,26 @@ class GrpcClient final : public Client {
     v1::LogChunk chunk;
     while (stream->Read(&chunk))
       lines.insert(lines.end(), chunk.lines().begin(), chunk.lines().end());
-    MW_TRY(Explain(stream->Finish()));
+    MW_TRY(Explain(stream->Finish(), timeout_ms_));
     return lines;
   }
 
   Result<std::vector<WorkerInfo>> Workers() override {
-    v1::WorkersReply reply;
-    MW_TRY(
-        Unary([&](grpc::ClientContext* context) { return admin_->Workers(context, {}, &reply); }));
     std::vector<WorkerInfo> workers;
-    for (const v1::WorkerInfo& wire : reply.workers()) {
-      const proto::WorkerInfo info = proto::Decode(wire);
-      workers.push_back({info.name, info.host, info.state, info.devices, info.busy_devices,
-                         info.memory_bytes, info.address, info.metrics_address, info.last_seen_s});
+    v1::WorkersRequest request;
+    while (true) {
+      v1::WorkersReply reply;
+      MW_TRY(Unary(
+          [&](grpc::ClientContext* context) { return admin_->Workers(context, request, &reply); }));
+      for (const v1::WorkerInfo& wire : reply.workers()) {
+        const proto::WorkerInfo info = proto::Decode(wire);
+        workers.push_back({info.name, info.host, info.state, info.devices, info.busy_devices,
+                           info.memory_bytes, info.address, info.metrics_address,
+                           info.last_seen_s});
+      }
+      if (!reply.truncated() || workers.empty()) return workers;
+      request.set_after_name(workers.back().name);
     }
-    return workers;
   }
 
  private:
@@ -213,8 +228,15 @@ class GrpcClient final : public Client {
     }
   }
 
-  Status Explain(const grpc::Status& wire) const {
+  // `timeout_ms`: what the call was given.
+  Status Explain(const grpc::Status& wire, int64_t timeout_ms) const {
     const Status status = proto::FromGrpc(wire);
+    if (status.code() == StatusCode::kDeadlineExceeded) {
+      return DeadlineExceeded(
+          fmt::format("the controller at {} did not answer within {} ms; see whether its process "
+                      "is stopped or its machine overloaded, or name another with --address",
+                      address_, timeout_ms));
+    }
     if (status.code() == StatusCode::kUnavailable) {
       return Unavailable(
           fmt::format("no controller answers at {} ({}); start one with `meshwright up` or "
@@ -229,12 +251,13 @@ class GrpcClient final : public Client {
   Status Unary(const Call& call) const {
     grpc::ClientContext context;
     Prepare(context, timeout_ms_);
-    return Explain(call(&context));
+    return Explain(call(&context), timeout_ms_);
   }
 
   Status Put(const std::string& path, const ir::BlobRef& blob) {
     grpc::ClientContext context;
-    Prepare(context, kUploadBaseMs + blob.size_bytes / kUploadBytesPerMs);
+    const int64_t timeout_ms = kUploadBaseMs + blob.size_bytes / kUploadBytesPerMs;
+    Prepare(context, timeout_ms);
     v1::PutBlobReply reply;
     const auto stream = blobs_->Put(&context, &reply);
     std::ifstream file(path, std::ios::binary);
@@ -254,7 +277,7 @@ class GrpcClient final : public Client {
       if (!stream->Write(chunk)) break;  // Finish() says why
     }
     stream->WritesDone();
-    const Status status = Explain(stream->Finish());
+    const Status status = Explain(stream->Finish(), timeout_ms);
     return status.ok() ? status : status.WithContext(fmt::format("uploading {}", path));
   }
 
@@ -270,8 +293,7 @@ class GrpcClient final : public Client {
 }  // namespace
 
 Result<std::unique_ptr<Client>> Client::Connect(Options options) {
-  auto client =
-      std::make_unique<GrpcClient>(AddressOf(options), TokenOf(options), options.timeout_ms);
+  auto client = std::make_unique<GrpcClient>(options);
   MW_TRY(client->Probe());
   return client;
 }

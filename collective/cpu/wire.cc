@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
+
+#include "base/utf8.h"
 
 namespace meshwright::collective {
 namespace {
@@ -16,10 +19,10 @@ class Writer {
       out_.push_back(static_cast<uint8_t>(static_cast<uint64_t>(value) >> (8 * i)));
     }
   }
-  void String(const std::string& text, size_t limit) {
-    const size_t bytes = std::min(text.size(), limit);
-    Integer(static_cast<uint16_t>(bytes));
-    out_.insert(out_.end(), text.begin(), text.begin() + static_cast<ptrdiff_t>(bytes));
+  void String(std::string_view text, size_t limit) {
+    const std::string_view kept = TruncateUtf8(text, limit);
+    Integer(static_cast<uint16_t>(kept.size()));
+    out_.insert(out_.end(), kept.begin(), kept.end());
   }
   Bytes Take() { return std::move(out_); }
 

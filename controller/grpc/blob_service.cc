@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <span>
 #include <utility>
 
 #include "base/os_error.h"
@@ -15,13 +15,6 @@
 #include "proto/convert.h"
 
 namespace meshwright::controller {
-namespace {
-
-// No tile is larger: half of what one host may hold of a single weight.
-constexpr int64_t kMaxTileBytes = int64_t{64} << 30;
-
-}  // namespace
-
 grpc::Status BlobServiceImpl::Has(grpc::ServerContext* context, const v1::HasBlobRequest* request,
                                   v1::HasBlobReply* reply) {
   const CallTimer timer(parts_.metrics, "blob", "has");
@@ -99,21 +92,24 @@ grpc::Status BlobServiceImpl::PutTiles(grpc::ServerContext* context,
 
 Result<int64_t> BlobServiceImpl::PutAllTiles(grpc::ServerReader<v1::TileChunk>& reader) {
   int64_t tiles = 0;
+  int64_t expected = 0;
   bool open = false;
   proto::WeightTile tile;
   v1::TileChunk chunk;
   while (reader.Read(&chunk)) {
     if (!open) {
+      // Asked before a byte is kept: what no file waits for costs no memory.
       MW_ASSIGN_OR_RETURN(tile, proto::DecodeTileHead(chunk));
+      MW_ASSIGN_OR_RETURN(expected, weights_->ExpectedBytes(tile));
+      tile.data.reserve(static_cast<size_t>(expected));
       open = true;
     }
-    const std::string& bytes = chunk.data();
-    const size_t at = tile.data.size();
-    if (static_cast<int64_t>(at + bytes.size()) > kMaxTileBytes) {
-      return Fail(InvalidArgument(fmt::format("a tile of '{}' is too large", tile.param)));
+    const std::span bytes = std::as_bytes(std::span(chunk.data()));
+    if (static_cast<int64_t>(bytes.size()) > expected - static_cast<int64_t>(tile.data.size())) {
+      return Fail(InvalidArgument(
+          fmt::format("a tile of '{}' has more than its {} bytes", tile.param, expected)));
     }
-    tile.data.resize(at + bytes.size());
-    if (!bytes.empty()) std::memcpy(tile.data.data() + at, bytes.data(), bytes.size());
+    tile.data.insert(tile.data.end(), bytes.begin(), bytes.end());
     if (!chunk.last()) continue;
     MW_TRY(weights_->Write(tile));
     open = false;

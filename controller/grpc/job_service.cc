@@ -6,13 +6,12 @@
 #include <utility>
 
 #include "controller/grpc/call_guard.h"
+#include "controller/grpc/listing.h"
 #include "controller/grpc/watch_reactor.h"
 #include "proto/convert.h"
 
 namespace meshwright::controller {
 namespace {
-
-constexpr int32_t kPageSize = 1000;
 
 // The token, then the body; a refused call is finished here.
 template <typename Body>
@@ -48,10 +47,17 @@ Result<ir::JobRequest> DecodeSubmit(const v1::SubmitRequest& request, const Blob
   MW_TRY(ir::ValidateJob(job));
   for (const ir::BlobRef* blob : {&job.data.blob, &job.init_weights}) {
     if (blob->sha256.empty()) continue;
-    if (!blobs.Find(blob->sha256)) {
+    const std::optional<int64_t> size = blobs.Find(blob->sha256);
+    if (!size) {
       return Fail(FailedPrecondition(
           fmt::format("'{}' (sha256 {}) is not on the controller; upload it before submitting",
                       blob->name, blob->sha256)));
+    }
+    if (*size != blob->size_bytes) {
+      return Fail(InvalidArgument(
+          fmt::format("'{}' (sha256 {}) has {} bytes, the request says {}; submit the size of the "
+                      "file that was uploaded",
+                      blob->name, blob->sha256, *size, blob->size_bytes)));
     }
   }
   if (job.data.blob.sha256.empty()) {
@@ -92,20 +98,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::List(grpc::CallbackServerContext* cont
                                                v1::ListJobsReply* reply) {
   const CallTimer timer(parts_.metrics, "job", "list");
   return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
-    const int64_t before = request->before_id();
-    const int32_t limit = request->limit() > 0 ? std::min(request->limit(), kPageSize) : kPageSize;
-    parts_.loop->List([before, limit, reply, reactor, t](Result<std::vector<proto::JobInfo>> jobs) {
-      if (jobs.has_value()) {
-        reply->set_total(static_cast<int64_t>(jobs->size()));
-        for (const proto::JobInfo& info : *jobs) {
-          if (before > 0 && info.id >= before) continue;
-          if (reply->jobs_size() == limit) {
-            reply->set_truncated(true);
-            break;
-          }
-          *reply->add_jobs() = proto::Encode(info);
-        }
-      }
+    parts_.loop->List([request, reply, reactor, t](Result<std::vector<proto::JobInfo>> jobs) {
+      if (jobs.has_value()) FillJobs(*jobs, *request, *reply);
       reactor->Finish(t.Done(internal::ToStatus(jobs)));
     });
   });
@@ -151,16 +145,15 @@ grpc::ServerWriteReactor<v1::LogChunk>* LogServiceImpl::Tail(grpc::CallbackServe
 }
 
 grpc::ServerUnaryReactor* AdminServiceImpl::Workers(grpc::CallbackServerContext* context,
-                                                    const v1::WorkersRequest*,
+                                                    const v1::WorkersRequest* request,
                                                     v1::WorkersReply* reply) {
   const CallTimer timer(parts_.metrics, "admin", "workers");
   return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
-    parts_.loop->Workers([reactor, reply, t](Result<std::vector<proto::WorkerInfo>> workers) {
-      if (workers.has_value()) {
-        for (const proto::WorkerInfo& info : *workers) *reply->add_workers() = proto::Encode(info);
-      }
-      reactor->Finish(t.Done(internal::ToStatus(workers)));
-    });
+    parts_.loop->Workers(
+        [request, reactor, reply, t](Result<std::vector<proto::WorkerInfo>> workers) {
+          if (workers.has_value()) FillWorkers(*workers, *request, *reply);
+          reactor->Finish(t.Done(internal::ToStatus(workers)));
+        });
   });
 }
 

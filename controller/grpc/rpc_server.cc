@@ -1,15 +1,12 @@
 #include "controller/grpc/rpc_server.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <chrono>
 #include <utility>
 
-#include "base/unique_fd.h"
+#include "base/listen_address.h"
 #include "controller/grpc/blob_service.h"
 #include "controller/grpc/job_service.h"
 #include "controller/grpc/worker_service.h"
@@ -17,24 +14,16 @@
 namespace meshwright::controller {
 namespace {
 
-Status PortInUse(const std::string& bind, int port) {
+// Asks before gRPC does, which knows no other failure than "in use".
+Status CheckAddress(const std::string& bind, int port) {
+  // gRPC listens on both loopback addresses for this name.
+  const std::string host = bind == "localhost" ? "127.0.0.1" : bind;
+  const Status status = ProbeListen(host, port);
+  if (status.code() != StatusCode::kAlreadyExists) return status;
   return Unavailable(
-      fmt::format("port {} of {} is in use or may not be opened; stop the other controller, or "
-                  "choose another --port (0 picks one)",
+      fmt::format("port {} of {} is in use; stop the other controller, or choose another --port (0 "
+                  "picks one)",
                   port, bind));
-}
-
-// Asks before gRPC does, which would print its own view of the failure first.
-Status CheckPortFree(const std::string& bind, int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  if (port == 0 || ::inet_pton(AF_INET, bind.c_str(), &address.sin_addr) != 1) return OkStatus();
-  const UniqueFd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1;
-  (void)::setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  const int rc = ::bind(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-  return rc == 0 ? OkStatus() : PortInUse(bind, port);
 }
 
 class GrpcServer final : public RpcServer {
@@ -48,15 +37,16 @@ class GrpcServer final : public RpcServer {
   ~GrpcServer() override { Shutdown(); }
 
   Status Listen(const std::string& bind, int port) {
-    MW_TRY(CheckPortFree(bind, port));
+    MW_TRY(CheckAddress(bind, port));
     grpc::ServerBuilder builder;
-    builder.AddListeningPort(fmt::format("{}:{}", bind, port), grpc::InsecureServerCredentials(),
-                             &port_);
+    const std::string address = FormatHostPort(bind, port);
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port_);
     // Two controllers on one port would share its connections.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    // No pings without calls: a client that is busy elsewhere would not answer them and lose its
+    // connection.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
     builder.SetMaxReceiveMessageSize(static_cast<int>(proto::kMaxMessageBytes));
     builder.RegisterService(&worker_);
@@ -67,7 +57,8 @@ class GrpcServer final : public RpcServer {
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
       server_.reset();
-      return PortInUse(bind, port);
+      return Unavailable(fmt::format(
+          "cannot listen on {}; choose another --bind or --port (0 picks one)", address));
     }
     return OkStatus();
   }

@@ -28,7 +28,8 @@ struct RpcParts {
 class RpcServer {
  public:
   virtual ~RpcServer() = default;
-  // Errors: kUnavailable "port ... is in use".
+  // Errors: kUnavailable "port ... is in use", kInvalidArgument when `bind` is no address of this
+  // machine, kPermissionDenied.
   static Result<std::unique_ptr<RpcServer>> Start(const std::string& bind, int port,
                                                   RpcParts parts);
   virtual int port() const = 0;

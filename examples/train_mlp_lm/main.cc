@@ -55,8 +55,8 @@ client::Loss Loss(client::Builder& b, const client::Batch& batch) {
 
 bool PrintUpdate(const client::JobUpdate& update) {
   for (const client::StepMetrics& step : update.steps) {
-    if (step.step % 20 == 0)
-      std::printf("step %4lld  loss %.4f\n", static_cast<long long>(step.step), step.loss);
+    const auto done = static_cast<long long>(step.step) + 1;  // people count steps from 1
+    if (done == 1 || done % 20 == 0) std::printf("step %4lld  loss %.4f\n", done, step.loss);
     if (!std::isnan(step.validation_loss))
       std::printf("validation loss %.4f\n", step.validation_loss);
   }
@@ -97,7 +97,12 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "error: %s\n", end.error().message().c_str());
     return 1;
   }
+  if (end->state != client::JobState::kSucceeded) {
+    std::fprintf(stderr, "error: the job is %s: %s: %s\n", client::JobStateName(end->state),
+                 end->reason.c_str(), end->message.c_str());
+    return 1;
+  }
   std::printf("%s, final loss %.4f, files in %s\n", client::JobStateName(end->state), end->loss,
               end->directory.c_str());
-  return end->state == client::JobState::kSucceeded ? 0 : 1;
+  return 0;
 }

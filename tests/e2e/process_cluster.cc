@@ -1,40 +1,62 @@
 #include "tests/e2e/process_cluster.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/socket.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/philox.h"
-#include "base/unique_fd.h"
+#include "tests/virtual/tiny_models.h"
 
 namespace meshwright::testing {
 namespace {
 
 constexpr int64_t kStartMs = 30'000;
+constexpr int64_t kJobMs = 60'000;
 
 // Yields the processor for a moment between two looks at a condition; every loop that uses it has a
 // deadline.
 void Pause() { (void)poll(nullptr, 0, 20); }
 
+// "127.0.0.1:<port>" from what the controller prints once it listens; "" before.
+std::string ListeningAddress(const std::string& log) {
+  constexpr std::string_view kSaid = "controller listens on ";
+  const size_t at = log.find(kSaid);
+  const size_t end = log.find(',', at);
+  if (at == std::string::npos || end == std::string::npos) return "";
+  return log.substr(at + kSaid.size(), end - at - kSaid.size());
+}
+
 }  // namespace
 
-Result<int> FreePort() {
-  const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-      getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    return Fail(Unavailable("no free port on 127.0.0.1"));
-  }
-  return ntohs(address.sin_port);
+ir::JobRequest ByteJob(int data, int tensor, int pipeline, int64_t steps) {
+  TinyOptions options;
+  options.dtype = ir::DType::kF32;
+  options.vocabulary = 256;
+  options.layers = 4;
+  options.batch = 8;
+  options.lr = 1e-3;
+  ir::JobRequest job = MakeTinyJob(options);
+  job.train.steps = steps;
+  job.train.validation_batches = 1;
+  job.parallel.data = data;
+  job.parallel.tensor = tensor;
+  job.parallel.pipeline = pipeline;
+  return job;
+}
+
+Result<ProcessOutput> RunMeshwright(const std::vector<std::string>& args,
+                                    const std::vector<std::pair<std::string, std::string>>& env,
+                                    int64_t timeout_ms) {
+  SubprocessOptions options;
+  options.args = {MESHWRIGHT_BINARY};
+  options.args.insert(options.args.end(), args.begin(), args.end());
+  options.env = env;
+  options.death_signal = SIGKILL;
+  return RunProcess(options, timeout_ms);
 }
 
 std::string SampleText(size_t bytes) {
@@ -54,8 +76,9 @@ Result<std::unique_ptr<ProcessCluster>> ProcessCluster::Start(ProcessClusterOpti
   cluster->options_ = std::move(options);
   MW_ASSIGN_OR_RETURN(TempDir dir, TempDir::Make("mw-e2e"));
   cluster->dir_ = std::make_unique<TempDir>(std::move(dir));
-  MW_ASSIGN_OR_RETURN(const int port, FreePort());
-  MW_TRY(cluster->StartController(port));
+  MW_TRY(MakeDirs(cluster->temp_dir()));
+  cluster->options_.env.emplace_back("TMPDIR", cluster->temp_dir());
+  MW_TRY(cluster->StartController(0));
   for (int i = 0; i < cluster->options_.workers; ++i) MW_TRY(cluster->StartWorker(i));
   MW_TRY(cluster->WaitReady(cluster->options_.workers));
   return cluster;
@@ -64,33 +87,36 @@ Result<std::unique_ptr<ProcessCluster>> ProcessCluster::Start(ProcessClusterOpti
 ProcessCluster::~ProcessCluster() { (void)Stop(); }
 
 Status ProcessCluster::StartController(int port) {
-  address_ = fmt::format("127.0.0.1:{}", port);
   SubprocessOptions options;
+  const std::string log = dir_->File("controller.log");
   options.args = {MESHWRIGHT_BINARY, "controller", "--port",      std::to_string(port),
-                  "--metrics-port",  "0",          "--state-dir", dir_->File("state")};
+                  "--metrics-port",  "0",          "--state-dir", state_dir()};
   options.args.insert(options.args.end(), options_.controller_args.begin(),
                       options_.controller_args.end());
   options.env = options_.env;
-  options.stdout_to = OutputTo::File(dir_->File("controller.log"));
-  options.stderr_to = OutputTo::File(dir_->File("controller.log"));
+  options.stdout_to = OutputTo::File(log);
+  options.stderr_to = OutputTo::File(log);
   options.death_signal = SIGKILL;
   MW_ASSIGN_OR_RETURN(controller_, Subprocess::Start(options));
   client::Client::Options connect;
-  connect.address = address_;
   for (const auto& [name, value] : options_.env) {
     if (name == "MESHWRIGHT_TOKEN") connect.token = value;
   }
   const Deadline deadline = Deadline::After(kStartMs);
   while (true) {
-    auto client = client::Client::Connect(connect);
-    if (client.has_value()) {
-      client_ = std::move(*client);
-      return OkStatus();
+    const std::string text = ReadFile(log).value_or("");
+    if (address_.empty()) address_ = ListeningAddress(text);
+    connect.address = address_;
+    Status status = Unavailable("the controller does not listen");
+    if (!address_.empty()) {
+      auto client = client::Client::Connect(connect);
+      if (client.has_value()) {
+        client_ = std::move(*client);
+        return OkStatus();
+      }
+      status = client.error();
     }
-    if (deadline.expired() || !controller_->Running()) {
-      const auto log = ReadFile(dir_->File("controller.log"));
-      return client.error().WithContext(log.has_value() ? *log : "no log");
-    }
+    if (deadline.expired() || !controller_->Running()) return status.WithContext(text);
     Pause();
   }
 }
@@ -135,12 +161,39 @@ Result<int64_t> ProcessCluster::Submit(ir::JobRequest job, const std::string& te
   return client_->Submit(job);
 }
 
+Result<ProcessCluster::Followed> ProcessCluster::Follow(int64_t id) {
+  Followed followed;
+  MW_ASSIGN_OR_RETURN(followed.info, client_->Watch(
+                                         id,
+                                         [&](const client::JobUpdate& update) {
+                                           followed.steps.insert(followed.steps.end(),
+                                                                 update.steps.begin(),
+                                                                 update.steps.end());
+                                           return true;
+                                         },
+                                         kJobMs));
+  return followed;
+}
+
+Status ProcessCluster::RunUntil(int64_t id, int64_t steps) {
+  MW_ASSIGN_OR_RETURN(
+      const client::JobInfo info,
+      client_->Watch(
+          id, [&](const client::JobUpdate& update) { return update.info.steps_done < steps; },
+          kJobMs));
+  if (info.steps_done >= steps) return OkStatus();
+  return FailedPrecondition(
+      fmt::format("the job ended after {} steps: {}", info.steps_done, info.message));
+}
+
 std::vector<Result<ExitStatus>> ProcessCluster::Stop() {
   std::vector<Result<ExitStatus>> exits;
   for (auto& worker : workers_) {
     if (worker) exits.push_back(worker->Terminate(10'000));
   }
   workers_.clear();
+  // An idle client does not answer the goodbye of the server, which then waits for a second.
+  client_.reset();
   if (controller_) exits.push_back(controller_->Terminate(10'000));
   controller_.reset();
   return exits;

@@ -2,8 +2,10 @@
 // show.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -28,6 +30,10 @@ class ProcessCluster {
 
   const std::string& address() const { return address_; }
   const std::string& log_dir() const { return dir_->path(); }
+  std::string File(const std::string& name) const { return dir_->File(name); }
+  std::string state_dir() const { return dir_->File("state"); }
+  // $TMPDIR of all processes: what is in it when they have ended was left behind.
+  std::string temp_dir() const { return dir_->File("tmp"); }
   client::Client& client() { return *client_; }
   Subprocess& controller() { return *controller_; }
   Subprocess& worker(int index) { return *workers_[static_cast<size_t>(index)]; }
@@ -35,14 +41,22 @@ class ProcessCluster {
 
   // Uploads `text` as the data of the job and submits it.
   Result<int64_t> Submit(ir::JobRequest job, const std::string& text);
+  struct Followed {
+    client::JobInfo info;
+    std::vector<client::StepMetrics> steps;
+  };
+  // Watches the job to its end.
+  Result<Followed> Follow(int64_t id);
+  // Returns once the job has done `steps` steps. Errors: kFailedPrecondition when it ended before.
+  Status RunUntil(int64_t id, int64_t steps);
   // Starts the controller again on the same port and state.
   Status RestartController();
   Status WaitReady(int workers);
-  // SIGTERM to everything; the exit statuses, controller last.
+  // SIGTERM to everything; the exit statuses, controller last. The client is gone then.
   std::vector<Result<ExitStatus>> Stop();
 
  private:
-  Status StartController(int port);
+  Status StartController(int port);  // 0: the system picks one
   Status StartWorker(int index);
 
   ProcessClusterOptions options_;
@@ -53,10 +67,15 @@ class ProcessCluster {
   std::unique_ptr<client::Client> client_;
 };
 
+// A GPT-2 of four layers over bytes, f32, batch of 8 rows of 8 tokens.
+ir::JobRequest ByteJob(int data, int tensor, int pipeline, int64_t steps);
+
+// Runs the binary to its end.
+Result<ProcessOutput> RunMeshwright(
+    const std::vector<std::string>& args,
+    const std::vector<std::pair<std::string, std::string>>& env = {}, int64_t timeout_ms = 30'000);
+
 // English-like text of printable bytes, at least `bytes` long; the same every time.
 std::string SampleText(size_t bytes);
-
-// An ephemeral port that was free a moment ago.
-Result<int> FreePort();
 
 }  // namespace meshwright::testing

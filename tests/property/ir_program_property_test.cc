@@ -9,12 +9,15 @@
 #include "tests/property/ir_program_generator.h"
 #include "tests/property/ir_program_interpreter.h"
 #include "tests/property/ir_program_mutants.h"
+#include "tests/scale.h"
 
 namespace meshwright::ir::testing {
 namespace {
 
+constexpr uint64_t kJobs = kSanitizedBuild ? 100 : 1000;
+
 TEST(ProgramVerifierProperty, AcceptsEveryGeneratedJobAndItNeverHangs) {
-  for (uint64_t seed = 0; seed < 1000; ++seed) {
+  for (uint64_t seed = 0; seed < kJobs; ++seed) {
     const GeneratedJob job = GenerateJob(seed);
     const Status status = VerifyPrograms(job.programs);
     ASSERT_TRUE(status.ok()) << "seed " << seed << ": " << job.description << "\n" << status;
@@ -45,7 +48,7 @@ TEST(ProgramVerifierProperty, AcceptsTightChannelsExactlyWhenTheJobFinishes) {
 
 TEST(ProgramVerifierProperty, RejectsRandomMutantsThatChangeTheMeaning) {
   Tally tally;
-  for (uint64_t seed = 0; seed < 1000; ++seed) {
+  for (uint64_t seed = 0; seed < kJobs; ++seed) {
     const GeneratedJob job = GenerateJob(seed);
     const Meaning meaning = Interpret(job.programs, 0);
     std::mt19937_64 random(seed);

@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -24,6 +25,7 @@ constexpr size_t kMaxQueued = 1024;
 // A blob or the weights of one worker at 20 MB/s and more: 12 GB.
 constexpr int64_t kBulkMs = 600'000;
 constexpr int64_t kBulkConnectMs = 10'000;
+constexpr int64_t kBulkSliceMs = 50;  // how long a cancelled call may go on waiting
 
 std::chrono::system_clock::time_point In(int64_t ms) {
   return std::chrono::system_clock::now() + std::chrono::milliseconds(ms);
@@ -147,30 +149,34 @@ class GrpcLink final : public ControllerLink {
     return std::unique_ptr<Session>(std::make_unique<GrpcSession>(*control_, token_));
   }
 
-  Status FetchBlob(const std::string& sha256, int64_t offset, const ChunkSink& sink) override {
-    MW_TRY(WaitForBulk());
-    BulkCall call(*this);
+  Status FetchBlob(const std::string& sha256, int64_t offset, const CancelCheck& cancelled,
+                   const ChunkSink& sink) override {
+    BulkCall call(*this, cancelled);
+    MW_TRY(WaitForBulk(call));
     v1::GetBlobRequest request;
     request.set_sha256(sha256);
     request.set_offset(offset);
     const auto stream = bulk_->Get(&call.context(), request);
     v1::BlobChunk chunk;
     Status failure;
-    while (failure.ok() && stream->Read(&chunk)) failure = sink(chunk.data());
+    while (failure.ok() && stream->Read(&chunk)) {
+      failure = call.CheckCancelled();
+      if (failure.ok()) failure = sink(chunk.data());
+    }
     if (!failure.ok()) call.context().TryCancel();
     const Status end = proto::FromGrpc(stream->Finish());
     return failure.ok() ? end : failure;
   }
 
-  Status PutTiles(const TileSource& next) override {
-    MW_TRY(WaitForBulk());
-    BulkCall call(*this);
+  Status PutTiles(const CancelCheck& cancelled, const TileSource& next) override {
+    BulkCall call(*this, cancelled);
+    MW_TRY(WaitForBulk(call));
     v1::PutTilesReply reply;
     const auto stream = bulk_->PutTiles(&call.context(), &reply);
     Status failure;
     bool writable = true;
     while (writable) {
-      auto tile = next();
+      auto tile = NextTile(call, next);
       if (!tile.has_value()) {
         failure = tile.error();
         call.context().TryCancel();
@@ -186,34 +192,54 @@ class GrpcLink final : public ControllerLink {
 
   void CancelBulk() override {
     std::scoped_lock lock(mutex_);
-    for (grpc::ClientContext* context : calls_) context->TryCancel();
+    for (BulkCall* call : calls_) call->Cancel();
   }
 
  private:
-  // Registered while it lives, so that CancelBulk finds it.
+  // Registered while it lives, so that CancelBulk finds it, also before the first byte.
   class BulkCall {
    public:
-    explicit BulkCall(GrpcLink& link) : link_(link) {
+    BulkCall(GrpcLink& link, const CancelCheck& asked) : link_(link), asked_(asked) {
       Authorise(context_, link.token_);
       context_.set_deadline(In(kBulkMs));
       std::scoped_lock lock(link.mutex_);
-      link.calls_.insert(&context_);
+      link.calls_.insert(this);
     }
     ~BulkCall() {
       std::scoped_lock lock(link_.mutex_);
-      link_.calls_.erase(&context_);
+      link_.calls_.erase(this);
     }
     grpc::ClientContext& context() { return context_; }
+    void Cancel() {
+      cancelled_ = true;
+      context_.TryCancel();
+    }
+    Status CheckCancelled() const {
+      if (!cancelled_ && !asked_()) return OkStatus();
+      return Cancelled("the transfer was cancelled: its job or session has ended");
+    }
 
    private:
     GrpcLink& link_;
+    const CancelCheck& asked_;
     grpc::ClientContext context_;
+    std::atomic<bool> cancelled_{false};
   };
 
-  Status WaitForBulk() {
-    if (bulk_channel_->WaitForConnected(In(kBulkConnectMs))) return OkStatus();
+  Status WaitForBulk(const BulkCall& call) {
+    const Deadline deadline = Deadline::After(kBulkConnectMs);
+    do {
+      MW_TRY(call.CheckCancelled());
+      if (bulk_channel_->WaitForConnected(In(kBulkSliceMs))) return OkStatus();
+    } while (!deadline.expired());
     return Unavailable(fmt::format("no connection for bulk data to {} within {} s", address_,
                                    kBulkConnectMs / 1000));
+  }
+
+  static Result<std::optional<proto::WeightTile>> NextTile(const BulkCall& call,
+                                                           const TileSource& next) {
+    MW_TRY(call.CheckCancelled());
+    return next();
   }
 
   std::shared_ptr<grpc::Channel> MakeChannel() const {
@@ -222,6 +248,8 @@ class GrpcLink final : public ControllerLink {
     args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
     args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
+    // By default the third ping would wait for data of ours.
+    args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
     // Also the time that one attempt to connect may take.
     args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000);
@@ -253,7 +281,7 @@ class GrpcLink final : public ControllerLink {
   std::shared_ptr<grpc::Channel> bulk_channel_;
   std::unique_ptr<v1::BlobService::Stub> bulk_;
   std::mutex mutex_;
-  std::set<grpc::ClientContext*> calls_;  // guarded by mutex_
+  std::set<BulkCall*> calls_;  // guarded by mutex_
 };
 
 }  // namespace

@@ -78,8 +78,7 @@ void AddStructure(std::vector<OpCase>& cases) {
         {"reduce_sum_wide_" + at, Op::kReduceSum, {{"dims", dims}}, {{{37, 19, 131}}}, {}});
   }
   for (int64_t size : {1, 17, 4096, 70001}) {
-    cases.push_back(
-        {"sum_squares_" + std::to_string(size), Op::kSumSquares, {}, {{{size}}}, {}, false});
+    cases.push_back({"sum_squares_" + std::to_string(size), Op::kSumSquares, {}, {{{size}}}, {}});
   }
 }
 

@@ -176,6 +176,15 @@ TEST(Control, RefusesAJobWhoseDataWasNotUploaded) {
   ASSERT_FALSE(id.has_value());
   EXPECT_EQ(id.error().code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(id.error().message(), HasSubstr("missing.txt"));
+  const std::string text = SampleBytes(9000);
+  job = ByteJob(1, 1, 1);
+  ASSERT_TRUE(WriteFileAtomic(cluster->File("data.txt"), text).ok());
+  job.data.blob = cluster->client().UploadFile(cluster->File("data.txt")).value();
+  job.data.blob.size_bytes += 1;
+  const auto longer = cluster->client().Submit(job);
+  ASSERT_FALSE(longer.has_value());
+  EXPECT_EQ(longer.error().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(longer.error().message(), HasSubstr("has 9000 bytes, the request says 9001"));
   job.train.steps = 0;
   EXPECT_EQ(cluster->client().Submit(job).error().code(), StatusCode::kInvalidArgument);
 }
@@ -365,6 +374,13 @@ TEST(ControlAccess, SaysWhatIsWrongWithItsOwnAddressOrState) {
   ASSERT_FALSE(same_port.has_value());
   EXPECT_EQ(same_port.error().code(), StatusCode::kUnavailable);
   EXPECT_THAT(same_port.error().message(), HasSubstr(std::to_string(cluster->port())));
+  options.bind = "192.0.2.1";  // for documentation: no machine has it
+  options.token = "token";
+  const auto foreign = controller::Server::Start(options);
+  ASSERT_FALSE(foreign.has_value());
+  EXPECT_EQ(foreign.error().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(foreign.error().message(), HasSubstr("address of this machine"));
+  options.token.clear();
   options.bind = "0.0.0.0";
   options.port = 0;
   const auto open = controller::Server::Start(options);

@@ -1,43 +1,21 @@
 // What Prometheus sees of a controller and a worker that have run a job.
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstdlib>
 
 #include "base/clock.h"
-#include "base/unique_fd.h"
 #include "tests/e2e/control/local_cluster.h"
+#include "tests/e2e/http_get.h"
 
 namespace meshwright::testing {
 namespace {
 
 using ::testing::HasSubstr;
 
-std::string HttpGet(int port, const std::string& path) {
-  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    return "no connection";
-  }
-  const std::string request =
-      fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
-  if (::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return "no request";
-  std::string reply;
-  char buffer[4096];
-  ssize_t count = 0;
-  while ((count = ::recv(fd.get(), buffer, sizeof(buffer), 0)) > 0) {
-    reply.append(buffer, static_cast<size_t>(count));
-  }
-  const size_t body = reply.find("\r\n\r\n");
-  return body == std::string::npos ? reply : reply.substr(body + 4);
+std::string PageOf(int port, const std::string& path) {
+  return HttpGet(fmt::format("127.0.0.1:{}", port), path);
 }
 
 // The control loop counts workers and messages on its tick: the page that has them.
@@ -45,7 +23,7 @@ std::string MetricsOnceCounted(int port) {
   const Deadline deadline = Deadline::After(10'000);
   std::string text;
   do {
-    text = HttpGet(port, "/metrics");
+    text = PageOf(port, "/metrics");
   } while (text.find("kind=\"launch_done\"") == std::string::npos && !deadline.expired());
   return text;
 }
@@ -69,7 +47,7 @@ TEST(ControlMetrics, NamesAreThoseOfTheDesignAndPassPromtool) {
         "process_resident_memory_bytes"}) {
     EXPECT_THAT(controller, HasSubstr(name));
   }
-  const std::string worker = HttpGet((*cluster)->agent(0).metrics_port(), "/metrics");
+  const std::string worker = PageOf((*cluster)->agent(0).metrics_port(), "/metrics");
   for (const char* name :
        {"meshwright_instructions_total{op=\"run\"}",
         "meshwright_collective_bytes_total{axis=\"data\",backend=\"cpu\",op=\"all_reduce\"}",
@@ -77,9 +55,9 @@ TEST(ControlMetrics, NamesAreThoseOfTheDesignAndPassPromtool) {
         "process_cpu_seconds_total"}) {
     EXPECT_THAT(worker, HasSubstr(name));
   }
-  EXPECT_EQ(HttpGet((*cluster)->server().metrics_port(), "/healthz").substr(0, 2), "ok");
+  EXPECT_EQ(PageOf((*cluster)->server().metrics_port(), "/healthz").substr(0, 2), "ok");
   const std::string targets =
-      HttpGet((*cluster)->server().metrics_port(), "/api/v1/prometheus/targets");
+      PageOf((*cluster)->server().metrics_port(), "/api/v1/prometheus/targets");
   EXPECT_THAT(targets, HasSubstr("\"meshwright_role\":\"worker\""));
   EXPECT_THAT(targets, HasSubstr(fmt::format("127.0.0.1:{}", (*cluster)->agent(1).metrics_port())));
 

@@ -70,9 +70,95 @@ TEST(Args, ExitCodesFollowTheStatus) {
   EXPECT_EQ(ExitCodeOf(OkStatus()), 0);
   EXPECT_EQ(ExitCodeOf(InvalidArgument("x")), 2);
   EXPECT_EQ(ExitCodeOf(Unavailable("x")), 3);
-  EXPECT_EQ(ExitCodeOf(ResourceExhausted("x")), 4);
+  // A full disk or no memory here; RunPlan tells what does not fit.
+  EXPECT_EQ(ExitCodeOf(ResourceExhausted("x")), 1);
   EXPECT_EQ(ExitCodeOf(DeadlineExceeded("x")), 5);
   EXPECT_EQ(ExitCodeOf(Internal("x")), 1);
+}
+
+std::string UsageText(const std::vector<std::string>& args) {
+  const ParsedArgs parsed = ParseArgs(args);
+  EXPECT_EQ(parsed.exit_code, kExitUsage);
+  EXPECT_FALSE(parsed.invocation);
+  return parsed.text;
+}
+
+TEST(Args, NumbersOutOfRangeAreUsageErrors) {
+  const std::vector<std::vector<std::string>> cases = {
+      {"plan", "j", "--devices", "0"},
+      {"plan", "j", "--devices", "-4"},
+      {"plan", "j", "--devices", "65537"},
+      {"plan", "j", "--devices-per-worker", "0"},
+      {"plan", "j", "--devices-per-worker", "-1"},
+      {"up", "--port", "70000"},
+      {"up", "--port", "-1"},
+      {"up", "--metrics-port", "65536"},
+      {"up", "--workers", "257"},
+      {"up", "--timeout-ms", "-1"},
+      {"controller", "--port", "70000"},
+      {"controller", "--metrics-port", "-2"},
+      {"worker", "--data-port", "70000"},
+      {"worker", "--metrics-port", "70000"},
+      {"worker", "--memory-mib", "-1"},
+      {"worker", "--devices", "0"},
+      {"submit", "j", "--timeout-s", "-1"},
+      {"wait", "1", "--timeout-s", "-1"},
+      {"wait", "0"},
+      {"cancel", "-3"},
+  };
+  for (const auto& args : cases) {
+    const std::string option = args.size() > 2 ? args[args.size() - 2] : "id";
+    EXPECT_NE(UsageText(args).find(option), std::string::npos) << UsageText(args);
+  }
+  EXPECT_EQ(Parse<ControllerArgs>({"controller", "--metrics-port", "-1"}).metrics_port, -1);
+  EXPECT_EQ(Parse<UpArgs>({"up", "--port", "0"}).port, 0);
+}
+
+TEST(Args, AddressesAreHostAndPort) {
+  for (const char* address : {"h:1", "127.0.0.1:7700", "[::1]:65535"}) {
+    EXPECT_TRUE(ParseArgs({"jobs", "--address", address}).invocation) << address;
+  }
+  for (const char* address :
+       {"h", "h:", ":1", "h:0", "h:65536", "h:1x", "::1:7700", "http://h:1", "a b:1"}) {
+    EXPECT_NE(UsageText({"jobs", "--address", address}).find("write host:port"), std::string::npos)
+        << address;
+  }
+}
+
+TEST(Args, UnknownWordsGetTheNearestKnownOne) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"statsu"}, "unknown command 'statsu' (did you mean 'status'?)"},
+      {{"--address", "h:1", "job"}, "unknown command 'job'"},
+      {{"up", "--wrokers", "3"},
+       "unknown option '--wrokers' of `meshwright up` (did you mean '--workers'?)"},
+      {{"jobs", "--colour", "never"}, "(did you mean '--color'?)"},
+      {{"up", "-n", "3", "--prot=1"}, "(did you mean '--port'?)"},
+      {{"submit", "j", "--training.steps", "5"}, "write --training.steps=VALUE"},
+      {{"jobs", "--training.steps=5"}, "unknown option '--training.steps' of `meshwright jobs`"},
+  };
+  for (const auto& [args, text] : cases) {
+    EXPECT_NE(UsageText(args).find(text), std::string::npos) << UsageText(args);
+  }
+}
+
+TEST(Args, OptionsWithoutEffectAreRefused) {
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"plan", "j"},
+                                             {"visualize", "f32[2]", "--mesh", "data=2"},
+                                             {"down"},
+                                             {"worker"},
+                                             {"controller"},
+                                             {"config", "show", "j"}}) {
+    std::vector<std::string> args = command;
+    args.insert(args.end(), {"-o", "json"});
+    EXPECT_NE(UsageText(args).find("has no JSON output"), std::string::npos) << command[0];
+  }
+  EXPECT_TRUE(ParseArgs({"config", "schema", "-o", "json"}).invocation);
+  EXPECT_TRUE(ParseArgs({"logs", "3", "-o", "json"}).invocation);
+  EXPECT_NE(UsageText({"plan", "j", "--timeline", "t", "--stop-after", "graph"}).find("--timeline"),
+            std::string::npos);
+  EXPECT_NE(UsageText({"submit", "j", "--no-wait", "--record", "r"}).find("--record"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 
 #include "base/file.h"
 #include "cli/config_keys.h"
+#include "cli/key_ranges.h"
 
 namespace meshwright::cli {
 namespace {
@@ -42,6 +44,7 @@ ConfigSource Source(std::string text, std::vector<std::string> overrides = {}) {
   source.text = std::move(text);
   source.overrides = std::move(overrides);
   source.environment = [](const std::string&) { return std::nullopt; };
+  source.environment_names.clear();
   return source;
 }
 
@@ -82,8 +85,8 @@ TEST(JobConfig, WrongTypeNamesKeyWantedTypeAndValue) {
             "job.toml:2:9: training.steps must be an integer, is 'many'");
   EXPECT_EQ(Error("[training]\nsteps = 1.5\n"),
             "job.toml:2:9: training.steps must be an integer, is 1.5");
-  EXPECT_NE(Error("[training]\nseed = -1\n").find("training.seed must be an integer"),
-            std::string::npos);
+  EXPECT_EQ(Error("[training]\nseed = -1\n"),
+            "job.toml:2:8: training.seed is -1; it must be at least 0");
   EXPECT_NE(Error("[checkpoint]\nlast_save = 1\n").find("must be true or false, is 1"),
             std::string::npos);
   EXPECT_NE(Error("[optimizer]\nlr = true\n").find("must be a number, is true"), std::string::npos);
@@ -159,6 +162,129 @@ TEST(JobConfig, ResolvedTextParsesToTheSameConfiguration) {
   }
 }
 
+TEST(JobConfig, ValuesOutOfRangeNameKeyPositionAndRange) {
+  EXPECT_EQ(Error("[training]\nsteps = 0\n"),
+            "job.toml:2:9: training.steps is 0; it must be in [1, 1e+12]");
+  EXPECT_EQ(Error("[validation]\nfraction = 0.9\n"),
+            "job.toml:2:12: validation.fraction is 0.9; it must be in [0, 0.5]");
+  EXPECT_EQ(Error("[parallelism]\ntensor_parallel_degree = 70000\n"),
+            "job.toml:2:26: parallelism.tensor_parallel_degree is 70000; it must be in [1, 65536]");
+  for (const char* setting : {"metrics.log_freq=0",
+                              "validation.interval=-1",
+                              "validation.batches=-1",
+                              "parallelism.gradient_bucket_bytes=0",
+                              "training.max_norm=-1",
+                              "training.seq_len=0",
+                              "training.global_batch_size=-1",
+                              "training.steps_per_launch=0",
+                              "lr_scheduler.min_lr=-1",
+                              "lr_scheduler.total_steps=-5",
+                              "lr_scheduler.warmup_steps=-1",
+                              "optimizer.beta1=1",
+                              "optimizer.eps=0",
+                              "optimizer.lr=nan",
+                              "model.norm_eps=-1",
+                              "model.rope_theta=0",
+                              "model.dropout=1",
+                              "model.n_layers=100000",
+                              "model.dim=0",
+                              "parallelism.tensor_parallel_degree=65537"}) {
+    const std::string key = std::string(setting).substr(0, std::string(setting).find('='));
+    const std::string error = Error("", {setting});
+    EXPECT_EQ(error.substr(0, 6), "--set ") << error;
+    EXPECT_NE(error.find(key + " is "), std::string::npos) << error;
+    EXPECT_NE(error.find("; it must be "), std::string::npos) << error;
+  }
+}
+
+std::string Notes(std::vector<std::string> overrides) {
+  const auto config = ParseJobConfig(Source("", std::move(overrides)));
+  if (!config) return "error: " + config.error().message();
+  std::string text;
+  for (const std::string& note : config->notes) text += note + "\n";
+  return text;
+}
+
+TEST(JobConfig, ValuesWithoutEffectAreNoted) {
+  EXPECT_EQ(Notes({}), "");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"optimizer.momentum=0.9"}, "optimizer.momentum has no effect with adamw"},
+      {{"optimizer.name=sgd", "optimizer.beta1=0.8"}, "no effect with sgd"},
+      {{"lr_scheduler.min_lr=1e-5"}, "lr_scheduler.min_lr has no effect"},
+      {{"lr_scheduler.total_steps=7"}, "lr_scheduler.total_steps has no effect"},
+      {{"lr_scheduler.decay_type=cosine", "lr_scheduler.total_steps=7"},
+       "lr_scheduler.total_steps 7 is below training.steps 100"},
+      {{"lr_scheduler.warmup_steps=100"}, "ends in its warm-up"},
+      {{"parallelism.enable_sequence_parallel=true"}, "enable_sequence_parallel has no effect"},
+      {{"validation.fraction=0"}, "no validation runs"},
+      {{"validation.batches=0", "validation.interval=5"}, "validation.interval has no effect"},
+  };
+  for (const auto& [overrides, text] : cases) {
+    EXPECT_NE(Notes(overrides).find(text), std::string::npos) << Notes(overrides);
+  }
+  EXPECT_EQ(Notes({"validation.fraction=0", "validation.batches=0"}), "");
+}
+
+TEST(JobConfig, ContradictionsNameBothKeysAndThePosition) {
+  EXPECT_EQ(Error("[lr_scheduler]\ndecay_type = \"linear\"\nmin_lr = 1.0\n"),
+            "job.toml:3:10: lr_scheduler.min_lr 1 is above optimizer.lr 0.0003; a decay goes down: "
+            "lower min_lr");
+  EXPECT_EQ(Error("[job]\nname = \"a\\nb\"\n").substr(0, 22), "job.toml:2:8: job.name");
+}
+
+TEST(JobConfig, UnknownVariablesOfTheEnvironmentAreErrors) {
+  ConfigSource source = Source("");
+  source.environment_names = {"MESHWRIGHT__TRAINING__STEPS", "MESHWRIGHT__TRAINING__STEP"};
+  const auto config = ParseJobConfig(source);
+  ASSERT_FALSE(config);
+  EXPECT_NE(config.error().message().find(
+                "MESHWRIGHT__TRAINING__STEP: there is no such key (did you mean "
+                "'MESHWRIGHT__TRAINING__STEPS'?)"),
+            std::string::npos)
+      << config.error();
+}
+
+TEST(JobConfig, ResolvedTextHasNoZeroThatStandsForAnotherKey) {
+  const auto config = ParseJobConfig(Source("", {"training.steps=70"}));
+  ASSERT_TRUE(config) << config.error();
+  const std::string text = FormatJobConfig(*config);
+  EXPECT_NE(text.find("total_steps = 70"), std::string::npos) << text;
+  EXPECT_NE(text.find("global_batch_size = 8"), std::string::npos) << text;
+}
+
+TEST(KeyRanges, NamesOfTheStructsBecomeKeys) {
+  const KeyText text =
+      InKeyNames("train.steps_per_launch is 0; see train.steps and x.train.steps.");
+  EXPECT_EQ(text.text, "training.steps_per_launch is 0; see training.steps and x.train.steps.");
+  EXPECT_EQ(text.first_key, "training.steps_per_launch");
+  EXPECT_EQ(InKeyNames("data.validation_fraction.").text, "validation.fraction.");
+}
+
+TEST(KeyRanges, RowsAreKeysAndDefaultsAreInside) {
+  int rows = 0;
+  for (const ConfigKey& key : ConfigKeys()) {
+    const KeyRange* range = FindRange(key.section, key.name);
+    if (range == nullptr) continue;
+    ++rows;
+    const std::string value = FormatValue(key, JobConfig());
+    if (!value.empty() && value != "\"auto\"") {
+      EXPECT_TRUE(range->Has(std::stod(value))) << key.section << "." << key.name;
+    }
+  }
+  EXPECT_EQ(rows, 35) << "a row of the ranges names no key";
+  EXPECT_FALSE(FindRange("training", "steps")->Has(std::nan("")));
+}
+
+// What a range lets through but the job's own check refuses would lose its position.
+TEST(KeyRanges, ErrorsOfTheJobItselfAreInWordsOfTheFile) {
+  auto config = ParseJobConfig(Source(kJob));
+  ASSERT_TRUE(config);
+  config->train.log_every = 0;
+  config->origins["metrics.log_freq"] = "job.toml:9:1";
+  EXPECT_EQ(PrepareJob(*config).error().message().substr(0, 34),
+            "job.toml:9:1: metrics.log_freq is ");
+}
+
 TEST(PrepareJob, MakesAValidRequest) {
   const auto config = ParseJobConfig(Source(kJob));
   ASSERT_TRUE(config);
@@ -191,7 +317,35 @@ TEST(PrepareJob, RefusesModelsThatDoNotFitTheData) {
   };
   EXPECT_NE(prepare({"model.vocab_size=100"}).find("needs 256"), std::string::npos);
   EXPECT_NE(prepare({"model.max_seq_len=16"}).find("raise model.max_seq_len"), std::string::npos);
+  EXPECT_EQ(prepare({"model.max_seq_len=16"}).substr(0, 12), "job.toml:18:");
   EXPECT_NE(prepare({"model.hf_path=/nowhere"}).find("/nowhere/config.json"), std::string::npos);
+}
+
+TEST(PrepareJob, TakesAHuggingFaceFolderOrFileAndNeverAnotherModel) {
+  auto folder = TempDir::Make();
+  ASSERT_TRUE(folder);
+  const std::string file = folder->File("config.json");
+  const auto prepare = [&](const std::string& path, std::vector<std::string> overrides = {}) {
+    overrides.push_back("model.hf_path=" + path);
+    return PrepareJob(*ParseJobConfig(Source("[training]\nseq_len = 32\n", overrides)));
+  };
+  const std::string sizes =
+      R"({"model_type":"llama","vocab_size":256,"hidden_size":32,"intermediate_size":88,)"
+      R"("num_hidden_layers":3,"num_attention_heads":4,"max_position_embeddings":64})";
+  ASSERT_TRUE(WriteFileAtomic(file, sizes).ok());
+  for (const std::string& path : {folder->path(), file}) {
+    const auto job = prepare(path);
+    ASSERT_TRUE(job) << job.error();
+    EXPECT_EQ(job->model.layers, 3);
+    EXPECT_EQ(job->model.max_sequence, 64);
+  }
+  EXPECT_NE(prepare(file, {"training.seq_len=65"}).error().message().find("64 positions"),
+            std::string::npos);
+  ASSERT_TRUE(WriteFileAtomic(file, "").ok());
+  const auto empty = prepare(folder->path());
+  ASSERT_FALSE(empty);
+  EXPECT_NE(empty.error().message().find("config.json is empty"), std::string::npos);
+  EXPECT_NE(empty.error().message().find(folder->path()), std::string::npos);
 }
 
 TEST(ConfigReference, DocumentIsUpToDate) {

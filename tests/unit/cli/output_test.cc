@@ -27,6 +27,20 @@ TEST(StepPrinter, PrintsTorchTitansFieldsInTheirOrder) {
             "tps:   2,000  tflops: 4.0000  mfu: n/a  lr: 3.00e-04  eta: 5 s\n");
 }
 
+TEST(StepPrinter, SmallJobsStillUseSomeMemory) {
+  const auto memory = [](int64_t bytes, int64_t budget_bytes) {
+    StepPrinter printer({.steps = 1});
+    printer.SetMemory(bytes, budget_bytes);
+    const std::string line = printer.Add(Step(0, 1));
+    const size_t begin = line.find("memory: ");
+    return line.substr(begin, line.find("  ", begin) - begin);
+  };
+  EXPECT_EQ(memory(int64_t{2} << 20, int64_t{19} << 30), "memory: 0.00195GiB(0.0103%)");
+  EXPECT_EQ(memory(10'000, int64_t{64} << 30), "memory: 0.00000931GiB(0.0000146%)");
+  EXPECT_EQ(memory(int64_t{120} << 30, int64_t{120} << 30), "memory: 120GiB(100%)");
+  EXPECT_EQ(memory(int64_t{3} << 29, 0), "memory: 1.50GiB");
+}
+
 TEST(StepPrinter, PrintsFirstEveryNthAndLastStepAndAveragesBetween) {
   StepPrinter printer({.steps = 7, .log_every = 3});
   std::vector<int64_t> printed;

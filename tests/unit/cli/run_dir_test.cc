@@ -35,6 +35,30 @@ TEST(RunDir, OnlyAProcessWithTheSameStartTimeIsAlive) {
   EXPECT_FALSE(IsAlive({"stranger", ::getpid(), ticks + 1}));
 }
 
+TEST(RunDir, DamageIsReportedWithThePath) {
+  auto folder = TempDir::Make();
+  ASSERT_TRUE(folder);
+  ASSERT_TRUE(WriteFileAtomic(ClusterFile(folder->path()), "hello\n").ok());
+  const auto state = LoadCluster(folder->path());
+  ASSERT_FALSE(state);
+  EXPECT_NE(state.error().message().find(ClusterFile(folder->path())), std::string::npos);
+}
+
+TEST(RunDir, OnlyOneHasTheLock) {
+  auto folder = TempDir::Make();
+  ASSERT_TRUE(folder);
+  auto first = LockRunDir(folder->path(), 0);
+  ASSERT_TRUE(first) << first.error();
+  const auto second = LockRunDir(folder->path(), 30);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(second.error().message().find(folder->path()), std::string::npos);
+  *first = UniqueFd();
+  EXPECT_TRUE(LockRunDir(folder->path(), 0));
+  EXPECT_NE(LockRunDir("/proc/none", 0).error().message().find("choose another --dir"),
+            std::string::npos);
+}
+
 std::unique_ptr<Subprocess> Shell(const std::string& script) {
   SubprocessOptions options;
   options.args = {"/bin/sh", "-c", script};
@@ -51,7 +75,8 @@ void AwaitFirstByte(Subprocess& child) {
 }
 
 TEST(RunDir, StopEndsObedientAndStubbornProcesses) {
-  const auto obedient = Shell("echo up; exec tail -f /dev/null");
+  // Not `tail -f`: it ends by itself when nobody reads its output any more.
+  const auto obedient = Shell("echo up; exec sleep 1000");
   const auto stubborn = Shell("trap '' TERM; echo up; while :; do read x < /dev/zero; done");
   ASSERT_TRUE(obedient && stubborn);
   AwaitFirstByte(*obedient);
@@ -78,6 +103,88 @@ TEST(Daemon, LastLinesOfALog) {
   EXPECT_EQ(LastLines(path, 2), "two\nthree\n");
   EXPECT_EQ(LastLines(path, 9), "one\ntwo\nthree\n");
   EXPECT_EQ(LastLines(folder->File("none"), 2), "");
+}
+
+TEST(Daemon, LastLinesOfThisStartOnly) {
+  auto folder = TempDir::Make();
+  ASSERT_TRUE(folder);
+  Daemon daemon;
+  daemon.name = "worker-0";
+  daemon.log_path = folder->File("log");
+  daemon.log_begin_bytes = 4;
+  ASSERT_TRUE(WriteFileAtomic(daemon.log_path, "old\nnew\n").ok());
+  const std::string text = EndedEarly(daemon, "while it started").message();
+  EXPECT_NE(text.find("new"), std::string::npos) << text;
+  EXPECT_EQ(text.find("old"), std::string::npos) << text;
+  EXPECT_EQ(LastLines(daemon.log_path, 9, 8), "");
+}
+
+struct PipeEnds {
+  PipeEnds() { EXPECT_EQ(::pipe(ends), 0); }
+  int ends[2];
+};
+
+TEST(Daemon, RunsOnlyWhenItsStarterLetsItGo) {
+  EXPECT_TRUE(AwaitStart(-1).ok());
+  const PipeEnds go;
+  Daemon daemon;
+  daemon.start = UniqueFd(go.ends[1]);
+  LetGo(daemon);
+  EXPECT_TRUE(AwaitStart(go.ends[0]).ok());
+  const PipeEnds dead;
+  ::close(dead.ends[1]);  // as the system does for a starter that was killed
+  EXPECT_EQ(AwaitStart(dead.ends[0]).code(), StatusCode::kFailedPrecondition);
+}
+
+TEST(Daemon, WaitReadyEndsOnInterruptAndNamesTheWholePatience) {
+  const PipeEnds silent;
+  const UniqueFd write_end(silent.ends[1]);
+  Daemon daemon;
+  daemon.name = "controller";
+  daemon.ready = UniqueFd(silent.ends[0]);
+  const auto stopped = WaitReady(daemon, {Deadline::After(60'000), 60'000, [] { return true; }});
+  EXPECT_EQ(stopped.error().code(), StatusCode::kCancelled);
+  const auto late = WaitReady(daemon, {Deadline::After(0), 200, {}});
+  EXPECT_EQ(late.error().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_NE(late.error().message().find("within 200 ms"), std::string::npos) << late.error();
+  ASSERT_EQ(::write(write_end.get(), "7 8\n", 4), 4);
+  EXPECT_EQ(*WaitReady(daemon, {Deadline::After(60'000), 60'000, {}}), "7 8");
+}
+
+TEST(Connect, UsersFileHasOnlyKnownKeysOfTheRightType) {
+  auto folder = TempDir::Make();
+  ASSERT_TRUE(folder);
+  ASSERT_TRUE(MakeDirs(folder->File("meshwright")).ok());
+  const Environment environment = [&](const std::string& name) -> std::optional<std::string> {
+    if (name == "XDG_CONFIG_HOME") return folder->path();
+    return std::nullopt;
+  };
+  const auto error = [&](const char* text) {
+    EXPECT_TRUE(WriteFileAtomic(folder->File("meshwright/config.toml"), text).ok());
+    const auto address = ResolveAddress({}, environment);
+    return address ? "no error" : address.error().message();
+  };
+  EXPECT_NE(error("adress = \"h:1\"\n").find("config.toml:1:1: unknown key 'adress' (did you mean"),
+            std::string::npos);
+  EXPECT_NE(error("address = 7700\n").find("address must be text"), std::string::npos);
+  EXPECT_NE(error("address = \"h\"\n").find("write host:port"), std::string::npos);
+  EXPECT_EQ(error("address = \"h:1\"\n"), "no error");
+  EXPECT_EQ(error(""), "no error");
+}
+
+TEST(Connect, AnEmptyTokenFileDoesNotTurnTheTokenOff) {
+  auto folder = TempDir::Make();
+  ASSERT_TRUE(folder);
+  GlobalArgs global;
+  global.token_file = folder->File("token");
+  const Environment none = [](const std::string&) { return std::nullopt; };
+  ASSERT_TRUE(WriteFileAtomic(global.token_file, " \n").ok());
+  const auto empty = LoadToken(global, none);
+  ASSERT_FALSE(empty);
+  EXPECT_EQ(empty.error().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(empty.error().message().find(global.token_file), std::string::npos);
+  ASSERT_TRUE(WriteFileAtomic(global.token_file, "abc\n").ok());
+  EXPECT_EQ(*LoadToken(global, none), "abc");
 }
 
 TEST(Connect, AddressPrecedence) {
@@ -111,6 +218,12 @@ TEST(PlanReport, MeshTextParsesOrSaysHowToWriteIt) {
   for (const char* text : {"", "data", "data=", "data=0", "=2", "data=2x", "a=65536,b=65536"}) {
     EXPECT_EQ(ParseMesh(text).error().code(), StatusCode::kInvalidArgument) << text;
   }
+}
+
+TEST(PlanReport, MisfitsAreWhatTheUserCanChange) {
+  EXPECT_TRUE(IsMisfit(InvalidArgument("x")));
+  EXPECT_TRUE(IsMisfit(ResourceExhausted("x")));
+  EXPECT_FALSE(IsMisfit(Internal("x")));
 }
 
 TEST(PlanReport, TopologyHasTheDevicesOfReadyWorkers) {

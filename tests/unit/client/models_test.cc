@@ -171,14 +171,53 @@ TEST(Gpt2, ReadsAHuggingFaceConfig) {
   EXPECT_EQ(config->attention_dropout, 0.25);
 }
 
+// The five sizes, with `extra` keys after them; a key that is there twice has its last value.
+std::string Gpt2Json(const std::string& extra) {
+  return R"({"vocab_size":100,"n_positions":32,"n_embd":48,"n_layer":2,"n_head":6)" + extra + "}";
+}
+
 TEST(Gpt2, BadHuggingFaceConfigsNameTheKey) {
-  const auto message = [](const char* text) { return Gpt2ConfigFromHf(text).error().message(); };
+  const auto message = [](const std::string& text) {
+    const auto config = Gpt2ConfigFromHf(text);
+    return config ? "no error" : config.error().message();
+  };
+  EXPECT_EQ(message(Gpt2Json("")), "no error");
   EXPECT_NE(message("[1]").find("not a JSON object"), std::string::npos);
-  EXPECT_NE(message(R"({"n_embd":"wide"})").find("'n_embd' must be an integer, is \"wide\""),
+  EXPECT_NE(message(" \n").find("is empty"), std::string::npos);
+  EXPECT_NE(
+      message(Gpt2Json(R"(,"n_embd":"wide")")).find("'n_embd' must be an integer, is \"wide\""),
+      std::string::npos);
+  EXPECT_NE(message(Gpt2Json(R"(,"n_embd":100)")).find("not a multiple of n_heads"),
             std::string::npos);
-  EXPECT_NE(message(R"({"n_embd":100})").find("not a multiple of n_heads"), std::string::npos);
-  EXPECT_NE(message(R"({"activation_function":"relu"})").find("'relu'"), std::string::npos);
-  EXPECT_NE(message(R"({"n_layer":0})").find("n_layers is 0"), std::string::npos);
+  EXPECT_NE(message(Gpt2Json(R"(,"activation_function":"relu")")).find("'relu'"),
+            std::string::npos);
+  EXPECT_NE(message(Gpt2Json(R"(,"n_layer":0)")).find("n_layers is 0"), std::string::npos);
+  EXPECT_NE(message(Gpt2Json(R"(,"layer_norm_epsilon":-1)")).find("norm_eps is -1"),
+            std::string::npos);
+}
+
+TEST(Gpt2, AbsentSizesAreErrorsNotDefaults) {
+  for (const char* key : {"vocab_size", "n_positions", "n_embd", "n_layer", "n_head"}) {
+    const auto config = Gpt2ConfigFromHf(Gpt2Json(fmt::format(R"(,"{}":null)", key)));
+    ASSERT_FALSE(config) << key;
+    EXPECT_NE(config.error().message().find(fmt::format("config.json has no '{}'", key)),
+              std::string::npos)
+        << config.error();
+  }
+  EXPECT_TRUE(Gpt2ConfigFromHf(Gpt2Json(R"(,"n_positions":null,"n_ctx":16)")));
+}
+
+TEST(Gpt2, KeysThatChangeTheModelAreRefused) {
+  for (const char* extra :
+       {R"(,"scale_attn_by_inverse_layer_idx":true)", R"(,"scale_attn_weights":false)",
+        R"(,"add_cross_attention":true)", R"(,"quantization_config":{"bits":4})"}) {
+    const auto config = Gpt2ConfigFromHf(Gpt2Json(extra));
+    ASSERT_FALSE(config) << extra;
+    EXPECT_EQ(config.error().code(), StatusCode::kUnimplemented) << config.error();
+  }
+  EXPECT_TRUE(Gpt2ConfigFromHf(
+      Gpt2Json(R"(,"scale_attn_by_inverse_layer_idx":false,"scale_attn_weights":true,)"
+               R"("reorder_and_upcast_attn":true,"quantization_config":null)")));
 }
 
 TEST(Llama, HasThePublishedParameterCounts) {
@@ -232,9 +271,30 @@ TEST(Llama, ReadsOldAndNewHuggingFaceConfigs) {
       R"({{{},"rope_parameters":{{"rope_theta":1000,"rope_type":"default"}}}})", sizes));
   ASSERT_TRUE(renewed) << renewed.error();
   EXPECT_EQ(renewed->rope_base, 1000);
-  const auto scaled = LlamaConfigFromHf(R"({"rope_scaling":{"rope_type":"llama3","factor":8}})");
-  ASSERT_FALSE(scaled);
-  EXPECT_EQ(scaled.error().code(), StatusCode::kUnimplemented);
+  for (const char* extra :
+       {R"("rope_scaling":{"rope_type":"llama3","factor":8})", R"("rope_scaling":{"factor":8})",
+        R"("quantization_config":{"bits":4})", R"("pretraining_tp":2)",
+        R"("partial_rotary_factor":0.5)", R"("attention_bias":true)"}) {
+    const auto refused = LlamaConfigFromHf(fmt::format("{{{},{}}}", sizes, extra));
+    ASSERT_FALSE(refused) << extra;
+    EXPECT_EQ(refused.error().code(), StatusCode::kUnimplemented) << refused.error();
+  }
+  EXPECT_TRUE(LlamaConfigFromHf(fmt::format(R"({{{},"pretraining_tp":1}})", sizes)));
+}
+
+TEST(Llama, AbsentSizesAreErrorsNotDefaults) {
+  const auto config = LlamaConfigFromHf(R"({"vocab_size":40,"intermediate_size":8})");
+  ASSERT_FALSE(config);
+  EXPECT_NE(config.error().message().find("config.json has no 'hidden_size'"), std::string::npos);
+}
+
+TEST(Llama, SequenceAboveThePositionsIsAnError) {
+  LlamaConfig config = kSmallLlama;
+  EXPECT_TRUE(BuildLossGraph("g", {.batch = 1, .sequence = 17}, MakeLlama(config)));
+  config.positions = 16;
+  const auto graph = BuildLossGraph("g", {.batch = 1, .sequence = 17}, MakeLlama(config));
+  ASSERT_FALSE(graph);
+  EXPECT_NE(graph.error().message().find("sequence 17 is longer"), std::string::npos);
 }
 
 TEST(Llama, ValidateNamesWhatDoesNotFit) {
@@ -244,6 +304,12 @@ TEST(Llama, ValidateNamesWhatDoesNotFit) {
   config = kSmallLlama;
   config.head_size = 5;
   EXPECT_NE(Validate(config).message().find("odd"), std::string::npos);
+  config = kSmallLlama;
+  config.rope_base = 0;
+  EXPECT_NE(Validate(config).message().find("rope_theta is 0"), std::string::npos);
+  config = kSmallLlama;
+  config.epsilon = -1;
+  EXPECT_NE(Validate(config).message().find("norm_eps is -1"), std::string::npos);
 }
 
 class EveryModel : public ::testing::TestWithParam<const char*> {};
@@ -303,6 +369,10 @@ TEST(Registry, TakesAHuggingFaceConfig) {
   EXPECT_EQ(model->layers, 2);
   spec.hf_config = R"({"model_type":"bert"})";
   EXPECT_NE(MakeModel(spec).error().message().find("'bert'"), std::string::npos);
+  spec.hf_config = R"({"n_embd":8})";
+  EXPECT_NE(MakeModel(spec).error().message().find("no 'model_type'"), std::string::npos);
+  spec.hf_config = "";
+  EXPECT_FALSE(MakeModel(spec)) << "an empty file must not mean the default model";
 }
 
 }  // namespace

@@ -109,6 +109,12 @@ TEST(Wire, AbsurdLengthsAndTypesAreRefused) {
   EXPECT_NE(other_version.error().message().find("version 2"), std::string::npos);
 }
 
+TEST(Wire, ACauseIsNotCutInsideACharacter) {
+  const std::string text = std::string(kMaxMessageBytes - 1, 'x') + "é";
+  EXPECT_EQ(DecodeCause(EncodeCause(Unavailable(text))).message(),
+            std::string(kMaxMessageBytes - 1, 'x'));
+}
+
 TEST(Rendezvous, FirstDifferenceIsNamed) {
   const std::vector<ManifestEntry> own = SampleManifest().entries;
   EXPECT_TRUE(ComparePipes(own, own, "rank 1").ok());

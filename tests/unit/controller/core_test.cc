@@ -314,6 +314,20 @@ TEST(CoreFailure, DevicesStayHeldUntilTheWorkerLetsGo) {
   EXPECT_EQ(cluster.core().Workers(Now{})[0].busy_devices, 0);
 }
 
+TEST(CoreFailure, ALossThatIsNoNumberEndsTheJobAtThatStep) {
+  SimCluster cluster;
+  AddWorkers(cluster, 1);
+  cluster.diverges_at = 3;
+  const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 9));
+  cluster.Settle();
+  const proto::JobInfo info = cluster.Info(job);
+  EXPECT_EQ(info.state, JobState::kFailed);
+  EXPECT_EQ(info.reason, "Diverged");
+  EXPECT_THAT(info.message, HasSubstr("nan at step 4"));
+  EXPECT_EQ(cluster.steps(job).size(), 4u);
+  EXPECT_EQ(cluster.core().Workers(Now{})[0].busy_devices, 0);
+}
+
 TEST(CoreFailure, AWrongNumberOfReportsIsAProtocolError) {
   SimCluster cluster;
   AddWorkers(cluster, 1);
@@ -476,6 +490,24 @@ TEST(CoreStore, ASubmitThatCannotBeWrittenIsRefused) {
   EXPECT_EQ(cluster.Submit(SimCluster::MakeJob(1, 1, 1, 1), "op"), 0);
   EXPECT_TRUE(cluster.core().Jobs().empty());
   EXPECT_GT(cluster.Submit(SimCluster::MakeJob(1, 1, 1, 1), "op"), 0) << "and may be tried again";
+}
+
+TEST(CoreStore, AnEndThatCannotBeWrittenIsToldAllTheSameAndOnlyOnce) {
+  SimCluster cluster;
+  AddWorkers(cluster, 1);
+  cluster.hold_reports = true;
+  const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 1));
+  cluster.Settle();
+  FailWrites(cluster.disk(), 3, ResourceExhausted("disk full"));
+  cluster.Kill("w0");
+  cluster.SettleFor(5000);
+  EXPECT_EQ(cluster.Info(job).state, JobState::kFailed);
+  const auto told = std::count_if(
+      cluster.lines(job).begin(), cluster.lines(job).end(),
+      [](const std::string& line) { return line.find("FAILED") != std::string::npos; });
+  EXPECT_EQ(told, 1);
+  cluster.RestartController();
+  EXPECT_EQ(cluster.Info(job).reason, "WorkerLost") << "written once the disk has room";
 }
 
 TEST(CoreStore, AGenerationThatCannotBeWrittenIsNeverTold) {

@@ -131,6 +131,24 @@ TEST(LaunchSchedule, CoversEveryStepOnceAndValidatesWhereAsked) {
   }));
 }
 
+TEST(LaunchSchedule, SplitsAValidationThatIsTooLongForOneReport) {
+  ir::TrainSpec train;
+  train.steps = 2;
+  train.steps_per_launch = 2;
+  train.validation_batches = 2500;
+  LaunchSchedule schedule(train, true);
+  std::vector<PlannedLaunch> launches;
+  while (const auto launch = schedule.Next()) launches.push_back(*launch);
+  EXPECT_THAT(launches, ElementsAre(PlannedLaunch{ProgramKind::kInit, 0, 1},
+                                    PlannedLaunch{ProgramKind::kStep, 0, 2},
+                                    PlannedLaunch{ProgramKind::kEval, 0, 1000},
+                                    PlannedLaunch{ProgramKind::kEval, 1000, 1000},
+                                    PlannedLaunch{ProgramKind::kEval, 2000, 500}));
+  EXPECT_FALSE(schedule.EndsValidation(launches[3]));
+  EXPECT_TRUE(schedule.EndsValidation(launches[4]));
+  EXPECT_TRUE(schedule.done());
+}
+
 TEST(LaunchSchedule, DoesNotValidateWithoutARowToValidateWith) {
   ir::JobRequest job;
   job.train.sequence = 100;
@@ -213,6 +231,35 @@ TEST(Journal, AReaderMissesNothingWhileItGrows) {
   }
   ASSERT_EQ(seen.size(), 100u);
   for (int64_t i = 0; i < 100; ++i) EXPECT_EQ(seen[static_cast<size_t>(i)], i);
+}
+
+TEST(Journal, AReaderMayAskFromAnyNumber) {
+  Journal journal;
+  for (int64_t i = 0; i < 3; ++i) journal.AddStep(Step(i, 0));
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  for (const int64_t from : {int64_t{3}, kMax - 1, kMax}) {
+    int64_t cursor = from;
+    EXPECT_TRUE(journal.StepsFrom(cursor, 10'000).empty());
+    EXPECT_EQ(cursor, from);
+  }
+  int64_t cursor = 1;
+  EXPECT_EQ(journal.StepsFrom(cursor, kMax).size(), 2u);
+  cursor = std::numeric_limits<int64_t>::min();
+  EXPECT_EQ(journal.StepsFrom(cursor, kMax).size(), 3u);
+  EXPECT_EQ(cursor, 3);
+}
+
+TEST(Journal, AppendsWhatCameLater) {
+  Journal journal;
+  journal.AddLine("one");
+  journal.AddStep(Step(0, 0));
+  Journal later;
+  later.AddLine("two");
+  later.AddStep(Step(1, 0));
+  journal.Append(later);
+  int64_t cursor = 0;
+  EXPECT_THAT(journal.LinesFrom(cursor, 10), ElementsAre("one", "two"));
+  EXPECT_EQ(journal.step_count(), 2);
 }
 
 TEST(Journal, ForgetsTheOldestBeyondItsCap) {

@@ -370,7 +370,6 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
                    worker.meshes.erase(m.mesh_gen.value());
                    Say(worker, proto::MeshReleased{m.mesh_gen});
                  },
-                 [](const proto::Stop&) {},
              },
              message.body);
 }
@@ -380,7 +379,8 @@ void SimCluster::HandleLaunch(SimWorker& worker, const proto::Launch& launch) {
   for (int64_t i = 0; i < launch.count; ++i) {
     proto::StepReport report{launch.first_step + i, 0.5, {}};
     if (launch.program == proto::ProgramKind::kStep) {
-      report.values = {{"loss", 5.0 - static_cast<double>(report.step)},
+      const bool diverged = diverges_at >= 0 && report.step >= diverges_at;
+      report.values = {{"loss", diverged ? std::nan("") : 5.0 - static_cast<double>(report.step)},
                        {"grad_norm", 1},
                        {"lr", 0.1},
                        {"tokens", 64}};

@@ -70,6 +70,7 @@ class SimCluster {
   // ---- faults of the played parts ----
   std::optional<Status> plan_error;
   std::optional<Status> weights_error;
+  int64_t diverges_at = -1;                              // the loss of this step and later is NaN
   int planned_devices = 0;                               // 0: as many as were reserved
   bool hold_plans = false;                               // plans wait until released
   bool hold_reports = false;                             // workers run, their LaunchDone waits

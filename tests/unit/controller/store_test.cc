@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/file.h"
 #include "controller/state_dir.h"
 
@@ -94,6 +96,21 @@ TEST_P(Stores, AnUpdateWithoutSpecKeepsTheSpec) {
   EXPECT_EQ(store->opened().jobs.at(0).spec, MakeRecord(1).spec);
 }
 
+TEST_P(Stores, NeverReplaceAJobByAnotherOne) {
+  auto store = Open();
+  StoreBatch batch;
+  batch.jobs = {MakeRecord(1)};
+  ASSERT_TRUE(store->Apply(batch).ok());
+  StoreBatch impostor;
+  impostor.jobs = {MakeRecord(2), MakeRecord(1)};
+  impostor.jobs[1].op_id = "another";
+  EXPECT_EQ(store->Apply(impostor).code(), StatusCode::kAlreadyExists);
+  store.reset();
+  store = Open();
+  ASSERT_EQ(store->opened().jobs.size(), 1u) << "all or nothing";
+  EXPECT_EQ(store->opened().jobs[0], MakeRecord(1));
+}
+
 TEST_P(Stores, NeverLowerTheNextGeneration) {
   auto store = Open();
   StoreBatch batch;
@@ -160,6 +177,19 @@ TEST(SqliteStore, ABatchThatFailsLeavesNothing) {
   auto again = OpenSqliteStore(dir->File("state.db"));
   ASSERT_TRUE(again.has_value());
   EXPECT_TRUE((*again)->opened().jobs.empty());
+}
+
+TEST(StateDir, IsForItsOwnerOnlyUnlessItWasThere) {
+  namespace fs = std::filesystem;
+  auto dir = TempDir::Make();
+  ASSERT_TRUE(dir.has_value());
+  const auto mode = [](const std::string& path) { return fs::status(path).permissions(); };
+  ASSERT_TRUE(StateDir::Open(dir->File("a/state/")).has_value());
+  EXPECT_EQ(mode(dir->File("a/state")), fs::perms::owner_all);
+  fs::create_directory(dir->File("shared"));
+  fs::permissions(dir->File("shared"), fs::perms::owner_all | fs::perms::group_read);
+  ASSERT_TRUE(StateDir::Open(dir->File("shared")).has_value());
+  EXPECT_EQ(mode(dir->File("shared")), fs::perms::owner_all | fs::perms::group_read);
 }
 
 TEST(StateDir, IsHeldByOneControllerAtATime) {

@@ -92,7 +92,8 @@ TEST(FactorRule, SourcesAreParallelInAllDims) {
 TEST(FactorRule, ElementwiseAlignsSuffixesFromTheRight) {
   EXPECT_EQ(RuleText(Op::kAdd, {F32({2, 3, 4}), F32({4})}),
             "a=2p b=3p c=4p | [a,b,c]* [c]* -> [a,b,c]");
-  EXPECT_EQ(RuleText(Op::kMul, {F32({2, 4}), F32({2, 4})}), "a=2p b=4p | [a,b] [a,b] -> [a,b]");
+  EXPECT_EQ(RuleText(Op::kMul, {F32({2, 4}), F32({2, 4})}), "a=2p b=4p | [a,b]* [a,b]* -> [a,b]");
+  EXPECT_EQ(RuleText(Op::kMul, {F32({2, 4}), F32({4})}), "a=2p b=4p | [a,b]* [b] -> [a,b]");
   EXPECT_EQ(RuleText(Op::kSub, {F32({2}), F32({2})}), "a=2p | [a]* [a]* -> [a]");
   EXPECT_EQ(RuleText(Op::kScale, {F32({2})}, {{"factor", 2.0}}), "a=2p | [a]* -> [a]");
   EXPECT_EQ(RuleText(Op::kMulScalar, {F32({2}), F32({})}), "a=2p | [a]* [] -> [a]");

@@ -23,6 +23,7 @@ std::string Infer(Op op, const Types& operands, const Attrs& attrs = {},
     EXPECT_EQ(types.error().code(), StatusCode::kInvalidArgument);
     return types.error().message();
   }
+  EXPECT_EQ(types->size(), ResultCount(op, operands.size())) << OpName(op);
   std::string text;
   for (const TensorType& type : *types) text += (text.empty() ? "" : " ") + type.ToString();
   return text;
@@ -77,6 +78,18 @@ TEST(InferTypes, ResultsOfEveryFamily) {
             "f32[2,6]");
 }
 
+TEST(InPlaceOperand, IsTheTensorThatTheResultRenews) {
+  EXPECT_EQ(InPlaceOperand(Op::kAdd, 0), 0u);
+  EXPECT_EQ(InPlaceOperand(Op::kReshape, 0), 0u);
+  EXPECT_EQ(InPlaceOperand(Op::kAllReduce, 3), 3u);
+  EXPECT_EQ(InPlaceOperand(Op::kAdamW, 0), 0u);
+  EXPECT_EQ(InPlaceOperand(Op::kAdamW, 2), 3u);
+  EXPECT_EQ(InPlaceOperand(Op::kSgd, 1), 2u);
+  EXPECT_FALSE(InPlaceOperand(Op::kSgd, 2));
+  EXPECT_FALSE(InPlaceOperand(Op::kEinsum, 0));
+  EXPECT_FALSE(InPlaceOperand(Op::kAdd, 1));
+}
+
 struct Wrong {
   const char* says;  // part of the message
   Op op;
@@ -84,6 +97,39 @@ struct Wrong {
   Attrs attrs = {};
   Types declared = {};
 };
+
+void ExpectErrors(const std::vector<Wrong>& cases) {
+  for (const Wrong& wrong : cases) {
+    const std::string message = Infer(wrong.op, wrong.operands, wrong.attrs, wrong.declared);
+    EXPECT_NE(message.find(wrong.says), std::string::npos) << OpName(wrong.op) << ": " << message;
+  }
+}
+
+// Kernels read all floating operands of these ops as one C++ type.
+TEST(InferTypes, ScalarsAndStateHaveTheDTypeThatKernelsRead) {
+  const std::vector<Wrong> cases = {
+      {"operand 1 must be f32[]", Op::kMulScalar, {F32({2}), F64({})}},
+      {"operand 1 must be f32[]", Op::kMulScalar, {Bf16({2}), Bf16({})}},
+      {"operand 3 must be f64[]",
+       Op::kCrossEntropyGrad,
+       {F64({2, 5}), I32({2}), F64({2}), F32({})}},
+      {"operands 0 and 1 must have the same type", Op::kClipMultiplier, {F32({}), F64({})}},
+      {"operands 0 and 1 must have the same type",
+       Op::kAdamW,
+       {F32({2}), F64({2}), F32({2}), F32({2}), F32({}), F32({})}},
+      {"operand 3 (state) must be f32[2]",
+       Op::kAdamW,
+       {F32({2}), F32({2}), F32({2}), F64({2}), F32({}), F32({})}},
+      {"operand 4 must be f64[]",
+       Op::kAdamW,
+       {F64({2}), F64({2}), F64({2}), F64({2}), F32({}), F64({})}},
+      {"operand 2 (state) must be f32[2]",
+       Op::kSgd,
+       {Bf16({2}), Bf16({2}), Bf16({2}), F32({}), F32({})}},
+      {"operand 4 must be f32[]", Op::kSgd, {F32({2}), F32({2}), F32({2}), F32({}), F64({})}},
+  };
+  ExpectErrors(cases);
+}
 
 TEST(InferTypes, ErrorsNameOpAndShapesAndCause) {
   const Types qkv = {F32({1, 5, 4, 4}), F32({1, 5, 3, 4}), F32({1, 5, 3, 4})};
@@ -93,7 +139,7 @@ TEST(InferTypes, ErrorsNameOpAndShapesAndCause) {
       {"must have one dtype", Op::kMul, {F32({2}), F64({2})}},
       {"same type", Op::kSub, {F32({2}), F32({3})}},
       {"needs the real attribute 'factor'", Op::kScale, {F32({2})}},
-      {"rank 0", Op::kMulScalar, {F32({2}), F32({2})}},
+      {"operand 1 must be f32[]", Op::kMulScalar, {F32({2}), F32({2})}},
       {"at least one operand", Op::kSum, {}},
       {"floating point", Op::kGelu, {I32({2})}},
       {"rate=1 must be in", Op::kDropout, {F32({2})}, {{"rate", 1.0}, {"name", std::string("d")}}},
@@ -136,7 +182,9 @@ TEST(InferTypes, ErrorsNameOpAndShapesAndCause) {
       {"head size must be even", Op::kRotary, {F32({1, 2, 3, 5})}},
       {"4 query heads are not a multiple of 3", Op::kAttention, qkv},
       {"labels must be i32[2]", Op::kCrossEntropy, {F32({2, 8}), I32({3})}},
-      {"one shape", Op::kSgd, {F32({2}), F32({3}), F32({2}), F32({}), F32({})}},
+      {"operands 0 and 1 must have the same type",
+       Op::kSgd,
+       {F32({2}), F32({3}), F32({2}), F32({}), F32({})}},
       {"needs a non-empty list 'axes'", Op::kAllReduce, {F32({2})}},
       {"kind 'mean'", Op::kAllReduce, {F32({2})}, Axes({{"kind", std::string("mean")}})},
       {"a whole factor", Op::kAllGather, {F32({2})}, Axes({{"dim", int64_t{0}}}), {F32({3})}},
@@ -151,10 +199,7 @@ TEST(InferTypes, ErrorsNameOpAndShapesAndCause) {
       {"i32[b, s+1]", Op::kFeed, {}, {{"source", std::string("tokens")}}, {F32({2, 3})}},
       {"results are f32[2], declared are f32[3]", Op::kGelu, {F32({2})}, {}, {F32({3})}},
   };
-  for (const Wrong& wrong : cases) {
-    const std::string message = Infer(wrong.op, wrong.operands, wrong.attrs, wrong.declared);
-    EXPECT_NE(message.find(wrong.says), std::string::npos) << OpName(wrong.op) << ": " << message;
-  }
+  ExpectErrors(cases);
 }
 
 TEST(Builder, FirstErrorSticksAndLaterCallsAreHarmless) {

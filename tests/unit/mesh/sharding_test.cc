@@ -58,9 +58,6 @@ TEST(Sharding, KnowsWhichAxesItUses) {
   EXPECT_TRUE(sharding.UsesAxis("data"));
   EXPECT_TRUE(sharding.UsesAxis("tensor"));
   EXPECT_FALSE(sharding.UsesAxis("pipe"));
-  EXPECT_FALSE(sharding.fully_replicated());
-  EXPECT_TRUE(Sharding::Replicated(3).fully_replicated());
-  EXPECT_FALSE(Parse("f32[] partial(sum: data)").sharding.fully_replicated());
 }
 
 TEST(ShardingText, CanonicalFormsReadBackAsTheyAre) {

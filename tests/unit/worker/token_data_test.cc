@@ -49,7 +49,7 @@ class TokenDataTest : public testing::Test {
 
 TEST_F(TokenDataTest, EveryWindowComesOncePerEpochInAnotherOrder) {
   for (int64_t tokens : {11, 57, 1000, 4099}) {
-    auto data = TokenData::Open(Counting(tokens), "uint32", 10, 0, 5, 1 << 20);
+    auto data = TokenData::Open({Counting(tokens)}, "uint32", 10, 0, 5, 1 << 20);
     ASSERT_TRUE(data.has_value()) << data.error();
     const int64_t windows = (*data)->training_windows();
     ASSERT_EQ(windows, (tokens - 1) / 10);
@@ -91,9 +91,9 @@ RC_GTEST_PROP(PermutedIndex, IsAPermutation, ()) {
 
 TEST_F(TokenDataTest, RowsAreAFunctionOfSeedAndSample) {
   const std::string path = Counting(5000);
-  auto a = TokenData::Open(path, "uint32", 16, 0.1, 1, 1 << 20);
-  auto b = TokenData::Open(path, "uint32", 16, 0.1, 1, 1 << 20);
-  auto c = TokenData::Open(path, "uint32", 16, 0.1, 2, 1 << 20);
+  auto a = TokenData::Open({path}, "uint32", 16, 0.1, 1, 1 << 20);
+  auto b = TokenData::Open({path}, "uint32", 16, 0.1, 1, 1 << 20);
+  auto c = TokenData::Open({path}, "uint32", 16, 0.1, 2, 1 << 20);
   int same = 0;
   for (int64_t n : {0, 1, 7, 500, 3, 123456}) {
     const auto row = Row(**a, n, 17);
@@ -105,7 +105,7 @@ TEST_F(TokenDataTest, RowsAreAFunctionOfSeedAndSample) {
 }
 
 TEST_F(TokenDataTest, TheTailIsValidatedInOrderAndNeverTrainedOn) {
-  auto data = TokenData::Open(Counting(1000), "uint32", 10, 0.25, 3, 1 << 20);
+  auto data = TokenData::Open({Counting(1000)}, "uint32", 10, 0.25, 3, 1 << 20);
   ASSERT_TRUE(data.has_value()) << data.error();
   EXPECT_EQ((*data)->training_tokens(), 750);
   EXPECT_EQ((*data)->validation_windows(), 24);
@@ -119,46 +119,55 @@ TEST_F(TokenDataTest, TheTailIsValidatedInOrderAndNeverTrainedOn) {
 }
 
 TEST_F(TokenDataTest, FormatsDecodeLittleEndianTokens) {
-  auto bytes = TokenData::Open(File("h\xC3\xA9llo"), "bytes", 5, 0, 0, 256);
+  auto bytes = TokenData::Open({File("h\xC3\xA9llo")}, "bytes", 5, 0, 0, 256);
   ASSERT_TRUE(bytes.has_value()) << bytes.error();
   EXPECT_THAT(Row(**bytes, 0, 6), testing::ElementsAre('h', 0xC3, 0xA9, 'l', 'l', 'o'));
   auto words =
-      TokenData::Open(File(std::string("\x01\x00\x34\x12\xff\xff", 6)), "uint16", 2, 0, 0, 65536);
+      TokenData::Open({File(std::string("\x01\x00\x34\x12\xff\xff", 6))}, "uint16", 2, 0, 0, 65536);
   ASSERT_TRUE(words.has_value()) << words.error();
   EXPECT_THAT(Row(**words, 0, 3), testing::ElementsAre(1, 0x1234, 65535));
-  auto wide = TokenData::Open(TokenFile<uint32_t>({7, 100000}), "uint32", 1, 0, 0, 200000);
+  auto wide = TokenData::Open({TokenFile<uint32_t>({7, 100000})}, "uint32", 1, 0, 0, 200000);
   ASSERT_TRUE(wide.has_value()) << wide.error();
   EXPECT_THAT(Row(**wide, 0, 2), testing::ElementsAre(7, 100000));
 }
 
 TEST_F(TokenDataTest, OpenSaysWhatIsWrongWithAFile) {
-  EXPECT_THAT(Error(TokenData::Open(File(""), "bytes", 4, 0, 0, 256), StatusCode::kInvalidArgument),
-              HasSubstr("is empty"));
   EXPECT_THAT(
-      Error(TokenData::Open(File("abc"), "uint16", 1, 0, 0, 256), StatusCode::kInvalidArgument),
+      Error(TokenData::Open({File("")}, "bytes", 4, 0, 0, 256), StatusCode::kInvalidArgument),
+      HasSubstr("is empty"));
+  EXPECT_THAT(
+      Error(TokenData::Open({File("abc")}, "uint16", 1, 0, 0, 256), StatusCode::kInvalidArgument),
       HasSubstr("truncated: 3 bytes are no whole number of 2-byte tokens"));
   EXPECT_THAT(
-      Error(TokenData::Open(Counting(9), "uint32", 9, 0, 0, 256), StatusCode::kInvalidArgument),
+      Error(TokenData::Open({Counting(9)}, "uint32", 9, 0, 0, 256), StatusCode::kInvalidArgument),
       HasSubstr("9 tokens, 9 of them for training, but a row needs 10"));
-  EXPECT_THAT(
-      Error(TokenData::Open(Counting(10), "uint32", 9, 0.5, 0, 256), StatusCode::kInvalidArgument),
-      HasSubstr("10 tokens, 5 of them for training, but a row needs 10"));
-  EXPECT_THAT(Error(TokenData::Open(File("plain text \xff end of text"), "bytes", 4, 0, 0, 256),
+  EXPECT_THAT(Error(TokenData::Open({Counting(10)}, "uint32", 9, 0.5, 0, 256),
+                    StatusCode::kInvalidArgument),
+              HasSubstr("10 tokens, 5 of them for training, but a row needs 10"));
+  EXPECT_THAT(Error(TokenData::Open({File("plain text \xff end of text")}, "bytes", 4, 0, 0, 256),
                     StatusCode::kInvalidArgument),
               HasSubstr("byte offset 11 (0xff)"));
   EXPECT_THAT(
-      Error(TokenData::Open(File("abcdef"), "utf8", 4, 0, 0, 256), StatusCode::kInvalidArgument),
+      Error(TokenData::Open({File("abcdef")}, "utf8", 4, 0, 0, 256), StatusCode::kInvalidArgument),
       HasSubstr("unknown format 'utf8'; known: bytes, uint16, uint32"));
   EXPECT_THAT(
-      Error(TokenData::Open(dir_.File("none"), "bytes", 4, 0, 0, 256), StatusCode::kNotFound),
+      Error(TokenData::Open({dir_.File("none")}, "bytes", 4, 0, 0, 256), StatusCode::kNotFound),
       HasSubstr("none"));
-  EXPECT_THAT(
-      Error(TokenData::Open(File("abcdef"), "bytes", 4, 1.5, 0, 256), StatusCode::kInvalidArgument),
-      HasSubstr("validation fraction 1.5"));
+  EXPECT_THAT(Error(TokenData::Open({File("abcdef")}, "bytes", 4, 1.5, 0, 256),
+                    StatusCode::kInvalidArgument),
+              HasSubstr("validation fraction 1.5"));
+}
+
+TEST_F(TokenDataTest, MessagesNameTheFileOfTheUser) {
+  const std::string path = File("abc");
+  const std::string text = Error(TokenData::Open({path, "books/one.txt"}, "uint16", 1, 0, 0, 256),
+                                 StatusCode::kInvalidArgument);
+  EXPECT_THAT(text, HasSubstr("books/one.txt"));
+  EXPECT_THAT(text, testing::Not(HasSubstr(path)));
 }
 
 TEST_F(TokenDataTest, ReadNamesTokensOutsideTheVocabulary) {
-  auto data = TokenData::Open(TokenFile<uint16_t>({1, 2, 3, 900, 5}), "uint16", 4, 0, 0, 500);
+  auto data = TokenData::Open({TokenFile<uint16_t>({1, 2, 3, 900, 5})}, "uint16", 4, 0, 0, 500);
   ASSERT_TRUE(data.has_value()) << data.error();
   std::vector<int32_t> row(5);
   const Status status = (*data)->ReadSample("tokens", 0, row);
@@ -168,7 +177,7 @@ TEST_F(TokenDataTest, ReadNamesTokensOutsideTheVocabulary) {
 }
 
 TEST_F(TokenDataTest, ReadRefusesUnknownSourcesLengthsAndEmptyTails) {
-  auto data = TokenData::Open(Counting(50), "uint32", 4, 0.05, 0, 100);
+  auto data = TokenData::Open({Counting(50)}, "uint32", 4, 0.05, 0, 100);
   ASSERT_TRUE(data.has_value()) << data.error();
   std::vector<int32_t> row(5);
   EXPECT_THAT((*data)->ReadSample("images", 0, row).message(),

@@ -1,4 +1,4 @@
-#include "tests/e2e/tiny_models.h"
+#include "tests/virtual/tiny_models.h"
 
 #include "base/check.h"
 #include "models/gpt2.h"

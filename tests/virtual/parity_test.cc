@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "tests/e2e/tiny_models.h"
-#include "tests/e2e/virtual_cluster.h"
+#include "tests/virtual/tiny_models.h"
+#include "tests/virtual/virtual_cluster.h"
 
 namespace meshwright::testing {
 namespace {

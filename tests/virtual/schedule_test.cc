@@ -7,7 +7,7 @@
 
 #include "planner/plan.h"
 #include "planner/simulate.h"
-#include "tests/e2e/tiny_models.h"
+#include "tests/virtual/tiny_models.h"
 
 namespace meshwright::testing {
 namespace {

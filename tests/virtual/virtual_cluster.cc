@@ -1,4 +1,4 @@
-#include "tests/e2e/virtual_cluster.h"
+#include "tests/virtual/virtual_cluster.h"
 
 #include <fmt/format.h>
 

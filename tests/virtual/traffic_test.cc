@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "client/trainer.h"
-#include "tests/e2e/tiny_models.h"
-#include "tests/e2e/virtual_cluster.h"
+#include "tests/virtual/tiny_models.h"
+#include "tests/virtual/virtual_cluster.h"
 
 namespace meshwright::testing {
 namespace {
@@ -175,6 +175,25 @@ TEST(Traffic, TiedEmbeddingSendsItsGradientOnceEachWay) {
   job.parallel.pipeline = 2;
   job.parallel.microbatches = 1;
   const auto step = OneStep(job, 2, 61);
+  ASSERT_TRUE(step.has_value()) << step.error();
+  const int64_t activation = options.batch * options.sequence * 32 * 4;
+  const int64_t table = 61 * 32 * 4;
+  const Counters& send = step->traffic.at({"pipeline", Kind::kSendRecv});
+  EXPECT_GE(send.bytes, 2 * activation + 2 * table);
+  EXPECT_LE(send.bytes, 2 * activation + 2 * table + 256);
+}
+
+// The prime vocabulary replicates the table over `tensor`; each of its elements crosses once all
+// the same, and the receivers gather.
+TEST(Traffic, TiedEmbeddingGradientIsScatteredOverTensorDevices) {
+  TinyOptions options;
+  options.dtype = ir::DType::kF32;
+  ir::JobRequest job = MakeTinyJob(options);
+  job.parallel.data = 1;
+  job.parallel.tensor = 2;
+  job.parallel.pipeline = 2;
+  job.parallel.microbatches = 1;
+  const auto step = OneStep(job, 4, 61);
   ASSERT_TRUE(step.has_value()) << step.error();
   const int64_t activation = options.batch * options.sequence * 32 * 4;
   const int64_t table = 61 * 32 * 4;

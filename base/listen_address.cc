@@ -1,0 +1,55 @@
+#include "base/listen_address.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/os_error.h"
+#include "base/unique_fd.h"
+
+namespace meshwright {
+
+std::string FormatHostPort(const std::string& host, int port) {
+  const bool bare_ipv6 = host.find(':') != std::string::npos && host.front() != '[';
+  return bare_ipv6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+}
+
+Result<SocketAddress> ResolveNumeric(const std::string& host, int port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  const std::string bare = bracketed ? host.substr(1, host.size() - 2) : host;
+  const int error = getaddrinfo(bare.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0) {
+    return Fail(InvalidArgument(fmt::format(
+        "host '{}': {}; give a numeric address such as 127.0.0.1", host, gai_strerror(error))));
+  }
+  SocketAddress address;
+  address.bytes = found->ai_addrlen;
+  std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
+  freeaddrinfo(found);
+  return address;
+}
+
+Status ProbeListen(const std::string& host, int port) {
+  MW_ASSIGN_OR_RETURN(const SocketAddress address, ResolveNumeric(host, port));
+  const UniqueFd probe(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int yes = 1;
+  setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  if (bind(probe.get(), address.get(), address.bytes) == 0 && listen(probe.get(), 1) == 0) {
+    return OkStatus();
+  }
+  const int error = errno;
+  const char* fix = error == EADDRINUSE
+                        ? "; stop the process that listens there or choose another port (0: any)"
+                        : "; choose an address of this machine and a port above 1023";
+  const Status status = OsError(error, FormatHostPort(host, port));
+  return Status(status.code(), status.message() + fix);
+}
+
+}  // namespace meshwright

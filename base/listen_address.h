@@ -1,0 +1,31 @@
+// Addresses to listen on, and why one cannot.
+//
+// Thread rule: pure functions but for the sockets that they try.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <string>
+
+#include "base/result.h"
+
+namespace meshwright {
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t bytes = 0;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+// "127.0.0.1:80", "[::1]:80". `host` may have its brackets already.
+std::string FormatHostPort(const std::string& host, int port);
+
+// Errors: kInvalidArgument when the host is not a numeric address.
+Result<SocketAddress> ResolveNumeric(const std::string& host, int port);
+
+// The reason why this address cannot be listened on, with the fix; OK when it can (now).
+// Errors: kAlreadyExists when somebody listens there, kInvalidArgument when it is no address of
+// this machine, kPermissionDenied.
+Status ProbeListen(const std::string& host, int port);
+
+}  // namespace meshwright

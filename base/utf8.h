@@ -1,0 +1,19 @@
+// UTF-8 by its bytes: where a sequence ends, where a text may be cut.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace meshwright {
+
+// Length of the well-formed sequence at the start of `text`, 0 when there is none. REQUIRES: `text`
+// is not empty. Source: Unicode 15, table 3-7.
+size_t Utf8Length(std::string_view text);
+
+// The longest prefix of at most `max_bytes` that does not end inside a character. Text that is not
+// UTF-8 is cut at `max_bytes`, or up to 3 bytes before.
+std::string_view TruncateUtf8(std::string_view text, size_t max_bytes);
+
+}  // namespace meshwright

@@ -1,0 +1,290 @@
+// The mixed case: two hosts of two workers each, as network namespaces with a cable between them.
+// Workers of one host share memory, workers of two hosts talk by TCP, a token guards the cluster,
+// and everything equals the run on one device.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "ir/safetensors.h"
+#include "tests/e2e/leftovers.h"
+#include "tests/e2e/net_hosts.h"
+#include "tests/e2e/process_cluster.h"
+
+namespace meshwright::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+constexpr int kWorkers = 4;
+constexpr int kSteps = 5;
+constexpr int64_t kSoonMs = 10'000;
+constexpr const char* kToken = "of-both-hosts";
+
+struct Layout {
+  const char* name;
+  int data;
+  int tensor;
+  int pipeline;
+};
+
+struct Training {
+  std::vector<double> losses;
+  std::map<std::string, std::vector<double>> weights;
+};
+
+// The tensors of a safetensors file, as f64.
+std::map<std::string, std::vector<double>> ReadWeights(const std::string& path) {
+  std::map<std::string, std::vector<double>> weights;
+  const auto file = ir::SafetensorsFile::Open(path);
+  EXPECT_TRUE(file.has_value()) << file.error();
+  if (!file.has_value()) return weights;
+  for (const ir::SafetensorsEntry& entry : (*file)->entries()) {
+    const auto bytes = (*file)->data(entry);
+    const size_t element = entry.dtype_name == "F64" ? sizeof(double) : sizeof(float);
+    std::vector<double>& values = weights[entry.name];
+    for (size_t at = 0; at < bytes.size(); at += element) {
+      double wide = 0;
+      float narrow = 0;
+      std::memcpy(element == sizeof(double) ? static_cast<void*>(&wide) : &narrow,
+                  bytes.data() + at, element);
+      values.push_back(element == sizeof(double) ? wide : narrow);
+    }
+  }
+  return weights;
+}
+
+// Differences are relative to the largest entry of a tensor.
+void ExpectEqual(const Training& expected, const Training& actual, double tolerance,
+                 const char* layout) {
+  ASSERT_EQ(expected.losses.size(), static_cast<size_t>(kSteps));
+  ASSERT_EQ(actual.losses.size(), expected.losses.size()) << layout;
+  for (size_t i = 0; i < expected.losses.size(); ++i) {
+    EXPECT_NEAR(actual.losses[i] / expected.losses[i], 1, tolerance) << layout << " step " << i;
+  }
+  ASSERT_EQ(actual.weights.size(), expected.weights.size()) << layout;
+  for (const auto& [name, values] : expected.weights) {
+    const auto found = actual.weights.find(name);
+    ASSERT_TRUE(found != actual.weights.end()) << layout << " has no " << name;
+    ASSERT_EQ(found->second.size(), values.size()) << layout << " " << name;
+    double largest = 0;
+    double difference = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      largest = std::max(largest, std::abs(values[i]));
+      difference = std::max(difference, std::abs(values[i] - found->second[i]));
+    }
+    EXPECT_LE(difference, tolerance * largest) << layout << " " << name;
+  }
+}
+
+class Namespaces : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto hosts = NetHosts::Make();
+    if (!hosts.has_value()) {
+      GTEST_SKIP() << "hosts as network namespaces need root and `ip`: " << hosts.error().message();
+    }
+    hosts_ = std::move(*hosts);
+    StartProcess(0, "controller",
+                 {"controller", "--bind", NetHosts::Address(0), "--port", "7700", "--metrics-port",
+                  "0", "--state-dir", dir_.File("state")});
+    for (int i = 0; i < kWorkers; ++i) {
+      const int host = i * NetHosts::kHosts / kWorkers;
+      StartProcess(host, fmt::format("w{}", i),
+                   {"worker", "--name", fmt::format("w{}", i), "--address", kController, "--bind",
+                    NetHosts::Address(host)});
+    }
+    ASSERT_TRUE(WaitUntil(
+        [this] {
+          return ReadyHosts() == std::vector<int>({2, 2});
+        },
+        30'000))
+        << ReadFile(dir_.File("controller.log")).value_or("")
+        << ReadFile(dir_.File("w3.log")).value_or("");
+  }
+
+  void TearDown() override {
+    for (auto it = processes_.rbegin(); it != processes_.rend(); ++it) {
+      const auto exit = (*it)->Terminate(kSoonMs);
+      ASSERT_TRUE(exit.has_value()) << exit.error();
+      EXPECT_TRUE(exit->ok()) << exit->ToString();
+    }
+    processes_.clear();
+    hosts_.reset();
+    EXPECT_EQ(leftovers_.Find(), "");
+  }
+
+  void StartProcess(int host, const std::string& name, std::vector<std::string> args) {
+    args.insert(args.begin(), MESHWRIGHT_BINARY);
+    SubprocessOptions options;
+    options.args = hosts_->On(host, args);
+    options.env = {{"MESHWRIGHT_TOKEN", kToken}, {"TMPDIR", dir_.path()}};
+    options.stdout_to = OutputTo::File(dir_.File(name + ".log"));
+    options.stderr_to = OutputTo::File(dir_.File(name + ".log"));
+    options.death_signal = SIGKILL;
+    auto process = Subprocess::Start(options);
+    ASSERT_TRUE(process.has_value()) << process.error();
+    processes_.push_back(std::move(*process));
+  }
+
+  // A command of a client on host 1.
+  Result<ProcessOutput> Client(std::vector<std::string> args, const std::string& token = kToken) {
+    args.insert(args.begin(), {MESHWRIGHT_BINARY, "--address", kController, "-o", "json"});
+    SubprocessOptions options;
+    options.args = hosts_->On(1, args);
+    options.env = {{"MESHWRIGHT_TOKEN", token}};
+    options.death_signal = SIGKILL;
+    return RunProcess(options, 60'000);
+  }
+
+  // How many workers are ready on each host, by what they say where they are.
+  std::vector<int> ReadyHosts() {
+    const auto status = Client({"status"});
+    if (!status.has_value() || !status->exit.ok()) return {};
+    std::map<std::string, int> ready;
+    const json cluster = json::parse(status->stdout_text);
+    for (const json& worker : cluster["workers"]) {
+      if (worker["state"] == "READY") ++ready[worker["host"].get<std::string>()];
+    }
+    std::vector<int> counts;
+    for (const auto& [host, count] : ready) counts.push_back(count);
+    return counts;
+  }
+
+  // Trains a tiny GPT; the losses of its steps and its last weights.
+  Training Train(const Layout& layout, const std::string& dtype) {
+    const std::string record = dir_.File(fmt::format("{}-{}.jsonl", layout.name, dtype));
+    Training run;
+    const auto submit = Client({"submit", WriteJob(layout, dtype), "--quiet", "--record", record});
+    EXPECT_TRUE(submit.has_value()) << submit.error();
+    if (!submit.has_value()) return run;
+    EXPECT_EQ(submit->exit.code, 0) << submit->stdout_text << submit->stderr_text;
+    for (const std::string& line : Split(ReadFile(record).value_or(""), '\n')) {
+      if (!line.empty()) run.losses.push_back(json::parse(line)["loss"].get<double>());
+    }
+    const std::string last = LastLine(submit->stdout_text);
+    const json job = json::parse(last, nullptr, /*allow_exceptions=*/false);
+    if (job.is_discarded() || !job.contains("directory")) {
+      ADD_FAILURE() << "no job at the end of " << submit->stdout_text;
+      return run;
+    }
+    run.weights = ReadWeights(job["directory"].get<std::string>() + "/model.safetensors");
+    return run;
+  }
+
+  std::string WriteJob(const Layout& layout, const std::string& dtype) {
+    const std::string data = dir_.File("data.txt");
+    EXPECT_TRUE(WriteFileAtomic(data, SampleText(20'000)).ok());
+    const std::string path = dir_.File("job.toml");
+    // Adam divides by the gradient's size: where a gradient is all rounding, so is its step. A
+    // large eps keeps rounding errors of f32 small.
+    const std::string text =
+        fmt::format(R"([model]
+name = "gpt2"
+vocab_size = 256
+dim = 32
+n_layers = 4
+n_heads = 4
+[optimizer]
+lr = 1e-3
+eps = 1e-3
+[parallelism]
+data_parallel_replicate_degree = {}
+tensor_parallel_degree = {}
+pipeline_parallel_degree = {}
+[training]
+dataset_path = "{}"
+global_batch_size = 8
+seq_len = 32
+steps = {}
+seed = 11
+dtype = "{}"
+[validation]
+batches = 0
+)",
+                    layout.data, layout.tensor, layout.pipeline, data, kSteps, dtype);
+    EXPECT_TRUE(WriteFileAtomic(path, text).ok());
+    return path;
+  }
+
+  static std::string LastLine(const std::string& text) {
+    const std::string_view trimmed = Trim(text);
+    return std::string(trimmed.substr(trimmed.rfind('\n') + 1));
+  }
+
+  static inline const std::string kController = NetHosts::Address(0) + ":7700";
+  TempDir dir_ = TempDir::Make("mw-net").value();
+  Leftovers leftovers_;
+  std::unique_ptr<NetHosts> hosts_;
+  std::vector<std::unique_ptr<Subprocess>> processes_;  // the controller first
+};
+
+TEST_F(Namespaces, TwoHostsOfTwoWorkersTrainLikeOneDevice) {
+  const Layout one = {"one", 1, 1, 1};
+  const Training expected = Train(one, "float64");
+  const Training expected_f32 = Train(one, "float32");
+  for (const Layout& layout : {Layout{"data2-tensor2", 2, 2, 1}, {"data2-pipeline2", 2, 1, 2}}) {
+    ExpectEqual(expected, Train(layout, "float64"), 1e-10, layout.name);
+    ExpectEqual(expected_f32, Train(layout, "float32"), 1e-5, layout.name);
+  }
+  const auto stranger = Client({"status"}, "another");
+  ASSERT_TRUE(stranger.has_value()) << stranger.error();
+  EXPECT_EQ(stranger->exit.code, 2);
+  EXPECT_THAT(stranger->stderr_text, HasSubstr("the token is wrong"));
+}
+
+// While a job runs: pairs of one host map the same memory and no pair of two hosts does; what
+// crosses hosts goes over the cable.
+TEST_F(Namespaces, SharedMemoryInsideAHostAndTcpBetweenHosts) {
+  const std::string job = WriteJob({"data2-tensor2", 2, 2, 1}, "float32");
+  const auto submit = Client({"submit", job, "--no-wait", "--set", "training.steps=1000000"});
+  ASSERT_TRUE(submit.has_value()) << submit.error();
+  ASSERT_EQ(submit->exit.code, 0) << submit->stdout_text << submit->stderr_text;
+  std::vector<std::set<std::string>> shared(kWorkers);
+  const auto look = [&] {
+    for (int i = 0; i < kWorkers; ++i) {
+      shared[static_cast<size_t>(i)] =
+          HoldingsOf(processes_[static_cast<size_t>(i) + 1]->pid()).shared_memory;
+    }
+    return std::none_of(shared.begin(), shared.end(), [](const auto& s) { return s.empty(); });
+  };
+  ASSERT_TRUE(WaitUntil(look, kSoonMs)) << "some worker shares no memory";
+  leftovers_.Note();
+  EXPECT_EQ(shared[0], shared[1]) << "host 0";
+  EXPECT_EQ(shared[2], shared[3]) << "host 1";
+  for (const std::string& memory : shared[0]) EXPECT_EQ(shared[2].count(memory), 0u) << memory;
+
+  // The replicas are on different hosts: the gradients, 4 bytes for each of more than 50,000
+  // parameters, cross the cable once per step and direction at least.
+  constexpr int64_t kStepBytes = 4 * 50'000;
+  const int64_t cable = hosts_->CableBytes(1);
+  const int64_t loopback = hosts_->LoopbackBytes(1);
+  EXPECT_TRUE(
+      WaitUntil([&] { return hosts_->CableBytes(1) - cable > 20 * kStepBytes; }, 2 * kSoonMs))
+      << hosts_->CableBytes(1) - cable << " bytes crossed the cable";
+  // Two workers of host 1 talk through memory: their loopback is quiet.
+  EXPECT_LT(hosts_->LoopbackBytes(1) - loopback, kStepBytes);
+  ASSERT_TRUE(Client({"cancel", "1"}).has_value());
+  EXPECT_TRUE(WaitUntil(
+      [&] {
+        (void)look();
+        return std::all_of(shared.begin(), shared.end(), [](const auto& s) { return s.empty(); });
+      },
+      kSoonMs))
+      << "a worker keeps memory of a cancelled job";
+}
+
+}  // namespace
+}  // namespace meshwright::testing

@@ -1,0 +1,41 @@
+#include "base/utf8.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace meshwright {
+namespace {
+
+TEST(Utf8, ACutNeverSplitsACharacter) {
+  const std::string text = "aé€😀z";  // 1, 2, 3, 4 and 1 bytes
+  const size_t ends[] = {0, 1, 3, 6, 10, 11};
+  for (size_t limit = 0; limit <= text.size() + 1; ++limit) {
+    const std::string_view cut = TruncateUtf8(text, limit);
+    EXPECT_LE(cut.size(), limit);
+    EXPECT_EQ(cut, text.substr(0, cut.size()));
+    size_t best = 0;
+    for (const size_t end : ends) best = end <= limit ? end : best;
+    EXPECT_EQ(cut.size(), best) << limit;
+  }
+}
+
+TEST(Utf8, WhatIsNoUtf8LosesAtMostThreeBytes) {
+  const std::string bytes(100, '\x80');
+  EXPECT_EQ(TruncateUtf8(bytes, 50).size(), 47u);
+  EXPECT_EQ(TruncateUtf8(bytes, 2).size(), 0u);
+  EXPECT_EQ(TruncateUtf8(bytes, 100), bytes);
+}
+
+TEST(Utf8, KnowsTheLengthOfACharacter) {
+  EXPECT_EQ(Utf8Length("a"), 1u);
+  EXPECT_EQ(Utf8Length("é"), 2u);
+  EXPECT_EQ(Utf8Length("€€"), 3u);
+  EXPECT_EQ(Utf8Length("😀"), 4u);
+  for (const char* bad : {"\x80", "\xC3", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80"}) {
+    EXPECT_EQ(Utf8Length(bad), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace meshwright

@@ -1,0 +1,255 @@
+// Commands as a whole: exit codes, and what they print.
+#include "cli/commands.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "base/unique_fd.h"
+#include "cli/follow.h"
+#include "cli/input_files.h"
+#include "cli/interrupt_note.h"
+#include "cli/listen_check.h"
+
+namespace meshwright::cli {
+namespace {
+
+constexpr char kJob[] = R"([model]
+dim = 32
+n_layers = 2
+n_heads = 4
+vocab_size = 256
+[training]
+dataset_path = "none.txt"
+global_batch_size = 8
+seq_len = 16
+[parallelism]
+data_parallel_replicate_degree = 1
+)";
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+struct Outcome {
+  int code = 0;
+  std::string out;
+  std::string error;
+};
+
+template <typename Command>
+Outcome Observe(Command command) {
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  Outcome outcome;
+  outcome.code = command();
+  std::fflush(nullptr);
+  outcome.out = ::testing::internal::GetCapturedStdout();
+  outcome.error = ::testing::internal::GetCapturedStderr();
+  return outcome;
+}
+
+class Commands : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto folder = TempDir::Make();
+    ASSERT_TRUE(folder) << folder.error();
+    folder_ = std::make_unique<TempDir>(*std::move(folder));
+    job_ = folder_->File("job.toml");
+    ASSERT_TRUE(WriteFileAtomic(job_, kJob).ok());
+    global_.address = "127.0.0.1:1";  // nobody there
+  }
+
+  Outcome Plan(std::vector<std::string> overrides) {
+    PlanArgs args;
+    args.file = job_;
+    args.overrides = std::move(overrides);
+    args.devices = 3;
+    return Observe([&] { return RunPlan(args, {}); });
+  }
+
+  std::unique_ptr<TempDir> folder_;
+  std::string job_;
+  GlobalArgs global_;
+};
+
+TEST_F(Commands, PlanTellsWhatDoesNotFitFromWhatIsWrong) {
+  EXPECT_EQ(Plan({}).code, kExitOk);
+  EXPECT_EQ(Plan({"parallelism.tensor_parallel_degree=3"}).code, kExitDoesNotFit);
+  EXPECT_EQ(Plan({"parallelism.data_parallel_replicate_degree=8"}).code, kExitDoesNotFit);
+  EXPECT_EQ(Plan({"training.stepz=3"}).code, kExitUsage);
+  EXPECT_EQ(Plan({"model.n_heads=5"}).code, kExitUsage);
+}
+
+TEST_F(Commands, NotesGoToStderr) {
+  const Outcome noted = Plan({"optimizer.momentum=0.5"});
+  EXPECT_EQ(noted.code, kExitOk);
+  EXPECT_TRUE(Contains(noted.error, "note: optimizer.momentum")) << noted.error;
+  EXPECT_FALSE(Contains(noted.out, "note:"));
+}
+
+TEST_F(Commands, SubmitFindsItsFilesAndTheRecordBeforeItAsksACluster) {
+  SubmitArgs args;
+  args.file = job_;
+  const Outcome no_data = Observe([&] { return RunSubmit(args, global_); });
+  EXPECT_EQ(no_data.code, kExitUsage);
+  EXPECT_TRUE(Contains(no_data.error, "training.dataset_path = \"none.txt\": No such file"))
+      << no_data.error;
+  ASSERT_TRUE(WriteFileAtomic(folder_->File("data.txt"), "text").ok());
+  args.overrides = {"training.dataset_path=" + folder_->File("data.txt")};
+  args.record = folder_->File("gone/record.jsonl");
+  const Outcome no_record = Observe([&] { return RunSubmit(args, global_); });
+  EXPECT_EQ(no_record.code, kExitUsage);
+  EXPECT_TRUE(Contains(no_record.error, "--record " + args.record)) << no_record.error;
+  args.record = folder_->File("record.jsonl");
+  ASSERT_TRUE(WriteFileAtomic(args.record, "the last run\n").ok());
+  EXPECT_EQ(Observe([&] { return RunSubmit(args, global_); }).code, kExitUnreachable);
+  EXPECT_EQ(ReadFile(args.record).value_or(""), "the last run\n") << "there was no new job";
+}
+
+TEST_F(Commands, InputFilesAreNamedByTheirKeys) {
+  JobConfig config;
+  const auto error = [&] { return FindInputFiles(config).error().message(); };
+  config.dataset_path = "runs/data/corpus.txt";
+  if (!FileExists(config.dataset_path)) {
+    EXPECT_TRUE(Contains(error(), "tools/make-corpus.sh runs/data/corpus.txt")) << error();
+  }
+  config.dataset_path = folder_->path();
+  EXPECT_TRUE(Contains(error(), "is a folder")) << error();
+  config.dataset_path = job_;
+  ASSERT_TRUE(FindInputFiles(config));
+  config.initial_load_path = folder_->path();
+  EXPECT_TRUE(Contains(error(), "checkpoint.initial_load_path")) << error();
+  EXPECT_TRUE(Contains(error(), "has no model.safetensors")) << error();
+  const std::string weights = folder_->File("model.safetensors");
+  ASSERT_TRUE(WriteFileAtomic(weights, "x").ok());
+  EXPECT_EQ(FindInputFiles(config)->weights, weights);
+  config.initial_load_path = folder_->File("none.safetensors");
+  EXPECT_TRUE(Contains(error(), "No such file")) << error();
+}
+
+// A controller that tells one thing about a job and then ends the watch in a given way.
+class FakeClient final : public client::Client {
+ public:
+  explicit FakeClient(Result<client::JobInfo> end) : end_(std::move(end)) {}
+  Result<ir::BlobRef> UploadFile(const std::string&) override { return ir::BlobRef(); }
+  Result<int64_t> Submit(const ir::JobRequest&) override { return 7; }
+  Result<client::JobInfo> Get(int64_t) override { return end_; }
+  Result<std::vector<client::JobInfo>> List() override { return std::vector<client::JobInfo>(); }
+  Status Cancel(int64_t) override { return OkStatus(); }
+  Result<client::JobInfo> Watch(int64_t, const std::function<bool(const client::JobUpdate&)>& call,
+                                int64_t) override {
+    call({});
+    return end_;
+  }
+  Result<client::JobInfo> Wait(int64_t, int64_t) override { return end_; }
+  Result<std::vector<std::string>> Logs(int64_t) override { return std::vector<std::string>(); }
+  Result<std::vector<client::WorkerInfo>> Workers() override {
+    return std::vector<client::WorkerInfo>();
+  }
+
+ private:
+  const Result<client::JobInfo> end_;
+};
+
+Outcome Follow(Result<client::JobInfo> end, bool json = false) {
+  FakeClient client(std::move(end));
+  return Observe([&] {
+    return FollowJob(client, {.job_id = 7, .timeout_s = 2, .json = json},
+                     [](const client::JobUpdate&) { fmt::print("step\n"); });
+  });
+}
+
+client::JobInfo Job(client::JobState state) {
+  client::JobInfo job;
+  job.id = 7;
+  job.state = state;
+  job.steps = 30;
+  job.steps_done = 5;
+  return job;
+}
+
+TEST(Follow, TheEndOfTheJobDecides) {
+  EXPECT_EQ(Follow(Job(client::JobState::kSucceeded)).code, kExitOk);
+  const Outcome failed = Follow(Job(client::JobState::kFailed));
+  EXPECT_EQ(failed.code, kExitJobFailed);
+  EXPECT_TRUE(Contains(failed.out, "FAILED after 5 steps")) << failed.out;
+  EXPECT_TRUE(Contains(Follow(Job(client::JobState::kFailed), true).out, "\"state\":\"FAILED\""));
+}
+
+TEST(Follow, ATimeoutSaysThatTheJobGoesOn) {
+  const Outcome late = Follow(Job(client::JobState::kRunning));
+  EXPECT_EQ(late.code, kExitTimeout);
+  EXPECT_TRUE(Contains(late.error, "after 2 s job 7 is RUNNING at step 5 of 30")) << late.error;
+  EXPECT_TRUE(Contains(late.error, "follow: meshwright logs -f 7, stop: meshwright cancel 7"));
+  const Outcome silent = Follow(tl::unexpected(DeadlineExceeded("no answer")));
+  EXPECT_EQ(silent.code, kExitTimeout);
+  EXPECT_TRUE(Contains(silent.error, "job 7 goes on")) << silent.error;
+}
+
+TEST(Follow, ALostControllerLeavesTheStateOpen) {
+  const Outcome lost = Follow(tl::unexpected(Unavailable("no controller answers")));
+  EXPECT_EQ(lost.code, kExitUnreachable);
+  EXPECT_TRUE(Contains(lost.error, "job 7 is unknown until the controller is back")) << lost.error;
+  EXPECT_TRUE(Contains(lost.error, "meshwright logs 7")) << lost.error;
+}
+
+TEST(FollowDeathTest, CtrlCSaysThatTheJobGoesOn) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  for (const int number : {SIGINT, SIGTERM}) {
+    EXPECT_EXIT(
+        {
+          const InterruptNote note(GoesOn(7) + "\n");
+          ::raise(number);
+        },
+        ::testing::ExitedWithCode(128 + number), "job 7 goes on; follow: meshwright logs -f 7");
+  }
+}
+
+// A listening socket of loopback.
+class TakenPort {
+ public:
+  TakenPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(fd_.get(), generic, length), 0);
+    EXPECT_EQ(::listen(fd_.get(), 1), 0);
+    EXPECT_EQ(::getsockname(fd_.get(), generic, &length), 0);
+    port_ = ntohs(address.sin_port);
+  }
+  int port() const { return port_; }
+
+ private:
+  const UniqueFd fd_;
+  int port_ = 0;
+};
+
+TEST(ListenCheck, NamesTheOptionAndTheFix) {
+  const TakenPort taken;
+  const Status in_use = CheckListen("127.0.0.1", taken.port(), "--metrics-port");
+  EXPECT_EQ(ExitCodeOf(in_use), kExitJobFailed);
+  EXPECT_TRUE(Contains(in_use.message(), "in use")) << in_use;
+  EXPECT_TRUE(Contains(in_use.message(), "choose another --metrics-port")) << in_use;
+  const Status foreign = CheckListen("9.9.9.9", 0, "--data-port");
+  EXPECT_EQ(ExitCodeOf(foreign), kExitJobFailed);
+  EXPECT_TRUE(Contains(foreign.message(), "--bind 9.9.9.9 is not an address of this host"));
+  const Status name = CheckListen("not a host", 0, "--data-port");
+  EXPECT_EQ(ExitCodeOf(name), kExitUsage);
+  EXPECT_TRUE(CheckListen("localhost", 0, "--port").ok());
+  EXPECT_TRUE(CheckListen("127.0.0.1", -1, "--metrics-port").ok());
+}
+
+}  // namespace
+}  // namespace meshwright::cli

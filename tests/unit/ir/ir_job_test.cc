@@ -1,0 +1,179 @@
+// What a job may ask for: each refusal names the field or the node, and what to do.
+#include "ir/job.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "ir/builder.h"
+#include "ir/verify.h"
+
+namespace meshwright::ir {
+namespace {
+
+TensorType F32(Dims dims) { return {DType::kF32, std::move(dims)}; }
+
+ValueId Param(Builder& b, const std::string& name, Dims dims) {
+  return b.AddOne(Op::kParam, {}, {{"name", name}}, {F32(std::move(dims))});
+}
+
+// Two blocks between an embedding and a head; `add` adds what is wrong to the last activation.
+using Addition = std::function<ValueId(Builder&, ValueId)>;
+
+Graph LossGraph(const Addition& add = {}) {
+  Builder b("loss");
+  const ValueId tokens = b.AddOne(Op::kFeed, {}, {{"source", "tokens"}}, {{DType::kI32, {2, 5}}});
+  const auto cut = [&](int64_t start) {
+    return b.AddOne(Op::kSlice, {tokens}, {{"dim", 1}, {"start", start}, {"size", 4}});
+  };
+  b.SetLayer(0);
+  ValueId x = b.AddOne(Op::kGelu, {b.AddOne(Op::kEmbedding, {Param(b, "wte", {11, 8}), cut(0)})});
+  b.SetLayer(1);
+  x = b.AddOne(Op::kSilu, {x});
+  if (add) x = add(b, x);
+  const ValueId logits =
+      b.AddOne(Op::kEinsum, {x, Param(b, "head", {8, 11})}, {{"equation", "bsd,dv->bsv"}});
+  const std::vector<ValueId> loss = b.Add(Op::kCrossEntropy, {logits, cut(1)});
+  b.SetOutput("loss_sum", loss[0]);
+  b.SetOutput("count", loss[1]);
+  auto graph = b.Finish();
+  EXPECT_TRUE(graph.has_value()) << graph.error();
+  return std::move(*graph);
+}
+
+JobRequest Job(const Addition& add = {}) {
+  JobRequest job;
+  job.name = "job";
+  job.loss = LossGraph(add);
+  job.train.global_batch = 2;
+  job.train.sequence = 4;
+  return job;
+}
+
+void ExpectRefused(const JobRequest& job, const std::vector<std::string>& words) {
+  const Status status = ValidateJob(job);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << words[0];
+  for (const std::string& word : words) {
+    EXPECT_NE(status.message().find(word), std::string::npos) << word << " in: " << status;
+  }
+}
+
+TEST(ValidateJob, AcceptsATwoLayerModel) {
+  const Status status = ValidateJob(Job());
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(ValidateJob, RefusesNodesThatThePlannerCannotExpress) {
+  ExpectRefused(Job([](Builder& b, ValueId x) {
+                  const ValueId y = b.AddOne(Op::kInput, {}, {{"name", "mask"}}, {F32({8})});
+                  return b.AddOne(Op::kMul, {x, y});
+                }),
+                {"input", "node 6", "use a feed, a constant or a param"});
+  ExpectRefused(Job([](Builder& b, ValueId x) {
+                  const std::vector<std::string> axes = {"data"};
+                  return b.AddOne(Op::kAllReduce, {x}, {{"axes", axes}, {"kind", "sum"}});
+                }),
+                {"all_reduce", "made by the planner"});
+  ExpectRefused(Job([](Builder& b, ValueId x) {
+                  b.SetPhase(Phase::kBackward);
+                  const ValueId y = b.AddOne(Op::kGelu, {x});
+                  b.SetPhase(Phase::kForward);
+                  return y;
+                }),
+                {"gelu", "all forward"});
+  ExpectRefused(Job([](Builder& b, ValueId x) {
+                  const ValueId s = b.AddOne(Op::kSumSquares, {x});
+                  const auto clip = b.Add(Op::kClipMultiplier, {s, s}, {{"max_norm", 1.0}});
+                  return b.AddOne(Op::kMulScalar, {x, clip[0]});
+                }),
+                {"clip_multiplier", "job's optimizer"});
+}
+
+TEST(ValidateJob, RefusesParamsThatNobodyReadsOrThatLookLikeState) {
+  ExpectRefused(Job([](Builder& b, ValueId x) {
+                  Param(b, "spare", {3});
+                  return x;
+                }),
+                {"no node reads param \"spare\"", "remove it"});
+  ExpectRefused(Job([](Builder& b, ValueId x) {
+                  return b.AddOne(Op::kMul, {x, Param(b, "opt.m/head", {8})});
+                }),
+                {"opt.m/head", "rename it"});
+}
+
+TEST(ValidateJob, RefusesLayersThatAreNoPipeline) {
+  ExpectRefused(Job([](Builder& b, ValueId x) {
+                  b.SetLayer(0);
+                  return b.AddOne(Op::kGelu, {x});
+                }),
+                {"gelu", "of layer 0 reads", "of layer 1", "give it layer 1"});
+  // Through a node without a layer, which is computed with the latest of its operands.
+  ExpectRefused(Job([](Builder& b, ValueId x) {
+                  b.SetLayer(-1);
+                  const ValueId y = b.AddOne(Op::kGelu, {x});
+                  b.SetLayer(0);
+                  return b.AddOne(Op::kGelu, {y});
+                }),
+                {"of layer 0 reads", "of layer 1"});
+  ExpectRefused(Job([](Builder& b, ValueId x) {
+                  b.SetLayer(3);
+                  return b.AddOne(Op::kGelu, {x});
+                }),
+                {"layer 3 but no layer 2", "Builder::SetLayer"});
+  ExpectRefused(Job([](Builder& b, ValueId x) {
+                  b.SetLayer(2000000000);
+                  return b.AddOne(Op::kGelu, {x});
+                }),
+                {"layer 2000000000", "[-1, 16383]"});
+}
+
+// Values that follow from the data or from nothing are computed where they are read.
+TEST(ValidateJob, AcceptsDataOfALaterLayer) {
+  const Status status = ValidateJob(Job([](Builder& b, ValueId x) {
+    const ValueId bias = b.AddOne(Op::kConstant, {}, {{"value", 1.0}}, {F32({8})});
+    b.SetLayer(2);
+    const ValueId y = b.AddOne(Op::kGelu, {bias});
+    x = b.AddOne(Op::kSilu, {x});
+    return b.AddOne(Op::kAdd, {x, y});
+  }));
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(ValidateJob, LossAndCountHaveOneDType) {
+  JobRequest job = Job();
+  Builder b(std::move(job.loss));
+  b.SetOutput("count", b.AddOne(Op::kConstant, {}, {{"value", 8.0}}, {{DType::kF64, {}}}));
+  job.loss = *b.Finish();
+  ExpectRefused(job, {"f32[]", "f64[]", "one dtype"});
+}
+
+TEST(ValidateJob, OptimizerNumbersAreCheckedByName) {
+  struct Case {
+    double OptimizerSpec::*field;
+    double value;
+    const char* name;
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const Case& c : {Case{&OptimizerSpec::beta1, 1.0, "optimizer.beta1"},
+                        Case{&OptimizerSpec::beta2, 1.0, "optimizer.beta2"},
+                        Case{&OptimizerSpec::beta2, -0.1, "optimizer.beta2"},
+                        Case{&OptimizerSpec::momentum, 1.0, "optimizer.momentum"},
+                        Case{&OptimizerSpec::momentum, nan, "optimizer.momentum"},
+                        Case{&OptimizerSpec::eps, 0.0, "optimizer.eps"},
+                        Case{&OptimizerSpec::eps, nan, "optimizer.eps"},
+                        Case{&OptimizerSpec::min_lr, -1.0, "optimizer.min_lr"}}) {
+    JobRequest job = Job();
+    job.optimizer.*c.field = c.value;
+    ExpectRefused(job, {c.name});
+  }
+  JobRequest job = Job();
+  job.optimizer.warmup_steps = -1;
+  ExpectRefused(job, {"optimizer.warmup_steps"});
+  job = Job();
+  job.optimizer.total_steps = -1;
+  ExpectRefused(job, {"optimizer.total_steps"});
+}
+
+}  // namespace
+}  // namespace meshwright::ir

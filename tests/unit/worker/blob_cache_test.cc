@@ -1,0 +1,137 @@
+#include "worker/blob_cache.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+
+#include <chrono>
+#include <filesystem>
+#include <future>
+
+#include "base/unique_fd.h"
+#include "tests/unit/worker/fake_link.h"
+
+namespace meshwright::worker {
+namespace {
+
+const auto kNever = [] { return false; };
+constexpr std::chrono::seconds kPatience{30};
+
+class BlobCacheTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<BlobCache> Open() {
+    auto cache = BlobCache::Open(dir_.path(), &link_);
+    EXPECT_TRUE(cache.has_value()) << cache.error();
+    return std::move(*cache);
+  }
+  int FilesInFolder() const {
+    int count = 0;
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(dir_.path())) {
+      ++count;
+    }
+    return count;
+  }
+
+  TempDir dir_ = TempDir::Make().value();
+  FakeLink link_;
+};
+
+TEST_F(BlobCacheTest, FetchesOnceAndAgainWhenTheCopyWasDeletedOrDamaged) {
+  const auto cache = Open();
+  const ir::BlobRef blob = link_.Add("some bytes", "data");
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(cache->Read(blob, kNever).value_or(""), "some bytes");
+  EXPECT_EQ(link_.fetches, 1);
+  std::filesystem::remove(dir_.File(blob.sha256));
+  EXPECT_EQ(cache->Read(blob, kNever).value_or(""), "some bytes");
+  EXPECT_EQ(link_.fetches, 2);
+  ASSERT_TRUE(WriteFileAtomic(dir_.File(blob.sha256), "other bytes").ok());
+  EXPECT_EQ(Open()->Read(blob, kNever).value_or(""), "some bytes") << "found damaged at the start";
+  EXPECT_EQ(FilesInFolder(), 1);
+}
+
+TEST_F(BlobCacheTest, ASlowDownloadHoldsUpNeitherOtherBlobsNorACancel) {
+  const auto cache = Open();
+  const ir::BlobRef slow = link_.Add("slow", "slow");
+  const ir::BlobRef fast = link_.Add("fast", "fast");
+  std::promise<void> begun;
+  std::promise<void> go_on;
+  std::shared_future<void> released = go_on.get_future().share();
+  link_.before_fetch = [&](const std::string& sha256) {
+    if (sha256 != slow.sha256) return;
+    begun.set_value();
+    released.wait_for(kPatience);
+  };
+  auto first = std::async(std::launch::async, [&] { return cache->Read(slow, kNever); });
+  ASSERT_EQ(begun.get_future().wait_for(kPatience), std::future_status::ready);
+  auto other = std::async(std::launch::async, [&] { return cache->Read(fast, kNever); });
+  const bool free = other.wait_for(kPatience / 3) == std::future_status::ready;
+  auto same =
+      std::async(std::launch::async, [&] { return cache->Read(slow, [] { return true; }); });
+  const bool cancelled = same.wait_for(kPatience / 3) == std::future_status::ready;
+  EXPECT_TRUE(free) << "another blob waits for the download";
+  EXPECT_TRUE(cancelled) << "a cancelled job waits for the download";
+  auto waiter = std::async(std::launch::async, [&] { return cache->Read(slow, kNever); });
+  go_on.set_value();
+  EXPECT_EQ(other.get().value_or(""), "fast");
+  EXPECT_EQ(same.get().error().code(), StatusCode::kCancelled);
+  EXPECT_EQ(first.get().value_or(""), "slow");
+  EXPECT_EQ(waiter.get().value_or(""), "slow");
+  EXPECT_EQ(link_.fetches, 2) << "who waited did not fetch again";
+}
+
+TEST_F(BlobCacheTest, AFailedFetchIsTriedAgainByTheNextOne) {
+  const auto cache = Open();
+  ir::BlobRef blob{Sha256Hex("late"), 4, "late"};
+  EXPECT_EQ(cache->Read(blob, kNever).error().code(), StatusCode::kNotFound);
+  link_.Add("late", "late");
+  EXPECT_EQ(cache->Read(blob, kNever).value_or(""), "late");
+  blob.size_bytes = 5;
+  std::filesystem::remove(dir_.File(blob.sha256));
+  EXPECT_EQ(cache->Read(blob, kNever).error().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(FilesInFolder(), 0) << "nothing is left of what failed";
+}
+
+TEST_F(BlobCacheTest, RemovesThePartsOfDeadWritersOnly) {
+  const std::string hash(64, 'a');
+  const std::string dead = dir_.File(hash + ".part-4242");
+  const std::string alive = dir_.File(hash + ".part-XyZ123");
+  for (const std::string& path : {dead, alive, dir_.File(hash)}) {
+    ASSERT_TRUE(WriteFileAtomic(path, "half").ok());
+  }
+  const UniqueFd writer(::open(alive.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::flock(writer.get(), LOCK_EX | LOCK_NB), 0);
+  const auto cache = Open();
+  EXPECT_FALSE(FileExists(dead));
+  EXPECT_TRUE(FileExists(alive)) << "a worker that shares the folder writes it";
+  EXPECT_TRUE(FileExists(dir_.File(hash)));
+}
+
+TEST_F(BlobCacheTest, TheFilesOfTwoWritersNeverMix) {
+  // Two workers that share the folder fetch the same blob at the same time.
+  const auto a = Open();
+  const auto b = Open();
+  const ir::BlobRef blob = link_.Add(std::string(1 << 20, 'x'), "big");
+  std::promise<void> begun;
+  std::promise<void> go_on;
+  std::shared_future<void> released = go_on.get_future().share();
+  std::atomic<int> entered{0};
+  link_.before_fetch = [&](const std::string&) {
+    if (++entered == 2) begun.set_value();
+    released.wait_for(kPatience);
+  };
+  auto first = std::async(std::launch::async, [&] { return a->Path(blob, kNever); });
+  auto second = std::async(std::launch::async, [&] { return b->Path(blob, kNever); });
+  ASSERT_EQ(begun.get_future().wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(FilesInFolder(), 2) << "each has a file of its own";
+  const auto third = Open();
+  EXPECT_EQ(FilesInFolder(), 2) << "and a third that starts leaves them alone";
+  go_on.set_value();
+  EXPECT_TRUE(first.get().has_value());
+  EXPECT_TRUE(second.get().has_value());
+  EXPECT_EQ(FilesInFolder(), 1);
+  EXPECT_EQ(Sha256File(dir_.File(blob.sha256)).value_or(""), blob.sha256);
+}
+
+}  // namespace
+}  // namespace meshwright::worker

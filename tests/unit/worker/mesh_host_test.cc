@@ -1,0 +1,158 @@
+#include "worker/mesh_host.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <deque>
+#include <stdexcept>
+
+#include "tests/unit/worker/fake_link.h"
+#include "tests/unit/worker/program_maker.h"
+
+namespace meshwright::worker {
+namespace {
+
+using proto::ErrorKind;
+using ::testing::HasSubstr;
+
+constexpr MeshGeneration kGen{1};
+
+class MeshHostTest : public ::testing::Test {
+ protected:
+  MeshHostTest() : metrics_(registry_, "w") {
+    cache_ = BlobCache::Open("", &link_).value();
+    resources_.worker = "w";
+    resources_.blobs = cache_.get();
+    resources_.link = &link_;
+    resources_.metrics = &metrics_;
+    host_ = std::make_unique<MeshHost>(
+        resources_, kGen, [this](proto::UpBody body) { Heard(std::move(body)); }, [] {});
+  }
+  ~MeshHostTest() override { host_.reset(); }
+
+  // One device whose weight "x" is 7 after init.
+  proto::LoadMesh MakeLoad() {
+    proto::RankPrograms rank;
+    rank.init = AddProgram("init");
+    rank.step = AddProgram("step");
+    rank.eval = AddProgram("eval");
+    proto::LoadMesh load;
+    load.mesh_gen = kGen;
+    load.cluster_id = "test";
+    load.members = {{"w", "", collective::LocalHostId(), 1}};
+    load.ranks = {rank};
+    load.data = {link_.Add(std::string(1000, 'a'), "text"), "bytes", 0.1};
+    load.sequence = 8;
+    load.graph = link_.Add(R"(graph "loss" {
+      %0 = param {decay=0, export_name="x", init="zeros", name="x", std=0.0} : f32[2]
+      output "x" %0
+    })",
+                           "graph");
+    return load;
+  }
+
+  // The next report. A test that waits in vain fails by its time limit.
+  proto::UpBody Next() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !heard_.empty(); });
+    proto::UpBody body = std::move(heard_.front());
+    heard_.pop_front();
+    return body;
+  }
+
+  // Up to the first launch.
+  void Run() {
+    host_->Load(MakeLoad());
+    const auto loaded = std::get<proto::Loaded>(Next());
+    ASSERT_TRUE(loaded.error.ok()) << loaded.error.message;
+    host_->Connect();
+    ASSERT_TRUE(std::get<proto::CommUp>(Next()).error.ok());
+    host_->Launch({kGen, LaunchSeq(1), proto::ProgramKind::kInit, 0, 1});
+    const auto done = std::get<proto::LaunchDone>(Next());
+    ASSERT_TRUE(done.error.ok()) << done.error.message;
+  }
+
+  FakeLink link_;
+  MetricsRegistry registry_;
+  AgentMetrics metrics_;
+  std::unique_ptr<BlobCache> cache_;
+  HostResources resources_;
+  std::unique_ptr<MeshHost> host_;
+
+ private:
+  ir::BlobRef AddProgram(const std::string& name) {
+    ProgramMaker maker(name, 0);
+    const SlotId x = maker.Persistent("x", F32({2}));
+    maker.Run(maker.Executable(R"(graph "fill" {
+      %0 = constant {value=7.0} : f32[2]
+      output "x" %0
+    })"),
+              {}, {x});
+    return link_.Add(ir::FormatProgram(maker.Finish()), name);
+  }
+  void Heard(proto::UpBody body) {
+    std::scoped_lock lock(mutex_);
+    heard_.push_back(std::move(body));
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<proto::UpBody> heard_;
+};
+
+TEST_F(MeshHostTest, FetchesTheInitialWeightsWhileItLoads) {
+  // In the first launch the peers would wait for the download at a collective.
+  proto::LoadMesh load = MakeLoad();
+  load.init_weights = {std::string(64, 'b'), 10, "start.safetensors"};
+  host_->Load(load);
+  const auto loaded = std::get<proto::Loaded>(Next());
+  EXPECT_EQ(loaded.error.kind, ErrorKind::kLoadFailed);
+  EXPECT_THAT(loaded.error.message, HasSubstr("start.safetensors"));
+}
+
+TEST_F(MeshHostTest, FillsTheInitialWeightsAfterInit) {
+  const TempDir dir = TempDir::Make().value();
+  const std::string path = dir.File("start.safetensors");
+  auto writer = ir::SafetensorsWriter::Create(path, {{"x", F32({2})}});
+  ASSERT_TRUE(writer.has_value()) << writer.error();
+  const std::vector<float> values = {1, 2};
+  ASSERT_TRUE((*writer)->Write("x", 0, AsBytes(values)).ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+  proto::LoadMesh load = MakeLoad();
+  load.init_weights = link_.Add(ReadFile(path).value(), "start.safetensors");
+  host_->Load(load);
+  const auto loaded = std::get<proto::Loaded>(Next());
+  ASSERT_TRUE(loaded.error.ok()) << loaded.error.message;
+  const int fetches = link_.fetches;
+  host_->Connect();
+  ASSERT_TRUE(std::get<proto::CommUp>(Next()).error.ok());
+  host_->Launch({kGen, LaunchSeq(1), proto::ProgramKind::kInit, 0, 1});
+  const auto done = std::get<proto::LaunchDone>(Next());
+  EXPECT_TRUE(done.error.ok()) << done.error.message;
+  EXPECT_EQ(link_.fetches, fetches);
+}
+
+TEST_F(MeshHostTest, AnExceptionIsAReportAndNotTheEndOfTheWorker) {
+  Run();
+  link_.before_put = [] { throw std::length_error("tile of 9 EiB"); };
+  host_->Save({kGen, {{0, {"x"}}}});
+  const auto saved = std::get<proto::WeightsSaved>(Next());
+  EXPECT_EQ(saved.error.kind, ErrorKind::kSaveFailed);
+  EXPECT_EQ(saved.error.code, StatusCode::kInternal);
+  EXPECT_THAT(saved.error.message, HasSubstr("tile of 9 EiB"));
+  host_->Release();
+  EXPECT_TRUE(std::holds_alternative<proto::MeshReleased>(Next()));
+}
+
+TEST_F(MeshHostTest, AnAbortEndsASaveThatIsUnderWay) {
+  Run();
+  link_.before_put = [this] { host_->Abort(Cancelled("by the user")); };
+  host_->Save({kGen, {{0, {"x"}}}});
+  EXPECT_TRUE(std::holds_alternative<proto::MeshReleased>(Next())) << "and nothing else is said";
+  EXPECT_EQ(link_.tiles, 0);
+}
+
+}  // namespace
+}  // namespace meshwright::worker
