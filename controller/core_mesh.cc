@@ -275,7 +275,10 @@ Status Core::FinishSteps(Mesh& mesh, const std::vector<proto::StepReport>& merge
     metrics.seconds = report.seconds;
     metrics.validation_loss = kNaN;
     steps.push_back(metrics);
-    if (std::isfinite(metrics.loss)) continue;
+    if (std::isfinite(metrics.loss)) {
+      job.record.loss = metrics.loss;
+      continue;
+    }
     // The steps behind this one trained on broken weights.
     status = Aborted(fmt::format("the loss is {} at step {}; lower optimizer.lr, set "
                                  "training.max_norm or look at the data; no weights were written",
@@ -284,7 +287,6 @@ Status Core::FinishSteps(Mesh& mesh, const std::vector<proto::StepReport>& merge
     break;
   }
   job.record.steps_done = steps.back().step + 1;
-  job.record.loss = steps.back().loss;
   if (status.ok() && mesh.schedule.ValidatedAfter(steps.back().step)) {
     mesh.held = steps.back();
     steps.pop_back();
