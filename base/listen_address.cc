@@ -17,13 +17,18 @@ std::string FormatHostPort(const std::string& host, int port) {
   return bare_ipv6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }
 
+std::string NumericHost(const std::string& host) {
+  if (host == "localhost") return "127.0.0.1";
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  return bracketed ? host.substr(1, host.size() - 2) : host;
+}
+
 Result<SocketAddress> ResolveNumeric(const std::string& host, int port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  const std::string bare = bracketed ? host.substr(1, host.size() - 2) : host;
+  const std::string bare = NumericHost(host);
   const int error = getaddrinfo(bare.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (error != 0) {
     return Fail(InvalidArgument(fmt::format(

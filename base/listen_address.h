@@ -20,6 +20,10 @@ struct SocketAddress {
 // "127.0.0.1:80", "[::1]:80". `host` may have its brackets already.
 std::string FormatHostPort(const std::string& host, int port);
 
+// The address of a host that a user may write: "localhost" is 127.0.0.1, "[::1]" is ::1; others as
+// they are.
+std::string NumericHost(const std::string& host);
+
 // Errors: kInvalidArgument when the host is not a numeric address.
 Result<SocketAddress> ResolveNumeric(const std::string& host, int port);
 

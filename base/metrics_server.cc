@@ -138,10 +138,16 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::Start(const MetricsServerO
     return Fail(InvalidArgument(fmt::format(
         "metrics server: port={} threads={}; ports are 0..65535", options.port, options.threads)));
   }
-  MW_TRY(ResolveNumeric(options.host, options.port));
+  MW_ASSIGN_OR_RETURN(const SocketAddress wanted, ResolveNumeric(options.host, options.port));
+  if (wanted.storage.ss_family == AF_INET6 && mg_check_feature(MG_FEATURES_IPV6) == 0) {
+    return Fail(InvalidArgument(
+        fmt::format("metrics server: this build serves metrics on IPv4 addresses only, not on {}; "
+                    "turn the metrics off (port -1) or give an IPv4 address such as 127.0.0.1",
+                    options.host)));
+  }
   auto state = std::make_unique<State>();
   state->registry = &registry;
-  const std::string address = FormatHostPort(options.host, options.port);
+  const std::string address = FormatHostPort(NumericHost(options.host), options.port);
   const std::string threads = std::to_string(options.threads);
   std::array<const char*, 9> settings = {
       "listening_ports", address.c_str(),     "num_threads", threads.c_str(), "request_timeout_ms",

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "base/listen_address.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "cli/commands.h"
@@ -32,8 +33,11 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   MW_TRY(CheckListen(args.bind, args.metrics_port, "--metrics-port"));
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<controller::Server> server,
                       controller::Server::Start(std::move(options)));
-  fmt::print("controller listens on {}:{}, metrics on http://{}:{}/metrics\n", args.bind,
-             server->port(), args.bind, server->metrics_port());
+  fmt::print("controller listens on {}, {}\n", FormatHostPort(args.bind, server->port()),
+             server->metrics_port() < 0
+                 ? "no metrics"
+                 : fmt::format("metrics on http://{}/metrics",
+                               FormatHostPort(args.bind, server->metrics_port())));
   std::fflush(stdout);
   AnnounceReady(args.ready_fd, fmt::format("{} {}", server->port(), server->metrics_port()));
   while (!shutdown.Wait(kForeverMs)) {

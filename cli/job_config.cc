@@ -37,6 +37,11 @@ std::string ValueText(const toml::node& node) {
   return out.str();
 }
 
+// toml++ does not convert an integer that a double cannot hold exactly.
+double NumberOf(const toml::node& node) {
+  return node.is_integer() ? static_cast<double>(*node.value<int64_t>()) : *node.value<double>();
+}
+
 // Stores a TOML value where a key's binding points; false when the type does not fit.
 struct Setter {
   const toml::node& node;
@@ -50,7 +55,7 @@ struct Setter {
   bool operator()(double* at) const {
     // An integer is a number; text and booleans are not.
     if (!node.is_number()) return false;
-    *at = *node.value<double>();
+    *at = NumberOf(node);
     return true;
   }
   bool operator()(bool* at) const {
@@ -114,7 +119,7 @@ Status SetKey(JobConfig& config, const ConfigKey& key, const toml::node& node,
   }
   const KeyRange* range = FindRange(key.section, key.name);
   const bool is_auto = key.kind == KeyKind::kDegree && node.value_or<int64_t>(-1) == -1;
-  if (range != nullptr && node.is_number() && !is_auto && !range->Has(*node.value<double>())) {
+  if (range != nullptr && node.is_number() && !is_auto && !range->Has(NumberOf(node))) {
     return InvalidArgument(fmt::format("{}: {}.{} is {}; it must be {}", where, key.section,
                                        key.name, ValueText(node), range->ToString()));
   }

@@ -8,7 +8,7 @@ namespace meshwright::cli {
 
 Status CheckListen(const std::string& host, int port, const std::string& port_option) {
   if (port < 0) return OkStatus();
-  const std::string numeric = host == "localhost" ? "127.0.0.1" : host;
+  const std::string numeric = NumericHost(host);
   if (const auto known = ResolveNumeric(numeric, port); !known) {
     return known.error().WithContext("--bind");
   }

@@ -27,8 +27,8 @@ struct StepForecast {
 Result<StepForecast> ForecastStep(const planner::Plan& plan, const mesh::Topology& topology);
 std::string FormatForecast(const StepForecast& forecast);
 
-// Whether an error of planner::MakePlan says that a sound job does not fit the devices; the
-// controller tells them apart in the same way.
+// Whether an error of planner::MakePlan, and of nothing else, says that a sound job does not fit
+// the devices; the controller tells them apart in the same way (controller/planning.h).
 bool IsMisfit(const Status& error);
 
 // `devices` local devices to plan for. Errors: kInvalidArgument when there are more than a plan can

@@ -43,6 +43,11 @@ Status ResolveBatch(JobConfig& config, const std::string& file) {
                     Where(config, "training.local_batch_size", file), local, replicas,
                     config.global_batch_size));
   }
+  if (local > 0 && config.global_batch_size > 0 && replicas == 0) {
+    config.notes.push_back(
+        "training.local_batch_size has no effect with training.global_batch_size and "
+        "data_parallel_replicate_degree \"auto\"");
+  }
   if (config.global_batch_size == 0) config.global_batch_size = local > 0 ? local * replicas : 8;
   config.train.global_batch = config.global_batch_size;
   return OkStatus();

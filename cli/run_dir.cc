@@ -105,8 +105,10 @@ Result<ClusterState> ParseCluster(std::string_view text) {
   return state;
 }
 
+std::string LockFile(const std::string& run_dir) { return run_dir + "/up.lock"; }
+
 Result<UniqueFd> LockRunDir(const std::string& run_dir, int64_t timeout_ms) {
-  const std::string path = run_dir + "/up.lock";
+  const std::string path = LockFile(run_dir);
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!fd.valid()) {
     const Status status = OsError(errno, fmt::format("cannot write {}", path));
@@ -116,7 +118,7 @@ Result<UniqueFd> LockRunDir(const std::string& run_dir, int64_t timeout_ms) {
   while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return Fail(OsError(errno, path));
     if (deadline.remaining_ms() == 0) {
-      return Fail(FailedPrecondition(fmt::format(
+      return Fail(AlreadyExists(fmt::format(
           "another `meshwright up` or `down` works in {}; let it end, or choose another "
           "--dir",
           run_dir)));

@@ -208,12 +208,13 @@ int RunUp(const UpArgs& args, const GlobalArgs& global) {
 namespace {
 
 Result<int> Down(const DownArgs& args) {
-  auto state = LoadCluster(args.run_dir);
   UniqueFd lock;
-  if (state) {
+  // Before anything is read: an `up` that has the lock changes it. Folders without one are not
+  // written to.
+  if (FileExists(LockFile(args.run_dir)) || FileExists(ClusterFile(args.run_dir))) {
     MW_ASSIGN_OR_RETURN(lock, LockRunDir(args.run_dir, args.timeout_ms));
-    state = LoadCluster(args.run_dir);  // an `up` that had the lock may have changed it
   }
+  const auto state = LoadCluster(args.run_dir);
   if (!state) {
     if (state.error().code() != StatusCode::kNotFound) return Fail(state.error());
     fmt::print("nothing runs in {}\n", args.run_dir);

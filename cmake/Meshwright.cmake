@@ -1,6 +1,6 @@
 # mw_library(base DEPS fmt::fmt): one static library per room, from every .cc file under the folder.
 # mw_tests(unit/base DEPS base): one GoogleTest binary per tests/<path> folder.
-# DEPS names rooms (base, ir, ...) or imported targets; only declared edges link. A room that has no
+# ALONE (of sanitizer builds): see mw_unity. DEPS names rooms (base, ir, ...) or imported targets; only declared edges link. A room that has no
 # sources yet, and edges to it, are left out.
 
 set(MW_WARNINGS -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wno-restrict -Werror)
@@ -8,6 +8,28 @@ if(MESHWRIGHT_SANITIZE)
   # Sanitizers make gcc 12 guess wrong about initialisation and bounds: the plain build is the judge.
   set(MW_WARNINGS -w)
 endif()
+
+# Sanitizer builds are compiled in groups of files, and for the address sanitizer without
+# optimisation where no test computes for long: half of the time. ARGN: names of files that stay
+# alone, since their local names clash or they are compiled once per instruction set.
+function(mw_unity target)
+  if(NOT MESHWRIGHT_SANITIZE)
+    return()
+  endif()
+  if(MESHWRIGHT_SANITIZE STREQUAL "address"
+     AND NOT target MATCHES "^mw_(base|ops|collective)|conformance|property")
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  get_target_property(sources ${target} SOURCES)
+  foreach(pattern ${ARGN})
+    foreach(source ${sources})
+      if(source MATCHES "${pattern}")
+        set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
 
 # Room names to their targets; everything else as it is.
 function(mw_resolve_deps out)
@@ -23,7 +45,7 @@ function(mw_resolve_deps out)
 endfunction()
 
 function(mw_library name)
-  cmake_parse_arguments(ARG "" "" "DEPS;PRIVATE_DEPS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;PRIVATE_DEPS;SOURCES;ALONE" ${ARGN})
   if(NOT ARG_SOURCES)
     file(GLOB_RECURSE ARG_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cc)
   endif()
@@ -38,11 +60,12 @@ function(mw_library name)
   mw_resolve_deps(deps ${ARG_DEPS})
   mw_resolve_deps(private_deps ${ARG_PRIVATE_DEPS})
   target_link_libraries(mw_${name} PUBLIC ${deps} PRIVATE ${private_deps})
+  mw_unity(mw_${name} ${ARG_ALONE})
   set_target_properties(mw_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
 function(mw_tests path)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "DEPS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "DEPS;SOURCES;ALONE" ${ARGN})
   if(NOT MESHWRIGHT_BUILD_TESTS)
     return()
   endif()
@@ -62,6 +85,7 @@ function(mw_tests path)
   target_link_libraries(${target} PRIVATE ${deps} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck
                         Threads::Threads)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  mw_unity(${target} ${ARG_ALONE})
   add_dependencies(tests_${label} ${target})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)

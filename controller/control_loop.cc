@@ -311,8 +311,10 @@ void ControlLoop::LoadedOnLoop(int64_t job, Journal history) {
   if (proto::IsTerminal(info->state)) RetireViewOnLoop(job);
 }
 
-// The histories of ended jobs stay for a while, the last ones used.
+// The histories of ended jobs stay for a while, the last ones used. What came while one is loading
+// is nowhere else: it is retired once it has loaded.
 void ControlLoop::RetireViewOnLoop(int64_t job) {
+  if (const auto it = views_.find(job); it != views_.end() && it->second.loading) return;
   ended_views_.remove(job);
   ended_views_.push_back(job);
   while (ended_views_.size() > kEndedViews) {
@@ -409,13 +411,14 @@ Status ControlLoop::Do(Persist& effect) {
 void ControlLoop::Do(StartPlan& effect) {
   planner_.Post([this, e = std::move(effect)] {
     if (stopping_) return;
+    bool misfit = false;
     Result<PlannedJob> plan = Guarded("the planner", [&] {
       return PlanJob(parts_.make_plan, *e.request, e.topology, *parts_.blobs,
-                     parts_.dir->job_dir(e.job.value()));
+                     parts_.dir->job_dir(e.job.value()), misfit);
     });
     if (plan.has_value()) parts_.metrics->ObservePlan(plan->seconds);
-    loop_.Post([this, job = e.job, attempt = e.attempt, plan = std::move(plan)] {
-      StepOnLoop(PlanFinished{job, attempt, plan});
+    loop_.Post([this, job = e.job, attempt = e.attempt, plan = std::move(plan), misfit] {
+      StepOnLoop(PlanFinished{job, attempt, plan, misfit});
     });
   });
 }

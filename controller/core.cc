@@ -153,11 +153,9 @@ void Core::On(const PlanFinished& event, Context& context) {
   if (!current) return;  // cancelled, or placed anew meanwhile
   if (!event.plan.has_value()) {
     const Status& why = event.plan.error();
-    const bool misfit =
-        why.code() == StatusCode::kInvalidArgument || why.code() == StatusCode::kResourceExhausted;
     EndJob(*job, JobEvent::kFail,
-           misfit ? MakeError(ErrorKind::kInfeasible, why.WithBlame(Blame::kUser))
-                  : MakeError(ErrorKind::kPlanFailed, why),
+           event.misfit ? MakeError(ErrorKind::kInfeasible, why.WithBlame(Blame::kUser))
+                        : MakeError(ErrorKind::kPlanFailed, why),
            context);
     return;
   }

@@ -63,6 +63,7 @@ struct PlanFinished {
   JobId job;
   int attempt = 0;
   Result<PlannedJob> plan;
+  bool misfit = false;  // no plan, since a sound job does not fit the devices
 };
 // The weights file is open (opened = true) or complete, or could not be.
 struct WeightsFile {

@@ -66,9 +66,12 @@ int64_t VocabularyOf(const ir::Graph& loss) {
 
 Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& job,
                            const mesh::Topology& topology, BlobStore& blobs,
-                           const std::string& job_dir) {
+                           const std::string& job_dir, bool& misfit) {
   const auto begin = std::chrono::steady_clock::now();
-  MW_ASSIGN_OR_RETURN(planner::Plan plan, make_plan(job, topology));
+  auto made = make_plan(job, topology);
+  misfit = !made.has_value() && (made.error().code() == StatusCode::kInvalidArgument ||
+                                 made.error().code() == StatusCode::kResourceExhausted);
+  MW_ASSIGN_OR_RETURN(const planner::Plan plan, std::move(made));
   PlannedJob planned;
   planned.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   planned.layout = plan.layout.ToString();

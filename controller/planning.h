@@ -18,10 +18,11 @@ namespace meshwright::controller {
 using PlanFunction =
     std::function<Result<planner::Plan>(const ir::JobRequest&, const mesh::Topology&)>;
 
-// Errors: the planner's; those of writing.
+// Errors: the planner's; those of writing. Sets `misfit` when it is the planner who says that the
+// job does not fit the devices: a full disk has the same code.
 Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& job,
                            const mesh::Topology& topology, BlobStore& blobs,
-                           const std::string& job_dir);
+                           const std::string& job_dir, bool& misfit);
 
 // For every device the weights whose tile it saves: of equal tiles the lowest device's.
 std::vector<std::vector<std::string>> AssignTiles(const std::vector<ir::Program>& step);

@@ -141,8 +141,10 @@ class ServerImpl final : public ServerWithCounters {
 Result<std::unique_ptr<ServerWithCounters>> StartServer(const ServerOptions& options,
                                                         ServerHooks hooks) {
   if (!hooks.make_plan) hooks.make_plan = planner::MakePlan;
+  ServerOptions numeric = options;
+  numeric.bind = NumericHost(options.bind);
   auto server = std::make_unique<ServerImpl>();
-  MW_TRY(server->Start(options, std::move(hooks)));
+  MW_TRY(server->Start(numeric, std::move(hooks)));
   return std::unique_ptr<ServerWithCounters>(std::move(server));
 }
 

@@ -6,10 +6,8 @@
 namespace meshwright::ir {
 namespace {
 
-constexpr int64_t kAlignmentBytes = 64;
-
 int64_t AlignUp(int64_t bytes) {
-  return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+  return (bytes + kSlotAlignmentBytes - 1) / kSlotAlignmentBytes * kSlotAlignmentBytes;
 }
 
 }  // namespace

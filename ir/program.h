@@ -49,6 +49,9 @@
 
 namespace meshwright::ir {
 
+// Of slots and temporaries in the arena: a cache line.
+inline constexpr int64_t kSlotAlignmentBytes = 64;
+
 enum class Opcode : uint8_t { kRun, kSend, kRecv, kFree };
 
 // A box of a tensor: per dim an offset and a size. Empty vectors: the whole tensor.

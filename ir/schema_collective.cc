@@ -84,8 +84,6 @@ TypesOr InferAllToAll(const OpCall& call) {
       result.ToString(), split, concat)));
 }
 
-double NoFlops(const NodeTypes&) { return 0; }
-
 }  // namespace
 
 void AddCollectiveSchemas(SchemaTable& table) {

@@ -61,7 +61,6 @@ double EmbeddingBytes(const NodeTypes& node) {
   return static_cast<double>(node.operands[1].bytes()) +
          2.0 * static_cast<double>(node.results[0].bytes());
 }
-double NoFlops(const NodeTypes&) { return 0; }
 double EmbeddingGradFlops(const NodeTypes& node) {
   return static_cast<double>(node.operands[1].elements());
 }

@@ -37,8 +37,6 @@ TypesOr InferFeed(const OpCall& call) {
 
 FactorRule SourceRule(const NodeTypes& node) { return SuffixRule(node).Finish(); }
 
-double NoFlops(const NodeTypes&) { return 0; }
-
 GradsOr NoInputs(GradCall&) { return std::vector<ValueId>{}; }
 
 }  // namespace

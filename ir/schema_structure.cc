@@ -243,7 +243,6 @@ FactorRule SumSquaresRule(const NodeTypes& node) {
   return rule.Finish();
 }
 
-double NoFlops(const NodeTypes&) { return 0; }
 double OperandFlops(const NodeTypes& node) {
   return static_cast<double>(node.operands[0].elements());
 }

@@ -149,4 +149,7 @@ class RuleBuilder {
 // aligned from the right.
 RuleBuilder SuffixRule(const NodeTypes& node);
 
+// The cost of ops that only move or name values.
+inline double NoFlops(const NodeTypes&) { return 0; }
+
 }  // namespace meshwright::ir

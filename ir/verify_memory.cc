@@ -62,12 +62,13 @@ Status SlotStates::CheckInput(const Instruction& run, size_t input) {
   if (facts.cadence == Cadence::kPerMicrobatch && microbatch >= 0 && microbatch != run.microbatch) {
     return InvalidArgument(fmt::format("s{} holds microbatch {}", id.value(), microbatch));
   }
-  if (!state.received) return OkStatus();
   if (facts.cadence != Cadence::kPerMicrobatch && microbatch >= 0 && p_.microbatches > 1) {
-    return InvalidArgument(
-        fmt::format("s{} was received and holds microbatch {}: accumulate before the SEND",
-                    id.value(), microbatch));
+    return InvalidArgument(fmt::format(
+        "s{} {}holds microbatch {}: accumulate {}", id.value(),
+        state.received ? "was received and " : "", microbatch,
+        state.received ? "before the SEND" : "what the step reads over its microbatches"));
   }
+  if (!state.received) return OkStatus();
   if (facts.input_names[input] == state.content.name) return OkStatus();
   return InvalidArgument(fmt::format(
       "s{} was received as \"{}\" and is read as \"{}\": a value that crosses meshes has one name",

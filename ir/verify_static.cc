@@ -11,7 +11,6 @@
 namespace meshwright::ir {
 namespace {
 
-constexpr int64_t kAlignmentBytes = 64;
 constexpr int64_t kMaxArenaBytes = int64_t{1} << 60;
 
 template <typename IdType, typename List>
@@ -97,7 +96,7 @@ class ProgramChecker {
         }
         continue;
       }
-      const bool fits = slot.offset_bytes >= 0 && slot.offset_bytes % kAlignmentBytes == 0 &&
+      const bool fits = slot.offset_bytes >= 0 && slot.offset_bytes % kSlotAlignmentBytes == 0 &&
                         slot.offset_bytes <= p_.arena_bytes &&
                         slot.type.bytes() <= p_.arena_bytes - slot.offset_bytes;
       if (!fits) {
@@ -160,7 +159,7 @@ class ProgramChecker {
 
   Status CheckMemory(int64_t budget_bytes) const {
     if (p_.arena_bytes < 0 || p_.arena_bytes > kMaxArenaBytes || p_.workspace_offset < 0 ||
-        p_.workspace_bytes < 0 || p_.workspace_offset % kAlignmentBytes != 0 ||
+        p_.workspace_bytes < 0 || p_.workspace_offset % kSlotAlignmentBytes != 0 ||
         p_.workspace_offset > p_.arena_bytes ||
         p_.workspace_bytes > p_.arena_bytes - p_.workspace_offset) {
       return InvalidArgument(fmt::format(

@@ -187,6 +187,17 @@ std::optional<NodeStrategy> BlockStrategy(const Graph& graph, ValueId value, con
     if (factor.kind == ir::FactorKind::kWhole || !divides) return std::nullopt;
     axes[factors[d][0]] = wanted.dims[d];
   }
+  // A block of a minor factor lies in pieces all over its dim: no sharding says that.
+  const auto minor = [&](const ir::TensorFactors& tensor) {
+    return std::any_of(tensor.begin(), tensor.end(), [&](const ir::DimFactors& dim) {
+      return !dim.empty() && std::any_of(dim.begin() + 1, dim.end(), [&](ir::FactorIndex factor) {
+        return axes.contains(factor);
+      });
+    });
+  };
+  if (std::any_of(rule->operands.begin(), rule->operands.end(), minor) ||
+      std::any_of(rule->results.begin(), rule->results.end(), minor))
+    return std::nullopt;
   const auto split = [&](const ir::TensorFactors& tensor) {
     Sharding sharding = Sharding::Replicated(static_cast<int>(tensor.size()));
     for (size_t d = 0; d < tensor.size(); ++d) {

@@ -320,6 +320,18 @@ int ReportingDevice(const Layout& layout) {
   return static_cast<int>((layout.pipeline - 1) * layout.data * layout.tensor);
 }
 
+Status CheckInitialized(const Program& init, const Program& program) {
+  for (const ir::Slot& slot : program.slots) {
+    const bool filled = std::any_of(init.slots.begin(), init.slots.end(), [&](const auto& other) {
+      return other.persistent && other.name == slot.name;
+    });
+    if (filled || !slot.persistent) continue;
+    return Internal(fmt::format("device {} uses \"{}\" in \"{}\", but \"{}\" does not fill it",
+                                program.device.value(), slot.name, program.name, init.name));
+  }
+  return OkStatus();
+}
+
 Result<std::vector<Program>> LowerToPrograms(const LowerInput& input) {
   std::vector<Transfer> transfers;
   for (const Import& import : input.partition->imports) {

@@ -31,6 +31,10 @@ struct LowerInput {
 // Programs in device order: device = (stage * data + d) * tensor + t.
 Result<std::vector<ir::Program>> LowerToPrograms(const LowerInput& input);
 
+// Every persistent slot of `program` is one that `init`, of the same device, fills.
+// Errors: kInternal naming the slot.
+Status CheckInitialized(const ir::Program& init, const ir::Program& program);
+
 // The mesh of one stage: axes data and tensor with its devices.
 mesh::Mesh StageMesh(const Layout& layout, int stage);
 

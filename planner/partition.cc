@@ -31,6 +31,7 @@ struct Version {
   std::optional<PieceKey> piece;  // where it is computed; none: param or import
   ValueId local;                  // in that piece
   TensorIndex tensor = kNoTensor;
+  TensorIndex accumulator = kNoTensor;  // its sum over microbatches, which the update reads
 };
 
 struct PieceBuilder {
@@ -151,12 +152,12 @@ class Partitioner {
       return it->second;
     if (IsConstant(value)) return ComputeConstant(key, value, required);
     if (IsParam(value)) ParamVersion(key.stage, value);
-    if (Versions(key.stage, value).empty()) MW_TRY(ImportValue(key, value, required));
     const std::vector<Version>& versions = Versions(key.stage, value);
+    if (NeedsImport(key, value, required)) MW_TRY(ImportValue(key, value, required));
     const size_t best = BestVersion(versions, key, required);
     const Sharding have = EffectiveSharding(versions[best], key);
     // No transfer gets the rows of one microbatch out of a whole; computing only them does.
-    const bool wants_rows = required.UsesAxis(kMicro) && !have.UsesAxis(kMicro);
+    const bool wants_rows = HasRows(required) && !HasRows(have);
     if (wants_rows && !IsParam(value)) {
       if (const auto strategy = BlockStrategy(graph_, value, required, mesh_)) {
         return ComputeBlock(key, value, *strategy);
@@ -171,6 +172,36 @@ class Partitioner {
     MW_ASSIGN_OR_RETURN(const ValueId local, BringIn(key, value, best));
     if (have == required) return local;
     return Convert(key, value, local, have, required);
+  }
+
+  // A stage that does not compute the value has no version for this reader, or only ones that are
+  // whole where rows of a microbatch are wanted, or the reverse: the owner makes and sends those.
+  bool NeedsImport(const PieceKey& key, ValueId value, const Sharding& required) {
+    const std::vector<Version>& versions = Versions(key.stage, value);
+    if (FirstReadable(versions, key) == versions.size()) return true;
+    const std::vector<int>& owners = stages_.node_stages[ProducerIndex(value)];
+    if (IsParam(value) || std::find(owners.begin(), owners.end(), key.stage) != owners.end())
+      return false;
+    const Version& best = versions[BestVersion(versions, key, required)];
+    return HasRows(EffectiveSharding(best, key)) != HasRows(required);
+  }
+
+  static bool HasRows(const Sharding& sharding) {
+    return std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const auto& axes) {
+      return std::find(axes.begin(), axes.end(), kMicro) != axes.end();
+    });
+  }
+
+  // The update reads sums: what came from another stage for one microbatch does not serve it.
+  bool IsReadable(const Version& version, const PieceKey& reader) const {
+    if (version.piece || reader.phase != Phase::kUpdate || layout_.microbatches == 1) return true;
+    return result_.tensors[static_cast<size_t>(version.tensor)].role != TensorRole::kMicrobatch;
+  }
+
+  size_t FirstReadable(const std::vector<Version>& versions, const PieceKey& reader) const {
+    size_t i = 0;
+    while (i < versions.size() && !IsReadable(versions[i], reader)) ++i;
+    return i;
   }
 
   Result<ValueId> ComputeConstant(const PieceKey& key, ValueId value, const Sharding& required) {
@@ -201,16 +232,20 @@ class Partitioner {
     Versions(key.stage, value).push_back(version);
   }
 
-  // The version to start from: the wanted one, else one that is not partial, else the first.
-  // Versions that a later piece computes do not exist yet.
-  static size_t BestVersion(const std::vector<Version>& versions, const PieceKey& key,
-                            const Sharding& required) {
-    size_t best = 0;
-    for (size_t i = 0; i < versions.size(); ++i) {
+  // The version to start from: the wanted one, else one with (without) rows as wanted, else one
+  // that is not partial, else the first. Versions that a later piece computes do not exist yet.
+  size_t BestVersion(const std::vector<Version>& versions, const PieceKey& key,
+                     const Sharding& required) const {
+    const auto rank = [&](const Version& version) {
+      const bool same_rows = HasRows(EffectiveSharding(version, key)) == HasRows(required);
+      return std::pair(same_rows, version.sharding.partial.empty());
+    };
+    size_t best = FirstReadable(versions, key);
+    for (size_t i = best; i < versions.size(); ++i) {
       if (versions[i].piece && *versions[i].piece > key) continue;
+      if (!IsReadable(versions[i], key)) continue;
       if (EffectiveSharding(versions[i], key) == required) return i;
-      if (!versions[best].sharding.partial.empty() && versions[i].sharding.partial.empty())
-        best = i;
+      if (rank(versions[i]) > rank(versions[best])) best = i;
     }
     return best;
   }
@@ -224,13 +259,13 @@ class Partitioner {
   Result<ValueId> BringIn(const PieceKey& key, ValueId value, size_t index) {
     if (Versions(key.stage, value)[index].piece == key)
       return Versions(key.stage, value)[index].local;
-    MW_TRY(Export(key, value, index));
+    MW_ASSIGN_OR_RETURN(const TensorIndex tensor, Export(key, value, index));
     const Version& version = Versions(key.stage, value)[index];
     PieceBuilder& piece = BuilderOf(key);
     const Sharding sharding = EffectiveSharding(version, key);
     if (const auto it = piece.locals.find({value, sharding}); it != piece.locals.end())
       return it->second;
-    const ValueId local = AddInput(piece, version.tensor);
+    const ValueId local = AddInput(piece, tensor);
     piece.locals[{value, sharding}] = local;
     return local;
   }
@@ -241,39 +276,41 @@ class Partitioner {
     return piece.builder.AddOne(Op::kInput, {}, {{"name", info.name}}, {info.local_type});
   }
 
-  // Gives the version a tensor that outlives its piece.
-  Status Export(const PieceKey& reader, ValueId value, size_t index) {
+  // The tensor in which the version outlives its piece: for the update the sum over microbatches,
+  // for other readers the version as it is. One version can have both.
+  Result<TensorIndex> Export(const PieceKey& reader, ValueId value, size_t index) {
     Version& version = Versions(reader.stage, value)[index];
-    if (version.tensor != kNoTensor) return OkStatus();
+    if (!version.piece) return version.tensor;
     const PieceKey producer = *version.piece;
-    PieceBuilder& piece = BuilderOf(producer);
     const bool crosses_to_update =
         producer.phase != Phase::kUpdate && reader.phase == Phase::kUpdate;
+    const bool summed = crosses_to_update && version.sharding.partial.contains(kMicro);
+    if (crosses_to_update && !summed && layout_.microbatches > 1) {
+      return Fail(InvalidArgument(fmt::format(
+          "%{} is not a sum over the rows of the batch, but the update needs the sum over "
+          "{} microbatches: let the loss depend on the data, or use microbatches=1",
+          value.value(), layout_.microbatches)));
+    }
+    TensorIndex& tensor = summed ? version.accumulator : version.tensor;
+    if (tensor != kNoTensor) return tensor;
     const bool gradient = crosses_to_update && producer.phase == Phase::kBackward;
     const auto kind = gradient                           ? ir::MemoryKind::kGradients
                       : producer.phase == Phase::kUpdate ? ir::MemoryKind::kOther
                                                          : ir::MemoryKind::kActivations;
-    if (crosses_to_update && version.sharding.partial.contains(kMicro)) {
-      const Sharding summed = WithoutAxis(version.sharding, kMicro);
-      const TensorIndex tensor =
-          AddTensor(reader.stage, value, summed, TensorRole::kAccumulator, kind);
-      const ValueId previous = AddInput(piece, tensor);
-      const ValueId sum = piece.builder.AddOne(Op::kAdd, {previous, version.local});
-      piece.outputs.emplace_back(tensor, sum);
-      version.tensor = tensor;
-      return OkStatus();
+    PieceBuilder& piece = BuilderOf(producer);
+    if (!summed) {
+      const TensorRole role =
+          producer.phase == Phase::kUpdate ? TensorRole::kStep : TensorRole::kMicrobatch;
+      tensor = AddTensor(reader.stage, value, version.sharding, role, kind);
+      piece.outputs.emplace_back(tensor, version.local);
+      return tensor;
     }
-    if (crosses_to_update && layout_.microbatches > 1) {
-      return InvalidArgument(fmt::format(
-          "%{} is not a sum over the rows of the batch, but the update needs the sum over "
-          "{} microbatches: let the loss depend on the data, or use microbatches=1",
-          value.value(), layout_.microbatches));
-    }
-    const TensorRole role =
-        producer.phase == Phase::kUpdate ? TensorRole::kStep : TensorRole::kMicrobatch;
-    version.tensor = AddTensor(reader.stage, value, version.sharding, role, kind);
-    piece.outputs.emplace_back(version.tensor, version.local);
-    return OkStatus();
+    tensor = AddTensor(reader.stage, value, WithoutAxis(version.sharding, kMicro),
+                       TensorRole::kAccumulator, kind);
+    const ValueId previous = AddInput(piece, tensor);
+    const ValueId sum = piece.builder.AddOne(Op::kAdd, {previous, version.local});
+    piece.outputs.emplace_back(tensor, sum);
+    return tensor;
   }
 
   // ---- between stages ----
@@ -294,6 +331,9 @@ class Partitioner {
       resolved.partial.clear();
       // A summand of a microbatch crosses as what it is.
       if (WithoutAxis(required, kMicro).partial.empty()) resolved = required;
+    } else if (HasRows(required) && !HasRows(resolved)) {
+      // Whole here, rows there: only this stage has what the rows are computed from.
+      resolved = required;
     }
     MW_TRY(Get(after, value, resolved));
     MW_ASSIGN_OR_RETURN(const TensorIndex source, ExportFor(after, value, resolved));
@@ -315,12 +355,12 @@ class Partitioner {
     for (size_t i = 0; i < versions.size(); ++i) {
       if (EffectiveSharding(versions[i], after) != sharding) continue;
       if (versions[i].piece && *versions[i].piece > after) continue;
+      if (!IsReadable(versions[i], after)) continue;
       // What `after` computes itself needs no other piece.
       if (!best || versions[i].piece == after) best = i;
     }
     if (!best) return Fail(Internal(fmt::format("%{} has no version to send", value.value())));
-    MW_TRY(Export(after, value, *best));
-    return Versions(after.stage, value)[*best].tensor;
+    return Export(after, value, *best);
   }
 
   // A replica on every tensor device need not be sent that often: each receives a part and the
@@ -355,18 +395,19 @@ class Partitioner {
     int round = 0;
     for (ValueId input : node.inputs) {
       if (IsParam(input) || IsConstant(input)) continue;
-      const std::vector<Version>& here = Versions(stage, input);
-      if (!here.empty()) {
-        round = std::max(round, ReadyRound(here.front()));
-        continue;
-      }
-      const auto& owners =
-          stages_.node_stages[static_cast<size_t>(graph_.value(input).producer.value())];
-      const std::vector<Version>& there = Versions(owners.empty() ? stage : owners.front(), input);
-      const int ready = there.empty() ? 0 : ReadyRound(there.front());
-      round = std::max(round, ready + 1);
+      round = std::max(round, FirstRound(input, stage));
     }
     return round;
+  }
+
+  // The first update round of the stage that can read the value.
+  int FirstRound(ValueId value, int stage) {
+    const std::vector<Version>& here = Versions(stage, value);
+    const size_t readable = FirstReadable(here, {stage, Phase::kUpdate, 0});
+    if (readable < here.size()) return ReadyRound(here[readable]);
+    const std::vector<int>& owners = stages_.node_stages[ProducerIndex(value)];
+    const std::vector<Version>& there = Versions(owners.empty() ? stage : owners.front(), value);
+    return there.empty() ? 1 : ReadyRound(there.front()) + 1;
   }
 
   int ReadyRound(const Version& version) const {
@@ -433,8 +474,7 @@ class Partitioner {
       if (versions.empty())
         return Internal(
             fmt::format("report \"{}\" is not computed in the last stage", output.name));
-      PieceKey key = versions.front().piece.value_or(PieceKey{stage, Phase::kUpdate, 0});
-      if (key.phase != Phase::kUpdate) key = {stage, Phase::kUpdate, 0};
+      const PieceKey key{stage, Phase::kUpdate, FirstRound(output.value, stage)};
       const Sharding whole = Sharding::Replicated(graph_.type(output.value).rank());
       MW_TRY(Get(key, output.value, whole));
       MW_ASSIGN_OR_RETURN(const TensorIndex tensor, ExportFor(key, output.value, whole));

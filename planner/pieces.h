@@ -76,7 +76,8 @@ struct Partition {
   std::vector<Report> reports;  // tensors of the last stage
 };
 
-// Errors: kInternal when a strategy cannot be expressed (a planner defect), with the node.
+// Errors: kInternal when a strategy cannot be expressed (a planner defect), with the node;
+// kInvalidArgument: what microbatches cannot say, with the way out.
 Result<Partition> MakePartition(const ir::Graph& graph, const StageAssignment& stages,
                                 const Strategies& strategies, const Layout& layout,
                                 int64_t bucket_bytes);

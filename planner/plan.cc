@@ -70,7 +70,7 @@ class PlanMaker {
     stage_of_layer_ = BalanceLayers(graph, stage_count);
     MW_ASSIGN_OR_RETURN(staged_, StageGraph(std::move(graph), stage_of_layer_, stage_count));
     MW_ASSIGN_OR_RETURN(strategies_, ChooseStrategies(staged_.graph, staged_.stages, plan_.layout,
-                                                      {}, device_count() / plan_.layout.pipeline));
+                                                      {}, MaxTensor()));
     MW_ASSIGN_OR_RETURN(const Partition partition,
                         MakePartition(staged_.graph, staged_.stages, strategies_, plan_.layout,
                                       job_.parallel.bucket_bytes));
@@ -88,9 +88,9 @@ class PlanMaker {
     const int stage_count = static_cast<int>(plan_.layout.pipeline);
     MW_ASSIGN_OR_RETURN(const StageAssignment stages,
                         AssignStages(graph, stage_of_layer_, stage_count));
-    MW_ASSIGN_OR_RETURN(const Strategies strategies,
-                        ChooseStrategies(graph, stages, plan_.layout, strategies_.params,
-                                         device_count() / plan_.layout.pipeline));
+    MW_ASSIGN_OR_RETURN(
+        const Strategies strategies,
+        ChooseStrategies(graph, stages, plan_.layout, strategies_.params, MaxTensor()));
     MW_ASSIGN_OR_RETURN(
         const Partition partition,
         MakePartition(graph, stages, strategies, plan_.layout, job_.parallel.bucket_bytes));
@@ -128,7 +128,11 @@ class PlanMaker {
     for (const auto* programs : {&plan_.init, &plan_.step, &plan_.eval}) {
       all.insert(all.end(), programs->begin(), programs->end());
     }
-    const Status verified = ir::VerifyPrograms(all);
+    Status verified = ir::VerifyPrograms(all);
+    for (size_t i = 0; verified.ok() && i < plan_.init.size(); ++i) {
+      verified = CheckInitialized(plan_.init[i], plan_.step[i]);
+      if (verified.ok()) verified = CheckInitialized(plan_.init[i], plan_.eval[i]);
+    }
     if (verified.ok()) return OkStatus();
     return Internal(fmt::format(
         "the planner made programs that the verifier rejects ({}): please report this job",
@@ -162,6 +166,11 @@ class PlanMaker {
       plan_.params.push_back({name, staged_.graph.type(node.outputs[0]),
                               strategies_.params.at(name), staged_.stages.param_stages.at(name)});
     }
+  }
+
+  // The largest tensor degree for which there are devices, with the asked pipeline and data.
+  int64_t MaxTensor() const {
+    return device_count() / (plan_.layout.pipeline * std::max<int64_t>(1, job_.parallel.data));
   }
 
   int64_t device_count() const { return static_cast<int64_t>(topology_.devices.size()); }

@@ -499,10 +499,8 @@ Sharding WithoutAxis(Sharding sharding, const std::string& axis) {
 Result<Strategies> ChooseStrategies(const Graph& step_graph, const StageAssignment& stages,
                                     const Layout& layout,
                                     const std::map<std::string, Sharding>& known_params,
-                                    int64_t device_count) {
-  return Chooser(step_graph, stages, layout, known_params,
-                 std::max(device_count, layout.device_count()))
-      .Run();
+                                    int64_t max_tensor) {
+  return Chooser(step_graph, stages, layout, known_params, max_tensor).Run();
 }
 
 }  // namespace meshwright::planner

@@ -52,12 +52,13 @@ struct Strategies {
 mesh::Mesh PlanningMesh(const Layout& layout);
 
 // known_params fixes the shardings of params decided before (the evaluation graph follows the
-// training graph). Errors: kInvalidArgument naming the weight that no allowed degree splits and the
-// degrees up to device_count that split all weights.
+// training graph). Errors: kInvalidArgument naming the weight that layout.tensor does not split and
+// the degrees up to max_tensor (the most that the cluster has devices for) that split all weights;
+// or the operand that microbatches cannot express, with the way out.
 Result<Strategies> ChooseStrategies(const ir::Graph& step_graph, const StageAssignment& stages,
                                     const Layout& layout,
                                     const std::map<std::string, mesh::Sharding>& known_params,
-                                    int64_t device_count);
+                                    int64_t max_tensor);
 
 // A value's sharding as seen by update nodes: microbatches have been summed into the accumulator.
 mesh::Sharding WithoutAxis(mesh::Sharding sharding, const std::string& axis);

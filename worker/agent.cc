@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/executor.h"
+#include "base/listen_address.h"
 #include "base/log.h"
 #include "base/metrics_server.h"
 #include "worker/agent_metrics.h"
@@ -65,7 +66,9 @@ bool IsFinal(const Status& status) {
 
 class AgentImpl final : public Agent {
  public:
-  explicit AgentImpl(AgentOptions options) : options_(std::move(options)) {}
+  explicit AgentImpl(AgentOptions options) : options_(std::move(options)) {
+    options_.data_bind = NumericHost(options_.data_bind);
+  }
   ~AgentImpl() override { Stop(); }
 
   Status Start() {
@@ -125,9 +128,11 @@ class AgentImpl final : public Agent {
       return InvalidArgument(fmt::format("{} devices of {} threads; both must be at least 1",
                                          options_.devices, options_.threads_per_device));
     }
-    if (options_.data_bind == "0.0.0.0" && options_.advertise.empty()) {
+    const bool any = options_.data_bind == "0.0.0.0" || options_.data_bind == "::";
+    if (any && options_.advertise.empty()) {
       return InvalidArgument(
-          "the data address is 0.0.0.0, which peers cannot dial; pass --advertise ADDRESS");
+          fmt::format("the data address is {}, which peers cannot dial; pass --advertise ADDRESS",
+                      options_.data_bind));
     }
     return OkStatus();
   }
@@ -149,11 +154,11 @@ class AgentImpl final : public Agent {
     register_.incarnation = Incarnation(MakeIncarnation());
     register_.devices = options_.devices;
     register_.memory_bytes = options_.memory_bytes;
-    register_.address = fmt::format("{}:{}", host, resources_.listener->port());
+    register_.address = FormatHostPort(host, resources_.listener->port());
     register_.host_id = options_.host_id;
     register_.version = proto::kVersion;
     if (metrics_server_) {
-      register_.metrics_address = fmt::format("{}:{}", host, metrics_server_->port());
+      register_.metrics_address = FormatHostPort(host, metrics_server_->port());
     }
   }
 

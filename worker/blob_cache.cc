@@ -47,10 +47,13 @@ Result<std::unique_ptr<PartFile>> MakePart(const std::string& path) {
     const int fd = ::mkostemp(name.data(), O_CLOEXEC);
     if (fd < 0) return Fail(OsError(errno, fmt::format("create {}", name)));
     auto part = std::make_unique<PartFile>(name, fd);
-    // A cleaner may have been faster than the lock: then the file is no more.
+    if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK || errno == EINTR) continue;
+      return Fail(OsError(errno, fmt::format("lock {}", name)));
+    }
     struct stat info {};
-    const bool ours = ::flock(fd, LOCK_EX | LOCK_NB) == 0 && ::fstat(fd, &info) == 0;
-    if (!ours || info.st_nlink == 0) continue;
+    if (::fstat(fd, &info) != 0) return Fail(OsError(errno, fmt::format("stat {}", name)));
+    if (info.st_nlink == 0) continue;  // a cleaner was faster than the lock: the file is no more
     if (::fchmod(fd, 0644) != 0) return Fail(OsError(errno, fmt::format("chmod {}", name)));
     return part;
   }

@@ -16,9 +16,7 @@ namespace {
 
 // Asks before gRPC does, which knows no other failure than "in use".
 Status CheckAddress(const std::string& bind, int port) {
-  // gRPC listens on both loopback addresses for this name.
-  const std::string host = bind == "localhost" ? "127.0.0.1" : bind;
-  const Status status = ProbeListen(host, port);
+  const Status status = ProbeListen(bind, port);
   if (status.code() != StatusCode::kAlreadyExists) return status;
   return Unavailable(
       fmt::format("port {} of {} is in use; stop the other controller, or choose another --port (0 "

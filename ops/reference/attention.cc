@@ -10,6 +10,7 @@
 
 #include "ops/attention_shape.h"
 #include "ops/dropout_mask.h"
+#include "ops/reference/larger.h"
 #include "ops/reference/reference.h"
 
 namespace meshwright::ops::reference {
@@ -32,9 +33,6 @@ void ForEachHead(const AttentionShape& shape, const Body& body) {
     }
   }
 }
-
-// NaN wins, so that a diverged model is seen.
-double Larger(double x, double y) { return std::isnan(x) || x > y ? x : y; }
 
 // Fills scores with scale * q.k of the visible keys; returns the largest, -inf when there is none.
 template <typename T>

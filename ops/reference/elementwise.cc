@@ -96,7 +96,8 @@ KernelResult MakeDropout(const KernelSpec& spec) {
       const int64_t first = r * runs.run_length();
       for (int64_t i = 0; i < runs.run_length(); ++i) {
         const double factor = mask.Factor(context, start + static_cast<uint64_t>(i));
-        out[first + i] = x[first + i] * static_cast<T>(factor);
+        // Dropped is 0, even an infinity.
+        out[first + i] = factor == 0 ? T{0} : x[first + i] * static_cast<T>(factor);
       }
     }
     return {};

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/reference/larger.h"
 #include "ops/reference/reference.h"
 #include "ops/token_ids.h"
 
@@ -15,9 +16,6 @@ constexpr int64_t kDefaultIgnore = -100;
 int64_t IgnoreIndex(const KernelSpec& spec) {
   return spec.attrs.Int("ignore_index", kDefaultIgnore);
 }
-
-// NaN wins, so that a diverged model is seen.
-double Larger(double x, double y) { return std::isnan(x) || x > y ? x : y; }
 
 // -inf for an empty row or one of only -inf.
 template <typename T>

@@ -34,6 +34,17 @@ std::vector<std::string> Words(std::string_view line) {
   return words;
 }
 
+// Whether a whole number in the text is one of `numbers`: "a-12.b" has 12.
+bool HasNumberOf(const std::set<std::string>& numbers, const std::string& text) {
+  constexpr const char* kDigits = "0123456789";
+  for (size_t begin = text.find_first_of(kDigits); begin != std::string::npos;) {
+    const size_t end = text.find_first_not_of(kDigits, begin);
+    if (numbers.count(text.substr(begin, end - begin)) != 0) return true;
+    begin = text.find_first_of(kDigits, end);
+  }
+  return false;
+}
+
 // Names in a folder; none when it is not there (any more).
 std::set<std::string> Names(const std::string& folder) {
   std::set<std::string> names;
@@ -189,7 +200,9 @@ Holdings HoldingsOf(pid_t pid) {
   return holdings;
 }
 
-Leftovers::Leftovers() : shm_before_(Names("/dev/shm")) { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+Leftovers::Leftovers() : shm_before_(Names("/dev/shm")), pids_({std::to_string(::getpid())}) {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
 
 Leftovers::~Leftovers() {
   for (const ProcessEntry& process : Descendants()) ::kill(process.pid, SIGKILL);
@@ -206,6 +219,7 @@ void Leftovers::Note() {
   for (const ProcessEntry& process : Descendants()) {
     const std::set<std::string> objects = ObjectsOf(process.pid);
     noted_.insert(objects.begin(), objects.end());
+    pids_.insert(std::to_string(process.pid));
   }
 }
 
@@ -237,7 +251,7 @@ std::string Leftovers::Look() {
     if (noted_.count(ObjectId(kSocket, inode)) != 0) left += socket.text + "\n";
   }
   for (const std::string& name : Names("/dev/shm")) {
-    if (shm_before_.count(name) == 0) left += "/dev/shm/" + name + "\n";
+    if (shm_before_.count(name) == 0 && HasNumberOf(pids_, name)) left += "/dev/shm/" + name + "\n";
   }
   return left;
 }

@@ -50,8 +50,9 @@ class Leftovers {
   void Note();
   size_t noted() const { return noted_.size(); }
 
-  // Waits until no descendant lives, nobody has a noted socket or memory and /dev/shm is as it was:
-  // "", or a line for each thing that is left after `timeout_ms`.
+  // Waits until no descendant lives, nobody has a noted socket or memory and /dev/shm has no new
+  // name with the pid of this process or of a noted descendant in it; others are strangers'. "", or
+  // a line for each thing that is left after `timeout_ms`.
   // REQUIRES: no live Subprocess object; unreaped children are reaped here.
   std::string Find(int64_t timeout_ms = 5'000);
 
@@ -60,6 +61,7 @@ class Leftovers {
 
   std::set<std::string> shm_before_;
   std::set<std::string> noted_;
+  std::set<std::string> pids_;  // our own and those of the noted descendants
 };
 
 }  // namespace meshwright::testing

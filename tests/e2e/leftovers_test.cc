@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -32,21 +33,21 @@ TEST(Leftovers, FindsAChildAndAnOrphan) {
   Leftovers leftovers;
   SubprocessOptions options;
   // The shell ends at once; its background process is then an orphan, which comes to us.
-  options.args = {"/bin/sh", "-c", "tail -f /dev/null & echo started"};
+  options.args = {"/bin/sh", "-c", "sleep 60 & echo started"};
   options.stdout_to = OutputTo::Discard();
   auto shell = Subprocess::Start(options);
   ASSERT_TRUE(shell.has_value()) << shell.error();
   ASSERT_TRUE((*shell)->Wait(kSoonMs).has_value());
-  // Its name is the shell's until it has become `tail`.
+  // Its name is the shell's until it has become `sleep`.
   EXPECT_TRUE(
-      WaitUntil([&] { return leftovers.Find(0).find("(tail)") != std::string::npos; }, kSoonMs));
+      WaitUntil([&] { return leftovers.Find(0).find("(sleep)") != std::string::npos; }, kSoonMs));
   for (const ProcessEntry& process : Descendants()) ::kill(process.pid, SIGKILL);
   EXPECT_EQ(leftovers.Find(kSoonMs), "");
 }
 
 TEST(Leftovers, EndsWhatIsLeftWhenItGoes) {
   SubprocessOptions options;
-  options.args = {"/bin/sh", "-c", "tail -f /dev/null & echo started"};
+  options.args = {"/bin/sh", "-c", "sleep 60 & echo started"};
   options.stdout_to = OutputTo::Discard();
   {
     Leftovers leftovers;
@@ -75,6 +76,7 @@ TEST(Leftovers, FindsSocketsAndSharedMemoryThatSomebodyKeeps) {
   const std::string name = fmt::format("tcp 127.0.0.1:{}", ntohs(address.sin_port));
   const pid_t child = ::fork();
   if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // it has what we listen on: it must not outlive us
     for (;;) ::pause();
   }
   ASSERT_GT(child, 0);
@@ -109,6 +111,12 @@ TEST(Leftovers, FindsNamedSharedMemory) {
   EXPECT_THAT(leftovers.Find(0), HasSubstr("/dev/shm" + name));
   ASSERT_EQ(::shm_unlink(name.c_str()), 0);
   EXPECT_EQ(leftovers.Find(0), "");
+  // Tests and other programs run side by side: names without a pid of ours are not ours.
+  const std::string stranger = fmt::format("/meshwright-test-{}0", ::getpid());
+  const UniqueFd other(::shm_open(stranger.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600));
+  ASSERT_TRUE(other.valid());
+  EXPECT_EQ(leftovers.Find(0), "");
+  ASSERT_EQ(::shm_unlink(stranger.c_str()), 0);
 }
 
 }  // namespace

@@ -48,6 +48,11 @@ class Shutdown : public FaultFixture {
     const auto submitted = RunMeshwright({"--address", address_, "submit", "--no-wait", job});
     ASSERT_TRUE(submitted.has_value()) << submitted.error();
     ASSERT_EQ(submitted->exit.code, 0) << submitted->stderr_text;
+    const auto runs = [&] {
+      const auto jobs = RunMeshwright({"--address", address_, "jobs"});
+      return jobs.has_value() && jobs->stdout_text.find("RUNNING") != std::string::npos;
+    };
+    ASSERT_TRUE(WaitUntil(runs, kSoonMs));
     ASSERT_TRUE(WaitUntil([&] { return !HoldingsOf(pids_[1]).shared_memory.empty(); }, kSoonMs));
     leftovers_.Note();
     ASSERT_GT(leftovers_.noted(), 0u);

@@ -27,7 +27,8 @@ struct Degrees {
   int data, tensor, pipeline, microbatches;
 };
 
-Result<ir::JobRequest> MakeJob(const LossFunction& loss, const Degrees& degrees) {
+Result<ir::JobRequest> MakeJob(const LossFunction& loss, const Degrees& degrees,
+                               bool sequence_parallel = false) {
   client::TrainerFunctions functions;
   functions.loss = loss;
   ir::OptimizerSpec optimizer;
@@ -37,6 +38,7 @@ Result<ir::JobRequest> MakeJob(const LossFunction& loss, const Degrees& degrees)
   parallel.tensor = degrees.tensor;
   parallel.pipeline = degrees.pipeline;
   parallel.microbatches = degrees.microbatches;
+  parallel.sequence_parallel = sequence_parallel;
   return client::JobBuilder("formula")
       .Batch(kRows, kTokens)
       .Steps(10)
@@ -52,8 +54,9 @@ struct Outcome {
   std::map<std::string, LogicalTensor> tensors;
 };
 
-Result<Outcome> Run(const LossFunction& loss, const Degrees& degrees) {
-  MW_ASSIGN_OR_RETURN(const ir::JobRequest job, MakeJob(loss, degrees));
+Result<Outcome> Run(const LossFunction& loss, const Degrees& degrees,
+                    bool sequence_parallel = false) {
+  MW_ASSIGN_OR_RETURN(const ir::JobRequest job, MakeJob(loss, degrees, sequence_parallel));
   SyntheticTokens tokens(kVocabulary);
   MW_ASSIGN_OR_RETURN(
       const std::unique_ptr<VirtualCluster> cluster,
@@ -70,13 +73,14 @@ Result<Outcome> Run(const LossFunction& loss, const Degrees& degrees) {
   return outcome;
 }
 
-void ExpectParity(const LossFunction& loss, const std::vector<Degrees>& layouts) {
+void ExpectParity(const LossFunction& loss, const std::vector<Degrees>& layouts,
+                  bool sequence_parallel = false) {
   const auto expected = Run(loss, {1, 1, 1, 1});
   ASSERT_TRUE(expected.has_value()) << expected.error();
   for (const Degrees& d : layouts) {
     const std::string layout = fmt::format("data={} tensor={} pipeline={} microbatches={}", d.data,
                                            d.tensor, d.pipeline, d.microbatches);
-    const auto actual = Run(loss, d);
+    const auto actual = Run(loss, d, sequence_parallel);
     ASSERT_TRUE(actual.has_value()) << layout << ": " << actual.error();
     for (size_t i = 0; i < expected->numbers.size(); ++i) {
       EXPECT_NEAR(actual->numbers[i] / expected->numbers[i], 1.0, 1e-10) << layout << " #" << i;
@@ -242,6 +246,70 @@ TEST(Formulas, ValueWithoutLayerIsReadInTwoStages) {
       kStaged);
 }
 
+// The gradient that p's update sums over microbatches is read per microbatch by the other stage.
+TEST(Formulas, GradientOfTwoStagesIsSummedAndSentPerMicrobatch) {
+  for (const bool shared : {false, true}) {
+    ExpectParity(
+        [shared](Builder& b, const Batch& batch) {
+          ValueId x = Embed(b, batch);
+          const ValueId r = b.Param("r", {kWidth}, {.std_dev = 1});
+          const ValueId q = b.Scale(r, 2);
+          x = Feedforward(b, x, "ffn");
+          b.SetLayer(1);
+          // Shared: the sum that stage 0's update imports is one that its backward has imported.
+          const ValueId p = shared ? r : b.Param("p", {kWidth}, {.std_dev = 1});
+          x = b.AddTo(Feedforward(b, x, "ffn2"), b.AddTo(p, q));
+          return TokenLoss(b, x, batch);
+        },
+        kStaged);
+  }
+}
+
+// The update divides by a count that one microbatch's weight is scaled with, here or a stage later.
+TEST(Formulas, CountOfTheDataIsAlsoPartOfTheLoss) {
+  for (const bool first_stage : {false, true}) {
+    ExpectParity(
+        [first_stage](Builder& b, const Batch& batch) {
+          const auto count_of = [&] {
+            const ValueId table =
+                b.AddOne(Op::kRandomNormal, {}, {{"name", "table"}, {"mean", 0.0}, {"std", 1.0}},
+                         {F64({kVocabulary, kWidth})});
+            const ValueId weights = b.Lookup(table, batch.at("tokens"));
+            return AllDims(b, b.MulBy(weights, weights));
+          };
+          const ValueId x = Feedforward(b, Embed(b, batch), "ffn");
+          ValueId count = first_stage ? count_of() : ValueId();
+          b.SetLayer(1);
+          const Loss loss = TokenLoss(b, Feedforward(b, x, "ffn2"), batch);
+          if (!first_stage) count = count_of();
+          const ValueId w = b.Param("w", {}, {.std_dev = 1});
+          const ValueId term = b.AddOne(Op::kMulScalar, {count, w});
+          return Loss{b.AddTo(loss.loss_sum, term), count};
+        },
+        kStaged);
+  }
+}
+
+// A whole value with a batch dim: the other stage gets the rows, not the weights to compute them.
+TEST(Formulas, RowsOfAWholeValueComeFromTheStageThatHasItsWeights) {
+  for (const bool also_there : {false, true}) {
+    ExpectParity(
+        [also_there](Builder& b, const Batch& batch) {
+          ValueId x = Embed(b, batch);
+          const ValueId noise =
+              b.AddOne(Op::kRandomNormal, {}, {{"name", "noise"}, {"mean", 0.0}, {"std", 1.0}},
+                       {F64({kRows, kTokens, kWidth})});
+          const ValueId scale = b.Param("scale", {}, {.std_dev = 1});
+          const ValueId offset = b.AddOne(Op::kMulScalar, {noise, scale});
+          x = Feedforward(b, also_there ? b.AddTo(x, offset) : x, "ffn");
+          b.SetLayer(1);
+          x = b.AddTo(Feedforward(b, x, "ffn2"), offset);
+          return TokenLoss(b, x, batch);
+        },
+        kStaged);
+  }
+}
+
 std::string PlanError(const LossFunction& loss, const Degrees& degrees) {
   const auto job = MakeJob(loss, degrees);
   if (!job.has_value()) return job.error().message();
@@ -270,6 +338,19 @@ TEST(Formulas, WhatMicrobatchesCannotSayIsRefusedWithAWayOut) {
   };
   EXPECT_NE(PlanError(regularizer, {1, 1, 1, 2}).find("microbatches=1"), std::string::npos)
       << PlanError(regularizer, {1, 1, 1, 2});
+}
+
+// Sequence parallelism splits what is the minor part of a dim before the reshape.
+TEST(Formulas, SplitOfAMinorFactorIsComputedWhole) {
+  const auto loss = [](Builder& b, const Batch& batch) {
+    const ValueId noise =
+        b.AddOne(Op::kRandomNormal, {}, {{"name", "noise"}, {"mean", 0.0}, {"std", 1.0}},
+                 {F64({kRows * kTokens, kWidth})});
+    const ValueId rows = b.Reshape(noise, {kRows, kTokens, kWidth});
+    const ValueId x = Feedforward(b, Embed(b, batch), "ffn");
+    return TokenLoss(b, Feedforward(b, b.AddTo(x, rows), "ffn2"), batch);
+  };
+  ExpectParity(loss, {{1, 2, 1, 1}, {2, 2, 1, 1}}, /*sequence_parallel=*/true);
 }
 
 // What a plan says that a device allocates is what its worker allocates.

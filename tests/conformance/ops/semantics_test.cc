@@ -182,6 +182,18 @@ TEST(DropoutOp, HighestRateDropsEverythingAndRateOfZeroNothing) {
   }
 }
 
+TEST(DropoutOp, DroppedIsZeroEvenAnInfinity) {
+  for (const Backend backend : kBackends) {
+    const OpCase op_case{
+        "dropout", ir::Op::kDropout, {{"name", "d"}, {"rate", 0.999999}}, {{{64}}}, {}};
+    const double infinity = std::numeric_limits<double>::infinity();
+    const HostTensor x = FromValues({64}, std::vector<double>(64, infinity), ir::DType::kF64);
+    const auto result = RunCase(op_case, backend, ir::DType::kF32, {x});
+    ASSERT_TRUE(result) << result.error();
+    for (double y : ValuesOf((*result)[0])) EXPECT_EQ(y, 0.0);
+  }
+}
+
 TEST(RandomNormalOp, IsAFunctionOfSeedNameAndIndex) {
   const OpCase op_case{"normal",
                        ir::Op::kRandomNormal,

@@ -155,5 +155,36 @@ TEST(Client, ReachesAControllerOnIpv6) {
   EXPECT_TRUE(client::Client::Connect(to).has_value());
 }
 
+TEST(Client, ReachesAControllerOnTheNameOfLoopbackAndItsMetrics) {
+  auto dir = TempDir::Make();
+  ASSERT_TRUE(dir.has_value());
+  controller::ServerOptions options;
+  options.bind = "localhost";
+  options.port = 0;
+  options.metrics_port = 0;
+  options.state_dir = dir->File("state");
+  auto server = controller::Server::Start(options);
+  ASSERT_TRUE(server.has_value()) << server.error();
+  EXPECT_GT((*server)->metrics_port(), 0);
+  client::Client::Options to;
+  to.address = fmt::format("localhost:{}", (*server)->port());
+  EXPECT_TRUE(client::Client::Connect(to).has_value());
+}
+
+TEST(Client, MetricsOnIpv6AreServedOrRefusedWithTheFix) {
+  if (!ProbeListen("::1", 0).ok()) GTEST_SKIP() << "this machine has no IPv6 loopback";
+  auto dir = TempDir::Make();
+  ASSERT_TRUE(dir.has_value());
+  controller::ServerOptions options;
+  options.bind = "::1";
+  options.port = 0;
+  options.metrics_port = 0;
+  options.state_dir = dir->File("state");
+  const auto server = controller::Server::Start(options);
+  if (server.has_value()) return;  // civetweb of this system has IPv6
+  EXPECT_EQ(server.error().code(), StatusCode::kInvalidArgument) << server.error();
+  EXPECT_THAT(server.error().message(), HasSubstr("port -1"));
+}
+
 }  // namespace
 }  // namespace meshwright::testing

@@ -19,6 +19,12 @@ TEST(ListenAddress, BracketsAnIpv6Address) {
   EXPECT_EQ(ResolveNumeric("no.such.host", 80).error().code(), StatusCode::kInvalidArgument);
 }
 
+TEST(ListenAddress, KnowsTheNameOfLoopback) {
+  EXPECT_EQ(NumericHost("localhost"), "127.0.0.1");
+  EXPECT_EQ(NumericHost("[::1]"), "::1");
+  EXPECT_EQ(NumericHost("10.0.0.1"), "10.0.0.1");
+}
+
 TEST(ListenAddress, TellsAForeignAddressFromAPortInUse) {
   // 192.0.2.0/24 is for documentation: no machine has it.
   const Status foreign = ProbeListen("192.0.2.1", 7700);

@@ -19,6 +19,7 @@
 #include "cli/input_files.h"
 #include "cli/interrupt_note.h"
 #include "cli/listen_check.h"
+#include "cli/run_dir.h"
 
 namespace meshwright::cli {
 namespace {
@@ -95,6 +96,22 @@ TEST_F(Commands, NotesGoToStderr) {
   EXPECT_EQ(noted.code, kExitOk);
   EXPECT_TRUE(Contains(noted.error, "note: optimizer.momentum")) << noted.error;
   EXPECT_FALSE(Contains(noted.out, "note:"));
+}
+
+TEST_F(Commands, DownWaitsForAnUpThatHasWrittenNothingYet) {
+  const DownArgs args{folder_->path(), 30};
+  const auto down = [&] { return RunDown(args); };
+  EXPECT_EQ(Observe(down).code, kExitOk);
+  EXPECT_FALSE(FileExists(LockFile(folder_->path()))) << "no folder of a cluster";
+  auto up = LockRunDir(folder_->path(), 0);
+  ASSERT_TRUE(up) << up.error();
+  const Outcome early = Observe(down);
+  EXPECT_EQ(early.code, kExitUsage);
+  EXPECT_TRUE(Contains(early.error, "another `meshwright up`")) << early.error;
+  *up = UniqueFd();
+  const Outcome late = Observe(down);
+  EXPECT_EQ(late.code, kExitOk);
+  EXPECT_TRUE(Contains(late.out, "nothing runs")) << late.out;
 }
 
 TEST_F(Commands, SubmitFindsItsFilesAndTheRecordBeforeItAsksACluster) {

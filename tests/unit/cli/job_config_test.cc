@@ -197,6 +197,15 @@ TEST(JobConfig, ValuesOutOfRangeNameKeyPositionAndRange) {
   }
 }
 
+TEST(JobConfig, IntegersThatNoDoubleHoldsAreNumbers) {
+  const auto config = ParseJobConfig(Source("", {"training.seed=9007199254740993"}));
+  ASSERT_TRUE(config) << config.error();
+  EXPECT_EQ(config->train.seed, 9007199254740993u);
+  EXPECT_NE(Error("", {"optimizer.lr=9007199254740993"})
+                .find("optimizer.lr is 9007199254740993; it must be "),
+            std::string::npos);
+}
+
 std::string Notes(std::vector<std::string> overrides) {
   const auto config = ParseJobConfig(Source("", std::move(overrides)));
   if (!config) return "error: " + config.error().message();
@@ -210,6 +219,8 @@ TEST(JobConfig, ValuesWithoutEffectAreNoted) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"optimizer.momentum=0.9"}, "optimizer.momentum has no effect with adamw"},
       {{"optimizer.name=sgd", "optimizer.beta1=0.8"}, "no effect with sgd"},
+      {{"training.local_batch_size=3", "training.global_batch_size=13"},
+       "training.local_batch_size has no effect"},
       {{"lr_scheduler.min_lr=1e-5"}, "lr_scheduler.min_lr has no effect"},
       {{"lr_scheduler.total_steps=7"}, "lr_scheduler.total_steps has no effect"},
       {{"lr_scheduler.decay_type=cosine", "lr_scheduler.total_steps=7"},

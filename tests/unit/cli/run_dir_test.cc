@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/subprocess.h"
+#include "cli/args.h"
 #include "cli/connect.h"
 #include "cli/daemon.h"
 #include "cli/plan_report.h"
@@ -51,7 +52,8 @@ TEST(RunDir, OnlyOneHasTheLock) {
   ASSERT_TRUE(first) << first.error();
   const auto second = LockRunDir(folder->path(), 30);
   ASSERT_FALSE(second);
-  EXPECT_EQ(second.error().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(second.error().code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(ExitCodeOf(second.error()), kExitUsage) << "as docs/cli.md says of a second `up`";
   EXPECT_NE(second.error().message().find(folder->path()), std::string::npos);
   *first = UniqueFd();
   EXPECT_TRUE(LockRunDir(folder->path(), 0));

@@ -220,6 +220,12 @@ TEST_F(ControlLoopTest, StoppingDoesNotBeginThePlansThatWait) {
   EXPECT_EQ(plans, 1);
 }
 
+TEST_F(ControlLoopTest, OnlyThePlannersOwnErrorIsAMisfit) {
+  Start();
+  AddWorker("w0", 1);
+  EXPECT_EQ(FollowToEnd(Submit()).reason, "Infeasible");
+}
+
 // ---- Sessions ----
 
 TEST_F(ControlLoopTest, ASessionThatNeverRegistersIsClosed) {
@@ -313,6 +319,30 @@ TEST_F(ControlLoopTest, ReadingAnOldHistoryHoldsUpNobodyElse) {
   EXPECT_EQ(news->update.steps.size(), 2u);
   EXPECT_THAT(news->update.log_lines, ElementsAre("one", "two"));
   EXPECT_TRUE(news->last);
+}
+
+TEST_F(ControlLoopTest, ManyRestoredJobsKeepTheirLastLines) {
+  // More than the histories that are kept: all are being read when their ends are logged.
+  constexpr int64_t kJobs = 10;
+  for (int64_t job = 1; job <= kJobs; ++job) {
+    Remember(job, JobState::kRunning);
+    ASSERT_TRUE(WriteFileAtomic(dir_->job_dir(job) + "/job.log", "began\n").ok());
+  }
+  Start();
+  for (int64_t job = 1; job <= kJobs; ++job) {
+    WatchCursor cursor{job, 0, 0, -1};
+    std::vector<std::string> lines;
+    for (bool last = false; !last;) {
+      const auto news = Watch(cursor);
+      ASSERT_TRUE(news.has_value()) << news.error();
+      lines.insert(lines.end(), news->update.log_lines.begin(), news->update.log_lines.end());
+      cursor = news->cursor;
+      last = news->last;
+    }
+    ASSERT_GE(lines.size(), 2u) << "job " << job;
+    EXPECT_EQ(lines.front(), "began");
+    EXPECT_THAT(lines.back(), HasSubstr("FAILED")) << "job " << job;
+  }
 }
 
 TEST_F(ControlLoopTest, AQueuedJobOfAnEarlierLifeContinuesItsHistory) {

@@ -163,6 +163,7 @@ TEST(Core, ReportsThePlannersRefusal) {
   SimCluster cluster;
   AddWorkers(cluster, 1);
   cluster.plan_error = InvalidArgument("tensor=3 does not divide 4 heads; use 1, 2, 4");
+  cluster.plan_misfit = true;
   const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 3));
   cluster.Settle();
   EXPECT_EQ(cluster.Info(job).state, JobState::kFailed);
@@ -173,7 +174,7 @@ TEST(Core, ReportsThePlannersRefusal) {
 TEST(Core, ABrokenPlannerIsNotTheUsersMisfit) {
   SimCluster cluster;
   AddWorkers(cluster, 1);
-  cluster.plan_error = Unavailable("no space left on device");
+  cluster.plan_error = ResourceExhausted("no space left on device");
   const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 3));
   cluster.Settle();
   EXPECT_EQ(cluster.Info(job).reason, "PlanFailed");

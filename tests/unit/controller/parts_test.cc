@@ -373,5 +373,28 @@ TEST(AssignTiles, EveryTileHasOneOwnerTheLowestDevice) {
   EXPECT_TRUE(tiles[3].empty());
 }
 
+// ---- Planning -----------------------------------------------------------------------------------
+
+TEST(PlanJob, OnlyThePlannersErrorIsAMisfit) {
+  const TempDir dir = TempDir::Make().value();
+  auto blobs = BlobStore::Open(dir.File("blobs")).value();
+  Result<planner::Plan> made = Fail(ResourceExhausted("too large"));
+  const auto make_plan = [&](const ir::JobRequest&, const mesh::Topology&) { return made; };
+  bool misfit = false;
+  EXPECT_FALSE(PlanJob(make_plan, {}, {}, *blobs, dir.File("job"), misfit).has_value());
+  EXPECT_TRUE(misfit);
+  made = Fail(Internal("broken"));
+  EXPECT_FALSE(PlanJob(make_plan, {}, {}, *blobs, dir.File("job"), misfit).has_value());
+  EXPECT_FALSE(misfit);
+  // What cannot be written has one of the planner's codes.
+  made = planner::Plan{};
+  misfit = true;
+  const auto unwritten =
+      PlanJob(make_plan, {}, {}, *blobs, dir.File(std::string(300, 'x')), misfit);
+  ASSERT_FALSE(unwritten.has_value());
+  EXPECT_EQ(unwritten.error().code(), StatusCode::kInvalidArgument) << unwritten.error();
+  EXPECT_FALSE(misfit);
+}
+
 }  // namespace
 }  // namespace meshwright::controller

@@ -252,7 +252,7 @@ void SimCluster::Plan(const StartPlan& start) {
   Result<PlannedJob> result = std::move(plan);
   if (plan_error) result = tl::unexpected(*plan_error);
   auto& queue = hold_plans ? held_plans_ : pending_;
-  queue.push_back(PlanFinished{start.job, start.attempt, std::move(result)});
+  queue.push_back(PlanFinished{start.job, start.attempt, std::move(result), plan_misfit});
 }
 
 void SimCluster::Execute(Effects effects) {

@@ -69,6 +69,7 @@ class SimCluster {
 
   // ---- faults of the played parts ----
   std::optional<Status> plan_error;
+  bool plan_misfit = false;  // with plan_error: it is the planner's own
   std::optional<Status> weights_error;
   int64_t diverges_at = -1;                              // the loss of this step and later is NaN
   int planned_devices = 0;                               // 0: as many as were reserved

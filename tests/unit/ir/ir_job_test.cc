@@ -1,6 +1,7 @@
 // What a job may ask for: each refusal names the field or the node, and what to do.
 #include "ir/job.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -11,6 +12,9 @@
 
 namespace meshwright::ir {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 TensorType F32(Dims dims) { return {DType::kF32, std::move(dims)}; }
 
@@ -173,6 +177,17 @@ TEST(ValidateJob, OptimizerNumbersAreCheckedByName) {
   job = Job();
   job.optimizer.total_steps = -1;
   ExpectRefused(job, {"optimizer.total_steps"});
+}
+
+TEST(ValidateJob, NamesStayShortEnoughForListings) {
+  JobRequest job;
+  for (const size_t bytes : {0, 257}) {
+    job.name = std::string(bytes, 'n');
+    EXPECT_EQ(ValidateJob(job).code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(ValidateJob(job).message(), HasSubstr("job.name has " + std::to_string(bytes)));
+  }
+  job.name = std::string(256, 'n');
+  EXPECT_THAT(ValidateJob(job).message(), Not(HasSubstr("job.name")));
 }
 
 }  // namespace

@@ -227,6 +227,16 @@ TEST(VerifyPrograms, MicrobatchesDoNotMix) {
        {"  FREE (s0)\n  RECV s1 [0,0:2,4] <- c0\n  RECV s1 [2,0:2,4] <- c0\n", "  FREE (s0)\n"}});
 }
 
+TEST(VerifyPrograms, WhatTheStepReadsIsNotOfOneMicrobatch) {
+  ExpectRejected("s1 holds microbatch 0: accumulate what the step reads over its microbatches",
+                 {{"  FREE (s1)\n", ""},
+                  {"  RUN e1 mb=0 (s0) -> (s0)\n", "  RUN e1 mb=0 (s0, s1) -> (s0)\n  FREE (s1)\n"},
+                  {"    %1 = scale(%0) {factor=0.5} @update : f32[4,4]\n    output \"w\" %1",
+                   "    %1 = input {name=\"act\"} : f32[4,4]\n"
+                   "    %2 = add(%0, %1) @update : f32[4,4]\n    output \"w\" %2"}},
+                 {});
+}
+
 TEST(VerifyPrograms, SentSlotsAreFinalAndKeepTheirName) {
   ExpectRejected("s0 was received as \"act\" and is read as \"x\"", {},
                  {{"{name=\"act\"}", "{name=\"x\"}"}});

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/builder.h"
+#include "planner/lower.h"
 
 namespace meshwright::planner {
 namespace {
@@ -85,6 +86,26 @@ TEST(MakePlan, SuggestedTensorDegreesFitAllWeightsAndTheCluster) {
   EXPECT_NE(Refusal(job, mesh::Topology::Local(4)).find("choose tensor in {1, 2, 3}"),
             std::string::npos)
       << Refusal(job, mesh::Topology::Local(4));
+  // Two stages leave 5 of 10 devices.
+  job.parallel.pipeline = 2;
+  job.parallel.tensor = 5;
+  EXPECT_NE(Refusal(job, mesh::Topology::Local(10)).find("choose tensor in {1, 2, 3}"),
+            std::string::npos)
+      << Refusal(job, mesh::Topology::Local(10));
+}
+
+TEST(MakePlan, ParamsThatNothingFillsAreRejected) {
+  auto plan = MakePlan(Job({}), mesh::Topology::Local(1));
+  ASSERT_TRUE(plan.has_value()) << plan.error();
+  ir::Program& init = plan->init[0];
+  EXPECT_TRUE(CheckInitialized(init, plan->step[0]).ok());
+  EXPECT_TRUE(CheckInitialized(init, plan->eval[0]).ok());
+  ASSERT_FALSE(init.slots.empty());
+  const std::string name = init.slots[0].name;
+  init.slots.erase(init.slots.begin());
+  const Status refused = CheckInitialized(init, plan->step[0]);
+  EXPECT_EQ(refused.code(), StatusCode::kInternal);
+  EXPECT_NE(refused.message().find(name), std::string::npos) << refused;
 }
 
 TEST(MakePlan, IdleDevicesAreMentioned) {

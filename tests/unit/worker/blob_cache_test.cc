@@ -3,9 +3,17 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <future>
 
@@ -105,6 +113,36 @@ TEST_F(BlobCacheTest, RemovesThePartsOfDeadWritersOnly) {
   EXPECT_FALSE(FileExists(dead));
   EXPECT_TRUE(FileExists(alive)) << "a worker that shares the folder writes it";
   EXPECT_TRUE(FileExists(dir_.File(hash)));
+}
+
+// From now on flock() fails in this thread, as on a file system that has no locks.
+bool ForbidLocks() {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_flock, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {4, code};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST_F(BlobCacheTest, AFolderWithoutLocksIsAnErrorAndNoEndlessLoop) {
+  const auto cache = Open();
+  const ir::BlobRef blob = link_.Add("some bytes", "data");
+  const auto fetch = [&] {
+    ::alarm(20);
+    if (!ForbidLocks()) {
+      std::fputs("lock: no filter here", stderr);
+      std::_Exit(3);
+    }
+    const auto read = cache->Read(blob, kNever);
+    std::fputs(read.has_value() ? "no error" : read.error().message().c_str(), stderr);
+    std::_Exit(3);
+  };
+  EXPECT_EXIT(fetch(), ::testing::ExitedWithCode(3), "lock");
+  EXPECT_EQ(FilesInFolder(), 0) << "the part is removed";
 }
 
 TEST_F(BlobCacheTest, TheFilesOfTwoWritersNeverMix) {
