@@ -9,10 +9,12 @@
 #include "ir/verify.h"
 #include "planner/plan.h"
 #include "tests/property/ir_program_mutants.h"
+#include "tests/scale.h"
 
 namespace meshwright::ir::testing {
 namespace {
 
+constexpr int kMutantsOfAKind = kSanitizedBuild ? 6 : 60;
 constexpr int64_t kBatch = 8;
 constexpr int64_t kSequence = 8;
 constexpr int64_t kHidden = 16;
@@ -132,7 +134,7 @@ TEST(PlannedProgramsProperty, MutantsThatChangeTheMeaningAreRejected) {
       ASSERT_TRUE(meaning.finished) << c.ToString();
       ASSERT_EQ(Interpret(*programs, 9), meaning) << c.ToString() << ": depends on timing";
       std::mt19937_64 random(tally.mutants);
-      for (int i = 0; i < 60; ++i) {
+      for (int i = 0; i < kMutantsOfAKind; ++i) {
         const size_t program = random() % programs->size();
         const size_t count = (*programs)[program].instructions.size();
         const size_t a = random() % count;

@@ -15,6 +15,7 @@ namespace meshwright::ir::testing {
 namespace {
 
 constexpr uint64_t kJobs = kSanitizedBuild ? 100 : 1000;
+constexpr int kSmallJobs = kSanitizedBuild ? 3 : 24;
 
 TEST(ProgramVerifierProperty, AcceptsEveryGeneratedJobAndItNeverHangs) {
   for (uint64_t seed = 0; seed < kJobs; ++seed) {
@@ -74,7 +75,7 @@ TEST(ProgramVerifierProperty, RejectsRandomMutantsThatChangeTheMeaning) {
 TEST(ProgramVerifierProperty, RejectsEveryMutantOfSmallJobsThatChangesTheMeaning) {
   Tally tally;
   int jobs = 0;
-  for (uint64_t seed = 5000; jobs < 24; ++seed) {
+  for (uint64_t seed = 5000; jobs < kSmallJobs; ++seed) {
     const GeneratedJob job = GenerateJob(seed);
     if (job.programs.size() > 3) continue;
     ++jobs;

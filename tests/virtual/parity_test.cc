@@ -13,8 +13,6 @@ namespace meshwright::testing {
 namespace {
 
 constexpr int kSteps = 2;
-// Every how many layouts of a sweep run.
-constexpr int kStride = kSanitizedBuild ? 4 : 1;
 
 struct RunResult {
   std::vector<double> losses;
@@ -91,7 +89,7 @@ void Sweep(const TinyOptions& options, int devices, double tolerance,
       for (const char* schedule : {"gpipe", "1f1b"}) {
         if ((degrees.pipeline == 1 || microbatches == 1) && std::string(schedule) == "gpipe")
           continue;
-        if (layouts++ % kStride != 0) continue;
+        if (layouts++ % kSweepStride != 0) continue;
         SetLayout(job, degrees, microbatches, schedule);
         const std::string layout =
             fmt::format("data={} tensor={} pipeline={} microbatches={} {}", degrees.data,
@@ -207,7 +205,7 @@ TEST(ParityVariants, GradientsEqualOneDevice) {
       ASSERT_TRUE(expected.has_value()) << expected.error();
       int layouts = 0;
       for (const Degrees& degrees : Factorisations(8)) {
-        if (layouts++ % kStride != 0) continue;
+        if (layouts++ % kSweepStride != 0) continue;
         SetLayout(job, degrees, 4, "1f1b");
         const auto actual = RunJob(job, 8, 61);
         ASSERT_TRUE(actual.has_value()) << actual.error();

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "tests/scale.h"
 #include "tests/unit/controller/sim_cluster.h"
 
 namespace meshwright::controller {
@@ -55,7 +56,8 @@ void RandomFault(SimCluster& cluster, std::vector<int64_t>& jobs) {
 }
 
 TEST(CoreSimulation, HoldsItsInvariantsInRandomHistories) {
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
+  constexpr uint64_t kHistories = kSanitizedBuild ? 40 : 300;
+  for (uint64_t seed = 1; seed <= kHistories; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     SimCluster cluster(SimCluster::DefaultOptions(), seed);
     std::vector<int64_t> jobs;
