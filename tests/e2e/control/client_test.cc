@@ -139,15 +139,20 @@ TEST(Client, AWatchEndsWhenTheControllerFreezes) {
   EXPECT_THAT(end.error().message(), HasSubstr(through.address));
 }
 
+controller::ServerOptions ListenOn(const std::string& bind, int metrics_port, const TempDir& dir) {
+  controller::ServerOptions options;
+  options.bind = bind;
+  options.port = 0;
+  options.metrics_port = metrics_port;
+  options.state_dir = dir.File("state");
+  return options;
+}
+
 TEST(Client, ReachesAControllerOnIpv6) {
   if (!ProbeListen("::1", 0).ok()) GTEST_SKIP() << "this machine has no IPv6 loopback";
   auto dir = TempDir::Make();
   ASSERT_TRUE(dir.has_value());
-  controller::ServerOptions options;
-  options.bind = "::1";
-  options.port = 0;
-  options.metrics_port = -1;
-  options.state_dir = dir->File("state");
+  const controller::ServerOptions options = ListenOn("::1", -1, *dir);
   auto server = controller::Server::Start(options);
   ASSERT_TRUE(server.has_value()) << server.error();
   client::Client::Options to;
@@ -158,11 +163,7 @@ TEST(Client, ReachesAControllerOnIpv6) {
 TEST(Client, ReachesAControllerOnTheNameOfLoopbackAndItsMetrics) {
   auto dir = TempDir::Make();
   ASSERT_TRUE(dir.has_value());
-  controller::ServerOptions options;
-  options.bind = "localhost";
-  options.port = 0;
-  options.metrics_port = 0;
-  options.state_dir = dir->File("state");
+  const controller::ServerOptions options = ListenOn("localhost", 0, *dir);
   auto server = controller::Server::Start(options);
   ASSERT_TRUE(server.has_value()) << server.error();
   EXPECT_GT((*server)->metrics_port(), 0);
@@ -175,11 +176,7 @@ TEST(Client, MetricsOnIpv6AreServedOrRefusedWithTheFix) {
   if (!ProbeListen("::1", 0).ok()) GTEST_SKIP() << "this machine has no IPv6 loopback";
   auto dir = TempDir::Make();
   ASSERT_TRUE(dir.has_value());
-  controller::ServerOptions options;
-  options.bind = "::1";
-  options.port = 0;
-  options.metrics_port = 0;
-  options.state_dir = dir->File("state");
+  const controller::ServerOptions options = ListenOn("::1", 0, *dir);
   const auto server = controller::Server::Start(options);
   if (server.has_value()) return;  // civetweb of this system has IPv6
   EXPECT_EQ(server.error().code(), StatusCode::kInvalidArgument) << server.error();

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mount.h>
 
 #include <cmath>
 #include <filesystem>
@@ -22,7 +21,6 @@ using client::JobState;
 using client::JobUpdate;
 using client::StepMetrics;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr int64_t kJobMs = 60'000;
 constexpr int64_t kForeverSteps = 1'000'000;
@@ -270,46 +268,6 @@ TEST(Control, FailsTheJobWhenTheWeightsFileCannotBeWritten) {
   EXPECT_EQ(run.info.state, JobState::kFailed);
   EXPECT_EQ(run.info.reason, "SaveFailed");
   EXPECT_THAT(run.info.message, HasSubstr("model.safetensors"));
-}
-
-// A file system of 48 KiB at a folder, as long as the object lives.
-class SmallDisk {
- public:
-  explicit SmallDisk(std::string folder) : folder_(std::move(folder)) {
-    std::filesystem::create_directories(folder_);
-    mounted_ = ::mount("tmpfs", folder_.c_str(), "tmpfs", 0, "size=48k") == 0;
-  }
-  ~SmallDisk() { Remove(); }
-  SmallDisk(const SmallDisk&) = delete;
-  SmallDisk& operator=(const SmallDisk&) = delete;
-  bool mounted() const { return mounted_; }
-  void Remove() {
-    if (!std::exchange(mounted_, false)) return;
-    EXPECT_EQ(::umount2(folder_.c_str(), MNT_DETACH), 0);
-  }
-
- private:
-  const std::string folder_;
-  bool mounted_ = false;
-};
-
-TEST(Control, AFullDiskFailsTheJobNamingTheFileAndLeavesNoPart) {
-  const auto cluster = StartCluster();
-  ASSERT_NE(cluster, nullptr);
-  const std::string dir = cluster->state_dir() + "/jobs/1";
-  SmallDisk disk(dir);  // room for the plan and the logs, not for the weights
-  if (!disk.mounted()) GTEST_SKIP() << "a file system of 48 KiB needs the right to mount";
-  const Outcome run = Finish(*cluster, cluster->Submit(ByteJob(2, 1, 2), SampleBytes(9000)));
-  EXPECT_EQ(run.info.state, JobState::kFailed);
-  EXPECT_EQ(run.info.reason, "SaveFailed");
-  EXPECT_THAT(run.info.message, HasSubstr(dir + "/model.safetensors"));
-  EXPECT_THAT(run.info.message, HasSubstr("No space left"));
-  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
-    EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr("safetensors")));
-  }
-  disk.Remove();
-  const Outcome next = Finish(*cluster, cluster->Submit(ByteJob(2, 1, 2), SampleBytes(9000)));
-  EXPECT_EQ(next.info.state, JobState::kSucceeded) << "the cluster goes on: " << next.info.message;
 }
 
 TEST(Control, SubmittingTwiceRunsBothInOrder) {

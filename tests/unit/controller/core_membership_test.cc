@@ -12,14 +12,9 @@ namespace {
 using proto::JobState;
 using ::testing::HasSubstr;
 
-void AddWorkers(SimCluster& cluster, int count, int devices = 1) {
-  for (int i = 0; i < count; ++i) cluster.AddWorker("w" + std::to_string(i), devices);
-  cluster.Settle();
-}
-
 TEST(CoreMembership, ASuspectWorkerDoesNotMakeAJobInfeasible) {
   SimCluster cluster;
-  AddWorkers(cluster, 3);
+  cluster.AddWorkers(3);
   cluster.hold_reports = true;
   const int64_t running = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 3));
   const int64_t queued = cluster.Submit(SimCluster::MakeJob(3, 1, 1, 3));
@@ -40,7 +35,7 @@ TEST(CoreMembership, ASuspectWorkerDoesNotMakeAJobInfeasible) {
 
 TEST(CoreMembership, JobsThatPlanAgainKeepTheirOrder) {
   SimCluster cluster;
-  AddWorkers(cluster, 1, 3);
+  cluster.AddWorkers(1, 3);
   cluster.hold_plans = true;
   std::vector<int64_t> jobs;
   for (int i = 0; i < 3; ++i) jobs.push_back(cluster.Submit(SimCluster::MakeJob(1, 1, 1, 2)));
@@ -58,7 +53,7 @@ TEST(CoreMembership, JobsThatPlanAgainKeepTheirOrder) {
 
 TEST(CoreMembership, AWorkerThatNeverLetsGoIsLostAndItsDevicesComeBackWithIt) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   cluster.hold_reports = true;
   cluster.deaf_aborts = true;
   const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 3));
@@ -81,7 +76,7 @@ TEST(CoreMembership, AWorkerThatNeverLetsGoIsLostAndItsDevicesComeBackWithIt) {
 
 TEST(CoreMembership, AnErrorThatSaysNothingIsAProtocolError) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   cluster.hold_reports = true;
   const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 3));
   cluster.Settle();
@@ -101,19 +96,15 @@ TEST(CoreMembership, RefusesAWorkerWhoseTextsAreTooLong) {
     info.name = "w";
     info.devices = 1;
     info.*text = std::string(257, 'x');
-    Core& core = const_cast<Core&>(cluster.core());
-    const Effects effects =
-        core.Step(WorkerMessage{SessionId(777), proto::UpMessage{Term(0), info}}, Now{});
-    const auto* close = std::get_if<CloseSession>(&effects.at(0));
-    ASSERT_NE(close, nullptr);
-    EXPECT_EQ(close->reason.code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(close->reason.message(), HasSubstr("257 bytes"));
+    const Status refusal = cluster.Refusal(info);
+    EXPECT_EQ(refusal.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(refusal.message(), HasSubstr("257 bytes"));
   }
 }
 
 TEST(CoreLaunches, ALongValidationGoesInPartsAndCountsAsOne) {
   SimCluster cluster;
-  AddWorkers(cluster, 2);
+  cluster.AddWorkers(2);
   ir::JobRequest request = SimCluster::MakeJob(2, 1, 1, 4);
   request.train.validate_every = 2;
   request.train.validation_batches = 2 * LaunchSchedule::kMaxBatchesPerLaunch + 500;

@@ -15,14 +15,9 @@ using proto::ErrorKind;
 using proto::JobState;
 using ::testing::HasSubstr;
 
-void AddWorkers(SimCluster& cluster, int count) {
-  for (int i = 0; i < count; ++i) cluster.AddWorker("w" + std::to_string(i), 1);
-  cluster.Settle();
-}
-
 TEST(Core, RunsAJobToItsEndAndFreesTheDevices) {
   SimCluster cluster;
-  AddWorkers(cluster, 2);
+  cluster.AddWorkers(2);
   const int64_t job = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 5));
   cluster.Settle();
   const proto::JobInfo info = cluster.Info(job);
@@ -36,7 +31,7 @@ TEST(Core, RunsAJobToItsEndAndFreesTheDevices) {
 TEST(Core, AStepCostsTwoMessagesPerHostAndKStepsShareThem) {
   for (const int64_t steps_per_launch : {1, 4}) {
     SimCluster cluster;
-    AddWorkers(cluster, 2);
+    cluster.AddWorkers(2);
     ir::JobRequest request = SimCluster::MakeJob(2, 1, 1, 40);
     request.train.steps_per_launch = steps_per_launch;
     const int64_t job = cluster.Submit(request);
@@ -58,7 +53,7 @@ TEST(Core, AStepCostsTwoMessagesPerHostAndKStepsShareThem) {
 
 TEST(Core, ValidatesEveryFewStepsAndAtTheEnd) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   ir::JobRequest request = SimCluster::MakeJob(1, 1, 1, 10);
   request.train.validate_every = 4;
   request.train.validation_batches = 3;
@@ -78,7 +73,7 @@ TEST(Core, ValidatesEveryFewStepsAndAtTheEnd) {
 
 TEST(Core, SavesWeightsBeforeTheJobSucceeds) {
   SimCluster cluster;
-  AddWorkers(cluster, 2);
+  cluster.AddWorkers(2);
   ir::JobRequest request = SimCluster::MakeJob(2, 1, 1, 2);
   request.save_weights = true;
   const int64_t job = cluster.Submit(request);
@@ -90,7 +85,7 @@ TEST(Core, SavesWeightsBeforeTheJobSucceeds) {
 
 TEST(Core, FailsTheJobWhenTheWeightsCannotBeWritten) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   cluster.weights_error = ResourceExhausted("/state/jobs/1/model.safetensors: disk full");
   ir::JobRequest request = SimCluster::MakeJob(1, 1, 1, 2);
   request.save_weights = true;
@@ -104,7 +99,7 @@ TEST(Core, FailsTheJobWhenTheWeightsCannotBeWritten) {
 
 TEST(Core, QueuesInOrderAndSaysWhy) {
   SimCluster cluster;
-  AddWorkers(cluster, 2);
+  cluster.AddWorkers(2);
   cluster.hold_reports = true;
   const int64_t first = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 3));
   const int64_t second = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 3));
@@ -124,7 +119,7 @@ TEST(Core, QueuesInOrderAndSaysWhy) {
 
 TEST(Core, FailsAJobThatCanNeverFitAndSaysWhatWould) {
   SimCluster cluster;
-  AddWorkers(cluster, 4);
+  cluster.AddWorkers(4);
   const int64_t job = cluster.Submit(SimCluster::MakeJob(4, 2, 1, 3));
   cluster.SettleFor(1000);
   EXPECT_EQ(cluster.Info(job).state, JobState::kQueued) << "workers may still be joining";
@@ -142,13 +137,13 @@ TEST(Core, WaitsForWorkersWhenThereAreNone) {
   cluster.SettleFor(60'000);
   EXPECT_EQ(cluster.Info(job).state, JobState::kQueued);
   EXPECT_EQ(cluster.Info(job).reason, "NoWorkers");
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   EXPECT_EQ(cluster.Info(job).state, JobState::kSucceeded);
 }
 
 TEST(Core, AutoDataTakesWhatIsFreeAndReturnsWhatThePlanLeaves) {
   SimCluster cluster;
-  AddWorkers(cluster, 4);
+  cluster.AddWorkers(4);
   cluster.planned_devices = 2;
   cluster.hold_reports = true;
   const int64_t job = cluster.Submit(SimCluster::MakeJob(0, 1, 1, 3));
@@ -161,7 +156,7 @@ TEST(Core, AutoDataTakesWhatIsFreeAndReturnsWhatThePlanLeaves) {
 
 TEST(Core, ReportsThePlannersRefusal) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   cluster.plan_error = InvalidArgument("tensor=3 does not divide 4 heads; use 1, 2, 4");
   cluster.plan_misfit = true;
   const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 3));
@@ -173,7 +168,7 @@ TEST(Core, ReportsThePlannersRefusal) {
 
 TEST(Core, ABrokenPlannerIsNotTheUsersMisfit) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   cluster.plan_error = ResourceExhausted("no space left on device");
   const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 3));
   cluster.Settle();
@@ -184,7 +179,7 @@ TEST(Core, ABrokenPlannerIsNotTheUsersMisfit) {
 
 TEST(CoreFailure, ALostWorkerFailsTheJobWithItsNameAndFreesTheRest) {
   SimCluster cluster;
-  AddWorkers(cluster, 3);
+  cluster.AddWorkers(3);
   cluster.hold_reports = true;
   const int64_t job = cluster.Submit(SimCluster::MakeJob(3, 1, 1, 100));
   const int64_t next = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 2));
@@ -202,7 +197,7 @@ TEST(CoreFailure, ALostWorkerFailsTheJobWithItsNameAndFreesTheRest) {
 
 TEST(CoreFailure, TheLostWorkerBeatsTheVictimThatReportedFirst) {
   SimCluster cluster;
-  AddWorkers(cluster, 2);
+  cluster.AddWorkers(2);
   cluster.hold_reports = true;
   const int64_t job = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 100));
   cluster.Settle();
@@ -222,7 +217,7 @@ TEST(CoreFailure, TheLostWorkerBeatsTheVictimThatReportedFirst) {
 
 TEST(CoreFailure, AVictimIsTheCauseWhenNothingBetterComes) {
   SimCluster cluster;
-  AddWorkers(cluster, 2);
+  cluster.AddWorkers(2);
   cluster.fail_next["w0"] =
       proto::MakeError(ErrorKind::kConnectFailed, Unavailable("no route to w1"), "w0");
   const int64_t job = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 3));
@@ -233,7 +228,7 @@ TEST(CoreFailure, AVictimIsTheCauseWhenNothingBetterComes) {
 
 TEST(CoreFailure, AnErrorOfItsOwnEndsTheJobAtOnce) {
   SimCluster cluster;
-  AddWorkers(cluster, 2);
+  cluster.AddWorkers(2);
   cluster.fail_next["w1"] =
       proto::MakeError(ErrorKind::kLoadFailed, ResourceExhausted("needs 3 GiB, 1 GiB free"), "w1");
   const int64_t job = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 3));
@@ -245,7 +240,7 @@ TEST(CoreFailure, AnErrorOfItsOwnEndsTheJobAtOnce) {
 
 TEST(CoreFailure, ASilentWorkerIsSuspectThenLost) {
   SimCluster cluster;
-  AddWorkers(cluster, 2);
+  cluster.AddWorkers(2);
   cluster.hold_reports = true;
   const int64_t job = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 100));
   cluster.SettleFor(1000);
@@ -261,7 +256,7 @@ TEST(CoreFailure, ASilentWorkerIsSuspectThenLost) {
 
 TEST(CoreFailure, AStallOfTheControllerIsNotTheWorkersSilence) {
   SimCluster cluster;
-  AddWorkers(cluster, 2);
+  cluster.AddWorkers(2);
   cluster.SettleFor(2000);
   cluster.Stall(20'000);
   EXPECT_EQ(cluster.core().WorkerCounts().at("LOST"), 0);
@@ -271,7 +266,7 @@ TEST(CoreFailure, AStallOfTheControllerIsNotTheWorkersSilence) {
 
 TEST(CoreFailure, AStoppedWorkerFailsItsJobAndLeaves) {
   SimCluster cluster;
-  AddWorkers(cluster, 2);
+  cluster.AddWorkers(2);
   cluster.hold_reports = true;
   const int64_t job = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 100));
   cluster.Settle();
@@ -286,7 +281,7 @@ TEST(CoreFailure, AStoppedWorkerFailsItsJobAndLeaves) {
 
 TEST(CoreFailure, ALossWhilePlanningPlansAgain) {
   SimCluster cluster;
-  AddWorkers(cluster, 3);
+  cluster.AddWorkers(3);
   cluster.hold_plans = true;
   const int64_t job = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 3));
   cluster.Settle();
@@ -302,7 +297,7 @@ TEST(CoreFailure, ALossWhilePlanningPlansAgain) {
 
 TEST(CoreFailure, DevicesStayHeldUntilTheWorkerLetsGo) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   cluster.hold_reports = true;
   cluster.deaf_aborts = true;
   const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 3));
@@ -317,7 +312,7 @@ TEST(CoreFailure, DevicesStayHeldUntilTheWorkerLetsGo) {
 
 TEST(CoreFailure, ALossThatIsNoNumberEndsTheJobAtThatStep) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   cluster.diverges_at = 3;
   const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 9));
   cluster.Settle();
@@ -331,7 +326,7 @@ TEST(CoreFailure, ALossThatIsNoNumberEndsTheJobAtThatStep) {
 
 TEST(CoreFailure, AWrongNumberOfReportsIsAProtocolError) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   cluster.hold_reports = true;
   const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 3));
   cluster.Settle();
@@ -345,7 +340,7 @@ TEST(CoreFailure, AWrongNumberOfReportsIsAProtocolError) {
 TEST(CoreCancel, WorksInEveryState) {
   for (const JobState at : {JobState::kQueued, JobState::kPlanning, JobState::kRunning}) {
     SimCluster cluster;
-    if (at != JobState::kQueued) AddWorkers(cluster, 1);
+    if (at != JobState::kQueued) cluster.AddWorkers(1);
     cluster.hold_plans = at == JobState::kPlanning;
     cluster.hold_reports = true;
     const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 3));
@@ -362,7 +357,7 @@ TEST(CoreCancel, WorksInEveryState) {
 
 TEST(CoreCancel, RefusesAnEndedOrUnknownJob) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 1));
   cluster.Settle();
   EXPECT_EQ(cluster.Cancel(job).code(), StatusCode::kFailedPrecondition);
@@ -381,7 +376,7 @@ TEST(CoreIdentity, TheSameOpIdGetsTheSameJob) {
 
 TEST(CoreIdentity, MessagesOfAnOldGenerationAreDropped) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   const int64_t first = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 1));
   cluster.Settle();
   cluster.hold_reports = true;
@@ -400,7 +395,7 @@ TEST(CoreIdentity, MessagesOfAnOldGenerationAreDropped) {
 
 TEST(CoreIdentity, AMessageOfAnotherTermEndsTheSession) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   const SessionId session = cluster.worker("w0").session;
   cluster.Feed(WorkerMessage{session, proto::UpMessage{Term(999), proto::Heartbeat{}}});
   EXPECT_EQ(cluster.core().WorkerCounts().at("LOST"), 1);
@@ -409,23 +404,19 @@ TEST(CoreIdentity, AMessageOfAnotherTermEndsTheSession) {
 
 TEST(CoreIdentity, ASecondProcessOfTheSameNameIsRefusedWhileTheFirstLives) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   proto::Register twin;
   twin.name = "w0";
   twin.incarnation = Incarnation(4242);
   twin.devices = 1;
-  Core& core = const_cast<Core&>(cluster.core());
-  const Effects effects =
-      core.Step(WorkerMessage{SessionId(777), proto::UpMessage{Term(0), twin}}, Now{});
-  const auto* close = std::get_if<CloseSession>(&effects.at(0));
-  ASSERT_NE(close, nullptr);
-  EXPECT_EQ(close->reason.code(), StatusCode::kAlreadyExists);
-  EXPECT_THAT(close->reason.message(), HasSubstr("choose another --name"));
+  const Status refusal = cluster.Refusal(twin);
+  EXPECT_EQ(refusal.code(), StatusCode::kAlreadyExists);
+  EXPECT_THAT(refusal.message(), HasSubstr("choose another --name"));
 }
 
 TEST(CoreIdentity, ARestartedWorkerReplacesItsDeadSelf) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   cluster.Kill("w0");
   cluster.Settle();
   cluster.AddWorker("w0", 2);
@@ -437,7 +428,7 @@ TEST(CoreIdentity, ARestartedWorkerReplacesItsDeadSelf) {
 
 TEST(CoreIdentity, ARejoiningSessionLosesItsOldMesh) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   cluster.hold_reports = true;
   const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 5));
   cluster.Settle();
@@ -452,7 +443,7 @@ TEST(CoreIdentity, ARejoiningSessionLosesItsOldMesh) {
 
 TEST(CoreRestart, RunningJobsFailQueuedJobsGoOn) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   const int64_t done = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 1));
   cluster.Settle();
   cluster.hold_reports = true;
@@ -473,7 +464,7 @@ TEST(CoreRestart, RunningJobsFailQueuedJobsGoOn) {
 
 TEST(CoreRestart, ShutdownEndsRunningJobsAndKeepsTheQueue) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   cluster.hold_reports = true;
   const int64_t running = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 5));
   const int64_t queued = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 5));
@@ -495,7 +486,7 @@ TEST(CoreStore, ASubmitThatCannotBeWrittenIsRefused) {
 
 TEST(CoreStore, AnEndThatCannotBeWrittenIsToldAllTheSameAndOnlyOnce) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   cluster.hold_reports = true;
   const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 1));
   cluster.Settle();
@@ -513,7 +504,7 @@ TEST(CoreStore, AnEndThatCannotBeWrittenIsToldAllTheSameAndOnlyOnce) {
 
 TEST(CoreStore, AGenerationThatCannotBeWrittenIsNeverTold) {
   SimCluster cluster;
-  AddWorkers(cluster, 1);
+  cluster.AddWorkers(1);
   cluster.hold_plans = true;
   const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 1));
   cluster.Settle();

@@ -116,6 +116,20 @@ void SimCluster::Reconnect(const std::string& name) {
   up_[worker.session.value()].push_back(proto::UpMessage{Term(0), std::move(info)});
 }
 
+void SimCluster::AddWorkers(int count, int devices) {
+  for (int i = 0; i < count; ++i) AddWorker("w" + std::to_string(i), devices);
+  Settle();
+}
+
+Status SimCluster::Refusal(const proto::Register& info) {
+  const Effects effects =
+      core_->Step(WorkerMessage{SessionId(777), proto::UpMessage{Term(0), info}}, now());
+  for (const Effect& effect : effects) {
+    if (const auto* close = std::get_if<CloseSession>(&effect)) return close->reason;
+  }
+  return OkStatus();
+}
+
 void SimCluster::Kill(const std::string& name) {
   SimWorker& worker = workers_.at(name);
   if (worker.session.value() == 0) return;

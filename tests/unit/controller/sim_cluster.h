@@ -39,6 +39,9 @@ class SimCluster {
 
   // ---- what happens ----
   void AddWorker(const std::string& name, int devices, const std::string& host = "host-a");
+  void AddWorkers(int count, int devices = 1);  // w0, w1, ...; settled
+  // What a new session that registers like this is told when it is closed; OK when it stays.
+  Status Refusal(const proto::Register& info);
   void Kill(const std::string& name);     // its session ends
   void Silence(const std::string& name);  // nothing from it arrives any more
   void Leave(const std::string& name);
