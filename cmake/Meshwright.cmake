@@ -1,25 +1,23 @@
 # mw_library(base DEPS fmt::fmt): one static library per room, from every .cc file under the folder.
 # mw_tests(unit/base DEPS base): one GoogleTest binary per tests/<path> folder.
-# ALONE (of sanitizer builds): see mw_unity. DEPS names rooms (base, ir, ...) or imported targets; only declared edges link. A room that has no
-# sources yet, and edges to it, are left out.
+# DEPS names rooms (base, ir, ...) or imported targets; only declared edges link. A room that has no
+# sources yet, and edges to it, are left out. ALONE: see mw_unity; SHARDS, of sanitizer builds: see
+# mw_shards.
 
 set(MW_WARNINGS -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wno-restrict -Werror)
 if(MESHWRIGHT_SANITIZE)
   # Sanitizers make gcc 12 guess wrong about initialisation and bounds: the plain build is the judge.
   set(MW_WARNINGS -w)
 endif()
+if(MESHWRIGHT_SANITIZE STREQUAL "address")
+  set(MW_TEST_OPTIMISATION -O0)
+elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+  set(MW_TEST_OPTIMISATION -O1)
+endif()
 
-# Sanitizer builds are compiled in groups of files, and for the address sanitizer without
-# optimisation where no test computes for long: half of the time. ARGN: names of files that stay
-# alone, since their local names clash or they are compiled once per instruction set.
+# Compiles a target in groups of files, which halves the time. ARGN: names of files that stay alone, since
+# their local names clash or they are compiled once per instruction set.
 function(mw_unity target)
-  if(NOT MESHWRIGHT_SANITIZE)
-    return()
-  endif()
-  if(MESHWRIGHT_SANITIZE STREQUAL "address"
-     AND NOT target MATCHES "^mw_(base|ops|collective)|conformance|property")
-    target_compile_options(${target} PRIVATE -O0)
-  endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
   get_target_property(sources ${target} SOURCES)
   foreach(pattern ${ARGN})
@@ -60,12 +58,35 @@ function(mw_library name)
   mw_resolve_deps(deps ${ARG_DEPS})
   mw_resolve_deps(private_deps ${ARG_PRIVATE_DEPS})
   target_link_libraries(mw_${name} PUBLIC ${deps} PRIVATE ${private_deps})
-  mw_unity(mw_${name} ${ARG_ALONE})
+  if(MESHWRIGHT_SANITIZE)
+    mw_unity(mw_${name} ${ARG_ALONE})
+    # No test computes for long in the other rooms: they compile faster than they would run.
+    if(MESHWRIGHT_SANITIZE STREQUAL "address" AND NOT name MATCHES "^(base|ops|collective)$")
+      target_compile_options(mw_${name} PRIVATE -O0)
+    endif()
+  endif()
   set_target_properties(mw_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
+# Where thousands of tests are short, a process for each costs more than the tests: `count` processes
+# run every count-th test. skips: patterns of gtest names that the thread sanitizer leaves out.
+function(mw_shards target path count timeout skips)
+  string(REGEX REPLACE "/.*" "" label "${path}")
+  set(environment "${MW_TEST_ENVIRONMENT}" GTEST_TOTAL_SHARDS=${count})
+  if(skips AND MESHWRIGHT_SANITIZE STREQUAL "thread")
+    list(JOIN skips ":" filter)
+    list(APPEND environment "GTEST_FILTER=-${filter}")
+  endif()
+  math(EXPR last "${count} - 1")
+  foreach(index RANGE ${last})
+    add_test(NAME ${path}/shard${index} COMMAND ${target} --gtest_brief=1)
+    set_tests_properties(${path}/shard${index} PROPERTIES TIMEOUT ${timeout} LABELS ${label}
+                         ENVIRONMENT "${environment};GTEST_SHARD_INDEX=${index}")
+  endforeach()
+endfunction()
+
 function(mw_tests path)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "DEPS;SOURCES;ALONE" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;SHARDS" "DEPS;SOURCES;ALONE;TSAN_SKIPS" ${ARGN})
   if(NOT MESHWRIGHT_BUILD_TESTS)
     return()
   endif()
@@ -80,18 +101,25 @@ function(mw_tests path)
   endif()
   string(REPLACE "/" "_" target "${path}_test")
   add_executable(${target} ${sources} ${ARG_SOURCES})
-  target_compile_options(${target} PRIVATE ${MW_WARNINGS})
+  # What tests compute with is in the libraries: their own code need not be fast, but compile fast.
+  target_compile_options(${target} PRIVATE ${MW_WARNINGS} ${MW_TEST_OPTIMISATION})
   mw_resolve_deps(deps ${ARG_DEPS})
   target_link_libraries(${target} PRIVATE ${deps} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck
                         Threads::Threads)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
-  mw_unity(${target} ${ARG_ALONE})
+  if(MESHWRIGHT_UNITY_TESTS)
+    mw_unity(${target} ${ARG_ALONE})
+  endif()
   add_dependencies(tests_${label} ${target})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
   if(MESHWRIGHT_SANITIZE)
     math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 3")
+    if(ARG_SHARDS)
+      mw_shards(${target} ${path} ${ARG_SHARDS} ${ARG_TIMEOUT} "${ARG_TSAN_SKIPS}")
+      return()
+    endif()
   endif()
   gtest_discover_tests(${target} TEST_PREFIX "${path}/" DISCOVERY_TIMEOUT 60
                        PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS ${label}

@@ -4,12 +4,9 @@
 
 namespace meshwright {
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 inline constexpr bool kSanitizedBuild = true;
 inline constexpr int kSweepStride = 10;  // every how many cases of a sweep run
-#elif defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kSanitizedBuild = true;
-inline constexpr int kSweepStride = 5;
 #else
 inline constexpr bool kSanitizedBuild = false;
 inline constexpr int kSweepStride = 1;

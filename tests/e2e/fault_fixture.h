@@ -17,8 +17,6 @@
 
 namespace meshwright::testing {
 
-// Bound for what must happen "in seconds" on a loaded machine of two cores.
-inline constexpr int64_t kSoonMs = 10'000;
 inline constexpr int64_t kForeverSteps = 1'000'000;
 
 class FaultFixture : public ::testing::Test {

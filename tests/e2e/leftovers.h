@@ -18,6 +18,9 @@
 
 namespace meshwright::testing {
 
+// Bound for what must happen "in seconds" on a loaded machine of two cores.
+inline constexpr int64_t kSoonMs = 10'000;
+
 // True once `condition` holds; false when `timeout_ms` came first.
 bool WaitUntil(const std::function<bool()>& condition, int64_t timeout_ms);
 

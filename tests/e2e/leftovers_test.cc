@@ -25,8 +25,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr int64_t kSoonMs = 10'000;
-
 TEST(Leftovers, NothingIsNothing) { EXPECT_EQ(Leftovers().Find(0), ""); }
 
 TEST(Leftovers, FindsAChildAndAnOrphan) {

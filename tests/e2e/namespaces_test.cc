@@ -30,7 +30,6 @@ using ::testing::HasSubstr;
 
 constexpr int kWorkers = 4;
 constexpr int kSteps = 5;
-constexpr int64_t kSoonMs = 10'000;
 constexpr const char* kToken = "of-both-hosts";
 
 struct Layout {

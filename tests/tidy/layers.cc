@@ -171,4 +171,20 @@ Violations CheckIncludesAreRootRelative(const SourceTree& tree) {
   return violations;
 }
 
+Violations CheckOwnHeaderComesFirst(const SourceTree& tree) {
+  Violations violations;
+  for (const auto& [path, file] : tree) {
+    if (IsHeader(path)) continue;
+    const std::string header = path.substr(0, path.size() - 2) + "h";
+    if (tree.count(header) == 0) continue;
+    const std::vector<Include> includes = IncludesOf(file);
+    if (!includes.empty() && includes.front().target == header) continue;
+    violations.push_back(
+        fmt::format("{}:{}: include \"{}\" before anything else, so that compiling this file shows "
+                    "that the header needs no other",
+                    path, includes.empty() ? 1 : includes.front().line, header));
+  }
+  return violations;
+}
+
 }  // namespace meshwright::tidy

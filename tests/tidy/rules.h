@@ -30,6 +30,8 @@ Violations CheckNoIncludeCycles(const SourceTree& tree);
 Violations CheckFences(const SourceTree& tree);
 // Quoted includes name existing files from the root ("base/status.h", not "status.h" or "../x.h").
 Violations CheckIncludesAreRootRelative(const SourceTree& tree);
+// x.cc includes x.h first. cmake/HeaderCheck.cmake compiles the headers that have no such file.
+Violations CheckOwnHeaderComesFirst(const SourceTree& tree);
 
 // shape.cc
 // Files <= 600 lines, headers <= 300, lines <= 100 columns (counted in code points).

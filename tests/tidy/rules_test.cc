@@ -97,6 +97,18 @@ TEST(CheckIncludesAreRootRelative, SeesShortAndRelativePaths) {
               ElementsAre(HasSubstr("ir/c.h:1"), HasSubstr("ir/d.h:1")));
 }
 
+TEST(CheckOwnHeaderComesFirst, SeesLateAndMissingOnes) {
+  const SourceTree tree = MakeTree({{"ir/a.h", ""},
+                                    {"ir/a.cc", "#include \"ir/a.h\"\n#include <string>\n"},
+                                    {"ir/b.h", ""},
+                                    {"ir/b.cc", "#include <string>\n#include \"ir/b.h\"\n"},
+                                    {"ir/c.h", ""},
+                                    {"ir/c.cc", ""},
+                                    {"ir/d.cc", "#include <string>\n"}});
+  EXPECT_THAT(CheckOwnHeaderComesFirst(tree),
+              ElementsAre(HasSubstr("ir/b.cc:1"), HasSubstr("ir/c.cc:1")));
+}
+
 std::string ManyLines(size_t count) {
   std::string text;
   for (size_t i = 0; i < count; ++i) text += "//\n";

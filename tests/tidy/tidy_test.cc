@@ -37,6 +37,8 @@ TEST(Tidy, ThirdPartyHeadersStayBehindTheirFences) { ExpectNone(CheckFences(Tree
 
 TEST(Tidy, IncludesAreRootRelative) { ExpectNone(CheckIncludesAreRootRelative(Tree())); }
 
+TEST(Tidy, OwnHeaderComesFirst) { ExpectNone(CheckOwnHeaderComesFirst(Tree())); }
+
 TEST(Tidy, FilesAndLinesAreShort) { ExpectNone(CheckSizes(Tree())); }
 
 TEST(Tidy, FunctionsAreShort) { ExpectNone(CheckFunctionLength(Tree())); }
