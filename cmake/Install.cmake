@@ -9,26 +9,18 @@ set(MW_PACKAGE_ROOMS base ir proto client models)
 
 set(package_targets)
 foreach(room ${MW_PACKAGE_ROOMS})
-  if(TARGET mw_${room})
-    list(APPEND package_targets mw_${room})
-    install(DIRECTORY ${PROJECT_SOURCE_DIR}/${room} DESTINATION include/meshwright
-            FILES_MATCHING PATTERN "*.h" PATTERN "*.proto")
-  endif()
+  list(APPEND package_targets mw_${room})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${room} DESTINATION include/meshwright
+          FILES_MATCHING PATTERN "*.h" PATTERN "*.proto")
 endforeach()
-if(TARGET mw_proto)
-  install(DIRECTORY ${PROJECT_BINARY_DIR}/proto/generated/proto DESTINATION include/meshwright
-          FILES_MATCHING PATTERN "*.h")
-endif()
+install(DIRECTORY ${PROJECT_BINARY_DIR}/proto/generated/proto DESTINATION include/meshwright
+        FILES_MATCHING PATTERN "*.h")
 install(TARGETS ${package_targets} EXPORT meshwrightTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/meshwright)
 install(EXPORT meshwrightTargets NAMESPACE meshwright:: DESTINATION ${MW_PACKAGE_DIR})
 
-if(TARGET meshwright)
-  install(TARGETS meshwright RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
-if(EXISTS ${PROJECT_SOURCE_DIR}/LICENSE)
-  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-endif()
+install(TARGETS meshwright RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 configure_package_config_file(cmake/meshwrightConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/meshwrightConfig.cmake

@@ -1,8 +1,7 @@
 # mw_library(base DEPS fmt::fmt): one static library per room, from every .cc file under the folder.
 # mw_tests(unit/base DEPS base): one GoogleTest binary per tests/<path> folder.
-# DEPS names rooms (base, ir, ...) or imported targets; only declared edges link. A room that has no
-# sources yet, and edges to it, are left out. ALONE: see mw_unity; SHARDS, of sanitizer builds: see
-# mw_shards.
+# DEPS names rooms (base, ir, ...) or imported targets; only declared edges link.
+# ALONE: see mw_unity; SHARDS, of sanitizer builds: see mw_shards.
 
 set(MW_WARNINGS -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wno-restrict -Werror)
 if(MESHWRIGHT_SANITIZE)
@@ -35,8 +34,10 @@ function(mw_resolve_deps out)
   foreach(dep ${ARGN})
     if(TARGET mw_${dep})
       list(APPEND result mw_${dep})
-    elseif(NOT IS_DIRECTORY ${PROJECT_SOURCE_DIR}/${dep})
+    elseif(TARGET ${dep})
       list(APPEND result ${dep})
+    else()
+      message(FATAL_ERROR "'${dep}' is neither a room nor a target")
     endif()
   endforeach()
   set(${out} ${result} PARENT_SCOPE)
@@ -46,9 +47,6 @@ function(mw_library name)
   cmake_parse_arguments(ARG "" "" "DEPS;PRIVATE_DEPS;SOURCES;ALONE" ${ARGN})
   if(NOT ARG_SOURCES)
     file(GLOB_RECURSE ARG_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cc)
-  endif()
-  if(NOT ARG_SOURCES)
-    return()
   endif()
   add_library(mw_${name} STATIC ${ARG_SOURCES})
   target_compile_options(mw_${name} PRIVATE ${MW_WARNINGS})
@@ -87,18 +85,12 @@ endfunction()
 
 function(mw_tests path)
   cmake_parse_arguments(ARG "" "TIMEOUT;SHARDS" "DEPS;SOURCES;ALONE;TSAN_SKIPS" ${ARGN})
-  if(NOT MESHWRIGHT_BUILD_TESTS)
-    return()
-  endif()
   # `ninja tests_unit` builds all binaries of a label: the sanitizer builds need only some.
   string(REGEX REPLACE "/.*" "" label "${path}")
   if(NOT TARGET tests_${label})
     add_custom_target(tests_${label})
   endif()
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${path}/*.cc)
-  if(NOT sources)
-    return()
-  endif()
   string(REPLACE "/" "_" target "${path}_test")
   add_executable(${target} ${sources} ${ARG_SOURCES})
   # What tests compute with is in the libraries: their own code need not be fast, but compile fast.

@@ -106,6 +106,8 @@ OpCost CostOf(const Graph& graph, const Node& node) {
   return cost;
 }
 
+bool HasGradient(Op op) { return SchemaOf(op).gradient != nullptr; }
+
 Result<std::vector<ValueId>> GradientOf(Builder& builder, const Node& node,
                                         std::span<const ValueId> result_grads) {
   const OpSchema& schema = SchemaOf(node.op);

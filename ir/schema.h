@@ -79,6 +79,9 @@ OpCost CostOf(const Graph& graph, const Node& node);
 
 class Builder;
 
+// Whether the op can stand between a param and the loss.
+bool HasGradient(Op op);
+
 // Appends to `builder` the nodes that compute the gradients of node's inputs. result_grads[i] is
 // the gradient of node.outputs[i] or an invalid id when it does not reach the loss. Returns one id
 // per input, invalid where there is none (integer operands, saved statistics).

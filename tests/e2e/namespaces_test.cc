@@ -21,6 +21,7 @@
 #include "tests/e2e/leftovers.h"
 #include "tests/e2e/net_hosts.h"
 #include "tests/e2e/process_cluster.h"
+#include "tests/e2e/weights.h"
 
 namespace meshwright::testing {
 namespace {
@@ -45,27 +46,6 @@ struct Training {
 };
 
 // The tensors of a safetensors file, as f64.
-std::map<std::string, std::vector<double>> ReadWeights(const std::string& path) {
-  std::map<std::string, std::vector<double>> weights;
-  const auto file = ir::SafetensorsFile::Open(path);
-  EXPECT_TRUE(file.has_value()) << file.error();
-  if (!file.has_value()) return weights;
-  for (const ir::SafetensorsEntry& entry : (*file)->entries()) {
-    const auto bytes = (*file)->data(entry);
-    const size_t element = entry.dtype_name == "F64" ? sizeof(double) : sizeof(float);
-    std::vector<double>& values = weights[entry.name];
-    for (size_t at = 0; at < bytes.size(); at += element) {
-      double wide = 0;
-      float narrow = 0;
-      std::memcpy(element == sizeof(double) ? static_cast<void*>(&wide) : &narrow,
-                  bytes.data() + at, element);
-      values.push_back(element == sizeof(double) ? wide : narrow);
-    }
-  }
-  return weights;
-}
-
-// Differences are relative to the largest entry of a tensor.
 void ExpectEqual(const Training& expected, const Training& actual, double tolerance,
                  const char* layout) {
   ASSERT_EQ(expected.losses.size(), static_cast<size_t>(kSteps));
@@ -73,19 +53,7 @@ void ExpectEqual(const Training& expected, const Training& actual, double tolera
   for (size_t i = 0; i < expected.losses.size(); ++i) {
     EXPECT_NEAR(actual.losses[i] / expected.losses[i], 1, tolerance) << layout << " step " << i;
   }
-  ASSERT_EQ(actual.weights.size(), expected.weights.size()) << layout;
-  for (const auto& [name, values] : expected.weights) {
-    const auto found = actual.weights.find(name);
-    ASSERT_TRUE(found != actual.weights.end()) << layout << " has no " << name;
-    ASSERT_EQ(found->second.size(), values.size()) << layout << " " << name;
-    double largest = 0;
-    double difference = 0;
-    for (size_t i = 0; i < values.size(); ++i) {
-      largest = std::max(largest, std::abs(values[i]));
-      difference = std::max(difference, std::abs(values[i] - found->second[i]));
-    }
-    EXPECT_LE(difference, tolerance * largest) << layout << " " << name;
-  }
+  ExpectWeightsNear(expected.weights, actual.weights, tolerance, layout);
 }
 
 class Namespaces : public ::testing::Test {
@@ -179,7 +147,9 @@ class Namespaces : public ::testing::Test {
       ADD_FAILURE() << "no job at the end of " << submit->stdout_text;
       return run;
     }
-    run.weights = ReadWeights(job["directory"].get<std::string>() + "/model.safetensors");
+    auto weights = ReadWeights(job["directory"].get<std::string>() + "/model.safetensors");
+    EXPECT_TRUE(weights.has_value()) << weights.error();
+    if (weights.has_value()) run.weights = std::move(*weights);
     return run;
   }
 

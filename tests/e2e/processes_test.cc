@@ -1,42 +1,83 @@
 // What only real processes show: training over shared memory and over TCP.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "ir/safetensors.h"
 #include "tests/e2e/process_cluster.h"
+#include "tests/e2e/weights.h"
+#include "tests/virtual/tiny_models.h"
 
 namespace meshwright::testing {
 namespace {
 
+struct Degrees {
+  int data, tensor, pipeline;
+};
+
 class Transports : public ::testing::TestWithParam<const char*> {};
+
+ir::JobRequest JobOf(const std::string& family, ir::DType dtype, const Degrees& degrees) {
+  TinyOptions options;
+  options.family = family;
+  options.dtype = dtype;
+  options.vocabulary = 256;
+  options.layers = 4;
+  options.batch = 8;
+  options.lr = 1e-3;
+  // Adam divides by the gradient's size: where a gradient is all rounding, so is its step. A large
+  // eps keeps rounding errors of f32 small.
+  options.adam_eps = 1e-3;
+  ir::JobRequest job = MakeTinyJob(options);
+  job.train.steps = 6;
+  job.train.validation_batches = 1;
+  job.parallel.data = degrees.data;
+  job.parallel.tensor = degrees.tensor;
+  job.parallel.pipeline = degrees.pipeline;
+  return job;
+}
+
+struct Trained {
+  ProcessCluster::Followed followed;
+  Weights weights;
+};
+
+Result<Trained> Train(ProcessCluster& cluster, const ir::JobRequest& job) {
+  MW_ASSIGN_OR_RETURN(const auto id, cluster.Submit(job, SampleText(60'000)));
+  Trained run;
+  MW_ASSIGN_OR_RETURN(run.followed, cluster.Follow(id));
+  if (run.followed.info.state != client::JobState::kSucceeded) {
+    return Fail(Internal(run.followed.info.message));
+  }
+  MW_ASSIGN_OR_RETURN(run.weights, ReadWeights(run.followed.info.directory + "/model.safetensors"));
+  return run;
+}
 
 TEST_P(Transports, FourProcessesTrainLikeOneDevice) {
   ProcessClusterOptions options;
   options.worker_args = {"--transport", GetParam()};
   auto cluster = ProcessCluster::Start(options);
   ASSERT_TRUE(cluster.has_value()) << cluster.error();
-  const std::string text = SampleText(60'000);
-  std::vector<ProcessCluster::Followed> runs;
-  for (const auto& [data, tensor, pipeline] : {std::tuple{1, 1, 1}, {2, 1, 2}, {1, 2, 2}}) {
-    const auto id = (*cluster)->Submit(ByteJob(data, tensor, pipeline, 6), text);
-    ASSERT_TRUE(id.has_value()) << id.error();
-    auto followed = (*cluster)->Follow(*id);
-    ASSERT_TRUE(followed.has_value()) << followed.error();
-    ASSERT_EQ(followed->info.state, client::JobState::kSucceeded) << followed->info.message;
-    ASSERT_EQ(followed->steps.size(), 6u);
-    runs.push_back(std::move(*followed));
-  }
-  for (size_t run = 1; run < runs.size(); ++run) {
-    for (size_t i = 0; i < runs[0].steps.size(); ++i) {
-      EXPECT_NEAR(runs[run].steps[i].loss / runs[0].steps[i].loss, 1.0, 1e-5)
-          << "run " << run << " step " << i;
+  for (const auto& [family, dtype, tolerance] :
+       {std::tuple{"gpt2", ir::DType::kF64, 1e-10}, {"llama", ir::DType::kF32, 1e-5}}) {
+    const auto one = Train(**cluster, JobOf(family, dtype, {1, 1, 1}));
+    ASSERT_TRUE(one.has_value()) << one.error();
+    ASSERT_EQ(one->followed.steps.size(), 6u);
+    for (const Degrees& degrees : {Degrees{2, 1, 2}, {1, 2, 2}}) {
+      const std::string layout = fmt::format("{} data={} tensor={} pipeline={}", family,
+                                             degrees.data, degrees.tensor, degrees.pipeline);
+      const auto run = Train(**cluster, JobOf(family, dtype, degrees));
+      ASSERT_TRUE(run.has_value()) << layout << ": " << run.error();
+      ASSERT_EQ(run->followed.steps.size(), 6u) << layout;
+      for (size_t i = 0; i < 6; ++i) {
+        EXPECT_NEAR(run->followed.steps[i].loss / one->followed.steps[i].loss, 1.0, tolerance)
+            << layout << " step " << i;
+      }
+      ExpectWeightsNear(one->weights, run->weights, tolerance, layout);
     }
   }
-  const auto weights = ir::SafetensorsFile::Open(runs[1].info.directory + "/model.safetensors");
-  ASSERT_TRUE(weights.has_value()) << weights.error();
   const auto exits = (*cluster)->Stop();
   for (const auto& exit : exits) {
     ASSERT_TRUE(exit.has_value()) << exit.error();

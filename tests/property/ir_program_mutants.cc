@@ -49,7 +49,11 @@ void CheckMutant(const std::string& job, const Meaning& meaning, const Mutant& m
   ++tally.mutants;
   if (!VerifyPrograms(mutant.programs).ok()) return;
   ++tally.accepted;
-  ASSERT_EQ(Interpret(mutant.programs, 1), meaning) << job << "\n" << mutant.description;
+  for (const uint64_t interleaving : {1, 2, 3}) {
+    ASSERT_EQ(Interpret(mutant.programs, interleaving), meaning)
+        << job << "\n"
+        << mutant.description << "\ninterleaving " << interleaving;
+  }
 }
 
 }  // namespace meshwright::ir::testing

@@ -18,7 +18,7 @@ struct Fence {
 const std::vector<Fence>& Fences() {
   static const std::vector<Fence> fences = {
       {{"grpcpp/", "grpc/", "google/protobuf/", "*.pb.h"}, {"proto/", "/grpc/"}},
-      {{"boost/asio"}, {"base/event_loop", "collective/cpu/tcp"}},
+      {{"boost/asio"}, {"collective/cpu/tcp"}},
       {{"cuda", "cublas", "cudnn"}, {"/cuda/"}},
       {{"nccl.h"}, {"collective/nccl/"}},
       {{"sqlite3"}, {"controller/store_sqlite.cc"}},

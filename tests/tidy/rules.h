@@ -1,7 +1,6 @@
 // The house rules, each a pure function from the sources to violations: "path:line: what; fix".
 //
-// The allowed edges and fences are the tables in layers.cc; the same tables are in the
-// documentation.
+// The allowed edges and fences are the tables in layers.cc; docs/TOUR.md prints the edges.
 #pragma once
 
 #include <map>

@@ -148,13 +148,15 @@ double LargestDifference(const std::map<std::string, LogicalTensor>& a,
     const auto other = b.find(name);
     if (other == b.end() || other->second.dims != tensor.dims)
       return std::numeric_limits<double>::infinity();
+    double scale = std::numeric_limits<double>::min();
+    for (const double value : tensor.values) scale = std::max(scale, std::abs(value));
     for (size_t i = 0; i < tensor.values.size(); ++i) {
       const double x = tensor.values[i];
       const double y = other->second.values[i];
-      const double difference = std::abs(x - y) / std::max({1.0, std::abs(x), std::abs(y)});
+      const double difference = std::abs(x - y) / scale;
       if (!(difference <= largest)) {
         largest = difference;
-        if (where) *where = fmt::format("{}[{}]: {} vs {}", name, i, x, y);
+        if (where) *where = fmt::format("{}[{}]: {} vs {}, scale {}", name, i, x, y, scale);
       }
     }
   }

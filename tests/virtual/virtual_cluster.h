@@ -55,7 +55,8 @@ class VirtualCluster {
   std::unique_ptr<worker::JobRuntime> runtime_;
 };
 
-// Largest |a-b| / max(1, |a|, |b|) over all tensors; infinity when names or shapes differ.
+// Largest |a - b| over all tensors, relative to the largest entry of the tensor in `a`; infinity
+// when names or shapes differ.
 double LargestDifference(const std::map<std::string, LogicalTensor>& a,
                          const std::map<std::string, LogicalTensor>& b,
                          std::string* where = nullptr);

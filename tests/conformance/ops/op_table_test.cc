@@ -198,6 +198,43 @@ TEST_P(OpTable, InPlaceEqualsOutOfPlace) {
   }
 }
 
+// What the table cannot hold: sources (semantics_test.cc) and what needs other devices
+// (conformance/collective, sharding_test.cc).
+bool HasNoRow(ir::Op op) {
+  switch (op) {
+    case ir::Op::kParam:
+    case ir::Op::kInput:
+    case ir::Op::kFeed:
+    case ir::Op::kConstant:
+    case ir::Op::kRandomNormal:
+    case ir::Op::kLearningRate:
+    case ir::Op::kAllReduce:
+    case ir::Op::kAllGather:
+    case ir::Op::kReduceScatter:
+    case ir::Op::kAllToAll:
+    case ir::Op::kShardSlice:
+      return true;
+    default:
+      return false;
+  }
+}
+
+TEST(OpTableItself, HasARowForEveryOpAndAGradientWhereThereIsOne) {
+  for (int i = 0; i < ir::kOpCount; ++i) {
+    const auto op = static_cast<ir::Op>(i);
+    if (HasNoRow(op)) continue;
+    size_t rows = 0;
+    bool wants_gradient = false;
+    for (const OpCase& op_case : AllCases()) {
+      if (op_case.op != op) continue;
+      ++rows;
+      wants_gradient |= op_case.has_gradient;
+    }
+    EXPECT_GT(rows, 0u) << ir::OpName(op);
+    EXPECT_EQ(wants_gradient, ir::HasGradient(op)) << ir::OpName(op);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, OpTable, testing::ValuesIn(AllCases()),
                          [](const auto& test) { return test.param.name; });
 
