@@ -14,7 +14,7 @@
 namespace meshwright::ir::testing {
 namespace {
 
-constexpr int kMutantsOfAKind = kSanitizedBuild ? 6 : 60;
+constexpr int kMutantsOfAKind = kSanitizedBuild ? 4 : 60;
 constexpr int64_t kBatch = 8;
 constexpr int64_t kSequence = 8;
 constexpr int64_t kHidden = 16;

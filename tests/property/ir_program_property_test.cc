@@ -14,8 +14,8 @@
 namespace meshwright::ir::testing {
 namespace {
 
-constexpr uint64_t kJobs = kSanitizedBuild ? 100 : 1000;
-constexpr int kSmallJobs = kSanitizedBuild ? 3 : 24;
+constexpr uint64_t kJobs = kSanitizedBuild ? 50 : 1000;
+constexpr int kSmallJobs = kSanitizedBuild ? 2 : 24;
 
 TEST(ProgramVerifierProperty, AcceptsEveryGeneratedJobAndItNeverHangs) {
   for (uint64_t seed = 0; seed < kJobs; ++seed) {
