@@ -19,8 +19,8 @@ function(mw_compile_fast target)
   endif()
 endfunction()
 
-# Compiles a target in groups of files, which halves the time. ARGN: names of files that stay alone, since
-# their local names clash or they are compiled once per instruction set.
+# Compiles a target in groups of files, so that common headers are read once for each. ARGN: names of files
+# that stay alone, since their local names clash or they are compiled once per instruction set.
 function(mw_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
   get_target_property(sources ${target} SOURCES)

@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/philox.h"
-#include "tests/virtual/tiny_models.h"
 
 namespace meshwright::testing {
 namespace {
@@ -32,13 +31,18 @@ std::string ListeningAddress(const std::string& log) {
 
 }  // namespace
 
-ir::JobRequest ByteJob(int data, int tensor, int pipeline, int64_t steps) {
+TinyOptions ByteOptions() {
   TinyOptions options;
   options.dtype = ir::DType::kF32;
   options.vocabulary = 256;
   options.layers = 4;
   options.batch = 8;
   options.lr = 1e-3;
+  return options;
+}
+
+ir::JobRequest ByteJob(int data, int tensor, int pipeline, int64_t steps,
+                       const TinyOptions& options) {
   ir::JobRequest job = MakeTinyJob(options);
   job.train.steps = steps;
   job.train.validation_batches = 1;

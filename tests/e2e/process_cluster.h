@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "base/subprocess.h"
 #include "client/client.h"
+#include "tests/virtual/tiny_models.h"
 
 namespace meshwright::testing {
 
@@ -68,7 +69,9 @@ class ProcessCluster {
 };
 
 // A GPT-2 of four layers over bytes, f32, batch of 8 rows of 8 tokens.
-ir::JobRequest ByteJob(int data, int tensor, int pipeline, int64_t steps);
+TinyOptions ByteOptions();
+ir::JobRequest ByteJob(int data, int tensor, int pipeline, int64_t steps,
+                       const TinyOptions& options = ByteOptions());
 
 // Runs the binary to its end.
 Result<ProcessOutput> RunMeshwright(

@@ -8,35 +8,20 @@
 
 #include "tests/e2e/process_cluster.h"
 #include "tests/e2e/weights.h"
-#include "tests/virtual/tiny_models.h"
 
 namespace meshwright::testing {
 namespace {
 
-struct Degrees {
-  int data, tensor, pipeline;
-};
-
 class Transports : public ::testing::TestWithParam<const char*> {};
 
-ir::JobRequest JobOf(const std::string& family, ir::DType dtype, const Degrees& degrees) {
-  TinyOptions options;
+TinyOptions OptionsOf(const std::string& family, ir::DType dtype) {
+  TinyOptions options = ByteOptions();
   options.family = family;
   options.dtype = dtype;
-  options.vocabulary = 256;
-  options.layers = 4;
-  options.batch = 8;
-  options.lr = 1e-3;
   // Adam divides by the gradient's size: where a gradient is all rounding, so is its step. A large
   // eps keeps rounding errors of f32 small.
   options.adam_eps = 1e-3;
-  ir::JobRequest job = MakeTinyJob(options);
-  job.train.steps = 6;
-  job.train.validation_batches = 1;
-  job.parallel.data = degrees.data;
-  job.parallel.tensor = degrees.tensor;
-  job.parallel.pipeline = degrees.pipeline;
-  return job;
+  return options;
 }
 
 struct Trained {
@@ -62,13 +47,14 @@ TEST_P(Transports, FourProcessesTrainLikeOneDevice) {
   ASSERT_TRUE(cluster.has_value()) << cluster.error();
   for (const auto& [family, dtype, tolerance] :
        {std::tuple{"gpt2", ir::DType::kF64, 1e-10}, {"llama", ir::DType::kF32, 1e-5}}) {
-    const auto one = Train(**cluster, JobOf(family, dtype, {1, 1, 1}));
+    const TinyOptions model = OptionsOf(family, dtype);
+    const auto one = Train(**cluster, ByteJob(1, 1, 1, 6, model));
     ASSERT_TRUE(one.has_value()) << one.error();
     ASSERT_EQ(one->followed.steps.size(), 6u);
-    for (const Degrees& degrees : {Degrees{2, 1, 2}, {1, 2, 2}}) {
-      const std::string layout = fmt::format("{} data={} tensor={} pipeline={}", family,
-                                             degrees.data, degrees.tensor, degrees.pipeline);
-      const auto run = Train(**cluster, JobOf(family, dtype, degrees));
+    for (const auto& [data, tensor, pipeline] : {std::tuple{2, 1, 2}, {1, 2, 2}}) {
+      const std::string layout =
+          fmt::format("{} data={} tensor={} pipeline={}", family, data, tensor, pipeline);
+      const auto run = Train(**cluster, ByteJob(data, tensor, pipeline, 6, model));
       ASSERT_TRUE(run.has_value()) << layout << ": " << run.error();
       ASSERT_EQ(run->followed.steps.size(), 6u) << layout;
       for (size_t i = 0; i < 6; ++i) {
