@@ -183,7 +183,7 @@ void AddDryRuns(CLI::App& app, Storage& s) {
       ->capture_default_str();
   plan->add_flag("--programs", s.plan.programs, "Also the instruction lists");
   plan->add_option("--stop-after", s.plan.stop_after, "Print the result of this stage")
-      ->check(CLI::IsMember({"graph", "step-graph", "plan", "programs"}))
+      ->check(CLI::IsMember({"graph", "step-graph", "executable", "plan", "programs"}))
       ->capture_default_str();
   plan->add_option("--out", s.plan.out, "File instead of stdout");
   plan->add_option("--timeline", s.plan.timeline,

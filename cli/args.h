@@ -98,7 +98,7 @@ struct PlanArgs {
   int devices = 0;  // 0: the degrees' product, or the cluster's when --address is given
   int devices_per_worker = 1;
   bool programs = false;
-  std::string stop_after = "plan";  // graph | step-graph | plan | programs
+  std::string stop_after = "plan";  // graph | step-graph | executable | plan | programs
   std::string out;                  // file; empty: stdout
   std::string timeline;             // file for a Chrome trace of one simulated step
 };

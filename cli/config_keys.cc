@@ -133,6 +133,8 @@ std::vector<ConfigKey> RunKeys() {
        MW_AT(parallel.sequence_parallel)},
       {"parallelism", "gradient_bucket_bytes",
        "Gradients are reduced in buckets of about this size.", MW_AT(parallel.bucket_bytes)},
+      {"compile", "enable", "Fuse the ops of executables; off for debugging.",
+       MW_AT(train.compile)},
       {"validation", "interval", "Steps between validations; 0: only at the end.",
        MW_AT(train.validate_every)},
       {"validation", "batches", "Global batches per validation; 0: none.",

@@ -71,6 +71,7 @@ Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global, boo
   misfit = !plan && IsMisfit(plan.error());
   MW_TRY(plan);
   if (args.stop_after == "programs") return planner::FormatPlan(*plan, true);
+  if (args.stop_after == "executable") return FormatExecutables(*plan, *topology);
   std::string text =
       fmt::format("job        {}\nmodel      {}\n", prepared.request.name, prepared.model.summary);
   text += planner::FormatPlan(*plan, args.programs);

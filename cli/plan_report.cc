@@ -7,7 +7,6 @@
 #include <map>
 
 #include "base/text.h"
-#include "ir/schema.h"
 #include "planner/simulate.h"
 
 namespace meshwright::cli {
@@ -19,24 +18,32 @@ constexpr double kMemoryBytesPerS = 1e10;
 constexpr double kMessageAlphaS = 20e-6;
 constexpr double kMessageSPerByte = 1 / 2e9;
 
-double ExecutableSeconds(const ir::Graph& graph, double flops_per_s) {
+double ExecutableSeconds(const ir::Graph& graph, const Rates& rates) {
   double seconds = 0;
   for (const ir::Node& node : graph.nodes) {
-    const ir::OpCost cost = ir::CostOf(graph, node);
-    seconds += std::max(cost.flops / flops_per_s, cost.bytes / kMemoryBytesPerS);
+    seconds += RooflineSeconds(ir::CostOf(graph, node), rates);
   }
   return seconds;
 }
 
 }  // namespace
 
-Result<StepForecast> ForecastStep(const planner::Plan& plan, const mesh::Topology& topology) {
+Rates RatesOf(const mesh::Topology& topology) {
   const double flops = topology.devices.empty() ? mesh::Device().flops : topology.devices[0].flops;
+  return {flops, kMemoryBytesPerS};
+}
+
+double RooflineSeconds(const ir::OpCost& cost, const Rates& rates) {
+  return std::max(cost.flops / rates.flops_per_s, cost.bytes / rates.bytes_per_s);
+}
+
+Result<StepForecast> ForecastStep(const planner::Plan& plan, const mesh::Topology& topology) {
+  const Rates rates = RatesOf(topology);
   std::map<const ir::Graph*, double> seconds;
   planner::SimulationCosts costs;
   costs.run_s = [&](const ir::Program&, const ir::Executable& executable) {
     const auto [at, added] = seconds.try_emplace(executable.graph.get(), 0);
-    if (added) at->second = ExecutableSeconds(*executable.graph, flops);
+    if (added) at->second = ExecutableSeconds(*executable.graph, rates);
     return at->second;
   };
   costs.message_alpha_s = kMessageAlphaS;

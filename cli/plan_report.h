@@ -9,11 +9,25 @@
 
 #include "base/result.h"
 #include "client/client.h"
+#include "ir/schema.h"
 #include "mesh/sharding.h"
 #include "mesh/topology.h"
 #include "planner/plan.h"
 
 namespace meshwright::cli {
+
+// What a device is taken to do per second.
+struct Rates {
+  double flops_per_s = 0;
+  double bytes_per_s = 0;
+};
+Rates RatesOf(const mesh::Topology& topology);
+// The longer of computing and moving the bytes.
+double RooflineSeconds(const ir::OpCost& cost, const Rates& rates);
+
+// The kernels of each stage's executables, fused ones with their steps: FLOPs, bytes read and
+// written, seconds at the rates.
+std::string FormatExecutables(const planner::Plan& plan, const mesh::Topology& topology);
 
 struct StepForecast {
   double step_s = 0;

@@ -123,14 +123,22 @@ ValueId Builder::Rotary(ValueId x, double base) {
   return AddOne(Op::kRotary, {x}, {{"base", base}, {"inverse", int64_t{0}}});
 }
 
-ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionDropout& dropout) {
+ir::Attrs Builder::AttentionAttrs(const AttentionDropout& dropout) {
   ir::Attrs attrs = {{"causal", int64_t{1}}};
   if (dropout.rate != 0) {
     ClaimName(dropout.name);
     attrs.Set("dropout", dropout.rate);
     attrs.Set("name", dropout.name);
   }
-  return AddOne(Op::kAttention, {q, k, v}, attrs);
+  return attrs;
+}
+
+ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionDropout& dropout) {
+  return AddOne(Op::kAttention, {q, k, v}, AttentionAttrs(dropout));
+}
+
+ValueId Builder::AttentionQkv(ValueId qkv, const AttentionDropout& dropout) {
+  return AddOne(Op::kAttentionQkv, {qkv}, AttentionAttrs(dropout));
 }
 
 Loss Builder::CrossEntropy(ValueId logits, ValueId labels, int64_t ignore_index) {

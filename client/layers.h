@@ -91,11 +91,14 @@ class Builder : public ir::Builder {
   // Causal attention: q [b,s,h,e], k and v [b,s,g,e] -> [b,s,h,e]; g divides h. Dropout acts on the
   // probabilities.
   ValueId Attention(ValueId q, ValueId k, ValueId v, const AttentionDropout& dropout = {});
+  // The same for the three slices of one projection: qkv [b,s,3,h,e] -> [b,s,h,e].
+  ValueId AttentionQkv(ValueId qkv, const AttentionDropout& dropout = {});
   // logits [..., v], labels i32[...]; labels equal to ignore_index do not count.
   Loss CrossEntropy(ValueId logits, ValueId labels, int64_t ignore_index = -100);
 
  private:
   bool Usable(ValueId x) const;
+  ir::Attrs AttentionAttrs(const AttentionDropout& dropout);
 
   ir::DType dtype_;
   std::vector<std::string> names_;  // of params and dropouts

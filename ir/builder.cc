@@ -17,7 +17,7 @@ void Builder::Fail(Status status) {
 
 std::vector<ValueId> Builder::Add(Op op, std::vector<ValueId> inputs, Attrs attrs,
                                   std::vector<TensorType> declared) {
-  const std::vector<ValueId> none(ResultCount(op, inputs.size()));
+  const std::vector<ValueId> none(ResultCount(op, attrs, inputs.size()));
   if (!status_.ok()) return none;
   std::vector<TensorType> operands;
   for (ValueId id : inputs) {

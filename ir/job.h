@@ -49,6 +49,7 @@ struct TrainSpec {
   int64_t log_every = 10;
   int64_t validate_every = 0;      // 0: only at the end
   int64_t validation_batches = 8;  // global batches per validation
+  bool compile = true;             // executables are fused (compile/compile.h)
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };
 

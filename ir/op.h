@@ -67,6 +67,9 @@
 //                      v[b,s,g,e]) -> (o[b,s,h,e], lse[b,h,s]); with dropout + sharded dims of q:
 //                      its mask is a function of the global (b, h, row, column)
 //   attention_grad     {as attention} (q, k, v, o, lse, do) -> (dq, dk, dv)
+//   attention_qkv      {as attention; sharded dims of o} (qkv[b,s,3,h,e]) -> (o[b,s,h,e],
+//                      lse[b,h,s]): attention of the three slices of qkv, as many kv heads as heads
+//   attention_qkv_grad {as attention_qkv} (qkv, o, lse, do) -> dqkv
 // loss; labels equal to ignore_index do not count
 //   cross_entropy      {ignore_index:int} (logits[..., v], labels[...] i32) -> (loss_sum[],
 //                      count[], lse[...])
@@ -77,6 +80,12 @@
 //                      -> logits at the label, 0 where the label is ignored or not in the local
 //                      columns
 //   nll                {ignore_index} (lse[...], picked[...], labels[...]) -> (loss_sum[], count[])
+//   head_loss          {block_tokens:int, ignore_index} (x[..., d], w[v, d], labels[...] i32) ->
+//                      (loss_sum[], count[], block[block_tokens, v]): cross_entropy of the logits
+//                      x w^T; `block` is memory for the logits of some tokens, its content means
+//                      nothing
+//   head_loss_grad     {as head_loss} (x, w, labels, dloss[]) -> (loss_sum[], count[], dx, dw,
+//                      block)
 // optimizer (results replace their operands in place)
 //   clip_multiplier    {max_norm:real (0: no clipping)} (sum_squares[], count[]) ->
 //                      (multiplier[], grad_norm[]): gradients are sums; norm = sqrt(ss)/count;
@@ -94,6 +103,9 @@
 //   reduce_scatter     {axes, dim, kind} (x) -> dim shrinks
 //   all_to_all         {axes, split_dim, concat_dim} (x)
 //   shard_slice        {axes, dim} (x) -> the caller's own block of dim; no traffic
+// fused (only in executables, made by the compiler)
+//   fused              {body:strs, results:ints} (operands) -> results: the steps of the body in
+//                      one node (ir/fused.h)
 //
 // Sharded dims: ops that depend on global positions carry {global_dims:ints, dim_axes:strs} once
 // partitioned: entry i of dim_axes lists the mesh axes that split dim i, major first, joined by ','
@@ -142,9 +154,13 @@ namespace meshwright::ir {
   X(Rotary, "rotary")                       \
   X(Attention, "attention")                 \
   X(AttentionGrad, "attention_grad")        \
+  X(AttentionQkv, "attention_qkv")          \
+  X(AttentionQkvGrad, "attention_qkv_grad") \
   X(CrossEntropy, "cross_entropy")          \
   X(CrossEntropyGrad, "cross_entropy_grad") \
   X(LogSumExp, "logsumexp")                 \
+  X(HeadLoss, "head_loss")                  \
+  X(HeadLossGrad, "head_loss_grad")         \
   X(Pick, "pick")                           \
   X(Nll, "nll")                             \
   X(ClipMultiplier, "clip_multiplier")      \
@@ -155,7 +171,8 @@ namespace meshwright::ir {
   X(AllGather, "all_gather")                \
   X(ReduceScatter, "reduce_scatter")        \
   X(AllToAll, "all_to_all")                 \
-  X(ShardSlice, "shard_slice")
+  X(ShardSlice, "shard_slice")              \
+  X(Fused, "fused")
 
 enum class Op : uint8_t {
 #define MW_OP_ENUMERATOR(Name, text) k##Name,

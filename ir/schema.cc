@@ -23,6 +23,7 @@ const SchemaTable& Table() {
     AddLossSchemas(rows);
     AddOptimizerSchemas(rows);
     AddCollectiveSchemas(rows);
+    AddFusedSchemas(rows);
     return rows;
   }();
   return table;
@@ -39,8 +40,9 @@ NodeTypes TypesOf(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-size_t ResultCount(Op op, size_t operand_count) {
+size_t ResultCount(Op op, const Attrs& attrs, size_t operand_count) {
   const int results = SchemaOf(op).results;
+  if (results == kFromAttrs) return attrs.Ints("results").size();
   return results == kOnePerOperand ? operand_count : static_cast<size_t>(results);
 }
 
@@ -69,7 +71,8 @@ Result<std::vector<TensorType>> InferTypes(Op op, const Attrs& attrs,
   for (const TensorType& type : operands) MW_TRY(CheckType(type));
   MW_ASSIGN_OR_RETURN(std::vector<TensorType> types, SchemaOf(op).infer(call));
   for (const TensorType& type : types) MW_TRY(CheckType(type));
-  MW_CHECK(types.size() == ResultCount(op, operands.size())) << "schema row of " << OpName(op);
+  MW_CHECK(types.size() == ResultCount(op, attrs, operands.size()))
+      << "schema row of " << OpName(op);
   if (!declared.empty() &&
       !std::equal(types.begin(), types.end(), declared.begin(), declared.end())) {
     return Fail(call.Error(
@@ -82,7 +85,7 @@ Result<FactorRule> RuleOf(const Graph& graph, const Node& node) {
   const OpSchema& schema = SchemaOf(node.op);
   if (!schema.rule) {
     return Fail(InvalidArgument(
-        fmt::format("{} has no factor rule: collectives are made by the planner, not split by it",
+        fmt::format("{} has no factor rule: collectives and fused nodes are made after the split",
                     OpName(node.op))));
   }
   return schema.rule(TypesOf(graph, node));

@@ -55,7 +55,7 @@ struct OpCost {
 };
 
 // How many results a node has.
-size_t ResultCount(Op op, size_t operand_count);
+size_t ResultCount(Op op, const Attrs& attrs, size_t operand_count);
 
 // The operand whose memory result `result` may take while the node runs, when both have as many
 // bytes and nothing else needs the operand's old value; none: their memory must be apart. Kernels
@@ -70,7 +70,7 @@ Result<std::vector<TensorType>> InferTypes(Op op, const Attrs& attrs,
                                            std::span<const TensorType> operands,
                                            std::span<const TensorType> declared);
 
-// Factor rule of a node given its (global) types. Ops of the collective family have none
+// Factor rule of a node given its (global) types. Collectives and fused have none
 // (kInvalidArgument).
 Result<FactorRule> RuleOf(const Graph& graph, const Node& node);
 

@@ -66,6 +66,33 @@ TypesOr InferAttentionGrad(const OpCall& call) {
   return std::vector<TensorType>{call.operands[0], call.operands[1], call.operands[2]};
 }
 
+// qkv[b,s,3,h,e] -> o[b,s,h,e]
+Result<TensorType> CheckQkv(const OpCall& call) {
+  MW_TRY(call.RequireFloat(0));
+  MW_TRY(call.RequireRank(0, 5));
+  if (call.attrs.Has("causal")) MW_TRY(call.IntIn("causal", 0, 1));
+  if (call.attrs.Has("dropout")) MW_TRY(CheckDropout(call));
+  const TensorType& qkv = call.operands[0];
+  if (qkv.dims[2] != 3) return Fail(call.Error("dim 2 of qkv must be 3"));
+  return TensorType{qkv.dtype, {qkv.dims[0], qkv.dims[1], qkv.dims[3], qkv.dims[4]}};
+}
+
+TypesOr InferAttentionQkv(const OpCall& call) {
+  MW_TRY(call.RequireOperands(1));
+  MW_ASSIGN_OR_RETURN(const TensorType o, CheckQkv(call));
+  return std::vector<TensorType>{o, LogSumExpType(o)};
+}
+
+TypesOr InferAttentionQkvGrad(const OpCall& call) {
+  MW_TRY(call.RequireOperands(4));
+  MW_ASSIGN_OR_RETURN(const TensorType o, CheckQkv(call));
+  if (call.operands[1] != o) return Fail(call.Error("operand 1 (o) must be " + o.ToString()));
+  MW_TRY(call.RequireSameType(1, 3));
+  const TensorType lse = LogSumExpType(o);
+  if (call.operands[2] != lse) return Fail(call.Error("operand 2 (lse) must be " + lse.ToString()));
+  return std::vector<TensorType>{call.operands[0]};
+}
+
 FactorRule RotaryRule(const NodeTypes& node) {
   RuleBuilder rule(node);
   const Dims& dims = node.operands[0].dims;
@@ -122,9 +149,33 @@ FactorRule AttentionGradRule(const NodeTypes& node) {
   return rule.Finish();
 }
 
+FactorRule AttentionQkvRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  const Dims& qkv = node.operands[0].dims;
+  const FactorIndex b = rule.Add(qkv[0]);
+  const FactorIndex s = rule.AddWhole(qkv[1]);
+  const FactorIndex third = rule.AddWhole(qkv[2]);
+  const FactorIndex h = rule.Add(qkv[3]);
+  const FactorIndex e = rule.AddWhole(qkv[4]);
+  rule.Operand(0, {b, s, third, h, e});
+  if (node.op == Op::kAttentionQkv) {
+    rule.Result(0, {b, s, h, e});
+    rule.Result(1, {b, h, s});
+  } else {
+    rule.Operand(1, {b, s, h, e});
+    rule.Operand(2, {b, h, s});
+    rule.Operand(3, {b, s, h, e});
+    rule.Result(0, {b, s, third, h, e});
+  }
+  return rule.Finish();
+}
+
 // Flops of one [s, s] x e matmul over all heads; a causal mask leaves half of it.
 double HeadMatmulFlops(const NodeTypes& node) {
-  const TensorType& q = node.operands[0];
+  // o, or q, which has its shape.
+  const TensorType& q = node.op == Op::kAttentionQkv       ? node.results[0]
+                        : node.op == Op::kAttentionQkvGrad ? node.operands[1]
+                                                           : node.operands[0];
   const double full = 2.0 * static_cast<double>(q.elements()) * static_cast<double>(q.dims[1]);
   return node.attrs.Int("causal", 1) == 1 ? full / 2 : full;
 }
@@ -151,6 +202,13 @@ GradsOr AttentionGradient(GradCall& call) {
                           call.node.attrs);
 }
 
+GradsOr AttentionQkvGradient(GradCall& call) {
+  MW_TRY(call.RequireOnlyFirstResult());
+  const std::vector<ValueId>& out = call.node.outputs;
+  return call.builder.Add(Op::kAttentionQkvGrad, {call.in(0), out[0], out[1], call.grads[0]},
+                          call.node.attrs);
+}
+
 }  // namespace
 
 void AddAttentionSchemas(SchemaTable& table) {
@@ -159,6 +217,9 @@ void AddAttentionSchemas(SchemaTable& table) {
                                 nullptr,        AttentionGradient, 2};
   Row(table, Op::kAttentionGrad) = {
       InferAttentionGrad, AttentionGradRule, AttentionGradFlops, nullptr, nullptr, 3};
+  Row(table, Op::kAttentionQkv) = {InferAttentionQkv, AttentionQkvRule,     AttentionFlops,
+                                   nullptr,           AttentionQkvGradient, 2};
+  Row(table, Op::kAttentionQkvGrad) = {InferAttentionQkvGrad, AttentionQkvRule, AttentionGradFlops};
 }
 
 }  // namespace meshwright::ir

@@ -66,6 +66,31 @@ TypesOr InferNll(const OpCall& call) {
   return std::vector<TensorType>{loss, loss};
 }
 
+// x[..., d], w[v, d], labels[...] -> loss, count, and with a gradient dx, dw; then the block.
+TypesOr InferHeadLoss(const OpCall& call) {
+  const bool gradient = call.op == Op::kHeadLossGrad;
+  MW_TRY(call.RequireOperands(gradient ? 4 : 3));
+  MW_TRY(call.RequireFloat(0));
+  MW_TRY(call.RequireMinRank(0, 1));
+  MW_TRY(call.RequireRank(1, 2));
+  MW_TRY(call.IntIn("block_tokens", 1, INT32_MAX));
+  if (call.attrs.Has("ignore_index")) MW_TRY(call.IntIn("ignore_index", INT32_MIN, INT32_MAX));
+  if (gradient) MW_TRY(call.RequireStatisticScalar(3, 0));
+  const TensorType& x = call.operands[0];
+  const TensorType& w = call.operands[1];
+  if (w.dtype != x.dtype || w.dims[1] != x.dims.back()) {
+    return Fail(call.Error("w must be [v, d] in the dtype of x[..., d]"));
+  }
+  const TensorType labels{DType::kI32, Leading(x).dims};
+  if (call.operands[2] != labels) {
+    return Fail(call.Error("labels must be " + labels.ToString()));
+  }
+  std::vector<TensorType> types = {LossType(x), LossType(x)};
+  if (gradient) types.insert(types.end(), {x, w});
+  types.push_back({x.dtype, {call.attrs.Int("block_tokens"), w.dims[0]}});
+  return types;
+}
+
 // Factors of logits [..., v]; the leading ones are those of labels and statistics.
 struct LogitFactors {
   std::vector<FactorIndex> full;
@@ -124,6 +149,35 @@ FactorRule NllRule(const NodeTypes& node) {
   return rule.Finish();
 }
 
+FactorRule HeadLossRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  const Dims& x = node.operands[0].dims;
+  const std::vector<FactorIndex> rows = rule.AddDims(std::span(x).first(x.size() - 1));
+  const FactorIndex d = rule.AddWhole(x.back());
+  const FactorIndex v = rule.AddWhole(node.operands[1].dims[0]);
+  std::vector<FactorIndex> tokens = rows;
+  tokens.push_back(d);
+  rule.Operand(0, tokens);
+  rule.Operand(1, {v, d});
+  rule.Operand(2, rows);
+  size_t block = 2;
+  if (node.op == Op::kHeadLossGrad) {
+    rule.Result(2, tokens);
+    rule.Result(3, {v, d});
+    block = 4;
+  }
+  rule.Result(block, {rule.AddWhole(node.results[block].dims[0]), v});
+  return rule.Finish();
+}
+
+// The logits, and with a gradient dx and dw.
+double HeadLossFlops(const NodeTypes& node) {
+  const double logits = static_cast<double>(node.operands[2].elements()) *
+                        static_cast<double>(node.operands[1].dims[0]);
+  const double products = node.op == Op::kHeadLossGrad ? 3 : 1;
+  return logits * (2 * products * static_cast<double>(node.operands[1].dims[1]) + 12);
+}
+
 // One exp per logit.
 double SoftmaxFlops(const NodeTypes& node) {
   return 12.0 * static_cast<double>(node.operands[0].elements());
@@ -150,6 +204,8 @@ void AddLossSchemas(SchemaTable& table) {
                                    nullptr,           CrossEntropyGradient, 3};
   Row(table, Op::kCrossEntropyGrad) = {InferCrossEntropyGrad, CrossEntropyGradRule, SoftmaxFlops,
                                        nullptr, nullptr};
+  Row(table, Op::kHeadLoss) = {InferHeadLoss, HeadLossRule, HeadLossFlops, nullptr, nullptr, 3};
+  Row(table, Op::kHeadLossGrad) = {InferHeadLoss, HeadLossRule, HeadLossFlops, nullptr, nullptr, 5};
   Row(table, Op::kLogSumExp) = {InferLogSumExp, LogSumExpRule, SoftmaxFlops, nullptr, nullptr};
   Row(table, Op::kPick) = {InferPick, PickRule, nullptr, nullptr, nullptr};
   Row(table, Op::kNll) = {InferNll, NllRule, NllFlops, nullptr, nullptr, 2};

@@ -79,7 +79,9 @@ enum class InPlace : uint8_t {
   kOptimizer,  // (p, g, m, v) -> (p, m, v): each that of the tensor it renews
 };
 
-inline constexpr int kOnePerOperand = 0;  // of OpSchema::results
+// Of OpSchema::results.
+inline constexpr int kOnePerOperand = 0;
+inline constexpr int kFromAttrs = -1;  // as many as the attribute 'results' lists
 
 struct OpSchema {
   TypesOr (*infer)(const OpCall&) = nullptr;
@@ -105,6 +107,7 @@ void AddEmbeddingSchemas(SchemaTable& table);
 void AddLossSchemas(SchemaTable& table);
 void AddOptimizerSchemas(SchemaTable& table);
 void AddCollectiveSchemas(SchemaTable& table);
+void AddFusedSchemas(SchemaTable& table);
 
 // Statistics (means, log-sum-exp, losses) of 16-bit tensors are kept in f32; wider types keep their
 // own.

@@ -38,14 +38,7 @@ std::string FormatIds(const std::vector<ValueId>& ids) {
 std::string FormatNode(const Graph& graph, const Node& node) {
   std::string text = fmt::format("{} = {}", FormatIds(node.outputs), OpName(node.op));
   if (!node.inputs.empty()) text += fmt::format("({})", FormatIds(node.inputs));
-  if (!node.attrs.values().empty()) {
-    std::string list;
-    for (const auto& [name, value] : node.attrs.values()) {
-      list +=
-          fmt::format("{}{}={}", list.empty() ? "" : ", ", FormatName(name), FormatValue(value));
-    }
-    text += fmt::format(" {{{}}}", list);
-  }
+  if (!node.attrs.values().empty()) text += " " + FormatAttrs(node.attrs);
   if (node.layer != -1) text += fmt::format(" @layer{}", node.layer);
   if (node.phase == Phase::kBackward) text += " @backward";
   if (node.phase == Phase::kUpdate) text += " @update";
@@ -104,18 +97,6 @@ Result<AttrValue> ParseValue(Lexer& lexer) {
     return AttrValue(std::move(value));
   }
   return ParseNumber(lexer);
-}
-
-Status ParseAttrs(Lexer& lexer, Attrs& attrs) {
-  if (!lexer.Take("{")) return OkStatus();
-  do {
-    MW_ASSIGN_OR_RETURN(std::string name, lexer.Name());
-    MW_TRY(lexer.Expect("="));
-    MW_ASSIGN_OR_RETURN(AttrValue value, ParseValue(lexer));
-    if (attrs.Has(name)) return lexer.Error(fmt::format("attribute '{}' is given twice", name));
-    attrs.Set(std::move(name), std::move(value));
-  } while (lexer.Take(","));
-  return lexer.Expect("}");
 }
 
 Status ParsePlace(Lexer& lexer, Node& node) {
@@ -208,6 +189,26 @@ class GraphParser {
 };
 
 }  // namespace
+
+std::string FormatAttrs(const Attrs& attrs) {
+  std::string list;
+  for (const auto& [name, value] : attrs.values()) {
+    list += fmt::format("{}{}={}", list.empty() ? "" : ", ", FormatName(name), FormatValue(value));
+  }
+  return list.empty() ? "" : fmt::format("{{{}}}", list);
+}
+
+Status ParseAttrs(Lexer& lexer, Attrs& attrs) {
+  if (!lexer.Take("{")) return OkStatus();
+  do {
+    MW_ASSIGN_OR_RETURN(std::string name, lexer.Name());
+    MW_TRY(lexer.Expect("="));
+    MW_ASSIGN_OR_RETURN(AttrValue value, ParseValue(lexer));
+    if (attrs.Has(name)) return lexer.Error(fmt::format("attribute '{}' is given twice", name));
+    attrs.Set(std::move(name), std::move(value));
+  } while (lexer.Take(","));
+  return lexer.Expect("}");
+}
 
 std::string FormatGraphIndented(const Graph& graph, std::string_view indent) {
   std::string text = fmt::format("graph {} {{\n", QuoteText(graph.name));

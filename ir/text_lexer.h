@@ -61,6 +61,10 @@ std::string FormatName(std::string_view name);
 // Shortest form that reads back equal and shows that it is a real.
 std::string FormatReal(double value);
 
+// "{eps=1e-05, name=\"x\"}", empty for none; reads such a list when one comes next.
+std::string FormatAttrs(const Attrs& attrs);
+Status ParseAttrs(Lexer& lexer, Attrs& attrs);
+
 // A graph at the lexer's position; the same for a nested one.
 Result<Graph> ParseGraphAt(Lexer& lexer);
 // Text of a graph whose lines behind the first start with `indent`; no newline at the end.

@@ -65,19 +65,10 @@ class Gpt2 {
     const ValueId bias = b_.Param(name + ".c_attn.bias", {3, h, e},
                                   {.init = "zeros", .decay = 0, .export_shape = {3 * d}});
     const ValueId qkv = b_.AddTo(b_.Einsum("bsd,dthe->bsthe", x, weight), bias);
-    const ValueId o = b_.Attention(Third(qkv, 0), Third(qkv, 1), Third(qkv, 2),
-                                   {config_.attention_dropout, name + ".attn_dropout"});
+    const ValueId o = b_.AttentionQkv(qkv, {config_.attention_dropout, name + ".attn_dropout"});
     const ValueId projection = b_.Param(name + ".c_proj.weight", {h, e, d},
                                         {.std_dev = ResidualStd(), .export_shape = {d, d}});
     return b_.AddTo(b_.Einsum("bshe,hed->bsd", o, projection), ZeroBias(name + ".c_proj.bias", d));
-  }
-
-  // q, k or v of [b, s, 3, h, e] as [b, s, h, e]
-  ValueId Third(ValueId qkv, int64_t index) {
-    Dims dims = b_.dims(qkv);
-    if (dims.size() != 5) return ValueId();
-    dims.erase(dims.begin() + 2);
-    return b_.Reshape(b_.Slice(qkv, 2, index, 1), dims);
   }
 
   ValueId Mlp(ValueId x, const std::string& name) {

@@ -20,4 +20,12 @@ Result<AttentionShape> AttentionShapeOf(const KernelSpec& spec) {
   return AttentionShape{q[0], q[1], q[2], k[2], q[3], spec.attrs.Int("causal", 1) != 0};
 }
 
+Result<AttentionShape> AttentionQkvShapeOf(const KernelSpec& spec) {
+  const ir::Dims& qkv = spec.inputs[0].dims;
+  if (qkv.size() != 5 || qkv[2] != 3) {
+    return Fail(InvalidArgument(fmt::format("{}: needs qkv[b,s,3,h,e]", spec.ToString())));
+  }
+  return AttentionShape{qkv[0], qkv[1], qkv[3], qkv[3], qkv[4], spec.attrs.Int("causal", 1) != 0};
+}
+
 }  // namespace meshwright::ops

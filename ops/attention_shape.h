@@ -29,5 +29,7 @@ struct AttentionShape {
 
 // Errors: kInvalidArgument unless ranks, batch, sequence and head sizes agree and g divides h.
 Result<AttentionShape> AttentionShapeOf(const KernelSpec& spec);
+// Of attention_qkv and its gradient. Errors: kInvalidArgument unless operand 0 is [b, s, 3, h, e].
+Result<AttentionShape> AttentionQkvShapeOf(const KernelSpec& spec);
 
 }  // namespace meshwright::ops

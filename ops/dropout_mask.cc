@@ -16,12 +16,12 @@ double DropoutMask::Factor(const RunContext& context, uint64_t index) const {
   return bits >> 8 >= threshold_ ? keep_scale() : 0.0;
 }
 
-Result<AttentionDropout> AttentionDropout::Of(const KernelSpec& spec) {
+Result<AttentionDropout> AttentionDropout::Of(const KernelSpec& spec, const ir::TensorType& query) {
   AttentionDropout dropout;
   const double rate = spec.attrs.Real("dropout");
   if (rate <= 0) return dropout;
   dropout.mask_ = DropoutMask(rate, spec.attrs.Str("name"));
-  MW_ASSIGN_OR_RETURN(dropout.query_, spec.BlockOf(spec.inputs[0]));
+  MW_ASSIGN_OR_RETURN(dropout.query_, spec.BlockOf(query));
   return dropout;
 }
 

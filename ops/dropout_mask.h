@@ -38,9 +38,10 @@ class DropoutMask {
 
 class AttentionDropout {
  public:
-  // From the attributes {dropout, name} and the block that q is. Errors: kInvalidArgument when the
-  // block does not fit q.
-  static Result<AttentionDropout> Of(const KernelSpec& spec);
+  // From the attributes {dropout, name} and the block that q is, which has the type `query`;
+  // operand 0 without. Errors: kInvalidArgument when the block does not fit q.
+  static Result<AttentionDropout> Of(const KernelSpec& spec, const ir::TensorType& query);
+  static Result<AttentionDropout> Of(const KernelSpec& spec) { return Of(spec, spec.inputs[0]); }
 
   const DropoutMask& mask() const { return mask_; }
   bool active() const { return mask_.active(); }

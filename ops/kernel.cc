@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ops/composite.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel_spec.h"
 #include "ops/reference/reference.h"
@@ -79,6 +80,7 @@ KernelResult MakeKernel(Backend backend, const ir::Graph& graph, const ir::Node&
     MW_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> native, cpu::MakeCpuKernel(spec));
     if (native) return native;
   }
+  if (node.op == ir::Op::kFused) return MakeComposite(backend, spec);
   return reference::MakeReferenceKernel(spec);
 }
 

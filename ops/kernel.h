@@ -41,6 +41,13 @@ class FeedSource {
   virtual Status ReadSample(const std::string& source, int64_t sample, std::span<int32_t> row) = 0;
 };
 
+// Told how long each node of an executable took. Called on the device's thread.
+class NodeObserver {
+ public:
+  virtual ~NodeObserver() = default;
+  virtual void OnNode(const ir::Graph& graph, NodeId node, double seconds) = 0;
+};
+
 // What changes between runs of a kernel.
 struct RunContext {
   uint64_t seed = 0;
@@ -48,6 +55,7 @@ struct RunContext {
   int32_t microbatch = 0;
   FeedSource* feed = nullptr;
   ThreadTeam* team = nullptr;  // null: run on the calling thread
+  NodeObserver* observer = nullptr;
 };
 
 // What a device knows at load: axis sizes and its coordinates. "micro" is an axis of size

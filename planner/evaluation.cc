@@ -1,6 +1,6 @@
 #include "planner/evaluation.h"
 
-#include "planner/rewrite.h"
+#include "ir/rewrite.h"
 
 namespace meshwright::planner {
 
@@ -14,7 +14,7 @@ Result<ir::Graph> MakeEvaluationGraph(const ir::Graph& loss) {
     if (node.op == ir::Op::kFeed) attrs.Set("source", "validation");
     return builder.Add(node.op, inputs, attrs, types);
   };
-  MW_ASSIGN_OR_RETURN(ir::Graph forward, RewriteGraph(loss, emit));
+  MW_ASSIGN_OR_RETURN(ir::Graph forward, ir::RewriteGraph(loss, emit));
   const ValueId loss_sum = forward.Output("loss_sum");
   const ValueId count = forward.Output("count");
   forward.outputs.clear();

@@ -47,6 +47,16 @@ Attrs LocalAttrs(const Graph& graph, const Node& node, const NodeStrategy& strat
         SetOffsets(attrs, graph.type(node.inputs[0]), strategy.operands[0]);
       }
       break;
+    case Op::kAttentionQkv:
+      if (attrs.Has("dropout")) {
+        SetOffsets(attrs, graph.type(node.outputs[0]), strategy.results[0]);
+      }
+      break;
+    case Op::kAttentionQkvGrad:
+      if (attrs.Has("dropout")) {
+        SetOffsets(attrs, graph.type(node.inputs[1]), strategy.operands[1]);
+      }
+      break;
     case Op::kFeed:
     case Op::kRandomNormal:
       SetOffsets(attrs, graph.type(node.outputs[0]), strategy.results[0]);

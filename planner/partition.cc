@@ -6,10 +6,10 @@
 #include <set>
 
 #include "ir/builder.h"
+#include "ir/rewrite.h"
 #include "mesh/reshard.h"
 #include "planner/local_node.h"
 #include "planner/pieces.h"
-#include "planner/rewrite.h"
 
 namespace meshwright::planner {
 namespace {
@@ -512,7 +512,7 @@ class Partitioner {
       }
       MW_ASSIGN_OR_RETURN(Graph graph, piece.builder.Finish());
       // A value of which only blocks were wanted is computed by nobody.
-      MW_ASSIGN_OR_RETURN(graph, DropDeadNodes(graph));
+      MW_ASSIGN_OR_RETURN(graph, ir::DropDeadNodes(graph));
       if (key.phase == Phase::kUpdate) {
         MW_ASSIGN_OR_RETURN(graph, CoalesceAllReduces(graph, bucket_bytes));
       }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compile/compile.h"
 #include "ir/autodiff.h"
 #include "ir/schema.h"
 #include "ir/verify.h"
@@ -66,14 +67,16 @@ class PlanMaker {
  private:
   Status PlanStep() {
     MW_ASSIGN_OR_RETURN(Graph graph, MakeStepGraph(job_));
+    MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(std::move(graph)));
     const int stage_count = static_cast<int>(plan_.layout.pipeline);
     stage_of_layer_ = BalanceLayers(graph, stage_count);
     MW_ASSIGN_OR_RETURN(staged_, StageGraph(std::move(graph), stage_of_layer_, stage_count));
     MW_ASSIGN_OR_RETURN(strategies_, ChooseStrategies(staged_.graph, staged_.stages, plan_.layout,
                                                       {}, MaxTensor()));
-    MW_ASSIGN_OR_RETURN(const Partition partition,
+    MW_ASSIGN_OR_RETURN(Partition partition,
                         MakePartition(staged_.graph, staged_.stages, strategies_, plan_.layout,
                                       job_.parallel.bucket_bytes));
+    MW_TRY(CompilePieces(partition));
     MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
                         MakeSchedule(plan_.layout.schedule, stage_count,
                                      static_cast<int>(plan_.layout.microbatches)));
@@ -85,19 +88,35 @@ class PlanMaker {
 
   Status PlanEvaluation() {
     MW_ASSIGN_OR_RETURN(Graph graph, MakeEvaluationGraph(FillLayers(job_.loss)));
+    MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(std::move(graph)));
     const int stage_count = static_cast<int>(plan_.layout.pipeline);
     MW_ASSIGN_OR_RETURN(const StageAssignment stages,
                         AssignStages(graph, stage_of_layer_, stage_count));
     MW_ASSIGN_OR_RETURN(
         const Strategies strategies,
         ChooseStrategies(graph, stages, plan_.layout, strategies_.params, MaxTensor()));
-    MW_ASSIGN_OR_RETURN(
-        const Partition partition,
-        MakePartition(graph, stages, strategies, plan_.layout, job_.parallel.bucket_bytes));
+    MW_ASSIGN_OR_RETURN(Partition partition, MakePartition(graph, stages, strategies, plan_.layout,
+                                                           job_.parallel.bucket_bytes));
+    MW_TRY(CompilePieces(partition));
     MW_ASSIGN_OR_RETURN(
         plan_.eval,
         Lower("eval", partition,
               ForwardSchedule(stage_count, static_cast<int>(plan_.layout.microbatches))));
+    return OkStatus();
+  }
+
+  // With a tensor axis the vocabulary is split and the loss is reduced over it.
+  Result<Graph> FuseWholeHead(Graph graph) const {
+    if (!job_.train.compile || plan_.layout.tensor > 1) return graph;
+    return compile::FuseHead(graph, plan_.layout.data * plan_.layout.microbatches);
+  }
+
+  Status CompilePieces(Partition& partition) const {
+    if (!job_.train.compile) return OkStatus();
+    for (Piece& piece : partition.pieces) {
+      MW_ASSIGN_OR_RETURN(Graph compiled, compile::CompileExecutable(*piece.graph));
+      piece.graph = std::make_shared<const Graph>(std::move(compiled));
+    }
     return OkStatus();
   }
 

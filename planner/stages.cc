@@ -8,8 +8,8 @@
 #include <set>
 
 #include "ir/layers.h"
+#include "ir/rewrite.h"
 #include "ir/schema.h"
-#include "planner/rewrite.h"
 
 namespace meshwright::planner {
 namespace {
@@ -239,7 +239,7 @@ Result<Graph> SplitScalarSums(const Graph& step_graph, const StageAssignment& st
       sums.push_back(builder.AddOne(Op::kSum, values, {}, types));
     return builder.Add(Op::kSum, sums, {}, types);
   };
-  return RewriteGraph(step_graph, emit);
+  return ir::RewriteGraph(step_graph, emit);
 }
 
 }  // namespace meshwright::planner

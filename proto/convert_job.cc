@@ -77,6 +77,7 @@ v1::TrainSpec EncodeTrain(const ir::TrainSpec& spec) {
   wire.set_log_every(spec.log_every);
   wire.set_validate_every(spec.validate_every);
   wire.set_validation_batches(spec.validation_batches);
+  wire.set_compile(spec.compile);
   return wire;
 }
 
@@ -90,6 +91,7 @@ ir::TrainSpec DecodeTrain(const v1::TrainSpec& wire) {
   spec.log_every = wire.log_every();
   spec.validate_every = wire.validate_every();
   spec.validation_batches = wire.validation_batches();
+  spec.compile = wire.compile();
   return spec;
 }
 

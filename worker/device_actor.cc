@@ -101,6 +101,7 @@ Status DeviceActor::RunSteps(LoadedProgram& program, int64_t first_step) {
   ops::RunContext context;
   context.seed = options_.seed;
   context.feed = options_.feed;
+  context.observer = options_.observer;
   context.team = device_->team();
   for (size_t i = 0; i < seconds_.size(); ++i) {
     const Clock::time_point start = Clock::now();

@@ -32,6 +32,7 @@ struct ActorOptions {
   ops::Backend backend = ops::Backend::kCpu;
   ops::FeedSource* feed = nullptr;
   uint64_t seed = 0;
+  ops::NodeObserver* observer = nullptr;
 };
 
 class DeviceActor {

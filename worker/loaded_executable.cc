@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -10,6 +11,8 @@
 
 namespace meshwright::worker {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 ops::DeviceCoords CoordsOf(const ir::Program& program) {
   ops::DeviceCoords coords;
@@ -113,10 +116,15 @@ Status LoadedExecutable::Run(const Call& call, const ops::RunContext& context,
     const std::span<const ops::Tensor> operands(next, node.operands);
     const std::span<const ops::Tensor> results(next + node.operands, node.results);
     next += node.operands + node.results;
+    const Clock::time_point start = context.observer ? Clock::now() : Clock::time_point();
     const Status status = node.kernel
                               ? node.kernel->Run(context, operands, results)
                               : node.collective->Run(operands, results, call.scratch, context.team);
     if (!status.ok()) return status.WithContext(NodeName(node.id));
+    if (context.observer != nullptr) {
+      const std::chrono::duration<double> taken = Clock::now() - start;
+      context.observer->OnNode(*graph_, node.id, taken.count());
+    }
   }
   for (const Copy& copy : call.copies) {
     std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));

@@ -57,8 +57,8 @@ class LocalRuntime final : public JobRuntime {
       MW_ASSIGN_OR_RETURN(std::unique_ptr<device::Device> device,
                           device::MakeCpuDevice(std::move(device_options)));
       actors_.push_back(std::make_unique<DeviceActor>(
-          ActorOptions{rank, options.backend, options.feed, options.seed}, std::move(device),
-          links_, cause_));
+          ActorOptions{rank, options.backend, options.feed, options.seed, options.observer},
+          std::move(device), links_, cause_));
     }
     for (ir::Program& program : options.programs) {
       MW_ASSIGN_OR_RETURN(DeviceActor * actor, ActorOf(program.device.value()));

@@ -41,6 +41,7 @@ struct RuntimeOptions {
   std::vector<std::vector<int>> cpus;
   int64_t memory_limit_bytes = 0;  // per device; 0: what the machine has
   ops::Backend backend = ops::Backend::kCpu;
+  ops::NodeObserver* observer = nullptr;  // outlives the runtime; called from all device threads
 };
 
 struct StepReport {

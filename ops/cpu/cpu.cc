@@ -37,6 +37,8 @@ KernelResult MakeCpuKernel(const KernelSpec& spec) {
       return MakeReduction(spec);
     case Op::kEinsum:
       return MakeEinsum(spec);
+    case Op::kFused:
+      return MakeFused(spec);
     case Op::kLayerNorm:
     case Op::kLayerNormGrad:
     case Op::kRmsNorm:
@@ -51,10 +53,17 @@ KernelResult MakeCpuKernel(const KernelSpec& spec) {
       return MakeAttention(spec);
     case Op::kAttentionGrad:
       return MakeAttentionGrad(spec);
+    case Op::kAttentionQkv:
+      return MakeAttentionQkv(spec);
+    case Op::kAttentionQkvGrad:
+      return MakeAttentionQkvGrad(spec);
     case Op::kCrossEntropy:
     case Op::kCrossEntropyGrad:
     case Op::kLogSumExp:
       return MakeLoss(spec);
+    case Op::kHeadLoss:
+    case Op::kHeadLossGrad:
+      return MakeHeadLoss(spec);
     case Op::kAdamW:
     case Op::kSgd:
       return MakeOptimizer(spec);

@@ -17,12 +17,16 @@ KernelResult MakeDropout(const KernelSpec& spec);
 KernelResult MakeReduction(
     const KernelSpec& spec);  // reduce_sum, sum_squares; null for unusual dims
 KernelResult MakeEinsum(const KernelSpec& spec);
+KernelResult MakeFused(const KernelSpec& spec);  // null for bodies of another form
 KernelResult MakeNorm(const KernelSpec& spec);
 KernelResult MakeEmbedding(const KernelSpec& spec);  // embedding, embedding_grad
 KernelResult MakeRotary(const KernelSpec& spec);     // null when the head dim is split
 KernelResult MakeAttention(const KernelSpec& spec);
 KernelResult MakeAttentionGrad(const KernelSpec& spec);
-KernelResult MakeLoss(const KernelSpec& spec);       // cross_entropy, its gradient, logsumexp
+KernelResult MakeAttentionQkv(const KernelSpec& spec);
+KernelResult MakeAttentionQkvGrad(const KernelSpec& spec);
+KernelResult MakeLoss(const KernelSpec& spec);  // cross_entropy, its gradient, logsumexp
+KernelResult MakeHeadLoss(const KernelSpec& spec);
 KernelResult MakeOptimizer(const KernelSpec& spec);  // adamw, sgd
 
 }  // namespace meshwright::ops::cpu

@@ -1,9 +1,9 @@
 // layer_norm, rms_norm: rows over the team. Their gradients: dx by rows; dw and db as partial sums
 // of fixed row blocks.
-#include <algorithm>
-#include <vector>
+#include <utility>
 
 #include "ops/cpu/cpu.h"
+#include "ops/cpu/norm_grad.h"
 #include "ops/cpu/vec_rows.h"
 #include "ops/parallel.h"
 
@@ -30,65 +30,27 @@ KernelResult MakeForward(const KernelSpec& spec, bool has_mean) {
   });
 }
 
-class GradKernel final : public Kernel {
- public:
-  GradKernel(const KernelSpec& spec, bool has_mean)
-      : width_(spec.inputs[0].dims.back()), rows_(spec.inputs[2].elements()), has_mean_(has_mean) {
-    block_ = std::max<int64_t>(16, (rows_ + 63) / 64);
-    blocks_ = (rows_ + block_ - 1) / block_;
-    partial_.resize(static_cast<size_t>(blocks_ * 2 * width_));
-  }
-
-  Status Run(const RunContext& context, Inputs inputs, Outputs outputs) override {
-    ParallelItems(context, blocks_, [&](int64_t block) { RunBlock(block, inputs, outputs); });
-    Combine(0, outputs[1].as<float>());
-    if (has_mean_) Combine(width_, outputs[2].as<float>());
-    return {};
-  }
-
- private:
-  void RunBlock(int64_t block, Inputs inputs, Outputs outputs) {
-    float* dw = partial_.data() + block * 2 * width_;
-    std::fill_n(dw, 2 * width_, 0.0f);
-    const float* rstd = inputs[has_mean_ ? 3 : 2].as<float>();
-    const float* dy = inputs[has_mean_ ? 4 : 3].as<float>();
-    const int64_t end = std::min((block + 1) * block_, rows_);
-    for (int64_t r = block * block_; r < end; ++r) {
-      const NormGradRow row{inputs[0].as<float>() + r * width_,
-                            inputs[1].as<float>(),
-                            dy + r * width_,
-                            has_mean_ ? inputs[2].as<float>()[r] : 0.0f,
-                            rstd[r],
-                            has_mean_};
-      VecNormGrad(row, outputs[0].as<float>() + r * width_, dw, dw + width_, width_);
-    }
-  }
-
-  void Combine(int64_t offset, float* out) const {
-    for (int64_t j = 0; j < width_; ++j) {
-      double total = 0;
-      for (int64_t i = 0; i < blocks_; ++i) {
-        total += static_cast<double>(partial_[static_cast<size_t>(i * 2 * width_ + offset + j)]);
-      }
-      out[j] = static_cast<float>(total);
-    }
-  }
-
-  int64_t width_ = 0;
-  int64_t rows_ = 0;
-  bool has_mean_ = false;
-  int64_t block_ = 0;
-  int64_t blocks_ = 0;
-  std::vector<float> partial_;  // [blocks, 2, width]: dw, db
-};
+KernelResult MakeGrad(const KernelSpec& spec, bool has_mean) {
+  const int64_t width = spec.inputs[0].dims.back();
+  NormGrad grad(spec.inputs[2].elements(), width, has_mean);
+  return MakeFunctionKernel(
+      [grad = std::move(grad), width, has_mean](const RunContext& context, Inputs inputs,
+                                                Outputs outputs) mutable -> Status {
+        const NormGrad::Operands operands = NormGrad::OperandsOf(inputs, has_mean);
+        float* dx = outputs[0].as<float>();
+        const auto place = [&](int64_t row) { return dx + row * width; };
+        grad.Run(context, operands, place, [](int64_t, const float*) {});
+        grad.AddUp(outputs[1].as<float>(), has_mean ? outputs[2].as<float>() : nullptr);
+        return {};
+      });
+}
 
 }  // namespace
 
 KernelResult MakeNorm(const KernelSpec& spec) {
   if (spec.op == ir::Op::kLayerNorm) return MakeForward(spec, true);
   if (spec.op == ir::Op::kRmsNorm) return MakeForward(spec, false);
-  return std::unique_ptr<Kernel>(
-      std::make_unique<GradKernel>(spec, spec.op == ir::Op::kLayerNormGrad));
+  return MakeGrad(spec, spec.op == ir::Op::kLayerNormGrad);
 }
 
 }  // namespace meshwright::ops::cpu

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 namespace meshwright::ops::reference {
+namespace {
 
-KernelResult MakeReferenceKernel(const KernelSpec& spec) {
+// Sources, elementwise ops and what moves values; null for the others.
+KernelResult MakePrimitive(const KernelSpec& spec) {
   using ir::Op;
   switch (spec.op) {
     case Op::kFeed:
@@ -32,6 +34,18 @@ KernelResult MakeReferenceKernel(const KernelSpec& spec) {
     case Op::kSumSquares:
     case Op::kShardSlice:
       return MakeStructure(spec);
+    default:
+      return std::unique_ptr<Kernel>();
+  }
+}
+
+}  // namespace
+
+KernelResult MakeReferenceKernel(const KernelSpec& spec) {
+  using ir::Op;
+  MW_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> primitive, MakePrimitive(spec));
+  if (primitive) return primitive;
+  switch (spec.op) {
     case Op::kEinsum:
       return MakeEinsum(spec);
     case Op::kLayerNorm:
@@ -47,23 +61,24 @@ KernelResult MakeReferenceKernel(const KernelSpec& spec) {
     case Op::kAttention:
     case Op::kAttentionGrad:
       return MakeAttention(spec);
+    case Op::kAttentionQkv:
+    case Op::kAttentionQkvGrad:
+      return MakeAttentionQkv(spec);
     case Op::kCrossEntropy:
     case Op::kCrossEntropyGrad:
     case Op::kLogSumExp:
     case Op::kPick:
     case Op::kNll:
       return MakeLoss(spec);
+    case Op::kHeadLoss:
+    case Op::kHeadLossGrad:
+      return MakeHeadLoss(spec);
     case Op::kClipMultiplier:
     case Op::kAdamW:
     case Op::kSgd:
     case Op::kDivide:
       return MakeOptimizer(spec);
-    case Op::kParam:
-    case Op::kInput:
-    case Op::kAllReduce:
-    case Op::kAllGather:
-    case Op::kReduceScatter:
-    case Op::kAllToAll:
+    default:
       break;
   }
   return Fail(Unimplemented(fmt::format(

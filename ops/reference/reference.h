@@ -19,7 +19,9 @@ KernelResult MakeNorm(const KernelSpec& spec);
 KernelResult MakeEmbedding(const KernelSpec& spec);  // embedding, embedding_grad
 KernelResult MakeRotary(const KernelSpec& spec);
 KernelResult MakeAttention(const KernelSpec& spec);
-KernelResult MakeLoss(const KernelSpec& spec);       // cross_entropy ... nll
+KernelResult MakeAttentionQkv(const KernelSpec& spec);
+KernelResult MakeLoss(const KernelSpec& spec);
+KernelResult MakeHeadLoss(const KernelSpec& spec);   // cross_entropy ... nll
 KernelResult MakeOptimizer(const KernelSpec& spec);  // clip_multiplier ... divide
 
 }  // namespace meshwright::ops::reference

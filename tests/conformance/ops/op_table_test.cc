@@ -198,6 +198,36 @@ TEST_P(OpTable, InPlaceEqualsOutOfPlace) {
   }
 }
 
+// A kernel keeps memory between its runs; nothing in it may reach the next result. Runs on other
+// data come first and between.
+TEST(OpTableItself, EarlierRunsLeaveNothingBehind) {
+  for (const OpCase& op_case : AllCases()) {
+    const auto graph = GraphOf(op_case, ir::DType::kF32);
+    ASSERT_TRUE(graph) << graph.error();
+    const ir::Node& node = graph->nodes.back();
+    auto kernel = MakeKernel(Backend::kCpu, *graph, node, {});
+    ASSERT_TRUE(kernel) << kernel.error();
+    std::vector<std::vector<std::byte>> results[3];
+    for (int run = 0; run < 3; ++run) {
+      std::vector<HostTensor> data = DataOf(op_case, run == 1 ? 12 : 11);
+      std::vector<Tensor> inputs, outputs;
+      for (size_t i = 0; i < data.size(); ++i) {
+        data[i] = Convert(data[i], ir::DType::kF32);
+        inputs.push_back({data[i].data.data(), &graph->type(node.inputs[i])});
+      }
+      for (ValueId id : node.outputs) {
+        results[run].emplace_back(static_cast<size_t>(graph->type(id).bytes()));
+        outputs.push_back({results[run].back().data(), &graph->type(id)});
+      }
+      const Status ran = (*kernel)->Run(ContextOf(), inputs, outputs);
+      ASSERT_TRUE(ran.ok()) << op_case.name << ": " << ran;
+    }
+    for (size_t i = 0; i < std::min(results[0].size(), op_case.compared_results); ++i) {
+      EXPECT_EQ(results[0][i], results[2][i]) << op_case.name << " result " << i;
+    }
+  }
+}
+
 // What the table cannot hold: sources (semantics_test.cc) and what needs other devices
 // (conformance/collective, sharding_test.cc).
 bool HasNoRow(ir::Op op) {

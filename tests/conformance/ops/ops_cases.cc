@@ -1,5 +1,7 @@
 #include "tests/conformance/ops/ops_cases.h"
 
+#include "ir/fused.h"
+
 namespace meshwright::ops {
 namespace {
 
@@ -190,9 +192,11 @@ void AddAttention(std::vector<OpCase>& cases) {
       {"", {{"causal", int64_t{0}}}},
       {"_causal", {{"causal", int64_t{1}}}},
       {"_causal_dropout", {{"causal", int64_t{1}}, {"dropout", 0.3}, {"name", "probabilities"}}}};
-  const std::vector<Row> rows = {{"one", 1, 1, 1, 1, 4},      {"plain", 2, 7, 3, 3, 8},
-                                 {"grouped", 2, 5, 6, 2, 5},  {"multi_query", 1, 9, 4, 1, 6},
-                                 {"tiles", 2, 150, 4, 2, 20}, {"two_tiles", 1, 128, 2, 2, 16}};
+  const std::vector<Row> rows = {{"one", 1, 1, 1, 1, 4},         {"plain", 2, 7, 3, 3, 8},
+                                 {"grouped", 2, 5, 6, 2, 5},     {"multi_query", 1, 9, 4, 1, 6},
+                                 {"tiles", 2, 150, 4, 2, 20},    {"two_tiles", 1, 128, 2, 2, 16},
+                                 {"one_row", 1, 1, 2, 1, 16},    {"below_tile", 1, 63, 2, 1, 64},
+                                 {"above_tile", 1, 65, 2, 2, 5}, {"three_tiles", 1, 130, 2, 1, 80}};
   for (const Row& r : rows) {
     for (const auto& [name, attrs] : variants) {
       const std::string at = std::string("_") + r.name + name;
@@ -204,6 +208,16 @@ void AddAttention(std::vector<OpCase>& cases) {
                        Op::kAttentionGrad,
                        attrs,
                        {{q}, {kv}, {kv}, {q}, Positive(lse), {q}},
+                       {},
+                       false,
+                       1e-5});
+      if (r.g != r.h) continue;
+      const ir::Dims qkv = {r.b, r.s, 3, r.h, r.e};
+      cases.push_back({"attention_qkv" + at, Op::kAttentionQkv, attrs, {{qkv}}, {}});
+      cases.push_back({"attention_qkv_grad" + at,
+                       Op::kAttentionQkvGrad,
+                       attrs,
+                       {{qkv}, {q}, Positive(lse), {q}},
                        {},
                        false,
                        1e-5});
@@ -229,6 +243,20 @@ void AddLosses(std::vector<OpCase>& cases) {
                      {{logits}, labels, Positive(r.rows), {{}}},
                      {},
                      false});
+    const ir::Dims weight = {r.v, 6};
+    ir::Dims x = r.rows;
+    x.push_back(6);
+    const Attrs head = {{"ignore_index", -1}, {"block_tokens", 3}};
+    cases.push_back(
+        {"head_loss" + at, Op::kHeadLoss, head, {{x}, {weight}, labels}, {}, false, 3e-6, 2});
+    cases.push_back({"head_loss_grad" + at,
+                     Op::kHeadLossGrad,
+                     head,
+                     {{x}, {weight}, labels, {{}}},
+                     {},
+                     false,
+                     3e-6,
+                     4});
     cases.push_back({"logsumexp" + at, Op::kLogSumExp, {}, {{logits}}, {}, false});
     cases.push_back({"pick" + at, Op::kPick, ignore, {{logits}, labels}, {}, false});
     cases.push_back({"nll" + at, Op::kNll, ignore, {{r.rows}, {r.rows}, labels}, {}, false});
@@ -267,6 +295,81 @@ void AddOptimizers(std::vector<OpCase>& cases) {
   cases.push_back({"divide", Op::kDivide, {}, {{{}}, Positive({})}, {}, false});
 }
 
+struct FusedCase {
+  std::string name;
+  std::vector<Arg> args;
+  std::vector<ir::FusedStep> steps;
+  std::vector<int> results;
+};
+
+// The forms that a backend runs in one pass, with odd sizes, and two that it takes step by step.
+std::vector<FusedCase> FusedCases() {
+  const Attrs leading = {{"dims", std::vector<int64_t>{0, 1}}};
+  const Attrs product = {{"equation", std::string("bsd,df->bsf")}};
+  const Attrs dropout = {{"rate", 0.3}, {"name", std::string("mask")}};
+  const ir::Dims x = {3, 43, 20}, w = {20, 37}, y = {3, 43, 37}, bias = {37}, row = {3, 43};
+  const ir::Dims long_x = {2, 3, 1500}, long_bias = {1500}, vector = {2600};
+  return {
+      {"flat",
+       {{vector}, {vector}, {{}}},
+       {{Op::kMul, {0, 1}, {}}, {Op::kMulScalar, {3, 2}, {}}, {Op::kSilu, {4}, {}}},
+       {4, 5}},
+      {"bias_gelu_dropout_sums",
+       {{long_x}, {long_bias}},
+       {{Op::kAdd, {0, 1}, {}},
+        {Op::kGelu, {2}, {}},
+        {Op::kDropout, {3}, dropout},
+        {Op::kReduceSum, {4}, leading},
+        {Op::kScale, {4}, {{"factor", 0.5}}}},
+       {2, 5, 6}},
+      {"product_bias_gelu",
+       {{x}, {w}, {bias}},
+       {{Op::kEinsum, {0, 1}, product}, {Op::kAdd, {3, 2}, {}}, {Op::kGelu, {4}, {}}},
+       {4, 5}},
+      {"product_bias_residual",
+       {{x}, {w}, {bias}, {y}},
+       {{Op::kEinsum, {0, 1}, product}, {Op::kAdd, {4, 2}, {}}, {Op::kAdd, {3, 5}, {}}},
+       {6}},
+      {"product_gate_sums",
+       {{x}, {w}, {y}},
+       {{Op::kEinsum, {0, 1}, product},
+        {Op::kGeluGrad, {2, 3}, {}},
+        {Op::kReduceSum, {4}, leading}},
+       {4, 5}},
+      {"product_kept",
+       {{x}, {w}, {y}},
+       {{Op::kEinsum, {0, 1}, product}, {Op::kSum, {2, 2, 3}, {}}, {Op::kSub, {4, 3}, {}}},
+       {3, 5}},
+      {"layer_norm_grad_residual_sums",
+       {{y}, {bias}, {row}, Positive(row), {y}, {y}},
+       {{Op::kLayerNormGrad, {0, 1, 2, 3, 4}, {{"eps", 1e-5}}},
+        {Op::kSum, {6, 5}, {}},
+        {Op::kReduceSum, {9}, leading}},
+       {7, 8, 9, 10}},
+      {"rms_norm_grad_kept",
+       {{y}, {bias}, Positive(row), {y}, {y}},
+       {{Op::kRmsNormGrad, {0, 1, 2, 3}, {{"eps", 1e-5}}}, {Op::kSum, {4, 5}, {}}},
+       {5, 6, 7}},
+      {"two_products",
+       {{x}, {w}, {w}},
+       {{Op::kEinsum, {0, 1}, product}, {Op::kEinsum, {0, 2}, product}, {Op::kMul, {3, 4}, {}}},
+       {5}},
+      {"results_twice", {{vector}}, {{Op::kGelu, {0}, {}}}, {1, 0, 1}},
+      {"two_widths",
+       {{long_x}, {long_bias}, {{3, 1500}}},
+       {{Op::kAdd, {0, 1}, {}}, {Op::kAdd, {3, 2}, {}}},
+       {4}},
+  };
+}
+
+void AddFused(std::vector<OpCase>& cases) {
+  for (const FusedCase& fused : FusedCases()) {
+    Attrs attrs;
+    ir::SetFusedBody({fused.steps, fused.results}, attrs);
+    cases.push_back({"fused_" + fused.name, Op::kFused, attrs, fused.args, {}, false, 1e-5});
+  }
+}
+
 std::vector<OpCase> MakeCases() {
   std::vector<OpCase> cases;
   AddElementwise(cases);
@@ -277,6 +380,7 @@ std::vector<OpCase> MakeCases() {
   AddAttention(cases);
   AddLosses(cases);
   AddOptimizers(cases);
+  AddFused(cases);
   return cases;
 }
 

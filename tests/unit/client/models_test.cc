@@ -134,7 +134,7 @@ TEST(Gpt2, DropoutAppearsOncePerPlaceWithUniqueNames) {
   std::set<std::string> names;
   for (NodeId id : graph.NodesOf(Op::kDropout)) names.insert(graph.node(id).attrs.Str("name"));
   EXPECT_EQ(names.size(), 1u + 2 * 3);
-  for (NodeId id : graph.NodesOf(Op::kAttention)) {
+  for (NodeId id : graph.NodesOf(Op::kAttentionQkv)) {
     EXPECT_FALSE(graph.node(id).attrs.Has("dropout"));
   }
   config.attention_dropout = 0.2;

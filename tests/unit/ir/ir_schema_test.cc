@@ -23,7 +23,7 @@ std::string Infer(Op op, const Types& operands, const Attrs& attrs = {},
     EXPECT_EQ(types.error().code(), StatusCode::kInvalidArgument);
     return types.error().message();
   }
-  EXPECT_EQ(types->size(), ResultCount(op, operands.size())) << OpName(op);
+  EXPECT_EQ(types->size(), ResultCount(op, attrs, operands.size())) << OpName(op);
   std::string text;
   for (const TensorType& type : *types) text += (text.empty() ? "" : " ") + type.ToString();
   return text;

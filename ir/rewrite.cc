@@ -1,14 +1,14 @@
-#include "planner/rewrite.h"
+#include "ir/rewrite.h"
 
-namespace meshwright::planner {
+namespace meshwright::ir {
 
-Result<ir::Graph> RewriteGraph(const ir::Graph& graph, const EmitNode& emit) {
-  ir::Builder builder(graph.name);
+Result<Graph> RewriteGraph(const Graph& graph, const EmitNode& emit) {
+  Builder builder(graph.name);
   std::vector<ValueId> map(graph.values.size());
-  for (const ir::Node& node : graph.nodes) {
+  for (const Node& node : graph.nodes) {
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) inputs.push_back(map[static_cast<size_t>(input.value())]);
-    std::vector<ir::TensorType> types;
+    std::vector<TensorType> types;
     for (ValueId output : node.outputs) types.push_back(graph.type(output));
     builder.SetLayer(node.layer);
     builder.SetPhase(node.phase);
@@ -17,30 +17,30 @@ Result<ir::Graph> RewriteGraph(const ir::Graph& graph, const EmitNode& emit) {
       map[static_cast<size_t>(node.outputs[i].value())] = outputs[i];
     }
   }
-  for (const ir::NamedValue& output : graph.outputs) {
+  for (const NamedValue& output : graph.outputs) {
     builder.SetOutput(output.name, map[static_cast<size_t>(output.value.value())]);
   }
   return builder.Finish();
 }
 
-Result<ir::Graph> DropDeadNodes(const ir::Graph& graph) {
+Result<Graph> DropDeadNodes(const Graph& graph) {
   const auto producer = [&](ValueId id) {
     return static_cast<size_t>(graph.value(id).producer.value());
   };
   std::vector<bool> live(graph.nodes.size(), false);
-  for (const ir::NamedValue& output : graph.outputs) live[producer(output.value)] = true;
+  for (const NamedValue& output : graph.outputs) live[producer(output.value)] = true;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
-    live[i] = live[i] || graph.nodes[i].op == ir::Op::kInput;
+    live[i] = live[i] || graph.nodes[i].op == Op::kInput;
     if (!live[i]) continue;
     for (ValueId input : graph.nodes[i].inputs) live[producer(input)] = true;
   }
   size_t next = 0;
-  return RewriteGraph(
-      graph, [&](ir::Builder& builder, const ir::Node& node, const std::vector<ValueId>& inputs,
-                 const std::vector<ir::TensorType>& types) {
-        if (!live[next++]) return std::vector<ValueId>();
-        return builder.Add(node.op, inputs, node.attrs, types);
-      });
+  return RewriteGraph(graph,
+                      [&](Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
+                          const std::vector<TensorType>& types) {
+                        if (!live[next++]) return std::vector<ValueId>();
+                        return builder.Add(node.op, inputs, node.attrs, types);
+                      });
 }
 
-}  // namespace meshwright::planner
+}  // namespace meshwright::ir

@@ -9,17 +9,17 @@
 #include "ir/builder.h"
 #include "ir/graph.h"
 
-namespace meshwright::planner {
+namespace meshwright::ir {
 
 // Appends the replacement of `node` to the builder and returns one value per output of it. `inputs`
 // are the node's operands in the new graph, `types` the types of its results.
-using EmitNode = std::function<std::vector<ValueId>(ir::Builder& builder, const ir::Node& node,
+using EmitNode = std::function<std::vector<ValueId>(Builder& builder, const Node& node,
                                                     const std::vector<ValueId>& inputs,
-                                                    const std::vector<ir::TensorType>& types)>;
+                                                    const std::vector<TensorType>& types)>;
 
-Result<ir::Graph> RewriteGraph(const ir::Graph& graph, const EmitNode& emit);
+Result<Graph> RewriteGraph(const Graph& graph, const EmitNode& emit);
 
 // Without the nodes that no output needs; `input` nodes stay, since callers bind them by position.
-Result<ir::Graph> DropDeadNodes(const ir::Graph& graph);
+Result<Graph> DropDeadNodes(const Graph& graph);
 
-}  // namespace meshwright::planner
+}  // namespace meshwright::ir

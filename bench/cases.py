@@ -1,0 +1,341 @@
+"""The cases: what is run, against whom, and what is asked of it. Each returns the fields of its line."""
+import collections
+import contextlib
+import functools
+import subprocess
+
+import flops
+import ours
+import pytorch
+from common import ROOT, STATE, CaseError, clean_environment, log, output_of, pinned
+from rounds import interleave, median, significant, spread
+
+SMALL = {"model": "gpt2", "dim": 256, "layers": 4, "heads": 4, "seq": 256, "batch": 8, "vocab": 256}
+SMALL_50K = {**SMALL, "vocab": 50257}
+GPT2 = {"model": "gpt2", "dim": 768, "layers": 12, "heads": 12, "seq": 256, "batch": 2, "vocab": 50257}
+LLAMA = {"model": "llama", "dim": 512, "layers": 8, "heads": 8, "kv_heads": 2, "ffn": 1376, "seq": 512,
+         "batch": 2, "vocab": 256}
+JOBS = {"small": "bench/jobs/small.toml", "gpt2": "bench/jobs/gpt2.toml", "llama": "bench/jobs/llama.toml"}
+SHORT_ROUNDS = 3  # rounds of a case of milliseconds for each that is asked for
+LIMIT_SHARE = 0.9    # of the limit: as good as the target
+LIMIT_NOISE = 1.05
+OWN_F32_TARGET = 1.6  # bfloat16 over our own float32
+
+Case = collections.namedtuple("Case", "shape target run")
+REGISTRY = {}
+
+
+class Options:
+    def __init__(self, rounds, steps):
+        self.rounds, self._steps = rounds, steps
+
+    def steps(self, default):
+        return self._steps or default
+
+
+def case(name, shape, target, steps=10):
+    """Registers a function of (options, steps) as a case; steps: of a round, unless options say."""
+    def register(function):
+        REGISTRY[name] = Case(shape, target, functools.partial(function, steps=steps))
+        return function
+    return register
+
+
+def shape_text(spec, dtype, layout):
+    words = [spec["model"], f"d={spec['dim']}", f"layers={spec['layers']}", f"heads={spec['heads']}"]
+    if "kv_heads" in spec:
+        words.append(f"kv={spec['kv_heads']}")
+    return " ".join([*words, f"seq={spec['seq']}", f"batch={spec['batch']}", f"vocab={spec['vocab']}", dtype,
+                     layout])
+
+
+def sets_of(spec, dtype, **parallel):
+    sets = [f"model.vocab_size={spec['vocab']}", f"training.dtype={dtype}"]
+    return sets + [f"parallelism.{key}={value}" for key, value in parallel.items()]
+
+
+def tokens(value):
+    return {"tokens_per_s": significant(value, 5)}
+
+
+class Limit:
+    """Tokens/s of a step that is nothing but its matrix products at oneDNN's rate."""
+
+    def __init__(self, spec, dtype, cores):
+        self.spec, self.dtype, self.cores = spec, dtype, cores
+
+    def __call__(self):
+        seconds = flops.limit_seconds(self.spec, self.dtype, lambda shape: ours.matmul_rate(self.cores, shape))
+        return self.spec["batch"] * self.spec["seq"] / seconds
+
+
+class OurTraining:
+    def __init__(self, cluster, job, spec, dtype, steps, **parallel):
+        self.cluster, self.job, self.steps = cluster, job, steps
+        self.sets, self.tokens = sets_of(spec, dtype, **parallel), spec["batch"] * spec["seq"]
+
+    def __call__(self):
+        return self.tokens / median(self.cluster.submit(self.job, self.sets, self.steps).periods)
+
+
+def train(options, steps, job, spec, dtype, cores, ratio_target):
+    """One device with `cores` threads, against PyTorch."""
+    count = options.steps(steps)
+    with contextlib.ExitStack() as stack:
+        ours.check_job(job, sets_of(spec, dtype))
+        peers = []
+        for contender in pytorch.best(spec, dtype, cores):
+            peer = pytorch.Trainer(contender, spec, dtype, cores)
+            stack.callback(peer.close)
+            peer.seconds(pytorch.WARM_STEPS)
+            peers.append(peer)
+        cluster = stack.enter_context(ours.Cluster(1, cores, cores))
+        parties = {"ours": OurTraining(cluster, job, spec, dtype, count)}
+        parties |= {p.name: functools.partial(p.tokens_per_s, count) for p in peers}
+        if dtype != "float32":
+            parties["ours, float32"] = OurTraining(cluster, job, spec, "float32", count)
+        parties["limit"] = Limit(spec, dtype, cores)
+        values = interleave(parties, options.rounds)
+    return judge_training(values, [p.name for p in peers], ratio_target)
+
+
+def near_limit(share, wanted):
+    """More than all of the limit says that the machine was slow while the limit was measured."""
+    return wanted <= share <= LIMIT_NOISE
+
+
+def judge_training(values, peers, ratio_target):
+    middle = {name: median(v) for name, v in values.items()} | {"limit": max(values["limit"])}
+    peer = max(peers, key=middle.get)
+    ratio, limit_ratio = middle["ours"] / middle[peer], middle["ours"] / middle["limit"]
+    result = {
+        "ours": tokens(middle["ours"]), "peer": {**tokens(middle[peer]), "name": peer},
+        "ratio": significant(ratio), "limit": tokens(middle["limit"]),
+        "limit_ratio": significant(limit_ratio), "met": ratio >= ratio_target,
+        "spread": {"ours": spread(values["ours"]), "peer": spread(values[peer])},
+    }
+    if "ours, float32" in values:
+        own = middle["ours"] / middle["ours, float32"]
+        result["ours"] |= {"over_own_float32": significant(own)}
+        result["met"] = result["met"] and own >= OWN_F32_TARGET
+    result["met"] = result["met"] or near_limit(limit_ratio, LIMIT_SHARE)
+    return result
+
+
+def _register_training():
+    rows = [("small", "small", SMALL, 1, 1.3, 20), ("small-50k", "small", SMALL_50K, 1, 1.4, 6),
+            ("gpt2", "gpt2", GPT2, 1, 1.25, 4), ("gpt2", "gpt2", GPT2, 2, 1.25, 6)]
+
+    def register(name, job, spec, dtype, cores, ratio, steps, target):
+        short = {"float32": "f32", "bfloat16": "bf16"}[dtype]
+        layout = f"{cores} core" + "s" * (cores > 1)
+        case(f"{name}-{short}-{cores}core", shape_text(spec, dtype, layout), target, steps)(
+            functools.partial(train, job=JOBS[job], spec=spec, dtype=dtype, cores=cores, ratio_target=ratio))
+
+    limit = f"or limit_ratio >= {LIMIT_SHARE}"
+    for name, job, spec, cores, ratio, steps in [*rows, ("llama", "llama", LLAMA, 1, 1.3, 8)]:
+        register(name, job, spec, "float32", cores, ratio, steps, f"ratio >= {ratio}, {limit}")
+    for name, job, spec, cores, _, steps in rows:
+        register(name, job, spec, "bfloat16", cores, 1.4, steps,
+                 f"ratio >= 1.4 and over_own_float32 >= {OWN_F32_TARGET}, {limit}")
+
+
+_register_training()
+
+
+@case("gpt2-limit", shape_text(GPT2, "float32", "1 core"), "limit_ratio >= 0.85", 4)
+def gpt2_limit(options, steps):
+    with ours.Cluster() as cluster:
+        values = interleave({"ours": OurTraining(cluster, JOBS["gpt2"], GPT2, "float32", options.steps(steps)),
+                             "limit": Limit(GPT2, "float32", 1)}, options.rounds)
+    work = sum(flops.products(GPT2, "float32").values()) / (GPT2["batch"] * GPT2["seq"])
+    us, limit = median(values["ours"]), max(values["limit"])
+    return {"ours": {**tokens(us), "model_gflop_per_s": significant(us * work / 1e9)},
+            "limit": {**tokens(limit), "model_gflop_per_s": significant(limit * work / 1e9)},
+            "limit_ratio": significant(us / limit), "met": near_limit(us / limit, 0.85),
+            "spread": {"ours": spread(values["ours"]), "limit": spread(values["limit"])}}
+
+
+def parallel(options, steps, kind):
+    degrees = {"data": "data_parallel_replicate_degree", "tensor": "tensor_parallel_degree"}
+    mine = {degrees["data"]: 1, degrees[kind]: 2}
+    with contextlib.ExitStack() as stack:
+        peers = []
+        for contender in pytorch.best(SMALL, "float32", 2, kind, 2):
+            peer = pytorch.Trainer(contender, SMALL, "float32", 2, kind, 2)
+            stack.callback(peer.close)
+            peer.seconds(pytorch.WARM_STEPS)
+            peers.append(peer)
+        cluster = stack.enter_context(ours.Cluster(2, 1, 2))
+        count = options.steps(steps)
+        parties = {"ours": OurTraining(cluster, JOBS["small"], SMALL, "float32", count, **mine)}
+        parties |= {p.name: functools.partial(p.tokens_per_s, count) for p in peers}
+        parties["limit"] = Limit(SMALL, "float32", 2)
+        values = interleave(parties, options.rounds)
+    result = judge_training(values, [p.name for p in peers], 1.5)
+    result["peer"]["name"] += " over gloo"
+    return result
+
+
+for _name, _kind in (("dp2-small", "data"), ("tp2-small", "tensor")):
+    case(_name, shape_text(SMALL, "float32", f"{_kind}=2, 2 processes x 1 core"),
+         f"ratio >= 1.5, or limit_ratio >= {LIMIT_SHARE}", 20)(functools.partial(parallel, kind=_kind))
+
+
+@case("dp2-scaling", shape_text(SMALL, "float32", "data=2, 2 processes x 1 core"), "ratio >= 1.85", 20)
+def dp2_scaling(options, steps):
+    """The same job, so the same batch, on one core and on two."""
+    count, values = options.steps(steps), {}
+
+    # Two clusters cannot share a folder, and one must not disturb the other: each round starts its own.
+    def run(workers):
+        with ours.Cluster(workers, 1, workers) as cluster:
+            return OurTraining(cluster, JOBS["small"], SMALL, "float32", count,
+                               data_parallel_replicate_degree=workers)()
+
+    values = interleave({"data=2": lambda: run(2), "one core": lambda: run(1)}, options.rounds)
+    two, one = median(values["data=2"]), median(values["one core"])
+    return {"ours": tokens(two),
+            "peer": {**tokens(one), "name": "ours on one core"}, "ratio": significant(two / one),
+            "met": two >= 1.85 * one,
+            "spread": {"ours": spread(values["data=2"]), "peer": spread(values["one core"])}}
+
+
+def mpi(size, ranks, repeats):
+    """Seconds of OpenMPI's all-reduce."""
+    program = STATE / "mpi_allreduce"
+    source = ROOT / "bench/peers/mpi_allreduce.cc"
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        STATE.mkdir(parents=True, exist_ok=True)
+        output_of(["mpicxx", "-O2", "-o", program, source])
+    env = clean_environment(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    words = ["mpirun", "-n", ranks, "--bind-to", "core", program, size, repeats, 5]
+    return float(output_of(pinned(ranks, words), env=env).split(":")[1].strip(" }\n"))
+
+
+def our_all_reduce(size, ranks, repeats, cores=2):
+    words = ["--ranks", ranks, "--bytes", size, "--repeats", repeats, "--batches", 5]
+    return ours.mw_bench(cores, "all_reduce", *words)[0]["seconds"]
+
+
+def all_reduce(options, steps, size, repeats, gloo_repeats, target):
+    del steps
+    with contextlib.ExitStack() as stack:
+        parties = {"ours": lambda: our_all_reduce(size, 2, repeats),
+                   "OpenMPI": lambda: mpi(size, 2, repeats)}
+        for version in (pytorch.NEWEST, pytorch.DEBIAN):
+            peer = pytorch.Process(version, "gloo_allreduce.py", ["--ranks", 2], 2)
+            stack.callback(peer.close)
+            name = f"Gloo of PyTorch {peer.hello['torch'].split('+')[0]}"
+            parties[name] = lambda peer=peer: peer.ask(f"{size} {gloo_repeats} 5")["seconds"]
+        values = interleave(parties, SHORT_ROUNDS * options.rounds)
+    middle = {name: median(v) for name, v in values.items()}
+    peer = min((name for name in middle if name != "ours"), key=middle.get)
+    ratio = middle[peer] / middle["ours"]
+    return {"ours": microseconds(middle["ours"], size), "peer": {**microseconds(middle[peer], size), "name": peer},
+            "ratio": significant(ratio), "met": ratio >= target,
+            "spread": {"ours": spread(values["ours"]), "peer": spread(values[peer])}}
+
+
+def microseconds(seconds, size):
+    return {"us": significant(seconds * 1e6), "gb_per_s": significant(size / seconds / 1e9)}
+
+
+for _name, _size, _repeats, _gloo, _target in (("4KiB", 4 << 10, 5000, 200, 1.0),
+                                               ("1MiB", 1 << 20, 200, 50, 5.0),
+                                               ("64MiB", 64 << 20, 5, 3, 5.0)):
+    case(f"allreduce-{_name}", "2 processes x 1 core, float32", f"ratio >= {_target:g}")(
+        functools.partial(all_reduce, size=_size, repeats=_repeats, gloo_repeats=_gloo, target=_target))
+
+
+@case("allreduce-1MiB-4ranks", "4 processes on 2 cores, float32", "ratio >= 0.4")
+def all_reduce_four(options, steps):
+    """More processes than cores: waiting must not cost what working needs."""
+    del steps
+    size = 1 << 20
+    values = interleave({"4 ranks": lambda: our_all_reduce(size, 4, 100),
+                         "2 ranks": lambda: our_all_reduce(size, 2, 200)}, SHORT_ROUNDS * options.rounds)
+    four, two = median(values["4 ranks"]), median(values["2 ranks"])
+    return {"ours": microseconds(four, size),
+            "peer": {**microseconds(two, size), "name": "ours with 2 ranks"}, "ratio": significant(two / four),
+            "met": two >= 0.4 * four,
+            "spread": {"ours": spread(values["4 ranks"]), "peer": spread(values["2 ranks"])}}
+
+
+@case("executor-overhead", shape_text(SMALL, "float32", "1 core"),
+      "us_per_node <= 2 and percent_of_step <= 1", 10)
+def executor_overhead(options, steps):
+    rounds = []
+    for index in range(options.rounds):
+        row = ours.mw_bench(1, "overhead", ROOT / JOBS["small"], "--steps", options.steps(steps))[0]
+        rounds.append(row)
+        log(f"  round {index + 1}  {row}")
+    per_node = [row["overhead_seconds"] / row["nodes"] * 1e6 for row in rounds]
+    share = [100 * row["overhead_seconds"] / row["step_seconds"] for row in rounds]
+    bound = median([row["rest_seconds"] / row["nodes"] * 1e6 for row in rounds])
+    return {"ours": {"us_per_node": significant(median(per_node)), "us_per_node_with_observer": significant(bound),
+                     "percent_of_step": significant(median(share)), "nodes": rounds[0]["nodes"],
+                     "instructions": rounds[0]["instructions"]},
+            "met": median(per_node) <= 2 and median(share) <= 1, "spread": {"ours": spread(per_node)}}
+
+
+def peak_rss(process):
+    with open(f"/proc/{process}/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    raise CaseError("the worker is gone")
+
+
+@case("gpt2-memory", shape_text(GPT2, "float32", "1 core"),
+      "abs(over_plan - 1) <= 0.03 and ratio <= 0.6", 3)
+def gpt2_memory(options, steps):
+    """The plan's memory and what the worker takes with no job yet, against the worker's peak."""
+    count, plan = options.steps(steps), ours.planned_bytes(JOBS["gpt2"])
+    contenders = pytorch.best(GPT2, "float32", 1)
+
+    def worker():
+        with ours.Cluster() as cluster:
+            baselines.append(peak_rss(cluster.workers[0]))
+            cluster.submit(JOBS["gpt2"], [], count)
+            return peak_rss(cluster.workers[0])
+
+    def torch(tuned):
+        trainer = pytorch.Trainer(contenders[0], GPT2, "float32", 1, tuned=tuned)
+        try:
+            names.append(trainer.name)
+            return trainer.ask(str(count))["peak_rss"]
+        finally:
+            trainer.close()
+
+    baselines, names = [], []
+    values = interleave({"ours": worker, "peer, tuned": lambda: torch(True),
+                         "peer, default malloc": lambda: torch(False)}, options.rounds)
+    us, predicted = median(values["ours"]), plan + median(baselines)
+    peer = min(("peer, tuned", "peer, default malloc"), key=lambda name: median(values[name]))
+    ratio = us / median(values[peer])
+    return {"ours": {"peak_rss_mib": mib(us), "plan_mib": mib(plan), "baseline_mib": mib(median(baselines)),
+                     "over_plan": significant(us / predicted)},
+            "peer": {"peak_rss_mib": mib(median(values[peer])), "name": f"{names[0]} ({peer[6:]})"},
+            "ratio": significant(ratio), "met": abs(us / predicted - 1) <= 0.03 and ratio <= 0.6,
+            "spread": {"ours": spread(values["ours"]), "peer": spread(values[peer])}}
+
+
+def mib(value):
+    return round(value / 2**20, 1)
+
+
+@case("gpt2-start", shape_text(GPT2, "float32", "1 core"), "ours.seconds <= 1", 1)
+def gpt2_start(options, steps):
+    """From the call of `submit` to the begin of step 1, of all submits but the first to a cluster."""
+    del steps
+    with ours.Cluster() as cluster:
+        first = cluster.submit(JOBS["gpt2"], [], 1).start_seconds
+        values = [cluster.submit(JOBS["gpt2"], [], 1).start_seconds for _ in range(options.rounds)]
+    log(f"  first {first:.3f} s, then {values}")
+    return {"ours": {"seconds": significant(median(values)), "first_submit_seconds": significant(first)},
+            "met": median(values) <= 1, "spread": {"ours": spread(values)}}
+
+
+# A peer that hangs or is missing is a case without a result, not the end of all.
+EXPECTED_ERRORS = (CaseError, OSError, subprocess.SubprocessError)

@@ -1,0 +1,56 @@
+// One training step of a job on one device of this process: what the benchmarks time and take
+// apart.
+//
+// Thread rule: one thread. Ownership: keeps the runtime and its token source.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "planner/plan.h"
+#include "worker/runtime.h"
+
+namespace meshwright::bench {
+
+// Tokens from a fixed stream.
+class RandomTokens final : public ops::FeedSource {
+ public:
+  explicit RandomTokens(int64_t vocabulary) : vocabulary_(vocabulary) {}
+  Status ReadSample(const std::string& source, int64_t sample, std::span<int32_t> row) override;
+
+ private:
+  const int64_t vocabulary_;
+};
+
+struct DeviceRunOptions {
+  std::string job_file;
+  std::vector<std::string> overrides;  // section.key=value
+  int threads = 1;
+  ops::NodeObserver* observer = nullptr;
+};
+
+class DeviceRun {
+ public:
+  // Plans the job for one device and fills its weights.
+  // Errors: as of loading the job file, of the planner and of the runtime.
+  static Result<std::unique_ptr<DeviceRun>> Start(const DeviceRunOptions& options);
+
+  // Seconds of each step.
+  Result<std::vector<double>> Step(int64_t count);
+
+  const ir::Program& step_program() const { return plan_.step[0]; }
+
+ private:
+  explicit DeviceRun(int64_t vocabulary) : tokens_(vocabulary) {}
+
+  RandomTokens tokens_;
+  planner::Plan plan_;
+  std::unique_ptr<worker::JobRuntime> runtime_;
+  int64_t next_step_ = 0;
+};
+
+}  // namespace meshwright::bench

@@ -1,0 +1,138 @@
+// mw_bench: the parts of the benchmarks that are C++. bench/run calls it; JSON lines on stdout.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "bench/all_reduce.h"
+#include "bench/device_run.h"
+#include "bench/limits.h"
+#include "bench/overhead.h"
+#include "bench/profile.h"
+
+namespace meshwright::bench {
+namespace {
+
+struct ProfileArgs {
+  DeviceRunOptions run;
+  int64_t steps = 5;
+  bool json = false;
+};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+Status PrintProfile(ProfileArgs args) {
+  Profile profile;
+  args.run.observer = &profile;
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceRun> run, DeviceRun::Start(args.run));
+  MW_TRY(run->Step(2));
+  profile.Clear();
+  MW_ASSIGN_OR_RETURN(const std::vector<double> seconds, run->Step(args.steps));
+  double step = 0;
+  for (const double s : seconds) step += s;
+  std::vector<std::pair<std::string, NodeTotals>> rows(profile.totals().begin(),
+                                                       profile.totals().end());
+  std::sort(rows.begin(), rows.end(),
+            [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  const double steps = static_cast<double>(args.steps);
+  double nodes = 0;
+  for (const auto& [name, totals] : rows) {
+    nodes += totals.seconds;
+    if (args.json) {
+      fmt::print(R"({{"kind":"{}","calls":{},"seconds":{:.9g},"flops":{:.9g},"bytes":{:.9g}}})"
+                 "\n",
+                 name, totals.calls / args.steps, totals.seconds / steps, totals.flops / steps,
+                 totals.bytes / steps);
+      continue;
+    }
+    fmt::print("{:8.3f} ms {:5.1f} %  {:4} x  {:7.1f} GFLOP/s {:6.1f} GB/s  {}\n",
+               totals.seconds / steps * 1e3, 100 * totals.seconds / step, totals.calls / args.steps,
+               totals.flops / totals.seconds / 1e9, totals.bytes / totals.seconds / 1e9, name);
+  }
+  if (args.json) {
+    fmt::print(R"({{"kind":"step","seconds":{:.9g},"median_seconds":{:.9g}}})"
+               "\n",
+               step / steps, Median(seconds));
+    return OkStatus();
+  }
+  fmt::print("step {:.3f} ms (median {:.3f}), outside of nodes {:.3f} ms\n", step / steps * 1e3,
+             Median(seconds) * 1e3, (step - nodes) / steps * 1e3);
+  return OkStatus();
+}
+
+Status PrintOverhead(const ProfileArgs& args) {
+  MW_ASSIGN_OR_RETURN(const Overhead overhead, MeasureOverhead(args.run, args.steps));
+  fmt::print(R"({{"nodes":{},"instructions":{},"step_seconds":{:.9g},"rest_seconds":{:.9g},)"
+             R"("observer_seconds":{:.9g},"overhead_seconds":{:.9g}}})"
+             "\n",
+             overhead.nodes, overhead.instructions, overhead.step_seconds, overhead.rest_seconds,
+             overhead.observer_seconds, overhead.overhead_seconds());
+  return OkStatus();
+}
+
+Status PrintAllReduce(const AllReduceOptions& options) {
+  MW_ASSIGN_OR_RETURN(const double seconds, AllReduceSeconds(options));
+  fmt::print("{{\"seconds\":{:.9g}}}\n", seconds);
+  return OkStatus();
+}
+
+void AddJobOptions(CLI::App* command, ProfileArgs& args) {
+  command->add_option("job", args.run.job_file)->required();
+  command->add_option("--set", args.run.overrides);
+  command->add_option("--threads", args.run.threads);
+  command->add_option("--steps", args.steps);
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("Measures Meshwright's parts; see bench/run.", "mw_bench");
+  app.require_subcommand(1);
+  ProfileArgs profile;
+  CLI::App* profile_command = app.add_subcommand("profile", "Where a step's time goes");
+  AddJobOptions(profile_command, profile);
+  profile_command->add_flag("--json", profile.json);
+  CLI::App* overhead_command =
+      app.add_subcommand("overhead", "What a step costs beside its kernels");
+  AddJobOptions(overhead_command, profile);
+  AllReduceOptions all_reduce;
+  CLI::App* all_reduce_command = app.add_subcommand("all_reduce", "Between processes");
+  all_reduce_command->add_option("--ranks", all_reduce.ranks);
+  all_reduce_command->add_option("--bytes", all_reduce.bytes);
+  all_reduce_command->add_option("--repeats", all_reduce.repeats);
+  all_reduce_command->add_option("--batches", all_reduce.batches);
+  MatmulShape shape;
+  int threads = 1;
+  bool bf16 = false;
+  CLI::App* matmul_command = app.add_subcommand("matmul", "oneDNN's rate for one shape");
+  matmul_command->add_option("m", shape.m)->required();
+  matmul_command->add_option("n", shape.n)->required();
+  matmul_command->add_option("k", shape.k)->required();
+  matmul_command->add_flag("--ta", shape.a_transposed);
+  matmul_command->add_flag("--tb", shape.b_transposed);
+  matmul_command->add_flag("--bf16", bf16);
+  matmul_command->add_option("--threads", threads);
+  CLI::App* copy_command = app.add_subcommand("copy", "Copy bandwidth");
+  copy_command->add_option("--threads", threads);
+  CLI11_PARSE(app, argc, argv);
+  Status status;
+  if (*profile_command) status = PrintProfile(profile);
+  if (*overhead_command) status = PrintOverhead(profile);
+  if (*all_reduce_command) status = PrintAllReduce(all_reduce);
+  if (*matmul_command) {
+    const double seconds = MatmulSeconds(shape, bf16 ? ir::DType::kBF16 : ir::DType::kF32, threads);
+    fmt::print("{:.1f} GFLOP/s\n",
+               2e-9 * static_cast<double>(shape.m * shape.n * shape.k) / seconds);
+  }
+  if (*copy_command) fmt::print("{:.1f} GB/s\n", CopyBandwidth(threads) / 1e9);
+  if (!status.ok()) fmt::print(stderr, "error: {}\n", status.message());
+  return status.ok() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace meshwright::bench
+
+int main(int argc, char** argv) { return meshwright::bench::Main(argc, argv); }

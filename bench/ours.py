@@ -1,0 +1,127 @@
+"""Our side: a cluster of processes, jobs on it, and the C++ program mw_bench."""
+import json
+import subprocess
+import threading
+import time
+
+from common import (MESHWRIGHT, MW_BENCH, ROOT, RUNS, CaseError, clean_environment, cores, output_of,
+                    pinned)
+
+WARM_STEPS = 2  # first steps of a job, not counted
+JOB_TIMEOUT_S = 1800
+
+
+class Job:
+    """What a submitted job showed: seconds are those that its user waits, from report to report."""
+
+    def __init__(self, arrivals, steps, started):
+        self.losses = [step["loss"] for step in steps]
+        self.periods = [b - a for a, b in zip(arrivals, arrivals[1:])][WARM_STEPS - 1:]
+        # From the call of `submit` to the begin of the first step.
+        self.start_seconds = arrivals[0] - started - steps[0]["seconds"]
+
+
+class Cluster:
+    """A controller and workers on `count` cores; a context manager."""
+
+    def __init__(self, workers=1, threads=1, count=1):
+        self.cores, self.folder = count, RUNS / "cluster"
+        self.down()
+        output_of(pinned(count, [
+            MESHWRIGHT, "up", "--workers", workers, "--threads-per-device", threads, "--dir", self.folder,
+            "--port", 0, "--metrics-port", 0, "--log-level", "warn"]))
+        self.workers = []
+        for line in (self.folder / "cluster.txt").read_text().splitlines():
+            words = line.split()
+            if words[0] == "address":
+                self.address = words[1]
+            if words[0] == "process" and words[1].startswith("worker"):
+                self.workers.append(int(words[2]))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.down()
+
+    def down(self):
+        output_of([MESHWRIGHT, "down", "--dir", self.folder])
+
+    def submit(self, job, sets, steps):
+        """Runs `steps` counted steps of the job."""
+        words = [MESHWRIGHT, "submit", ROOT / job, "--address", self.address, "-o", "json"]
+        for value in [*sets, f"training.steps={steps + WARM_STEPS}"]:
+            words += ["--set", value]
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            pinned(self.cores, words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=clean_environment(), cwd=ROOT)
+        watchdog = threading.Timer(JOB_TIMEOUT_S, process.kill)
+        watchdog.start()
+        arrivals, reports, last = [], [], ""
+        try:
+            for line in process.stdout:
+                now = time.perf_counter()
+                report = json.loads(line)
+                last = report.get("message") or last
+                if "step" in report:
+                    arrivals.append(now)
+                    reports.append(report)
+            errors = process.stderr.read().strip().splitlines()
+            process.wait()
+        finally:
+            watchdog.cancel()
+            process.kill()
+            process.wait()
+        if process.returncode != 0 or len(reports) < steps + WARM_STEPS:
+            raise CaseError((last or (errors[-1] if errors else "the job failed"))[:300])
+        if not all(isinstance(report["loss"], float) for report in reports):
+            raise CaseError("a loss is no number")
+        return Job(arrivals, reports, started)
+
+
+def check_job(job, sets):
+    """Raises CaseError when the program does not take the job."""
+    words = [MESHWRIGHT, "config", "validate", ROOT / job]
+    for value in sets:
+        words += ["--set", value]
+    output_of(words)
+
+
+def planned_bytes(job):
+    """Memory of the device in the job's plan for one device."""
+    columns = None
+    for line in output_of([MESHWRIGHT, "plan", ROOT / job, "--devices", 1]).splitlines():
+        words = line.split()
+        if words[:1] == ["DEVICE"]:
+            columns = words
+        elif columns and words[:1] == ["0"]:
+            return float(words[columns.index("allocated")]) * 2**20
+    raise CaseError("the plan shows no memory")
+
+
+def mw_bench(count, *words, timeout=600):
+    """Lines of JSON."""
+    lines = output_of(pinned(count, [MW_BENCH, *words]), timeout).splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def matmul_rate(count, shape):
+    """FLOP/s of oneDNN on `count` cores for shape = (m, n, k, a transposed, b transposed, dtype): the sum
+    over processes that run at once, a core each, so that no time goes into starting or joining threads."""
+    m, n, k, ta, tb, dtype = shape
+    words = [MW_BENCH, "matmul", m, n, k]
+    words += ["--ta"] * ta + ["--tb"] * tb + ["--bf16"] * (dtype == "bfloat16")
+    processes = [
+        subprocess.Popen(["taskset", "-c", str(core), *map(str, words)], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, text=True, env=clean_environment(), cwd=ROOT)
+        for core in cores(count)]
+    outputs = [process.communicate()[0] for process in processes]
+    if any(process.returncode != 0 for process in processes):
+        raise CaseError("mw_bench matmul failed")
+    return sum(float(output.split()[0]) for output in outputs) * 1e9
+
+
+def copy_rate(count):
+    """Bytes/s, read and written ones counted."""
+    return float(output_of(pinned(count, [MW_BENCH, "copy", "--threads", count])).split()[0]) * 1e9

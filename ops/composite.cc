@@ -1,0 +1,115 @@
+#include "ops/composite.h"
+
+#include <cstring>
+#include <utility>
+
+#include "ir/fused.h"
+
+namespace meshwright::ops {
+namespace {
+
+// Where a value of the body lives while the node runs.
+struct Home {
+  enum class Kind : uint8_t { kOperand, kResult, kOwn };
+  Kind kind = Kind::kOwn;
+  size_t index = 0;  // of the operand or result, or of owned memory
+};
+
+class Composite final : public Kernel {
+ public:
+  static KernelResult Make(Backend backend, const KernelSpec& spec) {
+    MW_ASSIGN_OR_RETURN(ir::Graph body, ir::ExpandFused(spec.attrs, spec.inputs));
+    auto kernel = std::make_unique<Composite>(std::move(body));
+    for (const ir::Node& node : kernel->body_.nodes) {
+      if (node.op == ir::Op::kInput) continue;
+      MW_ASSIGN_OR_RETURN(auto step, MakeKernel(backend, kernel->body_, node, spec.coords));
+      kernel->steps_.push_back(std::move(step));
+    }
+    kernel->FindHomes();
+    return std::unique_ptr<Kernel>(std::move(kernel));
+  }
+
+  explicit Composite(ir::Graph body) : body_(std::move(body)) {}
+
+  Status Run(const RunContext& context, Inputs inputs, Outputs outputs) override {
+    for (size_t v = 0; v < homes_.size(); ++v)
+      values_[v].data = AddressOf(homes_[v], inputs, outputs);
+    auto step = steps_.begin();
+    size_t next = 0;
+    for (const ir::Node& node : body_.nodes) {
+      if (node.op == ir::Op::kInput) continue;
+      const auto begin = arguments_.begin() + static_cast<ptrdiff_t>(next);
+      auto end = begin;
+      for (ValueId id : node.inputs) *end++ = values_[static_cast<size_t>(id.value())];
+      for (ValueId id : node.outputs) *end++ = values_[static_cast<size_t>(id.value())];
+      MW_TRY((*step++)->Run(
+          context, {begin, node.inputs.size()},
+          {begin + static_cast<ptrdiff_t>(node.inputs.size()), node.outputs.size()}));
+      next += node.inputs.size() + node.outputs.size();
+    }
+    for (const auto& [result, value] : copies_) {
+      std::memcpy(outputs[result].data, values_[value].data,
+                  static_cast<size_t>(values_[value].type->bytes()));
+    }
+    return {};
+  }
+
+ private:
+  void FindHomes() {
+    const size_t operands = body_.NodesOf(ir::Op::kInput).size();
+    homes_.resize(body_.values.size());
+    std::vector<bool> settled(body_.values.size(), false);
+    for (size_t i = 0; i < operands; ++i) {
+      homes_[i] = {Home::Kind::kOperand, i};
+      settled[i] = true;
+    }
+    for (size_t r = 0; r < body_.outputs.size(); ++r) {
+      const auto value = static_cast<size_t>(body_.outputs[r].value.value());
+      if (settled[value]) {  // an operand, or a second name of a result
+        copies_.emplace_back(r, value);
+        continue;
+      }
+      homes_[value] = {Home::Kind::kResult, r};
+      settled[value] = true;
+    }
+    size_t arguments = 0;
+    for (const ir::Node& node : body_.nodes) {
+      if (node.op != ir::Op::kInput) arguments += node.inputs.size() + node.outputs.size();
+    }
+    arguments_.resize(arguments);
+    for (size_t v = 0; v < homes_.size(); ++v) {
+      values_.push_back({nullptr, &body_.values[v].type});
+      if (settled[v]) continue;
+      homes_[v] = {Home::Kind::kOwn, own_.size()};
+      own_.emplace_back(static_cast<size_t>(body_.values[v].type.bytes()));
+    }
+  }
+
+  void* AddressOf(const Home& home, Inputs inputs, Outputs outputs) {
+    switch (home.kind) {
+      case Home::Kind::kOperand:
+        return inputs[home.index].data;
+      case Home::Kind::kResult:
+        return outputs[home.index].data;
+      case Home::Kind::kOwn:
+        return own_[home.index].data();
+    }
+    return nullptr;
+  }
+
+  const ir::Graph body_;  // the tensors point at its types
+  std::vector<std::unique_ptr<Kernel>> steps_;
+  std::vector<Home> homes_;
+  std::vector<Tensor> values_;
+  std::vector<Tensor> arguments_;                  // per step its operands, then its results
+  std::vector<std::pair<size_t, size_t>> copies_;  // result, value
+  std::vector<std::vector<std::byte>> own_;
+};
+
+}  // namespace
+
+KernelResult MakeComposite(Backend backend, const KernelSpec& spec) {
+  return Composite::Make(backend, spec);
+}
+
+}  // namespace meshwright::ops

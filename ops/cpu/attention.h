@@ -1,0 +1,69 @@
+// Attention over strided f32 tensors, forward and backward, one tile of kTile queries at a time.
+//
+// Idea: o = softmax(q k^T) v block of keys by block of keys. The forward pass keeps the maximum and
+// the sum of each query so far and rescales what it has summed when the maximum grows; the backward
+// pass computes the probabilities again from lse. Nothing of size [s, s] or [kTile, s] exists: a
+// thread needs a few tiles of scratch. Blocks above the diagonal of a causal mask are not visited.
+//
+// Every tensor has strides of its own, so that q, k and v may be slices of one tensor, and so may
+// their gradients. An output must not overlap an input. Deterministic: a tile of o, and the
+// gradients of one kv head of one batch row, are the work of one thread, in a fixed order. Source:
+// FlashAttention-2, 2023, algorithms 1 and 2; here the backward pass has queries in the outer loop,
+// as the forward pass.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/attention_shape.h"
+#include "ops/dropout_mask.h"
+#include "ops/kernel.h"
+
+namespace meshwright::ops::cpu {
+
+// [batch, row, head, e] in memory; the e values of a head are neighbours. Strides in elements.
+template <typename T>
+struct HeadsView {
+  T* data = nullptr;
+  int64_t batch_stride = 0;
+  int64_t row_stride = 0;
+  int64_t head_stride = 0;
+
+  T* At(int64_t batch, int64_t row, int64_t head) const {
+    return data + batch * batch_stride + row * row_stride + head * head_stride;
+  }
+};
+
+struct AttentionTensors {
+  HeadsView<const float> q;  // [b, s, h, e]
+  HeadsView<const float> k;  // [b, s, g, e]
+  HeadsView<const float> v;  // as k
+  HeadsView<float> o;        // as q
+  float* lse = nullptr;      // [b, h, s], dense
+};
+
+struct AttentionGradTensors {
+  HeadsView<const float> q;
+  HeadsView<const float> k;
+  HeadsView<const float> v;
+  HeadsView<const float> o;
+  HeadsView<const float> grad;  // of o
+  const float* lse = nullptr;
+  HeadsView<float> dq;
+  HeadsView<float> dk;
+  HeadsView<float> dv;
+};
+
+// What all tiles of one run share.
+struct AttentionRun {
+  const AttentionShape& shape;
+  const AttentionDropout& dropout;
+  const RunContext& context;
+};
+
+// Writes o and lse.
+void RunAttention(const AttentionRun& run, const AttentionTensors& tensors);
+
+// Writes dq, dk and dv.
+void RunAttentionGrad(const AttentionRun& run, const AttentionGradTensors& tensors);
+
+}  // namespace meshwright::ops::cpu

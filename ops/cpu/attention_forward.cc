@@ -1,0 +1,114 @@
+// Forward pass of attention: one work item per query tile of a head.
+#include <cmath>
+#include <limits>
+
+#include "ops/cpu/attention_tile.h"
+#include "ops/cpu/scratch.h"
+#include "ops/cpu/vec_elementwise.h"
+#include "ops/parallel.h"
+
+namespace meshwright::ops::cpu {
+namespace {
+
+class ForwardTile {
+ public:
+  ForwardTile(const AttentionRun& run, const AttentionTensors& tensors)
+      : run_(run),
+        shape_(run.shape),
+        tensors_(tensors),
+        width_(PaddedWidth(run.shape.e)),
+        ahead_(run.shape.e) {
+    ScratchCursor scratch(ThreadScratch(ScratchFloats()));
+    q_ = scratch.Take(shape_.e * kTile);
+    v_ = scratch.Take(kTile * width_);
+    scores_ = scratch.Take(kTile * kTile);
+    sums_ = scratch.Take(kTile * width_);
+    state_ = {scratch.Take(kTile), scratch.Take(kTile), scratch.Take(kTile)};
+    if (!run.dropout.active()) return;
+    factors_ = scratch.Take(kTile * kTile);
+    mask_ = scratch.Take(kTile * kTile);
+  }
+
+  void Run(int64_t batch, int64_t head, int64_t index) {
+    const TileRange queries = TileAt(shape_, index);
+    VecTileTranspose(RowsOf(tensors_.q, batch, queries, head), queries.rows, shape_.e, q_);
+    std::fill_n(state_.max, kTile, -std::numeric_limits<float>::infinity());
+    std::fill_n(state_.sum, kTile, 0.0f);
+    for (int64_t j = 0; j < BlockCount(shape_, index); ++j) {
+      if (MeetsFirst(shape_, index, j)) FetchAfter(TileAfter(shape_, batch, head, j));
+      AddBlock({batch, head, queries, TileAt(shape_, j), shape_.causal && j == index});
+    }
+    Finish(batch, head, queries);
+  }
+
+ private:
+  int64_t ScratchFloats() const {
+    const int64_t states = 3 * kTile;
+    const int64_t dropout = run_.dropout.active() ? 2 * kTile * kTile : 0;
+    return kTile * (PaddedWidth(shape_.e) + 2 * width_ + kTile) + states + dropout;
+  }
+
+  void FetchAfter(const TilePlace& place) {
+    if (place.batch == shape_.b) return;
+    const int64_t group = place.head / shape_.heads_per_group();
+    FetchRows(tensors_.k, place, group, ahead_);
+    FetchRows(tensors_.v, place, group, ahead_);
+    FetchRows(tensors_.q, place, place.head, ahead_);
+    FetchRows(tensors_.o, place, place.head, ahead_);
+  }
+
+  void AddBlock(const TilePair& pair) {
+    const int64_t group = pair.head / shape_.heads_per_group();
+    const ConstMatrix k = RowsOf(tensors_.k, pair.batch, pair.keys, group);
+    VecTileProduct({pair.keys.rows, PaddedWidth(pair.queries.rows), shape_.e}, k, {q_, kTile, 1},
+                   {scores_, kTile, 1}, pair.Mode(TilePart::kColumnsFromRow, false, &ahead_));
+    VecTileSoftmax(pair.block(), static_cast<float>(shape_.scale()), scores_, state_);
+    if (run_.dropout.active()) {
+      DropoutFactors(run_, pair, mask_, factors_);
+      VecTileMul(pair.block(), factors_, scores_);
+    }
+    const bool first = pair.keys.first == 0;
+    if (!first) VecTileScaleRows(state_.rescale, pair.queries.rows, width_, sums_);
+    VecTilePack(RowsOf(tensors_.v, pair.batch, pair.keys, group), pair.keys.rows, shape_.e, v_);
+    VecTileProduct({pair.queries.rows, width_, pair.keys.rows}, {scores_, 1, kTile},
+                   {v_, width_, 1}, {sums_, width_, 1},
+                   pair.Mode(TilePart::kDepthToRow, !first, &ahead_));
+  }
+
+  // A query whose scores are all -inf gets zeros and lse -inf.
+  void Finish(int64_t batch, int64_t head, const TileRange& queries) const {
+    const float scale = static_cast<float>(shape_.scale());
+    float* lse = tensors_.lse + (batch * shape_.h + head) * shape_.s + queries.first;
+    for (int64_t i = 0; i < queries.rows; ++i) {
+      const float sum = state_.sum[i];
+      lse[i] = scale * state_.max[i] + std::log(sum);
+      VecScale(sums_ + i * width_, sum == 0 ? 0.0f : 1.0f / sum,
+               tensors_.o.At(batch, queries.first + i, head), shape_.e);
+    }
+  }
+
+  const AttentionRun& run_;
+  const AttentionShape& shape_;
+  const AttentionTensors& tensors_;
+  const int64_t width_;  // of a row of v and o in scratch
+  RowQueue ahead_;
+  float* q_ = nullptr;        // [e, kTile]
+  float* v_ = nullptr;        // [keys, width]
+  float* scores_ = nullptr;   // [keys, kTile]
+  float* sums_ = nullptr;     // [queries, width], o times the sum of its row
+  float* factors_ = nullptr;  // [keys, kTile]
+  float* mask_ = nullptr;     // [queries, kTile]
+  SoftmaxState state_;
+};
+
+}  // namespace
+
+void RunAttention(const AttentionRun& run, const AttentionTensors& tensors) {
+  const int64_t tiles = TileCount(run.shape);
+  ParallelItems(run.context, run.shape.b * run.shape.h * tiles, [&](int64_t item) {
+    const int64_t head = item / tiles;
+    ForwardTile(run, tensors).Run(head / run.shape.h, head % run.shape.h, item % tiles);
+  });
+}
+
+}  // namespace meshwright::ops::cpu

@@ -1,0 +1,32 @@
+#include "ops/cpu/attention_tile.h"
+
+#include <array>
+
+#include "ops/cpu/mask_row.h"
+
+namespace meshwright::ops::cpu {
+namespace {
+
+constexpr std::array<float, kTile> Ones() {
+  std::array<float, kTile> ones{};
+  for (float& one : ones) one = 1;
+  return ones;
+}
+constexpr std::array<float, kTile> kOnes = Ones();
+
+}  // namespace
+
+void DropoutFactors(const AttentionRun& run, const TilePair& pair, float* scratch, float* factors) {
+  for (int64_t i = 0; i < pair.queries.rows; ++i) {
+    const int64_t visible = pair.diagonal ? std::min(i + 1, pair.keys.rows) : pair.keys.rows;
+    const uint64_t row =
+        run.dropout.RowStart(pair.batch, pair.head, pair.queries.first + i, run.context.microbatch);
+    const uint64_t start = row + static_cast<uint64_t>(pair.keys.first);
+    float* out = scratch + i * kTile;
+    MaskRow(run.dropout.mask(), run.context, start, kOnes.data(), out, visible);
+    std::fill(out + visible, out + pair.keys.rows, 0.0f);
+  }
+  VecTileTranspose({scratch, kTile, 1}, pair.queries.rows, pair.keys.rows, factors);
+}
+
+}  // namespace meshwright::ops::cpu

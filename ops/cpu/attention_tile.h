@@ -1,0 +1,93 @@
+// What the forward and the backward pass of attention share: where tiles and blocks lie, scratch
+// memory cut into tiles, and the dropout factors of a block.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/cpu/attention.h"
+#include "ops/cpu/vec_tile.h"
+
+namespace meshwright::ops::cpu {
+
+// kTile neighbouring rows of the sequence, queries or keys; fewer at its end.
+struct TileRange {
+  int64_t first = 0;
+  int64_t rows = 0;
+};
+
+inline int64_t TileCount(const AttentionShape& shape) { return (shape.s + kTile - 1) / kTile; }
+
+inline TileRange TileAt(const AttentionShape& shape, int64_t index) {
+  return {index * kTile, std::min(kTile, shape.s - index * kTile)};
+}
+
+// Blocks of keys that tile `index` of queries sees.
+inline int64_t BlockCount(const AttentionShape& shape, int64_t index) {
+  return shape.causal ? index + 1 : TileCount(shape);
+}
+
+// A query tile of one head and one of its blocks of keys.
+struct TilePair {
+  int64_t batch = 0;
+  int64_t head = 0;
+  TileRange queries;
+  TileRange keys;
+  bool diagonal = false;
+
+  TileBlock block() const { return {keys.rows, queries.rows, diagonal}; }
+  // The part of a product that the mask leaves, `part` on the diagonal.
+  TileMode Mode(TilePart part, bool accumulate, RowQueue* ahead) const {
+    return {diagonal ? part : TilePart::kWhole, accumulate, ahead};
+  }
+};
+
+// `rows` rows of a head as a matrix.
+template <typename T>
+ConstMatrix RowsOf(const HeadsView<T>& view, int64_t batch, const TileRange& rows, int64_t head) {
+  return {view.At(batch, rows.first, head), view.row_stride, 1};
+}
+
+// The tile that is first met after `index` of a head: its next one or the first of the next head.
+struct TilePlace {
+  int64_t batch = 0;  // shape.b after the last head
+  int64_t head = 0;
+  TileRange rows;
+};
+
+inline TilePlace TileAfter(const AttentionShape& shape, int64_t batch, int64_t head,
+                           int64_t index) {
+  if (index + 1 < TileCount(shape)) return {batch, head, TileAt(shape, index + 1)};
+  if (head + 1 < shape.h) return {batch, head + 1, TileAt(shape, 0)};
+  return {batch + 1, 0, TileAt(shape, 0)};
+}
+
+// A block of keys is met first by its own tile of queries under a causal mask, else by tile 0.
+inline bool MeetsFirst(const AttentionShape& shape, int64_t tile, int64_t block) {
+  return tile == (shape.causal ? block : 0);
+}
+
+template <typename T>
+void FetchRows(const HeadsView<T>& view, const TilePlace& place, int64_t head, RowQueue& queue) {
+  queue.Add(view.At(place.batch, place.rows.first, head), view.row_stride, place.rows.rows);
+}
+
+// Hands out consecutive pieces of scratch memory, each at a 64-byte boundary.
+class ScratchCursor {
+ public:
+  explicit ScratchCursor(float* begin) : next_(begin) {}
+  float* Take(int64_t count) {
+    float* piece = next_;
+    next_ += PaddedWidth(count);
+    return piece;
+  }
+
+ private:
+  float* next_;
+};
+
+// factors [keys, kTile]: what dropout multiplies the probabilities of the pair with. `scratch`:
+// [kTile, kTile].
+void DropoutFactors(const AttentionRun& run, const TilePair& pair, float* scratch, float* factors);
+
+}  // namespace meshwright::ops::cpu

@@ -1,0 +1,333 @@
+#include "ops/cpu/chain.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "ops/cpu/mask_row.h"
+#include "ops/cpu/vec_elementwise.h"
+
+namespace meshwright::ops::cpu {
+namespace {
+
+bool HasLoop(ir::Op op) {
+  switch (op) {
+    case ir::Op::kAdd:
+    case ir::Op::kMul:
+    case ir::Op::kSub:
+    case ir::Op::kScale:
+    case ir::Op::kMulScalar:
+    case ir::Op::kSum:
+    case ir::Op::kGelu:
+    case ir::Op::kGeluGrad:
+    case ir::Op::kSilu:
+    case ir::Op::kSiluGrad:
+    case ir::Op::kDropout:
+    case ir::Op::kReduceSum:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// reduce_sum over the first dims only.
+bool SumsLeadingDims(const ir::Node& node) {
+  const std::vector<int64_t> dims = node.attrs.Ints("dims");
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] != static_cast<int64_t>(i)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+class Chain::Maker {
+ public:
+  Maker(const ir::Graph& body, const Producer& producer, const DeviceCoords& coords)
+      : body_(body),
+        producer_(producer.node),
+        wanted_width_(producer.width),
+        coords_(coords),
+        places_(body.values.size()) {}
+
+  Result<std::optional<Chain>> Run() {
+    if (!Measure()) return std::optional<Chain>();
+    PlaceOperands();
+    if (!PlaceResults()) return std::optional<Chain>();
+    for (size_t i = 0; i < body_.nodes.size(); ++i) {
+      const ir::Node& node = body_.nodes[i];
+      if (node.op == ir::Op::kInput || static_cast<int>(i) == producer_) continue;
+      if (!FitsStep(node)) return std::optional<Chain>();
+      MW_TRY(AddStep(node));
+    }
+    FindAccumulatorResult();
+    return std::optional<Chain>(std::move(chain_));
+  }
+
+ private:
+  const ir::TensorType& TypeOf(ValueId id) const { return body_.type(id); }
+
+  // The full size is that of the largest value that a step makes; the width that of the narrow
+  // ones.
+  bool Measure() {
+    int64_t full = 0;
+    for (size_t i = 0; i < body_.nodes.size(); ++i) {
+      const ir::Node& node = body_.nodes[i];
+      if (node.op == ir::Op::kInput) continue;
+      full = std::max(full, TypeOf(node.outputs[0]).elements());
+    }
+    int64_t width = full;
+    for (size_t i = 0; i < body_.nodes.size(); ++i) {
+      const ir::Node& node = body_.nodes[i];
+      if (node.op == ir::Op::kInput || static_cast<int>(i) == producer_) continue;
+      for (ValueId id : node.inputs) width = NarrowOf(TypeOf(id).elements(), width, full);
+      width = NarrowOf(TypeOf(node.outputs[0]).elements(), width, full);
+    }
+    if (full == 0 || width == 0 || full % width != 0) return false;
+    if (wanted_width_ != 0) {
+      if (width != full && width != wanted_width_) return false;
+      width = wanted_width_;
+    }
+    chain_.rows_ = full / width;
+    chain_.width_ = width;
+    return true;
+  }
+
+  // The narrow size so far, with one more value; 0: two different ones.
+  static int64_t NarrowOf(int64_t elements, int64_t width, int64_t full) {
+    if (elements == full || elements == 1 || elements == width) return width;
+    return width == full ? elements : 0;
+  }
+
+  Kind KindOf(ValueId id) const {
+    const int64_t elements = TypeOf(id).elements();
+    if (elements == chain_.rows_ * chain_.width_) return Kind::kFull;
+    return elements == 1 && chain_.width_ != 1 ? Kind::kScalar : Kind::kNarrow;
+  }
+
+  Place& PlaceOf(ValueId id) { return places_[static_cast<size_t>(id.value())]; }
+
+  void PlaceOperands() {
+    size_t operand = 0;
+    for (const ir::Node& node : body_.nodes) {
+      if (node.op == ir::Op::kInput)
+        PlaceOf(node.outputs[0]) = {KindOf(node.outputs[0]), operand++};
+    }
+    if (producer_ >= 0) {
+      const ir::Node& node = body_.nodes[static_cast<size_t>(producer_)];
+      PlaceOf(node.outputs[0]) = {Kind::kAccumulator, 0};
+    }
+  }
+
+  // False when a result is an operand or a second name of another result.
+  bool PlaceResults() {
+    for (size_t r = 0; r < body_.outputs.size(); ++r) {
+      Place& place = PlaceOf(body_.outputs[r].value);
+      if (place.kind == Kind::kAccumulator && chain_.accumulator_result_ < 0) {
+        chain_.accumulator_result_ = static_cast<int>(r);
+      } else if (place.kind == Kind::kTemporary) {
+        place = {Kind::kResult, r};
+      } else {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool FitsStep(const ir::Node& node) {
+    if (!HasLoop(node.op)) return false;
+    if (node.op == ir::Op::kReduceSum) {
+      return SumsLeadingDims(node) && KindOf(node.outputs[0]) == Kind::kNarrow &&
+             PlaceOf(node.outputs[0]).kind == Kind::kResult;
+    }
+    if (KindOf(node.outputs[0]) != Kind::kFull || KindOf(node.inputs[0]) != Kind::kFull) {
+      return false;
+    }
+    if ((node.op == ir::Op::kAdd || node.op == ir::Op::kMul) &&
+        KindOf(node.inputs[1]) == Kind::kScalar) {
+      return false;
+    }
+    return std::none_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
+      const bool made = PlaceOf(id).kind == Kind::kResult || PlaceOf(id).kind == Kind::kTemporary;
+      return made && KindOf(id) != Kind::kFull;
+    });
+  }
+
+  Status AddStep(const ir::Node& node) {
+    Step step;
+    step.op = node.op;
+    step.factor = static_cast<float>(node.attrs.Real("factor", 1));
+    for (ValueId id : node.inputs) step.operands.push_back(PlaceOf(id));
+    Place& result = PlaceOf(node.outputs[0]);
+    if (result.kind == Kind::kTemporary) result.index = static_cast<size_t>(chain_.temporaries_++);
+    step.result = result;
+    if (node.op == ir::Op::kReduceSum) {
+      step.extra = chain_.sums_.size();
+      chain_.sums_.push_back(result.index);
+    }
+    if (node.op == ir::Op::kDropout) {
+      KernelSpec spec{node.op, node.attrs, {}, {TypeOf(node.outputs[0])}, coords_};
+      MW_ASSIGN_OR_RETURN(const ShardBlock block, spec.BlockOf(spec.outputs[0]));
+      step.extra = chain_.dropouts_.size();
+      chain_.dropouts_.push_back(
+          {DropoutMask(node.attrs.Real("rate"), node.attrs.Str("name")), GlobalRuns(block)});
+    }
+    chain_.steps_.push_back(std::move(step));
+    return OkStatus();
+  }
+
+  // A sum reads its third operand after it began to write its result.
+  static bool ReadsAccumulator(const Step& step, size_t from) {
+    return std::any_of(
+        step.operands.begin() + static_cast<ptrdiff_t>(std::min(from, step.operands.size())),
+        step.operands.end(), [](const Place& place) { return place.kind == Kind::kAccumulator; });
+  }
+
+  void FindAccumulatorResult() {
+    if (chain_.accumulator_result_ >= 0) return;
+    const std::vector<Step>& steps = chain_.steps_;
+    for (size_t i = steps.size(); i-- > 0;) {
+      const bool whole = steps[i].result.kind == Kind::kResult && steps[i].op != ir::Op::kReduceSum;
+      if (whole && !ReadsAccumulator(steps[i], 2)) {
+        chain_.accumulator_result_ = static_cast<int>(steps[i].result.index);
+      }
+      if (ReadsAccumulator(steps[i], 0)) return;
+    }
+  }
+
+  const ir::Graph& body_;
+  const int producer_;
+  const int64_t wanted_width_;
+  const DeviceCoords& coords_;
+  std::vector<Place> places_;
+  Chain chain_;
+};
+
+Result<std::optional<Chain>> Chain::Make(const ir::Graph& body, const Producer& producer,
+                                         const DeviceCoords& coords) {
+  return Maker(body, producer, coords).Run();
+}
+
+int64_t Chain::sums_floats() const {
+  const int64_t groups = (rows_ + kSumRows - 1) / kSumRows;
+  return groups * width_ * static_cast<int64_t>(sums_.size());
+}
+
+const float* Chain::Read(const Place& place, const Span& span, const Memory& memory) const {
+  switch (place.kind) {
+    case Kind::kFull:
+      return memory.inputs[place.index].as<float>() + span.row * width_ + span.column;
+    case Kind::kNarrow:
+      return memory.inputs[place.index].as<float>() + span.column;
+    case Kind::kScalar:
+      return memory.inputs[place.index].as<float>();
+    case Kind::kResult:
+      return memory.outputs[place.index].as<float>() + span.row * width_ + span.column;
+    case Kind::kTemporary:
+      return memory.scratch + static_cast<int64_t>(place.index) * kSpan;
+    case Kind::kAccumulator:
+      return memory.accumulator;
+  }
+  return nullptr;
+}
+
+void Chain::RunDropout(const Dropout& dropout, const RunContext& context, int64_t flat,
+                       const float* x, float* out, int64_t count) const {
+  const int64_t length = dropout.runs.run_length();
+  while (count > 0) {
+    const int64_t first = flat % length;
+    const int64_t part = std::min(count, length - first);
+    const int64_t start = dropout.runs.At(flat / length, context.microbatch).global_start + first;
+    MaskRow(dropout.mask, context, static_cast<uint64_t>(start), x, out, part);
+    flat += part;
+    x += part;
+    out += part;
+    count -= part;
+  }
+}
+
+void Chain::RunStep(const Step& step, const RunContext& context, const Span& span,
+                    const Memory& memory) const {
+  const auto operand = [&](size_t i) { return Read(step.operands[i], span, memory); };
+  if (step.op == ir::Op::kReduceSum) {
+    const int64_t sums = static_cast<int64_t>(sums_.size());
+    float* sum = memory.sums +
+                 (span.row / kSumRows * sums + static_cast<int64_t>(step.extra)) * width_ +
+                 span.column;
+    VecAdd(sum, operand(0), sum, span.count);
+    return;
+  }
+  float* out = const_cast<float*>(Read(step.result, span, memory));
+  switch (step.op) {
+    case ir::Op::kAdd:
+      return VecAdd(operand(0), operand(1), out, span.count);
+    case ir::Op::kMul:
+      return VecMul(operand(0), operand(1), out, span.count);
+    case ir::Op::kSub:
+      return VecSub(operand(0), operand(1), out, span.count);
+    case ir::Op::kScale:
+      return VecScale(operand(0), step.factor, out, span.count);
+    case ir::Op::kMulScalar:
+      return VecScale(operand(0), *operand(1), out, span.count);
+    case ir::Op::kGelu:
+      return VecGelu(operand(0), out, span.count);
+    case ir::Op::kGeluGrad:
+      return VecGeluGrad(operand(0), operand(1), out, span.count);
+    case ir::Op::kSilu:
+      return VecSilu(operand(0), out, span.count);
+    case ir::Op::kSiluGrad:
+      return VecSiluGrad(operand(0), operand(1), out, span.count);
+    case ir::Op::kDropout:
+      return RunDropout(dropouts_[step.extra], context, span.row * width_ + span.column, operand(0),
+                        out, span.count);
+    case ir::Op::kSum:
+      if (step.operands.size() == 1) {
+        std::memmove(out, operand(0), static_cast<size_t>(span.count) * sizeof(float));
+        return;
+      }
+      VecAdd(operand(0), operand(1), out, span.count);
+      for (size_t i = 2; i < step.operands.size(); ++i) VecAdd(out, operand(i), out, span.count);
+      return;
+    default:
+      return;  // Make() lets no other op in
+  }
+}
+
+void Chain::RunSpan(const RunContext& context, const Span& span, const Memory& memory) const {
+  for (const Step& step : steps_) RunStep(step, context, span, memory);
+}
+
+void Chain::RunRegion(const RunContext& context, int64_t row, int64_t rows, int64_t column,
+                      int64_t columns, Memory memory, int64_t accumulator_stride) const {
+  const float* const accumulator = memory.accumulator;
+  const int64_t sums = static_cast<int64_t>(sums_.size());
+  for (int64_t r = row; r < row + rows; ++r) {
+    if (r % kSumRows == 0) {
+      float* group = memory.sums + r / kSumRows * sums * width_;
+      for (int64_t k = 0; k < sums; ++k) std::fill_n(group + k * width_ + column, columns, 0.0f);
+    }
+    for (int64_t c = 0; c < columns; c += kSpan) {
+      if (accumulator != nullptr) {
+        memory.accumulator = accumulator + (r - row) * accumulator_stride + c;
+      }
+      RunSpan(context, {r, column + c, std::min(kSpan, columns - c)}, memory);
+    }
+  }
+}
+
+void Chain::AddUp(const float* sums, Outputs outputs) const {
+  const int64_t count = static_cast<int64_t>(sums_.size());
+  const int64_t groups = (rows_ + kSumRows - 1) / kSumRows;
+  for (int64_t k = 0; k < count; ++k) {
+    float* out = outputs[sums_[static_cast<size_t>(k)]].as<float>();
+    for (int64_t j = 0; j < width_; ++j) {
+      double total = 0;
+      for (int64_t g = 0; g < groups; ++g) {
+        total += static_cast<double>(sums[(g * count + k) * width_ + j]);
+      }
+      out[j] = static_cast<float>(total);
+    }
+  }
+}
+
+}  // namespace meshwright::ops::cpu

@@ -1,0 +1,155 @@
+// fused nodes in one pass: a chain of elementwise steps alone, behind the tiles of a matrix
+// product, or behind the rows of a norm's gradient.
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "ir/fused.h"
+#include "ops/cpu/chain.h"
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/gemm_plan.h"
+#include "ops/cpu/norm_grad.h"
+#include "ops/cpu/scratch.h"
+#include "ops/parallel.h"
+
+namespace meshwright::ops::cpu {
+namespace {
+
+constexpr int64_t kColumnsPerItem = 8192;  // of a chain without producer
+
+bool IsProducer(ir::Op op) {
+  return op == ir::Op::kEinsum || op == ir::Op::kLayerNormGrad || op == ir::Op::kRmsNormGrad;
+}
+
+// The body's only producer, which must be its first step; -1: none; nothing: not of this form.
+std::optional<int> FindProducer(const ir::Graph& body) {
+  int producer = -1;
+  bool first = true;
+  for (size_t i = 0; i < body.nodes.size(); ++i) {
+    const ir::Node& node = body.nodes[i];
+    if (node.op == ir::Op::kInput) continue;
+    if (IsProducer(node.op)) {
+      if (!first) return std::nullopt;
+      producer = static_cast<int>(i);
+    }
+    first = false;
+  }
+  return producer;
+}
+
+std::vector<size_t> OperandsOf(const ir::Node& node) {
+  std::vector<size_t> operands;
+  for (ValueId id : node.inputs) operands.push_back(static_cast<size_t>(id.value()));
+  return operands;
+}
+
+// The chain over all rows. `memory`: without scratch; its accumulator is the whole tensor's.
+void RunChain(const RunContext& context, const Chain& chain, const Chain::Memory& memory) {
+  const int64_t columns = (chain.width() + kColumnsPerItem - 1) / kColumnsPerItem;
+  const int64_t groups = (chain.rows() + Chain::kSumRows - 1) / Chain::kSumRows;
+  ParallelItems(context, groups * columns, [&](int64_t item) {
+    const int64_t row = item / columns * Chain::kSumRows;
+    const int64_t column = item % columns * kColumnsPerItem;
+    Chain::Memory part = memory;
+    part.scratch = ThreadScratch(chain.scratch_floats());
+    if (memory.accumulator != nullptr) part.accumulator += row * chain.width() + column;
+    chain.RunRegion(context, row, std::min(Chain::kSumRows, chain.rows() - row), column,
+                    std::min(kColumnsPerItem, chain.width() - column), part, chain.width());
+  });
+}
+
+KernelResult MakePlain(const ir::Graph& body, const DeviceCoords& coords) {
+  MW_ASSIGN_OR_RETURN(std::optional<Chain> chain, Chain::Make(body, {}, coords));
+  if (!chain) return std::unique_ptr<Kernel>();
+  std::vector<float> sums(static_cast<size_t>(chain->sums_floats()));
+  return MakeFunctionKernel(
+      [chain = *std::move(chain), sums = std::move(sums)](const RunContext& context, Inputs inputs,
+                                                          Outputs outputs) mutable -> Status {
+        RunChain(context, chain, {inputs, outputs, nullptr, nullptr, sums.data()});
+        chain.AddUp(sums.data(), outputs);
+        return {};
+      });
+}
+
+KernelResult MakeProduct(const ir::Graph& body, int producer, const DeviceCoords& coords) {
+  const ir::Node& node = body.nodes[static_cast<size_t>(producer)];
+  const std::vector<size_t> operands = OperandsOf(node);
+  MW_ASSIGN_OR_RETURN(std::optional<GemmPlan> plan,
+                      PlanGemm(node.attrs.Str("equation"), body.type(node.inputs[0]).dims,
+                               body.type(node.inputs[1]).dims, body.type(node.outputs[0]).dims));
+  if (!plan || !plan->one_product()) return std::unique_ptr<Kernel>();
+  MW_ASSIGN_OR_RETURN(std::optional<Chain> chain,
+                      Chain::Make(body, {producer, plan->columns()}, coords));
+  if (!chain || chain->accumulator_result() < 0) return std::unique_ptr<Kernel>();
+  std::vector<float> sums(static_cast<size_t>(chain->sums_floats()));
+  return MakeFunctionKernel(
+      [plan = *std::move(plan), chain = *std::move(chain), sums = std::move(sums), operands](
+          const RunContext& context, Inputs inputs, Outputs outputs) mutable -> Status {
+        float* product = outputs[static_cast<size_t>(chain.accumulator_result())].as<float>();
+        plan.Run(context, inputs[operands[0]].as<float>(), inputs[operands[1]].as<float>(),
+                 product);
+        RunChain(context, chain, {inputs, outputs, product, nullptr, sums.data()});
+        chain.AddUp(sums.data(), outputs);
+        return {};
+      });
+}
+
+// Where the results 1, 2, ... of the producer go.
+std::vector<int> ResultsOf(const ir::Graph& body, const ir::Node& node) {
+  std::vector<int> results;
+  for (ValueId value : node.outputs) {
+    const auto it = std::find_if(body.outputs.begin(), body.outputs.end(),
+                                 [&](const auto& output) { return output.value == value; });
+    results.push_back(it == body.outputs.end() ? -1 : static_cast<int>(it - body.outputs.begin()));
+  }
+  return results;
+}
+
+KernelResult MakeNormGrad(const ir::Graph& body, int producer, const DeviceCoords& coords) {
+  const ir::Node& node = body.nodes[static_cast<size_t>(producer)];
+  const bool has_mean = node.op == ir::Op::kLayerNormGrad;
+  const std::vector<size_t> operands = OperandsOf(node);
+  const std::vector<int> results = ResultsOf(body, node);
+  const int64_t width = body.type(node.outputs[0]).dims.back();
+  MW_ASSIGN_OR_RETURN(std::optional<Chain> chain, Chain::Make(body, {producer, width}, coords));
+  if (!chain || results[1] < 0 || (has_mean && results[2] < 0)) return std::unique_ptr<Kernel>();
+  NormGrad grad(chain->rows(), width, has_mean, Chain::kSumRows);
+  std::vector<float> sums(static_cast<size_t>(chain->sums_floats()));
+  const int64_t own_row = results[0] < 0 ? width : 0;
+  return MakeFunctionKernel([=, chain = *std::move(chain), grad = std::move(grad),
+                             sums = std::move(sums)](const RunContext& context, Inputs inputs,
+                                                     Outputs outputs) mutable -> Status {
+    std::array<Tensor, 5> taken;
+    for (size_t i = 0; i < operands.size(); ++i) taken[i] = inputs[operands[i]];
+    const auto scratch = [&] { return ThreadScratch(own_row + chain.scratch_floats()); };
+    const auto place = [&](int64_t row) {
+      if (own_row > 0) return scratch();
+      return outputs[static_cast<size_t>(results[0])].template as<float>() + row * width;
+    };
+    const auto done = [&](int64_t row, const float* dx) {
+      const Chain::Memory memory{inputs, outputs, dx, scratch() + own_row, sums.data()};
+      chain.RunRegion(context, row, 1, 0, width, memory, 0);
+    };
+    grad.Run(context, NormGrad::OperandsOf({taken.data(), operands.size()}, has_mean), place, done);
+    grad.AddUp(outputs[static_cast<size_t>(results[1])].as<float>(),
+               has_mean ? outputs[static_cast<size_t>(results[2])].as<float>() : nullptr);
+    chain.AddUp(sums.data(), outputs);
+    return {};
+  });
+}
+
+}  // namespace
+
+KernelResult MakeFused(const KernelSpec& spec) {
+  MW_ASSIGN_OR_RETURN(const ir::Graph body, ir::ExpandFused(spec.attrs, spec.inputs));
+  const std::optional<int> producer = FindProducer(body);
+  if (!producer) return std::unique_ptr<Kernel>();
+  if (*producer < 0) return MakePlain(body, spec.coords);
+  const bool product = body.nodes[static_cast<size_t>(*producer)].op == ir::Op::kEinsum;
+  return product ? MakeProduct(body, *producer, spec.coords)
+                 : MakeNormGrad(body, *producer, spec.coords);
+}
+
+}  // namespace meshwright::ops::cpu

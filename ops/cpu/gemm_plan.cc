@@ -1,0 +1,109 @@
+#include "ops/cpu/gemm_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ops/cpu/gemm.h"
+#include "ops/parallel.h"
+
+namespace meshwright::ops::cpu {
+namespace {
+
+constexpr int64_t kSmallestTile = 64;
+constexpr int64_t kWantedTiles = 8;
+constexpr double kSmallestTileFlops = 8e6;  // about 40 us: far above the cost of handing out a tile
+constexpr int64_t kSmallestGemm = 256;      // multiply-adds; below this the plain loops are faster
+
+bool Worthwhile(const GemmLoops& gemm) {
+  return gemm.m.size * gemm.n.size * gemm.k.size >= kSmallestGemm ||
+         (gemm.outer.empty() && gemm.depth.empty());
+}
+
+}  // namespace
+
+GemmPlan::GemmPlan(const GemmLoops& loops)
+    : m_(loops.m),
+      n_(loops.n),
+      k_(loops.k),
+      outer_(Expand(loops.outer)),
+      depth_(Expand(loops.depth)) {
+  ChooseTiles();
+}
+
+std::vector<GemmPlan::Offsets> GemmPlan::Expand(const std::vector<EinsumLoop>& loops) {
+  std::vector<Offsets> offsets{{}};
+  for (const EinsumLoop& loop : loops) {
+    std::vector<Offsets> next;
+    for (const Offsets& o : offsets) {
+      for (int64_t i = 0; i < loop.size; ++i) {
+        next.push_back({o.a + i * loop.a, o.b + i * loop.b, o.c + i * loop.c});
+      }
+    }
+    offsets = std::move(next);
+  }
+  return offsets;
+}
+
+// Halves the longer side until there is work for several threads, as long as the tiles stay worth a
+// call.
+void GemmPlan::ChooseTiles() {
+  tile_rows_ = std::min<int64_t>(m_.size, 512);
+  tile_columns_ = std::min<int64_t>(n_.size, 512);
+  const auto count = [](int64_t size, int64_t tile) {
+    return tile == 0 ? 0 : (size + tile - 1) / tile;
+  };
+  while (true) {
+    row_tiles_ = count(m_.size, tile_rows_);
+    column_tiles_ = count(n_.size, tile_columns_);
+    const int64_t tiles = row_tiles_ * column_tiles_ * static_cast<int64_t>(outer_.size());
+    const double flops = 2.0 * static_cast<double>(tile_rows_) *
+                         static_cast<double>(tile_columns_) * static_cast<double>(k_.size);
+    int64_t& longer = tile_rows_ >= tile_columns_ ? tile_rows_ : tile_columns_;
+    if (tiles >= kWantedTiles || flops < 2 * kSmallestTileFlops || longer < 2 * kSmallestTile) {
+      return;
+    }
+    longer = (longer / 2 + kSmallestTile - 1) / kSmallestTile * kSmallestTile;
+  }
+}
+
+GemmPlan::Tile GemmPlan::TileAt(int64_t index) const {
+  Tile tile;
+  tile.row = index / column_tiles_ * tile_rows_;
+  tile.column = index % column_tiles_ * tile_columns_;
+  tile.rows = std::min(tile_rows_, m_.size - tile.row);
+  tile.columns = std::min(tile_columns_, n_.size - tile.column);
+  return tile;
+}
+
+void GemmPlan::RunTile(const Tile& tile, const float* a, const float* b, float* c) const {
+  const GemmSize size{tile.rows, tile.columns, k_.size};
+  bool accumulate = false;
+  for (const Offsets& at : depth_) {
+    cpu::Gemm(size, {a + at.a + tile.row * m_.a, m_.a, k_.a},
+              {b + at.b + tile.column * n_.b, k_.b, n_.b},
+              {c + tile.row * m_.c + tile.column * n_.c, m_.c, n_.c}, accumulate);
+    accumulate = true;
+  }
+}
+
+void GemmPlan::Run(const RunContext& context, const float* a, const float* b, float* c) const {
+  const int64_t per_product = row_tiles_ * column_tiles_;
+  ParallelItems(context, static_cast<int64_t>(outer_.size()) * per_product, [&](int64_t item) {
+    const Offsets& at = outer_[static_cast<size_t>(item / per_product)];
+    RunTile(TileAt(item % per_product), a + at.a, b + at.b, c + at.c);
+  });
+}
+
+bool GemmPlan::one_product() const {
+  return outer_.size() == 1 && n_.c == 1 && (m_.size == 1 || m_.c == n_.size);
+}
+
+Result<std::optional<GemmPlan>> PlanGemm(const std::string& equation, const ir::Dims& a,
+                                         const ir::Dims& b, const ir::Dims& c) {
+  MW_ASSIGN_OR_RETURN(const EinsumLoops loops, ClassifyEinsum(equation, a, b, c));
+  const std::optional<GemmLoops> gemm = ChooseGemm(MergeLoops(loops));
+  if (!gemm || !Worthwhile(*gemm)) return std::optional<GemmPlan>();
+  return std::optional<GemmPlan>(GemmPlan(*gemm));
+}
+
+}  // namespace meshwright::ops::cpu

@@ -1,0 +1,63 @@
+// GemmPlan: all matrix products of one einsum, cut into tiles that the team takes.
+//
+// The sizes of the tiles depend on the shape only. Thread rule: immutable.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ops/einsum_plan.h"
+#include "ops/kernel.h"
+
+namespace meshwright::ops::cpu {
+
+class GemmPlan {
+ public:
+  explicit GemmPlan(const GemmLoops& loops);
+
+  void Run(const RunContext& context, const float* a, const float* b, float* c) const;
+
+  // Whether c is one row-major matrix [rows, columns].
+  bool one_product() const;
+  int64_t rows() const { return m_.size; }
+  int64_t columns() const { return n_.size; }
+
+ private:
+  struct Offsets {
+    int64_t a = 0;
+    int64_t b = 0;
+    int64_t c = 0;
+  };
+
+  struct Tile {
+    int64_t row = 0;
+    int64_t rows = 0;
+    int64_t column = 0;
+    int64_t columns = 0;
+  };
+
+  static std::vector<Offsets> Expand(const std::vector<EinsumLoop>& loops);
+  void ChooseTiles();
+  Tile TileAt(int64_t index) const;
+  void RunTile(const Tile& tile, const float* a, const float* b, float* c) const;
+
+  EinsumLoop m_;
+  EinsumLoop n_;
+  EinsumLoop k_;
+  std::vector<Offsets> outer_;
+  std::vector<Offsets> depth_;
+  int64_t tile_rows_ = 0;
+  int64_t tile_columns_ = 0;
+  int64_t row_tiles_ = 0;
+  int64_t column_tiles_ = 0;
+};
+
+// The product that computes the einsum, without copies of its operands; nothing when no BLAS call
+// can read them or when plain loops are faster.
+// Errors: kInvalidArgument: an equation that does not fit its operands.
+Result<std::optional<GemmPlan>> PlanGemm(const std::string& equation, const ir::Dims& a,
+                                         const ir::Dims& b, const ir::Dims& c);
+
+}  // namespace meshwright::ops::cpu

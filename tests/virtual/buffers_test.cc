@@ -1,0 +1,58 @@
+// What a GPT-2 step keeps in memory: no logits of all tokens, no matrix of attention scores.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "client/trainer.h"
+#include "mesh/topology.h"
+#include "models/gpt2.h"
+#include "planner/plan.h"
+
+namespace meshwright::testing {
+namespace {
+
+constexpr int64_t kSequence = 256;
+constexpr int64_t kBatch = 2;
+
+planner::Plan PlanGpt2(int devices, int64_t data) {
+  ir::TrainSpec train;
+  train.global_batch = kBatch;
+  train.sequence = kSequence;
+  auto job = client::JobBuilder("gpt2").Train(train).Build(models::MakeGpt2({}));
+  EXPECT_TRUE(job) << job.error();
+  job->parallel.data = data;
+  auto plan = planner::MakePlan(*job, mesh::Topology::Local(devices));
+  EXPECT_TRUE(plan) << plan.error();
+  return *std::move(plan);
+}
+
+void ExpectNoLargeBuffers(const ir::Program& program, int64_t tokens) {
+  const int64_t vocabulary = models::Gpt2Config().vocabulary;
+  const auto check = [&](const ir::TensorType& type, const std::string& name) {
+    EXPECT_LE(std::count(type.dims.begin(), type.dims.end(), kSequence), 1)
+        << name << " " << type.ToString() << " has scores";
+    const bool logits = type.rank() >= 2 && type.dims.back() == vocabulary;
+    EXPECT_TRUE(!logits || type.elements() / vocabulary <= tokens / 2)
+        << name << " " << type.ToString() << " has the logits of all tokens";
+  };
+  for (const ir::Slot& slot : program.slots) check(slot.type, slot.name);
+  for (const ir::Executable& executable : program.executables) {
+    for (const ir::Value& value : executable.graph->values) {
+      check(value.type, executable.graph->name);
+    }
+  }
+}
+
+TEST(Buffers, Gpt2StepHasNeitherLogitsNorScores) {
+  for (const int devices : {1, 2}) {
+    const planner::Plan plan = PlanGpt2(devices, devices);
+    ASSERT_EQ(plan.step.size(), static_cast<size_t>(devices));
+    const int64_t tokens = kBatch * kSequence / devices;
+    for (const auto* programs : {&plan.step, &plan.eval}) {
+      for (const ir::Program& program : *programs) ExpectNoLargeBuffers(program, tokens);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace meshwright::testing
