@@ -63,31 +63,11 @@ float ExpSum(const float* x, float scale, float shift, int64_t count) {
   return SumLanes(d, total);
 }
 
-float Exp(const float* x, float scale, float shift, float* out, int64_t count) {
-  const FloatTag d;
-  FloatVec total = hn::Zero(d);
-  ForLanes(d, count, [&](int64_t i, size_t lanes) {
-    const FloatVec value = ExpShifted(d, LoadLanes(d, x + i, lanes), scale, shift);
-    StoreLanes(value, d, out + i, lanes);
-    total = hn::Add(total, KeepLanes(d, value, lanes));
-  });
-  return SumLanes(d, total);
-}
-
 void ExpScaled(const float* x, float shift, float factor, float* out, int64_t count) {
   const FloatTag d;
   ForLanes(d, count, [&](int64_t i, size_t lanes) {
     const FloatVec value = ExpShifted(d, LoadLanes(d, x + i, lanes), 1.0f, shift);
     StoreLanes(hn::Mul(value, hn::Set(d, factor)), d, out + i, lanes);
-  });
-}
-
-void SoftmaxGrad(const float* p, float shift, float scale, float* out, int64_t count) {
-  const FloatTag d;
-  ForLanes(d, count, [&](int64_t i, size_t lanes) {
-    const FloatVec delta = hn::Sub(LoadLanes(d, out + i, lanes), hn::Set(d, shift));
-    const FloatVec scaled = hn::Mul(LoadLanes(d, p + i, lanes), hn::Set(d, scale));
-    StoreLanes(hn::Mul(scaled, delta), d, out + i, lanes);
   });
 }
 
@@ -185,9 +165,7 @@ HWY_EXPORT(Max);
 HWY_EXPORT(Sum);
 HWY_EXPORT(Dot);
 HWY_EXPORT(ExpSum);
-HWY_EXPORT(Exp);
 HWY_EXPORT(ExpScaled);
-HWY_EXPORT(SoftmaxGrad);
 HWY_EXPORT(Norm);
 HWY_EXPORT(NormGrad);
 HWY_EXPORT(AdamW);
@@ -205,16 +183,8 @@ float VecExpSum(const float* x, float scale, float shift, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(ExpSum)(x, scale, shift, count);
 }
 
-float VecExp(const float* x, float scale, float shift, float* out, int64_t count) {
-  return HWY_DYNAMIC_DISPATCH(Exp)(x, scale, shift, out, count);
-}
-
 void VecExpScaled(const float* x, float shift, float factor, float* out, int64_t count) {
   HWY_DYNAMIC_DISPATCH(ExpScaled)(x, shift, factor, out, count);
-}
-
-void VecSoftmaxGrad(const float* p, float d, float scale, float* out, int64_t count) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxGrad)(p, d, scale, out, count);
 }
 
 NormRow VecNorm(const float* x, const float* w, const float* b, float eps, float* y,

@@ -14,12 +14,8 @@ float VecSum(const float* x, int64_t count);
 float VecDot(const float* x, const float* y, int64_t count);
 // sum of exp(scale * x - shift)
 float VecExpSum(const float* x, float scale, float shift, int64_t count);
-// out = exp(scale * x - shift); returns its sum. out may be x.
-float VecExp(const float* x, float scale, float shift, float* out, int64_t count);
 // out = factor * exp(x - shift)
 void VecExpScaled(const float* x, float shift, float factor, float* out, int64_t count);
-// out = p * (out - d) * scale: the score gradient of attention, in place of do.v
-void VecSoftmaxGrad(const float* p, float d, float scale, float* out, int64_t count);
 
 struct NormRow {
   float mean = 0;
