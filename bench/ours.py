@@ -1,6 +1,7 @@
 """Our side: a cluster of processes, jobs on it, and the C++ program mw_bench."""
 import json
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -53,8 +54,9 @@ class Cluster:
         for value in [*sets, f"training.steps={steps + WARM_STEPS}"]:
             words += ["--set", value]
         started = time.perf_counter()
+        errors_file = tempfile.TemporaryFile("w+")
         process = subprocess.Popen(
-            pinned(self.cores, words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            pinned(self.cores, words), stdout=subprocess.PIPE, stderr=errors_file, text=True,
             env=clean_environment(), cwd=ROOT)
         watchdog = threading.Timer(JOB_TIMEOUT_S, process.kill)
         watchdog.start()
@@ -67,8 +69,9 @@ class Cluster:
                 if "step" in report:
                     arrivals.append(now)
                     reports.append(report)
-            errors = process.stderr.read().strip().splitlines()
             process.wait()
+            errors_file.seek(0)
+            errors = errors_file.read().strip().splitlines()
         finally:
             watchdog.cancel()
             process.kill()

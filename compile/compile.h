@@ -6,8 +6,9 @@
 // gradient) as one `fused` node (ir/fused.h). What it makes is plain IR: programs stay readable,
 // verifiable and runnable by any backend.
 //
-// Values keep their rounding: every step computes what its node did; only sums over rows may be
-// added in another order. Thread rule: pure functions.
+// Values keep their rounding: every step computes what its node did; only sums over rows, and the
+// head's gradient over blocks of tokens, may be added in another order. Thread rule: pure
+// functions.
 #pragma once
 
 #include "base/result.h"

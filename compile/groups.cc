@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "ir/fused.h"
+
 namespace meshwright::compile {
 namespace {
 
@@ -12,6 +14,8 @@ using ir::Op;
 constexpr int kNoGroup = -1;
 // Scalars and the like: a node of its own costs nothing.
 constexpr int64_t kSmallestElements = 1024;
+// Nodes between two members: what the group reads must live until its last member.
+constexpr size_t kLongestWait = 16;
 
 bool IsElementwise(Op op) {
   switch (op) {
@@ -41,8 +45,8 @@ bool IsColumnSum(const Node& node) {
   return !dims.empty();
 }
 
-// Columns of the product: the last dims of the result that only one operand has, when the dims
-// before them come from the other operand. 0: it is a product of another form.
+// Columns of the product: the last dims of the result, those that only the second operand has, when
+// the dims before them come from the first. 0: it is a product of another form.
 int64_t ProductWidth(const Node& node, const ir::Dims& result) {
   const std::string equation = node.attrs.Str("equation");
   const size_t comma = equation.find(',');
@@ -52,16 +56,14 @@ int64_t ProductWidth(const Node& node, const ir::Dims& result) {
   const std::string b = equation.substr(comma + 1, arrow - comma - 1);
   const std::string c = equation.substr(arrow + 2);
   if (c.empty() || c.size() != result.size()) return 0;
-  const std::string& own = b.find(c.back()) != std::string::npos ? b : a;
-  const std::string& other = &own == &b ? a : b;
+  const auto has = [](const std::string& labels, char label) {
+    return labels.find(label) != std::string::npos;
+  };
   int64_t width = 1;
   size_t i = c.size();
-  while (i > 0 && own.find(c[i - 1]) != std::string::npos &&
-         other.find(c[i - 1]) == std::string::npos) {
-    width *= result[--i];
-  }
+  while (i > 0 && has(b, c[i - 1]) && !has(a, c[i - 1])) width *= result[--i];
   for (size_t j = 0; j < i; ++j) {
-    if (own.find(c[j]) != std::string::npos) return 0;  // a batch of products
+    if (has(b, c[j])) return 0;  // a batch of products
   }
   return i < c.size() ? width : 0;
 }
@@ -121,7 +123,10 @@ class GroupFinder {
     if (!ir::IsFloating(graph_.type(node.outputs[0]).dtype) || elements < kSmallestElements) {
       return false;
     }
-    return Elements(node.inputs[0]) == elements;
+    const std::vector<int64_t> narrow = NarrowSizes(node, elements);
+    return Elements(node.inputs[0]) == elements &&
+           std::all_of(narrow.begin(), narrow.end(),
+                       [](int64_t size) { return size >= kSmallestWidth; });
   }
 
   // The narrow values of a node: a repeated second operand, a column sum.
@@ -163,6 +168,9 @@ class GroupFinder {
     const Node& node = graph_.nodes[n];
     const Node& first = graph_.nodes[group.members.front()];
     if (node.phase != first.phase || IsAccumulation(node)) return false;
+    if (n - group.members.back() > kLongestWait || group.members.size() == ir::kMaxFusedSteps) {
+      return false;
+    }
     if (graph_.type(node.outputs[0]).dtype != graph_.type(first.outputs[0]).dtype) return false;
     if (Elements(node.inputs[0]) != group.elements) return false;
     if (node.op != Op::kReduceSum && Elements(node.outputs[0]) != group.elements) return false;

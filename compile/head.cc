@@ -81,6 +81,7 @@ class HeadFinder {
     const ValueId x = graph_.nodes[head.logits].inputs[0];
     const ValueId w = graph_.nodes[head.logits].inputs[1];
     if (grad.op != Op::kCrossEntropyGrad || IsOutput(grad.outputs[0])) return false;
+    if (grad.attrs != loss.attrs) return false;
     if (grad.inputs[1] != loss.inputs[1] || grad.inputs[2] != loss.outputs[2]) return false;
     if (Readers(loss.outputs[2]) != std::vector<size_t>{dlogits}) return false;
     if (!OnlyUpdateReads(loss.outputs[0]) || !OnlyUpdateReads(loss.outputs[1])) return false;

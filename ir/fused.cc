@@ -94,6 +94,10 @@ Result<FusedBody> ParseFusedBody(const Attrs& attrs) {
   if (body.steps.empty() || body.results.empty()) {
     return Fail(InvalidArgument("fused needs 'body' and 'results'"));
   }
+  if (body.steps.size() > kMaxFusedSteps) {
+    return Fail(InvalidArgument(
+        fmt::format("fused has {} steps, at most {}", body.steps.size(), kMaxFusedSteps)));
+  }
   return body;
 }
 
@@ -110,8 +114,8 @@ Result<Graph> ExpandFused(const Attrs& attrs, std::span<const TensorType> operan
       inputs.push_back(input);
     }
     builder.Add(step.op, std::move(inputs), step.attrs);
+    MW_TRY(builder.status().WithContext(FormatStep(step)));
   }
-  MW_TRY(builder.status());
   for (size_t i = 0; i < body.results.size(); ++i) {
     MW_ASSIGN_OR_RETURN(const ValueId result, ValueAt(builder.graph(), body.results[i]));
     builder.SetOutput(std::to_string(i), result);

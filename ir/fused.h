@@ -16,6 +16,8 @@
 
 namespace meshwright::ir {
 
+inline constexpr size_t kMaxFusedSteps = 64;
+
 struct FusedStep {
   Op op = Op::kAdd;
   std::vector<int> operands;
@@ -35,7 +37,7 @@ bool MayBeFused(Op op);
 
 // The attributes {body:strs, results:ints} of a fused node.
 void SetFusedBody(const FusedBody& body, Attrs& attrs);
-// Errors: kInvalidArgument: a step that cannot be read or that MayBeFused refuses.
+// Errors: kInvalidArgument: a step that cannot be read or that MayBeFused refuses, or too many.
 Result<FusedBody> ParseFusedBody(const Attrs& attrs);
 
 // The body as a graph with one `input` node per operand ("0", "1", ...) and one output per result;

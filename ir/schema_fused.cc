@@ -1,4 +1,6 @@
 // fused: what it is follows from its body.
+#include <algorithm>
+
 #include "ir/fused.h"
 #include "ir/schema_table.h"
 
@@ -10,6 +12,16 @@ TypesOr InferFused(const OpCall& call) {
   if (!body) return Fail(call.Error(body.error().message()));
   std::vector<TensorType> types;
   for (const NamedValue& output : body->outputs) types.push_back(body->type(output.value));
+  // What lives inside of a node is not in the memory plan: it must not be larger than what is.
+  int64_t planned_bytes = 0;
+  for (const TensorType& type : call.operands)
+    planned_bytes = std::max(planned_bytes, type.bytes());
+  for (const TensorType& type : types) planned_bytes = std::max(planned_bytes, type.bytes());
+  for (const Value& value : body->values) {
+    if (value.type.bytes() <= planned_bytes) continue;
+    return Fail(call.Error("a step makes " + value.type.ToString() +
+                           ", larger than every operand and result"));
+  }
   return types;
 }
 

@@ -84,7 +84,9 @@ class Chain::Maker {
       width = NarrowOf(TypeOf(node.outputs[0]).elements(), width, full);
     }
     if (full == 0 || width == 0 || full % width != 0) return false;
-    if (wanted_width_ != 0) {
+    if (producer_ >= 0) {
+      const ir::Node& producer = body_.nodes[static_cast<size_t>(producer_)];
+      if (TypeOf(producer.outputs[0]).elements() != full || full % wanted_width_ != 0) return false;
       if (width != full && width != wanted_width_) return false;
       width = wanted_width_;
     }
@@ -134,15 +136,22 @@ class Chain::Maker {
     return true;
   }
 
+  // The producer's other results are ready when all rows are done.
+  bool ReadsSideResult(const ir::Node& node) const {
+    return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
+      const ir::Node& maker = body_.producer(id);
+      return body_.value(id).producer.value() == producer_ && maker.outputs[0] != id;
+    });
+  }
+
   bool FitsStep(const ir::Node& node) {
-    if (!HasLoop(node.op)) return false;
+    if (!HasLoop(node.op) || ReadsSideResult(node)) return false;
+    if (KindOf(node.inputs[0]) != Kind::kFull) return false;
     if (node.op == ir::Op::kReduceSum) {
       return SumsLeadingDims(node) && KindOf(node.outputs[0]) == Kind::kNarrow &&
              PlaceOf(node.outputs[0]).kind == Kind::kResult;
     }
-    if (KindOf(node.outputs[0]) != Kind::kFull || KindOf(node.inputs[0]) != Kind::kFull) {
-      return false;
-    }
+    if (KindOf(node.outputs[0]) != Kind::kFull) return false;
     if ((node.op == ir::Op::kAdd || node.op == ir::Op::kMul) &&
         KindOf(node.inputs[1]) == Kind::kScalar) {
       return false;

@@ -50,7 +50,7 @@ class Chain {
   struct Span {
     int64_t row = 0;
     int64_t column = 0;
-    int64_t count = 0;  // <= kSpan; beyond the row's end only when the chain is flat
+    int64_t count = 0;  // <= kSpan, within the row
   };
   struct Memory {
     Inputs inputs;

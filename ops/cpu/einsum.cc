@@ -17,8 +17,6 @@
 namespace meshwright::ops::cpu {
 namespace {
 
-constexpr int64_t kSmallestProduct = 256;  // multiply-adds; below this the plain loops are faster
-
 // A tensor copied to the order of labels that a BLAS can read.
 struct Packing {
   StridedCopy copy;
@@ -99,7 +97,7 @@ KernelResult MakeEinsum(const KernelSpec& spec) {
       const EinsumLoops loops,
       ClassifyEinsum(equation, spec.inputs[0].dims, spec.inputs[1].dims, spec.outputs[0].dims));
   const int64_t product = Volume(loops.m) * Volume(loops.n) * Volume(loops.k);
-  if (product >= kSmallestProduct) return MakePacked(loops);
+  if (product >= kSmallestGemm) return MakePacked(loops);
   return std::unique_ptr<Kernel>();  // the reference loops
 }
 

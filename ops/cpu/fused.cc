@@ -118,7 +118,8 @@ KernelResult MakeNormGrad(const ir::Graph& body, int producer, const DeviceCoord
   NormGrad grad(chain->rows(), width, has_mean, Chain::kSumRows);
   std::vector<float> sums(static_cast<size_t>(chain->sums_floats()));
   const int64_t own_row = results[0] < 0 ? width : 0;
-  return MakeFunctionKernel([=, chain = *std::move(chain), grad = std::move(grad),
+  return MakeFunctionKernel([operands, results, width, own_row, has_mean, chain = *std::move(chain),
+                             grad = std::move(grad),
                              sums = std::move(sums)](const RunContext& context, Inputs inputs,
                                                      Outputs outputs) mutable -> Status {
     std::array<Tensor, 5> taken;
@@ -144,8 +145,11 @@ KernelResult MakeNormGrad(const ir::Graph& body, int producer, const DeviceCoord
 
 KernelResult MakeFused(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const ir::Graph body, ir::ExpandFused(spec.attrs, spec.inputs));
+  const bool single =
+      std::all_of(body.values.begin(), body.values.end(),
+                  [](const ir::Value& value) { return value.type.dtype == ir::DType::kF32; });
   const std::optional<int> producer = FindProducer(body);
-  if (!producer) return std::unique_ptr<Kernel>();
+  if (!single || !producer) return std::unique_ptr<Kernel>();
   if (*producer < 0) return MakePlain(body, spec.coords);
   const bool product = body.nodes[static_cast<size_t>(*producer)].op == ir::Op::kEinsum;
   return product ? MakeProduct(body, *producer, spec.coords)

@@ -12,7 +12,6 @@ namespace {
 constexpr int64_t kSmallestTile = 64;
 constexpr int64_t kWantedTiles = 8;
 constexpr double kSmallestTileFlops = 8e6;  // about 40 us: far above the cost of handing out a tile
-constexpr int64_t kSmallestGemm = 256;      // multiply-adds; below this the plain loops are faster
 
 bool Worthwhile(const GemmLoops& gemm) {
   return gemm.m.size * gemm.n.size * gemm.k.size >= kSmallestGemm ||

@@ -13,6 +13,8 @@
 
 namespace meshwright::ops::cpu {
 
+inline constexpr int64_t kSmallestGemm = 256;  // multiply-adds; below, plain loops are faster
+
 class GemmPlan {
  public:
   explicit GemmPlan(const GemmLoops& loops);

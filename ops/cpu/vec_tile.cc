@@ -275,12 +275,15 @@ HWY_INLINE void ScoreGradOf(const TileBlock& block, const ScoreGradTile& tile) {
   const FloatVec factor = hn::Set(d, tile.scale * kLog2OfE);
   const FloatVec scale = hn::Set(d, tile.scale);
   for (int64_t i = 0; i < block.queries; i += LaneCount()) {
-    const FloatVec shift = hn::Mul(hn::Load(d, tile.lse + i), hn::Set(d, kLog2OfE));
+    const FloatVec lse = hn::Load(d, tile.lse + i);
+    const FloatVec shift = hn::Mul(lse, hn::Set(d, kLog2OfE));
     const FloatVec mean = hn::Load(d, tile.d + i);
+    // A query that saw only -inf has no probabilities.
+    const auto blind = hn::Eq(lse, hn::Set(d, -std::numeric_limits<float>::infinity()));
     ForKeys(block, i, [&](int64_t j, size_t hidden) {
       const int64_t at = j * kTile + i;
       const FloatVec score = hn::Load(d, tile.p + at);
-      FloatVec p = Exp2(d, hn::MulSub(score, factor, shift));
+      FloatVec p = hn::IfThenZeroElse(blind, Exp2(d, hn::MulSub(score, factor, shift)));
       FloatVec dp = hn::Load(d, tile.ds + at);
       if (kDropout) dp = hn::Mul(dp, hn::Load(d, tile.factors + at));
       const FloatVec ds = hn::Mul(hn::Mul(p, scale), hn::Sub(dp, mean));

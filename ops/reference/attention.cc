@@ -139,7 +139,8 @@ class GradKernel final : public Kernel {
   void Probabilities(Inputs inputs, int64_t token, int64_t key, int64_t position, double lse) {
     const int64_t visible = shape_.Visible(position);
     ScoreRow(shape_, inputs[0].as<T>() + token, inputs[1].as<T>() + key, visible, scores_);
-    for (int64_t j = 0; j < visible; ++j) scores_[j] = std::exp(scores_[j] - lse);
+    const bool blind = lse == -std::numeric_limits<double>::infinity();
+    for (int64_t j = 0; j < visible; ++j) scores_[j] = blind ? 0 : std::exp(scores_[j] - lse);
   }
 
   void AddRow(Inputs inputs, int64_t token, int64_t key, int64_t visible, T* dq) {

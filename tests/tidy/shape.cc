@@ -55,7 +55,7 @@ struct Ban {
   std::string_view instead;
 };
 
-constexpr std::array<Ban, 10> kBans = {{
+constexpr std::array<Ban, 11> kBans = {{
     {"sleep_for", "wait on a condition with a Deadline"},
     {"sleep_until", "wait on a condition with a Deadline"},
     {"usleep", "wait on a condition with a Deadline"},
@@ -65,6 +65,7 @@ constexpr std::array<Ban, 10> kBans = {{
     {"srand(", "use base/philox.h: a function of (seed, step, index)"},
     {"std::endl", "write '\\n'"},
     {"[=]", "name what the lambda captures"},
+    {"[=,", "name what the lambda captures"},
     {"using namespace", "name what is used"},
 }};
 

@@ -6,6 +6,8 @@
 #include "client/trainer.h"
 #include "mesh/topology.h"
 #include "models/gpt2.h"
+#include "models/llama.h"
+#include "ops/cpu/cpu.h"
 #include "planner/plan.h"
 
 namespace meshwright::testing {
@@ -52,6 +54,38 @@ TEST(Buffers, Gpt2StepHasNeitherLogitsNorScores) {
       for (const ir::Program& program : *programs) ExpectNoLargeBuffers(program, tokens);
     }
   }
+}
+
+// A fused node without a kernel of its own would run step by step, slower than unfused.
+TEST(Buffers, EveryFusedNodeOfAModelIsOnePassOnTheCpu) {
+  ir::TrainSpec train;
+  train.global_batch = kBatch;
+  train.sequence = kSequence;
+  models::Gpt2Config gpt2;
+  gpt2.layers = 2;
+  gpt2.residual_dropout = 0.1;
+  models::LlamaConfig llama;
+  llama.layers = 2;
+  int fused = 0;
+  for (const auto& functions : {models::MakeGpt2(gpt2), models::MakeLlama(llama)}) {
+    auto job = client::JobBuilder("one-pass").Train(train).Build(functions);
+    ASSERT_TRUE(job) << job.error();
+    const auto plan = planner::MakePlan(*job, mesh::Topology::Local(1));
+    ASSERT_TRUE(plan) << plan.error();
+    for (const ir::Executable& executable : plan->step[0].executables) {
+      const ir::Graph& graph = *executable.graph;
+      for (NodeId id : graph.NodesOf(ir::Op::kFused)) {
+        ops::KernelSpec spec{ir::Op::kFused, graph.node(id).attrs, {}, {}, {}};
+        for (ValueId value : graph.node(id).inputs) spec.inputs.push_back(graph.type(value));
+        for (ValueId value : graph.node(id).outputs) spec.outputs.push_back(graph.type(value));
+        const auto kernel = ops::cpu::MakeCpuKernel(spec);
+        ASSERT_TRUE(kernel) << kernel.error();
+        EXPECT_NE(*kernel, nullptr) << spec.attrs.Strs("body")[0] << " ... of " << graph.name;
+        ++fused;
+      }
+    }
+  }
+  EXPECT_GT(fused, 20);
 }
 
 }  // namespace

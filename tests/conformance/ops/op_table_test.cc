@@ -7,6 +7,7 @@
 
 #include "base/thread_team.h"
 #include "ir/schema.h"
+#include "ops/cpu/cpu.h"
 #include "tests/conformance/ops/op_harness.h"
 
 namespace meshwright::ops {
@@ -225,6 +226,21 @@ TEST(OpTableItself, EarlierRunsLeaveNothingBehind) {
     for (size_t i = 0; i < std::min(results[0].size(), op_case.compared_results); ++i) {
       EXPECT_EQ(results[0][i], results[2][i]) << op_case.name << " result " << i;
     }
+  }
+}
+
+TEST(OpTableItself, FusedFormsHaveOnePassKernels) {
+  for (const OpCase& op_case : AllCases()) {
+    if (op_case.op != ir::Op::kFused) continue;
+    const auto graph = GraphOf(op_case, ir::DType::kF32);
+    ASSERT_TRUE(graph) << graph.error();
+    const ir::Node& node = graph->nodes.back();
+    KernelSpec spec{node.op, node.attrs, {}, {}, {}};
+    for (ValueId id : node.inputs) spec.inputs.push_back(graph->type(id));
+    for (ValueId id : node.outputs) spec.outputs.push_back(graph->type(id));
+    const auto kernel = cpu::MakeCpuKernel(spec);
+    ASSERT_TRUE(kernel) << kernel.error();
+    EXPECT_EQ(*kernel != nullptr, RunsInOnePass(op_case)) << op_case.name;
   }
 }
 

@@ -296,14 +296,14 @@ void AddOptimizers(std::vector<OpCase>& cases) {
 }
 
 struct FusedCase {
-  std::string name;
+  std::string name;  // ends in _by_steps where no one-pass kernel takes it
   std::vector<Arg> args;
   std::vector<ir::FusedStep> steps;
   std::vector<int> results;
 };
 
-// The forms that a backend runs in one pass, with odd sizes, and two that it takes step by step.
-std::vector<FusedCase> FusedCases() {
+// The forms that a backend runs in one pass, with odd sizes.
+std::vector<FusedCase> OnePassCases() {
   const Attrs leading = {{"dims", std::vector<int64_t>{0, 1}}};
   const Attrs product = {{"equation", std::string("bsd,df->bsf")}};
   const Attrs dropout = {{"rate", 0.3}, {"name", std::string("mask")}};
@@ -350,23 +350,55 @@ std::vector<FusedCase> FusedCases() {
        {{y}, {bias}, Positive(row), {y}, {y}},
        {{Op::kRmsNormGrad, {0, 1, 2, 3}, {{"eps", 1e-5}}}, {Op::kSum, {4, 5}, {}}},
        {5, 6, 7}},
-      {"two_products",
+      {"wide_rows",
+       {{{70, 9000}}, {{9000}}},
+       {{Op::kAdd, {0, 1}, {}}, {Op::kReduceSum, {2}, {{"dims", std::vector<int64_t>{0}}}}},
+       {2, 3}},
+  };
+}
+
+// Others, which it takes step by step: among them shapes that no compiler makes, but a program can
+// hold.
+std::vector<FusedCase> ByStepsCases() {
+  const Attrs product = {{"equation", std::string("bsd,df->bsf")}};
+  const ir::Dims x = {3, 43, 20}, w = {20, 37};
+  const ir::Dims long_x = {2, 3, 1500}, long_bias = {1500}, vector = {2600};
+  return {
+      {"two_products_by_steps",
        {{x}, {w}, {w}},
        {{Op::kEinsum, {0, 1}, product}, {Op::kEinsum, {0, 2}, product}, {Op::kMul, {3, 4}, {}}},
        {5}},
-      {"results_twice", {{vector}}, {{Op::kGelu, {0}, {}}}, {1, 0, 1}},
-      {"two_widths",
+      {"results_twice_by_steps", {{vector}}, {{Op::kGelu, {0}, {}}}, {1, 0, 1}},
+      {"two_widths_by_steps",
        {{long_x}, {long_bias}, {{3, 1500}}},
        {{Op::kAdd, {0, 1}, {}}, {Op::kAdd, {3, 2}, {}}},
        {4}},
+      {"norm_beside_a_larger_tensor_by_steps",
+       {{{4, 16}}, {{16}}, Positive({4}), {{4, 16}}, {{1000, 16}}},
+       {{Op::kRmsNormGrad, {0, 1, 2, 3}, {{"eps", 1e-5}}}, {Op::kScale, {4}, {{"factor", 2.0}}}},
+       {5, 6, 7}},
+      {"narrow_product_by_steps",
+       {{{16}}, {{16, 16}}, {{1000, 16}}},
+       {{Op::kEinsum, {0, 1}, {{"equation", std::string("k,kn->n")}}}, {Op::kAdd, {2, 3}, {}}},
+       {3, 4}},
+      {"sum_of_a_narrow_tensor_by_steps",
+       {{{8, 16}}, {{1, 16}}},
+       {{Op::kGelu, {0}, {}}, {Op::kReduceSum, {1}, {{"dims", std::vector<int64_t>{0}}}}},
+       {2, 3}},
+      {"norm_and_its_weight_gradient_by_steps",
+       {{{1, 16}}, {{16}}, Positive({1}), {{1, 16}}},
+       {{Op::kRmsNormGrad, {0, 1, 2, 3}, {{"eps", 1e-5}}}, {Op::kAdd, {4, 5}, {}}},
+       {4, 5, 6}},
   };
 }
 
 void AddFused(std::vector<OpCase>& cases) {
-  for (const FusedCase& fused : FusedCases()) {
-    Attrs attrs;
-    ir::SetFusedBody({fused.steps, fused.results}, attrs);
-    cases.push_back({"fused_" + fused.name, Op::kFused, attrs, fused.args, {}, false, 1e-5});
+  for (const auto& forms : {OnePassCases(), ByStepsCases()}) {
+    for (const FusedCase& fused : forms) {
+      Attrs attrs;
+      ir::SetFusedBody({fused.steps, fused.results}, attrs);
+      cases.push_back({"fused_" + fused.name, Op::kFused, attrs, fused.args, {}, false, 1e-5});
+    }
   }
 }
 
@@ -389,6 +421,10 @@ std::vector<OpCase> MakeCases() {
 const std::vector<OpCase>& AllCases() {
   static const std::vector<OpCase> cases = MakeCases();
   return cases;
+}
+
+bool RunsInOnePass(const OpCase& fused) {
+  return fused.op == Op::kFused && fused.name.find("_by_steps") == std::string::npos;
 }
 
 }  // namespace meshwright::ops

@@ -41,4 +41,7 @@ inline std::ostream& operator<<(std::ostream& out, const OpCase& op_case) {
 
 const std::vector<OpCase>& AllCases();
 
+// Whether the CPU backend runs the row of a fused node in one pass.
+bool RunsInOnePass(const OpCase& fused);
+
 }  // namespace meshwright::ops

@@ -194,7 +194,7 @@ Graph RandomGraph(ir::DType dtype, uint64_t seed) {
   const auto input = [&](const std::string& name, ir::Dims dims) {
     return b.AddOne(Op::kInput, {}, {{"name", name}}, {Type(dtype, std::move(dims))});
   };
-  std::vector<ValueId> wide = {input("x0", {3, 16, 32}), input("x1", {3, 16, 32})};
+  std::vector<ValueId> wide = {input("x0", {3, 48, 32}), input("x1", {3, 48, 32})};
   std::vector<ValueId> narrow = {input("n0", {32}), input("n1", {32})};
   const ValueId weight = input("w", {32, 32});
   const auto any = [&] { return wide[draw(wide.size())]; };
@@ -331,7 +331,23 @@ TEST(FusedBody, RefusesWhatIsNoBody) {
   EXPECT_NE(error({"gelu(-1)"}, {1}).find("out of range"), std::string::npos);
   EXPECT_NE(error({"gelu(0)"}, {-1}).find("not a value"), std::string::npos);
   EXPECT_NE(error({}, {0}).find("needs 'body'"), std::string::npos);
-  EXPECT_NE(error({"add(0,0,0)"}, {1}).find("add"), std::string::npos);
+  EXPECT_NE(error({"add(0,0,0)", "gelu(1)"}, {1}).find("add(0,0,0)"), std::string::npos);
+  EXPECT_NE(error(std::vector<std::string>(65, "gelu(0)"), {1}).find("65 steps"),
+            std::string::npos);
+}
+
+TEST(FusedBody, RefusesValuesThatNoPlanKnows) {
+  ir::Builder b("large");
+  const ir::TensorType vector = Type(ir::DType::kF32, {1000});
+  const ValueId x = b.AddOne(Op::kInput, {}, {{"name", std::string("x")}}, {vector});
+  ir::Attrs attrs;
+  ir::SetFusedBody({{{Op::kEinsum, {0, 0}, {{"equation", std::string("a,b->ab")}}},
+                     {Op::kReduceSum, {1}, {{"dims", std::vector<int64_t>{0, 1}}}}},
+                    {2}},
+                   attrs);
+  b.AddOne(Op::kFused, {x}, attrs);
+  EXPECT_NE(b.status().message().find("larger than every operand"), std::string::npos)
+      << b.status();
 }
 
 }  // namespace
