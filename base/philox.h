@@ -34,10 +34,15 @@ constexpr PhiloxBlock Philox(uint64_t key, uint64_t counter_low, uint64_t counte
   return c;
 }
 
+// The key of a stream under a seed.
+constexpr uint64_t PhiloxKey(uint64_t seed, uint64_t stream) {
+  return seed ^ (stream * 0x9E3779B97F4A7C15ull);
+}
+
 // The 32 random bits of element `index` of stream (seed, stream, step): word index%4 of block
 // index/4.
 constexpr uint32_t PhiloxBits(uint64_t seed, uint64_t stream, uint64_t step, uint64_t index) {
-  return Philox(seed ^ (stream * 0x9E3779B97F4A7C15ull), index >> 2, step)[index & 3];
+  return Philox(PhiloxKey(seed, stream), index >> 2, step)[index & 3];
 }
 
 // Uniform in [0, 1) with 24 random bits: exact in float, so that float and double runs draw the
@@ -46,7 +51,7 @@ constexpr double UniformFromBits(uint32_t bits) { return (bits >> 8) * 0x1.0p-24
 
 // Standard normal number of element `index` (Box-Muller on one block per element).
 inline double PhiloxNormal(uint64_t seed, uint64_t stream, uint64_t index) {
-  const PhiloxBlock b = Philox(seed ^ (stream * 0x9E3779B97F4A7C15ull), index, ~uint64_t{0});
+  const PhiloxBlock b = Philox(PhiloxKey(seed, stream), index, ~uint64_t{0});
   const double u1 = (static_cast<double>(b[0]) + 1.0) * 0x1.0p-32;  // (0, 1]
   const double u2 = static_cast<double>(b[1]) * 0x1.0p-32;
   return std::sqrt(-2.0 * std::log(u1)) * std::cos(6.283185307179586476925286766559 * u2);

@@ -26,7 +26,7 @@ class DropoutMask {
   // An element is kept when its bits >> 8 are at least this: u * 2^-24 >= rate, exactly.
   uint32_t threshold() const { return threshold_; }
   // Key of Philox for a run with this seed.
-  uint64_t Key(uint64_t seed) const { return seed ^ (stream_ * 0x9E3779B97F4A7C15ull); }
+  uint64_t Key(uint64_t seed) const { return PhiloxKey(seed, stream_); }
   // 0 or keep_scale() of one element.
   double Factor(const RunContext& context, uint64_t index) const;
 

@@ -10,6 +10,9 @@
 
 namespace meshwright::ops {
 
+// Of losses without the attribute ignore_index.
+inline constexpr int64_t kDefaultIgnoreIndex = -100;
+
 // kInvalidArgument naming the first id outside [0, table_rows), its position and the table's size.
 // `ignored` ids pass.
 Status CheckTokenIds(std::string_view op, const int32_t* ids, int64_t count, int64_t table_rows,

@@ -19,6 +19,9 @@ KernelResult MakeCpuKernel(const KernelSpec& spec) {
   using ir::Op;
   if (spec.outputs.empty() || !AllFloat32(spec)) return std::unique_ptr<Kernel>();
   switch (spec.op) {
+    case Op::kConstant:
+    case Op::kRandomNormal:
+      return MakeSource(spec);
     case Op::kAdd:
     case Op::kMul:
     case Op::kSub:

@@ -12,6 +12,7 @@ namespace meshwright::ops::cpu {
 // then.
 KernelResult MakeCpuKernel(const KernelSpec& spec);
 
+KernelResult MakeSource(const KernelSpec& spec);       // constant, random_normal
 KernelResult MakeElementwise(const KernelSpec& spec);  // add ... silu_grad
 KernelResult MakeDropout(const KernelSpec& spec);
 KernelResult MakeReduction(

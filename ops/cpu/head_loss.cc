@@ -13,7 +13,6 @@
 namespace meshwright::ops::cpu {
 namespace {
 
-constexpr int64_t kDefaultIgnore = -100;
 constexpr int64_t kTile = 512;
 constexpr int64_t kNarrowTile = 256;  // of the shorter side d
 
@@ -131,8 +130,9 @@ class HeadLoss final : public Kernel {
 KernelResult MakeHeadLoss(const KernelSpec& spec) {
   const Sizes sizes{Product(spec.inputs[2].dims), spec.inputs[1].dims[1], spec.inputs[1].dims[0],
                     spec.attrs.Int("block_tokens")};
-  return std::unique_ptr<Kernel>(std::make_unique<HeadLoss>(
-      sizes, spec.attrs.Int("ignore_index", kDefaultIgnore), spec.op == ir::Op::kHeadLossGrad));
+  return std::unique_ptr<Kernel>(
+      std::make_unique<HeadLoss>(sizes, spec.attrs.Int("ignore_index", kDefaultIgnoreIndex),
+                                 spec.op == ir::Op::kHeadLossGrad));
 }
 
 }  // namespace meshwright::ops::cpu

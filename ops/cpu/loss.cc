@@ -11,8 +11,6 @@
 namespace meshwright::ops::cpu {
 namespace {
 
-constexpr int64_t kDefaultIgnore = -100;
-
 float LogSumExpRow(const float* x, int64_t count) {
   const float largest = VecMax(x, count);
   if (std::isinf(largest)) return largest;
@@ -77,7 +75,7 @@ KernelResult MakeCrossEntropyGrad(const ShardBlock& block, int64_t ignore) {
 
 KernelResult MakeLoss(const KernelSpec& spec) {
   const int64_t width = spec.inputs[0].dims.back();
-  const int64_t ignore = spec.attrs.Int("ignore_index", kDefaultIgnore);
+  const int64_t ignore = spec.attrs.Int("ignore_index", kDefaultIgnoreIndex);
   if (spec.op == ir::Op::kCrossEntropy) return MakeCrossEntropy(width, ignore);
   if (spec.op == ir::Op::kCrossEntropyGrad) {
     MW_ASSIGN_OR_RETURN(const ShardBlock block, spec.BlockOf(spec.inputs[0]));

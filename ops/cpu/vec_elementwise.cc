@@ -120,6 +120,15 @@ void PhiloxFill(uint64_t key, uint64_t step, uint64_t first, uint32_t* bits, int
   }
 }
 
+void PhiloxPairs(uint64_t key, uint64_t step, uint64_t first, int32_t* x, int32_t* y,
+                 int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const PhiloxBlock words = Philox(key, first + static_cast<uint64_t>(i), step);
+    x[i] = static_cast<int32_t>(words[0]);
+    y[i] = static_cast<int32_t>(words[1]);
+  }
+}
+
 #else
 
 // One Philox block per 64-bit lane: counter words sit in the low halves. Returns the four words of
@@ -173,7 +182,64 @@ void PhiloxFill(uint64_t key, uint64_t step, uint64_t first, uint32_t* bits, int
   }
 }
 
+// Words 0 and 1 of the blocks first, first + 1, ...
+void PhiloxPairs(uint64_t key, uint64_t step, uint64_t first, int32_t* x, int32_t* y,
+                 int64_t count) {
+  const hn::ScalableTag<uint64_t> d;
+  const int64_t blocks = static_cast<int64_t>(hn::Lanes(d));
+  HWY_ALIGN uint64_t lanes[2][hn::MaxLanes(d)];
+  for (int64_t done = 0; done < count; done += blocks) {
+    const PhiloxWords words =
+        PhiloxLanes(key, step, hn::Iota(d, first + static_cast<uint64_t>(done)));
+    for (int w = 0; w < 2; ++w) hn::Store(words.word[w], d, lanes[w]);
+    const int64_t take = std::min(blocks, count - done);
+    for (int64_t i = 0; i < take; ++i) {
+      x[done + i] = static_cast<int32_t>(lanes[0][i]);
+      y[done + i] = static_cast<int32_t>(lanes[1][i]);
+    }
+  }
+}
+
 #endif  // HWY_SCALAR
+
+// log(u) of u = (bits + 1) / 2^32. Above one half by the distance to one, which a float says
+// better.
+HWY_INLINE FloatVec LogOfUniform(FloatTag d, FloatVec raw) {
+  const hn::RebindToSigned<FloatTag> di;
+  const auto bits = hn::BitCast(di, raw);
+  const auto upper = hn::Lt(bits, hn::Zero(di));
+  const FloatVec near = hn::ConvertTo(d, hn::IfThenElse(upper, hn::Not(bits), bits));
+  const FloatVec unit = hn::Set(d, 0x1.0p-32f);
+  const FloatVec low = hn::Log(d, hn::Mul(hn::Add(near, hn::Set(d, 1.0f)), unit));
+  const FloatVec high = hn::Log1p(d, hn::Neg(hn::Mul(near, unit)));
+  return hn::IfThenElse(hn::RebindMask(d, upper), high, low);
+}
+
+// cos(2 pi bits / 2^32): the bits as a signed number are the same angle.
+HWY_INLINE FloatVec CosOfTurn(FloatTag d, FloatVec raw) {
+  const hn::RebindToSigned<FloatTag> di;
+  constexpr float kTurn = 6.283185307179586f * 0x1.0p-32f;
+  return hn::Cos(d, hn::Mul(hn::ConvertTo(d, hn::BitCast(di, raw)), hn::Set(d, kTurn)));
+}
+
+void Normal(uint64_t key, uint64_t first, float mean, float deviation, float* out, int64_t count) {
+  constexpr int64_t kPart = 128;
+  const FloatTag d;
+  int32_t x[kPart];
+  int32_t y[kPart];
+  for (int64_t begin = 0; begin < count; begin += kPart) {
+    const int64_t part = std::min(kPart, count - begin);
+    PhiloxPairs(key, ~uint64_t{0}, first + static_cast<uint64_t>(begin), x, y, part);
+    ForLanes(d, part, [&](int64_t i, size_t lanes) {
+      const FloatVec log = LogOfUniform(d, LoadLanes(d, reinterpret_cast<float*>(x + i), lanes));
+      const FloatVec cosine = CosOfTurn(d, LoadLanes(d, reinterpret_cast<float*>(y + i), lanes));
+      const FloatVec radius = hn::Sqrt(hn::Mul(log, hn::Set(d, -2.0f)));
+      const FloatVec normal = hn::Mul(radius, cosine);
+      StoreLanes(hn::MulAdd(normal, hn::Set(d, deviation), hn::Set(d, mean)), d, out + begin + i,
+                 lanes);
+    });
+  }
+}
 
 void Rotate(const float* x, const float* cosine, const float* sine, float* out, int64_t half) {
   const FloatTag d;
@@ -204,6 +270,7 @@ HWY_EXPORT(Silu);
 HWY_EXPORT(SiluGrad);
 HWY_EXPORT(Mask);
 HWY_EXPORT(PhiloxFill);
+HWY_EXPORT(Normal);
 HWY_EXPORT(Rotate);
 
 void VecAdd(const float* x, const float* y, float* out, int64_t count) {
@@ -245,6 +312,11 @@ void VecMask(const float* x, const uint32_t* bits, uint32_t threshold, float sca
 
 void VecPhilox(uint64_t key, uint64_t step, uint64_t first, uint32_t* bits, int64_t count) {
   HWY_DYNAMIC_DISPATCH(PhiloxFill)(key, step, first, bits, count);
+}
+
+void VecNormal(uint64_t key, uint64_t first, float mean, float deviation, float* out,
+               int64_t count) {
+  HWY_DYNAMIC_DISPATCH(Normal)(key, first, mean, deviation, out, count);
 }
 
 void VecRotate(const float* x, const float* cosine, const float* sine, float* out, int64_t half) {

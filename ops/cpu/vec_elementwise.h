@@ -24,6 +24,11 @@ void VecMask(const float* x, const uint32_t* bits, uint32_t threshold, float sca
 // stream.
 void VecPhilox(uint64_t key, uint64_t step, uint64_t first, uint32_t* bits, int64_t count);
 
+// out[i] = mean + deviation * the normal number first + i of PhiloxNormal, for the key of a seed
+// and stream; within 1e-6 of the number in double.
+void VecNormal(uint64_t key, uint64_t first, float mean, float deviation, float* out,
+               int64_t count);
+
 // low' = low * cosine - high * sine; high' = high * cosine + low * sine
 void VecRotate(const float* x, const float* cosine, const float* sine, float* out, int64_t half);
 

@@ -10,14 +10,12 @@
 namespace meshwright::ops::reference {
 namespace {
 
-constexpr int64_t kDefaultIgnore = -100;
-
 template <typename T>
 class HeadLoss final : public Kernel {
  public:
   explicit HeadLoss(const KernelSpec& spec)
       : gradient_(spec.op == ir::Op::kHeadLossGrad),
-        ignore_(spec.attrs.Int("ignore_index", kDefaultIgnore)),
+        ignore_(spec.attrs.Int("ignore_index", kDefaultIgnoreIndex)),
         tokens_(Product(spec.inputs[2].dims)),
         width_(spec.inputs[1].dims[1]),
         vocabulary_(spec.inputs[1].dims[0]),

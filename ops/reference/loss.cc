@@ -11,10 +11,8 @@
 namespace meshwright::ops::reference {
 namespace {
 
-constexpr int64_t kDefaultIgnore = -100;
-
 int64_t IgnoreIndex(const KernelSpec& spec) {
-  return spec.attrs.Int("ignore_index", kDefaultIgnore);
+  return spec.attrs.Int("ignore_index", kDefaultIgnoreIndex);
 }
 
 // -inf for an empty row or one of only -inf.

@@ -8,6 +8,7 @@
 
 #include "base/philox.h"
 #include "ir/builder.h"
+#include "ops/cpu/vec_elementwise.h"
 #include "tests/conformance/ops/op_harness.h"
 
 namespace meshwright::ops {
@@ -212,6 +213,21 @@ TEST(RandomNormalOp, IsAFunctionOfSeedNameAndIndex) {
     mean += y[i] / static_cast<double>(y.size());
   }
   EXPECT_NEAR(mean, 1.0, 0.06);
+}
+
+// Numbers of every size, those next to u = 1 and u = 0 included; a block is the same numbers.
+TEST(RandomNormalOp, F32AgreesWithTheNumbersInDouble) {
+  constexpr int64_t kCount = 200003;
+  std::vector<float> all(kCount);
+  const uint64_t stream = StreamOf("wte");
+  ops::cpu::VecNormal(PhiloxKey(9, stream), 0, 1.0f, 0.5f, all.data(), kCount);
+  for (int64_t i = 0; i < kCount; ++i) {
+    const double expected = 1.0 + 0.5 * PhiloxNormal(9, stream, static_cast<uint64_t>(i));
+    ASSERT_NEAR(all[static_cast<size_t>(i)], expected, 1e-6) << i;
+  }
+  std::vector<float> part(333);
+  ops::cpu::VecNormal(PhiloxKey(9, stream), 1001, 1.0f, 0.5f, part.data(), 333);
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), all.begin() + 1001));
 }
 
 TEST(CrossEntropyOp, AllLabelsIgnoredGivesZerosAndNoNan) {
