@@ -17,34 +17,6 @@ constexpr int64_t kSmallestElements = 1024;
 // Nodes between two members: what the group reads must live until its last member.
 constexpr size_t kLongestWait = 16;
 
-bool IsElementwise(Op op) {
-  switch (op) {
-    case Op::kAdd:
-    case Op::kMul:
-    case Op::kSub:
-    case Op::kScale:
-    case Op::kMulScalar:
-    case Op::kSum:
-    case Op::kGelu:
-    case Op::kGeluGrad:
-    case Op::kSilu:
-    case Op::kSiluGrad:
-    case Op::kDropout:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool IsColumnSum(const Node& node) {
-  if (node.op != Op::kReduceSum) return false;
-  const std::vector<int64_t> dims = node.attrs.Ints("dims");
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] != static_cast<int64_t>(i)) return false;
-  }
-  return !dims.empty();
-}
-
 // Columns of the product: the last dims of the result, those that only the second operand has, when
 // the dims before them come from the first. 0: it is a product of another form.
 int64_t ProductWidth(const Node& node, const ir::Dims& result) {
@@ -79,7 +51,7 @@ class GroupFinder {
   std::vector<Group> Run() {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
-      if (!Join(n) && !StartWithProducer(n) && IsElementwise(node.op) && FitsAlone(node)) {
+      if (!Join(n) && !StartWithProducer(n) && ir::IsElementwise(node.op) && FitsAlone(node)) {
         Start(n, false, Elements(node.outputs[0]), 0);
         TakeWidths(groups_.back(), node);
       }
@@ -146,7 +118,7 @@ class GroupFinder {
   // Adds node n to the group of one of its operands, the one made last.
   bool Join(size_t n) {
     const Node& node = graph_.nodes[n];
-    if (!IsElementwise(node.op) && !IsColumnSum(node)) return false;
+    if (!ir::IsElementwise(node.op) && !ir::IsColumnSum(node)) return false;
     int best = kNoGroup;
     for (ValueId input : node.inputs) {
       const int group = group_of_[ProducerOf(input)];

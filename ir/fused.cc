@@ -47,7 +47,7 @@ Result<ValueId> ValueAt(const Graph& graph, int64_t index) {
 
 }  // namespace
 
-bool MayBeFused(Op op) {
+bool IsElementwise(Op op) {
   switch (op) {
     case Op::kAdd:
     case Op::kMul:
@@ -60,6 +60,23 @@ bool MayBeFused(Op op) {
     case Op::kSilu:
     case Op::kSiluGrad:
     case Op::kDropout:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool IsColumnSum(const Node& node) {
+  if (node.op != Op::kReduceSum) return false;
+  const std::vector<int64_t> dims = node.attrs.Ints("dims");
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] != static_cast<int64_t>(i)) return false;
+  }
+  return !dims.empty();
+}
+
+bool MayBeFused(Op op) {
+  switch (op) {
     case Op::kReduceSum:
     case Op::kEinsum:
     case Op::kLayerNorm:
@@ -68,7 +85,7 @@ bool MayBeFused(Op op) {
     case Op::kRmsNormGrad:
       return true;
     default:
-      return false;
+      return IsElementwise(op);
   }
 }
 

@@ -31,6 +31,11 @@ struct FusedBody {
   friend bool operator==(const FusedBody&, const FusedBody&) = default;
 };
 
+// Ops whose result has the shape of operand 0 and is computed element by element.
+bool IsElementwise(Op op);
+// reduce_sum over the first dims only: a sum per column.
+bool IsColumnSum(const Node& node);
+
 // Whether the op may be a step: its result types follow from its operands and attributes, and it
 // is no source, optimizer or collective.
 bool MayBeFused(Op op);

@@ -4,43 +4,11 @@
 #include <cstring>
 #include <utility>
 
+#include "ir/fused.h"
 #include "ops/cpu/mask_row.h"
 #include "ops/cpu/vec_elementwise.h"
 
 namespace meshwright::ops::cpu {
-namespace {
-
-bool HasLoop(ir::Op op) {
-  switch (op) {
-    case ir::Op::kAdd:
-    case ir::Op::kMul:
-    case ir::Op::kSub:
-    case ir::Op::kScale:
-    case ir::Op::kMulScalar:
-    case ir::Op::kSum:
-    case ir::Op::kGelu:
-    case ir::Op::kGeluGrad:
-    case ir::Op::kSilu:
-    case ir::Op::kSiluGrad:
-    case ir::Op::kDropout:
-    case ir::Op::kReduceSum:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// reduce_sum over the first dims only.
-bool SumsLeadingDims(const ir::Node& node) {
-  const std::vector<int64_t> dims = node.attrs.Ints("dims");
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] != static_cast<int64_t>(i)) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
 class Chain::Maker {
  public:
   Maker(const ir::Graph& body, const Producer& producer, const DeviceCoords& coords)
@@ -145,10 +113,11 @@ class Chain::Maker {
   }
 
   bool FitsStep(const ir::Node& node) {
-    if (!HasLoop(node.op) || ReadsSideResult(node)) return false;
+    if (!ir::IsElementwise(node.op) && !ir::IsColumnSum(node)) return false;
+    if (ReadsSideResult(node)) return false;
     if (KindOf(node.inputs[0]) != Kind::kFull) return false;
     if (node.op == ir::Op::kReduceSum) {
-      return SumsLeadingDims(node) && KindOf(node.outputs[0]) == Kind::kNarrow &&
+      return KindOf(node.outputs[0]) == Kind::kNarrow &&
              PlaceOf(node.outputs[0]).kind == Kind::kResult;
     }
     if (KindOf(node.outputs[0]) != Kind::kFull) return false;
