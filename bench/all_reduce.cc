@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "collective/communicator.h"
+#include "device/device.h"
 
 namespace meshwright::bench {
 namespace {
@@ -26,7 +27,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMostRanks = 64;
-constexpr size_t kLargePage = size_t{2} << 20;
 
 // What the processes tell each other before they have a fabric, in memory that a fork shares.
 struct Board {
@@ -52,29 +52,6 @@ class SharedBoard {
   Board* board_ = nullptr;
 };
 
-// Zeroed memory as a device has it: large pages where the kernel gives them.
-class Floats {
- public:
-  explicit Floats(int64_t count)
-      : bytes_((static_cast<size_t>(count) * sizeof(float) + kLargePage) & ~(kLargePage - 1)) {
-    void* memory =
-        ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return;
-    (void)::madvise(memory, bytes_, MADV_HUGEPAGE);
-    data_ = static_cast<float*>(memory);
-  }
-  ~Floats() {
-    if (data_ != nullptr) ::munmap(data_, bytes_);
-  }
-  Floats(const Floats&) = delete;
-  Floats& operator=(const Floats&) = delete;
-  float* data() const { return data_; }
-
- private:
-  const size_t bytes_;
-  float* data_ = nullptr;
-};
-
 collective::FabricOptions FabricOf(const AllReduceOptions& options, int rank, const Board& board) {
   collective::FabricOptions fabric;
   for (int i = 0; i < options.ranks; ++i) {
@@ -88,11 +65,12 @@ collective::FabricOptions FabricOf(const AllReduceOptions& options, int rank, co
   return fabric;
 }
 
-Result<double> TimeBatches(const AllReduceOptions& options, collective::Group& group) {
-  const int64_t count = std::max<int64_t>(1, options.bytes / 4);
-  const Floats buffer(count);
-  float* data = buffer.data();
-  if (data == nullptr) return Fail(ResourceExhausted(fmt::format("no {} bytes", options.bytes)));
+int64_t Elements(const AllReduceOptions& options) {
+  return std::max<int64_t>(1, options.bytes / 4);
+}
+
+Result<double> TimeBatches(const AllReduceOptions& options, collective::Group& group, float* data) {
+  const int64_t count = Elements(options);
   const auto reduce = [&](float* at, int64_t elements) {
     return group.AllReduce(at, elements, ir::DType::kF32, collective::Reduction::kSum);
   };
@@ -127,8 +105,16 @@ Status RunRank(const AllReduceOptions& options, int rank, Board& board) {
   std::vector<int> ranks;
   for (int i = 0; i < options.ranks; ++i) ranks.push_back(i);
   MW_ASSIGN_OR_RETURN(const auto groups, fabric->MakeGroup("world", ranks));
+  // Memory as a worker's device has it.
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
+                      device::MakeCpuDevice({.name = "cpu:0", .share_memory = !options.stage}));
+  MW_ASSIGN_OR_RETURN(
+      const std::unique_ptr<device::Memory> memory,
+      device->Allocate({ir::MemoryKind::kGradients, Elements(options) * int64_t{sizeof(float)}}));
+  MW_TRY(fabric->Share(*memory));
   MW_TRY(fabric->Connect());
-  MW_ASSIGN_OR_RETURN(const double seconds, TimeBatches(options, *groups.at(rank)));
+  auto* data = reinterpret_cast<float*>(memory->data());
+  MW_ASSIGN_OR_RETURN(const double seconds, TimeBatches(options, *groups.at(rank), data));
   if (rank == 0) board.seconds = seconds;
   return OkStatus();
 }

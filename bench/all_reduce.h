@@ -14,6 +14,7 @@ struct AllReduceOptions {
   int64_t bytes = 4096;   // of float32
   int64_t repeats = 100;  // calls of a batch, one after the other
   int64_t batches = 5;
+  bool stage = false;  // memory that peers cannot map
 };
 
 // Seconds of one call in the median batch, seen from rank 0. Every rank is a forked process with a

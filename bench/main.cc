@@ -104,6 +104,7 @@ int Main(int argc, char** argv) {
   all_reduce_command->add_option("--bytes", all_reduce.bytes);
   all_reduce_command->add_option("--repeats", all_reduce.repeats);
   all_reduce_command->add_option("--batches", all_reduce.batches);
+  all_reduce_command->add_flag("--stage", all_reduce.stage);
   MatmulShape shape;
   int threads = 1;
   bool bf16 = false;

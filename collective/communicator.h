@@ -34,6 +34,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "device/device.h"
 #include "ir/dtype.h"
 
 namespace meshwright::collective {
@@ -138,6 +139,11 @@ class Fabric {
   };
   virtual Result<Ends> MakeChannel(const std::string& name, int from_rank, int to_rank,
                                    int capacity, int64_t max_message_bytes) = 0;
+
+  // Peers of this host may from now on read and write `memory` of a local device in place, which
+  // spares groups a copy; nothing for private memory, and for peers that cannot map it. The memory
+  // outlives the last call on the fabric's groups. Errors: kFailedPrecondition after Connect().
+  virtual Status Share(const device::Memory& memory) = 0;
 
   // Establishes every connection that the groups and channels made so far need; returns when all
   // peers are connected. May be called again after more were made, by all processes concerned. A

@@ -8,6 +8,7 @@
 // be called from any. Ownership: whoever holds a Memory owns it; it may outlive its Device.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,19 +28,33 @@ constexpr int64_t AlignUp(int64_t bytes, int64_t alignment = kAlignmentBytes) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
+// Where other processes of the host find a block of memory that they may map: a descriptor of the
+// process that made it, and what proves that it is the announced one.
+struct SharedHandle {
+  int64_t process_id = 0;  // of the operating system
+  int32_t descriptor = -1;
+  int64_t bytes = 0;
+  std::array<uint64_t, 2> token{};
+};
+
 // One allocation; returned to the device's ledger when destroyed.
 class Memory {
  public:
   virtual ~Memory() = default;
   virtual std::byte* data() const = 0;
   virtual int64_t bytes() const = 0;
+  // How a peer maps it, valid as long as the Memory lives; null when it is private.
+  virtual const SharedHandle* shared() const = 0;
 };
 
 struct DeviceOptions {
-  std::string name;                // for messages, e.g. "cpu:0"
+  std::string name = {};           // for messages, e.g. "cpu:0"
   int threads = 1;                 // cores that kernels may use, the calling thread included
-  std::vector<int> cpus;           // cores to pin to, one per thread; empty: not pinned
+  std::vector<int> cpus = {};      // cores to pin to, one per thread; empty: not pinned
   int64_t memory_limit_bytes = 0;  // 0: what the machine has
+  // Other processes of the host may map what is allocated. Where the system refuses shared memory,
+  // allocations are private.
+  bool share_memory = false;
 };
 
 class Device {

@@ -8,91 +8,77 @@
 namespace meshwright::collective {
 namespace {
 
-// Small enough for the accumulator to stay in the L2 cache, large enough to hide the bookkeeping.
-constexpr int64_t kChunkBytes = 256 << 10;
+// How often a visit looks for an abort.
+constexpr int64_t kVisitBytes = 256 << 10;
+// What is combined at once: an accumulator of twice this stays in the L1 cache.
+constexpr int64_t kPieceBytes = 8 << 10;
+// A small call reads the buffers of all members: with many of them, blocks are less work.
+constexpr int64_t kSmallTotalBytes = 128 << 10;
 
 }  // namespace
 
 DirectGroup::DirectGroup(std::string name, std::vector<int> ranks, int position,
-                         const FabricContext& context, std::shared_ptr<DirectTeam> team)
+                         const FabricContext& context, std::shared_ptr<DirectTeam> team,
+                         std::unique_ptr<PipeGroup> staged)
     : GroupBase(std::move(name), std::move(ranks), position, context),
       team_(std::move(team)),
-      accumulator_(kChunkBytes) {}
+      staged_(std::move(staged)),
+      accumulator_(kPieceBytes),
+      peers_(static_cast<size_t>(size())),
+      inputs_(static_cast<size_t>(size())) {}
 
-const Operation& DirectGroup::OperationOf(int member) const {
-  return team_->seats[static_cast<size_t>(member)].operation;
+uint64_t DirectGroup::ProcessOf(int member) const {
+  const auto rank_of_member = static_cast<size_t>(ranks()[static_cast<size_t>(member)]);
+  return context().options.members[rank_of_member].process_id;
 }
 
 Status DirectGroup::Execute(const Operation& operation, int64_t* bytes_sent) {
-  team_->seats[static_cast<size_t>(rank())].operation = operation;
-  MW_TRY(Barrier(operation.deadline));
+  if (!prepared_) {
+    MW_TRY(AwaitBoard(operation.deadline));
+  }
+  if (refused_) {
+    return Staged(operation, bytes_sent);
+  }
+  Post(operation);
+  MW_TRY(Step(operation.deadline));
   MW_TRY(CheckSameOperation(operation));
-
-  const int64_t block_bytes = operation.count * operation.element_bytes();
-  bool complete = true;
-  switch (operation.kind) {
-    case Kind::kAllReduce:
-      MW_TRY(AllReducePhases(operation, bytes_sent));
-      break;
-    case Kind::kReduceScatter:
-      complete = ReduceBlock(operation, rank() * operation.count, (rank() + 1) * operation.count,
-                             operation.output);
-      *bytes_sent += (size() - 1) * block_bytes;
-      break;
-    case Kind::kAllGather:
-    case Kind::kAllToAll:
-      for (int i = 0; i < size() && complete; ++i) {
-        const int64_t offset = operation.kind == Kind::kAllToAll ? rank() * block_bytes : 0;
-        complete = CopyFrom(i, offset, operation.output + i * block_bytes, block_bytes);
-      }
-      *bytes_sent += (size() - 1) * block_bytes;
-      break;
-    case Kind::kBroadcast:
-      if (rank() == operation.root) {
-        *bytes_sent += (size() - 1) * block_bytes;
-      } else {
-        complete = CopyFrom(operation.root, 0, operation.output, block_bytes);
-      }
-      break;
-    case Kind::kSendRecv:
-      return Internal("not a group operation");
+  if (IsSmall(operation)) {
+    MoveSmall(operation);
+  } else if (CanWorkInPlace(operation)) {
+    MW_TRY(FindInputs(operation));
+    if (!MoveInPlace(operation)) {
+      return context().latch.status();
+    }
+    MW_TRY(Step(operation.deadline));  // nobody leaves while its buffer is in use
+  } else {
+    return Staged(operation, bytes_sent);
   }
-  if (!complete) {
-    return context().latch.status();
-  }
-  return Barrier(operation.deadline);  // nobody leaves while its buffer is being read
+  *bytes_sent += BytesSent(operation);
+  return OkStatus();
 }
 
-// Member j writes block j of its own buffer only, and of the others' buffers reads block j only: no
-// barrier is needed between reading and writing inside a phase.
-Status DirectGroup::AllReducePhases(const Operation& operation, int64_t* bytes_sent) {
-  const int64_t width = operation.element_bytes();
-  const auto [begin, end] = BlockRange(operation.count, size(), rank());
-  bool complete = ReduceBlock(operation, begin, end, operation.output + begin * width);
-  MW_TRY(Barrier(operation.deadline));
-  for (int i = 0; i < size() && complete; ++i) {
-    const auto [from, to] = BlockRange(operation.count, size(), i);
-    complete = i == rank() ||
-               CopyFrom(i, from * width, operation.output + from * width, (to - from) * width);
-  }
-  *bytes_sent += (operation.count + (size() - 2) * (end - begin)) * width;
-  return complete ? OkStatus() : context().latch.status();
+Status DirectGroup::Staged(const Operation& operation, int64_t* bytes_sent) {
+  staged_calls_.fetch_add(1, std::memory_order_relaxed);
+  return staged_->Execute(operation, bytes_sent);
 }
 
-Status DirectGroup::Barrier(Deadline deadline) {
-  DirectTeam& team = *team_;
-  std::atomic<uint32_t>& own_arrivals = team.seats[static_cast<size_t>(rank())].arrivals;
-  const uint32_t arrivals = own_arrivals.load() + 1;
-  own_arrivals.store(arrivals);
-  const uint32_t epoch = team.epoch.value.load();
-  if (team.arrived.fetch_add(1) + 1 == static_cast<uint32_t>(size())) {
-    team.arrived.store(0);
-    StoreAndWake(team.epoch, epoch + 1);
+// ---- Coming together ----------------------------------------------------------------------------
+
+// Whoever offered the board decides when all have answered; who could not map it needs no answer.
+Status DirectGroup::AwaitBoard(Deadline deadline) {
+  if (team_->one_process || !team_->board.valid()) {
+    refused_ = !team_->one_process;
+    Prepare();
     return OkStatus();
   }
-  const auto released = [&] { return team.epoch.value.load() != epoch; };
-  switch (WaitOn(team.epoch, released, {&context().latch, nullptr, deadline, context().spin})) {
+  WaitWord& state = team_->board.state();
+  const auto decided = [&] {
+    return state.value.load() != static_cast<uint32_t>(BoardState::kUndecided);
+  };
+  switch (WaitOn(state, decided, {&context().latch, nullptr, deadline, context().patience})) {
     case WaitResult::kReady:
+      refused_ = state.value.load() != static_cast<uint32_t>(BoardState::kInUse);
+      Prepare();
       return OkStatus();
     case WaitResult::kStopped:
       return context().latch.status();
@@ -100,14 +86,97 @@ Status DirectGroup::Barrier(Deadline deadline) {
     case WaitResult::kTimedOut:
       break;
   }
-  return DeadlineExceeded(fmt::format("{} did not come within {} ms", MissingMembers(arrivals),
+  return DeadlineExceeded(fmt::format("the processes of the group did not all connect within {} ms",
                                       context().operation_timeout_ms));
 }
 
-std::string DirectGroup::MissingMembers(uint32_t arrivals) const {
+void DirectGroup::Prepare() {
+  prepared_ = true;
+  own_ = context().memory.own();
+  for (int i = 0; i < size(); ++i) {
+    if (ProcessOf(i) != ProcessOf(rank())) {
+      const PeerMemory* peer = context().memory.peer(ProcessOf(i));
+      peers_[static_cast<size_t>(i)] = peer;
+      sees_all_ = sees_all_ && peer != nullptr && peer->complete;
+    }
+  }
+}
+
+void DirectGroup::Post(const Operation& operation) {
+  ++call_;
+  Notice& notice = team_->board.notice(rank(), call_);
+  const int64_t bytes = InputBytes(operation);
+  notice = {.sequence = operation.sequence,
+            .count = operation.count,
+            .root = operation.root,
+            .kind = operation.kind,
+            .dtype = operation.dtype,
+            .reduction = operation.reduction,
+            .sees_all = sees_all_,
+            .input = own_.Find(operation.input, bytes),
+            .data = operation.input};
+  const bool sends = operation.kind != Kind::kBroadcast || operation.root == rank();
+  if (IsSmall(operation) && sends) {
+    std::memcpy(team_->board.small(rank(), call_), operation.input, static_cast<size_t>(bytes));
+  }
+}
+
+Status DirectGroup::Step(Deadline deadline) {
+  const Board& board = team_->board;
+  board.Reach(rank(), ++step_);
+  int missing = 0;
+  bool departed = false;
+  const auto complete = [&] {
+    missing = board.FirstMissing(step_, missing);
+    if (missing < size()) {
+      const PeerMemory* peer = peers_[static_cast<size_t>(missing)];
+      departed = peer != nullptr && peer->departed->load();
+    }
+    return missing == size() || departed;
+  };
+  const WaitResult result =
+      WaitOn(board.bell(), complete, {&context().latch, nullptr, deadline, context().patience});
+  if (result == WaitResult::kReady && missing == size()) {
+    return board.broken().load() == 0 ? OkStatus() : AwaitCause(deadline);
+  }
+  return StepFailure(departed ? WaitResult::kDeparted : result, missing, deadline);
+}
+
+Status DirectGroup::StepFailure(WaitResult result, int missing, Deadline deadline) const {
+  switch (result) {
+    case WaitResult::kStopped:
+      return context().latch.status();
+    case WaitResult::kDeparted:
+      // A member that gave up says why before it leaves.
+      if (team_->board.broken().load() != 0) {
+        return AwaitCause(deadline);
+      }
+      return Unavailable(fmt::format("{} closed its fabric while group {} still needs it",
+                                     context().RankName(ranks()[static_cast<size_t>(missing)]),
+                                     name()));
+    case WaitResult::kReady:
+    case WaitResult::kTimedOut:
+      break;
+  }
+  return DeadlineExceeded(fmt::format("{} did not come within {} ms", MissingMembers(),
+                                      context().operation_timeout_ms));
+}
+
+// Another member failed: its process says why.
+Status DirectGroup::AwaitCause(Deadline deadline) const {
+  WaitWord never;
+  const WaitScope scope{&context().latch, nullptr, deadline, kSharedCore};
+  if (WaitOn(
+          never, [] { return false; }, scope) == WaitResult::kStopped) {
+    return context().latch.status();
+  }
+  return DeadlineExceeded("a member gave up and its process did not say why");
+}
+
+std::string DirectGroup::MissingMembers() const {
   std::vector<std::string> names;
   for (int i = 0; i < size(); ++i) {
-    if (team_->seats[static_cast<size_t>(i)].arrivals.load() != arrivals) {
+    if (team_->board.FirstMissing(step_, i) == i) {
       names.push_back(context().RankName(ranks()[static_cast<size_t>(i)]));
     }
   }
@@ -116,7 +185,7 @@ std::string DirectGroup::MissingMembers(uint32_t arrivals) const {
 
 Status DirectGroup::CheckSameOperation(const Operation& operation) const {
   for (int i = 0; i < size(); ++i) {
-    const Operation& other = OperationOf(i);
+    const Notice& other = NoticeOf(i);
     const bool same = other.kind == operation.kind && other.sequence == operation.sequence &&
                       other.count == operation.count && other.dtype == operation.dtype &&
                       other.reduction == operation.reduction && other.root == operation.root;
@@ -132,57 +201,190 @@ Status DirectGroup::CheckSameOperation(const Operation& operation) const {
   return OkStatus();
 }
 
-// body(offset, bytes) reads foreign memory. Entering increments `readers` before it looks at the
-// latch; a failing member sets the latch before it looks at `readers`: one of the two sees the
-// other.
-template <typename Body>
-bool DirectGroup::ForChunks(int64_t bytes, const Body& body) {
-  WaitWord& readers = team_->readers;
-  bool complete = true;
-  readers.value.fetch_add(1);
-  for (int64_t offset = 0; offset < bytes && complete; offset += kChunkBytes) {
-    complete = !context().latch.stopped();
-    if (complete) {
-      body(offset, std::min(kChunkBytes, bytes - offset));
+// ---- What a call is -----------------------------------------------------------------------------
+
+int64_t DirectGroup::InputBytes(const Operation& operation) const {
+  const bool by_member =
+      operation.kind == Kind::kReduceScatter || operation.kind == Kind::kAllToAll;
+  return operation.count * operation.element_bytes() * (by_member ? size() : 1);
+}
+
+bool DirectGroup::IsSmall(const Operation& operation) const {
+  const int64_t bytes = InputBytes(operation);
+  return bytes <= Board::kSmallBytes && bytes * size() <= kSmallTotalBytes;
+}
+
+bool DirectGroup::CanWorkInPlace(const Operation& operation) const {
+  for (int i = 0; i < size() && !team_->one_process; ++i) {
+    const bool read = operation.kind != Kind::kBroadcast || operation.root == i;
+    if (!NoticeOf(i).sees_all || (read && NoticeOf(i).input.memory < 0)) {
+      return false;
     }
   }
-  readers.value.fetch_sub(1);
-  if (readers.waiters.load() != 0) {
-    SharedFutexWake(readers.value);
+  return true;
+}
+
+Status DirectGroup::FindInputs(const Operation& operation) {
+  for (int i = 0; i < size(); ++i) {
+    const PeerMemory* peer = peers_[static_cast<size_t>(i)];
+    const Notice& notice = NoticeOf(i);
+    const bool read = operation.kind != Kind::kBroadcast || operation.root == i;
+    std::byte* input = peer == nullptr ? const_cast<std::byte*>(notice.data)
+                       : read          ? peer->At(notice.input, InputBytes(operation))
+                                       : nullptr;
+    if (read && input == nullptr) {
+      return DataLoss(fmt::format("{} announced data outside of its shared memory",
+                                  context().RankName(ranks()[static_cast<size_t>(i)])));
+    }
+    inputs_[static_cast<size_t>(i)] = input;
+  }
+  return OkStatus();
+}
+
+int64_t DirectGroup::BytesSent(const Operation& operation) const {
+  const int64_t width = operation.element_bytes();
+  if (operation.kind == Kind::kAllReduce) {
+    const auto [begin, end] = BlockRange(operation.count, size(), rank());
+    return (operation.count + (size() - 2) * (end - begin)) * width;
+  }
+  const bool sends = operation.kind != Kind::kBroadcast || operation.root == rank();
+  return sends ? (size() - 1) * operation.count * width : 0;
+}
+
+// ---- Moving data --------------------------------------------------------------------------------
+
+void DirectGroup::MoveSmall(const Operation& operation) {
+  const int64_t block_bytes = operation.count * operation.element_bytes();
+  for (int i = 0; i < size(); ++i) {
+    inputs_[static_cast<size_t>(i)] = team_->board.small(i, call_);
+  }
+  const auto copy = [&](int member, int64_t from, int64_t to) {
+    std::memcpy(operation.output + to, inputs_[static_cast<size_t>(member)] + from,
+                static_cast<size_t>(block_bytes));
+  };
+  switch (operation.kind) {
+    case Kind::kAllReduce:
+    case Kind::kReduceScatter:
+      Combine(operation, operation.kind == Kind::kAllReduce ? 0 : rank() * block_bytes, block_bytes,
+              [&](int64_t offset, int64_t count) {
+                accumulator_.Store(operation.kernel, operation.output + offset, count);
+              });
+      return;
+    case Kind::kAllGather:
+    case Kind::kAllToAll:
+      for (int i = 0; i < size(); ++i) {
+        copy(i, operation.kind == Kind::kAllToAll ? rank() * block_bytes : 0, i * block_bytes);
+      }
+      return;
+    case Kind::kBroadcast:
+      copy(operation.root, 0, 0);
+      return;
+    case Kind::kSendRecv:
+      return;
+  }
+}
+
+bool DirectGroup::MoveInPlace(const Operation& operation) {
+  const int64_t block_bytes = operation.count * operation.element_bytes();
+  bool complete = true;
+  switch (operation.kind) {
+    case Kind::kAllReduce:
+      return AllReduceBlocks(operation);
+    case Kind::kReduceScatter:
+      return ReduceBlock(operation);
+    case Kind::kAllGather:
+    case Kind::kAllToAll:
+      for (int i = 0; i < size() && complete; ++i) {
+        const int64_t offset = operation.kind == Kind::kAllToAll ? rank() * block_bytes : 0;
+        complete = CopyFrom(i, offset, operation.output + i * block_bytes, block_bytes);
+      }
+      return complete;
+    case Kind::kBroadcast:
+      return rank() == operation.root || CopyFrom(operation.root, 0, operation.output, block_bytes);
+    case Kind::kSendRecv:
+      break;
   }
   return complete;
 }
 
-// Ends within one chunk's work of the slowest reader: sections look at the latch before each chunk.
+// body(offset, bytes) works on foreign memory. Entering increments `visitors` before it looks at
+// the latch; a failing member sets the latch before it looks at `visitors`: one of the two sees the
+// other.
+template <typename Body>
+bool DirectGroup::ForChunks(int64_t bytes, const Body& body) {
+  WaitWord& visitors = team_->visitors;
+  bool complete = true;
+  visitors.value.fetch_add(1);
+  for (int64_t offset = 0; offset < bytes && complete; offset += kVisitBytes) {
+    complete = !context().latch.stopped();
+    if (complete) {
+      body(offset, std::min(kVisitBytes, bytes - offset));
+    }
+  }
+  visitors.value.fetch_sub(1);
+  if (visitors.waiters.load() != 0) {
+    SharedFutexWake(visitors.value);
+  }
+  return complete;
+}
+
+// Ends within one chunk's work of the slowest visitor: visits look at the latch before each chunk.
 void DirectGroup::AfterAbort() {
-  WaitWord& readers = team_->readers;
+  if (team_->board.valid()) {
+    team_->board.broken().store(1);
+    team_->board.Ring();
+  }
+  WaitWord& visitors = team_->visitors;
   for (;;) {
-    const uint32_t seen = readers.value.load();
+    const uint32_t seen = visitors.value.load();
     if (seen == 0) {
       return;
     }
-    readers.waiters.fetch_add(1);
-    SharedFutexWait(readers.value, seen,
+    visitors.waiters.fetch_add(1);
+    SharedFutexWait(visitors.value, seen,
                     std::chrono::steady_clock::now() + std::chrono::milliseconds(kWaitSliceMs));
-    readers.waiters.fetch_sub(1);
+    visitors.waiters.fetch_sub(1);
   }
 }
 
-bool DirectGroup::ReduceBlock(const Operation& operation, int64_t begin, int64_t end,
-                              std::byte* output) {
-  const int64_t width = operation.element_bytes();
-  return ForChunks((end - begin) * width, [&](int64_t offset, int64_t bytes) {
-    const int64_t count = bytes / width;
+template <typename Put>
+void DirectGroup::Combine(const Operation& operation, int64_t begin, int64_t bytes,
+                          const Put& put) {
+  for (int64_t offset = 0; offset < bytes; offset += kPieceBytes) {
+    const int64_t count = std::min(kPieceBytes, bytes - offset) / operation.element_bytes();
     for (int i = 0; i < size(); ++i) {
-      accumulator_.Add(operation.kernel, OperationOf(i).input + begin * width + offset, count,
+      accumulator_.Add(operation.kernel, inputs_[static_cast<size_t>(i)] + begin + offset, count,
                        i == 0);
     }
-    accumulator_.Store(operation.kernel, output + offset, count);
+    put(offset, count);
+  }
+}
+
+// Nobody but member j touches block j of anyone's buffer.
+bool DirectGroup::AllReduceBlocks(const Operation& operation) {
+  const int64_t width = operation.element_bytes();
+  const auto [begin, end] = BlockRange(operation.count, size(), rank());
+  const int64_t first = begin * width;
+  return ForChunks((end - begin) * width, [&](int64_t chunk, int64_t bytes) {
+    Combine(operation, first + chunk, bytes, [&](int64_t offset, int64_t count) {
+      for (std::byte* input : inputs_) {
+        accumulator_.Store(operation.kernel, input + first + chunk + offset, count);
+      }
+    });
+  });
+}
+
+bool DirectGroup::ReduceBlock(const Operation& operation) {
+  const int64_t block_bytes = operation.count * operation.element_bytes();
+  return ForChunks(block_bytes, [&](int64_t chunk, int64_t bytes) {
+    Combine(operation, rank() * block_bytes + chunk, bytes, [&](int64_t offset, int64_t count) {
+      accumulator_.Store(operation.kernel, operation.output + chunk + offset, count);
+    });
   });
 }
 
 bool DirectGroup::CopyFrom(int member, int64_t input_offset, std::byte* output, int64_t bytes) {
-  const std::byte* input = OperationOf(member).input + input_offset;
+  const std::byte* input = inputs_[static_cast<size_t>(member)] + input_offset;
   return ForChunks(bytes, [&](int64_t offset, int64_t chunk) {
     std::memmove(output + offset, input + offset, static_cast<size_t>(chunk));
   });

@@ -1,6 +1,7 @@
 #include "collective/cpu/fabric.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <thread>
@@ -54,14 +55,21 @@ Status CheckOptions(const FabricOptions& options) {
   return OkStatus();
 }
 
-// Spinning only helps when nobody needs the core: at most one rank per core on this host.
-int ChooseSpin(const FabricOptions& options) {
+// Spinning only helps when nobody needs the core: at most one rank per core. A process that may use
+// fewer cores than the host has ranks has them for itself when they are as many as its own ranks.
+Patience ChoosePatience(const FabricOptions& options) {
   const auto local = static_cast<size_t>(options.local_ranks.front());
   const std::string& host = options.members[local].host_id;
   const auto on_host = std::count_if(options.members.begin(), options.members.end(),
                                      [&](const Member& member) { return member.host_id == host; });
-  return on_host <= static_cast<ptrdiff_t>(std::thread::hardware_concurrency()) ? kLongSpin
-                                                                                : kShortSpin;
+  const auto own = static_cast<ptrdiff_t>(options.local_ranks.size());
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const bool known = sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
+  const auto cores = static_cast<ptrdiff_t>(std::thread::hardware_concurrency());
+  const auto usable = known ? static_cast<ptrdiff_t>(CPU_COUNT(&allowed)) : cores;
+  const bool enough = on_host <= usable || (own == usable && on_host <= cores);
+  return enough ? kOwnCore : kSharedCore;
 }
 
 }  // namespace
@@ -77,7 +85,7 @@ Result<std::unique_ptr<Fabric>> MakeCpuFabric(FabricOptions options,
 
 CpuFabric::CpuFabric(FabricOptions options) {
   context_.operation_timeout_ms = options.operation_timeout_ms;
-  context_.spin = ChooseSpin(options);
+  context_.patience = ChoosePatience(options);
   context_.options = std::move(options);
   context_.abort = [this](const Status& cause) { Abort(cause); };
 }
@@ -122,22 +130,59 @@ Result<std::map<int, Group*>> CpuFabric::MakeGroup(const std::string& name,
       std::count_if(ranks.begin(), ranks.end(), [this](int rank) { return IsLocal(rank); });
   std::map<int, Group*> made;
   group_names_.insert(name);
-  if (local == static_cast<ptrdiff_t>(ranks.size())) {
-    MakeDirectGroup(name, ranks, &made);
+  if (local > 0 && OnThisHost(ranks)) {
+    MW_TRY(MakeDirectGroup(name, ranks, &made));
   } else if (local > 0) {
     MW_TRY(MakePipeGroup(name, ranks, &made));
   }
   return made;
 }
 
-void CpuFabric::MakeDirectGroup(const std::string& name, const std::vector<int>& ranks,
-                                std::map<int, Group*>* made) {
-  const auto team = std::make_shared<DirectTeam>(static_cast<int>(ranks.size()));
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    groups_.push_back(
-        std::make_unique<DirectGroup>(name, ranks, static_cast<int>(i), context_, team));
-    made->emplace(ranks[i], groups_.back().get());
+bool CpuFabric::OnThisHost(const std::vector<int>& ranks) const {
+  const FabricOptions& options = context_.options;
+  const auto local = static_cast<size_t>(options.local_ranks.front());
+  const std::string& host = options.members[local].host_id;
+  return std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
+    const bool same_host =
+        !host.empty() && options.members[static_cast<size_t>(rank)].host_id == host;
+    return IsLocal(rank) || options.transport == Transport::kSharedMemory ||
+           (options.transport == Transport::kAuto && same_host);
+  });
+}
+
+Status CpuFabric::MakeDirectGroup(const std::string& name, const std::vector<int>& ranks,
+                                  std::map<int, Group*>* made) {
+  const auto size = static_cast<int>(ranks.size());
+  const auto team = std::make_shared<DirectTeam>();
+  team->one_process =
+      std::all_of(ranks.begin(), ranks.end(), [this](int rank) { return IsLocal(rank); });
+  BoardPlan plan{.name = fmt::format("group {}", name), .members = size};
+  plan.attach = [team, size](std::byte* memory) { team->board = Board(memory, size); };
+  if (team->one_process) {
+    MW_ASSIGN_OR_RETURN(team->memory, Region::Private(Board::Bytes(size)));
+    plan.attach(team->memory.data());
   }
+  std::map<int, PipeGroup*> ends;  // by position
+  for (int i = 0; i < size; ++i) {
+    const int rank = ranks[static_cast<size_t>(i)];
+    if (!IsLocal(rank)) {
+      plan.peer_ranks.push_back(rank);
+      continue;
+    }
+    std::unique_ptr<PipeGroup> staged;
+    if (!team->one_process) {
+      staged = std::make_unique<PipeGroup>(name, ranks, i, context_);
+      ends.emplace(i, staged.get());
+    }
+    groups_.push_back(
+        std::make_unique<DirectGroup>(name, ranks, i, context_, team, std::move(staged)));
+    made->emplace(rank, groups_.back().get());
+  }
+  if (team->one_process) {
+    return OkStatus();
+  }
+  transport_->AddBoard(std::move(plan));
+  return WireGroup(name, ranks, ends);
 }
 
 Status CpuFabric::MakePipeGroup(const std::string& name, const std::vector<int>& ranks,
@@ -151,6 +196,12 @@ Status CpuFabric::MakePipeGroup(const std::string& name, const std::vector<int>&
       groups_.push_back(std::move(group));
     }
   }
+  return WireGroup(name, ranks, ends);
+}
+
+// A pipe for each pair of which one end is here; `ends` by position.
+Status CpuFabric::WireGroup(const std::string& name, const std::vector<int>& ranks,
+                            const std::map<int, PipeGroup*>& ends) {
   const auto size = static_cast<int>(ranks.size());
   for (int from = 0; from < size; ++from) {
     for (int to = 0; to < size; ++to) {
@@ -180,7 +231,8 @@ Status CpuFabric::WirePipe(const PipePlan& plan) {
     return transport_->AddPipe(peer_rank, {entry, plan.sender, plan.receiver});
   }
   MW_ASSIGN_OR_RETURN(Region region, Region::Private(SlotRing::Bytes(entry.shape)));
-  const PipeWiring wiring{.ring = SlotRing(region.data(), entry.shape), .spin = context_.spin};
+  const PipeWiring wiring{.ring = SlotRing(region.data(), entry.shape),
+                          .patience = context_.patience};
   local_rings_.push_back(std::move(region));
   plan.sender->Attach(wiring);
   plan.receiver->Attach(wiring);
@@ -239,8 +291,19 @@ Result<Fabric::Ends> CpuFabric::MakeChannel(const std::string& name, int from_ra
   return ends;
 }
 
+Status CpuFabric::Share(const device::Memory& memory) {
+  if (connecting_.load()) {
+    return FailedPrecondition("share memory before Connect(), which tells the peers of it");
+  }
+  if (memory.shared() != nullptr) {
+    context_.memory.Share(*memory.shared(), memory.data());
+  }
+  return OkStatus();
+}
+
 Status CpuFabric::Connect() {
   const std::lock_guard<std::mutex> connect_lock(connect_mutex_);
+  connecting_.store(true);
   if (const Status cause = status(); !cause.ok()) {
     return cause;
   }

@@ -1,12 +1,13 @@
-// The Fabric of CPU devices: members of one process work on each other's memory, other processes
-// are reached through shared memory or TCP (TcpTransport).
+// The Fabric of CPU devices: members of one host work on each other's memory where it is shared;
+// other processes are reached through rings in shared memory or TCP (TcpTransport).
 //
-// A group is direct (memory only) when all its members are local, else every pair of members gets
-// pipes.
+// A group is direct when all its members are on this host. Unless all are in this process, every
+// pair of members gets pipes, too.
 //
 // Thread rule: as Fabric. Ownership: owns everything made from it.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,6 +33,7 @@ class CpuFabric final : public Fabric {
   Result<std::map<int, Group*>> MakeGroup(const std::string& name, std::vector<int> ranks) override;
   Result<Ends> MakeChannel(const std::string& name, int from_rank, int to_rank, int capacity,
                            int64_t max_message_bytes) override;
+  Status Share(const device::Memory& memory) override;
   Status Connect() override;
   void Abort(const Status& cause) override;
   Status status() const override { return context_.latch.status(); }
@@ -49,10 +51,14 @@ class CpuFabric final : public Fabric {
   Status CheckGroup(const std::string& name, const std::vector<int>& ranks) const;
   Status CheckChannel(const std::string& name, int from_rank, int to_rank, int capacity,
                       int64_t max_message_bytes) const;
+  // All of `ranks` are processes of this host, as far as this one knows.
+  bool OnThisHost(const std::vector<int>& ranks) const;
   Status MakePipeGroup(const std::string& name, const std::vector<int>& ranks,
                        std::map<int, Group*>* made);
-  void MakeDirectGroup(const std::string& name, const std::vector<int>& ranks,
-                       std::map<int, Group*>* made);
+  Status MakeDirectGroup(const std::string& name, const std::vector<int>& ranks,
+                         std::map<int, Group*>* made);
+  Status WireGroup(const std::string& name, const std::vector<int>& ranks,
+                   const std::map<int, PipeGroup*>& ends);
   Status WirePipe(const PipePlan& plan);
 
   FabricContext context_;
@@ -63,6 +69,7 @@ class CpuFabric final : public Fabric {
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<Region> local_rings_;
   std::mutex connect_mutex_;                 // taken before mutex_
+  std::atomic<bool> connecting_{false};      // Connect() was called
   std::unique_ptr<TcpTransport> transport_;  // null when all ranks are local; constant after Start
 };
 

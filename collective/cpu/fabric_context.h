@@ -1,7 +1,7 @@
 // What the parts of one CPU fabric share: who the ranks are, how long a call may take, and how it
 // ends early.
 //
-// Thread rule: immutable after construction, but for the latch, which is thread-safe.
+// Thread rule: immutable after construction, but for latch and memory, which are thread-safe.
 // Ownership: the fabric owns it; groups, channels and connections refer to it.
 #pragma once
 
@@ -12,6 +12,7 @@
 
 #include "collective/communicator.h"
 #include "collective/cpu/abort_latch.h"
+#include "collective/cpu/host_memory.h"
 #include "collective/cpu/wait.h"
 
 namespace meshwright::collective {
@@ -21,7 +22,8 @@ struct FabricContext {
   AbortLatch latch;
   std::function<void(const Status&)> abort;  // Fabric::Abort
   int64_t operation_timeout_ms = 0;
-  int spin = kShortSpin;  // of waits between threads and processes of this host
+  Patience patience;  // of waits between threads and processes of this host
+  HostMemory memory;
 
   Deadline OperationDeadline() const {
     return std::chrono::steady_clock::now() + std::chrono::milliseconds(operation_timeout_ms);

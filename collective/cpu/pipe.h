@@ -35,7 +35,7 @@ struct PipeWiring {
   SlotRing ring = {};
   Doorbell* doorbell = nullptr;                 // null: the peer works on the same ring
   const std::atomic<bool>* departed = nullptr;  // the peer's process said goodbye
-  int spin = kShortSpin;
+  Patience patience = {};
 };
 
 class PipeEnd {
@@ -51,7 +51,7 @@ class PipeEnd {
 
  protected:
   WaitScope Scope(Deadline deadline) const {
-    return {&context_.latch, wiring_.departed, deadline, wiring_.spin};
+    return {&context_.latch, wiring_.departed, deadline, wiring_.patience};
   }
   // `awaited`: what the peer did not do, e.g. "receive".
   Status WaitFailure(WaitResult result, const char* awaited) const;

@@ -28,7 +28,7 @@ class PipeGroup final : public GroupBase {
   PipeSender& sender(int member) { return *peers_[static_cast<size_t>(member)].sender; }
   PipeReceiver& receiver(int member) { return *peers_[static_cast<size_t>(member)].receiver; }
 
- protected:
+  // Also called by a DirectGroup that cannot work in place.
   Status Execute(const Operation& operation, int64_t* bytes_sent) override;
 
  private:

@@ -51,7 +51,7 @@ Status ComparePipes(const std::vector<ManifestEntry>& own, const std::vector<Man
 }
 
 int64_t SharedRegionBytes(const std::vector<ManifestEntry>& entries) {
-  int64_t bytes = Region::kSharedHeaderBytes;
+  int64_t bytes = 0;
   for (const ManifestEntry& entry : entries) {
     bytes += SlotRing::Bytes(entry.shape);
   }
@@ -61,7 +61,7 @@ int64_t SharedRegionBytes(const std::vector<ManifestEntry>& entries) {
 std::vector<SlotRing> LayOutRings(const Region& region, const std::vector<ManifestEntry>& entries) {
   MW_CHECK(region.bytes() >= SharedRegionBytes(entries));
   std::vector<SlotRing> rings;
-  std::byte* next = region.data() + Region::kSharedHeaderBytes;
+  std::byte* next = region.data();
   for (const ManifestEntry& entry : entries) {
     rings.emplace_back(next, entry.shape);
     next += SlotRing::Bytes(entry.shape);

@@ -1,10 +1,11 @@
 // How two processes agree on the pipes between them: both list the pipes with keys, ranks and
 // shapes; the lists must be equal. The listening side may offer one shared region that holds the
-// rings of all of them, in list order.
+// rings of all of them, in list order, and another one with the boards of their common groups.
 //
 // Thread rule: pure functions.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,22 @@ struct PipeSpec {
   ManifestEntry entry = {};
   PipeSender* sender = nullptr;
   PipeReceiver* receiver = nullptr;
+};
+
+// The board of a group whose members are processes of this host. The one whose first rank is lowest
+// offers it to the others.
+struct BoardSpec {
+  uint64_t key = 0;
+  int64_t bytes = 0;
+  int64_t offset = -1;  // in the region offered to the peer; -1: the peer is to offer it
+  std::function<void(std::byte*)> attach;
+};
+
+// Everything new between this process and a peer.
+struct PeerOffer {
+  std::vector<PipeSpec> pipes;
+  std::vector<BoardSpec> boards;
+  RegionHandle board_region;  // of the boards offered by this side
 };
 
 // The entries of `pipes`, sorted by key. Sorts `pipes` alike.

@@ -4,7 +4,7 @@
 
 namespace meshwright::collective {
 
-TcpPeer::TcpPeer(PeerInfo info, const FabricContext& context, TcpLoop& loop, PeerEvents events)
+TcpPeer::TcpPeer(PeerInfo info, FabricContext& context, TcpLoop& loop, PeerEvents events)
     : info_(std::move(info)), context_(context), loop_(loop), events_(std::move(events)) {}
 
 void TcpPeer::SetState(State state) {
@@ -12,9 +12,12 @@ void TcpPeer::SetState(State state) {
   events_.changed();
 }
 
-void TcpPeer::Offer(std::vector<PipeSpec> pipes) {
-  pipes_ = std::move(pipes);
+void TcpPeer::Offer(PeerOffer offer) {
+  pipes_ = std::move(offer.pipes);
   entries_ = ListPipes(pipes_);
+  boards_ = std::move(offer.boards);
+  board_region_ = offer.board_region;
+  boards_mapped_ = false;
   ++offered_round_;
   offer_sent_ = false;
   if (state_ == State::kIdle && info_.dial) {

@@ -7,8 +7,8 @@
 // Every Connect() of the fabric that has new pipes is a round. The listening side of the pair sends
 // the list of its new pipes, with a shared region if the policy wants one; the dialing side
 // compares, maps, attaches and answers with its own list; then the listening side compares and
-// attaches. Frames are in order, so each side's pipes are attached before the first message for
-// them can arrive.
+// attaches. In the first round each side maps the device memories that the other lists. Frames are
+// in order, so each side's pipes are attached before the first message for them can arrive.
 //
 // Thread rule: loop thread only, but for departed(). Ownership: the transport owns it; destroyed
 // after the loop stopped.
@@ -45,17 +45,19 @@ struct PeerEvents {
 
 class TcpPeer final : public TcpLink::Events {
  public:
-  TcpPeer(PeerInfo info, const FabricContext& context, TcpLoop& loop, PeerEvents events);
+  TcpPeer(PeerInfo info, FabricContext& context, TcpLoop& loop, PeerEvents events);
 
   const PeerInfo& info() const { return info_; }
-  // New pipes of one round. REQUIRES the previous round ready.
-  void Offer(std::vector<PipeSpec> pipes);
+  // What is new in one round. REQUIRES the previous round ready.
+  void Offer(PeerOffer offer);
   // A connection that the listener authenticated.
   void Adopt(UniqueFd fd);
   void SendAbort(const Status& cause);
   void BeginClose();
 
   uint32_t ready_round() const { return ready_round_; }
+  // The peer has mapped all boards that this side offered it in the last round.
+  bool boards_mapped() const { return boards_mapped_; }
   bool finished() const { return state_ != State::kUp; }  // nothing left to flush
   // "none" before the first round, else "shared_memory" or "tcp": of the last round.
   const char* transport() const { return transport_; }
@@ -80,11 +82,13 @@ class TcpPeer final : public TcpLink::Events {
   void CompleteOffer(const Manifest& answer);
   bool WantsSharedMemory() const;
   Status MapOffer(const Manifest& offer);
+  bool MapBoards(const Manifest& offer);
+  void MapMemories(const Manifest& manifest);
   Status Attach(bool shared, const std::string& note);
   void Ready();
 
   const PeerInfo info_;
-  const FabricContext& context_;
+  FabricContext& context_;
   TcpLoop& loop_;
   PeerEvents events_;
   State state_ = State::kIdle;
@@ -97,6 +101,9 @@ class TcpPeer final : public TcpLink::Events {
   bool offer_sent_ = false;             // listening side
   std::vector<PipeSpec> pipes_;         // of the offered round, sorted
   std::vector<ManifestEntry> entries_;  // the same
+  std::vector<BoardSpec> boards_;       // of the offered round
+  RegionHandle board_region_;
+  bool boards_mapped_ = false;
   std::optional<Manifest> peer_offer_;  // dialing side: came before our own Offer()
   std::string region_note_;             // why there is no shared region
   Region shared_;                       // of the current round, moved to regions_ when used

@@ -47,6 +47,17 @@ void TcpPeer::SendOffer() {
     }
   }
   offer.note = region_note_;
+  if (WantsSharedMemory()) {
+    if (ready_round_ == 0) {
+      offer.memories = context_.memory.own().handles();
+    }
+    offer.board_region = board_region_;
+    for (const BoardSpec& board : boards_) {
+      if (board.offset >= 0) {
+        offer.boards.push_back({board.key, board.offset});
+      }
+    }
+  }
   offer_sent_ = true;
   link_->SendManifest(EncodeManifest(offer));
 }
@@ -80,6 +91,13 @@ void TcpPeer::AnswerOffer(const Manifest& offer) {
     const Status mapped = MapOffer(offer);
     answer.mapped_region = mapped.ok();
     answer.note = mapped.message();
+    answer.mapped_boards = MapBoards(offer);
+    if (ready_round_ == 0) {
+      if (WantsSharedMemory()) {
+        answer.memories = context_.memory.own().handles();
+      }
+      MapMemories(offer);
+    }
     status = Attach(mapped.ok(), mapped.message());
   }
   if (!status.ok()) {
@@ -88,6 +106,43 @@ void TcpPeer::AnswerOffer(const Manifest& offer) {
   }
   link_->SendManifest(EncodeManifest(answer));
   Ready();
+}
+
+// Boards that were offered but are not known here stay unused on both sides.
+bool TcpPeer::MapBoards(const Manifest& offer) {
+  if (!WantsSharedMemory() || offer.boards.empty()) {
+    return false;
+  }
+  Result<Region> region = Region::OpenShared(offer.board_region);
+  if (!region.has_value()) {
+    return false;
+  }
+  size_t attached = 0;
+  for (const BoardSpec& board : boards_) {
+    for (const BoardEntry& entry : offer.boards) {
+      const bool fits = entry.offset >= 0 && entry.offset % 64 == 0 &&
+                        board.bytes <= region->bytes() &&
+                        entry.offset <= region->bytes() - board.bytes;
+      if (board.offset < 0 && entry.key == board.key && fits) {
+        board.attach(region->data() + entry.offset);
+        ++attached;
+      }
+    }
+  }
+  regions_.push_back(std::move(*region));
+  return attached == offer.boards.size();
+}
+
+void TcpPeer::MapMemories(const Manifest& manifest) {
+  PeerMemory memory{.complete = WantsSharedMemory(), .departed = &departed_};
+  for (size_t i = 0; i < manifest.memories.size() && memory.complete; ++i) {
+    Result<Region> region = Region::OpenShared(manifest.memories[i]);
+    memory.complete = region.has_value();
+    if (region.has_value()) {
+      memory.regions.push_back(std::move(*region));
+    }
+  }
+  context_.memory.AddPeer(info_.process_id, std::move(memory));
 }
 
 Status TcpPeer::MapOffer(const Manifest& offer) {
@@ -113,6 +168,10 @@ void TcpPeer::CompleteOffer(const Manifest& answer) {
   if (status.ok()) {
     shared_.CloseDescriptor();
     const bool shared = answer.mapped_region && shared_.data() != nullptr;
+    boards_mapped_ = answer.mapped_boards;
+    if (ready_round_ == 0) {
+      MapMemories(answer);
+    }
     status = Attach(shared, region_note_.empty() ? answer.note : region_note_);
   }
   if (!status.ok()) {
@@ -141,7 +200,7 @@ Status TcpPeer::Attach(bool shared, const std::string& note) {
     PipeWiring wiring{.departed = &departed_};
     if (shared) {
       wiring.ring = rings[i];
-      wiring.spin = context_.spin;
+      wiring.patience = context_.patience;
     } else {
       const ManifestEntry& entry = entries_[i];
       MW_ASSIGN_OR_RETURN(Region region, Region::Private(SlotRing::Bytes(entry.shape)));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <set>
 
@@ -24,11 +25,12 @@ constexpr milliseconds kBroadcastMs(200);  // the loop never blocks; this is for
 
 class TcpTransport::Impl final : public FabricPort {
  public:
-  Impl(const FabricContext& context, std::shared_ptr<TcpListener> listener);
+  Impl(FabricContext& context, std::shared_ptr<TcpListener> listener);
   ~Impl() override;
   Status Register() { return listener_->Register(this); }
 
   Status AddPipe(int peer_rank, const PipeSpec& pipe);
+  void AddBoard(BoardPlan plan) { new_boards_.push_back(std::move(plan)); }
   Status Connect(int64_t timeout_ms);
   void Broadcast(const Status& cause);
   const char* transport(int rank);
@@ -40,17 +42,27 @@ class TcpTransport::Impl final : public FabricPort {
 
  private:
   struct Peer {
-    std::unique_ptr<TcpPeer> tcp;     // loop only
-    std::vector<PipeSpec> new_pipes;  // of the caller of AddPipe and Connect
-    uint32_t offered_round = 0;       // likewise
+    std::unique_ptr<TcpPeer> tcp;  // loop only
+    PeerOffer offer;               // of the caller of AddPipe and Connect
+    uint32_t offered_round = 0;    // likewise
     // Guarded by mutex_: what the loop tells.
     uint32_t ready_round = 0;
+    bool boards_mapped = false;
     bool finished = true;
     const char* transport = "none";
     std::string problem;
   };
 
+  // A board that this process offers, and the processes that it offers it to.
+  struct HostedBoard {
+    Board board;
+    std::vector<uint64_t> processes;
+  };
+
   void MakePeers();
+  bool Hosts(const BoardPlan& plan);
+  std::vector<HostedBoard> OfferBoards();
+  void DecideBoards(const std::vector<HostedBoard>& boards);
   void Publish(Peer& peer);
   Peer& PeerOf(int rank);
   std::string DescribeMissing();
@@ -59,9 +71,12 @@ class TcpTransport::Impl final : public FabricPort {
     return changed_.wait_for(lock, timeout, done);
   }
 
-  const FabricContext& context_;
+  FabricContext& context_;
   std::shared_ptr<TcpListener> listener_;
   Identity identity_;
+  int own_first_ = -1;                 // rank
+  std::vector<BoardPlan> new_boards_;  // of the caller of AddBoard and Connect
+  std::vector<Region> board_regions_;  // likewise
   TcpLoop loop_;
   std::map<uint64_t, Peer> peers_;  // by process; the map itself is constant after construction
   std::set<uint64_t> keys_;
@@ -70,7 +85,7 @@ class TcpTransport::Impl final : public FabricPort {
   std::string last_refusal_;  // guarded by mutex_
 };
 
-TcpTransport::Impl::Impl(const FabricContext& context, std::shared_ptr<TcpListener> listener)
+TcpTransport::Impl::Impl(FabricContext& context, std::shared_ptr<TcpListener> listener)
     : context_(context), listener_(std::move(listener)), loop_([&context](const std::string& what) {
         context.abort(Internal(fmt::format("the network loop of the fabric failed: {}", what)));
       }) {
@@ -84,12 +99,11 @@ TcpTransport::Impl::Impl(const FabricContext& context, std::shared_ptr<TcpListen
 void TcpTransport::Impl::MakePeers() {
   const std::vector<Member>& members = context_.options.members;
   std::map<uint64_t, PeerInfo> infos;
-  int own_first = -1;
   std::string own_host;
   for (size_t rank = 0; rank < members.size(); ++rank) {
     const Member& member = members[rank];
     if (member.process_id == identity_.process_id) {
-      own_first = own_first < 0 ? static_cast<int>(rank) : own_first;
+      own_first_ = own_first_ < 0 ? static_cast<int>(rank) : own_first_;
       own_host = member.host_id;
       continue;
     }
@@ -101,7 +115,7 @@ void TcpTransport::Impl::MakePeers() {
   for (auto& [process_id, info] : infos) {
     const std::string& host = members[static_cast<size_t>(info.ranks[0])].host_id;
     info.name = context_.RanksName(info.ranks);
-    info.dial = info.ranks[0] < own_first;
+    info.dial = info.ranks[0] < own_first_;
     info.same_host = !host.empty() && host == own_host;
     Peer& peer = peers_[process_id];
     PeerEvents events{.failed = [this](const Status& cause) { context_.abort(cause); },
@@ -134,6 +148,7 @@ TcpTransport::Impl::~Impl() {
 void TcpTransport::Impl::Publish(Peer& peer) {
   const std::lock_guard<std::mutex> lock(mutex_);
   peer.ready_round = peer.tcp->ready_round();
+  peer.boards_mapped = peer.tcp->boards_mapped();
   peer.finished = peer.tcp->finished();
   peer.transport = peer.tcp->transport();
   changed_.notify_all();
@@ -150,18 +165,76 @@ Status TcpTransport::Impl::AddPipe(int peer_rank, const PipeSpec& pipe) {
                     "choose another name",
                     pipe.entry.name, pipe.entry.from_rank, pipe.entry.to_rank));
   }
-  PeerOf(peer_rank).new_pipes.push_back(pipe);
+  PeerOf(peer_rank).offer.pipes.push_back(pipe);
   return OkStatus();
 }
 
+bool TcpTransport::Impl::Hosts(const BoardPlan& plan) {
+  return std::all_of(plan.peer_ranks.begin(), plan.peer_ranks.end(),
+                     [&](int rank) { return own_first_ < PeerOf(rank).tcp->info().ranks[0]; });
+}
+
+// Puts each new board into the offers to its processes; those offered here share one new region.
+std::vector<TcpTransport::Impl::HostedBoard> TcpTransport::Impl::OfferBoards() {
+  int64_t bytes = 0;
+  for (const BoardPlan& plan : new_boards_) {
+    bytes += Hosts(plan) ? Board::Bytes(plan.members) : 0;
+  }
+  Region region;
+  if (bytes > 0) {
+    Result<Region> created = Region::CreateShared(bytes);
+    region = created.has_value() ? std::move(*created) : Region();
+  }
+  std::vector<HostedBoard> hosted;
+  int64_t offset = 0;
+  for (BoardPlan& plan : new_boards_) {
+    const bool host = Hosts(plan);
+    if (host && region.data() == nullptr) {
+      continue;  // no shared memory: the group uses its pipes
+    }
+    BoardSpec spec{PipeKey(plan.name, -1, -1), Board::Bytes(plan.members), host ? offset : -1,
+                   plan.attach};
+    if (host) {
+      hosted.push_back({Board(region.data() + offset, plan.members), {}});
+      plan.attach(region.data() + offset);
+      offset += spec.bytes;
+    }
+    std::set<uint64_t> processes;
+    for (const int rank : plan.peer_ranks) {
+      processes.insert(PeerOf(rank).tcp->info().process_id);
+    }
+    for (const uint64_t process : processes) {
+      PeerOffer& offer = peers_.at(process).offer;
+      offer.boards.push_back(spec);
+      offer.board_region = host ? region.handle() : offer.board_region;
+    }
+    if (host) {
+      hosted.back().processes.assign(processes.begin(), processes.end());
+    }
+  }
+  new_boards_.clear();
+  board_regions_.push_back(std::move(region));
+  return hosted;
+}
+
+// REQUIRES mutex_, all rounds ready.
+void TcpTransport::Impl::DecideBoards(const std::vector<HostedBoard>& boards) {
+  for (const HostedBoard& hosted : boards) {
+    const bool all = std::all_of(hosted.processes.begin(), hosted.processes.end(),
+                                 [this](uint64_t id) { return peers_.at(id).boards_mapped; });
+    StoreAndWake(hosted.board.state(),
+                 static_cast<uint32_t>(all ? BoardState::kInUse : BoardState::kRefused));
+  }
+}
+
 Status TcpTransport::Impl::Connect(int64_t timeout_ms) {
+  const std::vector<HostedBoard> boards = OfferBoards();
   for (auto& [id, peer] : peers_) {
-    if (!peer.new_pipes.empty()) {
+    if (!peer.offer.pipes.empty()) {
       ++peer.offered_round;
-      loop_.Post([tcp = peer.tcp.get(), pipes = std::move(peer.new_pipes)]() mutable {
-        tcp->Offer(std::move(pipes));
+      loop_.Post([tcp = peer.tcp.get(), offer = std::exchange(peer.offer, {})]() mutable {
+        tcp->Offer(std::move(offer));
       });
-      peer.new_pipes = {};
     }
   }
   std::unique_lock<std::mutex> lock(mutex_);
@@ -179,6 +252,8 @@ Status TcpTransport::Impl::Connect(int64_t timeout_ms) {
     return DeadlineExceeded(fmt::format("{} did not come within {} ms of connecting generation {}",
                                         DescribeMissing(), timeout_ms, identity_.generation));
   }
+  board_regions_.back().CloseDescriptor();
+  DecideBoards(boards);
   return OkStatus();
 }
 
@@ -241,7 +316,7 @@ void TcpTransport::Impl::NoteRefusal(const Status& why) {
 TcpTransport::TcpTransport(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 TcpTransport::~TcpTransport() = default;
 
-Result<std::unique_ptr<TcpTransport>> TcpTransport::Make(const FabricContext& context,
+Result<std::unique_ptr<TcpTransport>> TcpTransport::Make(FabricContext& context,
                                                          std::shared_ptr<Listener> listener) {
   auto tcp_listener = std::dynamic_pointer_cast<TcpListener>(std::move(listener));
   if (tcp_listener == nullptr) {
@@ -256,6 +331,7 @@ Result<std::unique_ptr<TcpTransport>> TcpTransport::Make(const FabricContext& co
 Status TcpTransport::AddPipe(int peer_rank, const PipeSpec& pipe) {
   return impl_->AddPipe(peer_rank, pipe);
 }
+void TcpTransport::AddBoard(BoardPlan plan) { impl_->AddBoard(std::move(plan)); }
 Status TcpTransport::Connect(int64_t timeout_ms) { return impl_->Connect(timeout_ms); }
 void TcpTransport::Broadcast(const Status& cause) { impl_->Broadcast(cause); }
 const char* TcpTransport::transport(int rank) const { return impl_->transport(rank); }

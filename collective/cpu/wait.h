@@ -1,9 +1,9 @@
 // Waiting for a 32-bit word that another thread, or another process of the host, changes.
 //
-// A bounded spin (a wake-up costs 20-45 us here, a spin hit 0.3 us), then futex waits in slices of
-// kWaitSliceMs; every slice looks at the abort latch, the departure of the peer and the deadline,
-// so a peer that died between its last store and its wake call, or without either, cannot strand a
-// waiter.
+// A bounded spin (a wake-up of an idle core costs 20-45 us, a spin hit 0.3 us), where ranks share
+// cores then a bounded time of giving the core away, then futex waits in slices of kWaitSliceMs;
+// every slice looks at the abort latch, the departure of the peer and the deadline, so a peer that
+// died between its last store and its wake call, or without either, cannot strand a waiter.
 //
 // Thread rule: any thread. The word may lie in memory shared between processes (futexes are not
 // private).
@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <thread>
 
 #include "base/futex.h"
 #include "collective/cpu/abort_latch.h"
@@ -21,8 +22,14 @@ namespace meshwright::collective {
 using Deadline = std::chrono::steady_clock::time_point;
 
 inline constexpr int64_t kWaitSliceMs = 20;
-inline constexpr int kLongSpin = 2000;  // 10-30 us; for at most one rank per core
-inline constexpr int kShortSpin = 64;   // when the peer may need this core to make progress
+
+// How a wait passes its time before it sleeps.
+struct Patience {
+  int spins = 64;
+  int64_t yield_us = 0;  // then: lets others have the core, so that it never idles between them
+};
+inline constexpr Patience kOwnCore{.spins = 2000};  // 10-30 us; for at most one rank per core
+inline constexpr Patience kSharedCore{.spins = 64, .yield_us = 100};
 
 // Zeroed memory is a valid initial state; it lives at the start of shared rings.
 struct WaitWord {
@@ -37,7 +44,7 @@ struct WaitScope {
   const AbortLatch* latch = nullptr;
   const std::atomic<bool>* departed = nullptr;  // the peer said goodbye; may be null
   Deadline deadline;
-  int spin = kShortSpin;
+  Patience patience = {};
 };
 
 // Sleeps while word == expected, at most until the slice or `deadline` ends. May return early.
@@ -52,14 +59,31 @@ inline void StoreAndWake(WaitWord& word, uint32_t value) {
   }
 }
 
-// Returns when ready() holds, else with the reason why not. ready() depends on word.value.
+// Gives the core away until ready() or the time is over.
+template <typename Ready>
+bool YieldUntil(const Ready& ready, int64_t yield_us) {
+  const Deadline end = std::chrono::steady_clock::now() + std::chrono::microseconds(yield_us);
+  while (std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+    if (ready()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Returns when ready() holds, else with the reason why not. Whoever makes it true changes
+// word.value afterwards, or does so when it then sees word.waiters.
 template <typename Ready>
 WaitResult WaitOn(WaitWord& word, const Ready& ready, const WaitScope& scope) {
-  for (int i = 0; i < scope.spin; ++i) {
+  for (int i = 0; i < scope.patience.spins; ++i) {
     if (ready()) {
       return WaitResult::kReady;
     }
     SpinPause();
+  }
+  if (scope.patience.yield_us > 0 && YieldUntil(ready, scope.patience.yield_us)) {
+    return WaitResult::kReady;
   }
   for (;;) {
     const uint32_t seen = word.value.load();
@@ -76,7 +100,9 @@ WaitResult WaitOn(WaitWord& word, const Ready& ready, const WaitScope& scope) {
       return WaitResult::kTimedOut;
     }
     word.waiters.fetch_add(1);
-    SharedFutexWait(word.value, seen, scope.deadline);
+    if (!ready()) {
+      SharedFutexWait(word.value, seen, scope.deadline);
+    }
     word.waiters.fetch_sub(1);
   }
 }

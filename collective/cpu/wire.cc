@@ -95,6 +95,24 @@ Status ReadCause(Reader& reader) {
   return blamed ? status.WithBlame(static_cast<Blame>(blame)) : status;
 }
 
+void WriteHandle(const RegionHandle& handle, Writer& writer) {
+  writer.Integer(handle.process_id);
+  writer.Integer(handle.descriptor);
+  writer.Integer(handle.bytes);
+  writer.Integer(handle.token[0]);
+  writer.Integer(handle.token[1]);
+}
+
+RegionHandle ReadHandle(Reader& reader) {
+  RegionHandle handle;
+  handle.process_id = reader.Integer<int64_t>();
+  handle.descriptor = reader.Integer<int32_t>();
+  handle.bytes = reader.Integer<int64_t>();
+  handle.token[0] = reader.Integer<uint64_t>();
+  handle.token[1] = reader.Integer<uint64_t>();
+  return handle;
+}
+
 uint32_t PayloadLimit(FrameType type) {
   switch (type) {
     case FrameType::kData:
@@ -233,13 +251,20 @@ Bytes EncodeManifest(const Manifest& manifest) {
     writer.String(entry.name, kMaxIdentityBytes);
   }
   writer.Integer(static_cast<uint8_t>(manifest.offers_region));
-  writer.Integer(manifest.region.process_id);
-  writer.Integer(manifest.region.descriptor);
-  writer.Integer(manifest.region.bytes);
-  writer.Integer(manifest.region.token[0]);
-  writer.Integer(manifest.region.token[1]);
+  WriteHandle(manifest.region, writer);
   writer.Integer(static_cast<uint8_t>(manifest.mapped_region));
   writer.String(manifest.note, kMaxMessageBytes);
+  writer.Integer(static_cast<uint32_t>(manifest.memories.size()));
+  for (const RegionHandle& memory : manifest.memories) {
+    WriteHandle(memory, writer);
+  }
+  writer.Integer(static_cast<uint32_t>(manifest.boards.size()));
+  for (const BoardEntry& board : manifest.boards) {
+    writer.Integer(board.key);
+    writer.Integer(board.offset);
+  }
+  WriteHandle(manifest.board_region, writer);
+  writer.Integer(static_cast<uint8_t>(manifest.mapped_boards));
   return writer.Take();
 }
 
@@ -259,14 +284,22 @@ Result<Manifest> DecodeManifest(ByteView payload) {
     manifest.entries.push_back(std::move(entry));
   }
   manifest.offers_region = reader.Integer<uint8_t>() != 0;
-  manifest.region.process_id = reader.Integer<int64_t>();
-  manifest.region.descriptor = reader.Integer<int32_t>();
-  manifest.region.bytes = reader.Integer<int64_t>();
-  manifest.region.token[0] = reader.Integer<uint64_t>();
-  manifest.region.token[1] = reader.Integer<uint64_t>();
+  manifest.region = ReadHandle(reader);
   manifest.mapped_region = reader.Integer<uint8_t>() != 0;
   manifest.note = reader.String();
-  if (!reader.complete() || manifest.entries.size() != count) {
+  const auto memories = reader.Integer<uint32_t>();
+  while (manifest.memories.size() < memories && reader.left() > 0) {
+    manifest.memories.push_back(ReadHandle(reader));
+  }
+  const auto boards = reader.Integer<uint32_t>();
+  while (manifest.boards.size() < boards && reader.left() > 0) {
+    const auto key = reader.Integer<uint64_t>();
+    manifest.boards.push_back({key, reader.Integer<int64_t>()});
+  }
+  manifest.board_region = ReadHandle(reader);
+  manifest.mapped_boards = reader.Integer<uint8_t>() != 0;
+  if (!reader.complete() || manifest.entries.size() != count ||
+      manifest.memories.size() != memories || manifest.boards.size() != boards) {
     return Fail(DataLoss(fmt::format("malformed manifest of {} bytes", payload.size())));
   }
   return manifest;

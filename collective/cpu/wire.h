@@ -32,7 +32,7 @@ using ByteView = std::span<const uint8_t>;
 
 inline constexpr uint64_t kHelloMagic = 0x4f4c4c45485f574dULL;  // "MW_HELLO"
 inline constexpr uint64_t kReplyMagic = 0x594c5045525f574dULL;  // "MW_REPLY"
-inline constexpr uint32_t kWireVersion = 1;
+inline constexpr uint32_t kWireVersion = 2;
 inline constexpr size_t kEnvelopeBytes = 16;
 inline constexpr uint32_t kMaxHandshakeBytes = 8 << 10;
 inline constexpr size_t kMaxIdentityBytes = 256;  // cluster id, secret
@@ -90,6 +90,13 @@ struct ManifestEntry {
   friend bool operator==(const ManifestEntry&, const ManifestEntry&) = default;
 };
 
+// Where a board lies in the region of boards.
+struct BoardEntry {
+  uint64_t key = 0;
+  int64_t offset = 0;
+  friend bool operator==(const BoardEntry&, const BoardEntry&) = default;
+};
+
 struct Manifest {
   uint32_t round = 0;
   std::vector<ManifestEntry> entries = {};  // sorted by key
@@ -97,6 +104,11 @@ struct Manifest {
   RegionHandle region = {};
   bool mapped_region = false;  // the dialing side's answer
   std::string note = {};       // why it was not mapped
+  // In the first round: the device memories of the sender, which the other may map.
+  std::vector<RegionHandle> memories = {};
+  std::vector<BoardEntry> boards = {};  // offered by the listening side, in one region
+  RegionHandle board_region = {};
+  bool mapped_boards = false;  // the dialing side has all that were offered
 };
 
 Bytes EncodeManifest(const Manifest& manifest);

@@ -21,6 +21,7 @@ class CpuMemory final : public Memory {
 
   std::byte* data() const override { return mapping_.data(); }
   int64_t bytes() const override { return use_.total(); }
+  const SharedHandle* shared() const override { return mapping_.shared(); }
 
  private:
   Mapping mapping_;
@@ -51,7 +52,7 @@ class CpuDevice final : public Device {
     if (Status status = ledger_->Charge(use); !status.ok()) {
       return Fail(status.WithContext(options_.name));
     }
-    Result<Mapping> mapping = Mapping::Make(use.total());
+    Result<Mapping> mapping = MakeMapping(use.total());
     if (!mapping.has_value()) {
       ledger_->Release(use);
       return Fail(mapping.error().WithContext(options_.name));
@@ -74,6 +75,14 @@ class CpuDevice final : public Device {
   ThreadTeam* team() override { return team_.get(); }
 
  private:
+  Result<Mapping> MakeMapping(int64_t bytes) const {
+    if (options_.share_memory) {
+      Result<Mapping> shared = Mapping::MakeShared(bytes);
+      if (shared.has_value()) return shared;
+    }
+    return Mapping::Make(bytes);
+  }
+
   const DeviceOptions options_;
   const std::shared_ptr<MemoryLedger> ledger_;
   std::unique_ptr<ThreadTeam> team_;

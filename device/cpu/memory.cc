@@ -17,6 +17,9 @@ namespace {
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
 #endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25  // Linux 6.1
+#endif
 
 // False only when the system says that there is no memory; without the system call, every page is
 // touched.
@@ -26,6 +29,30 @@ bool Populate(std::byte* data, size_t bytes) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   for (size_t i = 0; i < bytes; i += page) static_cast<volatile std::byte*>(data)[i] = std::byte{0};
   return true;
+}
+
+// The system promises pages of a shared file without counting them: asked for private memory of
+// this length, it says whether there can be as many.
+Status CheckCommit(int64_t bytes) {
+  const auto length = static_cast<size_t>(bytes);
+  void* probe = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (probe == MAP_FAILED) {
+    return ResourceExhausted(
+        fmt::format("mapping {} bytes of shared memory: {}", bytes, std::strerror(errno)));
+  }
+  munmap(probe, length);
+  return OkStatus();
+}
+
+// Huge pages for shared memory; advice only. The system collapses a block only when a page of it is
+// present.
+void CollapseIntoHugePages(std::byte* data, int64_t bytes) {
+  madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  for (int64_t i = 0; i < bytes; i += kHugePageBytes) {
+    if (madvise(data + i, page, MADV_POPULATE_WRITE) != 0) return;
+    if (madvise(data + i, kHugePageBytes, MADV_COLLAPSE) != 0) return;
+  }
 }
 
 std::byte* AlignPointer(void* base, int64_t alignment) {
@@ -57,15 +84,33 @@ Result<Mapping> Mapping::Make(int64_t bytes) {
   return mapping;
 }
 
+Result<Mapping> Mapping::MakeShared(int64_t bytes) {
+  const int64_t usable =
+      bytes >= kHugePageBytes ? AlignUp(bytes, kHugePageBytes) : SharedFile::MappedBytes(bytes);
+  MW_TRY(CheckCommit(usable));
+  MW_ASSIGN_OR_RETURN(SharedFile file, SharedFile::Create(usable));
+  MW_ASSIGN_OR_RETURN(std::byte * data, file.Map());
+  Mapping mapping(data, static_cast<size_t>(usable), data);
+  if (usable >= kHugePageBytes) CollapseIntoHugePages(data, usable);
+  if (!Populate(data, static_cast<size_t>(usable))) {
+    return Fail(ResourceExhausted(
+        fmt::format("making {} bytes of shared memory present: {}", bytes, std::strerror(errno))));
+  }
+  mapping.file_ = std::move(file);
+  return mapping;
+}
+
 Mapping::Mapping(Mapping&& other) noexcept
     : base_(std::exchange(other.base_, nullptr)),
       mapped_bytes_(std::exchange(other.mapped_bytes_, 0)),
-      data_(std::exchange(other.data_, nullptr)) {}
+      data_(std::exchange(other.data_, nullptr)),
+      file_(std::move(other.file_)) {}
 
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
   std::swap(base_, other.base_);
   std::swap(mapped_bytes_, other.mapped_bytes_);
   std::swap(data_, other.data_);
+  std::swap(file_, other.file_);
   return *this;
 }
 

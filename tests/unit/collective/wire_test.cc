@@ -18,6 +18,10 @@ Manifest SampleManifest() {
   manifest.offers_region = true;
   manifest.region = {123, 45, 6789, {1, 2}};
   manifest.note = "why not";
+  manifest.memories = {{123, 46, 1 << 21, {3, 4}}, {123, 47, 4096, {5, 6}}};
+  manifest.boards = {{77, 0}, {78, 4096}};
+  manifest.board_region = {123, 48, 8192, {7, 8}};
+  manifest.mapped_boards = true;
   return manifest;
 }
 
@@ -50,6 +54,12 @@ TEST(Wire, ManifestSurvivesTheRoundTrip) {
   EXPECT_EQ(got.region.token, sent.region.token);
   EXPECT_FALSE(got.mapped_region);
   EXPECT_EQ(got.note, "why not");
+  ASSERT_EQ(got.memories.size(), 2u);
+  EXPECT_EQ(got.memories[1].descriptor, 47);
+  EXPECT_EQ(got.memories[1].token, sent.memories[1].token);
+  EXPECT_EQ(got.boards, sent.boards);
+  EXPECT_EQ(got.board_region.bytes, 8192);
+  EXPECT_TRUE(got.mapped_boards);
 }
 
 TEST(Wire, CauseKeepsCodeBlameAndMessage) {
@@ -103,10 +113,10 @@ TEST(Wire, AbsurdLengthsAndTypesAreRefused) {
   EXPECT_FALSE(DecodeFrameHeader(header).has_value());
 
   Bytes hello = EncodeHello({});
-  hello[8] = 2;  // version
+  hello[8] = 3;  // version
   const auto other_version = DecodeEnvelope(ByteView(hello).first(kEnvelopeBytes), kHelloMagic);
   EXPECT_EQ(other_version.error().code(), StatusCode::kUnauthenticated);
-  EXPECT_NE(other_version.error().message().find("version 2"), std::string::npos);
+  EXPECT_NE(other_version.error().message().find("version 3"), std::string::npos);
 }
 
 TEST(Wire, ACauseIsNotCutInsideACharacter) {
