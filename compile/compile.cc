@@ -8,6 +8,7 @@ namespace meshwright::compile {
 Result<ir::Graph> CompileExecutable(const ir::Graph& graph) {
   MW_ASSIGN_OR_RETURN(ir::Graph compiled, MergeEqualNodes(graph));
   MW_ASSIGN_OR_RETURN(compiled, ir::DropDeadNodes(compiled));
+  MW_ASSIGN_OR_RETURN(compiled, AccumulateInPlace(compiled));
   MW_ASSIGN_OR_RETURN(compiled, FuseChains(compiled));
   if (const Status verified = ir::VerifyGraph(compiled); !verified.ok()) {
     return Fail(Internal("the executable compiler made a graph that the verifier rejects: " +

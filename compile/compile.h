@@ -1,13 +1,15 @@
 // The executable compiler: the same results from fewer passes over memory.
 //
 // It rewrites the local graph of one executable before its memory is planned: equal nodes become
-// one, nodes that nothing needs go, and elementwise ops join the op that makes their operand (bias,
+// one, nodes that nothing needs go, sums of gradients are left to the op that makes a summand
+// (compile/accumulate.cc), and elementwise ops join the op that makes their operand (bias,
 // gate, residual and dropout behind a matrix product; residual and bias sums behind a norm's
 // gradient) as one `fused` node (ir/fused.h). What it makes is plain IR: programs stay readable,
 // verifiable and runnable by any backend.
 //
-// Values keep their rounding: every step computes what its node did; only sums over rows, and the
-// head's gradient over blocks of tokens, may be added in another order. Thread rule: pure
+// Values keep their rounding: every step computes what its node did; only sums over rows, the
+// head's gradient over blocks of tokens, and what an accumulator gets may be added in another
+// order. Thread rule: pure
 // functions.
 #pragma once
 
@@ -27,6 +29,7 @@ Result<ir::Graph> FuseHead(const ir::Graph& step, int64_t splits);
 
 // The passes of CompileExecutable, in their order.
 Result<ir::Graph> MergeEqualNodes(const ir::Graph& graph);
+Result<ir::Graph> AccumulateInPlace(const ir::Graph& graph);
 Result<ir::Graph> FuseChains(const ir::Graph& graph);
 
 }  // namespace meshwright::compile

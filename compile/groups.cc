@@ -82,7 +82,7 @@ class GroupFinder {
     const ir::TensorType& type = graph_.type(node.outputs[0]);
     if (!ir::IsFloating(type.dtype) || type.elements() < kSmallestElements) return false;
     int64_t width = 0;
-    if (node.op == Op::kEinsum) width = ProductWidth(node, type.dims);
+    if (node.op == Op::kEinsum && node.inputs.size() == 2) width = ProductWidth(node, type.dims);
     if (node.op == Op::kLayerNormGrad || node.op == Op::kRmsNormGrad) width = type.dims.back();
     if (width == 0) return false;
     Start(n, true, type.elements(), width);

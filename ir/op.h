@@ -44,9 +44,11 @@
 //   reduce_sum         {dims:ints} (x) -> dims (increasing) removed
 //   sum_squares        (x) -> scalar sum of x^2
 // contraction
-//   einsum             {equation:"bsk,kn->bsn"} (a, b); labels are letters, once per tensor; a
-//                      label of an operand that is in neither the other operand nor the result is
-//                      not allowed.
+//   einsum             {equation:"bsk,kn->bsn"} (a, b, [c]); labels are letters, once per
+//                      tensor; a label of an operand that is in neither the other operand nor the
+//                      result is not allowed. c, of the result's type, is an accumulator: it is
+//                      added to the result, and may lend it its memory. Only the executable
+//                      compiler makes accumulators, here and below.
 // norms (over the last dim d)
 //   layer_norm         {eps} (x[..., d], w[d], b[d]) -> (y, mean[...], rstd[...])
 //   layer_norm_grad    (x, w, mean, rstd, dy) -> (dx, dw[d], db[d])
@@ -56,8 +58,8 @@
 //   embedding          (table[v, d], ids[...] i32) + sharded dims of table -> [..., d]; ids outside
 //                      the local rows give 0. ids outside [0, v) are an error reported by the
 //                      kernel.
-//   embedding_grad     {rows:int} (ids[...], dy[..., d]) + sharded dims of the result -> [rows, d],
-//                      scatter-add
+//   embedding_grad     {rows:int} (ids[...], dy[..., d], [accumulator]) + sharded dims of
+//                      the result -> [rows, d], scatter-add
 // position
 //   rotary             {base:real, inverse:int(0|1)} (x[b, s, h, e]) + sharded dims of x -> same;
 //                      half-split layout (pairs (i, i+e/2)), angle = position * base^(-2i/e),
@@ -84,7 +86,8 @@
 //                      (loss_sum[], count[], block[block_tokens, v]): cross_entropy of the logits
 //                      x w^T; `block` is memory for the logits of some tokens, its content means
 //                      nothing
-//   head_loss_grad     {as head_loss} (x, w, labels, dloss[]) -> (loss_sum[], count[], dx, dw,
+//   head_loss_grad     {as head_loss} (x, w, labels, dloss[], [accumulator of dw]) ->
+//                      (loss_sum[], count[], dx, dw,
 //                      block)
 // optimizer (results replace their operands in place)
 //   clip_multiplier    {max_norm:real (0: no clipping)} (sum_squares[], count[]) ->

@@ -2,13 +2,67 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
+
+#include "ir/schema.h"
 
 namespace meshwright::ir {
 namespace {
 
+size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
+
 int64_t AlignUp(int64_t bytes) {
   return (bytes + kSlotAlignmentBytes - 1) / kSlotAlignmentBytes * kSlotAlignmentBytes;
 }
+
+class ChainFinder {
+ public:
+  explicit ChainFinder(const Graph& graph)
+      : graph_(graph), users_(graph.Users()), is_output_(graph.values.size(), false) {
+    for (const NamedValue& output : graph.outputs) is_output_[Index(output.value)] = true;
+  }
+
+  InPlaceChains Run() {
+    for (size_t i = 0; i < graph_.values.size(); ++i) {
+      chains_.first.emplace_back(static_cast<int32_t>(i));
+    }
+    chains_.last = chains_.first;
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      for (size_t r = 0; r < node.outputs.size(); ++r) {
+        const auto operand = InPlaceOperand(node.op, r);
+        if (operand && *operand < node.inputs.size()) Append(n, *operand, r);
+      }
+    }
+    for (size_t i = graph_.values.size(); i-- > 0;) {  // results come behind operands
+      chains_.last[i] = chains_.last[Index(chains_.last[i])];
+    }
+    return std::move(chains_);
+  }
+
+ private:
+  // Result r of node n takes the place of the operand, where it may.
+  void Append(size_t n, size_t operand, size_t r) {
+    const Node& node = graph_.nodes[n];
+    const ValueId from = node.inputs[operand];
+    const ValueId to = node.outputs[r];
+    const auto accumulator = AccumulatorOf(node.op);
+    const bool accumulates =
+        accumulator && accumulator->result == r && accumulator->operand == operand;
+    if (is_output_[Index(from)] || (is_output_[Index(to)] && !accumulates)) return;
+    if (graph_.producer(from).op == Op::kInput) return;
+    if (graph_.type(from).bytes() != graph_.type(to).bytes()) return;
+    if (static_cast<size_t>(users_[Index(from)].back().value()) != n) return;
+    if (std::count(node.inputs.begin(), node.inputs.end(), from) != 1) return;
+    chains_.last[Index(from)] = to;
+    chains_.first[Index(to)] = chains_.first[Index(from)];
+  }
+
+  const Graph& graph_;
+  const std::vector<std::vector<NodeId>> users_;
+  std::vector<bool> is_output_;
+  InPlaceChains chains_;
+};
 
 }  // namespace
 
@@ -63,29 +117,55 @@ Placement PlaceLifetimes(const std::vector<Lifetime>& lifetimes) {
   return placement;
 }
 
-// A value lives from the node that makes it to the last that reads it. Both instants are inclusive,
-// so a node's results never share bytes with its operands: kernels need not be safe in place.
+InPlaceChains FindInPlaceChains(const Graph& executable) { return ChainFinder(executable).Run(); }
+
+OperandTimes TimesOf(const Graph& executable) {
+  OperandTimes times;
+  const std::vector<std::vector<NodeId>> users = executable.Users();
+  const InPlaceChains chains = FindInPlaceChains(executable);
+  for (NodeId id : executable.NodesOf(Op::kInput)) {
+    const ValueId value = executable.node(id).outputs[0];
+    const std::vector<NodeId>& readers = users[Index(value)];
+    int last = readers.empty() ? -1 : readers.back().value();
+    for (const NamedValue& output : executable.outputs) {
+      if (output.value == value) last = static_cast<int>(executable.nodes.size());
+    }
+    times.last_read.push_back(last);
+  }
+  for (const NamedValue& output : executable.outputs) {
+    const NodeId maker = executable.value(chains.first[Index(output.value)]).producer;
+    const bool input = executable.node(maker).op == Op::kInput;
+    times.first_write.push_back(input ? 0 : maker.value());
+  }
+  return times;
+}
+
+// A chain of values lives from the node that makes its first to the last that reads its last. Both
+// instants are inclusive, so a node's results share bytes with its operands only along a chain.
 WorkspacePlan PlanWorkspace(const Graph& executable) {
   WorkspacePlan plan;
   plan.offset_bytes.assign(executable.values.size(), -1);
   std::vector<bool> bound(executable.values.size(), false);
-  for (const NamedValue& output : executable.outputs) {
-    bound[static_cast<size_t>(output.value.value())] = true;
-  }
+  for (const NamedValue& output : executable.outputs) bound[Index(output.value)] = true;
   std::vector<Lifetime> lifetimes;
-  std::vector<size_t> values;
+  std::vector<size_t> owners(executable.values.size(), 0);  // of last values: their lifetime
   const std::vector<std::vector<NodeId>> users = executable.Users();
+  const InPlaceChains chains = FindInPlaceChains(executable);
   for (size_t i = 0; i < executable.values.size(); ++i) {
     const Value& value = executable.values[i];
     if (bound[i] || executable.node(value.producer).op == Op::kInput) continue;
-    const int first = value.producer.value();
-    const int last = users[i].empty() ? first : users[i].back().value();
-    lifetimes.push_back({value.type.bytes(), first, last});
-    values.push_back(i);
+    if (Index(chains.last[i]) != i) continue;
+    const int last = users[i].empty() ? value.producer.value() : users[i].back().value();
+    owners[i] = lifetimes.size();
+    lifetimes.push_back(
+        {value.type.bytes(), executable.value(chains.first[i]).producer.value(), last});
   }
   const Placement placement = PlaceLifetimes(lifetimes);
-  for (size_t i = 0; i < values.size(); ++i)
-    plan.offset_bytes[values[i]] = placement.offset_bytes[i];
+  for (size_t i = 0; i < executable.values.size(); ++i) {
+    const size_t end = Index(chains.last[i]);
+    if (bound[end] || executable.node(executable.values[i].producer).op == Op::kInput) continue;
+    plan.offset_bytes[i] = placement.offset_bytes[owners[end]];
+  }
   plan.bytes = placement.bytes;
   return plan;
 }

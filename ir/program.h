@@ -7,6 +7,10 @@
 //   RECV  slot, box <- channel fills a tile; the slot is defined once its tiles cover it
 //   FREE  slots[]              ends their life; their bytes may be reused by later slots
 //
+// Within a RUN an output may take bytes of a transient input, when the last node that reads the
+// input comes before the first that writes the output (OperandTimes). The input's content is gone
+// then; all that may follow is its FREE.
+//
 // A slot is a tensor with a fixed place. Persistent slots (weights, optimizer state) are found by
 // name in the job's persistent memory and outlive the program; transient slots have an offset in
 // the program's arena. Within a RUN, the executable's temporaries live in [workspace_offset,
@@ -144,10 +148,26 @@ struct Program {
   friend bool operator==(const Program&, const Program&) = default;
 };
 
-// Static memory plan of an executable: offsets of every value that is neither an input nor an
-// output, reused by liveness.
+// Values that share memory: a node that may work in place (ir::InPlaceOperand) writes its result
+// over a temporary that nothing else reads from then on. All values of a chain live where its last
+// one does. An output ends a chain only where an op accumulates into it (ir::AccumulatorOf).
+struct InPlaceChains {
+  std::vector<ValueId> first;  // per value: of its chain
+  std::vector<ValueId> last;
+};
+InPlaceChains FindInPlaceChains(const Graph& executable);
+
+// When a RUN touches its operands, as positions of nodes.
+struct OperandTimes {
+  std::vector<int> last_read;    // per input: -1 never; the node count: copied behind the last node
+  std::vector<int> first_write;  // per output: of its chain; 0 for an output that is an input
+};
+OperandTimes TimesOf(const Graph& executable);
+
+// Static memory plan of an executable: offsets of every value that is neither an input nor in the
+// place of an output, reused by liveness.
 struct WorkspacePlan {
-  std::vector<int64_t> offset_bytes;  // per value; -1 for inputs and outputs
+  std::vector<int64_t> offset_bytes;  // per value; -1 for inputs and chains of outputs
   int64_t bytes = 0;
 };
 WorkspacePlan PlanWorkspace(const Graph& executable);

@@ -53,15 +53,18 @@ std::optional<size_t> InPlaceOperand(Op op, size_t result) {
   }
   switch (schema.in_place) {
     case InPlace::kNever:
-      return std::nullopt;
+      break;
     case InPlace::kFirst:
     case InPlace::kEach:
       return result;
     case InPlace::kOptimizer:
       return result == 0 ? 0 : result + 1;
   }
-  return std::nullopt;
+  if (!schema.accumulator || schema.accumulator->result != result) return std::nullopt;
+  return schema.accumulator->operand;
 }
+
+std::optional<Accumulator> AccumulatorOf(Op op) { return SchemaOf(op).accumulator; }
 
 Result<std::vector<TensorType>> InferTypes(Op op, const Attrs& attrs,
                                            std::span<const TensorType> operands,

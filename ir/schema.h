@@ -62,6 +62,14 @@ size_t ResultCount(Op op, const Attrs& attrs, size_t operand_count);
 // and collectives are safe in these cases and in no others.
 std::optional<size_t> InPlaceOperand(Op op, size_t result);
 
+// Ops with an optional last operand that is added to one of their results, in its place. With it,
+// what the result sums over cannot be split: every part would add it.
+struct Accumulator {
+  size_t result = 0;
+  size_t operand = 0;
+};
+std::optional<Accumulator> AccumulatorOf(Op op);
+
 // Result types of a node; checks operand count, ranks, shapes, dtypes and attributes. reshape,
 // param, input, feed, constant, random_normal and the collectives need `declared` (the wanted
 // result types), which is checked; for others it may be empty.

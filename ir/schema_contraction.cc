@@ -1,4 +1,4 @@
-// einsum: the contraction of two operands.
+// einsum: the contraction of two operands, which may be added to a third.
 #include <fmt/format.h>
 
 #include <map>
@@ -37,7 +37,7 @@ Equation EquationOf(const Attrs& attrs) {
 }
 
 TypesOr InferEinsum(const OpCall& call) {
-  MW_TRY(call.RequireOperands(2));
+  MW_TRY(call.RequireOperandsOrOneMore(2));
   MW_TRY(call.RequireFloat(0));
   const std::string text = call.attrs.Str("equation");
   Equation eq;
@@ -76,17 +76,22 @@ TypesOr InferEinsum(const OpCall& call) {
     }
     result.dims.push_back(it->second);
   }
+  MW_TRY(call.RequireAccumulator(2, result));
   return std::vector<TensorType>{result};
 }
 
 FactorRule EinsumRule(const NodeTypes& node) {
   const Equation eq = EquationOf(node.attrs);
+  const bool accumulates = node.operands.size() > 2;
   RuleBuilder rule(node);
   std::map<char, FactorIndex> factors;
   const auto lay_out = [&](const std::string& labels, const Dims& dims) {
     std::vector<FactorIndex> list;
     for (size_t i = 0; i < labels.size(); ++i) {
-      if (!factors.count(labels[i])) factors[labels[i]] = rule.Add(dims[i]);
+      const bool whole = accumulates && eq.result.find(labels[i]) == std::string::npos;
+      if (!factors.count(labels[i])) {
+        factors[labels[i]] = whole ? rule.AddWhole(dims[i]) : rule.Add(dims[i]);
+      }
       list.push_back(factors[labels[i]]);
     }
     return list;
@@ -94,7 +99,11 @@ FactorRule EinsumRule(const NodeTypes& node) {
   rule.Operand(0, lay_out(eq.a, node.operands[0].dims));
   rule.Operand(1, lay_out(eq.b, node.operands[1].dims));
   rule.Result(0, lay_out(eq.result, node.results[0].dims));
-  rule.AllLinear();
+  if (accumulates) {
+    rule.Operand(2, lay_out(eq.result, node.operands[2].dims));
+  } else {
+    rule.AllLinear();
+  }
   return rule.Finish();
 }
 
@@ -112,6 +121,9 @@ double EinsumFlops(const NodeTypes& node) {
 // The gradient of one operand is the einsum of the other with dy, labels exchanged. Every label of
 // an operand is in the other operand or in the result, so the exchanged equation is valid again.
 GradsOr EinsumGrad(GradCall& call) {
+  if (call.node.inputs.size() > 2) {
+    return Fail(Unimplemented("einsum into an accumulator has no gradient"));
+  }
   const Equation eq = EquationOf(call.node.attrs);
   Builder& b = call.builder;
   const std::string to_a = fmt::format("{},{}->{}", eq.result, eq.b, eq.a);
@@ -125,6 +137,7 @@ GradsOr EinsumGrad(GradCall& call) {
 
 void AddContractionSchemas(SchemaTable& table) {
   Row(table, Op::kEinsum) = {InferEinsum, EinsumRule, EinsumFlops, nullptr, EinsumGrad};
+  Row(table, Op::kEinsum).accumulator = Accumulator{0, 2};
 }
 
 }  // namespace meshwright::ir

@@ -18,7 +18,7 @@ TypesOr InferEmbedding(const OpCall& call) {
 }
 
 TypesOr InferEmbeddingGrad(const OpCall& call) {
-  MW_TRY(call.RequireOperands(2));
+  MW_TRY(call.RequireOperandsOrOneMore(2));
   MW_TRY(call.RequireFloat(1));
   MW_TRY(call.RequireMinRank(1, 1));
   MW_TRY(call.RequireShardedRank(2));
@@ -29,7 +29,9 @@ TypesOr InferEmbeddingGrad(const OpCall& call) {
     return Fail(call.Error("dy must have the dims of ids followed by d"));
   }
   MW_ASSIGN_OR_RETURN(const int64_t rows, call.IntIn("rows", 1, int64_t{1} << 40));
-  return std::vector<TensorType>{{dy.dtype, {rows, dy.dims.back()}}};
+  const TensorType result{dy.dtype, {rows, dy.dims.back()}};
+  MW_TRY(call.RequireAccumulator(2, result));
+  return std::vector<TensorType>{result};
 }
 
 FactorRule EmbeddingRule(const NodeTypes& node) {
@@ -48,10 +50,15 @@ FactorRule EmbeddingGradRule(const NodeTypes& node) {
   RuleBuilder rule(node);
   const FactorIndex v = rule.Add(node.results[0].dims[0]);
   const FactorIndex d = rule.Add(node.results[0].dims[1]);
-  std::vector<FactorIndex> ids = rule.AddDims(node.operands[0].dims);
+  const bool accumulates = node.operands.size() > 2;
+  std::vector<FactorIndex> ids;
+  for (const int64_t size : node.operands[0].dims) {
+    ids.push_back(accumulates ? rule.AddWhole(size) : rule.Add(size));
+  }
   rule.Operand(0, ids);
   ids.push_back(d);
   rule.Operand(1, ids);
+  if (accumulates) rule.Operand(2, {v, d});
   rule.Result(0, {v, d});
   return rule.Finish();
 }
@@ -60,6 +67,13 @@ FactorRule EmbeddingGradRule(const NodeTypes& node) {
 double EmbeddingBytes(const NodeTypes& node) {
   return static_cast<double>(node.operands[1].bytes()) +
          2.0 * static_cast<double>(node.results[0].bytes());
+}
+// With an accumulator only the rows that it is added to.
+double EmbeddingGradBytes(const NodeTypes& node) {
+  const double rows = static_cast<double>(node.operands[1].bytes());
+  const bool accumulates = node.operands.size() > 2;
+  return static_cast<double>(node.operands[0].bytes()) + rows +
+         (accumulates ? 2 * rows : static_cast<double>(node.results[0].bytes()));
 }
 double EmbeddingGradFlops(const NodeTypes& node) {
   return static_cast<double>(node.operands[1].elements());
@@ -78,7 +92,8 @@ void AddEmbeddingSchemas(SchemaTable& table) {
   Row(table, Op::kEmbedding) = {InferEmbedding, EmbeddingRule, NoFlops, EmbeddingBytes,
                                 EmbeddingGradient};
   Row(table, Op::kEmbeddingGrad) = {InferEmbeddingGrad, EmbeddingGradRule, EmbeddingGradFlops,
-                                    nullptr, nullptr};
+                                    EmbeddingGradBytes, nullptr};
+  Row(table, Op::kEmbeddingGrad).accumulator = Accumulator{0, 2};
 }
 
 }  // namespace meshwright::ir

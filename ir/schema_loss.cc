@@ -69,7 +69,7 @@ TypesOr InferNll(const OpCall& call) {
 // x[..., d], w[v, d], labels[...] -> loss, count, and with a gradient dx, dw; then the block.
 TypesOr InferHeadLoss(const OpCall& call) {
   const bool gradient = call.op == Op::kHeadLossGrad;
-  MW_TRY(call.RequireOperands(gradient ? 4 : 3));
+  MW_TRY(gradient ? call.RequireOperandsOrOneMore(4) : call.RequireOperands(3));
   MW_TRY(call.RequireFloat(0));
   MW_TRY(call.RequireMinRank(0, 1));
   MW_TRY(call.RequireRank(1, 2));
@@ -87,6 +87,7 @@ TypesOr InferHeadLoss(const OpCall& call) {
   }
   std::vector<TensorType> types = {LossType(x), LossType(x)};
   if (gradient) types.insert(types.end(), {x, w});
+  if (gradient) MW_TRY(call.RequireAccumulator(4, types[3]));
   types.push_back({x.dtype, {call.attrs.Int("block_tokens"), w.dims[0]}});
   return types;
 }
@@ -152,7 +153,11 @@ FactorRule NllRule(const NodeTypes& node) {
 FactorRule HeadLossRule(const NodeTypes& node) {
   RuleBuilder rule(node);
   const Dims& x = node.operands[0].dims;
-  const std::vector<FactorIndex> rows = rule.AddDims(std::span(x).first(x.size() - 1));
+  const bool accumulates = node.operands.size() > 4;
+  std::vector<FactorIndex> rows;
+  for (const int64_t size : std::span(x).first(x.size() - 1)) {
+    rows.push_back(accumulates ? rule.AddWhole(size) : rule.Add(size));
+  }
   const FactorIndex d = rule.AddWhole(x.back());
   const FactorIndex v = rule.AddWhole(node.operands[1].dims[0]);
   std::vector<FactorIndex> tokens = rows;
@@ -164,6 +169,7 @@ FactorRule HeadLossRule(const NodeTypes& node) {
   if (node.op == Op::kHeadLossGrad) {
     rule.Result(2, tokens);
     rule.Result(3, {v, d});
+    if (accumulates) rule.Operand(4, {v, d});
     block = 4;
   }
   rule.Result(block, {rule.AddWhole(node.results[block].dims[0]), v});
@@ -206,6 +212,7 @@ void AddLossSchemas(SchemaTable& table) {
                                        nullptr, nullptr};
   Row(table, Op::kHeadLoss) = {InferHeadLoss, HeadLossRule, HeadLossFlops, nullptr, nullptr, 3};
   Row(table, Op::kHeadLossGrad) = {InferHeadLoss, HeadLossRule, HeadLossFlops, nullptr, nullptr, 5};
+  Row(table, Op::kHeadLossGrad).accumulator = Accumulator{3, 4};
   Row(table, Op::kLogSumExp) = {InferLogSumExp, LogSumExpRule, SoftmaxFlops, nullptr, nullptr};
   Row(table, Op::kPick) = {InferPick, PickRule, nullptr, nullptr, nullptr};
   Row(table, Op::kNll) = {InferNll, NllRule, NllFlops, nullptr, nullptr, 2};

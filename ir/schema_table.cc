@@ -44,6 +44,15 @@ Status OpCall::RequireOperands(size_t count) const {
   return Error(fmt::format("needs {} operands, has {}", count, operands.size()));
 }
 
+Status OpCall::RequireOperandsOrOneMore(size_t count) const {
+  return operands.size() == count + 1 ? OkStatus() : RequireOperands(count);
+}
+
+Status OpCall::RequireAccumulator(size_t operand, const TensorType& result) const {
+  if (operands.size() <= operand || operands[operand] == result) return OkStatus();
+  return Error(fmt::format("operand {} (accumulator) must be {}", operand, result.ToString()));
+}
+
 Status OpCall::RequireDeclared(size_t count) const {
   if (declared.size() != count) {
     return Error(fmt::format("needs {} declared result types, has {}", count, declared.size()));

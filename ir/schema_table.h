@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,10 @@ struct OpCall {
   // kInvalidArgument "op(types): message".
   Status Error(std::string_view message) const;
   Status RequireOperands(size_t count) const;
+  // `count` operands, or the accumulator behind them.
+  Status RequireOperandsOrOneMore(size_t count) const;
+  // The accumulator, if it is there, has the type of the result that it is added to.
+  Status RequireAccumulator(size_t operand, const TensorType& result) const;
   Status RequireDeclared(size_t count) const;
   Status RequireFloat(size_t operand) const;
   Status RequireFloatScalar(size_t operand) const;
@@ -91,6 +96,7 @@ struct OpSchema {
   GradsOr (*gradient)(GradCall&) = nullptr;        // null: no gradient
   int results = 1;                                 // how many
   InPlace in_place = InPlace::kNever;
+  std::optional<Accumulator> accumulator = std::nullopt;
 };
 
 using SchemaTable = std::array<OpSchema, kOpCount>;

@@ -7,8 +7,8 @@
 // definition, use after free, double free, overwriting a live slot, a slot that leaks at the end,
 // tiles that overlap or do not cover, operand/result types that differ from the executable's,
 // SEND/RECV that do not pair in order, shape and dtype, a different order of collectives within a
-// group, a waiting cycle under the channels' capacities, overlapping arena ranges of live slots,
-// peak memory above the budget.
+// group, a waiting cycle under the channels' capacities, overlapping arena ranges of live slots
+// (but for what ir/program.h allows within a RUN), peak memory above the budget.
 //
 // A list of instructions can be well-formed and still mean something else than the planner said:
 // the right slots in the wrong order. These rules make an instruction that is dropped, repeated or
@@ -22,8 +22,8 @@
 //     So accumulators are complete before the update reads them, weights are not updated before
 //     their last use, and executables of one cadence that update the same slot are numbered in the
 //     order in which they run.
-//  3. In place only where the kernel may: nothing reads the donated input after the node that makes
-//     the output.
+//  3. In place only where the kernel may: nothing reads the donated input after the node that first
+//     writes the output.
 //  4. Microbatches do not mix: a slot made by microbatch work is read by work of the same
 //     microbatch, on either side of a channel; the update reads received slots only when they hold
 //     the whole step (or there is one microbatch).

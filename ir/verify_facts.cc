@@ -65,8 +65,8 @@ CollectiveFact DescribeCollective(const Graph& graph, int index) {
 
 bool ExecutableFacts::MayReplace(size_t i, size_t o) const {
   const ValueId from = inputs[i];
-  const ValueId to = graph->outputs[o].value;
-  if (from == to) return true;
+  if (from == graph->outputs[o].value) return true;
+  const ValueId to = chains.first[static_cast<size_t>(graph->outputs[o].value.value())];
   const NodeId maker = graph->value(to).producer;
   const Node& node = graph->node(maker);
   if (node.op == Op::kInput) return false;
@@ -88,6 +88,8 @@ Result<std::shared_ptr<const ExecutableFacts>> CollectFacts(const Graph& graph) 
   facts->graph = &graph;
   facts->cadence = CadenceOf(graph);
   facts->users = graph.Users();
+  facts->chains = FindInPlaceChains(graph);
+  facts->times = TimesOf(graph);
   facts->workspace_bytes = PlanWorkspace(graph).bytes;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];

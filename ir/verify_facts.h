@@ -35,12 +35,14 @@ struct ExecutableFacts {
   std::vector<std::string> input_names;
   std::vector<CollectiveFact> collectives;  // in node order
   std::vector<std::vector<NodeId>> users;
+  InPlaceChains chains;
+  OperandTimes times;
   int64_t workspace_bytes = 0;
 
   const TensorType& input_type(size_t i) const { return graph->type(inputs[i]); }
   const TensorType& output_type(size_t i) const { return graph->type(graph->outputs[i].value); }
-  // Whether output `o` may take the bytes of input `i`: nothing reads the input after the node that
-  // makes the output, and that node is safe in place.
+  // Whether output `o` may replace input `i` in its slot: nothing reads the input after the node
+  // that first writes the output, and that node is safe in place.
   bool MayReplace(size_t i, size_t o) const;
 };
 

@@ -44,6 +44,9 @@ AccessKey SlotStates::KeyOf(const Instruction& run) const {
 Status SlotStates::RequireLive(SlotId id) const {
   const State& state = states_[static_cast<size_t>(id.value())];
   if (state.life == Life::kLive) return OkStatus();
+  if (state.life == Life::kOverwritten) {
+    return InvalidArgument(fmt::format("s{} was overwritten by an output", id.value()));
+  }
   if (state.life == Life::kDead) {
     return InvalidArgument(
         fmt::format("s{} is not alive: used before definition or after FREE", id.value()));
@@ -110,7 +113,19 @@ Status SlotStates::Replace(SlotId id, const AccessKey& key, std::string_view nam
   return OkStatus();
 }
 
-Status SlotStates::Occupy(SlotId id) {
+// Every place in which the run reads the slot comes before the output is first written.
+bool SlotStates::MayOverwrite(const Instruction& run, size_t output, SlotId other) const {
+  const OperandTimes& times = FactsOf(run).times;
+  bool input = false;
+  for (size_t i = 0; i < run.inputs.size(); ++i) {
+    if (run.inputs[i] != other) continue;
+    if (times.last_read[i] >= times.first_write[output]) return false;
+    input = true;
+  }
+  return input && std::find(run.outputs.begin(), run.outputs.end(), other) == run.outputs.end();
+}
+
+Status SlotStates::Occupy(SlotId id, const Instruction* run, size_t output) {
   const Slot& slot = p_.slot(id);
   const int64_t begin = slot.offset_bytes;
   const int64_t end = begin + slot.type.bytes();
@@ -118,17 +133,20 @@ Status SlotStates::Occupy(SlotId id) {
       p_.workspace_bytes > 0) {
     return InvalidArgument(fmt::format("s{} overlaps the workspace", id.value()));
   }
-  const auto check = [&](SlotId other) {
-    const Slot& neighbour = p_.slot(other);
-    const bool apart =
-        neighbour.offset_bytes >= end || neighbour.offset_bytes + neighbour.type.bytes() <= begin;
-    if (apart) return OkStatus();
-    return InvalidArgument(
-        fmt::format("s{} and s{} are alive in the same bytes", id.value(), other.value()));
-  };
-  const auto next = live_by_offset_.lower_bound(begin);
-  if (next != live_by_offset_.end()) MW_TRY(check(next->second));
-  if (next != live_by_offset_.begin()) MW_TRY(check(std::prev(next)->second));
+  auto it = live_by_offset_.lower_bound(begin);
+  if (it != live_by_offset_.begin()) {
+    const Slot& before = p_.slot(std::prev(it)->second);
+    if (before.offset_bytes + before.type.bytes() > begin) --it;
+  }
+  while (it != live_by_offset_.end() && it->first < end) {
+    const SlotId other = it->second;
+    if (run == nullptr || !MayOverwrite(*run, output, other)) {
+      return InvalidArgument(
+          fmt::format("s{} and s{} are alive in the same bytes", id.value(), other.value()));
+    }
+    At(other).life = Life::kOverwritten;
+    it = live_by_offset_.erase(it);
+  }
   live_by_offset_.emplace(begin, id);
   return OkStatus();
 }
@@ -149,7 +167,7 @@ Status SlotStates::EndRun(const Instruction& run) {
     if (state.life != Life::kDead) {
       return InvalidArgument(fmt::format("s{} is alive and would be overwritten", id.value()));
     }
-    MW_TRY(Occupy(id));
+    MW_TRY(Occupy(id, &run, o));
     state = State();
     state.life = Life::kLive;
     state.content.name = name;
@@ -219,8 +237,10 @@ Status SlotStates::Receive(const Instruction& recv, const Content& content) {
 
 Status SlotStates::Free(const Instruction& free) {
   for (SlotId id : free.inputs) {
-    MW_TRY(RequireLive(id));
-    live_by_offset_.erase(p_.slot(id).offset_bytes);
+    if (At(id).life != Life::kOverwritten) {
+      MW_TRY(RequireLive(id));
+      live_by_offset_.erase(p_.slot(id).offset_bytes);
+    }
     At(id) = State();
   }
   return OkStatus();

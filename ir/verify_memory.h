@@ -45,7 +45,7 @@ class SlotStates {
   Status CheckEnd() const;
 
  private:
-  enum class Life : uint8_t { kDead, kFilling, kLive };
+  enum class Life : uint8_t { kDead, kFilling, kLive, kOverwritten };
   struct State {
     Life life = Life::kDead;
     Content content;
@@ -65,8 +65,10 @@ class SlotStates {
   Status RequireLive(SlotId id) const;
   Status CheckInput(const Instruction& run, size_t input);
   Status Replace(SlotId id, const AccessKey& key, std::string_view name);
-  // Marks the slot alive after checking that no other live slot has its bytes.
-  Status Occupy(SlotId id);
+  // Marks the slot alive after checking that no other live slot has its bytes; those of inputs of
+  // `run` that output `output` may overwrite are lost.
+  Status Occupy(SlotId id, const Instruction* run = nullptr, size_t output = 0);
+  bool MayOverwrite(const Instruction& run, size_t output, SlotId other) const;
   Status AddTile(SlotId id, const Box& box);
 
   const Program& p_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mesh/reshard.h"
+#include "planner/memory.h"
 
 namespace meshwright::planner {
 namespace {
@@ -243,24 +244,17 @@ class DeviceLowering {
     program_.instructions = std::move(with_frees);
   }
 
-  // Arena: transient slots by lifetime, then the workspace of the largest executable.
+  // Arena: transient slots by the nodes that write and read them, then the workspace of the largest
+  // executable.
   void PlaceSlots() {
     std::vector<ir::Lifetime> lifetimes;
     std::vector<size_t> owners;
-    const int end = static_cast<int>(program_.instructions.size());
-    std::vector<std::pair<int, int>> span(program_.slots.size(), {end, -1});
-    for (int i = 0; i < end; ++i) {
-      for (SlotId slot : SlotsOf(program_.instructions[static_cast<size_t>(i)])) {
-        auto& [first, last] = span[static_cast<size_t>(slot.value())];
-        first = std::min(first, i);
-        last = std::max(last, i);
-      }
-    }
+    const SlotSpans spans = SpansOf(program_);
     for (size_t s = 0; s < program_.slots.size(); ++s) {
-      if (program_.slots[s].persistent || span[s].second < 0) continue;
+      if (program_.slots[s].persistent || spans.last[s] < 0) continue;
       const bool report = IsReport(SlotId(static_cast<int32_t>(s)));
       lifetimes.push_back(
-          {program_.slots[s].type.bytes(), span[s].first, report ? end : span[s].second});
+          {program_.slots[s].type.bytes(), spans.first[s], report ? spans.end : spans.last[s]});
       owners.push_back(s);
     }
     const ir::Placement placement = ir::PlaceLifetimes(lifetimes);

@@ -1,6 +1,7 @@
 #include "planner/memory.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -24,22 +25,19 @@ int64_t Total(const KindBytes& bytes) {
 
 // Live transient bytes by kind at the peak.
 KindBytes TransientPeak(const ir::Program& program) {
+  const SlotSpans spans = SpansOf(program);
+  std::vector<std::vector<size_t>> starts(static_cast<size_t>(spans.end) + 2);
+  std::vector<std::vector<size_t>> ends(starts.size());
+  for (size_t s = 0; s < program.slots.size(); ++s) {
+    if (program.slots[s].persistent || spans.last[s] < 0) continue;
+    starts[static_cast<size_t>(spans.first[s])].push_back(s);
+    ends[static_cast<size_t>(spans.last[s]) + 1].push_back(s);
+  }
   KindBytes live, peak;
-  std::set<SlotId> alive;
-  const auto start = [&](SlotId id) {
-    const ir::Slot& slot = program.slot(id);
-    if (slot.persistent || !alive.insert(id).second) return;
-    live[slot.kind] += slot.type.bytes();
-  };
-  for (const ir::Instruction& instruction : program.instructions) {
-    if (instruction.op == ir::Opcode::kFree) {
-      for (SlotId id : instruction.inputs) {
-        if (alive.erase(id) > 0) live[program.slot(id).kind] -= program.slot(id).type.bytes();
-      }
-      continue;
-    }
-    for (SlotId id : instruction.outputs) start(id);
-    if (instruction.op == ir::Opcode::kRecv) start(instruction.slot);
+  for (size_t tick = 0; tick < starts.size(); ++tick) {
+    for (const size_t s : ends[tick]) live[program.slots[s].kind] -= program.slots[s].type.bytes();
+    for (const size_t s : starts[tick])
+      live[program.slots[s].kind] += program.slots[s].type.bytes();
     if (Total(live) > Total(peak)) peak = live;
   }
   return peak;
@@ -118,6 +116,39 @@ int64_t ScratchBytes(const ir::Program& program) {
 }
 
 }  // namespace
+
+SlotSpans SpansOf(const ir::Program& program) {
+  std::map<const ir::Graph*, ir::OperandTimes> times;
+  for (const ir::Executable& executable : program.executables) {
+    times[executable.graph.get()] = ir::TimesOf(*executable.graph);
+  }
+  SlotSpans spans;
+  spans.first.assign(program.slots.size(), std::numeric_limits<int>::max());
+  spans.last.assign(program.slots.size(), -1);
+  const auto touch = [&](SlotId id, int from, int to) {
+    const auto s = static_cast<size_t>(id.value());
+    spans.first[s] = std::min(spans.first[s], from);
+    spans.last[s] = std::max(spans.last[s], to);
+  };
+  for (const ir::Instruction& instruction : program.instructions) {
+    const int start = spans.end;
+    if (instruction.slot.valid()) touch(instruction.slot, start, start);
+    spans.end = start + 1;
+    if (instruction.op != ir::Opcode::kRun) continue;
+    const ir::Graph& graph =
+        *program.executables[static_cast<size_t>(instruction.executable.value())].graph;
+    const ir::OperandTimes& operands = times.at(&graph);
+    const int nodes = static_cast<int>(graph.nodes.size());
+    for (size_t i = 0; i < instruction.inputs.size(); ++i) {
+      touch(instruction.inputs[i], start, start + std::max(0, operands.last_read[i]));
+    }
+    for (size_t o = 0; o < instruction.outputs.size(); ++o) {
+      touch(instruction.outputs[o], start + operands.first_write[o], start + nodes);
+    }
+    spans.end = start + nodes + 1;
+  }
+  return spans;
+}
 
 DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs) {
   DeviceMemory memory;

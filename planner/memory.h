@@ -8,8 +8,18 @@
 
 namespace meshwright::planner {
 
+// When transient slots hold something, on a clock that ticks once per node of a RUN and once per
+// other instruction: from the first write to the last read, both inclusive. A slot that a RUN
+// writes lives from the node that does; one that it reads last, up to the node that does.
+struct SlotSpans {
+  std::vector<int> first;  // per slot
+  std::vector<int> last;   // -1: never used
+  int end = 0;             // behind the last instruction
+};
+SlotSpans SpansOf(const ir::Program& program);
+
 // Persistent slots (each name once over all programs) plus, of the program with the largest arena,
-// the bytes by kind at the moment when most is live. total_bytes is what a worker allocates for a
+// the bytes by kind at the node when most is live. total_bytes is what a worker allocates for a
 // device: persistent bytes, the largest arena, and the scratch in which collectives pack buckets
 // and blocks (a part of the workspace). Not in it: what kernels keep for themselves, such as the
 // tiles of a matmul, and the buffers of the transports.

@@ -94,4 +94,8 @@ std::string PieceName(const PieceKey& key);
 // buckets of about bucket_bytes (a larger tensor is a bucket of its own).
 Result<ir::Graph> CoalesceAllReduces(const ir::Graph& graph, int64_t bucket_bytes);
 
+// What the update all-reduces, and nothing else reads, is reduced in its own slot: the result
+// becomes an output of the piece, updated in place.
+void ReduceInPlace(Partition& partition);
+
 }  // namespace meshwright::planner

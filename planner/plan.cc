@@ -35,10 +35,11 @@ Result<Graph> MakeStepGraph(const ir::JobRequest& job) {
 
 Result<Staged> StageGraph(Graph graph, const std::vector<int>& stage_of_layer, int stage_count) {
   MW_ASSIGN_OR_RETURN(StageAssignment stages, AssignStages(graph, stage_of_layer, stage_count));
+  graph = SumGradientsInBackward(std::move(graph), stages);
   if (stage_count > 1) {
     MW_ASSIGN_OR_RETURN(graph, SplitScalarSums(graph, stages));
-    MW_ASSIGN_OR_RETURN(stages, AssignStages(graph, stage_of_layer, stage_count));
   }
+  MW_ASSIGN_OR_RETURN(stages, AssignStages(graph, stage_of_layer, stage_count));
   return Staged{std::move(graph), std::move(stages)};
 }
 
@@ -76,6 +77,7 @@ class PlanMaker {
     MW_ASSIGN_OR_RETURN(Partition partition,
                         MakePartition(staged_.graph, staged_.stages, strategies_, plan_.layout,
                                       job_.parallel.bucket_bytes));
+    ReduceInPlace(partition);
     MW_TRY(CompilePieces(partition));
     MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
                         MakeSchedule(plan_.layout.schedule, stage_count,

@@ -221,6 +221,20 @@ Result<StageAssignment> AssignStages(const Graph& step_graph, std::vector<int> s
   return Assigner(step_graph, std::move(stage_of_layer), stage_count).Run();
 }
 
+Graph SumGradientsInBackward(Graph step_graph, const StageAssignment& stages) {
+  for (Node& node : step_graph.nodes) {
+    if (node.op != Op::kSum || node.phase != Phase::kUpdate) continue;
+    std::set<int> where;
+    const bool backward = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+      const auto& set = stages.node_stages[Index(step_graph.value(input).producer)];
+      where.insert(set.begin(), set.end());
+      return step_graph.producer(input).phase == Phase::kBackward && set.size() == 1;
+    });
+    if (backward && where.size() == 1) node.phase = Phase::kBackward;
+  }
+  return step_graph;
+}
+
 Result<Graph> SplitScalarSums(const Graph& step_graph, const StageAssignment& stages) {
   const auto owner = [&](ValueId id) {
     const auto& set = stages.node_stages[Index(step_graph.value(id).producer)];

@@ -42,6 +42,10 @@ std::vector<int> BalanceLayers(const ir::Graph& step_graph, int stage_count);
 Result<StageAssignment> AssignStages(const ir::Graph& step_graph, std::vector<int> stage_of_layer,
                                      int stage_count);
 
+// Gradients of one stage that meet in the update are summed in its backward: one tensor, not one
+// per use, lives and accumulates over microbatches. Ids stay.
+ir::Graph SumGradientsInBackward(ir::Graph step_graph, const StageAssignment& stages);
+
 // Rewrites every scalar `sum` whose operands live in several stages into sums per stage and a sum
 // of those, so that one scalar per stage crosses. The graph's ids change.
 Result<ir::Graph> SplitScalarSums(const ir::Graph& step_graph, const StageAssignment& stages);

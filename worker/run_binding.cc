@@ -20,6 +20,7 @@ class Binder {
         inputs_(inputs),
         outputs_(outputs),
         users_(graph.Users()),
+        chains_(ir::FindInPlaceChains(graph)),
         input_of_(graph.values.size(), kNone) {
     for (NodeId id : graph.NodesOf(ir::Op::kInput)) {
       const ValueId value = graph.node(id).outputs[0];
@@ -42,6 +43,9 @@ class Binder {
       binding_.values[Index(value)] = PlaceOutput(j, value);
       placed[Index(value)] = true;
     }
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      if (placed[Index(chains_.last[v])]) binding_.values[v] = PlaceOf(chains_.last[v]);
+    }
     PlanCopies();
     return std::move(binding_);
   }
@@ -53,8 +57,10 @@ class Binder {
     return std::find(inputs_.begin(), inputs_.end(), outputs_[output]) != inputs_.end();
   }
 
+  const Place& PlaceOf(ValueId value) const { return binding_.values[Index(value)]; }
+
   Place PlaceOutput(size_t output, ValueId value) {
-    if (!Donated(output) || MayOverwrite(output, value)) {
+    if (!Donated(output) || MayOverwrite(output, chains_.first[Index(value)])) {
       return {Area::kOutput, static_cast<int64_t>(output)};
     }
     return TakeScratch(graph_.type(value).bytes());
@@ -66,7 +72,8 @@ class Binder {
     return place;
   }
 
-  // True when no value in the output's slot is needed once `value` is being written.
+  // True when no value in the output's slot is needed once `value`, the first of the output's
+  // chain, is being written.
   bool MayOverwrite(size_t output, ValueId value) const {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (inputs_[i] != outputs_[output]) continue;
@@ -134,6 +141,7 @@ class Binder {
   const std::span<const SlotId> inputs_;
   const std::span<const SlotId> outputs_;
   const std::vector<std::vector<NodeId>> users_;
+  const ir::InPlaceChains chains_;
   std::vector<int> input_of_;  // per value, its input index
   std::vector<ValueId> input_values_;
   RunBinding binding_;

@@ -3,8 +3,9 @@
 // Inputs live in their slots and temporaries in the workspace. An output is computed straight into
 // its slot unless the slot is also an input (donated) whose old value is still needed: then it is
 // computed into scratch and copied at the end. A node that needs the old value may itself write
-// over it where its kernel works in place (adamw, add, ...; ops/kernel.h). Outputs that are inputs,
-// and repeated outputs, are copies.
+// over it where its kernel works in place (adamw, add, ...; ops/kernel.h). A value that an op
+// accumulates into is where its sum will be (ir::InPlaceChains). Outputs that are inputs, and
+// repeated outputs, are copies.
 //
 // Thread rule: pure functions.
 #pragma once

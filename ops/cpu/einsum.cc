@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/cpu/copy_tensor.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm_plan.h"
 #include "ops/einsum_plan.h"
@@ -39,15 +40,20 @@ std::vector<EinsumLoop> Join(const std::vector<EinsumLoop>& x, const std::vector
 
 // `into`: the copy runs from the tensor (strides `stride`) into packed memory; otherwise back from
 // it.
-Packing MakePacking(const std::vector<EinsumLoop>& labels, int64_t EinsumLoop::*stride, bool into) {
+StridedCopy MakeCopy(const std::vector<EinsumLoop>& labels, int64_t EinsumLoop::*stride,
+                     bool into) {
   const ir::Dims sizes = SizesOf(labels);
   ir::Dims strides;
   for (const EinsumLoop& label : labels) strides.push_back(label.*stride);
   const ir::Dims packed = RowMajorStrides(sizes);
   const int64_t bytes = static_cast<int64_t>(sizeof(float));
-  return {into ? StridedCopy(sizes, strides, packed, bytes)
-               : StridedCopy(sizes, packed, strides, bytes),
-          std::vector<float>(static_cast<size_t>(Product(sizes)))};
+  return into ? StridedCopy(sizes, strides, packed, bytes)
+              : StridedCopy(sizes, packed, strides, bytes);
+}
+
+Packing MakePacking(const std::vector<EinsumLoop>& labels, int64_t EinsumLoop::*stride, bool into) {
+  return {MakeCopy(labels, stride, into),
+          std::vector<float>(static_cast<size_t>(Product(SizesOf(labels))))};
 }
 
 int64_t Volume(const std::vector<EinsumLoop>& loops) { return Product(SizesOf(loops)); }
@@ -69,11 +75,14 @@ KernelResult MakePacked(const EinsumLoops& loops) {
       [plan = GemmPlan(*gemm),
        a = MakePacking(Join(loops.batch, loops.m, loops.k), &EinsumLoop::a, true),
        b = MakePacking(Join(loops.batch, loops.k, loops.n), &EinsumLoop::b, true),
-       c = MakePacking(Join(loops.batch, loops.m, loops.n), &EinsumLoop::c, false)](
+       c = MakePacking(Join(loops.batch, loops.m, loops.n), &EinsumLoop::c, false),
+       sum = MakeCopy(Join(loops.batch, loops.m, loops.n), &EinsumLoop::c, true)](
           const RunContext& context, Inputs inputs, Outputs outputs) mutable -> Status {
+        const bool accumulate = inputs.size() > 2;
         a.copy.Run(context, inputs[0].data, a.data.data());
         b.copy.Run(context, inputs[1].data, b.data.data());
-        plan.Run(context, a.data.data(), b.data.data(), c.data.data());
+        if (accumulate) sum.Run(context, inputs[2].data, c.data.data());
+        plan.Run(context, a.data.data(), b.data.data(), c.data.data(), accumulate);
         c.copy.Run(context, c.data.data(), outputs[0].data);
         return {};
       });
@@ -89,7 +98,9 @@ KernelResult MakeEinsum(const KernelSpec& spec) {
   if (gemm) {
     return MakeFunctionKernel([plan = *std::move(gemm)](const RunContext& context, Inputs inputs,
                                                         Outputs outputs) -> Status {
-      plan.Run(context, inputs[0].as<float>(), inputs[1].as<float>(), outputs[0].as<float>());
+      if (inputs.size() > 2) CopyTensor(context, inputs[2], outputs[0]);
+      plan.Run(context, inputs[0].as<float>(), inputs[1].as<float>(), outputs[0].as<float>(),
+               inputs.size() > 2);
       return {};
     });
   }

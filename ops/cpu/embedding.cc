@@ -2,6 +2,7 @@
 // that the sum of a row that occurs often does not depend on the team.
 #include <algorithm>
 
+#include "ops/cpu/copy_tensor.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/vec_elementwise.h"
 #include "ops/parallel.h"
@@ -36,26 +37,30 @@ KernelResult MakeForward(const ShardBlock& block) {
 }
 
 KernelResult MakeGrad(const ShardBlock& block) {
-  return MakeFunctionKernel(
-      [block](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
-        const int32_t* ids = inputs[0].as<int32_t>();
-        const int64_t count = inputs[0].elements();
-        const int64_t width = block.local_dims[1];
-        const int64_t first = block.Start(0, context.microbatch);
-        MW_TRY(CheckTokenIds("embedding_grad", ids, count, block.global_dims[0]));
-        float* out = outputs[0].as<float>();
-        ParallelRange(context, outputs[0].elements(), kElementGrain,
-                      [&](int64_t begin, int64_t end) { std::fill(out + begin, out + end, 0.0f); });
-        ParallelRange(context, width, kColumns, [&](int64_t begin, int64_t end) {
-          for (int64_t i = 0; i < count; ++i) {
-            const int64_t row = ids[i] - first;
-            if (row < 0 || row >= block.local_dims[0]) continue;
-            float* target = out + row * width + begin;
-            VecAdd(target, inputs[1].as<float>() + i * width + begin, target, end - begin);
-          }
-        });
-        return {};
-      });
+  return MakeFunctionKernel([block](const RunContext& context, Inputs inputs,
+                                    Outputs outputs) -> Status {
+    const int32_t* ids = inputs[0].as<int32_t>();
+    const int64_t count = inputs[0].elements();
+    const int64_t width = block.local_dims[1];
+    const int64_t first = block.Start(0, context.microbatch);
+    MW_TRY(CheckTokenIds("embedding_grad", ids, count, block.global_dims[0]));
+    float* out = outputs[0].as<float>();
+    if (inputs.size() > 2) {
+      CopyTensor(context, inputs[2], outputs[0]);
+    } else {
+      ParallelRange(context, outputs[0].elements(), kElementGrain,
+                    [&](int64_t begin, int64_t end) { std::fill(out + begin, out + end, 0.0f); });
+    }
+    ParallelRange(context, width, kColumns, [&](int64_t begin, int64_t end) {
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t row = ids[i] - first;
+        if (row < 0 || row >= block.local_dims[0]) continue;
+        float* target = out + row * width + begin;
+        VecAdd(target, inputs[1].as<float>() + i * width + begin, target, end - begin);
+      }
+    });
+    return {};
+  });
 }
 
 }  // namespace

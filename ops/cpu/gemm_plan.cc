@@ -74,9 +74,9 @@ GemmPlan::Tile GemmPlan::TileAt(int64_t index) const {
   return tile;
 }
 
-void GemmPlan::RunTile(const Tile& tile, const float* a, const float* b, float* c) const {
+void GemmPlan::RunTile(const Tile& tile, const float* a, const float* b, float* c,
+                       bool accumulate) const {
   const GemmSize size{tile.rows, tile.columns, k_.size};
-  bool accumulate = false;
   for (const Offsets& at : depth_) {
     cpu::Gemm(size, {a + at.a + tile.row * m_.a, m_.a, k_.a},
               {b + at.b + tile.column * n_.b, k_.b, n_.b},
@@ -85,11 +85,12 @@ void GemmPlan::RunTile(const Tile& tile, const float* a, const float* b, float* 
   }
 }
 
-void GemmPlan::Run(const RunContext& context, const float* a, const float* b, float* c) const {
+void GemmPlan::Run(const RunContext& context, const float* a, const float* b, float* c,
+                   bool accumulate) const {
   const int64_t per_product = row_tiles_ * column_tiles_;
   ParallelItems(context, static_cast<int64_t>(outer_.size()) * per_product, [&](int64_t item) {
     const Offsets& at = outer_[static_cast<size_t>(item / per_product)];
-    RunTile(TileAt(item % per_product), a + at.a, b + at.b, c + at.c);
+    RunTile(TileAt(item % per_product), a + at.a, b + at.b, c + at.c, accumulate);
   });
 }
 

@@ -19,7 +19,9 @@ class GemmPlan {
  public:
   explicit GemmPlan(const GemmLoops& loops);
 
-  void Run(const RunContext& context, const float* a, const float* b, float* c) const;
+  // c = the product, plus c's old content when `accumulate`.
+  void Run(const RunContext& context, const float* a, const float* b, float* c,
+           bool accumulate = false) const;
 
   // Whether c is one row-major matrix [rows, columns].
   bool one_product() const;
@@ -43,7 +45,7 @@ class GemmPlan {
   static std::vector<Offsets> Expand(const std::vector<EinsumLoop>& loops);
   void ChooseTiles();
   Tile TileAt(int64_t index) const;
-  void RunTile(const Tile& tile, const float* a, const float* b, float* c) const;
+  void RunTile(const Tile& tile, const float* a, const float* b, float* c, bool accumulate) const;
 
   EinsumLoop m_;
   EinsumLoop n_;

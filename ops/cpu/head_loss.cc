@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "ops/cpu/copy_tensor.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/vec_rows.h"
@@ -37,6 +38,7 @@ class HeadLoss final : public Kernel {
     const int32_t* labels = inputs[2].as<int32_t>();
     MW_TRY(CheckTokenIds("head_loss", labels, sizes_.tokens, sizes_.vocabulary, ignore_));
     const float dloss = gradient_ ? *inputs[3].as<float>() : 0;
+    if (inputs.size() > 4) CopyTensor(context, inputs[4], outputs[3]);
     double loss = 0;
     int64_t count = 0;
     for (int64_t first = 0; first < sizes_.tokens; first += sizes_.block) {
@@ -107,6 +109,7 @@ class HeadLoss final : public Kernel {
     const float* w = inputs[1].as<float>();
     float* dx = outputs[2].as<float>() + block.first * d;
     float* dw = outputs[3].as<float>();
+    const bool accumulates = inputs.size() > 4;
     ParallelItems(context, Tiles(d, kNarrowTile), [&](int64_t tile) {
       const int64_t column = tile * kNarrowTile;
       Gemm({block.rows, std::min(kNarrowTile, d - column), v}, {block.logits, v, 1},
@@ -115,7 +118,7 @@ class HeadLoss final : public Kernel {
     ParallelItems(context, Tiles(v, kTile), [&](int64_t tile) {
       const int64_t row = tile * kTile;
       Gemm({std::min(kTile, v - row), d, block.rows}, {block.logits + row, 1, v}, {x, d, 1},
-           {dw + row * d, d, 1}, block.first > 0);
+           {dw + row * d, d, 1}, accumulates || block.first > 0);
     });
   }
 

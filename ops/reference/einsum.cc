@@ -2,6 +2,7 @@
 // and depth positions are looked up. Columns are taken 512 at a time, packed as doubles, so that
 // the inner loop is contiguous for every layout.
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "ops/einsum_plan.h"
@@ -55,8 +56,12 @@ class EinsumKernel final : public Kernel {
         const size_t columns = std::min<size_t>(kColumns, n_.size() - first);
         Pack(b, first, columns);
         for (size_t row = 0; row < m_.size(); row += kRows) {
-          MultiplyRows(inputs[0].as<T>() + batch_.a[i], outputs[0].as<T>() + batch_.c[i], row,
-                       first, columns);
+          MultiplyRows(inputs[0].as<T>() + batch_.a[i], row, columns);
+          for (size_t r = 0; r < std::min<size_t>(kRows, m_.size() - row); ++r) {
+            const int64_t at = batch_.c[i] + m_.c[row + r];
+            Store(r, {n_.c.data() + first, columns},
+                  inputs.size() > 2 ? inputs[2].as<T>() + at : nullptr, outputs[0].as<T>() + at);
+          }
         }
       }
     }
@@ -72,7 +77,16 @@ class EinsumKernel final : public Kernel {
     }
   }
 
-  void MultiplyRows(const T* a, T* c, size_t row, size_t first, size_t columns) {
+  // Row r of the sums, added to what `added` has; it may be `c` itself.
+  void Store(size_t r, std::span<const int64_t> offsets, const T* added, T* c) const {
+    const double* sums = sums_.data() + r * kColumns;
+    for (size_t j = 0; j < offsets.size(); ++j) {
+      const double start = added == nullptr ? 0 : static_cast<double>(added[offsets[j]]);
+      c[offsets[j]] = static_cast<T>(start + sums[j]);
+    }
+  }
+
+  void MultiplyRows(const T* a, size_t row, size_t columns) {
     const size_t rows = std::min<size_t>(kRows, m_.size() - row);
     std::fill(sums_.begin(), sums_.end(), 0.0);
     for (size_t k = 0; k < k_.size(); ++k) {
@@ -82,11 +96,6 @@ class EinsumKernel final : public Kernel {
         double* sums = sums_.data() + r * kColumns;
         for (size_t j = 0; j < columns; ++j) sums[j] += factor * packed[j];
       }
-    }
-    for (size_t r = 0; r < rows; ++r) {
-      T* target = c + m_.c[row + r];
-      const double* sums = sums_.data() + r * kColumns;
-      for (size_t j = 0; j < columns; ++j) target[n_.c[first + j]] = static_cast<T>(sums[j]);
     }
   }
 

@@ -40,7 +40,11 @@ KernelResult MakeGrad(const KernelSpec& spec) {
         const int64_t width = block.local_dims[1];
         const int64_t first = block.Start(0, context.microbatch);
         MW_TRY(CheckTokenIds("embedding_grad", ids, count, block.global_dims[0]));
-        std::fill_n(outputs[0].as<T>(), outputs[0].elements(), T{0});
+        if (inputs.size() < 3) {
+          std::fill_n(outputs[0].as<T>(), outputs[0].elements(), T{0});
+        } else if (inputs[2].data != outputs[0].data) {
+          std::copy_n(inputs[2].as<T>(), inputs[2].elements(), outputs[0].as<T>());
+        }
         for (int64_t i = 0; i < count; ++i) {
           const int64_t row = ids[i] - first;
           if (row < 0 || row >= block.local_dims[0]) continue;

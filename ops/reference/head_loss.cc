@@ -45,7 +45,10 @@ class HeadLoss final : public Kernel {
     }
     *outputs[0].as<T>() = static_cast<T>(loss);
     *outputs[1].as<T>() = static_cast<T>(count);
-    for (size_t i = 0; i < dw_.size(); ++i) outputs[3].as<T>()[i] = static_cast<T>(dw_[i]);
+    for (size_t i = 0; i < dw_.size(); ++i) {
+      const double start = inputs.size() > 4 ? static_cast<double>(inputs[4].as<T>()[i]) : 0;
+      outputs[3].as<T>()[i] = static_cast<T>(start + dw_[i]);
+    }
     // The block is memory that a kernel may use; what is in it means nothing.
     const Tensor& block = outputs[gradient_ ? 4 : 2];
     std::fill_n(block.as<T>(), block.elements(), T{0});

@@ -44,6 +44,7 @@ struct Meeting {
 struct Device {
   const Program* program = nullptr;
   std::vector<uint64_t> arena;
+  std::vector<int> owners;           // per cell of the arena: the slot that wrote it last
   std::map<int, Tensor> persistent;  // by slot
   size_t pc = 0;
   size_t node = 0;               // inside a RUN
@@ -58,6 +59,7 @@ class Interpreter {
       Device device;
       device.program = &program;
       device.arena.assign(static_cast<size_t>(program.arena_bytes / kCellBytes), 1);
+      device.owners.assign(device.arena.size(), -1);
       for (size_t i = 0; i < program.slots.size(); ++i) {
         if (!program.slots[i].persistent) continue;
         const uint64_t seed =
@@ -108,8 +110,28 @@ class Interpreter {
   }
 
   void Store(Device& device, SlotId id, const Tensor& tensor) {
-    for (size_t i = 0; i < tensor.size(); ++i)
+    for (size_t i = 0; i < tensor.size(); ++i) {
       Cell(device, id, static_cast<int64_t>(i)) = tensor[i];
+      Own(device, id, static_cast<int64_t>(i));
+    }
+  }
+
+  size_t ArenaCell(const Device& device, SlotId id, int64_t element) {
+    return static_cast<size_t>(device.program->slot(id).offset_bytes / kCellBytes + element);
+  }
+
+  void Own(Device& device, SlotId id, int64_t element) {
+    if (device.program->slot(id).persistent) return;
+    device.owners[ArenaCell(device, id, element)] = id.value();
+  }
+
+  // What an output wrote over the slot is not the slot's any more.
+  void Poison(Device& device, SlotId id) {
+    const int64_t elements = device.program->slot(id).type.elements();
+    for (int64_t i = 0; i < elements; ++i) {
+      const size_t cell = ArenaCell(device, id, i);
+      if (device.owners[cell] == id.value()) device.arena[cell] = Mix(Mix(666, device.pc), cell);
+    }
   }
 
   // Element numbers of a box, row-major.
@@ -141,9 +163,7 @@ class Interpreter {
         done = StepRecv(device, instruction);
         break;
       case Opcode::kFree:
-        for (SlotId id : instruction.inputs) {
-          Store(device, id, Spread(Mix(666, device.pc), device.program->slot(id).type.elements()));
-        }
+        for (SlotId id : instruction.inputs) Poison(device, id);
         break;
     }
     if (done) ++device.pc;
@@ -170,6 +190,7 @@ class Interpreter {
     broken_ = broken_ || queue.front().size() != elements.size();
     for (size_t i = 0; !broken_ && i < elements.size(); ++i) {
       Cell(device, recv.slot, elements[i]) = queue.front()[i];
+      Own(device, recv.slot, elements[i]);
     }
     queue.pop_front();
     return true;
@@ -181,15 +202,15 @@ class Interpreter {
     if (device.values.empty()) {
       device.values.assign(graph.values.size(), 0);
       device.node = 0;
-      size_t input = 0;
-      for (NodeId id : graph.NodesOf(Op::kInput)) {
-        const ValueId value = graph.node(id).outputs[0];
-        device.values[static_cast<size_t>(value.value())] =
-            HashTensor(Load(device, run.inputs[input++]));
-      }
+      for (const NamedValue& output : graph.outputs) ReadInput(device, run, graph, output.value);
     }
     for (; device.node < graph.nodes.size(); ++device.node) {
-      if (!EvaluateNode(device, run, graph.nodes[device.node], graph)) return false;
+      const Node& node = graph.nodes[device.node];
+      if (!device.in_meeting) {
+        for (ValueId id : node.inputs) ReadInput(device, run, graph, id);
+      }
+      if (!EvaluateNode(device, run, node, graph)) return false;
+      for (ValueId id : node.outputs) WriteOutput(device, run, graph, id);
     }
     const int64_t cells = device.program->workspace_bytes / kCellBytes;
     const auto base = static_cast<size_t>(device.program->workspace_offset / kCellBytes);
@@ -203,6 +224,25 @@ class Interpreter {
     }
     device.values.clear();
     return true;
+  }
+
+  // Inputs are read by the nodes that use them, outputs written by those that make them, so that
+  // slots of one RUN in the same bytes matter.
+  void ReadInput(Device& device, const Instruction& run, const Graph& graph, ValueId value) {
+    if (graph.producer(value).op != Op::kInput) return;
+    const std::vector<NodeId> inputs = graph.NodesOf(Op::kInput);
+    const auto it = std::find(inputs.begin(), inputs.end(), graph.value(value).producer);
+    device.values[static_cast<size_t>(value.value())] =
+        HashTensor(Load(device, run.inputs[static_cast<size_t>(it - inputs.begin())]));
+  }
+
+  void WriteOutput(Device& device, const Instruction& run, const Graph& graph, ValueId value) {
+    if (graph.producer(value).op == Op::kInput) return;
+    const auto it = std::find_if(graph.outputs.begin(), graph.outputs.end(),
+                                 [&](const NamedValue& output) { return output.value == value; });
+    if (it == graph.outputs.end()) return;
+    Store(device, run.outputs[static_cast<size_t>(it - graph.outputs.begin())],
+          Spread(device.values[static_cast<size_t>(value.value())], graph.type(value).elements()));
   }
 
   // False: waits for its group.

@@ -16,13 +16,14 @@ namespace {
 constexpr int64_t kSequence = 256;
 constexpr int64_t kBatch = 2;
 
-planner::Plan PlanGpt2(int devices, int64_t data) {
+planner::Plan PlanGpt2(int devices, int64_t data, int64_t microbatches = 1) {
   ir::TrainSpec train;
   train.global_batch = kBatch;
   train.sequence = kSequence;
   auto job = client::JobBuilder("gpt2").Train(train).Build(models::MakeGpt2({}));
   EXPECT_TRUE(job) << job.error();
   job->parallel.data = data;
+  job->parallel.microbatches = microbatches;
   auto plan = planner::MakePlan(*job, mesh::Topology::Local(devices));
   EXPECT_TRUE(plan) << plan.error();
   return *std::move(plan);
@@ -53,6 +54,47 @@ TEST(Buffers, Gpt2StepHasNeitherLogitsNorScores) {
     for (const auto* programs : {&plan.step, &plan.eval}) {
       for (const ir::Program& program : *programs) ExpectNoLargeBuffers(program, tokens);
     }
+  }
+}
+
+int64_t BytesOfKind(const planner::Plan& plan, ir::MemoryKind kind) {
+  const auto it = plan.memory[0].bytes.find(kind);
+  return it == plan.memory[0].bytes.end() ? 0 : it->second;
+}
+
+// Gradients are as large as the weights: the tied table has one, sums over microbatches have no
+// second one to add, and activations make room for them.
+TEST(Buffers, Gpt2GradientsAreOneTensorPerWeight) {
+  constexpr int64_t kLarge = int64_t{4} << 20;  // every matrix but that of the positions
+  for (const int64_t microbatches : {1, 2}) {
+    const planner::Plan plan = PlanGpt2(1, 1, microbatches);
+    const int64_t weights = BytesOfKind(plan, ir::MemoryKind::kWeights);
+    EXPECT_LE(BytesOfKind(plan, ir::MemoryKind::kGradients), weights + 4096);
+    for (const ir::Executable& executable : plan.step[0].executables) {
+      const ir::Graph& graph = *executable.graph;
+      for (const ir::Node& node : graph.nodes) {
+        const bool sums = node.op == ir::Op::kAdd || node.op == ir::Op::kSum;
+        if (!sums || graph.type(node.outputs[0]).bytes() < kLarge) continue;
+        EXPECT_NE(node.phase, ir::Phase::kUpdate);
+        EXPECT_NE(graph.producer(node.inputs[0]).op, ir::Op::kInput) << "a sum of gradients";
+      }
+    }
+  }
+  const planner::Plan plan = PlanGpt2(1, 1);
+  const int64_t weights = BytesOfKind(plan, ir::MemoryKind::kWeights);
+  EXPECT_LE(plan.memory[0].total_bytes, weights * 41 / 10);
+}
+
+// Clipping, reduction over replicas and AdamW in place: no second copy of anything.
+TEST(Buffers, TheUpdateNeedsNoMemoryOfItsOwn) {
+  for (const int devices : {1, 2}) {
+    const planner::Plan plan = PlanGpt2(devices, devices);
+    for (const ir::Executable& executable : plan.step[0].executables) {
+      if (executable.graph->nodes.back().phase != ir::Phase::kUpdate) continue;
+      EXPECT_LE(ir::PlanWorkspace(*executable.graph).bytes, 1 << 16) << executable.graph->name;
+    }
+    const int64_t weights = BytesOfKind(plan, ir::MemoryKind::kWeights);
+    EXPECT_LE(plan.memory[0].total_bytes, weights * 42 / 10) << devices;
   }
 }
 

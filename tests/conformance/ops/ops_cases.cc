@@ -130,6 +130,46 @@ void AddEinsum(std::vector<OpCase>& cases) {
   }
 }
 
+// An accumulator behind the operands: products that a BLAS reads, that are packed, and that plain
+// loops take.
+void AddAccumulators(std::vector<OpCase>& cases) {
+  struct Row {
+    const char* equation;
+    ir::Dims a, b, c;
+  };
+  const std::vector<Row> rows = {
+      {"bsk,bsn->kn", {2, 5, 7}, {2, 5, 11}, {7, 11}},
+      {"bsk,bsn->kn", {2, 300, 210}, {2, 300, 530}, {210, 530}},
+      {"bqhe,bkhe->bhqk", {2, 9, 3, 8}, {2, 10, 3, 8}, {2, 3, 9, 10}},
+      {"kamb,bkn->nabm", {12, 3, 5, 7}, {7, 12, 14}, {14, 3, 7, 5}},
+      {"ab,b->a", {6, 7}, {7}, {6}},
+  };
+  int index = 0;
+  for (const Row& row : rows) {
+    cases.push_back({"einsum_accumulator_" + std::to_string(index++),
+                     Op::kEinsum,
+                     {{"equation", row.equation}},
+                     {{row.a}, {row.b}, {row.c}},
+                     {},
+                     false,
+                     5e-6});
+  }
+  cases.push_back({"embedding_grad_accumulator",
+                   Op::kEmbeddingGrad,
+                   {{"rows", 40}},
+                   {Ids({3, 100}, 40), {{3, 100, 133}}, {{40, 133}}},
+                   {},
+                   false});
+  cases.push_back({"head_loss_grad_accumulator",
+                   Op::kHeadLossGrad,
+                   {{"ignore_index", -1}, {"block_tokens", 3}},
+                   {{{2, 4, 6}}, {{11, 6}}, Ids({2, 4}, 11, -1), {{}}, {{11, 6}}},
+                   {},
+                   false,
+                   3e-6,
+                   4});
+}
+
 void AddNorms(std::vector<OpCase>& cases) {
   const std::vector<ir::Dims> shapes = {{1, 5}, {2, 3, 16}, {4, 9, 67}, {2, 150, 129}};
   for (const ir::Dims& dims : shapes) {
@@ -407,6 +447,7 @@ std::vector<OpCase> MakeCases() {
   AddElementwise(cases);
   AddStructure(cases);
   AddEinsum(cases);
+  AddAccumulators(cases);
   AddNorms(cases);
   AddEmbedding(cases);
   AddAttention(cases);

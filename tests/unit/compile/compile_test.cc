@@ -171,17 +171,96 @@ TEST(Compile, EqualNodesAreMergedAndInputsKept) {
   EXPECT_EQ(compiled.outputs[0].value, compiled.outputs[1].value);
 }
 
-TEST(Compile, SumsOverMicrobatchesStayInPlace) {
+// The gradient of a microbatch is added to the sum by the product that makes it.
+TEST(Compile, ProductsAccumulateOverMicrobatches) {
   ir::Builder b("accumulate");
   const auto input = [&](const char* name, ir::Dims dims) {
     return b.AddOne(Op::kInput, {}, {{"name", std::string(name)}},
                     {Type(ir::DType::kF32, std::move(dims))});
   };
-  const ValueId before = input("sum", {64, 64});
-  const ValueId product = b.AddOne(Op::kEinsum, {input("x", {32, 64}), input("y", {32, 64})},
-                                   {{"equation", std::string("bd,bf->df")}});
-  b.SetOutput("sum", b.AddOne(Op::kAdd, {before, product}));
-  EXPECT_TRUE(Bodies(Compiled(*b.Finish())).empty());
+  const ValueId x = input("x", {32, 64}), y = input("y", {32, 64});
+  const ValueId product = b.AddOne(Op::kEinsum, {x, y}, {{"equation", std::string("bd,bf->df")}});
+  b.SetOutput("sum", b.AddOne(Op::kAdd, {input("sum", {64, 64}), product}));
+  const Graph compiled = Compiled(*b.Finish());
+  ASSERT_EQ(compiled.nodes.size(), 4u) << ir::FormatGraph(compiled);
+  EXPECT_EQ(compiled.nodes[2].attrs.Str("name"), "sum") << "inputs keep their order";
+  EXPECT_EQ(compiled.nodes[3].inputs.size(), 3u);
+  EXPECT_EQ(compiled.outputs[0].value, compiled.nodes[3].outputs[0]);
+}
+
+std::vector<double> Doubles(const ops::HostTensor& tensor) {
+  std::vector<double> values(static_cast<size_t>(tensor.type.elements()));
+  std::memcpy(values.data(), tensor.data.data(), tensor.data.size());
+  return values;
+}
+
+void ExpectNear(const ops::HostTensor& a, const ops::HostTensor& b, double limit) {
+  const std::vector<double> want = Doubles(a), have = Doubles(b);
+  for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(want[i], have[i], limit) << i;
+}
+
+// Head and embedding of one table, with or without a sum over microbatches in front.
+Graph TiedTable(ir::DType dtype, bool accumulates) {
+  ir::Builder b("tied");
+  const auto input = [&](const char* name, ir::DType type, ir::Dims dims) {
+    return b.AddOne(Op::kInput, {}, {{"name", std::string(name)}}, {Type(type, std::move(dims))});
+  };
+  const ValueId x = input("x", dtype, {2, 12, 8}), w = input("w", dtype, {16, 8});
+  const ValueId labels = input("labels", ir::DType::kI32, {2, 12});
+  const ValueId one = input("one", dtype, {});
+  b.SetPhase(ir::Phase::kBackward);
+  const std::vector<ValueId> head =
+      b.Add(Op::kHeadLossGrad, {x, w, labels, one}, {{"block_tokens", int64_t{5}}});
+  const ValueId dx = b.AddOne(Op::kGelu, {head[2]});
+  const ValueId table = b.AddOne(Op::kEmbeddingGrad, {labels, dx}, {{"rows", int64_t{16}}});
+  ValueId sum = b.AddOne(Op::kSum, {table, head[3]});
+  if (accumulates) sum = b.AddOne(Op::kAdd, {input("total", dtype, {16, 8}), sum});
+  b.SetOutput("total", sum);
+  b.SetOutput("loss", head[0]);
+  Result<Graph> graph = b.Finish();
+  EXPECT_TRUE(graph) << graph.error();
+  return *std::move(graph);
+}
+
+TEST(Compile, GradientsOfATiedTableAreOneTensor) {
+  for (const bool accumulates : {false, true}) {
+    const Graph wide = TiedTable(ir::DType::kF64, accumulates);
+    const Graph compiled = Compiled(wide);
+    EXPECT_TRUE(compiled.NodesOf(Op::kSum).empty()) << ir::FormatGraph(compiled);
+    EXPECT_TRUE(compiled.NodesOf(Op::kAdd).empty()) << ir::FormatGraph(compiled);
+    const ir::Node& table = compiled.node(compiled.NodesOf(Op::kEmbeddingGrad)[0]);
+    ASSERT_EQ(table.inputs.size(), 3u);
+    EXPECT_EQ(compiled.producer(table.inputs[2]).op, Op::kHeadLossGrad);
+    EXPECT_EQ(compiled.producer(table.inputs[2]).inputs.size(), accumulates ? 5u : 4u);
+    for (const auto backend : {ops::Backend::kReference, ops::Backend::kCpu}) {
+      const auto expected = Evaluate(wide, backend);
+      const auto actual = Evaluate(compiled, backend);
+      ASSERT_TRUE(expected && actual);
+      for (size_t i = 0; i < expected->size(); ++i) {
+        ExpectNear((*expected)[i], (*actual)[i], 1e-13);
+      }
+    }
+  }
+}
+
+// What others read, and what is made later, is left alone.
+TEST(Compile, SumsOfWhatIsReadElsewhereStay) {
+  ir::Builder b("read");
+  const auto input = [&](const char* name) {
+    return b.AddOne(Op::kInput, {}, {{"name", std::string(name)}},
+                    {Type(ir::DType::kF32, {40, 40})});
+  };
+  const ValueId x = input("x"), total = input("total"), other = input("other");
+  const ir::Attrs product = {{"equation", std::string("bd,bf->df")}};
+  const ValueId shared = b.AddOne(Op::kEinsum, {x, x}, product);
+  b.SetOutput("total", b.AddOne(Op::kAdd, {total, shared}));
+  b.SetOutput("norm", b.AddOne(Op::kSumSquares, {shared}));
+  const ValueId alone = b.AddOne(Op::kEinsum, {x, other}, product);
+  const ValueId kept = b.AddOne(Op::kAdd, {other, alone});
+  b.SetOutput("other", b.AddOne(Op::kTranspose, {kept}, {{"perm", std::vector<int64_t>{1, 0}}}));
+  for (const ir::Node& node : Compiled(*b.Finish()).nodes) {
+    EXPECT_TRUE(node.op != Op::kEinsum || node.inputs.size() == 2);
+  }
 }
 
 // Random graphs of elementwise ops, products and column sums.
@@ -245,12 +324,6 @@ TEST(Compile, RandomGraphsKeepTheirValues) {
     ExpectSameValues(RandomGraph(ir::DType::kF64, seed), RandomGraph(ir::DType::kF32, seed));
     if (HasFailure()) return;
   }
-}
-
-std::vector<double> Doubles(const ops::HostTensor& tensor) {
-  std::vector<double> values(static_cast<size_t>(tensor.type.elements()));
-  std::memcpy(values.data(), tensor.data.data(), tensor.data.size());
-  return values;
 }
 
 TEST(Head, LossAndGradientsBecomeOneNodeAndKeepTheirValues) {

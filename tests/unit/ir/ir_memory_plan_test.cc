@@ -58,7 +58,9 @@ TEST(PlanWorkspace, BindsInputsAndOutputsAndReusesTheRest) {
   Builder b("g");
   ValueId x = b.AddOne(Op::kInput, {}, {{"name", std::string("x")}}, {F32({64})});
   std::vector<ValueId> chain = {x};
-  for (int i = 0; i < 6; ++i) chain.push_back(b.AddOne(Op::kGelu, {chain.back()}));
+  for (int i = 0; i < 6; ++i) {
+    chain.push_back(b.AddOne(Op::kTranspose, {chain.back()}, {{"perm", std::vector<int64_t>{0}}}));
+  }
   b.SetOutput("y", chain.back());
   const WorkspacePlan plan = PlanWorkspace(*b.Finish());
   EXPECT_EQ(plan.offset_bytes.front(), -1);
@@ -67,6 +69,46 @@ TEST(PlanWorkspace, BindsInputsAndOutputsAndReusesTheRest) {
   for (size_t i = 1; i + 2 < chain.size(); ++i) {
     EXPECT_NE(plan.offset_bytes[i], plan.offset_bytes[i + 1]);
   }
+}
+
+TEST(PlanWorkspace, ValuesMadeInPlaceShareTheirBytes) {
+  Builder b("g");
+  const ValueId x = b.AddOne(Op::kInput, {}, {{"name", std::string("x")}}, {F32({64})});
+  const ValueId one = b.AddOne(Op::kGelu, {x});
+  const ValueId two = b.AddOne(Op::kGelu, {one});
+  const ValueId kept = b.AddOne(Op::kGelu, {two});
+  const ValueId three = b.AddOne(Op::kMul, {kept, two});
+  b.SetOutput("y", b.AddOne(Op::kGelu, {three}));
+  const Graph graph = *b.Finish();
+  const InPlaceChains chains = FindInPlaceChains(graph);
+  EXPECT_EQ(chains.last[1], two) << "nothing reads it later";
+  EXPECT_EQ(chains.last[2], two) << "still read behind its gelu";
+  EXPECT_EQ(chains.last[3], three);
+  EXPECT_EQ(chains.last[4], three) << "an output is written apart";
+  EXPECT_EQ(chains.first[4], kept);
+  const WorkspacePlan plan = PlanWorkspace(graph);
+  EXPECT_EQ(plan.offset_bytes[1], plan.offset_bytes[2]);
+  EXPECT_EQ(plan.offset_bytes[3], plan.offset_bytes[4]);
+  EXPECT_EQ(plan.bytes, 2 * 256);
+}
+
+TEST(PlanWorkspace, WhatAnOutputAccumulatesIsMadeInItsPlace) {
+  Builder b("g");
+  const auto input = [&](const char* name, Dims dims) {
+    return b.AddOne(Op::kInput, {}, {{"name", std::string(name)}}, {F32(std::move(dims))});
+  };
+  const ValueId x = input("x", {8, 4}), y = input("y", {8, 6}), total = input("total", {4, 6});
+  const Attrs product = {{"equation", std::string("km,kn->mn")}};
+  const ValueId first = b.AddOne(Op::kEinsum, {x, y, total}, product);
+  const ValueId second = b.AddOne(Op::kEinsum, {x, y, first}, product);
+  b.SetOutput("total", second);
+  const Graph graph = *b.Finish();
+  EXPECT_EQ(FindInPlaceChains(graph).first[4], first);
+  EXPECT_EQ(PlanWorkspace(graph).offset_bytes[3], -1);
+  EXPECT_EQ(PlanWorkspace(graph).bytes, 0);
+  const OperandTimes times = TimesOf(graph);
+  EXPECT_EQ(times.last_read, (std::vector<int>{4, 4, 3}));
+  EXPECT_EQ(times.first_write, (std::vector<int>{3}));
 }
 
 TEST(PlanWorkspace, ResultsThatNobodyReadsStillHaveAPlace) {

@@ -86,7 +86,10 @@ TEST(InPlaceOperand, IsTheTensorThatTheResultRenews) {
   EXPECT_EQ(InPlaceOperand(Op::kAdamW, 2), 3u);
   EXPECT_EQ(InPlaceOperand(Op::kSgd, 1), 2u);
   EXPECT_FALSE(InPlaceOperand(Op::kSgd, 2));
-  EXPECT_FALSE(InPlaceOperand(Op::kEinsum, 0));
+  EXPECT_EQ(InPlaceOperand(Op::kEinsum, 0), 2u);
+  EXPECT_EQ(InPlaceOperand(Op::kHeadLossGrad, 3), 4u);
+  EXPECT_FALSE(InPlaceOperand(Op::kHeadLossGrad, 2));
+  EXPECT_FALSE(InPlaceOperand(Op::kGelu, 1));
   EXPECT_FALSE(InPlaceOperand(Op::kAdd, 1));
 }
 

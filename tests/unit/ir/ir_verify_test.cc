@@ -2,6 +2,7 @@
 // the random ones.
 #include "ir/verify.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -290,6 +291,63 @@ TEST(VerifyPrograms, MemoryFits) {
   VerifyOptions options;
   options.memory_budget_bytes = 300;  // the sender has 256 + 64
   ExpectRejected("program step/0: needs 320 bytes of memory, the budget is 300", {}, {}, options);
+}
+
+// Within a RUN an output may take the bytes of an input that was read before.
+constexpr const char* kOverwriter = R"(program "step" device 0 of 1 stage 0 {
+  axes data=1 | coords data=0 | microbatches 1 | arena 192 | workspace 128 + 64
+  ranks 0
+  slot s0 : f32[4,4] persistent weights "w"
+  slot s1 : f32[4,4] transient activations @0 "act"
+  slot s2 : f32[4,4] transient gradients @0 "grad"
+  RUN e0 mb=0 (s0) -> (s1)
+  RUN e1 mb=0 (s1) -> (s2)
+  FREE (s1)
+  RUN e2 mb=0 (s0, s2) -> (s0)
+  FREE (s2)
+  executable e0 = graph "forward" {
+    %0 = input {name="w"} : f32[4,4]
+    %1 = gelu(%0) : f32[4,4]
+    output "act" %1
+  }
+  executable e1 = graph "backward" {
+    %0 = input {name="act"} : f32[4,4]
+    %1 = gelu(%0) @backward : f32[4,4]
+    %2 = einsum(%1, %1) {equation="km,kn->mn"} @backward : f32[4,4]
+    output "grad" %2
+  }
+  executable e2 = graph "update" {
+    %0 = input {name="w"} : f32[4,4]
+    %1 = input {name="grad"} : f32[4,4]
+    %2 = add(%0, %1) @update : f32[4,4]
+    output "w" %2
+  }
+}
+)";
+
+Status VerifyEdited(std::string text, const std::string& from, const std::string& to) {
+  if (!from.empty()) {
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    text.replace(at, from.size(), to);
+  }
+  const Result<Program> program = ParseProgram(text);
+  EXPECT_TRUE(program) << program.error();
+  return VerifyPrograms({&*program, 1});
+}
+
+TEST(VerifyPrograms, OutputsMayOverwriteInputsThatWereReadBefore) {
+  const auto message = [](const std::string& from, const std::string& to) {
+    return VerifyEdited(kOverwriter, from, to).message();
+  };
+  EXPECT_TRUE(VerifyEdited(kOverwriter, "", "").ok()) << VerifyEdited(kOverwriter, "", "");
+  EXPECT_THAT(message("einsum(%1, %1)", "einsum(%1, %0)"),
+              testing::HasSubstr("s2 and s1 are alive in the same bytes"));
+  EXPECT_THAT(message("  FREE (s1)\n", ""), testing::HasSubstr("s1 \"act\" leaks"));
+  EXPECT_THAT(message("RUN e2 mb=0 (s0, s2) -> (s0)", "RUN e2 mb=0 (s0, s1) -> (s0)"),
+              testing::HasSubstr("s1 "));
+  EXPECT_THAT(message("  FREE (s1)\n  RUN e2 mb=0 (s0, s2)", "  RUN e2 mb=0 (s0, s1)"),
+              testing::HasSubstr("s1 was overwritten by an output"));
 }
 
 TEST(VerifyPrograms, HeaderIsConsistent) {

@@ -37,6 +37,39 @@ TEST(RunBinding, AnOutputInASlotOfItsOwnIsComputedThere) {
   EXPECT_EQ(binding.scratch_bytes, 0);
 }
 
+// Each product is added where the sum is, beginning with what the slot held.
+TEST(RunBinding, AccumulatorsStayInTheirSlot) {
+  const auto graph = GraphOf(R"(graph "g" {
+    %0 = input {name="x"} : f32[8,4]
+    %1 = input {name="total"} : f32[4,4]
+    %2 = einsum(%0, %0, %1) {equation="km,kn->mn"} : f32[4,4]
+    %3 = einsum(%0, %0, %2) {equation="km,kn->mn"} : f32[4,4]
+    output "total" %3
+  })");
+  const RunBinding binding = Bind(*graph, {0, 1}, {1});
+  EXPECT_EQ(PlaceOf(binding, 2), (Place{Area::kOutput, 0}));
+  EXPECT_EQ(PlaceOf(binding, 3), (Place{Area::kOutput, 0}));
+  EXPECT_TRUE(binding.copies.empty());
+  EXPECT_EQ(binding.scratch_bytes, 0);
+}
+
+// The old total is read behind the first write of the new one.
+TEST(RunBinding, AChainThatWouldOverwriteTooEarlyIsInScratch) {
+  const auto graph = GraphOf(R"(graph "g" {
+    %0 = input {name="x"} : f32[8,4]
+    %1 = input {name="total"} : f32[4,4]
+    %2 = einsum(%0, %0) {equation="km,kn->mn"} : f32[4,4]
+    %3 = sum_squares(%1) : f32[]
+    %4 = einsum(%0, %0, %2) {equation="km,kn->mn"} : f32[4,4]
+    output "total" %4
+    output "squares" %3
+  })");
+  const RunBinding binding = Bind(*graph, {0, 1}, {1, 2});
+  EXPECT_EQ(PlaceOf(binding, 4).area, Area::kScratch);
+  EXPECT_EQ(PlaceOf(binding, 2), PlaceOf(binding, 4));
+  EXPECT_EQ(binding.copies.size(), 1u);
+}
+
 TEST(RunBinding, AdamWUpdatesAllItsStateInPlace) {
   const auto graph = GraphOf(R"(graph "g" {
     %0 = input {name="p"} : f32[4]

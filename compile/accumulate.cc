@@ -1,0 +1,183 @@
+// Sums that an op can write itself: x + y, where y is a matrix product, the gradient of the head or
+// that of an embedding which nothing else reads, becomes y's op with the accumulator x. So the
+// microbatches of a step add their gradients into one tensor, and a tied table's two gradients are
+// one.
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "compile/compile.h"
+#include "ir/builder.h"
+#include "ir/schema.h"
+
+namespace meshwright::compile {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::Op;
+
+struct Match {
+  size_t sum = 0;       // goes
+  size_t producer = 0;  // gets the accumulator
+  ValueId accumulator;
+  ValueId result;  // of the last producer: stands for the sum
+};
+
+class Finder {
+ public:
+  explicit Finder(const Graph& graph)
+      : graph_(graph), users_(graph.Users()), is_output_(graph.values.size(), false) {
+    for (const ir::NamedValue& output : graph.outputs) is_output_[Index(output.value)] = true;
+  }
+
+  // No two of them share a node.
+  std::vector<Match> Run() const {
+    std::vector<Match> matches;
+    std::vector<bool> taken(graph_.nodes.size(), false);
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const std::optional<Match> match = At(n);
+      if (!match || taken[match->producer] || taken[n]) continue;
+      // The accumulator or the sum may themselves be what another match replaces.
+      if (taken[ProducerOf(match->accumulator)]) continue;
+      taken[match->producer] = taken[n] = true;
+      matches.push_back(*match);
+    }
+    return matches;
+  }
+
+ private:
+  static size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
+  size_t ProducerOf(ValueId id) const {
+    return static_cast<size_t>(graph_.value(id).producer.value());
+  }
+
+  std::optional<Match> At(size_t n) const {
+    const Node& node = graph_.nodes[n];
+    if ((node.op != Op::kAdd && node.op != Op::kSum) || node.inputs.size() != 2) {
+      return std::nullopt;
+    }
+    const ValueId a = node.inputs[0];
+    const ValueId b = node.inputs[1];
+    if (a == b || graph_.type(a) != graph_.type(b)) return std::nullopt;
+    if (const auto match = Into(n, a, b)) return match;
+    return Into(n, b, a);
+  }
+
+  // x + y with y's op, or the one that y itself accumulates, taking x.
+  std::optional<Match> Into(size_t n, ValueId x, ValueId y) const {
+    size_t reader = n;
+    for (ValueId made = y;;) {
+      const size_t producer = ProducerOf(made);
+      const Node& node = graph_.nodes[producer];
+      const auto rule = ir::AccumulatorOf(node.op);
+      if (!rule || node.outputs[rule->result] != made || !OnlyReader(made, reader) ||
+          node.phase != graph_.nodes[n].phase) {
+        return std::nullopt;
+      }
+      if (node.inputs.size() == rule->operand) {
+        if (!Worthwhile(n, x, node.op) || !ReadyBefore(x, producer)) return std::nullopt;
+        if (!OneType(node, x)) return std::nullopt;
+        return Match{n, producer, x, y};
+      }
+      reader = producer;
+      made = node.inputs[rule->operand];
+    }
+  }
+
+  // A sum over microbatches, or gradients that meet; a product's chain is better off with the sum
+  // as a step of it.
+  bool Worthwhile(size_t sum, ValueId x, Op producer) const {
+    const bool over_microbatches =
+        graph_.producer(x).op == Op::kInput && is_output_[Index(graph_.nodes[sum].outputs[0])];
+    return OnlyReader(x, sum) && (over_microbatches || producer != Op::kEinsum);
+  }
+
+  // Kernels add in the type that they read.
+  bool OneType(const Node& producer, ValueId x) const {
+    return std::all_of(producer.inputs.begin(), producer.inputs.end(), [&](ValueId input) {
+      const ir::DType dtype = graph_.type(input).dtype;
+      return !ir::IsFloating(dtype) || dtype == graph_.type(x).dtype;
+    });
+  }
+
+  bool ReadyBefore(ValueId x, size_t producer) const {
+    return graph_.producer(x).op == Op::kInput || ProducerOf(x) < producer;
+  }
+
+  bool OnlyReader(ValueId value, size_t reader) const {
+    const std::vector<NodeId>& readers = users_[Index(value)];
+    return !is_output_[Index(value)] && readers.size() == 1 &&
+           static_cast<size_t>(readers[0].value()) == reader;
+  }
+
+  const Graph& graph_;
+  const std::vector<std::vector<NodeId>> users_;
+  std::vector<bool> is_output_;
+};
+
+class Rewriter {
+ public:
+  Rewriter(const Graph& graph, const std::vector<Match>& matches)
+      : graph_(graph),
+        match_of_(graph.nodes.size(), nullptr),
+        builder_(graph.name),
+        map_(graph.values.size()) {
+    for (const Match& match : matches) {
+      match_of_[match.sum] = &match;
+      match_of_[match.producer] = &match;
+    }
+  }
+
+  Result<Graph> Run() {
+    // Accumulators are inputs that may stand behind their product; inputs keep their order.
+    for (const bool inputs : {true, false}) {
+      for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+        if ((graph_.nodes[n].op == Op::kInput) == inputs) Emit(n);
+      }
+    }
+    for (const ir::NamedValue& output : graph_.outputs) {
+      builder_.SetOutput(output.name, Mapped(output.value));
+    }
+    return builder_.Finish();
+  }
+
+ private:
+  ValueId& Mapped(ValueId id) { return map_[static_cast<size_t>(id.value())]; }
+
+  void Emit(size_t n) {
+    const Node& node = graph_.nodes[n];
+    const Match* match = match_of_[n];
+    if (match != nullptr && match->sum == n) {
+      Mapped(node.outputs[0]) = Mapped(match->result);
+      return;
+    }
+    std::vector<ValueId> inputs;
+    std::vector<ir::TensorType> types;
+    for (ValueId input : node.inputs) inputs.push_back(Mapped(input));
+    if (match != nullptr) inputs.push_back(Mapped(match->accumulator));
+    for (ValueId output : node.outputs) types.push_back(graph_.type(output));
+    builder_.SetLayer(node.layer);
+    builder_.SetPhase(node.phase);
+    const std::vector<ValueId> outputs = builder_.Add(node.op, inputs, node.attrs, types);
+    for (size_t i = 0; i < outputs.size(); ++i) Mapped(node.outputs[i]) = outputs[i];
+  }
+
+  const Graph& graph_;
+  std::vector<const Match*> match_of_;
+  ir::Builder builder_;
+  std::vector<ValueId> map_;
+};
+
+}  // namespace
+
+Result<Graph> AccumulateInPlace(const Graph& graph) {
+  Graph current = graph;
+  while (true) {
+    const std::vector<Match> matches = Finder(current).Run();
+    if (matches.empty()) return current;
+    MW_ASSIGN_OR_RETURN(current, Rewriter(current, matches).Run());
+  }
+}
+
+}  // namespace meshwright::compile
