@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -92,6 +93,19 @@ Result<double> TimeBatches(const AllReduceOptions& options, collective::Group& g
   return seconds[seconds.size() / 2];
 }
 
+// A core for each rank where there are enough, as OpenMPI does; else none in particular.
+std::vector<int> CoreOf(const AllReduceOptions& options, int rank) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return {};
+  std::vector<int> cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(static_cast<size_t>(cpu), &allowed)) cores.push_back(cpu);
+  }
+  if (static_cast<size_t>(options.ranks) > cores.size()) return {};
+  return {cores[static_cast<size_t>(rank)]};
+}
+
 Status RunRank(const AllReduceOptions& options, int rank, Board& board) {
   MW_ASSIGN_OR_RETURN(std::shared_ptr<collective::Listener> listener,
                       collective::MakeListener("127.0.0.1", 0));
@@ -106,8 +120,11 @@ Status RunRank(const AllReduceOptions& options, int rank, Board& board) {
   for (int i = 0; i < options.ranks; ++i) ranks.push_back(i);
   MW_ASSIGN_OR_RETURN(const auto groups, fabric->MakeGroup("world", ranks));
   // Memory as a worker's device has it.
+  device::DeviceOptions device_options{.name = "cpu:0", .share_memory = !options.stage};
+  device_options.cpus = CoreOf(options, rank);
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
-                      device::MakeCpuDevice({.name = "cpu:0", .share_memory = !options.stage}));
+                      device::MakeCpuDevice(std::move(device_options)));
+  MW_TRY(device->EnterThread());
   MW_ASSIGN_OR_RETURN(
       const std::unique_ptr<device::Memory> memory,
       device->Allocate({ir::MemoryKind::kGradients, Elements(options) * int64_t{sizeof(float)}}));

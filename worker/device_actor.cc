@@ -88,6 +88,11 @@ Status DeviceActor::Allocate() {
   return OkStatus();
 }
 
+Status DeviceActor::ShareMemory(collective::Fabric& fabric) const {
+  for (const device::Memory* memory : memory_.memories()) MW_TRY(fabric.Share(*memory));
+  return OkStatus();
+}
+
 void DeviceActor::PostSteps(const LaunchRequest& request) {
   LoadedProgram& program = *programs_.at(request.program);
   report_count_ = program.program().reports.size();

@@ -66,6 +66,10 @@ class DeviceActor {
   Result<ops::HostTensor> ReadPersistent(const std::string& slot) const;
   Status WritePersistent(const std::string& slot, const std::vector<std::byte>& data);
 
+  // Lets processes of this host work on the device's memory in place. REQUIRES that PostAllocate
+  // succeeded.
+  Status ShareMemory(collective::Fabric& fabric) const;
+
   DeviceStats stats() const;
 
  private:

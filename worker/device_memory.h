@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "device/device.h"
@@ -39,6 +40,11 @@ class DeviceMemory {
   // Errors: as device::Device::Allocate.
   Status Allocate(device::Device& device);
   bool allocated() const { return persistent_memory_ != nullptr; }
+
+  // What Allocate() got from the device.
+  std::vector<const device::Memory*> memories() const {
+    return {arena_memory_.get(), persistent_memory_.get()};
+  }
 
   // REQUIRES Allocate() and a slot of an added program.
   std::byte* Address(const ir::Slot& slot) const;

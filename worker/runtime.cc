@@ -41,6 +41,16 @@ Status CheckOptions(const RuntimeOptions& options) {
   return OkStatus();
 }
 
+// Whether a rank of another process is on this host and may be reached through memory.
+bool HasPeersOnHost(const collective::FabricOptions& fabric) {
+  if (fabric.transport == collective::Transport::kTcp) return false;
+  const collective::Member& own = fabric.members[static_cast<size_t>(fabric.local_ranks.front())];
+  return std::any_of(fabric.members.begin(), fabric.members.end(),
+                     [&](const collective::Member& member) {
+                       return member.process_id != own.process_id && member.host_id == own.host_id;
+                     });
+}
+
 class LocalRuntime final : public JobRuntime {
  public:
   explicit LocalRuntime(std::unique_ptr<collective::Fabric> fabric)
@@ -54,6 +64,7 @@ class LocalRuntime final : public JobRuntime {
       device_options.threads = options.threads_per_device;
       if (!options.cpus.empty()) device_options.cpus = options.cpus[i];
       device_options.memory_limit_bytes = options.memory_limit_bytes;
+      device_options.share_memory = HasPeersOnHost(options.fabric);
       MW_ASSIGN_OR_RETURN(std::unique_ptr<device::Device> device,
                           device::MakeCpuDevice(std::move(device_options)));
       actors_.push_back(std::make_unique<DeviceActor>(
@@ -65,7 +76,9 @@ class LocalRuntime final : public JobRuntime {
       MW_TRY(actor->AddProgram(std::move(program)));
     }
     for (const auto& actor : actors_) actor->PostAllocate();
-    return WaitAll();
+    MW_TRY(WaitAll());
+    for (const auto& actor : actors_) MW_TRY(actor->ShareMemory(*fabric_));
+    return OkStatus();
   }
 
   Status Connect() override {

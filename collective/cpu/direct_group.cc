@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collective/cpu/sum.h"
+
 namespace meshwright::collective {
 namespace {
 
@@ -25,7 +27,10 @@ DirectGroup::DirectGroup(std::string name, std::vector<int> ranks, int position,
       staged_(std::move(staged)),
       accumulator_(kPieceBytes),
       peers_(static_cast<size_t>(size())),
-      inputs_(static_cast<size_t>(size())) {}
+      inputs_(static_cast<size_t>(size())),
+      outputs_(inputs_.size()),
+      float_inputs_(inputs_.size()),
+      float_outputs_(inputs_.size()) {}
 
 uint64_t DirectGroup::ProcessOf(int member) const {
   const auto rank_of_member = static_cast<size_t>(ranks()[static_cast<size_t>(member)]);
@@ -265,10 +270,9 @@ void DirectGroup::MoveSmall(const Operation& operation) {
   switch (operation.kind) {
     case Kind::kAllReduce:
     case Kind::kReduceScatter:
-      Combine(operation, operation.kind == Kind::kAllReduce ? 0 : rank() * block_bytes, block_bytes,
-              [&](int64_t offset, int64_t count) {
-                accumulator_.Store(operation.kernel, operation.output + offset, count);
-              });
+      outputs_[0] = operation.output;
+      Combine(operation, operation.kind == Kind::kAllReduce ? 0 : rank() * block_bytes, 1,
+              block_bytes);
       return;
     case Kind::kAllGather:
     case Kind::kAllToAll:
@@ -347,16 +351,26 @@ void DirectGroup::AfterAbort() {
   }
 }
 
-template <typename Put>
-void DirectGroup::Combine(const Operation& operation, int64_t begin, int64_t bytes,
-                          const Put& put) {
-  for (int64_t offset = 0; offset < bytes; offset += kPieceBytes) {
-    const int64_t count = std::min(kPieceBytes, bytes - offset) / operation.element_bytes();
-    for (int i = 0; i < size(); ++i) {
-      accumulator_.Add(operation.kernel, inputs_[static_cast<size_t>(i)] + begin + offset, count,
-                       i == 0);
+void DirectGroup::Combine(const Operation& operation, int64_t begin, size_t outputs,
+                          int64_t bytes) {
+  const int64_t width = operation.element_bytes();
+  if (operation.dtype == ir::DType::kF32 && operation.reduction == Reduction::kSum) {
+    const auto floats = [](std::byte* data) { return reinterpret_cast<float*>(data); };
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      float_inputs_[i] = floats(inputs_[i] + begin);
+      float_outputs_[i] = floats(outputs_[i]);
     }
-    put(offset, count);
+    SumFloats(float_inputs_, std::span(float_outputs_).first(outputs), bytes / width);
+    return;
+  }
+  for (int64_t offset = 0; offset < bytes; offset += kPieceBytes) {
+    const int64_t count = std::min(kPieceBytes, bytes - offset) / width;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      accumulator_.Add(operation.kernel, inputs_[i] + begin + offset, count, i == 0);
+    }
+    for (size_t i = 0; i < outputs; ++i) {
+      accumulator_.Store(operation.kernel, outputs_[i] + offset, count);
+    }
   }
 }
 
@@ -366,20 +380,18 @@ bool DirectGroup::AllReduceBlocks(const Operation& operation) {
   const auto [begin, end] = BlockRange(operation.count, size(), rank());
   const int64_t first = begin * width;
   return ForChunks((end - begin) * width, [&](int64_t chunk, int64_t bytes) {
-    Combine(operation, first + chunk, bytes, [&](int64_t offset, int64_t count) {
-      for (std::byte* input : inputs_) {
-        accumulator_.Store(operation.kernel, input + first + chunk + offset, count);
-      }
-    });
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      outputs_[i] = inputs_[i] + first + chunk;
+    }
+    Combine(operation, first + chunk, outputs_.size(), bytes);
   });
 }
 
 bool DirectGroup::ReduceBlock(const Operation& operation) {
   const int64_t block_bytes = operation.count * operation.element_bytes();
   return ForChunks(block_bytes, [&](int64_t chunk, int64_t bytes) {
-    Combine(operation, rank() * block_bytes + chunk, bytes, [&](int64_t offset, int64_t count) {
-      accumulator_.Store(operation.kernel, operation.output + chunk + offset, count);
-    });
+    outputs_[0] = operation.output + chunk;
+    Combine(operation, rank() * block_bytes + chunk, 1, bytes);
   });
 }
 

@@ -72,10 +72,8 @@ class DirectGroup final : public GroupBase {
   bool AllReduceBlocks(const Operation& operation);
   bool ReduceBlock(const Operation& operation);
   bool CopyFrom(int member, int64_t input_offset, std::byte* output, int64_t bytes);
-  // Of all members' inputs_ from `begin` on, in pieces that stay in the L1 cache; put(offset,
-  // count) stores the accumulator.
-  template <typename Put>
-  void Combine(const Operation& operation, int64_t begin, int64_t bytes, const Put& put);
+  // Combines `bytes` of all members' inputs_ from `begin` on into the first `outputs` of outputs_.
+  void Combine(const Operation& operation, int64_t begin, size_t outputs, int64_t bytes);
   // A visit of foreign memory in chunks. False when the fabric was aborted in between.
   template <typename Body>
   bool ForChunks(int64_t bytes, const Body& body);
@@ -97,7 +95,9 @@ class DirectGroup final : public GroupBase {
 
   uint64_t call_ = 0;
   uint32_t step_ = 0;
-  std::vector<std::byte*> inputs_;  // by member, of the current call
+  std::vector<std::byte*> inputs_;   // by member, of the current call
+  std::vector<std::byte*> outputs_;  // by member, of the current piece
+  std::vector<float*> float_inputs_, float_outputs_;
 };
 
 }  // namespace meshwright::collective

@@ -1,9 +1,9 @@
 // Waiting for a 32-bit word that another thread, or another process of the host, changes.
 //
-// A bounded spin (a wake-up of an idle core costs 20-45 us, a spin hit 0.3 us), where ranks share
-// cores then a bounded time of giving the core away, then futex waits in slices of kWaitSliceMs;
-// every slice looks at the abort latch, the departure of the peer and the deadline, so a peer that
-// died between its last store and its wake call, or without either, cannot strand a waiter.
+// A bounded spin (a wake-up of an idle core costs 20-45 us, a spin hit 0.3 us), a bounded time of
+// giving the core away, then futex waits in slices of kWaitSliceMs; every slice looks at the abort
+// latch, the departure of the peer and the deadline, so a peer that died between its last store and
+// its wake call, or without either, cannot strand a waiter.
 //
 // Thread rule: any thread. The word may lie in memory shared between processes (futexes are not
 // private).
@@ -23,13 +23,15 @@ using Deadline = std::chrono::steady_clock::time_point;
 
 inline constexpr int64_t kWaitSliceMs = 20;
 
-// How a wait passes its time before it sleeps.
+// How a wait passes its time before it sleeps: it looks again and again, then gives the core away
+// between looks, which costs 0.3 us when nobody wants it and lets a peer on the same core go on
+// when one does. So a core never idles between ranks that wait for each other.
 struct Patience {
   int spins = 64;
-  int64_t yield_us = 0;  // then: lets others have the core, so that it never idles between them
+  int64_t yield_us = 0;
 };
-inline constexpr Patience kOwnCore{.spins = 2000};  // 10-30 us; for at most one rank per core
-inline constexpr Patience kSharedCore{.spins = 64, .yield_us = 100};
+inline constexpr Patience kOwnCore{.spins = 100, .yield_us = 50};  // at most one rank per core
+inline constexpr Patience kSharedCore{.spins = 16, .yield_us = 100};
 
 // Zeroed memory is a valid initial state; it lives at the start of shared rings.
 struct WaitWord {
