@@ -1,9 +1,13 @@
 #include <gmock/gmock.h>
 #include <sched.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <thread>
 
+#include "device/cpu/shared_file.h"
 #include "device/device.h"
 
 namespace meshwright::device {
@@ -32,6 +36,55 @@ TEST(CpuDevice, MemoryIsZeroedWritableAndAligned) {
     EXPECT_TRUE(std::all_of(data, data + bytes, [](std::byte b) { return b == std::byte{0}; }));
     std::fill(data, data + bytes, std::byte{0xAB});
   }
+}
+
+TEST(CpuDevice, SharedMemoryIsSeenByWhoOpensItsHandleAndGoneWithIt) {
+  DeviceOptions options;
+  options.share_memory = true;
+  auto device = MakeDevice(options);
+  for (int64_t bytes : {int64_t{100}, (int64_t{5} << 20) + 3}) {
+    auto memory = device->Allocate({MemoryKind::kActivations, bytes});
+    ASSERT_TRUE(memory.has_value()) << memory.error();
+    std::byte* data = (*memory)->data();
+    EXPECT_TRUE(std::all_of(data, data + bytes, [](std::byte b) { return b == std::byte{0}; }));
+    ASSERT_NE((*memory)->shared(), nullptr);
+    const SharedHandle handle = *(*memory)->shared();
+    EXPECT_GE(handle.bytes, bytes);
+    auto file = SharedFile::Open(handle);
+    ASSERT_TRUE(file.has_value()) << file.error();
+    auto mapped = file->Map();
+    ASSERT_TRUE(mapped.has_value()) << mapped.error();
+    data[bytes - 1] = std::byte{7};
+    EXPECT_EQ((*mapped)[bytes - 1], std::byte{7});
+    memory->reset();
+    EXPECT_EQ((*mapped)[bytes - 1], std::byte{7}) << "a mapping outlives its maker's";
+    EXPECT_FALSE(SharedFile::Open(handle).has_value());
+    munmap(*mapped, static_cast<size_t>(SharedFile::MappedBytes(handle.bytes)));
+  }
+  EXPECT_EQ(MakeDevice()->Allocate({MemoryKind::kWeights, 64}).value()->shared(), nullptr);
+}
+
+// True when the allocation is private. Leaves the process without descriptors.
+bool IsPrivateWithoutDescriptors(Device& device) {
+  const rlimit none{0, 0};
+  const bool limited = setrlimit(RLIMIT_NOFILE, &none) == 0;
+  const auto memory = device.Allocate({MemoryKind::kWeights, 100'000});
+  return limited && memory.has_value() && (*memory)->shared() == nullptr;
+}
+
+TEST(CpuDevice, WhereMemoryCannotBeSharedItIsPrivate) {
+  DeviceOptions options;
+  options.share_memory = true;
+  auto device = MakeDevice(options);
+  EXPECT_EXIT(_exit(IsPrivateWithoutDescriptors(*device) ? 0 : 1), testing::ExitedWithCode(0), "");
+}
+
+TEST(CpuDevice, MoreSharedMemoryThanTheMachineHasIsAnErrorToo) {
+  DeviceOptions options;
+  options.share_memory = true;
+  const auto memory = MakeDevice(options)->Allocate({MemoryKind::kWeights, int64_t{1} << 46});
+  ASSERT_FALSE(memory.has_value());
+  EXPECT_EQ(memory.error().code(), StatusCode::kResourceExhausted);
 }
 
 TEST(CpuDevice, AccountsMemoryByKindUntilItIsFreed) {
