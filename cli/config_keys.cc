@@ -100,10 +100,11 @@ std::vector<ConfigKey> TrainingKeys() {
        MW_AT(train.seed)},
       {"training",
        "dtype",
-       "Type of weights and computation.",
+       "Type of weights and computation; bfloat16: mixed precision, products and attention in "
+       "bfloat16, weights, optimizer, norms and loss in float32.",
        MW_AT(dtype),
        KeyKind::kChoice,
-       {"float32", "float64"}},
+       {"float32", "float64", "bfloat16"}},
       {"training", "steps_per_launch", "Steps that workers run per message of the controller.",
        MW_AT(train.steps_per_launch)},
   };

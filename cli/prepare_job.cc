@@ -64,6 +64,11 @@ Result<models::Model> MakeConfiguredModel(const JobConfig& config) {
   return model;
 }
 
+ir::DType DTypeOf(const std::string& name) {
+  if (name == "float64") return ir::DType::kF64;
+  return name == "bfloat16" ? ir::DType::kBF16 : ir::DType::kF32;
+}
+
 }  // namespace
 
 Result<PreparedJob> PrepareJob(const JobConfig& config) {
@@ -74,7 +79,7 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
       .Optimizer(config.optimizer)
       .Parallel(config.parallel)
       .Data(config.data)
-      .DType(config.dtype == "float64" ? ir::DType::kF64 : ir::DType::kF32)
+      .DType(DTypeOf(config.dtype))
       .SaveWeights(config.last_save)
       .ConfigText(FormatJobConfig(config));
   auto request = builder.Build(prepared.model.functions);

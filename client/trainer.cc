@@ -126,7 +126,12 @@ JobBuilder& JobBuilder::ConfigText(std::string text) {
 
 Result<ir::JobRequest> JobBuilder::Build(const TrainerFunctions& functions) const {
   ir::JobRequest request = request_;
-  const GraphShape shape{request.train.global_batch, request.train.sequence, dtype_};
+  ir::DType dtype = dtype_;
+  if (dtype == ir::DType::kBF16) {
+    dtype = ir::DType::kF32;
+    request.train.compute_dtype = ir::DType::kBF16;
+  }
+  const GraphShape shape{request.train.global_batch, request.train.sequence, dtype};
   MW_ASSIGN_OR_RETURN(request.loss, BuildLossGraph(request.name, shape, functions));
   MW_TRY(ir::ValidateJob(request));
   return request;

@@ -40,6 +40,14 @@ int64_t ProductWidth(const Node& node, const ir::Dims& result) {
   return i < c.size() ? width : 0;
 }
 
+// Whether one chain may hold both: it computes in f32 what is stored as bf16.
+bool MayMix(ir::DType a, ir::DType b) {
+  const auto in_f32 = [](ir::DType dtype) {
+    return dtype == ir::DType::kF32 || dtype == ir::DType::kBF16;
+  };
+  return a == b || (in_f32(a) && in_f32(b));
+}
+
 class GroupFinder {
  public:
   explicit GroupFinder(const ir::Graph& graph)
@@ -143,7 +151,9 @@ class GroupFinder {
     if (n - group.members.back() > kLongestWait || group.members.size() == ir::kMaxFusedSteps) {
       return false;
     }
-    if (graph_.type(node.outputs[0]).dtype != graph_.type(first.outputs[0]).dtype) return false;
+    if (!MayMix(graph_.type(node.outputs[0]).dtype, graph_.type(first.outputs[0]).dtype)) {
+      return false;
+    }
     if (Elements(node.inputs[0]) != group.elements) return false;
     if (node.op != Op::kReduceSum && Elements(node.outputs[0]) != group.elements) return false;
     for (const int64_t size : NarrowSizes(node, group.elements)) {
@@ -194,8 +204,8 @@ class GroupFinder {
     return false;
   }
 
-  // A product needs memory of its size from its first write to its last use: a result of the group
-  // that is made no earlier.
+  // A product needs memory of its size, or more, from its first write to its last use: a result of
+  // the group that is made no earlier.
   bool Holds(const Group& group) const {
     if (!group.has_producer) return true;
     const Node& producer = graph_.nodes[group.members.front()];
@@ -207,7 +217,9 @@ class GroupFinder {
     if (LeavesGroup(group, product)) return true;
     for (size_t i = group.members.size(); i-- > 1;) {
       const Node& node = graph_.nodes[group.members[i]];
-      if (node.op != Op::kReduceSum && LeavesGroup(group, node.outputs[0])) return true;
+      const bool holds = node.op != Op::kReduceSum &&
+                         graph_.type(node.outputs[0]).bytes() >= graph_.type(product).bytes();
+      if (holds && LeavesGroup(group, node.outputs[0])) return true;
       if (std::find(node.inputs.begin(), node.inputs.end(), product) != node.inputs.end()) {
         return false;
       }

@@ -3,8 +3,9 @@
 //   logits = einsum(x, w); loss, count, lse = cross_entropy(logits, labels)
 //   dlogits = cross_entropy_grad(logits, labels, lse, dloss)
 //   dx = einsum(dlogits, w); dw = einsum(x, dlogits)
-// becomes head_loss_grad in the backward phase, and without its gradient (evaluation) head_loss.
-// Computing the gradient with the loss needs one product less than computing the logits twice.
+// (in mixed precision with a cast of dlogits) becomes head_loss_grad in the backward phase, and
+// without its gradient (evaluation) head_loss. Computing the gradient with the loss needs one
+// product less than computing the logits twice.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -29,6 +30,7 @@ constexpr const char* kWeightGradient = "bsd,bsv->vd";
 struct Head {
   size_t logits = 0, loss = 0;
   std::optional<size_t> dlogits, dx, dw;  // all or none
+  std::optional<size_t> cast;             // of dlogits
 };
 
 class HeadFinder {
@@ -43,6 +45,10 @@ class HeadFinder {
     head.logits = ProducerOf(node.inputs[0]);
     const Node& logits = graph_.nodes[head.logits];
     if (!IsProduct(logits, kLogits) || IsOutput(logits.outputs[0]) || IsOutput(node.outputs[2])) {
+      return std::nullopt;
+    }
+    // As head_loss keeps them.
+    if (graph_.type(logits.outputs[0]).dtype != graph_.type(node.outputs[0]).dtype) {
       return std::nullopt;
     }
     const std::vector<size_t> readers = Readers(logits.outputs[0]);
@@ -85,13 +91,20 @@ class HeadFinder {
     if (grad.inputs[1] != loss.inputs[1] || grad.inputs[2] != loss.outputs[2]) return false;
     if (Readers(loss.outputs[2]) != std::vector<size_t>{dlogits}) return false;
     if (!OnlyUpdateReads(loss.outputs[0]) || !OnlyUpdateReads(loss.outputs[1])) return false;
-    for (const size_t reader : Readers(grad.outputs[0])) {
+    ValueId gradient = grad.outputs[0];
+    if (const std::vector<size_t> readers = Readers(gradient);
+        readers.size() == 1 && graph_.nodes[readers[0]].op == Op::kCast) {
+      head.cast = readers[0];
+      gradient = graph_.nodes[readers[0]].outputs[0];
+      if (IsOutput(gradient)) return false;
+    }
+    for (const size_t reader : Readers(gradient)) {
       const Node& product = graph_.nodes[reader];
       if (IsProduct(product, kInputGradient) && product.inputs[1] == w) head.dx = reader;
       if (IsProduct(product, kWeightGradient) && product.inputs[0] == x) head.dw = reader;
     }
     head.dlogits = dlogits;
-    return head.dx && head.dw && Readers(grad.outputs[0]).size() == 2;
+    return head.dx && head.dw && Readers(gradient).size() == 2;
   }
 
   // The loss is then computed in the backward phase.
@@ -107,8 +120,8 @@ class HeadFinder {
 };
 
 // At most half of the tokens, and of about kBlockBytes.
-int64_t BlockTokens(int64_t tokens, const ir::TensorType& weight) {
-  const int64_t row_bytes = weight.dims[0] * ir::DTypeBytes(weight.dtype);
+int64_t BlockTokens(int64_t tokens, const ir::TensorType& logits) {
+  const int64_t row_bytes = logits.dims.back() * ir::DTypeBytes(logits.dtype);
   const int64_t most = std::max<int64_t>(1, kBlockBytes / row_bytes);
   const int64_t half = (tokens + 1) / 2;
   const int64_t block = std::min(most, half);
@@ -154,7 +167,7 @@ class HeadRewriter {
   // Whether node n is a part of a head: emitted by its last part, or nothing at all.
   bool EmitPart(size_t n) {
     for (const Head& head : heads_) {
-      if (n == head.logits || head.dx == n || head.dw == n) return true;
+      if (n == head.logits || head.dx == n || head.dw == n || head.cast == n) return true;
       if (n == head.loss) {
         if (!head.dlogits) EmitLoss(head);
         return true;
@@ -179,8 +192,17 @@ class HeadRewriter {
     operands.push_back(Mapped(graph_.nodes[*head.dlogits].inputs[3]));
     const std::vector<ValueId> results = builder_.Add(Op::kHeadLossGrad, operands, AttrsOf(head));
     for (size_t i = 0; i < 2; ++i) Mapped(loss.outputs[i]) = results[i];
-    Mapped(graph_.nodes[*head.dx].outputs[0]) = results[2];
-    Mapped(graph_.nodes[*head.dw].outputs[0]) = results[3];
+    MapResult(graph_.nodes[*head.dx].outputs[0], results[2]);
+    MapResult(graph_.nodes[*head.dw].outputs[0], results[3]);
+  }
+
+  // The value in the type that its readers expect.
+  void MapResult(ValueId old, ValueId result) {
+    const ir::DType dtype = graph_.type(old).dtype;
+    Mapped(old) = result;
+    if (!builder_.status().ok() || builder_.type(result).dtype == dtype) return;
+    Mapped(old) =
+        builder_.AddOne(Op::kCast, {result}, {{"dtype", std::string(ir::DTypeName(dtype))}});
   }
 
   // x, w, labels
@@ -195,8 +217,8 @@ class HeadRewriter {
     ir::Attrs attrs;
     if (loss.attrs.Has("ignore_index")) attrs.Set("ignore_index", loss.attrs.Int("ignore_index"));
     const int64_t tokens = graph_.type(loss.inputs[1]).elements() / splits_;
-    const ir::TensorType& weight = graph_.type(graph_.nodes[head.logits].inputs[1]);
-    attrs.Set("block_tokens", BlockTokens(std::max<int64_t>(1, tokens), weight));
+    const ir::TensorType& logits = graph_.type(graph_.nodes[head.logits].outputs[0]);
+    attrs.Set("block_tokens", BlockTokens(std::max<int64_t>(1, tokens), logits));
     return attrs;
   }
 

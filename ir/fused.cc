@@ -54,6 +54,7 @@ bool IsElementwise(Op op) {
     case Op::kSub:
     case Op::kScale:
     case Op::kMulScalar:
+    case Op::kCast:
     case Op::kSum:
     case Op::kGelu:
     case Op::kGeluGrad:

@@ -60,6 +60,20 @@ Status CheckFeeds(const JobRequest& job) {
   return OkStatus();
 }
 
+// Master weights are f32: other types would be narrowed without a word.
+Status CheckMixedPrecision(const JobRequest& job) {
+  if (job.train.compute_dtype == DType::kF32) return OkStatus();
+  for (NodeId id : job.loss.NodesOf(Op::kParam)) {
+    const Node& param = job.loss.node(id);
+    const TensorType& type = job.loss.type(param.outputs[0]);
+    if (type.dtype == DType::kF32) continue;
+    return InvalidArgument(
+        fmt::format("train.compute_dtype is {}, which needs f32 params, but \"{}\" is {}",
+                    DTypeName(job.train.compute_dtype), param.attrs.Str("name"), type.ToString()));
+  }
+  return OkStatus();
+}
+
 Status CheckTrain(const TrainSpec& train) {
   MW_TRY(CheckRange("train.global_batch", static_cast<double>(train.global_batch), 1, 1 << 24));
   MW_TRY(CheckRange("train.sequence", static_cast<double>(train.sequence), 1, 1 << 24));
@@ -67,6 +81,10 @@ Status CheckTrain(const TrainSpec& train) {
   MW_TRY(
       CheckRange("train.steps_per_launch", static_cast<double>(train.steps_per_launch), 1, 1000));
   MW_TRY(CheckRange("train.log_every", static_cast<double>(train.log_every), 1, 1e9));
+  if (train.compute_dtype != DType::kF32 && train.compute_dtype != DType::kBF16) {
+    return InvalidArgument(fmt::format("train.compute_dtype is {}; it must be f32 or bf16",
+                                       DTypeName(train.compute_dtype)));
+  }
   MW_TRY(CheckRange("train.validate_every", static_cast<double>(train.validate_every), 0, 1e12));
   return CheckRange("train.validation_batches", static_cast<double>(train.validation_batches), 0,
                     1e6);
@@ -123,6 +141,7 @@ Status ValidateJob(const JobRequest& job) {
   MW_TRY(CheckTrain(job.train));
   MW_TRY(CheckLossOutputs(job.loss));
   MW_TRY(CheckFeeds(job));
+  MW_TRY(CheckMixedPrecision(job));
   MW_TRY(CheckParallel(job.parallel));
   MW_TRY(CheckOptimizer(job.optimizer));
   const std::string& format = job.data.format;

@@ -50,6 +50,8 @@ struct TrainSpec {
   int64_t validate_every = 0;      // 0: only at the end
   int64_t validation_batches = 8;  // global batches per validation
   bool compile = true;             // executables are fused (compile/compile.h)
+  // kBF16: mixed precision (ir/mixed_precision.h); kF32: everything in the loss graph's own types.
+  DType compute_dtype = DType::kF32;
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };
 

@@ -6,6 +6,9 @@
 // (mean, rstd, lse, losses, counts, sums of squares) of 16-bit tensors are f32, else of the
 // operand's dtype. Every op with its {attributes}, (operands) -> results:
 //
+// {dtype:str} on einsum, reduce_sum, layer_norm and rms_norm: the float type of result 0 where it
+// is not the operands': what a cast behind the op would give, but rounded once.
+//
 // sources (no operands)
 //   param              {name:str, init:"normal"|"zeros"|"ones", mean:real, std:real,
 //                      decay:int(0|1), state:int(0|1), export_name:str, export_perm:ints,
@@ -30,6 +33,7 @@
 //   scale              {factor:real} (x) -> x*factor
 //   mul_scalar         (x, c[]) -> x*c
 //   sum                (x0, x1, ...) equal shapes -> elementwise sum, left to right
+//   cast               {dtype:str} (x) -> x in that float type, rounded to nearest even
 //   gelu, silu         (x); gelu is the tanh form
 //   gelu_grad          (x, dy) -> dx
 //   silu_grad          (x, dy) -> dx
@@ -41,18 +45,18 @@
 //   pad                {dim:int, before:int, after:int} (x) zeros around; gradient of slice
 //   reshape            (x) -> result type given at build time, same element count
 //   transpose          {perm:ints} (x): result dim i is x's dim perm[i]
-//   reduce_sum         {dims:ints} (x) -> dims (increasing) removed
+//   reduce_sum         {dims:ints, [dtype]} (x) -> dims (increasing) removed
 //   sum_squares        (x) -> scalar sum of x^2
 // contraction
-//   einsum             {equation:"bsk,kn->bsn"} (a, b, [c]); labels are letters, once per
+//   einsum             {equation:"bsk,kn->bsn", [dtype]} (a, b, [c]); labels are letters, once per
 //                      tensor; a label of an operand that is in neither the other operand nor the
 //                      result is not allowed. c, of the result's type, is an accumulator: it is
 //                      added to the result, and may lend it its memory. Only the executable
 //                      compiler makes accumulators, here and below.
 // norms (over the last dim d)
-//   layer_norm         {eps} (x[..., d], w[d], b[d]) -> (y, mean[...], rstd[...])
+//   layer_norm         {eps, [dtype]} (x[..., d], w[d], b[d]) -> (y, mean[...], rstd[...])
 //   layer_norm_grad    (x, w, mean, rstd, dy) -> (dx, dw[d], db[d])
-//   rms_norm           {eps} (x[..., d], w[d]) -> (y, rstd[...])
+//   rms_norm           {eps, [dtype]} (x[..., d], w[d]) -> (y, rstd[...])
 //   rms_norm_grad      (x, w, rstd, dy) -> (dx, dw[d])
 // embedding
 //   embedding          (table[v, d], ids[...] i32) + sharded dims of table -> [..., d]; ids outside
@@ -88,7 +92,7 @@
 //                      nothing
 //   head_loss_grad     {as head_loss} (x, w, labels, dloss[], [accumulator of dw]) ->
 //                      (loss_sum[], count[], dx, dw,
-//                      block)
+//                      block); logits, dx and dw are in the statistics' type
 // optimizer (results replace their operands in place)
 //   clip_multiplier    {max_norm:real (0: no clipping)} (sum_squares[], count[]) ->
 //                      (multiplier[], grad_norm[]): gradients are sums; norm = sqrt(ss)/count;
@@ -135,6 +139,7 @@ namespace meshwright::ir {
   X(Sub, "sub")                             \
   X(Scale, "scale")                         \
   X(MulScalar, "mul_scalar")                \
+  X(Cast, "cast")                           \
   X(Sum, "sum")                             \
   X(Gelu, "gelu")                           \
   X(GeluGrad, "gelu_grad")                  \

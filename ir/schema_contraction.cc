@@ -67,7 +67,8 @@ TypesOr InferEinsum(const OpCall& call) {
       }
     }
   }
-  TensorType result{call.operands[0].dtype, {}};
+  MW_ASSIGN_OR_RETURN(const DType dtype, call.FloatDTypeOr(call.operands[0].dtype));
+  TensorType result{dtype, {}};
   for (char label : eq.result) {
     const auto it = extents.find(label);
     if (it == extents.end()) {
@@ -128,8 +129,9 @@ GradsOr EinsumGrad(GradCall& call) {
   Builder& b = call.builder;
   const std::string to_a = fmt::format("{},{}->{}", eq.result, eq.b, eq.a);
   const std::string to_b = fmt::format("{},{}->{}", eq.a, eq.result, eq.b);
-  const ValueId da = b.AddOne(Op::kEinsum, {call.grads[0], call.in(1)}, {{"equation", to_a}});
-  const ValueId db = b.AddOne(Op::kEinsum, {call.in(0), call.grads[0]}, {{"equation", to_b}});
+  const ValueId dy = call.InDType(call.grads[0], call.in_type(0).dtype);
+  const ValueId da = b.AddOne(Op::kEinsum, {dy, call.in(1)}, {{"equation", to_a}});
+  const ValueId db = b.AddOne(Op::kEinsum, {call.in(0), dy}, {{"equation", to_b}});
   return std::vector<ValueId>{da, db};
 }
 

@@ -53,6 +53,13 @@ TypesOr InferMulScalar(const OpCall& call) {
   return First(call);
 }
 
+TypesOr InferCast(const OpCall& call) {
+  MW_ASSIGN_OR_RETURN(std::vector<TensorType> types, InferUnary(call));
+  if (!call.attrs.Has("dtype")) return Fail(call.Error("needs the attribute 'dtype'"));
+  MW_ASSIGN_OR_RETURN(types[0].dtype, call.FloatDTypeOr(types[0].dtype));
+  return types;
+}
+
 TypesOr InferGateGrad(const OpCall& call) {
   MW_TRY(call.RequireOperands(2));
   MW_TRY(call.RequireFloat(0));
@@ -133,21 +140,18 @@ GradsOr SelfGrad(GradCall& call) {
   return std::vector<ValueId>{call.builder.AddOne(call.node.op, {call.grads[0]}, call.node.attrs)};
 }
 
+GradsOr CastGrad(GradCall& call) {
+  return std::vector<ValueId>{call.InDType(call.grads[0], call.in_type(0).dtype)};
+}
+
 // dx = dy * c; dc = sum of dy * x.
 GradsOr MulScalarGrad(GradCall& call) {
-  const TensorType x = call.in_type(0);
   const TensorType c = call.in_type(1);
-  if (x.dtype != c.dtype) {
-    return Fail(Unimplemented(
-        fmt::format("mul_scalar of {} has no gradient of its {} scalar: no op converts between "
-                    "them; compute in f32",
-                    x.ToString(), c.ToString())));
-  }
   Builder& b = call.builder;
   const ValueId dx = b.AddOne(Op::kMulScalar, {call.grads[0], call.in(1)});
   const ValueId full = b.AddOne(Op::kMul, {call.grads[0], call.in(0)});
   MW_TRY(b.status());
-  return std::vector<ValueId>{dx, ReduceToSuffix(b, full, c)};
+  return std::vector<ValueId>{dx, ReduceToSuffix(b, call.InDType(full, c.dtype), c)};
 }
 
 GradsOr SumGrad(GradCall& call) {
@@ -169,6 +173,7 @@ void AddElementwiseSchemas(SchemaTable& table) {
   Row(table, Op::kScale) = {InferScale, LinearRule, nullptr, nullptr, SelfGrad, 1, kFirst};
   Row(table, Op::kMulScalar) = {InferMulScalar, FirstLinearRule, nullptr, nullptr, MulScalarGrad, 1,
                                 kFirst};
+  Row(table, Op::kCast) = {InferCast, LinearRule, NoFlops, nullptr, CastGrad};
   Row(table, Op::kSum) = {InferAllEqual, LinearRule, SumFlops, nullptr, SumGrad};
   Row(table, Op::kGelu) = {InferUnary, PlainRule, GateFlops, nullptr, GateGrad<Op::kGeluGrad>,
                            1,          kFirst};

@@ -13,12 +13,13 @@ TypesOr InferFused(const OpCall& call) {
   std::vector<TensorType> types;
   for (const NamedValue& output : body->outputs) types.push_back(body->type(output.value));
   // What lives inside of a node is not in the memory plan: it must not be larger than what is.
-  int64_t planned_bytes = 0;
+  int64_t planned_elements = 0;
   for (const TensorType& type : call.operands)
-    planned_bytes = std::max(planned_bytes, type.bytes());
-  for (const TensorType& type : types) planned_bytes = std::max(planned_bytes, type.bytes());
+    planned_elements = std::max(planned_elements, type.elements());
+  for (const TensorType& type : types)
+    planned_elements = std::max(planned_elements, type.elements());
   for (const Value& value : body->values) {
-    if (value.type.bytes() <= planned_bytes) continue;
+    if (value.type.elements() <= planned_elements) continue;
     return Fail(call.Error("a step makes " + value.type.ToString() +
                            ", larger than every operand and result"));
   }

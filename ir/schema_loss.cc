@@ -86,9 +86,10 @@ TypesOr InferHeadLoss(const OpCall& call) {
     return Fail(call.Error("labels must be " + labels.ToString()));
   }
   std::vector<TensorType> types = {LossType(x), LossType(x)};
-  if (gradient) types.insert(types.end(), {x, w});
+  const DType statistic = StatisticDType(x.dtype);
+  if (gradient) types.insert(types.end(), {{statistic, x.dims}, {statistic, w.dims}});
   if (gradient) MW_TRY(call.RequireAccumulator(4, types[3]));
-  types.push_back({x.dtype, {call.attrs.Int("block_tokens"), w.dims[0]}});
+  types.push_back({statistic, {call.attrs.Int("block_tokens"), w.dims[0]}});
   return types;
 }
 

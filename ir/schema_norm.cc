@@ -39,7 +39,8 @@ TypesOr InferLayerNorm(const OpCall& call) {
   MW_TRY(CheckNormOperands(call, 1, 2));
   const TensorType& x = call.operands[0];
   const TensorType statistic = Leading(x, StatisticDType(x.dtype));
-  return std::vector<TensorType>{x, statistic, statistic};
+  MW_ASSIGN_OR_RETURN(const DType dtype, call.FloatDTypeOr(x.dtype));
+  return std::vector<TensorType>{{dtype, x.dims}, statistic, statistic};
 }
 
 TypesOr InferLayerNormGrad(const OpCall& call) {
@@ -53,7 +54,8 @@ TypesOr InferRmsNorm(const OpCall& call) {
   MW_TRY(call.RequireOperands(2));
   MW_TRY(CheckNormOperands(call, 1, 1));
   const TensorType& x = call.operands[0];
-  return std::vector<TensorType>{x, Leading(x, StatisticDType(x.dtype))};
+  MW_ASSIGN_OR_RETURN(const DType dtype, call.FloatDTypeOr(x.dtype));
+  return std::vector<TensorType>{{dtype, x.dims}, Leading(x, StatisticDType(x.dtype))};
 }
 
 TypesOr InferRmsNormGrad(const OpCall& call) {
@@ -110,18 +112,22 @@ double NormGradFlops(const NodeTypes& node) {
   return 14.0 * static_cast<double>(node.operands[0].elements());
 }
 
+// What the gradient's op needs of the norm's attributes.
+Attrs GradAttrs(const Node& node) { return {{"eps", node.attrs.Real("eps")}}; }
+
 GradsOr LayerNormGradient(GradCall& call) {
   MW_TRY(call.RequireOnlyFirstResult());
   const std::vector<ValueId>& out = call.node.outputs;
-  return call.builder.Add(Op::kLayerNormGrad,
-                          {call.in(0), call.in(1), out[1], out[2], call.grads[0]}, call.node.attrs);
+  const ValueId dy = call.InDType(call.grads[0], call.in_type(0).dtype);
+  return call.builder.Add(Op::kLayerNormGrad, {call.in(0), call.in(1), out[1], out[2], dy},
+                          GradAttrs(call.node));
 }
 
 GradsOr RmsNormGradient(GradCall& call) {
   MW_TRY(call.RequireOnlyFirstResult());
-  return call.builder.Add(Op::kRmsNormGrad,
-                          {call.in(0), call.in(1), call.node.outputs[1], call.grads[0]},
-                          call.node.attrs);
+  const ValueId dy = call.InDType(call.grads[0], call.in_type(0).dtype);
+  return call.builder.Add(Op::kRmsNormGrad, {call.in(0), call.in(1), call.node.outputs[1], dy},
+                          GradAttrs(call.node));
 }
 
 }  // namespace

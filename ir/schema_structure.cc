@@ -85,7 +85,8 @@ TypesOr InferReduceSum(const OpCall& call) {
     previous = dim;
   }
   const std::vector<bool> kept = KeptDims(call.attrs, x.dims.size());
-  TensorType type{x.dtype, {}};
+  MW_ASSIGN_OR_RETURN(const DType dtype, call.FloatDTypeOr(x.dtype));
+  TensorType type{dtype, {}};
   for (size_t i = 0; i < x.dims.size(); ++i) {
     if (kept[i]) type.dims.push_back(x.dims[i]);
   }
@@ -298,7 +299,7 @@ GradsOr ReduceSumGrad(GradCall& call) {
   for (int64_t dim : perm) wide.dims.push_back(x.dims[static_cast<size_t>(dim)]);
   Builder& b = call.builder;
   const ValueId zeros = b.AddOne(Op::kConstant, {}, {{"value", 0.0}}, {wide});
-  const ValueId spread = b.AddOne(Op::kAdd, {zeros, call.grads[0]});
+  const ValueId spread = b.AddOne(Op::kAdd, {zeros, call.InDType(call.grads[0], x.dtype)});
   if (std::is_sorted(perm.begin(), perm.end())) return std::vector<ValueId>{spread};
   return std::vector<ValueId>{InverseTranspose(b, spread, perm)};
 }

@@ -115,6 +115,14 @@ Status OpCall::RealIn(std::string_view name, double low, double high) const {
   return Error(fmt::format("{}={} must be in [{}, {}]", name, value, low, high));
 }
 
+Result<DType> OpCall::FloatDTypeOr(DType otherwise) const {
+  if (!attrs.Has("dtype")) return otherwise;
+  const Result<DType> dtype = ParseDType(attrs.Str("dtype"));
+  if (!dtype) return Fail(Error(dtype.error().message()));
+  if (!IsFloating(*dtype)) return Fail(Error("attribute 'dtype' must name a floating point type"));
+  return *dtype;
+}
+
 Status OpCall::RequireShardedRank(int rank) const {
   if (!attrs.Has("global_dims") && !attrs.Has("dim_axes")) return OkStatus();
   const size_t dims = attrs.Ints("global_dims").size();
@@ -122,6 +130,11 @@ Status OpCall::RequireShardedRank(int rank) const {
   if (dims == static_cast<size_t>(rank) && axes == dims) return OkStatus();
   return Error(fmt::format("global_dims has {} and dim_axes {} entries for a tensor of rank {}",
                            dims, axes, rank));
+}
+
+ValueId GradCall::InDType(ValueId value, DType dtype) {
+  if (!builder.status().ok() || builder.type(value).dtype == dtype) return value;
+  return builder.AddOne(Op::kCast, {value}, {{"dtype", std::string(DTypeName(dtype))}});
 }
 
 Status GradCall::RequireOnlyFirstResult() const {

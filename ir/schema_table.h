@@ -47,6 +47,8 @@ struct OpCall {
   Result<int64_t> IntIn(std::string_view name, int64_t low, int64_t high) const;
   // The real attribute when present must lie in [low, high].
   Status RealIn(std::string_view name, double low, double high) const;
+  // The float type that the attribute 'dtype' names; `otherwise` when there is none.
+  Result<DType> FloatDTypeOr(DType otherwise) const;
   // Sharded-dims attributes, when present, must describe a tensor of this rank.
   Status RequireShardedRank(int rank) const;
 };
@@ -72,6 +74,8 @@ struct GradCall {
 
   ValueId in(size_t i) const { return node.inputs[i]; }
   const TensorType& in_type(size_t i) const { return builder.type(node.inputs[i]); }
+  // `value`, behind a cast when it has another type.
+  ValueId InDType(ValueId value, DType dtype);
   // kUnimplemented when a result other than the first has a gradient.
   Status RequireOnlyFirstResult() const;
 };

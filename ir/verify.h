@@ -18,10 +18,10 @@
 //     order; one with update nodes or only constants runs exactly once, as microbatch 0. Every
 //     executable runs.
 //  2. In-place order. Accesses to one slot, at least one of which writes it in place, follow
-//     (constants, microbatch work, update), then the microbatch, then the number of the executable.
-//     So accumulators are complete before the update reads them, weights are not updated before
-//     their last use, and executables of one cadence that update the same slot are numbered in the
-//     order in which they run.
+//     (constants and casts of what is there before the step, microbatch work, update), then the
+//     microbatch, then the number of the executable. So accumulators are complete before the update
+//     reads them, weights are not updated before their last use, and executables of one cadence
+//     that update the same slot are numbered in the order in which they run.
 //  3. In place only where the kernel may: nothing reads the donated input after the node that first
 //     writes the output.
 //  4. Microbatches do not mix: a slot made by microbatch work is read by work of the same

@@ -17,14 +17,16 @@ bool IsConstantSource(Op op) {
 }
 
 Cadence CadenceOf(const Graph& graph) {
-  bool only_sources = true;
+  bool only_before = true;
   bool only_update = true;
   for (const Node& node : graph.nodes) {
     const bool source = IsConstantSource(node.op);
-    only_sources = only_sources && source;
-    only_update = only_update && (source || node.op == Op::kInput || node.phase == Phase::kUpdate);
+    const bool update = node.op == Op::kInput || node.phase == Phase::kUpdate;
+    const bool weight_cast = update && (node.op == Op::kInput || node.op == Op::kCast);
+    only_before = only_before && (source || weight_cast);
+    only_update = only_update && (source || update);
   }
-  if (only_sources) return Cadence::kOnceBefore;
+  if (only_before) return Cadence::kOnceBefore;
   return only_update ? Cadence::kOnceAfter : Cadence::kPerMicrobatch;
 }
 

@@ -7,6 +7,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel_spec.h"
 #include "ops/reference/reference.h"
+#include "ops/widen.h"
 
 namespace meshwright::ops {
 namespace {
@@ -39,6 +40,21 @@ Result<DimParts> ResolveDim(const std::vector<std::string>& axes, const DeviceCo
     result.micro_index = result.micro_index * size + (axis == "micro" ? 1 : 0);
   }
   return result;
+}
+
+// Ops whose reference kernel takes every float type: a cast, and those that only move values.
+bool IgnoresDType(ir::Op op) {
+  switch (op) {
+    case ir::Op::kCast:
+    case ir::Op::kSlice:
+    case ir::Op::kPad:
+    case ir::Op::kReshape:
+    case ir::Op::kTranspose:
+    case ir::Op::kShardSlice:
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace
@@ -76,11 +92,16 @@ KernelResult MakeKernel(Backend backend, const ir::Graph& graph, const ir::Node&
   spec.coords = coords;
   for (ValueId id : node.inputs) spec.inputs.push_back(graph.type(id));
   for (ValueId id : node.outputs) spec.outputs.push_back(graph.type(id));
+  return MakeKernel(backend, spec);
+}
+
+KernelResult MakeKernel(Backend backend, const KernelSpec& spec) {
   if (backend == Backend::kCpu) {
     MW_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> native, cpu::MakeCpuKernel(spec));
     if (native) return native;
   }
-  if (node.op == ir::Op::kFused) return MakeComposite(backend, spec);
+  if (spec.op == ir::Op::kFused) return MakeComposite(backend, spec);
+  if (HasHalves(spec) && !IgnoresDType(spec.op)) return MakeWidened(backend, spec);
   return reference::MakeReferenceKernel(spec);
 }
 

@@ -47,7 +47,7 @@ class DeviceLowering {
   }
 
   Result<Program> Run() {
-    RunPhase(Phase::kForward, -1, 0);
+    RunPhase(Phase::kForward, kOncePerStep, 0);
     for (const ScheduleStep& step : input_.schedule[static_cast<size_t>(stage_)]) {
       RunPhase(step.phase, 0, step.microbatch);
     }

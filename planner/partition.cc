@@ -37,7 +37,7 @@ struct Version {
 struct PieceBuilder {
   explicit PieceBuilder(const PieceKey& key) : builder(PieceName(key)) {
     // What runs once per step says so: zeroing accumulators is part of the update.
-    builder.SetPhase(key.round < 0 ? Phase::kUpdate : key.phase);
+    builder.SetPhase(key.round == kOncePerStep ? Phase::kUpdate : key.phase);
   }
   ir::Builder builder;
   std::map<std::pair<ValueId, Sharding>, ValueId> locals;
@@ -294,13 +294,14 @@ class Partitioner {
     TensorIndex& tensor = summed ? version.accumulator : version.tensor;
     if (tensor != kNoTensor) return tensor;
     const bool gradient = crosses_to_update && producer.phase == Phase::kBackward;
+    const bool once = producer.phase == Phase::kUpdate || producer.round == kOncePerStep;
     const auto kind = gradient                           ? ir::MemoryKind::kGradients
                       : producer.phase == Phase::kUpdate ? ir::MemoryKind::kOther
+                      : once                             ? ir::MemoryKind::kWeights
                                                          : ir::MemoryKind::kActivations;
     PieceBuilder& piece = BuilderOf(producer);
     if (!summed) {
-      const TensorRole role =
-          producer.phase == Phase::kUpdate ? TensorRole::kStep : TensorRole::kMicrobatch;
+      const TensorRole role = once ? TensorRole::kStep : TensorRole::kMicrobatch;
       tensor = AddTensor(reader.stage, value, version.sharding, role, kind);
       piece.outputs.emplace_back(tensor, version.local);
       return tensor;
@@ -424,6 +425,7 @@ class Partitioner {
     const NodeStrategy& strategy = strategies_.nodes[index];
     PieceKey key{stage, node.phase, 0};
     if (node.phase == Phase::kUpdate) key.round = RoundOf(node, stage);
+    if (IsWeightCast(graph_, node)) key.round = kOncePerStep;
     MW_ASSIGN_OR_RETURN(const std::vector<ValueId> outputs, EmitIn(key, node, strategy));
     for (size_t r = 0; r < node.outputs.size(); ++r) {
       AddVersion(key, node.outputs[r], strategy.results[r], outputs[r]);
@@ -492,7 +494,7 @@ class Partitioner {
       }
     }
     for (const auto& [stage, tensors] : accumulators) {
-      PieceBuilder& piece = BuilderOf({stage, Phase::kForward, -1});
+      PieceBuilder& piece = BuilderOf({stage, Phase::kForward, kOncePerStep});
       for (TensorIndex tensor : tensors) {
         const ir::TensorType& type = result_.tensors[static_cast<size_t>(tensor)].local_type;
         piece.outputs.emplace_back(
@@ -539,7 +541,7 @@ class Partitioner {
 std::string PieceName(const PieceKey& key) {
   switch (key.phase) {
     case Phase::kForward:
-      return fmt::format("s{}/{}", key.stage, key.round < 0 ? "z" : "f");
+      return fmt::format("s{}/{}", key.stage, key.round == kOncePerStep ? "z" : "f");
     case Phase::kBackward:
       return fmt::format("s{}/b", key.stage);
     case Phase::kUpdate:

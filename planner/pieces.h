@@ -23,10 +23,14 @@
 
 namespace meshwright::planner {
 
+// The round of what a stage runs once, before the forwards of a step: accumulators become zero,
+// weights are cast to the type that the microbatches compute in.
+inline constexpr int kOncePerStep = -1;
+
 struct PieceKey {
   int stage = 0;
   ir::Phase phase = ir::Phase::kForward;
-  int round = 0;  // update only
+  int round = 0;  // of the update; of the forward 0 or kOncePerStep
   friend auto operator<=>(const PieceKey&, const PieceKey&) = default;
 };
 

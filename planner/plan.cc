@@ -6,6 +6,7 @@
 
 #include "compile/compile.h"
 #include "ir/autodiff.h"
+#include "ir/mixed_precision.h"
 #include "ir/schema.h"
 #include "ir/verify.h"
 #include "planner/evaluation.h"
@@ -26,8 +27,17 @@ struct Staged {
   StageAssignment stages;
 };
 
+// The loss in the types that it is computed in.
+Result<Graph> MakeLossGraph(const ir::JobRequest& job) {
+  Graph loss = FillLayers(job.loss);
+  if (job.train.compute_dtype == ir::DType::kF32) return loss;
+  return ir::ToMixedPrecision(loss, job.train.compute_dtype);
+}
+
 Result<Graph> MakeStepGraph(const ir::JobRequest& job) {
-  MW_ASSIGN_OR_RETURN(Graph gradients, ir::Differentiate(FillLayers(job.loss)));
+  MW_ASSIGN_OR_RETURN(const Graph loss, MakeLossGraph(job));
+  MW_ASSIGN_OR_RETURN(Graph gradients, ir::Differentiate(loss));
+  MW_ASSIGN_OR_RETURN(gradients, ir::FoldCasts(gradients));
   ir::OptimizerSpec optimizer = job.optimizer;
   if (optimizer.total_steps == 0) optimizer.total_steps = job.train.steps;
   return ir::AppendUpdate(gradients, optimizer);
@@ -89,7 +99,8 @@ class PlanMaker {
   }
 
   Status PlanEvaluation() {
-    MW_ASSIGN_OR_RETURN(Graph graph, MakeEvaluationGraph(FillLayers(job_.loss)));
+    MW_ASSIGN_OR_RETURN(const Graph loss, MakeLossGraph(job_));
+    MW_ASSIGN_OR_RETURN(Graph graph, MakeEvaluationGraph(loss));
     MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(std::move(graph)));
     const int stage_count = static_cast<int>(plan_.layout.pipeline);
     MW_ASSIGN_OR_RETURN(const StageAssignment stages,

@@ -54,6 +54,7 @@ class Chooser {
             status.WithContext(fmt::format("{} (node {})", ir::OpName(graph_.nodes[i].op), i)));
       }
     }
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) MW_TRY(SettleWeightCast(i));
     return std::move(result_);
   }
 
@@ -81,9 +82,11 @@ class Chooser {
 
   // ---- operands ----
 
+  // Of a param or its cast.
   std::string ParamName(ValueId id) const {
-    const Node& producer = graph_.producer(id);
-    return producer.op == Op::kParam ? producer.attrs.Str("name") : "";
+    const Node* producer = &graph_.producer(id);
+    if (IsWeightCast(graph_, *producer)) producer = &graph_.producer(producer->inputs[0]);
+    return producer->op == Op::kParam ? producer->attrs.Str("name") : "";
   }
 
   // A param that no node has used yet takes whatever sharding its first user asks for.
@@ -109,6 +112,10 @@ class Chooser {
   bool CanPassPartial(const Node& node, const FactorRule& rule, const std::vector<Sharding>& views,
                       const std::string& axis) const {
     if (node.op == Op::kEinsum) return false;
+    // Sums over devices travel in the narrow type.
+    const bool widens = node.op == Op::kCast &&
+                        graph_.type(node.inputs[0]).bytes() < graph_.type(node.outputs[0]).bytes();
+    if (widens && axis != kMicro) return false;
     std::set<ir::PartialKind> kinds;
     size_t partial = 0;
     for (size_t i = 0; i < views.size(); ++i) {
@@ -345,9 +352,21 @@ class Chooser {
 
   // ---- applying the choices ----
 
+  // A weight that nothing but its cast reads is sharded by the readers of the cast.
+  Status SettleWeightCast(size_t index) {
+    const Node& node = graph_.nodes[index];
+    if (!IsWeightCast(graph_, node)) return OkStatus();
+    const int rank = graph_.type(node.outputs[0]).rank();
+    const Sharding sharding =
+        result_.params.try_emplace(ParamName(node.inputs[0]), Sharding::Replicated(rank))
+            .first->second;
+    result_.nodes[index].operands = {sharding};
+    return SetResults(node, result_.nodes[index], {sharding});
+  }
+
   Status Visit(size_t index, const Node& node) {
     NodeStrategy& strategy = result_.nodes[index];
-    if (node.op == Op::kParam) return OkStatus();
+    if (node.op == Op::kParam || IsWeightCast(graph_, node)) return OkStatus();
     if (node.op == Op::kFeed) {
       Sharding sharding = Sharding::Replicated(graph_.type(node.outputs[0]).rank());
       for (const ir::MeshAxis& axis : mesh_.axes) {
@@ -481,6 +500,11 @@ class Chooser {
 };
 
 }  // namespace
+
+bool IsWeightCast(const Graph& graph, const Node& node) {
+  return node.op == Op::kCast && node.phase == Phase::kForward &&
+         graph.producer(node.inputs[0]).op == Op::kParam;
+}
 
 mesh::Mesh PlanningMesh(const Layout& layout) {
   mesh::Mesh mesh;

@@ -26,6 +26,9 @@
 
 namespace meshwright::planner {
 
+// A forward cast of a param: it is computed once per step, and is split as the param is.
+bool IsWeightCast(const ir::Graph& graph, const ir::Node& node);
+
 inline constexpr char kMicro[] = "micro";
 inline constexpr char kData[] = "data";
 inline constexpr char kTensor[] = "tensor";

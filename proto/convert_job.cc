@@ -78,10 +78,11 @@ v1::TrainSpec EncodeTrain(const ir::TrainSpec& spec) {
   wire.set_validate_every(spec.validate_every);
   wire.set_validation_batches(spec.validation_batches);
   wire.set_compile(spec.compile);
+  wire.set_compute_dtype(std::string(ir::DTypeName(spec.compute_dtype)));
   return wire;
 }
 
-ir::TrainSpec DecodeTrain(const v1::TrainSpec& wire) {
+Result<ir::TrainSpec> DecodeTrain(const v1::TrainSpec& wire) {
   ir::TrainSpec spec;
   spec.global_batch = wire.global_batch();
   spec.sequence = wire.sequence();
@@ -92,6 +93,9 @@ ir::TrainSpec DecodeTrain(const v1::TrainSpec& wire) {
   spec.validate_every = wire.validate_every();
   spec.validation_batches = wire.validation_batches();
   spec.compile = wire.compile();
+  if (!wire.compute_dtype().empty()) {
+    MW_ASSIGN_OR_RETURN(spec.compute_dtype, ir::ParseDType(wire.compute_dtype()));
+  }
   return spec;
 }
 
@@ -164,7 +168,7 @@ Result<ir::JobRequest> Decode(const v1::JobRequest& wire) {
   MW_ASSIGN_OR_RETURN(job.data, Decode(wire.data()));
   MW_ASSIGN_OR_RETURN(job.init_weights, Decode(wire.init_weights()));
   job.parallel = DecodeParallel(wire.parallel());
-  job.train = DecodeTrain(wire.train());
+  MW_ASSIGN_OR_RETURN(job.train, DecodeTrain(wire.train()));
   job.save_weights = wire.save_weights();
   job.config_text = wire.config_text();
   return job;

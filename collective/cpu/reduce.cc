@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "collective/cpu/half.h"
+#include "base/half.h"
 
 namespace meshwright::collective {
 namespace {

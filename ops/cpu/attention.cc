@@ -1,5 +1,7 @@
-// attention for f32: kernels over dense [b, s, h, e] tensors.
+// attention: kernels over dense [b, s, h, e] tensors.
 #include "ops/cpu/attention.h"
+
+#include <type_traits>
 
 #include "ops/cpu/cpu.h"
 
@@ -8,36 +10,59 @@ namespace {
 
 template <typename T>
 HeadsView<T> QueryView(const AttentionShape& shape, const Tensor& tensor) {
-  return {tensor.as<float>(), shape.s * shape.q_stride(), shape.q_stride(), shape.e};
+  return {tensor.as<std::remove_const_t<T>>(), shape.s * shape.q_stride(), shape.q_stride(),
+          shape.e};
 }
 
 template <typename T>
 HeadsView<T> KeyView(const AttentionShape& shape, const Tensor& tensor) {
-  return {tensor.as<float>(), shape.s * shape.kv_stride(), shape.kv_stride(), shape.e};
+  return {tensor.as<std::remove_const_t<T>>(), shape.s * shape.kv_stride(), shape.kv_stride(),
+          shape.e};
 }
 
-AttentionTensors DenseTensors(const AttentionShape& shape, Inputs inputs, Outputs outputs) {
-  AttentionTensors tensors;
-  tensors.q = QueryView<const float>(shape, inputs[0]);
-  tensors.k = KeyView<const float>(shape, inputs[1]);
-  tensors.v = KeyView<const float>(shape, inputs[2]);
-  tensors.o = QueryView<float>(shape, outputs[0]);
+template <typename T>
+AttentionTensors<T> DenseTensors(const AttentionShape& shape, Inputs inputs, Outputs outputs) {
+  AttentionTensors<T> tensors;
+  tensors.q = QueryView<const T>(shape, inputs[0]);
+  tensors.k = KeyView<const T>(shape, inputs[1]);
+  tensors.v = KeyView<const T>(shape, inputs[2]);
+  tensors.o = QueryView<T>(shape, outputs[0]);
   tensors.lse = outputs[1].as<float>();
   return tensors;
 }
 
-AttentionGradTensors DenseGradTensors(const AttentionShape& shape, Inputs inputs, Outputs outputs) {
-  AttentionGradTensors tensors;
-  tensors.q = QueryView<const float>(shape, inputs[0]);
-  tensors.k = KeyView<const float>(shape, inputs[1]);
-  tensors.v = KeyView<const float>(shape, inputs[2]);
-  tensors.o = QueryView<const float>(shape, inputs[3]);
+template <typename T>
+AttentionGradTensors<T> DenseGradTensors(const AttentionShape& shape, Inputs inputs,
+                                         Outputs outputs) {
+  AttentionGradTensors<T> tensors;
+  tensors.q = QueryView<const T>(shape, inputs[0]);
+  tensors.k = KeyView<const T>(shape, inputs[1]);
+  tensors.v = KeyView<const T>(shape, inputs[2]);
+  tensors.o = QueryView<const T>(shape, inputs[3]);
   tensors.lse = inputs[4].as<float>();
-  tensors.grad = QueryView<const float>(shape, inputs[5]);
-  tensors.dq = QueryView<float>(shape, outputs[0]);
-  tensors.dk = KeyView<float>(shape, outputs[1]);
-  tensors.dv = KeyView<float>(shape, outputs[2]);
+  tensors.grad = QueryView<const T>(shape, inputs[5]);
+  tensors.dq = QueryView<T>(shape, outputs[0]);
+  tensors.dk = KeyView<T>(shape, outputs[1]);
+  tensors.dv = KeyView<T>(shape, outputs[2]);
   return tensors;
+}
+
+template <typename T>
+KernelResult MakeDense(const AttentionShape& shape, const AttentionDropout& dropout) {
+  return MakeFunctionKernel(
+      [shape, dropout](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+        RunAttention({shape, dropout, context}, DenseTensors<T>(shape, inputs, outputs));
+        return {};
+      });
+}
+
+template <typename T>
+KernelResult MakeDenseGrad(const AttentionShape& shape, const AttentionDropout& dropout) {
+  return MakeFunctionKernel(
+      [shape, dropout](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+        RunAttentionGrad({shape, dropout, context}, DenseGradTensors<T>(shape, inputs, outputs));
+        return {};
+      });
 }
 
 }  // namespace
@@ -45,21 +70,15 @@ AttentionGradTensors DenseGradTensors(const AttentionShape& shape, Inputs inputs
 KernelResult MakeAttention(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const AttentionShape shape, AttentionShapeOf(spec));
   MW_ASSIGN_OR_RETURN(const AttentionDropout dropout, AttentionDropout::Of(spec));
-  return MakeFunctionKernel(
-      [shape, dropout](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
-        RunAttention({shape, dropout, context}, DenseTensors(shape, inputs, outputs));
-        return {};
-      });
+  const bool half = spec.inputs[0].dtype == ir::DType::kBF16;
+  return half ? MakeDense<uint16_t>(shape, dropout) : MakeDense<float>(shape, dropout);
 }
 
 KernelResult MakeAttentionGrad(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const AttentionShape shape, AttentionShapeOf(spec));
   MW_ASSIGN_OR_RETURN(const AttentionDropout dropout, AttentionDropout::Of(spec));
-  return MakeFunctionKernel(
-      [shape, dropout](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
-        RunAttentionGrad({shape, dropout, context}, DenseGradTensors(shape, inputs, outputs));
-        return {};
-      });
+  const bool half = spec.inputs[0].dtype == ir::DType::kBF16;
+  return half ? MakeDenseGrad<uint16_t>(shape, dropout) : MakeDenseGrad<float>(shape, dropout);
 }
 
 }  // namespace meshwright::ops::cpu

@@ -1,4 +1,5 @@
-// Attention over strided f32 tensors, forward and backward, one tile of kTile queries at a time.
+// Attention over strided tensors of f32 or bf16 (as uint16_t), forward and backward, one tile of
+// kTile queries at a time; it computes in f32.
 //
 // Idea: o = softmax(q k^T) v block of keys by block of keys. The forward pass keeps the maximum and
 // the sum of each query so far and rescales what it has summed when the maximum grows; the backward
@@ -33,24 +34,26 @@ struct HeadsView {
   }
 };
 
+template <typename T>
 struct AttentionTensors {
-  HeadsView<const float> q;  // [b, s, h, e]
-  HeadsView<const float> k;  // [b, s, g, e]
-  HeadsView<const float> v;  // as k
-  HeadsView<float> o;        // as q
-  float* lse = nullptr;      // [b, h, s], dense
+  HeadsView<const T> q;  // [b, s, h, e]
+  HeadsView<const T> k;  // [b, s, g, e]
+  HeadsView<const T> v;  // as k
+  HeadsView<T> o;        // as q
+  float* lse = nullptr;  // [b, h, s], dense
 };
 
+template <typename T>
 struct AttentionGradTensors {
-  HeadsView<const float> q;
-  HeadsView<const float> k;
-  HeadsView<const float> v;
-  HeadsView<const float> o;
-  HeadsView<const float> grad;  // of o
+  HeadsView<const T> q;
+  HeadsView<const T> k;
+  HeadsView<const T> v;
+  HeadsView<const T> o;
+  HeadsView<const T> grad;  // of o
   const float* lse = nullptr;
-  HeadsView<float> dq;
-  HeadsView<float> dk;
-  HeadsView<float> dv;
+  HeadsView<T> dq;
+  HeadsView<T> dk;
+  HeadsView<T> dv;
 };
 
 // What all tiles of one run share.
@@ -60,10 +63,17 @@ struct AttentionRun {
   const RunContext& context;
 };
 
-// Writes o and lse.
-void RunAttention(const AttentionRun& run, const AttentionTensors& tensors);
+// Writes o and lse. T: float or uint16_t.
+template <typename T>
+void RunAttention(const AttentionRun& run, const AttentionTensors<T>& tensors);
 
 // Writes dq, dk and dv.
-void RunAttentionGrad(const AttentionRun& run, const AttentionGradTensors& tensors);
+template <typename T>
+void RunAttentionGrad(const AttentionRun& run, const AttentionGradTensors<T>& tensors);
+
+extern template void RunAttention(const AttentionRun&, const AttentionTensors<float>&);
+extern template void RunAttention(const AttentionRun&, const AttentionTensors<uint16_t>&);
+extern template void RunAttentionGrad(const AttentionRun&, const AttentionGradTensors<float>&);
+extern template void RunAttentionGrad(const AttentionRun&, const AttentionGradTensors<uint16_t>&);
 
 }  // namespace meshwright::ops::cpu

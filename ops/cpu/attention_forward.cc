@@ -10,17 +10,19 @@
 namespace meshwright::ops::cpu {
 namespace {
 
+template <typename T>
 class ForwardTile {
  public:
-  ForwardTile(const AttentionRun& run, const AttentionTensors& tensors)
+  ForwardTile(const AttentionRun& run, const AttentionTensors<T>& tensors)
       : run_(run),
         shape_(run.shape),
         tensors_(tensors),
         width_(PaddedWidth(run.shape.e)),
-        ahead_(run.shape.e) {
+        ahead_(run.shape.e * static_cast<int64_t>(sizeof(T))) {
     ScratchCursor scratch(ThreadScratch(ScratchFloats()));
     q_ = scratch.Take(shape_.e * kTile);
     v_ = scratch.Take(kTile * width_);
+    wide_ = scratch.Take(kTile * width_);
     scores_ = scratch.Take(kTile * kTile);
     sums_ = scratch.Take(kTile * width_);
     state_ = {scratch.Take(kTile), scratch.Take(kTile), scratch.Take(kTile)};
@@ -31,7 +33,8 @@ class ForwardTile {
 
   void Run(int64_t batch, int64_t head, int64_t index) {
     const TileRange queries = TileAt(shape_, index);
-    VecTileTranspose(RowsOf(tensors_.q, batch, queries, head), queries.rows, shape_.e, q_);
+    const HeadRows<const T> q = RowsOf(tensors_.q, batch, queries, head);
+    VecTileTranspose(FloatRows(q, shape_.e, wide_), queries.rows, shape_.e, q_);
     std::fill_n(state_.max, kTile, -std::numeric_limits<float>::infinity());
     std::fill_n(state_.sum, kTile, 0.0f);
     for (int64_t j = 0; j < BlockCount(shape_, index); ++j) {
@@ -45,7 +48,7 @@ class ForwardTile {
   int64_t ScratchFloats() const {
     const int64_t states = 3 * kTile;
     const int64_t dropout = run_.dropout.active() ? 2 * kTile * kTile : 0;
-    return kTile * (PaddedWidth(shape_.e) + 2 * width_ + kTile) + states + dropout;
+    return kTile * (PaddedWidth(shape_.e) + 3 * width_ + kTile) + states + dropout;
   }
 
   void FetchAfter(const TilePlace& place) {
@@ -59,7 +62,8 @@ class ForwardTile {
 
   void AddBlock(const TilePair& pair) {
     const int64_t group = pair.head / shape_.heads_per_group();
-    const ConstMatrix k = RowsOf(tensors_.k, pair.batch, pair.keys, group);
+    const ConstMatrix k =
+        FloatRows(RowsOf(tensors_.k, pair.batch, pair.keys, group), shape_.e, wide_);
     VecTileProduct({pair.keys.rows, PaddedWidth(pair.queries.rows), shape_.e}, k, {q_, kTile, 1},
                    {scores_, kTile, 1}, pair.Mode(TilePart::kColumnsFromRow, false, &ahead_));
     VecTileSoftmax(pair.block(), static_cast<float>(shape_.scale()), scores_, state_);
@@ -69,7 +73,7 @@ class ForwardTile {
     }
     const bool first = pair.keys.first == 0;
     if (!first) VecTileScaleRows(state_.rescale, pair.queries.rows, width_, sums_);
-    VecTilePack(RowsOf(tensors_.v, pair.batch, pair.keys, group), pair.keys.rows, shape_.e, v_);
+    PackRows(RowsOf(tensors_.v, pair.batch, pair.keys, group), shape_.e, v_);
     VecTileProduct({pair.queries.rows, width_, pair.keys.rows}, {scores_, 1, kTile},
                    {v_, width_, 1}, {sums_, width_, 1},
                    pair.Mode(TilePart::kDepthToRow, !first, &ahead_));
@@ -82,18 +86,20 @@ class ForwardTile {
     for (int64_t i = 0; i < queries.rows; ++i) {
       const float sum = state_.sum[i];
       lse[i] = scale * state_.max[i] + std::log(sum);
-      VecScale(sums_ + i * width_, sum == 0 ? 0.0f : 1.0f / sum,
-               tensors_.o.At(batch, queries.first + i, head), shape_.e);
+      float* row = sums_ + i * width_;
+      VecScale(row, sum == 0 ? 0.0f : 1.0f / sum, row, shape_.e);
     }
+    StoreRows(sums_, width_, shape_.e, RowsOf(tensors_.o, batch, queries, head));
   }
 
   const AttentionRun& run_;
   const AttentionShape& shape_;
-  const AttentionTensors& tensors_;
+  const AttentionTensors<T>& tensors_;
   const int64_t width_;  // of a row of v and o in scratch
   RowQueue ahead_;
   float* q_ = nullptr;        // [e, kTile]
   float* v_ = nullptr;        // [keys, width]
+  float* wide_ = nullptr;     // [kTile, width], rows of a bf16 tensor
   float* scores_ = nullptr;   // [keys, kTile]
   float* sums_ = nullptr;     // [queries, width], o times the sum of its row
   float* factors_ = nullptr;  // [keys, kTile]
@@ -103,12 +109,16 @@ class ForwardTile {
 
 }  // namespace
 
-void RunAttention(const AttentionRun& run, const AttentionTensors& tensors) {
+template <typename T>
+void RunAttention(const AttentionRun& run, const AttentionTensors<T>& tensors) {
   const int64_t tiles = TileCount(run.shape);
   ParallelItems(run.context, run.shape.b * run.shape.h * tiles, [&](int64_t item) {
     const int64_t head = item / tiles;
-    ForwardTile(run, tensors).Run(head / run.shape.h, head % run.shape.h, item % tiles);
+    ForwardTile<T>(run, tensors).Run(head / run.shape.h, head % run.shape.h, item % tiles);
   });
 }
+
+template void RunAttention(const AttentionRun&, const AttentionTensors<float>&);
+template void RunAttention(const AttentionRun&, const AttentionTensors<uint16_t>&);
 
 }  // namespace meshwright::ops::cpu

@@ -3,6 +3,8 @@
 //
 // With p = exp(scale * q.k - lse), D = do.o and the dropout factors m: dv = (m p)^T do,
 // ds = p (m (do v^T) - D) scale, dq = ds k, dk = ds^T q.
+#include <type_traits>
+
 #include "ops/cpu/attention_tile.h"
 #include "ops/cpu/scratch.h"
 #include "ops/cpu/vec_rows.h"
@@ -11,9 +13,10 @@
 namespace meshwright::ops::cpu {
 namespace {
 
+template <typename T>
 class GradGroup {
  public:
-  GradGroup(const AttentionRun& run, const AttentionGradTensors& tensors, int64_t batch,
+  GradGroup(const AttentionRun& run, const AttentionGradTensors<T>& tensors, int64_t batch,
             int64_t group)
       : run_(run),
         shape_(run.shape),
@@ -21,7 +24,7 @@ class GradGroup {
         batch_(batch),
         group_(group),
         width_(PaddedWidth(run.shape.e)),
-        ahead_(run.shape.e) {
+        ahead_(run.shape.e * static_cast<int64_t>(sizeof(T))) {
     ScratchCursor scratch(ThreadScratch(ScratchFloats()));
     q_columns_ = scratch.Take(shape_.e * kTile);
     grad_columns_ = scratch.Take(shape_.e * kTile);
@@ -32,6 +35,7 @@ class GradGroup {
     ds_ = scratch.Take(kTile * kTile);
     lse_ = scratch.Take(kTile);
     d_ = scratch.Take(kTile);
+    TakeSums(scratch);
     if (!run.dropout.active()) return;
     factors_ = scratch.Take(kTile * kTile);
     mask_ = scratch.Take(kTile * kTile);
@@ -42,11 +46,38 @@ class GradGroup {
     for (int64_t head = group_ * heads; head < (group_ + 1) * heads; ++head) {
       for (int64_t i = 0; i < TileCount(shape_); ++i) RunTile(head, i);
     }
+    if constexpr (kNarrow) {
+      const TileRange all{0, shape_.s};
+      StoreRows(dk_.data, width_, shape_.e, RowsOf(tensors_.dk, batch_, all, group_));
+      StoreRows(dv_.data, width_, shape_.e, RowsOf(tensors_.dv, batch_, all, group_));
+    }
   }
 
  private:
+  // Gradients are summed in f32: in their own memory, or before they are rounded in scratch.
+  static constexpr bool kNarrow = !std::is_same_v<T, float>;
+
+  void TakeSums(ScratchCursor& scratch) {
+    if constexpr (kNarrow) {
+      wide_ = scratch.Take(kTile * width_);
+      dq_ = {scratch.Take(kTile * width_), width_, 1};
+      dk_ = {scratch.Take(shape_.s * width_), width_, 1};
+      dv_ = {scratch.Take(shape_.s * width_), width_, 1};
+    }
+  }
+
+  // Where dq, dk or dv of some rows is summed; `sums` are those of row `first` on.
+  Matrix SumsOf(const HeadsView<T>& view, const Matrix& sums, int64_t first, int64_t row,
+                int64_t head) const {
+    if constexpr (kNarrow) {
+      return {sums.data + (row - first) * width_, width_, 1};
+    } else {
+      return {view.At(batch_, row, head), view.row_stride, 1};
+    }
+  }
+
   int64_t ScratchFloats() const {
-    const int64_t rows = 2 * kTile;  // lse, D
+    const int64_t rows = 2 * kTile + (kNarrow ? 2 * (kTile + shape_.s) * width_ : 0);
     const int64_t dropout = run_.dropout.active() ? 2 * kTile * kTile : 0;
     return kTile * (2 * PaddedWidth(shape_.e) + 3 * width_ + 2 * kTile) + rows + dropout;
   }
@@ -62,6 +93,9 @@ class GradGroup {
       const bool starts_block =
           head == group_ * shape_.heads_per_group() && MeetsFirst(shape_, index, j);
       AddGradients(pair, !starts_block);
+    }
+    if constexpr (kNarrow) {
+      StoreRows(dq_.data, width_, shape_.e, RowsOf(tensors_.dq, batch_, queries, head));
     }
   }
 
@@ -81,28 +115,26 @@ class GradGroup {
 
   // Everything about a tile of queries that its blocks of keys share.
   void LoadQueries(int64_t head, const TileRange& queries) {
-    const ConstMatrix q = RowsOf(tensors_.q, batch_, queries, head);
-    const ConstMatrix grad = RowsOf(tensors_.grad, batch_, queries, head);
-    VecTileTranspose(q, queries.rows, shape_.e, q_columns_);
-    VecTileTranspose(grad, queries.rows, shape_.e, grad_columns_);
-    VecTilePack(q, queries.rows, shape_.e, q_);
-    VecTilePack(grad, queries.rows, shape_.e, grad_);
+    PackRows(RowsOf(tensors_.q, batch_, queries, head), shape_.e, q_);
+    PackRows(RowsOf(tensors_.grad, batch_, queries, head), shape_.e, grad_);
+    VecTileTranspose({q_, width_, 1}, queries.rows, shape_.e, q_columns_);
+    VecTileTranspose({grad_, width_, 1}, queries.rows, shape_.e, grad_columns_);
     const float* lse = tensors_.lse + (batch_ * shape_.h + head) * shape_.s + queries.first;
     std::fill_n(std::copy_n(lse, queries.rows, lse_), kTile - queries.rows, 0.0f);
     std::fill_n(d_, kTile, 0.0f);
+    const ConstMatrix o = FloatRows(RowsOf(tensors_.o, batch_, queries, head), shape_.e, wide_);
     for (int64_t i = 0; i < queries.rows; ++i) {
-      const float* o = tensors_.o.At(batch_, queries.first + i, head);
-      d_[i] = VecDot(grad.data + i * grad.row_stride, o, shape_.e);
+      d_[i] = VecDot(grad_ + i * width_, o.data + i * o.row_stride, shape_.e);
     }
   }
 
   // p: probabilities, masked as dv needs them; ds: gradient of the scores.
   void ScoreGradients(const TilePair& pair) {
-    const ConstMatrix k = RowsOf(tensors_.k, batch_, pair.keys, group_);
-    const ConstMatrix v = RowsOf(tensors_.v, batch_, pair.keys, group_);
+    PackRows(RowsOf(tensors_.k, batch_, pair.keys, group_), shape_.e, k_);
     const GemmSize size{pair.keys.rows, PaddedWidth(pair.queries.rows), shape_.e};
     const TileMode mode = pair.Mode(TilePart::kColumnsFromRow, false, &ahead_);
-    VecTileProduct(size, k, {q_columns_, kTile, 1}, {p_, kTile, 1}, mode);
+    VecTileProduct(size, {k_, width_, 1}, {q_columns_, kTile, 1}, {p_, kTile, 1}, mode);
+    const ConstMatrix v = FloatRows(RowsOf(tensors_.v, batch_, pair.keys, group_), shape_.e, wide_);
     VecTileProduct(size, v, {grad_columns_, kTile, 1}, {ds_, kTile, 1}, mode);
     if (run_.dropout.active()) DropoutFactors(run_, pair, mask_, factors_);
     VecTileScoreGrad(pair.block(),
@@ -110,24 +142,20 @@ class GradGroup {
   }
 
   void AddGradients(const TilePair& pair, bool accumulate) {
-    const HeadsView<float>& dk = tensors_.dk;
-    const HeadsView<float>& dv = tensors_.dv;
     const GemmSize per_key{pair.keys.rows, shape_.e, pair.queries.rows};
     const TileMode from_row = pair.Mode(TilePart::kDepthFromRow, accumulate, &ahead_);
     VecTileProduct(per_key, {p_, kTile, 1}, {grad_, width_, 1},
-                   {dv.At(batch_, pair.keys.first, group_), dv.row_stride, 1}, from_row);
+                   SumsOf(tensors_.dv, dv_, 0, pair.keys.first, group_), from_row);
     VecTileProduct(per_key, {ds_, kTile, 1}, {q_, width_, 1},
-                   {dk.At(batch_, pair.keys.first, group_), dk.row_stride, 1}, from_row);
-    VecTilePack(RowsOf(tensors_.k, batch_, pair.keys, group_), pair.keys.rows, shape_.e, k_);
-    const HeadsView<float>& dq = tensors_.dq;
+                   SumsOf(tensors_.dk, dk_, 0, pair.keys.first, group_), from_row);
     VecTileProduct({pair.queries.rows, shape_.e, pair.keys.rows}, {ds_, 1, kTile}, {k_, width_, 1},
-                   {dq.At(batch_, pair.queries.first, pair.head), dq.row_stride, 1},
+                   SumsOf(tensors_.dq, dq_, pair.queries.first, pair.queries.first, pair.head),
                    pair.Mode(TilePart::kDepthToRow, pair.keys.first > 0, &ahead_));
   }
 
   const AttentionRun& run_;
   const AttentionShape& shape_;
-  const AttentionGradTensors& tensors_;
+  const AttentionGradTensors<T>& tensors_;
   const int64_t batch_;
   const int64_t group_;
   const int64_t width_;  // of a row of q, do and k in scratch
@@ -143,14 +171,20 @@ class GradGroup {
   float* d_ = nullptr;             // [kTile]
   float* factors_ = nullptr;       // [keys, kTile], null without dropout
   float* mask_ = nullptr;          // [queries, kTile]
+  float* wide_ = nullptr;          // [kTile, width], rows of a bf16 tensor
+  Matrix dq_, dk_, dv_;            // sums of a tile of queries, and of all keys; when kNarrow
 };
 
 }  // namespace
 
-void RunAttentionGrad(const AttentionRun& run, const AttentionGradTensors& tensors) {
+template <typename T>
+void RunAttentionGrad(const AttentionRun& run, const AttentionGradTensors<T>& tensors) {
   ParallelItems(run.context, run.shape.b * run.shape.g, [&](int64_t item) {
-    GradGroup(run, tensors, item / run.shape.g, item % run.shape.g).Run();
+    GradGroup<T>(run, tensors, item / run.shape.g, item % run.shape.g).Run();
   });
 }
+
+template void RunAttentionGrad(const AttentionRun&, const AttentionGradTensors<float>&);
+template void RunAttentionGrad(const AttentionRun&, const AttentionGradTensors<uint16_t>&);
 
 }  // namespace meshwright::ops::cpu

@@ -2,6 +2,8 @@
 // in place.
 #include "ops/cpu/attention.h"
 
+#include <type_traits>
+
 #include "ops/cpu/cpu.h"
 
 namespace meshwright::ops::cpu {
@@ -11,12 +13,48 @@ namespace {
 template <typename T>
 HeadsView<T> SliceView(const AttentionShape& shape, const Tensor& tensor, int64_t index) {
   const int64_t row = 3 * shape.q_stride();
-  return {tensor.as<float>() + index * shape.q_stride(), shape.s * row, row, shape.e};
+  return {tensor.as<std::remove_const_t<T>>() + index * shape.q_stride(), shape.s * row, row,
+          shape.e};
 }
 
 template <typename T>
 HeadsView<T> DenseView(const AttentionShape& shape, const Tensor& tensor) {
-  return {tensor.as<float>(), shape.s * shape.q_stride(), shape.q_stride(), shape.e};
+  return {tensor.as<std::remove_const_t<T>>(), shape.s * shape.q_stride(), shape.q_stride(),
+          shape.e};
+}
+
+template <typename T>
+KernelResult MakeSliced(const AttentionShape& shape, const AttentionDropout& dropout) {
+  return MakeFunctionKernel(
+      [shape, dropout](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+        AttentionTensors<T> tensors;
+        tensors.q = SliceView<const T>(shape, inputs[0], 0);
+        tensors.k = SliceView<const T>(shape, inputs[0], 1);
+        tensors.v = SliceView<const T>(shape, inputs[0], 2);
+        tensors.o = DenseView<T>(shape, outputs[0]);
+        tensors.lse = outputs[1].as<float>();
+        RunAttention({shape, dropout, context}, tensors);
+        return {};
+      });
+}
+
+template <typename T>
+KernelResult MakeSlicedGrad(const AttentionShape& shape, const AttentionDropout& dropout) {
+  return MakeFunctionKernel(
+      [shape, dropout](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+        AttentionGradTensors<T> tensors;
+        tensors.q = SliceView<const T>(shape, inputs[0], 0);
+        tensors.k = SliceView<const T>(shape, inputs[0], 1);
+        tensors.v = SliceView<const T>(shape, inputs[0], 2);
+        tensors.o = DenseView<const T>(shape, inputs[1]);
+        tensors.lse = inputs[2].as<float>();
+        tensors.grad = DenseView<const T>(shape, inputs[3]);
+        tensors.dq = SliceView<T>(shape, outputs[0], 0);
+        tensors.dk = SliceView<T>(shape, outputs[0], 1);
+        tensors.dv = SliceView<T>(shape, outputs[0], 2);
+        RunAttentionGrad({shape, dropout, context}, tensors);
+        return {};
+      });
 }
 
 }  // namespace
@@ -24,37 +62,15 @@ HeadsView<T> DenseView(const AttentionShape& shape, const Tensor& tensor) {
 KernelResult MakeAttentionQkv(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const AttentionShape shape, AttentionQkvShapeOf(spec));
   MW_ASSIGN_OR_RETURN(const AttentionDropout dropout, AttentionDropout::Of(spec, spec.outputs[0]));
-  return MakeFunctionKernel(
-      [shape, dropout](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
-        AttentionTensors tensors;
-        tensors.q = SliceView<const float>(shape, inputs[0], 0);
-        tensors.k = SliceView<const float>(shape, inputs[0], 1);
-        tensors.v = SliceView<const float>(shape, inputs[0], 2);
-        tensors.o = DenseView<float>(shape, outputs[0]);
-        tensors.lse = outputs[1].as<float>();
-        RunAttention({shape, dropout, context}, tensors);
-        return {};
-      });
+  const bool half = spec.inputs[0].dtype == ir::DType::kBF16;
+  return half ? MakeSliced<uint16_t>(shape, dropout) : MakeSliced<float>(shape, dropout);
 }
 
 KernelResult MakeAttentionQkvGrad(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const AttentionShape shape, AttentionQkvShapeOf(spec));
   MW_ASSIGN_OR_RETURN(const AttentionDropout dropout, AttentionDropout::Of(spec, spec.inputs[1]));
-  return MakeFunctionKernel(
-      [shape, dropout](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
-        AttentionGradTensors tensors;
-        tensors.q = SliceView<const float>(shape, inputs[0], 0);
-        tensors.k = SliceView<const float>(shape, inputs[0], 1);
-        tensors.v = SliceView<const float>(shape, inputs[0], 2);
-        tensors.o = DenseView<const float>(shape, inputs[1]);
-        tensors.lse = inputs[2].as<float>();
-        tensors.grad = DenseView<const float>(shape, inputs[3]);
-        tensors.dq = SliceView<float>(shape, outputs[0], 0);
-        tensors.dk = SliceView<float>(shape, outputs[0], 1);
-        tensors.dv = SliceView<float>(shape, outputs[0], 2);
-        RunAttentionGrad({shape, dropout, context}, tensors);
-        return {};
-      });
+  const bool half = spec.inputs[0].dtype == ir::DType::kBF16;
+  return half ? MakeSlicedGrad<uint16_t>(shape, dropout) : MakeSlicedGrad<float>(shape, dropout);
 }
 
 }  // namespace meshwright::ops::cpu

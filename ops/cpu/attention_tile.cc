@@ -3,6 +3,7 @@
 #include <array>
 
 #include "ops/cpu/mask_row.h"
+#include "ops/cpu/vec_half.h"
 
 namespace meshwright::ops::cpu {
 namespace {
@@ -15,6 +16,30 @@ constexpr std::array<float, kTile> Ones() {
 constexpr std::array<float, kTile> kOnes = Ones();
 
 }  // namespace
+
+void PackRows(const HeadRows<const float>& from, int64_t e, float* out) {
+  VecTilePack({from.data, from.row_stride, 1}, from.rows, e, out);
+}
+
+void PackRows(const HeadRows<const uint16_t>& from, int64_t e, float* out) {
+  const int64_t width = PaddedWidth(e);
+  for (int64_t i = 0; i < from.rows; ++i) {
+    VecWiden(from.data + i * from.row_stride, out + i * width, e);
+    std::fill(out + i * width + e, out + (i + 1) * width, 0.0f);
+  }
+}
+
+void StoreRows(const float* from, int64_t stride, int64_t e, const HeadRows<float>& to) {
+  for (int64_t i = 0; i < to.rows; ++i) {
+    std::copy_n(from + i * stride, e, to.data + i * to.row_stride);
+  }
+}
+
+void StoreRows(const float* from, int64_t stride, int64_t e, const HeadRows<uint16_t>& to) {
+  for (int64_t i = 0; i < to.rows; ++i) {
+    VecNarrow(from + i * stride, to.data + i * to.row_stride, e);
+  }
+}
 
 void DropoutFactors(const AttentionRun& run, const TilePair& pair, float* scratch, float* factors) {
   for (int64_t i = 0; i < pair.queries.rows; ++i) {

@@ -42,11 +42,35 @@ struct TilePair {
   }
 };
 
-// `rows` rows of a head as a matrix.
+// Neighbouring rows of one head of a tensor.
 template <typename T>
-ConstMatrix RowsOf(const HeadsView<T>& view, int64_t batch, const TileRange& rows, int64_t head) {
-  return {view.At(batch, rows.first, head), view.row_stride, 1};
+struct HeadRows {
+  T* data = nullptr;
+  int64_t row_stride = 0;
+  int64_t rows = 0;
+};
+
+template <typename T>
+HeadRows<T> RowsOf(const HeadsView<T>& view, int64_t batch, const TileRange& rows, int64_t head) {
+  return {view.At(batch, rows.first, head), view.row_stride, rows.rows};
 }
+
+// out [rows, PaddedWidth(e)]: the rows in f32, and zeros.
+void PackRows(const HeadRows<const float>& from, int64_t e, float* out);
+void PackRows(const HeadRows<const uint16_t>& from, int64_t e, float* out);
+
+// The rows in f32: where they are, or packed into `wide`.
+inline ConstMatrix FloatRows(const HeadRows<const float>& from, int64_t, float*) {
+  return {from.data, from.row_stride, 1};
+}
+inline ConstMatrix FloatRows(const HeadRows<const uint16_t>& from, int64_t e, float* wide) {
+  PackRows(from, e, wide);
+  return {wide, PaddedWidth(e), 1};
+}
+
+// Writes rows of e values that are `stride` apart in `from`.
+void StoreRows(const float* from, int64_t stride, int64_t e, const HeadRows<float>& to);
+void StoreRows(const float* from, int64_t stride, int64_t e, const HeadRows<uint16_t>& to);
 
 // The tile that is first met after `index` of a head: its next one or the first of the next head.
 struct TilePlace {

@@ -4,9 +4,11 @@
 #include <cstring>
 #include <utility>
 
+#include "base/half.h"
 #include "ir/fused.h"
 #include "ops/cpu/mask_row.h"
 #include "ops/cpu/vec_elementwise.h"
+#include "ops/cpu/vec_half.h"
 
 namespace meshwright::ops::cpu {
 class Chain::Maker {
@@ -69,6 +71,8 @@ class Chain::Maker {
     return width == full ? elements : 0;
   }
 
+  bool IsHalf(ValueId id) const { return TypeOf(id).dtype == ir::DType::kBF16; }
+
   Kind KindOf(ValueId id) const {
     const int64_t elements = TypeOf(id).elements();
     if (elements == chain_.rows_ * chain_.width_) return Kind::kFull;
@@ -80,8 +84,9 @@ class Chain::Maker {
   void PlaceOperands() {
     size_t operand = 0;
     for (const ir::Node& node : body_.nodes) {
-      if (node.op == ir::Op::kInput)
-        PlaceOf(node.outputs[0]) = {KindOf(node.outputs[0]), operand++};
+      if (node.op != ir::Op::kInput) continue;
+      const ValueId value = node.outputs[0];
+      PlaceOf(value) = {KindOf(value), operand++, IsHalf(value)};
     }
     if (producer_ >= 0) {
       const ir::Node& node = body_.nodes[static_cast<size_t>(producer_)];
@@ -95,8 +100,9 @@ class Chain::Maker {
       Place& place = PlaceOf(body_.outputs[r].value);
       if (place.kind == Kind::kAccumulator && chain_.accumulator_result_ < 0) {
         chain_.accumulator_result_ = static_cast<int>(r);
+        chain_.half_accumulator_ = IsHalf(body_.outputs[r].value);
       } else if (place.kind == Kind::kTemporary) {
-        place = {Kind::kResult, r};
+        place = {Kind::kResult, r, IsHalf(body_.outputs[r].value)};
       } else {
         return false;
       }
@@ -131,13 +137,42 @@ class Chain::Maker {
     });
   }
 
+  Place NewTemporary() {
+    return {Kind::kTemporary, static_cast<size_t>(chain_.temporaries_++), false};
+  }
+
+  // Where the value is in f32; a bf16 operand is widened before its first reader.
+  Place FloatPlaceOf(ValueId id) {
+    Place& place = PlaceOf(id);
+    if (place.half) {
+      const Place wide = NewTemporary();
+      chain_.steps_.push_back({ir::Op::kCast, {place}, wide});
+      place = wide;
+    }
+    return place;
+  }
+
+  // In f32 a cast is another name of its operand, unless somebody outside wants it.
+  void AddCast(const ir::Node& node) {
+    const Place from = FloatPlaceOf(node.inputs[0]);
+    Place& to = PlaceOf(node.outputs[0]);
+    if (to.kind == Kind::kResult) chain_.steps_.push_back({ir::Op::kCast, {from}, to});
+    if (to.kind != Kind::kResult || to.half) to = from;
+  }
+
   Status AddStep(const ir::Node& node) {
+    if (node.op == ir::Op::kCast) {
+      AddCast(node);
+      return OkStatus();
+    }
     Step step;
     step.op = node.op;
     step.factor = static_cast<float>(node.attrs.Real("factor", 1));
-    for (ValueId id : node.inputs) step.operands.push_back(PlaceOf(id));
+    for (ValueId id : node.inputs) step.operands.push_back(FloatPlaceOf(id));
     Place& result = PlaceOf(node.outputs[0]);
-    if (result.kind == Kind::kTemporary) result.index = static_cast<size_t>(chain_.temporaries_++);
+    const Place memory = result;
+    const bool narrowed = result.kind == Kind::kResult && result.half && !ir::IsColumnSum(node);
+    if (result.kind == Kind::kTemporary || narrowed) result = NewTemporary();
     step.result = result;
     if (node.op == ir::Op::kReduceSum) {
       step.extra = chain_.sums_.size();
@@ -151,6 +186,7 @@ class Chain::Maker {
           {DropoutMask(node.attrs.Real("rate"), node.attrs.Str("name")), GlobalRuns(block)});
     }
     chain_.steps_.push_back(std::move(step));
+    if (narrowed) chain_.steps_.push_back({ir::Op::kCast, {result}, memory});
     return OkStatus();
   }
 
@@ -162,14 +198,32 @@ class Chain::Maker {
   }
 
   void FindAccumulatorResult() {
-    if (chain_.accumulator_result_ >= 0) return;
+    if (chain_.accumulator_result_ < 0) FindFloatResult();
+    if (chain_.accumulator_result_ < 0) FindHalfResult();
+    if (!chain_.half_accumulator_) return;
+    chain_.accumulator_copy_ = NewTemporary().index;
+  }
+
+  void FindFloatResult() {
     const std::vector<Step>& steps = chain_.steps_;
     for (size_t i = steps.size(); i-- > 0;) {
-      const bool whole = steps[i].result.kind == Kind::kResult && steps[i].op != ir::Op::kReduceSum;
+      const bool whole = steps[i].result.kind == Kind::kResult && !steps[i].result.half &&
+                         steps[i].op != ir::Op::kReduceSum;
       if (whole && !ReadsAccumulator(steps[i], 2)) {
         chain_.accumulator_result_ = static_cast<int>(steps[i].result.index);
       }
       if (ReadsAccumulator(steps[i], 0)) return;
+    }
+  }
+
+  // A bf16 accumulator is copied before the first step, so that any result of its size holds it.
+  void FindHalfResult() {
+    if (producer_ < 0 || !IsHalf(body_.nodes[static_cast<size_t>(producer_)].outputs[0])) return;
+    for (const Step& step : chain_.steps_) {
+      if (step.result.kind != Kind::kResult || !step.result.half) continue;
+      if (step.op == ir::Op::kReduceSum) continue;
+      chain_.accumulator_result_ = static_cast<int>(step.result.index);
+      chain_.half_accumulator_ = true;
     }
   }
 
@@ -191,22 +245,49 @@ int64_t Chain::sums_floats() const {
   return groups * width_ * static_cast<int64_t>(sums_.size());
 }
 
-const float* Chain::Read(const Place& place, const Span& span, const Memory& memory) const {
+template <typename T>
+const T* Chain::At(const Place& place, const Span& span, const Memory& memory) const {
   switch (place.kind) {
     case Kind::kFull:
-      return memory.inputs[place.index].as<float>() + span.row * width_ + span.column;
+      return memory.inputs[place.index].as<T>() + span.row * width_ + span.column;
     case Kind::kNarrow:
-      return memory.inputs[place.index].as<float>() + span.column;
+      return memory.inputs[place.index].as<T>() + span.column;
     case Kind::kScalar:
-      return memory.inputs[place.index].as<float>();
+      return memory.inputs[place.index].as<T>();
     case Kind::kResult:
-      return memory.outputs[place.index].as<float>() + span.row * width_ + span.column;
-    case Kind::kTemporary:
-      return memory.scratch + static_cast<int64_t>(place.index) * kSpan;
+      return memory.outputs[place.index].as<T>() + span.row * width_ + span.column;
     case Kind::kAccumulator:
-      return memory.accumulator;
+      return static_cast<const T*>(memory.accumulator);
+    case Kind::kTemporary:
+      break;
   }
   return nullptr;
+}
+
+const float* Chain::Read(const Place& place, const Span& span, const Memory& memory) const {
+  const auto temporary = [&](size_t index) {
+    return memory.scratch + static_cast<int64_t>(index) * kSpan;
+  };
+  if (place.kind == Kind::kTemporary) return temporary(place.index);
+  if (place.kind == Kind::kAccumulator && half_accumulator_) return temporary(accumulator_copy_);
+  return At<float>(place, span, memory);
+}
+
+void Chain::RunCast(const Step& step, const Span& span, const Memory& memory) const {
+  const Place& from = step.operands[0];
+  if (from.half) {
+    const int64_t count = from.kind == Kind::kScalar ? 1 : span.count;
+    VecWiden(At<uint16_t>(from, span, memory), const_cast<float*>(Read(step.result, span, memory)),
+             count);
+    return;
+  }
+  const float* x = Read(from, span, memory);
+  if (step.result.half) {
+    VecNarrow(x, const_cast<uint16_t*>(At<uint16_t>(step.result, span, memory)), span.count);
+    return;
+  }
+  std::memmove(const_cast<float*>(Read(step.result, span, memory)), x,
+               static_cast<size_t>(span.count) * sizeof(float));
 }
 
 void Chain::RunDropout(const Dropout& dropout, const RunContext& context, int64_t flat,
@@ -235,6 +316,7 @@ void Chain::RunStep(const Step& step, const RunContext& context, const Span& spa
     VecAdd(sum, operand(0), sum, span.count);
     return;
   }
+  if (step.op == ir::Op::kCast) return RunCast(step, span, memory);
   float* out = const_cast<float*>(Read(step.result, span, memory));
   switch (step.op) {
     case ir::Op::kAdd:
@@ -272,12 +354,17 @@ void Chain::RunStep(const Step& step, const RunContext& context, const Span& spa
 }
 
 void Chain::RunSpan(const RunContext& context, const Span& span, const Memory& memory) const {
+  if (half_accumulator_) {
+    VecWiden(static_cast<const uint16_t*>(memory.accumulator),
+             memory.scratch + static_cast<int64_t>(accumulator_copy_) * kSpan, span.count);
+  }
   for (const Step& step : steps_) RunStep(step, context, span, memory);
 }
 
 void Chain::RunRegion(const RunContext& context, int64_t row, int64_t rows, int64_t column,
                       int64_t columns, Memory memory, int64_t accumulator_stride) const {
-  const float* const accumulator = memory.accumulator;
+  const auto* const accumulator = static_cast<const std::byte*>(memory.accumulator);
+  const int64_t element = accumulator_bytes();
   const int64_t sums = static_cast<int64_t>(sums_.size());
   for (int64_t r = row; r < row + rows; ++r) {
     if (r % kSumRows == 0) {
@@ -286,7 +373,7 @@ void Chain::RunRegion(const RunContext& context, int64_t row, int64_t rows, int6
     }
     for (int64_t c = 0; c < columns; c += kSpan) {
       if (accumulator != nullptr) {
-        memory.accumulator = accumulator + (r - row) * accumulator_stride + c;
+        memory.accumulator = accumulator + ((r - row) * accumulator_stride + c) * element;
       }
       RunSpan(context, {r, column + c, std::min(kSpan, columns - c)}, memory);
     }
@@ -297,13 +384,19 @@ void Chain::AddUp(const float* sums, Outputs outputs) const {
   const int64_t count = static_cast<int64_t>(sums_.size());
   const int64_t groups = (rows_ + kSumRows - 1) / kSumRows;
   for (int64_t k = 0; k < count; ++k) {
-    float* out = outputs[sums_[static_cast<size_t>(k)]].as<float>();
+    const Tensor& out = outputs[sums_[static_cast<size_t>(k)]];
+    const bool half = out.type->dtype == ir::DType::kBF16;
     for (int64_t j = 0; j < width_; ++j) {
       double total = 0;
       for (int64_t g = 0; g < groups; ++g) {
         total += static_cast<double>(sums[(g * count + k) * width_ + j]);
       }
-      out[j] = static_cast<float>(total);
+      const float sum = static_cast<float>(total);
+      if (half) {
+        out.as<uint16_t>()[j] = FloatToBf16(sum);
+      } else {
+        out.as<float>()[j] = sum;
+      }
     }
   }
 }

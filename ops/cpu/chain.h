@@ -3,7 +3,9 @@
 //
 // All full values of a chain are [rows, width] in memory; a narrow value [width] repeats for every
 // row; a column sum is a narrow result. The value that a producer (a matrix product, a norm's
-// gradient) hands over is the accumulator.
+// gradient) hands over is the accumulator. Steps compute in f32: bf16 values are widened as a span
+// is read and rounded as it is written, so that what follows a cast inside of the chain sees the
+// value before its rounding.
 //
 // Thread rule: immutable; spans that do not overlap may run at once.
 #pragma once
@@ -46,6 +48,9 @@ class Chain {
   // The result that is the accumulator, or one whose memory may hold it, since it is as large and
   // written after the accumulator's last use; -1: none.
   int accumulator_result() const { return accumulator_result_; }
+  // Whether the accumulator is in memory as bf16, as that result is.
+  bool half_accumulator() const { return half_accumulator_; }
+  int64_t accumulator_bytes() const { return half_accumulator_ ? 2 : 4; }  // of an element
 
   struct Span {
     int64_t row = 0;
@@ -55,7 +60,7 @@ class Chain {
   struct Memory {
     Inputs inputs;
     Outputs outputs;
-    const float* accumulator = nullptr;  // at the span's first element
+    const void* accumulator = nullptr;  // at the span's first element
     float* scratch = nullptr;
     float* sums = nullptr;  // sums_floats()
   };
@@ -71,7 +76,8 @@ class Chain {
   enum class Kind : uint8_t { kFull, kNarrow, kScalar, kResult, kTemporary, kAccumulator };
   struct Place {
     Kind kind = Kind::kTemporary;
-    size_t index = 0;  // operand, result or temporary
+    size_t index = 0;   // operand, result or temporary
+    bool half = false;  // bf16 in memory: only casts read and write it
   };
   struct Dropout {
     DropoutMask mask;
@@ -87,7 +93,10 @@ class Chain {
 
   class Maker;
 
+  template <typename T>
+  const T* At(const Place& place, const Span& span, const Memory& memory) const;
   const float* Read(const Place& place, const Span& span, const Memory& memory) const;
+  void RunCast(const Step& step, const Span& span, const Memory& memory) const;
   void RunStep(const Step& step, const RunContext& context, const Span& span,
                const Memory& memory) const;
   void RunDropout(const Dropout& dropout, const RunContext& context, int64_t flat, const float* x,
@@ -97,6 +106,8 @@ class Chain {
   int64_t width_ = 0;
   int64_t temporaries_ = 0;
   int accumulator_result_ = -1;
+  bool half_accumulator_ = false;
+  size_t accumulator_copy_ = 0;  // temporary with the widened accumulator
   std::vector<Step> steps_;
   std::vector<Dropout> dropouts_;
   std::vector<size_t> sums_;  // results that are column sums

@@ -1,23 +1,63 @@
 #include "ops/cpu/cpu.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 namespace meshwright::ops::cpu {
 namespace {
 
-bool AllFloat32(const KernelSpec& spec) {
-  const auto native = [](const ir::TensorType& type) {
-    return type.dtype == ir::DType::kF32 || type.dtype == ir::DType::kI32;
+bool IsNative(const KernelSpec& spec, std::initializer_list<ir::DType> types) {
+  const auto native = [&](const ir::TensorType& type) {
+    return type.dtype == ir::DType::kI32 ||
+           std::find(types.begin(), types.end(), type.dtype) != types.end();
   };
-  return spec.outputs[0].dtype == ir::DType::kF32 &&
+  return spec.outputs[0].dtype != ir::DType::kI32 &&
+         std::all_of(spec.outputs.begin(), spec.outputs.end(), native) &&
          std::all_of(spec.inputs.begin(), spec.inputs.end(), native);
+}
+
+// Kernels that read or write bf16 themselves.
+KernelResult MakeHalfKernel(const KernelSpec& spec) {
+  using ir::Op;
+  switch (spec.op) {
+    case Op::kCast:
+      return MakeCast(spec);
+    case Op::kEinsum:
+      return MakeEinsum(spec);
+    case Op::kFused:
+      return MakeFused(spec);
+    case Op::kLayerNorm:
+    case Op::kRmsNorm:
+      return MakeNorm(spec);
+    case Op::kReduceSum:
+      return MakeReduction(spec);
+    case Op::kRotary:
+      return MakeRotary(spec);
+    case Op::kAttention:
+      return MakeAttention(spec);
+    case Op::kAttentionGrad:
+      return MakeAttentionGrad(spec);
+    case Op::kAttentionQkv:
+      return MakeAttentionQkv(spec);
+    case Op::kAttentionQkvGrad:
+      return MakeAttentionQkvGrad(spec);
+    case Op::kHeadLoss:
+    case Op::kHeadLossGrad:
+      return MakeHeadLoss(spec);
+    default:
+      return std::unique_ptr<Kernel>();
+  }
 }
 
 }  // namespace
 
 KernelResult MakeCpuKernel(const KernelSpec& spec) {
   using ir::Op;
-  if (spec.outputs.empty() || !AllFloat32(spec)) return std::unique_ptr<Kernel>();
+  if (spec.outputs.empty()) return std::unique_ptr<Kernel>();
+  if (!IsNative(spec, {ir::DType::kF32})) {
+    if (IsNative(spec, {ir::DType::kF32, ir::DType::kBF16})) return MakeHalfKernel(spec);
+    return std::unique_ptr<Kernel>();
+  }
   switch (spec.op) {
     case Op::kConstant:
     case Op::kRandomNormal:

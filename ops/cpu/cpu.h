@@ -1,4 +1,5 @@
-// f32 kernels for CPUs: oneDNN's sgemm for contractions, Highway vectors for the rest.
+// Kernels for CPUs, f32 and where it pays bf16: oneDNN for contractions, Highway vectors for the
+// rest.
 //
 // Determinism: a result never depends on the number of threads of the team. Work is cut into pieces
 // whose sizes depend on shapes only; partial sums are combined in a fixed order.
@@ -15,6 +16,7 @@ KernelResult MakeCpuKernel(const KernelSpec& spec);
 KernelResult MakeSource(const KernelSpec& spec);       // constant, random_normal
 KernelResult MakeElementwise(const KernelSpec& spec);  // add ... silu_grad
 KernelResult MakeDropout(const KernelSpec& spec);
+KernelResult MakeCast(const KernelSpec& spec);  // between f32 and bf16
 KernelResult MakeReduction(
     const KernelSpec& spec);  // reduce_sum, sum_squares; null for unusual dims
 KernelResult MakeEinsum(const KernelSpec& spec);

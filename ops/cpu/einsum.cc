@@ -1,4 +1,4 @@
-// einsum on sgemm.
+// einsum on sgemm, or on bf16 products where the processor has them.
 //
 // The labels are grouped into matrix products (ops/einsum_plan.h), which are cut into tiles
 // (ops/cpu/gemm_plan.h). Layouts that no BLAS call can read are first copied to [batch, m, k] and
@@ -95,6 +95,18 @@ KernelResult MakeEinsum(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(
       std::optional<GemmPlan> gemm,
       PlanGemm(equation, spec.inputs[0].dims, spec.inputs[1].dims, spec.outputs[0].dims));
+  if (spec.inputs[0].dtype == ir::DType::kBF16) {
+    const bool accumulates = spec.inputs.size() > 2;
+    if (!gemm || !gemm->PrepareHalf(spec.outputs[0].dtype, accumulates)) {
+      return std::unique_ptr<Kernel>();
+    }
+    return MakeFunctionKernel([plan = *std::move(gemm)](const RunContext& context, Inputs inputs,
+                                                        Outputs outputs) -> Status {
+      if (inputs.size() > 2) CopyTensor(context, inputs[2], outputs[0]);
+      plan.RunHalf(context, inputs[0].as<uint16_t>(), inputs[1].as<uint16_t>(), outputs[0].data);
+      return {};
+    });
+  }
   if (gemm) {
     return MakeFunctionKernel([plan = *std::move(gemm)](const RunContext& context, Inputs inputs,
                                                         Outputs outputs) -> Status {

@@ -54,7 +54,10 @@ void RunChain(const RunContext& context, const Chain& chain, const Chain::Memory
     const int64_t column = item % columns * kColumnsPerItem;
     Chain::Memory part = memory;
     part.scratch = ThreadScratch(chain.scratch_floats());
-    if (memory.accumulator != nullptr) part.accumulator += row * chain.width() + column;
+    if (memory.accumulator != nullptr) {
+      part.accumulator = static_cast<const std::byte*>(memory.accumulator) +
+                         (row * chain.width() + column) * chain.accumulator_bytes();
+    }
     chain.RunRegion(context, row, std::min(Chain::kSumRows, chain.rows() - row), column,
                     std::min(kColumnsPerItem, chain.width() - column), part, chain.width());
   });
@@ -83,13 +86,23 @@ KernelResult MakeProduct(const ir::Graph& body, int producer, const DeviceCoords
   MW_ASSIGN_OR_RETURN(std::optional<Chain> chain,
                       Chain::Make(body, {producer, plan->columns()}, coords));
   if (!chain || chain->accumulator_result() < 0) return std::unique_ptr<Kernel>();
+  const bool half = body.type(node.inputs[0]).dtype == ir::DType::kBF16;
+  const ir::DType stored = chain->half_accumulator() ? ir::DType::kBF16 : ir::DType::kF32;
+  if (half ? !plan->PrepareHalf(stored) : chain->half_accumulator()) {
+    return std::unique_ptr<Kernel>();
+  }
   std::vector<float> sums(static_cast<size_t>(chain->sums_floats()));
   return MakeFunctionKernel(
-      [plan = *std::move(plan), chain = *std::move(chain), sums = std::move(sums), operands](
+      [plan = *std::move(plan), chain = *std::move(chain), sums = std::move(sums), operands, half](
           const RunContext& context, Inputs inputs, Outputs outputs) mutable -> Status {
-        float* product = outputs[static_cast<size_t>(chain.accumulator_result())].as<float>();
-        plan.Run(context, inputs[operands[0]].as<float>(), inputs[operands[1]].as<float>(),
-                 product);
+        void* product = outputs[static_cast<size_t>(chain.accumulator_result())].data;
+        const Tensor& a = inputs[operands[0]];
+        const Tensor& b = inputs[operands[1]];
+        if (half) {
+          plan.RunHalf(context, a.as<uint16_t>(), b.as<uint16_t>(), product);
+        } else {
+          plan.Run(context, a.as<float>(), b.as<float>(), static_cast<float*>(product));
+        }
         RunChain(context, chain, {inputs, outputs, product, nullptr, sums.data()});
         chain.AddUp(sums.data(), outputs);
         return {};
@@ -113,6 +126,7 @@ KernelResult MakeNormGrad(const ir::Graph& body, int producer, const DeviceCoord
   const std::vector<size_t> operands = OperandsOf(node);
   const std::vector<int> results = ResultsOf(body, node);
   const int64_t width = body.type(node.outputs[0]).dims.back();
+  if (body.type(node.outputs[0]).dtype != ir::DType::kF32) return std::unique_ptr<Kernel>();
   MW_ASSIGN_OR_RETURN(std::optional<Chain> chain, Chain::Make(body, {producer, width}, coords));
   if (!chain || results[1] < 0 || (has_mean && results[2] < 0)) return std::unique_ptr<Kernel>();
   NormGrad grad(chain->rows(), width, has_mean, Chain::kSumRows);
@@ -146,8 +160,9 @@ KernelResult MakeNormGrad(const ir::Graph& body, int producer, const DeviceCoord
 KernelResult MakeFused(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const ir::Graph body, ir::ExpandFused(spec.attrs, spec.inputs));
   const bool single =
-      std::all_of(body.values.begin(), body.values.end(),
-                  [](const ir::Value& value) { return value.type.dtype == ir::DType::kF32; });
+      std::all_of(body.values.begin(), body.values.end(), [](const ir::Value& value) {
+        return value.type.dtype == ir::DType::kF32 || value.type.dtype == ir::DType::kBF16;
+      });
   const std::optional<int> producer = FindProducer(body);
   if (!single || !producer) return std::unique_ptr<Kernel>();
   if (*producer < 0) return MakePlain(body, spec.coords);

@@ -11,18 +11,6 @@
 namespace meshwright::ops::cpu {
 namespace {
 
-// The number of OpenMP threads is a setting of the calling thread; libgomp comes with oneDNN and is
-// looked up, not linked.
-void ForceOneOpenMpThread() {
-  using SetThreads = void (*)(int);
-  static const SetThreads set_threads =
-      reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-  thread_local bool done = false;
-  if (done) return;
-  if (set_threads != nullptr) set_threads(1);
-  done = true;
-}
-
 struct Layout {
   char transposed = 'N';
   int64_t leading = 1;
@@ -47,6 +35,18 @@ void Clear(const Matrix& c, int64_t m, int64_t n) {
 }
 
 }  // namespace
+
+// The number of OpenMP threads is a setting of the calling thread; libgomp comes with oneDNN and is
+// looked up, not linked.
+void ForceOneOpenMpThread() {
+  using SetThreads = void (*)(int);
+  static const SetThreads set_threads =
+      reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  thread_local bool done = false;
+  if (done) return;
+  if (set_threads != nullptr) set_threads(1);
+  done = true;
+}
 
 void Gemm(GemmSize size, ConstMatrix a, ConstMatrix b, Matrix c, bool accumulate) {
   if (size.m == 0 || size.n == 0) return;

@@ -29,6 +29,9 @@ struct GemmSize {
 
 inline ConstMatrix Transposed(ConstMatrix x) { return {x.data, x.column_stride, x.row_stride}; }
 
+// oneDNN's OpenMP runs on the calling thread alone from now on; cheap after the first call.
+void ForceOneOpenMpThread();
+
 // c[m, n] = a[m, k] * b[k, n], plus c's old content when `accumulate`.
 // REQUIRES: each matrix has stride one in one of its dims that are longer than one, if it has any.
 void Gemm(GemmSize size, ConstMatrix a, ConstMatrix b, Matrix c, bool accumulate);

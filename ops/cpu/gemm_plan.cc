@@ -10,8 +10,12 @@ namespace meshwright::ops::cpu {
 namespace {
 
 constexpr int64_t kSmallestTile = 64;
-constexpr int64_t kWantedTiles = 8;
+constexpr int64_t kWantedTiles = 4;
 constexpr double kSmallestTileFlops = 8e6;  // about 40 us: far above the cost of handing out a tile
+
+int64_t HalfOf(int64_t side) {
+  return (side / 2 + kSmallestTile - 1) / kSmallestTile * kSmallestTile;
+}
 
 bool Worthwhile(const GemmLoops& gemm) {
   return gemm.m.size * gemm.n.size * gemm.k.size >= kSmallestGemm ||
@@ -43,25 +47,41 @@ std::vector<GemmPlan::Offsets> GemmPlan::Expand(const std::vector<EinsumLoop>& l
   return offsets;
 }
 
-// Halves the longer side until there is work for several threads, as long as the tiles stay worth a
-// call.
-void GemmPlan::ChooseTiles() {
-  tile_rows_ = std::min<int64_t>(m_.size, 512);
-  tile_columns_ = std::min<int64_t>(n_.size, 512);
+double GemmPlan::TileFlops() const {
+  return 2.0 * static_cast<double>(tile_rows_) * static_cast<double>(tile_columns_) *
+         static_cast<double>(k_.size);
+}
+
+// Counts the tiles; whether there is work for several threads.
+bool GemmPlan::CountTiles() {
   const auto count = [](int64_t size, int64_t tile) {
     return tile == 0 ? 0 : (size + tile - 1) / tile;
   };
-  while (true) {
-    row_tiles_ = count(m_.size, tile_rows_);
-    column_tiles_ = count(n_.size, tile_columns_);
-    const int64_t tiles = row_tiles_ * column_tiles_ * static_cast<int64_t>(outer_.size());
-    const double flops = 2.0 * static_cast<double>(tile_rows_) *
-                         static_cast<double>(tile_columns_) * static_cast<double>(k_.size);
+  row_tiles_ = count(m_.size, tile_rows_);
+  column_tiles_ = count(n_.size, tile_columns_);
+  return row_tiles_ * column_tiles_ * static_cast<int64_t>(outer_.size()) >= kWantedTiles;
+}
+
+// Halves the longer side until there is work for several threads, as long as the tiles stay worth a
+// call.
+void GemmPlan::ChooseTiles() {
+  tile_rows_ = std::min<int64_t>(m_.size, 1024);
+  tile_columns_ = std::min<int64_t>(n_.size, 1024);
+  while (!CountTiles()) {
     int64_t& longer = tile_rows_ >= tile_columns_ ? tile_rows_ : tile_columns_;
-    if (tiles >= kWantedTiles || flops < 2 * kSmallestTileFlops || longer < 2 * kSmallestTile) {
-      return;
-    }
-    longer = (longer / 2 + kSmallestTile - 1) / kSmallestTile * kSmallestTile;
+    if (TileFlops() < 2 * kSmallestTileFlops || longer < 2 * kSmallestTile) return;
+    longer = HalfOf(longer);
+  }
+}
+
+// bf16 products pack the second operand for every tile: whole rows of it, and few tiles of rows.
+void GemmPlan::ChooseHalfTiles() {
+  tile_rows_ = std::min<int64_t>(m_.size, 512);
+  tile_columns_ = std::min<int64_t>(n_.size, 4096);
+  while (!CountTiles()) {
+    int64_t& side = tile_rows_ >= 4 * kSmallestTile ? tile_rows_ : tile_columns_;
+    if (TileFlops() < 4 * kSmallestTileFlops || side < 2 * kSmallestTile) return;
+    side = HalfOf(side);
   }
 }
 
@@ -91,6 +111,52 @@ void GemmPlan::Run(const RunContext& context, const float* a, const float* b, fl
   ParallelItems(context, static_cast<int64_t>(outer_.size()) * per_product, [&](int64_t item) {
     const Offsets& at = outer_[static_cast<size_t>(item / per_product)];
     RunTile(TileAt(item % per_product), a + at.a, b + at.b, c + at.c, accumulate);
+  });
+}
+
+size_t GemmPlan::KindOf(const Tile& tile, bool accumulate) const {
+  return (tile.rows == tile_rows_ ? 0u : 1u) + (tile.columns == tile_columns_ ? 0u : 2u) +
+         (accumulate ? 4u : 0u);
+}
+
+bool GemmPlan::PrepareHalf(ir::DType c, bool accumulate) {
+  // A sum of several products would be rounded after each.
+  if (c == ir::DType::kBF16 && depth_.size() > 1) return false;
+  half_result_bytes_ = ir::DTypeBytes(c);
+  half_accumulates_ = accumulate;
+  ChooseHalfTiles();
+  for (int64_t index = 0; index < row_tiles_ * column_tiles_; ++index) {
+    const Tile tile = TileAt(index);
+    for (const bool adds : {false, true}) {
+      const bool wanted = adds ? accumulate || depth_.size() > 1 : !accumulate;
+      std::optional<HalfGemm>& half = half_[KindOf(tile, adds)];
+      if (half || !wanted) continue;
+      half = HalfGemm::Make(
+          {{tile.rows, tile.columns, k_.size}, {m_.a, k_.a}, {k_.b, n_.b}, {m_.c, n_.c}, c, adds});
+      if (!half) return false;
+    }
+  }
+  return true;
+}
+
+void GemmPlan::RunHalfTile(const Tile& tile, const uint16_t* a, const uint16_t* b,
+                           std::byte* c) const {
+  bool accumulate = half_accumulates_;
+  for (const Offsets& at : depth_) {
+    const int64_t result = tile.row * m_.c + tile.column * n_.c;
+    half_[KindOf(tile, accumulate)]->Run(a + at.a + tile.row * m_.a, b + at.b + tile.column * n_.b,
+                                         c + result * half_result_bytes_);
+    accumulate = true;
+  }
+}
+
+void GemmPlan::RunHalf(const RunContext& context, const uint16_t* a, const uint16_t* b,
+                       void* c) const {
+  const int64_t per_product = row_tiles_ * column_tiles_;
+  ParallelItems(context, static_cast<int64_t>(outer_.size()) * per_product, [&](int64_t item) {
+    const Offsets& at = outer_[static_cast<size_t>(item / per_product)];
+    RunHalfTile(TileAt(item % per_product), a + at.a, b + at.b,
+                static_cast<std::byte*>(c) + at.c * half_result_bytes_);
   });
 }
 

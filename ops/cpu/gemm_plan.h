@@ -3,11 +3,14 @@
 // The sizes of the tiles depend on the shape only. Thread rule: immutable.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "ops/cpu/half_gemm.h"
 #include "ops/einsum_plan.h"
 #include "ops/kernel.h"
 
@@ -22,6 +25,12 @@ class GemmPlan {
   // c = the product, plus c's old content when `accumulate`.
   void Run(const RunContext& context, const float* a, const float* b, float* c,
            bool accumulate = false) const;
+
+  // For operands in bf16 and a result in `c`, to which it is added when `accumulate`; false when
+  // this processor has no such product.
+  bool PrepareHalf(ir::DType c, bool accumulate = false);
+  // REQUIRES a successful PrepareHalf().
+  void RunHalf(const RunContext& context, const uint16_t* a, const uint16_t* b, void* c) const;
 
   // Whether c is one row-major matrix [rows, columns].
   bool one_product() const;
@@ -44,8 +53,14 @@ class GemmPlan {
 
   static std::vector<Offsets> Expand(const std::vector<EinsumLoop>& loops);
   void ChooseTiles();
+  void ChooseHalfTiles();
+  bool CountTiles();
+  double TileFlops() const;
   Tile TileAt(int64_t index) const;
   void RunTile(const Tile& tile, const float* a, const float* b, float* c, bool accumulate) const;
+  void RunHalfTile(const Tile& tile, const uint16_t* a, const uint16_t* b, std::byte* c) const;
+  // Tiles of the last row or column of tiles have sizes of their own.
+  size_t KindOf(const Tile& tile, bool accumulate) const;
 
   EinsumLoop m_;
   EinsumLoop n_;
@@ -56,6 +71,9 @@ class GemmPlan {
   int64_t tile_columns_ = 0;
   int64_t row_tiles_ = 0;
   int64_t column_tiles_ = 0;
+  std::array<std::optional<HalfGemm>, 8> half_;  // by KindOf
+  int64_t half_result_bytes_ = 0;
+  bool half_accumulates_ = false;
 };
 
 // The product that computes the einsum, without copies of its operands; nothing when no BLAS call

@@ -2,11 +2,15 @@
 // so that it is in the plan; it holds the logits, then their gradient.
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "ops/cpu/copy_tensor.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/head_half.h"
+#include "ops/cpu/vec_half.h"
 #include "ops/cpu/vec_rows.h"
 #include "ops/parallel.h"
 #include "ops/token_ids.h"
@@ -17,21 +21,16 @@ namespace {
 constexpr int64_t kTile = 512;
 constexpr int64_t kNarrowTile = 256;  // of the shorter side d
 
-struct Sizes {
-  int64_t tokens = 0;
-  int64_t width = 0;       // d
-  int64_t vocabulary = 0;  // v
-  int64_t block = 0;       // tokens of a block
-};
-
 int64_t Tiles(int64_t count, int64_t tile) { return (count + tile - 1) / tile; }
 
 class HeadLoss final : public Kernel {
  public:
-  HeadLoss(const Sizes& sizes, int64_t ignore, bool gradient)
+  // `half`: for x and w in bf16.
+  HeadLoss(const HeadSizes& sizes, int64_t ignore, bool gradient, std::optional<HalfHead> half)
       : sizes_(sizes),
         ignore_(ignore),
         gradient_(gradient),
+        half_(std::move(half)),
         losses_(static_cast<size_t>(sizes.block)) {}
 
   Status Run(const RunContext& context, Inputs inputs, Outputs outputs) override {
@@ -65,8 +64,17 @@ class HeadLoss final : public Kernel {
     float* logits = nullptr;  // [rows, v]
   };
 
+  const uint16_t* HalfRows(const Tensor& x, const Block& block) const {
+    return x.as<uint16_t>() + block.first * sizes_.width;
+  }
+
   // logits = x w^T
   void Logits(const RunContext& context, const Block& block, Inputs inputs) const {
+    if (half_) {
+      half_->Logits(context, block.rows, HalfRows(inputs[0], block), inputs[1].as<uint16_t>(),
+                    block.logits);
+      return;
+    }
     const float* x = inputs[0].as<float>() + block.first * sizes_.width;
     const float* w = inputs[1].as<float>();
     ParallelItems(context, Tiles(sizes_.vocabulary, kTile), [&](int64_t tile) {
@@ -91,12 +99,13 @@ class HeadLoss final : public Kernel {
       const bool counts = labels[r] != ignore_;
       if (counts) losses_[static_cast<size_t>(r)] = lse - static_cast<double>(logits[labels[r]]);
       if (!gradient_) return;
-      if (!counts) {
+      if (counts) {
+        VecExpScaled(logits, static_cast<float>(lse), dloss, logits, v);
+        logits[labels[r]] -= dloss;
+      } else {
         std::fill_n(logits, v, 0.0f);
-        return;
       }
-      VecExpScaled(logits, static_cast<float>(lse), dloss, logits, v);
-      logits[labels[r]] -= dloss;
+      if (half_) VecNarrow(logits, reinterpret_cast<uint16_t*>(logits), v);
     });
   }
 
@@ -105,11 +114,17 @@ class HeadLoss final : public Kernel {
                  Outputs outputs) const {
     const int64_t d = sizes_.width;
     const int64_t v = sizes_.vocabulary;
-    const float* x = inputs[0].as<float>() + block.first * d;
-    const float* w = inputs[1].as<float>();
     float* dx = outputs[2].as<float>() + block.first * d;
     float* dw = outputs[3].as<float>();
     const bool accumulates = inputs.size() > 4;
+    if (half_) {
+      half_->InputGradient(context, block.rows, block.logits, inputs[1].as<uint16_t>(), dx);
+      half_->WeightGradient(context, block.rows, block.logits, HalfRows(inputs[0], block), dw,
+                            accumulates || block.first > 0);
+      return;
+    }
+    const float* x = inputs[0].as<float>() + block.first * d;
+    const float* w = inputs[1].as<float>();
     ParallelItems(context, Tiles(d, kNarrowTile), [&](int64_t tile) {
       const int64_t column = tile * kNarrowTile;
       Gemm({block.rows, std::min(kNarrowTile, d - column), v}, {block.logits, v, 1},
@@ -122,20 +137,26 @@ class HeadLoss final : public Kernel {
     });
   }
 
-  const Sizes sizes_;
+  const HeadSizes sizes_;
   const int64_t ignore_;
   const bool gradient_;
+  const std::optional<HalfHead> half_;
   std::vector<double> losses_;  // of the rows of a block
 };
 
 }  // namespace
 
 KernelResult MakeHeadLoss(const KernelSpec& spec) {
-  const Sizes sizes{Product(spec.inputs[2].dims), spec.inputs[1].dims[1], spec.inputs[1].dims[0],
-                    spec.attrs.Int("block_tokens")};
-  return std::unique_ptr<Kernel>(
-      std::make_unique<HeadLoss>(sizes, spec.attrs.Int("ignore_index", kDefaultIgnoreIndex),
-                                 spec.op == ir::Op::kHeadLossGrad));
+  const HeadSizes sizes{Product(spec.inputs[2].dims), spec.inputs[1].dims[1],
+                        spec.inputs[1].dims[0], spec.attrs.Int("block_tokens")};
+  const bool gradient = spec.op == ir::Op::kHeadLossGrad;
+  std::optional<HalfHead> half;
+  if (spec.inputs[0].dtype == ir::DType::kBF16) {
+    half = HalfHead::Make(sizes, gradient);
+    if (!half) return std::unique_ptr<Kernel>();
+  }
+  return std::unique_ptr<Kernel>(std::make_unique<HeadLoss>(
+      sizes, spec.attrs.Int("ignore_index", kDefaultIgnoreIndex), gradient, std::move(half)));
 }
 
 }  // namespace meshwright::ops::cpu

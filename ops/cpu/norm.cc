@@ -4,6 +4,8 @@
 
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/norm_grad.h"
+#include "ops/cpu/scratch.h"
+#include "ops/cpu/vec_half.h"
 #include "ops/cpu/vec_rows.h"
 #include "ops/parallel.h"
 
@@ -14,14 +16,20 @@ KernelResult MakeForward(const KernelSpec& spec, bool has_mean) {
   const int64_t width = spec.inputs[0].dims.back();
   const int64_t rows = spec.outputs[1].elements();
   const float eps = static_cast<float>(spec.attrs.Real("eps"));
-  return MakeFunctionKernel([width, rows, eps, has_mean](const RunContext& context, Inputs inputs,
-                                                         Outputs outputs) -> Status {
+  if (spec.inputs[0].dtype != ir::DType::kF32) return std::unique_ptr<Kernel>();
+  const bool half = spec.outputs[0].dtype == ir::DType::kBF16;
+  return MakeFunctionKernel([width, rows, eps, has_mean, half](const RunContext& context,
+                                                               Inputs inputs,
+                                                               Outputs outputs) -> Status {
     const float* b = has_mean ? inputs[2].as<float>() : nullptr;
     float* rstd = outputs[has_mean ? 2 : 1].as<float>();
     ParallelRange(context, rows, RowGrain(width), [&](int64_t begin, int64_t end) {
+      float* wide = half ? ThreadScratch(width) : nullptr;
       for (int64_t r = begin; r < end; ++r) {
-        const NormRow row = VecNorm(inputs[0].as<float>() + r * width, inputs[1].as<float>(), b,
-                                    eps, outputs[0].as<float>() + r * width, width);
+        float* y = half ? wide : outputs[0].as<float>() + r * width;
+        const NormRow row =
+            VecNorm(inputs[0].as<float>() + r * width, inputs[1].as<float>(), b, eps, y, width);
+        if (half) VecNarrow(y, outputs[0].as<uint16_t>() + r * width, width);
         if (has_mean) outputs[1].as<float>()[r] = row.mean;
         rstd[r] = row.rstd;
       }

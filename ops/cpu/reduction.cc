@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "ops/cpu/cpu.h"
+#include "ops/cpu/scratch.h"
 #include "ops/cpu/vec_elementwise.h"
+#include "ops/cpu/vec_half.h"
 #include "ops/cpu/vec_rows.h"
 #include "ops/parallel.h"
 
@@ -16,19 +18,22 @@ constexpr int64_t kBlockElements = 4096;
 int64_t BlocksOf(int64_t count, int64_t block) { return (count + block - 1) / block; }
 
 // x[rows, width] -> [width].
-KernelResult MakeColumnSums(int64_t rows, int64_t width) {
+KernelResult MakeColumnSums(int64_t rows, int64_t width, bool half) {
   const int64_t block = std::max<int64_t>(16, BlocksOf(rows, 64));
   const int64_t blocks = BlocksOf(rows, block);
   return MakeFunctionKernel(
-      [rows, width, block, blocks,
+      [rows, width, block, blocks, half,
        partial = std::vector<float>(static_cast<size_t>(blocks * width))](
           const RunContext& context, Inputs inputs, Outputs outputs) mutable -> Status {
-        const float* x = inputs[0].as<float>();
         ParallelItems(context, blocks, [&](int64_t item) {
+          float* wide = half ? ThreadScratch(width) : nullptr;
           float* sums = partial.data() + item * width;
           std::fill_n(sums, width, 0.0f);
           const int64_t end = std::min((item + 1) * block, rows);
-          for (int64_t r = item * block; r < end; ++r) VecAdd(sums, x + r * width, sums, width);
+          for (int64_t r = item * block; r < end; ++r) {
+            if (half) VecWiden(inputs[0].as<uint16_t>() + r * width, wide, width);
+            VecAdd(sums, half ? wide : inputs[0].as<float>() + r * width, sums, width);
+          }
         });
         for (int64_t j = 0; j < width; ++j) {
           double total = 0;
@@ -69,10 +74,12 @@ KernelResult MakeReduceSum(const KernelSpec& spec) {
       static_cast<size_t>(std::find(reduced.begin(), reduced.end(), true) - reduced.begin());
   const auto count = static_cast<size_t>(std::count(reduced.begin(), reduced.end(), true));
   const size_t rank = dims.size();
+  const bool half = spec.inputs[0].dtype == ir::DType::kBF16;
+  if (spec.outputs[0].dtype != ir::DType::kF32) return std::unique_ptr<Kernel>();
   if (count == leading) {
-    return MakeColumnSums(Product(dims, 0, leading), Product(dims, leading, rank));
+    return MakeColumnSums(Product(dims, 0, leading), Product(dims, leading, rank), half);
   }
-  if (count == rank - kept) {
+  if (!half && count == rank - kept) {
     return MakeRowSums(Product(dims, 0, kept), Product(dims, kept, rank));
   }
   return std::unique_ptr<Kernel>();

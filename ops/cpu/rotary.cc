@@ -1,10 +1,13 @@
 // rotary with the angles of every position that the device meets (in any microbatch) tabulated at
 // load.
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "ops/cpu/cpu.h"
+#include "ops/cpu/scratch.h"
 #include "ops/cpu/vec_elementwise.h"
+#include "ops/cpu/vec_half.h"
 #include "ops/parallel.h"
 
 namespace meshwright::ops::cpu {
@@ -28,6 +31,49 @@ std::vector<float> AngleTable(const KernelSpec& spec, int64_t first, int64_t pos
   return table;
 }
 
+// One token's heads.
+struct TokenShape {
+  int64_t heads = 0;
+  int64_t half = 0;  // of a head's elements
+  int64_t elements() const { return 2 * heads * half; }
+};
+
+void Rotate(const TokenShape& token, const float* cosine, const float* sine, const float* x,
+            float* out) {
+  for (int64_t j = 0; j < token.elements(); j += 2 * token.half) {
+    VecRotate(x + j, cosine, sine, out + j, token.half);
+  }
+}
+
+void Rotate(const TokenShape& token, const float* cosine, const float* sine, const uint16_t* x,
+            uint16_t* out) {
+  float* wide = ThreadScratch(token.elements());
+  VecWiden(x, wide, token.elements());
+  Rotate(token, cosine, sine, wide, wide);
+  VecNarrow(wide, out, token.elements());
+}
+
+template <typename T>
+KernelResult MakeRotaryOf(const ir::Dims& dims, int64_t positions, int64_t micro_stride,
+                          std::vector<float> table) {
+  return MakeFunctionKernel([dims, positions, micro_stride, table = std::move(table)](
+                                const RunContext& context, Inputs inputs,
+                                Outputs outputs) -> Status {
+    const TokenShape shape{dims[2], dims[3] / 2};
+    const int64_t shift = micro_stride * context.microbatch;
+    ParallelRange(context, dims[0] * dims[1], RowGrain(shape.elements()),
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t token = begin; token < end; ++token) {
+                      const float* cosine = table.data() + (shift + token % dims[1]) * shape.half;
+                      const int64_t at = token * shape.elements();
+                      Rotate(shape, cosine, cosine + positions * shape.half,
+                             inputs[0].template as<T>() + at, outputs[0].template as<T>() + at);
+                    }
+                  });
+    return {};
+  });
+}
+
 }  // namespace
 
 KernelResult MakeRotary(const KernelSpec& spec) {
@@ -38,27 +84,12 @@ KernelResult MakeRotary(const KernelSpec& spec) {
   const int64_t half = dims[3] / 2;
   const int64_t first = block.Start(1, 0);
   const int64_t positions = block.Start(1, spec.coords.microbatches - 1) - first + dims[1];
-  return MakeFunctionKernel(
-      [dims, half, positions, micro_stride = block.offsets.micro_stride[1],
-       table = AngleTable(spec, first, positions, half)](const RunContext& context, Inputs inputs,
-                                                         Outputs outputs) -> Status {
-        const int64_t token_elements = dims[2] * dims[3];
-        const int64_t shift = micro_stride * context.microbatch;
-        ParallelRange(context, dims[0] * dims[1], RowGrain(token_elements),
-                      [&](int64_t begin, int64_t end) {
-                        for (int64_t token = begin; token < end; ++token) {
-                          const int64_t position = token % dims[1];
-                          const float* cosine = table.data() + (shift + position) * half;
-                          const float* sine = cosine + positions * half;
-                          for (int64_t j = 0; j < dims[2]; ++j) {
-                            const int64_t at = token * token_elements + j * dims[3];
-                            VecRotate(inputs[0].as<float>() + at, cosine, sine,
-                                      outputs[0].as<float>() + at, half);
-                          }
-                        }
-                      });
-        return {};
-      });
+  const int64_t micro_stride = block.offsets.micro_stride[1];
+  std::vector<float> table = AngleTable(spec, first, positions, half);
+  if (spec.inputs[0].dtype == ir::DType::kBF16) {
+    return MakeRotaryOf<uint16_t>(dims, positions, micro_stride, std::move(table));
+  }
+  return MakeRotaryOf<float>(dims, positions, micro_stride, std::move(table));
 }
 
 }  // namespace meshwright::ops::cpu

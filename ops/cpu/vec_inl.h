@@ -58,6 +58,31 @@ HWY_INLINE void ForLanes(FloatTag d, int64_t count, const Body& body) {
   if (i < count) body(i, static_cast<size_t>(count - i));
 }
 
+constexpr float kLog2OfE = 1.44269504088896340736f;
+
+// 2^x for x in [-126, 128]: 2^(whole part) goes to the exponent, 2^f of the rest, |f| <= 0.5, is
+// 1 + f * (a polynomial with a relative error of 1.1e-7).
+HWY_INLINE FloatVec Exp2Within(FloatTag d, FloatVec x) {
+  const hn::RebindToSigned<FloatTag> di;
+  const FloatVec whole = hn::Round(x);
+  const FloatVec f = hn::Sub(x, whole);
+  FloatVec y = hn::MulAdd(hn::Set(d, 1.32647296413779e-3f), f, hn::Set(d, 9.67151485383511e-3f));
+  y = hn::MulAdd(y, f, hn::Set(d, 5.55073358118534e-2f));
+  y = hn::MulAdd(y, f, hn::Set(d, 2.40222424268723e-1f));
+  y = hn::MulAdd(y, f, hn::Set(d, 6.93147003650665e-1f));
+  y = hn::MulAdd(y, f, hn::Set(d, 1.0f));
+  const auto exponent = hn::ShiftLeft<23>(hn::ConvertTo(di, whole));
+  return hn::BitCast(d, hn::Add(hn::BitCast(di, y), exponent));
+}
+
+// 2^x: below the smallest normal number 0, from 128 on infinite, of NaN NaN.
+HWY_INLINE FloatVec Exp2(FloatTag d, FloatVec x) {
+  const FloatVec limited = hn::IfThenElse(hn::Gt(x, hn::Set(d, 128.0f)), hn::Set(d, 128.0f), x);
+  const FloatVec finite =
+      hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), Exp2Within(d, limited));
+  return hn::IfThenElse(hn::IsNaN(x), x, finite);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace meshwright::ops::cpu
 HWY_AFTER_NAMESPACE();

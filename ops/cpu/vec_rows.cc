@@ -10,7 +10,6 @@
 
 #include "hwy/highway.h"
 
-#include "hwy/contrib/math/math-inl.h"
 #include "ops/cpu/vec_inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -46,11 +45,10 @@ float Dot(const float* x, const float* y, int64_t count) {
   return SumLanes(d, total);
 }
 
-// exp(scale * x - shift). Highway's Exp turns NaN into 0, which would hide a diverged model: NaN is
-// passed on.
+// exp(scale * x - shift). NaN is passed on: a diverged model must not be hidden.
 HWY_INLINE FloatVec ExpShifted(FloatTag d, FloatVec x, float scale, float shift) {
   const FloatVec z = hn::MulSub(x, hn::Set(d, scale), hn::Set(d, shift));
-  return hn::IfThenElse(hn::IsNaN(z), z, hn::Exp(d, z));
+  return Exp2(d, hn::Mul(z, hn::Set(d, kLog2OfE)));
 }
 
 float ExpSum(const float* x, float scale, float shift, int64_t count) {

@@ -199,28 +199,6 @@ void ScaleRows(const float* factors, int64_t rows, int64_t width, float* x) {
   }
 }
 
-constexpr float kLog2OfE = 1.44269504088896340736f;
-
-// 2^x: 2^(whole part) goes to the exponent, 2^f of the rest, |f| <= 0.5, is 1 + f * (a polynomial
-// with a relative error of 1.1e-7). Below the smallest normal number it is 0, from 128 on infinite,
-// of NaN NaN.
-HWY_INLINE FloatVec Exp2(FloatTag d, FloatVec x) {
-  const hn::RebindToSigned<FloatTag> di;
-  const FloatVec smallest = hn::Set(d, -126.0f);
-  const FloatVec limited = hn::IfThenElse(hn::Gt(x, hn::Set(d, 128.0f)), hn::Set(d, 128.0f), x);
-  const FloatVec whole = hn::Round(limited);
-  const FloatVec f = hn::Sub(limited, whole);
-  FloatVec y = hn::MulAdd(hn::Set(d, 1.32647296413779e-3f), f, hn::Set(d, 9.67151485383511e-3f));
-  y = hn::MulAdd(y, f, hn::Set(d, 5.55073358118534e-2f));
-  y = hn::MulAdd(y, f, hn::Set(d, 2.40222424268723e-1f));
-  y = hn::MulAdd(y, f, hn::Set(d, 6.93147003650665e-1f));
-  y = hn::MulAdd(y, f, hn::Set(d, 1.0f));
-  const auto exponent = hn::ShiftLeft<23>(hn::ConvertTo(di, whole));
-  const FloatVec power = hn::BitCast(d, hn::Add(hn::BitCast(di, y), exponent));
-  const FloatVec finite = hn::IfThenZeroElse(hn::Lt(x, smallest), power);
-  return hn::IfThenElse(hn::IsNaN(x), x, finite);
-}
-
 // Calls body(j, hidden) for the keys that any lane of the vector of queries from `first` on sees;
 // the first `hidden` lanes do not see key j. On the diagonal a few keys more, up to the grain.
 template <typename Body>

@@ -11,6 +11,7 @@
 // functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "ops/cpu/gemm.h"
@@ -41,20 +42,25 @@ enum class TilePart : uint8_t {
 // and all at once they would make the core wait.
 class RowQueue {
  public:
-  explicit RowQueue(int64_t width) : width_(width) {}
+  explicit RowQueue(int64_t width_bytes) : width_bytes_(width_bytes) {}
 
   // Rows that find no place are left out.
-  void Add(const float* data, int64_t row_stride, int64_t rows) {
-    if (count_ < kCapacity) entries_[count_++] = {data, row_stride, rows};
+  template <typename T>
+  void Add(const T* data, int64_t row_stride, int64_t rows) {
+    if (count_ == kCapacity) return;
+    entries_[count_++] = {reinterpret_cast<const std::byte*>(data),
+                          row_stride * static_cast<int64_t>(sizeof(T)), rows};
   }
 
   // Asks for the next `rows` rows.
   void Fetch(int64_t rows) {
-    constexpr int64_t kLineFloats = 16;
+    constexpr int64_t kLineBytes = 64;
     for (; rows > 0 && next_ < count_; --rows) {
       Entry& entry = entries_[next_];
-      for (int64_t j = 0; j < width_; j += kLineFloats) __builtin_prefetch(entry.data + j, 0, 2);
-      entry.data += entry.row_stride;
+      for (int64_t j = 0; j < width_bytes_; j += kLineBytes) {
+        __builtin_prefetch(entry.data + j, 0, 2);
+      }
+      entry.data += entry.row_stride_bytes;
       if (--entry.rows == 0) ++next_;
     }
     if (next_ == count_) next_ = count_ = 0;
@@ -62,12 +68,12 @@ class RowQueue {
 
  private:
   struct Entry {
-    const float* data = nullptr;
-    int64_t row_stride = 0;
+    const std::byte* data = nullptr;
+    int64_t row_stride_bytes = 0;
     int64_t rows = 0;  // left
   };
   static constexpr int kCapacity = 8;  // tensors of the backward pass but lse
-  const int64_t width_;
+  const int64_t width_bytes_;
   Entry entries_[kCapacity];
   int next_ = 0;
   int count_ = 0;

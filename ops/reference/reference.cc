@@ -26,6 +26,8 @@ KernelResult MakePrimitive(const KernelSpec& spec) {
     case Op::kSiluGrad:
     case Op::kDropout:
       return MakeElementwise(spec);
+    case Op::kCast:
+      return MakeCast(spec);
     case Op::kSlice:
     case Op::kPad:
     case Op::kReshape:

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <span>
 
+#include "base/half.h"
 #include "collective/cpu/group_base.h"
-#include "collective/cpu/half.h"
 #include "tests/conformance/collective/cluster.h"
 #include "tests/scale.h"
 

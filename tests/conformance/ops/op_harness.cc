@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "base/half.h"
 #include "base/philox.h"
 #include "ir/builder.h"
 #include "ir/schema.h"
@@ -21,15 +23,35 @@ ValueId AddInput(ir::Builder& builder, const std::string& name, ir::TensorType t
   return builder.AddOne(ir::Op::kInput, {}, {{"name", name}}, {std::move(type)});
 }
 
-std::vector<ValueId> AddCase(ir::Builder& builder, const OpCase& op_case, ir::DType dtype) {
-  std::vector<ValueId> inputs;
-  for (size_t i = 0; i < op_case.args.size(); ++i) {
-    const bool ids = op_case.args[i].kind == ArgKind::kIds;
-    inputs.push_back(AddInput(builder, fmt::format("x{}", i),
-                              {ids ? ir::DType::kI32 : dtype, op_case.args[i].dims}));
+// The operands in `dtype`, but those in f32 that the op wants in f32 (statistics of 16-bit
+// tensors): as few as it accepts.
+std::vector<ir::TensorType> OperandTypes(const OpCase& op_case, ir::DType dtype,
+                                         const std::vector<ir::TensorType>& declared) {
+  std::vector<ir::TensorType> types;
+  const size_t count = op_case.args.size();
+  for (size_t wide = 0; wide <= count; ++wide) {
+    for (uint32_t mask = 0; mask < (1u << count); ++mask) {
+      if (static_cast<size_t>(std::popcount(mask)) != wide) continue;
+      types.clear();
+      for (size_t i = 0; i < count; ++i) {
+        ir::DType type = (mask >> i & 1) != 0 ? ir::DType::kF32 : dtype;
+        if (op_case.args[i].kind == ArgKind::kIds) type = ir::DType::kI32;
+        types.push_back({type, op_case.args[i].dims});
+      }
+      if (dtype != ir::DType::kBF16) return types;
+      if (ir::InferTypes(op_case.op, op_case.attrs, types, declared)) return types;
+    }
   }
+  return types;
+}
+
+std::vector<ValueId> AddCase(ir::Builder& builder, const OpCase& op_case, ir::DType dtype) {
   std::vector<ir::TensorType> declared;
   for (const ir::Dims& dims : op_case.declared) declared.push_back({dtype, dims});
+  std::vector<ValueId> inputs;
+  for (ir::TensorType& type : OperandTypes(op_case, dtype, declared)) {
+    inputs.push_back(AddInput(builder, fmt::format("x{}", inputs.size()), std::move(type)));
+  }
   return builder.Add(op_case.op, inputs, op_case.attrs, declared);
 }
 
@@ -111,6 +133,10 @@ std::vector<double> ValuesOf(const HostTensor& tensor) {
   std::vector<double> values;
   if (tensor.type.dtype == ir::DType::kF32) {
     for (float value : Unpack<float>(tensor)) values.push_back(static_cast<double>(value));
+  } else if (tensor.type.dtype == ir::DType::kBF16) {
+    for (uint16_t value : Unpack<uint16_t>(tensor)) {
+      values.push_back(static_cast<double>(Bf16ToFloat(value)));
+    }
   } else {
     for (int32_t value : Unpack<int32_t>(tensor)) values.push_back(value);
   }
@@ -119,6 +145,11 @@ std::vector<double> ValuesOf(const HostTensor& tensor) {
 
 HostTensor FromValues(const ir::Dims& dims, const std::vector<double>& values, ir::DType dtype) {
   if (dtype == ir::DType::kF64) return Pack(dtype, dims, values);
+  if (dtype == ir::DType::kBF16) {
+    std::vector<uint16_t> halves;
+    for (double value : values) halves.push_back(FloatToBf16(static_cast<float>(value)));
+    return Pack(dtype, dims, halves);
+  }
   return Pack(dtype, dims, std::vector<float>(values.begin(), values.end()));
 }
 

@@ -53,9 +53,32 @@ TEST_P(OpTable, ReferenceF32AgreesWithReferenceF64) {
   }
 }
 
+// The oracle sees the operands as they are after rounding.
+TEST_P(OpTable, Bf16AgreesWithReferenceF64) {
+  const auto graph = GraphOf(GetParam(), ir::DType::kBF16);
+  ASSERT_TRUE(graph) << graph.error();
+  const auto wide = GraphOf(GetParam(), ir::DType::kF64);
+  ASSERT_TRUE(wide) << wide.error();
+  std::vector<HostTensor> data = DataOf(GetParam(), 11);
+  for (size_t i = 0; i < data.size(); ++i) {
+    data[i] = Convert(data[i], graph->type(graph->nodes[i].outputs[0]).dtype);
+  }
+  const auto oracle = EvaluateWith(*wide, {Backend::kReference, ContextOf()}, data);
+  ASSERT_TRUE(oracle) << oracle.error();
+  for (const Backend backend : {Backend::kCpu, Backend::kReference}) {
+    const auto half = EvaluateWith(*graph, {backend, ContextOf()}, data);
+    ASSERT_TRUE(half) << half.error();
+    const size_t compared = std::min(half->size(), GetParam().compared_results);
+    for (size_t i = 0; i < compared; ++i) {
+      EXPECT_LE(RelativeError((*half)[i], (*oracle)[i]), GetParam().bf16_tolerance)
+          << "result " << i;
+    }
+  }
+}
+
 TEST_P(OpTable, ResultsDoNotDependOnTheNumberOfThreads) {
   ThreadTeam team(3);
-  for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kF64}) {
+  for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kF64, ir::DType::kBF16}) {
     const auto alone = Run(Backend::kCpu, dtype);
     ASSERT_TRUE(alone) << alone.error();
     const auto together = Run(Backend::kCpu, dtype, &team);

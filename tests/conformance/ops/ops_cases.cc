@@ -28,6 +28,9 @@ void AddElementwise(std::vector<OpCase>& cases) {
     cases.push_back({"sub" + at, Op::kSub, {}, {{dims}, {dims}}, {}});
     cases.push_back({"scale" + at, Op::kScale, {{"factor", -1.75}}, {{dims}}, {}});
     cases.push_back({"mul_scalar" + at, Op::kMulScalar, {}, {{dims}, {{}}}, {}});
+    cases.push_back({"cast_f64" + at, Op::kCast, {{"dtype", "f64"}}, {{dims}}, {}});
+    cases.push_back({"cast_f32" + at, Op::kCast, {{"dtype", "f32"}}, {{dims}}, {}, false});
+    cases.push_back({"cast_bf16" + at, Op::kCast, {{"dtype", "bf16"}}, {{dims}}, {}, false, 4e-3});
     cases.push_back({"sum1" + at, Op::kSum, {}, {{dims}}, {}});
     cases.push_back({"sum4" + at, Op::kSum, {}, {{dims}, {dims}, {dims}, {dims}}, {}});
     cases.push_back({"gelu" + at, Op::kGelu, {}, {{dims}}, {}});

@@ -33,6 +33,9 @@ struct OpCase {
   bool has_gradient = true;
   double f32_tolerance = 3e-6;         // relative to the largest element
   size_t compared_results = SIZE_MAX;  // the first ones; what is in later ones means nothing
+  // Relative to the largest element: the roundings of the results and, for a fused row, of its
+  // steps.
+  double bf16_tolerance = 1e-2;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const OpCase& op_case) {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "collective/cpu/half.h"
+#include "base/half.h"
 
 namespace meshwright::collective {
 namespace {

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace meshwright::collective {
+namespace meshwright {
 
 inline float Bf16ToFloat(uint16_t value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
@@ -51,4 +51,4 @@ inline uint16_t FloatToF16(float value) {
   return static_cast<uint16_t>(sign | (rounded >> 13));
 }
 
-}  // namespace meshwright::collective
+}  // namespace meshwright

@@ -1,0 +1,181 @@
+#include "ir/mixed_precision.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/fused.h"
+#include "ir/rewrite.h"
+
+namespace meshwright::ir {
+namespace {
+
+enum class Precision : uint8_t { kLow, kFollows, kFull };
+
+Precision PrecisionOf(Op op) {
+  switch (op) {
+    case Op::kEinsum:
+    case Op::kAttention:
+    case Op::kAttentionQkv:
+      return Precision::kLow;
+    case Op::kRotary:
+    case Op::kSlice:
+    case Op::kPad:
+    case Op::kReshape:
+    case Op::kTranspose:
+      return Precision::kFollows;
+    default:
+      return IsElementwise(op) && op != Op::kCast ? Precision::kFollows : Precision::kFull;
+  }
+}
+
+class Caster {
+ public:
+  Caster(const Graph& loss, DType compute)
+      : loss_(loss), compute_(compute), builder_(loss.name), map_(loss.values.size()) {}
+
+  Result<Graph> Run() {
+    for (const Node& node : loss_.nodes) {
+      builder_.SetLayer(node.layer);
+      builder_.SetPhase(node.phase);
+      Emit(node);
+      MW_TRY(builder_.status());
+    }
+    for (const NamedValue& output : loss_.outputs) {
+      builder_.SetLayer(loss_.producer(output.value).layer);
+      builder_.SetOutput(output.name, InDType(output.value, loss_.type(output.value).dtype));
+    }
+    return builder_.Finish();
+  }
+
+ private:
+  ValueId& Mapped(ValueId id) { return map_[static_cast<size_t>(id.value())]; }
+  bool IsF32(ValueId id) const { return loss_.type(id).dtype == DType::kF32; }
+  bool IsLow(ValueId id) { return builder_.type(Mapped(id)).dtype == compute_; }
+
+  // Layers have casts of their own: a value read in two stages is not sent in two types, and a
+  // weight is cast where it is used.
+  ValueId InDType(ValueId id, DType dtype) {
+    const ValueId value = Mapped(id);
+    if (!builder_.status().ok() || builder_.type(value).dtype == dtype) return value;
+    const auto [it, fresh] = casts_.try_emplace({value, dtype, builder_.layer()});
+    if (fresh) {
+      it->second = builder_.AddOne(Op::kCast, {value}, {{"dtype", std::string(DTypeName(dtype))}});
+    }
+    return it->second;
+  }
+
+  // Whether the op computes in the 16-bit type: no operand as large as the result is f32.
+  bool FollowsLow(const Node& node) {
+    const int64_t elements = loss_.type(node.inputs[0]).elements();
+    bool low = false;
+    for (ValueId input : node.inputs) {
+      if (IsLow(input)) {
+        low = true;
+      } else if (loss_.type(input).elements() >= elements && IsF32(input)) {
+        return false;
+      }
+    }
+    return low;
+  }
+
+  void Emit(const Node& node) {
+    const Precision precision = PrecisionOf(node.op);
+    const bool low = precision == Precision::kLow ||
+                     (precision == Precision::kFollows && !node.inputs.empty() && FollowsLow(node));
+    std::vector<ValueId> inputs;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId input = node.inputs[i];
+      // A scalar multiplier is a statistic.
+      const bool narrow = low && !(node.op == Op::kMulScalar && i == 1);
+      inputs.push_back(IsF32(input) ? InDType(input, narrow ? compute_ : DType::kF32)
+                                    : Mapped(input));
+    }
+    std::vector<TensorType> types;
+    if (!low || node.op == Op::kReshape) {
+      for (ValueId output : node.outputs) types.push_back(loss_.type(output));
+    }
+    if (low && !types.empty()) types[0].dtype = compute_;
+    const std::vector<ValueId> outputs = builder_.Add(node.op, inputs, node.attrs, types);
+    for (size_t i = 0; i < outputs.size(); ++i) Mapped(node.outputs[i]) = outputs[i];
+  }
+
+  const Graph& loss_;
+  const DType compute_;
+  Builder builder_;
+  std::vector<ValueId> map_;
+  std::map<std::tuple<ValueId, DType, int>, ValueId> casts_;
+};
+
+bool TakesDType(Op op) {
+  return op == Op::kEinsum || op == Op::kReduceSum || op == Op::kLayerNorm || op == Op::kRmsNorm;
+}
+
+// Per node, the type that all readers of its result 0 cast it to; empty: they do not.
+class CastFolder {
+ public:
+  explicit CastFolder(const Graph& graph) : graph_(graph), users_(graph.Users()) {
+    is_output_.assign(graph.values.size(), false);
+    for (const NamedValue& output : graph.outputs) is_output_[Index(output.value)] = true;
+  }
+
+  Result<Graph> Run() {
+    size_t next = 0;
+    return RewriteGraph(
+        graph_, [&](Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
+                    const std::vector<TensorType>& types) {
+          const Node& old = graph_.nodes[next++];
+          if (old.op == Op::kCast && !FoldedDType(graph_.producer(old.inputs[0])).empty() &&
+              graph_.producer(old.inputs[0]).outputs[0] == old.inputs[0]) {
+            return inputs;
+          }
+          const std::string dtype = FoldedDType(old);
+          if (dtype.empty()) return builder.Add(node.op, inputs, node.attrs, types);
+          Attrs attrs = node.attrs;
+          attrs.Set("dtype", dtype);
+          return builder.Add(node.op, inputs, attrs);
+        });
+  }
+
+ private:
+  static size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
+
+  std::string FoldedDType(const Node& node) const {
+    if (!TakesDType(node.op) || node.attrs.Has("dtype")) return "";
+    const ValueId value = node.outputs[0];
+    if (is_output_[Index(value)] || users_[Index(value)].empty()) return "";
+    std::string dtype;
+    for (NodeId id : users_[Index(value)]) {
+      const Node& user = graph_.node(id);
+      const std::string wanted = user.op == Op::kCast ? user.attrs.Str("dtype") : "";
+      if (wanted.empty() || (!dtype.empty() && wanted != dtype)) return "";
+      dtype = wanted;
+    }
+    return dtype;
+  }
+
+  const Graph& graph_;
+  const std::vector<std::vector<NodeId>> users_;
+  std::vector<bool> is_output_;
+};
+
+}  // namespace
+
+Result<Graph> ToMixedPrecision(const Graph& loss, DType compute) {
+  if (compute != DType::kBF16 && compute != DType::kF16) {
+    return Fail(InvalidArgument(
+        fmt::format("mixed precision computes in bf16 or f16, not {}", DTypeName(compute))));
+  }
+  MW_ASSIGN_OR_RETURN(const Graph cast, Caster(loss, compute).Run());
+  return FoldCasts(cast);
+}
+
+Result<Graph> FoldCasts(const Graph& graph) { return CastFolder(graph).Run(); }
+
+}  // namespace meshwright::ir

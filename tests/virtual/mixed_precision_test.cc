@@ -1,0 +1,124 @@
+// Mixed precision: bf16 products train as f32 ones do, within the noise of bf16, on every layout.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/scale.h"
+#include "tests/virtual/tiny_models.h"
+#include "tests/virtual/virtual_cluster.h"
+
+namespace meshwright::testing {
+namespace {
+
+constexpr int kMixedVocabulary = 61;
+
+struct Curve {
+  std::vector<double> losses;
+  double validation = 0;
+  std::map<std::string, LogicalTensor> tensors;
+};
+
+Result<Curve> Train(const ir::JobRequest& job, int devices, int steps) {
+  SyntheticTokens tokens(kMixedVocabulary);
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<VirtualCluster> cluster,
+                      VirtualCluster::Start(job, devices, &tokens));
+  MW_ASSIGN_OR_RETURN(const std::vector<worker::StepReport> reports, cluster->Train(0, steps));
+  Curve curve;
+  for (const worker::StepReport& report : reports) curve.losses.push_back(report.values.at("loss"));
+  MW_ASSIGN_OR_RETURN(curve.validation, cluster->Validate(2));
+  MW_ASSIGN_OR_RETURN(curve.tensors, cluster->Gather());
+  return curve;
+}
+
+ir::JobRequest MixedJob(const std::string& family, int layers) {
+  TinyOptions options;
+  options.family = family;
+  options.dtype = ir::DType::kF32;
+  options.layers = layers;
+  options.adam_eps = 1e-3;
+  ir::JobRequest job = MakeTinyJob(options);
+  job.train.compute_dtype = ir::DType::kBF16;
+  return job;
+}
+
+void SetDegrees(ir::JobRequest& job, int data, int tensor, int pipeline, int microbatches) {
+  job.parallel.data = data;
+  job.parallel.tensor = tensor;
+  job.parallel.pipeline = pipeline;
+  job.parallel.microbatches = microbatches;
+}
+
+class MixedPrecision : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(MixedPrecision, LossCurveIsThatOfF32WithinNoise) {
+  const int steps = kSanitizedBuild ? 3 : 20;
+  ir::JobRequest job = MixedJob(GetParam(), 2);
+  SetDegrees(job, 1, 1, 1, 1);
+  const auto mixed = Train(job, 1, steps);
+  job.train.compute_dtype = ir::DType::kF32;
+  const auto full = Train(job, 1, steps);
+  ASSERT_TRUE(mixed.has_value()) << mixed.error();
+  ASSERT_TRUE(full.has_value()) << full.error();
+  for (int i = 0; i < steps; ++i) {
+    const auto step = static_cast<size_t>(i);
+    EXPECT_NEAR(mixed->losses[step], full->losses[step], 0.01) << "step " << i;
+  }
+  EXPECT_NEAR(mixed->validation, full->validation, 0.01);
+  EXPECT_NE(mixed->losses[0], full->losses[0]) << "nothing was computed in bf16";
+}
+
+TEST_P(MixedPrecision, FusingChangesNothingButRounding) {
+  ir::JobRequest job = MixedJob(GetParam(), 2);
+  SetDegrees(job, 1, 1, 1, 2);
+  const auto fused = Train(job, 1, 2);
+  job.train.compile = false;
+  const auto plain = Train(job, 1, 2);
+  ASSERT_TRUE(fused.has_value()) << fused.error();
+  ASSERT_TRUE(plain.has_value()) << plain.error();
+  for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(fused->losses[i], plain->losses[i], 5e-3);
+}
+
+TEST_P(MixedPrecision, LayoutsAgreeWithinTheRoundingOfBf16) {
+  ir::JobRequest job = MixedJob(GetParam(), 4);
+  SetDegrees(job, 1, 1, 1, 1);
+  const auto one = Train(job, 1, 2);
+  ASSERT_TRUE(one.has_value()) << one.error();
+  const int layouts[][4] = {{2, 1, 1, 2}, {1, 2, 1, 1}, {1, 1, 2, 4}, {2, 2, 1, 1}, {1, 2, 2, 2}};
+  for (const auto& [data, tensor, pipeline, microbatches] : layouts) {
+    SetDegrees(job, data, tensor, pipeline, microbatches);
+    const auto many = Train(job, data * tensor * pipeline, 2);
+    ASSERT_TRUE(many.has_value()) << many.error();
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_NEAR(many->losses[i], one->losses[i], 5e-3)
+          << "data=" << data << " tensor=" << tensor << " pipeline=" << pipeline;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, MixedPrecision, ::testing::Values("gpt2", "llama"),
+                         [](const auto& param_info) { return param_info.param; });
+
+// Weights and what the optimizer keeps stay f32; a weight is cast once per step, not per
+// microbatch.
+TEST(MixedPrecisionPlan, WeightsAreF32AndCastOncePerStep) {
+  ir::JobRequest job = MixedJob("gpt2", 2);
+  SetDegrees(job, 1, 1, 1, 4);
+  const auto plan = planner::MakePlan(job, mesh::Topology::Local(1));
+  ASSERT_TRUE(plan.has_value()) << plan.error();
+  for (const ir::Slot& slot : plan->step[0].slots) {
+    EXPECT_TRUE(!slot.persistent || slot.type.dtype == ir::DType::kF32) << slot.name;
+  }
+  int weight_casts = 0;
+  for (const ir::Executable& executable : plan->step[0].executables) {
+    const ir::Graph& graph = *executable.graph;
+    if (graph.name == "s0/z") weight_casts = static_cast<int>(graph.NodesOf(ir::Op::kCast).size());
+  }
+  // Per layer 4 matrices with their biases, and the table of the head.
+  EXPECT_EQ(weight_casts, 2 * 8 + 1);
+}
+
+}  // namespace
+}  // namespace meshwright::testing
