@@ -14,6 +14,7 @@
 #include "planner/lower.h"
 #include "planner/memory.h"
 #include "planner/pieces.h"
+#include "planner/recompute.h"
 #include "planner/stages.h"
 #include "planner/strategy.h"
 
@@ -55,8 +56,8 @@ Result<Staged> StageGraph(Graph graph, const std::vector<int>& stage_of_layer, i
 
 class PlanMaker {
  public:
-  PlanMaker(const ir::JobRequest& job, const mesh::Topology& topology)
-      : job_(job), topology_(topology) {}
+  PlanMaker(const ir::JobRequest& job, const mesh::Topology& topology, bool recompute)
+      : job_(job), topology_(topology), recompute_(recompute) {}
 
   Result<Plan> Run() {
     MW_TRY(ir::ValidateJob(job_));
@@ -79,6 +80,12 @@ class PlanMaker {
   Status PlanStep() {
     MW_ASSIGN_OR_RETURN(Graph graph, MakeStepGraph(job_));
     MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(std::move(graph)));
+    if (recompute_) {
+      MW_ASSIGN_OR_RETURN(graph, RecomputeActivations(graph));
+      plan_.notes.push_back(
+          "the backward computes norms and activation functions again: the job does not fit with "
+          "what they make kept");
+    }
     const int stage_count = static_cast<int>(plan_.layout.pipeline);
     stage_of_layer_ = BalanceLayers(graph, stage_count);
     MW_ASSIGN_OR_RETURN(staged_, StageGraph(std::move(graph), stage_of_layer_, stage_count));
@@ -224,6 +231,7 @@ class PlanMaker {
 
   const ir::JobRequest& job_;
   const mesh::Topology& topology_;
+  const bool recompute_;
   Plan plan_;
   std::vector<int> stage_of_layer_;
   Staged staged_;
@@ -233,7 +241,12 @@ class PlanMaker {
 }  // namespace
 
 Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology) {
-  return PlanMaker(job, topology).Run();
+  Result<Plan> plan = PlanMaker(job, topology, false).Run();
+  if (plan.has_value() || plan.error().code() != StatusCode::kResourceExhausted ||
+      !job.train.compile) {
+    return plan;
+  }
+  return PlanMaker(job, topology, true).Run();
 }
 
 }  // namespace meshwright::planner

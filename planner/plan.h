@@ -61,6 +61,8 @@ struct Plan {
   int reporting_device = 0;          // whose reports count
 };
 
+// Where the job does not fit a device's memory, the backward recomputes what is cheap
+// (planner/recompute.h), if `train.compile` allows it.
 // Errors: kInvalidArgument with what would fit (degrees, batch, heads), kResourceExhausted naming
 // device, need and budget.
 Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology);

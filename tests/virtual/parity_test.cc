@@ -22,10 +22,12 @@ struct RunResult {
   std::map<std::string, LogicalTensor> tensors;  // weights and optimizer state
 };
 
-Result<RunResult> RunJob(const ir::JobRequest& job, int devices, int vocabulary) {
+Result<RunResult> RunJob(const ir::JobRequest& job, int devices, int vocabulary,
+                         int64_t memory_bytes = 0) {
   SyntheticTokens tokens(vocabulary);
-  MW_ASSIGN_OR_RETURN(const std::unique_ptr<VirtualCluster> cluster,
-                      VirtualCluster::Start(job, devices, &tokens));
+  MW_ASSIGN_OR_RETURN(
+      const std::unique_ptr<VirtualCluster> cluster,
+      VirtualCluster::Start(job, devices, &tokens, ops::Backend::kCpu, memory_bytes));
   MW_ASSIGN_OR_RETURN(const std::vector<worker::StepReport> reports, cluster->Train(0, kSteps));
   RunResult result;
   for (const worker::StepReport& report : reports) {
@@ -203,6 +205,31 @@ TEST(ParityVariants, FusingChangesNothingButRounding) {
       ASSERT_TRUE(plain.has_value()) << plain.error();
       ExpectEqual(*plain, *fused, tolerance, family);
     }
+  }
+}
+
+// Where memory is short the backward computes some activations again: the same bits.
+TEST(ParityVariants, RecomputingChangesNothing) {
+  for (const char* family : {"gpt2", "llama"}) {
+    TinyOptions options;
+    options.family = family;
+    options.layers = 2;
+    options.dropout = 0.1;
+    ir::JobRequest job = MakeTinyJob(options);
+    SetLayout(job, {2, 2, 2}, 4, "1f1b");
+    const auto plan = planner::MakePlan(job, mesh::Topology::Local(8));
+    ASSERT_TRUE(plan.has_value()) << plan.error();
+    int64_t most = 0;
+    for (const planner::DeviceMemory& memory : plan->memory) {
+      most = std::max(most, memory.total_bytes);
+    }
+    const auto kept = RunJob(job, 8, 61, most);
+    const auto recomputed = RunJob(job, 8, 61, most - 1);
+    ASSERT_TRUE(kept.has_value()) << kept.error();
+    ASSERT_TRUE(recomputed.has_value()) << recomputed.error();
+    ExpectEqual(*kept, *recomputed, 0, family);
+    job.train.compile = false;
+    EXPECT_FALSE(RunJob(job, 8, 61, most / 2).has_value()) << "as it is written";
   }
 }
 

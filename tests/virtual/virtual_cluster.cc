@@ -63,9 +63,12 @@ Status SyntheticTokens::ReadSample(const std::string& source, int64_t sample,
 
 Result<std::unique_ptr<VirtualCluster>> VirtualCluster::Start(const ir::JobRequest& job,
                                                               int devices, ops::FeedSource* feed,
-                                                              ops::Backend backend) {
+                                                              ops::Backend backend,
+                                                              int64_t memory_bytes) {
   auto cluster = std::make_unique<VirtualCluster>();
-  MW_ASSIGN_OR_RETURN(cluster->plan_, planner::MakePlan(job, mesh::Topology::Local(devices)));
+  mesh::Topology topology = mesh::Topology::Local(devices);
+  for (mesh::Device& device : topology.devices) device.memory_bytes = memory_bytes;
+  MW_ASSIGN_OR_RETURN(cluster->plan_, planner::MakePlan(job, topology));
   worker::RuntimeOptions options;
   options.feed = feed;
   options.seed = job.train.seed;

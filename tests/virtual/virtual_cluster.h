@@ -32,10 +32,12 @@ struct LogicalTensor {
 
 class VirtualCluster {
  public:
-  // Plans `job` on `devices` local devices, loads it and runs the init programs.
+  // Plans `job` on `devices` local devices, loads it and runs the init programs. memory_bytes: of
+  // each device; 0: any.
   static Result<std::unique_ptr<VirtualCluster>> Start(const ir::JobRequest& job, int devices,
                                                        ops::FeedSource* feed,
-                                                       ops::Backend backend = ops::Backend::kCpu);
+                                                       ops::Backend backend = ops::Backend::kCpu,
+                                                       int64_t memory_bytes = 0);
 
   const planner::Plan& plan() const { return plan_; }
   worker::JobRuntime& runtime() { return *runtime_; }

@@ -1,0 +1,105 @@
+#include "planner/recompute.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "ir/builder.h"
+
+namespace meshwright::planner {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::Op;
+using ir::Phase;
+
+constexpr int64_t kSmallestBytes = 4096;
+
+bool IsCheap(Op op) {
+  return op == Op::kGelu || op == Op::kSilu || op == Op::kMul || op == Op::kLayerNorm ||
+         op == Op::kRmsNorm;
+}
+
+class Recomputer {
+ public:
+  explicit Recomputer(const Graph& graph)
+      : graph_(graph),
+        builder_(graph.name),
+        map_(graph.values.size()),
+        again_(graph.values.size()),
+        read_in_backward_(graph.values.size(), false),
+        recomputed_(graph.values.size(), false) {}
+
+  Result<Graph> Run() {
+    Choose();
+    for (const Node& node : graph_.nodes) Emit(node);
+    for (const ir::NamedValue& output : graph_.outputs) {
+      builder_.SetOutput(output.name, map_[Index(output.value)]);
+    }
+    return builder_.Finish();
+  }
+
+ private:
+  static size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
+
+  void Choose() {
+    for (const Node& node : graph_.nodes) {
+      if (node.phase != Phase::kBackward) continue;
+      for (ValueId input : node.inputs) read_in_backward_[Index(input)] = true;
+    }
+    for (const Node& node : graph_.nodes) {
+      const bool forward = node.phase == Phase::kForward && node.layer >= 0;
+      if (!forward || !IsCheap(node.op)) continue;
+      const ValueId result = node.outputs[0];
+      const bool there = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+        return read_in_backward_[Index(input)] || graph_.producer(input).op == Op::kParam;
+      });
+      recomputed_[Index(result)] = there && read_in_backward_[Index(result)] &&
+                                   graph_.type(result).bytes() >= kSmallestBytes;
+    }
+  }
+
+  void Emit(const Node& node) {
+    std::vector<ValueId> inputs;
+    for (ValueId input : node.inputs) {
+      inputs.push_back(node.phase == Phase::kBackward ? InBackward(input) : map_[Index(input)]);
+    }
+    const std::vector<ValueId> outputs = Add(node, std::move(inputs), node.phase);
+    for (size_t i = 0; i < outputs.size(); ++i) map_[Index(node.outputs[i])] = outputs[i];
+  }
+
+  std::vector<ValueId> Add(const Node& node, std::vector<ValueId> inputs, Phase phase) {
+    std::vector<ir::TensorType> types;
+    for (ValueId output : node.outputs) types.push_back(graph_.type(output));
+    builder_.SetLayer(node.layer);
+    builder_.SetPhase(phase);
+    return builder_.Add(node.op, std::move(inputs), node.attrs, std::move(types));
+  }
+
+  // The value as the backward reads it: computed again in front of its first reader.
+  ValueId InBackward(ValueId value) {
+    if (!recomputed_[Index(value)]) return map_[Index(value)];
+    ValueId& again = again_[Index(value)];
+    if (again.valid()) return again;
+    const Node& node = graph_.producer(value);
+    std::vector<ValueId> inputs;
+    for (ValueId input : node.inputs) inputs.push_back(InBackward(input));
+    const std::vector<ValueId> outputs = Add(node, std::move(inputs), Phase::kBackward);
+    if (!outputs.empty()) again = outputs[0];
+    return again;
+  }
+
+  const Graph& graph_;
+  ir::Builder builder_;
+  std::vector<ValueId> map_;    // of the values as the forward makes them
+  std::vector<ValueId> again_;  // of those that the backward makes again
+  std::vector<bool> read_in_backward_;
+  std::vector<bool> recomputed_;
+};
+
+}  // namespace
+
+Result<Graph> RecomputeActivations(const Graph& step_graph) { return Recomputer(step_graph).Run(); }
+
+}  // namespace meshwright::planner
