@@ -15,10 +15,19 @@ int64_t AlignUp(int64_t bytes) {
   return (bytes + kSlotAlignmentBytes - 1) / kSlotAlignmentBytes * kSlotAlignmentBytes;
 }
 
+// Per value the last node that reads it; -1: none.
+std::vector<int> LastReaders(const Graph& graph) {
+  std::vector<int> last(graph.values.size(), -1);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (ValueId input : graph.nodes[n].inputs) last[Index(input)] = static_cast<int>(n);
+  }
+  return last;
+}
+
 class ChainFinder {
  public:
-  explicit ChainFinder(const Graph& graph)
-      : graph_(graph), users_(graph.Users()), is_output_(graph.values.size(), false) {
+  ChainFinder(const Graph& graph, const std::vector<int>& last_readers)
+      : graph_(graph), last_readers_(last_readers), is_output_(graph.values.size(), false) {
     for (const NamedValue& output : graph.outputs) is_output_[Index(output.value)] = true;
   }
 
@@ -52,14 +61,14 @@ class ChainFinder {
     if (is_output_[Index(from)] || (is_output_[Index(to)] && !accumulates)) return;
     if (graph_.producer(from).op == Op::kInput) return;
     if (graph_.type(from).bytes() != graph_.type(to).bytes()) return;
-    if (static_cast<size_t>(users_[Index(from)].back().value()) != n) return;
+    if (last_readers_[Index(from)] != static_cast<int>(n)) return;
     if (std::count(node.inputs.begin(), node.inputs.end(), from) != 1) return;
     chains_.last[Index(from)] = to;
     chains_.first[Index(to)] = chains_.first[Index(from)];
   }
 
   const Graph& graph_;
-  const std::vector<std::vector<NodeId>> users_;
+  const std::vector<int>& last_readers_;
   std::vector<bool> is_output_;
   InPlaceChains chains_;
 };
@@ -117,20 +126,20 @@ Placement PlaceLifetimes(const std::vector<Lifetime>& lifetimes) {
   return placement;
 }
 
-InPlaceChains FindInPlaceChains(const Graph& executable) { return ChainFinder(executable).Run(); }
+InPlaceChains FindInPlaceChains(const Graph& executable) {
+  const std::vector<int> last_readers = LastReaders(executable);
+  return ChainFinder(executable, last_readers).Run();
+}
 
 OperandTimes TimesOf(const Graph& executable) {
   OperandTimes times;
-  const std::vector<std::vector<NodeId>> users = executable.Users();
-  const InPlaceChains chains = FindInPlaceChains(executable);
+  std::vector<int> last_readers = LastReaders(executable);
+  const InPlaceChains chains = ChainFinder(executable, last_readers).Run();
+  for (const NamedValue& output : executable.outputs) {
+    last_readers[Index(output.value)] = static_cast<int>(executable.nodes.size());
+  }
   for (NodeId id : executable.NodesOf(Op::kInput)) {
-    const ValueId value = executable.node(id).outputs[0];
-    const std::vector<NodeId>& readers = users[Index(value)];
-    int last = readers.empty() ? -1 : readers.back().value();
-    for (const NamedValue& output : executable.outputs) {
-      if (output.value == value) last = static_cast<int>(executable.nodes.size());
-    }
-    times.last_read.push_back(last);
+    times.last_read.push_back(last_readers[Index(executable.node(id).outputs[0])]);
   }
   for (const NamedValue& output : executable.outputs) {
     const NodeId maker = executable.value(chains.first[Index(output.value)]).producer;
@@ -149,13 +158,13 @@ WorkspacePlan PlanWorkspace(const Graph& executable) {
   for (const NamedValue& output : executable.outputs) bound[Index(output.value)] = true;
   std::vector<Lifetime> lifetimes;
   std::vector<size_t> owners(executable.values.size(), 0);  // of last values: their lifetime
-  const std::vector<std::vector<NodeId>> users = executable.Users();
-  const InPlaceChains chains = FindInPlaceChains(executable);
+  const std::vector<int> last_readers = LastReaders(executable);
+  const InPlaceChains chains = ChainFinder(executable, last_readers).Run();
   for (size_t i = 0; i < executable.values.size(); ++i) {
     const Value& value = executable.values[i];
     if (bound[i] || executable.node(value.producer).op == Op::kInput) continue;
     if (Index(chains.last[i]) != i) continue;
-    const int last = users[i].empty() ? value.producer.value() : users[i].back().value();
+    const int last = std::max(value.producer.value(), last_readers[i]);
     owners[i] = lifetimes.size();
     lifetimes.push_back(
         {value.type.bytes(), executable.value(chains.first[i]).producer.value(), last});

@@ -49,6 +49,8 @@ struct Device {
   size_t pc = 0;
   size_t node = 0;               // inside a RUN
   std::vector<uint64_t> values;  // of the RUN's graph; empty: not started
+  std::vector<int> inputs;       // per value of it: the operand of the RUN, -1: none
+  std::vector<int> outputs;      // the same, of results
   bool in_meeting = false;
 };
 
@@ -96,40 +98,40 @@ class Interpreter {
     return tensor;
   }
 
-  uint64_t& Cell(Device& device, SlotId id, int64_t element) {
+  // The slot's cells, one per element.
+  uint64_t* Cells(Device& device, SlotId id) {
     const Slot& slot = device.program->slot(id);
-    if (slot.persistent) return device.persistent[id.value()][static_cast<size_t>(element)];
-    return device.arena[static_cast<size_t>(slot.offset_bytes / kCellBytes + element)];
+    if (slot.persistent) return device.persistent[id.value()].data();
+    return device.arena.data() + ArenaCell(device, id);
   }
 
   Tensor Load(Device& device, SlotId id) {
-    Tensor tensor;
-    const int64_t elements = device.program->slot(id).type.elements();
-    for (int64_t i = 0; i < elements; ++i) tensor.push_back(Cell(device, id, i));
-    return tensor;
+    const uint64_t* cells = Cells(device, id);
+    return Tensor(cells, cells + device.program->slot(id).type.elements());
   }
 
   void Store(Device& device, SlotId id, const Tensor& tensor) {
-    for (size_t i = 0; i < tensor.size(); ++i) {
-      Cell(device, id, static_cast<int64_t>(i)) = tensor[i];
-      Own(device, id, static_cast<int64_t>(i));
-    }
-  }
-
-  size_t ArenaCell(const Device& device, SlotId id, int64_t element) {
-    return static_cast<size_t>(device.program->slot(id).offset_bytes / kCellBytes + element);
-  }
-
-  void Own(Device& device, SlotId id, int64_t element) {
+    std::copy(tensor.begin(), tensor.end(), Cells(device, id));
     if (device.program->slot(id).persistent) return;
-    device.owners[ArenaCell(device, id, element)] = id.value();
+    std::fill_n(device.owners.begin() + static_cast<ptrdiff_t>(ArenaCell(device, id)),
+                tensor.size(), id.value());
+  }
+
+  static size_t ArenaCell(const Device& device, SlotId id) {
+    return static_cast<size_t>(device.program->slot(id).offset_bytes / kCellBytes);
+  }
+
+  void StoreElement(Device& device, SlotId id, int64_t element, uint64_t value) {
+    Cells(device, id)[element] = value;
+    if (device.program->slot(id).persistent) return;
+    device.owners[ArenaCell(device, id) + static_cast<size_t>(element)] = id.value();
   }
 
   // What an output wrote over the slot is not the slot's any more.
   void Poison(Device& device, SlotId id) {
-    const int64_t elements = device.program->slot(id).type.elements();
-    for (int64_t i = 0; i < elements; ++i) {
-      const size_t cell = ArenaCell(device, id, i);
+    const size_t begin = ArenaCell(device, id);
+    const auto elements = static_cast<size_t>(device.program->slot(id).type.elements());
+    for (size_t cell = begin; cell < begin + elements; ++cell) {
       if (device.owners[cell] == id.value()) device.arena[cell] = Mix(Mix(666, device.pc), cell);
     }
   }
@@ -176,7 +178,7 @@ class Interpreter {
     if (queue.size() >= static_cast<size_t>(capacities_[channel.name])) return false;
     Tensor tile;
     for (int64_t element : Elements(send.box, device.program->slot(send.slot).type.dims)) {
-      tile.push_back(Cell(device, send.slot, element));
+      tile.push_back(Cells(device, send.slot)[element]);
     }
     queue.push_back(std::move(tile));
     return true;
@@ -189,8 +191,7 @@ class Interpreter {
     const auto elements = Elements(recv.box, device.program->slot(recv.slot).type.dims);
     broken_ = broken_ || queue.front().size() != elements.size();
     for (size_t i = 0; !broken_ && i < elements.size(); ++i) {
-      Cell(device, recv.slot, elements[i]) = queue.front()[i];
-      Own(device, recv.slot, elements[i]);
+      StoreElement(device, recv.slot, elements[i], queue.front()[i]);
     }
     queue.pop_front();
     return true;
@@ -202,12 +203,13 @@ class Interpreter {
     if (device.values.empty()) {
       device.values.assign(graph.values.size(), 0);
       device.node = 0;
-      for (const NamedValue& output : graph.outputs) ReadInput(device, run, graph, output.value);
+      FindOperands(device, graph);
+      for (const NamedValue& output : graph.outputs) ReadInput(device, run, output.value);
     }
     for (; device.node < graph.nodes.size(); ++device.node) {
       const Node& node = graph.nodes[device.node];
       if (!device.in_meeting) {
-        for (ValueId id : node.inputs) ReadInput(device, run, graph, id);
+        for (ValueId id : node.inputs) ReadInput(device, run, id);
       }
       if (!EvaluateNode(device, run, node, graph)) return false;
       for (ValueId id : node.outputs) WriteOutput(device, run, graph, id);
@@ -218,6 +220,7 @@ class Interpreter {
       device.arena[base + static_cast<size_t>(i)] = Mix(777, device.pc);
     for (size_t o = 0; o < run.outputs.size(); ++o) {
       const ValueId value = graph.outputs[o].value;
+      if (device.outputs[static_cast<size_t>(value.value())] == static_cast<int>(o)) continue;
       Store(
           device, run.outputs[o],
           Spread(device.values[static_cast<size_t>(value.value())], graph.type(value).elements()));
@@ -228,20 +231,31 @@ class Interpreter {
 
   // Inputs are read by the nodes that use them, outputs written by those that make them, so that
   // slots of one RUN in the same bytes matter.
-  void ReadInput(Device& device, const Instruction& run, const Graph& graph, ValueId value) {
-    if (graph.producer(value).op != Op::kInput) return;
-    const std::vector<NodeId> inputs = graph.NodesOf(Op::kInput);
-    const auto it = std::find(inputs.begin(), inputs.end(), graph.value(value).producer);
+  void ReadInput(Device& device, const Instruction& run, ValueId value) {
+    const int input = device.inputs[static_cast<size_t>(value.value())];
+    if (input < 0) return;
     device.values[static_cast<size_t>(value.value())] =
-        HashTensor(Load(device, run.inputs[static_cast<size_t>(it - inputs.begin())]));
+        HashTensor(Load(device, run.inputs[static_cast<size_t>(input)]));
+  }
+
+  static void FindOperands(Device& device, const Graph& graph) {
+    device.inputs.assign(graph.values.size(), -1);
+    device.outputs.assign(graph.values.size(), -1);
+    int inputs = 0;
+    for (NodeId id : graph.NodesOf(Op::kInput)) {
+      device.inputs[static_cast<size_t>(graph.node(id).outputs[0].value())] = inputs++;
+    }
+    for (size_t o = graph.outputs.size(); o-- > 0;) {
+      const ValueId value = graph.outputs[o].value;
+      if (graph.producer(value).op == Op::kInput) continue;
+      device.outputs[static_cast<size_t>(value.value())] = static_cast<int>(o);
+    }
   }
 
   void WriteOutput(Device& device, const Instruction& run, const Graph& graph, ValueId value) {
-    if (graph.producer(value).op == Op::kInput) return;
-    const auto it = std::find_if(graph.outputs.begin(), graph.outputs.end(),
-                                 [&](const NamedValue& output) { return output.value == value; });
-    if (it == graph.outputs.end()) return;
-    Store(device, run.outputs[static_cast<size_t>(it - graph.outputs.begin())],
+    const int output = device.outputs[static_cast<size_t>(value.value())];
+    if (output < 0) return;
+    Store(device, run.outputs[static_cast<size_t>(output)],
           Spread(device.values[static_cast<size_t>(value.value())], graph.type(value).elements()));
   }
 
