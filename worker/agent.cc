@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/metrics_server.h"
 #include "worker/agent_metrics.h"
+#include "worker/core_claims.h"
 #include "worker/mesh_host.h"
 
 namespace meshwright::worker {
@@ -141,7 +142,14 @@ class AgentImpl final : public Agent {
     resources_.worker = options_.name;
     resources_.devices = options_.devices;
     resources_.threads_per_device = options_.threads_per_device;
-    resources_.pin = options_.pin;
+    if (options_.pin) {
+      const int threads = options_.devices * options_.threads_per_device;
+      claims_ = CoreClaims::Take(threads);
+      resources_.cores = claims_.cores();
+      if (resources_.cores.empty()) {
+        LogWarn(fmt::format("devices are not pinned: fewer than {} unclaimed cores", threads));
+      }
+    }
     resources_.memory_bytes = options_.memory_bytes;
     resources_.blobs = blobs_.get();
     resources_.link = link_.get();
@@ -360,6 +368,7 @@ class AgentImpl final : public Agent {
   std::unique_ptr<ControllerLink> link_;
   std::unique_ptr<BlobCache> blobs_;
   std::unique_ptr<AgentMetrics> metrics_;
+  CoreClaims claims_;
   HostResources resources_;
   proto::Register register_;         // of the session thread once it runs
   bool welcomed_ = false;            // of the session thread

@@ -18,7 +18,7 @@ struct AgentOptions {
   std::string name;  // empty: host name + pid
   int devices = 1;   // virtual CPU devices
   int threads_per_device = 1;
-  bool pin = false;                     // pin devices to cores
+  bool pin = false;  // pin devices to cores that no other worker of the host pins to
   std::string data_bind = "127.0.0.1";  // data-plane listener
   std::string advertise;                // address that peers dial; empty: data_bind
   int data_port = 0;                    // 0: pick

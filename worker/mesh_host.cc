@@ -1,7 +1,6 @@
 #include "worker/mesh_host.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <limits>
@@ -16,20 +15,11 @@ namespace {
 
 using proto::ErrorKind;
 
-// Cores of local device `device`: `threads` consecutive ones of those that this process may use.
-std::vector<int> CoresOf(int device, int threads) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return {};
-  std::vector<int> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &allowed)) cores.push_back(cpu);
-  }
-  std::vector<int> mine;
-  for (int i = 0; i < threads && !cores.empty(); ++i) {
-    mine.push_back(cores[static_cast<size_t>(device * threads + i) % cores.size()]);
-  }
-  return mine;
+// Cores of local device `device`, of those of the worker.
+std::vector<int> CoresOf(const HostResources& resources, int device) {
+  const auto threads = resources.threads_per_device;
+  const auto first = resources.cores.begin() + static_cast<ptrdiff_t>(device) * threads;
+  return {first, first + threads};
 }
 
 }  // namespace
@@ -150,8 +140,8 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
     options.programs.push_back(std::move(step));
     options.programs.push_back(std::move(eval));
     options.fabric.local_ranks.push_back(rank.rank);
-    if (resources_.pin) {
-      options.cpus.push_back(CoresOf(rank.local_device, resources_.threads_per_device));
+    if (!resources_.cores.empty()) {
+      options.cpus.push_back(CoresOf(resources_, rank.local_device));
     }
   }
   MW_ASSIGN_OR_RETURN(std::string path, resources_.blobs->Path(message.data.blob, cancelled));

@@ -32,7 +32,7 @@ struct HostResources {
   std::string worker;
   int devices = 1;
   int threads_per_device = 1;
-  bool pin = false;
+  std::vector<int> cores;    // to pin to, threads_per_device for each device; empty: not pinned
   int64_t memory_bytes = 0;  // per device
   collective::Transport transport = collective::Transport::kAuto;
   std::shared_ptr<collective::Listener> listener;

@@ -118,6 +118,7 @@ std::map<std::string, Socket> SocketTable(pid_t pid) {
 
 constexpr std::string_view kSocket = "socket:[";
 constexpr std::string_view kMemory = "/memfd:meshwright";
+constexpr std::string_view kUnnamed = " (deleted)";  // what links say of every memfd
 
 // Calls `use(kind, inode, name)` for each socket and memfd of ours that the process has open or
 // mapped.
@@ -134,7 +135,8 @@ void ForEachObject(pid_t pid, Use use) {
       const auto info = ReadFile(proc + "/fdinfo/" + fd);
       const size_t at = info.value_or("").find("ino:");
       if (at == std::string::npos) continue;
-      use(kMemory, std::string(Trim(Split(info->substr(at + 4), '\n')[0])), target);
+      const std::string name = target.substr(0, target.find(kUnnamed));  // as mappings have it
+      use(kMemory, std::string(Trim(Split(info->substr(at + 4), '\n')[0])), name);
     }
   }
   const auto maps = ReadFile(proc + "/maps");

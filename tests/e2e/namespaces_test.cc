@@ -227,9 +227,11 @@ TEST_F(Namespaces, SharedMemoryInsideAHostAndTcpBetweenHosts) {
       shared[static_cast<size_t>(i)] =
           HoldingsOf(processes_[static_cast<size_t>(i) + 1]->pid()).shared_memory;
     }
-    return std::none_of(shared.begin(), shared.end(), [](const auto& s) { return s.empty(); });
+    // Device memory appears at each worker first, at its peers once they are connected.
+    return shared[0] == shared[1] && shared[2] == shared[3] && !shared[0].empty() &&
+           !shared[2].empty();
   };
-  ASSERT_TRUE(WaitUntil(look, kSoonMs)) << "some worker shares no memory";
+  EXPECT_TRUE(WaitUntil(look, kSoonMs)) << "the workers of a host do not share all memory";
   leftovers_.Note();
   EXPECT_EQ(shared[0], shared[1]) << "host 0";
   EXPECT_EQ(shared[2], shared[3]) << "host 1";
