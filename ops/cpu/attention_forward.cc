@@ -1,7 +1,9 @@
 // Forward pass of attention: one work item per query tile of a head.
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
+#include "ops/cpu/attention_half.h"
 #include "ops/cpu/attention_tile.h"
 #include "ops/cpu/scratch.h"
 #include "ops/cpu/vec_elementwise.h"
@@ -111,6 +113,9 @@ class ForwardTile {
 
 template <typename T>
 void RunAttention(const AttentionRun& run, const AttentionTensors<T>& tensors) {
+  if constexpr (std::is_same_v<T, uint16_t>) {
+    if (HasHalfAttention(run.shape)) return RunHalfAttention(run, tensors);
+  }
   const int64_t tiles = TileCount(run.shape);
   ParallelItems(run.context, run.shape.b * run.shape.h * tiles, [&](int64_t item) {
     const int64_t head = item / tiles;

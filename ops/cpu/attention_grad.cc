@@ -5,6 +5,7 @@
 // ds = p (m (do v^T) - D) scale, dq = ds k, dk = ds^T q.
 #include <type_traits>
 
+#include "ops/cpu/attention_half.h"
 #include "ops/cpu/attention_tile.h"
 #include "ops/cpu/scratch.h"
 #include "ops/cpu/vec_rows.h"
@@ -179,6 +180,9 @@ class GradGroup {
 
 template <typename T>
 void RunAttentionGrad(const AttentionRun& run, const AttentionGradTensors<T>& tensors) {
+  if constexpr (std::is_same_v<T, uint16_t>) {
+    if (HasHalfAttention(run.shape)) return RunHalfAttentionGrad(run, tensors);
+  }
   ParallelItems(run.context, run.shape.b * run.shape.g, [&](int64_t item) {
     GradGroup<T>(run, tensors, item / run.shape.g, item % run.shape.g).Run();
   });

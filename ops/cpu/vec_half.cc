@@ -7,6 +7,7 @@
 
 #include "hwy/highway.h"
 
+#include "ops/cpu/half_tile.h"
 #include "ops/cpu/vec_inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -72,6 +73,7 @@ void VecWiden(const uint16_t* x, float* out, int64_t count) {
 }
 
 void VecNarrow(const float* x, uint16_t* out, int64_t count) {
+  if (HasHalfTiles()) return HalfNarrow(x, out, count);
   HWY_DYNAMIC_DISPATCH(Narrow)(x, out, count);
 }
 
