@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "base/philox.h"
+#include "client/trainer.h"
+#include "models/gpt2.h"
 #include "tests/scale.h"
 #include "tests/virtual/tiny_models.h"
 #include "tests/virtual/virtual_cluster.h"
@@ -21,16 +24,62 @@ struct Curve {
   std::map<std::string, LogicalTensor> tensors;
 };
 
-Result<Curve> Train(const ir::JobRequest& job, int devices, int steps) {
-  SyntheticTokens tokens(kMixedVocabulary);
+Result<Curve> Train(const ir::JobRequest& job, int devices, int steps, ops::FeedSource* feed) {
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<VirtualCluster> cluster,
-                      VirtualCluster::Start(job, devices, &tokens));
+                      VirtualCluster::Start(job, devices, feed));
   MW_ASSIGN_OR_RETURN(const std::vector<worker::StepReport> reports, cluster->Train(0, steps));
   Curve curve;
   for (const worker::StepReport& report : reports) curve.losses.push_back(report.values.at("loss"));
   MW_ASSIGN_OR_RETURN(curve.validation, cluster->Validate(2));
   MW_ASSIGN_OR_RETURN(curve.tensors, cluster->Gather());
   return curve;
+}
+
+Result<Curve> Train(const ir::JobRequest& job, int devices, int steps) {
+  SyntheticTokens tokens(kMixedVocabulary);
+  return Train(job, devices, steps, &tokens);
+}
+
+// Bytes that can be learned: mostly a fixed successor, sometimes any byte.
+class LearnableBytes : public ops::FeedSource {
+ public:
+  Status ReadSample(const std::string&, int64_t sample, std::span<int32_t> row) override {
+    int32_t token = static_cast<int32_t>(Word(sample, 0) % 256);
+    for (size_t i = 0; i < row.size(); ++i) {
+      row[i] = token;
+      const uint32_t word = Word(sample, i + 1);
+      token = word % 8 == 0 ? static_cast<int32_t>(word >> 8) % 256 : (token * 5 + 3) % 256;
+      token &= 0xff;
+    }
+    return OkStatus();
+  }
+
+ private:
+  static uint32_t Word(int64_t sample, size_t position) {
+    return PhiloxBits(11, 17, static_cast<uint64_t>(sample), position);
+  }
+};
+
+// The GPT that `./run` trains (examples/gpt-bytes.toml), half its batch, on one device.
+Result<ir::JobRequest> RunGptJob() {
+  models::Gpt2Config config;
+  config.vocabulary = 256;
+  config.width = 128;
+  config.layers = 6;
+  config.heads = 4;
+  config.positions = 128;
+  ir::OptimizerSpec optimizer;
+  optimizer.lr = 3e-3;
+  optimizer.warmup_steps = 5;
+  ir::TrainSpec train;
+  train.global_batch = 8;
+  train.sequence = 128;
+  train.steps = 1000;
+  train.seed = 7;
+  return client::JobBuilder("gpt-bytes")
+      .Train(train)
+      .Optimizer(optimizer)
+      .Build(models::MakeGpt2(config));
 }
 
 ir::JobRequest MixedJob(const std::string& family, int layers) {
@@ -100,6 +149,25 @@ TEST_P(MixedPrecision, LayoutsAgreeWithinTheRoundingOfBf16) {
 
 INSTANTIATE_TEST_SUITE_P(Models, MixedPrecision, ::testing::Values("gpt2", "llama"),
                          [](const auto& param_info) { return param_info.param; });
+
+TEST(MixedPrecisionCurve, GptOfRunLearnsAsInF32) {
+  const int steps = kSanitizedBuild ? 1 : 24;
+  auto job = RunGptJob();
+  ASSERT_TRUE(job.has_value()) << job.error();
+  LearnableBytes bytes;
+  const auto full = Train(*job, 1, steps, &bytes);
+  job->train.compute_dtype = ir::DType::kBF16;
+  const auto mixed = Train(*job, 1, steps, &bytes);
+  ASSERT_TRUE(full.has_value()) << full.error();
+  ASSERT_TRUE(mixed.has_value()) << mixed.error();
+  for (size_t i = 0; i < full->losses.size(); ++i) {
+    EXPECT_NEAR(mixed->losses[i] / full->losses[i], 1.0, 0.02) << "step " << i;
+  }
+  EXPECT_NEAR(mixed->validation / full->validation, 1.0, 0.02);
+  // It has learned something, so that the curves had a reason to part.
+  EXPECT_TRUE(kSanitizedBuild || full->losses.back() < 0.6 * full->losses.front())
+      << full->losses.front() << " -> " << full->losses.back();
+}
 
 // Weights and what the optimizer keeps stay f32; a weight is cast once per step, not per
 // microbatch.
