@@ -129,13 +129,8 @@ class Rewriter {
     }
   }
 
-  Result<Graph> Run() {
-    // Accumulators are inputs that may stand behind their product; inputs keep their order.
-    for (const bool inputs : {true, false}) {
-      for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-        if ((graph_.nodes[n].op == Op::kInput) == inputs) Emit(n);
-      }
-    }
+  Result<Graph> Run(const std::vector<size_t>& order) {
+    for (const size_t n : order) Emit(n);
     for (const ir::NamedValue& output : graph_.outputs) {
       builder_.SetOutput(output.name, Mapped(output.value));
     }
@@ -169,14 +164,57 @@ class Rewriter {
   std::vector<ValueId> map_;
 };
 
+// Inputs first: accumulators may stand behind what is added to them. Inputs keep their order.
+std::vector<size_t> InputsFirst(const Graph& graph) {
+  std::vector<size_t> order;
+  for (const bool inputs : {true, false}) {
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      if ((graph.nodes[n].op == Op::kInput) == inputs) order.push_back(n);
+    }
+  }
+  return order;
+}
+
+// Whether the node adds a value to an input that nothing else reads, for an output.
+bool IsAccumulation(const Graph& graph, const std::vector<std::vector<NodeId>>& users,
+                    const Node& node) {
+  if (node.op != Op::kAdd || graph.producer(node.inputs[0]).op != Op::kInput) return false;
+  const bool output =
+      std::any_of(graph.outputs.begin(), graph.outputs.end(),
+                  [&](const ir::NamedValue& named) { return named.value == node.outputs[0]; });
+  return output && graph.producer(node.inputs[1]).op != Op::kInput &&
+         users[static_cast<size_t>(node.inputs[0].value())].size() == 1;
+}
+
 }  // namespace
+
+Result<Graph> SumEarly(const Graph& graph) {
+  const std::vector<std::vector<NodeId>> users = graph.Users();
+  std::vector<std::vector<size_t>> behind(graph.nodes.size());
+  std::vector<bool> moved(graph.nodes.size(), false);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    if (!IsAccumulation(graph, users, node)) continue;
+    const auto producer = static_cast<size_t>(graph.value(node.inputs[1]).producer.value());
+    if (moved[producer]) continue;
+    behind[producer].push_back(n);
+    moved[n] = true;
+  }
+  std::vector<size_t> order;
+  for (const size_t n : InputsFirst(graph)) {
+    if (moved[n]) continue;
+    order.push_back(n);
+    order.insert(order.end(), behind[n].begin(), behind[n].end());
+  }
+  return Rewriter(graph, {}).Run(order);
+}
 
 Result<Graph> AccumulateInPlace(const Graph& graph) {
   Graph current = graph;
   while (true) {
     const std::vector<Match> matches = Finder(current).Run();
     if (matches.empty()) return current;
-    MW_ASSIGN_OR_RETURN(current, Rewriter(current, matches).Run());
+    MW_ASSIGN_OR_RETURN(current, Rewriter(current, matches).Run(InputsFirst(current)));
   }
 }
 

@@ -31,5 +31,8 @@ Result<ir::Graph> FuseHead(const ir::Graph& step, int64_t splits);
 Result<ir::Graph> MergeEqualNodes(const ir::Graph& graph);
 Result<ir::Graph> AccumulateInPlace(const ir::Graph& graph);
 Result<ir::Graph> FuseChains(const ir::Graph& graph);
+// What is left of the sums over microbatches comes right behind its summand, not at the end, where
+// all summands would be alive.
+Result<ir::Graph> SumEarly(const ir::Graph& graph);
 
 }  // namespace meshwright::compile

@@ -85,6 +85,21 @@ TEST(Buffers, Gpt2GradientsAreOneTensorPerWeight) {
   EXPECT_LE(plan.memory[0].total_bytes, weights * 41 / 10);
 }
 
+// Where no op accumulates (bf16 products into f32), each summand goes as soon as it is added.
+TEST(Buffers, SumsOverMicrobatchesHoldOneSummandAtATime) {
+  ir::TrainSpec train;
+  train.global_batch = kBatch;
+  train.sequence = kSequence;
+  train.compute_dtype = ir::DType::kBF16;
+  auto job = client::JobBuilder("gpt2").Train(train).Build(models::MakeGpt2({}));
+  ASSERT_TRUE(job) << job.error();
+  job->parallel.microbatches = 2;
+  const auto plan = planner::MakePlan(*job, mesh::Topology::Local(1));
+  ASSERT_TRUE(plan) << plan.error();
+  const int64_t table = models::Gpt2Config().vocabulary * 768 * 4;
+  EXPECT_LE(BytesOfKind(*plan, ir::MemoryKind::kWorkspace), table + (int64_t{64} << 20));
+}
+
 // Clipping, reduction over replicas and AdamW in place: no second copy of anything.
 TEST(Buffers, TheUpdateNeedsNoMemoryOfItsOwn) {
   for (const int devices : {1, 2}) {
