@@ -77,7 +77,7 @@ class Finder {
       }
       if (node.inputs.size() == rule->operand) {
         if (!Worthwhile(n, x, node.op) || !ReadyBefore(x, producer)) return std::nullopt;
-        if (!OneType(node, x)) return std::nullopt;
+        if (node.op == Op::kEinsum && !OneType(node, x)) return std::nullopt;
         return Match{n, producer, x, y};
       }
       reader = producer;
@@ -93,7 +93,7 @@ class Finder {
     return OnlyReader(x, sum) && (over_microbatches || producer != Op::kEinsum);
   }
 
-  // Kernels add in the type that they read.
+  // Products of 16-bit types have no accumulator in f32.
   bool OneType(const Node& producer, ValueId x) const {
     return std::all_of(producer.inputs.begin(), producer.inputs.end(), [&](ValueId input) {
       const ir::DType dtype = graph_.type(input).dtype;
