@@ -20,7 +20,7 @@ namespace meshwright::collective {
 namespace {
 
 constexpr int kRanks = 3;
-constexpr int64_t kCount = 50'001;  // of a block: more than a small call, and odd
+constexpr int64_t kCount = 9'001;  // of a block: more than a small call, and odd
 
 // How the memory of a rank comes to its peers.
 enum class Sharing : uint8_t { kShared, kNotShared, kWrongToken };
