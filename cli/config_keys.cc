@@ -39,6 +39,9 @@ std::vector<ConfigKey> JobAndModelKeys() {
       {"model", "norm_eps", "Epsilon of the norms.", MW_AT(model.epsilon)},
       {"model", "rope_theta", "Base of the rotary positions (llama).", MW_AT(model.rope_base)},
       {"model", "tie_embeddings", "Use the token embedding as the output head.", MW_AT(model.tied)},
+      {"model", "document_separator",
+       "Token that ends a document: tokens attend to their own document only; -1: to all before.",
+       MW_AT(model.document_separator)},
   };
 }
 

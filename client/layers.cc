@@ -133,12 +133,21 @@ ir::Attrs Builder::AttentionAttrs(const AttentionDropout& dropout) {
   return attrs;
 }
 
-ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionDropout& dropout) {
-  return AddOne(Op::kAttention, {q, k, v}, AttentionAttrs(dropout));
+ValueId Builder::Segments(ValueId tokens, int64_t separator) {
+  return AddOne(Op::kSegments, {tokens}, {{"separator", separator}});
 }
 
-ValueId Builder::AttentionQkv(ValueId qkv, const AttentionDropout& dropout) {
-  return AddOne(Op::kAttentionQkv, {qkv}, AttentionAttrs(dropout));
+ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionDropout& dropout,
+                           ValueId segments) {
+  std::vector<ValueId> operands = {q, k, v};
+  if (segments.valid()) operands.push_back(segments);
+  return AddOne(Op::kAttention, std::move(operands), AttentionAttrs(dropout));
+}
+
+ValueId Builder::AttentionQkv(ValueId qkv, const AttentionDropout& dropout, ValueId segments) {
+  std::vector<ValueId> operands = {qkv};
+  if (segments.valid()) operands.push_back(segments);
+  return AddOne(Op::kAttentionQkv, std::move(operands), AttentionAttrs(dropout));
 }
 
 Loss Builder::CrossEntropy(ValueId logits, ValueId labels, int64_t ignore_index) {

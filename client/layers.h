@@ -88,11 +88,14 @@ class Builder : public ir::Builder {
   ValueId ReduceSum(ValueId x, std::vector<int64_t> dims);
   // Rotary positions on [b,s,h,e], pairs (i, i + e/2).
   ValueId Rotary(ValueId x, double base = 10000);
+  // i32[..., s]: the number of the document of each token, when `separator` ends documents.
+  ValueId Segments(ValueId tokens, int64_t separator);
   // Causal attention: q [b,s,h,e], k and v [b,s,g,e] -> [b,s,h,e]; g divides h. Dropout acts on the
-  // probabilities.
-  ValueId Attention(ValueId q, ValueId k, ValueId v, const AttentionDropout& dropout = {});
+  // probabilities. With segments [b,s] tokens attend to those of their own segment only.
+  ValueId Attention(ValueId q, ValueId k, ValueId v, const AttentionDropout& dropout = {},
+                    ValueId segments = {});
   // The same for the three slices of one projection: qkv [b,s,3,h,e] -> [b,s,h,e].
-  ValueId AttentionQkv(ValueId qkv, const AttentionDropout& dropout = {});
+  ValueId AttentionQkv(ValueId qkv, const AttentionDropout& dropout = {}, ValueId segments = {});
   // logits [..., v], labels i32[...]; labels equal to ignore_index do not count.
   Loss CrossEntropy(ValueId logits, ValueId labels, int64_t ignore_index = -100);
 

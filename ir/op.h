@@ -68,14 +68,18 @@
 //   rotary             {base:real, inverse:int(0|1)} (x[b, s, h, e]) + sharded dims of x -> same;
 //                      half-split layout (pairs (i, i+e/2)), angle = position * base^(-2i/e),
 //                      position = global index along s.
-// attention (causal, scale 1/sqrt(e), kv head of query head j is j / (h/g))
+//   segments           {separator:int} (ids[..., s] i32) -> i32, how many ids before a place in its
+//                      row are the separator
+// attention (causal, scale 1/sqrt(e), kv head of query head j is j / (h/g)); with segments i32[b,s]
+// as a last operand, queries see keys of their own segment only
 //   attention          {causal:int, [dropout:real, name:str]} (q[b,s,h,e], k[b,s,g,e],
-//                      v[b,s,g,e]) -> (o[b,s,h,e], lse[b,h,s]); with dropout + sharded dims of q:
-//                      its mask is a function of the global (b, h, row, column)
-//   attention_grad     {as attention} (q, k, v, o, lse, do) -> (dq, dk, dv)
-//   attention_qkv      {as attention; sharded dims of o} (qkv[b,s,3,h,e]) -> (o[b,s,h,e],
+//                      v[b,s,g,e], [segments]) -> (o[b,s,h,e], lse[b,h,s]); with dropout + sharded
+//                      dims of q: its mask is a function of the global (b, h, row, column)
+//   attention_grad     {as attention} (q, k, v, o, lse, do, [segments]) -> (dq, dk, dv)
+//   attention_qkv      {as attention; sharded dims of o} (qkv[b,s,3,h,e], [segments]) ->
+//   (o[b,s,h,e],
 //                      lse[b,h,s]): attention of the three slices of qkv, as many kv heads as heads
-//   attention_qkv_grad {as attention_qkv} (qkv, o, lse, do) -> dqkv
+//   attention_qkv_grad {as attention_qkv} (qkv, o, lse, do, [segments]) -> dqkv
 // loss; labels equal to ignore_index do not count
 //   cross_entropy      {ignore_index:int} (logits[..., v], labels[...] i32) -> (loss_sum[],
 //                      count[], lse[...])
@@ -159,6 +163,7 @@ namespace meshwright::ir {
   X(RmsNormGrad, "rms_norm_grad")           \
   X(Embedding, "embedding")                 \
   X(EmbeddingGrad, "embedding_grad")        \
+  X(Segments, "segments")                   \
   X(Rotary, "rotary")                       \
   X(Attention, "attention")                 \
   X(AttentionGrad, "attention_grad")        \

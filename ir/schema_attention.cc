@@ -1,6 +1,8 @@
 // Attention and rotary positions.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ir/schema_table.h"
 
 namespace meshwright::ir {
@@ -46,18 +48,29 @@ Status CheckHeads(const OpCall& call) {
   return OkStatus();
 }
 
+// Without segments `count` operands, with them one more.
+Status CheckSegments(const OpCall& call, size_t count) {
+  MW_TRY(call.RequireOperandsOrOneMore(count));
+  if (call.operands.size() == count) return OkStatus();
+  const Dims& x = call.operands[0].dims;
+  const TensorType wanted{DType::kI32,
+                          Dims(x.begin(), x.begin() + std::min<ptrdiff_t>(2, x.end() - x.begin()))};
+  if (call.operands[count] == wanted) return OkStatus();
+  return call.Error(fmt::format("operand {} (segments) must be {}", count, wanted.ToString()));
+}
+
 TensorType LogSumExpType(const TensorType& q) {
   return {StatisticDType(q.dtype), {q.dims[0], q.dims[2], q.dims[1]}};
 }
 
 TypesOr InferAttention(const OpCall& call) {
-  MW_TRY(call.RequireOperands(3));
+  MW_TRY(CheckSegments(call, 3));
   MW_TRY(CheckHeads(call));
   return std::vector<TensorType>{call.operands[0], LogSumExpType(call.operands[0])};
 }
 
 TypesOr InferAttentionGrad(const OpCall& call) {
-  MW_TRY(call.RequireOperands(6));
+  MW_TRY(CheckSegments(call, 6));
   MW_TRY(CheckHeads(call));
   MW_TRY(call.RequireSameType(0, 3));
   MW_TRY(call.RequireSameType(0, 5));
@@ -78,13 +91,13 @@ Result<TensorType> CheckQkv(const OpCall& call) {
 }
 
 TypesOr InferAttentionQkv(const OpCall& call) {
-  MW_TRY(call.RequireOperands(1));
+  MW_TRY(CheckSegments(call, 1));
   MW_ASSIGN_OR_RETURN(const TensorType o, CheckQkv(call));
   return std::vector<TensorType>{o, LogSumExpType(o)};
 }
 
 TypesOr InferAttentionQkvGrad(const OpCall& call) {
-  MW_TRY(call.RequireOperands(4));
+  MW_TRY(CheckSegments(call, 4));
   MW_ASSIGN_OR_RETURN(const TensorType o, CheckQkv(call));
   if (call.operands[1] != o) return Fail(call.Error("operand 1 (o) must be " + o.ToString()));
   MW_TRY(call.RequireSameType(1, 3));
@@ -123,9 +136,16 @@ HeadLayouts AddHeadFactors(RuleBuilder& rule, const NodeTypes& node) {
   return {{{b}, {s}, {g, r}, {e}}, {{b}, {s}, {g}, {e}}, {{b}, {g, r}, {s}}};
 }
 
+// [b, s], the operand behind the first `count`, if it is there.
+void AddSegments(RuleBuilder& rule, const NodeTypes& node, size_t count, FactorIndex b,
+                 FactorIndex s) {
+  if (node.operands.size() > count) rule.Operand(count, {b, s});
+}
+
 FactorRule AttentionRule(const NodeTypes& node) {
   RuleBuilder rule(node);
   const HeadLayouts layouts = AddHeadFactors(rule, node);
+  AddSegments(rule, node, 3, layouts.query[0][0], layouts.query[1][0]);
   rule.OperandDims(0, layouts.query);
   rule.OperandDims(1, layouts.key);
   rule.OperandDims(2, layouts.key);
@@ -143,6 +163,7 @@ FactorRule AttentionGradRule(const NodeTypes& node) {
   rule.OperandDims(3, layouts.query);
   rule.OperandDims(4, layouts.lse);
   rule.OperandDims(5, layouts.query);
+  AddSegments(rule, node, 6, layouts.query[0][0], layouts.query[1][0]);
   rule.ResultDims(0, layouts.query);
   rule.ResultDims(1, layouts.key);
   rule.ResultDims(2, layouts.key);
@@ -161,11 +182,13 @@ FactorRule AttentionQkvRule(const NodeTypes& node) {
   if (node.op == Op::kAttentionQkv) {
     rule.Result(0, {b, s, h, e});
     rule.Result(1, {b, h, s});
+    AddSegments(rule, node, 1, b, s);
   } else {
     rule.Operand(1, {b, s, h, e});
     rule.Operand(2, {b, h, s});
     rule.Operand(3, {b, s, h, e});
     rule.Result(0, {b, s, third, h, e});
+    AddSegments(rule, node, 4, b, s);
   }
   return rule.Finish();
 }
@@ -197,21 +220,46 @@ GradsOr RotaryGrad(GradCall& call) {
 GradsOr AttentionGradient(GradCall& call) {
   MW_TRY(call.RequireOnlyFirstResult());
   const std::vector<ValueId>& out = call.node.outputs;
-  return call.builder.Add(Op::kAttentionGrad,
-                          {call.in(0), call.in(1), call.in(2), out[0], out[1], call.grads[0]},
-                          call.node.attrs);
+  std::vector<ValueId> operands = {call.in(0), call.in(1), call.in(2),
+                                   out[0],     out[1],     call.grads[0]};
+  if (call.node.inputs.size() > 3) operands.push_back(call.in(3));
+  std::vector<ValueId> grads = call.builder.Add(Op::kAttentionGrad, operands, call.node.attrs);
+  grads.resize(call.node.inputs.size());  // segments have none
+  return grads;
 }
 
 GradsOr AttentionQkvGradient(GradCall& call) {
   MW_TRY(call.RequireOnlyFirstResult());
   const std::vector<ValueId>& out = call.node.outputs;
-  return call.builder.Add(Op::kAttentionQkvGrad, {call.in(0), out[0], out[1], call.grads[0]},
-                          call.node.attrs);
+  std::vector<ValueId> operands = {call.in(0), out[0], out[1], call.grads[0]};
+  if (call.node.inputs.size() > 1) operands.push_back(call.in(1));
+  std::vector<ValueId> grads = call.builder.Add(Op::kAttentionQkvGrad, operands, call.node.attrs);
+  grads.resize(call.node.inputs.size());  // segments have none
+  return grads;
+}
+
+TypesOr InferSegments(const OpCall& call) {
+  MW_TRY(call.RequireOperands(1));
+  MW_TRY(call.RequireMinRank(0, 1));
+  if (call.operands[0].dtype != DType::kI32) return Fail(call.Error("ids must be i32"));
+  MW_TRY(call.IntIn("separator", INT32_MIN, INT32_MAX));
+  return std::vector<TensorType>{call.operands[0]};
+}
+
+FactorRule SegmentsRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  const Dims& dims = node.operands[0].dims;
+  std::vector<FactorIndex> factors = rule.AddDims(std::span(dims).first(dims.size() - 1));
+  factors.push_back(rule.AddWhole(dims.back()));
+  rule.Operand(0, factors);
+  rule.Result(0, factors);
+  return rule.Finish();
 }
 
 }  // namespace
 
 void AddAttentionSchemas(SchemaTable& table) {
+  Row(table, Op::kSegments) = {InferSegments, SegmentsRule, nullptr, nullptr, nullptr};
   Row(table, Op::kRotary) = {InferRotary, RotaryRule, RotaryFlops, nullptr, RotaryGrad};
   Row(table, Op::kAttention) = {InferAttention, AttentionRule,     AttentionFlops,
                                 nullptr,        AttentionGradient, 2};

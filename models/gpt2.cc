@@ -21,6 +21,9 @@ class Gpt2 {
   // tokens i32[b, s] -> logits [b, s, v]
   ValueId Logits(ValueId tokens) {
     b_.SetLayer(0);
+    if (config_.document_separator >= 0) {
+      segments_ = b_.Segments(tokens, config_.document_separator);
+    }
     ValueId x = Embed(tokens);
     for (int64_t i = 0; i < config_.layers; ++i) {
       b_.SetLayer(static_cast<int>(i));
@@ -65,7 +68,8 @@ class Gpt2 {
     const ValueId bias = b_.Param(name + ".c_attn.bias", {3, h, e},
                                   {.init = "zeros", .decay = 0, .export_shape = {3 * d}});
     const ValueId qkv = b_.AddTo(b_.Einsum("bsd,dthe->bsthe", x, weight), bias);
-    const ValueId o = b_.AttentionQkv(qkv, {config_.attention_dropout, name + ".attn_dropout"});
+    const ValueId o =
+        b_.AttentionQkv(qkv, {config_.attention_dropout, name + ".attn_dropout"}, segments_);
     const ValueId projection = b_.Param(name + ".c_proj.weight", {h, e, d},
                                         {.std_dev = ResidualStd(), .export_shape = {d, d}});
     return b_.AddTo(b_.Einsum("bshe,hed->bsd", o, projection), ZeroBias(name + ".c_proj.bias", d));
@@ -90,6 +94,7 @@ class Gpt2 {
   Builder& b_;
   const Gpt2Config& config_;
   ValueId wte_;
+  ValueId segments_;  // invalid: a row is one document
 };
 
 }  // namespace

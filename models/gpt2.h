@@ -29,6 +29,8 @@ struct Gpt2Config {
   double residual_dropout = 0;
   double attention_dropout = 0;  // of the probabilities
   bool tied = true;              // the head is the token embedding
+  // Token that ends a document: tokens attend to their own document only; negative: to their row.
+  int64_t document_separator = -1;
   int64_t ignore_index = -100;
 
   int64_t inner_width() const { return inner > 0 ? inner : 4 * width; }

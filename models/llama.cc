@@ -27,6 +27,9 @@ class Llama {
       b_.Fail(InvalidArgument(fmt::format("sequence {} is longer than the model's {} positions",
                                           sequence, config_.positions)));
     }
+    if (config_.document_separator >= 0) {
+      segments_ = b_.Segments(tokens, config_.document_separator);
+    }
     const Dims table = {config_.vocabulary, config_.width};
     const ValueId embedding = b_.Param("model.embed_tokens.weight", table);
     ValueId x = b_.Lookup(embedding, tokens);
@@ -59,7 +62,8 @@ class Llama {
     const ValueId out =
         b_.Param(name + ".o_proj.weight", {h, e, d},
                  {.std_dev = ResidualStd(), .export_perm = {2, 0, 1}, .export_shape = {d, h * e}});
-    const ValueId o = b_.Attention(q, k, v, {config_.attention_dropout, name + ".dropout"});
+    const ValueId o =
+        b_.Attention(q, k, v, {config_.attention_dropout, name + ".dropout"}, segments_);
     return b_.Einsum("bshe,hed->bsd", o, out);
   }
 
@@ -87,6 +91,7 @@ class Llama {
 
   Builder& b_;
   const LlamaConfig& config_;
+  ValueId segments_;  // invalid: a row is one document
 };
 
 Status RefuseUnsupported(const HfConfig& json) {

@@ -29,8 +29,9 @@ struct LlamaConfig {
   int64_t positions = 0;  // longest sequence that the model was made for; 0: any
   double epsilon = 1e-5;
   double rope_base = 10000;
-  double attention_dropout = 0;  // of the probabilities
-  bool tied = false;             // the head is the token embedding
+  double attention_dropout = 0;     // of the probabilities
+  bool tied = false;                // the head is the token embedding
+  int64_t document_separator = -1;  // as Gpt2Config
   int64_t ignore_index = -100;
 
   int64_t kv_head_count() const { return kv_heads > 0 ? kv_heads : heads; }

@@ -92,6 +92,7 @@ Result<Model> FromGpt2(Gpt2Config config, const ModelSpec& spec) {
   Override(config.attention_dropout, spec.dropout);
   Override(config.epsilon, spec.epsilon);
   Override(config.tied, spec.tied);
+  Override(config.document_separator, spec.document_separator);
   MW_TRY(Validate(config));
   Model model{"gpt2",
               {},
@@ -116,6 +117,7 @@ Result<Model> FromLlama(LlamaConfig config, const ModelSpec& spec) {
   Override(config.epsilon, spec.epsilon);
   Override(config.rope_base, spec.rope_base);
   Override(config.tied, spec.tied);
+  Override(config.document_separator, spec.document_separator);
   MW_TRY(Validate(config));
   Model model{
       "llama",           {}, MakeLlama(config), config.layers, config.vocabulary, config.positions,

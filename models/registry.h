@@ -30,6 +30,7 @@ struct ModelSpec {
   std::optional<double> epsilon = {};
   std::optional<double> rope_base = {};  // llama only
   std::optional<bool> tied = {};
+  std::optional<int64_t> document_separator = {};
 };
 
 struct Model {

@@ -51,7 +51,8 @@ template <typename T>
 KernelResult MakeDense(const AttentionShape& shape, const AttentionDropout& dropout) {
   return MakeFunctionKernel(
       [shape, dropout](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
-        RunAttention({shape, dropout, context}, DenseTensors<T>(shape, inputs, outputs));
+        RunAttention({shape, dropout, context, SegmentsOf(inputs, 3)},
+                     DenseTensors<T>(shape, inputs, outputs));
         return {};
       });
 }
@@ -60,7 +61,8 @@ template <typename T>
 KernelResult MakeDenseGrad(const AttentionShape& shape, const AttentionDropout& dropout) {
   return MakeFunctionKernel(
       [shape, dropout](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
-        RunAttentionGrad({shape, dropout, context}, DenseGradTensors<T>(shape, inputs, outputs));
+        RunAttentionGrad({shape, dropout, context, SegmentsOf(inputs, 6)},
+                         DenseGradTensors<T>(shape, inputs, outputs));
         return {};
       });
 }

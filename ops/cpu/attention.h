@@ -17,7 +17,7 @@
 
 #include "ops/attention_shape.h"
 #include "ops/dropout_mask.h"
-#include "ops/kernel.h"
+#include "ops/kernel_spec.h"
 
 namespace meshwright::ops::cpu {
 
@@ -61,7 +61,13 @@ struct AttentionRun {
   const AttentionShape& shape;
   const AttentionDropout& dropout;
   const RunContext& context;
+  const int32_t* segments = nullptr;  // [b, s], or null: all of a row is one
 };
+
+// The operand behind the first `count`, if it is there.
+inline const int32_t* SegmentsOf(Inputs inputs, size_t count) {
+  return inputs.size() > count ? inputs[count].as<int32_t>() : nullptr;
+}
 
 // Writes o and lse. T: float or uint16_t.
 template <typename T>

@@ -68,6 +68,7 @@ class ForwardTile {
         FloatRows(RowsOf(tensors_.k, pair.batch, pair.keys, group), shape_.e, wide_);
     VecTileProduct({pair.keys.rows, PaddedWidth(pair.queries.rows), shape_.e}, k, {q_, kTile, 1},
                    {scores_, kTile, 1}, pair.Mode(TilePart::kColumnsFromRow, false, &ahead_));
+    HideSegments(run_, pair, scores_);
     VecTileSoftmax(pair.block(), static_cast<float>(shape_.scale()), scores_, state_);
     if (run_.dropout.active()) {
       DropoutFactors(run_, pair, mask_, factors_);

@@ -138,6 +138,7 @@ class GradGroup {
     const ConstMatrix v = FloatRows(RowsOf(tensors_.v, batch_, pair.keys, group_), shape_.e, wide_);
     VecTileProduct(size, v, {grad_columns_, kTile, 1}, {ds_, kTile, 1}, mode);
     if (run_.dropout.active()) DropoutFactors(run_, pair, mask_, factors_);
+    HideSegments(run_, pair, p_);
     VecTileScoreGrad(pair.block(),
                      {static_cast<float>(shape_.scale()), lse_, d_, factors_, p_, ds_});
   }

@@ -87,6 +87,7 @@ class HalfForwardTile {
     HalfTileProduct({pair.keys.rows, PaddedWidth(pair.queries.rows), shape_.e / 2}, k,
                     {q_, kTile, 1}, {scores_, kTile, 1},
                     pair.Mode(TilePart::kColumnsFromRow, false, &ahead_));
+    HideSegments(run_, pair, scores_);
     VecTileSoftmax(pair.block(), static_cast<float>(shape_.scale()), scores_, state_);
     if (run_.dropout.active()) {
       DropoutFactors(run_, pair, mask_, factors_);
@@ -232,6 +233,7 @@ class HalfGradGroup {
     HalfTileProduct(size, k, {q_columns_, kTile, 1}, {p_, kTile, 1}, mode);
     HalfTileProduct(size, v, {grad_columns_, kTile, 1}, {ds_, kTile, 1}, mode);
     if (run_.dropout.active()) DropoutFactors(run_, pair, mask_, factors_);
+    HideSegments(run_, pair, p_);
     VecTileScoreGrad(pair.block(),
                      {static_cast<float>(shape_.scale()), lse_, d_, factors_, p_, ds_});
     Narrow(p_, pair.keys.rows, p_words_);

@@ -33,7 +33,7 @@ KernelResult MakeSliced(const AttentionShape& shape, const AttentionDropout& dro
         tensors.v = SliceView<const T>(shape, inputs[0], 2);
         tensors.o = DenseView<T>(shape, outputs[0]);
         tensors.lse = outputs[1].as<float>();
-        RunAttention({shape, dropout, context}, tensors);
+        RunAttention({shape, dropout, context, SegmentsOf(inputs, 1)}, tensors);
         return {};
       });
 }
@@ -52,7 +52,7 @@ KernelResult MakeSlicedGrad(const AttentionShape& shape, const AttentionDropout&
         tensors.dq = SliceView<T>(shape, outputs[0], 0);
         tensors.dk = SliceView<T>(shape, outputs[0], 1);
         tensors.dv = SliceView<T>(shape, outputs[0], 2);
-        RunAttentionGrad({shape, dropout, context}, tensors);
+        RunAttentionGrad({shape, dropout, context, SegmentsOf(inputs, 4)}, tensors);
         return {};
       });
 }

@@ -1,6 +1,8 @@
 #include "ops/cpu/attention_tile.h"
 
+#include <algorithm>
 #include <array>
+#include <limits>
 
 #include "ops/cpu/mask_row.h"
 #include "ops/cpu/vec_half.h"
@@ -38,6 +40,20 @@ void StoreRows(const float* from, int64_t stride, int64_t e, const HeadRows<floa
 void StoreRows(const float* from, int64_t stride, int64_t e, const HeadRows<uint16_t>& to) {
   for (int64_t i = 0; i < to.rows; ++i) {
     VecNarrow(from + i * stride, to.data + i * to.row_stride, e);
+  }
+}
+
+void HideSegments(const AttentionRun& run, const TilePair& pair, float* scores) {
+  if (run.segments == nullptr) return;
+  const int32_t* row = run.segments + pair.batch * run.shape.s;
+  std::array<int32_t, kTile> queries{};
+  std::copy_n(row + pair.queries.first, pair.queries.rows, queries.begin());
+  const int32_t* keys = row + pair.keys.first;
+  for (int64_t j = 0; j < pair.keys.rows; ++j) {
+    float* of_key = scores + j * kTile;
+    for (size_t i = 0; i < kTile; ++i) {
+      of_key[i] = keys[j] == queries[i] ? of_key[i] : -std::numeric_limits<float>::infinity();
+    }
   }
 }
 

@@ -110,6 +110,9 @@ class ScratchCursor {
   float* next_;
 };
 
+// Scores [keys, kTile] of keys in another segment than the query become -inf.
+void HideSegments(const AttentionRun& run, const TilePair& pair, float* scores);
+
 // factors [keys, kTile]: what dropout multiplies the probabilities of the pair with. `scratch`:
 // [kTile, kTile].
 void DropoutFactors(const AttentionRun& run, const TilePair& pair, float* scratch, float* factors);

@@ -46,6 +46,24 @@ double ScoreRow(const AttentionShape& shape, const T* q, const T* keys, int64_t 
   return largest;
 }
 
+// The row's segments, or null when there are none: operand `count`, if it is there.
+const int32_t* SegmentsOf(const AttentionShape& shape, Inputs inputs, size_t count, int64_t head) {
+  if (inputs.size() <= count) return nullptr;
+  return inputs[count].as<int32_t>() + head / shape.h * shape.s;
+}
+
+// Scores of other segments become -inf; returns the largest of the rest.
+double HideSegments(const int32_t* segments, int64_t position, int64_t visible, double largest,
+                    std::vector<double>& scores) {
+  if (segments == nullptr) return largest;
+  largest = -std::numeric_limits<double>::infinity();
+  for (int64_t j = 0; j < visible; ++j) {
+    if (segments[j] != segments[position]) scores[j] = -std::numeric_limits<double>::infinity();
+    largest = Larger(largest, scores[j]);
+  }
+  return largest;
+}
+
 // Turns scores into probabilities and returns lse, natural log. A row that sees nothing has lse
 // -inf and all zeros.
 double SoftmaxRow(double largest, int64_t visible, std::vector<double>& scores) {
@@ -84,8 +102,10 @@ KernelResult MakeForward(const AttentionShape& shape, const AttentionDropout& dr
           for (int64_t i = 0; i < shape.s; ++i) {
             const int64_t token = query + i * shape.q_stride();
             const int64_t visible = shape.Visible(i);
-            const double largest = ScoreRow(shape, inputs[0].as<T>() + token,
-                                            inputs[1].as<T>() + key, visible, scores);
+            const double unhidden = ScoreRow(shape, inputs[0].as<T>() + token,
+                                             inputs[1].as<T>() + key, visible, scores);
+            const double largest =
+                HideSegments(SegmentsOf(shape, inputs, 3, head), i, visible, unhidden, scores);
             const double lse = SoftmaxRow(largest, visible, scores);
             outputs[1].as<T>()[head * shape.s + i] = static_cast<T>(lse);
             MaskFactors(shape, dropout, context, head, i, factors);
@@ -122,7 +142,7 @@ class GradKernel final : public Kernel {
       const T* lse = inputs[4].as<T>() + head * shape_.s;
       for (int64_t i = 0; i < shape_.s; ++i) {
         const int64_t token = query + i * shape_.q_stride();
-        Probabilities(inputs, token, key, i, static_cast<double>(lse[i]));
+        Probabilities(inputs, token, key, {head, i}, static_cast<double>(lse[i]));
         MaskFactors(shape_, dropout_, context, head, i, factors_);
         AddRow(inputs, token, key, shape_.Visible(i), outputs[0].as<T>());
       }
@@ -135,10 +155,16 @@ class GradKernel final : public Kernel {
   }
 
  private:
+  struct Query {
+    int64_t head = 0;  // batch * h + head
+    int64_t position = 0;
+  };
+
   // `token`, `key`: offsets of the query row and of key 0 of its head.
-  void Probabilities(Inputs inputs, int64_t token, int64_t key, int64_t position, double lse) {
-    const int64_t visible = shape_.Visible(position);
+  void Probabilities(Inputs inputs, int64_t token, int64_t key, const Query& query, double lse) {
+    const int64_t visible = shape_.Visible(query.position);
     ScoreRow(shape_, inputs[0].as<T>() + token, inputs[1].as<T>() + key, visible, scores_);
+    HideSegments(SegmentsOf(shape_, inputs, 6, query.head), query.position, visible, 0, scores_);
     const bool blind = lse == -std::numeric_limits<double>::infinity();
     for (int64_t j = 0; j < visible; ++j) scores_[j] = blind ? 0 : std::exp(scores_[j] - lse);
   }

@@ -58,6 +58,8 @@ KernelResult MakeReferenceKernel(const KernelSpec& spec) {
     case Op::kEmbedding:
     case Op::kEmbeddingGrad:
       return MakeEmbedding(spec);
+    case Op::kSegments:
+      return MakeSegments(spec);
     case Op::kRotary:
       return MakeRotary(spec);
     case Op::kAttention:

@@ -12,12 +12,13 @@ namespace meshwright::ops::reference {
 KernelResult MakeReferenceKernel(const KernelSpec& spec);
 
 KernelResult MakeSource(const KernelSpec& spec);  // feed, constant, random_normal, learning_rate
-KernelResult MakeElementwise(const KernelSpec& spec);
-KernelResult MakeCast(const KernelSpec& spec);       // add ... silu_grad, dropout
+KernelResult MakeElementwise(const KernelSpec& spec);  // add ... silu_grad, dropout
+KernelResult MakeCast(const KernelSpec& spec);
 KernelResult MakeStructure(const KernelSpec& spec);  // slice ... sum_squares, shard_slice
 KernelResult MakeEinsum(const KernelSpec& spec);
 KernelResult MakeNorm(const KernelSpec& spec);
 KernelResult MakeEmbedding(const KernelSpec& spec);  // embedding, embedding_grad
+KernelResult MakeSegments(const KernelSpec& spec);
 KernelResult MakeRotary(const KernelSpec& spec);
 KernelResult MakeAttention(const KernelSpec& spec);
 KernelResult MakeAttentionQkv(const KernelSpec& spec);

@@ -233,6 +233,21 @@ TEST(ParityVariants, RecomputingChangesNothing) {
   }
 }
 
+TEST(ParityVariants, DocumentsEqualOneDevice) {
+  for (const char* family : {"gpt2", "llama"}) {
+    TinyOptions options;
+    options.family = family;
+    options.layers = 4;
+    options.vocabulary = 7;  // a separator in every second row or so
+    const auto whole = RunJob(MakeTinyJob(options), 1, 7);
+    options.document_separator = 1;
+    const auto documents = RunJob(MakeTinyJob(options), 1, 7);
+    ASSERT_TRUE(whole.has_value() && documents.has_value());
+    EXPECT_GT(std::abs(whole->losses[0] - documents->losses[0]), 1e-6) << "nothing was hidden";
+    Sweep(options, 4, 1e-10);
+  }
+}
+
 TEST(ParityVariants, SameLayoutTwiceIsBitwiseEqual) {
   TinyOptions options;
   options.dtype = ir::DType::kF32;

@@ -21,6 +21,7 @@ client::TrainerFunctions Functions(const TinyOptions& options) {
     config.tied = options.tied;
     // Token 0 stands for padding: its loss does not count.
     config.ignore_index = 0;
+    config.document_separator = options.document_separator;
     return models::MakeLlama(config);
   }
   models::Gpt2Config config;
@@ -34,6 +35,7 @@ client::TrainerFunctions Functions(const TinyOptions& options) {
   config.attention_dropout = options.dropout;
   config.tied = options.tied;
   config.ignore_index = 0;
+  config.document_separator = options.document_separator;
   return models::MakeGpt2(config);
 }
 

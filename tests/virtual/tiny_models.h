@@ -19,6 +19,7 @@ struct TinyOptions {
   bool tied = true;
   double lr = 1e-2;
   double adam_eps = 1e-8;
+  int64_t document_separator = -1;
 };
 
 // AdamW with clipping, one step per launch. Dims: d=32; gpt2 8 heads of 4; llama 16 query and 8 KV

@@ -222,6 +222,17 @@ void AddEmbedding(std::vector<OpCase>& cases) {
   }
 }
 
+void AddSegments(std::vector<OpCase>& cases) {
+  for (const ir::Dims& dims : {ir::Dims{1}, ir::Dims{9}, ir::Dims{3, 17}}) {
+    cases.push_back({"segments_" + Spell(dims),
+                     Op::kSegments,
+                     {{"separator", int64_t{1}}},
+                     {Ids(dims, 4)},
+                     {},
+                     false});
+  }
+}
+
 void AddAttention(std::vector<OpCase>& cases) {
   struct Row {
     const char* name;
@@ -254,6 +265,16 @@ void AddAttention(std::vector<OpCase>& cases) {
                        {},
                        false,
                        1e-5});
+      const Arg segments = Ids({r.b, r.s}, 3);
+      cases.push_back(
+          {"attention_segments" + at, Op::kAttention, attrs, {{q}, {kv}, {kv}, segments}, {}});
+      cases.push_back({"attention_segments_grad" + at,
+                       Op::kAttentionGrad,
+                       attrs,
+                       {{q}, {kv}, {kv}, {q}, Positive(lse), {q}, segments},
+                       {},
+                       false,
+                       1e-5});
       if (r.g != r.h) continue;
       const ir::Dims qkv = {r.b, r.s, 3, r.h, r.e};
       cases.push_back({"attention_qkv" + at, Op::kAttentionQkv, attrs, {{qkv}}, {}});
@@ -261,6 +282,15 @@ void AddAttention(std::vector<OpCase>& cases) {
                        Op::kAttentionQkvGrad,
                        attrs,
                        {{qkv}, {q}, Positive(lse), {q}},
+                       {},
+                       false,
+                       1e-5});
+      cases.push_back(
+          {"attention_qkv_segments" + at, Op::kAttentionQkv, attrs, {{qkv}, segments}, {}});
+      cases.push_back({"attention_qkv_segments_grad" + at,
+                       Op::kAttentionQkvGrad,
+                       attrs,
+                       {{qkv}, {q}, Positive(lse), {q}, segments},
                        {},
                        false,
                        1e-5});
@@ -453,6 +483,7 @@ std::vector<OpCase> MakeCases() {
   AddAccumulators(cases);
   AddNorms(cases);
   AddEmbedding(cases);
+  AddSegments(cases);
   AddAttention(cases);
   AddLosses(cases);
   AddOptimizers(cases);

@@ -406,5 +406,45 @@ TEST(EvaluateFunction, RejectsABindingOfAnotherShape) {
   EXPECT_EQ(result.error().code(), StatusCode::kInvalidArgument);
 }
 
+TEST(SegmentsOp, CountsSeparatorsBeforeAPlaceOfItsRow) {
+  const OpCase op_case{
+      "segments", ir::Op::kSegments, {{"separator", int64_t{9}}}, {{{2, 5}, ArgKind::kIds, 10}}, {},
+      false};
+  const auto result = RunCase(op_case, Backend::kCpu, ir::DType::kF32,
+                              {FromIds({2, 5}, {9, 1, 2, 9, 9, 3, 9, 4, 5, 6})});
+  ASSERT_TRUE(result) << result.error();
+  EXPECT_EQ(ValuesOf((*result)[0]), (std::vector<double>{0, 1, 1, 1, 2, 0, 0, 1, 1, 1}));
+}
+
+// A second document is what it would be alone; long enough to fill several tiles.
+TEST(AttentionOp, ASegmentIsWhatItWouldBeAlone) {
+  constexpr int64_t kLength = 150;
+  constexpr int64_t kFirst = 70;
+  const ir::Dims dims = {1, kLength, 2, 8};
+  const ir::Dims alone = {1, kLength - kFirst, 2, 8};
+  std::vector<HostTensor> data;
+  std::vector<HostTensor> tail;
+  for (uint64_t i = 0; i < 3; ++i) {
+    data.push_back(RandomTensor(dims, 40 + i));
+    tail.push_back(Block(data.back(), {0, kFirst, 0, 0}, alone));
+  }
+  std::vector<int32_t> ids(kLength, 0);
+  std::fill(ids.begin() + kFirst, ids.end(), 1);
+  data.push_back(FromIds({1, kLength}, ids));
+  const OpCase both{"both",
+                    ir::Op::kAttention,
+                    {},
+                    {{dims}, {dims}, {dims}, {{1, kLength}, ArgKind::kIds, 2}},
+                    {}};
+  const OpCase second{"second", ir::Op::kAttention, {}, {{alone}, {alone}, {alone}}, {}};
+  for (const Backend backend : kBackends) {
+    const auto whole = RunCase(both, backend, ir::DType::kF32, data);
+    ASSERT_TRUE(whole) << whole.error();
+    const auto part = RunCase(second, backend, ir::DType::kF32, tail);
+    ASSERT_TRUE(part) << part.error();
+    EXPECT_LE(RelativeError(Block((*whole)[0], {0, kFirst, 0, 0}, alone), (*part)[0]), 1e-6);
+  }
+}
+
 }  // namespace
 }  // namespace meshwright::ops
