@@ -77,7 +77,6 @@ class Finder {
       }
       if (node.inputs.size() == rule->operand) {
         if (!Worthwhile(n, x, node.op) || !ReadyBefore(x, producer)) return std::nullopt;
-        if (node.op == Op::kEinsum && !OneType(node, x)) return std::nullopt;
         return Match{n, producer, x, y};
       }
       reader = producer;
@@ -91,14 +90,6 @@ class Finder {
     const bool over_microbatches =
         graph_.producer(x).op == Op::kInput && is_output_[Index(graph_.nodes[sum].outputs[0])];
     return OnlyReader(x, sum) && (over_microbatches || producer != Op::kEinsum);
-  }
-
-  // Products of 16-bit types have no accumulator in f32.
-  bool OneType(const Node& producer, ValueId x) const {
-    return std::all_of(producer.inputs.begin(), producer.inputs.end(), [&](ValueId input) {
-      const ir::DType dtype = graph_.type(input).dtype;
-      return !ir::IsFloating(dtype) || dtype == graph_.type(x).dtype;
-    });
   }
 
   bool ReadyBefore(ValueId x, size_t producer) const {

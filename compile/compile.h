@@ -9,7 +9,7 @@
 //
 // Values keep their rounding: every step computes what its node did; only sums over rows, the
 // head's gradient over blocks of tokens, and what an accumulator gets may be added in another
-// order. Thread rule: pure
+// order, and bf16 values that only steps of one node see need not be rounded. Thread rule: pure
 // functions.
 #pragma once
 

@@ -32,6 +32,11 @@ constexpr bool IsFloating(DType dtype) {
          dtype == DType::kF16;
 }
 
+// Types of one arithmetic: 16-bit floats are widened where they are computed with.
+constexpr bool ComputesInF32(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
+}
+
 std::string_view DTypeName(DType dtype);  // "f32", "f64", "bf16", "f16", "i32", "i64", "bool"
 // Errors: kInvalidArgument: unknown name, lists the known ones.
 Result<DType> ParseDType(std::string_view name);

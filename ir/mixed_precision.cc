@@ -18,9 +18,11 @@ namespace {
 
 enum class Precision : uint8_t { kLow, kFollows, kFull };
 
-Precision PrecisionOf(Op op) {
-  switch (op) {
+Precision PrecisionOf(const Graph& graph, const Node& node) {
+  switch (node.op) {
     case Op::kEinsum:
+      // A scalar is a sum over everything, as a loss is.
+      return graph.type(node.outputs[0]).rank() == 0 ? Precision::kFull : Precision::kLow;
     case Op::kAttention:
     case Op::kAttentionQkv:
       return Precision::kLow;
@@ -31,7 +33,8 @@ Precision PrecisionOf(Op op) {
     case Op::kTranspose:
       return Precision::kFollows;
     default:
-      return IsElementwise(op) && op != Op::kCast ? Precision::kFollows : Precision::kFull;
+      return IsElementwise(node.op) && node.op != Op::kCast ? Precision::kFollows
+                                                            : Precision::kFull;
   }
 }
 
@@ -64,11 +67,15 @@ class Caster {
   ValueId InDType(ValueId id, DType dtype) {
     const ValueId value = Mapped(id);
     if (!builder_.status().ok() || builder_.type(value).dtype == dtype) return value;
+    // A gradient of a weight is then f32 before it is added to another.
+    if (loss_.producer(id).op == Op::kParam) return Cast(value, dtype);
     const auto [it, fresh] = casts_.try_emplace({value, dtype, builder_.layer()});
-    if (fresh) {
-      it->second = builder_.AddOne(Op::kCast, {value}, {{"dtype", std::string(DTypeName(dtype))}});
-    }
+    if (fresh) it->second = Cast(value, dtype);
     return it->second;
+  }
+
+  ValueId Cast(ValueId value, DType dtype) {
+    return builder_.AddOne(Op::kCast, {value}, {{"dtype", std::string(DTypeName(dtype))}});
   }
 
   // Whether the op computes in the 16-bit type: no operand as large as the result is f32.
@@ -86,7 +93,7 @@ class Caster {
   }
 
   void Emit(const Node& node) {
-    const Precision precision = PrecisionOf(node.op);
+    const Precision precision = PrecisionOf(loss_, node);
     const bool low = precision == Precision::kLow ||
                      (precision == Precision::kFollows && !node.inputs.empty() && FollowsLow(node));
     std::vector<ValueId> inputs;
@@ -151,10 +158,12 @@ class CastFolder {
     const ValueId value = node.outputs[0];
     if (is_output_[Index(value)] || users_[Index(value)].empty()) return "";
     std::string dtype;
+    if (!ComputesInF32(graph_.type(value).dtype)) return "";
     for (NodeId id : users_[Index(value)]) {
       const Node& user = graph_.node(id);
       const std::string wanted = user.op == Op::kCast ? user.attrs.Str("dtype") : "";
       if (wanted.empty() || (!dtype.empty() && wanted != dtype)) return "";
+      if (!ComputesInF32(graph_.type(user.outputs[0]).dtype)) return "";
       dtype = wanted;
     }
     return dtype;

@@ -67,7 +67,7 @@ TypesOr InferEinsum(const OpCall& call) {
       }
     }
   }
-  MW_ASSIGN_OR_RETURN(const DType dtype, call.FloatDTypeOr(call.operands[0].dtype));
+  MW_ASSIGN_OR_RETURN(const DType dtype, call.ResultDType(call.operands[0].dtype));
   TensorType result{dtype, {}};
   for (char label : eq.result) {
     const auto it = extents.find(label);

@@ -39,7 +39,7 @@ TypesOr InferLayerNorm(const OpCall& call) {
   MW_TRY(CheckNormOperands(call, 1, 2));
   const TensorType& x = call.operands[0];
   const TensorType statistic = Leading(x, StatisticDType(x.dtype));
-  MW_ASSIGN_OR_RETURN(const DType dtype, call.FloatDTypeOr(x.dtype));
+  MW_ASSIGN_OR_RETURN(const DType dtype, call.ResultDType(x.dtype));
   return std::vector<TensorType>{{dtype, x.dims}, statistic, statistic};
 }
 
@@ -54,7 +54,7 @@ TypesOr InferRmsNorm(const OpCall& call) {
   MW_TRY(call.RequireOperands(2));
   MW_TRY(CheckNormOperands(call, 1, 1));
   const TensorType& x = call.operands[0];
-  MW_ASSIGN_OR_RETURN(const DType dtype, call.FloatDTypeOr(x.dtype));
+  MW_ASSIGN_OR_RETURN(const DType dtype, call.ResultDType(x.dtype));
   return std::vector<TensorType>{{dtype, x.dims}, Leading(x, StatisticDType(x.dtype))};
 }
 

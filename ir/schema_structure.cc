@@ -85,7 +85,7 @@ TypesOr InferReduceSum(const OpCall& call) {
     previous = dim;
   }
   const std::vector<bool> kept = KeptDims(call.attrs, x.dims.size());
-  MW_ASSIGN_OR_RETURN(const DType dtype, call.FloatDTypeOr(x.dtype));
+  MW_ASSIGN_OR_RETURN(const DType dtype, call.ResultDType(x.dtype));
   TensorType type{dtype, {}};
   for (size_t i = 0; i < x.dims.size(); ++i) {
     if (kept[i]) type.dims.push_back(x.dims[i]);

@@ -123,6 +123,14 @@ Result<DType> OpCall::FloatDTypeOr(DType otherwise) const {
   return *dtype;
 }
 
+Result<DType> OpCall::ResultDType(DType operand) const {
+  MW_ASSIGN_OR_RETURN(const DType dtype, FloatDTypeOr(operand));
+  if (dtype == operand || (ComputesInF32(dtype) && ComputesInF32(operand))) return dtype;
+  return Fail(Error(fmt::format("attribute 'dtype' is {}; of {} operands it may be {}",
+                                DTypeName(dtype), DTypeName(operand),
+                                ComputesInF32(operand) ? "f32, bf16 or f16" : DTypeName(operand))));
+}
+
 Status OpCall::RequireShardedRank(int rank) const {
   if (!attrs.Has("global_dims") && !attrs.Has("dim_axes")) return OkStatus();
   const size_t dims = attrs.Ints("global_dims").size();

@@ -49,6 +49,9 @@ struct OpCall {
   Status RealIn(std::string_view name, double low, double high) const;
   // The float type that the attribute 'dtype' names; `otherwise` when there is none.
   Result<DType> FloatDTypeOr(DType otherwise) const;
+  // The same for an op that computes in f32 what it reads and writes: it may only tell apart f32
+  // and the 16-bit types.
+  Result<DType> ResultDType(DType operand) const;
   // Sharded-dims attributes, when present, must describe a tensor of this rank.
   Status RequireShardedRank(int rank) const;
 };

@@ -15,8 +15,9 @@
 // moved show, unless it makes no difference:
 //  1. Cadence. An executable with a forward or backward node (other than `input`, `constant`,
 //     `random_normal`, `learning_rate`) runs exactly once for every microbatch, in increasing
-//     order; one with update nodes or only constants runs exactly once, as microbatch 0. Every
-//     executable runs.
+//     order; one with update nodes or only constants runs exactly once, as microbatch 0. One of
+//     constants and update casts alone comes before the microbatches, other update work behind
+//     them. Every executable runs.
 //  2. In-place order. Accesses to one slot, at least one of which writes it in place, follow
 //     (constants and casts of what is there before the step, microbatch work, update), then the
 //     microbatch, then the number of the executable. So accumulators are complete before the update

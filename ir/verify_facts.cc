@@ -19,14 +19,16 @@ bool IsConstantSource(Op op) {
 Cadence CadenceOf(const Graph& graph) {
   bool only_before = true;
   bool only_update = true;
+  bool only_inputs = true;
   for (const Node& node : graph.nodes) {
     const bool source = IsConstantSource(node.op);
     const bool update = node.op == Op::kInput || node.phase == Phase::kUpdate;
     const bool weight_cast = update && (node.op == Op::kInput || node.op == Op::kCast);
     only_before = only_before && (source || weight_cast);
+    only_inputs = only_inputs && node.op == Op::kInput;
     only_update = only_update && (source || update);
   }
-  if (only_before) return Cadence::kOnceBefore;
+  if (only_before && !only_inputs) return Cadence::kOnceBefore;
   return only_update ? Cadence::kOnceAfter : Cadence::kPerMicrobatch;
 }
 

@@ -326,6 +326,8 @@ class Partitioner {
       return Internal(fmt::format("%{} is read before it is computed", value.value()));
     const bool update = reader.phase == Phase::kUpdate;
     PieceKey after = sources.front().piece.value_or(PieceKey{from, Phase::kForward, 0});
+    // What is made once per step is sent with every microbatch, as the reader receives it.
+    if (after.round == kOncePerStep) after.round = 0;
     if (update && after.phase != Phase::kUpdate) after = {from, Phase::kUpdate, 0};
     Sharding resolved = EffectiveSharding(sources.front(), after);
     if (!resolved.partial.empty()) {

@@ -94,7 +94,9 @@ Result<ir::TrainSpec> DecodeTrain(const v1::TrainSpec& wire) {
   spec.validation_batches = wire.validation_batches();
   spec.compile = wire.compile();
   if (!wire.compute_dtype().empty()) {
-    MW_ASSIGN_OR_RETURN(spec.compute_dtype, ir::ParseDType(wire.compute_dtype()));
+    const Result<ir::DType> dtype = ir::ParseDType(wire.compute_dtype());
+    if (!dtype) return Fail(dtype.error().WithContext("train.compute_dtype"));
+    spec.compute_dtype = *dtype;
   }
   return spec;
 }

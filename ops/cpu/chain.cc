@@ -132,7 +132,7 @@ class Chain::Maker {
       return false;
     }
     return std::none_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
-      const bool made = PlaceOf(id).kind == Kind::kResult || PlaceOf(id).kind == Kind::kTemporary;
+      const bool made = body_.producer(id).op != ir::Op::kInput;
       return made && KindOf(id) != Kind::kFull;
     });
   }
@@ -152,12 +152,19 @@ class Chain::Maker {
     return place;
   }
 
-  // In f32 a cast is another name of its operand, unless somebody outside wants it.
+  // A cast to bf16 rounds; one to f32 is another name of its operand, unless it is a result.
   void AddCast(const ir::Node& node) {
     const Place from = FloatPlaceOf(node.inputs[0]);
     Place& to = PlaceOf(node.outputs[0]);
-    if (to.kind == Kind::kResult) chain_.steps_.push_back({ir::Op::kCast, {from}, to});
-    if (to.kind != Kind::kResult || to.half) to = from;
+    if (to.kind != Kind::kResult && !IsHalf(node.outputs[0])) {
+      to = from;
+      return;
+    }
+    if (to.kind != Kind::kResult) {
+      to = NewTemporary();
+      to.half = true;
+    }
+    chain_.steps_.push_back({ir::Op::kCast, {from}, to});
   }
 
   Status AddStep(const ir::Node& node) {
@@ -259,17 +266,17 @@ const T* Chain::At(const Place& place, const Span& span, const Memory& memory) c
     case Kind::kAccumulator:
       return static_cast<const T*>(memory.accumulator);
     case Kind::kTemporary:
-      break;
+      return reinterpret_cast<const T*>(memory.scratch) +
+             static_cast<int64_t>(place.index) * (kSpan * static_cast<int64_t>(sizeof(float)) /
+                                                  static_cast<int64_t>(sizeof(T)));
   }
   return nullptr;
 }
 
 const float* Chain::Read(const Place& place, const Span& span, const Memory& memory) const {
-  const auto temporary = [&](size_t index) {
-    return memory.scratch + static_cast<int64_t>(index) * kSpan;
-  };
-  if (place.kind == Kind::kTemporary) return temporary(place.index);
-  if (place.kind == Kind::kAccumulator && half_accumulator_) return temporary(accumulator_copy_);
+  if (place.kind == Kind::kAccumulator && half_accumulator_) {
+    return At<float>({Kind::kTemporary, accumulator_copy_}, span, memory);
+  }
   return At<float>(place, span, memory);
 }
 

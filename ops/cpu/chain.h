@@ -4,8 +4,7 @@
 // All full values of a chain are [rows, width] in memory; a narrow value [width] repeats for every
 // row; a column sum is a narrow result. The value that a producer (a matrix product, a norm's
 // gradient) hands over is the accumulator. Steps compute in f32: bf16 values are widened as a span
-// is read and rounded as it is written, so that what follows a cast inside of the chain sees the
-// value before its rounding.
+// is read and rounded as it is written or cast; between other steps they are not rounded.
 //
 // Thread rule: immutable; spans that do not overlap may run at once.
 #pragma once

@@ -107,6 +107,7 @@ KernelResult MakeEinsum(const KernelSpec& spec) {
       return {};
     });
   }
+  if (spec.outputs[0].dtype != ir::DType::kF32) return std::unique_ptr<Kernel>();
   if (gemm) {
     return MakeFunctionKernel([plan = *std::move(gemm)](const RunContext& context, Inputs inputs,
                                                         Outputs outputs) -> Status {

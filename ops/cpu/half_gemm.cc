@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "ops/cpu/half_tile.h"
 #include "ops/cpu/scratch.h"
 
 namespace meshwright::ops::cpu {
@@ -33,9 +34,18 @@ class ThreadStream {
   dnnl_stream_t stream_ = nullptr;
 };
 
+// A dim of one element may have any stride; the library wants one that fits a matrix.
+Strides Settled(int64_t rows, int64_t columns, Strides strides) {
+  if (columns == 1) strides.column = 1;
+  if (rows == 1) strides.row = strides.column == 1 ? columns : 1;
+  return strides;
+}
+
 bool Describe(int64_t rows, int64_t columns, const Strides& strides, dnnl_data_type_t type,
               dnnl_memory_desc_t* out) {
-  if (strides.column != 1 && strides.row != 1) return false;
+  if ((strides.column != 1 && strides.row != 1) || strides.column < 1 || strides.row < 1) {
+    return false;
+  }
   const dnnl_dims_t dims = {rows, columns};
   const dnnl_dims_t steps = {strides.row, strides.column};
   return dnnl_memory_desc_init_by_strides(out, 2, dims, type, steps) == dnnl_success;
@@ -88,7 +98,12 @@ bool Build(const HalfGemmShape& shape, dnnl_primitive_desc_t* out,
 }  // namespace
 
 std::optional<HalfGemm> HalfGemm::Make(HalfGemmShape shape) {
-  if (Engine() == nullptr) return std::nullopt;
+  if (!UsesHalfInstructions() || Engine() == nullptr) return std::nullopt;
+  // Primitives are made for as many threads as they find.
+  ForceOneOpenMpThread();
+  shape.a = Settled(shape.size.m, shape.size.k, shape.a);
+  shape.b = Settled(shape.size.k, shape.size.n, shape.b);
+  shape.c = Settled(shape.size.m, shape.size.n, shape.c);
   HalfGemm gemm;
   gemm.swapped_ = shape.c.column != 1;
   if (gemm.swapped_) {

@@ -1,6 +1,7 @@
 #include "ops/cpu/half_tile.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/check.h"
 
@@ -14,6 +15,14 @@
 #endif
 
 namespace meshwright::ops::cpu {
+namespace {
+
+std::atomic<bool> use_half_instructions{true};
+
+}  // namespace
+
+void SetHalfInstructions(bool use) { use_half_instructions.store(use); }
+bool UsesHalfInstructions() { return use_half_instructions.load(std::memory_order_relaxed); }
 
 #if defined(__x86_64__)
 
@@ -145,7 +154,7 @@ bool HasHalfTiles() {
   static const bool has =
       __builtin_cpu_supports("avx512bf16") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
       __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
-  return has;
+  return has && UsesHalfInstructions();
 }
 
 void HalfTileProduct(const GemmSize& size, const WordMatrix& a, const WordMatrix& b,

@@ -14,7 +14,13 @@
 
 namespace meshwright::ops::cpu {
 
+// Whether this processor has the instruction and may use it.
 bool HasHalfTiles();
+
+// For tests: off, everything goes the way of processors without bf16. Kernels made before keep
+// their products.
+void SetHalfInstructions(bool use);
+bool UsesHalfInstructions();
 
 // Element (i, k) is the word of the depths 2k and 2k + 1 at data[i * row_stride + k *
 // column_stride].
