@@ -266,9 +266,7 @@ const T* Chain::At(const Place& place, const Span& span, const Memory& memory) c
     case Kind::kAccumulator:
       return static_cast<const T*>(memory.accumulator);
     case Kind::kTemporary:
-      return reinterpret_cast<const T*>(memory.scratch) +
-             static_cast<int64_t>(place.index) * (kSpan * static_cast<int64_t>(sizeof(float)) /
-                                                  static_cast<int64_t>(sizeof(T)));
+      return reinterpret_cast<const T*>(memory.scratch + static_cast<int64_t>(place.index) * kSpan);
   }
   return nullptr;
 }
