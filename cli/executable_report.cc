@@ -47,12 +47,13 @@ std::string FormatKernels(const ir::Graph& graph, const Rates& rates, Totals& to
   for (const ir::Node& node : graph.nodes) {
     if (node.op == ir::Op::kInput) continue;
     const ir::OpCost cost = ir::CostOf(graph, node);
-    const double seconds = RooflineSeconds(cost, rates);
+    const Rates own = RatesFor(graph, node, rates);
+    const double seconds = RooflineSeconds(cost, own);
     ++totals.kernels;
     totals.cost.flops += cost.flops;
     totals.cost.bytes += cost.bytes;
     totals.seconds += seconds;
-    const bool memory = cost.bytes / rates.bytes_per_s > cost.flops / rates.flops_per_s;
+    const bool memory = cost.bytes / own.bytes_per_s > cost.flops / own.flops_per_s;
     text += fmt::format("  {:>10.2f} {:>9.2f} {:>10.1f}  {:<7} {} -> {}\n", cost.flops / 1e6,
                         cost.bytes / 1048576.0, seconds * 1e6, memory ? "memory" : "compute",
                         KernelName(node), ResultNames(graph, node));
@@ -64,9 +65,10 @@ std::string FormatKernels(const ir::Graph& graph, const Rates& rates, Totals& to
 
 std::string FormatExecutables(const planner::Plan& plan, const mesh::Topology& topology) {
   const Rates rates = RatesOf(topology);
-  std::string text =
-      fmt::format("roofline at {:.0f} GFLOP/s and {:.0f} GB/s per device; stages' first devices\n",
-                  rates.flops_per_s / 1e9, rates.bytes_per_s / 1e9);
+  std::string text = fmt::format(
+      "roofline at {:.0f} GFLOP/s ({:.0f} of 16-bit operands) and {:.0f} GB/s per device; "
+      "stages' first devices\n",
+      rates.flops_per_s / 1e9, rates.flops_per_s * kHalfSpeedup / 1e9, rates.bytes_per_s / 1e9);
   std::set<int> stages;
   for (const ir::Program& program : plan.step) {
     if (!stages.insert(program.stage.value()).second) continue;

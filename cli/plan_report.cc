@@ -21,7 +21,7 @@ constexpr double kMessageSPerByte = 1 / 2e9;
 double ExecutableSeconds(const ir::Graph& graph, const Rates& rates) {
   double seconds = 0;
   for (const ir::Node& node : graph.nodes) {
-    seconds += RooflineSeconds(ir::CostOf(graph, node), rates);
+    seconds += RooflineSeconds(ir::CostOf(graph, node), RatesFor(graph, node, rates));
   }
   return seconds;
 }
@@ -31,6 +31,13 @@ double ExecutableSeconds(const ir::Graph& graph, const Rates& rates) {
 Rates RatesOf(const mesh::Topology& topology) {
   const double flops = topology.devices.empty() ? mesh::Device().flops : topology.devices[0].flops;
   return {flops, kMemoryBytesPerS};
+}
+
+Rates RatesFor(const ir::Graph& graph, const ir::Node& node, Rates rates) {
+  if (node.inputs.empty()) return rates;
+  const ir::DType dtype = graph.type(node.inputs[0]).dtype;
+  if (dtype == ir::DType::kBF16 || dtype == ir::DType::kF16) rates.flops_per_s *= kHalfSpeedup;
+  return rates;
 }
 
 double RooflineSeconds(const ir::OpCost& cost, const Rates& rates) {

@@ -22,6 +22,10 @@ struct Rates {
   double bytes_per_s = 0;
 };
 Rates RatesOf(const mesh::Topology& topology);
+// What processors gain on operands of 16 bits.
+inline constexpr double kHalfSpeedup = 2;
+// The rates of a node: those of its first operand's type.
+Rates RatesFor(const ir::Graph& graph, const ir::Node& node, Rates rates);
 // The longer of computing and moving the bytes.
 double RooflineSeconds(const ir::OpCost& cost, const Rates& rates);
 
