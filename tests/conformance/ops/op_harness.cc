@@ -23,12 +23,26 @@ ValueId AddInput(ir::Builder& builder, const std::string& name, ir::TensorType t
   return builder.AddOne(ir::Op::kInput, {}, {{"name", name}}, {std::move(type)});
 }
 
+ir::Attrs AttrsOf(const OpCase& op_case, ir::DType dtype) {
+  ir::Attrs attrs = op_case.attrs;
+  if (dtype != ir::DType::kBF16) return attrs;
+  for (const auto& [name, value] : op_case.half_attrs.values()) attrs.Set(name, value);
+  return attrs;
+}
+
 // The operands in `dtype`, but those in f32 that the op wants in f32 (statistics of 16-bit
 // tensors): as few as it accepts.
 std::vector<ir::TensorType> OperandTypes(const OpCase& op_case, ir::DType dtype,
                                          const std::vector<ir::TensorType>& declared) {
   std::vector<ir::TensorType> types;
   const size_t count = op_case.args.size();
+  if (dtype == ir::DType::kBF16 && !op_case.half_types.empty()) {
+    for (size_t i = 0; i < count; ++i) {
+      types.push_back({op_case.half_types.at(i), op_case.args[i].dims});
+    }
+    return types;
+  }
+  const ir::Attrs attrs = AttrsOf(op_case, dtype);
   for (size_t wide = 0; wide <= count; ++wide) {
     for (uint32_t mask = 0; mask < (1u << count); ++mask) {
       if (static_cast<size_t>(std::popcount(mask)) != wide) continue;
@@ -39,7 +53,7 @@ std::vector<ir::TensorType> OperandTypes(const OpCase& op_case, ir::DType dtype,
         types.push_back({type, op_case.args[i].dims});
       }
       if (dtype != ir::DType::kBF16) return types;
-      if (ir::InferTypes(op_case.op, op_case.attrs, types, declared)) return types;
+      if (ir::InferTypes(op_case.op, attrs, types, declared)) return types;
     }
   }
   return types;
@@ -52,7 +66,7 @@ std::vector<ValueId> AddCase(ir::Builder& builder, const OpCase& op_case, ir::DT
   for (ir::TensorType& type : OperandTypes(op_case, dtype, declared)) {
     inputs.push_back(AddInput(builder, fmt::format("x{}", inputs.size()), std::move(type)));
   }
-  return builder.Add(op_case.op, inputs, op_case.attrs, declared);
+  return builder.Add(op_case.op, inputs, AttrsOf(op_case, dtype), declared);
 }
 
 template <typename T>

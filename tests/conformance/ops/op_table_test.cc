@@ -7,8 +7,11 @@
 #include <optional>
 
 #include "base/thread_team.h"
+#include "ir/fused.h"
 #include "ir/schema.h"
 #include "ops/cpu/cpu.h"
+#include "ops/cpu/half_gemm.h"
+#include "ops/cpu/half_tile.h"
 #include "tests/conformance/ops/op_harness.h"
 
 namespace meshwright::ops {
@@ -21,6 +24,20 @@ RunContext ContextOf(ThreadTeam* team = nullptr) {
   context.team = team;
   return context;
 }
+
+// With or without the processor's instructions for bf16, while it lives.
+class HalfInstructions {
+ public:
+  explicit HalfInstructions(bool use) : before_(cpu::UsesHalfInstructions()) {
+    cpu::SetHalfInstructions(use);
+  }
+  ~HalfInstructions() { cpu::SetHalfInstructions(before_); }
+  HalfInstructions(const HalfInstructions&) = delete;
+  HalfInstructions& operator=(const HalfInstructions&) = delete;
+
+ private:
+  bool before_;
+};
 
 class OpTable : public testing::TestWithParam<OpCase> {
  protected:
@@ -53,7 +70,8 @@ TEST_P(OpTable, ReferenceF32AgreesWithReferenceF64) {
   }
 }
 
-// The oracle sees the operands as they are after rounding.
+// The oracle sees the operands as they are after rounding. Processors without instructions for bf16
+// go other ways.
 TEST_P(OpTable, Bf16AgreesWithReferenceF64) {
   const auto graph = GraphOf(GetParam(), ir::DType::kBF16);
   ASSERT_TRUE(graph) << graph.error();
@@ -65,13 +83,20 @@ TEST_P(OpTable, Bf16AgreesWithReferenceF64) {
   }
   const auto oracle = EvaluateWith(*wide, {Backend::kReference, ContextOf()}, data);
   ASSERT_TRUE(oracle) << oracle.error();
-  for (const Backend backend : {Backend::kCpu, Backend::kReference}) {
-    const auto half = EvaluateWith(*graph, {backend, ContextOf()}, data);
-    ASSERT_TRUE(half) << half.error();
+  struct Way {
+    const char* name;
+    Backend backend;
+    bool instructions;
+  };
+  for (const Way& way : {Way{"cpu", Backend::kCpu, true}, Way{"plain cpu", Backend::kCpu, false},
+                         Way{"reference", Backend::kReference, true}}) {
+    const HalfInstructions instructions(way.instructions);
+    const auto half = EvaluateWith(*graph, {way.backend, ContextOf()}, data);
+    ASSERT_TRUE(half) << way.name << ": " << half.error();
     const size_t compared = std::min(half->size(), GetParam().compared_results);
     for (size_t i = 0; i < compared; ++i) {
       EXPECT_LE(RelativeError((*half)[i], (*oracle)[i]), GetParam().bf16_tolerance)
-          << "result " << i;
+          << way.name << ", result " << i;
     }
   }
 }
@@ -191,90 +216,150 @@ TEST_P(OpTable, GradientOnCpuF32AgreesWithReferenceF64) {
   }
 }
 
+// The operand whose memory ir::InPlaceOperand gives to a result.
+std::optional<size_t> ReplacedOperand(const ir::Graph& graph, const ir::Node& node, size_t result) {
+  const auto operand = ir::InPlaceOperand(node.op, result);
+  if (!operand || *operand >= node.inputs.size()) return std::nullopt;
+  const ir::TensorType& from = graph.type(node.inputs[*operand]);
+  const ir::TensorType& to = graph.type(node.outputs[result]);
+  const bool fits = from.dtype == to.dtype && from.elements() == to.elements();
+  return fits ? operand : std::nullopt;
+}
+
+// Runs the graph's only node with its results where their operands were, and compares those.
+void ExpectInPlace(Backend backend, const ir::Graph& graph, std::vector<HostTensor> data) {
+  const auto expected = EvaluateWith(graph, {backend, ContextOf()}, data);
+  ASSERT_TRUE(expected) << expected.error();
+  const ir::Node& node = graph.nodes.back();
+  auto kernel = MakeKernel(backend, graph, node, {});
+  ASSERT_TRUE(kernel) << kernel.error();
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < data.size(); ++i) {
+    data[i] = Convert(data[i], graph.type(node.inputs[i]).dtype);
+    inputs.push_back({data[i].data.data(), &graph.type(node.inputs[i])});
+  }
+  std::vector<std::vector<std::byte>> apart(node.outputs.size());
+  std::vector<Tensor> outputs;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const ir::TensorType& type = graph.type(node.outputs[i]);
+    apart[i].resize(static_cast<size_t>(type.bytes()));
+    const auto replaced = ReplacedOperand(graph, node, i);
+    outputs.push_back({replaced ? data[*replaced].data.data() : apart[i].data(), &type});
+  }
+  const Status ran = (*kernel)->Run(ContextOf(), inputs, outputs);
+  ASSERT_TRUE(ran.ok()) << ran;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const auto replaced = ReplacedOperand(graph, node, i);
+    if (!replaced) continue;
+    EXPECT_EQ(data[*replaced].data, (*expected)[i].data) << "result " << i;
+  }
+}
+
 // Every result in the memory that ir::InPlaceOperand gives it, as a training step does.
 TEST_P(OpTable, InPlaceEqualsOutOfPlace) {
-  const OpCase& op_case = GetParam();
-  const auto replaced = [&](size_t result) -> std::optional<size_t> {
-    const auto operand = ir::InPlaceOperand(op_case.op, result);
-    return operand && *operand < op_case.args.size() ? operand : std::nullopt;
-  };
-  for (const Backend backend : {Backend::kReference, Backend::kCpu}) {
-    const auto graph = GraphOf(op_case, ir::DType::kF32);
+  for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kBF16}) {
+    const auto graph = GraphOf(GetParam(), dtype);
     ASSERT_TRUE(graph) << graph.error();
-    const auto expected = Run(backend, ir::DType::kF32);
-    ASSERT_TRUE(expected) << expected.error();
     const ir::Node& node = graph->nodes.back();
-    auto kernel = MakeKernel(backend, *graph, node, {});
-    ASSERT_TRUE(kernel) << kernel.error();
-    std::vector<HostTensor> data = DataOf(op_case, 11);
-    std::vector<Tensor> inputs;
-    for (size_t i = 0; i < data.size(); ++i) {
-      data[i] = Convert(data[i], ir::DType::kF32);
-      inputs.push_back({data[i].data.data(), &graph->type(node.inputs[i])});
-    }
-    std::vector<std::vector<std::byte>> apart(node.outputs.size());
-    std::vector<Tensor> outputs;
-    size_t in_place = 0;
+    bool any = false;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      const ir::TensorType& type = graph->type(node.outputs[i]);
-      apart[i].resize(static_cast<size_t>(type.bytes()));
-      std::vector<std::byte>& place = replaced(i) ? data[*replaced(i)].data : apart[i];
-      outputs.push_back({place.data(), &type});
-      in_place += replaced(i) ? 1 : 0;
+      any = any || ReplacedOperand(*graph, node, i).has_value();
     }
-    if (in_place == 0) return;
-    const Status ran = (*kernel)->Run(ContextOf(), inputs, outputs);
-    ASSERT_TRUE(ran.ok()) << ran;
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      if (!replaced(i)) continue;
-      EXPECT_EQ(data[*replaced(i)].data, (*expected)[i].data) << "result " << i;
+    if (!any) continue;
+    for (const Backend backend : {Backend::kReference, Backend::kCpu}) {
+      ExpectInPlace(backend, *graph, DataOf(GetParam(), 11));
     }
   }
 }
 
-// A kernel keeps memory between its runs; nothing in it may reach the next result. Runs on other
-// data come first and between.
-TEST(OpTableItself, EarlierRunsLeaveNothingBehind) {
-  for (const OpCase& op_case : AllCases()) {
-    const auto graph = GraphOf(op_case, ir::DType::kF32);
-    ASSERT_TRUE(graph) << graph.error();
-    const ir::Node& node = graph->nodes.back();
-    auto kernel = MakeKernel(Backend::kCpu, *graph, node, {});
-    ASSERT_TRUE(kernel) << kernel.error();
-    std::vector<std::vector<std::byte>> results[3];
-    for (int run = 0; run < 3; ++run) {
-      std::vector<HostTensor> data = DataOf(op_case, run == 1 ? 12 : 11);
-      std::vector<Tensor> inputs, outputs;
-      for (size_t i = 0; i < data.size(); ++i) {
-        data[i] = Convert(data[i], ir::DType::kF32);
-        inputs.push_back({data[i].data.data(), &graph->type(node.inputs[i])});
-      }
-      for (ValueId id : node.outputs) {
-        results[run].emplace_back(static_cast<size_t>(graph->type(id).bytes()));
-        outputs.push_back({results[run].back().data(), &graph->type(id)});
-      }
-      const Status ran = (*kernel)->Run(ContextOf(), inputs, outputs);
-      ASSERT_TRUE(ran.ok()) << op_case.name << ": " << ran;
+// What a kernel kept from one run may not reach the next: runs on other data come first and
+// between.
+void ExpectForgetful(const OpCase& op_case, ir::DType dtype) {
+  const auto graph = GraphOf(op_case, dtype);
+  ASSERT_TRUE(graph) << graph.error();
+  const ir::Node& node = graph->nodes.back();
+  auto kernel = MakeKernel(Backend::kCpu, *graph, node, {});
+  ASSERT_TRUE(kernel) << kernel.error();
+  std::vector<std::vector<std::byte>> results[3];
+  for (int run = 0; run < 3; ++run) {
+    std::vector<HostTensor> data = DataOf(op_case, run == 1 ? 12 : 11);
+    std::vector<Tensor> inputs, outputs;
+    for (size_t i = 0; i < data.size(); ++i) {
+      data[i] = Convert(data[i], graph->type(node.inputs[i]).dtype);
+      inputs.push_back({data[i].data.data(), &graph->type(node.inputs[i])});
     }
-    for (size_t i = 0; i < std::min(results[0].size(), op_case.compared_results); ++i) {
-      EXPECT_EQ(results[0][i], results[2][i]) << op_case.name << " result " << i;
+    for (ValueId id : node.outputs) {
+      results[run].emplace_back(static_cast<size_t>(graph->type(id).bytes()));
+      outputs.push_back({results[run].back().data(), &graph->type(id)});
     }
+    const Status ran = (*kernel)->Run(ContextOf(), inputs, outputs);
+    ASSERT_TRUE(ran.ok()) << op_case.name << ": " << ran;
   }
+  for (size_t i = 0; i < std::min(results[0].size(), op_case.compared_results); ++i) {
+    EXPECT_EQ(results[0][i], results[2][i]) << op_case.name << " result " << i;
+  }
+}
+
+TEST(OpTableItself, EarlierRunsLeaveNothingBehind) {
+  for (const OpCase& op_case : AllCases()) ExpectForgetful(op_case, ir::DType::kF32);
+  for (const OpCase& op_case : MixedCases()) ExpectForgetful(op_case, ir::DType::kBF16);
+}
+
+// Whether the CPU backend has a kernel of its own for the row.
+Result<bool> HasCpuKernel(const OpCase& op_case, ir::DType dtype) {
+  MW_ASSIGN_OR_RETURN(const ir::Graph graph, GraphOf(op_case, dtype));
+  const ir::Node& node = graph.nodes.back();
+  KernelSpec spec{node.op, node.attrs, {}, {}, {}};
+  for (ValueId id : node.inputs) spec.inputs.push_back(graph.type(id));
+  for (ValueId id : node.outputs) spec.outputs.push_back(graph.type(id));
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<Kernel> kernel, cpu::MakeCpuKernel(spec));
+  return kernel != nullptr;
 }
 
 TEST(OpTableItself, FusedFormsHaveOnePassKernels) {
   for (const OpCase& op_case : AllCases()) {
     if (op_case.op != ir::Op::kFused) continue;
-    const auto graph = GraphOf(op_case, ir::DType::kF32);
-    ASSERT_TRUE(graph) << graph.error();
-    const ir::Node& node = graph->nodes.back();
-    KernelSpec spec{node.op, node.attrs, {}, {}, {}};
-    for (ValueId id : node.inputs) spec.inputs.push_back(graph->type(id));
-    for (ValueId id : node.outputs) spec.outputs.push_back(graph->type(id));
-    const auto kernel = cpu::MakeCpuKernel(spec);
-    ASSERT_TRUE(kernel) << kernel.error();
-    EXPECT_EQ(*kernel != nullptr, RunsInOnePass(op_case)) << op_case.name;
+    const auto has = HasCpuKernel(op_case, ir::DType::kF32);
+    ASSERT_TRUE(has) << has.error();
+    EXPECT_EQ(*has, RunsInOnePass(op_case)) << op_case.name;
   }
+}
+
+// A bf16 product needs the instructions; all else runs in one pass without them, too.
+TEST(OpTableItself, FusedFormsOfMixedTypesHaveOnePassKernels) {
+  for (const bool use : {true, false}) {
+    const HalfInstructions instructions(use);
+    const bool products =
+        cpu::HalfGemm::Make({{16, 16, 16}, {16, 1}, {16, 1}, {16, 1}}).has_value();
+    EXPECT_TRUE(use || !products);
+    for (const OpCase& op_case : MixedCases()) {
+      if (op_case.op != ir::Op::kFused) continue;
+      const bool product = op_case.half_attrs.Strs("body")[0].starts_with("einsum");
+      const auto has = HasCpuKernel(op_case, ir::DType::kBF16);
+      ASSERT_TRUE(has) << has.error();
+      EXPECT_EQ(*has, RunsInOnePassMixed(op_case) && (products || !product)) << op_case.name;
+    }
+  }
+}
+
+// x less its own rounding, which is all that the oracle of wide types cannot see.
+TEST(OpTableItself, ACastInsideOfAFusedBodyRounds) {
+  OpCase row{"rounding", ir::Op::kFused, {}, {{{2600}}}, {}, false};
+  ir::SetFusedBody({{{ir::Op::kCast, {0}, {{"dtype", "bf16"}}},
+                     {ir::Op::kCast, {1}, {{"dtype", "f32"}}},
+                     {ir::Op::kSub, {0, 2}, {}}},
+                    {3}},
+                   row.attrs);
+  const auto graph = GraphOf(row, ir::DType::kF32);
+  ASSERT_TRUE(graph) << graph.error();
+  const std::vector<HostTensor> x = DataOf(row, 11);
+  const auto cpu = EvaluateWith(*graph, {Backend::kCpu, ContextOf()}, x);
+  ASSERT_TRUE(cpu) << cpu.error();
+  const auto reference = EvaluateWith(*graph, {Backend::kReference, ContextOf()}, x);
+  ASSERT_TRUE(reference) << reference.error();
+  EXPECT_EQ((*cpu)[0].data, (*reference)[0].data);
+  const std::vector<double> lost = ValuesOf((*cpu)[0]);
+  EXPECT_GT(std::count_if(lost.begin(), lost.end(), [](double value) { return value != 0; }), 2000);
 }
 
 // What the table cannot hold: sources (semantics_test.cc) and what needs other devices

@@ -488,6 +488,7 @@ std::vector<OpCase> MakeCases() {
   AddLosses(cases);
   AddOptimizers(cases);
   AddFused(cases);
+  for (OpCase& op_case : MixedCases()) cases.push_back(std::move(op_case));
   return cases;
 }
 
@@ -499,6 +500,10 @@ const std::vector<OpCase>& AllCases() {
 }
 
 bool RunsInOnePass(const OpCase& fused) {
+  return RunsInOnePassMixed(fused) || fused.name.find("_by_steps_in_bf16") != std::string::npos;
+}
+
+bool RunsInOnePassMixed(const OpCase& fused) {
   return fused.op == Op::kFused && fused.name.find("_by_steps") == std::string::npos;
 }
 

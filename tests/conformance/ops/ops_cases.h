@@ -36,6 +36,10 @@ struct OpCase {
   // Relative to the largest element: the roundings of the results and, for a fused row, of its
   // steps.
   double bf16_tolerance = 1e-2;
+  // What differs when the row runs in bf16: attributes that replace or join `attrs`, and the
+  // operands' types. No types: as few f32 ones as the op accepts, integers as they are.
+  ir::Attrs half_attrs = {};
+  std::vector<ir::DType> half_types = {};
 };
 
 inline std::ostream& operator<<(std::ostream& out, const OpCase& op_case) {
@@ -43,8 +47,12 @@ inline std::ostream& operator<<(std::ostream& out, const OpCase& op_case) {
 }
 
 const std::vector<OpCase>& AllCases();
+// Those of them whose bf16 form mixes bf16 and f32.
+std::vector<OpCase> MixedCases();
 
 // Whether the CPU backend runs the row of a fused node in one pass.
 bool RunsInOnePass(const OpCase& fused);
+// The same for the bf16 form of one of MixedCases().
+bool RunsInOnePassMixed(const OpCase& fused);
 
 }  // namespace meshwright::ops

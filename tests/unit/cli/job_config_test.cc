@@ -322,6 +322,21 @@ TEST(PrepareJob, DtypeReachesTheWeights) {
   EXPECT_EQ(job->request.loss.type(job->request.loss.Output("loss_sum")).dtype, ir::DType::kF64);
 }
 
+TEST(PrepareJob, Bfloat16IsMixedPrecision) {
+  for (const bool mixed : {true, false}) {
+    const char* name = mixed ? "training.dtype=bfloat16" : "training.dtype=float32";
+    const auto config = ParseJobConfig(Source(kJob, {name}));
+    ASSERT_TRUE(config) << config.error();
+    const auto job = PrepareJob(*config);
+    ASSERT_TRUE(job) << job.error();
+    const ir::JobRequest& request = job->request;
+    EXPECT_EQ(request.train.compute_dtype, mixed ? ir::DType::kBF16 : ir::DType::kF32);
+    for (const NodeId id : request.loss.NodesOf(ir::Op::kParam)) {
+      EXPECT_EQ(request.loss.type(request.loss.node(id).outputs[0]).dtype, ir::DType::kF32);
+    }
+  }
+}
+
 TEST(PrepareJob, RefusesModelsThatDoNotFitTheData) {
   const auto prepare = [](std::vector<std::string> overrides) {
     return PrepareJob(*ParseJobConfig(Source(kJob, std::move(overrides)))).error().message();

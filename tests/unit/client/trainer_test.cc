@@ -101,6 +101,21 @@ TEST(JobBuilder, MakesARequestThatValidates) {
   EXPECT_TRUE(ir::ValidateJob(*job).ok());
 }
 
+TEST(JobBuilder, Bf16IsMixedPrecisionOverF32Params) {
+  for (const ir::DType dtype : {ir::DType::kBF16, ir::DType::kF32, ir::DType::kF64}) {
+    const bool mixed = dtype == ir::DType::kBF16;
+    const auto job = JobBuilder("mlp").DType(dtype).Batch(4, 6).Build(Mlp());
+    ASSERT_TRUE(job) << job.error();
+    EXPECT_EQ(job->train.compute_dtype, mixed ? ir::DType::kBF16 : ir::DType::kF32);
+    ASSERT_FALSE(job->loss.NodesOf(ir::Op::kParam).empty());
+    for (const NodeId id : job->loss.NodesOf(ir::Op::kParam)) {
+      const ir::Node& param = job->loss.node(id);
+      EXPECT_EQ(job->loss.type(param.outputs[0]).dtype, mixed ? ir::DType::kF32 : dtype)
+          << param.attrs.Str("name");
+    }
+  }
+}
+
 TEST(JobBuilder, ReportsWhatTheRequestGetsWrong) {
   const auto job = JobBuilder("mlp").Batch(4, 6).Optimizer({.name = "lion"}).Build(Mlp());
   ASSERT_FALSE(job);

@@ -152,6 +152,24 @@ TEST(ValidateJob, LossAndCountHaveOneDType) {
   ExpectRefused(job, {"f32[]", "f64[]", "one dtype"});
 }
 
+TEST(ValidateJob, MixedPrecisionIsBf16OverF32Params) {
+  JobRequest job = Job();
+  job.train.compute_dtype = DType::kBF16;
+  const Status status = ValidateJob(job);
+  EXPECT_TRUE(status.ok()) << status;
+  for (const DType dtype : {DType::kF16, DType::kF64, DType::kI32}) {
+    job.train.compute_dtype = dtype;
+    ExpectRefused(job, {"train.compute_dtype is " + std::string(DTypeName(dtype)), "f32 or bf16"});
+  }
+  job = Job([](Builder& b, ValueId x) {
+    const ValueId w = b.AddOne(Op::kParam, {}, {{"name", "narrow"}}, {{DType::kBF16, {8}}});
+    return b.AddOne(Op::kMul, {x, b.AddOne(Op::kCast, {w}, {{"dtype", "f32"}})});
+  });
+  EXPECT_TRUE(ValidateJob(job).ok()) << ValidateJob(job);
+  job.train.compute_dtype = DType::kBF16;
+  ExpectRefused(job, {"train.compute_dtype is bf16", "f32 params", "\"narrow\" is bf16[8]"});
+}
+
 TEST(ValidateJob, OptimizerNumbersAreCheckedByName) {
   struct Case {
     double OptimizerSpec::*field;

@@ -133,6 +133,22 @@ TEST(Convert, NamesWhatIsWrongWithAJob) {
   EXPECT_EQ(DecodeJob("\xff\xff\xff").error().code(), StatusCode::kDataLoss);
 }
 
+TEST(Convert, ComputeTypeSurvivesTheWireAndUnknownNamesAreRefused) {
+  ir::JobRequest job = SomeJob();
+  for (const ir::DType dtype : {ir::DType::kBF16, ir::DType::kF32}) {
+    job.train.compute_dtype = dtype;
+    ExpectRoundTrip(job);
+  }
+  // From a client that does not know the field.
+  v1::JobRequest wire = Encode(job);
+  wire.mutable_train()->clear_compute_dtype();
+  EXPECT_EQ(Decode(wire)->train.compute_dtype, ir::DType::kF32);
+  wire.mutable_train()->set_compute_dtype("bf17");
+  EXPECT_EQ(Decode(wire).error().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(Decode(wire).error().message(), HasSubstr("train.compute_dtype"));
+  EXPECT_THAT(Decode(wire).error().message(), HasSubstr("bf17"));
+}
+
 TEST(Convert, RefusesAMessageWithoutABodyItKnows) {
   EXPECT_EQ(Decode(v1::Up()).error().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Decode(v1::Down()).error().code(), StatusCode::kInvalidArgument);
