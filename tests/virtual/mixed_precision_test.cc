@@ -150,6 +150,55 @@ TEST_P(MixedPrecision, LayoutsAgreeWithinTheRoundingOfBf16) {
 INSTANTIATE_TEST_SUITE_P(Models, MixedPrecision, ::testing::Values("gpt2", "llama"),
                          [](const auto& param_info) { return param_info.param; });
 
+// A weight that layer 0 makes bf16, once per step, and layer 1 multiplies with.
+Result<ir::JobRequest> EarlyCastJob(ir::DType dtype) {
+  const auto cast = [](client::Builder& b, ValueId x, const std::string& to) {
+    return b.AddOne(ir::Op::kCast, {x}, {{"dtype", to}});
+  };
+  client::TrainerFunctions functions;
+  functions.loss = [cast](client::Builder& b, const client::Batch& batch) {
+    b.SetLayer(0);
+    ValueId x = b.Embedding(batch.at("tokens"), "embed", kMixedVocabulary, 16);
+    const ValueId weight = cast(b, b.Param("early", {16, 16}, {.std_dev = 0.3}), "bf16");
+    x = b.AddTo(x, b.Gelu(b.Linear(x, "up", 16)));
+    b.SetLayer(1);
+    const ValueId y = b.Einsum("bsd,de->bse", cast(b, x, "bf16"), weight);
+    x = b.AddTo(x, cast(b, y, "f32"));
+    return b.CrossEntropy(b.Linear(x, "head", kMixedVocabulary), batch.at("labels"));
+  };
+  ir::OptimizerSpec optimizer;
+  optimizer.name = "sgd";
+  optimizer.lr = 0.5;
+  return client::JobBuilder("early-cast")
+      .Batch(8, 4)
+      .Steps(10)
+      .Seed(5)
+      .DType(dtype)
+      .Optimizer(optimizer)
+      .Build(functions);
+}
+
+TEST(MixedPrecisionPlan, CastOfAnEarlierStageReachesItsProduct) {
+  for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kBF16}) {
+    auto job = EarlyCastJob(dtype);
+    ASSERT_TRUE(job.has_value()) << job.error();
+    SetDegrees(*job, 1, 1, 1, 1);
+    const auto one = Train(*job, 1, 3);
+    ASSERT_TRUE(one.has_value()) << one.error();
+    const int layouts[][4] = {{1, 1, 1, 2}, {2, 1, 1, 1}, {1, 1, 2, 1}};
+    for (const auto& [data, tensor, pipeline, microbatches] : layouts) {
+      SetDegrees(*job, data, tensor, pipeline, microbatches);
+      const auto many = Train(*job, data * tensor * pipeline, 3);
+      ASSERT_TRUE(many.has_value()) << many.error();
+      for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(many->losses[i], one->losses[i], 1e-3);
+      std::string where;
+      EXPECT_LE(LargestDifference(one->tensors, many->tensors, &where), 1e-2)
+          << "data=" << data << " tensor=" << tensor << " pipeline=" << pipeline
+          << " microbatches=" << microbatches << ": " << where;
+    }
+  }
+}
+
 TEST(MixedPrecisionCurve, GptOfRunLearnsAsInF32) {
   const int steps = kSanitizedBuild ? 1 : 24;
   auto job = RunGptJob();

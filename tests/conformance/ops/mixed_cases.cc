@@ -144,6 +144,7 @@ const Attrs kRowSums = {{"dims", std::vector<int64_t>{0, 1}}};
 const Attrs kRowSumsFull = {{"dims", std::vector<int64_t>{0, 1}}, {"dtype", "f32"}};
 const Attrs kProduct = {{"equation", "bsd,df->bsf"}};
 const Attrs kProductFull = {{"equation", "bsd,df->bsf"}, {"dtype", "f32"}};
+const Attrs kProductHalf = {{"equation", "bsd,df->bsf"}, {"dtype", "bf16"}};
 const ir::Dims kX = {3, 43, 20}, kW = {20, 37}, kY = {3, 43, 37}, kBias = {37}, kRow = {3, 43};
 
 std::vector<MixedFused> MixedProducts() {
@@ -204,6 +205,11 @@ std::vector<MixedFused> MixedProducts() {
        {kFull, kFull},
        {{Op::kEinsum, {0, 1}, kProduct}, {Op::kGelu, {2}, {}}, {Op::kCast, {3}, kToHalf}},
        {4}},
+      {"product_of_f32_in_bf16_by_steps_in_bf16",
+       {{kX}, {kW}},
+       {kFull, kFull},
+       {{Op::kEinsum, {0, 1}, kProductHalf}, {Op::kGelu, {2}, {}}},
+       {2, 3}},
       {"product_of_a_cast_operand_by_steps",
        {{kX}, {kW}, {kY}},
        {kFull, kHalf, kFull},
@@ -244,6 +250,11 @@ std::vector<MixedFused> MixedNormGrads() {
         {Op::kCast, {7}, kToHalf},
         {Op::kReduceSum, {8}, kRowSumsFull}},
        {6, 7, 8, 9}},
+      {"layer_norm_grad_in_bf16_by_steps_in_bf16",
+       {{kY}, {kBias}, {kRow}, scale, {kY}, {kY}},
+       {kHalf, kHalf, kFull, kFull, kHalf, kHalf},
+       {layer, {Op::kSum, {6, 5}, {}}},
+       {7, 8, 9}},
       {"layer_norm_grad_of_a_bf16_gradient",
        {{kY}, {kBias}, {kRow}, scale, {kY}, {kY}},
        {kFull, kFull, kFull, kFull, kFull, kHalf},

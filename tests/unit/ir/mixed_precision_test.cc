@@ -16,9 +16,11 @@
 namespace meshwright::ir {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 const Dims kTokens = {2, 4, 8};  // [b, s, d]
 
@@ -195,12 +197,18 @@ TEST(ToMixedPrecision, MovedParamsStayInF32UntilAProductReadsThem) {
 
 TEST(ToMixedPrecision, MovedProductsStayInBf16) {
   MixedGraph b;
+  const Attrs swap = {{"perm", std::vector<int64_t>{0, 2, 1, 3}}};
   const ValueId product = b.Product(b.x, b.Weight("w"));
-  const ValueId shaped = b.AddOne(Op::kReshape, {product}, {}, {{DType::kF32, {2, 4, 2, 4}}});
-  const ValueId turned = b.AddOne(Op::kRotary, {shaped}, {{"base", 1e4}, {"inverse", int64_t{0}}});
-  const Graph graph = b.Mixed(b.Add(Op::kAttention, {turned, turned, shaped}, {{"causal", 1}})[0]);
-  EXPECT_THAT(SignaturesOf(graph, Op::kReshape), ElementsAre("bf16->bf16"));
-  EXPECT_THAT(SignaturesOf(graph, Op::kRotary), ElementsAre("bf16->bf16"));
+  const ValueId heads = b.AddOne(Op::kReshape, {product}, {}, {{DType::kF32, {2, 4, 2, 4}}});
+  ValueId y = b.AddOne(Op::kTranspose, {b.AddOne(Op::kTranspose, {heads}, swap)}, swap);
+  y = b.AddOne(Op::kSlice, {y}, {{"dim", 3}, {"start", 0}, {"size", 2}});
+  y = b.AddOne(Op::kPad, {y}, {{"dim", 3}, {"before", 0}, {"after", 2}});
+  y = b.AddOne(Op::kRotary, {y}, {{"base", 1e4}, {"inverse", int64_t{0}}});
+  const Graph graph = b.Mixed(b.Add(Op::kAttention, {y, y, heads}, {{"causal", 1}})[0]);
+  for (const Op op : {Op::kReshape, Op::kTranspose, Op::kSlice, Op::kPad, Op::kRotary}) {
+    EXPECT_THAT(SignaturesOf(graph, op), Each("bf16->bf16")) << OpName(op);
+    EXPECT_THAT(SignaturesOf(graph, op), Not(IsEmpty())) << OpName(op);
+  }
   EXPECT_THAT(SignaturesOf(graph, Op::kAttention), ElementsAre("bf16,bf16,bf16->bf16"));
   EXPECT_THAT(CastOps(graph), ElementsAre("input", "param", "attention"));
 }
