@@ -10,7 +10,6 @@
 #include "cli/job_config.h"
 #include "cli/output.h"
 #include "cli/plan_report.h"
-#include "ir/autodiff.h"
 #include "ir/text.h"
 #include "mesh/visualize.h"
 #include "planner/plan.h"
@@ -59,9 +58,7 @@ Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global, boo
   PrintNotes(config);
   if (args.stop_after == "graph") return ir::FormatGraph(prepared.request.loss);
   if (args.stop_after == "step-graph") {
-    MW_ASSIGN_OR_RETURN(const ir::Graph gradients, ir::Differentiate(prepared.request.loss));
-    MW_ASSIGN_OR_RETURN(const ir::Graph step,
-                        ir::AppendUpdate(gradients, prepared.request.optimizer));
+    MW_ASSIGN_OR_RETURN(const ir::Graph step, planner::MakeStepGraph(prepared.request));
     return ir::FormatGraph(step);
   }
   const auto topology = PlanTopology(args, global, prepared.request.parallel);

@@ -37,6 +37,7 @@ Rates RatesFor(const ir::Graph& graph, const ir::Node& node, Rates rates) {
   if (node.inputs.empty()) return rates;
   const ir::DType dtype = graph.type(node.inputs[0]).dtype;
   if (dtype == ir::DType::kBF16 || dtype == ir::DType::kF16) rates.flops_per_s *= kHalfSpeedup;
+  if (dtype == ir::DType::kF64) rates.flops_per_s /= kF64Slowdown;
   return rates;
 }
 

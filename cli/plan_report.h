@@ -24,6 +24,8 @@ struct Rates {
 Rates RatesOf(const mesh::Topology& topology);
 // What processors gain on operands of 16 bits.
 inline constexpr double kHalfSpeedup = 2;
+// f64 runs on the reference kernels: plain loops, for comparing.
+inline constexpr double kF64Slowdown = 16;
 // The rates of a node: those of its first operand's type.
 Rates RatesFor(const ir::Graph& graph, const ir::Node& node, Rates rates);
 // The longer of computing and moving the bytes.

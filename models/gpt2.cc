@@ -139,6 +139,7 @@ Status Validate(const Gpt2Config& config) {
                         {"n_heads", config.heads},
                         {"inner width", config.inner_width()}}));
   MW_TRY(CheckLayers(config.layers));
+  MW_TRY(CheckSeparator(config.document_separator, config.vocabulary));
   if (config.width % config.heads != 0) {
     return InvalidArgument(
         fmt::format("dim {} is not a multiple of n_heads {}; choose n_heads that divides it",

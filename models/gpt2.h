@@ -29,7 +29,7 @@ struct Gpt2Config {
   double residual_dropout = 0;
   double attention_dropout = 0;  // of the probabilities
   bool tied = true;              // the head is the token embedding
-  // Token that ends a document: tokens attend to their own document only; negative: to their row.
+  // Token that ends a document: tokens attend to their own document only; -1: to their row.
   int64_t document_separator = -1;
   int64_t ignore_index = -100;
 

@@ -124,6 +124,13 @@ Status CheckLayers(int64_t layers) {
       fmt::format("n_layers is {}; a model has at most {} layers", layers, ir::kMaxLayers));
 }
 
+Status CheckSeparator(int64_t separator, int64_t vocabulary) {
+  if (separator >= -1 && separator < vocabulary) return OkStatus();
+  return InvalidArgument(
+      fmt::format("document_separator is {}; it must be -1 (none) or a token below vocab_size {}",
+                  separator, vocabulary));
+}
+
 Status CheckPositive(std::initializer_list<std::pair<const char*, int64_t>> values) {
   // Bounded so that products of two sizes stay far from overflow.
   constexpr int64_t kMaxSize = int64_t{1} << 28;

@@ -43,6 +43,8 @@ class HfConfig {
 
 // Errors: kInvalidArgument above ir::kMaxLayers, before a graph of that size is built.
 Status CheckLayers(int64_t layers);
+// Errors: kInvalidArgument unless it is -1 (none) or a token of the vocabulary.
+Status CheckSeparator(int64_t separator, int64_t vocabulary);
 // Errors: kInvalidArgument naming the first value below 1.
 Status CheckPositive(std::initializer_list<std::pair<const char*, int64_t>> values);
 // Errors: kInvalidArgument unless 0 <= rate < 1.

@@ -161,6 +161,7 @@ Status Validate(const LlamaConfig& config) {
                         {"n_kv_heads", config.kv_head_count()},
                         {"head size", config.head_width()}}));
   MW_TRY(CheckLayers(config.layers));
+  MW_TRY(CheckSeparator(config.document_separator, config.vocabulary));
   if (config.head_size == 0 && config.width % config.heads != 0) {
     return InvalidArgument(
         fmt::format("dim {} is not a multiple of n_heads {}; choose n_heads that divides it",

@@ -53,7 +53,8 @@ class Partitioner {
         stages_(stages),
         strategies_(strategies),
         layout_(layout),
-        mesh_(PlanningMesh(layout)) {}
+        mesh_(PlanningMesh(layout)),
+        users_(graph.Users()) {}
 
   Result<Partition> Run(int64_t bucket_bytes) {
     MarkConstants();
@@ -326,8 +327,6 @@ class Partitioner {
       return Internal(fmt::format("%{} is read before it is computed", value.value()));
     const bool update = reader.phase == Phase::kUpdate;
     PieceKey after = sources.front().piece.value_or(PieceKey{from, Phase::kForward, 0});
-    // What is made once per step is sent with every microbatch, as the reader receives it.
-    if (after.round == kOncePerStep) after.round = 0;
     if (update && after.phase != Phase::kUpdate) after = {from, Phase::kUpdate, 0};
     Sharding resolved = EffectiveSharding(sources.front(), after);
     if (!resolved.partial.empty()) {
@@ -422,12 +421,24 @@ class Partitioner {
     return 0;
   }
 
+  // What other stages read is sent with every microbatch, and so is made with it.
+  bool ReadHereOnly(size_t index, int stage) const {
+    for (const ValueId output : graph_.nodes[index].outputs) {
+      for (const NodeId user : users_[static_cast<size_t>(output.value())]) {
+        for (const int reader : stages_.node_stages[static_cast<size_t>(user.value())]) {
+          if (reader != stage) return false;
+        }
+      }
+    }
+    return true;
+  }
+
   Status Emit(size_t index, int stage) {
     const Node& node = graph_.nodes[index];
     const NodeStrategy& strategy = strategies_.nodes[index];
     PieceKey key{stage, node.phase, 0};
     if (node.phase == Phase::kUpdate) key.round = RoundOf(node, stage);
-    if (IsWeightCast(graph_, node)) key.round = kOncePerStep;
+    if (IsWeightCast(graph_, node) && ReadHereOnly(index, stage)) key.round = kOncePerStep;
     MW_ASSIGN_OR_RETURN(const std::vector<ValueId> outputs, EmitIn(key, node, strategy));
     for (size_t r = 0; r < node.outputs.size(); ++r) {
       AddVersion(key, node.outputs[r], strategy.results[r], outputs[r]);
@@ -531,6 +542,7 @@ class Partitioner {
   const Strategies& strategies_;
   const Layout& layout_;
   const mesh::Mesh mesh_;
+  const std::vector<std::vector<NodeId>> users_;
   Partition result_;
   std::map<PieceKey, PieceBuilder> pieces_;
   std::map<ValueId, int> name_counts_;

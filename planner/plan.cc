@@ -35,15 +35,6 @@ Result<Graph> MakeLossGraph(const ir::JobRequest& job) {
   return ir::ToMixedPrecision(loss, job.train.compute_dtype);
 }
 
-Result<Graph> MakeStepGraph(const ir::JobRequest& job) {
-  MW_ASSIGN_OR_RETURN(const Graph loss, MakeLossGraph(job));
-  MW_ASSIGN_OR_RETURN(Graph gradients, ir::Differentiate(loss));
-  MW_ASSIGN_OR_RETURN(gradients, ir::FoldCasts(gradients));
-  ir::OptimizerSpec optimizer = job.optimizer;
-  if (optimizer.total_steps == 0) optimizer.total_steps = job.train.steps;
-  return ir::AppendUpdate(gradients, optimizer);
-}
-
 Result<Staged> StageGraph(Graph graph, const std::vector<int>& stage_of_layer, int stage_count) {
   MW_ASSIGN_OR_RETURN(StageAssignment stages, AssignStages(graph, stage_of_layer, stage_count));
   graph = SumGradientsInBackward(std::move(graph), stages);
@@ -239,6 +230,15 @@ class PlanMaker {
 };
 
 }  // namespace
+
+Result<Graph> MakeStepGraph(const ir::JobRequest& job) {
+  MW_ASSIGN_OR_RETURN(const Graph loss, MakeLossGraph(job));
+  MW_ASSIGN_OR_RETURN(Graph gradients, ir::Differentiate(loss));
+  MW_ASSIGN_OR_RETURN(gradients, ir::FoldCasts(gradients));
+  ir::OptimizerSpec optimizer = job.optimizer;
+  if (optimizer.total_steps == 0) optimizer.total_steps = job.train.steps;
+  return ir::AppendUpdate(gradients, optimizer);
+}
 
 Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology) {
   Result<Plan> plan = PlanMaker(job, topology, false).Run();

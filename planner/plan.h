@@ -67,6 +67,10 @@ struct Plan {
 // device, need and budget.
 Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology);
 
+// The logical step that MakePlan starts from: loss in the types that it is computed in, gradients,
+// update. Errors: as ir::Differentiate and ir::AppendUpdate.
+Result<ir::Graph> MakeStepGraph(const ir::JobRequest& job);
+
 // Stages, shardings, memory per device; with_programs adds every program's text.
 std::string FormatPlan(const Plan& plan, bool with_programs);
 

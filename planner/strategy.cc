@@ -205,6 +205,13 @@ class Chooser {
   Result<Choice> ChooseTensor(const Node& node, const FactorRule& rule,
                               const std::vector<Sharding>& views) {
     Choice choice{kTensor, std::nullopt, false};
+    if (node.op == Op::kAdamW || node.op == Op::kSgd) {
+      // A param is renewed as it is split; its gradient follows.
+      for (size_t d = 0; d < views[0].dims.size(); ++d) {
+        if (SplitBy(views[0].dims[d], kTensor)) choice.factor = rule.operands[0][d][0];
+      }
+      return choice;
+    }
     if (const auto factor = GradientFactor(node, rule)) {
       choice.factor = factor;
       return choice;

@@ -133,6 +133,17 @@ TEST(Formulas, TrainedScalarGetsItsGradient) {
 }
 
 // Token 0 is a label like any other: no attribute, no padding.
+// The table is whole, as its rows do not divide, while what is read from it is split by columns.
+TEST(Formulas, WholeTableReadByASplitResidual) {
+  const auto loss = [](Builder& b, const Batch& batch) {
+    ValueId x = b.Embedding(batch.at("tokens"), "embed", kVocabulary + 1, kWidth);
+    x = b.AddTo(x, b.Linear(x, "l", kWidth, {.bias = false}));
+    return b.CrossEntropy(b.Linear(x, "head", kVocabulary + 1, {.bias = false}),
+                          batch.at("labels"));
+  };
+  ExpectParity(loss, {{1, 2, 1, 1}, {2, 2, 1, 1}, {1, 2, 1, 2}});
+}
+
 TEST(Formulas, LossWithoutIgnoreIndexCountsEveryLabel) {
   ExpectParity(
       [](Builder& b, const Batch& batch) {

@@ -185,7 +185,7 @@ TEST(MixedPrecisionPlan, CastOfAnEarlierStageReachesItsProduct) {
     SetDegrees(*job, 1, 1, 1, 1);
     const auto one = Train(*job, 1, 3);
     ASSERT_TRUE(one.has_value()) << one.error();
-    const int layouts[][4] = {{1, 1, 1, 2}, {2, 1, 1, 1}, {1, 1, 2, 1}};
+    const int layouts[][4] = {{1, 1, 1, 2}, {2, 1, 1, 1}, {1, 1, 2, 1}, {1, 1, 2, 2}, {2, 1, 2, 2}};
     for (const auto& [data, tensor, pipeline, microbatches] : layouts) {
       SetDegrees(*job, data, tensor, pipeline, microbatches);
       const auto many = Train(*job, data * tensor * pipeline, 3);
