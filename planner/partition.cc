@@ -570,37 +570,4 @@ Result<Partition> MakePartition(const Graph& graph, const StageAssignment& stage
   return Partitioner(graph, stages, strategies, layout).Run(bucket_bytes);
 }
 
-Result<Partition> MakeInitPartition(const Graph& graph, const StageAssignment& stages,
-                                    const Strategies& strategies, const Layout& layout) {
-  const mesh::Mesh mesh = PlanningMesh(layout);
-  Partition result;
-  for (int stage = 0; stage < stages.stage_count; ++stage) {
-    Piece piece;
-    piece.key = {stage, Phase::kForward, 0};
-    ir::Builder builder(fmt::format("s{}/init", stage));
-    builder.SetPhase(Phase::kUpdate);
-    for (NodeId id : graph.NodesOf(Op::kParam)) {
-      const Node& node = graph.node(id);
-      const std::string name = node.attrs.Str("name");
-      const auto holders = stages.param_stages.find(name);
-      if (holders == stages.param_stages.end()) continue;
-      if (std::find(holders->second.begin(), holders->second.end(), stage) == holders->second.end())
-        continue;
-      const ir::TensorType& type = graph.type(node.outputs[0]);
-      const Sharding& sharding = strategies.params.at(name);
-      const ir::TensorType local{type.dtype, mesh::LocalDims(type.dims, sharding, mesh)};
-      const ValueId value = EmitInitialValue(builder, node, type, sharding, local);
-      builder.SetOutput(name, value);
-      const auto kind =
-          node.attrs.Int("state") != 0 ? ir::MemoryKind::kOptimizer : ir::MemoryKind::kWeights;
-      piece.outputs.push_back(static_cast<TensorIndex>(result.tensors.size()));
-      result.tensors.push_back({stage, TensorRole::kParam, kind, name, type, sharding, local});
-    }
-    MW_ASSIGN_OR_RETURN(Graph local_graph, builder.Finish());
-    piece.graph = std::make_shared<const Graph>(std::move(local_graph));
-    result.pieces.push_back(std::move(piece));
-  }
-  return result;
-}
-
 }  // namespace meshwright::planner
