@@ -22,7 +22,11 @@ thread_local bool counted = true;
 void* CountedNew(std::size_t bytes, std::size_t alignment) {
   if (counted) allocations.fetch_add(1, std::memory_order_relaxed);
   const std::size_t whole = (bytes + alignment - 1) / alignment * alignment;
-  if (void* memory = std::aligned_alloc(alignment, whole)) return memory;
+  return std::aligned_alloc(alignment, whole);
+}
+
+void* CountedNewOrThrow(std::size_t bytes, std::size_t alignment) {
+  if (void* memory = CountedNew(bytes, alignment)) return memory;
   throw std::bad_alloc();
 }
 
@@ -31,9 +35,14 @@ constexpr std::size_t kDefault = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 }  // namespace
 
 // Not inlined: the compiler would see aligned_alloc and free without their partners and warn.
-[[gnu::noinline]] void* operator new(std::size_t bytes) { return CountedNew(bytes, kDefault); }
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  return CountedNewOrThrow(bytes, kDefault);
+}
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return CountedNew(bytes, static_cast<std::size_t>(alignment));
+  return CountedNewOrThrow(bytes, static_cast<std::size_t>(alignment));
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return CountedNew(bytes, kDefault);
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
