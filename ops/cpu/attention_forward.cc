@@ -1,12 +1,10 @@
 // Forward pass of attention: one work item per query tile of a head.
-#include <cmath>
 #include <limits>
 #include <type_traits>
 
 #include "ops/cpu/attention_half.h"
 #include "ops/cpu/attention_tile.h"
 #include "ops/cpu/scratch.h"
-#include "ops/cpu/vec_elementwise.h"
 #include "ops/parallel.h"
 
 namespace meshwright::ops::cpu {
@@ -40,10 +38,12 @@ class ForwardTile {
     std::fill_n(state_.max, kTile, -std::numeric_limits<float>::infinity());
     std::fill_n(state_.sum, kTile, 0.0f);
     for (int64_t j = 0; j < BlockCount(shape_, index); ++j) {
-      if (MeetsFirst(shape_, index, j)) FetchAfter(TileAfter(shape_, batch, head, j));
+      if (MeetsFirst(shape_, index, j)) {
+        FetchForward(shape_, tensors_, TileAfter(shape_, batch, head, j), ahead_);
+      }
       AddBlock({batch, head, queries, TileAt(shape_, j), shape_.causal && j == index});
     }
-    Finish(batch, head, queries);
+    FinishForward(shape_, tensors_, {batch, head, queries}, state_, sums_);
   }
 
  private:
@@ -51,15 +51,6 @@ class ForwardTile {
     const int64_t states = 3 * kTile;
     const int64_t dropout = run_.dropout.active() ? 2 * kTile * kTile : 0;
     return kTile * (PaddedWidth(shape_.e) + 3 * width_ + kTile) + states + dropout;
-  }
-
-  void FetchAfter(const TilePlace& place) {
-    if (place.batch == shape_.b) return;
-    const int64_t group = place.head / shape_.heads_per_group();
-    FetchRows(tensors_.k, place, group, ahead_);
-    FetchRows(tensors_.v, place, group, ahead_);
-    FetchRows(tensors_.q, place, place.head, ahead_);
-    FetchRows(tensors_.o, place, place.head, ahead_);
   }
 
   void AddBlock(const TilePair& pair) {
@@ -80,19 +71,6 @@ class ForwardTile {
     VecTileProduct({pair.queries.rows, width_, pair.keys.rows}, {scores_, 1, kTile},
                    {v_, width_, 1}, {sums_, width_, 1},
                    pair.Mode(TilePart::kDepthToRow, !first, &ahead_));
-  }
-
-  // A query whose scores are all -inf gets zeros and lse -inf.
-  void Finish(int64_t batch, int64_t head, const TileRange& queries) const {
-    const float scale = static_cast<float>(shape_.scale());
-    float* lse = tensors_.lse + (batch * shape_.h + head) * shape_.s + queries.first;
-    for (int64_t i = 0; i < queries.rows; ++i) {
-      const float sum = state_.sum[i];
-      lse[i] = scale * state_.max[i] + std::log(sum);
-      float* row = sums_ + i * width_;
-      VecScale(row, sum == 0 ? 0.0f : 1.0f / sum, row, shape_.e);
-    }
-    StoreRows(sums_, width_, shape_.e, RowsOf(tensors_.o, batch, queries, head));
   }
 
   const AttentionRun& run_;

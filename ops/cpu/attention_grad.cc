@@ -87,7 +87,9 @@ class GradGroup {
     const TileRange queries = TileAt(shape_, index);
     LoadQueries(head, queries);
     for (int64_t j = 0; j < BlockCount(shape_, index); ++j) {
-      if (MeetsFirst(shape_, index, j)) FetchAfter(TileAfter(shape_, batch_, head, j));
+      if (MeetsFirst(shape_, index, j)) {
+        FetchBackward(shape_, tensors_, TileAfter(shape_, batch_, head, j), ahead_);
+      }
       const TilePair pair{batch_, head, queries, TileAt(shape_, j), shape_.causal && j == index};
       ScoreGradients(pair);
       // The first tile that sees a block starts its sums.
@@ -98,20 +100,6 @@ class GradGroup {
     if constexpr (kNarrow) {
       StoreRows(dq_.data, width_, shape_.e, RowsOf(tensors_.dq, batch_, queries, head));
     }
-  }
-
-  void FetchAfter(const TilePlace& place) {
-    if (place.batch == shape_.b) return;
-    FetchRows(tensors_.q, place, place.head, ahead_);
-    FetchRows(tensors_.o, place, place.head, ahead_);
-    FetchRows(tensors_.grad, place, place.head, ahead_);
-    FetchRows(tensors_.dq, place, place.head, ahead_);
-    const int64_t group = place.head / shape_.heads_per_group();
-    if (place.head % shape_.heads_per_group() != 0) return;  // seen before
-    FetchRows(tensors_.k, place, group, ahead_);
-    FetchRows(tensors_.v, place, group, ahead_);
-    FetchRows(tensors_.dk, place, group, ahead_);
-    FetchRows(tensors_.dv, place, group, ahead_);
   }
 
   // Everything about a tile of queries that its blocks of keys share.

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "ops/cpu/attention.h"
+#include "ops/cpu/vec_elementwise.h"
 #include "ops/cpu/vec_tile.h"
 
 namespace meshwright::ops::cpu {
@@ -94,6 +97,54 @@ inline bool MeetsFirst(const AttentionShape& shape, int64_t tile, int64_t block)
 template <typename T>
 void FetchRows(const HeadsView<T>& view, const TilePlace& place, int64_t head, RowQueue& queue) {
   queue.Add(view.At(place.batch, place.rows.first, head), view.row_stride, place.rows.rows);
+}
+
+// Queues what the forward pass reads and writes at `place`.
+template <typename T>
+void FetchForward(const AttentionShape& shape, const AttentionTensors<T>& tensors,
+                  const TilePlace& place, RowQueue& queue) {
+  if (place.batch == shape.b) return;
+  const int64_t group = place.head / shape.heads_per_group();
+  FetchRows(tensors.k, place, group, queue);
+  FetchRows(tensors.v, place, group, queue);
+  FetchRows(tensors.q, place, place.head, queue);
+  FetchRows(tensors.o, place, place.head, queue);
+}
+
+// The same for the backward pass; dk and dv where they are summed in place.
+template <typename T>
+void FetchBackward(const AttentionShape& shape, const AttentionGradTensors<T>& tensors,
+                   const TilePlace& place, RowQueue& queue) {
+  if (place.batch == shape.b) return;
+  FetchRows(tensors.q, place, place.head, queue);
+  FetchRows(tensors.o, place, place.head, queue);
+  FetchRows(tensors.grad, place, place.head, queue);
+  FetchRows(tensors.dq, place, place.head, queue);
+  const int64_t group = place.head / shape.heads_per_group();
+  if (place.head % shape.heads_per_group() != 0) return;  // seen before
+  FetchRows(tensors.k, place, group, queue);
+  FetchRows(tensors.v, place, group, queue);
+  if constexpr (std::is_same_v<T, float>) {
+    FetchRows(tensors.dk, place, group, queue);
+    FetchRows(tensors.dv, place, group, queue);
+  }
+}
+
+// Divides the rows of `sums` [queries, width] by their sums and writes o and lse. A query whose
+// scores are all -inf gets zeros and lse -inf.
+template <typename T>
+void FinishForward(const AttentionShape& shape, const AttentionTensors<T>& tensors,
+                   const TilePlace& place, const SoftmaxState& state, float* sums) {
+  const int64_t width = PaddedWidth(shape.e);
+  const float scale = static_cast<float>(shape.scale());
+  float* lse = tensors.lse + (place.batch * shape.h + place.head) * shape.s + place.rows.first;
+  for (int64_t i = 0; i < place.rows.rows; ++i) {
+    const float sum = state.sum[i];
+    lse[i] = scale * state.max[i] + std::log(sum);
+    float* row = sums + i * width;
+    VecScale(row, sum == 0 ? 0.0f : 1.0f / sum, row, shape.e);
+  }
+  StoreRows(sums, width, shape.e, RowsOf(tensors.o, place.batch, place.rows, place.head));
 }
 
 // Hands out consecutive pieces of scratch memory, each at a 64-byte boundary.

@@ -16,36 +16,26 @@ bool IsNative(const KernelSpec& spec, std::initializer_list<ir::DType> types) {
          std::all_of(spec.inputs.begin(), spec.inputs.end(), native);
 }
 
-// Kernels that read or write bf16 themselves.
-KernelResult MakeHalfKernel(const KernelSpec& spec) {
+// Whether the op's kernel reads and writes bf16 itself; others are widened.
+bool TakesHalves(ir::Op op) {
   using ir::Op;
-  switch (spec.op) {
+  switch (op) {
     case Op::kCast:
-      return MakeCast(spec);
     case Op::kEinsum:
-      return MakeEinsum(spec);
     case Op::kFused:
-      return MakeFused(spec);
     case Op::kLayerNorm:
     case Op::kRmsNorm:
-      return MakeNorm(spec);
     case Op::kReduceSum:
-      return MakeReduction(spec);
     case Op::kRotary:
-      return MakeRotary(spec);
     case Op::kAttention:
-      return MakeAttention(spec);
     case Op::kAttentionGrad:
-      return MakeAttentionGrad(spec);
     case Op::kAttentionQkv:
-      return MakeAttentionQkv(spec);
     case Op::kAttentionQkvGrad:
-      return MakeAttentionQkvGrad(spec);
     case Op::kHeadLoss:
     case Op::kHeadLossGrad:
-      return MakeHeadLoss(spec);
+      return true;
     default:
-      return std::unique_ptr<Kernel>();
+      return false;
   }
 }
 
@@ -54,10 +44,8 @@ KernelResult MakeHalfKernel(const KernelSpec& spec) {
 KernelResult MakeCpuKernel(const KernelSpec& spec) {
   using ir::Op;
   if (spec.outputs.empty()) return std::unique_ptr<Kernel>();
-  if (!IsNative(spec, {ir::DType::kF32})) {
-    if (IsNative(spec, {ir::DType::kF32, ir::DType::kBF16})) return MakeHalfKernel(spec);
-    return std::unique_ptr<Kernel>();
-  }
+  const bool halves = TakesHalves(spec.op) && IsNative(spec, {ir::DType::kF32, ir::DType::kBF16});
+  if (!halves && !IsNative(spec, {ir::DType::kF32})) return std::unique_ptr<Kernel>();
   switch (spec.op) {
     case Op::kConstant:
     case Op::kRandomNormal:
@@ -75,6 +63,8 @@ KernelResult MakeCpuKernel(const KernelSpec& spec) {
       return MakeElementwise(spec);
     case Op::kDropout:
       return MakeDropout(spec);
+    case Op::kCast:
+      return MakeCast(spec);
     case Op::kReduceSum:
     case Op::kSumSquares:
       return MakeReduction(spec);

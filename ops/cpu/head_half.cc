@@ -7,11 +7,6 @@
 namespace meshwright::ops::cpu {
 namespace {
 
-constexpr int64_t kVocabularyTile = 512;
-constexpr int64_t kWidthTile = 256;
-
-int64_t CountTiles(int64_t count, int64_t tile) { return (count + tile - 1) / tile; }
-
 // Sizes of the tiles: the first ones' and the last one's.
 int64_t TileSize(int64_t count, int64_t tile, int64_t index) {
   return std::min(tile, count - index * tile);

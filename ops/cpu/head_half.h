@@ -14,6 +14,11 @@
 
 namespace meshwright::ops::cpu {
 
+// Products of a head are cut into tiles of this many columns of v or d.
+inline constexpr int64_t kVocabularyTile = 512;
+inline constexpr int64_t kWidthTile = 256;
+inline int64_t CountTiles(int64_t count, int64_t tile) { return (count + tile - 1) / tile; }
+
 struct HeadSizes {
   int64_t tokens = 0;
   int64_t width = 0;       // d

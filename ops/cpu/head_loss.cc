@@ -18,11 +18,6 @@
 namespace meshwright::ops::cpu {
 namespace {
 
-constexpr int64_t kTile = 512;
-constexpr int64_t kNarrowTile = 256;  // of the shorter side d
-
-int64_t Tiles(int64_t count, int64_t tile) { return (count + tile - 1) / tile; }
-
 class HeadLoss final : public Kernel {
  public:
   // `half`: for x and w in bf16.
@@ -77,9 +72,9 @@ class HeadLoss final : public Kernel {
     }
     const float* x = inputs[0].as<float>() + block.first * sizes_.width;
     const float* w = inputs[1].as<float>();
-    ParallelItems(context, Tiles(sizes_.vocabulary, kTile), [&](int64_t tile) {
-      const int64_t column = tile * kTile;
-      const int64_t columns = std::min(kTile, sizes_.vocabulary - column);
+    ParallelItems(context, CountTiles(sizes_.vocabulary, kVocabularyTile), [&](int64_t tile) {
+      const int64_t column = tile * kVocabularyTile;
+      const int64_t columns = std::min(kVocabularyTile, sizes_.vocabulary - column);
       Gemm({block.rows, columns, sizes_.width}, {x, sizes_.width, 1},
            {w + column * sizes_.width, 1, sizes_.width},
            {block.logits + column, sizes_.vocabulary, 1}, false);
@@ -125,15 +120,15 @@ class HeadLoss final : public Kernel {
     }
     const float* x = inputs[0].as<float>() + block.first * d;
     const float* w = inputs[1].as<float>();
-    ParallelItems(context, Tiles(d, kNarrowTile), [&](int64_t tile) {
-      const int64_t column = tile * kNarrowTile;
-      Gemm({block.rows, std::min(kNarrowTile, d - column), v}, {block.logits, v, 1},
+    ParallelItems(context, CountTiles(d, kWidthTile), [&](int64_t tile) {
+      const int64_t column = tile * kWidthTile;
+      Gemm({block.rows, std::min(kWidthTile, d - column), v}, {block.logits, v, 1},
            {w + column, d, 1}, {dx + column, d, 1}, false);
     });
-    ParallelItems(context, Tiles(v, kTile), [&](int64_t tile) {
-      const int64_t row = tile * kTile;
-      Gemm({std::min(kTile, v - row), d, block.rows}, {block.logits + row, 1, v}, {x, d, 1},
-           {dw + row * d, d, 1}, accumulates || block.first > 0);
+    ParallelItems(context, CountTiles(v, kVocabularyTile), [&](int64_t tile) {
+      const int64_t row = tile * kVocabularyTile;
+      Gemm({std::min(kVocabularyTile, v - row), d, block.rows}, {block.logits + row, 1, v},
+           {x, d, 1}, {dw + row * d, d, 1}, accumulates || block.first > 0);
     });
   }
 
