@@ -49,12 +49,15 @@ constexpr uint32_t PhiloxBits(uint64_t seed, uint64_t stream, uint64_t step, uin
 // same masks.
 constexpr double UniformFromBits(uint32_t bits) { return (bits >> 8) * 0x1.0p-24; }
 
-// Standard normal number of element `index` (Box-Muller on one block per element).
+// Standard normal number of element `index`: Box-Muller makes those of elements 2q and 2q+1 from
+// words 2(q%2) and 2(q%2)+1 of block q/2.
 inline double PhiloxNormal(uint64_t seed, uint64_t stream, uint64_t index) {
-  const PhiloxBlock b = Philox(PhiloxKey(seed, stream), index, ~uint64_t{0});
-  const double u1 = (static_cast<double>(b[0]) + 1.0) * 0x1.0p-32;  // (0, 1]
-  const double u2 = static_cast<double>(b[1]) * 0x1.0p-32;
-  return std::sqrt(-2.0 * std::log(u1)) * std::cos(6.283185307179586476925286766559 * u2);
+  const PhiloxBlock block = Philox(PhiloxKey(seed, stream), index >> 2, ~uint64_t{0});
+  const size_t word = index & 2;
+  const double u1 = (static_cast<double>(block[word]) + 1.0) * 0x1.0p-32;  // (0, 1]
+  const double u2 = static_cast<double>(block[word + 1]) * 0x1.0p-32;
+  const double angle = 6.283185307179586476925286766559 * u2;
+  return std::sqrt(-2.0 * std::log(u1)) * ((index & 1) == 0 ? std::cos(angle) : std::sin(angle));
 }
 
 // Stream number of a name: FNV-1a, 64 bit.

@@ -133,6 +133,7 @@ void AddCluster(CLI::App& app, Storage& s) {
   up->add_option("--transport", s.up.transport, "Between workers")
       ->check(CLI::IsMember({"auto", "shm", "tcp"}))
       ->capture_default_str();
+  up->add_flag("--pin", s.up.pin, "Pin devices to cores");
   up->add_option("--timeout-ms", s.up.timeout_ms, "For everything to be ready")
       ->check(CLI::Range(int64_t{1}, kDayMs))
       ->capture_default_str();

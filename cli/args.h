@@ -69,6 +69,7 @@ struct UpArgs {
   int port = 7700;
   int metrics_port = 7780;
   std::string transport = "auto";
+  bool pin = false;
   int64_t timeout_ms = 60'000;
 };
 

@@ -146,9 +146,13 @@ std::vector<ConfigKey> RunKeys() {
       {"validation", "fraction", "Tail of the data that is never trained on.",
        MW_AT(data.validation_fraction)},
       {"checkpoint", "initial_load_path",
-       "Safetensors file (or a folder with model.safetensors) to start from.",
+       "Safetensors file (or a folder with model.safetensors) to start from: weights in F32, F64, "
+       "BF16 "
+       "or F16; the optimizer starts anew.",
        MW_AT(initial_load_path)},
-      {"checkpoint", "last_save", "Write model.safetensors at the end.", MW_AT(last_save)},
+      {"checkpoint", "last_save",
+       "Write model.safetensors at the end, in F32 (F64 where dtype is float64).",
+       MW_AT(last_save)},
       {"metrics", "log_freq", "Steps between printed lines.", MW_AT(train.log_every)},
   };
 }

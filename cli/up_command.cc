@@ -110,6 +110,7 @@ class ClusterStarter {
                  args_.transport,
                  "--cache-dir",
                  args_.run_dir + "/cache-" + std::to_string(index)};
+    if (args_.pin) spec.args.push_back("--pin");
     AddGlobal(spec);
     return Start(spec);
   }

@@ -20,7 +20,9 @@ using ir::Graph;
 using ir::Node;
 using ir::Op;
 
-constexpr int64_t kBlockBytes = int64_t{24} << 20;  // stays in a third-level cache
+// Every block reads the weight and adds to its gradient: with fewer tokens that costs more than
+// memory does.
+constexpr int64_t kBlockBytes = int64_t{56} << 20;
 constexpr int64_t kBlockGrain = 16;
 
 constexpr const char* kLogits = "bsd,vd->bsv";
@@ -119,13 +121,15 @@ class HeadFinder {
   const std::vector<std::vector<NodeId>> users_;
 };
 
-// At most half of the tokens, and of about kBlockBytes.
+// At most half of the tokens, and of about kBlockBytes; blocks of about the same size.
 int64_t BlockTokens(int64_t tokens, const ir::TensorType& logits) {
   const int64_t row_bytes = logits.dims.back() * ir::DTypeBytes(logits.dtype);
   const int64_t most = std::max<int64_t>(1, kBlockBytes / row_bytes);
   const int64_t half = (tokens + 1) / 2;
-  const int64_t block = std::min(most, half);
-  return block < kBlockGrain ? block : block / kBlockGrain * kBlockGrain;
+  const int64_t blocks = (tokens + std::min(most, half) - 1) / std::min(most, half);
+  const int64_t block = (tokens + blocks - 1) / blocks;
+  const int64_t even = (block + kBlockGrain - 1) / kBlockGrain * kBlockGrain;
+  return even <= half ? even : half;
 }
 
 class HeadRewriter {

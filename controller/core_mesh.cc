@@ -60,6 +60,9 @@ void Core::StartMesh(JobEntry& job, PlannedJob plan, Context& context) {
   persist.batch.events.push_back(EventRecord{context.now.unix_ms, id.value(), text});
   context.effects.push_back(std::move(persist));
   context.effects.push_back(LogLine{id, text});
+  for (const std::string& note : mesh.plan.notes) {
+    context.effects.push_back(LogLine{id, fmt::format("note: {}", note)});
+  }
   for (const MeshMember& member : mesh.members) {
     SendTo(mesh, member, MakeLoad(job, mesh, member), context);
   }

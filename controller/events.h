@@ -31,6 +31,7 @@ struct PlannedDevice {
 };
 struct PlannedJob {
   std::string layout;
+  std::vector<std::string> notes;      // what the planner wants the user to know
   std::vector<PlannedDevice> devices;  // by rank; may be fewer than were reserved
   ir::BlobRef graph;                   // text of the loss graph
   int64_t vocabulary = 0;

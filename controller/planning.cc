@@ -75,6 +75,7 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
   PlannedJob planned;
   planned.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   planned.layout = plan.layout.ToString();
+  planned.notes = plan.notes;
   planned.vocabulary = VocabularyOf(job.loss);
   SetMemory(plan, topology, planned);
   MW_TRY(MakeDirs(job_dir));

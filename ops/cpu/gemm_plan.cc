@@ -11,7 +11,13 @@ namespace {
 
 constexpr int64_t kSmallestTile = 64;
 constexpr int64_t kWantedTiles = 4;
-constexpr double kSmallestTileFlops = 8e6;  // about 40 us: far above the cost of handing out a tile
+// About 80 us: far above the cost of handing out a tile.
+constexpr double kSmallestTileFlops = 8e6;
+constexpr double kSmallestHalfTileFlops = 16e6;
+constexpr int64_t kFloatTile = 1024;
+// bf16 products pack the second operand for every tile: whole rows of it.
+constexpr int64_t kHalfTileRows = 512;
+constexpr int64_t kHalfTileColumns = 4096;
 
 int64_t HalfOf(int64_t side) {
   return (side / 2 + kSmallestTile - 1) / kSmallestTile * kSmallestTile;
@@ -30,7 +36,7 @@ GemmPlan::GemmPlan(const GemmLoops& loops)
       k_(loops.k),
       outer_(Expand(loops.outer)),
       depth_(Expand(loops.depth)) {
-  ChooseTiles();
+  ChooseTiles(kFloatTile, kFloatTile, kSmallestTileFlops);
 }
 
 std::vector<GemmPlan::Offsets> GemmPlan::Expand(const std::vector<EinsumLoop>& loops) {
@@ -62,26 +68,15 @@ bool GemmPlan::CountTiles() {
   return row_tiles_ * column_tiles_ * static_cast<int64_t>(outer_.size()) >= kWantedTiles;
 }
 
-// Halves the longer side until there is work for several threads, as long as the tiles stay worth a
-// call.
-void GemmPlan::ChooseTiles() {
-  tile_rows_ = std::min<int64_t>(m_.size, 1024);
-  tile_columns_ = std::min<int64_t>(n_.size, 1024);
+// Tiles of at most rows x columns. Halves the longer side until there is work for several threads,
+// as long as the tiles stay worth a call.
+void GemmPlan::ChooseTiles(int64_t rows, int64_t columns, double smallest_flops) {
+  tile_rows_ = std::min(m_.size, rows);
+  tile_columns_ = std::min(n_.size, columns);
   while (!CountTiles()) {
     int64_t& longer = tile_rows_ >= tile_columns_ ? tile_rows_ : tile_columns_;
-    if (TileFlops() < 2 * kSmallestTileFlops || longer < 2 * kSmallestTile) return;
+    if (TileFlops() < 2 * smallest_flops || longer < 2 * kSmallestTile) return;
     longer = HalfOf(longer);
-  }
-}
-
-// bf16 products pack the second operand for every tile: whole rows of it, and few tiles of rows.
-void GemmPlan::ChooseHalfTiles() {
-  tile_rows_ = std::min<int64_t>(m_.size, 512);
-  tile_columns_ = std::min<int64_t>(n_.size, 4096);
-  while (!CountTiles()) {
-    int64_t& side = tile_rows_ >= 4 * kSmallestTile ? tile_rows_ : tile_columns_;
-    if (TileFlops() < 4 * kSmallestTileFlops || side < 2 * kSmallestTile) return;
-    side = HalfOf(side);
   }
 }
 
@@ -124,7 +119,7 @@ bool GemmPlan::PrepareHalf(ir::DType c, bool accumulate) {
   if (c == ir::DType::kBF16 && depth_.size() > 1) return false;
   half_result_bytes_ = ir::DTypeBytes(c);
   half_accumulates_ = accumulate;
-  ChooseHalfTiles();
+  ChooseTiles(kHalfTileRows, kHalfTileColumns, kSmallestHalfTileFlops);
   for (int64_t index = 0; index < row_tiles_ * column_tiles_; ++index) {
     const Tile tile = TileAt(index);
     for (const bool adds : {false, true}) {

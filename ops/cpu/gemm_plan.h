@@ -52,8 +52,7 @@ class GemmPlan {
   };
 
   static std::vector<Offsets> Expand(const std::vector<EinsumLoop>& loops);
-  void ChooseTiles();
-  void ChooseHalfTiles();
+  void ChooseTiles(int64_t rows, int64_t columns, double smallest_flops);
   bool CountTiles();
   double TileFlops() const;
   Tile TileAt(int64_t index) const;

@@ -1,96 +1,125 @@
 #include "ops/cpu/head_half.h"
 
-#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
 
-#include "ops/parallel.h"
+#include "ops/cpu/half_gemm.h"
+#include "ops/cpu/vec_half.h"
 
 namespace meshwright::ops::cpu {
 namespace {
 
-// Sizes of the tiles: the first ones' and the last one's.
-int64_t TileSize(int64_t count, int64_t tile, int64_t index) {
-  return std::min(tile, count - index * tile);
-}
+class HalfHeadProducts final : public HeadProducts {
+ public:
+  explicit HalfHeadProducts(const HeadSizes& sizes) : sizes_(sizes) {}
 
-size_t IsLast(int64_t count, int64_t tile, int64_t index) {
-  return TileSize(count, tile, index) == tile ? 0 : 1;
-}
+  // The products of all tiles; equal ones are made once.
+  bool Build(bool gradient) {
+    const Cut blocks{sizes_.tokens, sizes_.block};
+    const Cut tiles = sizes_.vocabulary_tiles();
+    for (const int64_t block : {int64_t{0}, blocks.parts() - 1}) {
+      for (const int64_t tile : {int64_t{0}, int64_t{1}, tiles.parts() - 1}) {
+        if (tile >= tiles.parts()) continue;
+        if (!BuildTile(blocks.length(block), tile, gradient)) return false;
+      }
+    }
+    return true;
+  }
+
+  void Logits(const HeadBlock& block, int64_t tile, const Tensor& x,
+              const Tensor& w) const override {
+    const Cut tiles = sizes_.vocabulary_tiles();
+    Find(kLogits, {block.rows, tiles.length(tile), sizes_.width}, false)
+        .Run(RowsOf(x, block.first), RowsOf(w, tiles.begin(tile)), block.Tile(tiles, tile));
+  }
+
+  void Pack(float* gradient, int64_t count) const override {
+    VecNarrow(gradient, reinterpret_cast<uint16_t*>(gradient), count);
+  }
+
+  void InputGradient(const HeadBlock& block, int64_t tile, const InputTiles::Tile& part,
+                     const Tensor& w, float* dx) const override {
+    const Cut tiles = sizes_.vocabulary_tiles();
+    const int64_t columns = tiles.length(tile);
+    Find(kInput, {part.rows, part.columns, columns}, tile > 0)
+        .Run(GradientOf(block, tile) + part.row * 2 * columns,
+             RowsOf(w, tiles.begin(tile)) + part.column,
+             dx + (block.first + part.row) * sizes_.width + part.column);
+  }
+
+  void WeightGradient(const HeadBlock& block, int64_t tile, const Tensor& x, float* dw,
+                      bool accumulate) const override {
+    const Cut tiles = sizes_.vocabulary_tiles();
+    Find(kWeight, {tiles.length(tile), sizes_.width, block.rows}, accumulate)
+        .Run(GradientOf(block, tile), RowsOf(x, block.first),
+             dw + tiles.begin(tile) * sizes_.width);
+  }
+
+ private:
+  enum Kind { kLogits, kInput, kWeight };
+  using Key = std::tuple<Kind, int64_t, int64_t, int64_t, bool>;
+
+  static Key KeyOf(Kind kind, GemmSize size, bool accumulate) {
+    return {kind, size.m, size.n, size.k, accumulate};
+  }
+
+  bool BuildTile(int64_t rows, int64_t tile, bool gradient) {
+    const int64_t d = sizes_.width;
+    const int64_t columns = sizes_.vocabulary_tiles().length(tile);
+    if (!Add(kLogits, {rows, columns, d}, {{d, 1}, {1, d}, {columns, 1}}, false)) return false;
+    if (!gradient) return true;
+    for (const bool adds : {false, true}) {
+      if (!Add(kWeight, {columns, d, rows}, {{1, 2 * columns}, {d, 1}, {d, 1}}, adds)) return false;
+    }
+    const InputTiles parts(rows, d);
+    for (int64_t i = 0; i < parts.count(); ++i) {
+      const InputTiles::Tile part = parts.At(i);
+      if (!Add(kInput, {part.rows, part.columns, columns}, {{2 * columns, 1}, {d, 1}, {d, 1}},
+               tile > 0)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  struct AllStrides {
+    Strides a, b, c;
+  };
+
+  bool Add(Kind kind, GemmSize size, const AllStrides& strides, bool accumulate) {
+    const Key key = KeyOf(kind, size, accumulate);
+    if (products_.contains(key)) return true;
+    std::optional<HalfGemm> product =
+        HalfGemm::Make({size, strides.a, strides.b, strides.c, ir::DType::kF32, accumulate});
+    if (!product) return false;
+    products_.emplace(key, std::move(*product));
+    return true;
+  }
+
+  const HalfGemm& Find(Kind kind, GemmSize size, bool accumulate) const {
+    return products_.at(KeyOf(kind, size, accumulate));
+  }
+
+  // Of a matrix [.., d].
+  const uint16_t* RowsOf(const Tensor& matrix, int64_t row) const {
+    return matrix.as<uint16_t>() + row * sizes_.width;
+  }
+  const uint16_t* GradientOf(const HeadBlock& block, int64_t tile) const {
+    return reinterpret_cast<const uint16_t*>(block.Tile(sizes_.vocabulary_tiles(), tile));
+  }
+
+  const HeadSizes sizes_;
+  std::map<Key, HalfGemm> products_;
+};
 
 }  // namespace
 
-std::optional<HalfHead> HalfHead::Make(const HeadSizes& sizes, bool gradient) {
-  HalfHead head(sizes);
-  const int64_t whole = std::min(sizes.block, sizes.tokens);
-  if (!head.Build(whole, gradient)) return std::nullopt;
-  const int64_t rest = sizes.tokens % whole;
-  if (rest != 0 && !head.Build(rest, gradient)) return std::nullopt;
-  return head;
-}
-
-bool HalfHead::Build(int64_t rows, bool gradient) {
-  const int64_t d = sizes_.width;
-  const int64_t v = sizes_.vocabulary;
-  const auto f32 = ir::DType::kF32;
-  Products made;
-  made.rows = rows;
-  for (const int64_t tile : {int64_t{0}, CountTiles(v, kVocabularyTile) - 1}) {
-    const int64_t size = TileSize(v, kVocabularyTile, tile);
-    const size_t last = IsLast(v, kVocabularyTile, tile);
-    made.logits[last] = HalfGemm::Make({{rows, size, d}, {d, 1}, {1, d}, {v, 1}, f32, false});
-    if (!made.logits[last]) return false;
-    for (const bool accumulate : {false, true}) {
-      if (!gradient) break;
-      std::optional<HalfGemm>& weight = made.weight[last][accumulate ? 1 : 0];
-      weight = HalfGemm::Make({{size, d, rows}, {1, 2 * v}, {d, 1}, {d, 1}, f32, accumulate});
-      if (!weight) return false;
-    }
-  }
-  for (const int64_t tile : {int64_t{0}, CountTiles(d, kWidthTile) - 1}) {
-    if (!gradient) break;
-    std::optional<HalfGemm>& input = made.input[IsLast(d, kWidthTile, tile)];
-    const int64_t size = TileSize(d, kWidthTile, tile);
-    input = HalfGemm::Make({{rows, size, v}, {2 * v, 1}, {d, 1}, {d, 1}, f32, false});
-    if (!input) return false;
-  }
-  products_.push_back(std::move(made));
-  return true;
-}
-
-const HalfHead::Products& HalfHead::ProductsOf(int64_t rows) const {
-  return products_[products_.front().rows == rows ? 0 : 1];
-}
-
-void HalfHead::Logits(const RunContext& context, int64_t rows, const uint16_t* x, const uint16_t* w,
-                      float* logits) const {
-  const int64_t v = sizes_.vocabulary;
-  const Products& products = ProductsOf(rows);
-  ParallelItems(context, CountTiles(v, kVocabularyTile), [&](int64_t tile) {
-    const int64_t first = tile * kVocabularyTile;
-    products.logits[IsLast(v, kVocabularyTile, tile)]->Run(x, w + first * sizes_.width,
-                                                           logits + first);
-  });
-}
-
-void HalfHead::InputGradient(const RunContext& context, int64_t rows, const float* logits,
-                             const uint16_t* w, float* dx) const {
-  const auto* gradient = reinterpret_cast<const uint16_t*>(logits);
-  const Products& products = ProductsOf(rows);
-  ParallelItems(context, CountTiles(sizes_.width, kWidthTile), [&](int64_t tile) {
-    const int64_t first = tile * kWidthTile;
-    products.input[IsLast(sizes_.width, kWidthTile, tile)]->Run(gradient, w + first, dx + first);
-  });
-}
-
-void HalfHead::WeightGradient(const RunContext& context, int64_t rows, const float* logits,
-                              const uint16_t* x, float* dw, bool accumulate) const {
-  const auto* gradient = reinterpret_cast<const uint16_t*>(logits);
-  const int64_t v = sizes_.vocabulary;
-  const Products& products = ProductsOf(rows);
-  ParallelItems(context, CountTiles(v, kVocabularyTile), [&](int64_t tile) {
-    const int64_t first = tile * kVocabularyTile;
-    products.weight[IsLast(v, kVocabularyTile, tile)][accumulate ? 1 : 0]->Run(
-        gradient + first, x, dw + first * sizes_.width);
-  });
+std::unique_ptr<const HeadProducts> MakeHalfHeadProducts(const HeadSizes& sizes, bool gradient) {
+  auto products = std::make_unique<HalfHeadProducts>(sizes);
+  if (!products->Build(gradient)) return nullptr;
+  return products;
 }
 
 }  // namespace meshwright::ops::cpu

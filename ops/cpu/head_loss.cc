@@ -2,7 +2,8 @@
 // so that it is in the plan; it holds the logits, then their gradient.
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <limits>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -10,7 +11,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/head_half.h"
-#include "ops/cpu/vec_half.h"
+#include "ops/cpu/head_products.h"
 #include "ops/cpu/vec_rows.h"
 #include "ops/parallel.h"
 #include "ops/token_ids.h"
@@ -18,31 +19,99 @@
 namespace meshwright::ops::cpu {
 namespace {
 
+// Tiles of a block whose gradient is there at once. A thread alone keeps one in its own cache; a
+// team needs work for all. Results do not depend on it.
+constexpr int64_t kTilesOfTeam = 8;
+
+class FloatHeadProducts final : public HeadProducts {
+ public:
+  explicit FloatHeadProducts(const HeadSizes& sizes) : sizes_(sizes) {}
+
+  void Logits(const HeadBlock& block, int64_t tile, const Tensor& x,
+              const Tensor& w) const override {
+    const int64_t d = sizes_.width;
+    const Cut tiles = sizes_.vocabulary_tiles();
+    const int64_t columns = tiles.length(tile);
+    Gemm({block.rows, columns, d}, {x.as<float>() + block.first * d, d, 1},
+         {w.as<float>() + tiles.begin(tile) * d, 1, d}, {block.Tile(tiles, tile), columns, 1},
+         false);
+  }
+
+  void Pack(float*, int64_t) const override {}
+
+  void InputGradient(const HeadBlock& block, int64_t tile, const InputTiles::Tile& part,
+                     const Tensor& w, float* dx) const override {
+    const int64_t d = sizes_.width;
+    const Cut tiles = sizes_.vocabulary_tiles();
+    const int64_t columns = tiles.length(tile);
+    Gemm({part.rows, part.columns, columns},
+         {block.Tile(tiles, tile) + part.row * columns, columns, 1},
+         {w.as<float>() + tiles.begin(tile) * d + part.column, d, 1},
+         {dx + (block.first + part.row) * d + part.column, d, 1}, tile > 0);
+  }
+
+  void WeightGradient(const HeadBlock& block, int64_t tile, const Tensor& x, float* dw,
+                      bool accumulate) const override {
+    const int64_t d = sizes_.width;
+    const Cut tiles = sizes_.vocabulary_tiles();
+    const int64_t columns = tiles.length(tile);
+    Gemm({columns, d, block.rows}, {block.Tile(tiles, tile), 1, columns},
+         {x.as<float>() + block.first * d, d, 1}, {dw + tiles.begin(tile) * d, d, 1}, accumulate);
+  }
+
+ private:
+  const HeadSizes sizes_;
+};
+
+// log(sum(exp(x))) of a row from those of its tiles: the sum of a tile is that of exp(x - shift).
+struct TileSum {
+  float largest = 0;
+  float sum = 0;
+
+  float shift() const { return std::isinf(largest) ? 0.0f : largest; }
+};
+
+double LogSumExp(const TileSum* tiles, int64_t count) {
+  float largest = -std::numeric_limits<float>::infinity();
+  for (int64_t t = 0; t < count; ++t) largest = std::max(largest, tiles[t].largest);
+  if (std::isinf(largest)) return static_cast<double>(largest);
+  const double shift = static_cast<double>(largest);
+  double sum = 0;
+  for (int64_t t = 0; t < count; ++t) {
+    sum +=
+        static_cast<double>(tiles[t].sum) * std::exp(static_cast<double>(tiles[t].shift()) - shift);
+  }
+  return shift + std::log(sum);
+}
+
 class HeadLoss final : public Kernel {
  public:
-  // `half`: for x and w in bf16.
-  HeadLoss(const HeadSizes& sizes, int64_t ignore, bool gradient, std::optional<HalfHead> half)
+  HeadLoss(const HeadSizes& sizes, int64_t ignore, bool gradient,
+           std::unique_ptr<const HeadProducts> products)
       : sizes_(sizes),
         ignore_(ignore),
         gradient_(gradient),
-        half_(std::move(half)),
-        losses_(static_cast<size_t>(sizes.block)) {}
+        products_(std::move(products)),
+        sums_(static_cast<size_t>(sizes.block * sizes.vocabulary_tiles().parts())),
+        lse_(static_cast<size_t>(sizes.block)) {}
 
   Status Run(const RunContext& context, Inputs inputs, Outputs outputs) override {
     const int32_t* labels = inputs[2].as<int32_t>();
     MW_TRY(CheckTokenIds("head_loss", labels, sizes_.tokens, sizes_.vocabulary, ignore_));
-    const float dloss = gradient_ ? *inputs[3].as<float>() : 0;
     if (inputs.size() > 4) CopyTensor(context, inputs[4], outputs[3]);
     double loss = 0;
     int64_t count = 0;
     for (int64_t first = 0; first < sizes_.tokens; first += sizes_.block) {
-      const Block block{first, std::min(sizes_.block, sizes_.tokens - first),
-                        outputs[gradient_ ? 4 : 2].as<float>()};
+      const HeadBlock block{first, std::min(sizes_.block, sizes_.tokens - first),
+                            outputs[gradient_ ? 4 : 2].as<float>()};
       Logits(context, block, inputs);
-      Rows(context, block, labels + first, dloss);
       for (int64_t r = 0; r < block.rows; ++r) {
-        if (labels[first + r] == ignore_) continue;
-        loss += losses_[static_cast<size_t>(r)];
+        const int64_t tiles = sizes_.vocabulary_tiles().parts();
+        double& lse = lse_[static_cast<size_t>(r)];
+        lse = LogSumExp(&sums_[static_cast<size_t>(r * tiles)], tiles);
+        const int32_t label = labels[first + r];
+        if (label == ignore_) continue;
+        loss += lse - static_cast<double>(LogitOf(block, r, label));
         ++count;
       }
       if (gradient_) Gradients(context, block, inputs, outputs);
@@ -53,105 +122,91 @@ class HeadLoss final : public Kernel {
   }
 
  private:
-  struct Block {
-    int64_t first = 0;
-    int64_t rows = 0;
-    float* logits = nullptr;  // [rows, v]
-  };
-
-  const uint16_t* HalfRows(const Tensor& x, const Block& block) const {
-    return x.as<uint16_t>() + block.first * sizes_.width;
+  float LogitOf(const HeadBlock& block, int64_t row, int64_t column) const {
+    const Cut tiles = sizes_.vocabulary_tiles();
+    const int64_t tile = column / tiles.size;
+    return block.Tile(tiles, tile)[row * tiles.length(tile) + column - tiles.begin(tile)];
   }
 
-  // logits = x w^T
-  void Logits(const RunContext& context, const Block& block, Inputs inputs) const {
-    if (half_) {
-      half_->Logits(context, block.rows, HalfRows(inputs[0], block), inputs[1].as<uint16_t>(),
-                    block.logits);
-      return;
-    }
-    const float* x = inputs[0].as<float>() + block.first * sizes_.width;
-    const float* w = inputs[1].as<float>();
-    ParallelItems(context, CountTiles(sizes_.vocabulary, kVocabularyTile), [&](int64_t tile) {
-      const int64_t column = tile * kVocabularyTile;
-      const int64_t columns = std::min(kVocabularyTile, sizes_.vocabulary - column);
-      Gemm({block.rows, columns, sizes_.width}, {x, sizes_.width, 1},
-           {w + column * sizes_.width, 1, sizes_.width},
-           {block.logits + column, sizes_.vocabulary, 1}, false);
+  // Logits, and the sums of their tiles while these are in a cache.
+  void Logits(const RunContext& context, const HeadBlock& block, Inputs inputs) {
+    const Cut tiles = sizes_.vocabulary_tiles();
+    ParallelItems(context, tiles.parts(), [&](int64_t tile) {
+      products_->Logits(block, tile, inputs[0], inputs[1]);
+      const int64_t columns = tiles.length(tile);
+      for (int64_t r = 0; r < block.rows; ++r) {
+        const float* row = block.Tile(tiles, tile) + r * columns;
+        TileSum& sum = sums_[static_cast<size_t>(r * tiles.parts() + tile)];
+        sum.largest = VecMax(row, columns);
+        sum.sum = VecExpSum(row, 1.0f, sum.shift(), columns);
+      }
     });
   }
 
-  // The loss of each row; logits become their gradient.
-  void Rows(const RunContext& context, const Block& block, const int32_t* labels, float dloss) {
-    const int64_t v = sizes_.vocabulary;
-    ParallelItems(context, block.rows, [&](int64_t r) {
-      float* logits = block.logits + r * v;
-      const float largest = VecMax(logits, v);
-      double lse = static_cast<double>(largest);
-      if (!std::isinf(largest)) {
-        lse += std::log(static_cast<double>(VecExpSum(logits, 1.0f, largest, v)));
-      }
-      const bool counts = labels[r] != ignore_;
-      if (counts) losses_[static_cast<size_t>(r)] = lse - static_cast<double>(logits[labels[r]]);
-      if (!gradient_) return;
-      if (counts) {
-        VecExpScaled(logits, static_cast<float>(lse), dloss, logits, v);
-        logits[labels[r]] -= dloss;
+  // The logits of a tile become their gradient, in the form that the products read.
+  void TileGradient(const HeadBlock& block, int64_t tile, const int32_t* labels,
+                    float dloss) const {
+    const Cut tiles = sizes_.vocabulary_tiles();
+    const int64_t columns = tiles.length(tile);
+    for (int64_t r = 0; r < block.rows; ++r) {
+      float* row = block.Tile(tiles, tile) + r * columns;
+      const int32_t label = labels[block.first + r];
+      if (label == ignore_) {
+        std::fill_n(row, columns, 0.0f);
       } else {
-        std::fill_n(logits, v, 0.0f);
+        VecExpScaled(row, static_cast<float>(lse_[static_cast<size_t>(r)]), dloss, row, columns);
+        const int64_t column = label - tiles.begin(tile);
+        if (column >= 0 && column < columns) row[column] -= dloss;
       }
-      if (half_) VecNarrow(logits, reinterpret_cast<uint16_t*>(logits), v);
-    });
+      products_->Pack(row, columns);
+    }
   }
 
   // dx = dlogits w; dw = sum over blocks of dlogits^T x
-  void Gradients(const RunContext& context, const Block& block, Inputs inputs,
+  void Gradients(const RunContext& context, const HeadBlock& block, Inputs inputs,
                  Outputs outputs) const {
-    const int64_t d = sizes_.width;
-    const int64_t v = sizes_.vocabulary;
-    float* dx = outputs[2].as<float>() + block.first * d;
-    float* dw = outputs[3].as<float>();
-    const bool accumulates = inputs.size() > 4;
-    if (half_) {
-      half_->InputGradient(context, block.rows, block.logits, inputs[1].as<uint16_t>(), dx);
-      half_->WeightGradient(context, block.rows, block.logits, HalfRows(inputs[0], block), dw,
-                            accumulates || block.first > 0);
-      return;
+    const float dloss = *inputs[3].as<float>();
+    const bool accumulates = inputs.size() > 4 || block.first > 0;
+    const int64_t tiles = sizes_.vocabulary_tiles().parts();
+    const InputTiles parts(block.rows, sizes_.width);
+    const Cut groups{tiles, context.team == nullptr ? 1 : kTilesOfTeam};
+    for (int64_t group = 0; group < groups.parts(); ++group) {
+      const int64_t first = groups.begin(group);
+      const int64_t count = groups.length(group);
+      ParallelItems(context, count, [&](int64_t i) {
+        TileGradient(block, first + i, inputs[2].as<int32_t>(), dloss);
+        products_->WeightGradient(block, first + i, inputs[0], outputs[3].as<float>(), accumulates);
+      });
+      ParallelItems(context, parts.count(), [&](int64_t part) {
+        for (int64_t i = 0; i < count; ++i) {
+          products_->InputGradient(block, first + i, parts.At(part), inputs[1],
+                                   outputs[2].as<float>());
+        }
+      });
     }
-    const float* x = inputs[0].as<float>() + block.first * d;
-    const float* w = inputs[1].as<float>();
-    ParallelItems(context, CountTiles(d, kWidthTile), [&](int64_t tile) {
-      const int64_t column = tile * kWidthTile;
-      Gemm({block.rows, std::min(kWidthTile, d - column), v}, {block.logits, v, 1},
-           {w + column, d, 1}, {dx + column, d, 1}, false);
-    });
-    ParallelItems(context, CountTiles(v, kVocabularyTile), [&](int64_t tile) {
-      const int64_t row = tile * kVocabularyTile;
-      Gemm({std::min(kVocabularyTile, v - row), d, block.rows}, {block.logits + row, 1, v},
-           {x, d, 1}, {dw + row * d, d, 1}, accumulates || block.first > 0);
-    });
   }
 
   const HeadSizes sizes_;
   const int64_t ignore_;
   const bool gradient_;
-  const std::optional<HalfHead> half_;
-  std::vector<double> losses_;  // of the rows of a block
+  const std::unique_ptr<const HeadProducts> products_;
+  std::vector<TileSum> sums_;  // [rows, tiles] of a block
+  std::vector<double> lse_;    // of the rows of a block
 };
 
 }  // namespace
 
 KernelResult MakeHeadLoss(const KernelSpec& spec) {
-  const HeadSizes sizes{Product(spec.inputs[2].dims), spec.inputs[1].dims[1],
-                        spec.inputs[1].dims[0], spec.attrs.Int("block_tokens")};
+  const int64_t tokens = Product(spec.inputs[2].dims);
+  const HeadSizes sizes{tokens, spec.inputs[1].dims[1], spec.inputs[1].dims[0],
+                        std::min(tokens, spec.attrs.Int("block_tokens"))};
   const bool gradient = spec.op == ir::Op::kHeadLossGrad;
-  std::optional<HalfHead> half;
-  if (spec.inputs[0].dtype == ir::DType::kBF16) {
-    half = HalfHead::Make(sizes, gradient);
-    if (!half) return std::unique_ptr<Kernel>();
-  }
+  const bool half = spec.inputs[0].dtype == ir::DType::kBF16;
+  std::unique_ptr<const HeadProducts> products =
+      half ? MakeHalfHeadProducts(sizes, gradient) : std::make_unique<FloatHeadProducts>(sizes);
+  if (products == nullptr) return std::unique_ptr<Kernel>();
   return std::unique_ptr<Kernel>(std::make_unique<HeadLoss>(
-      sizes, spec.attrs.Int("ignore_index", kDefaultIgnoreIndex), gradient, std::move(half)));
+      sizes, spec.attrs.Int("ignore_index", kDefaultIgnoreIndex), gradient, std::move(products)));
 }
 
 }  // namespace meshwright::ops::cpu

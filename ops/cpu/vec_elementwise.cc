@@ -136,9 +136,10 @@ void PhiloxFill(uint64_t key, uint64_t step, uint64_t first, uint32_t* bits, int
 void PhiloxPairs(uint64_t key, uint64_t step, uint64_t first, int32_t* x, int32_t* y,
                  int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
-    const PhiloxBlock words = Philox(key, first + static_cast<uint64_t>(i), step);
-    x[i] = static_cast<int32_t>(words[0]);
-    y[i] = static_cast<int32_t>(words[1]);
+    const uint64_t at = first + static_cast<uint64_t>(i);
+    const PhiloxBlock words = Philox(key, at >> 1, step);
+    x[i] = static_cast<int32_t>(words[2 * (at & 1)]);
+    y[i] = static_cast<int32_t>(words[2 * (at & 1) + 1]);
   }
 }
 
@@ -195,21 +196,24 @@ void PhiloxFill(uint64_t key, uint64_t step, uint64_t first, uint32_t* bits, int
   }
 }
 
-// Words 0 and 1 of the blocks first, first + 1, ...
+// Pairs first, first + 1, ... of words: pair q is words 2(q%2) and 2(q%2)+1 of block q/2.
 void PhiloxPairs(uint64_t key, uint64_t step, uint64_t first, int32_t* x, int32_t* y,
                  int64_t count) {
   const hn::ScalableTag<uint64_t> d;
   const int64_t blocks = static_cast<int64_t>(hn::Lanes(d));
-  HWY_ALIGN uint64_t lanes[2][hn::MaxLanes(d)];
-  for (int64_t done = 0; done < count; done += blocks) {
-    const PhiloxWords words =
-        PhiloxLanes(key, step, hn::Iota(d, first + static_cast<uint64_t>(done)));
-    for (int w = 0; w < 2; ++w) hn::Store(words.word[w], d, lanes[w]);
-    const int64_t take = std::min(blocks, count - done);
+  HWY_ALIGN uint64_t lanes[4][hn::MaxLanes(d)];
+  for (int64_t done = 0; done < count;) {
+    const uint64_t at = first + static_cast<uint64_t>(done);
+    const PhiloxWords words = PhiloxLanes(key, step, hn::Iota(d, at >> 1));
+    for (int w = 0; w < 4; ++w) hn::Store(words.word[w], d, lanes[w]);
+    const int64_t skip = static_cast<int64_t>(at & 1);
+    const int64_t take = std::min(2 * blocks - skip, count - done);
     for (int64_t i = 0; i < take; ++i) {
-      x[done + i] = static_cast<int32_t>(lanes[0][i]);
-      y[done + i] = static_cast<int32_t>(lanes[1][i]);
+      const int64_t pair = skip + i;
+      x[done + i] = static_cast<int32_t>(lanes[2 * (pair & 1)][pair >> 1]);
+      y[done + i] = static_cast<int32_t>(lanes[2 * (pair & 1) + 1][pair >> 1]);
     }
+    done += take;
   }
 }
 
@@ -228,29 +232,35 @@ HWY_INLINE FloatVec LogOfUniform(FloatTag d, FloatVec raw) {
   return hn::IfThenElse(hn::RebindMask(d, upper), high, low);
 }
 
-// cos(2 pi bits / 2^32): the bits as a signed number are the same angle.
-HWY_INLINE FloatVec CosOfTurn(FloatTag d, FloatVec raw) {
+// 2 pi bits / 2^32: the bits as a signed number are the same angle.
+HWY_INLINE FloatVec AngleOfTurn(FloatTag d, FloatVec raw) {
   const hn::RebindToSigned<FloatTag> di;
   constexpr float kTurn = 6.283185307179586f * 0x1.0p-32f;
-  return hn::Cos(d, hn::Mul(hn::ConvertTo(d, hn::BitCast(di, raw)), hn::Set(d, kTurn)));
+  return hn::Mul(hn::ConvertTo(d, hn::BitCast(di, raw)), hn::Set(d, kTurn));
 }
 
 void Normal(uint64_t key, uint64_t first, float mean, float deviation, float* out, int64_t count) {
-  constexpr int64_t kPart = 128;
+  constexpr int64_t kPairs = 64;
   const FloatTag d;
-  int32_t x[kPart];
-  int32_t y[kPart];
-  for (int64_t begin = 0; begin < count; begin += kPart) {
-    const int64_t part = std::min(kPart, count - begin);
-    PhiloxPairs(key, ~uint64_t{0}, first + static_cast<uint64_t>(begin), x, y, part);
-    ForLanes(d, part, [&](int64_t i, size_t lanes) {
+  int32_t x[kPairs];
+  int32_t y[kPairs];
+  float values[2 * kPairs + 2 * hn::MaxLanes(d)];
+  const uint64_t end = first + static_cast<uint64_t>(count);
+  for (uint64_t pair = first >> 1; 2 * pair < end; pair += kPairs) {
+    const int64_t pairs = static_cast<int64_t>(std::min<uint64_t>(kPairs, ((end + 1) >> 1) - pair));
+    PhiloxPairs(key, ~uint64_t{0}, pair, x, y, pairs);
+    ForLanes(d, pairs, [&](int64_t i, size_t lanes) {
       const FloatVec log = LogOfUniform(d, LoadLanes(d, reinterpret_cast<float*>(x + i), lanes));
-      const FloatVec cosine = CosOfTurn(d, LoadLanes(d, reinterpret_cast<float*>(y + i), lanes));
-      const FloatVec radius = hn::Sqrt(hn::Mul(log, hn::Set(d, -2.0f)));
-      const FloatVec normal = hn::Mul(radius, cosine);
-      StoreLanes(hn::MulAdd(normal, hn::Set(d, deviation), hn::Set(d, mean)), d, out + begin + i,
-                 lanes);
+      const FloatVec angle = AngleOfTurn(d, LoadLanes(d, reinterpret_cast<float*>(y + i), lanes));
+      const FloatVec radius =
+          hn::Mul(hn::Sqrt(hn::Mul(log, hn::Set(d, -2.0f))), hn::Set(d, deviation));
+      const FloatVec middle = hn::Set(d, mean);
+      hn::StoreInterleaved2(hn::MulAdd(radius, hn::Cos(d, angle), middle),
+                            hn::MulAdd(radius, hn::Sin(d, angle), middle), d, values + 2 * i);
     });
+    const uint64_t from = std::max(first, 2 * pair);
+    const uint64_t to = std::min(end, 2 * (pair + static_cast<uint64_t>(pairs)));
+    std::copy(values + (from - 2 * pair), values + (to - 2 * pair), out + (from - first));
   }
 }
 

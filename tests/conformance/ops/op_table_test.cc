@@ -212,7 +212,8 @@ TEST_P(OpTable, GradientOnCpuF32AgreesWithReferenceF64) {
   const auto cpu = EvaluateWith(*narrow, {Backend::kCpu, ContextOf()}, inputs);
   ASSERT_TRUE(cpu) << cpu.error();
   for (size_t i = 0; i < cpu->size(); ++i) {
-    EXPECT_LE(RelativeError((*cpu)[i], (*oracle)[i]), 1e-5) << wide->outputs[i].name;
+    // Above the rounding of terms that cancel: the scores of a single key have no gradient.
+    EXPECT_LE(RelativeError((*cpu)[i], (*oracle)[i]), 5e-5) << wide->outputs[i].name;
   }
 }
 

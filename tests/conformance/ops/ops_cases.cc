@@ -163,6 +163,20 @@ void AddAccumulators(std::vector<OpCase>& cases) {
                    {Ids({3, 100}, 40), {{3, 100, 133}}, {{40, 133}}},
                    {},
                    false});
+  // Several tiles of everything, the last one smaller: vocabulary, rows and width. The logits are
+  // large, and exp makes their rounding a relative one.
+  for (const Op op : {Op::kHeadLoss, Op::kHeadLossGrad}) {
+    OpCase tiles{op == Op::kHeadLoss ? "head_loss_tiles" : "head_loss_grad_tiles",
+                 op,
+                 {{"ignore_index", -1}, {"block_tokens", 135}},
+                 {{{2, 70, 260}}, {{1030, 260}}, Ids({2, 70}, 1030, -1)},
+                 {},
+                 false,
+                 1e-5,
+                 op == Op::kHeadLoss ? size_t{2} : size_t{4}};
+    if (op == Op::kHeadLossGrad) tiles.args.push_back({{}});
+    cases.push_back(std::move(tiles));
+  }
   cases.push_back({"head_loss_grad_accumulator",
                    Op::kHeadLossGrad,
                    {{"ignore_index", -1}, {"block_tokens", 3}},

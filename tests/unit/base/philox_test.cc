@@ -66,6 +66,21 @@ TEST(PhiloxNormal, HasTheMomentsOfANormalDistribution) {
   EXPECT_NEAR(fourth / kSamples, 3, 0.1);
 }
 
+TEST(PhiloxNormal, NeighboursDoNotGoTogether) {
+  constexpr uint64_t kSamples = 100'000;
+  for (const uint64_t distance : {1, 2, 3, 4}) {
+    double products = 0, squares = 0;
+    for (uint64_t i = 0; i < kSamples; ++i) {
+      const double x = PhiloxNormal(1, 2, i);
+      const double y = PhiloxNormal(1, 2, i + distance);
+      products += x * y;
+      squares += (x * x - 1) * (y * y - 1);
+    }
+    EXPECT_NEAR(products / kSamples, 0, 0.02) << "distance " << distance;
+    EXPECT_NEAR(squares / kSamples, 0, 0.05) << "distance " << distance;
+  }
+}
+
 TEST(StreamOf, IsFnv1a) {
   // Source: draft-eastlake-fnv-17, test vectors, 64 bit FNV-1a.
   EXPECT_EQ(StreamOf(""), 0xcbf29ce484222325u);

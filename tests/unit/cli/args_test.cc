@@ -44,6 +44,12 @@ TEST(Args, GlobalOptionsWorkOnBothSidesOfTheCommand) {
   }
 }
 
+TEST(Args, WorkersArePinnedWhenAskedFor) {
+  EXPECT_FALSE(Parse<UpArgs>({"up"}).pin);
+  EXPECT_TRUE(Parse<UpArgs>({"up", "--pin"}).pin);
+  EXPECT_TRUE(Parse<WorkerArgs>({"worker", "--pin"}).pin);
+}
+
 TEST(Args, UsageErrorsExitWithTwoAndSayWhy) {
   EXPECT_EQ(ParseArgs({"submit"}).exit_code, kExitUsage);
   EXPECT_EQ(ParseArgs({}).exit_code, kExitUsage);

@@ -484,6 +484,15 @@ TEST(CoreStore, ASubmitThatCannotBeWrittenIsRefused) {
   EXPECT_GT(cluster.Submit(SimCluster::MakeJob(1, 1, 1, 1), "op"), 0) << "and may be tried again";
 }
 
+TEST(CoreStore, WhatThePlannerNotesIsInTheLogOfTheJob) {
+  SimCluster cluster;
+  cluster.AddWorkers(1);
+  cluster.plan_notes = {"norms are computed again"};
+  const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 1));
+  cluster.Settle();
+  EXPECT_THAT(cluster.lines(job), ::testing::Contains("note: norms are computed again"));
+}
+
 TEST(CoreStore, AnEndThatCannotBeWrittenIsToldAllTheSameAndOnlyOnce) {
   SimCluster cluster;
   cluster.AddWorkers(1);

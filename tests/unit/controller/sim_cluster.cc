@@ -262,6 +262,7 @@ void SimCluster::Plan(const StartPlan& start) {
   plan.layout = "data=" + std::to_string(start.topology.devices.size());
   plan.devices.resize(planned_devices > 0 ? static_cast<size_t>(planned_devices)
                                           : start.topology.devices.size());
+  plan.notes = plan_notes;
   plan.devices[0].saved_slots = {"w"};
   Result<PlannedJob> result = std::move(plan);
   if (plan_error) result = tl::unexpected(*plan_error);

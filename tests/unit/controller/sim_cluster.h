@@ -71,6 +71,7 @@ class SimCluster {
   int64_t Draw(int64_t below);
 
   // ---- faults of the played parts ----
+  std::vector<std::string> plan_notes;
   std::optional<Status> plan_error;
   bool plan_misfit = false;  // with plan_error: it is the planner's own
   std::optional<Status> weights_error;
