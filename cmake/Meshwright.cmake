@@ -1,7 +1,8 @@
 # mw_library(base DEPS fmt::fmt): one static library per room, from every .cc file under the folder.
 # mw_tests(unit/base DEPS base): one GoogleTest binary per tests/<path> folder.
 # DEPS names rooms (base, ir, ...) or imported targets; only declared edges link.
-# ALONE: see mw_unity; SHARDS, of sanitizer builds: see mw_shards.
+# ALONE: see mw_unity; SHARDS, of sanitizer builds: see mw_shards; ONE_THREAD: nothing to see for the
+# thread sanitizer, which leaves it out.
 
 set(MW_WARNINGS -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wno-restrict -Werror)
 if(MESHWRIGHT_SANITIZE)
@@ -95,7 +96,10 @@ function(mw_shards target path count timeout skips)
 endfunction()
 
 function(mw_tests path)
-  cmake_parse_arguments(ARG "" "TIMEOUT;SHARDS" "DEPS;SOURCES;ALONE;TSAN_SKIPS" ${ARGN})
+  cmake_parse_arguments(ARG "ONE_THREAD" "TIMEOUT;SHARDS" "DEPS;SOURCES;ALONE;TSAN_SKIPS" ${ARGN})
+  if(ARG_ONE_THREAD AND MESHWRIGHT_SANITIZE STREQUAL "thread")
+    return()
+  endif()
   # `ninja tests_unit` builds all binaries of a label: the sanitizer builds need only some.
   string(REGEX REPLACE "/.*" "" label "${path}")
   if(NOT TARGET tests_${label})
@@ -108,6 +112,10 @@ function(mw_tests path)
   target_compile_options(${target} PRIVATE ${MW_WARNINGS} $<$<CONFIG:Release>:-O1>)
   if(MESHWRIGHT_SANITIZE AND NOT target MATCHES "^(conformance|property)")
     mw_compile_fast(${target})
+  endif()
+  if(MESHWRIGHT_SANITIZE STREQUAL "address")
+    # The rooms are under test, not the tests.
+    target_compile_options(${target} PRIVATE -fno-sanitize=undefined)
   endif()
   mw_resolve_deps(deps ${ARG_DEPS})
   target_link_libraries(${target} PRIVATE ${deps} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck

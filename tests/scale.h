@@ -4,9 +4,12 @@
 
 namespace meshwright {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitizedBuild = true;
-inline constexpr int kSweepStride = 10;  // every how many cases of a sweep run
+inline constexpr int kSweepStride = 20;  // every how many cases of a sweep run
+#elif defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kSanitizedBuild = true;
+inline constexpr int kSweepStride = 10;
 #else
 inline constexpr bool kSanitizedBuild = false;
 inline constexpr int kSweepStride = 1;

@@ -21,13 +21,22 @@ namespace {
 #define MADV_COLLAPSE 25  // Linux 6.1
 #endif
 
+// One call holds the lock of the process's mappings, for seconds where a virtual machine has to get
+// the memory first: a thread that allocates, as a heartbeat does, would wait for all of it.
+constexpr size_t kPopulateBytes = size_t{32} << 20;
+
 // False only when the system says that there is no memory; without the system call, every page is
 // touched.
 bool Populate(std::byte* data, size_t bytes) {
-  if (madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return true;
-  if (errno != EINVAL) return false;
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  for (size_t i = 0; i < bytes; i += page) static_cast<volatile std::byte*>(data)[i] = std::byte{0};
+  for (size_t begin = 0; begin < bytes; begin += kPopulateBytes) {
+    const size_t length = std::min(kPopulateBytes, bytes - begin);
+    if (madvise(data + begin, length, MADV_POPULATE_WRITE) == 0) continue;
+    if (errno != EINVAL) return false;
+    for (size_t i = 0; i < length; i += page) {
+      static_cast<volatile std::byte*>(data + begin)[i] = std::byte{0};
+    }
+  }
   return true;
 }
 
