@@ -147,8 +147,7 @@ std::vector<ConfigKey> RunKeys() {
        MW_AT(data.validation_fraction)},
       {"checkpoint", "initial_load_path",
        "Safetensors file (or a folder with model.safetensors) to start from: weights in F32, F64, "
-       "BF16 "
-       "or F16; the optimizer starts anew.",
+       "BF16 or F16; the optimizer starts anew.",
        MW_AT(initial_load_path)},
       {"checkpoint", "last_save",
        "Write model.safetensors at the end, in F32 (F64 where dtype is float64).",

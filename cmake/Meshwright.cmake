@@ -113,10 +113,6 @@ function(mw_tests path)
   if(MESHWRIGHT_SANITIZE AND NOT target MATCHES "^(conformance|property)")
     mw_compile_fast(${target})
   endif()
-  if(MESHWRIGHT_SANITIZE STREQUAL "address")
-    # The rooms are under test, not the tests.
-    target_compile_options(${target} PRIVATE -fno-sanitize=undefined)
-  endif()
   mw_resolve_deps(deps ${ARG_DEPS})
   target_link_libraries(${target} PRIVATE ${deps} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck
                         Threads::Threads)

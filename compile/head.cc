@@ -124,9 +124,9 @@ class HeadFinder {
 // At most half of the tokens, and of about kBlockBytes; blocks of about the same size.
 int64_t BlockTokens(int64_t tokens, const ir::TensorType& logits) {
   const int64_t row_bytes = logits.dims.back() * ir::DTypeBytes(logits.dtype);
-  const int64_t most = std::max<int64_t>(1, kBlockBytes / row_bytes);
   const int64_t half = (tokens + 1) / 2;
-  const int64_t blocks = (tokens + std::min(most, half) - 1) / std::min(most, half);
+  const int64_t most = std::min(half, std::max<int64_t>(1, kBlockBytes / row_bytes));
+  const int64_t blocks = (tokens + most - 1) / most;
   const int64_t block = (tokens + blocks - 1) / blocks;
   const int64_t even = (block + kBlockGrain - 1) / kBlockGrain * kBlockGrain;
   return even <= half ? even : half;

@@ -212,8 +212,11 @@ TEST_P(OpTable, GradientOnCpuF32AgreesWithReferenceF64) {
   const auto cpu = EvaluateWith(*narrow, {Backend::kCpu, ContextOf()}, inputs);
   ASSERT_TRUE(cpu) << cpu.error();
   for (size_t i = 0; i < cpu->size(); ++i) {
-    // Above the rounding of terms that cancel: the scores of a single key have no gradient.
-    EXPECT_LE(RelativeError((*cpu)[i], (*oracle)[i]), 5e-5) << wide->outputs[i].name;
+    double largest = 0;
+    for (double value : ValuesOf((*oracle)[i])) largest = std::max(largest, std::abs(value));
+    // Where there is no gradient (the scores of a single key), what remains of terms that cancel.
+    EXPECT_LE(RelativeError((*cpu)[i], (*oracle)[i]), largest < 1e-6 ? 5e-5 : 1e-5)
+        << wide->outputs[i].name;
   }
 }
 

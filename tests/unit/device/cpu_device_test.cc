@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <vector>
 
 #include "device/cpu/shared_file.h"
 #include "device/device.h"
@@ -36,6 +37,24 @@ TEST(CpuDevice, MemoryIsZeroedWritableAndAligned) {
     EXPECT_EQ(address % (large ? 2 << 20 : 64), 0u);
     EXPECT_TRUE(std::all_of(data, data + bytes, [](std::byte b) { return b == std::byte{0}; }));
     std::fill(data, data + bytes, std::byte{0xAB});
+  }
+}
+
+// More than one call populates.
+TEST(CpuDevice, AllPagesArePresentBeforeTheyAreUsed) {
+  for (const bool shared : {false, true}) {
+    DeviceOptions options;
+    options.share_memory = shared;
+    auto device = MakeDevice(options);
+    constexpr int64_t kBytes = (int64_t{70} << 20) + 5;
+    auto memory = device->Allocate({MemoryKind::kActivations, kBytes});
+    ASSERT_TRUE(memory.has_value()) << memory.error();
+    const auto page = sysconf(_SC_PAGESIZE);
+    std::vector<unsigned char> present(static_cast<size_t>((kBytes + page - 1) / page));
+    ASSERT_EQ(mincore((*memory)->data(), static_cast<size_t>(kBytes), present.data()), 0);
+    const auto missing = std::count_if(present.begin(), present.end(),
+                                       [](unsigned char bits) { return (bits & 1) == 0; });
+    EXPECT_EQ(missing, 0) << (shared ? "shared" : "private");
   }
 }
 
