@@ -17,6 +17,7 @@ LLAMA = {"model": "llama", "dim": 512, "layers": 8, "heads": 8, "kv_heads": 2, "
          "batch": 2, "vocab": 256}
 JOBS = {"small": "bench/jobs/small.toml", "gpt2": "bench/jobs/gpt2.toml", "llama": "bench/jobs/llama.toml"}
 SHORT_ROUNDS = 3  # rounds of a case of milliseconds for each that is asked for
+SMALL_ROUNDS = 2  # of one whose step is half a second or less
 LIMIT_SHARE = 0.9    # of the limit: as good as the target
 LIMIT_NOISE = 1.05
 OWN_F32_TARGET = 1.6  # bfloat16 over our own float32
@@ -31,6 +32,9 @@ class Options:
 
     def steps(self, default):
         return self._steps or default
+
+    def rounds_of(self, spec):
+        return self.rounds * (SMALL_ROUNDS if spec is SMALL else 1)
 
 
 def case(name, shape, target, steps=10):
@@ -95,7 +99,7 @@ def train(options, steps, job, spec, dtype, cores, ratio_target):
         if dtype != "float32":
             parties["ours, float32"] = OurTraining(cluster, job, spec, "float32", count)
         parties["limit"] = Limit(spec, dtype, cores)
-        values = interleave(parties, options.rounds)
+        values = interleave(parties, options.rounds_of(spec))
     return judge_training(values, [p.name for p in peers], ratio_target)
 
 
@@ -171,7 +175,7 @@ def parallel(options, steps, kind):
         parties = {"ours": OurTraining(cluster, JOBS["small"], SMALL, "float32", count, **mine)}
         parties |= {p.name: functools.partial(p.tokens_per_s, count) for p in peers}
         parties["limit"] = Limit(SMALL, "float32", 2)
-        values = interleave(parties, options.rounds)
+        values = interleave(parties, options.rounds_of(SMALL))
     result = judge_training(values, [p.name for p in peers], 1.5)
     result["peer"]["name"] += " over gloo"
     return result
@@ -193,7 +197,7 @@ def dp2_scaling(options, steps):
             return OurTraining(cluster, JOBS["small"], SMALL, "float32", count,
                                data_parallel_replicate_degree=workers)()
 
-    values = interleave({"data=2": lambda: run(2), "one core": lambda: run(1)}, options.rounds)
+    values = interleave({"data=2": lambda: run(2), "one core": lambda: run(1)}, options.rounds_of(SMALL))
     two, one = median(values["data=2"]), median(values["one core"])
     return {"ours": tokens(two),
             "peer": {**tokens(one), "name": "ours on one core"}, "ratio": significant(two / one),

@@ -5,6 +5,8 @@ from cases import REGISTRY
 from common import ROOT, RUNS
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+# What else a target asks of our side.
+_ALSO = {"over_own_float32": "× own float32", "over_plan": "× the plan", "percent_of_step": "% of the step"}
 _UNITS = {"tokens_per_s": "tokens/s", "us": "µs", "us_per_node": "µs per node", "peak_rss_mib": "MiB",
           "seconds": "s"}
 
@@ -19,7 +21,8 @@ def _value(field):
         if key in field:
             number = field[key]
             text = f"{number:,.0f}" if number >= 1000 else f"{number:g}"
-            return " ".join(part for part in (text, unit, field.get("name", "")) if part)
+            also = [f"({field[other]:.3g} {words})" for other, words in _ALSO.items() if other in field]
+            return " ".join(part for part in (text, unit, *also, field.get("name", "")) if part)
     return ""
 
 

@@ -14,8 +14,8 @@
 namespace meshwright::ops::cpu {
 
 inline constexpr int64_t kVocabularyTile = 512;  // columns of logits, rows of dw
-inline constexpr int64_t kRowTile = 128;         // of dx
-inline constexpr int64_t kWidthTile = 256;       // of dx
+inline constexpr int64_t kRowTile = 512;         // of dx
+inline constexpr int64_t kWidthTile = 128;       // of dx
 
 // Cuts `count` into parts of `size`; the last is what is left.
 struct Cut {
