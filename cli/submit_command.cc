@@ -14,6 +14,7 @@
 #include "cli/input_files.h"
 #include "cli/job_config.h"
 #include "cli/output.h"
+#include "ir/safetensors.h"
 #include "ir/schema.h"
 
 namespace meshwright::cli {
@@ -26,6 +27,14 @@ double FlopsPerStep(const ir::Graph& loss) {
   double flops = 0;
   for (const ir::Node& node : loss.nodes) flops += ir::CostOf(loss, node).flops;
   return 3 * flops;
+}
+
+// Weights that do not fit the model are refused before a cluster is asked.
+Status CheckInitialWeights(const InputFiles& files, const ir::Graph& loss) {
+  if (files.weights.empty()) return OkStatus();
+  MW_ASSIGN_OR_RETURN(const auto file, ir::SafetensorsFile::Open(files.weights));
+  const Status status = ir::CheckWeights(*file, loss);
+  return status.ok() ? status : status.WithContext("checkpoint.initial_load_path");
 }
 
 Status UploadBlobs(Client& client, const InputFiles& files, ir::JobRequest& request) {
@@ -106,6 +115,7 @@ Result<int> Submit(const SubmitArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
   PrintNotes(config);
   MW_ASSIGN_OR_RETURN(const InputFiles files, FindInputFiles(config));
+  MW_TRY(CheckInitialWeights(files, prepared.request.loss));
   const ir::TrainSpec& train = prepared.request.train;
   const StepPrinter printer({.steps = train.steps,
                              .log_every = train.log_every,

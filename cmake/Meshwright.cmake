@@ -1,8 +1,8 @@
 # mw_library(base DEPS fmt::fmt): one static library per room, from every .cc file under the folder.
 # mw_tests(unit/base DEPS base): one GoogleTest binary per tests/<path> folder.
 # DEPS names rooms (base, ir, ...) or imported targets; only declared edges link.
-# ALONE: see mw_unity; SHARDS, of sanitizer builds: see mw_shards; ONE_THREAD: nothing to see for the
-# thread sanitizer, which leaves it out.
+# ALONE: see mw_unity; SHARDS, of sanitizer builds, and what each sanitizer SKIPS of them: see mw_shards;
+# ONE_THREAD: nothing to see for the thread sanitizer, which leaves it out.
 
 set(MW_WARNINGS -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wno-restrict -Werror)
 if(MESHWRIGHT_SANITIZE)
@@ -79,11 +79,11 @@ function(mw_library name)
 endfunction()
 
 # Where thousands of tests are short, a process for each costs more than the tests: `count` processes
-# run every count-th test. skips: patterns of gtest names that the thread sanitizer leaves out.
+# run every count-th test. skips: patterns of gtest names that are left out.
 function(mw_shards target path count timeout skips)
   string(REGEX REPLACE "/.*" "" label "${path}")
   set(environment "${MW_TEST_ENVIRONMENT}" GTEST_TOTAL_SHARDS=${count})
-  if(skips AND MESHWRIGHT_SANITIZE STREQUAL "thread")
+  if(skips)
     list(JOIN skips ":" filter)
     list(APPEND environment "GTEST_FILTER=-${filter}")
   endif()
@@ -96,7 +96,8 @@ function(mw_shards target path count timeout skips)
 endfunction()
 
 function(mw_tests path)
-  cmake_parse_arguments(ARG "ONE_THREAD" "TIMEOUT;SHARDS" "DEPS;SOURCES;ALONE;TSAN_SKIPS" ${ARGN})
+  cmake_parse_arguments(ARG "ONE_THREAD" "TIMEOUT;SHARDS" "DEPS;SOURCES;ALONE;ADDRESS_SKIPS;THREAD_SKIPS"
+                        ${ARGN})
   if(ARG_ONE_THREAD AND MESHWRIGHT_SANITIZE STREQUAL "thread")
     return()
   endif()
@@ -127,7 +128,8 @@ function(mw_tests path)
   if(MESHWRIGHT_SANITIZE)
     math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 3")
     if(ARG_SHARDS)
-      mw_shards(${target} ${path} ${ARG_SHARDS} ${ARG_TIMEOUT} "${ARG_TSAN_SKIPS}")
+      string(TOUPPER ${MESHWRIGHT_SANITIZE} sanitizer)
+      mw_shards(${target} ${path} ${ARG_SHARDS} ${ARG_TIMEOUT} "${ARG_${sanitizer}_SKIPS}")
       return()
     endif()
   endif()

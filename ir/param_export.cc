@@ -178,6 +178,25 @@ const SafetensorsEntry* FindExported(const SafetensorsFile& file, const std::str
   return dot == std::string::npos ? nullptr : file.Find(std::string_view(name).substr(dot + 1));
 }
 
+// The tensor of the file that can be read as the param.
+Result<const SafetensorsEntry*> FindReadable(const SafetensorsFile& file,
+                                             const ExportLayout& layout) {
+  const SafetensorsEntry* entry = FindExported(file, layout.name);
+  if (entry == nullptr) {
+    return Fail(NotFound(fmt::format("{} has no tensor '{}' ({})", file.path(), layout.name,
+                                     layout.type.ToString())));
+  }
+  const DType wanted = layout.type.dtype;
+  const bool convertible = entry->dtype.has_value() && IsFloating(*entry->dtype) &&
+                           (wanted == DType::kF32 || wanted == DType::kF64);
+  if (entry->shape != layout.type.dims || !(entry->dtype == wanted || convertible)) {
+    return Fail(InvalidArgument(fmt::format("{}: tensor '{}' is {}[{}]; the model needs {}",
+                                            file.path(), entry->name, entry->dtype_name,
+                                            fmt::join(entry->shape, ","), layout.type.ToString())));
+  }
+  return entry;
+}
+
 }  // namespace
 
 Status SafetensorsWriter::WriteStrided(std::string_view name, const StridedBox& box,
@@ -262,23 +281,22 @@ Status WriteLogicalTile(SafetensorsWriter& writer, const Node& param, const Tens
 Result<std::vector<std::byte>> ReadLogicalTile(const SafetensorsFile& file, const Node& param,
                                                const TensorType& logical, const Box& box) {
   MW_ASSIGN_OR_RETURN(const ExportLayout layout, ExportLayoutOf(param, logical));
-  const SafetensorsEntry* entry = FindExported(file, layout.name);
-  if (entry == nullptr) {
-    return Fail(NotFound(fmt::format("{} has no tensor '{}' ({})", file.path(), layout.name,
-                                     layout.type.ToString())));
-  }
-  const bool convertible = entry->dtype.has_value() && IsFloating(*entry->dtype) &&
-                           (logical.dtype == DType::kF32 || logical.dtype == DType::kF64);
-  if (entry->shape != layout.type.dims || !(entry->dtype == logical.dtype || convertible)) {
-    return Fail(InvalidArgument(fmt::format("{}: tensor '{}' is {}[{}]; the model needs {}",
-                                            file.path(), entry->name, entry->dtype_name,
-                                            fmt::join(entry->shape, ","), layout.type.ToString())));
-  }
+  MW_ASSIGN_OR_RETURN(const SafetensorsEntry* entry, FindReadable(file, layout));
   MW_ASSIGN_OR_RETURN(const SafetensorsWriter::StridedBox placed, Place(layout, logical, box));
   const TensorType tile_type{logical.dtype, placed.sizes};
   std::vector<std::byte> tile(static_cast<size_t>(tile_type.bytes()));
   Gather(placed, {file.data(*entry).data(), *entry->dtype, logical.dtype}, tile.data());
   return tile;
+}
+
+Status CheckWeights(const SafetensorsFile& file, const Graph& graph) {
+  for (NodeId id : graph.NodesOf(Op::kParam)) {
+    const Node& param = graph.node(id);
+    MW_ASSIGN_OR_RETURN(const ExportLayout layout,
+                        ExportLayoutOf(param, graph.type(param.outputs[0])));
+    MW_TRY(FindReadable(file, layout));
+  }
+  return OkStatus();
 }
 
 }  // namespace meshwright::ir

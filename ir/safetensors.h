@@ -174,4 +174,8 @@ Status WriteLogicalTile(SafetensorsWriter& writer, const Node& param, const Tens
 Result<std::vector<std::byte>> ReadLogicalTile(const SafetensorsFile& file, const Node& param,
                                                const TensorType& logical, const Box& box);
 
+// Whether the file has every param of the graph in a form that ReadLogicalTile takes. Errors: as
+// there, for the first that it has not.
+Status CheckWeights(const SafetensorsFile& file, const Graph& graph);
+
 }  // namespace meshwright::ir

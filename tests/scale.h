@@ -6,10 +6,10 @@ namespace meshwright {
 
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitizedBuild = true;
-inline constexpr int kSweepStride = 20;  // every how many cases of a sweep run
+inline constexpr int kSweepStride = 40;  // every how many cases of a sweep run
 #elif defined(__SANITIZE_ADDRESS__)
 inline constexpr bool kSanitizedBuild = true;
-inline constexpr int kSweepStride = 10;
+inline constexpr int kSweepStride = 20;
 #else
 inline constexpr bool kSanitizedBuild = false;
 inline constexpr int kSweepStride = 1;

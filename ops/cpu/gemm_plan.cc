@@ -35,9 +35,9 @@ GemmPlan::GemmPlan(const GemmLoops& loops)
       n_(loops.n),
       k_(loops.k),
       outer_(Expand(loops.outer)),
-      depth_(Expand(loops.depth)) {
-  ChooseTiles(kFloatTile, kFloatTile, kSmallestTileFlops);
-}
+      depth_(Expand(loops.depth)),
+      alone_(Cut(kFloatTile, kFloatTile)),
+      team_(CutForTeam(kFloatTile, kFloatTile, kSmallestTileFlops)) {}
 
 std::vector<GemmPlan::Offsets> GemmPlan::Expand(const std::vector<EinsumLoop>& loops) {
   std::vector<Offsets> offsets{{}};
@@ -53,39 +53,38 @@ std::vector<GemmPlan::Offsets> GemmPlan::Expand(const std::vector<EinsumLoop>& l
   return offsets;
 }
 
-double GemmPlan::TileFlops() const {
-  return 2.0 * static_cast<double>(tile_rows_) * static_cast<double>(tile_columns_) *
-         static_cast<double>(k_.size);
-}
-
-// Counts the tiles; whether there is work for several threads.
-bool GemmPlan::CountTiles() {
+// Tiles of at most rows x columns.
+GemmPlan::Tiling GemmPlan::Cut(int64_t rows, int64_t columns) const {
   const auto count = [](int64_t size, int64_t tile) {
     return tile == 0 ? 0 : (size + tile - 1) / tile;
   };
-  row_tiles_ = count(m_.size, tile_rows_);
-  column_tiles_ = count(n_.size, tile_columns_);
-  return row_tiles_ * column_tiles_ * static_cast<int64_t>(outer_.size()) >= kWantedTiles;
+  Tiling tiling{std::min(m_.size, rows), std::min(n_.size, columns), 0, 0};
+  tiling.row_tiles = count(m_.size, tiling.rows);
+  tiling.column_tiles = count(n_.size, tiling.columns);
+  return tiling;
 }
 
-// Tiles of at most rows x columns. Halves the longer side until there is work for several threads,
-// as long as the tiles stay worth a call.
-void GemmPlan::ChooseTiles(int64_t rows, int64_t columns, double smallest_flops) {
-  tile_rows_ = std::min(m_.size, rows);
-  tile_columns_ = std::min(n_.size, columns);
-  while (!CountTiles()) {
-    int64_t& longer = tile_rows_ >= tile_columns_ ? tile_rows_ : tile_columns_;
-    if (TileFlops() < 2 * smallest_flops || longer < 2 * kSmallestTile) return;
-    longer = HalfOf(longer);
+// Halves the longer side until there is work for several threads, as long as the tiles stay worth a
+// call.
+GemmPlan::Tiling GemmPlan::CutForTeam(int64_t rows, int64_t columns, double smallest_flops) const {
+  Tiling tiling = Cut(rows, columns);
+  while (tiling.count() * static_cast<int64_t>(outer_.size()) < kWantedTiles) {
+    const double flops = 2.0 * static_cast<double>(tiling.rows) *
+                         static_cast<double>(tiling.columns) * static_cast<double>(k_.size);
+    const int64_t longer = std::max(tiling.rows, tiling.columns);
+    if (flops < 2 * smallest_flops || longer < 2 * kSmallestTile) break;
+    tiling = tiling.rows >= tiling.columns ? Cut(HalfOf(tiling.rows), tiling.columns)
+                                           : Cut(tiling.rows, HalfOf(tiling.columns));
   }
+  return tiling;
 }
 
-GemmPlan::Tile GemmPlan::TileAt(int64_t index) const {
+GemmPlan::Tile GemmPlan::TileAt(const Tiling& tiling, int64_t index) const {
   Tile tile;
-  tile.row = index / column_tiles_ * tile_rows_;
-  tile.column = index % column_tiles_ * tile_columns_;
-  tile.rows = std::min(tile_rows_, m_.size - tile.row);
-  tile.columns = std::min(tile_columns_, n_.size - tile.column);
+  tile.row = index / tiling.column_tiles * tiling.rows;
+  tile.column = index % tiling.column_tiles * tiling.columns;
+  tile.rows = std::min(tiling.rows, m_.size - tile.row);
+  tile.columns = std::min(tiling.columns, n_.size - tile.column);
   return tile;
 }
 
@@ -102,16 +101,17 @@ void GemmPlan::RunTile(const Tile& tile, const float* a, const float* b, float* 
 
 void GemmPlan::Run(const RunContext& context, const float* a, const float* b, float* c,
                    bool accumulate) const {
-  const int64_t per_product = row_tiles_ * column_tiles_;
+  const Tiling& tiling = context.team == nullptr ? alone_ : team_;
+  const int64_t per_product = tiling.count();
   ParallelItems(context, static_cast<int64_t>(outer_.size()) * per_product, [&](int64_t item) {
     const Offsets& at = outer_[static_cast<size_t>(item / per_product)];
-    RunTile(TileAt(item % per_product), a + at.a, b + at.b, c + at.c, accumulate);
+    RunTile(TileAt(tiling, item % per_product), a + at.a, b + at.b, c + at.c, accumulate);
   });
 }
 
 size_t GemmPlan::KindOf(const Tile& tile, bool accumulate) const {
-  return (tile.rows == tile_rows_ ? 0u : 1u) + (tile.columns == tile_columns_ ? 0u : 2u) +
-         (accumulate ? 4u : 0u);
+  return (tile.rows == half_tiling_.rows ? 0u : 1u) +
+         (tile.columns == half_tiling_.columns ? 0u : 2u) + (accumulate ? 4u : 0u);
 }
 
 bool GemmPlan::PrepareHalf(ir::DType c, bool accumulate) {
@@ -119,9 +119,9 @@ bool GemmPlan::PrepareHalf(ir::DType c, bool accumulate) {
   if (c == ir::DType::kBF16 && depth_.size() > 1) return false;
   half_result_bytes_ = ir::DTypeBytes(c);
   half_accumulates_ = accumulate;
-  ChooseTiles(kHalfTileRows, kHalfTileColumns, kSmallestHalfTileFlops);
-  for (int64_t index = 0; index < row_tiles_ * column_tiles_; ++index) {
-    const Tile tile = TileAt(index);
+  half_tiling_ = CutForTeam(kHalfTileRows, kHalfTileColumns, kSmallestHalfTileFlops);
+  for (int64_t index = 0; index < half_tiling_.count(); ++index) {
+    const Tile tile = TileAt(half_tiling_, index);
     for (const bool adds : {false, true}) {
       const bool wanted = adds ? accumulate || depth_.size() > 1 : !accumulate;
       std::optional<HalfGemm>& half = half_[KindOf(tile, adds)];
@@ -147,10 +147,10 @@ void GemmPlan::RunHalfTile(const Tile& tile, const uint16_t* a, const uint16_t* 
 
 void GemmPlan::RunHalf(const RunContext& context, const uint16_t* a, const uint16_t* b,
                        void* c) const {
-  const int64_t per_product = row_tiles_ * column_tiles_;
+  const int64_t per_product = half_tiling_.count();
   ParallelItems(context, static_cast<int64_t>(outer_.size()) * per_product, [&](int64_t item) {
     const Offsets& at = outer_[static_cast<size_t>(item / per_product)];
-    RunHalfTile(TileAt(item % per_product), a + at.a, b + at.b,
+    RunHalfTile(TileAt(half_tiling_, item % per_product), a + at.a, b + at.b,
                 static_cast<std::byte*>(c) + at.c * half_result_bytes_);
   });
 }

@@ -1,6 +1,7 @@
 // GemmPlan: all matrix products of one einsum, cut into tiles that the team takes.
 //
-// The sizes of the tiles depend on the shape only. Thread rule: immutable.
+// The sizes of the tiles depend on the shape, and in f32 on whether there is a team. Thread rule:
+// immutable.
 #pragma once
 
 #include <array>
@@ -51,14 +52,23 @@ class GemmPlan {
     int64_t columns = 0;
   };
 
+  // How a product is cut: the largest tile, and how many there are.
+  struct Tiling {
+    int64_t rows = 0;
+    int64_t columns = 0;
+    int64_t row_tiles = 0;
+    int64_t column_tiles = 0;
+
+    int64_t count() const { return row_tiles * column_tiles; }
+  };
+
   static std::vector<Offsets> Expand(const std::vector<EinsumLoop>& loops);
-  void ChooseTiles(int64_t rows, int64_t columns, double smallest_flops);
-  bool CountTiles();
-  double TileFlops() const;
-  Tile TileAt(int64_t index) const;
+  Tiling Cut(int64_t rows, int64_t columns) const;
+  Tiling CutForTeam(int64_t rows, int64_t columns, double smallest_flops) const;
+  Tile TileAt(const Tiling& tiling, int64_t index) const;
   void RunTile(const Tile& tile, const float* a, const float* b, float* c, bool accumulate) const;
   void RunHalfTile(const Tile& tile, const uint16_t* a, const uint16_t* b, std::byte* c) const;
-  // Tiles of the last row or column of tiles have sizes of their own.
+  // Of half_; tiles of the last row or column of tiles have sizes of their own.
   size_t KindOf(const Tile& tile, bool accumulate) const;
 
   EinsumLoop m_;
@@ -66,10 +76,9 @@ class GemmPlan {
   EinsumLoop k_;
   std::vector<Offsets> outer_;
   std::vector<Offsets> depth_;
-  int64_t tile_rows_ = 0;
-  int64_t tile_columns_ = 0;
-  int64_t row_tiles_ = 0;
-  int64_t column_tiles_ = 0;
+  Tiling alone_;                                 // f32, one thread
+  Tiling team_;                                  // f32
+  Tiling half_tiling_;                           // bf16
   std::array<std::optional<HalfGemm>, 8> half_;  // by KindOf
   int64_t half_result_bytes_ = 0;
   bool half_accumulates_ = false;

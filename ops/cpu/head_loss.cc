@@ -1,5 +1,6 @@
 // head_loss: logits of one block of tokens at a time. The block's memory is a result of the node,
-// so that it is in the plan; it holds the logits, then their gradient.
+// so that it is in the plan; it holds the logits of a tile, then exp(logit - the row's largest of
+// the tile), which gives the sums and, by a factor for each row, the gradient.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,6 +13,7 @@
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/head_half.h"
 #include "ops/cpu/head_products.h"
+#include "ops/cpu/vec_elementwise.h"
 #include "ops/cpu/vec_rows.h"
 #include "ops/parallel.h"
 #include "ops/token_ids.h"
@@ -93,7 +95,8 @@ class HeadLoss final : public Kernel {
         gradient_(gradient),
         products_(std::move(products)),
         sums_(static_cast<size_t>(sizes.block * sizes.vocabulary_tiles().parts())),
-        lse_(static_cast<size_t>(sizes.block)) {}
+        lse_(static_cast<size_t>(sizes.block)),
+        label_logits_(static_cast<size_t>(sizes.block)) {}
 
   Status Run(const RunContext& context, Inputs inputs, Outputs outputs) override {
     const int32_t* labels = inputs[2].as<int32_t>();
@@ -109,9 +112,8 @@ class HeadLoss final : public Kernel {
         const int64_t tiles = sizes_.vocabulary_tiles().parts();
         double& lse = lse_[static_cast<size_t>(r)];
         lse = LogSumExp(&sums_[static_cast<size_t>(r * tiles)], tiles);
-        const int32_t label = labels[first + r];
-        if (label == ignore_) continue;
-        loss += lse - static_cast<double>(LogitOf(block, r, label));
+        if (labels[first + r] == ignore_) continue;
+        loss += lse - static_cast<double>(label_logits_[static_cast<size_t>(r)]);
         ++count;
       }
       if (gradient_) Gradients(context, block, inputs, outputs);
@@ -122,41 +124,46 @@ class HeadLoss final : public Kernel {
   }
 
  private:
-  float LogitOf(const HeadBlock& block, int64_t row, int64_t column) const {
-    const Cut tiles = sizes_.vocabulary_tiles();
-    const int64_t tile = column / tiles.size;
-    return block.Tile(tiles, tile)[row * tiles.length(tile) + column - tiles.begin(tile)];
+  // Of the label in a tile; -1 when it is in another one.
+  static int64_t ColumnOf(const Cut& tiles, int64_t tile, int32_t label) {
+    const int64_t column = label - tiles.begin(tile);
+    return column >= 0 && column < tiles.length(tile) ? column : -1;
   }
 
-  // Logits, and the sums of their tiles while these are in a cache.
+  // Logits, then their exponentials and sums while the tile is in a cache.
   void Logits(const RunContext& context, const HeadBlock& block, Inputs inputs) {
     const Cut tiles = sizes_.vocabulary_tiles();
+    const int32_t* labels = inputs[2].as<int32_t>() + block.first;
     ParallelItems(context, tiles.parts(), [&](int64_t tile) {
       products_->Logits(block, tile, inputs[0], inputs[1]);
       const int64_t columns = tiles.length(tile);
       for (int64_t r = 0; r < block.rows; ++r) {
-        const float* row = block.Tile(tiles, tile) + r * columns;
+        float* row = block.Tile(tiles, tile) + r * columns;
+        const int64_t label = ColumnOf(tiles, tile, labels[r]);
+        if (label >= 0) label_logits_[static_cast<size_t>(r)] = row[label];
         TileSum& sum = sums_[static_cast<size_t>(r * tiles.parts() + tile)];
         sum.largest = VecMax(row, columns);
-        sum.sum = VecExpSum(row, 1.0f, sum.shift(), columns);
+        sum.sum = VecExpSum(row, sum.shift(), gradient_ ? row : nullptr, columns);
       }
     });
   }
 
-  // The logits of a tile become their gradient, in the form that the products read.
+  // The exponentials of a tile become the gradient, in the form that the products read.
   void TileGradient(const HeadBlock& block, int64_t tile, const int32_t* labels,
                     float dloss) const {
     const Cut tiles = sizes_.vocabulary_tiles();
     const int64_t columns = tiles.length(tile);
     for (int64_t r = 0; r < block.rows; ++r) {
       float* row = block.Tile(tiles, tile) + r * columns;
-      const int32_t label = labels[block.first + r];
-      if (label == ignore_) {
+      if (labels[r] == ignore_) {
         std::fill_n(row, columns, 0.0f);
       } else {
-        VecExpScaled(row, static_cast<float>(lse_[static_cast<size_t>(r)]), dloss, row, columns);
-        const int64_t column = label - tiles.begin(tile);
-        if (column >= 0 && column < columns) row[column] -= dloss;
+        const TileSum& sum = sums_[static_cast<size_t>(r * tiles.parts() + tile)];
+        const double share =
+            std::exp(static_cast<double>(sum.shift()) - lse_[static_cast<size_t>(r)]);
+        VecScale(row, static_cast<float>(static_cast<double>(dloss) * share), row, columns);
+        const int64_t label = ColumnOf(tiles, tile, labels[r]);
+        if (label >= 0) row[label] -= dloss;
       }
       products_->Pack(row, columns);
     }
@@ -174,7 +181,7 @@ class HeadLoss final : public Kernel {
       const int64_t first = groups.begin(group);
       const int64_t count = groups.length(group);
       ParallelItems(context, count, [&](int64_t i) {
-        TileGradient(block, first + i, inputs[2].as<int32_t>(), dloss);
+        TileGradient(block, first + i, inputs[2].as<int32_t>() + block.first, dloss);
         products_->WeightGradient(block, first + i, inputs[0], outputs[3].as<float>(), accumulates);
       });
       ParallelItems(context, parts.count(), [&](int64_t part) {
@@ -192,6 +199,7 @@ class HeadLoss final : public Kernel {
   const std::unique_ptr<const HeadProducts> products_;
   std::vector<TileSum> sums_;  // [rows, tiles] of a block
   std::vector<double> lse_;    // of the rows of a block
+  std::vector<float> label_logits_;
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 float LogSumExpRow(const float* x, int64_t count) {
   const float largest = VecMax(x, count);
   if (std::isinf(largest)) return largest;
-  const double sum = static_cast<double>(VecExpSum(x, 1.0f, largest, count));
+  const double sum = static_cast<double>(VecExpSum(x, largest, nullptr, count));
   return static_cast<float>(static_cast<double>(largest) + std::log(sum));
 }
 

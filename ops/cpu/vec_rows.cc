@@ -45,17 +45,17 @@ float Dot(const float* x, const float* y, int64_t count) {
   return SumLanes(d, total);
 }
 
-// exp(scale * x - shift). NaN is passed on: a diverged model must not be hidden.
-HWY_INLINE FloatVec ExpShifted(FloatTag d, FloatVec x, float scale, float shift) {
-  const FloatVec z = hn::MulSub(x, hn::Set(d, scale), hn::Set(d, shift));
-  return Exp2(d, hn::Mul(z, hn::Set(d, kLog2OfE)));
+// exp(x - shift). NaN is passed on: a diverged model must not be hidden.
+HWY_INLINE FloatVec ExpShifted(FloatTag d, FloatVec x, float shift) {
+  return Exp2(d, hn::Mul(hn::Sub(x, hn::Set(d, shift)), hn::Set(d, kLog2OfE)));
 }
 
-float ExpSum(const float* x, float scale, float shift, int64_t count) {
+float ExpSum(const float* x, float shift, float* out, int64_t count) {
   const FloatTag d;
   FloatVec total = hn::Zero(d);
   ForLanes(d, count, [&](int64_t i, size_t lanes) {
-    const FloatVec value = ExpShifted(d, LoadLanes(d, x + i, lanes), scale, shift);
+    const FloatVec value = ExpShifted(d, LoadLanes(d, x + i, lanes), shift);
+    if (out != nullptr) StoreLanes(value, d, out + i, lanes);
     total = hn::Add(total, KeepLanes(d, value, lanes));
   });
   return SumLanes(d, total);
@@ -64,7 +64,7 @@ float ExpSum(const float* x, float scale, float shift, int64_t count) {
 void ExpScaled(const float* x, float shift, float factor, float* out, int64_t count) {
   const FloatTag d;
   ForLanes(d, count, [&](int64_t i, size_t lanes) {
-    const FloatVec value = ExpShifted(d, LoadLanes(d, x + i, lanes), 1.0f, shift);
+    const FloatVec value = ExpShifted(d, LoadLanes(d, x + i, lanes), shift);
     StoreLanes(hn::Mul(value, hn::Set(d, factor)), d, out + i, lanes);
   });
 }
@@ -177,8 +177,8 @@ float VecDot(const float* x, const float* y, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(Dot)(x, y, count);
 }
 
-float VecExpSum(const float* x, float scale, float shift, int64_t count) {
-  return HWY_DYNAMIC_DISPATCH(ExpSum)(x, scale, shift, count);
+float VecExpSum(const float* x, float shift, float* out, int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(ExpSum)(x, shift, out, count);
 }
 
 void VecExpScaled(const float* x, float shift, float factor, float* out, int64_t count) {

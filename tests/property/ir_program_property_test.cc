@@ -82,7 +82,7 @@ TEST(ProgramVerifierProperty, RejectsEveryMutantOfSmallJobsThatChangesTheMeaning
     const Meaning meaning = Interpret(job.programs, 0);
     for (size_t program = 0; program < job.programs.size(); ++program) {
       const size_t count = job.programs[program].instructions.size();
-      for (size_t a = 0; a < count; ++a) {
+      for (size_t a = 0; a < count; a += kSweepStride) {
         CheckMutant(job.description, meaning, Drop(job.programs, program, a), tally);
         for (size_t b = a + 1; b <= count; ++b) {
           CheckMutant(job.description, meaning, Duplicate(job.programs, program, a, b), tally);

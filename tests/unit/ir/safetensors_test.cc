@@ -11,6 +11,8 @@
 #include <fstream>
 #include <numeric>
 
+#include "ir/builder.h"
+
 namespace meshwright::ir {
 namespace {
 
@@ -377,6 +379,22 @@ TEST_F(SafetensorsTest, ReadingSaysWhichShapeTheModelNeeds) {
             Path("raw.safetensors") + ": tensor 'w' is F32[2]; the model needs f32[3]");
   const auto missing = ReadLogicalTile(**opened, Param({{"name", "x"}}), {DType::kF32, {3}}, {});
   EXPECT_EQ(missing.error().code(), StatusCode::kNotFound);
+}
+
+TEST_F(SafetensorsTest, ChecksTheWeightsOfAGraph) {
+  const auto opened = SafetensorsFile::Open(
+      WriteRaw(Raw(R"({"w":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}})", 4)));
+  ASSERT_TRUE(opened);
+  const auto check = [&](const std::string& name, int64_t size) {
+    Builder builder("loss");
+    builder.AddOne(Op::kParam, {}, {{"name", name}}, {{DType::kF32, {size}}});
+    EXPECT_TRUE(builder.status().ok()) << builder.status().ToString();
+    return CheckWeights(**opened, builder.graph());
+  };
+  EXPECT_TRUE(check("w", 2).ok());
+  EXPECT_EQ(check("w", 3).message(),
+            Path("raw.safetensors") + ": tensor 'w' is BF16[2]; the model needs f32[3]");
+  EXPECT_EQ(check("x", 2).code(), StatusCode::kNotFound);
 }
 
 TEST(ExportLayout, RejectsPermutationsAndShapesThatDoNotFit) {
