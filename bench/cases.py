@@ -17,7 +17,7 @@ LLAMA = {"model": "llama", "dim": 512, "layers": 8, "heads": 8, "kv_heads": 2, "
          "batch": 2, "vocab": 256}
 JOBS = {"small": "bench/jobs/small.toml", "gpt2": "bench/jobs/gpt2.toml", "llama": "bench/jobs/llama.toml"}
 SHORT_ROUNDS = 3  # rounds of a case of milliseconds for each that is asked for
-SMALL_ROUNDS = 2  # of one whose step is half a second or less
+SMALL_ROUNDS = 2  # of one whose step is about half a second
 LIMIT_SHARE = 0.9    # of the limit: as good as the target
 LIMIT_NOISE = 1.05
 OWN_F32_TARGET = 1.6  # bfloat16 over our own float32

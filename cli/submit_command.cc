@@ -32,8 +32,8 @@ double FlopsPerStep(const ir::Graph& loss) {
 // Weights that do not fit the model are refused before a cluster is asked.
 Status CheckInitialWeights(const InputFiles& files, const ir::Graph& loss) {
   if (files.weights.empty()) return OkStatus();
-  MW_ASSIGN_OR_RETURN(const auto file, ir::SafetensorsFile::Open(files.weights));
-  const Status status = ir::CheckWeights(*file, loss);
+  const auto file = ir::SafetensorsFile::Open(files.weights);
+  const Status status = file ? ir::CheckWeights(**file, loss) : file.error();
   return status.ok() ? status : status.WithContext("checkpoint.initial_load_path");
 }
 

@@ -175,7 +175,7 @@ Result<std::vector<std::byte>> ReadLogicalTile(const SafetensorsFile& file, cons
                                                const TensorType& logical, const Box& box);
 
 // Whether the file has every param of the graph in a form that ReadLogicalTile takes. Errors: as
-// there, for the first that it has not.
+// there, for the first param that does not fit.
 Status CheckWeights(const SafetensorsFile& file, const Graph& graph);
 
 }  // namespace meshwright::ir

@@ -45,7 +45,7 @@ std::string MemoryTable(const Plan& plan) {
       ir::MemoryKind::kActivations, ir::MemoryKind::kWorkspace, ir::MemoryKind::kOther};
   std::string text = fmt::format("{:<7}", "DEVICE");
   for (ir::MemoryKind kind : kKinds) text += fmt::format(" {:>12}", ir::MemoryKindName(kind));
-  text += fmt::format(" {:>12}  (MiB, when most are alive)\n", "allocated");
+  text += fmt::format(" {:>12}  (MiB; kinds at the fullest moment)\n", "allocated");
   for (size_t i = 0; i < plan.memory.size(); ++i) {
     text += fmt::format("{:<7}", i);
     for (ir::MemoryKind kind : kKinds) {

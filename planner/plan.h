@@ -45,7 +45,7 @@ struct ParamInfo {
 };
 
 struct DeviceMemory {
-  std::map<ir::MemoryKind, int64_t> bytes;  // when most are alive
+  std::map<ir::MemoryKind, int64_t> bytes;  // at the fullest moment
   int64_t total_bytes = 0;                  // arena + persistent
 };
 

@@ -4,15 +4,10 @@
 
 namespace meshwright {
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 inline constexpr bool kSanitizedBuild = true;
-inline constexpr int kSweepStride = 40;  // every how many cases of a sweep run
-#elif defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kSanitizedBuild = true;
-inline constexpr int kSweepStride = 20;
 #else
 inline constexpr bool kSanitizedBuild = false;
-inline constexpr int kSweepStride = 1;
 #endif
 
 }  // namespace meshwright

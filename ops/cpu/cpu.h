@@ -1,8 +1,9 @@
 // Kernels for CPUs, f32 and where it pays bf16: oneDNN for contractions, Highway vectors for the
 // rest.
 //
-// Determinism: a result never depends on the number of threads of the team. Work is cut into pieces
-// whose sizes depend on shapes only; partial sums are combined in a fixed order.
+// Determinism: a result never depends on the number of threads of a team. Work is cut into pieces
+// whose sizes depend on shapes only; partial sums are combined in a fixed order. One thread without
+// a team takes f32 products in larger tiles, which may round in another way.
 #pragma once
 
 #include "ops/kernel_spec.h"

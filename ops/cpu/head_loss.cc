@@ -1,6 +1,6 @@
 // head_loss: logits of one block of tokens at a time. The block's memory is a result of the node,
-// so that it is in the plan; it holds the logits of a tile, then exp(logit - the row's largest of
-// the tile), which gives the sums and, by a factor for each row, the gradient.
+// so that it is in the plan; it holds the logits of a tile, for head_loss_grad then exp(logit - the
+// row's largest of the tile), and at last, by a factor for each row, their gradient.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -80,6 +80,7 @@ double LogSumExp(const TileSum* tiles, int64_t count) {
   const double shift = static_cast<double>(largest);
   double sum = 0;
   for (int64_t t = 0; t < count; ++t) {
+    if (tiles[t].sum == 0) continue;  // all -inf: its shift is none
     sum +=
         static_cast<double>(tiles[t].sum) * std::exp(static_cast<double>(tiles[t].shift()) - shift);
   }
@@ -159,8 +160,11 @@ class HeadLoss final : public Kernel {
         std::fill_n(row, columns, 0.0f);
       } else {
         const TileSum& sum = sums_[static_cast<size_t>(r * tiles.parts() + tile)];
+        // A sum of 0 is that of a tile of -inf, which need not be near the others.
         const double share =
-            std::exp(static_cast<double>(sum.shift()) - lse_[static_cast<size_t>(r)]);
+            sum.sum == 0
+                ? 0
+                : std::exp(static_cast<double>(sum.shift()) - lse_[static_cast<size_t>(r)]);
         VecScale(row, static_cast<float>(static_cast<double>(dloss) * share), row, columns);
         const int64_t label = ColumnOf(tiles, tile, labels[r]);
         if (label >= 0) row[label] -= dloss;
@@ -197,9 +201,9 @@ class HeadLoss final : public Kernel {
   const int64_t ignore_;
   const bool gradient_;
   const std::unique_ptr<const HeadProducts> products_;
-  std::vector<TileSum> sums_;  // [rows, tiles] of a block
-  std::vector<double> lse_;    // of the rows of a block
-  std::vector<float> label_logits_;
+  std::vector<TileSum> sums_;        // [rows, tiles] of a block
+  std::vector<double> lse_;          // of the rows of a block
+  std::vector<float> label_logits_;  // of the same rows
 };
 
 }  // namespace

@@ -101,15 +101,25 @@ TEST_P(OpTable, Bf16AgreesWithReferenceF64) {
   }
 }
 
+// One thread alone may round f32 products in another way (ops/cpu/gemm_plan.h).
 TEST_P(OpTable, ResultsDoNotDependOnTheNumberOfThreads) {
-  ThreadTeam team(3);
+  ThreadTeam two(2);
+  ThreadTeam three(3);
   for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kF64, ir::DType::kBF16}) {
     const auto alone = Run(Backend::kCpu, dtype);
     ASSERT_TRUE(alone) << alone.error();
-    const auto together = Run(Backend::kCpu, dtype, &team);
+    const auto pair = Run(Backend::kCpu, dtype, &two);
+    ASSERT_TRUE(pair) << pair.error();
+    const auto together = Run(Backend::kCpu, dtype, &three);
     ASSERT_TRUE(together) << together.error();
     for (size_t i = 0; i < alone->size(); ++i) {
-      EXPECT_EQ((*alone)[i].data, (*together)[i].data) << "result " << i;
+      EXPECT_EQ((*pair)[i].data, (*together)[i].data) << "result " << i;
+      if (dtype == ir::DType::kF32) {
+        EXPECT_LE(RelativeError((*alone)[i], (*pair)[i]), GetParam().f32_tolerance)
+            << "result " << i;
+      } else {
+        EXPECT_EQ((*alone)[i].data, (*pair)[i].data) << "result " << i;
+      }
     }
   }
 }

@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "cli/interrupt_note.h"
 #include "cli/listen_check.h"
 #include "cli/run_dir.h"
+#include "ir/safetensors.h"
 
 namespace meshwright::cli {
 namespace {
@@ -131,6 +133,29 @@ TEST_F(Commands, SubmitFindsItsFilesAndTheRecordBeforeItAsksACluster) {
   ASSERT_TRUE(WriteFileAtomic(args.record, "the last run\n").ok());
   EXPECT_EQ(Observe([&] { return RunSubmit(args, global_); }).code, kExitUnreachable);
   EXPECT_EQ(ReadFile(args.record).value_or(""), "the last run\n") << "there was no new job";
+}
+
+TEST_F(Commands, SubmitRefusesWeightsThatDoNotFitBeforeItAsksACluster) {
+  ASSERT_TRUE(WriteFileAtomic(folder_->File("data.txt"), "text").ok());
+  const std::string weights = folder_->File("model.safetensors");
+  SubmitArgs args;
+  args.file = job_;
+  args.overrides = {"training.dataset_path=" + folder_->File("data.txt"),
+                    "checkpoint.initial_load_path=" + weights};
+  const auto refused = [&](const std::string& what) {
+    const Outcome outcome = Observe([&] { return RunSubmit(args, global_); });
+    EXPECT_EQ(outcome.code, kExitUsage);
+    EXPECT_TRUE(Contains(outcome.error, "checkpoint.initial_load_path")) << outcome.error;
+    EXPECT_TRUE(Contains(outcome.error, what)) << outcome.error;
+  };
+  ASSERT_TRUE(WriteFileAtomic(weights, "garbage").ok());
+  refused(weights);
+  const auto writer = ir::SafetensorsWriter::Create(weights, {{"w", {ir::DType::kF32, {1}}}});
+  ASSERT_TRUE(writer) << writer.error();
+  const float one = 1;
+  ASSERT_TRUE((*writer)->Write("w", 0, std::as_bytes(std::span(&one, 1))).ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+  refused("has no tensor");
 }
 
 TEST_F(Commands, InputFilesAreNamedByTheirKeys) {
