@@ -24,6 +24,7 @@ const std::vector<Fence>& Fences() {
       {{"sqlite3"}, {"controller/store_sqlite.cc"}},
       {{"dnnl", "oneapi/dnnl", "hwy/"}, {"ops/cpu/"}},
       {{"spdlog/"}, {"base/log.cc"}},
+      {{"coin/", "Cbc", "Coin"}, {"search/cbc_solver"}},
       {{"prometheus/", "civetweb", "CivetServer"}, {"base/metrics"}},
   };
   return fences;
@@ -91,10 +92,11 @@ const std::map<std::string, std::set<std::string>>& AllowedEdges() {
       {"proto", {"base", "ir"}},
       {"compile", {"base", "ir"}},
       {"planner", {"base", "ir", "mesh", "compile"}},
+      {"search", {"base", "ir", "mesh", "compile", "planner"}},
       {"ops", {"base", "ir", "device"}},
       {"collective", {"base", "ir", "device"}},
       {"worker", {"base", "ir", "proto", "device", "ops", "collective"}},
-      {"controller", {"base", "ir", "mesh", "planner", "proto"}},
+      {"controller", {"base", "ir", "mesh", "planner", "search", "proto"}},
       {"client", {"base", "ir", "proto"}},
       {"models", {"base", "ir", "client"}},
   };

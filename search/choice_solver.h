@@ -1,0 +1,49 @@
+// Solvers of choice problems (search/choice_problem.h).
+//
+// Thread rule: Solve() from any threads at once. Ownership: the clock outlives the solver.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "search/choice_problem.h"
+
+namespace meshwright::search {
+
+struct ChoiceAnswer {
+  std::vector<int> choices;
+  double cost_s = 0;
+  double bound_s = 0;  // nothing costs less
+  // 0: optimal; 0.01: at most 1 % above the best.
+  double gap() const { return cost_s > bound_s ? (cost_s - bound_s) / cost_s : 0; }
+};
+
+struct SolveOptions {
+  int64_t timeout_ms = 10'000;
+  double gap = 0;  // good enough
+  // Called with each better answer; false: it is good enough.
+  std::function<bool(const ChoiceAnswer&)> progress = {};
+};
+
+class ChoiceSolver {
+ public:
+  virtual ~ChoiceSolver() = default;
+
+  // The best answer found in time, with a bound that says how good it is; equal problems give equal
+  // answers when time does not end the search. Errors: kInvalidArgument: a malformed problem;
+  // kResourceExhausted: nothing fits, naming the moment that is nearest to it, or the problem is
+  // too entangled for this solver; kDeadlineExceeded: nothing that fits was found in time.
+  virtual Result<ChoiceAnswer> Solve(const ChoiceProblem& problem,
+                                     const SolveOptions& options) const = 0;
+};
+
+// Elimination (search/choice_elimination.h) with a price on memory (Lagrange multipliers, by
+// subgradients), then branch and bound until the gap is closed. Without tight memory limits the
+// first elimination is the answer.
+std::unique_ptr<const ChoiceSolver> MakeEliminationSolver(const Clock& clock);
+
+}  // namespace meshwright::search

@@ -1,0 +1,190 @@
+// Solvers of choice problems against brute force.
+#include "search/choice_solver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/clock.h"
+#include "search/choice_elimination.h"
+
+namespace meshwright::search {
+namespace {
+
+struct Sizes {
+  int nodes, choices, moments;
+};
+
+// Costs are small whole numbers, so that ties are frequent and sums exact.
+ChoiceProblem Arbitrary(const Sizes& most) {
+  const auto below = [](int end) { return *rc::gen::inRange(0, end); };
+  const auto cost = [&] { return below(12) == 0 ? kForbidden : static_cast<double>(below(10)); };
+  ChoiceProblem problem;
+  const int count = 1 + below(most.nodes);
+  for (int i = 0; i < count; ++i) {
+    ChoiceNode node{"n", {}, {}};
+    for (int c = 1 + below(most.choices); c > 0; --c) {
+      node.cost_s.push_back(cost());
+      node.memory_bytes.push_back(below(20));
+    }
+    problem.nodes.push_back(std::move(node));
+  }
+  for (int i = 0; i < count; ++i) {
+    for (int j = i + 1; j < count; ++j) {
+      if (below(3) == 0) continue;
+      ChoiceEdge edge{i, j, {}};
+      for (int pair = problem.choices_of(i) * problem.choices_of(j); pair > 0; --pair) {
+        edge.cost_s.push_back(cost());
+      }
+      problem.edges.push_back(std::move(edge));
+    }
+  }
+  for (int m = below(most.moments + 1); m > 0; --m) {
+    ChoiceMoment moment{{}, 5 + below(count * 10)};
+    for (int i = 0; i < count; ++i) {
+      if (below(3) > 0) moment.nodes.push_back(i);
+    }
+    problem.moments.push_back(std::move(moment));
+  }
+  return problem;
+}
+
+// The least cost of all combinations that fit; nothing: none does.
+std::optional<double> BruteForce(const ChoiceProblem& problem) {
+  std::vector<int> choices(problem.nodes.size());
+  std::optional<double> best;
+  while (true) {
+    const ChoiceEvaluation evaluation = EvaluateChoices(problem, choices);
+    if (evaluation.feasible()) best = std::min(best.value_or(kForbidden), evaluation.cost_s);
+    size_t i = 0;
+    while (i < choices.size() && ++choices[i] == problem.choices_of(static_cast<int>(i))) {
+      choices[i++] = 0;
+    }
+    if (i == choices.size()) return best;
+  }
+}
+
+RC_GTEST_PROP(EliminationSolverProperty, FindsWhatBruteForceFinds, ()) {
+  const ChoiceProblem problem = Arbitrary({6, 4, 3});
+  RC_ASSERT(CheckChoiceProblem(problem).ok());
+  const std::optional<double> wanted = BruteForce(problem);
+  const Result<ChoiceAnswer> answer =
+      MakeEliminationSolver(SystemClock())->Solve(problem, {.timeout_ms = 60'000});
+  RC_ASSERT(answer.has_value() == wanted.has_value());
+  if (!wanted) {
+    RC_ASSERT(answer.error().code() == StatusCode::kResourceExhausted);
+    return;
+  }
+  const ChoiceEvaluation evaluation = EvaluateChoices(problem, answer->choices);
+  RC_ASSERT(evaluation.feasible());
+  RC_ASSERT(evaluation.cost_s == answer->cost_s);
+  RC_ASSERT(answer->cost_s == *wanted);
+  RC_ASSERT(answer->gap() < 1e-6);
+}
+
+RC_GTEST_PROP(EliminationProperty, IsExactWithoutMemory, ()) {
+  ChoiceProblem problem = Arbitrary({7, 3, 0});
+  const auto elimination = ChoiceElimination::Make(problem, 1'000'000);
+  RC_ASSERT(elimination.has_value());
+  std::vector<std::vector<double>> costs;
+  for (const ChoiceNode& node : problem.nodes) costs.push_back(node.cost_s);
+  const ChoiceElimination::Minimum minimum = elimination->Minimize(costs);
+  RC_ASSERT(minimum.cost_s == BruteForce(problem).value_or(kForbidden));
+  RC_ASSERT(EvaluateChoices(problem, minimum.choices).cost_s == minimum.cost_s);
+}
+
+// A chain of `count` nodes with two choices: 0 is cheap and large, 1 dear and small; changing
+// costs.
+ChoiceProblem Chain(int count, int64_t budget_bytes) {
+  ChoiceProblem problem;
+  ChoiceMoment all{{}, budget_bytes};
+  for (int i = 0; i < count; ++i) {
+    problem.nodes.push_back({"n", {1, 3 + 0.01 * i}, {100, 10}});
+    if (i > 0) problem.edges.push_back({i - 1, i, {0, 1, 1, 0}});
+    all.nodes.push_back(i);
+  }
+  problem.moments.push_back(std::move(all));
+  return problem;
+}
+
+TEST(EliminationSolver, LongChainsTakeTheWorkOfTheirLength) {
+  const ChoiceProblem problem = Chain(2000, 1'000'000);
+  const auto elimination = ChoiceElimination::Make(problem, 10'000);
+  ASSERT_TRUE(elimination.has_value());
+  EXPECT_LE(elimination->entries(), 2000 * 4);
+  const auto answer = MakeEliminationSolver(SystemClock())->Solve(problem, {});
+  ASSERT_TRUE(answer.has_value()) << answer.error().ToString();
+  EXPECT_EQ(answer->cost_s, 2000);
+  EXPECT_EQ(answer->gap(), 0);
+}
+
+TEST(EliminationSolver, ABudgetMakesSomeNodesSmall) {
+  const ChoiceProblem problem = Chain(10, 640);
+  const auto answer = MakeEliminationSolver(SystemClock())->Solve(problem, {});
+  ASSERT_TRUE(answer.has_value()) << answer.error().ToString();
+  // Four must be small, the first ones are the cheapest to be, and one change is enough.
+  EXPECT_THAT(answer->choices, testing::ElementsAre(1, 1, 1, 1, 0, 0, 0, 0, 0, 0));
+}
+
+TEST(EliminationSolver, SaysWhatDoesNotFit) {
+  const auto answer = MakeEliminationSolver(SystemClock())->Solve(Chain(10, 99), {});
+  ASSERT_FALSE(answer.has_value());
+  EXPECT_EQ(answer.error().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(answer.error().ToString(), testing::HasSubstr("moment 0 by 1 bytes"));
+}
+
+TEST(EliminationSolver, TellsAProgressThatMayEndIt) {
+  SolveOptions options;
+  int calls = 0;
+  options.progress = [&](const ChoiceAnswer& answer) {
+    EXPECT_LE(answer.bound_s, answer.cost_s * (1 + 1e-9));
+    ++calls;
+    return false;
+  };
+  const auto answer = MakeEliminationSolver(SystemClock())->Solve(Chain(30, 1500), options);
+  ASSERT_TRUE(answer.has_value()) << answer.error().ToString();
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(EliminationSolver, NoTimeIsAnErrorOrAnAnswerWithItsGap) {
+  const auto answer =
+      MakeEliminationSolver(SystemClock())->Solve(Chain(30, 1500), {.timeout_ms = 0});
+  if (answer.has_value()) {
+    EXPECT_GE(answer->gap(), 0);
+  } else {
+    EXPECT_EQ(answer.error().code(), StatusCode::kDeadlineExceeded);
+  }
+}
+
+TEST(CheckChoiceProblem, NamesWhatIsWrong) {
+  ChoiceProblem good = Chain(3, 100);
+  ASSERT_TRUE(CheckChoiceProblem(good).ok());
+  const auto message = [](const ChoiceProblem& problem) {
+    return CheckChoiceProblem(problem).ToString();
+  };
+  ChoiceProblem bad = good;
+  bad.nodes[1].cost_s.clear();
+  EXPECT_THAT(message(bad), testing::HasSubstr("node 1 (\"n\") has no choices"));
+  bad = good;
+  bad.nodes[2].memory_bytes[0] = -1;
+  EXPECT_THAT(message(bad), testing::HasSubstr("node 2 (\"n\") has negative memory"));
+  bad = good;
+  bad.edges[0].to = 7;
+  EXPECT_THAT(message(bad), testing::HasSubstr("edge 0 joins 0 and 7 of 3 nodes"));
+  bad = good;
+  bad.edges.push_back(good.edges[0]);
+  EXPECT_THAT(message(bad), testing::HasSubstr("edge 2 is the second one of nodes 0 and 1"));
+  bad = good;
+  bad.edges[1].cost_s.pop_back();
+  EXPECT_THAT(message(bad), testing::HasSubstr("has 3 costs for 4 pairs"));
+  bad = good;
+  bad.moments[0].nodes = {0, 0};
+  EXPECT_THAT(message(bad), testing::HasSubstr("moment 0"));
+}
+
+}  // namespace
+}  // namespace meshwright::search
