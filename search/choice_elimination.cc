@@ -157,8 +157,8 @@ void ChoiceElimination::FillStep(const Step& step, const std::vector<double>& ow
   std::vector<Term> terms;
   for (size_t e : step.edges) {
     const ChoiceEdge& edge = problem_->edges[e];
-    terms.push_back({edge.cost_s.data(),
-                     StridesIn(*problem_, {edge.from, edge.to}, step.scope, step.node)});
+    terms.push_back(
+        {edge.cost_s.data(), StridesIn(*problem_, {edge.from, edge.to}, step.scope, step.node)});
   }
   for (size_t child : step.children) {
     terms.push_back({tables[child].cost_s.data(),

@@ -44,9 +44,10 @@ Status CheckEdge(const ChoiceProblem& problem, size_t i) {
                       static_cast<size_t>(problem.choices_of(edge.to));
   if (edge.cost_s.size() != wanted ||
       !std::all_of(edge.cost_s.begin(), edge.cost_s.end(), IsCost)) {
-    return InvalidArgument(fmt::format("choice edge {} of nodes {} and {} has {} costs for {} pairs, "
-                                       "or one that is negative or no number",
-                                       i, edge.from, edge.to, edge.cost_s.size(), wanted));
+    return InvalidArgument(
+        fmt::format("choice edge {} of nodes {} and {} has {} costs for {} pairs, "
+                    "or one that is negative or no number",
+                    i, edge.from, edge.to, edge.cost_s.size(), wanted));
   }
   return OkStatus();
 }

@@ -1,12 +1,12 @@
 // One choice for every node of a graph, at the least cost within memory limits: what a search for
 // shardings comes down to.
 //
-// A node costs by what it chooses, an edge by what both of its ends choose (resharding), and at every
-// moment the memory of the nodes that are alive then must fit. Evaluate() recomputes an answer from
-// nothing but the problem, so that no solver has to be believed.
+// A node costs by what it chooses, an edge by what both of its ends choose (resharding), and at
+// every moment the memory of the nodes that are alive then must fit. Evaluate() recomputes an
+// answer from nothing but the problem, so that no solver has to be believed.
 //
-// Thread rule: values, pure functions. Source: Alpa (Zheng et al., OSDI'22) section 4.2, equation 1,
-// with the memory limits that its solver leaves out.
+// Thread rule: values, pure functions. Source: Alpa (Zheng et al., OSDI'22) section 4.2, equation
+// 1, with the memory limits that its solver leaves out.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct ChoiceNode {
 };
 
 struct ChoiceEdge {
-  int from = 0;                // < to; at most one edge between two nodes
+  int from = 0;  // < to; at most one edge between two nodes
   int to = 0;
   std::vector<double> cost_s;  // [choices of from, choices of to]
 };

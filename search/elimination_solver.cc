@@ -60,14 +60,15 @@ class Search {
 
   Status Nothing(bool complete) const {
     if (!complete) {
-      return DeadlineExceeded(fmt::format("no choices that fit were found in {} ms; the best are "
-                                          "over the budget of moment {} by {} bytes",
-                                          options_.timeout_ms, nearest_.worst_moment,
-                                          nearest_.over_bytes));
+      return DeadlineExceeded(
+          fmt::format("no choices that fit were found in {} ms; the best are "
+                      "over the budget of moment {} by {} bytes",
+                      options_.timeout_ms, nearest_.worst_moment, nearest_.over_bytes));
     }
-    return ResourceExhausted(fmt::format("no choices fit; the nearest are over the budget of "
-                                         "moment {} by {} bytes",
-                                         nearest_.worst_moment, nearest_.over_bytes));
+    return ResourceExhausted(
+        fmt::format("no choices fit; the nearest are over the budget of "
+                    "moment {} by {} bytes",
+                    nearest_.worst_moment, nearest_.over_bytes));
   }
 
   void Offer(const std::vector<int>& choices) {
@@ -104,8 +105,8 @@ class Search {
       double bytes = -static_cast<double>(moment.budget_bytes);
       for (int node : moment.nodes) {
         const auto i = static_cast<size_t>(node);
-        bytes += static_cast<double>(
-            problem_.nodes[i].memory_bytes[static_cast<size_t>(choices[i])]);
+        bytes +=
+            static_cast<double>(problem_.nodes[i].memory_bytes[static_cast<size_t>(choices[i])]);
       }
       over.push_back(bytes);
     }
@@ -193,12 +194,13 @@ class Search {
 
   // Whether the least memory of what is left is too much, whatever the edges allow.
   bool CannotFit() const {
-    return std::any_of(
-        problem_.moments.begin(), problem_.moments.end(), [&](const ChoiceMoment& moment) {
-          int64_t bytes = 0;
-          for (int node : moment.nodes) bytes += LeastMemory(static_cast<size_t>(node));
-          return bytes > moment.budget_bytes;
-        });
+    return std::any_of(problem_.moments.begin(), problem_.moments.end(),
+                       [&](const ChoiceMoment& moment) {
+                         int64_t bytes = 0;
+                         for (int node : moment.nodes)
+                           bytes += LeastMemory(static_cast<size_t>(node));
+                         return bytes > moment.budget_bytes;
+                       });
   }
 
   int64_t LeastMemory(size_t node) const {
