@@ -135,6 +135,11 @@ std::vector<ConfigKey> RunKeys() {
       {"parallelism", "enable_sequence_parallel",
        "Split the residual stream along the sequence over the tensor axis.",
        MW_AT(parallel.sequence_parallel)},
+      {"parallelism", "zero_stage",
+       "ZeRO: what data-parallel replicas split among them instead of each holding all of it; 1: "
+       "the "
+       "optimizer's state, 2: gradients too, 3: weights too, 0: nothing.",
+       MW_AT(parallel.zero)},
       {"parallelism", "gradient_bucket_bytes",
        "Gradients are reduced in buckets of about this size.", MW_AT(parallel.bucket_bytes)},
       {"compile", "enable", "Fuse the ops of executables; off for debugging.",

@@ -96,6 +96,7 @@ Status CheckParallel(const ParallelSpec& parallel) {
   MW_TRY(CheckRange("parallel.pipeline", static_cast<double>(parallel.pipeline), 1, 1 << 16));
   MW_TRY(
       CheckRange("parallel.microbatches", static_cast<double>(parallel.microbatches), 0, 1 << 16));
+  MW_TRY(CheckRange("parallel.zero", static_cast<double>(parallel.zero), 0, 3));
   MW_TRY(CheckRange("parallel.bucket_bytes", static_cast<double>(parallel.bucket_bytes), 1, 1e12));
   if (parallel.schedule != "gpipe" && parallel.schedule != "1f1b") {
     return InvalidArgument(

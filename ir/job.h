@@ -36,6 +36,8 @@ struct ParallelSpec {
   std::string schedule = "1f1b";  // "gpipe" | "1f1b"
   bool sequence_parallel =
       false;  // Megatron: residual stream split over `tensor` along the sequence
+  // ZeRO over the replicas: 1 splits the optimizer's state, 2 gradients too, 3 weights too.
+  int64_t zero = 0;
   int64_t bucket_bytes = 25 << 20;  // gradients are reduced in buckets of about this size
   friend bool operator==(const ParallelSpec&, const ParallelSpec&) = default;
 };

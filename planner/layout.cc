@@ -66,9 +66,11 @@ std::string DivisorList(int64_t n, int64_t limit) {
 }
 
 std::string Layout::ToString() const {
-  return fmt::format("data={} tensor={} pipeline={} microbatches={} schedule={}{}", data, tensor,
-                     pipeline, microbatches, schedule,
-                     sequence_parallel ? " sequence_parallel" : "");
+  std::string text = fmt::format("data={} tensor={} pipeline={} microbatches={} schedule={}", data,
+                                 tensor, pipeline, microbatches, schedule);
+  if (sequence_parallel) text += " sequence_parallel";
+  if (zero > 0) text += fmt::format(" zero={}", zero);
+  return text;
 }
 
 std::string IdleDevicesNote(const ir::JobRequest& job, const Layout& layout, int64_t device_count) {
@@ -98,6 +100,7 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
   layout.pipeline = std::max<int64_t>(wanted.pipeline, 1);
   layout.schedule = wanted.schedule;
   layout.sequence_parallel = wanted.sequence_parallel && layout.tensor > 1;
+  layout.zero = wanted.zero;
   const int64_t batch = job.train.global_batch;
   if (wanted.data > 0) {
     layout.data = wanted.data;

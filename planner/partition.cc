@@ -10,6 +10,7 @@
 #include "mesh/reshard.h"
 #include "planner/local_node.h"
 #include "planner/pieces.h"
+#include "planner/value_versions.h"
 
 namespace meshwright::planner {
 namespace {
@@ -20,19 +21,9 @@ using ir::Op;
 using ir::Phase;
 using mesh::Sharding;
 
-constexpr int kNoTensor = -1;
 // Below this a boundary tensor is sent whole to every device: a local all-gather costs more than
 // the bytes saved.
 constexpr int64_t kScatterMinBytes = 1024;
-
-// One form (sharding) of a value inside a stage.
-struct Version {
-  Sharding sharding;
-  std::optional<PieceKey> piece;  // where it is computed; none: param or import
-  ValueId local;                  // in that piece
-  TensorIndex tensor = kNoTensor;
-  TensorIndex accumulator = kNoTensor;  // its sum over microbatches, which the update reads
-};
 
 struct PieceBuilder {
   explicit PieceBuilder(const PieceKey& key) : builder(PieceName(key)) {
@@ -54,7 +45,8 @@ class Partitioner {
         strategies_(strategies),
         layout_(layout),
         mesh_(PlanningMesh(layout)),
-        users_(graph.Users()) {}
+        users_(graph.Users()),
+        versions_(result_.tensors, layout.microbatches) {}
 
   Result<Partition> Run(int64_t bucket_bytes) {
     MarkConstants();
@@ -75,7 +67,7 @@ class Partitioner {
  private:
   // ---- values, versions, tensors ----
 
-  std::vector<Version>& Versions(int stage, ValueId value) { return versions_[{stage, value}]; }
+  std::vector<Version>& Versions(int stage, ValueId value) { return versions_.Of(stage, value); }
 
   ir::TensorType LocalType(ValueId value, const Sharding& sharding) const {
     const ir::TensorType& global = graph_.type(value);
@@ -155,10 +147,10 @@ class Partitioner {
     if (IsParam(value)) ParamVersion(key.stage, value);
     const std::vector<Version>& versions = Versions(key.stage, value);
     if (NeedsImport(key, value, required)) MW_TRY(ImportValue(key, value, required));
-    const size_t best = BestVersion(versions, key, required);
-    const Sharding have = EffectiveSharding(versions[best], key);
+    const size_t best = versions_.Best(versions, key, required);
+    const Sharding have = ValueVersions::SeenBy(versions[best], key);
     // No transfer gets the rows of one microbatch out of a whole; computing only them does.
-    const bool wants_rows = HasRows(required) && !HasRows(have);
+    const bool wants_rows = ValueVersions::HasRows(required) && !ValueVersions::HasRows(have);
     if (wants_rows && !IsParam(value)) {
       if (const auto strategy = BlockStrategy(graph_, value, required, mesh_)) {
         return ComputeBlock(key, value, *strategy);
@@ -179,30 +171,13 @@ class Partitioner {
   // whole where rows of a microbatch are wanted, or the reverse: the owner makes and sends those.
   bool NeedsImport(const PieceKey& key, ValueId value, const Sharding& required) {
     const std::vector<Version>& versions = Versions(key.stage, value);
-    if (FirstReadable(versions, key) == versions.size()) return true;
+    if (versions_.FirstReadable(versions, key) == versions.size()) return true;
     const std::vector<int>& owners = stages_.node_stages[ProducerIndex(value)];
     if (IsParam(value) || std::find(owners.begin(), owners.end(), key.stage) != owners.end())
       return false;
-    const Version& best = versions[BestVersion(versions, key, required)];
-    return HasRows(EffectiveSharding(best, key)) != HasRows(required);
-  }
-
-  static bool HasRows(const Sharding& sharding) {
-    return std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const auto& axes) {
-      return std::find(axes.begin(), axes.end(), kMicro) != axes.end();
-    });
-  }
-
-  // The update reads sums: what came from another stage for one microbatch does not serve it.
-  bool IsReadable(const Version& version, const PieceKey& reader) const {
-    if (version.piece || reader.phase != Phase::kUpdate || layout_.microbatches == 1) return true;
-    return result_.tensors[static_cast<size_t>(version.tensor)].role != TensorRole::kMicrobatch;
-  }
-
-  size_t FirstReadable(const std::vector<Version>& versions, const PieceKey& reader) const {
-    size_t i = 0;
-    while (i < versions.size() && !IsReadable(versions[i], reader)) ++i;
-    return i;
+    const Version& best = versions[versions_.Best(versions, key, required)];
+    return ValueVersions::HasRows(ValueVersions::SeenBy(best, key)) !=
+           ValueVersions::HasRows(required);
   }
 
   Result<ValueId> ComputeConstant(const PieceKey& key, ValueId value, const Sharding& required) {
@@ -233,37 +208,13 @@ class Partitioner {
     Versions(key.stage, value).push_back(version);
   }
 
-  // The version to start from: the wanted one, else one with (without) rows as wanted, else one
-  // that is not partial, else the first. Versions that a later piece computes do not exist yet.
-  size_t BestVersion(const std::vector<Version>& versions, const PieceKey& key,
-                     const Sharding& required) const {
-    const auto rank = [&](const Version& version) {
-      const bool same_rows = HasRows(EffectiveSharding(version, key)) == HasRows(required);
-      return std::pair(same_rows, version.sharding.partial.empty());
-    };
-    size_t best = FirstReadable(versions, key);
-    for (size_t i = best; i < versions.size(); ++i) {
-      if (versions[i].piece && *versions[i].piece > key) continue;
-      if (!IsReadable(versions[i], key)) continue;
-      if (EffectiveSharding(versions[i], key) == required) return i;
-      if (rank(versions[i]) > rank(versions[best])) best = i;
-    }
-    return best;
-  }
-
-  // Update pieces see what forward and backward left partial over microbatches as summed.
-  static Sharding EffectiveSharding(const Version& version, const PieceKey& reader) {
-    if (reader.phase == Phase::kUpdate) return WithoutAxis(version.sharding, kMicro);
-    return version.sharding;
-  }
-
   Result<ValueId> BringIn(const PieceKey& key, ValueId value, size_t index) {
     if (Versions(key.stage, value)[index].piece == key)
       return Versions(key.stage, value)[index].local;
     MW_ASSIGN_OR_RETURN(const TensorIndex tensor, Export(key, value, index));
     const Version& version = Versions(key.stage, value)[index];
     PieceBuilder& piece = BuilderOf(key);
-    const Sharding sharding = EffectiveSharding(version, key);
+    const Sharding sharding = ValueVersions::SeenBy(version, key);
     if (const auto it = piece.locals.find({value, sharding}); it != piece.locals.end())
       return it->second;
     const ValueId local = AddInput(piece, tensor);
@@ -328,12 +279,12 @@ class Partitioner {
     const bool update = reader.phase == Phase::kUpdate;
     PieceKey after = sources.front().piece.value_or(PieceKey{from, Phase::kForward, 0});
     if (update && after.phase != Phase::kUpdate) after = {from, Phase::kUpdate, 0};
-    Sharding resolved = EffectiveSharding(sources.front(), after);
+    Sharding resolved = ValueVersions::SeenBy(sources.front(), after);
     if (!resolved.partial.empty()) {
       resolved.partial.clear();
       // A summand of a microbatch crosses as what it is.
       if (WithoutAxis(required, kMicro).partial.empty()) resolved = required;
-    } else if (HasRows(required) && !HasRows(resolved)) {
+    } else if (ValueVersions::HasRows(required) && !ValueVersions::HasRows(resolved)) {
       // Whole here, rows there: only this stage has what the rows are computed from.
       resolved = required;
     }
@@ -355,9 +306,9 @@ class Partitioner {
     const std::vector<Version>& versions = Versions(after.stage, value);
     std::optional<size_t> best;
     for (size_t i = 0; i < versions.size(); ++i) {
-      if (EffectiveSharding(versions[i], after) != sharding) continue;
+      if (ValueVersions::SeenBy(versions[i], after) != sharding) continue;
       if (versions[i].piece && *versions[i].piece > after) continue;
-      if (!IsReadable(versions[i], after)) continue;
+      if (!versions_.IsReadable(versions[i], after)) continue;
       // What `after` computes itself needs no other piece.
       if (!best || versions[i].piece == after) best = i;
     }
@@ -387,6 +338,9 @@ class Partitioner {
     MW_ASSIGN_OR_RETURN(const ValueId converted,
                         EmitReshard(piece.builder, graph_.type(value), local, from, to, mesh_));
     AddVersion(key, value, to, converted);
+    const bool weight = IsParam(value) || IsWeightCast(graph_, graph_.producer(value));
+    Versions(key.stage, value).back().gathered =
+        weight && from.UsesAxis(kData) && !to.UsesAxis(kData);
     return converted;
   }
 
@@ -405,7 +359,7 @@ class Partitioner {
   // The first update round of the stage that can read the value.
   int FirstRound(ValueId value, int stage) {
     const std::vector<Version>& here = Versions(stage, value);
-    const size_t readable = FirstReadable(here, {stage, Phase::kUpdate, 0});
+    const size_t readable = versions_.FirstReadable(here, {stage, Phase::kUpdate, 0});
     if (readable < here.size()) return ReadyRound(here[readable]);
     const std::vector<int>& owners = stages_.node_stages[ProducerIndex(value)];
     const std::vector<Version>& there = Versions(owners.empty() ? stage : owners.front(), value);
@@ -442,10 +396,23 @@ class Partitioner {
     MW_ASSIGN_OR_RETURN(const std::vector<ValueId> outputs, EmitIn(key, node, strategy));
     for (size_t r = 0; r < node.outputs.size(); ++r) {
       AddVersion(key, node.outputs[r], strategy.results[r], outputs[r]);
+      MW_TRY(SplitAccumulator(key, node.outputs[r], strategy.results[r], outputs[r]));
     }
     PieceBuilder& piece = BuilderOf(key);
-    if (node.op == Op::kAdamW) UpdateParams(piece, stage, node, outputs, {0, 2, 3});
-    if (node.op == Op::kSgd) UpdateParams(piece, stage, node, outputs, {0, 2});
+    if (node.op == Op::kAdamW) return UpdateParams(piece, stage, node, outputs, {0, 2, 3});
+    if (node.op == Op::kSgd) return UpdateParams(piece, stage, node, outputs, {0, 2});
+    return OkStatus();
+  }
+
+  // The form in which a gradient is summed up, made where the gradient is.
+  Status SplitAccumulator(const PieceKey& key, ValueId value, const Sharding& produced,
+                          ValueId local) {
+    const auto it = strategies_.accumulators.find(value);
+    if (it == strategies_.accumulators.end() || key.phase == Phase::kUpdate) return OkStatus();
+    Sharding wanted = it->second;
+    if (produced.partial.contains(kMicro)) wanted.partial[kMicro] = produced.partial.at(kMicro);
+    if (wanted == produced) return OkStatus();
+    MW_TRY(Convert(key, value, local, produced, wanted));
     return OkStatus();
   }
 
@@ -466,11 +433,17 @@ class Partitioner {
   }
 
   // Result i replaces the param that is operand operands[i].
-  void UpdateParams(PieceBuilder& piece, int stage, const Node& node,
-                    const std::vector<ValueId>& outputs, const std::vector<size_t>& operands) {
+  Status UpdateParams(PieceBuilder& piece, int stage, const Node& node,
+                      const std::vector<ValueId>& outputs, const std::vector<size_t>& operands) {
     for (size_t i = 0; i < operands.size(); ++i) {
-      piece.outputs.emplace_back(ParamVersion(stage, node.inputs[operands[i]]).tensor, outputs[i]);
+      const Version& param = ParamVersion(stage, node.inputs[operands[i]]);
+      const Sharding& made = strategies_.values[static_cast<size_t>(node.outputs[i].value())];
+      MW_ASSIGN_OR_RETURN(const ValueId renewed,
+                          EmitReshard(piece.builder, graph_.type(node.outputs[i]), outputs[i], made,
+                                      param.sharding, mesh_));
+      piece.outputs.emplace_back(param.tensor, renewed);
     }
+    return OkStatus();
   }
 
   // ---- finishing ----
@@ -544,9 +517,9 @@ class Partitioner {
   const mesh::Mesh mesh_;
   const std::vector<std::vector<NodeId>> users_;
   Partition result_;
+  ValueVersions versions_;
   std::map<PieceKey, PieceBuilder> pieces_;
   std::map<ValueId, int> name_counts_;
-  std::map<std::pair<int, ValueId>, std::vector<Version>> versions_;
   std::vector<bool> constant_;  // per node
 };
 

@@ -17,6 +17,7 @@
 #include "planner/recompute.h"
 #include "planner/stages.h"
 #include "planner/strategy.h"
+#include "planner/zero.h"
 
 namespace meshwright::planner {
 namespace {
@@ -82,6 +83,7 @@ class PlanMaker {
     MW_ASSIGN_OR_RETURN(staged_, StageGraph(std::move(graph), stage_of_layer_, stage_count));
     MW_ASSIGN_OR_RETURN(strategies_, ChooseStrategies(staged_.graph, staged_.stages, plan_.layout,
                                                       {}, MaxTensor()));
+    ApplyZero(staged_.graph, plan_.layout, strategies_);
     MW_ASSIGN_OR_RETURN(Partition partition,
                         MakePartition(staged_.graph, staged_.stages, strategies_, plan_.layout,
                                       job_.parallel.bucket_bytes));
@@ -103,9 +105,10 @@ class PlanMaker {
     const int stage_count = static_cast<int>(plan_.layout.pipeline);
     MW_ASSIGN_OR_RETURN(const StageAssignment stages,
                         AssignStages(graph, stage_of_layer_, stage_count));
-    MW_ASSIGN_OR_RETURN(
-        const Strategies strategies,
-        ChooseStrategies(graph, stages, plan_.layout, strategies_.params, MaxTensor()));
+    MW_ASSIGN_OR_RETURN(Strategies strategies,
+                        ChooseStrategies(graph, stages, plan_.layout,
+                                         WholeOverData(strategies_.params), MaxTensor()));
+    ReadShardedParams(graph, strategies_.params, strategies);
     MW_ASSIGN_OR_RETURN(Partition partition, MakePartition(graph, stages, strategies, plan_.layout,
                                                            job_.parallel.bucket_bytes));
     MW_TRY(CompilePieces(partition));

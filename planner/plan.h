@@ -26,6 +26,7 @@ struct Layout {
   int64_t microbatches = 1;
   std::string schedule = "1f1b";
   bool sequence_parallel = false;
+  int64_t zero = 0;  // 1, 2, 3: what replicas split among them (planner/zero.h)
   int64_t device_count() const { return data * tensor * pipeline; }
   std::string ToString() const;  // "data=2 tensor=1 pipeline=2 microbatches=4 schedule=1f1b"
 };

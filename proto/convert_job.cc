@@ -52,6 +52,7 @@ v1::ParallelSpec EncodeParallel(const ir::ParallelSpec& spec) {
   wire.set_schedule(spec.schedule);
   wire.set_sequence_parallel(spec.sequence_parallel);
   wire.set_bucket_bytes(spec.bucket_bytes);
+  wire.set_zero(spec.zero);
   return wire;
 }
 
@@ -64,6 +65,7 @@ ir::ParallelSpec DecodeParallel(const v1::ParallelSpec& wire) {
   spec.schedule = wire.schedule();
   spec.sequence_parallel = wire.sequence_parallel();
   spec.bucket_bytes = wire.bucket_bytes();
+  spec.zero = wire.zero();
   return spec;
 }
 

@@ -7,52 +7,11 @@
 #include <cmath>
 
 #include "tests/scale.h"
+#include "tests/virtual/run_job.h"
 #include "tests/virtual/tiny_models.h"
-#include "tests/virtual/virtual_cluster.h"
 
 namespace meshwright::testing {
 namespace {
-
-constexpr int kSteps = 2;
-
-struct RunResult {
-  std::vector<double> losses;
-  std::vector<double> norms;
-  double validation = 0;
-  std::map<std::string, LogicalTensor> tensors;  // weights and optimizer state
-};
-
-Result<RunResult> RunJob(const ir::JobRequest& job, int devices, int vocabulary,
-                         int64_t memory_bytes = 0) {
-  SyntheticTokens tokens(vocabulary);
-  MW_ASSIGN_OR_RETURN(
-      const std::unique_ptr<VirtualCluster> cluster,
-      VirtualCluster::Start(job, devices, &tokens, ops::Backend::kCpu, memory_bytes));
-  MW_ASSIGN_OR_RETURN(const std::vector<worker::StepReport> reports, cluster->Train(0, kSteps));
-  RunResult result;
-  for (const worker::StepReport& report : reports) {
-    result.losses.push_back(report.values.at("loss"));
-    result.norms.push_back(report.values.at("grad_norm"));
-  }
-  MW_ASSIGN_OR_RETURN(result.validation, cluster->Validate(2));
-  MW_ASSIGN_OR_RETURN(result.tensors, cluster->Gather());
-  return result;
-}
-
-void ExpectEqual(const RunResult& expected, const RunResult& actual, double tolerance,
-                 const std::string& layout) {
-  for (int i = 0; i < kSteps; ++i) {
-    const auto step = static_cast<size_t>(i);
-    EXPECT_NEAR(actual.losses[step] / expected.losses[step], 1.0, tolerance)
-        << layout << " loss of step " << i;
-    EXPECT_NEAR(actual.norms[step] / expected.norms[step], 1.0, tolerance)
-        << layout << " grad norm of step " << i;
-  }
-  EXPECT_NEAR(actual.validation / expected.validation, 1.0, tolerance) << layout;
-  std::string where;
-  EXPECT_LE(LargestDifference(expected.tensors, actual.tensors, &where), tolerance)
-      << layout << " " << where;
-}
 
 struct Degrees {
   int data, tensor, pipeline;

@@ -1,0 +1,57 @@
+#include "planner/value_versions.h"
+
+#include <algorithm>
+
+#include "planner/strategy.h"
+
+namespace meshwright::planner {
+namespace {
+
+// Weights that are split over the replicas are gathered by every piece anew: kept from the forward
+// to the backward they would be whole again for most of the step.
+bool IsGatheredElsewhere(const Version& version, const PieceKey& reader) {
+  return version.gathered && version.piece != reader;
+}
+
+}  // namespace
+
+bool ValueVersions::HasRows(const mesh::Sharding& sharding) {
+  return std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const auto& axes) {
+    return std::find(axes.begin(), axes.end(), kMicro) != axes.end();
+  });
+}
+
+bool ValueVersions::IsReadable(const Version& version, const PieceKey& reader) const {
+  if (version.piece || reader.phase != ir::Phase::kUpdate || microbatches_ == 1) return true;
+  return tensors_[static_cast<size_t>(version.tensor)].role != TensorRole::kMicrobatch;
+}
+
+size_t ValueVersions::FirstReadable(const std::vector<Version>& versions,
+                                    const PieceKey& reader) const {
+  size_t i = 0;
+  while (i < versions.size() && !IsReadable(versions[i], reader)) ++i;
+  return i;
+}
+
+size_t ValueVersions::Best(const std::vector<Version>& versions, const PieceKey& reader,
+                           const mesh::Sharding& required) const {
+  const auto rank = [&](const Version& version) {
+    const bool same_rows = HasRows(SeenBy(version, reader)) == HasRows(required);
+    return std::pair(same_rows, version.sharding.partial.empty());
+  };
+  size_t best = FirstReadable(versions, reader);
+  for (size_t i = best; i < versions.size(); ++i) {
+    if (versions[i].piece && *versions[i].piece > reader) continue;
+    if (!IsReadable(versions[i], reader) || IsGatheredElsewhere(versions[i], reader)) continue;
+    if (SeenBy(versions[i], reader) == required) return i;
+    if (rank(versions[i]) > rank(versions[best])) best = i;
+  }
+  return best;
+}
+
+mesh::Sharding ValueVersions::SeenBy(const Version& version, const PieceKey& reader) {
+  if (reader.phase == ir::Phase::kUpdate) return WithoutAxis(version.sharding, kMicro);
+  return version.sharding;
+}
+
+}  // namespace meshwright::planner

@@ -1,0 +1,58 @@
+// The forms (shardings) in which the stages hold each value while a partition is made, and which of
+// them a piece starts from.
+//
+// Thread rule: one thread. Room-internal to planner/partition.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "ir/graph.h"
+#include "mesh/sharding.h"
+#include "planner/pieces.h"
+
+namespace meshwright::planner {
+
+inline constexpr TensorIndex kNoTensor = -1;
+
+// One form of a value inside a stage.
+struct Version {
+  mesh::Sharding sharding;
+  std::optional<PieceKey> piece;  // where it is computed; none: param or import
+  ValueId local;                  // in that piece
+  TensorIndex tensor = kNoTensor;
+  TensorIndex accumulator = kNoTensor;  // its sum over microbatches, which the update reads
+  bool gathered = false;                // of a weight's blocks on the replicas
+};
+
+class ValueVersions {
+ public:
+  // `tensors` grows while versions are added; it outlives this.
+  ValueVersions(const std::vector<StageTensor>& tensors, int64_t microbatches)
+      : tensors_(tensors), microbatches_(microbatches) {}
+
+  std::vector<Version>& Of(int stage, ValueId value) { return versions_[{stage, value}]; }
+
+  // The update reads sums: what came from another stage for one microbatch does not serve it.
+  bool IsReadable(const Version& version, const PieceKey& reader) const;
+  // The first that is readable; versions.size(): none is.
+  size_t FirstReadable(const std::vector<Version>& versions, const PieceKey& reader) const;
+  // The version to start from: the wanted one, else one with (without) rows as wanted, else one
+  // that is not partial, else the first. Versions that a later piece computes do not exist yet.
+  size_t Best(const std::vector<Version>& versions, const PieceKey& reader,
+              const mesh::Sharding& required) const;
+
+  // Update pieces see what forward and backward left partial over microbatches as summed.
+  static mesh::Sharding SeenBy(const Version& version, const PieceKey& reader);
+  // Split into the rows of microbatches.
+  static bool HasRows(const mesh::Sharding& sharding);
+
+ private:
+  const std::vector<StageTensor>& tensors_;
+  const int64_t microbatches_;
+  std::map<std::pair<int, ValueId>, std::vector<Version>> versions_;
+};
+
+}  // namespace meshwright::planner

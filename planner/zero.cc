@@ -1,0 +1,155 @@
+#include "planner/zero.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace meshwright::planner {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::Op;
+using ir::Phase;
+using mesh::Sharding;
+
+size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
+
+bool IsOptimizer(const Node& node) { return node.op == Op::kAdamW || node.op == Op::kSgd; }
+
+class ZeroPass {
+ public:
+  ZeroPass(const Graph& graph, const Layout& layout, Strategies& strategies)
+      : graph_(graph),
+        layout_(layout),
+        mesh_(PlanningMesh(layout)),
+        strategies_(strategies),
+        users_(graph.Users()) {}
+
+  void Run() {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (IsOptimizer(graph_.nodes[i])) SplitOptimizer(i);
+    }
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) SumPartials(i);
+    NoteWhole();
+    if (layout_.zero == 3) ReadShardedParams(graph_, strategies_.params, strategies_);
+  }
+
+ private:
+  // `sharding` with "data" behind the axes of the first dim that it divides.
+  std::optional<Sharding> SplitOverData(const ir::TensorType& type, Sharding sharding) const {
+    const ir::Dims local = mesh::LocalDims(type.dims, sharding, mesh_);
+    if (ir::TensorType{type.dtype, local}.bytes() < kZeroMinBytes) return std::nullopt;
+    for (size_t d = 0; d < local.size(); ++d) {
+      if (local[d] % layout_.data != 0) continue;
+      sharding.dims[d].push_back(kData);
+      return sharding;
+    }
+    return std::nullopt;
+  }
+
+  void SplitOptimizer(size_t index) {
+    const Node& node = graph_.nodes[index];
+    const ir::TensorType& type = graph_.type(node.inputs[0]);
+    const std::string name = graph_.producer(node.inputs[0]).attrs.Str("name");
+    const std::optional<Sharding> split = SplitOverData(type, strategies_.params.at(name));
+    if (!split) {
+      if (type.bytes() >= kZeroMinBytes) whole_.push_back(name);
+      return;
+    }
+    NodeStrategy& strategy = strategies_.nodes[index];
+    const size_t scalars = 2;  // multiplier and rate
+    for (size_t i = 0; i + scalars < node.inputs.size(); ++i) {
+      strategy.operands[i] = *split;
+      if (i >= 2) strategies_.params[graph_.producer(node.inputs[i]).attrs.Str("name")] = *split;
+    }
+    for (size_t r = 0; r < node.outputs.size(); ++r) {
+      strategy.results[r] = *split;
+      strategies_.values[Index(node.outputs[r])] = *split;
+    }
+    if (layout_.zero == 3) strategies_.params[name] = *split;
+    SplitGradient(node.inputs[1], *split);
+  }
+
+  void SplitGradient(ValueId gradient, const Sharding& split) {
+    if (layout_.zero >= 2) strategies_.accumulators[gradient] = split;
+    for (NodeId user : users_[Index(gradient)]) {
+      const auto index = static_cast<size_t>(user.value());
+      const Node& node = graph_.nodes[index];
+      if (node.op != Op::kSumSquares || node.phase != Phase::kUpdate) continue;
+      strategies_.nodes[index].operands = {split};
+      Sharding result = Sharding::Replicated(0);
+      for (const mesh::AxisList& axes : split.dims) {
+        for (const std::string& axis : axes) result.partial[axis] = ir::PartialKind::kSum;
+      }
+      strategies_.nodes[index].results = {result};
+      strategies_.values[Index(node.outputs[0])] = result;
+    }
+  }
+
+  // A scalar sum of what is partial now reduces it.
+  void SumPartials(size_t index) {
+    const Node& node = graph_.nodes[index];
+    const bool sum_of_squares = node.op == Op::kSum && node.phase == Phase::kUpdate &&
+                                graph_.type(node.outputs[0]).rank() == 0;
+    if (!sum_of_squares) return;
+    NodeStrategy& strategy = strategies_.nodes[index];
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (graph_.producer(node.inputs[i]).op != Op::kSumSquares) continue;
+      const Sharding& produced = strategies_.values[Index(node.inputs[i])];
+      strategy.grouped_sum = strategy.grouped_sum || produced != strategy.operands[i];
+      strategy.operands[i] = produced;
+    }
+    if (strategy.grouped_sum) strategy.results = {Sharding::Replicated(0)};
+  }
+
+  void NoteWhole() {
+    if (whole_.empty()) return;
+    strategies_.notes.push_back(fmt::format(
+        "{}{} whole over data={}: no dim divides", whole_.front(),
+        whole_.size() == 1 ? " stays" : fmt::format(" and {} more stay", whole_.size() - 1),
+        layout_.data));
+  }
+
+  const Graph& graph_;
+  const Layout& layout_;
+  const mesh::Mesh mesh_;
+  Strategies& strategies_;
+  const std::vector<std::vector<NodeId>> users_;
+  std::vector<std::string> whole_;
+};
+
+}  // namespace
+
+void ApplyZero(const Graph& step_graph, const Layout& layout, Strategies& strategies) {
+  if (layout.zero == 0 || layout.data == 1) return;
+  ZeroPass(step_graph, layout, strategies).Run();
+}
+
+void ReadShardedParams(const Graph& graph, const std::map<std::string, Sharding>& params,
+                       Strategies& strategies) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    if (node.op == Op::kParam) {
+      const std::string name = node.attrs.Str("name");
+      const auto it = params.find(name);
+      if (it != params.end()) strategies.params[name] = it->second;
+    }
+    if (!IsWeightCast(graph, node)) continue;
+    // Cast while it is split: what is gathered is the narrow copy.
+    const auto it = params.find(graph.producer(node.inputs[0]).attrs.Str("name"));
+    if (it == params.end()) continue;
+    strategies.nodes[i].operands = {it->second};
+    strategies.nodes[i].results = {it->second};
+    strategies.values[Index(node.outputs[0])] = it->second;
+  }
+}
+
+std::map<std::string, Sharding> WholeOverData(std::map<std::string, Sharding> params) {
+  for (auto& [name, sharding] : params) sharding = WithoutAxis(std::move(sharding), kData);
+  return params;
+}
+
+}  // namespace meshwright::planner

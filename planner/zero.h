@@ -1,0 +1,40 @@
+// ZeRO: what replicas hold in common is split over them.
+//
+// Stage 1 splits the optimizer's state: a replica renews its block of every weight and gathers the
+// others'. Stage 2 also splits the gradients: each is reduce-scattered when the backward has made
+// it, once per microbatch, so that only a block is ever summed up. Stage 3 also splits the weights:
+// every piece that reads one gathers it first. In the language of shardings: the axis "data" splits
+// the operands of the optimizer's nodes (1), the sums of gradients (2), the params (3); collectives
+// follow from the shardings.
+//
+// Bytes per replica and step, n parameters, q replicas, factor (q-1)/q on each: reduce-scatter of
+// gradients n, all-gather of weights n; stage 3: 2n (forward, backward) per microbatch instead.
+//
+// Thread rule: pure functions. Source: Rajbhandari et al., "ZeRO", SC'20, sections 5 and 7.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "ir/graph.h"
+#include "mesh/sharding.h"
+#include "planner/strategy.h"
+
+namespace meshwright::planner {
+
+// Smaller weights stay whole on every replica: a collective of their own costs more than they do.
+inline constexpr int64_t kZeroMinBytes = 1024;
+
+// Splits what layout.zero says over the axis "data". Weights of which no dim divides stay whole,
+// with a note. REQUIRES: `strategies` is by ChooseStrategies for this graph and layout.
+void ApplyZero(const ir::Graph& step_graph, const Layout& layout, Strategies& strategies);
+
+// Makes `strategies`, which were chosen for weights that are whole over "data", read params that
+// are sharded as `params` says.
+void ReadShardedParams(const ir::Graph& graph, const std::map<std::string, mesh::Sharding>& params,
+                       Strategies& strategies);
+
+// The params as a graph sees them that reads them whole over "data".
+std::map<std::string, mesh::Sharding> WholeOverData(std::map<std::string, mesh::Sharding> params);
+
+}  // namespace meshwright::planner
