@@ -142,6 +142,18 @@ std::vector<ConfigKey> RunKeys() {
        MW_AT(parallel.zero)},
       {"parallelism", "gradient_bucket_bytes",
        "Gradients are reduced in buckets of about this size.", MW_AT(parallel.bucket_bytes)},
+      {"activation_checkpoint",
+       "mode",
+       "What the backward computes again instead of keeping it; selective: norms and activation "
+       "functions, full: all of a layer but its input, auto: the first of none, selective, full "
+       "that "
+       "fits the devices.",
+       MW_AT(parallel.recompute),
+       KeyKind::kChoice,
+       {"auto", "none", "selective", "full"}},
+      {"activation_checkpoint", "layers",
+       "Layers that the mode is for, such as \"0-5,11\"; empty: all.",
+       MW_AT(parallel.recompute_layers)},
       {"compile", "enable", "Fuse the ops of executables; off for debugging.",
        MW_AT(train.compile)},
       {"validation", "interval", "Steps between validations; 0: only at the end.",

@@ -60,7 +60,7 @@ struct Renamed {
   std::string_view key;
 };
 
-constexpr std::array<Renamed, 29> kRenamed = {{
+constexpr std::array<Renamed, 31> kRenamed = {{
     {"train.global_batch", "training.global_batch_size"},
     {"train.sequence", "training.seq_len"},
     {"train.steps", "training.steps"},
@@ -78,6 +78,8 @@ constexpr std::array<Renamed, 29> kRenamed = {{
     {"parallel.schedule", "parallelism.pipeline_parallel_schedule"},
     {"parallel.sequence_parallel", "parallelism.enable_sequence_parallel"},
     {"parallel.zero", "parallelism.zero_stage"},
+    {"parallel.recompute", "activation_checkpoint.mode"},
+    {"parallel.recompute_layers", "activation_checkpoint.layers"},
     {"parallel.bucket_bytes", "parallelism.gradient_bucket_bytes"},
     {"optimizer.max_norm", "training.max_norm"},
     {"optimizer.schedule", "lr_scheduler.decay_type"},

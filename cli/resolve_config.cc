@@ -102,6 +102,8 @@ void NoteUnused(JobConfig& config) {
        "parallelism.enable_sequence_parallel has no effect with tensor_parallel_degree 1");
   note(config.parallel.zero > 0 && config.parallel.data == 1,
        "parallelism.zero_stage has no effect with data_parallel_replicate_degree 1");
+  note(!config.parallel.recompute_layers.empty() && config.parallel.recompute == "none",
+       "activation_checkpoint.layers has no effect with mode \"none\"");
   note(config.data.validation_fraction == 0 && config.train.validation_batches > 0,
        "validation.fraction is 0, so nothing is held out and no validation runs");
   note(config.train.validation_batches == 0 && config.train.validate_every > 0,

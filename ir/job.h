@@ -38,6 +38,10 @@ struct ParallelSpec {
       false;  // Megatron: residual stream split over `tensor` along the sequence
   // ZeRO over the replicas: 1 splits the optimizer's state, 2 gradients too, 3 weights too.
   int64_t zero = 0;
+  // What the backward computes again instead of keeping: "none" | "selective" (norms and activation
+  // functions) | "full" (all of a layer but its input) | "auto": the first of these that fits.
+  std::string recompute = "auto";
+  std::string recompute_layers;     // "0-5,11"; empty: all
   int64_t bucket_bytes = 25 << 20;  // gradients are reduced in buckets of about this size
   friend bool operator==(const ParallelSpec&, const ParallelSpec&) = default;
 };

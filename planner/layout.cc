@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "planner/recompute.h"
+
 namespace meshwright::planner {
 namespace {
 
@@ -70,6 +72,9 @@ std::string Layout::ToString() const {
                                  tensor, pipeline, microbatches, schedule);
   if (sequence_parallel) text += " sequence_parallel";
   if (zero > 0) text += fmt::format(" zero={}", zero);
+  const bool recomputes = std::any_of(recompute.begin(), recompute.end(),
+                                      [](Recompute mode) { return mode != Recompute::kNone; });
+  if (recomputes) text += fmt::format(" recompute={}", FormatRecompute(recompute));
   return text;
 }
 

@@ -48,12 +48,15 @@ Result<Staged> StageGraph(Graph graph, const std::vector<int>& stage_of_layer, i
 
 class PlanMaker {
  public:
-  PlanMaker(const ir::JobRequest& job, const mesh::Topology& topology, bool recompute)
+  PlanMaker(const ir::JobRequest& job, const mesh::Topology& topology, Recompute recompute)
       : job_(job), topology_(topology), recompute_(recompute) {}
 
   Result<Plan> Run() {
     MW_TRY(ir::ValidateJob(job_));
     MW_ASSIGN_OR_RETURN(plan_.layout, ResolveLayout(job_, device_count(), LayerCount(job_.loss)));
+    MW_ASSIGN_OR_RETURN(
+        plan_.layout.recompute,
+        RecomputeOfLayers(recompute_, job_.parallel.recompute_layers, LayerCount(job_.loss)));
     const std::string idle = IdleDevicesNote(job_, plan_.layout, device_count());
     if (!idle.empty()) plan_.notes.push_back(idle);
     MW_TRY(PlanStep());
@@ -72,11 +75,13 @@ class PlanMaker {
   Status PlanStep() {
     MW_ASSIGN_OR_RETURN(Graph graph, MakeStepGraph(job_));
     MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(std::move(graph)));
-    if (recompute_) {
-      MW_ASSIGN_OR_RETURN(graph, RecomputeActivations(graph));
-      plan_.notes.push_back(
-          "the backward computes norms and activation functions again: the job does not fit with "
-          "what they make kept");
+    if (recompute_ != Recompute::kNone) {
+      MW_ASSIGN_OR_RETURN(graph, RecomputeActivations(graph, plan_.layout.recompute));
+      if (job_.parallel.recompute == "auto") {
+        plan_.notes.push_back(fmt::format(
+            "the backward computes {} again: the job does not fit with what they make kept",
+            recompute_ == Recompute::kFull ? "whole layers" : "norms and activation functions"));
+      }
     }
     const int stage_count = static_cast<int>(plan_.layout.pipeline);
     stage_of_layer_ = BalanceLayers(graph, stage_count);
@@ -225,7 +230,7 @@ class PlanMaker {
 
   const ir::JobRequest& job_;
   const mesh::Topology& topology_;
-  const bool recompute_;
+  const Recompute recompute_;
   Plan plan_;
   std::vector<int> stage_of_layer_;
   Staged staged_;
@@ -244,12 +249,17 @@ Result<Graph> MakeStepGraph(const ir::JobRequest& job) {
 }
 
 Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology) {
-  Result<Plan> plan = PlanMaker(job, topology, false).Run();
-  if (plan.has_value() || plan.error().code() != StatusCode::kResourceExhausted ||
-      !job.train.compile) {
-    return plan;
+  const std::string& wanted = job.parallel.recompute;
+  if (wanted == "selective") return PlanMaker(job, topology, Recompute::kSelective).Run();
+  if (wanted == "full") return PlanMaker(job, topology, Recompute::kFull).Run();
+  Result<Plan> plan = PlanMaker(job, topology, Recompute::kNone).Run();
+  // Without the compiler, programs are the graph as it is written.
+  if (wanted == "none" || !job.train.compile) return plan;
+  for (const Recompute mode : {Recompute::kSelective, Recompute::kFull}) {
+    if (plan.has_value() || plan.error().code() != StatusCode::kResourceExhausted) break;
+    plan = PlanMaker(job, topology, mode).Run();
   }
-  return PlanMaker(job, topology, true).Run();
+  return plan;
 }
 
 }  // namespace meshwright::planner

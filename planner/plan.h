@@ -18,6 +18,9 @@
 
 namespace meshwright::planner {
 
+// What the backward of a layer computes again instead of keeping it (planner/recompute.h).
+enum class Recompute : uint8_t { kNone, kSelective, kFull };
+
 // Degrees with every "auto" resolved.
 struct Layout {
   int64_t data = 1;
@@ -26,7 +29,8 @@ struct Layout {
   int64_t microbatches = 1;
   std::string schedule = "1f1b";
   bool sequence_parallel = false;
-  int64_t zero = 0;  // 1, 2, 3: what replicas split among them (planner/zero.h)
+  int64_t zero = 0;                  // 1, 2, 3: what replicas split among them (planner/zero.h)
+  std::vector<Recompute> recompute;  // per layer; empty: kNone in all
   int64_t device_count() const { return data * tensor * pipeline; }
   std::string ToString() const;  // "data=2 tensor=1 pipeline=2 microbatches=4 schedule=1f1b"
 };

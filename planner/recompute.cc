@@ -1,10 +1,16 @@
 #include "planner/recompute.h"
 
-#include <algorithm>
-#include <utility>
-#include <vector>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/text.h"
 #include "ir/builder.h"
+#include "planner/strategy.h"
 
 namespace meshwright::planner {
 namespace {
@@ -23,8 +29,9 @@ bool IsCheap(Op op) {
 
 class Recomputer {
  public:
-  explicit Recomputer(const Graph& graph)
+  Recomputer(const Graph& graph, const std::vector<Recompute>& modes)
       : graph_(graph),
+        modes_(modes),
         builder_(graph.name),
         map_(graph.values.size()),
         again_(graph.values.size()),
@@ -48,16 +55,49 @@ class Recomputer {
       if (node.phase != Phase::kBackward) continue;
       for (ValueId input : node.inputs) read_in_backward_[Index(input)] = true;
     }
+    KeepLayerInputs();
     for (const Node& node : graph_.nodes) {
-      const bool forward = node.phase == Phase::kForward && node.layer >= 0;
-      if (!forward || !IsCheap(node.op)) continue;
-      const ValueId result = node.outputs[0];
-      const bool there = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
-        return read_in_backward_[Index(input)] || graph_.producer(input).op == Op::kParam;
-      });
-      recomputed_[Index(result)] = there && read_in_backward_[Index(result)] &&
-                                   graph_.type(result).bytes() >= kSmallestBytes;
+      if (node.phase != Phase::kForward) continue;
+      const Recompute mode = ModeOf(node);
+      const bool chosen = mode == Recompute::kSelective ? IsFreeAgain(node)
+                                                        : mode == Recompute::kFull && Inside(node);
+      for (ValueId result : node.outputs) recomputed_[Index(result)] = chosen;
     }
+  }
+
+  Recompute ModeOf(const Node& node) const {
+    if (node.layer < 0 || static_cast<size_t>(node.layer) >= modes_.size()) return Recompute::kNone;
+    return modes_[static_cast<size_t>(node.layer)];
+  }
+
+  // What one layer reads of another, and the logits.
+  void KeepLayerInputs() {
+    for (const Node& node : graph_.nodes) {
+      if (node.phase != Phase::kForward) continue;
+      for (ValueId input : node.inputs) {
+        const bool crosses = graph_.producer(input).layer != node.layer;
+        if (crosses || node.op == Op::kCrossEntropy) kept_.insert(input);
+      }
+    }
+    for (const ir::NamedValue& output : graph_.outputs) kept_.insert(output.value);
+  }
+
+  bool Inside(const Node& node) const {
+    const bool source = node.inputs.empty() || IsWeightCast(graph_, node);
+    const bool loss = node.op == Op::kCrossEntropy || node.op == Op::kHeadLoss;
+    return !source && !loss &&
+           std::none_of(node.outputs.begin(), node.outputs.end(),
+                        [&](ValueId result) { return kept_.contains(result); });
+  }
+
+  bool IsFreeAgain(const Node& node) const {
+    if (!IsCheap(node.op)) return false;
+    const ValueId result = node.outputs[0];
+    const bool there = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+      return read_in_backward_[Index(input)] || graph_.producer(input).op == Op::kParam;
+    });
+    return there && read_in_backward_[Index(result)] &&
+           graph_.type(result).bytes() >= kSmallestBytes;
   }
 
   void Emit(const Node& node) {
@@ -80,26 +120,97 @@ class Recomputer {
   // The value as the backward reads it: computed again in front of its first reader.
   ValueId InBackward(ValueId value) {
     if (!recomputed_[Index(value)]) return map_[Index(value)];
-    ValueId& again = again_[Index(value)];
-    if (again.valid()) return again;
+    if (again_[Index(value)].valid()) return again_[Index(value)];
     const Node& node = graph_.producer(value);
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) inputs.push_back(InBackward(input));
     const std::vector<ValueId> outputs = Add(node, std::move(inputs), Phase::kBackward);
-    if (!outputs.empty()) again = outputs[0];
-    return again;
+    for (size_t i = 0; i < outputs.size(); ++i) again_[Index(node.outputs[i])] = outputs[i];
+    return again_[Index(value)];
   }
 
   const Graph& graph_;
+  const std::vector<Recompute>& modes_;
   ir::Builder builder_;
   std::vector<ValueId> map_;    // of the values as the forward makes them
   std::vector<ValueId> again_;  // of those that the backward makes again
   std::vector<bool> read_in_backward_;
   std::vector<bool> recomputed_;
+  std::set<ValueId> kept_;
 };
+
+const char* ModeName(Recompute mode) {
+  switch (mode) {
+    case Recompute::kNone:
+      break;
+    case Recompute::kSelective:
+      return "selective";
+    case Recompute::kFull:
+      return "full";
+  }
+  return "none";
+}
+
+// "3" or "0-5".
+std::optional<std::pair<int, int>> ParseRange(std::string_view text) {
+  const auto number = [](std::string_view part) -> std::optional<int> {
+    int value = 0;
+    const char* const end = part.data() + part.size();
+    const auto [at, error] = std::from_chars(part.data(), end, value);
+    if (error != std::errc() || at != end || value < 0) return std::nullopt;
+    return value;
+  };
+  const size_t dash = text.find('-');
+  const auto first = number(text.substr(0, dash));
+  const auto last = dash == std::string_view::npos ? first : number(text.substr(dash + 1));
+  if (!first || !last || *first > *last) return std::nullopt;
+  return std::pair(*first, *last);
+}
 
 }  // namespace
 
-Result<Graph> RecomputeActivations(const Graph& step_graph) { return Recomputer(step_graph).Run(); }
+Result<Graph> RecomputeActivations(const Graph& step_graph, const std::vector<Recompute>& modes) {
+  return Recomputer(step_graph, modes).Run();
+}
+
+Result<std::vector<Recompute>> RecomputeOfLayers(Recompute mode, const std::string& layers,
+                                                 int layer_count) {
+  const auto size = static_cast<size_t>(layer_count);
+  if (layers.empty()) return std::vector<Recompute>(size, mode);
+  std::vector<Recompute> modes(size, Recompute::kNone);
+  for (const std::string& part : Split(layers, ',')) {
+    const auto range = ParseRange(part);
+    if (!range) {
+      return Fail(InvalidArgument(
+          fmt::format("parallel.recompute_layers is '{}': '{}' is no layer or range; write layers "
+                      "as in \"0-5,11\"",
+                      layers, part)));
+    }
+    if (range->second >= layer_count) {
+      return Fail(InvalidArgument(
+          fmt::format("parallel.recompute_layers is '{}', but the model has {} layers, the last is "
+                      "{}",
+                      layers, layer_count, layer_count - 1)));
+    }
+    for (int layer = range->first; layer <= range->second; ++layer) {
+      modes[static_cast<size_t>(layer)] = mode;
+    }
+  }
+  return modes;
+}
+
+std::string FormatRecompute(const std::vector<Recompute>& modes) {
+  std::vector<std::string> runs;
+  for (size_t begin = 0; begin < modes.size();) {
+    size_t end = begin;
+    while (end < modes.size() && modes[end] == modes[begin]) ++end;
+    if (begin == 0 && end == modes.size()) return ModeName(modes[0]);
+    runs.push_back(end - begin == 1
+                       ? fmt::format("{} {}", begin, ModeName(modes[begin]))
+                       : fmt::format("{}-{} {}", begin, end - 1, ModeName(modes[begin])));
+    begin = end;
+  }
+  return runs.empty() ? "none" : fmt::format("{}", fmt::join(runs, ", "));
+}
 
 }  // namespace meshwright::planner

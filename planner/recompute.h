@@ -1,19 +1,36 @@
 // Activations that the backward computes again instead of keeping them.
 //
-// Which: results of an elementwise op or a norm that the backward reads, when it has the op's
+// kSelective: results of an elementwise op or a norm that the backward reads, when it has the op's
 // operands anyway (it reads them itself, they are weights, or they are recomputed, too). Nothing
-// lives longer for it, and the values are the same bit by bit. What it costs is a pass over memory
-// each, so a plan does it only where the job would not fit otherwise (planner/plan.h).
+// lives longer for it, and it costs a pass over memory each. kFull: all that the backward of a
+// layer reads of its forward but what crosses into the layer; it costs the layer's forward a second
+// time. The logits are kept: the backward begins with them. In either case the values are the same
+// bit by bit.
 //
-// Thread rule: pure functions.
+// Thread rule: pure functions. Source: Chen et al., "Training deep nets with sublinear memory
+// cost", 2016; Korthikanti et al., "Reducing activation recomputation", MLSys'23, section 5.
 #pragma once
+
+#include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "ir/graph.h"
+#include "planner/plan.h"
 
 namespace meshwright::planner {
 
-// REQUIRES: a step graph. Ids change; names, outputs and phases of what was there stay.
-Result<ir::Graph> RecomputeActivations(const ir::Graph& step_graph);
+// modes: per layer. REQUIRES: a step graph. Ids change; names, outputs and phases of what was there
+// stay.
+Result<ir::Graph> RecomputeActivations(const ir::Graph& step_graph,
+                                       const std::vector<Recompute>& modes);
+
+// `mode` in the layers that `layers` lists ("0-5,11"; empty: all), kNone in the others.
+// Errors: kInvalidArgument with the form, or naming the layer that the model does not have.
+Result<std::vector<Recompute>> RecomputeOfLayers(Recompute mode, const std::string& layers,
+                                                 int layer_count);
+
+// "none", "full", or by runs: "0-5 full, 6-11 none".
+std::string FormatRecompute(const std::vector<Recompute>& modes);
 
 }  // namespace meshwright::planner

@@ -53,6 +53,8 @@ v1::ParallelSpec EncodeParallel(const ir::ParallelSpec& spec) {
   wire.set_sequence_parallel(spec.sequence_parallel);
   wire.set_bucket_bytes(spec.bucket_bytes);
   wire.set_zero(spec.zero);
+  wire.set_recompute(spec.recompute);
+  wire.set_recompute_layers(spec.recompute_layers);
   return wire;
 }
 
@@ -66,6 +68,8 @@ ir::ParallelSpec DecodeParallel(const v1::ParallelSpec& wire) {
   spec.sequence_parallel = wire.sequence_parallel();
   spec.bucket_bytes = wire.bucket_bytes();
   spec.zero = wire.zero();
+  spec.recompute = wire.recompute();
+  spec.recompute_layers = wire.recompute_layers();
   return spec;
 }
 

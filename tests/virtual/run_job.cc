@@ -1,8 +1,22 @@
 #include "tests/virtual/run_job.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace meshwright::testing {
+
+std::string LayoutCase::ToString() const {
+  return fmt::format("data={} tensor={} pipeline={} microbatches={}", data, tensor, pipeline,
+                     microbatches);
+}
+
+ir::JobRequest WithLayout(ir::JobRequest job, const LayoutCase& layout) {
+  job.parallel.data = layout.data;
+  job.parallel.tensor = layout.tensor;
+  job.parallel.pipeline = layout.pipeline;
+  job.parallel.microbatches = layout.microbatches;
+  return job;
+}
 
 Result<RunResult> RunJob(const ir::JobRequest& job, int devices, int vocabulary,
                          int64_t memory_bytes) {

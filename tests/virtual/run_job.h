@@ -14,6 +14,13 @@ namespace meshwright::testing {
 
 inline constexpr int kRunSteps = 2;
 
+struct LayoutCase {
+  int data = 1, tensor = 1, pipeline = 1, microbatches = 1;
+  int devices() const { return data * tensor * pipeline; }
+  std::string ToString() const;
+};
+ir::JobRequest WithLayout(ir::JobRequest job, const LayoutCase& layout);
+
 struct RunResult {
   std::vector<double> losses;  // per step
   std::vector<double> norms;

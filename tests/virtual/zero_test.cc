@@ -16,24 +16,13 @@ namespace {
 using collective::Counters;
 using collective::Kind;
 
-struct Case {
-  int data, tensor, pipeline, microbatches;
-  std::string ToString() const {
-    return fmt::format("data={} tensor={} pipeline={} microbatches={}", data, tensor, pipeline,
-                       microbatches);
-  }
-};
-
-ir::JobRequest WithLayout(ir::JobRequest job, const Case& c, int zero) {
-  job.parallel.data = c.data;
-  job.parallel.tensor = c.tensor;
-  job.parallel.pipeline = c.pipeline;
-  job.parallel.microbatches = c.microbatches;
-  job.parallel.zero = zero;
-  return job;
+ir::JobRequest WithZero(const ir::JobRequest& job, const LayoutCase& c, int zero) {
+  ir::JobRequest result = WithLayout(job, c);
+  result.parallel.zero = zero;
+  return result;
 }
 
-std::vector<Case> Layouts() {
+std::vector<LayoutCase> Layouts() {
   if (kSanitizedBuild) return {{2, 2, 2, 4}};
   return {{2, 1, 1, 1}, {4, 1, 1, 2}, {8, 1, 1, 1}, {2, 2, 1, 1}, {2, 1, 2, 4}, {2, 2, 2, 4}};
 }
@@ -49,11 +38,10 @@ TEST_P(ZeroParity, EqualsOneDevice) {
     options.vocabulary = vocabulary;
     options.dropout = 0.1;
     const ir::JobRequest job = MakeTinyJob(options);
-    const auto expected = RunJob(WithLayout(job, {1, 1, 1, 1}, 0), 1, static_cast<int>(vocabulary));
+    const auto expected = RunJob(WithZero(job, {}, 0), 1, static_cast<int>(vocabulary));
     ASSERT_TRUE(expected.has_value()) << expected.error();
-    for (const Case& c : Layouts()) {
-      const auto actual = RunJob(WithLayout(job, c, zero), c.data * c.tensor * c.pipeline,
-                                 static_cast<int>(vocabulary));
+    for (const LayoutCase& c : Layouts()) {
+      const auto actual = RunJob(WithZero(job, c, zero), c.devices(), static_cast<int>(vocabulary));
       ASSERT_TRUE(actual.has_value()) << c.ToString() << ": " << actual.error();
       ExpectEqual(*expected, *actual, 1e-10, c.ToString());
     }
@@ -77,11 +65,11 @@ TEST(Zero, SgdWithMomentumAndMixedPrecisionEqualPlainReplicas) {
   job.train.compute_dtype = ir::DType::kBF16;
   job.optimizer.name = "sgd";
   job.optimizer.momentum = 0.9;
-  const Case c{2, 1, 1, 2};
-  const auto plain = RunJob(WithLayout(job, c, 0), 2, 61);
+  const LayoutCase c{2, 1, 1, 2};
+  const auto plain = RunJob(WithZero(job, c, 0), 2, 61);
   ASSERT_TRUE(plain.has_value()) << plain.error();
   for (const int zero : {1, 2, 3}) {
-    const auto split = RunJob(WithLayout(job, c, zero), 2, 61);
+    const auto split = RunJob(WithZero(job, c, zero), 2, 61);
     ASSERT_TRUE(split.has_value()) << split.error();
     // Sums of two summands round alike in any order; what differs is where microbatches are added.
     ExpectEqual(*plain, *split, 2e-5, fmt::format("zero={}", zero));
@@ -112,9 +100,9 @@ ir::JobRequest F32Job() {
 }
 
 TEST(Zero, DevicesHoldTheirShare) {
-  const Case c{4, 1, 1, 2};
+  const LayoutCase c{4, 1, 1, 2};
   for (const int zero : {0, 1, 2, 3}) {
-    const auto plan = planner::MakePlan(WithLayout(F32Job(), c, zero), mesh::Topology::Local(4));
+    const auto plan = planner::MakePlan(WithZero(F32Job(), c, zero), mesh::Topology::Local(4));
     ASSERT_TRUE(plan.has_value()) << plan.error();
     const Split n = SplitOf(*plan);
     const auto share = [&](bool splits) {
@@ -132,9 +120,9 @@ TEST(Zero, DevicesHoldTheirShare) {
 // Totals over the group of q: reduce-scatter and all-gather (q-1) n each, n the bytes that are
 // split; gradients of weights that stay whole are all-reduced.
 TEST(Zero, MovesItsClosedForms) {
-  const Case c{4, 1, 1, 2};
+  const LayoutCase c{4, 1, 1, 2};
   for (const int zero : {1, 2, 3}) {
-    const ir::JobRequest job = WithLayout(F32Job(), c, zero);
+    const ir::JobRequest job = WithZero(F32Job(), c, zero);
     SyntheticTokens tokens(64);
     const auto cluster = VirtualCluster::Start(job, 4, &tokens);
     ASSERT_TRUE(cluster.has_value()) << cluster.error();
@@ -165,7 +153,7 @@ TEST(Zero, SaysWhatStaysWhole) {
   options.layers = 2;
   options.batch = 7 * 3;
   const ir::JobRequest job = MakeTinyJob(options);
-  const auto plan = planner::MakePlan(WithLayout(job, {7, 1, 1, 1}, 1), mesh::Topology::Local(7));
+  const auto plan = planner::MakePlan(WithZero(job, {7, 1, 1, 1}, 1), mesh::Topology::Local(7));
   ASSERT_TRUE(plan.has_value()) << plan.error();
   std::string notes;
   for (const std::string& note : plan->notes) notes += note + "\n";
