@@ -124,10 +124,19 @@ std::vector<ConfigKey> RunKeys() {
        MW_AT(pipeline_degree), KeyKind::kDegree},
       {"parallelism",
        "pipeline_parallel_schedule",
-       "Order of forward and backward over microbatches.",
+       "Order of forward and backward over microbatches; interleaved: stages hold several parts of "
+       "the model, zb-h1 and zb-v: gradients of weights fill the bubble.",
        MW_AT(parallel.schedule),
        KeyKind::kChoice,
-       {"1f1b", "gpipe"}},
+       {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"}},
+      {"parallelism", "pipeline_parallel_chunks",
+       "Parts of the model per stage: 2 or more for interleaved, 2 for zb-v; auto: 2 for these, "
+       "else "
+       "1.",
+       MW_AT(parallel.chunks), KeyKind::kDegree},
+      {"parallelism", "pipeline_parallel_layers",
+       "Layers of each part of the model, in order, such as \"7,5\"; empty: balanced by FLOPs.",
+       MW_AT(parallel.part_layers)},
       {"parallelism", "pipeline_parallel_microbatches",
        "Pieces of a replica's batch; auto: 1 without a pipeline, else up to "
        "2 x stages.",

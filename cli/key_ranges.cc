@@ -16,7 +16,7 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr double kMaxSize = 1 << 28;  // of a model's dims
 constexpr double kMaxDegree = 1 << 16;
 
-constexpr std::array<KeyRange, 36> kRanges = {{
+constexpr std::array<KeyRange, 37> kRanges = {{
     {"model", "dim", 1, kMaxSize},
     {"model", "ffn_dim", 1, kMaxSize},
     {"model", "n_layers", 1, ir::kMaxLayers},
@@ -47,6 +47,7 @@ constexpr std::array<KeyRange, 36> kRanges = {{
     {"parallelism", "tensor_parallel_degree", 1, kMaxDegree},
     {"parallelism", "pipeline_parallel_degree", 1, kMaxDegree},
     {"parallelism", "pipeline_parallel_microbatches", 1, kMaxDegree},
+    {"parallelism", "pipeline_parallel_chunks", 1, kMaxDegree},
     {"parallelism", "zero_stage", 0, 3},
     {"parallelism", "gradient_bucket_bytes", 1, 1e12},
     {"validation", "interval", 0, 1e12},
@@ -60,7 +61,7 @@ struct Renamed {
   std::string_view key;
 };
 
-constexpr std::array<Renamed, 31> kRenamed = {{
+constexpr std::array<Renamed, 33> kRenamed = {{
     {"train.global_batch", "training.global_batch_size"},
     {"train.sequence", "training.seq_len"},
     {"train.steps", "training.steps"},
@@ -77,6 +78,8 @@ constexpr std::array<Renamed, 31> kRenamed = {{
     {"parallel.microbatches", "parallelism.pipeline_parallel_microbatches"},
     {"parallel.schedule", "parallelism.pipeline_parallel_schedule"},
     {"parallel.sequence_parallel", "parallelism.enable_sequence_parallel"},
+    {"parallel.chunks", "parallelism.pipeline_parallel_chunks"},
+    {"parallel.part_layers", "parallelism.pipeline_parallel_layers"},
     {"parallel.zero", "parallelism.zero_stage"},
     {"parallel.recompute", "activation_checkpoint.mode"},
     {"parallel.recompute_layers", "activation_checkpoint.layers"},

@@ -100,16 +100,13 @@ Status CheckParallel(const ParallelSpec& parallel) {
   MW_TRY(CheckRange("parallel.pipeline", static_cast<double>(parallel.pipeline), 1, 1 << 16));
   MW_TRY(
       CheckRange("parallel.microbatches", static_cast<double>(parallel.microbatches), 0, 1 << 16));
+  MW_TRY(CheckRange("parallel.chunks", static_cast<double>(parallel.chunks), 0, 1 << 16));
   MW_TRY(CheckRange("parallel.zero", static_cast<double>(parallel.zero), 0, 3));
   MW_TRY(CheckRange("parallel.bucket_bytes", static_cast<double>(parallel.bucket_bytes), 1, 1e12));
   static const std::set<std::string> modes = {"auto", "none", "selective", "full"};
   if (!modes.contains(parallel.recompute)) {
     return InvalidArgument(fmt::format("parallel.recompute is '{}'; known: {}", parallel.recompute,
                                        fmt::join(modes, ", ")));
-  }
-  if (parallel.schedule != "gpipe" && parallel.schedule != "1f1b") {
-    return InvalidArgument(
-        fmt::format("parallel.schedule is '{}'; known: gpipe, 1f1b", parallel.schedule));
   }
   return OkStatus();
 }

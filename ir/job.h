@@ -33,7 +33,9 @@ struct ParallelSpec {
   int64_t tensor = 1;
   int64_t pipeline = 1;
   int64_t microbatches = 0;       // 0: 1 without pipeline, else 2 x pipeline where the batch allows
-  std::string schedule = "1f1b";  // "gpipe" | "1f1b"
+  std::string schedule = "1f1b";  // planner/schedule.h lists them
+  int64_t chunks = 0;             // parts of the model per stage; 0: as the schedule does usually
+  std::string part_layers;        // "7,5": layers of each part; empty: the planner balances them
   bool sequence_parallel =
       false;  // Megatron: residual stream split over `tensor` along the sequence
   // ZeRO over the replicas: 1 splits the optimizer's state, 2 gradients too, 3 weights too.

@@ -13,14 +13,20 @@ std::string Mib(int64_t bytes) {
   return fmt::format("{:.2f}", static_cast<double>(bytes) / 1048576.0);
 }
 
+std::string LayerRanges(const StageInfo& stage) {
+  std::vector<std::string> ranges;
+  for (const auto& [first, last] : stage.layers)
+    ranges.push_back(fmt::format("{}-{}", first, last));
+  return fmt::format("{}", fmt::join(ranges, ","));
+}
+
 std::string StageTable(const Plan& plan) {
   std::string text =
       fmt::format("{:<6} {:<10} {:<12} {:>16}\n", "STAGE", "LAYERS", "DEVICES", "GFLOP/STEP");
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StageInfo& stage = plan.stages[i];
     text += fmt::format(
-        "{:<6} {:<10} {:<12} {:>16.3f}\n", i,
-        fmt::format("{}-{}", stage.first_layer, stage.last_layer),
+        "{:<6} {:<10} {:<12} {:>16.3f}\n", i, LayerRanges(stage),
         fmt::format("{}-{}", stage.mesh.devices.front().value(), stage.mesh.devices.back().value()),
         stage.flops_per_step / 1e9);
   }
@@ -62,7 +68,7 @@ std::string MemoryTable(const Plan& plan) {
 std::string FormatPlan(const Plan& plan, bool with_programs) {
   std::string text = fmt::format("plan: {}\n\n{}\n{}\n{}", plan.layout.ToString(), StageTable(plan),
                                  ParamTable(plan), MemoryTable(plan));
-  const auto schedule = MakeSchedule(plan.layout.schedule, static_cast<int>(plan.layout.pipeline),
+  const auto schedule = MakeSchedule(plan.layout.schedule, plan.layout.shape(),
                                      static_cast<int>(plan.layout.microbatches));
   if (schedule.has_value() && plan.layout.pipeline > 1) {
     text += "\n";

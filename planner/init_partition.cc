@@ -15,7 +15,7 @@ Result<Partition> MakeInitPartition(const ir::Graph& graph, const StageAssignmen
                                     const Strategies& strategies, const Layout& layout) {
   const mesh::Mesh mesh = PlanningMesh(layout);
   Partition result;
-  for (int stage = 0; stage < stages.stage_count; ++stage) {
+  for (int stage = 0; stage < stages.stage_count(); ++stage) {
     Piece piece;
     piece.key = {stage, ir::Phase::kForward, 0};
     ir::Builder builder(fmt::format("s{}/init", stage));

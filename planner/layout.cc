@@ -1,10 +1,13 @@
 #include "planner/layout.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <vector>
 
+#include "base/text.h"
 #include "planner/recompute.h"
 
 namespace meshwright::planner {
@@ -45,16 +48,53 @@ Status CheckBatch(const Layout& layout, int64_t batch) {
 }
 
 Status CheckLayers(const Layout& layout, int64_t layer_count) {
-  if (layout.pipeline == 1 || layout.pipeline <= layer_count) return OkStatus();
+  const int64_t parts = layout.shape().parts();
+  if (layout.pipeline == 1 || parts <= layer_count) return OkStatus();
   if (layer_count == 0) {
     return InvalidArgument(
         fmt::format("pipeline={} cuts between layers, the loss graph has none; number the blocks "
                     "with Builder::SetLayer, or choose pipeline=1",
                     layout.pipeline));
   }
+  if (layout.chunks > 1) {
+    return InvalidArgument(
+        fmt::format("pipeline={} x {} chunks needs at least {} layers, the model has {}; choose "
+                    "fewer stages or "
+                    "chunks",
+                    layout.pipeline, layout.chunks, parts, layer_count));
+  }
   return InvalidArgument(
       fmt::format("pipeline={} needs at least {} layers, the model has {}; choose pipeline <= {}",
                   layout.pipeline, layout.pipeline, layer_count, layer_count));
+}
+
+// "6,6" -> {6, 6}.
+Result<std::vector<int>> ParsePartLayers(const std::string& text, int64_t parts,
+                                         int64_t layer_count) {
+  std::vector<int> counts;
+  int64_t sum = 0;
+  for (const std::string& field : Split(text, ',')) {
+    int count = 0;
+    const char* const end = field.data() + field.size();
+    const auto [at, error] = std::from_chars(field.data(), end, count);
+    if (error != std::errc() || at != end || count < 1) {
+      return Fail(
+          InvalidArgument(fmt::format("parallel.part_layers is '{}': '{}' is no number of layers; "
+                                      "write the layers of each part "
+                                      "as in \"6,6\"",
+                                      text, field)));
+    }
+    counts.push_back(count);
+    sum += count;
+  }
+  if (static_cast<int64_t>(counts.size()) != parts || sum != layer_count) {
+    return Fail(
+        InvalidArgument(fmt::format("parallel.part_layers is '{}': {} parts of together {} layers, "
+                                    "but pipeline x chunks has {} "
+                                    "parts and the model {} layers",
+                                    text, counts.size(), sum, parts, layer_count)));
+  }
+  return counts;
 }
 
 }  // namespace
@@ -67,10 +107,18 @@ std::string DivisorList(int64_t n, int64_t limit) {
   return fmt::format("{}", fmt::join(divisors, ", "));
 }
 
+PipelineShape Layout::shape() const {
+  return {static_cast<int>(pipeline), static_cast<int>(chunks), chunks > 1 && IsFolded(schedule)};
+}
+
+bool Layout::SplitsBackward() const { return pipeline > 1 && planner::SplitsBackward(schedule); }
+
 std::string Layout::ToString() const {
   std::string text = fmt::format("data={} tensor={} pipeline={} microbatches={} schedule={}", data,
                                  tensor, pipeline, microbatches, schedule);
   if (sequence_parallel) text += " sequence_parallel";
+  if (chunks > 1) text += fmt::format(" chunks={}", chunks);
+  if (!part_layers.empty()) text += fmt::format(" layers={}", fmt::join(part_layers, ","));
   if (zero > 0) text += fmt::format(" zero={}", zero);
   const bool recomputes = std::any_of(recompute.begin(), recompute.end(),
                                       [](Recompute mode) { return mode != Recompute::kNone; });
@@ -104,6 +152,10 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
   layout.tensor = std::max<int64_t>(wanted.tensor, 1);
   layout.pipeline = std::max<int64_t>(wanted.pipeline, 1);
   layout.schedule = wanted.schedule;
+  MW_ASSIGN_OR_RETURN(const PipelineShape shape,
+                      ShapeOfSchedule(layout.schedule, static_cast<int>(layout.pipeline),
+                                      static_cast<int>(wanted.chunks)));
+  layout.chunks = shape.chunks;
   layout.sequence_parallel = wanted.sequence_parallel && layout.tensor > 1;
   layout.zero = wanted.zero;
   const int64_t batch = job.train.global_batch;
@@ -115,6 +167,10 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
   }
   MW_TRY(CheckDevices(layout, device_count));
   MW_TRY(CheckLayers(layout, layer_count));
+  if (!wanted.part_layers.empty()) {
+    MW_ASSIGN_OR_RETURN(layout.part_layers,
+                        ParsePartLayers(wanted.part_layers, shape.parts(), layer_count));
+  }
   if (wanted.microbatches > 0) {
     layout.microbatches = wanted.microbatches;
   } else if (layout.pipeline > 1 && batch % layout.data == 0) {

@@ -47,9 +47,9 @@ class DeviceLowering {
   }
 
   Result<Program> Run() {
-    RunPhase(Phase::kForward, kOncePerStep, 0);
+    RunPieces({stage_, Phase::kForward, kOncePerStep}, 0);
     for (const ScheduleStep& step : input_.schedule[static_cast<size_t>(stage_)]) {
-      RunPhase(step.phase, 0, step.microbatch);
+      RunPieces({stage_, step.phase, 0, step.chunk, step.weights}, step.microbatch);
     }
     for (const Piece& piece : partition_.pieces) {
       if (piece.key.stage == stage_ && piece.key.phase == Phase::kUpdate) RunPiece(piece, 0);
@@ -65,9 +65,9 @@ class DeviceLowering {
     return partition_.tensors[static_cast<size_t>(index)];
   }
 
-  void RunPhase(Phase phase, int round, int microbatch) {
+  void RunPieces(const PieceKey& key, int microbatch) {
     for (const Piece& piece : partition_.pieces) {
-      if (piece.key == PieceKey{stage_, phase, round}) RunPiece(piece, microbatch);
+      if (piece.key == key) RunPiece(piece, microbatch);
     }
   }
 
@@ -311,7 +311,8 @@ mesh::Mesh StageMesh(const Layout& layout, int stage) {
 }
 
 int ReportingDevice(const Layout& layout) {
-  return static_cast<int>((layout.pipeline - 1) * layout.data * layout.tensor);
+  const PipelineShape shape = layout.shape();
+  return static_cast<int>(shape.StageOf(shape.parts() - 1) * layout.data * layout.tensor);
 }
 
 Status CheckInitialized(const Program& init, const Program& program) {

@@ -52,8 +52,8 @@ class Partitioner {
     MarkConstants();
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (graph_.nodes[i].op == Op::kParam || constant_[i]) continue;
-      for (int stage : stages_.node_stages[i]) {
-        const Status status = Emit(i, stage);
+      for (const PieceKey& key : PlacesOf(i)) {
+        const Status status = Emit(i, key);
         if (!status.ok())
           return Fail(
               status.WithContext(fmt::format("node {} {}", i, ir::OpName(graph_.nodes[i].op))));
@@ -297,7 +297,11 @@ class Partitioner {
                                update ? ir::MemoryKind::kOther : ir::MemoryKind::kActivations,
                                result_.tensors[static_cast<size_t>(source)].name);
     Versions(reader.stage, value).push_back(version);
-    result_.imports.push_back({source, version.tensor, after, reader});
+    // W of a part runs behind its B, which may read the value as well.
+    PieceKey before = reader;
+    before.weights = false;
+    BuilderOf(before);
+    result_.imports.push_back({source, version.tensor, after, before});
     return OkStatus();
   }
 
@@ -387,20 +391,38 @@ class Partitioner {
     return true;
   }
 
-  Status Emit(size_t index, int stage) {
+  // The pieces that compute a node; rounds of the update depend on what was emitted before.
+  std::vector<PieceKey> PlacesOf(size_t index) {
+    const Node& node = graph_.nodes[index];
+    std::vector<PieceKey> keys;
+    if (node.phase == Phase::kUpdate) {
+      for (const int stage : stages_.node_stages[index]) {
+        keys.push_back({stage, node.phase, RoundOf(node, stage)});
+      }
+      return keys;
+    }
+    for (const int part : stages_.node_parts[index]) {
+      PieceKey key{stages_.shape.StageOf(part), node.phase, 0, stages_.shape.ChunkOf(part)};
+      key.weights = layout_.SplitsBackward() && stages_.is_weight_gradient[index];
+      if (IsWeightCast(graph_, node) && ReadHereOnly(index, key.stage)) {
+        key = {key.stage, node.phase, kOncePerStep};
+      }
+      keys.push_back(key);
+    }
+    return keys;
+  }
+
+  Status Emit(size_t index, const PieceKey& key) {
     const Node& node = graph_.nodes[index];
     const NodeStrategy& strategy = strategies_.nodes[index];
-    PieceKey key{stage, node.phase, 0};
-    if (node.phase == Phase::kUpdate) key.round = RoundOf(node, stage);
-    if (IsWeightCast(graph_, node) && ReadHereOnly(index, stage)) key.round = kOncePerStep;
     MW_ASSIGN_OR_RETURN(const std::vector<ValueId> outputs, EmitIn(key, node, strategy));
     for (size_t r = 0; r < node.outputs.size(); ++r) {
       AddVersion(key, node.outputs[r], strategy.results[r], outputs[r]);
       MW_TRY(SplitAccumulator(key, node.outputs[r], strategy.results[r], outputs[r]));
     }
     PieceBuilder& piece = BuilderOf(key);
-    if (node.op == Op::kAdamW) return UpdateParams(piece, stage, node, outputs, {0, 2, 3});
-    if (node.op == Op::kSgd) return UpdateParams(piece, stage, node, outputs, {0, 2});
+    if (node.op == Op::kAdamW) return UpdateParams(piece, key.stage, node, outputs, {0, 2, 3});
+    if (node.op == Op::kSgd) return UpdateParams(piece, key.stage, node, outputs, {0, 2});
     return OkStatus();
   }
 
@@ -526,11 +548,12 @@ class Partitioner {
 }  // namespace
 
 std::string PieceName(const PieceKey& key) {
+  const std::string chunk = key.chunk > 0 ? fmt::format(".{}", key.chunk) : "";
   switch (key.phase) {
     case Phase::kForward:
-      return fmt::format("s{}/{}", key.stage, key.round == kOncePerStep ? "z" : "f");
+      return fmt::format("s{}/{}{}", key.stage, key.round == kOncePerStep ? "z" : "f", chunk);
     case Phase::kBackward:
-      return fmt::format("s{}/b", key.stage);
+      return fmt::format("s{}/{}{}", key.stage, key.weights ? "w" : "b", chunk);
     case Phase::kUpdate:
       return fmt::format("s{}/u{}", key.stage, key.round);
   }

@@ -1,15 +1,16 @@
 // A plan cut into local SPMD pieces.
 //
-// A piece is what one stage computes in one RUN: its forward (per microbatch), its backward (per
-// microbatch), and one or more update rounds (per step; a round ends where a value of another stage
-// is needed). A piece's graph has local shapes and explicit collectives; its `input` nodes and
-// outputs are StageTensors, which live between pieces. An Import is a StageTensor that another
-// stage sends.
+// A piece is what one stage computes in one RUN: per microbatch the forward and the backward of
+// each of its parts (where the schedule splits it: B, and W for the gradients of weights), and one
+// or more update rounds (per step; a round ends where a value of another stage is needed). A
+// piece's graph has local shapes and explicit collectives; its `input` nodes and outputs are
+// StageTensors, which live between pieces. An Import is a StageTensor that another stage sends.
 #pragma once
 
 #include <compare>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,11 +28,20 @@ namespace meshwright::planner {
 // weights are cast to the type that the microbatches compute in.
 inline constexpr int kOncePerStep = -1;
 
+// Ordered by stage, then as a microbatch passes the stage.
 struct PieceKey {
   int stage = 0;
   ir::Phase phase = ir::Phase::kForward;
-  int round = 0;  // of the update; of the forward 0 or kOncePerStep
-  friend auto operator<=>(const PieceKey&, const PieceKey&) = default;
+  int round = 0;         // of the update; of the forward 0 or kOncePerStep
+  int chunk = 0;         // of forward and backward: which of the stage's parts
+  bool weights = false;  // W of a backward that is split
+
+  friend bool operator==(const PieceKey&, const PieceKey&) = default;
+  friend auto operator<=>(const PieceKey& a, const PieceKey& b) { return a.Order() <=> b.Order(); }
+  // The backward comes through the parts downwards.
+  std::tuple<int, ir::Phase, int, int, bool> Order() const {
+    return {stage, phase, round, phase == ir::Phase::kBackward ? -chunk : chunk, weights};
+  }
 };
 
 enum class TensorRole : uint8_t {
@@ -91,7 +101,7 @@ Result<Partition> MakePartition(const ir::Graph& graph, const StageAssignment& s
 Result<Partition> MakeInitPartition(const ir::Graph& graph, const StageAssignment& stages,
                                     const Strategies& strategies, const Layout& layout);
 
-// "s1/f", "s1/b", "s0/u2".
+// "s1/f", "s1/b", "s1/w", "s0/u2"; of chunk 1 "s1/f.1".
 std::string PieceName(const PieceKey& key);
 
 // Merges all_reduce nodes that do not depend on each other, with equal axes, kind and dtype, into

@@ -36,13 +36,14 @@ Result<Graph> MakeLossGraph(const ir::JobRequest& job) {
   return ir::ToMixedPrecision(loss, job.train.compute_dtype);
 }
 
-Result<Staged> StageGraph(Graph graph, const std::vector<int>& stage_of_layer, int stage_count) {
-  MW_ASSIGN_OR_RETURN(StageAssignment stages, AssignStages(graph, stage_of_layer, stage_count));
+Result<Staged> StageGraph(Graph graph, const std::vector<int>& part_of_layer,
+                          const PipelineShape& shape) {
+  MW_ASSIGN_OR_RETURN(StageAssignment stages, AssignStages(graph, part_of_layer, shape));
   graph = SumGradientsInBackward(std::move(graph), stages);
-  if (stage_count > 1) {
+  if (shape.stages > 1) {
     MW_ASSIGN_OR_RETURN(graph, SplitScalarSums(graph, stages));
   }
-  MW_ASSIGN_OR_RETURN(stages, AssignStages(graph, stage_of_layer, stage_count));
+  MW_ASSIGN_OR_RETURN(stages, AssignStages(graph, part_of_layer, shape));
   return Staged{std::move(graph), std::move(stages)};
 }
 
@@ -83,9 +84,9 @@ class PlanMaker {
             recompute_ == Recompute::kFull ? "whole layers" : "norms and activation functions"));
       }
     }
-    const int stage_count = static_cast<int>(plan_.layout.pipeline);
-    stage_of_layer_ = BalanceLayers(graph, stage_count);
-    MW_ASSIGN_OR_RETURN(staged_, StageGraph(std::move(graph), stage_of_layer_, stage_count));
+    const PipelineShape shape = plan_.layout.shape();
+    part_of_layer_ = PartOfLayers(graph);
+    MW_ASSIGN_OR_RETURN(staged_, StageGraph(std::move(graph), part_of_layer_, shape));
     MW_ASSIGN_OR_RETURN(strategies_, ChooseStrategies(staged_.graph, staged_.stages, plan_.layout,
                                                       {}, MaxTensor()));
     ApplyZero(staged_.graph, plan_.layout, strategies_);
@@ -94,9 +95,9 @@ class PlanMaker {
                                       job_.parallel.bucket_bytes));
     ReduceInPlace(partition);
     MW_TRY(CompilePieces(partition));
-    MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
-                        MakeSchedule(plan_.layout.schedule, stage_count,
-                                     static_cast<int>(plan_.layout.microbatches)));
+    MW_ASSIGN_OR_RETURN(
+        std::vector<StageSchedule> schedule,
+        MakeSchedule(plan_.layout.schedule, shape, static_cast<int>(plan_.layout.microbatches)));
     MW_ASSIGN_OR_RETURN(plan_.step, Lower("step", partition, std::move(schedule)));
     plan_.notes.insert(plan_.notes.end(), strategies_.notes.begin(), strategies_.notes.end());
     DescribeStages();
@@ -107,9 +108,8 @@ class PlanMaker {
     MW_ASSIGN_OR_RETURN(const Graph loss, MakeLossGraph(job_));
     MW_ASSIGN_OR_RETURN(Graph graph, MakeEvaluationGraph(loss));
     MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(std::move(graph)));
-    const int stage_count = static_cast<int>(plan_.layout.pipeline);
-    MW_ASSIGN_OR_RETURN(const StageAssignment stages,
-                        AssignStages(graph, stage_of_layer_, stage_count));
+    const PipelineShape shape = plan_.layout.shape();
+    MW_ASSIGN_OR_RETURN(const StageAssignment stages, AssignStages(graph, part_of_layer_, shape));
     MW_ASSIGN_OR_RETURN(Strategies strategies,
                         ChooseStrategies(graph, stages, plan_.layout,
                                          WholeOverData(strategies_.params), MaxTensor()));
@@ -117,10 +117,9 @@ class PlanMaker {
     MW_ASSIGN_OR_RETURN(Partition partition, MakePartition(graph, stages, strategies, plan_.layout,
                                                            job_.parallel.bucket_bytes));
     MW_TRY(CompilePieces(partition));
-    MW_ASSIGN_OR_RETURN(
-        plan_.eval,
-        Lower("eval", partition,
-              ForwardSchedule(stage_count, static_cast<int>(plan_.layout.microbatches))));
+    MW_ASSIGN_OR_RETURN(plan_.eval,
+                        Lower("eval", partition,
+                              ForwardSchedule(shape, static_cast<int>(plan_.layout.microbatches))));
     return OkStatus();
   }
 
@@ -143,8 +142,8 @@ class PlanMaker {
     MW_ASSIGN_OR_RETURN(const Partition partition, MakeInitPartition(staged_.graph, staged_.stages,
                                                                      strategies_, plan_.layout));
     MW_ASSIGN_OR_RETURN(
-        plan_.init,
-        Lower("init", partition, ForwardSchedule(static_cast<int>(plan_.layout.pipeline), 1)));
+        plan_.init, Lower("init", partition,
+                          ForwardSchedule({static_cast<int>(plan_.layout.pipeline), 1, false}, 1)));
     return OkStatus();
   }
 
@@ -177,16 +176,29 @@ class PlanMaker {
         verified.message()));
   }
 
+  std::vector<int> PartOfLayers(const Graph& graph) const {
+    if (plan_.layout.part_layers.empty()) return BalanceLayers(graph, plan_.layout.shape().parts());
+    std::vector<int> parts;
+    for (const int count : plan_.layout.part_layers) {
+      const int part = parts.empty() ? 0 : parts.back() + 1;
+      parts.insert(parts.end(), static_cast<size_t>(count), part);
+    }
+    return parts;
+  }
+
+  std::pair<int, int> LayersOf(int part) const {
+    const auto range = std::equal_range(part_of_layer_.begin(), part_of_layer_.end(), part);
+    const auto first = static_cast<int>(range.first - part_of_layer_.begin());
+    return {first, first + static_cast<int>(range.second - range.first) - 1};
+  }
+
   void DescribeStages() {
     for (int stage = 0; stage < plan_.layout.pipeline; ++stage) {
       StageInfo info;
       info.mesh = StageMesh(plan_.layout, stage);
-      info.first_layer =
-          static_cast<int>(std::find(stage_of_layer_.begin(), stage_of_layer_.end(), stage) -
-                           stage_of_layer_.begin());
-      info.last_layer =
-          info.first_layer +
-          static_cast<int>(std::count(stage_of_layer_.begin(), stage_of_layer_.end(), stage)) - 1;
+      for (int chunk = 0; chunk < plan_.layout.chunks; ++chunk) {
+        info.layers.push_back(LayersOf(plan_.layout.shape().PartOf(stage, chunk)));
+      }
       plan_.stages.push_back(std::move(info));
     }
     for (size_t i = 0; i < staged_.graph.nodes.size(); ++i) {
@@ -232,7 +244,7 @@ class PlanMaker {
   const mesh::Topology& topology_;
   const Recompute recompute_;
   Plan plan_;
-  std::vector<int> stage_of_layer_;
+  std::vector<int> part_of_layer_;
   Staged staged_;
   Strategies strategies_;
 };

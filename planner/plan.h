@@ -8,6 +8,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -15,6 +16,7 @@
 #include "ir/program.h"
 #include "mesh/sharding.h"
 #include "mesh/topology.h"
+#include "planner/schedule.h"
 
 namespace meshwright::planner {
 
@@ -29,17 +31,20 @@ struct Layout {
   int64_t microbatches = 1;
   std::string schedule = "1f1b";
   bool sequence_parallel = false;
+  int64_t chunks = 1;                // parts of the model per stage (planner/schedule.h)
+  std::vector<int> part_layers;      // layers of each part, in order; empty: balanced by FLOPs
   int64_t zero = 0;                  // 1, 2, 3: what replicas split among them (planner/zero.h)
   std::vector<Recompute> recompute;  // per layer; empty: kNone in all
   int64_t device_count() const { return data * tensor * pipeline; }
+  PipelineShape shape() const;
+  bool SplitsBackward() const;
   std::string ToString() const;  // "data=2 tensor=1 pipeline=2 microbatches=4 schedule=1f1b"
 };
 
 struct StageInfo {
-  mesh::Mesh mesh;      // axes data, tensor
-  int first_layer = 0;  // of the model; last_layer inclusive
-  int last_layer = 0;
-  double flops_per_step = 0;  // whole stage, forward + backward, all microbatches
+  mesh::Mesh mesh;                          // axes data, tensor
+  std::vector<std::pair<int, int>> layers;  // first and last of each part that it holds
+  double flops_per_step = 0;                // whole stage, forward + backward, all microbatches
 };
 
 struct ParamInfo {

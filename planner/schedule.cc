@@ -1,8 +1,11 @@
 #include "planner/schedule.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace meshwright::planner {
 namespace {
@@ -16,50 +19,251 @@ StageSchedule GPipe(int microbatches) {
   return schedule;
 }
 
-// Stage s keeps at most stages - s microbatches in flight: that many forwards, then one forward per
-// backward, then the rest.
-StageSchedule OneForwardOneBackward(int stages, int stage, int microbatches) {
-  const int warm_up = std::min(microbatches, stages - 1 - stage);
+// Some forwards, then one forward per backward, then the rest.
+StageSchedule Alternate(const StageSchedule& forwards, const StageSchedule& backwards,
+                        size_t warm_up) {
   StageSchedule schedule;
-  int forward = 0;
-  int backward = 0;
-  while (forward < warm_up) schedule.push_back({Phase::kForward, forward++});
-  while (forward < microbatches) {
-    schedule.push_back({Phase::kForward, forward++});
-    schedule.push_back({Phase::kBackward, backward++});
+  size_t forward = 0;
+  size_t backward = 0;
+  while (forward < std::min(warm_up, forwards.size())) schedule.push_back(forwards[forward++]);
+  while (forward < forwards.size()) {
+    schedule.push_back(forwards[forward++]);
+    schedule.push_back(backwards[backward++]);
   }
-  while (backward < microbatches) schedule.push_back({Phase::kBackward, backward++});
+  while (backward < backwards.size()) schedule.push_back(backwards[backward++]);
   return schedule;
+}
+
+StageSchedule OneForwardOneBackward(int stages, int stage, int microbatches) {
+  const StageSchedule all = GPipe(microbatches);
+  const auto half = all.begin() + microbatches;
+  return Alternate({all.begin(), half}, {half, all.end()}, static_cast<size_t>(stages - 1 - stage));
+}
+
+// Rounds of as many microbatches as there are stages, the first one with what is left over on top:
+// each passes all chunks before the next one begins. In a shorter round the first stage would wait
+// for a chunk that the last has not begun; after a longer one backwards would come too early.
+int RoundEnd(const PipelineShape& shape, int begin, int microbatches) {
+  if (begin > 0) return begin + shape.stages;
+  return microbatches < shape.stages ? microbatches : shape.stages + microbatches % shape.stages;
+}
+
+StageSchedule Rounds(Phase phase, const PipelineShape& shape, int microbatches) {
+  StageSchedule schedule;
+  for (int begin = 0; begin < microbatches;) {
+    const int end = RoundEnd(shape, begin, microbatches);
+    for (int i = 0; i < shape.chunks; ++i) {
+      const int chunk = phase == Phase::kForward ? i : shape.chunks - 1 - i;
+      for (int m = begin; m < end; ++m) schedule.push_back({phase, m, chunk});
+    }
+    begin = end;
+  }
+  return schedule;
+}
+
+StageSchedule Interleaved(const PipelineShape& shape, int stage, int microbatches) {
+  const int round = RoundEnd(shape, 0, microbatches);
+  const int warm_up = 2 * (shape.stages - 1 - stage) + (shape.chunks - 1) * round;
+  return Alternate(Rounds(Phase::kForward, shape, microbatches),
+                   Rounds(Phase::kBackward, shape, microbatches), static_cast<size_t>(warm_up));
+}
+
+// Appends the next microbatch's step of a kind, as long as there is one.
+class ZeroBubbleBuilder {
+ public:
+  explicit ZeroBubbleBuilder(int microbatches) : microbatches_(microbatches) {}
+
+  void Forward(int chunk) { Add({Phase::kForward, 0, chunk}, done_[{Phase::kForward, chunk}]); }
+  void Backward(int chunk) { Add({Phase::kBackward, 0, chunk}, done_[{Phase::kBackward, chunk}]); }
+  void Weights(int chunk) {
+    if (weights_[chunk] < backwards(chunk)) {
+      Add({Phase::kBackward, 0, chunk, true}, weights_[chunk]);
+    }
+  }
+  int forwards(int chunk) { return done_[{Phase::kForward, chunk}]; }
+  int backwards(int chunk) { return done_[{Phase::kBackward, chunk}]; }
+  int weights(int chunk) { return weights_[chunk]; }
+  int microbatches() const { return microbatches_; }
+  StageSchedule Finish() { return std::move(schedule_); }
+
+ private:
+  void Add(ScheduleStep step, int& next) {
+    if (next == microbatches_) return;
+    step.microbatch = next++;
+    schedule_.push_back(step);
+  }
+
+  const int microbatches_;
+  std::map<std::pair<Phase, int>, int> done_;
+  std::map<int, int> weights_;
+  StageSchedule schedule_;
+};
+
+// W lags behind B by the number of the stage: then stages have as many microbatches in flight as
+// 1f1b's first, and drain without waiting.
+StageSchedule ZeroBubbleH1(int stages, int stage, int microbatches) {
+  ZeroBubbleBuilder builder(microbatches);
+  for (int i = stage; i < stages; ++i) builder.Forward(0);
+  while (builder.backwards(0) < microbatches) {
+    const bool drains = builder.forwards(0) == microbatches;
+    builder.Backward(0);
+    if (drains || builder.backwards(0) - builder.weights(0) > stage) builder.Weights(0);
+    builder.Forward(0);
+  }
+  while (builder.weights(0) < microbatches) builder.Weights(0);
+  return builder.Finish();
+}
+
+StageSchedule ZeroBubbleV(int stages, int stage, int microbatches) {
+  ZeroBubbleBuilder builder(microbatches);
+  const int rest = stages - stage;
+  for (int i = 0; i < 2 * rest - 1; ++i) builder.Forward(0);
+  for (int i = 0; i < stage; ++i) {
+    builder.Forward(1);
+    builder.Forward(0);
+  }
+  for (int i = 0; i < rest; ++i) {
+    builder.Forward(1);
+    builder.Backward(1);
+    builder.Weights(1);
+  }
+  while (builder.forwards(1) < microbatches) {
+    builder.Forward(0);
+    builder.Backward(0);
+    builder.Weights(0);
+    builder.Forward(1);
+    builder.Backward(1);
+    builder.Weights(1);
+  }
+  for (int i = 0; i < stage; ++i) {
+    builder.Backward(0);
+    builder.Backward(1);
+  }
+  for (int i = 0; i < rest; ++i) {
+    builder.Backward(0);
+    builder.Weights(0);
+  }
+  for (const int chunk : {1, 0}) {
+    while (builder.weights(chunk) < builder.backwards(chunk)) builder.Weights(chunk);
+  }
+  return builder.Finish();
+}
+
+struct Kind {
+  const char* name;
+  bool splits_backward;
+  int fewest_chunks;
+  int most_chunks;
+  int usual_chunks;
+  bool folded;
+};
+
+constexpr int kManyChunks = 1 << 16;
+constexpr Kind kKinds[] = {
+    {"1f1b", false, 1, 1, 1, false},
+    {"gpipe", false, 1, 1, 1, false},
+    {"interleaved", false, 1, kManyChunks, 2, false},
+    {"zb-h1", true, 1, 1, 1, false},
+    {"zb-v", true, 2, 2, 2, true},
+};
+
+const Kind* FindKind(const std::string& name) {
+  const auto* const it = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                      [&](const Kind& kind) { return name == kind.name; });
+  return it == std::end(kKinds) ? nullptr : it;
+}
+
+Status UnknownSchedule(const std::string& name) {
+  return InvalidArgument(fmt::format("unknown schedule '{}'; known: {}", name, KnownSchedules()));
 }
 
 }  // namespace
 
-Result<std::vector<StageSchedule>> MakeSchedule(const std::string& name, int stages,
+int PipelineShape::StageOf(int part) const {
+  const int place = part % stages;
+  return folded && ChunkOf(part) % 2 == 1 ? stages - 1 - place : place;
+}
+
+int PipelineShape::PartOf(int stage, int chunk) const {
+  return chunk * stages + (folded && chunk % 2 == 1 ? stages - 1 - stage : stage);
+}
+
+std::string KnownSchedules() {
+  std::vector<std::string> names;
+  for (const Kind& kind : kKinds) names.emplace_back(kind.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+bool SplitsBackward(const std::string& schedule) {
+  const Kind* const kind = FindKind(schedule);
+  return kind && kind->splits_backward;
+}
+
+bool IsFolded(const std::string& schedule) {
+  const Kind* const kind = FindKind(schedule);
+  return kind && kind->folded;
+}
+
+Result<PipelineShape> ShapeOfSchedule(const std::string& schedule, int stages, int chunks) {
+  const Kind* const kind = FindKind(schedule);
+  if (!kind) return Fail(UnknownSchedule(schedule));
+  // Without a pipeline there is nothing to interleave.
+  if (stages == 1) return PipelineShape{};
+  if (chunks == 0) chunks = kind->usual_chunks;
+  if (chunks < kind->fewest_chunks || chunks > kind->most_chunks) {
+    return Fail(
+        InvalidArgument(fmt::format("schedule {} has {} chunk(s) per stage, not {}; leave "
+                                    "chunks open, or choose \"interleaved\"",
+                                    schedule, kind->usual_chunks, chunks)));
+  }
+  return PipelineShape{stages, chunks, kind->folded};
+}
+
+Result<std::vector<StageSchedule>> MakeSchedule(const std::string& name, const PipelineShape& shape,
                                                 int microbatches) {
+  const Kind* const kind = FindKind(name);
+  if (!kind) return Fail(UnknownSchedule(name));
+  if (shape.folded && microbatches < 2 * shape.stages) {
+    return Fail(InvalidArgument(fmt::format(
+        "schedule {} needs at least 2 x pipeline = {} microbatches, there are {}; raise them or "
+        "choose zb-h1",
+        name, 2 * shape.stages, microbatches)));
+  }
   std::vector<StageSchedule> result;
-  for (int stage = 0; stage < stages; ++stage) {
-    if (name == "gpipe") {
-      result.push_back(GPipe(microbatches));
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    if (name == "gpipe" || shape.stages == 1) {
+      // One stage: nobody waits, so that each microbatch is finished before the next one begins.
+      result.push_back(name == "gpipe" ? GPipe(microbatches)
+                                       : OneForwardOneBackward(1, 0, microbatches));
     } else if (name == "1f1b") {
-      result.push_back(OneForwardOneBackward(stages, stage, microbatches));
+      result.push_back(OneForwardOneBackward(shape.stages, stage, microbatches));
+    } else if (name == "interleaved") {
+      result.push_back(Interleaved(shape, stage, microbatches));
+    } else if (name == "zb-h1") {
+      result.push_back(ZeroBubbleH1(shape.stages, stage, microbatches));
     } else {
-      return Fail(InvalidArgument(fmt::format("unknown schedule '{}'; known: gpipe, 1f1b", name)));
+      result.push_back(ZeroBubbleV(shape.stages, stage, microbatches));
     }
   }
   return result;
 }
 
-std::vector<StageSchedule> ForwardSchedule(int stages, int microbatches) {
-  StageSchedule schedule;
-  for (int m = 0; m < microbatches; ++m) schedule.push_back({Phase::kForward, m});
-  return std::vector<StageSchedule>(static_cast<size_t>(stages), schedule);
+std::vector<StageSchedule> ForwardSchedule(const PipelineShape& shape, int microbatches) {
+  std::vector<StageSchedule> result;
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    result.push_back(Rounds(Phase::kForward, shape, microbatches));
+  }
+  return result;
 }
 
 std::string FormatSchedule(const StageSchedule& schedule) {
+  const bool chunks = std::any_of(schedule.begin(), schedule.end(),
+                                  [](const ScheduleStep& step) { return step.chunk > 0; });
   std::vector<std::string> steps;
   for (const ScheduleStep& step : schedule) {
-    steps.push_back(
-        fmt::format("{}{}", step.phase == Phase::kForward ? 'F' : 'B', step.microbatch));
+    const char letter = step.phase == Phase::kForward ? 'F' : step.weights ? 'W' : 'B';
+    steps.push_back(chunks ? fmt::format("{}{}.{}", letter, step.microbatch, step.chunk)
+                           : fmt::format("{}{}", letter, step.microbatch));
   }
   return fmt::format("{}", fmt::join(steps, " "));
 }

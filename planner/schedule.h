@@ -1,9 +1,21 @@
 // Pipeline schedules: the order in which each stage runs the forward and backward of every
 // microbatch.
 //
-// A schedule is a table of compute steps only; lowering inserts SEND and RECV around them. New
-// schedules (interleaved, zero-bubble) are new tables. Source: GPipe (Huang et al., NeurIPS'19),
-// 1F1B (PipeDream-flush; Narayanan et al., SC'21 section 2.2). Counts: design parallelism.md 2.6.
+// The model is cut into parts, one after the other. A stage (a group of devices) holds one part, or
+// `chunks` of them: round the stages again and again (interleaved), or there and back (zb-v: the
+// first stage holds the first and the last part). Zero-bubble schedules split the backward: B makes
+// the gradients that other parts wait for, W those of weights, which nobody waits for.
+//
+// A schedule is a table of compute steps only; lowering inserts SEND and RECV around them.
+//   gpipe        all forwards, then all backwards
+//   1f1b         stage s keeps at most stages - s microbatches in flight
+//   interleaved  1f1b over chunks: the bubble shrinks by their number, messages grow by it
+//   zb-h1        1f1b whose W fill the bubble, at 1f1b's memory
+//   zb-v         two chunks per stage, folded; no bubble when F, B and W take equal times
+//
+// Thread rule: pure functions. Sources: GPipe (Huang et al., NeurIPS'19); 1F1B and interleaving
+// (Narayanan et al., SC'21, section 2.2); ZB-H1 (Qi et al., ICLR'24, section 2.2); ZB-V (Qi et al.,
+// "Pipeline parallelism with controllable memory", NeurIPS'24). Counts: design parallelism.md 2.6.
 #pragma once
 
 #include <string>
@@ -14,22 +26,46 @@
 
 namespace meshwright::planner {
 
+// Which stage holds which part of the model.
+struct PipelineShape {
+  int stages = 1;
+  int chunks = 1;       // per stage
+  bool folded = false;  // chunks run there and back instead of round and round
+  int parts() const { return stages * chunks; }
+  int StageOf(int part) const;
+  int ChunkOf(int part) const { return part / stages; }
+  int PartOf(int stage, int chunk) const;
+  friend bool operator==(const PipelineShape&, const PipelineShape&) = default;
+};
+
 struct ScheduleStep {
   ir::Phase phase = ir::Phase::kForward;
   int microbatch = 0;
+  int chunk = 0;
+  bool weights = false;  // of the backward: only W; else B, or all of it where nothing is split
   friend bool operator==(const ScheduleStep&, const ScheduleStep&) = default;
 };
 
 using StageSchedule = std::vector<ScheduleStep>;
 
-// One list per stage. name: "gpipe" | "1f1b". Errors: kInvalidArgument naming the known schedules.
-Result<std::vector<StageSchedule>> MakeSchedule(const std::string& name, int stages,
+// "1f1b, gpipe, ..." for messages.
+std::string KnownSchedules();
+// The backward is split into B and W.
+bool SplitsBackward(const std::string& schedule);
+bool IsFolded(const std::string& schedule);
+// The shape that a schedule gives a pipeline; chunks 0: the schedule's usual number. Errors:
+// kInvalidArgument naming the schedules, or the numbers of chunks that this one can have.
+Result<PipelineShape> ShapeOfSchedule(const std::string& schedule, int stages, int chunks);
+
+// One list per stage. Errors: kInvalidArgument naming the known schedules, or the microbatches that
+// zb-v needs.
+Result<std::vector<StageSchedule>> MakeSchedule(const std::string& name, const PipelineShape& shape,
                                                 int microbatches);
 
-// All forwards in order: evaluation.
-std::vector<StageSchedule> ForwardSchedule(int stages, int microbatches);
+// All forwards: evaluation.
+std::vector<StageSchedule> ForwardSchedule(const PipelineShape& shape, int microbatches);
 
-// "F0 F1 B0 F2 ..." for people and goldens.
+// "F0 F1 B0 F2 ..." for people and goldens; with chunks "F0.1": microbatch 0 of chunk 1.
 std::string FormatSchedule(const StageSchedule& schedule);
 
 }  // namespace meshwright::planner

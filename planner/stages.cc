@@ -23,10 +23,10 @@ size_t Index(NodeId id) { return static_cast<size_t>(id.value()); }
 
 class Assigner {
  public:
-  Assigner(const Graph& graph, std::vector<int> stage_of_layer, int stage_count)
+  Assigner(const Graph& graph, std::vector<int> part_of_layer, const PipelineShape& shape)
       : graph_(graph), free_(ir::FreeNodes(graph)), sets_(graph.nodes.size()) {
-    result_.stage_count = stage_count;
-    result_.stage_of_layer = std::move(stage_of_layer);
+    result_.shape = shape;
+    result_.part_of_layer = std::move(part_of_layer);
   }
 
   StageAssignment Run() {
@@ -34,35 +34,52 @@ class Assigner {
     FindHolders();
     AssignUpdate();
     PropagateNeeds();
-    result_.node_stages.resize(graph_.nodes.size());
-    for (size_t i = 0; i < sets_.size(); ++i) {
-      result_.node_stages[i].assign(sets_[i].begin(), sets_[i].end());
+    const size_t count = graph_.nodes.size();
+    result_.node_parts.resize(count);
+    result_.node_stages.resize(count);
+    for (size_t i = 0; i < count; ++i) {
+      const bool update = graph_.nodes[i].phase == Phase::kUpdate;
+      if (!update) result_.node_parts[i].assign(sets_[i].begin(), sets_[i].end());
+      const std::set<int> stages = update ? sets_[i] : StagesOf(sets_[i]);
+      result_.node_stages[i].assign(stages.begin(), stages.end());
     }
+    FindWeightGradients();
     return std::move(result_);
   }
 
  private:
-  int StageOfLayer(int layer) const {
-    if (layer < 0 || result_.stage_of_layer.empty()) return 0;
+  int PartOfLayer(int layer) const {
+    if (layer < 0 || result_.part_of_layer.empty()) return 0;
     return result_
-        .stage_of_layer[std::min(static_cast<size_t>(layer), result_.stage_of_layer.size() - 1)];
+        .part_of_layer[std::min(static_cast<size_t>(layer), result_.part_of_layer.size() - 1)];
+  }
+
+  std::set<int> StagesOf(const std::set<int>& parts) const {
+    std::set<int> stages;
+    for (const int part : parts) stages.insert(result_.shape.StageOf(part));
+    return stages;
   }
 
   const Node& Producer(ValueId id) const { return graph_.producer(id); }
 
+  // sets_ are parts for forward and backward, stages for the update.
   void AssignComputation() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& node = graph_.nodes[i];
       if (node.op == Op::kParam || node.phase == Phase::kUpdate || free_[i]) continue;
-      int stage = StageOfLayer(node.layer);
-      if (node.layer < 0) {
-        for (ValueId input : node.inputs) {
-          const auto& set = sets_[Index(graph_.value(input).producer)];
-          if (!set.empty()) stage = std::max(stage, *set.rbegin());
-        }
-      }
-      sets_[i].insert(stage);
+      sets_[i].insert(node.layer < 0 ? PartOfOperands(node) : PartOfLayer(node.layer));
     }
+  }
+
+  // The forward comes through the parts upwards, the backward downwards.
+  int PartOfOperands(const Node& node) const {
+    std::set<int> parts;
+    for (ValueId input : node.inputs) {
+      const auto& set = sets_[Index(graph_.value(input).producer)];
+      parts.insert(set.begin(), set.end());
+    }
+    if (parts.empty()) return 0;
+    return node.phase == Phase::kBackward ? *parts.begin() : *parts.rbegin();
   }
 
   void FindHolders() {
@@ -71,8 +88,7 @@ class Assigner {
       for (ValueId input : graph_.nodes[i].inputs) {
         const Node& producer = Producer(input);
         if (producer.op != Op::kParam) continue;
-        auto& holders = holders_[producer.attrs.Str("name")];
-        holders.insert(sets_[i].begin(), sets_[i].end());
+        holders_[producer.attrs.Str("name")].merge(StagesOf(sets_[i]));
       }
     }
     for (const auto& [name, holders] : holders_) {
@@ -124,7 +140,7 @@ class Assigner {
       for (ValueId input : node.inputs) {
         const size_t producer = Index(graph_.value(input).producer);
         all_fixed = all_fixed && fixed_.contains(producer);
-        stages.insert(sets_[producer].begin(), sets_[producer].end());
+        if (fixed_.contains(producer)) stages.merge(std::set<int>(sets_[producer]));
       }
       if (!all_fixed || stages.size() != 1) continue;
       sets_[i] = stages;
@@ -140,9 +156,57 @@ class Assigner {
         const bool follows =
             free_[producer] || (node.phase == Phase::kUpdate && !fixed_.contains(producer));
         if (!follows || node.op == Op::kParam) continue;
-        sets_[producer].insert(sets_[i].begin(), sets_[i].end());
+        const bool crosses =
+            graph_.nodes[i].phase == Phase::kUpdate && node.phase != Phase::kUpdate;
+        // What the update of a stage reads is made with its first part.
+        std::set<int> needs = sets_[i];
+        if (crosses) needs = FirstParts(sets_[i]);
+        sets_[producer].merge(std::move(needs));
       }
     }
+  }
+
+  std::set<int> FirstParts(const std::set<int>& stages) const {
+    std::set<int> parts;
+    for (const int stage : stages) parts.insert(result_.shape.PartOf(stage, 0));
+    return parts;
+  }
+
+  // Products and sums whose results are gradients of params and nothing else, with what only they
+  // read.
+  void FindWeightGradients() {
+    const std::vector<std::vector<NodeId>> users = graph_.Users();
+    std::set<ValueId> gradients;
+    for (const ir::NamedValue& output : graph_.outputs) {
+      if (output.name.starts_with("grad/")) gradients.insert(output.value);
+    }
+    result_.is_weight_gradient.assign(graph_.nodes.size(), false);
+    for (size_t i = graph_.nodes.size(); i-- > 0;) {
+      const Node& node = graph_.nodes[i];
+      if (node.phase != Phase::kBackward || node.outputs.size() != 1) continue;
+      const std::vector<NodeId>& readers = users[static_cast<size_t>(node.outputs[0].value())];
+      const bool only_weights = std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
+        return graph_.node(reader).phase == Phase::kUpdate ||
+               result_.is_weight_gradient[Index(reader)];
+      });
+      const bool makes = node.op == Op::kEinsum || node.op == Op::kReduceSum ||
+                         node.op == Op::kEmbeddingGrad || node.op == Op::kSum;
+      const bool moves = node.op == Op::kCast || node.op == Op::kTranspose ||
+                         node.op == Op::kReshape || node.op == Op::kPad || node.op == Op::kSlice;
+      const bool gradient = gradients.contains(node.outputs[0]) || FeedsSum(readers);
+      result_.is_weight_gradient[i] =
+          only_weights && !readers.empty() && ((makes && gradient) || moves);
+    }
+  }
+
+  // A contribution to a gradient that is summed.
+  bool FeedsSum(const std::vector<NodeId>& readers) const {
+    return std::any_of(readers.begin(), readers.end(), [&](NodeId reader) {
+      const Node& node = graph_.node(reader);
+      return (node.op == Op::kSum || node.op == Op::kCast || node.op == Op::kReshape ||
+              node.op == Op::kTranspose || node.op == Op::kPad) &&
+             (node.phase == Phase::kUpdate || result_.is_weight_gradient[Index(reader)]);
+    });
   }
 
   const Graph& graph_;
@@ -205,7 +269,7 @@ std::vector<int> SplitByCost(const std::vector<double>& cost, int parts) {
   return part;
 }
 
-std::vector<int> BalanceLayers(const Graph& step_graph, int stage_count) {
+std::vector<int> BalanceLayers(const Graph& step_graph, int parts) {
   const int layers = LayerCount(step_graph);
   if (layers == 0) return {};
   std::vector<double> cost(static_cast<size_t>(layers), 0);
@@ -213,12 +277,12 @@ std::vector<int> BalanceLayers(const Graph& step_graph, int stage_count) {
     if (node.layer >= 0)
       cost[static_cast<size_t>(node.layer)] += ir::CostOf(step_graph, node).flops;
   }
-  return SplitByCost(cost, stage_count);
+  return SplitByCost(cost, parts);
 }
 
-Result<StageAssignment> AssignStages(const Graph& step_graph, std::vector<int> stage_of_layer,
-                                     int stage_count) {
-  return Assigner(step_graph, std::move(stage_of_layer), stage_count).Run();
+Result<StageAssignment> AssignStages(const Graph& step_graph, std::vector<int> part_of_layer,
+                                     const PipelineShape& shape) {
+  return Assigner(step_graph, std::move(part_of_layer), shape).Run();
 }
 
 Graph SumGradientsInBackward(Graph step_graph, const StageAssignment& stages) {
@@ -226,7 +290,7 @@ Graph SumGradientsInBackward(Graph step_graph, const StageAssignment& stages) {
     if (node.op != Op::kSum || node.phase != Phase::kUpdate) continue;
     std::set<int> where;
     const bool backward = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
-      const auto& set = stages.node_stages[Index(step_graph.value(input).producer)];
+      const auto& set = stages.node_parts[Index(step_graph.value(input).producer)];
       where.insert(set.begin(), set.end());
       return step_graph.producer(input).phase == Phase::kBackward && set.size() == 1;
     });

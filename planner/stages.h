@@ -1,11 +1,11 @@
 // Which pipeline stage computes what.
 //
-// Layers are split into contiguous stages that minimise the most expensive stage (forward +
-// backward FLOPs). A node with a layer runs in that layer's stage. Cheap nodes without one run
-// wherever they are needed, if need be in several stages: what only depends on feeds (labels of the
-// last stage), scalars of the update, the sum of a tied weight's gradients. A param is held by
-// every stage that reads it in forward or backward; the first is its owner, who alone counts it in
-// the norm.
+// Layers are split into contiguous parts that minimise the most expensive part (forward + backward
+// FLOPs); a stage holds one part or several (planner/schedule.h). A node with a layer runs in that
+// layer's part. Cheap nodes without one run wherever they are needed, if need be in several: what
+// only depends on feeds (labels of the last part), scalars of the update, the sum of a tied
+// weight's gradients. A param is held by every stage that reads it in forward or backward; the
+// first is its owner, who alone counts it in the norm.
 #pragma once
 
 #include <map>
@@ -14,15 +14,21 @@
 
 #include "base/result.h"
 #include "ir/graph.h"
+#include "planner/schedule.h"
 
 namespace meshwright::planner {
 
 struct StageAssignment {
-  int stage_count = 1;
-  std::vector<int> stage_of_layer;
-  std::vector<std::vector<int>> node_stages;             // per node, ascending; empty for params
+  PipelineShape shape;
+  std::vector<int> part_of_layer;
+  // Per node, ascending; empty for params and of the update in node_parts.
+  std::vector<std::vector<int>> node_parts;
+  std::vector<std::vector<int>> node_stages;
   std::map<std::string, std::vector<int>> param_stages;  // holders, owner first
-  int last_stage() const { return stage_count - 1; }
+  // Of the backward: makes gradients of weights only, which nothing but the update reads.
+  std::vector<bool> is_weight_gradient;
+  int stage_count() const { return shape.stages; }
+  int last_stage() const { return shape.StageOf(shape.parts() - 1); }
 };
 
 int LayerCount(const ir::Graph& graph);
@@ -35,14 +41,14 @@ ir::Graph FillLayers(ir::Graph loss);
 // earlier cuts to be late. Returns the part of each entry. REQUIRES parts <= cost.size().
 std::vector<int> SplitByCost(const std::vector<double>& cost, int parts);
 
-// Stage of every layer, by FLOPs of the step graph.
-std::vector<int> BalanceLayers(const ir::Graph& step_graph, int stage_count);
+// Part of every layer, by FLOPs of the step graph.
+std::vector<int> BalanceLayers(const ir::Graph& step_graph, int parts);
 
 // REQUIRES: step_graph made by ir::AppendUpdate, or a forward graph with Phase::kUpdate reports.
-Result<StageAssignment> AssignStages(const ir::Graph& step_graph, std::vector<int> stage_of_layer,
-                                     int stage_count);
+Result<StageAssignment> AssignStages(const ir::Graph& step_graph, std::vector<int> part_of_layer,
+                                     const PipelineShape& shape);
 
-// Gradients of one stage that meet in the update are summed in its backward: one tensor, not one
+// Gradients of one part that meet in the update are summed in its backward: one tensor, not one
 // per use, lives and accumulates over microbatches. Ids stay.
 ir::Graph SumGradientsInBackward(ir::Graph step_graph, const StageAssignment& stages);
 

@@ -55,6 +55,8 @@ v1::ParallelSpec EncodeParallel(const ir::ParallelSpec& spec) {
   wire.set_zero(spec.zero);
   wire.set_recompute(spec.recompute);
   wire.set_recompute_layers(spec.recompute_layers);
+  wire.set_chunks(spec.chunks);
+  wire.set_part_layers(spec.part_layers);
   return wire;
 }
 
@@ -70,6 +72,8 @@ ir::ParallelSpec DecodeParallel(const v1::ParallelSpec& wire) {
   spec.zero = wire.zero();
   spec.recompute = wire.recompute();
   spec.recompute_layers = wire.recompute_layers();
+  spec.chunks = wire.chunks();
+  spec.part_layers = wire.part_layers();
   return spec;
 }
 

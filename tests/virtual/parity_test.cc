@@ -132,6 +132,63 @@ TEST(ParityVariants, DropoutMasksDoNotDependOnTheLayout) {
   }
 }
 
+// Stages that hold several parts, and backwards that leave the gradients of weights for later: the
+// same model. zb-v ties embedding and head on one stage.
+TEST(ParityVariants, EveryScheduleEqualsOneDevice) {
+  struct Schedule {
+    const char* name;
+    int chunks, pipeline, tensor, data, microbatches;
+  };
+  const Schedule schedules[] = {{"interleaved", 2, 2, 1, 1, 4}, {"interleaved", 2, 2, 2, 2, 4},
+                                {"interleaved", 4, 2, 1, 1, 3}, {"interleaved", 2, 4, 1, 1, 6},
+                                {"interleaved", 1, 4, 1, 1, 4}, {"zb-h1", 1, 2, 2, 2, 4},
+                                {"zb-h1", 1, 4, 1, 1, 6},       {"zb-v", 2, 2, 2, 2, 4},
+                                {"zb-v", 2, 4, 1, 1, 8}};
+  for (const char* family : {"gpt2", "llama"}) {
+    for (const bool tied : {true, false}) {
+      TinyOptions options;
+      options.family = family;
+      options.tied = tied;
+      options.batch = 48;
+      options.dropout = 0.1;
+      const ir::JobRequest job = MakeTinyJob(options);
+      const auto expected = RunJob(WithLayout(job, {}), 1, 61);
+      ASSERT_TRUE(expected.has_value()) << expected.error();
+      for (const Schedule& s : schedules) {
+        if (kSanitizedBuild && s.tensor == 1) continue;
+        ir::JobRequest staged = WithLayout(job, {s.data, s.tensor, s.pipeline, s.microbatches});
+        staged.parallel.schedule = s.name;
+        staged.parallel.chunks = s.chunks;
+        const std::string layout = fmt::format("{} {} chunks={} {}", family, s.name, s.chunks,
+                                               LayoutCase{s.data, s.tensor, s.pipeline}.ToString());
+        const auto actual = RunJob(staged, s.data * s.tensor * s.pipeline, 61);
+        ASSERT_TRUE(actual.has_value()) << layout << ": " << actual.error();
+        ExpectEqual(*expected, *actual, 1e-10, layout);
+      }
+    }
+  }
+}
+
+TEST(ParityVariants, PinnedLayersOfPartsAreTaken) {
+  TinyOptions options;
+  options.layers = 5;
+  const ir::JobRequest job = MakeTinyJob(options);
+  const auto expected = RunJob(WithLayout(job, {}), 1, 61);
+  ir::JobRequest uneven = WithLayout(job, {1, 1, 2, 4});
+  uneven.parallel.part_layers = "4,1";
+  const auto actual = RunJob(uneven, 2, 61);
+  ASSERT_TRUE(expected.has_value() && actual.has_value());
+  ExpectEqual(*expected, *actual, 1e-10, "layers=4,1");
+  EXPECT_EQ(actual->plan.stages[0].layers, (std::vector<std::pair<int, int>>{{0, 3}}));
+  EXPECT_EQ(actual->plan.stages[1].layers, (std::vector<std::pair<int, int>>{{4, 4}}));
+  for (const char* bad : {"4", "4,2", "4,x", "5,0"}) {
+    uneven.parallel.part_layers = bad;
+    const auto plan = planner::MakePlan(uneven, mesh::Topology::Local(2));
+    ASSERT_FALSE(plan.has_value()) << bad;
+    EXPECT_NE(plan.error().message().find("part_layers"), std::string::npos) << plan.error();
+  }
+}
+
 TEST(ParityVariants, F32LayoutsAgreeWithinRounding) {
   for (const char* family : {"gpt2", "llama"}) {
     TinyOptions options;

@@ -83,6 +83,57 @@ INSTANTIATE_TEST_SUITE_P(Goldens, ScheduleOnVirtualClock,
                                               static_cast<int>(param_info.param.t_f));
                          });
 
+// F, B and W of a part. Chunks share a stage's work.
+planner::SimulationCosts PartCosts(double t_f, double t_b, double t_w, bool splits, int chunks) {
+  planner::SimulationCosts costs;
+  costs.run_s = [t_f, t_b, t_w, splits, parts = static_cast<double>(chunks)](
+                    const ir::Program&, const ir::Executable& executable) {
+    const std::string piece = planner::ExecutablePiece(executable);
+    if (piece.starts_with('f')) return t_f / parts;
+    if (piece.starts_with('b')) return (splits ? t_b : t_b + t_w) / parts;
+    return piece.starts_with('w') ? t_w / parts : 0.0;
+  };
+  return costs;
+}
+
+struct Golden {
+  int stages, microbatches;
+  double t_f, t_b, t_w;
+  double interleaved2, interleaved4, zb_h1, zb_v;  // bubbles; 0: not planned
+};
+
+// Bubble = makespan without the work of one stage. Source: the table of design parallelism.md 2.6;
+// zb-v's is the makespan's, there in times of chunks, which are halves.
+TEST(ScheduleOnVirtualClockGoldens, NewSchedulesHaveTheirBubbles) {
+  const Golden goldens[] = {{4, 8, 1, 1, 1, 4.5, 2.25, 3, 1.5},
+                            {4, 8, 10, 12, 8, 45, 22.5, 42, 18}};
+  for (const Golden& g : goldens) {
+    const double work = g.microbatches * (g.t_f + g.t_b + g.t_w);
+    const auto expect = [&](const char* schedule, int chunks, double bubble) {
+      TinyOptions options;
+      options.layers = 16;
+      options.batch = 8;
+      ir::JobRequest job = MakeTinyJob(options);
+      job.parallel.data = 1;
+      job.parallel.pipeline = g.stages;
+      job.parallel.microbatches = g.microbatches;
+      job.parallel.schedule = schedule;
+      job.parallel.chunks = chunks;
+      const auto plan = planner::MakePlan(job, mesh::Topology::Local(g.stages));
+      ASSERT_TRUE(plan.has_value()) << plan.error();
+      const bool splits = planner::SplitsBackward(schedule);
+      const auto simulation = planner::Simulate(
+          plan->step, PartCosts(g.t_f, g.t_b, g.t_w, splits, std::max(chunks, 1)));
+      ASSERT_TRUE(simulation.has_value()) << simulation.error();
+      EXPECT_NEAR(simulation->makespan_s, work + bubble, 1e-9) << schedule << " " << chunks;
+    };
+    expect("interleaved", 2, g.interleaved2);
+    expect("interleaved", 4, g.interleaved4);
+    expect("zb-h1", 1, g.zb_h1);
+    expect("zb-v", 2, g.zb_v);
+  }
+}
+
 TEST(ScheduleMemory, OneForwardOneBackwardNeedsLessArenaThanGPipe) {
   const auto gpipe = PlanTiny(2, 8, "gpipe");
   const auto one_f_one_b = PlanTiny(2, 8, "1f1b");
