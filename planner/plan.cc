@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "compile/compile.h"
 #include "ir/autodiff.h"
 #include "ir/mixed_precision.h"
 #include "ir/schema.h"
@@ -16,6 +15,7 @@
 #include "planner/pieces.h"
 #include "planner/recompute.h"
 #include "planner/stages.h"
+#include "planner/step_pieces.h"
 #include "planner/strategy.h"
 #include "planner/zero.h"
 
@@ -24,11 +24,6 @@ namespace {
 
 using ir::Graph;
 
-struct Staged {
-  Graph graph;
-  StageAssignment stages;
-};
-
 // The loss in the types that it is computed in.
 Result<Graph> MakeLossGraph(const ir::JobRequest& job) {
   Graph loss = FillLayers(job.loss);
@@ -36,28 +31,15 @@ Result<Graph> MakeLossGraph(const ir::JobRequest& job) {
   return ir::ToMixedPrecision(loss, job.train.compute_dtype);
 }
 
-Result<Staged> StageGraph(Graph graph, const std::vector<int>& part_of_layer,
-                          const PipelineShape& shape) {
-  MW_ASSIGN_OR_RETURN(StageAssignment stages, AssignStages(graph, part_of_layer, shape));
-  graph = SumGradientsInBackward(std::move(graph), stages);
-  if (shape.stages > 1) {
-    MW_ASSIGN_OR_RETURN(graph, SplitScalarSums(graph, stages));
-  }
-  MW_ASSIGN_OR_RETURN(stages, AssignStages(graph, part_of_layer, shape));
-  return Staged{std::move(graph), std::move(stages)};
-}
-
 class PlanMaker {
  public:
-  PlanMaker(const ir::JobRequest& job, const mesh::Topology& topology, Recompute recompute)
-      : job_(job), topology_(topology), recompute_(recompute) {}
+  PlanMaker(const ir::JobRequest& job, const mesh::Topology& topology, Layout layout,
+            const ShardingChooser& choose)
+      : job_(job), topology_(topology), choose_(choose) {
+    plan_.layout = std::move(layout);
+  }
 
   Result<Plan> Run() {
-    MW_TRY(ir::ValidateJob(job_));
-    MW_ASSIGN_OR_RETURN(plan_.layout, ResolveLayout(job_, device_count(), LayerCount(job_.loss)));
-    MW_ASSIGN_OR_RETURN(
-        plan_.layout.recompute,
-        RecomputeOfLayers(recompute_, job_.parallel.recompute_layers, LayerCount(job_.loss)));
     const std::string idle = IdleDevicesNote(job_, plan_.layout, device_count());
     if (!idle.empty()) plan_.notes.push_back(idle);
     MW_TRY(PlanStep());
@@ -75,66 +57,41 @@ class PlanMaker {
  private:
   Status PlanStep() {
     MW_ASSIGN_OR_RETURN(Graph graph, MakeStepGraph(job_));
-    MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(std::move(graph)));
-    if (recompute_ != Recompute::kNone) {
-      MW_ASSIGN_OR_RETURN(graph, RecomputeActivations(graph, plan_.layout.recompute));
-      if (job_.parallel.recompute == "auto") {
-        plan_.notes.push_back(fmt::format(
-            "the backward computes {} again: the job does not fit with what they make kept",
-            recompute_ == Recompute::kFull ? "whole layers" : "norms and activation functions"));
-      }
-    }
-    const PipelineShape shape = plan_.layout.shape();
-    part_of_layer_ = PartOfLayers(graph);
-    MW_ASSIGN_OR_RETURN(staged_, StageGraph(std::move(graph), part_of_layer_, shape));
-    MW_ASSIGN_OR_RETURN(strategies_, ChooseStrategies(staged_.graph, staged_.stages, plan_.layout,
-                                                      {}, MaxTensor()));
-    ApplyZero(staged_.graph, plan_.layout, strategies_);
-    MW_ASSIGN_OR_RETURN(Partition partition,
-                        MakePartition(staged_.graph, staged_.stages, strategies_, plan_.layout,
-                                      job_.parallel.bucket_bytes));
-    ReduceInPlace(partition);
-    MW_TRY(CompilePieces(partition));
-    MW_ASSIGN_OR_RETURN(
-        std::vector<StageSchedule> schedule,
-        MakeSchedule(plan_.layout.schedule, shape, static_cast<int>(plan_.layout.microbatches)));
+    MW_ASSIGN_OR_RETURN(staged_, StageStep(job_, std::move(graph), plan_.layout));
+    MW_ASSIGN_OR_RETURN(strategies_, ChooseShardings());
+    MW_ASSIGN_OR_RETURN(const Partition partition,
+                        MakeStepPartition(job_, staged_, plan_.layout, strategies_));
+    MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
+                        MakeSchedule(plan_.layout.schedule, plan_.layout.shape(),
+                                     static_cast<int>(plan_.layout.microbatches)));
     MW_ASSIGN_OR_RETURN(plan_.step, Lower("step", partition, std::move(schedule)));
     plan_.notes.insert(plan_.notes.end(), strategies_.notes.begin(), strategies_.notes.end());
     DescribeStages();
     return OkStatus();
   }
 
+  Result<Strategies> ChooseShardings() const {
+    if (choose_) return choose_(staged_.graph, staged_.stages, plan_.layout);
+    return ChooseStrategies(staged_.graph, staged_.stages, plan_.layout, {}, MaxTensor());
+  }
+
   Status PlanEvaluation() {
     MW_ASSIGN_OR_RETURN(const Graph loss, MakeLossGraph(job_));
     MW_ASSIGN_OR_RETURN(Graph graph, MakeEvaluationGraph(loss));
-    MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(std::move(graph)));
+    MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(job_, plan_.layout, std::move(graph)));
     const PipelineShape shape = plan_.layout.shape();
-    MW_ASSIGN_OR_RETURN(const StageAssignment stages, AssignStages(graph, part_of_layer_, shape));
+    MW_ASSIGN_OR_RETURN(const StageAssignment stages,
+                        AssignStages(graph, staged_.stages.part_of_layer, shape));
     MW_ASSIGN_OR_RETURN(Strategies strategies,
                         ChooseStrategies(graph, stages, plan_.layout,
                                          WholeOverData(strategies_.params), MaxTensor()));
     ReadShardedParams(graph, strategies_.params, strategies);
     MW_ASSIGN_OR_RETURN(Partition partition, MakePartition(graph, stages, strategies, plan_.layout,
                                                            job_.parallel.bucket_bytes));
-    MW_TRY(CompilePieces(partition));
+    MW_TRY(CompilePieces(job_, partition));
     MW_ASSIGN_OR_RETURN(plan_.eval,
                         Lower("eval", partition,
                               ForwardSchedule(shape, static_cast<int>(plan_.layout.microbatches))));
-    return OkStatus();
-  }
-
-  // With a tensor axis the vocabulary is split and the loss is reduced over it.
-  Result<Graph> FuseWholeHead(Graph graph) const {
-    if (!job_.train.compile || plan_.layout.tensor > 1) return graph;
-    return compile::FuseHead(graph, plan_.layout.data * plan_.layout.microbatches);
-  }
-
-  Status CompilePieces(Partition& partition) const {
-    if (!job_.train.compile) return OkStatus();
-    for (Piece& piece : partition.pieces) {
-      MW_ASSIGN_OR_RETURN(Graph compiled, compile::CompileExecutable(*piece.graph));
-      piece.graph = std::make_shared<const Graph>(std::move(compiled));
-    }
     return OkStatus();
   }
 
@@ -176,19 +133,10 @@ class PlanMaker {
         verified.message()));
   }
 
-  std::vector<int> PartOfLayers(const Graph& graph) const {
-    if (plan_.layout.part_layers.empty()) return BalanceLayers(graph, plan_.layout.shape().parts());
-    std::vector<int> parts;
-    for (const int count : plan_.layout.part_layers) {
-      const int part = parts.empty() ? 0 : parts.back() + 1;
-      parts.insert(parts.end(), static_cast<size_t>(count), part);
-    }
-    return parts;
-  }
-
   std::pair<int, int> LayersOf(int part) const {
-    const auto range = std::equal_range(part_of_layer_.begin(), part_of_layer_.end(), part);
-    const auto first = static_cast<int>(range.first - part_of_layer_.begin());
+    const std::vector<int>& part_of_layer = staged_.stages.part_of_layer;
+    const auto range = std::equal_range(part_of_layer.begin(), part_of_layer.end(), part);
+    const auto first = static_cast<int>(range.first - part_of_layer.begin());
     return {first, first + static_cast<int>(range.second - range.first) - 1};
   }
 
@@ -242,10 +190,9 @@ class PlanMaker {
 
   const ir::JobRequest& job_;
   const mesh::Topology& topology_;
-  const Recompute recompute_;
+  const ShardingChooser& choose_;
   Plan plan_;
-  std::vector<int> part_of_layer_;
-  Staged staged_;
+  StagedStep staged_;
   Strategies strategies_;
 };
 
@@ -261,17 +208,36 @@ Result<Graph> MakeStepGraph(const ir::JobRequest& job) {
 }
 
 Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology) {
+  MW_TRY(ir::ValidateJob(job));
+  const int layers = LayerCount(job.loss);
+  MW_ASSIGN_OR_RETURN(Layout layout,
+                      ResolveLayout(job, static_cast<int64_t>(topology.devices.size()), layers));
+  const auto plan_with = [&](Recompute mode) -> Result<Plan> {
+    MW_ASSIGN_OR_RETURN(layout.recompute,
+                        RecomputeOfLayers(mode, job.parallel.recompute_layers, layers));
+    return MakePlanOf(job, topology, layout);
+  };
   const std::string& wanted = job.parallel.recompute;
-  if (wanted == "selective") return PlanMaker(job, topology, Recompute::kSelective).Run();
-  if (wanted == "full") return PlanMaker(job, topology, Recompute::kFull).Run();
-  Result<Plan> plan = PlanMaker(job, topology, Recompute::kNone).Run();
+  if (wanted == "selective") return plan_with(Recompute::kSelective);
+  if (wanted == "full") return plan_with(Recompute::kFull);
+  Result<Plan> plan = plan_with(Recompute::kNone);
   // Without the compiler, programs are the graph as it is written.
   if (wanted == "none" || !job.train.compile) return plan;
   for (const Recompute mode : {Recompute::kSelective, Recompute::kFull}) {
     if (plan.has_value() || plan.error().code() != StatusCode::kResourceExhausted) break;
-    plan = PlanMaker(job, topology, mode).Run();
+    plan = plan_with(mode);
+    if (!plan.has_value()) continue;
+    plan->notes.push_back(
+        fmt::format("the backward computes {} again: the job does not fit with what they make kept",
+                    mode == Recompute::kFull ? "whole layers" : "norms and activation functions"));
   }
   return plan;
+}
+
+Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topology,
+                        const Layout& layout, const ShardingChooser& choose) {
+  MW_TRY(ir::ValidateJob(job));
+  return PlanMaker(job, topology, layout, choose).Run();
 }
 
 }  // namespace meshwright::planner

@@ -6,6 +6,7 @@
 // schedule -> programs -> verified.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -59,6 +60,9 @@ struct DeviceMemory {
   int64_t total_bytes = 0;                  // arena + persistent
 };
 
+struct Strategies;
+struct StageAssignment;
+
 struct Plan {
   Layout layout;
   std::vector<StageInfo> stages;
@@ -76,6 +80,14 @@ struct Plan {
 // Errors: kInvalidArgument with what would fit (degrees, batch, heads), kResourceExhausted naming
 // device, need and budget.
 Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology);
+
+// Chooses the shardings of a staged step: planner/strategy.h's rules, or a search.
+using ShardingChooser = std::function<Result<Strategies>(
+    const ir::Graph& graph, const StageAssignment& stages, const Layout& layout)>;
+
+// The plan of a layout that is decided. `choose`: none: by the rules. Errors: as MakePlan.
+Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topology,
+                        const Layout& layout, const ShardingChooser& choose = {});
 
 // The logical step that MakePlan starts from: loss in the types that it is computed in, gradients,
 // update. Errors: as ir::Differentiate and ir::AppendUpdate.

@@ -15,7 +15,7 @@ using ir::Op;
 using ir::Phase;
 using mesh::Sharding;
 
-size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
+size_t ValueIndex(ValueId id) { return static_cast<size_t>(id.value()); }
 
 bool IsOptimizer(const Node& node) { return node.op == Op::kAdamW || node.op == Op::kSgd; }
 
@@ -67,7 +67,7 @@ class ZeroPass {
     }
     for (size_t r = 0; r < node.outputs.size(); ++r) {
       strategy.results[r] = *split;
-      strategies_.values[Index(node.outputs[r])] = *split;
+      strategies_.values[ValueIndex(node.outputs[r])] = *split;
     }
     if (layout_.zero == 3) strategies_.params[name] = *split;
     SplitGradient(node.inputs[1], *split);
@@ -75,7 +75,7 @@ class ZeroPass {
 
   void SplitGradient(ValueId gradient, const Sharding& split) {
     if (layout_.zero >= 2) strategies_.accumulators[gradient] = split;
-    for (NodeId user : users_[Index(gradient)]) {
+    for (NodeId user : users_[ValueIndex(gradient)]) {
       const auto index = static_cast<size_t>(user.value());
       const Node& node = graph_.nodes[index];
       if (node.op != Op::kSumSquares || node.phase != Phase::kUpdate) continue;
@@ -85,7 +85,7 @@ class ZeroPass {
         for (const std::string& axis : axes) result.partial[axis] = ir::PartialKind::kSum;
       }
       strategies_.nodes[index].results = {result};
-      strategies_.values[Index(node.outputs[0])] = result;
+      strategies_.values[ValueIndex(node.outputs[0])] = result;
     }
   }
 
@@ -98,7 +98,7 @@ class ZeroPass {
     NodeStrategy& strategy = strategies_.nodes[index];
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (graph_.producer(node.inputs[i]).op != Op::kSumSquares) continue;
-      const Sharding& produced = strategies_.values[Index(node.inputs[i])];
+      const Sharding& produced = strategies_.values[ValueIndex(node.inputs[i])];
       strategy.grouped_sum = strategy.grouped_sum || produced != strategy.operands[i];
       strategy.operands[i] = produced;
     }
@@ -143,7 +143,7 @@ void ReadShardedParams(const Graph& graph, const std::map<std::string, Sharding>
     if (it == params.end()) continue;
     strategies.nodes[i].operands = {it->second};
     strategies.nodes[i].results = {it->second};
-    strategies.values[Index(node.outputs[0])] = it->second;
+    strategies.values[ValueIndex(node.outputs[0])] = it->second;
   }
 }
 

@@ -1,0 +1,69 @@
+#include "planner/step_pieces.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "compile/compile.h"
+#include "planner/recompute.h"
+#include "planner/zero.h"
+
+namespace meshwright::planner {
+namespace {
+
+std::vector<int> PartOfLayers(const ir::Graph& graph, const Layout& layout) {
+  if (layout.part_layers.empty()) return BalanceLayers(graph, layout.shape().parts());
+  std::vector<int> parts;
+  for (const int count : layout.part_layers) {
+    const int part = parts.empty() ? 0 : parts.back() + 1;
+    parts.insert(parts.end(), static_cast<size_t>(count), part);
+  }
+  return parts;
+}
+
+}  // namespace
+
+Result<StagedStep> StageStep(const ir::JobRequest& job, ir::Graph step_graph,
+                             const Layout& layout) {
+  MW_ASSIGN_OR_RETURN(ir::Graph graph, FuseWholeHead(job, layout, std::move(step_graph)));
+  const bool recomputes = std::any_of(layout.recompute.begin(), layout.recompute.end(),
+                                      [](Recompute mode) { return mode != Recompute::kNone; });
+  if (recomputes) {
+    MW_ASSIGN_OR_RETURN(graph, RecomputeActivations(graph, layout.recompute));
+  }
+  const PipelineShape shape = layout.shape();
+  const std::vector<int> part_of_layer = PartOfLayers(graph, layout);
+  MW_ASSIGN_OR_RETURN(StageAssignment stages, AssignStages(graph, part_of_layer, shape));
+  graph = SumGradientsInBackward(std::move(graph), stages);
+  if (shape.stages > 1) {
+    MW_ASSIGN_OR_RETURN(graph, SplitScalarSums(graph, stages));
+  }
+  MW_ASSIGN_OR_RETURN(stages, AssignStages(graph, part_of_layer, shape));
+  return StagedStep{std::move(graph), std::move(stages)};
+}
+
+Result<Partition> MakeStepPartition(const ir::JobRequest& job, const StagedStep& step,
+                                    const Layout& layout, Strategies& strategies) {
+  ApplyZero(step.graph, layout, strategies);
+  MW_ASSIGN_OR_RETURN(Partition partition, MakePartition(step.graph, step.stages, strategies,
+                                                         layout, job.parallel.bucket_bytes));
+  ReduceInPlace(partition);
+  MW_TRY(CompilePieces(job, partition));
+  return partition;
+}
+
+Result<ir::Graph> FuseWholeHead(const ir::JobRequest& job, const Layout& layout, ir::Graph graph) {
+  if (!job.train.compile || layout.tensor > 1) return graph;
+  return compile::FuseHead(graph, layout.data * layout.microbatches);
+}
+
+Status CompilePieces(const ir::JobRequest& job, Partition& partition) {
+  if (!job.train.compile) return OkStatus();
+  for (Piece& piece : partition.pieces) {
+    MW_ASSIGN_OR_RETURN(ir::Graph compiled, compile::CompileExecutable(*piece.graph));
+    piece.graph = std::make_shared<const ir::Graph>(std::move(compiled));
+  }
+  return OkStatus();
+}
+
+}  // namespace meshwright::planner

@@ -1,0 +1,41 @@
+// From the logical step to what each stage runs: recomputation, stages, shardings, ZeRO, local
+// pieces with collectives, fused.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/graph.h"
+#include "ir/job.h"
+#include "planner/pieces.h"
+#include "planner/plan.h"
+#include "planner/stages.h"
+#include "planner/strategy.h"
+
+namespace meshwright::planner {
+
+// The step cut into stages.
+struct StagedStep {
+  ir::Graph graph;  // logical; ids are its own
+  StageAssignment stages;
+};
+
+// `step_graph`: as MakeStepGraph gives it. Errors: as AssignStages.
+Result<StagedStep> StageStep(const ir::JobRequest& job, ir::Graph step_graph, const Layout& layout);
+
+// The pieces of a step whose shardings are chosen, ZeRO not yet applied. Changes `strategies` as
+// layout.zero says. Errors: as MakePartition and compile::CompileExecutable.
+Result<Partition> MakeStepPartition(const ir::JobRequest& job, const StagedStep& step,
+                                    const Layout& layout, Strategies& strategies);
+
+// With a tensor axis the vocabulary is split and the loss is reduced over it; otherwise head and
+// loss are one op, if the job is compiled.
+Result<ir::Graph> FuseWholeHead(const ir::JobRequest& job, const Layout& layout, ir::Graph graph);
+
+// Fuses every piece, if the job is compiled.
+Status CompilePieces(const ir::JobRequest& job, Partition& partition);
+
+}  // namespace meshwright::planner
