@@ -101,11 +101,19 @@ void AppendRuns(const std::vector<SizedPool>& pools, size_t p, int move,
 struct SlotKey {
   int device_class = 0;
   bool several_hosts =
-      false;  // sorts behind fractions where pools differ in what they have room for
-  int devices = 0;
-  std::vector<std::pair<size_t, int>> moves;
+      false;        // sorts behind fractions where pools differ in what they have room for
+  int devices = 0;  // the most that it takes of a pool
+  std::vector<std::pair<size_t, int>> moves;  // pool, its move
   friend auto operator<=>(const SlotKey&, const SlotKey&) = default;
 };
+
+int LeastDevices(const std::vector<SizedPool>& pools, const SlotKey& key) {
+  int least = key.devices;
+  for (const auto& [p, move] : key.moves) {
+    least = std::min(least, pools[p].states.moves[static_cast<size_t>(move)].devices);
+  }
+  return least;
+}
 
 SlotKey KeyOf(const std::vector<SizedPool>& pools, const StageOption& option, bool one_pool) {
   SlotKey key{option.device_class, option.shape.hosts > 1 && !one_pool, 0, {}};
@@ -149,7 +157,7 @@ StageInventory StageInventory::Make(const StageProblem& problem, const Limits& l
   }
   for (const auto& [key, options] : options_of) {
     InventorySlot slot;
-    slot.devices = key.devices;
+    slot.devices = LeastDevices(pools, key);
     slot.chain = key.several_hosts ? -1 : key.device_class;
     for (const auto& [p, move] : key.moves) AppendRuns(pools, p, move, slot.runs);
     for (int option : options) {

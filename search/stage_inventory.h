@@ -37,7 +37,7 @@ struct InventoryRun {
 // Submeshes that take the same from every state.
 struct InventorySlot {
   std::vector<InventoryRun> runs;
-  int devices = 0;  // that it takes, with the rest of its units
+  int devices = 0;  // that it takes, with the rest of its units; where pools differ, the least
   // Slots of one chain >= 0 lie in ascending order: what has room for one has room for those
   // before it. -1: of no chain.
   int chain = -1;

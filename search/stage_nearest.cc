@@ -50,7 +50,9 @@ std::string DevicesOf(const StageProblem& problem) {
 
 Status NearestStages(const StageProblem& problem, const StageInventory::Limits& limits,
                      const std::function<bool()>& stop) {
-  MW_ASSIGN_OR_RETURN(std::optional<Near> nearest, WithExtra(problem, limits, kAnyBytes, stop));
+  // Without its end nothing can be said.
+  MW_ASSIGN_OR_RETURN(std::optional<Near> nearest,
+                      WithExtra(problem, limits, kAnyBytes, [] { return false; }));
   if (!nearest || nearest->over_bytes() == 0) {
     return ResourceExhausted(fmt::format(
         "no stages of {} options (with the pins, if any) cover {} layers on {}, whatever memory "

@@ -84,7 +84,7 @@ class StageSearch {
       best_->bound_s = Bound();
       return *std::move(best_);
     }
-    if (TimeIsUp()) {
+    if (stopped_) {
       return Fail(DeadlineExceeded(
           fmt::format("no stages were found in {} ms; give the search more time, or larger units",
                       options_.timeout_ms)));

@@ -44,8 +44,8 @@ struct StageAnswer {
 
 struct StageSearchOptions {
   int64_t timeout_ms = 10'000;
-  double gap = 0.01;           // good enough
-  double bucket_ratio = 0.01;  // thresholds closer than this are one
+  double gap = 0.001;       // good enough
+  double bucket_ratio = 0;  // thresholds closer than this are one
   StageInventory::Limits limits = {};
   // Called with each better answer; false: it is good enough.
   std::function<bool(const StageAnswer&)> progress = {};

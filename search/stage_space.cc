@@ -2,28 +2,39 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <optional>
 #include <utility>
+#include <vector>
 
 namespace meshwright::search {
 namespace {
 
 constexpr double kTieShare = 1e-8;  // of a step's least time: costs closer than this are equal
 
-// The number of stages from which on more of them change nothing: no range that fits the memory at
-// one such depth fails to at another.
-int DepthFromWhichAllAreEqual(const StageProblem& problem, const StageTable& table, int deepest) {
-  std::set<int> thresholds;
+// Per number of microbatches: whether some range fits the memory with these, but with no more.
+std::vector<bool> Thresholds(const StageTable& table) {
+  std::vector<bool> thresholds(1);
   for (int first = 0; first < table.layers(); ++first) {
     for (int end = first + 1; end <= table.layers(); ++end) {
       for (const StageEntry& entry : table.entries(first, end)) {
-        thresholds.insert(entry.in_flight_max);
+        const auto in_flight_max = static_cast<size_t>(entry.in_flight_max);
+        if (in_flight_max >= thresholds.size()) thresholds.resize(in_flight_max + 1);
+        thresholds[in_flight_max] = true;
       }
     }
   }
+  return thresholds;
+}
+
+// The number of stages from which on more of them change nothing: no range that fits the memory at
+// one such depth fails to at another.
+int DepthFromWhichAllAreEqual(const StageProblem& problem, const StageTable& table, int deepest) {
+  const std::vector<bool> thresholds = Thresholds(table);
   const auto next_threshold = [&](int depth) {
-    const auto at = thresholds.lower_bound(problem.schedule.in_flight(depth, problem.microbatches));
-    return at == thresholds.end() ? -1 : *at;
+    const int in_flight = problem.schedule.in_flight(depth, problem.microbatches);
+    auto at = std::min(static_cast<size_t>(in_flight), thresholds.size());
+    while (at < thresholds.size() && !thresholds[at]) ++at;
+    return at;
   };
   int depth = deepest;
   while (depth > 1 && next_threshold(depth - 1) == next_threshold(deepest)) --depth;

@@ -13,14 +13,22 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// How many microbatches fit; -1: not even what is there without any.
-int InFlightMax(const LayerCost& cost, int64_t memory_bytes) {
-  constexpr int kAny = std::numeric_limits<int>::max();
-  if (memory_bytes == 0) return kAny;
+// The most microbatches in flight at any depth: memory for more of them is as good as for these.
+int MostInFlight(const StageProblem& problem) {
+  int most = 1;
+  for (int depth = 1; depth <= problem.layers; ++depth) {
+    most = std::max(most, problem.schedule.in_flight(depth, problem.microbatches));
+  }
+  return most;
+}
+
+// How many microbatches fit, up to `most`; -1: not even what is there without any.
+int InFlightMax(const LayerCost& cost, int64_t memory_bytes, int most) {
+  if (memory_bytes == 0) return most;
   const int64_t left_bytes = memory_bytes - cost.state_bytes - cost.transient_bytes;
   if (left_bytes < 0) return -1;
-  if (cost.activation_bytes == 0) return kAny;
-  return static_cast<int>(std::min<int64_t>(left_bytes / cost.activation_bytes, kAny));
+  if (cost.activation_bytes == 0) return most;
+  return static_cast<int>(std::min<int64_t>(left_bytes / cost.activation_bytes, most));
 }
 
 // No worse in any respect.
@@ -88,6 +96,7 @@ class TableBuilder {
       : problem_(problem),
         inventory_(inventory),
         extra_bytes_(extra_bytes),
+        most_in_flight_(MostInFlight(problem)),
         order_(InSlotOrder(problem, inventory)),
         sums_(problem.options.size()) {}
 
@@ -126,7 +135,7 @@ class TableBuilder {
     const auto device_class = static_cast<size_t>(o.device_class);
     const int64_t memory_bytes = problem_.classes[device_class].memory_bytes;
     const int in_flight_max =
-        InFlightMax(cost, memory_bytes == 0 ? 0 : memory_bytes + extra_bytes_);
+        InFlightMax(cost, memory_bytes == 0 ? 0 : memory_bytes + extra_bytes_, most_in_flight_);
     if (in_flight_max < 1) return OkStatus();
     const int slot = inventory_.slot_of(option);
     const double delayed_s = problem_.schedule.delayed_weight * cost.weight_s;
@@ -140,6 +149,7 @@ class TableBuilder {
   const StageProblem& problem_;
   const StageInventory& inventory_;
   int64_t extra_bytes_;
+  int most_in_flight_;
   std::vector<int> order_;
   std::vector<LayerCost> sums_;  // per option, of the layers so far
   std::vector<StageEntry> range_;

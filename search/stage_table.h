@@ -25,7 +25,7 @@ struct StageEntry {
   double fill_s = 0;
   double compute_s = 0;
   double tail_s = 0;
-  int in_flight_max = 0;  // microbatches that fit its memory
+  int in_flight_max = 0;  // microbatches that fit its memory, of as many as there can be
 };
 
 class StageTable {
