@@ -44,7 +44,7 @@ struct StageAnswer {
 
 struct StageSearchOptions {
   int64_t timeout_ms = 10'000;
-  double gap = 0.001;       // good enough
+  double gap = 0.005;       // good enough
   double bucket_ratio = 0;  // thresholds closer than this are one
   StageInventory::Limits limits = {};
   // Called with each better answer; false: it is good enough.
