@@ -224,6 +224,7 @@ class CbcSolver final : public ChoiceSolver {
     MW_TRY(CheckChoiceProblem(problem));
     MW_TRY(CheckStart(problem, options.start));
     MW_TRY(CheckFits(problem));
+    if (problem.nodes.empty()) return ChoiceAnswer{};
     std::optional<ChoiceAnswer> best = StartAnswer(problem, options.start);
     if (best && options.progress && !options.progress(*best)) return *std::move(best);
     const CbcTurn turn;

@@ -56,8 +56,9 @@ std::unique_ptr<const ChoiceSolver> MakeEliminationSolver(const Clock& clock);
 // the end. Source: Alpa section 4.2, equations 1 to 5.
 std::unique_ptr<const ChoiceSolver> MakeCbcSolver(const Clock& clock);
 
-// Elimination where it closes the gap within half of the time; what it leaves open is CBC's, which
-// starts from its answer. The best answer and the best bound of both.
+// What search/choice_reduction.h and search/choice_relaxation.h leave open is solved by elimination
+// where its tables are small, and by CBC else. The best answer and the best bound of all;
+// `progress` is called at the end.
 std::unique_ptr<const ChoiceSolver> MakeSolver(const Clock& clock);
 
 }  // namespace meshwright::search

@@ -12,6 +12,8 @@
 
 #include "base/clock.h"
 #include "search/choice_elimination.h"
+#include "search/choice_reduction.h"
+#include "search/choice_relaxation.h"
 
 namespace meshwright::search {
 namespace {
@@ -135,6 +137,10 @@ TEST(CbcSolver, AgreesWithEliminationOnLargerProblems) {
     EXPECT_LE(theirs->gap(), 1e-6);
     EXPECT_LE(theirs->cost_s, ours->cost_s * (1 + 1e-9));
     EXPECT_LE(ours->bound_s, theirs->cost_s * (1 + 1e-9));
+    const auto best = MakeSolver(SystemClock())->Solve(problem, {.timeout_ms = 60'000});
+    ASSERT_TRUE(best.has_value()) << best.error();
+    EXPECT_NEAR(best->cost_s / theirs->cost_s, 1, 1e-6);
+    EXPECT_LE(best->gap(), 1e-6);
     if (round % 2 != 0) continue;
     EXPECT_NEAR(ours->cost_s / theirs->cost_s, 1, 1e-9);
   }
@@ -170,6 +176,36 @@ RC_GTEST_PROP(EliminationProperty, IsExactWithoutMemory, ()) {
   const ChoiceElimination::Minimum minimum = elimination->Minimize(costs);
   RC_ASSERT(minimum.cost_s == BruteForce(problem).value_or(kForbidden));
   RC_ASSERT(EvaluateChoices(problem, minimum.choices).cost_s == minimum.cost_s);
+}
+
+// The least cost of a reduced problem, put back into the full one.
+RC_GTEST_PROP(ReductionProperty, KeepsABestAnswer, ()) {
+  const ChoiceProblem problem = Arbitrary({7, 4, 2});
+  const ChoiceReduction reduction = ReduceChoices(problem);
+  RC_ASSERT(CheckChoiceProblem(reduction.problem).ok());
+  const std::optional<double> wanted = BruteForce(problem);
+  RC_ASSERT(BruteForce(reduction.problem) == wanted);
+  if (!wanted) return;
+  const auto answer = MakeCbcSolver(SystemClock())->Solve(reduction.problem, {});
+  RC_ASSERT(answer.has_value());
+  const ChoiceEvaluation evaluation = EvaluateChoices(problem, reduction.Expand(answer->choices));
+  RC_ASSERT(evaluation.feasible());
+  RC_ASSERT(evaluation.cost_s == *wanted);
+}
+
+RC_GTEST_PROP(RelaxationProperty, BoundsTheBestAnswerAndKeepsIt, ()) {
+  const ChoiceProblem problem = Arbitrary({7, 4, 2});
+  const std::optional<double> wanted = BruteForce(problem);
+  const ChoiceRelaxation relaxation = RelaxChoices(problem, {}, SystemClock());
+  if (!wanted) {
+    RC_ASSERT(!relaxation.best.has_value());
+    return;
+  }
+  RC_ASSERT(relaxation.bound_s <= *wanted * (1 + 1e-9) + 1e-9);
+  if (relaxation.best) {
+    RC_ASSERT(EvaluateChoices(problem, relaxation.best->choices).cost_s >= *wanted);
+  }
+  RC_ASSERT(BruteForce(KeepChoices(problem, relaxation.kept).problem) == wanted);
 }
 
 // A chain of `count` nodes with two choices: 0 is cheap and large, 1 dear and small; changing
