@@ -48,6 +48,8 @@ struct Strategies {
   std::vector<NodeStrategy> nodes;               // per node
   std::map<std::string, mesh::Sharding> params;  // by name, optimizer state included
   std::vector<mesh::Sharding> values;            // per value, as produced
+  // The sharding in which a gradient is summed over microbatches; absent: as it is produced.
+  std::map<ValueId, mesh::Sharding> accumulators;
   std::vector<std::string> notes;
 };
 
