@@ -7,8 +7,8 @@
 //   reduce_scatter  partial(sum) axes become the minor-most axes of a dim
 //   all_reduce      any axes that are partial alike become replicated
 // clang-format on
-// Several axes may move together, major first; sizes always divide. Room-internal: the search
-// (reshard.cc) uses it.
+// Several axes may move together, major first; sizes always divide. For searches: that
+// of paths (reshard.cc), and that of costs alone (search/reshard_table.h).
 //
 // Thread rule: pure functions.
 #pragma once

@@ -86,7 +86,8 @@ Attrs IgnoreAttrs(const Node& node) {
 std::vector<ValueId> EmitSplitCrossEntropy(ir::Builder& builder, const Graph& graph,
                                            const Node& node, const NodeStrategy& strategy,
                                            const std::vector<ValueId>& inputs) {
-  const std::vector<std::string> axes = {kTensor};
+  // Those behind the rows; microbatches split no vocabulary.
+  const std::vector<std::string>& axes = strategy.operands[0].dims.back();
   const ValueId partial_lse = builder.AddOne(Op::kLogSumExp, {inputs[0]});
   const ir::TensorType rows = partial_lse.valid() ? builder.type(partial_lse) : ir::TensorType{};
   const ValueId lse =

@@ -420,9 +420,8 @@ class Partitioner {
       AddVersion(key, node.outputs[r], strategy.results[r], outputs[r]);
       MW_TRY(SplitAccumulator(key, node.outputs[r], strategy.results[r], outputs[r]));
     }
-    PieceBuilder& piece = BuilderOf(key);
-    if (node.op == Op::kAdamW) return UpdateParams(piece, key.stage, node, outputs, {0, 2, 3});
-    if (node.op == Op::kSgd) return UpdateParams(piece, key.stage, node, outputs, {0, 2});
+    if (node.op == Op::kAdamW) return UpdateParams(key, node, outputs, {0, 2, 3});
+    if (node.op == Op::kSgd) return UpdateParams(key, node, outputs, {0, 2});
     return OkStatus();
   }
 
@@ -454,19 +453,22 @@ class Partitioner {
     return outputs;
   }
 
-  // Result i replaces the param that is operand operands[i].
-  Status UpdateParams(PieceBuilder& piece, int stage, const Node& node,
-                      const std::vector<ValueId>& outputs, const std::vector<size_t>& operands) {
+  // Result i replaces the param that is operand operands[i], as that is stored.
+  Status UpdateParams(const PieceKey& key, const Node& node, const std::vector<ValueId>& outputs,
+                      const std::vector<size_t>& operands) {
     for (size_t i = 0; i < operands.size(); ++i) {
-      const Version& param = ParamVersion(stage, node.inputs[operands[i]]);
-      const Sharding& made = strategies_.values[static_cast<size_t>(node.outputs[i].value())];
-      MW_ASSIGN_OR_RETURN(const ValueId renewed,
-                          EmitReshard(piece.builder, graph_.type(node.outputs[i]), outputs[i], made,
-                                      param.sharding, mesh_));
-      piece.outputs.emplace_back(param.tensor, renewed);
+      const Version& param = ParamVersion(key.stage, node.inputs[operands[i]]);
+      const Sharding& made = strategies_.nodes[NodeIndex(node)].results[i];
+      ValueId renewed = outputs[i];
+      if (made != param.sharding) {
+        MW_ASSIGN_OR_RETURN(renewed, Convert(key, node.outputs[i], renewed, made, param.sharding));
+      }
+      BuilderOf(key).outputs.emplace_back(param.tensor, renewed);
     }
     return OkStatus();
   }
+
+  size_t NodeIndex(const Node& node) const { return ProducerIndex(node.outputs[0]); }
 
   // ---- finishing ----
 

@@ -81,6 +81,16 @@ Status CheckChoiceProblem(const ChoiceProblem& problem) {
   return OkStatus();
 }
 
+Status CheckStart(const ChoiceProblem& problem, std::span<const int> choices) {
+  bool valid = choices.empty() || choices.size() == problem.nodes.size();
+  for (size_t i = 0; valid && i < choices.size(); ++i) {
+    valid = choices[i] >= 0 && choices[i] < problem.choices_of(static_cast<int>(i));
+  }
+  if (valid) return OkStatus();
+  return InvalidArgument(fmt::format("a start of {} choices for {} nodes, or a choice that is none",
+                                     choices.size(), problem.nodes.size()));
+}
+
 ChoiceEvaluation EvaluateChoices(const ChoiceProblem& problem, std::span<const int> choices) {
   const auto choice = [&](int node) {
     return static_cast<size_t>(choices[static_cast<size_t>(node)]);

@@ -43,6 +43,7 @@ class Search {
   }
 
   Result<ChoiceAnswer> Run() {
+    if (!options_.start.empty()) Offer(options_.start);
     const Relaxation root = Relax(std::vector<double>(problem_.moments.size()), kRootIterations);
     if (root.bound_s == kForbidden) {
       return Fail(ResourceExhausted("no choices are allowed together, whatever memory there is"));
@@ -271,10 +272,11 @@ class EliminationSolver final : public ChoiceSolver {
   Result<ChoiceAnswer> Solve(const ChoiceProblem& problem,
                              const SolveOptions& options) const override {
     MW_TRY(CheckChoiceProblem(problem));
+    MW_TRY(CheckStart(problem, options.start));
     const std::optional<ChoiceElimination> elimination =
         ChoiceElimination::Make(problem, kMaxEntries);
     if (!elimination) {
-      return Fail(ResourceExhausted(
+      return Fail(Unimplemented(
           fmt::format("{} nodes and {} edges are too entangled to be eliminated: more than {} "
                       "entries of tables",
                       problem.nodes.size(), problem.edges.size(), kMaxEntries)));

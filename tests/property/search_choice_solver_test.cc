@@ -7,10 +7,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <random>
 #include <utility>
 
 #include "base/clock.h"
 #include "search/choice_elimination.h"
+#include "search/choice_reduction.h"
+#include "search/choice_relaxation.h"
 
 namespace meshwright::search {
 namespace {
@@ -68,12 +71,11 @@ std::optional<double> BruteForce(const ChoiceProblem& problem) {
   }
 }
 
-RC_GTEST_PROP(EliminationSolverProperty, FindsWhatBruteForceFinds, ()) {
+void ExpectFindsTheBest(const ChoiceSolver& solver) {
   const ChoiceProblem problem = Arbitrary({6, 4, 3});
   RC_ASSERT(CheckChoiceProblem(problem).ok());
   const std::optional<double> wanted = BruteForce(problem);
-  const Result<ChoiceAnswer> answer =
-      MakeEliminationSolver(SystemClock())->Solve(problem, {.timeout_ms = 60'000});
+  const Result<ChoiceAnswer> answer = solver.Solve(problem, {.timeout_ms = 60'000});
   RC_ASSERT(answer.has_value() == wanted.has_value());
   if (!wanted) {
     RC_ASSERT(answer.error().code() == StatusCode::kResourceExhausted);
@@ -86,6 +88,85 @@ RC_GTEST_PROP(EliminationSolverProperty, FindsWhatBruteForceFinds, ()) {
   RC_ASSERT(answer->gap() < 1e-6);
 }
 
+RC_GTEST_PROP(EliminationSolverProperty, FindsWhatBruteForceFinds, ()) {
+  ExpectFindsTheBest(*MakeEliminationSolver(SystemClock()));
+}
+
+RC_GTEST_PROP(CbcSolverProperty, FindsWhatBruteForceFinds, ()) {
+  ExpectFindsTheBest(*MakeCbcSolver(SystemClock()));
+}
+
+RC_GTEST_PROP(SolverProperty, FindsWhatBruteForceFinds, ()) {
+  ExpectFindsTheBest(*MakeSolver(SystemClock()));
+}
+
+// Too large for brute force: two solvers that share nothing must agree.
+TEST(CbcSolver, AgreesWithEliminationOnLargerProblems) {
+  std::mt19937 random(7);
+  const auto below = [&](int end) {
+    return static_cast<int>(random() % static_cast<unsigned>(end));
+  };
+  for (int round = 0; round < 6; ++round) {
+    ChoiceProblem problem;
+    const int count = 40;
+    ChoiceMoment all{{}, 0};
+    for (int i = 0; i < count; ++i) {
+      ChoiceNode node{"n", {}, {}};
+      for (int c = 0; c < 5; ++c) {
+        node.cost_s.push_back(1e-6 * below(1000));
+        node.memory_bytes.push_back(int64_t{1} << (20 + below(6)));
+      }
+      problem.nodes.push_back(std::move(node));
+      all.nodes.push_back(i);
+      for (int back : {1, 5}) {
+        if (i < back) continue;
+        ChoiceEdge edge{i - back, i, {}};
+        for (int pair = 0; pair < 25; ++pair) {
+          edge.cost_s.push_back(below(10) == 0 ? kForbidden : 1e-6 * below(1000));
+        }
+        problem.edges.push_back(std::move(edge));
+      }
+    }
+    // Half of the rounds have a budget that costs something.
+    all.budget_bytes = (round % 2 == 0 ? 64 : 10) * count * (int64_t{1} << 20);
+    problem.moments.push_back(all);
+    const auto ours = MakeEliminationSolver(SystemClock())->Solve(problem, {.timeout_ms = 500});
+    const auto theirs = MakeCbcSolver(SystemClock())->Solve(problem, {.timeout_ms = 60'000});
+    ASSERT_TRUE(ours.has_value()) << ours.error();
+    ASSERT_TRUE(theirs.has_value()) << theirs.error();
+    EXPECT_LE(theirs->gap(), 1e-6);
+    EXPECT_LE(theirs->cost_s, ours->cost_s * (1 + 1e-9));
+    EXPECT_LE(ours->bound_s, theirs->cost_s * (1 + 1e-9));
+    const auto best = MakeSolver(SystemClock())->Solve(problem, {.timeout_ms = 60'000});
+    ASSERT_TRUE(best.has_value()) << best.error();
+    EXPECT_NEAR(best->cost_s / theirs->cost_s, 1, 1e-6);
+    EXPECT_LE(best->gap(), 1e-6);
+    if (round % 2 != 0) continue;
+    EXPECT_NEAR(ours->cost_s / theirs->cost_s, 1, 1e-9);
+  }
+}
+
+// Every node with every other: tables of elimination would have 4^39 entries.
+TEST(Solver, TakesProblemsThatAreTooEntangledToEliminate) {
+  ChoiceProblem problem;
+  for (int i = 0; i < 16; ++i) {
+    problem.nodes.push_back({"n", std::vector<double>(6, 0.0), std::vector<int64_t>(6, 0)});
+    for (int j = 0; j < i; ++j) {
+      ChoiceEdge edge{j, i, {}};
+      // Alike costs nothing.
+      for (int pair = 0; pair < 36; ++pair)
+        edge.cost_s.push_back(pair / 6 == pair % 6 ? 0 : 1 + pair);
+      problem.edges.push_back(std::move(edge));
+    }
+  }
+  const auto elimination = MakeEliminationSolver(SystemClock())->Solve(problem, {});
+  ASSERT_FALSE(elimination.has_value());
+  EXPECT_EQ(elimination.error().code(), StatusCode::kUnimplemented);
+  const auto answer = MakeSolver(SystemClock())->Solve(problem, {.timeout_ms = 60'000});
+  ASSERT_TRUE(answer.has_value()) << answer.error();
+  EXPECT_EQ(answer->cost_s, 0);
+}
+
 RC_GTEST_PROP(EliminationProperty, IsExactWithoutMemory, ()) {
   ChoiceProblem problem = Arbitrary({7, 3, 0});
   const auto elimination = ChoiceElimination::Make(problem, 1'000'000);
@@ -95,6 +176,36 @@ RC_GTEST_PROP(EliminationProperty, IsExactWithoutMemory, ()) {
   const ChoiceElimination::Minimum minimum = elimination->Minimize(costs);
   RC_ASSERT(minimum.cost_s == BruteForce(problem).value_or(kForbidden));
   RC_ASSERT(EvaluateChoices(problem, minimum.choices).cost_s == minimum.cost_s);
+}
+
+// The least cost of a reduced problem, put back into the full one.
+RC_GTEST_PROP(ReductionProperty, KeepsABestAnswer, ()) {
+  const ChoiceProblem problem = Arbitrary({7, 4, 2});
+  const ChoiceReduction reduction = ReduceChoices(problem);
+  RC_ASSERT(CheckChoiceProblem(reduction.problem).ok());
+  const std::optional<double> wanted = BruteForce(problem);
+  RC_ASSERT(BruteForce(reduction.problem) == wanted);
+  if (!wanted) return;
+  const auto answer = MakeCbcSolver(SystemClock())->Solve(reduction.problem, {});
+  RC_ASSERT(answer.has_value());
+  const ChoiceEvaluation evaluation = EvaluateChoices(problem, reduction.Expand(answer->choices));
+  RC_ASSERT(evaluation.feasible());
+  RC_ASSERT(evaluation.cost_s == *wanted);
+}
+
+RC_GTEST_PROP(RelaxationProperty, BoundsTheBestAnswerAndKeepsIt, ()) {
+  const ChoiceProblem problem = Arbitrary({7, 4, 2});
+  const std::optional<double> wanted = BruteForce(problem);
+  const ChoiceRelaxation relaxation = RelaxChoices(problem, {}, SystemClock());
+  if (!wanted) {
+    RC_ASSERT(!relaxation.best.has_value());
+    return;
+  }
+  RC_ASSERT(relaxation.bound_s <= *wanted * (1 + 1e-9) + 1e-9);
+  if (relaxation.best) {
+    RC_ASSERT(EvaluateChoices(problem, relaxation.best->choices).cost_s >= *wanted);
+  }
+  RC_ASSERT(BruteForce(KeepChoices(problem, relaxation.kept).problem) == wanted);
 }
 
 // A chain of `count` nodes with two choices: 0 is cheap and large, 1 dear and small; changing
@@ -128,6 +239,24 @@ TEST(EliminationSolver, ABudgetMakesSomeNodesSmall) {
   ASSERT_TRUE(answer.has_value()) << answer.error().ToString();
   // Four must be small, the first ones are the cheapest to be, and one change is enough.
   EXPECT_THAT(answer->choices, testing::ElementsAre(1, 1, 1, 1, 0, 0, 0, 0, 0, 0));
+}
+
+TEST(CbcSolver, KeepsTheAnswerItStartsFrom) {
+  // Without time it has nothing else.
+  const ChoiceProblem problem = Chain(10, 640);
+  const std::vector<int> start = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  const auto answer =
+      MakeCbcSolver(SystemClock())->Solve(problem, {.timeout_ms = 0, .start = start});
+  ASSERT_TRUE(answer.has_value()) << answer.error();
+  EXPECT_EQ(answer->choices, start);
+  EXPECT_EQ(answer->bound_s, 0);
+  const auto better = MakeCbcSolver(SystemClock())->Solve(problem, {.start = start});
+  ASSERT_TRUE(better.has_value()) << better.error();
+  EXPECT_THAT(better->choices, testing::ElementsAre(1, 1, 1, 1, 0, 0, 0, 0, 0, 0));
+  EXPECT_LE(better->gap(), 1e-9);
+  const auto wrong = MakeCbcSolver(SystemClock())->Solve(problem, {.start = {1, 2}});
+  ASSERT_FALSE(wrong.has_value());
+  EXPECT_EQ(wrong.error().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(EliminationSolver, SaysWhatDoesNotFit) {

@@ -1,0 +1,169 @@
+#include "search/intra_problem.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "search/choice_reduction.h"
+#include "search/intra_model.h"
+
+namespace meshwright::search {
+namespace {
+
+using ir::Node;
+using mesh::Sharding;
+using planner::kMicro;
+using planner::NodeStrategy;
+using planner::Strategies;
+using planner::WithoutAxis;
+
+class Decoder {
+ public:
+  Decoder(const IntraModel& model, std::span<const int> choices)
+      : model_(model), choices_(choices) {}
+
+  Strategies Run() {
+    result_ = model_.base;
+    result_.params.clear();
+    result_.accumulators.clear();
+    for (size_t i = 0; i < model_.graph->nodes.size(); ++i) SetNode(i);
+    for (size_t i = 0; i < model_.graph->nodes.size(); ++i) SetAccumulators(i);
+    return std::move(result_);
+  }
+
+ private:
+  template <typename T>
+  const T& Chosen(int variable, const std::vector<T>& list) const {
+    return list[static_cast<size_t>(choices_[static_cast<size_t>(variable)])];
+  }
+  const Variable& At(int variable) const { return model_.variables[static_cast<size_t>(variable)]; }
+
+  void SetNode(size_t index) {
+    const Node& node = model_.NodeAt(index);
+    const int variable = model_.VariableOf(index);
+    NodeStrategy& strategy = result_.nodes[index];
+    if (variable != kNoVariable && node.op == ir::Op::kParam) {
+      result_.params[node.attrs.Str("name")] = Chosen(variable, At(variable).shardings);
+      return;
+    }
+    if (variable != kNoVariable) strategy = Chosen(variable, At(variable).strategies);
+    if (strategy.grouped_sum) {
+      for (size_t o = 0; o < node.inputs.size(); ++o) {
+        strategy.operands[o] = WithoutAxis(ValueOf(node.inputs[o]), kMicro);
+      }
+    }
+    for (size_t r = 0; r < node.outputs.size() && r < strategy.results.size(); ++r) {
+      ValueOf(node.outputs[r]) = strategy.results[r];
+    }
+    if (model_.IsOptimizer(index)) SetState(node, strategy);
+  }
+
+  Sharding& ValueOf(ValueId value) { return result_.values[static_cast<size_t>(value.value())]; }
+
+  // State is stored as the optimizer reads it.
+  void SetState(const Node& node, const NodeStrategy& strategy) {
+    for (size_t o = 0; o < node.inputs.size(); ++o) {
+      const size_t producer = model_.ProducerOf(node.inputs[o]);
+      if (!model_.IsState(producer)) continue;
+      result_.params[model_.NodeAt(producer).attrs.Str("name")] = strategy.operands[o];
+    }
+  }
+
+  void SetAccumulators(size_t index) {
+    const Node& node = model_.NodeAt(index);
+    if (model_.options.microbatches == 1 || node.phase != ir::Phase::kBackward) return;
+    for (size_t r = 0; r < node.outputs.size(); ++r) {
+      const auto it =
+          model_.forms.find({model_.first[index], static_cast<int>(r), Audience::kUpdate});
+      if (it == model_.forms.end()) continue;
+      const Sharding& form = Chosen(it->second, At(it->second).shardings);
+      if (form == WithoutAxis(ValueOf(node.outputs[r]), kMicro)) continue;
+      result_.accumulators[node.outputs[r]] = form;
+    }
+  }
+
+  const IntraModel& model_;
+  const std::span<const int> choices_;
+  Strategies result_;
+};
+
+int64_t LeftBytes(const ChoiceProblem& problem, std::span<const int> choices) {
+  int64_t left = std::numeric_limits<int64_t>::max();
+  for (const ChoiceMoment& moment : problem.moments) {
+    int64_t bytes = moment.budget_bytes;
+    for (int node : moment.nodes) {
+      const auto i = static_cast<size_t>(node);
+      bytes -= problem.nodes[i].memory_bytes[static_cast<size_t>(choices[i])];
+    }
+    left = std::min(left, bytes);
+  }
+  return left;
+}
+
+Result<ChoiceAnswer> SolveInBudget(const ChoiceProblem& problem, const ChoiceSolver& solver,
+                                   const SolveOptions& options) {
+  MW_ASSIGN_OR_RETURN(const ChoiceAnswer free, solver.Solve(WithoutMoments(problem), options));
+  if (EvaluateChoices(problem, free.choices).feasible()) return free;
+  MW_ASSIGN_OR_RETURN(ChoiceAnswer answer, solver.Solve(problem, options));
+  answer.bound_s = std::max(answer.bound_s, free.bound_s);
+  return answer;
+}
+
+std::string PinNames(const IntraPins& pins) {
+  std::vector<std::string> names;
+  for (const auto& [name, sharding] : pins.params) names.push_back("param " + name);
+  for (const auto& [value, sharding] : pins.values) {
+    names.push_back(fmt::format("value %{}", value.value()));
+  }
+  for (const std::string& axis : pins.batch_axes) names.push_back("batch axis " + axis);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+IntraProblem::IntraProblem(std::unique_ptr<const IntraModel> model) : model_(std::move(model)) {}
+IntraProblem::IntraProblem(IntraProblem&&) noexcept = default;
+IntraProblem::~IntraProblem() = default;
+
+const ChoiceProblem& IntraProblem::choices() const { return model_->problem; }
+
+Strategies IntraProblem::StrategiesOf(std::span<const int> choices) const {
+  return Decoder(*model_, choices).Run();
+}
+
+Result<IntraProblem> IntraProblem::Make(const ir::Graph& graph,
+                                        const planner::StageAssignment& stages,
+                                        const IntraOptions& options, const IntraCosts& costs) {
+  MW_ASSIGN_OR_RETURN(IntraModel model, MakeIntraModel(graph, stages, options));
+  AddIntraCosts(costs, model);
+  AddIntraMemory(model);
+  return IntraProblem(std::make_unique<const IntraModel>(std::move(model)));
+}
+
+Result<IntraAnswer> SearchIntra(const ir::Graph& graph, const planner::StageAssignment& stages,
+                                const IntraOptions& options, const IntraCosts& costs,
+                                const ChoiceSolver& solver, const SolveOptions& solve) {
+  MW_ASSIGN_OR_RETURN(const IntraProblem problem,
+                      IntraProblem::Make(graph, stages, options, costs));
+  const Result<ChoiceAnswer> answer = SolveInBudget(problem.choices(), solver, solve);
+  if (!answer.has_value()) {
+    const std::string pins = PinNames(options.pins);
+    const bool alone = !pins.empty() && answer.error().code() == StatusCode::kResourceExhausted &&
+                       !solver.Solve(WithoutMoments(problem.choices()), solve).has_value();
+    if (alone) {
+      return Fail(InvalidArgument(
+          fmt::format("the pins ({}) allow no shardings together; leave one of them out", pins)));
+    }
+    return Fail(answer.error().WithContext(
+        fmt::format("shardings within {} bytes per device", options.budget_bytes)));
+  }
+  const ChoiceEvaluation evaluation = EvaluateChoices(problem.choices(), answer->choices);
+  if (!evaluation.feasible()) return Fail(Internal("the solver's choices do not fit"));
+  return IntraAnswer{.strategies = problem.StrategiesOf(answer->choices),
+                     .step_s = evaluation.cost_s,
+                     .bound_s = std::min(answer->bound_s, evaluation.cost_s),
+                     .left_bytes = LeftBytes(problem.choices(), answer->choices)};
+}
+
+}  // namespace meshwright::search

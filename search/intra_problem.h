@@ -1,0 +1,116 @@
+// The cheapest shardings of a training step on one mesh: intra-operator parallelism as a problem of
+// choices (search/choice_problem.h).
+//
+// What is chosen. Per node: its strategy (search/node_strategies.h). Per param: how it is stored
+// (split over the data axis: ZeRO-3). Per value with several readers: the form in which it is
+// delivered to all of them, so that one conversion serves them. That form of a gradient is the one
+// in which it is summed over the microbatches (as produced: one reduction per step; split: ZeRO-2).
+// The optimizer's state is stored as the optimizer node is split (over the data axis: ZeRO-1).
+// Forward, backward and update are one problem, so that they agree about weights. Equal layers
+// choose once (search/repeated_layers.h).
+//
+// What it costs: seconds per step of all devices along the way of one value: nodes by an interface,
+// conversions by their cheapest path with a link per axis, each times how often per step it
+// happens. A weight is brought into the form that a microbatch needs once in its forward and once
+// in its backward. Values that cross layers or stages are reduced there at the latest.
+//
+// What it takes: params, optimizer state, gradients and what the forwards keep for the backwards at
+// all times, and in every layer what is alive at its fullest moment, must fit in the budget.
+//
+// Microbatches are not chosen: "micro" splits what planner::ChooseStrategies splits by it.
+//
+// Thread rule: pure functions. Source: Alpa (Zheng et al., OSDI'22) section 4, with ZeRO, memory
+// and compute in the objective; design planner.md 4 and 9.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/graph.h"
+#include "mesh/cost.h"
+#include "mesh/sharding.h"
+#include "planner/stages.h"
+#include "planner/strategy.h"
+#include "search/choice_problem.h"
+#include "search/choice_solver.h"
+
+namespace meshwright::search {
+
+class IntraCosts {
+ public:
+  virtual ~IntraCosts() = default;
+  // Seconds of one execution (one microbatch of a forward or backward node) on one device,
+  // collectives left out. `mesh` has the axes of the strategy, "micro" included.
+  virtual double NodeSeconds(const ir::Graph& graph, const ir::Node& node,
+                             const planner::NodeStrategy& strategy,
+                             const mesh::Mesh& mesh) const = 0;
+  virtual mesh::LinkCost Link(const std::string& axis) const = 0;
+};
+
+// Work over rates: the longer of FLOPs and of the local blocks' bytes, plus a constant per node.
+struct DeviceRates {
+  double flops_per_s = 5e10;
+  double bytes_per_s = 1e10;
+  double node_s = 0;
+};
+std::unique_ptr<const IntraCosts> MakeRateCosts(const DeviceRates& rates,
+                                                std::map<std::string, mesh::LinkCost> links);
+
+// What the caller has decided.
+struct IntraPins {
+  std::map<std::string, mesh::Sharding> params;  // by name, optimizer state included
+  std::map<ValueId, mesh::Sharding> values;      // as produced; "micro" left out
+  // Axes that split the rows of feeds in forward and backward, and whatever follows from them, as
+  // planner::ChooseStrategies says; the update and the storage of params are free to use them.
+  std::vector<std::string> batch_axes;
+};
+
+struct IntraOptions {
+  std::vector<ir::MeshAxis> axes;  // of space; those of size 1 are ignored
+  int64_t microbatches = 1;
+  int64_t kept_microbatches = 1;  // whose activations a device keeps at once, at most
+  int64_t budget_bytes = 0;       // of a device
+  IntraPins pins;
+};
+
+struct IntraModel;
+
+class IntraProblem {
+ public:
+  // `graph` and `stages` must outlive it. REQUIRES: `graph` as ir::AppendUpdate makes it, staged by
+  // planner::AssignStages. Errors: kInvalidArgument: a pin that nothing fulfils, named; what
+  // microbatches cannot express (as planner::ChooseStrategies).
+  static Result<IntraProblem> Make(const ir::Graph& graph, const planner::StageAssignment& stages,
+                                   const IntraOptions& options, const IntraCosts& costs);
+  IntraProblem(IntraProblem&&) noexcept;
+  ~IntraProblem();
+
+  const ChoiceProblem& choices() const;
+  // What planner::MakePartition takes. REQUIRES: one valid choice per node of choices().
+  planner::Strategies StrategiesOf(std::span<const int> choices) const;
+
+ private:
+  explicit IntraProblem(std::unique_ptr<const IntraModel> model);
+  std::unique_ptr<const IntraModel> model_;
+};
+
+struct IntraAnswer {
+  planner::Strategies strategies;
+  double step_s = 0;
+  double bound_s = 0;      // nothing costs less
+  int64_t left_bytes = 0;  // of the budget at the fullest moment
+};
+
+// Solves the problem. The limits on memory come in only where the best choices without them do not
+// fit. Errors: as IntraProblem::Make and as the solver; kInvalidArgument naming the pins when they
+// allow nothing together; kResourceExhausted: the step does not fit in the budget.
+Result<IntraAnswer> SearchIntra(const ir::Graph& graph, const planner::StageAssignment& stages,
+                                const IntraOptions& options, const IntraCosts& costs,
+                                const ChoiceSolver& solver, const SolveOptions& solve = {});
+
+}  // namespace meshwright::search

@@ -1,0 +1,86 @@
+#include "search/reshard_table.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <utility>
+
+#include "mesh/reshard_steps.h"
+#include "search/choice_problem.h"
+
+namespace meshwright::search {
+
+ReshardTable::ReshardTable(ir::TensorType type, mesh::Mesh mesh, AxisLinks links)
+    : type_(std::move(type)), mesh_(std::move(mesh)), links_(std::move(links)) {}
+
+int ReshardTable::Form(const mesh::Sharding& sharding) {
+  const auto [it, fresh] = numbers_.emplace(sharding, static_cast<int>(states_.size()));
+  if (fresh) {
+    states_.push_back(sharding);
+    steps_.emplace_back();
+    expanded_.push_back(false);
+    seconds_.emplace_back();
+  }
+  return it->second;
+}
+
+double ReshardTable::Seconds(int from, int to) {
+  if (from == to) return 0;
+  if (seconds_[static_cast<size_t>(from)].empty()) FindSecondsFrom(from);
+  const std::vector<double>& seconds = seconds_[static_cast<size_t>(from)];
+  // What was met later than the search is not to be reached.
+  return static_cast<size_t>(to) < seconds.size() ? seconds[static_cast<size_t>(to)] : kForbidden;
+}
+
+void ReshardTable::FindSteps(int form) {
+  const auto i = static_cast<size_t>(form);
+  if (expanded_[i]) return;
+  expanded_[i] = true;
+  const mesh::Sharding from = states_[i];
+  auto local_bytes = static_cast<double>(ir::DTypeBytes(type_.dtype));
+  for (int64_t dim : mesh::LocalDims(type_.dims, from, mesh_)) {
+    local_bytes *= static_cast<double>(dim);
+  }
+  std::vector<Step> steps;
+  for (const mesh::ReshardStep& step : mesh::StepsFrom(type_.dims, from, mesh_)) {
+    double cost_s = 0;
+    if (step.kind != mesh::StepKind::kShardSlice) {
+      mesh::LinkCost worst{0, 0};
+      for (const std::string& axis : step.axes) {
+        const mesh::LinkCost& link = links_.at(axis);
+        worst.alpha_s = std::max(worst.alpha_s, link.alpha_s);
+        worst.seconds_per_byte = std::max(worst.seconds_per_byte, link.seconds_per_byte);
+      }
+      cost_s = worst.alpha_s + worst.seconds_per_byte * mesh::BytesOfStep(step, local_bytes, mesh_);
+    }
+    steps.push_back({Form(step.result), cost_s});
+  }
+  steps_[i] = std::move(steps);
+}
+
+void ReshardTable::FindSecondsFrom(int form) {
+  std::vector<double> seconds(static_cast<size_t>(form) + 1, kForbidden);
+  std::vector<bool> settled;
+  std::priority_queue<std::pair<double, int>, std::vector<std::pair<double, int>>, std::greater<>>
+      open;
+  seconds[static_cast<size_t>(form)] = 0;
+  open.emplace(0.0, form);
+  while (!open.empty()) {
+    const auto [at_s, at] = open.top();
+    open.pop();
+    settled.resize(states_.size());
+    if (settled[static_cast<size_t>(at)]) continue;
+    settled[static_cast<size_t>(at)] = true;
+    FindSteps(at);
+    seconds.resize(states_.size(), kForbidden);
+    for (const Step& step : steps_[static_cast<size_t>(at)]) {
+      double& best_s = seconds[static_cast<size_t>(step.to)];
+      if (at_s + step.cost_s >= best_s) continue;
+      best_s = at_s + step.cost_s;
+      open.emplace(best_s, step.to);
+    }
+  }
+  seconds_[static_cast<size_t>(form)] = std::move(seconds);
+}
+
+}  // namespace meshwright::search

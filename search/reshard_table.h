@@ -1,0 +1,53 @@
+// What it costs to take one tensor from any sharding to any other, with a link per axis.
+//
+// The steps are those of mesh/reshard.h; a step over several axes takes the worst of their links.
+// Shardings are numbered as they are met, and all costs from one of them are found at once, because
+// a search asks for thousands of pairs of a few dozen shardings.
+//
+// Thread rule: one thread. Source: Dijkstra over shardings, design parallelism.md 2.15.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "mesh/cost.h"
+#include "mesh/sharding.h"
+
+namespace meshwright::search {
+
+using AxisLinks = std::map<std::string, mesh::LinkCost>;
+
+class ReshardTable {
+ public:
+  // REQUIRES: axes of the mesh are larger than 1 and have a link each.
+  ReshardTable(ir::TensorType type, mesh::Mesh mesh, AxisLinks links);
+
+  // The number of a sharding. REQUIRES: it is valid for the type and the mesh.
+  int Form(const mesh::Sharding& sharding);
+  const ir::TensorType& type() const { return type_; }
+  const mesh::Sharding& sharding(int form) const { return states_[static_cast<size_t>(form)]; }
+  // kForbidden: there is no way (a sum that is asked for is not there).
+  double Seconds(int from, int to);
+
+ private:
+  struct Step {
+    int to = 0;
+    double cost_s = 0;
+  };
+  void FindSteps(int form);
+  void FindSecondsFrom(int form);
+
+  const ir::TensorType type_;
+  const mesh::Mesh mesh_;
+  const AxisLinks links_;
+  std::vector<mesh::Sharding> states_;
+  std::map<mesh::Sharding, int> numbers_;
+  std::vector<std::vector<Step>> steps_;  // per form
+  std::vector<bool> expanded_;            // per form: steps_ are known
+  std::vector<std::vector<double>>
+      seconds_;  // per form, to all that can be reached; empty: unknown
+};
+
+}  // namespace meshwright::search
