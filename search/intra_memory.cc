@@ -19,7 +19,7 @@ class MemoryAdder {
  public:
   explicit MemoryAdder(IntraModel& model)
       : model_(model),
-        stage_count_(static_cast<size_t>(model.stages->stage_count)),
+        stage_count_(static_cast<size_t>(model.stages->stage_count())),
         lasting_(model.variables.size(), false),
         counts_(model.variables.size(), std::vector<int64_t>(stage_count_)) {}
 

@@ -96,7 +96,7 @@ class ModelMaker {
   Status ChooseBase() {
     std::vector<std::string> batch;
     planner::Layout layout;
-    layout.pipeline = model_.stages->stage_count;
+    layout.pipeline = model_.stages->stage_count();
     layout.microbatches = model_.options.microbatches;
     for (const ir::MeshAxis& axis : model_.space.axes) {
       if (!IsBatchAxis(axis.name)) continue;

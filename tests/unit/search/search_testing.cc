@@ -13,12 +13,12 @@ Result<Staged> StepOf(const ir::Graph& loss, int stage_count, const ir::Optimize
   MW_ASSIGN_OR_RETURN(graph, ir::AppendUpdate(graph, optimizer));
   const std::vector<int> layers = planner::BalanceLayers(graph, stage_count);
   MW_ASSIGN_OR_RETURN(planner::StageAssignment stages,
-                      planner::AssignStages(graph, layers, stage_count));
+                      planner::AssignStages(graph, layers, {stage_count, 1, false}));
   graph = planner::SumGradientsInBackward(std::move(graph), stages);
   if (stage_count > 1) {
     MW_ASSIGN_OR_RETURN(graph, planner::SplitScalarSums(graph, stages));
   }
-  MW_ASSIGN_OR_RETURN(stages, planner::AssignStages(graph, layers, stage_count));
+  MW_ASSIGN_OR_RETURN(stages, planner::AssignStages(graph, layers, {stage_count, 1, false}));
   return Staged{std::move(graph), std::move(stages)};
 }
 
