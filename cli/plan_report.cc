@@ -29,8 +29,9 @@ double ExecutableSeconds(const ir::Graph& graph, const Rates& rates) {
 }  // namespace
 
 Rates RatesOf(const mesh::Topology& topology) {
-  const double flops = topology.devices.empty() ? mesh::Device().flops : topology.devices[0].flops;
-  return {flops, kMemoryBytesPerS};
+  const mesh::DeviceProfile& profile =
+      topology.devices.empty() ? *mesh::DefaultDeviceProfile() : topology.ProfileOf(0);
+  return {profile.PeakOf(ir::DType::kF32), kMemoryBytesPerS};
 }
 
 Rates RatesFor(const ir::Graph& graph, const ir::Node& node, Rates rates) {
