@@ -182,6 +182,8 @@ void AddDryRuns(CLI::App& app, Storage& s) {
   plan->add_option("--devices-per-worker", s.plan.devices_per_worker, "With --devices")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  plan->add_option("--cluster", s.plan.cluster, "Plan for the cluster that this file describes")
+      ->excludes("--devices");
   plan->add_flag("--programs", s.plan.programs, "Also the instruction lists");
   plan->add_option("--stop-after", s.plan.stop_after, "Print the result of this stage")
       ->check(CLI::IsMember({"graph", "step-graph", "executable", "plan", "programs"}))

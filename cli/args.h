@@ -98,6 +98,7 @@ struct PlanArgs {
   std::vector<std::string> overrides;
   int devices = 0;  // 0: the degrees' product, or the cluster's when --address is given
   int devices_per_worker = 1;
+  std::string cluster;  // cluster file to plan for; empty: none
   bool programs = false;
   std::string stop_after = "plan";  // graph | step-graph | executable | plan | programs
   std::string out;                  // file; empty: stdout

@@ -42,39 +42,54 @@ std::string ResultNames(const ir::Graph& graph, const ir::Node& node) {
   return text;
 }
 
-std::string FormatKernels(const ir::Graph& graph, const Rates& rates, Totals& totals) {
+// Collectives depend on the device's group: their seconds are in the forecast.
+std::string FormatKernels(const ir::Graph& graph, const planner::CostModel& model, int device,
+                          Totals& totals) {
+  const mesh::DeviceProfile& profile = model.ProfileOf(device);
   std::string text;
   for (const ir::Node& node : graph.nodes) {
     if (node.op == ir::Op::kInput) continue;
     const ir::OpCost cost = ir::CostOf(graph, node);
-    const Rates own = RatesFor(graph, node, rates);
-    const double seconds = RooflineSeconds(cost, own);
+    const bool is_collective = planner::IsCollective(node.op);
+    const planner::NodeWork work =
+        is_collective ? planner::NodeWork{.is_free = true} : planner::WorkOf(graph, node);
+    const double seconds = model.NodeSeconds(work, device);
     ++totals.kernels;
     totals.cost.flops += cost.flops;
     totals.cost.bytes += cost.bytes;
     totals.seconds += seconds;
-    const bool memory = cost.bytes / own.bytes_per_s > cost.flops / own.flops_per_s;
+    const double memory_s = work.bytes / profile.Rates(work.lead).bytes_per_s;
+    const char* const bound = is_collective                            ? "links"
+                              : work.is_free                           ? "-"
+                              : seconds <= memory_s + profile.launch_s ? "memory"
+                                                                       : "compute";
     text += fmt::format("  {:>10.2f} {:>9.2f} {:>10.1f}  {:<7} {} -> {}\n", cost.flops / 1e6,
-                        cost.bytes / 1048576.0, seconds * 1e6, memory ? "memory" : "compute",
-                        KernelName(node), ResultNames(graph, node));
+                        cost.bytes / 1048576.0, seconds * 1e6, bound, KernelName(node),
+                        ResultNames(graph, node));
   }
   return text;
+}
+
+std::string FormatRoofs(const mesh::DeviceProfile& profile, int device) {
+  return fmt::format("\ndevice {}: {}, {:.0f} GFLOP/s ({:.0f} of bf16 operands) and {:.0f} GB/s\n",
+                     device, profile.name, profile.PeakOf(ir::DType::kF32) / 1e9,
+                     profile.PeakOf(ir::DType::kBF16) / 1e9,
+                     profile.Rates(mesh::KernelClass::kElementwise).bytes_per_s / 1e9);
 }
 
 }  // namespace
 
 std::string FormatExecutables(const planner::Plan& plan, const mesh::Topology& topology) {
-  const Rates rates = RatesOf(topology);
-  std::string text = fmt::format(
-      "roofline at {:.0f} GFLOP/s ({:.0f} of 16-bit operands) and {:.0f} GB/s per device; "
-      "stages' first devices\n",
-      rates.flops_per_s / 1e9, rates.flops_per_s * kHalfSpeedup / 1e9, rates.bytes_per_s / 1e9);
+  const planner::CostModel model(topology);
+  std::string text = "stages' first devices\n";
   std::set<int> stages;
   for (const ir::Program& program : plan.step) {
     if (!stages.insert(program.stage.value()).second) continue;
+    const int device = program.device.value();
+    text += FormatRoofs(model.ProfileOf(device), device);
     for (const ir::Executable& executable : program.executables) {
       Totals totals;
-      const std::string kernels = FormatKernels(*executable.graph, rates, totals);
+      const std::string kernels = FormatKernels(*executable.graph, model, device, totals);
       text += fmt::format(
           "\nexecutable {}: {} kernels, {:.3f} GFLOP, {:.1f} MiB moved, {:.3f} ms, {:.1f} MiB of "
           "workspace\n  {:>10} {:>9} {:>10}  {:<7} KERNEL -> RESULTS\n{}",

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/cluster_file.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/job_config.h"
@@ -40,12 +41,16 @@ Result<mesh::Topology> ClusterTopology(const GlobalArgs& global) {
 
 Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& global,
                                     const ir::ParallelSpec& parallel) {
+  if (!args.cluster.empty()) {
+    MW_ASSIGN_OR_RETURN(const mesh::Cluster cluster, LoadClusterFile(args.cluster));
+    return mesh::TopologyOfCluster(cluster);
+  }
   if (args.devices > 0) return DryRunTopology(args.devices, args.devices_per_worker);
   if (!global.address.empty()) return ClusterTopology(global);
   if (parallel.data == 0) {
     return Fail(
-        InvalidArgument("parallelism.data_parallel_replicate_degree is auto: give --devices N, or "
-                        "--address for a running cluster"));
+        InvalidArgument("parallelism.data_parallel_replicate_degree is auto: give --devices N, "
+                        "--cluster FILE, or --address for a running cluster"));
   }
   return DryRunTopology(parallel.data * parallel.tensor * parallel.pipeline,
                         args.devices_per_worker);
@@ -72,10 +77,16 @@ Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global, boo
   std::string text =
       fmt::format("job        {}\nmodel      {}\n", prepared.request.name, prepared.model.summary);
   text += planner::FormatPlan(*plan, args.programs);
-  MW_ASSIGN_OR_RETURN(const StepForecast forecast, ForecastStep(*plan, *topology));
+  MW_ASSIGN_OR_RETURN(const ir::Graph step_graph, planner::MakeStepGraph(prepared.request));
+  planner::ForecastInput input;
+  input.tokens_per_step = static_cast<double>(prepared.request.train.global_batch) *
+                          static_cast<double>(prepared.request.train.sequence);
+  input.model_flops = planner::ModelFlops(step_graph);
+  MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
+                      planner::ForecastStep(*plan, *topology, input));
   text += FormatForecast(forecast);
   if (!args.timeline.empty()) {
-    MW_TRY(WriteFileAtomic(args.timeline, forecast.chrome_trace));
+    MW_TRY(WriteFileAtomic(args.timeline, planner::ForecastTrace(*plan, forecast)));
     text += fmt::format("timeline   {} (open in https://ui.perfetto.dev)\n", args.timeline);
   }
   return text;

@@ -4,76 +4,46 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 
 #include "base/text.h"
-#include "planner/simulate.h"
 
 namespace meshwright::cli {
 namespace {
 
-// Rates of a CPU device and of a loopback connection; only their order of magnitude matters for a
-// forecast.
-constexpr double kMemoryBytesPerS = 1e10;
-constexpr double kMessageAlphaS = 20e-6;
-constexpr double kMessageSPerByte = 1 / 2e9;
+std::string Percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
-double ExecutableSeconds(const ir::Graph& graph, const Rates& rates) {
-  double seconds = 0;
-  for (const ir::Node& node : graph.nodes) {
-    seconds += RooflineSeconds(ir::CostOf(graph, node), RatesFor(graph, node, rates));
+std::string TrafficLines(const planner::Forecast& forecast) {
+  std::string text;
+  for (const auto& [axes, traffic] : forecast.by_axes) {
+    const auto bytes = static_cast<int64_t>(traffic.bytes);
+    text += fmt::format("  over {:<12} {:>12}", axes, FormatBytes(bytes));
+    if (traffic.seconds > 0) text += fmt::format("  {} a device", FormatDuration(traffic.seconds));
+    text += '\n';
   }
-  return seconds;
+  for (size_t link = 0; link < mesh::kLinkClassCount; ++link) {
+    if (forecast.bytes_by_link[link] == 0) continue;
+    const auto bytes = static_cast<int64_t>(forecast.bytes_by_link[link]);
+    text += fmt::format(
+        "  {:<17} {:>12}\n",
+        fmt::format("{} links", mesh::LinkClassName(static_cast<mesh::LinkClass>(link))),
+        FormatBytes(bytes));
+  }
+  return text;
 }
 
 }  // namespace
 
-Rates RatesOf(const mesh::Topology& topology) {
-  const double flops = topology.devices.empty() ? mesh::Device().flops : topology.devices[0].flops;
-  return {flops, kMemoryBytesPerS};
-}
-
-Rates RatesFor(const ir::Graph& graph, const ir::Node& node, Rates rates) {
-  if (node.inputs.empty()) return rates;
-  const ir::DType dtype = graph.type(node.inputs[0]).dtype;
-  if (dtype == ir::DType::kBF16 || dtype == ir::DType::kF16) rates.flops_per_s *= kHalfSpeedup;
-  if (dtype == ir::DType::kF64) rates.flops_per_s /= kF64Slowdown;
-  return rates;
-}
-
-double RooflineSeconds(const ir::OpCost& cost, const Rates& rates) {
-  return std::max(cost.flops / rates.flops_per_s, cost.bytes / rates.bytes_per_s);
-}
-
-Result<StepForecast> ForecastStep(const planner::Plan& plan, const mesh::Topology& topology) {
-  const Rates rates = RatesOf(topology);
-  std::map<const ir::Graph*, double> seconds;
-  planner::SimulationCosts costs;
-  costs.run_s = [&](const ir::Program&, const ir::Executable& executable) {
-    const auto [at, added] = seconds.try_emplace(executable.graph.get(), 0);
-    if (added) at->second = ExecutableSeconds(*executable.graph, rates);
-    return at->second;
-  };
-  costs.message_alpha_s = kMessageAlphaS;
-  costs.message_seconds_per_byte = kMessageSPerByte;
-  MW_ASSIGN_OR_RETURN(const planner::Simulation simulation, planner::Simulate(plan.step, costs));
-  StepForecast forecast;
-  forecast.step_s = simulation.makespan_s;
-  double busy = 0;
-  for (const double b : simulation.busy_s) busy += b;
-  const double total = simulation.makespan_s * static_cast<double>(simulation.busy_s.size());
-  forecast.busy_fraction = total > 0 ? busy / total : 0;
-  forecast.sent_bytes = simulation.sent_bytes;
-  forecast.chrome_trace = planner::ToChromeTrace(plan.step, simulation);
-  return forecast;
-}
-
-std::string FormatForecast(const StepForecast& forecast) {
-  int64_t sent = 0;
-  for (const int64_t bytes : forecast.sent_bytes) sent += bytes;
-  return fmt::format("forecast   step {}, devices busy {:.0f} %, {} between stages\n",
-                     FormatDuration(forecast.step_s), 100 * forecast.busy_fraction,
-                     FormatBytes(sent));
+std::string FormatForecast(const planner::Forecast& forecast) {
+  std::string text =
+      fmt::format("forecast   step {}, {} tokens/s, MFU {}, HFU {} of {:.1f} TFLOP/s\n",
+                  FormatDuration(forecast.step_s),
+                  FormatCount(static_cast<int64_t>(std::min(forecast.tokens_per_s, 1e15))),
+                  Percent(forecast.model_flops_utilization),
+                  Percent(forecast.hardware_flops_utilization), forecast.peak_flops_per_s / 1e12);
+  text += fmt::format("  waiting for stages and members {} of the time, {} of the work\n",
+                      Percent(forecast.idle_of_total), Percent(forecast.idle_of_busy));
+  text += fmt::format("  collectives {} a device\n", FormatDuration(forecast.collective_s));
+  return text + TrafficLines(forecast);
 }
 
 bool IsMisfit(const Status& error) {

@@ -1,4 +1,4 @@
-// What a plan predicts: one simulated step. Also the small parsers of the dry-run commands.
+// What a plan predicts, for people. Also the small parsers of the dry-run commands.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -9,43 +9,19 @@
 
 #include "base/result.h"
 #include "client/client.h"
-#include "ir/schema.h"
 #include "mesh/sharding.h"
 #include "mesh/topology.h"
+#include "planner/forecast.h"
 #include "planner/plan.h"
 
 namespace meshwright::cli {
 
-// What a device is taken to do per second.
-struct Rates {
-  double flops_per_s = 0;
-  double bytes_per_s = 0;
-};
-Rates RatesOf(const mesh::Topology& topology);
-// What processors gain on operands of 16 bits.
-inline constexpr double kHalfSpeedup = 2;
-// f64 runs on the reference kernels: plain loops, for comparing.
-inline constexpr double kF64Slowdown = 16;
-// The rates of a node: those of its first operand's type.
-Rates RatesFor(const ir::Graph& graph, const ir::Node& node, Rates rates);
-// The longer of computing and moving the bytes.
-double RooflineSeconds(const ir::OpCost& cost, const Rates& rates);
-
 // The kernels of each stage's executables, fused ones with their steps: FLOPs, bytes read and
-// written, seconds at the rates.
+// written, seconds by the profile of the stage's first device.
 std::string FormatExecutables(const planner::Plan& plan, const mesh::Topology& topology);
 
-struct StepForecast {
-  double step_s = 0;
-  double busy_fraction = 0;         // mean over devices
-  std::vector<int64_t> sent_bytes;  // per device, between stages
-  std::string chrome_trace;
-};
-
-// Replays the step programs in virtual time: FLOPs at the device's speed, memory traffic and
-// messages at fixed rates.
-Result<StepForecast> ForecastStep(const planner::Plan& plan, const mesh::Topology& topology);
-std::string FormatForecast(const StepForecast& forecast);
+// What is received over every axis and class of link is of one step, all devices together.
+std::string FormatForecast(const planner::Forecast& forecast);
 
 // Whether an error of planner::MakePlan, and of nothing else, says that a sound job does not fit
 // the devices; the controller tells them apart in the same way (controller/planning.h).

@@ -281,8 +281,10 @@ bool Core::PlaceHead(JobEntry& job, Context& context) {
   job.record.message.clear();
   ++job.plan_attempt;
   MoveJob(job, JobEvent::kPlace, context);
-  context.effects.push_back(StartPlan{JobId(job.record.id), job.plan_attempt, job.request,
-                                      mesh::Topology{std::move(placement.devices)}});
+  mesh::Topology topology;
+  topology.devices = std::move(placement.devices);
+  context.effects.push_back(
+      StartPlan{JobId(job.record.id), job.plan_attempt, job.request, std::move(topology)});
   return true;
 }
 

@@ -6,6 +6,20 @@
 
 namespace meshwright::mesh {
 
+std::string_view LinkClassName(LinkClass link) {
+  switch (link) {
+    case LinkClass::kDevice:
+      return "device";
+    case LinkClass::kHost:
+      return "host";
+    case LinkClass::kNetwork:
+      return "network";
+    case LinkClass::kSlow:
+      return "slow";
+  }
+  return "?";
+}
+
 Topology Topology::Local(int count, int devices_per_worker) {
   MW_CHECK(count >= 0 && devices_per_worker >= 1)
       << "count " << count << ", devices_per_worker " << devices_per_worker;
@@ -18,6 +32,12 @@ Topology Topology::Local(int count, int devices_per_worker) {
     topology.devices.push_back(std::move(device));
   }
   return topology;
+}
+
+const DeviceProfile& Topology::ProfileOf(size_t device) const {
+  MW_CHECK(device < devices.size()) << "device " << device << " of " << devices.size();
+  const SharedProfile& profile = devices[device].profile;
+  return profile != nullptr ? *profile : *DefaultDeviceProfile();
 }
 
 }  // namespace meshwright::mesh

@@ -1,12 +1,18 @@
 // The cluster as the planner sees it: hosts, their workers and devices, and what links cost. A
-// snapshot of the membership, or a hypothetical cluster for a dry run.
+// snapshot of the membership, or a hypothetical cluster for a dry run (mesh/cluster.h).
+//
+// Thread rule: values.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "mesh/cost.h"
+#include "mesh/device_profile.h"
 
 namespace meshwright::mesh {
 
@@ -15,15 +21,45 @@ struct Device {
   int local_index = 0;       // on that worker
   std::string host;          // host id
   int64_t memory_bytes = 0;  // 0: unknown, not checked
-  double flops = 5e10;       // fp32 multiply-adds x 2 per second
+  SharedProfile profile;     // null: DefaultDeviceProfile()
+  int threads = 1;           // that it computes with, where it shares the host's cores
+};
+
+struct Host {
+  std::string group;           // of equal hosts; links may differ between groups
+  int cores = 0;               // that its devices share; 0: each device has its own
+  double nic_bytes_per_s = 0;  // of all network cards in one direction; 0: no limit
+};
+
+enum class LinkClass : uint8_t { kDevice, kHost, kNetwork, kSlow };  // kDevice: with itself
+inline constexpr size_t kLinkClassCount = 4;
+std::string_view LinkClassName(LinkClass link);  // "device", "host", "network", "slow"
+
+// Between the hosts of two groups, in either direction.
+struct SlowLink {
+  std::string from;
+  std::string to;
+  LinkCost cost;
+};
+
+// Per device and direction. The defaults are those of shared memory on one host and of TCP.
+struct Links {
+  LinkCost host = {5e-6, 1e-10};
+  LinkCost network = {20e-6, 5e-10};
+  std::vector<SlowLink> slow;
 };
 
 struct Topology {
-  std::vector<Device>
-      devices;  // in placement order: devices of a worker and of a host are neighbours
+  // In placement order: devices of a worker and of a host are neighbours.
+  std::vector<Device> devices;
+  std::map<std::string, Host> hosts;  // by host id; a host that is not in it has the defaults
+  Links links;
 
   // `count` devices on one host, for dry runs and tests.
   static Topology Local(int count, int devices_per_worker = 1);
+
+  // Never null. REQUIRES: an index of `devices`.
+  const DeviceProfile& ProfileOf(size_t device) const;
 };
 
 }  // namespace meshwright::mesh

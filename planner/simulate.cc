@@ -4,10 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <queue>
 #include <tuple>
 
 #include "base/check.h"
 #include "ir/text.h"
+#include "planner/shared_cores.h"
 #include "planner/simulate_setup.h"
 
 namespace meshwright::planner {
@@ -15,8 +19,11 @@ namespace {
 
 struct DeviceState {
   double now_s = 0;
-  size_t next = 0;  // instruction
+  size_t next = 0;         // instruction
+  double begin_s = 0;      // of the RUN that it is in
+  double link_free_s = 0;  // when its last message has left
   int in_flight = 0;
+  bool waits = false;  // for a message, or for room in a channel
 };
 
 // Times of a channel's messages in order: when each has arrived, and when it was taken.
@@ -28,8 +35,9 @@ struct ChannelState {
 // The k-th RUN of a group that contains collectives: members begin and end together.
 struct Meeting {
   size_t arrived = 0;
+  size_t finished = 0;
   double begin_s = 0;  // latest arrival so far
-  double cost_s = 0;   // longest of the members' costs
+  double end_s = 0;    // latest end so far
   int first = -1;      // who came first, and with what
   const ir::Instruction* instruction = nullptr;
 };
@@ -37,12 +45,32 @@ struct Meeting {
 struct GroupState {
   std::vector<Meeting> meetings;
   std::vector<size_t> joined;  // per member: meetings it has arrived at
-  std::vector<size_t> left;    // per member: meetings it has finished
 };
 
-// Each device advances as far as its list allows. Waiting is only for messages, for room in a
-// channel and for a group, and each of these has one answer whoever asks first; so the order in
-// which devices advance does not change any time.
+enum class EventKind : uint8_t { kBegin, kEnd, kHostEnd };
+
+// Something that happens at a time: a device's RUN begins or ends, or the next of the devices that
+// share a host's cores is done, unless another plan of that host was made since (`stamp`).
+struct Event {
+  double time_s = 0;
+  int64_t sequence = 0;  // ties: in the order in which they were made
+  EventKind kind = EventKind::kBegin;
+  size_t index = 0;  // of the device or host
+  int64_t stamp = 0;
+  bool operator>(const Event& other) const {
+    return std::tie(time_s, sequence) > std::tie(other.time_s, other.sequence);
+  }
+};
+
+struct HostState {
+  SharedCores cores;
+  int64_t stamp = 0;
+};
+
+// A device advances through its list up to a RUN or a wait; RUNs begin and end in the order of
+// time, since they may slow one another. A RECV may take a device's clock ahead of that order; what
+// it does there waits for messages, for room in a channel and for a group only, and each of these
+// has one answer whoever asks first.
 class Replay {
  public:
   Replay(std::span<const ir::Program> programs, const SimulationCosts& costs, const SimSetup& setup)
@@ -51,28 +79,27 @@ class Replay {
         setup_(setup),
         devices_(programs.size()),
         channels_(setup.channels.size()),
-        groups_(setup.groups.size()) {
+        groups_(setup.groups.size()),
+        host_of_(programs.size(), -1),
+        threads_of_(programs.size(), 1) {
     for (size_t g = 0; g < groups_.size(); ++g) {
       groups_[g].joined.resize(setup.groups[g].members.size());
-      groups_[g].left.resize(setup.groups[g].members.size());
     }
     result_.busy_s.resize(programs.size());
     result_.idle_s.resize(programs.size());
     result_.in_flight_max.resize(programs.size());
     result_.sent_bytes.resize(programs.size());
+    if (costs.cores) FindHosts();
   }
 
   Result<Simulation> Run() {
-    for (bool progress = true; progress;) {
-      progress = false;
-      for (size_t d = 0; d < programs_.size(); ++d) {
-        while (devices_[d].next < programs_[d].instructions.size()) {
-          MW_ASSIGN_OR_RETURN(const bool done, Step(d));
-          if (!done) break;
-          ++devices_[d].next;
-          progress = true;
-        }
-      }
+    for (size_t d = 0; d < programs_.size(); ++d) ready_.push_back(d);
+    MW_TRY(AdvanceReady());
+    while (!events_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      Happen(event);
+      MW_TRY(AdvanceReady());
     }
     MW_TRY(CheckFinished());
     Summarize();
@@ -80,102 +107,137 @@ class Replay {
   }
 
  private:
+  void FindHosts() {
+    std::map<int, int> index_of;
+    for (size_t d = 0; d < programs_.size(); ++d) {
+      const CoreUse use = costs_.cores(programs_[d].device.value());
+      if (use.host < 0) continue;
+      const auto [at, fresh] = index_of.emplace(use.host, static_cast<int>(hosts_.size()));
+      if (fresh) hosts_.push_back({SharedCores(std::max(1, use.cores))});
+      host_of_[d] = at->second;
+      threads_of_[d] = std::max(1, use.threads);
+    }
+  }
+
   const ir::Instruction& Current(size_t d) const {
     return programs_[d].instructions[devices_[d].next];
   }
+  const SimExecutable& CurrentExecutable(size_t d) const {
+    return setup_.executables[d][static_cast<size_t>(Current(d).executable.value())];
+  }
 
-  // False when the device has to wait. Errors: members of a group meet with different work.
-  Result<bool> Step(size_t d) {
-    switch (Current(d).op) {
-      case ir::Opcode::kRun:
-        return StepRun(d);
-      case ir::Opcode::kSend:
-        return StepSend(d);
-      case ir::Opcode::kRecv:
-        return StepRecv(d);
-      case ir::Opcode::kFree:
-        break;
+  void Push(double time_s, EventKind kind, size_t index, int64_t stamp = 0) {
+    events_.push({time_s, sequence_++, kind, index, stamp});
+  }
+
+  Status AdvanceReady() {
+    for (size_t i = 0; i < ready_.size(); ++i) MW_TRY(Advance(ready_[i]));
+    ready_.clear();
+    return OkStatus();
+  }
+
+  // Up to the next RUN or wait. Errors: members of a group meet with different work.
+  Status Advance(size_t d) {
+    for (; devices_[d].next < programs_[d].instructions.size(); ++devices_[d].next) {
+      switch (Current(d).op) {
+        case ir::Opcode::kRun:
+          return Arrive(d);
+        case ir::Opcode::kSend:
+          devices_[d].waits = !Send(d);
+          if (devices_[d].waits) return OkStatus();
+          break;
+        case ir::Opcode::kRecv:
+          devices_[d].waits = !Receive(d);
+          if (devices_[d].waits) return OkStatus();
+          break;
+        case ir::Opcode::kFree:
+          break;
+      }
     }
-    return true;
+    return OkStatus();
   }
 
-  ChannelState& ChannelOf(size_t d) {
+  size_t ChannelIndex(size_t d) const {
     const auto end = static_cast<size_t>(Current(d).channel.value());
-    return channels_[static_cast<size_t>(setup_.channel_of[d][end])];
+    return static_cast<size_t>(setup_.channel_of[d][end]);
   }
 
-  bool StepSend(size_t d) {
-    const auto end = static_cast<size_t>(Current(d).channel.value());
-    const SimChannel& channel = setup_.channels[static_cast<size_t>(setup_.channel_of[d][end])];
-    ChannelState& state = ChannelOf(d);
+  // A device that waits at the other end of a channel looks again.
+  void Wake(size_t d, size_t channel, ir::Opcode op) {
+    if (!devices_[d].waits || Current(d).op != op || ChannelIndex(d) != channel) return;
+    devices_[d].waits = false;
+    ready_.push_back(d);
+  }
+
+  // False when the channel is full.
+  bool Send(size_t d) {
+    const size_t index = ChannelIndex(d);
+    const SimChannel& channel = setup_.channels[index];
+    ChannelState& state = channels_[index];
+    DeviceState& device = devices_[d];
     const size_t sent = state.arrived_s.size();
     const auto capacity = static_cast<size_t>(channel.capacity);
     if (sent >= capacity) {
       const size_t room = sent - capacity;  // the message that must have been taken
       if (state.taken_s.size() <= room) return false;
-      devices_[d].now_s = std::max(devices_[d].now_s, state.taken_s[room]);
+      device.now_s = std::max(device.now_s, state.taken_s[room]);
     }
     const int64_t bytes = MessageBytes(programs_[d], Current(d));
     result_.sent_bytes[d] += bytes;
-    state.arrived_s.push_back(devices_[d].now_s + costs_.message_alpha_s +
-                              static_cast<double>(bytes) * costs_.message_seconds_per_byte);
+    const auto receiver = static_cast<size_t>(channel.receiver);
+    mesh::LinkCost link{0, 0};
+    if (costs_.link) {
+      link = costs_.link(programs_[d].device.value(), programs_[receiver].device.value());
+    }
+    device.link_free_s = std::max(device.link_free_s, device.now_s) +
+                         static_cast<double>(bytes) * link.seconds_per_byte;
+    state.arrived_s.push_back(device.link_free_s + link.alpha_s);
+    Wake(receiver, index, ir::Opcode::kRecv);
     return true;
   }
 
-  bool StepRecv(size_t d) {
-    ChannelState& state = ChannelOf(d);
+  // False when the message was not sent yet.
+  bool Receive(size_t d) {
+    const size_t index = ChannelIndex(d);
+    ChannelState& state = channels_[index];
     const size_t taken = state.taken_s.size();
     if (state.arrived_s.size() <= taken) return false;
     devices_[d].now_s = std::max(devices_[d].now_s, state.arrived_s[taken]);
     state.taken_s.push_back(devices_[d].now_s);
+    Wake(static_cast<size_t>(setup_.channels[index].sender), index, ir::Opcode::kSend);
     return true;
   }
 
-  Result<bool> StepRun(size_t d) {
-    const auto index = static_cast<size_t>(Current(d).executable.value());
-    const SimExecutable& executable = setup_.executables[d][index];
-    double begin_s = devices_[d].now_s;
-    double cost_s = executable.cost_s;
-    if (executable.group >= 0) {
-      MW_ASSIGN_OR_RETURN(const Meeting* const meeting, Meet(d, executable));
-      if (meeting == nullptr) return false;
-      begin_s = meeting->begin_s;
-      cost_s = meeting->cost_s;
+  // At a RUN: it begins now, or when the last member of its group has come.
+  Status Arrive(size_t d) {
+    const SimExecutable& executable = CurrentExecutable(d);
+    if (executable.group < 0) {
+      Push(devices_[d].now_s, EventKind::kBegin, d);
+      return OkStatus();
     }
-    devices_[d].now_s = begin_s + cost_s;
-    result_.busy_s[d] += cost_s;
-    result_.spans.push_back({programs_[d].device.value(), static_cast<int>(devices_[d].next),
-                             begin_s, devices_[d].now_s});
-    CountInFlight(d, executable.piece);
-    return true;
-  }
-
-  // The meeting once all have come; null while somebody is missing.
-  Result<const Meeting*> Meet(size_t d, const SimExecutable& executable) {
     GroupState& group = groups_[static_cast<size_t>(executable.group)];
     const std::vector<int>& members = setup_.groups[static_cast<size_t>(executable.group)].members;
     const auto me = static_cast<size_t>(
         std::lower_bound(members.begin(), members.end(), static_cast<int>(d)) - members.begin());
-    const size_t index = group.left[me];
-    if (group.joined[me] == index) {
-      MW_TRY(Join(group, index, d, executable));
-      ++group.joined[me];
-    }
+    const size_t index = group.joined[me]++;
+    MW_TRY(Join(group, index, d));
     const Meeting& meeting = group.meetings[index];
-    if (meeting.arrived < members.size()) return nullptr;
-    ++group.left[me];
-    return &meeting;
+    if (meeting.arrived < members.size()) return OkStatus();
+    for (int member : members) {
+      Push(meeting.begin_s, EventKind::kBegin, static_cast<size_t>(member));
+    }
+    return OkStatus();
   }
 
-  Status Join(GroupState& group, size_t index, size_t d, const SimExecutable& executable) {
+  Status Join(GroupState& group, size_t index, size_t d) {
     if (group.meetings.size() == index) group.meetings.emplace_back();
     Meeting& meeting = group.meetings[index];
     const ir::Instruction& instruction = Current(d);
     if (meeting.instruction == nullptr) {
       meeting.first = static_cast<int>(d);
       meeting.instruction = &instruction;
-    } else if (NameOf(d, instruction) !=
-               NameOf(static_cast<size_t>(meeting.first), *meeting.instruction)) {
+    } else if (!AreAlike(d, instruction, static_cast<size_t>(meeting.first),
+                         *meeting.instruction)) {
       return InvalidArgument(
           fmt::format("simulate: device {} runs {} where device {} of the same group runs {}",
                       programs_[d].device.value(), NameOf(d, instruction),
@@ -184,13 +246,82 @@ class Replay {
     }
     ++meeting.arrived;
     meeting.begin_s = std::max(meeting.begin_s, devices_[d].now_s);
-    meeting.cost_s = std::max(meeting.cost_s, executable.cost_s);
     return OkStatus();
   }
 
+  const std::string& GraphNameOf(size_t d, const ir::Instruction& run) const {
+    return programs_[d].executables[static_cast<size_t>(run.executable.value())].graph->name;
+  }
+  bool AreAlike(size_t a, const ir::Instruction& run, size_t b,
+                const ir::Instruction& other) const {
+    return run.microbatch == other.microbatch && GraphNameOf(a, run) == GraphNameOf(b, other);
+  }
   std::string NameOf(size_t d, const ir::Instruction& run) const {
-    const auto index = static_cast<size_t>(run.executable.value());
-    return fmt::format("{} mb={}", programs_[d].executables[index].graph->name, run.microbatch);
+    return fmt::format("{} mb={}", GraphNameOf(d, run), run.microbatch);
+  }
+
+  void Happen(const Event& event) {
+    switch (event.kind) {
+      case EventKind::kBegin:
+        Begin(event.index, event.time_s);
+        break;
+      case EventKind::kEnd:
+        End(event.index, event.time_s);
+        break;
+      case EventKind::kHostEnd: {
+        HostState& host = hosts_[event.index];
+        if (event.stamp != host.stamp) break;
+        for (const size_t d : host.cores.Finish(event.time_s)) End(d, event.time_s);
+        PlanEnd(event.index);
+        break;
+      }
+    }
+  }
+
+  void Begin(size_t d, double time_s) {
+    const double cost_s = CurrentExecutable(d).cost_s;
+    devices_[d].begin_s = time_s;
+    if (host_of_[d] < 0) {
+      Push(time_s + cost_s, EventKind::kEnd, d);
+      return;
+    }
+    const auto host = static_cast<size_t>(host_of_[d]);
+    hosts_[host].cores.Begin(d, time_s, cost_s, threads_of_[d]);
+    PlanEnd(host);
+  }
+
+  void PlanEnd(size_t host) {
+    const std::optional<double> end_s = hosts_[host].cores.NextEnd();
+    ++hosts_[host].stamp;
+    if (end_s) Push(*end_s, EventKind::kHostEnd, host, hosts_[host].stamp);
+  }
+
+  // The device's own part is done; so is its RUN, when the whole group's is.
+  void End(size_t d, double time_s) {
+    const int group_index = CurrentExecutable(d).group;
+    if (group_index < 0) {
+      Complete(d, time_s);
+      return;
+    }
+    GroupState& group = groups_[static_cast<size_t>(group_index)];
+    const std::vector<int>& members = setup_.groups[static_cast<size_t>(group_index)].members;
+    const auto me = static_cast<size_t>(
+        std::lower_bound(members.begin(), members.end(), static_cast<int>(d)) - members.begin());
+    Meeting& meeting = group.meetings[group.joined[me] - 1];
+    meeting.end_s = std::max(meeting.end_s, time_s);
+    if (++meeting.finished < members.size()) return;
+    for (int member : members) Complete(static_cast<size_t>(member), meeting.end_s);
+  }
+
+  void Complete(size_t d, double time_s) {
+    DeviceState& device = devices_[d];
+    result_.busy_s[d] += time_s - device.begin_s;
+    result_.spans.push_back(
+        {programs_[d].device.value(), static_cast<int>(device.next), device.begin_s, time_s});
+    CountInFlight(d, CurrentExecutable(d).piece);
+    device.now_s = time_s;
+    ++device.next;
+    ready_.push_back(d);
   }
 
   void CountInFlight(size_t d, const std::string& piece) {
@@ -239,6 +370,12 @@ class Replay {
   std::vector<DeviceState> devices_;
   std::vector<ChannelState> channels_;
   std::vector<GroupState> groups_;
+  std::vector<HostState> hosts_;
+  std::vector<int> host_of_;     // per program: of hosts_; -1: cores of its own
+  std::vector<int> threads_of_;  // per program
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  int64_t sequence_ = 0;
+  std::vector<size_t> ready_;  // devices that may advance
   Simulation result_;
 };
 

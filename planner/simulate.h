@@ -1,11 +1,17 @@
 // Replays programs in virtual time: a pure function from instruction lists and costs to a timeline.
 //
 // RUN takes the cost of its executable; a message takes alpha + bytes * seconds_per_byte after
-// SEND; SEND waits while the channel holds `capacity` messages that were not received; RECV waits
-// for its message. A RUN whose executable has collectives waits for the devices that differ in the
-// collectives' axes; they begin together and end together, after the longest cost.
+// SEND, and a device sends its messages one after the other; SEND waits while the channel holds
+// `capacity` messages that were not received; RECV waits for its message. A RUN whose executable
+// has collectives waits for the devices that differ in the collectives' axes; they begin together
+// and end together, after the last of them.
+//
+// Devices that share the cores of a host slow one another: while the devices that run have more
+// threads than the host has cores, each advances at cores / threads of its speed (processor
+// sharing). A device that waits takes no core.
 //
 // Answers: makespan, busy and idle seconds per device (bubble), most live forward activations.
+// O(n log n) in the number of instructions.
 //
 // Thread rule: pure functions; deterministic.
 #pragma once
@@ -18,14 +24,25 @@
 
 #include "base/result.h"
 #include "ir/program.h"
+#include "mesh/cost.h"
+#include "planner/memory_series.h"
 
 namespace meshwright::planner {
 
+// The cores that a device computes on.
+struct CoreUse {
+  int host = -1;  // any number that devices of one host have in common; -1: cores of its own
+  int cores = 1;  // of the host, equal for all of its devices
+  int threads = 1;
+};
+
 struct SimulationCosts {
-  // Seconds of one RUN of this executable on this device.
+  // Seconds of one RUN of this executable on this device, which has all the cores that it can use.
   std::function<double(const ir::Program&, const ir::Executable&)> run_s;
-  double message_alpha_s = 0;
-  double message_seconds_per_byte = 0;
+  // Of a message between two devices, as Program::device numbers them; not set: none.
+  std::function<mesh::LinkCost(int from, int to)> link;
+  // Not set: every device has cores of its own.
+  std::function<CoreUse(int device)> cores;
 };
 
 struct Span {
@@ -56,7 +73,8 @@ Result<Simulation> Simulate(std::span<const ir::Program> programs, const Simulat
 std::string ExecutablePiece(const ir::Executable& executable);  // "f", "b", "u0", "z"
 
 // Chrome trace JSON of a simulation (displayTimeUnit ms; pid = stage, tid = device). `programs` as
-// simulated.
-std::string ToChromeTrace(std::span<const ir::Program> programs, const Simulation& simulation);
+// simulated; `memory`, if any, has one series per program, shown as counters.
+std::string ToChromeTrace(std::span<const ir::Program> programs, const Simulation& simulation,
+                          std::span<const MemorySeries> memory = {});
 
 }  // namespace meshwright::planner

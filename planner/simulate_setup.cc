@@ -8,15 +8,11 @@
 #include <set>
 
 #include "mesh/sharding.h"
+#include "planner/cost_model.h"
 #include "planner/simulate.h"
 
 namespace meshwright::planner {
 namespace {
-
-bool IsCollective(ir::Op op) {
-  return op == ir::Op::kAllReduce || op == ir::Op::kAllGather || op == ir::Op::kReduceScatter ||
-         op == ir::Op::kAllToAll;
-}
 
 template <typename IdType>
 bool InRange(IdType id, size_t count) {

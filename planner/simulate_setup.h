@@ -44,7 +44,7 @@ struct SimulationCosts;
 // Errors: kInvalidArgument naming device and instruction or channel.
 Result<SimSetup> MakeSimSetup(std::span<const ir::Program> programs, const SimulationCosts& costs);
 
-// Bytes of a SEND's tile.
+// Bytes of a SEND's or RECV's tile.
 int64_t MessageBytes(const ir::Program& program, const ir::Instruction& instruction);
 
 }  // namespace meshwright::planner

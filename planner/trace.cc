@@ -1,6 +1,6 @@
 // Chrome trace, JSON object form: {"displayTimeUnit":"ms","traceEvents":[...]}; "M" events name
 // processes and threads, one "X" event per RUN with ts and dur in microseconds (three decimals),
-// microbatch and instruction as args.
+// microbatch and instruction as args; one "C" event per sample of a device's memory, MiB by kind.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -65,15 +65,32 @@ void AddNames(std::span<const ir::Program> programs, std::vector<std::string>& e
   }
 }
 
+std::string CounterEvent(const ir::Program& program, const MemorySample& sample) {
+  std::string kinds;
+  for (size_t k = 0; k < sample.bytes.size(); ++k) {
+    kinds += fmt::format(R"({}"{}":{:.3f})", kinds.empty() ? "" : ",",
+                         ir::MemoryKindName(static_cast<ir::MemoryKind>(k)),
+                         static_cast<double>(sample.bytes[k]) / 1048576.0);
+  }
+  return fmt::format(R"({{"name":"MiB of device {}","ph":"C","pid":{},"ts":{:.3f},"args":{{{}}}}})",
+                     program.device.value(), program.stage.value(), sample.time_s * 1e6, kinds);
+}
+
 }  // namespace
 
-std::string ToChromeTrace(std::span<const ir::Program> programs, const Simulation& simulation) {
+std::string ToChromeTrace(std::span<const ir::Program> programs, const Simulation& simulation,
+                          std::span<const MemorySeries> memory) {
   std::map<int32_t, const ir::Program*> program_of;
   for (const ir::Program& program : programs) program_of[program.device.value()] = &program;
   std::vector<std::string> events;
   AddNames(programs, events);
   for (const Span& span : simulation.spans) {
     events.push_back(RunEvent(*program_of.at(span.device), span));
+  }
+  for (size_t p = 0; p < memory.size() && p < programs.size(); ++p) {
+    for (const MemorySample& sample : memory[p]) {
+      events.push_back(CounterEvent(programs[p], sample));
+    }
   }
   return fmt::format("{{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{}\n]}}\n",
                      fmt::join(events, ",\n"));

@@ -147,7 +147,7 @@ TEST(ScheduleOnVirtualClockWithMessages, LatencyLengthensTheStepAndNothingDeadlo
   ASSERT_TRUE(plan.has_value()) << plan.error();
   planner::SimulationCosts costs = Costs(1, 2);
   const auto without = planner::Simulate(plan->step, costs);
-  costs.message_alpha_s = 0.25;
+  costs.link = [](int, int) { return mesh::LinkCost{0.25, 0}; };
   const auto with = planner::Simulate(plan->step, costs);
   ASSERT_TRUE(without.has_value() && with.has_value());
   EXPECT_GT(with->makespan_s, without->makespan_s + 5 * 0.25);

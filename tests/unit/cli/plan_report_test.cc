@@ -24,5 +24,27 @@ TEST(DryRunTopology, RefusesProductsThatDoNotFitAnInt) {
   EXPECT_FALSE(DryRunTopology(4, 0).has_value());
 }
 
+TEST(FormatForecast, ShowsUtilisationWaitingAndTraffic) {
+  planner::Forecast forecast;
+  forecast.step_s = 0.5;
+  forecast.tokens_per_s = 4096;
+  forecast.model_flops_utilization = 0.412;
+  forecast.hardware_flops_utilization = 0.5;
+  forecast.peak_flops_per_s = 312e12;
+  forecast.idle_of_total = 0.2;
+  forecast.idle_of_busy = 0.25;
+  forecast.collective_s = 1e-3;
+  forecast.by_axes["data"] = {1 << 20, 1e-3};
+  forecast.by_axes["pipeline"] = {1 << 10, 0};
+  forecast.bytes_by_link[static_cast<size_t>(mesh::LinkClass::kNetwork)] = 1 << 20;
+  EXPECT_EQ(FormatForecast(forecast),
+            "forecast   step 500 ms, 4,096 tokens/s, MFU 41.2 %, HFU 50.0 % of 312.0 TFLOP/s\n"
+            "  waiting for stages and members 20.0 % of the time, 25.0 % of the work\n"
+            "  collectives 1 ms a device\n"
+            "  over data             1.00 MiB  1 ms a device\n"
+            "  over pipeline         1.00 KiB\n"
+            "  network links         1.00 MiB\n");
+}
+
 }  // namespace
 }  // namespace meshwright::cli

@@ -225,8 +225,7 @@ TEST(Simulate, SpansAreRunsInOrderOfBegin) {
 
 TEST(Simulate, MessagesTakeAlphaAndBytes) {
   SimulationCosts costs = UnitCosts();
-  costs.message_alpha_s = 0.5;
-  costs.message_seconds_per_byte = 0.25;
+  costs.link = [](int, int) { return mesh::LinkCost{0.5, 0.25}; };
   std::vector<Program> programs = {ProgramWriter(0).Run("s0/f").Send("c").Take(),
                                    ProgramWriter(1).Recv("c").Run("s1/f").Take()};
   const double bytes = 4 * kMessageElements;
@@ -242,6 +241,33 @@ TEST(Simulate, MessagesTakeAlphaAndBytes) {
   simulation = MustSimulate(programs, costs);
   EXPECT_DOUBLE_EQ(simulation.makespan_s, 1 + 0.5 + 0.25 * 8 + 1);
   EXPECT_THAT(simulation.sent_bytes, ElementsAre(8, 0));
+}
+
+TEST(Simulate, ADeviceSendsItsMessagesOneAfterTheOther) {
+  SimulationCosts costs = ConstantCosts(0);
+  costs.link = [](int, int to) { return mesh::LinkCost{0.5, to == 1 ? 1. : 2.}; };
+  const std::vector<Program> programs = {ProgramWriter(0).Send("a").Send("b").Take(),
+                                         ProgramWriter(1).Recv("a").Run("s1/f").Take(),
+                                         ProgramWriter(2).Recv("b").Run("s2/f").Take()};
+  const double bytes = 4 * kMessageElements;
+  const Simulation simulation = MustSimulate(programs, costs);
+  EXPECT_DOUBLE_EQ(simulation.spans[0].begin_s, bytes + 0.5);
+  EXPECT_DOUBLE_EQ(simulation.spans[1].begin_s, 3 * bytes + 0.5);
+}
+
+TEST(Simulate, DevicesOfAHostShareItsCores) {
+  SimulationCosts costs = ConstantCosts(1);
+  costs.cores = [](int device) { return CoreUse{device < 3 ? 7 : 8, 2, 1}; };
+  // 0 and 1 run twice, 2 once; 3 is on another host.
+  const std::vector<Program> programs = {ProgramWriter(0).Run("s0/f").Run("s0/f", 1).Take(),
+                                         ProgramWriter(1).Run("s0/f").Run("s0/f", 1).Take(),
+                                         ProgramWriter(2).Run("s0/f").Take(),
+                                         ProgramWriter(3).Run("s0/f").Take()};
+  const Simulation simulation = MustSimulate(programs, costs);
+  // Three on two cores take 1.5; the two that are left have a core each.
+  EXPECT_THAT(simulation.busy_s, ElementsAre(::testing::DoubleEq(2.5), ::testing::DoubleEq(2.5),
+                                             ::testing::DoubleEq(1.5), ::testing::DoubleEq(1)));
+  EXPECT_DOUBLE_EQ(simulation.makespan_s, 2.5);
 }
 
 TEST(Simulate, AFullChannelHoldsItsSender) {

@@ -1,0 +1,104 @@
+// What a device can do: the numbers that turn FLOPs and bytes into seconds.
+//
+// Kernels come in classes that reach different shares of a machine. Of each class and element type
+// there is a curve of the rate over the FLOPs of one call, given by points and straight between
+// them on the logarithm of the FLOPs; behind the last point the rate stays, and a call below the
+// first one takes as long as the first, since its start and its tail are what takes the time.
+// Seconds of a call = launch + max(FLOPs / rate, bytes / bandwidth of the class).
+//
+// Profiles of workers are measured when they register; those of known accelerators are data with
+// their sources (mesh/known_profiles.cc). The text form, one fact a line, "#" starts a comment:
+//   profile "a100-80g"
+//   source "NVIDIA A100 datasheet"
+//   memory_bytes 85899345920
+//   launch_s 1e-06
+//   peak bf16 312000000000000
+//   bytes_per_s product 1835100000000
+//   rate product bf16 33554432:4.1e12 268435456:2.62e13
+//
+// Thread rule: values, pure functions. Source: the roofline model (Williams et al., CACM 2009)
+// with measured roofs; the growth of a rate with the work, Hockney and Jesshope, Parallel
+// Computers, 1981, 1.3.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/dtype.h"
+#include "ir/op.h"
+#include "ir/schema.h"
+
+namespace meshwright::mesh {
+
+enum class KernelClass : uint8_t {
+  kProduct,      // einsum
+  kAttention,    // and its gradient
+  kHead,         // the product with the vocabulary and its loss as one node
+  kElementwise,  // everything that passes over memory once: norms, activations, sums, softmax
+  kOptimizer,
+  kGather,  // rows by index: embedding and its gradient
+};
+inline constexpr size_t kKernelClassCount = 6;
+inline constexpr size_t kDTypeCount = 7;  // of ir::DType
+
+std::string_view KernelClassName(KernelClass kernel);  // "product", "attention", ...
+// Of a node that is neither a collective nor fused. Fused ones have a class per step.
+KernelClass KernelClassOf(ir::Op op);
+
+struct RatePoint {
+  double flops = 0;  // of one call
+  double flops_per_s = 0;
+  friend bool operator==(const RatePoint&, const RatePoint&) = default;
+};
+using RateCurve = std::vector<RatePoint>;  // FLOPs ascend
+
+struct KernelRates {
+  double bytes_per_s = 0;
+  std::array<RateCurve, kDTypeCount> curves;  // by ir::DType; empty: as f32
+  friend bool operator==(const KernelRates&, const KernelRates&) = default;
+};
+
+struct DeviceProfile {
+  std::string name;
+  std::string source;        // where the numbers are from
+  int64_t memory_bytes = 0;  // 0: not known
+  double launch_s = 0;
+  // What the vendor states, or the best that was measured: the measure of utilisation. 0: as f32.
+  std::array<double, kDTypeCount> peak_flops_per_s = {};
+  std::array<KernelRates, kKernelClassCount> kernels;
+
+  KernelRates& Rates(KernelClass kernel) { return kernels[static_cast<size_t>(kernel)]; }
+  const KernelRates& Rates(KernelClass kernel) const {
+    return kernels[static_cast<size_t>(kernel)];
+  }
+  double PeakOf(ir::DType dtype) const;
+  // FLOPs per second of a call with `flops`. REQUIRES: CheckDeviceProfile is OK.
+  double RateOf(KernelClass kernel, ir::DType dtype, double flops) const;
+  // Seconds of a call. REQUIRES: as above.
+  double Seconds(KernelClass kernel, ir::DType dtype, const ir::OpCost& cost) const;
+  friend bool operator==(const DeviceProfile&, const DeviceProfile&) = default;
+};
+
+// Every class has a curve of f32 and a bandwidth; numbers are above 0, FLOPs of points ascend.
+// Errors: kInvalidArgument naming the profile, the class and the number.
+Status CheckDeviceProfile(const DeviceProfile& profile);
+
+std::string FormatDeviceProfile(const DeviceProfile& profile);
+// Parse(Format(x)) == x. Errors: kInvalidArgument "line 4: ..." naming what was expected there, and
+// as CheckDeviceProfile.
+Result<DeviceProfile> ParseDeviceProfile(std::string_view text);
+
+using SharedProfile = std::shared_ptr<const DeviceProfile>;
+
+// By name: "v100-32g", "a100-40g", "a100-80g", "h100-80g", "h200-141g", "cpu".
+const std::map<std::string, SharedProfile>& KnownDeviceProfiles();
+// "cpu": one core of some server, where nothing was measured.
+const SharedProfile& DefaultDeviceProfile();
+
+}  // namespace meshwright::mesh

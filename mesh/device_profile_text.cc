@@ -1,0 +1,182 @@
+// Text of a device profile:
+//   file   = { line "\n" }
+//   line   = "profile" text | "source" text | "memory_bytes" integer | "launch_s" number
+//          | "peak" dtype number | "bytes_per_s" kernel number
+//          | "rate" kernel dtype number ":" number { number ":" number } | "#" anything | ""
+//   text   = double quotes around anything but a double quote
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "base/text.h"
+#include "mesh/device_profile.h"
+
+namespace meshwright::mesh {
+namespace {
+
+constexpr size_t kMostPoints = 256;
+
+std::vector<std::string> KernelNames() {
+  std::vector<std::string> names;
+  for (size_t k = 0; k < kKernelClassCount; ++k) {
+    names.emplace_back(KernelClassName(static_cast<KernelClass>(k)));
+  }
+  return names;
+}
+
+// One line, word by word.
+class LineReader {
+ public:
+  LineReader(std::string_view line, size_t number) : rest_(Trim(line)), number_(number) {}
+
+  bool AtEnd() const { return rest_.empty() || rest_.front() == '#'; }
+
+  std::string_view Word() {
+    const size_t end = std::min(rest_.find_first_of(" \t"), rest_.size());
+    const std::string_view word = rest_.substr(0, end);
+    rest_ = Trim(rest_.substr(end));
+    return word;
+  }
+
+  Status Wrong(std::string_view what) const {
+    return InvalidArgument(fmt::format("line {}: {}", number_, what));
+  }
+
+  template <typename T>
+  Result<T> Number(std::string_view text, std::string_view name) const {
+    T value = {};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
+      return Fail(Wrong(fmt::format("{} is '{}', not a number", name, text)));
+    }
+    return value;
+  }
+
+  Result<std::string> Quoted(std::string_view name) {
+    const size_t end = rest_.size() < 2 ? std::string_view::npos : rest_.find('"', 1);
+    if (end == std::string_view::npos || rest_.front() != '"') {
+      return Fail(Wrong(fmt::format("{} wants a text in double quotes", name)));
+    }
+    std::string text(rest_.substr(1, end - 1));
+    rest_ = Trim(rest_.substr(end + 1));
+    return text;
+  }
+
+  Result<ir::DType> DType() {
+    auto dtype = ir::ParseDType(Word());
+    if (!dtype) return Fail(Wrong(dtype.error().message()));
+    return *dtype;
+  }
+
+  Result<KernelClass> Kernel() {
+    const std::string_view word = Word();
+    const std::vector<std::string> names = KernelNames();
+    for (size_t k = 0; k < names.size(); ++k) {
+      if (names[k] == word) return static_cast<KernelClass>(k);
+    }
+    return Fail(Wrong(fmt::format("unknown kernel class '{}'{}; known: {}", word,
+                                  DidYouMean(word, names), Join(names, ", "))));
+  }
+
+ private:
+  std::string_view rest_;
+  size_t number_;
+};
+
+Status ReadRate(LineReader& line, DeviceProfile& profile) {
+  MW_ASSIGN_OR_RETURN(const KernelClass kernel, line.Kernel());
+  MW_ASSIGN_OR_RETURN(const ir::DType dtype, line.DType());
+  RateCurve& curve = profile.Rates(kernel).curves[static_cast<size_t>(dtype)];
+  if (!curve.empty()) return line.Wrong("this curve was given before");
+  while (!line.AtEnd()) {
+    const std::string_view word = line.Word();
+    const size_t colon = word.find(':');
+    if (colon == std::string_view::npos) {
+      return line.Wrong(fmt::format("'{}' is no point; write FLOPs:FLOPs-per-second", word));
+    }
+    if (curve.size() == kMostPoints) {
+      return line.Wrong(fmt::format("more than {} points", kMostPoints));
+    }
+    RatePoint& point = curve.emplace_back();
+    MW_ASSIGN_OR_RETURN(point.flops, line.Number<double>(word.substr(0, colon), "FLOPs"));
+    MW_ASSIGN_OR_RETURN(point.flops_per_s, line.Number<double>(word.substr(colon + 1), "the rate"));
+  }
+  return curve.empty() ? line.Wrong("a curve needs a point") : OkStatus();
+}
+
+Status ReadLine(LineReader& line, DeviceProfile& profile) {
+  const std::string key(line.Word());
+  if (key == "profile") {
+    MW_ASSIGN_OR_RETURN(profile.name, line.Quoted(key));
+  } else if (key == "source") {
+    MW_ASSIGN_OR_RETURN(profile.source, line.Quoted(key));
+  } else if (key == "memory_bytes") {
+    MW_ASSIGN_OR_RETURN(profile.memory_bytes, line.Number<int64_t>(line.Word(), key));
+  } else if (key == "launch_s") {
+    MW_ASSIGN_OR_RETURN(profile.launch_s, line.Number<double>(line.Word(), key));
+  } else if (key == "peak") {
+    MW_ASSIGN_OR_RETURN(const ir::DType dtype, line.DType());
+    MW_ASSIGN_OR_RETURN(profile.peak_flops_per_s[static_cast<size_t>(dtype)],
+                        line.Number<double>(line.Word(), key));
+  } else if (key == "bytes_per_s") {
+    MW_ASSIGN_OR_RETURN(const KernelClass kernel, line.Kernel());
+    MW_ASSIGN_OR_RETURN(profile.Rates(kernel).bytes_per_s, line.Number<double>(line.Word(), key));
+  } else if (key == "rate") {
+    MW_TRY(ReadRate(line, profile));
+  } else {
+    const std::vector<std::string> known = {"profile", "source",      "memory_bytes", "launch_s",
+                                            "peak",    "bytes_per_s", "rate"};
+    return line.Wrong(fmt::format("unknown word '{}'{}; known: {}", key, DidYouMean(key, known),
+                                  Join(known, ", ")));
+  }
+  return line.AtEnd() ? OkStatus() : line.Wrong(fmt::format("'{}' after its end", line.Word()));
+}
+
+// What the text form cannot hold inside of quotes becomes a space.
+std::string Quote(std::string text) {
+  for (char& c : text) {
+    if (c == '"' || c == '\n' || c == '\r') c = ' ';
+  }
+  return '"' + text + '"';
+}
+
+}  // namespace
+
+std::string FormatDeviceProfile(const DeviceProfile& profile) {
+  std::string text =
+      fmt::format("profile {}\nsource {}\nmemory_bytes {}\nlaunch_s {}\n", Quote(profile.name),
+                  Quote(profile.source), profile.memory_bytes, profile.launch_s);
+  for (size_t d = 0; d < kDTypeCount; ++d) {
+    if (profile.peak_flops_per_s[d] == 0) continue;
+    text += fmt::format("peak {} {}\n", ir::DTypeName(static_cast<ir::DType>(d)),
+                        profile.peak_flops_per_s[d]);
+  }
+  for (size_t k = 0; k < kKernelClassCount; ++k) {
+    const std::string_view kernel = KernelClassName(static_cast<KernelClass>(k));
+    text += fmt::format("bytes_per_s {} {}\n", kernel, profile.kernels[k].bytes_per_s);
+    for (size_t d = 0; d < kDTypeCount; ++d) {
+      const RateCurve& curve = profile.kernels[k].curves[d];
+      if (curve.empty()) continue;
+      text += fmt::format("rate {} {}", kernel, ir::DTypeName(static_cast<ir::DType>(d)));
+      for (const RatePoint& point : curve) {
+        text += fmt::format(" {}:{}", point.flops, point.flops_per_s);
+      }
+      text += '\n';
+    }
+  }
+  return text;
+}
+
+Result<DeviceProfile> ParseDeviceProfile(std::string_view text) {
+  DeviceProfile profile;
+  size_t number = 0;
+  for (const std::string& content : Split(text, '\n')) {
+    LineReader line(content, ++number);
+    if (!line.AtEnd()) MW_TRY(ReadLine(line, profile));
+  }
+  MW_TRY(CheckDeviceProfile(profile));
+  return profile;
+}
+
+}  // namespace meshwright::mesh

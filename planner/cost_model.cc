@@ -1,0 +1,257 @@
+#include "planner/cost_model.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+#include "base/check.h"
+#include "ir/fused.h"
+#include "ir/schema.h"
+
+namespace meshwright::planner {
+namespace {
+
+using mesh::KernelClass;
+
+constexpr double kNoLimit = 0;
+
+// Ops that only give a value another name or place in the arena.
+bool IsFree(ir::Op op) {
+  return op == ir::Op::kInput || op == ir::Op::kParam || op == ir::Op::kReshape;
+}
+
+bool IsProduct(size_t kernel) {
+  const auto k = static_cast<KernelClass>(kernel);
+  return k == KernelClass::kProduct || k == KernelClass::kAttention || k == KernelClass::kHead;
+}
+
+// Integers select what to do: the type of the first operand that is computed with.
+ir::DType ComputeType(const ir::Graph& graph, const ir::Node& node) {
+  for (ValueId id : node.inputs) {
+    const ir::DType dtype = graph.type(id).dtype;
+    if (ir::IsFloating(dtype)) return dtype;
+  }
+  for (ValueId id : node.outputs) {
+    const ir::DType dtype = graph.type(id).dtype;
+    if (ir::IsFloating(dtype)) return dtype;
+  }
+  return ir::DType::kF32;
+}
+
+void AddFusedSteps(const ir::Graph& graph, const ir::Node& node, NodeWork& work) {
+  std::vector<ir::TensorType> operands;
+  for (ValueId id : node.inputs) operands.push_back(graph.type(id));
+  const Result<ir::Graph> body = ir::ExpandFused(node.attrs, operands);
+  MW_CHECK(body.has_value()) << body.error().message();
+  for (const ir::Node& step : body->nodes) {
+    if (IsFree(step.op)) continue;
+    work.flops[static_cast<size_t>(mesh::KernelClassOf(step.op))] += ir::CostOf(*body, step).flops;
+  }
+}
+
+}  // namespace
+
+bool IsCollective(ir::Op op) {
+  return op == ir::Op::kAllReduce || op == ir::Op::kAllGather || op == ir::Op::kReduceScatter ||
+         op == ir::Op::kAllToAll;
+}
+
+mesh::CollectiveKind CollectiveKindOf(ir::Op op) {
+  MW_CHECK(IsCollective(op)) << ir::OpName(op);
+  switch (op) {
+    case ir::Op::kAllGather:
+      return mesh::CollectiveKind::kAllGather;
+    case ir::Op::kReduceScatter:
+      return mesh::CollectiveKind::kReduceScatter;
+    case ir::Op::kAllToAll:
+      return mesh::CollectiveKind::kAllToAll;
+    default:
+      return mesh::CollectiveKind::kAllReduce;
+  }
+}
+
+double NodeWork::product_flops() const {
+  double sum = 0;
+  for (size_t k = 0; k < flops.size(); ++k) sum += IsProduct(k) ? flops[k] : 0;
+  return sum;
+}
+
+NodeWork WorkOf(const ir::Graph& graph, const ir::Node& node) {
+  MW_CHECK(!IsCollective(node.op)) << ir::OpName(node.op) << " is no work of one device";
+  NodeWork work;
+  work.is_free = IsFree(node.op);
+  if (work.is_free) return work;
+  const ir::OpCost cost = ir::CostOf(graph, node);
+  work.bytes = cost.bytes;
+  work.dtype = ComputeType(graph, node);
+  if (node.op == ir::Op::kFused) {
+    AddFusedSteps(graph, node, work);
+    const auto most = std::max_element(work.flops.begin(), work.flops.end());
+    work.lead = static_cast<KernelClass>(most - work.flops.begin());
+  } else {
+    work.lead = mesh::KernelClassOf(node.op);
+    work.flops[static_cast<size_t>(work.lead)] = cost.flops;
+  }
+  return work;
+}
+
+CostModel::CostModel(const mesh::Topology& topology) : within_host_(topology.links.host) {
+  std::map<std::string, int> host_of, group_of;
+  std::vector<std::string> group_names;
+  for (size_t i = 0; i < topology.devices.size(); ++i) {
+    const mesh::Device& device = topology.devices[i];
+    const auto [at, fresh] = host_of.emplace(device.host, static_cast<int>(hosts_.size()));
+    if (fresh) {
+      const auto known = topology.hosts.find(device.host);
+      const mesh::Host host = known != topology.hosts.end() ? known->second : mesh::Host{};
+      const auto [group, added] = group_of.emplace(host.group, static_cast<int>(groups_));
+      groups_ += added ? 1 : 0;
+      hosts_.push_back(
+          {group->second, 0, host.nic_bytes_per_s > 0 ? 1 / host.nic_bytes_per_s : kNoLimit});
+    }
+    ++hosts_[static_cast<size_t>(at->second)].devices;
+    const mesh::SharedProfile& profile =
+        device.profile != nullptr ? device.profile : mesh::DefaultDeviceProfile();
+    devices_.push_back({profile, at->second});
+  }
+  const auto pairs = static_cast<size_t>(groups_) * static_cast<size_t>(groups_);
+  between_.assign(pairs, topology.links.network);
+  is_slow_.assign(pairs, false);
+  for (const mesh::SlowLink& slow : topology.links.slow) {
+    const auto from = group_of.find(slow.from);
+    const auto to = group_of.find(slow.to);
+    if (from == group_of.end() || to == group_of.end()) continue;
+    for (const auto& [a, b] : {std::pair{from->second, to->second}, {to->second, from->second}}) {
+      const auto pair = static_cast<size_t>(a * groups_ + b);
+      between_[pair] = slow.cost;
+      is_slow_[pair] = true;
+    }
+  }
+}
+
+const mesh::DeviceProfile& CostModel::ProfileOf(int device) const {
+  return *devices_[static_cast<size_t>(device)].profile;
+}
+
+double CostModel::NodeSeconds(const ir::Graph& local, const ir::Node& node, int device) const {
+  return NodeSeconds(WorkOf(local, node), device);
+}
+
+double CostModel::NodeSeconds(const NodeWork& work, int device) const {
+  if (work.is_free) return 0;
+  const mesh::DeviceProfile& profile = ProfileOf(device);
+  double compute_s = 0;
+  for (size_t k = 0; k < work.flops.size(); ++k) {
+    const double flops = work.flops[k];
+    if (flops > 0) {
+      compute_s += flops / profile.RateOf(static_cast<KernelClass>(k), work.dtype, flops);
+    }
+  }
+  return profile.launch_s + std::max(compute_s, work.bytes / profile.Rates(work.lead).bytes_per_s);
+}
+
+double CostModel::CollectiveSeconds(mesh::CollectiveKind kind, double local_bytes,
+                                    std::span<const int> devices) const {
+  return mesh::CostOfCollective(kind, local_bytes, ShapeOf(devices)).seconds;
+}
+
+mesh::GroupShape CostModel::ShapeOf(std::span<const int> devices) const {
+  std::vector<int> hosts;
+  hosts.reserve(devices.size());
+  for (int device : devices) hosts.push_back(devices_[static_cast<size_t>(device)].host);
+  std::sort(hosts.begin(), hosts.end());
+  mesh::GroupShape shape;
+  shape.within = within_host_;
+  shape.members = std::max<int64_t>(1, static_cast<int64_t>(devices.size()));
+  shape.hosts = 0;
+  int64_t least = shape.members;
+  std::map<int, int64_t> hosts_of_group;
+  for (auto begin = hosts.begin(); begin != hosts.end();) {
+    const auto end = std::upper_bound(begin, hosts.end(), *begin);
+    const HostInfo& host = hosts_[static_cast<size_t>(*begin)];
+    const int64_t members = end - begin;
+    ++shape.hosts;
+    ++hosts_of_group[host.group];
+    shape.members_per_host = std::max(shape.members_per_host, members);
+    least = std::min(least, members);
+    shape.nic_seconds_per_byte = std::max(shape.nic_seconds_per_byte, host.nic_seconds_per_byte);
+    // SPMD: as many groups of its kind as fit side by side on the host.
+    shape.groups_per_host = std::max(shape.groups_per_host, host.devices / members);
+    begin = end;
+  }
+  shape.hosts = std::max<int64_t>(1, shape.hosts);
+  shape.is_even = least == shape.members_per_host;
+  shape.between = SlowestBetween(hosts_of_group);
+  return shape;
+}
+
+mesh::LinkCost CostModel::SlowestBetween(const std::map<int, int64_t>& hosts_of_group) const {
+  mesh::LinkCost slowest{0, 0};
+  for (const auto& [a, hosts] : hosts_of_group) {
+    for (const auto& [b, others] : hosts_of_group) {
+      if (a == b && hosts == 1) continue;
+      const mesh::LinkCost& link = BetweenGroups(a, b);
+      slowest.alpha_s = std::max(slowest.alpha_s, link.alpha_s);
+      slowest.seconds_per_byte = std::max(slowest.seconds_per_byte, link.seconds_per_byte);
+    }
+  }
+  return slowest;
+}
+
+const mesh::LinkCost& CostModel::BetweenGroups(int a, int b) const {
+  return between_[static_cast<size_t>(a * groups_ + b)];
+}
+
+double CostModel::MessageSeconds(int64_t bytes, int from, int to) const {
+  const mesh::LinkCost link = LinkOf(from, to);
+  return link.alpha_s + static_cast<double>(bytes) * link.seconds_per_byte;
+}
+
+mesh::LinkClass CostModel::ClassOf(int from, int to) const {
+  if (from == to) return mesh::LinkClass::kDevice;
+  const int a = devices_[static_cast<size_t>(from)].host;
+  const int b = devices_[static_cast<size_t>(to)].host;
+  if (a == b) return mesh::LinkClass::kHost;
+  const int from_group = hosts_[static_cast<size_t>(a)].group;
+  const int to_group = hosts_[static_cast<size_t>(b)].group;
+  return is_slow_[static_cast<size_t>(from_group * groups_ + to_group)] ? mesh::LinkClass::kSlow
+                                                                        : mesh::LinkClass::kNetwork;
+}
+
+mesh::LinkCost CostModel::LinkOf(int from, int to) const {
+  switch (ClassOf(from, to)) {
+    case mesh::LinkClass::kDevice:
+      return {0, 0};
+    case mesh::LinkClass::kHost:
+      return within_host_;
+    case mesh::LinkClass::kNetwork:
+    case mesh::LinkClass::kSlow:
+      break;
+  }
+  const HostInfo& a = hosts_[static_cast<size_t>(devices_[static_cast<size_t>(from)].host)];
+  const HostInfo& b = hosts_[static_cast<size_t>(devices_[static_cast<size_t>(to)].host)];
+  mesh::LinkCost link = BetweenGroups(a.group, b.group);
+  link.seconds_per_byte =
+      std::max({link.seconds_per_byte, a.nic_seconds_per_byte, b.nic_seconds_per_byte});
+  return link;
+}
+
+mesh::LinkClass CostModel::ClassOf(std::span<const int> devices) const {
+  if (devices.size() < 2) return mesh::LinkClass::kDevice;
+  std::set<int> hosts, groups;
+  for (int device : devices) {
+    const int host = devices_[static_cast<size_t>(device)].host;
+    hosts.insert(host);
+    groups.insert(hosts_[static_cast<size_t>(host)].group);
+  }
+  if (hosts.size() == 1) return mesh::LinkClass::kHost;
+  for (int a : groups) {
+    for (int b : groups) {
+      if (is_slow_[static_cast<size_t>(a * groups_ + b)]) return mesh::LinkClass::kSlow;
+    }
+  }
+  return mesh::LinkClass::kNetwork;
+}
+
+}  // namespace meshwright::planner

@@ -1,0 +1,270 @@
+#include "planner/forecast.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "ir/schema.h"
+#include "planner/simulate_setup.h"
+
+namespace meshwright::planner {
+namespace {
+
+using FlopsByType = std::array<double, mesh::kDTypeCount>;
+
+// A collective of a graph, on whatever group a device is in.
+struct GraphCollective {
+  mesh::CollectiveKind kind = mesh::CollectiveKind::kAllReduce;
+  mesh::AxisList axes;
+  double local_bytes = 0;
+};
+
+// What one run of a graph asks for; devices of a stage share their graphs.
+struct GraphWork {
+  std::vector<NodeWork> nodes;
+  std::vector<GraphCollective> collectives;
+  FlopsByType product_flops = {};
+};
+
+GraphWork WorkOfGraph(const ir::Graph& graph) {
+  GraphWork work;
+  for (const ir::Node& node : graph.nodes) {
+    if (IsCollective(node.op)) {
+      GraphCollective& collective = work.collectives.emplace_back();
+      collective.kind = CollectiveKindOf(node.op);
+      collective.axes = node.attrs.Strs("axes");
+      for (ValueId id : node.inputs) {
+        collective.local_bytes += static_cast<double>(graph.type(id).bytes());
+      }
+      continue;
+    }
+    NodeWork own = WorkOf(graph, node);
+    if (own.is_free) continue;
+    work.product_flops[static_cast<size_t>(own.dtype)] += own.product_flops();
+    work.nodes.push_back(std::move(own));
+  }
+  return work;
+}
+
+// The group of one device in some axes.
+struct DeviceGroup {
+  mesh::GroupShape shape;
+  mesh::LinkClass between = mesh::LinkClass::kHost;  // its slowest links
+};
+
+// What one run of an executable does on one device.
+struct RunCost {
+  double seconds = 0;
+  double collective_s = 0;
+  std::map<std::string, Traffic> by_axes;
+  std::array<double, mesh::kLinkClassCount> bytes_by_link = {};
+};
+
+class Forecaster {
+ public:
+  Forecaster(const Plan& plan, const mesh::Topology& topology, const ForecastInput& input)
+      : plan_(plan), topology_(topology), input_(input), model_(topology) {}
+
+  Result<Forecast> Run() {
+    for (const ir::Program& program : plan_.step) {
+      if (program.device.value() < model_.device_count()) continue;
+      return Fail(InvalidArgument(
+          fmt::format("forecast: the plan has a program for device {}, the cluster {} devices",
+                      program.device.value(), model_.device_count())));
+    }
+    for (const ir::Program& program : plan_.step) AddRunCosts(program);
+    MW_ASSIGN_OR_RETURN(forecast_.simulation, Simulate(plan_.step, Costs()));
+    forecast_.step_s = forecast_.simulation.makespan_s;
+    for (const ir::Program& program : plan_.step) AddTraffic(program);
+    SetRates();
+    forecast_.memory = MemoryOverTime(plan_.step, forecast_.simulation);
+    return std::move(forecast_);
+  }
+
+ private:
+  const GraphWork& WorkOnce(const ir::Graph& graph) {
+    const auto [at, fresh] = work_.try_emplace(&graph);
+    if (fresh) at->second = WorkOfGraph(graph);
+    return at->second;
+  }
+
+  // Without collectives; devices with one profile share the answer.
+  double ComputeSeconds(const ir::Graph& graph, int device) {
+    const auto [at, fresh] = compute_s_.try_emplace({&graph, &model_.ProfileOf(device)}, 0.0);
+    if (fresh) {
+      for (const NodeWork& node : WorkOnce(graph).nodes) {
+        at->second += model_.NodeSeconds(node, device);
+      }
+    }
+    return at->second;
+  }
+
+  void AddRunCosts(const ir::Program& program) {
+    std::map<mesh::AxisList, DeviceGroup> groups;
+    std::vector<RunCost>& costs = run_costs_[program.device.value()];
+    for (const ir::Executable& executable : program.executables) {
+      RunCost& cost = costs.emplace_back();
+      for (const GraphCollective& collective : WorkOnce(*executable.graph).collectives) {
+        const auto [at, fresh] = groups.try_emplace(collective.axes);
+        if (fresh) at->second = GroupOf(program, collective.axes);
+        AddCollective(collective, at->second, cost);
+      }
+      cost.seconds = cost.collective_s + ComputeSeconds(*executable.graph, program.device.value());
+    }
+  }
+
+  DeviceGroup GroupOf(const ir::Program& program, const mesh::AxisList& axes) const {
+    const mesh::Mesh mesh{program.axes, program.mesh_devices};
+    int64_t position = 0;
+    for (size_t a = 0; a < program.axes.size(); ++a) {
+      position = position * program.axes[a].size + program.coords[a];
+    }
+    std::vector<int> members;
+    for (DeviceIndex device : mesh.GroupOf(position, axes)) members.push_back(device.value());
+    return {model_.ShapeOf(members), model_.ClassOf(members)};
+  }
+
+  static void AddCollective(const GraphCollective& collective, const DeviceGroup& group,
+                            RunCost& cost) {
+    if (group.shape.members == 1) return;
+    const mesh::CollectiveCost own =
+        mesh::CostOfCollective(collective.kind, collective.local_bytes, group.shape);
+    cost.collective_s += own.seconds;
+    Traffic& traffic = cost.by_axes[fmt::format("{}", fmt::join(collective.axes, ","))];
+    traffic.seconds += own.seconds;
+    traffic.bytes += own.bytes_within + own.bytes_between;
+    cost.bytes_by_link[static_cast<size_t>(mesh::LinkClass::kHost)] += own.bytes_within;
+    cost.bytes_by_link[static_cast<size_t>(group.between)] += own.bytes_between;
+  }
+
+  SimulationCosts Costs() {
+    SimulationCosts costs;
+    costs.run_s = [this](const ir::Program& program, const ir::Executable& executable) {
+      const auto index = &executable - program.executables.data();
+      return run_costs_.at(program.device.value())[static_cast<size_t>(index)].seconds;
+    };
+    costs.link = [this](int from, int to) { return model_.LinkOf(from, to); };
+    for (const mesh::Device& device : topology_.devices) {
+      const auto host = topology_.hosts.find(device.host);
+      const int cores = host == topology_.hosts.end() ? 0 : host->second.cores;
+      const auto at = hosts_.emplace(device.host, static_cast<int>(hosts_.size())).first;
+      core_uses_.push_back({cores > 0 ? at->second : -1, cores, device.threads});
+    }
+    costs.cores = [this](int device) { return core_uses_[static_cast<size_t>(device)]; };
+    return costs;
+  }
+
+  void AddTraffic(const ir::Program& program) {
+    const double share = 1 / static_cast<double>(plan_.step.size());
+    const std::vector<RunCost>& costs = run_costs_.at(program.device.value());
+    for (const ir::Instruction& instruction : program.instructions) {
+      if (instruction.op == ir::Opcode::kRecv) AddMessage(program, instruction);
+      if (instruction.op != ir::Opcode::kRun) continue;
+      const auto e = static_cast<size_t>(instruction.executable.value());
+      forecast_.collective_s += share * costs[e].collective_s;
+      for (const auto& [axes, traffic] : costs[e].by_axes) {
+        forecast_.by_axes[axes].bytes += traffic.bytes;
+        forecast_.by_axes[axes].seconds += share * traffic.seconds;
+      }
+      for (size_t link = 0; link < mesh::kLinkClassCount; ++link) {
+        forecast_.bytes_by_link[link] += costs[e].bytes_by_link[link];
+      }
+      const FlopsByType& flops = work_.at(program.executables[e].graph.get()).product_flops;
+      for (size_t d = 0; d < flops.size(); ++d) product_flops_[d] += flops[d];
+    }
+  }
+
+  void AddMessage(const ir::Program& program, const ir::Instruction& instruction) {
+    const ir::ChannelEnd& end = program.channels[static_cast<size_t>(instruction.channel.value())];
+    const auto bytes = static_cast<double>(MessageBytes(program, instruction));
+    forecast_.by_axes["pipeline"].bytes += bytes;
+    const mesh::LinkClass link = model_.ClassOf(end.peer.value(), program.device.value());
+    forecast_.bytes_by_link[static_cast<size_t>(link)] += bytes;
+  }
+
+  // Of the plan's devices together; those that share cores cannot all run at their peak.
+  double PeakFlops() const {
+    const auto most = std::max_element(product_flops_.begin(), product_flops_.end());
+    const auto dtype = static_cast<ir::DType>(most - product_flops_.begin());
+    std::map<int, std::pair<double, double>> shared;  // by host: peak, threads
+    double peak = 0;
+    for (const ir::Program& program : plan_.step) {
+      const int device = program.device.value();
+      const CoreUse& use = core_uses_[static_cast<size_t>(device)];
+      const double own = model_.ProfileOf(device).PeakOf(dtype);
+      if (use.host < 0) {
+        peak += own;
+      } else {
+        shared[use.host].first += own;
+        shared[use.host].second += static_cast<double>(use.threads);
+      }
+    }
+    for (const auto& [host, sums] : shared) peak += sums.first * CoreShare(host, sums.second);
+    return peak;
+  }
+
+  double CoreShare(int host, double threads) const {
+    for (const CoreUse& use : core_uses_) {
+      if (use.host == host) return std::min(1.0, static_cast<double>(use.cores) / threads);
+    }
+    return 1;
+  }
+
+  void SetRates() {
+    double busy_s = 0, idle_s = 0;
+    for (const double s : forecast_.simulation.busy_s) busy_s += s;
+    for (const double s : forecast_.simulation.idle_s) idle_s += s;
+    if (busy_s > 0) forecast_.idle_of_busy = idle_s / busy_s;
+    if (busy_s > 0) forecast_.idle_of_total = idle_s / (busy_s + idle_s);
+    for (const double flops : product_flops_) forecast_.hardware_flops += flops;
+    forecast_.peak_flops_per_s = PeakFlops();
+    const double possible = forecast_.step_s * forecast_.peak_flops_per_s;
+    if (possible <= 0) return;
+    forecast_.tokens_per_s = input_.tokens_per_step / forecast_.step_s;
+    forecast_.model_flops_utilization = input_.model_flops / possible;
+    forecast_.hardware_flops_utilization = forecast_.hardware_flops / possible;
+  }
+
+  const Plan& plan_;
+  const mesh::Topology& topology_;
+  const ForecastInput& input_;
+  CostModel model_;
+  std::map<const ir::Graph*, GraphWork> work_;
+  std::map<std::pair<const ir::Graph*, const mesh::DeviceProfile*>, double> compute_s_;
+  std::map<int, std::vector<RunCost>> run_costs_;  // [device][executable]
+  std::map<std::string, int> hosts_;
+  std::vector<CoreUse> core_uses_;  // per device of the topology
+  FlopsByType product_flops_ = {};  // executed, all devices
+  Forecast forecast_;
+};
+
+}  // namespace
+
+double ModelFlops(const ir::Graph& step_graph) {
+  // Five products, one of which forward has done already.
+  constexpr double kAttentionGradOnce = 4.0 / 5;
+  double flops = 0;
+  for (const ir::Node& node : step_graph.nodes) {
+    if (node.phase == ir::Phase::kUpdate || IsCollective(node.op)) continue;
+    const mesh::KernelClass kernel = mesh::KernelClassOf(node.op);
+    const bool is_grad = node.op == ir::Op::kAttentionGrad || node.op == ir::Op::kAttentionQkvGrad;
+    if (kernel == mesh::KernelClass::kProduct || kernel == mesh::KernelClass::kHead ||
+        kernel == mesh::KernelClass::kAttention) {
+      flops += ir::CostOf(step_graph, node).flops * (is_grad ? kAttentionGradOnce : 1);
+    }
+  }
+  return flops;
+}
+
+Result<Forecast> ForecastStep(const Plan& plan, const mesh::Topology& topology,
+                              const ForecastInput& input) {
+  return Forecaster(plan, topology, input).Run();
+}
+
+std::string ForecastTrace(const Plan& plan, const Forecast& forecast) {
+  return ToChromeTrace(plan.step, forecast.simulation, forecast.memory);
+}
+
+}  // namespace meshwright::planner

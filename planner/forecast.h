@@ -1,0 +1,71 @@
+// What a plan's step will be like: its programs replayed in virtual time with the cost model.
+//
+// A RUN takes the sum of its nodes' seconds; its collectives take what their group's links cost.
+// Nothing overlaps but what different devices do. Devices that share the cores of a host slow one
+// another (planner/simulate.h).
+//
+// Utilisation: model FLOPs are those of products and attention that the mathematics asks for, once
+// for the global batch; hardware FLOPs are those that the programs execute: recomputation,
+// replicated work and what attention computes again in its backward count, too. Both per second and
+// peak of all devices of the plan. Source: PaLM (Chowdhery et al., 2022, appendix B); Korthikanti
+// et al., MLSys 2023, section 6.
+//
+// Thread rule: pure functions; deterministic.
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/graph.h"
+#include "mesh/topology.h"
+#include "planner/cost_model.h"
+#include "planner/memory_series.h"
+#include "planner/plan.h"
+#include "planner/simulate.h"
+
+namespace meshwright::planner {
+
+// Of products, attention and head in forward and backward, without what attention's backward
+// computes a second time. `step_graph`: logical, as MakeStepGraph gives it, before recomputation.
+double ModelFlops(const ir::Graph& step_graph);
+
+struct ForecastInput {
+  double tokens_per_step = 0;
+  double model_flops = 0;  // of a step; 0: utilisation of the model is not known
+};
+
+struct Traffic {
+  double bytes = 0;    // received, all devices
+  double seconds = 0;  // inside collectives, mean over the plan's devices; messages: 0
+};
+
+struct Forecast {
+  double step_s = 0;
+  double tokens_per_s = 0;
+  double model_flops_utilization = 0;
+  double hardware_flops_utilization = 0;
+  double hardware_flops = 0;    // of a step, all devices
+  double peak_flops_per_s = 0;  // all devices, in the type that most products compute in
+  // Devices wait for others: seconds of waiting over all seconds, and over those of work. The first
+  // is GPipe's convention, (p-1)/(m+p-1) in the ideal case; the second Megatron's, (p-1)/m.
+  double idle_of_total = 0;
+  double idle_of_busy = 0;
+  double collective_s = 0;  // mean over devices; a part of their busy seconds
+  // By mesh axes ("data", "data,tensor"); messages between stages: "pipeline".
+  std::map<std::string, Traffic> by_axes;
+  std::array<double, mesh::kLinkClassCount> bytes_by_link = {};  // received, all devices
+  std::vector<MemorySeries> memory;                              // per program
+  Simulation simulation;
+};
+
+// Errors: kInvalidArgument when the plan has more devices than the topology, and as Simulate.
+Result<Forecast> ForecastStep(const Plan& plan, const mesh::Topology& topology,
+                              const ForecastInput& input);
+
+// With memory counters, to look at in a viewer of Chrome traces.
+std::string ForecastTrace(const Plan& plan, const Forecast& forecast);
+
+}  // namespace meshwright::planner

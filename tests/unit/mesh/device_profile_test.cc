@@ -1,0 +1,118 @@
+#include "mesh/device_profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace meshwright::mesh {
+namespace {
+
+using ir::DType;
+using ::testing::HasSubstr;
+
+DeviceProfile Small() {
+  DeviceProfile profile;
+  profile.name = "small";
+  profile.source = "made up";
+  profile.launch_s = 1;
+  profile.peak_flops_per_s[static_cast<size_t>(DType::kF32)] = 100;
+  for (KernelRates& rates : profile.kernels) {
+    rates.bytes_per_s = 10;
+    rates.curves[static_cast<size_t>(DType::kF32)] = {{100, 10}, {10000, 50}};
+  }
+  return profile;
+}
+
+std::string ProfileError(const std::string& text) {
+  const auto profile = ParseDeviceProfile(text);
+  return profile ? "" : profile.error().message();
+}
+
+TEST(DeviceProfile, RatesAreStraightOnTheLogarithmOfTheFlops) {
+  const DeviceProfile profile = Small();
+  EXPECT_DOUBLE_EQ(profile.RateOf(KernelClass::kProduct, DType::kF32, 100), 10);
+  EXPECT_DOUBLE_EQ(profile.RateOf(KernelClass::kProduct, DType::kF32, 1000), 30);
+  EXPECT_DOUBLE_EQ(profile.RateOf(KernelClass::kProduct, DType::kF32, 10000), 50);
+  EXPECT_DOUBLE_EQ(profile.RateOf(KernelClass::kProduct, DType::kF32, 1e9), 50);
+  EXPECT_DOUBLE_EQ(profile.RateOf(KernelClass::kProduct, DType::kBF16, 1000), 30) << "as f32";
+}
+
+TEST(DeviceProfile, ACallBelowTheFirstPointTakesAsLongAsIt) {
+  const DeviceProfile profile = Small();
+  EXPECT_DOUBLE_EQ(profile.Seconds(KernelClass::kProduct, DType::kF32, {100, 0}), 1 + 10);
+  EXPECT_DOUBLE_EQ(profile.Seconds(KernelClass::kProduct, DType::kF32, {25, 0}), 1 + 10);
+}
+
+TEST(DeviceProfile, SecondsAreTheLongerOfComputingAndMoving) {
+  const DeviceProfile profile = Small();
+  EXPECT_DOUBLE_EQ(profile.Seconds(KernelClass::kElementwise, DType::kF32, {1000, 100}),
+                   1 + 1000. / 30);
+  EXPECT_DOUBLE_EQ(profile.Seconds(KernelClass::kElementwise, DType::kF32, {1000, 5000}), 1 + 500);
+  EXPECT_DOUBLE_EQ(profile.Seconds(KernelClass::kElementwise, DType::kF32, {0, 0}), 1);
+}
+
+TEST(DeviceProfile, ReadsWhatItWrites) {
+  for (const auto& [name, profile] : KnownDeviceProfiles()) {
+    const auto parsed = ParseDeviceProfile(FormatDeviceProfile(*profile));
+    ASSERT_TRUE(parsed.has_value()) << parsed.error().message();
+    EXPECT_EQ(*parsed, *profile) << name;
+  }
+}
+
+TEST(DeviceProfile, ErrorsNameLineAndNumber) {
+  const std::string text = FormatDeviceProfile(Small());
+  EXPECT_THAT(ProfileError("profile \"x\"\n\nlaunch_s fast\n"),
+              HasSubstr("line 3: launch_s is 'fast', not a number"));
+  EXPECT_THAT(ProfileError("rate prodct f32 1:1"),
+              HasSubstr("line 1: unknown kernel class 'prodct' (did you mean 'product'?)"));
+  EXPECT_THAT(ProfileError("rate product f32 1,1"), HasSubstr("'1,1' is no point"));
+  EXPECT_THAT(ProfileError("rate product f33 1:1"), HasSubstr("line 1: "));
+  EXPECT_THAT(ProfileError("rate product f32 1:1 # a comment\nrate product f32 2:2"),
+              HasSubstr("line 2: this curve was given before"));
+  EXPECT_THAT(ProfileError("profile x"), HasSubstr("wants a text in double quotes"));
+  EXPECT_THAT(ProfileError("launchs 1"), HasSubstr("did you mean 'launch_s'?"));
+  EXPECT_THAT(ProfileError("launch_s 1 2"), HasSubstr("'2' after its end"));
+  EXPECT_THAT(ProfileError(text + "peak bf16 -3\n"), HasSubstr("the peak of bf16 is -3"));
+  EXPECT_THAT(ProfileError(text + "rate head bf16 5:1 4:1\n"),
+              HasSubstr("head: rate of bf16: point 2 has 4 FLOPs after 5; they must ascend"));
+  EXPECT_THAT(ProfileError("profile \"x\"\npeak f32 1\n"),
+              HasSubstr("product: bytes_per_s is 0; it must be above 0"));
+}
+
+TEST(KnownDeviceProfiles, AreSoundAndOrdered) {
+  const auto& known = KnownDeviceProfiles();
+  for (const auto& [name, profile] : known) {
+    EXPECT_TRUE(CheckDeviceProfile(*profile).ok()) << CheckDeviceProfile(*profile).message();
+    EXPECT_EQ(profile->name, name);
+    EXPECT_FALSE(profile->source.empty());
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
+      for (const KernelClass kernel :
+           {KernelClass::kProduct, KernelClass::kAttention, KernelClass::kHead}) {
+        EXPECT_LE(profile->RateOf(kernel, dtype, 1e14), profile->PeakOf(dtype)) << name;
+      }
+    }
+  }
+  const ir::OpCost work = {2. * 8192 * 8192 * 8192, 3. * 2 * 8192 * 8192};
+  double last_s = 1e9;
+  for (const char* name : {"cpu", "v100-32g", "a100-40g", "h100-80g"}) {
+    const double seconds = known.at(name)->Seconds(KernelClass::kProduct, DType::kF16, work);
+    EXPECT_LT(seconds, last_s) << name;
+    last_s = seconds;
+  }
+  // V100 has no bf16: it computes in f32.
+  const DeviceProfile& v100 = *known.at("v100-32g");
+  EXPECT_EQ(v100.PeakOf(DType::kBF16), v100.PeakOf(DType::kF32));
+  EXPECT_NEAR(known.at("a100-80g")->RateOf(KernelClass::kProduct, DType::kBF16, 137438953472.),
+              219.7e12, 1e9);
+}
+
+TEST(KernelClassOf, SaysWhichRoofAnOpHas) {
+  EXPECT_EQ(KernelClassOf(ir::Op::kEinsum), KernelClass::kProduct);
+  EXPECT_EQ(KernelClassOf(ir::Op::kAttentionQkvGrad), KernelClass::kAttention);
+  EXPECT_EQ(KernelClassOf(ir::Op::kHeadLoss), KernelClass::kHead);
+  EXPECT_EQ(KernelClassOf(ir::Op::kEmbedding), KernelClass::kGather);
+  EXPECT_EQ(KernelClassOf(ir::Op::kAdamW), KernelClass::kOptimizer);
+  EXPECT_EQ(KernelClassOf(ir::Op::kLayerNorm), KernelClass::kElementwise);
+}
+
+}  // namespace
+}  // namespace meshwright::mesh

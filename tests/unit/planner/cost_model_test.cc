@@ -1,0 +1,113 @@
+#include "planner/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include "compile/compile.h"
+#include "ir/builder.h"
+#include "ir/fused.h"
+#include "mesh/cluster.h"
+
+namespace meshwright::planner {
+namespace {
+
+using ir::DType;
+using ir::Op;
+using mesh::KernelClass;
+
+mesh::Topology TwoSites() {
+  mesh::Cluster cluster;
+  cluster.name = "two sites";
+  for (const char* name : {"near", "far"}) {
+    mesh::HostGroup group;
+    group.name = name;
+    group.count = 2;
+    group.devices = 4;
+    group.profile = group.name == "near" ? "h100-80g" : "v100-32g";
+    group.nic_bytes_per_s = 1e10;
+    cluster.hosts.push_back(group);
+  }
+  cluster.links.host = {1e-6, 1e-11};
+  cluster.links.network = {1e-5, 1e-10};
+  cluster.links.slow = {{"far", "near", {1e-3, 1e-9}}};
+  auto topology = mesh::TopologyOfCluster(cluster);
+  EXPECT_TRUE(topology.has_value());
+  return *topology;
+}
+
+ir::Graph Product(DType dtype) {
+  ir::Builder b("f");
+  const auto input = [&](const std::string& name, ir::Dims dims) {
+    return b.AddOne(Op::kInput, {}, {{"name", name}}, {{dtype, std::move(dims)}});
+  };
+  const ValueId y = b.AddOne(Op::kEinsum, {input("x", {512, 256}), input("w", {256, 128})},
+                             {{"equation", "sk,kn->sn"}});
+  b.SetOutput("y", b.AddOne(Op::kGelu, {b.AddOne(Op::kAdd, {y, input("b", {128})})}));
+  return *b.Finish();
+}
+
+TEST(CostModel, ANodeTakesWhatTheProfileOfItsDeviceSays) {
+  const CostModel model(TwoSites());
+  const ir::Graph graph = Product(DType::kF16);
+  const ir::Node& einsum = graph.nodes[2];
+  ASSERT_EQ(einsum.op, Op::kEinsum);
+  const ir::OpCost cost = ir::CostOf(graph, einsum);
+  const auto& known = mesh::KnownDeviceProfiles();
+  for (const auto& [device, name] : {std::pair{0, "h100-80g"}, {8, "v100-32g"}}) {
+    EXPECT_DOUBLE_EQ(model.NodeSeconds(graph, einsum, device),
+                     known.at(name)->Seconds(KernelClass::kProduct, DType::kF16, cost));
+  }
+  EXPECT_EQ(model.NodeSeconds(graph, graph.nodes[0], 0), 0) << "inputs run nothing";
+  const ir::Graph wide = Product(DType::kF32);
+  EXPECT_GT(model.NodeSeconds(wide, wide.nodes[2], 0), model.NodeSeconds(graph, einsum, 0));
+}
+
+TEST(CostModel, AFusedNodeStartsOnceAndKeepsTheFlopsOfItsSteps) {
+  const ir::Graph graph = Product(DType::kF32);
+  const auto compiled = compile::CompileExecutable(graph);
+  ASSERT_TRUE(compiled.has_value());
+  const auto fused = compiled->NodesOf(Op::kFused);
+  ASSERT_EQ(fused.size(), 1u);
+  const NodeWork work = WorkOf(*compiled, compiled->node(fused[0]));
+  EXPECT_EQ(work.lead, KernelClass::kProduct);
+  EXPECT_EQ(work.product_flops(), 2. * 512 * 256 * 128);
+  EXPECT_GT(work.flops[static_cast<size_t>(KernelClass::kElementwise)], 0);
+  const CostModel model(mesh::Topology::Local(1));
+  double apart_s = 0;
+  for (const ir::Node& node : graph.nodes) apart_s += model.NodeSeconds(graph, node, 0);
+  EXPECT_LT(model.NodeSeconds(work, 0), apart_s);
+}
+
+TEST(CostModel, ShapesOfGroupsSayWhichLinksTheyUse) {
+  const CostModel model(TwoSites());
+  const std::vector<int> host = {0, 1, 2, 3};
+  EXPECT_EQ(model.ShapeOf(host).hosts, 1);
+  EXPECT_EQ(model.ShapeOf(host).groups_per_host, 1);
+  EXPECT_EQ(model.ClassOf(host), mesh::LinkClass::kHost);
+  // One of each host, in any order; four such groups share a host's cards.
+  const std::vector<int> across = {5, 1};
+  EXPECT_EQ(model.ShapeOf(across).hosts, 2);
+  EXPECT_EQ(model.ShapeOf(across).groups_per_host, 4);
+  EXPECT_EQ(model.ShapeOf(across).between.alpha_s, 1e-5);
+  EXPECT_EQ(model.ClassOf(across), mesh::LinkClass::kNetwork);
+  EXPECT_DOUBLE_EQ(model.CollectiveSeconds(mesh::CollectiveKind::kReduceScatter, 1e9, across),
+                   1e-5 + 0.5e9 * 4e-10)
+      << "four flows out of 10 GB/s";
+  const std::vector<int> sites = {0, 9, 13};
+  EXPECT_EQ(model.ShapeOf(sites).between.seconds_per_byte, 1e-9);
+  EXPECT_EQ(model.ClassOf(sites), mesh::LinkClass::kSlow);
+  EXPECT_TRUE(model.ShapeOf(sites).is_even);
+  EXPECT_FALSE(model.ShapeOf(std::vector<int>{0, 1, 4}).is_even);
+  EXPECT_EQ(model.ClassOf(std::vector<int>{3}), mesh::LinkClass::kDevice);
+}
+
+TEST(CostModel, MessagesTakeTheLinkBetweenTheirDevices) {
+  const CostModel model(TwoSites());
+  EXPECT_EQ(model.MessageSeconds(1000, 2, 2), 0);
+  EXPECT_DOUBLE_EQ(model.MessageSeconds(1000, 0, 1), 1e-6 + 1000 * 1e-11);
+  EXPECT_DOUBLE_EQ(model.MessageSeconds(1000, 0, 4), 1e-5 + 1000 * 1e-10);
+  EXPECT_DOUBLE_EQ(model.MessageSeconds(1000, 0, 8), 1e-3 + 1000 * 1e-9);
+  EXPECT_EQ(model.ClassOf(8, 0), mesh::LinkClass::kSlow);
+}
+
+}  // namespace
+}  // namespace meshwright::planner
