@@ -16,6 +16,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -50,6 +51,9 @@ struct Strategies {
   std::vector<mesh::Sharding> values;            // per value, as produced
   // The sharding in which a gradient is summed over microbatches; absent: as it is produced.
   std::map<ValueId, mesh::Sharding> accumulators;
+  // The sharding, but for "micro", in which a value is brought to its readers of a phase before
+  // each takes what it needs of that; absent: each starts from what there is.
+  std::map<std::pair<ValueId, ir::Phase>, mesh::Sharding> forms;
   std::vector<std::string> notes;
 };
 

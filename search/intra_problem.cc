@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
+#include <limits>
 #include <utility>
 
 #include "search/choice_reduction.h"
@@ -26,9 +28,8 @@ class Decoder {
   Strategies Run() {
     result_ = model_.base;
     result_.params.clear();
-    result_.accumulators.clear();
     for (size_t i = 0; i < model_.graph->nodes.size(); ++i) SetNode(i);
-    for (size_t i = 0; i < model_.graph->nodes.size(); ++i) SetAccumulators(i);
+    for (size_t i = 0; i < model_.graph->nodes.size(); ++i) SetForms(i);
     return std::move(result_);
   }
 
@@ -70,16 +71,33 @@ class Decoder {
     }
   }
 
-  void SetAccumulators(size_t index) {
+  // How its values get to their readers, where that is not as they are produced.
+  void SetForms(size_t index) {
     const Node& node = model_.NodeAt(index);
-    if (model_.options.microbatches == 1 || node.phase != ir::Phase::kBackward) return;
+    const bool weight = node.op == ir::Op::kParam || planner::IsWeightCast(*model_.graph, node);
     for (size_t r = 0; r < node.outputs.size(); ++r) {
-      const auto it =
-          model_.forms.find({model_.first[index], static_cast<int>(r), Audience::kUpdate});
-      if (it == model_.forms.end()) continue;
-      const Sharding& form = Chosen(it->second, At(it->second).shardings);
-      if (form == WithoutAxis(ValueOf(node.outputs[r]), kMicro)) continue;
-      result_.accumulators[node.outputs[r]] = form;
+      const ValueId value = node.outputs[r];
+      const auto set = [&](Audience audience, std::initializer_list<ir::Phase> phases) {
+        const auto it = model_.forms.find({model_.first[index], static_cast<int>(r), audience});
+        if (it == model_.forms.end()) return;
+        const Sharding& form = Chosen(it->second, At(it->second).shardings);
+        const Sharding& made =
+            node.op == ir::Op::kParam ? result_.params.at(node.attrs.Str("name")) : ValueOf(value);
+        if (form == WithoutAxis(made, kMicro)) return;
+        const bool summed = audience == Audience::kUpdate && model_.options.microbatches > 1;
+        if (summed && node.phase == ir::Phase::kBackward) {
+          result_.accumulators[value] = form;
+          return;
+        }
+        for (ir::Phase phase : phases) result_.forms[{value, phase}] = form;
+      };
+      set(Audience::kUpdate, {ir::Phase::kUpdate});
+      set(Audience::kBackward, {ir::Phase::kBackward});
+      if (weight) {
+        set(Audience::kForward, {ir::Phase::kForward});
+      } else {
+        set(Audience::kForward, {ir::Phase::kForward, ir::Phase::kBackward});
+      }
     }
   }
 

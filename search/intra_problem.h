@@ -75,7 +75,7 @@ struct IntraOptions {
   int64_t microbatches = 1;
   int64_t kept_microbatches = 1;  // whose activations a device keeps at once, at most
   int64_t budget_bytes = 0;       // of a device
-  IntraPins pins;
+  IntraPins pins = {};
 };
 
 struct IntraModel;
