@@ -143,10 +143,10 @@ class StageSearch {
   // below and above the one that worked.
   Status Probe() {
     const StageTable& table = space_.table();
-    const double work = table.prefix_device_s(table.layers());
+    const double work_s = table.prefix_work_s(table.layers());
     const double fill_s = table.prefix_fill_s(table.layers());
-    if (!std::isfinite(work)) return OkStatus();
-    const double least_s = work / std::max(1, space_.inventory().devices()) * (1 - kRounding);
+    if (!std::isfinite(work_s)) return OkStatus();
+    const double least_s = work_s / space_.weighted_devices() * (1 - kRounding);
     const int first = periods_.at(least_s);
     const int last = periods_.count() - 1, last_tail = tails_.count() - 1;
     int below = first - 1;  // nothing is in these buckets

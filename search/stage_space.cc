@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -83,6 +84,14 @@ StageSpace::StageSpace(const StageProblem& problem, StageInventory inventory, St
       tie_limit_s_(TieLimit(table_)),
       ties_(TiesOf(tie_limit_s_, problem.layers, inventory_.devices())),
       frontier_(table_, inventory_, DepthsOf(problem, table_, inventory_.devices()), ties_) {}
+
+double StageSpace::weighted_devices() const {
+  double devices = 0;
+  for (int c = 0; c < inventory_.classes(); ++c) {
+    devices += table_.class_weight(c) * inventory_.free_devices(c, inventory_.full());
+  }
+  return std::max(devices, std::numeric_limits<double>::min());
+}
 
 double StageSpace::TieCost(std::span<const StageChoice> stages) const {
   double cost_s = 0;
