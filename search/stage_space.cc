@@ -58,9 +58,22 @@ StageDepths DepthsOf(const StageProblem& problem, const StageTable& table, int d
   return depths;
 }
 
+// A share of what any step takes: of the least fills, or, where these may be nothing, of the least
+// that a stage may take at all.
 double TieLimit(const StageTable& table) {
-  const double least_s = table.prefix_fill_s(table.layers());
-  return std::isfinite(least_s) ? kTieShare * least_s : 0;
+  const double fill_s = table.prefix_fill_s(table.layers());
+  if (fill_s > 0) return std::isfinite(fill_s) ? kTieShare * fill_s : 0;
+  double least_s = std::numeric_limits<double>::infinity();
+  for (int first = 0; first < table.layers(); ++first) {
+    for (int end = first + 1; end <= table.layers(); ++end) {
+      for (const StageEntry& entry : table.entries(first, end)) {
+        for (double cost_s : {entry.fill_s, entry.compute_s, entry.tail_s}) {
+          if (cost_s > 0) least_s = std::min(least_s, cost_s);
+        }
+      }
+    }
+  }
+  return kTieShare * (std::isfinite(least_s) ? least_s : 1);
 }
 
 // A stage weighs more than all devices together.
