@@ -7,8 +7,8 @@
 namespace meshwright::search {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::infinity();
-constexpr double kRounding = 1e-9;  // of all devices
+constexpr double kUnreached = std::numeric_limits<double>::infinity();
+constexpr double kDeviceRounding = 1e-9;  // of all devices
 
 // values[i] = min(values[i], cost_s + next[i]), in blocks that compile to vector instructions.
 void AddMin(double* __restrict values, const double* __restrict next, double cost_s, int count) {
@@ -48,7 +48,7 @@ void StageFrontier::Weigh() {
       free += table_.class_weight(c) * inventory_.free_devices(c, state);
     }
   }
-  tolerance_ = kRounding * free_[static_cast<size_t>(inventory_.full())];
+  tolerance_ = kDeviceRounding * free_[static_cast<size_t>(inventory_.full())];
 }
 
 size_t StageFrontier::RowOf(int first, int depth, int port) const {
@@ -115,8 +115,8 @@ void StageFrontier::Apply(size_t to_row, size_t from_row, int slot, double cost_
 void StageFrontier::ApplySlot(int first, int end, int depth, int slot, const StageLimits& limits) {
   const int chain = inventory_.slots()[static_cast<size_t>(slot)].chain;
   for (size_t pair = 0; pair < slot_cost_s_.size(); ++pair) {
-    const double cost_s = std::exchange(slot_cost_s_[pair], kNone);
-    if (cost_s == kNone) continue;
+    const double cost_s = std::exchange(slot_cost_s_[pair], kUnreached);
+    if (cost_s == kUnreached) continue;
     if (chain >= 0) {
       double& least_s = chain_cost_s_[static_cast<size_t>(chain) * slot_cost_s_.size() + pair];
       if (least_s <= cost_s) continue;
@@ -133,8 +133,8 @@ void StageFrontier::ApplySlot(int first, int end, int depth, int slot, const Sta
 }
 
 void StageFrontier::ApplyDepth(int first, int end, int depth, const StageLimits& limits) {
-  std::fill(slot_cost_s_.begin(), slot_cost_s_.end(), kNone);
-  std::fill(chain_cost_s_.begin(), chain_cost_s_.end(), kNone);
+  std::fill(slot_cost_s_.begin(), slot_cost_s_.end(), kUnreached);
+  std::fill(chain_cost_s_.begin(), chain_cost_s_.end(), kUnreached);
   int slot = -1;
   for (const Candidate& candidate : candidates_) {
     if (!Allows(candidate, depth)) continue;
@@ -148,9 +148,9 @@ void StageFrontier::ApplyDepth(int first, int end, int depth, const StageLimits&
 
 void StageFrontier::Close(size_t row) {
   const double* values = Values(row);
-  Extent extent{inventory_.states(), 0, kNone};
+  Extent extent{inventory_.states(), 0, kUnreached};
   for (int state = 0; state < inventory_.states(); ++state) {
-    if (values[state] == kNone) continue;
+    if (values[state] == kUnreached) continue;
     extent.begin = std::min(extent.begin, state);
     extent.end = state + 1;
     extent.least_s = std::min(extent.least_s, values[state]);
@@ -166,7 +166,7 @@ void StageFrontier::FillFirst(int first, const StageLimits& limits) {
   const auto devices = [&](double work_s) { return work_s > 0 ? work_s / limits.period_s : 0; };
   window_.most = all - devices(table_.prefix_work_s(first)) + tolerance_;
   if (!(window_.most >= 0)) return;
-  std::fill(Values(begin), Values(end), kNone);
+  std::fill(Values(begin), Values(end), kUnreached);
   for (int last = first + 1; last <= table_.layers(); ++last) {
     FindCandidates(first, last, limits);
     if (candidates_.empty()) continue;
@@ -192,7 +192,7 @@ std::optional<StageFill> StageFrontier::Minimize(const StageLimits& limits,
 
 std::optional<StageFill> StageFrontier::Walk(const StageLimits& limits) {
   StageFill fill;
-  fill.fill_s = kNone;
+  fill.fill_s = kUnreached;
   int depth = 0, port = 0, state = inventory_.full();
   for (int d = depths_.open ? 1 : depths_.count(); d <= depths_.count(); ++d) {
     for (int p = 0; p < table_.ports(); ++p) {

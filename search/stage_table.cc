@@ -79,7 +79,7 @@ std::vector<int> InSlotOrder(const StageProblem& problem, const StageInventory& 
   return order;
 }
 
-void Append(LayerCost& sum, const LayerCost& cost) {
+void AppendLayerCost(LayerCost& sum, const LayerCost& cost) {
   sum.forward_s += cost.forward_s;
   sum.backward_s += cost.backward_s;
   sum.weight_s += cost.weight_s;
@@ -121,7 +121,7 @@ class TableBuilder {
   Status AppendOption(int option, int first, int end) {
     const StageOption& o = problem_.options[static_cast<size_t>(option)];
     LayerCost& sum = sums_[static_cast<size_t>(option)];
-    Append(sum, o.layers[static_cast<size_t>(end - 1)]);
+    AppendLayerCost(sum, o.layers[static_cast<size_t>(end - 1)]);
     if (!IsAllowed(problem_.pins, first, end, problem_.layers)) return OkStatus();
     LayerCost cost = sum;
     if (const auto whole = problem_.range_cost ? problem_.range_cost(option, first, end)
