@@ -3,6 +3,7 @@
 // Thread rule: immutable after construction.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 namespace meshwright::search {

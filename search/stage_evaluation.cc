@@ -66,8 +66,8 @@ void CheckMemory(const StageProblem& problem, std::span<const StageChoice> stage
   }
 }
 
-void Place(const StageProblem& problem, std::span<const StageChoice> stages,
-           StageEvaluation& evaluation) {
+void PlaceStages(const StageProblem& problem, std::span<const StageChoice> stages,
+                 StageEvaluation& evaluation) {
   for (size_t c = 0; c < problem.classes.size(); ++c) {
     std::vector<SubmeshShape> shapes;
     std::vector<size_t> owners;
@@ -122,7 +122,7 @@ StageEvaluation EvaluateStages(const StageProblem& problem, std::span<const Stag
   }
   evaluation.step_s += (problem.microbatches - 1) * period_s + tail_s;
   CheckMemory(problem, stages, evaluation);
-  Place(problem, stages, evaluation);
+  PlaceStages(problem, stages, evaluation);
   CheckAgainstPins(problem.pins, stages, evaluation.violations);
   return evaluation;
 }

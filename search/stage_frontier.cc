@@ -7,7 +7,8 @@
 namespace meshwright::search {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::infinity();
+constexpr double kUnreached = std::numeric_limits<double>::infinity();
+constexpr double kDeviceRounding = 1e-9;  // of all devices
 
 // values[i] = min(values[i], cost_s + next[i]), in blocks that compile to vector instructions.
 void AddMin(double* __restrict values, const double* __restrict next, double cost_s, int count) {
@@ -36,6 +37,18 @@ StageFrontier::StageFrontier(const StageTable& table, const StageInventory& inve
   values_.resize(rows * static_cast<size_t>(inventory.states()));
   extents_.resize(rows);
   extents_[0] = {0, inventory.states(), 0};
+  Weigh();
+}
+
+void StageFrontier::Weigh() {
+  free_.resize(static_cast<size_t>(inventory_.states()));
+  for (int state = 0; state < inventory_.states(); ++state) {
+    double& free = free_[static_cast<size_t>(state)];
+    for (int c = 0; c < inventory_.classes(); ++c) {
+      free += table_.class_weight(c) * inventory_.free_devices(c, state);
+    }
+  }
+  tolerance_ = kDeviceRounding * free_[static_cast<size_t>(inventory_.full())];
 }
 
 size_t StageFrontier::RowOf(int first, int depth, int port) const {
@@ -76,25 +89,23 @@ bool StageFrontier::VisitNext(int end, int depth, int next_port, const Visit& vi
   return again && visit(RowOf(end, depth, next_port), depth);
 }
 
-// States beyond these leave the layers before `first` fewer devices than their work takes within
-// the limit on the period.
-int StageFrontier::UsefulStates(int first, const StageLimits& limits) const {
-  const double work = table_.prefix_device_s(first);
-  if (work == kNone) return 0;
-  const int unit = inventory_.devices_per_state();
-  if (unit == 0 || work == 0) return inventory_.states();
-  const double devices = std::ceil(work / limits.period_s * (1 - 1e-9));
-  const double free = std::floor((inventory_.full() * static_cast<double>(unit) - devices) / unit);
-  return std::clamp(static_cast<int>(free) + 1, 0, inventory_.states());
-}
-
 void StageFrontier::Apply(size_t to_row, size_t from_row, int slot, double cost_s) {
   const Extent& next = extents_[from_row];
   double* values = Values(to_row);
   const double* next_values = Values(from_row);
   for (const InventoryRun& run : inventory_.slots()[static_cast<size_t>(slot)].runs) {
-    const int begin = std::max(0, next.begin - run.to);
-    const int end = std::min({run.count, next.end - run.to, useful_states_ - run.from});
+    const double* free = free_.data() + run.from;
+    const double* free_next = free_.data() + run.to;
+    int begin = std::max(0, next.begin - run.to);
+    int end = std::min(run.count, next.end - run.to);
+    if (begin >= end) continue;
+    // Free devices grow evenly along a run.
+    const double step = run.count > 1 ? free[1] - free[0] : 1;
+    const double least = (window_.least - free_next[0]) / step;
+    const double most = (window_.most - free[0]) / step;
+    if (most < begin || least > end) continue;
+    if (least > begin) begin = static_cast<int>(std::ceil(least));
+    if (most < end) end = static_cast<int>(most) + 1;
     if (begin >= end) continue;
     AddMin(values + run.from + begin, next_values + run.to + begin, cost_s, end - begin);
   }
@@ -104,8 +115,8 @@ void StageFrontier::Apply(size_t to_row, size_t from_row, int slot, double cost_
 void StageFrontier::ApplySlot(int first, int end, int depth, int slot, const StageLimits& limits) {
   const int chain = inventory_.slots()[static_cast<size_t>(slot)].chain;
   for (size_t pair = 0; pair < slot_cost_s_.size(); ++pair) {
-    const double cost_s = std::exchange(slot_cost_s_[pair], kNone);
-    if (cost_s == kNone) continue;
+    const double cost_s = std::exchange(slot_cost_s_[pair], kUnreached);
+    if (cost_s == kUnreached) continue;
     if (chain >= 0) {
       double& least_s = chain_cost_s_[static_cast<size_t>(chain) * slot_cost_s_.size() + pair];
       if (least_s <= cost_s) continue;
@@ -122,8 +133,8 @@ void StageFrontier::ApplySlot(int first, int end, int depth, int slot, const Sta
 }
 
 void StageFrontier::ApplyDepth(int first, int end, int depth, const StageLimits& limits) {
-  std::fill(slot_cost_s_.begin(), slot_cost_s_.end(), kNone);
-  std::fill(chain_cost_s_.begin(), chain_cost_s_.end(), kNone);
+  std::fill(slot_cost_s_.begin(), slot_cost_s_.end(), kUnreached);
+  std::fill(chain_cost_s_.begin(), chain_cost_s_.end(), kUnreached);
   int slot = -1;
   for (const Candidate& candidate : candidates_) {
     if (!Allows(candidate, depth)) continue;
@@ -137,9 +148,9 @@ void StageFrontier::ApplyDepth(int first, int end, int depth, const StageLimits&
 
 void StageFrontier::Close(size_t row) {
   const double* values = Values(row);
-  Extent extent{inventory_.states(), 0, kNone};
-  for (int state = 0; state < useful_states_; ++state) {
-    if (values[state] == kNone) continue;
+  Extent extent{inventory_.states(), 0, kUnreached};
+  for (int state = 0; state < inventory_.states(); ++state) {
+    if (values[state] == kUnreached) continue;
     extent.begin = std::min(extent.begin, state);
     extent.end = state + 1;
     extent.least_s = std::min(extent.least_s, values[state]);
@@ -150,12 +161,16 @@ void StageFrontier::Close(size_t row) {
 void StageFrontier::FillFirst(int first, const StageLimits& limits) {
   const size_t begin = RowOf(first, 1, 0), end = RowOf(first + 1, 1, 0);
   for (size_t row = begin; row < end; ++row) extents_[row] = {};
-  useful_states_ = UsefulStates(first, limits);
-  if (useful_states_ == 0) return;
-  std::fill(Values(begin), Values(end), kNone);
+  const double all = free_[static_cast<size_t>(inventory_.full())];
+  // Zero work under no limit takes nothing.
+  const auto devices = [&](double work_s) { return work_s > 0 ? work_s / limits.period_s : 0; };
+  window_.most = all - devices(table_.prefix_work_s(first)) + tolerance_;
+  if (!(window_.most >= 0)) return;
+  std::fill(Values(begin), Values(end), kUnreached);
   for (int last = first + 1; last <= table_.layers(); ++last) {
     FindCandidates(first, last, limits);
     if (candidates_.empty()) continue;
+    window_.least = devices(table_.suffix_work_s(last)) - tolerance_;
     const int deepest = std::min(depths_.count(), table_.layers() - last + 1);
     for (int depth = 1; depth <= deepest; ++depth) ApplyDepth(first, last, depth, limits);
   }
@@ -177,7 +192,7 @@ std::optional<StageFill> StageFrontier::Minimize(const StageLimits& limits,
 
 std::optional<StageFill> StageFrontier::Walk(const StageLimits& limits) {
   StageFill fill;
-  fill.fill_s = kNone;
+  fill.fill_s = kUnreached;
   int depth = 0, port = 0, state = inventory_.full();
   for (int d = depths_.open ? 1 : depths_.count(); d <= depths_.count(); ++d) {
     for (int p = 0; p < table_.ports(); ++p) {

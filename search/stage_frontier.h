@@ -9,8 +9,9 @@
 // fewest devices win.
 //
 // With L layers, F free states, E runs' entries, D depths and P ports a call takes
-// O(L^2 D P^2 E) additions in unit stride; limits on period and ranges of states that cannot matter
-// make that far less near the optimum.
+// O(L^2 D P^2 E) additions in unit stride; limits on the period make that far less near the
+// optimum: few options keep them, and states with too few free devices for the layers behind, or
+// too many for those before to have enough, do not matter.
 //
 // Thread rule: one thread at a time (it keeps its tables). Ownership: table and inventory outlive
 // it. Source: Alpa (Zheng et al., OSDI'22) section 5, equation 3, with the state above.
@@ -82,11 +83,16 @@ class StageFrontier {
   double* Values(size_t row);
   void FindCandidates(int first, int end, const StageLimits& limits);
   bool Allows(const Candidate& candidate, int depth) const;
-  int UsefulStates(int first, const StageLimits& limits) const;
+  void Weigh();
   void FillFirst(int first, const StageLimits& limits);
   void ApplyDepth(int first, int end, int depth, const StageLimits& limits);
   void ApplySlot(int first, int end, int depth, int slot, const StageLimits& limits);
   void Apply(size_t to_row, size_t from_row, int slot, double cost_s);
+  // What states of the row that is filled, and of those behind the range at hand, must have free.
+  struct Window {
+    double most = 0;   // more leaves too little to the layers before
+    double least = 0;  // less is too little for the layers behind
+  };
   void Close(size_t row);
   template <typename Visit>
   bool VisitNext(int end, int depth, int next_port, const Visit& visit) const;
@@ -98,7 +104,9 @@ class StageFrontier {
   StageDepths depths_;
   StageTies ties_;
   bool stopped_ = false;
-  int useful_states_ = 0;              // of the row that is being filled
+  Window window_;
+  std::vector<double> free_;           // [state]: devices, weighted like work
+  double tolerance_ = 0;               // of their sums
   std::vector<double> values_;         // [row, state]
   std::vector<Extent> extents_;        // [row]
   std::vector<Candidate> candidates_;  // of the range at hand

@@ -64,7 +64,9 @@ std::vector<SizedPool> SizePools(const StageProblem& problem, const StageInvento
     sized.states = states_of(sized);
     pools.push_back(std::move(sized));
   }
-  while (EntriesOf(pools) > limits.entries) {
+  // Several pools make runs short, and limits on the period leave out less of them.
+  const int64_t pool_count = std::max<int64_t>(1, static_cast<int64_t>(pools.size()));
+  while (EntriesOf(pools) > limits.entries / pool_count) {
     SizedPool* largest = nullptr;
     for (SizedPool& pool : pools) {
       if (pool.unit + 1 == pool.units.size()) continue;
@@ -74,27 +76,63 @@ std::vector<SizedPool> SizePools(const StageProblem& problem, const StageInvento
     ++largest->unit;
     largest->states = states_of(*largest);
   }
-  // The innermost pool should have the longest runs.
+  // The last pool should have the longest runs.
   std::stable_sort(pools.begin(), pools.end(), [](const SizedPool& a, const SizedPool& b) {
-    return a.states.states < b.states.states;
+    return std::pair(a.states.even, a.states.states) < std::pair(b.states.even, b.states.states);
   });
   return pools;
 }
 
-// A move of one pool as runs over the states of all.
+// States of the pools before and behind one, as numbers of combinations.
+struct Around {
+  int outer = 1;
+  int inner = 1;
+};
+
+Around AroundPool(const std::vector<SizedPool>& pools, size_t p) {
+  Around around;
+  for (size_t q = 0; q < pools.size(); ++q) {
+    if (q < p) around.outer *= pools[q].states.states;
+    if (q > p) around.inner *= pools[q].states.states;
+  }
+  return around;
+}
+
+// A move of one pool as runs over the states of all, none of them longer than the last pool: along
+// it the free devices grow evenly.
 void AppendRuns(const std::vector<SizedPool>& pools, size_t p, int move,
                 std::vector<InventoryRun>& runs) {
-  int outer = 1, inner = 1;
-  for (size_t q = 0; q < pools.size(); ++q) {
-    if (q < p) outer *= pools[q].states.states;
-    if (q > p) inner *= pools[q].states.states;
-  }
-  for (int o = 0; o < outer; ++o) {
+  const Around around = AroundPool(pools, p);
+  const bool is_last = p + 1 == pools.size();
+  for (int o = 0; o < around.outer; ++o) {
     const int base = o * pools[p].states.states;
     for (const InventoryRun& run : pools[p].states.moves[static_cast<size_t>(move)].runs) {
-      runs.push_back({(base + run.from) * inner, (base + run.to) * inner, run.count * inner});
+      if (is_last) {
+        runs.push_back({base + run.from, base + run.to, run.count});
+        continue;
+      }
+      const int line = pools.back().states.even ? pools.back().states.states : 1;
+      for (int i = 0; i < run.count * around.inner; i += line) {
+        runs.push_back(
+            {(base + run.from) * around.inner + i, (base + run.to) * around.inner + i, line});
+      }
     }
   }
+}
+
+std::vector<std::vector<int>> FreeDevices(const std::vector<SizedPool>& pools, size_t classes,
+                                          int states) {
+  std::vector<std::vector<int>> free(classes, std::vector<int>(static_cast<size_t>(states)));
+  for (size_t p = 0; p < pools.size(); ++p) {
+    const Around around = AroundPool(pools, p);
+    std::vector<int>& of_class = free[static_cast<size_t>(pools[p].pool.device_class)];
+    for (int state = 0; state < states; ++state) {
+      const int of_pool = state / around.inner % pools[p].states.states;
+      of_class[static_cast<size_t>(state)] +=
+          pools[p].states.free_devices[static_cast<size_t>(of_pool)];
+    }
+  }
+  return free;
 }
 
 // What an option takes: a move in every pool of its class that has one for its shape.
@@ -141,13 +179,9 @@ StageInventory StageInventory::Make(const StageProblem& problem, const Limits& l
     inventory.real_ &= pool.states.real;
     inventory.units_.push_back(
         {pool.pool.device_class, pool.pool.host_devices, pool.states.unit_devices});
-    inventory.devices_ += pool.pool.hosts * pool.pool.host_devices / pool.states.unit_devices *
-                          pool.states.unit_devices;
     ++pools_of_class[pool.pool.device_class];
   }
-  if (pools.size() == 1 && pools[0].states.counts) {
-    inventory.devices_per_state_ = pools[0].states.unit_devices;
-  }
+  inventory.free_devices_ = FreeDevices(pools, problem.classes.size(), inventory.states_);
   std::map<SlotKey, std::vector<int>> options_of;
   inventory.slot_of_option_.assign(problem.options.size(), -1);
   for (size_t option = 0; option < problem.options.size(); ++option) {
@@ -157,6 +191,7 @@ StageInventory StageInventory::Make(const StageProblem& problem, const Limits& l
   }
   for (const auto& [key, options] : options_of) {
     InventorySlot slot;
+    slot.device_class = key.device_class;
     slot.devices = LeastDevices(pools, key);
     slot.chain = key.several_hosts ? -1 : key.device_class;
     for (const auto& [p, move] : key.moves) AppendRuns(pools, p, move, slot.runs);
@@ -167,6 +202,12 @@ StageInventory StageInventory::Make(const StageProblem& problem, const Limits& l
     inventory.slots_.push_back(std::move(slot));
   }
   return inventory;
+}
+
+int StageInventory::devices() const {
+  int devices = 0;
+  for (int c = 0; c < classes(); ++c) devices += free_devices(c, full_);
+  return devices;
 }
 
 }  // namespace meshwright::search

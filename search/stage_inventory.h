@@ -27,7 +27,8 @@
 
 namespace meshwright::search {
 
-// Taking a submesh turns state from + i into to + i, for i < count.
+// Taking a submesh turns state from + i into to + i, for i < count. Each i has as many devices more
+// free than the one before.
 struct InventoryRun {
   int from = 0;
   int to = 0;
@@ -37,6 +38,7 @@ struct InventoryRun {
 // Submeshes that take the same from every state.
 struct InventorySlot {
   std::vector<InventoryRun> runs;
+  int device_class = 0;
   int devices = 0;  // that it takes, with the rest of its units; where pools differ, the least
   // Slots of one chain >= 0 lie in ascending order: what has room for one has room for those
   // before it. -1: of no chain.
@@ -53,7 +55,7 @@ class StageInventory {
  public:
   enum class Counts : uint8_t { kRelaxed, kRounded };
   struct Limits {
-    int64_t entries = 150'000;  // of all runs
+    int64_t entries = 150'000;  // of all runs; with n pools 1 / n of it
     int arrangements = 600;     // of a pool
   };
 
@@ -66,21 +68,23 @@ class StageInventory {
   const std::vector<InventoryUnit>& units() const { return units_; }
   // Whether all that the states allow can be packed.
   bool real() const { return real_; }
-  // When there is one pool and it counts: state s has s units of so many devices free; else 0.
-  int devices_per_state() const { return devices_per_state_; }
-  int devices() const { return devices_; }  // all of them, in whole units
+  // Devices of a class that are free in a state.
+  int free_devices(int device_class, int state) const {
+    return free_devices_[static_cast<size_t>(device_class)][static_cast<size_t>(state)];
+  }
+  int classes() const { return static_cast<int>(free_devices_.size()); }
+  int devices() const;  // all of them, in whole units
 
  private:
   StageInventory() = default;
 
   int states_ = 1;
   int full_ = 0;
-  int devices_ = 0;
-  int devices_per_state_ = 0;
   bool real_ = true;
   std::vector<InventorySlot> slots_;
   std::vector<int> slot_of_option_;
   std::vector<InventoryUnit> units_;
+  std::vector<std::vector<int>> free_devices_;  // [class][state]
 };
 
 }  // namespace meshwright::search

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kAnyBytes = int64_t{1} << 60;
 
 // Some stages that fit when every device has so much more memory; with what they lack without it.
-struct Near {
+struct NearPlan {
   std::vector<StageChoice> stages;
   StageEvaluation evaluation;
   int64_t over_bytes() const {
@@ -23,19 +23,19 @@ struct Near {
   }
 };
 
-Result<std::optional<Near>> WithExtra(const StageProblem& problem,
-                                      const StageInventory::Limits& limits, int64_t extra_bytes,
-                                      const std::function<bool()>& stop) {
+Result<std::optional<NearPlan>> WithExtra(const StageProblem& problem,
+                                          const StageInventory::Limits& limits, int64_t extra_bytes,
+                                          const std::function<bool()>& stop) {
   MW_ASSIGN_OR_RETURN(
       auto space,
       StageSpace::Make(problem, {limits, StageInventory::Counts::kRounded, extra_bytes}));
   auto fill = space->frontier().Minimize({}, stop);
-  if (!fill) return std::optional<Near>();
+  if (!fill) return std::optional<NearPlan>();
   StageEvaluation evaluation = EvaluateStages(problem, fill->stages);
-  return Near{std::move(fill->stages), std::move(evaluation)};
+  return NearPlan{std::move(fill->stages), std::move(evaluation)};
 }
 
-std::string DevicesOf(const StageProblem& problem) {
+std::string ListDevices(const StageProblem& problem) {
   std::string text;
   for (const StageDeviceClass& c : problem.classes) {
     int devices = 0;
@@ -51,13 +51,13 @@ std::string DevicesOf(const StageProblem& problem) {
 Status NearestStages(const StageProblem& problem, const StageInventory::Limits& limits,
                      const std::function<bool()>& stop) {
   // Without its end nothing can be said.
-  MW_ASSIGN_OR_RETURN(std::optional<Near> nearest,
+  MW_ASSIGN_OR_RETURN(std::optional<NearPlan> nearest,
                       WithExtra(problem, limits, kAnyBytes, [] { return false; }));
   if (!nearest || nearest->over_bytes() == 0) {
     return ResourceExhausted(fmt::format(
         "no stages of {} options (with the pins, if any) cover {} layers on {}, whatever memory "
         "devices have; give options for more shapes",
-        problem.options.size(), problem.layers, DevicesOf(problem)));
+        problem.options.size(), problem.layers, ListDevices(problem)));
   }
   int64_t too_few_bytes = 0;
   while (nearest->over_bytes() - too_few_bytes > 1 && !stop()) {

@@ -48,6 +48,7 @@ PoolStates CountStates(const HostPool& pool, int unit, bool rounded) {
   result.unit_devices = unit;
   result.full = pool.hosts * pool.host_devices / unit;
   result.states = result.full + 1;
+  for (int state = 0; state < result.states; ++state) result.free_devices.push_back(state * unit);
   result.real = rounded || rounding.Exact();
   std::map<int, int> move_of_devices;
   for (const SubmeshShape& shape : pool.shapes) {
@@ -83,7 +84,7 @@ class Arrangements {
   // Nothing: there are more than `most`.
   std::optional<PoolStates> Enumerate() {
     PoolStates result;
-    result.counts = false;
+    result.even = false;
     for (const SubmeshShape& shape : pool_.shapes) {
       result.move_of[shape] = static_cast<int>(result.moves.size());
       result.moves.push_back({shape.devices(), {}});
@@ -102,6 +103,13 @@ class Arrangements {
       if (static_cast<int>(states_.size()) > most_) return std::nullopt;
     }
     result.states = static_cast<int>(states_.size());
+    for (const Arrangement& arrangement : states_) {
+      int devices = 0;
+      for (size_t i = 0; i < arrangement.size(); ++i) {
+        devices += arrangement[i] * (static_cast<int>(i) + 1);
+      }
+      result.free_devices.push_back(devices);
+    }
     return result;
   }
 

@@ -23,7 +23,8 @@ struct PoolStates {
   int states = 1;
   int full = 0;
   int unit_devices = 1;
-  bool counts = true;  // state s: s units are free
+  bool even = true;               // each state has as many devices more free as the one before
+  std::vector<int> free_devices;  // [state]
   bool real = true;
   struct Move {
     int devices = 0;  // taken

@@ -14,11 +14,11 @@ constexpr int kPortsMax = 64;                    // the search takes their squar
 constexpr int64_t kBytesMax = int64_t{1} << 50;  // of one layer: sums over layers do not overflow
 
 template <typename T>
-const T& At(const std::vector<T>& values, int index) {
+const T& ElementAt(const std::vector<T>& values, int index) {
   return values[static_cast<size_t>(index)];
 }
 
-void Add(LayerCost& sum, const LayerCost& cost) {
+void AddLayerCost(LayerCost& sum, const LayerCost& cost) {
   sum.forward_s += cost.forward_s;
   sum.backward_s += cost.backward_s;
   sum.weight_s += cost.weight_s;
@@ -30,7 +30,7 @@ void Add(LayerCost& sum, const LayerCost& cost) {
 }
 
 Status CheckOption(const StageProblem& problem, int option) {
-  const StageOption& o = At(problem.options, option);
+  const StageOption& o = ElementAt(problem.options, option);
   const auto wrong = [&](std::string_view what) {
     return InvalidArgument(fmt::format("stage option {} (\"{}\") {}", option, o.name, what));
   };
@@ -50,7 +50,7 @@ Status CheckOption(const StageProblem& problem, int option) {
     return wrong(fmt::format("has costs of {} layers, not {}", o.layers.size(), problem.layers));
   }
   for (int layer = 0; layer < problem.layers; ++layer) {
-    const Status status = CheckLayerCost(At(o.layers, layer), problem.schedule);
+    const Status status = CheckLayerCost(ElementAt(o.layers, layer), problem.schedule);
     if (!status.ok()) return wrong(fmt::format("in layer {} {}", layer, status.message()));
   }
   return OkStatus();
@@ -79,7 +79,7 @@ Status CheckPinnedPlaces(const StageProblem& problem) {
     std::vector<SubmeshShape> shapes;
     std::vector<std::string> pins;
     for (const StagePins::Option& pin : problem.pins.options) {
-      const StageOption& option = At(problem.options, pin.option);
+      const StageOption& option = ElementAt(problem.options, pin.option);
       if (option.device_class != static_cast<int>(c)) continue;
       shapes.push_back(option.shape);
       pins.push_back(fmt::format("stage {}: \"{}\" ({}x{})", pin.stage, option.name,
@@ -229,7 +229,7 @@ LayerCost RangeCost(const StageProblem& problem, int option, int first, int end)
   }
   LayerCost sum;
   for (int layer = first; layer < end; ++layer) {
-    Add(sum, At(At(problem.options, option).layers, layer));
+    AddLayerCost(sum, ElementAt(ElementAt(problem.options, option).layers, layer));
   }
   return sum;
 }
@@ -246,10 +246,10 @@ int64_t StageMemoryBytes(const LayerCost& cost, int in_flight) {
 std::string FormatStage(const StageProblem& problem, std::span<const StageChoice> stages,
                         int stage) {
   const StageChoice& choice = stages[static_cast<size_t>(stage)];
-  const StageOption& option = At(problem.options, choice.option);
+  const StageOption& option = ElementAt(problem.options, choice.option);
   return fmt::format("stage {} of {} (layers {}..{}, {} {}x{}, \"{}\")", stage, stages.size(),
                      choice.first_layer, choice.end_layer - 1,
-                     At(problem.classes, option.device_class).name, option.shape.hosts,
+                     ElementAt(problem.classes, option.device_class).name, option.shape.hosts,
                      option.shape.devices_per_host, option.name);
 }
 

@@ -18,9 +18,9 @@
 namespace meshwright::search {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::infinity();
-constexpr double kRounding = 1e-9;  // of a sum: sums in different orders differ by less
-constexpr double kEqual = 1e-7;     // of a step: above what ties add
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+constexpr double kSumRounding = 1e-9;  // of a sum: sums in different orders differ by less
+constexpr double kEqual = 1e-7;        // of a step: above what ties add
 
 // Periods (or tails) of all stages that there may be.
 CostBuckets PeriodBuckets(const StageTable& table, double ratio) {
@@ -51,7 +51,7 @@ CostBuckets TailBuckets(const StageTable& table, double ratio) {
 
 // Buckets [first, last] of periods and of tails. What is in it takes at least `bound_s`, and its
 // fills add up to at least `fill_s`.
-struct Box {
+struct ThresholdBox {
   double bound_s = 0;
   int first_period = 0;
   int last_period = 0;
@@ -62,7 +62,7 @@ struct Box {
     return std::tuple(bound_s, first_period, last_period, first_tail, last_tail, fill_s);
   }
   bool empty() const { return first_period > last_period || first_tail > last_tail; }
-  friend bool operator<(const Box& a, const Box& b) { return a.Key() < b.Key(); }
+  friend bool operator<(const ThresholdBox& a, const ThresholdBox& b) { return a.Key() < b.Key(); }
 };
 
 class StageSearch {
@@ -100,7 +100,7 @@ class StageSearch {
   }
 
   // Below this, with what ties add, an answer is better than the best one.
-  double best_s() const { return best_ ? best_tied_s_ : kNone; }
+  double best_s() const { return best_ ? best_tied_s_ : kUnbounded; }
 
   bool GoodEnough() const { return boxes_.begin()->bound_s >= best_s() * (1 - options_.gap); }
 
@@ -112,27 +112,27 @@ class StageSearch {
     return step_s - bound_s <= kEqual * step_s ? step_s : std::max(bound_s, 0.0);
   }
 
-  void Push(Box box) {
+  void Push(ThresholdBox box) {
     if (box.empty()) return;
     box.bound_s = BoundOf(box.first_period, box.first_tail, box.fill_s);
     if (box.bound_s < best_s()) boxes_.insert(box);
   }
 
   // In halves by periods or tails: the lower half is tried first, and often nothing is in it.
-  void PushPeriods(Box box) {
+  void PushPeriods(ThresholdBox box) {
     if (box.empty()) return;
     const int middle = (box.first_period + box.last_period) / 2;
-    Box lower = box;
+    ThresholdBox lower = box;
     lower.last_period = middle;
     box.first_period = middle + 1;
     Push(lower);
     Push(box);
   }
 
-  void PushTails(Box box) {
+  void PushTails(ThresholdBox box) {
     if (box.empty()) return;
     const int middle = (box.first_tail + box.last_tail) / 2;
-    Box lower = box;
+    ThresholdBox lower = box;
     lower.last_tail = middle;
     box.first_tail = middle + 1;
     Push(lower);
@@ -143,10 +143,10 @@ class StageSearch {
   // below and above the one that worked.
   Status Probe() {
     const StageTable& table = space_.table();
-    const double work = table.prefix_device_s(table.layers());
+    const double work_s = table.prefix_work_s(table.layers());
     const double fill_s = table.prefix_fill_s(table.layers());
-    if (!std::isfinite(work)) return OkStatus();
-    const double least_s = work / std::max(1, space_.inventory().devices()) * (1 - kRounding);
+    if (!std::isfinite(work_s)) return OkStatus();
+    const double least_s = work_s / space_.weighted_devices() * (1 - kSumRounding);
     const int first = periods_.at(least_s);
     const int last = periods_.count() - 1, last_tail = tails_.count() - 1;
     int below = first - 1;  // nothing is in these buckets
@@ -167,15 +167,15 @@ class StageSearch {
   }
 
   Status Divide() {
-    const Box box = *boxes_.begin();
+    const ThresholdBox box = *boxes_.begin();
     const std::optional<StageFill> fill = Minimize(box);
     if (stopped_) return OkStatus();
     boxes_.erase(boxes_.begin());
     return fill ? Close(box, *fill) : OkStatus();
   }
 
-  std::optional<StageFill> Minimize(const Box& box) {
-    StageLimits limits{periods_.high(box.last_period), tails_.high(box.last_tail), kNone};
+  std::optional<StageFill> Minimize(const ThresholdBox& box) {
+    StageLimits limits{periods_.high(box.last_period), tails_.high(box.last_tail), kUnbounded};
     limits.fill_s = best_s() - BoundOf(box.first_period, box.first_tail, 0);
     auto fill = space_.frontier().Minimize(limits, [this] { return TimeIsUp(); });
     stopped_ |= space_.frontier().stopped();
@@ -184,7 +184,7 @@ class StageSearch {
 
   // Offers the stages found in a box, and pushes what may be better. Stages with at least their
   // period and at least their tail are not.
-  Status Close(const Box& box, const StageFill& fill) {
+  Status Close(const ThresholdBox& box, const StageFill& fill) {
     const StageEvaluation evaluation = EvaluateStages(problem_, fill.stages);
     MW_TRY(CheckFill(fill, evaluation));
     double period_s = 0, tail_s = 0;
@@ -209,12 +209,12 @@ class StageSearch {
   }
 
   // Stages whose placement counts do not decide are searched for among those where they do.
-  Status OfferRounded(const Box& box) {
+  Status OfferRounded(const ThresholdBox& box) {
     if (!rounded_) {
       MW_ASSIGN_OR_RETURN(rounded_, StageSpace::Make(problem_, {options_.limits,
                                                                 StageInventory::Counts::kRounded}));
     }
-    StageLimits limits{periods_.high(box.last_period), tails_.high(box.last_tail), kNone};
+    StageLimits limits{periods_.high(box.last_period), tails_.high(box.last_tail), kUnbounded};
     limits.fill_s = best_s() - BoundOf(box.first_period, box.first_tail, 0);
     const auto fill = rounded_->frontier().Minimize(limits, [this] { return TimeIsUp(); });
     if (fill) Offer(fill->stages, EvaluateStages(problem_, fill->stages));
@@ -235,7 +235,7 @@ class StageSearch {
   Status CheckFill(const StageFill& fill, const StageEvaluation& evaluation) const {
     double fill_s = space_.TieCost(fill.stages);
     for (const StageNumbers& numbers : evaluation.stages) fill_s += numbers.fill_s;
-    if (std::abs(fill_s - fill.fill_s) <= kRounding * fill_s) return OkStatus();
+    if (std::abs(fill_s - fill.fill_s) <= kSumRounding * fill_s) return OkStatus();
     return Internal(
         fmt::format("the stage search expected fills of {} s and got {} s", fill.fill_s, fill_s));
   }
@@ -248,10 +248,10 @@ class StageSearch {
   std::unique_ptr<StageSpace> rounded_;  // made when counts met stages that cannot be placed
   CostBuckets periods_;
   CostBuckets tails_;
-  std::set<Box> boxes_;
+  std::set<ThresholdBox> boxes_;
   std::optional<StageAnswer> best_;
-  double best_tied_s_ = kNone;
-  double closed_bound_s_ = kNone;  // of what was found, not of what is in boxes
+  double best_tied_s_ = kUnbounded;
+  double closed_bound_s_ = kUnbounded;  // of what was found, not of what is in boxes
   bool stopped_ = false;
 };
 

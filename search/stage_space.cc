@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -57,9 +58,22 @@ StageDepths DepthsOf(const StageProblem& problem, const StageTable& table, int d
   return depths;
 }
 
+// A share of what any step takes: of the least fills, or, where these may be nothing, of the least
+// that a stage may take at all.
 double TieLimit(const StageTable& table) {
-  const double least_s = table.prefix_fill_s(table.layers());
-  return std::isfinite(least_s) ? kTieShare * least_s : 0;
+  const double fill_s = table.prefix_fill_s(table.layers());
+  if (fill_s > 0) return std::isfinite(fill_s) ? kTieShare * fill_s : 0;
+  double least_s = std::numeric_limits<double>::infinity();
+  for (int first = 0; first < table.layers(); ++first) {
+    for (int end = first + 1; end <= table.layers(); ++end) {
+      for (const StageEntry& entry : table.entries(first, end)) {
+        for (double cost_s : {entry.fill_s, entry.compute_s, entry.tail_s}) {
+          if (cost_s > 0) least_s = std::min(least_s, cost_s);
+        }
+      }
+    }
+  }
+  return kTieShare * (std::isfinite(least_s) ? least_s : 1);
 }
 
 // A stage weighs more than all devices together.
@@ -83,6 +97,14 @@ StageSpace::StageSpace(const StageProblem& problem, StageInventory inventory, St
       tie_limit_s_(TieLimit(table_)),
       ties_(TiesOf(tie_limit_s_, problem.layers, inventory_.devices())),
       frontier_(table_, inventory_, DepthsOf(problem, table_, inventory_.devices()), ties_) {}
+
+double StageSpace::weighted_devices() const {
+  double devices = 0;
+  for (int c = 0; c < inventory_.classes(); ++c) {
+    devices += table_.class_weight(c) * inventory_.free_devices(c, inventory_.full());
+  }
+  return std::max(devices, std::numeric_limits<double>::min());
+}
 
 double StageSpace::TieCost(std::span<const StageChoice> stages) const {
   double cost_s = 0;

@@ -36,6 +36,9 @@ class StageSpace {
   const StageTable& table() const { return table_; }
   StageFrontier& frontier() { return frontier_; }
 
+  // All devices, weighted like work (search/stage_table.h). > 0
+  double weighted_devices() const;
+
   // What ties add to the fills of stages, and the most that they can.
   double TieCost(std::span<const StageChoice> stages) const;
   double tie_limit_s() const { return tie_limit_s_; }

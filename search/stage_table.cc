@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 namespace meshwright::search {
@@ -78,7 +79,7 @@ std::vector<int> InSlotOrder(const StageProblem& problem, const StageInventory& 
   return order;
 }
 
-void Append(LayerCost& sum, const LayerCost& cost) {
+void AppendLayerCost(LayerCost& sum, const LayerCost& cost) {
   sum.forward_s += cost.forward_s;
   sum.backward_s += cost.backward_s;
   sum.weight_s += cost.weight_s;
@@ -120,7 +121,7 @@ class TableBuilder {
   Status AppendOption(int option, int first, int end) {
     const StageOption& o = problem_.options[static_cast<size_t>(option)];
     LayerCost& sum = sums_[static_cast<size_t>(option)];
-    Append(sum, o.layers[static_cast<size_t>(end - 1)]);
+    AppendLayerCost(sum, o.layers[static_cast<size_t>(end - 1)]);
     if (!IsAllowed(problem_.pins, first, end, problem_.layers)) return OkStatus();
     LayerCost cost = sum;
     if (const auto whole = problem_.range_cost ? problem_.range_cost(option, first, end)
@@ -171,7 +172,7 @@ Result<StageTable> StageTable::Make(const StageProblem& problem, const StageInve
   }
   table.begin_.push_back(table.entries_.size());
   MW_TRY(table.AddTransfers(problem));
-  table.AddBounds();
+  table.AddBounds(inventory);
   return table;
 }
 
@@ -195,22 +196,51 @@ Status StageTable::AddTransfers(const StageProblem& problem) {
   return OkStatus();
 }
 
-void StageTable::AddBounds() {
-  const auto rows = static_cast<size_t>(layers_) + 1;
-  prefix_fill_s_.assign(rows, kNever);
-  prefix_device_s_.assign(rows, kNever);
-  prefix_fill_s_[0] = prefix_device_s_[0] = 0;
-  for (int first = 0; first < layers_; ++first) {
-    const auto from = static_cast<size_t>(first);
-    for (int end = first + 1; end <= layers_; ++end) {
-      const auto to = static_cast<size_t>(end);
-      for (const StageEntry& entry : entries(first, end)) {
-        prefix_fill_s_[to] = std::min(prefix_fill_s_[to], prefix_fill_s_[from] + entry.fill_s);
-        prefix_device_s_[to] = std::min(prefix_device_s_[to],
-                                        prefix_device_s_[from] + entry.devices * entry.compute_s);
+// `cost` of the best entry of every range, then the least sum over ranges that cover the layers
+// before each and behind each.
+void StageTable::AddBounds(const StageInventory& inventory) {
+  const auto sums = [&](const auto& cost) {
+    const auto rows = static_cast<size_t>(layers_) + 1;
+    std::pair sum{std::vector<double>(rows, kNever), std::vector<double>(rows, kNever)};
+    std::vector<double> least(begin_.size() - 1, kNever);
+    for (size_t range = 0; range < least.size(); ++range) {
+      for (size_t i = begin_[range]; i < begin_[range + 1]; ++i) {
+        least[range] = std::min(least[range], cost(entries_[i]));
       }
     }
+    sum.first.front() = sum.second.back() = 0;
+    for (int end = 1; end <= layers_; ++end) {
+      for (int first = 0; first < end; ++first) {
+        double& to = sum.first[static_cast<size_t>(end)];
+        to = std::min(to, sum.first[static_cast<size_t>(first)] + least[Range(first, end)]);
+      }
+    }
+    for (int first = layers_ - 1; first >= 0; --first) {
+      for (int end = first + 1; end <= layers_; ++end) {
+        double& to = sum.second[static_cast<size_t>(first)];
+        to = std::min(to, sum.second[static_cast<size_t>(end)] + least[Range(first, end)]);
+      }
+    }
+    return sum;
+  };
+  const auto class_of = [&](const StageEntry& entry) {
+    return inventory.slots()[static_cast<size_t>(entry.slot)].device_class;
+  };
+  prefix_fill_s_ = sums([](const StageEntry& entry) { return entry.fill_s; }).first;
+  class_weights_.clear();
+  for (int c = 0; c < inventory.classes(); ++c) {
+    const double work_s = sums([&](const StageEntry& entry) {
+                            return class_of(entry) == c ? entry.devices * entry.compute_s : kNever;
+                          }).first.back();
+    // A class that cannot have all layers, or has them for nothing: any weight bounds from below.
+    class_weights_.push_back(work_s > 0 && std::isfinite(work_s) ? 1 / work_s : 0);
   }
+  double most = 0;
+  for (double weight : class_weights_) most = std::max(most, weight);
+  for (double& weight : class_weights_) weight = weight > 0 ? weight / most : 1;
+  std::tie(prefix_work_s_, suffix_work_s_) = sums([&](const StageEntry& entry) {
+    return class_weight(class_of(entry)) * entry.devices * entry.compute_s;
+  });
 }
 
 size_t StageTable::Range(int first, int end) const {

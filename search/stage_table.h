@@ -44,16 +44,21 @@ class StageTable {
   double transfer_s(int cut, int from_port, int to_port) const;
   double period_s(double compute_s, double transfer_s) const;
 
-  // Lower bounds, whatever the inventory: seconds that the fills of layers [0, end) add up to, and
-  // device-seconds of one microbatch in them.
+  // Lower bound, whatever the inventory: what the fills of layers [0, end) add up to.
   double prefix_fill_s(int end) const { return prefix_fill_s_[static_cast<size_t>(end)]; }
-  double prefix_device_s(int end) const { return prefix_device_s_[static_cast<size_t>(end)]; }
+  // Work is device-seconds of a microbatch, those of a class weighted by how fast it is: equal work
+  // takes all classes as long. Lower bounds of that of layers [0, end) and [first, layers).
+  double prefix_work_s(int end) const { return prefix_work_s_[static_cast<size_t>(end)]; }
+  double suffix_work_s(int first) const { return suffix_work_s_[static_cast<size_t>(first)]; }
+  double class_weight(int device_class) const {
+    return class_weights_[static_cast<size_t>(device_class)];
+  }
 
  private:
   explicit StageTable(const StageProblem& problem);
 
   Status AddTransfers(const StageProblem& problem);
-  void AddBounds();
+  void AddBounds(const StageInventory& inventory);
   size_t Range(int first, int end) const;
   size_t Transfer(int cut, int from_port, int to_port) const;
 
@@ -64,7 +69,9 @@ class StageTable {
   std::vector<StageEntry> entries_;
   std::vector<double> transfer_s_;  // [cut, from port, to port]
   std::vector<double> prefix_fill_s_;
-  std::vector<double> prefix_device_s_;
+  std::vector<double> class_weights_;
+  std::vector<double> prefix_work_s_;
+  std::vector<double> suffix_work_s_;
 };
 
 }  // namespace meshwright::search
