@@ -96,12 +96,12 @@ Status CheckTrain(const TrainSpec& train) {
 
 Status CheckParallel(const ParallelSpec& parallel) {
   MW_TRY(CheckRange("parallel.data", static_cast<double>(parallel.data), 0, 1 << 16));
-  MW_TRY(CheckRange("parallel.tensor", static_cast<double>(parallel.tensor), 1, 1 << 16));
-  MW_TRY(CheckRange("parallel.pipeline", static_cast<double>(parallel.pipeline), 1, 1 << 16));
+  MW_TRY(CheckRange("parallel.tensor", static_cast<double>(parallel.tensor), 0, 1 << 16));
+  MW_TRY(CheckRange("parallel.pipeline", static_cast<double>(parallel.pipeline), 0, 1 << 16));
   MW_TRY(
       CheckRange("parallel.microbatches", static_cast<double>(parallel.microbatches), 0, 1 << 16));
   MW_TRY(CheckRange("parallel.chunks", static_cast<double>(parallel.chunks), 0, 1 << 16));
-  MW_TRY(CheckRange("parallel.zero", static_cast<double>(parallel.zero), 0, 3));
+  MW_TRY(CheckRange("parallel.zero", static_cast<double>(parallel.zero), -1, 3));
   MW_TRY(CheckRange("parallel.bucket_bytes", static_cast<double>(parallel.bucket_bytes), 1, 1e12));
   static const std::set<std::string> modes = {"auto", "none", "selective", "full"};
   if (!modes.contains(parallel.recompute)) {

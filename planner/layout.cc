@@ -111,7 +111,7 @@ PipelineShape Layout::shape() const {
   return {static_cast<int>(pipeline), static_cast<int>(chunks), chunks > 1 && IsFolded(schedule)};
 }
 
-bool Layout::SplitsBackward() const { return pipeline > 1 && planner::SplitsBackward(schedule); }
+bool Layout::SplitsBackward() const { return planner::SplitsBackward(schedule); }
 
 std::string Layout::ToString() const {
   std::string text = fmt::format("data={} tensor={} pipeline={} microbatches={} schedule={}", data,
@@ -151,13 +151,13 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
   Layout layout;
   layout.tensor = std::max<int64_t>(wanted.tensor, 1);
   layout.pipeline = std::max<int64_t>(wanted.pipeline, 1);
-  layout.schedule = wanted.schedule;
+  layout.schedule = wanted.schedule == "auto" ? "1f1b" : wanted.schedule;
   MW_ASSIGN_OR_RETURN(const PipelineShape shape,
                       ShapeOfSchedule(layout.schedule, static_cast<int>(layout.pipeline),
                                       static_cast<int>(wanted.chunks)));
   layout.chunks = shape.chunks;
   layout.sequence_parallel = wanted.sequence_parallel && layout.tensor > 1;
-  layout.zero = wanted.zero;
+  layout.zero = std::max<int64_t>(wanted.zero, 0);
   const int64_t batch = job.train.global_batch;
   if (wanted.data > 0) {
     layout.data = wanted.data;

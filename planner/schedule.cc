@@ -231,16 +231,15 @@ Result<std::vector<StageSchedule>> MakeSchedule(const std::string& name, const P
   }
   std::vector<StageSchedule> result;
   for (int stage = 0; stage < shape.stages; ++stage) {
-    if (name == "gpipe" || shape.stages == 1) {
+    if (name == "gpipe") {
+      result.push_back(GPipe(microbatches));
+    } else if (name == "zb-h1" || (kind->splits_backward && shape.stages == 1)) {
+      result.push_back(ZeroBubbleH1(shape.stages, stage, microbatches));
+    } else if (name == "1f1b" || shape.stages == 1) {
       // One stage: nobody waits, so that each microbatch is finished before the next one begins.
-      result.push_back(name == "gpipe" ? GPipe(microbatches)
-                                       : OneForwardOneBackward(1, 0, microbatches));
-    } else if (name == "1f1b") {
       result.push_back(OneForwardOneBackward(shape.stages, stage, microbatches));
     } else if (name == "interleaved") {
       result.push_back(Interleaved(shape, stage, microbatches));
-    } else if (name == "zb-h1") {
-      result.push_back(ZeroBubbleH1(shape.stages, stage, microbatches));
     } else {
       result.push_back(ZeroBubbleV(shape.stages, stage, microbatches));
     }

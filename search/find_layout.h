@@ -1,0 +1,65 @@
+// The inter-operator search: degrees, microbatches, schedule, ZeRO, recomputation and the layers of
+// stages of the layout that takes the least time on a cluster.
+//
+// What a job pins is taken; everything else that is legal is a candidate: tensor x data x pipeline
+// over the devices (some may stay idle), rows of a microbatch, each schedule, each ZeRO stage, and
+// per layer what is recomputed. Layers are measured once per kind, tensor degree, rows and mode
+// (search/layer_probe.h); candidates are priced in the order of a lower bound
+// (search/layout_cost.h) until none can beat the best.
+//
+// Anytime: after the deadline the best so far is the answer, with the gap to the bound. Equal
+// requests give equal answers when time does not end the search; ties prefer fewer devices, then
+// fewer stages, then less tensor parallelism.
+//
+// Thread rule: any threads at once; `progress` runs on the caller's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "ir/job.h"
+#include "mesh/topology.h"
+#include "planner/plan.h"
+#include "search/layout_cost.h"
+
+namespace meshwright::search {
+
+struct FindProgress {
+  double best_s = 0;
+  double gap = 0;      // of the best: 0.01: nothing is more than 1 % faster
+  int64_t priced = 0;  // candidates
+  int64_t candidates = 0;
+};
+
+struct FindOptions {
+  int64_t timeout_ms = 10'000;
+  int alternatives = 8;
+  // False: the best so far is good enough.
+  std::function<bool(const FindProgress&)> progress = {};
+};
+
+struct FoundLayout {
+  std::vector<LayoutCost> best;  // that fit, from the fastest, with different degrees; at least one
+  double gap = 0;
+  int64_t priced = 0;
+  int64_t candidates = 0;
+};
+
+// Whether the job leaves anything for the search to decide.
+bool LeavesOpen(const ir::ParallelSpec& parallel);
+
+// Errors: kInvalidArgument: pins that contradict each other, the job or the cluster, named;
+// kResourceExhausted: nothing fits, naming the layout that is nearest, its device and what it
+// misses.
+Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& topology,
+                               const FindOptions& options, const Clock& clock);
+
+// The plan of the best layout that the planner's exact memory accepts.
+Result<planner::Plan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
+                               const FindOptions& options, const Clock& clock);
+
+}  // namespace meshwright::search

@@ -1,0 +1,64 @@
+// What each kind of layer costs on a submesh, read off the pieces that the planner would make for
+// it: the same graphs with the same collectives and fused kernels that would run.
+//
+// The step of a short model (search/short_model.h) is planned for one stage and one replica, and
+// every node of its pieces is priced by the cost model and counted to its layer. What depends on
+// replicas (reducing gradients, ZeRO) has closed forms and is not in here.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/job.h"
+#include "planner/cost_model.h"
+#include "planner/plan.h"
+#include "search/short_model.h"
+
+namespace meshwright::search {
+
+// Of one layer on one device of the submesh. Bytes are those of local blocks.
+struct LayerProbe {
+  double forward_s = 0;   // per microbatch
+  double backward_s = 0;  // per microbatch, both parts
+  double weight_s = 0;    // of backward_s: the gradients of weights
+  double update_s = 0;    // per step: the optimizer on all of the weights, casts of them
+  double flops = 0;       // of products, attention and head, per microbatch, recomputation included
+  int64_t weight_bytes = 0;
+  int64_t copy_bytes = 0;  // of weights in the type of the microbatches, where that is another
+  int64_t gradient_bytes = 0;
+  int64_t optimizer_bytes = 0;
+  int64_t zero_bytes = 0;  // of weight_bytes: what ZeRO can split
+  int weights = 0;         // how many params
+  // Of weights of earlier layers that it reads, too: another stage holds a copy of them.
+  int64_t shared_weight_bytes = 0;
+  int64_t shared_optimizer_bytes = 0;
+  int64_t kept_bytes = 0;  // from forward to backward, per microbatch
+  int64_t transient_bytes = 0;
+  int64_t boundary_bytes = 0;  // what the next layer reads of it, per microbatch
+};
+
+struct ProbeOptions {
+  int64_t tensor = 1;
+  int64_t rows = 1;  // of a microbatch
+  bool sequence_parallel = false;
+  planner::Recompute recompute = planner::Recompute::kNone;
+};
+
+// A step that probes share: the logical graph of the short model's step.
+struct ProbeStep {
+  ir::JobRequest job;  // of the short model
+  ir::Graph graph;     // planner::MakeStepGraph
+};
+Result<ProbeStep> MakeProbeStep(const ir::JobRequest& job, const ShortModel& model);
+
+// Per layer of the short model. `devices`: the tensor group, of the topology that `costs` knows.
+// REQUIRES: devices.size() == tensor. Errors: kInvalidArgument: the options do not divide the job.
+Result<std::vector<LayerProbe>> ProbeLayers(const ProbeStep& step, const ProbeOptions& options,
+                                            const planner::CostModel& costs,
+                                            std::span<const int> devices);
+
+}  // namespace meshwright::search

@@ -1,0 +1,66 @@
+// Seconds and bytes of a layout from the costs of its layers: closed forms for what replicas add,
+// the table of the schedule on a virtual clock for what stages add.
+//
+// A stage's microbatch takes the sum of its layers; messages arrive after their latency and bytes;
+// after the last backward a stage reduces its gradients and renews its weights. ZeRO (planner/
+// zero.h) splits the optimizer's work and state (1), reduce-scatters gradients per microbatch (2),
+// gathers weights per microbatch (3). Where a stage's microbatches do not fit, its layers recompute
+// one after the other: first norms and activation functions in all, then whole layers from the
+// first, until it fits.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "planner/cost_model.h"
+#include "planner/plan.h"
+#include "search/layer_probe.h"
+
+namespace meshwright::search {
+
+// Of one layer, by what its backward recomputes.
+using LayerModes = std::map<planner::Recompute, LayerProbe>;
+
+struct LayoutInput {
+  const planner::CostModel* costs = nullptr;
+  // [class of devices][layer of the whole model]; classes from fast to slow.
+  std::vector<std::vector<const LayerModes*>> layers;
+  std::vector<int> class_of_device;       // of the topology
+  std::vector<planner::Recompute> modes;  // that may be chosen, from cheap to dear
+  std::vector<int64_t> memory_bytes;      // per device of the topology; 0: unknown, not checked
+  int64_t bucket_bytes = 25 << 20;
+};
+
+struct StageCost {
+  double forward_s = 0;   // per microbatch, all parts
+  double backward_s = 0;  // per microbatch, all parts
+  double update_s = 0;
+  double sync_s = 0;  // of gradients and weights, per step
+  int64_t state_bytes = 0;
+  int64_t kept_bytes = 0;  // of all microbatches in flight
+  int64_t transient_bytes = 0;
+  int64_t memory_bytes() const { return state_bytes + kept_bytes + transient_bytes; }
+};
+
+struct LayoutCost {
+  double step_s = 0;
+  double busy_s = 0;  // of the busiest stage, microbatches only
+  std::vector<StageCost> stages;
+  planner::Layout layout;     // with the layers of parts and what each recomputes
+  int64_t missing_bytes = 0;  // of the stage that misses most; 0: fits
+  int tightest_stage = 0;
+};
+
+// Layers of parts are balanced by their seconds on the slowest device of the part's stage unless
+// the layout names them. REQUIRES: parts <= layers; the schedule and its microbatches exist.
+LayoutCost CostOfLayout(const LayoutInput& input, const planner::Layout& layout);
+
+// No layout with these degrees takes less: all work spread evenly, nothing to wait for.
+double LeastSeconds(const LayoutInput& input, const planner::Layout& layout);
+
+}  // namespace meshwright::search
