@@ -57,22 +57,31 @@ Status SetProductCurves(const std::vector<KernelTiming>& timings, KernelClass ke
   return OkStatus();
 }
 
+// The FLOPs per second of calls that stay in a cache, all together; of the largest where there are
+// no others. 0: there are no FLOPs.
+double CachedRate(const std::vector<KernelTiming>& timings, const KernelTiming& largest,
+                  double launch_s) {
+  double flops = 0, seconds = 0;
+  for (const KernelTiming& timing : timings) {
+    // Of a call that is mostly start no rate can be told.
+    if (timing.cost.bytes == largest.cost.bytes || timing.seconds <= 2 * launch_s) continue;
+    flops += timing.cost.flops;
+    seconds += WorkSeconds(timing, launch_s);
+  }
+  return seconds > 0 ? flops / seconds : RateOfTiming(largest, launch_s);
+}
+
 // What streams: one rate of FLOPs, whatever the size, and the bandwidth of the largest.
 Status SetStream(const std::vector<KernelTiming>& timings, KernelClass kernel,
                  mesh::DeviceProfile& profile) {
   const std::vector<KernelTiming> own = TimingsOf(timings, kernel);
-  double flops_per_s = 0;
-  const KernelTiming* largest = nullptr;
-  for (const KernelTiming& timing : own) {
-    // Of a call that is mostly start no rate can be told.
-    if (timing.seconds > 2 * profile.launch_s) {
-      flops_per_s = std::max(flops_per_s, RateOfTiming(timing, profile.launch_s));
-    }
-    if (largest == nullptr || timing.cost.bytes > largest->cost.bytes) largest = &timing;
-  }
-  if (largest == nullptr) {
+  const auto largest = std::max_element(
+      own.begin(), own.end(),
+      [](const KernelTiming& a, const KernelTiming& b) { return a.cost.bytes < b.cost.bytes; });
+  if (largest == own.end()) {
     return Internal(fmt::format("no timing of {}", mesh::KernelClassName(kernel)));
   }
+  const double flops_per_s = CachedRate(own, *largest, profile.launch_s);
   mesh::KernelRates& rates = profile.Rates(kernel);
   rates.bytes_per_s = largest->cost.bytes / WorkSeconds(*largest, profile.launch_s);
   // Gathering has no FLOPs to speak of.
