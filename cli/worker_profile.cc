@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
 #include "base/file.h"
@@ -39,17 +40,25 @@ std::vector<KernelTiming> TimingsOf(const std::vector<KernelTiming>& timings, Ke
   return own;
 }
 
-// Products of some kind: a curve over the FLOPs per type.
+// Products of some kind: a curve over the FLOPs per type. Shapes of as many FLOPs are one point, at
+// the rate of all of them one after the other.
 Status SetProductCurves(const std::vector<KernelTiming>& timings, KernelClass kernel,
                         mesh::DeviceProfile& profile) {
+  std::array<double, mesh::kDTypeCount> shapes = {};  // in the last point
   for (const KernelTiming& timing : TimingsOf(timings, kernel)) {
     const auto d = static_cast<size_t>(timing.dtype);
     const double rate = RateOfTiming(timing, profile.launch_s);
     mesh::RateCurve& curve = profile.Rates(kernel).curves[d];
-    if (!curve.empty() && timing.cost.flops <= curve.back().flops) {
+    if (!curve.empty() && timing.cost.flops < curve.back().flops) {
       return Internal(fmt::format("timings of {} do not ascend", mesh::KernelClassName(kernel)));
     }
-    curve.push_back({timing.cost.flops, rate});
+    if (curve.empty() || timing.cost.flops > curve.back().flops) {
+      curve.push_back({timing.cost.flops, rate});
+      shapes[d] = 1;
+    } else {
+      const double before = shapes[d]++;
+      curve.back().flops_per_s = shapes[d] / (before / curve.back().flops_per_s + 1 / rate);
+    }
     if (kernel == KernelClass::kProduct) {
       profile.peak_flops_per_s[d] = std::max(profile.peak_flops_per_s[d], rate);
     }

@@ -62,7 +62,11 @@ std::vector<Probe> Probes() {
   for (const int64_t elements : {16, 1 << 14, 1 << 22}) probes.push_back(Sum(elements));
   probes.push_back({ir::Op::kGelu, {}, {F32({1 << 14})}});
   for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kBF16}) {
-    for (const int64_t n : {32, 96, 256, 640}) probes.push_back(Product(dtype, n, n, n));
+    for (const int64_t n : {32, 96, 256, 640}) {
+      // A cube, and as many FLOPs of many rows times a small weight.
+      probes.push_back(Product(dtype, n, n, n));
+      probes.push_back(Product(dtype, 8 * n, n / 2, n / 4));
+    }
   }
   for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kBF16}) {
     for (const int64_t length : {32, 128, 512}) probes.push_back(Attention(dtype, length));

@@ -24,7 +24,8 @@ struct KernelTiming {
   double seconds = 0;                 // of one run
 };
 
-// By op, then dtype, then ascending FLOPs. The smallest `add` is all start and no work; the largest
+// By op, then dtype, then ascending FLOPs; products of as many FLOPs and other shapes follow one
+// another. The smallest `add` is all start and no work; the largest
 // streams through memory. Errors: those of the kernels.
 Result<std::vector<KernelTiming>> TimeKernels(int threads, const Clock& clock);
 

@@ -64,6 +64,19 @@ TEST(MakeMeasuredProfile, FindsTheNumbersOfTheMachine) {
   EXPECT_THAT(none.error().message(), HasSubstr("no timing of"));
 }
 
+TEST(MakeMeasuredProfile, ShapesOfAsManyFlopsAreOnePoint) {
+  std::vector<worker::KernelTiming> timings = Timings();
+  const auto add = [&](double seconds) {
+    timings.push_back({Op::kEinsum, DType::kF64, {1e6, 1e3}, 1e-5 + seconds});
+  };
+  add(1e-3);
+  add(3e-3);
+  const auto profile = MakeMeasuredProfile("m", timings);
+  ASSERT_TRUE(profile.has_value()) << profile.error();
+  EXPECT_NEAR(profile->RateOf(KernelClass::kProduct, DType::kF64, 1e6), 2e6 / 4e-3, 1);
+  EXPECT_NEAR(profile->PeakOf(DType::kF64), 1e9, 1) << "the best of them";
+}
+
 TEST(WorkerProfileText, MeasuresOncePerMachineAndThreads) {
   Measured measured;
   measured.request.memory_bytes = 1 << 30;

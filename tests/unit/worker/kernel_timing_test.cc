@@ -29,7 +29,7 @@ TEST(TimeKernels, RunsEveryKindOnceAndAFewTimes) {
     if (i == 0) continue;
     const KernelTiming& before = (*timings)[i - 1];
     if (before.op == timing.op && before.dtype == timing.dtype) {
-      EXPECT_GT(timing.cost.flops, before.cost.flops) << ir::OpName(timing.op);
+      EXPECT_GE(timing.cost.flops, before.cost.flops) << ir::OpName(timing.op);
     }
   }
   EXPECT_EQ(ops, (std::set<ir::Op>{ir::Op::kAdd, ir::Op::kGelu, ir::Op::kEinsum, ir::Op::kAttention,
