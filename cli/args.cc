@@ -56,6 +56,15 @@ void AddOverrides(CLI::App* command, std::vector<std::string>& overrides) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
+void AddProfile(CLI::App& command, std::string& profile) {
+  command
+      .add_option("--profile", profile,
+                  "How fast devices are: cached (measured once per machine), measure, off, or the "
+                  "file of a profile")
+      ->envname("MESHWRIGHT_PROFILE")
+      ->capture_default_str();
+}
+
 void AddServers(CLI::App& app, Storage& s) {
   CLI::App* controller = app.add_subcommand("controller", "Run the controller in the foreground");
   controller
@@ -107,6 +116,7 @@ void AddServers(CLI::App& app, Storage& s) {
   worker->add_option("--memory-mib", s.worker.memory_mib, "Per device; 0: share of the machine")
       ->check(kMemoryMib)
       ->capture_default_str();
+  AddProfile(*worker, s.worker.profile);
   worker->add_option("--ready-fd", s.worker.ready_fd, "Descriptor to announce the start on")
       ->group("");
   worker->add_option("--start-fd", s.worker.start_fd, "Descriptor to wait for")->group("");
@@ -134,6 +144,7 @@ void AddCluster(CLI::App& app, Storage& s) {
       ->check(CLI::IsMember({"auto", "shm", "tcp"}))
       ->capture_default_str();
   up->add_flag("--pin", s.up.pin, "Pin devices to cores");
+  AddProfile(*up, s.up.profile);
   up->add_option("--timeout-ms", s.up.timeout_ms, "For everything to be ready")
       ->check(CLI::Range(int64_t{1}, kDayMs))
       ->capture_default_str();

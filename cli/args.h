@@ -57,6 +57,7 @@ struct WorkerArgs {
   std::string cache_dir;
   std::string transport = "auto";
   int64_t memory_mib = 0;
+  std::string profile = "cached";  // cached | measure | off | file
   int ready_fd = -1;
   int start_fd = -1;
 };
@@ -70,6 +71,7 @@ struct UpArgs {
   int metrics_port = 7780;
   std::string transport = "auto";
   bool pin = false;
+  std::string profile = "cached";  // as of a worker
   int64_t timeout_ms = 60'000;
 };
 

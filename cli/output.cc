@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "cli/args.h"
+#include "mesh/device_profile.h"
 
 namespace meshwright::cli {
 namespace {
@@ -40,11 +41,20 @@ std::string ThreeDigits(double value) {
 
 std::string DashIfEmpty(const std::string& text) { return text.empty() ? "-" : text; }
 
+// "98 GF/s, 11 GB/s": what a device reaches in f32, and the rate of its memory.
+std::string SpeedText(const WorkerInfo& worker) {
+  const auto profile = mesh::ParseDeviceProfile(worker.device_profile);
+  if (!profile) return "-";
+  return fmt::format("{:.0f} GF/s, {:.0f} GB/s", profile->PeakOf(ir::DType::kF32) / 1e9,
+                     profile->Rates(mesh::KernelClass::kElementwise).bytes_per_s / 1e9);
+}
+
 std::vector<std::string> WorkerRow(const WorkerInfo& worker) {
   return {worker.name,
           worker.state,
           fmt::format("{}/{}", worker.busy_devices, worker.devices),
           FormatBytes(worker.memory_bytes),
+          SpeedText(worker),
           fmt::format("{:.1f} s", worker.last_seen_s),
           DashIfEmpty(worker.address),
           DashIfEmpty(worker.metrics_address)};
@@ -109,7 +119,8 @@ std::string FormatStatus(const std::vector<WorkerInfo>& workers, const std::vect
   text +=
       rows.empty()
           ? "(no workers)\n"
-          : FormatTable({"NAME", "STATE", "BUSY", "MEMORY", "SEEN", "ADDRESS", "METRICS"}, rows);
+          : FormatTable({"NAME", "STATE", "BUSY", "MEMORY", "SPEED", "SEEN", "ADDRESS", "METRICS"},
+                        rows);
   std::vector<JobInfo> active;
   for (const JobInfo& job : jobs) {
     if (!client::IsTerminal(job.state)) active.push_back(job);

@@ -35,6 +35,9 @@ Json ToJson(const client::WorkerInfo& worker) {
           {"devices", worker.devices},
           {"busy_devices", worker.busy_devices},
           {"memory_bytes", worker.memory_bytes},
+          {"threads_per_device", worker.threads_per_device},
+          {"host_cores", worker.host_cores},
+          {"device_profile", worker.device_profile},
           {"address", worker.address},
           {"metrics_address", worker.metrics_address},
           {"last_seen_s", Number(worker.last_seen_s)}};

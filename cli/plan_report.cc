@@ -31,6 +31,15 @@ std::string TrafficLines(const planner::Forecast& forecast) {
   return text;
 }
 
+// Null where the worker has none.
+Result<mesh::SharedProfile> ProfileOf(const client::WorkerInfo& worker) {
+  if (worker.device_profile.empty()) return mesh::SharedProfile{};
+  auto profile = mesh::ParseDeviceProfile(worker.device_profile);
+  if (profile) return std::make_shared<const mesh::DeviceProfile>(std::move(*profile));
+  return Fail(Internal(fmt::format("the profile of worker {} cannot be read: {}", worker.name,
+                                   profile.error().message())));
+}
+
 }  // namespace
 
 std::string FormatForecast(const planner::Forecast& forecast) {
@@ -70,12 +79,17 @@ Result<mesh::Topology> TopologyOf(const std::vector<client::WorkerInfo>& workers
   mesh::Topology topology;
   for (const client::WorkerInfo& worker : workers) {
     if (worker.state != "READY") continue;
+    MW_ASSIGN_OR_RETURN(const mesh::SharedProfile profile, ProfileOf(worker));
+    mesh::Host& host = topology.hosts[worker.host];
+    host.cores = std::max(host.cores, worker.host_cores);
     for (int i = 0; i < worker.devices; ++i) {
       mesh::Device device;
       device.worker = worker.name;
       device.local_index = i;
       device.host = worker.host;
       device.memory_bytes = worker.memory_bytes;
+      device.profile = profile;
+      device.threads = std::max(1, worker.threads_per_device);
       topology.devices.push_back(std::move(device));
     }
   }

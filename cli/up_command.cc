@@ -108,6 +108,8 @@ class ClusterStarter {
                  std::to_string(args_.threads_per_device),
                  "--transport",
                  args_.transport,
+                 "--profile",
+                 args_.profile,
                  "--cache-dir",
                  args_.run_dir + "/cache-" + std::to_string(index)};
     if (args_.pin) spec.args.push_back("--pin");

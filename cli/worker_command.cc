@@ -2,13 +2,16 @@
 
 #include <cstdio>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/daemon.h"
 #include "cli/listen_check.h"
+#include "cli/worker_profile.h"
 #include "worker/agent.h"
+#include "worker/kernel_timing.h"
 
 namespace meshwright::cli {
 namespace {
@@ -31,6 +34,17 @@ Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const Global
   return options;
 }
 
+Result<std::string> DeviceProfileOf(const WorkerArgs& args) {
+  ProfileRequest request;
+  request.mode = args.profile;
+  request.threads = args.threads_per_device;
+  request.memory_bytes = args.memory_mib << 20;
+  request.cache_dir = ProfileCacheDir();
+  request.machine = MachineDescription();
+  request.measure = [](int threads) { return worker::TimeKernels(threads, SystemClock()); };
+  return WorkerProfileText(request);
+}
+
 // Until a signal, or until the agent gives up.
 Status ServeUntilEnd(worker::Agent& agent, ShutdownSignal& shutdown) {
   while (!shutdown.Wait(200)) {
@@ -49,6 +63,7 @@ Status Serve(const WorkerArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(worker::AgentOptions options, AgentOptionsOf(args, global));
   MW_TRY(CheckListen(args.bind, args.data_port, "--data-port"));
   MW_TRY(CheckListen(args.bind, args.metrics_port, "--metrics-port"));
+  MW_ASSIGN_OR_RETURN(options.device_profile, DeviceProfileOf(args));
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Agent> agent,
                       worker::Agent::Start(std::move(options)));
   AnnounceReady(args.ready_fd, std::to_string(agent->metrics_port()));

@@ -66,6 +66,9 @@ struct WorkerInfo {
   std::string address;
   std::string metrics_address;
   double last_seen_s = 0;
+  std::string device_profile;  // of each device, as text (mesh/device_profile.h); empty: not known
+  int threads_per_device = 0;  // 0: not known
+  int host_cores = 0;          // that the host's devices share; 0: not known
 };
 
 struct JobUpdate {

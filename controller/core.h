@@ -92,6 +92,7 @@ class Core {
     WorkerState state = WorkerState::kJoining;
     int64_t last_seen_ms = 0;
     std::vector<JobId> device_job;  // per device; 0: free
+    mesh::SharedProfile profile;    // of each device; null: not measured
   };
   struct RankPlace {
     std::string worker;

@@ -30,12 +30,34 @@ Status CheckSizes(const proto::Register& info) {
                     "allowed",
                     TruncateUtf8(info.name, 64), what, text->size(), kMaxTextBytes));
   }
+  constexpr size_t kMaxProfileBytes = 16 << 10;
+  if (info.device_profile.size() > kMaxProfileBytes) {
+    return InvalidArgument(
+        fmt::format("worker '{}' registers a device profile of {} bytes; at most {} are allowed",
+                    TruncateUtf8(info.name, 64), info.device_profile.size(), kMaxProfileBytes));
+  }
+  if (info.threads_per_device < 0 || info.host_cores < 0) {
+    return InvalidArgument(fmt::format("worker '{}' registers {} threads per device on {} cores",
+                                       TruncateUtf8(info.name, 64), info.threads_per_device,
+                                       info.host_cores));
+  }
   if (info.name.empty() || info.devices < 1 || info.devices > 4096) {
     return InvalidArgument(
         fmt::format("worker '{}' registers {} devices; a name and 1 to 4096 devices are needed",
                     info.name, info.devices));
   }
   return OkStatus();
+}
+
+// Null where the worker did not measure.
+Result<mesh::SharedProfile> ProfileOf(const proto::Register& info) {
+  if (info.device_profile.empty()) return mesh::SharedProfile{};
+  auto profile = mesh::ParseDeviceProfile(info.device_profile);
+  if (profile) return std::make_shared<const mesh::DeviceProfile>(std::move(*profile));
+  return Fail(
+      InvalidArgument(fmt::format("worker '{}' registers a device profile that cannot be "
+                                  "read: {}; start it with --profile=off",
+                                  info.name, profile.error().message())));
 }
 
 }  // namespace
@@ -115,6 +137,11 @@ void Core::Admit(SessionId session, const proto::Register& info, Context& contex
     context.effects.push_back(CloseSession{session, status});
     return;
   }
+  const Result<mesh::SharedProfile> profile = ProfileOf(info);
+  if (!profile) {
+    context.effects.push_back(CloseSession{session, profile.error()});
+    return;
+  }
   const auto known = workers_.find(info.name);
   if (known != workers_.end() && known->second.session.value() != 0) {
     const SessionId old = known->second.session;
@@ -123,6 +150,7 @@ void Core::Admit(SessionId session, const proto::Register& info, Context& contex
   }
   Worker worker;
   worker.info = info;
+  worker.profile = *profile;
   worker.session = session;
   worker.last_seen_ms = context.now.ms;
   worker.device_job.assign(static_cast<size_t>(info.devices), JobId(0));
@@ -282,6 +310,8 @@ std::vector<mesh::Device> Core::PlaceableDevices() const {
       device.local_index = static_cast<int>(i);
       device.host = worker.info.host_id;
       device.memory_bytes = worker.info.memory_bytes;
+      device.profile = worker.profile;
+      device.threads = std::max(1, worker.info.threads_per_device);
       devices.push_back(std::move(device));
     }
   }

@@ -25,6 +25,9 @@ void Put(const Register& m, v1::Up& wire) {
   out.set_metrics_address(m.metrics_address);
   out.set_cluster_id(m.cluster_id);
   out.set_max_term(m.max_term.value());
+  out.set_device_profile(m.device_profile);
+  out.set_threads_per_device(m.threads_per_device);
+  out.set_host_cores(m.host_cores);
 }
 
 void Put(const Heartbeat&, v1::Up& wire) { wire.mutable_heartbeat(); }
@@ -144,6 +147,9 @@ Register GetRegister(const v1::Register& wire) {
   m.metrics_address = wire.metrics_address();
   m.cluster_id = wire.cluster_id();
   m.max_term = Term(wire.max_term());
+  m.device_profile = wire.device_profile();
+  m.threads_per_device = wire.threads_per_device();
+  m.host_cores = wire.host_cores();
   return m;
 }
 

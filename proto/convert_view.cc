@@ -99,6 +99,9 @@ v1::WorkerInfo Encode(const WorkerInfo& info) {
   wire.set_address(info.address);
   wire.set_metrics_address(info.metrics_address);
   wire.set_last_seen_s(info.last_seen_s);
+  wire.set_device_profile(info.device_profile);
+  wire.set_threads_per_device(info.threads_per_device);
+  wire.set_host_cores(info.host_cores);
   return wire;
 }
 
@@ -113,6 +116,9 @@ WorkerInfo Decode(const v1::WorkerInfo& wire) {
   info.address = wire.address();
   info.metrics_address = wire.metrics_address();
   info.last_seen_s = wire.last_seen_s();
+  info.device_profile = wire.device_profile();
+  info.threads_per_device = wire.threads_per_device();
+  info.host_cores = wire.host_cores();
   return info;
 }
 

@@ -84,6 +84,9 @@ struct Register {
   std::string metrics_address;
   std::string cluster_id;  // of the last controller; empty on first contact
   Term max_term{0};
+  std::string device_profile;      // text of mesh/device_profile.h; empty: not measured
+  int32_t threads_per_device = 0;  // 0: not said
+  int32_t host_cores = 0;          // that the host's devices share; 0: not said
   friend bool operator==(const Register&, const Register&) = default;
 };
 

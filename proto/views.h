@@ -66,6 +66,9 @@ struct WorkerInfo {
   std::string address;
   std::string metrics_address;
   double last_seen_s = 0;
+  std::string device_profile;  // text of mesh/device_profile.h; empty: not measured
+  int32_t threads_per_device = 0;
+  int32_t host_cores = 0;
 };
 
 }  // namespace meshwright::proto

@@ -162,6 +162,9 @@ class AgentImpl final : public Agent {
     register_.incarnation = Incarnation(MakeIncarnation());
     register_.devices = options_.devices;
     register_.memory_bytes = options_.memory_bytes;
+    register_.device_profile = options_.device_profile;
+    register_.threads_per_device = options_.threads_per_device;
+    register_.host_cores = static_cast<int32_t>(std::thread::hardware_concurrency());
     register_.address = FormatHostPort(host, resources_.listener->port());
     register_.host_id = options_.host_id;
     register_.version = proto::kVersion;

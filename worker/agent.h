@@ -28,6 +28,7 @@ struct AgentOptions {
   std::string host_id;                  // empty: LocalHostId()
   std::string transport = "auto";       // auto | shm | tcp
   int64_t memory_bytes = 0;             // per device; 0: share of the machine
+  std::string device_profile;           // what a device can do, as text; empty: not known
   int64_t connect_timeout_ms = 30'000;  // first contact with the controller
 };
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 namespace meshwright::cli {
 namespace {
 
@@ -32,6 +34,21 @@ TEST(Args, RepeatedSetKeepsOrder) {
       Parse<PlanArgs>({"plan", "j.toml", "--set", "a.b=1", "--set", "a.b=2", "--devices", "4"});
   EXPECT_EQ(plan.overrides, (std::vector<std::string>{"a.b=1", "a.b=2"}));
   EXPECT_EQ(plan.devices, 4);
+}
+
+TEST(Args, APlanIsForAClusterFileOrForANumberOfDevices) {
+  EXPECT_EQ(Parse<PlanArgs>({"plan", "j.toml", "--cluster", "c.toml"}).cluster, "c.toml");
+  EXPECT_EQ(ParseArgs({"plan", "j.toml", "--cluster", "c.toml", "--devices", "4"}).exit_code,
+            kExitUsage);
+}
+
+TEST(Args, WorkersAreMeasuredOncePerMachineUnlessSaid) {
+  EXPECT_EQ(Parse<WorkerArgs>({"worker"}).profile, "cached");
+  EXPECT_EQ(Parse<UpArgs>({"up", "--profile=off"}).profile, "off");
+  ::setenv("MESHWRIGHT_PROFILE", "off", 1);
+  EXPECT_EQ(Parse<WorkerArgs>({"worker"}).profile, "off");
+  EXPECT_EQ(Parse<WorkerArgs>({"worker", "--profile", "measure"}).profile, "measure");
+  ::unsetenv("MESHWRIGHT_PROFILE");
 }
 
 TEST(Args, GlobalOptionsWorkOnBothSidesOfTheCommand) {

@@ -93,6 +93,21 @@ TEST_F(Commands, PlanTellsWhatDoesNotFitFromWhatIsWrong) {
   EXPECT_EQ(Plan({"model.n_heads=5"}).code, kExitUsage);
 }
 
+TEST_F(Commands, PlanForAClusterFileForecastsItsDevices) {
+  PlanArgs args;
+  args.file = job_;
+  args.cluster = folder_->File("c.toml");
+  ASSERT_TRUE(
+      WriteFileAtomic(args.cluster, "[[hosts]]\ndevices = 1\ndevice = \"a100-40g\"\n").ok());
+  const Outcome planned = Observe([&] { return RunPlan(args, {}); });
+  EXPECT_EQ(planned.code, kExitOk) << planned.error;
+  EXPECT_TRUE(Contains(planned.out, "% of 19.5 TFLOP/s")) << planned.out;
+  ASSERT_TRUE(WriteFileAtomic(args.cluster, "[[hosts]]\ndevices = 0\n").ok());
+  const Outcome refused = Observe([&] { return RunPlan(args, {}); });
+  EXPECT_EQ(refused.code, kExitUsage);
+  EXPECT_TRUE(Contains(refused.error, "c.toml:2:11: devices of [[hosts]] is 0")) << refused.error;
+}
+
 TEST_F(Commands, NotesGoToStderr) {
   const Outcome noted = Plan({"optimizer.momentum=0.5"});
   EXPECT_EQ(noted.code, kExitOk);

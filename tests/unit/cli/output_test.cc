@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "mesh/device_profile.h"
+
 namespace meshwright::cli {
 namespace {
 
@@ -141,7 +143,9 @@ TEST(Status, CountsOnlyReadyWorkersAndActiveJobs) {
   client::WorkerInfo lost = ready;
   lost.name = "worker-1";
   lost.state = "LOST";
+  ready.device_profile = mesh::FormatDeviceProfile(*mesh::DefaultDeviceProfile());
   const std::string text = FormatStatus({ready, lost}, {Job()}, 70'000);
+  EXPECT_NE(text.find("50 GF/s, 10 GB/s"), std::string::npos) << text;
   EXPECT_EQ(text.substr(0, text.find("\n\n")), "Workers  1 ready of 2\nDevices  1 busy of 2");
   EXPECT_NE(text.find("(no active jobs)"), std::string::npos);
   EXPECT_NE(text.find("worker-1  LOST"), std::string::npos);

@@ -24,6 +24,26 @@ TEST(DryRunTopology, RefusesProductsThatDoNotFitAnInt) {
   EXPECT_FALSE(DryRunTopology(4, 0).has_value());
 }
 
+TEST(TopologyOf, TakesWhatWorkersMeasured) {
+  client::WorkerInfo worker;
+  worker.name = "w";
+  worker.host = "h";
+  worker.state = "READY";
+  worker.devices = 2;
+  worker.threads_per_device = 3;
+  worker.host_cores = 4;
+  mesh::DeviceProfile profile = *mesh::DefaultDeviceProfile();
+  profile.name = "measured";
+  worker.device_profile = mesh::FormatDeviceProfile(profile);
+  const auto topology = TopologyOf({worker});
+  ASSERT_TRUE(topology.has_value()) << topology.error();
+  EXPECT_EQ(topology->ProfileOf(1), profile);
+  EXPECT_EQ(topology->devices[1].threads, 3);
+  EXPECT_EQ(topology->hosts.at("h").cores, 4);
+  worker.device_profile = "x";
+  EXPECT_EQ(TopologyOf({worker}).error().code(), StatusCode::kInternal);
+}
+
 TEST(FormatForecast, ShowsUtilisationWaitingAndTraffic) {
   planner::Forecast forecast;
   forecast.step_s = 0.5;

@@ -414,6 +414,37 @@ TEST(CoreIdentity, ASecondProcessOfTheSameNameIsRefusedWhileTheFirstLives) {
   EXPECT_THAT(refusal.message(), HasSubstr("choose another --name"));
 }
 
+TEST(CoreProfiles, PlansSeeWhatWorkersMeasured) {
+  SimCluster cluster;
+  cluster.AddWorkers(2);
+  mesh::DeviceProfile profile = *mesh::DefaultDeviceProfile();
+  profile.name = "measured";
+  cluster.SetProfile("w1", mesh::FormatDeviceProfile(profile));
+  cluster.Reconnect("w1");
+  cluster.Settle();
+  cluster.Submit(SimCluster::MakeJob(2, 1, 1, 1));
+  cluster.Settle();
+  const mesh::Topology& topology = cluster.planned();
+  ASSERT_EQ(topology.devices.size(), 2u);
+  EXPECT_EQ(topology.devices[0].profile, nullptr) << "it measured nothing";
+  EXPECT_EQ(topology.ProfileOf(0).name, "cpu");
+  EXPECT_EQ(topology.ProfileOf(1), profile);
+  EXPECT_EQ(topology.devices[1].threads, 2);
+  EXPECT_EQ(topology.hosts.at("host-a").cores, 8);
+  EXPECT_EQ(cluster.core().Workers(Now{})[1].device_profile, mesh::FormatDeviceProfile(profile));
+}
+
+TEST(CoreProfiles, AProfileThatCannotBeReadIsRefused) {
+  SimCluster cluster;
+  proto::Register info;
+  info.name = "w0";
+  info.devices = 1;
+  info.device_profile = "launch_s x\n";
+  EXPECT_THAT(cluster.Refusal(info).message(), HasSubstr("line 1: launch_s is 'x'"));
+  info.device_profile.assign(17 << 10, '#');
+  EXPECT_THAT(cluster.Refusal(info).message(), HasSubstr("at most 16384 are allowed"));
+}
+
 TEST(CoreIdentity, ARestartedWorkerReplacesItsDeadSelf) {
   SimCluster cluster;
   cluster.AddWorkers(1);

@@ -113,6 +113,9 @@ void SimCluster::Reconnect(const std::string& name) {
   info.host_id = worker.host;
   info.version = proto::kVersion;
   info.max_term = worker.term;
+  info.device_profile = worker.profile;
+  info.threads_per_device = 2;
+  info.host_cores = 8;
   up_[worker.session.value()].push_back(proto::UpMessage{Term(0), std::move(info)});
 }
 
@@ -258,6 +261,7 @@ void SimCluster::Run(const Event& event) {
 }
 
 void SimCluster::Plan(const StartPlan& start) {
+  planned_ = start.topology;
   PlannedJob plan;
   plan.layout = "data=" + std::to_string(start.topology.devices.size());
   plan.devices.resize(planned_devices > 0 ? static_cast<size_t>(planned_devices)

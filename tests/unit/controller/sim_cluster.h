@@ -23,6 +23,7 @@ struct SimWorker {
   uint64_t incarnation = 0;
   int devices = 1;
   std::string host = "host-a";
+  std::string profile;   // of its devices, as text
   SessionId session{0};  // 0: not connected
   Term term{0};
   bool silent = false;                    // alive, but nothing it sends arrives
@@ -42,6 +43,10 @@ class SimCluster {
   void AddWorkers(int count, int devices = 1);  // w0, w1, ...; settled
   // What a new session that registers like this is told when it is closed; OK when it stays.
   Status Refusal(const proto::Register& info);
+  // What it measured goes with its next registration.
+  void SetProfile(const std::string& name, std::string text) {
+    workers_.at(name).profile = std::move(text);
+  }
   void Kill(const std::string& name);     // its session ends
   void Silence(const std::string& name);  // nothing from it arrives any more
   void Leave(const std::string& name);
@@ -68,6 +73,7 @@ class SimCluster {
   const std::vector<std::string>& lines(int64_t job) { return lines_[job]; }
   const SimWorker& worker(const std::string& name) const { return workers_.at(name); }
   const std::map<std::string, Status>& refused() const { return refused_; }  // by worker
+  const mesh::Topology& planned() const { return planned_; }  // what the last plan was asked for
   int64_t Draw(int64_t below);
 
   // ---- faults of the played parts ----
@@ -106,8 +112,9 @@ class SimCluster {
   std::map<std::string, SimWorker> workers_;
   std::map<uint64_t, std::deque<proto::UpMessage>> up_;      // by session
   std::map<uint64_t, std::deque<proto::DownMessage>> down_;  // by session
-  std::set<uint64_t> closing_;                               // ends once its queue is empty
-  std::deque<Event> pending_;                                // planner and weights file
+  mesh::Topology planned_;
+  std::set<uint64_t> closing_;  // ends once its queue is empty
+  std::deque<Event> pending_;   // planner and weights file
   std::deque<Event> held_plans_;
   std::map<uint64_t, Reply> replies_;
   std::map<int64_t, std::shared_ptr<const ir::JobRequest>> requests_;

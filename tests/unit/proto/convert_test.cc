@@ -52,6 +52,9 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
   info.metrics_address = "10.0.0.1:98";
   info.cluster_id = "c";
   info.max_term = Term(4);
+  info.device_profile = "profile \"x\"\n";
+  info.threads_per_device = 3;
+  info.host_cores = 16;
   const std::vector<UpBody> bodies = {
       info,
       Heartbeat{},

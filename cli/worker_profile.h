@@ -1,0 +1,44 @@
+// The profile of a worker's devices: measured once per machine, number of threads and binary, kept
+// on disk.
+//
+// While one worker of a host measures, others wait (a lock file), so that they do not disturb each
+// other and those that come later find what it has written.
+//
+// Thread rule: MakeMeasuredProfile is a pure function; the rest reads and writes files.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "mesh/device_profile.h"
+#include "worker/kernel_timing.h"
+
+namespace meshwright::cli {
+
+// Curves and bandwidths from timings (worker/kernel_timing.h). Errors: kInternal naming a class of
+// kernels without a timing.
+Result<mesh::DeviceProfile> MakeMeasuredProfile(const std::string& name,
+                                                const std::vector<worker::KernelTiming>& timings);
+
+struct ProfileRequest {
+  std::string mode = "cached";  // cached | measure | off | the path of a profile
+  int threads = 1;
+  int64_t memory_bytes = 0;  // of a device; 0: not known
+  std::string cache_dir;     // of profiles; empty: nothing is kept
+  std::string machine;       // what a profile is valid for besides threads: processor, binary
+  std::function<Result<std::vector<worker::KernelTiming>>(int threads)> measure;
+};
+
+// The text of the profile; empty for "off". A cache that cannot be read or written costs a
+// measurement and a line in the log, no more. Errors: of the measurement, and of a profile that
+// the mode names.
+Result<std::string> WorkerProfileText(const ProfileRequest& request);
+
+// "AMD EPYC 7763 64-Core Processor, 16 cores", and the binary's size and version.
+std::string MachineDescription();
+// $XDG_CACHE_HOME/meshwright/profiles or ~/.cache/...; empty without a home.
+std::string ProfileCacheDir();
+
+}  // namespace meshwright::cli

@@ -1,0 +1,122 @@
+#include "cli/worker_profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+
+namespace meshwright::cli {
+namespace {
+
+using ir::DType;
+using ir::Op;
+using mesh::KernelClass;
+using ::testing::HasSubstr;
+
+// A machine with 10 us of start, 1 GFLOP/s (twice that in bf16) and 2 GB/s.
+std::vector<worker::KernelTiming> Timings() {
+  const auto timing = [](Op op, DType dtype, double flops, double bytes) {
+    const double rate = dtype == DType::kBF16 ? 2e9 : 1e9;
+    return worker::KernelTiming{
+        op, dtype, {flops, bytes}, 1e-5 + std::max(flops / rate, bytes / 2e9)};
+  };
+  std::vector<worker::KernelTiming> timings = {{Op::kAdd, DType::kF32, {4, 48}, 1e-5},
+                                               timing(Op::kAdd, DType::kF32, 1e6, 4e9),
+                                               timing(Op::kGelu, DType::kF32, 1e6, 1e4)};
+  for (const Op op : {Op::kEinsum, Op::kAttention, Op::kHeadLoss}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      timings.push_back(timing(op, dtype, 1e4, 100));
+      timings.push_back(timing(op, dtype, 1e8, 100));
+    }
+  }
+  timings.push_back(timing(Op::kAdamW, DType::kF32, 1e6, 1e9));
+  timings.push_back(timing(Op::kEmbedding, DType::kF32, 0, 1e9));
+  return timings;
+}
+
+struct Measured {
+  TempDir dir = *TempDir::Make("mw-profile");
+  int calls = 0;
+  ProfileRequest request;
+
+  Measured() {
+    request.cache_dir = dir.File("profiles");
+    request.machine = "a machine";
+    request.measure = [this](int) -> Result<std::vector<worker::KernelTiming>> {
+      ++calls;
+      return Timings();
+    };
+  }
+};
+
+TEST(MakeMeasuredProfile, FindsTheNumbersOfTheMachine) {
+  const auto profile = MakeMeasuredProfile("m", Timings());
+  ASSERT_TRUE(profile.has_value()) << profile.error();
+  EXPECT_DOUBLE_EQ(profile->launch_s, 1e-5);
+  EXPECT_NEAR(profile->PeakOf(DType::kF32), 1e9, 1);
+  EXPECT_NEAR(profile->PeakOf(DType::kBF16), 2e9, 1);
+  EXPECT_NEAR(profile->RateOf(KernelClass::kAttention, DType::kBF16, 1e6), 2e9, 1);
+  EXPECT_NEAR(profile->Rates(KernelClass::kElementwise).bytes_per_s, 2e9, 1);
+  EXPECT_NEAR(profile->RateOf(KernelClass::kElementwise, DType::kF32, 10), 1e9, 1);
+  EXPECT_NEAR(profile->Rates(KernelClass::kGather).bytes_per_s, 2e9, 1);
+  const auto none = MakeMeasuredProfile("m", {Timings()[0]});
+  ASSERT_FALSE(none.has_value());
+  EXPECT_THAT(none.error().message(), HasSubstr("no timing of"));
+}
+
+TEST(MakeMeasuredProfile, ShapesOfAsManyFlopsAreOnePoint) {
+  std::vector<worker::KernelTiming> timings = Timings();
+  const auto add = [&](double seconds) {
+    timings.push_back({Op::kEinsum, DType::kF64, {1e6, 1e3}, 1e-5 + seconds});
+  };
+  add(1e-3);
+  add(3e-3);
+  const auto profile = MakeMeasuredProfile("m", timings);
+  ASSERT_TRUE(profile.has_value()) << profile.error();
+  EXPECT_NEAR(profile->RateOf(KernelClass::kProduct, DType::kF64, 1e6), 2e6 / 4e-3, 1);
+  EXPECT_NEAR(profile->PeakOf(DType::kF64), 1e9, 1) << "the best of them";
+}
+
+TEST(WorkerProfileText, MeasuresOncePerMachineAndThreads) {
+  Measured measured;
+  measured.request.memory_bytes = 1 << 30;
+  const auto first = WorkerProfileText(measured.request);
+  ASSERT_TRUE(first.has_value()) << first.error();
+  EXPECT_EQ(mesh::ParseDeviceProfile(*first)->memory_bytes, 1 << 30);
+  EXPECT_EQ(*WorkerProfileText(measured.request), *first);
+  EXPECT_EQ(measured.calls, 1);
+  measured.request.threads = 2;
+  EXPECT_TRUE(WorkerProfileText(measured.request).has_value());
+  measured.request.machine = "another";
+  EXPECT_TRUE(WorkerProfileText(measured.request).has_value());
+  EXPECT_EQ(measured.calls, 3);
+  measured.request.mode = "measure";
+  EXPECT_TRUE(WorkerProfileText(measured.request).has_value());
+  EXPECT_EQ(measured.calls, 4);
+}
+
+TEST(WorkerProfileText, ABadCacheCostsAMeasurementOnly) {
+  Measured measured;
+  ASSERT_TRUE(WriteFileAtomic(measured.dir.File("profiles"), "no folder").ok());
+  EXPECT_TRUE(WorkerProfileText(measured.request).has_value());
+  EXPECT_TRUE(WorkerProfileText(measured.request).has_value());
+  EXPECT_EQ(measured.calls, 2);
+}
+
+TEST(WorkerProfileText, TakesAFileOrNothing) {
+  Measured measured;
+  measured.request.mode = "off";
+  EXPECT_EQ(*WorkerProfileText(measured.request), "");
+  measured.request.mode = measured.dir.File("own.profile");
+  ASSERT_TRUE(WriteFileAtomic(measured.request.mode, "launch_s x\n").ok());
+  const auto bad = WorkerProfileText(measured.request);
+  ASSERT_FALSE(bad.has_value());
+  EXPECT_THAT(bad.error().message(), HasSubstr("own.profile: line 1: launch_s is 'x'"));
+  const std::string text = mesh::FormatDeviceProfile(*mesh::DefaultDeviceProfile());
+  ASSERT_TRUE(WriteFileAtomic(measured.request.mode, text).ok());
+  EXPECT_EQ(*WorkerProfileText(measured.request), text);
+  EXPECT_EQ(measured.calls, 0);
+}
+
+}  // namespace
+}  // namespace meshwright::cli

@@ -1,0 +1,158 @@
+#include "worker/kernel_timing.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "base/thread_team.h"
+#include "ir/builder.h"
+#include "ops/kernel.h"
+
+namespace meshwright::worker {
+namespace {
+
+constexpr int64_t kSliceNs = 25'000'000;  // of one kernel and shape
+constexpr int kFewestRuns = 3;
+constexpr int kMostRuns = 2000;
+constexpr int kFloatBytes = 0x3c;  // every byte: about 0.0115, in f32 and bf16
+
+using Types = std::vector<ir::TensorType>;
+
+// A node and what it reads.
+struct Probe {
+  ir::Op op = ir::Op::kAdd;
+  ir::Attrs attrs;
+  Types operands;
+};
+
+ir::TensorType F32(ir::Dims dims) { return {ir::DType::kF32, std::move(dims)}; }
+
+Probe Product(ir::DType dtype, int64_t m, int64_t k, int64_t n) {
+  return {ir::Op::kEinsum, {{"equation", "mk,kn->mn"}}, {{dtype, {m, k}}, {dtype, {k, n}}}};
+}
+
+Probe Attention(ir::DType dtype, int64_t length) {
+  const ir::TensorType heads{dtype, {1, length, 4, 64}};
+  return {ir::Op::kAttention, {{"causal", 1}}, {heads, heads, heads}};
+}
+
+Probe Head(ir::DType dtype, int64_t tokens, int64_t words) {
+  constexpr int64_t kHidden = 256;
+  return {ir::Op::kHeadLoss,
+          {{"block_tokens", std::min<int64_t>(tokens, 128)}, {"ignore_index", -1}},
+          {{dtype, {tokens, kHidden}}, {dtype, {words, kHidden}}, {ir::DType::kI32, {tokens}}}};
+}
+
+Probe Sum(int64_t elements) { return {ir::Op::kAdd, {}, {F32({elements}), F32({elements})}}; }
+
+Probe Optimizer(int64_t elements) {
+  const ir::TensorType state = F32({elements});
+  return {ir::Op::kAdamW,
+          {{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, {"weight_decay", 0.1}},
+          {state, state, state, state, F32({}), F32({})}};
+}
+
+Probe Gather(int64_t rows, int64_t ids) {
+  return {ir::Op::kEmbedding, {}, {F32({rows, 256}), {ir::DType::kI32, {1, ids}}}};
+}
+
+std::vector<Probe> Probes() {
+  std::vector<Probe> probes;
+  for (const int64_t elements : {16, 1 << 14, 1 << 22}) probes.push_back(Sum(elements));
+  probes.push_back({ir::Op::kGelu, {}, {F32({1 << 14})}});
+  for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kBF16}) {
+    for (const int64_t n : {32, 96, 256, 640}) {
+      // A cube, and as many FLOPs of many rows times a small weight.
+      probes.push_back(Product(dtype, n, n, n));
+      probes.push_back(Product(dtype, 8 * n, n / 2, n / 4));
+    }
+  }
+  for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kBF16}) {
+    for (const int64_t length : {32, 128, 512}) probes.push_back(Attention(dtype, length));
+  }
+  for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kBF16}) {
+    probes.push_back(Head(dtype, 32, 512));
+    probes.push_back(Head(dtype, 128, 2048));
+  }
+  probes.push_back(Optimizer(1 << 20));
+  probes.push_back(Gather(1 << 15, 1 << 12));
+  return probes;
+}
+
+// Memory of one tensor, filled so that kernels neither meet denormal numbers nor bad ids.
+std::vector<std::byte> Fill(const ir::TensorType& type, int64_t ids) {
+  std::vector<std::byte> bytes(static_cast<size_t>(type.bytes()));
+  std::memset(bytes.data(), kFloatBytes, bytes.size());
+  if (type.dtype != ir::DType::kI32) return bytes;
+  for (int64_t i = 0; i < type.elements(); ++i) {
+    constexpr int64_t kStride = 7919;  // a prime: rows are far apart
+    const auto id = static_cast<int32_t>(i * kStride % ids);
+    std::memcpy(bytes.data() + i * static_cast<int64_t>(sizeof id), &id, sizeof id);
+  }
+  return bytes;
+}
+
+// Ids select a row of the table or a word.
+int64_t IdsOf(const Probe& probe) {
+  if (probe.op == ir::Op::kEmbedding) return probe.operands[0].dims[0];
+  return probe.op == ir::Op::kHeadLoss ? probe.operands[1].dims[0] : 1;
+}
+
+Result<ir::Graph> GraphOf(const Probe& probe) {
+  ir::Builder builder("probe");
+  std::vector<ValueId> operands;
+  for (size_t i = 0; i < probe.operands.size(); ++i) {
+    operands.push_back(
+        builder.AddOne(ir::Op::kInput, {}, {{"name", std::to_string(i)}}, {probe.operands[i]}));
+  }
+  const std::vector<ValueId> results = builder.Add(probe.op, operands, probe.attrs);
+  for (size_t i = 0; i < results.size(); ++i) {
+    builder.SetOutput("result" + std::to_string(i), results[i]);
+  }
+  return builder.Finish();
+}
+
+Result<KernelTiming> Time(const Probe& probe, ThreadTeam* team, const Clock& clock) {
+  MW_ASSIGN_OR_RETURN(const ir::Graph graph, GraphOf(probe));
+  const ir::Node& node = graph.nodes.back();
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<ops::Kernel> kernel,
+                      ops::MakeKernel(ops::Backend::kCpu, graph, node, {}));
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<ops::Tensor> inputs, outputs;
+  const auto add = [&](ValueId id, std::vector<ops::Tensor>& tensors) {
+    memory.push_back(Fill(graph.type(id), IdsOf(probe)));
+    tensors.push_back({memory.back().data(), &graph.type(id)});
+  };
+  for (ValueId id : node.inputs) add(id, inputs);
+  for (ValueId id : node.outputs) add(id, outputs);
+  ops::RunContext context;
+  context.team = team;
+  MW_TRY(kernel->Run(context, inputs, outputs));
+  int64_t least_ns = std::numeric_limits<int64_t>::max();
+  const int64_t end_ns = clock.NowNs() + kSliceNs;
+  for (int run = 0; run < kMostRuns; ++run) {
+    const int64_t begin_ns = clock.NowNs();
+    if (run >= kFewestRuns && begin_ns >= end_ns) break;
+    MW_TRY(kernel->Run(context, inputs, outputs));
+    least_ns = std::min(least_ns, clock.NowNs() - begin_ns);
+  }
+  // The clock's own resolution is the least that can be told.
+  const double seconds = static_cast<double>(std::max<int64_t>(1, least_ns)) * 1e-9;
+  return KernelTiming{probe.op, probe.operands[0].dtype, ir::CostOf(graph, node), seconds};
+}
+
+}  // namespace
+
+Result<std::vector<KernelTiming>> TimeKernels(int threads, const Clock& clock) {
+  ThreadTeam team(threads);
+  std::vector<KernelTiming> timings;
+  for (const Probe& probe : Probes()) {
+    MW_ASSIGN_OR_RETURN(const KernelTiming timing,
+                        Time(probe, threads > 1 ? &team : nullptr, clock));
+    timings.push_back(timing);
+  }
+  return timings;
+}
+
+}  // namespace meshwright::worker
