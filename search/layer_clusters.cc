@@ -12,9 +12,9 @@ namespace {
 constexpr double kCostRounding = 1e-9;  // prefix sums of equal costs differ by less than this
 
 // Sums over ranges of layers, and which layers a cut may precede.
-class Splits {
+class ChainSplits {
  public:
-  Splits(const LayerChain& layers, int count)
+  ChainSplits(const LayerChain& layers, int count)
       : layers_(layers), count_(count), prefix_(layers.cost.size() + 1) {
     for (size_t i = 0; i < layers.cost.size(); ++i) prefix_[i + 1] = prefix_[i] + layers.cost[i];
   }
@@ -75,7 +75,7 @@ class Splits {
 
 // Least sum of bytes with at most `count` clusters; `from[c][i]`: where the last of c clusters that
 // cover layers [0, i) begins.
-std::vector<int> LeastSum(const Splits& splits, int count, double limit, int64_t bytes_max) {
+std::vector<int> LeastSum(const ChainSplits& splits, int count, double limit, int64_t bytes_max) {
   constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
   const size_t n = splits.layer_count();
   const auto rows = std::min(static_cast<size_t>(count), n) + 1;
@@ -132,7 +132,7 @@ Status CheckChain(const LayerChain& layers, int count, double tolerance) {
 
 Result<LayerClusters> ClusterLayers(const LayerChain& layers, int count, double tolerance) {
   MW_TRY(CheckChain(layers, count, tolerance));
-  const Splits splits(layers, count);
+  const ChainSplits splits(layers, count);
   LayerClusters clusters;
   clusters.cluster_cost_allowed = splits.Limit((1 + tolerance) * splits.total() / count);
   clusters.crossing_bytes_max = splits.BytesMax(clusters.cluster_cost_allowed);
