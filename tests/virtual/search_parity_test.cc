@@ -29,6 +29,7 @@ constexpr int kSteps = 2;
 struct Searched {
   planner::Plan plan;
   planner::Strategies strategies;
+  int64_t used_bytes = 0;
 };
 
 struct Staged {
@@ -88,6 +89,7 @@ class SearchPlanner {
         const search::IntraAnswer answer,
         search::SearchIntra(staged.graph, staged.stages, options_, costs_, *solver_));
     searched_.strategies = answer.strategies;
+    searched_.used_bytes = options_.budget_bytes - answer.left_bytes;
     MW_ASSIGN_OR_RETURN(planner::Partition step,
                         planner::MakePartition(staged.graph, staged.stages, answer.strategies,
                                                layout_, job_.parallel.bucket_bytes));
@@ -234,6 +236,37 @@ TEST(SearchParity, FoundShardingsOfLlamaEqualOneDevice) {
   options.tied = false;
   options.layers = 2;
   Sweep(options, {LayoutOf(2, 2, 1, 1)});
+}
+
+// Weights and state that were whole are split when they must be, and gathered where they are used.
+TEST(SearchParity, FoundShardingsOfATightBudgetEqualOneDevice) {
+  TinyOptions options;
+  options.vocabulary = 64;
+  options.layers = 3;
+  options.batch = 8;
+  const ir::JobRequest job = MakeTinyJob(options);
+  const auto expected = RunPlan(*planner::MakePlan(job, mesh::Topology::Local(1)), job, 64);
+  ASSERT_TRUE(expected.has_value()) << expected.error();
+  const planner::Layout layout = LayoutOf(4, 1, 1, 1);
+  search::IntraOptions search_options{.axes = {{planner::kData, 4}},
+                                      .budget_bytes = int64_t{1} << 40};
+  search_options.pins.batch_axes = {planner::kData};
+  // Calls are dear: nothing is split without need.
+  const auto costs = search::MakeRateCosts({1e12, 1e12, 0}, {{planner::kData, {1e-3, 1e-9}}});
+  const auto roomy = SearchPlanner(job, layout, search_options, *costs).Run();
+  ASSERT_TRUE(roomy.has_value()) << roomy.error();
+  search_options.budget_bytes = roomy->used_bytes * 6 / 10;
+  const auto tight = SearchPlanner(job, layout, search_options, *costs).Run();
+  ASSERT_TRUE(tight.has_value()) << tight.error();
+  EXPECT_NE(tight->strategies.params, roomy->strategies.params);
+  EXPECT_LE(tight->used_bytes, search_options.budget_bytes);
+  const auto actual = RunPlan(tight->plan, job, 64);
+  ASSERT_TRUE(actual.has_value()) << actual.error();
+  for (size_t i = 0; i < expected->numbers.size(); ++i) {
+    EXPECT_NEAR(actual->numbers[i] / expected->numbers[i], 1, 1e-10) << "number " << i;
+  }
+  std::string where;
+  EXPECT_LE(LargestDifference(expected->tensors, actual->tensors, &where), 1e-10) << where;
 }
 
 // Rounding depends on the layout: that the programs are well-formed is what can be said exactly.
