@@ -118,9 +118,9 @@ std::vector<ConfigKey> RunKeys() {
       {"parallelism", "data_parallel_replicate_degree",
        "Replicas; auto: what the other degrees leave over.", MW_AT(parallel.data),
        KeyKind::kDegree},
-      {"parallelism", "tensor_parallel_degree", "Devices that share every matrix; auto: 1.",
+      {"parallelism", "tensor_parallel_degree", "Devices that share every matrix.",
        MW_AT(tensor_degree), KeyKind::kDegree},
-      {"parallelism", "pipeline_parallel_degree", "Stages; at most n_layers; auto: 1.",
+      {"parallelism", "pipeline_parallel_degree", "Stages; at most n_layers.",
        MW_AT(pipeline_degree), KeyKind::kDegree},
       {"parallelism",
        "pipeline_parallel_schedule",
@@ -128,7 +128,7 @@ std::vector<ConfigKey> RunKeys() {
        "the model, zb-h1 and zb-v: gradients of weights fill the bubble.",
        MW_AT(parallel.schedule),
        KeyKind::kChoice,
-       {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"}},
+       {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v", "auto"}},
       {"parallelism", "pipeline_parallel_chunks",
        "Parts of the model per stage: 2 or more for interleaved, 2 for zb-v; auto: 2 for these, "
        "else "
@@ -148,7 +148,7 @@ std::vector<ConfigKey> RunKeys() {
        "ZeRO: what data-parallel replicas split among them instead of each holding all of it; 1: "
        "the "
        "optimizer's state, 2: gradients too, 3: weights too, 0: nothing.",
-       MW_AT(parallel.zero)},
+       MW_AT(parallel.zero), KeyKind::kStage},
       {"parallelism", "gradient_bucket_bytes",
        "Gradients are reduced in buckets of about this size.", MW_AT(parallel.bucket_bytes)},
       {"activation_checkpoint",
@@ -270,6 +270,7 @@ const ConfigKey* FindKey(std::string_view section, std::string_view name) {
 
 std::string WantedType(const ConfigKey& key) {
   if (key.kind == KeyKind::kDegree) return "an integer >= 1, -1 or \"auto\"";
+  if (key.kind == KeyKind::kStage) return "an integer >= 0, -1 or \"auto\"";
   if (key.kind == KeyKind::kChoice) return fmt::format("one of: {}", fmt::join(key.choices, ", "));
   JobConfig scratch;
   return std::visit(TypeNamer(), key.bind(scratch));
@@ -279,6 +280,7 @@ std::string FormatValue(const ConfigKey& key, const JobConfig& config) {
   JobConfig copy = config;
   const Binding binding = key.bind(copy);
   if (key.kind == KeyKind::kDegree && **std::get_if<int64_t*>(&binding) == 0) return "\"auto\"";
+  if (key.kind == KeyKind::kStage && **std::get_if<int64_t*>(&binding) == -1) return "\"auto\"";
   return std::visit([](const auto* at) { return ValueFormatter()(at); }, binding);
 }
 

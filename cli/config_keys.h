@@ -23,6 +23,7 @@ using Binding = std::variant<int64_t*, uint64_t*, double*, bool*, std::string*,
 enum class KeyKind : uint8_t {
   kPlain,   // the binding's own type
   kDegree,  // integer >= 1, or -1 or "auto": stored as 0
+  kStage,   // integer >= 0, or -1 or "auto": stored as -1
   kChoice,  // text out of `choices`, in any case
 };
 

@@ -29,7 +29,7 @@ struct SchemaType {
 Json KeySchema(const ConfigKey& key) {
   JobConfig scratch;
   Json schema = std::visit(SchemaType(), key.bind(scratch));
-  if (key.kind == KeyKind::kDegree) {
+  if (key.kind == KeyKind::kDegree || key.kind == KeyKind::kStage) {
     schema = {{"oneOf", {{{"type", "integer"}, {"minimum", -1}}, {{"const", "auto"}}}}};
   }
   const KeyRange* range = FindRange(key.section, key.name);

@@ -96,6 +96,16 @@ bool SetDegree(int64_t* at, const toml::node& node) {
   return value == -1 || value >= 1;
 }
 
+bool SetStage(int64_t* at, const toml::node& node) {
+  if (node.is_string()) {
+    *at = -1;
+    return *node.value<std::string>() == "auto";
+  }
+  if (!node.is_integer()) return false;
+  *at = *node.value<int64_t>();
+  return *at >= -1;
+}
+
 bool SetChoice(std::string* at, const ConfigKey& key, const toml::node& node) {
   if (!node.is_string()) return false;
   *at = Lower(*node.value<std::string>());
@@ -108,6 +118,8 @@ Status SetKey(JobConfig& config, const ConfigKey& key, const toml::node& node,
   bool fits = false;
   if (key.kind == KeyKind::kDegree) {
     fits = SetDegree(std::get<int64_t*>(binding), node);
+  } else if (key.kind == KeyKind::kStage) {
+    fits = SetStage(std::get<int64_t*>(binding), node);
   } else if (key.kind == KeyKind::kChoice) {
     fits = SetChoice(std::get<std::string*>(binding), key, node);
   } else {
@@ -118,7 +130,8 @@ Status SetKey(JobConfig& config, const ConfigKey& key, const toml::node& node,
                                        WantedType(key), ValueText(node)));
   }
   const KeyRange* range = FindRange(key.section, key.name);
-  const bool is_auto = key.kind == KeyKind::kDegree && node.value_or<int64_t>(-1) == -1;
+  const bool may_be_auto = key.kind == KeyKind::kDegree || key.kind == KeyKind::kStage;
+  const bool is_auto = may_be_auto && node.value_or<int64_t>(-1) == -1;
   if (range != nullptr && node.is_number() && !is_auto && !range->Has(NumberOf(node))) {
     return InvalidArgument(fmt::format("{}: {}.{} is {}; it must be {}", where, key.section,
                                        key.name, ValueText(node), range->ToString()));

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/cluster_file.h"
@@ -14,6 +15,7 @@
 #include "ir/text.h"
 #include "mesh/visualize.h"
 #include "planner/plan.h"
+#include "search/find_layout.h"
 
 namespace meshwright::cli {
 namespace {
@@ -69,7 +71,7 @@ Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global, boo
   const auto topology = PlanTopology(args, global, prepared.request.parallel);
   misfit = !topology && topology.error().code() == StatusCode::kResourceExhausted;
   MW_TRY(topology);
-  const auto plan = planner::MakePlan(prepared.request, *topology);
+  const auto plan = search::FindPlan(prepared.request, *topology, {}, SystemClock());
   misfit = !plan && IsMisfit(plan.error());
   MW_TRY(plan);
   if (args.stop_after == "programs") return planner::FormatPlan(*plan, true);

@@ -118,9 +118,8 @@ Status ResolveConfig(JobConfig& config, const std::string& file) {
   MW_TRY(CheckName(config, file));
   MW_TRY(ResolveBatch(config, file));
   MW_TRY(ResolveSchedule(config, file));
-  // The planner gives what is left over to the replicas, so "auto" degrees of the other axes are 1.
-  config.tensor_degree = config.parallel.tensor = std::max<int64_t>(config.tensor_degree, 1);
-  config.pipeline_degree = config.parallel.pipeline = std::max<int64_t>(config.pipeline_degree, 1);
+  config.parallel.tensor = config.tensor_degree;
+  config.parallel.pipeline = config.pipeline_degree;
   NoteUnused(config);
   return OkStatus();
 }

@@ -9,6 +9,7 @@
 #include <random>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/listen_address.h"
 #include "base/log.h"
 #include "base/metrics_server.h"
@@ -16,6 +17,7 @@
 #include "controller/control_loop.h"
 #include "controller/grpc/rpc_server.h"
 #include "controller/server_impl.h"
+#include "search/find_layout.h"
 
 namespace meshwright::controller {
 namespace {
@@ -140,7 +142,11 @@ class ServerImpl final : public ServerWithCounters {
 
 Result<std::unique_ptr<ServerWithCounters>> StartServer(const ServerOptions& options,
                                                         ServerHooks hooks) {
-  if (!hooks.make_plan) hooks.make_plan = planner::MakePlan;
+  if (!hooks.make_plan) {
+    hooks.make_plan = [](const ir::JobRequest& job, const mesh::Topology& topology) {
+      return search::FindPlan(job, topology, {}, SystemClock());
+    };
+  }
   ServerOptions numeric = options;
   numeric.bind = NumericHost(options.bind);
   auto server = std::make_unique<ServerImpl>();

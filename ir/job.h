@@ -31,16 +31,16 @@ struct DataSpec {
 // (planner::MakePlan) takes auto as 1, none and 1f1b, and gives data what the devices leave over.
 struct ParallelSpec {
   int64_t data = 0;
-  int64_t tensor = 0;
-  int64_t pipeline = 0;
+  int64_t tensor = 1;
+  int64_t pipeline = 1;
   int64_t microbatches = 0;
-  std::string schedule = "auto";  // or one that planner/schedule.h lists
+  std::string schedule = "1f1b";  // "auto", or one that planner/schedule.h lists
   int64_t chunks = 0;             // parts of the model per stage; 0: as the schedule does usually
   std::string part_layers;        // "7,5": layers of each part; empty: the planner balances them
   bool sequence_parallel =
       false;  // Megatron: residual stream split over `tensor` along the sequence
   // ZeRO over the replicas: 1 splits the optimizer's state, 2 gradients too, 3 weights too.
-  int64_t zero = -1;  // -1: auto
+  int64_t zero = 0;  // -1: auto
   // What the backward computes again instead of keeping: "none" | "selective" (norms and activation
   // functions) | "full" (all of a layer but its input) | "auto": the first of these that fits.
   std::string recompute = "auto";

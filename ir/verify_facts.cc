@@ -16,19 +16,25 @@ bool IsConstantSource(Op op) {
   return op == Op::kConstant || op == Op::kRandomNormal || op == Op::kLearningRate;
 }
 
+// Weights are cast once, before the microbatches, in the form that these want.
 Cadence CadenceOf(const Graph& graph) {
   bool only_before = true;
+  bool casts = false;
+  bool moves = false;
   bool only_update = true;
   bool only_inputs = true;
   for (const Node& node : graph.nodes) {
     const bool source = IsConstantSource(node.op);
     const bool update = node.op == Op::kInput || node.phase == Phase::kUpdate;
-    const bool weight_cast = update && (node.op == Op::kInput || node.op == Op::kCast);
+    const bool move = node.op == Op::kShardSlice || node.op == Op::kAllGather;
+    const bool weight_cast = update && (node.op == Op::kInput || node.op == Op::kCast || move);
     only_before = only_before && (source || weight_cast);
+    casts = casts || node.op == Op::kCast;
+    moves = moves || move;
     only_inputs = only_inputs && node.op == Op::kInput;
     only_update = only_update && (source || update);
   }
-  if (only_before && !only_inputs) return Cadence::kOnceBefore;
+  if (only_before && !only_inputs && (casts || !moves)) return Cadence::kOnceBefore;
   return only_update ? Cadence::kOnceAfter : Cadence::kPerMicrobatch;
 }
 

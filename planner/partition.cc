@@ -162,7 +162,7 @@ class Partitioner {
       MW_TRY(Get(home, value, required));
       return Get(key, value, required);
     }
-    const std::optional<Sharding> form = FormFor(key, value, have);
+    const std::optional<Sharding> form = FormFor(strategies_, value, key.phase, have);
     if (have != required && form && *form != have && *form != required) {
       MW_ASSIGN_OR_RETURN(const ValueId local, Get(key, value, *form));
       return Convert(key, value, local, *form, required);
@@ -170,25 +170,6 @@ class Partitioner {
     MW_ASSIGN_OR_RETURN(const ValueId local, BringIn(key, value, best));
     if (have == required) return local;
     return Convert(key, value, local, have, required);
-  }
-
-  // The common form of the readers in the phase, for the rows that `have` has.
-  std::optional<Sharding> FormFor(const PieceKey& key, ValueId value, const Sharding& have) const {
-    const auto it = strategies_.forms.find({value, key.phase});
-    if (it == strategies_.forms.end()) return std::nullopt;
-    Sharding form = it->second;
-    for (size_t d = 0; d < form.dims.size(); ++d) {
-      if (!have.dims[d].empty() && have.dims[d].front() == kMicro) {
-        form.dims[d].insert(form.dims[d].begin(), kMicro);
-      }
-    }
-    if (have.partial.contains(kMicro)) form.partial[kMicro] = have.partial.at(kMicro);
-    // What has been reduced meanwhile stays so.
-    const bool lost = std::any_of(form.partial.begin(), form.partial.end(), [&](const auto& sum) {
-      return !have.partial.contains(sum.first);
-    });
-    if (lost) return std::nullopt;
-    return form;
   }
 
   // A stage that does not compute the value has no version for this reader, or only ones that are
@@ -229,6 +210,7 @@ class Partitioner {
     version.sharding = sharding;
     version.piece = key;
     version.local = local;
+    version.of_param = IsParam(value);
     Versions(key.stage, value).push_back(version);
   }
 

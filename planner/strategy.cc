@@ -521,6 +521,24 @@ mesh::Mesh PlanningMesh(const Layout& layout) {
   return mesh;
 }
 
+std::optional<Sharding> FormFor(const Strategies& strategies, ValueId value, Phase phase,
+                                const Sharding& have) {
+  const auto it = strategies.forms.find({value, phase});
+  if (it == strategies.forms.end()) return std::nullopt;
+  Sharding form = it->second;
+  for (size_t d = 0; d < form.dims.size(); ++d) {
+    if (!have.dims[d].empty() && have.dims[d].front() == kMicro) {
+      form.dims[d].insert(form.dims[d].begin(), kMicro);
+    }
+  }
+  if (have.partial.contains(kMicro)) form.partial[kMicro] = have.partial.at(kMicro);
+  // What has been reduced meanwhile stays so.
+  const bool lost = std::any_of(form.partial.begin(), form.partial.end(),
+                                [&](const auto& sum) { return !have.partial.contains(sum.first); });
+  if (lost) return std::nullopt;
+  return form;
+}
+
 Sharding WithoutAxis(Sharding sharding, const std::string& axis) {
   for (mesh::AxisList& dim : sharding.dims) std::erase(dim, axis);
   sharding.partial.erase(axis);

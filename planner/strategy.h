@@ -15,6 +15,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,6 +69,11 @@ Result<Strategies> ChooseStrategies(const ir::Graph& step_graph, const StageAssi
                                     const Layout& layout,
                                     const std::map<std::string, mesh::Sharding>& known_params,
                                     int64_t max_tensor);
+
+// The common form of the readers of a phase, for the rows and sums of microbatches that `have` has.
+// None: none is named, or it is a sum over devices that `have` is no more.
+std::optional<mesh::Sharding> FormFor(const Strategies& strategies, ValueId value, ir::Phase phase,
+                                      const mesh::Sharding& have);
 
 // A value's sharding as seen by update nodes: microbatches have been summed into the accumulator.
 mesh::Sharding WithoutAxis(mesh::Sharding sharding, const std::string& axis);

@@ -25,6 +25,7 @@ struct Version {
   TensorIndex tensor = kNoTensor;
   TensorIndex accumulator = kNoTensor;  // its sum over microbatches, which the update reads
   bool gathered = false;                // of a weight's blocks on the replicas
+  bool of_param = false;
 };
 
 class ValueVersions {
@@ -35,7 +36,8 @@ class ValueVersions {
 
   std::vector<Version>& Of(int stage, ValueId value) { return versions_[{stage, value}]; }
 
-  // The update reads sums: what came from another stage for one microbatch does not serve it.
+  // The update reads sums: what came from another stage for one microbatch does not serve it, nor
+  // what a microbatch made of a weight.
   bool IsReadable(const Version& version, const PieceKey& reader) const;
   // The first that is readable; versions.size(): none is.
   size_t FirstReadable(const std::vector<Version>& versions, const PieceKey& reader) const;

@@ -33,6 +33,7 @@ class BestSolver final : public ChoiceSolver {
       const ChoiceReduction fewer = KeepChoices(first.problem, relaxed.kept);
       const ChoiceReduction core = ReduceChoices(fewer.problem);
       part.timeout_ms = std::max<int64_t>(0, end_ms - clock_.NowMs());
+      if (relaxed.best) part.start = InCore(relaxed.best->choices, fewer, core);
       Result<ChoiceAnswer> answer = SolveCore(core.problem, part);
       if (!answer.has_value() && !best) return answer;
       if (answer.has_value()) {
@@ -50,6 +51,27 @@ class BestSolver final : public ChoiceSolver {
   }
 
  private:
+  // The choices as those of the core; empty: the core has better ones instead of some.
+  static std::vector<int> InCore(const std::vector<int>& choices, const ChoiceReduction& fewer,
+                                 const ChoiceReduction& core) {
+    std::vector<int> start;
+    for (int node : core.nodes) {
+      if (node < 0) {
+        start.push_back(0);
+        continue;
+      }
+      const auto i = static_cast<size_t>(node);
+      const auto place = [](const std::vector<int>& kept, int choice) {
+        const auto it = std::lower_bound(kept.begin(), kept.end(), choice);
+        return it != kept.end() && *it == choice ? static_cast<int>(it - kept.begin()) : -1;
+      };
+      const int left = place(fewer.kept[i], choices[i]);
+      start.push_back(left < 0 ? -1 : place(core.kept[i], left));
+      if (start.back() < 0) return {};
+    }
+    return start;
+  }
+
   // The better one of `best` and the choices, when these fit.
   static void Keep(const ChoiceProblem& problem, const std::vector<int>& choices,
                    std::optional<ChoiceAnswer>& best) {

@@ -7,9 +7,11 @@
 namespace meshwright::search {
 namespace {
 
-constexpr int kSweeps = 400;        // over all nodes and back
-constexpr int kPriceSweeps = 5;     // between changes of prices
-constexpr int kPatience = 40;       // sweeps without a better bound or answer
+constexpr int kSweeps = 400;         // over all nodes and back
+constexpr int kPriceSweeps = 5;      // between changes of prices
+constexpr int kPatience = 40;        // sweeps without a better bound or answer
+constexpr int kPricePatience = 300;  // the same where prices are to be found
+constexpr int kStepPatience = 4;    // changes of prices without a better bound, before smaller ones
 constexpr double kProgress = 1e-7;  // of the bound: less is none
 constexpr double kRounding = 1e-9;  // of a cost: costs that differ by less are equal
 constexpr double kBarred = 1e30;    // stands for kForbidden where costs are subtracted
@@ -47,8 +49,9 @@ class Relaxer {
 
   ChoiceRelaxation Run() {
     if (!options_.start.empty()) Offer(options_.start);
+    const int patience = prices_s_.empty() ? kPatience : kPricePatience;
     int stalled = 0;
-    for (int sweep = 0; sweep < kSweeps && stalled < kPatience; ++sweep) {
+    for (int sweep = 0; sweep < kSweeps && stalled < patience; ++sweep) {
       const double bound_s = bound_s_;
       const double best_s = best_ ? best_->cost_s : kForbidden;
       std::vector<int> choices = Sweep(true);
@@ -223,7 +226,13 @@ class Relaxer {
     }
     if (norm == 0) return;
     const double above_s = best_ ? best_->cost_s : now_s_ * 1.1 + 1e-9;
-    const double length = std::max(above_s - now_s_, 1e-4 * std::abs(now_s_)) / norm;
+    if (bound_s_ > price_bound_s_ + kProgress * std::abs(bound_s_)) {
+      stuck_ = 0;
+    } else if (++stuck_ % kStepPatience == 0) {
+      step_ /= 2;
+    }
+    price_bound_s_ = bound_s_;
+    const double length = step_ * std::max(above_s - now_s_, 1e-4 * std::abs(now_s_)) / norm;
     for (size_t m = 0; m < over.size(); ++m) {
       const double price = std::max(0.0, prices_s_[m] + length * over[m]);
       const double change = price - std::exchange(prices_s_[m], price);
@@ -353,8 +362,11 @@ class Relaxer {
   std::vector<std::vector<double>> own_s_;  // what lies with the node now, prices included
   std::vector<std::vector<int>> kept_;
   std::optional<ChoiceAnswer> best_;
-  double bound_s_ = -kBarred;  // the best one
-  double now_s_ = 0;           // as costs lie now
+  double bound_s_ = -kBarred;        // the best one
+  double now_s_ = 0;                 // as costs lie now
+  double step_ = 1;                  // of prices
+  double price_bound_s_ = -kBarred;  // when they changed last
+  int stuck_ = 0;                    // changes since it rose
   bool enough_ = false;
 };
 

@@ -405,9 +405,8 @@ class Finder {
 }  // namespace
 
 bool LeavesOpen(const ir::ParallelSpec& parallel) {
-  return parallel.data == 0 || parallel.tensor == 0 || parallel.pipeline == 0 ||
-         parallel.microbatches == 0 || parallel.schedule == "auto" || parallel.zero < 0 ||
-         parallel.recompute == "auto";
+  return parallel.tensor == 0 || parallel.pipeline == 0 || parallel.schedule == "auto" ||
+         parallel.zero < 0;
 }
 
 Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& topology,

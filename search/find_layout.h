@@ -49,7 +49,8 @@ struct FoundLayout {
   int64_t candidates = 0;
 };
 
-// Whether the job leaves anything for the search to decide.
+// Whether the job leaves degrees, schedule or ZeRO to the search. Where it leaves only replicas,
+// microbatches and recomputation open, planner::MakePlan's rules decide.
 bool LeavesOpen(const ir::ParallelSpec& parallel);
 
 // Errors: kInvalidArgument: pins that contradict each other, the job or the cluster, named;

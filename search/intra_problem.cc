@@ -120,9 +120,10 @@ int64_t LeftBytes(const ChoiceProblem& problem, std::span<const int> choices) {
 }
 
 Result<ChoiceAnswer> SolveInBudget(const ChoiceProblem& problem, const ChoiceSolver& solver,
-                                   const SolveOptions& options) {
+                                   SolveOptions options, double budget_gap) {
   MW_ASSIGN_OR_RETURN(const ChoiceAnswer free, solver.Solve(WithoutMoments(problem), options));
   if (EvaluateChoices(problem, free.choices).feasible()) return free;
+  options.gap = std::max(options.gap, budget_gap);
   MW_ASSIGN_OR_RETURN(ChoiceAnswer answer, solver.Solve(problem, options));
   answer.bound_s = std::max(answer.bound_s, free.bound_s);
   return answer;
@@ -164,7 +165,8 @@ Result<IntraAnswer> SearchIntra(const ir::Graph& graph, const planner::StageAssi
                                 const ChoiceSolver& solver, const SolveOptions& solve) {
   MW_ASSIGN_OR_RETURN(const IntraProblem problem,
                       IntraProblem::Make(graph, stages, options, costs));
-  const Result<ChoiceAnswer> answer = SolveInBudget(problem.choices(), solver, solve);
+  const Result<ChoiceAnswer> answer =
+      SolveInBudget(problem.choices(), solver, solve, options.budget_gap);
   if (!answer.has_value()) {
     const std::string pins = PinNames(options.pins);
     const bool alone = !pins.empty() && answer.error().code() == StatusCode::kResourceExhausted &&

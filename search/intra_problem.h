@@ -75,6 +75,7 @@ struct IntraOptions {
   int64_t microbatches = 1;
   int64_t kept_microbatches = 1;  // whose activations a device keeps at once, at most
   int64_t budget_bytes = 0;       // of a device
+  double budget_gap = 0.03;       // above the best that is good enough where the budget binds
   IntraPins pins = {};
 };
 
@@ -107,8 +108,9 @@ struct IntraAnswer {
 };
 
 // Solves the problem. The limits on memory come in only where the best choices without them do not
-// fit. Errors: as IntraProblem::Make and as the solver; kInvalidArgument naming the pins when they
-// allow nothing together; kResourceExhausted: the step does not fit in the budget.
+// fit; what is then near enough to the bound is answered at once, since the rest of the gap takes
+// seconds. Errors: as IntraProblem::Make and as the solver; kInvalidArgument naming the pins when
+// they allow nothing together; kResourceExhausted: the step does not fit in the budget.
 Result<IntraAnswer> SearchIntra(const ir::Graph& graph, const planner::StageAssignment& stages,
                                 const IntraOptions& options, const IntraCosts& costs,
                                 const ChoiceSolver& solver, const SolveOptions& solve = {});

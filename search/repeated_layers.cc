@@ -120,11 +120,11 @@ class Matcher {
     for (size_t m = 0; m < members.size(); ++m) first_[members[m]] = static_cast<int>(firsts[m]);
   }
 
-  // A node outside of layers equals one of the same kind that reads equal values. State has its
-  // place from its reader, which comes later.
+  // A node of the update equals one of the same kind that reads equal values. State has its place
+  // from its reader, which comes later.
   void MatchLoose(size_t i) {
     const Node& node = graph_.nodes[i];
-    if (node.inputs.empty()) {
+    if (node.inputs.empty() || node.phase != ir::Phase::kUpdate) {
       first_[i] = static_cast<int>(i);
       return;
     }

@@ -65,19 +65,26 @@ Result<std::unique_ptr<VirtualCluster>> VirtualCluster::Start(const ir::JobReque
                                                               int devices, ops::FeedSource* feed,
                                                               ops::Backend backend,
                                                               int64_t memory_bytes) {
-  auto cluster = std::make_unique<VirtualCluster>();
   mesh::Topology topology = mesh::Topology::Local(devices);
   for (mesh::Device& device : topology.devices) device.memory_bytes = memory_bytes;
-  MW_ASSIGN_OR_RETURN(cluster->plan_, planner::MakePlan(job, topology));
+  MW_ASSIGN_OR_RETURN(planner::Plan plan, planner::MakePlan(job, topology));
+  return StartPlan(std::move(plan), job.train.seed, feed, backend);
+}
+
+Result<std::unique_ptr<VirtualCluster>> VirtualCluster::StartPlan(planner::Plan plan, uint64_t seed,
+                                                                  ops::FeedSource* feed,
+                                                                  ops::Backend backend) {
+  auto cluster = std::make_unique<VirtualCluster>();
+  cluster->plan_ = std::move(plan);
   worker::RuntimeOptions options;
   options.feed = feed;
-  options.seed = job.train.seed;
+  options.seed = seed;
   options.backend = backend;
   options.fabric.cluster_id = "test";
   for (size_t i = 0; i < cluster->plan_.step.size(); ++i) {
     options.programs.push_back(cluster->plan_.init[i]);
     options.programs.push_back(cluster->plan_.step[i]);
-    options.programs.push_back(cluster->plan_.eval[i]);
+    if (!cluster->plan_.eval.empty()) options.programs.push_back(cluster->plan_.eval[i]);
     options.fabric.members.push_back({"local", "", "host", 1});
     options.fabric.local_ranks.push_back(static_cast<int>(i));
   }

@@ -39,6 +39,11 @@ class VirtualCluster {
                                                        ops::Backend backend = ops::Backend::kCpu,
                                                        int64_t memory_bytes = 0);
 
+  // As Start(), with a plan made elsewhere; without `eval` programs it cannot validate.
+  static Result<std::unique_ptr<VirtualCluster>> StartPlan(planner::Plan plan, uint64_t seed,
+                                                           ops::FeedSource* feed,
+                                                           ops::Backend backend);
+
   const planner::Plan& plan() const { return plan_; }
   worker::JobRuntime& runtime() { return *runtime_; }
 
