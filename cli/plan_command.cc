@@ -20,6 +20,8 @@
 namespace meshwright::cli {
 namespace {
 
+constexpr size_t kMostProgrammedDevices = 64;
+
 int Print(const std::string& text, const std::string& file) {
   if (file.empty()) {
     std::fwrite(text.data(), 1, text.size(), stdout);
@@ -71,7 +73,12 @@ Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global, boo
   const auto topology = PlanTopology(args, global, prepared.request.parallel);
   misfit = !topology && topology.error().code() == StatusCode::kResourceExhausted;
   MW_TRY(topology);
-  const auto plan = search::FindPlan(prepared.request, *topology, {}, SystemClock());
+  // Programs are only made for all devices where they are asked for or soon made.
+  const bool all = topology->devices.size() <= kMostProgrammedDevices || args.programs ||
+                   args.stop_after == "programs";
+  const auto plan =
+      search::FindPlan(prepared.request, *topology, {}, SystemClock(),
+                       all ? planner::PlanScope::kAllDevices : planner::PlanScope::kOnePerStage);
   misfit = !plan && IsMisfit(plan.error());
   MW_TRY(plan);
   if (args.stop_after == "programs") return planner::FormatPlan(*plan, true);

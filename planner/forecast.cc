@@ -65,7 +65,11 @@ struct RunCost {
 class Forecaster {
  public:
   Forecaster(const Plan& plan, const mesh::Topology& topology, const ForecastInput& input)
-      : plan_(plan), topology_(topology), input_(input), model_(topology) {}
+      : plan_(plan),
+        topology_(topology),
+        input_(input),
+        devices_(static_cast<double>(plan.devices_per_program)),
+        model_(topology) {}
 
   Result<Forecast> Run() {
     for (const ir::Program& program : plan_.step) {
@@ -145,6 +149,7 @@ class Forecaster {
       const auto index = &executable - program.executables.data();
       return run_costs_.at(program.device.value())[static_cast<size_t>(index)].seconds;
     };
+    costs.stand_for_others = plan_.devices_per_program > 1;
     costs.link = [this](int from, int to) { return model_.LinkOf(from, to); };
     for (const mesh::Device& device : topology_.devices) {
       const auto host = topology_.hosts.find(device.host);
@@ -165,20 +170,20 @@ class Forecaster {
       const auto e = static_cast<size_t>(instruction.executable.value());
       forecast_.collective_s += share * costs[e].collective_s;
       for (const auto& [axes, traffic] : costs[e].by_axes) {
-        forecast_.by_axes[axes].bytes += traffic.bytes;
+        forecast_.by_axes[axes].bytes += devices_ * traffic.bytes;
         forecast_.by_axes[axes].seconds += share * traffic.seconds;
       }
       for (size_t link = 0; link < mesh::kLinkClassCount; ++link) {
-        forecast_.bytes_by_link[link] += costs[e].bytes_by_link[link];
+        forecast_.bytes_by_link[link] += devices_ * costs[e].bytes_by_link[link];
       }
       const FlopsByType& flops = work_.at(program.executables[e].graph.get()).product_flops;
-      for (size_t d = 0; d < flops.size(); ++d) product_flops_[d] += flops[d];
+      for (size_t d = 0; d < flops.size(); ++d) product_flops_[d] += devices_ * flops[d];
     }
   }
 
   void AddMessage(const ir::Program& program, const ir::Instruction& instruction) {
     const ir::ChannelEnd& end = program.channels[static_cast<size_t>(instruction.channel.value())];
-    const auto bytes = static_cast<double>(MessageBytes(program, instruction));
+    const double bytes = devices_ * static_cast<double>(MessageBytes(program, instruction));
     forecast_.by_axes["pipeline"].bytes += bytes;
     const mesh::LinkClass link = model_.ClassOf(end.peer.value(), program.device.value());
     forecast_.bytes_by_link[static_cast<size_t>(link)] += bytes;
@@ -193,12 +198,12 @@ class Forecaster {
     for (const ir::Program& program : plan_.step) {
       const int device = program.device.value();
       const CoreUse& use = core_uses_[static_cast<size_t>(device)];
-      const double own = model_.ProfileOf(device).PeakOf(dtype);
+      const double own = devices_ * model_.ProfileOf(device).PeakOf(dtype);
       if (use.host < 0) {
         peak += own;
       } else {
         shared[use.host].first += own;
-        shared[use.host].second += static_cast<double>(use.threads);
+        shared[use.host].second += devices_ * static_cast<double>(use.threads);
       }
     }
     for (const auto& [host, sums] : shared) peak += sums.first * CoreShare(host, sums.second);
@@ -230,6 +235,7 @@ class Forecaster {
   const Plan& plan_;
   const mesh::Topology& topology_;
   const ForecastInput& input_;
+  const double devices_;  // that each program stands for
   CostModel model_;
   std::map<const ir::Graph*, GraphWork> work_;
   std::map<std::pair<const ir::Graph*, const mesh::DeviceProfile*>, double> compute_s_;

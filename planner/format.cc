@@ -52,8 +52,11 @@ std::string MemoryTable(const Plan& plan) {
   std::string text = fmt::format("{:<7}", "DEVICE");
   for (ir::MemoryKind kind : kKinds) text += fmt::format(" {:>12}", ir::MemoryKindName(kind));
   text += fmt::format(" {:>12}  (MiB; kinds at the fullest moment)\n", "allocated");
+  if (plan.devices_per_program > 1) {
+    text += fmt::format("each line stands for {} devices of a stage\n", plan.devices_per_program);
+  }
   for (size_t i = 0; i < plan.memory.size(); ++i) {
-    text += fmt::format("{:<7}", i);
+    text += fmt::format("{:<7}", plan.step[i].device.value());
     for (ir::MemoryKind kind : kKinds) {
       const auto it = plan.memory[i].bytes.find(kind);
       text += fmt::format(" {:>12}", Mib(it == plan.memory[i].bytes.end() ? 0 : it->second));

@@ -122,7 +122,7 @@ class DeviceLowering {
       for (const mesh::Tile& tile : transfer.tiles) {
         if (tile.to_position != position_) continue;
         const SlotId slot = SlotOf(transfer.import->destination, microbatch);
-        AddTransfer(Opcode::kRecv, slot, tile.destination_local, from_stage, tile.from_position,
+        AddTransfer(Opcode::kRecv, slot, tile.destination_local, from_stage, SenderOf(tile),
                     before);
       }
     }
@@ -133,12 +133,21 @@ class DeviceLowering {
       if (transfer.import->after != after) continue;
       const int to_stage = Tensor(transfer.import->destination).stage;
       for (const mesh::Tile& tile : transfer.tiles) {
-        if (tile.from_position != position_) continue;
+        if (!Sends(tile)) continue;
         const SlotId slot = SlotOf(transfer.import->source, microbatch);
         AddTransfer(Opcode::kSend, slot, tile.source_local, to_stage, tile.to_position,
                     transfer.import->before);
       }
     }
+  }
+
+  int64_t SenderOf(const mesh::Tile& tile) const {
+    return input_.scope == PlanScope::kOnePerStage ? 0 : tile.from_position;
+  }
+
+  bool Sends(const mesh::Tile& tile) const {
+    if (input_.scope == PlanScope::kOnePerStage) return tile.to_position == 0;
+    return tile.from_position == position_;
   }
 
   void AddTransfer(Opcode op, SlotId slot, const ir::Box& box, int peer_stage,
@@ -189,8 +198,8 @@ class DeviceLowering {
           (outgoing ? to_stage : from_stage) != peer_stage)
         continue;
       for (const mesh::Tile& tile : transfer.tiles) {
-        const int64_t mine = outgoing ? tile.from_position : tile.to_position;
-        const int64_t theirs = outgoing ? tile.to_position : tile.from_position;
+        const int64_t mine = outgoing ? SenderOf(tile) : tile.to_position;
+        const int64_t theirs = outgoing ? tile.to_position : SenderOf(tile);
         if (mine == position_ && theirs == peer_position) ++count;
       }
     }
@@ -340,7 +349,8 @@ Result<std::vector<Program>> LowerToPrograms(const LowerInput& input) {
   std::vector<Program> programs;
   const int64_t per_stage = input.layout->data * input.layout->tensor;
   for (int stage = 0; stage < input.layout->pipeline; ++stage) {
-    for (int64_t position = 0; position < per_stage; ++position) {
+    const int64_t end = input.scope == PlanScope::kOnePerStage ? 1 : per_stage;
+    for (int64_t position = 0; position < end; ++position) {
       MW_ASSIGN_OR_RETURN(Program program, DeviceLowering(input, transfers, stage, position).Run());
       programs.push_back(std::move(program));
     }

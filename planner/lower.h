@@ -26,9 +26,11 @@ struct LowerInput {
   const Layout* layout = nullptr;
   std::vector<StageSchedule> schedule;  // per stage
   int microbatches = 1;
+  PlanScope scope = PlanScope::kAllDevices;
 };
 
-// Programs in device order: device = (stage * data + d) * tensor + t.
+// Programs in device order: device = (stage * data + d) * tensor + t; with kOnePerStage the first
+// of each stage, as if it exchanged its messages with the first ones of other stages.
 Result<std::vector<ir::Program>> LowerToPrograms(const LowerInput& input);
 
 // Every persistent slot of `program` is one that `init`, of the same device, fills.

@@ -34,9 +34,12 @@ Result<Graph> MakeLossGraph(const ir::JobRequest& job) {
 class PlanMaker {
  public:
   PlanMaker(const ir::JobRequest& job, const mesh::Topology& topology, Layout layout,
-            const ShardingChooser& choose)
-      : job_(job), topology_(topology), choose_(choose) {
+            PlanScope scope, const ShardingChooser& choose)
+      : job_(job), topology_(topology), scope_(scope), choose_(choose) {
     plan_.layout = std::move(layout);
+    if (scope == PlanScope::kOnePerStage) {
+      plan_.devices_per_program = plan_.layout.data * plan_.layout.tensor;
+    }
   }
 
   Result<Plan> Run() {
@@ -45,7 +48,7 @@ class PlanMaker {
     MW_TRY(PlanStep());
     MW_TRY(PlanEvaluation());
     MW_TRY(PlanInit());
-    MW_TRY(Verify());
+    if (scope_ == PlanScope::kAllDevices) MW_TRY(Verify());
     plan_.reporting_device = ReportingDevice(plan_.layout);
     for (size_t i = 0; i < plan_.step.size(); ++i) {
       plan_.memory.push_back(PeakMemory({&plan_.init[i], &plan_.step[i], &plan_.eval[i]}));
@@ -113,6 +116,7 @@ class PlanMaker {
     input.microbatches =
         std::string_view(name) == "init" ? 1 : static_cast<int>(plan_.layout.microbatches);
     input.schedule = std::move(schedule);
+    input.scope = scope_;
     return LowerToPrograms(input);
   }
 
@@ -177,12 +181,13 @@ class PlanMaker {
   Status CheckMemory() const {
     for (size_t i = 0; i < plan_.memory.size(); ++i) {
       const int64_t need = plan_.memory[i].total_bytes;
-      const mesh::Device& device = topology_.devices[i];
+      const int index = plan_.step[i].device.value();
+      const mesh::Device& device = topology_.devices[static_cast<size_t>(index)];
       if (device.memory_bytes == 0 || need <= device.memory_bytes) continue;
       return ResourceExhausted(fmt::format(
           "device {} ({} of {}) needs {:.1f} MiB and has {:.1f} MiB; raise tensor or pipeline, use "
           "more microbatches (now {}), or a smaller batch or sequence",
-          i, device.local_index, device.worker, static_cast<double>(need) / 1048576.0,
+          index, device.local_index, device.worker, static_cast<double>(need) / 1048576.0,
           static_cast<double>(device.memory_bytes) / 1048576.0, plan_.layout.microbatches));
     }
     return OkStatus();
@@ -190,6 +195,7 @@ class PlanMaker {
 
   const ir::JobRequest& job_;
   const mesh::Topology& topology_;
+  const PlanScope scope_;
   const ShardingChooser& choose_;
   Plan plan_;
   StagedStep staged_;
@@ -235,9 +241,9 @@ Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology)
 }
 
 Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topology,
-                        const Layout& layout, const ShardingChooser& choose) {
+                        const Layout& layout, PlanScope scope, const ShardingChooser& choose) {
   MW_TRY(ir::ValidateJob(job));
-  return PlanMaker(job, topology, layout, choose).Run();
+  return PlanMaker(job, topology, layout, scope, choose).Run();
 }
 
 }  // namespace meshwright::planner

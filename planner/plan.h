@@ -73,7 +73,13 @@ struct Plan {
   std::vector<ir::Program> step;     // one training step; reports loss, grad_norm, lr, tokens
   std::vector<ir::Program> eval;     // one validation batch; reports loss_sum, count
   int reporting_device = 0;          // whose reports count
+  int64_t devices_per_program = 1;   // more: each program stands for that many (PlanScope)
 };
+
+// For which devices programs are made. A stage's devices do the same at the same time, so that its
+// first one says what a dry run on thousands of devices asks; such programs are not verified and
+// cannot run.
+enum class PlanScope : uint8_t { kAllDevices, kOnePerStage };
 
 // Where the job does not fit a device's memory, the backward recomputes what is cheap
 // (planner/recompute.h), if `train.compile` allows it.
@@ -87,7 +93,8 @@ using ShardingChooser = std::function<Result<Strategies>(
 
 // The plan of a layout that is decided. `choose`: none: by the rules. Errors: as MakePlan.
 Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topology,
-                        const Layout& layout, const ShardingChooser& choose = {});
+                        const Layout& layout, PlanScope scope = PlanScope::kAllDevices,
+                        const ShardingChooser& choose = {});
 
 // The logical step that MakePlan starts from: loss in the types that it is computed in, gradients,
 // update. Errors: as ir::Differentiate and ir::AppendUpdate.

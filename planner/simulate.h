@@ -43,6 +43,8 @@ struct SimulationCosts {
   std::function<mesh::LinkCost(int from, int to)> link;
   // Not set: every device has cores of its own.
   std::function<CoreUse(int device)> cores;
+  // Programs stand for others that do the same at the same time: members of groups may be missing.
+  bool stand_for_others = false;
 };
 
 struct Span {

@@ -162,6 +162,7 @@ class SetupMaker {
     SimGroup group;
     for (DeviceIndex device : mesh.GroupOf(at, mesh::AxisList(named.begin(), named.end()))) {
       const auto it = position_of_.find(device.value());
+      if (it == position_of_.end() && costs_.stand_for_others) continue;
       if (it == position_of_.end()) {
         return Fail(InvalidArgument(fmt::format(
             "simulate: device {}: the collectives of {} need device {}, which has no program",

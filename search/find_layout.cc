@@ -126,8 +126,8 @@ class Finder {
   }
 
   // Nothing: the job cannot be split so.
-  const ProbedLayers* Probe(int64_t tensor, int64_t rows) {
-    const auto [it, fresh] = probes_.try_emplace({tensor, rows});
+  const ProbedLayers* Probe(int64_t tensor, int64_t rows, bool sequence_parallel) {
+    const auto [it, fresh] = probes_.try_emplace({tensor, rows, sequence_parallel});
     if (!fresh) return it->second ? &*it->second : nullptr;
     ProbedLayers layers(classes_.size());
     for (size_t c = 0; c < classes_.size(); ++c) {
@@ -136,8 +136,8 @@ class Finder {
       if (static_cast<int64_t>(devices.size()) < tensor) devices = AllDevices();
       devices.resize(static_cast<size_t>(tensor));
       for (const Recompute mode : modes_) {
-        const auto probed = ProbeLayers(
-            step_, {tensor, rows, job_.parallel.sequence_parallel, mode}, costs_, devices);
+        const auto probed =
+            ProbeLayers(step_, {tensor, rows, sequence_parallel, mode}, costs_, devices);
         if (!probed.has_value()) {
           refused_ = probed.error();
           return nullptr;
@@ -210,17 +210,13 @@ class Finder {
   Status MakeFamilies() {
     const int64_t batch = job_.train.global_batch;
     for (const int64_t tensor : TensorDegrees()) {
-      const ProbedLayers* const whole = Probe(tensor, batch);
-      if (!whole) continue;
-      const LayoutInput input = InputOf(*whole);
-      for (const int64_t data : Divisors(batch)) {
-        if (job_.parallel.data > 0 && data != job_.parallel.data) continue;
-        for (const int64_t pipeline : PipelineDegrees(device_count_ / (tensor * data))) {
-          if (tensor * data * pipeline > device_count_) continue;
-          for (const int64_t microbatches : Microbatches(batch / data)) {
-            AddFamily(tensor, data, pipeline, microbatches, input);
-          }
-        }
+      for (const bool sequence_parallel : SequenceModes(tensor)) {
+        const ProbedLayers* const whole = Probe(tensor, batch, sequence_parallel);
+        if (!whole) continue;
+        Family family;
+        family.layout.tensor = tensor;
+        family.layout.sequence_parallel = sequence_parallel;
+        AddFamilies(family, InputOf(*whole));
       }
     }
     if (families_.empty()) return NoLegalLayout();
@@ -233,22 +229,35 @@ class Finder {
   }
 
   // `whole`: layers on the rows of a whole batch, which no smaller number of rows beats per row.
-  void AddFamily(int64_t tensor, int64_t data, int64_t pipeline, int64_t microbatches,
-                 const LayoutInput& whole) {
+  void AddFamilies(Family family, const LayoutInput& whole) {
     const int64_t batch = job_.train.global_batch;
-    if (batch % data != 0 || (batch / data) % microbatches != 0) return;
-    Family family;
-    family.rows = batch / data / microbatches;
-    family.layout.tensor = tensor;
-    family.layout.data = data;
-    family.layout.pipeline = pipeline;
-    family.layout.microbatches = microbatches;
-    family.layout.sequence_parallel = job_.parallel.sequence_parallel && tensor > 1;
-    Layout once = family.layout;
-    once.microbatches = 1;
-    once.chunks = 2;  // no single layer need be a stage's
-    family.least_s = LeastSeconds(whole, once) / static_cast<double>(data);
-    families_.push_back(std::move(family));
+    Layout& layout = family.layout;
+    for (const int64_t data : Divisors(batch)) {
+      if (job_.parallel.data > 0 && data != job_.parallel.data) continue;
+      layout.data = data;
+      for (const int64_t pipeline : PipelineDegrees(device_count_ / (layout.tensor * data))) {
+        layout.pipeline = pipeline;
+        if (layout.device_count() > device_count_) continue;
+        Layout once = layout;
+        once.microbatches = 1;
+        once.chunks = 2;  // no single layer need be a stage's
+        family.least_s = LeastSeconds(whole, once) / static_cast<double>(data);
+        for (const int64_t microbatches : Microbatches(batch / data)) {
+          if ((batch / data) % microbatches != 0) continue;
+          layout.microbatches = microbatches;
+          family.rows = batch / data / microbatches;
+          families_.push_back(family);
+        }
+      }
+    }
+  }
+
+  // Open where the tensor degree is.
+  std::vector<bool> SequenceModes(int64_t tensor) const {
+    if (tensor == 1) return {false};
+    if (job_.parallel.sequence_parallel) return {true};
+    if (job_.parallel.tensor > 0 || job_.train.sequence % tensor != 0) return {false};
+    return {false, true};
   }
 
   std::vector<Layout> MembersOf(const Family& family) const {
@@ -297,7 +306,8 @@ class Finder {
   // ---- pricing ----
 
   Status PriceFamily(const Family& family) {
-    const ProbedLayers* const layers = Probe(family.layout.tensor, family.rows);
+    const ProbedLayers* const layers =
+        Probe(family.layout.tensor, family.rows, family.layout.sequence_parallel);
     if (!layers) return OkStatus();
     const LayoutInput input = InputOf(*layers);
     for (const Layout& layout : MembersOf(family)) {
@@ -395,12 +405,20 @@ class Finder {
   std::vector<std::vector<int>> classes_;
   std::vector<int> class_of_device_;
   std::vector<int64_t> memory_;
-  std::map<std::pair<int64_t, int64_t>, std::optional<ProbedLayers>> probes_;
+  // By tensor degree, rows of a microbatch, sequence parallelism.
+  std::map<std::tuple<int64_t, int64_t, bool>, std::optional<ProbedLayers>> probes_;
   std::vector<Family> families_;
   std::optional<Status> refused_;
   std::optional<LayoutCost> nearest_;
   FoundLayout found_;
 };
+
+mesh::Topology WithMemory(mesh::Topology topology, double share) {
+  for (mesh::Device& device : topology.devices) {
+    device.memory_bytes = static_cast<int64_t>(share * static_cast<double>(device.memory_bytes));
+  }
+  return topology;
+}
 
 }  // namespace
 
@@ -416,13 +434,22 @@ Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& 
 }
 
 Result<planner::Plan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
-                               const FindOptions& options, const Clock& clock) {
+                               const FindOptions& options, const Clock& clock,
+                               planner::PlanScope scope) {
   if (!LeavesOpen(job.parallel)) return planner::MakePlan(job, topology);
-  MW_ASSIGN_OR_RETURN(const FoundLayout found, FindLayout(job, topology, options, clock));
-  Result<planner::Plan> plan = Fail(Internal("no layout"));
-  for (const LayoutCost& candidate : found.best) {
-    plan = planner::MakePlanOf(job, topology, candidate.layout);
-    if (plan.has_value() || plan.error().code() != StatusCode::kResourceExhausted) break;
+  // The search's memory is an estimate: where the programs need more, it is asked for less.
+  Result<planner::Plan> plan = Fail(Internal("no layout was tried"));
+  for (const double share : {1.0, 0.97, 0.93, 0.87, 0.8}) {
+    const auto found = FindLayout(job, WithMemory(topology, share), options, clock);
+    if (!found.has_value()) {
+      // What the programs miss says more than what the estimate does.
+      if (share == 1.0) return Fail(found.error());
+      return plan;
+    }
+    for (const LayoutCost& candidate : found->best) {
+      plan = planner::MakePlanOf(job, topology, candidate.layout, scope);
+      if (plan.has_value() || plan.error().code() != StatusCode::kResourceExhausted) return plan;
+    }
   }
   return plan;
 }

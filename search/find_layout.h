@@ -61,6 +61,7 @@ Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& 
 
 // The plan of the best layout that the planner's exact memory accepts.
 Result<planner::Plan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
-                               const FindOptions& options, const Clock& clock);
+                               const FindOptions& options, const Clock& clock,
+                               planner::PlanScope scope = planner::PlanScope::kAllDevices);
 
 }  // namespace meshwright::search

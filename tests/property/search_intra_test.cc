@@ -191,7 +191,7 @@ class BruteForce {
 
 void ExpectBruteForceFindsNoLess(const std::vector<ir::MeshAxis>& axes, int most_ops) {
   const ir::Graph graph = ArbitraryGraph(1 + *rc::gen::resize(100, rc::gen::inRange(0, most_ops)));
-  const auto stages = planner::AssignStages(graph, {}, 1);
+  const auto stages = planner::AssignStages(graph, {}, {});
   RC_ASSERT(stages.has_value());
   IntraOptions options;
   options.axes = axes;

@@ -39,10 +39,11 @@ struct Staged {
 
 Result<Staged> Stage(ir::Graph graph, const std::vector<int>& stage_of_layer, int stage_count) {
   MW_ASSIGN_OR_RETURN(planner::StageAssignment stages,
-                      planner::AssignStages(graph, stage_of_layer, stage_count));
+                      planner::AssignStages(graph, stage_of_layer, {stage_count, 1, false}));
   graph = planner::SumGradientsInBackward(std::move(graph), stages);
   MW_ASSIGN_OR_RETURN(graph, planner::SplitScalarSums(graph, stages));
-  MW_ASSIGN_OR_RETURN(stages, planner::AssignStages(graph, stage_of_layer, stage_count));
+  MW_ASSIGN_OR_RETURN(stages,
+                      planner::AssignStages(graph, stage_of_layer, {stage_count, 1, false}));
   return Staged{std::move(graph), std::move(stages)};
 }
 
@@ -95,15 +96,16 @@ class SearchPlanner {
                                                layout_, job_.parallel.bucket_bytes));
     planner::ReduceInPlace(step);
     MW_ASSIGN_OR_RETURN(auto schedule,
-                        planner::MakeSchedule(layout_.schedule, stage_count(),
+                        planner::MakeSchedule(layout_.schedule, layout_.shape(),
                                               static_cast<int>(layout_.microbatches)));
     MW_ASSIGN_OR_RETURN(searched_.plan.step, Lower("step", std::move(step), layout_,
                                                    std::move(schedule), layout_.microbatches));
     MW_ASSIGN_OR_RETURN(
         planner::Partition init,
         planner::MakeInitPartition(staged.graph, staged.stages, answer.strategies, layout_));
-    MW_ASSIGN_OR_RETURN(searched_.plan.init, Lower("init", std::move(init), layout_,
-                                                   planner::ForwardSchedule(stage_count(), 1), 1));
+    MW_ASSIGN_OR_RETURN(
+        searched_.plan.init,
+        Lower("init", std::move(init), layout_, planner::ForwardSchedule(layout_.shape(), 1), 1));
     return OkStatus();
   }
 
@@ -112,7 +114,7 @@ class SearchPlanner {
     MW_ASSIGN_OR_RETURN(ir::Graph graph,
                         planner::MakeEvaluationGraph(planner::FillLayers(job_.loss)));
     MW_ASSIGN_OR_RETURN(const planner::StageAssignment stages,
-                        planner::AssignStages(graph, layers_, stage_count()));
+                        planner::AssignStages(graph, layers_, layout_.shape()));
     search::IntraOptions options = options_;
     for (NodeId id : graph.NodesOf(ir::Op::kParam)) {
       const std::string name = graph.node(id).attrs.Str("name");
@@ -124,9 +126,10 @@ class SearchPlanner {
                         planner::MakePartition(graph, stages, answer.strategies, layout_,
                                                job_.parallel.bucket_bytes));
     const int microbatches = static_cast<int>(layout_.microbatches);
-    MW_ASSIGN_OR_RETURN(searched_.plan.eval,
-                        Lower("eval", std::move(partition), layout_,
-                              planner::ForwardSchedule(stage_count(), microbatches), microbatches));
+    MW_ASSIGN_OR_RETURN(
+        searched_.plan.eval,
+        Lower("eval", std::move(partition), layout_,
+              planner::ForwardSchedule(layout_.shape(), microbatches), microbatches));
     return OkStatus();
   }
 

@@ -65,7 +65,7 @@ TEST(JobConfig, ReadsTorchTitanSectionsAndKeys) {
   EXPECT_EQ(config->train.sequence, 32);
   EXPECT_EQ(config->parallel.data, 0);
   EXPECT_EQ(config->parallel.tensor, 2);
-  EXPECT_EQ(config->parallel.pipeline, 1);
+  EXPECT_EQ(config->parallel.pipeline, 0);
   EXPECT_EQ(config->parallel.schedule, "gpipe");
 }
 
@@ -126,7 +126,7 @@ TEST(JobConfig, OverridesTakeTomlValuesAndBareWords) {
   EXPECT_EQ(config->name, "my run");
   EXPECT_FALSE(config->last_save);
   EXPECT_EQ(config->dataset_path, "a=b.txt");
-  EXPECT_EQ(config->parallel.tensor, 1);
+  EXPECT_EQ(config->parallel.tensor, 0);
 }
 
 TEST(JobConfig, BadOverridesSayHowToWriteThem) {

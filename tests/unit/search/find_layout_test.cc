@@ -1,0 +1,234 @@
+// The search for layouts: short models, costs of layouts against the forecast of their programs,
+// pins, budgets, unequal devices.
+#include "search/find_layout.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "client/trainer.h"
+#include "mesh/cluster.h"
+#include "models/gpt2.h"
+#include "models/llama.h"
+#include "planner/forecast.h"
+#include "planner/stages.h"
+#include "search/short_model.h"
+
+namespace meshwright::search {
+namespace {
+
+ir::JobRequest Gpt2Job(int64_t layers, int64_t batch) {
+  models::Gpt2Config config;
+  config.vocabulary = 1024;
+  config.positions = 256;
+  config.width = 256;
+  config.layers = layers;
+  config.heads = 8;
+  ir::TrainSpec train;
+  train.global_batch = batch;
+  train.sequence = 256;
+  train.steps = 10;
+  auto job = client::JobBuilder("gpt2").Train(train).Build(models::MakeGpt2(config));
+  EXPECT_TRUE(job.has_value());
+  job->parallel.tensor = 0;
+  job->parallel.pipeline = 0;
+  job->parallel.schedule = "auto";
+  job->parallel.zero = -1;
+  return *job;
+}
+
+// Hosts of four A100, slower links between them.
+mesh::Topology Gpus(int hosts, int64_t memory_bytes = 0) {
+  mesh::Topology topology;
+  for (int i = 0; i < 4 * hosts; ++i) {
+    mesh::Device device;
+    device.worker = fmt::format("w{}", i / 4);
+    device.host = fmt::format("h{}", i / 4);
+    device.local_index = i % 4;
+    device.profile = mesh::KnownDeviceProfiles().at("a100-80g");
+    device.memory_bytes = memory_bytes;
+    topology.devices.push_back(std::move(device));
+  }
+  topology.links.host = {3e-6, 1 / 2.4e11};
+  topology.links.network = {8e-6, 1 / 2.0e10};
+  return topology;
+}
+
+planner::Layout LayoutOf(int64_t data, int64_t tensor, int64_t pipeline, int64_t microbatches,
+                         const std::string& schedule = "1f1b", int64_t zero = 0) {
+  planner::Layout layout;
+  layout.data = data;
+  layout.tensor = tensor;
+  layout.pipeline = pipeline;
+  layout.microbatches = microbatches;
+  layout.schedule = schedule;
+  layout.chunks = planner::ShapeOfSchedule(schedule, static_cast<int>(pipeline), 0).value().chunks;
+  layout.zero = zero;
+  return layout;
+}
+
+void Pin(ir::ParallelSpec& parallel, const planner::Layout& layout) {
+  parallel.data = layout.data;
+  parallel.tensor = layout.tensor;
+  parallel.pipeline = layout.pipeline;
+  parallel.microbatches = layout.microbatches;
+  parallel.schedule = layout.schedule;
+  parallel.zero = layout.zero;
+  parallel.recompute = "none";
+}
+
+TEST(ShortModel, HasEachKindOfLayerOnce) {
+  const ir::JobRequest job = Gpt2Job(12, 8);
+  const auto model = ShortenModel(planner::FillLayers(job.loss));
+  ASSERT_TRUE(model.has_value()) << model.error();
+  EXPECT_EQ(model->layers(), 3);
+  std::vector<int> expected(12, 1);
+  expected.front() = 0;
+  expected.back() = 2;
+  EXPECT_EQ(model->short_layer, expected);
+  const ir::JobRequest three = Gpt2Job(3, 8);
+  EXPECT_EQ(model->loss.nodes.size(), three.loss.nodes.size());
+}
+
+TEST(ShortModel, LayersThatDifferStay) {
+  const ir::JobRequest job = Gpt2Job(2, 8);
+  const auto model = ShortenModel(planner::FillLayers(job.loss));
+  ASSERT_TRUE(model.has_value()) << model.error();
+  EXPECT_EQ(model->short_layer, (std::vector<int>{0, 1}));
+}
+
+// What the search thinks of a layout is what its programs, replayed, take and hold.
+TEST(LayoutCosts, AreThoseOfTheProgramsThatRun) {
+  const mesh::Topology topology = Gpus(2);
+  const planner::Layout layouts[] = {LayoutOf(1, 1, 1, 1),
+                                     LayoutOf(8, 1, 1, 2),
+                                     LayoutOf(2, 4, 1, 1),
+                                     LayoutOf(2, 2, 2, 4),
+                                     LayoutOf(1, 1, 8, 16),
+                                     LayoutOf(1, 2, 4, 8, "interleaved"),
+                                     LayoutOf(2, 1, 4, 8, "zb-h1"),
+                                     LayoutOf(1, 2, 4, 8, "zb-v"),
+                                     LayoutOf(4, 1, 2, 4, "gpipe"),
+                                     LayoutOf(4, 1, 1, 2, "1f1b", 1),
+                                     LayoutOf(4, 1, 1, 2, "1f1b", 2),
+                                     LayoutOf(4, 1, 2, 2, "1f1b", 3)};
+  for (const planner::Layout& layout : layouts) {
+    ir::JobRequest job = Gpt2Job(16, 64);
+    Pin(job.parallel, layout);
+    const auto found = FindLayout(job, topology, {}, SystemClock());
+    ASSERT_TRUE(found.has_value()) << layout.ToString() << ": " << found.error();
+    const LayoutCost& cost = found->best.front();
+    const auto plan = planner::MakePlanOf(job, topology, cost.layout);
+    ASSERT_TRUE(plan.has_value()) << cost.layout.ToString() << ": " << plan.error();
+    const auto forecast = planner::ForecastStep(*plan, topology, {});
+    ASSERT_TRUE(forecast.has_value()) << forecast.error();
+    EXPECT_NEAR(cost.step_s / forecast->step_s, 1.0, 0.05) << layout.ToString();
+    int64_t expected = 0;
+    for (const StageCost& stage : cost.stages) expected = std::max(expected, stage.memory_bytes());
+    int64_t planned = 0;
+    for (const auto& memory : plan->memory) planned = std::max(planned, memory.total_bytes);
+    EXPECT_NEAR(static_cast<double>(expected) / static_cast<double>(planned), 1.0, 0.15)
+        << layout.ToString();
+  }
+}
+
+TEST(FindLayout, NoPinnedLayoutIsFaster) {
+  const mesh::Topology topology = Gpus(2);
+  const auto best = FindLayout(Gpt2Job(8, 64), topology, {}, SystemClock());
+  ASSERT_TRUE(best.has_value()) << best.error();
+  EXPECT_EQ(best->gap, 0);
+  for (const int64_t tensor : {1, 2, 4}) {
+    for (const int64_t pipeline : {1, 2, 4}) {
+      for (const int64_t data : {1, 2, 4, 8}) {
+        if (tensor * pipeline * data > 8) continue;
+        ir::JobRequest job = Gpt2Job(8, 64);
+        job.parallel.tensor = tensor;
+        job.parallel.pipeline = pipeline;
+        job.parallel.data = data;
+        const auto pinned = FindLayout(job, topology, {}, SystemClock());
+        ASSERT_TRUE(pinned.has_value()) << pinned.error();
+        const planner::Layout& layout = pinned->best.front().layout;
+        EXPECT_EQ(layout.tensor, tensor);
+        EXPECT_EQ(layout.pipeline, pipeline);
+        EXPECT_EQ(layout.data, data);
+        EXPECT_GE(pinned->best.front().step_s, best->best.front().step_s * (1 - 1e-9));
+      }
+    }
+  }
+}
+
+TEST(FindLayout, ShortMemoryIsMetByRecomputingAndSplitting) {
+  const auto roomy = FindPlan(Gpt2Job(8, 64), Gpus(1), {}, SystemClock());
+  ASSERT_TRUE(roomy.has_value()) << roomy.error();
+  const int64_t needed = roomy->memory.front().total_bytes;
+  for (const int64_t part : {2, 4}) {
+    const auto tight = FindPlan(Gpt2Job(8, 64), Gpus(1, needed / part), {}, SystemClock());
+    ASSERT_TRUE(tight.has_value()) << part << ": " << tight.error();
+    for (const auto& memory : tight->memory) EXPECT_LE(memory.total_bytes, needed / part);
+  }
+}
+
+TEST(FindLayout, SaysWhatIsNearestWhenNothingFits) {
+  const auto found = FindLayout(Gpt2Job(8, 64), Gpus(1, 1 << 20), {}, SystemClock());
+  ASSERT_FALSE(found.has_value());
+  EXPECT_EQ(found.error().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(found.error().message().find("no layout fits: the nearest is"), std::string::npos)
+      << found.error();
+}
+
+TEST(FindLayout, PinsThatContradictAreNamed) {
+  ir::JobRequest job = Gpt2Job(4, 64);
+  job.parallel.data = 3;
+  const auto batch = FindLayout(job, Gpus(2), {}, SystemClock());
+  ASSERT_FALSE(batch.has_value());
+  EXPECT_NE(batch.error().message().find("data=3 does not divide"), std::string::npos)
+      << batch.error();
+  job = Gpt2Job(4, 64);
+  job.parallel.pipeline = 5;
+  const auto layers = FindLayout(job, Gpus(2), {}, SystemClock());
+  ASSERT_FALSE(layers.has_value());
+  EXPECT_NE(layers.error().message().find("needs at least 5 layers"), std::string::npos)
+      << layers.error();
+}
+
+TEST(FindLayout, ASlowDeviceGetsFewerLayers) {
+  mesh::Topology topology = Gpus(1);
+  topology.devices.resize(2);
+  mesh::DeviceProfile slow = *topology.devices[1].profile;
+  for (mesh::KernelRates& rates : slow.kernels) {
+    rates.bytes_per_s /= 2;
+    for (mesh::RateCurve& curve : rates.curves) {
+      for (mesh::RatePoint& point : curve) point.flops_per_s /= 2;
+    }
+  }
+  topology.devices[1].profile = std::make_shared<const mesh::DeviceProfile>(slow);
+  ir::JobRequest job = Gpt2Job(12, 64);
+  job.parallel.data = 1;
+  job.parallel.tensor = 1;
+  job.parallel.pipeline = 2;
+  job.parallel.schedule = "1f1b";
+  const auto found = FindLayout(job, topology, {}, SystemClock());
+  ASSERT_TRUE(found.has_value()) << found.error();
+  const std::vector<int>& layers = found->best.front().layout.part_layers;
+  ASSERT_EQ(layers.size(), 2u);
+  EXPECT_GE(layers[0], 7);
+  EXPECT_LE(layers[0], 9);
+}
+
+TEST(FindLayout, ProgressMayEndTheSearch) {
+  int calls = 0;
+  FindOptions options;
+  options.progress = [&](const FindProgress& progress) {
+    ++calls;
+    EXPECT_GT(progress.best_s, 0);
+    EXPECT_GE(progress.gap, 0);
+    return false;
+  };
+  const auto found = FindLayout(Gpt2Job(4, 16), Gpus(1), options, SystemClock());
+  ASSERT_TRUE(found.has_value()) << found.error();
+  EXPECT_EQ(calls, 1);
+}
+
+}  // namespace
+}  // namespace meshwright::search
