@@ -51,9 +51,9 @@ Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& glob
   }
   if (args.devices > 0) return DryRunTopology(args.devices, args.devices_per_worker);
   if (!global.address.empty()) return ClusterTopology(global);
-  if (parallel.data == 0) {
+  if (parallel.data == 0 || parallel.tensor == 0 || parallel.pipeline == 0) {
     return Fail(
-        InvalidArgument("parallelism.data_parallel_replicate_degree is auto: give --devices N, "
+        InvalidArgument("a degree in [parallelism] is auto: give --devices N, "
                         "--cluster FILE, or --address for a running cluster"));
   }
   return DryRunTopology(parallel.data * parallel.tensor * parallel.pipeline,

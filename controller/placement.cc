@@ -27,15 +27,23 @@ struct Need {
   bool open_ended = false;
 };
 
+// Devices of a replica; degrees that are open (0) need no more than one.
+int64_t ReplicaOf(const ir::ParallelSpec& parallel) {
+  return std::max<int64_t>(parallel.tensor, 1) * std::max<int64_t>(parallel.pipeline, 1);
+}
+
 Need NeedOf(const ir::ParallelSpec& parallel) {
-  const int64_t replica = parallel.tensor * parallel.pipeline;
-  if (parallel.data == 0) return Need{replica, replica, true};
-  return Need{replica * parallel.data, replica * parallel.data, false};
+  const int64_t least = ReplicaOf(parallel) * std::max<int64_t>(parallel.data, 1);
+  const bool open = parallel.data == 0 || parallel.tensor == 0 || parallel.pipeline == 0;
+  return Need{least, least, open};
 }
 
 std::string DegreesText(const ir::ParallelSpec& parallel) {
-  const std::string data = parallel.data == 0 ? "auto" : std::to_string(parallel.data);
-  return fmt::format("data={} tensor={} pipeline={}", data, parallel.tensor, parallel.pipeline);
+  const auto text = [](int64_t degree) {
+    return degree == 0 ? std::string("auto") : std::to_string(degree);
+  };
+  return fmt::format("data={} tensor={} pipeline={}", text(parallel.data), text(parallel.tensor),
+                     text(parallel.pipeline));
 }
 
 void SortForPlacement(std::vector<mesh::Device>& devices) {
@@ -51,7 +59,7 @@ void SortForPlacement(std::vector<mesh::Device>& devices) {
 }
 
 std::string InfeasibleText(const ir::ParallelSpec& parallel, const Need& need, int64_t has) {
-  const int64_t replica = parallel.tensor * parallel.pipeline;
+  const int64_t replica = ReplicaOf(parallel);
   std::string fix = "add workers";
   if (replica <= has) {
     fix += fmt::format(", or set data <= {} (tensor x pipeline = {})", has / replica, replica);

@@ -68,6 +68,10 @@ TEST(Placement, AutoDataTakesWholeReplicas) {
   const auto free = Devices({{"w0", "h"}, {"w1", "h"}, {"w2", "h"}, {"w3", "h"}, {"w4", "h"}});
   EXPECT_EQ(Place(Degrees(0, 2, 1), free, 5).devices.size(), 4u);
   EXPECT_EQ(Place(Degrees(0, 1, 1), free, 5).devices.size(), 5u);
+  // Any degree may be open; what is fixed says the multiple.
+  EXPECT_EQ(Place(Degrees(0, 0, 0), free, 5).devices.size(), 5u);
+  EXPECT_EQ(Place(Degrees(2, 0, 1), free, 5).devices.size(), 4u);
+  EXPECT_EQ(Place(Degrees(6, 0, 0), free, 5).outcome, PlacementOutcome::kInfeasible);
 }
 
 TEST(Placement, TellsWaitingFromNeverAndSaysWhatFits) {
