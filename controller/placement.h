@@ -1,9 +1,9 @@
 // Which devices a job gets: all of them at once or none (gang placement). A pure function of a
 // snapshot.
 //
-// A job with fixed degrees needs data x tensor x pipeline devices. With an open degree (0, "auto") it
-// takes every free device, in multiples of the product of the fixed ones. Hosts with the most free
-// devices are used first, so that a job spans few of them; the chosen devices are in placement
+// A job with fixed degrees needs data x tensor x pipeline devices. With an open degree (0, "auto")
+// it takes every free device, in multiples of the product of the fixed ones. Hosts with the most
+// free devices are used first, so that a job spans few of them; the chosen devices are in placement
 // order (hosts and workers are neighbours).
 #pragma once
 

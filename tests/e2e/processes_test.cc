@@ -71,6 +71,23 @@ TEST_P(Transports, FourProcessesTrainLikeOneDevice) {
   }
 }
 
+// Everything left to the search, on workers that say what they are: the same model.
+TEST(Automatic, OpenDegreesTrainLikeOneDevice) {
+  auto cluster = ProcessCluster::Start({});
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  const TinyOptions model = OptionsOf("gpt2", ir::DType::kF64);
+  const auto one = Train(**cluster, ByteJob(1, 1, 1, 4, model));
+  ASSERT_TRUE(one.has_value()) << one.error();
+  ir::JobRequest open = ByteJob(0, 0, 0, 4, model);
+  open.parallel.microbatches = 0;
+  open.parallel.schedule = "auto";
+  open.parallel.zero = -1;
+  const auto found = Train(**cluster, open);
+  ASSERT_TRUE(found.has_value()) << found.error();
+  ASSERT_EQ(found->followed.steps.size(), one->followed.steps.size());
+  ExpectWeightsNear(one->weights, found->weights, 1e-10, "found");
+}
+
 INSTANTIATE_TEST_SUITE_P(Processes, Transports, ::testing::Values("shm", "tcp"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
