@@ -42,6 +42,8 @@ std::vector<int64_t> Divisors(int64_t n) {
   return divisors;
 }
 
+constexpr double kEqualRates = 0.95;
+
 class Finder {
  public:
   Finder(const ir::JobRequest& job, const mesh::Topology& topology, const FindOptions& options,
@@ -101,21 +103,24 @@ class Finder {
     return OkStatus();
   }
 
-  // Devices with equal profiles, from fast to slow.
+  double RateOf(int device) const {
+    return costs_.ProfileOf(device).RateOf(mesh::KernelClass::kProduct, ir::DType::kF32, 1e9);
+  }
+
+  // Devices of about the same rate are one class, as slow as its slowest: what workers measure
+  // differs a little from one to the next. Classes go from fast to slow.
   void FindClasses() {
-    std::map<const mesh::DeviceProfile*, std::vector<int>> members;
-    for (int i = 0; i < static_cast<int>(device_count_); ++i) {
-      members[&costs_.ProfileOf(i)].push_back(i);
+    all_devices_ = AllDevices();
+    std::vector<int> devices = all_devices_;
+    std::stable_sort(devices.begin(), devices.end(),
+                     [&](int a, int b) { return RateOf(a) > RateOf(b); });
+    for (const int device : devices) {
+      const bool joins =
+          !classes_.empty() && RateOf(device) >= kEqualRates * RateOf(classes_.back()[0]);
+      if (!joins) classes_.emplace_back();
+      classes_.back().push_back(device);
     }
-    const auto rate = [](const mesh::DeviceProfile& profile) {
-      return profile.RateOf(mesh::KernelClass::kProduct, ir::DType::kF32, 1e9);
-    };
-    for (auto& [profile, devices] : members) classes_.push_back(std::move(devices));
-    std::sort(classes_.begin(), classes_.end(), [&](const auto& a, const auto& b) {
-      const double fast = rate(costs_.ProfileOf(a.front()));
-      const double slow = rate(costs_.ProfileOf(b.front()));
-      return fast != slow ? fast > slow : a.front() < b.front();
-    });
+    for (std::vector<int>& members : classes_) std::sort(members.begin(), members.end());
     class_of_device_.resize(static_cast<size_t>(device_count_));
     for (size_t c = 0; c < classes_.size(); ++c) {
       for (const int device : classes_[c]) {
@@ -132,9 +137,7 @@ class Finder {
     ProbedLayers layers(classes_.size());
     for (size_t c = 0; c < classes_.size(); ++c) {
       layers[c].resize(static_cast<size_t>(std::max(1, model_.layers())));
-      std::vector<int> devices = classes_[c];
-      if (static_cast<int64_t>(devices.size()) < tensor) devices = AllDevices();
-      devices.resize(static_cast<size_t>(tensor));
+      const std::vector<int> devices = TensorGroup(c, tensor);
       for (const Recompute mode : modes_) {
         const auto probed =
             ProbeLayers(step_, {tensor, rows, sequence_parallel, mode}, costs_, devices);
@@ -149,6 +152,21 @@ class Finder {
     }
     it->second = std::move(layers);
     return &*it->second;
+  }
+
+  // Neighbours of the class, the slowest first.
+  std::vector<int> TensorGroup(size_t device_class, int64_t tensor) const {
+    const auto size = static_cast<size_t>(tensor);
+    const std::vector<int>& members =
+        classes_[device_class].size() < size ? all_devices_ : classes_[device_class];
+    const auto slower = [&](int a, int b) { return RateOf(a) < RateOf(b); };
+    const auto at = static_cast<size_t>(std::min_element(members.begin(), members.end(), slower) -
+                                        members.begin());
+    const size_t begin = std::min(at / size * size, members.size() - size);
+    const auto first = members.begin() + static_cast<std::ptrdiff_t>(begin);
+    std::vector<int> group(first, first + static_cast<std::ptrdiff_t>(size));
+    std::iter_swap(group.begin(), std::min_element(group.begin(), group.end(), slower));
+    return group;
   }
 
   std::vector<int> AllDevices() const {
@@ -402,6 +420,7 @@ class Finder {
   int layer_count_ = 1;
   std::vector<Recompute> modes_;
   std::vector<Recompute> pinned_modes_;  // per layer; empty: open
+  std::vector<int> all_devices_;
   std::vector<std::vector<int>> classes_;
   std::vector<int> class_of_device_;
   std::vector<int64_t> memory_;
