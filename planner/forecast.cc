@@ -151,12 +151,7 @@ class Forecaster {
     };
     costs.stand_for_others = plan_.devices_per_program > 1;
     costs.link = [this](int from, int to) { return model_.LinkOf(from, to); };
-    for (const mesh::Device& device : topology_.devices) {
-      const auto host = topology_.hosts.find(device.host);
-      const int cores = host == topology_.hosts.end() ? 0 : host->second.cores;
-      const auto at = hosts_.emplace(device.host, static_cast<int>(hosts_.size())).first;
-      core_uses_.push_back({cores > 0 ? at->second : -1, cores, device.threads});
-    }
+    core_uses_ = CoreUses(topology_);
     costs.cores = [this](int device) { return core_uses_[static_cast<size_t>(device)]; };
     return costs;
   }
@@ -240,13 +235,24 @@ class Forecaster {
   std::map<const ir::Graph*, GraphWork> work_;
   std::map<std::pair<const ir::Graph*, const mesh::DeviceProfile*>, double> compute_s_;
   std::map<int, std::vector<RunCost>> run_costs_;  // [device][executable]
-  std::map<std::string, int> hosts_;
-  std::vector<CoreUse> core_uses_;  // per device of the topology
-  FlopsByType product_flops_ = {};  // executed, all devices
+  std::vector<CoreUse> core_uses_;                 // per device of the topology
+  FlopsByType product_flops_ = {};                 // executed, all devices
   Forecast forecast_;
 };
 
 }  // namespace
+
+std::vector<CoreUse> CoreUses(const mesh::Topology& topology) {
+  std::vector<CoreUse> uses;
+  std::map<std::string, int> hosts;
+  for (const mesh::Device& device : topology.devices) {
+    const auto host = topology.hosts.find(device.host);
+    const int cores = host == topology.hosts.end() ? 0 : host->second.cores;
+    const auto at = hosts.emplace(device.host, static_cast<int>(hosts.size())).first;
+    uses.push_back({cores > 0 ? at->second : -1, cores, device.threads});
+  }
+  return uses;
+}
 
 double ModelFlops(const ir::Graph& step_graph) {
   // Five products, one of which forward has done already.

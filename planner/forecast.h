@@ -32,6 +32,9 @@ namespace meshwright::planner {
 // computes a second time. `step_graph`: logical, as MakeStepGraph gives it, before recomputation.
 double ModelFlops(const ir::Graph& step_graph);
 
+// Per device of the topology: the cores that it shares with others of its host.
+std::vector<CoreUse> CoreUses(const mesh::Topology& topology);
+
 struct ForecastInput {
   double tokens_per_step = 0;
   double model_flops = 0;  // of a step; 0: utilisation of the model is not known

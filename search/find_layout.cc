@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "planner/forecast.h"
 #include "planner/layout.h"
 #include "planner/recompute.h"
 #include "planner/stages.h"
@@ -128,6 +129,7 @@ class Finder {
       }
     }
     for (const mesh::Device& device : topology_.devices) memory_.push_back(device.memory_bytes);
+    cores_ = planner::CoreUses(topology_);
   }
 
   // Nothing: the job cannot be split so.
@@ -187,6 +189,7 @@ class Finder {
     }
     input.modes = modes_;
     input.class_of_device = class_of_device_;
+    input.cores = cores_;
     input.memory_bytes = memory_;
     input.bucket_bytes = job_.parallel.bucket_bytes;
     return input;
@@ -423,6 +426,7 @@ class Finder {
   std::vector<int> all_devices_;
   std::vector<std::vector<int>> classes_;
   std::vector<int> class_of_device_;
+  std::vector<planner::CoreUse> cores_;
   std::vector<int64_t> memory_;
   // By tensor degree, rows of a microbatch, sequence parallelism.
   std::map<std::tuple<int64_t, int64_t, bool>, std::optional<ProbedLayers>> probes_;

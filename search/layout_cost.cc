@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -276,6 +277,7 @@ class Coster {
     clock.Run(static_cast<int>(layout().microbatches));
     result_.step_s = 0;
     result_.busy_s = 0;
+    std::vector<double> stage_busy_s;
     for (int stage = 0; stage < shape_.stages; ++stage) {
       StageCost& cost = result_.stages[At(stage)];
       cost = StateOf(stage);
@@ -287,9 +289,28 @@ class Coster {
       cost.kept_bytes = clock.most_kept()[At(stage)];
       result_.step_s =
           std::max(result_.step_s, clock.end_s()[At(stage)] + cost.sync_s + cost.update_s);
+      stage_busy_s.push_back(static_cast<double>(layout().microbatches) *
+                                 (cost.forward_s + cost.backward_s) +
+                             cost.update_s);
       result_.busy_s = std::max(result_.busy_s, static_cast<double>(layout().microbatches) *
                                                     (cost.forward_s + cost.backward_s));
     }
+    result_.step_s = std::max(result_.step_s, SharedSeconds(stage_busy_s));
+  }
+
+  // Of the host whose devices have most work for its cores.
+  double SharedSeconds(const std::vector<double>& stage_busy_s) const {
+    std::map<int, double> core_s;  // by host: work over cores
+    double most_s = 0;
+    const auto per_stage = static_cast<int>(layout().data * layout().tensor);
+    for (int device = 0; device < per_stage * shape_.stages; ++device) {
+      const planner::CoreUse& use = input_.cores[At(device)];
+      if (use.host < 0) continue;
+      double& sum = core_s[use.host];
+      sum += stage_busy_s[At(device / per_stage)] * use.threads / use.cores;
+      most_s = std::max(most_s, sum);
+    }
+    return most_s;
   }
 
   // What a stage holds all the time and does once per step.

@@ -1,6 +1,9 @@
 // Seconds and bytes of a layout from the costs of its layers: closed forms for what replicas add,
 // the table of the schedule on a virtual clock for what stages add.
 //
+// Devices that share the cores of a host leave them to one another while they wait: a step takes no
+// less than all work of a host on all its cores.
+//
 // A stage's microbatch takes the sum of its layers; messages arrive after their latency and bytes;
 // after the last backward a stage reduces its gradients and renews its weights. ZeRO (planner/
 // zero.h) splits the optimizer's work and state (1), reduce-scatters gradients per microbatch (2),
@@ -19,6 +22,7 @@
 
 #include "planner/cost_model.h"
 #include "planner/plan.h"
+#include "planner/simulate.h"
 #include "search/layer_probe.h"
 
 namespace meshwright::search {
@@ -32,6 +36,7 @@ struct LayoutInput {
   std::vector<std::vector<const LayerModes*>> layers;
   std::vector<int> class_of_device;       // of the topology
   std::vector<planner::Recompute> modes;  // that may be chosen, from cheap to dear
+  std::vector<planner::CoreUse> cores;    // per device of the topology
   std::vector<int64_t> memory_bytes;      // per device of the topology; 0: unknown, not checked
   int64_t bucket_bytes = 25 << 20;
 };

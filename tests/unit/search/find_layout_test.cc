@@ -216,6 +216,24 @@ TEST(FindLayout, ASlowDeviceGetsFewerLayers) {
   EXPECT_LE(layers[0], 9);
 }
 
+// Four devices of one thread on two cores are about as fast as two.
+TEST(FindLayout, DevicesThatShareCoresAreNotCountedTwice) {
+  mesh::Topology topology = mesh::Topology::Local(4);
+  topology.hosts[topology.devices[0].host].cores = 2;
+  const auto shared = FindLayout(Gpt2Job(4, 16), topology, {}, SystemClock());
+  ASSERT_TRUE(shared.has_value()) << shared.error();
+  const LayoutCost& best = shared->best.front();
+  const auto plan = planner::MakePlanOf(Gpt2Job(4, 16), topology, best.layout);
+  ASSERT_TRUE(plan.has_value()) << plan.error();
+  const auto forecast = planner::ForecastStep(*plan, topology, {});
+  ASSERT_TRUE(forecast.has_value()) << forecast.error();
+  EXPECT_NEAR(best.step_s / forecast->step_s, 1.0, 0.05) << best.layout.ToString();
+  topology.devices.resize(2);
+  const auto two = FindLayout(Gpt2Job(4, 16), topology, {}, SystemClock());
+  ASSERT_TRUE(two.has_value()) << two.error();
+  EXPECT_GE(best.step_s, 0.95 * two->best.front().step_s) << best.layout.ToString();
+}
+
 TEST(FindLayout, ProgressMayEndTheSearch) {
   int calls = 0;
   FindOptions options;
