@@ -119,9 +119,9 @@ std::vector<ConfigKey> RunKeys() {
        "Replicas; auto: what the other degrees leave over.", MW_AT(parallel.data),
        KeyKind::kDegree},
       {"parallelism", "tensor_parallel_degree", "Devices that share every matrix.",
-       MW_AT(tensor_degree), KeyKind::kDegree},
+       MW_AT(parallel.tensor), KeyKind::kDegree},
       {"parallelism", "pipeline_parallel_degree", "Stages; at most n_layers.",
-       MW_AT(pipeline_degree), KeyKind::kDegree},
+       MW_AT(parallel.pipeline), KeyKind::kDegree},
       {"parallelism",
        "pipeline_parallel_schedule",
        "Order of forward and backward over microbatches; interleaved: stages hold several parts of "

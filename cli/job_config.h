@@ -35,7 +35,7 @@ struct JobConfig {
   std::string hf_path;  // folder with config.json, or the file
 
   ir::OptimizerSpec optimizer;
-  ir::ParallelSpec parallel;
+  ir::ParallelSpec parallel = ir::OpenParallel();
   ir::TrainSpec train;
   ir::DataSpec data;  // the blob is filled when the file is uploaded
   std::string dataset_path;
@@ -43,8 +43,6 @@ struct JobConfig {
   std::string dtype = "float32";
   int64_t local_batch_size = 0;   // rows per data-parallel replica; 0: see global_batch_size
   int64_t global_batch_size = 0;  // 0: local_batch_size x replicas, or 8
-  int64_t tensor_degree = 1;      // 0: auto
-  int64_t pipeline_degree = 1;    // 0: auto
 
   std::string initial_load_path;
   bool last_save = true;

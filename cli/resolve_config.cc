@@ -118,8 +118,6 @@ Status ResolveConfig(JobConfig& config, const std::string& file) {
   MW_TRY(CheckName(config, file));
   MW_TRY(ResolveBatch(config, file));
   MW_TRY(ResolveSchedule(config, file));
-  config.parallel.tensor = config.tensor_degree;
-  config.parallel.pipeline = config.pipeline_degree;
   NoteUnused(config);
   return OkStatus();
 }

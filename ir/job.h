@@ -49,6 +49,16 @@ struct ParallelSpec {
   friend bool operator==(const ParallelSpec&, const ParallelSpec&) = default;
 };
 
+// Everything that can be left to the search.
+inline ParallelSpec OpenParallel() {
+  ParallelSpec open;
+  open.tensor = 0;
+  open.pipeline = 0;
+  open.schedule = "auto";
+  open.zero = -1;
+  return open;
+}
+
 struct TrainSpec {
   int64_t global_batch = 8;  // rows per step over all devices and microbatches
   int64_t sequence = 128;    // tokens per row

@@ -226,7 +226,12 @@ TEST(JobConfig, ValuesWithoutEffectAreNoted) {
       {{"lr_scheduler.decay_type=cosine", "lr_scheduler.total_steps=7"},
        "lr_scheduler.total_steps 7 is below training.steps 100"},
       {{"lr_scheduler.warmup_steps=100"}, "ends in its warm-up"},
-      {{"parallelism.enable_sequence_parallel=true"}, "enable_sequence_parallel has no effect"},
+      {{"parallelism.enable_sequence_parallel=true", "parallelism.tensor_parallel_degree=1"},
+       "enable_sequence_parallel has no effect"},
+      {{"parallelism.zero_stage=1", "parallelism.data_parallel_replicate_degree=1"},
+       "zero_stage has no effect"},
+      {{"activation_checkpoint.layers=\"0-1\"", "activation_checkpoint.mode=none"},
+       "activation_checkpoint.layers has no effect"},
       {{"validation.fraction=0"}, "no validation runs"},
       {{"validation.batches=0", "validation.interval=5"}, "validation.interval has no effect"},
   };
