@@ -113,7 +113,7 @@ std::vector<ConfigKey> TrainingKeys() {
   };
 }
 
-std::vector<ConfigKey> RunKeys() {
+std::vector<ConfigKey> ParallelismKeys() {
   return {
       {"parallelism", "data_parallel_replicate_degree",
        "Replicas; auto: what the other degrees leave over.", MW_AT(parallel.data),
@@ -149,8 +149,21 @@ std::vector<ConfigKey> RunKeys() {
        "the "
        "optimizer's state, 2: gradients too, 3: weights too, 0: nothing.",
        MW_AT(parallel.zero), KeyKind::kStage},
+      {"parallelism",
+       "shardings",
+       "Who chooses what the data and tensor axes split; rules: batch, then heads and widths of "
+       "layers; search: the cheapest found for these devices, where the forecast says it is faster "
+       "than the rules. With search, zero_stage is the least that is split.",
+       MW_AT(parallel.shardings),
+       KeyKind::kChoice,
+       {"rules", "search"}},
       {"parallelism", "gradient_bucket_bytes",
        "Gradients are reduced in buckets of about this size.", MW_AT(parallel.bucket_bytes)},
+  };
+}
+
+std::vector<ConfigKey> RunKeys() {
+  return {
       {"activation_checkpoint",
        "mode",
        "What the backward computes again instead of keeping it; selective: norms and activation "
@@ -185,7 +198,9 @@ std::vector<ConfigKey> RunKeys() {
 
 std::vector<ConfigKey> AllKeys() {
   std::vector<ConfigKey> keys = JobAndModelKeys();
-  for (auto part : {TrainingKeys(), RunKeys()}) keys.insert(keys.end(), part.begin(), part.end());
+  for (auto part : {TrainingKeys(), ParallelismKeys(), RunKeys()}) {
+    keys.insert(keys.end(), part.begin(), part.end());
+  }
   return keys;
 }
 

@@ -108,6 +108,10 @@ Status CheckParallel(const ParallelSpec& parallel) {
     return InvalidArgument(fmt::format("parallel.recompute is '{}'; known: {}", parallel.recompute,
                                        fmt::join(modes, ", ")));
   }
+  if (parallel.shardings != "rules" && parallel.shardings != "search") {
+    return InvalidArgument(
+        fmt::format("parallel.shardings is '{}'; known: rules, search", parallel.shardings));
+  }
   return OkStatus();
 }
 

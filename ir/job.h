@@ -44,7 +44,10 @@ struct ParallelSpec {
   // What the backward computes again instead of keeping: "none" | "selective" (norms and activation
   // functions) | "full" (all of a layer but its input) | "auto": the first of these that fits.
   std::string recompute = "auto";
-  std::string recompute_layers;     // "0-5,11"; empty: all
+  std::string recompute_layers;  // "0-5,11"; empty: all
+  // Who chooses what each axis splits: "rules" (planner/strategy.h) | "search"
+  // (search/find_shardings.h, where that is forecast to be faster).
+  std::string shardings = "rules";
   int64_t bucket_bytes = 25 << 20;  // gradients are reduced in buckets of about this size
   friend bool operator==(const ParallelSpec&, const ParallelSpec&) = default;
 };

@@ -349,9 +349,15 @@ class Partitioner {
                         EmitReshard(piece.builder, graph_.type(value), local, from, to, mesh_));
     AddVersion(key, value, to, converted);
     const bool weight = IsParam(value) || IsWeightCast(graph_, graph_.producer(value));
-    Versions(key.stage, value).back().gathered =
-        weight && from.UsesAxis(kData) && !to.UsesAxis(kData);
+    Versions(key.stage, value).back().gathered = weight && GathersBlocks(from, to);
     return converted;
+  }
+
+  static bool GathersBlocks(const Sharding& from, const Sharding& to) {
+    return std::any_of(from.dims.begin(), from.dims.end(), [&](const mesh::AxisList& axes) {
+      return std::any_of(axes.begin(), axes.end(),
+                         [&](const std::string& axis) { return !to.UsesAxis(axis); });
+    });
   }
 
   // ---- emitting nodes ----

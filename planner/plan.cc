@@ -61,7 +61,7 @@ class PlanMaker {
   Status PlanStep() {
     MW_ASSIGN_OR_RETURN(Graph graph, MakeStepGraph(job_));
     MW_ASSIGN_OR_RETURN(staged_, StageStep(job_, std::move(graph), plan_.layout));
-    MW_ASSIGN_OR_RETURN(strategies_, ChooseShardings());
+    MW_ASSIGN_OR_RETURN(strategies_, ChooseStepShardings());
     MW_ASSIGN_OR_RETURN(const Partition partition,
                         MakeStepPartition(job_, staged_, plan_.layout, strategies_));
     MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
@@ -73,9 +73,30 @@ class PlanMaker {
     return OkStatus();
   }
 
-  Result<Strategies> ChooseShardings() const {
-    if (choose_) return choose_(staged_.graph, staged_.stages, plan_.layout);
-    return ChooseStrategies(staged_.graph, staged_.stages, plan_.layout, {}, MaxTensor());
+  Result<Strategies> ChooseStepShardings() const {
+    if (choose_) return choose_(staged_.graph, staged_.stages, plan_.layout, {});
+    MW_ASSIGN_OR_RETURN(Strategies strategies, ChooseStrategies(staged_.graph, staged_.stages,
+                                                                plan_.layout, {}, MaxTensor()));
+    ApplyZero(staged_.graph, plan_.layout, strategies);
+    return strategies;
+  }
+
+  // Weights are where the step has them.
+  Result<Strategies> ChooseEvaluationShardings(const Graph& graph,
+                                               const StageAssignment& stages) const {
+    if (choose_) {
+      std::map<std::string, mesh::Sharding> known;
+      for (NodeId id : graph.NodesOf(ir::Op::kParam)) {
+        const std::string name = graph.node(id).attrs.Str("name");
+        known[name] = strategies_.params.at(name);
+      }
+      return choose_(graph, stages, plan_.layout, known);
+    }
+    MW_ASSIGN_OR_RETURN(Strategies strategies,
+                        ChooseStrategies(graph, stages, plan_.layout,
+                                         WholeOverData(strategies_.params), MaxTensor()));
+    ReadShardedParams(graph, strategies_.params, strategies);
+    return strategies;
   }
 
   Status PlanEvaluation() {
@@ -85,10 +106,7 @@ class PlanMaker {
     const PipelineShape shape = plan_.layout.shape();
     MW_ASSIGN_OR_RETURN(const StageAssignment stages,
                         AssignStages(graph, staged_.stages.part_of_layer, shape));
-    MW_ASSIGN_OR_RETURN(Strategies strategies,
-                        ChooseStrategies(graph, stages, plan_.layout,
-                                         WholeOverData(strategies_.params), MaxTensor()));
-    ReadShardedParams(graph, strategies_.params, strategies);
+    MW_ASSIGN_OR_RETURN(const Strategies strategies, ChooseEvaluationShardings(graph, stages));
     MW_ASSIGN_OR_RETURN(Partition partition, MakePartition(graph, stages, strategies, plan_.layout,
                                                            job_.parallel.bucket_bytes));
     MW_TRY(CompilePieces(job_, partition));

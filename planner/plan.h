@@ -87,11 +87,15 @@ enum class PlanScope : uint8_t { kAllDevices, kOnePerStage };
 // device, need and budget.
 Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology);
 
-// Chooses the shardings of a staged step: planner/strategy.h's rules, or a search.
+// Chooses the shardings of a staged graph: what replicas split (ZeRO) included, complete for
+// MakePartition. Asked for the step with no `known_params`, then for the evaluation with those of
+// the step, which the answer keeps.
 using ShardingChooser = std::function<Result<Strategies>(
-    const ir::Graph& graph, const StageAssignment& stages, const Layout& layout)>;
+    const ir::Graph& graph, const StageAssignment& stages, const Layout& layout,
+    const std::map<std::string, mesh::Sharding>& known_params)>;
 
-// The plan of a layout that is decided. `choose`: none: by the rules. Errors: as MakePlan.
+// The plan of a layout that is decided. `choose`: none: by planner/strategy.h's rules, with
+// layout.zero applied to them. Errors: as MakePlan, and as `choose`.
 Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topology,
                         const Layout& layout, PlanScope scope = PlanScope::kAllDevices,
                         const ShardingChooser& choose = {});

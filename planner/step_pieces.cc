@@ -6,7 +6,6 @@
 
 #include "compile/compile.h"
 #include "planner/recompute.h"
-#include "planner/zero.h"
 
 namespace meshwright::planner {
 namespace {
@@ -43,8 +42,7 @@ Result<StagedStep> StageStep(const ir::JobRequest& job, ir::Graph step_graph,
 }
 
 Result<Partition> MakeStepPartition(const ir::JobRequest& job, const StagedStep& step,
-                                    const Layout& layout, Strategies& strategies) {
-  ApplyZero(step.graph, layout, strategies);
+                                    const Layout& layout, const Strategies& strategies) {
   MW_ASSIGN_OR_RETURN(Partition partition, MakePartition(step.graph, step.stages, strategies,
                                                          layout, job.parallel.bucket_bytes));
   ReduceInPlace(partition);

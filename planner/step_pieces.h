@@ -1,4 +1,4 @@
-// From the logical step to what each stage runs: recomputation, stages, shardings, ZeRO, local
+// From the logical step to what each stage runs: recomputation, stages, shardings, local
 // pieces with collectives, fused.
 //
 // Thread rule: pure functions.
@@ -26,10 +26,10 @@ struct StagedStep {
 // `step_graph`: as MakeStepGraph gives it. Errors: as AssignStages.
 Result<StagedStep> StageStep(const ir::JobRequest& job, ir::Graph step_graph, const Layout& layout);
 
-// The pieces of a step whose shardings are chosen, ZeRO not yet applied. Changes `strategies` as
-// layout.zero says. Errors: as MakePartition and compile::CompileExecutable.
+// The pieces of a step whose shardings are chosen, ZeRO (planner/zero.h) included. Errors: as
+// MakePartition and compile::CompileExecutable.
 Result<Partition> MakeStepPartition(const ir::JobRequest& job, const StagedStep& step,
-                                    const Layout& layout, Strategies& strategies);
+                                    const Layout& layout, const Strategies& strategies);
 
 // With a tensor axis the vocabulary is split and the loss is reduced over it; otherwise head and
 // loss are one op, if the job is compiled.

@@ -7,8 +7,8 @@
 namespace meshwright::planner {
 namespace {
 
-// Weights that are split over the replicas are gathered by every piece anew: kept from the forward
-// to the backward they would be whole again for most of the step.
+// Weights that are stored in blocks are gathered by every piece anew: kept from the forward to the
+// backward they would be whole again for most of the step.
 bool IsGatheredElsewhere(const Version& version, const PieceKey& reader) {
   return version.gathered && version.piece != reader;
 }

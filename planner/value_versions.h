@@ -24,7 +24,7 @@ struct Version {
   ValueId local;                  // in that piece
   TensorIndex tensor = kNoTensor;
   TensorIndex accumulator = kNoTensor;  // its sum over microbatches, which the update reads
-  bool gathered = false;                // of a weight's blocks on the replicas
+  bool gathered = false;                // of blocks of a weight
   bool of_param = false;
 };
 

@@ -57,6 +57,7 @@ v1::ParallelSpec EncodeParallel(const ir::ParallelSpec& spec) {
   wire.set_recompute_layers(spec.recompute_layers);
   wire.set_chunks(spec.chunks);
   wire.set_part_layers(spec.part_layers);
+  wire.set_shardings(spec.shardings);
   return wire;
 }
 
@@ -74,6 +75,7 @@ ir::ParallelSpec DecodeParallel(const v1::ParallelSpec& wire) {
   spec.recompute_layers = wire.recompute_layers();
   spec.chunks = wire.chunks();
   spec.part_layers = wire.part_layers();
+  if (!wire.shardings().empty()) spec.shardings = wire.shardings();
   return spec;
 }
 

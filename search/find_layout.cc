@@ -436,13 +436,6 @@ class Finder {
   FoundLayout found_;
 };
 
-mesh::Topology WithMemory(mesh::Topology topology, double share) {
-  for (mesh::Device& device : topology.devices) {
-    device.memory_bytes = static_cast<int64_t>(share * static_cast<double>(device.memory_bytes));
-  }
-  return topology;
-}
-
 }  // namespace
 
 bool LeavesOpen(const ir::ParallelSpec& parallel) {
@@ -454,27 +447,6 @@ Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& 
                                const FindOptions& options, const Clock& clock) {
   MW_TRY(ir::ValidateJob(job));
   return Finder(job, topology, options, clock).Run();
-}
-
-Result<planner::Plan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
-                               const FindOptions& options, const Clock& clock,
-                               planner::PlanScope scope) {
-  if (!LeavesOpen(job.parallel)) return planner::MakePlan(job, topology);
-  // The search's memory is an estimate: where the programs need more, it is asked for less.
-  Result<planner::Plan> plan = Fail(Internal("no layout was tried"));
-  for (const double share : {1.0, 0.97, 0.93, 0.87, 0.8}) {
-    const auto found = FindLayout(job, WithMemory(topology, share), options, clock);
-    if (!found.has_value()) {
-      // What the programs miss says more than what the estimate does.
-      if (share == 1.0) return Fail(found.error());
-      return plan;
-    }
-    for (const LayoutCost& candidate : found->best) {
-      plan = planner::MakePlanOf(job, topology, candidate.layout, scope);
-      if (plan.has_value() || plan.error().code() != StatusCode::kResourceExhausted) return plan;
-    }
-  }
-  return plan;
 }
 
 }  // namespace meshwright::search

@@ -59,7 +59,10 @@ bool LeavesOpen(const ir::ParallelSpec& parallel);
 Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& topology,
                                const FindOptions& options, const Clock& clock);
 
-// The plan of the best layout that the planner's exact memory accepts.
+// The plan of the best layout that the planner's exact memory accepts. With job.parallel.shardings
+// "search", the shardings of the best layouts are searched, too (search/find_shardings.h), and the
+// plan whose forecast is fastest is the answer; a note says what that changed. Errors: as
+// FindLayout and planner::MakePlan.
 Result<planner::Plan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
                                const FindOptions& options, const Clock& clock,
                                planner::PlanScope scope = planner::PlanScope::kAllDevices);

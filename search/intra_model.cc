@@ -160,9 +160,17 @@ class ModelMaker {
       const NodeStrategy& own = model_.base.nodes[i];
       const NodeStrategy& other = model_.base.nodes[static_cast<size_t>(model_.first[i])];
       const bool alike = own.operands == other.operands && own.results == other.results &&
-                         own.grouped_sum == other.grouped_sum;
+                         own.grouped_sum == other.grouped_sum && ArePinnedAlike(i);
       if (!alike) model_.first[i] = static_cast<int>(i);
     }
+  }
+
+  // Params that were decided for other graphs need not be stored alike in equal layers.
+  bool ArePinnedAlike(size_t index) const {
+    if (graph().nodes[index].op != Op::kParam) return true;
+    const Sharding* own = PinOf(index);
+    const Sharding* other = PinOf(static_cast<size_t>(model_.first[index]));
+    return own == nullptr || other == nullptr ? own == other : *own == *other;
   }
 
   StrategySpace SpaceOf(const Node& node) const {

@@ -1,0 +1,206 @@
+// The plan of a job: the layout by rules or search, then its shardings by rules or search, then
+// what the planner's programs really take.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/forecast.h"
+#include "planner/layout.h"
+#include "planner/recompute.h"
+#include "planner/stages.h"
+#include "search/find_layout.h"
+#include "search/find_shardings.h"
+
+namespace meshwright::search {
+namespace {
+
+using planner::Layout;
+using planner::Plan;
+using planner::Recompute;
+
+// Layouts whose shardings are searched: each takes seconds.
+constexpr size_t kSearchedLayouts = 3;
+
+// Faster by less is not faster: the rules' plan is the one that people know.
+constexpr double kLeastGain = 1e-3;
+
+mesh::Topology WithMemory(mesh::Topology topology, double share) {
+  for (mesh::Device& device : topology.devices) {
+    device.memory_bytes = static_cast<int64_t>(share * static_cast<double>(device.memory_bytes));
+  }
+  return topology;
+}
+
+bool IsMisfit(const Result<Plan>& plan) {
+  return !plan.has_value() && plan.error().code() == StatusCode::kResourceExhausted;
+}
+
+class PlanFinder {
+ public:
+  PlanFinder(const ir::JobRequest& job, const mesh::Topology& topology, const FindOptions& options,
+             const Clock& clock, planner::PlanScope scope)
+      : job_(job), topology_(topology), options_(options), clock_(clock), scope_(scope) {}
+
+  Result<Plan> Run() {
+    Result<Plan> rules =
+        LeavesOpen(job_.parallel) ? PlanByRules() : planner::MakePlan(job_, topology_);
+    if (job_.parallel.shardings != "search") return rules;
+    // What the search splits more may fit where the rules' plan does not.
+    if (!rules.has_value() && !IsMisfit(rules)) return rules;
+    MW_ASSIGN_OR_RETURN(const std::vector<Layout> layouts, LayoutsToSearch(rules));
+    return FastestOf(std::move(rules), layouts);
+  }
+
+ private:
+  // The search's memory is an estimate: where the programs need more, it is asked for less.
+  Result<Plan> PlanByRules() {
+    Result<Plan> plan = Fail(Internal("no layout was tried"));
+    for (const double share : {1.0, 0.97, 0.93, 0.87, 0.8}) {
+      const auto found = FindLayout(job_, WithMemory(topology_, share), options_, clock_);
+      if (!found.has_value()) {
+        // What the programs miss says more than what the estimate does.
+        if (share == 1.0) return Fail(found.error());
+        return plan;
+      }
+      best_ = found->best;
+      for (const LayoutCost& candidate : found->best) {
+        plan = planner::MakePlanOf(job_, topology_, candidate.layout, scope_);
+        if (!IsMisfit(plan)) return plan;
+      }
+    }
+    return plan;
+  }
+
+  // The rules' own first; where nothing fits, what the job pins with each way to recompute.
+  Result<std::vector<Layout>> LayoutsToSearch(const Result<Plan>& rules) const {
+    std::vector<Layout> layouts;
+    if (rules.has_value()) layouts.push_back(rules->layout);
+    for (const LayoutCost& candidate : best_) {
+      const bool known = !layouts.empty() && candidate.layout.ToString() == layouts[0].ToString();
+      if (!known && layouts.size() < kSearchedLayouts) layouts.push_back(candidate.layout);
+    }
+    if (!layouts.empty()) return layouts;
+    const int layer_count = planner::LayerCount(job_.loss);
+    auto layout =
+        planner::ResolveLayout(job_, static_cast<int64_t>(topology_.devices.size()), layer_count);
+    if (!layout.has_value()) return Fail(rules.error());
+    for (const Recompute mode : Modes()) {
+      MW_ASSIGN_OR_RETURN(
+          layout->recompute,
+          planner::RecomputeOfLayers(mode, job_.parallel.recompute_layers, layer_count));
+      layouts.push_back(*layout);
+    }
+    return layouts;
+  }
+
+  std::vector<Recompute> Modes() const {
+    const std::string& wanted = job_.parallel.recompute;
+    if (wanted == "selective") return {Recompute::kSelective};
+    if (wanted == "full") return {Recompute::kFull};
+    if (wanted == "none" || !job_.train.compile) return {Recompute::kNone};
+    return {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
+  }
+
+  // The search's memory does not know the arena's gaps: where programs need more, it gets less.
+  Result<Plan> PlanBySearch(const Layout& layout) const {
+    Result<Plan> plan = Fail(Internal("no budget was tried"));
+    for (const double share : {1.0, 0.9, 0.8, 0.7}) {
+      const auto chooser = MakeShardingChooser(job_, topology_, {.memory_share = share}, clock_);
+      Result<Plan> next = planner::MakePlanOf(job_, topology_, layout, scope_, chooser);
+      const bool first = share == 1.0;
+      if (next.has_value() || first) plan = std::move(next);
+      if (!IsMisfit(plan)) break;
+    }
+    return plan;
+  }
+
+  Result<double> StepSeconds(const Plan& plan) const {
+    MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
+                        planner::ForecastStep(plan, topology_, {}));
+    return forecast.step_s;
+  }
+
+  Result<Plan> FastestOf(Result<Plan> rules, const std::vector<Layout>& layouts) const {
+    std::optional<double> rules_s;
+    if (rules.has_value()) {
+      MW_ASSIGN_OR_RETURN(rules_s, StepSeconds(*rules));
+    }
+    std::optional<Plan> best;
+    double best_s = 0;
+    std::string refused;
+    for (const Layout& layout : layouts) {
+      Result<Plan> searched = PlanBySearch(layout);
+      if (!searched.has_value()) {
+        refused = searched.error().message();
+        continue;
+      }
+      MW_ASSIGN_OR_RETURN(const double step_s, StepSeconds(*searched));
+      if (best && step_s >= best_s) continue;
+      best = std::move(*searched);
+      best_s = step_s;
+    }
+    if (best && (!rules_s || best_s < *rules_s * (1 - kLeastGain))) {
+      best->notes.push_back(Gain(*best, best_s, rules, rules_s));
+      return std::move(*best);
+    }
+    if (!rules.has_value()) return rules;
+    rules->notes.push_back(
+        best ? fmt::format("shardings are by the rules: the search finds none that is faster than "
+                           "their {:.4g} ms per step (its best: {:.4g} ms)",
+                           *rules_s * 1e3, best_s * 1e3)
+             : fmt::format("shardings are by the rules: the search has no answer ({})", refused));
+    return rules;
+  }
+
+  // What the search changed, and by how much.
+  static std::string Gain(const Plan& best, double best_s, const Result<Plan>& rules,
+                          const std::optional<double>& rules_s) {
+    if (!rules_s) {
+      return fmt::format("shardings are by search, {:.4g} ms per step: by the rules nothing fits",
+                         best_s * 1e3);
+    }
+    std::string text = fmt::format(
+        "shardings are by search: {:.4g} ms per step instead of the rules' {:.4g} ms ({:.1f} % "
+        "less)",
+        best_s * 1e3, *rules_s * 1e3, (1 - best_s / *rules_s) * 1e2);
+    if (best.layout.ToString() != rules->layout.ToString()) {
+      return text + fmt::format(", with {} instead of {}", best.layout.ToString(),
+                                rules->layout.ToString());
+    }
+    int64_t changed = 0;
+    std::string example;
+    for (size_t i = 0; i < best.params.size(); ++i) {
+      const planner::ParamInfo& param = best.params[i];
+      const mesh::Sharding& before = rules->params[i].sharding;
+      if (param.sharding == before) continue;
+      if (changed++ > 0) continue;
+      example = fmt::format("{}: {} instead of {}", param.name,
+                            mesh::FormatSharding(param.type, param.sharding),
+                            mesh::FormatSharding(param.type, before));
+    }
+    if (changed == 0) return text + "; all params are stored as before";
+    return text + fmt::format("; {} of {} params are stored differently ({})", changed,
+                              best.params.size(), example);
+  }
+
+  const ir::JobRequest& job_;
+  const mesh::Topology& topology_;
+  const FindOptions& options_;
+  const Clock& clock_;
+  const planner::PlanScope scope_;
+  std::vector<LayoutCost> best_;  // of the search for layouts, if there was one
+};
+
+}  // namespace
+
+Result<planner::Plan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
+                               const FindOptions& options, const Clock& clock,
+                               planner::PlanScope scope) {
+  return PlanFinder(job, topology, options, clock, scope).Run();
+}
+
+}  // namespace meshwright::search

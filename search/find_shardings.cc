@@ -1,0 +1,127 @@
+#include "search/find_shardings.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "planner/lower.h"
+#include "planner/schedule.h"
+#include "planner/strategy.h"
+#include "planner/zero.h"
+#include "search/choice_solver.h"
+#include "search/intra_problem.h"
+#include "search/model_costs.h"
+
+namespace meshwright::search {
+namespace {
+
+using planner::Layout;
+using planner::Strategies;
+
+// Devices that do not say what they have take anything.
+constexpr int64_t kNoLimitBytes = int64_t{1} << 60;
+
+class Chooser {
+ public:
+  Chooser(const ir::JobRequest& job, mesh::Topology topology, const ShardingSearch& options,
+          const Clock& clock)
+      : zero_(job.parallel.zero),
+        topology_(std::move(topology)),
+        options_(options),
+        solver_(MakeSolver(clock)) {}
+
+  Result<Strategies> Choose(const ir::Graph& graph, const planner::StageAssignment& stages,
+                            const Layout& layout,
+                            const std::map<std::string, mesh::Sharding>& known_params) const {
+    IntraOptions options;
+    // In this order, so that what "tensor" and then "data" split is gathered over "data" alone.
+    options.axes = {{planner::kTensor, layout.tensor}, {planner::kData, layout.data}};
+    options.microbatches = layout.microbatches;
+    options.kept_microbatches = KeptMicrobatches(layout);
+    options.budget_bytes = BudgetBytes(layout);
+    options.pins.batch_axes = {planner::kData};
+    options.pins.params = known_params;
+    if (known_params.empty()) {
+      MW_ASSIGN_OR_RETURN(options.pins.params, ZeroPins(graph, stages, layout));
+    }
+    const std::unique_ptr<const IntraCosts> costs = MakeModelCosts(topology_, layout);
+    SolveOptions solve;
+    solve.timeout_ms = options_.timeout_ms;
+    solve.gap = options_.gap;
+    MW_ASSIGN_OR_RETURN(IntraAnswer answer,
+                        SearchIntra(graph, stages, options, *costs, *solver_, solve));
+    return std::move(answer.strategies);
+  }
+
+ private:
+  int64_t BudgetBytes(const Layout& layout) const {
+    int64_t budget = kNoLimitBytes;
+    for (int stage = 0; stage < layout.pipeline; ++stage) {
+      for (const DeviceIndex index : planner::StageMesh(layout, stage).devices) {
+        const int64_t bytes = topology_.devices[static_cast<size_t>(index.value())].memory_bytes;
+        if (bytes > 0) budget = std::min(budget, bytes);
+      }
+    }
+    if (budget == kNoLimitBytes) return budget;
+    return static_cast<int64_t>(options_.memory_share * static_cast<double>(budget));
+  }
+
+  // What the job's own ZeRO stage splits is stored so.
+  Result<std::map<std::string, mesh::Sharding>> ZeroPins(const ir::Graph& graph,
+                                                         const planner::StageAssignment& stages,
+                                                         const Layout& layout) const {
+    std::map<std::string, mesh::Sharding> pins;
+    if (zero_ < 1 || layout.data == 1) return pins;
+    Layout asked = layout;
+    asked.zero = zero_;
+    MW_ASSIGN_OR_RETURN(Strategies rules,
+                        planner::ChooseStrategies(graph, stages, asked, {}, layout.tensor));
+    planner::ApplyZero(graph, asked, rules);
+    for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
+      const ir::Attrs& attrs = graph.node(id).attrs;
+      const std::string name = attrs.Str("name");
+      const mesh::Sharding& stored = rules.params.at(name);
+      const bool split = stored.UsesAxis(planner::kData);
+      if (split && (attrs.Int("state") != 0 || zero_ == 3)) pins[name] = stored;
+    }
+    return pins;
+  }
+
+  const int64_t zero_;
+  const mesh::Topology topology_;
+  const ShardingSearch options_;
+  const std::unique_ptr<const ChoiceSolver> solver_;
+};
+
+}  // namespace
+
+int64_t KeptMicrobatches(const Layout& layout) {
+  const auto schedule =
+      planner::MakeSchedule(layout.schedule, layout.shape(), static_cast<int>(layout.microbatches));
+  if (!schedule.has_value()) return layout.microbatches;
+  int64_t most = 1;
+  for (const planner::StageSchedule& stage : *schedule) {
+    int64_t kept = 0;  // of a chunk each
+    for (const planner::ScheduleStep& step : stage) {
+      if (step.phase == ir::Phase::kForward) most = std::max(most, ++kept);
+      const bool last = step.weights || !layout.SplitsBackward();
+      if (step.phase == ir::Phase::kBackward && last) --kept;
+    }
+  }
+  return (most + layout.chunks - 1) / layout.chunks;
+}
+
+planner::ShardingChooser MakeShardingChooser(const ir::JobRequest& job,
+                                             const mesh::Topology& topology,
+                                             const ShardingSearch& options, const Clock& clock) {
+  const auto chooser = std::make_shared<const Chooser>(job, topology, options, clock);
+  return
+      [chooser](const ir::Graph& graph, const planner::StageAssignment& stages,
+                const Layout& layout, const std::map<std::string, mesh::Sharding>& known_params) {
+        return chooser->Choose(graph, stages, layout, known_params);
+      };
+}
+
+}  // namespace meshwright::search

@@ -1,0 +1,38 @@
+// Shardings by search for a layout that is decided: the chooser that planner::MakePlanOf takes.
+//
+// The layout's degrees are the axes; "data" splits the rows of the batch, as everywhere, and
+// whatever else the search likes of weights, gradients and optimizer state (ZeRO per tensor);
+// "tensor" splits what is cheapest. Seconds are those of search/model_costs.h, the budget is the
+// memory of the smallest device. ZeRO that the job asks for is the least that is split: the
+// optimizer's state (1 and above) and the weights (3) are stored as planner/zero.h stores them.
+//
+// The evaluation reads the weights where the step has them, and is free in the rest.
+//
+// Thread rule: choosers are immutable and may be called from any threads.
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+#include "ir/job.h"
+#include "mesh/topology.h"
+#include "planner/plan.h"
+
+namespace meshwright::search {
+
+struct ShardingSearch {
+  int64_t timeout_ms = 5'000;  // of each problem
+  double gap = 0.01;           // above the best that is good enough
+  double memory_share = 1;     // of what the devices have: the budget
+};
+
+// Errors of the chooser: as SearchIntra. `clock` outlives it; `job` and `topology` are copied.
+planner::ShardingChooser MakeShardingChooser(const ir::JobRequest& job,
+                                             const mesh::Topology& topology,
+                                             const ShardingSearch& options, const Clock& clock);
+
+// The most microbatches whose activations a stage keeps at once, in whole stages. REQUIRES: the
+// layout's schedule is one that planner::MakeSchedule makes.
+int64_t KeptMicrobatches(const planner::Layout& layout);
+
+}  // namespace meshwright::search
