@@ -138,7 +138,8 @@ std::string FormatPlanCase(const PlanCase& result) {
   return fmt::format(
       R"({{"plan_s":{:.4g},"forecast_s":{:.4g},"devices":{},"layout":"{}","devices_used":{},)"
       R"("sequence_parallel":{},"layers_full":{},"layers_selective":{},"step_s":{:.6g},)"
-      R"("tokens_per_s":{:.6g},"mfu":{:.4f},"hfu":{:.4f},"most_gib":{:.2f},"step_parts_s":{{{}}}}})",
+      R"("tokens_per_s":{:.6g},"mfu":{:.4f},"hfu":{:.4f},"most_gib":{:.2f},)"
+      R"("step_parts_s":{{{}}}}})",
       result.plan_s, result.forecast_s, result.devices, layout.ToString(), layout.device_count(),
       layout.sequence_parallel, layers_of(planner::Recompute::kFull),
       layers_of(planner::Recompute::kSelective), result.step_s, result.tokens_per_s,
