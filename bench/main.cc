@@ -10,6 +10,7 @@
 #include "bench/device_run.h"
 #include "bench/limits.h"
 #include "bench/overhead.h"
+#include "bench/plan_case.h"
 #include "bench/profile.h"
 
 namespace meshwright::bench {
@@ -81,6 +82,21 @@ Status PrintAllReduce(const AllReduceOptions& options) {
   return OkStatus();
 }
 
+Status PrintPlanCase(const PlanCaseOptions& options) {
+  MW_ASSIGN_OR_RETURN(const PlanCase result, RunPlanCase(options));
+  fmt::print("{}\n", FormatPlanCase(result));
+  return OkStatus();
+}
+
+void AddPlanOptions(CLI::App* command, PlanCaseOptions& options) {
+  command->add_option("job", options.job_file)->required();
+  command->add_option("--set", options.overrides);
+  command->add_option("--cluster", options.cluster_file)->required();
+  command->add_option("--hosts", options.hosts, "Of the first group");
+  command->add_option("--profile", options.profile, "Of the first group's devices");
+  command->add_option("--limit-ms", options.limit_ms, "Of the search");
+}
+
 void AddJobOptions(CLI::App* command, ProfileArgs& args) {
   command->add_option("job", args.run.job_file)->required();
   command->add_option("--set", args.run.overrides);
@@ -118,11 +134,15 @@ int Main(int argc, char** argv) {
   matmul_command->add_option("--threads", threads);
   CLI::App* copy_command = app.add_subcommand("copy", "Copy bandwidth");
   copy_command->add_option("--threads", threads);
+  PlanCaseOptions plan;
+  CLI::App* plan_command = app.add_subcommand("plan", "A plan's seconds and its forecast");
+  AddPlanOptions(plan_command, plan);
   CLI11_PARSE(app, argc, argv);
   Status status;
   if (*profile_command) status = PrintProfile(profile);
   if (*overhead_command) status = PrintOverhead(profile);
   if (*all_reduce_command) status = PrintAllReduce(all_reduce);
+  if (*plan_command) status = PrintPlanCase(plan);
   if (*matmul_command) {
     const double seconds = MatmulSeconds(shape, bf16 ? ir::DType::kBF16 : ir::DType::kF32, threads);
     fmt::print("{:.1f} GFLOP/s\n",

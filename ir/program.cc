@@ -9,6 +9,14 @@
 namespace meshwright::ir {
 namespace {
 
+// A lifetime that has its bytes. Placing looks at all of them again and again: nothing else in it.
+struct Placed {
+  int64_t begin = 0;
+  int64_t end = 0;  // aligned
+  int first = 0;
+  int last = 0;
+};
+
 size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
 
 int64_t AlignUp(int64_t bytes) {
@@ -104,24 +112,23 @@ Placement PlaceLifetimes(const std::vector<Lifetime>& lifetimes) {
     if (lifetimes[a].bytes != lifetimes[b].bytes) return lifetimes[a].bytes > lifetimes[b].bytes;
     return lifetimes[a].first < lifetimes[b].first;
   });
-  std::vector<size_t> placed;  // by increasing offset
+  std::vector<Placed> placed;  // by increasing offset
   for (size_t i : order) {
     const Lifetime& life = lifetimes[i];
     if (life.bytes <= 0) continue;
     int64_t offset = 0;
-    for (size_t j : placed) {
-      const Lifetime& other = lifetimes[j];
+    for (const Placed& other : placed) {
       if (other.last < life.first || life.last < other.first) continue;
-      const int64_t other_offset = placement.offset_bytes[j];
-      if (other_offset >= offset + life.bytes) break;
-      offset = std::max(offset, AlignUp(other_offset + other.bytes));
+      if (other.begin >= offset + life.bytes) break;
+      offset = std::max(offset, other.end);
     }
     placement.offset_bytes[i] = offset;
-    placement.bytes = std::max(placement.bytes, AlignUp(offset + life.bytes));
-    const auto by_offset = [&](size_t a, size_t b) {
-      return placement.offset_bytes[a] < placement.offset_bytes[b];
-    };
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), i, by_offset), i);
+    const int64_t end = AlignUp(offset + life.bytes);
+    placement.bytes = std::max(placement.bytes, end);
+    const auto behind =
+        std::upper_bound(placed.begin(), placed.end(), offset,
+                         [](int64_t wanted, const Placed& other) { return wanted < other.begin; });
+    placed.insert(behind, {offset, end, life.first, life.last});
   }
   return placement;
 }

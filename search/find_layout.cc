@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
@@ -32,7 +33,8 @@ using ProbedLayers = std::vector<std::vector<LayerModes>>;
 struct Family {
   Layout layout;
   int64_t rows = 1;
-  double least_s = 0;
+  double least_s = 0;   // no member is faster
+  double likely_s = 0;  // what is looked at first
 };
 
 std::vector<int64_t> Divisors(int64_t n) {
@@ -59,15 +61,19 @@ class Finder {
   Result<FoundLayout> Run() {
     MW_TRY(Prepare());
     MW_TRY(MakeFamilies());
-    for (const Family& family : families_) {
-      if (!found_.best.empty() && family.least_s >= found_.best.front().step_s) break;
-      if (deadline_.expired() && !found_.best.empty()) {
+    const std::vector<double> rest_s = LeastOfRest();
+    for (size_t i = 0; i < families_.size(); ++i) {
+      if (!found_.best.empty()) {
         const double best_s = found_.best.front().step_s;
-        found_.gap = std::max(0.0, (best_s - family.least_s) / best_s);
-        break;
+        if (rest_s[i] >= best_s) break;
+        if (deadline_.expired()) {
+          found_.gap = (best_s - rest_s[i]) / best_s;
+          break;
+        }
+        if (families_[i].least_s >= best_s) continue;
       }
-      MW_TRY(PriceFamily(family));
-      if (!Report(family.least_s)) break;
+      MW_TRY(PriceFamily(families_[i]));
+      if (!Report(rest_s[i])) break;
     }
     if (found_.best.empty()) return Fail(NothingFits());
     return std::move(found_);
@@ -242,8 +248,8 @@ class Finder {
     }
     if (families_.empty()) return NoLegalLayout();
     std::stable_sort(families_.begin(), families_.end(), [](const Family& a, const Family& b) {
-      return std::tuple(a.least_s, a.layout.device_count(), a.layout.pipeline, a.layout.tensor) <
-             std::tuple(b.least_s, b.layout.device_count(), b.layout.pipeline, b.layout.tensor);
+      return std::tuple(a.likely_s, a.layout.device_count(), a.layout.pipeline, a.layout.tensor) <
+             std::tuple(b.likely_s, b.layout.device_count(), b.layout.pipeline, b.layout.tensor);
     });
     found_.candidates = static_cast<int64_t>(families_.size());
     return OkStatus();
@@ -267,10 +273,28 @@ class Finder {
           if ((batch / data) % microbatches != 0) continue;
           layout.microbatches = microbatches;
           family.rows = batch / data / microbatches;
+          family.likely_s = family.least_s * (1 + LikelyBubble(layout));
           families_.push_back(family);
         }
       }
     }
+  }
+
+  // Of a schedule between the plain ones and those without a bubble.
+  static double LikelyBubble(const Layout& layout) {
+    return 0.5 * static_cast<double>(layout.pipeline - 1) /
+           static_cast<double>(layout.microbatches);
+  }
+
+  // Per family: the least bound of it and of all that come after it.
+  std::vector<double> LeastOfRest() const {
+    std::vector<double> rest_s(families_.size());
+    double least_s = std::numeric_limits<double>::infinity();
+    for (size_t i = families_.size(); i-- > 0;) {
+      least_s = std::min(least_s, families_[i].least_s);
+      rest_s[i] = least_s;
+    }
+    return rest_s;
   }
 
   // Open where the tensor degree is.
@@ -331,6 +355,10 @@ class Finder {
         Probe(family.layout.tensor, family.rows, family.layout.sequence_parallel);
     if (!layers) return OkStatus();
     const LayoutInput input = InputOf(*layers);
+    const double give_up_s = GiveUpSeconds(family.layout);
+    Layout split = family.layout;
+    split.chunks = 2;
+    if (LeastSeconds(input, split) >= give_up_s) return OkStatus();
     for (const Layout& layout : MembersOf(family)) {
       Layout wanted = layout;
       if (!job_.parallel.part_layers.empty()) {
@@ -348,8 +376,9 @@ class Finder {
         }
         wanted.part_layers = resolved->part_layers;
       }
-      LayoutCost cost = CostOfLayout(input, wanted);
+      LayoutCost cost = CostOfLayout(input, wanted, GiveUpSeconds(wanted));
       ++found_.priced;
+      if (std::isinf(cost.step_s)) continue;
       if (cost.missing_bytes > 0) {
         if (!nearest_ || cost.missing_bytes < nearest_->missing_bytes) nearest_ = std::move(cost);
       } else {
@@ -359,12 +388,31 @@ class Finder {
     return OkStatus();
   }
 
+  // What takes longer would not be kept, or is too slow to be worth it as an alternative.
+  double GiveUpSeconds(const Layout& layout) const {
+    constexpr double kWorstAlternative = 1.5;
+    const std::vector<LayoutCost>& best = found_.best;
+    if (best.empty()) return std::numeric_limits<double>::infinity();
+    double give_up_s = kWorstAlternative * best.front().step_s;
+    if (best.size() >= static_cast<size_t>(std::max(1, options_.alternatives))) {
+      give_up_s = std::min(give_up_s, best.back().step_s);
+    }
+    for (const LayoutCost& other : best) {
+      if (DegreesOf(other.layout) == DegreesOf(layout))
+        give_up_s = std::min(give_up_s, other.step_s);
+    }
+    return give_up_s;
+  }
+
+  static std::tuple<int64_t, int64_t, int64_t> DegreesOf(const Layout& layout) {
+    return {layout.data, layout.tensor, layout.pipeline};
+  }
+
   // One per degrees, schedule's variants among them only the best.
   void Keep(LayoutCost cost) {
-    const auto degrees = [](const Layout& l) { return std::tuple(l.data, l.tensor, l.pipeline); };
     std::vector<LayoutCost>& best = found_.best;
     const auto same = std::find_if(best.begin(), best.end(), [&](const LayoutCost& other) {
-      return degrees(other.layout) == degrees(cost.layout);
+      return DegreesOf(other.layout) == DegreesOf(cost.layout);
     });
     const auto faster = [](const LayoutCost& a, const LayoutCost& b) {
       return a.step_s < b.step_s * (1 - 1e-9);

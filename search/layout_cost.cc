@@ -107,25 +107,38 @@ class Clocked {
 
 class Coster {
  public:
-  Coster(const LayoutInput& input, const Layout& layout) : input_(input), shape_(layout.shape()) {
+  Coster(const LayoutInput& input, const Layout& layout, double give_up_s)
+      : input_(input), shape_(layout.shape()), give_up_s_(give_up_s) {
     result_.layout = layout;
     pinned_ = !layout.recompute.empty();
     if (!pinned_) result_.layout.recompute.assign(input.layers[0].size(), input.modes.front());
-    for (int stage = 0; stage < shape_.stages; ++stage) classes_.push_back(SlowestClass(stage));
+    for (int stage = 0; stage < shape_.stages; ++stage) {
+      classes_.push_back(SlowestClass(stage));
+      groups_.push_back(input.costs->ShapeOf(Replicas(stage)));
+    }
   }
 
   LayoutCost Run() {
     SplitLayers();
+    result_.stages.resize(At(shape_.stages));
+    PriceParts();
+    if (CannotFit()) return std::move(result_);
+    if (BoundSeconds() >= give_up_s_) {
+      result_.step_s = std::numeric_limits<double>::infinity();
+      return std::move(result_);
+    }
     const auto schedule =
         planner::MakeSchedule(layout().schedule, shape_, static_cast<int>(layout().microbatches));
     if (!schedule.has_value()) {
       result_.missing_bytes = std::numeric_limits<int64_t>::max();
       return std::move(result_);
     }
-    result_.stages.resize(At(shape_.stages));
     Simulate(*schedule);
     for (int stage = 0; stage < shape_.stages; ++stage) FitMemory(stage);
-    if (recomputed_) Simulate(*schedule);
+    if (recomputed_) {
+      PriceParts();
+      Simulate(*schedule);
+    }
     Check();
     return std::move(result_);
   }
@@ -148,12 +161,14 @@ class Coster {
   std::vector<int> Balance() const {
     const int layers = static_cast<int>(input_.layers[0].size());
     const int parts = shape_.parts();
-    std::vector<std::vector<double>> sums(At(shape_.stages));  // [stage][layers before]
+    std::vector<std::vector<double>> sums(input_.layers.size());  // [class][layers before]
     for (int stage = 0; stage < shape_.stages; ++stage) {
-      sums[At(stage)].push_back(0);
+      std::vector<double>& sum = sums[At(classes_[At(stage)])];
+      if (!sum.empty()) continue;
+      sum.push_back(0);
       for (int layer = 0; layer < layers; ++layer) {
         const LayerProbe& probe = Probe(stage, layer);
-        sums[At(stage)].push_back(sums[At(stage)].back() + probe.forward_s + probe.backward_s);
+        sum.push_back(sum.back() + probe.forward_s + probe.backward_s);
       }
     }
     const double inf = std::numeric_limits<double>::infinity();
@@ -161,7 +176,7 @@ class Coster {
     best[0] = 0;
     std::vector<std::vector<int>> cuts(At(parts + 1), std::vector<int>(At(layers + 1), 0));
     for (int part = 0; part < parts; ++part) {
-      const std::vector<double>& sum = sums[At(shape_.StageOf(part))];
+      const std::vector<double>& sum = sums[At(classes_[At(shape_.StageOf(part))])];
       std::vector<double> next(At(layers + 1), inf);
       for (int end = part + 1; end <= layers - (parts - 1 - part); ++end) {
         // Longer parts only get dearer.
@@ -232,7 +247,7 @@ class Coster {
 
   double Collective(int stage, CollectiveKind kind, double bytes, double calls) const {
     if (layout().data == 1 || bytes <= 0 || calls <= 0) return 0;
-    return calls * input_.costs->CollectiveSeconds(kind, bytes / calls, Replicas(stage));
+    return calls * mesh::CostOfCollective(kind, bytes / calls, groups_[At(stage)]).seconds;
   }
 
   PartCost CostOfPart(int part) const {
@@ -264,28 +279,89 @@ class Coster {
     return cost;
   }
 
-  void Simulate(const std::vector<planner::StageSchedule>& schedule) {
-    std::vector<PartCost> parts;
-    for (int part = 0; part < shape_.parts(); ++part) parts.push_back(CostOfPart(part));
-    std::vector<double> transfer_s;
+  // Everything of a stage but what its schedule decides.
+  void PriceParts() {
+    parts_.clear();
+    transfer_s_.clear();
+    for (int part = 0; part < shape_.parts(); ++part) parts_.push_back(CostOfPart(part));
     for (int part = 0; part + 1 < shape_.parts(); ++part) {
-      transfer_s.push_back(input_.costs->MessageSeconds(parts[At(part)].boundary_bytes,
-                                                        FirstDevice(shape_.StageOf(part)),
-                                                        FirstDevice(shape_.StageOf(part + 1))));
+      transfer_s_.push_back(input_.costs->MessageSeconds(parts_[At(part)].boundary_bytes,
+                                                         FirstDevice(shape_.StageOf(part)),
+                                                         FirstDevice(shape_.StageOf(part + 1))));
     }
-    Clocked clock(shape_, schedule, parts, transfer_s);
+    for (int stage = 0; stage < shape_.stages; ++stage) {
+      StageCost& cost = result_.stages[At(stage)];
+      cost = StateOf(stage);
+      for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
+        const PartCost& part = parts_[At(shape_.PartOf(stage, chunk))];
+        cost.forward_s += part.forward_s;
+        cost.backward_s += part.backward_s + part.weight_s;
+      }
+    }
+  }
+
+  // True where one microbatch in flight is too much, whatever is recomputed.
+  bool CannotFit() {
+    for (int stage = 0; stage < shape_.stages; ++stage) {
+      const int64_t budget = MemoryOf(stage);
+      if (budget == 0) continue;
+      StageCost least = result_.stages[At(stage)];
+      if (!pinned_) least.transient_bytes = 0;
+      for (const int layer : LayersOf(stage)) AddLeast(stage, layer, least);
+      const int64_t missing = least.memory_bytes() - budget;
+      if (missing <= result_.missing_bytes) continue;
+      result_.missing_bytes = missing;
+      result_.tightest_stage = stage;
+      result_.stages[At(stage)] = least;
+    }
+    return result_.missing_bytes > 0;
+  }
+
+  void AddLeast(int stage, int layer, StageCost& cost) const {
+    int64_t kept = std::numeric_limits<int64_t>::max();
+    int64_t transient = std::numeric_limits<int64_t>::max();
+    for (const auto& [mode, probe] : *input_.layers[At(classes_[At(stage)])][At(layer)]) {
+      if (pinned_ && mode != result_.layout.recompute[At(layer)]) continue;
+      kept = std::min(kept, probe.kept_bytes);
+      transient = std::min(transient,
+                           probe.transient_bytes + (layout().zero == 3 ? probe.weight_bytes : 0));
+    }
+    cost.kept_bytes += kept;
+    cost.transient_bytes = std::max(cost.transient_bytes, transient);
+  }
+
+  // No order of a schedule is faster: a stage begins after a forward has come to it, does its work,
+  // and after its last backward one has to go back to the first stage, unless gradients of weights
+  // can fill that time.
+  double BoundSeconds() const {
+    const auto microbatches = static_cast<double>(layout().microbatches);
+    double bound_s = 0;
+    double there_s = 0;
+    double back_s = 0;
+    for (int stage = 0; stage < shape_.stages; ++stage) {
+      const StageCost& cost = result_.stages[At(stage)];
+      const double work_s = microbatches * (cost.forward_s + cost.backward_s);
+      bound_s = std::max(bound_s, there_s + work_s + cost.sync_s + cost.update_s);
+      if (!layout().SplitsBackward()) {
+        const StageCost& first = result_.stages.front();
+        bound_s = std::max(bound_s, there_s + work_s + back_s + first.sync_s + first.update_s);
+      }
+      if (stage + 1 == shape_.stages) break;
+      there_s += parts_[At(stage)].forward_s + transfer_s_[At(stage)];
+      back_s += parts_[At(stage)].backward_s + transfer_s_[At(stage)];
+    }
+    return bound_s;
+  }
+
+  // REQUIRES: PriceParts.
+  void Simulate(const std::vector<planner::StageSchedule>& schedule) {
+    Clocked clock(shape_, schedule, parts_, transfer_s_);
     clock.Run(static_cast<int>(layout().microbatches));
     result_.step_s = 0;
     result_.busy_s = 0;
     std::vector<double> stage_busy_s;
     for (int stage = 0; stage < shape_.stages; ++stage) {
       StageCost& cost = result_.stages[At(stage)];
-      cost = StateOf(stage);
-      for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
-        const PartCost& part = parts[At(shape_.PartOf(stage, chunk))];
-        cost.forward_s += part.forward_s;
-        cost.backward_s += part.backward_s + part.weight_s;
-      }
       cost.kept_bytes = clock.most_kept()[At(stage)];
       result_.step_s =
           std::max(result_.step_s, clock.end_s()[At(stage)] + cost.sync_s + cost.update_s);
@@ -410,7 +486,11 @@ class Coster {
 
   const LayoutInput& input_;
   const PipelineShape shape_;
-  std::vector<int> classes_;  // per stage
+  const double give_up_s_;
+  std::vector<int> classes_;              // per stage
+  std::vector<mesh::GroupShape> groups_;  // per stage: its replicas
+  std::vector<PartCost> parts_;
+  std::vector<double> transfer_s_;  // from each part to the next
   std::vector<std::vector<int>> layers_of_part_;
   bool pinned_ = false;  // what is recomputed
   bool recomputed_ = false;
@@ -419,8 +499,8 @@ class Coster {
 
 }  // namespace
 
-LayoutCost CostOfLayout(const LayoutInput& input, const Layout& layout) {
-  return Coster(input, layout).Run();
+LayoutCost CostOfLayout(const LayoutInput& input, const Layout& layout, double give_up_s) {
+  return Coster(input, layout, give_up_s).Run();
 }
 
 double LeastSeconds(const LayoutInput& input, const Layout& layout) {

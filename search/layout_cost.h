@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -62,8 +63,11 @@ struct LayoutCost {
 };
 
 // Layers of parts are balanced by their seconds on the slowest device of the part's stage unless
-// the layout names them. REQUIRES: parts <= layers; the schedule and its microbatches exist.
-LayoutCost CostOfLayout(const LayoutInput& input, const planner::Layout& layout);
+// the layout names them. What cannot fit with a single microbatch in flight is priced no further:
+// `missing_bytes` are then the least that it misses. What surely takes `give_up_s` or more is not
+// either: step_s is infinite. REQUIRES: parts <= layers; the schedule and its microbatches exist.
+LayoutCost CostOfLayout(const LayoutInput& input, const planner::Layout& layout,
+                        double give_up_s = std::numeric_limits<double>::infinity());
 
 // No layout with these degrees takes less: all work spread evenly, nothing to wait for.
 double LeastSeconds(const LayoutInput& input, const planner::Layout& layout);
