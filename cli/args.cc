@@ -23,6 +23,7 @@ const CLI::Range kPortOrNone(-1, 65535);
 constexpr int64_t kDayMs = 86'400'000;
 // Far from where a deadline in nanoseconds overflows.
 const CLI::Range kTimeoutSeconds(int64_t{0}, int64_t{1'000'000'000});
+const CLI::Range kPlanSeconds(0.0, 1e6);
 const CLI::Range kJobId(int64_t{1}, INT64_MAX);
 const CLI::Range kMemoryMib(int64_t{0}, int64_t{1} << 30);
 
@@ -202,6 +203,10 @@ void AddDryRuns(CLI::App& app, Storage& s) {
   plan->add_option("--out", s.plan.out, "File instead of stdout");
   plan->add_option("--timeline", s.plan.timeline,
                    "Write a Chrome trace of one simulated step to this file");
+  plan->add_option("--plan-timeout", s.plan.plan_timeout_s,
+                   "Seconds for the search; then the best layout so far is the plan")
+      ->check(kPlanSeconds)
+      ->capture_default_str();
 
   CLI::App* visualize =
       app.add_subcommand("visualize", "Draw which device holds which part of a tensor");

@@ -105,6 +105,7 @@ struct PlanArgs {
   std::string stop_after = "plan";  // graph | step-graph | executable | plan | programs
   std::string out;                  // file; empty: stdout
   std::string timeline;             // file for a Chrome trace of one simulated step
+  double plan_timeout_s = 10;       // of the search; then the best so far is the plan
 };
 
 struct VisualizeArgs {

@@ -1,26 +1,25 @@
 // plan, visualize, config: nothing runs, pure functions of files and arguments.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "cli/cluster_file.h"
 #include "cli/commands.h"
-#include "cli/connect.h"
 #include "cli/job_config.h"
 #include "cli/output.h"
+#include "cli/plan_job.h"
 #include "cli/plan_report.h"
+#include "cli/plan_search_report.h"
 #include "ir/text.h"
 #include "mesh/visualize.h"
 #include "planner/plan.h"
-#include "search/find_layout.h"
 
 namespace meshwright::cli {
 namespace {
-
-constexpr size_t kMostProgrammedDevices = 64;
 
 int Print(const std::string& text, const std::string& file) {
   if (file.empty()) {
@@ -37,33 +36,47 @@ int PrintOrFail(const Result<std::string>& text, const std::string& file = "") {
   return text ? Print(*text, file) : ReportError(text.error());
 }
 
-Result<mesh::Topology> ClusterTopology(const GlobalArgs& global) {
-  MW_ASSIGN_OR_RETURN(const std::unique_ptr<client::Client> client, Connect(global));
-  MW_ASSIGN_OR_RETURN(const std::vector<client::WorkerInfo> workers, client->Workers());
-  return TopologyOf(workers);
+Result<std::string> FormatPlannedJob(const PlanArgs& args, const PlannedJob& planned) {
+  const planner::Plan& plan = planned.plan();
+  std::string text = fmt::format("job        {}\nmodel      {}\n", planned.prepared.request.name,
+                                 planned.prepared.model.summary);
+  text += planner::FormatPlan(plan, args.programs, FormatSearch(planned.found.found));
+  text += FormatForecast(planned.forecast);
+  if (!args.timeline.empty()) {
+    MW_TRY(WriteFileAtomic(args.timeline, planner::ForecastTrace(plan, planned.forecast)));
+    text += fmt::format("timeline   {} (open in https://ui.perfetto.dev)\n", args.timeline);
+  }
+  return text;
 }
 
-Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& global,
-                                    const ir::ParallelSpec& parallel) {
-  if (!args.cluster.empty()) {
-    MW_ASSIGN_OR_RETURN(const mesh::Cluster cluster, LoadClusterFile(args.cluster));
-    return mesh::TopologyOfCluster(cluster);
+// Asks for a search within --plan-timeout that shows how far it is where stderr is a terminal.
+search::FindOptions SearchOptions(const PlanArgs& args, SearchProgress& progress) {
+  search::FindOptions options;
+  options.timeout_ms = static_cast<int64_t>(args.plan_timeout_s * 1000);
+  if (::isatty(STDERR_FILENO) == 1) {
+    options.progress = [&progress](const search::FindProgress& now) {
+      progress.Show(now);
+      return true;
+    };
   }
-  if (args.devices > 0) return DryRunTopology(args.devices, args.devices_per_worker);
-  if (!global.address.empty()) return ClusterTopology(global);
-  if (parallel.data == 0) {
-    return Fail(
-        InvalidArgument("parallelism.data_parallel_replicate_degree is auto: give --devices N, "
-                        "--cluster FILE, or --address for a running cluster"));
-  }
-  return DryRunTopology(parallel.data * parallel.tensor * parallel.pipeline,
-                        args.devices_per_worker);
+  return options;
+}
+
+Result<PlannedJob> PlanWithProgress(const PlanArgs& args, PreparedJob prepared,
+                                    const mesh::Topology& topology) {
+  SearchProgress progress(SystemClock(), [](const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  });
+  // Programs are only made for all devices where they are asked for or soon made.
+  const bool programs = args.programs || args.stop_after == "programs";
+  return PlanJob(std::move(prepared), topology, SearchOptions(args, progress), SystemClock(),
+                 PlanScopeOf(topology, programs));
 }
 
 // `misfit` is set when the job is sound but does not fit the devices.
 Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global, bool& misfit) {
   MW_ASSIGN_OR_RETURN(const JobConfig config, LoadJobConfig(args.file, args.overrides));
-  MW_ASSIGN_OR_RETURN(const PreparedJob prepared, PrepareJob(config));
+  MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
   PrintNotes(config);
   if (args.stop_after == "graph") return ir::FormatGraph(prepared.request.loss);
   if (args.stop_after == "step-graph") {
@@ -73,32 +86,13 @@ Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global, boo
   const auto topology = PlanTopology(args, global, prepared.request.parallel);
   misfit = !topology && topology.error().code() == StatusCode::kResourceExhausted;
   MW_TRY(topology);
-  // Programs are only made for all devices where they are asked for or soon made.
-  const bool all = topology->devices.size() <= kMostProgrammedDevices || args.programs ||
-                   args.stop_after == "programs";
-  const auto plan =
-      search::FindPlan(prepared.request, *topology, {}, SystemClock(),
-                       all ? planner::PlanScope::kAllDevices : planner::PlanScope::kOnePerStage);
-  misfit = !plan && IsMisfit(plan.error());
-  MW_TRY(plan);
-  if (args.stop_after == "programs") return planner::FormatPlan(*plan, true);
-  if (args.stop_after == "executable") return FormatExecutables(*plan, *topology);
-  std::string text =
-      fmt::format("job        {}\nmodel      {}\n", prepared.request.name, prepared.model.summary);
-  text += planner::FormatPlan(*plan, args.programs);
-  MW_ASSIGN_OR_RETURN(const ir::Graph step_graph, planner::MakeStepGraph(prepared.request));
-  planner::ForecastInput input;
-  input.tokens_per_step = static_cast<double>(prepared.request.train.global_batch) *
-                          static_cast<double>(prepared.request.train.sequence);
-  input.model_flops = planner::ModelFlops(step_graph);
-  MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
-                      planner::ForecastStep(*plan, *topology, input));
-  text += FormatForecast(forecast);
-  if (!args.timeline.empty()) {
-    MW_TRY(WriteFileAtomic(args.timeline, planner::ForecastTrace(*plan, forecast)));
-    text += fmt::format("timeline   {} (open in https://ui.perfetto.dev)\n", args.timeline);
-  }
-  return text;
+  const auto planned = PlanWithProgress(args, std::move(prepared), *topology);
+  misfit = !planned && IsMisfit(planned.error());
+  MW_TRY(planned);
+  const planner::Plan& plan = planned->plan();
+  if (args.stop_after == "programs") return planner::FormatPlan(plan, true);
+  if (args.stop_after == "executable") return FormatExecutables(plan, *topology);
+  return FormatPlannedJob(args, *planned);
 }
 
 Result<std::string> Picture(const VisualizeArgs& args, bool color) {

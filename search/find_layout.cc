@@ -59,12 +59,14 @@ class Finder {
     for (const Family& family : families_) {
       if (!found_.best.empty() && family.least_s >= found_.best.front().step_s) break;
       if (deadline_.expired() && !found_.best.empty()) {
-        const double best_s = found_.best.front().step_s;
-        found_.gap = std::max(0.0, (best_s - family.least_s) / best_s);
+        found_.gap = GapTo(family.least_s);
         break;
       }
       MW_TRY(PriceFamily(family));
-      if (!Report(family.least_s)) break;
+      if (!Report(family.least_s)) {
+        found_.gap = GapTo(family.least_s);
+        break;
+      }
     }
     if (found_.best.empty()) return Fail(NothingFits());
     return std::move(found_);
@@ -360,9 +362,13 @@ class Finder {
 
   bool Report(double least_s) const {
     if (!options_.progress || found_.best.empty()) return true;
-    const double best_s = found_.best.front().step_s;
     return options_.progress(
-        {best_s, std::max(0.0, (best_s - least_s) / best_s), found_.priced, found_.candidates});
+        {found_.best.front().step_s, GapTo(least_s), found_.priced, found_.candidates});
+  }
+
+  double GapTo(double least_s) const {
+    const double best_s = found_.best.front().step_s;
+    return std::max(0.0, (best_s - least_s) / best_s);
   }
 
   // ---- what to say when there is no answer ----
@@ -433,25 +439,36 @@ Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& 
   return Finder(job, topology, options, clock).Run();
 }
 
-Result<planner::Plan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
-                               const FindOptions& options, const Clock& clock,
-                               planner::PlanScope scope) {
-  if (!LeavesOpen(job.parallel)) return planner::MakePlan(job, topology);
+Result<FoundPlan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
+                           const FindOptions& options, const Clock& clock,
+                           planner::PlanScope scope) {
+  if (!LeavesOpen(job.parallel)) {
+    MW_ASSIGN_OR_RETURN(planner::Plan plan, planner::MakePlan(job, topology));
+    return FoundPlan{std::move(plan), {}};
+  }
+  const Deadline deadline = Deadline::After(options.timeout_ms, clock);
   // The search's memory is an estimate: where the programs need more, it is asked for less.
-  Result<planner::Plan> plan = Fail(Internal("no layout was tried"));
+  Status misfit = Internal("no layout was tried");
   for (const double share : {1.0, 0.97, 0.93, 0.87, 0.8}) {
-    const auto found = FindLayout(job, WithMemory(topology, share), options, clock);
+    FindOptions left = options;
+    left.timeout_ms = deadline.remaining_ms();
+    auto found = FindLayout(job, WithMemory(topology, share), left, clock);
     if (!found.has_value()) {
       // What the programs miss says more than what the estimate does.
-      if (share == 1.0) return Fail(found.error());
-      return plan;
+      return Fail(share == 1.0 ? found.error() : misfit);
     }
-    for (const LayoutCost& candidate : found->best) {
-      plan = planner::MakePlanOf(job, topology, candidate.layout, scope);
-      if (plan.has_value() || plan.error().code() != StatusCode::kResourceExhausted) return plan;
+    std::vector<LayoutCost>& best = found->best;
+    for (size_t i = 0; i < best.size(); ++i) {
+      auto plan = planner::MakePlanOf(job, topology, best[i].layout, scope);
+      if (plan.has_value()) {
+        best.erase(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(i));
+        return FoundPlan{*std::move(plan), *std::move(found)};
+      }
+      misfit = plan.error();
+      if (misfit.code() != StatusCode::kResourceExhausted) return Fail(misfit);
     }
   }
-  return plan;
+  return Fail(misfit);
 }
 
 }  // namespace meshwright::search

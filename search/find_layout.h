@@ -59,9 +59,16 @@ bool LeavesOpen(const ir::ParallelSpec& parallel);
 Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& topology,
                                const FindOptions& options, const Clock& clock);
 
-// The plan of the best layout that the planner's exact memory accepts.
-Result<planner::Plan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
-                               const FindOptions& options, const Clock& clock,
-                               planner::PlanScope scope = planner::PlanScope::kAllDevices);
+struct FoundPlan {
+  planner::Plan plan;
+  // Its best.front() is the layout of the plan; `best` is empty where the job left nothing open.
+  FoundLayout found;
+};
+
+// The plan of the best layout that the planner's exact memory accepts, and what it was chosen from.
+// Errors: as FindLayout and planner::MakePlan.
+Result<FoundPlan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
+                           const FindOptions& options, const Clock& clock,
+                           planner::PlanScope scope = planner::PlanScope::kAllDevices);
 
 }  // namespace meshwright::search
