@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -11,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/job_config.h"
 #include "cli/output.h"
+#include "cli/plan_changes.h"
 #include "cli/plan_job.h"
 #include "cli/plan_report.h"
 #include "cli/plan_search_report.h"
@@ -73,8 +75,23 @@ Result<PlannedJob> PlanWithProgress(const PlanArgs& args, PreparedJob prepared,
                  PlanScopeOf(topology, programs));
 }
 
+// What would make the job fit, on stderr behind the error.
+void PrintChanges(const PlanArgs& args, const JobConfig& config, const mesh::Topology& topology) {
+  search::FindOptions options;
+  // A handful of searches follow one another; each has a part of the time.
+  options.timeout_ms = static_cast<int64_t>(args.plan_timeout_s * 200);
+  const auto changes = FindFittingChanges(config, topology, options, SystemClock());
+  fmt::print(stderr, "{}", FormatChanges(changes));
+}
+
+struct Misfit {
+  JobConfig config;
+  mesh::Topology topology;  // empty: there are no devices at all
+};
+
 // `misfit` is set when the job is sound but does not fit the devices.
-Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global, bool& misfit) {
+Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global,
+                             std::optional<Misfit>& misfit) {
   MW_ASSIGN_OR_RETURN(const JobConfig config, LoadJobConfig(args.file, args.overrides));
   MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
   PrintNotes(config);
@@ -84,10 +101,12 @@ Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global, boo
     return ir::FormatGraph(step);
   }
   const auto topology = PlanTopology(args, global, prepared.request.parallel);
-  misfit = !topology && topology.error().code() == StatusCode::kResourceExhausted;
+  if (!topology && topology.error().code() == StatusCode::kResourceExhausted) {
+    misfit = Misfit{config, {}};
+  }
   MW_TRY(topology);
   const auto planned = PlanWithProgress(args, std::move(prepared), *topology);
-  misfit = !planned && IsMisfit(planned.error());
+  if (!planned && IsMisfit(planned.error())) misfit = Misfit{config, *topology};
   MW_TRY(planned);
   const planner::Plan& plan = planned->plan();
   if (args.stop_after == "programs") return planner::FormatPlan(plan, true);
@@ -123,11 +142,13 @@ Result<std::string> ConfigText(const ConfigArgs& args) {
 }  // namespace
 
 int RunPlan(const PlanArgs& args, const GlobalArgs& global) {
-  bool misfit = false;
+  std::optional<Misfit> misfit;
   const Result<std::string> text = PlanText(args, global, misfit);
   if (text) return Print(*text, args.out);
   const int code = ReportError(text.error());
-  return misfit ? kExitDoesNotFit : code;
+  if (!misfit) return code;
+  if (!misfit->topology.devices.empty()) PrintChanges(args, misfit->config, misfit->topology);
+  return kExitDoesNotFit;
 }
 
 int RunVisualize(const VisualizeArgs& args, const GlobalArgs& global) {
