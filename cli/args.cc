@@ -203,6 +203,10 @@ void AddDryRuns(CLI::App& app, Storage& s) {
   plan->add_option("--out", s.plan.out, "File instead of stdout");
   plan->add_option("--timeline", s.plan.timeline,
                    "Write a Chrome trace of one simulated step to this file");
+  plan->add_option("--what-if", s.plan.what_if,
+                   "section.key=value: plan with it, too, and show what changes; repeatable")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   plan->add_option("--plan-timeout", s.plan.plan_timeout_s,
                    "Seconds for the search; then the best layout so far is the plan")
       ->check(kPlanSeconds)
@@ -358,6 +362,10 @@ std::string CheckCombination(const std::string& command, const Storage& s) {
   if (json && !known) {
     return fmt::format("`meshwright {}` has no JSON output: leave out -o json, which is for: {}",
                        command, Join(json_commands, ", "));
+  }
+  if (command == "plan" && !s.plan.what_if.empty() && s.plan.stop_after != "plan") {
+    return fmt::format("--what-if needs the whole plan: leave out --stop-after {}",
+                       s.plan.stop_after);
   }
   if (command == "plan" && !s.plan.timeline.empty() && s.plan.stop_after != "plan") {
     return fmt::format("--timeline needs the whole plan: leave out --stop-after {}",

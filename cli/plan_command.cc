@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -16,6 +17,7 @@
 #include "cli/plan_job.h"
 #include "cli/plan_report.h"
 #include "cli/plan_search_report.h"
+#include "cli/plan_what_if.h"
 #include "ir/text.h"
 #include "mesh/visualize.h"
 #include "planner/plan.h"
@@ -75,6 +77,20 @@ Result<PlannedJob> PlanWithProgress(const PlanArgs& args, PreparedJob prepared,
                  PlanScopeOf(topology, programs));
 }
 
+// The difference to a plan with the values of --what-if, all of them together. Errors: those of the
+// second plan.
+Result<std::string> WhatIfText(const PlanArgs& args, const mesh::Topology& topology,
+                               const PlannedJob& before) {
+  std::vector<std::string> overrides = args.overrides;
+  overrides.insert(overrides.end(), args.what_if.begin(), args.what_if.end());
+  const std::string name = Join(args.what_if, ", ");
+  MW_ASSIGN_OR_RETURN(const JobConfig config, LoadJobConfig(args.file, std::move(overrides)));
+  MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
+  const auto after = PlanWithProgress(args, std::move(prepared), topology);
+  if (!after) return Fail(after.error().WithContext("--what-if " + name));
+  return FormatWhatIf(name, FiguresOf(before), FiguresOf(*after));
+}
+
 // What would make the job fit, on stderr behind the error.
 void PrintChanges(const PlanArgs& args, const JobConfig& config, const mesh::Topology& topology) {
   search::FindOptions options;
@@ -111,7 +127,12 @@ Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global,
   const planner::Plan& plan = planned->plan();
   if (args.stop_after == "programs") return planner::FormatPlan(plan, true);
   if (args.stop_after == "executable") return FormatExecutables(plan, *topology);
-  return FormatPlannedJob(args, *planned);
+  MW_ASSIGN_OR_RETURN(std::string text, FormatPlannedJob(args, *planned));
+  if (args.what_if.empty()) return text;
+  const auto comparison = WhatIfText(args, *topology, *planned);
+  if (!comparison && IsMisfit(comparison.error())) misfit = Misfit{config, {}};
+  MW_TRY(comparison);
+  return text + "\n" + *comparison;
 }
 
 Result<std::string> Picture(const VisualizeArgs& args, bool color) {
