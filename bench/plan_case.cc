@@ -38,7 +38,9 @@ Result<planner::Plan> PlanOf(const ir::JobRequest& job, const mesh::Topology& to
   options.timeout_ms = limit_ms;
   constexpr auto kScope = planner::PlanScope::kOnePerStage;
   if (search::LeavesOpen(job.parallel)) {
-    return search::FindPlan(job, topology, options, SystemClock(), kScope);
+    MW_ASSIGN_OR_RETURN(search::FoundPlan found,
+                        search::FindPlan(job, topology, options, SystemClock(), kScope));
+    return std::move(found.plan);
   }
   MW_ASSIGN_OR_RETURN(const search::FoundLayout found,
                       search::FindLayout(job, topology, options, SystemClock()));

@@ -23,6 +23,7 @@ const CLI::Range kPortOrNone(-1, 65535);
 constexpr int64_t kDayMs = 86'400'000;
 // Far from where a deadline in nanoseconds overflows.
 const CLI::Range kTimeoutSeconds(int64_t{0}, int64_t{1'000'000'000});
+const CLI::Range kPlanSeconds(0.0, 1e6);
 const CLI::Range kJobId(int64_t{1}, INT64_MAX);
 const CLI::Range kMemoryMib(int64_t{0}, int64_t{1} << 30);
 
@@ -202,6 +203,14 @@ void AddDryRuns(CLI::App& app, Storage& s) {
   plan->add_option("--out", s.plan.out, "File instead of stdout");
   plan->add_option("--timeline", s.plan.timeline,
                    "Write a Chrome trace of one simulated step to this file");
+  plan->add_option("--what-if", s.plan.what_if,
+                   "section.key=value: plan with it, too, and show what changes; repeatable")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  plan->add_option("--plan-timeout", s.plan.plan_timeout_s,
+                   "Seconds for the search; then the best layout so far is the plan")
+      ->check(kPlanSeconds)
+      ->capture_default_str();
 
   CLI::App* visualize =
       app.add_subcommand("visualize", "Draw which device holds which part of a tensor");
@@ -353,6 +362,10 @@ std::string CheckCombination(const std::string& command, const Storage& s) {
   if (json && !known) {
     return fmt::format("`meshwright {}` has no JSON output: leave out -o json, which is for: {}",
                        command, Join(json_commands, ", "));
+  }
+  if (command == "plan" && !s.plan.what_if.empty() && s.plan.stop_after != "plan") {
+    return fmt::format("--what-if needs the whole plan: leave out --stop-after {}",
+                       s.plan.stop_after);
   }
   if (command == "plan" && !s.plan.timeline.empty() && s.plan.stop_after != "plan") {
     return fmt::format("--timeline needs the whole plan: leave out --stop-after {}",

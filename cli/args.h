@@ -102,9 +102,11 @@ struct PlanArgs {
   int devices_per_worker = 1;
   std::string cluster;  // cluster file to plan for; empty: none
   bool programs = false;
-  std::string stop_after = "plan";  // graph | step-graph | executable | plan | programs
-  std::string out;                  // file; empty: stdout
-  std::string timeline;             // file for a Chrome trace of one simulated step
+  std::string stop_after = "plan";   // graph | step-graph | executable | plan | programs
+  std::string out;                   // file; empty: stdout
+  std::string timeline;              // file for a Chrome trace of one simulated step
+  std::vector<std::string> what_if;  // overrides of a second plan, to compare with the first one
+  double plan_timeout_s = 10;        // of the search; then the best so far is the plan
 };
 
 struct VisualizeArgs {

@@ -1,26 +1,29 @@
 // plan, visualize, config: nothing runs, pure functions of files and arguments.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "cli/cluster_file.h"
 #include "cli/commands.h"
-#include "cli/connect.h"
 #include "cli/job_config.h"
 #include "cli/output.h"
+#include "cli/plan_changes.h"
+#include "cli/plan_job.h"
 #include "cli/plan_report.h"
+#include "cli/plan_search_report.h"
+#include "cli/plan_what_if.h"
 #include "ir/text.h"
 #include "mesh/visualize.h"
 #include "planner/plan.h"
-#include "search/find_layout.h"
 
 namespace meshwright::cli {
 namespace {
-
-constexpr size_t kMostProgrammedDevices = 64;
 
 int Print(const std::string& text, const std::string& file) {
   if (file.empty()) {
@@ -37,33 +40,76 @@ int PrintOrFail(const Result<std::string>& text, const std::string& file = "") {
   return text ? Print(*text, file) : ReportError(text.error());
 }
 
-Result<mesh::Topology> ClusterTopology(const GlobalArgs& global) {
-  MW_ASSIGN_OR_RETURN(const std::unique_ptr<client::Client> client, Connect(global));
-  MW_ASSIGN_OR_RETURN(const std::vector<client::WorkerInfo> workers, client->Workers());
-  return TopologyOf(workers);
+Result<std::string> FormatPlannedJob(const PlanArgs& args, const PlannedJob& planned) {
+  const planner::Plan& plan = planned.plan();
+  std::string text = fmt::format("job        {}\nmodel      {}\n", planned.prepared.request.name,
+                                 planned.prepared.model.summary);
+  text += planner::FormatPlan(plan, args.programs, FormatSearch(planned.found.found));
+  text += FormatForecast(planned.forecast);
+  if (!args.timeline.empty()) {
+    MW_TRY(WriteFileAtomic(args.timeline, planner::ForecastTrace(plan, planned.forecast)));
+    text += fmt::format("timeline   {} (open in https://ui.perfetto.dev)\n", args.timeline);
+  }
+  return text;
 }
 
-Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& global,
-                                    const ir::ParallelSpec& parallel) {
-  if (!args.cluster.empty()) {
-    MW_ASSIGN_OR_RETURN(const mesh::Cluster cluster, LoadClusterFile(args.cluster));
-    return mesh::TopologyOfCluster(cluster);
+// Asks for a search within --plan-timeout that shows how far it is where stderr is a terminal.
+search::FindOptions SearchOptions(const PlanArgs& args, SearchProgress& progress) {
+  search::FindOptions options;
+  options.timeout_ms = static_cast<int64_t>(args.plan_timeout_s * 1000);
+  if (::isatty(STDERR_FILENO) == 1) {
+    options.progress = [&progress](const search::FindProgress& now) {
+      progress.Show(now);
+      return true;
+    };
   }
-  if (args.devices > 0) return DryRunTopology(args.devices, args.devices_per_worker);
-  if (!global.address.empty()) return ClusterTopology(global);
-  if (parallel.data == 0 || parallel.tensor == 0 || parallel.pipeline == 0) {
-    return Fail(
-        InvalidArgument("a degree in [parallelism] is auto: give --devices N, "
-                        "--cluster FILE, or --address for a running cluster"));
-  }
-  return DryRunTopology(parallel.data * parallel.tensor * parallel.pipeline,
-                        args.devices_per_worker);
+  return options;
 }
+
+Result<PlannedJob> PlanWithProgress(const PlanArgs& args, PreparedJob prepared,
+                                    const mesh::Topology& topology) {
+  SearchProgress progress(SystemClock(), [](const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  });
+  // Programs are only made for all devices where they are asked for or soon made.
+  const bool programs = args.programs || args.stop_after == "programs";
+  return PlanJob(std::move(prepared), topology, SearchOptions(args, progress), SystemClock(),
+                 PlanScopeOf(topology, programs));
+}
+
+// The difference to a plan with the values of --what-if, all of them together. Errors: those of the
+// second plan.
+Result<std::string> WhatIfText(const PlanArgs& args, const mesh::Topology& topology,
+                               const PlannedJob& before) {
+  std::vector<std::string> overrides = args.overrides;
+  overrides.insert(overrides.end(), args.what_if.begin(), args.what_if.end());
+  const std::string name = Join(args.what_if, ", ");
+  MW_ASSIGN_OR_RETURN(const JobConfig config, LoadJobConfig(args.file, std::move(overrides)));
+  MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
+  const auto after = PlanWithProgress(args, std::move(prepared), topology);
+  if (!after) return Fail(after.error().WithContext("--what-if " + name));
+  return FormatWhatIf(name, FiguresOf(before), FiguresOf(*after));
+}
+
+// What would make the job fit, on stderr behind the error.
+void PrintChanges(const PlanArgs& args, const JobConfig& config, const mesh::Topology& topology) {
+  search::FindOptions options;
+  // A handful of searches follow one another; each has a part of the time.
+  options.timeout_ms = static_cast<int64_t>(args.plan_timeout_s * 200);
+  const auto changes = FindFittingChanges(config, topology, options, SystemClock());
+  fmt::print(stderr, "{}", FormatChanges(changes));
+}
+
+struct Misfit {
+  JobConfig config;
+  mesh::Topology topology;  // empty: there are no devices at all
+};
 
 // `misfit` is set when the job is sound but does not fit the devices.
-Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global, bool& misfit) {
+Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global,
+                             std::optional<Misfit>& misfit) {
   MW_ASSIGN_OR_RETURN(const JobConfig config, LoadJobConfig(args.file, args.overrides));
-  MW_ASSIGN_OR_RETURN(const PreparedJob prepared, PrepareJob(config));
+  MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
   PrintNotes(config);
   if (args.stop_after == "graph") return ir::FormatGraph(prepared.request.loss);
   if (args.stop_after == "step-graph") {
@@ -71,34 +117,22 @@ Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global, boo
     return ir::FormatGraph(step);
   }
   const auto topology = PlanTopology(args, global, prepared.request.parallel);
-  misfit = !topology && topology.error().code() == StatusCode::kResourceExhausted;
-  MW_TRY(topology);
-  // Programs are only made for all devices where they are asked for or soon made.
-  const bool all = topology->devices.size() <= kMostProgrammedDevices || args.programs ||
-                   args.stop_after == "programs";
-  const auto plan =
-      search::FindPlan(prepared.request, *topology, {}, SystemClock(),
-                       all ? planner::PlanScope::kAllDevices : planner::PlanScope::kOnePerStage);
-  misfit = !plan && IsMisfit(plan.error());
-  MW_TRY(plan);
-  if (args.stop_after == "programs") return planner::FormatPlan(*plan, true);
-  if (args.stop_after == "executable") return FormatExecutables(*plan, *topology);
-  std::string text =
-      fmt::format("job        {}\nmodel      {}\n", prepared.request.name, prepared.model.summary);
-  text += planner::FormatPlan(*plan, args.programs);
-  MW_ASSIGN_OR_RETURN(const ir::Graph step_graph, planner::MakeStepGraph(prepared.request));
-  planner::ForecastInput input;
-  input.tokens_per_step = static_cast<double>(prepared.request.train.global_batch) *
-                          static_cast<double>(prepared.request.train.sequence);
-  input.model_flops = planner::ModelFlops(step_graph);
-  MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
-                      planner::ForecastStep(*plan, *topology, input));
-  text += FormatForecast(forecast);
-  if (!args.timeline.empty()) {
-    MW_TRY(WriteFileAtomic(args.timeline, planner::ForecastTrace(*plan, forecast)));
-    text += fmt::format("timeline   {} (open in https://ui.perfetto.dev)\n", args.timeline);
+  if (!topology && topology.error().code() == StatusCode::kResourceExhausted) {
+    misfit = Misfit{config, {}};
   }
-  return text;
+  MW_TRY(topology);
+  const auto planned = PlanWithProgress(args, std::move(prepared), *topology);
+  if (!planned && IsMisfit(planned.error())) misfit = Misfit{config, *topology};
+  MW_TRY(planned);
+  const planner::Plan& plan = planned->plan();
+  if (args.stop_after == "programs") return planner::FormatPlan(plan, true);
+  if (args.stop_after == "executable") return FormatExecutables(plan, *topology);
+  MW_ASSIGN_OR_RETURN(std::string text, FormatPlannedJob(args, *planned));
+  if (args.what_if.empty()) return text;
+  const auto comparison = WhatIfText(args, *topology, *planned);
+  if (!comparison && IsMisfit(comparison.error())) misfit = Misfit{config, {}};
+  MW_TRY(comparison);
+  return text + "\n" + *comparison;
 }
 
 Result<std::string> Picture(const VisualizeArgs& args, bool color) {
@@ -129,11 +163,13 @@ Result<std::string> ConfigText(const ConfigArgs& args) {
 }  // namespace
 
 int RunPlan(const PlanArgs& args, const GlobalArgs& global) {
-  bool misfit = false;
+  std::optional<Misfit> misfit;
   const Result<std::string> text = PlanText(args, global, misfit);
   if (text) return Print(*text, args.out);
   const int code = ReportError(text.error());
-  return misfit ? kExitDoesNotFit : code;
+  if (!misfit) return code;
+  if (!misfit->topology.devices.empty()) PrintChanges(args, misfit->config, misfit->topology);
+  return kExitDoesNotFit;
 }
 
 int RunVisualize(const VisualizeArgs& args, const GlobalArgs& global) {

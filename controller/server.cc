@@ -143,8 +143,11 @@ class ServerImpl final : public ServerWithCounters {
 Result<std::unique_ptr<ServerWithCounters>> StartServer(const ServerOptions& options,
                                                         ServerHooks hooks) {
   if (!hooks.make_plan) {
-    hooks.make_plan = [](const ir::JobRequest& job, const mesh::Topology& topology) {
-      return search::FindPlan(job, topology, {}, SystemClock());
+    hooks.make_plan = [](const ir::JobRequest& job,
+                         const mesh::Topology& topology) -> Result<planner::Plan> {
+      MW_ASSIGN_OR_RETURN(search::FoundPlan found,
+                          search::FindPlan(job, topology, {}, SystemClock()));
+      return std::move(found.plan);
     };
   }
   ServerOptions numeric = options;

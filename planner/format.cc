@@ -45,32 +45,45 @@ std::string ParamTable(const Plan& plan) {
   return text;
 }
 
-std::string MemoryTable(const Plan& plan) {
-  static constexpr ir::MemoryKind kKinds[] = {
-      ir::MemoryKind::kWeights,     ir::MemoryKind::kGradients, ir::MemoryKind::kOptimizer,
-      ir::MemoryKind::kActivations, ir::MemoryKind::kWorkspace, ir::MemoryKind::kOther};
-  std::string text = fmt::format("{:<7}", "DEVICE");
-  for (ir::MemoryKind kind : kKinds) text += fmt::format(" {:>12}", ir::MemoryKindName(kind));
-  text += fmt::format(" {:>12}  (MiB; kinds at the fullest moment)\n", "allocated");
-  if (plan.devices_per_program > 1) {
-    text += fmt::format("each line stands for {} devices of a stage\n", plan.devices_per_program);
+constexpr ir::MemoryKind kMemoryKinds[] = {ir::MemoryKind::kWeights,   ir::MemoryKind::kGradients,
+                                           ir::MemoryKind::kOptimizer, ir::MemoryKind::kActivations,
+                                           ir::MemoryKind::kWorkspace, ir::MemoryKind::kOther};
+
+std::string MemoryNumbers(const DeviceMemory& memory) {
+  std::string text;
+  for (ir::MemoryKind kind : kMemoryKinds) {
+    const auto it = memory.bytes.find(kind);
+    text += fmt::format(" {:>12}", Mib(it == memory.bytes.end() ? 0 : it->second));
   }
-  for (size_t i = 0; i < plan.memory.size(); ++i) {
-    text += fmt::format("{:<7}", plan.step[i].device.value());
-    for (ir::MemoryKind kind : kKinds) {
-      const auto it = plan.memory[i].bytes.find(kind);
-      text += fmt::format(" {:>12}", Mib(it == plan.memory[i].bytes.end() ? 0 : it->second));
+  return text + fmt::format(" {:>12}", Mib(memory.total_bytes));
+}
+
+// Neighbouring devices with equal numbers are one line: "0-63".
+std::string MemoryTable(const Plan& plan) {
+  std::string text = fmt::format("{:<9}", "DEVICE");
+  for (ir::MemoryKind kind : kMemoryKinds) text += fmt::format(" {:>12}", ir::MemoryKindName(kind));
+  text += fmt::format(" {:>12}  (MiB; kinds at the fullest moment)\n", "allocated");
+  for (size_t i = 0; i < plan.memory.size();) {
+    const std::string numbers = MemoryNumbers(plan.memory[i]);
+    const int64_t first = plan.step[i].device.value();
+    int64_t end = first;  // behind the last device of the line
+    while (i < plan.memory.size() && (end == first || (plan.step[i].device.value() == end &&
+                                                       MemoryNumbers(plan.memory[i]) == numbers))) {
+      end = plan.step[i].device.value() + plan.devices_per_program;
+      ++i;
     }
-    text += fmt::format(" {:>12}\n", Mib(plan.memory[i].total_bytes));
+    text += fmt::format(
+        "{:<9}{}\n",
+        end - first == 1 ? std::to_string(first) : fmt::format("{}-{}", first, end - 1), numbers);
   }
   return text;
 }
 
 }  // namespace
 
-std::string FormatPlan(const Plan& plan, bool with_programs) {
-  std::string text = fmt::format("plan: {}\n\n{}\n{}\n{}", plan.layout.ToString(), StageTable(plan),
-                                 ParamTable(plan), MemoryTable(plan));
+std::string FormatPlan(const Plan& plan, bool with_programs, const std::string& reasons) {
+  std::string text = fmt::format("plan: {}\n{}\n{}\n{}\n{}", plan.layout.ToString(), reasons,
+                                 StageTable(plan), ParamTable(plan), MemoryTable(plan));
   const auto schedule = MakeSchedule(plan.layout.schedule, plan.layout.shape(),
                                      static_cast<int>(plan.layout.microbatches));
   if (schedule.has_value() && plan.layout.pipeline > 1) {

@@ -104,7 +104,8 @@ Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topolog
 // update. Errors: as ir::Differentiate and ir::AppendUpdate.
 Result<ir::Graph> MakeStepGraph(const ir::JobRequest& job);
 
-// Stages, shardings, memory per device; with_programs adds every program's text.
-std::string FormatPlan(const Plan& plan, bool with_programs);
+// Stages, shardings, memory per device; with_programs adds every program's text. `reasons`: lines
+// that follow the layout.
+std::string FormatPlan(const Plan& plan, bool with_programs, const std::string& reasons = "");
 
 }  // namespace meshwright::planner

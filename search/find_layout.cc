@@ -67,13 +67,16 @@ class Finder {
         const double best_s = found_.best.front().step_s;
         if (rest_s[i] >= best_s) break;
         if (deadline_.expired()) {
-          found_.gap = (best_s - rest_s[i]) / best_s;
+          found_.gap = GapTo(rest_s[i]);
           break;
         }
         if (families_[i].least_s >= best_s) continue;
       }
       MW_TRY(PriceFamily(families_[i]));
-      if (!Report(rest_s[i])) break;
+      if (!Report(rest_s[i])) {
+        found_.gap = GapTo(rest_s[i]);
+        break;
+      }
     }
     if (found_.best.empty()) return Fail(NothingFits());
     return std::move(found_);
@@ -429,9 +432,13 @@ class Finder {
 
   bool Report(double least_s) const {
     if (!options_.progress || found_.best.empty()) return true;
-    const double best_s = found_.best.front().step_s;
     return options_.progress(
-        {best_s, std::max(0.0, (best_s - least_s) / best_s), found_.priced, found_.candidates});
+        {found_.best.front().step_s, GapTo(least_s), found_.priced, found_.candidates});
+  }
+
+  double GapTo(double least_s) const {
+    const double best_s = found_.best.front().step_s;
+    return std::max(0.0, (best_s - least_s) / best_s);
   }
 
   // ---- what to say when there is no answer ----

@@ -59,12 +59,18 @@ bool LeavesOpen(const ir::ParallelSpec& parallel);
 Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& topology,
                                const FindOptions& options, const Clock& clock);
 
-// The plan of the best layout that the planner's exact memory accepts. With job.parallel.shardings
-// "search", the shardings of the best layouts are searched, too (search/find_shardings.h), and the
-// plan whose forecast is fastest is the answer; a note says what that changed. Errors: as
-// FindLayout and planner::MakePlan.
-Result<planner::Plan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
-                               const FindOptions& options, const Clock& clock,
-                               planner::PlanScope scope = planner::PlanScope::kAllDevices);
+struct FoundPlan {
+  planner::Plan plan;
+  // Its best.front() is the layout of the plan; `best` is empty where the job left nothing open.
+  FoundLayout found;
+};
+
+// The plan of the best layout that the planner's exact memory accepts, and what it was chosen from.
+// With job.parallel.shardings "search", the shardings of the best layouts are searched, too
+// (search/find_shardings.h), and the plan whose forecast is fastest is the answer; a note says what
+// that changed. Errors: as FindLayout and planner::MakePlan.
+Result<FoundPlan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
+                           const FindOptions& options, const Clock& clock,
+                           planner::PlanScope scope = planner::PlanScope::kAllDevices);
 
 }  // namespace meshwright::search

@@ -45,7 +45,18 @@ class PlanFinder {
              const Clock& clock, planner::PlanScope scope)
       : job_(job), topology_(topology), options_(options), clock_(clock), scope_(scope) {}
 
-  Result<Plan> Run() {
+  Result<FoundPlan> Run() {
+    MW_ASSIGN_OR_RETURN(Plan plan, MakeOne());
+    // The layout of the plan stands first.
+    const auto own = std::find_if(found_.best.begin(), found_.best.end(), [&](const auto& cost) {
+      return cost.layout.ToString() == plan.layout.ToString();
+    });
+    if (own != found_.best.end()) std::rotate(found_.best.begin(), own, own + 1);
+    return FoundPlan{std::move(plan), std::move(found_)};
+  }
+
+ private:
+  Result<Plan> MakeOne() {
     Result<Plan> rules =
         LeavesOpen(job_.parallel) ? PlanByRules() : planner::MakePlan(job_, topology_);
     if (job_.parallel.shardings != "search") return rules;
@@ -55,21 +66,26 @@ class PlanFinder {
     return FastestOf(std::move(rules), layouts);
   }
 
- private:
   // The search's memory is an estimate: where the programs need more, it is asked for less.
   Result<Plan> PlanByRules() {
     Result<Plan> plan = Fail(Internal("no layout was tried"));
+    const Deadline deadline = Deadline::After(options_.timeout_ms, clock_);
     for (const double share : {1.0, 0.97, 0.93, 0.87, 0.8}) {
-      const auto found = FindLayout(job_, WithMemory(topology_, share), options_, clock_);
+      FindOptions left = options_;
+      left.timeout_ms = deadline.remaining_ms();
+      auto found = FindLayout(job_, WithMemory(topology_, share), left, clock_);
       if (!found.has_value()) {
         // What the programs miss says more than what the estimate does.
         if (share == 1.0) return Fail(found.error());
         return plan;
       }
-      best_ = found->best;
-      for (const LayoutCost& candidate : found->best) {
-        plan = planner::MakePlanOf(job_, topology_, candidate.layout, scope_);
-        if (!IsMisfit(plan)) return plan;
+      found_ = *std::move(found);
+      for (size_t i = 0; i < found_.best.size(); ++i) {
+        plan = planner::MakePlanOf(job_, topology_, found_.best[i].layout, scope_);
+        if (IsMisfit(plan)) continue;
+        found_.best.erase(found_.best.begin(),
+                          found_.best.begin() + static_cast<std::ptrdiff_t>(i));
+        return plan;
       }
     }
     return plan;
@@ -79,7 +95,7 @@ class PlanFinder {
   Result<std::vector<Layout>> LayoutsToSearch(const Result<Plan>& rules) const {
     std::vector<Layout> layouts;
     if (rules.has_value()) layouts.push_back(rules->layout);
-    for (const LayoutCost& candidate : best_) {
+    for (const LayoutCost& candidate : found_.best) {
       const bool known = !layouts.empty() && candidate.layout.ToString() == layouts[0].ToString();
       if (!known && layouts.size() < kSearchedLayouts) layouts.push_back(candidate.layout);
     }
@@ -192,14 +208,14 @@ class PlanFinder {
   const FindOptions& options_;
   const Clock& clock_;
   const planner::PlanScope scope_;
-  std::vector<LayoutCost> best_;  // of the search for layouts, if there was one
+  FoundLayout found_;  // by the search for layouts, if there was one
 };
 
 }  // namespace
 
-Result<planner::Plan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
-                               const FindOptions& options, const Clock& clock,
-                               planner::PlanScope scope) {
+Result<FoundPlan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
+                           const FindOptions& options, const Clock& clock,
+                           planner::PlanScope scope) {
   return PlanFinder(job, topology, options, clock, scope).Run();
 }
 

@@ -130,10 +130,12 @@ class SearchPlan : public ::testing::Test {
                     const std::string& name, int vocabulary) {
     ir::JobRequest by_rules = job;
     by_rules.parallel.shardings = "rules";
-    const auto rules = search::FindPlan(by_rules, topology, {}, SystemClock());
-    ASSERT_TRUE(rules.has_value()) << name << ": " << rules.error();
-    const auto plan = search::FindPlan(job, topology, {}, SystemClock());
-    ASSERT_TRUE(plan.has_value()) << name << ": " << plan.error();
+    const auto found_by_rules = search::FindPlan(by_rules, topology, {}, SystemClock());
+    ASSERT_TRUE(found_by_rules.has_value()) << name << ": " << found_by_rules.error();
+    const auto found = search::FindPlan(job, topology, {}, SystemClock());
+    ASSERT_TRUE(found.has_value()) << name << ": " << found.error();
+    const planner::Plan* const rules = &found_by_rules->plan;
+    const planner::Plan* const plan = &found->plan;
     ASSERT_FALSE(plan->notes.empty()) << name;
     EXPECT_NE(plan->notes.back().find("shardings are by"), std::string::npos) << name;
     EXPECT_EQ(plan->notes.back().find("no answer"), std::string::npos)

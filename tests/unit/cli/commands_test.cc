@@ -93,6 +93,13 @@ TEST_F(Commands, PlanTellsWhatDoesNotFitFromWhatIsWrong) {
   EXPECT_EQ(Plan({"model.n_heads=5"}).code, kExitUsage);
 }
 
+TEST_F(Commands, PlanSaysWhatWouldFit) {
+  const Outcome misfit = Plan({"parallelism.tensor_parallel_degree=3"});
+  EXPECT_EQ(misfit.code, kExitDoesNotFit);
+  EXPECT_TRUE(Contains(misfit.error, "set parallelism.tensor_parallel_degree = \"auto\""))
+      << misfit.error;
+}
+
 TEST_F(Commands, PlanForAClusterFileForecastsItsDevices) {
   PlanArgs args;
   args.file = job_;

@@ -161,11 +161,13 @@ TEST(FindLayout, NoPinnedLayoutIsFaster) {
 TEST(FindLayout, ShortMemoryIsMetByRecomputingAndSplitting) {
   const auto roomy = FindPlan(Gpt2Job(8, 64), Gpus(1), {}, SystemClock());
   ASSERT_TRUE(roomy.has_value()) << roomy.error();
-  const int64_t needed = roomy->memory.front().total_bytes;
+  const int64_t needed = roomy->plan.memory.front().total_bytes;
   for (const int64_t part : {2, 4}) {
     const auto tight = FindPlan(Gpt2Job(8, 64), Gpus(1, needed / part), {}, SystemClock());
     ASSERT_TRUE(tight.has_value()) << part << ": " << tight.error();
-    for (const auto& memory : tight->memory) EXPECT_LE(memory.total_bytes, needed / part);
+    for (const auto& memory : tight->plan.memory) EXPECT_LE(memory.total_bytes, needed / part);
+    ASSERT_FALSE(tight->found.best.empty());
+    EXPECT_EQ(tight->found.best.front().layout.ToString(), tight->plan.layout.ToString());
   }
 }
 
@@ -246,6 +248,10 @@ TEST(FindLayout, ProgressMayEndTheSearch) {
   const auto found = FindLayout(Gpt2Job(4, 16), Gpus(1), options, SystemClock());
   ASSERT_TRUE(found.has_value()) << found.error();
   EXPECT_EQ(calls, 1);
+  const auto best = FindLayout(Gpt2Job(4, 16), Gpus(1), {}, SystemClock());
+  ASSERT_TRUE(best.has_value()) << best.error();
+  // The gap of what was found in a hurry covers the best.
+  EXPECT_GE(best->best.front().step_s, found->best.front().step_s * (1 - found->gap) * (1 - 1e-9));
 }
 
 }  // namespace

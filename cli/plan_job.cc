@@ -1,0 +1,66 @@
+#include "cli/plan_job.h"
+
+#include <utility>
+
+#include "cli/cluster_file.h"
+#include "cli/connect.h"
+#include "cli/plan_report.h"
+
+namespace meshwright::cli {
+namespace {
+
+constexpr size_t kMostProgrammedDevices = 64;
+
+Result<mesh::Topology> ClusterTopology(const GlobalArgs& global) {
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<client::Client> client, Connect(global));
+  MW_ASSIGN_OR_RETURN(const std::vector<client::WorkerInfo> workers, client->Workers());
+  return TopologyOf(workers);
+}
+
+}  // namespace
+
+Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& global,
+                                    const ir::ParallelSpec& parallel) {
+  if (!args.cluster.empty()) {
+    MW_ASSIGN_OR_RETURN(const mesh::Cluster cluster, LoadClusterFile(args.cluster));
+    return mesh::TopologyOfCluster(cluster);
+  }
+  if (args.devices > 0) return DryRunTopology(args.devices, args.devices_per_worker);
+  if (!global.address.empty()) return ClusterTopology(global);
+  if (parallel.data == 0 || parallel.tensor == 0 || parallel.pipeline == 0) {
+    return Fail(
+        InvalidArgument("a degree of [parallelism] is auto (data_parallel_replicate_degree, "
+                        "tensor_parallel_degree, pipeline_parallel_degree): give --devices N, "
+                        "--cluster FILE, or --address for a running cluster"));
+  }
+  return DryRunTopology(parallel.data * parallel.tensor * parallel.pipeline,
+                        args.devices_per_worker);
+}
+
+planner::PlanScope PlanScopeOf(const mesh::Topology& topology, bool all_programs) {
+  const bool all = all_programs || topology.devices.size() <= kMostProgrammedDevices;
+  return all ? planner::PlanScope::kAllDevices : planner::PlanScope::kOnePerStage;
+}
+
+Result<planner::ForecastInput> ForecastInputOf(const ir::JobRequest& job) {
+  MW_ASSIGN_OR_RETURN(const ir::Graph step_graph, planner::MakeStepGraph(job));
+  planner::ForecastInput input;
+  input.tokens_per_step =
+      static_cast<double>(job.train.global_batch) * static_cast<double>(job.train.sequence);
+  input.model_flops = planner::ModelFlops(step_graph);
+  return input;
+}
+
+Result<PlannedJob> PlanJob(PreparedJob prepared, const mesh::Topology& topology,
+                           const search::FindOptions& options, const Clock& clock,
+                           planner::PlanScope scope) {
+  PlannedJob planned;
+  planned.prepared = std::move(prepared);
+  const ir::JobRequest& job = planned.prepared.request;
+  MW_ASSIGN_OR_RETURN(planned.found, search::FindPlan(job, topology, options, clock, scope));
+  MW_ASSIGN_OR_RETURN(const planner::ForecastInput input, ForecastInputOf(job));
+  MW_ASSIGN_OR_RETURN(planned.forecast, planner::ForecastStep(planned.plan(), topology, input));
+  return planned;
+}
+
+}  // namespace meshwright::cli

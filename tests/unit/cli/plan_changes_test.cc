@@ -1,0 +1,105 @@
+#include "cli/plan_changes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace meshwright::cli {
+namespace {
+
+JobConfig SmallJob(const std::vector<std::string>& overrides) {
+  ConfigSource source;
+  source.text = R"([model]
+dim = 64
+n_layers = 4
+n_heads = 4
+vocab_size = 256
+[training]
+dataset_path = "none.txt"
+global_batch_size = 8
+seq_len = 64
+)";
+  source.overrides = overrides;
+  source.environment_names.clear();
+  auto config = ParseJobConfig(source);
+  EXPECT_TRUE(config.has_value()) << config.error();
+  return config.has_value() ? *config : JobConfig();
+}
+
+mesh::Topology Devices(int count, int64_t memory_bytes) {
+  mesh::Topology topology = mesh::Topology::Local(count, 1);
+  for (mesh::Device& device : topology.devices) device.memory_bytes = memory_bytes;
+  return topology;
+}
+
+std::vector<FittingChange> FittingChanges(const JobConfig& config, const mesh::Topology& topology) {
+  return FindFittingChanges(config, topology, {}, SystemClock());
+}
+
+TEST(PossibleChanges, GoFromCheapToDear) {
+  const auto changes = PossibleChanges(SmallJob({}), Devices(2, 1 << 20));
+  ASSERT_FALSE(changes.empty());
+  EXPECT_TRUE(std::is_sorted(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
+    return std::tuple(a.kind, a.amount) < std::tuple(b.kind, b.amount);
+  }));
+  EXPECT_EQ(changes.front().kind, ChangeKind::kPin);
+  EXPECT_EQ(changes.back().kind, ChangeKind::kMemory);
+}
+
+TEST(PossibleChanges, MoreHostsAreCopiesUnderOtherNames) {
+  for (const Change& change : PossibleChanges(SmallJob({}), Devices(2, 1 << 20))) {
+    if (change.family != "hosts" || change.amount != 1) continue;
+    ASSERT_EQ(change.topology.devices.size(), 4u);
+    EXPECT_NE(change.topology.devices[0].host, change.topology.devices[2].host);
+    EXPECT_EQ(change.topology.devices[2].memory_bytes, 1 << 20);
+    return;
+  }
+  FAIL() << "no change doubles the hosts";
+}
+
+TEST(PossibleChanges, UnknownMemoryIsNotRaised) {
+  for (const Change& change : PossibleChanges(SmallJob({}), Devices(1, 0))) {
+    EXPECT_NE(change.family, "memory");
+  }
+}
+
+TEST(FindFittingChanges, APinThatIsInTheWayIsTakenBackFirst) {
+  // Four heads are not divided by 3.
+  const auto changes =
+      FittingChanges(SmallJob({"parallelism.tensor_parallel_degree=3"}), Devices(3, 0));
+  ASSERT_FALSE(changes.empty());
+  EXPECT_EQ(changes.front().text, "set parallelism.tensor_parallel_degree = \"auto\"");
+  EXPECT_GT(changes.front().step_s, 0);
+}
+
+TEST(FindFittingChanges, MemoryThatIsTooSmallIsRaisedByTheLeastFactor) {
+  const std::vector<std::string> open = {
+      "parallelism.tensor_parallel_degree=auto", "parallelism.pipeline_parallel_degree=auto",
+      "parallelism.pipeline_parallel_schedule=auto", "parallelism.zero_stage=auto"};
+  const JobConfig config = SmallJob(open);
+  // Weights, gradients and optimizer of a device alone need more than this.
+  const mesh::Topology tight = Devices(1, 2 << 20);
+  const auto prepared = PrepareJob(config);
+  ASSERT_TRUE(prepared.has_value()) << prepared.error();
+  ASSERT_FALSE(search::FindPlan(prepared->request, tight, {}, SystemClock()).has_value());
+  const auto changes = FittingChanges(config, tight);
+  ASSERT_FALSE(changes.empty());
+  EXPECT_LE(changes.size(), 3u);
+  const auto memory = std::find_if(changes.begin(), changes.end(), [](const FittingChange& change) {
+    return change.text.find("the memory: memory_gib =") != std::string::npos;
+  });
+  EXPECT_NE(memory, changes.end()) << FormatChanges(changes);
+}
+
+TEST(FormatChanges, SaysWhatCostMeans) {
+  EXPECT_EQ(FormatChanges({{"set x = 1", 0.5, "data=2"}}),
+            "it would fit with any of these, the cheapest first (pins cost nothing, then tokens "
+            "per step given up, then memory added):\n"
+            "  set x = 1\n"
+            "    step 500 ms, data=2\n");
+  EXPECT_NE(FormatChanges({}).find("no single change"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace meshwright::cli
