@@ -38,7 +38,8 @@ std::vector<FittingChange> FittingChanges(const JobConfig& config, const mesh::T
 }
 
 TEST(PossibleChanges, GoFromCheapToDear) {
-  const auto changes = PossibleChanges(SmallJob({}), Devices(2, 1 << 20));
+  const auto changes =
+      PossibleChanges(SmallJob({"parallelism.tensor_parallel_degree=1"}), Devices(2, 1 << 20));
   ASSERT_FALSE(changes.empty());
   EXPECT_TRUE(std::is_sorted(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
     return std::tuple(a.kind, a.amount) < std::tuple(b.kind, b.amount);
