@@ -18,17 +18,6 @@ const T& ElementAt(const std::vector<T>& values, int index) {
   return values[static_cast<size_t>(index)];
 }
 
-void AddLayerCost(LayerCost& sum, const LayerCost& cost) {
-  sum.forward_s += cost.forward_s;
-  sum.backward_s += cost.backward_s;
-  sum.weight_s += cost.weight_s;
-  sum.update_s += cost.update_s;
-  sum.gradient_sync_s += cost.gradient_sync_s;
-  sum.state_bytes += cost.state_bytes;
-  sum.activation_bytes += cost.activation_bytes;
-  sum.transient_bytes = std::max(sum.transient_bytes, cost.transient_bytes);
-}
-
 Status CheckOption(const StageProblem& problem, int option) {
   const StageOption& o = ElementAt(problem.options, option);
   const auto wrong = [&](std::string_view what) {
@@ -150,6 +139,17 @@ Status CheckClasses(const StageProblem& problem) {
 }
 
 }  // namespace
+
+void AddLayerCost(LayerCost& sum, const LayerCost& cost) {
+  sum.forward_s += cost.forward_s;
+  sum.backward_s += cost.backward_s;
+  sum.weight_s += cost.weight_s;
+  sum.update_s += cost.update_s;
+  sum.gradient_sync_s += cost.gradient_sync_s;
+  sum.state_bytes += cost.state_bytes;
+  sum.activation_bytes += cost.activation_bytes;
+  sum.transient_bytes = std::max(sum.transient_bytes, cost.transient_bytes);
+}
 
 PipelineModel GpipeModel() {
   return {"gpipe", [](int, int microbatches) { return microbatches; }};

@@ -115,6 +115,9 @@ struct StageProblem {
 // contradict each other or the inventory.
 Status CheckStageProblem(const StageProblem& problem);
 
+// Of two ranges of layers computed one after the other: sums, and the larger of transients.
+void AddLayerCost(LayerCost& sum, const LayerCost& cost);
+
 // Cost of layers [first, end) under an option. REQUIRES: first < end, in range.
 LayerCost RangeCost(const StageProblem& problem, int option, int first, int end);
 

@@ -79,17 +79,6 @@ std::vector<int> InSlotOrder(const StageProblem& problem, const StageInventory& 
   return order;
 }
 
-void AppendLayerCost(LayerCost& sum, const LayerCost& cost) {
-  sum.forward_s += cost.forward_s;
-  sum.backward_s += cost.backward_s;
-  sum.weight_s += cost.weight_s;
-  sum.update_s += cost.update_s;
-  sum.gradient_sync_s += cost.gradient_sync_s;
-  sum.state_bytes += cost.state_bytes;
-  sum.activation_bytes += cost.activation_bytes;
-  sum.transient_bytes = std::max(sum.transient_bytes, cost.transient_bytes);
-}
-
 // Entries of all ranges, those of one first layer after the other; sums grow by a layer at a time.
 class TableBuilder {
  public:
@@ -121,7 +110,7 @@ class TableBuilder {
   Status AppendOption(int option, int first, int end) {
     const StageOption& o = problem_.options[static_cast<size_t>(option)];
     LayerCost& sum = sums_[static_cast<size_t>(option)];
-    AppendLayerCost(sum, o.layers[static_cast<size_t>(end - 1)]);
+    AddLayerCost(sum, o.layers[static_cast<size_t>(end - 1)]);
     if (!IsAllowed(problem_.pins, first, end, problem_.layers)) return OkStatus();
     LayerCost cost = sum;
     if (const auto whole = problem_.range_cost ? problem_.range_cost(option, first, end)
