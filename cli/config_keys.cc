@@ -137,6 +137,10 @@ std::vector<ConfigKey> ParallelismKeys() {
       {"parallelism", "pipeline_parallel_layers",
        "Layers of each part of the model, in order, such as \"7,5\"; empty: balanced by FLOPs.",
        MW_AT(parallel.part_layers)},
+      {"parallelism", "pipeline_parallel_meshes",
+       "Replicas x tensor group of each stage, such as \"2x1,1x1\" for three devices, where stages "
+       "are to differ; empty: the search decides, or all have the degrees above.",
+       MW_AT(parallel.stage_meshes)},
       {"parallelism", "pipeline_parallel_microbatches",
        "Pieces of a replica's batch; auto: 1 without a pipeline, else up to "
        "2 x stages.",

@@ -80,6 +80,7 @@ constexpr std::array<Renamed, 34> kRenamed = {{
     {"parallel.sequence_parallel", "parallelism.enable_sequence_parallel"},
     {"parallel.chunks", "parallelism.pipeline_parallel_chunks"},
     {"parallel.part_layers", "parallelism.pipeline_parallel_layers"},
+    {"parallel.stage_meshes", "parallelism.pipeline_parallel_meshes"},
     {"parallel.zero", "parallelism.zero_stage"},
     {"parallel.shardings", "parallelism.shardings"},
     {"parallel.recompute", "activation_checkpoint.mode"},

@@ -37,6 +37,9 @@ struct ParallelSpec {
   std::string schedule = "1f1b";  // "auto", or one that planner/schedule.h lists
   int64_t chunks = 0;             // parts of the model per stage; 0: as the schedule does usually
   std::string part_layers;        // "7,5": layers of each part; empty: the planner balances them
+  // "2x1,1x1": data x tensor of each stage, where stages are meshes of different sizes; data and
+  // tensor are 0 then, pipeline is 0 or their number. Empty: all have the same.
+  std::string stage_meshes;
   bool sequence_parallel =
       false;  // Megatron: residual stream split over `tensor` along the sequence
   // ZeRO over the replicas: 1 splits the optimizer's state, 2 gradients too, 3 weights too.

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "ir/schema.h"
+#include "planner/layout.h"
 #include "planner/simulate_setup.h"
 
 namespace meshwright::planner {
@@ -66,10 +67,9 @@ class Forecaster {
  public:
   Forecaster(const Plan& plan, const mesh::Topology& topology, const ForecastInput& input)
       : plan_(plan),
-        topology_(topology),
+        topology_(TopologyOf(plan.layout, topology)),
         input_(input),
-        devices_(static_cast<double>(plan.devices_per_program)),
-        model_(topology) {}
+        model_(topology_) {}
 
   Result<Forecast> Run() {
     for (const ir::Program& program : plan_.step) {
@@ -88,6 +88,10 @@ class Forecaster {
   }
 
  private:
+  double DevicesOf(const ir::Program& program) const {
+    return static_cast<double>(plan_.DevicesOf(program));
+  }
+
   const GraphWork& WorkOnce(const ir::Graph& graph) {
     const auto [at, fresh] = work_.try_emplace(&graph);
     if (fresh) at->second = WorkOfGraph(graph);
@@ -149,7 +153,7 @@ class Forecaster {
       const auto index = &executable - program.executables.data();
       return run_costs_.at(program.device.value())[static_cast<size_t>(index)].seconds;
     };
-    costs.stand_for_others = plan_.devices_per_program > 1;
+    costs.stand_for_others = plan_.scope == PlanScope::kOnePerStage;
     costs.link = [this](int from, int to) { return model_.LinkOf(from, to); };
     core_uses_ = CoreUses(topology_);
     costs.cores = [this](int device) { return core_uses_[static_cast<size_t>(device)]; };
@@ -157,7 +161,8 @@ class Forecaster {
   }
 
   void AddTraffic(const ir::Program& program) {
-    const double share = 1 / static_cast<double>(plan_.step.size());
+    const double devices = DevicesOf(program);
+    const double share = devices / static_cast<double>(plan_.layout.device_count());
     const std::vector<RunCost>& costs = run_costs_.at(program.device.value());
     for (const ir::Instruction& instruction : program.instructions) {
       if (instruction.op == ir::Opcode::kRecv) AddMessage(program, instruction);
@@ -165,20 +170,21 @@ class Forecaster {
       const auto e = static_cast<size_t>(instruction.executable.value());
       forecast_.collective_s += share * costs[e].collective_s;
       for (const auto& [axes, traffic] : costs[e].by_axes) {
-        forecast_.by_axes[axes].bytes += devices_ * traffic.bytes;
+        forecast_.by_axes[axes].bytes += devices * traffic.bytes;
         forecast_.by_axes[axes].seconds += share * traffic.seconds;
       }
       for (size_t link = 0; link < mesh::kLinkClassCount; ++link) {
-        forecast_.bytes_by_link[link] += devices_ * costs[e].bytes_by_link[link];
+        forecast_.bytes_by_link[link] += devices * costs[e].bytes_by_link[link];
       }
       const FlopsByType& flops = work_.at(program.executables[e].graph.get()).product_flops;
-      for (size_t d = 0; d < flops.size(); ++d) product_flops_[d] += devices_ * flops[d];
+      for (size_t d = 0; d < flops.size(); ++d) product_flops_[d] += devices * flops[d];
     }
   }
 
   void AddMessage(const ir::Program& program, const ir::Instruction& instruction) {
     const ir::ChannelEnd& end = program.channels[static_cast<size_t>(instruction.channel.value())];
-    const double bytes = devices_ * static_cast<double>(MessageBytes(program, instruction));
+    const double bytes =
+        DevicesOf(program) * static_cast<double>(MessageBytes(program, instruction));
     forecast_.by_axes["pipeline"].bytes += bytes;
     const mesh::LinkClass link = model_.ClassOf(end.peer.value(), program.device.value());
     forecast_.bytes_by_link[static_cast<size_t>(link)] += bytes;
@@ -193,12 +199,13 @@ class Forecaster {
     for (const ir::Program& program : plan_.step) {
       const int device = program.device.value();
       const CoreUse& use = core_uses_[static_cast<size_t>(device)];
-      const double own = devices_ * model_.ProfileOf(device).PeakOf(dtype);
+      const double devices = DevicesOf(program);
+      const double own = devices * model_.ProfileOf(device).PeakOf(dtype);
       if (use.host < 0) {
         peak += own;
       } else {
         shared[use.host].first += own;
-        shared[use.host].second += devices_ * static_cast<double>(use.threads);
+        shared[use.host].second += devices * static_cast<double>(use.threads);
       }
     }
     for (const auto& [host, sums] : shared) peak += sums.first * CoreShare(host, sums.second);
@@ -228,9 +235,8 @@ class Forecaster {
   }
 
   const Plan& plan_;
-  const mesh::Topology& topology_;
+  const mesh::Topology topology_;  // as the programs see it
   const ForecastInput& input_;
-  const double devices_;  // that each program stands for
   CostModel model_;
   std::map<const ir::Graph*, GraphWork> work_;
   std::map<std::pair<const ir::Graph*, const mesh::DeviceProfile*>, double> compute_s_;

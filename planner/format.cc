@@ -69,7 +69,7 @@ std::string MemoryTable(const Plan& plan) {
     int64_t end = first;  // behind the last device of the line
     while (i < plan.memory.size() && (end == first || (plan.step[i].device.value() == end &&
                                                        MemoryNumbers(plan.memory[i]) == numbers))) {
-      end = plan.step[i].device.value() + plan.devices_per_program;
+      end = plan.step[i].device.value() + plan.DevicesOf(plan.step[i]);
       ++i;
     }
     text += fmt::format(

@@ -13,11 +13,11 @@ namespace meshwright::planner {
 
 Result<Partition> MakeInitPartition(const ir::Graph& graph, const StageAssignment& stages,
                                     const Strategies& strategies, const Layout& layout) {
-  const mesh::Mesh mesh = PlanningMesh(layout);
   Partition result;
   for (int stage = 0; stage < stages.stage_count(); ++stage) {
     Piece piece;
     piece.key = {stage, ir::Phase::kForward, 0};
+    const mesh::Mesh mesh = PlanningMesh(layout, stage);
     ir::Builder builder(fmt::format("s{}/init", stage));
     builder.SetPhase(ir::Phase::kUpdate);
     for (NodeId id : graph.NodesOf(ir::Op::kParam)) {
@@ -28,7 +28,7 @@ Result<Partition> MakeInitPartition(const ir::Graph& graph, const StageAssignmen
       if (std::find(holders->second.begin(), holders->second.end(), stage) == holders->second.end())
         continue;
       const ir::TensorType& type = graph.type(node.outputs[0]);
-      const mesh::Sharding& sharding = strategies.params.at(name);
+      const mesh::Sharding sharding = OnMesh(strategies.params.at(name), mesh);
       const ir::TensorType local{type.dtype, mesh::LocalDims(type.dims, sharding, mesh)};
       const ValueId value = EmitInitialValue(builder, node, type, sharding, local);
       builder.SetOutput(name, value);

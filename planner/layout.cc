@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 #include <vector>
 
 #include "base/text.h"
@@ -22,6 +23,13 @@ int64_t LargestDivisor(int64_t n, int64_t limit) {
 
 Status CheckDevices(const Layout& layout, int64_t device_count) {
   if (layout.device_count() <= device_count) return OkStatus();
+  if (!layout.stage_degrees.empty()) {
+    return InvalidArgument(fmt::format(
+        "parallel.stage_meshes={} needs {} devices, the cluster has {}; start {} more device(s) or "
+        "choose smaller meshes",
+        FormatStageDegrees(layout.stage_degrees), layout.device_count(), device_count,
+        layout.device_count() - device_count));
+  }
   return InvalidArgument(
       fmt::format("data={} x tensor={} x pipeline={} needs {} devices, the cluster has {}; start "
                   "{} more device(s) or choose "
@@ -97,6 +105,23 @@ Result<std::vector<int>> ParsePartLayers(const std::string& text, int64_t parts,
   return counts;
 }
 
+// Meshes of stages say what degrees would say otherwise.
+Status TakeStageMeshes(const ir::ParallelSpec& wanted, Layout& layout) {
+  if (wanted.stage_meshes.empty()) return OkStatus();
+  MW_ASSIGN_OR_RETURN(const std::vector<StageDegrees> degrees,
+                      ParseStageDegrees(wanted.stage_meshes));
+  const bool other_count =
+      wanted.pipeline > 1 && wanted.pipeline != static_cast<int64_t>(degrees.size());
+  if (wanted.data > 0 || wanted.tensor > 1 || other_count) {
+    return InvalidArgument(fmt::format(
+        "parallel.stage_meshes is '{}', {} meshes, but data={} tensor={} pipeline={} are given, "
+        "too; leave these open",
+        wanted.stage_meshes, degrees.size(), wanted.data, wanted.tensor, wanted.pipeline));
+  }
+  SetStageDegrees(degrees, layout);
+  return OkStatus();
+}
+
 }  // namespace
 
 std::string DivisorList(int64_t n, int64_t limit) {
@@ -111,11 +136,28 @@ PipelineShape Layout::shape() const {
   return {static_cast<int>(pipeline), static_cast<int>(chunks), chunks > 1 && IsFolded(schedule)};
 }
 
+StageDegrees Layout::DegreesOf(int stage) const {
+  return stage_degrees.empty() ? StageDegrees{data, tensor}
+                               : stage_degrees[static_cast<size_t>(stage)];
+}
+
+int64_t Layout::FirstDevice(int stage) const {
+  if (stage_degrees.empty()) return stage * data * tensor;
+  int64_t first = 0;
+  for (int s = 0; s < stage; ++s) first += DegreesOf(s).device_count();
+  return first;
+}
+
+int64_t Layout::device_count() const { return FirstDevice(static_cast<int>(pipeline)); }
+
 bool Layout::SplitsBackward() const { return planner::SplitsBackward(schedule); }
 
 std::string Layout::ToString() const {
-  std::string text = fmt::format("data={} tensor={} pipeline={} microbatches={} schedule={}", data,
-                                 tensor, pipeline, microbatches, schedule);
+  std::string text =
+      stage_degrees.empty()
+          ? fmt::format("data={} tensor={} pipeline={}", data, tensor, pipeline)
+          : fmt::format("pipeline={} meshes={}", pipeline, FormatStageDegrees(stage_degrees));
+  text += fmt::format(" microbatches={} schedule={}", microbatches, schedule);
   if (sequence_parallel) text += " sequence_parallel";
   if (chunks > 1) text += fmt::format(" chunks={}", chunks);
   if (!part_layers.empty()) text += fmt::format(" layers={}", fmt::join(part_layers, ","));
@@ -128,7 +170,7 @@ std::string Layout::ToString() const {
 
 std::string IdleDevicesNote(const ir::JobRequest& job, const Layout& layout, int64_t device_count) {
   const int64_t used = layout.device_count();
-  if (job.parallel.data > 0 || used >= device_count) return "";
+  if (job.parallel.data > 0 || used >= device_count || !layout.stage_degrees.empty()) return "";
   const int64_t per_replica = layout.tensor * layout.pipeline;
   const int64_t data = device_count / per_replica;
   std::string note =
@@ -146,11 +188,69 @@ std::string IdleDevicesNote(const ir::JobRequest& job, const Layout& layout, int
   return note;
 }
 
+mesh::Topology TopologyOf(const Layout& layout, const mesh::Topology& topology) {
+  if (layout.devices.empty()) return topology;
+  mesh::Topology seen = topology;
+  seen.devices.clear();
+  std::vector<bool> used(topology.devices.size(), false);
+  for (const int device : layout.devices) {
+    seen.devices.push_back(topology.devices[static_cast<size_t>(device)]);
+    used[static_cast<size_t>(device)] = true;
+  }
+  for (size_t i = 0; i < used.size(); ++i) {
+    if (!used[i]) seen.devices.push_back(topology.devices[i]);
+  }
+  return seen;
+}
+
+Result<std::vector<StageDegrees>> ParseStageDegrees(const std::string& text) {
+  std::vector<StageDegrees> degrees;
+  for (const std::string& field : Split(text, ',')) {
+    StageDegrees& stage = degrees.emplace_back();
+    const char* const end = field.data() + field.size();
+    const auto data = std::from_chars(field.data(), end, stage.data);
+    const bool has_tensor = data.ec == std::errc() && data.ptr != end && *data.ptr == 'x';
+    const auto tensor = std::from_chars(has_tensor ? data.ptr + 1 : end, end, stage.tensor);
+    const bool valid = has_tensor && tensor.ec == std::errc() && tensor.ptr == end;
+    constexpr int64_t kMost = 1 << 16;
+    if (valid && stage.data >= 1 && stage.data <= kMost && stage.tensor >= 1 &&
+        stage.tensor <= kMost)
+      continue;
+    return Fail(InvalidArgument(
+        fmt::format("parallel.stage_meshes is '{}': '{}' is no mesh; write data x tensor of each "
+                    "stage as in \"2x1,1x1\"",
+                    text, field)));
+  }
+  return degrees;
+}
+
+std::string FormatStageDegrees(const std::vector<StageDegrees>& degrees) {
+  std::string text;
+  for (const StageDegrees& stage : degrees) {
+    text += fmt::format("{}{}x{}", text.empty() ? "" : ",", stage.data, stage.tensor);
+  }
+  return text;
+}
+
+void SetStageDegrees(const std::vector<StageDegrees>& degrees, Layout& layout) {
+  layout.pipeline = static_cast<int64_t>(degrees.size());
+  layout.data = 1;
+  layout.tensor = 1;
+  for (const StageDegrees& stage : degrees) {
+    layout.data = std::lcm(layout.data, stage.data);
+    layout.tensor = std::lcm(layout.tensor, stage.tensor);
+  }
+  const bool equal = std::all_of(degrees.begin(), degrees.end(),
+                                 [&](const StageDegrees& stage) { return stage == degrees[0]; });
+  layout.stage_degrees = equal ? std::vector<StageDegrees>() : degrees;
+}
+
 Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, int64_t layer_count) {
   const ir::ParallelSpec& wanted = job.parallel;
   Layout layout;
   layout.tensor = std::max<int64_t>(wanted.tensor, 1);
   layout.pipeline = std::max<int64_t>(wanted.pipeline, 1);
+  MW_TRY(TakeStageMeshes(wanted, layout));
   layout.schedule = wanted.schedule == "auto" ? "1f1b" : wanted.schedule;
   MW_ASSIGN_OR_RETURN(const PipelineShape shape,
                       ShapeOfSchedule(layout.schedule, static_cast<int>(layout.pipeline),
@@ -161,7 +261,7 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
   const int64_t batch = job.train.global_batch;
   if (wanted.data > 0) {
     layout.data = wanted.data;
-  } else {
+  } else if (wanted.stage_meshes.empty()) {
     const int64_t rest = device_count / (layout.tensor * layout.pipeline);
     layout.data = rest < 1 ? 1 : LargestDivisor(batch, rest);
   }

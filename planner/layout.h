@@ -17,6 +17,18 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
 // degrees that would use all. "" when all work or the user chose the number.
 std::string IdleDevicesNote(const ir::JobRequest& job, const Layout& layout, int64_t device_count);
 
+// The cluster as the programs of the layout see it: device i runs program i. What the layout leaves
+// idle comes last. REQUIRES: layout.devices are of the topology, each once.
+mesh::Topology TopologyOf(const Layout& layout, const mesh::Topology& topology);
+
+// "2x1,1x1": data x tensor of each stage. Errors: kInvalidArgument naming the stage's text.
+Result<std::vector<StageDegrees>> ParseStageDegrees(const std::string& text);
+std::string FormatStageDegrees(const std::vector<StageDegrees>& degrees);
+
+// Writes degrees of stages into a layout, with the least common multiples; equal ones are data and
+// tensor. REQUIRES: one per stage.
+void SetStageDegrees(const std::vector<StageDegrees>& degrees, Layout& layout);
+
 // "1, 2, 4": the divisors of n up to `limit`.
 std::string DivisorList(int64_t n, int64_t limit);
 

@@ -311,17 +311,18 @@ Result<Transfer> PlanImport(const Partition& partition, const Import& import,
 
 mesh::Mesh StageMesh(const Layout& layout, int stage) {
   mesh::Mesh mesh;
-  mesh.axes = {{kData, layout.data}, {kTensor, layout.tensor}};
-  const int64_t per_stage = layout.data * layout.tensor;
-  for (int64_t i = 0; i < per_stage; ++i) {
-    mesh.devices.push_back(DeviceIndex(static_cast<int32_t>(stage * per_stage + i)));
+  const StageDegrees degrees = layout.DegreesOf(stage);
+  mesh.axes = {{kData, degrees.data}, {kTensor, degrees.tensor}};
+  const int64_t first = layout.FirstDevice(stage);
+  for (int64_t i = 0; i < degrees.device_count(); ++i) {
+    mesh.devices.push_back(DeviceIndex(static_cast<int32_t>(first + i)));
   }
   return mesh;
 }
 
 int ReportingDevice(const Layout& layout) {
   const PipelineShape shape = layout.shape();
-  return static_cast<int>(shape.StageOf(shape.parts() - 1) * layout.data * layout.tensor);
+  return static_cast<int>(layout.FirstDevice(shape.StageOf(shape.parts() - 1)));
 }
 
 Status CheckInitialized(const Program& init, const Program& program) {
@@ -347,9 +348,9 @@ Result<std::vector<Program>> LowerToPrograms(const LowerInput& input) {
     return a.import->after < b.import->after;
   });
   std::vector<Program> programs;
-  const int64_t per_stage = input.layout->data * input.layout->tensor;
   for (int stage = 0; stage < input.layout->pipeline; ++stage) {
-    const int64_t end = input.scope == PlanScope::kOnePerStage ? 1 : per_stage;
+    const int64_t end =
+        input.scope == PlanScope::kOnePerStage ? 1 : input.layout->DegreesOf(stage).device_count();
     for (int64_t position = 0; position < end; ++position) {
       MW_ASSIGN_OR_RETURN(Program program, DeviceLowering(input, transfers, stage, position).Run());
       programs.push_back(std::move(program));

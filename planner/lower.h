@@ -29,8 +29,8 @@ struct LowerInput {
   PlanScope scope = PlanScope::kAllDevices;
 };
 
-// Programs in device order: device = (stage * data + d) * tensor + t; with kOnePerStage the first
-// of each stage, as if it exchanged its messages with the first ones of other stages.
+// Programs in device order: device = first of the stage + d * tensor + t; with kOnePerStage the
+// first of each stage, as if it exchanged its messages with the first ones of other stages.
 Result<std::vector<ir::Program>> LowerToPrograms(const LowerInput& input);
 
 // Every persistent slot of `program` is one that `init`, of the same device, fills.

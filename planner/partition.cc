@@ -44,9 +44,13 @@ class Partitioner {
         stages_(stages),
         strategies_(strategies),
         layout_(layout),
-        mesh_(PlanningMesh(layout)),
         users_(graph.Users()),
-        versions_(result_.tensors, layout.microbatches) {}
+        versions_(result_.tensors, layout.microbatches) {
+    for (int stage = 0; stage < layout.pipeline; ++stage) {
+      meshes_.push_back(PlanningMesh(layout, stage));
+      if (differ()) stage_strategies_.push_back(OnMesh(strategies, meshes_.back()));
+    }
+  }
 
   Result<Partition> Run(int64_t bucket_bytes) {
     MarkConstants();
@@ -69,9 +73,18 @@ class Partitioner {
 
   std::vector<Version>& Versions(int stage, ValueId value) { return versions_.Of(stage, value); }
 
-  ir::TensorType LocalType(ValueId value, const Sharding& sharding) const {
+  // Whether stages have meshes of different sizes.
+  bool differ() const { return !layout_.stage_degrees.empty(); }
+
+  const mesh::Mesh& MeshOf(int stage) const { return meshes_[static_cast<size_t>(stage)]; }
+
+  const Strategies& StrategiesOf(int stage) const {
+    return differ() ? stage_strategies_[static_cast<size_t>(stage)] : strategies_;
+  }
+
+  ir::TensorType LocalType(int stage, ValueId value, const Sharding& sharding) const {
     const ir::TensorType& global = graph_.type(value);
-    return {global.dtype, mesh::LocalDims(global.dims, sharding, mesh_)};
+    return {global.dtype, mesh::LocalDims(global.dims, sharding, MeshOf(stage))};
   }
 
   PieceBuilder& BuilderOf(const PieceKey& key) {
@@ -95,7 +108,7 @@ class Partitioner {
     tensor.name = name.empty() ? UniqueName(value) : std::move(name);
     tensor.global_type = graph_.type(value);
     tensor.sharding = sharding;
-    tensor.local_type = LocalType(value, sharding);
+    tensor.local_type = LocalType(stage, value, sharding);
     result_.tensors.push_back(std::move(tensor));
     return static_cast<TensorIndex>(result_.tensors.size()) - 1;
   }
@@ -112,7 +125,7 @@ class Partitioner {
     if (!versions.empty()) return versions.front();
     const ir::Attrs& attrs = graph_.producer(value).attrs;
     const std::string name = attrs.Str("name");
-    const Sharding& sharding = strategies_.params.at(name);
+    const Sharding& sharding = StrategiesOf(stage).params.at(name);
     const auto kind =
         attrs.Int("state") != 0 ? ir::MemoryKind::kOptimizer : ir::MemoryKind::kWeights;
     Version version;
@@ -152,7 +165,7 @@ class Partitioner {
     // No transfer gets the rows of one microbatch out of a whole; computing only them does.
     const bool wants_rows = ValueVersions::HasRows(required) && !ValueVersions::HasRows(have);
     if (wants_rows && !IsParam(value)) {
-      if (const auto strategy = BlockStrategy(graph_, value, required, mesh_)) {
+      if (const auto strategy = BlockStrategy(graph_, value, required, MeshOf(key.stage))) {
         return ComputeBlock(key, value, *strategy);
       }
     }
@@ -162,7 +175,7 @@ class Partitioner {
       MW_TRY(Get(home, value, required));
       return Get(key, value, required);
     }
-    const std::optional<Sharding> form = FormFor(strategies_, value, key.phase, have);
+    const std::optional<Sharding> form = FormFor(StrategiesOf(key.stage), value, key.phase, have);
     if (have != required && form && *form != have && *form != required) {
       MW_ASSIGN_OR_RETURN(const ValueId local, Get(key, value, *form));
       return Convert(key, value, local, *form, required);
@@ -186,7 +199,7 @@ class Partitioner {
   }
 
   Result<ValueId> ComputeConstant(const PieceKey& key, ValueId value, const Sharding& required) {
-    if (const auto strategy = BlockStrategy(graph_, value, required, mesh_)) {
+    if (const auto strategy = BlockStrategy(graph_, value, required, MeshOf(key.stage))) {
       return ComputeBlock(key, value, *strategy);
     }
     const Sharding whole = Sharding::Replicated(graph_.type(value).rank());
@@ -289,15 +302,15 @@ class Partitioner {
     if (!resolved.partial.empty()) {
       resolved.partial.clear();
       // A summand of a microbatch crosses as what it is.
-      if (WithoutAxis(required, kMicro).partial.empty()) resolved = required;
+      if (WithoutAxis(required, kMicro).partial.empty()) resolved = OnMesh(required, MeshOf(from));
     } else if (ValueVersions::HasRows(required) && !ValueVersions::HasRows(resolved)) {
       // Whole here, rows there: only this stage has what the rows are computed from.
-      resolved = required;
+      resolved = OnMesh(required, MeshOf(from));
     }
     MW_TRY(Get(after, value, resolved));
     MW_ASSIGN_OR_RETURN(const TensorIndex source, ExportFor(after, value, resolved));
     Version version;
-    version.sharding = Scatter(value, resolved);
+    version.sharding = Scatter(reader.stage, value, ArrivesAs(reader.stage, required, resolved));
     version.tensor = AddTensor(reader.stage, value, version.sharding,
                                update ? TensorRole::kStep : TensorRole::kMicrobatch,
                                update ? ir::MemoryKind::kOther : ir::MemoryKind::kActivations,
@@ -309,6 +322,14 @@ class Partitioner {
     BuilderOf(before);
     result_.imports.push_back({source, version.tensor, after, before});
     return OkStatus();
+  }
+
+  // What the sender has means something else on a mesh of another size: there, what is read first.
+  Sharding ArrivesAs(int stage, const Sharding& required, const Sharding& sent) const {
+    if (!differ()) return sent;
+    const bool can_be_sent = WithoutAxis(required, kMicro).partial.empty() &&
+                             ValueVersions::HasRows(required) == ValueVersions::HasRows(sent);
+    return can_be_sent ? required : OnMesh(sent, MeshOf(stage));
   }
 
   // The tensor of the version with this sharding, as another stage's reader sees it.
@@ -328,12 +349,13 @@ class Partitioner {
 
   // A replica on every tensor device need not be sent that often: each receives a part and the
   // group gathers.
-  Sharding Scatter(ValueId value, Sharding sharding) const {
-    if (layout_.tensor == 1 || sharding.UsesAxis(kTensor)) return sharding;
-    const ir::TensorType local = LocalType(value, sharding);
+  Sharding Scatter(int stage, ValueId value, Sharding sharding) const {
+    const int64_t tensor = layout_.DegreesOf(stage).tensor;
+    if (tensor == 1 || sharding.UsesAxis(kTensor)) return sharding;
+    const ir::TensorType local = LocalType(stage, value, sharding);
     if (local.bytes() < kScatterMinBytes) return sharding;
     for (size_t d = sharding.dims.size(); d-- > 0;) {
-      if (local.dims[d] % layout_.tensor != 0) continue;
+      if (local.dims[d] % tensor != 0) continue;
       sharding.dims[d].push_back(kTensor);
       return sharding;
     }
@@ -345,8 +367,8 @@ class Partitioner {
   Result<ValueId> Convert(const PieceKey& key, ValueId value, ValueId local, const Sharding& from,
                           const Sharding& to) {
     PieceBuilder& piece = BuilderOf(key);
-    MW_ASSIGN_OR_RETURN(const ValueId converted,
-                        EmitReshard(piece.builder, graph_.type(value), local, from, to, mesh_));
+    MW_ASSIGN_OR_RETURN(const ValueId converted, EmitReshard(piece.builder, graph_.type(value),
+                                                             local, from, to, MeshOf(key.stage)));
     AddVersion(key, value, to, converted);
     const bool weight = IsParam(value) || IsWeightCast(graph_, graph_.producer(value));
     Versions(key.stage, value).back().gathered = weight && GathersBlocks(from, to);
@@ -426,7 +448,7 @@ class Partitioner {
 
   Status Emit(size_t index, const PieceKey& key) {
     const Node& node = graph_.nodes[index];
-    const NodeStrategy& strategy = strategies_.nodes[index];
+    const NodeStrategy& strategy = StrategiesOf(key.stage).nodes[index];
     MW_ASSIGN_OR_RETURN(const std::vector<ValueId> outputs, EmitIn(key, node, strategy));
     for (size_t r = 0; r < node.outputs.size(); ++r) {
       AddVersion(key, node.outputs[r], strategy.results[r], outputs[r]);
@@ -440,8 +462,9 @@ class Partitioner {
   // The form in which a gradient is summed up, made where the gradient is.
   Status SplitAccumulator(const PieceKey& key, ValueId value, const Sharding& produced,
                           ValueId local) {
-    const auto it = strategies_.accumulators.find(value);
-    if (it == strategies_.accumulators.end() || key.phase == Phase::kUpdate) return OkStatus();
+    const auto& accumulators = StrategiesOf(key.stage).accumulators;
+    const auto it = accumulators.find(value);
+    if (it == accumulators.end() || key.phase == Phase::kUpdate) return OkStatus();
     Sharding wanted = it->second;
     if (produced.partial.contains(kMicro)) wanted.partial[kMicro] = produced.partial.at(kMicro);
     if (wanted == produced) return OkStatus();
@@ -460,7 +483,7 @@ class Partitioner {
     PieceBuilder& piece = BuilderOf(key);
     piece.builder.SetLayer(node.layer);
     std::vector<ValueId> outputs =
-        EmitLocalNode(piece.builder, graph_, node, strategy, inputs, mesh_);
+        EmitLocalNode(piece.builder, graph_, node, strategy, inputs, MeshOf(key.stage));
     MW_TRY(piece.builder.status());
     return outputs;
   }
@@ -470,7 +493,7 @@ class Partitioner {
                       const std::vector<size_t>& operands) {
     for (size_t i = 0; i < operands.size(); ++i) {
       const Version& param = ParamVersion(key.stage, node.inputs[operands[i]]);
-      const Sharding& made = strategies_.nodes[NodeIndex(node)].results[i];
+      const Sharding& made = StrategiesOf(key.stage).nodes[NodeIndex(node)].results[i];
       ValueId renewed = outputs[i];
       if (made != param.sharding) {
         MW_ASSIGN_OR_RETURN(renewed, Convert(key, node.outputs[i], renewed, made, param.sharding));
@@ -550,7 +573,8 @@ class Partitioner {
   const StageAssignment& stages_;
   const Strategies& strategies_;
   const Layout& layout_;
-  const mesh::Mesh mesh_;
+  std::vector<mesh::Mesh> meshes_;            // per stage
+  std::vector<Strategies> stage_strategies_;  // per stage, where they differ
   const std::vector<std::vector<NodeId>> users_;
   Partition result_;
   ValueVersions versions_;
@@ -560,19 +584,6 @@ class Partitioner {
 };
 
 }  // namespace
-
-std::string PieceName(const PieceKey& key) {
-  const std::string chunk = key.chunk > 0 ? fmt::format(".{}", key.chunk) : "";
-  switch (key.phase) {
-    case Phase::kForward:
-      return fmt::format("s{}/{}{}", key.stage, key.round == kOncePerStep ? "z" : "f", chunk);
-    case Phase::kBackward:
-      return fmt::format("s{}/{}{}", key.stage, key.weights ? "w" : "b", chunk);
-    case Phase::kUpdate:
-      return fmt::format("s{}/u{}", key.stage, key.round);
-  }
-  return "";
-}
 
 Result<Partition> MakePartition(const Graph& graph, const StageAssignment& stages,
                                 const Strategies& strategies, const Layout& layout,

@@ -35,11 +35,9 @@ class PlanMaker {
  public:
   PlanMaker(const ir::JobRequest& job, const mesh::Topology& topology, Layout layout,
             PlanScope scope, const ShardingChooser& choose)
-      : job_(job), topology_(topology), scope_(scope), choose_(choose) {
+      : job_(job), topology_(TopologyOf(layout, topology)), scope_(scope), choose_(choose) {
     plan_.layout = std::move(layout);
-    if (scope == PlanScope::kOnePerStage) {
-      plan_.devices_per_program = plan_.layout.data * plan_.layout.tensor;
-    }
+    plan_.scope = scope;
   }
 
   Result<Plan> Run() {
@@ -212,7 +210,7 @@ class PlanMaker {
   }
 
   const ir::JobRequest& job_;
-  const mesh::Topology& topology_;
+  const mesh::Topology topology_;  // as the programs see it
   const PlanScope scope_;
   const ShardingChooser& choose_;
   Plan plan_;
@@ -221,6 +219,11 @@ class PlanMaker {
 };
 
 }  // namespace
+
+int64_t Plan::DevicesOf(const ir::Program& program) const {
+  if (scope == PlanScope::kAllDevices) return 1;
+  return layout.DegreesOf(program.stage.value()).device_count();
+}
 
 Result<Graph> MakeStepGraph(const ir::JobRequest& job) {
   MW_ASSIGN_OR_RETURN(const Graph loss, MakeLossGraph(job));

@@ -24,10 +24,18 @@ namespace meshwright::planner {
 // What the backward of a layer computes again instead of keeping it (planner/recompute.h).
 enum class Recompute : uint8_t { kNone, kSelective, kFull };
 
-// Degrees with every "auto" resolved.
-struct Layout {
+// Replicas and tensor group of one stage.
+struct StageDegrees {
   int64_t data = 1;
   int64_t tensor = 1;
+  int64_t device_count() const { return data * tensor; }
+  friend bool operator==(const StageDegrees&, const StageDegrees&) = default;
+};
+
+// Degrees with every "auto" resolved.
+struct Layout {
+  int64_t data = 1;    // where stages differ: the least common multiple of theirs, which is what
+  int64_t tensor = 1;  // batch, weights and heads are divided by
   int64_t pipeline = 1;
   int64_t microbatches = 1;
   std::string schedule = "1f1b";
@@ -36,7 +44,12 @@ struct Layout {
   std::vector<int> part_layers;      // layers of each part, in order; empty: balanced by FLOPs
   int64_t zero = 0;                  // 1, 2, 3: what replicas split among them (planner/zero.h)
   std::vector<Recompute> recompute;  // per layer; empty: kNone in all
-  int64_t device_count() const { return data * tensor * pipeline; }
+  std::vector<StageDegrees> stage_degrees;  // per stage; empty: data and tensor in each
+  // The cluster's device that runs each program (TopologyOf); empty: the first ones in their order.
+  std::vector<int> devices;
+  StageDegrees DegreesOf(int stage) const;
+  int64_t FirstDevice(int stage) const;  // stages follow each other
+  int64_t device_count() const;
   PipelineShape shape() const;
   bool SplitsBackward() const;
   std::string ToString() const;  // "data=2 tensor=1 pipeline=2 microbatches=4 schedule=1f1b"
@@ -63,6 +76,11 @@ struct DeviceMemory {
 struct Strategies;
 struct StageAssignment;
 
+// For which devices programs are made. A stage's devices do the same at the same time, so that its
+// first one says what a dry run on thousands of devices asks; such programs are not verified and
+// cannot run.
+enum class PlanScope : uint8_t { kAllDevices, kOnePerStage };
+
 struct Plan {
   Layout layout;
   std::vector<StageInfo> stages;
@@ -73,13 +91,9 @@ struct Plan {
   std::vector<ir::Program> step;     // one training step; reports loss, grad_norm, lr, tokens
   std::vector<ir::Program> eval;     // one validation batch; reports loss_sum, count
   int reporting_device = 0;          // whose reports count
-  int64_t devices_per_program = 1;   // more: each program stands for that many (PlanScope)
+  PlanScope scope = PlanScope::kAllDevices;
+  int64_t DevicesOf(const ir::Program& program) const;  // that it stands for
 };
-
-// For which devices programs are made. A stage's devices do the same at the same time, so that its
-// first one says what a dry run on thousands of devices asks; such programs are not verified and
-// cannot run.
-enum class PlanScope : uint8_t { kAllDevices, kOnePerStage };
 
 // Where the job does not fit a device's memory, the backward recomputes what is cheap
 // (planner/recompute.h), if `train.compile` allows it.

@@ -51,8 +51,9 @@ Result<Partition> MakeStepPartition(const ir::JobRequest& job, const StagedStep&
 }
 
 Result<ir::Graph> FuseWholeHead(const ir::JobRequest& job, const Layout& layout, ir::Graph graph) {
-  if (!job.train.compile || layout.tensor > 1) return graph;
-  return compile::FuseHead(graph, layout.data * layout.microbatches);
+  const StageDegrees last = layout.DegreesOf(layout.shape().StageOf(layout.shape().parts() - 1));
+  if (!job.train.compile || last.tensor > 1) return graph;
+  return compile::FuseHead(graph, last.data * layout.microbatches);
 }
 
 Status CompilePieces(const ir::JobRequest& job, Partition& partition) {

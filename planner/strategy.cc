@@ -521,6 +521,34 @@ mesh::Mesh PlanningMesh(const Layout& layout) {
   return mesh;
 }
 
+mesh::Mesh PlanningMesh(const Layout& layout, int stage) {
+  Layout own = layout;
+  own.data = layout.DegreesOf(stage).data;
+  own.tensor = layout.DegreesOf(stage).tensor;
+  return PlanningMesh(own);
+}
+
+Sharding OnMesh(Sharding sharding, const mesh::Mesh& mesh) {
+  const auto lacks = [&](const std::string& axis) { return mesh.AxisSize(axis) == 1; };
+  for (mesh::AxisList& dim : sharding.dims) std::erase_if(dim, lacks);
+  std::erase_if(sharding.partial, [&](const auto& entry) { return lacks(entry.first); });
+  return sharding;
+}
+
+Strategies OnMesh(Strategies strategies, const mesh::Mesh& mesh) {
+  const auto bring = [&](Sharding& sharding) { sharding = OnMesh(std::move(sharding), mesh); };
+  for (NodeStrategy& node : strategies.nodes) {
+    std::for_each(node.operands.begin(), node.operands.end(), bring);
+    std::for_each(node.results.begin(), node.results.end(), bring);
+    node.split_vocabulary = node.split_vocabulary && !node.operands[0].dims.back().empty();
+  }
+  for (auto& [name, sharding] : strategies.params) bring(sharding);
+  std::for_each(strategies.values.begin(), strategies.values.end(), bring);
+  for (auto& [value, sharding] : strategies.accumulators) bring(sharding);
+  for (auto& [reader, sharding] : strategies.forms) bring(sharding);
+  return strategies;
+}
+
 std::optional<Sharding> FormFor(const Strategies& strategies, ValueId value, Phase phase,
                                 const Sharding& have) {
   const auto it = strategies.forms.find({value, phase});

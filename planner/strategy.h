@@ -58,8 +58,15 @@ struct Strategies {
   std::vector<std::string> notes;
 };
 
-// The mesh that shardings refer to: axes of size > 1 among micro, data, tensor (no devices).
+// The mesh that shardings refer to: axes of size > 1 among micro, data, tensor (no devices). Where
+// stages differ, what these sizes divide is divided by the sizes of every stage.
 mesh::Mesh PlanningMesh(const Layout& layout);
+// The one that a stage's blocks are of: without the axes that it has no devices along.
+mesh::Mesh PlanningMesh(const Layout& layout, int stage);
+
+// What shardings are on a stage: axes that its mesh does not have split nothing.
+mesh::Sharding OnMesh(mesh::Sharding sharding, const mesh::Mesh& mesh);
+Strategies OnMesh(Strategies strategies, const mesh::Mesh& mesh);
 
 // known_params fixes the shardings of params decided before (the evaluation graph follows the
 // training graph). Errors: kInvalidArgument naming the weight that layout.tensor does not split and

@@ -58,6 +58,7 @@ v1::ParallelSpec EncodeParallel(const ir::ParallelSpec& spec) {
   wire.set_chunks(spec.chunks);
   wire.set_part_layers(spec.part_layers);
   wire.set_shardings(spec.shardings);
+  wire.set_stage_meshes(spec.stage_meshes);
   return wire;
 }
 
@@ -75,6 +76,7 @@ ir::ParallelSpec DecodeParallel(const v1::ParallelSpec& wire) {
   spec.recompute_layers = wire.recompute_layers();
   spec.chunks = wire.chunks();
   spec.part_layers = wire.part_layers();
+  spec.stage_meshes = wire.stage_meshes();
   if (!wire.shardings().empty()) spec.shardings = wire.shardings();
   return spec;
 }
