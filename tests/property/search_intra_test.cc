@@ -14,6 +14,7 @@
 #include "ir/builder.h"
 #include "mesh/reshard.h"
 #include "search/node_strategies.h"
+#include "tests/scale.h"
 
 namespace meshwright::search {
 namespace {
@@ -213,11 +214,13 @@ void ExpectBruteForceFindsNoLess(const std::vector<ir::MeshAxis>& axes, int most
 }
 
 RC_GTEST_PROP(IntraProperty, FindsTheBestOnOneAxis, ()) {
+  if (LeavesOut(10)) return;
   const int64_t devices = *rc::gen::element(2, 4, 8);
   ExpectBruteForceFindsNoLess({{"data", devices}}, 5);
 }
 
 RC_GTEST_PROP(IntraProperty, FindsTheBestOnTwoAxes, ()) {
+  if (LeavesOut(20)) return;
   ExpectBruteForceFindsNoLess({{"data", 2}, {"tensor", *rc::gen::element<int64_t>(2, 4)}}, 2);
 }
 

@@ -14,9 +14,13 @@
 #include "planner/forecast.h"
 #include "planner/stages.h"
 #include "search/short_model.h"
+#include "tests/scale.h"
 
 namespace meshwright::search {
 namespace {
+
+// Time never ends a search here: what it finds does not depend on the machine.
+const FakeClock kStill;
 
 ir::JobRequest Gpt2Job(int64_t layers, int64_t batch) {
   models::Gpt2Config config;
@@ -114,9 +118,10 @@ TEST(LayoutCosts, AreThoseOfTheProgramsThatRun) {
                                      LayoutOf(4, 1, 1, 2, "1f1b", 2),
                                      LayoutOf(4, 1, 2, 2, "1f1b", 3)};
   for (const planner::Layout& layout : layouts) {
+    if (LeavesOut(6)) continue;
     ir::JobRequest job = Gpt2Job(16, 64);
     Pin(job.parallel, layout);
-    const auto found = FindLayout(job, topology, {}, SystemClock());
+    const auto found = FindLayout(job, topology, {}, kStill);
     ASSERT_TRUE(found.has_value()) << layout.ToString() << ": " << found.error();
     const LayoutCost& cost = found->best.front();
     const auto plan = planner::MakePlanOf(job, topology, cost.layout);
@@ -135,18 +140,18 @@ TEST(LayoutCosts, AreThoseOfTheProgramsThatRun) {
 
 TEST(FindLayout, NoPinnedLayoutIsFaster) {
   const mesh::Topology topology = Gpus(2);
-  const auto best = FindLayout(Gpt2Job(8, 64), topology, {}, SystemClock());
+  const auto best = FindLayout(Gpt2Job(8, 64), topology, {}, kStill);
   ASSERT_TRUE(best.has_value()) << best.error();
   EXPECT_EQ(best->gap, 0);
   for (const int64_t tensor : {1, 2, 4}) {
     for (const int64_t pipeline : {1, 2, 4}) {
       for (const int64_t data : {1, 2, 4, 8}) {
-        if (tensor * pipeline * data > 8) continue;
+        if (tensor * pipeline * data > 8 || LeavesOut(9)) continue;
         ir::JobRequest job = Gpt2Job(8, 64);
         job.parallel.tensor = tensor;
         job.parallel.pipeline = pipeline;
         job.parallel.data = data;
-        const auto pinned = FindLayout(job, topology, {}, SystemClock());
+        const auto pinned = FindLayout(job, topology, {}, kStill);
         ASSERT_TRUE(pinned.has_value()) << pinned.error();
         const planner::Layout& layout = pinned->best.front().layout;
         EXPECT_EQ(layout.tensor, tensor);
@@ -159,11 +164,11 @@ TEST(FindLayout, NoPinnedLayoutIsFaster) {
 }
 
 TEST(FindLayout, ShortMemoryIsMetByRecomputingAndSplitting) {
-  const auto roomy = FindPlan(Gpt2Job(8, 64), Gpus(1), {}, SystemClock());
+  const auto roomy = FindPlan(Gpt2Job(8, 64), Gpus(1), {}, kStill);
   ASSERT_TRUE(roomy.has_value()) << roomy.error();
   const int64_t needed = roomy->plan.memory.front().total_bytes;
   for (const int64_t part : {2, 4}) {
-    const auto tight = FindPlan(Gpt2Job(8, 64), Gpus(1, needed / part), {}, SystemClock());
+    const auto tight = FindPlan(Gpt2Job(8, 64), Gpus(1, needed / part), {}, kStill);
     ASSERT_TRUE(tight.has_value()) << part << ": " << tight.error();
     for (const auto& memory : tight->plan.memory) EXPECT_LE(memory.total_bytes, needed / part);
     ASSERT_FALSE(tight->found.best.empty());
@@ -172,7 +177,7 @@ TEST(FindLayout, ShortMemoryIsMetByRecomputingAndSplitting) {
 }
 
 TEST(FindLayout, SaysWhatIsNearestWhenNothingFits) {
-  const auto found = FindLayout(Gpt2Job(8, 64), Gpus(1, 1 << 20), {}, SystemClock());
+  const auto found = FindLayout(Gpt2Job(8, 64), Gpus(1, 1 << 20), {}, kStill);
   ASSERT_FALSE(found.has_value());
   EXPECT_EQ(found.error().code(), StatusCode::kResourceExhausted);
   EXPECT_NE(found.error().message().find("no layout fits: the nearest is"), std::string::npos)
@@ -182,13 +187,13 @@ TEST(FindLayout, SaysWhatIsNearestWhenNothingFits) {
 TEST(FindLayout, PinsThatContradictAreNamed) {
   ir::JobRequest job = Gpt2Job(4, 64);
   job.parallel.data = 3;
-  const auto batch = FindLayout(job, Gpus(2), {}, SystemClock());
+  const auto batch = FindLayout(job, Gpus(2), {}, kStill);
   ASSERT_FALSE(batch.has_value());
   EXPECT_NE(batch.error().message().find("data=3 does not divide"), std::string::npos)
       << batch.error();
   job = Gpt2Job(4, 64);
   job.parallel.pipeline = 5;
-  const auto layers = FindLayout(job, Gpus(2), {}, SystemClock());
+  const auto layers = FindLayout(job, Gpus(2), {}, kStill);
   ASSERT_FALSE(layers.has_value());
   EXPECT_NE(layers.error().message().find("needs at least 5 layers"), std::string::npos)
       << layers.error();
@@ -210,7 +215,7 @@ TEST(FindLayout, ASlowDeviceGetsFewerLayers) {
   job.parallel.tensor = 1;
   job.parallel.pipeline = 2;
   job.parallel.schedule = "1f1b";
-  const auto found = FindLayout(job, topology, {}, SystemClock());
+  const auto found = FindLayout(job, topology, {}, kStill);
   ASSERT_TRUE(found.has_value()) << found.error();
   const std::vector<int>& layers = found->best.front().layout.part_layers;
   ASSERT_EQ(layers.size(), 2u);
@@ -222,7 +227,7 @@ TEST(FindLayout, ASlowDeviceGetsFewerLayers) {
 TEST(FindLayout, DevicesThatShareCoresAreNotCountedTwice) {
   mesh::Topology topology = mesh::Topology::Local(4);
   topology.hosts[topology.devices[0].host].cores = 2;
-  const auto shared = FindLayout(Gpt2Job(4, 16), topology, {}, SystemClock());
+  const auto shared = FindLayout(Gpt2Job(4, 16), topology, {}, kStill);
   ASSERT_TRUE(shared.has_value()) << shared.error();
   const LayoutCost& best = shared->best.front();
   const auto plan = planner::MakePlanOf(Gpt2Job(4, 16), topology, best.layout);
@@ -231,7 +236,7 @@ TEST(FindLayout, DevicesThatShareCoresAreNotCountedTwice) {
   ASSERT_TRUE(forecast.has_value()) << forecast.error();
   EXPECT_NEAR(best.step_s / forecast->step_s, 1.0, 0.05) << best.layout.ToString();
   topology.devices.resize(2);
-  const auto two = FindLayout(Gpt2Job(4, 16), topology, {}, SystemClock());
+  const auto two = FindLayout(Gpt2Job(4, 16), topology, {}, kStill);
   ASSERT_TRUE(two.has_value()) << two.error();
   EXPECT_GE(best.step_s, 0.95 * two->best.front().step_s) << best.layout.ToString();
 }
@@ -245,10 +250,10 @@ TEST(FindLayout, ProgressMayEndTheSearch) {
     EXPECT_GE(progress.gap, 0);
     return false;
   };
-  const auto found = FindLayout(Gpt2Job(4, 16), Gpus(1), options, SystemClock());
+  const auto found = FindLayout(Gpt2Job(4, 16), Gpus(1), options, kStill);
   ASSERT_TRUE(found.has_value()) << found.error();
   EXPECT_EQ(calls, 1);
-  const auto best = FindLayout(Gpt2Job(4, 16), Gpus(1), {}, SystemClock());
+  const auto best = FindLayout(Gpt2Job(4, 16), Gpus(1), {}, kStill);
   ASSERT_TRUE(best.has_value()) << best.error();
   // The gap of what was found in a hurry covers the best.
   EXPECT_GE(best->best.front().step_s, found->best.front().step_s * (1 - found->gap) * (1 - 1e-9));
