@@ -22,6 +22,24 @@ std::string EndText(const JobRecord& job) {
   return fmt::format("{} ({}): {}", state, job.reason, job.message);
 }
 
+// Every rank has a reserved device of its own.
+Status CheckPlacement(const PlannedJob& plan, size_t reserved) {
+  if (plan.devices.empty() || plan.devices.size() > reserved) {
+    return Internal(
+        fmt::format("the plan has {} devices, {} were reserved", plan.devices.size(), reserved));
+  }
+  if (plan.placement.empty()) return OkStatus();
+  std::vector<int> places = plan.placement;
+  std::sort(places.begin(), places.end());
+  const bool distinct = std::adjacent_find(places.begin(), places.end()) == places.end();
+  if (distinct && places.size() == plan.devices.size() && places.front() >= 0 &&
+      places.back() < static_cast<int>(reserved)) {
+    return OkStatus();
+  }
+  return Internal(fmt::format("the plan places {} ranks on devices that were not reserved",
+                              plan.placement.size()));
+}
+
 }  // namespace
 
 JobId JobOf(const Effect& effect) {
@@ -159,12 +177,8 @@ void Core::On(const PlanFinished& event, Context& context) {
            context);
     return;
   }
-  if (event.plan->devices.empty() || event.plan->devices.size() > job->ranks.size()) {
-    EndJob(*job, JobEvent::kFail,
-           MakeError(ErrorKind::kPlanFailed,
-                     Internal(fmt::format("the plan has {} devices, {} were reserved",
-                                          event.plan->devices.size(), job->ranks.size()))),
-           context);
+  if (const Status placed = CheckPlacement(*event.plan, job->ranks.size()); !placed.ok()) {
+    EndJob(*job, JobEvent::kFail, MakeError(ErrorKind::kPlanFailed, placed), context);
     return;
   }
   StartMesh(*job, *event.plan, context);

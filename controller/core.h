@@ -187,6 +187,7 @@ class Core {
 
   // core_mesh.cc
   void StartMesh(JobEntry& job, PlannedJob plan, Context& context);
+  void TakeRanks(JobEntry& job, const PlannedJob& plan);
   std::vector<MeshMember> MakeMembers(const JobEntry& job) const;
   proto::LoadMesh MakeLoad(const JobEntry& job, const Mesh& mesh, const MeshMember& member) const;
   void OnMesh(Worker& worker, const proto::UpBody& body, Context& context);

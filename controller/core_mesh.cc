@@ -32,12 +32,7 @@ bool All(const Members& members, Flag flag) {
 
 void Core::StartMesh(JobEntry& job, PlannedJob plan, Context& context) {
   const JobId id(job.record.id);
-  // The planner may need fewer devices than were reserved; the rest are free again.
-  for (size_t i = plan.devices.size(); i < job.ranks.size(); ++i) {
-    const RankPlace& rank = job.ranks[i];
-    workers_.at(rank.worker).device_job[static_cast<size_t>(rank.local_device)] = JobId(0);
-  }
-  job.ranks.resize(plan.devices.size());
+  TakeRanks(job, plan);
   const MeshGeneration gen(next_mesh_gen_++);
   Mesh& mesh = meshes_[gen.value()];
   mesh.gen = gen;
@@ -65,6 +60,23 @@ void Core::StartMesh(JobEntry& job, PlannedJob plan, Context& context) {
   }
   for (const MeshMember& member : mesh.members) {
     SendTo(mesh, member, MakeLoad(job, mesh, member), context);
+  }
+}
+
+// The planner may need fewer devices than were reserved; the rest are free again.
+void Core::TakeRanks(JobEntry& job, const PlannedJob& plan) {
+  const std::vector<RankPlace> reserved = std::move(job.ranks);
+  std::vector<bool> used(reserved.size(), false);
+  job.ranks.clear();
+  for (size_t rank = 0; rank < plan.devices.size(); ++rank) {
+    const size_t at = plan.placement.empty() ? rank : static_cast<size_t>(plan.placement[rank]);
+    job.ranks.push_back(reserved[at]);
+    used[at] = true;
+  }
+  for (size_t i = 0; i < reserved.size(); ++i) {
+    if (used[i]) continue;
+    const RankPlace& rank = reserved[i];
+    workers_.at(rank.worker).device_job[static_cast<size_t>(rank.local_device)] = JobId(0);
   }
 }
 

@@ -33,6 +33,7 @@ struct PlannedJob {
   std::string layout;
   std::vector<std::string> notes;      // what the planner wants the user to know
   std::vector<PlannedDevice> devices;  // by rank; may be fewer than were reserved
+  std::vector<int> placement;          // per rank, which of those; empty: the first ones in order
   ir::BlobRef graph;                   // text of the loss graph
   int64_t vocabulary = 0;
   double seconds = 0;

@@ -8,6 +8,8 @@
 #include <tuple>
 #include <utility>
 
+#include "planner/layout.h"
+
 namespace meshwright::controller {
 namespace {
 
@@ -32,7 +34,20 @@ int64_t ReplicaOf(const ir::ParallelSpec& parallel) {
   return std::max<int64_t>(parallel.tensor, 1) * std::max<int64_t>(parallel.pipeline, 1);
 }
 
+// Of meshes of different sizes; a text that says none is the planner's to refuse.
+int64_t DevicesOfStages(const std::string& stage_meshes) {
+  const auto degrees = planner::ParseStageDegrees(stage_meshes);
+  if (!degrees.has_value()) return 1;
+  int64_t devices = 0;
+  for (const planner::StageDegrees& stage : *degrees) devices += stage.device_count();
+  return devices;
+}
+
 Need NeedOf(const ir::ParallelSpec& parallel) {
+  if (!parallel.stage_meshes.empty()) {
+    const int64_t devices = DevicesOfStages(parallel.stage_meshes);
+    return Need{devices, devices, false};
+  }
   const int64_t least = ReplicaOf(parallel) * std::max<int64_t>(parallel.data, 1);
   const bool open = parallel.data == 0 || parallel.tensor == 0 || parallel.pipeline == 0;
   return Need{least, least, open};
@@ -42,6 +57,7 @@ std::string DegreesText(const ir::ParallelSpec& parallel) {
   const auto text = [](int64_t degree) {
     return degree == 0 ? std::string("auto") : std::to_string(degree);
   };
+  if (!parallel.stage_meshes.empty()) return fmt::format("meshes={}", parallel.stage_meshes);
   return fmt::format("data={} tensor={} pipeline={}", text(parallel.data), text(parallel.tensor),
                      text(parallel.pipeline));
 }

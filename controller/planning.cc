@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "ir/text.h"
+#include "planner/layout.h"
 
 namespace meshwright::controller {
 namespace {
@@ -26,10 +27,11 @@ Result<std::vector<ir::BlobRef>> StorePrograms(const std::vector<ir::Program>& p
 
 // Budgets are those of the device at the same rank; without one the largest need is shown alone.
 void SetMemory(const planner::Plan& plan, const mesh::Topology& topology, PlannedJob& planned) {
+  const mesh::Topology seen = planner::TopologyOf(plan.layout, topology);
   double fullest = -1;
   for (size_t i = 0; i < plan.memory.size(); ++i) {
     const int64_t need = plan.memory[i].total_bytes;
-    const int64_t budget = i < topology.devices.size() ? topology.devices[i].memory_bytes : 0;
+    const int64_t budget = i < seen.devices.size() ? seen.devices[i].memory_bytes : 0;
     const double share =
         static_cast<double>(need) / static_cast<double>(std::max<int64_t>(budget, 1));
     if (share <= fullest) continue;
@@ -75,6 +77,7 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
   PlannedJob planned;
   planned.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   planned.layout = plan.layout.ToString();
+  planned.placement = plan.layout.devices;
   planned.notes = plan.notes;
   planned.vocabulary = VocabularyOf(job.loss);
   SetMemory(plan, topology, planned);

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "planner/layout.h"
 #include "planner/lower.h"
 #include "planner/schedule.h"
 #include "planner/strategy.h"
@@ -35,6 +36,10 @@ class Chooser {
   Result<Strategies> Choose(const ir::Graph& graph, const planner::StageAssignment& stages,
                             const Layout& layout,
                             const std::map<std::string, mesh::Sharding>& known_params) const {
+    if (!layout.stage_degrees.empty()) {
+      return Fail(InvalidArgument(
+          "shardings are searched for stages with equal meshes only; use shardings = \"rules\""));
+    }
     IntraOptions options;
     // In this order, so that what "tensor" and then "data" split is gathered over "data" alone.
     options.axes = {{planner::kTensor, layout.tensor}, {planner::kData, layout.data}};
@@ -46,7 +51,8 @@ class Chooser {
     if (known_params.empty()) {
       MW_ASSIGN_OR_RETURN(options.pins.params, ZeroPins(graph, stages, layout));
     }
-    const std::unique_ptr<const IntraCosts> costs = MakeModelCosts(topology_, layout);
+    const std::unique_ptr<const IntraCosts> costs =
+        MakeModelCosts(planner::TopologyOf(layout, topology_), layout);
     SolveOptions solve;
     solve.timeout_ms = options_.timeout_ms;
     solve.gap = options_.gap;
@@ -57,10 +63,11 @@ class Chooser {
 
  private:
   int64_t BudgetBytes(const Layout& layout) const {
+    const mesh::Topology topology = planner::TopologyOf(layout, topology_);
     int64_t budget = kNoLimitBytes;
     for (int stage = 0; stage < layout.pipeline; ++stage) {
       for (const DeviceIndex index : planner::StageMesh(layout, stage).devices) {
-        const int64_t bytes = topology_.devices[static_cast<size_t>(index.value())].memory_bytes;
+        const int64_t bytes = topology.devices[static_cast<size_t>(index.value())].memory_bytes;
         if (bytes > 0) budget = std::min(budget, bytes);
       }
     }

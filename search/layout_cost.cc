@@ -113,6 +113,7 @@ class Coster {
     pinned_ = !layout.recompute.empty();
     if (!pinned_) result_.layout.recompute.assign(input.layers[0].size(), input.modes.front());
     for (int stage = 0; stage < shape_.stages; ++stage) {
+      devices_.push_back(FindDevices(stage));
       classes_.push_back(SlowestClass(stage));
       groups_.push_back(input.costs->ShapeOf(Replicas(stage)));
     }
@@ -148,23 +149,58 @@ class Coster {
 
   // A stage waits for the slowest of its devices.
   int SlowestClass(int stage) const {
-    const auto first = input_.class_of_device.begin() + FirstDevice(stage);
-    return *std::max_element(first, first + layout().data * layout().tensor);
+    int slowest = 0;
+    for (const int device : DevicesOf(stage)) {
+      slowest = std::max(slowest, input_.class_of_device[At(device)]);
+    }
+    return slowest;
+  }
+
+  // Of the cluster.
+  const std::vector<int>& DevicesOf(int stage) const { return devices_[At(stage)]; }
+
+  std::vector<int> FindDevices(int stage) const {
+    std::vector<int> devices;
+    const auto first = static_cast<int>(layout().FirstDevice(stage));
+    const auto count = static_cast<int>(layout().DegreesOf(stage).device_count());
+    for (int i = first; i < first + count; ++i) {
+      devices.push_back(layout().devices.empty() ? i : layout().devices[At(i)]);
+    }
+    return devices;
+  }
+
+  int64_t DataOf(int stage) const { return layout().DegreesOf(stage).data; }
+
+  const LayerModes& ModesOf(int stage, int layer) const {
+    const auto& layers =
+        input_.stage_layers.empty() ? input_.layers : input_.stage_layers[At(stage)];
+    return *layers[At(classes_[At(stage)])][At(layer)];
   }
 
   const LayerProbe& Probe(int stage, int layer) const {
-    return input_.layers[At(classes_[At(stage)])][At(layer)]->at(
-        result_.layout.recompute[At(layer)]);
+    return ModesOf(stage, layer).at(result_.layout.recompute[At(layer)]);
+  }
+
+  // With the same costs of layers.
+  int FirstEqualStage(int stage) const {
+    int other = 0;
+    while (layout().DegreesOf(other) != layout().DegreesOf(stage) ||
+           classes_[At(other)] != classes_[At(stage)]) {
+      ++other;
+    }
+    return other;
   }
 
   // Contiguous, not empty, with the least maximum over parts; parts may differ in speed.
   std::vector<int> Balance() const {
     const int layers = static_cast<int>(input_.layers[0].size());
     const int parts = shape_.parts();
-    std::vector<std::vector<double>> sums(input_.layers.size());  // [class][layers before]
+    std::vector<std::vector<double>> sums(At(shape_.stages));  // [stage][layers before]
+    std::vector<int> sums_of(At(shape_.stages));               // where a stage's are
     for (int stage = 0; stage < shape_.stages; ++stage) {
-      std::vector<double>& sum = sums[At(classes_[At(stage)])];
-      if (!sum.empty()) continue;
+      sums_of[At(stage)] = FirstEqualStage(stage);
+      if (sums_of[At(stage)] < stage) continue;
+      std::vector<double>& sum = sums[At(stage)];
       sum.push_back(0);
       for (int layer = 0; layer < layers; ++layer) {
         const LayerProbe& probe = Probe(stage, layer);
@@ -176,7 +212,7 @@ class Coster {
     best[0] = 0;
     std::vector<std::vector<int>> cuts(At(parts + 1), std::vector<int>(At(layers + 1), 0));
     for (int part = 0; part < parts; ++part) {
-      const std::vector<double>& sum = sums[At(classes_[At(shape_.StageOf(part))])];
+      const std::vector<double>& sum = sums[At(sums_of[At(shape_.StageOf(part))])];
       std::vector<double> next(At(layers + 1), inf);
       for (int end = part + 1; end <= layers - (parts - 1 - part); ++end) {
         // Longer parts only get dearer.
@@ -232,28 +268,25 @@ class Coster {
     return layers;
   }
 
-  int FirstDevice(int stage) const {
-    return static_cast<int>(stage * layout().data * layout().tensor);
-  }
-
   // The replicas of one tensor position of a stage.
   std::vector<int> Replicas(int stage) const {
+    const std::vector<int>& all = DevicesOf(stage);
     std::vector<int> devices;
-    for (int64_t d = 0; d < layout().data; ++d) {
-      devices.push_back(FirstDevice(stage) + static_cast<int>(d * layout().tensor));
+    for (size_t i = 0; i < all.size(); i += static_cast<size_t>(layout().DegreesOf(stage).tensor)) {
+      devices.push_back(all[i]);
     }
     return devices;
   }
 
   double Collective(int stage, CollectiveKind kind, double bytes, double calls) const {
-    if (layout().data == 1 || bytes <= 0 || calls <= 0) return 0;
+    if (DataOf(stage) == 1 || bytes <= 0 || calls <= 0) return 0;
     return calls * mesh::CostOfCollective(kind, bytes / calls, groups_[At(stage)]).seconds;
   }
 
   PartCost CostOfPart(int part) const {
     PartCost cost;
     const int stage = shape_.StageOf(part);
-    const auto data = static_cast<double>(layout().data);
+    const auto data = static_cast<double>(DataOf(stage));
     for (const int layer : layers_of_part_[At(part)]) {
       const LayerProbe& probe = Probe(stage, layer);
       cost.forward_s += probe.forward_s;
@@ -286,8 +319,8 @@ class Coster {
     for (int part = 0; part < shape_.parts(); ++part) parts_.push_back(CostOfPart(part));
     for (int part = 0; part + 1 < shape_.parts(); ++part) {
       transfer_s_.push_back(input_.costs->MessageSeconds(parts_[At(part)].boundary_bytes,
-                                                         FirstDevice(shape_.StageOf(part)),
-                                                         FirstDevice(shape_.StageOf(part + 1))));
+                                                         DevicesOf(shape_.StageOf(part))[0],
+                                                         DevicesOf(shape_.StageOf(part + 1))[0]));
     }
     for (int stage = 0; stage < shape_.stages; ++stage) {
       StageCost& cost = result_.stages[At(stage)];
@@ -320,7 +353,7 @@ class Coster {
   void AddLeast(int stage, int layer, StageCost& cost) const {
     int64_t kept = std::numeric_limits<int64_t>::max();
     int64_t transient = std::numeric_limits<int64_t>::max();
-    for (const auto& [mode, probe] : *input_.layers[At(classes_[At(stage)])][At(layer)]) {
+    for (const auto& [mode, probe] : ModesOf(stage, layer)) {
       if (pinned_ && mode != result_.layout.recompute[At(layer)]) continue;
       kept = std::min(kept, probe.kept_bytes);
       transient = std::min(transient,
@@ -378,13 +411,14 @@ class Coster {
   double SharedSeconds(const std::vector<double>& stage_busy_s) const {
     std::map<int, double> core_s;  // by host: work over cores
     double most_s = 0;
-    const auto per_stage = static_cast<int>(layout().data * layout().tensor);
-    for (int device = 0; device < per_stage * shape_.stages; ++device) {
-      const planner::CoreUse& use = input_.cores[At(device)];
-      if (use.host < 0) continue;
-      double& sum = core_s[use.host];
-      sum += stage_busy_s[At(device / per_stage)] * use.threads / use.cores;
-      most_s = std::max(most_s, sum);
+    for (int stage = 0; stage < shape_.stages; ++stage) {
+      for (const int device : DevicesOf(stage)) {
+        const planner::CoreUse& use = input_.cores[At(device)];
+        if (use.host < 0) continue;
+        double& sum = core_s[use.host];
+        sum += stage_busy_s[At(stage)] * use.threads / use.cores;
+        most_s = std::max(most_s, sum);
+      }
     }
     return most_s;
   }
@@ -395,7 +429,7 @@ class Coster {
     int64_t gradient_bytes = 0;
     int64_t split_bytes = 0;
     int weights = 0;
-    const int64_t data = layout().data;
+    const int64_t data = DataOf(stage);
     const auto share = [&](int64_t bytes, bool split) { return split ? bytes / data : bytes; };
     for (const int layer : LayersOf(stage)) {
       const LayerProbe& probe = Probe(stage, layer);
@@ -436,16 +470,15 @@ class Coster {
     }
     if (layout().zero <= 2) {
       seconds += Collective(stage, CollectiveKind::kAllGather,
-                            split / static_cast<double>(layout().data), weights);
+                            split / static_cast<double>(DataOf(stage)), weights);
     }
     return seconds;
   }
 
   int64_t MemoryOf(int stage) const {
     int64_t least = 0;
-    const auto per_stage = static_cast<int>(layout().data * layout().tensor);
-    for (int i = 0; i < per_stage; ++i) {
-      const int64_t bytes = input_.memory_bytes[At(FirstDevice(stage) + i)];
+    for (const int device : DevicesOf(stage)) {
+      const int64_t bytes = input_.memory_bytes[At(device)];
       if (bytes > 0) least = least == 0 ? bytes : std::min(least, bytes);
     }
     return least;
@@ -487,8 +520,9 @@ class Coster {
   const LayoutInput& input_;
   const PipelineShape shape_;
   const double give_up_s_;
-  std::vector<int> classes_;              // per stage
-  std::vector<mesh::GroupShape> groups_;  // per stage: its replicas
+  std::vector<std::vector<int>> devices_;  // per stage
+  std::vector<int> classes_;               // per stage
+  std::vector<mesh::GroupShape> groups_;   // per stage: its replicas
   std::vector<PartCost> parts_;
   std::vector<double> transfer_s_;  // from each part to the next
   std::vector<std::vector<int>> layers_of_part_;

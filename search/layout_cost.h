@@ -35,6 +35,8 @@ struct LayoutInput {
   const planner::CostModel* costs = nullptr;
   // [class of devices][layer of the whole model]; classes from fast to slow.
   std::vector<std::vector<const LayerModes*>> layers;
+  // Where stages differ, `layers` of each stage's tensor degree and rows; else empty.
+  std::vector<std::vector<std::vector<const LayerModes*>>> stage_layers;
   std::vector<int> class_of_device;       // of the topology
   std::vector<planner::Recompute> modes;  // that may be chosen, from cheap to dear
   std::vector<planner::CoreUse> cores;    // per device of the topology

@@ -7,8 +7,8 @@
 
 #include "planner/plan.h"
 #include "planner/simulate.h"
-#include "tests/virtual/tiny_models.h"
 #include "tests/scale.h"
+#include "tests/virtual/tiny_models.h"
 
 namespace meshwright::testing {
 namespace {
