@@ -17,8 +17,10 @@
 #include "planner/layout.h"
 #include "planner/recompute.h"
 #include "planner/stages.h"
+#include "search/device_classes.h"
 #include "search/layer_probe.h"
 #include "search/short_model.h"
+#include "search/stage_layouts.h"
 
 namespace meshwright::search {
 namespace {
@@ -45,8 +47,6 @@ std::vector<int64_t> Divisors(int64_t n) {
   return divisors;
 }
 
-constexpr double kEqualRates = 0.95;
-
 class Finder {
  public:
   Finder(const ir::JobRequest& job, const mesh::Topology& topology, const FindOptions& options,
@@ -54,12 +54,21 @@ class Finder {
       : job_(job),
         topology_(topology),
         options_(options),
+        clock_(clock),
         deadline_(Deadline::After(options.timeout_ms, clock)),
         costs_(topology),
         device_count_(static_cast<int64_t>(topology.devices.size())) {}
 
   Result<FoundLayout> Run() {
     MW_TRY(Prepare());
+    if (job_.parallel.stage_meshes.empty()) MW_TRY(PriceFamilies());
+    MW_TRY(PriceUnequalStages());
+    if (found_.best.empty()) return Fail(NothingFits());
+    return std::move(found_);
+  }
+
+ private:
+  Status PriceFamilies() {
     MW_TRY(MakeFamilies());
     const std::vector<double> rest_s = LeastOfRest();
     for (size_t i = 0; i < families_.size(); ++i) {
@@ -78,11 +87,9 @@ class Finder {
         break;
       }
     }
-    if (found_.best.empty()) return Fail(NothingFits());
-    return std::move(found_);
+    return OkStatus();
   }
 
- private:
   // ---- what is measured once ----
 
   Status Prepare() {
@@ -92,7 +99,7 @@ class Finder {
     MW_ASSIGN_OR_RETURN(step_, MakeProbeStep(filled, model_));
     layer_count_ = std::max(1, planner::LayerCount(filled.loss));
     MW_TRY(ChooseModes());
-    FindClasses();
+    SetDevices();
     return OkStatus();
   }
 
@@ -113,24 +120,9 @@ class Finder {
     return OkStatus();
   }
 
-  double RateOf(int device) const {
-    return costs_.ProfileOf(device).RateOf(mesh::KernelClass::kProduct, ir::DType::kF32, 1e9);
-  }
-
-  // Devices of about the same rate are one class, as slow as its slowest: what workers measure
-  // differs a little from one to the next. Classes go from fast to slow.
-  void FindClasses() {
+  void SetDevices() {
     all_devices_ = AllDevices();
-    std::vector<int> devices = all_devices_;
-    std::stable_sort(devices.begin(), devices.end(),
-                     [&](int a, int b) { return RateOf(a) > RateOf(b); });
-    for (const int device : devices) {
-      const bool joins =
-          !classes_.empty() && RateOf(device) >= kEqualRates * RateOf(classes_.back()[0]);
-      if (!joins) classes_.emplace_back();
-      classes_.back().push_back(device);
-    }
-    for (std::vector<int>& members : classes_) std::sort(members.begin(), members.end());
+    classes_ = ClassesOfDevices(costs_);
     class_of_device_.resize(static_cast<size_t>(device_count_));
     for (size_t c = 0; c < classes_.size(); ++c) {
       for (const int device : classes_[c]) {
@@ -148,7 +140,9 @@ class Finder {
     ProbedLayers layers(classes_.size());
     for (size_t c = 0; c < classes_.size(); ++c) {
       layers[c].resize(static_cast<size_t>(std::max(1, model_.layers())));
-      const std::vector<int> devices = TensorGroup(c, tensor);
+      const auto size = static_cast<size_t>(tensor);
+      const std::vector<int> devices =
+          SlowestGroup(classes_[c].size() < size ? all_devices_ : classes_[c], size, costs_);
       for (const Recompute mode : modes_) {
         const auto probed =
             ProbeLayers(step_, {tensor, rows, sequence_parallel, mode}, costs_, devices);
@@ -165,37 +159,29 @@ class Finder {
     return &*it->second;
   }
 
-  // Neighbours of the class, the slowest first.
-  std::vector<int> TensorGroup(size_t device_class, int64_t tensor) const {
-    const auto size = static_cast<size_t>(tensor);
-    const std::vector<int>& members =
-        classes_[device_class].size() < size ? all_devices_ : classes_[device_class];
-    const auto slower = [&](int a, int b) { return RateOf(a) < RateOf(b); };
-    const auto at = static_cast<size_t>(std::min_element(members.begin(), members.end(), slower) -
-                                        members.begin());
-    const size_t begin = std::min(at / size * size, members.size() - size);
-    const auto first = members.begin() + static_cast<std::ptrdiff_t>(begin);
-    std::vector<int> group(first, first + static_cast<std::ptrdiff_t>(size));
-    std::iter_swap(group.begin(), std::min_element(group.begin(), group.end(), slower));
-    return group;
-  }
-
   std::vector<int> AllDevices() const {
     std::vector<int> devices(static_cast<size_t>(device_count_));
     std::iota(devices.begin(), devices.end(), 0);
     return devices;
   }
 
-  LayoutInput InputOf(const ProbedLayers& layers) const {
-    LayoutInput input;
-    input.costs = &costs_;
+  // Short layers as those of the whole model.
+  LayerTable TableOf(const ProbedLayers& layers) const {
+    LayerTable table;
     for (const auto& of_class : layers) {
-      std::vector<const LayerModes*>& all = input.layers.emplace_back();
+      std::vector<const LayerModes*>& all = table.emplace_back();
       if (model_.short_layer.empty()) all.push_back(&of_class[0]);
       for (const int layer : model_.short_layer) {
         all.push_back(&of_class[static_cast<size_t>(layer)]);
       }
     }
+    return table;
+  }
+
+  LayoutInput InputOf(const ProbedLayers& layers) const {
+    LayoutInput input;
+    input.costs = &costs_;
+    input.layers = TableOf(layers);
     input.modes = modes_;
     input.class_of_device = class_of_device_;
     input.cores = cores_;
@@ -379,16 +365,17 @@ class Finder {
         }
         wanted.part_layers = resolved->part_layers;
       }
-      LayoutCost cost = CostOfLayout(input, wanted, GiveUpSeconds(wanted));
-      ++found_.priced;
-      if (std::isinf(cost.step_s)) continue;
-      if (cost.missing_bytes > 0) {
-        if (!nearest_ || cost.missing_bytes < nearest_->missing_bytes) nearest_ = std::move(cost);
-      } else {
-        Keep(std::move(cost));
-      }
+      Price(input, wanted);
     }
     return OkStatus();
+  }
+
+  void Price(const LayoutInput& input, const Layout& layout) {
+    LayoutCost cost = CostOfLayout(input, layout, GiveUpSeconds(layout));
+    ++found_.priced;
+    if (std::isinf(cost.step_s)) return;
+    if (cost.missing_bytes == 0) return Keep(std::move(cost));
+    if (!nearest_ || cost.missing_bytes < nearest_->missing_bytes) nearest_ = std::move(cost);
   }
 
   // What takes longer would not be kept, or is too slow to be worth it as an alternative.
@@ -407,8 +394,9 @@ class Finder {
     return give_up_s;
   }
 
-  static std::tuple<int64_t, int64_t, int64_t> DegreesOf(const Layout& layout) {
-    return {layout.data, layout.tensor, layout.pipeline};
+  static std::tuple<int64_t, int64_t, int64_t, std::string> DegreesOf(const Layout& layout) {
+    return {layout.data, layout.tensor, layout.pipeline,
+            planner::FormatStageDegrees(layout.stage_degrees)};
   }
 
   // One per degrees, schedule's variants among them only the best.
@@ -441,6 +429,96 @@ class Finder {
     return std::max(0.0, (best_s - least_s) / best_s);
   }
 
+  // ---- stages on meshes of different sizes ----
+
+  // Large clusters of equal hosts have an equal layout about as good as any.
+  static constexpr int64_t kManyDevices = 64;
+
+  Status PriceUnequalStages() {
+    const ir::ParallelSpec& pinned = job_.parallel;
+    if (!pinned.stage_meshes.empty()) return PricePinnedMeshes();
+    const bool open = pinned.data == 0 && pinned.tensor == 0 && pinned.pipeline != 1 &&
+                      pinned.part_layers.empty() && !StageSchedules().empty();
+    const bool worth = classes_.size() > 1 || device_count_ <= kManyDevices;
+    if (!open || !worth || device_count_ == 1) return OkStatus();
+    for (const bool sequence_parallel : SequenceModes(device_count_ > 1 ? 2 : 1)) {
+      for (const int64_t microbatches : Microbatches(job_.train.global_batch)) {
+        if (deadline_.expired()) return OkStatus();
+        MW_ASSIGN_OR_RETURN(std::optional<Layout> layout,
+                            FindStages(microbatches, sequence_parallel));
+        if (!layout) continue;
+        layout->sequence_parallel = sequence_parallel && layout->tensor > 1;
+        PriceStages(*layout);
+      }
+    }
+    return OkStatus();
+  }
+
+  // Where a stage holds one part.
+  std::vector<std::string> StageSchedules() const {
+    if (job_.parallel.chunks > 1) return {};
+    const std::string& wanted = job_.parallel.schedule;
+    if (wanted == "auto") return {"1f1b", "zb-h1"};
+    if (wanted == "1f1b" || wanted == "gpipe" || wanted == "zb-h1") return {wanted};
+    return {};
+  }
+
+  Result<std::optional<Layout>> FindStages(int64_t microbatches, bool sequence_parallel) {
+    constexpr int64_t kMostMs = 2'000;
+    StageLayoutProblem problem;
+    problem.job = &job_;
+    problem.topology = &topology_;
+    problem.costs = &costs_;
+    problem.classes = classes_;
+    problem.modes = modes_;
+    if (!pinned_modes_.empty()) problem.modes.resize(1);
+    problem.tensor_degrees = TensorDegrees();
+    problem.layers_of = [this, sequence_parallel](int64_t tensor, int64_t rows) {
+      return Table(tensor, rows, sequence_parallel && tensor > 1);
+    };
+    problem.microbatches = microbatches;
+    problem.zero = std::max<int64_t>(job_.parallel.zero, 0);
+    problem.timeout_ms = std::min(kMostMs, deadline_.remaining_ms());
+    return FindStageLayout(problem, clock_);
+  }
+
+  const LayerTable* Table(int64_t tensor, int64_t rows, bool sequence_parallel) {
+    const ProbedLayers* const layers = Probe(tensor, rows, sequence_parallel);
+    if (layers == nullptr) return nullptr;
+    const auto [at, fresh] = tables_.try_emplace({tensor, rows, sequence_parallel});
+    if (fresh) at->second = TableOf(*layers);
+    return &at->second;
+  }
+
+  Status PricePinnedMeshes() {
+    MW_ASSIGN_OR_RETURN(Layout layout, planner::ResolveLayout(job_, device_count_, layer_count_));
+    for (const int64_t microbatches : Microbatches(job_.train.global_batch / layout.data)) {
+      layout.microbatches = microbatches;
+      PriceStages(layout);
+    }
+    return OkStatus();
+  }
+
+  // With each schedule and ZeRO stage.
+  void PriceStages(const Layout& stages) {
+    LayoutInput input;
+    for (int stage = 0; stage < stages.pipeline; ++stage) {
+      const planner::StageDegrees degrees = stages.DegreesOf(stage);
+      const int64_t rows = job_.train.global_batch / stages.microbatches / degrees.data;
+      const bool split = stages.sequence_parallel && degrees.tensor > 1;
+      const ProbedLayers* const layers = Probe(degrees.tensor, rows, split);
+      if (layers == nullptr) return;
+      if (stage == 0) input = InputOf(*layers);
+      input.stage_layers.push_back(TableOf(*layers));
+    }
+    Family family;
+    family.layout = stages;
+    for (Layout& layout : MembersOf(family)) {
+      if (layout.chunks > 1 && job_.parallel.stage_meshes.empty()) continue;
+      Price(input, layout);
+    }
+  }
+
   // ---- what to say when there is no answer ----
 
   Status NoLegalLayout() const {
@@ -470,6 +548,7 @@ class Finder {
   const ir::JobRequest& job_;
   const mesh::Topology& topology_;
   const FindOptions& options_;
+  const Clock& clock_;
   const Deadline deadline_;
   const planner::CostModel costs_;
   const int64_t device_count_;
@@ -485,6 +564,7 @@ class Finder {
   std::vector<int64_t> memory_;
   // By tensor degree, rows of a microbatch, sequence parallelism.
   std::map<std::tuple<int64_t, int64_t, bool>, std::optional<ProbedLayers>> probes_;
+  std::map<std::tuple<int64_t, int64_t, bool>, LayerTable> tables_;
   std::vector<Family> families_;
   std::optional<Status> refused_;
   std::optional<LayoutCost> nearest_;

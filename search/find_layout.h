@@ -5,7 +5,9 @@
 // over the devices (some may stay idle), rows of a microbatch, each schedule, each ZeRO stage, and
 // per layer what is recomputed. Layers are measured once per kind, tensor degree, rows and mode
 // (search/layer_probe.h); candidates are priced in the order of a lower bound
-// (search/layout_cost.h) until none can beat the best.
+// (search/layout_cost.h) until none can beat the best. Stages of different sizes, on devices of
+// different speed or where equal ones leave devices idle, are the stage search's
+// (search/stage_layouts.h), one answer per number of microbatches; the gap does not speak of them.
 //
 // Anytime: after the deadline the best so far is the answer, with the gap to the bound. Equal
 // requests give equal answers when time does not end the search; ties prefer fewer devices, then

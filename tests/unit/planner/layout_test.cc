@@ -36,6 +36,51 @@ TEST(ResolveLayout, PipelineGetsTwoMicrobatchesPerStageWhereTheyDivide) {
   EXPECT_EQ(layout->microbatches, 3);
 }
 
+TEST(ResolveLayout, MeshesOfStagesSayWhatDegreesWouldSay) {
+  ir::JobRequest job = Job(12);
+  job.parallel.stage_meshes = "2x1,3x2,1x4";
+  const auto layout = ResolveLayout(job, 12, 4);
+  ASSERT_TRUE(layout.has_value()) << layout.error();
+  EXPECT_EQ(layout->pipeline, 3);
+  EXPECT_EQ(layout->data, 6);
+  EXPECT_EQ(layout->tensor, 4);
+  EXPECT_EQ(layout->device_count(), 12);
+  EXPECT_EQ(layout->FirstDevice(2), 8);
+  EXPECT_EQ(layout->ToString(), "pipeline=3 meshes=2x1,3x2,1x4 microbatches=2 schedule=1f1b");
+  job.parallel.stage_meshes = "2x1,2x1";
+  const auto equal = ResolveLayout(job, 12, 4);
+  ASSERT_TRUE(equal.has_value()) << equal.error();
+  EXPECT_EQ(equal->ToString(), "data=2 tensor=1 pipeline=2 microbatches=3 schedule=1f1b");
+}
+
+TEST(ResolveLayout, MeshesOfStagesThatSayNothingAreRefused) {
+  ir::JobRequest job = Job(12);
+  for (const char* bad : {"2", "2x", "x2", "0x1", "2x1;1x1", "2x1,", "-1x1", "99999x1"}) {
+    job.parallel.stage_meshes = bad;
+    const auto layout = ResolveLayout(job, 12, 4);
+    ASSERT_FALSE(layout.has_value()) << bad;
+    EXPECT_EQ(layout.error().code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(layout.error().message().find("is no mesh"), std::string::npos) << layout.error();
+  }
+  job.parallel.stage_meshes = "2x1,1x1";
+  job.parallel.data = 2;
+  const auto both = ResolveLayout(job, 12, 4);
+  ASSERT_FALSE(both.has_value());
+  EXPECT_NE(both.error().message().find("leave these open"), std::string::npos) << both.error();
+}
+
+TEST(TopologyOf, PutsIdleDevicesLast) {
+  mesh::Topology topology = mesh::Topology::Local(4);
+  Layout layout;
+  layout.devices = {3, 1};
+  const mesh::Topology seen = TopologyOf(layout, topology);
+  ASSERT_EQ(seen.devices.size(), 4u);
+  EXPECT_EQ(seen.devices[0].worker, "worker3");
+  EXPECT_EQ(seen.devices[1].worker, "worker1");
+  EXPECT_EQ(seen.devices[2].worker, "worker0");
+  EXPECT_EQ(seen.devices[3].worker, "worker2");
+}
+
 TEST(ResolveLayout, TooFewDevicesSaysHowManyMore) {
   ir::JobRequest job = Job(8);
   job.parallel.data = 4;

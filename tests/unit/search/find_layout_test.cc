@@ -12,6 +12,7 @@
 #include "models/gpt2.h"
 #include "models/llama.h"
 #include "planner/forecast.h"
+#include "planner/layout.h"
 #include "planner/stages.h"
 #include "search/short_model.h"
 #include "tests/scale.h"
@@ -199,17 +200,21 @@ TEST(FindLayout, PinsThatContradictAreNamed) {
       << layers.error();
 }
 
-TEST(FindLayout, ASlowDeviceGetsFewerLayers) {
-  mesh::Topology topology = Gpus(1);
-  topology.devices.resize(2);
-  mesh::DeviceProfile slow = *topology.devices[1].profile;
+mesh::SharedProfile HalfAsFast(const mesh::SharedProfile& profile) {
+  mesh::DeviceProfile slow = *profile;
   for (mesh::KernelRates& rates : slow.kernels) {
     rates.bytes_per_s /= 2;
     for (mesh::RateCurve& curve : rates.curves) {
       for (mesh::RatePoint& point : curve) point.flops_per_s /= 2;
     }
   }
-  topology.devices[1].profile = std::make_shared<const mesh::DeviceProfile>(slow);
+  return std::make_shared<const mesh::DeviceProfile>(slow);
+}
+
+TEST(FindLayout, ASlowDeviceGetsFewerLayers) {
+  mesh::Topology topology = Gpus(1);
+  topology.devices.resize(2);
+  topology.devices[1].profile = HalfAsFast(topology.devices[1].profile);
   ir::JobRequest job = Gpt2Job(12, 64);
   job.parallel.data = 1;
   job.parallel.tensor = 1;
@@ -221,6 +226,64 @@ TEST(FindLayout, ASlowDeviceGetsFewerLayers) {
   ASSERT_EQ(layers.size(), 2u);
   EXPECT_GE(layers[0], 7);
   EXPECT_LE(layers[0], 9);
+}
+
+// Two equal stages need an even number of devices.
+TEST(FindLayout, AThirdDeviceIsNotIdle) {
+  mesh::Topology topology = Gpus(1);
+  ir::JobRequest job = Gpt2Job(8, 64);
+  job.parallel.data = 0;
+  const auto fastest = [&](size_t devices) {
+    topology = Gpus(1);
+    topology.devices.resize(devices);
+    const auto found = FindLayout(job, topology, {}, kStill);
+    EXPECT_TRUE(found.has_value()) << found.error();
+    return found.has_value() ? found->best.front() : LayoutCost();
+  };
+  const LayoutCost two = fastest(2);
+  const LayoutCost three = fastest(3);
+  EXPECT_EQ(three.layout.device_count(), 3) << three.layout.ToString();
+  EXPECT_LT(three.step_s, 0.85 * two.step_s) << three.layout.ToString();
+  const auto plan = planner::MakePlanOf(job, topology, three.layout);
+  ASSERT_TRUE(plan.has_value()) << plan.error();
+  const auto forecast = planner::ForecastStep(*plan, topology, {});
+  ASSERT_TRUE(forecast.has_value()) << forecast.error();
+  EXPECT_NEAR(three.step_s / forecast->step_s, 1.0, 0.05) << three.layout.ToString();
+}
+
+// What a stage takes is of the devices that it lies on, wherever they stand in the cluster.
+TEST(FindLayout, StagesLieOnTheDevicesThatTheLayoutNames) {
+  mesh::Topology topology = Gpus(1);
+  topology.devices.resize(3);
+  topology.devices[0].profile = HalfAsFast(topology.devices[0].profile);
+  ir::JobRequest job = Gpt2Job(12, 64);
+  job.parallel.data = 0;
+  const auto found = FindLayout(job, topology, {}, kStill);
+  ASSERT_TRUE(found.has_value()) << found.error();
+  const LayoutCost& best = found->best.front();
+  const auto plan = planner::MakePlanOf(job, topology, best.layout);
+  ASSERT_TRUE(plan.has_value()) << best.layout.ToString() << ": " << plan.error();
+  const auto forecast = planner::ForecastStep(*plan, topology, {});
+  ASSERT_TRUE(forecast.has_value()) << forecast.error();
+  EXPECT_NEAR(best.step_s / forecast->step_s, 1.0, 0.05) << best.layout.ToString();
+}
+
+TEST(FindLayout, PinnedMeshesOfStagesAreTaken) {
+  mesh::Topology topology = Gpus(1);
+  topology.devices.resize(4);
+  ir::JobRequest job = Gpt2Job(8, 64);
+  job.parallel = ir::OpenParallel();
+  job.parallel.stage_meshes = "1x2,1x1";
+  const auto found = FindLayout(job, topology, {}, kStill);
+  ASSERT_TRUE(found.has_value()) << found.error();
+  for (const LayoutCost& cost : found->best) {
+    EXPECT_EQ(planner::FormatStageDegrees(cost.layout.stage_degrees), "1x2,1x1");
+  }
+  job.parallel.stage_meshes = "4x1,1x1";
+  const auto large = FindLayout(job, topology, {}, kStill);
+  ASSERT_FALSE(large.has_value());
+  EXPECT_NE(large.error().message().find("needs 5 devices, the cluster has 4"), std::string::npos)
+      << large.error();
 }
 
 // Four devices of one thread on two cores are about as fast as two.

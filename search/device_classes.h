@@ -1,0 +1,23 @@
+// Devices of a cluster that a search takes for equal.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "planner/cost_model.h"
+
+namespace meshwright::search {
+
+// Devices of about the same rate of products are one class, as slow as its slowest: what workers
+// measure differs a little from one to the next. Classes go from fast to slow, devices of a class
+// in the cluster's order.
+std::vector<std::vector<int>> ClassesOfDevices(const planner::CostModel& costs);
+
+// `size` neighbours among `members`, those around the slowest, and it first.
+// REQUIRES: 1 <= size <= members.size().
+std::vector<int> SlowestGroup(const std::vector<int>& members, size_t size,
+                              const planner::CostModel& costs);
+
+}  // namespace meshwright::search

@@ -1,0 +1,242 @@
+#include "search/stage_layouts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "planner/layout.h"
+#include "search/stage_search.h"
+
+namespace meshwright::search {
+namespace {
+
+using mesh::CollectiveKind;
+using planner::Recompute;
+using planner::StageDegrees;
+
+size_t At(int64_t index) { return static_cast<size_t>(index); }
+
+// Up to so many devices of a class every submesh is an option.
+constexpr int kAllShapesUpTo = 64;
+
+// Devices of one class by host, in the cluster's order.
+using ClassHosts = std::vector<std::vector<int>>;
+
+// Stages with about as many replicas exchange their messages alike.
+int PortOf(int64_t data) {
+  int port = 0;
+  while (data >> (port + 1) > 0) ++port;
+  return port;
+}
+
+class StageLayoutFinder {
+ public:
+  StageLayoutFinder(const StageLayoutProblem& problem, const Clock& clock)
+      : problem_(problem),
+        clock_(clock),
+        rows_(problem.job->train.global_batch / problem.microbatches) {}
+
+  Result<std::optional<planner::Layout>> Run() {
+    for (size_t c = 0; c < problem_.classes.size(); ++c) AddClass(c);
+    for (size_t c = 0; c < problem_.classes.size(); ++c) AddOptions(static_cast<int>(c));
+    if (stages_.options.empty()) return std::optional<planner::Layout>();
+    MW_TRY(Fill());
+    StageSearchOptions options;
+    options.timeout_ms = problem_.timeout_ms;
+    const auto answer = SearchStages(stages_, options, clock_);
+    if (answer.has_value()) return std::optional(LayoutOf(*answer));
+    const StatusCode code = answer.error().code();
+    // Pins that these devices cannot keep, memory, time: there is no such layout.
+    if (code != StatusCode::kInternal) return std::optional<planner::Layout>();
+    return Fail(answer.error());
+  }
+
+ private:
+  void AddClass(size_t index) {
+    StageDeviceClass& own = stages_.classes.emplace_back();
+    own.name = fmt::format("class{}", index);
+    std::map<std::string, size_t> hosts;
+    ClassHosts& devices = hosts_.emplace_back();
+    for (const int device : problem_.classes[index]) {
+      const mesh::Device& info = problem_.topology->devices[At(device)];
+      const auto [at, fresh] = hosts.emplace(info.host, devices.size());
+      if (fresh) devices.emplace_back();
+      devices[at->second].push_back(device);
+      const int64_t bytes = info.memory_bytes;
+      if (bytes > 0 && (own.memory_bytes == 0 || bytes < own.memory_bytes)) {
+        own.memory_bytes = bytes;
+      }
+    }
+    for (const std::vector<int>& host : devices) {
+      own.host_devices.push_back(static_cast<int>(host.size()));
+    }
+  }
+
+  std::vector<SubmeshShape> ShapesOf(int device_class) const {
+    const std::vector<int>& hosts = stages_.classes[At(device_class)].host_devices;
+    const bool all = std::accumulate(hosts.begin(), hosts.end(), 0) <= kAllShapesUpTo;
+    std::map<int, int> hosts_of_size;
+    for (const int devices : hosts) ++hosts_of_size[devices];
+    std::set<SubmeshShape> shapes;
+    for (const auto& [devices, count] : hosts_of_size) {
+      for (int k = 1; k <= devices; ++k) shapes.insert({1, k});
+      for (int h = 2; h <= count; ++h) {
+        const bool round = std::has_single_bit(static_cast<unsigned>(h)) || count % h == 0;
+        if (all || round) shapes.insert({h, devices});
+      }
+    }
+    return {shapes.begin(), shapes.end()};
+  }
+
+  void AddOptions(int device_class) {
+    for (const SubmeshShape& shape : ShapesOf(device_class)) {
+      for (const int64_t tensor : problem_.tensor_degrees) {
+        const int64_t data = shape.devices() / tensor;
+        const bool divides = shape.devices() % tensor == 0 && rows_ % data == 0;
+        // A tensor group stays on one host.
+        if (!divides || tensor > shape.devices_per_host) continue;
+        const LayerTable* const layers = problem_.layers_of(tensor, rows_ / data);
+        if (layers == nullptr) continue;
+        for (const Recompute mode : problem_.modes) {
+          AddOption(device_class, shape, {data, tensor}, mode, (*layers)[At(device_class)]);
+        }
+      }
+    }
+  }
+
+  void AddOption(int device_class, const SubmeshShape& shape, const StageDegrees& degrees,
+                 Recompute mode, const std::vector<const LayerModes*>& layers) {
+    StageOption option;
+    option.name = fmt::format("data {} x tensor {}", degrees.data, degrees.tensor);
+    option.device_class = device_class;
+    option.shape = shape;
+    option.port = PortOf(degrees.data);
+    const mesh::GroupShape replicas = ReplicasOf(device_class, shape, degrees);
+    for (const LayerModes* layer : layers) {
+      option.layers.push_back(CostOf(layer->at(mode), degrees, replicas));
+    }
+    stages_.options.push_back(std::move(option));
+    degrees_.push_back(degrees);
+  }
+
+  // The group in which the stage's gradients are summed, wherever of that shape it is.
+  mesh::GroupShape ReplicasOf(int device_class, const SubmeshShape& shape,
+                              const StageDegrees& degrees) const {
+    std::vector<int> devices;
+    int hosts = 0;
+    for (const std::vector<int>& host : hosts_[At(device_class)]) {
+      const auto size = static_cast<int>(host.size());
+      const bool serves =
+          shape.hosts == 1 ? size >= shape.devices_per_host : size == shape.devices_per_host;
+      if (!serves || hosts == shape.hosts) continue;
+      ++hosts;
+      devices.insert(devices.end(), host.begin(), host.begin() + shape.devices_per_host);
+    }
+    std::vector<int> members;
+    for (size_t i = 0; i < devices.size(); i += At(degrees.tensor)) members.push_back(devices[i]);
+    return problem_.costs->ShapeOf(members);
+  }
+
+  LayerCost CostOf(const LayerProbe& probe, const StageDegrees& degrees,
+                   const mesh::GroupShape& replicas) const {
+    const int64_t zero = problem_.zero;
+    const auto share = [&](int64_t bytes, int64_t from) {
+      return zero >= from ? bytes / degrees.data : bytes;
+    };
+    LayerCost cost;
+    cost.forward_s = probe.forward_s;
+    cost.backward_s = probe.backward_s;
+    cost.weight_s = std::min(probe.weight_s, probe.backward_s);
+    cost.update_s = zero >= 1 ? probe.update_s / static_cast<double>(degrees.data) : probe.update_s;
+    if (degrees.data > 1) {
+      const auto bytes = static_cast<double>(probe.gradient_bytes);
+      cost.gradient_sync_s =
+          mesh::CostOfCollective(CollectiveKind::kAllReduce, bytes, replicas).seconds;
+    }
+    cost.state_bytes = share(probe.weight_bytes + probe.shared_weight_bytes + probe.copy_bytes, 3) +
+                       share(probe.gradient_bytes + probe.shared_weight_bytes, 2) +
+                       share(probe.optimizer_bytes + probe.shared_optimizer_bytes, 1);
+    cost.activation_bytes = probe.kept_bytes;
+    cost.transient_bytes = probe.transient_bytes + (zero == 3 ? probe.weight_bytes : 0);
+    return cost;
+  }
+
+  // What is not of one option: boundaries, schedule, pins.
+  Status Fill() {
+    stages_.layers = static_cast<int>(stages_.options[0].layers.size());
+    stages_.microbatches = static_cast<int>(problem_.microbatches);
+    stages_.schedule =
+        problem_.job->parallel.schedule == "gpipe" ? GpipeModel() : OneForwardOneBackwardModel();
+    const LayerTable* const whole = problem_.layers_of(1, rows_);
+    for (int layer = 0; layer + 1 < stages_.layers; ++layer) {
+      const int64_t bytes =
+          whole == nullptr ? 0 : (*whole)[0][At(layer)]->at(problem_.modes.front()).boundary_bytes;
+      stages_.boundary_bytes.push_back(bytes);
+    }
+    const auto [from, to] = Neighbours();
+    const planner::CostModel& costs = *problem_.costs;
+    stages_.transfer_s = [&costs, from, to](int from_port, int to_port, int64_t bytes) {
+      const int senders = std::min(from_port, to_port);
+      return 2 * costs.MessageSeconds(bytes >> senders, from, to);
+    };
+    if (problem_.job->parallel.pipeline > 0) {
+      stages_.pins.stages = static_cast<int>(problem_.job->parallel.pipeline);
+    }
+    return OkStatus();
+  }
+
+  // Two devices as far apart as stages can be.
+  std::pair<int, int> Neighbours() const {
+    const auto& devices = problem_.topology->devices;
+    for (size_t i = 1; i < devices.size(); ++i) {
+      if (devices[i].host != devices[0].host) return {0, static_cast<int>(i)};
+    }
+    return {0, devices.size() > 1 ? 1 : 0};
+  }
+
+  planner::Layout LayoutOf(const StageAnswer& answer) const {
+    planner::Layout layout;
+    std::vector<StageDegrees> degrees;
+    for (size_t stage = 0; stage < answer.stages.size(); ++stage) {
+      const StageChoice& choice = answer.stages[stage];
+      const StageOption& option = stages_.options[At(choice.option)];
+      degrees.push_back(degrees_[At(choice.option)]);
+      layout.part_layers.push_back(choice.end_layer - choice.first_layer);
+      const SubmeshPlace& place = answer.evaluation.stages[stage].place;
+      for (const int host : place.hosts) {
+        const auto& devices = hosts_[At(option.device_class)][At(host)];
+        const auto first = devices.begin() + place.first_device;
+        layout.devices.insert(layout.devices.end(), first, first + option.shape.devices_per_host);
+      }
+    }
+    planner::SetStageDegrees(degrees, layout);
+    if (layout.pipeline == 1) layout.part_layers.clear();
+    std::vector<int> in_order(layout.devices.size());
+    std::iota(in_order.begin(), in_order.end(), 0);
+    if (layout.devices == in_order) layout.devices.clear();
+    layout.microbatches = problem_.microbatches;
+    return layout;
+  }
+
+  const StageLayoutProblem& problem_;
+  const Clock& clock_;
+  const int64_t rows_;  // of a microbatch, on all replicas
+  StageProblem stages_;
+  std::vector<ClassHosts> hosts_;      // per class
+  std::vector<StageDegrees> degrees_;  // per option
+};
+
+}  // namespace
+
+Result<std::optional<planner::Layout>> FindStageLayout(const StageLayoutProblem& problem,
+                                                       const Clock& clock) {
+  return StageLayoutFinder(problem, clock).Run();
+}
+
+}  // namespace meshwright::search

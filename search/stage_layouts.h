@@ -1,0 +1,51 @@
+// Layouts whose stages differ: the stage search (search/stage_search.h) on the measured layers of a
+// model and the devices of a cluster.
+//
+// A problem is of one number of microbatches: its options are all meshes (replicas x tensor group)
+// that divide the rows of a microbatch, on all submeshes that the hosts of a class of devices have,
+// with each way to recompute. The answer says layers, mesh and devices of each stage; devices may
+// stay idle. What it costs is for search/layout_cost.h to say, with its schedules and ZeRO.
+//
+// Thread rule: `layers_of` is called on the caller's thread. Source: Alpa (Zheng et al., OSDI'22)
+// section 5.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "ir/job.h"
+#include "mesh/topology.h"
+#include "planner/cost_model.h"
+#include "planner/plan.h"
+#include "search/layer_probe.h"
+#include "search/layout_cost.h"
+
+namespace meshwright::search {
+
+// [class of devices][layer of the whole model].
+using LayerTable = std::vector<std::vector<const LayerModes*>>;
+
+struct StageLayoutProblem {
+  const ir::JobRequest* job = nullptr;
+  const mesh::Topology* topology = nullptr;
+  const planner::CostModel* costs = nullptr;
+  std::vector<std::vector<int>> classes;  // of devices, as in LayerTable
+  std::vector<planner::Recompute> modes;  // that may be chosen
+  std::vector<int64_t> tensor_degrees;
+  // Of a tensor degree and the rows of a microbatch on one replica. Null: not possible.
+  std::function<const LayerTable*(int64_t tensor, int64_t rows)> layers_of;
+  int64_t microbatches = 1;
+  int64_t zero = 0;
+  int64_t timeout_ms = 1'000;
+};
+
+// The best stages, with their layers, meshes and devices; of one stage or several. Nothing: none
+// fit. Errors: kInternal of the stage search.
+Result<std::optional<planner::Layout>> FindStageLayout(const StageLayoutProblem& problem,
+                                                       const Clock& clock);
+
+}  // namespace meshwright::search
