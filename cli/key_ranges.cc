@@ -61,7 +61,7 @@ struct Renamed {
   std::string_view key;
 };
 
-constexpr std::array<Renamed, 34> kRenamed = {{
+constexpr std::array<Renamed, 35> kRenamed = {{
     {"train.global_batch", "training.global_batch_size"},
     {"train.sequence", "training.seq_len"},
     {"train.steps", "training.steps"},

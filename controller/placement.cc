@@ -77,7 +77,9 @@ void SortForPlacement(std::vector<mesh::Device>& devices) {
 std::string InfeasibleText(const ir::ParallelSpec& parallel, const Need& need, int64_t has) {
   const int64_t replica = ReplicaOf(parallel);
   std::string fix = "add workers";
-  if (replica <= has) {
+  if (!parallel.stage_meshes.empty()) {
+    fix += ", or choose smaller meshes";
+  } else if (replica <= has) {
     fix += fmt::format(", or set data <= {} (tensor x pipeline = {})", has / replica, replica);
   } else {
     fix += fmt::format(", or lower tensor x pipeline (= {}) to at most {}", replica, has);

@@ -64,6 +64,20 @@ TEST(Placement, PrefersTheHostWithTheMostFreeDevices) {
   EXPECT_THAT(Names(placement), ElementsAre("b0", "b1"));
 }
 
+TEST(Placement, StagesThatDifferTakeWhatTheirMeshesHave) {
+  const auto free = Devices({{"w0", "h"}, {"w1", "h"}, {"w2", "h"}, {"w3", "h"}});
+  ir::ParallelSpec spec = ir::OpenParallel();
+  spec.stage_meshes = "2x1,1x1";
+  EXPECT_EQ(Place(spec, free, 4).devices.size(), 3u);
+  spec.stage_meshes = "2x2,1x1";
+  const Placement large = Place(spec, free, 4);
+  EXPECT_EQ(large.outcome, PlacementOutcome::kInfeasible);
+  EXPECT_THAT(large.message, HasSubstr("meshes=2x2,1x1"));
+  // The planner says what is wrong with it.
+  spec.stage_meshes = "2y2";
+  EXPECT_EQ(Place(spec, free, 4).outcome, PlacementOutcome::kPlaced);
+}
+
 TEST(Placement, AutoDataTakesWholeReplicas) {
   const auto free = Devices({{"w0", "h"}, {"w1", "h"}, {"w2", "h"}, {"w3", "h"}, {"w4", "h"}});
   EXPECT_EQ(Place(Degrees(0, 2, 1), free, 5).devices.size(), 4u);

@@ -267,6 +267,7 @@ void SimCluster::Plan(const StartPlan& start) {
   plan.devices.resize(planned_devices > 0 ? static_cast<size_t>(planned_devices)
                                           : start.topology.devices.size());
   plan.notes = plan_notes;
+  plan.placement = planned_placement;
   plan.devices[0].saved_slots = {"w"};
   Result<PlannedJob> result = std::move(plan);
   if (plan_error) result = tl::unexpected(*plan_error);

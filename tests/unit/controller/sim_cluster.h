@@ -83,6 +83,7 @@ class SimCluster {
   std::optional<Status> weights_error;
   int64_t diverges_at = -1;                              // the loss of this step and later is NaN
   int planned_devices = 0;                               // 0: as many as were reserved
+  std::vector<int> planned_placement;                    // as in PlannedJob
   bool hold_plans = false;                               // plans wait until released
   bool hold_reports = false;                             // workers run, their LaunchDone waits
   bool deaf_aborts = false;                              // workers do not answer AbortMesh
