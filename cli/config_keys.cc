@@ -120,6 +120,12 @@ std::vector<ConfigKey> ParallelismKeys() {
        KeyKind::kDegree},
       {"parallelism", "tensor_parallel_degree", "Devices that share every matrix.",
        MW_AT(parallel.tensor), KeyKind::kDegree},
+      {"parallelism", "tensor_parallel_axes",
+       "The tensor group as a grid of two or three axes (2D, 2.5D and 3D tensor parallelism), such "
+       "as \"2x2\" for a degree of 4; needs shardings = \"search\", which tries grids by itself "
+       "where "
+       "this is empty.",
+       MW_AT(parallel.tensor_axes)},
       {"parallelism", "pipeline_parallel_degree", "Stages; at most n_layers.",
        MW_AT(parallel.pipeline), KeyKind::kDegree},
       {"parallelism",

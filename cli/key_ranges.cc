@@ -61,7 +61,7 @@ struct Renamed {
   std::string_view key;
 };
 
-constexpr std::array<Renamed, 35> kRenamed = {{
+constexpr std::array<Renamed, 36> kRenamed = {{
     {"train.global_batch", "training.global_batch_size"},
     {"train.sequence", "training.seq_len"},
     {"train.steps", "training.steps"},
@@ -81,6 +81,7 @@ constexpr std::array<Renamed, 35> kRenamed = {{
     {"parallel.chunks", "parallelism.pipeline_parallel_chunks"},
     {"parallel.part_layers", "parallelism.pipeline_parallel_layers"},
     {"parallel.stage_meshes", "parallelism.pipeline_parallel_meshes"},
+    {"parallel.tensor_axes", "parallelism.tensor_parallel_axes"},
     {"parallel.zero", "parallelism.zero_stage"},
     {"parallel.shardings", "parallelism.shardings"},
     {"parallel.recompute", "activation_checkpoint.mode"},

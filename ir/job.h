@@ -40,6 +40,9 @@ struct ParallelSpec {
   // "2x1,1x1": data x tensor of each stage, where stages are meshes of different sizes; data and
   // tensor are 0 then, pipeline is 0 or their number. Empty: all have the same.
   std::string stage_meshes;
+  // "2x2": the tensor group as a grid of up to three axes, with searched shardings. Empty: one
+  // axis; with searched shardings those that the search finds best.
+  std::string tensor_axes;
   bool sequence_parallel =
       false;  // Megatron: residual stream split over `tensor` along the sequence
   // ZeRO over the replicas: 1 splits the optimizer's state, 2 gradients too, 3 weights too.

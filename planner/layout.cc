@@ -14,6 +14,9 @@
 namespace meshwright::planner {
 namespace {
 
+constexpr size_t kMostTensorAxes = 3;
+constexpr int64_t kMostTensor = 1 << 16;
+
 int64_t LargestDivisor(int64_t n, int64_t limit) {
   for (int64_t d = std::min(n, limit); d > 1; --d) {
     if (n % d == 0) return d;
@@ -105,6 +108,19 @@ Result<std::vector<int>> ParsePartLayers(const std::string& text, int64_t parts,
   return counts;
 }
 
+Status TakeTensorAxes(const ir::ParallelSpec& wanted, Layout& layout) {
+  if (wanted.tensor_axes.empty()) return OkStatus();
+  MW_ASSIGN_OR_RETURN(layout.tensor_axes, ParseTensorAxes(wanted.tensor_axes));
+  int64_t product = 1;
+  for (const int64_t size : layout.tensor_axes) product *= size;
+  if (wanted.tensor == 0 && layout.stage_degrees.empty()) layout.tensor = product;
+  if (layout.stage_degrees.empty() && layout.tensor == product) return OkStatus();
+  return InvalidArgument(fmt::format(
+      "parallel.tensor_axes is '{}', a grid of {}, but tensor={}{}; leave one of them open",
+      wanted.tensor_axes, product, layout.tensor,
+      layout.stage_degrees.empty() ? "" : " and stages differ"));
+}
+
 // Meshes of stages say what degrees would say otherwise.
 Status TakeStageMeshes(const ir::ParallelSpec& wanted, Layout& layout) {
   if (wanted.stage_meshes.empty()) return OkStatus();
@@ -158,6 +174,7 @@ std::string Layout::ToString() const {
           ? fmt::format("data={} tensor={} pipeline={}", data, tensor, pipeline)
           : fmt::format("pipeline={} meshes={}", pipeline, FormatStageDegrees(stage_degrees));
   text += fmt::format(" microbatches={} schedule={}", microbatches, schedule);
+  if (tensor_axes.size() > 1) text += fmt::format(" tensor_axes={}", fmt::join(tensor_axes, "x"));
   if (sequence_parallel) text += " sequence_parallel";
   if (chunks > 1) text += fmt::format(" chunks={}", chunks);
   if (!part_layers.empty()) text += fmt::format(" layers={}", fmt::join(part_layers, ","));
@@ -224,6 +241,24 @@ Result<std::vector<StageDegrees>> ParseStageDegrees(const std::string& text) {
   return degrees;
 }
 
+Result<std::vector<int64_t>> ParseTensorAxes(const std::string& text) {
+  std::vector<int64_t> axes;
+  for (const std::string& field : Split(text, 'x')) {
+    int64_t size = 0;
+    const char* const end = field.data() + field.size();
+    const auto [at, error] = std::from_chars(field.data(), end, size);
+    if (error != std::errc() || at != end || size < 1 || size > kMostTensor) {
+      return Fail(InvalidArgument(fmt::format(
+          "parallel.tensor_axes is '{}': '{}' is no size of an axis; write sizes as in \"2x2\"",
+          text, field)));
+    }
+    axes.push_back(size);
+  }
+  if (axes.size() <= kMostTensorAxes) return axes;
+  return Fail(InvalidArgument(fmt::format(
+      "parallel.tensor_axes is '{}': a grid has at most {} axes", text, kMostTensorAxes)));
+}
+
 std::string FormatStageDegrees(const std::vector<StageDegrees>& degrees) {
   std::string text;
   for (const StageDegrees& stage : degrees) {
@@ -256,6 +291,7 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
                       ShapeOfSchedule(layout.schedule, static_cast<int>(layout.pipeline),
                                       static_cast<int>(wanted.chunks)));
   layout.chunks = shape.chunks;
+  MW_TRY(TakeTensorAxes(wanted, layout));
   layout.sequence_parallel = wanted.sequence_parallel && layout.tensor > 1;
   layout.zero = std::max<int64_t>(wanted.zero, 0);
   const int64_t batch = job.train.global_batch;

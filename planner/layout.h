@@ -25,6 +25,9 @@ mesh::Topology TopologyOf(const Layout& layout, const mesh::Topology& topology);
 Result<std::vector<StageDegrees>> ParseStageDegrees(const std::string& text);
 std::string FormatStageDegrees(const std::vector<StageDegrees>& degrees);
 
+// "2x2": the sizes of the axes of a tensor group. Errors: kInvalidArgument naming the size.
+Result<std::vector<int64_t>> ParseTensorAxes(const std::string& text);
+
 // Writes degrees of stages into a layout, with the least common multiples; equal ones are data and
 // tensor. REQUIRES: one per stage.
 void SetStageDegrees(const std::vector<StageDegrees>& degrees, Layout& layout);

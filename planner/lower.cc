@@ -312,7 +312,12 @@ Result<Transfer> PlanImport(const Partition& partition, const Import& import,
 mesh::Mesh StageMesh(const Layout& layout, int stage) {
   mesh::Mesh mesh;
   const StageDegrees degrees = layout.DegreesOf(stage);
-  mesh.axes = {{kData, degrees.data}, {kTensor, degrees.tensor}};
+  mesh.axes = {{kData, degrees.data}};
+  if (layout.tensor_axes.empty()) {
+    mesh.axes.push_back({kTensor, degrees.tensor});
+  } else {
+    for (const ir::MeshAxis& axis : TensorAxes(layout)) mesh.axes.push_back(axis);
+  }
   const int64_t first = layout.FirstDevice(stage);
   for (int64_t i = 0; i < degrees.device_count(); ++i) {
     mesh.devices.push_back(DeviceIndex(static_cast<int32_t>(first + i)));

@@ -351,12 +351,16 @@ class Partitioner {
   // group gathers.
   Sharding Scatter(int stage, ValueId value, Sharding sharding) const {
     const int64_t tensor = layout_.DegreesOf(stage).tensor;
-    if (tensor == 1 || sharding.UsesAxis(kTensor)) return sharding;
+    const std::vector<ir::MeshAxis> axes = TensorAxes(layout_);
+    const bool split = std::any_of(axes.begin(), axes.end(), [&](const ir::MeshAxis& axis) {
+      return sharding.UsesAxis(axis.name);
+    });
+    if (tensor == 1 || split) return sharding;
     const ir::TensorType local = LocalType(stage, value, sharding);
     if (local.bytes() < kScatterMinBytes) return sharding;
     for (size_t d = sharding.dims.size(); d-- > 0;) {
       if (local.dims[d] % tensor != 0) continue;
-      sharding.dims[d].push_back(kTensor);
+      for (const ir::MeshAxis& axis : axes) sharding.dims[d].push_back(axis.name);
       return sharding;
     }
     return sharding;

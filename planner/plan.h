@@ -45,6 +45,9 @@ struct Layout {
   int64_t zero = 0;                  // 1, 2, 3: what replicas split among them (planner/zero.h)
   std::vector<Recompute> recompute;  // per layer; empty: kNone in all
   std::vector<StageDegrees> stage_degrees;  // per stage; empty: data and tensor in each
+  // The tensor group as a grid: {2, 4} are axes tensor and tensor2. Shardings of several axes (2D,
+  // 2.5D and 3D tensor parallelism) come from the search alone. Empty: one axis.
+  std::vector<int64_t> tensor_axes;
   // The cluster's device that runs each program (TopologyOf); empty: the first ones in their order.
   std::vector<int> devices;
   StageDegrees DegreesOf(int stage) const;

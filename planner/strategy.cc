@@ -1,6 +1,7 @@
 #include "planner/strategy.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -513,11 +514,21 @@ bool IsWeightCast(const Graph& graph, const Node& node) {
          graph.producer(node.inputs[0]).op == Op::kParam;
 }
 
+std::vector<ir::MeshAxis> TensorAxes(const Layout& layout) {
+  std::vector<ir::MeshAxis> axes;
+  const std::vector<int64_t> one_axis = {layout.tensor};
+  for (const int64_t size : layout.tensor_axes.empty() ? one_axis : layout.tensor_axes) {
+    if (size == 1) continue;
+    axes.push_back({axes.empty() ? kTensor : fmt::format("{}{}", kTensor, axes.size() + 1), size});
+  }
+  return axes;
+}
+
 mesh::Mesh PlanningMesh(const Layout& layout) {
   mesh::Mesh mesh;
   if (layout.microbatches > 1) mesh.axes.push_back({kMicro, layout.microbatches});
   if (layout.data > 1) mesh.axes.push_back({kData, layout.data});
-  if (layout.tensor > 1) mesh.axes.push_back({kTensor, layout.tensor});
+  for (const ir::MeshAxis& axis : TensorAxes(layout)) mesh.axes.push_back(axis);
   return mesh;
 }
 
@@ -525,6 +536,7 @@ mesh::Mesh PlanningMesh(const Layout& layout, int stage) {
   Layout own = layout;
   own.data = layout.DegreesOf(stage).data;
   own.tensor = layout.DegreesOf(stage).tensor;
+  own.stage_degrees.clear();
   return PlanningMesh(own);
 }
 
@@ -577,6 +589,11 @@ Result<Strategies> ChooseStrategies(const Graph& step_graph, const StageAssignme
                                     const Layout& layout,
                                     const std::map<std::string, Sharding>& known_params,
                                     int64_t max_tensor) {
+  if (TensorAxes(layout).size() > 1) {
+    return Fail(InvalidArgument(
+        fmt::format("the rules split one tensor axis, not a grid of {}; use shardings = \"search\"",
+                    fmt::join(layout.tensor_axes, "x"))));
+  }
   return Chooser(step_graph, stages, layout, known_params, max_tensor).Run();
 }
 

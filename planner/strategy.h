@@ -33,7 +33,7 @@ bool IsWeightCast(const ir::Graph& graph, const ir::Node& node);
 
 inline constexpr char kMicro[] = "micro";
 inline constexpr char kData[] = "data";
-inline constexpr char kTensor[] = "tensor";
+inline constexpr char kTensor[] = "tensor";  // further axes of the tensor group: tensor2, ...
 
 struct NodeStrategy {
   std::vector<mesh::Sharding> operands;  // required, one per input
@@ -57,6 +57,9 @@ struct Strategies {
   std::map<std::pair<ValueId, ir::Phase>, mesh::Sharding> forms;
   std::vector<std::string> notes;
 };
+
+// The axes of a tensor group, of size > 1.
+std::vector<ir::MeshAxis> TensorAxes(const Layout& layout);
 
 // The mesh that shardings refer to: axes of size > 1 among micro, data, tensor (no devices). Where
 // stages differ, what these sizes divide is divided by the sizes of every stage.

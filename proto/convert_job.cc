@@ -59,6 +59,7 @@ v1::ParallelSpec EncodeParallel(const ir::ParallelSpec& spec) {
   wire.set_part_layers(spec.part_layers);
   wire.set_shardings(spec.shardings);
   wire.set_stage_meshes(spec.stage_meshes);
+  wire.set_tensor_axes(spec.tensor_axes);
   return wire;
 }
 
@@ -77,6 +78,7 @@ ir::ParallelSpec DecodeParallel(const v1::ParallelSpec& wire) {
   spec.chunks = wire.chunks();
   spec.part_layers = wire.part_layers();
   spec.stage_meshes = wire.stage_meshes();
+  spec.tensor_axes = wire.tensor_axes();
   if (!wire.shardings().empty()) spec.shardings = wire.shardings();
   return spec;
 }

@@ -46,6 +46,7 @@ class PlanFinder {
       : job_(job), topology_(topology), options_(options), clock_(clock), scope_(scope) {}
 
   Result<FoundPlan> Run() {
+    MW_TRY(TakeGrid());
     MW_ASSIGN_OR_RETURN(Plan plan, MakeOne());
     // The layout of the plan stands first.
     const auto own = std::find_if(found_.best.begin(), found_.best.end(), [&](const auto& cost) {
@@ -56,6 +57,25 @@ class PlanFinder {
   }
 
  private:
+  // The rules plan for one tensor axis; a grid that the job names is the search's.
+  Status TakeGrid() {
+    if (job_.parallel.tensor_axes.empty()) return OkStatus();
+    if (job_.parallel.shardings != "search") {
+      return InvalidArgument(fmt::format(
+          "parallel.tensor_axes is '{}': the rules split one tensor axis; use shardings = "
+          "\"search\"",
+          job_.parallel.tensor_axes));
+    }
+    const auto layers = planner::LayerCount(job_.loss);
+    MW_ASSIGN_OR_RETURN(
+        const Layout layout,
+        planner::ResolveLayout(job_, static_cast<int64_t>(topology_.devices.size()), layers));
+    grid_ = layout.tensor_axes;
+    job_.parallel.tensor = layout.tensor;
+    job_.parallel.tensor_axes.clear();
+    return OkStatus();
+  }
+
   Result<Plan> MakeOne() {
     Result<Plan> rules =
         LeavesOpen(job_.parallel) ? PlanByRules() : planner::MakePlan(job_, topology_);
@@ -63,7 +83,7 @@ class PlanFinder {
     // What the search splits more may fit where the rules' plan does not.
     if (!rules.has_value() && !IsMisfit(rules)) return rules;
     MW_ASSIGN_OR_RETURN(const std::vector<Layout> layouts, LayoutsToSearch(rules));
-    return FastestOf(std::move(rules), layouts);
+    return FastestOf(std::move(rules), WithGrids(layouts));
   }
 
   // The search's memory is an estimate: where the programs need more, it is asked for less.
@@ -89,6 +109,29 @@ class PlanFinder {
       }
     }
     return plan;
+  }
+
+  // Grids of a tensor group: all of two axes, the one of three that is nearest to a cube.
+  static std::vector<std::vector<int64_t>> GridsOf(int64_t tensor) {
+    std::vector<std::vector<int64_t>> grids;
+    for (int64_t a = 2; a * a <= tensor; ++a) {
+      if (tensor % a == 0) grids.push_back({a, tensor / a});
+    }
+    if (tensor % 8 == 0) grids.push_back({2, 2, tensor / 4});
+    return grids;
+  }
+
+  // With the grid that the job names, or the fastest layout's grids behind the layouts.
+  std::vector<Layout> WithGrids(std::vector<Layout> layouts) const {
+    if (!grid_.empty()) {
+      for (Layout& layout : layouts) layout.tensor_axes = grid_;
+      return layouts;
+    }
+    for (std::vector<int64_t>& grid : GridsOf(layouts.front().tensor)) {
+      layouts.push_back(layouts.front());
+      layouts.back().tensor_axes = std::move(grid);
+    }
+    return layouts;
   }
 
   // The rules' own first; where nothing fits, what the job pins with each way to recompute.
@@ -159,7 +202,8 @@ class PlanFinder {
       best = std::move(*searched);
       best_s = step_s;
     }
-    if (best && (!rules_s || best_s < *rules_s * (1 - kLeastGain))) {
+    if (!grid_.empty() && !best) return Fail(InvalidArgument(refused));
+    if (best && (!grid_.empty() || !rules_s || best_s < *rules_s * (1 - kLeastGain))) {
       best->notes.push_back(Gain(*best, best_s, rules, rules_s));
       return std::move(*best);
     }
@@ -178,6 +222,12 @@ class PlanFinder {
     if (!rules_s) {
       return fmt::format("shardings are by search, {:.4g} ms per step: by the rules nothing fits",
                          best_s * 1e3);
+    }
+    if (best_s > *rules_s) {
+      return fmt::format(
+          "shardings are by search on the grid that the job names: {:.4g} ms per "
+          "step; the rules' take {:.4g} ms",
+          best_s * 1e3, *rules_s * 1e3);
     }
     std::string text = fmt::format(
         "shardings are by search: {:.4g} ms per step instead of the rules' {:.4g} ms ({:.1f} % "
@@ -203,12 +253,13 @@ class PlanFinder {
                               best.params.size(), example);
   }
 
-  const ir::JobRequest& job_;
+  ir::JobRequest job_;
   const mesh::Topology& topology_;
   const FindOptions& options_;
   const Clock& clock_;
   const planner::PlanScope scope_;
-  FoundLayout found_;  // by the search for layouts, if there was one
+  std::vector<int64_t> grid_;  // that the job names
+  FoundLayout found_;          // by the search for layouts, if there was one
 };
 
 }  // namespace

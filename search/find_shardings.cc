@@ -42,7 +42,10 @@ class Chooser {
     }
     IntraOptions options;
     // In this order, so that what "tensor" and then "data" split is gathered over "data" alone.
-    options.axes = {{planner::kTensor, layout.tensor}, {planner::kData, layout.data}};
+    for (const ir::MeshAxis& axis : planner::TensorAxes(layout)) {
+      options.axes.push_back({axis.name, axis.size});
+    }
+    options.axes.push_back({planner::kData, layout.data});
     options.microbatches = layout.microbatches;
     options.kept_microbatches = KeptMicrobatches(layout);
     options.budget_bytes = BudgetBytes(layout);
@@ -83,6 +86,7 @@ class Chooser {
     if (zero_ < 1 || layout.data == 1) return pins;
     Layout asked = layout;
     asked.zero = zero_;
+    asked.tensor_axes.clear();
     MW_ASSIGN_OR_RETURN(Strategies rules,
                         planner::ChooseStrategies(graph, stages, asked, {}, layout.tensor));
     planner::ApplyZero(graph, asked, rules);
@@ -91,9 +95,22 @@ class Chooser {
       const std::string name = attrs.Str("name");
       const mesh::Sharding& stored = rules.params.at(name);
       const bool split = stored.UsesAxis(planner::kData);
-      if (split && (attrs.Int("state") != 0 || zero_ == 3)) pins[name] = stored;
+      if (split && (attrs.Int("state") != 0 || zero_ == 3)) pins[name] = OnGrid(stored, layout);
     }
     return pins;
+  }
+
+  // What the rules split over the tensor group, over all of its axes.
+  static mesh::Sharding OnGrid(mesh::Sharding sharding, const Layout& layout) {
+    mesh::AxisList axes;
+    for (const ir::MeshAxis& axis : planner::TensorAxes(layout)) axes.push_back(axis.name);
+    for (mesh::AxisList& dim : sharding.dims) {
+      const auto at = std::find(dim.begin(), dim.end(), planner::kTensor);
+      if (at == dim.end()) continue;
+      const auto behind = dim.erase(at);
+      dim.insert(behind, axes.begin(), axes.end());
+    }
+    return sharding;
   }
 
   const int64_t zero_;

@@ -173,6 +173,54 @@ TEST_F(SearchPlan, PinnedDegreesOfGpt2EqualOneDevice) {
   }
 }
 
+// 2D and 3D tensor parallelism: what a grid splits is the model of one device, too.
+TEST_F(SearchPlan, GridsOfTheTensorGroupEqualOneDevice) {
+  const ir::JobRequest job = MakeTinyJob(TinyGpt2());
+  Train(job, 64);
+  struct Grid {
+    Degrees degrees;
+    const char* axes;
+  };
+  const Grid grids[] = {{{1, 4, 1, 2}, "2x2"},
+                        {{2, 4, 1, 1, "1f1b", 1}, "2x2"},
+                        {{1, 4, 2, 2}, "2x2"},
+                        {{1, 8, 1, 1}, "2x2x2"}};
+  for (const Grid& grid : grids) {
+    if (LeavesOut(3)) continue;
+    ir::JobRequest on_grid = With(job, grid.degrees);
+    on_grid.parallel.tensor_axes = grid.axes;
+    const auto devices =
+        static_cast<int>(grid.degrees.data * grid.degrees.tensor * grid.degrees.pipeline);
+    const mesh::Topology topology = TopologyWith(devices, {1e-8, 1e-12});
+    const auto found = search::FindPlan(on_grid, topology, {}, FakeClock());
+    ASSERT_TRUE(found.has_value()) << grid.axes << ": " << found.error();
+    bool splits_both = false;
+    for (const planner::ParamInfo& param : found->plan.params) {
+      splits_both =
+          splits_both || (param.sharding.UsesAxis("tensor") && param.sharding.UsesAxis("tensor2"));
+    }
+    EXPECT_TRUE(splits_both) << grid.axes;
+    const auto outcome = TrainPlan(found->plan, on_grid, 64);
+    ASSERT_TRUE(outcome.has_value()) << grid.axes << ": " << outcome.error();
+    ExpectEqualOutcomes(expected_, *outcome, found->plan.layout.ToString());
+  }
+}
+
+TEST_F(SearchPlan, GridsThatCannotBeAreRefused) {
+  ir::JobRequest job = With(MakeTinyJob(TinyGpt2()), {1, 4, 1, 2});
+  const auto refusal = [&] {
+    const auto found = search::FindPlan(job, TopologyWith(4, {1e-8, 1e-12}), {}, FakeClock());
+    return found.has_value() ? std::string() : found.error().message();
+  };
+  for (const char* axes : {"2x", "2x3", "4x2", "1x1x2x2"}) {
+    job.parallel.tensor_axes = axes;
+    EXPECT_NE(refusal().find("tensor_axes"), std::string::npos) << axes << ": " << refusal();
+  }
+  job.parallel.tensor_axes = "2x2";
+  job.parallel.shardings = "rules";
+  EXPECT_NE(refusal().find("use shardings = \"search\""), std::string::npos) << refusal();
+}
+
 TEST_F(SearchPlan, OpenDegreesOfLlamaEqualOneDevice) {
   TinyOptions options;
   options.family = "llama";
