@@ -11,6 +11,7 @@
 #include "cli/listen_check.h"
 #include "cli/worker_profile.h"
 #include "worker/agent.h"
+#include "worker/core_share.h"
 #include "worker/kernel_timing.h"
 
 namespace meshwright::cli {
@@ -42,6 +43,13 @@ Result<std::string> DeviceProfileOf(const WorkerArgs& args) {
   request.cache_dir = ProfileCacheDir();
   request.machine = MachineDescription();
   request.measure = [](int threads) { return worker::TimeKernels(threads, SystemClock()); };
+  request.transport = args.transport;
+  request.measure_links = [&args] {
+    return worker::TimeLinks({.transport = args.transport}, SystemClock());
+  };
+  request.measure_share = [](int threads) {
+    return worker::MeasureCoreShare(threads, SystemClock());
+  };
   return WorkerProfileText(request);
 }
 

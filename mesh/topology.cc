@@ -2,9 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace meshwright::mesh {
+namespace {
+
+void TakeSlower(const std::optional<LinkCost>& measured, std::optional<LinkCost>& link) {
+  if (!measured) return;
+  if (!link) link = *measured;
+  link->alpha_s = std::max(link->alpha_s, measured->alpha_s);
+  link->seconds_per_byte = std::max(link->seconds_per_byte, measured->seconds_per_byte);
+}
+
+}  // namespace
+
+void AddMeasuredLinks(const DeviceProfile& profile, Host& host) {
+  TakeSlower(profile.links.process, host.links.process);
+  TakeSlower(profile.links.host, host.links.host);
+}
 
 std::string_view LinkClassName(LinkClass link) {
   switch (link) {
