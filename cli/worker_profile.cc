@@ -134,6 +134,19 @@ void MeasureLinks(const ProfileRequest& request, mesh::DeviceProfile& profile) {
   profile.links = {cost(timings->process), cost(timings->host)};
 }
 
+void MeasureHostStream(const ProfileRequest& request, mesh::DeviceProfile& profile) {
+  if (!request.measure_host_stream) return;
+  const Result<double> bytes_per_s = request.measure_host_stream();
+  if (bytes_per_s) {
+    // All cores stream no less than one of them, whatever else ran while they were measured.
+    profile.host_bytes_per_s =
+        std::max(*bytes_per_s, profile.Rates(KernelClass::kElementwise).bytes_per_s);
+  } else {
+    LogWarn("the host's memory rate is not measured, plans take none to be shared: " +
+            bytes_per_s.error().message());
+  }
+}
+
 Result<mesh::DeviceProfile> Measure(const ProfileRequest& request) {
   MW_ASSIGN_OR_RETURN(const std::vector<KernelTiming> timings, request.measure(request.threads));
   const std::string name =
@@ -141,6 +154,7 @@ Result<mesh::DeviceProfile> Measure(const ProfileRequest& request) {
   MW_ASSIGN_OR_RETURN(mesh::DeviceProfile profile, MakeMeasuredProfile(name, timings));
   profile.source = request.machine;
   MeasureLinks(request, profile);
+  MeasureHostStream(request, profile);
   return profile;
 }
 

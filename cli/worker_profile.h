@@ -37,6 +37,8 @@ struct ProfileRequest {
   std::string transport = "auto";  // between workers, as links are measured
   // Not set: links are not measured. A failure costs the links and a line in the log, no more.
   std::function<Result<worker::LinkTimings>()> measure_links = {};
+  // Bytes per second of all cores of the host at once; not set: not known. Failures as of links.
+  std::function<Result<double>()> measure_host_stream = {};
   std::function<double(int threads)> measure_share = {};  // of the cores; not set: 1
 };
 

@@ -148,6 +148,11 @@ Status CheckDeviceProfile(const DeviceProfile& profile) {
   for (size_t k = 0; k < kKernelClassCount; ++k) {
     MW_TRY(CheckKernel(profile, static_cast<KernelClass>(k)));
   }
+  if (profile.host_bytes_per_s != 0 && !IsPositive(profile.host_bytes_per_s)) {
+    return wrong(
+        fmt::format("host_bytes_per_s is {}; it must be above 0, or 0 where it is not known",
+                    profile.host_bytes_per_s));
+  }
   MW_TRY(CheckLink(profile, "process", profile.links.process));
   return CheckLink(profile, "host", profile.links.host);
 }

@@ -3,7 +3,8 @@
 //   line   = "profile" text | "source" text | "memory_bytes" integer | "launch_s" number
 //          | "peak" dtype number | "bytes_per_s" kernel number
 //          | "rate" kernel dtype number ":" number { number ":" number }
-//          | "link" ( "process" | "host" ) number number | "#" anything | ""
+//          | "link" ( "process" | "host" ) number number | "host_bytes_per_s" number
+//          | "#" anything | ""
 //   text   = double quotes around anything but a double quote
 #include <fmt/format.h>
 
@@ -138,11 +139,14 @@ Status ReadLine(LineReader& line, DeviceProfile& profile) {
     MW_ASSIGN_OR_RETURN(profile.Rates(kernel).bytes_per_s, line.Number<double>(line.Word(), key));
   } else if (key == "rate") {
     MW_TRY(ReadRate(line, profile));
+  } else if (key == "host_bytes_per_s") {
+    MW_ASSIGN_OR_RETURN(profile.host_bytes_per_s, line.Number<double>(line.Word(), key));
   } else if (key == "link") {
     MW_TRY(ReadLink(line, profile.links));
   } else {
-    const std::vector<std::string> known = {"profile", "source",      "memory_bytes", "launch_s",
-                                            "peak",    "bytes_per_s", "rate",         "link"};
+    const std::vector<std::string> known = {"profile",  "source", "memory_bytes",
+                                            "launch_s", "peak",   "bytes_per_s",
+                                            "rate",     "link",   "host_bytes_per_s"};
     return line.Wrong(fmt::format("unknown word '{}'{}; known: {}", key, DidYouMean(key, known),
                                   Join(known, ", ")));
   }
@@ -184,6 +188,9 @@ std::string FormatDeviceProfile(const DeviceProfile& profile) {
   const auto link = [](std::string_view name, const std::optional<LinkCost>& cost) {
     return cost ? fmt::format("link {} {} {}\n", name, cost->alpha_s, cost->seconds_per_byte) : "";
   };
+  if (profile.host_bytes_per_s > 0) {
+    text += fmt::format("host_bytes_per_s {}\n", profile.host_bytes_per_s);
+  }
   return text + link("process", profile.links.process) + link("host", profile.links.host);
 }
 

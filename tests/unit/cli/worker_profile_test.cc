@@ -117,6 +117,21 @@ TEST(WorkerProfileText, LinksAreMeasuredAndKept) {
   EXPECT_EQ(calls, 2);
 }
 
+TEST(WorkerProfileText, TheRateOfTheHostIsKeptToo) {
+  Measured measured;
+  measured.request.measure_host_stream = []() -> Result<double> { return 3e9; };
+  EXPECT_EQ(mesh::ParseDeviceProfile(*WorkerProfileText(measured.request))->host_bytes_per_s, 3e9);
+  measured.request.mode = "measure";
+  measured.request.measure_host_stream = []() -> Result<double> { return 1e9; };
+  EXPECT_NEAR(mesh::ParseDeviceProfile(*WorkerProfileText(measured.request))->host_bytes_per_s, 2e9,
+              1)
+      << "what one core streams";
+  measured.request.measure_host_stream = []() -> Result<double> {
+    return Fail(ResourceExhausted("no memory"));
+  };
+  EXPECT_EQ(mesh::ParseDeviceProfile(*WorkerProfileText(measured.request))->host_bytes_per_s, 0);
+}
+
 TEST(WorkerProfileText, LinksThatCannotBeMeasuredCostTheLinksOnly) {
   Measured measured;
   measured.request.measure_links = []() -> Result<worker::LinkTimings> {

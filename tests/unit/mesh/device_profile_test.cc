@@ -62,6 +62,7 @@ TEST(DeviceProfile, ReadsWhatItWrites) {
   ASSERT_TRUE(process_only.has_value()) << process_only.error();
   EXPECT_EQ(*process_only, measured);
   measured.links.host = {4.469229662745099e-05, 7.667411343443629e-10};
+  measured.host_bytes_per_s = 3.1e10;
   EXPECT_EQ(*ParseDeviceProfile(FormatDeviceProfile(measured)), measured);
 }
 
@@ -74,6 +75,7 @@ TEST(DeviceProfile, LinksAreChecked) {
   EXPECT_THAT(ProfileError(text + "link host 1 1\nlink host 1 1\n"),
               HasSubstr("link host was given before"));
   EXPECT_THAT(ProfileError(text + "link host 1\n"), HasSubstr("seconds per byte is ''"));
+  EXPECT_THAT(ProfileError(text + "host_bytes_per_s -1\n"), HasSubstr("host_bytes_per_s is -1"));
 }
 
 TEST(DeviceProfile, ErrorsNameLineAndNumber) {
