@@ -39,9 +39,14 @@ def cores(count):
     return allowed[-count:]
 
 
+def on_cores(numbers, words):
+    """The command on these cores."""
+    return ["taskset", "-c", ",".join(map(str, numbers)), *map(str, words)]
+
+
 def pinned(count, words):
     """The command on `count` cores."""
-    return ["taskset", "-c", ",".join(map(str, cores(count))), *map(str, words)]
+    return on_cores(cores(count), words)
 
 
 def output_of(words, timeout=600, env=None):

@@ -12,6 +12,9 @@
 #include "bench/overhead.h"
 #include "bench/plan_case.h"
 #include "bench/profile.h"
+#include "cli/worker_profile.h"
+#include "planner/cost_model.h"
+#include "worker/kernel_timing.h"
 
 namespace meshwright::bench {
 namespace {
@@ -27,8 +30,20 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+// This machine as a worker with so many threads measures it.
+Result<mesh::Topology> MeasuredDevice(int threads) {
+  MW_ASSIGN_OR_RETURN(const std::vector<worker::KernelTiming> timings,
+                      worker::TimeKernels(threads, SystemClock()));
+  MW_ASSIGN_OR_RETURN(mesh::DeviceProfile profile, cli::MakeMeasuredProfile("bench", timings));
+  mesh::Topology topology = mesh::Topology::Local(1);
+  topology.devices[0].profile = std::make_shared<const mesh::DeviceProfile>(std::move(profile));
+  return topology;
+}
+
 Status PrintProfile(ProfileArgs args) {
-  Profile profile;
+  MW_ASSIGN_OR_RETURN(const mesh::Topology topology, MeasuredDevice(args.run.threads));
+  const planner::CostModel costs(topology);
+  Profile profile(&costs);
   args.run.observer = &profile;
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceRun> run, DeviceRun::Start(args.run));
   MW_TRY(run->Step(2));
@@ -36,24 +51,31 @@ Status PrintProfile(ProfileArgs args) {
   MW_ASSIGN_OR_RETURN(const std::vector<double> seconds, run->Step(args.steps));
   double step = 0;
   for (const double s : seconds) step += s;
-  std::vector<std::pair<std::string, NodeTotals>> rows(profile.totals().begin(),
-                                                       profile.totals().end());
+  const std::map<std::string, NodeTotals> totals_of = profile.Totals();
+  std::vector<std::pair<std::string, NodeTotals>> rows(totals_of.begin(), totals_of.end());
   std::sort(rows.begin(), rows.end(),
             [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   const double steps = static_cast<double>(args.steps);
-  double nodes = 0;
+  double nodes = 0, least = 0, forecast = 0;
   for (const auto& [name, totals] : rows) {
     nodes += totals.seconds;
+    least += totals.least_s;
+    forecast += totals.forecast_s;
     if (args.json) {
-      fmt::print(R"({{"kind":"{}","calls":{},"seconds":{:.9g},"flops":{:.9g},"bytes":{:.9g}}})"
+      fmt::print(R"({{"kind":"{}","calls":{},"seconds":{:.9g},"flops":{:.9g},"bytes":{:.9g},)"
+                 R"("least_seconds":{:.9g},"forecast_seconds":{:.9g}}})"
                  "\n",
                  name, totals.calls / args.steps, totals.seconds / steps, totals.flops / steps,
-                 totals.bytes / steps);
+                 totals.bytes / steps, totals.least_s / steps, totals.forecast_s / steps);
       continue;
     }
-    fmt::print("{:8.3f} ms {:5.1f} %  {:4} x  {:7.1f} GFLOP/s {:6.1f} GB/s  {}\n",
-               totals.seconds / steps * 1e3, 100 * totals.seconds / step, totals.calls / args.steps,
-               totals.flops / totals.seconds / 1e9, totals.bytes / totals.seconds / 1e9, name);
+    fmt::print(
+        "{:8.3f} ms {:5.1f} %  {:4} x  {:7.1f} GFLOP/s {:6.1f} GB/s  least {:8.3f} forecast "
+        "{:8.3f} "
+        "ms  {}\n",
+        totals.seconds / steps * 1e3, 100 * totals.seconds / step, totals.calls / args.steps,
+        totals.flops / totals.seconds / 1e9, totals.bytes / totals.seconds / 1e9,
+        totals.least_s / steps * 1e3, totals.forecast_s / steps * 1e3, name);
   }
   if (args.json) {
     fmt::print(R"({{"kind":"step","seconds":{:.9g},"median_seconds":{:.9g}}})"
@@ -61,8 +83,12 @@ Status PrintProfile(ProfileArgs args) {
                step / steps, Median(seconds));
     return OkStatus();
   }
-  fmt::print("step {:.3f} ms (median {:.3f}), outside of nodes {:.3f} ms\n", step / steps * 1e3,
-             Median(seconds) * 1e3, (step - nodes) / steps * 1e3);
+  fmt::print(
+      "step {:.3f} ms (median {:.3f}), outside of nodes {:.3f} ms; nodes at their fastest {:.3f} "
+      "ms, "
+      "forecast {:.3f} ms\n",
+      step / steps * 1e3, Median(seconds) * 1e3, (step - nodes) / steps * 1e3, least / steps * 1e3,
+      forecast / steps * 1e3);
   return OkStatus();
 }
 
@@ -91,7 +117,8 @@ Status PrintPlanCase(const PlanCaseOptions& options) {
 void AddPlanOptions(CLI::App* command, PlanCaseOptions& options) {
   command->add_option("job", options.job_file)->required();
   command->add_option("--set", options.overrides);
-  command->add_option("--cluster", options.cluster_file)->required();
+  CLI::Option* file = command->add_option("--cluster", options.cluster_file);
+  command->add_option("--address", options.address, "Of a running cluster")->excludes(file);
   command->add_option("--hosts", options.hosts, "Of the first group");
   command->add_option("--profile", options.profile, "Of the first group's devices");
   command->add_option("--limit-ms", options.limit_ms, "Of the search");

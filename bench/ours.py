@@ -5,8 +5,8 @@ import tempfile
 import threading
 import time
 
-from common import (MESHWRIGHT, MW_BENCH, ROOT, RUNS, CaseError, clean_environment, cores, output_of,
-                    pinned)
+from common import (MESHWRIGHT, MW_BENCH, ROOT, RUNS, CaseError, clean_environment, cores, on_cores,
+                    output_of, pinned)
 
 WARM_STEPS = 2  # first steps of a job, not counted
 JOB_TIMEOUT_S = 1800
@@ -23,14 +23,14 @@ class Job:
 
 
 class Cluster:
-    """A controller and workers on `count` cores; a context manager."""
+    """A controller and workers on `count` cores, or on those of `only`; a context manager."""
 
-    def __init__(self, workers=1, threads=1, count=1):
-        self.cores, self.folder = count, RUNS / "cluster"
+    def __init__(self, workers=1, threads=1, count=1, profile="cached", only=None):
+        self.cores, self.folder = only or cores(count), RUNS / "cluster"
         self.down()
-        output_of(pinned(count, [
+        output_of(on_cores(self.cores, [
             MESHWRIGHT, "up", "--workers", workers, "--threads-per-device", threads, "--dir", self.folder,
-            "--port", 0, "--metrics-port", 0, "--log-level", "warn"]))
+            "--port", 0, "--metrics-port", 0, "--log-level", "warn", "--profile", profile]))
         self.workers = []
         for line in (self.folder / "cluster.txt").read_text().splitlines():
             words = line.split()
@@ -48,15 +48,15 @@ class Cluster:
     def down(self):
         output_of([MESHWRIGHT, "down", "--dir", self.folder])
 
-    def submit(self, job, sets, steps):
-        """Runs `steps` counted steps of the job."""
+    def submit(self, job, sets, steps, on_report=lambda: None):
+        """Runs `steps` counted steps of the job; `on_report` is called after each."""
         words = [MESHWRIGHT, "submit", ROOT / job, "--address", self.address, "-o", "json"]
         for value in [*sets, f"training.steps={steps + WARM_STEPS}"]:
             words += ["--set", value]
         started = time.perf_counter()
         errors_file = tempfile.TemporaryFile("w+")
         process = subprocess.Popen(
-            pinned(self.cores, words), stdout=subprocess.PIPE, stderr=errors_file, text=True,
+            on_cores(self.cores, words), stdout=subprocess.PIPE, stderr=errors_file, text=True,
             env=clean_environment(), cwd=ROOT)
         watchdog = threading.Timer(JOB_TIMEOUT_S, process.kill)
         watchdog.start()
@@ -69,6 +69,7 @@ class Cluster:
                 if "step" in report:
                     arrivals.append(now)
                     reports.append(report)
+                    on_report()
             process.wait()
             errors_file.seek(0)
             errors = errors_file.read().strip().splitlines()

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "cli/cluster_file.h"
 #include "cli/job_config.h"
+#include "cli/plan_job.h"
 #include "mesh/cluster.h"
 #include "planner/cost_model.h"
 #include "planner/forecast.h"
@@ -25,21 +26,27 @@ double SecondsSince(WallClock::time_point start) {
 }
 
 Result<mesh::Topology> TopologyOf(const PlanCaseOptions& options) {
+  if (!options.address.empty()) {
+    cli::GlobalArgs global;
+    global.address = options.address;
+    return cli::PlanTopology({}, global, {});
+  }
   MW_ASSIGN_OR_RETURN(mesh::Cluster cluster, cli::LoadClusterFile(options.cluster_file));
   if (options.hosts > 0) cluster.hosts.front().count = options.hosts;
   if (!options.profile.empty()) cluster.hosts.front().profile = options.profile;
   return mesh::TopologyOfCluster(cluster);
 }
 
-// Programs of one device per stage, also where every degree is pinned.
+// Of a cluster file, programs of one device per stage, also where every degree is pinned.
 Result<planner::Plan> PlanOf(const ir::JobRequest& job, const mesh::Topology& topology,
-                             int64_t limit_ms) {
+                             int64_t limit_ms, bool is_running) {
   search::FindOptions options;
   options.timeout_ms = limit_ms;
   constexpr auto kScope = planner::PlanScope::kOnePerStage;
-  if (search::LeavesOpen(job.parallel)) {
+  if (is_running || search::LeavesOpen(job.parallel)) {
+    const auto scope = is_running ? planner::PlanScope::kAllDevices : kScope;
     MW_ASSIGN_OR_RETURN(search::FoundPlan found,
-                        search::FindPlan(job, topology, options, SystemClock(), kScope));
+                        search::FindPlan(job, topology, options, SystemClock(), scope));
     return std::move(found.plan);
   }
   MW_ASSIGN_OR_RETURN(const search::FoundLayout found,
@@ -108,12 +115,14 @@ Result<PlanCase> RunPlanCase(const PlanCaseOptions& options) {
   PlanCase result;
   result.devices = static_cast<int64_t>(topology.devices.size());
   const WallClock::time_point plan_start = WallClock::now();
-  MW_ASSIGN_OR_RETURN(const planner::Plan plan,
-                      PlanOf(prepared.request, topology, options.limit_ms));
+  MW_ASSIGN_OR_RETURN(const planner::Plan plan, PlanOf(prepared.request, topology, options.limit_ms,
+                                                       !options.address.empty()));
   result.plan_s = SecondsSince(plan_start);
   result.layout = plan.layout;
   for (const planner::DeviceMemory& memory : plan.memory) {
-    result.most_bytes = std::max(result.most_bytes, static_cast<double>(memory.total_bytes));
+    const auto bytes = static_cast<double>(memory.total_bytes);
+    result.most_bytes = std::max(result.most_bytes, bytes);
+    result.all_bytes += bytes;
   }
   const WallClock::time_point forecast_start = WallClock::now();
   MW_TRY(AddForecast(prepared.request, plan, topology, result));
@@ -140,13 +149,13 @@ std::string FormatPlanCase(const PlanCase& result) {
   return fmt::format(
       R"({{"plan_s":{:.4g},"forecast_s":{:.4g},"devices":{},"layout":"{}","devices_used":{},)"
       R"("sequence_parallel":{},"layers_full":{},"layers_selective":{},"step_s":{:.6g},)"
-      R"("tokens_per_s":{:.6g},"mfu":{:.4f},"hfu":{:.4f},"most_gib":{:.2f},)"
+      R"("tokens_per_s":{:.6g},"mfu":{:.4f},"hfu":{:.4f},"most_gib":{:.2f},"all_bytes":{:.0f},)"
       R"("step_parts_s":{{{}}}}})",
       result.plan_s, result.forecast_s, result.devices, layout.ToString(), layout.device_count(),
       layout.sequence_parallel, layers_of(planner::Recompute::kFull),
       layers_of(planner::Recompute::kSelective), result.step_s, result.tokens_per_s,
       result.model_flops_utilization, result.hardware_flops_utilization,
-      result.most_bytes / 1073741824.0, fmt::join(parts, ","));
+      result.most_bytes / 1073741824.0, result.all_bytes, fmt::join(parts, ","));
 }
 
 }  // namespace meshwright::bench

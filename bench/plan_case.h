@@ -1,8 +1,9 @@
 // Plans that nothing runs: how long they take to find, what they are and what their step would be.
 //
-// A case is a job file with settings and a cluster file, as `meshwright plan` takes them. Programs
-// are made for one device per stage. What the job pins is taken; everything else is found by
-// search/find_layout.h.
+// A case is a job file with settings and a cluster, as `meshwright plan` takes them. For a cluster
+// file programs are made for one device per stage; what the job pins is taken, everything else is
+// found by search/find_layout.h. For a running cluster it is the plan that the controller would
+// make, with what its workers measured.
 //
 // Thread rule: the caller's thread.
 #pragma once
@@ -22,10 +23,11 @@ namespace meshwright::bench {
 struct PlanCaseOptions {
   std::string job_file;
   std::vector<std::string> overrides;  // as `meshwright plan --set`
-  std::string cluster_file;
-  int64_t hosts = 0;          // of the cluster's first group; 0: as the file says
-  std::string profile;        // of the first group's devices; empty: as the file says
-  int64_t limit_ms = 10'000;  // of the search
+  std::string cluster_file;            // or
+  std::string address;                 // of a running cluster: as its controller would plan
+  int64_t hosts = 0;                   // of the cluster's first group; 0: as the file says
+  std::string profile;                 // of the first group's devices; empty: as the file says
+  int64_t limit_ms = 10'000;           // of the search
 };
 
 struct PlanCase {
@@ -42,9 +44,11 @@ struct PlanCase {
   std::map<std::string, double> collective_s;                 // by mesh axes
   double waiting_s = 0;                                       // for stages and members
   double most_bytes = 0;                                      // of the fullest device
+  double all_bytes = 0;                                       // of all devices that have a program
 };
 
-// Errors: as cli::LoadJobConfig, cli::LoadClusterFile, mesh::TopologyOfCluster, search::FindPlan.
+// Errors: as cli::LoadJobConfig, cli::LoadClusterFile, mesh::TopologyOfCluster, search::FindPlan,
+// cli::PlanTopology.
 Result<PlanCase> RunPlanCase(const PlanCaseOptions& options);
 
 // One line of JSON; keys name their units.

@@ -1,13 +1,17 @@
 // Where a step's time goes: seconds per kind of node, against what its FLOPs and bytes would cost
-// at the machine's rates.
+// at the machine's rates, and against what the planner expects of it.
+//
+// Thread rule: one thread, the device's.
 #pragma once
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/limits.h"
 #include "ops/kernel.h"
+#include "planner/cost_model.h"
 
 namespace meshwright::bench {
 
@@ -16,17 +20,27 @@ struct NodeTotals {
   double seconds = 0;
   double flops = 0;
   double bytes = 0;
+  double least_s = 0;     // calls at the speed of each node's fastest
+  double forecast_s = 0;  // calls as the cost model prices them; 0 without one
 };
 
-// Sums by what the node is: its op, and for a contraction its equation and shapes.
+// By what the node is: its op, and for a contraction its equation and shapes.
 class Profile final : public ops::NodeObserver {
  public:
+  // `costs`: of one device, the first; null: no forecast. Outlives the profile.
+  explicit Profile(const planner::CostModel* costs = nullptr) : costs_(costs) {}
   void OnNode(const ir::Graph& graph, NodeId node, double seconds) override;
-  void Clear() { totals_.clear(); }
-  const std::map<std::string, NodeTotals>& totals() const { return totals_; }
+  void Clear() { nodes_.clear(); }
+  std::map<std::string, NodeTotals> Totals() const;
 
  private:
-  std::map<std::string, NodeTotals> totals_;
+  struct OneNode {
+    std::string kind;
+    NodeTotals totals;
+  };
+
+  const planner::CostModel* costs_;
+  std::map<std::pair<const ir::Graph*, NodeId>, OneNode> nodes_;
 };
 
 }  // namespace meshwright::bench

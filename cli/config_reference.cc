@@ -82,10 +82,9 @@ std::string ConfigReferenceMarkdown() {
       "without a key. A value that has no effect, such as `momentum` with adamw, is a printed "
       "note.\n\n"
       "Every degree of `[parallelism]` may be a number, which the planner must keep, or `-1` or "
-      "`\"auto\"`. Today only\n"
-      "`data_parallel_replicate_degree` is chosen, as what the other degrees leave over; `auto` "
-      "of the tensor and\n"
-      "pipeline degrees is 1.\n\n"
+      "`\"auto\"`, which the\n"
+      "planner searches (docs/planner.md); `meshwright plan` shows what it chose, and from "
+      "what.\n\n"
       "`meshwright config validate FILE` checks a file, `meshwright config show FILE` prints it "
       "resolved,\n"
       "`meshwright config schema` prints a JSON Schema for editors.\n";

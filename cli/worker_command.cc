@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 
@@ -11,6 +12,8 @@
 #include "cli/listen_check.h"
 #include "cli/worker_profile.h"
 #include "worker/agent.h"
+#include "worker/core_claims.h"
+#include "worker/core_share.h"
 #include "worker/kernel_timing.h"
 
 namespace meshwright::cli {
@@ -42,6 +45,18 @@ Result<std::string> DeviceProfileOf(const WorkerArgs& args) {
   request.cache_dir = ProfileCacheDir();
   request.machine = MachineDescription();
   request.measure = [](int threads) { return worker::TimeKernels(threads, SystemClock()); };
+  request.transport = args.transport;
+  request.measure_links = [&args] {
+    return worker::TimeLinks({.transport = args.transport}, SystemClock());
+  };
+  // Kept to some of the cores it cannot tell what all of them stream.
+  const auto cores = static_cast<int>(worker::AllowedCpus().size());
+  if (cores > 1 && cores == ::sysconf(_SC_NPROCESSORS_ONLN)) {
+    request.measure_host_stream = [cores] { return worker::TimeHostStream(cores, SystemClock()); };
+  }
+  request.measure_share = [](int threads) {
+    return worker::MeasureCoreShare(threads, SystemClock());
+  };
   return WorkerProfileText(request);
 }
 

@@ -100,7 +100,8 @@ Status SetStream(const std::vector<KernelTiming>& timings, KernelClass kernel,
 }
 
 std::string CachePath(const ProfileRequest& request) {
-  const std::string key = fmt::format("{}\n{} threads\n", request.machine, request.threads);
+  const std::string key = fmt::format("{}\n{} threads\n{} transport\n", request.machine,
+                                      request.threads, request.transport);
   return fmt::format("{}/{}.profile", request.cache_dir, Sha256Hex(key).substr(0, 32));
 }
 
@@ -119,12 +120,41 @@ UniqueFd LockMeasuring(const std::string& cache_dir) {
   return fd;
 }
 
+void MeasureLinks(const ProfileRequest& request, mesh::DeviceProfile& profile) {
+  if (!request.measure_links) return;
+  const Result<worker::LinkTimings> timings = request.measure_links();
+  if (!timings) {
+    LogWarn("links between workers are not measured, plans take defaults: " +
+            timings.error().message());
+    return;
+  }
+  const auto cost = [](const worker::LinkTiming& timing) {
+    return mesh::LinkCost{timing.latency_s, timing.seconds_per_byte};
+  };
+  profile.links = {cost(timings->process), cost(timings->host)};
+}
+
+void MeasureHostStream(const ProfileRequest& request, mesh::DeviceProfile& profile) {
+  if (!request.measure_host_stream) return;
+  const Result<double> bytes_per_s = request.measure_host_stream();
+  if (bytes_per_s) {
+    // All cores stream no less than one of them, whatever else ran while they were measured.
+    profile.host_bytes_per_s =
+        std::max(*bytes_per_s, profile.Rates(KernelClass::kElementwise).bytes_per_s);
+  } else {
+    LogWarn("the host's memory rate is not measured, plans take none to be shared: " +
+            bytes_per_s.error().message());
+  }
+}
+
 Result<mesh::DeviceProfile> Measure(const ProfileRequest& request) {
   MW_ASSIGN_OR_RETURN(const std::vector<KernelTiming> timings, request.measure(request.threads));
   const std::string name =
       fmt::format("measured, {} thread{}", request.threads, request.threads == 1 ? "" : "s");
   MW_ASSIGN_OR_RETURN(mesh::DeviceProfile profile, MakeMeasuredProfile(name, timings));
   profile.source = request.machine;
+  MeasureLinks(request, profile);
+  MeasureHostStream(request, profile);
   return profile;
 }
 
@@ -144,7 +174,8 @@ Result<mesh::DeviceProfile> CachedOrMeasured(const ProfileRequest& request) {
     const Status written = WriteFileAtomic(path, mesh::FormatDeviceProfile(profile));
     if (!written.ok()) LogWarn("the device profile is not kept: " + written.message());
   }
-  return profile;
+  if (request.mode != "measure" || !request.measure_share) return profile;
+  return ProfileAtShare(profile, request.measure_share(request.threads));
 }
 
 std::string ProcessorName() {
@@ -187,6 +218,20 @@ Result<mesh::DeviceProfile> MakeMeasuredProfile(const std::string& name,
   const Status sound = mesh::CheckDeviceProfile(profile);
   if (!sound.ok()) return Fail(Internal(sound.message()));
   return profile;
+}
+
+mesh::DeviceProfile ProfileAtShare(const mesh::DeviceProfile& profile, double share) {
+  mesh::DeviceProfile slower = profile;
+  if (share >= 1) return slower;
+  slower.name += fmt::format(", {:.0f} % of its cores", 100 * share);
+  slower.launch_s /= share;
+  for (mesh::KernelRates& rates : slower.kernels) {
+    rates.bytes_per_s *= share;
+    for (mesh::RateCurve& curve : rates.curves) {
+      for (mesh::RatePoint& point : curve) point.flops_per_s *= share;
+    }
+  }
+  return slower;
 }
 
 Result<std::string> WorkerProfileText(const ProfileRequest& request) {

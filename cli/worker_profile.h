@@ -4,6 +4,10 @@
 // While one worker of a host measures, others wait (a lock file), so that they do not disturb each
 // other and those that come later find what it has written.
 //
+// What is kept is what the machine can do: kernels and links, the fastest of several runs. With
+// "measure" the profile is also what the worker gets now: where others compute on its cores, its
+// rates are those of its share of them. Shares are never kept.
+//
 // Thread rule: MakeMeasuredProfile is a pure function; the rest reads and writes files.
 #pragma once
 
@@ -14,6 +18,7 @@
 #include "base/result.h"
 #include "mesh/device_profile.h"
 #include "worker/kernel_timing.h"
+#include "worker/link_timing.h"
 
 namespace meshwright::cli {
 
@@ -29,7 +34,16 @@ struct ProfileRequest {
   std::string cache_dir;     // of profiles; empty: nothing is kept
   std::string machine;       // what a profile is valid for besides threads: processor, binary
   std::function<Result<std::vector<worker::KernelTiming>>(int threads)> measure;
+  std::string transport = "auto";  // between workers, as links are measured
+  // Not set: links are not measured. A failure costs the links and a line in the log, no more.
+  std::function<Result<worker::LinkTimings>()> measure_links = {};
+  // Bytes per second of all cores of the host at once; not set: not known. Failures as of links.
+  std::function<Result<double>()> measure_host_stream = {};
+  std::function<double(int threads)> measure_share = {};  // of the cores; not set: 1
 };
+
+// The same device with a share of its cores, in (0, 1]: everything takes 1 / share as long.
+mesh::DeviceProfile ProfileAtShare(const mesh::DeviceProfile& profile, double share);
 
 // The text of the profile; empty for "off". A cache that cannot be read or written costs a
 // measurement and a line in the log, no more. Errors: of the measurement, and of a profile that

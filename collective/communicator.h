@@ -107,6 +107,8 @@ struct Member {
 };
 
 enum class Transport : uint8_t { kAuto, kSharedMemory, kTcp };  // kAuto: by location
+// "auto", "shm", "tcp". Errors: kInvalidArgument naming what was given and what is known.
+Result<Transport> ParseTransport(const std::string& name);
 
 struct FabricOptions {
   std::vector<Member> members;   // one per rank

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "collective/communicator.h"
 
 namespace meshwright::collective {
@@ -18,6 +20,13 @@ const char* KindName(Kind kind) {
       return "send_recv";
   }
   return "unknown";
+}
+
+Result<Transport> ParseTransport(const std::string& name) {
+  if (name == "auto") return Transport::kAuto;
+  if (name == "shm") return Transport::kSharedMemory;
+  if (name == "tcp") return Transport::kTcp;
+  return Fail(InvalidArgument(fmt::format("transport is '{}'; known: auto, shm, tcp", name)));
 }
 
 }  // namespace meshwright::collective

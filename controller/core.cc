@@ -299,8 +299,10 @@ bool Core::PlaceHead(JobEntry& job, Context& context) {
   topology.devices = std::move(placement.devices);
   for (const mesh::Device& device : topology.devices) {
     mesh::Host& host = topology.hosts[device.host];
-    host.cores = std::max(host.cores, workers_.at(device.worker).info.host_cores);
+    host.cores = HostCores(device.host);
+    if (device.profile != nullptr) mesh::AddMeasuredLinks(*device.profile, host);
   }
+  mesh::ShareHostMemory(topology);
   context.effects.push_back(
       StartPlan{JobId(job.record.id), job.plan_attempt, job.request, std::move(topology)});
   return true;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -40,6 +41,11 @@ Status CheckSizes(const proto::Register& info) {
     return InvalidArgument(fmt::format("worker '{}' registers {} threads per device on {} cores",
                                        TruncateUtf8(info.name, 64), info.threads_per_device,
                                        info.host_cores));
+  }
+  constexpr size_t kMostCpus = 4096;
+  if (info.cpus.size() > kMostCpus) {
+    return InvalidArgument(fmt::format("worker '{}' registers {} cores; at most {} are allowed",
+                                       TruncateUtf8(info.name, 64), info.cpus.size(), kMostCpus));
   }
   if (info.name.empty() || info.devices < 1 || info.devices > 4096) {
     return InvalidArgument(
@@ -316,6 +322,21 @@ std::vector<mesh::Device> Core::PlaceableDevices() const {
     }
   }
   return devices;
+}
+
+// The cores that the connected workers of a host may use, all together: workers that are kept to
+// different ones do not share them. 0: not known.
+int Core::HostCores(const std::string& host) const {
+  std::set<int32_t> cpus;
+  int32_t most = 0;
+  bool all_say_which = true;
+  for (const auto& [name, worker] : workers_) {
+    if (worker.info.host_id != host || worker.session.value() == 0) continue;
+    cpus.insert(worker.info.cpus.begin(), worker.info.cpus.end());
+    most = std::max(most, worker.info.host_cores);
+    all_say_which = all_say_which && !worker.info.cpus.empty();
+  }
+  return all_say_which ? static_cast<int>(cpus.size()) : most;
 }
 
 // Devices that the cluster has, whether they can be used right now or not: a worker that is silent

@@ -98,7 +98,7 @@ Status CheckLinks(const Cluster& cluster) {
 Status AddHosts(const HostGroup& group, const SharedProfile& profile, Topology& topology) {
   for (int64_t h = 0; h < group.count; ++h) {
     const std::string id = fmt::format("{}{}", group.name, h);
-    const Host host{group.name, static_cast<int>(group.cores), group.nic_bytes_per_s};
+    const Host host{group.name, static_cast<int>(group.cores), group.nic_bytes_per_s, {}};
     if (!topology.hosts.emplace(id, host).second) {
       return InvalidArgument(
           fmt::format("cluster: hosts \"{}\" and \"{}\" both have a host {}; rename one",
@@ -130,6 +130,7 @@ Result<Topology> TopologyOfCluster(const Cluster& cluster) {
     MW_TRY(CheckDeviceProfile(*profile));
     MW_TRY(AddHosts(group, profile, topology));
   }
+  ShareHostMemory(topology);
   return topology;
 }
 

@@ -48,6 +48,18 @@ Status CheckKernel(const DeviceProfile& profile, KernelClass kernel) {
   return OkStatus();
 }
 
+Status CheckLink(const DeviceProfile& profile, std::string_view name,
+                 const std::optional<LinkCost>& link) {
+  if (!link) return OkStatus();
+  const bool latency = link->alpha_s >= 0 && std::isfinite(link->alpha_s);
+  if (latency && IsPositive(link->seconds_per_byte)) return OkStatus();
+  return InvalidArgument(
+      fmt::format("device profile \"{}\": link {} takes {} s per message and {} s per byte; the "
+                  "first must be 0 "
+                  "or more, the second above 0",
+                  profile.name, name, link->alpha_s, link->seconds_per_byte));
+}
+
 }  // namespace
 
 std::string_view KernelClassName(KernelClass kernel) {
@@ -136,7 +148,13 @@ Status CheckDeviceProfile(const DeviceProfile& profile) {
   for (size_t k = 0; k < kKernelClassCount; ++k) {
     MW_TRY(CheckKernel(profile, static_cast<KernelClass>(k)));
   }
-  return OkStatus();
+  if (profile.host_bytes_per_s != 0 && !IsPositive(profile.host_bytes_per_s)) {
+    return wrong(
+        fmt::format("host_bytes_per_s is {}; it must be above 0, or 0 where it is not known",
+                    profile.host_bytes_per_s));
+  }
+  MW_TRY(CheckLink(profile, "process", profile.links.process));
+  return CheckLink(profile, "host", profile.links.host);
 }
 
 }  // namespace meshwright::mesh

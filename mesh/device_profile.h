@@ -15,6 +15,8 @@
 //   peak bf16 312000000000000
 //   bytes_per_s product 1835100000000
 //   rate product bf16 33554432:4.1e12 268435456:2.62e13
+//   link host 2.1e-06 4.5e-11     # seconds per message, seconds per byte
+//   host_bytes_per_s 31000000000
 //
 // Thread rule: values, pure functions. Source: the roofline model (Williams et al., CACM 2009)
 // with measured roofs; the growth of a rate with the work, Hockney and Jesshope, Parallel
@@ -25,6 +27,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +36,7 @@
 #include "ir/dtype.h"
 #include "ir/op.h"
 #include "ir/schema.h"
+#include "mesh/cost.h"
 
 namespace meshwright::mesh {
 
@@ -64,6 +68,14 @@ struct KernelRates {
   friend bool operator==(const KernelRates&, const KernelRates&) = default;
 };
 
+// What a worker measured with a partner of its own (worker/link_timing.h). Links between hosts are
+// not among them: a worker that registers has no peer elsewhere to measure with.
+struct MeasuredLinks {
+  std::optional<LinkCost> process;  // devices of one worker
+  std::optional<LinkCost> host;     // workers of one host
+  friend bool operator==(const MeasuredLinks&, const MeasuredLinks&) = default;
+};
+
 struct DeviceProfile {
   std::string name;
   std::string source;        // where the numbers are from
@@ -72,6 +84,10 @@ struct DeviceProfile {
   // What the vendor states, or the best that was measured: the measure of utilisation. 0: as f32.
   std::array<double, kDTypeCount> peak_flops_per_s = {};
   std::array<KernelRates, kKernelClassCount> kernels;
+  MeasuredLinks links;
+  // What all cores of the host stream together, where that was measured; 0: not known. A device
+  // alone streams the bytes_per_s of kElementwise.
+  double host_bytes_per_s = 0;
 
   KernelRates& Rates(KernelClass kernel) { return kernels[static_cast<size_t>(kernel)]; }
   const KernelRates& Rates(KernelClass kernel) const {
@@ -85,7 +101,8 @@ struct DeviceProfile {
   friend bool operator==(const DeviceProfile&, const DeviceProfile&) = default;
 };
 
-// Every class has a curve of f32 and a bandwidth; numbers are above 0, FLOPs of points ascend.
+// Every class has a curve of f32 and a bandwidth; numbers are above 0 (latencies and launch_s may
+// be 0), FLOPs of points ascend.
 // Errors: kInvalidArgument naming the profile, the class and the number.
 Status CheckDeviceProfile(const DeviceProfile& profile);
 

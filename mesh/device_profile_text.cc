@@ -2,7 +2,9 @@
 //   file   = { line "\n" }
 //   line   = "profile" text | "source" text | "memory_bytes" integer | "launch_s" number
 //          | "peak" dtype number | "bytes_per_s" kernel number
-//          | "rate" kernel dtype number ":" number { number ":" number } | "#" anything | ""
+//          | "rate" kernel dtype number ":" number { number ":" number }
+//          | "link" ( "process" | "host" ) number number | "host_bytes_per_s" number
+//          | "#" anything | ""
 //   text   = double quotes around anything but a double quote
 #include <fmt/format.h>
 
@@ -105,6 +107,19 @@ Status ReadRate(LineReader& line, DeviceProfile& profile) {
   return curve.empty() ? line.Wrong("a curve needs a point") : OkStatus();
 }
 
+Status ReadLink(LineReader& line, MeasuredLinks& links) {
+  const std::string_view name = line.Word();
+  if (name != "process" && name != "host") {
+    return line.Wrong(fmt::format("unknown link '{}'; known: process, host", name));
+  }
+  std::optional<LinkCost>& link = name == "process" ? links.process : links.host;
+  if (link) return line.Wrong(fmt::format("link {} was given before", name));
+  link.emplace();
+  MW_ASSIGN_OR_RETURN(link->alpha_s, line.Number<double>(line.Word(), "seconds per message"));
+  MW_ASSIGN_OR_RETURN(link->seconds_per_byte, line.Number<double>(line.Word(), "seconds per byte"));
+  return OkStatus();
+}
+
 Status ReadLine(LineReader& line, DeviceProfile& profile) {
   const std::string key(line.Word());
   if (key == "profile") {
@@ -124,9 +139,14 @@ Status ReadLine(LineReader& line, DeviceProfile& profile) {
     MW_ASSIGN_OR_RETURN(profile.Rates(kernel).bytes_per_s, line.Number<double>(line.Word(), key));
   } else if (key == "rate") {
     MW_TRY(ReadRate(line, profile));
+  } else if (key == "host_bytes_per_s") {
+    MW_ASSIGN_OR_RETURN(profile.host_bytes_per_s, line.Number<double>(line.Word(), key));
+  } else if (key == "link") {
+    MW_TRY(ReadLink(line, profile.links));
   } else {
-    const std::vector<std::string> known = {"profile", "source",      "memory_bytes", "launch_s",
-                                            "peak",    "bytes_per_s", "rate"};
+    const std::vector<std::string> known = {"profile",  "source", "memory_bytes",
+                                            "launch_s", "peak",   "bytes_per_s",
+                                            "rate",     "link",   "host_bytes_per_s"};
     return line.Wrong(fmt::format("unknown word '{}'{}; known: {}", key, DidYouMean(key, known),
                                   Join(known, ", ")));
   }
@@ -165,7 +185,13 @@ std::string FormatDeviceProfile(const DeviceProfile& profile) {
       text += '\n';
     }
   }
-  return text;
+  const auto link = [](std::string_view name, const std::optional<LinkCost>& cost) {
+    return cost ? fmt::format("link {} {} {}\n", name, cost->alpha_s, cost->seconds_per_byte) : "";
+  };
+  if (profile.host_bytes_per_s > 0) {
+    text += fmt::format("host_bytes_per_s {}\n", profile.host_bytes_per_s);
+  }
+  return text + link("process", profile.links.process) + link("host", profile.links.host);
 }
 
 Result<DeviceProfile> ParseDeviceProfile(std::string_view text) {

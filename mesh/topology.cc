@@ -2,9 +2,36 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "base/check.h"
 
 namespace meshwright::mesh {
+namespace {
+
+void TakeSlower(const std::optional<LinkCost>& measured, std::optional<LinkCost>& link) {
+  if (!measured) return;
+  if (!link) link = *measured;
+  link->alpha_s = std::max(link->alpha_s, measured->alpha_s);
+  link->seconds_per_byte = std::max(link->seconds_per_byte, measured->seconds_per_byte);
+}
+
+SharedProfile WithMemoryOf(const SharedProfile& profile, int devices) {
+  const double alone = profile->Rates(KernelClass::kElementwise).bytes_per_s;
+  const double share = profile->host_bytes_per_s / (devices * alone);
+  if (share >= 1) return profile;
+  DeviceProfile slower = *profile;
+  for (KernelRates& rates : slower.kernels) rates.bytes_per_s *= share;
+  return std::make_shared<const DeviceProfile>(std::move(slower));
+}
+
+}  // namespace
+
+void AddMeasuredLinks(const DeviceProfile& profile, Host& host) {
+  TakeSlower(profile.links.process, host.links.process);
+  TakeSlower(profile.links.host, host.links.host);
+}
 
 std::string_view LinkClassName(LinkClass link) {
   switch (link) {
@@ -38,6 +65,23 @@ const DeviceProfile& Topology::ProfileOf(size_t device) const {
   MW_CHECK(device < devices.size()) << "device " << device << " of " << devices.size();
   const SharedProfile& profile = devices[device].profile;
   return profile != nullptr ? *profile : *DefaultDeviceProfile();
+}
+
+void ShareHostMemory(Topology& topology) {
+  std::map<std::string, int> devices_of_host;
+  for (const Device& device : topology.devices) ++devices_of_host[device.host];
+  std::map<std::pair<SharedProfile, int>, SharedProfile> shared;
+  for (Device& device : topology.devices) {
+    if (device.profile == nullptr || device.profile->host_bytes_per_s <= 0) continue;
+    int at_once = devices_of_host.at(device.host);
+    const auto host = topology.hosts.find(device.host);
+    if (host != topology.hosts.end() && host->second.cores > 0) {
+      at_once = std::min(at_once, std::max(1, host->second.cores / std::max(1, device.threads)));
+    }
+    SharedProfile& own = shared[{device.profile, at_once}];
+    if (own == nullptr) own = WithMemoryOf(device.profile, at_once);
+    device.profile = own;
+  }
 }
 
 }  // namespace meshwright::mesh

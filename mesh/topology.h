@@ -29,7 +29,11 @@ struct Host {
   std::string group;           // of equal hosts; links may differ between groups
   int cores = 0;               // that its devices share; 0: each device has its own
   double nic_bytes_per_s = 0;  // of all network cards in one direction; 0: no limit
+  MeasuredLinks links;         // between its devices; what was not measured is Topology::links.host
 };
+
+// Adds what a device of the host measured: of several the slowest.
+void AddMeasuredLinks(const DeviceProfile& profile, Host& host);
 
 enum class LinkClass : uint8_t { kDevice, kHost, kNetwork, kSlow };  // kDevice: with itself
 inline constexpr size_t kLinkClassCount = 4;
@@ -42,7 +46,8 @@ struct SlowLink {
   LinkCost cost;
 };
 
-// Per device and direction. The defaults are those of shared memory on one host and of TCP.
+// Per device and direction, where nothing was measured. The defaults are those of shared memory on
+// one host and of TCP.
 struct Links {
   LinkCost host = {5e-6, 1e-10};
   LinkCost network = {20e-6, 5e-10};
@@ -61,5 +66,12 @@ struct Topology {
   // Never null. REQUIRES: an index of `devices`.
   const DeviceProfile& ProfileOf(size_t device) const;
 };
+
+// Gives devices their part of the host's memory rate where the profile knows it: as many stream at
+// once as the host has devices, and cores for them. Of those that stream less than their part
+// nothing changes. Programs are SPMD, so what streams at the end of a step streams on all devices
+// at the same time; stages of a pipeline may find more than that. To be called once, when devices
+// and hosts are complete.
+void ShareHostMemory(Topology& topology);
 
 }  // namespace meshwright::mesh

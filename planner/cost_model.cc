@@ -39,6 +39,10 @@ ir::DType ComputeType(const ir::Graph& graph, const ir::Node& node) {
   return ir::DType::kF32;
 }
 
+mesh::LinkCost Slower(const mesh::LinkCost& a, const mesh::LinkCost& b) {
+  return {std::max(a.alpha_s, b.alpha_s), std::max(a.seconds_per_byte, b.seconds_per_byte)};
+}
+
 void AddFusedSteps(const ir::Graph& graph, const ir::Node& node, NodeWork& work) {
   std::vector<ir::TensorType> operands;
   for (ValueId id : node.inputs) operands.push_back(graph.type(id));
@@ -96,8 +100,8 @@ NodeWork WorkOf(const ir::Graph& graph, const ir::Node& node) {
   return work;
 }
 
-CostModel::CostModel(const mesh::Topology& topology) : within_host_(topology.links.host) {
-  std::map<std::string, int> host_of, group_of;
+CostModel::CostModel(const mesh::Topology& topology) {
+  std::map<std::string, int> host_of, group_of, worker_of;
   std::vector<std::string> group_names;
   for (size_t i = 0; i < topology.devices.size(); ++i) {
     const mesh::Device& device = topology.devices[i];
@@ -107,13 +111,17 @@ CostModel::CostModel(const mesh::Topology& topology) : within_host_(topology.lin
       const mesh::Host host = known != topology.hosts.end() ? known->second : mesh::Host{};
       const auto [group, added] = group_of.emplace(host.group, static_cast<int>(groups_));
       groups_ += added ? 1 : 0;
-      hosts_.push_back(
-          {group->second, 0, host.nic_bytes_per_s > 0 ? 1 / host.nic_bytes_per_s : kNoLimit});
+      const mesh::LinkCost within = host.links.host.value_or(topology.links.host);
+      hosts_.push_back({group->second, 0,
+                        host.nic_bytes_per_s > 0 ? 1 / host.nic_bytes_per_s : kNoLimit, within,
+                        host.links.process.value_or(within)});
     }
     ++hosts_[static_cast<size_t>(at->second)].devices;
     const mesh::SharedProfile& profile =
         device.profile != nullptr ? device.profile : mesh::DefaultDeviceProfile();
-    devices_.push_back({profile, at->second});
+    const int worker =
+        worker_of.emplace(device.worker, static_cast<int>(worker_of.size())).first->second;
+    devices_.push_back({profile, at->second, worker});
   }
   const auto pairs = static_cast<size_t>(groups_) * static_cast<size_t>(groups_);
   between_.assign(pairs, topology.links.network);
@@ -157,19 +165,27 @@ double CostModel::CollectiveSeconds(mesh::CollectiveKind kind, double local_byte
 }
 
 mesh::GroupShape CostModel::ShapeOf(std::span<const int> devices) const {
-  std::vector<int> hosts;
-  hosts.reserve(devices.size());
-  for (int device : devices) hosts.push_back(devices_[static_cast<size_t>(device)].host);
-  std::sort(hosts.begin(), hosts.end());
+  std::vector<std::pair<int, int>> places;  // host, worker
+  places.reserve(devices.size());
+  for (int device : devices) {
+    const DeviceInfo& info = devices_[static_cast<size_t>(device)];
+    places.emplace_back(info.host, info.worker);
+  }
+  std::sort(places.begin(), places.end());
   mesh::GroupShape shape;
-  shape.within = within_host_;
+  shape.within = {0, 0};
   shape.members = std::max<int64_t>(1, static_cast<int64_t>(devices.size()));
   shape.hosts = 0;
   int64_t least = shape.members;
   std::map<int, int64_t> hosts_of_group;
-  for (auto begin = hosts.begin(); begin != hosts.end();) {
-    const auto end = std::upper_bound(begin, hosts.end(), *begin);
-    const HostInfo& host = hosts_[static_cast<size_t>(*begin)];
+  for (auto begin = places.begin(); begin != places.end();) {
+    const auto end = std::find_if(
+        begin, places.end(), [host = begin->first](const auto& at) { return at.first != host; });
+    const HostInfo& host = hosts_[static_cast<size_t>(begin->first)];
+    if (end - begin > 1) {
+      shape.within =
+          Slower(shape.within, begin->second == (end - 1)->second ? host.process : host.within);
+    }
     const int64_t members = end - begin;
     ++shape.hosts;
     ++hosts_of_group[host.group];
@@ -191,9 +207,7 @@ mesh::LinkCost CostModel::SlowestBetween(const std::map<int, int64_t>& hosts_of_
   for (const auto& [a, hosts] : hosts_of_group) {
     for (const auto& [b, others] : hosts_of_group) {
       if (a == b && hosts == 1) continue;
-      const mesh::LinkCost& link = BetweenGroups(a, b);
-      slowest.alpha_s = std::max(slowest.alpha_s, link.alpha_s);
-      slowest.seconds_per_byte = std::max(slowest.seconds_per_byte, link.seconds_per_byte);
+      slowest = Slower(slowest, BetweenGroups(a, b));
     }
   }
   return slowest;
@@ -220,20 +234,22 @@ mesh::LinkClass CostModel::ClassOf(int from, int to) const {
 }
 
 mesh::LinkCost CostModel::LinkOf(int from, int to) const {
+  const HostInfo& host = hosts_[static_cast<size_t>(devices_[static_cast<size_t>(from)].host)];
   switch (ClassOf(from, to)) {
     case mesh::LinkClass::kDevice:
       return {0, 0};
     case mesh::LinkClass::kHost:
-      return within_host_;
+      return devices_[static_cast<size_t>(from)].worker == devices_[static_cast<size_t>(to)].worker
+                 ? host.process
+                 : host.within;
     case mesh::LinkClass::kNetwork:
     case mesh::LinkClass::kSlow:
       break;
   }
-  const HostInfo& a = hosts_[static_cast<size_t>(devices_[static_cast<size_t>(from)].host)];
-  const HostInfo& b = hosts_[static_cast<size_t>(devices_[static_cast<size_t>(to)].host)];
-  mesh::LinkCost link = BetweenGroups(a.group, b.group);
+  const HostInfo& other = hosts_[static_cast<size_t>(devices_[static_cast<size_t>(to)].host)];
+  mesh::LinkCost link = BetweenGroups(host.group, other.group);
   link.seconds_per_byte =
-      std::max({link.seconds_per_byte, a.nic_seconds_per_byte, b.nic_seconds_per_byte});
+      std::max({link.seconds_per_byte, host.nic_seconds_per_byte, other.nic_seconds_per_byte});
   return link;
 }
 

@@ -67,11 +67,14 @@ class CostModel {
   struct DeviceInfo {
     mesh::SharedProfile profile;
     int host = 0;
+    int worker = 0;
   };
   struct HostInfo {
     int group = 0;
     int64_t devices = 0;
     double nic_seconds_per_byte = 0;
+    mesh::LinkCost within;   // between workers
+    mesh::LinkCost process;  // between devices of one worker
   };
 
   const mesh::LinkCost& BetweenGroups(int a, int b) const;
@@ -80,7 +83,6 @@ class CostModel {
 
   std::vector<DeviceInfo> devices_;
   std::vector<HostInfo> hosts_;
-  mesh::LinkCost within_host_;
   std::vector<mesh::LinkCost> between_;  // [group][group], row-major
   std::vector<bool> is_slow_;            // as between_
   int groups_ = 0;

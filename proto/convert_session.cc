@@ -28,6 +28,7 @@ void Put(const Register& m, v1::Up& wire) {
   out.set_device_profile(m.device_profile);
   out.set_threads_per_device(m.threads_per_device);
   out.set_host_cores(m.host_cores);
+  out.mutable_cpus()->Assign(m.cpus.begin(), m.cpus.end());
 }
 
 void Put(const Heartbeat&, v1::Up& wire) { wire.mutable_heartbeat(); }
@@ -150,6 +151,7 @@ Register GetRegister(const v1::Register& wire) {
   m.device_profile = wire.device_profile();
   m.threads_per_device = wire.threads_per_device();
   m.host_cores = wire.host_cores();
+  m.cpus.assign(wire.cpus().begin(), wire.cpus().end());
   return m;
 }
 

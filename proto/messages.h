@@ -86,7 +86,8 @@ struct Register {
   Term max_term{0};
   std::string device_profile;      // text of mesh/device_profile.h; empty: not measured
   int32_t threads_per_device = 0;  // 0: not said
-  int32_t host_cores = 0;          // that the host's devices share; 0: not said
+  int32_t host_cores = 0;          // that its devices may use; 0: not said
+  std::vector<int32_t> cpus = {};  // their numbers on the host; empty: not said
   friend bool operator==(const Register&, const Register&) = default;
 };
 

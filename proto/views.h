@@ -68,7 +68,7 @@ struct WorkerInfo {
   double last_seen_s = 0;
   std::string device_profile;  // text of mesh/device_profile.h; empty: not measured
   int32_t threads_per_device = 0;
-  int32_t host_cores = 0;
+  int32_t host_cores = 0;  // that all workers of the host together may use
 };
 
 }  // namespace meshwright::proto

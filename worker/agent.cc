@@ -49,13 +49,6 @@ int64_t DefaultMemoryBytes(int devices) {
   return static_cast<int64_t>(total * 0.8 / devices);
 }
 
-Result<collective::Transport> ParseTransport(const std::string& name) {
-  if (name == "auto") return collective::Transport::kAuto;
-  if (name == "shm") return collective::Transport::kSharedMemory;
-  if (name == "tcp") return collective::Transport::kTcp;
-  return Fail(InvalidArgument(fmt::format("transport is '{}'; known: auto, shm, tcp", name)));
-}
-
 // Refusals that stay refusals.
 bool IsFinal(const Status& status) {
   return status.code() == StatusCode::kUnauthenticated ||
@@ -74,7 +67,7 @@ class AgentImpl final : public Agent {
 
   Status Start() {
     MW_TRY(CheckOptions());
-    MW_ASSIGN_OR_RETURN(resources_.transport, ParseTransport(options_.transport));
+    MW_ASSIGN_OR_RETURN(resources_.transport, collective::ParseTransport(options_.transport));
     if (options_.name.empty()) options_.name = DefaultName();
     if (options_.host_id.empty()) options_.host_id = collective::LocalHostId();
     if (options_.memory_bytes == 0) options_.memory_bytes = DefaultMemoryBytes(options_.devices);
@@ -164,7 +157,10 @@ class AgentImpl final : public Agent {
     register_.memory_bytes = options_.memory_bytes;
     register_.device_profile = options_.device_profile;
     register_.threads_per_device = options_.threads_per_device;
-    register_.host_cores = static_cast<int32_t>(std::thread::hardware_concurrency());
+    for (const int cpu : AllowedCpus()) register_.cpus.push_back(cpu);
+    register_.host_cores = register_.cpus.empty()
+                               ? static_cast<int32_t>(std::thread::hardware_concurrency())
+                               : static_cast<int32_t>(register_.cpus.size());
     register_.address = FormatHostPort(host, resources_.listener->port());
     register_.host_id = options_.host_id;
     register_.version = proto::kVersion;

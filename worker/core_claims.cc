@@ -27,13 +27,21 @@ UniqueFd ClaimName(const std::string& name) {
 
 }  // namespace
 
-CoreClaims CoreClaims::Take(int count, const std::string& realm) {
-  CoreClaims claims;
+std::vector<int> AllowedCpus() {
+  std::vector<int> cpus;
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return claims;
-  for (int cpu = 0; cpu < CPU_SETSIZE && claims.cores_.size() < static_cast<size_t>(count); ++cpu) {
-    if (!CPU_ISSET(static_cast<size_t>(cpu), &allowed)) continue;
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(static_cast<size_t>(cpu), &allowed)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+CoreClaims CoreClaims::Take(int count, const std::string& realm) {
+  CoreClaims claims;
+  for (const int cpu : AllowedCpus()) {
+    if (claims.cores_.size() == static_cast<size_t>(count)) break;
     UniqueFd socket = ClaimName(fmt::format("meshwright-{}-{}", realm, cpu));
     if (!socket.valid()) continue;
     claims.cores_.push_back(cpu);

@@ -15,6 +15,10 @@
 
 namespace meshwright::worker {
 
+// The numbers of the cores that this process may use, ascending; empty where the system does not
+// say.
+std::vector<int> AllowedCpus();
+
 class CoreClaims {
  public:
   CoreClaims() = default;

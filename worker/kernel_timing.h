@@ -29,4 +29,9 @@ struct KernelTiming {
 // streams through memory. Errors: those of the kernels.
 Result<std::vector<KernelTiming>> TimeKernels(int threads, const Clock& clock);
 
+// Bytes per second that `cores` threads stream together, each its own additions from memory: the
+// host's memory rate where these are all of its cores. Takes about a quarter of a second.
+// Errors: those of the kernels, kResourceExhausted without memory for it.
+Result<double> TimeHostStream(int cores, const Clock& clock);
+
 }  // namespace meshwright::worker

@@ -34,12 +34,14 @@ TEST(TopologyOf, TakesWhatWorkersMeasured) {
   worker.host_cores = 4;
   mesh::DeviceProfile profile = *mesh::DefaultDeviceProfile();
   profile.name = "measured";
+  profile.links = {mesh::LinkCost{1e-6, 1e-11}, mesh::LinkCost{2e-6, 2e-11}};
   worker.device_profile = mesh::FormatDeviceProfile(profile);
   const auto topology = TopologyOf({worker});
   ASSERT_TRUE(topology.has_value()) << topology.error();
   EXPECT_EQ(topology->ProfileOf(1), profile);
   EXPECT_EQ(topology->devices[1].threads, 3);
   EXPECT_EQ(topology->hosts.at("h").cores, 4);
+  EXPECT_EQ(topology->hosts.at("h").links, profile.links);
   worker.device_profile = "x";
   EXPECT_EQ(TopologyOf({worker}).error().code(), StatusCode::kInternal);
 }

@@ -95,6 +95,71 @@ TEST(WorkerProfileText, MeasuresOncePerMachineAndThreads) {
   EXPECT_EQ(measured.calls, 4);
 }
 
+TEST(WorkerProfileText, LinksAreMeasuredAndKept) {
+  Measured measured;
+  int calls = 0;
+  measured.request.measure_links = [&]() -> Result<worker::LinkTimings> {
+    ++calls;
+    return worker::LinkTimings{{1e-6, 2e-11}, {3e-6, 4e-11}};
+  };
+  const mesh::MeasuredLinks links = {mesh::LinkCost{1e-6, 2e-11}, mesh::LinkCost{3e-6, 4e-11}};
+  for (int i = 0; i < 2; ++i) {
+    const auto text = WorkerProfileText(measured.request);
+    ASSERT_TRUE(text.has_value()) << text.error();
+    EXPECT_EQ(mesh::ParseDeviceProfile(*text)->links, links);
+  }
+  EXPECT_EQ(calls, 1) << "the second is from the cache";
+  measured.request.transport = "tcp";
+  EXPECT_TRUE(WorkerProfileText(measured.request).has_value());
+  EXPECT_EQ(calls, 2) << "other transports have other links";
+  measured.request.mode = "off";
+  EXPECT_EQ(*WorkerProfileText(measured.request), "");
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(WorkerProfileText, TheRateOfTheHostIsKeptToo) {
+  Measured measured;
+  measured.request.measure_host_stream = []() -> Result<double> { return 3e9; };
+  EXPECT_EQ(mesh::ParseDeviceProfile(*WorkerProfileText(measured.request))->host_bytes_per_s, 3e9);
+  measured.request.mode = "measure";
+  measured.request.measure_host_stream = []() -> Result<double> { return 1e9; };
+  EXPECT_NEAR(mesh::ParseDeviceProfile(*WorkerProfileText(measured.request))->host_bytes_per_s, 2e9,
+              1)
+      << "what one core streams";
+  measured.request.measure_host_stream = []() -> Result<double> {
+    return Fail(ResourceExhausted("no memory"));
+  };
+  EXPECT_EQ(mesh::ParseDeviceProfile(*WorkerProfileText(measured.request))->host_bytes_per_s, 0);
+}
+
+TEST(WorkerProfileText, LinksThatCannotBeMeasuredCostTheLinksOnly) {
+  Measured measured;
+  measured.request.measure_links = []() -> Result<worker::LinkTimings> {
+    return Fail(DeadlineExceeded("nobody came"));
+  };
+  const auto text = WorkerProfileText(measured.request);
+  ASSERT_TRUE(text.has_value()) << text.error();
+  EXPECT_EQ(mesh::ParseDeviceProfile(*text)->links, mesh::MeasuredLinks{});
+}
+
+TEST(WorkerProfileText, AShareOfTheCoresCountsNowAndIsNotKept) {
+  Measured measured;
+  measured.request.measure_share = [](int) { return 0.5; };
+  measured.request.mode = "measure";
+  const auto now = mesh::ParseDeviceProfile(*WorkerProfileText(measured.request));
+  measured.request.mode = "cached";
+  const auto kept = mesh::ParseDeviceProfile(*WorkerProfileText(measured.request));
+  ASSERT_TRUE(now.has_value() && kept.has_value());
+  EXPECT_EQ(measured.calls, 1);
+  EXPECT_THAT(now->name, HasSubstr("50 % of its cores"));
+  for (const KernelClass kernel : {KernelClass::kProduct, KernelClass::kElementwise}) {
+    const ir::OpCost cost{1e6, 1e5};
+    EXPECT_NEAR(now->Seconds(kernel, DType::kF32, cost),
+                2 * kept->Seconds(kernel, DType::kF32, cost), 1e-12);
+  }
+  EXPECT_EQ(now->PeakOf(DType::kF32), kept->PeakOf(DType::kF32)) << "the measure of utilisation";
+}
+
 TEST(WorkerProfileText, ABadCacheCostsAMeasurementOnly) {
   Measured measured;
   ASSERT_TRUE(WriteFileAtomic(measured.dir.File("profiles"), "no folder").ok());

@@ -446,6 +446,7 @@ TEST(CoreProfiles, PlansSeeWhatWorkersMeasured) {
   cluster.AddWorkers(2);
   mesh::DeviceProfile profile = *mesh::DefaultDeviceProfile();
   profile.name = "measured";
+  profile.links.host = {3e-6, 2e-11};
   cluster.SetProfile("w1", mesh::FormatDeviceProfile(profile));
   cluster.Reconnect("w1");
   cluster.Settle();
@@ -458,7 +459,24 @@ TEST(CoreProfiles, PlansSeeWhatWorkersMeasured) {
   EXPECT_EQ(topology.ProfileOf(1), profile);
   EXPECT_EQ(topology.devices[1].threads, 2);
   EXPECT_EQ(topology.hosts.at("host-a").cores, 8);
+  EXPECT_EQ(topology.hosts.at("host-a").links, profile.links);
   EXPECT_EQ(cluster.core().Workers(Now{})[1].device_profile, mesh::FormatDeviceProfile(profile));
+}
+
+TEST(CoreProfiles, WorkersOnDifferentCoresDoNotShareThem) {
+  SimCluster cluster;
+  cluster.AddWorkers(2);
+  cluster.SetCpus("w0", {0, 1});
+  cluster.Reconnect("w0");
+  cluster.Settle();
+  EXPECT_EQ(cluster.core().Workers(Now{})[0].host_cores, 8) << "w1 does not say which";
+  cluster.SetCpus("w1", {1, 2});
+  cluster.Reconnect("w1");
+  cluster.Settle();
+  EXPECT_EQ(cluster.core().Workers(Now{})[0].host_cores, 3);
+  cluster.Submit(SimCluster::MakeJob(2, 1, 1, 1));
+  cluster.Settle();
+  EXPECT_EQ(cluster.planned().hosts.at("host-a").cores, 3);
 }
 
 TEST(CoreProfiles, AProfileThatCannotBeReadIsRefused) {
@@ -470,6 +488,9 @@ TEST(CoreProfiles, AProfileThatCannotBeReadIsRefused) {
   EXPECT_THAT(cluster.Refusal(info).message(), HasSubstr("line 1: launch_s is 'x'"));
   info.device_profile.assign(17 << 10, '#');
   EXPECT_THAT(cluster.Refusal(info).message(), HasSubstr("at most 16384 are allowed"));
+  info.device_profile.clear();
+  info.cpus.assign(5000, 1);
+  EXPECT_THAT(cluster.Refusal(info).message(), HasSubstr("5000 cores; at most 4096"));
 }
 
 TEST(CoreIdentity, ARestartedWorkerReplacesItsDeadSelf) {

@@ -116,6 +116,7 @@ void SimCluster::Reconnect(const std::string& name) {
   info.device_profile = worker.profile;
   info.threads_per_device = 2;
   info.host_cores = 8;
+  info.cpus = worker.cpus;
   up_[worker.session.value()].push_back(proto::UpMessage{Term(0), std::move(info)});
 }
 

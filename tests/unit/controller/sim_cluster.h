@@ -23,7 +23,8 @@ struct SimWorker {
   uint64_t incarnation = 0;
   int devices = 1;
   std::string host = "host-a";
-  std::string profile;   // of its devices, as text
+  std::string profile;  // of its devices, as text
+  std::vector<int32_t> cpus = {};
   SessionId session{0};  // 0: not connected
   Term term{0};
   bool silent = false;                    // alive, but nothing it sends arrives
@@ -44,6 +45,9 @@ class SimCluster {
   // What a new session that registers like this is told when it is closed; OK when it stays.
   Status Refusal(const proto::Register& info);
   // What it measured goes with its next registration.
+  void SetCpus(const std::string& name, std::vector<int32_t> cpus) {
+    workers_.at(name).cpus = std::move(cpus);
+  }
   void SetProfile(const std::string& name, std::string text) {
     workers_.at(name).profile = std::move(text);
   }

@@ -56,6 +56,26 @@ TEST(DeviceProfile, ReadsWhatItWrites) {
     ASSERT_TRUE(parsed.has_value()) << parsed.error().message();
     EXPECT_EQ(*parsed, *profile) << name;
   }
+  DeviceProfile measured = Small();
+  measured.links.process = {0, 2.1e-11};
+  const auto process_only = ParseDeviceProfile(FormatDeviceProfile(measured));
+  ASSERT_TRUE(process_only.has_value()) << process_only.error();
+  EXPECT_EQ(*process_only, measured);
+  measured.links.host = {4.469229662745099e-05, 7.667411343443629e-10};
+  measured.host_bytes_per_s = 3.1e10;
+  EXPECT_EQ(*ParseDeviceProfile(FormatDeviceProfile(measured)), measured);
+}
+
+TEST(DeviceProfile, LinksAreChecked) {
+  const std::string text = FormatDeviceProfile(Small());
+  EXPECT_THAT(ProfileError(text + "link network 1 1\n"),
+              HasSubstr("unknown link 'network'; known: process, host"));
+  EXPECT_THAT(ProfileError(text + "link host 1e-6 0\n"), HasSubstr("0 s per byte"));
+  EXPECT_THAT(ProfileError(text + "link host -1 1\n"), HasSubstr("-1 s per message"));
+  EXPECT_THAT(ProfileError(text + "link host 1 1\nlink host 1 1\n"),
+              HasSubstr("link host was given before"));
+  EXPECT_THAT(ProfileError(text + "link host 1\n"), HasSubstr("seconds per byte is ''"));
+  EXPECT_THAT(ProfileError(text + "host_bytes_per_s -1\n"), HasSubstr("host_bytes_per_s is -1"));
 }
 
 TEST(DeviceProfile, ErrorsNameLineAndNumber) {

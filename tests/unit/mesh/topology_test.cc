@@ -20,5 +20,56 @@ TEST(Topology, OneDevicePerWorkerUnlessSaid) {
   EXPECT_NE(topology.devices[0].worker, topology.devices[1].worker);
 }
 
+// Streams of `topology`'s first device, as a part of what it streams alone.
+double StreamShare(Topology topology) {
+  const KernelClass stream = KernelClass::kElementwise;
+  const double alone = topology.ProfileOf(0).Rates(stream).bytes_per_s;
+  ShareHostMemory(topology);
+  for (size_t i = 1; i < topology.devices.size(); ++i) {
+    EXPECT_EQ(topology.devices[i].profile, topology.devices[0].profile)
+        << "one profile, not copies";
+  }
+  return topology.ProfileOf(0).Rates(stream).bytes_per_s / alone;
+}
+
+TEST(ShareHostMemory, DevicesThatRunAtOnceShareWhatTheHostHas) {
+  DeviceProfile profile = *DefaultDeviceProfile();
+  const double alone = profile.Rates(KernelClass::kElementwise).bytes_per_s;
+  profile.host_bytes_per_s = 1.5 * alone;
+  const auto host = [&](int devices, int cores, int threads) {
+    Topology topology = Topology::Local(devices);
+    const auto shared = std::make_shared<const DeviceProfile>(profile);
+    for (Device& device : topology.devices) {
+      device.profile = shared;
+      device.threads = threads;
+    }
+    topology.hosts["local"].cores = cores;
+    return topology;
+  };
+  EXPECT_DOUBLE_EQ(StreamShare(host(1, 2, 1)), 1) << "alone";
+  EXPECT_DOUBLE_EQ(StreamShare(host(2, 2, 1)), 0.75);
+  EXPECT_DOUBLE_EQ(StreamShare(host(4, 2, 1)), 0.75) << "two cores run two at once";
+  EXPECT_DOUBLE_EQ(StreamShare(host(4, 0, 1)), 0.375) << "cores of their own";
+  EXPECT_DOUBLE_EQ(StreamShare(host(4, 8, 4)), 0.75);
+  profile.host_bytes_per_s = 0;
+  EXPECT_DOUBLE_EQ(StreamShare(host(4, 4, 1)), 1) << "not known";
+  EXPECT_DOUBLE_EQ(StreamShare(Topology::Local(4)), 1) << "nothing measured";
+}
+
+TEST(ShareHostMemory, OnlyMemoryIsShared) {
+  DeviceProfile profile = *DefaultDeviceProfile();
+  profile.host_bytes_per_s = profile.Rates(KernelClass::kElementwise).bytes_per_s;
+  Topology topology = Topology::Local(2);
+  for (Device& device : topology.devices) {
+    device.profile = std::make_shared<const DeviceProfile>(profile);
+  }
+  ShareHostMemory(topology);
+  for (const KernelClass kernel : {KernelClass::kProduct, KernelClass::kOptimizer}) {
+    const KernelRates& shared = topology.ProfileOf(1).Rates(kernel);
+    EXPECT_DOUBLE_EQ(shared.bytes_per_s, profile.Rates(kernel).bytes_per_s / 2);
+    EXPECT_EQ(shared.curves, profile.Rates(kernel).curves);
+  }
+}
+
 }  // namespace
 }  // namespace meshwright::mesh

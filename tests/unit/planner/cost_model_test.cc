@@ -109,5 +109,39 @@ TEST(CostModel, MessagesTakeTheLinkBetweenTheirDevices) {
   EXPECT_EQ(model.ClassOf(8, 0), mesh::LinkClass::kSlow);
 }
 
+// Two workers of two devices on one host, one elsewhere.
+mesh::Topology MeasuredHost() {
+  mesh::Topology topology = mesh::Topology::Local(4, 2);
+  mesh::Device far = topology.devices[3];
+  far.worker = "far";
+  far.host = "far";
+  topology.devices.push_back(far);
+  topology.links.host = {1e-5, 1e-10};
+  topology.links.network = {1e-4, 1e-9};
+  mesh::DeviceProfile fast = *mesh::DefaultDeviceProfile();
+  fast.links = {mesh::LinkCost{1e-6, 1e-12}, mesh::LinkCost{2e-6, 2e-11}};
+  mesh::DeviceProfile slow = fast;
+  slow.links.host = {3e-6, 1e-11};
+  for (const mesh::DeviceProfile* profile : {&fast, &slow}) {
+    mesh::AddMeasuredLinks(*profile, topology.hosts["local"]);
+  }
+  return topology;
+}
+
+TEST(CostModel, MeasuredLinksGoBeforeTheDefaults) {
+  const CostModel model(MeasuredHost());
+  EXPECT_EQ(model.LinkOf(0, 1), (mesh::LinkCost{1e-6, 1e-12})) << "one worker";
+  const mesh::LinkCost slower{3e-6, 2e-11};
+  EXPECT_EQ(model.LinkOf(1, 2), slower) << "of what two workers measured the slower";
+  EXPECT_EQ(model.LinkOf(0, 4), (mesh::LinkCost{1e-4, 1e-9})) << "never measured";
+  EXPECT_EQ(model.ShapeOf(std::vector<int>{1, 0}).within, (mesh::LinkCost{1e-6, 1e-12}));
+  EXPECT_EQ(model.ShapeOf(std::vector<int>{0, 1, 2}).within, slower);
+  EXPECT_EQ(model.ShapeOf(std::vector<int>{0, 4}).within, (mesh::LinkCost{0, 0}));
+  mesh::Topology unmeasured = MeasuredHost();
+  unmeasured.hosts.clear();
+  EXPECT_EQ(CostModel(unmeasured).LinkOf(0, 1), (mesh::LinkCost{1e-5, 1e-10}));
+  EXPECT_EQ(CostModel(unmeasured).LinkOf(0, 2), (mesh::LinkCost{1e-5, 1e-10}));
+}
+
 }  // namespace
 }  // namespace meshwright::planner

@@ -55,6 +55,7 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
   info.device_profile = "profile \"x\"\n";
   info.threads_per_device = 3;
   info.host_cores = 16;
+  info.cpus = {0, 3, 255};
   const std::vector<UpBody> bodies = {
       info,
       Heartbeat{},

@@ -36,5 +36,14 @@ TEST(TimeKernels, RunsEveryKindOnceAndAFewTimes) {
                                    ir::Op::kHeadLoss, ir::Op::kAdamW, ir::Op::kEmbedding}));
 }
 
+TEST(TimeHostStream, CountsTheBytesOfAllCores) {
+  constexpr double kBytes = 3 * 4 * (1 << 22);  // of one sum: two read, one written
+  for (const int cores : {1, 2}) {
+    const auto bytes_per_s = TimeHostStream(cores, CountingClock());
+    ASSERT_TRUE(bytes_per_s.has_value()) << bytes_per_s.error();
+    EXPECT_DOUBLE_EQ(*bytes_per_s, cores * kBytes / 5e-3);
+  }
+}
+
 }  // namespace
 }  // namespace meshwright::worker

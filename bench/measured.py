@@ -1,0 +1,239 @@
+"""Forecasts against steps that really run on this machine, and a plan for unequal workers.
+
+`measured`: for each model some pinned layouts and the one that the search chooses, as jobs on four workers
+whose devices and links were measured when they registered. Rounds are interleaved, figures are medians.
+`unequal`: two workers on a core each, one of them beside a busy process; the stages that the search makes
+against stages of equal layers.
+"""
+import contextlib
+import json
+import pathlib
+import subprocess
+import sys
+import time
+import urllib.request
+
+import ours
+from common import MESHWRIGHT, MW_BENCH, ROOT, RUNS, CaseError, clean_environment, cores, log, output_of
+from rounds import interleave, median, significant, spread
+
+TIME_RANGE, MEMORY_RANGE, CHOSEN_RANGE = 0.15, 0.03, 1.05
+UNEQUAL_GAIN = 1.3
+READY_TIMEOUT_S = 120
+
+QUIET = ["validation.batches=0", "checkpoint.last_save=false", "metrics.log_freq=1000"]
+# Four rows and no more: a step of two cores then takes some seconds.
+GPT2 = ["training.global_batch_size=4", *QUIET]
+MODELS = {"gpt-bytes": ("examples/gpt-bytes.toml", QUIET, 20), "gpt2-124m": ("bench/jobs/gpt2.toml", GPT2, 3)}
+
+OPEN = {"data_parallel_replicate_degree": '"auto"', "tensor_parallel_degree": '"auto"',
+        "pipeline_parallel_degree": '"auto"', "pipeline_parallel_schedule": '"auto"', "zero_stage": '"auto"',
+        "pipeline_parallel_microbatches": '"auto"'}
+
+
+def pinned(data=1, tensor=1, pipeline=1, microbatches=1, zero=0, sequence=False):
+    """Settings of [parallelism]."""
+    return {"data_parallel_replicate_degree": data, "tensor_parallel_degree": tensor,
+            "pipeline_parallel_degree": pipeline, "pipeline_parallel_schedule": '"1f1b"', "zero_stage": zero,
+            "pipeline_parallel_microbatches": microbatches, "enable_sequence_parallel": str(sequence).lower()}
+
+
+LAYOUTS = {
+    "data=2": pinned(data=2),
+    "data=2 zero=3": pinned(data=2, zero=3),
+    "tensor=2 sequence": pinned(tensor=2, sequence=True),
+    "pipeline=2": pinned(pipeline=2, microbatches=4),
+    "data=2 tensor=2": pinned(data=2, tensor=2),
+    "data=2 pipeline=2": pinned(data=2, pipeline=2, microbatches=2),
+    "chosen": OPEN,
+}
+
+
+def sets_of(parallelism):
+    return [f"parallelism.{key}={value}" for key, value in parallelism.items()]
+
+
+def forecast(address, job, sets):
+    """What mw_bench says of the plan for the running cluster."""
+    words = [MW_BENCH, "plan", ROOT / job, "--address", address]
+    for value in sets:
+        words += ["--set", value]
+    return json.loads(output_of(words, timeout=600))
+
+
+def resident_bytes(processes):
+    """Of all together; what several have mapped counts once."""
+    kib = 0
+    for process in processes:
+        for line in pathlib.Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii").splitlines():
+            if line.startswith("Pss:"):
+                kib += int(line.split()[1])
+    return kib * 1024
+
+
+def device_bytes(addresses):
+    """What the devices of all workers have allocated: weights, state and the arena at its fullest."""
+    held = 0
+    for address in addresses:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+            for line in answer.read().decode().splitlines():
+                if line.startswith("meshwright_device_memory_bytes{"):
+                    held += float(line.split()[-1])
+    return held
+
+
+def ready_workers(address):
+    text = output_of([MESHWRIGHT, "status", "--address", address, "-o", "json"])
+    return [worker for worker in json.loads(text)["workers"] if worker["state"] == "READY"]
+
+
+class Party:
+    """A layout of a model on a cluster."""
+
+    def __init__(self, cluster, job, sets, steps):
+        self.metrics = [worker["metrics_address"] for worker in ready_workers(cluster.address)]
+        self.cluster, self.job, self.sets, self.steps = cluster, job, sets, steps
+        self.plan = forecast(cluster.address, job, sets)
+
+    def __call__(self):
+        """Seconds of a step."""
+        return median(self.cluster.submit(self.job, self.sets, self.steps).periods)
+
+    def memory(self):
+        """Bytes that the workers' devices hold while the job runs, and by which the processes grow."""
+        before, held, resident = resident_bytes(self.cluster.workers), [], []
+
+        def look():
+            held.append(device_bytes(self.metrics))
+            resident.append(resident_bytes(self.cluster.workers))
+
+        self.cluster.submit(self.job, self.sets, 2, on_report=look)
+        return max(held), max(resident) - before
+
+
+def run_measured(args, emit):
+    for model, (job, sets, steps) in MODELS.items():
+        if args.model and model != args.model:
+            continue
+        # The profile is measured now, with whatever else runs on the machine.
+        with ours.Cluster(workers=4, count=2, profile="measure") as cluster:
+            parties = {name: Party(cluster, job, [*sets, *sets_of(layout)], args.steps or steps)
+                       for name, layout in LAYOUTS.items()}
+            parties["data=2"].memory()  # what processes take once, whatever the job
+            memory = {name: party.memory() for name, party in parties.items()}
+            values = interleave(parties, args.rounds)
+        report(model, parties, memory, values, emit)
+
+
+def report(model, parties, memory, values, emit):
+    seconds = {name: median(of) for name, of in values.items()}
+    log("forecast s  measured s  ratio  memory ratio  layout")
+    for name, party in parties.items():
+        time_ratio = party.plan["step_s"] / seconds[name]
+        held, growth = memory[name]
+        memory_ratio = party.plan["all_bytes"] / held
+        emit(f"measured-{model}-{name.replace(' ', '-')}", layout=party.plan["layout"],
+             forecast_s=significant(party.plan["step_s"]), measured_s=significant(seconds[name]),
+             ratio=significant(time_ratio), forecast_bytes=party.plan["all_bytes"], measured_bytes=held,
+             processes_bytes=growth, memory_ratio=significant(memory_ratio), spread=spread(values[name]),
+             target=f"abs(ratio - 1) <= {TIME_RANGE} and abs(memory_ratio - 1) <= {MEMORY_RANGE}",
+             met=abs(time_ratio - 1) <= TIME_RANGE and abs(memory_ratio - 1) <= MEMORY_RANGE)
+        log(f"{party.plan['step_s']:10.4f}  {seconds[name]:10.4f}  {time_ratio:5.3f}  {memory_ratio:12.3f}  "
+            f"{party.plan['layout']}")
+    fastest = min(seconds, key=seconds.get)
+    ratio = seconds["chosen"] / seconds[fastest]
+    emit(f"measured-{model}-choice", chosen=parties["chosen"].plan["layout"], fastest=fastest,
+         ratio=significant(ratio), target=f"ratio <= {CHOSEN_RANGE}", met=ratio <= CHOSEN_RANGE)
+    log(f"{model}: the chosen layout takes {ratio:.3f} of the fastest that was measured ({fastest})")
+
+
+# ---- Unequal workers ----
+
+UNEQUAL_JOB = "bench/jobs/small.toml"
+UNEQUAL_SETS = ["model.n_layers=12", "training.global_batch_size=16", "training.seq_len=128", *QUIET]
+
+
+# Busy half of each millisecond: shorter than what a scheduler gives a process at a time, so that who else is
+# kept to the core computes at half speed and is not held up for longer when it wakes.
+BUSY = """
+import os, sys, time
+os.sched_setaffinity(0, [int(sys.argv[1])])
+print(1, flush=True)
+while True:
+    end = time.perf_counter() + 0.0005
+    while time.perf_counter() < end: pass
+    time.sleep(0.00045)
+"""
+
+
+@contextlib.contextmanager
+def busy_core(core):
+    process = subprocess.Popen([sys.executable, "-c", BUSY, str(core)], stdout=subprocess.PIPE)
+    try:
+        process.stdout.readline()
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+class UnequalCluster:
+    """A controller and a worker on one core, and a worker on another; a context manager."""
+
+    def __init__(self, fast, slow):
+        self.first = ours.Cluster(workers=1, profile="measure", only=[fast])
+        self.address, self.cores, self.submit = self.first.address, [fast], self.first.submit
+        self.log = open(RUNS / "slow-worker.log", "wb")
+        self.second = subprocess.Popen(
+            ["taskset", "-c", str(slow), MESHWRIGHT, "worker", "--address", self.address, "--name", "slow",
+             "--profile", "measure", "--log-level", "warn"],
+            env=clean_environment(), stdout=self.log, stderr=self.log, cwd=ROOT)
+        self.await_workers(2)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.second.terminate()
+        self.second.wait()
+        self.log.close()
+        self.first.down()
+
+    def await_workers(self, count):
+        end = time.monotonic() + READY_TIMEOUT_S
+        while len(ready_workers(self.address)) < count:
+            if time.monotonic() > end or self.second.poll() is not None:
+                self.__exit__()
+                raise CaseError(f"the slow worker did not come; see {RUNS / 'slow-worker.log'}")
+            time.sleep(0.2)
+
+
+def profile_names(workers):
+    """What each worker's profile is called: it says the share of its core."""
+    return {worker["name"]: worker["device_profile"].split('"')[1] for worker in workers}
+
+
+def run_unequal(args, emit):
+    fast, slow = cores(2)
+    with busy_core(slow), UnequalCluster(fast, slow) as cluster:
+        profiles = profile_names(ready_workers(cluster.address))
+        log(f"profiles: {profiles}")
+        free = forecast(cluster.address, UNEQUAL_JOB, [*UNEQUAL_SETS, *sets_of(OPEN)])
+        # The schedule that suits both splits, so that only the layers differ.
+        split = {**pinned(pipeline=2, microbatches=8), "zero_stage": 0}
+        parties = {"uneven": split | {"pipeline_parallel_schedule": '"auto"'},
+                   "even": split | {"pipeline_parallel_layers": '"6,6"'}}
+        parties = {name: Party(cluster, UNEQUAL_JOB, [*UNEQUAL_SETS, *sets_of(layout)], args.steps or 6)
+                   for name, layout in parties.items()}
+        parties["chosen"] = Party(cluster, UNEQUAL_JOB, [*UNEQUAL_SETS, *sets_of(OPEN)], args.steps or 6)
+        values = interleave(parties, args.rounds)
+    seconds = {name: median(of) for name, of in values.items()}
+    gain = seconds["even"] / seconds["chosen"]
+    emit("unequal", profiles=profiles, chosen=free["layout"], even=parties["even"].plan["layout"],
+         uneven=parties["uneven"].plan["layout"], seconds={n: significant(s) for n, s in seconds.items()},
+         forecast_s={n: significant(p.plan["step_s"]) for n, p in parties.items()},
+         gain=significant(gain), forecast_gain=significant(parties["even"].plan["step_s"] / free["step_s"]),
+         spread={n: spread(of) for n, of in values.items()}, target=f"gain >= {UNEQUAL_GAIN}",
+         met=gain >= UNEQUAL_GAIN)
+    log(f"unequal: the chosen layout {free['layout']} is {gain:.2f} x as fast as even stages "
+        f"(forecast {parties['even'].plan['step_s'] / free['step_s']:.2f})")
