@@ -1,5 +1,7 @@
 #include "planner/memory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -169,6 +171,18 @@ DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs) {
   memory.bytes[ir::MemoryKind::kWorkspace] += largest->workspace_bytes + scratch_bytes;
   memory.total_bytes += AlignUp(largest->arena_bytes) + AlignUp(scratch_bytes);
   return memory;
+}
+
+Status CheckDeviceMemory(const mesh::Topology& topology, DeviceIndex device, int64_t need_bytes,
+                         int64_t microbatches) {
+  const mesh::Device& owner = topology.devices[static_cast<size_t>(device.value())];
+  if (owner.memory_bytes == 0 || need_bytes <= owner.memory_bytes) return OkStatus();
+  return ResourceExhausted(fmt::format(
+      "device {} ({} of {}) needs {:.1f} MiB and has {:.1f} MiB; raise tensor or pipeline, use "
+      "more "
+      "microbatches (now {}), or a smaller batch or sequence",
+      device.value(), owner.local_index, owner.worker, static_cast<double>(need_bytes) / 1048576.0,
+      static_cast<double>(owner.memory_bytes) / 1048576.0, microbatches));
 }
 
 }  // namespace meshwright::planner
