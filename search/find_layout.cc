@@ -157,7 +157,7 @@ class Finder {
           return nullptr;
         }
         for (size_t layer = 0; layer < probed->size(); ++layer) {
-          layers[c][layer][mode] = (*probed)[layer];
+          layers[c][layer].probes[mode] = (*probed)[layer];
         }
       }
     }
@@ -184,6 +184,13 @@ class Finder {
     std::vector<int> devices(static_cast<size_t>(device_count_));
     std::iota(devices.begin(), devices.end(), 0);
     return devices;
+  }
+
+  ProbedLayers WithZero(ProbedLayers layers, int64_t replicas) const {
+    for (std::vector<LayerModes>& of_class : layers) {
+      for (LayerModes& layer : of_class) layer.zero = SplitOver(layer.at(modes_.front()), replicas);
+    }
+    return layers;
   }
 
   LayoutInput InputOf(const ProbedLayers& layers) const {
@@ -357,11 +364,12 @@ class Finder {
     const ProbedLayers* const layers =
         Probe(family.layout.tensor, family.rows, family.layout.sequence_parallel);
     if (!layers) return OkStatus();
-    const LayoutInput input = InputOf(*layers);
+    const ProbedLayers split = WithZero(*layers, family.layout.data);
+    const LayoutInput input = InputOf(split);
     const double give_up_s = GiveUpSeconds(family.layout);
-    Layout split = family.layout;
-    split.chunks = 2;
-    if (LeastSeconds(input, split) >= give_up_s) return OkStatus();
+    Layout halved = family.layout;
+    halved.chunks = 2;
+    if (LeastSeconds(input, halved) >= give_up_s) return OkStatus();
     for (const Layout& layout : MembersOf(family)) {
       Layout wanted = layout;
       if (!job_.parallel.part_layers.empty()) {
