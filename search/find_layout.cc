@@ -26,7 +26,9 @@ namespace {
 using planner::Layout;
 using planner::Recompute;
 
-// Of a tensor degree and the rows of a microbatch: [class of devices][layer of the short model].
+// Of a tensor degree, the rows of a microbatch and a mode: [class of devices][layer of the short
+// model].
+using ProbedMode = std::vector<std::vector<LayerProbe>>;
 using ProbedLayers = std::vector<std::vector<LayerModes>>;
 
 // Candidates that differ in schedule and ZeRO only.
@@ -142,27 +144,40 @@ class Finder {
   }
 
   // Nothing: the job cannot be split so.
-  const ProbedLayers* Probe(int64_t tensor, int64_t rows, bool sequence_parallel) {
-    const auto [it, fresh] = probes_.try_emplace({tensor, rows, sequence_parallel});
+  const ProbedMode* Probe(const Layout& layout, int64_t rows, Recompute mode) {
+    const auto [it, fresh] =
+        probes_.try_emplace({layout.tensor, rows, layout.sequence_parallel, mode});
     if (!fresh) return it->second ? &*it->second : nullptr;
-    ProbedLayers layers(classes_.size());
+    const ProbeOptions options = {layout.tensor, rows, layout.sequence_parallel, mode};
+    ProbedMode probed;
     for (size_t c = 0; c < classes_.size(); ++c) {
-      layers[c].resize(static_cast<size_t>(std::max(1, model_.layers())));
-      const std::vector<int> devices = TensorGroup(c, tensor);
-      for (const Recompute mode : modes_) {
-        const auto probed =
-            ProbeLayers(step_, {tensor, rows, sequence_parallel, mode}, costs_, devices);
-        if (!probed.has_value()) {
-          refused_ = probed.error();
-          return nullptr;
-        }
-        for (size_t layer = 0; layer < probed->size(); ++layer) {
-          layers[c][layer].probes[mode] = (*probed)[layer];
+      auto layers = ProbeLayers(step_, options, costs_, TensorGroup(c, layout.tensor));
+      if (!layers.has_value()) {
+        refused_ = layers.error();
+        return nullptr;
+      }
+      probed.push_back(*std::move(layers));
+    }
+    it->second = std::move(probed);
+    return &*it->second;
+  }
+
+  // With what ZeRO splits over the layout's replicas.
+  std::optional<ProbedLayers> Layers(const Layout& layout, int64_t rows,
+                                     const std::vector<Recompute>& modes) {
+    ProbedLayers layers(classes_.size());
+    for (const Recompute mode : modes) {
+      const ProbedMode* const probed = Probe(layout, rows, mode);
+      if (!probed) return std::nullopt;
+      for (size_t c = 0; c < classes_.size(); ++c) {
+        layers[c].resize((*probed)[c].size());
+        for (size_t layer = 0; layer < layers[c].size(); ++layer) {
+          layers[c][layer].probes[mode] = (*probed)[c][layer];
+          layers[c][layer].zero = SplitOver((*probed)[c][layer], layout.data);
         }
       }
     }
-    it->second = std::move(layers);
-    return &*it->second;
+    return layers;
   }
 
   // Neighbours of the class, the slowest first.
@@ -186,14 +201,7 @@ class Finder {
     return devices;
   }
 
-  ProbedLayers WithZero(ProbedLayers layers, int64_t replicas) const {
-    for (std::vector<LayerModes>& of_class : layers) {
-      for (LayerModes& layer : of_class) layer.zero = SplitOver(layer.at(modes_.front()), replicas);
-    }
-    return layers;
-  }
-
-  LayoutInput InputOf(const ProbedLayers& layers) const {
+  LayoutInput InputOf(const ProbedLayers& layers, const std::vector<Recompute>& modes) const {
     LayoutInput input;
     input.costs = &costs_;
     for (const auto& of_class : layers) {
@@ -203,7 +211,7 @@ class Finder {
         all.push_back(&of_class[static_cast<size_t>(layer)]);
       }
     }
-    input.modes = modes_;
+    input.modes = modes;
     input.class_of_device = class_of_device_;
     input.cores = cores_;
     input.memory_bytes = memory_;
@@ -248,12 +256,11 @@ class Finder {
     const int64_t batch = job_.train.global_batch;
     for (const int64_t tensor : TensorDegrees()) {
       for (const bool sequence_parallel : SequenceModes(tensor)) {
-        const ProbedLayers* const whole = Probe(tensor, batch, sequence_parallel);
-        if (!whole) continue;
         Family family;
         family.layout.tensor = tensor;
         family.layout.sequence_parallel = sequence_parallel;
-        AddFamilies(family, InputOf(*whole));
+        const auto whole = Layers(family.layout, batch, CheapestMode());
+        if (whole) AddFamilies(family, InputOf(*whole, CheapestMode()));
       }
     }
     if (families_.empty()) return NoLegalLayout();
@@ -360,35 +367,30 @@ class Finder {
 
   // ---- pricing ----
 
+  std::vector<Recompute> CheapestMode() const { return {modes_.front()}; }
+
+  // Most families are too slow or fit without recomputation: other modes are probed where a member
+  // needs them.
   Status PriceFamily(const Family& family) {
-    const ProbedLayers* const layers =
-        Probe(family.layout.tensor, family.rows, family.layout.sequence_parallel);
-    if (!layers) return OkStatus();
-    const ProbedLayers split = WithZero(*layers, family.layout.data);
-    const LayoutInput input = InputOf(split);
-    const double give_up_s = GiveUpSeconds(family.layout);
+    const auto cheapest = Layers(family.layout, family.rows, CheapestMode());
+    if (!cheapest) return OkStatus();
+    const LayoutInput input = InputOf(*cheapest, CheapestMode());
     Layout halved = family.layout;
     halved.chunks = 2;
-    if (LeastSeconds(input, halved) >= give_up_s) return OkStatus();
-    for (const Layout& layout : MembersOf(family)) {
-      Layout wanted = layout;
-      if (!job_.parallel.part_layers.empty()) {
-        ir::JobRequest pinned = job_;
-        pinned.parallel.pipeline = layout.pipeline;
-        pinned.parallel.data = layout.data;
-        pinned.parallel.tensor = layout.tensor;
-        pinned.parallel.microbatches = layout.microbatches;
-        pinned.parallel.schedule = layout.schedule;
-        pinned.parallel.chunks = layout.chunks;
-        const auto resolved = planner::ResolveLayout(pinned, device_count_, layer_count_);
-        if (!resolved) {
-          refused_ = resolved.error();
-          continue;
-        }
-        wanted.part_layers = resolved->part_layers;
-      }
-      LayoutCost cost = CostOfLayout(input, wanted, GiveUpSeconds(wanted));
+    if (LeastSeconds(input, halved) >= GiveUpSeconds(family.layout)) return OkStatus();
+    std::optional<ProbedLayers> all;
+    for (const Layout& member : MembersOf(family)) {
+      const std::optional<Layout> layout = WithPinnedParts(member);
+      if (!layout) continue;
       ++found_.priced;
+      LayoutCost cost;
+      cost.missing_bytes = 1;
+      if (pinned_modes_.empty()) cost = CostOfLayout(input, *layout, GiveUpSeconds(*layout));
+      if (cost.missing_bytes > 0 && (modes_.size() > 1 || !pinned_modes_.empty())) {
+        if (!all) all = Layers(family.layout, family.rows, modes_);
+        if (!all) return OkStatus();
+        cost = CostOfLayout(InputOf(*all, modes_), *layout, GiveUpSeconds(*layout));
+      }
       if (std::isinf(cost.step_s)) continue;
       if (cost.missing_bytes > 0) {
         if (!nearest_ || cost.missing_bytes < nearest_->missing_bytes) nearest_ = std::move(cost);
@@ -397,6 +399,25 @@ class Finder {
       }
     }
     return OkStatus();
+  }
+
+  // Nothing: the job's parts contradict the layout.
+  std::optional<Layout> WithPinnedParts(Layout layout) {
+    if (job_.parallel.part_layers.empty()) return layout;
+    ir::JobRequest pinned = job_;
+    pinned.parallel.pipeline = layout.pipeline;
+    pinned.parallel.data = layout.data;
+    pinned.parallel.tensor = layout.tensor;
+    pinned.parallel.microbatches = layout.microbatches;
+    pinned.parallel.schedule = layout.schedule;
+    pinned.parallel.chunks = layout.chunks;
+    const auto resolved = planner::ResolveLayout(pinned, device_count_, layer_count_);
+    if (!resolved) {
+      refused_ = resolved.error();
+      return std::nullopt;
+    }
+    layout.part_layers = resolved->part_layers;
+    return layout;
   }
 
   // What takes longer would not be kept, or is too slow to be worth it as an alternative.
@@ -491,8 +512,8 @@ class Finder {
   std::vector<int> class_of_device_;
   std::vector<planner::CoreUse> cores_;
   std::vector<int64_t> memory_;
-  // By tensor degree, rows of a microbatch, sequence parallelism.
-  std::map<std::tuple<int64_t, int64_t, bool>, std::optional<ProbedLayers>> probes_;
+  // By tensor degree, rows of a microbatch, sequence parallelism, mode.
+  std::map<std::tuple<int64_t, int64_t, bool, Recompute>, std::optional<ProbedMode>> probes_;
   std::vector<Family> families_;
   std::optional<Status> refused_;
   std::optional<LayoutCost> nearest_;

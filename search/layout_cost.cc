@@ -4,8 +4,10 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <span>
 #include <utility>
 
+#include "search/balance_parts.h"
 #include "search/pipeline_clock.h"
 
 namespace meshwright::search {
@@ -38,11 +40,11 @@ class Coster {
     SplitLayers();
     result_.stages.resize(At(shape_.stages));
     PriceParts();
-    if (CannotFit()) return std::move(result_);
     if (BoundSeconds() >= give_up_s_) {
       result_.step_s = std::numeric_limits<double>::infinity();
       return std::move(result_);
     }
+    if (CannotFit()) return std::move(result_);
     const auto schedule =
         planner::MakeSchedule(layout().schedule, shape_, static_cast<int>(layout().microbatches));
     if (!schedule.has_value()) {
@@ -82,48 +84,22 @@ class Coster {
     return static_cast<double>(zero.bytes) / static_cast<double>(probe.weight_bytes);
   }
 
-  // Contiguous, not empty, with the least maximum over parts; parts may differ in speed.
+  // Parts may differ in speed.
   std::vector<int> Balance() const {
     const int layers = static_cast<int>(input_.layers[0].size());
-    const int parts = shape_.parts();
     std::vector<std::vector<double>> sums(input_.layers.size());  // [class][layers before]
-    for (int stage = 0; stage < shape_.stages; ++stage) {
+    std::vector<std::span<const double>> sum_of_part;
+    for (int part = 0; part < shape_.parts(); ++part) {
+      const int stage = shape_.StageOf(part);
       std::vector<double>& sum = sums[At(classes_[At(stage)])];
-      if (!sum.empty()) continue;
-      sum.push_back(0);
-      for (int layer = 0; layer < layers; ++layer) {
+      if (sum.empty()) sum.push_back(0);
+      for (int layer = static_cast<int>(sum.size()) - 1; layer < layers; ++layer) {
         const LayerProbe& probe = Probe(stage, layer);
         sum.push_back(sum.back() + probe.forward_s + probe.backward_s);
       }
+      sum_of_part.emplace_back(sum);
     }
-    const double inf = std::numeric_limits<double>::infinity();
-    std::vector<double> best(At(layers + 1), inf);
-    best[0] = 0;
-    std::vector<std::vector<int>> cuts(At(parts + 1), std::vector<int>(At(layers + 1), 0));
-    for (int part = 0; part < parts; ++part) {
-      const std::vector<double>& sum = sums[At(classes_[At(shape_.StageOf(part))])];
-      std::vector<double> next(At(layers + 1), inf);
-      for (int end = part + 1; end <= layers - (parts - 1 - part); ++end) {
-        // Longer parts only get dearer.
-        for (int begin = end - 1; begin >= part; --begin) {
-          const double own = sum[At(end)] - sum[At(begin)];
-          if (own >= next[At(end)]) break;
-          const double value = std::max(best[At(begin)], own);
-          if (value >= next[At(end)]) continue;
-          next[At(end)] = value;
-          cuts[At(part + 1)][At(end)] = begin;
-        }
-      }
-      best = std::move(next);
-    }
-    std::vector<int> part_of_layer(At(layers), 0);
-    int end = layers;
-    for (int part = parts; part >= 1; --part) {
-      const int begin = cuts[At(part)][At(end)];
-      for (int layer = begin; layer < end; ++layer) part_of_layer[At(layer)] = part - 1;
-      end = begin;
-    }
-    return part_of_layer;
+    return BalanceParts(sum_of_part);
   }
 
   void SplitLayers() {
