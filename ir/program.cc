@@ -1,27 +1,15 @@
 #include "ir/program.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
+#include "ir/lifetime.h"
 #include "ir/schema.h"
 
 namespace meshwright::ir {
 namespace {
 
-// A lifetime that has its bytes. Placing looks at all of them again and again: nothing else in it.
-struct Placed {
-  int64_t begin = 0;
-  int64_t end = 0;  // aligned
-  int first = 0;
-  int last = 0;
-};
-
 size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
-
-int64_t AlignUp(int64_t bytes) {
-  return (bytes + kSlotAlignmentBytes - 1) / kSlotAlignmentBytes * kSlotAlignmentBytes;
-}
 
 // Per value the last node that reads it; -1: none.
 std::vector<int> LastReaders(const Graph& graph) {
@@ -99,38 +87,6 @@ const char* MemoryKindName(MemoryKind kind) {
       return "other";
   }
   return "invalid";
-}
-
-// Large lifetimes first: they leave the small ones to fill the gaps between them. Ties go to the
-// earlier and then to the lower index, so that equal input gives equal offsets.
-Placement PlaceLifetimes(const std::vector<Lifetime>& lifetimes) {
-  Placement placement;
-  placement.offset_bytes.assign(lifetimes.size(), 0);
-  std::vector<size_t> order(lifetimes.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    if (lifetimes[a].bytes != lifetimes[b].bytes) return lifetimes[a].bytes > lifetimes[b].bytes;
-    return lifetimes[a].first < lifetimes[b].first;
-  });
-  std::vector<Placed> placed;  // by increasing offset
-  for (size_t i : order) {
-    const Lifetime& life = lifetimes[i];
-    if (life.bytes <= 0) continue;
-    int64_t offset = 0;
-    for (const Placed& other : placed) {
-      if (other.last < life.first || life.last < other.first) continue;
-      if (other.begin >= offset + life.bytes) break;
-      offset = std::max(offset, other.end);
-    }
-    placement.offset_bytes[i] = offset;
-    const int64_t end = AlignUp(offset + life.bytes);
-    placement.bytes = std::max(placement.bytes, end);
-    const auto behind =
-        std::upper_bound(placed.begin(), placed.end(), offset,
-                         [](int64_t wanted, const Placed& other) { return wanted < other.begin; });
-    placed.insert(behind, {offset, end, life.first, life.last});
-  }
-  return placement;
 }
 
 InPlaceChains FindInPlaceChains(const Graph& executable) {

@@ -53,9 +53,6 @@
 
 namespace meshwright::ir {
 
-// Of slots and temporaries in the arena: a cache line.
-inline constexpr int64_t kSlotAlignmentBytes = 64;
-
 enum class Opcode : uint8_t { kRun, kSend, kRecv, kFree };
 
 // A box of a tensor: per dim an offset and a size. Empty vectors: the whole tensor.
@@ -171,18 +168,5 @@ struct WorkspacePlan {
   int64_t bytes = 0;
 };
 WorkspacePlan PlanWorkspace(const Graph& executable);
-
-// First-fit placement of [first, last] lifetimes (inclusive instants) at 64-byte alignment. Returns
-// offsets and the height.
-struct Lifetime {
-  int64_t bytes = 0;
-  int first = 0;
-  int last = 0;
-};
-struct Placement {
-  std::vector<int64_t> offset_bytes;
-  int64_t bytes = 0;
-};
-Placement PlaceLifetimes(const std::vector<Lifetime>& lifetimes);
 
 }  // namespace meshwright::ir

@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "ir/lifetime.h"
 #include "ir/schema_table.h"
 #include "ir/verify_facts.h"
 

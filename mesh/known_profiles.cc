@@ -1,8 +1,10 @@
 // Profiles of accelerators that are sold, as data.
 //
 // Peaks, memory and bandwidths are the vendor's: NVIDIA V100 datasheet (2020; SXM2, 32 GB), A100
-// datasheet (2021; SXM4, 40 and 80 GB), H100 datasheet (2023; SXM5, dense rates), H200 datasheet
-// (2024; SXM5). f32 is the arithmetic of IEEE 754: no TF32.
+// datasheet (2021; SXM4, 40 and 80 GB), H100 architecture whitepaper (SXM5: 989.4, 66.9 and 33.5
+// TFLOP/s, dense; the datasheet of 2023 prints them rounded, and 3.35 TB/s), H200 datasheet (2024;
+// SXM5: 141 GB at 4.8 TB/s, rates as H100). f32 is the arithmetic of IEEE 754: no TF32; f64 is that
+// of vectors, not of tensor cores. No number in here is fitted to a step that somebody measured.
 //
 // Products in 16 bits: cuBLAS on an A100, square products of 256 to 4096 in f16, as the
 // documentation of Triton prints them for its tutorial 3 (main/getting-started, matrix

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "ir/lifetime.h"
 #include "mesh/reshard.h"
 #include "planner/memory.h"
 
@@ -56,7 +57,7 @@ class DeviceLowering {
     }
     AddReports();
     InsertFrees();
-    PlaceSlots();
+    MW_TRY(PlaceSlots());
     return std::move(program_);
   }
 
@@ -254,27 +255,36 @@ class DeviceLowering {
   }
 
   // Arena: transient slots by the nodes that write and read them, then the workspace of the largest
-  // executable.
-  void PlaceSlots() {
+  // executable. What cannot fit wherever slots are placed is refused before they are.
+  Status PlaceSlots() {
     std::vector<ir::Lifetime> lifetimes;
     std::vector<size_t> owners;
     const SlotSpans spans = SpansOf(program_);
+    int64_t persistent_bytes = 0;
     for (size_t s = 0; s < program_.slots.size(); ++s) {
+      const int64_t bytes = program_.slots[s].type.bytes();
+      if (program_.slots[s].persistent) persistent_bytes += bytes;
       if (program_.slots[s].persistent || spans.last[s] < 0) continue;
       const bool report = IsReport(SlotId(static_cast<int32_t>(s)));
-      lifetimes.push_back(
-          {program_.slots[s].type.bytes(), spans.first[s], report ? spans.end : spans.last[s]});
+      lifetimes.push_back({bytes, spans.first[s], report ? spans.end : spans.last[s]});
       owners.push_back(s);
     }
-    const ir::Placement placement = ir::PlaceLifetimes(lifetimes);
-    for (size_t i = 0; i < owners.size(); ++i)
-      program_.slots[owners[i]].offset_bytes = placement.offset_bytes[i];
     for (const ir::Executable& executable : program_.executables) {
       program_.workspace_bytes =
           std::max(program_.workspace_bytes, ir::PlanWorkspace(*executable.graph).bytes);
     }
+    if (input_.topology) {
+      const int64_t least_bytes =
+          persistent_bytes + ir::MostLiveBytes(lifetimes) + program_.workspace_bytes;
+      MW_TRY(CheckDeviceMemory(*input_.topology, program_.device, least_bytes,
+                               input_.layout->microbatches));
+    }
+    const ir::Placement placement = ir::PlaceLifetimes(lifetimes);
+    for (size_t i = 0; i < owners.size(); ++i)
+      program_.slots[owners[i]].offset_bytes = placement.offset_bytes[i];
     program_.workspace_offset = placement.bytes;
     program_.arena_bytes = placement.bytes + program_.workspace_bytes;
+    return OkStatus();
   }
 
   const LowerInput& input_;

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "ir/program.h"
+#include "mesh/topology.h"
 #include "planner/pieces.h"
 #include "planner/plan.h"
 #include "planner/schedule.h"
@@ -27,10 +28,13 @@ struct LowerInput {
   std::vector<StageSchedule> schedule;  // per stage
   int microbatches = 1;
   PlanScope scope = PlanScope::kAllDevices;
+  const mesh::Topology* topology = nullptr;  // whose devices hold the programs; null: not checked
 };
 
 // Programs in device order: device = first of the stage + d * tensor + t; with kOnePerStage the
 // first of each stage, as if it exchanged its messages with the first ones of other stages.
+// Errors: kResourceExhausted: a device has less memory than its program needs however its slots are
+// placed, as CheckDeviceMemory.
 Result<std::vector<ir::Program>> LowerToPrograms(const LowerInput& input);
 
 // Every persistent slot of `program` is one that `init`, of the same device, fills.

@@ -1,10 +1,13 @@
 #include "planner/memory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace meshwright::planner {
 namespace {
@@ -15,31 +18,36 @@ int64_t AlignUp(int64_t bytes) {
   return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
 }
 
-using KindBytes = std::map<ir::MemoryKind, int64_t>;
-
-int64_t Total(const KindBytes& bytes) {
-  int64_t total = 0;
-  for (const auto& [kind, amount] : bytes) total += amount;
-  return total;
-}
-
 // Live transient bytes by kind at the peak.
-KindBytes TransientPeak(const ir::Program& program) {
+std::map<ir::MemoryKind, int64_t> TransientPeak(const ir::Program& program) {
+  struct Change {
+    int tick = 0;
+    int64_t bytes = 0;
+    ir::MemoryKind kind = ir::MemoryKind::kOther;
+  };
   const SlotSpans spans = SpansOf(program);
-  std::vector<std::vector<size_t>> starts(static_cast<size_t>(spans.end) + 2);
-  std::vector<std::vector<size_t>> ends(starts.size());
+  std::vector<Change> changes;
   for (size_t s = 0; s < program.slots.size(); ++s) {
-    if (program.slots[s].persistent || spans.last[s] < 0) continue;
-    starts[static_cast<size_t>(spans.first[s])].push_back(s);
-    ends[static_cast<size_t>(spans.last[s]) + 1].push_back(s);
+    const ir::Slot& slot = program.slots[s];
+    if (slot.persistent || spans.last[s] < 0) continue;
+    changes.push_back({spans.first[s], slot.type.bytes(), slot.kind});
+    changes.push_back({spans.last[s] + 1, -slot.type.bytes(), slot.kind});
   }
-  KindBytes live, peak;
-  for (size_t tick = 0; tick < starts.size(); ++tick) {
-    for (const size_t s : ends[tick]) live[program.slots[s].kind] -= program.slots[s].type.bytes();
-    for (const size_t s : starts[tick])
-      live[program.slots[s].kind] += program.slots[s].type.bytes();
-    if (Total(live) > Total(peak)) peak = live;
+  // At one tick ends come before beginnings.
+  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
+    return std::pair(a.tick, a.bytes) < std::pair(b.tick, b.bytes);
+  });
+  int64_t live_bytes = 0;
+  int64_t most_bytes = 0;
+  size_t most_end = 0;  // of the changes that lead to the peak
+  for (size_t i = 0; i < changes.size(); ++i) {
+    live_bytes += changes[i].bytes;
+    if (live_bytes <= most_bytes) continue;
+    most_bytes = live_bytes;
+    most_end = i + 1;
   }
+  std::map<ir::MemoryKind, int64_t> peak;
+  for (size_t i = 0; i < most_end; ++i) peak[changes[i].kind] += changes[i].bytes;
   return peak;
 }
 
@@ -169,6 +177,18 @@ DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs) {
   memory.bytes[ir::MemoryKind::kWorkspace] += largest->workspace_bytes + scratch_bytes;
   memory.total_bytes += AlignUp(largest->arena_bytes) + AlignUp(scratch_bytes);
   return memory;
+}
+
+Status CheckDeviceMemory(const mesh::Topology& topology, DeviceIndex device, int64_t need_bytes,
+                         int64_t microbatches) {
+  const mesh::Device& owner = topology.devices[static_cast<size_t>(device.value())];
+  if (owner.memory_bytes == 0 || need_bytes <= owner.memory_bytes) return OkStatus();
+  return ResourceExhausted(fmt::format(
+      "device {} ({} of {}) needs {:.1f} MiB and has {:.1f} MiB; raise tensor or pipeline, use "
+      "more "
+      "microbatches (now {}), or a smaller batch or sequence",
+      device.value(), owner.local_index, owner.worker, static_cast<double>(need_bytes) / 1048576.0,
+      static_cast<double>(owner.memory_bytes) / 1048576.0, microbatches));
 }
 
 }  // namespace meshwright::planner

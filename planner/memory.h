@@ -1,9 +1,12 @@
 // Memory of one device by kind, read off its programs.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
+#include "base/result.h"
 #include "ir/program.h"
+#include "mesh/topology.h"
 #include "planner/plan.h"
 
 namespace meshwright::planner {
@@ -24,5 +27,10 @@ SlotSpans SpansOf(const ir::Program& program);
 // and blocks (a part of the workspace). Not in it: what kernels keep for themselves, such as the
 // tiles of a matmul, and the buffers of the transports.
 DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs);
+
+// A device of unknown memory has enough. Errors: kResourceExhausted with the device, what it needs
+// and has, and what takes less.
+Status CheckDeviceMemory(const mesh::Topology& topology, DeviceIndex device, int64_t need_bytes,
+                         int64_t microbatches);
 
 }  // namespace meshwright::planner

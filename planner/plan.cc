@@ -133,6 +133,7 @@ class PlanMaker {
         std::string_view(name) == "init" ? 1 : static_cast<int>(plan_.layout.microbatches);
     input.schedule = std::move(schedule);
     input.scope = scope_;
+    input.topology = &topology_;
     return LowerToPrograms(input);
   }
 
@@ -196,15 +197,8 @@ class PlanMaker {
   // Program i runs on device i of the topology.
   Status CheckMemory() const {
     for (size_t i = 0; i < plan_.memory.size(); ++i) {
-      const int64_t need = plan_.memory[i].total_bytes;
-      const int index = plan_.step[i].device.value();
-      const mesh::Device& device = topology_.devices[static_cast<size_t>(index)];
-      if (device.memory_bytes == 0 || need <= device.memory_bytes) continue;
-      return ResourceExhausted(fmt::format(
-          "device {} ({} of {}) needs {:.1f} MiB and has {:.1f} MiB; raise tensor or pipeline, use "
-          "more microbatches (now {}), or a smaller batch or sequence",
-          index, device.local_index, device.worker, static_cast<double>(need) / 1048576.0,
-          static_cast<double>(device.memory_bytes) / 1048576.0, plan_.layout.microbatches));
+      MW_TRY(CheckDeviceMemory(topology_, plan_.step[i].device, plan_.memory[i].total_bytes,
+                               plan_.layout.microbatches));
     }
     return OkStatus();
   }

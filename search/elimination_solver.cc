@@ -15,7 +15,7 @@ constexpr int64_t kMaxEntries = 20'000'000;  // about a second of work
 constexpr int kRootIterations = 60;          // of the search for prices
 constexpr int kIterations = 12;              // below the root, which starts at its parent's prices
 constexpr int kSmallestStep = 8;             // halvings of the step before prices count as found
-constexpr double kRounding = 1e-9;           // of a cost: costs that differ by less are equal
+constexpr double kEqualCosts = 1e-9;         // of a cost: costs that differ by less are equal
 
 using NodeCosts = std::vector<std::vector<double>>;
 
@@ -167,7 +167,7 @@ class Search {
   }
 
   bool Hopeless(double bound_s) const {
-    return best_ && bound_s >= best_->cost_s * (1 - options_.gap - kRounding);
+    return best_ && bound_s >= best_->cost_s * (1 - options_.gap - kEqualCosts);
   }
 
   // Searches what allowed_ leaves; `relaxation` is of that. True: nothing better is left in it.

@@ -19,6 +19,7 @@
 #include "planner/stages.h"
 #include "search/device_classes.h"
 #include "search/layer_probe.h"
+#include "search/open_choices.h"
 #include "search/short_model.h"
 #include "search/stage_layouts.h"
 
@@ -28,7 +29,9 @@ namespace {
 using planner::Layout;
 using planner::Recompute;
 
-// Of a tensor degree and the rows of a microbatch: [class of devices][layer of the short model].
+// Of a tensor degree, the rows of a microbatch and a mode: [class of devices][layer of the short
+// model].
+using ProbedMode = std::vector<std::vector<LayerProbe>>;
 using ProbedLayers = std::vector<std::vector<LayerModes>>;
 
 // Candidates that differ in schedule and ZeRO only.
@@ -38,14 +41,6 @@ struct Family {
   double least_s = 0;   // no member is faster
   double likely_s = 0;  // what is looked at first
 };
-
-std::vector<int64_t> Divisors(int64_t n) {
-  std::vector<int64_t> divisors;
-  for (int64_t d = 1; d <= n; ++d) {
-    if (n % d == 0) divisors.push_back(d);
-  }
-  return divisors;
-}
 
 class Finder {
  public:
@@ -57,7 +52,8 @@ class Finder {
         clock_(clock),
         deadline_(Deadline::After(options.timeout_ms, clock)),
         costs_(topology),
-        device_count_(static_cast<int64_t>(topology.devices.size())) {}
+        device_count_(static_cast<int64_t>(topology.devices.size())),
+        choices_(job) {}
 
   Result<FoundLayout> Run() {
     MW_TRY(Prepare());
@@ -134,29 +130,42 @@ class Finder {
   }
 
   // Nothing: the job cannot be split so.
-  const ProbedLayers* Probe(int64_t tensor, int64_t rows, bool sequence_parallel) {
-    const auto [it, fresh] = probes_.try_emplace({tensor, rows, sequence_parallel});
+  const ProbedMode* Probe(const Layout& layout, int64_t rows, Recompute mode) {
+    const auto [it, fresh] =
+        probes_.try_emplace({layout.tensor, rows, layout.sequence_parallel, mode});
     if (!fresh) return it->second ? &*it->second : nullptr;
-    ProbedLayers layers(classes_.size());
+    const ProbeOptions options = {layout.tensor, rows, layout.sequence_parallel, mode};
+    ProbedMode probed;
     for (size_t c = 0; c < classes_.size(); ++c) {
-      layers[c].resize(static_cast<size_t>(std::max(1, model_.layers())));
-      const auto size = static_cast<size_t>(tensor);
-      const std::vector<int> devices =
-          SlowestGroup(classes_[c].size() < size ? all_devices_ : classes_[c], size, costs_);
-      for (const Recompute mode : modes_) {
-        const auto probed =
-            ProbeLayers(step_, {tensor, rows, sequence_parallel, mode}, costs_, devices);
-        if (!probed.has_value()) {
-          refused_ = probed.error();
-          return nullptr;
-        }
-        for (size_t layer = 0; layer < probed->size(); ++layer) {
-          layers[c][layer][mode] = (*probed)[layer];
+      const auto size = static_cast<size_t>(layout.tensor);
+      const std::vector<int>& members = classes_[c].size() < size ? all_devices_ : classes_[c];
+      auto layers = ProbeLayers(step_, options, costs_, SlowestGroup(members, size, costs_));
+      if (!layers.has_value()) {
+        refused_ = layers.error();
+        return nullptr;
+      }
+      probed.push_back(*std::move(layers));
+    }
+    it->second = std::move(probed);
+    return &*it->second;
+  }
+
+  // With what ZeRO splits over the layout's replicas.
+  std::optional<ProbedLayers> Layers(const Layout& layout, int64_t rows,
+                                     const std::vector<Recompute>& modes) {
+    ProbedLayers layers(classes_.size());
+    for (const Recompute mode : modes) {
+      const ProbedMode* const probed = Probe(layout, rows, mode);
+      if (!probed) return std::nullopt;
+      for (size_t c = 0; c < classes_.size(); ++c) {
+        layers[c].resize((*probed)[c].size());
+        for (size_t layer = 0; layer < layers[c].size(); ++layer) {
+          layers[c][layer].probes[mode] = (*probed)[c][layer];
+          layers[c][layer].zero = SplitOver((*probed)[c][layer], layout.data);
         }
       }
     }
-    it->second = std::move(layers);
-    return &*it->second;
+    return layers;
   }
 
   std::vector<int> AllDevices() const {
@@ -178,11 +187,11 @@ class Finder {
     return table;
   }
 
-  LayoutInput InputOf(const ProbedLayers& layers) const {
+  LayoutInput InputOf(const ProbedLayers& layers, const std::vector<Recompute>& modes) const {
     LayoutInput input;
     input.costs = &costs_;
     input.layers = TableOf(layers);
-    input.modes = modes_;
+    input.modes = modes;
     input.class_of_device = class_of_device_;
     input.cores = cores_;
     input.memory_bytes = memory_;
@@ -192,47 +201,15 @@ class Finder {
 
   // ---- candidates ----
 
-  std::vector<int64_t> TensorDegrees() const {
-    if (job_.parallel.tensor > 0) return {job_.parallel.tensor};
-    std::vector<int64_t> degrees;
-    for (const int64_t degree : {1, 2, 3, 4, 5, 6, 7, 8, 16, 32}) {
-      if (degree <= device_count_) degrees.push_back(degree);
-    }
-    return degrees;
-  }
-
-  std::vector<int64_t> PipelineDegrees(int64_t most) const {
-    if (job_.parallel.pipeline > 0) return {job_.parallel.pipeline};
-    std::set<int64_t> degrees = {1};
-    const int64_t top = std::min<int64_t>(most, planner::LayerCount(job_.loss));
-    for (int64_t p = 2; p <= top; ++p) {
-      const bool power = (p & (p - 1)) == 0;
-      if (p <= 8 || power || p == top || layer_count_ % p == 0) degrees.insert(p);
-    }
-    return {degrees.begin(), degrees.end()};
-  }
-
-  std::vector<int64_t> Microbatches(int64_t rows_per_replica) const {
-    if (job_.parallel.microbatches > 0) return {job_.parallel.microbatches};
-    std::vector<int64_t> counts;
-    for (const int64_t d : Divisors(rows_per_replica)) {
-      const int64_t rows = rows_per_replica / d;
-      // Many rows: every count; few: each number of rows that is a power of two.
-      if (d <= 4 || (rows & (rows - 1)) == 0 || (d & (d - 1)) == 0) counts.push_back(d);
-    }
-    return counts;
-  }
-
   Status MakeFamilies() {
     const int64_t batch = job_.train.global_batch;
-    for (const int64_t tensor : TensorDegrees()) {
-      for (const bool sequence_parallel : SequenceModes(tensor)) {
-        const ProbedLayers* const whole = Probe(tensor, batch, sequence_parallel);
-        if (!whole) continue;
+    for (const int64_t tensor : choices_.TensorDegrees(device_count_)) {
+      for (const bool sequence_parallel : choices_.SequenceModes(tensor)) {
         Family family;
         family.layout.tensor = tensor;
         family.layout.sequence_parallel = sequence_parallel;
-        AddFamilies(family, InputOf(*whole));
+        const auto whole = Layers(family.layout, batch, CheapestMode());
+        if (whole) AddFamilies(family, InputOf(*whole, CheapestMode()));
       }
     }
     if (families_.empty()) return NoLegalLayout();
@@ -251,14 +228,15 @@ class Finder {
     for (const int64_t data : Divisors(batch)) {
       if (job_.parallel.data > 0 && data != job_.parallel.data) continue;
       layout.data = data;
-      for (const int64_t pipeline : PipelineDegrees(device_count_ / (layout.tensor * data))) {
+      for (const int64_t pipeline :
+           choices_.PipelineDegrees(device_count_ / (layout.tensor * data))) {
         layout.pipeline = pipeline;
         if (layout.device_count() > device_count_) continue;
         Layout once = layout;
         once.microbatches = 1;
         once.chunks = 2;  // no single layer need be a stage's
         family.least_s = LeastSeconds(whole, once) / static_cast<double>(data);
-        for (const int64_t microbatches : Microbatches(batch / data)) {
+        for (const int64_t microbatches : choices_.Microbatches(batch / data)) {
           if ((batch / data) % microbatches != 0) continue;
           layout.microbatches = microbatches;
           family.rows = batch / data / microbatches;
@@ -286,23 +264,15 @@ class Finder {
     return rest_s;
   }
 
-  // Open where the tensor degree is.
-  std::vector<bool> SequenceModes(int64_t tensor) const {
-    if (tensor == 1) return {false};
-    if (job_.parallel.sequence_parallel) return {true};
-    if (job_.parallel.tensor > 0 || job_.train.sequence % tensor != 0) return {false};
-    return {false, true};
-  }
-
   std::vector<Layout> MembersOf(const Family& family) const {
     std::vector<Layout> members;
-    for (const std::string& schedule : Schedules(family.layout.pipeline)) {
-      for (const int chunks : Chunks(schedule, family.layout.pipeline)) {
+    for (const std::string& schedule : choices_.Schedules(family.layout.pipeline)) {
+      for (const int chunks : choices_.Chunks(schedule, family.layout.pipeline)) {
         const auto shape =
             planner::ShapeOfSchedule(schedule, static_cast<int>(family.layout.pipeline), chunks);
         if (!shape || (family.layout.pipeline > 1 && shape->parts() > layer_count_)) continue;
         if (shape->folded && family.layout.microbatches < 2 * family.layout.pipeline) continue;
-        for (const int64_t zero : ZeroStages(family.layout.data)) {
+        for (const int64_t zero : choices_.ZeroStages(family.layout.data)) {
           Layout layout = family.layout;
           layout.schedule = schedule;
           layout.chunks = shape->chunks;
@@ -315,67 +285,60 @@ class Finder {
     return members;
   }
 
-  std::vector<std::string> Schedules(int64_t pipeline) const {
-    if (job_.parallel.schedule != "auto") return {job_.parallel.schedule};
-    if (pipeline == 1) return {"1f1b"};
-    return {"1f1b", "interleaved", "zb-h1", "zb-v"};
-  }
-
-  std::vector<int> Chunks(const std::string& schedule, int64_t pipeline) const {
-    if (job_.parallel.chunks > 0) return {static_cast<int>(job_.parallel.chunks)};
-    if (schedule != "interleaved" || pipeline == 1) return {0};
-    std::vector<int> chunks;
-    for (const int v : {2, 3, 4, 6, 8}) {
-      if (v * pipeline <= layer_count_) chunks.push_back(v);
-    }
-    return chunks;
-  }
-
-  std::vector<int64_t> ZeroStages(int64_t data) const {
-    if (job_.parallel.zero >= 0) return {job_.parallel.zero};
-    if (data == 1) return {0};
-    return {0, 1, 2, 3};
-  }
-
   // ---- pricing ----
 
+  std::vector<Recompute> CheapestMode() const { return {modes_.front()}; }
+
+  // Most families are too slow or fit without recomputation: other modes are probed where a member
+  // needs them.
   Status PriceFamily(const Family& family) {
-    const ProbedLayers* const layers =
-        Probe(family.layout.tensor, family.rows, family.layout.sequence_parallel);
-    if (!layers) return OkStatus();
-    const LayoutInput input = InputOf(*layers);
-    const double give_up_s = GiveUpSeconds(family.layout);
-    Layout split = family.layout;
-    split.chunks = 2;
-    if (LeastSeconds(input, split) >= give_up_s) return OkStatus();
-    for (const Layout& layout : MembersOf(family)) {
-      Layout wanted = layout;
-      if (!job_.parallel.part_layers.empty()) {
-        ir::JobRequest pinned = job_;
-        pinned.parallel.pipeline = layout.pipeline;
-        pinned.parallel.data = layout.data;
-        pinned.parallel.tensor = layout.tensor;
-        pinned.parallel.microbatches = layout.microbatches;
-        pinned.parallel.schedule = layout.schedule;
-        pinned.parallel.chunks = layout.chunks;
-        const auto resolved = planner::ResolveLayout(pinned, device_count_, layer_count_);
-        if (!resolved) {
-          refused_ = resolved.error();
-          continue;
-        }
-        wanted.part_layers = resolved->part_layers;
+    const auto cheapest = Layers(family.layout, family.rows, CheapestMode());
+    if (!cheapest) return OkStatus();
+    const LayoutInput input = InputOf(*cheapest, CheapestMode());
+    Layout halved = family.layout;
+    halved.chunks = 2;
+    if (LeastSeconds(input, halved) >= GiveUpSeconds(family.layout)) return OkStatus();
+    std::optional<ProbedLayers> all;
+    for (const Layout& member : MembersOf(family)) {
+      const std::optional<Layout> layout = WithPinnedParts(member);
+      if (!layout) continue;
+      ++found_.priced;
+      LayoutCost cost;
+      cost.missing_bytes = 1;
+      if (pinned_modes_.empty()) cost = CostOfLayout(input, *layout, GiveUpSeconds(*layout));
+      if (cost.missing_bytes > 0 && (modes_.size() > 1 || !pinned_modes_.empty())) {
+        if (!all) all = Layers(family.layout, family.rows, modes_);
+        if (!all) return OkStatus();
+        cost = CostOfLayout(InputOf(*all, modes_), *layout, GiveUpSeconds(*layout));
       }
-      Price(input, wanted);
+      Take(std::move(cost));
     }
     return OkStatus();
   }
 
-  void Price(const LayoutInput& input, const Layout& layout) {
-    LayoutCost cost = CostOfLayout(input, layout, GiveUpSeconds(layout));
-    ++found_.priced;
+  void Take(LayoutCost cost) {
     if (std::isinf(cost.step_s)) return;
     if (cost.missing_bytes == 0) return Keep(std::move(cost));
     if (!nearest_ || cost.missing_bytes < nearest_->missing_bytes) nearest_ = std::move(cost);
+  }
+
+  // Nothing: the job's parts contradict the layout.
+  std::optional<Layout> WithPinnedParts(Layout layout) {
+    if (job_.parallel.part_layers.empty()) return layout;
+    ir::JobRequest pinned = job_;
+    pinned.parallel.pipeline = layout.pipeline;
+    pinned.parallel.data = layout.data;
+    pinned.parallel.tensor = layout.tensor;
+    pinned.parallel.microbatches = layout.microbatches;
+    pinned.parallel.schedule = layout.schedule;
+    pinned.parallel.chunks = layout.chunks;
+    const auto resolved = planner::ResolveLayout(pinned, device_count_, layer_count_);
+    if (!resolved) {
+      refused_ = resolved.error();
+      return std::nullopt;
+    }
+    layout.part_layers = resolved->part_layers;
+    return layout;
   }
 
   // What takes longer would not be kept, or is too slow to be worth it as an alternative.
@@ -438,12 +401,13 @@ class Finder {
     const ir::ParallelSpec& pinned = job_.parallel;
     if (!pinned.stage_meshes.empty()) return PricePinnedMeshes();
     const bool open = pinned.data == 0 && pinned.tensor == 0 && pinned.pipeline != 1 &&
-                      pinned.part_layers.empty() && !StageSchedules().empty();
+                      pinned.part_layers.empty() && !choices_.StageSchedules().empty();
     const bool worth = classes_.size() > 1 || device_count_ <= kManyDevices;
     if (!open || !worth || device_count_ == 1) return OkStatus();
-    for (const bool sequence_parallel : SequenceModes(device_count_ > 1 ? 2 : 1)) {
-      for (const int64_t microbatches : Microbatches(job_.train.global_batch)) {
+    for (const bool sequence_parallel : choices_.SequenceModes(2)) {
+      for (const int64_t microbatches : choices_.Microbatches(job_.train.global_batch)) {
         if (deadline_.expired()) return OkStatus();
+        if (job_.train.global_batch % microbatches != 0) continue;
         MW_ASSIGN_OR_RETURN(std::optional<Layout> layout,
                             FindStages(microbatches, sequence_parallel));
         if (!layout) continue;
@@ -452,15 +416,6 @@ class Finder {
       }
     }
     return OkStatus();
-  }
-
-  // Where a stage holds one part.
-  std::vector<std::string> StageSchedules() const {
-    if (job_.parallel.chunks > 1) return {};
-    const std::string& wanted = job_.parallel.schedule;
-    if (wanted == "auto") return {"1f1b", "zb-h1"};
-    if (wanted == "1f1b" || wanted == "gpipe" || wanted == "zb-h1") return {wanted};
-    return {};
   }
 
   Result<std::optional<Layout>> FindStages(int64_t microbatches, bool sequence_parallel) {
@@ -472,9 +427,9 @@ class Finder {
     problem.classes = classes_;
     problem.modes = modes_;
     if (!pinned_modes_.empty()) problem.modes.resize(1);
-    problem.tensor_degrees = TensorDegrees();
-    problem.layers_of = [this, sequence_parallel](int64_t tensor, int64_t rows) {
-      return Table(tensor, rows, sequence_parallel && tensor > 1);
+    problem.tensor_degrees = choices_.TensorDegrees(device_count_);
+    problem.layers_of = [&](const planner::StageDegrees& degrees) {
+      return Table(degrees, microbatches, sequence_parallel);
     };
     problem.microbatches = microbatches;
     problem.zero = std::max<int64_t>(job_.parallel.zero, 0);
@@ -482,17 +437,28 @@ class Finder {
     return FindStageLayout(problem, clock_);
   }
 
-  const LayerTable* Table(int64_t tensor, int64_t rows, bool sequence_parallel) {
-    const ProbedLayers* const layers = Probe(tensor, rows, sequence_parallel);
-    if (layers == nullptr) return nullptr;
-    const auto [at, fresh] = tables_.try_emplace({tensor, rows, sequence_parallel});
-    if (fresh) at->second = TableOf(*layers);
-    return &at->second;
+  // Null: the job cannot be split so.
+  const LayerTable* Table(const planner::StageDegrees& degrees, int64_t microbatches,
+                          bool sequence_parallel) {
+    Layout stage;
+    stage.data = degrees.data;
+    stage.tensor = degrees.tensor;
+    stage.sequence_parallel = sequence_parallel && degrees.tensor > 1;
+    const int64_t rows = job_.train.global_batch / microbatches / degrees.data;
+    const auto [at, fresh] =
+        tables_.try_emplace({degrees.tensor, degrees.data, rows, stage.sequence_parallel});
+    if (fresh) {
+      std::optional<ProbedLayers> layers = Layers(stage, rows, modes_);
+      if (layers) at->second.first = *std::move(layers);
+      if (layers) at->second.second = TableOf(at->second.first);
+    }
+    return at->second.second.empty() ? nullptr : &at->second.second;
   }
 
   Status PricePinnedMeshes() {
     MW_ASSIGN_OR_RETURN(Layout layout, planner::ResolveLayout(job_, device_count_, layer_count_));
-    for (const int64_t microbatches : Microbatches(job_.train.global_batch / layout.data)) {
+    for (const int64_t microbatches :
+         choices_.Microbatches(job_.train.global_batch / layout.data)) {
       layout.microbatches = microbatches;
       PriceStages(layout);
     }
@@ -501,21 +467,20 @@ class Finder {
 
   // With each schedule and ZeRO stage.
   void PriceStages(const Layout& stages) {
-    LayoutInput input;
+    LayoutInput input = InputOf({}, modes_);
     for (int stage = 0; stage < stages.pipeline; ++stage) {
-      const planner::StageDegrees degrees = stages.DegreesOf(stage);
-      const int64_t rows = job_.train.global_batch / stages.microbatches / degrees.data;
-      const bool split = stages.sequence_parallel && degrees.tensor > 1;
-      const ProbedLayers* const layers = Probe(degrees.tensor, rows, split);
+      const LayerTable* const layers =
+          Table(stages.DegreesOf(stage), stages.microbatches, stages.sequence_parallel);
       if (layers == nullptr) return;
-      if (stage == 0) input = InputOf(*layers);
-      input.stage_layers.push_back(TableOf(*layers));
+      input.stage_layers.push_back(*layers);
     }
+    input.layers = input.stage_layers.front();
     Family family;
     family.layout = stages;
-    for (Layout& layout : MembersOf(family)) {
+    for (const Layout& layout : MembersOf(family)) {
       if (layout.chunks > 1 && job_.parallel.stage_meshes.empty()) continue;
-      Price(input, layout);
+      ++found_.priced;
+      Take(CostOfLayout(input, layout, GiveUpSeconds(layout)));
     }
   }
 
@@ -552,6 +517,7 @@ class Finder {
   const Deadline deadline_;
   const planner::CostModel costs_;
   const int64_t device_count_;
+  const OpenChoices choices_;
   ShortModel model_;
   ProbeStep step_;
   int layer_count_ = 1;
@@ -562,9 +528,11 @@ class Finder {
   std::vector<int> class_of_device_;
   std::vector<planner::CoreUse> cores_;
   std::vector<int64_t> memory_;
-  // By tensor degree, rows of a microbatch, sequence parallelism.
-  std::map<std::tuple<int64_t, int64_t, bool>, std::optional<ProbedLayers>> probes_;
-  std::map<std::tuple<int64_t, int64_t, bool>, LayerTable> tables_;
+  // By tensor degree, rows of a microbatch, sequence parallelism, mode.
+  std::map<std::tuple<int64_t, int64_t, bool, Recompute>, std::optional<ProbedMode>> probes_;
+  // What stages of one mesh are made of: kept, since tables refer to it.
+  std::map<std::tuple<int64_t, int64_t, int64_t, bool>, std::pair<ProbedLayers, LayerTable>>
+      tables_;
   std::vector<Family> families_;
   std::optional<Status> refused_;
   std::optional<LayoutCost> nearest_;

@@ -139,18 +139,27 @@ class Prober {
     for (const StageTensor& tensor : partition_.tensors) {
       const auto it = param_layers_.find(tensor.name);
       const int64_t bytes = tensor.local_type.bytes();
-      if (tensor.role == planner::TensorRole::kParam && it != param_layers_.end()) {
-        LayerProbe& probe = At(it->second);
-        if (tensor.kind == ir::MemoryKind::kOptimizer) {
-          probe.optimizer_bytes += bytes;
-          continue;
-        }
-        probe.weight_bytes += bytes;
-        probe.gradient_bytes += bytes;
-        if (bytes >= planner::kZeroMinBytes) probe.zero_bytes += bytes;
-        ++probe.weights;
+      if (tensor.role != planner::TensorRole::kParam || it == param_layers_.end()) continue;
+      LayerProbe& probe = At(it->second);
+      if (tensor.kind == ir::MemoryKind::kOptimizer) {
+        probe.optimizer_bytes += bytes;
+        continue;
       }
+      probe.weight_bytes += bytes;
+      probe.gradient_bytes += bytes;
+      probe.weights.push_back(
+          {tensor.local_type.dims, bytes, OptimizerBytesOf(tensor.name), /*shared=*/false});
     }
+  }
+
+  int64_t OptimizerBytesOf(const std::string& param) const {
+    int64_t bytes = 0;
+    for (const StageTensor& tensor : partition_.tensors) {
+      const bool state = tensor.role == planner::TensorRole::kParam &&
+                         tensor.name.starts_with("opt.") && tensor.name.ends_with("/" + param);
+      if (state) bytes += tensor.local_type.bytes();
+    }
+    return bytes;
   }
 
   void AddShared() {
@@ -164,35 +173,48 @@ class Prober {
         if (param_layers_.at(name) == node.layer || !counted.insert({name, node.layer}).second) {
           continue;
         }
-        for (const StageTensor& tensor : partition_.tensors) {
-          if (tensor.role != planner::TensorRole::kParam) continue;
-          if (tensor.name == name) At(node.layer).shared_weight_bytes += tensor.local_type.bytes();
-          if (tensor.name.starts_with("opt.") && tensor.name.ends_with("/" + name)) {
-            At(node.layer).shared_optimizer_bytes += tensor.local_type.bytes();
-          }
-        }
+        const auto tensor = std::find_if(
+            partition_.tensors.begin(), partition_.tensors.end(), [&](const StageTensor& other) {
+              return other.role == planner::TensorRole::kParam && other.name == name;
+            });
+        if (tensor == partition_.tensors.end()) continue;
+        LayerProbe& probe = At(node.layer);
+        const ProbedWeight weight = {tensor->local_type.dims, tensor->local_type.bytes(),
+                                     OptimizerBytesOf(name), /*shared=*/true};
+        probe.shared_weight_bytes += weight.bytes;
+        probe.shared_optimizer_bytes += weight.optimizer_bytes;
+        probe.weights.push_back(weight);
       }
     }
   }
 
-  // Values that forward pieces leave for backward pieces, and copies of weights.
+  // Values that forward pieces leave for backward pieces, those leave for W, and copies of weights.
   void AddKept() {
-    std::set<planner::TensorIndex> read;
+    std::set<planner::TensorIndex> read, read_by_weights;
     for (const Piece& piece : partition_.pieces) {
-      if (piece.key.phase == Phase::kBackward)
-        read.insert(piece.inputs.begin(), piece.inputs.end());
+      if (piece.key.phase != Phase::kBackward) continue;
+      read.insert(piece.inputs.begin(), piece.inputs.end());
+      if (piece.key.weights) read_by_weights.insert(piece.inputs.begin(), piece.inputs.end());
     }
     for (const Piece& piece : partition_.pieces) {
-      if (piece.key.phase != Phase::kForward) continue;
+      const bool forward = piece.key.phase == Phase::kForward;
+      if (!forward && (piece.key.phase != Phase::kBackward || piece.key.weights)) continue;
       for (size_t i = 0; i < piece.outputs.size(); ++i) {
-        const StageTensor& tensor = partition_.tensors[static_cast<size_t>(piece.outputs[i])];
+        const planner::TensorIndex index = piece.outputs[i];
+        const StageTensor& tensor = partition_.tensors[static_cast<size_t>(index)];
         const Node& maker = piece.graph->producer(piece.graph->outputs[i].value);
         const int64_t bytes = tensor.local_type.bytes();
-        if (tensor.role == planner::TensorRole::kStep) {
+        if (tensor.role == planner::TensorRole::kStep && forward) {
           At(LayerByParams(*piece.graph, maker)).copy_bytes += bytes;
-        } else if (tensor.role == planner::TensorRole::kMicrobatch &&
-                   read.contains(piece.outputs[i])) {
-          At(maker.layer).kept_bytes += bytes;
+        }
+        if (tensor.role != planner::TensorRole::kMicrobatch) continue;
+        LayerProbe& probe = At(maker.layer);
+        const int64_t for_weights_bytes = read_by_weights.contains(index) ? bytes : 0;
+        if (!forward) {
+          probe.made_for_weights_bytes += for_weights_bytes;
+        } else if (read.contains(index)) {
+          probe.kept_bytes += bytes;
+          probe.kept_for_weights_bytes += for_weights_bytes;
         }
       }
     }
@@ -223,6 +245,20 @@ class Prober {
 };
 
 }  // namespace
+
+ZeroSplit SplitOver(const LayerProbe& probe, int64_t replicas) {
+  ZeroSplit split;
+  for (const ProbedWeight& weight : probe.weights) {
+    const bool divides = std::any_of(weight.dims.begin(), weight.dims.end(),
+                                     [&](int64_t size) { return size % replicas == 0; });
+    if (!divides || weight.bytes < planner::kZeroMinBytes) continue;
+    (weight.shared ? split.shared_bytes : split.bytes) += weight.bytes;
+    (weight.shared ? split.shared_optimizer_bytes : split.optimizer_bytes) +=
+        weight.optimizer_bytes;
+    if (!weight.shared) ++split.weights;
+  }
+  return split;
+}
 
 Result<ProbeStep> MakeProbeStep(const ir::JobRequest& job, const ShortModel& model) {
   ProbeStep step{job, {}};

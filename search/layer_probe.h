@@ -20,6 +20,13 @@
 
 namespace meshwright::search {
 
+struct ProbedWeight {
+  ir::Dims dims;  // of its local block
+  int64_t bytes = 0;
+  int64_t optimizer_bytes = 0;
+  bool shared = false;  // of an earlier layer
+};
+
 // Of one layer on one device of the submesh. Bytes are those of local blocks.
 struct LayerProbe {
   double forward_s = 0;   // per microbatch
@@ -31,15 +38,27 @@ struct LayerProbe {
   int64_t copy_bytes = 0;  // of weights in the type of the microbatches, where that is another
   int64_t gradient_bytes = 0;
   int64_t optimizer_bytes = 0;
-  int64_t zero_bytes = 0;  // of weight_bytes: what ZeRO can split
-  int weights = 0;         // how many params
   // Of weights of earlier layers that it reads, too: another stage holds a copy of them.
   int64_t shared_weight_bytes = 0;
   int64_t shared_optimizer_bytes = 0;
+  std::vector<ProbedWeight> weights;
   int64_t kept_bytes = 0;  // from forward to backward, per microbatch
+  // Where the backward is split: of kept_bytes what W reads, too, and what B makes for W.
+  int64_t kept_for_weights_bytes = 0;
+  int64_t made_for_weights_bytes = 0;
   int64_t transient_bytes = 0;
   int64_t boundary_bytes = 0;  // what the next layer reads of it, per microbatch
 };
+
+// What ZeRO splits of a layer over `replicas` (planner/zero.h): weights of which they divide a dim.
+struct ZeroSplit {
+  int weights = 0;  // how many
+  int64_t bytes = 0;
+  int64_t optimizer_bytes = 0;
+  int64_t shared_bytes = 0;  // of weights of earlier layers
+  int64_t shared_optimizer_bytes = 0;
+};
+ZeroSplit SplitOver(const LayerProbe& probe, int64_t replicas);
 
 struct ProbeOptions {
   int64_t tensor = 1;

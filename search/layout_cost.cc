@@ -4,7 +4,11 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <span>
 #include <utility>
+
+#include "search/balance_parts.h"
+#include "search/pipeline_clock.h"
 
 namespace meshwright::search {
 namespace {
@@ -14,96 +18,10 @@ using planner::Layout;
 using planner::PipelineShape;
 using planner::Recompute;
 
+// After so many the rest is refused: three modes settle in one round each.
+constexpr int kFittingRounds = 4;
+
 size_t At(int index) { return static_cast<size_t>(index); }
-
-// Seconds and bytes of one part, per microbatch.
-struct PartCost {
-  double forward_s = 0;
-  double backward_s = 0;  // without the weights' part where the schedule splits it
-  double weight_s = 0;
-  int64_t kept_bytes = 0;
-  int64_t boundary_bytes = 0;
-};
-
-// The table of a schedule on a virtual clock.
-class Clocked {
- public:
-  Clocked(const PipelineShape& shape, const std::vector<planner::StageSchedule>& schedule,
-          const std::vector<PartCost>& parts, const std::vector<double>& transfer_s)
-      : shape_(shape),
-        schedule_(schedule),
-        parts_(parts),
-        transfer_s_(transfer_s),
-        now_s_(At(shape.stages), 0),
-        kept_(At(shape.stages), 0),
-        most_(At(shape.stages), 0) {}
-
-  void Run(int microbatches) {
-    const size_t instances = At(shape_.parts() * microbatches);
-    forward_end_s_.assign(instances, -1);
-    backward_end_s_.assign(instances, -1);
-    microbatches_ = microbatches;
-    std::vector<size_t> next(At(shape_.stages), 0);
-    for (bool progress = true; progress;) {
-      progress = false;
-      for (int stage = 0; stage < shape_.stages; ++stage) {
-        const planner::StageSchedule& steps = schedule_[At(stage)];
-        while (next[At(stage)] < steps.size() && Step(stage, steps[next[At(stage)]])) {
-          ++next[At(stage)];
-          progress = true;
-        }
-      }
-    }
-  }
-
-  const std::vector<double>& end_s() const { return now_s_; }      // per stage
-  const std::vector<int64_t>& most_kept() const { return most_; }  // bytes per stage
-
- private:
-  size_t Instance(int part, int microbatch) const { return At(part * microbatches_ + microbatch); }
-
-  // False when what it needs is not there yet.
-  bool Step(int stage, const planner::ScheduleStep& step) {
-    const int part = shape_.PartOf(stage, step.chunk);
-    const PartCost& cost = parts_[At(part)];
-    double& now_s = now_s_[At(stage)];
-    if (step.weights) {
-      now_s += cost.weight_s;
-      Release(stage, cost);
-      return true;
-    }
-    const bool forward = step.phase == ir::Phase::kForward;
-    const int from = forward ? part - 1 : part + 1;
-    if (from >= 0 && from < shape_.parts()) {
-      const double ready_s =
-          (forward ? forward_end_s_ : backward_end_s_)[Instance(from, step.microbatch)];
-      if (ready_s < 0) return false;
-      now_s = std::max(now_s, ready_s + transfer_s_[At(std::min(from, part))]);
-    }
-    now_s += forward ? cost.forward_s : cost.backward_s;
-    (forward ? forward_end_s_ : backward_end_s_)[Instance(part, step.microbatch)] = now_s;
-    if (forward) {
-      kept_[At(stage)] += cost.kept_bytes;
-      most_[At(stage)] = std::max(most_[At(stage)], kept_[At(stage)]);
-    } else if (cost.weight_s == 0) {
-      Release(stage, cost);
-    }
-    return true;
-  }
-
-  void Release(int stage, const PartCost& cost) { kept_[At(stage)] -= cost.kept_bytes; }
-
-  const PipelineShape& shape_;
-  const std::vector<planner::StageSchedule>& schedule_;
-  const std::vector<PartCost>& parts_;
-  const std::vector<double>& transfer_s_;  // from each part to the next
-  int microbatches_ = 0;
-  std::vector<double> now_s_;
-  std::vector<int64_t> kept_;
-  std::vector<int64_t> most_;
-  std::vector<double> forward_end_s_;  // [part][microbatch]; -1: not yet
-  std::vector<double> backward_end_s_;
-};
 
 class Coster {
  public:
@@ -123,11 +41,11 @@ class Coster {
     SplitLayers();
     result_.stages.resize(At(shape_.stages));
     PriceParts();
-    if (CannotFit()) return std::move(result_);
     if (BoundSeconds() >= give_up_s_) {
       result_.step_s = std::numeric_limits<double>::infinity();
       return std::move(result_);
     }
+    if (CannotFit()) return std::move(result_);
     const auto schedule =
         planner::MakeSchedule(layout().schedule, shape_, static_cast<int>(layout().microbatches));
     if (!schedule.has_value()) {
@@ -135,8 +53,8 @@ class Coster {
       return std::move(result_);
     }
     Simulate(*schedule);
-    for (int stage = 0; stage < shape_.stages; ++stage) FitMemory(stage);
-    if (recomputed_) {
+    // Other sizes may move the fullest moment: once more where that is so.
+    for (int round = 0; round < kFittingRounds && FitMemory(); ++round) {
       PriceParts();
       Simulate(*schedule);
     }
@@ -191,50 +109,29 @@ class Coster {
     return other;
   }
 
-  // Contiguous, not empty, with the least maximum over parts; parts may differ in speed.
+  const ZeroSplit& ZeroOf(int stage, int layer) const { return ModesOf(stage, layer).zero; }
+
+  static double SplitShare(const LayerProbe& probe, const ZeroSplit& zero) {
+    if (probe.weight_bytes == 0) return 0;
+    return static_cast<double>(zero.bytes) / static_cast<double>(probe.weight_bytes);
+  }
+
+  // Parts may differ in speed.
   std::vector<int> Balance() const {
     const int layers = static_cast<int>(input_.layers[0].size());
-    const int parts = shape_.parts();
     std::vector<std::vector<double>> sums(At(shape_.stages));  // [stage][layers before]
-    std::vector<int> sums_of(At(shape_.stages));               // where a stage's are
-    for (int stage = 0; stage < shape_.stages; ++stage) {
-      sums_of[At(stage)] = FirstEqualStage(stage);
-      if (sums_of[At(stage)] < stage) continue;
+    std::vector<std::span<const double>> sum_of_part;
+    for (int part = 0; part < shape_.parts(); ++part) {
+      const int stage = FirstEqualStage(shape_.StageOf(part));
       std::vector<double>& sum = sums[At(stage)];
-      sum.push_back(0);
-      for (int layer = 0; layer < layers; ++layer) {
+      if (sum.empty()) sum.push_back(0);
+      for (int layer = static_cast<int>(sum.size()) - 1; layer < layers; ++layer) {
         const LayerProbe& probe = Probe(stage, layer);
         sum.push_back(sum.back() + probe.forward_s + probe.backward_s);
       }
+      sum_of_part.emplace_back(sum);
     }
-    const double inf = std::numeric_limits<double>::infinity();
-    std::vector<double> best(At(layers + 1), inf);
-    best[0] = 0;
-    std::vector<std::vector<int>> cuts(At(parts + 1), std::vector<int>(At(layers + 1), 0));
-    for (int part = 0; part < parts; ++part) {
-      const std::vector<double>& sum = sums[At(sums_of[At(shape_.StageOf(part))])];
-      std::vector<double> next(At(layers + 1), inf);
-      for (int end = part + 1; end <= layers - (parts - 1 - part); ++end) {
-        // Longer parts only get dearer.
-        for (int begin = end - 1; begin >= part; --begin) {
-          const double own = sum[At(end)] - sum[At(begin)];
-          if (own >= next[At(end)]) break;
-          const double value = std::max(best[At(begin)], own);
-          if (value >= next[At(end)]) continue;
-          next[At(end)] = value;
-          cuts[At(part + 1)][At(end)] = begin;
-        }
-      }
-      best = std::move(next);
-    }
-    std::vector<int> part_of_layer(At(layers), 0);
-    int end = layers;
-    for (int part = parts; part >= 1; --part) {
-      const int begin = cuts[At(part)][At(end)];
-      for (int layer = begin; layer < end; ++layer) part_of_layer[At(layer)] = part - 1;
-      end = begin;
-    }
-    return part_of_layer;
+    return BalanceParts(sum_of_part);
   }
 
   void SplitLayers() {
@@ -283,6 +180,10 @@ class Coster {
     return calls * mesh::CostOfCollective(kind, bytes / calls, groups_[At(stage)]).seconds;
   }
 
+  static int64_t WaitingBytes(const LayerProbe& probe) {
+    return probe.kept_for_weights_bytes + probe.made_for_weights_bytes;
+  }
+
   PartCost CostOfPart(int part) const {
     PartCost cost;
     const int stage = shape_.StageOf(part);
@@ -293,14 +194,17 @@ class Coster {
       cost.backward_s += probe.backward_s;
       if (layout().SplitsBackward()) cost.weight_s += probe.weight_s;
       cost.kept_bytes += probe.kept_bytes;
-      const auto split = static_cast<double>(probe.zero_bytes);
-      const double weights = probe.weights;
+      if (layout().SplitsBackward()) cost.waiting_bytes += WaitingBytes(probe);
+      const ZeroSplit& zero = ZeroOf(stage, layer);
+      const auto split = static_cast<double>(zero.bytes);
+      const double weights = zero.weights;
       if (layout().zero >= 2) {
         cost.backward_s += Collective(stage, CollectiveKind::kReduceScatter, split, weights);
       }
       if (layout().zero == 3) {
         const bool narrow = probe.copy_bytes > 0;
-        const double gathered = narrow ? static_cast<double>(probe.copy_bytes) : split;
+        const double gathered =
+            narrow ? static_cast<double>(probe.copy_bytes) * SplitShare(probe, zero) : split;
         const double seconds =
             Collective(stage, CollectiveKind::kAllGather, gathered / data, weights);
         cost.forward_s += seconds;
@@ -353,7 +257,7 @@ class Coster {
   void AddLeast(int stage, int layer, StageCost& cost) const {
     int64_t kept = std::numeric_limits<int64_t>::max();
     int64_t transient = std::numeric_limits<int64_t>::max();
-    for (const auto& [mode, probe] : ModesOf(stage, layer)) {
+    for (const auto& [mode, probe] : ModesOf(stage, layer).probes) {
       if (pinned_ && mode != result_.layout.recompute[At(layer)]) continue;
       kept = std::min(kept, probe.kept_bytes);
       transient = std::min(transient,
@@ -388,16 +292,17 @@ class Coster {
 
   // REQUIRES: PriceParts.
   void Simulate(const std::vector<planner::StageSchedule>& schedule) {
-    Clocked clock(shape_, schedule, parts_, transfer_s_);
-    clock.Run(static_cast<int>(layout().microbatches));
+    const PipelineTimes times =
+        RunSchedule(shape_, schedule, {parts_, transfer_s_, layout().SplitsBackward()});
+    in_flight_ = times.in_flight;
     result_.step_s = 0;
     result_.busy_s = 0;
     std::vector<double> stage_busy_s;
     for (int stage = 0; stage < shape_.stages; ++stage) {
       StageCost& cost = result_.stages[At(stage)];
-      cost.kept_bytes = clock.most_kept()[At(stage)];
+      cost.kept_bytes = times.most_held_bytes[At(stage)];
       result_.step_s =
-          std::max(result_.step_s, clock.end_s()[At(stage)] + cost.sync_s + cost.update_s);
+          std::max(result_.step_s, times.end_s[At(stage)] + cost.sync_s + cost.update_s);
       stage_busy_s.push_back(static_cast<double>(layout().microbatches) *
                                  (cost.forward_s + cost.backward_s) +
                              cost.update_s);
@@ -429,25 +334,37 @@ class Coster {
     int64_t gradient_bytes = 0;
     int64_t split_bytes = 0;
     int weights = 0;
+    // A block of what ZeRO splits, all of the rest.
     const int64_t data = DataOf(stage);
-    const auto share = [&](int64_t bytes, bool split) { return split ? bytes / data : bytes; };
+    const auto held = [&](int64_t bytes, int64_t split, bool splits) {
+      return splits ? bytes - split + split / data : bytes;
+    };
+    const int64_t zero_stage = layout().zero;
     for (const int layer : LayersOf(stage)) {
       const LayerProbe& probe = Probe(stage, layer);
-      const bool shared = shape_.stages > 1;
-      const int64_t extra = shared ? probe.shared_weight_bytes : 0;
-      const int64_t extra_state = shared ? probe.shared_optimizer_bytes : 0;
-      cost.state_bytes += share(probe.weight_bytes + extra, layout().zero == 3) +
-                          share(probe.copy_bytes, layout().zero == 3) +
-                          share(probe.gradient_bytes + extra, layout().zero >= 2) +
-                          share(probe.optimizer_bytes + extra_state, layout().zero >= 1);
-      cost.update_s +=
-          layout().zero >= 1 ? probe.update_s / static_cast<double>(data) : probe.update_s;
-      cost.transient_bytes =
-          std::max(cost.transient_bytes,
-                   probe.transient_bytes + (layout().zero == 3 ? probe.weight_bytes : 0));
-      gradient_bytes += probe.gradient_bytes + extra;
-      split_bytes += probe.zero_bytes;
-      weights += probe.weights;
+      const ZeroSplit& zero = ZeroOf(stage, layer);
+      const double split_share = SplitShare(probe, zero);
+      cost.state_bytes +=
+          held(probe.weight_bytes, zero.bytes, zero_stage == 3) +
+          held(probe.copy_bytes,
+               static_cast<int64_t>(split_share * static_cast<double>(probe.copy_bytes)),
+               zero_stage == 3) +
+          held(probe.gradient_bytes, zero.bytes, zero_stage >= 2) +
+          held(probe.optimizer_bytes, zero.optimizer_bytes, zero_stage >= 1);
+      gradient_bytes += probe.gradient_bytes;
+      if (shape_.stages > 1) {
+        cost.state_bytes +=
+            held(probe.shared_weight_bytes, zero.shared_bytes, zero_stage == 3) +
+            held(probe.shared_weight_bytes, zero.shared_bytes, zero_stage >= 2) +
+            held(probe.shared_optimizer_bytes, zero.shared_optimizer_bytes, zero_stage >= 1);
+        gradient_bytes += probe.shared_weight_bytes;
+      }
+      const double blocks = zero_stage >= 1 ? split_share : 0;
+      cost.update_s += probe.update_s * (1 - blocks + blocks / static_cast<double>(data));
+      cost.transient_bytes = std::max(
+          cost.transient_bytes, probe.transient_bytes + (zero_stage == 3 ? probe.weight_bytes : 0));
+      split_bytes += zero.bytes;
+      weights += zero.weights;
     }
     cost.sync_s = SyncSeconds(stage, gradient_bytes, split_bytes, weights);
     return cost;
@@ -484,27 +401,47 @@ class Coster {
     return least;
   }
 
-  // Moves layers of a stage to dearer modes until its microbatches fit. What a layer keeps counts
-  // as often as the stage keeps microbatches.
-  void FitMemory(int stage) {
+  // True where something changed.
+  bool FitMemory() {
+    bool changed = false;
+    for (int stage = 0; stage < shape_.stages; ++stage) changed = FitStage(stage) || changed;
+    return changed;
+  }
+
+  // Moves layers of a stage to dearer modes until its fullest moment fits.
+  bool FitStage(int stage) {
     const int64_t budget = MemoryOf(stage);
     StageCost& cost = result_.stages[At(stage)];
-    if (budget == 0 || pinned_ || cost.memory_bytes() <= budget) return;
-    const std::vector<int> layers = LayersOf(stage);
-    int64_t kept = 0;
-    for (const int layer : layers) kept += Probe(stage, layer).kept_bytes;
-    const double in_flight =
-        kept > 0 ? static_cast<double>(cost.kept_bytes) / static_cast<double>(kept) : 0;
-    for (size_t mode = 1; mode < input_.modes.size(); ++mode) {
-      for (const int layer : layers) {
-        if (cost.memory_bytes() <= budget) return;
-        const int64_t before = Probe(stage, layer).kept_bytes;
-        result_.layout.recompute[At(layer)] = input_.modes[mode];
-        const int64_t saved = before - Probe(stage, layer).kept_bytes;
-        cost.kept_bytes -= static_cast<int64_t>(in_flight * static_cast<double>(saved));
-        recomputed_ = true;
+    if (budget == 0 || pinned_ || cost.memory_bytes() <= budget) return false;
+    bool changed = false;
+    for (const Recompute mode : input_.modes) {
+      for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
+        const int part = shape_.PartOf(stage, chunk);
+        for (const int layer : layers_of_part_[At(part)]) {
+          if (cost.memory_bytes() <= budget) return changed;
+          Recompute& current = result_.layout.recompute[At(layer)];
+          if (current >= mode) continue;
+          const Recompute before = current;
+          const int64_t held = HeldBytes(part, Probe(stage, layer));
+          current = mode;
+          const int64_t saved = held - HeldBytes(part, Probe(stage, layer));
+          if (saved <= 0) {  // W reads what B makes again: it may wait for longer than it saves
+            current = before;
+            continue;
+          }
+          cost.kept_bytes -= saved;
+          changed = true;
+        }
       }
     }
+    return changed;
+  }
+
+  // Of a layer, at the fullest moment.
+  int64_t HeldBytes(int part, const LayerProbe& probe) const {
+    const InFlight& in_flight = in_flight_[At(part)];
+    return in_flight.forward_done * probe.kept_bytes +
+           in_flight.backward_done * WaitingBytes(probe);
   }
 
   void Check() {
@@ -526,8 +463,8 @@ class Coster {
   std::vector<PartCost> parts_;
   std::vector<double> transfer_s_;  // from each part to the next
   std::vector<std::vector<int>> layers_of_part_;
-  bool pinned_ = false;  // what is recomputed
-  bool recomputed_ = false;
+  std::vector<InFlight> in_flight_;  // per part, at the fullest moment of its stage
+  bool pinned_ = false;              // what is recomputed
   LayoutCost result_;
 };
 

@@ -29,7 +29,12 @@
 namespace meshwright::search {
 
 // Of one layer, by what its backward recomputes.
-using LayerModes = std::map<planner::Recompute, LayerProbe>;
+struct LayerModes {
+  std::map<planner::Recompute, LayerProbe> probes;
+  // What ZeRO splits over the replicas of the layouts that are priced; modes have equal weights.
+  ZeroSplit zero;
+  const LayerProbe& at(planner::Recompute mode) const { return probes.at(mode); }
+};
 
 struct LayoutInput {
   const planner::CostModel* costs = nullptr;

@@ -101,7 +101,7 @@ class StageLayoutFinder {
         const bool divides = shape.devices() % tensor == 0 && rows_ % data == 0;
         // A tensor group stays on one host.
         if (!divides || tensor > shape.devices_per_host) continue;
-        const LayerTable* const layers = problem_.layers_of(tensor, rows_ / data);
+        const LayerTable* const layers = problem_.layers_of({data, tensor});
         if (layers == nullptr) continue;
         for (const Recompute mode : problem_.modes) {
           AddOption(device_class, shape, {data, tensor}, mode, (*layers)[At(device_class)]);
@@ -119,7 +119,7 @@ class StageLayoutFinder {
     option.port = PortOf(degrees.data);
     const mesh::GroupShape replicas = ReplicasOf(device_class, shape, degrees);
     for (const LayerModes* layer : layers) {
-      option.layers.push_back(CostOf(layer->at(mode), degrees, replicas));
+      option.layers.push_back(CostOf(layer->at(mode), layer->zero, degrees, replicas));
     }
     stages_.options.push_back(std::move(option));
     degrees_.push_back(degrees);
@@ -143,27 +143,31 @@ class StageLayoutFinder {
     return problem_.costs->ShapeOf(members);
   }
 
-  LayerCost CostOf(const LayerProbe& probe, const StageDegrees& degrees,
+  LayerCost CostOf(const LayerProbe& probe, const ZeroSplit& split, const StageDegrees& degrees,
                    const mesh::GroupShape& replicas) const {
-    const int64_t zero = problem_.zero;
-    const auto share = [&](int64_t bytes, int64_t from) {
-      return zero >= from ? bytes / degrees.data : bytes;
+    // A block of what ZeRO splits, all of the rest.
+    const auto held = [&](int64_t bytes, int64_t divided, int64_t from) {
+      return problem_.zero >= from ? bytes - divided + divided / degrees.data : bytes;
     };
+    const int64_t weights = probe.weight_bytes + probe.shared_weight_bytes;
+    const int64_t divided = split.bytes + split.shared_bytes;
     LayerCost cost;
     cost.forward_s = probe.forward_s;
     cost.backward_s = probe.backward_s;
     cost.weight_s = std::min(probe.weight_s, probe.backward_s);
-    cost.update_s = zero >= 1 ? probe.update_s / static_cast<double>(degrees.data) : probe.update_s;
+    cost.update_s =
+        problem_.zero >= 1 ? probe.update_s / static_cast<double>(degrees.data) : probe.update_s;
     if (degrees.data > 1) {
       const auto bytes = static_cast<double>(probe.gradient_bytes);
       cost.gradient_sync_s =
           mesh::CostOfCollective(CollectiveKind::kAllReduce, bytes, replicas).seconds;
     }
-    cost.state_bytes = share(probe.weight_bytes + probe.shared_weight_bytes + probe.copy_bytes, 3) +
-                       share(probe.gradient_bytes + probe.shared_weight_bytes, 2) +
-                       share(probe.optimizer_bytes + probe.shared_optimizer_bytes, 1);
+    cost.state_bytes = held(weights, divided, 3) + probe.copy_bytes +
+                       held(probe.gradient_bytes + probe.shared_weight_bytes, divided, 2) +
+                       held(probe.optimizer_bytes + probe.shared_optimizer_bytes,
+                            split.optimizer_bytes + split.shared_optimizer_bytes, 1);
     cost.activation_bytes = probe.kept_bytes;
-    cost.transient_bytes = probe.transient_bytes + (zero == 3 ? probe.weight_bytes : 0);
+    cost.transient_bytes = probe.transient_bytes + (problem_.zero == 3 ? probe.weight_bytes : 0);
     return cost;
   }
 
@@ -173,7 +177,7 @@ class StageLayoutFinder {
     stages_.microbatches = static_cast<int>(problem_.microbatches);
     stages_.schedule =
         problem_.job->parallel.schedule == "gpipe" ? GpipeModel() : OneForwardOneBackwardModel();
-    const LayerTable* const whole = problem_.layers_of(1, rows_);
+    const LayerTable* const whole = problem_.layers_of({1, 1});
     for (int layer = 0; layer + 1 < stages_.layers; ++layer) {
       const int64_t bytes =
           whole == nullptr ? 0 : (*whole)[0][At(layer)]->at(problem_.modes.front()).boundary_bytes;

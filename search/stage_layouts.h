@@ -36,8 +36,8 @@ struct StageLayoutProblem {
   std::vector<std::vector<int>> classes;  // of devices, as in LayerTable
   std::vector<planner::Recompute> modes;  // that may be chosen
   std::vector<int64_t> tensor_degrees;
-  // Of a tensor degree and the rows of a microbatch on one replica. Null: not possible.
-  std::function<const LayerTable*(int64_t tensor, int64_t rows)> layers_of;
+  // Of a mesh that divides the rows of a microbatch. Null: the job cannot be split so.
+  std::function<const LayerTable*(const planner::StageDegrees& degrees)> layers_of;
   int64_t microbatches = 1;
   int64_t zero = 0;
   int64_t timeout_ms = 1'000;

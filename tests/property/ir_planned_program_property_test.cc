@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "ir/builder.h"
 #include "ir/verify.h"
+#include "planner/memory.h"
 #include "planner/plan.h"
+#include "tests/property/first_fit.h"
 #include "tests/property/ir_program_mutants.h"
 #include "tests/scale.h"
 
@@ -150,6 +153,28 @@ TEST(PlannedProgramsProperty, MutantsThatChangeTheMeaningAreRejected) {
   RecordProperty("mutants", tally.mutants);
   RecordProperty("accepted", tally.accepted);
   EXPECT_LT(tally.accepted, tally.mutants / 3);
+}
+
+TEST(PlannedProgramsProperty, SlotsLieWhereFirstFitPutsThem) {
+  for (const Case& c :
+       {Case{true, 2, 2, 2, 2, "1f1b", true}, {false, 1, 1, 4, 8, "zb-h1", false}}) {
+    for (const Program& program : PlanOf(c).step) {
+      const planner::SlotSpans spans = planner::SpansOf(program);
+      std::vector<Lifetime> lives;
+      std::vector<int64_t> offset_bytes;
+      for (size_t s = 0; s < program.slots.size(); ++s) {
+        if (program.slots[s].persistent || spans.last[s] < 0) continue;
+        const bool report =
+            std::any_of(program.reports.begin(), program.reports.end(),
+                        [&](const auto& r) { return r.slot == SlotId(static_cast<int32_t>(s)); });
+        lives.push_back(
+            {program.slots[s].type.bytes(), spans.first[s], report ? spans.end : spans.last[s]});
+        offset_bytes.push_back(program.slots[s].offset_bytes);
+      }
+      EXPECT_EQ(offset_bytes, FirstFit(lives).offset_bytes) << c.ToString();
+      EXPECT_GT(lives.size(), 40U);
+    }
+  }
 }
 
 }  // namespace

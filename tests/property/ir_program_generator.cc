@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "ir/builder.h"
+#include "ir/lifetime.h"
 
 namespace meshwright::ir::testing {
 namespace {

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "ir/builder.h"
+#include "ir/lifetime.h"
 #include "ir/program.h"
 
 namespace meshwright::ir {

@@ -139,6 +139,26 @@ TEST(LayoutCosts, AreThoseOfTheProgramsThatRun) {
   }
 }
 
+// Late stages of schedules that put W off hold the most.
+TEST(LayoutCosts, MemoryOfEachStageIsThatOfItsProgram) {
+  const mesh::Topology topology = Gpus(2);
+  for (const char* schedule : {"zb-h1", "zb-v", "interleaved"}) {
+    const planner::Layout layout = LayoutOf(1, 1, 8, 16, schedule);
+    ir::JobRequest job = Gpt2Job(16, 16);
+    Pin(job.parallel, layout);
+    const auto found = FindLayout(job, topology, {}, SystemClock());
+    ASSERT_TRUE(found.has_value()) << found.error();
+    const LayoutCost& cost = found->best.front();
+    const auto plan = planner::MakePlanOf(job, topology, cost.layout);
+    ASSERT_TRUE(plan.has_value()) << plan.error();
+    for (size_t stage = 1; stage < cost.stages.size(); ++stage) {
+      const auto planned = static_cast<double>(plan->memory[stage].total_bytes);
+      const auto expected = static_cast<double>(cost.stages[stage].memory_bytes());
+      EXPECT_NEAR(expected / planned, 1.0, 0.08) << schedule << " stage " << stage;
+    }
+  }
+}
+
 TEST(FindLayout, NoPinnedLayoutIsFaster) {
   const mesh::Topology topology = Gpus(2);
   const auto best = FindLayout(Gpt2Job(8, 64), topology, {}, kStill);

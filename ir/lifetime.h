@@ -1,0 +1,44 @@
+// Where values that live for a while lie in one arena.
+//
+// A lifetime is a rectangle: its instants across, its bytes up. Placing is packing rectangles that
+// may only move up and down. Large ones go first, each to the lowest offset that is free for as
+// long as it lives: they leave the gaps between them to the small ones.
+//
+// What is occupied is kept in a tree over the instants. A node holds two unions of offsets: of what
+// lives through all its instants, and of what lives at some of them. The instants of a lifetime are
+// O(log n) nodes; its offset is the lowest gap that is common to what their ancestors hold through
+// and what they hold in part. Arenas are dense, so unions are few runs of bytes: O(n log^2 n) in
+// practice, O(n^2) where every gap is too small.
+//
+// Thread rule: pure functions. Source: segment tree, Bentley, 1977; first fit by decreasing size
+// for dynamic storage allocation, Garey and Johnson, 1979, problem SR2.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace meshwright::ir {
+
+// Of slots and temporaries in the arena: a cache line.
+inline constexpr int64_t kSlotAlignmentBytes = 64;
+
+struct Lifetime {
+  int64_t bytes = 0;
+  int first = 0;  // both inclusive
+  int last = 0;
+};
+
+struct Placement {
+  std::vector<int64_t> offset_bytes;  // per lifetime, multiples of kSlotAlignmentBytes
+  int64_t bytes = 0;                  // height of the arena
+};
+
+// Equal input gives equal offsets: ties go to what begins earlier, then to the lower index. A
+// lifetime of no bytes has offset 0. REQUIRES: first <= last.
+Placement PlaceLifetimes(const std::vector<Lifetime>& lifetimes);
+
+// Aligned bytes that live together at the fullest instant: no arena is smaller. O(n log n).
+// REQUIRES: as above.
+int64_t MostLiveBytes(const std::vector<Lifetime>& lifetimes);
+
+}  // namespace meshwright::ir

@@ -1,0 +1,89 @@
+#include "search/open_choices.h"
+
+#include <algorithm>
+#include <set>
+
+#include "planner/stages.h"
+
+namespace meshwright::search {
+
+std::vector<int64_t> Divisors(int64_t n) {
+  std::vector<int64_t> divisors;
+  for (int64_t d = 1; d <= n; ++d) {
+    if (n % d == 0) divisors.push_back(d);
+  }
+  return divisors;
+}
+
+OpenChoices::OpenChoices(const ir::JobRequest& job)
+    : job_(job), layer_count_(std::max(1, planner::LayerCount(planner::FillLayers(job.loss)))) {}
+
+std::vector<int64_t> OpenChoices::TensorDegrees(int64_t devices) const {
+  if (job_.parallel.tensor > 0) return {job_.parallel.tensor};
+  std::vector<int64_t> degrees;
+  for (const int64_t degree : {1, 2, 3, 4, 5, 6, 7, 8, 16, 32}) {
+    if (degree <= devices) degrees.push_back(degree);
+  }
+  return degrees;
+}
+
+std::vector<int64_t> OpenChoices::PipelineDegrees(int64_t most) const {
+  if (job_.parallel.pipeline > 0) return {job_.parallel.pipeline};
+  std::set<int64_t> degrees = {1};
+  const int64_t top = std::min(most, layer_count_);
+  for (int64_t p = 2; p <= top; ++p) {
+    const bool power = (p & (p - 1)) == 0;
+    if (p <= 8 || power || p == top || layer_count_ % p == 0) degrees.insert(p);
+  }
+  return {degrees.begin(), degrees.end()};
+}
+
+std::vector<int64_t> OpenChoices::Microbatches(int64_t rows_per_replica) const {
+  if (job_.parallel.microbatches > 0) return {job_.parallel.microbatches};
+  std::vector<int64_t> counts;
+  for (const int64_t d : Divisors(rows_per_replica)) {
+    const int64_t rows = rows_per_replica / d;
+    // Many rows: every count; few: each number of rows that is a power of two.
+    if (d <= 4 || (rows & (rows - 1)) == 0 || (d & (d - 1)) == 0) counts.push_back(d);
+  }
+  return counts;
+}
+
+std::vector<bool> OpenChoices::SequenceModes(int64_t tensor) const {
+  if (tensor == 1) return {false};
+  if (job_.parallel.sequence_parallel) return {true};
+  if (job_.parallel.tensor > 0 || job_.train.sequence % tensor != 0) return {false};
+  return {false, true};
+}
+
+std::vector<std::string> OpenChoices::Schedules(int64_t pipeline) const {
+  if (job_.parallel.schedule != "auto") return {job_.parallel.schedule};
+  if (pipeline == 1) return {"1f1b"};
+  return {"1f1b", "interleaved", "zb-h1", "zb-v"};
+}
+
+std::vector<int> OpenChoices::Chunks(const std::string& schedule, int64_t pipeline) const {
+  if (job_.parallel.chunks > 0) return {static_cast<int>(job_.parallel.chunks)};
+  if (schedule != "interleaved" || pipeline == 1) return {0};
+  std::vector<int> chunks;
+  for (const int v : {2, 3, 4, 6, 8}) {
+    if (v * pipeline <= layer_count_) chunks.push_back(v);
+  }
+  return chunks;
+}
+
+std::vector<int64_t> OpenChoices::ZeroStages(int64_t data) const {
+  if (job_.parallel.zero >= 0) return {job_.parallel.zero};
+  if (data == 1) return {0};
+  return {0, 1, 2, 3};
+}
+
+std::vector<std::string> OpenChoices::StageSchedules() const {
+  if (job_.parallel.chunks > 1) return {};
+  const std::string& wanted = job_.parallel.schedule;
+  if (wanted == "auto") return {"1f1b", "zb-h1"};
+  if (wanted == "1f1b" || wanted == "gpipe" || wanted == "zb-h1") return {wanted};
+  return {};
+}
+
+}  // namespace meshwright::search

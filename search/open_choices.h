@@ -1,0 +1,37 @@
+// What a job leaves open of a layout, as lists of what is tried: a pin is a list of one.
+//
+// Thread rule: immutable. Ownership: the job outlives it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/job.h"
+
+namespace meshwright::search {
+
+std::vector<int64_t> Divisors(int64_t n);  // ascending
+
+class OpenChoices {
+ public:
+  explicit OpenChoices(const ir::JobRequest& job);
+
+  std::vector<int64_t> TensorDegrees(int64_t devices) const;
+  std::vector<int64_t> PipelineDegrees(int64_t most) const;
+  // Where there are many rows, every number; where there are few, powers of two of rows.
+  std::vector<int64_t> Microbatches(int64_t rows_per_replica) const;
+  // Open where the tensor degree is.
+  std::vector<bool> SequenceModes(int64_t tensor) const;
+  std::vector<std::string> Schedules(int64_t pipeline) const;
+  // Those in which a stage holds one part of the model.
+  std::vector<std::string> StageSchedules() const;
+  std::vector<int> Chunks(const std::string& schedule, int64_t pipeline) const;  // 0: as usual
+  std::vector<int64_t> ZeroStages(int64_t data) const;
+
+ private:
+  const ir::JobRequest& job_;
+  const int64_t layer_count_;
+};
+
+}  // namespace meshwright::search
