@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 
 #include "base/clock.h"
 #include "cli/cluster_file.h"
@@ -115,9 +116,11 @@ Result<PlanCase> RunPlanCase(const PlanCaseOptions& options) {
   PlanCase result;
   result.devices = static_cast<int64_t>(topology.devices.size());
   const WallClock::time_point plan_start = WallClock::now();
+  const std::clock_t cpu_start = std::clock();
   MW_ASSIGN_OR_RETURN(const planner::Plan plan, PlanOf(prepared.request, topology, options.limit_ms,
                                                        !options.address.empty()));
   result.plan_s = SecondsSince(plan_start);
+  result.plan_cpu_s = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
   result.layout = plan.layout;
   for (const planner::DeviceMemory& memory : plan.memory) {
     const auto bytes = static_cast<double>(memory.total_bytes);
@@ -147,12 +150,13 @@ std::string FormatPlanCase(const PlanCase& result) {
     return std::count(layout.recompute.begin(), layout.recompute.end(), mode);
   };
   return fmt::format(
-      R"({{"plan_s":{:.4g},"forecast_s":{:.4g},"devices":{},"layout":"{}","devices_used":{},)"
+      R"({{"plan_s":{:.4g},"plan_cpu_s":{:.4g},"forecast_s":{:.4g},"devices":{},"layout":"{}",)"
+      R"("devices_used":{},)"
       R"("sequence_parallel":{},"layers_full":{},"layers_selective":{},"step_s":{:.6g},)"
       R"("tokens_per_s":{:.6g},"mfu":{:.4f},"hfu":{:.4f},"most_gib":{:.2f},"all_bytes":{:.0f},)"
       R"("step_parts_s":{{{}}}}})",
-      result.plan_s, result.forecast_s, result.devices, layout.ToString(), layout.device_count(),
-      layout.sequence_parallel, layers_of(planner::Recompute::kFull),
+      result.plan_s, result.plan_cpu_s, result.forecast_s, result.devices, layout.ToString(),
+      layout.device_count(), layout.sequence_parallel, layers_of(planner::Recompute::kFull),
       layers_of(planner::Recompute::kSelective), result.step_s, result.tokens_per_s,
       result.model_flops_utilization, result.hardware_flops_utilization,
       result.most_bytes / 1073741824.0, result.all_bytes, fmt::join(parts, ","));

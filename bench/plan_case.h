@@ -32,6 +32,7 @@ struct PlanCaseOptions {
 
 struct PlanCase {
   double plan_s = 0;      // wall clock: layout found and programs made
+  double plan_cpu_s = 0;  // the same, of this process: what else runs does not count
   double forecast_s = 0;  // wall clock
   int64_t devices = 0;    // of the cluster
   planner::Layout layout;
