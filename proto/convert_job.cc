@@ -58,6 +58,7 @@ v1::ParallelSpec EncodeParallel(const ir::ParallelSpec& spec) {
   wire.set_chunks(spec.chunks);
   wire.set_part_layers(spec.part_layers);
   wire.set_shardings(spec.shardings);
+  wire.set_sharding_pins(spec.sharding_pins);
   return wire;
 }
 
@@ -76,6 +77,7 @@ ir::ParallelSpec DecodeParallel(const v1::ParallelSpec& wire) {
   spec.chunks = wire.chunks();
   spec.part_layers = wire.part_layers();
   if (!wire.shardings().empty()) spec.shardings = wire.shardings();
+  spec.sharding_pins = wire.sharding_pins();
   return spec;
 }
 

@@ -13,6 +13,7 @@
 #include "search/choice_solver.h"
 #include "search/intra_problem.h"
 #include "search/model_costs.h"
+#include "search/sharding_pins.h"
 
 namespace meshwright::search {
 namespace {
@@ -23,11 +24,24 @@ using planner::Strategies;
 // Devices that do not say what they have take anything.
 constexpr int64_t kNoLimitBytes = int64_t{1} << 60;
 
+int64_t BudgetBytes(const mesh::Topology& topology, const Layout& layout, double memory_share) {
+  int64_t budget = kNoLimitBytes;
+  for (int stage = 0; stage < layout.pipeline; ++stage) {
+    for (const DeviceIndex index : planner::StageMesh(layout, stage).devices) {
+      const int64_t bytes = topology.devices[static_cast<size_t>(index.value())].memory_bytes;
+      if (bytes > 0) budget = std::min(budget, bytes);
+    }
+  }
+  if (budget == kNoLimitBytes) return budget;
+  return static_cast<int64_t>(memory_share * static_cast<double>(budget));
+}
+
 class Chooser {
  public:
   Chooser(const ir::JobRequest& job, mesh::Topology topology, const ShardingSearch& options,
           const Clock& clock)
       : zero_(job.parallel.zero),
+        pins_(job.parallel.sharding_pins),
         topology_(std::move(topology)),
         options_(options),
         solver_(MakeSolver(clock)) {}
@@ -35,16 +49,13 @@ class Chooser {
   Result<Strategies> Choose(const ir::Graph& graph, const planner::StageAssignment& stages,
                             const Layout& layout,
                             const std::map<std::string, mesh::Sharding>& known_params) const {
-    IntraOptions options;
-    // In this order, so that what "tensor" and then "data" split is gathered over "data" alone.
-    options.axes = {{planner::kTensor, layout.tensor}, {planner::kData, layout.data}};
-    options.microbatches = layout.microbatches;
-    options.kept_microbatches = KeptMicrobatches(layout);
-    options.budget_bytes = BudgetBytes(layout);
-    options.pins.batch_axes = {planner::kData};
+    IntraOptions options = IntraOptionsOf(topology_, layout, options_.memory_share);
     options.pins.params = known_params;
     if (known_params.empty()) {
-      MW_ASSIGN_OR_RETURN(options.pins.params, ZeroPins(graph, stages, layout));
+      MW_ASSIGN_OR_RETURN(options.pins.params, PinnedParams(pins_, graph, layout));
+      // What a pin says of a weight counts more than the ZeRO stage.
+      MW_ASSIGN_OR_RETURN(auto zero, ZeroPins(graph, stages, layout));
+      options.pins.params.merge(zero);
     }
     const std::unique_ptr<const IntraCosts> costs = MakeModelCosts(topology_, layout);
     SolveOptions solve;
@@ -56,18 +67,6 @@ class Chooser {
   }
 
  private:
-  int64_t BudgetBytes(const Layout& layout) const {
-    int64_t budget = kNoLimitBytes;
-    for (int stage = 0; stage < layout.pipeline; ++stage) {
-      for (const DeviceIndex index : planner::StageMesh(layout, stage).devices) {
-        const int64_t bytes = topology_.devices[static_cast<size_t>(index.value())].memory_bytes;
-        if (bytes > 0) budget = std::min(budget, bytes);
-      }
-    }
-    if (budget == kNoLimitBytes) return budget;
-    return static_cast<int64_t>(options_.memory_share * static_cast<double>(budget));
-  }
-
   // What the job's own ZeRO stage splits is stored so.
   Result<std::map<std::string, mesh::Sharding>> ZeroPins(const ir::Graph& graph,
                                                          const planner::StageAssignment& stages,
@@ -90,12 +89,25 @@ class Chooser {
   }
 
   const int64_t zero_;
+  const std::string pins_;
   const mesh::Topology topology_;
   const ShardingSearch options_;
   const std::unique_ptr<const ChoiceSolver> solver_;
 };
 
 }  // namespace
+
+IntraOptions IntraOptionsOf(const mesh::Topology& topology, const Layout& layout,
+                            double memory_share) {
+  IntraOptions options;
+  // In this order, so that what "tensor" and then "data" split is gathered over "data" alone.
+  options.axes = {{planner::kTensor, layout.tensor}, {planner::kData, layout.data}};
+  options.microbatches = layout.microbatches;
+  options.kept_microbatches = KeptMicrobatches(layout);
+  options.budget_bytes = BudgetBytes(topology, layout, memory_share);
+  options.pins.batch_axes = {planner::kData};
+  return options;
+}
 
 int64_t KeptMicrobatches(const Layout& layout) {
   const auto schedule =
