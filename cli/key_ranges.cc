@@ -61,7 +61,7 @@ struct Renamed {
   std::string_view key;
 };
 
-constexpr std::array<Renamed, 34> kRenamed = {{
+constexpr std::array<Renamed, 35> kRenamed = {{
     {"train.global_batch", "training.global_batch_size"},
     {"train.sequence", "training.seq_len"},
     {"train.steps", "training.steps"},
@@ -82,6 +82,7 @@ constexpr std::array<Renamed, 34> kRenamed = {{
     {"parallel.part_layers", "parallelism.pipeline_parallel_layers"},
     {"parallel.zero", "parallelism.zero_stage"},
     {"parallel.shardings", "parallelism.shardings"},
+    {"parallel.sharding_pins", "parallelism.sharding_pins"},
     {"parallel.recompute", "activation_checkpoint.mode"},
     {"parallel.recompute_layers", "activation_checkpoint.layers"},
     {"parallel.bucket_bytes", "parallelism.gradient_bucket_bytes"},
