@@ -47,6 +47,7 @@ struct Storage {
   CancelArgs cancel;
   WaitArgs wait;
   PlanArgs plan;
+  std::vector<std::string> plan_words;  // [explain | diff] and what follows
   VisualizeArgs visualize;
   ConfigArgs config;
 };
@@ -55,6 +56,21 @@ void AddOverrides(CLI::App* command, std::vector<std::string>& overrides) {
   command->add_option("--set", overrides, "section.key=value in TOML syntax; repeatable")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void AddDecisions(CLI::App& command, std::string& file) {
+  command.add_option("--plan", file, "Take the decisions that `plan --save` wrote to this file");
+}
+
+void AddPlanCache(CLI::App& command, std::string& where) {
+  where = "default";
+  command
+      .add_option("--plan-cache", where,
+                  "Where decisions of planning are kept: default, off, or a folder")
+      ->envname("MESHWRIGHT_PLAN_CACHE")
+      ->capture_default_str();
+  command.add_flag_callback(
+      "--no-plan-cache", [&where] { where = "off"; }, "Search anew");
 }
 
 void AddProfile(CLI::App& command, std::string& profile) {
@@ -87,6 +103,7 @@ void AddServers(CLI::App& app, Storage& s) {
                    "Silence after which a worker is lost")
       ->check(CLI::Range(int64_t{1}, kDayMs))
       ->capture_default_str();
+  AddPlanCache(*controller, s.controller.plan_cache);
   controller->add_option("--ready-fd", s.controller.ready_fd, "Descriptor to announce the ports on")
       ->group("");
   controller->add_option("--start-fd", s.controller.start_fd, "Descriptor to wait for")->group("");
@@ -163,6 +180,7 @@ void AddJobs(CLI::App& app, Storage& s) {
   CLI::App* submit = app.add_subcommand("submit", "Submit a job and follow it to its end");
   submit->add_option("job", s.submit.file, "Job file (TOML)")->required();
   AddOverrides(submit, s.submit.overrides);
+  AddDecisions(*submit, s.submit.decisions);
   CLI::Option* no_wait = submit->add_flag("--no-wait", s.submit.no_wait, "Print the id and return");
   submit->add_flag("-q,--quiet", s.submit.quiet, "No step lines");
   submit->add_option("--record", s.submit.record, "Write every step as a JSON line to this file")
@@ -183,26 +201,46 @@ void AddJobs(CLI::App& app, Storage& s) {
   wait->add_option("--timeout-s", s.wait.timeout_s, "0: no limit")->check(kTimeoutSeconds);
 }
 
-void AddDryRuns(CLI::App& app, Storage& s) {
-  CLI::App* plan = app.add_subcommand("plan", "Show how a job would run, without running it");
-  plan->add_option("job", s.plan.file, "Job file (TOML)")->required();
-  AddOverrides(plan, s.plan.overrides);
-  plan->add_option("--devices", s.plan.devices,
-                   "Plan for this many CPU devices; default: the degrees' product, or the "
-                   "cluster at --address when that is given")
+void AddPlannedDevices(CLI::App& plan, Storage& s) {
+  plan.add_option("--devices", s.plan.devices,
+                  "Plan for this many CPU devices; default: the degrees' product, or the "
+                  "cluster at --address when that is given")
       ->check(CLI::Range(1, 65536));
-  plan->add_option("--devices-per-worker", s.plan.devices_per_worker, "With --devices")
+  plan.add_option("--devices-per-worker", s.plan.devices_per_worker, "With --devices")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  plan->add_option("--cluster", s.plan.cluster, "Plan for the cluster that this file describes")
+  plan.add_option("--cluster", s.plan.cluster, "Plan for the cluster that this file describes")
       ->excludes("--devices");
+}
+
+void AddPlanFiles(CLI::App& plan, Storage& s) {
+  plan.add_flag_callback(
+      "--json", [&s] { s.format = "json"; }, "Short for -o json");
+  plan.add_option("--out", s.plan.out, "File instead of stdout");
+  plan.add_option("--timeline,--trace", s.plan.timeline,
+                  "Write a Chrome trace of one simulated step to this file");
+  plan.add_option("--svg", s.plan.svg,
+                  "Draw one simulated step, its memory and the largest weights to this file");
+  plan.add_option("--save", s.plan.save,
+                  "Write what was decided to this file, as keys to edit and to give to --plan");
+  AddDecisions(plan, s.plan.decisions);
+}
+
+void AddDryRuns(CLI::App& app, Storage& s) {
+  CLI::App* plan = app.add_subcommand("plan", "Show how a job would run, without running it");
+  plan->add_option("job", s.plan_words,
+                   "Job file (TOML); explain JOB STAGE|VALUE: why a stage or a tensor is as it is; "
+                   "diff A B: two job files or saved plans side by side")
+      ->required()
+      ->expected(1, 4);
+  AddOverrides(plan, s.plan.overrides);
+  AddPlannedDevices(*plan, s);
+  AddPlanFiles(*plan, s);
+  AddPlanCache(*plan, s.plan.plan_cache);
   plan->add_flag("--programs", s.plan.programs, "Also the instruction lists");
   plan->add_option("--stop-after", s.plan.stop_after, "Print the result of this stage")
       ->check(CLI::IsMember({"graph", "step-graph", "executable", "plan", "programs"}))
       ->capture_default_str();
-  plan->add_option("--out", s.plan.out, "File instead of stdout");
-  plan->add_option("--timeline", s.plan.timeline,
-                   "Write a Chrome trace of one simulated step to this file");
   plan->add_option("--what-if", s.plan.what_if,
                    "section.key=value: plan with it, too, and show what changes; repeatable")
       ->allow_extra_args(false)
@@ -351,10 +389,71 @@ std::string ExplainUnknown(const CLI::App& app, const std::vector<std::string>& 
   return "";
 }
 
+// The words of `plan` as an action and what it is about; "" or what is wrong with them.
+std::string ReadPlanWords(const std::vector<std::string>& words, PlanArgs& plan) {
+  plan.file = words.front();
+  if (words.front() == "explain") {
+    if (words.size() < 3) {
+      return "write `meshwright plan explain JOB STAGE|VALUE`, for example `plan explain job.toml "
+             "stage 0` or `plan explain job.toml '*.c_attn.weight'`";
+    }
+    plan.action = PlanAction::kExplain;
+    plan.file = words[1];
+    plan.subject = Join({words.begin() + 2, words.end()}, " ");
+    return "";
+  }
+  if (words.front() == "diff") {
+    if (words.size() != 3) {
+      return "write `meshwright plan diff A B` with two job files or files of --save";
+    }
+    plan.action = PlanAction::kDiff;
+    plan.file = words[1];
+    plan.other = words[2];
+    return "";
+  }
+  if (words.size() == 1) return "";
+  return fmt::format(
+      "`meshwright plan` takes one job file; '{}' is one too many (besides `plan "
+      "explain JOB STAGE|VALUE` and `plan diff A B`)",
+      words[1]);
+}
+
+// Options of `plan` that do not go together.
+std::string CheckPlan(const Storage& s) {
+  const PlanArgs& plan = s.plan;
+  const std::pair<const char*, bool> whole_plan[] = {
+      {"--what-if", !plan.what_if.empty()}, {"--timeline", !plan.timeline.empty()},
+      {"--svg", !plan.svg.empty()},         {"--save", !plan.save.empty()},
+      {"--json", s.format == "json"},
+  };
+  for (const auto& [option, given] : whole_plan) {
+    if (!given || plan.stop_after == "plan") continue;
+    return fmt::format("{} needs the whole plan: leave out --stop-after {}", option,
+                       plan.stop_after);
+  }
+  if (plan.programs && s.format == "json") {
+    return "programs have no JSON form: leave out --programs or --json";
+  }
+  if (plan.action == PlanAction::kShow) return "";
+  const std::pair<const char*, bool> shown_plan[] = {
+      {"--what-if", !plan.what_if.empty()}, {"--timeline", !plan.timeline.empty()},
+      {"--svg", !plan.svg.empty()},         {"--save", !plan.save.empty()},
+      {"--programs", plan.programs},        {"--stop-after", plan.stop_after != "plan"},
+  };
+  const char* action = plan.action == PlanAction::kDiff ? "diff" : "explain";
+  for (const auto& [option, given] : shown_plan) {
+    if (given) return fmt::format("{} is for `plan JOB`, not for `plan {}`", option, action);
+  }
+  if (plan.action == PlanAction::kDiff && !plan.decisions.empty()) {
+    return "`plan diff` takes saved plans in place of job files: leave out --plan";
+  }
+  return "";
+}
+
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {"up",   "status", "submit", "jobs",
-                                                         "logs", "wait",   "cancel"};
+                                                         "logs", "wait",   "cancel", "plan"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -363,15 +462,7 @@ std::string CheckCombination(const std::string& command, const Storage& s) {
     return fmt::format("`meshwright {}` has no JSON output: leave out -o json, which is for: {}",
                        command, Join(json_commands, ", "));
   }
-  if (command == "plan" && !s.plan.what_if.empty() && s.plan.stop_after != "plan") {
-    return fmt::format("--what-if needs the whole plan: leave out --stop-after {}",
-                       s.plan.stop_after);
-  }
-  if (command == "plan" && !s.plan.timeline.empty() && s.plan.stop_after != "plan") {
-    return fmt::format("--timeline needs the whole plan: leave out --stop-after {}",
-                       s.plan.stop_after);
-  }
-  return "";
+  return command == "plan" ? CheckPlan(s) : "";
 }
 
 }  // namespace
@@ -416,6 +507,9 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
     return UsageError(unknown.empty() ? e.what() : unknown);
   }
   const CLI::App& chosen = *app.get_subcommands().front();
+  const std::string misread =
+      storage.plan_words.empty() ? "" : ReadPlanWords(storage.plan_words, storage.plan);
+  if (!misread.empty()) return UsageError(misread);
   const std::string objection = CheckCombination(chosen.get_name(), storage);
   if (!objection.empty()) return UsageError(objection);
   storage.global.json = storage.format == "json";

@@ -41,8 +41,9 @@ struct ControllerArgs {
   int metrics_port = 7780;
   std::string state_dir = "runs/controller";
   int64_t worker_lost_ms = 6000;
-  int ready_fd = -1;  // gets "<port> <metrics port>\n" once the servers listen
-  int start_fd = -1;  // see AwaitStart in cli/daemon.h
+  std::string plan_cache = "off";  // as of a plan
+  int ready_fd = -1;               // gets "<port> <metrics port>\n" once the servers listen
+  int start_fd = -1;               // see AwaitStart in cli/daemon.h
 };
 
 struct WorkerArgs {
@@ -83,6 +84,7 @@ struct DownArgs {
 struct SubmitArgs {
   std::string file;
   std::vector<std::string> overrides;
+  std::string decisions;  // as of a plan
   bool no_wait = false;
   bool quiet = false;     // no step lines
   std::string record;     // file for every step as a JSON line; empty: none
@@ -95,8 +97,13 @@ struct JobArgs {  // jobs, logs, cancel, wait
   int64_t timeout_s = 0;
 };
 
+enum class PlanAction : uint8_t { kShow, kExplain, kDiff };
+
 struct PlanArgs {
-  std::string file;
+  PlanAction action = PlanAction::kShow;
+  std::string file;     // of a job; of kDiff: or of a saved plan
+  std::string subject;  // of kExplain: "stage 2", "layers 3-5", a name of a param or value, a glob
+  std::string other;    // of kDiff: what `file` is compared with
   std::vector<std::string> overrides;
   int devices = 0;  // 0: the degrees' product, or the cluster's when --address is given
   int devices_per_worker = 1;
@@ -105,8 +112,13 @@ struct PlanArgs {
   std::string stop_after = "plan";   // graph | step-graph | executable | plan | programs
   std::string out;                   // file; empty: stdout
   std::string timeline;              // file for a Chrome trace of one simulated step
+  std::string svg;                   // file for a picture of it
+  std::string save;                  // file for the plan's decisions as keys of a job file
+  std::string decisions;             // file that --save wrote: its keys are pins; empty: none
   std::vector<std::string> what_if;  // overrides of a second plan, to compare with the first one
-  double plan_timeout_s = 10;        // of the search; then the best so far is the plan
+  // "default", "off" or a folder (cli/cache_dir.h). The parser's own default is "default".
+  std::string plan_cache = "off";
+  double plan_timeout_s = 10;  // of the search; then the best so far is the plan
 };
 
 struct VisualizeArgs {

@@ -4,6 +4,7 @@
 
 #include "cli/args.h"
 #include "cli/job_config.h"
+#include "mesh/topology.h"
 
 namespace meshwright::cli {
 
@@ -27,5 +28,9 @@ int RunWorker(const WorkerArgs& args, const GlobalArgs& global);
 int ReportError(const Status& status);
 // The configuration's notes, as "note: ..." to stderr.
 void PrintNotes(const JobConfig& config);
+// A note to stderr where the saved plan in `file` was made for another job or, where there is one,
+// another cluster. "": there is no saved plan. Errors: it cannot be read.
+Status PrintForeignPlan(const std::string& file, const ir::JobRequest& job,
+                        const mesh::Topology* topology);
 
 }  // namespace meshwright::cli

@@ -167,6 +167,13 @@ std::vector<ConfigKey> ParallelismKeys() {
        MW_AT(parallel.shardings),
        KeyKind::kChoice,
        {"rules", "search"}},
+      {"parallelism", "sharding_pins",
+       "Shardings of weights that are decided, by name or glob, with an entry per dim: "
+       "\"*.c_attn.weight=[_,_,_{tensor},_]; *.wte.weight=[_{tensor,data},_]\". Or a table "
+       "[parallelism.pin] with a key per name. What the rules cannot honour is searched. An axis "
+       "of "
+       "size 1 splits nothing.",
+       MW_AT(parallel.sharding_pins)},
       {"parallelism", "gradient_bucket_bytes",
        "Gradients are reduced in buckets of about this size.", MW_AT(parallel.bucket_bytes)},
   };
@@ -184,7 +191,9 @@ std::vector<ConfigKey> RunKeys() {
        KeyKind::kChoice,
        {"auto", "none", "selective", "full"}},
       {"activation_checkpoint", "layers",
-       "Layers that the mode is for, such as \"0-5,11\"; empty: all.",
+       "Layers that the mode is for, such as \"0-5,11\"; empty: all. A range may name a mode of "
+       "its "
+       "own: \"0-5 full, 6-11 selective\".",
        MW_AT(parallel.recompute_layers)},
       {"compile", "enable", "Fuse the ops of executables; off for debugging.",
        MW_AT(train.compile)},

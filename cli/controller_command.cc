@@ -5,6 +5,7 @@
 #include "base/listen_address.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "cli/cache_dir.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/daemon.h"
@@ -28,6 +29,7 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   options.metrics_port = args.metrics_port;
   options.state_dir = args.state_dir;
   options.worker_lost_ms = args.worker_lost_ms;
+  options.plan_cache = OpenPlanCache(args.plan_cache);
   MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, ProcessEnvironment));
   MW_TRY(CheckListen(args.bind, args.port, "--port"));
   MW_TRY(CheckListen(args.bind, args.metrics_port, "--metrics-port"));

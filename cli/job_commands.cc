@@ -5,10 +5,12 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/follow.h"
 #include "cli/output.h"
+#include "cli/saved_plan.h"
 
 namespace meshwright::cli {
 namespace {
@@ -70,6 +72,17 @@ int ReportError(const Status& status) {
 
 void PrintNotes(const JobConfig& config) {
   for (const std::string& note : config.notes) fmt::print(stderr, "note: {}\n", note);
+}
+
+Status PrintForeignPlan(const std::string& file, const ir::JobRequest& job,
+                        const mesh::Topology* topology) {
+  if (file.empty()) return OkStatus();
+  MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+  if (!IsSavedPlan(text)) return OkStatus();
+  MW_ASSIGN_OR_RETURN(const PlanOrigin origin, ParsePlanOrigin(text, file));
+  const std::string note = ForeignPlanNote(origin, file, job, topology);
+  if (!note.empty()) fmt::print(stderr, "note: {}\n", note);
+  return OkStatus();
 }
 
 int RunJobs(const GlobalArgs& global) {

@@ -157,6 +157,24 @@ Status UnknownKey(const std::string& where, std::string_view section, std::strin
   return InvalidArgument(fmt::format("{}: unknown key '{}' in [{}]{}", where, name, section, hint));
 }
 
+bool IsPinTable(std::string_view section, std::string_view name, const toml::node& value) {
+  return section == "parallelism" && name == "pin" && value.is_table();
+}
+
+// [parallelism.pin], a key per weight, as the text of parallelism.sharding_pins.
+Result<toml::value<std::string>> PinText(const toml::table& pins, const std::string& file) {
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : pins) {
+    if (!value.is_string()) {
+      return Fail(InvalidArgument(fmt::format(
+          "{}: parallelism.pin.\"{}\" must be a sharding such as \"[_,_{{tensor}}]\", is {}",
+          Position(file, value.source()), name.str(), ValueText(value))));
+    }
+    texts.push_back(fmt::format("{}={}", name.str(), *value.value<std::string>()));
+  }
+  return toml::value<std::string>(Join(texts, "; "));
+}
+
 Status ApplyTable(JobConfig& config, const toml::table& root, const std::string& file) {
   for (const auto& [section, node] : root) {
     const std::string where = Position(file, section.source());
@@ -172,6 +190,12 @@ Status ApplyTable(JobConfig& config, const toml::table& root, const std::string&
     }
     if (KeyNames(section.str()).empty()) return UnknownKey(where, section.str(), "");
     for (const auto& [name, value] : *table) {
+      if (IsPinTable(section.str(), name.str(), value)) {
+        MW_ASSIGN_OR_RETURN(const auto pins, PinText(*value.as_table(), file));
+        MW_TRY(SetKey(config, *FindKey("parallelism", "sharding_pins"), pins,
+                      Position(file, value.source())));
+        continue;
+      }
       const ConfigKey* key = FindKey(section.str(), name.str());
       if (key == nullptr)
         return UnknownKey(Position(file, name.source()), section.str(), name.str());
@@ -203,6 +227,62 @@ Status ApplyOverride(JobConfig& config, const std::string& text) {
   const ConfigKey* key = FindKey(section, name);
   if (key == nullptr) return UnknownKey(where, section, name);
   return ApplyText(config, *key, text.substr(equals + 1), where);
+}
+
+bool IsOpen(const ConfigKey& key, const JobConfig& config) {
+  const std::string value = FormatValue(key, config);
+  return value.empty() || value == "\"auto\"" || value == "\"\"" ||
+         !config.origins.contains(fmt::format("{}.{}", key.section, key.name));
+}
+
+// What a saved plan says of a key, which the job leaves open or agrees with.
+Status ApplyDecision(JobConfig& config, const ConfigKey& key, const toml::node& node,
+                     const std::string& where) {
+  const bool was_open = IsOpen(key, config);
+  const std::string before = FormatValue(key, config);
+  const std::string name = fmt::format("{}.{}", key.section, key.name);
+  const std::string origin = was_open ? "" : config.origins.at(name);
+  MW_TRY(SetKey(config, key, node, where));
+  const std::string after = FormatValue(key, config);
+  if (was_open || before == after) return OkStatus();
+  return InvalidArgument(
+      fmt::format("{}: {} is {}, but {} pins it to {}; take it out of one of them, or make the "
+                  "job's \"auto\"",
+                  where, name, after, origin, before));
+}
+
+Status ApplyDecisions(JobConfig& config, const ConfigSource& source) {
+  const toml::parse_result parsed = toml::parse(source.decisions, source.decisions_file);
+  const std::string& file = source.decisions_file;
+  if (!parsed.succeeded()) {
+    return InvalidArgument(fmt::format("{}: {}", Position(file, parsed.error().source()),
+                                       parsed.error().description()));
+  }
+  for (const auto& [section, node] : parsed.table()) {
+    if (section.str() == "plan") continue;
+    const toml::table* table = node.as_table();
+    const bool known = section.str() == "parallelism" || section.str() == "activation_checkpoint";
+    if (table == nullptr || !known) {
+      return InvalidArgument(fmt::format(
+          "{}: '{}' is no decision of a plan: a saved plan has [plan], [parallelism] and "
+          "[activation_checkpoint]; is this a job file?",
+          Position(file, section.source()), section.str()));
+    }
+    for (const auto& [name, value] : *table) {
+      if (IsPinTable(section.str(), name.str(), value)) {
+        MW_ASSIGN_OR_RETURN(const auto pins, PinText(*value.as_table(), file));
+        MW_TRY(ApplyDecision(config, *FindKey("parallelism", "sharding_pins"), pins,
+                             Position(file, value.source())));
+        continue;
+      }
+      const ConfigKey* key = FindKey(section.str(), name.str());
+      if (key == nullptr) {
+        return UnknownKey(Position(file, name.source()), section.str(), name.str());
+      }
+      MW_TRY(ApplyDecision(config, *key, value, Position(file, value.source())));
+    }
+  }
+  return OkStatus();
 }
 
 std::string EnvironmentName(const ConfigKey& key) {
@@ -241,12 +321,18 @@ Result<JobConfig> ParseJobConfig(const ConfigSource& source) {
   MW_TRY(ApplyTable(config, parsed.table(), source.file));
   MW_TRY(ApplyEnvironment(config, source));
   for (const std::string& text : source.overrides) MW_TRY(ApplyOverride(config, text));
+  if (!source.decisions.empty()) MW_TRY(ApplyDecisions(config, source));
   MW_TRY(ResolveConfig(config, source.file));
   return config;
 }
 
-Result<JobConfig> LoadJobConfig(const std::string& path, std::vector<std::string> overrides) {
+Result<JobConfig> LoadJobConfig(const std::string& path, std::vector<std::string> overrides,
+                                const std::string& decisions_path) {
   ConfigSource source;
+  if (!decisions_path.empty()) {
+    MW_ASSIGN_OR_RETURN(source.decisions, ReadFile(decisions_path));
+    source.decisions_file = decisions_path;
+  }
   MW_ASSIGN_OR_RETURN(source.text, ReadFile(path));
   source.file = path;
   source.overrides = std::move(overrides);

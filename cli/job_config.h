@@ -58,15 +58,20 @@ struct ConfigSource {
   std::string file = "job.toml";  // for messages
   std::vector<std::string>
       overrides;  // "section.key=value", value in TOML syntax; bare words are text
+  // A saved plan (cli/saved_plan.h): its keys are pins on top of everything else. Empty: none.
+  std::string decisions;
+  std::string decisions_file = "plan.toml";
   Environment environment = ProcessEnvironment;
   std::vector<std::string> environment_names = ProcessEnvironmentNames("MESHWRIGHT__");
 };
 
 // Errors: kInvalidArgument "job.toml:14:1: unknown key ... (did you mean 'x'?)" or naming key,
-// wanted type and value.
+// wanted type and value; or naming both places where decisions contradict what the job pins.
 Result<JobConfig> ParseJobConfig(const ConfigSource& source);
-// Reads the file, then as above. Errors: kNotFound naming the path.
-Result<JobConfig> LoadJobConfig(const std::string& path, std::vector<std::string> overrides);
+// Reads the file and that of the decisions, if any, then as above. Errors: kNotFound naming the
+// path.
+Result<JobConfig> LoadJobConfig(const std::string& path, std::vector<std::string> overrides,
+                                const std::string& decisions_path = "");
 
 // The resolved configuration as TOML: every key that has a value, "0: as another key says" replaced
 // by that. Parsing it gives the same JobConfig but for origins and notes.

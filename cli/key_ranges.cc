@@ -61,7 +61,7 @@ struct Renamed {
   std::string_view key;
 };
 
-constexpr std::array<Renamed, 36> kRenamed = {{
+constexpr std::array<Renamed, 37> kRenamed = {{
     {"train.global_batch", "training.global_batch_size"},
     {"train.sequence", "training.seq_len"},
     {"train.steps", "training.steps"},
@@ -84,6 +84,7 @@ constexpr std::array<Renamed, 36> kRenamed = {{
     {"parallel.tensor_axes", "parallelism.tensor_parallel_axes"},
     {"parallel.zero", "parallelism.zero_stage"},
     {"parallel.shardings", "parallelism.shardings"},
+    {"parallel.sharding_pins", "parallelism.sharding_pins"},
     {"parallel.recompute", "activation_checkpoint.mode"},
     {"parallel.recompute_layers", "activation_checkpoint.layers"},
     {"parallel.bucket_bytes", "parallelism.gradient_bucket_bytes"},

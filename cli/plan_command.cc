@@ -10,17 +10,23 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/cache_dir.h"
 #include "cli/commands.h"
 #include "cli/job_config.h"
 #include "cli/output.h"
 #include "cli/plan_changes.h"
+#include "cli/plan_diff.h"
+#include "cli/plan_explain.h"
 #include "cli/plan_job.h"
+#include "cli/plan_json.h"
 #include "cli/plan_report.h"
 #include "cli/plan_search_report.h"
 #include "cli/plan_what_if.h"
+#include "cli/saved_plan.h"
 #include "ir/text.h"
 #include "mesh/visualize.h"
 #include "planner/plan.h"
+#include "planner/plan_svg.h"
 
 namespace meshwright::cli {
 namespace {
@@ -40,17 +46,37 @@ int PrintOrFail(const Result<std::string>& text, const std::string& file = "") {
   return text ? Print(*text, file) : ReportError(text.error());
 }
 
-Result<std::string> FormatPlannedJob(const PlanArgs& args, const PlannedJob& planned) {
+std::string FormatPlannedJob(const PlanArgs& args, const PlannedJob& planned) {
   const planner::Plan& plan = planned.plan();
   std::string text = fmt::format("job        {}\nmodel      {}\n", planned.prepared.request.name,
                                  planned.prepared.model.summary);
-  text += planner::FormatPlan(plan, args.programs, FormatSearch(planned.found.found));
-  text += FormatForecast(planned.forecast);
+  std::string reasons = FormatSearch(planned.found.found);
+  if (planned.found.from_cache) reasons += "found in the cache (--no-plan-cache searches anew)\n";
+  text += planner::FormatPlan(plan, args.programs, reasons);
+  return text + FormatForecast(planned.forecast);
+}
+
+// The files that go with a plan; a line for each.
+Result<std::string> WritePlanFiles(const PlanArgs& args, const NamedPlan& plan,
+                                   const mesh::Topology& topology) {
+  const planner::Forecast& forecast = plan.planned.forecast;
+  std::string lines;
   if (!args.timeline.empty()) {
-    MW_TRY(WriteFileAtomic(args.timeline, planner::ForecastTrace(plan, planned.forecast)));
-    text += fmt::format("timeline   {} (open in https://ui.perfetto.dev)\n", args.timeline);
+    MW_TRY(WriteFileAtomic(args.timeline, planner::ForecastTrace(plan.planned.plan(), forecast)));
+    lines += fmt::format("timeline   {} (open in https://ui.perfetto.dev)\n", args.timeline);
   }
-  return text;
+  if (!args.svg.empty()) {
+    MW_TRY(WriteFileAtomic(args.svg, planner::PlanSvg(plan.planned.plan(), forecast, topology)));
+    lines += fmt::format("picture    {}\n", args.svg);
+  }
+  if (!args.save.empty()) {
+    MW_ASSIGN_OR_RETURN(const std::string text,
+                        FormatSavedPlan(args, plan.config, plan.planned, topology));
+    MW_TRY(WriteFileAtomic(args.save, text));
+    lines += fmt::format("saved      {} (meshwright plan {} --plan {})\n", args.save, args.file,
+                         args.save);
+  }
+  return lines;
 }
 
 // Asks for a search within --plan-timeout that shows how far it is where stderr is a terminal.
@@ -71,33 +97,26 @@ Result<PlannedJob> PlanWithProgress(const PlanArgs& args, PreparedJob prepared,
   SearchProgress progress(SystemClock(), [](const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stderr);
   });
+  const std::shared_ptr<const search::PlanCache> cache = OpenPlanCache(args.plan_cache);
+  search::FindOptions options = SearchOptions(args, progress);
+  options.cache = cache.get();
   // Programs are only made for all devices where they are asked for or soon made.
   const bool programs = args.programs || args.stop_after == "programs";
-  return PlanJob(std::move(prepared), topology, SearchOptions(args, progress), SystemClock(),
+  return PlanJob(std::move(prepared), topology, options, SystemClock(),
                  PlanScopeOf(topology, programs));
 }
 
-// The difference to a plan with the values of --what-if, all of them together. Errors: those of the
-// second plan.
-Result<std::string> WhatIfText(const PlanArgs& args, const mesh::Topology& topology,
-                               const PlannedJob& before) {
+// A plan with the values of --what-if, all of them together. Errors: those of the second plan.
+Result<NamedFigures> WhatIf(const PlanArgs& args, const mesh::Topology& topology) {
   std::vector<std::string> overrides = args.overrides;
   overrides.insert(overrides.end(), args.what_if.begin(), args.what_if.end());
   const std::string name = Join(args.what_if, ", ");
-  MW_ASSIGN_OR_RETURN(const JobConfig config, LoadJobConfig(args.file, std::move(overrides)));
+  MW_ASSIGN_OR_RETURN(const JobConfig config,
+                      LoadJobConfig(args.file, std::move(overrides), args.decisions));
   MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
   const auto after = PlanWithProgress(args, std::move(prepared), topology);
   if (!after) return Fail(after.error().WithContext("--what-if " + name));
-  return FormatWhatIf(name, FiguresOf(before), FiguresOf(*after));
-}
-
-// What would make the job fit, on stderr behind the error.
-void PrintChanges(const PlanArgs& args, const JobConfig& config, const mesh::Topology& topology) {
-  search::FindOptions options;
-  // A handful of searches follow one another; each has a part of the time.
-  options.timeout_ms = static_cast<int64_t>(args.plan_timeout_s * 200);
-  const auto changes = FindFittingChanges(config, topology, options, SystemClock());
-  fmt::print(stderr, "{}", FormatChanges(changes));
+  return NamedFigures{name, FiguresOf(*after)};
 }
 
 struct Misfit {
@@ -105,34 +124,136 @@ struct Misfit {
   mesh::Topology topology;  // empty: there are no devices at all
 };
 
+// What would make the job fit.
+std::vector<FittingChange> ChangesOf(const PlanArgs& args, const Misfit& misfit) {
+  if (misfit.topology.devices.empty()) return {};
+  search::FindOptions options;
+  // A handful of searches follow one another; each has a part of the time.
+  options.timeout_ms = static_cast<int64_t>(args.plan_timeout_s * 200);
+  return FindFittingChanges(misfit.config, misfit.topology, options, SystemClock());
+}
+
+// The devices of a saved plan where the options name none.
+Result<PlanArgs> WithDevicesOfDecisions(PlanArgs args, const GlobalArgs& global) {
+  const bool named = !args.cluster.empty() || args.devices > 0 || !global.address.empty();
+  if (args.decisions.empty() || named) return args;
+  MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(args.decisions));
+  if (!IsSavedPlan(text)) return args;
+  MW_ASSIGN_OR_RETURN(const PlanOrigin origin, ParsePlanOrigin(text, args.decisions));
+  args.cluster = origin.cluster;
+  if (origin.cluster.empty()) args.devices = static_cast<int>(origin.devices);
+  if (origin.cluster.empty() && origin.devices > 0) {
+    args.devices_per_worker = static_cast<int>(origin.devices_per_worker);
+  }
+  return args;
+}
+
+struct PlannedFile {
+  NamedPlan plan;
+  mesh::Topology topology;
+};
+
 // `misfit` is set when the job is sound but does not fit the devices.
-Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global,
+Result<PlannedFile> PlanFile(const PlanArgs& given, const GlobalArgs& global,
                              std::optional<Misfit>& misfit) {
-  MW_ASSIGN_OR_RETURN(const JobConfig config, LoadJobConfig(args.file, args.overrides));
+  MW_ASSIGN_OR_RETURN(const PlanArgs args, WithDevicesOfDecisions(given, global));
+  PlannedFile file;
+  file.plan.name = args.decisions.empty() ? args.file : args.decisions;
+  MW_ASSIGN_OR_RETURN(file.plan.config, LoadJobConfig(args.file, args.overrides, args.decisions));
+  const JobConfig& config = file.plan.config;
   MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
   PrintNotes(config);
-  if (args.stop_after == "graph") return ir::FormatGraph(prepared.request.loss);
-  if (args.stop_after == "step-graph") {
-    MW_ASSIGN_OR_RETURN(const ir::Graph step, planner::MakeStepGraph(prepared.request));
-    return ir::FormatGraph(step);
-  }
   const auto topology = PlanTopology(args, global, prepared.request.parallel);
   if (!topology && topology.error().code() == StatusCode::kResourceExhausted) {
     misfit = Misfit{config, {}};
   }
   MW_TRY(topology);
-  const auto planned = PlanWithProgress(args, std::move(prepared), *topology);
+  MW_TRY(PrintForeignPlan(args.decisions, prepared.request, &*topology));
+  auto planned = PlanWithProgress(args, std::move(prepared), *topology);
   if (!planned && IsMisfit(planned.error())) misfit = Misfit{config, *topology};
   MW_TRY(planned);
-  const planner::Plan& plan = planned->plan();
-  if (args.stop_after == "programs") return planner::FormatPlan(plan, true);
-  if (args.stop_after == "executable") return FormatExecutables(plan, *topology);
-  MW_ASSIGN_OR_RETURN(std::string text, FormatPlannedJob(args, *planned));
-  if (args.what_if.empty()) return text;
-  const auto comparison = WhatIfText(args, *topology, *planned);
-  if (!comparison && IsMisfit(comparison.error())) misfit = Misfit{config, {}};
-  MW_TRY(comparison);
-  return text + "\n" + *comparison;
+  file.plan.planned = *std::move(planned);
+  file.topology = *topology;
+  return file;
+}
+
+// What the planner starts from: no devices are asked for.
+Result<std::string> GraphText(const PlanArgs& args) {
+  MW_ASSIGN_OR_RETURN(const JobConfig config,
+                      LoadJobConfig(args.file, args.overrides, args.decisions));
+  MW_ASSIGN_OR_RETURN(const PreparedJob prepared, PrepareJob(config));
+  PrintNotes(config);
+  if (args.stop_after == "graph") return ir::FormatGraph(prepared.request.loss);
+  MW_ASSIGN_OR_RETURN(const ir::Graph step, planner::MakeStepGraph(prepared.request));
+  return ir::FormatGraph(step);
+}
+
+Result<std::string> ShowText(const PlanArgs& args, const GlobalArgs& global,
+                             std::optional<Misfit>& misfit) {
+  if (args.stop_after == "graph" || args.stop_after == "step-graph") return GraphText(args);
+  MW_ASSIGN_OR_RETURN(const PlannedFile file, PlanFile(args, global, misfit));
+  const PlannedJob& planned = file.plan.planned;
+  if (args.stop_after == "programs") return planner::FormatPlan(planned.plan(), true);
+  if (args.stop_after == "executable") return FormatExecutables(planned.plan(), file.topology);
+  MW_ASSIGN_OR_RETURN(const std::string written, WritePlanFiles(args, file.plan, file.topology));
+  std::optional<NamedFigures> what_if;
+  if (!args.what_if.empty()) {
+    auto comparison = WhatIf(args, file.topology);
+    if (!comparison && IsMisfit(comparison.error())) misfit = Misfit{file.plan.config, {}};
+    MW_TRY(comparison);
+    what_if = *std::move(comparison);
+  }
+  if (global.json) return PlanJson(planned, file.topology, what_if);
+  const std::string text = FormatPlannedJob(args, planned) + written;
+  if (!what_if) return text;
+  return text + "\n" + FormatWhatIf(what_if->name, FiguresOf(planned), what_if->figures);
+}
+
+// A job file as it is; of a saved plan, the job that it was made for, with its decisions.
+Result<PlanArgs> ArgsOfPlanFile(const PlanArgs& args, const std::string& path) {
+  PlanArgs own = args;
+  own.file = path;
+  MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  if (!IsSavedPlan(text)) return own;
+  MW_ASSIGN_OR_RETURN(const PlanOrigin origin, ParsePlanOrigin(text, path));
+  if (origin.job.empty()) {
+    return Fail(InvalidArgument(
+        fmt::format("{}: [plan] does not say which job it is for: add job = \"FILE\"", path)));
+  }
+  own.file = origin.job;
+  own.decisions = path;
+  own.overrides = origin.overrides;
+  own.overrides.insert(own.overrides.end(), args.overrides.begin(), args.overrides.end());
+  return own;
+}
+
+Result<std::string> DiffText(const PlanArgs& args, const GlobalArgs& global,
+                             std::optional<Misfit>& misfit) {
+  MW_ASSIGN_OR_RETURN(const PlanArgs first, ArgsOfPlanFile(args, args.file));
+  MW_ASSIGN_OR_RETURN(const PlanArgs second, ArgsOfPlanFile(args, args.other));
+  MW_ASSIGN_OR_RETURN(const PlannedFile a, PlanFile(first, global, misfit));
+  MW_ASSIGN_OR_RETURN(const PlannedFile b, PlanFile(second, global, misfit));
+  const PlanDiff diff = DiffPlans(a.plan, b.plan);
+  return global.json ? PlanDiffJson(a.plan, b.plan, diff) : FormatPlanDiff(a.plan, b.plan, diff);
+}
+
+Result<std::string> ExplainText(const PlanArgs& args, const GlobalArgs& global,
+                                std::optional<Misfit>& misfit) {
+  MW_ASSIGN_OR_RETURN(const PlannedFile file, PlanFile(args, global, misfit));
+  return ExplainPlan(file.plan.planned, file.topology, args.subject, global.json, SystemClock());
+}
+
+Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global,
+                             std::optional<Misfit>& misfit) {
+  switch (args.action) {
+    case PlanAction::kShow:
+      return ShowText(args, global, misfit);
+    case PlanAction::kExplain:
+      return ExplainText(args, global, misfit);
+    case PlanAction::kDiff:
+      return DiffText(args, global, misfit);
+  }
+  return Fail(Internal("no such action of plan"));
 }
 
 Result<std::string> Picture(const VisualizeArgs& args, bool color) {
@@ -168,7 +289,12 @@ int RunPlan(const PlanArgs& args, const GlobalArgs& global) {
   if (text) return Print(*text, args.out);
   const int code = ReportError(text.error());
   if (!misfit) return code;
-  if (!misfit->topology.devices.empty()) PrintChanges(args, misfit->config, misfit->topology);
+  const std::vector<FittingChange> changes = ChangesOf(args, *misfit);
+  if (!misfit->topology.devices.empty()) fmt::print(stderr, "{}", FormatChanges(changes));
+  if (global.json) {
+    const int printed = Print(MisfitJson(misfit->config.name, text.error(), changes), args.out);
+    if (printed != kExitOk) return printed;
+  }
   return kExitDoesNotFit;
 }
 

@@ -6,6 +6,7 @@
 #include "cli/job_config.h"
 #include "cli/key_ranges.h"
 #include "client/trainer.h"
+#include "search/sharding_pins.h"
 
 namespace meshwright::cli {
 namespace {
@@ -85,6 +86,8 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
   auto request = builder.Build(prepared.model.functions);
   if (!request) return Fail(InWordsOfTheFile(request.error(), config));
   prepared.request = *std::move(request);
+  const Status pins = search::CheckShardingPins(prepared.request);
+  if (!pins.ok()) return Fail(InWordsOfTheFile(pins, config));
   return prepared;
 }
 

@@ -111,9 +111,11 @@ class Follower {
 };
 
 Result<int> Submit(const SubmitArgs& args, const GlobalArgs& global) {
-  MW_ASSIGN_OR_RETURN(const JobConfig config, LoadJobConfig(args.file, args.overrides));
+  MW_ASSIGN_OR_RETURN(const JobConfig config,
+                      LoadJobConfig(args.file, args.overrides, args.decisions));
   MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
   PrintNotes(config);
+  MW_TRY(PrintForeignPlan(args.decisions, prepared.request, nullptr));
   MW_ASSIGN_OR_RETURN(const InputFiles files, FindInputFiles(config));
   MW_TRY(CheckInitialWeights(files, prepared.request.loss));
   const ir::TrainSpec& train = prepared.request.train;

@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/sha256.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "cli/cache_dir.h"
 
 namespace meshwright::cli {
 namespace {
@@ -252,18 +252,10 @@ Result<std::string> WorkerProfileText(const ProfileRequest& request) {
 }
 
 std::string MachineDescription() {
-  const Result<int64_t> binary_bytes = FileSize("/proc/self/exe");
-  return fmt::format("{}, {} cores; meshwright {} of {} bytes", ProcessorName(),
-                     ::sysconf(_SC_NPROCESSORS_ONLN), MESHWRIGHT_VERSION, binary_bytes.value_or(0));
+  return fmt::format("{}, {} cores; {}", ProcessorName(), ::sysconf(_SC_NPROCESSORS_ONLN),
+                     BuildDescription());
 }
 
-std::string ProfileCacheDir() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/') {
-    return std::string(cache) + "/meshwright/profiles";
-  }
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || *home != '/') return "";
-  return std::string(home) + "/.cache/meshwright/profiles";
-}
+std::string ProfileCacheDir() { return CacheDir("profiles"); }
 
 }  // namespace meshwright::cli

@@ -52,7 +52,7 @@ Result<std::string> WorkerProfileText(const ProfileRequest& request);
 
 // "AMD EPYC 7763 64-Core Processor, 16 cores", and the binary's size and version.
 std::string MachineDescription();
-// $XDG_CACHE_HOME/meshwright/profiles or ~/.cache/...; empty without a home.
+// Of cli/cache_dir.h; empty without a home.
 std::string ProfileCacheDir();
 
 }  // namespace meshwright::cli

@@ -143,10 +143,15 @@ class ServerImpl final : public ServerWithCounters {
 Result<std::unique_ptr<ServerWithCounters>> StartServer(const ServerOptions& options,
                                                         ServerHooks hooks) {
   if (!hooks.make_plan) {
-    hooks.make_plan = [](const ir::JobRequest& job,
-                         const mesh::Topology& topology) -> Result<planner::Plan> {
+    hooks.make_plan = [cache = options.plan_cache](
+                          const ir::JobRequest& job,
+                          const mesh::Topology& topology) -> Result<planner::Plan> {
+      search::FindOptions find;
+      find.cache = cache.get();
       MW_ASSIGN_OR_RETURN(search::FoundPlan found,
-                          search::FindPlan(job, topology, {}, SystemClock()));
+                          search::FindPlan(job, topology, find, SystemClock()));
+      if (found.from_cache)
+        found.plan.notes.push_back("the layout was found in the cache of plans");
       return std::move(found.plan);
     };
   }

@@ -13,6 +13,10 @@
 
 #include "base/result.h"
 
+namespace meshwright::search {
+class PlanCache;
+}
+
 namespace meshwright::controller {
 
 struct ServerOptions {
@@ -26,6 +30,7 @@ struct ServerOptions {
       6000;  // silence after which a worker is lost; a closed session is noticed at once
   int64_t infeasible_grace_ms =
       5000;  // a job larger than the cluster waits this long for workers to join
+  std::shared_ptr<const search::PlanCache> plan_cache;  // null: every job is searched anew
 };
 
 class Server {

@@ -54,6 +54,9 @@ struct ParallelSpec {
   // Who chooses what each axis splits: "rules" (planner/strategy.h) | "search"
   // (search/find_shardings.h, where that is forecast to be faster).
   std::string shardings = "rules";
+  // Shardings of weights that are decided: "*.c_attn.weight=[_,_,_{tensor},_]; .."
+  // (search/sharding_pins.h).
+  std::string sharding_pins;
   int64_t bucket_bytes = 25 << 20;  // gradients are reduced in buckets of about this size
   friend bool operator==(const ParallelSpec&, const ParallelSpec&) = default;
 };

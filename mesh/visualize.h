@@ -17,7 +17,16 @@ struct GridOptions {
 // Box-drawing grid for the terminal. Errors: kInvalidArgument as ValidateSharding.
 Result<std::string> RenderGrid(const ir::TensorType& type, const Sharding& sharding,
                                const Mesh& mesh, const GridOptions& options = {});
-// A standalone SVG document of the same grid.
+// The same grid as elements of an SVG document, with its size in pixels, to place in a picture.
+struct SvgGrid {
+  int width = 0;
+  int height = 0;
+  std::string elements;  // in a monospace font of kSvgFontSize
+};
+inline constexpr int kSvgFontSize = 13;
+Result<SvgGrid> DrawSvg(const ir::TensorType& type, const Sharding& sharding, const Mesh& mesh);
+
+// A standalone SVG document of it.
 Result<std::string> RenderSvg(const ir::TensorType& type, const Sharding& sharding,
                               const Mesh& mesh);
 

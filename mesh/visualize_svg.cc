@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "mesh/visualize.h"
 #include "mesh/visualize_view.h"
@@ -11,7 +12,7 @@
 namespace meshwright::mesh {
 namespace {
 
-constexpr int kFont = 13, kChar = 8, kLine = 17, kPadding = 12, kMargin = 16;
+constexpr int kFont = kSvgFontSize, kChar = 8, kLine = 17, kPadding = 12, kMargin = 16;
 constexpr size_t kWrap = 16;  // characters of a device list per line
 
 std::string Escape(std::string_view text) {
@@ -54,7 +55,7 @@ class SvgRenderer {
  public:
   explicit SvgRenderer(const GridView& view) : view_(view) { Measure(); }
 
-  std::string Run() {
+  SvgGrid Run() {
     int y = kMargin;
     Text(kMargin, y += kLine, view_.title, "start", "bold");
     for (const std::string& note : view_.notes) Text(kMargin, y += kLine, note, "start");
@@ -65,11 +66,7 @@ class SvgRenderer {
     for (const std::string& note : view_.notes) {
       width = std::max(width, 2 * kMargin + WidthOf(note));
     }
-    return fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
-        "viewBox=\"0 0 {0} {1}\" font-family=\"monospace\" font-size=\"{2}\">\n"
-        "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{3}</svg>\n",
-        width, y + kMargin, kFont, body_);
+    return {width, y + kMargin, std::move(body_)};
   }
 
  private:
@@ -141,10 +138,19 @@ class SvgRenderer {
 
 }  // namespace
 
-Result<std::string> RenderSvg(const ir::TensorType& type, const Sharding& sharding,
-                              const Mesh& mesh) {
+Result<SvgGrid> DrawSvg(const ir::TensorType& type, const Sharding& sharding, const Mesh& mesh) {
   MW_TRY(ValidateSharding(type, sharding, mesh));
   return SvgRenderer(MakeGridView(type, sharding, mesh)).Run();
+}
+
+Result<std::string> RenderSvg(const ir::TensorType& type, const Sharding& sharding,
+                              const Mesh& mesh) {
+  MW_ASSIGN_OR_RETURN(const SvgGrid grid, DrawSvg(type, sharding, mesh));
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
+      "viewBox=\"0 0 {0} {1}\" font-family=\"monospace\" font-size=\"{2}\">\n"
+      "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{3}</svg>\n",
+      grid.width, grid.height, kFont, grid.elements);
 }
 
 }  // namespace meshwright::mesh

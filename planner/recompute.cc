@@ -167,6 +167,13 @@ std::optional<std::pair<int, int>> ParseRange(std::string_view text) {
   return std::pair(*first, *last);
 }
 
+std::optional<Recompute> ModeNamed(std::string_view name) {
+  for (const Recompute mode : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+    if (ModeName(mode) == name) return mode;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Result<Graph> RecomputeActivations(const Graph& step_graph, const std::vector<Recompute>& modes) {
@@ -178,13 +185,17 @@ Result<std::vector<Recompute>> RecomputeOfLayers(Recompute mode, const std::stri
   const auto size = static_cast<size_t>(layer_count);
   if (layers.empty()) return std::vector<Recompute>(size, mode);
   std::vector<Recompute> modes(size, Recompute::kNone);
-  for (const std::string& part : Split(layers, ',')) {
-    const auto range = ParseRange(part);
-    if (!range) {
-      return Fail(InvalidArgument(
-          fmt::format("parallel.recompute_layers is '{}': '{}' is no layer or range; write layers "
-                      "as in \"0-5,11\"",
-                      layers, part)));
+  for (const std::string& field : Split(layers, ',')) {
+    const std::string_view part = Trim(field);
+    const size_t space = part.find(' ');
+    const auto range = ParseRange(part.substr(0, space));
+    const auto own = space == std::string_view::npos ? std::optional(mode)
+                                                     : ModeNamed(Trim(part.substr(space + 1)));
+    if (!range || !own) {
+      return Fail(InvalidArgument(fmt::format(
+          "parallel.recompute_layers is '{}': '{}' is no layer or range; write layers "
+          "as in \"0-5,11\", or with modes of their own as in \"0-5 full,6-11 selective\"",
+          layers, part)));
     }
     if (range->second >= layer_count) {
       return Fail(InvalidArgument(
@@ -193,7 +204,7 @@ Result<std::vector<Recompute>> RecomputeOfLayers(Recompute mode, const std::stri
                       layers, layer_count, layer_count - 1)));
     }
     for (int layer = range->first; layer <= range->second; ++layer) {
-      modes[static_cast<size_t>(layer)] = mode;
+      modes[static_cast<size_t>(layer)] = *own;
     }
   }
   return modes;

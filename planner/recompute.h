@@ -25,7 +25,8 @@ namespace meshwright::planner {
 Result<ir::Graph> RecomputeActivations(const ir::Graph& step_graph,
                                        const std::vector<Recompute>& modes);
 
-// `mode` in the layers that `layers` lists ("0-5,11"; empty: all), kNone in the others.
+// `mode` in the layers that `layers` lists ("0-5,11"; empty: all), kNone in the others. A range may
+// name a mode of its own, which counts instead: what FormatRecompute writes by runs.
 // Errors: kInvalidArgument with the form, or naming the layer that the model does not have.
 Result<std::vector<Recompute>> RecomputeOfLayers(Recompute mode, const std::string& layers,
                                                  int layer_count);

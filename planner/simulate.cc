@@ -393,4 +393,10 @@ std::string ExecutablePiece(const ir::Executable& executable) {
   return slash == std::string::npos ? name : name.substr(slash + 1);
 }
 
+std::string_view PieceCategory(std::string_view piece) {
+  if (piece.starts_with('f')) return "forward";
+  if (piece.starts_with('b')) return "backward";
+  return piece.starts_with('w') ? "weight gradient" : "update";
+}
+
 }  // namespace meshwright::planner

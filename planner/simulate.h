@@ -20,6 +20,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -72,7 +73,10 @@ Result<Simulation> Simulate(std::span<const ir::Program> programs, const Simulat
 
 // Forward and backward pieces are told apart by the executable's graph name: "f.." forward, "b.."
 // backward (after the stage prefix "s<stage>/"), e.g. "s1/f", "s1/b", "s0/u0".
-std::string ExecutablePiece(const ir::Executable& executable);  // "f", "b", "u0", "z"
+std::string ExecutablePiece(const ir::Executable& executable);  // "f", "b", "w", "u0", "z"
+// What a piece is to people: "forward", "backward", "weight gradient" or "update", which also is
+// what runs once before the forwards.
+std::string_view PieceCategory(std::string_view piece);
 
 // Chrome trace JSON of a simulation (displayTimeUnit ms; pid = stage, tid = device). `programs` as
 // simulated; `memory`, if any, has one series per program, shown as counters.

@@ -27,12 +27,6 @@ std::string Quote(std::string_view text) {
   return out + '"';
 }
 
-std::string Category(const std::string& piece) {
-  if (piece.starts_with('f')) return "forward";
-  if (piece.starts_with('b')) return "backward";
-  return "update";
-}
-
 std::string RunEvent(const ir::Program& program, const Span& span) {
   const ir::Instruction& run = program.instructions[static_cast<size_t>(span.instruction)];
   const ir::Executable& executable =
@@ -42,7 +36,7 @@ std::string RunEvent(const ir::Program& program, const Span& span) {
   return fmt::format(
       R"({{"name":{},"cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
       R"("args":{{"microbatch":{},"instruction":{}}}}})",
-      Quote(fmt::format("{} mb={}", executable.graph->name, run.microbatch)), Category(piece),
+      Quote(fmt::format("{} mb={}", executable.graph->name, run.microbatch)), PieceCategory(piece),
       program.stage.value(), program.device.value(), begin_us, span.end_s * 1e6 - begin_us,
       run.microbatch, span.instruction);
 }

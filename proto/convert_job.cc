@@ -60,6 +60,7 @@ v1::ParallelSpec EncodeParallel(const ir::ParallelSpec& spec) {
   wire.set_shardings(spec.shardings);
   wire.set_stage_meshes(spec.stage_meshes);
   wire.set_tensor_axes(spec.tensor_axes);
+  wire.set_sharding_pins(spec.sharding_pins);
   return wire;
 }
 
@@ -80,6 +81,7 @@ ir::ParallelSpec DecodeParallel(const v1::ParallelSpec& wire) {
   spec.stage_meshes = wire.stage_meshes();
   spec.tensor_axes = wire.tensor_axes();
   if (!wire.shardings().empty()) spec.shardings = wire.shardings();
+  spec.sharding_pins = wire.sharding_pins();
   return spec;
 }
 

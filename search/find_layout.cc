@@ -112,7 +112,9 @@ class Finder {
     MW_ASSIGN_OR_RETURN(pinned_modes_, planner::RecomputeOfLayers(
                                            mode, job_.parallel.recompute_layers, layer_count_));
     modes_ = {mode};
-    if (!job_.parallel.recompute_layers.empty()) modes_.push_back(Recompute::kNone);
+    for (const Recompute own : pinned_modes_) {
+      if (std::find(modes_.begin(), modes_.end(), own) == modes_.end()) modes_.push_back(own);
+    }
     return OkStatus();
   }
 

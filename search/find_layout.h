@@ -30,6 +30,8 @@
 
 namespace meshwright::search {
 
+class PlanCache;
+
 struct FindProgress {
   double best_s = 0;
   double gap = 0;      // of the best: 0.01: nothing is more than 1 % faster
@@ -42,6 +44,8 @@ struct FindOptions {
   int alternatives = 8;
   // False: the best so far is good enough.
   std::function<bool(const FindProgress&)> progress = {};
+  // Of FindPlan (search/plan_cache.h): decisions of the past that it takes and adds to; null: none.
+  const PlanCache* cache = nullptr;
 };
 
 struct FoundLayout {
@@ -65,12 +69,15 @@ struct FoundPlan {
   planner::Plan plan;
   // Its best.front() is the layout of the plan; `best` is empty where the job left nothing open.
   FoundLayout found;
+  bool by_search = false;  // the shardings are the search's and not the rules'
+  bool from_cache = false;
 };
 
 // The plan of the best layout that the planner's exact memory accepts, and what it was chosen from.
 // With job.parallel.shardings "search", the shardings of the best layouts are searched, too
 // (search/find_shardings.h), and the plan whose forecast is fastest is the answer; a note says what
-// that changed. Errors: as FindLayout and planner::MakePlan.
+// that changed. What the cache has is not searched again; a note says why an entry cannot be used,
+// or not be kept. Errors: as FindLayout and planner::MakePlan.
 Result<FoundPlan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
                            const FindOptions& options, const Clock& clock,
                            planner::PlanScope scope = planner::PlanScope::kAllDevices);

@@ -14,6 +14,8 @@
 #include "planner/stages.h"
 #include "search/find_layout.h"
 #include "search/find_shardings.h"
+#include "search/plan_cache.h"
+#include "search/sharding_pins.h"
 
 namespace meshwright::search {
 namespace {
@@ -46,6 +48,20 @@ class PlanFinder {
       : job_(job), topology_(topology), options_(options), clock_(clock), scope_(scope) {}
 
   Result<FoundPlan> Run() {
+    const bool searches = LeavesOpen(job_.parallel) || job_.parallel.shardings == "search";
+    if (options_.cache == nullptr || !searches) return Find();
+    const std::string key = PlanCacheKey(job_, topology_, options_);
+    std::string why;
+    if (auto cached = FromCache(key, why)) return *std::move(cached);
+    MW_ASSIGN_OR_RETURN(FoundPlan found, Find());
+    if (!why.empty()) found.plan.notes.push_back("the cached plan is ignored: " + why);
+    const Status kept = Keep(key, found);
+    if (!kept.ok()) found.plan.notes.push_back("the plan is not kept: " + kept.message());
+    return found;
+  }
+
+ private:
+  Result<FoundPlan> Find() {
     MW_TRY(TakeGrid());
     MW_ASSIGN_OR_RETURN(Plan plan, MakeOne());
     // The layout of the plan stands first.
@@ -53,10 +69,9 @@ class PlanFinder {
       return cost.layout.ToString() == plan.layout.ToString();
     });
     if (own != found_.best.end()) std::rotate(found_.best.begin(), own, own + 1);
-    return FoundPlan{std::move(plan), std::move(found_)};
+    return FoundPlan{std::move(plan), std::move(found_), by_search_, false};
   }
 
- private:
   // The rules plan for one tensor axis; a grid that the job names is the search's.
   Status TakeGrid() {
     if (job_.parallel.tensor_axes.empty()) return OkStatus();
@@ -76,14 +91,67 @@ class PlanFinder {
     return OkStatus();
   }
 
+  // None, and why, where there is an entry that cannot be used.
+  std::optional<FoundPlan> FromCache(const std::string& key, std::string& why) const {
+    const Result<std::string> text = options_.cache->Read(key);
+    if (!text.has_value()) {
+      if (text.error().code() != StatusCode::kNotFound) why = text.error().message();
+      return std::nullopt;
+    }
+    Result<PlanEntry> entry = ParsePlanEntry(key, *text);
+    if (!entry.has_value()) {
+      why = entry.error().message();
+      return std::nullopt;
+    }
+    Result<Plan> plan =
+        entry->by_search ? PlanBySearch(entry->layout) : PlanByRulesOf(entry->layout);
+    if (!plan.has_value()) {
+      why = plan.error().message();
+      return std::nullopt;
+    }
+    if (!entry->note.empty()) plan->notes.push_back(entry->note);
+    return FoundPlan{*std::move(plan), std::move(entry->found), entry->by_search, true};
+  }
+
+  Status Keep(const std::string& key, const FoundPlan& found) const {
+    PlanEntry entry{found.plan.layout, found.by_search, sharding_note_, found.found};
+    MW_ASSIGN_OR_RETURN(const std::string text, FormatPlanEntry(key, entry));
+    return options_.cache->Write(key, text);
+  }
+
   Result<Plan> MakeOne() {
-    Result<Plan> rules =
-        LeavesOpen(job_.parallel) ? PlanByRules() : planner::MakePlan(job_, topology_);
-    if (job_.parallel.shardings != "search") return rules;
+    Result<Plan> rules = RulesPlan();
+    // What the rules do with a pin they cannot honour is no answer.
+    const bool needs_search =
+        !rules.has_value() && rules.error().code() == StatusCode::kFailedPrecondition;
+    if (job_.parallel.shardings != "search" && !needs_search) return rules;
     // What the search splits more may fit where the rules' plan does not.
-    if (!rules.has_value() && !IsMisfit(rules)) return rules;
+    if (!rules.has_value() && !IsMisfit(rules) && !needs_search) return rules;
     MW_ASSIGN_OR_RETURN(const std::vector<Layout> layouts, LayoutsToSearch(rules));
     return FastestOf(std::move(rules), WithGrids(layouts));
+  }
+
+  Result<Plan> RulesPlan() {
+    if (LeavesOpen(job_.parallel)) return PlanByRules();
+    const bool plain =
+        scope_ == planner::PlanScope::kAllDevices && job_.parallel.sharding_pins.empty();
+    return plain ? planner::MakePlan(job_, topology_) : PlanOfPins();
+  }
+
+  Result<Plan> PlanByRulesOf(const Layout& layout) const {
+    return planner::MakePlanOf(job_, topology_, layout, scope_, MakePinnedRules(job_));
+  }
+
+  // As planner::MakePlan, for this scope and with pinned shardings.
+  Result<Plan> PlanOfPins() const {
+    MW_TRY(ir::ValidateJob(job_));
+    MW_ASSIGN_OR_RETURN(const std::vector<Layout> layouts, PinnedLayouts());
+    Result<Plan> plan = Fail(Internal("no layout was tried"));
+    for (const Layout& layout : layouts) {
+      plan = PlanByRulesOf(layout);
+      if (!IsMisfit(plan)) break;
+    }
+    return plan;
   }
 
   // The search's memory is an estimate: where the programs need more, it is asked for less.
@@ -101,7 +169,7 @@ class PlanFinder {
       }
       found_ = *std::move(found);
       for (size_t i = 0; i < found_.best.size(); ++i) {
-        plan = planner::MakePlanOf(job_, topology_, found_.best[i].layout, scope_);
+        plan = PlanByRulesOf(found_.best[i].layout);
         if (IsMisfit(plan)) continue;
         found_.best.erase(found_.best.begin(),
                           found_.best.begin() + static_cast<std::ptrdiff_t>(i));
@@ -143,15 +211,22 @@ class PlanFinder {
       if (!known && layouts.size() < kSearchedLayouts) layouts.push_back(candidate.layout);
     }
     if (!layouts.empty()) return layouts;
+    auto pinned = PinnedLayouts();
+    if (!pinned.has_value()) return Fail(rules.error());
+    return pinned;
+  }
+
+  // What the job pins, with each way to recompute.
+  Result<std::vector<Layout>> PinnedLayouts() const {
     const int layer_count = planner::LayerCount(job_.loss);
-    auto layout =
-        planner::ResolveLayout(job_, static_cast<int64_t>(topology_.devices.size()), layer_count);
-    if (!layout.has_value()) return Fail(rules.error());
+    MW_ASSIGN_OR_RETURN(
+        Layout layout,
+        planner::ResolveLayout(job_, static_cast<int64_t>(topology_.devices.size()), layer_count));
+    std::vector<Layout> layouts;
     for (const Recompute mode : Modes()) {
-      MW_ASSIGN_OR_RETURN(
-          layout->recompute,
-          planner::RecomputeOfLayers(mode, job_.parallel.recompute_layers, layer_count));
-      layouts.push_back(*layout);
+      MW_ASSIGN_OR_RETURN(layout.recompute, planner::RecomputeOfLayers(
+                                                mode, job_.parallel.recompute_layers, layer_count));
+      layouts.push_back(layout);
     }
     return layouts;
   }
@@ -183,7 +258,7 @@ class PlanFinder {
     return forecast.step_s;
   }
 
-  Result<Plan> FastestOf(Result<Plan> rules, const std::vector<Layout>& layouts) const {
+  Result<Plan> FastestOf(Result<Plan> rules, const std::vector<Layout>& layouts) {
     std::optional<double> rules_s;
     if (rules.has_value()) {
       MW_ASSIGN_OR_RETURN(rules_s, StepSeconds(*rules));
@@ -204,15 +279,25 @@ class PlanFinder {
     }
     if (!grid_.empty() && !best) return Fail(InvalidArgument(refused));
     if (best && (!grid_.empty() || !rules_s || best_s < *rules_s * (1 - kLeastGain))) {
-      best->notes.push_back(Gain(*best, best_s, rules, rules_s));
+      sharding_note_ = Gain(*best, best_s, rules, rules_s);
+      best->notes.push_back(sharding_note_);
+      by_search_ = true;
       return std::move(*best);
     }
-    if (!rules.has_value()) return rules;
-    rules->notes.push_back(
-        best ? fmt::format("shardings are by the rules: the search finds none that is faster than "
-                           "their {:.4g} ms per step (its best: {:.4g} ms)",
-                           *rules_s * 1e3, best_s * 1e3)
-             : fmt::format("shardings are by the rules: the search has no answer ({})", refused));
+    if (!rules.has_value()) {
+      const bool pinned = rules.error().code() == StatusCode::kFailedPrecondition;
+      if (!pinned || refused.empty()) return rules;
+      return Fail(
+          InvalidArgument(fmt::format("{}, and the search for shardings has no answer either: {}",
+                                      rules.error().message(), refused)));
+    }
+    sharding_note_ =
+        best ? fmt::format(
+                   "shardings are by the rules: the search finds none that is faster than "
+                   "their {:.4g} ms per step (its best: {:.4g} ms)",
+                   *rules_s * 1e3, best_s * 1e3)
+             : fmt::format("shardings are by the rules: the search has no answer ({})", refused);
+    rules->notes.push_back(sharding_note_);
     return rules;
   }
 
@@ -220,8 +305,8 @@ class PlanFinder {
   static std::string Gain(const Plan& best, double best_s, const Result<Plan>& rules,
                           const std::optional<double>& rules_s) {
     if (!rules_s) {
-      return fmt::format("shardings are by search, {:.4g} ms per step: by the rules nothing fits",
-                         best_s * 1e3);
+      return fmt::format("shardings are by search, {:.4g} ms per step: by the rules nothing fits{}",
+                         best_s * 1e3, IsMisfit(rules) ? "" : " (" + rules.error().message() + ")");
     }
     if (best_s > *rules_s) {
       return fmt::format(
@@ -259,7 +344,9 @@ class PlanFinder {
   const Clock& clock_;
   const planner::PlanScope scope_;
   std::vector<int64_t> grid_;  // that the job names
-  FoundLayout found_;          // by the search for layouts, if there was one
+  bool by_search_ = false;
+  std::string sharding_note_;
+  FoundLayout found_;  // by the search for layouts, if there was one
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "search/choice_solver.h"
 #include "search/intra_problem.h"
 #include "search/model_costs.h"
+#include "search/sharding_pins.h"
 
 namespace meshwright::search {
 namespace {
@@ -24,11 +25,24 @@ using planner::Strategies;
 // Devices that do not say what they have take anything.
 constexpr int64_t kNoLimitBytes = int64_t{1} << 60;
 
+int64_t BudgetBytes(const mesh::Topology& topology, const Layout& layout, double memory_share) {
+  int64_t budget = kNoLimitBytes;
+  for (int stage = 0; stage < layout.pipeline; ++stage) {
+    for (const DeviceIndex index : planner::StageMesh(layout, stage).devices) {
+      const int64_t bytes = topology.devices[static_cast<size_t>(index.value())].memory_bytes;
+      if (bytes > 0) budget = std::min(budget, bytes);
+    }
+  }
+  if (budget == kNoLimitBytes) return budget;
+  return static_cast<int64_t>(memory_share * static_cast<double>(budget));
+}
+
 class Chooser {
  public:
   Chooser(const ir::JobRequest& job, mesh::Topology topology, const ShardingSearch& options,
           const Clock& clock)
       : zero_(job.parallel.zero),
+        pins_(job.parallel.sharding_pins),
         topology_(std::move(topology)),
         options_(options),
         solver_(MakeSolver(clock)) {}
@@ -40,19 +54,13 @@ class Chooser {
       return Fail(InvalidArgument(
           "shardings are searched for stages with equal meshes only; use shardings = \"rules\""));
     }
-    IntraOptions options;
-    // In this order, so that what "tensor" and then "data" split is gathered over "data" alone.
-    for (const ir::MeshAxis& axis : planner::TensorAxes(layout)) {
-      options.axes.push_back({axis.name, axis.size});
-    }
-    options.axes.push_back({planner::kData, layout.data});
-    options.microbatches = layout.microbatches;
-    options.kept_microbatches = KeptMicrobatches(layout);
-    options.budget_bytes = BudgetBytes(layout);
-    options.pins.batch_axes = {planner::kData};
+    IntraOptions options = IntraOptionsOf(topology_, layout, options_.memory_share);
     options.pins.params = known_params;
     if (known_params.empty()) {
-      MW_ASSIGN_OR_RETURN(options.pins.params, ZeroPins(graph, stages, layout));
+      MW_ASSIGN_OR_RETURN(options.pins.params, PinnedParams(pins_, graph, layout));
+      // What a pin says of a weight counts more than the ZeRO stage.
+      MW_ASSIGN_OR_RETURN(auto zero, ZeroPins(graph, stages, layout));
+      options.pins.params.merge(zero);
     }
     const std::unique_ptr<const IntraCosts> costs =
         MakeModelCosts(planner::TopologyOf(layout, topology_), layout);
@@ -65,19 +73,6 @@ class Chooser {
   }
 
  private:
-  int64_t BudgetBytes(const Layout& layout) const {
-    const mesh::Topology topology = planner::TopologyOf(layout, topology_);
-    int64_t budget = kNoLimitBytes;
-    for (int stage = 0; stage < layout.pipeline; ++stage) {
-      for (const DeviceIndex index : planner::StageMesh(layout, stage).devices) {
-        const int64_t bytes = topology.devices[static_cast<size_t>(index.value())].memory_bytes;
-        if (bytes > 0) budget = std::min(budget, bytes);
-      }
-    }
-    if (budget == kNoLimitBytes) return budget;
-    return static_cast<int64_t>(options_.memory_share * static_cast<double>(budget));
-  }
-
   // What the job's own ZeRO stage splits is stored so.
   Result<std::map<std::string, mesh::Sharding>> ZeroPins(const ir::Graph& graph,
                                                          const planner::StageAssignment& stages,
@@ -114,12 +109,27 @@ class Chooser {
   }
 
   const int64_t zero_;
+  const std::string pins_;
   const mesh::Topology topology_;
   const ShardingSearch options_;
   const std::unique_ptr<const ChoiceSolver> solver_;
 };
 
 }  // namespace
+
+IntraOptions IntraOptionsOf(const mesh::Topology& topology, const Layout& layout,
+                            double memory_share) {
+  IntraOptions options;
+  // In this order, so that what "tensor" and then "data" split is gathered over "data" alone.
+  options.axes = planner::TensorAxes(layout);
+  options.axes.push_back({planner::kData, layout.data});
+  options.microbatches = layout.microbatches;
+  options.kept_microbatches = KeptMicrobatches(layout);
+  options.budget_bytes =
+      BudgetBytes(planner::TopologyOf(layout, topology), layout, memory_share);
+  options.pins.batch_axes = {planner::kData};
+  return options;
+}
 
 int64_t KeptMicrobatches(const Layout& layout) {
   const auto schedule =

@@ -17,6 +17,7 @@
 #include "ir/job.h"
 #include "mesh/topology.h"
 #include "planner/plan.h"
+#include "search/intra_problem.h"
 
 namespace meshwright::search {
 
@@ -30,6 +31,11 @@ struct ShardingSearch {
 planner::ShardingChooser MakeShardingChooser(const ir::JobRequest& job,
                                              const mesh::Topology& topology,
                                              const ShardingSearch& options, const Clock& clock);
+
+// What the search for shardings is asked on a layout, but for what is decided before: the axes, the
+// microbatches and `memory_share` of the memory of the smallest device.
+IntraOptions IntraOptionsOf(const mesh::Topology& topology, const planner::Layout& layout,
+                            double memory_share);
 
 // The most microbatches whose activations a stage keeps at once, in whole stages. REQUIRES: the
 // layout's schedule is one that planner::MakeSchedule makes.

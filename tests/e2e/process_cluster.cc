@@ -19,6 +19,8 @@ constexpr int64_t kJobMs = 60'000;
 
 // What the tests start inherits it: workers that measured their kernels first would start later.
 [[maybe_unused]] const bool kMeasuresNothing = ::setenv("MESHWRIGHT_PROFILE", "off", 0) == 0;
+// A test must not find what another run has planned.
+[[maybe_unused]] const bool kKeepsNoPlans = ::setenv("MESHWRIGHT_PLAN_CACHE", "off", 0) == 0;
 
 // Yields the processor for a moment between two looks at a condition; every loop that uses it has a
 // deadline.

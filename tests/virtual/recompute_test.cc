@@ -113,7 +113,14 @@ TEST(Recompute, LayersAreReadAndWritten) {
   EXPECT_EQ(planner::FormatRecompute(*planner::RecomputeOfLayers(Recompute::kSelective, "", 3)),
             "selective");
   EXPECT_EQ(planner::FormatRecompute({}), "none");
-  for (const char* bad : {"a", "1-", "-1", "3-2", "1,,2", "0-99999999999"}) {
+  const auto mixed =
+      planner::RecomputeOfLayers(Recompute::kFull, "0, 1-2 selective,3 none,4 full", 6);
+  ASSERT_TRUE(mixed.has_value()) << mixed.error();
+  EXPECT_EQ(planner::FormatRecompute(*mixed), "0 full, 1-2 selective, 3 none, 4 full, 5 none");
+  const auto again =
+      planner::RecomputeOfLayers(Recompute::kNone, planner::FormatRecompute(*mixed), 6);
+  EXPECT_EQ(again.value(), *mixed);
+  for (const char* bad : {"a", "1-", "-1", "3-2", "1,,2", "0-99999999999", "0 ful", "full"}) {
     const auto error = planner::RecomputeOfLayers(Recompute::kFull, bad, 5);
     ASSERT_FALSE(error.has_value()) << bad;
     EXPECT_NE(error.error().message().find("write layers as in"), std::string::npos) << bad;

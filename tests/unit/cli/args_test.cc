@@ -42,6 +42,53 @@ TEST(Args, APlanIsForAClusterFileOrForANumberOfDevices) {
             kExitUsage);
 }
 
+TEST(Args, APlanIsShownExplainedOrCompared) {
+  EXPECT_EQ(Parse<PlanArgs>({"plan", "j.toml"}).action, PlanAction::kShow);
+  const auto explain = Parse<PlanArgs>({"plan", "explain", "j.toml", "stage", "2", "--devices=4"});
+  EXPECT_EQ(explain.action, PlanAction::kExplain);
+  EXPECT_EQ(explain.file, "j.toml");
+  EXPECT_EQ(explain.subject, "stage 2");
+  EXPECT_EQ(explain.devices, 4);
+  const auto diff = Parse<PlanArgs>({"plan", "--cluster", "c.toml", "diff", "a.toml", "b.toml"});
+  EXPECT_EQ(diff.action, PlanAction::kDiff);
+  EXPECT_EQ(diff.file, "a.toml");
+  EXPECT_EQ(diff.other, "b.toml");
+  EXPECT_EQ(diff.cluster, "c.toml");
+  // A file of that name is still a job.
+  EXPECT_EQ(Parse<PlanArgs>({"plan", "./diff"}).action, PlanAction::kShow);
+}
+
+TEST(Args, APlanWritesFilesAndTakesDecisions) {
+  const auto plan = Parse<PlanArgs>(
+      {"plan", "j", "--svg", "s", "--save", "p", "--trace", "t", "--plan", "q", "--no-plan-cache"});
+  EXPECT_EQ(plan.svg, "s");
+  EXPECT_EQ(plan.save, "p");
+  EXPECT_EQ(plan.timeline, "t");
+  EXPECT_EQ(plan.decisions, "q");
+  EXPECT_EQ(plan.plan_cache, "off");
+  EXPECT_EQ(Parse<SubmitArgs>({"submit", "j", "--plan", "q"}).decisions, "q");
+  EXPECT_EQ(Parse<PlanArgs>({"plan", "j", "--plan-cache", "/x"}).plan_cache, "/x");
+}
+
+TEST(Args, PlansAreCachedUnlessSaid) {
+  ::unsetenv("MESHWRIGHT_PLAN_CACHE");
+  EXPECT_EQ(Parse<PlanArgs>({"plan", "j"}).plan_cache, "default");
+  EXPECT_EQ(Parse<ControllerArgs>({"controller"}).plan_cache, "default");
+  ::setenv("MESHWRIGHT_PLAN_CACHE", "/folder", 1);
+  EXPECT_EQ(Parse<ControllerArgs>({"controller"}).plan_cache, "/folder");
+  EXPECT_EQ(Parse<PlanArgs>({"plan", "j", "--no-plan-cache"}).plan_cache, "off");
+  ::unsetenv("MESHWRIGHT_PLAN_CACHE");
+}
+
+TEST(Args, JsonOfAPlanHasAShortName) {
+  for (const auto& args : {std::vector<std::string>{"plan", "j", "--json"},
+                           std::vector<std::string>{"plan", "j", "-o", "json"}}) {
+    const ParsedArgs parsed = ParseArgs(args);
+    ASSERT_TRUE(parsed.invocation) << parsed.text;
+    EXPECT_TRUE(parsed.invocation->global.json);
+  }
+}
+
 TEST(Args, WorkersAreMeasuredOncePerMachineUnlessSaid) {
   EXPECT_EQ(Parse<WorkerArgs>({"worker"}).profile, "cached");
   EXPECT_EQ(Parse<UpArgs>({"up", "--profile=off"}).profile, "off");
@@ -166,8 +213,7 @@ TEST(Args, UnknownWordsGetTheNearestKnownOne) {
 
 TEST(Args, OptionsWithoutEffectAreRefused) {
   for (const std::vector<std::string>& command :
-       std::vector<std::vector<std::string>>{{"plan", "j"},
-                                             {"visualize", "f32[2]", "--mesh", "data=2"},
+       std::vector<std::vector<std::string>>{{"visualize", "f32[2]", "--mesh", "data=2"},
                                              {"down"},
                                              {"worker"},
                                              {"controller"},
@@ -180,6 +226,18 @@ TEST(Args, OptionsWithoutEffectAreRefused) {
   EXPECT_TRUE(ParseArgs({"logs", "3", "-o", "json"}).invocation);
   EXPECT_NE(UsageText({"plan", "j", "--timeline", "t", "--stop-after", "graph"}).find("--timeline"),
             std::string::npos);
+  for (const std::vector<std::string>& refused : std::vector<std::vector<std::string>>{
+           {"plan", "j", "--json", "--stop-after", "graph"},
+           {"plan", "j", "--json", "--programs"},
+           {"plan", "j", "--svg", "s", "--stop-after", "programs"},
+           {"plan", "diff", "a", "b", "--svg", "s"},
+           {"plan", "diff", "a", "b", "--plan", "p"},
+           {"plan", "explain", "j", "stage 0", "--save", "p"}}) {
+    EXPECT_NE(UsageText(refused).find("--"), std::string::npos) << UsageText(refused);
+  }
+  EXPECT_NE(UsageText({"plan", "explain", "j"}).find("STAGE|VALUE"), std::string::npos);
+  EXPECT_NE(UsageText({"plan", "diff", "a"}).find("diff A B"), std::string::npos);
+  EXPECT_NE(UsageText({"plan", "a", "b"}).find("'b' is one too many"), std::string::npos);
   EXPECT_NE(UsageText({"submit", "j", "--no-wait", "--record", "r"}).find("--record"),
             std::string::npos);
 }

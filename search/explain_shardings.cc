@@ -1,0 +1,388 @@
+#include "search/explain_shardings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/text.h"
+#include "planner/layout.h"
+#include "planner/step_pieces.h"
+#include "planner/strategy.h"
+#include "planner/zero.h"
+#include "search/choice_reduction.h"
+#include "search/choice_solver.h"
+#include "search/find_shardings.h"
+#include "search/intra_model.h"
+#include "search/model_costs.h"
+
+namespace meshwright::search {
+namespace {
+
+using ir::Node;
+using mesh::Sharding;
+using planner::kMicro;
+using planner::NodeStrategy;
+using planner::WithoutAxis;
+
+// Near enough to the best to tell alternatives apart.
+constexpr double kPriceGap = 1e-3;
+
+size_t Index(int i) { return static_cast<size_t>(i); }
+
+bool SumsOverDevices(const Sharding& sharding) {
+  return std::any_of(sharding.partial.begin(), sharding.partial.end(),
+                     [](const auto& entry) { return entry.first != kMicro; });
+}
+
+const char* PhaseText(ir::Phase phase) {
+  switch (phase) {
+    case ir::Phase::kForward:
+      return "forward";
+    case ir::Phase::kBackward:
+      return "backward";
+    case ir::Phase::kUpdate:
+      return "update";
+  }
+  return "forward";
+}
+
+using ShardingsByName = std::map<std::string, Sharding>;
+
+bool IsGlob(const std::string& pattern) {
+  return pattern.find_first_of("*?[") != std::string::npos;
+}
+
+}  // namespace
+
+struct ShardingExplainer::State {
+  planner::StagedStep step;
+  IntraModel model;  // of step.graph
+  ExplainOptions options;
+  std::unique_ptr<const ChoiceSolver> solver;
+  std::vector<int> chosen;                   // per variable
+  std::map<std::string, int> variable_of;    // by name; of values by "%17"
+  std::vector<std::vector<size_t>> members;  // per variable: nodes, ascending
+
+  // ---- set-up ----
+
+  void AddNames() {
+    members.resize(model.variables.size());
+    for (size_t i = 0; i < step.graph.nodes.size(); ++i) {
+      const Node& node = step.graph.nodes[i];
+      const int variable = VariableFor(i);
+      if (variable == kNoVariable) continue;
+      if (!model.IsState(i)) members[Index(variable)].push_back(i);
+      if (node.op == ir::Op::kParam) variable_of[node.attrs.Str("name")] = variable;
+      for (const ValueId value : node.outputs) {
+        variable_of[fmt::format("%{}", value.value())] = variable;
+      }
+    }
+    for (const ir::NamedValue& output : step.graph.outputs) {
+      const int variable = VariableFor(model.ProducerOf(output.value));
+      if (variable != kNoVariable) variable_of.emplace(output.name, variable);
+    }
+  }
+
+  // The optimizer's state is stored as the node that renews it is split.
+  int VariableFor(size_t node) const {
+    if (!model.IsState(node)) return model.VariableOf(node);
+    const ValueId state = step.graph.nodes[node].outputs[0];
+    for (size_t i = 0; i < step.graph.nodes.size(); ++i) {
+      const std::vector<ValueId>& inputs = step.graph.nodes[i].inputs;
+      const bool reads = std::find(inputs.begin(), inputs.end(), state) != inputs.end();
+      if (reads && model.IsOptimizer(i)) return model.VariableOf(i);
+    }
+    return kNoVariable;
+  }
+
+  // ---- names ----
+
+  std::string NodeName(size_t index) const {
+    const Node& node = step.graph.nodes[index];
+    if (node.op == ir::Op::kParam) return "param " + node.attrs.Str("name");
+    std::string place = PhaseText(node.phase);
+    if (node.layer >= 0) place = fmt::format("layer {}, {}", node.layer, place);
+    return fmt::format("{} %{} ({})", ir::OpName(node.op), node.outputs[0].value(), place);
+  }
+
+  std::string ChoiceText(const Variable& variable, size_t choice) const {
+    const Node& node = step.graph.nodes[Index(variable.node)];
+    const auto text = [&](ValueId value, const Sharding& sharding) {
+      return mesh::FormatSharding(step.graph.type(value), WithoutAxis(sharding, kMicro));
+    };
+    if (variable.kind == VariableKind::kParam) {
+      return text(node.outputs[0], variable.shardings[choice]);
+    }
+    const NodeStrategy& strategy = variable.strategies[choice];
+    std::vector<std::string> operands;  // equal ones, and scalars, say nothing
+    for (size_t o = 0; o < strategy.operands.size(); ++o) {
+      if (step.graph.type(node.inputs[o]).rank() == 0) continue;
+      std::string operand = text(node.inputs[o], strategy.operands[o]);
+      if (operands.empty() || operands.back() != operand) operands.push_back(std::move(operand));
+    }
+    const std::string result = text(node.outputs[0], strategy.results[0]);
+    if (operands.empty()) return result;
+    return fmt::format("{} -> {}", fmt::join(operands, " x "), result);
+  }
+
+  // Of a device: a param, or the first result for one microbatch.
+  int64_t ChoiceBytes(const Variable& variable, size_t choice) const {
+    const Node& node = step.graph.nodes[Index(variable.node)];
+    const Sharding& sharding = variable.kind == VariableKind::kParam
+                                   ? variable.shardings[choice]
+                                   : variable.strategies[choice].results[0];
+    return model.LocalBytes(step.graph.type(node.outputs[0]), sharding);
+  }
+
+  // ---- costs ----
+
+  bool StartsAtSum(int variable, int choice) const {
+    const Variable& from = model.variables[Index(variable)];
+    if (from.kind == VariableKind::kParam) return false;
+    if (from.kind == VariableKind::kForm) return SumsOverDevices(from.shardings[Index(choice)]);
+    const std::vector<Sharding>& results = from.strategies[Index(choice)].results;
+    return std::any_of(results.begin(), results.end(), SumsOverDevices);
+  }
+
+  ShardingCosts CostsOf(const std::vector<int>& choices) const {
+    ShardingCosts costs;
+    for (size_t i = 0; i < choices.size(); ++i) {
+      costs.compute_s += model.problem.nodes[i].cost_s[Index(choices[i])];
+    }
+    for (const ChoiceEdge& edge : model.problem.edges) {
+      const int from = choices[Index(edge.from)];
+      const auto columns = static_cast<size_t>(model.problem.choices_of(edge.to));
+      const double cost_s = edge.cost_s[Index(from) * columns + Index(choices[Index(edge.to)])];
+      (StartsAtSum(edge.from, from) ? costs.reduce_s : costs.reshard_s) += cost_s;
+    }
+    return costs;
+  }
+
+  // Of a variable with the others as they are: what it computes and the conversions around it.
+  std::vector<double> OwnSeconds(int variable) const {
+    std::vector<double> seconds = model.problem.nodes[Index(variable)].cost_s;
+    for (const ChoiceEdge& edge : model.problem.edges) {
+      if (edge.from != variable && edge.to != variable) continue;
+      const auto columns = static_cast<size_t>(model.problem.choices_of(edge.to));
+      for (size_t c = 0; c < seconds.size(); ++c) {
+        const size_t row = edge.from == variable ? c : Index(chosen[Index(edge.from)]);
+        const size_t column = edge.to == variable ? c : Index(chosen[Index(edge.to)]);
+        seconds[c] += edge.cost_s[row * columns + column];
+      }
+    }
+    return seconds;
+  }
+
+  // The best choices with some of them fixed.
+  Result<std::vector<int>> Solve(const std::map<int, int>& fixed, bool within_memory) const {
+    ChoiceProblem problem = within_memory ? model.problem : WithoutMoments(model.problem);
+    for (const auto& [variable, choice] : fixed) {
+      std::vector<double>& cost_s = problem.nodes[Index(variable)].cost_s;
+      for (size_t c = 0; c < cost_s.size(); ++c) {
+        if (static_cast<int>(c) != choice) cost_s[c] = kForbidden;
+      }
+    }
+    SolveOptions solve;
+    solve.timeout_ms = options.timeout_ms;
+    solve.gap = kPriceGap;
+    MW_ASSIGN_OR_RETURN(ChoiceAnswer answer, solver->Solve(problem, solve));
+    if (!(EvaluateChoices(problem, answer.choices).cost_s < kForbidden)) {
+      return Fail(ResourceExhausted("these choices allow nothing together"));
+    }
+    return std::move(answer.choices);
+  }
+
+  // ---- the plan's own choices ----
+
+  std::map<int, int> ParamChoices(const std::map<std::string, Sharding>& params) const {
+    std::map<int, int> fixed;
+    for (size_t v = 0; v < model.variables.size(); ++v) {
+      const Variable& variable = model.variables[v];
+      if (variable.kind != VariableKind::kParam) continue;
+      const auto it = params.find(step.graph.nodes[Index(variable.node)].attrs.Str("name"));
+      if (it == params.end()) continue;
+      const auto at = std::find(variable.shardings.begin(), variable.shardings.end(), it->second);
+      if (at != variable.shardings.end()) {
+        fixed[static_cast<int>(v)] = static_cast<int>(at - variable.shardings.begin());
+      }
+    }
+    return fixed;
+  }
+
+  std::map<int, int> NodeChoices(const planner::Strategies& rules) const {
+    std::map<int, int> fixed;
+    for (size_t v = 0; v < model.variables.size(); ++v) {
+      const Variable& variable = model.variables[v];
+      if (variable.kind != VariableKind::kNode) continue;
+      const NodeStrategy& own = rules.nodes[Index(variable.node)];
+      const auto same = [&](const NodeStrategy& strategy) {
+        return strategy.operands == own.operands && strategy.results == own.results;
+      };
+      const auto at = std::find_if(variable.strategies.begin(), variable.strategies.end(), same);
+      if (at != variable.strategies.end()) {
+        fixed[static_cast<int>(v)] = static_cast<int>(at - variable.strategies.begin());
+      }
+    }
+    return fixed;
+  }
+
+  // What conversions lie between is the search's in any case; where the rules do what the search
+  // has no price for, it fills in.
+  Status FindChosen(const planner::Plan& plan, bool pinned) {
+    ShardingsByName stored;
+    for (const planner::ParamInfo& param : plan.params) stored[param.name] = param.sharding;
+    const std::map<int, int> params = ParamChoices(stored);
+    Result<std::vector<int>> answer = Fail(Internal("nothing was tried"));
+    if (!options.by_search) {
+      MW_ASSIGN_OR_RETURN(
+          planner::Strategies rules,
+          planner::ChooseStrategies(step.graph, step.stages, plan.layout,
+                                    pinned ? planner::WholeOverData(stored) : ShardingsByName(),
+                                    plan.layout.tensor));
+      planner::ApplyZero(step.graph, plan.layout, rules);
+      std::map<int, int> fixed = NodeChoices(rules);
+      fixed.insert(params.begin(), params.end());
+      answer = Solve(fixed, false);
+    }
+    if (!answer.has_value()) answer = Solve(params, options.by_search);
+    if (!answer.has_value()) answer = Solve(params, false);
+    MW_ASSIGN_OR_RETURN(chosen, std::move(answer));
+    return OkStatus();
+  }
+
+  // ---- tables ----
+
+  ShardingAlternative Price(int variable, int choice, const std::vector<double>& own_s) const {
+    ShardingAlternative row;
+    row.alone_s = own_s[Index(choice)] - own_s[Index(chosen[Index(variable)])];
+    const Variable& subject = model.variables[Index(variable)];
+    row.text = ChoiceText(subject, Index(choice));
+    row.bytes = ChoiceBytes(subject, Index(choice));
+    row.chosen = chosen[Index(variable)] == choice;
+    const auto answer = Solve({{variable, choice}}, false);
+    if (!answer.has_value()) return row;
+    row.possible = true;
+    row.costs = CostsOf(*answer);
+    row.over_bytes = EvaluateChoices(model.problem, *answer).over_bytes;
+    return row;
+  }
+
+  ShardingExplanation ExplainVariable(int variable) const {
+    ShardingExplanation table;
+    table.name = NodeName(Index(model.variables[Index(variable)].node));
+    for (const size_t node : members[Index(variable)]) table.alike.push_back(NodeName(node));
+    const std::vector<double> own_s = OwnSeconds(variable);
+    std::vector<int> order(own_s.size());
+    for (size_t c = 0; c < order.size(); ++c) order[c] = static_cast<int>(c);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      const bool first = a == chosen[Index(variable)];
+      const bool second = b == chosen[Index(variable)];
+      return first != second ? first : own_s[Index(a)] < own_s[Index(b)];
+    });
+    if (order.size() > options.most_priced) {
+      table.unpriced = order.size() - options.most_priced;
+      order.resize(options.most_priced);
+    }
+    for (const int choice : order) table.alternatives.push_back(Price(variable, choice, own_s));
+    std::stable_sort(table.alternatives.begin(), table.alternatives.end(),
+                     [](const ShardingAlternative& a, const ShardingAlternative& b) {
+                       if (a.possible != b.possible) return a.possible;
+                       return a.costs.total_s() < b.costs.total_s();
+                     });
+    return table;
+  }
+
+  // The node that computes with a param in the forward, behind its cast.
+  int ReaderOf(int variable) const {
+    const Variable& param = model.variables[Index(variable)];
+    if (param.kind != VariableKind::kParam) return kNoVariable;
+    ValueId value = step.graph.nodes[Index(param.node)].outputs[0];
+    for (size_t i = 0; i < step.graph.nodes.size(); ++i) {
+      const Node& node = step.graph.nodes[i];
+      const bool reads =
+          std::find(node.inputs.begin(), node.inputs.end(), value) != node.inputs.end();
+      if (!reads || node.phase != ir::Phase::kForward) continue;
+      if (!planner::IsWeightCast(step.graph, node)) return model.VariableOf(i);
+      value = node.outputs[0];
+    }
+    return kNoVariable;
+  }
+
+  // In the order of names, each once, with the readers of params behind them.
+  Result<std::vector<int>> Matches(const std::string& pattern) const {
+    std::vector<int> matches;
+    const auto add = [&](int variable) {
+      const bool known = std::find(matches.begin(), matches.end(), variable) != matches.end();
+      if (variable != kNoVariable && !known) matches.push_back(variable);
+    };
+    std::vector<std::string> names;
+    const bool of_outputs = pattern.find('/') != std::string::npos;
+    for (const auto& [name, variable] : variable_of) {
+      const bool value = name.starts_with('%');
+      const bool meant = !value && (of_outputs || name.find('/') == std::string::npos);
+      const bool own = IsGlob(pattern) ? meant && ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0
+                                       : name == pattern;
+      if (!value) names.push_back(name);
+      if (!own) continue;
+      add(variable);
+      add(ReaderOf(variable));
+    }
+    if (!matches.empty()) return matches;
+    return Fail(
+        NotFound(fmt::format("no param, output or value of the step is called '{}'{}; write a name "
+                             "of `meshwright plan`, "
+                             "grad/NAME, %17 for a value, or a glob such as '*.weight'",
+                             pattern, DidYouMean(pattern, names))));
+  }
+};
+
+ShardingExplainer::ShardingExplainer(std::unique_ptr<const State> state)
+    : state_(std::move(state)) {}
+ShardingExplainer::ShardingExplainer(ShardingExplainer&&) noexcept = default;
+ShardingExplainer::~ShardingExplainer() = default;
+
+Result<ShardingExplainer> ShardingExplainer::Make(const ir::JobRequest& job,
+                                                  const mesh::Topology& topology,
+                                                  const planner::Plan& plan,
+                                                  const ExplainOptions& options,
+                                                  const Clock& clock) {
+  if (!plan.layout.stage_degrees.empty()) {
+    return Fail(InvalidArgument(fmt::format(
+        "shardings are explained for stages of equal meshes, not for {}; pin equal degrees to "
+        "compare",
+        planner::FormatStageDegrees(plan.layout.stage_degrees))));
+  }
+  auto state = std::make_unique<State>();
+  state->options = options;
+  state->solver = MakeSolver(clock);
+  MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(job));
+  MW_ASSIGN_OR_RETURN(state->step, planner::StageStep(job, std::move(graph), plan.layout));
+  MW_ASSIGN_OR_RETURN(state->model, MakeIntraModel(state->step.graph, state->step.stages,
+                                                   IntraOptionsOf(topology, plan.layout, 1)));
+  AddIntraCosts(*MakeModelCosts(planner::TopologyOf(plan.layout, topology), plan.layout), state->model);
+  AddIntraMemory(state->model);
+  state->AddNames();
+  MW_TRY(state->FindChosen(plan, !job.parallel.sharding_pins.empty()));
+  return ShardingExplainer(std::move(state));
+}
+
+Result<ShardingExplanations> ShardingExplainer::Explain(const std::string& pattern) const {
+  MW_ASSIGN_OR_RETURN(const std::vector<int> matches, state_->Matches(pattern));
+  ShardingExplanations answer;
+  answer.planned = state_->CostsOf(state_->chosen);
+  for (const int variable : matches) {
+    if (answer.tables.size() == state_->options.most_tables) {
+      ++answer.left_out;
+    } else {
+      answer.tables.push_back(state_->ExplainVariable(variable));
+    }
+  }
+  return answer;
+}
+
+}  // namespace meshwright::search

@@ -1,0 +1,35 @@
+#include "tests/unit/cli/planned_job.h"
+
+#include "base/clock.h"
+
+namespace meshwright::cli {
+
+Result<JobConfig> SmallConfig(const std::vector<std::string>& overrides,
+                              const std::string& decisions) {
+  ConfigSource source;
+  source.text = R"([job]
+name = "small"
+[model]
+dim = 64
+n_layers = 4
+n_heads = 4
+vocab_size = 256
+[training]
+dataset_path = "none.txt"
+global_batch_size = 8
+seq_len = 32
+)";
+  source.overrides = overrides;
+  source.decisions = decisions;
+  source.environment_names.clear();
+  return ParseJobConfig(source);
+}
+
+Result<PlannedJob> PlanSmallJob(const std::vector<std::string>& overrides,
+                                const mesh::Topology& topology, const std::string& decisions) {
+  MW_ASSIGN_OR_RETURN(const JobConfig config, SmallConfig(overrides, decisions));
+  MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
+  return PlanJob(std::move(prepared), topology, {}, SystemClock(), planner::PlanScope::kAllDevices);
+}
+
+}  // namespace meshwright::cli
