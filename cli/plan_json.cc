@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/plan_search_report.h"
+#include "planner/layout.h"
 
 namespace meshwright::cli {
 namespace {
@@ -65,6 +66,7 @@ PlanObject StageObjects(const planner::Plan& plan) {
 }
 
 PlanObject MemoryObjects(const planner::Plan& plan, const mesh::Topology& topology) {
+  const mesh::Topology seen = planner::TopologyOf(plan.layout, topology);
   PlanObject devices = PlanObject::array();
   for (size_t i = 0; i < plan.memory.size(); ++i) {
     const int device = plan.step[i].device.value();
@@ -74,9 +76,9 @@ PlanObject MemoryObjects(const planner::Plan& plan, const mesh::Topology& topolo
       const auto it = plan.memory[i].bytes.find(kind);
       kinds[ir::MemoryKindName(kind)] = it == plan.memory[i].bytes.end() ? 0 : it->second;
     }
-    const int64_t budget = topology.devices[static_cast<size_t>(device)].memory_bytes;
+    const int64_t budget = seen.devices[static_cast<size_t>(device)].memory_bytes;
     devices.push_back({{"device", device},
-                       {"devices", plan.devices_per_program},
+                       {"devices", plan.DevicesOf(plan.step[i])},
                        {"stage", plan.step[i].stage.value()},
                        {"kinds_bytes", kinds},
                        {"allocated_bytes", plan.memory[i].total_bytes},

@@ -195,7 +195,8 @@ JobConfig WithDecisions(JobConfig config, const planner::Plan& plan) {
 
 Result<std::string> FormatSavedPlan(const PlanArgs& args, const JobConfig& config,
                                     const PlannedJob& planned, const mesh::Topology& topology) {
-  const JobConfig decided = WithDecisions(config, planned.plan());
+  JobConfig decided = WithDecisions(config, planned.plan());
+  if (planned.found.by_search) decided.parallel.shardings = "search";
   const auto devices = static_cast<int64_t>(topology.devices.size());
   MW_TRY(CheckReplay(decided, planned, devices));
   PlanOrigin origin;

@@ -364,7 +364,8 @@ Result<ShardingExplainer> ShardingExplainer::Make(const ir::JobRequest& job,
   MW_ASSIGN_OR_RETURN(state->step, planner::StageStep(job, std::move(graph), plan.layout));
   MW_ASSIGN_OR_RETURN(state->model, MakeIntraModel(state->step.graph, state->step.stages,
                                                    IntraOptionsOf(topology, plan.layout, 1)));
-  AddIntraCosts(*MakeModelCosts(planner::TopologyOf(plan.layout, topology), plan.layout), state->model);
+  AddIntraCosts(*MakeModelCosts(planner::TopologyOf(plan.layout, topology), plan.layout),
+                state->model);
   AddIntraMemory(state->model);
   state->AddNames();
   MW_TRY(state->FindChosen(plan, !job.parallel.sharding_pins.empty()));

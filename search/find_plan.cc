@@ -305,8 +305,8 @@ class PlanFinder {
   static std::string Gain(const Plan& best, double best_s, const Result<Plan>& rules,
                           const std::optional<double>& rules_s) {
     if (!rules_s) {
-      return fmt::format("shardings are by search, {:.4g} ms per step: by the rules nothing fits{}",
-                         best_s * 1e3, IsMisfit(rules) ? "" : " (" + rules.error().message() + ")");
+      return fmt::format("shardings are by search, {:.4g} ms per step: {}", best_s * 1e3,
+                         IsMisfit(rules) ? "by the rules nothing fits" : rules.error().message());
     }
     if (best_s > *rules_s) {
       return fmt::format(

@@ -125,8 +125,7 @@ IntraOptions IntraOptionsOf(const mesh::Topology& topology, const Layout& layout
   options.axes.push_back({planner::kData, layout.data});
   options.microbatches = layout.microbatches;
   options.kept_microbatches = KeptMicrobatches(layout);
-  options.budget_bytes =
-      BudgetBytes(planner::TopologyOf(layout, topology), layout, memory_share);
+  options.budget_bytes = BudgetBytes(planner::TopologyOf(layout, topology), layout, memory_share);
   options.pins.batch_axes = {planner::kData};
   return options;
 }

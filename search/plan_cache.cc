@@ -34,7 +34,8 @@ std::string LayoutLine(const Layout& layout) {
                      layout.pipeline, layout.microbatches, layout.schedule,
                      static_cast<int>(layout.sequence_parallel), layout.chunks,
                      list(layout.part_layers), layout.zero, list(modes),
-                     meshes.empty() ? kNone : meshes, list(layout.devices), list(layout.tensor_axes));
+                     meshes.empty() ? kNone : meshes, list(layout.devices),
+                     list(layout.tensor_axes));
 }
 
 std::string CostLines(const LayoutCost& cost) {

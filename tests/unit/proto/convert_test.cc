@@ -113,8 +113,8 @@ ir::JobRequest SomeJob() {
   job.optimizer.min_lr = 1e-300;
   job.data = {{kHash, 1, "data"}, "uint32", 0.125};
   job.init_weights = {kHash, 2, "weights"};
-  job.parallel = {2,     3,    4, 5,      "gpipe", 2,        "7,5", "2x1,1x1",
-                  "2x2", true, 3, "full", "0-5",   "search", 6};
+  job.parallel = {2,     3,    4, 5,      "gpipe", 2,        "7,5",   "2x1,1x1",
+                  "2x2", true, 3, "full", "0-5",   "search", "w=[_]", 6};
   job.train = {1, 2, 3, 4, 5, 6, 7, 8};
   job.save_weights = false;
   job.config_text = "text";
