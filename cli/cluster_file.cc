@@ -243,7 +243,7 @@ class ClusterParser {
     MW_ASSIGN_OR_RETURN(const bool has_rate,
                         reader.Number("memory_gbyte_per_s", &gbyte_per_s, {0, 1e6, true}));
     MW_TRY(reader.Number("speed", &speed, {0, 1e6, true}));
-    if (has_memory) profile.memory_bytes = std::llround(memory_gib * kGib);
+    if (has_memory) profile.memory_bytes = std::max<int64_t>(1, std::llround(memory_gib * kGib));
     const double bandwidth =
         has_rate ? gbyte_per_s * kGiga / profile.Rates(mesh::KernelClass::kElementwise).bytes_per_s
                  : 1;

@@ -7,6 +7,7 @@
 #include "cli/plan_report.h"
 #include "ir/fused.h"
 #include "ir/schema.h"
+#include "planner/layout.h"
 
 namespace meshwright::cli {
 namespace {
@@ -70,7 +71,7 @@ std::string FormatKernels(const ir::Graph& graph, const planner::CostModel& mode
   return text;
 }
 
-std::string FormatRoofs(const mesh::DeviceProfile& profile, int device) {
+std::string FormatRoofs(const mesh::DeviceProfile& profile, const std::string& device) {
   return fmt::format("\ndevice {}: {}, {:.0f} GFLOP/s ({:.0f} of bf16 operands) and {:.0f} GB/s\n",
                      device, profile.name, profile.PeakOf(ir::DType::kF32) / 1e9,
                      profile.PeakOf(ir::DType::kBF16) / 1e9,
@@ -80,13 +81,13 @@ std::string FormatRoofs(const mesh::DeviceProfile& profile, int device) {
 }  // namespace
 
 std::string FormatExecutables(const planner::Plan& plan, const mesh::Topology& topology) {
-  const planner::CostModel model(topology);
+  const planner::CostModel model(planner::TopologyOf(plan.layout, topology));
   std::string text = "stages' first devices\n";
   std::set<int> stages;
   for (const ir::Program& program : plan.step) {
     if (!stages.insert(program.stage.value()).second) continue;
     const int device = program.device.value();
-    text += FormatRoofs(model.ProfileOf(device), device);
+    text += FormatRoofs(model.ProfileOf(device), planner::FormatDevices(plan.layout, device, 1));
     for (const ir::Executable& executable : program.executables) {
       Totals totals;
       const std::string kernels = FormatKernels(*executable.graph, model, device, totals);

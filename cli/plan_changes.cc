@@ -13,6 +13,10 @@
 namespace meshwright::cli {
 namespace {
 
+// What would fit is a help, not the answer: it may not take longer than that.
+constexpr int64_t kAllTriesMs = 30'000;
+constexpr int64_t kOneTryMs = 3'000;
+
 class Changes {
  public:
   Changes(const JobConfig& config, const mesh::Topology& topology)
@@ -38,13 +42,20 @@ class Changes {
         Change{std::move(family), std::move(text), kind, amount, config_, topology_});
   }
 
+  static std::string TakenBack(const char* key, int64_t) {
+    return fmt::format("set {} = \"auto\"", key);
+  }
+  static std::string TakenBack(const char* key, const std::string& open) {
+    return open.empty() ? fmt::format("leave {} out", key) : TakenBack(key, 0);
+  }
+
   void AddPins() {
     Change all;
     all.config = config_;
     int pins = 0;
     const auto unpin = [&](const char* key, auto at, const auto& open) {
       if (at(config_.parallel) == open) return;
-      Change& change = Add(key, ChangeKind::kPin, 0, fmt::format("set {} = \"auto\"", key));
+      Change& change = Add(key, ChangeKind::kPin, 0, TakenBack(key, open));
       at(change.config.parallel) = open;
       at(all.config.parallel) = open;
       ++pins;
@@ -65,14 +76,14 @@ class Changes {
     unpin("parallelism.tensor_parallel_degree", degree(&ParallelSpec::tensor), int64_t{0});
     unpin("parallelism.pipeline_parallel_degree", degree(&ParallelSpec::pipeline), int64_t{0});
     unpin("parallelism.data_parallel_replicate_degree", degree(&ParallelSpec::data), int64_t{0});
+    unpin("parallelism.pipeline_parallel_chunks", degree(&ParallelSpec::chunks), int64_t{0});
+    unpin("parallelism.pipeline_parallel_layers", text(&ParallelSpec::part_layers), std::string());
+    unpin("parallelism.pipeline_parallel_meshes", text(&ParallelSpec::stage_meshes), std::string());
+    unpin("parallelism.tensor_parallel_axes", text(&ParallelSpec::tensor_axes), std::string());
     if (pins < 2) return;
     Change& change =
-        Add("pins", ChangeKind::kPin, 0,
-            "set all degrees, pipeline_parallel_schedule, pipeline_parallel_microbatches and "
-            "zero_stage of [parallelism], and activation_checkpoint.mode, to \"auto\"");
+        Add("pins", ChangeKind::kPin, 0, "leave [parallelism] and [activation_checkpoint] out");
     change.config = std::move(all.config);
-    change.config.parallel.chunks = 0;
-    change.config.parallel.part_layers.clear();
   }
 
   void AddBatch(int64_t divisor) {
@@ -153,14 +164,18 @@ std::vector<FittingChange> FindFittingChanges(const JobConfig& config,
                                               const Clock& clock, size_t most) {
   std::vector<FittingChange> fitting;
   std::set<std::string> families;
+  const Deadline deadline = Deadline::After(kAllTriesMs, clock);
   for (const Change& change : PossibleChanges(config, topology)) {
-    if (fitting.size() >= most) break;
+    if (fitting.size() >= most || deadline.expired()) break;
     if (families.count(change.family) != 0) continue;
     // All pins taken back say nothing that one of them does not.
     if (change.family == "pins" && !fitting.empty()) continue;
     auto prepared = PrepareJob(change.config);
     if (!prepared) continue;
-    const auto planned = PlanJob(*std::move(prepared), change.topology, options, clock,
+    search::FindOptions one_try = options;
+    one_try.patience_ms = std::min(kOneTryMs, deadline.remaining_ms());
+    one_try.timeout_ms = std::min(one_try.timeout_ms, deadline.remaining_ms());
+    const auto planned = PlanJob(*std::move(prepared), change.topology, one_try, clock,
                                  planner::PlanScope::kOnePerStage);
     if (!planned) continue;
     families.insert(change.family);

@@ -5,6 +5,7 @@
 #include "cli/cluster_file.h"
 #include "cli/connect.h"
 #include "cli/plan_report.h"
+#include "planner/layout.h"
 
 namespace meshwright::cli {
 namespace {
@@ -27,6 +28,13 @@ Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& glob
   }
   if (args.devices > 0) return DryRunTopology(args.devices, args.devices_per_worker);
   if (!global.address.empty()) return ClusterTopology(global);
+  if (!parallel.stage_meshes.empty()) {
+    planner::Layout layout;
+    MW_ASSIGN_OR_RETURN(const auto degrees, planner::ParseStageDegrees(parallel.stage_meshes));
+    layout.pipeline = static_cast<int64_t>(degrees.size());
+    layout.stage_degrees = degrees;
+    return DryRunTopology(layout.device_count(), args.devices_per_worker);
+  }
   if (parallel.data == 0 || parallel.tensor == 0 || parallel.pipeline == 0) {
     return Fail(
         InvalidArgument("a degree of [parallelism] is auto (data_parallel_replicate_degree, "

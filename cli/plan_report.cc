@@ -98,7 +98,7 @@ Result<mesh::Topology> TopologyOf(const std::vector<client::WorkerInfo>& workers
     return Fail(
         ResourceExhausted("the cluster has no ready worker; start one with `meshwright worker`"));
   }
-  mesh::ShareHostMemory(topology);
+  mesh::ShareHost(topology);
   return topology;
 }
 

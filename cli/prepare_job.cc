@@ -6,6 +6,7 @@
 #include "cli/job_config.h"
 #include "cli/key_ranges.h"
 #include "client/trainer.h"
+#include "planner/layout.h"
 #include "search/sharding_pins.h"
 
 namespace meshwright::cli {
@@ -72,6 +73,25 @@ ir::DType DTypeOf(const std::string& name) {
 
 }  // namespace
 
+namespace {
+
+// What the planner would refuse whatever the cluster is.
+Status CheckTexts(const JobConfig& config) {
+  const auto in_words = [&](const Status& status) { return InWordsOfTheFile(status, config); };
+  const ir::ParallelSpec& parallel = config.parallel;
+  if (!parallel.stage_meshes.empty()) {
+    const auto meshes = planner::ParseStageDegrees(parallel.stage_meshes);
+    if (!meshes.has_value()) return in_words(meshes.error());
+  }
+  if (!parallel.tensor_axes.empty()) {
+    const auto axes = planner::ParseTensorAxes(parallel.tensor_axes);
+    if (!axes.has_value()) return in_words(axes.error());
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
 Result<PreparedJob> PrepareJob(const JobConfig& config) {
   PreparedJob prepared;
   MW_ASSIGN_OR_RETURN(prepared.model, MakeConfiguredModel(config));
@@ -86,6 +106,7 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
   auto request = builder.Build(prepared.model.functions);
   if (!request) return Fail(InWordsOfTheFile(request.error(), config));
   prepared.request = *std::move(request);
+  MW_TRY(CheckTexts(config));
   const Status pins = search::CheckShardingPins(prepared.request);
   if (!pins.ok()) return Fail(InWordsOfTheFile(pins, config));
   return prepared;

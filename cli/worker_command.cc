@@ -52,6 +52,9 @@ Result<std::string> DeviceProfileOf(const WorkerArgs& args) {
   // Kept to some of the cores it cannot tell what all of them stream.
   const auto cores = static_cast<int>(worker::AllowedCpus().size());
   if (cores > 1 && cores == ::sysconf(_SC_NPROCESSORS_ONLN)) {
+    request.measure_host_compute = [cores] {
+      return worker::TimeHostCompute(cores, SystemClock());
+    };
     request.measure_host_stream = [cores] { return worker::TimeHostStream(cores, SystemClock()); };
   }
   request.measure_share = [](int threads) {

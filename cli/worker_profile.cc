@@ -134,6 +134,17 @@ void MeasureLinks(const ProfileRequest& request, mesh::DeviceProfile& profile) {
   profile.links = {cost(timings->process), cost(timings->host)};
 }
 
+void MeasureHostCompute(const ProfileRequest& request, mesh::DeviceProfile& profile) {
+  if (!request.measure_host_compute) return;
+  const Result<double> share = request.measure_host_compute();
+  if (share) {
+    profile.host_compute_share = *share;
+  } else {
+    LogWarn("what cores keep while others compute is not measured, plans take all: " +
+            share.error().message());
+  }
+}
+
 void MeasureHostStream(const ProfileRequest& request, mesh::DeviceProfile& profile) {
   if (!request.measure_host_stream) return;
   const Result<double> bytes_per_s = request.measure_host_stream();
@@ -155,6 +166,7 @@ Result<mesh::DeviceProfile> Measure(const ProfileRequest& request) {
   profile.source = request.machine;
   MeasureLinks(request, profile);
   MeasureHostStream(request, profile);
+  MeasureHostCompute(request, profile);
   return profile;
 }
 

@@ -39,6 +39,8 @@ struct ProfileRequest {
   std::function<Result<worker::LinkTimings>()> measure_links = {};
   // Bytes per second of all cores of the host at once; not set: not known. Failures as of links.
   std::function<Result<double>()> measure_host_stream = {};
+  // As worker::TimeHostCompute; empty: not measured.
+  std::function<Result<double>()> measure_host_compute = {};
   std::function<double(int threads)> measure_share = {};  // of the cores; not set: 1
 };
 

@@ -302,7 +302,7 @@ bool Core::PlaceHead(JobEntry& job, Context& context) {
     host.cores = HostCores(device.host);
     if (device.profile != nullptr) mesh::AddMeasuredLinks(*device.profile, host);
   }
-  mesh::ShareHostMemory(topology);
+  mesh::ShareHost(topology);
   context.effects.push_back(
       StartPlan{JobId(job.record.id), job.plan_attempt, job.request, std::move(topology)});
   return true;

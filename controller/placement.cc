@@ -31,7 +31,12 @@ struct Need {
 
 // Devices of a replica; degrees that are open (0) need no more than one.
 int64_t ReplicaOf(const ir::ParallelSpec& parallel) {
-  return std::max<int64_t>(parallel.tensor, 1) * std::max<int64_t>(parallel.pipeline, 1);
+  int64_t tensor = std::max<int64_t>(parallel.tensor, 1);
+  const auto axes = planner::ParseTensorAxes(parallel.tensor_axes);
+  if (parallel.tensor == 0 && axes.has_value()) {
+    for (const int64_t size : *axes) tensor *= size;
+  }
+  return tensor * std::max<int64_t>(parallel.pipeline, 1);
 }
 
 // Of meshes of different sizes; a text that says none is the planner's to refuse.
@@ -49,7 +54,8 @@ Need NeedOf(const ir::ParallelSpec& parallel) {
     return Need{devices, devices, false};
   }
   const int64_t least = ReplicaOf(parallel) * std::max<int64_t>(parallel.data, 1);
-  const bool open = parallel.data == 0 || parallel.tensor == 0 || parallel.pipeline == 0;
+  const bool open = parallel.data == 0 || (parallel.tensor == 0 && parallel.tensor_axes.empty()) ||
+                    parallel.pipeline == 0;
   return Need{least, least, open};
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -46,9 +47,13 @@ void SetMemory(const planner::Plan& plan, const mesh::Topology& topology, Planne
 std::vector<std::vector<std::string>> AssignTiles(const std::vector<ir::Program>& step) {
   std::vector<std::vector<std::string>> slots(step.size());
   std::set<std::tuple<std::string, ir::Dims, ir::Dims>> taken;
+  // A weight that several stages hold may lie in other tiles on each.
+  std::map<std::string, StageIndex> stage_of;
   for (size_t device = 0; device < step.size(); ++device) {
     for (const ir::Slot& slot : step[device].slots) {
       if (!slot.persistent || slot.kind != ir::MemoryKind::kWeights) continue;
+      if (stage_of.emplace(slot.name, step[device].stage).first->second != step[device].stage)
+        continue;
       if (taken.emplace(slot.name, slot.box.offset, slot.box.size).second) {
         slots[device].push_back(slot.name);
       }

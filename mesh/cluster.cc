@@ -130,7 +130,7 @@ Result<Topology> TopologyOfCluster(const Cluster& cluster) {
     MW_TRY(CheckDeviceProfile(*profile));
     MW_TRY(AddHosts(group, profile, topology));
   }
-  ShareHostMemory(topology);
+  ShareHost(topology);
   return topology;
 }
 

@@ -148,6 +148,12 @@ Status CheckDeviceProfile(const DeviceProfile& profile) {
   for (size_t k = 0; k < kKernelClassCount; ++k) {
     MW_TRY(CheckKernel(profile, static_cast<KernelClass>(k)));
   }
+  const double share = profile.host_compute_share;
+  if (share != 0 && !(share > 0 && share <= 1)) {
+    return InvalidArgument(fmt::format(
+        "host_compute_share is {}; it must be above 0 and at most 1, or 0 where it is not known",
+        share));
+  }
   if (profile.host_bytes_per_s != 0 && !IsPositive(profile.host_bytes_per_s)) {
     return wrong(
         fmt::format("host_bytes_per_s is {}; it must be above 0, or 0 where it is not known",

@@ -17,6 +17,7 @@
 //   rate product bf16 33554432:4.1e12 268435456:2.62e13
 //   link host 2.1e-06 4.5e-11     # seconds per message, seconds per byte
 //   host_bytes_per_s 31000000000
+//   host_compute_share 0.87
 //
 // Thread rule: values, pure functions. Source: the roofline model (Williams et al., CACM 2009)
 // with measured roofs; the growth of a rate with the work, Hockney and Jesshope, Parallel
@@ -88,6 +89,9 @@ struct DeviceProfile {
   // What all cores of the host stream together, where that was measured; 0: not known. A device
   // alone streams the bytes_per_s of kElementwise.
   double host_bytes_per_s = 0;
+  // What a core keeps of its rates while all cores of the host compute: cores may be two threads of
+  // one, and clocks fall. 0: not known, taken as 1.
+  double host_compute_share = 0;
 
   KernelRates& Rates(KernelClass kernel) { return kernels[static_cast<size_t>(kernel)]; }
   const KernelRates& Rates(KernelClass kernel) const {

@@ -4,6 +4,7 @@
 //          | "peak" dtype number | "bytes_per_s" kernel number
 //          | "rate" kernel dtype number ":" number { number ":" number }
 //          | "link" ( "process" | "host" ) number number | "host_bytes_per_s" number
+//          | "host_compute_share" number
 //          | "#" anything | ""
 //   text   = double quotes around anything but a double quote
 #include <fmt/format.h>
@@ -141,12 +142,14 @@ Status ReadLine(LineReader& line, DeviceProfile& profile) {
     MW_TRY(ReadRate(line, profile));
   } else if (key == "host_bytes_per_s") {
     MW_ASSIGN_OR_RETURN(profile.host_bytes_per_s, line.Number<double>(line.Word(), key));
+  } else if (key == "host_compute_share") {
+    MW_ASSIGN_OR_RETURN(profile.host_compute_share, line.Number<double>(line.Word(), key));
   } else if (key == "link") {
     MW_TRY(ReadLink(line, profile.links));
   } else {
-    const std::vector<std::string> known = {"profile",  "source", "memory_bytes",
-                                            "launch_s", "peak",   "bytes_per_s",
-                                            "rate",     "link",   "host_bytes_per_s"};
+    const std::vector<std::string> known = {
+        "profile",     "source", "memory_bytes", "launch_s",         "peak",
+        "bytes_per_s", "rate",   "link",         "host_bytes_per_s", "host_compute_share"};
     return line.Wrong(fmt::format("unknown word '{}'{}; known: {}", key, DidYouMean(key, known),
                                   Join(known, ", ")));
   }
@@ -190,6 +193,9 @@ std::string FormatDeviceProfile(const DeviceProfile& profile) {
   };
   if (profile.host_bytes_per_s > 0) {
     text += fmt::format("host_bytes_per_s {}\n", profile.host_bytes_per_s);
+  }
+  if (profile.host_compute_share > 0) {
+    text += fmt::format("host_compute_share {}\n", profile.host_compute_share);
   }
   return text + link("process", profile.links.process) + link("host", profile.links.host);
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -17,12 +18,29 @@ void TakeSlower(const std::optional<LinkCost>& measured, std::optional<LinkCost>
   link->seconds_per_byte = std::max(link->seconds_per_byte, measured->seconds_per_byte);
 }
 
-SharedProfile WithMemoryOf(const SharedProfile& profile, int devices) {
-  const double alone = profile->Rates(KernelClass::kElementwise).bytes_per_s;
-  const double share = profile->host_bytes_per_s / (devices * alone);
-  if (share >= 1) return profile;
+double MemoryShare(const DeviceProfile& profile, int devices) {
+  if (profile.host_bytes_per_s <= 0) return 1;
+  const double alone = profile.Rates(KernelClass::kElementwise).bytes_per_s;
+  return std::min(1.0, profile.host_bytes_per_s / (devices * alone));
+}
+
+// `busy`: the part of the host's other cores that computes, too.
+double ComputeShare(const DeviceProfile& profile, double busy) {
+  if (profile.host_compute_share <= 0) return 1;
+  return 1 - (1 - profile.host_compute_share) * busy;
+}
+
+SharedProfile WithShares(const SharedProfile& profile, int devices, double busy) {
+  const double memory = MemoryShare(*profile, devices);
+  const double compute = ComputeShare(*profile, busy);
+  if (memory >= 1 && compute >= 1) return profile;
   DeviceProfile slower = *profile;
-  for (KernelRates& rates : slower.kernels) rates.bytes_per_s *= share;
+  for (KernelRates& rates : slower.kernels) {
+    rates.bytes_per_s *= memory;
+    for (RateCurve& curve : rates.curves) {
+      for (RatePoint& point : curve) point.flops_per_s *= compute;
+    }
+  }
   return std::make_shared<const DeviceProfile>(std::move(slower));
 }
 
@@ -67,19 +85,25 @@ const DeviceProfile& Topology::ProfileOf(size_t device) const {
   return profile != nullptr ? *profile : *DefaultDeviceProfile();
 }
 
-void ShareHostMemory(Topology& topology) {
+void ShareHost(Topology& topology) {
   std::map<std::string, int> devices_of_host;
   for (const Device& device : topology.devices) ++devices_of_host[device.host];
-  std::map<std::pair<SharedProfile, int>, SharedProfile> shared;
+  std::map<std::tuple<SharedProfile, int, double>, SharedProfile> shared;
   for (Device& device : topology.devices) {
-    if (device.profile == nullptr || device.profile->host_bytes_per_s <= 0) continue;
+    if (device.profile == nullptr) continue;
+    double busy = 0;
     int at_once = devices_of_host.at(device.host);
     const auto host = topology.hosts.find(device.host);
     if (host != topology.hosts.end() && host->second.cores > 0) {
-      at_once = std::min(at_once, std::max(1, host->second.cores / std::max(1, device.threads)));
+      const int cores = host->second.cores;
+      const int threads = std::max(1, device.threads);
+      at_once = std::min(at_once, std::max(1, cores / threads));
+      if (cores > threads) {
+        busy = std::min(1.0, static_cast<double>((at_once - 1) * threads) / (cores - threads));
+      }
     }
-    SharedProfile& own = shared[{device.profile, at_once}];
-    if (own == nullptr) own = WithMemoryOf(device.profile, at_once);
+    SharedProfile& own = shared[{device.profile, at_once, busy}];
+    if (own == nullptr) own = WithShares(device.profile, at_once, busy);
     device.profile = own;
   }
 }

@@ -67,11 +67,11 @@ struct Topology {
   const DeviceProfile& ProfileOf(size_t device) const;
 };
 
-// Gives devices their part of the host's memory rate where the profile knows it: as many stream at
-// once as the host has devices, and cores for them. Of those that stream less than their part
-// nothing changes. Programs are SPMD, so what streams at the end of a step streams on all devices
-// at the same time; stages of a pipeline may find more than that. To be called once, when devices
-// and hosts are complete.
-void ShareHostMemory(Topology& topology);
+// Gives devices their part of what the host has, where their profiles know it: of the memory's rate
+// as many devices at once as there are, and cores for them; of the cores' own rates, which fall
+// while other cores compute. Programs are SPMD, so what streams at the end of a step streams on all
+// devices at the same time; stages of a pipeline may find more than that. To be called once, when
+// devices and hosts are complete.
+void ShareHost(Topology& topology);
 
 }  // namespace meshwright::mesh

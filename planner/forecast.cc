@@ -88,6 +88,20 @@ class Forecaster {
   }
 
  private:
+  // Of the devices that the program stands for: the others wait for it.
+  int SlowestOf(const ir::Program& program) const {
+    const auto rate = [&](int device) {
+      return model_.ProfileOf(device).RateOf(mesh::KernelClass::kProduct, ir::DType::kF32, 1e9);
+    };
+    int slowest = program.device.value();
+    const auto end = slowest + static_cast<int>(plan_.DevicesOf(program));
+    for (int device = slowest + 1; device < end; ++device) {
+      const bool same = &model_.ProfileOf(device) == &model_.ProfileOf(slowest);
+      if (!same && rate(device) < rate(slowest)) slowest = device;
+    }
+    return slowest;
+  }
+
   double DevicesOf(const ir::Program& program) const {
     return static_cast<double>(plan_.DevicesOf(program));
   }
@@ -119,7 +133,7 @@ class Forecaster {
         if (fresh) at->second = GroupOf(program, collective.axes);
         AddCollective(collective, at->second, cost);
       }
-      cost.seconds = cost.collective_s + ComputeSeconds(*executable.graph, program.device.value());
+      cost.seconds = cost.collective_s + ComputeSeconds(*executable.graph, SlowestOf(program));
     }
   }
 
@@ -197,15 +211,17 @@ class Forecaster {
     std::map<int, std::pair<double, double>> shared;  // by host: peak, threads
     double peak = 0;
     for (const ir::Program& program : plan_.step) {
-      const int device = program.device.value();
-      const CoreUse& use = core_uses_[static_cast<size_t>(device)];
-      const double devices = DevicesOf(program);
-      const double own = devices * model_.ProfileOf(device).PeakOf(dtype);
-      if (use.host < 0) {
-        peak += own;
-      } else {
-        shared[use.host].first += own;
-        shared[use.host].second += devices * static_cast<double>(use.threads);
+      const int first = program.device.value();
+      const int end = first + static_cast<int>(plan_.DevicesOf(program));
+      for (int device = first; device < end; ++device) {
+        const CoreUse& use = core_uses_[static_cast<size_t>(device)];
+        const double own = model_.ProfileOf(device).PeakOf(dtype);
+        if (use.host < 0) {
+          peak += own;
+        } else {
+          shared[use.host].first += own;
+          shared[use.host].second += static_cast<double>(use.threads);
+        }
       }
     }
     for (const auto& [host, sums] : shared) peak += sums.first * CoreShare(host, sums.second);

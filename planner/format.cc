@@ -27,7 +27,7 @@ std::string StageTable(const Plan& plan) {
     const StageInfo& stage = plan.stages[i];
     text += fmt::format(
         "{:<6} {:<10} {:<12} {:>16.3f}\n", i, LayerRanges(stage),
-        fmt::format("{}-{}", stage.mesh.devices.front().value(), stage.mesh.devices.back().value()),
+        FormatDevices(plan.layout, stage.mesh.devices.front().value(), stage.mesh.device_count()),
         stage.flops_per_step / 1e9);
   }
   return text;
@@ -72,9 +72,7 @@ std::string MemoryTable(const Plan& plan) {
       end = plan.step[i].device.value() + plan.DevicesOf(plan.step[i]);
       ++i;
     }
-    text += fmt::format(
-        "{:<9}{}\n",
-        end - first == 1 ? std::to_string(first) : fmt::format("{}-{}", first, end - 1), numbers);
+    text += fmt::format("{:<9}{}\n", FormatDevices(plan.layout, first, end - first), numbers);
   }
   return text;
 }

@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kMostTensorAxes = 3;
 constexpr int64_t kMostTensor = 1 << 16;
+constexpr int64_t kMostMultiple = int64_t{1} << 40;
 
 int64_t LargestDivisor(int64_t n, int64_t limit) {
   for (int64_t d = std::min(n, limit); d > 1; --d) {
@@ -111,14 +112,23 @@ Result<std::vector<int>> ParsePartLayers(const std::string& text, int64_t parts,
 Status TakeTensorAxes(const ir::ParallelSpec& wanted, Layout& layout) {
   if (wanted.tensor_axes.empty()) return OkStatus();
   MW_ASSIGN_OR_RETURN(layout.tensor_axes, ParseTensorAxes(wanted.tensor_axes));
+  if (!wanted.stage_meshes.empty()) {
+    return InvalidArgument(
+        fmt::format("parallel.tensor_axes is '{}' and parallel.stage_meshes '{}': stages that name "
+                    "their meshes have one tensor axis; leave one of them open",
+                    wanted.tensor_axes, wanted.stage_meshes));
+  }
   int64_t product = 1;
   for (const int64_t size : layout.tensor_axes) product *= size;
-  if (wanted.tensor == 0 && layout.stage_degrees.empty()) layout.tensor = product;
-  if (layout.stage_degrees.empty() && layout.tensor == product) return OkStatus();
-  return InvalidArgument(fmt::format(
-      "parallel.tensor_axes is '{}', a grid of {}, but tensor={}{}; leave one of them open",
-      wanted.tensor_axes, product, layout.tensor,
-      layout.stage_degrees.empty() ? "" : " and stages differ"));
+  if (wanted.tensor > 0 && wanted.tensor != product) {
+    return InvalidArgument(fmt::format(
+        "parallel.tensor_axes is '{}', a grid of {}, but tensor={}; leave one of them open",
+        wanted.tensor_axes, product, wanted.tensor));
+  }
+  layout.tensor = product;
+  std::erase(layout.tensor_axes, 1);
+  if (layout.tensor_axes.size() < 2) layout.tensor_axes.clear();
+  return OkStatus();
 }
 
 // Meshes of stages say what degrees would say otherwise.
@@ -127,8 +137,8 @@ Status TakeStageMeshes(const ir::ParallelSpec& wanted, Layout& layout) {
   MW_ASSIGN_OR_RETURN(const std::vector<StageDegrees> degrees,
                       ParseStageDegrees(wanted.stage_meshes));
   const bool other_count =
-      wanted.pipeline > 1 && wanted.pipeline != static_cast<int64_t>(degrees.size());
-  if (wanted.data > 0 || wanted.tensor > 1 || other_count) {
+      wanted.pipeline > 0 && wanted.pipeline != static_cast<int64_t>(degrees.size());
+  if (wanted.data > 0 || wanted.tensor > 0 || other_count) {
     return InvalidArgument(fmt::format(
         "parallel.stage_meshes is '{}', {} meshes, but data={} tensor={} pipeline={} are given, "
         "too; leave these open",
@@ -220,9 +230,26 @@ mesh::Topology TopologyOf(const Layout& layout, const mesh::Topology& topology) 
   return seen;
 }
 
+std::string FormatDevices(const Layout& layout, int64_t first, int64_t count) {
+  const auto at = [&](int64_t program) {
+    return layout.devices.empty() ? program : int64_t{layout.devices[static_cast<size_t>(program)]};
+  };
+  std::string text;
+  for (int64_t begin = first; begin < first + count;) {
+    int64_t end = begin + 1;
+    while (end < first + count && at(end) == at(end - 1) + 1) ++end;
+    if (!text.empty()) text += ",";
+    text += std::to_string(at(begin));
+    if (end - begin > 1) text += fmt::format("-{}", at(end - 1));
+    begin = end;
+  }
+  return text;
+}
+
 Result<std::vector<StageDegrees>> ParseStageDegrees(const std::string& text) {
   std::vector<StageDegrees> degrees;
-  for (const std::string& field : Split(text, ',')) {
+  for (const std::string& part : Split(text, ',')) {
+    const std::string field(Trim(part));
     StageDegrees& stage = degrees.emplace_back();
     const char* const end = field.data() + field.size();
     const auto data = std::from_chars(field.data(), end, stage.data);
@@ -272,8 +299,9 @@ void SetStageDegrees(const std::vector<StageDegrees>& degrees, Layout& layout) {
   layout.data = 1;
   layout.tensor = 1;
   for (const StageDegrees& stage : degrees) {
-    layout.data = std::lcm(layout.data, stage.data);
-    layout.tensor = std::lcm(layout.tensor, stage.tensor);
+    // What is larger divides no batch and no weight.
+    if (layout.data < kMostMultiple) layout.data = std::lcm(layout.data, stage.data);
+    if (layout.tensor < kMostMultiple) layout.tensor = std::lcm(layout.tensor, stage.tensor);
   }
   const bool equal = std::all_of(degrees.begin(), degrees.end(),
                                  [&](const StageDegrees& stage) { return stage == degrees[0]; });

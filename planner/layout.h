@@ -28,6 +28,9 @@ std::string FormatStageDegrees(const std::vector<StageDegrees>& degrees);
 // "2x2": the sizes of the axes of a tensor group. Errors: kInvalidArgument naming the size.
 Result<std::vector<int64_t>> ParseTensorAxes(const std::string& text);
 
+// "0-3,7": the cluster's devices that run programs [first, first + count).
+std::string FormatDevices(const Layout& layout, int64_t first, int64_t count);
+
 // Writes degrees of stages into a layout, with the least common multiples; equal ones are data and
 // tensor. REQUIRES: one per stage.
 void SetStageDegrees(const std::vector<StageDegrees>& degrees, Layout& layout);

@@ -41,8 +41,6 @@ class PlanMaker {
   }
 
   Result<Plan> Run() {
-    const std::string idle = IdleDevicesNote(job_, plan_.layout, device_count());
-    if (!idle.empty()) plan_.notes.push_back(idle);
     MW_TRY(PlanStep());
     MW_TRY(PlanEvaluation());
     MW_TRY(PlanInit());
@@ -197,8 +195,11 @@ class PlanMaker {
   // Program i runs on device i of the topology.
   Status CheckMemory() const {
     for (size_t i = 0; i < plan_.memory.size(); ++i) {
-      MW_TRY(CheckDeviceMemory(topology_, plan_.step[i].device, plan_.memory[i].total_bytes,
-                               plan_.layout.microbatches));
+      const int64_t first = plan_.step[i].device.value();
+      for (int64_t device = first; device < first + plan_.DevicesOf(plan_.step[i]); ++device) {
+        MW_TRY(CheckDeviceMemory(topology_, DeviceIndex(static_cast<int32_t>(device)),
+                                 plan_.memory[i].total_bytes, plan_.layout.microbatches));
+      }
     }
     return OkStatus();
   }
@@ -236,7 +237,11 @@ Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology)
   const auto plan_with = [&](Recompute mode) -> Result<Plan> {
     MW_ASSIGN_OR_RETURN(layout.recompute,
                         RecomputeOfLayers(mode, job.parallel.recompute_layers, layers));
-    return MakePlanOf(job, topology, layout);
+    Result<Plan> plan = MakePlanOf(job, topology, layout);
+    const std::string idle =
+        IdleDevicesNote(job, layout, static_cast<int64_t>(topology.devices.size()));
+    if (plan.has_value() && !idle.empty()) plan->notes.insert(plan->notes.begin(), idle);
+    return plan;
   };
   const std::string& wanted = job.parallel.recompute;
   if (wanted == "selective") return plan_with(Recompute::kSelective);

@@ -50,6 +50,7 @@ class Finder {
         topology_(topology),
         options_(options),
         clock_(clock),
+        patience_(Deadline::After(std::max(options.timeout_ms, options.patience_ms), clock)),
         deadline_(Deadline::After(options.timeout_ms, clock)),
         costs_(topology),
         device_count_(static_cast<int64_t>(topology.devices.size())),
@@ -76,6 +77,10 @@ class Finder {
           break;
         }
         if (families_[i].least_s >= best_s) continue;
+      }
+      if (found_.best.empty() && patience_.expired()) {
+        timed_out_ = true;
+        break;
       }
       MW_TRY(PriceFamily(families_[i]));
       if (!Report(rest_s[i])) {
@@ -301,7 +306,7 @@ class Finder {
     halved.chunks = 2;
     if (LeastSeconds(input, halved) >= GiveUpSeconds(family.layout)) return OkStatus();
     std::optional<ProbedLayers> all;
-    for (const Layout& member : MembersOf(family)) {
+    for (const Layout& member : OnDevices(MembersOf(family))) {
       const std::optional<Layout> layout = WithPinnedParts(member);
       if (!layout) continue;
       ++found_.priced;
@@ -324,13 +329,33 @@ class Finder {
     if (!nearest_ || cost.missing_bytes < nearest_->missing_bytes) nearest_ = std::move(cost);
   }
 
+  // Where devices differ, on the fastest ones, too.
+  std::vector<Layout> OnDevices(std::vector<Layout> members) const {
+    if (classes_.size() == 1) return members;
+    std::vector<int> fast_first;
+    for (const std::vector<int>& members_of_class : classes_) {
+      fast_first.insert(fast_first.end(), members_of_class.begin(), members_of_class.end());
+    }
+    const size_t count = members.size();
+    for (size_t i = 0; i < count; ++i) {
+      const auto end = fast_first.begin() + members[i].device_count();
+      Layout layout = members[i];
+      layout.devices.assign(fast_first.begin(), end);
+      if (std::equal(fast_first.begin(), end, all_devices_.begin())) continue;
+      members.push_back(std::move(layout));
+    }
+    return members;
+  }
+
   // Nothing: the job's parts contradict the layout.
   std::optional<Layout> WithPinnedParts(Layout layout) {
     if (job_.parallel.part_layers.empty()) return layout;
     ir::JobRequest pinned = job_;
-    pinned.parallel.pipeline = layout.pipeline;
-    pinned.parallel.data = layout.data;
-    pinned.parallel.tensor = layout.tensor;
+    if (job_.parallel.stage_meshes.empty()) {
+      pinned.parallel.pipeline = layout.pipeline;
+      pinned.parallel.data = layout.data;
+      pinned.parallel.tensor = layout.tensor;
+    }
     pinned.parallel.microbatches = layout.microbatches;
     pinned.parallel.schedule = layout.schedule;
     pinned.parallel.chunks = layout.chunks;
@@ -458,7 +483,11 @@ class Finder {
   }
 
   Status PricePinnedMeshes() {
-    MW_ASSIGN_OR_RETURN(Layout layout, planner::ResolveLayout(job_, device_count_, layer_count_));
+    ir::JobRequest meshes = job_;
+    meshes.parallel.part_layers.clear();  // of each schedule's parts
+    meshes.parallel.chunks = 0;
+    meshes.parallel.schedule = "auto";
+    MW_ASSIGN_OR_RETURN(Layout layout, planner::ResolveLayout(meshes, device_count_, layer_count_));
     for (const int64_t microbatches :
          choices_.Microbatches(job_.train.global_batch / layout.data)) {
       layout.microbatches = microbatches;
@@ -479,10 +508,14 @@ class Finder {
     input.layers = input.stage_layers.front();
     Family family;
     family.layout = stages;
+    // Layers of stages that hold one part each are the stage search's.
+    const std::vector<int> found_parts = std::exchange(family.layout.part_layers, {});
     for (const Layout& layout : MembersOf(family)) {
-      if (layout.chunks > 1 && job_.parallel.stage_meshes.empty()) continue;
+      std::optional<Layout> wanted = WithPinnedParts(layout);
+      if (!wanted) continue;
+      if (layout.chunks == 1 && wanted->part_layers.empty()) wanted->part_layers = found_parts;
       ++found_.priced;
-      Take(CostOfLayout(input, layout, GiveUpSeconds(layout)));
+      Take(CostOfLayout(input, *wanted, GiveUpSeconds(*wanted)));
     }
   }
 
@@ -504,10 +537,12 @@ class Finder {
     const StageCost& stage = nearest_->stages[static_cast<size_t>(nearest_->tightest_stage)];
     return ResourceExhausted(fmt::format(
         "no layout fits: the nearest is {}, whose stage {} needs {:.1f} MiB per device, {:.1f} MiB "
-        "too many ({:.1f} weights, gradients and optimizer, {:.1f} activations, {:.1f} transient)",
+        "too many ({:.1f} weights, gradients and optimizer, {:.1f} activations, {:.1f} "
+        "transient){}",
         nearest_->layout.ToString(), nearest_->tightest_stage, Mib(stage.memory_bytes()),
         Mib(nearest_->missing_bytes), Mib(stage.state_bytes), Mib(stage.kept_bytes),
-        Mib(stage.transient_bytes)));
+        Mib(stage.transient_bytes),
+        timed_out_ ? "; the time of the search was over before all were tried" : ""));
   }
 
   static double Mib(int64_t bytes) { return static_cast<double>(bytes) / 1048576.0; }
@@ -516,7 +551,9 @@ class Finder {
   const mesh::Topology& topology_;
   const FindOptions& options_;
   const Clock& clock_;
+  const Deadline patience_;  // while nothing fits
   const Deadline deadline_;
+  bool timed_out_ = false;
   const planner::CostModel costs_;
   const int64_t device_count_;
   const OpenChoices choices_;

@@ -41,6 +41,8 @@ struct FindProgress {
 
 struct FindOptions {
   int64_t timeout_ms = 10'000;
+  // While nothing fits the search goes on for so long, whatever timeout_ms says.
+  int64_t patience_ms = 30'000;
   int alternatives = 8;
   // False: the best so far is good enough.
   std::function<bool(const FindProgress&)> progress = {};
@@ -67,7 +69,8 @@ Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& 
 
 struct FoundPlan {
   planner::Plan plan;
-  // Its best.front() is the layout of the plan; `best` is empty where the job left nothing open.
+  // Its best.front() is the layout of the plan, but for a grid of the tensor group; `best` is empty
+  // where the job left nothing open.
   FoundLayout found;
   bool by_search = false;  // the shardings are the search's and not the rules'
   bool from_cache = false;

@@ -69,7 +69,19 @@ class PlanFinder {
       return cost.layout.ToString() == plan.layout.ToString();
     });
     if (own != found_.best.end()) std::rotate(found_.best.begin(), own, own + 1);
+    NoteIdle(plan);
     return FoundPlan{std::move(plan), std::move(found_), by_search_, false};
+  }
+
+  // Devices that the search leaves without work.
+  void NoteIdle(Plan& plan) const {
+    const auto devices = static_cast<int64_t>(topology_.devices.size());
+    const int64_t used = plan.layout.device_count();
+    if (!LeavesOpen(job_.parallel) || used >= devices) return;
+    plan.notes.insert(
+        plan.notes.begin(),
+        fmt::format("{} of {} devices have no work: no layout that was tried is faster with them",
+                    devices - used, devices));
   }
 
   // The rules plan for one tensor axis; a grid that the job names is the search's.
@@ -110,6 +122,7 @@ class PlanFinder {
       return std::nullopt;
     }
     if (!entry->note.empty()) plan->notes.push_back(entry->note);
+    NoteIdle(*plan);
     return FoundPlan{*std::move(plan), std::move(entry->found), entry->by_search, true};
   }
 
@@ -123,7 +136,8 @@ class PlanFinder {
     Result<Plan> rules = RulesPlan();
     // What the rules do with a pin they cannot honour is no answer.
     const bool needs_search =
-        !rules.has_value() && rules.error().code() == StatusCode::kFailedPrecondition;
+        !rules.has_value() &&
+        (!grid_.empty() || rules.error().code() == StatusCode::kFailedPrecondition);
     if (job_.parallel.shardings != "search" && !needs_search) return rules;
     // What the search splits more may fit where the rules' plan does not.
     if (!rules.has_value() && !IsMisfit(rules) && !needs_search) return rules;
@@ -151,6 +165,9 @@ class PlanFinder {
       plan = PlanByRulesOf(layout);
       if (!IsMisfit(plan)) break;
     }
+    const std::string idle = planner::IdleDevicesNote(
+        job_, layouts.front(), static_cast<int64_t>(topology_.devices.size()));
+    if (plan.has_value() && !idle.empty()) plan->notes.push_back(idle);
     return plan;
   }
 
@@ -158,7 +175,7 @@ class PlanFinder {
   Result<Plan> PlanByRules() {
     Result<Plan> plan = Fail(Internal("no layout was tried"));
     const Deadline deadline = Deadline::After(options_.timeout_ms, clock_);
-    for (const double share : {1.0, 0.97, 0.93, 0.87, 0.8}) {
+    for (const double share : {1.0, 0.97, 0.93, 0.87, 0.8, 0.7, 0.6, 0.5}) {
       FindOptions left = options_;
       left.timeout_ms = deadline.remaining_ms();
       auto found = FindLayout(job_, WithMemory(topology_, share), left, clock_);
@@ -179,7 +196,7 @@ class PlanFinder {
     return plan;
   }
 
-  // Grids of a tensor group: all of two axes, the one of three that is nearest to a cube.
+  // Grids of a tensor group: all of two axes, and 2 x 2 x the rest.
   static std::vector<std::vector<int64_t>> GridsOf(int64_t tensor) {
     std::vector<std::vector<int64_t>> grids;
     for (int64_t a = 2; a * a <= tensor; ++a) {

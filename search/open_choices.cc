@@ -21,7 +21,7 @@ OpenChoices::OpenChoices(const ir::JobRequest& job)
 std::vector<int64_t> OpenChoices::TensorDegrees(int64_t devices) const {
   if (job_.parallel.tensor > 0) return {job_.parallel.tensor};
   std::vector<int64_t> degrees;
-  for (const int64_t degree : {1, 2, 3, 4, 5, 6, 7, 8, 16, 32}) {
+  for (const int64_t degree : {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32}) {
     if (degree <= devices) degrees.push_back(degree);
   }
   return degrees;

@@ -195,13 +195,20 @@ class StageLayoutFinder {
     return OkStatus();
   }
 
-  // Two devices as far apart as stages can be.
+  // Two devices with the slowest link from the first one.
   std::pair<int, int> Neighbours() const {
     const auto& devices = problem_.topology->devices;
+    constexpr int64_t kBytes = 1 << 20;
+    int farthest = 0;
     for (size_t i = 1; i < devices.size(); ++i) {
-      if (devices[i].host != devices[0].host) return {0, static_cast<int>(i)};
+      const auto to = static_cast<int>(i);
+      if (devices[i].host == devices[i - 1].host && i > 1) continue;
+      const double seconds = problem_.costs->MessageSeconds(kBytes, 0, to);
+      if (farthest == 0 || seconds > problem_.costs->MessageSeconds(kBytes, 0, farthest)) {
+        farthest = to;
+      }
     }
-    return {0, devices.size() > 1 ? 1 : 0};
+    return {0, farthest};
   }
 
   planner::Layout LayoutOf(const StageAnswer& answer) const {

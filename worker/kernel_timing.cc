@@ -171,6 +171,34 @@ Result<double> FastestSeconds(const Clock& clock, int64_t slice_ns, const RunOnc
   return static_cast<double>(std::max<int64_t>(1, least_ns)) * 1e-9;
 }
 
+struct AtOnce {
+  double seconds = 0;  // until all have ended
+  ir::OpCost cost;     // of one
+};
+
+// `copies` of a probe, each on a thread and with memory of its own.
+Result<AtOnce> TimeAtOnce(const Probe& probe, int copies, int64_t slice_ns, const Clock& clock) {
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
+                      device::MakeCpuDevice({.name = "probe"}));
+  std::vector<std::unique_ptr<LoadedProbe>> loaded(static_cast<size_t>(copies));
+  for (auto& one : loaded) {
+    MW_ASSIGN_OR_RETURN(one, LoadedProbe::Load(probe, *device));
+  }
+  ThreadTeam team(copies);
+  std::vector<Status> statuses(loaded.size());
+  const auto run_all = [&]() -> Status {
+    team.ParallelFor(copies, [&](int64_t begin, int64_t end, int) {
+      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+        statuses[i] = loaded[i]->Run(nullptr);
+      }
+    });
+    for (const Status& status : statuses) MW_TRY(status);
+    return OkStatus();
+  };
+  MW_ASSIGN_OR_RETURN(const double seconds, FastestSeconds(clock, slice_ns, run_all));
+  return AtOnce{seconds, loaded.front()->cost()};
+}
+
 }  // namespace
 
 Result<std::vector<KernelTiming>> TimeKernels(int threads, const Clock& clock) {
@@ -194,25 +222,16 @@ Result<double> TimeHostStream(int cores, const Clock& clock) {
   // caches hold.
   constexpr int64_t kAllElements = 1 << 24;
   const int64_t elements = std::clamp<int64_t>(kAllElements / cores, 1 << 20, 1 << 22);
-  MW_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
-                      device::MakeCpuDevice({.name = "probe"}));
-  std::vector<std::unique_ptr<LoadedProbe>> sums(static_cast<size_t>(cores));
-  for (auto& sum : sums) {
-    MW_ASSIGN_OR_RETURN(sum, LoadedProbe::Load(Sum(elements), *device));
-  }
-  ThreadTeam team(cores);
-  std::vector<Status> statuses(sums.size());
-  const auto run_all = [&]() -> Status {
-    team.ParallelFor(cores, [&](int64_t begin, int64_t end, int) {
-      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-        statuses[i] = sums[i]->Run(nullptr);
-      }
-    });
-    for (const Status& status : statuses) MW_TRY(status);
-    return OkStatus();
-  };
-  MW_ASSIGN_OR_RETURN(const double seconds, FastestSeconds(clock, kHostSliceNs, run_all));
-  return cores * sums.front()->cost().bytes / seconds;
+  MW_ASSIGN_OR_RETURN(const AtOnce sums, TimeAtOnce(Sum(elements), cores, kHostSliceNs, clock));
+  return cores * sums.cost.bytes / sums.seconds;
+}
+
+Result<double> TimeHostCompute(int cores, const Clock& clock) {
+  // In the caches of a core, and long against waking a thread.
+  const Probe product = Product(ir::DType::kF32, 256, 256, 256);
+  MW_ASSIGN_OR_RETURN(const AtOnce alone, TimeAtOnce(product, 1, kHostSliceNs / 2, clock));
+  MW_ASSIGN_OR_RETURN(const AtOnce all, TimeAtOnce(product, cores, kHostSliceNs, clock));
+  return std::min(1.0, alone.seconds / all.seconds);
 }
 
 }  // namespace meshwright::worker

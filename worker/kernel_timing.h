@@ -34,4 +34,8 @@ Result<std::vector<KernelTiming>> TimeKernels(int threads, const Clock& clock);
 // Errors: those of the kernels, kResourceExhausted without memory for it.
 Result<double> TimeHostStream(int cores, const Clock& clock);
 
+// What a core keeps of its rate of products while `cores` of them compute at once, each its own: at
+// most 1. Takes about a third of a second. Errors: as TimeHostStream.
+Result<double> TimeHostCompute(int cores, const Clock& clock);
+
 }  // namespace meshwright::worker

@@ -36,6 +36,9 @@ const UnequalCase kCases[] = {
     {.meshes = "2x1,1x1", .microbatches = 4, .schedule = "interleaved", .chunks = 2},
     {.meshes = "1x1,1x2", .microbatches = 4, .schedule = "zb-v"},
     {.meshes = "1x2,1x1", .schedule = "gpipe"},
+    // Common multiples that are no stage's own.
+    {.meshes = "3x1,2x1", .microbatches = 1},
+    {.meshes = "1x2,1x4,3x1", .microbatches = 1},
 };
 
 class UnequalStages : public ::testing::TestWithParam<const char*> {};
@@ -44,13 +47,14 @@ TEST_P(UnequalStages, TrainTheModelOfOneDevice) {
   TinyOptions options;
   options.family = GetParam();
   options.layers = 4;
+  options.batch = 48;
   const ir::JobRequest job = MakeTinyJob(options);
   const auto expected = RunJob(WithLayout(job, {}), 1, 61);
   ASSERT_TRUE(expected.has_value()) << expected.error();
   for (const UnequalCase& c : kCases) {
     if (kSanitizedBuild && !c.in_sanitized) continue;
     ir::JobRequest unequal = WithLayout(job, {});
-    unequal.parallel.data = 0;
+    unequal.parallel = ir::OpenParallel();
     unequal.parallel.stage_meshes = c.meshes;
     unequal.parallel.microbatches = c.microbatches;
     unequal.parallel.zero = c.zero;

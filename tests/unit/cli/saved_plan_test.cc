@@ -81,7 +81,8 @@ TEST(SavedPlan, ShardingsOfTheSearchArePins) {
   EXPECT_THAT(text, HasSubstr("'transformer.h.*.mlp.c_fc.weight' = \"[_{data},_{tensor}]\""));
   const auto again = PlanSmallJob({}, topology, text);
   ASSERT_TRUE(again.has_value()) << again.error() << text;
-  EXPECT_NEAR(again->forecast.step_s / first.forecast.step_s, 1, 1e-2);
+  // What lies between pinned weights is searched anew.
+  EXPECT_NEAR(again->forecast.step_s / first.forecast.step_s, 1, 3e-2);
   for (size_t i = 0; i < first.plan().params.size(); ++i) {
     EXPECT_EQ(again->plan().params[i].sharding, first.plan().params[i].sharding);
   }

@@ -63,6 +63,7 @@ TEST(DeviceProfile, ReadsWhatItWrites) {
   EXPECT_EQ(*process_only, measured);
   measured.links.host = {4.469229662745099e-05, 7.667411343443629e-10};
   measured.host_bytes_per_s = 3.1e10;
+  measured.host_compute_share = 0.87;
   EXPECT_EQ(*ParseDeviceProfile(FormatDeviceProfile(measured)), measured);
 }
 
@@ -76,6 +77,8 @@ TEST(DeviceProfile, LinksAreChecked) {
               HasSubstr("link host was given before"));
   EXPECT_THAT(ProfileError(text + "link host 1\n"), HasSubstr("seconds per byte is ''"));
   EXPECT_THAT(ProfileError(text + "host_bytes_per_s -1\n"), HasSubstr("host_bytes_per_s is -1"));
+  EXPECT_THAT(ProfileError(text + "host_compute_share 1.5\n"),
+              HasSubstr("host_compute_share is 1.5"));
 }
 
 TEST(DeviceProfile, ErrorsNameLineAndNumber) {

@@ -24,7 +24,7 @@ TEST(Topology, OneDevicePerWorkerUnlessSaid) {
 double StreamShare(Topology topology) {
   const KernelClass stream = KernelClass::kElementwise;
   const double alone = topology.ProfileOf(0).Rates(stream).bytes_per_s;
-  ShareHostMemory(topology);
+  ShareHost(topology);
   for (size_t i = 1; i < topology.devices.size(); ++i) {
     EXPECT_EQ(topology.devices[i].profile, topology.devices[0].profile)
         << "one profile, not copies";
@@ -32,7 +32,7 @@ double StreamShare(Topology topology) {
   return topology.ProfileOf(0).Rates(stream).bytes_per_s / alone;
 }
 
-TEST(ShareHostMemory, DevicesThatRunAtOnceShareWhatTheHostHas) {
+TEST(ShareHost, DevicesThatRunAtOnceShareWhatTheHostHas) {
   DeviceProfile profile = *DefaultDeviceProfile();
   const double alone = profile.Rates(KernelClass::kElementwise).bytes_per_s;
   profile.host_bytes_per_s = 1.5 * alone;
@@ -56,14 +56,37 @@ TEST(ShareHostMemory, DevicesThatRunAtOnceShareWhatTheHostHas) {
   EXPECT_DOUBLE_EQ(StreamShare(Topology::Local(4)), 1) << "nothing measured";
 }
 
-TEST(ShareHostMemory, OnlyMemoryIsShared) {
+TEST(ShareHost, CoresSlowDownAsOthersCompute) {
+  DeviceProfile profile = *DefaultDeviceProfile();
+  profile.host_compute_share = 0.8;
+  const auto rate_of = [&](int devices, int cores, int threads) {
+    Topology topology = Topology::Local(devices);
+    for (Device& device : topology.devices) {
+      device.profile = std::make_shared<const DeviceProfile>(profile);
+      device.threads = threads;
+    }
+    topology.hosts["local"].cores = cores;
+    ShareHost(topology);
+    return topology.ProfileOf(0).RateOf(KernelClass::kProduct, ir::DType::kF32, 1e9) /
+           profile.RateOf(KernelClass::kProduct, ir::DType::kF32, 1e9);
+  };
+  EXPECT_DOUBLE_EQ(rate_of(1, 2, 1), 1) << "alone";
+  EXPECT_DOUBLE_EQ(rate_of(2, 2, 1), 0.8);
+  EXPECT_DOUBLE_EQ(rate_of(4, 2, 1), 0.8) << "two cores run two at once";
+  EXPECT_DOUBLE_EQ(rate_of(3, 5, 1), 0.9) << "half of the other cores";
+  EXPECT_DOUBLE_EQ(rate_of(2, 4, 2), 0.8);
+  EXPECT_DOUBLE_EQ(rate_of(1, 2, 2), 1) << "measured with all its threads";
+  EXPECT_DOUBLE_EQ(rate_of(2, 0, 1), 1) << "cores of their own";
+}
+
+TEST(ShareHost, OnlyMemoryIsShared) {
   DeviceProfile profile = *DefaultDeviceProfile();
   profile.host_bytes_per_s = profile.Rates(KernelClass::kElementwise).bytes_per_s;
   Topology topology = Topology::Local(2);
   for (Device& device : topology.devices) {
     device.profile = std::make_shared<const DeviceProfile>(profile);
   }
-  ShareHostMemory(topology);
+  ShareHost(topology);
   for (const KernelClass kernel : {KernelClass::kProduct, KernelClass::kOptimizer}) {
     const KernelRates& shared = topology.ProfileOf(1).Rates(kernel);
     EXPECT_DOUBLE_EQ(shared.bytes_per_s, profile.Rates(kernel).bytes_per_s / 2);

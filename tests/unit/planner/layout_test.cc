@@ -38,6 +38,7 @@ TEST(ResolveLayout, PipelineGetsTwoMicrobatchesPerStageWhereTheyDivide) {
 
 TEST(ResolveLayout, MeshesOfStagesSayWhatDegreesWouldSay) {
   ir::JobRequest job = Job(12);
+  job.parallel = ir::OpenParallel();
   job.parallel.stage_meshes = "2x1,3x2,1x4";
   const auto layout = ResolveLayout(job, 12, 4);
   ASSERT_TRUE(layout.has_value()) << layout.error();
@@ -55,6 +56,7 @@ TEST(ResolveLayout, MeshesOfStagesSayWhatDegreesWouldSay) {
 
 TEST(ResolveLayout, MeshesOfStagesThatSayNothingAreRefused) {
   ir::JobRequest job = Job(12);
+  job.parallel = ir::OpenParallel();
   for (const char* bad : {"2", "2x", "x2", "0x1", "2x1;1x1", "2x1,", "-1x1", "99999x1"}) {
     job.parallel.stage_meshes = bad;
     const auto layout = ResolveLayout(job, 12, 4);

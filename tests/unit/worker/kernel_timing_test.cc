@@ -36,6 +36,15 @@ TEST(TimeKernels, RunsEveryKindOnceAndAFewTimes) {
                                    ir::Op::kHeadLoss, ir::Op::kAdamW, ir::Op::kEmbedding}));
 }
 
+TEST(TimeHostCompute, IsAShareOfWhatACoreDoesAlone) {
+  for (const int cores : {1, 2}) {
+    const auto share = TimeHostCompute(cores, SystemClock());
+    ASSERT_TRUE(share.has_value()) << share.error();
+    EXPECT_GT(*share, 0);
+    EXPECT_LE(*share, 1);
+  }
+}
+
 TEST(TimeHostStream, CountsTheBytesOfAllCores) {
   constexpr double kBytes = 3 * 4 * (1 << 22);  // of one sum: two read, one written
   for (const int cores : {1, 2}) {
