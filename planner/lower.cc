@@ -27,13 +27,38 @@ struct Transfer {
 // Tensor, microbatch (0 when the tensor has one instance per step).
 using SlotKey = std::pair<TensorIndex, int>;
 
+// What a step of the schedule runs, receives and sends, by the piece's key: there are many more
+// steps than pieces.
+struct LoweringIndex {
+  std::map<PieceKey, std::vector<const Piece*>> pieces;
+  std::map<PieceKey, std::vector<const Transfer*>> received_before;
+  std::map<PieceKey, std::vector<const Transfer*>> sent_after;
+};
+
+LoweringIndex IndexOf(const Partition& partition, const std::vector<Transfer>& transfers) {
+  LoweringIndex index;
+  for (const Piece& piece : partition.pieces) index.pieces[piece.key].push_back(&piece);
+  for (const Transfer& transfer : transfers) {
+    index.received_before[transfer.import->before].push_back(&transfer);
+    index.sent_after[transfer.import->after].push_back(&transfer);
+  }
+  return index;
+}
+
+template <typename T>
+const std::vector<const T*>& FoundOr(const std::map<PieceKey, std::vector<const T*>>& map,
+                                     const PieceKey& key) {
+  static const std::vector<const T*> kNothing;
+  const auto it = map.find(key);
+  return it == map.end() ? kNothing : it->second;
+}
+
 class DeviceLowering {
  public:
-  DeviceLowering(const LowerInput& input, const std::vector<Transfer>& transfers, int stage,
-                 int64_t position)
+  DeviceLowering(const LowerInput& input, const LoweringIndex& index, int stage, int64_t position)
       : input_(input),
         partition_(*input.partition),
-        transfers_(transfers),
+        index_(index),
         stage_(stage),
         position_(position),
         mesh_(StageMesh(*input.layout, stage)) {
@@ -67,9 +92,7 @@ class DeviceLowering {
   }
 
   void RunPieces(const PieceKey& key, int microbatch) {
-    for (const Piece& piece : partition_.pieces) {
-      if (piece.key == key) RunPiece(piece, microbatch);
-    }
+    for (const Piece* piece : FoundOr(index_.pieces, key)) RunPiece(*piece, microbatch);
   }
 
   void RunPiece(const Piece& piece, int microbatch) {
@@ -117,12 +140,11 @@ class DeviceLowering {
   // ---- transfers ----
 
   void Receive(const PieceKey& before, int microbatch) {
-    for (const Transfer& transfer : transfers_) {
-      if (transfer.import->before != before) continue;
-      const int from_stage = Tensor(transfer.import->source).stage;
-      for (const mesh::Tile& tile : transfer.tiles) {
+    for (const Transfer* transfer : FoundOr(index_.received_before, before)) {
+      const int from_stage = Tensor(transfer->import->source).stage;
+      for (const mesh::Tile& tile : transfer->tiles) {
         if (tile.to_position != position_) continue;
-        const SlotId slot = SlotOf(transfer.import->destination, microbatch);
+        const SlotId slot = SlotOf(transfer->import->destination, microbatch);
         AddTransfer(Opcode::kRecv, slot, tile.destination_local, from_stage, SenderOf(tile),
                     before);
       }
@@ -130,14 +152,13 @@ class DeviceLowering {
   }
 
   void Send(const PieceKey& after, int microbatch) {
-    for (const Transfer& transfer : transfers_) {
-      if (transfer.import->after != after) continue;
-      const int to_stage = Tensor(transfer.import->destination).stage;
-      for (const mesh::Tile& tile : transfer.tiles) {
+    for (const Transfer* transfer : FoundOr(index_.sent_after, after)) {
+      const int to_stage = Tensor(transfer->import->destination).stage;
+      for (const mesh::Tile& tile : transfer->tiles) {
         if (!Sends(tile)) continue;
-        const SlotId slot = SlotOf(transfer.import->source, microbatch);
+        const SlotId slot = SlotOf(transfer->import->source, microbatch);
         AddTransfer(Opcode::kSend, slot, tile.source_local, to_stage, tile.to_position,
-                    transfer.import->before);
+                    transfer->import->before);
       }
     }
   }
@@ -167,8 +188,8 @@ class DeviceLowering {
   // other's messages.
   ChannelId ChannelOf(bool outgoing, int peer_stage, int64_t peer_position, const PieceKey& reader,
                       int64_t bytes) {
-    const DeviceIndex peer =
-        StageMesh(*input_.layout, peer_stage).devices[static_cast<size_t>(peer_position)];
+    const DeviceIndex peer(
+        static_cast<int32_t>(input_.layout->FirstDevice(peer_stage) + peer_position));
     const DeviceIndex from = outgoing ? program_.device : peer;
     const DeviceIndex to = outgoing ? peer : program_.device;
     const std::string name =
@@ -191,14 +212,13 @@ class DeviceLowering {
   int32_t MessagesPerMicrobatch(int peer_stage, int64_t peer_position, bool outgoing,
                                 const PieceKey& reader) const {
     int32_t count = 0;
-    for (const Transfer& transfer : transfers_) {
-      const int from_stage = Tensor(transfer.import->source).stage;
-      const int to_stage = Tensor(transfer.import->destination).stage;
-      if (transfer.import->before != reader) continue;
+    for (const Transfer* transfer : FoundOr(index_.received_before, reader)) {
+      const int from_stage = Tensor(transfer->import->source).stage;
+      const int to_stage = Tensor(transfer->import->destination).stage;
       if ((outgoing ? from_stage : to_stage) != stage_ ||
           (outgoing ? to_stage : from_stage) != peer_stage)
         continue;
-      for (const mesh::Tile& tile : transfer.tiles) {
+      for (const mesh::Tile& tile : transfer->tiles) {
         const int64_t mine = outgoing ? SenderOf(tile) : tile.to_position;
         const int64_t theirs = outgoing ? tile.to_position : SenderOf(tile);
         if (mine == position_ && theirs == peer_position) ++count;
@@ -289,7 +309,7 @@ class DeviceLowering {
 
   const LowerInput& input_;
   const Partition& partition_;
-  const std::vector<Transfer>& transfers_;
+  const LoweringIndex& index_;
   const int stage_;
   const int64_t position_;
   const mesh::Mesh mesh_;
@@ -362,12 +382,13 @@ Result<std::vector<Program>> LowerToPrograms(const LowerInput& input) {
   std::stable_sort(transfers.begin(), transfers.end(), [](const Transfer& a, const Transfer& b) {
     return a.import->after < b.import->after;
   });
+  const LoweringIndex index = IndexOf(*input.partition, transfers);
   std::vector<Program> programs;
   for (int stage = 0; stage < input.layout->pipeline; ++stage) {
     const int64_t end =
         input.scope == PlanScope::kOnePerStage ? 1 : input.layout->DegreesOf(stage).device_count();
     for (int64_t position = 0; position < end; ++position) {
-      MW_ASSIGN_OR_RETURN(Program program, DeviceLowering(input, transfers, stage, position).Run());
+      MW_ASSIGN_OR_RETURN(Program program, DeviceLowering(input, index, stage, position).Run());
       programs.push_back(std::move(program));
     }
   }
