@@ -185,15 +185,50 @@ class PlanFinder {
         return plan;
       }
       found_ = *std::move(found);
-      for (size_t i = 0; i < found_.best.size(); ++i) {
-        plan = PlanByRulesOf(found_.best[i].layout);
-        if (IsMisfit(plan)) continue;
-        found_.best.erase(found_.best.begin(),
-                          found_.best.begin() + static_cast<std::ptrdiff_t>(i));
-        return plan;
-      }
+      plan = FirstThatFits();
+      if (!IsMisfit(plan)) return plan;
     }
     return plan;
+  }
+
+  Result<Plan> FirstThatFits() {
+    Result<Plan> plan = Fail(Internal("no layout was tried"));
+    for (size_t i = 0; i < found_.best.size(); ++i) {
+      plan = PlanByRulesOf(found_.best[i].layout);
+      if (IsMisfit(plan)) continue;
+      found_.best.erase(found_.best.begin(), found_.best.begin() + static_cast<std::ptrdiff_t>(i));
+      return plan.has_value() && SharesCores() ? FastestOfNearest(*std::move(plan)) : plan;
+    }
+    return plan;
+  }
+
+  bool SharesCores() const {
+    const std::vector<planner::CoreUse> uses = planner::CoreUses(topology_);
+    return std::any_of(uses.begin(), uses.end(), [](const auto& use) { return use.host >= 0; });
+  }
+
+  // What devices that share cores take is a bound in the search's price and a schedule in the
+  // forecast: layouts that are near each other are compared by that. `first`: of best.front().
+  Result<Plan> FastestOfNearest(Plan first) {
+    constexpr size_t kMostForecasts = 6;
+    constexpr double kNear = 1.2;
+    std::vector<LayoutCost>& best = found_.best;
+    const double near_s = kNear * best.front().step_s;
+    MW_ASSIGN_OR_RETURN(double least_s, StepSeconds(first));
+    Plan fastest = std::move(first);
+    best.front().step_s = least_s;
+    for (size_t i = 1; i < std::min(best.size(), kMostForecasts); ++i) {
+      if (best[i].step_s > near_s) break;
+      Result<Plan> other = PlanByRulesOf(best[i].layout);
+      if (!other.has_value()) continue;
+      MW_ASSIGN_OR_RETURN(best[i].step_s, StepSeconds(*other));
+      if (best[i].step_s >= least_s * (1 - kLeastGain)) continue;
+      least_s = best[i].step_s;
+      fastest = *std::move(other);
+    }
+    std::stable_sort(best.begin(), best.end(),
+                     [](const auto& a, const auto& b) { return a.step_s < b.step_s; });
+    return fastest;
   }
 
   // Grids of a tensor group: all of two axes, and 2 x 2 x the rest.

@@ -324,6 +324,29 @@ TEST(FindLayout, DevicesThatShareCoresAreNotCountedTwice) {
   EXPECT_GE(best.step_s, 0.95 * two->best.front().step_s) << best.layout.ToString();
 }
 
+// The price of such devices is a bound: the plan is the one whose schedule, replayed, is fastest.
+TEST(FindPlan, OfDevicesThatShareCoresTheFastestForecastIsTaken) {
+  mesh::Topology topology = mesh::Topology::Local(4);
+  topology.hosts[topology.devices[0].host].cores = 2;
+  ir::JobRequest job = Gpt2Job(4, 16);
+  job.parallel = ir::OpenParallel();
+  const auto found = FindPlan(job, topology, {}, kStill);
+  ASSERT_TRUE(found.has_value()) << found.error();
+  const auto seconds_of = [&](const planner::Layout& layout) {
+    const auto plan = planner::MakePlanOf(job, topology, layout);
+    EXPECT_TRUE(plan.has_value()) << layout.ToString();
+    return planner::ForecastStep(*plan, topology, {})->step_s;
+  };
+  const std::vector<LayoutCost>& best = found->found.best;
+  ASSERT_GE(best.size(), 2u);
+  EXPECT_EQ(best.front().layout.ToString(), found->plan.layout.ToString());
+  EXPECT_DOUBLE_EQ(best.front().step_s, seconds_of(best.front().layout));
+  for (size_t i = 1; i < std::min<size_t>(best.size(), 4); ++i) {
+    EXPECT_GE(seconds_of(best[i].layout), best.front().step_s * (1 - 2e-3))
+        << best[i].layout.ToString() << " instead of " << best.front().layout.ToString();
+  }
+}
+
 TEST(FindLayout, ProgressMayEndTheSearch) {
   int calls = 0;
   FindOptions options;
