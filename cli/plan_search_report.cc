@@ -37,7 +37,7 @@ std::string FormatSearch(const search::FoundLayout& found) {
          fmt::format("{} layouts priced, {} families of degrees and microbatches; gap {}\n",
                      FormatCount(found.priced), FormatCount(found.candidates),
                      found.gap > 0 ? fmt::format("{:.1f} %", 100 * found.gap)
-                                   : std::string("0: no other is faster"));
+                                   : std::string("0: none of them is faster"));
 }
 
 SearchProgress::SearchProgress(const Clock& clock, std::function<void(const std::string&)> write)
