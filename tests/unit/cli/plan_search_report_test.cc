@@ -26,7 +26,7 @@ TEST(FormatSearch, ShowsAlternativesWithRatioAndTheGap) {
             "STEP    RATIO   MEMORY    LAYOUT (estimates of the search)\n"
             "100 ms  x1.000  1.00 GiB  data=1 tensor=1 pipeline=1 microbatches=1 schedule=1f1b\n"
             "250 ms  x2.500  1.00 MiB  data=1 tensor=2 pipeline=1 microbatches=1 schedule=1f1b\n"
-            "1,234 layouts priced, 56 families of degrees and microbatches; gap 0: no other is "
+            "1,234 layouts priced, 56 families of degrees and microbatches; gap 0: none of them is "
             "faster\n");
   found.gap = 0.034;
   EXPECT_NE(FormatSearch(found).find("gap 3.4 %"), std::string::npos);
