@@ -78,7 +78,7 @@ class Finder {
         }
         if (families_[i].least_s >= best_s) continue;
       }
-      if (found_.best.empty() && patience_.expired()) {
+      if (i > 0 && found_.best.empty() && patience_.expired()) {
         timed_out_ = true;
         break;
       }

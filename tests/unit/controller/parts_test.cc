@@ -78,6 +78,16 @@ TEST(Placement, StagesThatDifferTakeWhatTheirMeshesHave) {
   EXPECT_EQ(Place(spec, free, 4).outcome, PlacementOutcome::kPlaced);
 }
 
+TEST(Placement, AGridSaysTheTensorDegree) {
+  ir::ParallelSpec spec = ir::OpenParallel();
+  spec.data = 1;
+  spec.pipeline = 1;
+  spec.tensor_axes = "2x2";
+  // One free device of four: the job waits, and never starts on fewer than it needs.
+  EXPECT_EQ(Place(spec, Devices({{"w0", "h"}}), 4).outcome, PlacementOutcome::kNoCapacity);
+  EXPECT_EQ(Place(spec, Devices({{"w0", "h"}}), 3).outcome, PlacementOutcome::kInfeasible);
+}
+
 TEST(Placement, AutoDataTakesWholeReplicas) {
   const auto free = Devices({{"w0", "h"}, {"w1", "h"}, {"w2", "h"}, {"w3", "h"}, {"w4", "h"}});
   EXPECT_EQ(Place(Degrees(0, 2, 1), free, 5).devices.size(), 4u);

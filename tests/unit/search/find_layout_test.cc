@@ -103,6 +103,17 @@ TEST(ShortModel, LayersThatDifferStay) {
   EXPECT_EQ(model->short_layer, (std::vector<int>{0, 1}));
 }
 
+mesh::SharedProfile HalfAsFast(const mesh::SharedProfile& profile) {
+  mesh::DeviceProfile slow = *profile;
+  for (mesh::KernelRates& rates : slow.kernels) {
+    rates.bytes_per_s /= 2;
+    for (mesh::RateCurve& curve : rates.curves) {
+      for (mesh::RatePoint& point : curve) point.flops_per_s /= 2;
+    }
+  }
+  return std::make_shared<const mesh::DeviceProfile>(slow);
+}
+
 // What the search thinks of a layout is what its programs, replayed, take and hold.
 TEST(LayoutCosts, AreThoseOfTheProgramsThatRun) {
   const mesh::Topology topology = Gpus(2);
@@ -207,6 +218,39 @@ TEST(FindLayout, SaysWhatIsNearestWhenNothingFits) {
       << found.error();
 }
 
+TEST(FindLayout, ASearchThatFitsNothingEndsWithItsTime) {
+  FindOptions hasty;
+  hasty.timeout_ms = 0;
+  hasty.patience_ms = 0;
+  const auto found = FindLayout(Gpt2Job(4, 16), Gpus(1, 1 << 20), hasty, kStill);
+  ASSERT_FALSE(found.has_value());
+  EXPECT_EQ(found.error().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(found.error().message().find("the time of the search was over"), std::string::npos)
+      << found.error();
+}
+
+// A program that stands for a stage is as large and as slow as the worst of its devices allows.
+TEST(FindLayout, OneProgramPerStageStandsForDevicesThatDiffer) {
+  mesh::Topology topology = Gpus(1);
+  topology.devices.resize(2);
+  planner::Layout layout = LayoutOf(2, 1, 1, 1);
+  const ir::JobRequest job = Gpt2Job(4, 16);
+  const auto seconds = [&](planner::PlanScope scope) {
+    const auto plan = planner::MakePlanOf(job, topology, layout, scope);
+    EXPECT_TRUE(plan.has_value()) << plan.error();
+    return planner::ForecastStep(*plan, topology, {})->step_s;
+  };
+  using enum planner::PlanScope;
+  const double equal_s = seconds(kOnePerStage);
+  topology.devices[1].profile = HalfAsFast(topology.devices[1].profile);
+  EXPECT_NEAR(seconds(kOnePerStage) / seconds(kAllDevices), 1, 1e-6);
+  EXPECT_GT(seconds(kOnePerStage), 1.3 * equal_s);
+  topology.devices[1].memory_bytes = 1 << 20;
+  const auto small = planner::MakePlanOf(job, topology, layout, kOnePerStage);
+  ASSERT_FALSE(small.has_value());
+  EXPECT_EQ(small.error().code(), StatusCode::kResourceExhausted);
+}
+
 TEST(FindLayout, PinsThatContradictAreNamed) {
   ir::JobRequest job = Gpt2Job(4, 64);
   job.parallel.data = 3;
@@ -220,17 +264,6 @@ TEST(FindLayout, PinsThatContradictAreNamed) {
   ASSERT_FALSE(layers.has_value());
   EXPECT_NE(layers.error().message().find("needs at least 5 layers"), std::string::npos)
       << layers.error();
-}
-
-mesh::SharedProfile HalfAsFast(const mesh::SharedProfile& profile) {
-  mesh::DeviceProfile slow = *profile;
-  for (mesh::KernelRates& rates : slow.kernels) {
-    rates.bytes_per_s /= 2;
-    for (mesh::RateCurve& curve : rates.curves) {
-      for (mesh::RatePoint& point : curve) point.flops_per_s /= 2;
-    }
-  }
-  return std::make_shared<const mesh::DeviceProfile>(slow);
 }
 
 TEST(FindLayout, ASlowDeviceGetsFewerLayers) {
