@@ -1,5 +1,6 @@
 #include "cli/plan_changes.h"
 #include "tests/scale.h"
+#include "tests/unit/cli/planned_job.h"
 
 #include <gtest/gtest.h>
 
@@ -9,21 +10,9 @@
 namespace meshwright::cli {
 namespace {
 
-JobConfig SmallJob(const std::vector<std::string>& overrides) {
-  ConfigSource source;
-  source.text = R"([model]
-dim = 64
-n_layers = 4
-n_heads = 4
-vocab_size = 256
-[training]
-dataset_path = "none.txt"
-global_batch_size = 8
-seq_len = 64
-)";
-  source.overrides = overrides;
-  source.environment_names.clear();
-  auto config = ParseJobConfig(source);
+JobConfig SmallJob(std::vector<std::string> overrides) {
+  overrides.push_back("training.seq_len=64");
+  auto config = SmallConfig(overrides, "");
   EXPECT_TRUE(config.has_value()) << config.error();
   return config.has_value() ? *config : JobConfig();
 }

@@ -12,19 +12,10 @@ namespace meshwright::search {
 namespace {
 
 ir::JobRequest SmallJob(int64_t data, int64_t tensor, int64_t pipeline) {
-  models::Gpt2Config config;
-  config.vocabulary = 256;
-  config.width = 64;
-  config.heads = 4;
-  config.layers = 4;
-  ir::JobRequest job;
-  job.name = "small";
-  job.train.global_batch = 8;
-  job.train.sequence = 32;
+  ir::JobRequest job = SmallGpt2Job(4);
   job.parallel.data = data;
   job.parallel.tensor = tensor;
   job.parallel.pipeline = pipeline;
-  job.loss = *Gpt2Loss(config, 8, 32);
   return job;
 }
 

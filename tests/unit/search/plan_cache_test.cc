@@ -33,17 +33,8 @@ class FakeCache : public PlanCache {
 };
 
 ir::JobRequest SmallJob() {
-  models::Gpt2Config config;
-  config.vocabulary = 256;
-  config.width = 64;
-  config.heads = 4;
-  config.layers = 4;
-  ir::JobRequest job;
-  job.name = "small";
-  job.train.global_batch = 8;
-  job.train.sequence = 32;
+  ir::JobRequest job = SmallGpt2Job(4);
   job.parallel = ir::OpenParallel();
-  job.loss = *Gpt2Loss(config, 8, 32);
   return job;
 }
 

@@ -83,4 +83,18 @@ std::map<std::string, int> CollectivesOf(const planner::Partition& partition) {
   return counts;
 }
 
+ir::JobRequest SmallGpt2Job(int layers) {
+  models::Gpt2Config config;
+  config.vocabulary = 256;
+  config.width = 64;
+  config.heads = 4;
+  config.layers = layers;
+  ir::JobRequest job;
+  job.name = "small";
+  job.train.global_batch = 8;
+  job.train.sequence = 32;
+  job.loss = *Gpt2Loss(config, 8, 32);
+  return job;
+}
+
 }  // namespace meshwright::search

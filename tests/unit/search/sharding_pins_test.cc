@@ -12,19 +12,10 @@ namespace {
 using ::testing::HasSubstr;
 
 ir::JobRequest SmallJob(int64_t data, int64_t tensor, const std::string& pins) {
-  models::Gpt2Config config;
-  config.vocabulary = 256;
-  config.width = 64;
-  config.heads = 4;
-  config.layers = 2;
-  ir::JobRequest job;
-  job.name = "small";
-  job.train.global_batch = 8;
-  job.train.sequence = 32;
+  ir::JobRequest job = SmallGpt2Job(2);
   job.parallel.data = data;
   job.parallel.tensor = tensor;
   job.parallel.sharding_pins = pins;
-  job.loss = *Gpt2Loss(config, 8, 32);
   return job;
 }
 
