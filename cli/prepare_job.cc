@@ -7,6 +7,7 @@
 #include "cli/key_ranges.h"
 #include "client/trainer.h"
 #include "planner/layout.h"
+#include "planner/stages.h"
 #include "search/sharding_pins.h"
 
 namespace meshwright::cli {
@@ -73,25 +74,6 @@ ir::DType DTypeOf(const std::string& name) {
 
 }  // namespace
 
-namespace {
-
-// What the planner would refuse whatever the cluster is.
-Status CheckTexts(const JobConfig& config) {
-  const auto in_words = [&](const Status& status) { return InWordsOfTheFile(status, config); };
-  const ir::ParallelSpec& parallel = config.parallel;
-  if (!parallel.stage_meshes.empty()) {
-    const auto meshes = planner::ParseStageDegrees(parallel.stage_meshes);
-    if (!meshes.has_value()) return in_words(meshes.error());
-  }
-  if (!parallel.tensor_axes.empty()) {
-    const auto axes = planner::ParseTensorAxes(parallel.tensor_axes);
-    if (!axes.has_value()) return in_words(axes.error());
-  }
-  return OkStatus();
-}
-
-}  // namespace
-
 Result<PreparedJob> PrepareJob(const JobConfig& config) {
   PreparedJob prepared;
   MW_ASSIGN_OR_RETURN(prepared.model, MakeConfiguredModel(config));
@@ -106,7 +88,9 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
   auto request = builder.Build(prepared.model.functions);
   if (!request) return Fail(InWordsOfTheFile(request.error(), config));
   prepared.request = *std::move(request);
-  MW_TRY(CheckTexts(config));
+  const Status degrees =
+      planner::CheckPins(config.parallel, planner::LayerCount(prepared.request.loss));
+  if (!degrees.ok()) return Fail(InWordsOfTheFile(degrees, config));
   const Status pins = search::CheckShardingPins(prepared.request);
   if (!pins.ok()) return Fail(InWordsOfTheFile(pins, config));
   return prepared;

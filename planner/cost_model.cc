@@ -100,6 +100,37 @@ NodeWork WorkOf(const ir::Graph& graph, const ir::Node& node) {
   return work;
 }
 
+double BytesOfBlocks(const ir::TensorType& type, int64_t dim) {
+  int64_t before = 1;
+  for (int64_t d = 0; d < dim; ++d) before *= type.dims[static_cast<size_t>(d)];
+  return before == 1 ? 0 : static_cast<double>(type.bytes());
+}
+
+NodeWork PackingOf(const ir::Graph& graph, const ir::Node& node) {
+  MW_CHECK(IsCollective(node.op)) << ir::OpName(node.op) << " moves nothing between devices";
+  double packed = 0;
+  switch (node.op) {
+    case ir::Op::kAllGather:
+      packed = BytesOfBlocks(graph.type(node.outputs[0]), node.attrs.Int("dim", 0));
+      break;
+    case ir::Op::kReduceScatter:
+      packed = BytesOfBlocks(graph.type(node.inputs[0]), node.attrs.Int("dim", 0));
+      break;
+    case ir::Op::kAllToAll:
+      packed = BytesOfBlocks(graph.type(node.inputs[0]), node.attrs.Int("split_dim", 0)) +
+               BytesOfBlocks(graph.type(node.outputs[0]), node.attrs.Int("concat_dim", 0));
+      break;
+    default:
+      if (node.inputs.size() == 1) break;
+      for (const ValueId id : node.inputs)
+        packed += 2 * static_cast<double>(graph.type(id).bytes());
+  }
+  NodeWork work;
+  work.is_free = packed == 0;
+  work.bytes = 2 * packed;  // read and written
+  return work;
+}
+
 CostModel::CostModel(const mesh::Topology& topology) {
   std::map<std::string, int> host_of, group_of, worker_of;
   std::vector<std::string> group_names;

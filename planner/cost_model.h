@@ -38,6 +38,12 @@ struct NodeWork {
 };
 // REQUIRES: not IsCollective(node.op).
 NodeWork WorkOf(const ir::Graph& graph, const ir::Node& node);
+// Of a collective: what its device copies before and after the transfer. Groups move blocks that
+// are runs of memory (worker/collective_node.h): a dim behind others is packed or unpacked block by
+// block, and so are the operands of a bucket. is_free where nothing is copied.
+NodeWork PackingOf(const ir::Graph& graph, const ir::Node& node);
+// Bytes of a local tensor whose blocks along `dim` are not runs of memory, else 0.
+double BytesOfBlocks(const ir::TensorType& type, int64_t dim);
 
 class CostModel {
  public:

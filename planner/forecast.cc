@@ -20,6 +20,7 @@ struct GraphCollective {
   mesh::CollectiveKind kind = mesh::CollectiveKind::kAllReduce;
   mesh::AxisList axes;
   double local_bytes = 0;
+  NodeWork packing;
 };
 
 // What one run of a graph asks for; devices of a stage share their graphs.
@@ -39,6 +40,7 @@ GraphWork WorkOfGraph(const ir::Graph& graph) {
       for (ValueId id : node.inputs) {
         collective.local_bytes += static_cast<double>(graph.type(id).bytes());
       }
+      collective.packing = PackingOf(graph, node);
       continue;
     }
     NodeWork own = WorkOf(graph, node);
@@ -131,7 +133,7 @@ class Forecaster {
       for (const GraphCollective& collective : WorkOnce(*executable.graph).collectives) {
         const auto [at, fresh] = groups.try_emplace(collective.axes);
         if (fresh) at->second = GroupOf(program, collective.axes);
-        AddCollective(collective, at->second, cost);
+        AddCollective(collective, at->second, SlowestOf(program), cost);
       }
       cost.seconds = cost.collective_s + ComputeSeconds(*executable.graph, SlowestOf(program));
     }
@@ -148,14 +150,15 @@ class Forecaster {
     return {model_.ShapeOf(members), model_.ClassOf(members)};
   }
 
-  static void AddCollective(const GraphCollective& collective, const DeviceGroup& group,
-                            RunCost& cost) {
+  void AddCollective(const GraphCollective& collective, const DeviceGroup& group, int device,
+                     RunCost& cost) const {
     if (group.shape.members == 1) return;
     const mesh::CollectiveCost own =
         mesh::CostOfCollective(collective.kind, collective.local_bytes, group.shape);
-    cost.collective_s += own.seconds;
+    const double seconds = own.seconds + model_.NodeSeconds(collective.packing, device);
+    cost.collective_s += seconds;
     Traffic& traffic = cost.by_axes[fmt::format("{}", fmt::join(collective.axes, ","))];
-    traffic.seconds += own.seconds;
+    traffic.seconds += seconds;
     traffic.bytes += own.bytes_within + own.bytes_between;
     cost.bytes_by_link[static_cast<size_t>(mesh::LinkClass::kHost)] += own.bytes_within;
     cost.bytes_by_link[static_cast<size_t>(group.between)] += own.bytes_between;

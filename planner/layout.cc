@@ -81,10 +81,8 @@ Status CheckLayers(const Layout& layout, int64_t layer_count) {
 }
 
 // "6,6" -> {6, 6}.
-Result<std::vector<int>> ParsePartLayers(const std::string& text, int64_t parts,
-                                         int64_t layer_count) {
+Result<std::vector<int>> ParsePartLayers(const std::string& text) {
   std::vector<int> counts;
-  int64_t sum = 0;
   for (const std::string& field : Split(text, ',')) {
     int count = 0;
     const char* const end = field.data() + field.size();
@@ -97,8 +95,14 @@ Result<std::vector<int>> ParsePartLayers(const std::string& text, int64_t parts,
                                       text, field)));
     }
     counts.push_back(count);
-    sum += count;
   }
+  return counts;
+}
+
+Result<std::vector<int>> TakePartLayers(const std::string& text, int64_t parts,
+                                        int64_t layer_count) {
+  MW_ASSIGN_OR_RETURN(std::vector<int> counts, ParsePartLayers(text));
+  const auto sum = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   if (static_cast<int64_t>(counts.size()) != parts || sum != layer_count) {
     return Fail(
         InvalidArgument(fmt::format("parallel.part_layers is '{}': {} parts of together {} layers, "
@@ -146,6 +150,28 @@ Status TakeStageMeshes(const ir::ParallelSpec& wanted, Layout& layout) {
   }
   SetStageDegrees(degrees, layout);
   return OkStatus();
+}
+
+// Where the schedule or the stages are open, so is the number of parts.
+Status CheckParts(const ir::ParallelSpec& pins, const Layout& layout, int64_t layer_count) {
+  const bool stages_known = pins.pipeline > 0 || !pins.stage_meshes.empty();
+  if (stages_known && pins.schedule != "auto") {
+    MW_ASSIGN_OR_RETURN(const PipelineShape shape,
+                        ShapeOfSchedule(pins.schedule, static_cast<int>(layout.pipeline),
+                                        static_cast<int>(pins.chunks)));
+    if (pins.part_layers.empty()) return OkStatus();
+    MW_TRY(TakePartLayers(pins.part_layers, shape.parts(), layer_count));
+    return OkStatus();
+  }
+  if (pins.part_layers.empty()) return OkStatus();
+  MW_ASSIGN_OR_RETURN(const std::vector<int> counts, ParsePartLayers(pins.part_layers));
+  const auto sum = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  const auto parts = static_cast<int64_t>(counts.size());
+  if (sum == layer_count && parts % layout.pipeline == 0) return OkStatus();
+  return InvalidArgument(
+      fmt::format("parallel.part_layers is '{}': {} parts of together {} layers, but the model has "
+                  "{} layers and each of {} stage(s) as many parts as the others",
+                  pins.part_layers, parts, sum, layer_count, layout.pipeline));
 }
 
 }  // namespace
@@ -308,6 +334,16 @@ void SetStageDegrees(const std::vector<StageDegrees>& degrees, Layout& layout) {
   layout.stage_degrees = equal ? std::vector<StageDegrees>() : degrees;
 }
 
+Status CheckPins(const ir::ParallelSpec& pins, int64_t layer_count) {
+  Layout layout;
+  layout.pipeline = std::max<int64_t>(pins.pipeline, 1);
+  MW_TRY(TakeStageMeshes(pins, layout));
+  MW_TRY(TakeTensorAxes(pins, layout));
+  MW_TRY(CheckParts(pins, layout, layer_count));
+  MW_TRY(RecomputeOfLayers(Recompute::kFull, pins.recompute_layers, static_cast<int>(layer_count)));
+  return OkStatus();
+}
+
 Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, int64_t layer_count) {
   const ir::ParallelSpec& wanted = job.parallel;
   Layout layout;
@@ -333,7 +369,7 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
   MW_TRY(CheckLayers(layout, layer_count));
   if (!wanted.part_layers.empty()) {
     MW_ASSIGN_OR_RETURN(layout.part_layers,
-                        ParsePartLayers(wanted.part_layers, shape.parts(), layer_count));
+                        TakePartLayers(wanted.part_layers, shape.parts(), layer_count));
   }
   if (wanted.microbatches > 0) {
     layout.microbatches = wanted.microbatches;

@@ -13,6 +13,10 @@ namespace meshwright::planner {
 // and the values that would fit.
 Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, int64_t layer_count);
 
+// What contradicts itself whatever the cluster is: meshes and grids beside degrees, parts that are
+// not the model's layers, layers that it does not have. Errors: kInvalidArgument naming both.
+Status CheckPins(const ir::ParallelSpec& pins, int64_t layer_count);
+
 // What to tell the user when "auto" leaves devices without work: how many work, and a batch or
 // degrees that would use all. "" when all work or the user chose the number.
 std::string IdleDevicesNote(const ir::JobRequest& job, const Layout& layout, int64_t device_count);

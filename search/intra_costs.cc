@@ -121,7 +121,9 @@ class CostAdder {
 
   size_t TableOf(const ir::TensorType& type) {
     const auto [it, fresh] = table_of_.emplace(std::pair(type.dtype, type.dims), tables_.size());
-    if (fresh) tables_.push_back(std::make_unique<ReshardTable>(type, model_.space, links_));
+    if (fresh) {
+      tables_.push_back(std::make_unique<ReshardTable>(type, model_.space, links_, costs_.Copy()));
+    }
     return it->second;
   }
 

@@ -50,6 +50,9 @@ class IntraCosts {
                              const planner::NodeStrategy& strategy,
                              const mesh::Mesh& mesh) const = 0;
   virtual mesh::LinkCost Link(const std::string& axis) const = 0;
+  // Of a pass of a device over its own memory, per byte read or written: blocks that are no runs
+  // are packed for a collective.
+  virtual mesh::LinkCost Copy() const { return {0, 0}; }
 };
 
 // Work over rates: the longer of FLOPs and of the local blocks' bytes, plus a constant per node.

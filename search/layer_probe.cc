@@ -87,7 +87,8 @@ class Prober {
     }
     double bytes = 0;
     for (const ValueId input : node.inputs) bytes += static_cast<double>(graph.type(input).bytes());
-    return costs_.CollectiveSeconds(planner::CollectiveKindOf(node.op), bytes, devices_);
+    return costs_.CollectiveSeconds(planner::CollectiveKindOf(node.op), bytes, devices_) +
+           costs_.NodeSeconds(planner::PackingOf(graph, node), devices_.front());
   }
 
   void AddSeconds(const Piece& piece) {

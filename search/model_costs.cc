@@ -89,6 +89,17 @@ class ModelCosts final : public IntraCosts {
     return it == links_.end() ? LinkCost{0, 0} : it->second;
   }
 
+  LinkCost Copy() const override {
+    LinkCost slowest{0, 0};
+    for (const int device : kinds_) {
+      const mesh::DeviceProfile& profile = costs_.ProfileOf(device);
+      const double byte_s = 1 / profile.Rates(mesh::KernelClass::kElementwise).bytes_per_s;
+      slowest.alpha_s = std::max(slowest.alpha_s, profile.launch_s);
+      slowest.seconds_per_byte = std::max(slowest.seconds_per_byte, byte_s);
+    }
+    return slowest;
+  }
+
  private:
   void AddLinks(const mesh::Mesh& mesh, const ir::MeshAxis& axis) {
     if (axis.size == 1) return;

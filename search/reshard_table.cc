@@ -6,12 +6,34 @@
 #include <utility>
 
 #include "mesh/reshard_steps.h"
+#include "planner/cost_model.h"
 #include "search/choice_problem.h"
 
 namespace meshwright::search {
 
-ReshardTable::ReshardTable(ir::TensorType type, mesh::Mesh mesh, AxisLinks links)
-    : type_(std::move(type)), mesh_(std::move(mesh)), links_(std::move(links)) {}
+namespace {
+
+// What the device packs or unpacks, as planner::PackingOf does of the collective that the step is.
+double PackedBytes(const ir::TensorType& before, const ir::TensorType& after,
+                   const mesh::ReshardStep& step) {
+  switch (step.kind) {
+    case mesh::StepKind::kAllGather:
+      return planner::BytesOfBlocks(after, step.dim);
+    case mesh::StepKind::kReduceScatter:
+      return planner::BytesOfBlocks(before, step.dim);
+    case mesh::StepKind::kAllToAll:
+      return planner::BytesOfBlocks(before, step.dim) +
+             planner::BytesOfBlocks(after, step.from_dim);
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+ReshardTable::ReshardTable(ir::TensorType type, mesh::Mesh mesh, AxisLinks links,
+                           mesh::LinkCost copy)
+    : type_(std::move(type)), mesh_(std::move(mesh)), links_(std::move(links)), copy_(copy) {}
 
 int ReshardTable::Form(const mesh::Sharding& sharding) {
   const auto [it, fresh] = numbers_.emplace(sharding, static_cast<int>(states_.size()));
@@ -32,27 +54,31 @@ double ReshardTable::Seconds(int from, int to) {
   return static_cast<size_t>(to) < seconds.size() ? seconds[static_cast<size_t>(to)] : kForbidden;
 }
 
+double ReshardTable::StepSeconds(const ir::TensorType& local, const mesh::ReshardStep& step) const {
+  if (step.kind == mesh::StepKind::kShardSlice) return 0;
+  mesh::LinkCost worst{0, 0};
+  for (const std::string& axis : step.axes) {
+    const mesh::LinkCost& link = links_.at(axis);
+    worst.alpha_s = std::max(worst.alpha_s, link.alpha_s);
+    worst.seconds_per_byte = std::max(worst.seconds_per_byte, link.seconds_per_byte);
+  }
+  const auto local_bytes = static_cast<double>(local.bytes());
+  const double moved_s =
+      worst.alpha_s + worst.seconds_per_byte * mesh::BytesOfStep(step, local_bytes, mesh_);
+  const ir::TensorType after{type_.dtype, mesh::LocalDims(type_.dims, step.result, mesh_)};
+  const double packed = PackedBytes(local, after, step);
+  return packed == 0 ? moved_s : moved_s + copy_.alpha_s + 2 * packed * copy_.seconds_per_byte;
+}
+
 void ReshardTable::FindSteps(int form) {
   const auto i = static_cast<size_t>(form);
   if (expanded_[i]) return;
   expanded_[i] = true;
   const mesh::Sharding from = states_[i];
-  auto local_bytes = static_cast<double>(ir::DTypeBytes(type_.dtype));
-  for (int64_t dim : mesh::LocalDims(type_.dims, from, mesh_)) {
-    local_bytes *= static_cast<double>(dim);
-  }
+  const ir::TensorType local{type_.dtype, mesh::LocalDims(type_.dims, from, mesh_)};
   std::vector<Step> steps;
   for (const mesh::ReshardStep& step : mesh::StepsFrom(type_.dims, from, mesh_)) {
-    double cost_s = 0;
-    if (step.kind != mesh::StepKind::kShardSlice) {
-      mesh::LinkCost worst{0, 0};
-      for (const std::string& axis : step.axes) {
-        const mesh::LinkCost& link = links_.at(axis);
-        worst.alpha_s = std::max(worst.alpha_s, link.alpha_s);
-        worst.seconds_per_byte = std::max(worst.seconds_per_byte, link.seconds_per_byte);
-      }
-      cost_s = worst.alpha_s + worst.seconds_per_byte * mesh::BytesOfStep(step, local_bytes, mesh_);
-    }
+    const double cost_s = StepSeconds(local, step);
     steps.push_back({Form(step.result), cost_s});
   }
   steps_[i] = std::move(steps);

@@ -13,6 +13,7 @@
 
 #include "ir/graph.h"
 #include "mesh/cost.h"
+#include "mesh/reshard.h"
 #include "mesh/sharding.h"
 
 namespace meshwright::search {
@@ -21,8 +22,9 @@ using AxisLinks = std::map<std::string, mesh::LinkCost>;
 
 class ReshardTable {
  public:
+  // `copy`: of a device's own pass over memory, for blocks that are packed.
   // REQUIRES: axes of the mesh are larger than 1 and have a link each.
-  ReshardTable(ir::TensorType type, mesh::Mesh mesh, AxisLinks links);
+  ReshardTable(ir::TensorType type, mesh::Mesh mesh, AxisLinks links, mesh::LinkCost copy = {0, 0});
 
   // The number of a sharding. REQUIRES: it is valid for the type and the mesh.
   int Form(const mesh::Sharding& sharding);
@@ -36,12 +38,14 @@ class ReshardTable {
     int to = 0;
     double cost_s = 0;
   };
+  double StepSeconds(const ir::TensorType& local, const mesh::ReshardStep& step) const;
   void FindSteps(int form);
   void FindSecondsFrom(int form);
 
   const ir::TensorType type_;
   const mesh::Mesh mesh_;
   const AxisLinks links_;
+  const mesh::LinkCost copy_;
   std::vector<mesh::Sharding> states_;
   std::map<mesh::Sharding, int> numbers_;
   std::vector<std::vector<Step>> steps_;  // per form

@@ -59,6 +59,11 @@ TEST_F(PlanCommand, JsonIsOneObjectThatMatchesTheText) {
       Fails({"plan", open_, "--devices", "4", "--parallelism.tensor_parallel_degree=3", "--json"});
   EXPECT_EQ(misfit.code, 4);
   EXPECT_THAT(misfit.text, HasSubstr("\"fits\": false"));
+  // No number of devices mends a contradiction.
+  const Failure contradiction =
+      Fails({"plan", open_, "--devices", "4", "--parallelism.pipeline_parallel_layers=\"1,9\""});
+  EXPECT_EQ(contradiction.code, 2);
+  EXPECT_THAT(contradiction.text, HasSubstr("parallelism.pipeline_parallel_layers is '1,9'"));
 }
 
 TEST_F(PlanCommand, ExplainNamesAlternatives) {

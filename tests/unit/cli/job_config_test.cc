@@ -352,6 +352,17 @@ TEST(PrepareJob, RefusesModelsThatDoNotFitTheData) {
   EXPECT_NE(prepare({"model.hf_path=/nowhere"}).find("/nowhere/config.json"), std::string::npos);
 }
 
+TEST(PrepareJob, RefusesPinsThatContradictEachOtherWithoutACluster) {
+  const auto config = ParseJobConfig(Source(kJob, {"parallelism.pipeline_parallel_meshes=2x1,1x1",
+                                                   "parallelism.tensor_parallel_degree=2"}));
+  ASSERT_TRUE(config) << config.error();
+  const Status refused = PrepareJob(*config).error();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("parallelism.pipeline_parallel_meshes is '2x1,1x1'"),
+            std::string::npos)
+      << refused;
+}
+
 TEST(PrepareJob, TakesAHuggingFaceFolderOrFileAndNeverAnotherModel) {
   auto folder = TempDir::Make();
   ASSERT_TRUE(folder);

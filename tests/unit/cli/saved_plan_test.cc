@@ -82,7 +82,7 @@ TEST(SavedPlan, ShardingsOfTheSearchArePins) {
   const auto again = PlanSmallJob({}, topology, text);
   ASSERT_TRUE(again.has_value()) << again.error() << text;
   // What lies between pinned weights is searched anew.
-  EXPECT_NEAR(again->forecast.step_s / first.forecast.step_s, 1, 3e-2);
+  EXPECT_NEAR(again->forecast.step_s / first.forecast.step_s, 1, 5e-2);
   for (size_t i = 0; i < first.plan().params.size(); ++i) {
     EXPECT_EQ(again->plan().params[i].sharding, first.plan().params[i].sharding);
   }

@@ -77,6 +77,40 @@ TEST(CostModel, AFusedNodeStartsOnceAndKeepsTheFlopsOfItsSteps) {
   EXPECT_LT(model.NodeSeconds(work, 0), apart_s);
 }
 
+// As worker/collective_node.h moves them: read and written, where a dim lies behind others.
+TEST(PackingOf, CountsTheBlocksThatAreNoRuns) {
+  ir::Builder b("f");
+  const auto input = [&](const std::string& name, ir::Dims dims) {
+    return b.AddOne(Op::kInput, {}, {{"name", name}}, {{DType::kF32, std::move(dims)}});
+  };
+  const auto attrs = [](std::initializer_list<std::pair<const char*, int64_t>> dims) {
+    ir::Attrs all;
+    all.Set("axes", std::vector<std::string>{"tensor"});
+    for (const auto& [name, dim] : dims) all.Set(name, dim);
+    return all;
+  };
+  const auto packed = [&](Op op, const std::vector<ValueId>& inputs, const ir::Attrs& with,
+                          std::vector<ir::TensorType> results = {}) {
+    const ValueId made = b.Add(op, inputs, with, std::move(results)).front();
+    const NodeWork work = PackingOf(b.graph(), b.graph().producer(made));
+    EXPECT_EQ(work.is_free, work.bytes == 0);
+    return work.bytes;
+  };
+  const double bytes = 4 * 4 * 6 * 8;
+  const ValueId rows = input("rows", {4, 6, 8});
+  const ValueId one_row = input("one row", {1, 6, 8});
+  const auto of = [](ir::Dims dims) { return std::vector<ir::TensorType>{{DType::kF32, dims}}; };
+  EXPECT_EQ(packed(Op::kAllGather, {rows}, attrs({{"dim", 0}}), of({8, 6, 8})), 0);
+  EXPECT_EQ(packed(Op::kAllGather, {rows}, attrs({{"dim", 1}}), of({4, 12, 8})), 2 * 2 * bytes);
+  EXPECT_EQ(packed(Op::kAllGather, {one_row}, attrs({{"dim", 1}}), of({1, 12, 8})), 0);
+  EXPECT_EQ(packed(Op::kReduceScatter, {rows}, attrs({{"dim", 2}}), of({4, 6, 4})), 2 * bytes);
+  EXPECT_EQ(
+      packed(Op::kAllToAll, {rows}, attrs({{"split_dim", 0}, {"concat_dim", 2}}), of({2, 6, 16})),
+      2 * bytes);
+  EXPECT_EQ(packed(Op::kAllReduce, {rows}, attrs({})), 0);
+  EXPECT_EQ(packed(Op::kAllReduce, {rows, rows}, attrs({})), 2 * 2 * 2 * bytes) << "a bucket";
+}
+
 TEST(CostModel, ShapesOfGroupsSayWhichLinksTheyUse) {
   const CostModel model(TwoSites());
   const std::vector<int> host = {0, 1, 2, 3};

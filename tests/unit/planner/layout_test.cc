@@ -71,6 +71,56 @@ TEST(ResolveLayout, MeshesOfStagesThatSayNothingAreRefused) {
   EXPECT_NE(both.error().message().find("leave these open"), std::string::npos) << both.error();
 }
 
+TEST(CheckPins, NamesWhatContradictsItself) {
+  struct Case {
+    const char* says;
+    void (*pin)(ir::ParallelSpec&);
+  };
+  const Case cases[] = {
+      {"leave these open",
+       [](ir::ParallelSpec& p) {
+         p.stage_meshes = "2x1,1x1";
+         p.tensor = 2;
+       }},
+      {"a grid of 4",
+       [](ir::ParallelSpec& p) {
+         p.tensor_axes = "2x2";
+         p.tensor = 8;
+       }},
+      {"2 parts of together 5 layers", [](ir::ParallelSpec& p) { p.part_layers = "2,3"; }},
+      {"each of 2 stage(s) as many parts",
+       [](ir::ParallelSpec& p) {
+         p.part_layers = "2,1,1";
+         p.pipeline = 2;
+       }},
+      {"pipeline x chunks has 2",
+       [](ir::ParallelSpec& p) {
+         p.part_layers = "1,1,1,1";
+         p.pipeline = 2;
+         p.schedule = "1f1b";
+       }},
+      {"the last is 3", [](ir::ParallelSpec& p) { p.recompute_layers = "0-4"; }},
+  };
+  for (const Case& c : cases) {
+    ir::ParallelSpec pins = ir::OpenParallel();
+    c.pin(pins);
+    const Status status = CheckPins(pins, 4);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << c.says;
+    EXPECT_NE(status.message().find(c.says), std::string::npos) << status;
+  }
+}
+
+TEST(CheckPins, OpenChunksMakeAnyEqualNumberOfParts) {
+  ir::ParallelSpec pins = ir::OpenParallel();
+  EXPECT_TRUE(CheckPins(pins, 4).ok());
+  pins.pipeline = 2;
+  pins.recompute_layers = "0,3";
+  for (const char* layers : {"3,1", "1,1,1,1"}) {
+    pins.part_layers = layers;
+    EXPECT_TRUE(CheckPins(pins, 4).ok()) << layers;
+  }
+}
+
 TEST(TopologyOf, PutsIdleDevicesLast) {
   mesh::Topology topology = mesh::Topology::Local(4);
   Layout layout;

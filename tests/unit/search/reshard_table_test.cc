@@ -56,5 +56,19 @@ TEST(ReshardTable, EveryAxisHasItsLink) {
   EXPECT_EQ(table.Seconds(whole, table.Form({{{"a", "b"}, {}}, {}})), 0);
 }
 
+TEST(ReshardTable, BlocksThatAreNoRunsArePacked) {
+  // So dear that one call is best.
+  const mesh::LinkCost call{1e6, 0};
+  ReshardTable table(kType, kMesh, {{"a", call}, {"b", call}}, {0, 1});
+  const int whole = table.Form({{{}, {}}, {}});
+  const int columns = table.Form({{{}, {"a"}}, {}});
+  const int sum = table.Form({{{}, {}}, {{"a", ir::PartialKind::kSum}}});
+  const auto bytes = static_cast<double>(kType.bytes());
+  EXPECT_EQ(table.Seconds(table.Form({{{"a"}, {}}, {}}), whole), 1e6);
+  EXPECT_EQ(table.Seconds(columns, whole), 1e6 + 2 * bytes);
+  EXPECT_EQ(table.Seconds(columns, table.Form({{{"a"}, {}}, {}})), 1e6 + bytes) << "of the half";
+  EXPECT_EQ(table.Seconds(sum, columns), 1e6) << "reduced whole, then cut";
+}
+
 }  // namespace
 }  // namespace meshwright::search
