@@ -100,34 +100,39 @@ NodeWork WorkOf(const ir::Graph& graph, const ir::Node& node) {
   return work;
 }
 
-double BytesOfBlocks(const ir::TensorType& type, int64_t dim) {
-  int64_t before = 1;
-  for (int64_t d = 0; d < dim; ++d) before *= type.dims[static_cast<size_t>(d)];
-  return before == 1 ? 0 : static_cast<double>(type.bytes());
+int64_t BytesOfBlocks(const ir::TensorType& type, int64_t dim) {
+  const bool are_runs = std::all_of(type.dims.begin(), type.dims.begin() + dim,
+                                    [](int64_t size) { return size == 1; });
+  return are_runs ? 0 : type.bytes();
+}
+
+int64_t PackedBytes(const ir::Graph& graph, const ir::Node& node) {
+  MW_CHECK(IsCollective(node.op)) << ir::OpName(node.op) << " moves nothing between devices";
+  const ir::TensorType& from = graph.type(node.inputs[0]);
+  const ir::TensorType& to = graph.type(node.outputs[0]);
+  switch (node.op) {
+    case ir::Op::kAllGather:
+      return BytesOfBlocks(to, node.attrs.Int("dim"));
+    case ir::Op::kReduceScatter:
+      return BytesOfBlocks(from, node.attrs.Int("dim"));
+    case ir::Op::kAllToAll:
+      return BytesOfBlocks(from, node.attrs.Int("split_dim")) +
+             BytesOfBlocks(to, node.attrs.Int("concat_dim"));
+    default: {
+      int64_t bytes = 0;
+      for (const ValueId id : node.inputs) bytes += graph.type(id).bytes();
+      return node.inputs.size() > 1 ? bytes : 0;
+    }
+  }
 }
 
 NodeWork PackingOf(const ir::Graph& graph, const ir::Node& node) {
-  MW_CHECK(IsCollective(node.op)) << ir::OpName(node.op) << " moves nothing between devices";
-  double packed = 0;
-  switch (node.op) {
-    case ir::Op::kAllGather:
-      packed = BytesOfBlocks(graph.type(node.outputs[0]), node.attrs.Int("dim", 0));
-      break;
-    case ir::Op::kReduceScatter:
-      packed = BytesOfBlocks(graph.type(node.inputs[0]), node.attrs.Int("dim", 0));
-      break;
-    case ir::Op::kAllToAll:
-      packed = BytesOfBlocks(graph.type(node.inputs[0]), node.attrs.Int("split_dim", 0)) +
-               BytesOfBlocks(graph.type(node.outputs[0]), node.attrs.Int("concat_dim", 0));
-      break;
-    default:
-      if (node.inputs.size() == 1) break;
-      for (const ValueId id : node.inputs)
-        packed += 2 * static_cast<double>(graph.type(id).bytes());
-  }
+  const int64_t packed = PackedBytes(graph, node);
+  // What is reduced goes in and comes out again.
+  const int times = node.op == ir::Op::kAllReduce ? 2 : 1;
   NodeWork work;
   work.is_free = packed == 0;
-  work.bytes = 2 * packed;  // read and written
+  work.bytes = 2.0 * times * static_cast<double>(packed);  // read and written
   return work;
 }
 

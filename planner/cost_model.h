@@ -38,12 +38,14 @@ struct NodeWork {
 };
 // REQUIRES: not IsCollective(node.op).
 NodeWork WorkOf(const ir::Graph& graph, const ir::Node& node);
-// Of a collective: what its device copies before and after the transfer. Groups move blocks that
-// are runs of memory (worker/collective_node.h): a dim behind others is packed or unpacked block by
-// block, and so are the operands of a bucket. is_free where nothing is copied.
+// Groups move blocks that are runs of memory (worker/collective_node.h): a dim behind others is
+// packed or unpacked block by block, and so are the operands of a bucket. Bytes of a local tensor
+// whose blocks along `dim` are no runs, else 0.
+int64_t BytesOfBlocks(const ir::TensorType& type, int64_t dim);
+// Bytes that a collective of a local graph holds packed.
+int64_t PackedBytes(const ir::Graph& graph, const ir::Node& node);
+// What its device copies for that, before and after the transfer; is_free: nothing.
 NodeWork PackingOf(const ir::Graph& graph, const ir::Node& node);
-// Bytes of a local tensor whose blocks along `dim` are not runs of memory, else 0.
-double BytesOfBlocks(const ir::TensorType& type, int64_t dim);
 
 class CostModel {
  public:

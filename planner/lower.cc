@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <map>
+#include <thread>
+#include <tuple>
 #include <utility>
 
+#include "base/thread_team.h"
 #include "ir/lifetime.h"
 #include "mesh/reshard.h"
 #include "planner/memory.h"
@@ -23,9 +26,6 @@ struct Transfer {
   const Import* import = nullptr;
   std::vector<mesh::Tile> tiles;
 };
-
-// Tensor, microbatch (0 when the tensor has one instance per step).
-using SlotKey = std::pair<TensorIndex, int>;
 
 // What a step of the schedule runs, receives and sends, by the piece's key: there are many more
 // steps than pieces.
@@ -61,7 +61,8 @@ class DeviceLowering {
         index_(index),
         stage_(stage),
         position_(position),
-        mesh_(StageMesh(*input.layout, stage)) {
+        mesh_(StageMesh(*input.layout, stage)),
+        slots_(partition_.tensors.size()) {
     program_.name = input.name;
     program_.device = mesh_.devices[static_cast<size_t>(position)];
     program_.device_count = static_cast<int32_t>(input.layout->device_count());
@@ -120,20 +121,23 @@ class DeviceLowering {
 
   SlotId SlotOf(TensorIndex index, int microbatch) {
     const StageTensor& tensor = Tensor(index);
-    const SlotKey key{index, tensor.role == TensorRole::kMicrobatch ? microbatch : 0};
-    if (const auto it = slots_.find(key); it != slots_.end()) return it->second;
+    const int instance = tensor.role == TensorRole::kMicrobatch ? microbatch : 0;
+    std::vector<SlotId>& known = slots_[static_cast<size_t>(index)];
+    const auto at = static_cast<size_t>(instance);
+    if (at >= known.size()) known.resize(at + 1);
+    if (known[at].valid()) return known[at];
     ir::Slot slot;
     slot.type = tensor.local_type;
     slot.kind = tensor.kind;
     slot.persistent = tensor.role == TensorRole::kParam;
-    slot.name = slot.persistent ? tensor.name : fmt::format("{}#{}", tensor.name, key.second);
+    slot.name = slot.persistent ? tensor.name : fmt::format("{}#{}", tensor.name, instance);
     if (slot.persistent) {
       slot.global_dims = tensor.global_type.dims;
       slot.box = mesh::LocalBox(tensor.global_type.dims, tensor.sharding, mesh_, position_);
     }
     const SlotId id(static_cast<int32_t>(program_.slots.size()));
     program_.slots.push_back(std::move(slot));
-    slots_[key] = id;
+    known[at] = id;
     return id;
   }
 
@@ -190,21 +194,22 @@ class DeviceLowering {
                       int64_t bytes) {
     const DeviceIndex peer(
         static_cast<int32_t>(input_.layout->FirstDevice(peer_stage) + peer_position));
+    const auto [it, fresh] = channels_.try_emplace({outgoing, peer.value(), reader});
+    if (!fresh) {
+      ir::ChannelEnd& channel = program_.channels[static_cast<size_t>(it->second.value())];
+      channel.max_message_bytes = std::max(channel.max_message_bytes, bytes);
+      return it->second;
+    }
+    it->second = ChannelId(static_cast<int32_t>(program_.channels.size()));
     const DeviceIndex from = outgoing ? program_.device : peer;
     const DeviceIndex to = outgoing ? peer : program_.device;
     const std::string name =
         fmt::format("{}/{}/{}-{}", input_.name, PieceName(reader), from.value(), to.value());
-    for (size_t i = 0; i < program_.channels.size(); ++i) {
-      ir::ChannelEnd& channel = program_.channels[i];
-      if (channel.name != name) continue;
-      channel.max_message_bytes = std::max(channel.max_message_bytes, bytes);
-      return ChannelId(static_cast<int32_t>(i));
-    }
     program_.channels.push_back(
         {outgoing, peer,
          kMicrobatchesInFlight * MessagesPerMicrobatch(peer_stage, peer_position, outgoing, reader),
          bytes, name});
-    return ChannelId(static_cast<int32_t>(program_.channels.size()) - 1);
+    return it->second;
   }
 
   // Messages of one microbatch on a channel: with room for fewer, a stage could wait in the middle
@@ -232,8 +237,8 @@ class DeviceLowering {
   void AddReports() {
     if (program_.device.value() != ReportingDevice(*input_.layout)) return;
     for (const Report& report : partition_.reports) {
-      const auto it = slots_.find({report.tensor, 0});
-      if (it != slots_.end()) program_.reports.push_back({report.name, it->second});
+      const std::vector<SlotId>& known = slots_[static_cast<size_t>(report.tensor)];
+      if (!known.empty() && known[0].valid()) program_.reports.push_back({report.name, known[0]});
     }
   }
 
@@ -242,33 +247,42 @@ class DeviceLowering {
                        [&](const auto& r) { return r.slot == id; });
   }
 
-  static std::vector<SlotId> SlotsOf(const Instruction& instruction) {
-    std::vector<SlotId> slots = instruction.inputs;
-    slots.insert(slots.end(), instruction.outputs.begin(), instruction.outputs.end());
-    if (instruction.slot.valid()) slots.push_back(instruction.slot);
-    return slots;
+  // The last instruction of each slot; -1: none.
+  std::vector<int> LastUses() const {
+    std::vector<int> last(program_.slots.size(), -1);
+    for (size_t i = 0; i < program_.instructions.size(); ++i) {
+      const auto use = [&](SlotId slot) {
+        if (slot.valid()) last[static_cast<size_t>(slot.value())] = static_cast<int>(i);
+      };
+      const Instruction& instruction = program_.instructions[i];
+      for (const SlotId slot : instruction.inputs) use(slot);
+      for (const SlotId slot : instruction.outputs) use(slot);
+      use(instruction.slot);
+    }
+    return last;
   }
 
   void InsertFrees() {
-    std::vector<int> last(program_.slots.size(), -1);
-    for (size_t i = 0; i < program_.instructions.size(); ++i) {
-      for (SlotId slot : SlotsOf(program_.instructions[i]))
-        last[static_cast<size_t>(slot.value())] = static_cast<int>(i);
-    }
-    std::map<int, std::vector<SlotId>> ends;
+    const std::vector<int> last = LastUses();
+    std::vector<std::pair<int, SlotId>> ends;
     for (size_t s = 0; s < last.size(); ++s) {
       const SlotId id(static_cast<int32_t>(s));
       if (!program_.slots[s].persistent && last[s] >= 0 && !IsReport(id))
-        ends[last[s]].push_back(id);
+        ends.emplace_back(last[s], id);
     }
+    std::stable_sort(ends.begin(), ends.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<Instruction> with_frees;
+    with_frees.reserve(2 * program_.instructions.size());
+    auto end = ends.begin();
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       with_frees.push_back(std::move(program_.instructions[i]));
-      const auto it = ends.find(static_cast<int>(i));
-      if (it == ends.end()) continue;
+      if (end == ends.end() || end->first != static_cast<int>(i)) continue;
       Instruction free;
       free.op = Opcode::kFree;
-      free.inputs = it->second;
+      for (; end != ends.end() && end->first == static_cast<int>(i); ++end) {
+        free.inputs.push_back(end->second);
+      }
       with_frees.push_back(std::move(free));
     }
     program_.instructions = std::move(with_frees);
@@ -314,7 +328,9 @@ class DeviceLowering {
   const int64_t position_;
   const mesh::Mesh mesh_;
   Program program_;
-  std::map<SlotKey, SlotId> slots_;
+  // [tensor][microbatch, or 0 where the tensor has one instance per step]; not valid: not yet.
+  std::vector<std::vector<SlotId>> slots_;
+  std::map<std::tuple<bool, int32_t, PieceKey>, ChannelId> channels_;  // outgoing, peer, reader
 };
 
 // Tiles of an import, per microbatch: the micro axis is dropped from type and shardings.
@@ -335,6 +351,15 @@ Result<Transfer> PlanImport(const Partition& partition, const Import& import,
                                                          WithoutAxis(destination.sharding, kMicro),
                                                          StageMesh(layout, destination.stage)));
   return transfer;
+}
+
+// Few programs are made sooner than threads are.
+int ThreadsFor(int64_t programs) {
+  constexpr int64_t kProgramsPerThread = 4;
+  constexpr int64_t kMostThreads = 16;
+  const auto cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  return static_cast<int>(
+      std::clamp<int64_t>(programs / kProgramsPerThread, 1, std::min(cores, kMostThreads)));
 }
 
 }  // namespace
@@ -383,14 +408,24 @@ Result<std::vector<Program>> LowerToPrograms(const LowerInput& input) {
     return a.import->after < b.import->after;
   });
   const LoweringIndex index = IndexOf(*input.partition, transfers);
-  std::vector<Program> programs;
+  std::vector<std::pair<int, int64_t>> places;  // stage, position
   for (int stage = 0; stage < input.layout->pipeline; ++stage) {
     const int64_t end =
         input.scope == PlanScope::kOnePerStage ? 1 : input.layout->DegreesOf(stage).device_count();
-    for (int64_t position = 0; position < end; ++position) {
-      MW_ASSIGN_OR_RETURN(Program program, DeviceLowering(input, index, stage, position).Run());
-      programs.push_back(std::move(program));
+    for (int64_t position = 0; position < end; ++position) places.emplace_back(stage, position);
+  }
+  const auto count = static_cast<int64_t>(places.size());
+  std::vector<Result<Program>> lowered(places.size());
+  ThreadTeam team(ThreadsFor(count));
+  team.ParallelFor(count, [&](int64_t begin, int64_t end, int) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      lowered[i] = DeviceLowering(input, index, places[i].first, places[i].second).Run();
     }
+  });
+  std::vector<Program> programs;
+  for (Result<Program>& program : lowered) {
+    MW_TRY(program);
+    programs.push_back(*std::move(program));
   }
   return programs;
 }

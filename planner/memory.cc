@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "planner/cost_model.h"
+
 namespace meshwright::planner {
 namespace {
 
@@ -51,12 +53,6 @@ std::map<ir::MemoryKind, int64_t> TransientPeak(const ir::Program& program) {
   return peak;
 }
 
-// Blocks along a dim lie one after the other only if it is the leading one.
-bool BlocksAreRuns(const ir::TensorType& type, int64_t dim) {
-  return std::all_of(type.dims.begin(), type.dims.begin() + dim,
-                     [](int64_t size) { return size == 1; });
-}
-
 int64_t GroupSize(const ir::Program& program, const ir::Node& node) {
   int64_t size = 1;
   for (const std::string& name : node.attrs.Strs("axes")) {
@@ -68,29 +64,8 @@ int64_t GroupSize(const ir::Program& program, const ir::Node& node) {
 // Where a collective packs what it sends or unpacks what it received.
 int64_t CollectiveScratch(const ir::Program& program, const ir::Graph& graph,
                           const ir::Node& node) {
-  const ir::TensorType& from = graph.type(node.inputs.empty() ? node.outputs[0] : node.inputs[0]);
-  const ir::TensorType& to = graph.type(node.outputs[0]);
-  const auto packed = [](const ir::TensorType& type, int64_t dim) {
-    return BlocksAreRuns(type, dim) ? 0 : type.bytes();
-  };
-  int64_t bytes = 0;
-  switch (node.op) {
-    case ir::Op::kAllReduce:
-      for (ValueId id : node.inputs) bytes += node.inputs.size() > 1 ? graph.type(id).bytes() : 0;
-      break;
-    case ir::Op::kAllGather:
-      bytes = packed(to, node.attrs.Int("dim"));
-      break;
-    case ir::Op::kReduceScatter:
-      bytes = packed(from, node.attrs.Int("dim"));
-      break;
-    case ir::Op::kAllToAll:
-      bytes = packed(from, node.attrs.Int("split_dim")) + packed(to, node.attrs.Int("concat_dim"));
-      break;
-    default:
-      return 0;
-  }
-  return GroupSize(program, node) == 1 ? 0 : bytes;
+  if (!IsCollective(node.op) || GroupSize(program, node) == 1) return 0;
+  return PackedBytes(graph, node);
 }
 
 // A message that is not one run of its slot is packed.

@@ -301,26 +301,48 @@ class Finder {
   Status PriceFamily(const Family& family) {
     const auto cheapest = Layers(family.layout, family.rows, CheapestMode());
     if (!cheapest) return OkStatus();
-    const LayoutInput input = InputOf(*cheapest, CheapestMode());
+    LayoutInput input = InputOf(*cheapest, CheapestMode());
+    LayoutMemo memo;
+    input.memo = &memo;
     Layout halved = family.layout;
     halved.chunks = 2;
     if (LeastSeconds(input, halved) >= GiveUpSeconds(family.layout)) return OkStatus();
     std::optional<ProbedLayers> all;
-    for (const Layout& member : OnDevices(MembersOf(family))) {
-      const std::optional<Layout> layout = WithPinnedParts(member);
-      if (!layout) continue;
-      ++found_.priced;
+    LayoutInput input_of_all;
+    for (const Layout& layout : MembersByBound(family, input)) {
       LayoutCost cost;
       cost.missing_bytes = 1;
-      if (pinned_modes_.empty()) cost = CostOfLayout(input, *layout, GiveUpSeconds(*layout));
+      if (pinned_modes_.empty()) cost = CostOfLayout(input, layout, GiveUpSeconds(layout));
       if (cost.missing_bytes > 0 && (modes_.size() > 1 || !pinned_modes_.empty())) {
-        if (!all) all = Layers(family.layout, family.rows, modes_);
-        if (!all) return OkStatus();
-        cost = CostOfLayout(InputOf(*all, modes_), *layout, GiveUpSeconds(*layout));
+        if (!all) {
+          all = Layers(family.layout, family.rows, modes_);
+          if (!all) return OkStatus();
+          input_of_all = InputOf(*all, modes_);
+          input_of_all.memo = &memo;
+        }
+        cost = CostOfLayout(input_of_all, layout, GiveUpSeconds(layout));
       }
       Take(std::move(cost));
     }
     return OkStatus();
+  }
+
+  // The likely best first, so that few of the others need the table of their schedule.
+  std::vector<Layout> MembersByBound(const Family& family, const LayoutInput& input) {
+    std::vector<std::pair<double, Layout>> members;
+    for (Layout& member : OnDevices(MembersOf(family))) {
+      std::optional<Layout> layout = WithPinnedParts(std::move(member));
+      if (!layout) continue;
+      ++found_.priced;
+      const double bound_s = pinned_modes_.empty() ? BoundOfLayout(input, *layout) : 0;
+      if (bound_s >= GiveUpSeconds(*layout)) continue;
+      members.emplace_back(bound_s, *std::move(layout));
+    }
+    std::stable_sort(members.begin(), members.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<Layout> layouts;
+    for (auto& [bound_s, layout] : members) layouts.push_back(std::move(layout));
+    return layouts;
   }
 
   void Take(LayoutCost cost) {

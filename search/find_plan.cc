@@ -197,7 +197,8 @@ class PlanFinder {
       plan = PlanByRulesOf(found_.best[i].layout);
       if (IsMisfit(plan)) continue;
       found_.best.erase(found_.best.begin(), found_.best.begin() + static_cast<std::ptrdiff_t>(i));
-      return plan.has_value() && SharesCores() ? FastestOfNearest(*std::move(plan)) : plan;
+      if (!plan.has_value() || !SharesCores()) return plan;
+      return FastestOfNearest(*std::move(plan));
     }
     return plan;
   }

@@ -37,28 +37,33 @@ class Coster {
     }
   }
 
-  LayoutCost Run() {
+  double Bound() {
     SplitLayers();
     result_.stages.resize(At(shape_.stages));
     PriceParts();
-    if (BoundSeconds() >= give_up_s_) {
+    return BoundSeconds();
+  }
+
+  LayoutCost Run() {
+    if (Bound() >= give_up_s_) {
       result_.step_s = std::numeric_limits<double>::infinity();
       return std::move(result_);
     }
     if (CannotFit()) return std::move(result_);
-    const auto schedule =
-        planner::MakeSchedule(layout().schedule, shape_, static_cast<int>(layout().microbatches));
+    Result<std::vector<planner::StageSchedule>> made = Fail(Internal("not made"));
+    const auto& schedule = MadeOrKept(made);
     if (!schedule.has_value()) {
       result_.missing_bytes = std::numeric_limits<int64_t>::max();
       return std::move(result_);
     }
-    Simulate(*schedule);
+    Hold(*schedule);
     // Other sizes may move the fullest moment: once more where that is so.
     for (int round = 0; round < kFittingRounds && FitMemory(); ++round) {
       PriceParts();
-      Simulate(*schedule);
+      Hold(*schedule);
     }
     Check();
+    if (result_.missing_bytes == 0) Simulate(*schedule);
     return std::move(result_);
   }
 
@@ -116,6 +121,32 @@ class Coster {
     return static_cast<double>(zero.bytes) / static_cast<double>(probe.weight_bytes);
   }
 
+  const Result<std::vector<planner::StageSchedule>>& MadeOrKept(
+      Result<std::vector<planner::StageSchedule>>& made) const {
+    const auto microbatches = static_cast<int>(layout().microbatches);
+    const auto make = [&] {
+      return planner::MakeSchedule(layout().schedule, shape_, microbatches);
+    };
+    if (input_.memo == nullptr) return made = make();
+    const auto [it, fresh] = input_.memo->schedules.try_emplace(
+        {layout().schedule, shape_.stages, shape_.chunks, microbatches});
+    if (fresh) it->second = make();
+    return it->second;
+  }
+
+  bool IsUniform() const {
+    const auto is_fast = [](int of_stage) { return of_stage == 0; };
+    return layout().stage_degrees.empty() && !pinned_ &&
+           std::all_of(classes_.begin(), classes_.end(), is_fast);
+  }
+
+  std::vector<int> BalancedOrKept() const {
+    if (input_.memo == nullptr || !IsUniform()) return Balance();
+    const auto [it, fresh] = input_.memo->balanced.try_emplace(shape_.parts());
+    if (fresh) it->second = Balance();
+    return it->second;
+  }
+
   // Parts may differ in speed.
   std::vector<int> Balance() const {
     const int layers = static_cast<int>(input_.layers[0].size());
@@ -138,7 +169,7 @@ class Coster {
     const int layers = static_cast<int>(input_.layers[0].size());
     std::vector<int> part_of_layer;
     if (layout().part_layers.empty()) {
-      part_of_layer = Balance();
+      part_of_layer = BalancedOrKept();
     } else {
       for (size_t part = 0; part < layout().part_layers.size(); ++part) {
         part_of_layer.insert(part_of_layer.end(), At(layout().part_layers[part]),
@@ -290,19 +321,26 @@ class Coster {
     return bound_s;
   }
 
+  PipelineCost CostOfPipeline() const { return {parts_, transfer_s_, layout().SplitsBackward()}; }
+
+  // REQUIRES: PriceParts.
+  void Hold(const std::vector<planner::StageSchedule>& schedule) {
+    FullestMoments moments = FindFullestMoments(shape_, schedule, CostOfPipeline());
+    in_flight_ = std::move(moments.in_flight);
+    for (int stage = 0; stage < shape_.stages; ++stage) {
+      result_.stages[At(stage)].kept_bytes = moments.most_held_bytes[At(stage)];
+    }
+  }
+
   // REQUIRES: PriceParts.
   void Simulate(const std::vector<planner::StageSchedule>& schedule) {
-    const PipelineTimes times =
-        RunSchedule(shape_, schedule, {parts_, transfer_s_, layout().SplitsBackward()});
-    in_flight_ = times.in_flight;
+    const std::vector<double> end_s = EndSeconds(shape_, schedule, CostOfPipeline());
     result_.step_s = 0;
     result_.busy_s = 0;
     std::vector<double> stage_busy_s;
     for (int stage = 0; stage < shape_.stages; ++stage) {
-      StageCost& cost = result_.stages[At(stage)];
-      cost.kept_bytes = times.most_held_bytes[At(stage)];
-      result_.step_s =
-          std::max(result_.step_s, times.end_s[At(stage)] + cost.sync_s + cost.update_s);
+      const StageCost& cost = result_.stages[At(stage)];
+      result_.step_s = std::max(result_.step_s, end_s[At(stage)] + cost.sync_s + cost.update_s);
       stage_busy_s.push_back(static_cast<double>(layout().microbatches) *
                                  (cost.forward_s + cost.backward_s) +
                              cost.update_s);
@@ -472,6 +510,10 @@ class Coster {
 
 LayoutCost CostOfLayout(const LayoutInput& input, const Layout& layout, double give_up_s) {
   return Coster(input, layout, give_up_s).Run();
+}
+
+double BoundOfLayout(const LayoutInput& input, const Layout& layout) {
+  return Coster(input, layout, 0).Bound();
 }
 
 double LeastSeconds(const LayoutInput& input, const Layout& layout) {

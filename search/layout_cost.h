@@ -19,10 +19,12 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "planner/cost_model.h"
 #include "planner/plan.h"
+#include "planner/schedule.h"
 #include "planner/simulate.h"
 #include "search/layer_probe.h"
 
@@ -36,6 +38,14 @@ struct LayerModes {
   const LayerProbe& at(planner::Recompute mode) const { return probes.at(mode); }
 };
 
+// What layouts of one input have in common.
+struct LayoutMemo {
+  std::map<int, std::vector<int>> balanced;  // by parts, where all stages are equally fast
+  // By name, stages, chunks and microbatches.
+  std::map<std::tuple<std::string, int, int, int>, Result<std::vector<planner::StageSchedule>>>
+      schedules;
+};
+
 struct LayoutInput {
   const planner::CostModel* costs = nullptr;
   // [class of devices][layer of the whole model]; classes from fast to slow.
@@ -47,6 +57,7 @@ struct LayoutInput {
   std::vector<planner::CoreUse> cores;    // per device of the topology
   std::vector<int64_t> memory_bytes;      // per device of the topology; 0: unknown, not checked
   int64_t bucket_bytes = 25 << 20;
+  LayoutMemo* memo = nullptr;  // kept from layout to layout, if set
 };
 
 struct StageCost {
@@ -61,7 +72,7 @@ struct StageCost {
 };
 
 struct LayoutCost {
-  double step_s = 0;
+  double step_s = 0;  // where it fits
   double busy_s = 0;  // of the busiest stage, microbatches only
   std::vector<StageCost> stages;
   planner::Layout layout;     // with the layers of parts and what each recomputes
@@ -75,6 +86,9 @@ struct LayoutCost {
 // either: step_s is infinite. REQUIRES: parts <= layers; the schedule and its microbatches exist.
 LayoutCost CostOfLayout(const LayoutInput& input, const planner::Layout& layout,
                         double give_up_s = std::numeric_limits<double>::infinity());
+
+// CostOfLayout's step_s is no less: without what the order of its schedule adds, and as if it fit.
+double BoundOfLayout(const LayoutInput& input, const planner::Layout& layout);
 
 // No layout with these degrees takes less: all work spread evenly, nothing to wait for.
 double LeastSeconds(const LayoutInput& input, const planner::Layout& layout);

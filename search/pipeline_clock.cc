@@ -26,94 +26,142 @@ class Clock {
         schedule_(schedule),
         cost_(cost),
         microbatches_(schedule.empty() ? 0 : MicrobatchesOf(schedule.front())),
-        held_bytes_(PartIndex(shape.stages), 0),
-        in_flight_(PartIndex(shape.parts())),
+        end_s_(PartIndex(shape.stages), 0),
         forward_end_s_(PartIndex(shape.parts() * microbatches_), -1),
         backward_end_s_(PartIndex(shape.parts() * microbatches_), -1) {
-    times_.end_s.assign(PartIndex(shape.stages), 0);
-    times_.most_held_bytes.assign(PartIndex(shape.stages), 0);
-    times_.in_flight.resize(PartIndex(shape.parts()));
+    for (int stage = 0; stage < shape.stages; ++stage) {
+      for (int chunk = 0; chunk < shape.chunks; ++chunk) parts_.push_back(PartAt(stage, chunk));
+    }
   }
 
-  PipelineTimes Run() {
+  std::vector<double> Run() {
     std::vector<size_t> next(PartIndex(shape_.stages), 0);
     for (bool progress = true; progress;) {
       progress = false;
       for (int stage = 0; stage < shape_.stages; ++stage) {
         const StageSchedule& steps = schedule_[PartIndex(stage)];
-        while (next[PartIndex(stage)] < steps.size() &&
-               Step(stage, steps[next[PartIndex(stage)]])) {
-          ++next[PartIndex(stage)];
+        size_t& at = next[PartIndex(stage)];
+        while (at < steps.size() && Step(stage, steps[at])) {
+          ++at;
           progress = true;
         }
       }
     }
-    return std::move(times_);
+    return std::move(end_s_);
   }
 
  private:
-  size_t Instance(int part, int microbatch) const {
-    return PartIndex(part * microbatches_ + microbatch);
+  // What steps of a part read and write.
+  struct Part {
+    PartCost cost;
+    const double* forward_ready_s = nullptr;  // [microbatch] of the part before; null: none
+    const double* backward_ready_s = nullptr;
+    double* forward_end_s = nullptr;
+    double* backward_end_s = nullptr;
+    double forward_transfer_s = 0;
+    double backward_transfer_s = 0;
+  };
+
+  Part PartAt(int stage, int chunk) {
+    const int index = shape_.PartOf(stage, chunk);
+    const auto at = [&](std::vector<double>& times, int part) {
+      return times.data() + PartIndex(part) * PartIndex(microbatches_);
+    };
+    Part part;
+    part.cost = cost_.parts[PartIndex(index)];
+    part.forward_end_s = at(forward_end_s_, index);
+    part.backward_end_s = at(backward_end_s_, index);
+    if (index > 0) {
+      part.forward_ready_s = at(forward_end_s_, index - 1);
+      part.forward_transfer_s = cost_.transfer_s[PartIndex(index - 1)];
+    }
+    if (index + 1 < shape_.parts()) {
+      part.backward_ready_s = at(backward_end_s_, index + 1);
+      part.backward_transfer_s = cost_.transfer_s[PartIndex(index)];
+    }
+    return part;
   }
 
   // False when what it needs is not there yet.
   bool Step(int stage, const ScheduleStep& step) {
-    const int part = shape_.PartOf(stage, step.chunk);
-    const PartCost& cost = cost_.parts[PartIndex(part)];
-    double& now_s = times_.end_s[PartIndex(stage)];
+    const Part& part = parts_[PartIndex(stage * shape_.chunks + step.chunk)];
+    double& now_s = end_s_[PartIndex(stage)];
     if (step.weights) {
-      now_s += cost.weight_s;
-      Hold(stage, part, {0, -1});
+      now_s += part.cost.weight_s;
       return true;
     }
     const bool forward = step.phase == ir::Phase::kForward;
-    const int from = forward ? part - 1 : part + 1;
-    std::vector<double>& end_s = forward ? forward_end_s_ : backward_end_s_;
-    if (from >= 0 && from < shape_.parts()) {
-      const double ready_s = end_s[Instance(from, step.microbatch)];
+    const double* const ready = forward ? part.forward_ready_s : part.backward_ready_s;
+    if (ready != nullptr) {
+      const double ready_s = ready[step.microbatch];
       if (ready_s < 0) return false;
-      now_s = std::max(now_s, ready_s + cost_.transfer_s[PartIndex(std::min(from, part))]);
+      now_s =
+          std::max(now_s, ready_s + (forward ? part.forward_transfer_s : part.backward_transfer_s));
     }
-    now_s += forward ? cost.forward_s : cost.backward_s;
-    end_s[Instance(part, step.microbatch)] = now_s;
-    if (forward) {
-      Hold(stage, part, {1, 0});
-    } else {
-      Hold(stage, part, {-1, cost_.splits_backward ? 1 : 0});
-    }
+    now_s += forward ? part.cost.forward_s : part.cost.backward_s;
+    (forward ? part.forward_end_s : part.backward_end_s)[step.microbatch] = now_s;
     return true;
-  }
-
-  void Hold(int stage, int part, InFlight change) {
-    const PartCost& cost = cost_.parts[PartIndex(part)];
-    InFlight& own = in_flight_[PartIndex(part)];
-    own.forward_done += change.forward_done;
-    own.backward_done += change.backward_done;
-    int64_t& bytes = held_bytes_[PartIndex(stage)];
-    bytes += change.forward_done * cost.kept_bytes + change.backward_done * cost.waiting_bytes;
-    if (bytes <= times_.most_held_bytes[PartIndex(stage)]) return;
-    times_.most_held_bytes[PartIndex(stage)] = bytes;
-    for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
-      const size_t other = PartIndex(shape_.PartOf(stage, chunk));
-      times_.in_flight[other] = in_flight_[other];
-    }
   }
 
   const PipelineShape& shape_;
   const std::vector<StageSchedule>& schedule_;
   const PipelineCost& cost_;
   const int microbatches_;
-  std::vector<int64_t> held_bytes_;    // per stage, now
-  std::vector<InFlight> in_flight_;    // per part, now
+  std::vector<double> end_s_;          // per stage, now
   std::vector<double> forward_end_s_;  // [part][microbatch]; -1: not yet
   std::vector<double> backward_end_s_;
-  PipelineTimes times_;
+  std::vector<Part> parts_;  // [stage][chunk]
 };
 
 }  // namespace
 
-PipelineTimes RunSchedule(const PipelineShape& shape, const std::vector<StageSchedule>& schedule,
-                          const PipelineCost& cost) {
+FullestMoments FindFullestMoments(const PipelineShape& shape,
+                                  const std::vector<StageSchedule>& schedule,
+                                  const PipelineCost& cost) {
+  FullestMoments moments;
+  moments.in_flight.resize(PartIndex(shape.parts()));
+  std::vector<InFlight> now(PartIndex(shape.chunks)), fullest;
+  std::vector<PartCost> costs(now.size());
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    now.assign(now.size(), {});
+    fullest = now;
+    for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+      costs[PartIndex(chunk)] = cost.parts[PartIndex(shape.PartOf(stage, chunk))];
+    }
+    int64_t held_bytes = 0;
+    int64_t most_bytes = 0;
+    for (const ScheduleStep& step : schedule[PartIndex(stage)]) {
+      InFlight& own = now[PartIndex(step.chunk)];
+      const PartCost& part = costs[PartIndex(step.chunk)];
+      if (step.weights) {
+        --own.backward_done;
+        held_bytes -= part.waiting_bytes;
+      } else if (step.phase == ir::Phase::kForward) {
+        ++own.forward_done;
+        held_bytes += part.kept_bytes;
+      } else {
+        --own.forward_done;
+        held_bytes -= part.kept_bytes;
+        if (cost.splits_backward) {
+          ++own.backward_done;
+          held_bytes += part.waiting_bytes;
+        }
+      }
+      if (held_bytes <= most_bytes) continue;
+      most_bytes = held_bytes;
+      fullest = now;
+    }
+    moments.most_held_bytes.push_back(most_bytes);
+    for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+      moments.in_flight[PartIndex(shape.PartOf(stage, chunk))] = fullest[PartIndex(chunk)];
+    }
+  }
+  return moments;
+}
+
+std::vector<double> EndSeconds(const PipelineShape& shape,
+                               const std::vector<StageSchedule>& schedule,
+                               const PipelineCost& cost) {
   return Clock(shape, schedule, cost).Run();
 }
 

@@ -38,15 +38,20 @@ struct InFlight {
   int backward_done = 0;  // W is
 };
 
-struct PipelineTimes {
-  std::vector<double> end_s;             // per stage
+struct FullestMoments {
   std::vector<int64_t> most_held_bytes;  // per stage
   std::vector<InFlight> in_flight;       // per part, when its stage holds most
 };
 
-// REQUIRES: `schedule` is MakeSchedule's for `shape`; a part cost per part, a transfer fewer.
-PipelineTimes RunSchedule(const planner::PipelineShape& shape,
-                          const std::vector<planner::StageSchedule>& schedule,
-                          const PipelineCost& cost);
+// REQUIRES, of both: `schedule` is MakeSchedule's for `shape`; a part cost per part, a transfer
+// fewer.
+// The order of a stage's steps decides, not when they are done.
+FullestMoments FindFullestMoments(const planner::PipelineShape& shape,
+                                  const std::vector<planner::StageSchedule>& schedule,
+                                  const PipelineCost& cost);
+// When each stage is done.
+std::vector<double> EndSeconds(const planner::PipelineShape& shape,
+                               const std::vector<planner::StageSchedule>& schedule,
+                               const PipelineCost& cost);
 
 }  // namespace meshwright::search

@@ -14,8 +14,8 @@ namespace meshwright::search {
 namespace {
 
 // What the device packs or unpacks, as planner::PackingOf does of the collective that the step is.
-double PackedBytes(const ir::TensorType& before, const ir::TensorType& after,
-                   const mesh::ReshardStep& step) {
+int64_t PackedBytes(const ir::TensorType& before, const ir::TensorType& after,
+                    const mesh::ReshardStep& step) {
   switch (step.kind) {
     case mesh::StepKind::kAllGather:
       return planner::BytesOfBlocks(after, step.dim);
@@ -66,7 +66,7 @@ double ReshardTable::StepSeconds(const ir::TensorType& local, const mesh::Reshar
   const double moved_s =
       worst.alpha_s + worst.seconds_per_byte * mesh::BytesOfStep(step, local_bytes, mesh_);
   const ir::TensorType after{type_.dtype, mesh::LocalDims(type_.dims, step.result, mesh_)};
-  const double packed = PackedBytes(local, after, step);
+  const auto packed = static_cast<double>(PackedBytes(local, after, step));
   return packed == 0 ? moved_s : moved_s + copy_.alpha_s + 2 * packed * copy_.seconds_per_byte;
 }
 

@@ -26,17 +26,17 @@ const std::vector<planner::StageSchedule> kLateWeights = {{{kForward, 0},
                                                            {kBackward, 0, 0, true},
                                                            {kBackward, 1, 0, true}}};
 
-PipelineTimes RunLateWeights(int64_t kept_bytes, int64_t waiting_bytes) {
+FullestMoments HoldLateWeights(int64_t kept_bytes, int64_t waiting_bytes) {
   const PartCost part = {1, 2, 3, kept_bytes, waiting_bytes, 0};
-  return RunSchedule({1, 1, false}, kLateWeights, {{&part, 1}, {}, true});
+  EXPECT_EQ(EndSeconds({1, 1, false}, kLateWeights, {{&part, 1}, {}, true})[0], 12);
+  return FindFullestMoments({1, 1, false}, kLateWeights, {{&part, 1}, {}, true});
 }
 
 TEST(PipelineClock, HoldsWhatWReadsUntilW) {
-  const PipelineTimes light = RunLateWeights(10, 4);
-  EXPECT_EQ(light.end_s[0], 12);
+  const FullestMoments light = HoldLateWeights(10, 4);
   EXPECT_EQ(light.most_held_bytes[0], 20) << "behind the second forward";
   EXPECT_EQ(light.in_flight[0].forward_done, 2);
-  const PipelineTimes heavy = RunLateWeights(10, 16);
+  const FullestMoments heavy = HoldLateWeights(10, 16);
   EXPECT_EQ(heavy.most_held_bytes[0], 32) << "behind the second B: both wait for W";
   EXPECT_EQ(heavy.in_flight[0].forward_done, 0);
   EXPECT_EQ(heavy.in_flight[0].backward_done, 2);
@@ -47,10 +47,12 @@ TEST(PipelineClock, StagesWaitForOneAnotherAndForMessages) {
   const std::vector<double> transfer_s = {0.5};
   const auto schedule = planner::MakeSchedule("gpipe", {2, 1, false}, 1);
   ASSERT_TRUE(schedule.has_value());
-  const PipelineTimes times = RunSchedule({2, 1, false}, *schedule, {parts, transfer_s, false});
-  EXPECT_DOUBLE_EQ(times.end_s[1], 1 + 0.5 + 3 + 4);
-  EXPECT_DOUBLE_EQ(times.end_s[0], 1 + 0.5 + 3 + 4 + 0.5 + 2);
-  EXPECT_EQ(times.most_held_bytes, (std::vector<int64_t>{5, 7}));
+  const PipelineCost cost = {parts, transfer_s, false};
+  const std::vector<double> end_s = EndSeconds({2, 1, false}, *schedule, cost);
+  EXPECT_DOUBLE_EQ(end_s[1], 1 + 0.5 + 3 + 4);
+  EXPECT_DOUBLE_EQ(end_s[0], 1 + 0.5 + 3 + 4 + 0.5 + 2);
+  EXPECT_EQ(FindFullestMoments({2, 1, false}, *schedule, cost).most_held_bytes,
+            (std::vector<int64_t>{5, 7}));
 }
 
 double SlowestPart(const std::vector<std::vector<double>>& sums, const std::vector<int>& parts) {
