@@ -90,6 +90,10 @@ void ThreadTeam::ParallelFor(int64_t count, Body body) {
   busy_.store(false);
 }
 
+int ThreadTeam::MostAtOnce() {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
 void ThreadTeam::AwaitWorkers() {
   for (uint32_t left = remaining_.load(std::memory_order_acquire); left != 0;
        left = remaining_.load(std::memory_order_acquire)) {

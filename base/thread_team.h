@@ -33,6 +33,9 @@ class ThreadTeam {
 
   int size() const { return threads_; }
 
+  // How many threads run at once on this machine: at least 1.
+  static int MostAtOnce();
+
   // Calls body(begin, end, thread) once per thread with a block that is not empty and returns when
   // all are done. Blocks are disjoint, cover [0, count) and rise with the thread number.
   // What the body wrote is visible to the caller. No allocation. count <= 0 does nothing.

@@ -9,7 +9,9 @@
 namespace meshwright::ir {
 
 Builder::Builder(std::string name) { graph_.name = std::move(name); }
-Builder::Builder(Graph graph) : graph_(std::move(graph)) {}
+Builder::Builder(Graph graph) : graph_(std::move(graph)) {
+  for (size_t i = 0; i < graph_.outputs.size(); ++i) output_at_[graph_.outputs[i].name] = i;
+}
 
 void Builder::Fail(Status status) {
   if (status_.ok()) status_ = std::move(status);
@@ -58,12 +60,11 @@ void Builder::SetOutput(std::string name, ValueId value) {
                                      value.value(), graph_.name)));
     return;
   }
-  const auto it = std::find_if(graph_.outputs.begin(), graph_.outputs.end(),
-                               [&](const NamedValue& output) { return output.name == name; });
-  if (it != graph_.outputs.end()) {
-    it->value = value;
-  } else {
+  const auto [it, fresh] = output_at_.emplace(name, graph_.outputs.size());
+  if (fresh) {
     graph_.outputs.push_back(NamedValue{std::move(name), value});
+  } else {
+    graph_.outputs[it->second].value = value;
   }
 }
 

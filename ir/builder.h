@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
@@ -45,6 +46,7 @@ class Builder {
 
  private:
   Graph graph_;
+  std::unordered_map<std::string, size_t> output_at_;  // index in graph_.outputs
   Status status_;
   int layer_ = -1;
   Phase phase_ = Phase::kForward;

@@ -1,6 +1,8 @@
 #include "ir/lifetime.h"
 
 #include <algorithm>
+#include <limits>
+#include <memory_resource>
 #include <numeric>
 #include <utility>
 
@@ -18,118 +20,110 @@ struct Run {
 };
 
 // A union of offsets as runs that neither overlap nor touch, by increasing offset.
-class Runs {
- public:
-  void Add(Run run) {
-    const auto first = std::lower_bound(runs_.begin(), runs_.end(), run.begin,
-                                        [](const Run& a, int64_t begin) { return a.end < begin; });
-    if (first == runs_.end() || first->begin > run.end) {
-      runs_.insert(first, run);
-      return;
-    }
-    auto behind = first;
-    for (; behind != runs_.end() && behind->begin <= run.end; ++behind) {
-      run.begin = std::min(run.begin, behind->begin);
-      run.end = std::max(run.end, behind->end);
-    }
-    *first = run;
-    runs_.erase(first + 1, behind);
+using Runs = std::pmr::vector<Run>;
+
+void Add(Run run, Runs& runs) {
+  const auto first = std::lower_bound(runs.begin(), runs.end(), run.begin,
+                                      [](const Run& a, int64_t begin) { return a.end < begin; });
+  if (first == runs.end() || first->begin > run.end) {
+    runs.insert(first, run);
+    return;
   }
+  auto behind = first;
+  for (; behind != runs.end() && behind->begin <= run.end; ++behind) {
+    run.begin = std::min(run.begin, behind->begin);
+    run.end = std::max(run.end, behind->end);
+  }
+  *first = run;
+  runs.erase(first + 1, behind);
+}
 
-  const std::vector<Run>& all() const { return runs_; }
-
- private:
-  std::vector<Run> runs_;
-};
-
-// Offsets that are taken, over the instants [0, count).
+// Offsets that are taken, over the instants [0, count): a segment tree. Node i has the children
+// 2 i and 2 i + 1, the leaves are nodes [count, 2 count).
 class TakenOffsets {
  public:
-  explicit TakenOffsets(int count) : count_(count), nodes_(4 * static_cast<size_t>(count)) {}
+  explicit TakenOffsets(size_t count)
+      : count_(count), through_(2 * count, &memory_), within_(2 * count, &memory_) {}
 
   // The lowest offset from which `bytes` are free at all of [first, last].
-  int64_t LowestFree(int first, int last, int64_t bytes) {
+  int64_t LowestFree(size_t first, size_t last, int64_t bytes) {
     readers_.clear();
-    Collect({0, 0, count_ - 1}, first, last);
+    ForCover(first, last, [&](size_t node) { Read(within_[node]); });
+    // Nodes with many instants first: they leave the fewest gaps, and what lies below is skipped.
+    std::reverse(readers_.begin(), readers_.end());
+    ForAbove(first, last, [&](size_t node) { Read(through_[node]); });
     int64_t offset = 0;
     for (bool moved = true; moved;) {
       moved = false;
       for (Reader& reader : readers_) {
+        if (reader.begin >= offset + bytes) continue;
         while (reader.next != reader.end && reader.next->end <= offset) ++reader.next;
         while (reader.next != reader.end && reader.next->begin < offset + bytes) {
           offset = reader.next->end;
           ++reader.next;
           moved = true;
         }
+        reader.begin = reader.next == reader.end ? kNoRun : reader.next->begin;
       }
     }
     return offset;
   }
 
-  void Take(int first, int last, Run run) { Take({0, 0, count_ - 1}, first, last, run); }
+  void Take(size_t first, size_t last, Run run) {
+    ForCover(first, last, [&](size_t node) {
+      Add(run, through_[node]);
+      Add(run, within_[node]);
+    });
+    ForAbove(first, last, [&](size_t node) { Add(run, within_[node]); });
+  }
 
  private:
-  struct Node {
-    Runs through;  // what is stored here: it lives at all instants of the node
-    Runs within;   // that, and what is stored below
-  };
-
-  struct Span {
-    size_t node = 0;
-    int first = 0;
-    int last = 0;
-    bool Inside(int from, int to) const { return from <= first && last <= to; }
-    bool Apart(int from, int to) const { return last < from || to < first; }
-    Span Left() const { return {2 * node + 1, first, first + (last - first) / 2}; }
-    Span Right() const { return {2 * node + 2, first + (last - first) / 2 + 1, last}; }
-  };
+  static constexpr int64_t kNoRun = std::numeric_limits<int64_t>::max();
 
   struct Reader {
+    int64_t begin = 0;  // no more than next->begin
     const Run* next = nullptr;
     const Run* end = nullptr;
   };
 
   void Read(const Runs& runs) {
-    const std::vector<Run>& all = runs.all();
-    if (!all.empty()) readers_.push_back({all.data(), all.data() + all.size()});
+    if (!runs.empty()) readers_.push_back({runs[0].begin, runs.data(), runs.data() + runs.size()});
   }
 
-  void Collect(Span span, int first, int last) {
-    if (span.Apart(first, last)) return;
-    const Node& node = nodes_[span.node];
-    if (span.Inside(first, last)) {
-      Read(node.within);
-      return;
+  // Nodes that together have just the instants [first, last] below them.
+  template <typename Visit>
+  void ForCover(size_t first, size_t last, const Visit& visit) const {
+    for (size_t a = first + count_, b = last + count_ + 1; a < b; a /= 2, b /= 2) {
+      if (a % 2 == 1) visit(a++);
+      if (b % 2 == 1) visit(--b);
     }
-    Read(node.through);
-    Collect(span.Left(), first, last);
-    Collect(span.Right(), first, last);
   }
 
-  void Take(Span span, int first, int last, Run run) {
-    if (span.Apart(first, last)) return;
-    Node& node = nodes_[span.node];
-    node.within.Add(run);
-    if (span.Inside(first, last)) {
-      node.through.Add(run);
-      return;
+  // All that are above a node of the cover, each once. Some that are below one are visited, too:
+  // they repeat what it says.
+  template <typename Visit>
+  void ForAbove(size_t first, size_t last, const Visit& visit) const {
+    size_t a = (first + count_) / 2;
+    size_t b = (last + count_) / 2;
+    while (a != b) {
+      size_t& lower = a > b ? a : b;
+      visit(lower);
+      lower /= 2;
     }
-    Take(span.Left(), first, last, run);
-    Take(span.Right(), first, last, run);
+    for (; a > 0; a /= 2) visit(a);
   }
 
-  const int count_;
-  std::vector<Node> nodes_;
-  std::vector<Reader> readers_;  // of the search that runs
+  const size_t count_;
+  std::pmr::monotonic_buffer_resource memory_;  // nodes are many, and end together
+  std::pmr::vector<Runs> through_;  // by node: what is stored there, it lives at all its instants
+  std::pmr::vector<Runs> within_;   // that, and what is stored below
+  std::vector<Reader> readers_;     // of the search that runs
 };
 
-// Instants at which something begins or ends, by time: the others change nothing.
+// Instants at which something begins, by time: of two that meet, one lives when the other begins.
 std::vector<int> Instants(const std::vector<Lifetime>& lifetimes) {
   std::vector<int> instants;
-  for (const Lifetime& life : lifetimes) {
-    instants.push_back(life.first);
-    instants.push_back(life.last);
-  }
+  for (const Lifetime& life : lifetimes) instants.push_back(life.first);
   std::sort(instants.begin(), instants.end());
   instants.erase(std::unique(instants.begin(), instants.end()), instants.end());
   return instants;
@@ -141,9 +135,10 @@ Placement PlaceLifetimes(const std::vector<Lifetime>& lifetimes) {
   Placement placement;
   placement.offset_bytes.assign(lifetimes.size(), 0);
   const std::vector<int> instants = Instants(lifetimes);
+  // Of the last that is not after `instant`.
   const auto index_of = [&](int instant) {
-    return static_cast<int>(std::lower_bound(instants.begin(), instants.end(), instant) -
-                            instants.begin());
+    const auto behind = std::upper_bound(instants.begin(), instants.end(), instant);
+    return static_cast<size_t>(behind - instants.begin()) - 1;
   };
   std::vector<size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -151,12 +146,12 @@ Placement PlaceLifetimes(const std::vector<Lifetime>& lifetimes) {
     if (lifetimes[a].bytes != lifetimes[b].bytes) return lifetimes[a].bytes > lifetimes[b].bytes;
     return lifetimes[a].first < lifetimes[b].first;
   });
-  TakenOffsets taken(static_cast<int>(instants.size()));
+  TakenOffsets taken(instants.size());
   for (const size_t i : order) {
     const Lifetime& life = lifetimes[i];
     if (life.bytes <= 0) continue;
-    const int first = index_of(life.first);
-    const int last = index_of(life.last);
+    const size_t first = index_of(life.first);
+    const size_t last = index_of(life.last);
     const int64_t offset = taken.LowestFree(first, last, life.bytes);
     const Run run = {offset, AlignUp(offset + life.bytes)};
     taken.Take(first, last, run);

@@ -14,19 +14,21 @@ namespace meshwright::planner {
 Result<Partition> MakeInitPartition(const ir::Graph& graph, const StageAssignment& stages,
                                     const Strategies& strategies, const Layout& layout) {
   Partition result;
+  std::vector<std::vector<NodeId>> params(static_cast<size_t>(stages.stage_count()));
+  for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
+    const auto holders = stages.param_stages.find(graph.node(id).attrs.Str("name"));
+    if (holders == stages.param_stages.end()) continue;
+    for (const int stage : holders->second) params[static_cast<size_t>(stage)].push_back(id);
+  }
   for (int stage = 0; stage < stages.stage_count(); ++stage) {
     Piece piece;
     piece.key = {stage, ir::Phase::kForward, 0};
     const mesh::Mesh mesh = PlanningMesh(layout, stage);
     ir::Builder builder(fmt::format("s{}/init", stage));
     builder.SetPhase(ir::Phase::kUpdate);
-    for (NodeId id : graph.NodesOf(ir::Op::kParam)) {
+    for (const NodeId id : params[static_cast<size_t>(stage)]) {
       const ir::Node& node = graph.node(id);
       const std::string name = node.attrs.Str("name");
-      const auto holders = stages.param_stages.find(name);
-      if (holders == stages.param_stages.end()) continue;
-      if (std::find(holders->second.begin(), holders->second.end(), stage) == holders->second.end())
-        continue;
       const ir::TensorType& type = graph.type(node.outputs[0]);
       const mesh::Sharding sharding = OnMesh(strategies.params.at(name), mesh);
       const ir::TensorType local{type.dtype, mesh::LocalDims(type.dims, sharding, mesh)};

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -357,9 +356,8 @@ Result<Transfer> PlanImport(const Partition& partition, const Import& import,
 int ThreadsFor(int64_t programs) {
   constexpr int64_t kProgramsPerThread = 4;
   constexpr int64_t kMostThreads = 16;
-  const auto cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
-  return static_cast<int>(
-      std::clamp<int64_t>(programs / kProgramsPerThread, 1, std::min(cores, kMostThreads)));
+  const auto most = std::min<int64_t>(ThreadTeam::MostAtOnce(), kMostThreads);
+  return static_cast<int>(std::clamp<int64_t>(programs / kProgramsPerThread, 1, most));
 }
 
 }  // namespace

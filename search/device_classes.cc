@@ -42,4 +42,24 @@ std::vector<int> SlowestGroup(const std::vector<int>& members, size_t size,
   return group;
 }
 
+std::vector<planner::Layout> OnFastDevicesToo(std::vector<planner::Layout> layouts,
+                                              const std::vector<std::vector<int>>& classes) {
+  if (classes.size() == 1) return layouts;
+  std::vector<int> fast_first;
+  for (const std::vector<int>& members : classes) {
+    fast_first.insert(fast_first.end(), members.begin(), members.end());
+  }
+  std::vector<int> first(fast_first.size());
+  std::iota(first.begin(), first.end(), 0);
+  const size_t count = layouts.size();
+  for (size_t i = 0; i < count; ++i) {
+    const auto end = fast_first.begin() + layouts[i].device_count();
+    planner::Layout layout = layouts[i];
+    layout.devices.assign(fast_first.begin(), end);
+    if (std::equal(fast_first.begin(), end, first.begin())) continue;
+    layouts.push_back(std::move(layout));
+  }
+  return layouts;
+}
+
 }  // namespace meshwright::search

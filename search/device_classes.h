@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/cost_model.h"
+#include "planner/plan.h"
 
 namespace meshwright::search {
 
@@ -19,5 +20,9 @@ std::vector<std::vector<int>> ClassesOfDevices(const planner::CostModel& costs);
 // REQUIRES: 1 <= size <= members.size().
 std::vector<int> SlowestGroup(const std::vector<int>& members, size_t size,
                               const planner::CostModel& costs);
+
+// With each layout again on the fastest devices, where that is a difference.
+std::vector<planner::Layout> OnFastDevicesToo(std::vector<planner::Layout> layouts,
+                                              const std::vector<std::vector<int>>& classes);
 
 }  // namespace meshwright::search

@@ -61,6 +61,7 @@ class Finder {
     if (job_.parallel.stage_meshes.empty()) MW_TRY(PriceFamilies());
     MW_TRY(PriceUnequalStages());
     if (found_.best.empty()) return Fail(NothingFits());
+    PreferShortPrograms();
     return std::move(found_);
   }
 
@@ -271,27 +272,6 @@ class Finder {
     return rest_s;
   }
 
-  std::vector<Layout> MembersOf(const Family& family) const {
-    std::vector<Layout> members;
-    for (const std::string& schedule : choices_.Schedules(family.layout.pipeline)) {
-      for (const int chunks : choices_.Chunks(schedule, family.layout.pipeline)) {
-        const auto shape =
-            planner::ShapeOfSchedule(schedule, static_cast<int>(family.layout.pipeline), chunks);
-        if (!shape || (family.layout.pipeline > 1 && shape->parts() > layer_count_)) continue;
-        if (shape->folded && family.layout.microbatches < 2 * family.layout.pipeline) continue;
-        for (const int64_t zero : choices_.ZeroStages(family.layout.data)) {
-          Layout layout = family.layout;
-          layout.schedule = schedule;
-          layout.chunks = shape->chunks;
-          layout.zero = zero;
-          layout.recompute = pinned_modes_;
-          members.push_back(std::move(layout));
-        }
-      }
-    }
-    return members;
-  }
-
   // ---- pricing ----
 
   std::vector<Recompute> CheapestMode() const { return {modes_.front()}; }
@@ -329,19 +309,20 @@ class Finder {
 
   // The likely best first, so that few of the others need the table of their schedule.
   std::vector<Layout> MembersByBound(const Family& family, const LayoutInput& input) {
-    std::vector<std::pair<double, Layout>> members;
-    for (Layout& member : OnDevices(MembersOf(family))) {
+    std::vector<std::pair<double, Layout>> bounded;
+    const std::vector<Layout> members = choices_.Members(family.layout, pinned_modes_);
+    for (Layout& member : OnFastDevicesToo(members, classes_)) {
       std::optional<Layout> layout = WithPinnedParts(std::move(member));
       if (!layout) continue;
       ++found_.priced;
       const double bound_s = pinned_modes_.empty() ? BoundOfLayout(input, *layout) : 0;
       if (bound_s >= GiveUpSeconds(*layout)) continue;
-      members.emplace_back(bound_s, *std::move(layout));
+      bounded.emplace_back(bound_s, *std::move(layout));
     }
-    std::stable_sort(members.begin(), members.end(),
+    std::stable_sort(bounded.begin(), bounded.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<Layout> layouts;
-    for (auto& [bound_s, layout] : members) layouts.push_back(std::move(layout));
+    for (auto& [bound_s, layout] : bounded) layouts.push_back(std::move(layout));
     return layouts;
   }
 
@@ -349,24 +330,6 @@ class Finder {
     if (std::isinf(cost.step_s)) return;
     if (cost.missing_bytes == 0) return Keep(std::move(cost));
     if (!nearest_ || cost.missing_bytes < nearest_->missing_bytes) nearest_ = std::move(cost);
-  }
-
-  // Where devices differ, on the fastest ones, too.
-  std::vector<Layout> OnDevices(std::vector<Layout> members) const {
-    if (classes_.size() == 1) return members;
-    std::vector<int> fast_first;
-    for (const std::vector<int>& members_of_class : classes_) {
-      fast_first.insert(fast_first.end(), members_of_class.begin(), members_of_class.end());
-    }
-    const size_t count = members.size();
-    for (size_t i = 0; i < count; ++i) {
-      const auto end = fast_first.begin() + members[i].device_count();
-      Layout layout = members[i];
-      layout.devices.assign(fast_first.begin(), end);
-      if (std::equal(fast_first.begin(), end, all_devices_.begin())) continue;
-      members.push_back(std::move(layout));
-    }
-    return members;
   }
 
   // Nothing: the job's parts contradict the layout.
@@ -434,6 +397,15 @@ class Finder {
     if (!options_.progress || found_.best.empty()) return true;
     return options_.progress(
         {found_.best.front().step_s, GapTo(least_s), found_.priced, found_.candidates});
+  }
+
+  void PreferShortPrograms() {
+    std::vector<LayoutCost>& best = found_.best;
+    const size_t chosen = ShortestOfNearest(best);
+    const double slower = best[chosen].step_s / best.front().step_s;
+    found_.gap = (1 + found_.gap) * slower - 1;
+    const auto at = best.begin() + static_cast<std::ptrdiff_t>(chosen);
+    std::rotate(best.begin(), at, at + 1);
   }
 
   double GapTo(double least_s) const {
@@ -532,7 +504,7 @@ class Finder {
     family.layout = stages;
     // Layers of stages that hold one part each are the stage search's.
     const std::vector<int> found_parts = std::exchange(family.layout.part_layers, {});
-    for (const Layout& layout : MembersOf(family)) {
+    for (const Layout& layout : choices_.Members(family.layout, pinned_modes_)) {
       std::optional<Layout> wanted = WithPinnedParts(layout);
       if (!wanted) continue;
       if (layout.chunks == 1 && wanted->part_layers.empty()) wanted->part_layers = found_parts;

@@ -51,8 +51,10 @@ struct FindOptions {
 };
 
 struct FoundLayout {
-  std::vector<LayoutCost> best;  // that fit, from the fastest, with different degrees; at least one
-  double gap = 0;
+  // That fit, with different degrees; at least one. From the fastest, but for the first
+  // (ShortestOfNearest).
+  std::vector<LayoutCost> best;
+  double gap = 0;  // of the first
   int64_t priced = 0;
   int64_t candidates = 0;
 };

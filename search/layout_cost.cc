@@ -30,11 +30,23 @@ class Coster {
     result_.layout = layout;
     pinned_ = !layout.recompute.empty();
     if (!pinned_) result_.layout.recompute.assign(input.layers[0].size(), input.modes.front());
+    const bool first_devices = layout.devices.empty() && layout.stage_degrees.empty();
+    const bool keeps = input.memo != nullptr && first_devices;
+    if (keeps && !input.memo->devices.empty()) {
+      devices_ = input.memo->devices;
+      classes_ = input.memo->classes;
+      groups_ = input.memo->groups;
+      return;
+    }
     for (int stage = 0; stage < shape_.stages; ++stage) {
       devices_.push_back(FindDevices(stage));
       classes_.push_back(SlowestClass(stage));
       groups_.push_back(input.costs->ShapeOf(Replicas(stage)));
     }
+    if (!keeps) return;
+    input.memo->devices = devices_;
+    input.memo->classes = classes_;
+    input.memo->groups = groups_;
   }
 
   double Bound() {
@@ -507,6 +519,18 @@ class Coster {
 };
 
 }  // namespace
+
+size_t ShortestOfNearest(const std::vector<LayoutCost>& best) {
+  constexpr double kNear = 1.01;
+  const auto runs = [](const Layout& layout) {
+    return layout.shape().parts() * layout.microbatches * (layout.SplitsBackward() ? 3 : 2);
+  };
+  size_t chosen = 0;
+  for (size_t i = 1; i < best.size() && best[i].step_s <= kNear * best[0].step_s; ++i) {
+    if (2 * runs(best[i].layout) <= runs(best[chosen].layout)) chosen = i;
+  }
+  return chosen;
+}
 
 LayoutCost CostOfLayout(const LayoutInput& input, const Layout& layout, double give_up_s) {
   return Coster(input, layout, give_up_s).Run();

@@ -40,6 +40,10 @@ struct LayerModes {
 
 // What layouts of one input have in common.
 struct LayoutMemo {
+  // Of layouts with equal degrees on the first devices of the topology.
+  std::vector<std::vector<int>> devices;     // per stage
+  std::vector<int> classes;                  // per stage, the slowest of its devices
+  std::vector<mesh::GroupShape> groups;      // per stage: its replicas
   std::map<int, std::vector<int>> balanced;  // by parts, where all stages are equally fast
   // By name, stages, chunks and microbatches.
   std::map<std::tuple<std::string, int, int, int>, Result<std::vector<planner::StageSchedule>>>
@@ -89,6 +93,11 @@ LayoutCost CostOfLayout(const LayoutInput& input, const planner::Layout& layout,
 
 // CostOfLayout's step_s is no less: without what the order of its schedule adds, and as if it fit.
 double BoundOfLayout(const LayoutInput& input, const planner::Layout& layout);
+
+// Which of `best`, from the fastest, should be the plan: the first, unless one that is hardly
+// slower has programs of at most half the length. Such a difference is less than what estimates are
+// worth, and programs are made, sent and kept. REQUIRES: not empty.
+size_t ShortestOfNearest(const std::vector<LayoutCost>& best);
 
 // No layout with these degrees takes less: all work spread evenly, nothing to wait for.
 double LeastSeconds(const LayoutInput& input, const planner::Layout& layout);

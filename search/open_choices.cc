@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "planner/schedule.h"
 #include "planner/stages.h"
 
 namespace meshwright::search {
@@ -76,6 +77,28 @@ std::vector<int64_t> OpenChoices::ZeroStages(int64_t data) const {
   if (job_.parallel.zero >= 0) return {job_.parallel.zero};
   if (data == 1) return {0};
   return {0, 1, 2, 3};
+}
+
+std::vector<planner::Layout> OpenChoices::Members(
+    const planner::Layout& degrees, const std::vector<planner::Recompute>& recompute) const {
+  std::vector<planner::Layout> members;
+  for (const std::string& schedule : Schedules(degrees.pipeline)) {
+    for (const int chunks : Chunks(schedule, degrees.pipeline)) {
+      const auto shape =
+          planner::ShapeOfSchedule(schedule, static_cast<int>(degrees.pipeline), chunks);
+      if (!shape || (degrees.pipeline > 1 && shape->parts() > layer_count_)) continue;
+      if (shape->folded && degrees.microbatches < 2 * degrees.pipeline) continue;
+      for (const int64_t zero : ZeroStages(degrees.data)) {
+        planner::Layout layout = degrees;
+        layout.schedule = schedule;
+        layout.chunks = shape->chunks;
+        layout.zero = zero;
+        layout.recompute = recompute;
+        members.push_back(std::move(layout));
+      }
+    }
+  }
+  return members;
 }
 
 std::vector<std::string> OpenChoices::StageSchedules() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/job.h"
+#include "planner/plan.h"
 
 namespace meshwright::search {
 
@@ -28,6 +29,10 @@ class OpenChoices {
   std::vector<std::string> StageSchedules() const;
   std::vector<int> Chunks(const std::string& schedule, int64_t pipeline) const;  // 0: as usual
   std::vector<int64_t> ZeroStages(int64_t data) const;
+  // Every legal schedule, number of chunks and ZeRO stage of these degrees and microbatches.
+  // `recompute`: of each layer, as in Layout.
+  std::vector<planner::Layout> Members(const planner::Layout& degrees,
+                                       const std::vector<planner::Recompute>& recompute) const;
 
  private:
   const ir::JobRequest& job_;

@@ -18,6 +18,7 @@
 #include "base/listen_address.h"
 #include "base/log.h"
 #include "base/metrics_server.h"
+#include "base/thread_team.h"
 #include "worker/agent_metrics.h"
 #include "worker/core_claims.h"
 #include "worker/mesh_host.h"
@@ -158,9 +159,8 @@ class AgentImpl final : public Agent {
     register_.device_profile = options_.device_profile;
     register_.threads_per_device = options_.threads_per_device;
     for (const int cpu : AllowedCpus()) register_.cpus.push_back(cpu);
-    register_.host_cores = register_.cpus.empty()
-                               ? static_cast<int32_t>(std::thread::hardware_concurrency())
-                               : static_cast<int32_t>(register_.cpus.size());
+    register_.host_cores = register_.cpus.empty() ? static_cast<int32_t>(ThreadTeam::MostAtOnce())
+                                                  : static_cast<int32_t>(register_.cpus.size());
     register_.address = FormatHostPort(host, resources_.listener->port());
     register_.host_id = options_.host_id;
     register_.version = proto::kVersion;

@@ -9,6 +9,7 @@
 
 #include "search/balance_parts.h"
 #include "search/layer_probe.h"
+#include "search/layout_cost.h"
 
 namespace meshwright::search {
 namespace {
@@ -53,6 +54,25 @@ TEST(PipelineClock, StagesWaitForOneAnotherAndForMessages) {
   EXPECT_DOUBLE_EQ(end_s[0], 1 + 0.5 + 3 + 4 + 0.5 + 2);
   EXPECT_EQ(FindFullestMoments({2, 1, false}, *schedule, cost).most_held_bytes,
             (std::vector<int64_t>{5, 7}));
+}
+
+TEST(ShortestOfNearest, TakesHalfTheProgramsForLessThanAPercent) {
+  const auto cost = [](double step_s, int64_t pipeline, int64_t microbatches, int64_t chunks) {
+    LayoutCost one;
+    one.step_s = step_s;
+    one.layout.pipeline = pipeline;
+    one.layout.microbatches = microbatches;
+    one.layout.chunks = chunks;
+    one.layout.schedule = chunks > 1 ? "interleaved" : "1f1b";
+    return one;
+  };
+  const LayoutCost fastest = cost(1, 8, 64, 2);
+  EXPECT_EQ(ShortestOfNearest({fastest}), 0u);
+  EXPECT_EQ(ShortestOfNearest({fastest, cost(1.009, 8, 64, 1)}), 1u);
+  EXPECT_EQ(ShortestOfNearest({fastest, cost(1.011, 8, 64, 1)}), 0u) << "too slow";
+  EXPECT_EQ(ShortestOfNearest({fastest, cost(1.009, 6, 64, 2)}), 0u) << "not short enough";
+  EXPECT_EQ(ShortestOfNearest({fastest, cost(1.002, 4, 64, 2), cost(1.004, 4, 64, 1)}), 2u);
+  EXPECT_EQ(ShortestOfNearest({fastest, cost(1.002, 4, 64, 1), cost(1.004, 4, 64, 1)}), 1u);
 }
 
 double SlowestPart(const std::vector<std::vector<double>>& sums, const std::vector<int>& parts) {
