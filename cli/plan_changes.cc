@@ -1,6 +1,7 @@
 #include "cli/plan_changes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -112,17 +113,21 @@ class Changes {
   static double GivenUp(int64_t divisor) { return 1 - 1 / static_cast<double>(divisor); }
 
   void AddMemory(double factor) {
-    int64_t most_bytes = 0;
-    for (const mesh::Device& device : topology_.devices) {
-      most_bytes = std::max(most_bytes, device.memory_bytes);
+    std::set<int64_t> sizes;
+    for (const mesh::Device& device : topology_.devices) sizes.insert(device.memory_bytes);
+    sizes.erase(0);  // unknown, not checked: more of it changes nothing
+    if (sizes.empty()) return;
+    std::vector<std::string> gib, mib;
+    for (const int64_t bytes : sizes) {
+      const double more = factor * static_cast<double>(bytes);
+      gib.push_back(fmt::format("{:.4g}", more / (1 << 30)));
+      mib.push_back(fmt::format("{:.0f}", more / (1 << 20)));
     }
-    if (most_bytes == 0) return;  // unknown, not checked: more of it changes nothing
     Change& change =
         Add("memory", ChangeKind::kMemory, factor - 1,
-            fmt::format("devices with {:.4g} times the memory: memory_gib = {:.4g} in [[profiles]] "
-                        "of the cluster file, or meshwright worker --memory-mib {:.0f}",
-                        factor, factor * static_cast<double>(most_bytes) / (1 << 30),
-                        factor * static_cast<double>(most_bytes) / (1 << 20)));
+            fmt::format("devices with {:.4g} times the memory: memory_gib = {} in [[profiles]] "
+                        "of the cluster file, or meshwright worker --memory-mib {}",
+                        factor, fmt::join(gib, " and "), fmt::join(mib, " and ")));
     for (mesh::Device& device : change.topology.devices) {
       device.memory_bytes = static_cast<int64_t>(factor * static_cast<double>(device.memory_bytes));
     }

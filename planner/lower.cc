@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/thread_team.h"
+#include "base/parallel.h"
 #include "ir/lifetime.h"
 #include "mesh/reshard.h"
 #include "planner/memory.h"
@@ -19,6 +19,9 @@ using ir::Instruction;
 using ir::Opcode;
 using ir::Phase;
 using ir::Program;
+
+// Fewer are made sooner than a thread is.
+constexpr int64_t kProgramsPerThread = 4;
 
 // The tiles of one import, in the order that both sides use.
 struct Transfer {
@@ -352,14 +355,6 @@ Result<Transfer> PlanImport(const Partition& partition, const Import& import,
   return transfer;
 }
 
-// Few programs are made sooner than threads are.
-int ThreadsFor(int64_t programs) {
-  constexpr int64_t kProgramsPerThread = 4;
-  constexpr int64_t kMostThreads = 16;
-  const auto most = std::min<int64_t>(ThreadTeam::MostAtOnce(), kMostThreads);
-  return static_cast<int>(std::clamp<int64_t>(programs / kProgramsPerThread, 1, most));
-}
-
 }  // namespace
 
 mesh::Mesh StageMesh(const Layout& layout, int stage) {
@@ -412,13 +407,10 @@ Result<std::vector<Program>> LowerToPrograms(const LowerInput& input) {
         input.scope == PlanScope::kOnePerStage ? 1 : input.layout->DegreesOf(stage).device_count();
     for (int64_t position = 0; position < end; ++position) places.emplace_back(stage, position);
   }
-  const auto count = static_cast<int64_t>(places.size());
   std::vector<Result<Program>> lowered(places.size());
-  ThreadTeam team(ThreadsFor(count));
-  team.ParallelFor(count, [&](int64_t begin, int64_t end, int) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      lowered[i] = DeviceLowering(input, index, places[i].first, places[i].second).Run();
-    }
+  ParallelItems(static_cast<int64_t>(places.size()), kProgramsPerThread, [&](int64_t i) {
+    const auto [stage, position] = places[static_cast<size_t>(i)];
+    lowered[static_cast<size_t>(i)] = DeviceLowering(input, index, stage, position).Run();
   });
   std::vector<Program> programs;
   for (Result<Program>& program : lowered) {

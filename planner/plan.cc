@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/parallel.h"
 #include "ir/autodiff.h"
 #include "ir/mixed_precision.h"
 #include "ir/schema.h"
@@ -46,9 +47,12 @@ class PlanMaker {
     MW_TRY(PlanInit());
     if (scope_ == PlanScope::kAllDevices) MW_TRY(Verify());
     plan_.reporting_device = ReportingDevice(plan_.layout);
-    for (size_t i = 0; i < plan_.step.size(); ++i) {
-      plan_.memory.push_back(PeakMemory({&plan_.init[i], &plan_.step[i], &plan_.eval[i]}));
-    }
+    constexpr int64_t kDevicesPerThread = 8;
+    plan_.memory.resize(plan_.step.size());
+    ParallelItems(static_cast<int64_t>(plan_.step.size()), kDevicesPerThread, [&](int64_t device) {
+      const auto i = static_cast<size_t>(device);
+      plan_.memory[i] = PeakMemory({&plan_.init[i], &plan_.step[i], &plan_.eval[i]});
+    });
     MW_TRY(CheckMemory());
     return std::move(plan_);
   }

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
+#include "base/parallel.h"
 #include "compile/compile.h"
 #include "planner/recompute.h"
 
@@ -57,10 +59,16 @@ Result<ir::Graph> FuseWholeHead(const ir::JobRequest& job, const Layout& layout,
 }
 
 Status CompilePieces(const ir::JobRequest& job, Partition& partition) {
+  constexpr int64_t kPiecesPerThread = 8;
   if (!job.train.compile) return OkStatus();
-  for (Piece& piece : partition.pieces) {
-    MW_ASSIGN_OR_RETURN(ir::Graph compiled, compile::CompileExecutable(*piece.graph));
-    piece.graph = std::make_shared<const ir::Graph>(std::move(compiled));
+  std::vector<Result<ir::Graph>> compiled(partition.pieces.size());
+  ParallelItems(static_cast<int64_t>(compiled.size()), kPiecesPerThread, [&](int64_t i) {
+    const auto at = static_cast<size_t>(i);
+    compiled[at] = compile::CompileExecutable(*partition.pieces[at].graph);
+  });
+  for (size_t i = 0; i < compiled.size(); ++i) {
+    MW_TRY(compiled[i]);
+    partition.pieces[i].graph = std::make_shared<const ir::Graph>(*std::move(compiled[i]));
   }
   return OkStatus();
 }

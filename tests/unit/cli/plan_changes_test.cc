@@ -49,6 +49,20 @@ TEST(PossibleChanges, MoreHostsAreCopiesUnderOtherNames) {
   FAIL() << "no change doubles the hosts";
 }
 
+TEST(PossibleChanges, MemoryIsSaidOfEachSizeThatDevicesHave) {
+  mesh::Topology topology = Devices(3, 2 << 20);
+  topology.devices[1].memory_bytes = 6 << 20;
+  topology.devices[2].memory_bytes = 0;  // unknown
+  const auto changes = PossibleChanges(SmallJob({}), topology);
+  const auto twice = std::find_if(changes.begin(), changes.end(), [](const Change& change) {
+    return change.family == "memory" && change.amount == 1;
+  });
+  ASSERT_NE(twice, changes.end());
+  EXPECT_NE(twice->text.find("--memory-mib 4 and 12"), std::string::npos) << twice->text;
+  EXPECT_EQ(twice->topology.devices[1].memory_bytes, 12 << 20);
+  EXPECT_EQ(twice->topology.devices[2].memory_bytes, 0);
+}
+
 TEST(PossibleChanges, UnknownMemoryIsNotRaised) {
   for (const Change& change : PossibleChanges(SmallJob({}), Devices(1, 0))) {
     EXPECT_NE(change.family, "memory");

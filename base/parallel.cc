@@ -1,0 +1,20 @@
+#include "base/parallel.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/thread_team.h"
+
+namespace meshwright {
+
+void ParallelItems(int64_t count, int64_t least_per_thread, FunctionRef<void(int64_t)> body) {
+  constexpr int64_t kMostThreads = 16;
+  MW_CHECK(least_per_thread >= 1) << least_per_thread;
+  const int64_t most = std::min<int64_t>(ThreadTeam::MostAtOnce(), kMostThreads);
+  ThreadTeam team(static_cast<int>(std::clamp<int64_t>(count / least_per_thread, 1, most)));
+  team.ParallelFor(count, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) body(i);
+  });
+}
+
+}  // namespace meshwright
