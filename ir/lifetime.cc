@@ -48,22 +48,22 @@ class TakenOffsets {
   // The lowest offset from which `bytes` are free at all of [first, last].
   int64_t LowestFree(size_t first, size_t last, int64_t bytes) {
     readers_.clear();
+    begins_.clear();
     ForCover(first, last, [&](size_t node) { Read(within_[node]); });
-    // Nodes with many instants first: they leave the fewest gaps, and what lies below is skipped.
-    std::reverse(readers_.begin(), readers_.end());
     ForAbove(first, last, [&](size_t node) { Read(through_[node]); });
     int64_t offset = 0;
     for (bool moved = true; moved;) {
       moved = false;
-      for (Reader& reader : readers_) {
-        if (reader.begin >= offset + bytes) continue;
+      for (size_t i = 0; i < begins_.size(); ++i) {
+        if (begins_[i] >= offset + bytes) continue;
+        Reader& reader = readers_[i];
         while (reader.next != reader.end && reader.next->end <= offset) ++reader.next;
         while (reader.next != reader.end && reader.next->begin < offset + bytes) {
           offset = reader.next->end;
           ++reader.next;
           moved = true;
         }
-        reader.begin = reader.next == reader.end ? kNoRun : reader.next->begin;
+        begins_[i] = reader.next == reader.end ? kNoRun : reader.next->begin;
       }
     }
     return offset;
@@ -81,13 +81,14 @@ class TakenOffsets {
   static constexpr int64_t kNoRun = std::numeric_limits<int64_t>::max();
 
   struct Reader {
-    int64_t begin = 0;  // no more than next->begin
     const Run* next = nullptr;
     const Run* end = nullptr;
   };
 
   void Read(const Runs& runs) {
-    if (!runs.empty()) readers_.push_back({runs[0].begin, runs.data(), runs.data() + runs.size()});
+    if (runs.empty()) return;
+    readers_.push_back({runs.data(), runs.data() + runs.size()});
+    begins_.push_back(runs[0].begin);
   }
 
   // Nodes that together have just the instants [first, last] below them.
@@ -118,6 +119,7 @@ class TakenOffsets {
   std::pmr::vector<Runs> through_;  // by node: what is stored there, it lives at all its instants
   std::pmr::vector<Runs> within_;   // that, and what is stored below
   std::vector<Reader> readers_;     // of the search that runs
+  std::vector<int64_t> begins_;     // where the next run of each begins
 };
 
 // Instants at which something begins, by time: of two that meet, one lives when the other begins.
