@@ -83,6 +83,9 @@ struct PreparedJob {
 };
 // Builds the model and its loss graph; checks everything that needs no cluster.
 // Errors: kInvalidArgument, kNotFound (hf_path).
+// The message with the keys of the job file, and the place of the first one.
+Status InWordsOfTheFile(const Status& status, const JobConfig& config);
+
 Result<PreparedJob> PrepareJob(const JobConfig& config);
 
 // JSON Schema (draft 2020-12) of a job file, for editors.

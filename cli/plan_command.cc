@@ -106,16 +106,29 @@ Result<PlannedJob> PlanWithProgress(const PlanArgs& args, PreparedJob prepared,
                  PlanScopeOf(topology, programs));
 }
 
-// A plan with the values of --what-if, all of them together. Errors: those of the second plan.
-Result<NamedFigures> WhatIf(const PlanArgs& args, const mesh::Topology& topology) {
+// The job with the values of --what-if, all of them together. Errors name the option.
+Result<JobConfig> WhatIfConfig(const PlanArgs& args) {
   std::vector<std::string> overrides = args.overrides;
   overrides.insert(overrides.end(), args.what_if.begin(), args.what_if.end());
+  Result<JobConfig> config = LoadJobConfig(args.file, std::move(overrides), args.decisions);
+  Status status = config.has_value() ? OkStatus() : config.error();
+  if (status.ok()) {
+    const auto prepared = PrepareJob(*config);
+    if (!prepared.has_value()) status = prepared.error();
+  }
+  if (status.ok()) return config;
+  return Fail(status.WithContext("--what-if " + Join(args.what_if, ", ")));
+}
+
+// Errors: those of the second plan.
+Result<NamedFigures> WhatIf(const PlanArgs& args, const JobConfig& config,
+                            const mesh::Topology& topology) {
   const std::string name = Join(args.what_if, ", ");
-  MW_ASSIGN_OR_RETURN(const JobConfig config,
-                      LoadJobConfig(args.file, std::move(overrides), args.decisions));
   MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
   const auto after = PlanWithProgress(args, std::move(prepared), topology);
-  if (!after) return Fail(after.error().WithContext("--what-if " + name));
+  if (!after) {
+    return Fail(InWordsOfTheFile(after.error(), config).WithContext("--what-if " + name));
+  }
   return NamedFigures{name, FiguresOf(*after)};
 }
 
@@ -171,7 +184,7 @@ Result<PlannedFile> PlanFile(const PlanArgs& given, const GlobalArgs& global,
   MW_TRY(PrintForeignPlan(args.decisions, prepared.request, &*topology));
   auto planned = PlanWithProgress(args, std::move(prepared), *topology);
   if (!planned && IsMisfit(planned.error())) misfit = Misfit{config, *topology};
-  MW_TRY(planned);
+  if (!planned) return Fail(InWordsOfTheFile(planned.error(), config));
   file.plan.planned = *std::move(planned);
   file.topology = *topology;
   return file;
@@ -191,14 +204,18 @@ Result<std::string> GraphText(const PlanArgs& args) {
 Result<std::string> ShowText(const PlanArgs& args, const GlobalArgs& global,
                              std::optional<Misfit>& misfit) {
   if (args.stop_after == "graph" || args.stop_after == "step-graph") return GraphText(args);
+  std::optional<JobConfig> what_if_config;
+  if (!args.what_if.empty()) {
+    MW_ASSIGN_OR_RETURN(what_if_config, WhatIfConfig(args));
+  }
   MW_ASSIGN_OR_RETURN(const PlannedFile file, PlanFile(args, global, misfit));
   const PlannedJob& planned = file.plan.planned;
   if (args.stop_after == "programs") return planner::FormatPlan(planned.plan(), true);
   if (args.stop_after == "executable") return FormatExecutables(planned.plan(), file.topology);
   MW_ASSIGN_OR_RETURN(const std::string written, WritePlanFiles(args, file.plan, file.topology));
   std::optional<NamedFigures> what_if;
-  if (!args.what_if.empty()) {
-    auto comparison = WhatIf(args, file.topology);
+  if (what_if_config) {
+    auto comparison = WhatIf(args, *what_if_config, file.topology);
     if (!comparison && IsMisfit(comparison.error())) misfit = Misfit{file.plan.config, {}};
     MW_TRY(comparison);
     what_if = *std::move(comparison);
@@ -231,10 +248,13 @@ Result<std::string> DiffText(const PlanArgs& args, const GlobalArgs& global,
                              std::optional<Misfit>& misfit) {
   MW_ASSIGN_OR_RETURN(const PlanArgs first, ArgsOfPlanFile(args, args.file));
   MW_ASSIGN_OR_RETURN(const PlanArgs second, ArgsOfPlanFile(args, args.other));
-  MW_ASSIGN_OR_RETURN(const PlannedFile a, PlanFile(first, global, misfit));
-  MW_ASSIGN_OR_RETURN(const PlannedFile b, PlanFile(second, global, misfit));
-  const PlanDiff diff = DiffPlans(a.plan, b.plan);
-  return global.json ? PlanDiffJson(a.plan, b.plan, diff) : FormatPlanDiff(a.plan, b.plan, diff);
+  const auto a = PlanFile(first, global, misfit);
+  if (!a) return Fail(a.error().WithContext(args.file));
+  const auto b = PlanFile(second, global, misfit);
+  if (!b) return Fail(b.error().WithContext(args.other));
+  const PlanDiff diff = DiffPlans(a->plan, b->plan);
+  return global.json ? PlanDiffJson(a->plan, b->plan, diff)
+                     : FormatPlanDiff(a->plan, b->plan, diff);
 }
 
 Result<std::string> ExplainText(const PlanArgs& args, const GlobalArgs& global,

@@ -34,12 +34,6 @@ std::string Place(const JobConfig& config, const std::string& key) {
   return origin == config.origins.end() ? "" : origin->second + ": ";
 }
 
-// The message with the keys of the job file, and the place of the first one.
-Status InWordsOfTheFile(const Status& status, const JobConfig& config) {
-  const KeyText text = InKeyNames(status.message());
-  return Status(status.code(), Place(config, text.first_key) + text.text);
-}
-
 Result<models::Model> MakeConfiguredModel(const JobConfig& config) {
   models::ModelSpec spec = config.model;
   if (!config.hf_path.empty()) {
@@ -73,6 +67,11 @@ ir::DType DTypeOf(const std::string& name) {
 }
 
 }  // namespace
+
+Status InWordsOfTheFile(const Status& status, const JobConfig& config) {
+  const KeyText text = InKeyNames(status.message());
+  return Status(status.code(), Place(config, text.first_key) + text.text);
+}
 
 Result<PreparedJob> PrepareJob(const JobConfig& config) {
   PreparedJob prepared;

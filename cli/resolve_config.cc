@@ -104,6 +104,11 @@ void NoteUnused(JobConfig& config) {
        "parallelism.zero_stage has no effect with data_parallel_replicate_degree 1");
   note(!config.parallel.recompute_layers.empty() && config.parallel.recompute == "none",
        "activation_checkpoint.layers has no effect with mode \"none\"");
+  note(
+      !config.parallel.recompute_layers.empty() && config.parallel.recompute == "auto",
+      "activation_checkpoint.layers has no effect with mode \"auto\", which chooses layers itself");
+  note(config.parallel.chunks > 1 && config.parallel.pipeline == 1,
+       "parallelism.pipeline_parallel_chunks has no effect with pipeline_parallel_degree 1");
   note(config.data.validation_fraction == 0 && config.train.validation_batches > 0,
        "validation.fraction is 0, so nothing is held out and no validation runs");
   note(config.train.validation_batches == 0 && config.train.validate_every > 0,

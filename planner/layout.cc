@@ -143,35 +143,69 @@ Status TakeStageMeshes(const ir::ParallelSpec& wanted, Layout& layout) {
   const bool other_count =
       wanted.pipeline > 0 && wanted.pipeline != static_cast<int64_t>(degrees.size());
   if (wanted.data > 0 || wanted.tensor > 0 || other_count) {
+    std::vector<std::string> given;
+    if (wanted.data > 0) given.push_back(fmt::format("parallel.data = {}", wanted.data));
+    if (wanted.tensor > 0) given.push_back(fmt::format("parallel.tensor = {}", wanted.tensor));
+    if (other_count) given.push_back(fmt::format("parallel.pipeline = {}", wanted.pipeline));
     return InvalidArgument(fmt::format(
-        "parallel.stage_meshes is '{}', {} meshes, but data={} tensor={} pipeline={} are given, "
-        "too; leave these open",
-        wanted.stage_meshes, degrees.size(), wanted.data, wanted.tensor, wanted.pipeline));
+        "parallel.stage_meshes is '{}', {} meshes, but {} is given, too; leave one of them open",
+        wanted.stage_meshes, degrees.size(), fmt::join(given, " and ")));
   }
   SetStageDegrees(degrees, layout);
   return OkStatus();
 }
 
+// Parts per stage: 1 where they are open.
+Result<int64_t> PinnedChunks(const ir::ParallelSpec& pins) {
+  constexpr int kSomeStages = 2;  // a schedule's chunks do not depend on it
+  if (pins.schedule == "auto") return std::max<int64_t>(1, pins.chunks);
+  MW_ASSIGN_OR_RETURN(const PipelineShape shape,
+                      ShapeOfSchedule(pins.schedule, kSomeStages, static_cast<int>(pins.chunks)));
+  return int64_t{shape.chunks};
+}
+
 // Where the schedule or the stages are open, so is the number of parts.
-Status CheckParts(const ir::ParallelSpec& pins, const Layout& layout, int64_t layer_count) {
+Status CheckParts(const ir::ParallelSpec& pins, Layout layout, int64_t layer_count) {
   const bool stages_known = pins.pipeline > 0 || !pins.stage_meshes.empty();
-  if (stages_known && pins.schedule != "auto") {
-    MW_ASSIGN_OR_RETURN(const PipelineShape shape,
-                        ShapeOfSchedule(pins.schedule, static_cast<int>(layout.pipeline),
-                                        static_cast<int>(pins.chunks)));
-    if (pins.part_layers.empty()) return OkStatus();
-    MW_TRY(TakePartLayers(pins.part_layers, shape.parts(), layer_count));
-    return OkStatus();
+  if (!stages_known || layout.pipeline > 1) {
+    MW_ASSIGN_OR_RETURN(layout.chunks, PinnedChunks(pins));
   }
+  if (stages_known) MW_TRY(CheckLayers(layout, layer_count));
   if (pins.part_layers.empty()) return OkStatus();
   MW_ASSIGN_OR_RETURN(const std::vector<int> counts, ParsePartLayers(pins.part_layers));
   const auto sum = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   const auto parts = static_cast<int64_t>(counts.size());
-  if (sum == layer_count && parts % layout.pipeline == 0) return OkStatus();
+  const int64_t unit = layout.pipeline * layout.chunks;
+  const bool open = !stages_known || (pins.schedule == "auto" && pins.chunks == 0);
+  const bool one = parts == 1 && layout.pipeline == 1;
+  const bool alone = stages_known && layout.pipeline == 1;
+  const bool divides = open && !alone ? parts % unit == 0 || one : parts == unit;
+  if (sum == layer_count && divides) return OkStatus();
+  return InvalidArgument(fmt::format(
+      "parallel.part_layers is '{}': {} parts of together {} layers, but the model has {} layers "
+      "and {}",
+      pins.part_layers, parts, sum, layer_count,
+      stages_known ? fmt::format("{} stage(s) have {}{} parts", layout.pipeline,
+                                 open && !alone ? "a multiple of " : "", unit)
+                   : fmt::format("each stage has {} part(s)", layout.chunks)));
+}
+
+// Folded schedules meet in the middle: fewer microbatches leave no steady state.
+Status CheckMicrobatches(const ir::ParallelSpec& pins) {
+  if (pins.pipeline < 2 || pins.microbatches == 0 || !IsFolded(pins.schedule)) return OkStatus();
+  if (pins.microbatches >= 2 * pins.pipeline) return OkStatus();
   return InvalidArgument(
-      fmt::format("parallel.part_layers is '{}': {} parts of together {} layers, but the model has "
-                  "{} layers and each of {} stage(s) as many parts as the others",
-                  pins.part_layers, parts, sum, layer_count, layout.pipeline));
+      fmt::format("parallel.schedule {} needs at least 2 x pipeline = {} microbatches, "
+                  "parallel.microbatches is {}; raise it or choose zb-h1",
+                  pins.schedule, 2 * pins.pipeline, pins.microbatches));
+}
+
+Status CheckGrid(const ir::ParallelSpec& pins) {
+  if (pins.tensor_axes.empty() || pins.shardings == "search") return OkStatus();
+  return InvalidArgument(
+      fmt::format("parallel.tensor_axes is '{}', but parallel.shardings is \"{}\": the rules split "
+                  "one tensor axis; choose \"search\"",
+                  pins.tensor_axes, pins.shardings));
 }
 
 }  // namespace
@@ -339,7 +373,9 @@ Status CheckPins(const ir::ParallelSpec& pins, int64_t layer_count) {
   layout.pipeline = std::max<int64_t>(pins.pipeline, 1);
   MW_TRY(TakeStageMeshes(pins, layout));
   MW_TRY(TakeTensorAxes(pins, layout));
+  MW_TRY(CheckGrid(pins));
   MW_TRY(CheckParts(pins, layout, layer_count));
+  MW_TRY(CheckMicrobatches(pins));
   MW_TRY(RecomputeOfLayers(Recompute::kFull, pins.recompute_layers, static_cast<int>(layer_count)));
   return OkStatus();
 }

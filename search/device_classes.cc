@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/check.h"
+
 namespace meshwright::search {
 namespace {
 
@@ -32,6 +34,7 @@ std::vector<std::vector<int>> ClassesOfDevices(const planner::CostModel& costs) 
 
 std::vector<int> SlowestGroup(const std::vector<int>& members, size_t size,
                               const planner::CostModel& costs) {
+  MW_CHECK(size >= 1 && size <= members.size()) << size << " of " << members.size();
   const auto slower = [&](int a, int b) { return RateOf(a, costs) < RateOf(b, costs); };
   const auto at = static_cast<size_t>(std::min_element(members.begin(), members.end(), slower) -
                                       members.begin());

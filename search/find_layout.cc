@@ -61,7 +61,6 @@ class Finder {
     if (job_.parallel.stage_meshes.empty()) MW_TRY(PriceFamilies());
     MW_TRY(PriceUnequalStages());
     if (found_.best.empty()) return Fail(NothingFits());
-    PreferShortPrograms();
     return std::move(found_);
   }
 
@@ -149,7 +148,7 @@ class Finder {
       const std::vector<int>& members = classes_[c].size() < size ? all_devices_ : classes_[c];
       auto layers = ProbeLayers(step_, options, costs_, SlowestGroup(members, size, costs_));
       if (!layers.has_value()) {
-        refused_ = layers.error();
+        if (job_.parallel.tensor > 0) refused_ = layers.error();
         return nullptr;
       }
       probed.push_back(*std::move(layers));
@@ -399,15 +398,6 @@ class Finder {
         {found_.best.front().step_s, GapTo(least_s), found_.priced, found_.candidates});
   }
 
-  void PreferShortPrograms() {
-    std::vector<LayoutCost>& best = found_.best;
-    const size_t chosen = ShortestOfNearest(best);
-    const double slower = best[chosen].step_s / best.front().step_s;
-    found_.gap = (1 + found_.gap) * slower - 1;
-    const auto at = best.begin() + static_cast<std::ptrdiff_t>(chosen);
-    std::rotate(best.begin(), at, at + 1);
-  }
-
   double GapTo(double least_s) const {
     const double best_s = found_.best.front().step_s;
     return std::max(0.0, (best_s - least_s) / best_s);
@@ -521,9 +511,9 @@ class Finder {
     if (!resolved) return resolved.error();
     if (refused_) return *refused_;
     return InvalidArgument(fmt::format(
-        "no layout of {} devices divides a global batch of {} rows as the job asks; leave degrees "
-        "open or change the batch",
-        device_count_, job_.train.global_batch));
+        "no layout of {} devices does what the job asks with a global batch of {} rows and {} "
+        "layers; leave degrees, schedule and microbatches open or change the batch",
+        device_count_, job_.train.global_batch, layer_count_));
   }
 
   Status NothingFits() const {

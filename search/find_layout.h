@@ -51,10 +51,8 @@ struct FindOptions {
 };
 
 struct FoundLayout {
-  // That fit, with different degrees; at least one. From the fastest, but for the first
-  // (ShortestOfNearest).
-  std::vector<LayoutCost> best;
-  double gap = 0;  // of the first
+  std::vector<LayoutCost> best;  // that fit, from the fastest, with different degrees; at least one
+  double gap = 0;                // of the first
   int64_t priced = 0;
   int64_t candidates = 0;
 };
@@ -78,7 +76,9 @@ struct FoundPlan {
   bool from_cache = false;
 };
 
-// The plan of the best layout that the planner's exact memory accepts, and what it was chosen from.
+// The plan of the best layout that the planner's exact memory accepts, or of one that is hardly
+// slower and has shorter programs (ShortestOfNearest; a note says so), and what it was chosen from.
+// Where devices share cores, the fastest by its forecast of the best few, as far as the time goes.
 // With job.parallel.shardings "search", the shardings of the best layouts are searched, too
 // (search/find_shardings.h), and the plan whose forecast is fastest is the answer; a note says what
 // that changed. What the cache has is not searched again; a note says why an entry cannot be used,

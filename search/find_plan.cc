@@ -127,7 +127,7 @@ class PlanFinder {
   }
 
   Status Keep(const std::string& key, const FoundPlan& found) const {
-    PlanEntry entry{found.plan.layout, found.by_search, sharding_note_, found.found};
+    PlanEntry entry{found.plan.layout, found.by_search, note_, found.found};
     MW_ASSIGN_OR_RETURN(const std::string text, FormatPlanEntry(key, entry));
     return options_.cache->Write(key, text);
   }
@@ -185,22 +185,48 @@ class PlanFinder {
         return plan;
       }
       found_ = *std::move(found);
-      plan = FirstThatFits();
+      plan = FirstThatFits(deadline);
       if (!IsMisfit(plan)) return plan;
     }
     return plan;
   }
 
-  Result<Plan> FirstThatFits() {
+  Result<Plan> FirstThatFits(const Deadline& deadline) {
     Result<Plan> plan = Fail(Internal("no layout was tried"));
+    const bool compares = SharesCores();
+    const std::string note = compares ? "" : PreferShortPrograms();
     for (size_t i = 0; i < found_.best.size(); ++i) {
       plan = PlanByRulesOf(found_.best[i].layout);
       if (IsMisfit(plan)) continue;
       found_.best.erase(found_.best.begin(), found_.best.begin() + static_cast<std::ptrdiff_t>(i));
-      if (!plan.has_value() || !SharesCores()) return plan;
-      return FastestOfNearest(*std::move(plan));
+      if (!plan.has_value()) return plan;
+      if (compares) return FastestOfNearest(*std::move(plan), deadline);
+      if (i == 0 && !note.empty()) {
+        note_ = note;
+        plan->notes.push_back(note);
+      } else if (!note.empty()) {
+        found_.gap = gap_of_fastest_;
+      }
+      return plan;
     }
     return plan;
+  }
+
+  // Says so if another layout than the fastest stands first then.
+  std::string PreferShortPrograms() {
+    std::vector<LayoutCost>& best = found_.best;
+    const size_t chosen = ShortestOfNearest(best);
+    if (chosen == 0) return "";
+    const double slower = best[chosen].step_s / best.front().step_s;
+    gap_of_fastest_ = found_.gap;
+    found_.gap = 1 - (1 - found_.gap) / slower;
+    std::string note = fmt::format(
+        "its estimate is {:.1f} % slower than the fastest, {}, whose programs are more "
+        "than twice as long",
+        1e2 * (slower - 1), best.front().layout.ToString());
+    const auto at = best.begin() + static_cast<std::ptrdiff_t>(chosen);
+    std::rotate(best.begin(), at, at + 1);
+    return note;
   }
 
   bool SharesCores() const {
@@ -210,7 +236,7 @@ class PlanFinder {
 
   // What devices that share cores take is a bound in the search's price and a schedule in the
   // forecast: layouts that are near each other are compared by that. `first`: of best.front().
-  Result<Plan> FastestOfNearest(Plan first) {
+  Result<Plan> FastestOfNearest(Plan first, const Deadline& deadline) {
     constexpr size_t kMostForecasts = 6;
     constexpr double kNear = 1.2;
     std::vector<LayoutCost>& best = found_.best;
@@ -219,7 +245,7 @@ class PlanFinder {
     Plan fastest = std::move(first);
     best.front().step_s = least_s;
     for (size_t i = 1; i < std::min(best.size(), kMostForecasts); ++i) {
-      if (best[i].step_s > near_s) break;
+      if (best[i].step_s > near_s || deadline.expired()) break;
       Result<Plan> other = PlanByRulesOf(best[i].layout);
       if (!other.has_value()) continue;
       MW_ASSIGN_OR_RETURN(best[i].step_s, StepSeconds(*other));
@@ -332,8 +358,8 @@ class PlanFinder {
     }
     if (!grid_.empty() && !best) return Fail(InvalidArgument(refused));
     if (best && (!grid_.empty() || !rules_s || best_s < *rules_s * (1 - kLeastGain))) {
-      sharding_note_ = Gain(*best, best_s, rules, rules_s);
-      best->notes.push_back(sharding_note_);
+      note_ = Gain(*best, best_s, rules, rules_s);
+      best->notes.push_back(note_);
       by_search_ = true;
       return std::move(*best);
     }
@@ -344,13 +370,13 @@ class PlanFinder {
           InvalidArgument(fmt::format("{}, and the search for shardings has no answer either: {}",
                                       rules.error().message(), refused)));
     }
-    sharding_note_ =
-        best ? fmt::format(
-                   "shardings are by the rules: the search finds none that is faster than "
-                   "their {:.4g} ms per step (its best: {:.4g} ms)",
-                   *rules_s * 1e3, best_s * 1e3)
-             : fmt::format("shardings are by the rules: the search has no answer ({})", refused);
-    rules->notes.push_back(sharding_note_);
+    note_ = best
+                ? fmt::format(
+                      "shardings are by the rules: the search finds none that is faster than "
+                      "their {:.4g} ms per step (its best: {:.4g} ms)",
+                      *rules_s * 1e3, best_s * 1e3)
+                : fmt::format("shardings are by the rules: the search has no answer ({})", refused);
+    rules->notes.push_back(note_);
     return rules;
   }
 
@@ -398,8 +424,9 @@ class PlanFinder {
   const planner::PlanScope scope_;
   std::vector<int64_t> grid_;  // that the job names
   bool by_search_ = false;
-  std::string sharding_note_;
+  std::string note_;
   FoundLayout found_;  // by the search for layouts, if there was one
+  double gap_of_fastest_ = 0;
 };
 
 }  // namespace

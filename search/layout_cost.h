@@ -94,9 +94,9 @@ LayoutCost CostOfLayout(const LayoutInput& input, const planner::Layout& layout,
 // CostOfLayout's step_s is no less: without what the order of its schedule adds, and as if it fit.
 double BoundOfLayout(const LayoutInput& input, const planner::Layout& layout);
 
-// Which of `best`, from the fastest, should be the plan: the first, unless one that is hardly
-// slower has programs of at most half the length. Such a difference is less than what estimates are
-// worth, and programs are made, sent and kept. REQUIRES: not empty.
+// Which of `best`, from the fastest, should be the plan: the first, unless the programs of one that
+// is hardly slower have together at most half as many steps. Such a difference is less than what
+// estimates are worth, and programs are made, sent and kept. REQUIRES: not empty.
 size_t ShortestOfNearest(const std::vector<LayoutCost>& best);
 
 // No layout with these degrees takes less: all work spread evenly, nothing to wait for.

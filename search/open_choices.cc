@@ -20,8 +20,11 @@ OpenChoices::OpenChoices(const ir::JobRequest& job)
     : job_(job), layer_count_(std::max(1, planner::LayerCount(planner::FillLayers(job.loss)))) {}
 
 std::vector<int64_t> OpenChoices::TensorDegrees(int64_t devices) const {
-  if (job_.parallel.tensor > 0) return {job_.parallel.tensor};
   std::vector<int64_t> degrees;
+  if (job_.parallel.tensor > 0) {
+    if (job_.parallel.tensor <= devices) degrees.push_back(job_.parallel.tensor);
+    return degrees;
+  }
   for (const int64_t degree : {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32}) {
     if (degree <= devices) degrees.push_back(degree);
   }

@@ -59,6 +59,15 @@ TEST_F(PlanCommand, JsonIsOneObjectThatMatchesTheText) {
       Fails({"plan", open_, "--devices", "4", "--parallelism.tensor_parallel_degree=3", "--json"});
   EXPECT_EQ(misfit.code, 4);
   EXPECT_THAT(misfit.text, HasSubstr("\"fits\": false"));
+  // More than there are, open or pinned through.
+  const Failure large =
+      Fails({"plan", open_, "--devices", "4", "--parallelism.tensor_parallel_degree=8"});
+  EXPECT_EQ(large.code, 4);
+  EXPECT_THAT(large.text, HasSubstr("needs 8 devices, the cluster has 4"));
+  const Failure what_if =
+      Fails({"plan", open_, "--devices", "4", "--what-if", "parallelism.nosuch=3"});
+  EXPECT_EQ(what_if.code, 2);
+  EXPECT_THAT(what_if.text, HasSubstr("--what-if"));
   // No number of devices mends a contradiction.
   const Failure contradiction =
       Fails({"plan", open_, "--devices", "4", "--parallelism.pipeline_parallel_layers=\"1,9\""});

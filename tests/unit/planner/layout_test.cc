@@ -68,7 +68,8 @@ TEST(ResolveLayout, MeshesOfStagesThatSayNothingAreRefused) {
   job.parallel.data = 2;
   const auto both = ResolveLayout(job, 12, 4);
   ASSERT_FALSE(both.has_value());
-  EXPECT_NE(both.error().message().find("leave these open"), std::string::npos) << both.error();
+  EXPECT_NE(both.error().message().find("parallel.data = 2 is given"), std::string::npos)
+      << both.error();
 }
 
 TEST(CheckPins, NamesWhatContradictsItself) {
@@ -77,7 +78,7 @@ TEST(CheckPins, NamesWhatContradictsItself) {
     void (*pin)(ir::ParallelSpec&);
   };
   const Case cases[] = {
-      {"leave these open",
+      {"parallel.tensor = 2 is given",
        [](ir::ParallelSpec& p) {
          p.stage_meshes = "2x1,1x1";
          p.tensor = 2;
@@ -86,19 +87,43 @@ TEST(CheckPins, NamesWhatContradictsItself) {
        [](ir::ParallelSpec& p) {
          p.tensor_axes = "2x2";
          p.tensor = 8;
+         p.shardings = "search";
        }},
       {"2 parts of together 5 layers", [](ir::ParallelSpec& p) { p.part_layers = "2,3"; }},
-      {"each of 2 stage(s) as many parts",
+      {"2 stage(s) have a multiple of 2 parts",
        [](ir::ParallelSpec& p) {
          p.part_layers = "2,1,1";
          p.pipeline = 2;
        }},
-      {"pipeline x chunks has 2",
+      {"2 stage(s) have 2 parts",
        [](ir::ParallelSpec& p) {
          p.part_layers = "1,1,1,1";
          p.pipeline = 2;
          p.schedule = "1f1b";
        }},
+      {"1 stage(s) have 1 parts",
+       [](ir::ParallelSpec& p) {
+         p.part_layers = "2,2";
+         p.pipeline = 1;
+       }},
+      {"each stage has 2 part(s)",
+       [](ir::ParallelSpec& p) {
+         p.part_layers = "2,1,1";
+         p.schedule = "zb-v";
+       }},
+      {"choose pipeline <= 4", [](ir::ParallelSpec& p) { p.pipeline = 5; }},
+      {"needs at least 6 layers",
+       [](ir::ParallelSpec& p) {
+         p.pipeline = 3;
+         p.chunks = 2;
+       }},
+      {"2 x pipeline = 4 microbatches",
+       [](ir::ParallelSpec& p) {
+         p.schedule = "zb-v";
+         p.pipeline = 2;
+         p.microbatches = 2;
+       }},
+      {"the rules split one tensor axis", [](ir::ParallelSpec& p) { p.tensor_axes = "2x2"; }},
       {"the last is 3", [](ir::ParallelSpec& p) { p.recompute_layers = "0-4"; }},
   };
   for (const Case& c : cases) {
