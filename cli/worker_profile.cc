@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <system_error>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -112,10 +114,14 @@ Result<mesh::DeviceProfile> ReadCached(const std::string& path) {
 }
 
 // Held until the descriptor is closed; one that cannot be had is no reason not to measure.
-UniqueFd LockMeasuring(const std::string& cache_dir) {
-  if (cache_dir.empty() || !MakeDirs(cache_dir).ok()) return UniqueFd();
-  const std::string path = cache_dir + "/measuring.lock";
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+// Of the user's workers on this host, whatever their caches: they would measure one another.
+UniqueFd LockMeasuring() {
+  std::error_code error;
+  const auto folder = std::filesystem::temp_directory_path(error);
+  if (error) return UniqueFd();
+  const std::string path =
+      fmt::format("{}/meshwright-measuring-{}.lock", folder.string(), ::getuid());
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (fd.valid() && ::flock(fd.get(), LOCK_EX) != 0) LogWarn("cannot lock " + path);
   return fd;
 }
@@ -177,7 +183,8 @@ Result<mesh::DeviceProfile> CachedOrMeasured(const ProfileRequest& request) {
   if (may_read) {
     if (auto cached = ReadCached(path)) return cached;
   }
-  const UniqueFd lock = LockMeasuring(request.cache_dir);
+  if (keeps && !MakeDirs(request.cache_dir).ok()) LogWarn("cannot make " + request.cache_dir);
+  const UniqueFd lock = LockMeasuring();
   if (may_read) {
     if (auto cached = ReadCached(path)) return cached;  // of who held the lock before
   }

@@ -149,6 +149,7 @@ TEST(ParityVariants, EveryScheduleEqualsOneDevice) {
       TinyOptions options;
       options.family = family;
       options.tied = tied;
+      if (kSanitizedBuild && tied != (options.family == "gpt2")) continue;
       options.batch = 48;
       options.dropout = 0.1;
       const ir::JobRequest job = MakeTinyJob(options);

@@ -171,6 +171,7 @@ TEST(LayoutCosts, MemoryOfEachStageIsThatOfItsProgram) {
 }
 
 TEST(FindLayout, NoPinnedLayoutIsFaster) {
+  if (kSanitizedBuild) return;  // searches many layouts
   const mesh::Topology topology = Gpus(2);
   const auto best = FindLayout(Gpt2Job(8, 64), topology, {}, kStill);
   ASSERT_TRUE(best.has_value()) << best.error();
@@ -252,6 +253,7 @@ TEST(FindLayout, OneProgramPerStageStandsForDevicesThatDiffer) {
 }
 
 TEST(FindLayout, PinsThatContradictAreNamed) {
+  if (kSanitizedBuild) return;  // searches many layouts
   ir::JobRequest job = Gpt2Job(4, 64);
   job.parallel.data = 3;
   const auto batch = FindLayout(job, Gpus(2), {}, kStill);
@@ -387,6 +389,7 @@ TEST(FindPlan, OfDevicesThatShareCoresTheFastestForecastIsTaken) {
 }
 
 TEST(FindLayout, ProgressMayEndTheSearch) {
+  if (kSanitizedBuild) return;  // searches many layouts
   int calls = 0;
   FindOptions options;
   options.progress = [&](const FindProgress& progress) {
