@@ -81,11 +81,11 @@ struct PreparedJob {
   ir::JobRequest request;  // complete but for the blobs
   models::Model model;
 };
-// Builds the model and its loss graph; checks everything that needs no cluster.
-// Errors: kInvalidArgument, kNotFound (hf_path).
 // The message with the keys of the job file, and the place of the first one.
 Status InWordsOfTheFile(const Status& status, const JobConfig& config);
 
+// Builds the model and its loss graph; checks everything that needs no cluster.
+// Errors: kInvalidArgument, kNotFound (hf_path).
 Result<PreparedJob> PrepareJob(const JobConfig& config);
 
 // JSON Schema (draft 2020-12) of a job file, for editors.

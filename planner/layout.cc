@@ -99,22 +99,34 @@ Result<std::vector<int>> ParsePartLayers(const std::string& text) {
   return counts;
 }
 
-Result<std::vector<int>> TakePartLayers(const std::string& text, int64_t parts,
+// How many parts there are: `unit`, or any multiple where that is open.
+struct PartCount {
+  int64_t unit = 1;
+  bool exact = true;
+  bool Allows(int64_t parts) const { return exact ? parts == unit : parts % unit == 0; }
+};
+
+Result<std::vector<int>> TakePartLayers(const std::string& text, const PartCount& wanted,
                                         int64_t layer_count) {
   MW_ASSIGN_OR_RETURN(std::vector<int> counts, ParsePartLayers(text));
   const auto sum = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-  if (static_cast<int64_t>(counts.size()) != parts || sum != layer_count) {
-    return Fail(
-        InvalidArgument(fmt::format("parallel.part_layers is '{}': {} parts of together {} layers, "
-                                    "but pipeline x chunks has {} "
-                                    "parts and the model {} layers",
-                                    text, counts.size(), sum, parts, layer_count)));
-  }
-  return counts;
+  const auto parts = static_cast<int64_t>(counts.size());
+  if (sum == layer_count && wanted.Allows(parts)) return counts;
+  return Fail(InvalidArgument(fmt::format(
+      "parallel.part_layers is '{}': {} parts of together {} layers, but pipeline x "
+      "chunks has {}{} parts and the model {} layers",
+      text, parts, sum, wanted.exact ? "" : "a multiple of ", wanted.unit, layer_count)));
 }
 
 Status TakeTensorAxes(const ir::ParallelSpec& wanted, Layout& layout) {
   if (wanted.tensor_axes.empty()) return OkStatus();
+  if (wanted.shardings != "search") {
+    return InvalidArgument(
+        fmt::format("parallel.tensor_axes is '{}', but parallel.shardings is \"{}\": the rules "
+                    "split one tensor "
+                    "axis; choose \"search\"",
+                    wanted.tensor_axes, wanted.shardings));
+  }
   MW_ASSIGN_OR_RETURN(layout.tensor_axes, ParseTensorAxes(wanted.tensor_axes));
   if (!wanted.stage_meshes.empty()) {
     return InvalidArgument(
@@ -155,57 +167,31 @@ Status TakeStageMeshes(const ir::ParallelSpec& wanted, Layout& layout) {
   return OkStatus();
 }
 
-// Parts per stage: 1 where they are open.
-Result<int64_t> PinnedChunks(const ir::ParallelSpec& pins) {
-  constexpr int kSomeStages = 2;  // a schedule's chunks do not depend on it
-  if (pins.schedule == "auto") return std::max<int64_t>(1, pins.chunks);
-  MW_ASSIGN_OR_RETURN(const PipelineShape shape,
-                      ShapeOfSchedule(pins.schedule, kSomeStages, static_cast<int>(pins.chunks)));
-  return int64_t{shape.chunks};
+// Parts per stage, of which a schedule has as many whatever the number of stages is; 1: open.
+Result<PipelineShape> ShapeOfPins(const ir::ParallelSpec& pins, int stages) {
+  const auto chunks = static_cast<int>(pins.chunks);
+  if (pins.schedule != "auto") return ShapeOfSchedule(pins.schedule, stages, chunks);
+  return PipelineShape{stages, stages == 1 ? 1 : std::max(1, chunks), false};
 }
 
 // Where the schedule or the stages are open, so is the number of parts.
-Status CheckParts(const ir::ParallelSpec& pins, Layout layout, int64_t layer_count) {
+Status CheckSchedule(const ir::ParallelSpec& pins, Layout layout, int64_t layer_count) {
+  constexpr int kSomeStages = 2;
   const bool stages_known = pins.pipeline > 0 || !pins.stage_meshes.empty();
-  if (!stages_known || layout.pipeline > 1) {
-    MW_ASSIGN_OR_RETURN(layout.chunks, PinnedChunks(pins));
-  }
+  MW_ASSIGN_OR_RETURN(
+      const PipelineShape shape,
+      ShapeOfPins(pins, stages_known ? static_cast<int>(layout.pipeline) : kSomeStages));
+  layout.chunks = shape.chunks;
   if (stages_known) MW_TRY(CheckLayers(layout, layer_count));
+  if (stages_known && pins.microbatches > 0) {
+    MW_TRY(CheckMicrobatches(pins.schedule, shape, pins.microbatches));
+  }
   if (pins.part_layers.empty()) return OkStatus();
-  MW_ASSIGN_OR_RETURN(const std::vector<int> counts, ParsePartLayers(pins.part_layers));
-  const auto sum = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-  const auto parts = static_cast<int64_t>(counts.size());
-  const int64_t unit = layout.pipeline * layout.chunks;
-  const bool open = !stages_known || (pins.schedule == "auto" && pins.chunks == 0);
-  const bool one = parts == 1 && layout.pipeline == 1;
-  const bool alone = stages_known && layout.pipeline == 1;
-  const bool divides = open && !alone ? parts % unit == 0 || one : parts == unit;
-  if (sum == layer_count && divides) return OkStatus();
-  return InvalidArgument(fmt::format(
-      "parallel.part_layers is '{}': {} parts of together {} layers, but the model has {} layers "
-      "and {}",
-      pins.part_layers, parts, sum, layer_count,
-      stages_known ? fmt::format("{} stage(s) have {}{} parts", layout.pipeline,
-                                 open && !alone ? "a multiple of " : "", unit)
-                   : fmt::format("each stage has {} part(s)", layout.chunks)));
-}
-
-// Folded schedules meet in the middle: fewer microbatches leave no steady state.
-Status CheckMicrobatches(const ir::ParallelSpec& pins) {
-  if (pins.pipeline < 2 || pins.microbatches == 0 || !IsFolded(pins.schedule)) return OkStatus();
-  if (pins.microbatches >= 2 * pins.pipeline) return OkStatus();
-  return InvalidArgument(
-      fmt::format("parallel.schedule {} needs at least 2 x pipeline = {} microbatches, "
-                  "parallel.microbatches is {}; raise it or choose zb-h1",
-                  pins.schedule, 2 * pins.pipeline, pins.microbatches));
-}
-
-Status CheckGrid(const ir::ParallelSpec& pins) {
-  if (pins.tensor_axes.empty() || pins.shardings == "search") return OkStatus();
-  return InvalidArgument(
-      fmt::format("parallel.tensor_axes is '{}', but parallel.shardings is \"{}\": the rules split "
-                  "one tensor axis; choose \"search\"",
-                  pins.tensor_axes, pins.shardings));
+  const bool chunks_known = pins.schedule != "auto" || pins.chunks > 0 || shape.stages == 1;
+  const PartCount count =
+      stages_known ? PartCount{shape.parts(), chunks_known} : PartCount{shape.chunks, false};
+  MW_TRY(TakePartLayers(pins.part_layers, count, layer_count));
+  return OkStatus();
 }
 
 }  // namespace
@@ -373,9 +359,7 @@ Status CheckPins(const ir::ParallelSpec& pins, int64_t layer_count) {
   layout.pipeline = std::max<int64_t>(pins.pipeline, 1);
   MW_TRY(TakeStageMeshes(pins, layout));
   MW_TRY(TakeTensorAxes(pins, layout));
-  MW_TRY(CheckGrid(pins));
-  MW_TRY(CheckParts(pins, layout, layer_count));
-  MW_TRY(CheckMicrobatches(pins));
+  MW_TRY(CheckSchedule(pins, layout, layer_count));
   MW_TRY(RecomputeOfLayers(Recompute::kFull, pins.recompute_layers, static_cast<int>(layer_count)));
   return OkStatus();
 }
@@ -405,7 +389,7 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
   MW_TRY(CheckLayers(layout, layer_count));
   if (!wanted.part_layers.empty()) {
     MW_ASSIGN_OR_RETURN(layout.part_layers,
-                        TakePartLayers(wanted.part_layers, shape.parts(), layer_count));
+                        TakePartLayers(wanted.part_layers, {shape.parts(), true}, layer_count));
   }
   if (wanted.microbatches > 0) {
     layout.microbatches = wanted.microbatches;

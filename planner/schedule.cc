@@ -219,16 +219,21 @@ Result<PipelineShape> ShapeOfSchedule(const std::string& schedule, int stages, i
   return PipelineShape{stages, chunks, kind->folded};
 }
 
+Status CheckMicrobatches(const std::string& schedule, const PipelineShape& shape,
+                         int64_t microbatches) {
+  const int64_t fewest = 2 * int64_t{shape.stages};
+  if (!shape.folded || microbatches >= fewest) return OkStatus();
+  return InvalidArgument(
+      fmt::format("parallel.schedule {} needs at least 2 x pipeline = {} microbatches, "
+                  "parallel.microbatches is {}; raise it or choose zb-h1",
+                  schedule, fewest, microbatches));
+}
+
 Result<std::vector<StageSchedule>> MakeSchedule(const std::string& name, const PipelineShape& shape,
                                                 int microbatches) {
   const Kind* const kind = FindKind(name);
   if (!kind) return Fail(UnknownSchedule(name));
-  if (shape.folded && microbatches < 2 * shape.stages) {
-    return Fail(InvalidArgument(fmt::format(
-        "schedule {} needs at least 2 x pipeline = {} microbatches, there are {}; raise them or "
-        "choose zb-h1",
-        name, 2 * shape.stages, microbatches)));
-  }
+  MW_TRY(CheckMicrobatches(name, shape, microbatches));
   std::vector<StageSchedule> result;
   for (int stage = 0; stage < shape.stages; ++stage) {
     if (name == "gpipe") {

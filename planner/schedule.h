@@ -57,8 +57,13 @@ bool IsFolded(const std::string& schedule);
 // kInvalidArgument naming the schedules, or the numbers of chunks that this one can have.
 Result<PipelineShape> ShapeOfSchedule(const std::string& schedule, int stages, int chunks);
 
-// One list per stage. Errors: kInvalidArgument naming the known schedules, or the microbatches that
-// zb-v needs.
+// Folded schedules meet in the middle: with fewer microbatches they would wait. Errors:
+// kInvalidArgument naming how many there must be.
+Status CheckMicrobatches(const std::string& schedule, const PipelineShape& shape,
+                         int64_t microbatches);
+
+// One list per stage. Errors: kInvalidArgument naming the known schedules, or those of
+// CheckMicrobatches.
 Result<std::vector<StageSchedule>> MakeSchedule(const std::string& name, const PipelineShape& shape,
                                                 int microbatches);
 

@@ -87,12 +87,6 @@ class PlanFinder {
   // The rules plan for one tensor axis; a grid that the job names is the search's.
   Status TakeGrid() {
     if (job_.parallel.tensor_axes.empty()) return OkStatus();
-    if (job_.parallel.shardings != "search") {
-      return InvalidArgument(fmt::format(
-          "parallel.tensor_axes is '{}': the rules split one tensor axis; use shardings = "
-          "\"search\"",
-          job_.parallel.tensor_axes));
-    }
     const auto layers = planner::LayerCount(job_.loss);
     MW_ASSIGN_OR_RETURN(
         const Layout layout,
@@ -185,27 +179,28 @@ class PlanFinder {
         return plan;
       }
       found_ = *std::move(found);
-      plan = FirstThatFits(deadline);
+      plan = FirstThatFits();
       if (!IsMisfit(plan)) return plan;
     }
     return plan;
   }
 
-  Result<Plan> FirstThatFits(const Deadline& deadline) {
+  Result<Plan> FirstThatFits() {
     Result<Plan> plan = Fail(Internal("no layout was tried"));
     const bool compares = SharesCores();
+    const double gap_of_fastest = found_.gap;
     const std::string note = compares ? "" : PreferShortPrograms();
     for (size_t i = 0; i < found_.best.size(); ++i) {
       plan = PlanByRulesOf(found_.best[i].layout);
       if (IsMisfit(plan)) continue;
       found_.best.erase(found_.best.begin(), found_.best.begin() + static_cast<std::ptrdiff_t>(i));
       if (!plan.has_value()) return plan;
-      if (compares) return FastestOfNearest(*std::move(plan), deadline);
-      if (i == 0 && !note.empty()) {
+      if (compares) return FastestOfNearest(*std::move(plan));
+      if (i > 0) {  // what was preferred does not fit
+        found_.gap = gap_of_fastest;
+      } else if (!note.empty()) {
         note_ = note;
         plan->notes.push_back(note);
-      } else if (!note.empty()) {
-        found_.gap = gap_of_fastest_;
       }
       return plan;
     }
@@ -218,7 +213,6 @@ class PlanFinder {
     const size_t chosen = ShortestOfNearest(best);
     if (chosen == 0) return "";
     const double slower = best[chosen].step_s / best.front().step_s;
-    gap_of_fastest_ = found_.gap;
     found_.gap = 1 - (1 - found_.gap) / slower;
     std::string note = fmt::format(
         "its estimate is {:.1f} % slower than the fastest, {}, whose programs are more "
@@ -236,7 +230,9 @@ class PlanFinder {
 
   // What devices that share cores take is a bound in the search's price and a schedule in the
   // forecast: layouts that are near each other are compared by that. `first`: of best.front().
-  Result<Plan> FastestOfNearest(Plan first, const Deadline& deadline) {
+  // Takes no longer than a search may, but for one plan.
+  Result<Plan> FastestOfNearest(Plan first) {
+    const Deadline deadline = Deadline::After(options_.timeout_ms, clock_);
     constexpr size_t kMostForecasts = 6;
     constexpr double kNear = 1.2;
     std::vector<LayoutCost>& best = found_.best;
@@ -426,7 +422,6 @@ class PlanFinder {
   bool by_search_ = false;
   std::string note_;
   FoundLayout found_;  // by the search for layouts, if there was one
-  double gap_of_fastest_ = 0;
 };
 
 }  // namespace

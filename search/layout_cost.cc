@@ -30,23 +30,15 @@ class Coster {
     result_.layout = layout;
     pinned_ = !layout.recompute.empty();
     if (!pinned_) result_.layout.recompute.assign(input.layers[0].size(), input.modes.front());
-    const bool first_devices = layout.devices.empty() && layout.stage_degrees.empty();
-    const bool keeps = input.memo != nullptr && first_devices;
-    if (keeps && !input.memo->devices.empty()) {
-      devices_ = input.memo->devices;
-      classes_ = input.memo->classes;
-      groups_ = input.memo->groups;
-      return;
-    }
+    const bool shares =
+        input.memo != nullptr && layout.devices.empty() && layout.stage_degrees.empty();
+    memo_ = shares ? input.memo : &own_memo_;
+    if (!memo_->devices.empty()) return;
     for (int stage = 0; stage < shape_.stages; ++stage) {
-      devices_.push_back(FindDevices(stage));
-      classes_.push_back(SlowestClass(stage));
-      groups_.push_back(input.costs->ShapeOf(Replicas(stage)));
+      memo_->devices.push_back(FindDevices(stage));
+      memo_->classes.push_back(SlowestClass(stage));
+      memo_->groups.push_back(input.costs->ShapeOf(Replicas(stage)));
     }
-    if (!keeps) return;
-    input.memo->devices = devices_;
-    input.memo->classes = classes_;
-    input.memo->groups = groups_;
   }
 
   double Bound() {
@@ -62,8 +54,7 @@ class Coster {
       return std::move(result_);
     }
     if (CannotFit()) return std::move(result_);
-    Result<std::vector<planner::StageSchedule>> made = Fail(Internal("not made"));
-    const auto& schedule = MadeOrKept(made);
+    const auto& schedule = Schedule();
     if (!schedule.has_value()) {
       result_.missing_bytes = std::numeric_limits<int64_t>::max();
       return std::move(result_);
@@ -92,7 +83,7 @@ class Coster {
   }
 
   // Of the cluster.
-  const std::vector<int>& DevicesOf(int stage) const { return devices_[At(stage)]; }
+  const std::vector<int>& DevicesOf(int stage) const { return memo_->devices[At(stage)]; }
 
   std::vector<int> FindDevices(int stage) const {
     std::vector<int> devices;
@@ -109,7 +100,7 @@ class Coster {
   const LayerModes& ModesOf(int stage, int layer) const {
     const auto& layers =
         input_.stage_layers.empty() ? input_.layers : input_.stage_layers[At(stage)];
-    return *layers[At(classes_[At(stage)])][At(layer)];
+    return *layers[At(memo_->classes[At(stage)])][At(layer)];
   }
 
   const LayerProbe& Probe(int stage, int layer) const {
@@ -120,7 +111,7 @@ class Coster {
   int FirstEqualStage(int stage) const {
     int other = 0;
     while (layout().DegreesOf(other) != layout().DegreesOf(stage) ||
-           classes_[At(other)] != classes_[At(stage)]) {
+           memo_->classes[At(other)] != memo_->classes[At(stage)]) {
       ++other;
     }
     return other;
@@ -133,28 +124,15 @@ class Coster {
     return static_cast<double>(zero.bytes) / static_cast<double>(probe.weight_bytes);
   }
 
-  const Result<std::vector<planner::StageSchedule>>& MadeOrKept(
-      Result<std::vector<planner::StageSchedule>>& made) const {
+  const Result<std::vector<planner::StageSchedule>>& Schedule() {
     const auto microbatches = static_cast<int>(layout().microbatches);
-    const auto make = [&] {
-      return planner::MakeSchedule(layout().schedule, shape_, microbatches);
-    };
-    if (input_.memo == nullptr) return made = make();
-    const auto [it, fresh] = input_.memo->schedules.try_emplace(
-        {layout().schedule, shape_.stages, shape_.chunks, microbatches});
-    if (fresh) it->second = make();
+    const auto [it, fresh] = memo_->schedules.try_emplace({layout().schedule, shape_.chunks});
+    if (fresh) it->second = planner::MakeSchedule(layout().schedule, shape_, microbatches);
     return it->second;
   }
 
-  bool IsUniform() const {
-    const auto is_fast = [](int of_stage) { return of_stage == 0; };
-    return layout().stage_degrees.empty() && !pinned_ &&
-           std::all_of(classes_.begin(), classes_.end(), is_fast);
-  }
-
-  std::vector<int> BalancedOrKept() const {
-    if (input_.memo == nullptr || !IsUniform()) return Balance();
-    const auto [it, fresh] = input_.memo->balanced.try_emplace(shape_.parts());
+  const std::vector<int>& Balanced() {
+    const auto [it, fresh] = memo_->balanced.try_emplace({shape_.parts(), shape_.folded});
     if (fresh) it->second = Balance();
     return it->second;
   }
@@ -181,7 +159,7 @@ class Coster {
     const int layers = static_cast<int>(input_.layers[0].size());
     std::vector<int> part_of_layer;
     if (layout().part_layers.empty()) {
-      part_of_layer = BalancedOrKept();
+      part_of_layer = Balanced();
     } else {
       for (size_t part = 0; part < layout().part_layers.size(); ++part) {
         part_of_layer.insert(part_of_layer.end(), At(layout().part_layers[part]),
@@ -220,7 +198,7 @@ class Coster {
 
   double Collective(int stage, CollectiveKind kind, double bytes, double calls) const {
     if (DataOf(stage) == 1 || bytes <= 0 || calls <= 0) return 0;
-    return calls * mesh::CostOfCollective(kind, bytes / calls, groups_[At(stage)]).seconds;
+    return calls * mesh::CostOfCollective(kind, bytes / calls, memo_->groups[At(stage)]).seconds;
   }
 
   static int64_t WaitingBytes(const LayerProbe& probe) {
@@ -507,9 +485,8 @@ class Coster {
   const LayoutInput& input_;
   const PipelineShape shape_;
   const double give_up_s_;
-  std::vector<std::vector<int>> devices_;  // per stage
-  std::vector<int> classes_;               // per stage
-  std::vector<mesh::GroupShape> groups_;   // per stage: its replicas
+  LayoutMemo own_memo_;
+  LayoutMemo* memo_ = nullptr;  // of the input, or own
   std::vector<PartCost> parts_;
   std::vector<double> transfer_s_;  // from each part to the next
   std::vector<std::vector<int>> layers_of_part_;

@@ -19,7 +19,7 @@
 #include <limits>
 #include <map>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "planner/cost_model.h"
@@ -38,16 +38,15 @@ struct LayerModes {
   const LayerProbe& at(planner::Recompute mode) const { return probes.at(mode); }
 };
 
-// What layouts of one input have in common.
+// What layouts with equal degrees, microbatches and recomputation on the first devices of the
+// topology have in common.
 struct LayoutMemo {
-  // Of layouts with equal degrees on the first devices of the topology.
-  std::vector<std::vector<int>> devices;     // per stage
-  std::vector<int> classes;                  // per stage, the slowest of its devices
-  std::vector<mesh::GroupShape> groups;      // per stage: its replicas
-  std::map<int, std::vector<int>> balanced;  // by parts, where all stages are equally fast
-  // By name, stages, chunks and microbatches.
-  std::map<std::tuple<std::string, int, int, int>, Result<std::vector<planner::StageSchedule>>>
-      schedules;
+  std::vector<std::vector<int>> devices;  // per stage
+  std::vector<int> classes;               // per stage, the slowest of its devices
+  std::vector<mesh::GroupShape> groups;   // per stage: its replicas
+  std::map<std::pair<int, bool>, std::vector<int>> balanced;  // part of each layer; parts, folded
+  // By name and chunks.
+  std::map<std::pair<std::string, int>, Result<std::vector<planner::StageSchedule>>> schedules;
 };
 
 struct LayoutInput {
@@ -61,7 +60,7 @@ struct LayoutInput {
   std::vector<planner::CoreUse> cores;    // per device of the topology
   std::vector<int64_t> memory_bytes;      // per device of the topology; 0: unknown, not checked
   int64_t bucket_bytes = 25 << 20;
-  LayoutMemo* memo = nullptr;  // kept from layout to layout, if set
+  LayoutMemo* memo = nullptr;  // shared by the layouts that it is for; null: none
 };
 
 struct StageCost {

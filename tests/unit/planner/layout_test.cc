@@ -90,23 +90,23 @@ TEST(CheckPins, NamesWhatContradictsItself) {
          p.shardings = "search";
        }},
       {"2 parts of together 5 layers", [](ir::ParallelSpec& p) { p.part_layers = "2,3"; }},
-      {"2 stage(s) have a multiple of 2 parts",
+      {"has a multiple of 2 parts",
        [](ir::ParallelSpec& p) {
          p.part_layers = "2,1,1";
          p.pipeline = 2;
        }},
-      {"2 stage(s) have 2 parts",
+      {"pipeline x chunks has 2 parts",
        [](ir::ParallelSpec& p) {
          p.part_layers = "1,1,1,1";
          p.pipeline = 2;
          p.schedule = "1f1b";
        }},
-      {"1 stage(s) have 1 parts",
+      {"pipeline x chunks has 1 parts",
        [](ir::ParallelSpec& p) {
          p.part_layers = "2,2";
          p.pipeline = 1;
        }},
-      {"each stage has 2 part(s)",
+      {"has a multiple of 2 parts",
        [](ir::ParallelSpec& p) {
          p.part_layers = "2,1,1";
          p.schedule = "zb-v";
