@@ -1,10 +1,8 @@
 #include "cli/run_dir.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,8 +10,8 @@
 #include <charconv>
 #include <chrono>
 
-#include "base/clock.h"
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/os_error.h"
 #include "base/text.h"
 
@@ -105,27 +103,18 @@ Result<ClusterState> ParseCluster(std::string_view text) {
   return state;
 }
 
-std::string LockFile(const std::string& run_dir) { return run_dir + "/up.lock"; }
+std::string LockPath(const std::string& run_dir) { return run_dir + "/up.lock"; }
 
 Result<UniqueFd> LockRunDir(const std::string& run_dir, int64_t timeout_ms) {
-  const std::string path = LockFile(run_dir);
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!fd.valid()) {
-    const Status status = OsError(errno, fmt::format("cannot write {}", path));
-    return Fail(Status(status.code(), status.message() + "; choose another --dir"));
+  Result<UniqueFd> lock = LockFile(LockPath(run_dir), timeout_ms);
+  if (lock) return lock;
+  const Status& error = lock.error();
+  if (error.code() != StatusCode::kDeadlineExceeded) {
+    return Fail(Status(error.code(), error.message() + "; choose another --dir"));
   }
-  const Deadline deadline = Deadline::After(timeout_ms);
-  while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return Fail(OsError(errno, path));
-    if (deadline.remaining_ms() == 0) {
-      return Fail(AlreadyExists(fmt::format(
-          "another `meshwright up` or `down` works in {}; let it end, or choose another "
-          "--dir",
-          run_dir)));
-    }
-    ::poll(nullptr, 0, 20);  // a lock has no event
-  }
-  return fd;
+  return Fail(AlreadyExists(fmt::format(
+      "another `meshwright up` or `down` works in {}; let it end, or choose another --dir",
+      run_dir)));
 }
 
 std::string ClusterFile(const std::string& run_dir) { return run_dir + "/cluster.txt"; }

@@ -39,7 +39,7 @@ std::string FormatCluster(const ClusterState& state);
 // Errors: kDataLoss naming the line.
 Result<ClusterState> ParseCluster(std::string_view text);
 
-std::string LockFile(const std::string& run_dir);
+std::string LockPath(const std::string& run_dir);
 // The right to change the folder, until the descriptor is closed or the process ends. The lock
 // file, up.lock, stays. Errors: kAlreadyExists when another `up` or `down` has it for longer
 // than `timeout_ms`; those of opening it.

@@ -214,7 +214,7 @@ Result<int> Down(const DownArgs& args) {
   UniqueFd lock;
   // Before anything is read: an `up` that has the lock changes it. Folders without one are not
   // written to.
-  if (FileExists(LockFile(args.run_dir)) || FileExists(ClusterFile(args.run_dir))) {
+  if (FileExists(LockPath(args.run_dir)) || FileExists(ClusterFile(args.run_dir))) {
     MW_ASSIGN_OR_RETURN(lock, LockRunDir(args.run_dir, args.timeout_ms));
   }
   const auto state = LoadCluster(args.run_dir);

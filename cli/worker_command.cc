@@ -43,6 +43,7 @@ Result<std::string> DeviceProfileOf(const WorkerArgs& args) {
   request.threads = args.threads_per_device;
   request.memory_bytes = args.memory_mib << 20;
   request.cache_dir = ProfileCacheDir();
+  request.lock_path = MeasuringLockPath();
   request.machine = MachineDescription();
   request.measure = [](int threads) { return worker::TimeKernels(threads, SystemClock()); };
   request.transport = args.transport;

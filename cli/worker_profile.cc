@@ -1,8 +1,6 @@
 #include "cli/worker_profile.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <system_error>
 
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/log.h"
 #include "base/sha256.h"
 #include "base/text.h"
@@ -114,16 +113,12 @@ Result<mesh::DeviceProfile> ReadCached(const std::string& path) {
 }
 
 // Held until the descriptor is closed; one that cannot be had is no reason not to measure.
-// Of the user's workers on this host, whatever their caches: they would measure one another.
-UniqueFd LockMeasuring() {
-  std::error_code error;
-  const auto folder = std::filesystem::temp_directory_path(error);
-  if (error) return UniqueFd();
-  const std::string path =
-      fmt::format("{}/meshwright-measuring-{}.lock", folder.string(), ::getuid());
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (fd.valid() && ::flock(fd.get(), LOCK_EX) != 0) LogWarn("cannot lock " + path);
-  return fd;
+UniqueFd LockMeasuring(const ProfileRequest& request) {
+  if (request.lock_path.empty()) return UniqueFd();
+  Result<UniqueFd> lock = LockFile(request.lock_path, request.lock_timeout_ms);
+  if (lock) return *std::move(lock);
+  LogWarn("measuring without waiting for other workers of this host: " + lock.error().message());
+  return UniqueFd();
 }
 
 void MeasureLinks(const ProfileRequest& request, mesh::DeviceProfile& profile) {
@@ -184,7 +179,7 @@ Result<mesh::DeviceProfile> CachedOrMeasured(const ProfileRequest& request) {
     if (auto cached = ReadCached(path)) return cached;
   }
   if (keeps && !MakeDirs(request.cache_dir).ok()) LogWarn("cannot make " + request.cache_dir);
-  const UniqueFd lock = LockMeasuring();
+  const UniqueFd lock = LockMeasuring(request);
   if (may_read) {
     if (auto cached = ReadCached(path)) return cached;  // of who held the lock before
   }
@@ -273,6 +268,13 @@ Result<std::string> WorkerProfileText(const ProfileRequest& request) {
 std::string MachineDescription() {
   return fmt::format("{}, {} cores; {}", ProcessorName(), ::sysconf(_SC_NPROCESSORS_ONLN),
                      BuildDescription());
+}
+
+std::string MeasuringLockPath() {
+  std::error_code error;
+  const auto folder = std::filesystem::temp_directory_path(error);
+  if (error) return "";
+  return fmt::format("{}/meshwright-measuring-{}.lock", folder.string(), ::getuid());
 }
 
 std::string ProfileCacheDir() { return CacheDir("profiles"); }

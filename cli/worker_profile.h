@@ -1,8 +1,8 @@
 // The profile of a worker's devices: measured once per machine, number of threads and binary, kept
 // on disk.
 //
-// While one worker of a host measures, others wait (a lock file), so that they do not disturb each
-// other and those that come later find what it has written.
+// While one worker of a host measures, the user's others wait, whatever their caches (a lock file):
+// they would measure one another, and those with the same cache find what it has written.
 //
 // What is kept is what the machine can do: kernels and links, the fastest of several runs. With
 // "measure" the profile is also what the worker gets now: where others compute on its cores, its
@@ -32,7 +32,11 @@ struct ProfileRequest {
   int threads = 1;
   int64_t memory_bytes = 0;  // of a device; 0: not known
   std::string cache_dir;     // of profiles; empty: nothing is kept
-  std::string machine;       // what a profile is valid for besides threads: processor, binary
+  // Of all workers that would measure one another; empty: there is no other. One that cannot be
+  // had in time costs a line in the log and whatever the others disturb.
+  std::string lock_path;
+  int64_t lock_timeout_ms = 120'000;
+  std::string machine;  // what a profile is valid for besides threads: processor, binary
   std::function<Result<std::vector<worker::KernelTiming>>(int threads)> measure;
   std::string transport = "auto";  // between workers, as links are measured
   // Not set: links are not measured. A failure costs the links and a line in the log, no more.
@@ -54,6 +58,8 @@ Result<std::string> WorkerProfileText(const ProfileRequest& request);
 
 // "AMD EPYC 7763 64-Core Processor, 16 cores", and the binary's size and version.
 std::string MachineDescription();
+// In the folder for temporary files, one per user; empty without such a folder.
+std::string MeasuringLockPath();
 // Of cli/cache_dir.h; empty without a home.
 std::string ProfileCacheDir();
 

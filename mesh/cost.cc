@@ -25,10 +25,6 @@ LinkCost BetweenHosts(const GroupShape& group, double flows) {
           std::max(group.between.seconds_per_byte, all_flows * group.nic_seconds_per_byte)};
 }
 
-LinkCost Slowest(const LinkCost& a, const LinkCost& b) {
-  return {std::max(a.alpha_s, b.alpha_s), std::max(a.seconds_per_byte, b.seconds_per_byte)};
-}
-
 // How often a reduce-scatter or all-gather is run, and the bytes that each starts with or ends at.
 struct Halves {
   double count = 1;
@@ -62,7 +58,7 @@ CollectiveCost CostOfTraffic(const Traffic& traffic, const LinkCost& within,
 CollectiveCost CostThroughAll(const GroupShape& group, double messages, double bytes,
                               double flows) {
   const LinkCost link =
-      group.hosts > 1 ? Slowest(group.within, BetweenHosts(group, flows)) : group.within;
+      group.hosts > 1 ? Slower(group.within, BetweenHosts(group, flows)) : group.within;
   CollectiveCost cost;
   cost.seconds = messages * link.alpha_s + bytes * link.seconds_per_byte;
   // One in members_per_host of the ring's links leaves a host.
@@ -129,6 +125,10 @@ bool Suits(const GroupShape& group, CollectiveAlgorithm algorithm) {
 }
 
 }  // namespace
+
+LinkCost Slower(const LinkCost& a, const LinkCost& b) {
+  return {std::max(a.alpha_s, b.alpha_s), std::max(a.seconds_per_byte, b.seconds_per_byte)};
+}
 
 double BytesPerDevice(CollectiveKind kind, double local_bytes, int64_t group_size) {
   MW_CHECK(group_size >= 1) << "group_size " << group_size;

@@ -50,6 +50,8 @@ struct LinkCost {
   double seconds_per_byte = 1e-10;  // of one device in one direction
   friend bool operator==(const LinkCost&, const LinkCost&) = default;
 };
+// What both together are at least: the worse of each number.
+LinkCost Slower(const LinkCost& a, const LinkCost& b);
 
 // Bytes that one device receives. `local_bytes` is what it holds before the call (broadcast: the
 // message).

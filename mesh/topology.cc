@@ -13,9 +13,7 @@ namespace {
 
 void TakeSlower(const std::optional<LinkCost>& measured, std::optional<LinkCost>& link) {
   if (!measured) return;
-  if (!link) link = *measured;
-  link->alpha_s = std::max(link->alpha_s, measured->alpha_s);
-  link->seconds_per_byte = std::max(link->seconds_per_byte, measured->seconds_per_byte);
+  link = link ? Slower(*link, *measured) : *measured;
 }
 
 double MemoryShare(const DeviceProfile& profile, int devices) {

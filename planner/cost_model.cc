@@ -39,10 +39,6 @@ ir::DType ComputeType(const ir::Graph& graph, const ir::Node& node) {
   return ir::DType::kF32;
 }
 
-mesh::LinkCost Slower(const mesh::LinkCost& a, const mesh::LinkCost& b) {
-  return {std::max(a.alpha_s, b.alpha_s), std::max(a.seconds_per_byte, b.seconds_per_byte)};
-}
-
 void AddFusedSteps(const ir::Graph& graph, const ir::Node& node, NodeWork& work) {
   std::vector<ir::TensorType> operands;
   for (ValueId id : node.inputs) operands.push_back(graph.type(id));
@@ -219,8 +215,8 @@ mesh::GroupShape CostModel::ShapeOf(std::span<const int> devices) const {
         begin, places.end(), [host = begin->first](const auto& at) { return at.first != host; });
     const HostInfo& host = hosts_[static_cast<size_t>(begin->first)];
     if (end - begin > 1) {
-      shape.within =
-          Slower(shape.within, begin->second == (end - 1)->second ? host.process : host.within);
+      shape.within = mesh::Slower(shape.within,
+                                  begin->second == (end - 1)->second ? host.process : host.within);
     }
     const int64_t members = end - begin;
     ++shape.hosts;
@@ -243,7 +239,7 @@ mesh::LinkCost CostModel::SlowestBetween(const std::map<int, int64_t>& hosts_of_
   for (const auto& [a, hosts] : hosts_of_group) {
     for (const auto& [b, others] : hosts_of_group) {
       if (a == b && hosts == 1) continue;
-      slowest = Slower(slowest, BetweenGroups(a, b));
+      slowest = mesh::Slower(slowest, BetweenGroups(a, b));
     }
   }
   return slowest;

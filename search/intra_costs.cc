@@ -108,10 +108,7 @@ class CostAdder {
     const auto bytes = static_cast<double>(
         model_.LocalBytes(model_.graph->type(node.outputs[2]), strategy.results[2]));
     mesh::LinkCost worst{0, 0};
-    for (const std::string& axis : axes) {
-      worst.alpha_s = std::max(worst.alpha_s, links_.at(axis).alpha_s);
-      worst.seconds_per_byte = std::max(worst.seconds_per_byte, links_.at(axis).seconds_per_byte);
-    }
+    for (const std::string& axis : axes) worst = mesh::Slower(worst, links_.at(axis));
     return 2 * (worst.alpha_s +
                 worst.seconds_per_byte * mesh::BytesPerDevice(mesh::CollectiveKind::kAllReduce,
                                                               bytes, model_.mesh.SizeOf(axes)));

@@ -94,8 +94,7 @@ class ModelCosts final : public IntraCosts {
     for (const int device : kinds_) {
       const mesh::DeviceProfile& profile = costs_.ProfileOf(device);
       const double byte_s = 1 / profile.Rates(mesh::KernelClass::kElementwise).bytes_per_s;
-      slowest.alpha_s = std::max(slowest.alpha_s, profile.launch_s);
-      slowest.seconds_per_byte = std::max(slowest.seconds_per_byte, byte_s);
+      slowest = mesh::Slower(slowest, {profile.launch_s, byte_s});
     }
     return slowest;
   }
@@ -105,9 +104,7 @@ class ModelCosts final : public IntraCosts {
     if (axis.size == 1) return;
     LinkCost& worst = links_.try_emplace(axis.name, LinkCost{0, 0}).first->second;
     for (const std::vector<int>& devices : GroupsOf(mesh, axis.name)) {
-      const LinkCost link = LinkOfGroup(costs_, devices);
-      worst.alpha_s = std::max(worst.alpha_s, link.alpha_s);
-      worst.seconds_per_byte = std::max(worst.seconds_per_byte, link.seconds_per_byte);
+      worst = mesh::Slower(worst, LinkOfGroup(costs_, devices));
     }
   }
 

@@ -58,9 +58,7 @@ double ReshardTable::StepSeconds(const ir::TensorType& local, const mesh::Reshar
   if (step.kind == mesh::StepKind::kShardSlice) return 0;
   mesh::LinkCost worst{0, 0};
   for (const std::string& axis : step.axes) {
-    const mesh::LinkCost& link = links_.at(axis);
-    worst.alpha_s = std::max(worst.alpha_s, link.alpha_s);
-    worst.seconds_per_byte = std::max(worst.seconds_per_byte, link.seconds_per_byte);
+    worst = mesh::Slower(worst, links_.at(axis));
   }
   const auto local_bytes = static_cast<double>(local.bytes());
   const double moved_s =

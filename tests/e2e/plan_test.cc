@@ -55,24 +55,31 @@ TEST_F(PlanCommand, JsonIsOneObjectThatMatchesTheText) {
   EXPECT_TRUE(object["fits"]);
   const std::string text = Run({"plan", open_, "--devices", "4"});
   EXPECT_THAT(text, HasSubstr("plan: " + object["layout"]["text"].get<std::string>()));
-  const Failure misfit =
-      Fails({"plan", open_, "--devices", "4", "--parallelism.tensor_parallel_degree=3", "--json"});
-  EXPECT_EQ(misfit.code, 4);
-  EXPECT_THAT(misfit.text, HasSubstr("\"fits\": false"));
-  // More than there are, open or pinned through.
-  const Failure large =
-      Fails({"plan", open_, "--devices", "4", "--parallelism.tensor_parallel_degree=8"});
-  EXPECT_EQ(large.code, 4);
-  EXPECT_THAT(large.text, HasSubstr("needs 8 devices, the cluster has 4"));
-  const Failure what_if =
-      Fails({"plan", open_, "--devices", "4", "--what-if", "parallelism.nosuch=3"});
-  EXPECT_EQ(what_if.code, 2);
-  EXPECT_THAT(what_if.text, HasSubstr("--what-if"));
-  // No number of devices mends a contradiction.
-  const Failure contradiction =
-      Fails({"plan", open_, "--devices", "4", "--parallelism.pipeline_parallel_layers=\"1,9\""});
-  EXPECT_EQ(contradiction.code, 2);
-  EXPECT_THAT(contradiction.text, HasSubstr("parallelism.pipeline_parallel_layers is '1,9'"));
+}
+
+TEST_F(PlanCommand, ExitCodesTellWhatDoesNotFitFromWhatIsWrong) {
+  struct Case {
+    std::vector<std::string> args;
+    int code;
+    const char* says;
+  };
+  const std::vector<Case> cases = {
+      {{"--parallelism.tensor_parallel_degree=3", "--json"}, 4, "\"fits\": false"},
+      // More than there are, open or pinned through.
+      {{"--parallelism.tensor_parallel_degree=8"}, 4, "needs 8 devices, the cluster has 4"},
+      {{"--what-if", "parallelism.nosuch=3"}, 2, "--what-if"},
+      // No number of devices mends a contradiction.
+      {{"--parallelism.pipeline_parallel_layers=\"1,9\""},
+       2,
+       "parallelism.pipeline_parallel_layers is '1,9'"},
+  };
+  for (const Case& c : cases) {
+    std::vector<std::string> args = {"plan", open_, "--devices", "4"};
+    args.insert(args.end(), c.args.begin(), c.args.end());
+    const Failure failure = Fails(args);
+    EXPECT_EQ(failure.code, c.code) << c.args[0];
+    EXPECT_THAT(failure.text, HasSubstr(c.says)) << c.args[0];
+  }
 }
 
 TEST_F(PlanCommand, ExplainNamesAlternatives) {

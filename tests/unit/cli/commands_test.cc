@@ -129,7 +129,7 @@ TEST_F(Commands, DownWaitsForAnUpThatHasWrittenNothingYet) {
   const DownArgs args{folder_->path(), 30};
   const auto down = [&] { return RunDown(args); };
   EXPECT_EQ(Observe(down).code, kExitOk);
-  EXPECT_FALSE(FileExists(LockFile(folder_->path()))) << "no folder of a cluster";
+  EXPECT_FALSE(FileExists(LockPath(folder_->path()))) << "no folder of a cluster";
   auto up = LockRunDir(folder_->path(), 0);
   ASSERT_TRUE(up) << up.error();
   const Outcome early = Observe(down);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "base/file_lock.h"
 
 namespace meshwright::cli {
 namespace {
@@ -93,6 +94,31 @@ TEST(WorkerProfileText, MeasuresOncePerMachineAndThreads) {
   measured.request.mode = "measure";
   EXPECT_TRUE(WorkerProfileText(measured.request).has_value());
   EXPECT_EQ(measured.calls, 4);
+}
+
+TEST(WorkerProfileText, OneMeasuresAtATimeWhateverTheCaches) {
+  Measured measured;
+  measured.request.lock_path = measured.dir.File("measuring.lock");
+  const auto measure = measured.request.measure;
+  StatusCode of_another = StatusCode::kOk;
+  measured.request.measure = [&](int threads) {
+    const auto another = LockFile(measured.request.lock_path, 0);
+    of_another = another ? StatusCode::kOk : another.error().code();
+    return measure(threads);
+  };
+  ASSERT_TRUE(WorkerProfileText(measured.request).has_value());
+  EXPECT_EQ(of_another, StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(LockFile(measured.request.lock_path, 0).has_value()) << "given back";
+}
+
+TEST(WorkerProfileText, ALockThatIsNotHadInTimeCostsNoWorker) {
+  Measured measured;
+  measured.request.lock_path = measured.dir.File("measuring.lock");
+  measured.request.lock_timeout_ms = 1;
+  const auto another = LockFile(measured.request.lock_path, 0);
+  ASSERT_TRUE(another.has_value()) << another.error();
+  EXPECT_TRUE(WorkerProfileText(measured.request).has_value());
+  EXPECT_EQ(measured.calls, 1);
 }
 
 TEST(WorkerProfileText, LinksAreMeasuredAndKept) {
