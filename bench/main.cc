@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "base/median.h"
 #include "bench/all_reduce.h"
 #include "bench/device_run.h"
 #include "bench/limits.h"
@@ -25,16 +26,12 @@ struct ProfileArgs {
   bool json = false;
 };
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 // This machine as a worker with so many threads measures it.
 Result<mesh::Topology> MeasuredDevice(int threads) {
-  MW_ASSIGN_OR_RETURN(const std::vector<worker::KernelTiming> timings,
-                      worker::TimeKernels(threads, SystemClock()));
-  MW_ASSIGN_OR_RETURN(mesh::DeviceProfile profile, cli::MakeMeasuredProfile("bench", timings));
+  MW_ASSIGN_OR_RETURN(const worker::MachineTimings timings,
+                      worker::TimeMachine({.threads = threads}, SystemClock()));
+  MW_ASSIGN_OR_RETURN(mesh::DeviceProfile profile,
+                      cli::MakeMeasuredProfile("bench", timings.kernels));
   mesh::Topology topology = mesh::Topology::Local(1);
   topology.devices[0].profile = std::make_shared<const mesh::DeviceProfile>(std::move(profile));
   return topology;

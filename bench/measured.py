@@ -1,7 +1,8 @@
 """Forecasts against steps that really run on this machine, and a plan for unequal workers.
 
 `measured`: for each model some pinned layouts and the one that the search chooses, as jobs on four workers
-whose devices and links were measured when they registered. Rounds are interleaved, figures are medians.
+whose devices and links were measured when they registered. Each round has new workers and new forecasts; the
+ratio is the median of the rounds' ratios.
 `unequal`: two workers on a core each, one of them beside a busy process; the stages that the search makes
 against stages of equal layers.
 """
@@ -88,12 +89,12 @@ def ready_workers(address):
 
 
 class Party:
-    """A layout of a model on a cluster."""
+    """A layout of a model on a cluster; `held`: what memory() said."""
 
     def __init__(self, cluster, job, sets, steps):
         self.metrics = [worker["metrics_address"] for worker in ready_workers(cluster.address)]
         self.cluster, self.job, self.sets, self.steps = cluster, job, sets, steps
-        self.plan = forecast(cluster.address, job, sets)
+        self.plan, self.held = forecast(cluster.address, job, sets), None
 
     def __call__(self):
         """Seconds of a step."""
@@ -111,39 +112,60 @@ class Party:
         return max(held), max(resident) - before
 
 
+def measure_round(job, sets, steps, backwards):
+    """Forecasts for a new cluster and steps on it. -> {name: Party}, {name: seconds}."""
+    # The profiles are measured now, with whatever else runs on the machine.
+    with ours.Cluster(workers=4, count=2, profile="measure") as cluster:
+        parties = {name: Party(cluster, job, [*sets, *sets_of(layout)], steps) for name, layout in LAYOUTS.items()}
+        parties["data=2"].memory()  # what processes take once, whatever the job
+        seconds = {}
+        for name in reversed(parties) if backwards else parties:
+            parties[name].held = parties[name].memory()
+            seconds[name] = parties[name]()
+    return parties, seconds
+
+
 def run_measured(args, emit):
     for model, (job, sets, steps) in MODELS.items():
         if args.model and model != args.model:
             continue
-        # The profile is measured now, with whatever else runs on the machine.
-        with ours.Cluster(workers=4, count=2, profile="measure") as cluster:
-            parties = {name: Party(cluster, job, [*sets, *sets_of(layout)], args.steps or steps)
-                       for name, layout in LAYOUTS.items()}
-            parties["data=2"].memory()  # what processes take once, whatever the job
-            memory = {name: party.memory() for name, party in parties.items()}
-            values = interleave(parties, args.rounds)
-        report(model, parties, memory, values, emit)
+        rounds = []
+        for index in range(args.rounds):
+            # A slow hour of the machine meets the profile and the steps.
+            rounds.append(measure_round(job, sets, args.steps or steps, index % 2 == 1))
+            for name, seconds in rounds[-1][1].items():
+                forecast_s = rounds[-1][0][name].plan["step_s"]
+                log(f"  round {index + 1}  {name:<20} measured {seconds:.6g} s, forecast {forecast_s:.6g} s")
+        report(model, rounds, emit)
 
 
-def report(model, parties, memory, values, emit):
-    seconds = {name: median(of) for name, of in values.items()}
+def report(model, rounds, emit):
+    def of_rounds(name, value):
+        return [value(parties[name], seconds[name]) for parties, seconds in rounds]
+
+    seconds = {name: median(of_rounds(name, lambda _, s: s)) for name in LAYOUTS}
     log("forecast s  measured s  ratio  memory ratio  layout")
-    for name, party in parties.items():
-        time_ratio = party.plan["step_s"] / seconds[name]
-        held, growth = memory[name]
-        memory_ratio = party.plan["all_bytes"] / held
-        emit(f"measured-{model}-{name.replace(' ', '-')}", layout=party.plan["layout"],
-             forecast_s=significant(party.plan["step_s"]), measured_s=significant(seconds[name]),
-             ratio=significant(time_ratio), forecast_bytes=party.plan["all_bytes"], measured_bytes=held,
-             processes_bytes=growth, memory_ratio=significant(memory_ratio), spread=spread(values[name]),
+    for name in LAYOUTS:
+        ratios = of_rounds(name, lambda party, s: party.plan["step_s"] / s)
+        memory_ratios = of_rounds(name, lambda party, _: party.plan["all_bytes"] / party.held[0])
+        # The one that is furthest off: memory does not depend on the machine's hour.
+        memory_ratio = max(memory_ratios, key=lambda ratio: abs(ratio - 1))
+        forecast_s, time_ratio = median(of_rounds(name, lambda party, _: party.plan["step_s"])), median(ratios)
+        layouts = sorted(set(of_rounds(name, lambda party, _: party.plan["layout"])))
+        emit(f"measured-{model}-{name.replace(' ', '-')}", layouts=layouts,
+             forecast_s=significant(forecast_s), measured_s=significant(seconds[name]),
+             ratio=significant(time_ratio), ratios=[significant(ratio) for ratio in ratios],
+             device_bytes=median(of_rounds(name, lambda party, _: party.held[0])),
+             processes_bytes=median(of_rounds(name, lambda party, _: party.held[1])),
+             memory_ratio=significant(memory_ratio), spread=spread(of_rounds(name, lambda _, s: s)),
              target=f"abs(ratio - 1) <= {TIME_RANGE} and abs(memory_ratio - 1) <= {MEMORY_RANGE}",
              met=abs(time_ratio - 1) <= TIME_RANGE and abs(memory_ratio - 1) <= MEMORY_RANGE)
-        log(f"{party.plan['step_s']:10.4f}  {seconds[name]:10.4f}  {time_ratio:5.3f}  {memory_ratio:12.3f}  "
-            f"{party.plan['layout']}")
+        log(f"{forecast_s:10.4f}  {seconds[name]:10.4f}  {time_ratio:5.3f}  {memory_ratio:12.3f}  "
+            f"{' | '.join(layouts)}")
     fastest = min(seconds, key=seconds.get)
-    ratio = seconds["chosen"] / seconds[fastest]
-    emit(f"measured-{model}-choice", chosen=parties["chosen"].plan["layout"], fastest=fastest,
-         ratio=significant(ratio), target=f"ratio <= {CHOSEN_RANGE}", met=ratio <= CHOSEN_RANGE)
+    ratio = median(of_rounds("chosen", lambda _, s: s)) / seconds[fastest]
+    emit(f"measured-{model}-choice", chosen=sorted(set(of_rounds("chosen", lambda party, _: party.plan["layout"]))),
+         fastest=fastest, ratio=significant(ratio), target=f"ratio <= {CHOSEN_RANGE}", met=ratio <= CHOSEN_RANGE)
     log(f"{model}: the chosen layout takes {ratio:.3f} of the fastest that was measured ({fastest})")
 
 

@@ -5,15 +5,12 @@
 #include <memory>
 #include <vector>
 
+#include "base/median.h"
+
 namespace meshwright::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // As little as an observer can do.
 class Sum final : public ops::NodeObserver {

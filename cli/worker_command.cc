@@ -45,19 +45,16 @@ Result<std::string> DeviceProfileOf(const WorkerArgs& args) {
   request.cache_dir = ProfileCacheDir();
   request.lock_path = MeasuringLockPath();
   request.machine = MachineDescription();
-  request.measure = [](int threads) { return worker::TimeKernels(threads, SystemClock()); };
+  // Kept to some of the cores it cannot tell what all of them do.
+  const auto cores = static_cast<int>(worker::AllowedCpus().size());
+  const bool has_all = cores > 1 && cores == ::sysconf(_SC_NPROCESSORS_ONLN);
+  request.measure = [host_cores = has_all ? cores : 0](int threads) {
+    return worker::TimeMachine({threads, host_cores}, SystemClock());
+  };
   request.transport = args.transport;
   request.measure_links = [&args] {
     return worker::TimeLinks({.transport = args.transport}, SystemClock());
   };
-  // Kept to some of the cores it cannot tell what all of them stream.
-  const auto cores = static_cast<int>(worker::AllowedCpus().size());
-  if (cores > 1 && cores == ::sysconf(_SC_NPROCESSORS_ONLN)) {
-    request.measure_host_compute = [cores] {
-      return worker::TimeHostCompute(cores, SystemClock());
-    };
-    request.measure_host_stream = [cores] { return worker::TimeHostStream(cores, SystemClock()); };
-  }
   request.measure_share = [](int threads) {
     return worker::MeasureCoreShare(threads, SystemClock());
   };

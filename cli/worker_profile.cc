@@ -135,39 +135,19 @@ void MeasureLinks(const ProfileRequest& request, mesh::DeviceProfile& profile) {
   profile.links = {cost(timings->process), cost(timings->host)};
 }
 
-void MeasureHostCompute(const ProfileRequest& request, mesh::DeviceProfile& profile) {
-  if (!request.measure_host_compute) return;
-  const Result<double> share = request.measure_host_compute();
-  if (share) {
-    profile.host_compute_share = *share;
-  } else {
-    LogWarn("what cores keep while others compute is not measured, plans take all: " +
-            share.error().message());
-  }
-}
-
-void MeasureHostStream(const ProfileRequest& request, mesh::DeviceProfile& profile) {
-  if (!request.measure_host_stream) return;
-  const Result<double> bytes_per_s = request.measure_host_stream();
-  if (bytes_per_s) {
-    // All cores stream no less than one of them, whatever else ran while they were measured.
-    profile.host_bytes_per_s =
-        std::max(*bytes_per_s, profile.Rates(KernelClass::kElementwise).bytes_per_s);
-  } else {
-    LogWarn("the host's memory rate is not measured, plans take none to be shared: " +
-            bytes_per_s.error().message());
-  }
-}
-
 Result<mesh::DeviceProfile> Measure(const ProfileRequest& request) {
-  MW_ASSIGN_OR_RETURN(const std::vector<KernelTiming> timings, request.measure(request.threads));
+  MW_ASSIGN_OR_RETURN(const worker::MachineTimings timings, request.measure(request.threads));
   const std::string name =
       fmt::format("measured, {} thread{}", request.threads, request.threads == 1 ? "" : "s");
-  MW_ASSIGN_OR_RETURN(mesh::DeviceProfile profile, MakeMeasuredProfile(name, timings));
+  MW_ASSIGN_OR_RETURN(mesh::DeviceProfile profile, MakeMeasuredProfile(name, timings.kernels));
   profile.source = request.machine;
+  profile.host_compute_share = timings.host_compute_share;
+  if (timings.host_bytes_per_s > 0) {
+    // All cores stream no less than one of them, whatever else ran while they were measured.
+    profile.host_bytes_per_s =
+        std::max(timings.host_bytes_per_s, profile.Rates(KernelClass::kElementwise).bytes_per_s);
+  }
   MeasureLinks(request, profile);
-  MeasureHostStream(request, profile);
-  MeasureHostCompute(request, profile);
   return profile;
 }
 

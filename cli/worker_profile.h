@@ -4,9 +4,9 @@
 // While one worker of a host measures, the user's others wait, whatever their caches (a lock file):
 // they would measure one another, and those with the same cache find what it has written.
 //
-// What is kept is what the machine can do: kernels and links, the fastest of several runs. With
-// "measure" the profile is also what the worker gets now: where others compute on its cores, its
-// rates are those of its share of them. Shares are never kept.
+// What is kept is what the machine does for a worker that has its cores: kernels and links, as long
+// as a run typically takes. With "measure" the profile is also what the worker gets now: where
+// others compute on its cores, its rates are those of its share of them. Shares are never kept.
 //
 // Thread rule: MakeMeasuredProfile is a pure function; the rest reads and writes files.
 #pragma once
@@ -37,14 +37,10 @@ struct ProfileRequest {
   std::string lock_path;
   int64_t lock_timeout_ms = 120'000;
   std::string machine;  // what a profile is valid for besides threads: processor, binary
-  std::function<Result<std::vector<worker::KernelTiming>>(int threads)> measure;
+  std::function<Result<worker::MachineTimings>(int threads)> measure;
   std::string transport = "auto";  // between workers, as links are measured
   // Not set: links are not measured. A failure costs the links and a line in the log, no more.
   std::function<Result<worker::LinkTimings>()> measure_links = {};
-  // Bytes per second of all cores of the host at once; not set: not known. Failures as of links.
-  std::function<Result<double>()> measure_host_stream = {};
-  // As worker::TimeHostCompute; empty: not measured.
-  std::function<Result<double>()> measure_host_compute = {};
   std::function<double(int threads)> measure_share = {};  // of the cores; not set: 1
 };
 

@@ -2,23 +2,26 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <memory>
+#include <utility>
+#include <vector>
 
+#include "base/log.h"
+#include "base/median.h"
 #include "base/thread_team.h"
 #include "device/device.h"
 #include "ir/builder.h"
 #include "ops/kernel.h"
+#include "worker/run_times.h"
 
 namespace meshwright::worker {
 namespace {
 
-constexpr int64_t kSliceNs = 25'000'000;  // of one kernel and shape
-// Of all cores together: a moment in which nobody else runs on any of them is rarer.
-constexpr int64_t kHostSliceNs = 200'000'000;
-constexpr int kFewestRuns = 3;
-constexpr int kMostRuns = 2000;
-constexpr int kFloatBytes = 0x3c;  // every byte: about 0.0115, in f32 and bf16
+constexpr int kTurns = 8;
+constexpr int64_t kSliceNs = 25'000'000;       // of one kernel and shape
+constexpr int64_t kHostSliceNs = 600'000'000;  // of all cores together
+constexpr int kMostRuns = 500;                 // of a turn
+constexpr int kFloatBytes = 0x3c;              // every byte: about 0.0115, in f32 and bf16
 
 using Types = std::vector<ir::TensorType>;
 
@@ -35,8 +38,8 @@ Probe Product(ir::DType dtype, int64_t m, int64_t k, int64_t n) {
   return {ir::Op::kEinsum, {{"equation", "mk,kn->mn"}}, {{dtype, {m, k}}, {dtype, {k, n}}}};
 }
 
-Probe Attention(ir::DType dtype, int64_t length) {
-  const ir::TensorType heads{dtype, {1, length, 4, 64}};
+Probe Attention(ir::DType dtype, ir::Dims dims) {
+  const ir::TensorType heads{dtype, std::move(dims)};
   return {ir::Op::kAttention, {{"causal", 1}}, {heads, heads, heads}};
 }
 
@@ -72,7 +75,12 @@ std::vector<Probe> Probes() {
     }
   }
   for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kBF16}) {
-    for (const int64_t length : {32, 128, 512}) probes.push_back(Attention(dtype, length));
+    for (const int64_t length : {32, 128, 512}) {
+      // As many FLOPs in one long sequence and in several short ones, of whose narrow heads scores
+      // are a larger part.
+      probes.push_back(Attention(dtype, {1, length, 4, 64}));
+      probes.push_back(Attention(dtype, {16, length / 4, 8, 32}));
+    }
   }
   for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kBF16}) {
     probes.push_back(Head(dtype, 32, 512));
@@ -155,83 +163,150 @@ class LoadedProbe {
   std::vector<ops::Tensor> inputs_, outputs_;
 };
 
-// Of one run: the fastest of those that a slice has time for. The first is not counted.
-template <typename RunOnce>
-Result<double> FastestSeconds(const Clock& clock, int64_t slice_ns, const RunOnce& run_once) {
-  MW_TRY(run_once());
-  int64_t least_ns = std::numeric_limits<int64_t>::max();
-  const int64_t end_ns = clock.NowNs() + slice_ns;
-  for (int run = 0; run < kMostRuns; ++run) {
-    const int64_t begin_ns = clock.NowNs();
-    if (run >= kFewestRuns && begin_ns >= end_ns) break;
-    MW_TRY(run_once());
-    least_ns = std::min(least_ns, clock.NowNs() - begin_ns);
+// Copies of a probe, each with memory of its own, one per thread of a team.
+class Copies {
+ public:
+  static Result<std::unique_ptr<Copies>> Load(const Probe& probe, int count) {
+    auto copies = std::make_unique<Copies>(count);
+    MW_ASSIGN_OR_RETURN(copies->device_, device::MakeCpuDevice({.name = "probe"}));
+    for (auto& one : copies->loaded_) {
+      MW_ASSIGN_OR_RETURN(one, LoadedProbe::Load(probe, *copies->device_));
+      MW_TRY(one->Run(nullptr));
+    }
+    return copies;
   }
-  // The clock's own resolution is the least that can be told.
-  return static_cast<double>(std::max<int64_t>(1, least_ns)) * 1e-9;
-}
 
-struct AtOnce {
-  double seconds = 0;  // until all have ended
-  ir::OpCost cost;     // of one
-};
+  explicit Copies(int count) : team_(count), loaded_(static_cast<size_t>(count)) {}
 
-// `copies` of a probe, each on a thread and with memory of its own.
-Result<AtOnce> TimeAtOnce(const Probe& probe, int copies, int64_t slice_ns, const Clock& clock) {
-  MW_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
-                      device::MakeCpuDevice({.name = "probe"}));
-  std::vector<std::unique_ptr<LoadedProbe>> loaded(static_cast<size_t>(copies));
-  for (auto& one : loaded) {
-    MW_ASSIGN_OR_RETURN(one, LoadedProbe::Load(probe, *device));
-  }
-  ThreadTeam team(copies);
-  std::vector<Status> statuses(loaded.size());
-  const auto run_all = [&]() -> Status {
-    team.ParallelFor(copies, [&](int64_t begin, int64_t end, int) {
+  // Runs per second of all copies together, each as often as a turn has time for.
+  Result<double> TakeTurn(const Clock& clock) {
+    constexpr TurnLimits kLimits{kHostSliceNs / kTurns, kMostRuns};
+    std::vector<Result<double>> seconds(loaded_.size());
+    team_.ParallelFor(static_cast<int64_t>(loaded_.size()), [&](int64_t begin, int64_t end, int) {
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-        statuses[i] = loaded[i]->Run(nullptr);
+        seconds[i] = TimeTurn(clock, kLimits, [&] { return loaded_[i]->Run(nullptr); });
       }
     });
-    for (const Status& status : statuses) MW_TRY(status);
+    double sum = 0;
+    for (const Result<double>& of_one : seconds) {
+      MW_TRY(of_one);
+      sum += 1 / *of_one;
+    }
+    return sum;
+  }
+
+  ir::OpCost cost() const { return loaded_.front()->cost(); }
+
+ private:
+  ThreadTeam team_;
+  std::unique_ptr<device::Device> device_;
+  std::vector<std::unique_ptr<LoadedProbe>> loaded_;
+};
+
+// Each kernel alone.
+class KernelTurns {
+ public:
+  static Result<std::unique_ptr<KernelTurns>> Load(int threads) {
+    auto turns = std::make_unique<KernelTurns>(threads);
+    MW_ASSIGN_OR_RETURN(turns->device_, device::MakeCpuDevice({.name = "probe"}));
+    for (const Probe& probe : turns->probes_) {
+      MW_ASSIGN_OR_RETURN(turns->loaded_.emplace_back(), LoadedProbe::Load(probe, *turns->device_));
+    }
+    return turns;
+  }
+
+  explicit KernelTurns(int threads)
+      : team_(threads), own_team_(threads > 1 ? &team_ : nullptr), seconds_(probes_.size()) {}
+
+  Status TakeTurn(const Clock& clock) {
+    constexpr TurnLimits kLimits{kSliceNs / kTurns, kMostRuns, true};
+    for (size_t i = 0; i < probes_.size(); ++i) {
+      const auto run_once = [&] { return loaded_[i]->Run(own_team_); };
+      MW_TRY(run_once());
+      MW_ASSIGN_OR_RETURN(seconds_[i].emplace_back(), TimeTurn(clock, kLimits, run_once));
+    }
     return OkStatus();
-  };
-  MW_ASSIGN_OR_RETURN(const double seconds, FastestSeconds(clock, slice_ns, run_all));
-  return AtOnce{seconds, loaded.front()->cost()};
-}
+  }
+
+  std::vector<KernelTiming> Timings() const {
+    std::vector<KernelTiming> timings;
+    for (size_t i = 0; i < probes_.size(); ++i) {
+      timings.push_back(
+          {probes_[i].op, probes_[i].operands[0].dtype, loaded_[i]->cost(), Median(seconds_[i])});
+    }
+    return timings;
+  }
+
+ private:
+  const std::vector<Probe> probes_ = Probes();
+  ThreadTeam team_;
+  ThreadTeam* own_team_;
+  std::unique_ptr<device::Device> device_;
+  std::vector<std::unique_ptr<LoadedProbe>> loaded_;
+  std::vector<std::vector<double>> seconds_;  // of each turn
+};
+
+// All cores of the host at once.
+class HostTurns {
+ public:
+  static Result<std::unique_ptr<HostTurns>> Load(int cores) {
+    // As large as the largest sum alone, and smaller on many cores: together they are more than
+    // caches hold.
+    constexpr int64_t kAllElements = 1 << 24;
+    const int64_t elements = std::clamp<int64_t>(kAllElements / cores, 1 << 20, 1 << 22);
+    // In the caches of a core, and long against waking a thread.
+    const Probe product = Product(ir::DType::kF32, 256, 256, 256);
+    auto turns = std::make_unique<HostTurns>();
+    turns->cores_ = cores;
+    MW_ASSIGN_OR_RETURN(turns->sums_, Copies::Load(Sum(elements), cores));
+    MW_ASSIGN_OR_RETURN(turns->product_, Copies::Load(product, 1));
+    MW_ASSIGN_OR_RETURN(turns->products_, Copies::Load(product, cores));
+    return turns;
+  }
+
+  Status TakeTurn(const Clock& clock) {
+    MW_ASSIGN_OR_RETURN(const double sums_per_s, sums_->TakeTurn(clock));
+    bytes_per_s_.push_back(sums_per_s * sums_->cost().bytes);
+    MW_ASSIGN_OR_RETURN(const double alone_per_s, product_->TakeTurn(clock));
+    MW_ASSIGN_OR_RETURN(const double all_per_s, products_->TakeTurn(clock));
+    shares_.push_back(all_per_s / cores_ / alone_per_s);
+    return OkStatus();
+  }
+
+  double BytesPerSecond() const { return Median(bytes_per_s_); }
+  double ComputeShare() const { return std::min(1.0, Median(shares_)); }
+
+ private:
+  int cores_ = 1;
+  std::unique_ptr<Copies> sums_, product_, products_;
+  std::vector<double> bytes_per_s_, shares_;  // of each turn
+};
 
 }  // namespace
 
-Result<std::vector<KernelTiming>> TimeKernels(int threads, const Clock& clock) {
-  ThreadTeam team(threads);
-  MW_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
-                      device::MakeCpuDevice({.name = "probe"}));
-  std::vector<KernelTiming> timings;
-  for (const Probe& probe : Probes()) {
-    MW_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedProbe> loaded,
-                        LoadedProbe::Load(probe, *device));
-    ThreadTeam* const own_team = threads > 1 ? &team : nullptr;
-    MW_ASSIGN_OR_RETURN(const double seconds,
-                        FastestSeconds(clock, kSliceNs, [&] { return loaded->Run(own_team); }));
-    timings.push_back({probe.op, probe.operands[0].dtype, loaded->cost(), seconds});
+Result<MachineTimings> TimeMachine(const TimingOptions& options, const Clock& clock) {
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<KernelTurns> kernels,
+                      KernelTurns::Load(options.threads));
+  std::unique_ptr<HostTurns> host;
+  if (options.host_cores > 0) {
+    auto loaded = HostTurns::Load(options.host_cores);
+    if (loaded) {
+      host = *std::move(loaded);
+    } else {
+      LogWarn("the host's rates are not measured, plans take none to be shared: " +
+              loaded.error().message());
+    }
+  }
+  for (int turn = 0; turn < kTurns; ++turn) {
+    MW_TRY(kernels->TakeTurn(clock));
+    if (host) MW_TRY(host->TakeTurn(clock));
+  }
+  MachineTimings timings{kernels->Timings()};
+  if (host) {
+    timings.host_bytes_per_s = host->BytesPerSecond();
+    timings.host_compute_share = host->ComputeShare();
   }
   return timings;
-}
-
-Result<double> TimeHostStream(int cores, const Clock& clock) {
-  // As large as TimeKernels' largest sum, and smaller on many cores: together they are more than
-  // caches hold.
-  constexpr int64_t kAllElements = 1 << 24;
-  const int64_t elements = std::clamp<int64_t>(kAllElements / cores, 1 << 20, 1 << 22);
-  MW_ASSIGN_OR_RETURN(const AtOnce sums, TimeAtOnce(Sum(elements), cores, kHostSliceNs, clock));
-  return cores * sums.cost.bytes / sums.seconds;
-}
-
-Result<double> TimeHostCompute(int cores, const Clock& clock) {
-  // In the caches of a core, and long against waking a thread.
-  const Probe product = Product(ir::DType::kF32, 256, 256, 256);
-  MW_ASSIGN_OR_RETURN(const AtOnce alone, TimeAtOnce(product, 1, kHostSliceNs / 2, clock));
-  MW_ASSIGN_OR_RETURN(const AtOnce all, TimeAtOnce(product, cores, kHostSliceNs, clock));
-  return std::min(1.0, alone.seconds / all.seconds);
 }
 
 }  // namespace meshwright::worker

@@ -1,8 +1,8 @@
-// How fast the kernels of this machine are: each runs alone, on shapes of several sizes, for a few
-// milliseconds.
+// How fast this machine is: each kernel alone, on shapes of several sizes, for a few milliseconds,
+// and all cores of the host at once.
 //
-// One run before the clock starts, then the fastest of several: what disturbs makes a run slower,
-// never faster. All of it takes less than two seconds on one core.
+// What a run typically takes (worker/run_times.h), as steps are made of such runs: all take turns,
+// for some three seconds together, since a virtual machine's cores can be one core for a second.
 //
 // Thread rule: one call at a time; starts and joins a team of threads of its own.
 #pragma once
@@ -24,18 +24,23 @@ struct KernelTiming {
   double seconds = 0;                 // of one run
 };
 
-// By op, then dtype, then ascending FLOPs; products of as many FLOPs and other shapes follow one
-// another. The smallest `add` is all start and no work; the largest
-// streams through memory. Errors: those of the kernels.
-Result<std::vector<KernelTiming>> TimeKernels(int threads, const Clock& clock);
+struct TimingOptions {
+  int threads = 1;     // of a device
+  int host_cores = 0;  // all that the host has; 0: what they do at once is not measured
+};
 
-// Bytes per second that `cores` threads stream together, each its own additions from memory: the
-// host's memory rate where these are all of its cores. Takes about a quarter of a second.
-// Errors: those of the kernels, kResourceExhausted without memory for it.
-Result<double> TimeHostStream(int cores, const Clock& clock);
+struct MachineTimings {
+  // By op, then dtype, then ascending FLOPs; products of as many FLOPs and other shapes follow one
+  // another. The smallest `add` is all start and no work; the largest streams through memory.
+  std::vector<KernelTiming> kernels;
+  // Of all cores together, each its own additions from memory; 0: not measured.
+  double host_bytes_per_s = 0;
+  // What a core keeps of its rate of products while all compute, each its own: at most 1.
+  // 0: not measured.
+  double host_compute_share = 0;
+};
 
-// What a core keeps of its rate of products while `cores` of them compute at once, each its own: at
-// most 1. Takes about a third of a second. Errors: as TimeHostStream.
-Result<double> TimeHostCompute(int cores, const Clock& clock);
+// Errors: those of the kernels. A host without memory to be measured costs a line in the log.
+Result<MachineTimings> TimeMachine(const TimingOptions& options, const Clock& clock);
 
 }  // namespace meshwright::worker

@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/median.h"
 #include "collective/communicator.h"
 #include "device/device.h"
+#include "worker/run_times.h"
 
 namespace meshwright::worker {
 namespace {
@@ -55,16 +56,18 @@ Status Reduce(const End& end, int64_t bytes) {
                               collective::Reduction::kSum);
 }
 
-// Of one call: the fastest batch.
+// Of one call.
 Result<double> TimeCalls(const End& end, const Size& size, const Clock& clock) {
-  int64_t least_ns = std::numeric_limits<int64_t>::max();
+  std::vector<double> seconds;  // of each batch
   for (int batch = 0; batch < kBatches; ++batch) {
     MW_TRY(Reduce(end, kBytesOfFloat));  // a barrier
-    const int64_t begin_ns = clock.NowNs();
-    for (int i = 0; i < size.repeats; ++i) MW_TRY(Reduce(end, size.bytes));
-    least_ns = std::min(least_ns, clock.NowNs() - begin_ns);
+    const auto run_batch = [&]() -> Status {
+      for (int i = 0; i < size.repeats; ++i) MW_TRY(Reduce(end, size.bytes));
+      return OkStatus();
+    };
+    MW_ASSIGN_OR_RETURN(seconds.emplace_back(), TimeTurn(clock, {}, run_batch));
   }
-  return static_cast<double>(std::max<int64_t>(1, least_ns)) * 1e-9 / size.repeats;
+  return Median(std::move(seconds)) / size.repeats;
 }
 
 Result<Seconds> TimeEnd(const End& end, const Clock& clock) {

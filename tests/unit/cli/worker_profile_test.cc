@@ -38,14 +38,15 @@ std::vector<worker::KernelTiming> Timings() {
 struct Measured {
   TempDir dir = *TempDir::Make("mw-profile");
   int calls = 0;
+  double host_bytes_per_s = 3e9;
   ProfileRequest request;
 
   Measured() {
     request.cache_dir = dir.File("profiles");
     request.machine = "a machine";
-    request.measure = [this](int) -> Result<std::vector<worker::KernelTiming>> {
+    request.measure = [this](int) -> Result<worker::MachineTimings> {
       ++calls;
-      return Timings();
+      return worker::MachineTimings{Timings(), host_bytes_per_s, 0.75};
     };
   }
 };
@@ -143,19 +144,19 @@ TEST(WorkerProfileText, LinksAreMeasuredAndKept) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST(WorkerProfileText, TheRateOfTheHostIsKeptToo) {
+TEST(WorkerProfileText, TheRatesOfTheHostAreKeptToo) {
   Measured measured;
-  measured.request.measure_host_stream = []() -> Result<double> { return 3e9; };
-  EXPECT_EQ(mesh::ParseDeviceProfile(*WorkerProfileText(measured.request))->host_bytes_per_s, 3e9);
-  measured.request.mode = "measure";
-  measured.request.measure_host_stream = []() -> Result<double> { return 1e9; };
-  EXPECT_NEAR(mesh::ParseDeviceProfile(*WorkerProfileText(measured.request))->host_bytes_per_s, 2e9,
-              1)
-      << "what one core streams";
-  measured.request.measure_host_stream = []() -> Result<double> {
-    return Fail(ResourceExhausted("no memory"));
+  const auto host_bytes_per_s = [&] {
+    return mesh::ParseDeviceProfile(*WorkerProfileText(measured.request))->host_bytes_per_s;
   };
-  EXPECT_EQ(mesh::ParseDeviceProfile(*WorkerProfileText(measured.request))->host_bytes_per_s, 0);
+  EXPECT_EQ(host_bytes_per_s(), 3e9);
+  EXPECT_EQ(mesh::ParseDeviceProfile(*WorkerProfileText(measured.request))->host_compute_share,
+            0.75);
+  measured.request.mode = "measure";
+  measured.host_bytes_per_s = 1e9;
+  EXPECT_NEAR(host_bytes_per_s(), 2e9, 1) << "what one core streams";
+  measured.host_bytes_per_s = 0;
+  EXPECT_EQ(host_bytes_per_s(), 0) << "not measured";
 }
 
 TEST(WorkerProfileText, LinksThatCannotBeMeasuredCostTheLinksOnly) {

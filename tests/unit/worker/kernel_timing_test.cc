@@ -7,27 +7,31 @@
 namespace meshwright::worker {
 namespace {
 
-// Time passes only when somebody asks for it: as long for every kernel.
+// Time passes only when somebody asks for it, each thread for itself: as long for every kernel.
 class CountingClock final : public Clock {
  public:
   int64_t NowNs() const override { return now_ns_ += 5'000'000; }
   int64_t UnixMs() const override { return 0; }
 
  private:
-  mutable int64_t now_ns_ = 0;
+  static thread_local int64_t now_ns_;
 };
+thread_local int64_t CountingClock::now_ns_ = 0;
 
-TEST(TimeKernels, RunsEveryKindOnceAndAFewTimes) {
-  const auto timings = TimeKernels(1, CountingClock());
-  ASSERT_TRUE(timings.has_value()) << timings.error();
+TEST(TimeMachine, RunsEveryKindOnceAndAFewTimes) {
+  const auto machine = TimeMachine({.threads = 1}, CountingClock());
+  ASSERT_TRUE(machine.has_value()) << machine.error();
+  EXPECT_EQ(machine->host_bytes_per_s, 0);
+  EXPECT_EQ(machine->host_compute_share, 0);
+  const std::vector<KernelTiming>& timings = machine->kernels;
   std::set<ir::Op> ops;
-  for (size_t i = 0; i < timings->size(); ++i) {
-    const KernelTiming& timing = (*timings)[i];
+  for (size_t i = 0; i < timings.size(); ++i) {
+    const KernelTiming& timing = timings[i];
     EXPECT_DOUBLE_EQ(timing.seconds, 5e-3);
     EXPECT_GT(timing.cost.bytes, 0);
     ops.insert(timing.op);
     if (i == 0) continue;
-    const KernelTiming& before = (*timings)[i - 1];
+    const KernelTiming& before = timings[i - 1];
     if (before.op == timing.op && before.dtype == timing.dtype) {
       EXPECT_GE(timing.cost.flops, before.cost.flops) << ir::OpName(timing.op);
     }
@@ -36,21 +40,13 @@ TEST(TimeKernels, RunsEveryKindOnceAndAFewTimes) {
                                    ir::Op::kHeadLoss, ir::Op::kAdamW, ir::Op::kEmbedding}));
 }
 
-TEST(TimeHostCompute, IsAShareOfWhatACoreDoesAlone) {
-  for (const int cores : {1, 2}) {
-    const auto share = TimeHostCompute(cores, SystemClock());
-    ASSERT_TRUE(share.has_value()) << share.error();
-    EXPECT_GT(*share, 0);
-    EXPECT_LE(*share, 1);
-  }
-}
-
-TEST(TimeHostStream, CountsTheBytesOfAllCores) {
+TEST(TimeMachine, CountsTheBytesOfAllCores) {
   constexpr double kBytes = 3 * 4 * (1 << 22);  // of one sum: two read, one written
   for (const int cores : {1, 2}) {
-    const auto bytes_per_s = TimeHostStream(cores, CountingClock());
-    ASSERT_TRUE(bytes_per_s.has_value()) << bytes_per_s.error();
-    EXPECT_DOUBLE_EQ(*bytes_per_s, cores * kBytes / 5e-3);
+    const auto machine = TimeMachine({1, cores}, CountingClock());
+    ASSERT_TRUE(machine.has_value()) << machine.error();
+    EXPECT_DOUBLE_EQ(machine->host_bytes_per_s, cores * kBytes / 5e-3);
+    EXPECT_DOUBLE_EQ(machine->host_compute_share, 1);
   }
 }
 
