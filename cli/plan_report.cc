@@ -82,7 +82,6 @@ Result<mesh::Topology> TopologyOf(const std::vector<client::WorkerInfo>& workers
     MW_ASSIGN_OR_RETURN(const mesh::SharedProfile profile, ProfileOf(worker));
     mesh::Host& host = topology.hosts[worker.host];
     host.cores = std::max(host.cores, worker.host_cores);
-    if (profile != nullptr) mesh::AddMeasuredLinks(*profile, host);
     for (int i = 0; i < worker.devices; ++i) {
       mesh::Device device;
       device.worker = worker.name;
@@ -98,6 +97,7 @@ Result<mesh::Topology> TopologyOf(const std::vector<client::WorkerInfo>& workers
     return Fail(
         ResourceExhausted("the cluster has no ready worker; start one with `meshwright worker`"));
   }
+  mesh::TakeMeasuredLinks(topology);
   mesh::ShareHost(topology);
   return topology;
 }

@@ -298,10 +298,9 @@ bool Core::PlaceHead(JobEntry& job, Context& context) {
   mesh::Topology topology;
   topology.devices = std::move(placement.devices);
   for (const mesh::Device& device : topology.devices) {
-    mesh::Host& host = topology.hosts[device.host];
-    host.cores = HostCores(device.host);
-    if (device.profile != nullptr) mesh::AddMeasuredLinks(*device.profile, host);
+    topology.hosts[device.host].cores = HostCores(device.host);
   }
+  mesh::TakeMeasuredLinks(topology);
   mesh::ShareHost(topology);
   context.effects.push_back(
       StartPlan{JobId(job.record.id), job.plan_attempt, job.request, std::move(topology)});

@@ -3,34 +3,70 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
+#include "base/median.h"
 
 namespace meshwright::mesh {
 namespace {
 
-void TakeSlower(const std::optional<LinkCost>& measured, std::optional<LinkCost>& link) {
-  if (!measured) return;
-  link = link ? Slower(*link, *measured) : *measured;
+std::map<std::string, std::vector<const DeviceProfile*>> ProfilesOfHosts(const Topology& topology) {
+  std::map<std::string, std::vector<const DeviceProfile*>> profiles;
+  for (const Device& device : topology.devices) {
+    if (device.profile != nullptr) profiles[device.host].push_back(device.profile.get());
+  }
+  return profiles;
 }
 
-double MemoryShare(const DeviceProfile& profile, int devices) {
-  if (profile.host_bytes_per_s <= 0) return 1;
+// Of those that know it; 0: none does.
+double MedianKnown(const std::vector<const DeviceProfile*>& profiles, double DeviceProfile::*rate) {
+  std::vector<double> known;
+  for (const DeviceProfile* profile : profiles) {
+    if (profile->*rate > 0) known.push_back(profile->*rate);
+  }
+  return Median(std::move(known));
+}
+
+std::optional<LinkCost> MedianLink(const std::vector<const DeviceProfile*>& profiles,
+                                   std::optional<LinkCost> MeasuredLinks::*link) {
+  std::vector<double> alpha_s, seconds_per_byte;
+  for (const DeviceProfile* profile : profiles) {
+    const std::optional<LinkCost>& measured = profile->links.*link;
+    if (!measured) continue;
+    alpha_s.push_back(measured->alpha_s);
+    seconds_per_byte.push_back(measured->seconds_per_byte);
+  }
+  if (alpha_s.empty()) return std::nullopt;
+  return LinkCost{Median(std::move(alpha_s)), Median(std::move(seconds_per_byte))};
+}
+
+// Of a host, 0: not known.
+struct HostRates {
+  double bytes_per_s = 0;
+  double compute_share = 0;
+};
+
+double MemoryShare(const HostRates& host, const DeviceProfile& profile, int devices) {
+  if (host.bytes_per_s <= 0) return 1;
   const double alone = profile.Rates(KernelClass::kElementwise).bytes_per_s;
-  return std::min(1.0, profile.host_bytes_per_s / (devices * alone));
+  return std::min(1.0, host.bytes_per_s / (devices * alone));
 }
 
 // `busy`: the part of the host's other cores that computes, too.
-double ComputeShare(const DeviceProfile& profile, double busy) {
-  if (profile.host_compute_share <= 0) return 1;
-  return 1 - (1 - profile.host_compute_share) * busy;
+double ComputeShare(const HostRates& host, double busy) {
+  if (host.compute_share <= 0) return 1;
+  return 1 - (1 - host.compute_share) * busy;
 }
 
-SharedProfile WithShares(const SharedProfile& profile, int devices, double busy) {
-  const double memory = MemoryShare(*profile, devices);
-  const double compute = ComputeShare(*profile, busy);
+SharedProfile WithShares(const SharedProfile& profile, const HostRates& host, int devices,
+                         double busy) {
+  const double memory = MemoryShare(host, *profile, devices);
+  const double compute = ComputeShare(host, busy);
   if (memory >= 1 && compute >= 1) return profile;
   DeviceProfile slower = *profile;
   for (KernelRates& rates : slower.kernels) {
@@ -43,11 +79,6 @@ SharedProfile WithShares(const SharedProfile& profile, int devices, double busy)
 }
 
 }  // namespace
-
-void AddMeasuredLinks(const DeviceProfile& profile, Host& host) {
-  TakeSlower(profile.links.process, host.links.process);
-  TakeSlower(profile.links.host, host.links.host);
-}
 
 std::string_view LinkClassName(LinkClass link) {
   switch (link) {
@@ -83,10 +114,23 @@ const DeviceProfile& Topology::ProfileOf(size_t device) const {
   return profile != nullptr ? *profile : *DefaultDeviceProfile();
 }
 
+void TakeMeasuredLinks(Topology& topology) {
+  for (const auto& [name, profiles] : ProfilesOfHosts(topology)) {
+    topology.hosts[name].links = {MedianLink(profiles, &MeasuredLinks::process),
+                                  MedianLink(profiles, &MeasuredLinks::host)};
+  }
+}
+
 void ShareHost(Topology& topology) {
+  std::map<std::string, HostRates> rates;
+  for (const auto& [name, profiles] : ProfilesOfHosts(topology)) {
+    rates[name] = {MedianKnown(profiles, &DeviceProfile::host_bytes_per_s),
+                   MedianKnown(profiles, &DeviceProfile::host_compute_share)};
+  }
   std::map<std::string, int> devices_of_host;
   for (const Device& device : topology.devices) ++devices_of_host[device.host];
-  std::map<std::tuple<SharedProfile, int, double>, SharedProfile> shared;
+  // By profile, host, devices at once and busy part.
+  std::map<std::tuple<SharedProfile, std::string, int, double>, SharedProfile> shared;
   for (Device& device : topology.devices) {
     if (device.profile == nullptr) continue;
     double busy = 0;
@@ -100,8 +144,10 @@ void ShareHost(Topology& topology) {
         busy = std::min(1.0, static_cast<double>((at_once - 1) * threads) / (cores - threads));
       }
     }
-    SharedProfile& own = shared[{device.profile, at_once, busy}];
-    if (own == nullptr) own = WithShares(device.profile, at_once, busy);
+    SharedProfile& own = shared[{device.profile, device.host, at_once, busy}];
+    if (own == nullptr) {
+      own = WithShares(device.profile, rates.at(device.host), at_once, busy);
+    }
     device.profile = own;
   }
 }

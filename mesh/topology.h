@@ -32,9 +32,6 @@ struct Host {
   MeasuredLinks links;         // between its devices; what was not measured is Topology::links.host
 };
 
-// Adds what a device of the host measured: of several the slowest.
-void AddMeasuredLinks(const DeviceProfile& profile, Host& host);
-
 enum class LinkClass : uint8_t { kDevice, kHost, kNetwork, kSlow };  // kDevice: with itself
 inline constexpr size_t kLinkClassCount = 4;
 std::string_view LinkClassName(LinkClass link);  // "device", "host", "network", "slow"
@@ -67,7 +64,13 @@ struct Topology {
   const DeviceProfile& ProfileOf(size_t device) const;
 };
 
-// Gives devices their part of what the host has, where their profiles know it: of the memory's rate
+// Gives hosts the links that their devices measured, of several the median: a virtual machine can
+// have a bad second while one worker measures. To be called once, when devices and hosts are
+// complete.
+void TakeMeasuredLinks(Topology& topology);
+
+// Gives devices their part of what the host has, where their profiles know it (the median of those
+// of a host): of the memory's rate
 // as many devices at once as there are, and cores for them; of the cores' own rates, which fall
 // while other cores compute. Programs are SPMD, so what streams at the end of a step streams on all
 // devices at the same time; stages of a pipeline may find more than that. To be called once, when

@@ -79,6 +79,32 @@ TEST(ShareHost, CoresSlowDownAsOthersCompute) {
   EXPECT_DOUBLE_EQ(rate_of(2, 0, 1), 1) << "cores of their own";
 }
 
+TEST(ShareHost, OneWorkersBadSecondIsNotTheHosts) {
+  Topology topology = Topology::Local(4);
+  topology.hosts["local"].cores = 2;
+  for (size_t i = 0; i < 4; ++i) {
+    DeviceProfile profile = *DefaultDeviceProfile();
+    const double alone = profile.Rates(KernelClass::kElementwise).bytes_per_s;
+    profile.host_compute_share = i == 1 ? 0.5 : i == 3 ? 0 : 0.9;
+    profile.host_bytes_per_s = (i == 2 ? 0.5 : 1.6) * alone;
+    profile.links.host = LinkCost{i == 0 ? 9e-6 : 2e-6, i == 3 ? 9e-11 : 1e-11};
+    topology.devices[i].profile = std::make_shared<const DeviceProfile>(profile);
+  }
+  TakeMeasuredLinks(topology);
+  ShareHost(topology);
+  EXPECT_EQ(topology.hosts["local"].links.host, (LinkCost{2e-6, 1e-11}));
+  EXPECT_FALSE(topology.hosts["local"].links.process.has_value());
+  const DeviceProfile& whole = *DefaultDeviceProfile();
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_DOUBLE_EQ(topology.ProfileOf(i).RateOf(KernelClass::kProduct, ir::DType::kF32, 1e9),
+                     0.9 * whole.RateOf(KernelClass::kProduct, ir::DType::kF32, 1e9))
+        << i;
+    EXPECT_DOUBLE_EQ(topology.ProfileOf(i).Rates(KernelClass::kElementwise).bytes_per_s,
+                     0.8 * whole.Rates(KernelClass::kElementwise).bytes_per_s)
+        << i;
+  }
+}
+
 TEST(ShareHost, OnlyMemoryIsShared) {
   DeviceProfile profile = *DefaultDeviceProfile();
   profile.host_bytes_per_s = profile.Rates(KernelClass::kElementwise).bytes_per_s;

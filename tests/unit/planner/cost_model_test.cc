@@ -156,20 +156,21 @@ mesh::Topology MeasuredHost() {
   fast.links = {mesh::LinkCost{1e-6, 1e-12}, mesh::LinkCost{2e-6, 2e-11}};
   mesh::DeviceProfile slow = fast;
   slow.links.host = {3e-6, 1e-11};
-  for (const mesh::DeviceProfile* profile : {&fast, &slow}) {
-    mesh::AddMeasuredLinks(*profile, topology.hosts["local"]);
+  for (size_t i = 0; i < 4; ++i) {
+    topology.devices[i].profile = std::make_shared<const mesh::DeviceProfile>(i < 2 ? fast : slow);
   }
+  mesh::TakeMeasuredLinks(topology);
   return topology;
 }
 
 TEST(CostModel, MeasuredLinksGoBeforeTheDefaults) {
   const CostModel model(MeasuredHost());
   EXPECT_EQ(model.LinkOf(0, 1), (mesh::LinkCost{1e-6, 1e-12})) << "one worker";
-  const mesh::LinkCost slower{3e-6, 2e-11};
-  EXPECT_EQ(model.LinkOf(1, 2), slower) << "of what two workers measured the slower";
+  const mesh::LinkCost middle{(2e-6 + 3e-6) / 2, (1e-11 + 2e-11) / 2};
+  EXPECT_EQ(model.LinkOf(1, 2), middle) << "of what two workers measured";
   EXPECT_EQ(model.LinkOf(0, 4), (mesh::LinkCost{1e-4, 1e-9})) << "never measured";
   EXPECT_EQ(model.ShapeOf(std::vector<int>{1, 0}).within, (mesh::LinkCost{1e-6, 1e-12}));
-  EXPECT_EQ(model.ShapeOf(std::vector<int>{0, 1, 2}).within, slower);
+  EXPECT_EQ(model.ShapeOf(std::vector<int>{0, 1, 2}).within, middle);
   EXPECT_EQ(model.ShapeOf(std::vector<int>{0, 4}).within, (mesh::LinkCost{0, 0}));
   mesh::Topology unmeasured = MeasuredHost();
   unmeasured.hosts.clear();
