@@ -179,12 +179,13 @@ class Copies {
   explicit Copies(int count) : team_(count), loaded_(static_cast<size_t>(count)) {}
 
   // Runs per second of all copies together, each as often as a turn has time for.
-  Result<double> TakeTurn(const Clock& clock) {
+  Result<double> TakeTurn(const Clock& clock, const CoreMeter& meter) {
     constexpr TurnLimits kLimits{kHostSliceNs / kTurns, kMostRuns};
     std::vector<Result<double>> seconds(loaded_.size());
     team_.ParallelFor(static_cast<int64_t>(loaded_.size()), [&](int64_t begin, int64_t end, int) {
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-        seconds[i] = TimeTurn(clock, kLimits, [&] { return loaded_[i]->Run(nullptr); });
+        seconds[i] = TimeTurn(
+            clock, kLimits, [&] { return loaded_[i]->Run(nullptr); }, meter);
       }
     });
     double sum = 0;
@@ -218,12 +219,12 @@ class KernelTurns {
   explicit KernelTurns(int threads)
       : team_(threads), own_team_(threads > 1 ? &team_ : nullptr), seconds_(probes_.size()) {}
 
-  Status TakeTurn(const Clock& clock) {
-    constexpr TurnLimits kLimits{kSliceNs / kTurns, kMostRuns, true};
+  Status TakeTurn(const Clock& clock, const CoreMeter& meter) {
+    const TurnLimits limits{kSliceNs / kTurns, kMostRuns, own_team_ != nullptr};
     for (size_t i = 0; i < probes_.size(); ++i) {
       const auto run_once = [&] { return loaded_[i]->Run(own_team_); };
       MW_TRY(run_once());
-      MW_ASSIGN_OR_RETURN(seconds_[i].emplace_back(), TimeTurn(clock, kLimits, run_once));
+      MW_ASSIGN_OR_RETURN(seconds_[i].emplace_back(), TimeTurn(clock, limits, run_once, meter));
     }
     return OkStatus();
   }
@@ -264,11 +265,11 @@ class HostTurns {
     return turns;
   }
 
-  Status TakeTurn(const Clock& clock) {
-    MW_ASSIGN_OR_RETURN(const double sums_per_s, sums_->TakeTurn(clock));
+  Status TakeTurn(const Clock& clock, const CoreMeter& meter) {
+    MW_ASSIGN_OR_RETURN(const double sums_per_s, sums_->TakeTurn(clock, meter));
     bytes_per_s_.push_back(sums_per_s * sums_->cost().bytes);
-    MW_ASSIGN_OR_RETURN(const double alone_per_s, product_->TakeTurn(clock));
-    MW_ASSIGN_OR_RETURN(const double all_per_s, products_->TakeTurn(clock));
+    MW_ASSIGN_OR_RETURN(const double alone_per_s, product_->TakeTurn(clock, meter));
+    MW_ASSIGN_OR_RETURN(const double all_per_s, products_->TakeTurn(clock, meter));
     shares_.push_back(all_per_s / cores_ / alone_per_s);
     return OkStatus();
   }
@@ -284,7 +285,8 @@ class HostTurns {
 
 }  // namespace
 
-Result<MachineTimings> TimeMachine(const TimingOptions& options, const Clock& clock) {
+Result<MachineTimings> TimeMachine(const TimingOptions& options, const Clock& clock,
+                                   const CoreMeter& meter) {
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<KernelTurns> kernels,
                       KernelTurns::Load(options.threads));
   std::unique_ptr<HostTurns> host;
@@ -298,8 +300,8 @@ Result<MachineTimings> TimeMachine(const TimingOptions& options, const Clock& cl
     }
   }
   for (int turn = 0; turn < kTurns; ++turn) {
-    MW_TRY(kernels->TakeTurn(clock));
-    if (host) MW_TRY(host->TakeTurn(clock));
+    MW_TRY(kernels->TakeTurn(clock, meter));
+    if (host) MW_TRY(host->TakeTurn(clock, meter));
   }
   MachineTimings timings{kernels->Timings()};
   if (host) {

@@ -14,6 +14,7 @@
 #include "ir/dtype.h"
 #include "ir/op.h"
 #include "ir/schema.h"
+#include "worker/core_share.h"
 
 namespace meshwright::worker {
 
@@ -41,6 +42,7 @@ struct MachineTimings {
 };
 
 // Errors: those of the kernels. A host without memory to be measured costs a line in the log.
-Result<MachineTimings> TimeMachine(const TimingOptions& options, const Clock& clock);
+Result<MachineTimings> TimeMachine(const TimingOptions& options, const Clock& clock,
+                                   const CoreMeter& meter = SystemCoreMeter());
 
 }  // namespace meshwright::worker

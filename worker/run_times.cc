@@ -1,23 +1,11 @@
 #include "worker/run_times.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <numeric>
 
 #include "base/check.h"
 
 namespace meshwright::worker {
-namespace {
-
-int64_t Interruptions(bool whole_process) {
-  rusage usage{};
-  ::getrusage(whole_process ? RUSAGE_SELF : RUSAGE_THREAD, &usage);
-  return usage.ru_nivcsw;
-}
-
-}  // namespace
-
 double TurnSeconds(const std::vector<TimedRun>& runs) {
   constexpr size_t kSlowestPart = 20;
   constexpr double kSecondsPerNs = 1e-9;
@@ -37,16 +25,24 @@ double TurnSeconds(const std::vector<TimedRun>& runs) {
 }
 
 Result<double> TimeTurn(const Clock& clock, const TurnLimits& limits,
-                        FunctionRef<Status()> run_once) {
+                        FunctionRef<Status()> run_once, const CoreMeter& meter) {
+  const auto interruptions = [&] {
+    return limits.many_threads ? meter.ProcessInterruptions() : meter.ThreadInterruptions();
+  };
   std::vector<TimedRun> runs;
   const int64_t end_ns = clock.NowNs() + limits.slice_ns;
   for (;;) {
-    const int64_t interruptions = Interruptions(limits.whole_process);
+    const int64_t before = interruptions();
+    const int64_t begin_thread_ns = meter.ThreadNs();
     const int64_t begin_ns = clock.NowNs();
     if (!runs.empty() && begin_ns >= end_ns) break;
     MW_TRY(run_once());
-    const int64_t ns = clock.NowNs() - begin_ns;
-    runs.push_back({ns, Interruptions(limits.whole_process) != interruptions});
+    TimedRun run{clock.NowNs() - begin_ns};
+    if (interruptions() != before) {
+      run.interrupted = limits.many_threads;
+      if (!limits.many_threads) run.ns = std::min(run.ns, meter.ThreadNs() - begin_thread_ns);
+    }
+    runs.push_back(run);
     if (static_cast<int>(runs.size()) >= limits.most) break;
   }
   return TurnSeconds(runs);

@@ -18,8 +18,14 @@ class CountingClock final : public Clock {
 };
 thread_local int64_t CountingClock::now_ns_ = 0;
 
+class Undisturbed final : public CoreMeter {
+  int64_t ThreadNs() const override { return 0; }
+  int64_t ThreadInterruptions() const override { return 0; }
+  int64_t ProcessInterruptions() const override { return 0; }
+};
+
 TEST(TimeMachine, RunsEveryKindOnceAndAFewTimes) {
-  const auto machine = TimeMachine({.threads = 1}, CountingClock());
+  const auto machine = TimeMachine({.threads = 1}, CountingClock(), Undisturbed());
   ASSERT_TRUE(machine.has_value()) << machine.error();
   EXPECT_EQ(machine->host_bytes_per_s, 0);
   EXPECT_EQ(machine->host_compute_share, 0);
@@ -43,7 +49,7 @@ TEST(TimeMachine, RunsEveryKindOnceAndAFewTimes) {
 TEST(TimeMachine, CountsTheBytesOfAllCores) {
   constexpr double kBytes = 3 * 4 * (1 << 22);  // of one sum: two read, one written
   for (const int cores : {1, 2}) {
-    const auto machine = TimeMachine({1, cores}, CountingClock());
+    const auto machine = TimeMachine({1, cores}, CountingClock(), Undisturbed());
     ASSERT_TRUE(machine.has_value()) << machine.error();
     EXPECT_DOUBLE_EQ(machine->host_bytes_per_s, cores * kBytes / 5e-3);
     EXPECT_DOUBLE_EQ(machine->host_compute_share, 1);
