@@ -25,7 +25,7 @@ READY_TIMEOUT_S = 120
 QUIET = ["validation.batches=0", "checkpoint.last_save=false", "metrics.log_freq=1000"]
 # Four rows and no more: a step of two cores then takes some seconds.
 GPT2 = ["training.global_batch_size=4", *QUIET]
-MODELS = {"gpt-bytes": ("examples/gpt-bytes.toml", QUIET, 20), "gpt2-124m": ("bench/jobs/gpt2.toml", GPT2, 3)}
+MODELS = {"gpt-bytes": ("examples/gpt-bytes.toml", QUIET, 40), "gpt2-124m": ("bench/jobs/gpt2.toml", GPT2, 3)}
 
 OPEN = {"data_parallel_replicate_degree": '"auto"', "tensor_parallel_degree": '"auto"',
         "pipeline_parallel_degree": '"auto"', "pipeline_parallel_schedule": '"auto"', "zero_stage": '"auto"',

@@ -275,7 +275,11 @@ class HostTurns {
   }
 
   double BytesPerSecond() const { return Median(bytes_per_s_); }
-  double ComputeShare() const { return std::min(1.0, Median(shares_)); }
+  // What cores take from one another they take in each turn; what other machines take from them, in
+  // some.
+  double ComputeShare() const {
+    return std::min(1.0, *std::max_element(shares_.begin(), shares_.end()));
+  }
 
  private:
   int cores_ = 1;
