@@ -163,7 +163,8 @@ void AddCluster(CLI::App& app, Storage& s) {
       ->capture_default_str();
   up->add_flag("--pin", s.up.pin, "Pin devices to cores");
   AddProfile(*up, s.up.profile);
-  up->add_option("--timeout-ms", s.up.timeout_ms, "For everything to be ready")
+  up->add_option("--timeout-ms", s.up.timeout_ms,
+                 "For everything to be ready; --profile measure adds 10 s for each worker")
       ->check(CLI::Range(int64_t{1}, kDayMs))
       ->capture_default_str();
 

@@ -19,6 +19,12 @@ namespace {
 
 constexpr int64_t kStopMs = 10'000;
 
+// Workers that measure do so one after another.
+int64_t ReadyMs(const UpArgs& args) {
+  constexpr int64_t kMeasureMs = 10'000;
+  return args.timeout_ms + (args.profile == "measure" ? args.workers * kMeasureMs : 0);
+}
+
 // Starts the processes in order; whatever it started is stopped again when it does not succeed or
 // is interrupted.
 class ClusterStarter {
@@ -27,7 +33,8 @@ class ClusterStarter {
       : args_(args),
         global_(global),
         shutdown_(shutdown),
-        deadline_(Deadline::After(args.timeout_ms)) {}
+        ready_ms_(ReadyMs(args)),
+        deadline_(Deadline::After(ready_ms_)) {}
 
   Result<ClusterState> Run() {
     MW_TRY(LoadToken(global_, ProcessEnvironment));  // a bad one, before anything is started
@@ -54,7 +61,7 @@ class ClusterStarter {
   }
 
   ReadyWait Patience() {
-    return {deadline_, args_.timeout_ms, [this] { return Interrupted(); }};
+    return {deadline_, ready_ms_, [this] { return Interrupted(); }};
   }
 
   Status RefuseSecond() const {
@@ -160,7 +167,7 @@ class ClusterStarter {
         return DeadlineExceeded(
             fmt::format("{} of {} workers are ready after {} ms; raise --timeout-ms, or see the "
                         "logs in {}",
-                        ready, args_.workers, args_.timeout_ms, args_.run_dir));
+                        ready, args_.workers, ready_ms_, args_.run_dir));
       }
       ::poll(nullptr, 0, 20);  // membership has no event for clients: ask again
     }
@@ -169,6 +176,7 @@ class ClusterStarter {
   const UpArgs& args_;
   const GlobalArgs& global_;
   ShutdownSignal& shutdown_;
+  const int64_t ready_ms_;
   const Deadline deadline_;
   bool interrupted_ = false;
   std::vector<Daemon> daemons_;  // the controller first

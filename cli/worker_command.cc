@@ -49,7 +49,7 @@ Result<std::string> DeviceProfileOf(const WorkerArgs& args) {
   const auto cores = static_cast<int>(worker::AllowedCpus().size());
   const bool has_all = cores > 1 && cores == ::sysconf(_SC_NPROCESSORS_ONLN);
   request.measure = [host_cores = has_all ? cores : 0](int threads) {
-    return worker::TimeMachine({threads, host_cores}, SystemClock());
+    return worker::TimeMachine({.threads = threads, .host_cores = host_cores}, SystemClock());
   };
   request.transport = args.transport;
   request.measure_links = [&args] {
@@ -75,11 +75,14 @@ Status Serve(const WorkerArgs& args, const GlobalArgs& global) {
   LogOptions log;
   MW_ASSIGN_OR_RETURN(log.level, ParseLogLevel(global.log_level));
   MW_TRY(InitLog(log));
-  MW_ASSIGN_OR_RETURN(ShutdownSignal shutdown, ShutdownSignal::Install());
+  IgnoreBrokenPipes();
   MW_ASSIGN_OR_RETURN(worker::AgentOptions options, AgentOptionsOf(args, global));
   MW_TRY(CheckListen(args.bind, args.data_port, "--data-port"));
   MW_TRY(CheckListen(args.bind, args.metrics_port, "--metrics-port"));
+  // Takes seconds, minutes beside other workers: a signal ends it at once, there is nothing to
+  // tidy.
   MW_ASSIGN_OR_RETURN(options.device_profile, DeviceProfileOf(args));
+  MW_ASSIGN_OR_RETURN(ShutdownSignal shutdown, ShutdownSignal::Install());
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Agent> agent,
                       worker::Agent::Start(std::move(options)));
   AnnounceReady(args.ready_fd, std::to_string(agent->metrics_port()));

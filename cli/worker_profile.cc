@@ -117,7 +117,7 @@ UniqueFd LockMeasuring(const ProfileRequest& request) {
   if (request.lock_path.empty()) return UniqueFd();
   Result<UniqueFd> lock = LockFile(request.lock_path, request.lock_timeout_ms);
   if (lock) return *std::move(lock);
-  LogWarn("measuring without waiting for other workers of this host: " + lock.error().message());
+  LogWarn("measuring although other workers of this host may be, too: " + lock.error().message());
   return UniqueFd();
 }
 

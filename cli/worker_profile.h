@@ -35,7 +35,7 @@ struct ProfileRequest {
   // Of all workers that would measure one another; empty: there is no other. One that cannot be
   // had in time costs a line in the log and whatever the others disturb.
   std::string lock_path;
-  int64_t lock_timeout_ms = 120'000;
+  int64_t lock_timeout_ms = 600'000;
   std::string machine;  // what a profile is valid for besides threads: processor, binary
   std::function<Result<worker::MachineTimings>(int threads)> measure;
   std::string transport = "auto";  // between workers, as links are measured

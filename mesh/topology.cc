@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -15,10 +16,13 @@
 namespace meshwright::mesh {
 namespace {
 
+// One of each worker: its devices were measured once.
 std::map<std::string, std::vector<const DeviceProfile*>> ProfilesOfHosts(const Topology& topology) {
   std::map<std::string, std::vector<const DeviceProfile*>> profiles;
+  std::set<std::string> workers;
   for (const Device& device : topology.devices) {
-    if (device.profile != nullptr) profiles[device.host].push_back(device.profile.get());
+    if (device.profile == nullptr || !workers.insert(device.worker).second) continue;
+    profiles[device.host].push_back(device.profile.get());
   }
   return profiles;
 }

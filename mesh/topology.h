@@ -64,17 +64,16 @@ struct Topology {
   const DeviceProfile& ProfileOf(size_t device) const;
 };
 
-// Gives hosts the links that their devices measured, of several the median: a virtual machine can
-// have a bad second while one worker measures. To be called once, when devices and hosts are
+// Gives hosts the links that their workers measured, of several the median: a virtual machine can
+// have a bad second while one of them measures. To be called once, when devices and hosts are
 // complete.
 void TakeMeasuredLinks(Topology& topology);
 
 // Gives devices their part of what the host has, where their profiles know it (the median of those
-// of a host): of the memory's rate
-// as many devices at once as there are, and cores for them; of the cores' own rates, which fall
-// while other cores compute. Programs are SPMD, so what streams at the end of a step streams on all
-// devices at the same time; stages of a pipeline may find more than that. To be called once, when
-// devices and hosts are complete.
+// of a host's workers): of the memory's rate as many devices at once as there are, and cores for
+// them; of the cores' own rates, which fall while other cores compute. Programs are SPMD, so what
+// streams at the end of a step streams on all devices at the same time; stages of a pipeline may
+// find more than that. To be called once, when devices and hosts are complete.
 void ShareHost(Topology& topology);
 
 }  // namespace meshwright::mesh

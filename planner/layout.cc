@@ -99,11 +99,20 @@ Result<std::vector<int>> ParsePartLayers(const std::string& text) {
   return counts;
 }
 
-// How many parts there are: `unit`, or any multiple where that is open.
+// How many parts there are: `unit`, or what is open.
 struct PartCount {
+  enum class Open { kNothing, kMultiple, kMultipleOrOne };  // one: of a single stage
   int64_t unit = 1;
-  bool exact = true;
-  bool Allows(int64_t parts) const { return exact ? parts == unit : parts % unit == 0; }
+  Open open = Open::kNothing;
+
+  bool Allows(int64_t parts) const {
+    if (open == Open::kMultipleOrOne && parts == 1) return true;
+    return open == Open::kNothing ? parts == unit : parts % unit == 0;
+  }
+  std::string ToString() const {
+    if (open == Open::kNothing) return std::to_string(unit);
+    return fmt::format("{}a multiple of {}", open == Open::kMultiple ? "" : "1 or ", unit);
+  }
 };
 
 Result<std::vector<int>> TakePartLayers(const std::string& text, const PartCount& wanted,
@@ -112,10 +121,10 @@ Result<std::vector<int>> TakePartLayers(const std::string& text, const PartCount
   const auto sum = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   const auto parts = static_cast<int64_t>(counts.size());
   if (sum == layer_count && wanted.Allows(parts)) return counts;
-  return Fail(InvalidArgument(fmt::format(
-      "parallel.part_layers is '{}': {} parts of together {} layers, but pipeline x "
-      "chunks has {}{} parts and the model {} layers",
-      text, parts, sum, wanted.exact ? "" : "a multiple of ", wanted.unit, layer_count)));
+  return Fail(InvalidArgument(
+      fmt::format("parallel.part_layers is '{}': {} parts of together {} layers, but pipeline x "
+                  "chunks has {} parts and the model {} layers",
+                  text, parts, sum, wanted.ToString(), layer_count)));
 }
 
 Status TakeTensorAxes(const ir::ParallelSpec& wanted, Layout& layout) {
@@ -123,8 +132,7 @@ Status TakeTensorAxes(const ir::ParallelSpec& wanted, Layout& layout) {
   if (wanted.shardings != "search") {
     return InvalidArgument(
         fmt::format("parallel.tensor_axes is '{}', but parallel.shardings is \"{}\": the rules "
-                    "split one tensor "
-                    "axis; choose \"search\"",
+                    "split one tensor axis; use shardings = \"search\"",
                     wanted.tensor_axes, wanted.shardings));
   }
   MW_ASSIGN_OR_RETURN(layout.tensor_axes, ParseTensorAxes(wanted.tensor_axes));
@@ -188,8 +196,10 @@ Status CheckSchedule(const ir::ParallelSpec& pins, Layout layout, int64_t layer_
   }
   if (pins.part_layers.empty()) return OkStatus();
   const bool chunks_known = pins.schedule != "auto" || pins.chunks > 0 || shape.stages == 1;
+  using Open = PartCount::Open;
   const PartCount count =
-      stages_known ? PartCount{shape.parts(), chunks_known} : PartCount{shape.chunks, false};
+      stages_known ? PartCount{shape.parts(), chunks_known ? Open::kNothing : Open::kMultiple}
+                   : PartCount{shape.chunks, Open::kMultipleOrOne};
   MW_TRY(TakePartLayers(pins.part_layers, count, layer_count));
   return OkStatus();
 }
@@ -389,7 +399,7 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
   MW_TRY(CheckLayers(layout, layer_count));
   if (!wanted.part_layers.empty()) {
     MW_ASSIGN_OR_RETURN(layout.part_layers,
-                        TakePartLayers(wanted.part_layers, {shape.parts(), true}, layer_count));
+                        TakePartLayers(wanted.part_layers, {shape.parts()}, layer_count));
   }
   if (wanted.microbatches > 0) {
     layout.microbatches = wanted.microbatches;

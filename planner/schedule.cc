@@ -224,8 +224,8 @@ Status CheckMicrobatches(const std::string& schedule, const PipelineShape& shape
   const int64_t fewest = 2 * int64_t{shape.stages};
   if (!shape.folded || microbatches >= fewest) return OkStatus();
   return InvalidArgument(
-      fmt::format("parallel.schedule {} needs at least 2 x pipeline = {} microbatches, "
-                  "parallel.microbatches is {}; raise it or choose zb-h1",
+      fmt::format("schedule {} needs at least 2 x pipeline = {} microbatches, there are {}; raise "
+                  "parallel.microbatches or choose zb-h1",
                   schedule, fewest, microbatches));
 }
 

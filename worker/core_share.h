@@ -16,7 +16,8 @@ class CoreMeter {
   virtual ~CoreMeter() = default;
   // Nanoseconds for which the calling thread has had a core.
   virtual int64_t ThreadNs() const = 0;
-  // How often another program took the core, from the calling thread or from any of the process.
+  // How often another thread was given the core, from the calling thread or from any of the
+  // process.
   virtual int64_t ThreadInterruptions() const = 0;
   virtual int64_t ProcessInterruptions() const = 0;
 };

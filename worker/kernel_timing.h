@@ -36,8 +36,8 @@ struct MachineTimings {
   std::vector<KernelTiming> kernels;
   // Of all cores together, each its own additions from memory; 0: not measured.
   double host_bytes_per_s = 0;
-  // What a core keeps of its rate of products while all compute, each its own, in the turn in which
-  // it keeps most: at most 1. 0: not measured.
+  // What a core keeps of its best rate of products while all compute, each its own: at most 1.
+  // 0: not measured.
   double host_compute_share = 0;
 };
 

@@ -3,9 +3,9 @@
 //
 // A pair of ranks is two threads of this process. For "host" each has a fabric of its own, with its
 // own process id and listener, so that they meet as two workers do. All-reduces of two sizes are
-// timed, batches behind a barrier; of each size the fastest batch counts, since what disturbs makes
-// it slower, never faster. With two members an all-reduce is two messages and moves as many bytes
-// as there are: seconds = 2 latency + bytes * seconds_per_byte (mesh/cost.h).
+// timed, batches behind a barrier; of each size the median batch counts. With two members an
+// all-reduce is two messages and moves as many bytes as there are: seconds = 2 latency + bytes *
+// seconds_per_byte (mesh/cost.h).
 //
 // Links between hosts are not measured here: there is no peer yet.
 //

@@ -2,26 +2,26 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
+#include "base/median.h"
 
 namespace meshwright::worker {
 double TurnSeconds(const std::vector<TimedRun>& runs) {
   constexpr size_t kSlowestPart = 20;
   constexpr double kSecondsPerNs = 1e-9;
   MW_CHECK(!runs.empty()) << "a turn without a run";
-  std::vector<int64_t> calm_ns;
-  int64_t least_ns = runs.front().ns;
+  std::vector<double> calm_ns, all_ns;
   for (const TimedRun& run : runs) {
-    least_ns = std::min(least_ns, run.ns);
-    if (!run.interrupted) calm_ns.push_back(run.ns);
+    all_ns.push_back(static_cast<double>(run.ns));
+    if (!run.interrupted) calm_ns.push_back(all_ns.back());
   }
-  if (calm_ns.empty()) calm_ns.push_back(least_ns);
+  if (calm_ns.empty()) return std::max(1.0, Median(std::move(all_ns))) * kSecondsPerNs;
   std::sort(calm_ns.begin(), calm_ns.end());
   calm_ns.resize(calm_ns.size() - calm_ns.size() / kSlowestPart);
-  const int64_t sum_ns = std::accumulate(calm_ns.begin(), calm_ns.end(), int64_t{0});
-  const double mean_ns = static_cast<double>(sum_ns) / static_cast<double>(calm_ns.size());
-  return std::max(1.0, mean_ns) * kSecondsPerNs;
+  const double sum_ns = std::accumulate(calm_ns.begin(), calm_ns.end(), 0.0);
+  return std::max(1.0, sum_ns / static_cast<double>(calm_ns.size())) * kSecondsPerNs;
 }
 
 Result<double> TimeTurn(const Clock& clock, const TurnLimits& limits,

@@ -2,9 +2,9 @@
 //
 // It is measured in several turns, best with something else between them: what the machine does for
 // its other users changes within a second. Of a turn the mean counts, as many runs together take
-// it, but not the slowest twentieth, of which a short turn has too many or none; of the turns the
-// median. Time in which another program of this machine had the core is not counted: the share of
-// the cores is measured apart (core_share.h).
+// it, but not the slowest twentieth, of which a short turn has too many or none. Time in which
+// another thread of this machine had the core is not counted: the share of the cores is measured
+// apart (core_share.h).
 //
 // Thread rule: pure functions; TimeTurn runs on the calling thread.
 #pragma once
@@ -21,17 +21,17 @@ namespace meshwright::worker {
 
 struct TimedRun {
   int64_t ns = 0;
-  bool interrupted = false;  // another program had a core, for how long is not known
+  bool interrupted = false;  // another thread had a core, for how long is not known
 };
 
-// Seconds of a run: the mean of the calm ones but the slowest twentieth; of the fastest alone where
-// all were interrupted. At least a nanosecond, the clock's own resolution. REQUIRES a run.
+// Seconds of a run: the mean of the others but the slowest twentieth; the median of all where all
+// were interrupted. At least a nanosecond, the clock's own resolution. REQUIRES a run.
 double TurnSeconds(const std::vector<TimedRun>& runs);
 
 struct TurnLimits {
   int64_t slice_ns = 0;
   int most = 1;  // runs; one at least
-  // Runs use other threads, too: those that another program interrupted do not count. Of runs of
+  // Runs use other threads, too: those that another thread interrupted do not count. Of runs of
   // the calling thread alone the time counts that it had the core.
   bool many_threads = false;
 };

@@ -106,7 +106,7 @@ TEST(CheckPins, NamesWhatContradictsItself) {
          p.part_layers = "2,2";
          p.pipeline = 1;
        }},
-      {"has a multiple of 2 parts",
+      {"has 1 or a multiple of 2 parts",
        [](ir::ParallelSpec& p) {
          p.part_layers = "2,1,1";
          p.schedule = "zb-v";
@@ -133,6 +133,15 @@ TEST(CheckPins, NamesWhatContradictsItself) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << c.says;
     EXPECT_NE(status.message().find(c.says), std::string::npos) << status;
   }
+}
+
+TEST(CheckPins, OnePartIsASingleStageWhateverTheSchedule) {
+  ir::ParallelSpec pins = ir::OpenParallel();
+  pins.part_layers = "4";
+  pins.schedule = "zb-v";
+  EXPECT_TRUE(CheckPins(pins, 4).ok()) << CheckPins(pins, 4);
+  pins.pipeline = 2;
+  EXPECT_FALSE(CheckPins(pins, 4).ok());
 }
 
 TEST(CheckPins, OpenChunksMakeAnyEqualNumberOfParts) {

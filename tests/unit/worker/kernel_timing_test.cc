@@ -4,6 +4,8 @@
 
 #include <set>
 
+#include "tests/scale.h"
+
 namespace meshwright::worker {
 namespace {
 
@@ -49,11 +51,22 @@ TEST(TimeMachine, RunsEveryKindOnceAndAFewTimes) {
 TEST(TimeMachine, CountsTheBytesOfAllCores) {
   constexpr double kBytes = 3 * 4 * (1 << 22);  // of one sum: two read, one written
   for (const int cores : {1, 2}) {
-    const auto machine = TimeMachine({1, cores}, CountingClock(), Undisturbed());
+    const auto machine =
+        TimeMachine({.threads = 1, .host_cores = cores}, CountingClock(), Undisturbed());
     ASSERT_TRUE(machine.has_value()) << machine.error();
     EXPECT_DOUBLE_EQ(machine->host_bytes_per_s, cores * kBytes / 5e-3);
     EXPECT_DOUBLE_EQ(machine->host_compute_share, 1);
   }
+}
+
+TEST(TimeMachine, MeasuresThisMachine) {
+  if (kSanitizedBuild) GTEST_SKIP() << "slices of time are too short for slow kernels";
+  const auto machine = TimeMachine({.threads = 2, .host_cores = 2}, SystemClock());
+  ASSERT_TRUE(machine.has_value()) << machine.error();
+  for (const KernelTiming& timing : machine->kernels) EXPECT_GT(timing.seconds, 0);
+  EXPECT_GT(machine->host_bytes_per_s, 0);
+  EXPECT_GT(machine->host_compute_share, 0);
+  EXPECT_LE(machine->host_compute_share, 1);
 }
 
 }  // namespace
