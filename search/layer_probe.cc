@@ -49,12 +49,19 @@ class Prober {
  private:
   LayerProbe& At(int layer) { return probes_[static_cast<size_t>(std::max(layer, 0))]; }
 
+  // What a value is, or is a copy of in another type.
+  const Node& ReadBy(ValueId value) const {
+    const Node* node = &step_.graph.producer(value);
+    while (node->op == Op::kCast) node = &step_.graph.producer(node->inputs[0]);
+    return *node;
+  }
+
   // A param belongs to the first layer that reads it, its optimizer state to it.
   void FindParamLayers() {
     const Graph& graph = step_.graph;
     for (const Node& node : graph.nodes) {
       for (const ValueId input : node.inputs) {
-        const Node& param = graph.producer(input);
+        const Node& param = ReadBy(input);
         if (param.op != Op::kParam) continue;
         const std::string name = param.attrs.Str("name");
         if (node.phase == Phase::kForward && node.layer >= 0) {
@@ -163,12 +170,13 @@ class Prober {
     return bytes;
   }
 
+  // The head can be one node with its loss and their gradients, of the backward.
   void AddShared() {
     std::set<std::pair<std::string, int>> counted;
     for (const Node& node : step_.graph.nodes) {
-      if (node.phase != Phase::kForward || node.layer < 0) continue;
+      if (node.phase == Phase::kUpdate || node.layer < 0) continue;
       for (const ValueId input : node.inputs) {
-        const Node& param = step_.graph.producer(input);
+        const Node& param = ReadBy(input);
         if (param.op != Op::kParam) continue;
         const std::string name = param.attrs.Str("name");
         if (param_layers_.at(name) == node.layer || !counted.insert({name, node.layer}).second) {
@@ -182,6 +190,8 @@ class Prober {
         LayerProbe& probe = At(node.layer);
         const ProbedWeight weight = {tensor->local_type.dims, tensor->local_type.bytes(),
                                      OptimizerBytesOf(name), /*shared=*/true};
+        const int owner = param_layers_.at(name);
+        if (probe.shared_layer < 0 || owner < probe.shared_layer) probe.shared_layer = owner;
         probe.shared_weight_bytes += weight.bytes;
         probe.shared_optimizer_bytes += weight.optimizer_bytes;
         probe.weights.push_back(weight);

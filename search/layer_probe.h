@@ -41,6 +41,7 @@ struct LayerProbe {
   // Of weights of earlier layers that it reads, too: another stage holds a copy of them.
   int64_t shared_weight_bytes = 0;
   int64_t shared_optimizer_bytes = 0;
+  int shared_layer = -1;  // the first of those layers; their gradients are summed once per step
   std::vector<ProbedWeight> weights;
   int64_t kept_bytes = 0;  // from forward to backward, per microbatch
   // Where the backward is split: of kept_bytes what W reads, too, and what B makes for W.
@@ -57,6 +58,7 @@ struct ZeroSplit {
   int64_t optimizer_bytes = 0;
   int64_t shared_bytes = 0;  // of weights of earlier layers
   int64_t shared_optimizer_bytes = 0;
+  int shared_layer = -1;  // the first of those layers; their gradients are summed once per step
 };
 ZeroSplit SplitOver(const LayerProbe& probe, int64_t replicas);
 

@@ -327,10 +327,11 @@ class Coster {
     const std::vector<double> end_s = EndSeconds(shape_, schedule, CostOfPipeline());
     result_.step_s = 0;
     result_.busy_s = 0;
+    const std::vector<double> summed_s = SummedSeconds(end_s);
     std::vector<double> stage_busy_s;
     for (int stage = 0; stage < shape_.stages; ++stage) {
       const StageCost& cost = result_.stages[At(stage)];
-      result_.step_s = std::max(result_.step_s, end_s[At(stage)] + cost.sync_s + cost.update_s);
+      result_.step_s = std::max(result_.step_s, summed_s[At(stage)] + cost.update_s);
       stage_busy_s.push_back(static_cast<double>(layout().microbatches) *
                                  (cost.forward_s + cost.backward_s) +
                              cost.update_s);
@@ -338,6 +339,57 @@ class Coster {
                                                     (cost.forward_s + cost.backward_s));
     }
     result_.step_s = std::max(result_.step_s, SharedSeconds(stage_busy_s));
+  }
+
+  // When each stage has its gradients: reduced over its replicas, and those of weights that two
+  // stages hold exchanged.
+  std::vector<double> SummedSeconds(const std::vector<double>& end_s) const {
+    std::vector<double> reduced_s;
+    for (int stage = 0; stage < shape_.stages; ++stage) {
+      reduced_s.push_back(end_s[At(stage)] + result_.stages[At(stage)].sync_s);
+    }
+    std::vector<double> summed_s = reduced_s;
+    if (shape_.stages == 1) return summed_s;
+    for (int stage = 0; stage < shape_.stages; ++stage) {
+      for (const int layer : LayersOf(stage)) {
+        const LayerProbe& probe = Probe(stage, layer);
+        if (!HoldsCopy(stage, probe)) continue;
+        const int owner = StageOfLayer(probe.shared_layer);
+        const auto take = [&](int to, int from) {
+          summed_s[At(to)] =
+              std::max(summed_s[At(to)],
+                       reduced_s[At(from)] + CopySeconds(from, to, probe.shared_weight_bytes));
+        };
+        take(stage, owner);
+        take(owner, stage);
+      }
+    }
+    return summed_s;
+  }
+
+  // Whether a layer of the stage reads weights that another stage owns.
+  bool HoldsCopy(int stage, const LayerProbe& probe) const {
+    return probe.shared_layer >= 0 && StageOfLayer(probe.shared_layer) != stage;
+  }
+
+  int StageOfLayer(int layer) const {
+    int stage = 0;
+    while (stage + 1 < shape_.stages && !Holds(stage, layer)) ++stage;
+    return stage;
+  }
+
+  bool Holds(int stage, int layer) const {
+    const auto& layers = LayersOf(stage);
+    return std::find(layers.begin(), layers.end(), layer) != layers.end();
+  }
+
+  // Of the same bytes to each device of a stage, the senders sharing the work.
+  double CopySeconds(int from, int to, int64_t bytes) const {
+    const std::vector<int>& senders = DevicesOf(from);
+    const std::vector<int>& receivers = DevicesOf(to);
+    const auto copies =
+        static_cast<int64_t>((receivers.size() + senders.size() - 1) / senders.size());
+    return input_.costs->MessageSeconds(copies * bytes, senders[0], receivers[0]);
   }
 
   // Of the host whose devices have most work for its cores.
@@ -380,7 +432,7 @@ class Coster {
           held(probe.gradient_bytes, zero.bytes, zero_stage >= 2) +
           held(probe.optimizer_bytes, zero.optimizer_bytes, zero_stage >= 1);
       gradient_bytes += probe.gradient_bytes;
-      if (shape_.stages > 1) {
+      if (HoldsCopy(stage, probe)) {
         cost.state_bytes +=
             held(probe.shared_weight_bytes, zero.shared_bytes, zero_stage == 3) +
             held(probe.shared_weight_bytes, zero.shared_bytes, zero_stage >= 2) +

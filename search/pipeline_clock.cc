@@ -27,8 +27,9 @@ class Clock {
         cost_(cost),
         microbatches_(schedule.empty() ? 0 : MicrobatchesOf(schedule.front())),
         end_s_(PartIndex(shape.stages), 0),
-        forward_end_s_(PartIndex(shape.parts() * microbatches_), -1),
-        backward_end_s_(PartIndex(shape.parts() * microbatches_), -1) {
+        link_free_s_(PartIndex(shape.stages), 0),
+        forward_sent_s_(PartIndex(shape.parts() * microbatches_), -1),
+        backward_sent_s_(PartIndex(shape.parts() * microbatches_), -1) {
     for (int stage = 0; stage < shape.stages; ++stage) {
       for (int chunk = 0; chunk < shape.chunks; ++chunk) parts_.push_back(PartAt(stage, chunk));
     }
@@ -56,9 +57,9 @@ class Clock {
     PartCost cost;
     const double* forward_ready_s = nullptr;  // [microbatch] of the part before; null: none
     const double* backward_ready_s = nullptr;
-    double* forward_end_s = nullptr;
-    double* backward_end_s = nullptr;
-    double forward_transfer_s = 0;
+    double* forward_sent_s = nullptr;
+    double* backward_sent_s = nullptr;
+    double forward_transfer_s = 0;  // of what it sends
     double backward_transfer_s = 0;
   };
 
@@ -69,15 +70,15 @@ class Clock {
     };
     Part part;
     part.cost = cost_.parts[PartIndex(index)];
-    part.forward_end_s = at(forward_end_s_, index);
-    part.backward_end_s = at(backward_end_s_, index);
+    part.forward_sent_s = at(forward_sent_s_, index);
+    part.backward_sent_s = at(backward_sent_s_, index);
     if (index > 0) {
-      part.forward_ready_s = at(forward_end_s_, index - 1);
-      part.forward_transfer_s = cost_.transfer_s[PartIndex(index - 1)];
+      part.forward_ready_s = at(forward_sent_s_, index - 1);
+      part.backward_transfer_s = cost_.transfer_s[PartIndex(index - 1)];
     }
     if (index + 1 < shape_.parts()) {
-      part.backward_ready_s = at(backward_end_s_, index + 1);
-      part.backward_transfer_s = cost_.transfer_s[PartIndex(index)];
+      part.backward_ready_s = at(backward_sent_s_, index + 1);
+      part.forward_transfer_s = cost_.transfer_s[PartIndex(index)];
     }
     return part;
   }
@@ -95,21 +96,31 @@ class Clock {
     if (ready != nullptr) {
       const double ready_s = ready[step.microbatch];
       if (ready_s < 0) return false;
-      now_s =
-          std::max(now_s, ready_s + (forward ? part.forward_transfer_s : part.backward_transfer_s));
+      now_s = std::max(now_s, ready_s);
     }
     now_s += forward ? part.cost.forward_s : part.cost.backward_s;
-    (forward ? part.forward_end_s : part.backward_end_s)[step.microbatch] = now_s;
+    (forward ? part.forward_sent_s : part.backward_sent_s)[step.microbatch] =
+        Sent(stage, forward ? part.forward_transfer_s : part.backward_transfer_s);
     return true;
+  }
+
+  // When the message that the stage sends now has arrived: one leaves after the other, in either
+  // direction, and none holds up the stage.
+  double Sent(int stage, double transfer_s) {
+    const double now_s = end_s_[PartIndex(stage)];
+    if (transfer_s == 0) return now_s;
+    double& link_free_s = link_free_s_[PartIndex(stage)];
+    return link_free_s = std::max(link_free_s, now_s) + transfer_s;
   }
 
   const PipelineShape& shape_;
   const std::vector<StageSchedule>& schedule_;
   const PipelineCost& cost_;
   const int microbatches_;
-  std::vector<double> end_s_;          // per stage, now
-  std::vector<double> forward_end_s_;  // [part][microbatch]; -1: not yet
-  std::vector<double> backward_end_s_;
+  std::vector<double> end_s_;           // per stage, now
+  std::vector<double> link_free_s_;     // per stage: its last message has arrived
+  std::vector<double> forward_sent_s_;  // [part][microbatch]: arrived; -1: not yet
+  std::vector<double> backward_sent_s_;
   std::vector<Part> parts_;  // [stage][chunk]
 };
 

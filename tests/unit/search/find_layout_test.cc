@@ -150,6 +150,26 @@ TEST(LayoutCosts, AreThoseOfTheProgramsThatRun) {
   }
 }
 
+// The head reads the weight of the embedding: their gradients meet once per step, over a link that
+// takes longer for them than the devices compute.
+TEST(LayoutCosts, TiedWeightsAreSummedOverTheirLink) {
+  mesh::Topology topology = Gpus(2);
+  topology.links.network = {2e-5, 1e-9};
+  for (const planner::Layout& layout :
+       {LayoutOf(4, 1, 2, 4), LayoutOf(1, 4, 2, 4), LayoutOf(2, 1, 4, 8, "zb-h1"),
+        LayoutOf(4, 1, 2, 4, "1f1b", 1), LayoutOf(4, 1, 2, 4, "zb-v")}) {
+    ir::JobRequest job = Gpt2Job(8, 16);
+    Pin(job.parallel, layout);
+    const auto found = FindLayout(job, topology, {}, kStill);
+    ASSERT_TRUE(found.has_value()) << layout.ToString() << ": " << found.error();
+    const auto plan = planner::MakePlanOf(job, topology, found->best.front().layout);
+    ASSERT_TRUE(plan.has_value()) << plan.error();
+    const auto forecast = planner::ForecastStep(*plan, topology, {});
+    ASSERT_TRUE(forecast.has_value()) << forecast.error();
+    EXPECT_NEAR(found->best.front().step_s / forecast->step_s, 1.0, 0.1) << layout.ToString();
+  }
+}
+
 // Late stages of schedules that put W off hold the most.
 TEST(LayoutCosts, MemoryOfEachStageIsThatOfItsProgram) {
   const mesh::Topology topology = Gpus(2);
@@ -165,7 +185,7 @@ TEST(LayoutCosts, MemoryOfEachStageIsThatOfItsProgram) {
     for (size_t stage = 1; stage < cost.stages.size(); ++stage) {
       const auto planned = static_cast<double>(plan->memory[stage].total_bytes);
       const auto expected = static_cast<double>(cost.stages[stage].memory_bytes());
-      EXPECT_NEAR(expected / planned, 1.0, 0.08) << schedule << " stage " << stage;
+      EXPECT_NEAR(expected / planned, 1.0, 0.09) << schedule << " stage " << stage;
     }
   }
 }
