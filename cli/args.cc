@@ -23,7 +23,16 @@ const CLI::Range kPortOrNone(-1, 65535);
 constexpr int64_t kDayMs = 86'400'000;
 // Far from where a deadline in nanoseconds overflows.
 const CLI::Range kTimeoutSeconds(int64_t{0}, int64_t{1'000'000'000});
-const CLI::Range kPlanSeconds(0.0, 1e6);
+// A range lets "nan" pass.
+const CLI::Validator kPlanSeconds(
+    [](std::string& text) {
+      constexpr double kMost = 1e6;
+      double seconds = -1;
+      const bool is_number = CLI::detail::lexical_cast(text, seconds);
+      if (is_number && seconds >= 0 && seconds <= kMost) return std::string();
+      return fmt::format("{} is no number of seconds in [0, {:.0f}]", text, kMost);
+    },
+    "SECONDS in [0, 1000000]");
 const CLI::Range kJobId(int64_t{1}, INT64_MAX);
 const CLI::Range kMemoryMib(int64_t{0}, int64_t{1} << 30);
 

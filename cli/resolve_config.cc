@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+
+#include "base/text.h"
 
 namespace meshwright::cli {
 namespace {
@@ -86,6 +89,14 @@ Status ResolveSchedule(JobConfig& config, const std::string& file) {
   return OkStatus();
 }
 
+// Of activation_checkpoint.layers: "0-3,5"; not so "0-2 full", which has a mode of its own.
+bool NamesLayersOnly(const std::string& ranges) {
+  for (const std::string& range : Split(ranges, ',')) {
+    if (Trim(range).find(' ') != std::string_view::npos) return false;
+  }
+  return !ranges.empty();
+}
+
 void NoteUnused(JobConfig& config) {
   const ir::OptimizerSpec defaults;
   const ir::OptimizerSpec& optimizer = config.optimizer;
@@ -102,10 +113,11 @@ void NoteUnused(JobConfig& config) {
        "parallelism.enable_sequence_parallel has no effect with tensor_parallel_degree 1");
   note(config.parallel.zero > 0 && config.parallel.data == 1,
        "parallelism.zero_stage has no effect with data_parallel_replicate_degree 1");
-  note(!config.parallel.recompute_layers.empty() && config.parallel.recompute == "none",
+  const bool lists_layers = NamesLayersOnly(config.parallel.recompute_layers);
+  note(lists_layers && config.parallel.recompute == "none",
        "activation_checkpoint.layers has no effect with mode \"none\"");
   note(
-      !config.parallel.recompute_layers.empty() && config.parallel.recompute == "auto",
+      lists_layers && config.parallel.recompute == "auto",
       "activation_checkpoint.layers has no effect with mode \"auto\", which chooses layers itself");
   note(config.parallel.chunks > 1 && config.parallel.pipeline == 1,
        "parallelism.pipeline_parallel_chunks has no effect with pipeline_parallel_degree 1");

@@ -36,6 +36,14 @@ TEST(Args, RepeatedSetKeepsOrder) {
   EXPECT_EQ(plan.devices, 4);
 }
 
+TEST(Args, TheTimeOfPlanningIsANumber) {
+  EXPECT_EQ(Parse<PlanArgs>({"plan", "j.toml", "--plan-timeout", "0.5"}).plan_timeout_s, 0.5);
+  for (const char* value : {"nan", "-1", "inf", "1e7", "abc", ""}) {
+    EXPECT_EQ(ParseArgs({"plan", "j.toml", "--plan-timeout", value}).exit_code, kExitUsage)
+        << value;
+  }
+}
+
 TEST(Args, APlanIsForAClusterFileOrForANumberOfDevices) {
   EXPECT_EQ(Parse<PlanArgs>({"plan", "j.toml", "--cluster", "c.toml"}).cluster, "c.toml");
   EXPECT_EQ(ParseArgs({"plan", "j.toml", "--cluster", "c.toml", "--devices", "4"}).exit_code,

@@ -1,5 +1,6 @@
 #include "cli/job_config.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -239,6 +240,12 @@ TEST(JobConfig, ValuesWithoutEffectAreNoted) {
     EXPECT_NE(Notes(overrides).find(text), std::string::npos) << Notes(overrides);
   }
   EXPECT_EQ(Notes({"validation.fraction=0", "validation.batches=0"}), "");
+  for (const char* mode : {"none", "auto"}) {
+    EXPECT_EQ(Notes({"activation_checkpoint.layers=\"0-1 full\"",
+                     fmt::format("activation_checkpoint.mode={}", mode)}),
+              "")
+        << "a range with a mode of its own";
+  }
 }
 
 TEST(JobConfig, ContradictionsNameBothKeysAndThePosition) {
