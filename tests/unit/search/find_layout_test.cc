@@ -191,7 +191,7 @@ TEST(LayoutCosts, MemoryOfEachStageIsThatOfItsProgram) {
 }
 
 TEST(FindLayout, NoPinnedLayoutIsFaster) {
-  if (kSanitizedBuild) return;  // searches many layouts
+  if (kSanitizedBuild) GTEST_SKIP() << "searches many layouts: left to the plain build";
   const mesh::Topology topology = Gpus(2);
   const auto best = FindLayout(Gpt2Job(8, 64), topology, {}, kStill);
   ASSERT_TRUE(best.has_value()) << best.error();
@@ -217,7 +217,7 @@ TEST(FindLayout, NoPinnedLayoutIsFaster) {
 }
 
 TEST(FindLayout, ShortMemoryIsMetByRecomputingAndSplitting) {
-  if (kSanitizedBuild) return;  // searches whole clusters
+  if (kSanitizedBuild) GTEST_SKIP() << "searches many layouts: left to the plain build";
   const auto roomy = FindPlan(Gpt2Job(8, 64), Gpus(1), {}, kStill);
   ASSERT_TRUE(roomy.has_value()) << roomy.error();
   const int64_t needed = roomy->plan.memory.front().total_bytes;
@@ -231,7 +231,7 @@ TEST(FindLayout, ShortMemoryIsMetByRecomputingAndSplitting) {
 }
 
 TEST(FindLayout, SaysWhatIsNearestWhenNothingFits) {
-  if (kSanitizedBuild) return;  // searches whole clusters
+  if (kSanitizedBuild) GTEST_SKIP() << "searches many layouts: left to the plain build";
   const auto found = FindLayout(Gpt2Job(8, 64), Gpus(1, 1 << 20), {}, kStill);
   ASSERT_FALSE(found.has_value());
   EXPECT_EQ(found.error().code(), StatusCode::kResourceExhausted);
@@ -273,7 +273,7 @@ TEST(FindLayout, OneProgramPerStageStandsForDevicesThatDiffer) {
 }
 
 TEST(FindLayout, PinsThatContradictAreNamed) {
-  if (kSanitizedBuild) return;  // searches many layouts
+  if (kSanitizedBuild) GTEST_SKIP() << "searches many layouts: left to the plain build";
   ir::JobRequest job = Gpt2Job(4, 64);
   job.parallel.data = 3;
   const auto batch = FindLayout(job, Gpus(2), {}, kStill);
@@ -307,7 +307,7 @@ TEST(FindLayout, ASlowDeviceGetsFewerLayers) {
 
 // Two equal stages need an even number of devices.
 TEST(FindLayout, AThirdDeviceIsNotIdle) {
-  if (kSanitizedBuild) return;  // searches whole clusters
+  if (kSanitizedBuild) GTEST_SKIP() << "searches many layouts: left to the plain build";
   mesh::Topology topology = Gpus(1);
   ir::JobRequest job = Gpt2Job(8, 64);
   job.parallel.data = 0;
@@ -331,7 +331,7 @@ TEST(FindLayout, AThirdDeviceIsNotIdle) {
 
 // What a stage takes is of the devices that it lies on, wherever they stand in the cluster.
 TEST(FindLayout, StagesLieOnTheDevicesThatTheLayoutNames) {
-  if (kSanitizedBuild) return;  // searches whole clusters
+  if (kSanitizedBuild) GTEST_SKIP() << "searches many layouts: left to the plain build";
   mesh::Topology topology = Gpus(1);
   topology.devices.resize(3);
   topology.devices[0].profile = HalfAsFast(topology.devices[0].profile);
@@ -367,7 +367,7 @@ TEST(FindLayout, PinnedMeshesOfStagesAreTaken) {
 
 // Four devices of one thread on two cores are about as fast as two.
 TEST(FindLayout, DevicesThatShareCoresAreNotCountedTwice) {
-  if (kSanitizedBuild) return;  // searches whole clusters
+  if (kSanitizedBuild) GTEST_SKIP() << "searches many layouts: left to the plain build";
   mesh::Topology topology = mesh::Topology::Local(4);
   topology.hosts[topology.devices[0].host].cores = 2;
   const auto shared = FindLayout(Gpt2Job(4, 16), topology, {}, kStill);
@@ -386,7 +386,7 @@ TEST(FindLayout, DevicesThatShareCoresAreNotCountedTwice) {
 
 // The price of such devices is a bound: the plan is the one whose schedule, replayed, is fastest.
 TEST(FindPlan, OfDevicesThatShareCoresTheFastestForecastIsTaken) {
-  if (kSanitizedBuild) return;  // searches whole clusters
+  if (kSanitizedBuild) GTEST_SKIP() << "searches many layouts: left to the plain build";
   mesh::Topology topology = mesh::Topology::Local(4);
   topology.hosts[topology.devices[0].host].cores = 2;
   ir::JobRequest job = Gpt2Job(4, 16);
@@ -409,7 +409,7 @@ TEST(FindPlan, OfDevicesThatShareCoresTheFastestForecastIsTaken) {
 }
 
 TEST(FindLayout, ProgressMayEndTheSearch) {
-  if (kSanitizedBuild) return;  // searches many layouts
+  if (kSanitizedBuild) GTEST_SKIP() << "searches many layouts: left to the plain build";
   int calls = 0;
   FindOptions options;
   options.progress = [&](const FindProgress& progress) {
