@@ -292,17 +292,19 @@ class Partitioner {
         stages_.node_stages[static_cast<size_t>(graph_.value(value).producer.value())];
     if (owners.empty()) return Internal(fmt::format("%{} is computed nowhere", value.value()));
     const int from = owners.front();
-    std::vector<Version>& sources = Versions(from, value);
-    if (sources.empty())
-      return Internal(fmt::format("%{} is read before it is computed", value.value()));
+    const std::vector<Version>& sources = Versions(from, value);
+    if (sources.empty()) return Internal(fmt::format("%{} is read too early", value.value()));
     const bool update = reader.phase == Phase::kUpdate;
     PieceKey after = sources.front().piece.value_or(PieceKey{from, Phase::kForward, 0});
     if (update && after.phase != Phase::kUpdate) after = {from, Phase::kUpdate, 0};
     Sharding resolved = ValueVersions::SeenBy(sources.front(), after);
     if (!resolved.partial.empty()) {
+      const auto own =
+          update ? ReadInUpdate(graph_, stages_, StrategiesOf(from), from, value) : std::nullopt;
       resolved.partial.clear();
       // A summand of a microbatch crosses as what it is.
-      if (WithoutAxis(required, kMicro).partial.empty()) resolved = OnMesh(required, MeshOf(from));
+      const bool summed = WithoutAxis(required, kMicro).partial.empty();
+      if (summed) resolved = own.value_or(OnMesh(required, MeshOf(from)));
     } else if (ValueVersions::HasRows(required) && !ValueVersions::HasRows(resolved)) {
       // Whole here, rows there: only this stage has what the rows are computed from.
       resolved = OnMesh(required, MeshOf(from));

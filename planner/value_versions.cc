@@ -56,4 +56,21 @@ mesh::Sharding ValueVersions::SeenBy(const Version& version, const PieceKey& rea
   return version.sharding;
 }
 
+std::optional<mesh::Sharding> ReadInUpdate(const ir::Graph& graph, const StageAssignment& stages,
+                                           const Strategies& strategies, int stage, ValueId value) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const ir::Node& node = graph.nodes[i];
+    if (node.phase != ir::Phase::kUpdate) continue;
+    const auto operand = std::find(node.inputs.begin(), node.inputs.end(), value);
+    const std::vector<int>& here = stages.node_stages[i];
+    if (operand == node.inputs.end() || std::find(here.begin(), here.end(), stage) == here.end()) {
+      continue;
+    }
+    const auto index = static_cast<size_t>(operand - node.inputs.begin());
+    const mesh::Sharding& read = strategies.nodes[i].operands[index];
+    if (read.partial.empty()) return read;
+  }
+  return std::nullopt;
+}
+
 }  // namespace meshwright::planner

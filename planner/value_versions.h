@@ -12,6 +12,8 @@
 #include "ir/graph.h"
 #include "mesh/sharding.h"
 #include "planner/pieces.h"
+#include "planner/stages.h"
+#include "planner/strategy.h"
 
 namespace meshwright::planner {
 
@@ -56,5 +58,10 @@ class ValueVersions {
   const int64_t microbatches_;
   std::map<std::pair<int, ValueId>, std::vector<Version>> versions_;
 };
+
+// How the update of a stage reads a value that its backward makes, where that is no sum over
+// devices any more: what other stages get of it is the same, to the last bit, and made once.
+std::optional<mesh::Sharding> ReadInUpdate(const ir::Graph& graph, const StageAssignment& stages,
+                                           const Strategies& strategies, int stage, ValueId value);
 
 }  // namespace meshwright::planner

@@ -74,6 +74,7 @@ class ZeroPass {
   }
 
   void SplitGradient(ValueId gradient, const Sharding& split) {
+    SplitTerms(gradient, split);
     if (layout_.zero >= 2) strategies_.accumulators[gradient] = split;
     for (NodeId user : users_[ValueIndex(gradient)]) {
       const auto index = static_cast<size_t>(user.value());
@@ -87,6 +88,18 @@ class ZeroPass {
       strategies_.nodes[index].results = {result};
       strategies_.values[ValueIndex(node.outputs[0])] = result;
     }
+  }
+
+  // The gradient of a weight that several stages read is summed up in the update: blocks are.
+  void SplitTerms(ValueId gradient, const Sharding& split) {
+    const auto index = static_cast<size_t>(graph_.value(gradient).producer.value());
+    const Node& node = graph_.nodes[index];
+    if (node.op != Op::kSum || node.phase != Phase::kUpdate) return;
+    strategies_.nodes[index].operands.assign(node.inputs.size(), split);
+    strategies_.nodes[index].results = {split};
+    strategies_.values[ValueIndex(gradient)] = split;
+    if (layout_.zero < 2) return;
+    for (const ValueId term : node.inputs) strategies_.accumulators[term] = split;
   }
 
   // A scalar sum of what is partial now reduces it.

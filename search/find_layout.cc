@@ -521,10 +521,12 @@ class Finder {
     const StageCost& stage = nearest_->stages[static_cast<size_t>(nearest_->tightest_stage)];
     return ResourceExhausted(fmt::format(
         "no layout fits: the nearest is {}, whose stage {} needs {:.1f} MiB per device, {:.1f} MiB "
-        "too many ({:.1f} weights, gradients and optimizer, {:.1f} activations, {:.1f} "
+        "too many ({:.1f} weights, gradients and optimizer, {:.1f} {}, {:.1f} "
         "transient){}",
         nearest_->layout.ToString(), nearest_->tightest_stage, Mib(stage.memory_bytes()),
-        Mib(nearest_->missing_bytes), Mib(stage.state_bytes), Mib(stage.kept_bytes),
+        Mib(nearest_->missing_bytes), Mib(stage.state_bytes),
+        Mib(std::max(stage.kept_bytes, stage.update_bytes)),
+        stage.kept_bytes >= stage.update_bytes ? "activations" : "gradients on their way",
         Mib(stage.transient_bytes),
         timed_out_ ? "; the time of the search was over before all were tried" : ""));
   }

@@ -14,6 +14,7 @@
 #include "planner/stages.h"
 #include "search/find_layout.h"
 #include "search/find_shardings.h"
+#include "search/nearest_plans.h"
 #include "search/plan_cache.h"
 #include "search/sharding_pins.h"
 
@@ -195,7 +196,7 @@ class PlanFinder {
       if (IsMisfit(plan)) continue;
       found_.best.erase(found_.best.begin(), found_.best.begin() + static_cast<std::ptrdiff_t>(i));
       if (!plan.has_value()) return plan;
-      if (compares) return FastestOfNearest(*std::move(plan));
+      if (compares) return BestOfNearest(*std::move(plan));
       if (i > 0) {  // what was preferred does not fit
         found_.gap = gap_of_fastest;
       } else if (!note.empty()) {
@@ -231,27 +232,49 @@ class PlanFinder {
   // What devices that share cores take is a bound in the search's price and a schedule in the
   // forecast: layouts that are near each other are compared by that. `first`: of best.front().
   // Takes no longer than a search may, but for one plan.
-  Result<Plan> FastestOfNearest(Plan first) {
+  Result<Plan> BestOfNearest(Plan first) {
     const Deadline deadline = Deadline::After(options_.timeout_ms, clock_);
     constexpr size_t kMostForecasts = 6;
     constexpr double kNear = 1.2;
     std::vector<LayoutCost>& best = found_.best;
     const double near_s = kNear * best.front().step_s;
-    MW_ASSIGN_OR_RETURN(double least_s, StepSeconds(first));
-    Plan fastest = std::move(first);
-    best.front().step_s = least_s;
+    std::vector<Plan> plans;
+    std::vector<ForecastPlan> forecasts;
+    std::vector<size_t> places;  // in `best`
+    const auto forecast = [&](Plan plan, size_t place) -> Status {
+      MW_ASSIGN_OR_RETURN(best[place].step_s, StepSeconds(plan));
+      forecasts.push_back({best[place].step_s, CallsOf(plan)});
+      places.push_back(place);
+      plans.push_back(std::move(plan));
+      return OkStatus();
+    };
+    MW_TRY(forecast(std::move(first), 0));
     for (size_t i = 1; i < std::min(best.size(), kMostForecasts); ++i) {
       if (best[i].step_s > near_s || deadline.expired()) break;
       Result<Plan> other = PlanByRulesOf(best[i].layout);
       if (!other.has_value()) continue;
-      MW_ASSIGN_OR_RETURN(best[i].step_s, StepSeconds(*other));
-      if (best[i].step_s >= least_s * (1 - kLeastGain)) continue;
-      least_s = best[i].step_s;
-      fastest = *std::move(other);
+      MW_TRY(forecast(*std::move(other), i));
     }
-    std::stable_sort(best.begin(), best.end(),
+    const size_t chosen = ChooseOfNearest(forecasts);
+    NoteFewerCalls(forecasts, chosen, plans[chosen]);
+    const auto at = best.begin() + static_cast<std::ptrdiff_t>(places[chosen]);
+    std::rotate(best.begin(), at, at + 1);
+    std::stable_sort(best.begin() + 1, best.end(),
                      [](const auto& a, const auto& b) { return a.step_s < b.step_s; });
-    return fastest;
+    return std::move(plans[chosen]);
+  }
+
+  void NoteFewerCalls(const std::vector<ForecastPlan>& forecasts, size_t chosen, Plan& plan) {
+    const auto fastest = std::min_element(
+        forecasts.begin(), forecasts.end(),
+        [](const ForecastPlan& a, const ForecastPlan& b) { return a.step_s < b.step_s; });
+    if (forecasts[chosen].step_s <= fastest->step_s) return;
+    note_ = fmt::format(
+        "its forecast is {:.1f} % slower than the fastest, which has {} collectives and messages "
+        "in a step where it has {}",
+        1e2 * (forecasts[chosen].step_s / fastest->step_s - 1), fastest->calls,
+        forecasts[chosen].calls);
+    plan.notes.push_back(note_);
   }
 
   // Grids of a tensor group: all of two axes, and 2 x 2 x the rest.

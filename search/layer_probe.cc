@@ -23,6 +23,11 @@ using planner::Partition;
 using planner::Piece;
 using planner::StageTensor;
 
+template <typename Id>
+size_t Index(Id id) {
+  return static_cast<size_t>(id.value());
+}
+
 class Prober {
  public:
   Prober(const planner::StagedStep& step, const Partition& partition,
@@ -37,8 +42,12 @@ class Prober {
     FindParamLayers();
     for (const Piece& piece : partition_.pieces) {
       AddSeconds(piece);
-      if (piece.key.phase != Phase::kUpdate) AddTransients(*piece.graph);
+      if (piece.key.phase == Phase::kUpdate) continue;
+      AddTransients(*piece.graph);
+      AddPacking(*piece.graph);
     }
+    FindReaders();
+    FindCopies();
     AddTensors();
     AddShared();
     AddKept();
@@ -116,24 +125,21 @@ class Prober {
     }
   }
 
-  // What is alive between the nodes of each layer, but inputs and outputs of the piece.
+  // What is alive at the nodes of each layer, as ir::PlanWorkspace has it: neither inputs nor what
+  // is computed straight into an output.
   void AddTransients(const Graph& graph) {
+    const ir::InPlaceChains chains = ir::FindInPlaceChains(graph);
+    const std::vector<std::vector<NodeId>> users = graph.Users();
+    std::vector<bool> bound(graph.values.size(), false);
+    for (const ir::NamedValue& output : graph.outputs) bound[Index(output.value)] = true;
     std::vector<int64_t> change(graph.nodes.size() + 1, 0);
-    std::set<ValueId> lasting;
-    for (const ir::NamedValue& output : graph.outputs) lasting.insert(output.value);
-    std::vector<int> last(graph.values.size(), -1);
-    for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      for (const ValueId input : graph.nodes[i].inputs) {
-        last[static_cast<size_t>(input.value())] = static_cast<int>(i);
-      }
-    }
     for (size_t v = 0; v < graph.values.size(); ++v) {
       const ValueId id(static_cast<int32_t>(v));
-      if (graph.producer(id).op == Op::kInput || lasting.contains(id)) continue;
-      const auto first = static_cast<size_t>(graph.value(id).producer.value());
-      change[first] += graph.type(id).bytes();
-      change[std::max(first, static_cast<size_t>(std::max(last[v], 0))) + 1] -=
-          graph.type(id).bytes();
+      if (bound[v] || graph.producer(id).op == Op::kInput || chains.last[v] != id) continue;
+      size_t last = Index(graph.value(id).producer);
+      for (const NodeId user : users[v]) last = std::max(last, Index(user));
+      change[Index(graph.value(chains.first[v]).producer)] += graph.type(id).bytes();
+      change[last + 1] -= graph.type(id).bytes();
     }
     int64_t live = 0;
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -141,6 +147,62 @@ class Prober {
       int64_t& most = At(graph.nodes[i].layer).transient_bytes;
       most = std::max(most, live);
     }
+  }
+
+  void AddPacking(const Graph& graph) {
+    if (devices_.size() == 1) return;
+    for (const Node& node : graph.nodes) {
+      if (!planner::IsCollective(node.op)) continue;
+      int64_t& most = At(node.layer).packed_bytes;
+      most = std::max(most, planner::PackedBytes(graph, node));
+    }
+  }
+
+  // Layers whose microbatches read a tensor, by the phase of the pieces that do.
+  void FindReaders() {
+    for (const Piece& piece : partition_.pieces) {
+      if (piece.key.phase == Phase::kUpdate) continue;
+      const std::vector<std::vector<NodeId>> users = piece.graph->Users();
+      const std::vector<NodeId> inputs = piece.graph->NodesOf(Op::kInput);
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        const ValueId value = piece.graph->node(inputs[i]).outputs[0];
+        for (const NodeId user : users[Index(value)]) {
+          const int layer = std::max(piece.graph->node(user).layer, 0);
+          Readers& readers = readers_[piece.inputs[i]];
+          readers.all.insert(layer);
+          if (piece.key.phase != Phase::kBackward) continue;
+          (piece.key.weights ? readers.weights : readers.backward).insert(layer);
+        }
+      }
+    }
+  }
+
+  // What runs once per step makes copies of weights in the type of the microbatches.
+  void FindCopies() {
+    for (const Piece& piece : partition_.pieces) {
+      if (piece.key.phase != Phase::kForward) continue;
+      for (size_t i = 0; i < piece.outputs.size(); ++i) {
+        const StageTensor& tensor = partition_.tensors[static_cast<size_t>(piece.outputs[i])];
+        if (tensor.role != planner::TensorRole::kStep) continue;
+        const Node& maker = piece.graph->producer(piece.graph->outputs[i].value);
+        for (const ValueId input : maker.inputs) {
+          const Node& source = piece.graph->producer(input);
+          if (source.op != Op::kInput) continue;
+          copies_[source.attrs.Str("name")] = {tensor.local_type.bytes(),
+                                               readers_[piece.outputs[i]].all};
+        }
+      }
+    }
+  }
+
+  // What a layer holds of the copy of a weight; shared: an earlier layer reads it, too.
+  void AddCopy(const std::string& name, int layer, ProbedWeight& weight) {
+    const auto copy = copies_.find(name);
+    if (copy == copies_.end() || !copy->second.readers.contains(layer)) return;
+    weight.copy_bytes = copy->second.bytes;
+    weight.copy_is_shared = *copy->second.readers.begin() < layer;
+    LayerProbe& probe = At(layer);
+    (weight.copy_is_shared ? probe.shared_copy_bytes : probe.copy_bytes) += weight.copy_bytes;
   }
 
   void AddTensors() {
@@ -155,8 +217,9 @@ class Prober {
       }
       probe.weight_bytes += bytes;
       probe.gradient_bytes += bytes;
-      probe.weights.push_back(
-          {tensor.local_type.dims, bytes, OptimizerBytesOf(tensor.name), /*shared=*/false});
+      ProbedWeight weight = {tensor.local_type.dims, bytes, OptimizerBytesOf(tensor.name)};
+      AddCopy(tensor.name, it->second, weight);
+      probe.weights.push_back(std::move(weight));
     }
   }
 
@@ -188,45 +251,44 @@ class Prober {
             });
         if (tensor == partition_.tensors.end()) continue;
         LayerProbe& probe = At(node.layer);
-        const ProbedWeight weight = {tensor->local_type.dims, tensor->local_type.bytes(),
-                                     OptimizerBytesOf(name), /*shared=*/true};
+        ProbedWeight weight = {tensor->local_type.dims, tensor->local_type.bytes(),
+                               OptimizerBytesOf(name)};
+        weight.shared = true;
+        AddCopy(name, node.layer, weight);
         const int owner = param_layers_.at(name);
         if (probe.shared_layer < 0 || owner < probe.shared_layer) probe.shared_layer = owner;
         probe.shared_weight_bytes += weight.bytes;
+        const bool whole = devices_.size() > 1 && tensor->local_type == tensor->global_type;
+        probe.shared_whole_bytes += whole ? weight.bytes : 0;
         probe.shared_optimizer_bytes += weight.optimizer_bytes;
-        probe.weights.push_back(weight);
+        probe.weights.push_back(std::move(weight));
       }
     }
   }
 
-  // Values that forward pieces leave for backward pieces, those leave for W, and copies of weights.
+  // Values that forward pieces leave for backward pieces, and B for W.
   void AddKept() {
-    std::set<planner::TensorIndex> read, read_by_weights;
-    for (const Piece& piece : partition_.pieces) {
-      if (piece.key.phase != Phase::kBackward) continue;
-      read.insert(piece.inputs.begin(), piece.inputs.end());
-      if (piece.key.weights) read_by_weights.insert(piece.inputs.begin(), piece.inputs.end());
-    }
     for (const Piece& piece : partition_.pieces) {
       const bool forward = piece.key.phase == Phase::kForward;
       if (!forward && (piece.key.phase != Phase::kBackward || piece.key.weights)) continue;
-      for (size_t i = 0; i < piece.outputs.size(); ++i) {
-        const planner::TensorIndex index = piece.outputs[i];
+      for (const planner::TensorIndex index : piece.outputs) {
         const StageTensor& tensor = partition_.tensors[static_cast<size_t>(index)];
-        const Node& maker = piece.graph->producer(piece.graph->outputs[i].value);
+        const auto found = readers_.find(index);
+        if (tensor.role != planner::TensorRole::kMicrobatch || found == readers_.end()) continue;
+        const Readers& readers = found->second;
         const int64_t bytes = tensor.local_type.bytes();
-        if (tensor.role == planner::TensorRole::kStep && forward) {
-          At(LayerByParams(*piece.graph, maker)).copy_bytes += bytes;
+        if (!forward && !readers.weights.empty()) {
+          LayerProbe& probe = At(*readers.weights.begin());
+          probe.made_for_weights_bytes += bytes;
+          probe.largest_made_bytes = std::max(probe.largest_made_bytes, bytes);
         }
-        if (tensor.role != planner::TensorRole::kMicrobatch) continue;
-        LayerProbe& probe = At(maker.layer);
-        const int64_t for_weights_bytes = read_by_weights.contains(index) ? bytes : 0;
-        if (!forward) {
-          probe.made_for_weights_bytes += for_weights_bytes;
-        } else if (read.contains(index)) {
-          probe.kept_bytes += bytes;
-          probe.kept_for_weights_bytes += for_weights_bytes;
+        if (!forward) continue;
+        if (!readers.weights.empty()) {
+          At(*readers.weights.begin()).kept_for_weights_bytes += bytes;
         }
+        std::set<int> backward = readers.backward;
+        backward.insert(readers.weights.begin(), readers.weights.end());
+        if (!backward.empty()) At(*backward.begin()).kept_bytes += bytes;
       }
     }
   }
@@ -247,12 +309,22 @@ class Prober {
     }
   }
 
+  struct Readers {
+    std::set<int> all, backward, weights;  // layers
+  };
+  struct Copy {
+    int64_t bytes = 0;
+    std::set<int> readers;  // layers
+  };
+
   const planner::StagedStep& step_;
   const Partition& partition_;
   const planner::CostModel& costs_;
   const std::span<const int> devices_;
   std::vector<LayerProbe> probes_;
   std::map<std::string, int> param_layers_;
+  std::map<planner::TensorIndex, Readers> readers_;
+  std::map<std::string, Copy> copies_;  // by param
 };
 
 }  // namespace
@@ -260,15 +332,40 @@ class Prober {
 ZeroSplit SplitOver(const LayerProbe& probe, int64_t replicas) {
   ZeroSplit split;
   for (const ProbedWeight& weight : probe.weights) {
-    const bool divides = std::any_of(weight.dims.begin(), weight.dims.end(),
-                                     [&](int64_t size) { return size % replicas == 0; });
-    if (!divides || weight.bytes < planner::kZeroMinBytes) continue;
+    const auto dim = std::find_if(weight.dims.begin(), weight.dims.end(),
+                                  [&](int64_t size) { return size % replicas == 0; });
+    if (dim == weight.dims.end() || weight.bytes < planner::kZeroMinBytes) continue;
     (weight.shared ? split.shared_bytes : split.bytes) += weight.bytes;
+    (weight.copy_is_shared ? split.shared_copy_bytes : split.copy_bytes) += weight.copy_bytes;
     (weight.shared ? split.shared_optimizer_bytes : split.optimizer_bytes) +=
         weight.optimizer_bytes;
-    if (!weight.shared) ++split.weights;
+    ++(weight.shared ? split.shared_weights : split.weights);
+    split.largest_bytes = std::max(split.largest_bytes, weight.bytes);
+    split.largest_gathered_bytes = std::max(
+        split.largest_gathered_bytes, weight.copy_bytes > 0 ? weight.copy_bytes : weight.bytes);
+    const ir::TensorType type{ir::DType::kF32, weight.dims};
+    if (planner::BytesOfBlocks(type, dim - weight.dims.begin()) == 0) continue;
+    split.packed_bytes = std::max(split.packed_bytes, weight.bytes);
   }
   return split;
+}
+
+// Layers that share a weight are parts of their own: each sums up its gradients over a step.
+Status SumGradientsOfLayersInUpdate(planner::StagedStep& step, int layers) {
+  const std::vector<std::vector<NodeId>> users = step.graph.Users();
+  for (Node& node : step.graph.nodes) {
+    if (node.op != Op::kSum || node.phase != Phase::kBackward) continue;
+    std::set<int> makers;
+    for (const ValueId input : node.inputs) makers.insert(step.graph.producer(input).layer);
+    const std::vector<NodeId>& readers = users[Index(node.outputs[0])];
+    const bool is_gradient = std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
+      return step.graph.node(reader).phase == Phase::kUpdate;
+    });
+    if (makers.size() > 1 && is_gradient) node.phase = Phase::kUpdate;
+  }
+  const std::vector<int> one_part(static_cast<size_t>(layers), 0);
+  MW_ASSIGN_OR_RETURN(step.stages, planner::AssignStages(step.graph, one_part, {}));
+  return OkStatus();
 }
 
 Result<ProbeStep> MakeProbeStep(const ir::JobRequest& job, const ShortModel& model) {
@@ -293,8 +390,8 @@ Result<std::vector<LayerProbe>> ProbeLayers(const ProbeStep& step, const ProbeOp
   layout.sequence_parallel = options.sequence_parallel && options.tensor > 1;
   layout.schedule = "zb-h1";
   layout.recompute.assign(static_cast<size_t>(layers), options.recompute);
-  MW_ASSIGN_OR_RETURN(const planner::StagedStep staged,
-                      planner::StageStep(step.job, step.graph, layout));
+  MW_ASSIGN_OR_RETURN(planner::StagedStep staged, planner::StageStep(step.job, step.graph, layout));
+  MW_TRY(SumGradientsOfLayersInUpdate(staged, layers));
   MW_ASSIGN_OR_RETURN(
       planner::Strategies strategies,
       planner::ChooseStrategies(staged.graph, staged.stages, layout, {}, options.tensor));

@@ -24,7 +24,9 @@ struct ProbedWeight {
   ir::Dims dims;  // of its local block
   int64_t bytes = 0;
   int64_t optimizer_bytes = 0;
-  bool shared = false;  // of an earlier layer
+  int64_t copy_bytes = 0;       // in the type of the microbatches, where that is another
+  bool shared = false;          // of an earlier layer
+  bool copy_is_shared = false;  // an earlier layer reads the copy, too
 };
 
 // Of one layer on one device of the submesh. Bytes are those of local blocks.
@@ -35,30 +37,41 @@ struct LayerProbe {
   double update_s = 0;    // per step: the optimizer on all of the weights, casts of them
   double flops = 0;       // of products, attention and head, per microbatch, recomputation included
   int64_t weight_bytes = 0;
-  int64_t copy_bytes = 0;  // of weights in the type of the microbatches, where that is another
+  int64_t copy_bytes = 0;  // of weights, in the type of the microbatches, where that is another
   int64_t gradient_bytes = 0;
   int64_t optimizer_bytes = 0;
   // Of weights of earlier layers that it reads, too: another stage holds a copy of them.
   int64_t shared_weight_bytes = 0;
+  int64_t shared_whole_bytes = 0;  // of these what every device of the tensor group has all of
+  int64_t shared_copy_bytes = 0;   // that an earlier layer reads, too
   int64_t shared_optimizer_bytes = 0;
   int shared_layer = -1;  // the first of those layers; their gradients are summed once per step
   std::vector<ProbedWeight> weights;
-  int64_t kept_bytes = 0;  // from forward to backward, per microbatch
+  // Per microbatch. A value counts with the first layer whose backward reads it: where a stage
+  // begins, it has received that.
+  int64_t kept_bytes = 0;  // from forward to backward
   // Where the backward is split: of kept_bytes what W reads, too, and what B makes for W.
   int64_t kept_for_weights_bytes = 0;
   int64_t made_for_weights_bytes = 0;
-  int64_t transient_bytes = 0;
-  int64_t boundary_bytes = 0;  // what the next layer reads of it, per microbatch
+  int64_t largest_made_bytes = 0;  // of one value for W; its operands are still there meanwhile
+  int64_t transient_bytes = 0;     // between the kernels of one run
+  int64_t packed_bytes = 0;        // of the largest collective's operand that is no run of memory
+  int64_t boundary_bytes = 0;      // what the next layer reads of it
 };
 
 // What ZeRO splits of a layer over `replicas` (planner/zero.h): weights of which they divide a dim.
 struct ZeroSplit {
   int weights = 0;  // how many
   int64_t bytes = 0;
+  int64_t copy_bytes = 0;
   int64_t optimizer_bytes = 0;
-  int64_t shared_bytes = 0;  // of weights of earlier layers
+  int shared_weights = 0;  // of earlier layers
+  int64_t shared_bytes = 0;
+  int64_t shared_copy_bytes = 0;
   int64_t shared_optimizer_bytes = 0;
-  int shared_layer = -1;  // the first of those layers; their gradients are summed once per step
+  int64_t largest_bytes = 0;           // of one weight
+  int64_t largest_gathered_bytes = 0;  // of one weight or its copy
+  int64_t packed_bytes = 0;            // of the largest whose blocks are no runs of memory
 };
 ZeroSplit SplitOver(const LayerProbe& probe, int64_t replicas);
 

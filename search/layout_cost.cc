@@ -119,11 +119,6 @@ class Coster {
 
   const ZeroSplit& ZeroOf(int stage, int layer) const { return ModesOf(stage, layer).zero; }
 
-  static double SplitShare(const LayerProbe& probe, const ZeroSplit& zero) {
-    if (probe.weight_bytes == 0) return 0;
-    return static_cast<double>(zero.bytes) / static_cast<double>(probe.weight_bytes);
-  }
-
   const Result<std::vector<planner::StageSchedule>>& Schedule() {
     const auto microbatches = static_cast<int>(layout().microbatches);
     const auto [it, fresh] = memo_->schedules.try_emplace({layout().schedule, shape_.chunks});
@@ -169,6 +164,8 @@ class Coster {
     layers_of_part_.resize(At(shape_.parts()));
     for (int layer = 0; layer < layers; ++layer) {
       layers_of_part_[At(part_of_layer[At(layer)])].push_back(layer);
+      const LayerProbe& probe = input_.layers[0][At(layer)]->at(input_.modes.front());
+      if (probe.shared_layer >= 0) tied_layers_.push_back(layer);
     }
     if (shape_.stages == 1) return;
     result_.layout.part_layers.clear();
@@ -197,8 +194,7 @@ class Coster {
   }
 
   double Collective(int stage, CollectiveKind kind, double bytes, double calls) const {
-    if (DataOf(stage) == 1 || bytes <= 0 || calls <= 0) return 0;
-    return calls * mesh::CostOfCollective(kind, bytes / calls, memo_->groups[At(stage)]).seconds;
+    return CallsSeconds(kind, bytes, calls, memo_->groups[At(stage)]);
   }
 
   static int64_t WaitingBytes(const LayerProbe& probe) {
@@ -208,7 +204,6 @@ class Coster {
   PartCost CostOfPart(int part) const {
     PartCost cost;
     const int stage = shape_.StageOf(part);
-    const auto data = static_cast<double>(DataOf(stage));
     for (const int layer : layers_of_part_[At(part)]) {
       const LayerProbe& probe = Probe(stage, layer);
       cost.forward_s += probe.forward_s;
@@ -216,24 +211,29 @@ class Coster {
       if (layout().SplitsBackward()) cost.weight_s += probe.weight_s;
       cost.kept_bytes += probe.kept_bytes;
       if (layout().SplitsBackward()) cost.waiting_bytes += WaitingBytes(probe);
-      const ZeroSplit& zero = ZeroOf(stage, layer);
-      const auto split = static_cast<double>(zero.bytes);
-      const double weights = zero.weights;
-      if (layout().zero >= 2) {
-        cost.backward_s += Collective(stage, CollectiveKind::kReduceScatter, split, weights);
-      }
-      if (layout().zero == 3) {
-        const bool narrow = probe.copy_bytes > 0;
-        const double gathered =
-            narrow ? static_cast<double>(probe.copy_bytes) * SplitShare(probe, zero) : split;
-        const double seconds =
-            Collective(stage, CollectiveKind::kAllGather, gathered / data, weights);
-        cost.forward_s += seconds;
-        cost.backward_s += seconds;
-      }
+      cost = WithZero(cost, part, probe, ZeroOf(stage, layer));
       cost.boundary_bytes = probe.boundary_bytes;
     }
     cost.backward_s -= cost.weight_s;
+    return cost;
+  }
+
+  // Gradients are scattered per microbatch, weights gathered twice.
+  PartCost WithZero(PartCost cost, int part, const LayerProbe& probe, const ZeroSplit& zero) const {
+    if (layout().zero < 2) return cost;
+    const int stage = shape_.StageOf(part);
+    const auto data = static_cast<double>(DataOf(stage));
+    const bool copies = OwnerOfShared(part, probe) != SharedOwner::kSamePart;
+    const auto split = static_cast<double>(zero.bytes + (copies ? zero.shared_bytes : 0));
+    const double weights = zero.weights + (copies ? zero.shared_weights : 0);
+    cost.backward_s += Collective(stage, CollectiveKind::kReduceScatter, split, weights);
+    if (layout().zero == 2) return cost;
+    const auto narrow =
+        static_cast<double>(zero.copy_bytes + (copies ? zero.shared_copy_bytes : 0));
+    const double seconds = Collective(stage, CollectiveKind::kAllGather,
+                                      (narrow > 0 ? narrow : split) / data, weights);
+    cost.forward_s += seconds;
+    cost.backward_s += seconds;
     return cost;
   }
 
@@ -281,8 +281,7 @@ class Coster {
     for (const auto& [mode, probe] : ModesOf(stage, layer).probes) {
       if (pinned_ && mode != result_.layout.recompute[At(layer)]) continue;
       kept = std::min(kept, probe.kept_bytes);
-      transient = std::min(transient,
-                           probe.transient_bytes + (layout().zero == 3 ? probe.weight_bytes : 0));
+      transient = std::min(transient, probe.transient_bytes);
     }
     cost.kept_bytes += kept;
     cost.transient_bytes = std::max(cost.transient_bytes, transient);
@@ -350,37 +349,28 @@ class Coster {
     }
     std::vector<double> summed_s = reduced_s;
     if (shape_.stages == 1) return summed_s;
-    for (int stage = 0; stage < shape_.stages; ++stage) {
-      for (const int layer : LayersOf(stage)) {
-        const LayerProbe& probe = Probe(stage, layer);
-        if (!HoldsCopy(stage, probe)) continue;
-        const int owner = StageOfLayer(probe.shared_layer);
-        const auto take = [&](int to, int from) {
-          summed_s[At(to)] =
-              std::max(summed_s[At(to)],
-                       reduced_s[At(from)] + CopySeconds(from, to, probe.shared_weight_bytes));
-        };
-        take(stage, owner);
-        take(owner, stage);
-      }
+    for (const int layer : tied_layers_) {
+      const int reader = StageOfLayer(layer);
+      const LayerProbe& probe = Probe(reader, layer);
+      const int owner = StageOfLayer(probe.shared_layer);
+      if (reader == owner) continue;
+      const int64_t bytes = ExchangedBytes(probe, ZeroOf(reader, layer), SettingOf(reader));
+      const auto take = [&](int to, int from) {
+        summed_s[At(to)] =
+            std::max(summed_s[At(to)], reduced_s[At(from)] + CopySeconds(from, to, bytes));
+      };
+      take(reader, owner);
+      take(owner, reader);
     }
     return summed_s;
   }
 
-  // Whether a layer of the stage reads weights that another stage owns.
-  bool HoldsCopy(int stage, const LayerProbe& probe) const {
-    return probe.shared_layer >= 0 && StageOfLayer(probe.shared_layer) != stage;
-  }
+  int StageOfLayer(int layer) const { return shape_.StageOf(PartOfLayer(layer)); }
 
-  int StageOfLayer(int layer) const {
-    int stage = 0;
-    while (stage + 1 < shape_.stages && !Holds(stage, layer)) ++stage;
-    return stage;
-  }
-
-  bool Holds(int stage, int layer) const {
-    const auto& layers = LayersOf(stage);
-    return std::find(layers.begin(), layers.end(), layer) != layers.end();
+  int PartOfLayer(int layer) const {
+    int part = 0;
+    while (part + 1 < shape_.parts() && layers_of_part_[At(part)].back() < layer) ++part;
+    return part;
   }
 
   // Of the same bytes to each device of a stage, the senders sharing the work.
@@ -408,68 +398,36 @@ class Coster {
     return most_s;
   }
 
-  // What a stage holds all the time and does once per step.
-  StageCost StateOf(int stage) const {
-    StageCost cost;
-    int64_t gradient_bytes = 0;
-    int64_t split_bytes = 0;
-    int weights = 0;
-    // A block of what ZeRO splits, all of the rest.
-    const int64_t data = DataOf(stage);
-    const auto held = [&](int64_t bytes, int64_t split, bool splits) {
-      return splits ? bytes - split + split / data : bytes;
-    };
-    const int64_t zero_stage = layout().zero;
-    for (const int layer : LayersOf(stage)) {
-      const LayerProbe& probe = Probe(stage, layer);
-      const ZeroSplit& zero = ZeroOf(stage, layer);
-      const double split_share = SplitShare(probe, zero);
-      cost.state_bytes +=
-          held(probe.weight_bytes, zero.bytes, zero_stage == 3) +
-          held(probe.copy_bytes,
-               static_cast<int64_t>(split_share * static_cast<double>(probe.copy_bytes)),
-               zero_stage == 3) +
-          held(probe.gradient_bytes, zero.bytes, zero_stage >= 2) +
-          held(probe.optimizer_bytes, zero.optimizer_bytes, zero_stage >= 1);
-      gradient_bytes += probe.gradient_bytes;
-      if (HoldsCopy(stage, probe)) {
-        cost.state_bytes +=
-            held(probe.shared_weight_bytes, zero.shared_bytes, zero_stage == 3) +
-            held(probe.shared_weight_bytes, zero.shared_bytes, zero_stage >= 2) +
-            held(probe.shared_optimizer_bytes, zero.shared_optimizer_bytes, zero_stage >= 1);
-        gradient_bytes += probe.shared_weight_bytes;
-      }
-      const double blocks = zero_stage >= 1 ? split_share : 0;
-      cost.update_s += probe.update_s * (1 - blocks + blocks / static_cast<double>(data));
-      cost.transient_bytes = std::max(
-          cost.transient_bytes, probe.transient_bytes + (zero_stage == 3 ? probe.weight_bytes : 0));
-      split_bytes += zero.bytes;
-      weights += zero.weights;
-    }
-    cost.sync_s = SyncSeconds(stage, gradient_bytes, split_bytes, weights);
-    return cost;
+  StateSetting SettingOf(int stage) const {
+    return {DataOf(stage),       layout().DegreesOf(stage).tensor, layout().zero, shape_.stages,
+            input_.bucket_bytes, memo_->groups[At(stage)]};
   }
 
-  double SyncSeconds(int stage, int64_t gradient_bytes, int64_t split_bytes, int weights) const {
-    const auto buckets = [&](int64_t bytes) {
-      return static_cast<double>((bytes + input_.bucket_bytes - 1) / input_.bucket_bytes);
-    };
-    if (layout().zero == 0) {
-      return Collective(stage, CollectiveKind::kAllReduce, static_cast<double>(gradient_bytes),
-                        buckets(gradient_bytes));
+  // What a stage holds all the time and does once per step.
+  StageCost StateOf(int stage) const {
+    StageState state(SettingOf(stage));
+    for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
+      const int part = shape_.PartOf(stage, chunk);
+      for (const int layer : layers_of_part_[At(part)]) {
+        const LayerProbe& probe = Probe(stage, layer);
+        state.Add(probe, ZeroOf(stage, layer), OwnerOfShared(part, probe));
+      }
     }
-    const int64_t rest = gradient_bytes - split_bytes;
-    const auto split = static_cast<double>(split_bytes);
-    double seconds =
-        Collective(stage, CollectiveKind::kAllReduce, static_cast<double>(rest), buckets(rest));
-    if (layout().zero == 1) {
-      seconds += Collective(stage, CollectiveKind::kReduceScatter, split, weights);
+    for (const int layer : tied_layers_) {
+      const int reader = StageOfLayer(layer);
+      const LayerProbe& probe = Probe(reader, layer);
+      if (reader == stage || StageOfLayer(probe.shared_layer) != stage) continue;
+      state.AddReader(probe, ZeroOf(reader, layer));
     }
-    if (layout().zero <= 2) {
-      seconds += Collective(stage, CollectiveKind::kAllGather,
-                            split / static_cast<double>(DataOf(stage)), weights);
-    }
-    return seconds;
+    return state.Finish();
+  }
+
+  SharedOwner OwnerOfShared(int part, const LayerProbe& probe) const {
+    if (probe.shared_layer < 0) return SharedOwner::kSamePart;
+    const int owner = PartOfLayer(probe.shared_layer);
+    if (owner == part) return SharedOwner::kSamePart;
+    return shape_.StageOf(owner) == shape_.StageOf(part) ? SharedOwner::kOtherPart
+                                                         : SharedOwner::kOtherStage;
   }
 
   int64_t MemoryOf(int stage) const {
@@ -498,7 +456,8 @@ class Coster {
       for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
         const int part = shape_.PartOf(stage, chunk);
         for (const int layer : layers_of_part_[At(part)]) {
-          if (cost.memory_bytes() <= budget) return changed;
+          const bool fits = cost.memory_bytes() <= budget;
+          if (fits || cost.kept_bytes <= cost.update_bytes) return changed;
           Recompute& current = result_.layout.recompute[At(layer)];
           if (current >= mode) continue;
           const Recompute before = current;
@@ -542,6 +501,7 @@ class Coster {
   std::vector<PartCost> parts_;
   std::vector<double> transfer_s_;  // from each part to the next
   std::vector<std::vector<int>> layers_of_part_;
+  std::vector<int> tied_layers_;     // read weights of earlier layers
   std::vector<InFlight> in_flight_;  // per part, at the fullest moment of its stage
   bool pinned_ = false;              // what is recomputed
   LayoutCost result_;

@@ -27,6 +27,7 @@
 #include "planner/schedule.h"
 #include "planner/simulate.h"
 #include "search/layer_probe.h"
+#include "search/stage_state.h"
 
 namespace meshwright::search {
 
@@ -61,17 +62,6 @@ struct LayoutInput {
   std::vector<int64_t> memory_bytes;      // per device of the topology; 0: unknown, not checked
   int64_t bucket_bytes = 25 << 20;
   LayoutMemo* memo = nullptr;  // shared by the layouts that it is for; null: none
-};
-
-struct StageCost {
-  double forward_s = 0;   // per microbatch, all parts
-  double backward_s = 0;  // per microbatch, all parts
-  double update_s = 0;
-  double sync_s = 0;  // of gradients and weights, per step
-  int64_t state_bytes = 0;
-  int64_t kept_bytes = 0;  // of all microbatches in flight
-  int64_t transient_bytes = 0;
-  int64_t memory_bytes() const { return state_bytes + kept_bytes + transient_bytes; }
 };
 
 struct LayoutCost {

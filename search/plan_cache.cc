@@ -20,7 +20,7 @@ namespace {
 using planner::Layout;
 using planner::Recompute;
 
-constexpr std::string_view kTitle = "meshwright plan cache 2";
+constexpr std::string_view kTitle = "meshwright plan cache 3";
 constexpr std::string_view kNone = "-";
 
 std::string LayoutLine(const Layout& layout) {
@@ -43,9 +43,9 @@ std::string CostLines(const LayoutCost& cost) {
   text += fmt::format("cost {} {} {} {}\n", cost.step_s, cost.busy_s, cost.missing_bytes,
                       cost.tightest_stage);
   for (const StageCost& stage : cost.stages) {
-    text += fmt::format("stage {} {} {} {} {} {} {}\n", stage.forward_s, stage.backward_s,
+    text += fmt::format("stage {} {} {} {} {} {} {} {}\n", stage.forward_s, stage.backward_s,
                         stage.update_s, stage.sync_s, stage.state_bytes, stage.kept_bytes,
-                        stage.transient_bytes);
+                        stage.update_bytes, stage.transient_bytes);
   }
   return text;
 }
@@ -132,6 +132,7 @@ bool ReadStage(Words& words, StageCost& stage) {
   words.Take(stage.sync_s);
   words.Take(stage.state_bytes);
   words.Take(stage.kept_bytes);
+  words.Take(stage.update_bytes);
   words.Take(stage.transient_bytes);
   return words.Ended();
 }

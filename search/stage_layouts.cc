@@ -162,12 +162,14 @@ class StageLayoutFinder {
       cost.gradient_sync_s =
           mesh::CostOfCollective(CollectiveKind::kAllReduce, bytes, replicas).seconds;
     }
-    cost.state_bytes = held(weights, divided, 3) + probe.copy_bytes +
+    cost.state_bytes = held(weights, divided, 3) + probe.copy_bytes + probe.shared_copy_bytes +
                        held(probe.gradient_bytes + probe.shared_weight_bytes, divided, 2) +
                        held(probe.optimizer_bytes + probe.shared_optimizer_bytes,
                             split.optimizer_bytes + split.shared_optimizer_bytes, 1);
     cost.activation_bytes = probe.kept_bytes;
-    cost.transient_bytes = probe.transient_bytes + (problem_.zero == 3 ? probe.weight_bytes : 0);
+    cost.transient_bytes = probe.transient_bytes +
+                           std::max(probe.packed_bytes, split.packed_bytes) +
+                           (problem_.zero == 3 ? split.largest_gathered_bytes : 0);
     return cost;
   }
 

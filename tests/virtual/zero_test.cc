@@ -117,6 +117,21 @@ TEST(Zero, DevicesHoldTheirShare) {
   }
 }
 
+// The last stage has a copy of the embedding for its head; the gradients of both meet in the
+// update.
+TEST(Zero, WeightsOfTwoStagesAreSplitInBoth) {
+  const LayoutCase c{2, 1, 2, 4};
+  const auto gradients = [&](int zero, size_t device) {
+    const auto plan = planner::MakePlan(WithZero(F32Job(), c, zero), mesh::Topology::Local(4));
+    EXPECT_TRUE(plan.has_value()) << plan.error();
+    EXPECT_EQ(plan->params.front().stages.size(), 2U) << "not tied";
+    return static_cast<double>(plan->memory[device].bytes.at(ir::MemoryKind::kGradients));
+  };
+  for (const size_t device : {0, 3}) {
+    EXPECT_LT(gradients(2, device) / gradients(0, device), 0.56) << device;
+  }
+}
+
 // Totals over the group of q: reduce-scatter and all-gather (q-1) n each, n the bytes that are
 // split; gradients of weights that stay whole are all-reduced.
 TEST(Zero, MovesItsClosedForms) {

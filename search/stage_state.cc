@@ -1,0 +1,142 @@
+#include "search/stage_state.h"
+
+#include <algorithm>
+
+namespace meshwright::search {
+namespace {
+
+using mesh::CollectiveKind;
+
+double Share(int64_t part, int64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+}  // namespace
+
+double CallsSeconds(CollectiveKind kind, double bytes, double calls,
+                    const mesh::GroupShape& group) {
+  if (group.members == 1 || bytes <= 0 || calls <= 0) return 0;
+  return calls * mesh::CostOfCollective(kind, bytes / calls, group).seconds;
+}
+
+int64_t ExchangedBytes(const LayerProbe& probe, const ZeroSplit& zero,
+                       const StateSetting& setting) {
+  const int64_t parts = probe.shared_weight_bytes - probe.shared_whole_bytes +
+                        probe.shared_whole_bytes / setting.tensor;
+  const double split =
+      setting.zero >= 1 ? Share(zero.shared_bytes, probe.shared_weight_bytes) : 0.0;
+  return static_cast<int64_t>(static_cast<double>(parts) *
+                              (1 - split + split / static_cast<double>(setting.data)));
+}
+
+// A block of what ZeRO splits, all of the rest.
+int64_t StageState::Block(int64_t bytes, int64_t split, bool splits) const {
+  return splits ? bytes - split + split / setting_.data : bytes;
+}
+
+int64_t StageState::SharedBlock(int64_t bytes, const LayerProbe& probe,
+                                const ZeroSplit& zero) const {
+  const double split = Share(zero.shared_bytes, probe.shared_weight_bytes);
+  return Block(bytes, static_cast<int64_t>(split * static_cast<double>(bytes)), setting_.zero >= 1);
+}
+
+void StageState::Add(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner owner) {
+  const double split = Share(zero.bytes, probe.weight_bytes);
+  cost_.state_bytes += Block(probe.weight_bytes, zero.bytes, setting_.zero == 3) +
+                       Block(probe.copy_bytes, zero.copy_bytes, setting_.zero == 3) +
+                       Block(probe.gradient_bytes, zero.bytes, setting_.zero >= 2) +
+                       Block(probe.optimizer_bytes, zero.optimizer_bytes, setting_.zero >= 1);
+  gradient_bytes_ += probe.gradient_bytes;
+  split_bytes_ += zero.bytes;
+  split_weights_ += zero.weights;
+  const double blocks = setting_.zero >= 1 ? split : 0;
+  cost_.update_s += probe.update_s * (1 - blocks + blocks / static_cast<double>(setting_.data));
+  // A weight is gathered where it is read, and a gradient whole until it is scattered.
+  const int64_t gathered = setting_.zero == 3 ? zero.largest_gathered_bytes : 0;
+  const int64_t scattered =
+      setting_.zero >= 2 ? zero.largest_bytes + zero.largest_bytes / setting_.data : 0;
+  run_bytes_ = std::max({run_bytes_, probe.transient_bytes + probe.largest_made_bytes,
+                         probe.transient_bytes + gathered, probe.largest_made_bytes + scattered});
+  packed_bytes_ =
+      std::max({packed_bytes_, probe.packed_bytes, setting_.zero >= 1 ? zero.packed_bytes : 0});
+  // Of a weight the block that the optimizer renews before all are gathered.
+  const bool renews = setting_.zero == 1 || setting_.zero == 2;
+  if (renews) renewal_bytes_ = std::max(renewal_bytes_, zero.largest_bytes / setting_.data);
+  AddShared(probe, zero, owner);
+}
+
+void StageState::AddShared(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner owner) {
+  if (probe.shared_layer < 0 || owner == SharedOwner::kSamePart) return;
+  // Parts sum up gradients of their own.
+  cost_.state_bytes += Block(probe.shared_weight_bytes, zero.shared_bytes, setting_.zero >= 2);
+  gradient_bytes_ += probe.shared_weight_bytes;
+  split_bytes_ += zero.shared_bytes;
+  split_weights_ += zero.shared_weights;
+  if (owner == SharedOwner::kOtherPart) return;
+  cost_.state_bytes +=
+      Block(probe.shared_weight_bytes, zero.shared_bytes, setting_.zero == 3) +
+      Block(probe.shared_copy_bytes, zero.shared_copy_bytes, setting_.zero == 3) +
+      Block(probe.shared_optimizer_bytes, zero.shared_optimizer_bytes, setting_.zero >= 1);
+  AddExchange(probe, zero, /*sums_into_slot=*/true);
+}
+
+void StageState::AddReader(const LayerProbe& probe, const ZeroSplit& zero) {
+  AddExchange(probe, zero, /*sums_into_slot=*/false);
+}
+
+// The gradient of the other stage arrives in parts, is put together, and added to the own one. The
+// sum outlives the run where the update waits for norms of other stages' gradients.
+void StageState::AddExchange(const LayerProbe& probe, const ZeroSplit& zero, bool sums_into_slot) {
+  const int64_t sum = SharedBlock(probe.shared_weight_bytes, probe, zero);
+  const int64_t whole =
+      setting_.tensor > 1 ? SharedBlock(probe.shared_whole_bytes, probe, zero) : 0;
+  packed_bytes_ = std::max(packed_bytes_, whole);
+  cost_.update_bytes += ExchangedBytes(probe, zero, setting_) + (sums_into_slot ? sum : 0);
+  const bool renews = setting_.zero == 1 || setting_.zero == 2;
+  const int64_t run = sums_into_slot ? whole : sum + std::max(whole, renews ? sum : 0);
+  renewal_bytes_ = std::max(renewal_bytes_, run);
+}
+
+StageCost StageState::Finish() const {
+  StageCost cost = cost_;
+  cost.sync_s = SyncSeconds();
+  // Blocks of gradients are all made before one is used: the norm is of all. A stage that waits for
+  // no other stage's part of it updates in one run.
+  const int64_t blocks = setting_.zero == 1 ? split_bytes_ / setting_.data : 0;
+  const int64_t renewal = renewal_bytes_ + (setting_.stages == 1 ? blocks : 0);
+  if (setting_.stages > 1) cost.update_bytes += blocks;
+  cost.transient_bytes = std::max(run_bytes_, renewal) + PackedBytes();
+  return cost;
+}
+
+// Gradients that are summed over replicas together are packed first.
+int64_t StageState::PackedBytes() const {
+  if (setting_.data == 1) return packed_bytes_;
+  const int64_t summed = setting_.zero == 0 ? gradient_bytes_ : gradient_bytes_ - split_bytes_;
+  return std::max(packed_bytes_, std::min(setting_.bucket_bytes, summed));
+}
+
+double StageState::SyncSeconds() const {
+  if (setting_.data == 1) return 0;
+  const auto calls = [&](CollectiveKind kind, int64_t bytes, int64_t count) {
+    return CallsSeconds(kind, static_cast<double>(bytes), static_cast<double>(count),
+                        setting_.replicas);
+  };
+  const auto buckets = [&](int64_t bytes) {
+    return (bytes + setting_.bucket_bytes - 1) / setting_.bucket_bytes;
+  };
+  if (setting_.zero == 0) {
+    return calls(CollectiveKind::kAllReduce, gradient_bytes_, buckets(gradient_bytes_));
+  }
+  const int64_t rest = gradient_bytes_ - split_bytes_;
+  double seconds = calls(CollectiveKind::kAllReduce, rest, buckets(rest));
+  if (setting_.zero == 1) {
+    seconds += calls(CollectiveKind::kReduceScatter, split_bytes_, split_weights_);
+  }
+  if (setting_.zero <= 2) {
+    seconds += calls(CollectiveKind::kAllGather, split_bytes_ / setting_.data, split_weights_);
+  }
+  return seconds;
+}
+
+}  // namespace meshwright::search

@@ -1,0 +1,81 @@
+// What a stage holds from step to step and does once per step, summed up over its layers.
+//
+// Weights, gradients and optimizer state stay; ZeRO leaves a block of each that it splits. In the
+// update gradients are reduced, those of weights that two stages hold are exchanged, and weights
+// renewed: blocks and messages of that live when no microbatch does, so a device needs the larger
+// of the two. What kernels of one run hand to one another, and where collectives pack what is not
+// one run of memory, is there in either case.
+//
+// Thread rule: a value; not shared between threads.
+#pragma once
+
+#include <cstdint>
+
+#include "mesh/cost.h"
+#include "search/layer_probe.h"
+
+namespace meshwright::search {
+
+struct StageCost {
+  double forward_s = 0;   // per microbatch, all parts
+  double backward_s = 0;  // per microbatch, all parts
+  double update_s = 0;
+  double sync_s = 0;  // of gradients and weights, per step
+  int64_t state_bytes = 0;
+  int64_t kept_bytes = 0;       // of all microbatches in flight
+  int64_t update_bytes = 0;     // in the update, when no microbatch is in flight
+  int64_t transient_bytes = 0;  // of the largest run, and of the largest collective's packing
+  int64_t memory_bytes() const {
+    return state_bytes + (kept_bytes > update_bytes ? kept_bytes : update_bytes) + transient_bytes;
+  }
+};
+
+struct StateSetting {
+  int64_t data = 1;
+  int64_t tensor = 1;
+  int64_t zero = 0;
+  int stages = 1;
+  int64_t bucket_bytes = 0;  // of gradients that one call reduces
+  mesh::GroupShape replicas;
+};
+
+// Where the owner of the earlier layers' weights that a layer reads is.
+enum class SharedOwner : uint8_t { kSamePart, kOtherPart, kOtherStage };
+
+class StageState {
+ public:
+  explicit StageState(const StateSetting& setting) : setting_(setting) {}
+
+  void Add(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner owner);
+  // A layer of another stage reads weights of this one.
+  void AddReader(const LayerProbe& probe, const ZeroSplit& zero);
+  // kept_bytes, forward_s and backward_s are left to the schedule.
+  StageCost Finish() const;
+
+ private:
+  int64_t Block(int64_t bytes, int64_t split, bool splits) const;
+  int64_t SharedBlock(int64_t bytes, const LayerProbe& probe, const ZeroSplit& zero) const;
+  void AddShared(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner owner);
+  void AddExchange(const LayerProbe& probe, const ZeroSplit& zero, bool sums_into_slot);
+  double SyncSeconds() const;
+  int64_t PackedBytes() const;
+
+  const StateSetting setting_;
+  StageCost cost_;
+  int64_t gradient_bytes_ = 0;
+  int64_t split_bytes_ = 0;  // of gradient_bytes_
+  int split_weights_ = 0;
+  int64_t run_bytes_ = 0;      // of the largest run of a microbatch
+  int64_t renewal_bytes_ = 0;  // of the largest run of the update
+  int64_t packed_bytes_ = 0;
+};
+
+// Of `calls` equal ones that move `bytes` together; bytes as of mesh::CostOfCollective.
+double CallsSeconds(mesh::CollectiveKind kind, double bytes, double calls,
+                    const mesh::GroupShape& group);
+
+// What one device sends of a layer's shared weights to a stage that has a copy of them: a block of
+// the replica, and where the tensor group has them whole, a part for each of its members.
+int64_t ExchangedBytes(const LayerProbe& probe, const ZeroSplit& zero, const StateSetting& setting);
+
+}  // namespace meshwright::search

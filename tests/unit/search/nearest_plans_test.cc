@@ -1,0 +1,59 @@
+// Of plans with about equal forecasts: the one whose devices wait for one another less often.
+#include "search/nearest_plans.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "client/trainer.h"
+#include "models/gpt2.h"
+
+namespace meshwright::search {
+namespace {
+
+size_t Choose(const std::vector<ForecastPlan>& plans) { return ChooseOfNearest(plans); }
+
+TEST(ChooseOfNearest, TakesTheFastestUnlessFarFewerCallsCostLittle) {
+  EXPECT_EQ(Choose({{1.0, 80}}), 0U);
+  EXPECT_EQ(Choose({{1.0, 80}, {0.9, 80}, {1.1, 1}}), 1U)
+      << "10 % is more than forecasts are wrong";
+  EXPECT_EQ(Choose({{1.0, 80}, {1.019, 40}}), 1U);
+  EXPECT_EQ(Choose({{1.0, 80}, {1.021, 40}}), 0U);
+  EXPECT_EQ(Choose({{1.0, 80}, {1.019, 41}}), 0U) << "about as many calls";
+  EXPECT_EQ(Choose({{1.015, 10}, {1.0, 80}, {1.01, 40}, {1.01, 39}}), 2U) << "the first of equals";
+  EXPECT_EQ(Choose({{1.0, 0}, {1.0, 0}}), 0U) << "a single device calls nobody";
+}
+
+TEST(CallsOf, CountsCollectivesAndMessagesOfAStep) {
+  models::Gpt2Config config;
+  config.vocabulary = 64;
+  config.positions = 16;
+  config.width = 32;
+  config.layers = 2;
+  config.heads = 2;
+  ir::TrainSpec train;
+  train.global_batch = 4;
+  train.sequence = 16;
+  auto job = client::JobBuilder("gpt2").Train(train).Build(models::MakeGpt2(config));
+  ASSERT_TRUE(job.has_value()) << job.error();
+  const auto calls = [&](int64_t data, int64_t pipeline, int64_t microbatches, int zero) {
+    planner::Layout layout;
+    layout.data = data;
+    layout.pipeline = pipeline;
+    layout.microbatches = microbatches;
+    layout.zero = zero;
+    const auto plan =
+        planner::MakePlanOf(*job, mesh::Topology::Local(static_cast<int>(data * pipeline)), layout);
+    EXPECT_TRUE(plan.has_value()) << plan.error();
+    return CallsOf(*plan);
+  };
+  EXPECT_EQ(calls(1, 1, 1, 0), 0);
+  // Each microbatch sends its activation one way and its gradient the other.
+  EXPECT_EQ(calls(1, 2, 4, 0) - calls(1, 2, 2, 0), 2 * 2);
+  // ZeRO scatters and gathers one weight at a time, and scatters with every microbatch.
+  EXPECT_GT(calls(2, 1, 1, 1), 4 * calls(2, 1, 1, 0));
+  EXPECT_GT(calls(2, 1, 2, 2), calls(2, 1, 2, 1));
+}
+
+}  // namespace
+}  // namespace meshwright::search
