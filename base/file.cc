@@ -66,6 +66,10 @@ Result<std::string> ReadFile(const std::string& path) {
 Status WriteFileAtomic(const std::string& path, std::string_view bytes, unsigned mode) {
   static std::atomic<int64_t> counter{0};
   const std::string temporary = fmt::format("{}.tmp-{}-{}", path, getpid(), counter.fetch_add(1));
+  if (const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+      !folder.empty() && ::access(folder.c_str(), F_OK) != 0) {
+    return OsError(errno, fmt::format("create {}", path));
+  }
   Status status = WriteDurably(temporary, bytes, mode);
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
     status = OsError(errno, fmt::format("rename {} to {}", temporary, path));

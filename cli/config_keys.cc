@@ -153,7 +153,7 @@ std::vector<ConfigKey> ParallelismKeys() {
        MW_AT(parallel.microbatches), KeyKind::kDegree},
       {"parallelism", "enable_sequence_parallel",
        "Split the residual stream along the sequence over the tensor axis.",
-       MW_AT(parallel.sequence_parallel)},
+       MW_AT(parallel.sequence_parallel), KeyKind::kSwitch},
       {"parallelism", "zero_stage",
        "ZeRO: what data-parallel replicas split among them instead of each holding all of it; 1: "
        "the "
@@ -305,6 +305,7 @@ const ConfigKey* FindKey(std::string_view section, std::string_view name) {
 std::string WantedType(const ConfigKey& key) {
   if (key.kind == KeyKind::kDegree) return "an integer >= 1, -1 or \"auto\"";
   if (key.kind == KeyKind::kStage) return "an integer >= 0, -1 or \"auto\"";
+  if (key.kind == KeyKind::kSwitch) return "true, false or \"auto\"";
   if (key.kind == KeyKind::kChoice) return fmt::format("one of: {}", fmt::join(key.choices, ", "));
   JobConfig scratch;
   return std::visit(TypeNamer(), key.bind(scratch));
@@ -315,6 +316,9 @@ std::string FormatValue(const ConfigKey& key, const JobConfig& config) {
   const Binding binding = key.bind(copy);
   if (key.kind == KeyKind::kDegree && **std::get_if<int64_t*>(&binding) == 0) return "\"auto\"";
   if (key.kind == KeyKind::kStage && **std::get_if<int64_t*>(&binding) == -1) return "\"auto\"";
+  if (key.kind == KeyKind::kSwitch && !**std::get_if<std::optional<bool>*>(&binding)) {
+    return "\"auto\"";
+  }
   return std::visit([](const auto* at) { return ValueFormatter()(at); }, binding);
 }
 

@@ -24,6 +24,7 @@ enum class KeyKind : uint8_t {
   kPlain,   // the binding's own type
   kDegree,  // integer >= 1, or -1 or "auto": stored as 0
   kStage,   // integer >= 0, or -1 or "auto": stored as -1
+  kSwitch,  // true, false or "auto": stored as empty
   kChoice,  // text out of `choices`, in any case
 };
 

@@ -32,6 +32,9 @@ Json KeySchema(const ConfigKey& key) {
   if (key.kind == KeyKind::kDegree || key.kind == KeyKind::kStage) {
     schema = {{"oneOf", {{{"type", "integer"}, {"minimum", -1}}, {{"const", "auto"}}}}};
   }
+  if (key.kind == KeyKind::kSwitch) {
+    schema = {{"oneOf", {{{"type", "boolean"}}, {{"const", "auto"}}}}};
+  }
   const KeyRange* range = FindRange(key.section, key.name);
   if (range != nullptr && key.kind == KeyKind::kPlain) {
     schema[range->open_low ? "exclusiveMinimum" : "minimum"] = range->low;

@@ -106,6 +106,11 @@ bool SetStage(int64_t* at, const toml::node& node) {
   return *at >= -1;
 }
 
+bool SetSwitch(std::optional<bool>* at, const toml::node& node) {
+  *at = node.value<bool>();
+  return node.is_boolean() || (node.is_string() && *node.value<std::string>() == "auto");
+}
+
 bool SetChoice(std::string* at, const ConfigKey& key, const toml::node& node) {
   if (!node.is_string()) return false;
   *at = Lower(*node.value<std::string>());
@@ -120,6 +125,8 @@ Status SetKey(JobConfig& config, const ConfigKey& key, const toml::node& node,
     fits = SetDegree(std::get<int64_t*>(binding), node);
   } else if (key.kind == KeyKind::kStage) {
     fits = SetStage(std::get<int64_t*>(binding), node);
+  } else if (key.kind == KeyKind::kSwitch) {
+    fits = SetSwitch(std::get<std::optional<bool>*>(binding), node);
   } else if (key.kind == KeyKind::kChoice) {
     fits = SetChoice(std::get<std::string*>(binding), key, node);
   } else {

@@ -50,6 +50,10 @@ class Changes {
     return open.empty() ? fmt::format("leave {} out", key) : TakenBack(key, 0);
   }
 
+  static std::string TakenBack(const char* key, const std::optional<bool>&) {
+    return TakenBack(key, 0);
+  }
+
   void AddPins() {
     Change all;
     all.config = config_;
@@ -67,10 +71,15 @@ class Changes {
     const auto text = [](std::string ir::ParallelSpec::*member) {
       return [member](auto& parallel) -> auto& { return parallel.*member; };
     };
+    const auto toggle = [](std::optional<bool> ir::ParallelSpec::*member) {
+      return [member](auto& parallel) -> auto& { return parallel.*member; };
+    };
     using ir::ParallelSpec;
     const std::string open = "auto";
     unpin("activation_checkpoint.mode", text(&ParallelSpec::recompute), open);
     unpin("parallelism.zero_stage", degree(&ParallelSpec::zero), int64_t{-1});
+    unpin("parallelism.enable_sequence_parallel", toggle(&ParallelSpec::sequence_parallel),
+          std::optional<bool>());
     unpin("parallelism.pipeline_parallel_microbatches", degree(&ParallelSpec::microbatches),
           int64_t{0});
     unpin("parallelism.pipeline_parallel_schedule", text(&ParallelSpec::schedule), open);

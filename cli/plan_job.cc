@@ -1,9 +1,12 @@
 #include "cli/plan_job.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "cli/cluster_file.h"
 #include "cli/connect.h"
+#include "cli/environment.h"
 #include "cli/plan_report.h"
 #include "planner/layout.h"
 
@@ -22,6 +25,12 @@ Result<mesh::Topology> ClusterTopology(const GlobalArgs& global) {
 
 Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& global,
                                     const ir::ParallelSpec& parallel) {
+  if (!global.address.empty() && (!args.cluster.empty() || args.devices > 0)) {
+    return Fail(InvalidArgument(
+        fmt::format("--address {} plans for the devices of a running cluster, {} for others; give "
+                    "one of them",
+                    global.address, args.devices > 0 ? "--devices" : "--cluster")));
+  }
   if (!args.cluster.empty()) {
     MW_ASSIGN_OR_RETURN(const mesh::Cluster cluster, LoadClusterFile(args.cluster));
     return mesh::TopologyOfCluster(cluster);
@@ -36,10 +45,12 @@ Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& glob
     return DryRunTopology(layout.device_count(), args.devices_per_worker);
   }
   if (parallel.data == 0 || parallel.tensor == 0 || parallel.pipeline == 0) {
-    return Fail(
-        InvalidArgument("a degree of [parallelism] is auto (data_parallel_replicate_degree, "
-                        "tensor_parallel_degree, pipeline_parallel_degree): give --devices N, "
-                        "--cluster FILE, or --address for a running cluster"));
+    const auto address = ProcessEnvironment("MESHWRIGHT_ADDRESS");
+    if (address && !address->empty()) return ClusterTopology(global);
+    return Fail(InvalidArgument(
+        "a degree of [parallelism] is auto (data_parallel_replicate_degree, "
+        "tensor_parallel_degree, pipeline_parallel_degree): give --devices N, "
+        "--cluster FILE, or --address (or $MESHWRIGHT_ADDRESS) for a running cluster"));
   }
   return DryRunTopology(parallel.data * parallel.tensor * parallel.pipeline,
                         args.devices_per_worker);

@@ -109,7 +109,7 @@ void NoteUnused(JobConfig& config) {
            (optimizer.beta1 != defaults.beta1 || optimizer.beta2 != defaults.beta2 ||
             optimizer.eps != defaults.eps),
        "optimizer.beta1, beta2 and eps have no effect with sgd");
-  note(config.parallel.sequence_parallel && config.parallel.tensor == 1,
+  note(config.parallel.sequence_parallel.value_or(false) && config.parallel.tensor == 1,
        "parallelism.enable_sequence_parallel has no effect with tensor_parallel_degree 1");
   note(config.parallel.zero > 0 && config.parallel.data == 1,
        "parallelism.zero_stage has no effect with data_parallel_replicate_degree 1");

@@ -112,9 +112,32 @@ Result<UniqueFd> LockRunDir(const std::string& run_dir, int64_t timeout_ms) {
   if (error.code() != StatusCode::kDeadlineExceeded) {
     return Fail(Status(error.code(), error.message() + "; choose another --dir"));
   }
-  return Fail(AlreadyExists(fmt::format(
+  const std::string text = fmt::format(
       "another `meshwright up` or `down` works in {}; let it end, or choose another --dir",
-      run_dir)));
+      run_dir);
+  return Fail(timeout_ms > 0 ? DeadlineExceeded(text) : AlreadyExists(text));
+}
+
+Status NoteStarter(const UniqueFd& lock) {
+  ClusterState state;
+  state.processes = {{"up", ::getpid(), StartTicks(::getpid())}};
+  const std::string text = FormatCluster(state);
+  const bool written =
+      ::ftruncate(lock.get(), 0) == 0 &&
+      ::pwrite(lock.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  return written ? OkStatus() : OsError(errno, "cannot write the lock of the folder");
+}
+
+std::optional<pid_t> EndStarter(const std::string& run_dir) {
+  const auto text = ReadFile(LockPath(run_dir));
+  if (!text) return std::nullopt;
+  const auto state = ParseCluster(*text);
+  if (!state || state->processes.size() != 1) return std::nullopt;
+  const ClusterProcess& starter = state->processes.front();
+  const Held held{&starter, UniqueFd(OpenPidFd(starter.pid))};
+  if (!held.fd.valid() || !IsAlive(starter)) return std::nullopt;
+  Signal(held, SIGTERM);
+  return starter.pid;
 }
 
 std::string ClusterFile(const std::string& run_dir) { return run_dir + "/cluster.txt"; }

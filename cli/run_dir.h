@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,9 +42,14 @@ Result<ClusterState> ParseCluster(std::string_view text);
 
 std::string LockPath(const std::string& run_dir);
 // The right to change the folder, until the descriptor is closed or the process ends. The lock
-// file, up.lock, stays. Errors: kAlreadyExists when another `up` or `down` has it for longer
-// than `timeout_ms`; those of opening it.
+// file, up.lock, stays. Errors: when another `up` or `down` has it kAlreadyExists at once without
+// a timeout, kDeadlineExceeded after it; those of opening it.
 Result<UniqueFd> LockRunDir(const std::string& run_dir, int64_t timeout_ms);
+// `up` says in its lock that it starts the cluster; `down` tells that process to end. REQUIRES:
+// `lock` is LockRunDir's. Errors: those of writing.
+Status NoteStarter(const UniqueFd& lock);
+// The process that has the lock and starts a cluster, told to end; none: nobody does.
+std::optional<pid_t> EndStarter(const std::string& run_dir);
 
 std::string ClusterFile(const std::string& run_dir);
 // Errors: kNotFound when nothing was started there; kDataLoss naming the file and the line.

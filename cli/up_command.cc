@@ -41,6 +41,7 @@ class ClusterStarter {
     MW_TRY(MakeDirs(args_.run_dir));
     MW_ASSIGN_OR_RETURN(const UniqueFd lock, LockRunDir(args_.run_dir, 0));
     MW_TRY(RefuseSecond());
+    MW_TRY(NoteStarter(lock));
     Status started = StartAll();
     if (started.ok() && Interrupted()) started = Cancelled("interrupted");
     if (started.ok()) return state_;
@@ -218,12 +219,22 @@ int RunUp(const UpArgs& args, const GlobalArgs& global) {
 
 namespace {
 
+// An `up` that still waits for its processes is told to end, and stops them itself.
+Result<UniqueFd> TakeRunDir(const DownArgs& args) {
+  Result<UniqueFd> lock = LockRunDir(args.run_dir, 0);
+  if (lock || lock.error().code() != StatusCode::kAlreadyExists) return lock;
+  if (const auto pid = EndStarter(args.run_dir)) {
+    fmt::print("`meshwright up` (pid {}) was starting it and is told to end\n", *pid);
+  }
+  return LockRunDir(args.run_dir, args.timeout_ms);
+}
+
 Result<int> Down(const DownArgs& args) {
   UniqueFd lock;
   // Before anything is read: an `up` that has the lock changes it. Folders without one are not
   // written to.
   if (FileExists(LockPath(args.run_dir)) || FileExists(ClusterFile(args.run_dir))) {
-    MW_ASSIGN_OR_RETURN(lock, LockRunDir(args.run_dir, args.timeout_ms));
+    MW_ASSIGN_OR_RETURN(lock, TakeRunDir(args));
   }
   const auto state = LoadCluster(args.run_dir);
   if (!state) {

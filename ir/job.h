@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -43,8 +44,8 @@ struct ParallelSpec {
   // "2x2": the tensor group as a grid of up to three axes, with searched shardings. Empty: one
   // axis; with searched shardings those that the search finds best.
   std::string tensor_axes;
-  bool sequence_parallel =
-      false;  // Megatron: residual stream split over `tensor` along the sequence
+  // Megatron: residual stream split over `tensor` along the sequence. Empty: auto.
+  std::optional<bool> sequence_parallel = false;
   // ZeRO over the replicas: 1 splits the optimizer's state, 2 gradients too, 3 weights too.
   int64_t zero = 0;  // -1: auto
   // What the backward computes again instead of keeping: "none" | "selective" (norms and activation
@@ -68,6 +69,7 @@ inline ParallelSpec OpenParallel() {
   open.pipeline = 0;
   open.schedule = "auto";
   open.zero = -1;
+  open.sequence_parallel = std::nullopt;
   return open;
 }
 

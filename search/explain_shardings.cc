@@ -125,9 +125,13 @@ struct ShardingExplainer::State {
       std::string operand = text(node.inputs[o], strategy.operands[o]);
       if (operands.empty() || operands.back() != operand) operands.push_back(std::move(operand));
     }
-    const std::string result = text(node.outputs[0], strategy.results[0]);
-    if (operands.empty()) return result;
-    return fmt::format("{} -> {}", fmt::join(operands, " x "), result);
+    std::vector<std::string> results;
+    for (size_t r = 0; r < strategy.results.size(); ++r) {
+      std::string result = text(node.outputs[r], strategy.results[r]);
+      if (results.empty() || results.back() != result) results.push_back(std::move(result));
+    }
+    if (operands.empty()) return fmt::format("{}", fmt::join(results, ", "));
+    return fmt::format("{} -> {}", fmt::join(operands, " x "), fmt::join(results, ", "));
   }
 
   // Of a device: a param, or the first result for one microbatch.

@@ -568,7 +568,7 @@ class Finder {
 
 bool LeavesOpen(const ir::ParallelSpec& parallel) {
   return parallel.tensor == 0 || parallel.pipeline == 0 || parallel.schedule == "auto" ||
-         parallel.zero < 0;
+         parallel.zero < 0 || (parallel.tensor != 1 && !parallel.sequence_parallel);
 }
 
 Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& topology,

@@ -41,9 +41,10 @@ std::string ParallelFingerprint(const ir::ParallelSpec& parallel) {
   return Sha256Hex(fmt::format(
       "{} {} {} {} {} {} '{}' {} {} {} '{}' {} {} '{}' '{}' '{}'", parallel.data, parallel.tensor,
       parallel.pipeline, parallel.microbatches, parallel.schedule, parallel.chunks,
-      parallel.part_layers, parallel.sequence_parallel, parallel.zero, parallel.recompute,
-      parallel.recompute_layers, parallel.shardings, parallel.bucket_bytes, parallel.sharding_pins,
-      parallel.stage_meshes, parallel.tensor_axes));
+      parallel.part_layers,
+      parallel.sequence_parallel ? static_cast<int>(*parallel.sequence_parallel) : -1,
+      parallel.zero, parallel.recompute, parallel.recompute_layers, parallel.shardings,
+      parallel.bucket_bytes, parallel.sharding_pins, parallel.stage_meshes, parallel.tensor_axes));
 }
 
 std::string TopologyFingerprint(const mesh::Topology& topology) {

@@ -55,8 +55,8 @@ std::vector<int64_t> OpenChoices::Microbatches(int64_t rows_per_replica) const {
 
 std::vector<bool> OpenChoices::SequenceModes(int64_t tensor) const {
   if (tensor == 1) return {false};
-  if (job_.parallel.sequence_parallel) return {true};
-  if (job_.parallel.tensor > 0 || job_.train.sequence % tensor != 0) return {false};
+  if (job_.parallel.sequence_parallel) return {*job_.parallel.sequence_parallel};
+  if (job_.train.sequence % tensor != 0) return {false};
   return {false, true};
 }
 
@@ -77,8 +77,8 @@ std::vector<int> OpenChoices::Chunks(const std::string& schedule, int64_t pipeli
 }
 
 std::vector<int64_t> OpenChoices::ZeroStages(int64_t data) const {
-  if (job_.parallel.zero >= 0) return {job_.parallel.zero};
   if (data == 1) return {0};
+  if (job_.parallel.zero >= 0) return {job_.parallel.zero};
   return {0, 1, 2, 3};
 }
 

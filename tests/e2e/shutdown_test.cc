@@ -141,5 +141,24 @@ TEST_F(Shutdown, UpRefusesASecondClusterInItsFolderAndDisturbsNothing) {
   ExpectNothingLeft();
 }
 
+// Workers that measure take seconds, each in its turn.
+TEST_F(Shutdown, DownEndsAnUpThatStillStarts) {
+  const std::string log = dir_.File("up.log");
+  const auto up = Launch({"up", "--dir", run_dir_, "--workers", "3", "--profile", "measure",
+                          "--port", "0", "--metrics-port", "0"},
+                         log);
+  ASSERT_NE(up, nullptr);
+  const auto starts = [&] {
+    return ReadFile(run_dir_ + "/cluster.txt").value_or("").find("worker-0") != std::string::npos;
+  };
+  ASSERT_TRUE(WaitUntil(starts, kSoonMs));
+  leftovers_.Note();
+  EXPECT_THAT(Run("down"), HasSubstr("was starting it and is told to end"));
+  const auto exit = up->Wait(kSoonMs);
+  ASSERT_TRUE(exit.has_value()) << exit.error();
+  EXPECT_EQ(exit->code, 130) << ReadFile(log).value_or("");
+  EXPECT_FALSE(FileExists(run_dir_ + "/cluster.txt"));
+}
+
 }  // namespace
 }  // namespace meshwright::testing

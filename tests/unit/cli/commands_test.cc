@@ -133,7 +133,7 @@ TEST_F(Commands, DownWaitsForAnUpThatHasWrittenNothingYet) {
   auto up = LockRunDir(folder_->path(), 0);
   ASSERT_TRUE(up) << up.error();
   const Outcome early = Observe(down);
-  EXPECT_EQ(early.code, kExitUsage);
+  EXPECT_EQ(early.code, kExitTimeout);
   EXPECT_TRUE(Contains(early.error, "another `meshwright up`")) << early.error;
   *up = UniqueFd();
   const Outcome late = Observe(down);

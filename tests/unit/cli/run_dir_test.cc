@@ -50,11 +50,15 @@ TEST(RunDir, OnlyOneHasTheLock) {
   ASSERT_TRUE(folder);
   auto first = LockRunDir(folder->path(), 0);
   ASSERT_TRUE(first) << first.error();
-  const auto second = LockRunDir(folder->path(), 30);
+  const auto second = LockRunDir(folder->path(), 0);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code(), StatusCode::kAlreadyExists);
   EXPECT_EQ(ExitCodeOf(second.error()), kExitUsage) << "as docs/cli.md says of a second `up`";
   EXPECT_NE(second.error().message().find(folder->path()), std::string::npos);
+  const auto patient = LockRunDir(folder->path(), 30);
+  ASSERT_FALSE(patient);
+  EXPECT_EQ(patient.error().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(EndStarter(folder->path()), std::nullopt) << "the holder starts no cluster";
   *first = UniqueFd();
   EXPECT_TRUE(LockRunDir(folder->path(), 0));
   EXPECT_NE(LockRunDir("/proc/none", 0).error().message().find("choose another --dir"),

@@ -36,10 +36,7 @@ ir::JobRequest Gpt2Job(int64_t layers, int64_t batch, int64_t vocabulary = 1024)
   train.steps = 10;
   auto job = client::JobBuilder("gpt2").Train(train).Build(models::MakeGpt2(config));
   EXPECT_TRUE(job.has_value());
-  job->parallel.tensor = 0;
-  job->parallel.pipeline = 0;
-  job->parallel.schedule = "auto";
-  job->parallel.zero = -1;
+  job->parallel = ir::OpenParallel();
   return *job;
 }
 
@@ -80,6 +77,7 @@ void Pin(ir::ParallelSpec& parallel, const planner::Layout& layout) {
   parallel.microbatches = layout.microbatches;
   parallel.schedule = layout.schedule;
   parallel.zero = layout.zero;
+  parallel.sequence_parallel = layout.sequence_parallel;
   parallel.recompute = "none";
 }
 
