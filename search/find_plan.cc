@@ -166,19 +166,24 @@ class PlanFinder {
     return plan;
   }
 
-  // The search's memory is an estimate: where the programs need more, it is asked for less.
+  // The search's memory is an estimate: a little is left to what it is wrong by, and where the
+  // programs need more, it is asked for less. What nearly nothing fits is tried with all.
   Result<Plan> PlanByRules() {
     Result<Plan> plan = Fail(Internal("no layout was tried"));
     const Deadline deadline = Deadline::After(options_.timeout_ms, clock_);
-    for (const double share : {1.0, 0.97, 0.93, 0.87, 0.8, 0.7, 0.6, 0.5}) {
+    bool found_any = false;
+    for (const double share : {0.99, 1.0, 0.97, 0.93, 0.87, 0.8, 0.7, 0.6, 0.5}) {
+      if (share == 1.0 && found_any) continue;
       FindOptions left = options_;
       left.timeout_ms = deadline.remaining_ms();
       auto found = FindLayout(job_, WithMemory(topology_, share), left, clock_);
       if (!found.has_value()) {
+        if (share == 0.99 && found.error().code() == StatusCode::kResourceExhausted) continue;
         // What the programs miss says more than what the estimate does.
-        if (share == 1.0) return Fail(found.error());
+        if (!found_any) return Fail(found.error());
         return plan;
       }
+      found_any = true;
       found_ = *std::move(found);
       plan = FirstThatFits();
       if (!IsMisfit(plan)) return plan;
