@@ -214,7 +214,8 @@ void AddJobs(CLI::App& app, Storage& s) {
 void AddPlannedDevices(CLI::App& plan, Storage& s) {
   plan.add_option("--devices", s.plan.devices,
                   "Plan for this many CPU devices; default: the degrees' product, or the "
-                  "cluster at --address when that is given")
+                  "cluster at --address when that is given, or at "
+                  "$MESHWRIGHT_ADDRESS where a degree is open")
       ->check(CLI::Range(1, 65536));
   plan.add_option("--devices-per-worker", s.plan.devices_per_worker, "With --devices")
       ->check(CLI::Range(1, 1024))

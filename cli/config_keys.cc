@@ -152,7 +152,8 @@ std::vector<ConfigKey> ParallelismKeys() {
        "2 x stages.",
        MW_AT(parallel.microbatches), KeyKind::kDegree},
       {"parallelism", "enable_sequence_parallel",
-       "Split the residual stream along the sequence over the tensor axis.",
+       "Split the residual stream along the sequence over the tensor axis; auto: where the search "
+       "finds that faster or needs the memory.",
        MW_AT(parallel.sequence_parallel), KeyKind::kSwitch},
       {"parallelism", "zero_stage",
        "ZeRO: what data-parallel replicas split among them instead of each holding all of it; 1: "

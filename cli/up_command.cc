@@ -18,6 +18,8 @@ namespace meshwright::cli {
 namespace {
 
 constexpr int64_t kStopMs = 10'000;
+// Of an `up` that is told to end: it stops what it started, by SIGKILL in the end.
+constexpr int64_t kStarterEndMs = 2 * kStopMs;
 
 // Workers that measure do so one after another.
 int64_t ReadyMs(const UpArgs& args) {
@@ -225,8 +227,9 @@ Result<UniqueFd> TakeRunDir(const DownArgs& args) {
   if (lock || lock.error().code() != StatusCode::kAlreadyExists) return lock;
   if (const auto pid = EndStarter(args.run_dir)) {
     fmt::print("`meshwright up` (pid {}) was starting it and is told to end\n", *pid);
+    return LockRunDir(args.run_dir, args.timeout_ms + kStarterEndMs);
   }
-  return LockRunDir(args.run_dir, args.timeout_ms);
+  return LockRunDir(args.run_dir, std::max<int64_t>(args.timeout_ms, 1));
 }
 
 Result<int> Down(const DownArgs& args) {

@@ -44,7 +44,8 @@ struct ParallelSpec {
   // "2x2": the tensor group as a grid of up to three axes, with searched shardings. Empty: one
   // axis; with searched shardings those that the search finds best.
   std::string tensor_axes;
-  // Megatron: residual stream split over `tensor` along the sequence. Empty: auto.
+  // Megatron: residual stream split over `tensor` along the sequence. Empty: the
+  // search decides, where OpenParallel() leaves it to it.
   std::optional<bool> sequence_parallel = false;
   // ZeRO over the replicas: 1 splits the optimizer's state, 2 gradients too, 3 weights too.
   int64_t zero = 0;  // -1: auto

@@ -5,6 +5,7 @@
 // in place; as a temporary it would need the memory of all gradients a second time.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "planner/pieces.h"
 
@@ -15,8 +16,9 @@ using ir::Op;
 
 class PieceDonor {
  public:
-  PieceDonor(const Partition& partition, const std::map<TensorIndex, int>& uses)
-      : partition_(partition), uses_(uses) {}
+  PieceDonor(const Partition& partition, const std::map<TensorIndex, int>& uses,
+             const std::set<TensorIndex>& crossing, std::map<TensorIndex, TensorIndex>& renamed)
+      : partition_(partition), uses_(uses), crossing_(crossing), renamed_(renamed) {}
 
   void Run(Piece& piece) const {
     ir::Graph graph = *piece.graph;
@@ -33,7 +35,11 @@ class PieceDonor {
       const ir::Node& node = graph.node(id);
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const auto it = tensors.find(node.inputs[i]);
-        if (it == tensors.end() || IsOutput(graph, node.outputs[i])) continue;
+        if (it == tensors.end()) continue;
+        if (IsOutput(graph, node.outputs[i])) {
+          Rename(piece, graph, node.outputs[i], it->second);
+          continue;
+        }
         graph.outputs.push_back({NameOf(it->second), node.outputs[i]});
         piece.outputs.push_back(it->second);
         tensors.erase(it);
@@ -45,6 +51,25 @@ class PieceDonor {
  private:
   const std::string& NameOf(TensorIndex tensor) const {
     return partition_.tensors[static_cast<size_t>(tensor)].name;
+  }
+
+  // A later piece of the stage reads what was reduced: it finds it where it was summed up. What
+  // crosses to another stage keeps its own form.
+  void Rename(Piece& piece, ir::Graph& graph, ValueId reduced, TensorIndex summed) const {
+    for (size_t o = 0; o < graph.outputs.size(); ++o) {
+      const TensorIndex known = piece.outputs[o];
+      const bool own =
+          graph.outputs[o].value == reduced && TensorOf(known).role == TensorRole::kStep;
+      if (!own || crossing_.contains(known)) continue;
+      renamed_[known] = summed;
+      graph.outputs[o].name = NameOf(summed);
+      piece.outputs[o] = summed;
+      return;
+    }
+  }
+
+  const StageTensor& TensorOf(TensorIndex tensor) const {
+    return partition_.tensors[static_cast<size_t>(tensor)];
   }
 
   // Nothing but this piece reads the tensor, and it does not keep it.
@@ -62,6 +87,8 @@ class PieceDonor {
 
   const Partition& partition_;
   const std::map<TensorIndex, int>& uses_;
+  const std::set<TensorIndex>& crossing_;  // sent, received or reported
+  std::map<TensorIndex, TensorIndex>& renamed_;
 };
 
 }  // namespace
@@ -75,13 +102,19 @@ void ReduceInPlace(Partition& partition) {
       uses[tensor] += accumulates ? 0 : 1;
     }
   }
+  std::set<TensorIndex> crossing;
   for (const Import& import : partition.imports) {
-    uses[import.source] += 1;
-    uses[import.destination] += 1;  // what was received keeps its name
+    crossing.insert({import.source, import.destination});
   }
-  for (const Report& report : partition.reports) uses[report.tensor] += 1;
+  for (const Report& report : partition.reports) crossing.insert(report.tensor);
+  for (const TensorIndex tensor : crossing) uses[tensor] += 1;
+  std::map<TensorIndex, TensorIndex> renamed;  // what was reduced: where
   for (Piece& piece : partition.pieces) {
-    if (piece.key.phase == ir::Phase::kUpdate) PieceDonor(partition, uses).Run(piece);
+    if (piece.key.phase != ir::Phase::kUpdate) continue;
+    for (TensorIndex& input : piece.inputs) {
+      if (const auto it = renamed.find(input); it != renamed.end()) input = it->second;
+    }
+    PieceDonor(partition, uses, crossing, renamed).Run(piece);
   }
 }
 

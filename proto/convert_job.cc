@@ -50,7 +50,8 @@ v1::ParallelSpec EncodeParallel(const ir::ParallelSpec& spec) {
   wire.set_pipeline(spec.pipeline);
   wire.set_microbatches(spec.microbatches);
   wire.set_schedule(spec.schedule);
-  if (spec.sequence_parallel) wire.set_sequence_parallel(*spec.sequence_parallel);
+  wire.set_sequence_parallel(spec.sequence_parallel.value_or(false));
+  wire.set_sequence_parallel_is_auto(!spec.sequence_parallel.has_value());
   wire.set_bucket_bytes(spec.bucket_bytes);
   wire.set_zero(spec.zero);
   wire.set_recompute(spec.recompute);
@@ -71,8 +72,8 @@ ir::ParallelSpec DecodeParallel(const v1::ParallelSpec& wire) {
   spec.pipeline = wire.pipeline();
   spec.microbatches = wire.microbatches();
   spec.schedule = wire.schedule();
-  spec.sequence_parallel = std::nullopt;
-  if (wire.has_sequence_parallel()) spec.sequence_parallel = wire.sequence_parallel();
+  spec.sequence_parallel = wire.sequence_parallel();
+  if (wire.sequence_parallel_is_auto()) spec.sequence_parallel = std::nullopt;
   spec.bucket_bytes = wire.bucket_bytes();
   spec.zero = wire.zero();
   spec.recompute = wire.recompute();

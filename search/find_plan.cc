@@ -81,8 +81,8 @@ class PlanFinder {
     if (!LeavesOpen(job_.parallel) || used >= devices) return;
     plan.notes.insert(
         plan.notes.begin(),
-        fmt::format("{} of {} devices have no work: no layout that was tried is faster with them",
-                    devices - used, devices));
+        fmt::format("{} of {} devices have no work: no layout that was tried is {}faster with them",
+                    devices - used, devices, note_.empty() ? "" : "much "));
   }
 
   // The rules plan for one tensor axis; a grid that the job names is the search's.
@@ -166,29 +166,42 @@ class PlanFinder {
     return plan;
   }
 
-  // The search's memory is an estimate: a little is left to what it is wrong by, and where the
-  // programs need more, it is asked for less. What nearly nothing fits is tried with all.
+  // The search's memory is an estimate: a little is left to what it is wrong by. What nothing fits
+  // into has all, and more where the programs may need less; where they need more, it is less.
   Result<Plan> PlanByRules() {
-    Result<Plan> plan = Fail(Internal("no layout was tried"));
     const Deadline deadline = Deadline::After(options_.timeout_ms, clock_);
-    bool found_any = false;
-    for (const double share : {0.99, 1.0, 0.97, 0.93, 0.87, 0.8, 0.7, 0.6, 0.5}) {
-      if (share == 1.0 && found_any) continue;
-      FindOptions left = options_;
-      left.timeout_ms = deadline.remaining_ms();
-      auto found = FindLayout(job_, WithMemory(topology_, share), left, clock_);
+    Status nothing = OkStatus();
+    for (const double share : {0.99, 1.0, 1.1, 1.25}) {
+      Result<FoundLayout> found = FindWithin(share, deadline);
       if (!found.has_value()) {
-        if (share == 0.99 && found.error().code() == StatusCode::kResourceExhausted) continue;
-        // What the programs miss says more than what the estimate does.
-        if (!found_any) return Fail(found.error());
-        return plan;
+        if (found.error().code() != StatusCode::kResourceExhausted) return Fail(found.error());
+        if (share <= 1.0) nothing = found.error();
+        continue;
       }
-      found_any = true;
+      found_ = *std::move(found);
+      Result<Plan> plan = FirstThatFits();
+      if (!IsMisfit(plan)) return plan;
+      if (share <= 1.0) return PlanWithinLess(std::move(plan), deadline);
+    }
+    return Fail(nothing);
+  }
+
+  // What the programs miss says more than what the estimate does.
+  Result<Plan> PlanWithinLess(Result<Plan> plan, const Deadline& deadline) {
+    for (const double share : {0.97, 0.93, 0.87, 0.8, 0.7, 0.6, 0.5}) {
+      Result<FoundLayout> found = FindWithin(share, deadline);
+      if (!found.has_value()) return plan;
       found_ = *std::move(found);
       plan = FirstThatFits();
       if (!IsMisfit(plan)) return plan;
     }
     return plan;
+  }
+
+  Result<FoundLayout> FindWithin(double share, const Deadline& deadline) const {
+    FindOptions left = options_;
+    left.timeout_ms = deadline.remaining_ms();
+    return FindLayout(job_, WithMemory(topology_, share), left, clock_);
   }
 
   Result<Plan> FirstThatFits() {
@@ -240,45 +253,48 @@ class PlanFinder {
   Result<Plan> BestOfNearest(Plan first) {
     const Deadline deadline = Deadline::After(options_.timeout_ms, clock_);
     constexpr size_t kMostForecasts = 6;
-    constexpr double kNear = 1.2;
-    std::vector<LayoutCost>& best = found_.best;
-    const double near_s = kNear * best.front().step_s;
+    constexpr double kWorthForecasting = 1.2;
+    const std::vector<LayoutCost> priced = std::move(found_.best);
     std::vector<Plan> plans;
     std::vector<ForecastPlan> forecasts;
-    std::vector<size_t> places;  // in `best`
-    const auto forecast = [&](Plan plan, size_t place) -> Status {
-      MW_ASSIGN_OR_RETURN(best[place].step_s, StepSeconds(plan));
-      forecasts.push_back({best[place].step_s, CallsOf(plan)});
-      places.push_back(place);
+    found_.best.clear();
+    const auto add = [&](LayoutCost cost, Plan plan) -> Status {
+      MW_ASSIGN_OR_RETURN(cost.step_s, StepSeconds(plan));
+      forecasts.push_back({cost.step_s, CallsOf(plan)});
+      found_.best.push_back(std::move(cost));
       plans.push_back(std::move(plan));
       return OkStatus();
     };
-    MW_TRY(forecast(std::move(first), 0));
-    for (size_t i = 1; i < std::min(best.size(), kMostForecasts); ++i) {
-      if (best[i].step_s > near_s || deadline.expired()) break;
-      Result<Plan> other = PlanByRulesOf(best[i].layout);
-      if (!other.has_value()) continue;
-      MW_TRY(forecast(*std::move(other), i));
+    MW_TRY(add(priced.front(), std::move(first)));
+    for (size_t i = 1; i < std::min(priced.size(), kMostForecasts); ++i) {
+      const bool near = priced[i].step_s <= kWorthForecasting * priced.front().step_s;
+      if (!near || deadline.expired()) break;
+      Result<Plan> other = PlanByRulesOf(priced[i].layout);
+      if (other.has_value()) MW_TRY(add(priced[i], *std::move(other)));
     }
     const size_t chosen = ChooseOfNearest(forecasts);
     NoteFewerCalls(forecasts, chosen, plans[chosen]);
-    const auto at = best.begin() + static_cast<std::ptrdiff_t>(places[chosen]);
-    std::rotate(best.begin(), at, at + 1);
-    std::stable_sort(best.begin() + 1, best.end(),
+    const auto at = found_.best.begin() + static_cast<std::ptrdiff_t>(chosen);
+    std::rotate(found_.best.begin(), at, at + 1);
+    std::stable_sort(found_.best.begin() + 1, found_.best.end(),
                      [](const auto& a, const auto& b) { return a.step_s < b.step_s; });
     return std::move(plans[chosen]);
   }
 
+  // REQUIRES: found_.best has the layouts of `forecasts`, in their order.
   void NoteFewerCalls(const std::vector<ForecastPlan>& forecasts, size_t chosen, Plan& plan) {
     const auto fastest = std::min_element(
         forecasts.begin(), forecasts.end(),
         [](const ForecastPlan& a, const ForecastPlan& b) { return a.step_s < b.step_s; });
-    if (forecasts[chosen].step_s <= fastest->step_s) return;
+    const double slower = forecasts[chosen].step_s / fastest->step_s;
+    if (slower <= 1) return;
+    found_.gap = 1 - (1 - found_.gap) / slower;
     note_ = fmt::format(
-        "its forecast is {:.1f} % slower than the fastest, which has {} collectives and messages "
-        "in a step where it has {}",
-        1e2 * (forecasts[chosen].step_s / fastest->step_s - 1), fastest->calls,
-        forecasts[chosen].calls);
+        "its forecast is {:.1f} % slower than the fastest, {}, which has {} collectives and "
+        "messages in a step where it has {}",
+        1e2 * (slower - 1),
+        found_.best[static_cast<size_t>(fastest - forecasts.begin())].layout.ToString(),
+        fastest->calls, forecasts[chosen].calls);
     plan.notes.push_back(note_);
   }
 

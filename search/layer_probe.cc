@@ -144,8 +144,10 @@ class Prober {
     int64_t live = 0;
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       live += change[i];
-      int64_t& most = At(graph.nodes[i].layer).transient_bytes;
-      most = std::max(most, live);
+      LayerProbe& probe = At(graph.nodes[i].layer);
+      probe.transient_bytes = std::max(probe.transient_bytes, live);
+      probe.makes_loss_gradient =
+          probe.makes_loss_gradient || graph.nodes[i].op == Op::kHeadLossGrad;
     }
   }
 
@@ -401,6 +403,7 @@ Result<std::vector<LayerProbe>> ProbeLayers(const ProbeStep& step, const ProbeOp
   // Boundaries were counted for the whole batch; the group holds each element once.
   for (LayerProbe& probe : probes) {
     probe.boundary_bytes = probe.boundary_bytes / layout.microbatches / options.tensor;
+    probe.recomputes = options.recompute != planner::Recompute::kNone;
   }
   return probes;
 }

@@ -53,10 +53,12 @@ struct LayerProbe {
   // Where the backward is split: of kept_bytes what W reads, too, and what B makes for W.
   int64_t kept_for_weights_bytes = 0;
   int64_t made_for_weights_bytes = 0;
-  int64_t largest_made_bytes = 0;  // of one value for W; its operands are still there meanwhile
-  int64_t transient_bytes = 0;     // between the kernels of one run
-  int64_t packed_bytes = 0;        // of the largest collective's operand that is no run of memory
-  int64_t boundary_bytes = 0;      // what the next layer reads of it
+  int64_t largest_made_bytes = 0;    // of one value for W; its operands are still there meanwhile
+  bool recomputes = false;           // some of what the backward reads
+  bool makes_loss_gradient = false;  // the head, its loss and their gradients are one node
+  int64_t transient_bytes = 0;       // between the kernels of one run
+  int64_t packed_bytes = 0;          // of the largest collective's operand that is no run of memory
+  int64_t boundary_bytes = 0;        // what the next layer reads of it
 };
 
 // What ZeRO splits of a layer over `replicas` (planner/zero.h): weights of which they divide a dim.

@@ -317,8 +317,28 @@ class Coster {
     FullestMoments moments = FindFullestMoments(shape_, schedule, CostOfPipeline());
     in_flight_ = std::move(moments.in_flight);
     for (int stage = 0; stage < shape_.stages; ++stage) {
-      result_.stages[At(stage)].kept_bytes = moments.most_held_bytes[At(stage)];
+      result_.stages[At(stage)].kept_bytes =
+          Accumulates() ? moments.most_held_bytes[At(stage)] : KeptWithGradients(stage);
     }
+  }
+
+  // Of a single microbatch: gradients take the place of what is kept, layer by layer.
+  int64_t KeptWithGradients(int stage) const {
+    const StateSetting setting = SettingOf(stage);
+    int64_t live = 0;
+    for (const int layer : LayersOf(stage)) live += Probe(stage, layer).kept_bytes;
+    int64_t most = live;
+    for (int chunk = shape_.chunks - 1; chunk >= 0; --chunk) {
+      const auto& layers = layers_of_part_[At(shape_.PartOf(stage, chunk))];
+      for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+        const LayerProbe& probe = Probe(stage, *layer);
+        const ZeroSplit& zero = ZeroOf(stage, *layer);
+        live += OwnGradientBytes(probe, zero, setting) + SharedGradientBytes(probe, zero, setting);
+        most = std::max(most, live);
+        live -= probe.kept_bytes;
+      }
+    }
+    return most;
   }
 
   // REQUIRES: PriceParts.
@@ -398,9 +418,13 @@ class Coster {
     return most_s;
   }
 
+  bool Accumulates() const { return layout().microbatches > 1 || layout().SplitsBackward(); }
+
   StateSetting SettingOf(int stage) const {
-    return {DataOf(stage),       layout().DegreesOf(stage).tensor, layout().zero, shape_.stages,
-            input_.bucket_bytes, memo_->groups[At(stage)]};
+    return {DataOf(stage),           layout().DegreesOf(stage).tensor,
+            layout().zero,           shape_.stages,
+            Accumulates(),           input_.bucket_bytes,
+            memo_->groups[At(stage)]};
   }
 
   // What a stage holds all the time and does once per step.

@@ -55,8 +55,10 @@ std::vector<int64_t> OpenChoices::Microbatches(int64_t rows_per_replica) const {
 
 std::vector<bool> OpenChoices::SequenceModes(int64_t tensor) const {
   if (tensor == 1) return {false};
-  if (job_.parallel.sequence_parallel) return {*job_.parallel.sequence_parallel};
-  if (job_.train.sequence % tensor != 0) return {false};
+  const std::optional<bool>& pinned = job_.parallel.sequence_parallel;
+  const bool divides = job_.train.sequence % tensor == 0;
+  if (pinned == true) return divides ? std::vector<bool>{true} : std::vector<bool>{};
+  if (pinned == false || !divides) return {false};
   return {false, true};
 }
 

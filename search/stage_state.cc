@@ -7,6 +7,11 @@ namespace {
 
 using mesh::CollectiveKind;
 
+// A block of what ZeRO splits, all of the rest.
+int64_t BlockOf(int64_t bytes, int64_t split, bool splits, int64_t data) {
+  return splits ? bytes - split + split / data : bytes;
+}
+
 double Share(int64_t part, int64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
@@ -29,9 +34,22 @@ int64_t ExchangedBytes(const LayerProbe& probe, const ZeroSplit& zero,
                               (1 - split + split / static_cast<double>(setting.data)));
 }
 
-// A block of what ZeRO splits, all of the rest.
+int64_t OwnGradientBytes(const LayerProbe& probe, const ZeroSplit& zero,
+                         const StateSetting& setting) {
+  return BlockOf(probe.gradient_bytes, zero.bytes, setting.zero >= 2, setting.data);
+}
+
+int64_t SharedGradientBytes(const LayerProbe& probe, const ZeroSplit& zero,
+                            const StateSetting& setting) {
+  return BlockOf(probe.shared_weight_bytes, zero.shared_bytes, setting.zero >= 2, setting.data);
+}
+
 int64_t StageState::Block(int64_t bytes, int64_t split, bool splits) const {
-  return splits ? bytes - split + split / setting_.data : bytes;
+  return BlockOf(bytes, split, splits, setting_.data);
+}
+
+void StageState::AddGradients(int64_t bytes) {
+  (setting_.accumulates ? cost_.state_bytes : cost_.update_bytes) += bytes;
 }
 
 int64_t StageState::SharedBlock(int64_t bytes, const LayerProbe& probe,
@@ -44,19 +62,14 @@ void StageState::Add(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner
   const double split = Share(zero.bytes, probe.weight_bytes);
   cost_.state_bytes += Block(probe.weight_bytes, zero.bytes, setting_.zero == 3) +
                        Block(probe.copy_bytes, zero.copy_bytes, setting_.zero == 3) +
-                       Block(probe.gradient_bytes, zero.bytes, setting_.zero >= 2) +
                        Block(probe.optimizer_bytes, zero.optimizer_bytes, setting_.zero >= 1);
+  AddGradients(OwnGradientBytes(probe, zero, setting_));
   gradient_bytes_ += probe.gradient_bytes;
   split_bytes_ += zero.bytes;
   split_weights_ += zero.weights;
   const double blocks = setting_.zero >= 1 ? split : 0;
   cost_.update_s += probe.update_s * (1 - blocks + blocks / static_cast<double>(setting_.data));
-  // A weight is gathered where it is read, and a gradient whole until it is scattered.
-  const int64_t gathered = setting_.zero == 3 ? zero.largest_gathered_bytes : 0;
-  const int64_t scattered =
-      setting_.zero >= 2 ? zero.largest_bytes + zero.largest_bytes / setting_.data : 0;
-  run_bytes_ = std::max({run_bytes_, probe.transient_bytes + probe.largest_made_bytes,
-                         probe.transient_bytes + gathered, probe.largest_made_bytes + scattered});
+  run_bytes_ = std::max(run_bytes_, RunBytes(probe, zero));
   packed_bytes_ =
       std::max({packed_bytes_, probe.packed_bytes, setting_.zero >= 1 ? zero.packed_bytes : 0});
   // Of a weight the block that the optimizer renews before all are gathered.
@@ -65,10 +78,24 @@ void StageState::Add(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner
   AddShared(probe, zero, owner);
 }
 
+// A weight is gathered where it is read, and a gradient whole until it is scattered; a head that is
+// one node with its loss does both at once. What is recomputed lives through all of that, other
+// results of a backward do not.
+int64_t StageState::RunBytes(const LayerProbe& probe, const ZeroSplit& zero) const {
+  const int64_t gathered = setting_.zero == 3 ? zero.largest_gathered_bytes : 0;
+  const int64_t scattered =
+      setting_.zero >= 2 ? zero.largest_bytes + zero.largest_bytes / setting_.data : 0;
+  const int64_t blocks =
+      probe.makes_loss_gradient ? gathered + scattered : std::max(gathered, scattered);
+  if (probe.recomputes) return probe.transient_bytes + probe.largest_made_bytes + blocks;
+  return std::max({probe.transient_bytes + probe.largest_made_bytes,
+                   probe.transient_bytes + gathered, probe.largest_made_bytes + blocks});
+}
+
 void StageState::AddShared(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner owner) {
   if (probe.shared_layer < 0 || owner == SharedOwner::kSamePart) return;
   // Parts sum up gradients of their own.
-  cost_.state_bytes += Block(probe.shared_weight_bytes, zero.shared_bytes, setting_.zero >= 2);
+  AddGradients(SharedGradientBytes(probe, zero, setting_));
   gradient_bytes_ += probe.shared_weight_bytes;
   split_bytes_ += zero.shared_bytes;
   split_weights_ += zero.shared_weights;

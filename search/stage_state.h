@@ -35,6 +35,7 @@ struct StateSetting {
   int64_t tensor = 1;
   int64_t zero = 0;
   int stages = 1;
+  bool accumulates = true;   // else a gradient is there from its backward to the update
   int64_t bucket_bytes = 0;  // of gradients that one call reduces
   mesh::GroupShape replicas;
 };
@@ -55,6 +56,8 @@ class StageState {
  private:
   int64_t Block(int64_t bytes, int64_t split, bool splits) const;
   int64_t SharedBlock(int64_t bytes, const LayerProbe& probe, const ZeroSplit& zero) const;
+  int64_t RunBytes(const LayerProbe& probe, const ZeroSplit& zero) const;
+  void AddGradients(int64_t bytes);
   void AddShared(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner owner);
   void AddExchange(const LayerProbe& probe, const ZeroSplit& zero, bool sums_into_slot);
   double SyncSeconds() const;
@@ -73,6 +76,13 @@ class StageState {
 // Of `calls` equal ones that move `bytes` together; bytes as of mesh::CostOfCollective.
 double CallsSeconds(mesh::CollectiveKind kind, double bytes, double calls,
                     const mesh::GroupShape& group);
+
+// Gradients of the weights that are a layer's own, or of earlier layers that it reads, too, as they
+// wait for the update.
+int64_t OwnGradientBytes(const LayerProbe& probe, const ZeroSplit& zero,
+                         const StateSetting& setting);
+int64_t SharedGradientBytes(const LayerProbe& probe, const ZeroSplit& zero,
+                            const StateSetting& setting);
 
 // What one device sends of a layer's shared weights to a stage that has a copy of them: a block of
 // the replica, and where the tensor group has them whole, a part for each of its members.

@@ -215,6 +215,28 @@ std::string Notes(std::vector<std::string> overrides) {
   return text;
 }
 
+TEST(JobConfig, SwitchesAreTrueFalseOrAuto) {
+  const ConfigKey* key = FindKey("parallelism", "enable_sequence_parallel");
+  ASSERT_NE(key, nullptr);
+  const std::vector<std::pair<std::string, std::optional<bool>>> cases = {
+      {"auto", std::nullopt}, {"\"auto\"", std::nullopt}, {"true", true}, {"false", false}};
+  for (const auto& [text, value] : cases) {
+    const auto config =
+        ParseJobConfig(Source(kJob, {"parallelism.enable_sequence_parallel=" + text}));
+    ASSERT_TRUE(config.has_value()) << config.error();
+    EXPECT_EQ(config->parallel.sequence_parallel, value) << text;
+    EXPECT_EQ(FormatValue(*key, *config), value ? text : "\"auto\"");
+  }
+  EXPECT_EQ(JobConfig().parallel.sequence_parallel, std::nullopt);
+  for (const char* bad : {"maybe", "1", "-1"}) {
+    EXPECT_NE(Error(std::string("[parallelism]\nenable_sequence_parallel = ") +
+                    (bad == std::string("maybe") ? "\"maybe\"" : bad) + "\n")
+                  .find("must be true, false or \"auto\""),
+              std::string::npos)
+        << bad;
+  }
+}
+
 TEST(JobConfig, ValuesWithoutEffectAreNoted) {
   EXPECT_EQ(Notes({}), "");
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {

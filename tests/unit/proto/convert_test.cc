@@ -126,6 +126,11 @@ TEST(Convert, AJobSurvivesTheWireAndTheStore) {
   const auto back = DecodeJob(EncodeJob(SomeJob()));
   ASSERT_TRUE(back.has_value()) << back.error();
   EXPECT_EQ(*back, SomeJob());
+  for (const std::optional<bool> sequence : {std::optional<bool>(), std::optional(false)}) {
+    ir::JobRequest job = SomeJob();
+    job.parallel.sequence_parallel = sequence;
+    ExpectRoundTrip(job);
+  }
 }
 
 TEST(Convert, NamesWhatIsWrongWithAJob) {

@@ -215,6 +215,64 @@ TEST(LayoutCosts, MemoryOfEachStageIsThatOfItsProgram) {
   }
 }
 
+// Head and embedding are half of this model: what update, ZeRO and recomputation add is large.
+TEST(LayoutCosts, MemoryIsAboutThatOfTheProgramWhateverIsRecomputed) {
+  const mesh::Topology topology = Gpus(2);
+  std::vector<planner::Layout> layouts;
+  for (const int64_t zero : {0, 1, 2, 3}) {
+    for (const char* schedule : {"1f1b", "zb-v"}) {
+      layouts.push_back(LayoutOf(2, 1, 2, 4, schedule, zero));
+      layouts.push_back(LayoutOf(2, 2, 2, 4, schedule, zero));
+      layouts.back().sequence_parallel = true;
+    }
+    for (const int64_t microbatches : {1, 2}) {
+      layouts.push_back(LayoutOf(8, 1, 1, microbatches, "1f1b", zero));
+      layouts.push_back(LayoutOf(4, 2, 1, microbatches, "1f1b", zero));
+      layouts.push_back(LayoutOf(4, 1, 2, microbatches, "1f1b", zero));
+    }
+  }
+  for (const char* mode : {"none", "selective", "full"}) {
+    for (const planner::Layout& layout : layouts) {
+      if (LeavesOut(20)) continue;
+      ir::JobRequest job = Gpt2Job(4, 16, 5003);
+      Pin(job.parallel, layout);
+      job.parallel.recompute = mode;
+      const auto found = FindLayout(job, topology, {}, SystemClock());
+      ASSERT_TRUE(found.has_value()) << found.error();
+      const LayoutCost& cost = found->best.front();
+      const auto plan = planner::MakePlanOf(job, topology, cost.layout);
+      ASSERT_TRUE(plan.has_value()) << plan.error();
+      for (size_t stage = 0; stage < cost.stages.size(); ++stage) {
+        const auto& memory = plan->memory[stage * static_cast<size_t>(layout.data * layout.tensor)];
+        const double ratio = static_cast<double>(cost.stages[stage].memory_bytes()) /
+                             static_cast<double>(memory.total_bytes);
+        EXPECT_GT(ratio, 0.86) << mode << " " << layout.ToString() << ", stage " << stage;
+        EXPECT_LT(ratio, 1.24) << mode << " " << layout.ToString() << ", stage " << stage;
+      }
+    }
+  }
+}
+
+// The estimate of what layouts need is up to a quarter too high: what would fit is not refused.
+TEST(FindLayout, WhatTheProgramsFitIntoIsNotRefused) {
+  if (kSanitizedBuild) GTEST_SKIP() << "searches many layouts: left to the plain build";
+  ir::JobRequest job = Gpt2Job(4, 16, 5003);
+  planner::Layout layout = LayoutOf(8, 1, 1, 1, "1f1b", 1);
+  Pin(job.parallel, layout);
+  job.parallel.recompute = "full";
+  const auto roomy = FindPlan(job, Gpus(2), {}, kStill);
+  ASSERT_TRUE(roomy.has_value()) << roomy.error();
+  const int64_t needed = roomy->plan.memory.front().total_bytes;
+  job.parallel.zero = -1;
+  for (const int64_t spare : {int64_t{0}, needed / 20}) {
+    const auto tight = FindPlan(job, Gpus(2, needed + spare), {}, kStill);
+    ASSERT_TRUE(tight.has_value()) << spare << ": " << tight.error();
+    for (const auto& memory : tight->plan.memory) {
+      EXPECT_LE(memory.total_bytes, needed + spare);
+    }
+  }
+}
+
 TEST(FindLayout, NoPinnedLayoutIsFaster) {
   if (kSanitizedBuild) GTEST_SKIP() << "searches many layouts: left to the plain build";
   const mesh::Topology topology = Gpus(2);
