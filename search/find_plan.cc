@@ -272,6 +272,12 @@ class PlanFinder {
       Result<Plan> other = PlanByRulesOf(priced[i].layout);
       if (other.has_value()) MW_TRY(add(priced[i], *std::move(other)));
     }
+    for (size_t i = found_.best.size(); i-- > 0 && !deadline.expired();) {
+      const auto whole = WithoutZero(found_.best[i].layout);
+      if (!whole.has_value()) continue;
+      Result<Plan> other = PlanByRulesOf(whole->layout);
+      if (other.has_value()) MW_TRY(add(*whole, *std::move(other)));
+    }
     const size_t chosen = ChooseOfNearest(forecasts);
     NoteFewerCalls(forecasts, chosen, plans[chosen]);
     const auto at = found_.best.begin() + static_cast<std::ptrdiff_t>(chosen);
@@ -279,6 +285,26 @@ class PlanFinder {
     std::stable_sort(found_.best.begin() + 1, found_.best.end(),
                      [](const auto& a, const auto& b) { return a.step_s < b.step_s; });
     return std::move(plans[chosen]);
+  }
+
+  // The search keeps the fastest of each family of degrees, which may split what saves next to
+  // nothing, one weight at a time. None: nothing is split, the job says so, or it does not fit.
+  std::optional<LayoutCost> WithoutZero(const Layout& layout) const {
+    if (layout.zero == 0 || job_.parallel.zero > 0 || !layout.stage_degrees.empty()) {
+      return std::nullopt;
+    }
+    ir::JobRequest job = job_;
+    job.parallel.data = layout.data;
+    job.parallel.tensor = layout.tensor;
+    job.parallel.pipeline = layout.pipeline;
+    job.parallel.microbatches = layout.microbatches;
+    job.parallel.schedule = layout.schedule;
+    job.parallel.chunks = layout.chunks;
+    job.parallel.sequence_parallel = layout.sequence_parallel;
+    job.parallel.zero = 0;
+    const auto found = FindLayout(job, topology_, options_, clock_);
+    if (!found.has_value() || !found->best.front().layout.devices.empty()) return std::nullopt;
+    return found->best.front();
   }
 
   // REQUIRES: found_.best has the layouts of `forecasts`, in their order.

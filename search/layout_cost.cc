@@ -152,18 +152,17 @@ class Coster {
 
   void SplitLayers() {
     const int layers = static_cast<int>(input_.layers[0].size());
-    std::vector<int> part_of_layer;
     if (layout().part_layers.empty()) {
-      part_of_layer = Balanced();
+      part_of_layer_ = Balanced();
     } else {
       for (size_t part = 0; part < layout().part_layers.size(); ++part) {
-        part_of_layer.insert(part_of_layer.end(), At(layout().part_layers[part]),
-                             static_cast<int>(part));
+        part_of_layer_.insert(part_of_layer_.end(), At(layout().part_layers[part]),
+                              static_cast<int>(part));
       }
     }
     layers_of_part_.resize(At(shape_.parts()));
     for (int layer = 0; layer < layers; ++layer) {
-      layers_of_part_[At(part_of_layer[At(layer)])].push_back(layer);
+      layers_of_part_[At(PartOfLayer(layer))].push_back(layer);
       const LayerProbe& probe = input_.layers[0][At(layer)]->at(input_.modes.front());
       if (probe.shared_layer >= 0) tied_layers_.push_back(layer);
     }
@@ -204,37 +203,55 @@ class Coster {
   PartCost CostOfPart(int part) const {
     PartCost cost;
     const int stage = shape_.StageOf(part);
-    for (const int layer : layers_of_part_[At(part)]) {
+    ForEqualLayers(part, [&](int layer, int count) {
       const LayerProbe& probe = Probe(stage, layer);
-      cost.forward_s += probe.forward_s;
-      cost.backward_s += probe.backward_s;
-      if (layout().SplitsBackward()) cost.weight_s += probe.weight_s;
-      cost.kept_bytes += probe.kept_bytes;
-      if (layout().SplitsBackward()) cost.waiting_bytes += WaitingBytes(probe);
-      cost = WithZero(cost, part, probe, ZeroOf(stage, layer));
+      cost.forward_s += count * probe.forward_s;
+      cost.backward_s += count * probe.backward_s;
+      if (layout().SplitsBackward()) cost.weight_s += count * probe.weight_s;
+      cost.kept_bytes += count * probe.kept_bytes;
+      if (layout().SplitsBackward()) cost.waiting_bytes += count * WaitingBytes(probe);
+      AddZero(part, probe, ZeroOf(stage, layer), count, cost);
       cost.boundary_bytes = probe.boundary_bytes;
-    }
+    });
     cost.backward_s -= cost.weight_s;
     return cost;
   }
 
+  // Neighbours in a part with the same costs are added up at once: what a layout costs to price
+  // does not grow with the layers of the model. fn(layer, how many).
+  template <typename Fn>
+  void ForEqualLayers(int part, const Fn& fn) const {
+    const std::vector<int>& layers = layers_of_part_[At(part)];
+    const int stage = shape_.StageOf(part);
+    for (size_t i = 0; i < layers.size();) {
+      const LayerProbe& probe = Probe(stage, layers[i]);
+      size_t end = i + 1;
+      while (end < layers.size() && &Probe(stage, layers[end]) == &probe &&
+             probe.shared_layer < 0) {
+        ++end;
+      }
+      fn(layers[i], static_cast<int>(end - i));
+      i = end;
+    }
+  }
+
   // Gradients are scattered per microbatch, weights gathered twice.
-  PartCost WithZero(PartCost cost, int part, const LayerProbe& probe, const ZeroSplit& zero) const {
-    if (layout().zero < 2) return cost;
+  void AddZero(int part, const LayerProbe& probe, const ZeroSplit& zero, int count,
+               PartCost& cost) const {
+    if (layout().zero < 2) return;
     const int stage = shape_.StageOf(part);
     const auto data = static_cast<double>(DataOf(stage));
     const bool copies = OwnerOfShared(part, probe) != SharedOwner::kSamePart;
     const auto split = static_cast<double>(zero.bytes + (copies ? zero.shared_bytes : 0));
     const double weights = zero.weights + (copies ? zero.shared_weights : 0);
-    cost.backward_s += Collective(stage, CollectiveKind::kReduceScatter, split, weights);
-    if (layout().zero == 2) return cost;
+    cost.backward_s += count * Collective(stage, CollectiveKind::kReduceScatter, split, weights);
+    if (layout().zero == 2) return;
     const auto narrow =
         static_cast<double>(zero.copy_bytes + (copies ? zero.shared_copy_bytes : 0));
     const double seconds = Collective(stage, CollectiveKind::kAllGather,
                                       (narrow > 0 ? narrow : split) / data, weights);
-    cost.forward_s += seconds;
-    cost.backward_s += seconds;
-    return cost;
+    cost.forward_s += count * seconds;
+    cost.backward_s += count * seconds;
   }
 
   // Everything of a stage but what its schedule decides.
@@ -387,11 +404,7 @@ class Coster {
 
   int StageOfLayer(int layer) const { return shape_.StageOf(PartOfLayer(layer)); }
 
-  int PartOfLayer(int layer) const {
-    int part = 0;
-    while (part + 1 < shape_.parts() && layers_of_part_[At(part)].back() < layer) ++part;
-    return part;
-  }
+  int PartOfLayer(int layer) const { return part_of_layer_[At(layer)]; }
 
   // Of the same bytes to each device of a stage, the senders sharing the work.
   double CopySeconds(int from, int to, int64_t bytes) const {
@@ -432,10 +445,10 @@ class Coster {
     StageState state(SettingOf(stage));
     for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
       const int part = shape_.PartOf(stage, chunk);
-      for (const int layer : layers_of_part_[At(part)]) {
+      ForEqualLayers(part, [&](int layer, int count) {
         const LayerProbe& probe = Probe(stage, layer);
-        state.Add(probe, ZeroOf(stage, layer), OwnerOfShared(part, probe));
-      }
+        state.Add(probe, ZeroOf(stage, layer), OwnerOfShared(part, probe), count);
+      });
     }
     for (const int layer : tied_layers_) {
       const int reader = StageOfLayer(layer);
@@ -525,6 +538,7 @@ class Coster {
   std::vector<PartCost> parts_;
   std::vector<double> transfer_s_;  // from each part to the next
   std::vector<std::vector<int>> layers_of_part_;
+  std::vector<int> part_of_layer_;
   std::vector<int> tied_layers_;     // read weights of earlier layers
   std::vector<InFlight> in_flight_;  // per part, at the fullest moment of its stage
   bool pinned_ = false;              // what is recomputed

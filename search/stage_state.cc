@@ -58,17 +58,19 @@ int64_t StageState::SharedBlock(int64_t bytes, const LayerProbe& probe,
   return Block(bytes, static_cast<int64_t>(split * static_cast<double>(bytes)), setting_.zero >= 1);
 }
 
-void StageState::Add(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner owner) {
+void StageState::Add(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner owner, int count) {
   const double split = Share(zero.bytes, probe.weight_bytes);
-  cost_.state_bytes += Block(probe.weight_bytes, zero.bytes, setting_.zero == 3) +
-                       Block(probe.copy_bytes, zero.copy_bytes, setting_.zero == 3) +
-                       Block(probe.optimizer_bytes, zero.optimizer_bytes, setting_.zero >= 1);
-  AddGradients(OwnGradientBytes(probe, zero, setting_));
-  gradient_bytes_ += probe.gradient_bytes;
-  split_bytes_ += zero.bytes;
-  split_weights_ += zero.weights;
+  cost_.state_bytes +=
+      count * (Block(probe.weight_bytes, zero.bytes, setting_.zero == 3) +
+               Block(probe.copy_bytes, zero.copy_bytes, setting_.zero == 3) +
+               Block(probe.optimizer_bytes, zero.optimizer_bytes, setting_.zero >= 1));
+  AddGradients(count * OwnGradientBytes(probe, zero, setting_));
+  gradient_bytes_ += count * probe.gradient_bytes;
+  split_bytes_ += count * zero.bytes;
+  split_weights_ += count * zero.weights;
   const double blocks = setting_.zero >= 1 ? split : 0;
-  cost_.update_s += probe.update_s * (1 - blocks + blocks / static_cast<double>(setting_.data));
+  cost_.update_s +=
+      count * probe.update_s * (1 - blocks + blocks / static_cast<double>(setting_.data));
   run_bytes_ = std::max(run_bytes_, RunBytes(probe, zero));
   packed_bytes_ =
       std::max({packed_bytes_, probe.packed_bytes, setting_.zero >= 1 ? zero.packed_bytes : 0});

@@ -47,7 +47,8 @@ class StageState {
  public:
   explicit StageState(const StateSetting& setting) : setting_(setting) {}
 
-  void Add(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner owner);
+  // `count` equal layers; one that reads weights of earlier layers comes alone.
+  void Add(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner owner, int count);
   // A layer of another stage reads weights of this one.
   void AddReader(const LayerProbe& probe, const ZeroSplit& zero);
   // kept_bytes, forward_s and backward_s are left to the schedule.

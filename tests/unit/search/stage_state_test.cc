@@ -1,0 +1,117 @@
+// What a stage holds and does once per step, by hand.
+#include "search/stage_state.h"
+
+#include <gtest/gtest.h>
+
+namespace meshwright::search {
+namespace {
+
+// Weights of 800 bytes, of which four replicas divide 640, the largest 512 with packing.
+LayerProbe Layer() {
+  LayerProbe probe;
+  probe.update_s = 8;
+  probe.weight_bytes = probe.gradient_bytes = 800;
+  probe.optimizer_bytes = 1600;
+  probe.transient_bytes = 100;
+  return probe;
+}
+
+ZeroSplit Split() {
+  ZeroSplit split;
+  split.weights = 2;
+  split.bytes = 640;
+  split.optimizer_bytes = 1280;
+  split.largest_bytes = split.largest_gathered_bytes = split.packed_bytes = 512;
+  return split;
+}
+
+StateSetting Setting(int64_t zero, int64_t data = 4) {
+  StateSetting setting;
+  setting.data = data;
+  setting.zero = zero;
+  setting.stages = 2;
+  setting.bucket_bytes = 300;
+  setting.replicas.members = data;
+  setting.replicas.within = {0, 1};
+  setting.replicas.members_per_host = data;
+  return setting;
+}
+
+StageCost OneLayer(const StateSetting& setting, int count = 1) {
+  StageState state(setting);
+  state.Add(Layer(), Split(), SharedOwner::kSamePart, count);
+  return state.Finish();
+}
+
+TEST(StageState, ZeroSplitsOptimizerGradientsAndWeights) {
+  EXPECT_EQ(OneLayer(Setting(0)).state_bytes, 800 + 800 + 1600);
+  EXPECT_EQ(OneLayer(Setting(1)).state_bytes, 800 + 800 + (320 + 320));
+  EXPECT_EQ(OneLayer(Setting(2)).state_bytes, 800 + (160 + 160) + (320 + 320));
+  EXPECT_EQ(OneLayer(Setting(3)).state_bytes, (160 + 160) + (160 + 160) + (320 + 320));
+  EXPECT_EQ(OneLayer(Setting(0)).update_s, 8);
+  EXPECT_DOUBLE_EQ(OneLayer(Setting(1)).update_s, 8 * (0.2 + 0.8 / 4));
+  EXPECT_EQ(OneLayer(Setting(3), 3).state_bytes, 3 * OneLayer(Setting(3)).state_bytes);
+  EXPECT_EQ(OneLayer(Setting(0, 1)).sync_s, 0);
+  EXPECT_GT(OneLayer(Setting(0)).sync_s, 0);
+}
+
+TEST(StageState, TheUpdateHoldsBlocksAndRunsHoldWhatIsGathered) {
+  EXPECT_EQ(OneLayer(Setting(0)).update_bytes, 0);
+  EXPECT_EQ(OneLayer(Setting(1)).update_bytes, 640 / 4) << "blocks wait for the norm of all";
+  EXPECT_EQ(OneLayer(Setting(0)).transient_bytes, 100 + 300) << "a bucket is packed";
+  EXPECT_EQ(OneLayer(Setting(1)).transient_bytes, 512 / 4 + 512) << "a block that is renewed";
+  EXPECT_EQ(OneLayer(Setting(2)).transient_bytes, 512 + 512 / 4 + 512) << "a whole gradient";
+  LayerProbe head = Layer();
+  head.makes_loss_gradient = true;
+  StageState state(Setting(3));
+  state.Add(head, Split(), SharedOwner::kSamePart, 1);
+  EXPECT_EQ(state.Finish().transient_bytes, 512 + 512 + 512 / 4 + 512) << "and its weight";
+}
+
+TEST(StageState, AGradientThatIsNotSummedUpWaitsInTheUpdate) {
+  StateSetting setting = Setting(0);
+  setting.accumulates = false;
+  const StageCost cost = OneLayer(setting);
+  EXPECT_EQ(cost.state_bytes, 800 + 1600);
+  EXPECT_EQ(cost.update_bytes, 800);
+  EXPECT_EQ(cost.memory_bytes(), cost.state_bytes + 800 + cost.transient_bytes);
+}
+
+TEST(StageState, CopiesOfAnotherStagesWeightsAreHeldAndExchanged) {
+  LayerProbe head;
+  head.shared_layer = 0;
+  head.shared_weight_bytes = 400;
+  head.shared_optimizer_bytes = 800;
+  const ZeroSplit whole;  // ZeroSplit of a weight that nothing divides
+  const auto state_bytes = [&](SharedOwner owner) {
+    StageState state(Setting(0));
+    state.Add(head, whole, owner, 1);
+    return state.Finish().state_bytes;
+  };
+  EXPECT_EQ(state_bytes(SharedOwner::kSamePart), 0);
+  EXPECT_EQ(state_bytes(SharedOwner::kOtherPart), 400) << "each part sums up its own gradient";
+  EXPECT_EQ(state_bytes(SharedOwner::kOtherStage), 400 + 400 + 800);
+  StageState reader(Setting(0));
+  reader.Add(head, whole, SharedOwner::kOtherStage, 1);
+  EXPECT_EQ(reader.Finish().update_bytes, 400 + 400) << "what arrives, and the sum";
+  StageState owner(Setting(0));
+  owner.AddReader(head, whole);
+  EXPECT_EQ(owner.Finish().update_bytes, 400);
+}
+
+TEST(ExchangedBytes, AreABlockOfAReplicaAndAPartOfATensorGroup) {
+  LayerProbe head;
+  head.shared_weight_bytes = 400;
+  StateSetting setting = Setting(0);
+  EXPECT_EQ(ExchangedBytes(head, {}, setting), 400);
+  head.shared_whole_bytes = 400;
+  setting.tensor = 2;
+  EXPECT_EQ(ExchangedBytes(head, {}, setting), 200);
+  setting.zero = 1;
+  ZeroSplit split;
+  split.shared_bytes = 400;
+  EXPECT_EQ(ExchangedBytes(head, split, setting), 50);
+}
+
+}  // namespace
+}  // namespace meshwright::search
