@@ -33,12 +33,14 @@ Result<struct stat> StatFd(int fd, const std::string& path) {
   return info;
 }
 
-Status WriteDurably(const std::string& temporary, std::string_view bytes, unsigned mode) {
-  MW_ASSIGN_OR_RETURN(UniqueFd file,
-                      OpenFile(temporary, O_WRONLY | O_CREAT | O_EXCL, mode, "create"));
-  MW_TRY(WriteAll(file.get(), bytes, temporary));
-  if (fsync(file.get()) != 0) return OsError(errno, "fsync " + temporary);
-  if (close(file.Release()) != 0) return OsError(errno, "close " + temporary);
+// Errors name `path`, which the file is to become.
+Status WriteDurably(const std::string& temporary, const std::string& path, std::string_view bytes,
+                    unsigned mode) {
+  UniqueFd file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+  if (!file.valid()) return OsError(errno, "create " + path);
+  MW_TRY(WriteAll(file.get(), bytes, path));
+  if (fsync(file.get()) != 0) return OsError(errno, "fsync " + path);
+  if (close(file.Release()) != 0) return OsError(errno, "close " + path);
   return OkStatus();
 }
 
@@ -66,11 +68,7 @@ Result<std::string> ReadFile(const std::string& path) {
 Status WriteFileAtomic(const std::string& path, std::string_view bytes, unsigned mode) {
   static std::atomic<int64_t> counter{0};
   const std::string temporary = fmt::format("{}.tmp-{}-{}", path, getpid(), counter.fetch_add(1));
-  if (const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-      !folder.empty() && ::access(folder.c_str(), F_OK) != 0) {
-    return OsError(errno, fmt::format("create {}", path));
-  }
-  Status status = WriteDurably(temporary, bytes, mode);
+  Status status = WriteDurably(temporary, path, bytes, mode);
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
     status = OsError(errno, fmt::format("rename {} to {}", temporary, path));
   }

@@ -70,19 +70,22 @@ class PlanFinder {
       return cost.layout.ToString() == plan.layout.ToString();
     });
     if (own != found_.best.end()) std::rotate(found_.best.begin(), own, own + 1);
-    NoteIdle(plan);
+    NoteIdle(plan, found_.best);
     return FoundPlan{std::move(plan), std::move(found_), by_search_, false};
   }
 
-  // Devices that the search leaves without work.
-  void NoteIdle(Plan& plan) const {
+  // Devices that the search leaves without work. `best`: from the plan's layout.
+  void NoteIdle(Plan& plan, const std::vector<LayoutCost>& best) const {
     const auto devices = static_cast<int64_t>(topology_.devices.size());
     const int64_t used = plan.layout.device_count();
     if (!LeavesOpen(job_.parallel) || used >= devices) return;
+    const bool is_fastest = std::none_of(best.begin(), best.end(), [&](const LayoutCost& other) {
+      return other.step_s < best.front().step_s;
+    });
     plan.notes.insert(
         plan.notes.begin(),
         fmt::format("{} of {} devices have no work: no layout that was tried is {}faster with them",
-                    devices - used, devices, note_.empty() ? "" : "much "));
+                    devices - used, devices, is_fastest ? "" : "much "));
   }
 
   // The rules plan for one tensor axis; a grid that the job names is the search's.
@@ -117,7 +120,7 @@ class PlanFinder {
       return std::nullopt;
     }
     if (!entry->note.empty()) plan->notes.push_back(entry->note);
-    NoteIdle(*plan);
+    NoteIdle(*plan, entry->found.best);
     return FoundPlan{*std::move(plan), std::move(entry->found), entry->by_search, true};
   }
 
