@@ -264,7 +264,7 @@ TEST(FindLayout, WhatTheProgramsFitIntoIsNotRefused) {
   const auto roomy = FindPlan(job, Gpus(2), {}, kStill);
   ASSERT_TRUE(roomy.has_value()) << roomy.error();
   const int64_t needed = roomy->plan.memory.front().total_bytes;
-  job.parallel.zero = -1;
+  job.parallel.schedule = "auto";  // of one stage: asks the search, which has one layout
   for (const int64_t spare : {int64_t{0}, needed / 20}) {
     const auto tight = FindPlan(job, Gpus(2, needed + spare), {}, kStill);
     ASSERT_TRUE(tight.has_value()) << spare << ": " << tight.error();
