@@ -86,15 +86,8 @@ KernelSeconds SecondsOfStep(const planner::Plan& plan, const mesh::Topology& top
   return mean;
 }
 
-Status AddForecast(const ir::JobRequest& job, const planner::Plan& plan,
-                   const mesh::Topology& topology, PlanCase& result) {
-  MW_ASSIGN_OR_RETURN(const ir::Graph step, planner::MakeStepGraph(job));
-  planner::ForecastInput input;
-  input.tokens_per_step =
-      static_cast<double>(job.train.global_batch) * static_cast<double>(job.train.sequence);
-  input.model_flops = planner::ModelFlops(step);
-  MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
-                      planner::ForecastStep(plan, topology, input));
+Status AddForecast(const planner::Plan& plan, const mesh::Topology& topology, PlanCase& result) {
+  MW_ASSIGN_OR_RETURN(const planner::Forecast forecast, planner::ForecastStep(plan, topology));
   result.step_s = forecast.step_s;
   result.tokens_per_s = forecast.tokens_per_s;
   result.model_flops_utilization = forecast.model_flops_utilization;
@@ -128,7 +121,7 @@ Result<PlanCase> RunPlanCase(const PlanCaseOptions& options) {
     result.all_bytes += bytes;
   }
   const WallClock::time_point forecast_start = WallClock::now();
-  MW_TRY(AddForecast(prepared.request, plan, topology, result));
+  MW_TRY(AddForecast(plan, topology, result));
   result.forecast_s = SecondsSince(forecast_start);
   result.kernel_s = SecondsOfStep(plan, topology);
   return result;

@@ -61,15 +61,6 @@ planner::PlanScope PlanScopeOf(const mesh::Topology& topology, bool all_programs
   return all ? planner::PlanScope::kAllDevices : planner::PlanScope::kOnePerStage;
 }
 
-Result<planner::ForecastInput> ForecastInputOf(const ir::JobRequest& job) {
-  MW_ASSIGN_OR_RETURN(const ir::Graph step_graph, planner::MakeStepGraph(job));
-  planner::ForecastInput input;
-  input.tokens_per_step =
-      static_cast<double>(job.train.global_batch) * static_cast<double>(job.train.sequence);
-  input.model_flops = planner::ModelFlops(step_graph);
-  return input;
-}
-
 Result<PlannedJob> PlanJob(PreparedJob prepared, const mesh::Topology& topology,
                            const search::FindOptions& options, const Clock& clock,
                            planner::PlanScope scope) {
@@ -77,8 +68,7 @@ Result<PlannedJob> PlanJob(PreparedJob prepared, const mesh::Topology& topology,
   planned.prepared = std::move(prepared);
   const ir::JobRequest& job = planned.prepared.request;
   MW_ASSIGN_OR_RETURN(planned.found, search::FindPlan(job, topology, options, clock, scope));
-  MW_ASSIGN_OR_RETURN(const planner::ForecastInput input, ForecastInputOf(job));
-  MW_ASSIGN_OR_RETURN(planned.forecast, planner::ForecastStep(planned.plan(), topology, input));
+  MW_ASSIGN_OR_RETURN(planned.forecast, planner::ForecastStep(planned.plan(), topology));
   return planned;
 }
 

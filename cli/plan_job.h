@@ -35,9 +35,6 @@ Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& glob
 // Programs of all devices where `all_programs` or the devices are few; else of one per stage.
 planner::PlanScope PlanScopeOf(const mesh::Topology& topology, bool all_programs);
 
-// Tokens and FLOPs of a step, which a forecast does not know from programs.
-Result<planner::ForecastInput> ForecastInputOf(const ir::JobRequest& job);
-
 // Errors: those of search::FindPlan, which IsMisfit is about.
 Result<PlannedJob> PlanJob(PreparedJob prepared, const mesh::Topology& topology,
                            const search::FindOptions& options, const Clock& clock,

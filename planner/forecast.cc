@@ -67,11 +67,8 @@ struct RunCost {
 
 class Forecaster {
  public:
-  Forecaster(const Plan& plan, const mesh::Topology& topology, const ForecastInput& input)
-      : plan_(plan),
-        topology_(TopologyOf(plan.layout, topology)),
-        input_(input),
-        model_(topology_) {}
+  Forecaster(const Plan& plan, const mesh::Topology& topology)
+      : plan_(plan), topology_(TopologyOf(plan.layout, topology)), model_(topology_) {}
 
   Result<Forecast> Run() {
     for (const ir::Program& program : plan_.step) {
@@ -248,14 +245,13 @@ class Forecaster {
     forecast_.peak_flops_per_s = PeakFlops();
     const double possible = forecast_.step_s * forecast_.peak_flops_per_s;
     if (possible <= 0) return;
-    forecast_.tokens_per_s = input_.tokens_per_step / forecast_.step_s;
-    forecast_.model_flops_utilization = input_.model_flops / possible;
+    forecast_.tokens_per_s = plan_.tokens_per_step / forecast_.step_s;
+    forecast_.model_flops_utilization = plan_.model_flops / possible;
     forecast_.hardware_flops_utilization = forecast_.hardware_flops / possible;
   }
 
   const Plan& plan_;
   const mesh::Topology topology_;  // as the programs see it
-  const ForecastInput& input_;
   CostModel model_;
   std::map<const ir::Graph*, GraphWork> work_;
   std::map<std::pair<const ir::Graph*, const mesh::DeviceProfile*>, double> compute_s_;
@@ -295,9 +291,8 @@ double ModelFlops(const ir::Graph& step_graph) {
   return flops;
 }
 
-Result<Forecast> ForecastStep(const Plan& plan, const mesh::Topology& topology,
-                              const ForecastInput& input) {
-  return Forecaster(plan, topology, input).Run();
+Result<Forecast> ForecastStep(const Plan& plan, const mesh::Topology& topology) {
+  return Forecaster(plan, topology).Run();
 }
 
 std::string ForecastTrace(const Plan& plan, const Forecast& forecast) {

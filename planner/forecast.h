@@ -35,11 +35,6 @@ double ModelFlops(const ir::Graph& step_graph);
 // Per device of the topology: the cores that it shares with others of its host.
 std::vector<CoreUse> CoreUses(const mesh::Topology& topology);
 
-struct ForecastInput {
-  double tokens_per_step = 0;
-  double model_flops = 0;  // of a step; 0: utilisation of the model is not known
-};
-
 struct Traffic {
   double bytes = 0;    // received, all devices
   double seconds = 0;  // inside collectives, mean over the plan's devices; messages: 0
@@ -65,8 +60,7 @@ struct Forecast {
 };
 
 // Errors: kInvalidArgument when the plan has more devices than the topology, and as Simulate.
-Result<Forecast> ForecastStep(const Plan& plan, const mesh::Topology& topology,
-                              const ForecastInput& input);
+Result<Forecast> ForecastStep(const Plan& plan, const mesh::Topology& topology);
 
 // With memory counters, to look at in a viewer of Chrome traces.
 std::string ForecastTrace(const Plan& plan, const Forecast& forecast);

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/parallel.h"
 #include "planner/memory.h"
 #include "planner/simulate.h"
 
@@ -73,9 +74,12 @@ std::vector<RunMemory> MemoryOfRuns(const ir::Program& program) {
     tick = begin + program.executables[e].graph->nodes.size() + 1;
     RunMemory& run = runs.emplace_back();
     run.instruction = static_cast<int>(i);
-    run.peak = *std::max_element(
-        ticks.begin() + static_cast<ptrdiff_t>(begin), ticks.begin() + static_cast<ptrdiff_t>(tick),
-        [](const BytesByKind& a, const BytesByKind& b) { return TotalOf(a) < TotalOf(b); });
+    int64_t most_bytes = -1;
+    for (size_t t = begin; t < tick; ++t) {
+      const int64_t bytes = TotalOf(ticks[t]);
+      if (bytes > most_bytes) run.peak = ticks[t];
+      most_bytes = std::max(most_bytes, bytes);
+    }
     run.peak[kWorkspace] += workspace_bytes[e];
     run.after = ticks[tick];
   }
@@ -84,15 +88,20 @@ std::vector<RunMemory> MemoryOfRuns(const ir::Program& program) {
 
 std::vector<MemorySeries> MemoryOverTime(std::span<const ir::Program> programs,
                                          const Simulation& simulation) {
-  std::vector<size_t> like(programs.size());  // the first program with equal memory
-  std::map<size_t, std::vector<RunMemory>> runs;
+  std::vector<size_t> like(programs.size());  // in `firsts`: the program with equal memory
+  std::vector<size_t> firsts;
   for (size_t p = 0; p < programs.size(); ++p) {
-    const auto known = std::find_if(runs.begin(), runs.end(), [&](const auto& entry) {
-      return HaveEqualMemory(programs[entry.first], programs[p]);
+    const auto known = std::find_if(firsts.begin(), firsts.end(), [&](size_t first) {
+      return HaveEqualMemory(programs[first], programs[p]);
     });
-    like[p] = known != runs.end() ? known->first : p;
-    if (known == runs.end()) runs.emplace(p, MemoryOfRuns(programs[p]));
+    like[p] = static_cast<size_t>(known - firsts.begin());
+    if (known == firsts.end()) firsts.push_back(p);
   }
+  std::vector<std::vector<RunMemory>> runs(firsts.size());
+  constexpr int64_t kProgramsPerThread = 4;
+  ParallelItems(static_cast<int64_t>(firsts.size()), kProgramsPerThread, [&](int64_t i) {
+    runs[static_cast<size_t>(i)] = MemoryOfRuns(programs[firsts[static_cast<size_t>(i)]]);
+  });
   std::map<int32_t, size_t> position;
   for (size_t p = 0; p < programs.size(); ++p) position[programs[p].device.value()] = p;
   std::vector<MemorySeries> series(programs.size());
@@ -100,7 +109,7 @@ std::vector<MemorySeries> MemoryOverTime(std::span<const ir::Program> programs,
   for (const Span& span : simulation.spans) {
     const size_t p = position.at(span.device);
     // Spans are in order of begin, and a device's RUNs in the order of its instructions.
-    const RunMemory& run = runs.at(like[p])[next[p]++];
+    const RunMemory& run = runs[like[p]][next[p]++];
     series[p].push_back({span.begin_s, run.peak});
     series[p].push_back({span.end_s, run.after});
   }

@@ -10,6 +10,7 @@
 #include "ir/schema.h"
 #include "ir/verify.h"
 #include "planner/evaluation.h"
+#include "planner/forecast.h"
 #include "planner/layout.h"
 #include "planner/lower.h"
 #include "planner/memory.h"
@@ -42,9 +43,9 @@ class PlanMaker {
   }
 
   Result<Plan> Run() {
-    MW_TRY(PlanStep());
-    MW_TRY(PlanEvaluation());
-    MW_TRY(PlanInit());
+    MW_TRY(PrepareStep());
+    MW_TRY(PlanLaunches());
+    DescribeStages();
     if (scope_ == PlanScope::kAllDevices) MW_TRY(Verify());
     plan_.reporting_device = ReportingDevice(plan_.layout);
     constexpr int64_t kDevicesPerThread = 8;
@@ -58,18 +59,37 @@ class PlanMaker {
   }
 
  private:
-  Status PlanStep() {
+  Status PrepareStep() {
     MW_ASSIGN_OR_RETURN(Graph graph, MakeStepGraph(job_));
+    plan_.tokens_per_step =
+        static_cast<double>(job_.train.global_batch) * static_cast<double>(job_.train.sequence);
+    plan_.model_flops = ModelFlops(graph);
     MW_ASSIGN_OR_RETURN(staged_, StageStep(job_, std::move(graph), plan_.layout));
     MW_ASSIGN_OR_RETURN(strategies_, ChooseStepShardings());
+    plan_.notes.insert(plan_.notes.end(), strategies_.notes.begin(), strategies_.notes.end());
+    return OkStatus();
+  }
+
+  // At once: each is made from the staged step and its shardings alone.
+  Status PlanLaunches() {
+    Status init, evaluation, step;
+    ParallelItems(3, 1, [&](int64_t launch) {
+      if (launch == 0) init = PlanInit();
+      if (launch == 1) evaluation = PlanEvaluation();
+      if (launch == 2) step = PlanStep();  // the longest: of two threads it has one for itself
+    });
+    MW_TRY(step);
+    MW_TRY(evaluation);
+    return init;
+  }
+
+  Status PlanStep() {
     MW_ASSIGN_OR_RETURN(const Partition partition,
                         MakeStepPartition(job_, staged_, plan_.layout, strategies_));
     MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
                         MakeSchedule(plan_.layout.schedule, plan_.layout.shape(),
                                      static_cast<int>(plan_.layout.microbatches)));
     MW_ASSIGN_OR_RETURN(plan_.step, Lower("step", partition, std::move(schedule)));
-    plan_.notes.insert(plan_.notes.end(), strategies_.notes.begin(), strategies_.notes.end());
-    DescribeStages();
     return OkStatus();
   }
 

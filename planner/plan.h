@@ -94,6 +94,8 @@ struct Plan {
   std::vector<ir::Program> step;     // one training step; reports loss, grad_norm, lr, tokens
   std::vector<ir::Program> eval;     // one validation batch; reports loss_sum, count
   int reporting_device = 0;          // whose reports count
+  double tokens_per_step = 0;
+  double model_flops = 0;  // of a step (planner/forecast.h)
   PlanScope scope = PlanScope::kAllDevices;
   int64_t DevicesOf(const ir::Program& program) const;  // that it stands for
 };

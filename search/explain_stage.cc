@@ -116,7 +116,7 @@ class StageExplainer {
       move.refused = plan.error().message();
     } else {
       MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
-                          planner::ForecastStep(*plan, input_.topology, {}));
+                          planner::ForecastStep(*plan, input_.topology));
       move.step_s = forecast.step_s;
       move.memory_bytes = FullestBytes(*plan);
     }

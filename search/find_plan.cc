@@ -401,8 +401,7 @@ class PlanFinder {
   }
 
   Result<double> StepSeconds(const Plan& plan) const {
-    MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
-                        planner::ForecastStep(plan, topology_, {}));
+    MW_ASSIGN_OR_RETURN(const planner::Forecast forecast, planner::ForecastStep(plan, topology_));
     return forecast.step_s;
   }
 

@@ -80,7 +80,7 @@ mesh::Topology TopologyWith(int devices, const mesh::LinkCost& link, int64_t mem
 }
 
 double ForecastSeconds(const planner::Plan& plan, const mesh::Topology& topology) {
-  const auto forecast = planner::ForecastStep(plan, topology, {});
+  const auto forecast = planner::ForecastStep(plan, topology);
   EXPECT_TRUE(forecast.has_value());
   return forecast.has_value() ? forecast->step_s : 0;
 }

@@ -60,18 +60,14 @@ ir::JobRequest Job(int64_t data, int64_t tensor, int64_t pipeline, int64_t micro
 struct Case {
   Plan plan;
   Forecast forecast;
-  double model_flops = 0;
 };
 
 Case MustForecast(const ir::JobRequest& job, const mesh::Topology& topology) {
   Case made;
   auto plan = MakePlan(job, topology);
   EXPECT_TRUE(plan.has_value()) << plan.error().message();
-  const auto step = MakeStepGraph(job);
-  EXPECT_TRUE(step.has_value());
-  made.model_flops = ModelFlops(*step);
   made.plan = std::move(*plan);
-  auto forecast = ForecastStep(made.plan, topology, {kBatch * kSequence, made.model_flops});
+  auto forecast = ForecastStep(made.plan, topology);
   EXPECT_TRUE(forecast.has_value()) << forecast.error().message();
   made.forecast = std::move(*forecast);
   return made;
@@ -198,7 +194,7 @@ TEST(ForecastStep, MemoryOverTimePeaksAtThePlansMemory) {
 TEST(ForecastStep, RefusesAClusterThatIsTooSmall) {
   const auto plan = MakePlan(Job(2, 1, 1, 1), mesh::Topology::Local(2));
   ASSERT_TRUE(plan.has_value());
-  const auto forecast = ForecastStep(*plan, mesh::Topology::Local(1), {});
+  const auto forecast = ForecastStep(*plan, mesh::Topology::Local(1));
   ASSERT_FALSE(forecast.has_value());
   EXPECT_THAT(forecast.error().message(), HasSubstr("a program for device 1, the cluster 1"));
 }

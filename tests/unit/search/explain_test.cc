@@ -124,7 +124,7 @@ TEST(ShardingExplainer, NamesOfGradientsStateAndValuesAreKnown) {
 
 TEST(ExplainStage, SecondsAndMemoryAreThoseOfTheForecast) {
   const Explained plan = PlanOf(SmallJob(1, 1, 2));
-  const auto forecast = planner::ForecastStep(plan.found.plan, plan.topology, {});
+  const auto forecast = planner::ForecastStep(plan.found.plan, plan.topology);
   ASSERT_TRUE(forecast.has_value()) << forecast.error();
   const ExplainStageInput input{plan.job, plan.topology, plan.found.plan, *forecast};
   double busy_s = 0;
@@ -138,7 +138,7 @@ TEST(ExplainStage, SecondsAndMemoryAreThoseOfTheForecast) {
 
 TEST(ExplainStage, AMovedBoundaryIsThePlanWithThoseLayers) {
   const Explained plan = PlanOf(SmallJob(1, 1, 2));
-  const auto forecast = planner::ForecastStep(plan.found.plan, plan.topology, {});
+  const auto forecast = planner::ForecastStep(plan.found.plan, plan.topology);
   ASSERT_TRUE(forecast.has_value()) << forecast.error();
   const ExplainStageInput input{plan.job, plan.topology, plan.found.plan, *forecast};
   const auto stage = ExplainStage(input, 0, SystemClock());
@@ -149,7 +149,7 @@ TEST(ExplainStage, AMovedBoundaryIsThePlanWithThoseLayers) {
     layout.part_layers = move.to_stage == 0 ? std::vector<int>{3, 1} : std::vector<int>{1, 3};
     const auto moved = planner::MakePlanOf(plan.job, plan.topology, layout);
     ASSERT_TRUE(moved.has_value()) << moved.error();
-    EXPECT_EQ(move.step_s, planner::ForecastStep(*moved, plan.topology, {})->step_s);
+    EXPECT_EQ(move.step_s, planner::ForecastStep(*moved, plan.topology)->step_s);
     EXPECT_EQ(move.layer, move.to_stage == 0 ? 2 : 1);
   }
 }

@@ -137,7 +137,7 @@ TEST(LayoutCosts, AreThoseOfTheProgramsThatRun) {
     const LayoutCost& cost = found->best.front();
     const auto plan = planner::MakePlanOf(job, topology, cost.layout);
     ASSERT_TRUE(plan.has_value()) << cost.layout.ToString() << ": " << plan.error();
-    const auto forecast = planner::ForecastStep(*plan, topology, {});
+    const auto forecast = planner::ForecastStep(*plan, topology);
     ASSERT_TRUE(forecast.has_value()) << forecast.error();
     EXPECT_NEAR(cost.step_s / forecast->step_s, 1.0, 0.05) << layout.ToString();
     int64_t expected = 0;
@@ -163,7 +163,7 @@ TEST(LayoutCosts, TiedWeightsAreSummedOverTheirLink) {
     ASSERT_TRUE(found.has_value()) << layout.ToString() << ": " << found.error();
     const auto plan = planner::MakePlanOf(job, topology, found->best.front().layout);
     ASSERT_TRUE(plan.has_value()) << plan.error();
-    const auto forecast = planner::ForecastStep(*plan, topology, {});
+    const auto forecast = planner::ForecastStep(*plan, topology);
     ASSERT_TRUE(forecast.has_value()) << forecast.error();
     EXPECT_NEAR(found->best.front().step_s / forecast->step_s, 1.0, 0.1) << layout.ToString();
   }
@@ -343,7 +343,7 @@ TEST(FindLayout, OneProgramPerStageStandsForDevicesThatDiffer) {
   const auto seconds = [&](planner::PlanScope scope) {
     const auto plan = planner::MakePlanOf(job, topology, layout, scope);
     EXPECT_TRUE(plan.has_value()) << plan.error();
-    return planner::ForecastStep(*plan, topology, {})->step_s;
+    return planner::ForecastStep(*plan, topology)->step_s;
   };
   using enum planner::PlanScope;
   const double equal_s = seconds(kOnePerStage);
@@ -408,7 +408,7 @@ TEST(FindLayout, AThirdDeviceIsNotIdle) {
   EXPECT_LT(three.step_s, 0.85 * two.step_s) << three.layout.ToString();
   const auto plan = planner::MakePlanOf(job, topology, three.layout);
   ASSERT_TRUE(plan.has_value()) << plan.error();
-  const auto forecast = planner::ForecastStep(*plan, topology, {});
+  const auto forecast = planner::ForecastStep(*plan, topology);
   ASSERT_TRUE(forecast.has_value()) << forecast.error();
   EXPECT_NEAR(three.step_s / forecast->step_s, 1.0, 0.05) << three.layout.ToString();
 }
@@ -426,7 +426,7 @@ TEST(FindLayout, StagesLieOnTheDevicesThatTheLayoutNames) {
   const LayoutCost& best = found->best.front();
   const auto plan = planner::MakePlanOf(job, topology, best.layout);
   ASSERT_TRUE(plan.has_value()) << best.layout.ToString() << ": " << plan.error();
-  const auto forecast = planner::ForecastStep(*plan, topology, {});
+  const auto forecast = planner::ForecastStep(*plan, topology);
   ASSERT_TRUE(forecast.has_value()) << forecast.error();
   EXPECT_NEAR(best.step_s / forecast->step_s, 1.0, 0.05) << best.layout.ToString();
 }
@@ -459,7 +459,7 @@ TEST(FindLayout, DevicesThatShareCoresAreNotCountedTwice) {
   const LayoutCost& best = shared->best.front();
   const auto plan = planner::MakePlanOf(Gpt2Job(4, 16), topology, best.layout);
   ASSERT_TRUE(plan.has_value()) << plan.error();
-  const auto forecast = planner::ForecastStep(*plan, topology, {});
+  const auto forecast = planner::ForecastStep(*plan, topology);
   ASSERT_TRUE(forecast.has_value()) << forecast.error();
   EXPECT_NEAR(best.step_s / forecast->step_s, 1.0, 0.05) << best.layout.ToString();
   topology.devices.resize(2);
@@ -489,7 +489,7 @@ TEST(FindPlan, OfDevicesThatShareCoresTheFastestForecastIsTakenUnlessItCallsFarM
   std::string fastest;
   for (const LayoutCost& cost : best) {
     const planner::Plan plan = plan_of(cost.layout);
-    const double step_s = planner::ForecastStep(plan, topology, {})->step_s;
+    const double step_s = planner::ForecastStep(plan, topology)->step_s;
     EXPECT_DOUBLE_EQ(cost.step_s, step_s)
         << "of a forecast, as the others: " << plan.layout.ToString();
     if (step_s >= fastest_s) continue;

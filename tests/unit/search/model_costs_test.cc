@@ -145,7 +145,7 @@ TEST(ShardingSearch, PricesTheProgramsThatItsAnswerBecomes) {
     const auto plan =
         planner::MakePlanOf(job, topology, c.layout, planner::PlanScope::kOnePerStage, choose);
     ASSERT_TRUE(plan.has_value()) << c.layout.ToString() << ": " << plan.error();
-    const auto forecast = planner::ForecastStep(*plan, topology, {});
+    const auto forecast = planner::ForecastStep(*plan, topology);
     ASSERT_TRUE(forecast.has_value()) << forecast.error();
     EXPECT_NEAR(priced_s / forecast->step_s, 1, 0.05) << c.layout.ToString() << " zero " << c.zero;
   }
