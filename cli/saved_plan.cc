@@ -173,22 +173,10 @@ Status CheckReplay(const JobConfig& config, const PlannedJob& planned, int64_t d
 JobConfig WithDecisions(JobConfig config, const planner::Plan& plan) {
   const planner::Layout& layout = plan.layout;
   ir::ParallelSpec& parallel = config.parallel;
-  parallel.data = layout.data;
-  parallel.tensor = layout.tensor;
-  parallel.pipeline = layout.pipeline;
-  parallel.microbatches = layout.microbatches;
-  parallel.schedule = layout.schedule;
-  parallel.chunks = layout.chunks;
+  planner::PinDegrees(layout, parallel);
   parallel.part_layers =
       layout.pipeline > 1 ? fmt::format("{}", fmt::join(LayersOfParts(plan), ",")) : "";
-  parallel.sequence_parallel = layout.sequence_parallel;
-  parallel.zero = layout.zero;
   parallel.tensor_axes = fmt::format("{}", fmt::join(layout.tensor_axes, "x"));
-  parallel.stage_meshes = planner::FormatStageDegrees(layout.stage_degrees);
-  if (!parallel.stage_meshes.empty()) {
-    parallel.data = 0;
-    parallel.tensor = 0;
-  }
   SetRecompute(layout.recompute, parallel);
   return config;
 }

@@ -204,6 +204,20 @@ Status CheckSchedule(const ir::ParallelSpec& pins, Layout layout, int64_t layer_
   return OkStatus();
 }
 
+// "2,3*40,2": of hundreds of parts, most are like their neighbours.
+std::string FormatPartLayers(const std::vector<int>& layers) {
+  constexpr std::ptrdiff_t kLeastRun = 4;
+  std::vector<std::string> runs;
+  for (auto begin = layers.begin(); begin != layers.end();) {
+    auto end = std::find_if(begin, layers.end(), [&](int count) { return count != *begin; });
+    if (end - begin < kLeastRun) end = begin + 1;
+    runs.push_back(end - begin == 1 ? fmt::to_string(*begin)
+                                    : fmt::format("{}*{}", *begin, end - begin));
+    begin = end;
+  }
+  return fmt::format("{}", fmt::join(runs, ","));
+}
+
 }  // namespace
 
 std::string DivisorList(int64_t n, int64_t limit) {
@@ -243,12 +257,25 @@ std::string Layout::ToString() const {
   if (tensor_axes.size() > 1) text += fmt::format(" tensor_axes={}", fmt::join(tensor_axes, "x"));
   if (sequence_parallel) text += " sequence_parallel";
   if (chunks > 1) text += fmt::format(" chunks={}", chunks);
-  if (!part_layers.empty()) text += fmt::format(" layers={}", fmt::join(part_layers, ","));
+  if (!part_layers.empty()) text += fmt::format(" layers={}", FormatPartLayers(part_layers));
   if (zero > 0) text += fmt::format(" zero={}", zero);
   const bool recomputes = std::any_of(recompute.begin(), recompute.end(),
                                       [](Recompute mode) { return mode != Recompute::kNone; });
   if (recomputes) text += fmt::format(" recompute={}", FormatRecompute(recompute));
   return text;
+}
+
+void PinDegrees(const Layout& layout, ir::ParallelSpec& spec) {
+  const bool equal = layout.stage_degrees.empty();
+  spec.data = equal ? layout.data : 0;
+  spec.tensor = equal ? layout.tensor : 0;
+  spec.stage_meshes = FormatStageDegrees(layout.stage_degrees);
+  spec.pipeline = layout.pipeline;
+  spec.microbatches = layout.microbatches;
+  spec.schedule = layout.schedule;
+  spec.chunks = layout.chunks;
+  spec.sequence_parallel = layout.sequence_parallel;
+  spec.zero = layout.zero;
 }
 
 std::string IdleDevicesNote(const ir::JobRequest& job, const Layout& layout, int64_t device_count) {

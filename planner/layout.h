@@ -39,6 +39,10 @@ std::string FormatDevices(const Layout& layout, int64_t first, int64_t count);
 // tensor. REQUIRES: one per stage.
 void SetStageDegrees(const std::vector<StageDegrees>& degrees, Layout& layout);
 
+// Decides in `spec` what the layout's degrees are, and its microbatches, schedule, chunks, sequence
+// parallelism and ZeRO. Layers of parts, recomputation and shardings stay as they are.
+void PinDegrees(const Layout& layout, ir::ParallelSpec& spec);
+
 // "1, 2, 4": the divisors of n up to `limit`.
 std::string DivisorList(int64_t n, int64_t limit);
 

@@ -335,14 +335,7 @@ class Finder {
   std::optional<Layout> WithPinnedParts(Layout layout) {
     if (job_.parallel.part_layers.empty()) return layout;
     ir::JobRequest pinned = job_;
-    if (job_.parallel.stage_meshes.empty()) {
-      pinned.parallel.pipeline = layout.pipeline;
-      pinned.parallel.data = layout.data;
-      pinned.parallel.tensor = layout.tensor;
-    }
-    pinned.parallel.microbatches = layout.microbatches;
-    pinned.parallel.schedule = layout.schedule;
-    pinned.parallel.chunks = layout.chunks;
+    planner::PinDegrees(layout, pinned.parallel);
     const auto resolved = planner::ResolveLayout(pinned, device_count_, layer_count_);
     if (!resolved) {
       refused_ = resolved.error();

@@ -275,11 +275,14 @@ class PlanFinder {
       Result<Plan> other = PlanByRulesOf(priced[i].layout);
       if (other.has_value()) MW_TRY(add(priced[i], *std::move(other)));
     }
-    for (size_t i = found_.best.size(); i-- > 0 && !deadline.expired();) {
-      const auto whole = WithoutZero(found_.best[i].layout);
-      if (!whole.has_value()) continue;
-      Result<Plan> other = PlanByRulesOf(whole->layout);
-      if (other.has_value()) MW_TRY(add(*whole, *std::move(other)));
+    for (const auto shorter : {&PlanFinder::WithFewerMicrobatches, &PlanFinder::WithoutZero}) {
+      for (size_t i = found_.best.size(); i-- > 0 && !deadline.expired();) {
+        if (!IsNearFastest(forecasts, forecasts[i])) continue;
+        const std::optional<LayoutCost> variant = (this->*shorter)(found_.best[i].layout, deadline);
+        if (!variant.has_value()) continue;
+        Result<Plan> other = PlanByRulesOf(variant->layout);
+        if (other.has_value()) MW_TRY(add(*variant, *std::move(other)));
+      }
     }
     const size_t chosen = ChooseOfNearest(forecasts);
     NoteFewerCalls(forecasts, chosen, plans[chosen]);
@@ -290,22 +293,41 @@ class PlanFinder {
     return std::move(plans[chosen]);
   }
 
-  // The search keeps the fastest of each family of degrees, which may split what saves next to
-  // nothing, one weight at a time. None: nothing is split, the job says so, or it does not fit.
-  std::optional<LayoutCost> WithoutZero(const Layout& layout) const {
+  // The search keeps the fastest of each family of degrees. It may split what saves next to
+  // nothing, one weight at a time, or compute a batch in parts that are no faster one by one: with
+  // more collectives in both cases. None: there is nothing of this kind, the job asks for it, or
+  // without it the job does not fit.
+  std::optional<LayoutCost> WithoutZero(const Layout& layout, const Deadline& deadline) const {
     if (layout.zero == 0 || job_.parallel.zero > 0 || !layout.stage_degrees.empty()) {
       return std::nullopt;
     }
     ir::JobRequest job = job_;
-    job.parallel.data = layout.data;
-    job.parallel.tensor = layout.tensor;
-    job.parallel.pipeline = layout.pipeline;
-    job.parallel.microbatches = layout.microbatches;
-    job.parallel.schedule = layout.schedule;
-    job.parallel.chunks = layout.chunks;
-    job.parallel.sequence_parallel = layout.sequence_parallel;
+    planner::PinDegrees(layout, job.parallel);
     job.parallel.zero = 0;
-    const auto found = FindLayout(job, topology_, options_, clock_);
+    return BestOf(job, deadline);
+  }
+
+  // Without stages, whose bubbles shrink with their number.
+  std::optional<LayoutCost> WithFewerMicrobatches(const Layout& layout,
+                                                  const Deadline& deadline) const {
+    if (layout.pipeline > 1 || job_.parallel.microbatches > 0) return std::nullopt;
+    ir::JobRequest job = job_;
+    planner::PinDegrees(layout, job.parallel);
+    job.parallel.zero = job_.parallel.zero;
+    for (int64_t microbatches = 1; microbatches < layout.microbatches; ++microbatches) {
+      if (layout.microbatches % microbatches != 0) continue;
+      job.parallel.microbatches = microbatches;
+      std::optional<LayoutCost> fewer = BestOf(job, deadline);
+      if (fewer.has_value()) return fewer;
+    }
+    return std::nullopt;
+  }
+
+  std::optional<LayoutCost> BestOf(const ir::JobRequest& job, const Deadline& deadline) const {
+    FindOptions left = options_;
+    left.timeout_ms = deadline.remaining_ms();
+    left.progress = nullptr;  // of the search that is over
+    const auto found = FindLayout(job, topology_, left, clock_);
     if (!found.has_value() || !found->best.front().layout.devices.empty()) return std::nullopt;
     return found->best.front();
   }

@@ -9,6 +9,8 @@ namespace meshwright::search {
 namespace {
 
 constexpr double kNear = 1.02;
+// What is worth a look at its variants, which may be a little faster.
+constexpr double kNearlyNear = 1.05;
 
 int64_t CollectivesOf(const ir::Graph& graph) {
   return std::count_if(graph.nodes.begin(), graph.nodes.end(),
@@ -37,6 +39,12 @@ int64_t CallsOf(const planner::Plan& plan) {
   int64_t most = 0;
   for (const ir::Program& program : plan.step) most = std::max(most, CallsOf(program));
   return most;
+}
+
+bool IsNearFastest(std::span<const ForecastPlan> plans, const ForecastPlan& plan) {
+  return std::all_of(plans.begin(), plans.end(), [&](const ForecastPlan& other) {
+    return plan.step_s <= kNearlyNear * other.step_s;
+  });
 }
 
 size_t ChooseOfNearest(std::span<const ForecastPlan> plans) {

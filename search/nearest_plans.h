@@ -22,6 +22,10 @@ struct ForecastPlan {
   int64_t calls = 0;
 };
 
+// At most 5 % slower than any of `plans`: variants of it with fewer calls may be the ones to
+// choose.
+bool IsNearFastest(std::span<const ForecastPlan> plans, const ForecastPlan& plan);
+
 // The fastest, unless one that is at most 2 % slower has at most half as many calls: the fastest of
 // these. REQUIRES: not empty.
 size_t ChooseOfNearest(std::span<const ForecastPlan> plans);

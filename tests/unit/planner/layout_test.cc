@@ -54,6 +54,12 @@ TEST(ResolveLayout, MeshesOfStagesSayWhatDegreesWouldSay) {
   EXPECT_EQ(equal->ToString(), "data=2 tensor=1 pipeline=2 microbatches=3 schedule=1f1b");
 }
 
+TEST(Layout, ManyPartsOfOneSizeAreCounted) {
+  Layout layout;
+  layout.part_layers = {2, 3, 3, 3, 3, 3, 1, 1, 1};
+  EXPECT_NE(layout.ToString().find(" layers=2,3*5,1,1,1"), std::string::npos) << layout.ToString();
+}
+
 TEST(ResolveLayout, MeshesOfStagesThatSayNothingAreRefused) {
   ir::JobRequest job = Job(12);
   job.parallel = ir::OpenParallel();
