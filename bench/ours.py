@@ -15,7 +15,8 @@ JOB_TIMEOUT_S = 1800
 class Job:
     """What a submitted job showed: seconds are those that its user waits, from report to report."""
 
-    def __init__(self, arrivals, steps, started):
+    def __init__(self, arrivals, steps, started, layout):
+        self.layout = layout
         self.losses = [step["loss"] for step in steps]
         self.periods = [b - a for a, b in zip(arrivals, arrivals[1:])][WARM_STEPS - 1:]
         # From the call of `submit` to the begin of the first step.
@@ -60,12 +61,13 @@ class Cluster:
             env=clean_environment(), cwd=ROOT)
         watchdog = threading.Timer(JOB_TIMEOUT_S, process.kill)
         watchdog.start()
-        arrivals, reports, last = [], [], ""
+        arrivals, reports, last, layout = [], [], "", ""
         try:
             for line in process.stdout:
                 now = time.perf_counter()
                 report = json.loads(line)
                 last = report.get("message") or last
+                layout = report.get("layout") or layout
                 if "step" in report:
                     arrivals.append(now)
                     reports.append(report)
@@ -81,7 +83,7 @@ class Cluster:
             raise CaseError((last or (errors[-1] if errors else "the job failed"))[:300])
         if not all(isinstance(report["loss"], float) for report in reports):
             raise CaseError("a loss is no number")
-        return Job(arrivals, reports, started)
+        return Job(arrivals, reports, started, layout)
 
 
 def check_job(job, sets):
