@@ -10,14 +10,18 @@ if(MESHWRIGHT_SANITIZE)
   set(MW_WARNINGS -w)
 endif()
 
-# Compiles a target for sanitizers in less time: no optimisation, as no test computes in it for long, and
-# without the checks that double the code (a null pointer crashes anyhow). For tests and for rooms above
-# raw memory; base, ir, mesh, planner, device, ops, collective and worker keep all checks.
-function(mw_compile_fast target)
-  target_compile_options(${target} PRIVATE -O0)
+# Compiles a target for sanitizers without the checks that double the code (a null pointer crashes anyhow).
+# For tests and for rooms above raw memory; base, ir, device, ops, collective and worker keep all checks.
+function(mw_check_less target)
   if(MESHWRIGHT_SANITIZE STREQUAL "address")
     target_compile_options(${target} PRIVATE -fno-sanitize=null,alignment,object-size,vptr)
   endif()
+endfunction()
+
+# And without optimisation, which takes longer than what its tests compute.
+function(mw_compile_fast target)
+  target_compile_options(${target} PRIVATE -O0)
+  mw_check_less(${target})
 endfunction()
 
 # Compiles a target in groups of files, so that common headers are read once for each. ARGN: names of files
@@ -73,6 +77,9 @@ function(mw_library name)
       mw_compile_fast(mw_${name})
     elseif(MESHWRIGHT_SANITIZE STREQUAL "address" AND NOT name MATCHES "^(base|ops|collective)$")
       target_compile_options(mw_${name} PRIVATE -O0)
+    endif()
+    if(name MATCHES "^(mesh|compile|planner|search)$")
+      mw_check_less(mw_${name})
     endif()
   endif()
   set_target_properties(mw_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)

@@ -186,7 +186,7 @@ TEST_F(SearchPlan, GridsOfTheTensorGroupEqualOneDevice) {
                         {{1, 4, 2, 2}, "2x2"},
                         {{1, 8, 1, 1}, "2x2x2"}};
   for (const Grid& grid : grids) {
-    if (LeavesOut(3)) continue;
+    if (LeavesOut(4)) continue;
     ir::JobRequest on_grid = With(job, grid.degrees);
     on_grid.parallel.tensor_axes = grid.axes;
     const auto devices =
@@ -231,7 +231,7 @@ TEST_F(SearchPlan, OpenDegreesOfLlamaEqualOneDevice) {
   Train(job, 64);
   for (const int devices : {2, 4, 8}) {
     for (const Links& links : kLinks) {
-      if (LeavesOut(4)) continue;
+      if (LeavesOut(9)) continue;
       ir::JobRequest open = job;
       open.parallel.tensor = 0;
       open.parallel.pipeline = 0;

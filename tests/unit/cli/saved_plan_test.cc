@@ -122,9 +122,9 @@ TEST(SavedPlan, HasNothingButDecisions) {
 }
 
 TEST(PlanOrigin, IsReadBackAndTellsOtherJobsAndClusters) {
-  const mesh::Topology four = mesh::Topology::Local(4, 1);
+  const mesh::Topology two = mesh::Topology::Local(2, 1);
   PlannedJob planned;
-  const std::string text = Saved({"training.global_batch_size=16"}, four, &planned);
+  const std::string text = Saved({"training.global_batch_size=16"}, two, &planned);
   EXPECT_TRUE(IsSavedPlan(text));
   EXPECT_FALSE(IsSavedPlan("[parallelism]\n"));
   EXPECT_FALSE(IsSavedPlan("[plan"));
@@ -132,15 +132,15 @@ TEST(PlanOrigin, IsReadBackAndTellsOtherJobsAndClusters) {
   ASSERT_TRUE(origin.has_value()) << origin.error();
   EXPECT_EQ(origin->job, "small.toml");
   EXPECT_EQ(origin->overrides, std::vector<std::string>{"training.global_batch_size=16"});
-  EXPECT_EQ(origin->devices, 4);
+  EXPECT_EQ(origin->devices, 2);
   const ir::JobRequest& job = planned.prepared.request;
-  EXPECT_EQ(ForeignPlanNote(*origin, "p.toml", job, &four), "");
-  const mesh::Topology two = mesh::Topology::Local(2, 1);
-  EXPECT_THAT(ForeignPlanNote(*origin, "p.toml", job, &two), HasSubstr("for another cluster"));
+  EXPECT_EQ(ForeignPlanNote(*origin, "p.toml", job, &two), "");
+  const mesh::Topology three = mesh::Topology::Local(3, 1);
+  EXPECT_THAT(ForeignPlanNote(*origin, "p.toml", job, &three), HasSubstr("for another cluster"));
   EXPECT_EQ(ForeignPlanNote(*origin, "p.toml", job, nullptr), "");
   ir::JobRequest other = job;
   other.train.sequence *= 2;
-  EXPECT_THAT(ForeignPlanNote(*origin, "p.toml", other, &four), HasSubstr("for another job"));
+  EXPECT_THAT(ForeignPlanNote(*origin, "p.toml", other, &two), HasSubstr("for another job"));
 }
 
 TEST(PlanOrigin, ErrorsSayWhere) {
