@@ -96,12 +96,16 @@ class Party:
         self.cluster, self.job, self.sets, self.steps = cluster, job, sets, steps
         self.plan, self.held = forecast(cluster.address, job, sets), None
 
-    def __call__(self):
-        """Seconds of a step of the layout that the forecast is of."""
-        job = self.cluster.submit(self.job, self.sets, self.steps)
+    def run(self, steps, on_report=lambda: None):
+        """A job of the layout that the forecast is of."""
+        job = self.cluster.submit(self.job, self.sets, steps, on_report)
         if job.layout != self.plan["layout"]:
             raise CaseError(f"the job ran {job.layout}, the forecast is of {self.plan['layout']}")
-        return median(job.periods)
+        return job
+
+    def __call__(self):
+        """Seconds of a step."""
+        return median(self.run(self.steps).periods)
 
     def memory(self):
         """Bytes that the workers' devices hold while the job runs, and by which the processes grow."""
@@ -111,7 +115,7 @@ class Party:
             held.append(device_bytes(self.metrics))
             resident.append(resident_bytes(self.cluster.workers))
 
-        self.cluster.submit(self.job, self.sets, 2, on_report=look)
+        self.run(2, look)
         return max(held), max(resident) - before
 
 

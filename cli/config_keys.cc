@@ -141,7 +141,8 @@ std::vector<ConfigKey> ParallelismKeys() {
        "1.",
        MW_AT(parallel.chunks), KeyKind::kDegree},
       {"parallelism", "pipeline_parallel_layers",
-       "Layers of each part of the model, in order, such as \"7,5\"; empty: balanced by FLOPs.",
+       "Layers of each part of the model, in order, such as \"7,5\", or \"6*8\" for eight parts of "
+       "six; empty: balanced by FLOPs.",
        MW_AT(parallel.part_layers)},
       {"parallelism", "pipeline_parallel_meshes",
        "Replicas x tensor group of each stage, such as \"2x1,1x1\" for three devices, where stages "

@@ -73,8 +73,10 @@ Result<std::string> WritePlanFiles(const PlanArgs& args, const NamedPlan& plan,
     MW_ASSIGN_OR_RETURN(const std::string text,
                         FormatSavedPlan(args, plan.config, plan.planned, topology));
     MW_TRY(WriteFileAtomic(args.save, text));
-    lines += fmt::format("saved      {} (meshwright plan {} --plan {})\n", args.save, args.file,
-                         args.save);
+    std::string job = args.file;
+    for (const std::string& setting : args.overrides) job += fmt::format(" --set '{}'", setting);
+    lines +=
+        fmt::format("saved      {} (meshwright plan {} --plan {})\n", args.save, job, args.save);
   }
   return lines;
 }

@@ -33,7 +33,7 @@ std::string FormatSearch(const search::FoundLayout& found) {
     rows.push_back({FormatDuration(cost.step_s), fmt::format("x{:.3f}", cost.step_s / best_s),
                     FormatBytes(FullestStageBytes(cost)), cost.layout.ToString()});
   }
-  return FormatTable({"STEP", "RATIO", "MEMORY", "LAYOUT (estimates of the search)"}, rows) +
+  return FormatTable({"STEP", "RATIO", "MEMORY", "LAYOUT (estimates)"}, rows) +
          fmt::format("{} layouts priced, {} families of degrees and microbatches; gap {}\n",
                      FormatCount(found.priced), FormatCount(found.candidates),
                      found.gap > 0 ? fmt::format("{:.1f} %", 100 * found.gap)

@@ -24,8 +24,6 @@
 namespace meshwright::cli {
 namespace {
 
-using planner::Recompute;
-
 constexpr size_t kShownFingerprint = 12;
 
 std::string TomlText(const std::string& text) {
@@ -45,20 +43,6 @@ std::vector<int> LayersOfParts(const planner::Plan& plan) {
     }
   }
   return layers;
-}
-
-// Mode and layers of [activation_checkpoint] that say what each layer recomputes.
-void SetRecompute(const std::vector<Recompute>& modes, ir::ParallelSpec& parallel) {
-  const auto has = [&](Recompute mode) {
-    return std::find(modes.begin(), modes.end(), mode) != modes.end();
-  };
-  parallel.recompute_layers.clear();
-  parallel.recompute = has(Recompute::kFull)        ? "full"
-                       : has(Recompute::kSelective) ? "selective"
-                                                    : "none";
-  const bool mixed =
-      std::adjacent_find(modes.begin(), modes.end(), std::not_equal_to<>()) != modes.end();
-  if (mixed) parallel.recompute_layers = planner::FormatRecompute(modes);
 }
 
 std::string Header(const PlannedJob& planned) {
@@ -177,7 +161,7 @@ JobConfig WithDecisions(JobConfig config, const planner::Plan& plan) {
   parallel.part_layers =
       layout.pipeline > 1 ? fmt::format("{}", fmt::join(LayersOfParts(plan), ",")) : "";
   parallel.tensor_axes = fmt::format("{}", fmt::join(layout.tensor_axes, "x"));
-  SetRecompute(layout.recompute, parallel);
+  planner::PinRecompute(layout.recompute, parallel);
   return config;
 }
 

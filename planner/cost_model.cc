@@ -302,4 +302,20 @@ mesh::LinkClass CostModel::ClassOf(std::span<const int> devices) const {
   return mesh::LinkClass::kNetwork;
 }
 
+double ModelFlops(const ir::Graph& step_graph) {
+  // Five products, one of which forward has done already.
+  constexpr double kAttentionGradOnce = 4.0 / 5;
+  double flops = 0;
+  for (const ir::Node& node : step_graph.nodes) {
+    if (node.phase == ir::Phase::kUpdate || IsCollective(node.op)) continue;
+    const mesh::KernelClass kernel = mesh::KernelClassOf(node.op);
+    const bool is_grad = node.op == ir::Op::kAttentionGrad || node.op == ir::Op::kAttentionQkvGrad;
+    if (kernel == mesh::KernelClass::kProduct || kernel == mesh::KernelClass::kHead ||
+        kernel == mesh::KernelClass::kAttention) {
+      flops += ir::CostOf(step_graph, node).flops * (is_grad ? kAttentionGradOnce : 1);
+    }
+  }
+  return flops;
+}
+
 }  // namespace meshwright::planner

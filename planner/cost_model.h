@@ -96,4 +96,8 @@ class CostModel {
   int groups_ = 0;
 };
 
+// Of products, attention and head in forward and backward, without what attention's backward
+// computes a second time. `step_graph`: logical, as MakeStepGraph gives it, before recomputation.
+double ModelFlops(const ir::Graph& step_graph);
+
 }  // namespace meshwright::planner

@@ -28,10 +28,6 @@
 
 namespace meshwright::planner {
 
-// Of products, attention and head in forward and backward, without what attention's backward
-// computes a second time. `step_graph`: logical, as MakeStepGraph gives it, before recomputation.
-double ModelFlops(const ir::Graph& step_graph);
-
 // Per device of the topology: the cores that it shares with others of its host.
 std::vector<CoreUse> CoreUses(const mesh::Topology& topology);
 

@@ -80,21 +80,29 @@ Status CheckLayers(const Layout& layout, int64_t layer_count) {
                   layout.pipeline, layout.pipeline, layer_count, layer_count));
 }
 
-// "6,6" -> {6, 6}.
+// 0: it is no number above 0.
+int Positive(std::string_view text) {
+  int number = 0;
+  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && at == text.data() + text.size() ? std::max(number, 0) : 0;
+}
+
+// "6,5*3" -> {6, 5, 5, 5}.
 Result<std::vector<int>> ParsePartLayers(const std::string& text) {
+  constexpr int kMostParts = 100'000;
   std::vector<int> counts;
   for (const std::string& field : Split(text, ',')) {
-    int count = 0;
-    const char* const end = field.data() + field.size();
-    const auto [at, error] = std::from_chars(field.data(), end, count);
-    if (error != std::errc() || at != end || count < 1) {
+    const std::vector<std::string> factors = Split(field, '*');
+    const int count = Positive(factors[0]);
+    const int times = factors.size() == 1 ? 1 : Positive(factors[1]);
+    if (count == 0 || times == 0 || times > kMostParts || factors.size() > 2) {
       return Fail(
           InvalidArgument(fmt::format("parallel.part_layers is '{}': '{}' is no number of layers; "
                                       "write the layers of each part "
-                                      "as in \"6,6\"",
+                                      "as in \"6,6\", or \"6*2\"",
                                       text, field)));
     }
-    counts.push_back(count);
+    counts.insert(counts.end(), static_cast<size_t>(times), count);
   }
   return counts;
 }

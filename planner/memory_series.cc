@@ -98,7 +98,7 @@ std::vector<MemorySeries> MemoryOverTime(std::span<const ir::Program> programs,
     if (known == firsts.end()) firsts.push_back(p);
   }
   std::vector<std::vector<RunMemory>> runs(firsts.size());
-  constexpr int64_t kProgramsPerThread = 4;
+  constexpr int64_t kProgramsPerThread = 2;
   ParallelItems(static_cast<int64_t>(firsts.size()), kProgramsPerThread, [&](int64_t i) {
     runs[static_cast<size_t>(i)] = MemoryOfRuns(programs[firsts[static_cast<size_t>(i)]]);
   });

@@ -95,7 +95,7 @@ struct Plan {
   std::vector<ir::Program> eval;     // one validation batch; reports loss_sum, count
   int reporting_device = 0;          // whose reports count
   double tokens_per_step = 0;
-  double model_flops = 0;  // of a step (planner/forecast.h)
+  double model_flops = 0;  // of a step (planner/cost_model.h)
   PlanScope scope = PlanScope::kAllDevices;
   int64_t DevicesOf(const ir::Program& program) const;  // that it stands for
 };
@@ -114,7 +114,8 @@ using ShardingChooser = std::function<Result<Strategies>(
     const std::map<std::string, mesh::Sharding>& known_params)>;
 
 // The plan of a layout that is decided. `choose`: none: by planner/strategy.h's rules, with
-// layout.zero applied to them. Errors: as MakePlan, and as `choose`.
+// layout.zero applied to them; called by one thread after another. Errors: as MakePlan, and as
+// `choose`.
 Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topology,
                         const Layout& layout, PlanScope scope = PlanScope::kAllDevices,
                         const ShardingChooser& choose = {});

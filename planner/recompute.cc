@@ -224,4 +224,17 @@ std::string FormatRecompute(const std::vector<Recompute>& modes) {
   return runs.empty() ? "none" : fmt::format("{}", fmt::join(runs, ", "));
 }
 
+void PinRecompute(const std::vector<Recompute>& modes, ir::ParallelSpec& spec) {
+  const auto has = [&](Recompute mode) {
+    return std::find(modes.begin(), modes.end(), mode) != modes.end();
+  };
+  spec.recompute_layers.clear();
+  spec.recompute = has(Recompute::kFull)        ? "full"
+                   : has(Recompute::kSelective) ? "selective"
+                                                : "none";
+  const bool mixed =
+      std::adjacent_find(modes.begin(), modes.end(), std::not_equal_to<>()) != modes.end();
+  if (mixed) spec.recompute_layers = FormatRecompute(modes);
+}
+
 }  // namespace meshwright::planner

@@ -34,4 +34,7 @@ Result<std::vector<Recompute>> RecomputeOfLayers(Recompute mode, const std::stri
 // "none", "full", or by runs: "0-5 full, 6-11 none".
 std::string FormatRecompute(const std::vector<Recompute>& modes);
 
+// Decides in `spec` that layers recompute so. Empty: none does.
+void PinRecompute(const std::vector<Recompute>& modes, ir::ParallelSpec& spec);
+
 }  // namespace meshwright::planner

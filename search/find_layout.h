@@ -51,8 +51,10 @@ struct FindOptions {
 };
 
 struct FoundLayout {
-  std::vector<LayoutCost> best;  // that fit, from the fastest, with different degrees; at least one
-  double gap = 0;                // of the first
+  // That fit, from the fastest, with different degrees; at least one. Of FindPlan the first is the
+  // plan's, which may be slower, or have the degrees of another (search/nearest_choice.h).
+  std::vector<LayoutCost> best;
+  double gap = 0;  // of the first
   int64_t priced = 0;
   int64_t candidates = 0;
 };

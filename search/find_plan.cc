@@ -14,6 +14,7 @@
 #include "planner/stages.h"
 #include "search/find_layout.h"
 #include "search/find_shardings.h"
+#include "search/nearest_choice.h"
 #include "search/nearest_plans.h"
 #include "search/plan_cache.h"
 #include "search/sharding_pins.h"
@@ -237,7 +238,7 @@ class PlanFinder {
     const double slower = best[chosen].step_s / best.front().step_s;
     found_.gap = 1 - (1 - found_.gap) / slower;
     std::string note = fmt::format(
-        "its estimate is {:.1f} % slower than the fastest, {}, whose programs are more "
+        "the estimate of the plan is {:.1f} % slower than the fastest, {}, whose programs are more "
         "than twice as long",
         1e2 * (slower - 1), best.front().layout.ToString());
     const auto at = best.begin() + static_cast<std::ptrdiff_t>(chosen);
@@ -250,103 +251,17 @@ class PlanFinder {
     return std::any_of(uses.begin(), uses.end(), [](const auto& use) { return use.host >= 0; });
   }
 
-  // What devices that share cores take is a bound in the search's price and a schedule in the
-  // forecast: layouts that are near each other are compared by that. `first`: of best.front().
-  // Takes no longer than a search may, but for one plan.
   Result<Plan> BestOfNearest(Plan first) {
-    const Deadline deadline = Deadline::After(options_.timeout_ms, clock_);
-    constexpr size_t kMostForecasts = 6;
-    constexpr double kWorthForecasting = 1.2;
-    const std::vector<LayoutCost> priced = std::move(found_.best);
-    std::vector<Plan> plans;
-    std::vector<ForecastPlan> forecasts;
-    found_.best.clear();
-    const auto add = [&](LayoutCost cost, Plan plan) -> Status {
-      MW_ASSIGN_OR_RETURN(cost.step_s, StepSeconds(plan));
-      forecasts.push_back({cost.step_s, CallsOf(plan)});
-      found_.best.push_back(std::move(cost));
-      plans.push_back(std::move(plan));
-      return OkStatus();
-    };
-    MW_TRY(add(priced.front(), std::move(first)));
-    for (size_t i = 1; i < std::min(priced.size(), kMostForecasts); ++i) {
-      const bool near = priced[i].step_s <= kWorthForecasting * priced.front().step_s;
-      if (!near || deadline.expired()) break;
-      Result<Plan> other = PlanByRulesOf(priced[i].layout);
-      if (other.has_value()) MW_TRY(add(priced[i], *std::move(other)));
+    const NearestInput input = {job_, topology_, options_, clock_,
+                                [this](const Layout& layout) { return PlanByRulesOf(layout); }};
+    MW_ASSIGN_OR_RETURN(NearestChoice choice, ChooseNearest(input, found_.best, std::move(first)));
+    found_.best = std::move(choice.best);
+    if (!choice.note.empty()) {
+      found_.gap = 1 - (1 - found_.gap) / choice.slower;
+      note_ = choice.note;
+      choice.plan.notes.push_back(note_);
     }
-    for (const auto shorter : {&PlanFinder::WithFewerMicrobatches, &PlanFinder::WithoutZero}) {
-      for (size_t i = found_.best.size(); i-- > 0 && !deadline.expired();) {
-        if (!IsNearFastest(forecasts, forecasts[i])) continue;
-        const std::optional<LayoutCost> variant = (this->*shorter)(found_.best[i].layout, deadline);
-        if (!variant.has_value()) continue;
-        Result<Plan> other = PlanByRulesOf(variant->layout);
-        if (other.has_value()) MW_TRY(add(*variant, *std::move(other)));
-      }
-    }
-    const size_t chosen = ChooseOfNearest(forecasts);
-    NoteFewerCalls(forecasts, chosen, plans[chosen]);
-    const auto at = found_.best.begin() + static_cast<std::ptrdiff_t>(chosen);
-    std::rotate(found_.best.begin(), at, at + 1);
-    std::stable_sort(found_.best.begin() + 1, found_.best.end(),
-                     [](const auto& a, const auto& b) { return a.step_s < b.step_s; });
-    return std::move(plans[chosen]);
-  }
-
-  // The search keeps the fastest of each family of degrees. It may split what saves next to
-  // nothing, one weight at a time, or compute a batch in parts that are no faster one by one: with
-  // more collectives in both cases. None: there is nothing of this kind, the job asks for it, or
-  // without it the job does not fit.
-  std::optional<LayoutCost> WithoutZero(const Layout& layout, const Deadline& deadline) const {
-    if (layout.zero == 0 || job_.parallel.zero > 0 || !layout.stage_degrees.empty()) {
-      return std::nullopt;
-    }
-    ir::JobRequest job = job_;
-    planner::PinDegrees(layout, job.parallel);
-    job.parallel.zero = 0;
-    return BestOf(job, deadline);
-  }
-
-  // Without stages, whose bubbles shrink with their number.
-  std::optional<LayoutCost> WithFewerMicrobatches(const Layout& layout,
-                                                  const Deadline& deadline) const {
-    if (layout.pipeline > 1 || job_.parallel.microbatches > 0) return std::nullopt;
-    ir::JobRequest job = job_;
-    planner::PinDegrees(layout, job.parallel);
-    job.parallel.zero = job_.parallel.zero;
-    for (int64_t microbatches = 1; microbatches < layout.microbatches; ++microbatches) {
-      if (layout.microbatches % microbatches != 0) continue;
-      job.parallel.microbatches = microbatches;
-      std::optional<LayoutCost> fewer = BestOf(job, deadline);
-      if (fewer.has_value()) return fewer;
-    }
-    return std::nullopt;
-  }
-
-  std::optional<LayoutCost> BestOf(const ir::JobRequest& job, const Deadline& deadline) const {
-    FindOptions left = options_;
-    left.timeout_ms = deadline.remaining_ms();
-    left.progress = nullptr;  // of the search that is over
-    const auto found = FindLayout(job, topology_, left, clock_);
-    if (!found.has_value() || !found->best.front().layout.devices.empty()) return std::nullopt;
-    return found->best.front();
-  }
-
-  // REQUIRES: found_.best has the layouts of `forecasts`, in their order.
-  void NoteFewerCalls(const std::vector<ForecastPlan>& forecasts, size_t chosen, Plan& plan) {
-    const auto fastest = std::min_element(
-        forecasts.begin(), forecasts.end(),
-        [](const ForecastPlan& a, const ForecastPlan& b) { return a.step_s < b.step_s; });
-    const double slower = forecasts[chosen].step_s / fastest->step_s;
-    if (slower <= 1) return;
-    found_.gap = 1 - (1 - found_.gap) / slower;
-    note_ = fmt::format(
-        "its forecast is {:.1f} % slower than the fastest, {}, which has {} collectives and "
-        "messages in a step where it has {}",
-        1e2 * (slower - 1),
-        found_.best[static_cast<size_t>(fastest - forecasts.begin())].layout.ToString(),
-        fastest->calls, forecasts[chosen].calls);
-    plan.notes.push_back(note_);
+    return std::move(choice.plan);
   }
 
   // Grids of a tensor group: all of two axes, and 2 x 2 x the rest.

@@ -8,10 +8,6 @@
 namespace meshwright::search {
 namespace {
 
-constexpr double kNear = 1.02;
-// What is worth a look at its variants, which may be a little faster.
-constexpr double kNearlyNear = 1.05;
-
 int64_t CollectivesOf(const ir::Graph& graph) {
   return std::count_if(graph.nodes.begin(), graph.nodes.end(),
                        [](const ir::Node& node) { return planner::IsCollective(node.op); });
@@ -41,20 +37,22 @@ int64_t CallsOf(const planner::Plan& plan) {
   return most;
 }
 
-bool IsNearFastest(std::span<const ForecastPlan> plans, const ForecastPlan& plan) {
-  return std::all_of(plans.begin(), plans.end(), [&](const ForecastPlan& other) {
-    return plan.step_s <= kNearlyNear * other.step_s;
-  });
+size_t FastestOf(std::span<const ForecastPlan> plans) {
+  const auto fastest = std::min_element(
+      plans.begin(), plans.end(),
+      [](const ForecastPlan& a, const ForecastPlan& b) { return a.step_s < b.step_s; });
+  return static_cast<size_t>(fastest - plans.begin());
+}
+
+double SlowdownOf(const ForecastPlan& plan, std::span<const ForecastPlan> plans) {
+  return plan.step_s / plans[FastestOf(plans)].step_s;
 }
 
 size_t ChooseOfNearest(std::span<const ForecastPlan> plans) {
-  size_t fastest = 0;
-  for (size_t i = 1; i < plans.size(); ++i) {
-    if (plans[i].step_s < plans[fastest].step_s) fastest = i;
-  }
+  const size_t fastest = FastestOf(plans);
   size_t chosen = fastest;
   for (size_t i = 0; i < plans.size(); ++i) {
-    const bool near = plans[i].step_s <= kNear * plans[fastest].step_s;
+    const bool near = plans[i].step_s <= kNearSlowdown * plans[fastest].step_s;
     const bool fewer =
         plans[i].calls < plans[fastest].calls && 2 * plans[i].calls <= plans[fastest].calls;
     if (!near || !fewer) continue;

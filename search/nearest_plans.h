@@ -22,9 +22,13 @@ struct ForecastPlan {
   int64_t calls = 0;
 };
 
-// At most 5 % slower than any of `plans`: variants of it with fewer calls may be the ones to
-// choose.
-bool IsNearFastest(std::span<const ForecastPlan> plans, const ForecastPlan& plan);
+// REQUIRES: not empty.
+size_t FastestOf(std::span<const ForecastPlan> plans);
+// Seconds of `plan` over those of the fastest of `plans`.
+double SlowdownOf(const ForecastPlan& plan, std::span<const ForecastPlan> plans);
+
+// How much slower than the fastest a plan may be that is chosen.
+inline constexpr double kNearSlowdown = 1.02;
 
 // The fastest, unless one that is at most 2 % slower has at most half as many calls: the fastest of
 // these. REQUIRES: not empty.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <stdexcept>
 #include <vector>
 
 namespace meshwright {
@@ -20,6 +21,17 @@ TEST(ParallelItems, CallsEachItemOnce) {
       EXPECT_EQ(calls, std::vector<int>(static_cast<size_t>(count), 1)) << count << ", " << least;
       EXPECT_EQ(sum, count * (count - 1) / 2);
     }
+  }
+}
+
+TEST(ParallelItems, WhatABodyThrowsReachesTheCaller) {
+  for (const int64_t bad : {0, 7}) {  // of the caller's block, of the last thread's
+    const auto throws = [&] {
+      ParallelItems(8, 1, [&](int64_t i) {
+        if (i == bad) throw std::runtime_error("body");
+      });
+    };
+    EXPECT_THROW(throws(), std::runtime_error);
   }
 }
 

@@ -23,7 +23,7 @@ TEST(FormatSearch, ShowsAlternativesWithRatioAndTheGap) {
   found.priced = 1234;
   found.candidates = 56;
   EXPECT_EQ(FormatSearch(found),
-            "STEP    RATIO   MEMORY    LAYOUT (estimates of the search)\n"
+            "STEP    RATIO   MEMORY    LAYOUT (estimates)\n"
             "100 ms  x1.000  1.00 GiB  data=1 tensor=1 pipeline=1 microbatches=1 schedule=1f1b\n"
             "250 ms  x2.500  1.00 MiB  data=1 tensor=2 pipeline=1 microbatches=1 schedule=1f1b\n"
             "1,234 layouts priced, 56 families of degrees and microbatches; gap 0: none of them is "

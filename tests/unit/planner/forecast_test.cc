@@ -191,6 +191,21 @@ TEST(ForecastStep, MemoryOverTimePeaksAtThePlansMemory) {
   EXPECT_THAT(trace, HasSubstr(R"("name":"MiB of device 1","ph":"C","pid":1,)"));
 }
 
+// Of many programs, worked out by several threads.
+TEST(ForecastStep, MemoryOverTimeIsThatOfEachProgram) {
+  const Case pipeline = MustForecast(Job(1, 1, 4, 8), mesh::Topology::Local(4));
+  ASSERT_EQ(pipeline.forecast.memory.size(), 4U);
+  for (size_t p = 0; p < 4; ++p) {
+    const std::vector<RunMemory> runs = MemoryOfRuns(pipeline.plan.step[p]);
+    const MemorySeries& series = pipeline.forecast.memory[p];
+    ASSERT_EQ(series.size(), 2 * runs.size()) << p;
+    for (size_t r = 0; r < runs.size(); ++r) {
+      EXPECT_EQ(series[2 * r].bytes, runs[r].peak) << p << " " << r;
+      EXPECT_EQ(series[2 * r + 1].bytes, runs[r].after) << p << " " << r;
+    }
+  }
+}
+
 TEST(ForecastStep, RefusesAClusterThatIsTooSmall) {
   const auto plan = MakePlan(Job(2, 1, 1, 1), mesh::Topology::Local(2));
   ASSERT_TRUE(plan.has_value());

@@ -56,8 +56,49 @@ TEST(ResolveLayout, MeshesOfStagesSayWhatDegreesWouldSay) {
 
 TEST(Layout, ManyPartsOfOneSizeAreCounted) {
   Layout layout;
-  layout.part_layers = {2, 3, 3, 3, 3, 3, 1, 1, 1};
-  EXPECT_NE(layout.ToString().find(" layers=2,3*5,1,1,1"), std::string::npos) << layout.ToString();
+  layout.part_layers = {2, 3, 3, 3, 3, 1, 1, 1};
+  EXPECT_NE(layout.ToString().find(" layers=2,3*4,1,1,1"), std::string::npos) << layout.ToString();
+}
+
+TEST(ResolveLayout, EqualPartsMayBeCounted) {
+  ir::JobRequest job = Job(12);
+  job.parallel.pipeline = 4;
+  job.parallel.part_layers = "2,3*2,1";
+  const auto layout = ResolveLayout(job, 4, 9);
+  ASSERT_TRUE(layout.has_value()) << layout.error();
+  EXPECT_EQ(layout->part_layers, (std::vector<int>{2, 3, 3, 1}));
+  for (const char* bad : {"3*", "*3", "3*0", "3*2*1", "3*99999999", "1e9*1", "9*9999999999"}) {
+    job.parallel.part_layers = bad;
+    const auto refused = ResolveLayout(job, 4, 9);
+    ASSERT_FALSE(refused.has_value()) << bad;
+    EXPECT_NE(refused.error().message().find("is no number of layers"), std::string::npos)
+        << refused.error();
+  }
+}
+
+// What PinDegrees writes, ResolveLayout reads.
+TEST(PinDegrees, BringTheLayoutBack) {
+  Layout equal;
+  equal.data = 2;
+  equal.tensor = 2;
+  equal.pipeline = 2;
+  equal.microbatches = 3;
+  equal.schedule = "zb-v";
+  equal.chunks = 2;
+  equal.sequence_parallel = true;
+  equal.zero = 2;
+  Layout meshes;
+  meshes.pipeline = 2;
+  meshes.microbatches = 6;
+  SetStageDegrees({{2, 1}, {1, 3}}, meshes);
+  for (const Layout& layout : {equal, meshes}) {
+    ir::JobRequest job = Job(12);
+    job.parallel = ir::OpenParallel();
+    PinDegrees(layout, job.parallel);
+    const auto again = ResolveLayout(job, 8, 8);
+    ASSERT_TRUE(again.has_value()) << again.error();
+    EXPECT_EQ(again->ToString(), layout.ToString());
+  }
 }
 
 TEST(ResolveLayout, MeshesOfStagesThatSayNothingAreRefused) {

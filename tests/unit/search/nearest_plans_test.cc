@@ -24,6 +24,13 @@ TEST(ChooseOfNearest, TakesTheFastestUnlessFarFewerCallsCostLittle) {
   EXPECT_EQ(Choose({{1.0, 0}, {1.0, 0}}), 0U) << "a single device calls nobody";
 }
 
+TEST(SlowdownOf, IsMeasuredByTheFastest) {
+  const std::vector<ForecastPlan> plans = {{1.0, 1}, {0.5, 1}, {0.75, 1}};
+  EXPECT_EQ(FastestOf(plans), 1U);
+  EXPECT_DOUBLE_EQ(SlowdownOf(plans[2], plans), 1.5);
+  EXPECT_DOUBLE_EQ(SlowdownOf(plans[1], plans), 1);
+}
+
 TEST(CallsOf, CountsCollectivesAndMessagesOfAStep) {
   models::Gpt2Config config;
   config.vocabulary = 64;

@@ -1,0 +1,147 @@
+#include "search/nearest_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "planner/forecast.h"
+#include "planner/layout.h"
+#include "planner/recompute.h"
+#include "search/nearest_plans.h"
+
+namespace meshwright::search {
+namespace {
+
+using planner::Layout;
+using planner::Plan;
+
+constexpr size_t kMostPriced = 6;
+constexpr double kWorthForecasting = 1.2;  // by the price
+// By the forecast: of what is a little slower than may be chosen, a variant may be faster.
+constexpr double kWorthVarying = 1.05;
+
+// The job with all that `layout` decides, but the layers of its parts.
+ir::JobRequest Pinned(const ir::JobRequest& job, const Layout& layout) {
+  ir::JobRequest pinned = job;
+  planner::PinDegrees(layout, pinned.parallel);
+  planner::PinRecompute(layout.recompute, pinned.parallel);
+  return pinned;
+}
+
+class Chooser {
+ public:
+  explicit Chooser(const NearestInput& input)
+      : input_(input), deadline_(Deadline::After(input.options.timeout_ms, input.clock)) {}
+
+  Result<NearestChoice> Run(const std::vector<LayoutCost>& priced, Plan first) {
+    MW_TRY(Add(priced.front(), std::move(first)));
+    for (size_t i = 1; i < std::min(priced.size(), kMostPriced); ++i) {
+      const bool near = priced[i].step_s <= kWorthForecasting * priced.front().step_s;
+      if (!near || deadline_.expired()) break;
+      Result<Plan> plan = input_.make_plan(priced[i].layout);
+      if (plan.has_value()) MW_TRY(Add(priced[i], *std::move(plan)));
+    }
+    const size_t priced_count = plans_.size();
+    MW_TRY(AddVariants(JobsWithFewerMicrobatches));
+    MW_TRY(AddVariants(JobsWithoutZero));
+    return Choose(priced_count);
+  }
+
+ private:
+  Status Add(LayoutCost cost, Plan plan) {
+    MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
+                        planner::ForecastStep(plan, input_.topology));
+    cost.step_s = forecast.step_s;
+    forecasts_.push_back({cost.step_s, CallsOf(plan)});
+    costs_.push_back(std::move(cost));
+    plans_.push_back(std::move(plan));
+    return OkStatus();
+  }
+
+  template <typename JobsOf>
+  Status AddVariants(const JobsOf& jobs_of) {
+    for (size_t i = plans_.size(); i-- > 0;) {
+      if (SlowdownOf(forecasts_[i], forecasts_) > kWorthVarying) continue;
+      for (const ir::JobRequest& job : jobs_of(input_.job, costs_[i].layout)) {
+        if (deadline_.expired()) return OkStatus();
+        MW_ASSIGN_OR_RETURN(const bool near, AddVariant(job));
+        if (near) break;
+      }
+    }
+    return OkStatus();
+  }
+
+  // Whether there is one that may be chosen for how fast it is.
+  Result<bool> AddVariant(const ir::JobRequest& job) {
+    FindOptions options = input_.options;
+    options.timeout_ms = deadline_.remaining_ms();
+    options.progress = nullptr;  // of the search that is over
+    const auto found = FindLayout(job, input_.topology, options, input_.clock);
+    if (!found.has_value() || !found->best.front().layout.devices.empty()) return false;
+    Result<Plan> plan = input_.make_plan(found->best.front().layout);
+    if (!plan.has_value()) return false;
+    MW_TRY(Add(found->best.front(), *std::move(plan)));
+    return SlowdownOf(forecasts_.back(), forecasts_) <= kNearSlowdown;
+  }
+
+  NearestChoice Choose(size_t priced_count) {
+    const size_t chosen = ChooseOfNearest(forecasts_);
+    const size_t fastest = FastestOf(forecasts_);
+    NearestChoice choice;
+    choice.slower = forecasts_[chosen].step_s / forecasts_[fastest].step_s;
+    if (choice.slower > 1) {
+      choice.note = fmt::format(
+          "the forecast of the plan is {:.1f} % slower than the fastest, {}, which has {} "
+          "collectives and messages in a step where the plan has {}",
+          1e2 * (choice.slower - 1), costs_[fastest].layout.ToString(), forecasts_[fastest].calls,
+          forecasts_[chosen].calls);
+    }
+    for (size_t i = 0; i < costs_.size(); ++i) {
+      if (i == chosen || (i >= priced_count && i != fastest)) continue;
+      choice.best.push_back(std::move(costs_[i]));
+    }
+    std::stable_sort(choice.best.begin(), choice.best.end(),
+                     [](const auto& a, const auto& b) { return a.step_s < b.step_s; });
+    choice.best.insert(choice.best.begin(), std::move(costs_[chosen]));
+    choice.plan = std::move(plans_[chosen]);
+    return choice;
+  }
+
+  const NearestInput& input_;
+  const Deadline deadline_;
+  // In the order in which they were made.
+  std::vector<LayoutCost> costs_;
+  std::vector<Plan> plans_;
+  std::vector<ForecastPlan> forecasts_;
+};
+
+}  // namespace
+
+std::vector<ir::JobRequest> JobsWithoutZero(const ir::JobRequest& job, const Layout& layout) {
+  if (layout.zero == 0 || job.parallel.zero > 0 || !layout.stage_degrees.empty()) return {};
+  ir::JobRequest whole = Pinned(job, layout);
+  whole.parallel.zero = 0;
+  return {whole};
+}
+
+std::vector<ir::JobRequest> JobsWithFewerMicrobatches(const ir::JobRequest& job,
+                                                      const Layout& layout) {
+  if (layout.pipeline > 1 || job.parallel.microbatches > 0) return {};
+  std::vector<ir::JobRequest> jobs;
+  for (int64_t microbatches = 1; microbatches < layout.microbatches; ++microbatches) {
+    if (layout.microbatches % microbatches != 0) continue;
+    jobs.push_back(Pinned(job, layout));
+    jobs.back().parallel.zero = job.parallel.zero;
+    jobs.back().parallel.microbatches = microbatches;
+  }
+  return jobs;
+}
+
+Result<NearestChoice> ChooseNearest(const NearestInput& input,
+                                    const std::vector<LayoutCost>& priced, Plan first) {
+  return Chooser(input).Run(priced, std::move(first));
+}
+
+}  // namespace meshwright::search
