@@ -100,7 +100,8 @@ class Party:
         """A job of the layout that the forecast is of."""
         job = self.cluster.submit(self.job, self.sets, steps, on_report)
         if job.layout != self.plan["layout"]:
-            raise CaseError(f"the job ran {job.layout}, the forecast is of {self.plan['layout']}")
+            raise CaseError(f"the job ran {job.layout}, the forecast is of {self.plan['layout']}, planned in "
+                            f"{self.plan['plan_s']:.2f} s")
         return job
 
     def __call__(self):
