@@ -183,6 +183,7 @@ class Core {
   void FreeDevices(JobId job, const std::string& worker);
   Worker* WorkerOf(SessionId session);
   std::vector<mesh::Device> PlaceableDevices() const;
+  int64_t ReturningDevices() const;
   int HostCores(const std::string& host) const;
   int64_t ClusterDevices() const;
 

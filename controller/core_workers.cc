@@ -324,6 +324,22 @@ std::vector<mesh::Device> Core::PlaceableDevices() const {
   return devices;
 }
 
+// Devices of READY workers whose job has ended, until their mesh is gone.
+int64_t Core::ReturningDevices() const {
+  std::set<int64_t> ended;
+  for (const auto& [generation, mesh] : meshes_) {
+    const bool ends = mesh.phase == MeshPhase::kReleasing || mesh.phase == MeshPhase::kAborting;
+    if (ends) ended.insert(mesh.job.value());
+  }
+  int64_t devices = 0;
+  for (const auto& [name, worker] : workers_) {
+    if (worker.state != WorkerState::kReady) continue;
+    devices += std::count_if(worker.device_job.begin(), worker.device_job.end(),
+                             [&](JobId job) { return ended.count(job.value()) != 0; });
+  }
+  return devices;
+}
+
 // The cores that the connected workers of a host may use, all together: workers that are kept to
 // different ones do not share them. 0: not known.
 int Core::HostCores(const std::string& host) const {

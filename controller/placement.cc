@@ -119,7 +119,7 @@ bool NaturalLess(const std::string& a, const std::string& b) {
 }
 
 Placement Place(const ir::ParallelSpec& parallel, std::vector<mesh::Device> free,
-                int64_t cluster_devices) {
+                int64_t returning_devices, int64_t cluster_devices) {
   const Need need = NeedOf(parallel);
   const auto available = static_cast<int64_t>(free.size());
   Placement placement;
@@ -140,6 +140,12 @@ Placement Place(const ir::ParallelSpec& parallel, std::vector<mesh::Device> free
     placement.outcome = PlacementOutcome::kNoCapacity;
     placement.message = fmt::format("{} needs {} devices; {} of {} are free", DegreesText(parallel),
                                     need.least, available, cluster_devices);
+    return placement;
+  }
+  if (need.open_ended && returning_devices > 0) {
+    placement.outcome = PlacementOutcome::kNoCapacity;
+    placement.message = fmt::format("{} takes every device: waits for {} that an ended job lets go",
+                                    DegreesText(parallel), returning_devices);
     return placement;
   }
   const int64_t taken = need.open_ended ? available / need.granule * need.granule : need.least;

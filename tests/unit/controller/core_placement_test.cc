@@ -36,5 +36,27 @@ TEST(CorePlacement, APlacementOnDevicesThatWereNotReservedFails) {
   }
 }
 
+// Else a job that follows another is planned for what happens to be free at that moment.
+TEST(CorePlacement, AJobThatTakesEveryDeviceWaitsForThoseThatAreLetGo) {
+  SimCluster cluster;
+  cluster.AddWorkers(2);
+  cluster.hold_reports = true;
+  cluster.deaf_aborts = true;
+  const int64_t first = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 3));
+  cluster.Settle();
+  EXPECT_TRUE(cluster.Cancel(first).ok());
+  cluster.SettleFor(4000);
+  EXPECT_EQ(cluster.Info(first).state, JobState::kCancelled);
+  cluster.hold_reports = false;
+  const int64_t open = cluster.Submit(SimCluster::MakeJob(0, 1, 1, 3));
+  cluster.Settle();
+  EXPECT_EQ(cluster.Info(open).state, JobState::kQueued);
+  EXPECT_THAT(cluster.Info(open).message, HasSubstr("waits for 1"));
+  cluster.FeedFrom("w0", proto::MeshReleased{MeshGeneration(1)});
+  cluster.Settle();
+  EXPECT_EQ(cluster.Info(open).state, JobState::kSucceeded);
+  EXPECT_THAT(cluster.Info(open).layout, HasSubstr("data=2"));
+}
+
 }  // namespace
 }  // namespace meshwright::controller
