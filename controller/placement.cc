@@ -144,7 +144,7 @@ Placement Place(const ir::ParallelSpec& parallel, std::vector<mesh::Device> free
   }
   if (need.open_ended && returning_devices > 0) {
     placement.outcome = PlacementOutcome::kNoCapacity;
-    placement.message = fmt::format("{} takes every device: waits for {} that an ended job lets go",
+    placement.message = fmt::format("{} takes every device: waits for {} that an ended job holds",
                                     DegreesText(parallel), returning_devices);
     return placement;
   }

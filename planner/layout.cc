@@ -89,13 +89,14 @@ int Positive(std::string_view text) {
 
 // "6,5*3" -> {6, 5, 5, 5}.
 Result<std::vector<int>> ParsePartLayers(const std::string& text) {
-  constexpr int kMostParts = 100'000;
+  constexpr size_t kMostParts = 100'000;
   std::vector<int> counts;
   for (const std::string& field : Split(text, ',')) {
     const std::vector<std::string> factors = Split(field, '*');
     const int count = Positive(factors[0]);
     const int times = factors.size() == 1 ? 1 : Positive(factors[1]);
-    if (count == 0 || times == 0 || times > kMostParts || factors.size() > 2) {
+    const bool few = counts.size() + static_cast<size_t>(times) <= kMostParts;
+    if (count == 0 || times == 0 || !few || factors.size() > 2) {
       return Fail(
           InvalidArgument(fmt::format("parallel.part_layers is '{}': '{}' is no number of layers; "
                                       "write the layers of each part "

@@ -95,7 +95,7 @@ TEST(Placement, AutoDataTakesWholeReplicas) {
   // Any degree may be open; what is fixed says the multiple.
   const Placement waits = Place(Degrees(0, 1, 1), free, 2, 7);
   EXPECT_EQ(waits.outcome, PlacementOutcome::kNoCapacity) << "of seven it would get five";
-  EXPECT_NE(waits.message.find("waits for 2 that an ended job lets go"), std::string::npos);
+  EXPECT_NE(waits.message.find("waits for 2 that an ended job holds"), std::string::npos);
   EXPECT_EQ(Place(Degrees(2, 2, 1), free, 2, 7).devices.size(), 4u) << "has all that it needs";
   EXPECT_EQ(Place(Degrees(0, 0, 0), free, 0, 5).devices.size(), 5u);
   EXPECT_EQ(Place(Degrees(2, 0, 1), free, 0, 5).devices.size(), 4u);

@@ -67,7 +67,8 @@ TEST(ResolveLayout, EqualPartsMayBeCounted) {
   const auto layout = ResolveLayout(job, 4, 9);
   ASSERT_TRUE(layout.has_value()) << layout.error();
   EXPECT_EQ(layout->part_layers, (std::vector<int>{2, 3, 3, 1}));
-  for (const char* bad : {"3*", "*3", "3*0", "3*2*1", "3*99999999", "1e9*1", "9*9999999999"}) {
+  for (const char* bad :
+       {"3*", "*3", "3*0", "3*2*1", "3*99999999", "1*60000,1*60000", "1e9*1", "9*9999999999"}) {
     job.parallel.part_layers = bad;
     const auto refused = ResolveLayout(job, 4, 9);
     ASSERT_FALSE(refused.has_value()) << bad;
