@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/text.h"
+#include "mesh/device_order.h"
 
 namespace meshwright::cli {
 namespace {
@@ -97,6 +98,7 @@ Result<mesh::Topology> TopologyOf(const std::vector<client::WorkerInfo>& workers
     return Fail(
         ResourceExhausted("the cluster has no ready worker; start one with `meshwright worker`"));
   }
+  mesh::SortForPlacement(topology.devices);  // as for a job that gets them all
   mesh::TakeMeasuredLinks(topology);
   mesh::ShareHost(topology);
   return topology;

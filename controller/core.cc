@@ -258,7 +258,7 @@ void Core::ScheduleQueue(Context& context) {
 // True when the head left the queue.
 bool Core::PlaceHead(JobEntry& job, Context& context) {
   Placement placement =
-      Place(job.request->parallel, PlaceableDevices(), ReturningDevices(), ClusterDevices());
+      Place(job.request->parallel, PlaceableDevices(), DevicesThatReturn(), ClusterDevices());
   switch (placement.outcome) {
     case PlacementOutcome::kNoWorkers:
       SetWaiting(job, "NoWorkers", std::move(placement.message), context);

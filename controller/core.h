@@ -26,6 +26,7 @@
 
 #include "controller/events.h"
 #include "controller/launches.h"
+#include "controller/placement.h"
 #include "controller/states.h"
 
 namespace meshwright::controller {
@@ -183,7 +184,7 @@ class Core {
   void FreeDevices(JobId job, const std::string& worker);
   Worker* WorkerOf(SessionId session);
   std::vector<mesh::Device> PlaceableDevices() const;
-  int64_t ReturningDevices() const;
+  ReturningDevices DevicesThatReturn() const;
   int HostCores(const std::string& host) const;
   int64_t ClusterDevices() const;
 

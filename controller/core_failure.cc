@@ -50,6 +50,7 @@ void Core::MemberFreed(Mesh& mesh, MeshMember& member, Context& context) {
   if (mesh.phase != MeshPhase::kAborting && mesh.phase != MeshPhase::kReleasing) {
     // A member that lets go unasked has lost its part of the mesh.
     member.freed = true;
+    FreeDevices(mesh.job, member.worker);
     FailMesh(mesh,
              MakeError(ErrorKind::kProtocol,
                        Internal(fmt::format("worker '{}' dropped mesh generation {} unasked",

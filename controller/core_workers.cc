@@ -324,20 +324,26 @@ std::vector<mesh::Device> Core::PlaceableDevices() const {
   return devices;
 }
 
-// Devices of READY workers whose job has ended, until their mesh is gone.
-int64_t Core::ReturningDevices() const {
-  std::set<int64_t> ended;
+// Devices whose job is ending, until their mesh is gone. A worker that is silent for a moment may
+// be busy letting go; soon it is heard again, or lost.
+ReturningDevices Core::DevicesThatReturn() const {
+  std::set<int64_t> ending;
   for (const auto& [generation, mesh] : meshes_) {
     const bool ends = mesh.phase == MeshPhase::kReleasing || mesh.phase == MeshPhase::kAborting;
-    if (ends) ended.insert(mesh.job.value());
+    if (ends) ending.insert(mesh.job.value());
   }
-  int64_t devices = 0;
+  ReturningDevices returning;
+  std::set<int64_t> jobs;
   for (const auto& [name, worker] : workers_) {
-    if (worker.state != WorkerState::kReady) continue;
-    devices += std::count_if(worker.device_job.begin(), worker.device_job.end(),
-                             [&](JobId job) { return ended.count(job.value()) != 0; });
+    if (worker.state != WorkerState::kReady && worker.state != WorkerState::kSuspect) continue;
+    for (const JobId job : worker.device_job) {
+      if (ending.count(job.value()) == 0) continue;
+      ++returning.count;
+      jobs.insert(job.value());
+    }
   }
-  return devices;
+  returning.jobs.assign(jobs.begin(), jobs.end());
+  return returning;
 }
 
 // The cores that the connected workers of a host may use, all together: workers that are kept to

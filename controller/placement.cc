@@ -1,32 +1,26 @@
 #include "controller/placement.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
-#include <map>
-#include <tuple>
 #include <utility>
 
+#include "mesh/device_order.h"
 #include "planner/layout.h"
 
 namespace meshwright::controller {
 namespace {
 
-bool IsDigit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
-
-// The run of digits at `at` without leading zeros; moves `at` behind it.
-std::string_view DigitRun(const std::string& text, size_t& at) {
-  while (at + 1 < text.size() && text[at] == '0' && IsDigit(text[at + 1])) ++at;
-  const size_t begin = at;
-  while (at < text.size() && IsDigit(text[at])) ++at;
-  return std::string_view(text).substr(begin, at - begin);
-}
-
 struct Need {
   int64_t least = 1;    // devices that the job cannot do without
   int64_t granule = 1;  // it takes multiples of this
   bool open_ended = false;
+
+  // REQUIRES available >= least.
+  int64_t TakenOf(int64_t available) const {
+    return open_ended ? available / granule * granule : least;
+  }
 };
 
 // Devices of a replica; degrees that are open (0) need no more than one.
@@ -68,18 +62,6 @@ std::string DegreesText(const ir::ParallelSpec& parallel) {
                      text(parallel.pipeline));
 }
 
-void SortForPlacement(std::vector<mesh::Device>& devices) {
-  std::map<std::string, int64_t> per_host;
-  for (const mesh::Device& device : devices) ++per_host[device.host];
-  std::sort(devices.begin(), devices.end(), [&](const mesh::Device& a, const mesh::Device& b) {
-    if (a.host != b.host) {
-      return std::pair(-per_host[a.host], a.host) < std::pair(-per_host[b.host], b.host);
-    }
-    if (a.worker != b.worker) return NaturalLess(a.worker, b.worker);
-    return a.local_index < b.local_index;
-  });
-}
-
 std::string InfeasibleText(const ir::ParallelSpec& parallel, const Need& need, int64_t has) {
   const int64_t replica = ReplicaOf(parallel);
   std::string fix = "add workers";
@@ -96,30 +78,8 @@ std::string InfeasibleText(const ir::ParallelSpec& parallel, const Need& need, i
 
 }  // namespace
 
-bool NaturalLess(const std::string& a, const std::string& b) {
-  size_t i = 0;
-  size_t j = 0;
-  while (i < a.size() && j < b.size()) {
-    if (IsDigit(a[i]) && IsDigit(b[j])) {
-      const std::string_view x = DigitRun(a, i);
-      const std::string_view y = DigitRun(b, j);
-      if (x != y) return x.size() != y.size() ? x.size() < y.size() : x < y;
-    } else if (a[i] != b[j]) {
-      return a[i] < b[j];
-    } else {
-      ++i;
-      ++j;
-    }
-  }
-  const bool a_ended = i == a.size();
-  const bool b_ended = j == b.size();
-  // Equal up to leading zeros: the plain order decides, so that the order is total.
-  if (a_ended && b_ended) return a < b;
-  return a_ended;
-}
-
 Placement Place(const ir::ParallelSpec& parallel, std::vector<mesh::Device> free,
-                int64_t returning_devices, int64_t cluster_devices) {
+                const ReturningDevices& returning, int64_t cluster_devices) {
   const Need need = NeedOf(parallel);
   const auto available = static_cast<int64_t>(free.size());
   Placement placement;
@@ -142,14 +102,16 @@ Placement Place(const ir::ParallelSpec& parallel, std::vector<mesh::Device> free
                                     need.least, available, cluster_devices);
     return placement;
   }
-  if (need.open_ended && returning_devices > 0) {
+  const int64_t taken = need.TakenOf(available);
+  if (need.TakenOf(available + returning.count) > taken) {
     placement.outcome = PlacementOutcome::kNoCapacity;
-    placement.message = fmt::format("{} takes every device: waits for {} that an ended job holds",
-                                    DegreesText(parallel), returning_devices);
+    placement.message =
+        fmt::format("{} takes every free device: waits for {} more that job {} {} letting go of",
+                    DegreesText(parallel), returning.count, fmt::join(returning.jobs, " and job "),
+                    returning.jobs.size() == 1 ? "is" : "are");
     return placement;
   }
-  const int64_t taken = need.open_ended ? available / need.granule * need.granule : need.least;
-  SortForPlacement(free);
+  mesh::SortForPlacement(free);
   free.resize(static_cast<size_t>(taken));
   placement.outcome = PlacementOutcome::kPlaced;
   placement.devices = std::move(free);

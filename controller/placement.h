@@ -2,10 +2,10 @@
 // snapshot.
 //
 // A job with fixed degrees needs data x tensor x pipeline devices. With an open degree (0, "auto")
-// it takes every free device, in multiples of the product of the fixed ones, and waits for those
-// that an ended job is letting go of: jobs that follow each other get the same devices. Hosts with
-// the most free devices are used first, so that a job spans few of them; the chosen devices are in
-// placement order (hosts and workers are neighbours).
+// it takes every free device, in multiples of the product of the fixed ones, and waits where it
+// would have more with those that ending jobs are letting go of: jobs that follow each other get
+// as many. Hosts with the most free devices are used first, so that a job spans few of them; the
+// chosen devices are in placement order (hosts and workers are neighbours).
 #pragma once
 
 #include <cstdint>
@@ -30,13 +30,15 @@ struct Placement {
   std::string message;                // otherwise: needs, has, what would fit
 };
 
-// free: devices that can be used now. returning_devices: those of ended jobs, free in a moment.
-// cluster_devices: all that the cluster has, also those that are busy or whose worker is silent for
-// the moment.
-Placement Place(const ir::ParallelSpec& parallel, std::vector<mesh::Device> free,
-                int64_t returning_devices, int64_t cluster_devices);
+// Devices that are free in a moment, and the jobs that let go of them.
+struct ReturningDevices {
+  int64_t count = 0;
+  std::vector<int64_t> jobs;
+};
 
-// "w2" before "w10": digits compare as numbers.
-bool NaturalLess(const std::string& a, const std::string& b);
+// free: devices that can be used now. cluster_devices: all that the cluster has, also those that
+// are busy or whose worker is silent for the moment.
+Placement Place(const ir::ParallelSpec& parallel, std::vector<mesh::Device> free,
+                const ReturningDevices& returning, int64_t cluster_devices);
 
 }  // namespace meshwright::controller

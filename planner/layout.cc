@@ -95,13 +95,16 @@ Result<std::vector<int>> ParsePartLayers(const std::string& text) {
     const std::vector<std::string> factors = Split(field, '*');
     const int count = Positive(factors[0]);
     const int times = factors.size() == 1 ? 1 : Positive(factors[1]);
-    const bool few = counts.size() + static_cast<size_t>(times) <= kMostParts;
-    if (count == 0 || times == 0 || !few || factors.size() > 2) {
+    if (count == 0 || times == 0 || factors.size() > 2) {
       return Fail(
           InvalidArgument(fmt::format("parallel.part_layers is '{}': '{}' is no number of layers; "
                                       "write the layers of each part "
                                       "as in \"6,6\", or \"6*2\"",
                                       text, field)));
+    }
+    if (counts.size() + static_cast<size_t>(times) > kMostParts) {
+      return Fail(InvalidArgument(
+          fmt::format("parallel.part_layers is '{}': more than {} parts", text, kMostParts)));
     }
     counts.insert(counts.end(), static_cast<size_t>(times), count);
   }

@@ -80,7 +80,9 @@ struct FoundPlan {
 
 // The plan of the best layout that the planner's exact memory accepts, or of one that is hardly
 // slower and has shorter programs (ShortestOfNearest; a note says so), and what it was chosen from.
-// Where devices share cores, the fastest by its forecast of the best few, as far as the time goes.
+// Where devices share cores, of the best few that whose forecast is fastest, or one that is hardly
+// slower and has far fewer collectives and messages (ChooseNearest; a note says so, and also where
+// the time was not enough to compare them: such a plan is not kept in the cache).
 // With job.parallel.shardings "search", the shardings of the best layouts are searched, too
 // (search/find_shardings.h), and the plan whose forecast is fastest is the answer; a note says what
 // that changed. What the cache has is not searched again; a note says why an entry cannot be used,

@@ -57,6 +57,8 @@ class PlanFinder {
     if (auto cached = FromCache(key, why)) return *std::move(cached);
     MW_ASSIGN_OR_RETURN(FoundPlan found, Find());
     if (!why.empty()) found.plan.notes.push_back("the cached plan is ignored: " + why);
+    // With more time, or less to share it with, an equal request may find a better one.
+    if (timed_out_) return found;
     const Status kept = Keep(key, found);
     if (!kept.ok()) found.plan.notes.push_back("the plan is not kept: " + kept.message());
     return found;
@@ -257,9 +259,15 @@ class PlanFinder {
     MW_ASSIGN_OR_RETURN(NearestChoice choice, ChooseNearest(input, found_.best, std::move(first)));
     found_.best = std::move(choice.best);
     if (!choice.note.empty()) {
-      found_.gap = 1 - (1 - found_.gap) / choice.slower;
+      found_.gap = 1 - (1 - found_.gap) / choice.slowdown;
       note_ = choice.note;
       choice.plan.notes.push_back(note_);
+    }
+    timed_out_ = choice.timed_out;
+    if (timed_out_) {
+      choice.plan.notes.push_back(
+          fmt::format("{} s were not enough to compare all plans that may be about as fast",
+                      1e-3 * static_cast<double>(options_.timeout_ms)));
     }
     return std::move(choice.plan);
   }
@@ -430,6 +438,7 @@ class PlanFinder {
   std::vector<int64_t> grid_;  // that the job names
   bool by_search_ = false;
   std::string note_;
+  bool timed_out_ = false;
   FoundLayout found_;  // by the search for layouts, if there was one
 };
 

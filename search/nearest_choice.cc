@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/clock.h"
@@ -38,8 +39,7 @@ class Chooser {
   Result<NearestChoice> Run(const std::vector<LayoutCost>& priced, Plan first) {
     MW_TRY(Add(priced.front(), std::move(first)));
     for (size_t i = 1; i < std::min(priced.size(), kMostPriced); ++i) {
-      const bool near = priced[i].step_s <= kWorthForecasting * priced.front().step_s;
-      if (!near || deadline_.expired()) break;
+      if (priced[i].step_s > kWorthForecasting * priced.front().step_s || OutOfTime()) break;
       Result<Plan> plan = input_.make_plan(priced[i].layout);
       if (plan.has_value()) MW_TRY(Add(priced[i], *std::move(plan)));
     }
@@ -50,6 +50,11 @@ class Chooser {
   }
 
  private:
+  bool OutOfTime() {
+    timed_out_ = timed_out_ || deadline_.expired();
+    return timed_out_;
+  }
+
   Status Add(LayoutCost cost, Plan plan) {
     MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
                         planner::ForecastStep(plan, input_.topology));
@@ -62,40 +67,51 @@ class Chooser {
 
   template <typename JobsOf>
   Status AddVariants(const JobsOf& jobs_of) {
-    for (size_t i = plans_.size(); i-- > 0;) {
+    for (const size_t i : FromTheFastest()) {
       if (SlowdownOf(forecasts_[i], forecasts_) > kWorthVarying) continue;
       for (const ir::JobRequest& job : jobs_of(input_.job, costs_[i].layout)) {
-        if (deadline_.expired()) return OkStatus();
-        MW_ASSIGN_OR_RETURN(const bool near, AddVariant(job));
-        if (near) break;
+        if (OutOfTime()) return OkStatus();
+        MW_ASSIGN_OR_RETURN(const bool added, AddVariant(job));
+        if (added && MayReplace(forecasts_.back(), forecasts_[i], forecasts_)) break;
       }
     }
     return OkStatus();
   }
 
-  // Whether there is one that may be chosen for how fast it is.
+  // The plans so far: where time runs out, the best have been varied.
+  std::vector<size_t> FromTheFastest() const {
+    std::vector<size_t> order(forecasts_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return forecasts_[a].step_s < forecasts_[b].step_s;
+    });
+    return order;
+  }
+
+  // Whether there is one.
   Result<bool> AddVariant(const ir::JobRequest& job) {
     FindOptions options = input_.options;
     options.timeout_ms = deadline_.remaining_ms();
     options.progress = nullptr;  // of the search that is over
     const auto found = FindLayout(job, input_.topology, options, input_.clock);
-    if (!found.has_value() || !found->best.front().layout.devices.empty()) return false;
+    if (!found.has_value()) return false;
     Result<Plan> plan = input_.make_plan(found->best.front().layout);
     if (!plan.has_value()) return false;
     MW_TRY(Add(found->best.front(), *std::move(plan)));
-    return SlowdownOf(forecasts_.back(), forecasts_) <= kNearSlowdown;
+    return true;
   }
 
   NearestChoice Choose(size_t priced_count) {
     const size_t chosen = ChooseOfNearest(forecasts_);
     const size_t fastest = FastestOf(forecasts_);
     NearestChoice choice;
-    choice.slower = forecasts_[chosen].step_s / forecasts_[fastest].step_s;
-    if (choice.slower > 1) {
+    choice.timed_out = timed_out_;
+    choice.slowdown = SlowdownOf(forecasts_[chosen], forecasts_);
+    if (choice.slowdown > 1) {
       choice.note = fmt::format(
           "the forecast of the plan is {:.1f} % slower than the fastest, {}, which has {} "
           "collectives and messages in a step where the plan has {}",
-          1e2 * (choice.slower - 1), costs_[fastest].layout.ToString(), forecasts_[fastest].calls,
+          1e2 * (choice.slowdown - 1), costs_[fastest].layout.ToString(), forecasts_[fastest].calls,
           forecasts_[chosen].calls);
     }
     for (size_t i = 0; i < costs_.size(); ++i) {
@@ -111,6 +127,7 @@ class Chooser {
 
   const NearestInput& input_;
   const Deadline deadline_;
+  bool timed_out_ = false;
   // In the order in which they were made.
   std::vector<LayoutCost> costs_;
   std::vector<Plan> plans_;

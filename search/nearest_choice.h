@@ -42,8 +42,9 @@ struct NearestChoice {
   // The plan's first, then by their seconds, which are those of forecasts: what was priced, and
   // what was preferred to it.
   std::vector<LayoutCost> best;
-  double slower = 1;  // than the fastest forecast
-  std::string note;   // what it is slower than; empty: it is the fastest
+  double slowdown = 1;     // seconds over those of the fastest forecast
+  std::string note;        // what it is slower than; empty: it is the fastest
+  bool timed_out = false;  // there was no time for all that may be better
 };
 
 // `priced`: from the cheapest, at least one; `first` is the plan of its first. Errors: as

@@ -8,6 +8,9 @@
 namespace meshwright::search {
 namespace {
 
+// How much slower than the fastest a plan may be that is chosen.
+constexpr double kNearSlowdown = 1.02;
+
 int64_t CollectivesOf(const ir::Graph& graph) {
   return std::count_if(graph.nodes.begin(), graph.nodes.end(),
                        [](const ir::Node& node) { return planner::IsCollective(node.op); });
@@ -46,6 +49,11 @@ size_t FastestOf(std::span<const ForecastPlan> plans) {
 
 double SlowdownOf(const ForecastPlan& plan, std::span<const ForecastPlan> plans) {
   return plan.step_s / plans[FastestOf(plans)].step_s;
+}
+
+bool MayReplace(const ForecastPlan& plan, const ForecastPlan& other,
+                std::span<const ForecastPlan> plans) {
+  return SlowdownOf(plan, plans) <= kNearSlowdown && plan.calls < other.calls;
 }
 
 size_t ChooseOfNearest(std::span<const ForecastPlan> plans) {

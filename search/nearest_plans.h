@@ -27,8 +27,10 @@ size_t FastestOf(std::span<const ForecastPlan> plans);
 // Seconds of `plan` over those of the fastest of `plans`.
 double SlowdownOf(const ForecastPlan& plan, std::span<const ForecastPlan> plans);
 
-// How much slower than the fastest a plan may be that is chosen.
-inline constexpr double kNearSlowdown = 1.02;
+// Whether `plan` is at most 2 % slower than the fastest of `plans` and has fewer calls than
+// `other`.
+bool MayReplace(const ForecastPlan& plan, const ForecastPlan& other,
+                std::span<const ForecastPlan> plans);
 
 // The fastest, unless one that is at most 2 % slower has at most half as many calls: the fastest of
 // these. REQUIRES: not empty.

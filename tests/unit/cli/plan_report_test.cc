@@ -46,6 +46,21 @@ TEST(TopologyOf, TakesWhatWorkersMeasured) {
   EXPECT_EQ(TopologyOf({worker}).error().code(), StatusCode::kInternal);
 }
 
+TEST(TopologyOf, HasTheOrderInWhichJobsGetDevices) {
+  std::vector<client::WorkerInfo> workers(3);
+  for (size_t i = 0; i < workers.size(); ++i) {
+    workers[i].name = std::vector<std::string>{"w1", "w10", "w2"}[i];
+    workers[i].host = i == 0 ? "a" : "b";
+    workers[i].state = "READY";
+    workers[i].devices = 1;
+  }
+  const auto topology = TopologyOf(workers);
+  ASSERT_TRUE(topology.has_value()) << topology.error();
+  std::string order;
+  for (const mesh::Device& device : topology->devices) order += device.worker + " ";
+  EXPECT_EQ(order, "w2 w10 w1 ");
+}
+
 TEST(FormatForecast, ShowsUtilisationWaitingAndTraffic) {
   planner::Forecast forecast;
   forecast.step_s = 0.5;

@@ -67,13 +67,17 @@ TEST(ResolveLayout, EqualPartsMayBeCounted) {
   const auto layout = ResolveLayout(job, 4, 9);
   ASSERT_TRUE(layout.has_value()) << layout.error();
   EXPECT_EQ(layout->part_layers, (std::vector<int>{2, 3, 3, 1}));
-  for (const char* bad :
-       {"3*", "*3", "3*0", "3*2*1", "3*99999999", "1*60000,1*60000", "1e9*1", "9*9999999999"}) {
-    job.parallel.part_layers = bad;
+  const auto expect_refused = [&](const char* text, const char* why) {
+    job.parallel.part_layers = text;
     const auto refused = ResolveLayout(job, 4, 9);
-    ASSERT_FALSE(refused.has_value()) << bad;
-    EXPECT_NE(refused.error().message().find("is no number of layers"), std::string::npos)
-        << refused.error();
+    ASSERT_FALSE(refused.has_value()) << text;
+    EXPECT_NE(refused.error().message().find(why), std::string::npos) << refused.error();
+  };
+  for (const char* bad : {"3*", "*3", "3*0", "3*2*1", "1e9*1", "9*9999999999"}) {
+    expect_refused(bad, "is no number of layers");
+  }
+  for (const char* many : {"3*99999999", "1*60000,1*60000"}) {
+    expect_refused(many, "more than 100000 parts");
   }
 }
 

@@ -525,7 +525,7 @@ TEST(FindPlan, OfDevicesThatShareCoresTheFastestForecastIsTakenUnlessItCallsFarM
   EXPECT_LE((1 - found->found.gap) * chosen_s, fastest_s * (1 + 1e-9)) << "the gap says so";
   std::string notes;
   for (const std::string& note : found->plan.notes) notes += note + "\n";
-  EXPECT_NE(notes.find(fastest), std::string::npos) << notes;
+  EXPECT_TRUE(fastest.empty() || notes.find(fastest) != std::string::npos) << notes;
 }
 
 TEST(FindLayout, ProgressMayEndTheSearch) {

@@ -3,6 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
+#include "base/clock.h"
+#include "client/trainer.h"
+#include "models/gpt2.h"
+#include "planner/plan.h"
+
 namespace meshwright::search {
 namespace {
 
@@ -63,6 +70,104 @@ TEST(JobsWithoutZero, HaveTheSameDegreesAndMicrobatches) {
   planner::Layout meshes = LayoutOf(6, 2);
   meshes.stage_degrees = {{2, 1}, {1, 1}};
   EXPECT_TRUE(JobsWithoutZero(OpenJob(), meshes).empty());
+}
+
+// Two devices on one core, and what is priced about equal for them.
+class ChooseNearestOf : public testing::Test {
+ protected:
+  static constexpr int64_t kTimeoutMs = 1000;
+
+  ChooseNearestOf() {
+    models::Gpt2Config config;
+    config.vocabulary = 64;
+    config.positions = 16;
+    config.width = 32;
+    config.layers = 2;
+    config.heads = 2;
+    ir::TrainSpec train;
+    train.global_batch = 16;
+    train.sequence = 16;
+    job_ = *client::JobBuilder("gpt2").Train(train).Build(models::MakeGpt2(config));
+    job_.parallel = ir::OpenParallel();
+    topology_ = mesh::Topology::Local(2);
+    topology_.hosts[topology_.devices[0].host].cores = 1;
+    options_.timeout_ms = kTimeoutMs;
+  }
+
+  static LayoutCost Priced(int64_t data, int64_t microbatches, int64_t zero, double step_s) {
+    LayoutCost cost;
+    cost.layout.data = data;
+    cost.layout.microbatches = microbatches;
+    cost.layout.zero = zero;
+    cost.step_s = step_s;
+    return cost;
+  }
+
+  // Makes what `makes` allows and notes what was asked for.
+  NearestChoice Choose(const std::vector<LayoutCost>& priced) {
+    const NearestInput input = {job_, topology_, options_, clock_,
+                                [&](const planner::Layout& layout) -> Result<planner::Plan> {
+                                  asked_.push_back(layout);
+                                  clock_.AdvanceMs(ms_per_plan_);
+                                  if (!makes_) return Fail(ResourceExhausted("does not fit"));
+                                  return planner::MakePlanOf(job_, topology_, layout);
+                                }};
+    auto first = planner::MakePlanOf(job_, topology_, priced.front().layout);
+    EXPECT_TRUE(first.has_value()) << first.error();
+    auto choice = ChooseNearest(input, priced, *std::move(first));
+    EXPECT_TRUE(choice.has_value()) << choice.error();
+    return *std::move(choice);
+  }
+
+  ir::JobRequest job_;
+  mesh::Topology topology_;
+  FindOptions options_;
+  FakeClock clock_;
+  std::vector<planner::Layout> asked_;
+  bool makes_ = true;
+  int64_t ms_per_plan_ = 0;
+};
+
+TEST_F(ChooseNearestOf, VariantsWithFewerCallsAreMadeAndPreferred) {
+  const NearestChoice choice = Choose({Priced(2, 4, 1, 1.0)});
+  EXPECT_FALSE(choice.timed_out);
+  EXPECT_EQ(choice.plan.layout.microbatches, 1);
+  EXPECT_EQ(choice.plan.layout.zero, 0);
+  EXPECT_EQ(choice.best.front().layout.ToString(), choice.plan.layout.ToString());
+}
+
+TEST_F(ChooseNearestOf, WhatIsFarFromTheFastestForecastIsNotVaried) {
+  // The price does not say so: two devices on a core are no faster than one, and weights that are
+  // scattered are slower.
+  Choose({Priced(2, 8, 3, 1.0), Priced(1, 8, 0, 1.1), Priced(2, 8, 2, 1.1)});
+  ASSERT_GE(asked_.size(), 3U);
+  EXPECT_EQ(asked_[1].data, 2) << "what was priced";
+  for (size_t i = 2; i < asked_.size(); ++i) EXPECT_EQ(asked_[i].data, 1) << "a variant";
+  EXPECT_LT(asked_[2].microbatches, 8);
+}
+
+TEST_F(ChooseNearestOf, WhatDoesNotFitIsNoChoice) {
+  makes_ = false;
+  const NearestChoice choice = Choose({Priced(2, 4, 1, 1.0), Priced(1, 4, 0, 1.0)});
+  EXPECT_GE(asked_.size(), 2U);
+  EXPECT_EQ(choice.best.size(), 1U);
+  EXPECT_EQ(choice.plan.layout.zero, 1);
+  EXPECT_FALSE(choice.timed_out);
+}
+
+TEST_F(ChooseNearestOf, WhatIsMuchSlowerByItsPriceIsNotMade) {
+  job_.parallel.microbatches = 4;
+  Choose({Priced(2, 4, 0, 1.0), Priced(1, 4, 0, 1.3)});
+  EXPECT_TRUE(asked_.empty());
+}
+
+TEST_F(ChooseNearestOf, WhereTheTimeIsUpItSaysSo) {
+  ms_per_plan_ = kTimeoutMs + 1;
+  const NearestChoice choice =
+      Choose({Priced(2, 4, 1, 1.0), Priced(1, 4, 0, 1.0), Priced(1, 8, 0, 1.0)});
+  EXPECT_EQ(asked_.size(), 1U);
+  EXPECT_EQ(choice.best.size(), 2U);
+  EXPECT_TRUE(choice.timed_out);
 }
 
 }  // namespace

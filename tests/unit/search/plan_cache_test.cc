@@ -174,6 +174,33 @@ TEST_F(CachedFindPlan, WhatCannotBeKeptIsANote) {
   EXPECT_THAT(Notes(*found), HasSubstr("the plan is not kept: disk full"));
 }
 
+// A millisecond passes whenever someone looks.
+class TickingClock final : public Clock {
+ public:
+  int64_t NowNs() const override { return 1'000'000 * ++looks_; }
+  int64_t UnixMs() const override { return NowMs(); }
+
+ private:
+  mutable int64_t looks_ = 0;
+};
+
+TEST_F(CachedFindPlan, WhatTheTimeWasNotEnoughForIsNotKept) {
+  mesh::Topology sharing = topology_;
+  sharing.hosts[sharing.devices[0].host].cores = 1;
+  FindOptions options;
+  options.cache = &cache_;
+  options.timeout_ms = 1;
+  const auto cut = FindPlan(job_, sharing, options, TickingClock());
+  ASSERT_TRUE(cut.has_value()) << cut.error();
+  EXPECT_THAT(Notes(*cut), HasSubstr("0.001 s were not enough to compare all plans"));
+  EXPECT_EQ(cache_.writes, 0);
+  options.timeout_ms = 1'000'000;
+  const auto whole = FindPlan(job_, sharing, options, TickingClock());
+  ASSERT_TRUE(whole.has_value()) << whole.error();
+  EXPECT_EQ(Notes(*whole).find("were not enough"), std::string::npos);
+  EXPECT_EQ(cache_.writes, 1);
+}
+
 TEST_F(CachedFindPlan, JobsThatLeaveNothingOpenAreNotKept) {
   job_.parallel = ir::ParallelSpec();
   ASSERT_TRUE(Find().has_value());
