@@ -101,7 +101,7 @@ class Party:
         job = self.cluster.submit(self.job, self.sets, steps, on_report)
         if job.layout != self.plan["layout"]:
             raise CaseError(f"the job ran {job.layout}, the forecast is of {self.plan['layout']}, planned in "
-                            f"{self.plan['plan_s']:.2f} s")
+                            f"{self.plan['plan_s']:.2f} s; mw_bench and meshwright must be of the same build")
         return job
 
     def __call__(self):
