@@ -1,7 +1,9 @@
 #include "search/device_classes.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 
@@ -14,17 +16,47 @@ double RateOf(int device, const planner::CostModel& costs) {
   return costs.ProfileOf(device).RateOf(mesh::KernelClass::kProduct, ir::DType::kF32, 1e9);
 }
 
+// Of each device. Those that take turns on the same cores have one, the mean: what they measured
+// differs by what else ran at that moment.
+std::vector<double> SharedRates(const planner::CostModel& costs,
+                                std::span<const planner::CoreUse> cores) {
+  struct Sum {
+    double rates = 0;
+    int devices = 0;
+    int threads = 0;
+  };
+  std::map<int, Sum> hosts;
+  std::map<std::pair<int, int>, Sum> equals;  // by host and threads
+  std::vector<double> rates;
+  for (size_t i = 0; i < cores.size(); ++i) {
+    rates.push_back(RateOf(static_cast<int>(i), costs));
+    hosts[cores[i].host].threads += cores[i].threads;
+    Sum& sum = equals[{cores[i].host, cores[i].threads}];
+    sum.rates += rates.back();
+    ++sum.devices;
+  }
+  for (size_t i = 0; i < cores.size(); ++i) {
+    if (cores[i].host < 0 || hosts[cores[i].host].threads <= cores[i].cores) continue;
+    const Sum& sum = equals[{cores[i].host, cores[i].threads}];
+    rates[i] = sum.rates / sum.devices;
+  }
+  return rates;
+}
+
 }  // namespace
 
-std::vector<std::vector<int>> ClassesOfDevices(const planner::CostModel& costs) {
-  std::vector<int> devices(static_cast<size_t>(costs.device_count()));
+std::vector<std::vector<int>> ClassesOfDevices(const planner::CostModel& costs,
+                                               std::span<const planner::CoreUse> cores) {
+  const std::vector<double> rates = SharedRates(costs, cores);
+  const auto rate_of = [&](int device) { return rates[static_cast<size_t>(device)]; };
+  std::vector<int> devices(rates.size());
   std::iota(devices.begin(), devices.end(), 0);
   std::stable_sort(devices.begin(), devices.end(),
-                   [&](int a, int b) { return RateOf(a, costs) > RateOf(b, costs); });
+                   [&](int a, int b) { return rate_of(a) > rate_of(b); });
   std::vector<std::vector<int>> classes;
   for (const int device : devices) {
     const bool joins =
-        !classes.empty() && RateOf(device, costs) >= kEqualRates * RateOf(classes.back()[0], costs);
+        !classes.empty() && rate_of(device) >= kEqualRates * rate_of(classes.back()[0]);
     if (!joins) classes.emplace_back();
     classes.back().push_back(device);
   }

@@ -4,17 +4,21 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "planner/cost_model.h"
 #include "planner/plan.h"
+#include "planner/simulate.h"
 
 namespace meshwright::search {
 
 // Devices of about the same rate of products are one class, as slow as its slowest: what workers
-// measure differs a little from one to the next. Classes go from fast to slow, devices of a class
-// in the cluster's order.
-std::vector<std::vector<int>> ClassesOfDevices(const planner::CostModel& costs);
+// measure differs a little from one to the next, and more where they take turns on the same cores,
+// which makes them equal. Classes go from fast to slow, devices of a class in the cluster's order.
+// `cores`: of every device.
+std::vector<std::vector<int>> ClassesOfDevices(const planner::CostModel& costs,
+                                               std::span<const planner::CoreUse> cores);
 
 // `size` neighbours among `members`, those around the slowest, and it first.
 // REQUIRES: 1 <= size <= members.size().

@@ -125,7 +125,8 @@ class Finder {
 
   void SetDevices() {
     all_devices_ = AllDevices();
-    classes_ = ClassesOfDevices(costs_);
+    cores_ = planner::CoreUses(topology_);
+    classes_ = ClassesOfDevices(costs_, cores_);
     class_of_device_.resize(static_cast<size_t>(device_count_));
     for (size_t c = 0; c < classes_.size(); ++c) {
       for (const int device : classes_[c]) {
@@ -133,7 +134,6 @@ class Finder {
       }
     }
     for (const mesh::Device& device : topology_.devices) memory_.push_back(device.memory_bytes);
-    cores_ = planner::CoreUses(topology_);
   }
 
   // Nothing: the job cannot be split so.

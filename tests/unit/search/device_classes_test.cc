@@ -1,0 +1,53 @@
+#include "search/device_classes.h"
+
+#include <gtest/gtest.h>
+
+#include "planner/forecast.h"
+
+namespace meshwright::search {
+namespace {
+
+using Classes = std::vector<std::vector<int>>;
+
+mesh::SharedProfile Slower(const mesh::SharedProfile& profile, double factor) {
+  mesh::DeviceProfile slower = *profile;
+  for (mesh::KernelRates& rates : slower.kernels) {
+    for (mesh::RateCurve& curve : rates.curves) {
+      for (mesh::RatePoint& point : curve) point.flops_per_s *= factor;
+    }
+  }
+  return std::make_shared<const mesh::DeviceProfile>(slower);
+}
+
+// Devices of these rates on a host.
+mesh::Topology DevicesOf(const std::vector<double>& rates, int cores) {
+  mesh::Topology topology = mesh::Topology::Local(static_cast<int>(rates.size()));
+  for (size_t i = 0; i < rates.size(); ++i) {
+    topology.devices[i].profile = Slower(mesh::DefaultDeviceProfile(), rates[i]);
+  }
+  topology.hosts[topology.devices[0].host].cores = cores;
+  return topology;
+}
+
+Classes ClassesOf(const mesh::Topology& topology) {
+  return ClassesOfDevices(planner::CostModel(topology), planner::CoreUses(topology));
+}
+
+TEST(ClassesOfDevices, AreOfAboutEqualRatesFromFastToSlow) {
+  EXPECT_EQ(ClassesOf(DevicesOf({0.8, 1.0, 0.82, 0.97}, 4)), (Classes{{1, 3}, {0, 2}}));
+  EXPECT_EQ(ClassesOf(DevicesOf({0.8, 1.0}, 0)), (Classes{{1}, {0}})) << "cores are not known";
+}
+
+TEST(ClassesOfDevices, DevicesThatTakeTurnsOnCoresAreEqual) {
+  EXPECT_EQ(ClassesOf(DevicesOf({0.8, 1.0, 0.82, 0.97}, 3)), (Classes{{0, 1, 2, 3}}));
+  mesh::Topology two_hosts = DevicesOf({0.8, 1.0, 0.5, 0.4}, 1);
+  two_hosts.devices[2].host = two_hosts.devices[3].host = "slow";
+  two_hosts.hosts["slow"].cores = 1;
+  EXPECT_EQ(ClassesOf(two_hosts), (Classes{{0, 1}, {2, 3}}));
+  mesh::Topology threads = DevicesOf({0.8, 1.0, 0.4}, 2);
+  threads.devices[0].threads = threads.devices[1].threads = 2;
+  EXPECT_EQ(ClassesOf(threads), (Classes{{0, 1}, {2}})) << "one has fewer threads";
+}
+
+}  // namespace
+}  // namespace meshwright::search
