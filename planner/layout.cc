@@ -104,7 +104,9 @@ Result<std::vector<int>> ParsePartLayers(const std::string& text) {
     }
     if (counts.size() + static_cast<size_t>(times) > kMostParts) {
       return Fail(InvalidArgument(
-          fmt::format("parallel.part_layers is '{}': more than {} parts", text, kMostParts)));
+          fmt::format("parallel.part_layers has more than {} parts; a model has no more parts than "
+                      "layers",
+                      kMostParts)));
     }
     counts.insert(counts.end(), static_cast<size_t>(times), count);
   }

@@ -16,10 +16,10 @@ double RateOf(int device, const planner::CostModel& costs) {
   return costs.ProfileOf(device).RateOf(mesh::KernelClass::kProduct, ir::DType::kF32, 1e9);
 }
 
-// Of each device. Those that take turns on the same cores have one, the mean: what they measured
-// differs by what else ran at that moment.
-std::vector<double> SharedRates(const planner::CostModel& costs,
-                                std::span<const planner::CoreUse> cores) {
+}  // namespace
+
+std::vector<double> RatesOfDevices(const planner::CostModel& costs,
+                                   std::span<const planner::CoreUse> cores) {
   struct Sum {
     double rates = 0;
     int devices = 0;
@@ -43,11 +43,7 @@ std::vector<double> SharedRates(const planner::CostModel& costs,
   return rates;
 }
 
-}  // namespace
-
-std::vector<std::vector<int>> ClassesOfDevices(const planner::CostModel& costs,
-                                               std::span<const planner::CoreUse> cores) {
-  const std::vector<double> rates = SharedRates(costs, cores);
+std::vector<std::vector<int>> ClassesOfDevices(std::span<const double> rates) {
   const auto rate_of = [&](int device) { return rates[static_cast<size_t>(device)]; };
   std::vector<int> devices(rates.size());
   std::iota(devices.begin(), devices.end(), 0);
@@ -65,9 +61,11 @@ std::vector<std::vector<int>> ClassesOfDevices(const planner::CostModel& costs,
 }
 
 std::vector<int> SlowestGroup(const std::vector<int>& members, size_t size,
-                              const planner::CostModel& costs) {
+                              std::span<const double> rates) {
   MW_CHECK(size >= 1 && size <= members.size()) << size << " of " << members.size();
-  const auto slower = [&](int a, int b) { return RateOf(a, costs) < RateOf(b, costs); };
+  const auto slower = [&](int a, int b) {
+    return rates[static_cast<size_t>(a)] < rates[static_cast<size_t>(b)];
+  };
   const auto at = static_cast<size_t>(std::min_element(members.begin(), members.end(), slower) -
                                       members.begin());
   const size_t begin = std::min(at / size * size, members.size() - size);

@@ -126,7 +126,8 @@ class Finder {
   void SetDevices() {
     all_devices_ = AllDevices();
     cores_ = planner::CoreUses(topology_);
-    classes_ = ClassesOfDevices(costs_, cores_);
+    rates_ = RatesOfDevices(costs_, cores_);
+    classes_ = ClassesOfDevices(rates_);
     class_of_device_.resize(static_cast<size_t>(device_count_));
     for (size_t c = 0; c < classes_.size(); ++c) {
       for (const int device : classes_[c]) {
@@ -146,7 +147,7 @@ class Finder {
     for (size_t c = 0; c < classes_.size(); ++c) {
       const auto size = static_cast<size_t>(layout.tensor);
       const std::vector<int>& members = classes_[c].size() < size ? all_devices_ : classes_[c];
-      auto layers = ProbeLayers(step_, options, costs_, SlowestGroup(members, size, costs_));
+      auto layers = ProbeLayers(step_, options, costs_, SlowestGroup(members, size, rates_));
       if (!layers.has_value()) {
         if (job_.parallel.tensor > 0) refused_ = layers.error();
         return nullptr;
@@ -542,6 +543,7 @@ class Finder {
   std::vector<Recompute> modes_;
   std::vector<Recompute> pinned_modes_;  // per layer; empty: open
   std::vector<int> all_devices_;
+  std::vector<double> rates_;
   std::vector<std::vector<int>> classes_;
   std::vector<int> class_of_device_;
   std::vector<planner::CoreUse> cores_;

@@ -57,7 +57,7 @@ class PlanFinder {
     if (auto cached = FromCache(key, why)) return *std::move(cached);
     MW_ASSIGN_OR_RETURN(FoundPlan found, Find());
     if (!why.empty()) found.plan.notes.push_back("the cached plan is ignored: " + why);
-    // With more time, or less to share it with, an equal request may find a better one.
+    // A search that was cut has a gap; this has none, and would look whole.
     if (timed_out_) return found;
     const Status kept = Keep(key, found);
     if (!kept.ok()) found.plan.notes.push_back("the plan is not kept: " + kept.message());
@@ -74,6 +74,12 @@ class PlanFinder {
     });
     if (own != found_.best.end()) std::rotate(found_.best.begin(), own, own + 1);
     NoteIdle(plan, found_.best);
+    if (timed_out_) {
+      plan.notes.push_back(fmt::format(
+          "{} s were not enough to compare all plans that may be about as fast; a search of more "
+          "seconds (plan --plan-timeout) may find a better one",
+          static_cast<double>(options_.timeout_ms) / 1e3));
+    }
     return FoundPlan{std::move(plan), std::move(found_), by_search_, false};
   }
 
@@ -264,11 +270,6 @@ class PlanFinder {
       choice.plan.notes.push_back(note_);
     }
     timed_out_ = choice.timed_out;
-    if (timed_out_) {
-      choice.plan.notes.push_back(
-          fmt::format("{} s were not enough to compare all plans that may be about as fast",
-                      1e-3 * static_cast<double>(options_.timeout_ms)));
-    }
     return std::move(choice.plan);
   }
 

@@ -94,7 +94,7 @@ class Chooser {
     options.timeout_ms = deadline_.remaining_ms();
     options.progress = nullptr;  // of the search that is over
     const auto found = FindLayout(job, input_.topology, options, input_.clock);
-    if (!found.has_value()) return false;
+    if (OutOfTime() || !found.has_value()) return false;
     Result<Plan> plan = input_.make_plan(found->best.front().layout);
     if (!plan.has_value()) return false;
     MW_TRY(Add(found->best.front(), *std::move(plan)));

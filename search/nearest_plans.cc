@@ -53,7 +53,7 @@ double SlowdownOf(const ForecastPlan& plan, std::span<const ForecastPlan> plans)
 
 bool MayReplace(const ForecastPlan& plan, const ForecastPlan& other,
                 std::span<const ForecastPlan> plans) {
-  return SlowdownOf(plan, plans) <= kNearSlowdown && plan.calls < other.calls;
+  return SlowdownOf(plan, plans) <= kNearSlowdown && plan.calls <= other.calls;
 }
 
 size_t ChooseOfNearest(std::span<const ForecastPlan> plans) {

@@ -27,7 +27,7 @@ size_t FastestOf(std::span<const ForecastPlan> plans);
 // Seconds of `plan` over those of the fastest of `plans`.
 double SlowdownOf(const ForecastPlan& plan, std::span<const ForecastPlan> plans);
 
-// Whether `plan` is at most 2 % slower than the fastest of `plans` and has fewer calls than
+// Whether `plan` is at most 2 % slower than the fastest of `plans` and has no more calls than
 // `other`.
 bool MayReplace(const ForecastPlan& plan, const ForecastPlan& other,
                 std::span<const ForecastPlan> plans);

@@ -20,7 +20,7 @@ namespace {
 using planner::Layout;
 using planner::Recompute;
 
-constexpr std::string_view kTitle = "meshwright plan cache 4";
+constexpr std::string_view kTitle = "meshwright plan cache 5";
 constexpr std::string_view kNone = "-";
 
 std::string LayoutLine(const Layout& layout) {

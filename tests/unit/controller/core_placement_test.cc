@@ -90,7 +90,7 @@ TEST(CorePlacement, AJobOfOneDeviceDoesNotWaitForThoseThatAreLetGo) {
   scene.ExpectSucceeded(one, "data=1");
 }
 
-TEST(CorePlacement, AWorkerThatIsSilentForAMomentStillLetsGo) {
+TEST(CorePlacement, ASilentWorkersDevicesAreWaitedForUntilItIsLost) {
   LettingGo scene;
   scene.cluster.Silence("w0");
   scene.cluster.SettleFor(4000);

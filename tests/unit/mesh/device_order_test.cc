@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <string>
+#include <tuple>
+#include <vector>
+
 namespace meshwright::mesh {
 namespace {
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <vector>
+
 #include "planner/forecast.h"
 
 namespace meshwright::search {
@@ -30,12 +33,22 @@ mesh::Topology DevicesOf(const std::vector<double>& rates, int cores) {
 }
 
 Classes ClassesOf(const mesh::Topology& topology) {
-  return ClassesOfDevices(planner::CostModel(topology), planner::CoreUses(topology));
+  return ClassesOfDevices(
+      RatesOfDevices(planner::CostModel(topology), planner::CoreUses(topology)));
 }
 
 TEST(ClassesOfDevices, AreOfAboutEqualRatesFromFastToSlow) {
   EXPECT_EQ(ClassesOf(DevicesOf({0.8, 1.0, 0.82, 0.97}, 4)), (Classes{{1, 3}, {0, 2}}));
   EXPECT_EQ(ClassesOf(DevicesOf({0.8, 1.0}, 0)), (Classes{{1}, {0}})) << "cores are not known";
+}
+
+TEST(SlowestGroup, OfDevicesThatTakeTurnsIsThatOfTheFirst) {
+  const auto slowest = [](const mesh::Topology& topology) {
+    const planner::CostModel costs(topology);
+    return SlowestGroup({0, 1, 2, 3}, 1, RatesOfDevices(costs, planner::CoreUses(topology)));
+  };
+  EXPECT_EQ(slowest(DevicesOf({1.0, 0.9, 0.4, 0.97}, 4)), std::vector<int>{2});
+  EXPECT_EQ(slowest(DevicesOf({1.0, 0.9, 0.4, 0.97}, 2)), std::vector<int>{0});
 }
 
 TEST(ClassesOfDevices, DevicesThatTakeTurnsOnCoresAreEqual) {

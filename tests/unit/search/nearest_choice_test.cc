@@ -1,9 +1,10 @@
-// Variants of a layout with fewer collectives.
+// Variants of a layout with fewer collectives, and the choice among them.
 #include "search/nearest_choice.h"
 
 #include <gtest/gtest.h>
 
-#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "client/trainer.h"
@@ -103,7 +104,7 @@ class ChooseNearestOf : public testing::Test {
     return cost;
   }
 
-  // Makes what `makes` allows and notes what was asked for.
+  // Makes what `makes_` allows and notes what was asked for.
   NearestChoice Choose(const std::vector<LayoutCost>& priced) {
     const NearestInput input = {job_, topology_, options_, clock_,
                                 [&](const planner::Layout& layout) -> Result<planner::Plan> {

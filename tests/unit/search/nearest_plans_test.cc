@@ -31,10 +31,10 @@ TEST(SlowdownOf, IsMeasuredByTheFastest) {
   EXPECT_DOUBLE_EQ(SlowdownOf(plans[1], plans), 1);
 }
 
-TEST(MayReplace, WhatIsNearTheFastestAndHasFewerCalls) {
-  const std::vector<ForecastPlan> plans = {{1.0, 80}, {1.019, 79}, {1.019, 80}, {1.021, 10}};
+TEST(MayReplace, WhatIsNearTheFastestAndHasNoMoreCalls) {
+  const std::vector<ForecastPlan> plans = {{1.0, 80}, {1.019, 80}, {1.019, 81}, {1.021, 10}};
   EXPECT_TRUE(MayReplace(plans[1], plans[0], plans));
-  EXPECT_FALSE(MayReplace(plans[2], plans[0], plans)) << "as many calls";
+  EXPECT_FALSE(MayReplace(plans[2], plans[0], plans)) << "more calls";
   EXPECT_FALSE(MayReplace(plans[3], plans[0], plans)) << "too slow";
 }
 
