@@ -5,8 +5,7 @@
 
 #include <vector>
 
-#include "client/trainer.h"
-#include "models/gpt2.h"
+#include "tests/unit/search/search_testing.h"
 
 namespace meshwright::search {
 namespace {
@@ -39,17 +38,7 @@ TEST(MayReplace, WhatIsNearTheFastestAndHasNoMoreCalls) {
 }
 
 TEST(CallsOf, CountsCollectivesAndMessagesOfAStep) {
-  models::Gpt2Config config;
-  config.vocabulary = 64;
-  config.positions = 16;
-  config.width = 32;
-  config.layers = 2;
-  config.heads = 2;
-  ir::TrainSpec train;
-  train.global_batch = 4;
-  train.sequence = 16;
-  auto job = client::JobBuilder("gpt2").Train(train).Build(models::MakeGpt2(config));
-  ASSERT_TRUE(job.has_value()) << job.error();
+  const ir::JobRequest job = SmallGpt2Job(2);
   const auto calls = [&](int64_t data, int64_t pipeline, int64_t microbatches, int zero) {
     planner::Layout layout;
     layout.data = data;
@@ -57,7 +46,7 @@ TEST(CallsOf, CountsCollectivesAndMessagesOfAStep) {
     layout.microbatches = microbatches;
     layout.zero = zero;
     const auto plan =
-        planner::MakePlanOf(*job, mesh::Topology::Local(static_cast<int>(data * pipeline)), layout);
+        planner::MakePlanOf(job, mesh::Topology::Local(static_cast<int>(data * pipeline)), layout);
     EXPECT_TRUE(plan.has_value()) << plan.error();
     return CallsOf(*plan);
   };
