@@ -17,23 +17,34 @@ Status RandomTokens::ReadSample(const std::string& source, int64_t sample, std::
   return OkStatus();
 }
 
-Result<std::unique_ptr<DeviceRun>> DeviceRun::Start(const DeviceRunOptions& options) {
+Result<PlannedRun> PlanRun(const DeviceRunOptions& options) {
   MW_ASSIGN_OR_RETURN(const cli::JobConfig config,
                       cli::LoadJobConfig(options.job_file, options.overrides));
   MW_ASSIGN_OR_RETURN(const cli::PreparedJob prepared, cli::PrepareJob(config));
-  std::unique_ptr<DeviceRun> run(new DeviceRun(prepared.model.vocabulary));
-  MW_ASSIGN_OR_RETURN(run->plan_, planner::MakePlan(prepared.request, mesh::Topology::Local(1)));
+  PlannedRun planned;
+  planned.vocabulary = prepared.model.vocabulary;
+  planned.seed = prepared.request.train.seed;
+  planned.compute_dtype = prepared.request.train.compute_dtype;
+  MW_ASSIGN_OR_RETURN(planned.plan, planner::MakePlan(prepared.request, mesh::Topology::Local(1)));
+  return planned;
+}
+
+Result<std::unique_ptr<DeviceRun>> DeviceRun::Start(const DeviceRunOptions& options) {
+  MW_ASSIGN_OR_RETURN(PlannedRun planned, PlanRun(options));
+  std::unique_ptr<DeviceRun> run(new DeviceRun(planned.vocabulary));
+  run->plan_ = std::move(planned.plan);
   worker::RuntimeOptions runtime;
   runtime.programs = {run->plan_.init[0], run->plan_.step[0]};
   runtime.fabric.cluster_id = "bench";
   runtime.fabric.members.push_back({"local", "", "host", 1});
   runtime.fabric.local_ranks.push_back(0);
   runtime.feed = &run->tokens_;
-  runtime.seed = prepared.request.train.seed;
+  runtime.seed = planned.seed;
   runtime.threads_per_device = options.threads;
   runtime.observer = options.observer;
+  runtime.gpus = options.gpus;
   MW_ASSIGN_OR_RETURN(run->runtime_, worker::JobRuntime::Load(std::move(runtime)));
-  MW_TRY(run->runtime_->Connect());
+  MW_TRY(run->runtime_->Connect({""}));
   MW_TRY(run->runtime_->Launch({"init", 0, 1}));
   return run;
 }

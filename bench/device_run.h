@@ -31,17 +31,29 @@ struct DeviceRunOptions {
   std::vector<std::string> overrides;  // section.key=value
   int threads = 1;
   ops::NodeObserver* observer = nullptr;
+  worker::GpuOptions gpus;  // of one GPU; none: a CPU device
 };
+
+// A job as planned for one device.
+struct PlannedRun {
+  planner::Plan plan;
+  int64_t vocabulary = 0;
+  uint64_t seed = 0;
+  ir::DType compute_dtype = ir::DType::kF32;
+};
+// Errors: as of loading the job file and of the planner.
+Result<PlannedRun> PlanRun(const DeviceRunOptions& options);
 
 class DeviceRun {
  public:
   // Plans the job for one device and fills its weights.
-  // Errors: as of loading the job file, of the planner and of the runtime.
+  // Errors: as of PlanRun and of the runtime.
   static Result<std::unique_ptr<DeviceRun>> Start(const DeviceRunOptions& options);
 
   // Seconds of each step.
   Result<std::vector<double>> Step(int64_t count);
 
+  const planner::Plan& plan() const { return plan_; }
   const ir::Program& step_program() const { return plan_.step[0]; }
 
  private:

@@ -9,6 +9,7 @@
 #include "base/median.h"
 #include "bench/all_reduce.h"
 #include "bench/device_run.h"
+#include "bench/gpu_cases.h"
 #include "bench/limits.h"
 #include "bench/overhead.h"
 #include "bench/plan_case.h"
@@ -128,6 +129,13 @@ void AddJobOptions(CLI::App* command, ProfileArgs& args) {
   command->add_option("--steps", args.steps);
 }
 
+void AddGpuOptions(CLI::App* command, GpuArgs& args) {
+  command->add_option("job", args.run.job_file)->required();
+  command->add_option("--set", args.run.overrides);
+  command->add_option("--steps", args.steps)->check(CLI::PositiveNumber);
+  command->add_flag("--quick", args.quick, "Small sizes, once: does it run at all");
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Measures Meshwright's parts; see bench/run.", "mw_bench");
   app.require_subcommand(1);
@@ -161,7 +169,15 @@ int Main(int argc, char** argv) {
   PlanCaseOptions plan;
   CLI::App* plan_command = app.add_subcommand("plan", "A plan's seconds and its forecast");
   AddPlanOptions(plan_command, plan);
+  GpuArgs gpu;
+  CLI::App* gpu_kernels_command =
+      app.add_subcommand("gpu-kernels", "Each kernel of a step on the first GPU, and its limits");
+  AddGpuOptions(gpu_kernels_command, gpu);
+  CLI::App* gpu_step_command = app.add_subcommand("gpu-step", "A job's step on the first GPU");
+  AddGpuOptions(gpu_step_command, gpu);
   CLI11_PARSE(app, argc, argv);
+  if (*gpu_kernels_command) return PrintGpuKernels(gpu);
+  if (*gpu_step_command) return PrintGpuStep(gpu);
   Status status;
   if (*profile_command) status = PrintProfile(profile);
   if (*overhead_command) status = PrintOverhead(profile);

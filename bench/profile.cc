@@ -7,7 +7,6 @@
 #include "ir/schema.h"
 
 namespace meshwright::bench {
-namespace {
 
 std::string KindOf(const ir::Graph& graph, const ir::Node& node) {
   std::string kind(ir::OpName(node.op));
@@ -17,8 +16,6 @@ std::string KindOf(const ir::Graph& graph, const ir::Node& node) {
   if (!node.outputs.empty()) kind += " " + graph.type(node.outputs[0]).ToString();
   return kind;
 }
-
-}  // namespace
 
 void Profile::OnNode(const ir::Graph& graph, NodeId id, double seconds) {
   OneNode& one = nodes_[{&graph, id}];

@@ -15,6 +15,10 @@
 
 namespace meshwright::bench {
 
+// What a node is: its op, for a contraction its equation, for a fused one its steps, and the type
+// of its first result.
+std::string KindOf(const ir::Graph& graph, const ir::Node& node);
+
 struct NodeTotals {
   int64_t calls = 0;
   double seconds = 0;
@@ -24,7 +28,7 @@ struct NodeTotals {
   double forecast_s = 0;  // calls as the cost model prices them; 0 without one
 };
 
-// By what the node is: its op, and for a contraction its equation and shapes.
+// By kind.
 class Profile final : public ops::NodeObserver {
  public:
   // `costs`: of one device, the first; null: no forecast. Outlives the profile.

@@ -120,9 +120,20 @@ void AddServers(CLI::App& app, Storage& s) {
   CLI::App* worker =
       app.add_subcommand("worker", "Run a worker of the controller at --address in the foreground");
   worker->add_option("--name", s.worker.name, "Unique name; default: host and process");
-  worker->add_option("--devices", s.worker.devices, "Virtual CPU devices")
-      ->check(CLI::Range(1, 1024))
+  worker
+      ->add_option("--device", s.worker.device,
+                   "What computes; auto: GPUs where there are any, else the CPU")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
+  worker
+      ->add_option("--devices", s.worker.devices,
+                   "How many GPUs or virtual CPU devices; default: all GPUs, one CPU device")
+      ->check(CLI::Range(1, 1024));
+  worker
+      ->add_option("--gpus", s.worker.gpus,
+                   "Which GPUs, e.g. 0,2; default: the first --devices that nobody has")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 1023));
   worker->add_option("--threads-per-device", s.worker.threads_per_device, "Threads of one device")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -155,7 +166,11 @@ void AddCluster(CLI::App& app, Storage& s) {
   up->add_option("-n,--workers", s.up.workers, "Worker processes")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  up->add_option("--devices-per-worker", s.up.devices_per_worker, "Virtual CPU devices of a worker")
+  up->add_option("--device", s.up.device, "What computes; cuda: each worker has GPUs of its own")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  up->add_option("--devices-per-worker", s.up.devices_per_worker,
+                 "GPUs or virtual CPU devices of a worker")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   up->add_option("--threads-per-device", s.up.threads_per_device, "Threads of one device")

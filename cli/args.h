@@ -48,7 +48,9 @@ struct ControllerArgs {
 
 struct WorkerArgs {
   std::string name;
-  int devices = 1;
+  std::string device = "auto";  // auto | cpu | cuda
+  int devices = 0;              // 0: all GPUs, or one CPU device
+  std::vector<int> gpus;        // instead of the first `devices`
   int threads_per_device = 1;
   bool pin = false;
   std::string bind = "127.0.0.1";
@@ -65,6 +67,7 @@ struct WorkerArgs {
 
 struct UpArgs {
   int workers = 2;
+  std::string device = "cpu";  // cpu | cuda
   int devices_per_worker = 1;
   int threads_per_device = 1;
   std::string run_dir = "runs/local";

@@ -98,6 +98,10 @@ std::vector<ConfigKey> TrainingKeys() {
       {"training", "max_norm",
        "Global gradient norm above which gradients are scaled down; 0: never.",
        MW_AT(optimizer.max_norm)},
+      {"training", "allow_tf32",
+       "GPUs round the operands of float32 products to the 19 bits that their tensor cores take: "
+       "several times as fast, and right to 1e-3 instead of 1e-6.",
+       MW_AT(train.tf32)},
       {"training", "seed",
        "Of initialisation, dropout and data order. Results do not depend on the layout.",
        MW_AT(train.seed)},
@@ -176,8 +180,24 @@ std::vector<ConfigKey> ParallelismKeys() {
        "of "
        "size 1 splits nothing.",
        MW_AT(parallel.sharding_pins)},
+  };
+}
+
+std::vector<ConfigKey> DeviceKeys() {
+  return {
       {"parallelism", "gradient_bucket_bytes",
        "Gradients are reduced in buckets of about this size.", MW_AT(parallel.bucket_bytes)},
+      {"parallelism",
+       "device",
+       "The kind of devices that the job runs on; auto: GPUs where the cluster has enough of them "
+       "and they compute all of the job, else CPU devices.",
+       MW_AT(parallel.device),
+       KeyKind::kChoice,
+       {"auto", "cpu", "cuda"}},
+      {"parallelism", "head_block_tokens",
+       "Tokens whose logits exist at a time, at least; 0: few on CPUs, on GPUs as many as make the "
+       "weight of the head worth reading.",
+       MW_AT(parallel.head_block_tokens)},
   };
 }
 
@@ -219,7 +239,7 @@ std::vector<ConfigKey> RunKeys() {
 
 std::vector<ConfigKey> AllKeys() {
   std::vector<ConfigKey> keys = JobAndModelKeys();
-  for (auto part : {TrainingKeys(), ParallelismKeys(), RunKeys()}) {
+  for (auto part : {TrainingKeys(), ParallelismKeys(), DeviceKeys(), RunKeys()}) {
     keys.insert(keys.end(), part.begin(), part.end());
   }
   return keys;

@@ -16,7 +16,7 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr double kMaxSize = 1 << 28;  // of a model's dims
 constexpr double kMaxDegree = 1 << 16;
 
-constexpr std::array<KeyRange, 37> kRanges = {{
+constexpr std::array<KeyRange, 38> kRanges = {{
     {"model", "dim", 1, kMaxSize},
     {"model", "ffn_dim", 1, kMaxSize},
     {"model", "n_layers", 1, ir::kMaxLayers},
@@ -50,6 +50,7 @@ constexpr std::array<KeyRange, 37> kRanges = {{
     {"parallelism", "pipeline_parallel_chunks", 1, kMaxDegree},
     {"parallelism", "zero_stage", 0, 3},
     {"parallelism", "gradient_bucket_bytes", 1, 1e12},
+    {"parallelism", "head_block_tokens", 0, 1 << 24},
     {"validation", "interval", 0, 1e12},
     {"validation", "batches", 0, 1e6},
     {"validation", "fraction", 0, 0.5},
@@ -61,7 +62,7 @@ struct Renamed {
   std::string_view key;
 };
 
-constexpr std::array<Renamed, 37> kRenamed = {{
+constexpr std::array<Renamed, 39> kRenamed = {{
     {"train.global_batch", "training.global_batch_size"},
     {"train.sequence", "training.seq_len"},
     {"train.steps", "training.steps"},
@@ -88,6 +89,8 @@ constexpr std::array<Renamed, 37> kRenamed = {{
     {"parallel.recompute", "activation_checkpoint.mode"},
     {"parallel.recompute_layers", "activation_checkpoint.layers"},
     {"parallel.bucket_bytes", "parallelism.gradient_bucket_bytes"},
+    {"parallel.head_block_tokens", "parallelism.head_block_tokens"},
+    {"parallel.device", "parallelism.device"},
     {"optimizer.max_norm", "training.max_norm"},
     {"optimizer.schedule", "lr_scheduler.decay_type"},
     {"optimizer.min_lr", "lr_scheduler.min_lr"},

@@ -44,7 +44,7 @@ std::string DashIfEmpty(const std::string& text) { return text.empty() ? "-" : t
 // "98 GF/s, 11 GB/s": what a device reaches in f32, and the rate of its memory.
 std::string SpeedText(const WorkerInfo& worker) {
   const auto profile = mesh::ParseDeviceProfile(worker.device_profile);
-  if (!profile) return "-";
+  if (!profile) return DashIfEmpty(worker.device_name);
   return fmt::format("{:.0f} GF/s, {:.0f} GB/s", profile->PeakOf(ir::DType::kF32) / 1e9,
                      profile->Rates(mesh::KernelClass::kElementwise).bytes_per_s / 1e9);
 }
@@ -54,6 +54,7 @@ std::vector<std::string> WorkerRow(const WorkerInfo& worker) {
           worker.state,
           fmt::format("{}/{}", worker.busy_devices, worker.devices),
           FormatBytes(worker.memory_bytes),
+          DashIfEmpty(worker.device_kind),
           SpeedText(worker),
           fmt::format("{:.1f} s", worker.last_seen_s),
           DashIfEmpty(worker.address),
@@ -116,11 +117,10 @@ std::string FormatStatus(const std::vector<WorkerInfo>& workers, const std::vect
   }
   std::string text = fmt::format("Workers  {} ready of {}\nDevices  {} busy of {}\n\n", ready,
                                  workers.size(), busy, devices);
-  text +=
-      rows.empty()
-          ? "(no workers)\n"
-          : FormatTable({"NAME", "STATE", "BUSY", "MEMORY", "SPEED", "SEEN", "ADDRESS", "METRICS"},
-                        rows);
+  text += rows.empty() ? "(no workers)\n"
+                       : FormatTable({"NAME", "STATE", "BUSY", "MEMORY", "DEVICE", "SPEED", "SEEN",
+                                      "ADDRESS", "METRICS"},
+                                     rows);
   std::vector<JobInfo> active;
   for (const JobInfo& job : jobs) {
     if (!client::IsTerminal(job.state)) active.push_back(job);

@@ -37,6 +37,8 @@ Json ToJson(const client::WorkerInfo& worker) {
           {"memory_bytes", worker.memory_bytes},
           {"threads_per_device", worker.threads_per_device},
           {"host_cores", worker.host_cores},
+          {"device_kind", worker.device_kind},
+          {"device_name", worker.device_name},
           {"device_profile", worker.device_profile},
           {"address", worker.address},
           {"metrics_address", worker.metrics_address},

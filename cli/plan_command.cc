@@ -178,7 +178,7 @@ Result<PlannedFile> PlanFile(const PlanArgs& given, const GlobalArgs& global,
   const JobConfig& config = file.plan.config;
   MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
   PrintNotes(config);
-  const auto topology = PlanTopology(args, global, prepared.request.parallel);
+  const auto topology = PlanTopology(args, global, prepared.request);
   if (!topology && topology.error().code() == StatusCode::kResourceExhausted) {
     misfit = Misfit{config, {}};
   }

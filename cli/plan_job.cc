@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "cli/cluster_file.h"
 #include "cli/connect.h"
 #include "cli/environment.h"
 #include "cli/plan_report.h"
+#include "ir/gpu_support.h"
 #include "planner/layout.h"
 
 namespace meshwright::cli {
@@ -15,16 +17,23 @@ namespace {
 
 constexpr size_t kMostProgrammedDevices = 64;
 
-Result<mesh::Topology> ClusterTopology(const GlobalArgs& global) {
+// The devices that the job would get if it could have all of its kind.
+Result<mesh::Topology> ClusterTopology(const GlobalArgs& global, const ir::JobRequest& job) {
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<client::Client> client, Connect(global));
   MW_ASSIGN_OR_RETURN(const std::vector<client::WorkerInfo> workers, client->Workers());
-  return TopologyOf(workers);
+  const ir::ParallelSpec& parallel = job.parallel;
+  const std::string kind =
+      parallel.device == "auto" && !ir::WhyNotOnGpus(job.loss).empty() ? "cpu" : parallel.device;
+  const auto degree = [](int64_t given) { return std::max<int64_t>(1, given); };
+  return TopologyOf(workers, kind,
+                    degree(parallel.data) * degree(parallel.tensor) * degree(parallel.pipeline));
 }
 
 }  // namespace
 
 Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& global,
-                                    const ir::ParallelSpec& parallel) {
+                                    const ir::JobRequest& job) {
+  const ir::ParallelSpec& parallel = job.parallel;
   if (!global.address.empty() && (!args.cluster.empty() || args.devices > 0)) {
     return Fail(InvalidArgument(
         fmt::format("--address {} plans for the devices of a running cluster, {} for others; give "
@@ -36,7 +45,7 @@ Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& glob
     return mesh::TopologyOfCluster(cluster);
   }
   if (args.devices > 0) return DryRunTopology(args.devices, args.devices_per_worker);
-  if (!global.address.empty()) return ClusterTopology(global);
+  if (!global.address.empty()) return ClusterTopology(global, job);
   if (!parallel.stage_meshes.empty()) {
     planner::Layout layout;
     MW_ASSIGN_OR_RETURN(const auto degrees, planner::ParseStageDegrees(parallel.stage_meshes));
@@ -46,7 +55,7 @@ Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& glob
   }
   if (parallel.data == 0 || parallel.tensor == 0 || parallel.pipeline == 0) {
     const auto address = ProcessEnvironment("MESHWRIGHT_ADDRESS");
-    if (address && !address->empty()) return ClusterTopology(global);
+    if (address && !address->empty()) return ClusterTopology(global, job);
     return Fail(InvalidArgument(
         "a degree of [parallelism] is auto (data_parallel_replicate_degree, "
         "tensor_parallel_degree, pipeline_parallel_degree): give --devices N, "

@@ -30,7 +30,7 @@ struct PlannedJob {
 // $MESHWRIGHT_ADDRESS. Errors: kInvalidArgument: none of these says how many, or two do; those of
 // LoadClusterFile, Connect and TopologyOf.
 Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& global,
-                                    const ir::ParallelSpec& parallel);
+                                    const ir::JobRequest& job);
 
 // Programs of all devices where `all_programs` or the devices are few; else of one per stage.
 planner::PlanScope PlanScopeOf(const mesh::Topology& topology, bool all_programs);

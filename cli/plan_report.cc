@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 
 #include "base/text.h"
 #include "mesh/device_order.h"
@@ -76,10 +77,20 @@ Result<mesh::Topology> DryRunTopology(int64_t devices, int64_t devices_per_worke
   return mesh::Topology::Local(static_cast<int>(devices), static_cast<int>(devices_per_worker));
 }
 
-Result<mesh::Topology> TopologyOf(const std::vector<client::WorkerInfo>& workers) {
+Result<mesh::Topology> TopologyOf(const std::vector<client::WorkerInfo>& workers,
+                                  const std::string& kind, int64_t least) {
+  const auto kind_of = [](const client::WorkerInfo& worker) {
+    return worker.device_kind.empty() ? std::string("cpu") : worker.device_kind;
+  };
+  std::map<std::string, int64_t> ready;
+  for (const client::WorkerInfo& worker : workers) {
+    if (worker.state == "READY") ready[kind_of(worker)] += worker.devices;
+  }
+  const bool gpus = ready["cuda"] >= least || ready["cpu"] == 0;
+  const std::string taken = kind != "auto" ? kind : (gpus && ready["cuda"] > 0 ? "cuda" : "cpu");
   mesh::Topology topology;
   for (const client::WorkerInfo& worker : workers) {
-    if (worker.state != "READY") continue;
+    if (worker.state != "READY" || kind_of(worker) != taken) continue;
     MW_ASSIGN_OR_RETURN(const mesh::SharedProfile profile, ProfileOf(worker));
     mesh::Host& host = topology.hosts[worker.host];
     host.cores = std::max(host.cores, worker.host_cores);
@@ -93,6 +104,13 @@ Result<mesh::Topology> TopologyOf(const std::vector<client::WorkerInfo>& workers
       device.threads = std::max(1, worker.threads_per_device);
       topology.devices.push_back(std::move(device));
     }
+  }
+  if (topology.devices.empty() && ready["cpu"] + ready["cuda"] > 0) {
+    return Fail(
+        ResourceExhausted(fmt::format("no ready worker has devices of the kind {}; start one with "
+                                      "`meshwright worker --device {}`, "
+                                      "or change parallelism.device",
+                                      taken, taken)));
   }
   if (topology.devices.empty()) {
     return Fail(

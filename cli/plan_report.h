@@ -33,7 +33,10 @@ Result<mesh::Topology> DryRunTopology(int64_t devices, int64_t devices_per_worke
 
 // Devices of the workers that are READY, in the controller's order.
 // Errors: kResourceExhausted when there are none.
-Result<mesh::Topology> TopologyOf(const std::vector<client::WorkerInfo>& workers);
+// Devices of one kind, as the controller places jobs: "cpu", "cuda", or "auto": GPUs where there
+// are `least` of them.
+Result<mesh::Topology> TopologyOf(const std::vector<client::WorkerInfo>& workers,
+                                  const std::string& kind = "auto", int64_t least = 1);
 
 // "data=2,tensor=2" -> a mesh of devices 0..3. Errors: kInvalidArgument naming the bad part.
 Result<mesh::Mesh> ParseMesh(std::string_view text);

@@ -119,6 +119,8 @@ void NoteUnused(JobConfig& config) {
   note(
       lists_layers && config.parallel.recompute == "auto",
       "activation_checkpoint.layers has no effect with mode \"auto\", which chooses layers itself");
+  note(config.train.tf32 && (config.dtype != "float32" || config.parallel.device == "cpu"),
+       "training.allow_tf32 has no effect but with dtype \"float32\" on GPUs");
   note(config.parallel.chunks > 1 && config.parallel.pipeline == 1,
        "parallelism.pipeline_parallel_chunks has no effect with pipeline_parallel_degree 1");
   note(config.data.validation_fraction == 0 && config.train.validation_batches > 0,

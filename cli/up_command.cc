@@ -1,9 +1,11 @@
 // up and down: a whole cluster as real processes on this machine.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -112,6 +114,8 @@ class ClusterStarter {
                  spec.name,
                  "--address",
                  state_.address,
+                 "--device",
+                 args_.device,
                  "--devices",
                  std::to_string(args_.devices_per_worker),
                  "--threads-per-device",
@@ -123,6 +127,11 @@ class ClusterStarter {
                  "--cache-dir",
                  args_.run_dir + "/cache-" + std::to_string(index)};
     if (args_.pin) spec.args.push_back("--pin");
+    if (args_.device == "cuda") {
+      std::vector<int> gpus(static_cast<size_t>(args_.devices_per_worker));
+      std::iota(gpus.begin(), gpus.end(), index * args_.devices_per_worker);
+      spec.args.insert(spec.args.end(), {"--gpus", fmt::format("{}", fmt::join(gpus, ","))});
+    }
     AddGlobal(spec);
     return Start(spec);
   }

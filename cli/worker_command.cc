@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/clock.h"
@@ -19,12 +20,37 @@
 namespace meshwright::cli {
 namespace {
 
+// GPUs, or none and one line that says why.
+Result<worker::Gpus> GpusOf(const WorkerArgs& args) {
+  if (args.device == "cpu") {
+    if (args.gpus.empty()) return worker::Gpus();
+    return Fail(InvalidArgument("--gpus names GPUs, --device cpu wants none; leave one out"));
+  }
+  if (!args.gpus.empty() && args.devices != 0 &&
+      static_cast<size_t>(args.devices) != args.gpus.size()) {
+    return Fail(InvalidArgument(fmt::format("--gpus names {} GPUs, --devices {}; leave one out",
+                                            args.gpus.size(), args.devices)));
+  }
+  Result<worker::Gpus> gpus = worker::ClaimGpus(args.devices, args.gpus);
+  if (gpus.has_value() || gpus.error().code() == StatusCode::kInvalidArgument) return gpus;
+  const bool must = args.device == "cuda" || !args.gpus.empty();
+  // Not kUnavailable, which scripts take for "no controller" and try again.
+  if (must) {
+    return Fail(FailedPrecondition("no GPU can be used: " + std::string(gpus.error().message())));
+  }
+  LogInfo("devices are CPU devices, no GPU can be used: " + gpus.error().message());
+  return worker::Gpus();
+}
+
 Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const GlobalArgs& global) {
   worker::AgentOptions options;
   MW_ASSIGN_OR_RETURN(options.controller, ResolveAddress(global, ProcessEnvironment));
   MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, ProcessEnvironment));
   options.name = args.name;
-  options.devices = args.devices;
+  MW_ASSIGN_OR_RETURN(options.gpus, GpusOf(args));
+  const bool gpus = options.gpus.driver != nullptr;
+  options.devices =
+      gpus ? static_cast<int>(options.gpus.indices.size()) : std::max(args.devices, 1);
   options.threads_per_device = args.threads_per_device;
   options.pin = args.pin;
   options.data_bind = args.bind;
@@ -37,7 +63,8 @@ Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const Global
   return options;
 }
 
-Result<std::string> DeviceProfileOf(const WorkerArgs& args) {
+Result<std::string> DeviceProfileOf(const WorkerArgs& args, const worker::Gpus& gpus) {
+  if (gpus.driver != nullptr) return GpuProfileText(args.profile, gpus.name, gpus.memory_bytes);
   ProfileRequest request;
   request.mode = args.profile;
   request.threads = args.threads_per_device;
@@ -81,7 +108,7 @@ Status Serve(const WorkerArgs& args, const GlobalArgs& global) {
   MW_TRY(CheckListen(args.bind, args.metrics_port, "--metrics-port"));
   // Takes seconds, minutes beside other workers: a signal ends it at once, there is nothing to
   // tidy.
-  MW_ASSIGN_OR_RETURN(options.device_profile, DeviceProfileOf(args));
+  MW_ASSIGN_OR_RETURN(options.device_profile, DeviceProfileOf(args, options.gpus));
   MW_ASSIGN_OR_RETURN(ShutdownSignal shutdown, ShutdownSignal::Install());
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Agent> agent,
                       worker::Agent::Start(std::move(options)));

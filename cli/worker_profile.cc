@@ -245,6 +245,32 @@ Result<std::string> WorkerProfileText(const ProfileRequest& request) {
   return mesh::FormatDeviceProfile(profile);
 }
 
+Result<std::string> GpuProfileText(const std::string& mode, const std::string& gpu,
+                                   int64_t memory_bytes) {
+  if (mode == "off") return std::string();
+  mesh::DeviceProfile profile;
+  if (mode == "cached" || mode == "measure") {
+    const mesh::SharedProfile known = mesh::ProfileOfGpu(gpu, memory_bytes);
+    if (known == nullptr) {
+      LogWarn(
+          fmt::format("nothing is known of a '{}': plans take it for a CPU device; pass "
+                      "--profile FILE",
+                      gpu));
+      return std::string();
+    }
+    profile = *known;
+    profile.links = mesh::LinksOfGpu(gpu, *known);
+  } else {
+    MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(mode));
+    auto parsed = mesh::ParseDeviceProfile(text);
+    if (!parsed)
+      return Fail(InvalidArgument(fmt::format("{}: {}", mode, parsed.error().message())));
+    profile = std::move(*parsed);
+  }
+  if (memory_bytes > 0) profile.memory_bytes = memory_bytes;
+  return mesh::FormatDeviceProfile(profile);
+}
+
 std::string MachineDescription() {
   return fmt::format("{}, {} cores; {}", ProcessorName(), ::sysconf(_SC_NPROCESSORS_ONLN),
                      BuildDescription());

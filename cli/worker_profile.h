@@ -52,6 +52,11 @@ mesh::DeviceProfile ProfileAtShare(const mesh::DeviceProfile& profile, double sh
 // the mode names.
 Result<std::string> WorkerProfileText(const ProfileRequest& request);
 
+// Of a GPU by its name ("NVIDIA H200"): published rates (mesh/known_profiles.cc), or the profile
+// that the mode names. Empty, with a line in the log, for one that is not known.
+Result<std::string> GpuProfileText(const std::string& mode, const std::string& gpu,
+                                   int64_t memory_bytes);
+
 // "AMD EPYC 7763 64-Core Processor, 16 cores", and the binary's size and version.
 std::string MachineDescription();
 // In the folder for temporary files, one per user; empty without such a folder.

@@ -69,6 +69,8 @@ struct WorkerInfo {
   std::string device_profile;  // of each device, as text (mesh/device_profile.h); empty: not known
   int threads_per_device = 0;  // 0: not known
   int host_cores = 0;          // that the host's devices share; 0: not known
+  std::string device_kind;     // "cpu", "cuda"
+  std::string device_name;     // "NVIDIA H200"; empty: not said
 };
 
 struct JobUpdate {

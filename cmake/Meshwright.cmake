@@ -1,7 +1,8 @@
 # mw_library(base DEPS fmt::fmt): one static library per room, from every .cc file under the folder.
 # mw_tests(unit/base DEPS base): one GoogleTest binary per tests/<path> folder.
 # DEPS names rooms (base, ir, ...) or imported targets; only declared edges link.
-# ALONE: see mw_unity; SHARDS, of sanitizer builds, and what each sanitizer SKIPS of them: see mw_shards;
+# ALONE: see mw_unity; SHARDS, of sanitizer builds or ALWAYS_SHARDS, and what each sanitizer SKIPS of them: see
+# mw_shards;
 # ONE_THREAD: nothing to see for the thread sanitizer, which leaves it out.
 
 set(MW_WARNINGS -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wno-restrict -Werror)
@@ -56,7 +57,7 @@ function(mw_resolve_deps out)
 endfunction()
 
 function(mw_library name)
-  cmake_parse_arguments(ARG "" "" "DEPS;PRIVATE_DEPS;SOURCES;ALONE" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;PRIVATE_DEPS;SOURCES;ALONE;HOT" ${ARGN})
   if(NOT ARG_SOURCES)
     file(GLOB_RECURSE ARG_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cc)
   endif()
@@ -68,9 +69,10 @@ function(mw_library name)
   mw_resolve_deps(deps ${ARG_DEPS})
   mw_resolve_deps(private_deps ${ARG_PRIVATE_DEPS})
   target_link_libraries(mw_${name} PUBLIC ${deps} PRIVATE ${private_deps})
-  # Plain builds optimise the files of kernels and transfers one by one.
-  if(MESHWRIGHT_SANITIZE OR (MESHWRIGHT_UNITY AND NOT name MATCHES "^(ops|collective)$"))
+  if(MESHWRIGHT_SANITIZE)
     mw_unity(mw_${name} ${ARG_ALONE})
+  elseif(MESHWRIGHT_UNITY)
+    mw_unity(mw_${name} ${ARG_ALONE} ${ARG_HOT})
   endif()
   if(MESHWRIGHT_SANITIZE)
     if(name MATCHES "^(proto|controller|client|models|cli_lib)$")
@@ -103,7 +105,7 @@ function(mw_shards target path count timeout skips)
 endfunction()
 
 function(mw_tests path)
-  cmake_parse_arguments(ARG "ONE_THREAD" "TIMEOUT;SHARDS" "DEPS;SOURCES;ALONE;ADDRESS_SKIPS;THREAD_SKIPS"
+  cmake_parse_arguments(ARG "ONE_THREAD;ALWAYS_SHARDS" "TIMEOUT;SHARDS" "DEPS;SOURCES;ALONE;ADDRESS_SKIPS;THREAD_SKIPS"
                         ${ARGN})
   if(ARG_ONE_THREAD AND MESHWRIGHT_SANITIZE STREQUAL "thread")
     return()
@@ -134,13 +136,17 @@ function(mw_tests path)
   endif()
   if(MESHWRIGHT_SANITIZE)
     math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 3")
-    if(ARG_SHARDS)
-      string(TOUPPER ${MESHWRIGHT_SANITIZE} sanitizer)
-      mw_shards(${target} ${path} ${ARG_SHARDS} ${ARG_TIMEOUT} "${ARG_${sanitizer}_SKIPS}")
-      return()
-    endif()
   endif()
+  if(ARG_SHARDS AND (MESHWRIGHT_SANITIZE OR ARG_ALWAYS_SHARDS))
+    set(sanitizer none)
+    if(MESHWRIGHT_SANITIZE)
+      string(TOUPPER ${MESHWRIGHT_SANITIZE} sanitizer)
+    endif()
+    mw_shards(${target} ${path} ${ARG_SHARDS} ${ARG_TIMEOUT} "${ARG_${sanitizer}_SKIPS}")
+    return()
+  endif()
+  # Not as ENVIRONMENT, of which it would pass on the first variable only.
+  set_target_properties(${target} PROPERTIES CROSSCOMPILING_EMULATOR "/usr/bin/env;${MW_TEST_ENVIRONMENT}")
   gtest_discover_tests(${target} TEST_PREFIX "${path}/" DISCOVERY_TIMEOUT 60
-                       PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS ${label}
-                                  ENVIRONMENT "${MW_TEST_ENVIRONMENT}")
+                       PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS ${label})
 endfunction()

@@ -17,6 +17,10 @@
 // Equal calls: members that run different operations on a group, or different counts, get kInternal
 // naming both.
 //
+// Devices with queues: calls put their work into the device's queues and return; the buffers belong
+// to the work until the queue has got there, and failures may show in later calls or in Poll().
+// What such a fabric cannot promise is said in its header (nccl/fabric.h).
+//
 // Thread rule: Group and Channel methods block and are called by the thread of the owning device;
 // one call at a time per Group object and per Channel end. Fabric methods are thread-safe.
 // Ownership: groups and channels belong to the Fabric and live as long as it.
@@ -24,6 +28,7 @@
 // ncclSend/ncclRecv pair.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -83,6 +88,17 @@ class Group {
   virtual Status AllToAll(const void* input, void* output, int64_t count, ir::DType dtype) = 0;
   // root: position in the group. In place.
   virtual Status Broadcast(void* data, int64_t count, ir::DType dtype, int root) = 0;
+
+  // Memory of the device that such a call needs besides its buffers: what a fabric with queues
+  // takes for log-sum-exp.
+  virtual int64_t ScratchBytes(Kind /*kind*/, int64_t /*count*/, ir::DType /*dtype*/,
+                               Reduction /*reduction*/) const {
+    return 0;
+  }
+  // Memory for the most that any call needs; it outlives the last one. Groups whose calls go into
+  // one queue may share it. Without it memory is allocated in the first call, which waits for the
+  // device. Called before the first call.
+  virtual void SetScratch(std::byte* /*memory*/, int64_t /*bytes*/) {}
 
   virtual Counters counters(Kind kind) const = 0;
 };
@@ -147,6 +163,12 @@ class Fabric {
   // outlives the last call on the fabric's groups. Errors: kFailedPrecondition after Connect().
   virtual Status Share(const device::Memory& memory) = 0;
 
+  // What this process tells the others before Connect(), and what all of them told: the controller
+  // carries it, one text per process in any order. Where peers meet by address alone it is empty.
+  // Errors of Accept(): kFailedPrecondition when processes do not fit together, naming both.
+  virtual Result<std::string> Invitation() { return std::string(); }
+  virtual Status Accept(const std::vector<std::string>& /*invitations*/) { return OkStatus(); }
+
   // Establishes every connection that the groups and channels made so far need; returns when all
   // peers are connected. May be called again after more were made, by all processes concerned. A
   // failure aborts the fabric. Errors: kDeadlineExceeded naming the ranks that did not come,
@@ -158,9 +180,17 @@ class Fabric {
   // a signal-free callback of the control plane.
   virtual void Abort(const Status& cause) = 0;
   virtual Status status() const = 0;  // OK or the abort cause
+  // As status(), after looking for failures that no call has met yet. Cheap: to be asked all the
+  // time by who waits for a device's queue.
+  virtual Status Poll() { return status(); }
 
-  // How `rank` is reached: "memory" (this process), "shared_memory", "tcp", or "none" before the
-  // first Connect() with a group or channel that needs it.
+  // Ends it, orderly with the peers unless it was aborted: waits a bounded time until nothing of it
+  // is in the devices any more. No group or channel may be used afterwards; devices, queues and
+  // shared memory may go. Again: nothing. The destructor calls it.
+  virtual void Close() {}
+
+  // How `rank` is reached: "memory" (this process), "shared_memory", "tcp", "nccl", or "none"
+  // before the first Connect() with a group or channel that needs it.
   virtual const char* transport(int rank) const = 0;
 };
 

@@ -24,8 +24,9 @@ Result<ir::Graph> CompileExecutable(const ir::Graph& graph);
 
 // The head and the loss as one node where the whole vocabulary is on one device: before the graph
 // is partitioned, since loss and gradient move to one phase. `splits`: the rows of a batch are cut
-// into this many parts (replicas and microbatches).
-Result<ir::Graph> FuseHead(const ir::Graph& step, int64_t splits);
+// into this many parts (replicas and microbatches). `least_block_tokens`: logits exist for so many
+// tokens at a time at least, but for 1 GiB of them and half of the tokens at most.
+Result<ir::Graph> FuseHead(const ir::Graph& step, int64_t splits, int64_t least_block_tokens = 1);
 
 // The passes of CompileExecutable, in their order.
 Result<ir::Graph> MergeEqualNodes(const ir::Graph& graph);

@@ -23,6 +23,7 @@ using ir::Op;
 // Every block reads the weight and adds to its gradient: with fewer tokens that costs more than
 // memory does.
 constexpr int64_t kBlockBytes = int64_t{56} << 20;
+constexpr int64_t kMostBlockBytes = int64_t{1} << 30;
 constexpr int64_t kBlockGrain = 16;
 
 constexpr const char* kLogits = "bsd,vd->bsv";
@@ -121,11 +122,14 @@ class HeadFinder {
   const std::vector<std::vector<NodeId>> users_;
 };
 
-// At most half of the tokens, and of about kBlockBytes; blocks of about the same size.
-int64_t BlockTokens(int64_t tokens, const ir::TensorType& logits) {
+// At most half of the tokens, and of about kBlockBytes or the least that is asked for; blocks of
+// about the same size.
+int64_t BlockTokens(int64_t tokens, const ir::TensorType& logits, int64_t least) {
   const int64_t row_bytes = logits.dims.back() * ir::DTypeBytes(logits.dtype);
   const int64_t half = (tokens + 1) / 2;
-  const int64_t most = std::min(half, std::max<int64_t>(1, kBlockBytes / row_bytes));
+  const int64_t wanted =
+      std::max(kBlockBytes / row_bytes, std::min(least, kMostBlockBytes / row_bytes));
+  const int64_t most = std::min(half, std::max<int64_t>(1, wanted));
   const int64_t blocks = (tokens + most - 1) / most;
   const int64_t block = (tokens + blocks - 1) / blocks;
   const int64_t even = (block + kBlockGrain - 1) / kBlockGrain * kBlockGrain;
@@ -134,8 +138,12 @@ int64_t BlockTokens(int64_t tokens, const ir::TensorType& logits) {
 
 class HeadRewriter {
  public:
-  HeadRewriter(const Graph& graph, int64_t splits)
-      : graph_(graph), splits_(splits), builder_(graph.name), map_(graph.values.size()) {}
+  HeadRewriter(const Graph& graph, int64_t splits, int64_t least_block_tokens)
+      : graph_(graph),
+        splits_(splits),
+        least_block_tokens_(least_block_tokens),
+        builder_(graph.name),
+        map_(graph.values.size()) {}
 
   Result<Graph> Run() {
     const HeadFinder finder(graph_);
@@ -222,12 +230,14 @@ class HeadRewriter {
     if (loss.attrs.Has("ignore_index")) attrs.Set("ignore_index", loss.attrs.Int("ignore_index"));
     const int64_t tokens = graph_.type(loss.inputs[1]).elements() / splits_;
     const ir::TensorType& logits = graph_.type(graph_.nodes[head.logits].outputs[0]);
-    attrs.Set("block_tokens", BlockTokens(std::max<int64_t>(1, tokens), logits));
+    attrs.Set("block_tokens",
+              BlockTokens(std::max<int64_t>(1, tokens), logits, least_block_tokens_));
     return attrs;
   }
 
   const Graph& graph_;
   const int64_t splits_;
+  const int64_t least_block_tokens_;
   std::vector<Head> heads_;
   ir::Builder builder_;
   std::vector<ValueId> map_;
@@ -235,8 +245,8 @@ class HeadRewriter {
 
 }  // namespace
 
-Result<Graph> FuseHead(const Graph& graph, int64_t splits) {
-  return HeadRewriter(graph, splits).Run();
+Result<Graph> FuseHead(const Graph& graph, int64_t splits, int64_t least_block_tokens) {
+  return HeadRewriter(graph, splits, least_block_tokens).Run();
 }
 
 }  // namespace meshwright::compile

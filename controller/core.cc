@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "controller/placement.h"
+#include "ir/gpu_support.h"
 
 namespace meshwright::controller {
 
@@ -255,10 +256,48 @@ void Core::ScheduleQueue(Context& context) {
   }
 }
 
+Placement Core::PlaceOn(const std::string& kind, const ir::ParallelSpec& parallel,
+                        const std::string& why) const {
+  Placement placement =
+      Place(parallel, PlaceableDevices(kind), DevicesThatReturn(kind), ClusterDevices(kind));
+  const std::string other = kind == "cuda" ? "cpu" : "cuda";
+  if (placement.outcome == PlacementOutcome::kNoWorkers && ClusterDevices(other) > 0) {
+    placement.message = fmt::format(
+        "waits for a worker with devices of the kind {} ({}): the cluster has only {}; start one "
+        "with "
+        "'meshwright worker --device {} --address HOST:PORT'",
+        kind, why, other, kind);
+  }
+  return placement;
+}
+
+// On GPUs where the cluster has enough, busy or not, and they compute the job; else on CPU devices.
+// GPUs that are not enough may be joined by others: the cluster counts once it has been stable.
+Placement Core::PlaceOnKind(const JobEntry& job, bool stable) const {
+  const ir::ParallelSpec& parallel = job.request->parallel;
+  if (parallel.device != "auto") {
+    return PlaceOn(parallel.device, parallel,
+                   fmt::format("parallelism.device is \"{}\"", parallel.device));
+  }
+  const std::string why_not = ir::WhyNotOnGpus(job.request->loss);
+  if (ClusterDevices("cuda") > 0 && why_not.empty()) {
+    Placement placement = PlaceOn("cuda", parallel, "");
+    const bool others = stable && ClusterDevices("cpu") > 0;
+    if (placement.outcome != PlacementOutcome::kInfeasible || !others) return placement;
+  }
+  return PlaceOn("cpu", parallel, why_not);
+}
+
+// Workers may still be joining.
+bool Core::IsStable(const JobEntry& job, const Context& context) const {
+  return context.now.ms - membership_changed_ms_ >= options_.infeasible_grace_ms &&
+         context.now.unix_ms - job.record.submitted_unix_ms >= options_.infeasible_grace_ms;
+}
+
 // True when the head left the queue.
 bool Core::PlaceHead(JobEntry& job, Context& context) {
-  Placement placement =
-      Place(job.request->parallel, PlaceableDevices(), DevicesThatReturn(), ClusterDevices());
+  const bool stable = IsStable(job, context);
+  Placement placement = PlaceOnKind(job, stable);
   switch (placement.outcome) {
     case PlacementOutcome::kNoWorkers:
       SetWaiting(job, "NoWorkers", std::move(placement.message), context);
@@ -267,11 +306,6 @@ bool Core::PlaceHead(JobEntry& job, Context& context) {
       SetWaiting(job, "NoCapacity", std::move(placement.message), context);
       return false;
     case PlacementOutcome::kInfeasible: {
-      // Workers may still be joining: the size of the cluster counts once it has been stable for a
-      // while.
-      const bool stable =
-          context.now.ms - membership_changed_ms_ >= options_.infeasible_grace_ms &&
-          context.now.unix_ms - job.record.submitted_unix_ms >= options_.infeasible_grace_ms;
       if (!stable) {
         SetWaiting(job, "Infeasible", std::move(placement.message), context);
         return false;

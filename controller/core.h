@@ -43,11 +43,11 @@ struct CoreOptions {
   int64_t election_ms = 500;           // how long a possible victim waits for a better cause
   int64_t abort_deadline_ms = 3000;    // then the job ends even if a member has not let go
   int64_t load_deadline_ms = 600'000;
-  int64_t connect_deadline_ms = 120'000;
+  int64_t connect_deadline_ms = 330'000;  // a little more than workers give themselves for GPUs
   int64_t save_deadline_ms = 600'000;
-  int64_t release_deadline_ms = 60'000;  // then a member that has not let go counts as lost
-  int64_t register_deadline_ms = 5000;   // then a session that has not registered is closed
-  size_t max_pending_sessions = 64;      // that have not registered
+  int64_t release_deadline_ms = 120'000;  // then a member that has not let go counts as lost
+  int64_t register_deadline_ms = 5000;    // then a session that has not registered is closed
+  size_t max_pending_sessions = 64;       // that have not registered
   int launch_window = 2;
   size_t max_queued = 1000;
   size_t max_jobs = 10'000;
@@ -119,7 +119,8 @@ class Core {
     bool loaded = false;
     bool connected = false;
     bool saved = false;
-    bool freed = false;  // confirmed, or gone
+    bool freed = false;      // confirmed, or gone
+    std::string invitation;  // once loaded
   };
   struct ValidationSum {
     double loss = 0;
@@ -183,10 +184,16 @@ class Core {
   void UnplaceUsersOf(const Worker& worker, const std::string& why, Context& context);
   void FreeDevices(JobId job, const std::string& worker);
   Worker* WorkerOf(SessionId session);
-  std::vector<mesh::Device> PlaceableDevices() const;
-  ReturningDevices DevicesThatReturn() const;
+  // Of one kind: a mesh is of one.
+  std::vector<mesh::Device> PlaceableDevices(const std::string& kind) const;
+  ReturningDevices DevicesThatReturn(const std::string& kind) const;
   int HostCores(const std::string& host) const;
-  int64_t ClusterDevices() const;
+  int64_t ClusterDevices(const std::string& kind) const;
+  // why: the job takes this kind and no other; for messages.
+  Placement PlaceOn(const std::string& kind, const ir::ParallelSpec& parallel,
+                    const std::string& why) const;
+  Placement PlaceOnKind(const JobEntry& job, bool stable) const;
+  bool IsStable(const JobEntry& job, const Context& context) const;
 
   // core_mesh.cc
   void StartMesh(JobEntry& job, PlannedJob plan, Context& context);

@@ -16,6 +16,8 @@ using proto::MakeError;
 
 namespace {
 
+constexpr size_t kMaxInvitationBytes = 64 << 10;
+
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 double ValueOr(const std::map<std::string, double>& values, const char* name, double fallback) {
@@ -109,6 +111,7 @@ proto::LoadMesh Core::MakeLoad(const JobEntry& job, const Mesh& mesh,
       fmt::format("{}/{}/{}", options_.secret_key, options_.term.value(), mesh.gen.value());
   load.secret = Sha256Hex(key).substr(0, 32);
   load.seed = job.request->train.seed;
+  load.tf32 = job.request->train.tf32;
   for (const RankPlace& rank : job.ranks) {
     const proto::Register& info = workers_.at(rank.worker).info;
     load.members.push_back(
@@ -184,10 +187,19 @@ void Core::OnMeshError(Mesh& mesh, const MeshMember& member, const proto::MeshEr
 void Core::OnLoaded(Mesh& mesh, MeshMember& member, const proto::Loaded& m, Context& context) {
   if (!m.error.ok()) return FailMesh(mesh, m.error, context);
   if (mesh.phase != MeshPhase::kLoading || member.loaded) return;
+  if (m.invitation.size() > kMaxInvitationBytes) {
+    const std::string text =
+        fmt::format("worker '{}' sends an invitation of {} bytes; at most {} are allowed",
+                    member.worker, m.invitation.size(), kMaxInvitationBytes);
+    return FailMesh(mesh, MakeError(ErrorKind::kProtocol, Internal(text), member.worker), context);
+  }
   member.loaded = true;
+  member.invitation = m.invitation;
   if (!All(mesh.members, [](const MeshMember& x) { return x.loaded; })) return;
   MoveMesh(mesh, MeshEvent::kAllLoaded, context);
-  SendToAll(mesh, proto::Connect{mesh.gen}, context);
+  proto::Connect connect{mesh.gen, {}};
+  for (MeshMember& of : mesh.members) connect.invitations.push_back(std::move(of.invitation));
+  SendToAll(mesh, connect, context);
 }
 
 void Core::OnCommUp(Mesh& mesh, MeshMember& member, const proto::CommUp& m, Context& context) {

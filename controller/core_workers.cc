@@ -22,7 +22,7 @@ Status CheckSizes(const proto::Register& info) {
   const std::pair<const char*, const std::string*> texts[] = {
       {"name", &info.name},       {"data address", &info.address},
       {"host id", &info.host_id}, {"metrics address", &info.metrics_address},
-      {"version", &info.version},
+      {"version", &info.version}, {"device name", &info.device_name},
   };
   for (const auto& [what, text] : texts) {
     if (text->size() <= kMaxTextBytes) continue;
@@ -30,6 +30,11 @@ Status CheckSizes(const proto::Register& info) {
         fmt::format("worker '{}' registers a {} of {} bytes; at most {} are "
                     "allowed",
                     TruncateUtf8(info.name, 64), what, text->size(), kMaxTextBytes));
+  }
+  if (const std::string kind = KindOf(info); kind != "cpu" && kind != "cuda") {
+    return InvalidArgument(
+        fmt::format("worker '{}' registers devices of the kind '{}'; known are cpu and cuda",
+                    TruncateUtf8(info.name, 64), TruncateUtf8(kind, 64)));
   }
   constexpr size_t kMaxProfileBytes = 16 << 10;
   if (info.device_profile.size() > kMaxProfileBytes) {
@@ -305,10 +310,10 @@ Core::Worker* Core::WorkerOf(SessionId session) {
 }
 
 // Free devices of READY workers, in placement order.
-std::vector<mesh::Device> Core::PlaceableDevices() const {
+std::vector<mesh::Device> Core::PlaceableDevices(const std::string& kind) const {
   std::vector<mesh::Device> devices;
   for (const auto& [name, worker] : workers_) {
-    if (worker.state != WorkerState::kReady) continue;
+    if (worker.state != WorkerState::kReady || KindOf(worker.info) != kind) continue;
     for (size_t i = 0; i < worker.device_job.size(); ++i) {
       if (worker.device_job[i].value() != 0) continue;
       mesh::Device device;
@@ -326,7 +331,7 @@ std::vector<mesh::Device> Core::PlaceableDevices() const {
 
 // Devices whose job is ending, until their mesh is gone. A worker that is silent for a moment may
 // be busy letting go; soon it is heard again, or lost.
-ReturningDevices Core::DevicesThatReturn() const {
+ReturningDevices Core::DevicesThatReturn(const std::string& kind) const {
   std::set<int64_t> ending;
   for (const auto& [generation, mesh] : meshes_) {
     const bool ends = mesh.phase == MeshPhase::kReleasing || mesh.phase == MeshPhase::kAborting;
@@ -336,6 +341,7 @@ ReturningDevices Core::DevicesThatReturn() const {
   std::set<int64_t> jobs;
   for (const auto& [name, worker] : workers_) {
     if (worker.state != WorkerState::kReady && worker.state != WorkerState::kSuspect) continue;
+    if (KindOf(worker.info) != kind) continue;
     for (const JobId job : worker.device_job) {
       if (ending.count(job.value()) == 0) continue;
       ++returning.count;
@@ -363,12 +369,12 @@ int Core::HostCores(const std::string& host) const {
 
 // Devices that the cluster has, whether they can be used right now or not: a worker that is silent
 // for a moment is no reason to call a job too large.
-int64_t Core::ClusterDevices() const {
+int64_t Core::ClusterDevices(const std::string& kind) const {
   size_t devices = 0;
   for (const auto& [name, worker] : workers_) {
     const bool stays = worker.state == WorkerState::kJoining ||
                        worker.state == WorkerState::kReady || worker.state == WorkerState::kSuspect;
-    if (stays) devices += worker.device_job.size();
+    if (stays && KindOf(worker.info) == kind) devices += worker.device_job.size();
   }
   return static_cast<int64_t>(devices);
 }

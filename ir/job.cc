@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "ir/gpu_support.h"
 #include "ir/verify.h"
 
 namespace meshwright::ir {
@@ -103,6 +104,12 @@ Status CheckParallel(const ParallelSpec& parallel) {
   MW_TRY(CheckRange("parallel.chunks", static_cast<double>(parallel.chunks), 0, 1 << 16));
   MW_TRY(CheckRange("parallel.zero", static_cast<double>(parallel.zero), -1, 3));
   MW_TRY(CheckRange("parallel.bucket_bytes", static_cast<double>(parallel.bucket_bytes), 1, 1e12));
+  MW_TRY(CheckRange("parallel.head_block_tokens", static_cast<double>(parallel.head_block_tokens),
+                    0, 1 << 24));
+  if (parallel.device != "auto" && parallel.device != "cpu" && parallel.device != "cuda") {
+    return InvalidArgument(
+        fmt::format("parallel.device is '{}'; known: auto, cpu, cuda", parallel.device));
+  }
   static const std::set<std::string> modes = {"auto", "none", "selective", "full"};
   if (!modes.contains(parallel.recompute)) {
     return InvalidArgument(fmt::format("parallel.recompute is '{}'; known: {}", parallel.recompute,
@@ -154,6 +161,11 @@ Status ValidateJob(const JobRequest& job) {
   MW_TRY(CheckFeeds(job));
   MW_TRY(CheckMixedPrecision(job));
   MW_TRY(CheckParallel(job.parallel));
+  const std::string not_on_gpus = job.parallel.device == "cuda" ? WhyNotOnGpus(job.loss) : "";
+  if (!not_on_gpus.empty()) {
+    return InvalidArgument(
+        fmt::format("parallel.device is 'cuda', but {}; leave it 'auto'", not_on_gpus));
+  }
   MW_TRY(CheckOptimizer(job.optimizer));
   const std::string& format = job.data.format;
   if (format != "bytes" && format != "uint16" && format != "uint32") {

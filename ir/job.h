@@ -60,6 +60,11 @@ struct ParallelSpec {
   // (search/sharding_pins.h).
   std::string sharding_pins;
   int64_t bucket_bytes = 25 << 20;  // gradients are reduced in buckets of about this size
+  // Tokens whose logits exist at a time, at least; 0: what is worth it on the devices
+  // (planner/head_blocks.h).
+  int64_t head_block_tokens = 0;
+  // "cpu", "cuda", or "auto": GPUs where the cluster has enough of them and they compute the job.
+  std::string device = "auto";
   friend bool operator==(const ParallelSpec&, const ParallelSpec&) = default;
 };
 
@@ -86,6 +91,8 @@ struct TrainSpec {
   bool compile = true;             // executables are fused (compile/compile.h)
   // kBF16: mixed precision (ir/mixed_precision.h); kF32: everything in the loss graph's own types.
   DType compute_dtype = DType::kF32;
+  // GPUs round the operands of f32 products to the 19 bits that their tensor cores take.
+  bool tf32 = false;
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };
 

@@ -119,6 +119,11 @@ using SharedProfile = std::shared_ptr<const DeviceProfile>;
 
 // By name: "v100-32g", "a100-40g", "a100-80g", "h100-80g", "h200-141g", "cpu".
 const std::map<std::string, SharedProfile>& KnownDeviceProfiles();
+// That of a GPU as its driver names it ("NVIDIA A100-SXM4-80GB"), the one of the nearest memory
+// where several are of this name; null: not known.
+SharedProfile ProfileOfGpu(std::string_view name, int64_t memory_bytes);
+// Between GPUs of that name on one host, which ProfileOfGpu() knows.
+MeasuredLinks LinksOfGpu(std::string_view name, const DeviceProfile& known);
 // "cpu": one core of some server, where nothing was measured.
 const SharedProfile& DefaultDeviceProfile();
 

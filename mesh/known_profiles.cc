@@ -25,7 +25,13 @@
 // al., 2018, and its published results); rows by index half of that, an assumption. A launch: 3.8
 // us for kernels of 2.9 us each when launches overlap (Gray, Getting Started with CUDA Graphs,
 // NVIDIA, 2019), so 0.9 us.
+//
+// Links: the datasheets' NVLink (300, 600 and 900 GB/s in both directions together), of which three
+// quarters are reached, and 10 us a message: assumptions, for modules that are all connected. Cards
+// talk over PCI Express.
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
 
 #include "mesh/device_profile.h"
 
@@ -71,6 +77,7 @@ struct Datasheet {
   double f32_peak = 0;
   double f64_peak = 0;
   bool has_bf16 = true;
+  double link_bytes_per_s = 0;     // NVLink, all links of the module in one direction
   double products_ratio = 1;       // to the products of an A100
   double attention_low_share = 0;  // of the 16-bit peak, at 512 tokens
   double attention_high_share = 0;
@@ -160,17 +167,18 @@ DeviceProfile CpuProfile() {
 std::vector<Datasheet> Datasheets() {
   constexpr double kHopper = kH100Achievable / kA100Achievable;
   return {
-      {"v100-32g", 32, 0.900 * kTera, 125 * kTera, 15.7 * kTera, 7.8 * kTera, false,
+      {"v100-32g", 32, 0.900 * kTera, 125 * kTera, 15.7 * kTera, 7.8 * kTera, false, 0.150 * kTera,
        125 * kTera / kA100Peak, 0.35, 0.35,
        "NVIDIA V100 datasheet; curves scaled from cuBLAS on A100, attention assumed"},
-      {"a100-40g", 40, 1.555 * kTera, kA100Peak, 19.5 * kTera, 9.7 * kTera, true, 1, 0.50, 0.63,
-       "NVIDIA A100 datasheet; cuBLAS in Triton tutorial 3; FlashAttention-2"},
-      {"a100-80g", 80, 2.039 * kTera, kA100Peak, 19.5 * kTera, 9.7 * kTera, true, 1, 0.50, 0.63,
-       "NVIDIA A100 datasheet; cuBLAS in Triton tutorial 3; FlashAttention-2"},
-      {"h100-80g", 80, 3.35 * kTera, 989.4 * kTera, 66.9 * kTera, 33.5 * kTera, true, kHopper, 0.35,
-       0.75, "NVIDIA H100 datasheet; curves scaled from A100 by Bekman's table; FlashAttention-3"},
-      {"h200-141g", 141, 4.8 * kTera, 989.4 * kTera, 66.9 * kTera, 33.5 * kTera, true, kHopper,
-       0.35, 0.75, "NVIDIA H200 datasheet; rates as h100-80g"},
+      {"a100-40g", 40, 1.555 * kTera, kA100Peak, 19.5 * kTera, 9.7 * kTera, true, 0.300 * kTera, 1,
+       0.50, 0.63, "NVIDIA A100 datasheet; cuBLAS in Triton tutorial 3; FlashAttention-2"},
+      {"a100-80g", 80, 2.039 * kTera, kA100Peak, 19.5 * kTera, 9.7 * kTera, true, 0.300 * kTera, 1,
+       0.50, 0.63, "NVIDIA A100 datasheet; cuBLAS in Triton tutorial 3; FlashAttention-2"},
+      {"h100-80g", 80, 3.35 * kTera, 989.4 * kTera, 66.9 * kTera, 33.5 * kTera, true, 0.450 * kTera,
+       kHopper, 0.35, 0.75,
+       "NVIDIA H100 datasheet; curves scaled from A100 by Bekman's table; FlashAttention-3"},
+      {"h200-141g", 141, 4.8 * kTera, 989.4 * kTera, 66.9 * kTera, 33.5 * kTera, true,
+       0.450 * kTera, kHopper, 0.35, 0.75, "NVIDIA H200 datasheet; rates as h100-80g"},
   };
 }
 
@@ -186,6 +194,36 @@ const std::map<std::string, SharedProfile>& KnownDeviceProfiles() {
     return known;
   }();
   return profiles;
+}
+
+MeasuredLinks LinksOfGpu(std::string_view name, const DeviceProfile& known) {
+  constexpr double kReached = 0.75;
+  constexpr double kMessageS = 10e-6;
+  constexpr double kPciBytesPerS = 32e9;  // 16 lanes of the fourth generation
+  MeasuredLinks links;
+  for (const Datasheet& sheet : Datasheets()) {
+    if (sheet.name != known.name) continue;
+    const bool pci = name.find("PCI") != std::string_view::npos;
+    const double bytes_per_s = pci ? kPciBytesPerS : sheet.link_bytes_per_s;
+    links.process = LinkCost{kMessageS, 1 / (kReached * bytes_per_s)};
+    links.host = links.process;
+  }
+  return links;
+}
+
+SharedProfile ProfileOfGpu(std::string_view name, int64_t memory_bytes) {
+  SharedProfile nearest;
+  const auto distance = [&](const SharedProfile& profile) {
+    return std::abs(profile->memory_bytes - memory_bytes);
+  };
+  for (const auto& [known, profile] : KnownDeviceProfiles()) {
+    std::string family = known.substr(0, known.find('-'));  // "a100"
+    std::transform(family.begin(), family.end(), family.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    if (known == "cpu" || name.find(family) == std::string_view::npos) continue;
+    if (nearest == nullptr || distance(profile) < distance(nearest)) nearest = profile;
+  }
+  return nearest;
 }
 
 const SharedProfile& DefaultDeviceProfile() {

@@ -1,5 +1,6 @@
 #include "ops/composite.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -12,28 +13,36 @@ namespace {
 struct Home {
   enum class Kind : uint8_t { kOperand, kResult, kOwn };
   Kind kind = Kind::kOwn;
-  size_t index = 0;  // of the operand or result, or of owned memory
+  size_t index = 0;  // of the operand or result; offset in own memory
 };
 
 class Composite final : public Kernel {
  public:
-  static KernelResult Make(Backend backend, const KernelSpec& spec) {
+  static KernelResult Make(const Target& target, const KernelSpec& spec) {
     MW_ASSIGN_OR_RETURN(ir::Graph body, ir::ExpandFused(spec.attrs, spec.inputs));
     auto kernel = std::make_unique<Composite>(std::move(body));
     for (const ir::Node& node : kernel->body_.nodes) {
       if (node.op == ir::Op::kInput) continue;
-      MW_ASSIGN_OR_RETURN(auto step, MakeKernel(backend, kernel->body_, node, spec.coords));
+      MW_ASSIGN_OR_RETURN(auto step, MakeKernel(target, kernel->body_, node, spec.coords));
+      kernel->step_scratch_bytes_ = std::max(kernel->step_scratch_bytes_, step->scratch_bytes());
       kernel->steps_.push_back(std::move(step));
     }
     kernel->FindHomes();
+    if (target.backend != Backend::kCuda) {
+      kernel->own_.resize(static_cast<size_t>(kernel->own_bytes_));
+    }
     return std::unique_ptr<Kernel>(std::move(kernel));
   }
 
   explicit Composite(ir::Graph body) : body_(std::move(body)) {}
 
   Status Run(const RunContext& context, Inputs inputs, Outputs outputs) override {
-    for (size_t v = 0; v < homes_.size(); ++v)
-      values_[v].data = AddressOf(homes_[v], inputs, outputs);
+    std::byte* const own = own_.empty() ? context.scratch : own_.data();
+    for (size_t v = 0; v < homes_.size(); ++v) {
+      values_[v].data = AddressOf(homes_[v], inputs, outputs, own);
+    }
+    RunContext of_step = context;
+    of_step.scratch = context.scratch == nullptr ? nullptr : context.scratch + own_bytes_;
     auto step = steps_.begin();
     size_t next = 0;
     for (const ir::Node& node : body_.nodes) {
@@ -43,15 +52,23 @@ class Composite final : public Kernel {
       for (ValueId id : node.inputs) *end++ = values_[static_cast<size_t>(id.value())];
       for (ValueId id : node.outputs) *end++ = values_[static_cast<size_t>(id.value())];
       MW_TRY((*step++)->Run(
-          context, {begin, node.inputs.size()},
+          of_step, {begin, node.inputs.size()},
           {begin + static_cast<ptrdiff_t>(node.inputs.size()), node.outputs.size()}));
       next += node.inputs.size() + node.outputs.size();
     }
     for (const auto& [result, value] : copies_) {
-      std::memcpy(outputs[result].data, values_[value].data,
-                  static_cast<size_t>(values_[value].type->bytes()));
+      const int64_t bytes = values_[value].type->bytes();
+      if (context.queue != nullptr) {
+        MW_TRY(context.queue->Copy(outputs[result].data, values_[value].data, bytes));
+      } else {
+        std::memcpy(outputs[result].data, values_[value].data, static_cast<size_t>(bytes));
+      }
     }
     return {};
+  }
+
+  int64_t scratch_bytes() const override {
+    return own_.empty() ? own_bytes_ + step_scratch_bytes_ : 0;
   }
 
  private:
@@ -80,19 +97,19 @@ class Composite final : public Kernel {
     for (size_t v = 0; v < homes_.size(); ++v) {
       values_.push_back({nullptr, &body_.values[v].type});
       if (settled[v]) continue;
-      homes_[v] = {Home::Kind::kOwn, own_.size()};
-      own_.emplace_back(static_cast<size_t>(body_.values[v].type.bytes()));
+      homes_[v] = {Home::Kind::kOwn, static_cast<size_t>(own_bytes_)};
+      own_bytes_ += device::AlignUp(body_.values[v].type.bytes());
     }
   }
 
-  void* AddressOf(const Home& home, Inputs inputs, Outputs outputs) {
+  static void* AddressOf(const Home& home, Inputs inputs, Outputs outputs, std::byte* own) {
     switch (home.kind) {
       case Home::Kind::kOperand:
         return inputs[home.index].data;
       case Home::Kind::kResult:
         return outputs[home.index].data;
       case Home::Kind::kOwn:
-        return own_[home.index].data();
+        return own + home.index;
     }
     return nullptr;
   }
@@ -103,13 +120,15 @@ class Composite final : public Kernel {
   std::vector<Tensor> values_;
   std::vector<Tensor> arguments_;                  // per step its operands, then its results
   std::vector<std::pair<size_t, size_t>> copies_;  // result, value
-  std::vector<std::vector<std::byte>> own_;
+  int64_t own_bytes_ = 0;
+  int64_t step_scratch_bytes_ = 0;
+  std::vector<std::byte> own_;  // of the host
 };
 
 }  // namespace
 
-KernelResult MakeComposite(Backend backend, const KernelSpec& spec) {
-  return Composite::Make(backend, spec);
+KernelResult MakeComposite(const Target& target, const KernelSpec& spec) {
+  return Composite::Make(target, spec);
 }
 
 }  // namespace meshwright::ops

@@ -23,14 +23,16 @@ class GlobalRuns {
   // The local block is runs() * run_length() elements, row-major.
   int64_t runs() const { return runs_; }
   int64_t run_length() const { return run_length_; }
+  // The last dim that is not whole: runs are its blocks and all dims behind it. -1: all are whole.
+  int split_dim() const { return split_dim_; }
   Run At(int64_t run, int32_t microbatch) const;
 
  private:
   ShardBlock block_;
   int64_t runs_ = 1;
   int64_t run_length_ = 1;
-  int split_dim_ = -1;  // last dim that is not whole; dims after it lie inside a run
-  int64_t tail_ = 1;    // elements per index of split_dim_
+  int split_dim_ = -1;
+  int64_t tail_ = 1;  // elements per index of split_dim_
 };
 
 }  // namespace meshwright::ops

@@ -5,6 +5,7 @@
 
 #include "ops/composite.h"
 #include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel_spec.h"
 #include "ops/reference/reference.h"
 #include "ops/widen.h"
@@ -84,7 +85,7 @@ Result<BlockOffsets> ResolveOffsets(const ir::ShardedDims& dims, const ir::Dims&
   return offsets;
 }
 
-KernelResult MakeKernel(Backend backend, const ir::Graph& graph, const ir::Node& node,
+KernelResult MakeKernel(const Target& target, const ir::Graph& graph, const ir::Node& node,
                         const DeviceCoords& coords) {
   KernelSpec spec;
   spec.op = node.op;
@@ -92,16 +93,23 @@ KernelResult MakeKernel(Backend backend, const ir::Graph& graph, const ir::Node&
   spec.coords = coords;
   for (ValueId id : node.inputs) spec.inputs.push_back(graph.type(id));
   for (ValueId id : node.outputs) spec.outputs.push_back(graph.type(id));
-  return MakeKernel(backend, spec);
+  return MakeKernel(target, spec);
 }
 
-KernelResult MakeKernel(Backend backend, const KernelSpec& spec) {
-  if (backend == Backend::kCpu) {
+KernelResult MakeKernel(const Target& target, const KernelSpec& spec) {
+  if (target.backend == Backend::kCuda) {
+    MW_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> native,
+                        cuda::MakeCudaKernel(spec, *target.device, *target.toolkit));
+    if (native) return native;
+    if (spec.op == ir::Op::kFused) return MakeComposite(target, spec);
+    return Fail(NoKernel(spec, "cuda"));
+  }
+  if (target.backend == Backend::kCpu) {
     MW_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> native, cpu::MakeCpuKernel(spec));
     if (native) return native;
   }
-  if (spec.op == ir::Op::kFused) return MakeComposite(backend, spec);
-  if (HasHalves(spec) && !IgnoresDType(spec.op)) return MakeWidened(backend, spec);
+  if (spec.op == ir::Op::kFused) return MakeComposite(target, spec);
+  if (HasHalves(spec) && !IgnoresDType(spec.op)) return MakeWidened(target.backend, spec);
   return reference::MakeReferenceKernel(spec);
 }
 

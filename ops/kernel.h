@@ -1,9 +1,14 @@
 // Kernels: what runs an op on a device. Three backends share this file: reference/ (plain loops,
-// any dtype, the oracle), cpu/ (oneDNN matmul, Highway vectors), later cuda/.
+// any dtype, the oracle), cpu/ (oneDNN matmul, Highway vectors), cuda/ (cuBLASLt, cuDNN and our
+// own).
 //
 // A Kernel is made once, when a program is loaded: shapes, attributes and shard offsets are
 // resolved then; Run() does no allocation and no lookup. Collectives are not kernels: the executor
 // hands them to collective::Group.
+//
+// Kernels of a GPU put their work into a queue and return. A step may be recorded once and replayed
+// ever after, so they take what changes from step to step out of the device's memory (StepState),
+// and what the host must do for each step is in Prepare().
 //
 // Thread rule: one Run() at a time per Kernel object; a kernel splits work over `team` itself.
 #pragma once
@@ -17,7 +22,9 @@
 
 #include "base/result.h"
 #include "base/thread_team.h"
+#include "device/device.h"
 #include "ir/graph.h"
+#include "ops/device_state.h"
 
 namespace meshwright::ops {
 
@@ -48,6 +55,9 @@ class NodeObserver {
   virtual void OnNode(const ir::Graph& graph, NodeId node, double seconds) = 0;
 };
 
+// OK without a fault; else what a CPU's kernel would have returned.
+Status FaultStatus(const Fault& fault);
+
 // What changes between runs of a kernel.
 struct RunContext {
   uint64_t seed = 0;
@@ -56,6 +66,11 @@ struct RunContext {
   FeedSource* feed = nullptr;
   ThreadTeam* team = nullptr;  // null: run on the calling thread
   NodeObserver* observer = nullptr;
+  // Of a GPU's kernels; all in its memory but the queue.
+  device::Queue* queue = nullptr;
+  std::byte* scratch = nullptr;  // scratch_bytes() of the kernel, kAlignmentBytes aligned
+  const StepState* state = nullptr;
+  Fault* fault = nullptr;
 };
 
 // What a device knows at load: axis sizes and its coordinates. "micro" is an axis of size
@@ -88,13 +103,36 @@ class Kernel {
   // ir::InPlaceOperand says.
   virtual Status Run(const RunContext& context, std::span<const Tensor> inputs,
                      std::span<const Tensor> outputs) = 0;
+
+  // Memory of the device that a GPU's kernel uses while it runs.
+  virtual int64_t scratch_bytes() const { return 0; }
+  // The host's part of a step of a GPU, before any of its work is queued: for each RUN, with its
+  // step and microbatch.
+  virtual bool prepares() const { return false; }
+  virtual Status Prepare(const RunContext&) { return OkStatus(); }
 };
 
-enum class Backend : uint8_t { kReference, kCpu };
+enum class Backend : uint8_t { kReference, kCpu, kCuda };
 
-// kCpu falls back to the reference kernel where it has no native one for the dtype.
+namespace cuda {
+struct Toolkit;
+}
+
+// What kernels are made for.
+struct Target {
+  Target(Backend of = Backend::kCpu) : backend(of) {}  // NOLINT: a backend of the host says it all
+  Target(device::Device& gpu, cuda::Toolkit& tools)
+      : backend(Backend::kCuda), device(&gpu), toolkit(&tools) {}
+
+  Backend backend;
+  // Of kCuda; both outlive the kernels.
+  device::Device* device = nullptr;
+  cuda::Toolkit* toolkit = nullptr;
+};
+
+// kCpu falls back to the reference kernel where it has no native one for the dtype; kCuda does not.
 // Errors: kUnimplemented naming op and dtypes.
-Result<std::unique_ptr<Kernel>> MakeKernel(Backend backend, const ir::Graph& graph,
+Result<std::unique_ptr<Kernel>> MakeKernel(const Target& target, const ir::Graph& graph,
                                            const ir::Node& node, const DeviceCoords& coords);
 
 // Runs a graph without collectives on the calling thread, allocating every value: the one-device
@@ -105,7 +143,7 @@ struct HostTensor {
   std::vector<std::byte> data;
 };
 Result<std::vector<HostTensor>> Evaluate(
-    Backend backend, const ir::Graph& graph,
+    const Target& target, const ir::Graph& graph,
     const std::function<Result<HostTensor>(const ir::Node&)>& bindings, const RunContext& context);
 
 }  // namespace meshwright::ops

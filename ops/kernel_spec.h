@@ -45,7 +45,7 @@ Status NoKernel(const KernelSpec& spec, const char* backend);
 using KernelResult = Result<std::unique_ptr<Kernel>>;
 
 // As ops/kernel.h, for a node that is in no graph.
-KernelResult MakeKernel(Backend backend, const KernelSpec& spec);
+KernelResult MakeKernel(const Target& target, const KernelSpec& spec);
 
 // Calls make(T{}) with the C++ type of `dtype`; kUnimplemented for other types than f32 and f64.
 template <typename Make>

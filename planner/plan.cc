@@ -11,6 +11,7 @@
 #include "ir/verify.h"
 #include "planner/cost_model.h"
 #include "planner/evaluation.h"
+#include "planner/head_blocks.h"
 #include "planner/layout.h"
 #include "planner/lower.h"
 #include "planner/memory.h"
@@ -287,7 +288,8 @@ Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology)
 Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topology,
                         const Layout& layout, PlanScope scope, const ShardingChooser& choose) {
   MW_TRY(ir::ValidateJob(job));
-  return PlanMaker(job, topology, layout, scope, choose).Run();
+  const std::optional<ir::JobRequest> sized = WithHeadBlocks(job, topology);
+  return PlanMaker(sized ? *sized : job, topology, layout, scope, choose).Run();
 }
 
 }  // namespace meshwright::planner

@@ -53,6 +53,8 @@ v1::ParallelSpec EncodeParallel(const ir::ParallelSpec& spec) {
   wire.set_sequence_parallel(spec.sequence_parallel.value_or(false));
   wire.set_sequence_parallel_is_auto(!spec.sequence_parallel.has_value());
   wire.set_bucket_bytes(spec.bucket_bytes);
+  wire.set_head_block_tokens(spec.head_block_tokens);
+  wire.set_device(spec.device);
   wire.set_zero(spec.zero);
   wire.set_recompute(spec.recompute);
   wire.set_recompute_layers(spec.recompute_layers);
@@ -75,6 +77,8 @@ ir::ParallelSpec DecodeParallel(const v1::ParallelSpec& wire) {
   spec.sequence_parallel = wire.sequence_parallel();
   if (wire.sequence_parallel_is_auto()) spec.sequence_parallel = std::nullopt;
   spec.bucket_bytes = wire.bucket_bytes();
+  spec.head_block_tokens = wire.head_block_tokens();
+  if (!wire.device().empty()) spec.device = wire.device();
   spec.zero = wire.zero();
   spec.recompute = wire.recompute();
   spec.recompute_layers = wire.recompute_layers();
@@ -99,6 +103,7 @@ v1::TrainSpec EncodeTrain(const ir::TrainSpec& spec) {
   wire.set_validation_batches(spec.validation_batches);
   wire.set_compile(spec.compile);
   wire.set_compute_dtype(std::string(ir::DTypeName(spec.compute_dtype)));
+  wire.set_tf32(spec.tf32);
   return wire;
 }
 
@@ -113,6 +118,7 @@ Result<ir::TrainSpec> DecodeTrain(const v1::TrainSpec& wire) {
   spec.validate_every = wire.validate_every();
   spec.validation_batches = wire.validation_batches();
   spec.compile = wire.compile();
+  spec.tf32 = wire.tf32();
   if (!wire.compute_dtype().empty()) {
     const Result<ir::DType> dtype = ir::ParseDType(wire.compute_dtype());
     if (!dtype) return Fail(dtype.error().WithContext("train.compute_dtype"));

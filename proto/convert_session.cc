@@ -29,6 +29,8 @@ void Put(const Register& m, v1::Up& wire) {
   out.set_threads_per_device(m.threads_per_device);
   out.set_host_cores(m.host_cores);
   out.mutable_cpus()->Assign(m.cpus.begin(), m.cpus.end());
+  out.set_device_kind(m.device_kind);
+  out.set_device_name(m.device_name);
 }
 
 void Put(const Heartbeat&, v1::Up& wire) { wire.mutable_heartbeat(); }
@@ -39,7 +41,10 @@ void PutGenAndError(const M& m, Out& out) {
   if (!m.error.ok()) *out.mutable_error() = Encode(m.error);
 }
 
-void Put(const Loaded& m, v1::Up& wire) { PutGenAndError(m, *wire.mutable_loaded()); }
+void Put(const Loaded& m, v1::Up& wire) {
+  PutGenAndError(m, *wire.mutable_loaded());
+  wire.mutable_loaded()->set_invitation(m.invitation);
+}
 void Put(const CommUp& m, v1::Up& wire) { PutGenAndError(m, *wire.mutable_comm_up()); }
 void Put(const WeightsSaved& m, v1::Up& wire) { PutGenAndError(m, *wire.mutable_weights_saved()); }
 void Put(const MeshError& m, v1::Up& wire) { PutGenAndError(m, *wire.mutable_mesh_error()); }
@@ -78,6 +83,7 @@ void Put(const LoadMesh& m, v1::Down& wire) {
   out.set_cluster_id(m.cluster_id);
   out.set_secret(m.secret);
   out.set_seed(m.seed);
+  out.set_tf32(m.tf32);
   for (const Member& member : m.members) {
     v1::Member& to = *out.add_members();
     to.set_worker(member.worker);
@@ -102,6 +108,7 @@ void Put(const LoadMesh& m, v1::Down& wire) {
 
 void Put(const Connect& m, v1::Down& wire) {
   wire.mutable_connect()->set_mesh_gen(m.mesh_gen.value());
+  for (const std::string& one : m.invitations) wire.mutable_connect()->add_invitations(one);
 }
 
 void Put(const Launch& m, v1::Down& wire) {
@@ -152,6 +159,8 @@ Register GetRegister(const v1::Register& wire) {
   m.threads_per_device = wire.threads_per_device();
   m.host_cores = wire.host_cores();
   m.cpus.assign(wire.cpus().begin(), wire.cpus().end());
+  m.device_kind = wire.device_kind();
+  m.device_name = wire.device_name();
   return m;
 }
 
@@ -182,6 +191,7 @@ Result<LoadMesh> GetLoadMesh(const v1::LoadMesh& wire) {
   m.cluster_id = wire.cluster_id();
   m.secret = wire.secret();
   m.seed = wire.seed();
+  m.tf32 = wire.tf32();
   for (const v1::Member& from : wire.members()) {
     m.members.push_back(Member{from.worker(), from.address(), from.host_id(), from.process_id()});
   }
@@ -226,7 +236,8 @@ Result<UpBody> GetUpBody(const v1::Up& wire) {
     case v1::Up::kHeartbeat:
       return Heartbeat{};
     case v1::Up::kLoaded:
-      return Loaded{Gen(wire.loaded().mesh_gen()), Decode(wire.loaded().error())};
+      return Loaded{Gen(wire.loaded().mesh_gen()), Decode(wire.loaded().error()),
+                    wire.loaded().invitation()};
     case v1::Up::kCommUp:
       return CommUp{Gen(wire.comm_up().mesh_gen()), Decode(wire.comm_up().error())};
     case v1::Up::kLaunchDone:
@@ -254,7 +265,8 @@ Result<DownBody> GetDownBody(const v1::Down& wire) {
     case v1::Down::kLoadMesh:
       return GetLoadMesh(wire.load_mesh());
     case v1::Down::kConnect:
-      return Connect{Gen(wire.connect().mesh_gen())};
+      return Connect{Gen(wire.connect().mesh_gen()),
+                     {wire.connect().invitations().begin(), wire.connect().invitations().end()}};
     case v1::Down::kLaunch:
       return GetLaunch(wire.launch());
     case v1::Down::kSaveWeights:

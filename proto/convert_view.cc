@@ -102,6 +102,8 @@ v1::WorkerInfo Encode(const WorkerInfo& info) {
   wire.set_device_profile(info.device_profile);
   wire.set_threads_per_device(info.threads_per_device);
   wire.set_host_cores(info.host_cores);
+  wire.set_device_kind(info.device_kind);
+  wire.set_device_name(info.device_name);
   return wire;
 }
 
@@ -119,6 +121,8 @@ WorkerInfo Decode(const v1::WorkerInfo& wire) {
   info.device_profile = wire.device_profile();
   info.threads_per_device = wire.threads_per_device();
   info.host_cores = wire.host_cores();
+  info.device_kind = wire.device_kind();
+  info.device_name = wire.device_name();
   return info;
 }
 

@@ -55,6 +55,7 @@ bool RuntimeError::MayBeVictim() const {
       break;
   }
   if (blame == Blame::kPeerVictim) return true;
+  if (blame == Blame::kHardware) return false;
   return code == StatusCode::kUnavailable || code == StatusCode::kAborted ||
          code == StatusCode::kDeadlineExceeded || code == StatusCode::kCancelled;
 }
@@ -107,6 +108,10 @@ const char* JobStateName(JobState state) {
 bool IsTerminal(JobState state) {
   return state == JobState::kSucceeded || state == JobState::kFailed ||
          state == JobState::kCancelled;
+}
+
+std::string KindOf(const Register& info) {
+  return info.device_kind.empty() ? "cpu" : info.device_kind;
 }
 
 }  // namespace meshwright::proto

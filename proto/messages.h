@@ -88,8 +88,13 @@ struct Register {
   int32_t threads_per_device = 0;  // 0: not said
   int32_t host_cores = 0;          // that its devices may use; 0: not said
   std::vector<int32_t> cpus = {};  // their numbers on the host; empty: not said
+  std::string device_kind = {};    // "cpu", "cuda"; empty: cpu
+  std::string device_name = {};    // "NVIDIA H200"; empty: nothing to say
   friend bool operator==(const Register&, const Register&) = default;
 };
+
+// device_kind, "cpu" when it says none.
+std::string KindOf(const Register& info);
 
 struct Heartbeat {
   friend bool operator==(const Heartbeat&, const Heartbeat&) = default;
@@ -98,6 +103,7 @@ struct Heartbeat {
 struct Loaded {
   MeshGeneration mesh_gen{0};
   RuntimeError error;
+  std::string invitation = {};  // what the others need to connect to this process
   friend bool operator==(const Loaded&, const Loaded&) = default;
 };
 
@@ -194,11 +200,13 @@ struct LoadMesh {
   int64_t vocabulary = 0;  // tokens are below it; 0: not checked
   ir::BlobRef init_weights;
   ir::BlobRef graph;  // text of the loss graph: names and layouts of the params
+  bool tf32 = false;  // ir::TrainSpec's
   friend bool operator==(const LoadMesh&, const LoadMesh&) = default;
 };
 
 struct Connect {
   MeshGeneration mesh_gen{0};
+  std::vector<std::string> invitations = {};  // of all members, in their order
   friend bool operator==(const Connect&, const Connect&) = default;
 };
 

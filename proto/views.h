@@ -69,6 +69,8 @@ struct WorkerInfo {
   std::string device_profile;  // text of mesh/device_profile.h; empty: not measured
   int32_t threads_per_device = 0;
   int32_t host_cores = 0;  // that all workers of the host together may use
+  std::string device_kind;
+  std::string device_name;
 };
 
 }  // namespace meshwright::proto

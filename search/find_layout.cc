@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "planner/forecast.h"
+#include "planner/head_blocks.h"
 #include "planner/layout.h"
 #include "planner/recompute.h"
 #include "planner/stages.h"
@@ -569,7 +570,8 @@ bool LeavesOpen(const ir::ParallelSpec& parallel) {
 Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& topology,
                                const FindOptions& options, const Clock& clock) {
   MW_TRY(ir::ValidateJob(job));
-  return Finder(job, topology, options, clock).Run();
+  const std::optional<ir::JobRequest> sized = planner::WithHeadBlocks(job, topology);
+  return Finder(sized ? *sized : job, topology, options, clock).Run();
 }
 
 }  // namespace meshwright::search

@@ -38,13 +38,14 @@ std::string JobFingerprint(const ir::JobRequest& job) {
 }
 
 std::string ParallelFingerprint(const ir::ParallelSpec& parallel) {
-  return Sha256Hex(fmt::format(
-      "{} {} {} {} {} {} '{}' {} {} {} '{}' {} {} '{}' '{}' '{}'", parallel.data, parallel.tensor,
-      parallel.pipeline, parallel.microbatches, parallel.schedule, parallel.chunks,
-      parallel.part_layers,
-      parallel.sequence_parallel ? static_cast<int>(*parallel.sequence_parallel) : -1,
-      parallel.zero, parallel.recompute, parallel.recompute_layers, parallel.shardings,
-      parallel.bucket_bytes, parallel.sharding_pins, parallel.stage_meshes, parallel.tensor_axes));
+  return Sha256Hex(
+      fmt::format("{} {} {} {} {} {} '{}' {} {} {} '{}' {} {} '{}' '{}' '{}' {}", parallel.data,
+                  parallel.tensor, parallel.pipeline, parallel.microbatches, parallel.schedule,
+                  parallel.chunks, parallel.part_layers,
+                  parallel.sequence_parallel ? static_cast<int>(*parallel.sequence_parallel) : -1,
+                  parallel.zero, parallel.recompute, parallel.recompute_layers, parallel.shardings,
+                  parallel.bucket_bytes, parallel.sharding_pins, parallel.stage_meshes,
+                  parallel.tensor_axes, parallel.head_block_tokens));
 }
 
 std::string TopologyFingerprint(const mesh::Topology& topology) {

@@ -10,6 +10,13 @@ inline constexpr bool kSanitizedBuild = true;
 inline constexpr bool kSanitizedBuild = false;
 #endif
 
+// Emulated GPUs are polled from many threads, and take a hundred times as long there.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadSanitizedBuild = true;
+#else
+inline constexpr bool kThreadSanitizedBuild = false;
+#endif
+
 // For the cases of a property: true for all but every n-th call in a sanitized build.
 inline bool LeavesOut(int n) {
   static int calls = 0;

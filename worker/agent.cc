@@ -61,7 +61,8 @@ bool IsFinal(const Status& status) {
 
 class AgentImpl final : public Agent {
  public:
-  explicit AgentImpl(AgentOptions options) : options_(std::move(options)) {
+  AgentImpl(AgentOptions options, std::unique_ptr<ControllerLink> link)
+      : options_(std::move(options)), link_(std::move(link)) {
     options_.data_bind = NumericHost(options_.data_bind);
   }
   ~AgentImpl() override { Stop(); }
@@ -71,10 +72,13 @@ class AgentImpl final : public Agent {
     MW_ASSIGN_OR_RETURN(resources_.transport, collective::ParseTransport(options_.transport));
     if (options_.name.empty()) options_.name = DefaultName();
     if (options_.host_id.empty()) options_.host_id = collective::LocalHostId();
-    if (options_.memory_bytes == 0) options_.memory_bytes = DefaultMemoryBytes(options_.devices);
+    if (options_.memory_bytes == 0) {
+      options_.memory_bytes = options_.gpus.driver == nullptr ? DefaultMemoryBytes(options_.devices)
+                                                              : options_.gpus.memory_bytes;
+    }
     MW_ASSIGN_OR_RETURN(resources_.listener,
                         collective::MakeListener(options_.data_bind, options_.data_port));
-    link_ = MakeGrpcLink(options_.controller, options_.token);
+    if (link_ == nullptr) link_ = MakeGrpcLink(options_.controller, options_.token);
     MW_ASSIGN_OR_RETURN(blobs_, BlobCache::Open(options_.cache_dir, link_.get()));
     AddProcessMetrics(registry_);
     metrics_ = std::make_unique<AgentMetrics>(registry_, options_.name);
@@ -136,7 +140,7 @@ class AgentImpl final : public Agent {
     resources_.worker = options_.name;
     resources_.devices = options_.devices;
     resources_.threads_per_device = options_.threads_per_device;
-    if (options_.pin) {
+    if (options_.pin && options_.gpus.driver == nullptr) {
       const int threads = options_.devices * options_.threads_per_device;
       claims_ = CoreClaims::Take(threads);
       resources_.cores = claims_.cores();
@@ -145,9 +149,11 @@ class AgentImpl final : public Agent {
       }
     }
     resources_.memory_bytes = options_.memory_bytes;
+    resources_.gpus = options_.gpus;
     resources_.blobs = blobs_.get();
     resources_.link = link_.get();
     resources_.metrics = metrics_.get();
+    resources_.device_lost = [this](const Status& cause) { OnDeviceLost(cause); };
   }
 
   void MakeRegister() {
@@ -156,6 +162,8 @@ class AgentImpl final : public Agent {
     register_.incarnation = Incarnation(MakeIncarnation());
     register_.devices = options_.devices;
     register_.memory_bytes = options_.memory_bytes;
+    register_.device_kind = options_.gpus.driver == nullptr ? "cpu" : "cuda";
+    register_.device_name = options_.gpus.name;
     register_.device_profile = options_.device_profile;
     register_.threads_per_device = options_.threads_per_device;
     for (const int cpu : AllowedCpus()) register_.cpus.push_back(cpu);
@@ -178,6 +186,10 @@ class AgentImpl final : public Agent {
     while (!Stopping()) {
       last = RunSession(first_contact, backoff_ms);
       if (Stopping()) break;
+      if (const Status lost = LostDevice(); !lost.ok()) {
+        LogError(fmt::format("giving up: {}", lost.message()));
+        return End(lost);
+      }
       const bool given_up = !welcomed_ && first_contact.expired();
       if (IsFinal(last) || given_up) {
         LogError(fmt::format("giving up: {}", last.message()));
@@ -272,8 +284,8 @@ class AgentImpl final : public Agent {
 
   void Dispatch(const std::shared_ptr<Session>& session, proto::DownBody body) {
     if (auto* load = std::get_if<proto::LoadMesh>(&body)) return OnLoad(session, std::move(*load));
-    if (const auto* connect = std::get_if<proto::Connect>(&body)) {
-      if (const auto host = Find(connect->mesh_gen)) host->Connect();
+    if (auto* connect = std::get_if<proto::Connect>(&body)) {
+      if (const auto host = Find(connect->mesh_gen)) host->Connect(std::move(*connect));
     } else if (const auto* launch = std::get_if<proto::Launch>(&body)) {
       if (const auto host = Find(launch->mesh_gen)) host->Launch(*launch);
     } else if (auto* save = std::get_if<proto::SaveWeights>(&body)) {
@@ -342,6 +354,26 @@ class AgentImpl final : public Agent {
     for (const auto& host : AllMeshes()) host->RefreshMetrics();
   }
 
+  // Called by a mesh's thread, which has reported the error. Only another process can use the
+  // device again: this one leaves, and whoever supervises it starts it anew.
+  void OnDeviceLost(const Status& cause) {
+    std::shared_ptr<Session> session;
+    {
+      std::scoped_lock lock(mutex_);
+      if (!lost_device_.ok()) return;
+      lost_device_ = cause;
+      session = session_;
+    }
+    if (!session) return;
+    Send(*session, proto::Leave{fmt::format("it has lost a device: {}", cause.message())});
+    reaper_.Post([session] { session->Close(kLeaveFlushMs); });
+  }
+
+  Status LostDevice() {
+    std::scoped_lock lock(mutex_);
+    return lost_device_;
+  }
+
   // ---- Ends ----
 
   bool Stopping() {
@@ -377,6 +409,7 @@ class AgentImpl final : public Agent {
   bool stopping_ = false;  // guarded by mutex_, and all below
   bool ended_ = false;
   Status end_;
+  Status lost_device_;
   std::shared_ptr<Session> session_;
   std::map<uint64_t, std::shared_ptr<MeshHost>> meshes_;
   Executor reaper_{"mw-reaper"};
@@ -386,8 +419,9 @@ class AgentImpl final : public Agent {
 
 }  // namespace
 
-Result<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
-  auto agent = std::make_unique<AgentImpl>(std::move(options));
+Result<std::unique_ptr<Agent>> Agent::Start(AgentOptions options,
+                                            std::unique_ptr<ControllerLink> link) {
+  auto agent = std::make_unique<AgentImpl>(std::move(options), std::move(link));
   MW_TRY(agent->Start());
   return std::unique_ptr<Agent>(std::move(agent));
 }

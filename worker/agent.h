@@ -10,13 +10,16 @@
 #include <string>
 
 #include "base/result.h"
+#include "worker/gpus.h"
+#include "worker/link.h"
 
 namespace meshwright::worker {
 
 struct AgentOptions {
   std::string controller = "127.0.0.1:7700";
   std::string name;  // empty: host name + pid
-  int devices = 1;   // virtual CPU devices
+  int devices = 1;   // GPUs, or virtual CPU devices
+  Gpus gpus = {};    // that are the devices; without: CPU devices
   int threads_per_device = 1;
   bool pin = false;  // pin devices to cores that no other worker of the host pins to
   std::string data_bind = "127.0.0.1";  // data-plane listener
@@ -35,7 +38,9 @@ struct AgentOptions {
 class Agent {
  public:
   virtual ~Agent() = default;
-  static Result<std::unique_ptr<Agent>> Start(AgentOptions options);
+  // link: to the controller; null: the one of options.controller.
+  static Result<std::unique_ptr<Agent>> Start(AgentOptions options,
+                                              std::unique_ptr<ControllerLink> link = nullptr);
   virtual int metrics_port() const = 0;
   // Blocks until Stop(), or until the agent gives up: the reason.
   virtual Status Wait(int64_t timeout_ms) = 0;  // kDeadlineExceeded while it runs

@@ -6,13 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "worker/tile_copy.h"
-
 namespace meshwright::worker {
 namespace {
 
 using ops::Tensor;
-using Tensors = std::span<const Tensor>;
 using NodeResult = Result<std::unique_ptr<CollectiveNode>>;
 
 std::byte* Bytes(const Tensor& tensor) { return static_cast<std::byte*>(tensor.data); }
@@ -34,36 +31,41 @@ std::vector<TileCopy> BlockTiles(const ir::TensorType& type, int dim, int64_t pa
 // Blocks that are runs lie one after the other by member, as groups want them.
 bool InPlace(const std::vector<TileCopy>& tiles) { return tiles[0].contiguous(); }
 
-void PackAll(const std::vector<TileCopy>& tiles, const std::byte* tensor, std::byte* dense,
-             ThreadTeam* team) {
+Status PackAll(const std::vector<TileCopy>& tiles, const std::byte* tensor, std::byte* dense,
+               const Copier& copier) {
   for (const TileCopy& tile : tiles) {
-    tile.Pack(tensor, dense, team);
+    MW_TRY(tile.Pack(tensor, dense, copier));
     dense += tile.bytes();
   }
+  return OkStatus();
 }
 
-void UnpackAll(const std::vector<TileCopy>& tiles, const std::byte* dense, std::byte* tensor,
-               ThreadTeam* team) {
+Status UnpackAll(const std::vector<TileCopy>& tiles, const std::byte* dense, std::byte* tensor,
+                 const Copier& copier) {
   for (const TileCopy& tile : tiles) {
-    tile.Unpack(dense, tensor, team);
+    MW_TRY(tile.Unpack(dense, tensor, copier));
     dense += tile.bytes();
   }
+  return OkStatus();
 }
 
 // A group of one device: every op is a copy.
 class AloneNode final : public CollectiveNode {
  public:
   explicit AloneNode(std::vector<TileCopy> tiles) : tiles_(std::move(tiles)) {}
-  Status Run(Tensors operands, Tensors results, std::byte*, ThreadTeam* team) override {
+  int64_t scratch_bytes() const override { return 0; }
+  bool alone() const override { return true; }
+
+ private:
+  Status Pack(const Operands& call, const Copier& copier) override {
     for (size_t i = 0; i < tiles_.size(); ++i) {
-      if (operands[i].data == results[i].data) continue;
-      tiles_[i].Pack(Bytes(operands[i]), Bytes(results[i]), team);
+      if (call.operands[i].data == call.results[i].data) continue;
+      MW_TRY(tiles_[i].Pack(Bytes(call.operands[i]), Bytes(call.results[i]), copier));
     }
     return OkStatus();
   }
-  int64_t scratch_bytes() const override { return 0; }
+  Status Transfer(const Operands&) override { return OkStatus(); }
 
- private:
   const std::vector<TileCopy> tiles_;
 };
 
@@ -75,30 +77,40 @@ class AllReduceNode final : public CollectiveNode {
     for (const TileCopy& tile : tiles_) bytes_ += tile.bytes();
   }
 
-  Status Run(Tensors operands, Tensors results, std::byte* scratch, ThreadTeam* team) override {
-    const int64_t count = bytes_ / ir::DTypeBytes(dtype_);
-    if (tiles_.size() == 1) {
-      if (operands[0].data != results[0].data) {
-        tiles_[0].Pack(Bytes(operands[0]), Bytes(results[0]), team);
-      }
-      return group_.AllReduce(results[0].data, count, dtype_, reduction_);
-    }
-    std::byte* place = scratch;
+  int64_t scratch_bytes() const override { return bucket() ? bytes_ : 0; }
+  int64_t group_scratch_bytes() const override {
+    return group_.ScratchBytes(collective::Kind::kAllReduce, count(), dtype_, reduction_);
+  }
+  void SetGroupScratch(std::byte* memory, int64_t bytes) override {
+    group_.SetScratch(memory, bytes);
+  }
+
+ private:
+  bool bucket() const { return tiles_.size() > 1; }
+  int64_t count() const { return bytes_ / ir::DTypeBytes(dtype_); }
+
+  Status Pack(const Operands& call, const Copier& copier) override {
+    if (!bucket() && call.operands[0].data == call.results[0].data) return OkStatus();
+    std::byte* place = bucket() ? call.scratch : Bytes(call.results[0]);
     for (size_t i = 0; i < tiles_.size(); ++i) {
-      tiles_[i].Pack(Bytes(operands[i]), place, team);
-      place += tiles_[i].bytes();
-    }
-    MW_TRY(group_.AllReduce(scratch, count, dtype_, reduction_));
-    place = scratch;
-    for (size_t i = 0; i < tiles_.size(); ++i) {
-      tiles_[i].Unpack(place, Bytes(results[i]), team);
+      MW_TRY(tiles_[i].Pack(Bytes(call.operands[i]), place, copier));
       place += tiles_[i].bytes();
     }
     return OkStatus();
   }
-  int64_t scratch_bytes() const override { return tiles_.size() == 1 ? 0 : bytes_; }
+  Status Transfer(const Operands& call) override {
+    return group_.AllReduce(bucket() ? call.scratch : Bytes(call.results[0]), count(), dtype_,
+                            reduction_);
+  }
+  Status Unpack(const Operands& call, const Copier& copier) override {
+    const std::byte* place = call.scratch;
+    for (size_t i = 0; bucket() && i < tiles_.size(); ++i) {
+      MW_TRY(tiles_[i].Unpack(place, Bytes(call.results[i]), copier));
+      place += tiles_[i].bytes();
+    }
+    return OkStatus();
+  }
 
- private:
   collective::Group& group_;
   const std::vector<TileCopy> tiles_;  // of each operand
   const ir::DType dtype_;
@@ -115,18 +127,20 @@ class AllGatherNode final : public CollectiveNode {
         count_(operand.elements()),
         dtype_(operand.dtype) {}
 
-  Status Run(Tensors operands, Tensors results, std::byte* scratch, ThreadTeam* team) override {
-    std::byte* const result = Bytes(results[0]);
-    if (InPlace(tiles_)) return group_.AllGather(operands[0].data, result, count_, dtype_);
-    MW_TRY(group_.AllGather(operands[0].data, scratch, count_, dtype_));
-    UnpackAll(tiles_, scratch, result, team);
-    return OkStatus();
-  }
   int64_t scratch_bytes() const override {
     return InPlace(tiles_) ? 0 : static_cast<int64_t>(tiles_.size()) * tiles_[0].bytes();
   }
 
  private:
+  Status Transfer(const Operands& call) override {
+    std::byte* const blocks = InPlace(tiles_) ? Bytes(call.results[0]) : call.scratch;
+    return group_.AllGather(call.operands[0].data, blocks, count_, dtype_);
+  }
+  Status Unpack(const Operands& call, const Copier& copier) override {
+    if (InPlace(tiles_)) return OkStatus();
+    return UnpackAll(tiles_, call.scratch, Bytes(call.results[0]), copier);
+  }
+
   collective::Group& group_;
   const std::vector<TileCopy> tiles_;  // of the result
   const int64_t count_;
@@ -143,19 +157,26 @@ class ReduceScatterNode final : public CollectiveNode {
         dtype_(result.dtype),
         reduction_(reduction) {}
 
-  Status Run(Tensors operands, Tensors results, std::byte* scratch, ThreadTeam* team) override {
-    const std::byte* blocks = Bytes(operands[0]);
-    if (!InPlace(tiles_)) {
-      PackAll(tiles_, Bytes(operands[0]), scratch, team);
-      blocks = scratch;
-    }
-    return group_.ReduceScatter(blocks, results[0].data, count_, dtype_, reduction_);
-  }
   int64_t scratch_bytes() const override {
     return InPlace(tiles_) ? 0 : static_cast<int64_t>(tiles_.size()) * tiles_[0].bytes();
   }
+  int64_t group_scratch_bytes() const override {
+    return group_.ScratchBytes(collective::Kind::kReduceScatter, count_, dtype_, reduction_);
+  }
+  void SetGroupScratch(std::byte* memory, int64_t bytes) override {
+    group_.SetScratch(memory, bytes);
+  }
 
  private:
+  Status Pack(const Operands& call, const Copier& copier) override {
+    if (InPlace(tiles_)) return OkStatus();
+    return PackAll(tiles_, Bytes(call.operands[0]), call.scratch, copier);
+  }
+  Status Transfer(const Operands& call) override {
+    const std::byte* const blocks = InPlace(tiles_) ? Bytes(call.operands[0]) : call.scratch;
+    return group_.ReduceScatter(blocks, call.results[0].data, count_, dtype_, reduction_);
+  }
+
   collective::Group& group_;
   const std::vector<TileCopy> tiles_;  // of the operand
   const int64_t count_;
@@ -173,24 +194,31 @@ class AllToAllNode final : public CollectiveNode {
         bytes_(static_cast<int64_t>(split_.size()) * split_[0].bytes()),
         dtype_(dtype) {}
 
-  // Scratch: packed blocks to send, then blocks received; each only where it is needed.
-  Status Run(Tensors operands, Tensors results, std::byte* scratch, ThreadTeam* team) override {
-    const std::byte* outgoing = Bytes(operands[0]);
-    if (!InPlace(split_)) {
-      PackAll(split_, Bytes(operands[0]), scratch, team);
-      outgoing = scratch;
-      scratch += bytes_;
-    }
-    std::byte* incoming = InPlace(concat_) ? Bytes(results[0]) : scratch;
-    MW_TRY(group_.AllToAll(outgoing, incoming, split_[0].bytes() / ir::DTypeBytes(dtype_), dtype_));
-    if (!InPlace(concat_)) UnpackAll(concat_, incoming, Bytes(results[0]), team);
-    return OkStatus();
-  }
   int64_t scratch_bytes() const override {
-    return (InPlace(split_) ? 0 : bytes_) + (InPlace(concat_) ? 0 : bytes_);
+    return packed_bytes() + (InPlace(concat_) ? 0 : bytes_);
   }
 
  private:
+  // Scratch: packed blocks to send, then blocks received; each only where it is needed.
+  int64_t packed_bytes() const { return InPlace(split_) ? 0 : bytes_; }
+  std::byte* Incoming(const Operands& call) const {
+    return InPlace(concat_) ? Bytes(call.results[0]) : call.scratch + packed_bytes();
+  }
+
+  Status Pack(const Operands& call, const Copier& copier) override {
+    if (InPlace(split_)) return OkStatus();
+    return PackAll(split_, Bytes(call.operands[0]), call.scratch, copier);
+  }
+  Status Transfer(const Operands& call) override {
+    const std::byte* const outgoing = InPlace(split_) ? Bytes(call.operands[0]) : call.scratch;
+    return group_.AllToAll(outgoing, Incoming(call), split_[0].bytes() / ir::DTypeBytes(dtype_),
+                           dtype_);
+  }
+  Status Unpack(const Operands& call, const Copier& copier) override {
+    if (InPlace(concat_)) return OkStatus();
+    return UnpackAll(concat_, Incoming(call), Bytes(call.results[0]), copier);
+  }
+
   collective::Group& group_;
   const std::vector<TileCopy> split_;   // of the operand
   const std::vector<TileCopy> concat_;  // of the result
@@ -297,6 +325,21 @@ NodeResult MakeAllToAll(const CollectiveCall& call) {
 }
 
 }  // namespace
+
+Status CollectiveNode::Run(std::span<const Tensor> operands, std::span<const Tensor> results,
+                           std::byte* scratch, const Copier& copier) {
+  const Operands call{operands, results, scratch};
+  MW_TRY(Pack(call, copier));
+  MW_TRY(Transfer(call));
+  return Unpack(call, copier);
+}
+
+Status CollectiveNode::RunCopies(std::span<const Tensor> operands, std::span<const Tensor> results,
+                                 std::byte* scratch, const Copier& copier) {
+  const Operands call{operands, results, scratch};
+  MW_TRY(Pack(call, copier));
+  return Unpack(call, copier);
+}
 
 bool IsCollective(ir::Op op) {
   return op == ir::Op::kAllReduce || op == ir::Op::kAllGather || op == ir::Op::kReduceScatter ||

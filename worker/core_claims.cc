@@ -10,9 +10,7 @@
 #include <utility>
 
 namespace meshwright::worker {
-namespace {
 
-// Not valid when somebody has the name.
 UniqueFd ClaimName(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -24,8 +22,6 @@ UniqueFd ClaimName(const std::string& name) {
       fd.valid() && ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0;
   return claimed ? std::move(fd) : UniqueFd();
 }
-
-}  // namespace
 
 std::vector<int> AllowedCpus() {
   std::vector<int> cpus;

@@ -19,6 +19,10 @@ namespace meshwright::worker {
 // say.
 std::vector<int> AllowedCpus();
 
+// A name of the host that one process has at a time, as long as the result lives; not valid when
+// another has it.
+UniqueFd ClaimName(const std::string& name);
+
 class CoreClaims {
  public:
   CoreClaims() = default;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -17,15 +16,28 @@ constexpr std::chrono::seconds kWaitSlice{1};
 
 }  // namespace
 
-DeviceActor::DeviceActor(ActorOptions options, std::unique_ptr<device::Device> device, Links& links,
-                         FirstCause& cause)
+DeviceActor::DeviceActor(ActorOptions options, LocalDevice device, Links& links, FirstCause& cause)
     : options_(options),
-      device_(std::move(device)),
+      local_(std::move(device)),
+      device_(*local_.device),
       links_(links),
       cause_(cause),
+      memory_(device_.kind() == device::Kind::kCuda),
       thread_(fmt::format("mw-dev-{}", options.rank)) {}
 
-DeviceActor::~DeviceActor() { thread_.Stop(); }
+DeviceActor::~DeviceActor() { Stop(); }
+
+Status DeviceActor::Drain(const Deadline& deadline) {
+  Status status = device_.queue().Finish(deadline);
+  if (status.ok() && local_.collectives) status = local_.collectives->Finish(deadline);
+  if (status.code() == StatusCode::kDeadlineExceeded) {
+    device_.GiveUp(Unavailable(fmt::format("{}: its work did not end with the job; this process "
+                                           "cannot use the device any more: restart it",
+                                           device_.name()))
+                       .WithBlame(Blame::kHardware));
+  }
+  return status;
+}
 
 void DeviceActor::Post(std::function<Status()> task) {
   {
@@ -68,7 +80,7 @@ Status DeviceActor::AddProgram(ir::Program program) {
     return AlreadyExists(fmt::format("rank {} has two programs named '{}'", rank(), name));
   }
   MW_ASSIGN_OR_RETURN(programs_[name],
-                      LoadedProgram::Load(std::move(program), options_.backend, links_, memory_));
+                      LoadedProgram::Load(std::move(program), options_.target, links_, memory_));
   return OkStatus();
 }
 
@@ -82,9 +94,18 @@ void DeviceActor::PostAllocate() {
 }
 
 Status DeviceActor::Allocate() {
-  MW_TRY(device_->EnterThread());
-  MW_TRY(memory_.Allocate(*device_).WithContext(fmt::format("rank {}", rank())));
-  for (auto& [name, program] : programs_) program->Resolve(memory_);
+  MW_TRY(device_.EnterThread());
+  MW_TRY(memory_.Allocate(device_).WithContext(fmt::format("rank {}", rank())));
+  MW_ASSIGN_OR_RETURN(staging_, device::Staging::Make(device_));
+  const Lanes lanes{&device_, local_.collectives.get(), options_.record, options_.stall_timeout_ms};
+  const bool queued = device_.kind() == device::Kind::kCuda;
+  for (auto& [name, program] : programs_) {
+    MW_TRY(program->Resolve(memory_, queued ? &lanes : nullptr)
+               .WithContext(fmt::format("rank {}, program '{}'", rank(), name)));
+  }
+  for (auto& [name, program] : programs_) {
+    MW_TRY(program->Record().WithContext(fmt::format("rank {}, program '{}'", rank(), name)));
+  }
   return OkStatus();
 }
 
@@ -107,7 +128,7 @@ Status DeviceActor::RunSteps(LoadedProgram& program, int64_t first_step) {
   context.seed = options_.seed;
   context.feed = options_.feed;
   context.observer = options_.observer;
-  context.team = device_->team();
+  context.team = device_.team();
   for (size_t i = 0; i < seconds_.size(); ++i) {
     const Clock::time_point start = Clock::now();
     context.step = first_step + static_cast<int64_t>(i);
@@ -131,8 +152,10 @@ Result<const DeviceMemory::Persistent*> DeviceActor::FindPersistent(const std::s
 
 Result<ops::HostTensor> DeviceActor::ReadPersistent(const std::string& slot) const {
   MW_ASSIGN_OR_RETURN(const DeviceMemory::Persistent* entry, FindPersistent(slot));
-  const std::byte* data = memory_.Address(*entry);
-  return ops::HostTensor{entry->type, std::vector<std::byte>(data, data + entry->type.bytes())};
+  ops::HostTensor tensor{entry->type, {}};
+  tensor.data.resize(static_cast<size_t>(entry->type.bytes()));
+  MW_TRY(staging_->Read(tensor.data.data(), memory_.Address(*entry), entry->type.bytes()));
+  return tensor;
 }
 
 Status DeviceActor::WritePersistent(const std::string& slot, const std::vector<std::byte>& data) {
@@ -142,15 +165,14 @@ Status DeviceActor::WritePersistent(const std::string& slot, const std::vector<s
         fmt::format("rank {}: {} bytes written to persistent slot '{}' {} of {} bytes", rank(),
                     data.size(), slot, entry->type.ToString(), entry->type.bytes()));
   }
-  std::memcpy(memory_.Address(*entry), data.data(), data.size());
-  return OkStatus();
+  return staging_->Write(memory_.Address(*entry), data.data(), entry->type.bytes());
 }
 
 DeviceStats DeviceActor::stats() const {
   DeviceStats stats;
   stats.rank = rank();
   stats.instructions = counter_.Read();
-  const device::MemoryUse use = device_->memory();
+  const device::MemoryUse use = device_.memory();
   for (int i = 0; i < device::kMemoryKindCount; ++i) {
     const auto kind = static_cast<ir::MemoryKind>(i);
     if (use[kind] != 0) stats.memory_bytes[kind] = use[kind];

@@ -76,8 +76,19 @@ Status DeviceMemory::AddProgram(const ir::Program& program) {
   return OkStatus();
 }
 
-void DeviceMemory::AddScratch(int64_t bytes) {
-  scratch_bytes_ = std::max(scratch_bytes_, device::AlignUp(bytes));
+void DeviceMemory::AddScratch(const ScratchNeed& need) {
+  const int64_t collective_bytes = device::AlignUp(need.collective_bytes);
+  int64_t bytes = device::AlignUp(need.bytes);
+  if (overlap_) {
+    collective_scratch_bytes_ = std::max(collective_scratch_bytes_, collective_bytes);
+  } else {
+    bytes += collective_bytes;
+  }
+  scratch_bytes_ = std::max(scratch_bytes_, bytes);
+}
+
+void DeviceMemory::AddGroupScratch(int64_t bytes) {
+  group_scratch_bytes_ = std::max(group_scratch_bytes_, device::AlignUp(bytes));
 }
 
 Status DeviceMemory::Allocate(device::Device& device) {
@@ -86,7 +97,8 @@ Status DeviceMemory::Allocate(device::Device& device) {
     persistent_use[entry.kind] += device::AlignUp(entry.type.bytes());
   }
   device::MemoryUse arena_use = arena_use_;
-  arena_use[ir::MemoryKind::kWorkspace] += scratch_bytes_;
+  arena_use[ir::MemoryKind::kWorkspace] +=
+      group_scratch_bytes_ + collective_scratch_bytes_ + scratch_bytes_;
   MW_ASSIGN_OR_RETURN(arena_memory_, device.Allocate(arena_use));
   MW_ASSIGN_OR_RETURN(persistent_memory_, device.Allocate(persistent_use));
   return OkStatus();

@@ -5,7 +5,8 @@
 //   * arena: transient slots and workspace; programs never run at the same time, so they share the
 //     largest.
 //   * scratch: what plans do not know: packed tiles and buckets, donated outputs that cannot be
-//     computed in place.
+//     computed in place, what kernels and groups of a GPU need. Where collectives run beside
+//     kernels, both have their own.
 //
 // Two phases: Add* while programs are loaded, then Allocate once; addresses exist only afterwards.
 //
@@ -25,8 +26,16 @@
 
 namespace meshwright::worker {
 
+struct ScratchNeed {
+  int64_t collective_bytes = 0;
+  int64_t bytes = 0;
+};
+
 class DeviceMemory {
  public:
+  // overlap: collectives run beside kernels.
+  explicit DeviceMemory(bool overlap = false) : overlap_(overlap) {}
+
   struct Persistent {
     ir::TensorType type;
     ir::MemoryKind kind = ir::MemoryKind::kWeights;
@@ -35,7 +44,9 @@ class DeviceMemory {
 
   // Errors: kInvalidArgument when a persistent slot has another type in another program.
   Status AddProgram(const ir::Program& program);
-  void AddScratch(int64_t bytes);
+  void AddScratch(const ScratchNeed& need);
+  // Of groups, which use it one after the other.
+  void AddGroupScratch(int64_t bytes);
 
   // Errors: as device::Device::Allocate.
   Status Allocate(device::Device& device);
@@ -49,7 +60,14 @@ class DeviceMemory {
   // REQUIRES Allocate() and a slot of an added program.
   std::byte* Address(const ir::Slot& slot) const;
   std::byte* arena() const { return arena_memory_->data(); }
-  std::byte* scratch() const { return arena() + arena_bytes_; }
+  std::byte* group_scratch() const { return arena() + arena_bytes_; }
+  int64_t group_scratch_bytes() const { return group_scratch_bytes_; }
+  // Both for something that was added with this need.
+  std::byte* collective_scratch() const { return group_scratch() + group_scratch_bytes_; }
+  std::byte* scratch(const ScratchNeed& need) const {
+    return collective_scratch() +
+           (overlap_ ? collective_scratch_bytes_ : device::AlignUp(need.collective_bytes));
+  }
 
   const std::map<std::string, Persistent>& persistent() const { return persistent_; }
   std::byte* Address(const Persistent& entry) const {
@@ -61,7 +79,10 @@ class DeviceMemory {
   int64_t persistent_bytes_ = 0;
   int64_t arena_bytes_ = 0;
   device::MemoryUse arena_use_;  // of the program with the largest arena
-  int64_t scratch_bytes_ = 0;
+  const bool overlap_;
+  int64_t group_scratch_bytes_ = 0;
+  int64_t collective_scratch_bytes_ = 0;  // of its own, with overlap
+  int64_t scratch_bytes_ = 0;             // the rest
   std::unique_ptr<device::Memory> persistent_memory_;
   std::unique_ptr<device::Memory> arena_memory_;  // arena, then scratch
 };

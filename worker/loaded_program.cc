@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -11,8 +12,11 @@
 namespace meshwright::worker {
 namespace {
 
-// Scratch bytes of a transfer: none when the tile is sent from, or received into, its place.
-int64_t TransferScratch(const TileCopy& tile) { return tile.contiguous() ? 0 : tile.bytes(); }
+// None for a transfer when the tile is sent from, or received into, its place.
+ScratchNeed NeedOf(const StepInstruction& step) {
+  if (step.op == ir::Opcode::kRun) return step.executable->scratch(step.binding);
+  return {0, step.tile.contiguous() ? 0 : step.tile.bytes()};
+}
 
 }  // namespace
 
@@ -25,7 +29,7 @@ InstructionCounts InstructionCounter::Read() const {
 }
 
 Result<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(ir::Program program,
-                                                           ops::Backend backend, Links& links,
+                                                           const ops::Target& target, Links& links,
                                                            DeviceMemory& memory) {
   MW_TRY(CheckProgram(program));
   MW_TRY(memory.AddProgram(program));
@@ -33,15 +37,15 @@ Result<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(ir::Program program,
   const std::string name =
       fmt::format("program {}/{}", loaded->program_.name, loaded->program_.device.value());
   for (const ir::Executable& executable : loaded->program_.executables) {
-    auto made = LoadedExecutable::Load(loaded->program_, executable.graph, backend, links);
+    auto made = LoadedExecutable::Load(loaded->program_, executable.graph, target, links);
     if (!made.has_value()) return Fail(made.error().WithContext(name));
+    memory.AddGroupScratch((*made)->group_scratch_bytes());
     loaded->executables_.push_back(std::move(*made));
   }
   for (const ir::Instruction& instruction : loaded->program_.instructions) {
     Result<Step> step = loaded->LoadInstruction(instruction, links);
     if (!step.has_value()) return Fail(step.error().WithContext(name));
-    memory.AddScratch(step->op == ir::Opcode::kRun ? step->executable->scratch_bytes(step->binding)
-                                                   : TransferScratch(step->tile));
+    if (step->op != ir::Opcode::kFree) memory.AddScratch(NeedOf(*step));
     loaded->steps_.push_back(std::move(*step));
   }
   return loaded;
@@ -51,6 +55,7 @@ Result<LoadedProgram::Step> LoadedProgram::LoadInstruction(const ir::Instruction
                                                            Links& links) const {
   Step step;
   step.op = instruction.op;
+  step.microbatch = instruction.microbatch;
   if (instruction.op == ir::Opcode::kRun) {
     step.executable = executables_[static_cast<size_t>(instruction.executable.value())].get();
     step.binding = step.executable->Bind(instruction.inputs, instruction.outputs);
@@ -65,7 +70,10 @@ Result<LoadedProgram::Step> LoadedProgram::LoadInstruction(const ir::Instruction
   return step;
 }
 
-void LoadedProgram::Resolve(const DeviceMemory& memory) {
+Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes) {
+  for (const auto& executable : executables_) {
+    executable->SetGroupScratch(memory.group_scratch(), memory.group_scratch_bytes());
+  }
   for (size_t i = 0; i < steps_.size(); ++i) {
     const ir::Instruction& instruction = program_.instructions[i];
     Step& step = steps_[i];
@@ -73,13 +81,24 @@ void LoadedProgram::Resolve(const DeviceMemory& memory) {
       ResolveRun(instruction, memory, step);
     } else if (step.op != ir::Opcode::kFree) {
       step.tensor = memory.Address(program_.slot(instruction.slot));
-      step.message =
-          step.tile.contiguous() ? step.tensor + step.tile.offset_bytes() : memory.scratch();
+      step.message = step.tile.contiguous() ? step.tensor + step.tile.offset_bytes()
+                                            : memory.scratch(NeedOf(step));
     }
   }
   for (const ir::Program::Report& report : program_.reports) {
-    report_places_.push_back(memory.Address(program_.slot(report.slot)));
+    const ir::Slot& slot = program_.slot(report.slot);
+    report_places_.push_back({memory.Address(slot), slot.type.bytes()});
   }
+  if (lanes == nullptr) return OkStatus();
+  MW_ASSIGN_OR_RETURN(queued_, QueuedStep::Make(*lanes, steps_, report_places_));
+  return OkStatus();
+}
+
+Status LoadedProgram::Record() {
+  if (queued_ == nullptr) return OkStatus();
+  const Status recorded = queued_->Record();
+  const int64_t instruction = queued_->reached();
+  return instruction < 0 ? recorded : recorded.WithContext(NameOf(instruction));
 }
 
 void LoadedProgram::ResolveRun(const ir::Instruction& run, const DeviceMemory& memory,
@@ -88,23 +107,40 @@ void LoadedProgram::ResolveRun(const ir::Instruction& run, const DeviceMemory& m
   for (SlotId id : run.inputs) areas.inputs.push_back(memory.Address(program_.slot(id)));
   for (SlotId id : run.outputs) areas.outputs.push_back(memory.Address(program_.slot(id)));
   areas.workspace = memory.arena() + program_.workspace_offset;
-  areas.scratch = memory.scratch();
+  areas.collective_scratch = memory.collective_scratch();
+  areas.scratch = memory.scratch(NeedOf(step));
   step.call = step.executable->Resolve(step.binding, areas);
   step.binding = {};
 }
 
 Status LoadedProgram::RunStep(const ops::RunContext& context, FirstCause& cause,
                               InstructionCounter& counter) {
+  if (queued_ != nullptr) return RunQueued(context, cause, counter);
   ops::RunContext run_context = context;
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (cause.stopped()) return cause.status();
-    run_context.microbatch = program_.instructions[i].microbatch;
+    run_context.microbatch = steps_[i].microbatch;
     if (const Status status = RunInstruction(steps_[i], run_context, cause); !status.ok()) {
-      if (!cause.stopped()) cause.Record(Locate(status, i, context.step, cause));
+      if (!cause.stopped()) {
+        cause.Record(Locate(status, static_cast<int64_t>(i), context.step, cause));
+      }
       return cause.status();
     }
     counter.Count(steps_[i].op);
   }
+  return OkStatus();
+}
+
+Status LoadedProgram::RunQueued(const ops::RunContext& context, FirstCause& cause,
+                                InstructionCounter& counter) {
+  if (cause.stopped()) return cause.status();
+  if (const Status status = queued_->Run(context, cause); !status.ok()) {
+    if (!cause.stopped()) {
+      cause.Record(Locate(status, queued_->reached(), context.step, cause));
+    }
+    return cause.status();
+  }
+  for (const Step& step : steps_) counter.Count(step.op);
   return OkStatus();
 }
 
@@ -114,23 +150,31 @@ Status LoadedProgram::RunInstruction(Step& step, const ops::RunContext& context,
     case ir::Opcode::kRun:
       return step.executable->Run(step.call, context, cause);
     case ir::Opcode::kSend:
-      if (!step.tile.contiguous()) step.tile.Pack(step.tensor, step.message, context.team);
+      if (!step.tile.contiguous()) {
+        MW_TRY(step.tile.Pack(step.tensor, step.message, context.team));
+      }
       return step.channel->Send(step.message, step.tile.bytes());
     case ir::Opcode::kRecv:
       MW_TRY(step.channel->Receive(step.message, step.tile.bytes()));
-      if (!step.tile.contiguous()) step.tile.Unpack(step.message, step.tensor, context.team);
-      return OkStatus();
+      if (step.tile.contiguous()) return OkStatus();
+      return step.tile.Unpack(step.message, step.tensor, context.team);
     case ir::Opcode::kFree:
       return OkStatus();  // offsets are static
   }
   return OkStatus();
 }
 
-Status LoadedProgram::Locate(const Status& failure, size_t instruction, int64_t step,
+std::string LoadedProgram::NameOf(int64_t instruction) const {
+  return fmt::format(
+      "instruction {} ({})", instruction,
+      ir::FormatInstruction(program_, program_.instructions[static_cast<size_t>(instruction)]));
+}
+
+Status LoadedProgram::Locate(const Status& failure, int64_t instruction, int64_t step,
                              const FirstCause& cause) const {
-  const std::string place = fmt::format(
-      "rank {}, program '{}', step {}, instruction {} ({})", program_.device.value(), program_.name,
-      step, instruction, ir::FormatInstruction(program_, program_.instructions[instruction]));
+  std::string place =
+      fmt::format("rank {}, program '{}', step {}", program_.device.value(), program_.name, step);
+  if (instruction >= 0) place += fmt::format(", {}", NameOf(instruction));
   // A transfer that failed because the fabric did repeats the fabric's cause, which has its own
   // place: somewhere else.
   const Status fabric = cause.fabric().status();
@@ -143,9 +187,15 @@ Status LoadedProgram::Locate(const Status& failure, size_t instruction, int64_t 
 
 void LoadedProgram::ReadReports(std::span<double> values) const {
   for (size_t i = 0; i < values.size(); ++i) {
-    const bool wide = program_.slot(program_.reports[i].slot).type.dtype == ir::DType::kF64;
-    values[i] = wide ? *reinterpret_cast<const double*>(report_places_[i])
-                     : static_cast<double>(*reinterpret_cast<const float*>(report_places_[i]));
+    const std::byte* const place =
+        queued_ == nullptr ? report_places_[i].data : queued_->reports() + i * kReportBytes;
+    if (program_.slot(program_.reports[i].slot).type.dtype == ir::DType::kF64) {
+      std::memcpy(&values[i], place, sizeof(double));
+    } else {
+      float value = 0;
+      std::memcpy(&value, place, sizeof(value));
+      values[i] = static_cast<double>(value);
+    }
   }
 }
 

@@ -2,7 +2,8 @@
 // once per step.
 //
 // Made in two phases: Load resolves executables and links and says how much scratch the device
-// needs; Resolve turns slots into addresses once the device's memory exists.
+// needs; Resolve turns slots into addresses once the device's memory exists. On a GPU the list is
+// then planned as work for queues (worker/queued_step.h).
 //
 // Thread rule: Load on the control thread, the rest on the device's own thread.
 #pragma once
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -22,8 +24,9 @@
 #include "worker/first_cause.h"
 #include "worker/links.h"
 #include "worker/loaded_executable.h"
+#include "worker/queued_step.h"
 #include "worker/runtime.h"
-#include "worker/tile_copy.h"
+#include "worker/step_instruction.h"
 
 namespace meshwright::worker {
 
@@ -44,11 +47,15 @@ class LoadedProgram {
  public:
   // Checks the program, makes kernels and links, and adds what it needs to `memory`.
   // Errors: kInvalidArgument, kUnimplemented; they name program, executable and node.
-  static Result<std::unique_ptr<LoadedProgram>> Load(ir::Program program, ops::Backend backend,
+  static Result<std::unique_ptr<LoadedProgram>> Load(ir::Program program, const ops::Target& target,
                                                      Links& links, DeviceMemory& memory);
 
-  // REQUIRES memory.allocated().
-  void Resolve(const DeviceMemory& memory);
+  // REQUIRES memory.allocated(). lanes: of a GPU; null: the calling thread does the work. Errors:
+  // of the GPU.
+  Status Resolve(const DeviceMemory& memory, const Lanes* lanes);
+
+  // After all programs of the device are resolved: QueuedStep::Record(). Nothing on CPUs.
+  Status Record();
 
   const ir::Program& program() const { return program_; }
 
@@ -60,30 +67,27 @@ class LoadedProgram {
   // program().reports.size().
   void ReadReports(std::span<double> values) const;
 
+  // Null on CPUs.
+  const QueuedStep* queued() const { return queued_.get(); }
+
  private:
-  struct Step {
-    ir::Opcode op = ir::Opcode::kFree;
-    LoadedExecutable* executable = nullptr;  // RUN
-    RunBinding binding;                      // RUN, until Resolve
-    LoadedExecutable::Call call;             // RUN
-    collective::Channel* channel = nullptr;  // SEND, RECV
-    TileCopy tile;                           // SEND, RECV
-    std::byte* tensor = nullptr;             // SEND, RECV
-    std::byte* message = nullptr;            // SEND, RECV: the tile's bytes as they travel
-  };
+  using Step = StepInstruction;
 
   explicit LoadedProgram(ir::Program program) : program_(std::move(program)) {}
   Result<Step> LoadInstruction(const ir::Instruction& instruction, Links& links) const;
   void ResolveRun(const ir::Instruction& run, const DeviceMemory& memory, Step& step) const;
+  std::string NameOf(int64_t instruction) const;
+  Status RunQueued(const ops::RunContext& context, FirstCause& cause, InstructionCounter& counter);
   Status RunInstruction(Step& step, const ops::RunContext& context, const FirstCause& cause);
-  // The failure with the place where it happened.
-  Status Locate(const Status& failure, size_t instruction, int64_t step,
+  // The failure with the place where it happened; instruction -1: it is of no certain one.
+  Status Locate(const Status& failure, int64_t instruction, int64_t step,
                 const FirstCause& cause) const;
 
   const ir::Program program_;
   std::vector<std::unique_ptr<LoadedExecutable>> executables_;
   std::vector<Step> steps_;  // one per instruction
-  std::vector<const std::byte*> report_places_;
+  std::vector<ReportPlace> report_places_;
+  std::unique_ptr<QueuedStep> queued_;
 };
 
 }  // namespace meshwright::worker

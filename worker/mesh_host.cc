@@ -15,6 +15,8 @@ namespace {
 
 using proto::ErrorKind;
 
+constexpr int64_t kGpuConnectTimeoutMs = 300'000;
+
 // Cores of local device `device`, of those of the worker.
 std::vector<int> CoresOf(const HostResources& resources, int device) {
   const auto threads = resources.threads_per_device;
@@ -41,19 +43,27 @@ MeshHost::~MeshHost() {
 void MeshHost::Load(proto::LoadMesh message) {
   thread_.Post([this, message = std::move(message)] {
     if (aborted()) return;
-    const Status status = Guarded("loading", [&] { return LoadOnThread(message); });
-    Say(proto::Loaded{mesh_gen_, Error(ErrorKind::kLoadFailed, status)});
+    proto::Loaded loaded{mesh_gen_, {}, {}};
+    const Status status = Guarded("loading", [&]() -> Status {
+      MW_TRY(LoadOnThread(message));
+      MW_ASSIGN_OR_RETURN(loaded.invitation, runtime_->Invitation());
+      return OkStatus();
+    });
+    loaded.error = Error(ErrorKind::kLoadFailed, status);
+    Say(std::move(loaded));
+    CheckDevices(status);
   });
 }
 
-void MeshHost::Connect() {
-  thread_.Post([this] {
+void MeshHost::Connect(proto::Connect message) {
+  thread_.Post([this, message = std::move(message)] {
     if (aborted()) return;
     const Status status = Guarded("connecting", [&] {
-      return runtime_ ? runtime_->Connect()
+      return runtime_ ? runtime_->Connect(message.invitations)
                       : FailedPrecondition("connect before the programs were loaded");
     });
     Say(proto::CommUp{mesh_gen_, Error(ErrorKind::kConnectFailed, status)});
+    CheckDevices(status);
   });
 }
 
@@ -74,6 +84,7 @@ void MeshHost::Launch(proto::Launch message) {
     done.error = Error(ErrorKind::kStepFailed, status);
     if (!done.error.ok()) done.reports.clear();
     Say(std::move(done));
+    CheckDevices(status);
   });
 }
 
@@ -82,6 +93,7 @@ void MeshHost::Save(proto::SaveWeights message) {
     if (aborted()) return;
     const Status status = Guarded("saving", [&] { return SaveOnThread(message); });
     Say(proto::WeightsSaved{mesh_gen_, Error(ErrorKind::kSaveFailed, status)});
+    CheckDevices(status);
   });
 }
 
@@ -140,7 +152,10 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
     options.programs.push_back(std::move(step));
     options.programs.push_back(std::move(eval));
     options.fabric.local_ranks.push_back(rank.rank);
-    if (!resources_.cores.empty()) {
+    if (resources_.gpus.driver != nullptr) {
+      options.gpus.indices.push_back(
+          resources_.gpus.indices[static_cast<size_t>(rank.local_device)]);
+    } else if (!resources_.cores.empty()) {
       options.cpus.push_back(CoresOf(resources_, rank.local_device));
     }
   }
@@ -162,7 +177,17 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
   options.feed = data_.get();
   options.seed = message.seed;
   options.threads_per_device = resources_.threads_per_device;
-  options.memory_limit_bytes = resources_.memory_bytes;
+  // On GPUs plans use less than there is (worker/gpus.cc): scratch of kernels and rings of
+  // channels, which plans do not know, take of the rest.
+  options.memory_limit_bytes = resources_.gpus.driver == nullptr ? resources_.memory_bytes : 0;
+  options.gpus.driver = resources_.gpus.driver;
+  options.gpus.toolkit = message.tf32 ? resources_.gpus.tf32_toolkit : resources_.gpus.toolkit;
+  options.gpus.nccl = resources_.gpus.nccl;
+  options.gpus.combiner = resources_.gpus.combiner;
+  options.gpus.no_nccl = resources_.gpus.no_nccl;
+  options.gpus.drain_timeout_ms = resources_.gpu_drain_timeout_ms;
+  // Making communicators of many hosts takes minutes at first.
+  if (resources_.gpus.driver != nullptr) options.fabric.connect_timeout_ms = kGpuConnectTimeoutMs;
   return options;
 }
 
@@ -232,11 +257,26 @@ void MeshHost::ReleaseOnThread() {
     std::scoped_lock lock(mutex_);
     runtime = std::move(runtime_);
   }
+  // The controller must not take the worker for free before it hears that a device is lost.
+  if (runtime) TellLost(runtime->Close());
   runtime.reset();
   data_.reset();
   resources_.metrics->Forget(mesh_gen_.value());
   report_(proto::MeshReleased{mesh_gen_});
   released_();
+}
+
+// Without a runtime it is the load that failed, and what it says of hardware is said of a device of
+// this worker; later causes may be another's.
+void MeshHost::CheckDevices(const Status& failure) {
+  if (failure.ok()) return;
+  if (runtime_) return TellLost(runtime_->DeviceStatus());
+  if (failure.blame() == Blame::kHardware) TellLost(failure);
+}
+
+void MeshHost::TellLost(const Status& lost) {
+  if (lost.ok() || !resources_.device_lost || std::exchange(lost_told_, true)) return;
+  resources_.device_lost(lost);
 }
 
 void MeshHost::Say(proto::UpBody body) {

@@ -20,6 +20,7 @@
 #include "proto/messages.h"
 #include "worker/agent_metrics.h"
 #include "worker/blob_cache.h"
+#include "worker/gpus.h"
 #include "worker/link.h"
 #include "worker/runtime.h"
 #include "worker/token_data.h"
@@ -34,11 +35,15 @@ struct HostResources {
   int threads_per_device = 1;
   std::vector<int> cores;    // to pin to, threads_per_device for each device; empty: not pinned
   int64_t memory_bytes = 0;  // per device
+  Gpus gpus;                 // that are the devices; without: CPU devices
+  int64_t gpu_drain_timeout_ms = GpuOptions().drain_timeout_ms;
   collective::Transport transport = collective::Transport::kAuto;
   std::shared_ptr<collective::Listener> listener;
   BlobCache* blobs = nullptr;
   ControllerLink* link = nullptr;
   AgentMetrics* metrics = nullptr;
+  // Told when this process has lost a device for good, after the error that it caused.
+  std::function<void(const Status&)> device_lost;
 };
 
 class MeshHost {
@@ -52,7 +57,7 @@ class MeshHost {
   ~MeshHost();
 
   void Load(proto::LoadMesh message);
-  void Connect();
+  void Connect(proto::Connect message);
   void Launch(proto::Launch message);
   void Save(proto::SaveWeights message);
   void Release();
@@ -77,6 +82,9 @@ class MeshHost {
   Status OpenInitialWeights(const proto::LoadMesh& message);
   Status FillInitialWeights();
   void ReleaseOnThread();
+  // It may be the end of a device.
+  void CheckDevices(const Status& failure);
+  void TellLost(const Status& lost);
   // Reports unless the mesh was aborted.
   void Say(proto::UpBody body);
   proto::RuntimeError Error(proto::ErrorKind kind, const Status& status) const;
@@ -88,6 +96,7 @@ class MeshHost {
   const std::function<void()> released_;
   std::atomic<bool> aborted_{false};
   bool gone_ = false;                              // on the thread
+  bool lost_told_ = false;                         // on the thread
   uint64_t last_seq_ = 0;                          // on the thread
   WeightSlots weights_;                            // on the thread
   std::optional<InitialWeights> initial_weights_;  // on the thread, and none after the fill

@@ -5,8 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <mutex>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/log.h"
+#include "collective/nccl/fabric.h"
+#include "device/cuda/device.h"
 #include "worker/device_actor.h"
 #include "worker/first_cause.h"
 #include "worker/links.h"
@@ -25,6 +30,10 @@ Status CheckOptions(const RuntimeOptions& options) {
     return InvalidArgument(
         fmt::format("core lists for {} devices, {} are local; give one each or none",
                     options.cpus.size(), local.size()));
+  }
+  if (options.gpus.driver != nullptr && options.gpus.indices.size() != local.size()) {
+    return InvalidArgument(fmt::format("{} GPUs for {} local devices; name one for each",
+                                       options.gpus.indices.size(), local.size()));
   }
   for (const ir::Program& program : options.programs) {
     const int rank = program.device.value();
@@ -51,25 +60,95 @@ bool HasPeersOnHost(const collective::FabricOptions& fabric) {
                      });
 }
 
+// The device of local rank number `i`.
+Result<LocalDevice> MakeDevice(const RuntimeOptions& options, size_t i) {
+  const int rank = options.fabric.local_ranks[i];
+  device::DeviceOptions of_device;
+  of_device.memory_limit_bytes = options.memory_limit_bytes;
+  LocalDevice made;
+  if (options.gpus.driver != nullptr) {
+    const int index = options.gpus.indices[i];
+    of_device.name = fmt::format("cuda:{} (rank {})", index, rank);
+    MW_ASSIGN_OR_RETURN(made.device, device::cuda::CudaDevice::Make(*options.gpus.driver, index,
+                                                                    std::move(of_device)));
+    MW_ASSIGN_OR_RETURN(made.collectives, made.device->MakeQueue(true));
+    return made;
+  }
+  of_device.name = fmt::format("cpu:{}", rank);
+  of_device.threads = options.threads_per_device;
+  if (!options.cpus.empty()) of_device.cpus = options.cpus[i];
+  of_device.share_memory = HasPeersOnHost(options.fabric);
+  MW_ASSIGN_OR_RETURN(made.device, device::MakeCpuDevice(std::move(of_device)));
+  return made;
+}
+
+// One GPU alone has nobody to talk to.
+Result<std::unique_ptr<collective::Fabric>> MakeFabric(const RuntimeOptions& options,
+                                                       const std::vector<LocalDevice>& devices) {
+  const GpuOptions& gpus = options.gpus;
+  if (gpus.driver == nullptr || options.fabric.members.size() == 1) {
+    return collective::MakeCpuFabric(options.fabric, options.listener);
+  }
+  if (gpus.nccl == nullptr || gpus.combiner == nullptr) {
+    return Fail(Unavailable(fmt::format("{} GPUs need NCCL to talk to one another: {}",
+                                        options.fabric.members.size(),
+                                        gpus.no_nccl.empty() ? "it was not given" : gpus.no_nccl)));
+  }
+  std::vector<collective::LocalRank> ranks;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    ranks.push_back(
+        {options.fabric.local_ranks[i], devices[i].device.get(), devices[i].collectives.get()});
+  }
+  device::cuda::Versions versions;
+  (void)gpus.driver->ReadVersions(&versions);
+  collective::NcclParts parts{*gpus.nccl, *gpus.combiner, versions.driver, versions.runtime,
+                              gpus.timing};
+  return collective::MakeNcclFabric(options.fabric, std::move(ranks), parts);
+}
+
+// What GPUs may still be using: never freed.
+struct Kept {
+  std::unique_ptr<collective::Fabric> fabric;
+  std::vector<std::unique_ptr<DeviceActor>> actors;
+};
+void KeepForever(Kept what) {
+  static std::mutex mutex;
+  static auto* const kept = std::make_unique<std::vector<Kept>>().release();
+  const std::lock_guard<std::mutex> lock(mutex);
+  kept->push_back(std::move(what));
+}
+
+Status NeedsAnotherProcess(const std::string& reason) {
+  return Unavailable(reason + "; another process must go on: restart it")
+      .WithBlame(Blame::kHardware);
+}
+
 class LocalRuntime final : public JobRuntime {
  public:
-  explicit LocalRuntime(std::unique_ptr<collective::Fabric> fabric)
-      : fabric_(std::move(fabric)), links_(*fabric_), cause_(*fabric_) {}
+  LocalRuntime(std::unique_ptr<collective::Fabric> fabric, const GpuOptions& gpus)
+      : fabric_(std::move(fabric)),
+        gpus_(gpus.driver != nullptr),
+        drain_timeout_ms_(gpus.drain_timeout_ms),
+        abort_timeout_ms_(gpus.timing.end_ms),
+        links_(*fabric_),
+        cause_(*fabric_) {}
+  ~LocalRuntime() override { (void)Close(); }
 
-  Status AddDevices(RuntimeOptions& options) {
-    for (size_t i = 0; i < options.fabric.local_ranks.size(); ++i) {
-      const int rank = options.fabric.local_ranks[i];
-      device::DeviceOptions device_options;
-      device_options.name = fmt::format("cpu:{}", rank);
-      device_options.threads = options.threads_per_device;
-      if (!options.cpus.empty()) device_options.cpus = options.cpus[i];
-      device_options.memory_limit_bytes = options.memory_limit_bytes;
-      device_options.share_memory = HasPeersOnHost(options.fabric);
-      MW_ASSIGN_OR_RETURN(std::unique_ptr<device::Device> device,
-                          device::MakeCpuDevice(std::move(device_options)));
-      actors_.push_back(std::make_unique<DeviceActor>(
-          ActorOptions{rank, options.backend, options.feed, options.seed, options.observer},
-          std::move(device), links_, cause_));
+  Status AddDevices(RuntimeOptions& options, std::vector<LocalDevice> devices) {
+    for (size_t i = 0; i < devices.size(); ++i) {
+      ActorOptions of_actor;
+      of_actor.rank = options.fabric.local_ranks[i];
+      of_actor.target = options.backend;
+      if (options.gpus.driver != nullptr) {
+        of_actor.target = ops::Target(*devices[i].device, *options.gpus.toolkit);
+      }
+      of_actor.feed = options.feed;
+      of_actor.seed = options.seed;
+      of_actor.observer = options.observer;
+      of_actor.record = options.gpus.record;
+      of_actor.stall_timeout_ms = options.gpus.stall_timeout_ms;
+      actors_.push_back(
+          std::make_unique<DeviceActor>(of_actor, std::move(devices[i]), links_, cause_));
     }
     for (ir::Program& program : options.programs) {
       MW_ASSIGN_OR_RETURN(DeviceActor * actor, ActorOf(program.device.value()));
@@ -81,7 +160,10 @@ class LocalRuntime final : public JobRuntime {
     return OkStatus();
   }
 
-  Status Connect() override {
+  Result<std::string> Invitation() override { return fabric_->Invitation(); }
+
+  Status Connect(const std::vector<std::string>& invitations) override {
+    MW_TRY(fabric_->Accept(invitations));
     MW_TRY(fabric_->Connect());
     connected_ = true;
     return OkStatus();
@@ -106,7 +188,36 @@ class LocalRuntime final : public JobRuntime {
   }
 
   void Abort(const Status& cause) override {
+    if (!cause_.stopped()) aborted_from_outside_ = true;
     cause_.Record(cause.ok() ? Cancelled("the job was aborted without a cause") : cause);
+  }
+
+  Status DeviceStatus() const override {
+    for (const auto& actor : actors_) MW_TRY(actor->device_status());
+    // A cause that came from outside may be another worker's.
+    const Status fabric = fabric_->status();
+    if (!gpus_ || aborted_from_outside_ || fabric.blame() != Blame::kInfra) return OkStatus();
+    return NeedsAnotherProcess(fabric.message());
+  }
+
+  Status Close() override {
+    if (std::exchange(closed_, true)) return end_;
+    for (const auto& actor : actors_) actor->Stop();
+    if (!Drain()) {
+      // Closing the fabric would free memory, and so wait for the device without an end.
+      end_ = DeviceStatus();
+      Abort(end_);
+      KeepForever({std::move(fabric_), std::move(actors_)});
+      return end_;
+    }
+    const Deadline deadline = Deadline::After(abort_timeout_ms_);
+    fabric_->Close();
+    end_ = DeviceStatus();
+    if (end_.ok() && gpus_ && cause_.stopped() && deadline.expired()) {
+      end_ = NeedsAnotherProcess("communicators of a failed job did not end in time");
+    }
+    actors_.clear();
+    return end_;
   }
 
   std::vector<DeviceStats> Stats() const override {
@@ -139,6 +250,18 @@ class LocalRuntime final : public JobRuntime {
     return OkStatus();
   }
 
+  // False: a device is still at work, and lost. What an abort ends ends meanwhile.
+  bool Drain() {
+    const Deadline deadline = Deadline::After(drain_timeout_ms_);
+    bool empty = true;
+    for (const auto& actor : actors_) {
+      if (actor->Drain(deadline).code() != StatusCode::kDeadlineExceeded) continue;
+      LogError(actor->device_status().message());
+      empty = false;
+    }
+    return empty;
+  }
+
   // All actors, also after a failure; the first failure in actor order.
   Status WaitAll() {
     Status first;
@@ -165,8 +288,14 @@ class LocalRuntime final : public JobRuntime {
     return reports;
   }
 
-  // Destroyed last to first: the actors' threads end before what they use.
-  const std::unique_ptr<collective::Fabric> fabric_;
+  // Close() keeps it where a device does not end; links and cause refer to it all the same.
+  std::unique_ptr<collective::Fabric> fabric_;
+  const bool gpus_;
+  const int64_t drain_timeout_ms_;
+  const int64_t abort_timeout_ms_;
+  bool closed_ = false;
+  Status end_;  // of Close()
+  std::atomic<bool> aborted_from_outside_{false};
   Links links_;
   FirstCause cause_;
   std::atomic<bool> connected_{false};
@@ -177,10 +306,14 @@ class LocalRuntime final : public JobRuntime {
 
 Result<std::unique_ptr<JobRuntime>> JobRuntime::Load(RuntimeOptions options) {
   MW_TRY(CheckOptions(options));
-  MW_ASSIGN_OR_RETURN(std::unique_ptr<collective::Fabric> fabric,
-                      collective::MakeCpuFabric(options.fabric, options.listener));
-  auto runtime = std::make_unique<LocalRuntime>(std::move(fabric));
-  MW_TRY(runtime->AddDevices(options));
+  std::vector<LocalDevice> devices;
+  for (size_t i = 0; i < options.fabric.local_ranks.size(); ++i) {
+    MW_ASSIGN_OR_RETURN(LocalDevice device, MakeDevice(options, i));
+    devices.push_back(std::move(device));
+  }
+  MW_ASSIGN_OR_RETURN(std::unique_ptr<collective::Fabric> fabric, MakeFabric(options, devices));
+  auto runtime = std::make_unique<LocalRuntime>(std::move(fabric), options.gpus);
+  MW_TRY(runtime->AddDevices(options, std::move(devices)));
   return std::unique_ptr<JobRuntime>(std::move(runtime));
 }
 

@@ -10,8 +10,12 @@
 // Failure: the first error of any device aborts the fabric, so that no other device waits; Launch
 // returns that first cause.
 //
-// Thread rule: Load, Connect, Launch, Read/Write from one control thread; Abort and the stats from
-// any thread.
+// End: a GPU may be far behind the host when a job fails or is aborted, and what it uses must
+// outlive its work. So the devices' threads end first, then the queues run empty, then the fabric
+// closes, then memory is freed. A GPU that does not come to its end in time keeps what it has.
+//
+// Thread rule: Load, Connect, Launch, Read/Write, Close from one control thread; Abort and the
+// stats from any thread, the stats not during Close.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +27,28 @@
 
 #include "base/result.h"
 #include "collective/communicator.h"
+#include "collective/nccl/fabric.h"
+#include "device/cuda/driver.h"
 #include "ir/program.h"
+#include "ops/cuda/toolkit.h"
 #include "ops/kernel.h"
 
 namespace meshwright::worker {
+
+// GPUs instead of CPU devices: of this machine (device/cuda/plugin.h), or a test's.
+struct GpuOptions {
+  device::cuda::Driver* driver = nullptr;  // null: CPU devices; outlives the runtime, as toolkit
+  ops::cuda::Toolkit* toolkit = nullptr;
+  // For meshes of several devices; null: there is none, for the reason.
+  collective::nccl::Library* nccl = nullptr;
+  collective::nccl::Combiner* combiner = nullptr;
+  std::string no_nccl = {};
+  collective::nccl::Timing timing = {};
+  std::vector<int> indices;  // per local device, in the order of fabric.local_ranks
+  bool record = true;        // replay recordings of what a step needs
+  int64_t stall_timeout_ms = 60'000;
+  int64_t drain_timeout_ms = 30'000;  // of all devices, at the end
+};
 
 struct RuntimeOptions {
   std::vector<ir::Program> programs;  // of the local devices: for each device its init, step, eval
@@ -39,8 +61,9 @@ struct RuntimeOptions {
   // Per local device, in the order of fabric.local_ranks: cores to pin to, one per thread; empty:
   // not pinned.
   std::vector<std::vector<int>> cpus;
-  int64_t memory_limit_bytes = 0;  // per device; 0: what the machine has
-  ops::Backend backend = ops::Backend::kCpu;
+  int64_t memory_limit_bytes = 0;             // per device; 0: what the machine has
+  ops::Backend backend = ops::Backend::kCpu;  // without GPUs
+  GpuOptions gpus;
   ops::NodeObserver* observer = nullptr;  // outlives the runtime; called from all device threads
 };
 
@@ -81,8 +104,10 @@ class JobRuntime {
   // kInvalidArgument.
   static Result<std::unique_ptr<JobRuntime>> Load(RuntimeOptions options);
 
-  // Connects the fabric; all processes of the mesh call it.
-  virtual Status Connect() = 0;
+  // What the other processes of the mesh need to connect to this one; "" for most.
+  virtual Result<std::string> Invitation() = 0;
+  // Connects the fabric; all processes of the mesh call it, with the invitations of all of them.
+  virtual Status Connect(const std::vector<std::string>& invitations) = 0;
 
   // Runs on all local devices; returns when all are done. One report per step.
   virtual Result<std::vector<StepReport>> Launch(const LaunchRequest& request) = 0;
@@ -95,6 +120,15 @@ class JobRuntime {
 
   virtual void Abort(const Status& cause) = 0;
   virtual std::vector<DeviceStats> Stats() const = 0;
+  // OK, or why only another process can go on with these devices: one of them is lost
+  // (device/device.h), or NCCL has met an error of the system. Any thread.
+  virtual Status DeviceStatus() const = 0;
+
+  // Ends the job and frees all that it has; nothing else may be called then but Abort(). Again:
+  // nothing. The destructor calls it. Returns what DeviceStatus() would, also for a device or a
+  // fabric that did not come to its end in time. Takes no longer than drain_timeout_ms and what
+  // Fabric::Close() may.
+  virtual Status Close() = 0;
 };
 
 }  // namespace meshwright::worker

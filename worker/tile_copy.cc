@@ -72,16 +72,34 @@ void TileCopy::ForRuns(ThreadTeam* team, const Body& body) const {
   team->ParallelFor(runs_, [&](int64_t begin, int64_t end, int) { copy(begin, end); });
 }
 
-void TileCopy::Pack(const std::byte* tensor, std::byte* dense, ThreadTeam* team) const {
-  ForRuns(team, [&](int64_t in_tensor, int64_t in_dense, int64_t bytes) {
-    std::memcpy(dense + in_dense, tensor + in_tensor, static_cast<size_t>(bytes));
-  });
+int64_t TileCopy::span_bytes() const {
+  int64_t span = run_bytes_;
+  for (const Loop& loop : loops_) span += (loop.count - 1) * loop.stride_bytes;
+  return span;
 }
 
-void TileCopy::Unpack(const std::byte* dense, std::byte* tensor, ThreadTeam* team) const {
-  ForRuns(team, [&](int64_t in_tensor, int64_t in_dense, int64_t bytes) {
+Status TileCopy::Pack(const std::byte* tensor, std::byte* dense, const Copier& copier) const {
+  if (copier.queue != nullptr) {
+    const std::byte* const box = tensor + offset_bytes_;
+    if (contiguous()) return copier.queue->Copy(dense, box, run_bytes_);
+    return copier.queue->Gather(dense, box, {run_bytes_, loops_});
+  }
+  ForRuns(copier.team, [&](int64_t in_tensor, int64_t in_dense, int64_t bytes) {
+    std::memcpy(dense + in_dense, tensor + in_tensor, static_cast<size_t>(bytes));
+  });
+  return OkStatus();
+}
+
+Status TileCopy::Unpack(const std::byte* dense, std::byte* tensor, const Copier& copier) const {
+  if (copier.queue != nullptr) {
+    std::byte* const box = tensor + offset_bytes_;
+    if (contiguous()) return copier.queue->Copy(box, dense, run_bytes_);
+    return copier.queue->Scatter(box, dense, {run_bytes_, loops_});
+  }
+  ForRuns(copier.team, [&](int64_t in_tensor, int64_t in_dense, int64_t bytes) {
     std::memcpy(tensor + in_tensor, dense + in_dense, static_cast<size_t>(bytes));
   });
+  return OkStatus();
 }
 
 ir::Box BlockBox(const ir::Dims& dims, int dim, int64_t index, int64_t size) {

@@ -13,10 +13,19 @@
 #include <vector>
 
 #include "base/thread_team.h"
+#include "device/queue.h"
 #include "ir/graph.h"
 #include "ir/program.h"
 
 namespace meshwright::worker {
+
+// Who copies: a GPU's queue, or this thread with its team (null: alone).
+struct Copier {
+  Copier(ThreadTeam* with) : team(with) {}       // NOLINT: one of the two says it all
+  Copier(device::Queue& with) : queue(&with) {}  // NOLINT
+  ThreadTeam* team = nullptr;
+  device::Queue* queue = nullptr;
+};
 
 class TileCopy {
  public:
@@ -30,16 +39,16 @@ class TileCopy {
   }                                                     // of the box's first element in the tensor
   int64_t bytes() const { return runs_ * run_bytes_; }  // of the dense block
 
-  // `tensor` is the start of the whole tensor. Work is split over `team` when it is large; null:
-  // the calling thread.
-  void Pack(const std::byte* tensor, std::byte* dense, ThreadTeam* team) const;
-  void Unpack(const std::byte* dense, std::byte* tensor, ThreadTeam* team) const;
+  // From the first to the last byte of the box in the tensor.
+  int64_t span_bytes() const;
+
+  // `tensor` is the start of the whole tensor. Work is split over a team when it is large. Errors:
+  // the queue's.
+  Status Pack(const std::byte* tensor, std::byte* dense, const Copier& copier) const;
+  Status Unpack(const std::byte* dense, std::byte* tensor, const Copier& copier) const;
 
  private:
-  struct Loop {
-    int64_t count = 1;
-    int64_t stride_bytes = 0;
-  };
+  using Loop = device::StridedRuns::Loop;
   // Place of a run in the tensor, in row-major order of the box.
   int64_t RunOffset(int64_t run) const;
   template <typename Body>

@@ -211,7 +211,8 @@ class GrpcClient final : public Client {
         const proto::WorkerInfo info = proto::Decode(wire);
         workers.push_back({info.name, info.host, info.state, info.devices, info.busy_devices,
                            info.memory_bytes, info.address, info.metrics_address, info.last_seen_s,
-                           info.device_profile, info.threads_per_device, info.host_cores});
+                           info.device_profile, info.threads_per_device, info.host_cores,
+                           info.device_kind, info.device_name});
       }
       if (!reply.truncated() || workers.empty()) return workers;
       request.set_after_name(workers.back().name);

@@ -6,54 +6,11 @@
 #include <algorithm>
 #include <thread>
 
+#include "collective/arguments.h"
 #include "collective/cpu/direct_group.h"
 
 namespace meshwright::collective {
 namespace {
-
-constexpr int kMaxChannelCapacity = 1 << 16;
-constexpr int64_t kMaxChannelBytes = int64_t{1} << 40;
-
-Status CheckMembers(const FabricOptions& options) {
-  if (options.members.empty() || options.local_ranks.empty()) {
-    return InvalidArgument(fmt::format("a fabric needs members and local ranks, got {} and {}",
-                                       options.members.size(), options.local_ranks.size()));
-  }
-  const auto count = static_cast<int>(options.members.size());
-  const std::set<int> local(options.local_ranks.begin(), options.local_ranks.end());
-  if (*local.begin() < 0 || *local.rbegin() >= count ||
-      local.size() != options.local_ranks.size()) {
-    return InvalidArgument(fmt::format("local_ranks must be distinct and in 0..{}, got {}",
-                                       count - 1, fmt::join(options.local_ranks, ",")));
-  }
-  const uint64_t own = options.members[static_cast<size_t>(*local.begin())].process_id;
-  for (int rank = 0; rank < count; ++rank) {
-    const bool here = options.members[static_cast<size_t>(rank)].process_id == own;
-    if (here != (local.count(rank) > 0)) {
-      return InvalidArgument(fmt::format(
-          "rank {} has process id {:x}, this process is {:x}: local_ranks must list exactly the "
-          "ranks of this process",
-          rank, options.members[static_cast<size_t>(rank)].process_id, own));
-    }
-  }
-  return OkStatus();
-}
-
-Status CheckOptions(const FabricOptions& options) {
-  MW_TRY(CheckMembers(options));
-  if (options.cluster_id.size() > kMaxIdentityBytes || options.secret.size() > kMaxIdentityBytes) {
-    return InvalidArgument(fmt::format("cluster_id and secret may have {} bytes, got {} and {}",
-                                       kMaxIdentityBytes, options.cluster_id.size(),
-                                       options.secret.size()));
-  }
-  if (options.connect_timeout_ms <= 0 || options.operation_timeout_ms <= 0) {
-    return InvalidArgument(
-        fmt::format("connect_timeout_ms={} and operation_timeout_ms={} must be "
-                    "positive",
-                    options.connect_timeout_ms, options.operation_timeout_ms));
-  }
-  return OkStatus();
-}
 
 // Spinning only helps when nobody needs the core: at most one rank per core. A process that may use
 // fewer cores than the host has ranks has them for itself when they are as many as its own ranks.
@@ -104,28 +61,13 @@ bool CpuFabric::IsLocal(int rank) const {
   return std::binary_search(local.begin(), local.end(), rank);
 }
 
-Status CpuFabric::CheckGroup(const std::string& name, const std::vector<int>& ranks) const {
-  const auto count = static_cast<int>(context_.options.members.size());
-  const std::set<int> distinct(ranks.begin(), ranks.end());
-  if (ranks.empty() || distinct.size() != ranks.size() || *distinct.begin() < 0 ||
-      *distinct.rbegin() >= count) {
-    return InvalidArgument(fmt::format("group {}: ranks must be distinct and in 0..{}, got [{}]",
-                                       name, count - 1, fmt::join(ranks, ",")));
-  }
-  if (name.empty() || name.size() > kMaxIdentityBytes / 2) {
-    return InvalidArgument(
-        fmt::format("a group name has 1 to {} bytes, got {}", kMaxIdentityBytes / 2, name.size()));
-  }
-  if (group_names_.count(name) > 0) {
-    return AlreadyExists(fmt::format("this fabric already has a group {}", name));
-  }
-  return OkStatus();
-}
-
 Result<std::map<int, Group*>> CpuFabric::MakeGroup(const std::string& name,
                                                    std::vector<int> ranks) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  MW_TRY(CheckGroup(name, ranks));
+  MW_TRY(CheckGroup(context_.options, name, ranks));
+  if (group_names_.count(name) > 0) {
+    return Fail(AlreadyExists(fmt::format("this fabric already has a group {}", name)));
+  }
   const auto local =
       std::count_if(ranks.begin(), ranks.end(), [this](int rank) { return IsLocal(rank); });
   std::map<int, Group*> made;
@@ -239,36 +181,13 @@ Status CpuFabric::WirePipe(const PipePlan& plan) {
   return OkStatus();
 }
 
-Status CpuFabric::CheckChannel(const std::string& name, int from_rank, int to_rank, int capacity,
-                               int64_t max_message_bytes) const {
-  const auto count = static_cast<int>(context_.options.members.size());
-  const bool ranks_exist = from_rank >= 0 && from_rank < count && to_rank >= 0 && to_rank < count;
-  if (!ranks_exist || !(IsLocal(from_rank) || IsLocal(to_rank))) {
-    return InvalidArgument(
-        fmt::format("channel {} from rank {} to rank {}: two ranks in 0..{} are needed, "
-                    "one of them of this process",
-                    name, from_rank, to_rank, count - 1));
-  }
-  if (capacity < 1 || capacity > kMaxChannelCapacity || max_message_bytes < 0 ||
-      max_message_bytes > kMaxChannelBytes / capacity) {
-    return InvalidArgument(fmt::format(
-        "channel {}: capacity {} of {} bytes; need 1..{} messages and at most {} bytes in all",
-        name, capacity, max_message_bytes, kMaxChannelCapacity, kMaxChannelBytes));
-  }
-  if (name.empty() || name.size() > kMaxIdentityBytes / 2) {
-    return InvalidArgument(fmt::format("a channel name has 1 to {} bytes, got {}",
-                                       kMaxIdentityBytes / 2, name.size()));
-  }
-  if (channel_names_.count(name) > 0) {
-    return AlreadyExists(fmt::format("this fabric already has a channel {}", name));
-  }
-  return OkStatus();
-}
-
 Result<Fabric::Ends> CpuFabric::MakeChannel(const std::string& name, int from_rank, int to_rank,
                                             int capacity, int64_t max_message_bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  MW_TRY(CheckChannel(name, from_rank, to_rank, capacity, max_message_bytes));
+  MW_TRY(CheckChannel(context_.options, {name, from_rank, to_rank, capacity, max_message_bytes}));
+  if (channel_names_.count(name) > 0) {
+    return Fail(AlreadyExists(fmt::format("this fabric already has a channel {}", name)));
+  }
   channel_names_.insert(name);
   PipePlan plan{.entry = {.from_rank = from_rank,
                           .to_rank = to_rank,

@@ -48,9 +48,6 @@ class CpuFabric final : public Fabric {
   };
 
   bool IsLocal(int rank) const;
-  Status CheckGroup(const std::string& name, const std::vector<int>& ranks) const;
-  Status CheckChannel(const std::string& name, int from_rank, int to_rank, int capacity,
-                      int64_t max_message_bytes) const;
   // All of `ranks` are processes of this host, as far as this one knows.
   bool OnThisHost(const std::vector<int>& ranks) const;
   Status MakePipeGroup(const std::string& name, const std::vector<int>& ranks,

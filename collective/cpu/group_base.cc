@@ -99,6 +99,12 @@ Status GroupBase::Check(const Operation& operation) const {
   return OkStatus();
 }
 
+Status GroupBase::CopyAlone(const Operation& operation) {
+  std::memmove(operation.output, operation.input,
+               static_cast<size_t>(operation.count * operation.element_bytes()));
+  return OkStatus();
+}
+
 Status GroupBase::Run(Operation operation) {
   MW_TRY(Check(operation));
   if (context_.latch.stopped()) {
@@ -108,13 +114,9 @@ Status GroupBase::Run(Operation operation) {
   operation.sequence = ++sequence_;
   operation.deadline = start + std::chrono::milliseconds(context_.operation_timeout_ms);
   int64_t bytes_sent = 0;
-  if (size() == 1) {
-    if (operation.input != operation.output && operation.count > 0) {
-      std::memmove(operation.output, operation.input,
-                   static_cast<size_t>(operation.count * operation.element_bytes()));
-    }
-  } else if (operation.count > 0) {
-    const Status status = Execute(operation, &bytes_sent);
+  const bool alone = size() == 1;
+  if (operation.count > 0 && !(alone && operation.input == operation.output)) {
+    const Status status = alone ? CopyAlone(operation) : Execute(operation, &bytes_sent);
     if (!status.ok()) {
       context_.abort(status.WithContext(
           fmt::format("{} #{} on group {}", KindName(operation.kind), operation.sequence, name_)));

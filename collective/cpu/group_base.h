@@ -1,4 +1,4 @@
-// What every CPU group does the same way: argument checks, deadline, counters, and turning a
+// What every group does the same way: argument checks, deadline, counters, and turning a
 // failure into the abort of the fabric with one first cause. Subclasses move the bytes.
 //
 // Thread rule: as Group. Ownership: as Group.
@@ -69,6 +69,8 @@ class GroupBase : public Group {
   // Moves the data of `operation`; adds what this member sends to *bytes_sent. size() > 1 and count
   // > 0 hold.
   virtual Status Execute(const Operation& operation, int64_t* bytes_sent) = 0;
+  // A group of one: output becomes input. They differ and count > 0.
+  virtual Status CopyAlone(const Operation& operation);
   // Called after a failed Execute(), when the fabric is aborted and before the caller gets its
   // buffers back.
   virtual void AfterAbort() {}

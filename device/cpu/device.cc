@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "device/cpu/memory.h"
+#include "device/cpu/queue.h"
 
 namespace meshwright::device {
 namespace {
@@ -29,6 +30,18 @@ class CpuMemory final : public Memory {
   const std::shared_ptr<MemoryLedger> ledger_;
 };
 
+class CpuHostMemory final : public HostMemory {
+ public:
+  explicit CpuHostMemory(int64_t bytes)
+      : bytes_(bytes), data_(std::make_unique<std::byte[]>(static_cast<size_t>(bytes))) {}
+  std::byte* data() const override { return data_.get(); }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  const int64_t bytes_;
+  const std::unique_ptr<std::byte[]> data_;
+};
+
 // Pins the calling thread. Errors: kInvalidArgument naming the core.
 Status PinToCore(int cpu) {
   cpu_set_t set;
@@ -46,6 +59,7 @@ class CpuDevice final : public Device {
       : options_(std::move(options)),
         ledger_(std::make_shared<MemoryLedger>(options_.memory_limit_bytes)) {}
 
+  Kind kind() const override { return Kind::kCpu; }
   const std::string& name() const override { return options_.name; }
 
   Result<std::unique_ptr<Memory>> Allocate(const MemoryUse& use) override {
@@ -62,6 +76,10 @@ class CpuDevice final : public Device {
 
   MemoryUse memory() const override { return ledger_->use(); }
 
+  Result<std::unique_ptr<HostMemory>> AllocateHost(int64_t bytes) override {
+    return std::unique_ptr<HostMemory>(std::make_unique<CpuHostMemory>(bytes));
+  }
+
   Status EnterThread() override {
     if (!options_.cpus.empty()) {
       MW_TRY(PinToCore(options_.cpus[0]).WithContext(options_.name));
@@ -73,6 +91,14 @@ class CpuDevice final : public Device {
   }
 
   ThreadTeam* team() override { return team_.get(); }
+
+  Queue& queue() override { return queue_; }
+  Result<std::unique_ptr<Queue>> MakeQueue(bool) override {
+    return std::unique_ptr<Queue>(std::make_unique<CpuQueue>());
+  }
+  Result<std::unique_ptr<Event>> MakeEvent() override { return std::make_unique<Event>(); }
+
+  Status status() const override { return OkStatus(); }
 
  private:
   Result<Mapping> MakeMapping(int64_t bytes) const {
@@ -86,9 +112,12 @@ class CpuDevice final : public Device {
   const DeviceOptions options_;
   const std::shared_ptr<MemoryLedger> ledger_;
   std::unique_ptr<ThreadTeam> team_;
+  CpuQueue queue_;
 };
 
 }  // namespace
+
+const char* KindName(Kind kind) { return kind == Kind::kCuda ? "cuda" : "cpu"; }
 
 Result<std::unique_ptr<Device>> MakeCpuDevice(DeviceOptions options) {
   if (options.threads < 1) {

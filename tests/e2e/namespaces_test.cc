@@ -70,8 +70,8 @@ class Namespaces : public ::testing::Test {
     for (int i = 0; i < kWorkers; ++i) {
       const int host = i * NetHosts::kHosts / kWorkers;
       StartProcess(host, fmt::format("w{}", i),
-                   {"worker", "--name", fmt::format("w{}", i), "--address", kController, "--bind",
-                    NetHosts::Address(host)});
+                   {"worker", "--device", "cpu", "--name", fmt::format("w{}", i), "--address",
+                    kController, "--bind", NetHosts::Address(host)});
     }
     ASSERT_TRUE(WaitUntil(
         [this] {

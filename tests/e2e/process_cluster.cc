@@ -139,8 +139,8 @@ Status ProcessCluster::RestartController() {
 Status ProcessCluster::StartWorker(int index) {
   SubprocessOptions options;
   const std::string name = WorkerName(index);
-  options.args = {MESHWRIGHT_BINARY, "--address", address_,         "worker",
-                  "--name",          name,        "--metrics-port", "0"};
+  options.args = {MESHWRIGHT_BINARY, "--address", address_, "worker",         "--device",
+                  options_.device,   "--name",    name,     "--metrics-port", "0"};
   options.args.insert(options.args.end(), options_.worker_args.begin(), options_.worker_args.end());
   options.env = options_.env;
   options.stdout_to = OutputTo::File(dir_->File(name + ".log"));

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/file.h"
 #include "tests/e2e/process_cluster.h"
 #include "tests/e2e/weights.h"
 
@@ -90,6 +91,27 @@ TEST(Automatic, OpenDegreesTrainLikeOneDevice) {
 
 INSTANTIATE_TEST_SUITE_P(Processes, Transports, ::testing::Values("shm", "tcp"),
                          [](const auto& param_info) { return std::string(param_info.param); });
+
+TEST(Devices, AutoGoesOnWithCpusAndSaysWhyInALine) {
+  ProcessClusterOptions options;
+  options.workers = 1;
+  options.device = "auto";
+  // The reason where there is a driver.
+  options.env = {{"MESHWRIGHT_CUDA_PLUGIN", "/no/such/plugin.so"}};
+  auto cluster = ProcessCluster::Start(options);
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  const auto workers = (*cluster)->client().Workers();
+  ASSERT_TRUE(workers.has_value()) << workers.error();
+  EXPECT_EQ((*workers)[0].device_kind, "cpu");
+  const auto log = ReadFile((*cluster)->File("w0.log"));
+  ASSERT_TRUE(log.has_value()) << log.error();
+  const size_t reason = log->find("devices are CPU devices, no GPU can be used: ");
+  ASSERT_NE(reason, std::string::npos) << *log;
+  const std::string line = log->substr(reason, log->find('\n', reason) - reason);
+  EXPECT_TRUE(line.find("NVIDIA driver") != std::string::npos ||
+              line.find("/no/such/plugin.so") != std::string::npos)
+      << line;
+}
 
 }  // namespace
 }  // namespace meshwright::testing

@@ -62,6 +62,26 @@ TEST_F(Refusals, MissingJobFileAndMissingControllerAreToldApart) {
   EXPECT_THAT(alone.text, AllOf(HasSubstr("127.0.0.1:1"), HasSubstr("meshwright up")));
 }
 
+// ---- Devices ----
+
+TEST_F(Refusals, AWorkerThatMustHaveGpusSaysWhyItHasNone) {
+  const std::vector<std::string> worker = {"--address", "127.0.0.1:1", "worker"};
+  std::vector<std::string> args = worker;
+  args.insert(args.end(), {"--device", "cuda", "--gpus", "1000"});
+  const Failure failure = Fails(args);
+  EXPECT_NE(failure.code, 0);
+  EXPECT_THAT(failure.text,
+              AnyOf(HasSubstr("no GPU can be used: "), HasSubstr("GPU 1000 asked for")));
+  args = worker;
+  args.insert(args.end(), {"--device", "cpu", "--gpus", "0"});
+  const Failure both = Fails(args);
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.text, HasSubstr("--gpus names GPUs, --device cpu wants none"));
+  args = worker;
+  args.insert(args.end(), {"--devices", "3", "--gpus", "0,1"});
+  EXPECT_THAT(Fails(args).text, HasSubstr("--gpus names 2 GPUs, --devices 3"));
+}
+
 // ---- Ports ----
 
 // A port of loopback that this process listens on.

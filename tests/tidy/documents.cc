@@ -16,7 +16,8 @@ bool LooksLikePath(std::string_view text) {
   if (text.find_first_not_of(kPathLetters) != std::string_view::npos) return false;
   if (text.find('/') != std::string_view::npos) return true;
   const std::string extension = std::filesystem::path(text).extension().string();
-  static const std::set<std::string> known = {".cc", ".h", ".md", ".cmake", ".sh", ".proto"};
+  static const std::set<std::string> known = {".cc", ".cu",    ".cuh", ".h",
+                                              ".md", ".cmake", ".sh",  ".proto"};
   return known.count(extension) != 0;
 }
 

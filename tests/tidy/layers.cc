@@ -19,7 +19,7 @@ const std::vector<Fence>& Fences() {
   static const std::vector<Fence> fences = {
       {{"grpcpp/", "grpc/", "google/protobuf/", "*.pb.h"}, {"proto/", "/grpc/"}},
       {{"boost/asio"}, {"collective/cpu/tcp"}},
-      {{"cuda", "cublas", "cudnn"}, {"/cuda/"}},
+      {{"cuda", "cublas", "cudnn", "nvrtc"}, {"*.cu", "*.cuh"}},
       {{"nccl.h"}, {"collective/nccl/"}},
       {{"sqlite3"}, {"controller/store_sqlite.cc"}},
       {{"dnnl", "oneapi/dnnl", "hwy/"}, {"ops/cpu/"}},

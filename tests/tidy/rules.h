@@ -39,8 +39,8 @@ Violations CheckSizes(const SourceTree& tree);
 Violations CheckFunctionLength(const SourceTree& tree);
 // Headers start with a comment that says what they are for, then a #pragma once.
 Violations CheckHeaderComments(const SourceTree& tree);
-// No sleeps, rand, std::endl, [=]; std::thread only in base, collective/cpu and worker. Tests are
-// free.
+// No sleeps, rand, std::endl, [=]; std::thread only in base, the backends of collective
+// and worker. Tests are free.
 Violations CheckBannedCalls(const SourceTree& tree);
 
 // documents.cc

@@ -70,7 +70,7 @@ constexpr std::array<Ban, 11> kBans = {{
 }};
 
 bool MayStartThreads(std::string_view path) {
-  return StartsWithAny(path, {"base/", "collective/cpu/", "worker/"});
+  return StartsWithAny(path, {"base/", "collective/cpu/", "collective/nccl/", "worker/"});
 }
 
 }  // namespace
@@ -141,8 +141,8 @@ Violations CheckBannedCalls(const SourceTree& tree) {
                           ContainsWord(code, "std::async");
       if (thread && !MayStartThreads(path)) {
         violations.push_back(
-            fmt::format("{}:{}: threads start only in base, collective/cpu and "
-                        "worker; use an Executor",
+            fmt::format("{}:{}: threads start only in base, collective and worker; use an "
+                        "Executor",
                         path, i + 1));
       }
     }

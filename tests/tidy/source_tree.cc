@@ -107,7 +107,8 @@ Result<SourceTree> LoadSourceTree(const std::string& root) {
     if (entries->is_directory() && IsSkippedFolder(path.filename().string())) {
       entries.disable_recursion_pending();
     }
-    if (path.extension() != ".h" && path.extension() != ".cc") continue;
+    static const std::set<fs::path> known = {".h", ".cc", ".cu", ".cuh"};
+    if (known.count(path.extension()) == 0) continue;
     MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path.string()));
     tree[fs::relative(path, root).string()] = ParseSource(text);
   }
@@ -141,9 +142,7 @@ std::string RoomOf(std::string_view path) {
   return slash == std::string_view::npos ? std::string() : std::string(path.substr(0, slash));
 }
 
-bool IsHeader(std::string_view path) {
-  return path.size() > 2 && path.substr(path.size() - 2) == ".h";
-}
+bool IsHeader(std::string_view path) { return path.ends_with(".h") || path.ends_with(".cuh"); }
 
 bool ContainsWord(std::string_view code, std::string_view word) {
   for (size_t at = code.find(word); at != std::string_view::npos; at = code.find(word, at + 1)) {

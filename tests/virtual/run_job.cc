@@ -24,15 +24,19 @@ Result<RunResult> RunJob(const ir::JobRequest& job, int devices, int vocabulary,
   MW_ASSIGN_OR_RETURN(
       const std::unique_ptr<VirtualCluster> cluster,
       VirtualCluster::Start(job, devices, &tokens, ops::Backend::kCpu, memory_bytes));
-  MW_ASSIGN_OR_RETURN(const std::vector<worker::StepReport> reports, cluster->Train(0, kRunSteps));
+  return RunOn(*cluster);
+}
+
+Result<RunResult> RunOn(VirtualCluster& cluster) {
+  MW_ASSIGN_OR_RETURN(const std::vector<worker::StepReport> reports, cluster.Train(0, kRunSteps));
   RunResult result;
   for (const worker::StepReport& report : reports) {
     result.losses.push_back(report.values.at("loss"));
     result.norms.push_back(report.values.at("grad_norm"));
   }
-  MW_ASSIGN_OR_RETURN(result.validation, cluster->Validate(2));
-  MW_ASSIGN_OR_RETURN(result.tensors, cluster->Gather());
-  result.plan = cluster->plan();
+  MW_ASSIGN_OR_RETURN(result.validation, cluster.Validate(2));
+  MW_ASSIGN_OR_RETURN(result.tensors, cluster.Gather());
+  result.plan = cluster.plan();
   return result;
 }
 

@@ -33,6 +33,9 @@ struct RunResult {
 Result<RunResult> RunJob(const ir::JobRequest& job, int devices, int vocabulary,
                          int64_t memory_bytes = 0);
 
+// What RunJob does with a cluster that is there.
+Result<RunResult> RunOn(VirtualCluster& cluster);
+
 // Losses, norms, validation and every tensor, relative.
 void ExpectEqual(const RunResult& expected, const RunResult& actual, double tolerance,
                  const std::string& layout);

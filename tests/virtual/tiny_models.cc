@@ -16,7 +16,7 @@ client::TrainerFunctions Functions(const TinyOptions& options) {
     config.layers = options.layers;
     config.heads = 16;
     config.kv_heads = 8;
-    config.head_size = 4;
+    config.head_size = options.llama_head_size;
     config.attention_dropout = options.dropout;
     config.tied = options.tied;
     // Token 0 stands for padding: its loss does not count.
@@ -29,7 +29,7 @@ client::TrainerFunctions Functions(const TinyOptions& options) {
   config.positions = options.sequence + 3;
   config.width = 32;
   config.layers = options.layers;
-  config.heads = 8;
+  config.heads = options.gpt2_heads;
   config.embedding_dropout = options.dropout;
   config.residual_dropout = options.dropout;
   config.attention_dropout = options.dropout;

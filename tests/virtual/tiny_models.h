@@ -20,6 +20,8 @@ struct TinyOptions {
   double lr = 1e-2;
   double adam_eps = 1e-8;
   int64_t document_separator = -1;
+  int64_t gpt2_heads = 8;  // of 32 elements together
+  int64_t llama_head_size = 4;
 };
 
 // AdamW with clipping, one step per launch. Dims: d=32; gpt2 8 heads of 4; llama 16 query and 8 KV

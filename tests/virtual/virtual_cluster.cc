@@ -73,13 +73,17 @@ Result<std::unique_ptr<VirtualCluster>> VirtualCluster::Start(const ir::JobReque
 
 Result<std::unique_ptr<VirtualCluster>> VirtualCluster::StartPlan(planner::Plan plan, uint64_t seed,
                                                                   ops::FeedSource* feed,
-                                                                  ops::Backend backend) {
+                                                                  ops::Backend backend,
+                                                                  const worker::GpuOptions& gpus,
+                                                                  ops::NodeObserver* observer) {
   auto cluster = std::make_unique<VirtualCluster>();
   cluster->plan_ = std::move(plan);
   worker::RuntimeOptions options;
   options.feed = feed;
   options.seed = seed;
   options.backend = backend;
+  options.gpus = gpus;
+  options.observer = observer;
   options.fabric.cluster_id = "test";
   for (size_t i = 0; i < cluster->plan_.step.size(); ++i) {
     options.programs.push_back(cluster->plan_.init[i]);
@@ -89,7 +93,8 @@ Result<std::unique_ptr<VirtualCluster>> VirtualCluster::StartPlan(planner::Plan 
     options.fabric.local_ranks.push_back(static_cast<int>(i));
   }
   MW_ASSIGN_OR_RETURN(cluster->runtime_, worker::JobRuntime::Load(std::move(options)));
-  MW_TRY(cluster->runtime_->Connect());
+  MW_ASSIGN_OR_RETURN(const std::string invitation, cluster->runtime_->Invitation());
+  MW_TRY(cluster->runtime_->Connect({invitation}));
   MW_TRY(cluster->runtime_->Launch({"init", 0, 1}));
   return cluster;
 }

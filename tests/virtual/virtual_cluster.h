@@ -42,7 +42,9 @@ class VirtualCluster {
   // As Start(), with a plan made elsewhere; without `eval` programs it cannot validate.
   static Result<std::unique_ptr<VirtualCluster>> StartPlan(planner::Plan plan, uint64_t seed,
                                                            ops::FeedSource* feed,
-                                                           ops::Backend backend);
+                                                           ops::Backend backend,
+                                                           const worker::GpuOptions& gpus = {},
+                                                           ops::NodeObserver* observer = nullptr);
 
   const planner::Plan& plan() const { return plan_; }
   worker::JobRuntime& runtime() { return *runtime_; }

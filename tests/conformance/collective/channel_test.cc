@@ -19,9 +19,13 @@ struct Path {
   int per_process;
   Transport transport;
   const char* expected_transport;
+  bool nccl = false;
 };
 
-ClusterSpec SpecOf(const Path& path) { return EvenCluster(2, path.per_process, path.transport); }
+ClusterSpec SpecOf(const Path& path) {
+  return path.nccl ? NcclCluster(2, path.per_process)
+                   : EvenCluster(2, path.per_process, path.transport);
+}
 
 class ChannelOn : public testing::TestWithParam<Path> {
  protected:
@@ -134,6 +138,9 @@ TEST_P(ChannelOn, MessagesSentBeforeAnOrderlyCloseAreDelivered) {
   if (GetParam().per_process == 2) {
     GTEST_SKIP() << "one process has one fabric";
   }
+  if (GetParam().nccl) {
+    GTEST_SKIP() << "a receiver does not learn from NCCL that its peer has closed";
+  }
   const auto results = RunAsThreads(spec, [&](Site& site) -> std::string {
     const auto ends = site.fabric->MakeChannel("c", 0, 1, 4, 1 << 20).value();
     if (const Status status = site.fabric->Connect(); !status.ok()) {
@@ -165,6 +172,7 @@ TEST_P(ChannelOn, MessagesSentBeforeAnOrderlyCloseAreDelivered) {
 }
 
 TEST_P(ChannelOn, UnexpectedLengthIsInternalAndNamesTheSender) {
+  if (GetParam().nccl) GTEST_SKIP() << "NCCL does not carry lengths";
   Exchange(
       2, 64,
       [](Channel& channel) -> std::string {
@@ -185,14 +193,18 @@ TEST_P(ChannelOn, UnexpectedLengthIsInternalAndNamesTheSender) {
 INSTANTIATE_TEST_SUITE_P(Transports, ChannelOn,
                          testing::Values(Path{"Memory", 2, Transport::kAuto, "memory"},
                                          Path{"SharedMemory", 1, Transport::kAuto, "shared_memory"},
-                                         Path{"Tcp", 1, Transport::kTcp, "tcp"}),
+                                         Path{"Tcp", 1, Transport::kTcp, "tcp"},
+                                         Path{"Nccl", 1, Transport::kAuto, "nccl", true},
+                                         Path{"NcclMemory", 2, Transport::kAuto, "nccl", true}),
                          [](const testing::TestParamInfo<Path>& path) {
                            return std::string(path.param.name);
                          });
 
 // Many channels and a group share one connection: none may hold up another.
-TEST(ChannelMix, ChannelsAndGroupsOfOnePairDoNotBlockEachOther) {
-  const ClusterSpec spec = EvenCluster(4, 2, Transport::kTcp);
+class ChannelMix : public testing::TestWithParam<bool> {};
+
+TEST_P(ChannelMix, ChannelsAndGroupsOfOnePairDoNotBlockEachOther) {
+  const ClusterSpec spec = GetParam() ? NcclCluster(4, 2) : EvenCluster(4, 2, Transport::kTcp);
   const auto results = RunAsThreads(spec, [&](Site& site) -> std::string {
     auto groups = site.fabric->MakeGroup("all", {0, 1, 2, 3}).value();
     // 0 -> 2 carries long messages that nobody receives until the group is done.
@@ -227,6 +239,11 @@ TEST(ChannelMix, ChannelsAndGroupsOfOnePairDoNotBlockEachOther) {
   });
   EXPECT_EQ(results, std::vector<std::string>(2));
 }
+
+INSTANTIATE_TEST_SUITE_P(Transports, ChannelMix, testing::Bool(),
+                         [](const testing::TestParamInfo<bool>& nccl) {
+                           return std::string(nccl.param ? "Nccl" : "Tcp");
+                         });
 
 }  // namespace
 }  // namespace meshwright::collective

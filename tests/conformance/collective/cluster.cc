@@ -13,6 +13,10 @@
 #include <map>
 #include <thread>
 
+#include "tests/conformance/collective/placed_fabric.h"
+#include "tests/emulated/nccl_house.h"
+#include "tests/machine_gpu.h"
+
 namespace meshwright::collective {
 namespace {
 
@@ -103,7 +107,102 @@ ClusterSpec EvenCluster(int size, int per_process, Transport transport) {
   return spec;
 }
 
+ClusterSpec NcclCluster(int size, int per_process) {
+  ClusterSpec spec = EvenCluster(size, per_process, Transport::kAuto);
+  spec.nccl = true;
+  return spec;
+}
+
+namespace {
+
+// One thread per process, each with its fabric.
+std::vector<std::string> RunOnFabrics(std::vector<std::unique_ptr<Fabric>> fabrics,
+                                      const std::vector<std::vector<LocalRank>>& ranks,
+                                      const ProcessBody& body) {
+  std::vector<std::string> results(fabrics.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < fabrics.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const auto fabric = MakePlacedFabric(std::move(fabrics[i]), ranks[i]);
+      Site site{static_cast<int>(i), fabric.get(), [] {}};
+      results[i] = body(site);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+// A process of a mesh of GPUs has neither a listener nor a host id.
+FabricOptions NcclOptions(const ClusterSpec& spec, int process) {
+  return MakeOptions(spec, process, std::vector<Card>(static_cast<size_t>(spec.process_count())));
+}
+
+// On the GPUs of this machine, one for each rank.
+std::vector<std::string> RunOnMachine(const ClusterSpec& spec, const ProcessBody& body) {
+  std::string why = machine::WhyNotOnMachine(static_cast<int>(spec.process_of_rank.size()));
+  if (why.empty() && machine::MachineGpus()->nccl == nullptr) why = machine::MachineGpus()->no_nccl;
+  if (!why.empty()) {
+    [&why] { GTEST_SKIP() << why; }();
+    return std::vector<std::string>(static_cast<size_t>(spec.process_count()));
+  }
+  const worker::Gpus& gpus = *machine::MachineGpus();
+  device::cuda::Versions versions;
+  (void)gpus.driver->ReadVersions(&versions);
+  std::vector<std::unique_ptr<device::Device>> devices;
+  std::vector<std::unique_ptr<device::Queue>> queues;
+  for (size_t rank = 0; rank < spec.process_of_rank.size(); ++rank) {
+    devices.push_back(device::cuda::CudaDevice::Make(*gpus.driver, gpus.indices[rank],
+                                                     {.name = fmt::format("cuda:{}", rank)})
+                          .value());
+    queues.push_back(devices.back()->MakeQueue(true).value());
+  }
+  std::vector<std::vector<LocalRank>> ranks;
+  std::vector<std::unique_ptr<Fabric>> fabrics;
+  std::vector<Fabric*> pointers;
+  for (int process = 0; process < spec.process_count(); ++process) {
+    ranks.emplace_back();
+    for (const int rank : spec.ranks_of(process)) {
+      const auto i = static_cast<size_t>(rank);
+      ranks.back().push_back({rank, devices[i].get(), queues[i].get()});
+    }
+    fabrics.push_back(MakeNcclFabric(NcclOptions(spec, process), ranks.back(),
+                                     {.library = *gpus.nccl,
+                                      .combiner = *gpus.combiner,
+                                      .cuda_driver = versions.driver,
+                                      .cuda_runtime = versions.runtime})
+                          .value());
+    pointers.push_back(fabrics.back().get());
+  }
+  const Status met = emulated::Introduce(pointers);
+  if (!met.ok()) return std::vector<std::string>(fabrics.size(), met.ToString());
+  return RunOnFabrics(std::move(fabrics), ranks, body);
+}
+
+std::vector<std::string> RunOnNccl(const ClusterSpec& spec, const ProcessBody& body) {
+  if (machine::OnMachineGpus()) return RunOnMachine(spec, body);
+  emulated::NcclHouse house({.process_of_rank = spec.process_of_rank});
+  std::vector<std::vector<LocalRank>> ranks;
+  std::vector<std::unique_ptr<Fabric>> fabrics;
+  std::vector<Fabric*> pointers;
+  for (int process = 0; process < spec.process_count(); ++process) {
+    ranks.emplace_back();
+    for (const int rank : house.ranks_of(process)) {
+      ranks.back().push_back({rank, &house.device(rank), &house.collectives(rank)});
+    }
+    fabrics.push_back(house.MakeFabric(process, NcclOptions(spec, process)).value());
+    pointers.push_back(fabrics.back().get());
+  }
+  const Status met = emulated::Introduce(pointers);
+  if (!met.ok()) return std::vector<std::string>(fabrics.size(), met.ToString());
+  std::vector<std::string> results = RunOnFabrics(std::move(fabrics), ranks, body);
+  for (const std::string& misuse : house.network().misuse()) results[0] += misuse + "\n";
+  return results;
+}
+
+}  // namespace
+
 std::vector<std::string> RunAsThreads(const ClusterSpec& spec, const ProcessBody& body) {
+  if (spec.nccl) return RunOnNccl(spec, body);
   const auto count = static_cast<size_t>(spec.process_count());
   std::vector<std::shared_ptr<Listener>> listeners;
   std::vector<Card> cards;

@@ -1,5 +1,8 @@
 // Small clusters for tests: every process of the mesh is either a thread with its own fabric and
-// listener, or a forked operating-system process that can be killed. One body runs in each.
+// listener, or a forked operating-system process that can be killed. One body runs in each. The
+// ranks are CPUs, or emulated GPUs that meet in an emulated NCCL (threads only), or with
+// $MESHWRIGHT_TEST_GPU=machine those of the machine that meet in its NCCL; bodies have their
+// data on the host in either case (placed_fabric.h).
 //
 // Thread rule: a test uses one cluster at a time and forks only while it has no threads.
 #pragma once
@@ -16,6 +19,7 @@ namespace meshwright::collective {
 
 struct ClusterSpec {
   std::vector<int> process_of_rank;  // process_of_rank[rank], processes are 0-based
+  bool nccl = false;                 // emulated GPUs
   Transport transport = Transport::kAuto;
   int64_t operation_timeout_ms = 30'000;
   int64_t connect_timeout_ms = 20'000;
@@ -32,6 +36,7 @@ struct ClusterSpec {
 
 // ranks [0, size), `per_process` consecutive ones in each process.
 ClusterSpec EvenCluster(int size, int per_process, Transport transport);
+ClusterSpec NcclCluster(int size, int per_process);
 
 // What a body gets.
 struct Site {

@@ -1,4 +1,8 @@
 // Coming together: who is let in, who is waited for, what is agreed, and that nothing stays behind.
+//
+// On NCCL's fabrics: who is waited for, but NCCL does not say who did not come; generations, which
+// are compared before anything starts; and what is agreed. Not secrets, strangers and addresses:
+// NCCL has listeners of its own, whose ids travel as our secret does.
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fmt/format.h>
@@ -101,6 +105,22 @@ TEST(FabricConnect, NobodyListeningIsToldWithTheLastAttempt) {
   EXPECT_NE(results[1].find("Connection refused"), std::string::npos) << results[1];
 }
 
+TEST(FabricConnect, NcclSaysAtTheDeadlineThatMembersDidNotCome) {
+  ClusterSpec spec = NcclCluster(3, 1);
+  spec.connect_timeout_ms = 400;
+  const auto results = RunAsThreads(spec, [&](Site& site) -> std::string {
+    return site.process == 2 ? "" : ConnectWorld(spec, site);
+  });
+  if (IsSkipped()) return;
+  for (size_t survivor = 0; survivor < 2; ++survivor) {
+    EXPECT_EQ(results[survivor].find("deadline exceeded: "), 0u) << results[survivor];
+    EXPECT_NE(
+        results[survivor].find(fmt::format("rank {0} (worker-{0}): communicator world", survivor)),
+        std::string::npos)
+        << results[survivor];
+  }
+}
+
 TEST(FabricConnect, WrongSecretIsRefusedAndToldOnBothSides) {
   ClusterSpec spec = EvenCluster(2, 1, Transport::kAuto);
   spec.connect_timeout_ms = 400;
@@ -125,6 +145,19 @@ TEST(FabricConnect, OldGenerationIsRefused) {
   const auto results = RunAsThreads(spec, [&](Site& site) { return ConnectWorld(spec, site); });
   EXPECT_NE(results[1].find("unauthenticated: "), std::string::npos) << results[1];
   EXPECT_NE(results[1].find("generation 6 is over"), std::string::npos) << results[1];
+}
+
+TEST(FabricConnect, GenerationsOfOneNcclMeshAreEqual) {
+  ClusterSpec spec = NcclCluster(2, 1);
+  spec.adjust = [](int process, FabricOptions& options) {
+    options.generation = MeshGeneration(process == 0 ? 7 : 6);
+  };
+  const auto results = RunAsThreads(spec, [&](Site& site) { return ConnectWorld(spec, site); });
+  if (IsSkipped()) return;
+  for (const std::string& result : results) {
+    EXPECT_EQ(result.find("failed precondition: "), 0u) << result;
+    EXPECT_NE(result.find("worker-1 has 6"), std::string::npos) << result;
+  }
 }
 
 TEST(FabricConnect, PeerMayComeBeforeTheFabricItIsMeantFor) {
@@ -238,21 +271,29 @@ TEST(DataListener, SecondFabricOfOneIdentityIsRefusedAndTheFirstStays) {
   other.join();
 }
 
-TEST(FabricConnect, DifferentChannelsOnTheTwoSidesAreRefused) {
-  const ClusterSpec spec = EvenCluster(2, 1, Transport::kAuto);
+class AgreementOn : public testing::TestWithParam<bool> {  // NCCL
+ protected:
+  static ClusterSpec Cluster(Transport transport) {
+    return GetParam() ? NcclCluster(2, 1) : EvenCluster(2, 1, transport);
+  }
+};
+
+TEST_P(AgreementOn, DifferentChannelsOnTheTwoSidesAreRefused) {
+  const ClusterSpec spec = Cluster(Transport::kAuto);
   const auto results = RunAsThreads(spec, [&](Site& site) -> std::string {
     site.fabric->MakeChannel("c", 0, 1, site.process == 0 ? 2 : 3, 100).value();
     return site.fabric->Connect().ToString();
   });
+  if (IsSkipped()) return;
   for (const std::string& result : results) {
     EXPECT_NE(result.find("invalid argument: "), std::string::npos) << result;
     EXPECT_NE(result.find("channel c"), std::string::npos) << result;
   }
 }
 
-TEST(FabricConnect, GroupsMadeLaterConnectInASecondRound) {
+TEST_P(AgreementOn, GroupsMadeLaterConnectInASecondRound) {
   for (const Transport transport : {Transport::kSharedMemory, Transport::kTcp}) {
-    const ClusterSpec spec = EvenCluster(2, 1, transport);
+    const ClusterSpec spec = Cluster(transport);
     const auto results = RunAsThreads(spec, [&](Site& site) -> std::string {
       const std::string first = ConnectWorld(spec, site);
       if (!first.empty()) {
@@ -271,6 +312,11 @@ TEST(FabricConnect, GroupsMadeLaterConnectInASecondRound) {
     EXPECT_EQ(results, std::vector<std::string>(2));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Fabrics, AgreementOn, testing::Bool(),
+                         [](const testing::TestParamInfo<bool>& nccl) {
+                           return std::string(nccl.param ? "Nccl" : "Cpu");
+                         });
 
 TEST(FabricConnect, SharedMemoryThatCannotBeMappedFallsBackToTcp) {
   ClusterSpec spec = EvenCluster(2, 1, Transport::kAuto);

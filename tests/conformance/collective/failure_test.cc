@@ -1,4 +1,8 @@
 // Death, deadlines and aborts in the middle of every kind of operation.
+//
+// On NCCL's fabrics only what it can promise: it has no deadline in a device's queue, tells peers
+// neither of an abort nor of a death by name, and does not compare calls. There the control plane
+// aborts all processes with one cause. Killed processes need real ones: the emulation has threads.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -221,6 +225,41 @@ TEST_P(FailureOn, MembersInDifferentCallsAreToldBoth) {
     EXPECT_NE(result.find("all_reduce #1"), std::string::npos) << result;
   }
 }
+
+class FailureOnNccl : public testing::TestWithParam<int> {};  // ranks per process
+
+TEST_P(FailureOnNccl, AnAbortOfAllProcessesEndsBlockedCallsWithItsCause) {
+  const ClusterSpec spec = NcclCluster(4, GetParam());
+  const auto results = RunAsThreads(
+      spec, OnWorld(spec, [](RankSite& site) -> std::string {
+        float value = 0;
+        const auto sum = [&] {
+          return site.world->AllReduce(&value, 1, ir::DType::kF32, Reduction::kSum);
+        };
+        Status status = sum();
+        std::thread control_plane([&] {
+          site.fabric->Abort(
+              Aborted("step 12 was cancelled by the controller").WithBlame(Blame::kUser));
+        });
+        // Whoever is aborted first leaves the others blocked.
+        while (status.ok()) status = sum();
+        control_plane.join();
+        site.fabric->Abort(Unavailable("a later cause"));
+        return fmt::format("{} blame {}; fabric {}; again {}", status.ToString(),
+                           static_cast<int>(status.blame()), site.fabric->status().ToString(),
+                           sum().ToString());
+      }));
+  if (IsSkipped()) return;
+  const std::string cause = "aborted: step 12 was cancelled by the controller";
+  const std::string of_rank = fmt::format("{} blame 1; fabric {}; again {}", cause, cause, cause);
+  for (const std::string& result : results) {
+    std::string expected;
+    for (int rank = 0; rank < GetParam(); ++rank) expected += of_rank;
+    EXPECT_EQ(result, expected);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(RanksPerProcess, FailureOnNccl, testing::Values(1, 2, 4));
 
 INSTANTIATE_TEST_SUITE_P(Transports, FailureOn,
                          testing::Values(Transport::kSharedMemory, Transport::kTcp),

@@ -18,21 +18,27 @@ using ir::DType;
 
 // How the ranks of a test case are spread.
 enum class Wiring : uint8_t {
-  kMemory,        // one process, threads
-  kSharedMemory,  // one forked process per rank
-  kTcp,           // one forked process per rank
-  kMixed,         // two forked processes, shared memory between them
-  kTcpThreads,    // one fabric per rank in one process, TCP: for the thread sanitizer
-  kSharedThreads  // likewise with shared memory
+  kMemory,         // one process, threads
+  kSharedMemory,   // one forked process per rank
+  kTcp,            // one forked process per rank
+  kMixed,          // two forked processes, shared memory between them
+  kTcpThreads,     // one fabric per rank in one process, TCP: for the thread sanitizer
+  kSharedThreads,  // likewise with shared memory
+  kNccl,           // emulated GPUs, one fabric per rank in one process
+  kNcclMemory      // emulated GPUs, one fabric
 };
 
 const char* WiringName(Wiring wiring) {
-  constexpr const char* kNames[] = {"Memory", "SharedMemory", "Tcp",
-                                    "Mixed",  "TcpThreads",   "SharedThreads"};
+  constexpr const char* kNames[] = {"Memory",     "SharedMemory",  "Tcp",  "Mixed",
+                                    "TcpThreads", "SharedThreads", "Nccl", "NcclMemory"};
   return kNames[static_cast<int>(wiring)];
 }
 
 std::vector<std::string> RunWired(Wiring wiring, int size, const RankBody& body) {
+  if (wiring == Wiring::kNccl || wiring == Wiring::kNcclMemory) {
+    const ClusterSpec spec = NcclCluster(size, wiring == Wiring::kNccl ? 1 : size);
+    return RunAsThreads(spec, OnWorld(spec, body));
+  }
   const bool tcp = wiring == Wiring::kTcp || wiring == Wiring::kTcpThreads;
   const int per_process = wiring == Wiring::kMemory  ? size
                           : wiring == Wiring::kMixed ? (size + 1) / 2
@@ -265,12 +271,17 @@ TEST_P(OperationMatrix, RanksAreReachedTheIntendedWay) {
   const int per_process = wiring() == Wiring::kMemory  ? size()
                           : wiring() == Wiring::kMixed ? (size() + 1) / 2
                                                        : 1;
+  const bool nccl = wiring() == Wiring::kNccl || wiring() == Wiring::kNcclMemory;
   ExpectClean([&](RankSite& site) {
     std::string errors;
     for (int peer = 0; peer < site.size; ++peer) {
-      const std::string expected = peer / per_process == site.rank / per_process ? "memory"
-                                   : tcp                                         ? "tcp"
-                                                                                 : "shared_memory";
+      const bool here = peer / per_process == site.rank / per_process;
+      // What NCCL moves between ranks of one process is NCCL's, too.
+      const std::string expected = nccl && site.size > 1 && !(here && wiring() == Wiring::kNccl)
+                                       ? "nccl"
+                                   : here ? "memory"
+                                   : tcp  ? "tcp"
+                                          : "shared_memory";
       if (site.fabric->transport(peer) != expected) {
         errors += fmt::format("rank {} reaches {} by {}\n", site.rank, peer,
                               site.fabric->transport(peer));
@@ -411,6 +422,10 @@ INSTANTIATE_TEST_SUITE_P(Fabrics, OperationMatrix,
                          testing::Combine(testing::Values(Wiring::kTcpThreads,
                                                           Wiring::kSharedThreads),
                                           testing::Values(2, 3)),
+                         ParamName);
+INSTANTIATE_TEST_SUITE_P(Nccl, OperationMatrix,
+                         testing::Combine(testing::Values(Wiring::kNccl, Wiring::kNcclMemory),
+                                          testing::Values(1, 2, 3)),
                          ParamName);
 
 }  // namespace

@@ -23,6 +23,8 @@ ValueId AddInput(ir::Builder& builder, const std::string& name, ir::TensorType t
   return builder.AddOne(ir::Op::kInput, {}, {{"name", name}}, {std::move(type)});
 }
 
+bool IsHalf(ir::DType dtype) { return dtype == ir::DType::kBF16 || dtype == ir::DType::kF16; }
+
 ir::Attrs AttrsOf(const OpCase& op_case, ir::DType dtype) {
   ir::Attrs attrs = op_case.attrs;
   if (dtype != ir::DType::kBF16) return attrs;
@@ -52,7 +54,7 @@ std::vector<ir::TensorType> OperandTypes(const OpCase& op_case, ir::DType dtype,
         if (op_case.args[i].kind == ArgKind::kIds) type = ir::DType::kI32;
         types.push_back({type, op_case.args[i].dims});
       }
-      if (dtype != ir::DType::kBF16) return types;
+      if (!IsHalf(dtype)) return types;
       if (ir::InferTypes(op_case.op, attrs, types, declared)) return types;
     }
   }
@@ -151,6 +153,10 @@ std::vector<double> ValuesOf(const HostTensor& tensor) {
     for (uint16_t value : Unpack<uint16_t>(tensor)) {
       values.push_back(static_cast<double>(Bf16ToFloat(value)));
     }
+  } else if (tensor.type.dtype == ir::DType::kF16) {
+    for (uint16_t value : Unpack<uint16_t>(tensor)) {
+      values.push_back(static_cast<double>(F16ToFloat(value)));
+    }
   } else {
     for (int32_t value : Unpack<int32_t>(tensor)) values.push_back(value);
   }
@@ -159,9 +165,10 @@ std::vector<double> ValuesOf(const HostTensor& tensor) {
 
 HostTensor FromValues(const ir::Dims& dims, const std::vector<double>& values, ir::DType dtype) {
   if (dtype == ir::DType::kF64) return Pack(dtype, dims, values);
-  if (dtype == ir::DType::kBF16) {
+  if (IsHalf(dtype)) {
+    const auto round = dtype == ir::DType::kBF16 ? FloatToBf16 : FloatToF16;
     std::vector<uint16_t> halves;
-    for (double value : values) halves.push_back(FloatToBf16(static_cast<float>(value)));
+    for (double value : values) halves.push_back(round(static_cast<float>(value)));
     return Pack(dtype, dims, halves);
   }
   return Pack(dtype, dims, std::vector<float>(values.begin(), values.end()));
@@ -186,7 +193,7 @@ Result<std::vector<HostTensor>> EvaluateWith(const ir::Graph& graph, const Evalu
     const HostTensor& input = inputs[next++];
     return Convert(input, graph.type(node.outputs[0]).dtype);
   };
-  return Evaluate(evaluation.backend, graph, bind, evaluation.context);
+  return Evaluate(evaluation.target, graph, bind, evaluation.context);
 }
 
 double RelativeError(const HostTensor& a, const HostTensor& b) {

@@ -29,7 +29,7 @@ HostTensor FromIds(const ir::Dims& dims, const std::vector<int32_t>& ids);
 
 // Evaluates a graph whose inputs are named by `names` (default x0, x1, ...).
 struct Evaluation {
-  Backend backend = Backend::kReference;
+  Target target = Backend::kReference;
   RunContext context;
 };
 Result<std::vector<HostTensor>> EvaluateWith(const ir::Graph& graph, const Evaluation& evaluation,

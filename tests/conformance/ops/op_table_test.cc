@@ -101,7 +101,8 @@ TEST_P(OpTable, Bf16AgreesWithReferenceF64) {
   }
 }
 
-// One thread alone may round f32 products in another way (ops/cpu/gemm_plan.h).
+// One thread alone may round f32 products in another way (ops/cpu/gemm_plan.h), of which those of
+// bf16 are made on processors without products of their own for it.
 TEST_P(OpTable, ResultsDoNotDependOnTheNumberOfThreads) {
   ThreadTeam two(2);
   ThreadTeam three(3);
@@ -116,6 +117,9 @@ TEST_P(OpTable, ResultsDoNotDependOnTheNumberOfThreads) {
       EXPECT_EQ((*pair)[i].data, (*together)[i].data) << "result " << i;
       if (dtype == ir::DType::kF32) {
         EXPECT_LE(RelativeError((*alone)[i], (*pair)[i]), GetParam().f32_tolerance)
+            << "result " << i;
+      } else if (dtype == ir::DType::kBF16 && !cpu::HasHalfTiles()) {
+        EXPECT_LE(RelativeError((*alone)[i], (*pair)[i]), GetParam().bf16_tolerance)
             << "result " << i;
       } else {
         EXPECT_EQ((*alone)[i].data, (*pair)[i].data) << "result " << i;

@@ -10,17 +10,16 @@
 #include "ir/builder.h"
 #include "ops/cpu/vec_elementwise.h"
 #include "tests/conformance/ops/op_harness.h"
+#include "tests/conformance/ops/targets.h"
 
 namespace meshwright::ops {
 namespace {
 
-constexpr Backend kBackends[] = {Backend::kReference, Backend::kCpu};
-
-Result<std::vector<HostTensor>> RunCase(const OpCase& op_case, Backend backend, ir::DType dtype,
-                                        const std::vector<HostTensor>& data,
+Result<std::vector<HostTensor>> RunCase(const OpCase& op_case, const Target& target,
+                                        ir::DType dtype, const std::vector<HostTensor>& data,
                                         const RunContext& context = {}) {
   MW_ASSIGN_OR_RETURN(const ir::Graph graph, GraphOf(op_case, dtype));
-  return EvaluateWith(graph, {backend, context}, data);
+  return EvaluateWith(graph, {target, context}, data);
 }
 
 HostTensor Scalar(double value) { return FromValues({}, {value}, ir::DType::kF64); }
@@ -71,9 +70,10 @@ TEST(AdamWOp, FollowsTheFormulaOverSeveralSteps) {
                        {{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, {"weight_decay", 0.1}},
                        {{{1}}, {{1}}, {{1}}, {{1}}, {{}}, {{}}},
                        {}};
-  for (const Backend backend : kBackends) {
-    const ir::DType dtype = backend == Backend::kCpu ? ir::DType::kF32 : ir::DType::kF64;
-    const double tolerance = backend == Backend::kCpu ? 2e-7 : 1e-14;
+  for (const Target& target : AllTargets()) {
+    const bool wide = target.backend == Backend::kReference;
+    const ir::DType dtype = wide ? ir::DType::kF64 : ir::DType::kF32;
+    const double tolerance = wide ? 1e-14 : 2e-7;
     double p = 0.7, m = 0, v = 0;
     std::vector<HostTensor> state = {Vector({p}), Vector({m}), Vector({v})};
     for (int step = 0; step < 6; ++step) {
@@ -82,7 +82,7 @@ TEST(AdamWOp, FollowsTheFormulaOverSeveralSteps) {
       RunContext context;
       context.step = step;
       const auto result =
-          RunCase(op_case, backend, dtype,
+          RunCase(op_case, target, dtype,
                   {state[0], Vector({raw}), state[1], state[2], Scalar(0.5), Scalar(lr)}, context);
       ASSERT_TRUE(result) << result.error();
       const double g = raw * 0.5;
@@ -106,12 +106,12 @@ TEST(SgdOp, FollowsTheFormulaOverSeveralSteps) {
                        {{"momentum", 0.9}, {"weight_decay", 0.01}},
                        {{{1}}, {{1}}, {{1}}, {{}}, {{}}},
                        {}};
-  for (const Backend backend : kBackends) {
+  for (const Target& target : AllTargets()) {
     double p = 0.7, m = 0;
     std::vector<HostTensor> state = {Vector({p}), Vector({m})};
     for (int step = 0; step < 5; ++step) {
       const double raw = 0.3 - 0.2 * step;
-      const auto result = RunCase(op_case, backend, ir::DType::kF32,
+      const auto result = RunCase(op_case, target, ir::DType::kF32,
                                   {state[0], Vector({raw}), state[1], Scalar(2), Scalar(0.1)});
       ASSERT_TRUE(result) << result.error();
       m = 0.9 * m + (2 * raw + 0.01 * p);
@@ -152,8 +152,8 @@ TEST(DropoutOp, MaskIsThePhiloxStreamOfItsNameAndStep) {
   RunContext context;
   context.seed = 0x123456789abcdefull;
   context.step = (int64_t{1} << 33) + 5;
-  for (const Backend backend : kBackends) {
-    const auto result = RunCase(op_case, backend, ir::DType::kF32, {ones}, context);
+  for (const Target& target : AllTargets()) {
+    const auto result = RunCase(op_case, target, ir::DType::kF32, {ones}, context);
     ASSERT_TRUE(result) << result.error();
     const std::vector<double> y = ValuesOf((*result)[0]);
     int64_t kept = 0;
@@ -171,12 +171,12 @@ TEST(DropoutOp, MaskIsThePhiloxStreamOfItsNameAndStep) {
 }
 
 TEST(DropoutOp, HighestRateDropsEverythingAndRateOfZeroNothing) {
-  for (const Backend backend : kBackends) {
+  for (const Target& target : AllTargets()) {
     for (const double rate : {0.0, 0.999999}) {
       const OpCase op_case{
           "dropout", ir::Op::kDropout, {{"name", "d"}, {"rate", rate}}, {{{64}}}, {}};
       const HostTensor ones = FromValues({64}, std::vector<double>(64, 1.0), ir::DType::kF64);
-      const auto result = RunCase(op_case, backend, ir::DType::kF32, {ones});
+      const auto result = RunCase(op_case, target, ir::DType::kF32, {ones});
       ASSERT_TRUE(result) << result.error();
       for (double y : ValuesOf((*result)[0])) EXPECT_EQ(y, rate == 0 ? 1.0 : 0.0);
     }
@@ -184,12 +184,12 @@ TEST(DropoutOp, HighestRateDropsEverythingAndRateOfZeroNothing) {
 }
 
 TEST(DropoutOp, DroppedIsZeroEvenAnInfinity) {
-  for (const Backend backend : kBackends) {
+  for (const Target& target : AllTargets()) {
     const OpCase op_case{
         "dropout", ir::Op::kDropout, {{"name", "d"}, {"rate", 0.999999}}, {{{64}}}, {}};
     const double infinity = std::numeric_limits<double>::infinity();
     const HostTensor x = FromValues({64}, std::vector<double>(64, infinity), ir::DType::kF64);
-    const auto result = RunCase(op_case, backend, ir::DType::kF32, {x});
+    const auto result = RunCase(op_case, target, ir::DType::kF32, {x});
     ASSERT_TRUE(result) << result.error();
     for (double y : ValuesOf((*result)[0])) EXPECT_EQ(y, 0.0);
   }
@@ -243,14 +243,14 @@ TEST(CrossEntropyOp, AllLabelsIgnoredGivesZerosAndNoNan) {
                         {}};
   const HostTensor logits = RandomTensor({3, 5}, 4);
   const HostTensor labels = FromIds({3}, {-100, -100, -100});
-  for (const Backend backend : kBackends) {
-    const auto result = RunCase(forward, backend, ir::DType::kF32, {logits, labels});
+  for (const Target& target : AllTargets()) {
+    const auto result = RunCase(forward, target, ir::DType::kF32, {logits, labels});
     ASSERT_TRUE(result) << result.error();
     EXPECT_EQ(ValuesOf((*result)[0])[0], 0);
     EXPECT_EQ(ValuesOf((*result)[1])[0], 0);
     for (double lse : ValuesOf((*result)[2])) EXPECT_TRUE(std::isfinite(lse));
     const auto grads =
-        RunCase(backward, backend, ir::DType::kF32, {logits, labels, (*result)[2], Scalar(1)});
+        RunCase(backward, target, ir::DType::kF32, {logits, labels, (*result)[2], Scalar(1)});
     ASSERT_TRUE(grads) << grads.error();
     for (double g : ValuesOf((*grads)[0])) EXPECT_EQ(g, 0);
   }
@@ -264,8 +264,8 @@ TEST(CrossEntropyOp, IsExactForHugeLogits) {
                        {}};
   const HostTensor logits =
       FromValues({2, 3}, {1e4, 0, -1e4, -3e38, -3e38, -3e38}, ir::DType::kF64);
-  for (const Backend backend : kBackends) {
-    const auto result = RunCase(op_case, backend, ir::DType::kF32, {logits, FromIds({2}, {0, 1})});
+  for (const Target& target : AllTargets()) {
+    const auto result = RunCase(op_case, target, ir::DType::kF32, {logits, FromIds({2}, {0, 1})});
     ASSERT_TRUE(result) << result.error();
     EXPECT_NEAR(ValuesOf((*result)[2])[0], 1e4, 1e-3);
     EXPECT_TRUE(std::isfinite(ValuesOf((*result)[0])[0]));
@@ -303,12 +303,12 @@ TEST(NanInOperands, ReachesTheResult) {
       {{"attention_k", ir::Op::kAttention, {{"causal", 0}}, {{qkv}, {qkv}, {qkv}}, {}}, 1, -1},
       {{"attention_v", ir::Op::kAttention, {}, {{qkv}, {qkv}, {qkv}}, {}}, 2, -1}};
   for (const Row& row : rows) {
-    for (const Backend backend : kBackends) {
+    for (const Target& target : AllTargets()) {
       std::vector<HostTensor> data = DataOf(row.op_case, 8);
       std::vector<double> bad = ValuesOf(data[row.bad_operand]);
       bad[bad.size() > 3 ? 3 : 0] = kNan;
       data[row.bad_operand] = FromValues(data[row.bad_operand].type.dims, bad, ir::DType::kF64);
-      const auto result = RunCase(row.op_case, backend, ir::DType::kF32, data);
+      const auto result = RunCase(row.op_case, target, ir::DType::kF32, data);
       ASSERT_TRUE(result) << result.error();
       const std::vector<double> y = ValuesOf((*result)[0]);
       EXPECT_TRUE(std::any_of(y.begin(), y.end(), [](double v) { return std::isnan(v); }))
@@ -332,9 +332,9 @@ TEST(TokenIds, OutsideTheTableAreAnErrorThatNamesIdPositionAndSize) {
       {"pick", ir::Op::kPick, {{"ignore_index", -100}}, {{{3, 11}}, {{3}, ArgKind::kIds, 11}}, {}}};
   for (const OpCase& op_case : cases) {
     for (const int32_t bad : {11, -1, INT32_MAX, INT32_MIN}) {
-      for (const Backend backend : kBackends) {
+      for (const Target& target : AllTargets()) {
         const auto result =
-            RunCase(op_case, backend, ir::DType::kF32,
+            RunCase(op_case, target, ir::DType::kF32,
                     {RandomTensor(op_case.args[0].dims, 1), FromIds({3}, {4, bad, 5})});
         ASSERT_FALSE(result) << op_case.name;
         EXPECT_EQ(result.error().code(), StatusCode::kInvalidArgument);
@@ -366,21 +366,23 @@ TEST(FeedOp, ReadsTheRowsOfItsShardMicrobatchAndStep) {
   const auto graph = builder.Finish();
   ASSERT_TRUE(graph) << graph.error();
   const DeviceCoords coords{{"data"}, {2}, {1}, 2};
-  const auto kernel = MakeKernel(Backend::kCpu, *graph, graph->producer(y), coords);
-  ASSERT_TRUE(kernel) << kernel.error();
-  HostTensor out{graph->type(y), std::vector<std::byte>(24)};
-  const Tensor tensor{out.data.data(), &out.type};
-  RunContext context;
-  context.step = 5;
-  context.microbatch = 1;
-  EXPECT_EQ((*kernel)->Run(context, {}, std::span(&tensor, 1)).code(),
-            StatusCode::kFailedPrecondition);
-  CountingFeed feed;
-  context.feed = &feed;
-  const Status ran = (*kernel)->Run(context, {}, std::span(&tensor, 1));
-  ASSERT_TRUE(ran.ok()) << ran;
-  // step 5 of 8 rows, microbatch 1 of 2, data 1 of 2: rows 46 and 47.
-  EXPECT_EQ(ValuesOf(out), (std::vector<double>{4600, 4601, 4602, 4700, 4701, 4702}));
+  for (const Target& target : AllTargets()) {
+    const auto kernel = MakeKernel(target, *graph, graph->producer(y), coords);
+    ASSERT_TRUE(kernel) << kernel.error();
+    std::vector<HostTensor> outputs = {{graph->type(y), std::vector<std::byte>(24)}};
+    RunContext context;
+    context.step = 5;
+    context.microbatch = 1;
+    std::vector<HostTensor> none;
+    EXPECT_EQ(RunKernel(target, **kernel, context, none, outputs).code(),
+              StatusCode::kFailedPrecondition);
+    CountingFeed feed;
+    context.feed = &feed;
+    const Status ran = RunKernel(target, **kernel, context, none, outputs);
+    ASSERT_TRUE(ran.ok()) << ran;
+    // step 5 of 8 rows, microbatch 1 of 2, data 1 of 2: rows 46 and 47.
+    EXPECT_EQ(ValuesOf(outputs[0]), (std::vector<double>{4600, 4601, 4602, 4700, 4701, 4702}));
+  }
 }
 
 TEST(MakeKernelFunction, RefusesWhatIsNotAKernel) {
@@ -410,10 +412,12 @@ TEST(SegmentsOp, CountsSeparatorsBeforeAPlaceOfItsRow) {
   const OpCase op_case{
       "segments", ir::Op::kSegments, {{"separator", int64_t{9}}}, {{{2, 5}, ArgKind::kIds, 10}}, {},
       false};
-  const auto result = RunCase(op_case, Backend::kCpu, ir::DType::kF32,
-                              {FromIds({2, 5}, {9, 1, 2, 9, 9, 3, 9, 4, 5, 6})});
-  ASSERT_TRUE(result) << result.error();
-  EXPECT_EQ(ValuesOf((*result)[0]), (std::vector<double>{0, 1, 1, 1, 2, 0, 0, 1, 1, 1}));
+  for (const Target& target : AllTargets()) {
+    const auto result = RunCase(op_case, target, ir::DType::kF32,
+                                {FromIds({2, 5}, {9, 1, 2, 9, 9, 3, 9, 4, 5, 6})});
+    ASSERT_TRUE(result) << result.error();
+    EXPECT_EQ(ValuesOf((*result)[0]), (std::vector<double>{0, 1, 1, 1, 2, 0, 0, 1, 1, 1}));
+  }
 }
 
 // A second document is what it would be alone; long enough to fill several tiles.
@@ -437,10 +441,10 @@ TEST(AttentionOp, ASegmentIsWhatItWouldBeAlone) {
                     {{dims}, {dims}, {dims}, {{1, kLength}, ArgKind::kIds, 2}},
                     {}};
   const OpCase second{"second", ir::Op::kAttention, {}, {{alone}, {alone}, {alone}}, {}};
-  for (const Backend backend : kBackends) {
-    const auto whole = RunCase(both, backend, ir::DType::kF32, data);
+  for (const Target& target : AllTargets()) {
+    const auto whole = RunCase(both, target, ir::DType::kF32, data);
     ASSERT_TRUE(whole) << whole.error();
-    const auto part = RunCase(second, backend, ir::DType::kF32, tail);
+    const auto part = RunCase(second, target, ir::DType::kF32, tail);
     ASSERT_TRUE(part) << part.error();
     EXPECT_LE(RelativeError(Block((*whole)[0], {0, kFirst, 0, 0}, alone), (*part)[0]), 1e-6);
   }

@@ -8,6 +8,7 @@
 
 #include "ir/builder.h"
 #include "tests/conformance/ops/op_harness.h"
+#include "tests/conformance/ops/targets.h"
 
 namespace meshwright::ops {
 namespace {
@@ -86,7 +87,7 @@ RunContext ContextAt(int32_t microbatch) {
 }
 
 // Runs one local kernel. `data` are the local operands.
-Result<HostTensor> RunLocal(const ShardCase& shard, Backend backend, const Place& place,
+Result<HostTensor> RunLocal(const ShardCase& shard, const Target& target, const Place& place,
                             const ir::Dims& described, std::vector<HostTensor> data,
                             const ir::Dims& result_dims) {
   ir::Builder builder("local");
@@ -107,17 +108,13 @@ Result<HostTensor> RunLocal(const ShardCase& shard, Backend backend, const Place
   const std::vector<ValueId> results = builder.Add(local.op, inputs, local.attrs, declared);
   MW_ASSIGN_OR_RETURN(const ir::Graph graph, builder.Finish());
   MW_ASSIGN_OR_RETURN(const auto kernel,
-                      MakeKernel(backend, graph, graph.producer(results[0]), place.coords));
+                      MakeKernel(target, graph, graph.producer(results[0]), place.coords));
   std::vector<HostTensor> outs;
   for (ValueId result : results) {
     outs.push_back({graph.type(result), {}});
     outs.back().data.resize(static_cast<size_t>(outs.back().type.bytes()));
   }
-  std::vector<Tensor> in;
-  for (HostTensor& tensor : data) in.push_back({tensor.data.data(), &tensor.type});
-  std::vector<Tensor> out;
-  for (HostTensor& tensor : outs) out.push_back({tensor.data.data(), &tensor.type});
-  MW_TRY(kernel->Run(ContextAt(place.microbatch), in, out));
+  MW_TRY(RunKernel(target, *kernel, ContextAt(place.microbatch), data, outs));
   return outs[0];
 }
 
@@ -125,11 +122,11 @@ class ShardedOps : public testing::TestWithParam<ShardCase> {};
 
 TEST_P(ShardedOps, BlocksHaveTheBitsOfTheWhole) {
   const ShardCase& shard = GetParam();
-  for (const Backend backend : {Backend::kReference, Backend::kCpu}) {
+  for (const Target& target : AllTargets()) {
     const auto graph = GraphOf(shard.op_case, ir::DType::kF32);
     ASSERT_TRUE(graph) << graph.error();
     const std::vector<HostTensor> data = DataOf(shard.op_case, 3);
-    const auto whole = EvaluateWith(*graph, {backend, ContextAt(0)}, data);
+    const auto whole = EvaluateWith(*graph, {target, ContextAt(0)}, data);
     ASSERT_TRUE(whole) << whole.error();
     const HostTensor& expected = (*whole)[0];
     const ir::Dims& described = shard.described < 0
@@ -143,7 +140,7 @@ TEST_P(ShardedOps, BlocksHaveTheBitsOfTheWhole) {
         local.push_back(Block(Convert(data[i], ir::DType::kF32), block.start, block.dims));
       }
       const LocalBlock block = BlockAt(expected.type.dims, shard.result, place);
-      auto out = RunLocal(shard, backend, place, described, local, block.dims);
+      auto out = RunLocal(shard, target, place, described, local, block.dims);
       ASSERT_TRUE(out) << out.error();
       const HostTensor want = Block(expected, block.start, block.dims);
       if (!shard.sum_over_tensor) {
@@ -246,17 +243,17 @@ TEST(ShardSlice, TakesTheOwnBlockOfFloatsAndIntegers) {
                          {{whole.type.dtype, dims}});
       const auto graph = builder.Finish();
       ASSERT_TRUE(graph) << graph.error();
-      const auto kernel = MakeKernel(Backend::kCpu, *graph, graph->producer(y), place.coords);
-      ASSERT_TRUE(kernel) << kernel.error();
-      HostTensor source = whole;
-      HostTensor out{{whole.type.dtype, dims}, {}};
-      out.data.resize(static_cast<size_t>(out.type.bytes()));
-      const Tensor in_tensor{source.data.data(), &source.type};
-      const Tensor out_tensor{out.data.data(), &out.type};
-      const Status ran = (*kernel)->Run({}, std::span(&in_tensor, 1), std::span(&out_tensor, 1));
-      ASSERT_TRUE(ran.ok()) << ran;
       const int64_t block = place.coords.coords[1] * 2 + place.coords.coords[0];
-      EXPECT_EQ(out.data, Block(whole, {0, block * 2}, dims).data);
+      const HostTensor expected = Block(whole, {0, block * 2}, dims);
+      for (const Target& target : AllTargets()) {
+        const auto kernel = MakeKernel(target, *graph, graph->producer(y), place.coords);
+        ASSERT_TRUE(kernel) << kernel.error();
+        std::vector<HostTensor> source = {whole};
+        std::vector<HostTensor> out = {{expected.type, std::vector<std::byte>(16)}};
+        const Status ran = RunKernel(target, **kernel, {}, source, out);
+        ASSERT_TRUE(ran.ok()) << ran;
+        EXPECT_EQ(out[0].data, expected.data);
+      }
     }
   }
 }

@@ -46,6 +46,25 @@ TEST(TopologyOf, TakesWhatWorkersMeasured) {
   EXPECT_EQ(TopologyOf({worker}).error().code(), StatusCode::kInternal);
 }
 
+TEST(TopologyOf, IsOfOneKindAsJobsAre) {
+  std::vector<client::WorkerInfo> workers(2);
+  for (size_t i = 0; i < workers.size(); ++i) {
+    workers[i].name = i == 0 ? "c" : "g";
+    workers[i].host = "h";
+    workers[i].state = "READY";
+    workers[i].devices = i == 0 ? 4 : 2;
+    workers[i].device_kind = i == 0 ? "cpu" : "cuda";
+  }
+  EXPECT_EQ(TopologyOf(workers)->devices.size(), 2u);
+  EXPECT_EQ(TopologyOf(workers, "auto", 2)->devices[0].worker, "g");
+  EXPECT_EQ(TopologyOf(workers, "auto", 3)->devices[0].worker, "c") << "too few GPUs";
+  EXPECT_EQ(TopologyOf(workers, "cpu")->devices.size(), 4u);
+  workers.pop_back();
+  const auto none = TopologyOf(workers, "cuda");
+  EXPECT_EQ(none.error().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(none.error().message().find("devices of the kind cuda"), std::string::npos);
+}
+
 TEST(TopologyOf, HasTheOrderInWhichJobsGetDevices) {
   std::vector<client::WorkerInfo> workers(3);
   for (size_t i = 0; i < workers.size(); ++i) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ir/builder.h"
 #include "tests/unit/controller/sim_cluster.h"
 
 namespace meshwright::controller {
@@ -34,6 +35,116 @@ TEST(CorePlacement, APlacementOnDevicesThatWereNotReservedFails) {
     EXPECT_EQ(cluster.Info(job).state, JobState::kFailed);
     EXPECT_THAT(cluster.Info(job).message, HasSubstr("not reserved"));
   }
+}
+
+// Two CPU devices and one GPU.
+struct MixedCluster {
+  SimCluster cluster;
+  MixedCluster() {
+    cluster.AddWorkers(3);
+    cluster.SetKind("w1", "cuda");
+    cluster.Reconnect("w1");
+    cluster.Settle();
+    cluster.hold_reports = true;
+  }
+  std::vector<int> BusyAfter(const ir::JobRequest& job) {
+    cluster.Submit(job);
+    cluster.Settle();
+    return Busy();
+  }
+  std::vector<int> Busy() {
+    std::vector<int> busy;
+    for (const auto& worker : cluster.core().Workers(Now{})) busy.push_back(worker.busy_devices);
+    return busy;
+  }
+};
+
+TEST(CorePlacement, AMeshIsOfOneKindAndGpusGoFirst) {
+  MixedCluster mixed;
+  EXPECT_EQ(mixed.cluster.core().Workers(Now{})[1].device_kind, "cuda");
+  EXPECT_EQ(mixed.cluster.core().Workers(Now{})[0].device_kind, "cpu");
+  EXPECT_EQ(mixed.BusyAfter(SimCluster::MakeJob(1, 1, 1, 3)), (std::vector<int>{0, 1, 0}));
+}
+
+TEST(CorePlacement, WhereThereAreTooFewGpusForLongCpusAreUsed) {
+  MixedCluster mixed;
+  EXPECT_EQ(mixed.BusyAfter(SimCluster::MakeJob(2, 1, 1, 3)), (std::vector<int>{0, 0, 0}))
+      << "others may join";
+  mixed.cluster.SettleFor(11'000);
+  EXPECT_EQ(mixed.Busy(), (std::vector<int>{1, 0, 1}));
+}
+
+TEST(CorePlacement, AJobMaySayItsKind) {
+  MixedCluster mixed;
+  ir::JobRequest job = SimCluster::MakeJob(1, 1, 1, 3);
+  job.parallel.device = "cpu";
+  EXPECT_EQ(mixed.BusyAfter(job), (std::vector<int>{1, 0, 0}));
+  job.parallel.device = "cuda";
+  EXPECT_EQ(mixed.BusyAfter(job), (std::vector<int>{1, 1, 0}));
+  EXPECT_EQ(mixed.BusyAfter(job), (std::vector<int>{1, 1, 0})) << "waits, though a CPU is free";
+}
+
+TEST(CorePlacement, AJobForGpusWaitsForTheFirstOne) {
+  SimCluster cluster;
+  cluster.AddWorkers(1);
+  ir::JobRequest request = SimCluster::MakeJob(1, 1, 1, 3);
+  request.parallel.device = "cuda";
+  const int64_t job = cluster.Submit(request);
+  cluster.SettleFor(20'000);
+  EXPECT_EQ(cluster.Info(job).state, JobState::kQueued);
+  EXPECT_THAT(cluster.Info(job).message,
+              HasSubstr("kind cuda (parallelism.device is \"cuda\"): the cluster has only cpu"));
+}
+
+TEST(CorePlacement, WhatGpusDoNotComputeWaitsForACpu) {
+  SimCluster cluster;
+  cluster.AddWorkers(1);
+  cluster.SetKind("w0", "cuda");
+  cluster.Reconnect("w0");
+  cluster.Settle();
+  ir::JobRequest request = SimCluster::MakeJob(1, 1, 1, 3);
+  ir::Builder builder("loss");
+  builder.AddOne(ir::Op::kInput, {}, {{"name", "x"}}, {{ir::DType::kF64, {2}}});
+  request.loss = *builder.Finish();
+  const int64_t job = cluster.Submit(request);
+  cluster.SettleFor(20'000);
+  EXPECT_EQ(cluster.Info(job).state, JobState::kQueued);
+  EXPECT_THAT(cluster.Info(job).message,
+              HasSubstr("kind cpu (GPUs do not compute in f64): the cluster has only cuda"));
+}
+
+TEST(CorePlacement, WhatGpusDoNotComputeGoesToCpus) {
+  MixedCluster mixed;
+  ir::JobRequest job = SimCluster::MakeJob(1, 1, 1, 3);
+  ir::Builder builder("loss");
+  builder.AddOne(ir::Op::kInput, {}, {{"name", "x"}}, {{ir::DType::kF64, {2}}});
+  job.loss = *builder.Finish();
+  EXPECT_EQ(mixed.BusyAfter(job), (std::vector<int>{1, 0, 0}));
+}
+
+TEST(CorePlacement, ABusyGpuIsWaitedFor) {
+  MixedCluster mixed;
+  mixed.BusyAfter(SimCluster::MakeJob(1, 1, 1, 3));
+  EXPECT_EQ(mixed.BusyAfter(SimCluster::MakeJob(1, 1, 1, 3)), (std::vector<int>{0, 1, 0}));
+}
+
+TEST(CorePlacement, AKindThatIsNotKnownIsRefused) {
+  SimCluster cluster;
+  proto::Register info;
+  info.name = "w0";
+  info.devices = 1;
+  info.device_kind = "abacus";
+  EXPECT_THAT(cluster.Refusal(info).message(), HasSubstr("of the kind 'abacus'; known are cpu"));
+}
+
+TEST(CorePlacement, AnInvitationThatIsTooLargeEndsTheJob) {
+  SimCluster cluster;
+  cluster.AddWorkers(1);
+  cluster.invitation_bytes = 65 << 10;
+  const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 3));
+  cluster.Settle();
+  EXPECT_EQ(cluster.Info(job).state, JobState::kFailed);
+  EXPECT_THAT(cluster.Info(job).message, HasSubstr("an invitation of 66560 bytes"));
 }
 
 // Two workers; the first job's only worker does not answer AbortMesh, its devices are not free yet.
@@ -105,7 +216,7 @@ TEST(CorePlacement, ASilentWorkersDevicesAreWaitedForUntilItIsLost) {
 TEST(CorePlacement, WhatIsNeverLetGoIsWaitedForUntilTheDeadline) {
   LettingGo scene;
   const int64_t open = scene.SubmitOpen();
-  scene.cluster.SettleFor(50'000);
+  scene.cluster.SettleFor(110'000);
   scene.ExpectWaits(open);
   scene.cluster.SettleFor(20'000);
   scene.ExpectSucceeded(open, "data=1");

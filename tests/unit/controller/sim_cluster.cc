@@ -7,6 +7,7 @@
 //   - a submit that was answered is on disk.
 #include "tests/unit/controller/sim_cluster.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -117,6 +118,7 @@ void SimCluster::Reconnect(const std::string& name) {
   info.threads_per_device = 2;
   info.host_cores = 8;
   info.cpus = worker.cpus;
+  info.device_kind = worker.kind;
   up_[worker.session.value()].push_back(proto::UpMessage{Term(0), std::move(info)});
 }
 
@@ -345,6 +347,11 @@ void SimCluster::Execute(Effects effects) {
   for (const WriteFailed& failure : failures) Run(failure);
 }
 
+std::string SimCluster::InvitationOf(const SimWorker& worker) const {
+  if (invitation_bytes > 0) return std::string(static_cast<size_t>(invitation_bytes), 'x');
+  return "from " + worker.name;
+}
+
 void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
   const auto failing = fail_next.find(worker.name);
   const auto error = [&]() -> proto::RuntimeError {
@@ -363,9 +370,15 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
                    worker.meshes.insert(load.mesh_gen.value());
                    worker.last_seq[load.mesh_gen.value()] = 0;
                    EXPECT_LE(load.ranks.size(), static_cast<size_t>(worker.devices));
-                   Say(worker, proto::Loaded{load.mesh_gen, error()});
+                   std::set<std::string>& expected = worker.invitations[load.mesh_gen.value()];
+                   for (const proto::Member& member : load.members) {
+                     expected.insert(InvitationOf(workers_.at(member.worker)));
+                   }
+                   Say(worker, proto::Loaded{load.mesh_gen, error(), InvitationOf(worker)});
                  },
                  [&](const proto::Connect& m) {
+                   EXPECT_THAT(m.invitations, ::testing::UnorderedElementsAreArray(
+                                                  worker.invitations[m.mesh_gen.value()]));
                    if (worker.meshes.contains(m.mesh_gen.value())) {
                      Say(worker, proto::CommUp{m.mesh_gen, error()});
                    }

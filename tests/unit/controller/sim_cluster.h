@@ -25,11 +25,13 @@ struct SimWorker {
   std::string host = "host-a";
   std::string profile;  // of its devices, as text
   std::vector<int32_t> cpus = {};
-  SessionId session{0};  // 0: not connected
+  std::string kind = {};  // of its devices
+  SessionId session{0};   // 0: not connected
   Term term{0};
-  bool silent = false;                    // alive, but nothing it sends arrives
-  std::set<uint64_t> meshes;              // generations that it holds
-  std::map<uint64_t, uint64_t> last_seq;  // by generation
+  bool silent = false;                                    // alive, but nothing it sends arrives
+  std::set<uint64_t> meshes;                              // generations that it holds
+  std::map<uint64_t, uint64_t> last_seq;                  // by generation
+  std::map<uint64_t, std::set<std::string>> invitations;  // that it expects, by generation
 };
 
 class SimCluster {
@@ -47,6 +49,9 @@ class SimCluster {
   // What it measured goes with its next registration.
   void SetCpus(const std::string& name, std::vector<int32_t> cpus) {
     workers_.at(name).cpus = std::move(cpus);
+  }
+  void SetKind(const std::string& name, std::string kind) {
+    workers_.at(name).kind = std::move(kind);
   }
   void SetProfile(const std::string& name, std::string text) {
     workers_.at(name).profile = std::move(text);
@@ -89,6 +94,7 @@ class SimCluster {
   int planned_devices = 0;                               // 0: as many as were reserved
   std::vector<int> planned_placement;                    // as in PlannedJob
   bool hold_plans = false;                               // plans wait until released
+  int invitation_bytes = 0;                              // of every worker; 0: its name
   bool hold_reports = false;                             // workers run, their LaunchDone waits
   bool deaf_aborts = false;                              // workers do not answer AbortMesh
   std::map<std::string, proto::RuntimeError> fail_next;  // by worker: its next report
@@ -97,6 +103,7 @@ class SimCluster {
   void Plan(const StartPlan& start);
   void Execute(Effects effects);
   void Run(const Event& event);
+  std::string InvitationOf(const SimWorker& worker) const;
   void Handle(SimWorker& worker, const proto::DownMessage& message);
   void HandleLaunch(SimWorker& worker, const proto::Launch& launch);
   void Say(SimWorker& worker, proto::UpBody body);

@@ -235,6 +235,8 @@ TEST(RuntimeErrors, KnowWhoMayBeAVictim) {
   EXPECT_TRUE(SomeError().MayBeVictim());
   EXPECT_FALSE(MakeError(ErrorKind::kStepFailed, Internal("kernel")).MayBeVictim());
   EXPECT_FALSE(MakeError(ErrorKind::kWorkerLost, Unavailable("gone")).MayBeVictim());
+  const Status broken = Unavailable("cuda:0: cudaErrorIllegalAddress").WithBlame(Blame::kHardware);
+  EXPECT_FALSE(MakeError(ErrorKind::kStepFailed, broken).MayBeVictim());
   EXPECT_FALSE(MakeError(ErrorKind::kCancelled, Cancelled("user")).MayBeVictim());
   EXPECT_TRUE(MakeError(ErrorKind::kNone, OkStatus()).ok());
 }

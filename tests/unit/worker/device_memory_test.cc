@@ -46,8 +46,8 @@ TEST(DeviceMemory, ProgramsShareTheArenaAndPersistentSlotsNotTheirBytes) {
   DeviceMemory memory;
   ASSERT_TRUE(memory.AddProgram(init).ok());
   ASSERT_TRUE(memory.AddProgram(step).ok());
-  memory.AddScratch(100);
-  memory.AddScratch(40);
+  memory.AddScratch({0, 100});
+  memory.AddScratch({40, 0});
   device::DeviceOptions options;
   options.name = "cpu:0";
   const auto device = device::MakeCpuDevice(options);
@@ -56,7 +56,7 @@ TEST(DeviceMemory, ProgramsShareTheArenaAndPersistentSlotsNotTheirBytes) {
   EXPECT_NE(memory.Address(step.slots[0]), memory.Address(step.slots[1]));
   EXPECT_EQ(memory.Address(init.slots[1]), memory.arena());
   EXPECT_EQ(memory.Address(step.slots[2]), memory.arena());
-  EXPECT_EQ(memory.scratch(), memory.arena() + 256) << "behind the larger arena";
+  EXPECT_EQ(memory.scratch({0, 100}), memory.arena() + 256) << "behind the larger arena";
   EXPECT_EQ((*device)->memory()[MemoryKind::kWorkspace], 128);
   EXPECT_EQ((*device)->memory()[MemoryKind::kActivations], 256);
   EXPECT_EQ((*device)->memory()[MemoryKind::kWeights], 2 * 64);

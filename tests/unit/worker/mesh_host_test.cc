@@ -6,7 +6,10 @@
 #include <condition_variable>
 #include <deque>
 #include <stdexcept>
+#include <thread>
 
+#include "base/clock.h"
+#include "tests/emulated/gpu.h"
 #include "tests/unit/worker/fake_link.h"
 #include "tests/unit/worker/program_maker.h"
 
@@ -66,11 +69,17 @@ class MeshHostTest : public ::testing::Test {
     host_->Load(MakeLoad());
     const auto loaded = std::get<proto::Loaded>(Next());
     ASSERT_TRUE(loaded.error.ok()) << loaded.error.message;
-    host_->Connect();
+    host_->Connect({MeshGeneration(1), {}});
     ASSERT_TRUE(std::get<proto::CommUp>(Next()).error.ok());
     host_->Launch({kGen, LaunchSeq(1), proto::ProgramKind::kInit, 0, 1});
     const auto done = std::get<proto::LaunchDone>(Next());
     ASSERT_TRUE(done.error.ok()) << done.error.message;
+  }
+
+  void Heard(proto::UpBody body) {
+    std::scoped_lock lock(mutex_);
+    heard_.push_back(std::move(body));
+    changed_.notify_all();
   }
 
   FakeLink link_;
@@ -91,12 +100,6 @@ class MeshHostTest : public ::testing::Test {
               {}, {x});
     return link_.Add(ir::FormatProgram(maker.Finish()), name);
   }
-  void Heard(proto::UpBody body) {
-    std::scoped_lock lock(mutex_);
-    heard_.push_back(std::move(body));
-    changed_.notify_all();
-  }
-
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<proto::UpBody> heard_;
@@ -126,7 +129,7 @@ TEST_F(MeshHostTest, FillsTheInitialWeightsAfterInit) {
   const auto loaded = std::get<proto::Loaded>(Next());
   ASSERT_TRUE(loaded.error.ok()) << loaded.error.message;
   const int fetches = link_.fetches;
-  host_->Connect();
+  host_->Connect({MeshGeneration(1), {}});
   ASSERT_TRUE(std::get<proto::CommUp>(Next()).error.ok());
   host_->Launch({kGen, LaunchSeq(1), proto::ProgramKind::kInit, 0, 1});
   const auto done = std::get<proto::LaunchDone>(Next());
@@ -152,6 +155,105 @@ TEST_F(MeshHostTest, AnAbortEndsASaveThatIsUnderWay) {
   host_->Save({kGen, {{0, {"x"}}}});
   EXPECT_TRUE(std::holds_alternative<proto::MeshReleased>(Next())) << "and nothing else is said";
   EXPECT_EQ(link_.tiles, 0);
+}
+
+// With a GPU that may be lost: the worker says so by "leaving".
+class MeshHostOnGpuTest : public MeshHostTest {
+ protected:
+  MeshHostOnGpuTest() {
+    resources_.gpus.driver = &gpu_.driver();
+    resources_.gpus.toolkit = &gpu_.toolkit();
+    resources_.gpus.indices = {0};
+    resources_.gpu_drain_timeout_ms = 50;
+    resources_.device_lost = [this](const Status& cause) {
+      lost_.push_back(cause);
+      Heard(proto::Leave{"device lost"});
+    };
+    Renew();
+  }
+  ~MeshHostOnGpuTest() override { host_.reset(); }
+
+  void Renew() {
+    host_.reset();
+    ASSERT_TRUE(std::holds_alternative<proto::MeshReleased>(Next()));
+    host_ = std::make_unique<MeshHost>(
+        resources_, kGen, [this](proto::UpBody body) { Heard(std::move(body)); }, [] {});
+  }
+
+  // The worker hears of it when the controller has been told the error.
+  void ExpectLost(const std::string& message) {
+    ASSERT_TRUE(std::holds_alternative<proto::Leave>(Next()));
+    ASSERT_EQ(lost_.size(), 1u);
+    EXPECT_EQ(lost_[0].blame(), Blame::kHardware);
+    EXPECT_THAT(lost_[0].message(), HasSubstr(message));
+  }
+
+  emulated::EmulatedGpu gpu_;
+  std::vector<Status> lost_;
+};
+
+TEST_F(MeshHostOnGpuTest, ALostGpuIsToldOnce) {
+  Run();
+  gpu_.driver().SpoilDevice(0, device::cuda::kIllegalAddress);
+  host_->Launch({kGen, LaunchSeq(2), proto::ProgramKind::kStep, 0, 1});
+  const auto done = std::get<proto::LaunchDone>(Next());
+  EXPECT_EQ(done.error.kind, ErrorKind::kStepFailed);
+  EXPECT_THAT(done.error.message, HasSubstr("cudaErrorIllegalAddress"));
+  ExpectLost("restart it");
+  host_.reset();
+  EXPECT_EQ(lost_.size(), 1u);
+}
+
+TEST_F(MeshHostOnGpuTest, AGpuThatIsLostWhileItLoadsIsTold) {
+  gpu_.driver().Fail("FinishCapture", device::cuda::kLaunchFailure);
+  host_->Load(MakeLoad());
+  EXPECT_EQ(std::get<proto::Loaded>(Next()).error.kind, ErrorKind::kLoadFailed);
+  ExpectLost("cudaErrorLaunchFailure");
+}
+
+// The device of another runtime of this process, which is gone.
+TEST_F(MeshHostOnGpuTest, AGpuThatWasLostBeforeIsToldAgain) {
+  Run();
+  gpu_.driver().SpoilDevice(0, device::cuda::kIllegalAddress);
+  host_->Launch({kGen, LaunchSeq(2), proto::ProgramKind::kStep, 0, 1});
+  EXPECT_FALSE(std::get<proto::LaunchDone>(Next()).error.ok());
+  ExpectLost("cudaErrorIllegalAddress");
+  Renew();
+  lost_.clear();
+  host_->Load(MakeLoad());
+  EXPECT_EQ(std::get<proto::Loaded>(Next()).error.kind, ErrorKind::kLoadFailed);
+  ExpectLost("cudaErrorIllegalAddress");
+}
+
+TEST_F(MeshHostOnGpuTest, AGpuThatIsLostWhileItSavesIsTold) {
+  Run();
+  gpu_.driver().SpoilDevice(0, device::cuda::kIllegalAddress);
+  host_->Save({kGen, {{0, {"x"}}}});
+  EXPECT_EQ(std::get<proto::WeightsSaved>(Next()).error.kind, ErrorKind::kSaveFailed);
+  ExpectLost("cudaErrorIllegalAddress");
+}
+
+// Else the controller could place another job on it.
+TEST_F(MeshHostOnGpuTest, AGpuThatDoesNotEndIsToldBeforeTheMeshIsReleased) {
+  Run();
+  gpu_.driver().Hang(0, true);
+  const int64_t before = gpu_.driver().calls("LaunchGraph");
+  host_->Launch({kGen, LaunchSeq(2), proto::ProgramKind::kStep, 0, 1});
+  const Deadline deadline = Deadline::After(20'000);
+  while (gpu_.driver().calls("LaunchGraph") == before && !deadline.expired()) {
+    std::this_thread::yield();
+  }
+  host_->Abort(Cancelled("by the user"));
+  ExpectLost("did not end with the job");
+  EXPECT_TRUE(std::holds_alternative<proto::MeshReleased>(Next()));
+}
+
+// What another worker says of its hardware is not said of this one's.
+TEST_F(MeshHostOnGpuTest, APeersLostDeviceIsNotThisWorkers) {
+  Run();
+  host_->Abort(Unavailable("rank 1: cuda:0: lost").WithBlame(Blame::kHardware));
+  EXPECT_TRUE(std::holds_alternative<proto::MeshReleased>(Next()));
+  EXPECT_THAT(lost_, ::testing::IsEmpty());
 }
 
 }  // namespace

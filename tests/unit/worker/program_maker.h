@@ -153,7 +153,7 @@ inline RuntimeOptions LocalOptions(int ranks, std::vector<ir::Program> programs)
 inline std::unique_ptr<JobRuntime> MustLoad(RuntimeOptions options) {
   auto runtime = JobRuntime::Load(std::move(options));
   MW_CHECK(runtime.has_value()) << runtime.error();
-  const Status connected = (*runtime)->Connect();
+  const Status connected = (*runtime)->Connect({""});
   MW_CHECK(connected.ok()) << connected;
   return std::move(*runtime);
 }

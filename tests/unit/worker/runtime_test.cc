@@ -323,7 +323,7 @@ TEST(JobRuntime, LaunchRefusesWhatItCannotRun) {
   auto runtime = JobRuntime::Load(LocalOptions(1, CountingPrograms()));
   ASSERT_TRUE(runtime.has_value()) << runtime.error();
   EXPECT_EQ((*runtime)->Launch(Steps(0, 1)).error().code(), StatusCode::kFailedPrecondition);
-  ASSERT_TRUE((*runtime)->Connect().ok());
+  ASSERT_TRUE((*runtime)->Connect({""}).ok());
   EXPECT_EQ((*runtime)->Launch({"eval", 0, 1}).error().code(), StatusCode::kNotFound);
   EXPECT_EQ((*runtime)->Launch(Steps(0, 0)).error().code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE((*runtime)->Launch(Steps(0, 1)).has_value());

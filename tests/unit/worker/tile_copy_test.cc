@@ -48,14 +48,14 @@ RC_GTEST_PROP(TileCopy, PackIsTheBoxInRowMajorOrderAndUnpackPutsItBack, ()) {
   }
   RC_ASSERT(tile.bytes() == static_cast<int64_t>(want.size()));
   std::vector<std::byte> dense(want.size());
-  tile.Pack(tensor.data(), dense.data(), nullptr);
+  ASSERT_TRUE(tile.Pack(tensor.data(), dense.data(), nullptr).ok());
   RC_ASSERT(dense == want);
   if (tile.contiguous()) {
     const auto first = tensor.begin() + tile.offset_bytes();
     RC_ASSERT(std::equal(want.begin(), want.end(), first));
   }
   std::vector<std::byte> back(tensor.size(), std::byte{0});
-  tile.Unpack(dense.data(), back.data(), nullptr);
+  ASSERT_TRUE(tile.Unpack(dense.data(), back.data(), nullptr).ok());
   RC_ASSERT(back == outside);
 }
 
@@ -74,13 +74,13 @@ TEST(TileCopy, ATeamCopiesTheSameBytes) {
     const TileCopy tile(dims, box, 4);
     std::vector<std::byte> alone(static_cast<size_t>(tile.bytes()));
     std::vector<std::byte> together(alone.size());
-    tile.Pack(tensor.data(), alone.data(), nullptr);
-    tile.Pack(tensor.data(), together.data(), &team);
+    ASSERT_TRUE(tile.Pack(tensor.data(), alone.data(), nullptr).ok());
+    ASSERT_TRUE(tile.Pack(tensor.data(), together.data(), &team).ok());
     EXPECT_EQ(alone, together);
     std::vector<std::byte> back(tensor.size());
     std::vector<std::byte> back_together(tensor.size());
-    tile.Unpack(alone.data(), back.data(), nullptr);
-    tile.Unpack(alone.data(), back_together.data(), &team);
+    ASSERT_TRUE(tile.Unpack(alone.data(), back.data(), nullptr).ok());
+    ASSERT_TRUE(tile.Unpack(alone.data(), back_together.data(), &team).ok());
     EXPECT_EQ(back, back_together);
   }
 }

@@ -1,0 +1,18 @@
+// What a job may ask that GPUs do not compute: such jobs run on CPU devices.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include <string>
+
+#include "ir/graph.h"
+
+namespace meshwright::ir {
+
+// Elements of a head of attention that kernels of GPUs take at most.
+inline constexpr int64_t kMostGpuHeadElements = 256;
+
+// "" when GPUs compute all of the graph; else what they do not.
+std::string WhyNotOnGpus(const Graph& graph);
+
+}  // namespace meshwright::ir

@@ -1,0 +1,58 @@
+#include "ops/cuda/call.h"
+
+#include <fmt/format.h>
+
+namespace meshwright::ops::cuda {
+
+std::optional<FloatType> FloatTypeOf(ir::DType dtype) {
+  switch (dtype) {
+    case ir::DType::kF32:
+      return FloatType::kF32;
+    case ir::DType::kBF16:
+      return FloatType::kBF16;
+    case ir::DType::kF16:
+      return FloatType::kF16;
+    default:
+      return std::nullopt;
+  }
+}
+
+FloatType TypeOf(const ir::TensorType& type) { return *FloatTypeOf(type.dtype); }
+
+Rows RowsOf(const ir::TensorType& type) {
+  const size_t rank = type.dims.size();
+  return {Product(type.dims, 0, rank - 1), type.dims[rank - 1]};
+}
+
+FaultArgs FaultOf(const RunContext& context, ir::Op op, int64_t table_rows) {
+  return {context.fault, 1 + static_cast<int32_t>(op), table_rows};
+}
+
+RunsArgs RunsOf(const ShardBlock& block, int32_t microbatch) {
+  const GlobalRuns runs(block);
+  RunsArgs args;
+  args.runs = runs.runs();
+  args.run_length = runs.run_length();
+  args.valid = args.run_length;
+  if (runs.split_dim() < 0) return args;
+  const ir::Dims strides = RowMajorStrides(block.global_dims);
+  const size_t split = static_cast<size_t>(runs.split_dim());
+  args.valid = block.Valid(runs.split_dim(), microbatch) * strides[split];
+  args.first = block.Start(runs.split_dim(), microbatch) * strides[split];
+  args.outer_rank = runs.split_dim();
+  for (size_t d = 0; d < split; ++d) {
+    args.local_dims[d] = block.local_dims[d];
+    args.global_dims[d] = block.global_dims[d];
+    args.starts[d] = block.Start(static_cast<int>(d), microbatch);
+    args.strides[d] = strides[d];
+  }
+  return args;
+}
+
+Status CheckRank(const KernelSpec& spec, int64_t rank) {
+  if (rank <= kMaxDims) return {};
+  return Unimplemented(
+      fmt::format("{}: GPUs take at most {} dims here", spec.ToString(), kMaxDims));
+}
+
+}  // namespace meshwright::ops::cuda

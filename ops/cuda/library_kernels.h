@@ -1,0 +1,28 @@
+// Kernels of libraries and of generated code, by family. Internal to ops/cuda.
+//
+// Each returns null when it does not take the node: another kernel, or the steps of a fused node
+// one by one, are then meant. Thread rule: pure construction.
+#pragma once
+
+#include "device/cuda/device.h"
+#include "ops/cuda/toolkit.h"
+#include "ops/kernel_spec.h"
+
+namespace meshwright::ops::cuda {
+
+using device::cuda::CudaDevice;
+
+// A single elementwise op, dropout, cast, or reduce_sum over the first dims.
+KernelResult MakeChain(const KernelSpec& spec, CudaDevice& device, Toolkit& toolkit);
+KernelResult MakeEinsum(const KernelSpec& spec, CudaDevice& device, Toolkit& toolkit);
+KernelResult MakeFused(const KernelSpec& spec, CudaDevice& device, Toolkit& toolkit);
+// head_loss and head_loss_grad.
+KernelResult MakeHeadLoss(const KernelSpec& spec, CudaDevice& device, Toolkit& toolkit);
+
+// A node alone as the body of a fused node, operand i its operand i.
+Result<ir::Graph> BodyOf(const KernelSpec& spec);
+// A kernel for a chain without producer.
+KernelResult MakePlainChain(const ir::Graph& body, const DeviceCoords& coords, CudaDevice& device,
+                            Toolkit& toolkit);
+
+}  // namespace meshwright::ops::cuda

@@ -1,0 +1,149 @@
+// adamw, sgd: the tensors of a list in one launch. A block finds its tensor in the sums of the
+// blocks before; results replace operands in place.
+#include "ops/cuda/language.cuh"
+#include "ops/cuda/launches.cuh"
+
+namespace meshwright::ops::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+// Four units per thread: enough to find the tensor once, and few enough that the last blocks of a
+// launch do not run alone for long.
+constexpr int64_t kElementsOfABlock = 4096;
+constexpr int kUnit = 4;
+
+// What every GPU takes as arguments of a kernel.
+static_assert(sizeof(AdamWArgs) <= 4096);
+
+// Two powers in f64: once per launch, not once per block.
+__global__ void __launch_bounds__(1) AdamWScalarsKernel(const AdamWArgs args) {
+  const double t = static_cast<double>(args.update.state->step + 1);
+  const double lr = *args.update.lr;
+  *args.scratch = {*args.update.multiplier, static_cast<float>(1.0 - lr * args.weight_decay),
+                   static_cast<float>(lr / (1.0 - pow(args.beta1, t))),
+                   static_cast<float>(1.0 / sqrt(1.0 - pow(args.beta2, t)))};
+}
+
+template <typename T, int N>
+struct AdamWUpdate {
+  const AdamWScalars step;
+  const float beta1;
+  const float beta2;
+  const float gain1;  // 1 - beta1
+  const float gain2;
+  const float eps;
+
+  __device__ explicit AdamWUpdate(const AdamWArgs& args)
+      : step(*args.scratch),
+        beta1(static_cast<float>(args.beta1)),
+        beta2(static_cast<float>(args.beta2)),
+        gain1(static_cast<float>(1.0 - args.beta1)),
+        gain2(static_cast<float>(1.0 - args.beta2)),
+        eps(static_cast<float>(args.eps)) {}
+
+  __device__ void operator()(const UpdateTensor& tensor, int64_t at) const {
+    float p[N], g[N], m[N], v[N];
+    LoadUnit<T, N>(static_cast<const T*>(tensor.p) + at, p);
+    LoadUnit<T, N>(static_cast<const T*>(tensor.g) + at, g);
+    LoadUnit<float, N>(tensor.m + at, m);
+    LoadUnit<float, N>(tensor.v + at, v);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const float gradient = g[i] * step.multiplier;
+      m[i] = beta1 * m[i] + gain1 * gradient;
+      v[i] = beta2 * v[i] + gain2 * gradient * gradient;
+      p[i] = step.keep * p[i] - step.step_size * m[i] / (sqrtf(v[i]) * step.root_scale + eps);
+    }
+    StoreUnit<T, N>(static_cast<T*>(tensor.p_to) + at, p);
+    StoreUnit<float, N>(tensor.m_to + at, m);
+    StoreUnit<float, N>(tensor.v_to + at, v);
+  }
+};
+
+// Weight decay is added to the gradient, before the momentum.
+template <typename T, int N>
+struct SgdUpdate {
+  const SgdArgs& args;
+
+  __device__ void operator()(const UpdateTensor& tensor, int64_t at) const {
+    const float momentum = static_cast<float>(args.momentum);
+    const float decay = static_cast<float>(args.weight_decay);
+    const float multiplier = *args.update.multiplier;
+    const float lr = *args.update.lr;
+    float p[N], g[N], m[N];
+    LoadUnit<T, N>(static_cast<const T*>(tensor.p) + at, p);
+    LoadUnit<T, N>(static_cast<const T*>(tensor.g) + at, g);
+    LoadUnit<float, N>(tensor.m + at, m);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      m[i] = momentum * m[i] + (g[i] * multiplier + decay * p[i]);
+      p[i] -= lr * m[i];
+    }
+    StoreUnit<T, N>(static_cast<T*>(tensor.p_to) + at, p);
+    StoreUnit<float, N>(tensor.m_to + at, m);
+  }
+};
+
+// Calls whole(tensor, first element) for the block's whole units and one(...) for the rest.
+template <typename Whole, typename One>
+__device__ void ForEachElement(const UpdateArgs& args, const Whole& whole, const One& one) {
+  int index = 0;
+  while (index + 1 < args.tensor_count &&
+         args.first_block[index + 1] <= static_cast<int32_t>(blockIdx.x)) {
+    ++index;
+  }
+  const UpdateTensor& tensor = args.tensors[index];
+  const int64_t begin =
+      (static_cast<int64_t>(blockIdx.x) - args.first_block[index]) * kElementsOfABlock;
+  const int64_t stop = begin + kElementsOfABlock;
+  const int64_t end = stop < tensor.count ? stop : tensor.count;
+  const int64_t units = (end - begin) / kUnit;
+  for (int64_t u = threadIdx.x; u < units; u += blockDim.x) whole(tensor, begin + u * kUnit);
+  const int64_t rest = begin + units * kUnit + threadIdx.x;
+  if (rest < end) one(tensor, rest);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) AdamWKernel(const AdamWArgs args) {
+  ForEachElement(args.update, AdamWUpdate<T, kUnit>(args), AdamWUpdate<T, 1>(args));
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) SgdKernel(const SgdArgs args) {
+  ForEachElement(args.update, SgdUpdate<T, kUnit>{args}, SgdUpdate<T, 1>{args});
+}
+
+// Sets first_block; the number of all blocks. Tensors that fit into a GPU's memory have far fewer
+// than an int32 counts.
+int64_t CountBlocks(UpdateArgs& args) {
+  int64_t blocks = 0;
+  for (int32_t i = 0; i < args.tensor_count; ++i) {
+    args.first_block[i] = static_cast<int32_t>(blocks);
+    blocks += (args.tensors[i].count + kElementsOfABlock - 1) / kElementsOfABlock;
+  }
+  return blocks;
+}
+
+}  // namespace
+
+Code launches::AdamW(const AdamWArgs& args, StreamHandle stream) {
+  AdamWArgs counted = args;
+  const int64_t blocks = CountBlocks(counted.update);
+  if (blocks > kMostBlocks) return kTooManyBlocks;
+  const Code code = Launch(stream, Blocks(1, 1), AdamWScalarsKernel, counted);
+  if (code != 0) return code;
+  return ForType(args.update.type, [&](auto element) {
+    return Launch(stream, Blocks(blocks, kThreads), AdamWKernel<decltype(element)>, counted);
+  });
+}
+
+Code launches::Sgd(const SgdArgs& args, StreamHandle stream) {
+  SgdArgs counted = args;
+  const int64_t blocks = CountBlocks(counted.update);
+  if (blocks > kMostBlocks) return kTooManyBlocks;
+  return ForType(args.update.type, [&](auto element) {
+    return Launch(stream, Blocks(blocks, kThreads), SgdKernel<decltype(element)>, counted);
+  });
+}
+
+}  // namespace meshwright::ops::cuda

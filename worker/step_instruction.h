@@ -1,0 +1,25 @@
+// StepInstruction: an instruction of a program whose slots have become addresses.
+//
+// Thread rule: a plain value.
+#pragma once
+
+#include "collective/communicator.h"
+#include "ir/program.h"
+#include "worker/loaded_executable.h"
+#include "worker/tile_copy.h"
+
+namespace meshwright::worker {
+
+struct StepInstruction {
+  ir::Opcode op = ir::Opcode::kFree;
+  int32_t microbatch = 0;
+  LoadedExecutable* executable = nullptr;  // RUN
+  RunBinding binding;                      // RUN, until its addresses are known
+  LoadedExecutable::Call call;             // RUN
+  collective::Channel* channel = nullptr;  // SEND, RECV
+  TileCopy tile;                           // SEND, RECV
+  std::byte* tensor = nullptr;             // SEND, RECV
+  std::byte* message = nullptr;            // SEND, RECV: the tile's bytes as they travel
+};
+
+}  // namespace meshwright::worker

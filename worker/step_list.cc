@@ -1,0 +1,187 @@
+#include "worker/step_list.h"
+
+#include <utility>
+
+namespace meshwright::worker {
+namespace {
+
+using Kind = StepItem::Kind;
+
+// Few, for they cost a launch each; enough for a device to be kept busy while the host waits for
+// one of them.
+constexpr int kItemsPerMark = 64;
+// A recording is made and sent to the device as a whole: larger ones save nothing any more.
+constexpr size_t kMostRecorded = 2000;
+
+Access Touching(const void* data, int64_t bytes, bool writes) {
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  return {begin, begin + static_cast<uintptr_t>(bytes), writes};
+}
+
+void AddTensors(std::span<const ops::Tensor> tensors, bool writes, std::vector<Access>& accesses) {
+  for (const ops::Tensor& tensor : tensors) {
+    accesses.push_back(Touching(tensor.data, tensor.type->bytes(), writes));
+  }
+}
+
+class Builder {
+ public:
+  explicit Builder(StepList& list) : list_(list) {}
+
+  void AddInstruction(const StepInstruction& instruction, int64_t index) {
+    const size_t before = list_.items.size();
+    index_ = index;
+    if (instruction.op == ir::Opcode::kRun) {
+      AddRun(instruction);
+    } else if (instruction.op != ir::Opcode::kFree) {
+      AddTransfer(instruction);
+    }
+    if (list_.items.size() == before) return;
+    const StepItem& last = list_.items.back();
+    if (last.kind != Kind::kMark && last.queued.queue == kComputing) AddMark(kComputing);
+  }
+
+  void AddReport(const ReportPlace& report, std::byte* to, int64_t index) {
+    index_ = index;
+    AddCopy(report.data, to, report.bytes);
+    list_.items.back().kind = Kind::kReport;
+  }
+
+ private:
+  void Add(StepItem item) {
+    item.instruction = index_;
+    list_.items.push_back(std::move(item));
+    const StepItem& added = list_.items.back();
+    if (added.queued.queue == kCollectives) return AddMark(kCollectives);
+    if (++unmarked_ >= kItemsPerMark) AddMark(kComputing);
+  }
+
+  void AddMark(int queue) {
+    StepItem mark;
+    mark.kind = Kind::kMark;
+    mark.instruction = index_;
+    mark.queued.queue = queue;
+    list_.items.push_back(std::move(mark));
+    list_.items.back().mark = static_cast<int32_t>(list_.items.size());
+    if (queue == kComputing) unmarked_ = 0;
+  }
+
+  void AddRun(const StepInstruction& run) {
+    bool prepares = false;
+    const ops::Tensor* next = run.call.tensors.data();
+    for (const LoadedExecutable::Node& node : run.executable->nodes()) {
+      StepItem item;
+      item.executable = run.executable;
+      item.node = &node;
+      item.operands = {next, node.operands};
+      item.results = {next + node.operands, node.results};
+      next += node.operands + node.results;
+      item.microbatch = run.microbatch;
+      std::vector<Access>& accesses = item.queued.accesses;
+      AddTensors(item.operands, false, accesses);
+      AddTensors(item.results, true, accesses);
+      if (node.kernel != nullptr) {
+        item.kind = Kind::kKernel;
+        item.scratch = run.call.kernel_scratch;
+        accesses.push_back(Touching(item.scratch, node.kernel->scratch_bytes(), true));
+        prepares = prepares || node.kernel->prepares();
+      } else {
+        item.kind = Kind::kCollective;
+        item.scratch = run.call.collective_scratch;
+        item.queued.queue = node.collective->alone() ? kComputing : kCollectives;
+        accesses.push_back(Touching(item.scratch, node.collective->scratch_bytes(), true));
+      }
+      Add(std::move(item));
+    }
+    for (const LoadedExecutable::Copy& copy : run.call.copies) {
+      AddCopy(copy.from, copy.to, copy.bytes);
+    }
+    if (prepares) list_.prepared.push_back(&run);
+  }
+
+  void AddCopy(const std::byte* from, std::byte* to, int64_t bytes) {
+    StepItem item;
+    item.kind = Kind::kCopy;
+    item.from = from;
+    item.to = to;
+    item.bytes = bytes;
+    item.queued.accesses = {Touching(from, bytes, false), Touching(to, bytes, true)};
+    Add(std::move(item));
+  }
+
+  void AddTransfer(const StepInstruction& transfer) {
+    const bool sends = transfer.op == ir::Opcode::kSend;
+    StepItem item;
+    item.kind = sends ? Kind::kSend : Kind::kReceive;
+    item.transfer = &transfer;
+    const TileCopy& tile = transfer.tile;
+    item.queued.accesses = {
+        Touching(transfer.tensor + tile.offset_bytes(), tile.span_bytes(), !sends),
+        Touching(transfer.message, tile.bytes(), !(sends && tile.contiguous()))};
+    Add(std::move(item));
+  }
+
+  StepList& list_;
+  int64_t index_ = 0;  // of the instruction
+  int unmarked_ = 0;   // items of the computing queue behind its last mark
+};
+
+void CutPieces(const QueueOrder& order, StepList& list) {
+  std::vector<StepPiece>& pieces = list.pieces;
+  for (size_t i = 0; i < list.items.size(); ++i) {
+    const QueueOrder::Item& ordered = order.items[i];
+    const StepItem& item = list.items[i];
+    const bool joins = !pieces.empty() && pieces.back().recordable && item.recordable() &&
+                       pieces.back().event < 0 && ordered.waits.empty() &&
+                       pieces.back().items() < kMostRecorded;
+    if (!joins) {
+      StepPiece piece;
+      piece.begin = i;
+      piece.queue = item.queued.queue;
+      piece.recordable = item.recordable();
+      piece.waits = ordered.waits;
+      pieces.push_back(std::move(piece));
+    }
+    pieces.back().end = i + 1;
+    pieces.back().event = ordered.event;
+  }
+}
+
+}  // namespace
+
+// Kernels have one or two; collectives pack and unpack what they join; transfers have their ring's
+// copy and events.
+int64_t StepItem::launches() const {
+  switch (kind) {
+    case Kind::kKernel:
+      return 2;
+    case Kind::kCollective:
+      return static_cast<int64_t>(1 + operands.size() + results.size());
+    case Kind::kSend:
+    case Kind::kReceive:
+      return 4;
+    default:
+      return 1;
+  }
+}
+
+StepList MakeStepList(std::span<const StepInstruction> instructions,
+                      std::span<const ReportPlace> reports, std::byte* report_bytes) {
+  StepList list;
+  Builder builder(list);
+  for (size_t i = 0; i < instructions.size(); ++i) {
+    builder.AddInstruction(instructions[i], static_cast<int64_t>(i));
+  }
+  for (const ReportPlace& report : reports) {
+    builder.AddReport(report, report_bytes, static_cast<int64_t>(instructions.size()));
+    report_bytes += kReportBytes;
+  }
+  std::vector<QueueItem> queued;
+  for (const StepItem& item : list.items) queued.push_back(item.queued);
+  const QueueOrder order = OrderQueues(queued, kQueues);
+  list.events = order.events;
+  CutPieces(order, list);
+  return list;
+}
+
+}  // namespace meshwright::worker
