@@ -265,9 +265,8 @@ Result<std::vector<GpuNode>> TimeGpuNodes(const ops::Target& target, const ir::P
 
 Result<GpuNode> TimeHeadRows(const ops::Target& target, const HeadRowsCase& of,
                              const GpuTiming& timing) {
-  constexpr int64_t kPitchGrain = 16;
   device::Device& device = *target.device;
-  const int64_t pitch = (of.vocabulary + kPitchGrain - 1) / kPitchGrain * kPitchGrain;
+  const int64_t pitch = ops::cuda::HeadPitch(of.vocabulary);
   const int64_t logits_bytes = of.rows * pitch * int64_t{sizeof(float)};
   const int64_t row_bytes = device::AlignUp(of.rows * int64_t{sizeof(float)});
   // Logits, labels, losses, the factor of the gradient.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/fused.h"
 #include "ops/cuda/library_kernels.h"
 
 namespace meshwright::ops::cuda {
@@ -34,19 +35,11 @@ bool HasOurTypes(const KernelSpec& spec) {
 KernelResult MakeOfLibrary(const Maker& maker) {
   using ir::Op;
   const KernelSpec& spec = maker.spec;
+  // Dropout alone is a kernel of our own.
+  if (ir::IsElementwise(spec.op) && spec.op != Op::kDropout) {
+    return MakeChain(spec, maker.device, maker.toolkit);
+  }
   switch (spec.op) {
-    case Op::kAdd:
-    case Op::kMul:
-    case Op::kSub:
-    case Op::kScale:
-    case Op::kMulScalar:
-    case Op::kCast:
-    case Op::kSum:
-    case Op::kGelu:
-    case Op::kGeluGrad:
-    case Op::kSilu:
-    case Op::kSiluGrad:
-      return MakeChain(spec, maker.device, maker.toolkit);
     case Op::kEinsum:
       return MakeEinsum(spec, maker.device, maker.toolkit);
     case Op::kFused:

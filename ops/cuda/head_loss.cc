@@ -15,7 +15,7 @@ namespace meshwright::ops::cuda {
 namespace {
 
 constexpr int64_t kFloatBytes = static_cast<int64_t>(sizeof(float));
-// Of elements between rows, and of tokens of a block.
+// Of tokens of a block.
 constexpr int64_t kGrain = 16;
 
 struct HeadShape {
@@ -207,7 +207,7 @@ KernelResult MakeHeadLoss(const KernelSpec& spec, CudaDevice& device, Toolkit& t
   shape.tokens = tokens;
   shape.width = spec.inputs[1].dims[1];
   shape.vocabulary = spec.inputs[1].dims[0];
-  shape.pitch = device::AlignUp(shape.vocabulary, kGrain);
+  shape.pitch = HeadPitch(shape.vocabulary);
   shape.block = BlockTokens(shape, spec.outputs.back().elements());
   shape.dtype = dtype;
   shape.tf32 = toolkit.tf32 && dtype == ir::DType::kF32;

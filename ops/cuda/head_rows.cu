@@ -19,10 +19,6 @@ constexpr int kQuad = 4;   // logits of 16 bytes
 constexpr int kAhead = 4;  // quads that a thread has asked for before it looks at the first
 constexpr int kBatchQuads = kRowThreads * kAhead;
 constexpr float kNothing = -INFINITY;
-constexpr float kLog2E = 1.44269504f;
-
-// The difference first: its rounding is relative to it, not to the logits.
-__device__ inline float ExpOfDifference(float x, float y) { return exp2f((x - y) * kLog2E); }
 
 // sum of exp(x - largest) over some x: what two of them make together does not overflow. The
 // largest is never NaN: a NaN among the x is in the sum, and stays there.

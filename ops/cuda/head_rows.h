@@ -17,6 +17,12 @@
 
 namespace meshwright::ops::cuda {
 
+// Elements from row to row of logits: rows start at multiples of 64 bytes.
+inline constexpr int64_t kHeadGrain = 16;
+constexpr int64_t HeadPitch(int64_t vocabulary) {
+  return (vocabulary + kHeadGrain - 1) / kHeadGrain * kHeadGrain;
+}
+
 struct HeadBlockRows {
   // f32, at a multiple of 16 bytes as every row is; becomes the gradient.
   void* logits = nullptr;

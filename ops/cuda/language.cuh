@@ -222,6 +222,12 @@ __device__ inline void StoreUnit(T* place, const float (&values)[N]) {
   }
 }
 
+// exp(x - y). The difference first: its rounding is relative to it, not to the numbers.
+__device__ inline float ExpOfDifference(float x, float y) {
+  constexpr float kLog2E = 1.44269504f;
+  return exp2f((x - y) * kLog2E);
+}
+
 // ---- Sums ---------------------------------------------------------------------------------------
 
 // All lanes get the result, whose order of additions is fixed.

@@ -14,11 +14,6 @@ constexpr int64_t kThreads = 256;
 constexpr int64_t kRowThreads = 512;
 constexpr int64_t kNllThreads = 1024;
 
-constexpr float kLog2E = 1.44269504f;
-
-// The difference first: its rounding is relative to it, not to the logits.
-__device__ inline float ExpOfDifference(float x, float y) { return exp2f((x - y) * kLog2E); }
-
 // How a thread takes rows: so many units are asked for before the first is looked at.
 template <typename T>
 struct RowForm {

@@ -255,6 +255,9 @@ TEST(JobConfig, ValuesWithoutEffectAreNoted) {
        "zero_stage has no effect"},
       {{"activation_checkpoint.layers=\"0-1\"", "activation_checkpoint.mode=none"},
        "activation_checkpoint.layers has no effect"},
+      {{"training.allow_tf32=true", "training.dtype=bfloat16"},
+       "training.allow_tf32 has no effect"},
+      {{"training.allow_tf32=true", "parallelism.device=cpu"}, "training.allow_tf32 has no effect"},
       {{"validation.fraction=0"}, "no validation runs"},
       {{"validation.batches=0", "validation.interval=5"}, "validation.interval has no effect"},
   };

@@ -210,5 +210,19 @@ TEST(WorkerProfileText, TakesAFileOrNothing) {
   EXPECT_EQ(measured.calls, 0);
 }
 
+TEST(GpuProfileText, IsThePublishedOneWithTheMemoryAndLinksOfTheGpu) {
+  const auto text = GpuProfileText("cached", "NVIDIA H200", 120'000'000'000);
+  ASSERT_TRUE(text.has_value()) << text.error();
+  const auto profile = mesh::ParseDeviceProfile(*text);
+  ASSERT_TRUE(profile.has_value()) << profile.error();
+  EXPECT_EQ(profile->name, "h200-141g");
+  EXPECT_EQ(profile->memory_bytes, 120'000'000'000);
+  EXPECT_EQ(profile->links, mesh::LinksOfGpu("NVIDIA H200", *profile));
+  EXPECT_TRUE(profile->links.process.has_value());
+  EXPECT_EQ(*GpuProfileText("cached", "NVIDIA GeForce RTX 4090", 24'000'000'000), "");
+  EXPECT_EQ(*GpuProfileText("off", "NVIDIA H200", 1), "");
+  EXPECT_FALSE(GpuProfileText("/no/such/file", "NVIDIA H200", 1).has_value());
+}
+
 }  // namespace
 }  // namespace meshwright::cli

@@ -84,6 +84,19 @@ TEST(CorePlacement, AJobMaySayItsKind) {
   EXPECT_EQ(mixed.BusyAfter(job), (std::vector<int>{1, 1, 0})) << "waits, though a CPU is free";
 }
 
+TEST(CorePlacement, WhatAJobAllowsIsToldToItsWorkers) {
+  for (const bool allowed : {false, true}) {
+    SimCluster cluster;
+    cluster.AddWorkers(1);
+    ir::JobRequest request = SimCluster::MakeJob(1, 1, 1, 3);
+    request.train.tf32 = allowed;
+    cluster.Submit(request);
+    cluster.Settle();
+    ASSERT_TRUE(cluster.last_load.has_value());
+    EXPECT_EQ(cluster.last_load->tf32, allowed);
+  }
+}
+
 TEST(CorePlacement, AJobForGpusWaitsForTheFirstOne) {
   SimCluster cluster;
   cluster.AddWorkers(1);

@@ -367,6 +367,7 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
                    Say(worker, proto::Heartbeat{});
                  },
                  [&](const proto::LoadMesh& load) {
+                   last_load = load;
                    worker.meshes.insert(load.mesh_gen.value());
                    worker.last_seq[load.mesh_gen.value()] = 0;
                    EXPECT_LE(load.ranks.size(), static_cast<size_t>(worker.devices));

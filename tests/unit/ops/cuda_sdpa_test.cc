@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/cuda/sdpa_attention.h"
+#include "ops/cuda/workspace.h"
 #include "tests/emulated/sdpa.h"
 #include "tests/unit/ops/cuda_fixture.h"
 
@@ -99,6 +100,18 @@ TEST_F(CudaSdpa, WhatALibraryDoesNotTakeHasNoKernel) {
   EXPECT_EQ(sdpa_.plans(), 0);
   gpu_.toolkit.sdpa = nullptr;
   EXPECT_EQ(Make(Spec(Op::kAttention, DType::kBF16)), nullptr);
+}
+
+TEST(CudaWorkspace, IsAlignedAndInsideOfWhatIsAskedFor) {
+  EXPECT_EQ(cuda::WorkspaceBytes(0), 0);
+  std::vector<std::byte> memory(4096);
+  for (size_t start = 0; start < 256; start += 64) {
+    std::byte* const scratch = memory.data() + start;
+    const auto* const at = static_cast<const std::byte*>(cuda::WorkspaceAt(scratch));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(at) % 256, 0u);
+    EXPECT_GE(at, scratch);
+    EXPECT_LE(at + 1000, scratch + cuda::WorkspaceBytes(1000));
+  }
 }
 
 SdpaShape Shape(bool gradient, int64_t batch, int64_t heads, int64_t kv_heads, int64_t sequence) {

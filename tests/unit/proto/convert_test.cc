@@ -86,6 +86,7 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
   load.vocabulary = 256;
   load.init_weights = {kHash, 99, "w"};
   load.graph = {kHash, 98, "g"};
+  load.tf32 = true;
   const std::vector<DownBody> bodies = {Welcome{"c", 500, 3000},
                                         load,
                                         Connect{gen},
@@ -115,7 +116,10 @@ ir::JobRequest SomeJob() {
   job.init_weights = {kHash, 2, "weights"};
   job.parallel = {2,     3,    4, 5,      "gpipe", 2,        "7,5",   "2x1,1x1",
                   "2x2", true, 3, "full", "0-5",   "search", "w=[_]", 6};
+  job.parallel.head_block_tokens = 7;
+  job.parallel.device = "cpu";
   job.train = {1, 2, 3, 4, 5, 6, 7, 8};
+  job.train.tf32 = true;
   job.save_weights = false;
   job.config_text = "text";
   return job;

@@ -89,17 +89,18 @@ class MeshHostTest : public ::testing::Test {
   HostResources resources_;
   std::unique_ptr<MeshHost> host_;
 
- private:
-  ir::BlobRef AddProgram(const std::string& name) {
-    ProgramMaker maker(name, 0);
-    const SlotId x = maker.Persistent("x", F32({2}));
-    maker.Run(maker.Executable(R"(graph "fill" {
+ protected:
+  ir::BlobRef AddProgram(const std::string& name, const char* graph = R"(graph "fill" {
       %0 = constant {value=7.0} : f32[2]
       output "x" %0
-    })"),
-              {}, {x});
+    })") {
+    ProgramMaker maker(name, 0);
+    const SlotId x = maker.Persistent("x", F32({2}));
+    maker.Run(maker.Executable(graph), {}, {x});
     return link_.Add(ir::FormatProgram(maker.Finish()), name);
   }
+
+ private:
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<proto::UpBody> heard_;
@@ -202,6 +203,36 @@ TEST_F(MeshHostOnGpuTest, ALostGpuIsToldOnce) {
   ExpectLost("restart it");
   host_.reset();
   EXPECT_EQ(lost_.size(), 1u);
+}
+
+TEST_F(MeshHostOnGpuTest, ProductsAreRoundedWhereTheJobAllowsIt) {
+  for (const bool allowed : {false, true}) {
+    emulated::EmulatedBlas exact;
+    emulated::EmulatedBlas rounded;
+    ops::cuda::Toolkit tf32_toolkit = gpu_.toolkit();
+    tf32_toolkit.tf32 = true;
+    tf32_toolkit.blas = &rounded;
+    gpu_.toolkit().blas = &exact;
+    resources_.gpus.tf32_toolkit = &tf32_toolkit;
+    Renew();
+    proto::LoadMesh load = MakeLoad();
+    load.tf32 = allowed;
+    load.ranks[0].step = AddProgram("step", R"(graph "product" {
+      %0 = constant {value=2.0} : f32[2]
+      %1 = constant {value=3.0} : f32[2,2]
+      %2 = einsum(%0, %1) {equation="k,kn->n"} : f32[2]
+      output "x" %2
+    })");
+    host_->Load(load);
+    const auto loaded = std::get<proto::Loaded>(Next());
+    EXPECT_TRUE(loaded.error.ok()) << loaded.error.message;
+    EXPECT_EQ(exact.plans(), allowed ? 0 : 1);
+    EXPECT_EQ(rounded.plans(), allowed ? 1 : 0);
+    host_.reset();
+    Next();  // that it let go
+    host_ = std::make_unique<MeshHost>(
+        resources_, kGen, [this](proto::UpBody body) { Heard(std::move(body)); }, [] {});
+  }
 }
 
 TEST_F(MeshHostOnGpuTest, AGpuThatIsLostWhileItLoadsIsTold) {
