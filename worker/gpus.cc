@@ -76,7 +76,10 @@ Result<Gpus> FindGpus(int count, std::vector<int> which) {
     return Fail(InvalidArgument(fmt::format("GPU {} asked for, this machine has {}: 0 to {}", index,
                                             all.size(), all.size() - 1)));
   }
-  static const Result<std::unique_ptr<Libraries>> libraries = OpenLibraries(system->plugin);
+  // Never closed: a device that does not end leaves threads behind, which use them.
+  static const auto& libraries =
+      *std::make_unique<Result<std::unique_ptr<Libraries>>>(OpenLibraries(system->plugin))
+           .release();
   if (!libraries.has_value()) return Fail(libraries.error());
   Gpus gpus;
   gpus.driver = &system->plugin.driver();

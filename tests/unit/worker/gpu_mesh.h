@@ -3,6 +3,9 @@
 // Thread rule: as its parts. Ownership: outlives the runtimes.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "tests/emulated/libraries.h"
 #include "tests/emulated/nccl.h"
 #include "tests/unit/worker/program_maker.h"
@@ -47,5 +50,12 @@ struct GpuMesh {
     return options;
   }
 };
+
+// For a device that does not end: a runtime leaves threads behind then, which use the mesh. Never
+// freed.
+inline GpuMesh& MeshForEver(int devices) {
+  static auto* const meshes = std::make_unique<std::vector<std::unique_ptr<GpuMesh>>>().release();
+  return *meshes->emplace_back(std::make_unique<GpuMesh>(devices));
+}
 
 }  // namespace meshwright::worker

@@ -292,7 +292,7 @@ TEST(QueuedStep, ADeviceThatWaitsForAPeerIsAVictimAndWaitsTwiceAsLong) {
 
 // Both stand still: the one that hangs is the cause.
 TEST(QueuedStep, TheDeviceThatHangsIsNamedAndNotItsVictim) {
-  GpuMesh gpus(2);
+  GpuMesh& gpus = MeshForEver(2);
   Feed feed;
   RuntimeOptions options = gpus.Options(Sums());
   options.feed = &feed;
@@ -306,6 +306,12 @@ TEST(QueuedStep, TheDeviceThatHangsIsNamedAndNotItsVictim) {
   EXPECT_THAT(stalled.error().message(),
               HasSubstr("rank 1, program 'step', step 0, instruction 0 (RUN"));
   EXPECT_NE(stalled.error().blame(), Blame::kPeerVictim);
+  runtime->reset();
+  // Nobody waits for the aborts of what is kept.
+  const Deadline deadline = Deadline::After(20'000);
+  while (gpus.network.alive() > 0 && !deadline.expired()) std::this_thread::yield();
+  EXPECT_EQ(gpus.network.alive(), 0);
+  EXPECT_THAT(gpus.driver.misuse(), IsEmpty());
 }
 
 // ---- The end ------------------------------------------------------------------------------------
@@ -375,7 +381,7 @@ TEST(QueuedStep, AnAbortThatDoesNotEndNeedsAnotherProcess) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "what NCCL may still use is never freed";
 #endif
-  GpuMesh gpus(2);
+  GpuMesh& gpus = MeshForEver(2);
   Feed feed;
   RuntimeOptions options = gpus.Options(Sums());
   options.feed = &feed;
@@ -389,6 +395,7 @@ TEST(QueuedStep, AnAbortThatDoesNotEndNeedsAnotherProcess) {
   EXPECT_THAT(end.message(), HasSubstr("did not end in time"));
   const Deadline deadline = Deadline::After(20'000);
   while (gpus.network.alive() > 0 && !deadline.expired()) std::this_thread::yield();
+  EXPECT_EQ(gpus.network.alive(), 0);
 }
 
 // ---- Memory of groups ---------------------------------------------------------------------------
