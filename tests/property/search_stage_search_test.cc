@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include "base/clock.h"
+#include "tests/still_clock.h"
 
 namespace meshwright::search {
 namespace {
@@ -167,7 +167,7 @@ const StageSearchOptions kExact{.timeout_ms = 60'000, .gap = 0, .bucket_ratio = 
 void ExpectWhatBruteForceFinds(const StageProblem& problem) {
   RC_ASSERT(CheckStageProblem(problem).ok());
   const BruteForce wanted(problem);
-  const auto answer = SearchStages(problem, kExact, SystemClock());
+  const auto answer = SearchStages(problem, kExact, kStill);
   RC_CLASSIFY(!wanted.best && wanted.lacking_bytes, "lacks memory");
   RC_CLASSIFY(!wanted.best && !wanted.lacking_bytes, "does not cover");
   RC_CLASSIFY(wanted.best && std::get<1>(*wanted.best) > 1, "several stages");
@@ -212,7 +212,7 @@ RC_GTEST_PROP(StageSearchProperty, ApproximationsKeepTheirBounds, ()) {
   options.limits.arrangements = Below(3) * 10;
   const bool coarse = Below(2) == 0;
   if (coarse) options.limits.entries = 1 + Below(60);
-  const auto answer = SearchStages(problem, options, SystemClock());
+  const auto answer = SearchStages(problem, options, kStill);
   if (!answer.has_value()) {
     if (answer.error().code() != StatusCode::kResourceExhausted) {
       RC_LOG() << answer.error().ToString();

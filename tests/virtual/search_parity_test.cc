@@ -9,7 +9,6 @@
 #include <string>
 #include <utility>
 
-#include "base/clock.h"
 #include "compile/compile.h"
 #include "ir/verify.h"
 #include "planner/evaluation.h"
@@ -18,6 +17,7 @@
 #include "planner/schedule.h"
 #include "search/intra_problem.h"
 #include "tests/scale.h"
+#include "tests/still_clock.h"
 #include "tests/virtual/tiny_models.h"
 #include "tests/virtual/virtual_cluster.h"
 
@@ -137,7 +137,7 @@ class SearchPlanner {
   const planner::Layout& layout_;
   const search::IntraOptions options_;
   const search::IntraCosts& costs_;
-  const std::unique_ptr<const search::ChoiceSolver> solver_ = search::MakeSolver(SystemClock());
+  const std::unique_ptr<const search::ChoiceSolver> solver_ = search::MakeSolver(kStill);
   std::vector<int> layers_;
   Searched searched_;
 };

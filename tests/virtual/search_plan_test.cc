@@ -15,6 +15,7 @@
 #include "search/find_layout.h"
 #include "search/find_shardings.h"
 #include "tests/scale.h"
+#include "tests/still_clock.h"
 #include "tests/virtual/tiny_models.h"
 #include "tests/virtual/virtual_cluster.h"
 
@@ -130,9 +131,9 @@ class SearchPlan : public ::testing::Test {
                     const std::string& name, int vocabulary) {
     ir::JobRequest by_rules = job;
     by_rules.parallel.shardings = "rules";
-    const auto found_by_rules = search::FindPlan(by_rules, topology, {}, SystemClock());
+    const auto found_by_rules = search::FindPlan(by_rules, topology, {}, kStill);
     ASSERT_TRUE(found_by_rules.has_value()) << name << ": " << found_by_rules.error();
-    const auto found = search::FindPlan(job, topology, {}, SystemClock());
+    const auto found = search::FindPlan(job, topology, {}, kStill);
     ASSERT_TRUE(found.has_value()) << name << ": " << found.error();
     const planner::Plan* const rules = &found_by_rules->plan;
     const planner::Plan* const plan = &found->plan;
@@ -141,7 +142,7 @@ class SearchPlan : public ::testing::Test {
     EXPECT_EQ(plan->notes.back().find("no answer"), std::string::npos)
         << name << ": " << plan->notes.back();
     EXPECT_LE(ForecastSeconds(*plan, topology), ForecastSeconds(*rules, topology)) << name;
-    const auto chooser = search::MakeShardingChooser(job, topology, {}, SystemClock());
+    const auto chooser = search::MakeShardingChooser(job, topology, {}, kStill);
     const auto searched =
         planner::MakePlanOf(job, topology, rules->layout, planner::PlanScope::kAllDevices, chooser);
     ASSERT_TRUE(searched.has_value()) << name << ": " << searched.error();
@@ -254,7 +255,7 @@ TEST_F(SearchPlan, SplitWeightsAreGatheredOncePerReadingPhase) {
   layout.data = 4;
   layout.microbatches = 2;
   layout.zero = 3;
-  const auto chooser = search::MakeShardingChooser(job, topology, {}, SystemClock());
+  const auto chooser = search::MakeShardingChooser(job, topology, {}, kStill);
   const auto plan =
       planner::MakePlanOf(job, topology, layout, planner::PlanScope::kAllDevices, chooser);
   ASSERT_TRUE(plan.has_value()) << plan.error();

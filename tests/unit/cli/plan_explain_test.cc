@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "search/choice_problem.h"
+#include "tests/still_clock.h"
 #include "tests/unit/cli/planned_job.h"
 
 namespace meshwright::cli {
@@ -90,7 +91,7 @@ class ExplainPlanOfTwoStages : public ::testing::Test {
     planned_ = *std::move(planned);
   }
   Result<std::string> Explain(const std::string& subject, bool json = false) {
-    return ExplainPlan(planned_, topology_, subject, json, SystemClock());
+    return ExplainPlan(planned_, topology_, subject, json, kStill);
   }
 
   const mesh::Topology topology_ = mesh::Topology::Local(4, 1);

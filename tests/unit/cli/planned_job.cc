@@ -1,6 +1,6 @@
 #include "tests/unit/cli/planned_job.h"
 
-#include "base/clock.h"
+#include "tests/still_clock.h"
 
 namespace meshwright::cli {
 
@@ -29,7 +29,7 @@ Result<PlannedJob> PlanSmallJob(const std::vector<std::string>& overrides,
                                 const mesh::Topology& topology, const std::string& decisions) {
   MW_ASSIGN_OR_RETURN(const JobConfig config, SmallConfig(overrides, decisions));
   MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
-  return PlanJob(std::move(prepared), topology, {}, SystemClock(), planner::PlanScope::kAllDevices);
+  return PlanJob(std::move(prepared), topology, {}, kStill, planner::PlanScope::kAllDevices);
 }
 
 }  // namespace meshwright::cli

@@ -6,6 +6,7 @@
 #include "search/explain_shardings.h"
 #include "search/explain_stage.h"
 #include "search/find_layout.h"
+#include "tests/still_clock.h"
 #include "tests/unit/search/search_testing.h"
 
 namespace meshwright::search {
@@ -26,7 +27,7 @@ struct Explained {
 
   Result<ShardingExplainer> Explainer(ExplainOptions options = {}) const {
     options.by_search = found.by_search;
-    return ShardingExplainer::Make(job, topology, found.plan, options, SystemClock());
+    return ShardingExplainer::Make(job, topology, found.plan, options, kStill);
   }
 };
 
@@ -34,7 +35,7 @@ Explained PlanOf(ir::JobRequest job) {
   const int devices =
       static_cast<int>(job.parallel.data * job.parallel.tensor * job.parallel.pipeline);
   Explained explained{std::move(job), mesh::Topology::Local(devices, 1), {}};
-  auto found = FindPlan(explained.job, explained.topology, {}, SystemClock());
+  auto found = FindPlan(explained.job, explained.topology, {}, kStill);
   EXPECT_TRUE(found.has_value()) << found.error();
   if (found) explained.found = *std::move(found);
   return explained;
@@ -128,7 +129,7 @@ TEST(ExplainStage, SecondsAndMemoryAreThoseOfTheForecast) {
   ASSERT_TRUE(forecast.has_value()) << forecast.error();
   const ExplainStageInput input{plan.job, plan.topology, plan.found.plan, *forecast};
   double busy_s = 0;
-  const auto stage = ExplainStage(input, 1, SystemClock());
+  const auto stage = ExplainStage(input, 1, kStill);
   ASSERT_TRUE(stage.has_value()) << stage.error();
   for (const auto& [piece, seconds] : stage->seconds) busy_s += seconds;
   EXPECT_NEAR(busy_s, forecast->simulation.busy_s[1], 1e-12);
@@ -141,7 +142,7 @@ TEST(ExplainStage, AMovedBoundaryIsThePlanWithThoseLayers) {
   const auto forecast = planner::ForecastStep(plan.found.plan, plan.topology);
   ASSERT_TRUE(forecast.has_value()) << forecast.error();
   const ExplainStageInput input{plan.job, plan.topology, plan.found.plan, *forecast};
-  const auto stage = ExplainStage(input, 0, SystemClock());
+  const auto stage = ExplainStage(input, 0, kStill);
   ASSERT_TRUE(stage.has_value()) << stage.error();
   ASSERT_EQ(stage->moves.size(), 2u);
   for (const BoundaryMove& move : stage->moves) {

@@ -17,12 +17,10 @@
 #include "search/nearest_plans.h"
 #include "search/short_model.h"
 #include "tests/scale.h"
+#include "tests/still_clock.h"
 
 namespace meshwright::search {
 namespace {
-
-// Time never ends a search here: what it finds does not depend on the machine.
-const FakeClock kStill;
 
 ir::JobRequest Gpt2Job(int64_t layers, int64_t batch, int64_t vocabulary = 1024) {
   models::Gpt2Config config;
@@ -191,7 +189,7 @@ TEST(LayoutCosts, MemoryOfEachStageIsThatOfItsProgram) {
         ir::JobRequest job = Gpt2Job(16, 16, vocabulary);
         job.train.compute_dtype = dtype;
         Pin(job.parallel, layout);
-        const auto found = FindLayout(job, topology, {}, SystemClock());
+        const auto found = FindLayout(job, topology, {}, kStill);
         ASSERT_TRUE(found.has_value()) << found.error();
         const LayoutCost& cost = found->best.front();
         const auto plan = planner::MakePlanOf(job, topology, cost.layout);
@@ -232,7 +230,7 @@ TEST(LayoutCosts, MemoryIsAboutThatOfTheProgramWhateverIsRecomputed) {
       ir::JobRequest job = Gpt2Job(4, 16, 5003);
       Pin(job.parallel, layout);
       job.parallel.recompute = mode;
-      const auto found = FindLayout(job, topology, {}, SystemClock());
+      const auto found = FindLayout(job, topology, {}, kStill);
       ASSERT_TRUE(found.has_value()) << found.error();
       const LayoutCost& cost = found->best.front();
       const auto plan = planner::MakePlanOf(job, topology, cost.layout);

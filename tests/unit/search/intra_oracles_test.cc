@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "search/intra_problem.h"
+#include "tests/still_clock.h"
 #include "tests/unit/search/search_testing.h"
 
 namespace meshwright::search {
@@ -59,7 +60,7 @@ struct Found {
 // The layout that lowering wants: axes "data" and "tensor".
 Result<Found> Find(const Staged& staged, const IntraOptions& options,
                    const std::map<std::string, LinkCost>& links) {
-  const auto solver = MakeSolver(SystemClock());
+  const auto solver = MakeSolver(kStill);
   Found found;
   MW_ASSIGN_OR_RETURN(found.answer, SearchIntra(staged.graph, staged.stages, options,
                                                 DearProducts(links), *solver));
@@ -126,7 +127,7 @@ TEST_F(Mlp, Zero2AccumulatesSplitGradientsWhereMemoryIsShort) {
   options.pins.batch_axes = {"data"};
   auto staged = StepOf(MlpLoss({}));
   ASSERT_TRUE(staged.has_value());
-  const auto solver = MakeSolver(SystemClock());
+  const auto solver = MakeSolver(kStill);
   const DearProducts costs({{"data", {1, 1}}});
   const auto roomy = SearchIntra(staged->graph, staged->stages, options, costs, *solver);
   ASSERT_TRUE(roomy.has_value()) << roomy.error();

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/still_clock.h"
 #include "tests/unit/search/search_testing.h"
 
 namespace meshwright::search {
@@ -45,7 +46,7 @@ class Pins : public ::testing::Test {
 
   Result<IntraAnswer> Search() const {
     return SearchIntra(staged_.graph, staged_.stages, options_, *MakeRateCosts({}, {}),
-                       *MakeSolver(SystemClock()));
+                       *MakeSolver(kStill));
   }
 
   std::string Error() const {
@@ -114,7 +115,7 @@ TEST(IntraMemory, ATightBudgetSplitsMoreUntilNothingFits) {
   IntraOptions options{.axes = {{"data", 4}}, .budget_bytes = int64_t{1} << 40};
   // Transfers are dear, so that nothing is split without need.
   const auto costs = MakeRateCosts({1e12, 1e12, 0}, {{"data", {1, 1e-3}}});
-  const auto solver = MakeSolver(SystemClock());
+  const auto solver = MakeSolver(kStill);
   double last_s = 0;
   int64_t used_bytes = 0;
   const int64_t weights_bytes = 3 * 4 * 64 * 64;

@@ -8,13 +8,13 @@
 #include <memory>
 #include <string>
 
-#include "base/clock.h"
 #include "client/trainer.h"
 #include "models/gpt2.h"
 #include "planner/cost_model.h"
 #include "planner/forecast.h"
 #include "planner/zero.h"
 #include "search/find_shardings.h"
+#include "tests/still_clock.h"
 
 namespace meshwright::search {
 namespace {
@@ -119,7 +119,7 @@ TEST(ShardingSearch, PricesTheProgramsThatItsAnswerBecomes) {
                         {DegreesOf(8, 1, 1, 2), 3}, {DegreesOf(2, 4, 1, 4), 3}};
   for (const Case& c : cases) {
     const ir::JobRequest job = UnfusedGpt2(32);
-    const auto solver = MakeSolver(SystemClock());
+    const auto solver = MakeSolver(kStill);
     const auto costs = MakeModelCosts(topology, c.layout);
     double priced_s = 0;
     const auto choose =
@@ -159,7 +159,7 @@ TEST(ShardingSearch, TheJobsZeroIsTheLeastThatIsSplit) {
   for (const int64_t zero : {0, 1, 3}) {
     job.parallel.zero = zero;
     layout.zero = zero;
-    const auto choose = MakeShardingChooser(job, topology, {}, SystemClock());
+    const auto choose = MakeShardingChooser(job, topology, {}, kStill);
     const auto plan =
         planner::MakePlanOf(job, topology, layout, planner::PlanScope::kOnePerStage, choose);
     ASSERT_TRUE(plan.has_value()) << plan.error();
@@ -187,7 +187,7 @@ TEST(ShardingSearch, FitsTheDevices) {
     device.memory_bytes = roomy->memory[0].total_bytes * 7 / 10;
   }
   ASSERT_FALSE(planner::MakePlanOf(job, topology, layout).has_value());
-  const auto choose = MakeShardingChooser(job, topology, {.memory_share = 0.9}, SystemClock());
+  const auto choose = MakeShardingChooser(job, topology, {.memory_share = 0.9}, kStill);
   const auto plan =
       planner::MakePlanOf(job, topology, layout, planner::PlanScope::kAllDevices, choose);
   ASSERT_TRUE(plan.has_value()) << plan.error();

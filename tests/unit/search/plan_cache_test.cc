@@ -7,6 +7,7 @@
 
 #include "search/fingerprint.h"
 #include "tests/scale.h"
+#include "tests/still_clock.h"
 #include "tests/unit/search/search_testing.h"
 
 namespace meshwright::search {
@@ -128,7 +129,7 @@ class CachedFindPlan : public ::testing::Test {
   Result<FoundPlan> Find() {
     FindOptions options;
     options.cache = &cache_;
-    return FindPlan(job_, topology_, options, SystemClock());
+    return FindPlan(job_, topology_, options, kStill);
   }
   std::string Notes(const FoundPlan& found) {
     std::string text;

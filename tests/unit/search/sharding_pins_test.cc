@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "search/find_layout.h"
+#include "tests/still_clock.h"
 #include "tests/unit/search/search_testing.h"
 
 namespace meshwright::search {
@@ -84,7 +85,7 @@ void ExpectHonoured(const planner::Plan& plan, const ir::JobRequest& job) {
 TEST(PinnedPlan, TheRulesHonourWhatTheyCan) {
   // By rows instead of by columns.
   const ir::JobRequest job = SmallJob(1, 2, "*.c_fc.weight=[_{tensor},_]");
-  const auto found = FindPlan(job, mesh::Topology::Local(2, 1), {}, SystemClock());
+  const auto found = FindPlan(job, mesh::Topology::Local(2, 1), {}, kStill);
   ASSERT_TRUE(found.has_value()) << found.error();
   ExpectHonoured(found->plan, job);
   EXPECT_FALSE(found->by_search);
@@ -92,7 +93,7 @@ TEST(PinnedPlan, TheRulesHonourWhatTheyCan) {
 
 TEST(PinnedPlan, WhatTheRulesCannotHonourIsSearched) {
   const ir::JobRequest job = SmallJob(2, 2, "*.c_fc.weight=[_{data},_{tensor}]");
-  const auto found = FindPlan(job, mesh::Topology::Local(4, 1), {}, SystemClock());
+  const auto found = FindPlan(job, mesh::Topology::Local(4, 1), {}, kStill);
   ASSERT_TRUE(found.has_value()) << found.error();
   ExpectHonoured(found->plan, job);
   EXPECT_TRUE(found->by_search);
@@ -103,7 +104,7 @@ TEST(PinnedPlan, TheSearchHonoursPins) {
   ir::JobRequest job =
       SmallJob(2, 2, "transformer.wte.weight=[_,_]; *.mlp.c_proj.weight=[_{tensor},_]");
   job.parallel.shardings = "search";
-  const auto found = FindPlan(job, mesh::Topology::Local(4, 1), {}, SystemClock());
+  const auto found = FindPlan(job, mesh::Topology::Local(4, 1), {}, kStill);
   ASSERT_TRUE(found.has_value()) << found.error();
   ExpectHonoured(found->plan, job);
 }
@@ -112,14 +113,14 @@ TEST(PinnedPlan, OpenDegreesTakePinsAlong) {
   ir::JobRequest job = SmallJob(0, 0, "*.c_fc.weight=[_{tensor},_]");
   job.parallel = ir::OpenParallel();
   job.parallel.sharding_pins = "*.c_fc.weight=[_{tensor},_]";
-  const auto found = FindPlan(job, mesh::Topology::Local(4, 1), {}, SystemClock());
+  const auto found = FindPlan(job, mesh::Topology::Local(4, 1), {}, kStill);
   ASSERT_TRUE(found.has_value()) << found.error();
   ExpectHonoured(found->plan, job);
 }
 
 TEST(PinnedPlan, WhatNothingAllowsIsAnError) {
   const ir::JobRequest job = SmallJob(1, 3, "*.c_fc.weight=[_{tensor},_]");
-  const auto found = FindPlan(job, mesh::Topology::Local(3, 1), {}, SystemClock());
+  const auto found = FindPlan(job, mesh::Topology::Local(3, 1), {}, kStill);
   ASSERT_FALSE(found.has_value());
   EXPECT_EQ(found.error().code(), StatusCode::kInvalidArgument);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "search/stage_buckets.h"
+#include "tests/still_clock.h"
 #include "tests/unit/search/stage_problems.h"
 
 namespace meshwright::search {
@@ -16,13 +17,13 @@ namespace {
 const StageSearchOptions kExactly{.timeout_ms = 60'000, .gap = 0, .bucket_ratio = 0};
 
 StageAnswer Found(const StageProblem& problem, const StageSearchOptions& options = kExactly) {
-  auto answer = SearchStages(problem, options, SystemClock());
+  auto answer = SearchStages(problem, options, kStill);
   EXPECT_TRUE(answer.has_value()) << answer.error().ToString();
   return answer.has_value() ? *std::move(answer) : StageAnswer{};
 }
 
 Status Refused(const StageProblem& problem) {
-  const auto answer = SearchStages(problem, kExactly, SystemClock());
+  const auto answer = SearchStages(problem, kExactly, kStill);
   return answer.has_value() ? OkStatus() : answer.error();
 }
 
