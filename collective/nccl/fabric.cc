@@ -48,6 +48,7 @@ class NcclFabric final : public Fabric {
   Status ConnectAll();
   Status AttachAll();
   Status FinalizeAll();
+  bool DrainChannels();
 
   const std::shared_ptr<Context> context_;
   Combiner& combiner_;
@@ -114,8 +115,9 @@ void NcclFabric::Close() {
     Abort(done.WithContext("closing the fabric"));
     context_->StartAbort();
   }
-  const bool ended = context_->AwaitEnd(context_->timing.end_ms);
+  bool ended = context_->AwaitEnd(context_->timing.end_ms);
   if (!ended) LogError("NCCL did not end its communicators in time; their memory stays taken");
+  ended = ended && DrainChannels();
   for (const auto& group : groups_) group->Release(!ended);
   for (const auto& channel : channels_) channel->Release(!ended);
   setup_.Release(!ended);
@@ -128,6 +130,17 @@ Status NcclFabric::FinalizeAll() {
     MW_TRY(channel->Drain(sent, [this] { return Poll(); }));
   }
   return setup_.Finalize(context_->After(kFinalizeTimeoutMs));
+}
+
+// What an abort ends leaves the queues soon, but not at once: no memory is freed under it.
+bool NcclFabric::DrainChannels() {
+  const HostDeadline deadline = context_->After(context_->timing.end_ms);
+  const bool drained = std::ranges::all_of(channels_, [&](const auto& channel) {
+    return channel->Drain(deadline, [] { return OkStatus(); }).code() !=
+           StatusCode::kDeadlineExceeded;
+  });
+  if (!drained) LogError("channels did not end their work in time; their memory stays taken");
+  return drained;
 }
 
 Local* NcclFabric::Find(int rank) {

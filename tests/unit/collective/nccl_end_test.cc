@@ -168,6 +168,31 @@ TEST(NcclEnd, ADestructionThatDoesNotEndIsLeftBehind) {
   EXPECT_THAT(house.network().misuse(), IsEmpty());
 }
 
+TEST(NcclEnd, AChannelThatIsStillAtWorkKeepsItsMemory) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "leaves memory behind";
+#endif
+  HouseOptions options = Ranks(2);
+  options.timing.end_ms = 100;
+  NcclHouse house(options);
+  Fabrics fabrics = house.MakeFabrics();
+  Channel* const sender = fabrics[0]->MakeChannel("c", 0, 1, 2, 8).value().sender;
+  ASSERT_TRUE(fabrics[1]->MakeChannel("c", 0, 1, 2, 8).has_value());
+  ASSERT_THAT(ConnectAll(fabrics), Each(OkStatus()));
+  const auto memory = house.device(0).Allocate({ir::MemoryKind::kOther, 64}).value();
+  const auto before = Alive(house);
+  house.driver().Hang(0, true);
+  ASSERT_EQ(sender->Send(memory->data(), 8), OkStatus());
+  for (auto& fabric : fabrics) fabric->Abort(Cancelled("enough"));
+  CloseAll(fabrics);
+  EXPECT_EQ(house.network().alive(), 0);
+  // All but the word of rank 1, whose device is idle.
+  EXPECT_EQ(Alive(house)["allocation"], before.at("allocation") - 1);
+  EXPECT_EQ(Alive(house)["host"], before.at("host") - 1);
+  EXPECT_THAT(house.driver().misuse(), IsEmpty());
+  house.driver().Hang(0, false);
+}
+
 TEST(NcclEnd, WhatIsMadeWhileAnAbortGoesOnIsAbortedToo) {
   HouseOptions options;
   options.process_of_rank = {0, 0};
