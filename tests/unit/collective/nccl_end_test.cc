@@ -1,8 +1,8 @@
 // How the NCCL fabric ends: orderly, by an abort, and when NCCL does not come back.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -229,19 +229,26 @@ TEST(NcclEnd, ACommunicatorThatIsAbortedWhileItGetsReadyIsNotReady) {
 }
 
 // The look that says so costs microseconds, a sleep of the system at least 50 of them.
+// To give the core away is not counted.
+int64_t SleepsOfThread() {
+  rusage usage{};
+  EXPECT_EQ(::getrusage(RUSAGE_THREAD, &usage), 0);
+  return usage.ru_nvcsw;
+}
+
+// All but those that lose the core for long when they begin.
 TEST(NcclEnd, WaitsGiveTheCoreAwayBeforeTheySleep) {
   emulated::EmulatedNetwork network;
   EmulatedNccl library(network);
   const auto context = std::make_shared<nccl::Context>(library, FabricOptions(), nccl::Timing());
-  std::chrono::nanoseconds shortest = std::chrono::seconds(1);
-  for (int i = 0; i < 100; ++i) {
+  bool slept = true;
+  for (int i = 0; i < 100 && slept; ++i) {
     nccl::HostWait wait(*context, context->After(10'000));
-    const auto start = std::chrono::steady_clock::now();
+    const int64_t before = SleepsOfThread();
     ASSERT_TRUE(wait.Pause([] { return std::string(); }).ok());
-    shortest =
-        std::min<std::chrono::nanoseconds>(shortest, std::chrono::steady_clock::now() - start);
+    slept = SleepsOfThread() > before;
   }
-  EXPECT_LT(shortest, std::chrono::microseconds(40));
+  EXPECT_FALSE(slept);
 }
 
 TEST(NcclEnd, AWaitSleepsWhenItLasts) {
