@@ -186,8 +186,9 @@ class Fabric {
 
   // Ends it, orderly with the peers unless it was aborted: waits a bounded time until nothing of it
   // is in the devices any more. No group or channel may be used afterwards; devices, queues and
-  // shared memory may go. Again: nothing. The destructor calls it.
-  virtual void Close() {}
+  // shared memory may go. False: something of it did not end, and devices may be at work for it for
+  // ever: they and their memory must stay. Again: the same answer. The destructor calls it.
+  virtual bool Close() { return true; }
 
   // How `rank` is reached: "memory" (this process), "shared_memory", "tcp", "nccl", or "none"
   // before the first Connect() with a group or channel that needs it.

@@ -129,7 +129,6 @@ class LocalRuntime final : public JobRuntime {
       : fabric_(std::move(fabric)),
         gpus_(gpus.driver != nullptr),
         drain_timeout_ms_(gpus.drain_timeout_ms),
-        abort_timeout_ms_(gpus.timing.end_ms),
         links_(*fabric_),
         cause_(*fabric_) {}
   ~LocalRuntime() override { (void)Close(); }
@@ -210,11 +209,12 @@ class LocalRuntime final : public JobRuntime {
       KeepForever({std::move(fabric_), std::move(actors_)});
       return end_;
     }
-    const Deadline deadline = Deadline::After(abort_timeout_ms_);
-    fabric_->Close();
+    const bool ended = fabric_->Close();
     end_ = DeviceStatus();
-    if (end_.ok() && gpus_ && cause_.stopped() && deadline.expired()) {
-      end_ = NeedsAnotherProcess("communicators of a failed job did not end in time");
+    if (!ended) {
+      if (end_.ok()) end_ = NeedsAnotherProcess("communicators of a job did not end in time");
+      KeepForever({std::move(fabric_), std::move(actors_)});
+      return end_;
     }
     actors_.clear();
     return end_;
@@ -292,7 +292,6 @@ class LocalRuntime final : public JobRuntime {
   std::unique_ptr<collective::Fabric> fabric_;
   const bool gpus_;
   const int64_t drain_timeout_ms_;
-  const int64_t abort_timeout_ms_;
   bool closed_ = false;
   Status end_;  // of Close()
   std::atomic<bool> aborted_from_outside_{false};

@@ -25,7 +25,7 @@ constexpr int64_t kPollIntervalMs = 10;
 class NcclFabric final : public Fabric {
  public:
   NcclFabric(std::shared_ptr<Context> context, std::vector<Local> locals, Combiner& combiner);
-  ~NcclFabric() override { NcclFabric::Close(); }
+  ~NcclFabric() override { (void)NcclFabric::Close(); }
   // Asks for versions, and ids if rank 0 is here.
   Status Start(const NcclParts& parts);
 
@@ -39,7 +39,7 @@ class NcclFabric final : public Fabric {
   void Abort(const Status& cause) override;
   Status status() const override { return context_->fabric.latch.status(); }
   Status Poll() override;
-  void Close() override;
+  bool Close() override;
   const char* transport(int rank) const override;
 
  private:
@@ -48,7 +48,7 @@ class NcclFabric final : public Fabric {
   Status ConnectAll();
   Status AttachAll();
   Status FinalizeAll();
-  bool DrainChannels();
+  bool DrainChannels(const HostDeadline& deadline);
 
   const std::shared_ptr<Context> context_;
   Combiner& combiner_;
@@ -59,6 +59,7 @@ class NcclFabric final : public Fabric {
   std::atomic<int64_t> next_poll_ms_{0};
   std::mutex close_mutex_;  // taken before all others
   bool closed_ = false;
+  bool ended_ = false;  // Close() left nothing in the devices
 
   std::mutex connect_mutex_;  // of the communicators' making; taken before mutex_
   std::vector<Local> locals_;
@@ -105,9 +106,9 @@ Status NcclFabric::Start(const NcclParts& parts) {
              : ErrorOf(library, code, fmt::format("{}: starting NCCL", invitation_.worker));
 }
 
-void NcclFabric::Close() {
+bool NcclFabric::Close() {
   const std::lock_guard<std::mutex> lock(close_mutex_);
-  if (std::exchange(closed_, true)) return;
+  if (std::exchange(closed_, true)) return ended_;
   if (const Status done = FinalizeAll(); done.ok()) {
     context_->StartDestroy();
   } else {
@@ -115,12 +116,14 @@ void NcclFabric::Close() {
     Abort(done.WithContext("closing the fabric"));
     context_->StartAbort();
   }
-  bool ended = context_->AwaitEnd(context_->timing.end_ms);
-  if (!ended) LogError("NCCL did not end its communicators in time; their memory stays taken");
-  ended = ended && DrainChannels();
-  for (const auto& group : groups_) group->Release(!ended);
-  for (const auto& channel : channels_) channel->Release(!ended);
-  setup_.Release(!ended);
+  const auto deadline = HostDeadline::After(context_->timing.end_ms);
+  ended_ = context_->AwaitEnd(deadline.remaining_ms());
+  if (!ended_) LogError("NCCL did not end its communicators in time; their memory stays taken");
+  ended_ = ended_ && DrainChannels(deadline);
+  for (const auto& group : groups_) group->Release(!ended_);
+  for (const auto& channel : channels_) channel->Release(!ended_);
+  setup_.Release(!ended_);
+  return ended_;
 }
 
 Status NcclFabric::FinalizeAll() {
@@ -133,8 +136,7 @@ Status NcclFabric::FinalizeAll() {
 }
 
 // What an abort ends leaves the queues soon, but not at once: no memory is freed under it.
-bool NcclFabric::DrainChannels() {
-  const HostDeadline deadline = context_->After(context_->timing.end_ms);
+bool NcclFabric::DrainChannels(const HostDeadline& deadline) {
   const bool drained = std::ranges::all_of(channels_, [&](const auto& channel) {
     return channel->Drain(deadline, [] { return OkStatus(); }).code() !=
            StatusCode::kDeadlineExceeded;

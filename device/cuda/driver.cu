@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 
 namespace meshwright::device::cuda {
 namespace {
@@ -256,6 +257,7 @@ extern "C" __attribute__((visibility("default"))) const char* meshwright_cuda_in
 
 extern "C" __attribute__((visibility("default"))) meshwright::device::cuda::Driver*
 meshwright_cuda_driver() {
-  static meshwright::device::cuda::RuntimeDriver driver;
-  return &driver;
+  // Never destroyed: what does not end may use it until the process is gone.
+  static auto* const driver = std::make_unique<meshwright::device::cuda::RuntimeDriver>().release();
+  return driver;
 }

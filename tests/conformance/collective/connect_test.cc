@@ -81,7 +81,7 @@ class RawClient {
 
 TEST(FabricConnect, PeerThatNeverComesIsNamedAtTheDeadline) {
   ClusterSpec spec = EvenCluster(3, 1, Transport::kAuto);
-  spec.connect_timeout_ms = 400;
+  spec.connect_timeout_ms = 2'000;
   const auto results = RunAsThreads(spec, [&](Site& site) -> std::string {
     return site.process == 2 ? "" : ConnectWorld(spec, site);
   });
@@ -94,7 +94,7 @@ TEST(FabricConnect, PeerThatNeverComesIsNamedAtTheDeadline) {
 
 TEST(FabricConnect, NobodyListeningIsToldWithTheLastAttempt) {
   ClusterSpec spec = EvenCluster(2, 1, Transport::kAuto);
-  spec.connect_timeout_ms = 300;
+  spec.connect_timeout_ms = 2'000;
   spec.adjust = [](int process, FabricOptions& options) {
     if (process == 1) {
       options.members[0].address = "127.0.0.1:1";
@@ -107,7 +107,7 @@ TEST(FabricConnect, NobodyListeningIsToldWithTheLastAttempt) {
 
 TEST(FabricConnect, NcclSaysAtTheDeadlineThatMembersDidNotCome) {
   ClusterSpec spec = NcclCluster(3, 1);
-  spec.connect_timeout_ms = 400;
+  spec.connect_timeout_ms = 2'000;
   const auto results = RunAsThreads(spec, [&](Site& site) -> std::string {
     return site.process == 2 ? "" : ConnectWorld(spec, site);
   });
@@ -123,7 +123,7 @@ TEST(FabricConnect, NcclSaysAtTheDeadlineThatMembersDidNotCome) {
 
 TEST(FabricConnect, WrongSecretIsRefusedAndToldOnBothSides) {
   ClusterSpec spec = EvenCluster(2, 1, Transport::kAuto);
-  spec.connect_timeout_ms = 400;
+  spec.connect_timeout_ms = 2'000;
   spec.adjust = [](int process, FabricOptions& options) {
     if (process == 1) {
       options.secret = "guess";
@@ -138,7 +138,7 @@ TEST(FabricConnect, WrongSecretIsRefusedAndToldOnBothSides) {
 
 TEST(FabricConnect, OldGenerationIsRefused) {
   ClusterSpec spec = EvenCluster(2, 1, Transport::kAuto);
-  spec.connect_timeout_ms = 400;
+  spec.connect_timeout_ms = 2'000;
   spec.adjust = [](int process, FabricOptions& options) {
     options.generation = MeshGeneration(process == 0 ? 7 : 6);
   };

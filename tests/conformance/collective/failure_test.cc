@@ -156,7 +156,7 @@ TEST_P(FailureOn, ThreeRanksOfOneDeadProcessAreAllNamed) {
 
 TEST_P(FailureOn, StoppedPeerIsADeadlineThatNamesIt) {
   ClusterSpec spec = EvenCluster(2, 1, GetParam());
-  spec.operation_timeout_ms = 300;
+  spec.operation_timeout_ms = 1'000;
   ForkedCluster cluster(spec, OnWorld(spec, [](RankSite& site) -> std::string {
                           site.report_ready();
                           std::vector<float> data(1'000'000);
@@ -172,8 +172,8 @@ TEST_P(FailureOn, StoppedPeerIsADeadlineThatNamesIt) {
   cluster.AwaitReady(1);
   const auto start = Clock::now();
   cluster.Stop(1);
-  const std::string result = cluster.Result(0, 5'000);
-  EXPECT_LT(MillisecondsSince(start), 2'000);
+  const std::string result = cluster.Result(0, 10'000);
+  EXPECT_LT(MillisecondsSince(start), 5'000);
   EXPECT_NE(result.find("deadline exceeded"), std::string::npos) << result;
   EXPECT_NE(result.find("rank 1 (worker-1)"), std::string::npos) << result;
 }

@@ -85,7 +85,7 @@ TEST(NetworkNamespaces, CutCableIsADeadlineThatNamesTheOtherSide) {
   }
   ClusterSpec spec = SpecOn(hosts);
   spec.process_of_rank = {0, 1};
-  spec.operation_timeout_ms = 500;
+  spec.operation_timeout_ms = 2'000;
   ForkedCluster cluster(spec, OnWorld(spec, [](RankSite& site) -> std::string {
                           std::vector<float> data(100'000);
                           for (int i = 0;; ++i) {

@@ -171,7 +171,7 @@ class PlacedFabric final : public Fabric {
   void Abort(const Status& cause) override { below_->Abort(cause); }
   Status status() const override { return below_->status(); }
   Status Poll() override { return below_->Poll(); }
-  void Close() override { below_->Close(); }
+  bool Close() override { return below_->Close(); }
   const char* transport(int rank) const override { return below_->transport(rank); }
 
  private:
