@@ -212,7 +212,8 @@ class LocalRuntime final : public JobRuntime {
     const bool ended = fabric_->Close();
     end_ = DeviceStatus();
     if (!ended) {
-      if (end_.ok()) end_ = NeedsAnotherProcess("communicators of a job did not end in time");
+      if (end_.ok())
+        end_ = NeedsAnotherProcess("what a job had under way in NCCL did not end in time");
       KeepForever({std::move(fabric_), std::move(actors_)});
       return end_;
     }

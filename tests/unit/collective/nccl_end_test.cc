@@ -145,55 +145,63 @@ TEST(NcclEnd, MemoryOfAFailedExchangeIsFreedAfterTheAbort) {
   EXPECT_EQ(Alive(house), before);
 }
 
-// The promise of Close() when NCCL waits for another process for ever.
-TEST(NcclEnd, ADestructionThatDoesNotEndIsLeftBehind) {
+// Two ranks whose end is not waited for long: what does not end is left behind.
+class NcclEndLeavesBehind : public testing::Test {
+ protected:
+  NcclEndLeavesBehind() : house_(Options()) {}
+  void SetUp() override {
 #if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "leaves memory behind";
+    GTEST_SKIP() << "leaves memory behind";
 #endif
-  HouseOptions options = Ranks(2);
-  options.timing.end_ms = 2'000;
-  NcclHouse house(options);
-  Fabrics fabrics = house.MakeFabrics();
+  }
+
+  NcclHouse house_;
+
+ private:
+  static HouseOptions Options() {
+    HouseOptions options = Ranks(2);
+    options.timing.end_ms = 2'000;
+    return options;
+  }
+};
+
+// The promise of Close() when NCCL waits for another process for ever.
+TEST_F(NcclEndLeavesBehind, ADestructionThatDoesNotEnd) {
+  Fabrics fabrics = house_.MakeFabrics();
   MakeLinks(fabrics);
   ASSERT_THAT(ConnectAll(fabrics), Each(OkStatus()));
   std::promise<void> end;
   std::promise<void> ended;
-  house.library(0).After("CommDestroy", [&] {
+  house_.library(0).After("CommDestroy", [&] {
     end.get_future().wait();
     ended.set_value();
   });
-  const int made = house.network().alive();
+  const int made = house_.network().alive();
   CloseAll(fabrics);  // comes back
-  EXPECT_EQ(house.library(1).count("CommDestroy"), made / 2);
-  EXPECT_EQ(house.library(0).count("CommDestroy"), 1);
+  EXPECT_EQ(house_.library(1).count("CommDestroy"), made / 2);
+  EXPECT_EQ(house_.library(0).count("CommDestroy"), 1);
   end.set_value();
   ASSERT_EQ(ended.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
-  EXPECT_THAT(house.network().misuse(), IsEmpty());
+  EXPECT_THAT(house_.network().misuse(), IsEmpty());
 }
 
-TEST(NcclEnd, AChannelThatIsStillAtWorkKeepsItsMemory) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "leaves memory behind";
-#endif
-  HouseOptions options = Ranks(2);
-  options.timing.end_ms = 2'000;
-  NcclHouse house(options);
-  Fabrics fabrics = house.MakeFabrics();
+TEST_F(NcclEndLeavesBehind, MemoryOfAChannelThatIsStillAtWork) {
+  Fabrics fabrics = house_.MakeFabrics();
   Channel* const sender = fabrics[0]->MakeChannel("c", 0, 1, 2, 8).value().sender;
   ASSERT_TRUE(fabrics[1]->MakeChannel("c", 0, 1, 2, 8).has_value());
   ASSERT_THAT(ConnectAll(fabrics), Each(OkStatus()));
-  const auto memory = house.device(0).Allocate({ir::MemoryKind::kOther, 64}).value();
-  const auto before = Alive(house);
-  house.driver().Hang(0, true);
+  const auto memory = house_.device(0).Allocate({ir::MemoryKind::kOther, 64}).value();
+  const auto before = Alive(house_);
+  house_.driver().Hang(0, true);
   ASSERT_EQ(sender->Send(memory->data(), 8), OkStatus());
   for (auto& fabric : fabrics) fabric->Abort(Cancelled("enough"));
   CloseAll(fabrics);
-  EXPECT_EQ(house.network().alive(), 0);
+  EXPECT_EQ(house_.network().alive(), 0);
   // All but the word of rank 1, whose device is idle.
-  EXPECT_EQ(Alive(house)["allocation"], before.at("allocation") - 1);
-  EXPECT_EQ(Alive(house)["host"], before.at("host") - 1);
-  EXPECT_THAT(house.driver().misuse(), IsEmpty());
-  house.driver().Hang(0, false);
+  EXPECT_EQ(Alive(house_)["allocation"], before.at("allocation") - 1);
+  EXPECT_EQ(Alive(house_)["host"], before.at("host") - 1);
+  EXPECT_THAT(house_.driver().misuse(), IsEmpty());
+  house_.driver().Hang(0, false);
 }
 
 TEST(NcclEnd, WhatIsMadeWhileAnAbortGoesOnIsAbortedToo) {
