@@ -6,9 +6,7 @@
 #include "cli/job_config.h"
 #include "cli/key_ranges.h"
 #include "client/trainer.h"
-#include "planner/layout.h"
-#include "planner/stages.h"
-#include "search/sharding_pins.h"
+#include "search/check_job.h"
 
 namespace meshwright::cli {
 namespace {
@@ -87,11 +85,8 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
   auto request = builder.Build(prepared.model.functions);
   if (!request) return Fail(InWordsOfTheFile(request.error(), config));
   prepared.request = *std::move(request);
-  const Status degrees =
-      planner::CheckPins(config.parallel, planner::LayerCount(prepared.request.loss));
-  if (!degrees.ok()) return Fail(InWordsOfTheFile(degrees, config));
-  const Status pins = search::CheckShardingPins(prepared.request);
-  if (!pins.ok()) return Fail(InWordsOfTheFile(pins, config));
+  const Status checked = search::CheckJob(prepared.request);
+  if (!checked.ok()) return Fail(InWordsOfTheFile(checked, config));
   return prepared;
 }
 

@@ -335,10 +335,12 @@ void ControlLoop::ForgetJobOnLoop(int64_t job) {
 void ControlLoop::ExecuteOnLoop(Effects effects) {
   std::set<int64_t> dropped;
   std::vector<WriteFailed> failures;
+  bool place_next = false;
   for (Effect& effect : effects) {
     if (dropped.contains(JobOf(effect).value())) continue;
     auto* persist = std::get_if<Persist>(&effect);
     if (persist == nullptr) {
+      place_next = place_next || std::holds_alternative<PlaceNext>(effect);
       ExecuteOne(effect);
       continue;
     }
@@ -350,6 +352,7 @@ void ControlLoop::ExecuteOnLoop(Effects effects) {
     failures.push_back(WriteFailed{persist->job, persist->call, status});
   }
   for (const WriteFailed& failure : failures) ExecuteOnLoop(core_.Step(failure, now()));
+  if (place_next) ExecuteOnLoop(core_.Step(PlaceQueue{}, now()));
 }
 
 void ControlLoop::ExecuteOne(Effect& effect) {

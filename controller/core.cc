@@ -1,6 +1,7 @@
 #include "controller/core.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -86,15 +87,26 @@ void Core::RestoreJob(RestoredJob restored, Context& context) {
            context);
     return;
   }
-  if (!restored.request.has_value()) {
-    job.record.state = JobState::kQueued;
-    EndJob(job, JobEvent::kFail,
-           MakeError(ErrorKind::kStoreFailed,
-                     restored.request.error().WithContext("the stored request is unreadable")),
-           context);
-    return;
-  }
+  RestoreQueued(job, restored, context);
+}
+
+void Core::RestoreQueued(JobEntry& job, RestoredJob& restored, Context& context) {
   job.record.state = JobState::kQueued;
+  if (!restored.request.has_value()) {
+    return EndJob(job, JobEvent::kFail,
+                  MakeError(ErrorKind::kStoreFailed, restored.request.error().WithContext(
+                                                         "the stored request is unreadable")),
+                  context);
+  }
+  if (job.record.tries > options_.max_requeues) {
+    const std::string message = fmt::format(
+        "the controller ended {} times while it placed or planned this job, which is not tried "
+        "again; give the controller more memory, or submit the job with a smaller model or fewer "
+        "open degrees",
+        job.record.tries);
+    return EndJob(job, JobEvent::kFail, MakeError(ErrorKind::kPlanFailed, Aborted(message)),
+                  context);
+  }
   job.request = std::move(*restored.request);
   queue_.push_back(job.record.id);
   context.effects.push_back(LogLine{
@@ -170,6 +182,8 @@ void Core::On(const PlanFinished& event, Context& context) {
   const bool current = job != nullptr && job->record.state == JobState::kPlanning &&
                        job->plan_attempt == event.attempt;
   if (!current) return;  // cancelled, or placed anew meanwhile
+  job->trying = false;
+  job->record.tries = 0;
   if (!event.plan.has_value()) {
     const Status& why = event.plan.error();
     EndJob(*job, JobEvent::kFail,
@@ -235,6 +249,8 @@ void Core::On(const Shutdown&, Context& context) {
     // Nobody is left to wait for better causes.
     if (const auto it = meshes_.find(gen); it != meshes_.end()) ConcludeAbort(it->second, context);
   }
+  // Who ends on purpose has not been killed by what it planned.
+  for (auto& [id, job] : jobs_) EndTry(job, context);
   for (auto& [name, worker] : workers_) {
     if (worker.session.value() == 0) continue;
     context.effects.push_back(CloseSession{worker.session, Unavailable("the controller stopped")});
@@ -247,13 +263,59 @@ void Core::ScheduleQueue(Context& context) {
   if (stopping_) return;
   while (!queue_.empty()) {
     JobEntry& head = jobs_.at(queue_.front());
+    if (!head.trying) {
+      BeginTry(head, context);
+      break;
+    }
     if (PlaceHead(head, context)) continue;
+    EndTry(head, context);
     break;
   }
   for (size_t i = 1; i < queue_.size(); ++i) {
-    SetWaiting(jobs_.at(queue_[i]), "QueuedBehind",
-               fmt::format("waits behind job {} ({} ahead)", queue_[0], i), context);
+    JobEntry& behind = jobs_.at(queue_[i]);
+    behind.sight.clear();
+    SetWaiting(behind, "QueuedBehind", fmt::format("waits behind job {} ({} ahead)", queue_[0], i),
+               context);
   }
+}
+
+// What placing or planning a job does to this process must not be done over and over: a try is on
+// disk before it begins, and one that waits for other devices has come to an end. Where the cluster
+// looks as it did, so does the answer.
+void Core::BeginTry(JobEntry& job, Context& context) {
+  std::string sight = SightOfCluster(IsStable(job, context));
+  if (job.sight == sight) return;
+  job.sight = std::move(sight);
+  job.trying = true;
+  ++job.record.tries;
+  PersistTries(job, context);
+  context.effects.push_back(PlaceNext{});
+}
+
+void Core::EndTry(JobEntry& job, Context& context) {
+  if (!job.trying) return;
+  job.trying = false;
+  --job.record.tries;
+  PersistTries(job, context);
+}
+
+void Core::PersistTries(const JobEntry& job, Context& context) {
+  Persist persist{JobId(job.record.id), false, CallId(0), {}};
+  persist.batch.jobs.push_back(job.record);
+  persist.batch.process_only = true;
+  context.effects.push_back(std::move(persist));
+}
+
+// All that placing asks of the cluster, but for which of its devices are free.
+std::string Core::SightOfCluster(bool stable) const {
+  std::string sight = stable ? "stable" : "changing";
+  for (const char* kind : {"cpu", "cuda"}) {
+    const ReturningDevices returning = DevicesThatReturn(kind);
+    sight +=
+        fmt::format("; {}: {} of {} free, {} return from {}", kind, PlaceableDevices(kind).size(),
+                    ClusterDevices(kind), returning.count, fmt::join(returning.jobs, " "));
+  }
+  return sight;
 }
 
 Placement Core::PlaceOn(const std::string& kind, const ir::ParallelSpec& parallel,
@@ -358,6 +420,8 @@ void Core::SetWaiting(JobEntry& job, const char* reason, std::string message, Co
 void Core::Unplace(JobEntry& job, const std::string& why, Context& context) {
   FreeDevices(JobId(job.record.id), "");
   job.ranks.clear();
+  job.sight.clear();
+  EndTry(job, context);
   queue_.insert(std::lower_bound(queue_.begin(), queue_.end(), job.record.id), job.record.id);
   MoveJob(job, JobEvent::kUnplace, context);
   context.effects.push_back(LogLine{JobId(job.record.id), fmt::format("planning again: {}", why)});
@@ -381,6 +445,7 @@ void Core::EndJob(JobEntry& job, JobEvent event, const RuntimeError& cause, Cont
   job.record.ended_unix_ms = context.now.unix_ms;
   job.request.reset();
   job.ranks.clear();
+  job.trying = false;
   MoveJob(job, event, context);
   // The end is durable before anyone hears of it: MoveJob's notice goes behind the write.
   context.effects.pop_back();

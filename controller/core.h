@@ -52,6 +52,8 @@ struct CoreOptions {
   size_t max_queued = 1000;
   size_t max_jobs = 10'000;
   size_t max_gone_workers = 256;
+  // A job that was being placed or planned when the controller died is queued again so many times.
+  int64_t max_requeues = 2;
 };
 
 struct RestoredJob {
@@ -103,6 +105,8 @@ class Core {
     JobRecord record;                               // spec is kept in the store only
     std::shared_ptr<const ir::JobRequest> request;  // null once terminal
     int plan_attempt = 0;
+    bool trying = false;           // to place or plan it: record.tries counts it
+    std::string sight;             // of the cluster when it was last tried to place it
     std::vector<RankPlace> ranks;  // reserved devices
     std::optional<MeshGeneration> mesh;
     int64_t progress_saved_ms = 0;
@@ -157,10 +161,16 @@ class Core {
   void On(const CancelJob& event, Context& context);
   void On(const PlanFinished& event, Context& context);
   void On(const WriteFailed& event, Context& context);
+  void On(const PlaceQueue&, Context&) {}  // as after every event, the queue is looked at
   void On(const Tick& event, Context& context);
   void On(const Shutdown& event, Context& context);
   void RestoreJob(RestoredJob restored, Context& context);
+  void RestoreQueued(JobEntry& job, RestoredJob& restored, Context& context);
   void ScheduleQueue(Context& context);
+  void BeginTry(JobEntry& job, Context& context);
+  void EndTry(JobEntry& job, Context& context);
+  void PersistTries(const JobEntry& job, Context& context);
+  std::string SightOfCluster(bool stable) const;
   bool PlaceHead(JobEntry& job, Context& context);
   void SetWaiting(JobEntry& job, const char* reason, std::string message, Context& context);
   void MoveJob(JobEntry& job, JobEvent event, Context& context);

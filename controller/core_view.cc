@@ -104,6 +104,10 @@ Status Core::CheckJobs() const {
       return Internal(
           fmt::format("job {} is {} {} a mesh", id, state, job.mesh ? "with" : "without"));
     }
+    if (job.record.state == JobState::kPlanning && !stopping_ &&
+        (!job.trying || job.record.tries < 1)) {
+      return Internal(fmt::format("job {} is planned and no try is counted", id));
+    }
     if (proto::IsTerminal(job.record.state) && (job.request || !job.ranks.empty())) {
       return Internal(fmt::format("job {} has ended and still holds its request or ranks", id));
     }

@@ -79,11 +79,13 @@ struct WriteFailed {
   CallId call;  // 0: none
   Status status;
 };
+// The effects of a step with PlaceNext are carried out.
+struct PlaceQueue {};
 struct Tick {};
 struct Shutdown {};
 
 using Event = std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished,
-                           WeightsFile, WriteFailed, Tick, Shutdown>;
+                           WeightsFile, WriteFailed, PlaceQueue, Tick, Shutdown>;
 
 // ---- Effects ------------------------------------------------------------------------------------
 
@@ -109,6 +111,9 @@ struct SaveProgress {
   int64_t steps_done = 0;
   double loss = 0;
 };
+// Wants PlaceQueue before any other event, once the effects of this step are carried out: that a
+// job is about to be placed is on disk by then.
+struct PlaceNext {};
 struct StartPlan {
   JobId job;
   int attempt = 0;
@@ -145,8 +150,9 @@ struct JobChanged {
   JobId job;
 };
 
-using Effect = std::variant<Send, CloseSession, Persist, SaveProgress, StartPlan, OpenWeights,
-                            FinishWeights, DiscardWeights, Reply, StepsDone, LogLine, JobChanged>;
+using Effect =
+    std::variant<Send, CloseSession, Persist, SaveProgress, PlaceNext, StartPlan, OpenWeights,
+                 FinishWeights, DiscardWeights, Reply, StepsDone, LogLine, JobChanged>;
 using Effects = std::vector<Effect>;
 
 // The job that an effect belongs to; 0: none.

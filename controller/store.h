@@ -31,7 +31,8 @@ struct JobRecord {
   int64_t steps_done = 0;
   double loss = 0;
   int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
-  std::string spec;  // proto::EncodeJob; empty in an update: the stored bytes stay
+  int64_t tries = 0;  // at placing and planning it that were begun and have not come to an end
+  std::string spec;   // proto::EncodeJob; empty in an update: the stored bytes stay
   friend bool operator==(const JobRecord&, const JobRecord&) = default;
 };
 
@@ -47,6 +48,8 @@ struct StoreBatch {
   std::vector<int64_t> deleted_jobs;
   std::optional<uint64_t> next_mesh_gen;  // never lowers the stored one
   std::vector<EventRecord> events;
+  // It has to outlive this process, not the machine: costs no wait for the disk.
+  bool process_only = false;
 };
 
 struct StoredState {

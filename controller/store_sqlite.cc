@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS meta(k TEXT PRIMARY KEY, v TEXT NOT NULL) WITHOUT ROW
 CREATE TABLE IF NOT EXISTS jobs(
   id INTEGER PRIMARY KEY, op_id TEXT UNIQUE, name TEXT, state INTEGER, reason TEXT, message TEXT,
   layout TEXT, steps INTEGER, steps_done INTEGER, loss REAL,
-  t_submit INTEGER, t_start INTEGER, t_end INTEGER, spec BLOB);
+  t_submit INTEGER, t_start INTEGER, t_end INTEGER, spec BLOB, tries INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS events(
   id INTEGER PRIMARY KEY AUTOINCREMENT, t INTEGER, job INTEGER, text TEXT);
 CREATE INDEX IF NOT EXISTS events_by_job ON events(job, id);
@@ -26,11 +26,11 @@ CREATE INDEX IF NOT EXISTS events_by_job ON events(job, id);
 
 constexpr const char* kUpsertJob = R"(
 INSERT INTO jobs(id, op_id, name, state, reason, message, layout, steps, steps_done, loss,
-                 t_submit, t_start, t_end, spec)
-VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+                 t_submit, t_start, t_end, spec, tries)
+VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
 ON CONFLICT(id) DO UPDATE SET
   state = ?4, reason = ?5, message = ?6, layout = ?7, steps_done = ?9, loss = ?10,
-  t_start = ?12, t_end = ?13, spec = CASE WHEN length(?14) > 0 THEN ?14 ELSE spec END
+  t_start = ?12, t_end = ?13, spec = CASE WHEN length(?14) > 0 THEN ?14 ELSE spec END, tries = ?15
 WHERE op_id = ?2
 )";
 
@@ -112,11 +112,12 @@ class SqliteStore : public Store {
 
   Status Apply(const StoreBatch& batch) override {
     std::scoped_lock lock(mutex_);
-    MW_TRY(Exec("BEGIN IMMEDIATE"));
-    Status status = ApplyInside(batch);
-    if (status.ok()) status = Exec("COMMIT");
-    if (!status.ok()) Rollback();
-    return status;
+    if (!batch.process_only) return ApplyTransaction(batch);
+    // The log is written and not forced to the disk: the system keeps it when this process dies.
+    MW_TRY(Exec("PRAGMA synchronous=NORMAL"));
+    const Status status = ApplyTransaction(batch);
+    const Status restored = Exec("PRAGMA synchronous=FULL");
+    return status.ok() ? restored : status;
   }
 
   Status SaveProgress(int64_t job_id, int64_t steps_done, double loss) override {
@@ -157,6 +158,7 @@ class SqliteStore : public Store {
                       "meshwright that wrote it, or another state directory",
                       path_, version, kSchemaVersion));
     }
+    MW_TRY(AddMissingColumns());
     MW_TRY(SetMeta("schema_version", std::to_string(kSchemaVersion)));
     MW_ASSIGN_OR_RETURN(opened_.cluster_id, Meta("cluster_id"));
     if (opened_.cluster_id.empty()) opened_.cluster_id = RandomHex128();
@@ -168,10 +170,18 @@ class SqliteStore : public Store {
     return ReadJobs();
   }
 
+  // Of databases that were made before there were tries. Older programs go on with them, too.
+  Status AddMissingColumns() {
+    Statement query(db_, "SELECT count(*) FROM pragma_table_info('jobs') WHERE name = 'tries'");
+    if (!query.Row()) return Error(query.code(), "read the columns of jobs");
+    if (query.Int(0) > 0) return OkStatus();
+    return Exec("ALTER TABLE jobs ADD COLUMN tries INTEGER NOT NULL DEFAULT 0");
+  }
+
   Status ReadJobs() {
     Statement query(db_,
                     "SELECT id, op_id, name, state, reason, message, layout, steps, steps_done, "
-                    "loss, t_submit, t_start, t_end, spec FROM jobs ORDER BY id");
+                    "loss, t_submit, t_start, t_end, spec, tries FROM jobs ORDER BY id");
     while (query.Row()) {
       JobRecord job;
       job.id = query.Int(0);
@@ -188,9 +198,18 @@ class SqliteStore : public Store {
       job.started_unix_ms = query.Int(11);
       job.ended_unix_ms = query.Int(12);
       if (!proto::IsTerminal(job.state)) job.spec = query.Text(13);
+      job.tries = query.Int(14);
       opened_.jobs.push_back(std::move(job));
     }
     return query.ok() ? OkStatus() : Error(query.code(), "read jobs");
+  }
+
+  Status ApplyTransaction(const StoreBatch& batch) {
+    MW_TRY(Exec("BEGIN IMMEDIATE"));
+    Status status = ApplyInside(batch);
+    if (status.ok()) status = Exec("COMMIT");
+    if (!status.ok()) Rollback();
+    return status;
   }
 
   Status ApplyInside(const StoreBatch& batch) {
@@ -228,6 +247,7 @@ class SqliteStore : public Store {
     upsert.Bind(12, job.started_unix_ms);
     upsert.Bind(13, job.ended_unix_ms);
     upsert.BindBlob(14, job.spec);
+    upsert.Bind(15, job.tries);
     MW_TRY(Run(upsert, "write job"));
     if (sqlite3_changes(db_) > 0) return OkStatus();
     return AlreadyExists(fmt::format(

@@ -9,6 +9,7 @@
 #include "controller/grpc/listing.h"
 #include "controller/grpc/watch_reactor.h"
 #include "proto/convert.h"
+#include "search/check_job.h"
 
 namespace meshwright::controller {
 namespace {
@@ -44,7 +45,7 @@ Result<ir::JobRequest> DecodeSubmit(const v1::SubmitRequest& request, const Blob
     return Fail(InvalidArgument("op_id must have 1 to 128 characters"));
   }
   MW_ASSIGN_OR_RETURN(ir::JobRequest job, proto::Decode(request.job()));
-  MW_TRY(ir::ValidateJob(job));
+  MW_TRY(search::CheckJob(job));
   for (const ir::BlobRef* blob : {&job.data.blob, &job.init_weights}) {
     if (blob->sha256.empty()) continue;
     const std::optional<int64_t> size = blobs.Find(blob->sha256);

@@ -281,6 +281,7 @@ void SimCluster::Plan(const StartPlan& start) {
 void SimCluster::Execute(Effects effects) {
   std::set<int64_t> dropped;
   std::vector<WriteFailed> failures;
+  bool place_next = false;
   for (Effect& effect : effects) {
     if (dropped.contains(JobOf(effect).value())) continue;
     std::visit(
@@ -313,6 +314,7 @@ void SimCluster::Execute(Effects effects) {
               down_.erase(close.session.value());
               closing_.erase(close.session.value());
             },
+            [&](PlaceNext&) { place_next = true; },
             [&](StartPlan& start) { Plan(start); },
             [&](OpenWeights& open) {
               pending_.push_back(
@@ -345,6 +347,7 @@ void SimCluster::Execute(Effects effects) {
         effect);
   }
   for (const WriteFailed& failure : failures) Run(failure);
+  if (place_next && !dies_placing) Run(PlaceQueue{});
 }
 
 std::string SimCluster::InvitationOf(const SimWorker& worker) const {

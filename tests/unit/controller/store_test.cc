@@ -23,6 +23,7 @@ JobRecord MakeRecord(int64_t id) {
   job.layout = "data=2";
   job.steps = 100;
   job.submitted_unix_ms = 1234;
+  job.tries = 2;
   job.spec = std::string("\0spec\xff", 6);
   return job;
 }
@@ -94,6 +95,18 @@ TEST_P(Stores, AnUpdateWithoutSpecKeepsTheSpec) {
   store = Open();
   EXPECT_EQ(store->opened().jobs.at(0).state, proto::JobState::kStarting);
   EXPECT_EQ(store->opened().jobs.at(0).spec, MakeRecord(1).spec);
+}
+
+TEST_P(Stores, KeepWhatHasToOutliveTheProcessOnly) {
+  auto store = Open();
+  StoreBatch batch;
+  batch.jobs = {MakeRecord(1)};
+  ASSERT_TRUE(store->Apply(batch).ok());
+  batch.jobs[0].tries = 3;
+  batch.process_only = true;
+  ASSERT_TRUE(store->Apply(batch).ok());
+  store.reset();
+  EXPECT_EQ(Open()->opened().jobs.at(0).tries, 3);
 }
 
 TEST_P(Stores, NeverReplaceAJobByAnotherOne) {
