@@ -91,7 +91,7 @@ void AddProfile(CLI::App& command, std::string& profile) {
       ->capture_default_str();
 }
 
-void AddServers(CLI::App& app, Storage& s) {
+void AddController(CLI::App& app, Storage& s) {
   CLI::App* controller = app.add_subcommand("controller", "Run the controller in the foreground");
   controller
       ->add_option("--bind", s.controller.bind,
@@ -112,11 +112,19 @@ void AddServers(CLI::App& app, Storage& s) {
                    "Silence after which a worker is lost")
       ->check(CLI::Range(int64_t{1}, kDayMs))
       ->capture_default_str();
+  controller
+      ->add_option("--max-connections", s.controller.max_connections,
+                   "Connections at once, of workers (two each), clients and strangers")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
+      ->capture_default_str();
   AddPlanCache(*controller, s.controller.plan_cache);
   controller->add_option("--ready-fd", s.controller.ready_fd, "Descriptor to announce the ports on")
       ->group("");
   controller->add_option("--start-fd", s.controller.start_fd, "Descriptor to wait for")->group("");
 
+}
+
+void AddWorker(CLI::App& app, Storage& s) {
   CLI::App* worker =
       app.add_subcommand("worker", "Run a worker of the controller at --address in the foreground");
   worker->add_option("--name", s.worker.name, "Unique name; default: host and process");
@@ -520,7 +528,8 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   AddCluster(app, storage);
   AddJobs(app, storage);
   AddDryRuns(app, storage);
-  AddServers(app, storage);
+  AddController(app, s);
+  AddWorker(app, storage);
   try {
     std::vector<std::string> reversed = SpellOutOverrides(args);
     std::reverse(reversed.begin(), reversed.end());  // CLI11 takes them last first

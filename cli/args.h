@@ -41,6 +41,7 @@ struct ControllerArgs {
   int metrics_port = 7780;
   std::string state_dir = "runs/controller";
   int64_t worker_lost_ms = 6000;
+  int64_t max_connections = 4096;
   std::string plan_cache = "off";  // as of a plan
   int ready_fd = -1;               // gets "<port> <metrics port>\n" once the servers listen
   int start_fd = -1;               // see AwaitStart in cli/daemon.h

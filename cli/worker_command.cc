@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "cli/commands.h"
@@ -102,6 +103,7 @@ Status Serve(const WorkerArgs& args, const GlobalArgs& global) {
   LogOptions log;
   MW_ASSIGN_OR_RETURN(log.level, ParseLogLevel(global.log_level));
   MW_TRY(InitLog(log));
+  RaiseDescriptorLimit();
   IgnoreBrokenPipes();
   MW_ASSIGN_OR_RETURN(worker::AgentOptions options, AgentOptionsOf(args, global));
   MW_TRY(CheckListen(args.bind, args.data_port, "--data-port"));

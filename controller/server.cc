@@ -81,10 +81,11 @@ class ServerImpl final : public ServerWithCounters {
                            std::move(hooks.make_plan)});
     // Before anyone can ask: a call of a client must find the jobs of the controller's last life.
     loop_->Start();
+    MW_ASSIGN_OR_RETURN(
+        rpc_, RpcServer::Start(options.bind, options.port,
+                               RpcParts{loop_.get(), blobs_.get(), &weights_, metrics_.get(),
+                                        options.token, options.limits}));
     MW_TRY(StartMetrics(options));
-    MW_ASSIGN_OR_RETURN(rpc_, RpcServer::Start(options.bind, options.port,
-                                               RpcParts{loop_.get(), blobs_.get(), &weights_,
-                                                        metrics_.get(), options.token}));
     LogInfo(fmt::format("listening on {}, state in {}, term {}",
                         FormatHostPort(options.bind, port()), dir_->root(),
                         loop_->options().term.value()));
@@ -119,7 +120,8 @@ class ServerImpl final : public ServerWithCounters {
                                   [this](auto done) { loop_->Workers(std::move(done)); }));
           return ScrapeTargets(workers);
         });
-    metrics_server_->SetHealth([this] {
+    metrics_server_->SetHealth([this]() -> Status {
+      MW_TRY(rpc_->Health());
       return internal::ToStatus(
           Await<ControlLoop::Summary>([this](auto done) { loop_->Summarise(std::move(done)); }));
     });

@@ -2,9 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
+#include "base/text.h"
 #include "controller/store.h"
 #include "proto/job_codec.h"
+#include "tests/e2e/control/half_sender.h"
 #include "tests/e2e/control/local_cluster.h"
+#include "tests/scale.h"
 
 namespace meshwright::testing {
 namespace {
@@ -84,6 +88,97 @@ TEST(HostileSubmit, AStoredJobThatCannotBePlacedFailsAndTheQueueGoesOn) {
     EXPECT_THAT(info->message, HasSubstr("devices, the cluster has"));
   }
   EXPECT_EQ(cluster->client().Wait(*sound, kPatienceMs)->state, JobState::kSucceeded);
+}
+
+// ---- Requests that never come whole ----
+
+constexpr const char* kSubmitPath = "/meshwright.v1.JobService/Submit";
+constexpr const char* kHasPath = "/meshwright.v1.BlobService/Has";
+constexpr int64_t kMessageBytes = 4 << 20;
+
+// Of this process, in which the controller runs.
+int64_t ResidentBytes() {
+  const auto statm = ReadFile("/proc/self/statm");
+  const std::vector<std::string> fields = Split(statm.value_or("0 0"), ' ');
+  return std::stoll(fields[1]) * 4096;
+}
+
+// Of four connections with 60 calls each.
+struct Flood {
+  std::vector<HalfSender> senders;
+  int64_t sent_bytes = 0;
+  int ended = 0;
+};
+Flood SendHalves(int port, const std::string& path, const std::string& token) {
+  Flood flood;
+  for (int i = 0; i < 4; ++i) {
+    auto sender = HalfSender::Connect(port);
+    EXPECT_TRUE(sender.has_value()) << sender.error();
+    if (!sender.has_value()) continue;
+    EXPECT_TRUE(sender->Begin(path, token, 60, kMessageBytes).ok());
+    sender->Run(Deadline::After(kPatienceMs));
+    flood.sent_bytes += sender->sent_bytes();
+    flood.ended += sender->ended_calls();
+    flood.senders.push_back(std::move(*sender));
+  }
+  return flood;
+}
+
+TEST(HostileRequests, AStrangersRequestIsRefusedBeforeItIsRead) {
+  LocalClusterOptions options;
+  options.workers = 0;
+  options.token = "right";
+  const auto cluster = StartAttacked(options);
+  ASSERT_NE(cluster, nullptr);
+  for (const char* path : {kSubmitPath, kHasPath}) {
+    const Flood flood = SendHalves(cluster->port(), path, "wrong");
+    EXPECT_EQ(flood.ended, 240) << path;
+    EXPECT_THAT(flood.senders[0].last_answer(), HasSubstr("token is wrong"));
+    EXPECT_LT(flood.sent_bytes, 240 * kMessageBytes / 2) << path;
+  }
+  EXPECT_TRUE(cluster->client().List().has_value());
+}
+
+TEST(HostileRequests, ARequestThatDoesNotComeWholeIsEnded) {
+  LocalClusterOptions options;
+  options.workers = 0;
+  options.limits.request_ms = 300;
+  options.limits.upload_idle_ms = 300;
+  const auto cluster = StartAttacked(options);
+  ASSERT_NE(cluster, nullptr);
+  for (const char* path :
+       {kSubmitPath, kHasPath, "/meshwright.v1.JobService/Watch", "/meshwright.v1.BlobService/Get",
+        "/meshwright.v1.BlobService/Put", "/meshwright.v1.BlobService/PutTiles"}) {
+    auto sender = HalfSender::Connect(cluster->port());
+    ASSERT_TRUE(sender.has_value()) << sender.error();
+    ASSERT_TRUE(sender->Begin(path, "", 8, kMessageBytes).ok());
+    sender->Run(Deadline::After(kPatienceMs));
+    EXPECT_EQ(sender->ended_calls(), 8) << path;
+  }
+}
+
+// However much is sent: what has not come whole is dropped when the memory for it is used up.
+TEST(HostileRequests, MemoryOfRequestsUnderWayIsBounded) {
+  if (kSanitizedBuild) GTEST_SKIP() << "a sanitizer's allocator keeps what was freed";
+  LocalClusterOptions options;
+  options.workers = 0;
+  options.limits.rpc_memory_bytes = 64 << 20;
+  const auto cluster = StartAttacked(options);
+  ASSERT_NE(cluster, nullptr);
+  const int64_t before = ResidentBytes();
+  std::vector<HalfSender> senders;
+  int64_t sent = 0;
+  const Deadline deadline = Deadline::After(kPatienceMs);
+  while (sent < 400 << 20 && !deadline.expired()) {
+    auto sender = HalfSender::Connect(cluster->port());
+    ASSERT_TRUE(sender.has_value()) << sender.error();
+    ASSERT_TRUE(sender->Begin(kSubmitPath, "", 60, kMessageBytes).ok());
+    sender->Run(Deadline::After(200));
+    sent += sender->sent_bytes();
+    senders.push_back(std::move(*sender));
+  }
+  EXPECT_GE(sent, 400 << 20);
+  EXPECT_LT(ResidentBytes() - before, 250 << 20);
 }
 
 }  // namespace

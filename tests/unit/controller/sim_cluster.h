@@ -90,15 +90,15 @@ class SimCluster {
   std::optional<Status> plan_error;
   bool plan_misfit = false;  // with plan_error: it is the planner's own
   std::optional<Status> weights_error;
-  int64_t diverges_at = -1;                              // the loss of this step and later is NaN
-  int planned_devices = 0;                               // 0: as many as were reserved
-  std::vector<int> planned_placement;                    // as in PlannedJob
-  bool hold_plans = false;                               // plans wait until released
-  bool dies_placing = false;  // the controller does not come to placing: restart it
-  std::optional<proto::LoadMesh> last_load;              // that a worker got
-  int invitation_bytes = 0;                              // of every worker; 0: its name
-  bool hold_reports = false;                             // workers run, their LaunchDone waits
-  bool deaf_aborts = false;                              // workers do not answer AbortMesh
+  int64_t diverges_at = -1;                  // the loss of this step and later is NaN
+  int planned_devices = 0;                   // 0: as many as were reserved
+  std::vector<int> planned_placement;        // as in PlannedJob
+  bool hold_plans = false;                   // plans wait until released
+  bool dies_placing = false;                 // the controller does not come to placing: restart it
+  std::optional<proto::LoadMesh> last_load;  // that a worker got
+  int invitation_bytes = 0;                  // of every worker; 0: its name
+  bool hold_reports = false;                 // workers run, their LaunchDone waits
+  bool deaf_aborts = false;                  // workers do not answer AbortMesh
   std::map<std::string, proto::RuntimeError> fail_next;  // by worker: its next report
 
  private:
