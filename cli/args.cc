@@ -121,7 +121,6 @@ void AddController(CLI::App& app, Storage& s) {
   controller->add_option("--ready-fd", s.controller.ready_fd, "Descriptor to announce the ports on")
       ->group("");
   controller->add_option("--start-fd", s.controller.start_fd, "Descriptor to wait for")->group("");
-
 }
 
 void AddWorker(CLI::App& app, Storage& s) {
@@ -528,7 +527,7 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   AddCluster(app, storage);
   AddJobs(app, storage);
   AddDryRuns(app, storage);
-  AddController(app, s);
+  AddController(app, storage);
   AddWorker(app, storage);
   try {
     std::vector<std::string> reversed = SpellOutOverrides(args);
