@@ -117,6 +117,17 @@ void AddController(CLI::App& app, Storage& s) {
                    "Connections at once, of workers (two each), clients and strangers")
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
       ->capture_default_str();
+  controller
+      ->add_option("--blob-keep-hours", s.controller.blob_keep_hours,
+                   "How long data and programs stay that no job in the queue or at work uses")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
+      ->capture_default_str();
+  controller
+      ->add_option("--blob-quota-gib", s.controller.blob_quota_gib,
+                   "Of data and programs together; unused ones go sooner when it is nearly used "
+                   "up; 0: none")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
+      ->capture_default_str();
   AddPlanCache(*controller, s.controller.plan_cache);
   controller->add_option("--ready-fd", s.controller.ready_fd, "Descriptor to announce the ports on")
       ->group("");
@@ -160,6 +171,11 @@ void AddWorker(CLI::App& app, Storage& s) {
       ->capture_default_str();
   worker->add_option("--memory-mib", s.worker.memory_mib, "Per device; 0: share of the machine")
       ->check(kMemoryMib)
+      ->capture_default_str();
+  worker
+      ->add_option("--collective-timeout-s", s.worker.collective_timeout_s,
+                   "How long a collective waits for a slow peer; one that died ends it at once")
+      ->check(CLI::Range(int64_t{1}, kDayMs / 1000))
       ->capture_default_str();
   AddProfile(*worker, s.worker.profile);
   worker->add_option("--ready-fd", s.worker.ready_fd, "Descriptor to announce the start on")

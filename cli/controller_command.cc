@@ -32,6 +32,8 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   options.state_dir = args.state_dir;
   options.worker_lost_ms = args.worker_lost_ms;
   options.limits.max_connections = args.max_connections;
+  options.limits.blobs.keep_ms = args.blob_keep_hours * 3'600'000;
+  options.limits.blobs.quota_bytes = args.blob_quota_gib << 30;
   options.plan_cache = OpenPlanCache(args.plan_cache);
   MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, ProcessEnvironment));
   MW_TRY(CheckListen(args.bind, args.port, "--port"));

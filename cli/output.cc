@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "base/text.h"
+#include "base/utf8.h"
 #include "cli/args.h"
 #include "mesh/device_profile.h"
 
@@ -63,6 +64,11 @@ std::vector<std::string> WorkerRow(const WorkerInfo& worker) {
 
 }  // namespace
 
+std::string OneLine(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return Printable(text);
+}
+
 bool UseColor(const std::string& mode) {
   if (mode == "always") return true;
   const char* no_color = std::getenv("NO_COLOR");
@@ -72,12 +78,16 @@ bool UseColor(const std::string& mode) {
 
 std::string FormatTable(const std::vector<std::string>& header,
                         const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::vector<std::string>> cells = rows;
+  for (auto& row : cells) {
+    for (std::string& cell : row) cell = OneLine(cell);
+  }
   std::vector<size_t> width(header.size(), 0);
   const auto widen = [&](const std::vector<std::string>& row) {
     for (size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
   };
   widen(header);
-  for (const auto& row : rows) widen(row);
+  for (const auto& row : cells) widen(row);
   std::string text;
   const auto append = [&](const std::vector<std::string>& row) {
     std::string line;
@@ -86,7 +96,7 @@ std::string FormatTable(const std::vector<std::string>& header,
     text += line + "\n";
   };
   append(header);
-  for (const auto& row : rows) append(row);
+  for (const auto& row : cells) append(row);
   return text;
 }
 
@@ -131,14 +141,14 @@ std::string FormatStatus(const std::vector<WorkerInfo>& workers, const std::vect
 }
 
 std::string FormatJobEnd(const JobInfo& job) {
-  std::string text = fmt::format("job {} {} {} after {} steps, {}\n", job.id, job.name,
+  std::string text = fmt::format("job {} {} {} after {} steps, {}\n", job.id, OneLine(job.name),
                                  client::JobStateName(job.state), job.steps_done,
                                  Age(job.started_unix_ms, job.ended_unix_ms));
   if (!job.message.empty()) {
-    text +=
-        fmt::format("  cause    {}{}\n", job.reason.empty() ? "" : job.reason + ": ", job.message);
+    text += fmt::format("  cause    {}{}\n", job.reason.empty() ? "" : OneLine(job.reason) + ": ",
+                        OneLine(job.message));
   }
-  if (!job.layout.empty()) text += fmt::format("  layout   {}\n", job.layout);
+  if (!job.layout.empty()) text += fmt::format("  layout   {}\n", OneLine(job.layout));
   if (job.state == JobState::kSucceeded) text += fmt::format("  loss     {:.4f}\n", job.loss);
   if (!job.directory.empty()) text += fmt::format("  files    {}\n", job.directory);
   return text;

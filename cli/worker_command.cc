@@ -61,6 +61,7 @@ Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const Global
   options.cache_dir = args.cache_dir;
   options.transport = args.transport;
   options.memory_bytes = args.memory_mib << 20;
+  options.collective_timeout_ms = args.collective_timeout_s * 1000;
   return options;
 }
 

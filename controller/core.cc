@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "controller/placement.h"
 #include "ir/gpu_support.h"
 
@@ -57,7 +58,10 @@ JobId JobOf(const Effect& effect) {
 }
 
 Core::Core(CoreOptions options, uint64_t next_mesh_gen, std::vector<RestoredJob> jobs)
-    : options_(std::move(options)), next_mesh_gen_(next_mesh_gen), restored_(std::move(jobs)) {}
+    : options_(std::move(options)),
+      next_mesh_gen_(next_mesh_gen),
+      next_job_id_(options_.first_job),
+      restored_(std::move(jobs)) {}
 
 Effects Core::Start(Now now) {
   Context context{now, {}};
@@ -71,7 +75,7 @@ Effects Core::Start(Now now) {
 void Core::RestoreJob(RestoredJob restored, Context& context) {
   JobRecord& record = restored.record;
   next_job_id_ = std::max(next_job_id_, record.id + 1);
-  record.spec.clear();
+  const size_t request_bytes = std::exchange(record.spec, {}).size();
   JobEntry& job = jobs_[record.id];
   job.record = std::move(record);
   job_of_op_[job.record.op_id] = job.record.id;
@@ -88,6 +92,7 @@ void Core::RestoreJob(RestoredJob restored, Context& context) {
     return;
   }
   RestoreQueued(job, restored, context);
+  if (job.request) TakeRequest(job, job.request, request_bytes);
 }
 
 void Core::RestoreQueued(JobEntry& job, RestoredJob& restored, Context& context) {
@@ -134,9 +139,16 @@ void Core::On(const SubmitJob& event, Context& context) {
     return refuse(ResourceExhausted(fmt::format(
         "{} jobs are queued, the most this controller holds; wait or cancel some", queue_.size())));
   }
+  const auto bytes = static_cast<int64_t>(event.spec.size());
+  if (request_bytes_ + bytes > options_.max_request_bytes) {
+    return refuse(ResourceExhausted(fmt::format(
+        "the requests of jobs that have not ended take {}, with this one of {} more "
+        "than the {} that this controller holds; wait or cancel some",
+        FormatBytes(request_bytes_), FormatBytes(bytes), FormatBytes(options_.max_request_bytes))));
+  }
   const int64_t id = next_job_id_++;
   JobEntry& job = jobs_[id];
-  job.request = event.request;
+  TakeRequest(job, event.request, event.spec.size());
   job.record.id = id;
   job.record.op_id = event.op_id;
   job.record.name = event.request->name;
@@ -207,6 +219,7 @@ void Core::On(const WriteFailed& event, Context& context) {
     FreeDevices(event.job, "");
     std::erase(queue_, job->record.id);
     job_of_op_.erase(job->record.op_id);
+    DropRequest(*job);
     jobs_.erase(event.job.value());
     context.effects.push_back(
         Reply{event.call, event.job, event.status.WithContext("the job was not accepted")});
@@ -443,13 +456,24 @@ void Core::EndJob(JobEntry& job, JobEvent event, const RuntimeError& cause, Cont
   job.record.reason = cause.ok() ? "" : ErrorKindName(cause.kind);
   job.record.message = cause.message;
   job.record.ended_unix_ms = context.now.unix_ms;
-  job.request.reset();
+  DropRequest(job);
   job.ranks.clear();
   job.trying = false;
   MoveJob(job, event, context);
   // The end is durable before anyone hears of it: MoveJob's notice goes behind the write.
   context.effects.pop_back();
   AnnounceEnd(job, context);
+}
+
+void Core::TakeRequest(JobEntry& job, std::shared_ptr<const ir::JobRequest> request, size_t bytes) {
+  job.request = std::move(request);
+  job.request_bytes = static_cast<int64_t>(bytes);
+  request_bytes_ += job.request_bytes;
+}
+
+void Core::DropRequest(JobEntry& job) {
+  job.request.reset();
+  request_bytes_ -= std::exchange(job.request_bytes, 0);
 }
 
 void Core::AnnounceEnd(JobEntry& job, Context& context) {

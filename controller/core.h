@@ -49,8 +49,10 @@ struct CoreOptions {
   int64_t register_deadline_ms = 5000;    // then a session that has not registered is closed
   size_t max_pending_sessions = 64;       // that have not registered
   int launch_window = 2;
+  int64_t first_job = 1;  // at least; ids of the past are not given again
   size_t max_queued = 1000;
   size_t max_jobs = 10'000;
+  int64_t max_request_bytes = int64_t{256} << 20;  // of jobs that have not ended, all together
   size_t max_gone_workers = 256;
   // A job that was being placed or planned when the controller died is queued again so many times.
   int64_t max_requeues = 2;
@@ -84,6 +86,8 @@ class Core {
   const std::map<std::string, int64_t>& message_totals() const { return message_totals_; }
   int64_t stale_messages() const { return stale_messages_; }
   const CoreOptions& options() const { return options_; }
+  // What jobs that have not ended read, and what their meshes run.
+  std::set<std::string> BlobsInUse() const;
 
   // The invariants of the design that are visible here; a test calls it after every step.
   Status CheckInvariants() const;
@@ -104,6 +108,7 @@ class Core {
   struct JobEntry {
     JobRecord record;                               // spec is kept in the store only
     std::shared_ptr<const ir::JobRequest> request;  // null once terminal
+    int64_t request_bytes = 0;                      // of its spec; 0 once terminal
     int plan_attempt = 0;
     bool trying = false;           // to place or plan it: record.tries counts it
     std::string sight;             // of the cluster when it was last tried to place it
@@ -172,6 +177,8 @@ class Core {
   void PersistTries(const JobEntry& job, Context& context);
   std::string SightOfCluster(bool stable) const;
   bool PlaceHead(JobEntry& job, Context& context);
+  void TakeRequest(JobEntry& job, std::shared_ptr<const ir::JobRequest> request, size_t bytes);
+  void DropRequest(JobEntry& job);
   void SetWaiting(JobEntry& job, const char* reason, std::string message, Context& context);
   void MoveJob(JobEntry& job, JobEvent event, Context& context);
   void EndJob(JobEntry& job, JobEvent event, const proto::RuntimeError& cause, Context& context);
@@ -242,6 +249,7 @@ class Core {
   std::vector<uint64_t> Generations() const;
   void ConcludeAbort(Mesh& mesh, Context& context);
 
+  std::set<std::string> BlobsOf(const JobEntry& job) const;
   proto::JobInfo InfoOf(const JobEntry& job) const;
   void CountMessage(JobId job, const char* kind);
   Status CheckJobs() const;
@@ -251,6 +259,7 @@ class Core {
   CoreOptions options_;
   uint64_t next_mesh_gen_ = 1;
   int64_t next_job_id_ = 1;
+  int64_t request_bytes_ = 0;  // of all jobs
   std::vector<RestoredJob> restored_;
   std::map<int64_t, JobEntry> jobs_;
   std::map<std::string, int64_t> job_of_op_;

@@ -129,6 +129,11 @@ struct FinishWeights {
   JobId job;
   MeshGeneration mesh_gen;
 };
+// A worker got other bytes than the names of these blobs say: they are read again.
+struct CheckBlobs {
+  JobId job;
+  std::vector<std::string> sha256s;
+};
 struct DiscardWeights {
   JobId job;
   MeshGeneration mesh_gen;
@@ -152,7 +157,7 @@ struct JobChanged {
 
 using Effect =
     std::variant<Send, CloseSession, Persist, SaveProgress, PlaceNext, StartPlan, OpenWeights,
-                 FinishWeights, DiscardWeights, Reply, StepsDone, LogLine, JobChanged>;
+                 FinishWeights, CheckBlobs, DiscardWeights, Reply, StepsDone, LogLine, JobChanged>;
 using Effects = std::vector<Effect>;
 
 // The job that an effect belongs to; 0: none.

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "controller/blob_store.h"
+
 namespace meshwright::controller {
 
 struct Limits {
@@ -16,6 +18,9 @@ struct Limits {
   int64_t idle_connection_ms = 600'000;  // then a connection without calls is closed
   int64_t request_ms = 10'000;           // then a request that has not come whole is cancelled
   int64_t upload_idle_ms = 60'000;       // then an upload that sends nothing is cancelled
+  BlobLimits blobs;
+  // Of the requests of all jobs that have not ended: they are in memory and on disk.
+  int64_t job_request_bytes = int64_t{256} << 20;
 };
 
 }  // namespace meshwright::controller

@@ -32,7 +32,8 @@ struct JobRecord {
   double loss = 0;
   int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
   int64_t tries = 0;  // at placing and planning it that were begun and have not come to an end
-  std::string spec;   // proto::EncodeJob; empty in an update: the stored bytes stay
+  // proto::EncodeJob; empty in an update: the stored bytes stay until the job has ended.
+  std::string spec;
   friend bool operator==(const JobRecord&, const JobRecord&) = default;
 };
 
@@ -76,8 +77,11 @@ class Store {
   virtual Result<std::vector<EventRecord>> Events(int64_t job, int64_t limit) = 0;
 };
 
-// SQLite, WAL, synchronous=FULL. Errors: kUnavailable, kDataLoss naming the path.
-Result<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path);
+// SQLite, WAL, synchronous=FULL. The database is checked when it is opened. `last_job`: the newest
+// job that has left a folder, 0: none; a database that is new beside such folders is not the one
+// that they belong to. Errors: kUnavailable; kDataLoss naming the path and what is damaged;
+// kFailedPrecondition when the database has been lost.
+Result<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path, int64_t last_job = 0);
 
 // For tests: keeps what a disk would keep. Opening a second store on the same disk fences the
 // first.

@@ -2,6 +2,7 @@
 #include <sqlite3.h>
 
 #include <algorithm>
+#include <charconv>
 #include <mutex>
 #include <random>
 #include <utility>
@@ -12,6 +13,7 @@ namespace meshwright::controller {
 namespace {
 
 constexpr int kSchemaVersion = 1;
+constexpr const char* kRestore = "restore a backup or use another state directory";
 
 constexpr const char* kSchema = R"(
 CREATE TABLE IF NOT EXISTS meta(k TEXT PRIMARY KEY, v TEXT NOT NULL) WITHOUT ROWID;
@@ -30,7 +32,8 @@ INSERT INTO jobs(id, op_id, name, state, reason, message, layout, steps, steps_d
 VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
 ON CONFLICT(id) DO UPDATE SET
   state = ?4, reason = ?5, message = ?6, layout = ?7, steps_done = ?9, loss = ?10,
-  t_start = ?12, t_end = ?13, spec = CASE WHEN length(?14) > 0 THEN ?14 ELSE spec END, tries = ?15
+  t_start = ?12, t_end = ?13, tries = ?15,
+  spec = CASE WHEN ?16 THEN x'' WHEN length(?14) > 0 THEN ?14 ELSE spec END
 WHERE op_id = ?2
 )";
 
@@ -90,7 +93,7 @@ std::string RandomHex128() {
 
 class SqliteStore : public Store {
  public:
-  explicit SqliteStore(std::string path) : path_(std::move(path)) {}
+  SqliteStore(std::string path, int64_t last_job) : path_(std::move(path)), last_job_(last_job) {}
   ~SqliteStore() override { sqlite3_close(db_); }
 
   Status Open() {
@@ -99,20 +102,30 @@ class SqliteStore : public Store {
       return Error(code, "open");
     }
     sqlite3_busy_timeout(db_, 5000);
+    // Pages of ended jobs go back to the system; of a new database only.
+    MW_TRY(Exec("PRAGMA auto_vacuum=INCREMENTAL"));
     MW_TRY(Exec("PRAGMA journal_mode=WAL"));
     MW_TRY(Exec("PRAGMA synchronous=FULL"));
+    MW_TRY(CheckPages());
     MW_TRY(Exec("BEGIN IMMEDIATE"));
     Status status = Initialise();
     if (status.ok()) status = Exec("COMMIT");
     if (!status.ok()) Rollback();
-    return status;
+    MW_TRY(status);
+    // Whoever copies state.db alone has what was there at the start.
+    return Exec("PRAGMA wal_checkpoint(TRUNCATE)");
   }
 
   const StoredState& opened() const override { return opened_; }
 
   Status Apply(const StoreBatch& batch) override {
     std::scoped_lock lock(mutex_);
-    if (!batch.process_only) return ApplyTransaction(batch);
+    if (!batch.process_only) {
+      MW_TRY(ApplyTransaction(batch));
+      // What is applied stays applied, whatever becomes of the tidying.
+      (void)Exec("PRAGMA incremental_vacuum(256)");
+      return OkStatus();
+    }
     // The log is written and not forced to the disk: the system keeps it when this process dies.
     MW_TRY(Exec("PRAGMA synchronous=NORMAL"));
     const Status status = ApplyTransaction(batch);
@@ -149,7 +162,41 @@ class SqliteStore : public Store {
   }
 
  private:
+  Status CheckPages() {
+    Statement check(db_, "PRAGMA quick_check(1)");
+    if (!check.Row()) return Error(check.code(), "check");
+    if (const std::string found = check.Text(0); found != "ok") {
+      return DataLoss(fmt::format("state database {}: {}; {}", path_, found, kRestore));
+    }
+    return OkStatus();
+  }
+
+  Result<bool> HasTable(const char* name) {
+    Statement query(db_, "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?1");
+    query.Bind(1, std::string(name));
+    if (!query.Row()) return Fail(Error(query.code(), "read the tables"));
+    return query.Int(0) > 0;
+  }
+
+  // A database that has lost its jobs looks like one that never had any.
+  Status CheckTables() {
+    MW_ASSIGN_OR_RETURN(const bool has_meta, HasTable("meta"));
+    MW_ASSIGN_OR_RETURN(const bool has_jobs, HasTable("jobs"));
+    if (!has_meta && !has_jobs && last_job_ == 0) return OkStatus();
+    if (!has_meta && !has_jobs) {
+      return FailedPrecondition(
+          fmt::format("state database {} is missing or empty, but the folder of job {} is there: "
+                      "the history was lost; put state.db and state.db-wal back, or move the "
+                      "folder 'jobs' beside it away to begin anew",
+                      path_, last_job_));
+    }
+    if (has_meta && has_jobs) return OkStatus();
+    return DataLoss(fmt::format("state database {} has no table '{}'; {}", path_,
+                                has_meta ? "jobs" : "meta", kRestore));
+  }
+
   Status Initialise() {
+    MW_TRY(CheckTables());
     MW_TRY(Exec(kSchema));
     MW_ASSIGN_OR_RETURN(std::string version, Meta("schema_version"));
     if (!version.empty() && version != std::to_string(kSchemaVersion)) {
@@ -248,6 +295,7 @@ class SqliteStore : public Store {
     upsert.Bind(13, job.ended_unix_ms);
     upsert.BindBlob(14, job.spec);
     upsert.Bind(15, job.tries);
+    upsert.Bind(16, static_cast<int64_t>(proto::IsTerminal(job.state)));
     MW_TRY(Run(upsert, "write job"));
     if (sqlite3_changes(db_) > 0) return OkStatus();
     return AlreadyExists(fmt::format(
@@ -281,13 +329,13 @@ class SqliteStore : public Store {
     MW_ASSIGN_OR_RETURN(std::string text, Meta(key));
     if (text.empty()) return fallback;
     uint64_t number = 0;
-    for (char c : text) {
-      if (c < '0' || c > '9') {
-        return Fail(DataLoss(fmt::format("{}: meta '{}' is '{}', not a number", path_, key, text)));
-      }
-      number = number * 10 + static_cast<uint64_t>(c - '0');
-    }
-    return number;
+    const char* const end = text.data() + text.size();
+    const auto [at, error] = std::from_chars(text.data(), end, number);
+    // Nobody counts that far: one more would be 0, and what fences the past would not any more.
+    constexpr uint64_t kMost = uint64_t{1} << 62;
+    if (error == std::errc() && at == end && number < kMost) return number;
+    return Fail(
+        DataLoss(fmt::format("{}: meta '{}' is '{}', no count; {}", path_, key, text, kRestore)));
   }
 
   Status SetMeta(const std::string& key, const std::string& value) {
@@ -318,7 +366,7 @@ class SqliteStore : public Store {
         return ResourceExhausted(message + "; free space on that disk");
       case SQLITE_CORRUPT:
       case SQLITE_NOTADB:
-        return DataLoss(message + "; restore a backup or use another state directory");
+        return DataLoss(message + "; " + kRestore);
       case SQLITE_BUSY:
         return Unavailable(message + "; another process holds it");
       default:
@@ -327,6 +375,7 @@ class SqliteStore : public Store {
   }
 
   std::string path_;
+  const int64_t last_job_;  // that has left a folder
   std::mutex mutex_;
   sqlite3* db_ = nullptr;
   StoredState opened_;
@@ -334,8 +383,8 @@ class SqliteStore : public Store {
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path) {
-  auto store = std::make_unique<SqliteStore>(path);
+Result<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path, int64_t last_job) {
+  auto store = std::make_unique<SqliteStore>(path, last_job);
   MW_TRY(store->Open());
   return std::unique_ptr<Store>(std::move(store));
 }

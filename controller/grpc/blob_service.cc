@@ -64,7 +64,9 @@ Status BlobServiceImpl::HasBlob(grpc::ServerContext& context, HasStream& stream)
   TimedReader reader(stream, parts_, context, parts_.limits.request_ms);
   if (!reader.Read(&request)) return Cancelled("the request did not come whole");
   v1::HasBlobReply reply;
-  if (const auto size = parts_.blobs->Find(request.sha256())) {
+  // One that was damaged is not here: it is uploaded again.
+  const bool sound = parts_.blobs->Verify(request.sha256());
+  if (const auto size = parts_.blobs->Find(request.sha256()); sound && size) {
     reply.set_present(true);
     reply.set_size_bytes(*size);
   }

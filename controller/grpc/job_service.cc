@@ -14,7 +14,7 @@
 namespace meshwright::controller {
 namespace {
 
-Result<ir::JobRequest> DecodeSubmit(const v1::SubmitRequest& request, const BlobStore& blobs) {
+Result<ir::JobRequest> DecodeSubmit(const v1::SubmitRequest& request, BlobStore& blobs) {
   if (request.op_id().empty() || request.op_id().size() > 128) {
     return Fail(InvalidArgument("op_id must have 1 to 128 characters"));
   }
@@ -27,6 +27,11 @@ Result<ir::JobRequest> DecodeSubmit(const v1::SubmitRequest& request, const Blob
       return Fail(FailedPrecondition(
           fmt::format("'{}' (sha256 {}) is not on the controller; upload it before submitting",
                       blob->name, blob->sha256)));
+    }
+    if (*size != blob->size_bytes && !blobs.Verify(blob->sha256)) {
+      return Fail(FailedPrecondition(
+          fmt::format("'{}' (sha256 {}) was damaged on the controller; upload it again", blob->name,
+                      blob->sha256)));
     }
     if (*size != blob->size_bytes) {
       return Fail(InvalidArgument(

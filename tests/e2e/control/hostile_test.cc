@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/file.h"
 #include "base/text.h"
 #include "controller/store.h"
@@ -179,6 +181,57 @@ TEST(HostileRequests, MemoryOfRequestsUnderWayIsBounded) {
   }
   EXPECT_GE(sent, 400 << 20);
   EXPECT_LT(ResidentBytes() - before, 250 << 20);
+}
+
+// ---- Disks ----
+
+TEST(BrokenDisks, AWorkerWhoseDiskFailsTakesNoJobsUntilItWorks) {
+  LocalClusterOptions options;
+  options.workers = 0;
+  const auto cluster = StartAttacked(options);
+  ASSERT_NE(cluster, nullptr);
+  worker::AgentOptions broken = cluster->AgentOptionsFor("broken");
+  broken.cache_dir = cluster->File("cache");
+  const auto agent = worker::Agent::Start(broken);
+  ASSERT_TRUE(agent.has_value()) << agent.error();
+  ASSERT_TRUE(cluster->WaitForState("READY", 1).ok());
+  std::filesystem::remove_all(broken.cache_dir);
+  ASSERT_TRUE(WriteFileAtomic(broken.cache_dir, "a file is where the folder was").ok());
+  const auto first = cluster->Submit(ByteJob(1, 1, 2), SampleBytes(9000));
+  ASSERT_TRUE(first.has_value()) << first.error();
+  EXPECT_EQ(cluster->client().Wait(*first, kPatienceMs)->reason, "LoadFailed");
+  const Status left = cluster->WaitForState("LEFT", 1);
+  ASSERT_TRUE(left.ok()) << left;
+  const auto second = cluster->Submit(ByteJob(1, 1, 2), SampleBytes(9000));
+  ASSERT_TRUE(second.has_value()) << second.error();
+  EXPECT_FALSE(client::IsTerminal(cluster->client().Get(*second)->state)) << "it waits";
+  std::filesystem::remove(broken.cache_dir);
+  const auto info = cluster->client().Wait(*second, kPatienceMs);
+  ASSERT_TRUE(info.has_value()) << info.error();
+  EXPECT_EQ(info->state, JobState::kSucceeded) << info->message;
+}
+
+// The file of a data set is damaged between two jobs that train on it.
+TEST(BrokenDisks, ADamagedBlobIsUploadedAgain) {
+  LocalClusterOptions options;
+  options.workers = 1;
+  const auto cluster = StartAttacked(options);
+  ASSERT_NE(cluster, nullptr);
+  const std::string text = SampleBytes(9000);
+  ir::JobRequest job = ByteJob(1, 1, 2);
+  const auto first = cluster->Submit(job, text);
+  ASSERT_TRUE(first.has_value()) << first.error();
+  EXPECT_EQ(cluster->client().Wait(*first, kPatienceMs)->state, JobState::kSucceeded);
+  const auto blob = cluster->client().UploadFile(cluster->File("data.txt"));
+  ASSERT_TRUE(blob.has_value()) << blob.error();
+  const std::string path = cluster->state_dir() + "/blobs/" + blob->sha256;
+  for (const std::string& damaged : {"#" + text.substr(1), text.substr(0, 100)}) {
+    ASSERT_TRUE(WriteFileAtomic(path, damaged).ok());
+    const auto again = cluster->Submit(job, text);
+    ASSERT_TRUE(again.has_value()) << again.error();
+    EXPECT_EQ(cluster->client().Wait(*again, kPatienceMs)->state, JobState::kSucceeded);
+    EXPECT_EQ(ReadFile(path).value_or(""), text);
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Jobs whose placing or planning ends the controller's process.
+// What the controller takes upon itself with a job: tries that may end it, memory, ids.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,6 +78,28 @@ TEST(Core, ATryThatCameToAnEndIsNotCounted) {
     cluster.RestartController();
     ASSERT_EQ(cluster.Info(waits).state, JobState::kQueued) << cluster.Info(waits).message;
   }
+}
+
+TEST(Core, RequestsOfJobsThatHaveNotEndedAreBounded) {
+  CoreOptions options = SimCluster::DefaultOptions();
+  ir::JobRequest job = SimCluster::MakeJob(1, 1, 1, 2);
+  job.config_text = std::string(1000, '#');
+  options.max_request_bytes = 2500;
+  SimCluster cluster(options);
+  const int64_t first = cluster.Submit(job);
+  ASSERT_NE(cluster.Submit(job), 0);
+  EXPECT_EQ(cluster.Submit(job), 0) << "three are too much";
+  cluster.RestartController();
+  EXPECT_EQ(cluster.Submit(job), 0) << "what is restored counts";
+  EXPECT_TRUE(cluster.Cancel(first).ok());
+  EXPECT_NE(cluster.Submit(job), 0) << "what has ended does not";
+}
+
+TEST(Core, IdsBeginBehindTheFoldersThatAreThere) {
+  CoreOptions options = SimCluster::DefaultOptions();
+  options.first_job = 42;
+  SimCluster cluster(options);
+  EXPECT_EQ(cluster.Submit(SimCluster::MakeJob(1, 1, 1, 2)), 42);
 }
 
 }  // namespace

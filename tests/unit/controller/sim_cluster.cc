@@ -315,6 +315,7 @@ void SimCluster::Execute(Effects effects) {
               closing_.erase(close.session.value());
             },
             [&](PlaceNext&) { place_next = true; },
+            [&](CheckBlobs& check) { checked_blobs = check.sha256s; },
             [&](StartPlan& start) { Plan(start); },
             [&](OpenWeights& open) {
               pending_.push_back(

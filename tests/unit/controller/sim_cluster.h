@@ -94,6 +94,7 @@ class SimCluster {
   int planned_devices = 0;                   // 0: as many as were reserved
   std::vector<int> planned_placement;        // as in PlannedJob
   bool hold_plans = false;                   // plans wait until released
+  std::vector<std::string> checked_blobs;    // that were to be read again
   bool dies_placing = false;                 // the controller does not come to placing: restart it
   std::optional<proto::LoadMesh> last_load;  // that a worker got
   int invitation_bytes = 0;                  // of every worker; 0: its name
