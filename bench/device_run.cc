@@ -34,7 +34,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceRun::Start(const DeviceRunOptions& opti
   std::unique_ptr<DeviceRun> run(new DeviceRun(planned.vocabulary));
   run->plan_ = std::move(planned.plan);
   worker::RuntimeOptions runtime;
-  runtime.programs = {run->plan_.init[0], run->plan_.step[0]};
+  runtime.programs = {run->plan_.Of("init")[0], run->plan_.Of("step")[0]};
   runtime.fabric.cluster_id = "bench";
   runtime.fabric.members.push_back({"local", "", "host", 1});
   runtime.fabric.local_ranks.push_back(0);

@@ -69,8 +69,8 @@ KernelSeconds SecondsOfGraph(const ir::Graph& graph, const planner::CostModel& c
 KernelSeconds SecondsOfStep(const planner::Plan& plan, const mesh::Topology& topology) {
   const planner::CostModel costs(topology);
   KernelSeconds mean = {};
-  const double share = 1 / static_cast<double>(plan.step.size());
-  for (const ir::Program& program : plan.step) {
+  const double share = 1 / static_cast<double>(plan.Main().size());
+  for (const ir::Program& program : plan.Main()) {
     std::vector<double> runs(program.executables.size(), 0);
     for (const ir::Instruction& instruction : program.instructions) {
       if (instruction.op != ir::Opcode::kRun) continue;

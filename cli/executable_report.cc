@@ -84,7 +84,7 @@ std::string FormatExecutables(const planner::Plan& plan, const mesh::Topology& t
   const planner::CostModel model(planner::TopologyOf(plan.layout, topology));
   std::string text = "stages' first devices\n";
   std::set<int> stages;
-  for (const ir::Program& program : plan.step) {
+  for (const ir::Program& program : plan.Main()) {
     if (!stages.insert(program.stage.value()).second) continue;
     const int device = program.device.value();
     text += FormatRoofs(model.ProfileOf(device), planner::FormatDevices(plan.layout, device, 1));

@@ -198,7 +198,7 @@ Result<std::string> GraphText(const PlanArgs& args) {
                       LoadJobConfig(args.file, args.overrides, args.decisions));
   MW_ASSIGN_OR_RETURN(const PreparedJob prepared, PrepareJob(config));
   PrintNotes(config);
-  if (args.stop_after == "graph") return ir::FormatGraph(prepared.request.loss);
+  if (args.stop_after == "graph") return ir::FormatGraph(prepared.request.main().graph);
   MW_ASSIGN_OR_RETURN(const ir::Graph step, planner::MakeStepGraph(prepared.request));
   return ir::FormatGraph(step);
 }

@@ -23,7 +23,7 @@ Result<mesh::Topology> ClusterTopology(const GlobalArgs& global, const ir::JobRe
   MW_ASSIGN_OR_RETURN(const std::vector<client::WorkerInfo> workers, client->Workers());
   const ir::ParallelSpec& parallel = job.parallel;
   const std::string kind =
-      parallel.device == "auto" && !ir::WhyNotOnGpus(job.loss).empty() ? "cpu" : parallel.device;
+      parallel.device == "auto" && !ir::WhyNotOnGpus(job).empty() ? "cpu" : parallel.device;
   const auto degree = [](int64_t given) { return std::max<int64_t>(1, given); };
   return TopologyOf(workers, kind,
                     degree(parallel.data) * degree(parallel.tensor) * degree(parallel.pipeline));

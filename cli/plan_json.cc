@@ -69,7 +69,7 @@ PlanObject MemoryObjects(const planner::Plan& plan, const mesh::Topology& topolo
   const mesh::Topology seen = planner::TopologyOf(plan.layout, topology);
   PlanObject devices = PlanObject::array();
   for (size_t i = 0; i < plan.memory.size(); ++i) {
-    const int device = plan.step[i].device.value();
+    const int device = plan.Main()[i].device.value();
     PlanObject kinds = PlanObject::object();
     for (size_t k = 0; k < planner::kMemoryKindCount; ++k) {
       const auto kind = static_cast<ir::MemoryKind>(k);
@@ -78,8 +78,8 @@ PlanObject MemoryObjects(const planner::Plan& plan, const mesh::Topology& topolo
     }
     const int64_t budget = seen.devices[static_cast<size_t>(device)].memory_bytes;
     devices.push_back({{"device", device},
-                       {"devices", plan.DevicesOf(plan.step[i])},
-                       {"stage", plan.step[i].stage.value()},
+                       {"devices", plan.DevicesOf(plan.Main()[i])},
+                       {"stage", plan.Main()[i].stage.value()},
                        {"kinds_bytes", kinds},
                        {"allocated_bytes", plan.memory[i].total_bytes},
                        {"budget_bytes", budget > 0 ? PlanObject(budget) : PlanObject(nullptr)}});

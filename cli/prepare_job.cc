@@ -88,7 +88,7 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
   if (!request) return Fail(InWordsOfTheFile(request.error(), config));
   prepared.request = *std::move(request);
   const Status degrees =
-      planner::CheckPins(config.parallel, planner::LayerCount(prepared.request.loss));
+      planner::CheckPins(config.parallel, planner::LayerCount(prepared.request.main().graph));
   if (!degrees.ok()) return Fail(InWordsOfTheFile(degrees, config));
   const Status pins = search::CheckShardingPins(prepared.request);
   if (!pins.ok()) return Fail(InWordsOfTheFile(pins, config));

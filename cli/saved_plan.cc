@@ -134,7 +134,7 @@ std::string DecisionsText(const JobConfig& config, const search::FoundPlan& foun
 Status CheckReplay(const JobConfig& config, const PlannedJob& planned, int64_t devices) {
   ir::JobRequest job = planned.prepared.request;
   job.parallel = config.parallel;
-  const int layers = planner::LayerCount(job.loss);
+  const int layers = planner::LayerCount(job.main().graph);
   const planner::Layout& wanted = planned.plan().layout;
   MW_ASSIGN_OR_RETURN(planner::Layout layout, planner::ResolveLayout(job, devices, layers));
   // A layout that balances its parts does not name them.

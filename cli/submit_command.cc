@@ -117,11 +117,11 @@ Result<int> Submit(const SubmitArgs& args, const GlobalArgs& global) {
   PrintNotes(config);
   MW_TRY(PrintForeignPlan(args.decisions, prepared.request, nullptr));
   MW_ASSIGN_OR_RETURN(const InputFiles files, FindInputFiles(config));
-  MW_TRY(CheckInitialWeights(files, prepared.request.loss));
+  MW_TRY(CheckInitialWeights(files, prepared.request.main().graph));
   const ir::TrainSpec& train = prepared.request.train;
   const StepPrinter printer({.steps = train.steps,
                              .log_every = train.log_every,
-                             .flops_per_step = FlopsPerStep(prepared.request.loss),
+                             .flops_per_step = FlopsPerStep(prepared.request.main().graph),
                              .color = UseColor(global.color),
                              .json = global.json});
   Follower follower(args, printer, global.json);

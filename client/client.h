@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,7 +36,8 @@ struct StepMetrics {
   double lr = 0;
   double tokens = 0;  // of this step
   double seconds = 0;
-  double validation_loss = 0;  // NaN when this step was not validated
+  double validation_loss = 0;                 // NaN when this step was not validated
+  std::map<std::string, double> values = {};  // what the job's own programs report besides
 };
 
 struct JobInfo {

@@ -132,7 +132,8 @@ Result<ir::JobRequest> JobBuilder::Build(const TrainerFunctions& functions) cons
     request.train.compute_dtype = ir::DType::kBF16;
   }
   const GraphShape shape{request.train.global_batch, request.train.sequence, dtype};
-  MW_ASSIGN_OR_RETURN(request.loss, BuildLossGraph(request.name, shape, functions));
+  MW_ASSIGN_OR_RETURN(ir::Graph loss, BuildLossGraph(request.name, shape, functions));
+  request.SetLoss(std::move(loss));
   MW_TRY(ir::ValidateJob(request));
   return request;
 }

@@ -426,7 +426,7 @@ void ControlLoop::Do(StartPlan& effect) {
 void ControlLoop::Do(OpenWeights& effect) {
   files_.Post([this, e = std::move(effect)] {
     const std::string path = parts_.dir->job_dir(e.job.value()) + "/model.safetensors";
-    std::shared_ptr<const ir::Graph> loss(e.request, &e.request->loss);
+    std::shared_ptr<const ir::Graph> loss(e.request, &e.request->main().graph);
     const Status status = parts_.weights->Open(e.mesh_gen, path, std::move(loss));
     loop_.Post([this, gen = e.mesh_gen, status] { StepOnLoop(WeightsFile{gen, false, status}); });
   });

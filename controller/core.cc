@@ -128,7 +128,7 @@ void Core::On(const SubmitJob& event, Context& context) {
   job.record.id = id;
   job.record.op_id = event.op_id;
   job.record.name = event.request->name;
-  job.record.steps = event.request->train.steps;
+  job.record.steps = StepsOf(*event.request);
   job.record.submitted_unix_ms = context.now.unix_ms;
   job_of_op_[event.op_id] = id;
   queue_.push_back(id);
@@ -279,7 +279,7 @@ Placement Core::PlaceOnKind(const JobEntry& job, bool stable) const {
     return PlaceOn(parallel.device, parallel,
                    fmt::format("parallelism.device is \"{}\"", parallel.device));
   }
-  const std::string why_not = ir::WhyNotOnGpus(job.request->loss);
+  const std::string why_not = ir::WhyNotOnGpus(*job.request);
   if (ClusterDevices("cuda") > 0 && why_not.empty()) {
     Placement placement = PlaceOn("cuda", parallel, "");
     const bool others = stable && ClusterDevices("cpu") > 0;

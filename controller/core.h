@@ -24,8 +24,8 @@
 #include <string>
 #include <vector>
 
+#include "controller/driver.h"
 #include "controller/events.h"
-#include "controller/launches.h"
 #include "controller/placement.h"
 #include "controller/states.h"
 
@@ -122,11 +122,6 @@ class Core {
     bool freed = false;      // confirmed, or gone
     std::string invitation;  // once loaded
   };
-  struct ValidationSum {
-    double loss = 0;
-    double tokens = 0;
-    double seconds = 0;
-  };
   struct OutstandingLaunch {
     LaunchSeq seq{0};
     PlannedLaunch launch;
@@ -139,12 +134,10 @@ class Core {
     int64_t phase_since_ms = 0;
     PlannedJob plan;
     std::vector<MeshMember> members;
-    LaunchSchedule schedule;
+    std::unique_ptr<Driver> driver;
     std::deque<OutstandingLaunch> launches;
     uint64_t next_seq = 1;
-    std::optional<proto::StepMetrics> held;  // waits for its validation loss
-    ValidationSum validation;                // of the batches that are done
-    proto::RuntimeError cause;               // while kAborting
+    proto::RuntimeError cause;  // while kAborting
     int errors = 0;
   };
   struct Context {
@@ -209,12 +202,9 @@ class Core {
   void OnSaved(Mesh& mesh, MeshMember& member, const proto::WeightsSaved& m, Context& context);
   void On(const WeightsFile& event, Context& context);
   void IssueLaunches(Mesh& mesh, Context& context);
+  // kAborted where the driver says that the job cannot go on.
   Status FinishLaunch(Mesh& mesh, const OutstandingLaunch& launch, Context& context);
-  // kAborted where the loss is no number any more.
-  Status FinishSteps(Mesh& mesh, const std::vector<proto::StepReport>& merged, Context& context);
-  void FinishEval(Mesh& mesh, const PlannedLaunch& launch,
-                  const std::vector<proto::StepReport>& merged, Context& context);
-  void EmitSteps(JobEntry& job, std::vector<proto::StepMetrics> steps, Context& context);
+  Status TakeNews(JobEntry& job, DriverNews news, Context& context);
   void AllLaunched(Mesh& mesh, Context& context);
   void FinishMesh(Mesh& mesh, Context& context);
   void SendTo(const Mesh& mesh, const MeshMember& member, proto::DownBody body, Context& context);

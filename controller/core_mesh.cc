@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -18,11 +16,11 @@ namespace {
 
 constexpr size_t kMaxInvitationBytes = 64 << 10;
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-double ValueOr(const std::map<std::string, double>& values, const char* name, double fallback) {
-  const auto it = values.find(name);
-  return it == values.end() ? fallback : it->second;
+// REQUIRES that the plan has the program: drivers launch what the job has.
+uint32_t ProgramIndex(const PlannedJob& plan, const std::string& name) {
+  const auto it = std::find(plan.programs.begin(), plan.programs.end(), name);
+  MW_CHECK(it != plan.programs.end()) << "the plan has no program '" << name << "'";
+  return static_cast<uint32_t>(it - plan.programs.begin());
 }
 
 template <typename Members, typename Flag>
@@ -40,7 +38,7 @@ void Core::StartMesh(JobEntry& job, PlannedJob plan, Context& context) {
   mesh.gen = gen;
   mesh.job = id;
   mesh.phase_since_ms = context.now.ms;
-  mesh.schedule = LaunchSchedule(job.request->train, HasValidation(*job.request));
+  mesh.driver = MakeDriver(*job.request);
   job.mesh = gen;
   job.record.layout = plan.layout;
   job.device_memory_bytes = plan.device_memory_bytes;
@@ -119,10 +117,11 @@ proto::LoadMesh Core::MakeLoad(const JobEntry& job, const Mesh& mesh,
   }
   for (int rank : member.ranks) {
     const PlannedDevice& device = mesh.plan.devices[static_cast<size_t>(rank)];
-    load.ranks.push_back(proto::RankPrograms{rank,
-                                             job.ranks[static_cast<size_t>(rank)].local_device,
-                                             device.init, device.step, device.eval});
+    load.ranks.push_back(proto::RankPrograms{
+        rank, job.ranks[static_cast<size_t>(rank)].local_device, device.programs});
   }
+  load.programs = mesh.plan.programs;
+  load.inputs = ClientInputsOf(*job.request);
   load.data = job.request->data;
   load.sequence = job.request->train.sequence;
   load.vocabulary = mesh.plan.vocabulary;
@@ -221,17 +220,18 @@ void Core::OnCommUp(Mesh& mesh, MeshMember& member, const proto::CommUp& m, Cont
 
 void Core::IssueLaunches(Mesh& mesh, Context& context) {
   while (mesh.launches.size() < static_cast<size_t>(options_.launch_window)) {
-    const std::optional<PlannedLaunch> next = mesh.schedule.Next();
+    const std::optional<PlannedLaunch> next = mesh.driver->Next();
     if (!next) break;
     OutstandingLaunch launch;
     launch.seq = LaunchSeq(mesh.next_seq++);
     launch.launch = *next;
     launch.reports.resize(mesh.members.size());
-    const proto::Launch message{mesh.gen, launch.seq, next->program, next->first_step, next->count};
+    const proto::Launch message{mesh.gen, launch.seq, ProgramIndex(mesh.plan, next->program),
+                                next->first_step, next->count};
     mesh.launches.push_back(std::move(launch));
     SendToAll(mesh, message, context);
   }
-  if (mesh.launches.empty()) AllLaunched(mesh, context);
+  if (mesh.launches.empty() && mesh.driver->done()) AllLaunched(mesh, context);
 }
 
 void Core::OnLaunchDone(Mesh& mesh, MeshMember& member, const proto::LaunchDone& m,
@@ -280,76 +280,20 @@ Status Core::FinishLaunch(Mesh& mesh, const OutstandingLaunch& launch, Context& 
   for (size_t i = 0; i < merged.size(); ++i) {
     merged[i].step = launch.launch.first_step + static_cast<int64_t>(i);
   }
-  if (launch.launch.program == proto::ProgramKind::kStep) return FinishSteps(mesh, merged, context);
-  if (launch.launch.program == proto::ProgramKind::kEval) {
-    FinishEval(mesh, launch.launch, merged, context);
-  }
-  return OkStatus();
+  return TakeNews(jobs_.at(mesh.job.value()), mesh.driver->On(launch.launch, merged), context);
 }
 
-Status Core::FinishSteps(Mesh& mesh, const std::vector<proto::StepReport>& merged,
-                         Context& context) {
-  JobEntry& job = jobs_.at(mesh.job.value());
-  Status status;
-  std::vector<proto::StepMetrics> steps;
-  for (const proto::StepReport& report : merged) {
-    proto::StepMetrics metrics;
-    metrics.step = report.step;
-    metrics.loss = ValueOr(report.values, "loss", kNaN);
-    metrics.grad_norm = ValueOr(report.values, "grad_norm", kNaN);
-    metrics.lr = ValueOr(report.values, "lr", kNaN);
-    metrics.tokens = ValueOr(report.values, "tokens", 0);
-    metrics.seconds = report.seconds;
-    metrics.validation_loss = kNaN;
-    steps.push_back(metrics);
-    if (std::isfinite(metrics.loss)) {
-      job.record.loss = metrics.loss;
-      continue;
-    }
-    // The steps behind this one trained on broken weights.
-    status = Aborted(fmt::format("the loss is {} at step {}; lower optimizer.lr, set "
-                                 "training.max_norm or look at the data; no weights were written",
-                                 metrics.loss, metrics.step + 1))
-                 .WithBlame(Blame::kUser);
-    break;
-  }
-  job.record.steps_done = steps.back().step + 1;
-  if (status.ok() && mesh.schedule.ValidatedAfter(steps.back().step)) {
-    mesh.held = steps.back();
-    steps.pop_back();
-  }
-  EmitSteps(job, std::move(steps), context);
-  return status;
-}
-
-void Core::FinishEval(Mesh& mesh, const PlannedLaunch& launch,
-                      const std::vector<proto::StepReport>& merged, Context& context) {
-  if (!mesh.held) return;
-  for (const proto::StepReport& report : merged) {
-    mesh.validation.loss += ValueOr(report.values, "loss_sum", kNaN);
-    mesh.validation.tokens += ValueOr(report.values, "count", kNaN);
-    mesh.validation.seconds += report.seconds;
-  }
-  if (!mesh.schedule.EndsValidation(launch)) return;
-  const ValidationSum sum = std::exchange(mesh.validation, {});
-  proto::StepMetrics metrics = *mesh.held;
-  mesh.held.reset();
-  metrics.validation_loss = sum.loss / sum.tokens;
-  context.effects.push_back(
-      LogLine{mesh.job, fmt::format("step {}: loss {:.4f}, validation loss {:.4f} ({:.0f} tokens "
-                                    "in {:.2f} s)",
-                                    metrics.step + 1, metrics.loss, metrics.validation_loss,
-                                    sum.tokens, sum.seconds)});
-  EmitSteps(jobs_.at(mesh.job.value()), {metrics}, context);
-}
-
-void Core::EmitSteps(JobEntry& job, std::vector<proto::StepMetrics> steps, Context& context) {
+Status Core::TakeNews(JobEntry& job, DriverNews news, Context& context) {
   const JobId id(job.record.id);
+  if (news.loss) job.record.loss = *news.loss;
+  if (news.steps_done) job.record.steps_done = *news.steps_done;
+  for (std::string& line : news.log_lines) context.effects.push_back(LogLine{id, std::move(line)});
   if (context.now.ms - job.progress_saved_ms >= 1000) {
     job.progress_saved_ms = context.now.ms;
     context.effects.push_back(SaveProgress{id, job.record.steps_done, job.record.loss});
   }
-  if (!steps.empty()) context.effects.push_back(StepsDone{id, std::move(steps)});
+  if (!news.steps.empty()) context.effects.push_back(StepsDone{id, std::move(news.steps)});
+  return news.status;
 }
 
 // ---- The good end ----

@@ -26,15 +26,16 @@ using CallId = Id<struct CallTag, uint64_t>;
 
 // The planner's answer as far as the core needs it. Programs are in the blob store by now.
 struct PlannedDevice {
-  ir::BlobRef init, step, eval;
+  std::vector<ir::BlobRef> programs;     // in the order of PlannedJob.programs
   std::vector<std::string> saved_slots;  // weights whose tile this device writes at the end
 };
 struct PlannedJob {
   std::string layout;
+  std::vector<std::string> programs;   // names; on the wire they are indices
   std::vector<std::string> notes;      // what the planner wants the user to know
   std::vector<PlannedDevice> devices;  // by rank; may be fewer than were reserved
   std::vector<int> placement;          // per rank, which of those; empty: the first ones in order
-  ir::BlobRef graph;                   // text of the loss graph
+  ir::BlobRef graph;                   // text of the main program's graph
   int64_t vocabulary = 0;
   double seconds = 0;
   int64_t device_memory_bytes = 0;  // of the fullest device, and what that device has

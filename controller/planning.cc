@@ -15,15 +15,21 @@
 namespace meshwright::controller {
 namespace {
 
-Result<std::vector<ir::BlobRef>> StorePrograms(const std::vector<ir::Program>& programs,
-                                               BlobStore& blobs) {
-  std::vector<ir::BlobRef> refs;
-  for (const ir::Program& program : programs) {
-    const std::string name = fmt::format("{}/{}", program.name, program.device.value());
-    MW_ASSIGN_OR_RETURN(ir::BlobRef ref, blobs.PutBytes(ir::FormatProgram(program), name));
-    refs.push_back(std::move(ref));
+Status StorePrograms(const planner::Plan& plan, BlobStore& blobs, PlannedJob& planned) {
+  planned.devices.resize(plan.Main().size());
+  for (const auto& [name, programs] : plan.programs) {
+    if (programs.size() != planned.devices.size()) {
+      return Internal(fmt::format("the plan has {} programs '{}' for {} devices", programs.size(),
+                                  name, planned.devices.size()));
+    }
+    planned.programs.push_back(name);
+    for (size_t i = 0; i < programs.size(); ++i) {
+      MW_ASSIGN_OR_RETURN(ir::BlobRef ref, blobs.PutBytes(ir::FormatProgram(programs[i]),
+                                                          fmt::format("{}/{}", name, i)));
+      planned.devices[i].programs.push_back(std::move(ref));
+    }
   }
-  return refs;
+  return OkStatus();
 }
 
 // Budgets are those of the device at the same rank; without one the largest need is shown alone.
@@ -84,22 +90,17 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
   planned.layout = plan.layout.ToString();
   planned.placement = plan.layout.devices;
   planned.notes = plan.notes;
-  planned.vocabulary = VocabularyOf(job.loss);
+  planned.vocabulary = VocabularyOf(job.main().graph);
   SetMemory(plan, topology, planned);
   MW_TRY(MakeDirs(job_dir));
   MW_TRY(WriteFileAtomic(job_dir + "/plan.txt", planner::FormatPlan(plan, false)));
   MW_TRY(WriteFileAtomic(job_dir + "/config.resolved.toml", job.config_text));
-  MW_ASSIGN_OR_RETURN(auto init, StorePrograms(plan.init, blobs));
-  MW_ASSIGN_OR_RETURN(auto step, StorePrograms(plan.step, blobs));
-  MW_ASSIGN_OR_RETURN(auto eval, StorePrograms(plan.eval, blobs));
-  if (init.size() != step.size() || eval.size() != step.size()) {
-    return Fail(Internal(fmt::format("the plan has {} init, {} step and {} eval programs",
-                                     init.size(), step.size(), eval.size())));
-  }
-  MW_ASSIGN_OR_RETURN(planned.graph, blobs.PutBytes(ir::FormatGraph(job.loss), "loss graph"));
-  const auto tiles = AssignTiles(plan.step);
-  for (size_t i = 0; i < step.size(); ++i) {
-    planned.devices.push_back(PlannedDevice{init[i], step[i], eval[i], tiles[i]});
+  MW_TRY(StorePrograms(plan, blobs, planned));
+  MW_ASSIGN_OR_RETURN(planned.graph,
+                      blobs.PutBytes(ir::FormatGraph(job.main().graph), "graph of the state"));
+  auto tiles = AssignTiles(plan.Main());
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    planned.devices[i].saved_slots = std::move(tiles[i]);
   }
   return planned;
 }

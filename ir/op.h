@@ -16,8 +16,11 @@
 //                      optimizer keeps between steps.
 //   input              {name:str} -> any. Bound by the caller of the graph (an executable's
 //                      operand).
-//   feed               {source:"tokens"} -> i32[b, s+1]. Row r of step t is sample
-//                      t*b_global + r of the data set.
+//   feed               {source:"tokens", [batch:int(0|1)]} -> any [b, ...]. Row r of step t is
+//   sample
+//                      t*b_global + r of the input of that name; rows are split over data and
+//                      microbatches. batch 0: one value for all of the step, of any shape, whole
+//                      on every device.
 //   constant           {value:real} -> any float tensor filled with value.
 //   random_normal      {name:str, mean:real, std:real} + sharded dims -> float tensor; element i
 //                      of the *global* tensor is

@@ -85,6 +85,9 @@ Result<FactorRule> RuleOf(const Graph& graph, const Node& node);
 // Flops (multiply and add count apart; causal attention half) and bytes of one execution.
 OpCost CostOf(const Graph& graph, const Node& node);
 
+// Whether a `feed` has a row for each row of the batch, along its first dim.
+bool IsBatchFeed(const Node& feed);
+
 class Builder;
 
 // Whether the op can stand between a param and the loss.

@@ -29,8 +29,10 @@ TypesOr InferNamed(const OpCall& call) {
 TypesOr InferFeed(const OpCall& call) {
   if (call.attrs.Str("source").empty()) return Fail(call.Error("needs a non-empty 'source'"));
   MW_ASSIGN_OR_RETURN(std::vector<TensorType> types, InferDeclaredSource(call));
-  if (types[0].dtype != DType::kI32 || types[0].rank() != 2) {
-    return Fail(call.Error(fmt::format("must be i32[b, s+1], is {}", types[0].ToString())));
+  if (call.attrs.Int("batch", 1) != 0 && types[0].rank() == 0) {
+    return Fail(call.Error(fmt::format(
+        "is {}, which has no rows; give it a first dim for the batch, or the attribute batch=0",
+        types[0].ToString())));
   }
   return types;
 }
@@ -40,6 +42,8 @@ FactorRule SourceRule(const NodeTypes& node) { return SuffixRule(node).Finish();
 GradsOr NoInputs(GradCall&) { return std::vector<ValueId>{}; }
 
 }  // namespace
+
+bool IsBatchFeed(const Node& feed) { return feed.attrs.Int("batch", 1) != 0; }
 
 void AddSourceSchemas(SchemaTable& table) {
   Row(table, Op::kParam) = {InferNamed, SourceRule, NoFlops, NoFlops, NoInputs};

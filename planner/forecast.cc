@@ -71,18 +71,18 @@ class Forecaster {
       : plan_(plan), topology_(TopologyOf(plan.layout, topology)), model_(topology_) {}
 
   Result<Forecast> Run() {
-    for (const ir::Program& program : plan_.step) {
+    for (const ir::Program& program : plan_.Main()) {
       if (program.device.value() < model_.device_count()) continue;
       return Fail(InvalidArgument(
           fmt::format("forecast: the plan has a program for device {}, the cluster {} devices",
                       program.device.value(), model_.device_count())));
     }
-    for (const ir::Program& program : plan_.step) AddRunCosts(program);
-    MW_ASSIGN_OR_RETURN(forecast_.simulation, Simulate(plan_.step, Costs()));
+    for (const ir::Program& program : plan_.Main()) AddRunCosts(program);
+    MW_ASSIGN_OR_RETURN(forecast_.simulation, Simulate(plan_.Main(), Costs()));
     forecast_.step_s = forecast_.simulation.makespan_s;
-    for (const ir::Program& program : plan_.step) AddTraffic(program);
+    for (const ir::Program& program : plan_.Main()) AddTraffic(program);
     SetRates();
-    forecast_.memory = MemoryOverTime(plan_.step, forecast_.simulation);
+    forecast_.memory = MemoryOverTime(plan_.Main(), forecast_.simulation);
     return std::move(forecast_);
   }
 
@@ -210,7 +210,7 @@ class Forecaster {
     const auto dtype = static_cast<ir::DType>(most - product_flops_.begin());
     std::map<int, std::pair<double, double>> shared;  // by host: peak, threads
     double peak = 0;
-    for (const ir::Program& program : plan_.step) {
+    for (const ir::Program& program : plan_.Main()) {
       const int first = program.device.value();
       const int end = first + static_cast<int>(plan_.DevicesOf(program));
       for (int device = first; device < end; ++device) {
@@ -280,7 +280,7 @@ Result<Forecast> ForecastStep(const Plan& plan, const mesh::Topology& topology) 
 }
 
 std::string ForecastTrace(const Plan& plan, const Forecast& forecast) {
-  return ToChromeTrace(plan.step, forecast.simulation, forecast.memory);
+  return ToChromeTrace(plan.Main(), forecast.simulation, forecast.memory);
 }
 
 }  // namespace meshwright::planner

@@ -135,7 +135,7 @@ class DeviceLowering {
     slot.name = slot.persistent ? tensor.name : fmt::format("{}#{}", tensor.name, instance);
     if (slot.persistent) {
       slot.global_dims = tensor.global_type.dims;
-      slot.box = mesh::LocalBox(tensor.global_type.dims, tensor.sharding, mesh_, position_);
+      slot.box = BoxOf(tensor, position_);
     }
     const SlotId id(static_cast<int32_t>(program_.slots.size()));
     program_.slots.push_back(std::move(slot));
@@ -237,6 +237,7 @@ class DeviceLowering {
   // ---- ends of lives ----
 
   void AddReports() {
+    AddOutputs();
     if (program_.device.value() != ReportingDevice(*input_.layout)) return;
     for (const Report& report : partition_.reports) {
       const std::vector<SlotId>& known = slots_[static_cast<size_t>(report.tensor)];
@@ -244,9 +245,31 @@ class DeviceLowering {
     }
   }
 
+  // Of equal blocks the one on the first device.
+  void AddOutputs() {
+    for (const Report& output : partition_.outputs) {
+      const StageTensor& tensor = Tensor(output.tensor);
+      const std::vector<SlotId>& known = slots_[static_cast<size_t>(output.tensor)];
+      if (tensor.stage != stage_ || known.empty() || !known[0].valid()) continue;
+      const ir::Box box = BoxOf(tensor, position_);
+      bool first = true;
+      for (int64_t p = 0; p < position_ && first; ++p) first = BoxOf(tensor, p) != box;
+      if (!first) continue;
+      ir::Slot& slot = program_.slots[static_cast<size_t>(known[0].value())];
+      slot.global_dims = tensor.global_type.dims;
+      slot.box = box;
+      program_.outputs.push_back({output.name, known[0]});
+    }
+  }
+
+  ir::Box BoxOf(const StageTensor& tensor, int64_t position) const {
+    return mesh::LocalBox(tensor.global_type.dims, tensor.sharding, mesh_, position);
+  }
+
   bool IsReport(SlotId id) const {
-    return std::any_of(program_.reports.begin(), program_.reports.end(),
-                       [&](const auto& r) { return r.slot == id; });
+    const auto reads = [&](const Program::Report& report) { return report.slot == id; };
+    return std::any_of(program_.reports.begin(), program_.reports.end(), reads) ||
+           std::any_of(program_.outputs.begin(), program_.outputs.end(), reads);
   }
 
   // The last instruction of each slot; -1: none.

@@ -71,9 +71,9 @@ class PlanDrawer {
   PlanDrawer(const Plan& plan, const Forecast& forecast, const mesh::Topology& topology)
       : plan_(plan), forecast_(forecast), topology_(topology) {
     ChooseRows();
-    spans_.resize(plan.step.size());
+    spans_.resize(plan.Main().size());
     std::map<int, size_t> program_of;
-    for (size_t i = 0; i < plan.step.size(); ++i) program_of[plan.step[i].device.value()] = i;
+    for (size_t i = 0; i < plan.Main().size(); ++i) program_of[plan.Main()[i].device.value()] = i;
     for (const Span& span : forecast.simulation.spans) {
       spans_[program_of.at(span.device)].push_back(span);
     }
@@ -99,14 +99,14 @@ class PlanDrawer {
   // Every device, or the first one of each stage.
   void ChooseRows() {
     std::set<int> stages;
-    for (size_t i = 0; i < plan_.step.size(); ++i) {
-      const bool first = stages.insert(plan_.step[i].stage.value()).second;
-      if (plan_.step.size() <= kMostRows || first) rows_.push_back(i);
+    for (size_t i = 0; i < plan_.Main().size(); ++i) {
+      const bool first = stages.insert(plan_.Main()[i].stage.value()).second;
+      if (plan_.Main().size() <= kMostRows || first) rows_.push_back(i);
     }
   }
 
   std::string RowLabel(size_t program) const {
-    const ir::Program& step = plan_.step[program];
+    const ir::Program& step = plan_.Main()[program];
     return fmt::format("s{} device {}", step.stage.value(), step.device.value());
   }
 
@@ -163,7 +163,7 @@ class PlanDrawer {
   }
 
   void DrawRow(size_t program) {
-    const ir::Program& step = plan_.step[program];
+    const ir::Program& step = plan_.Main()[program];
     double idle_from_s = 0;
     int before = -1;  // instruction of the span before
     for (const Span& span : spans_[program]) {
@@ -200,7 +200,7 @@ class PlanDrawer {
   // A message leaves with the end of the run before its SEND, and is read by the run behind its
   // RECV.
   void AddEnds(size_t row, Ends& sent, Ends& received) const {
-    const ir::Program& program = plan_.step[rows_[row]];
+    const ir::Program& program = plan_.Main()[rows_[row]];
     const std::vector<Span>& spans = spans_[rows_[row]];
     size_t next = 0;
     for (size_t i = 0; i < program.instructions.size(); ++i) {
@@ -255,7 +255,7 @@ class PlanDrawer {
     y_ += kSvgLine / 2;
     std::set<int> stages;
     for (const size_t program : rows_) {
-      if (!stages.insert(plan_.step[program].stage.value()).second) continue;
+      if (!stages.insert(plan_.Main()[program].stage.value()).second) continue;
       DrawStrip(program, most);
       y_ += kMemoryHeight + 6;
     }
@@ -278,7 +278,7 @@ class PlanDrawer {
     path += fmt::format(" L{:.1f} {} Z", last_x, bottom);
     Rect(kPlotLeft, kPlotWidth, y_, kMemoryHeight, kIdleColour);
     body_ += fmt::format("<path d=\"{}\" fill=\"#9ecae1\" stroke=\"#3182bd\"/>\n", path);
-    const auto device = static_cast<size_t>(plan_.step[program].device.value());
+    const auto device = static_cast<size_t>(plan_.Main()[program].device.value());
     const int64_t budget = topology_.devices[device].memory_bytes;
     if (budget > 0 && budget <= most) {
       body_ += fmt::format(

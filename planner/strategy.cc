@@ -377,8 +377,13 @@ class Chooser {
     if (node.op == Op::kParam || IsWeightCast(graph_, node)) return OkStatus();
     if (node.op == Op::kFeed) {
       Sharding sharding = Sharding::Replicated(graph_.type(node.outputs[0]).rank());
+      int64_t parts = 1;
       for (const ir::MeshAxis& axis : mesh_.axes) {
-        if (axis.name != kTensor) sharding.dims[0].push_back(axis.name);
+        if (axis.name == kTensor || !ir::IsBatchFeed(node)) continue;
+        // A program of few rows computes them on every replica.
+        if (graph_.type(node.outputs[0]).dims[0] % (parts * axis.size) != 0) continue;
+        parts *= axis.size;
+        sharding.dims[0].push_back(axis.name);
       }
       return SetResults(node, strategy, {sharding});
     }

@@ -59,6 +59,15 @@ void Put(const LaunchDone& m, v1::Up& wire) {
     step.set_seconds(report.seconds);
     for (const auto& [name, value] : report.values) (*step.mutable_values())[name] = value;
   }
+  for (const TensorTile& tile : m.tensors) {
+    v1::TensorTile& to = *out.add_tensors();
+    to.set_name(tile.name);
+    to.set_dtype(std::string(ir::DTypeName(tile.type.dtype)));
+    to.mutable_dims()->Assign(tile.type.dims.begin(), tile.type.dims.end());
+    to.mutable_offset()->Assign(tile.box.offset.begin(), tile.box.offset.end());
+    to.mutable_size()->Assign(tile.box.size.begin(), tile.box.size.end());
+    to.set_data(tile.bytes);
+  }
 }
 
 void Put(const MeshReleased& m, v1::Up& wire) {
@@ -95,15 +104,15 @@ void Put(const LoadMesh& m, v1::Down& wire) {
     v1::RankPrograms& to = *out.add_ranks();
     to.set_rank(rank.rank);
     to.set_local_device(rank.local_device);
-    *to.mutable_init() = Encode(rank.init);
-    *to.mutable_step() = Encode(rank.step);
-    *to.mutable_eval() = Encode(rank.eval);
+    for (const ir::BlobRef& program : rank.programs) *to.add_programs() = Encode(program);
   }
   *out.mutable_data() = Encode(m.data);
   out.set_sequence(m.sequence);
   out.set_vocabulary(m.vocabulary);
   *out.mutable_init_weights() = Encode(m.init_weights);
   *out.mutable_graph() = Encode(m.graph);
+  for (const std::string& name : m.programs) out.add_programs(name);
+  for (const std::string& name : m.inputs) out.add_inputs(name);
 }
 
 void Put(const Connect& m, v1::Down& wire) {
@@ -115,9 +124,15 @@ void Put(const Launch& m, v1::Down& wire) {
   v1::Launch& out = *wire.mutable_launch();
   out.set_mesh_gen(m.mesh_gen.value());
   out.set_launch_seq(m.launch_seq.value());
-  out.set_program(static_cast<v1::ProgramKind>(m.program));
+  out.set_program(m.program);
   out.set_first_step(m.first_step);
   out.set_count(m.count);
+  out.set_fetch(m.fetch);
+  for (const LaunchInput& input : m.inputs) {
+    v1::LaunchInput& to = *out.add_inputs();
+    to.set_input(input.input);
+    to.set_data(input.bytes);
+  }
 }
 
 void Put(const SaveWeights& m, v1::Down& wire) {
@@ -164,8 +179,23 @@ Register GetRegister(const v1::Register& wire) {
   return m;
 }
 
-LaunchDone GetLaunchDone(const v1::LaunchDone& wire) {
-  LaunchDone m{Gen(wire.mesh_gen()), LaunchSeq(wire.launch_seq()), Decode(wire.error()), {}};
+Result<TensorTile> GetTile(const v1::TensorTile& wire) {
+  TensorTile tile;
+  tile.name = wire.name();
+  MW_ASSIGN_OR_RETURN(tile.type.dtype, ir::ParseDType(wire.dtype()));
+  tile.type.dims.assign(wire.dims().begin(), wire.dims().end());
+  tile.box.offset.assign(wire.offset().begin(), wire.offset().end());
+  tile.box.size.assign(wire.size().begin(), wire.size().end());
+  tile.bytes = wire.data();
+  return tile;
+}
+
+Result<LaunchDone> GetLaunchDone(const v1::LaunchDone& wire) {
+  LaunchDone m{Gen(wire.mesh_gen()), LaunchSeq(wire.launch_seq()), Decode(wire.error()), {}, {}};
+  for (const v1::TensorTile& from : wire.tensors()) {
+    MW_ASSIGN_OR_RETURN(TensorTile tile, GetTile(from));
+    m.tensors.push_back(std::move(tile));
+  }
   for (const v1::StepReport& from : wire.reports()) {
     StepReport report{from.step(), from.seconds(), {}};
     for (const auto& [name, value] : from.values()) report.values[name] = value;
@@ -178,9 +208,10 @@ Result<RankPrograms> GetRank(const v1::RankPrograms& wire) {
   RankPrograms rank;
   rank.rank = wire.rank();
   rank.local_device = wire.local_device();
-  MW_ASSIGN_OR_RETURN(rank.init, Decode(wire.init()));
-  MW_ASSIGN_OR_RETURN(rank.step, Decode(wire.step()));
-  MW_ASSIGN_OR_RETURN(rank.eval, Decode(wire.eval()));
+  for (const v1::BlobRef& from : wire.programs()) {
+    MW_ASSIGN_OR_RETURN(ir::BlobRef program, Decode(from));
+    rank.programs.push_back(std::move(program));
+  }
   return rank;
 }
 
@@ -204,6 +235,8 @@ Result<LoadMesh> GetLoadMesh(const v1::LoadMesh& wire) {
   m.vocabulary = wire.vocabulary();
   MW_ASSIGN_OR_RETURN(m.init_weights, Decode(wire.init_weights()));
   MW_ASSIGN_OR_RETURN(m.graph, Decode(wire.graph()));
+  m.programs.assign(wire.programs().begin(), wire.programs().end());
+  m.inputs.assign(wire.inputs().begin(), wire.inputs().end());
   return m;
 }
 
@@ -211,12 +244,13 @@ Launch GetLaunch(const v1::Launch& wire) {
   Launch m;
   m.mesh_gen = Gen(wire.mesh_gen());
   m.launch_seq = LaunchSeq(wire.launch_seq());
-  const int program = static_cast<int>(wire.program());
-  if (program > 0 && program <= static_cast<int>(ProgramKind::kEval)) {
-    m.program = static_cast<ProgramKind>(program);
-  }
+  m.program = wire.program();
   m.first_step = wire.first_step();
   m.count = wire.count();
+  m.fetch = wire.fetch();
+  for (const v1::LaunchInput& input : wire.inputs()) {
+    m.inputs.push_back(LaunchInput{input.input(), input.data()});
+  }
   return m;
 }
 

@@ -56,6 +56,7 @@ v1::StepMetrics Encode(const StepMetrics& metrics) {
   wire.set_tokens(metrics.tokens);
   wire.set_seconds(metrics.seconds);
   if (!std::isnan(metrics.validation_loss)) wire.set_validation_loss(metrics.validation_loss);
+  for (const auto& [name, value] : metrics.values) (*wire.mutable_values())[name] = value;
   return wire;
 }
 
@@ -69,6 +70,7 @@ StepMetrics Decode(const v1::StepMetrics& wire) {
   metrics.seconds = wire.seconds();
   metrics.validation_loss = wire.has_validation_loss() ? wire.validation_loss()
                                                        : std::numeric_limits<double>::quiet_NaN();
+  metrics.values.insert(wire.values().begin(), wire.values().end());
   return metrics;
 }
 

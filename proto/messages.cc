@@ -71,11 +71,6 @@ RuntimeError MakeError(ErrorKind kind, const Status& status, std::string worker)
   return error;
 }
 
-const char* ProgramKindName(ProgramKind kind) {
-  static constexpr std::array<const char*, 4> kNames = {"unspecified", "init", "step", "eval"};
-  return NameAt(kNames, static_cast<size_t>(kind));
-}
-
 UpMessage MakeUp(Term term, UpBody body) { return UpMessage{term, std::move(body)}; }
 
 UpMessage MakeHeartbeat(Term term) {

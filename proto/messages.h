@@ -21,7 +21,7 @@
 
 namespace meshwright::proto {
 
-inline constexpr uint32_t kProtocolMajor = 1;
+inline constexpr uint32_t kProtocolMajor = 2;
 inline constexpr uint32_t kProtocolMinor = 0;
 inline constexpr const char* kVersion = "0.1.0";
 inline constexpr int64_t kChunkBytes = 1 << 20;
@@ -120,11 +120,21 @@ struct StepReport {
   friend bool operator==(const StepReport&, const StepReport&) = default;
 };
 
+// A block of a tensor that a program gives out, or of a tensor of the state, in row-major order.
+struct TensorTile {
+  std::string name;
+  ir::TensorType type;  // of the whole tensor
+  ir::Box box;
+  std::string bytes;
+  friend bool operator==(const TensorTile&, const TensorTile&) = default;
+};
+
 struct LaunchDone {
   MeshGeneration mesh_gen{0};
   LaunchSeq launch_seq{0};
   RuntimeError error;
-  std::vector<StepReport> reports;  // one per step, in order; empty after an error
+  std::vector<StepReport> reports;       // one per step, in order; empty after an error
+  std::vector<TensorTile> tensors = {};  // that this worker's devices hold, where asked for
   friend bool operator==(const LaunchDone&, const LaunchDone&) = default;
 };
 
@@ -183,7 +193,7 @@ struct Member {
 struct RankPrograms {
   int32_t rank = 0;
   int32_t local_device = 0;
-  ir::BlobRef init, step, eval;
+  std::vector<ir::BlobRef> programs;  // in the order of LoadMesh.programs
   friend bool operator==(const RankPrograms&, const RankPrograms&) = default;
 };
 
@@ -193,13 +203,15 @@ struct LoadMesh {
   std::string cluster_id;
   std::string secret;
   uint64_t seed = 0;
-  std::vector<Member> members;      // one per rank of the whole mesh
-  std::vector<RankPrograms> ranks;  // of this worker
+  std::vector<Member> members;        // one per rank of the whole mesh
+  std::vector<std::string> programs;  // their names; launches say an index
+  std::vector<std::string> inputs;    // that launches bring, by index
+  std::vector<RankPrograms> ranks;    // of this worker
   ir::DataSpec data;
   int64_t sequence = 0;
   int64_t vocabulary = 0;  // tokens are below it; 0: not checked
   ir::BlobRef init_weights;
-  ir::BlobRef graph;  // text of the loss graph: names and layouts of the params
+  ir::BlobRef graph;  // text of the main program's graph: names and layouts of the params
   bool tf32 = false;  // ir::TrainSpec's
   friend bool operator==(const LoadMesh&, const LoadMesh&) = default;
 };
@@ -210,15 +222,21 @@ struct Connect {
   friend bool operator==(const Connect&, const Connect&) = default;
 };
 
-enum class ProgramKind : uint8_t { kUnspecified = 0, kInit = 1, kStep = 2, kEval = 3 };
-const char* ProgramKindName(ProgramKind kind);  // "init", "step", "eval"
+// All rows of an input that comes from a client.
+struct LaunchInput {
+  uint32_t input = 0;  // index in LoadMesh.inputs
+  std::string bytes;
+  friend bool operator==(const LaunchInput&, const LaunchInput&) = default;
+};
 
 struct Launch {
   MeshGeneration mesh_gen{0};
   LaunchSeq launch_seq{0};
-  ProgramKind program = ProgramKind::kUnspecified;
+  uint32_t program = 0;  // index in LoadMesh.programs
   int64_t first_step = 0;
   int64_t count = 1;
+  std::vector<LaunchInput> inputs = {};
+  bool fetch = false;  // the program's tensors come back with the reports; of one step only
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,8 @@ struct StepMetrics {
   double lr = 0;
   double tokens = 0;
   double seconds = 0;
-  double validation_loss = 0;  // NaN when this step was not validated
+  double validation_loss = 0;                 // NaN when this step was not validated
+  std::map<std::string, double> values = {};  // what the job's own programs report besides
 };
 
 struct JobUpdate {

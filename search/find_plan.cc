@@ -50,6 +50,11 @@ class PlanFinder {
       : job_(job), topology_(topology), options_(options), clock_(clock), scope_(scope) {}
 
   Result<FoundPlan> Run() {
+    // A search compares training steps; what only runs forward is split by the rules.
+    if (job_.trained() == nullptr) {
+      MW_ASSIGN_OR_RETURN(Plan plan, planner::MakePlan(job_, topology_));
+      return FoundPlan{std::move(plan), {}, false, false};
+    }
     const bool searches = LeavesOpen(job_.parallel) || job_.parallel.shardings == "search";
     if (options_.cache == nullptr || !searches) return Find();
     const std::string key = PlanCacheKey(job_, topology_, options_);
@@ -100,7 +105,7 @@ class PlanFinder {
   // The rules plan for one tensor axis; a grid that the job names is the search's.
   Status TakeGrid() {
     if (job_.parallel.tensor_axes.empty()) return OkStatus();
-    const auto layers = planner::LayerCount(job_.loss);
+    const auto layers = planner::LayerCount(job_.main().graph);
     MW_ASSIGN_OR_RETURN(
         const Layout layout,
         planner::ResolveLayout(job_, static_cast<int64_t>(topology_.devices.size()), layers));
@@ -312,7 +317,7 @@ class PlanFinder {
 
   // What the job pins, with each way to recompute.
   Result<std::vector<Layout>> PinnedLayouts() const {
-    const int layer_count = planner::LayerCount(job_.loss);
+    const int layer_count = planner::LayerCount(job_.main().graph);
     MW_ASSIGN_OR_RETURN(
         Layout layout,
         planner::ResolveLayout(job_, static_cast<int64_t>(topology_.devices.size()), layer_count));

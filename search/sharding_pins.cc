@@ -211,7 +211,7 @@ std::string FormatPinnedSharding(const Sharding& sharding) {
 Status CheckShardingPins(const ir::JobRequest& job) {
   MW_ASSIGN_OR_RETURN(const std::vector<ShardingPin> pins,
                       ParseShardingPins(job.parallel.sharding_pins));
-  MW_TRY(MatchPins(pins, WeightsOf(job.loss)));
+  MW_TRY(MatchPins(pins, WeightsOf(job.main().graph)));
   return OkStatus();
 }
 

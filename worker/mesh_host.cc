@@ -68,7 +68,7 @@ void MeshHost::Connect(proto::Connect message) {
 }
 
 void MeshHost::Launch(proto::Launch message) {
-  thread_.Post([this, message] {
+  thread_.Post([this, message = std::move(message)] {
     const uint64_t seq = message.launch_seq.value();
     if (aborted() || seq <= last_seq_) return;  // a repeated launch has been answered
     if (seq != last_seq_ + 1) {
@@ -78,11 +78,13 @@ void MeshHost::Launch(proto::Launch message) {
       return;
     }
     last_seq_ = seq;
-    proto::LaunchDone done{mesh_gen_, message.launch_seq, {}, {}};
-    const Status status =
-        Guarded("the launch", [&] { return LaunchOnThread(message, done.reports); });
+    proto::LaunchDone done{mesh_gen_, message.launch_seq, {}, {}, {}};
+    const Status status = Guarded("the launch", [&] { return LaunchOnThread(message, done); });
     done.error = Error(ErrorKind::kStepFailed, status);
-    if (!done.error.ok()) done.reports.clear();
+    if (!done.error.ok()) {
+      done.reports.clear();
+      done.tensors.clear();
+    }
     Say(std::move(done));
     CheckDevices(status);
   });
@@ -138,19 +140,21 @@ Status MeshHost::LoadOnThread(const proto::LoadMesh& message) {
 }
 
 Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
-  const auto cancelled = [this] { return aborted(); };
   RuntimeOptions options;
   for (const proto::RankPrograms& rank : message.ranks) {
     if (rank.local_device < 0 || rank.local_device >= resources_.devices) {
       return Fail(InvalidArgument(fmt::format("rank {} is placed on device {}, there are {}",
                                               rank.rank, rank.local_device, resources_.devices)));
     }
-    MW_ASSIGN_OR_RETURN(ir::Program init, FetchProgram(rank.init, rank.rank, "init"));
-    MW_ASSIGN_OR_RETURN(ir::Program step, FetchProgram(rank.step, rank.rank, "step"));
-    MW_ASSIGN_OR_RETURN(ir::Program eval, FetchProgram(rank.eval, rank.rank, "eval"));
-    options.programs.push_back(std::move(init));
-    options.programs.push_back(std::move(step));
-    options.programs.push_back(std::move(eval));
+    if (rank.programs.size() != message.programs.size()) {
+      return Fail(InvalidArgument(fmt::format("rank {} has {} programs, the mesh {}", rank.rank,
+                                              rank.programs.size(), message.programs.size())));
+    }
+    for (size_t i = 0; i < rank.programs.size(); ++i) {
+      MW_ASSIGN_OR_RETURN(ir::Program program,
+                          FetchProgram(rank.programs[i], rank.rank, message.programs[i]));
+      options.programs.push_back(std::move(program));
+    }
     options.fabric.local_ranks.push_back(rank.rank);
     if (resources_.gpus.driver != nullptr) {
       options.gpus.indices.push_back(
@@ -159,12 +163,7 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
       options.cpus.push_back(CoresOf(resources_, rank.local_device));
     }
   }
-  MW_ASSIGN_OR_RETURN(std::string path, resources_.blobs->Path(message.data.blob, cancelled));
-  const int64_t vocabulary =
-      message.vocabulary > 0 ? message.vocabulary : std::numeric_limits<int32_t>::max();
-  MW_ASSIGN_OR_RETURN(
-      data_, TokenData::Open({path, message.data.blob.name}, message.data.format, message.sequence,
-                             message.data.validation_fraction, message.seed, vocabulary));
+  MW_TRY(OpenData(message));
   for (const proto::Member& member : message.members) {
     options.fabric.members.push_back(
         {member.worker, member.address, member.host_id, member.process_id});
@@ -174,7 +173,7 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
   options.fabric.secret = message.secret;
   options.fabric.transport = resources_.transport;
   options.listener = resources_.listener;
-  options.feed = data_.get();
+  options.feed = feed_.get();
   options.seed = message.seed;
   options.threads_per_device = resources_.threads_per_device;
   // On GPUs plans use less than there is (worker/gpus.cc): scratch of kernels and rings of
@@ -191,7 +190,24 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
   return options;
 }
 
-Result<ir::Program> MeshHost::FetchProgram(const ir::BlobRef& blob, int rank, const char* name) {
+Status MeshHost::OpenData(const proto::LoadMesh& message) {
+  programs_ = message.programs;
+  inputs_ = message.inputs;
+  if (!message.data.blob.sha256.empty()) {
+    MW_ASSIGN_OR_RETURN(std::string path,
+                        resources_.blobs->Path(message.data.blob, [this] { return aborted(); }));
+    const int64_t vocabulary =
+        message.vocabulary > 0 ? message.vocabulary : std::numeric_limits<int32_t>::max();
+    MW_ASSIGN_OR_RETURN(data_, TokenData::Open({path, message.data.blob.name}, message.data.format,
+                                               message.sequence, message.data.validation_fraction,
+                                               message.seed, vocabulary));
+  }
+  feed_ = std::make_unique<JobFeed>(data_.get(), inputs_);
+  return OkStatus();
+}
+
+Result<ir::Program> MeshHost::FetchProgram(const ir::BlobRef& blob, int rank,
+                                           const std::string& name) {
   MW_ASSIGN_OR_RETURN(std::string text, resources_.blobs->Read(blob, [this] { return aborted(); }));
   auto program = ir::ParseProgram(text);
   if (!program.has_value()) {
@@ -204,19 +220,50 @@ Result<ir::Program> MeshHost::FetchProgram(const ir::BlobRef& blob, int rank, co
   return std::move(*program);
 }
 
-Status MeshHost::LaunchOnThread(const proto::Launch& message,
-                                std::vector<proto::StepReport>& reports) {
+Status MeshHost::LaunchOnThread(const proto::Launch& message, proto::LaunchDone& done) {
   if (!runtime_) return FailedPrecondition("launch before the programs were loaded");
-  if (message.program == proto::ProgramKind::kUnspecified) {
-    return InvalidArgument("launch of a program that this version does not know");
+  if (message.program >= programs_.size()) {
+    return InvalidArgument(
+        fmt::format("launch of program {}, the mesh has {}", message.program, programs_.size()));
   }
-  MW_ASSIGN_OR_RETURN(auto steps, runtime_->Launch({proto::ProgramKindName(message.program),
-                                                    message.first_step, message.count}));
+  if (message.fetch && message.count != 1) {
+    return InvalidArgument(
+        fmt::format("tensors of {} steps are asked for at once; one is possible", message.count));
+  }
+  const std::string& program = programs_[message.program];
+  MW_TRY(StageInputs(message));
+  MW_ASSIGN_OR_RETURN(auto steps, runtime_->Launch({program, message.first_step, message.count}));
+  feed_->Clear();
   for (StepReport& step : steps) {
-    reports.push_back(proto::StepReport{step.step, step.seconds, std::move(step.values)});
+    done.reports.push_back(proto::StepReport{step.step, step.seconds, std::move(step.values)});
   }
-  const bool initialised = message.program == proto::ProgramKind::kInit;
+  if (message.fetch) {
+    MW_ASSIGN_OR_RETURN(done.tensors, ReadOutputs(program));
+  }
+  const bool initialised = program == ir::kInitProgram;
   return initialised && initial_weights_ ? FillInitialWeights() : OkStatus();
+}
+
+Status MeshHost::StageInputs(const proto::Launch& message) {
+  for (const proto::LaunchInput& input : message.inputs) {
+    if (input.input >= inputs_.size()) {
+      return InvalidArgument(
+          fmt::format("a launch brings input {}, the mesh has {}", input.input, inputs_.size()));
+    }
+    MW_TRY(feed_->Stage(inputs_[input.input], input.bytes));
+  }
+  return OkStatus();
+}
+
+Result<std::vector<proto::TensorTile>> MeshHost::ReadOutputs(const std::string& program) {
+  MW_ASSIGN_OR_RETURN(std::vector<OutputBlock> blocks, runtime_->ReadOutputs(program));
+  std::vector<proto::TensorTile> tiles;
+  for (OutputBlock& block : blocks) {
+    std::string bytes(reinterpret_cast<const char*>(block.data.data()), block.data.size());
+    tiles.push_back(
+        {std::move(block.name), std::move(block.type), std::move(block.box), std::move(bytes)});
+  }
+  return tiles;
 }
 
 Status MeshHost::SaveOnThread(const proto::SaveWeights& message) {
@@ -260,6 +307,7 @@ void MeshHost::ReleaseOnThread() {
   // The controller must not take the worker for free before it hears that a device is lost.
   if (runtime) TellLost(runtime->Close());
   runtime.reset();
+  feed_.reset();
   data_.reset();
   resources_.metrics->Forget(mesh_gen_.value());
   report_(proto::MeshReleased{mesh_gen_});

@@ -21,6 +21,7 @@
 #include "worker/agent_metrics.h"
 #include "worker/blob_cache.h"
 #include "worker/gpus.h"
+#include "worker/job_feed.h"
 #include "worker/link.h"
 #include "worker/runtime.h"
 #include "worker/token_data.h"
@@ -77,8 +78,11 @@ class MeshHost {
   Status LoadOnThread(const proto::LoadMesh& message);
   Status SaveOnThread(const proto::SaveWeights& message);
   Result<RuntimeOptions> MakeOptions(const proto::LoadMesh& message);
-  Result<ir::Program> FetchProgram(const ir::BlobRef& blob, int rank, const char* name);
-  Status LaunchOnThread(const proto::Launch& message, std::vector<proto::StepReport>& reports);
+  Status OpenData(const proto::LoadMesh& message);
+  Result<ir::Program> FetchProgram(const ir::BlobRef& blob, int rank, const std::string& name);
+  Status LaunchOnThread(const proto::Launch& message, proto::LaunchDone& done);
+  Status StageInputs(const proto::Launch& message);
+  Result<std::vector<proto::TensorTile>> ReadOutputs(const std::string& program);
   Status OpenInitialWeights(const proto::LoadMesh& message);
   Status FillInitialWeights();
   void ReleaseOnThread();
@@ -100,7 +104,9 @@ class MeshHost {
   uint64_t last_seq_ = 0;                          // on the thread
   WeightSlots weights_;                            // on the thread
   std::optional<InitialWeights> initial_weights_;  // on the thread, and none after the fill
+  std::vector<std::string> programs_, inputs_;     // of LoadMesh, on the thread
   std::unique_ptr<TokenData> data_;                // on the thread; outlives the runtime
+  std::unique_ptr<JobFeed> feed_;                  // on the thread; outlives the runtime
   std::mutex mutex_;
   std::shared_ptr<JobRuntime> runtime_;  // guarded by mutex_ where other threads look
   std::vector<int> local_devices_;       // guarded by mutex_

@@ -36,7 +36,7 @@ struct DataFile {
   std::string name = {};  // for messages: what the user calls it; empty: the path
 };
 
-class TokenData final : public ops::FeedSource {
+class TokenData final : public ops::TokenSource {
  public:
   // Errors: kInvalidArgument for an unknown format, a file that is empty, truncated (its bytes are
   // no whole tokens), too short for one training row, or invalid UTF-8 in "bytes" (names the byte

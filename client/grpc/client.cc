@@ -71,7 +71,7 @@ JobUpdate Convert(const proto::JobUpdate& wire) {
   update.log_lines = wire.log_lines;
   for (const proto::StepMetrics& step : wire.steps) {
     update.steps.push_back({step.step, step.loss, step.grad_norm, step.lr, step.tokens,
-                            step.seconds, step.validation_loss});
+                            step.seconds, step.validation_loss, step.values});
   }
   return update;
 }

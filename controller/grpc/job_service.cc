@@ -60,8 +60,9 @@ Result<ir::JobRequest> DecodeSubmit(const v1::SubmitRequest& request, const Blob
                       blob->name, blob->sha256, *size, blob->size_bytes)));
     }
   }
-  if (job.data.blob.sha256.empty()) {
-    return Fail(InvalidArgument("job.data.blob is empty: the job has no data to train on"));
+  if (job.data.blob.sha256.empty() && ir::ReadsData(job)) {
+    return Fail(
+        InvalidArgument("job.data.blob is empty: the job has no data, but its programs read some"));
   }
   return job;
 }

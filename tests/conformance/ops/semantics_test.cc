@@ -348,7 +348,7 @@ TEST(TokenIds, OutsideTheTableAreAnErrorThatNamesIdPositionAndSize) {
 }
 
 // Sample n is the window n, n+1, ....
-class CountingFeed final : public FeedSource {
+class CountingFeed final : public TokenSource {
  public:
   Status ReadSample(const std::string& source, int64_t sample, std::span<int32_t> row) override {
     if (source != "tokens") return NotFound("no source " + source);

@@ -93,7 +93,7 @@ TEST(Control, TrainsAndLeavesTheFilesOfTheRun) {
   EXPECT_THAT(logs->back(), HasSubstr("SUCCEEDED after 6 steps"));
   const auto weights = ir::SafetensorsFile::Open(dir + "/model.safetensors");
   ASSERT_TRUE(weights.has_value()) << weights.error();
-  EXPECT_EQ((*weights)->entries().size(), job.loss.NodesOf(ir::Op::kParam).size());
+  EXPECT_EQ((*weights)->entries().size(), job.main().graph.NodesOf(ir::Op::kParam).size());
 }
 
 TEST(Control, AStepCostsTwoMessagesPerHostAndKStepsShareThem) {

@@ -339,14 +339,15 @@ TEST(PrepareJob, MakesAValidRequest) {
   const auto job = PrepareJob(*config);
   ASSERT_TRUE(job) << job.error();
   EXPECT_EQ(job->request.optimizer.total_steps, 100);
-  EXPECT_EQ(
-      job->request.loss
-          .type(
-              job->request.loss.NodesOf(ir::Op::kFeed).empty()
-                  ? ValueId(0)
-                  : job->request.loss.node(job->request.loss.NodesOf(ir::Op::kFeed)[0]).outputs[0])
-          .ToString(),
-      "i32[16,33]");
+  EXPECT_EQ(job->request.main()
+                .graph
+                .type(job->request.main().graph.NodesOf(ir::Op::kFeed).empty()
+                          ? ValueId(0)
+                          : job->request.main()
+                                .graph.node(job->request.main().graph.NodesOf(ir::Op::kFeed)[0])
+                                .outputs[0])
+                .ToString(),
+            "i32[16,33]");
   EXPECT_NE(job->request.config_text.find("steps = 100"), std::string::npos);
   EXPECT_EQ(job->model.max_sequence, 32);
 }
@@ -356,7 +357,8 @@ TEST(PrepareJob, DtypeReachesTheWeights) {
   ASSERT_TRUE(config);
   const auto job = PrepareJob(*config);
   ASSERT_TRUE(job) << job.error();
-  EXPECT_EQ(job->request.loss.type(job->request.loss.Output("loss_sum")).dtype, ir::DType::kF64);
+  EXPECT_EQ(job->request.main().graph.type(job->request.main().graph.Output("loss_sum")).dtype,
+            ir::DType::kF64);
 }
 
 TEST(PrepareJob, Bfloat16IsMixedPrecision) {
@@ -368,8 +370,9 @@ TEST(PrepareJob, Bfloat16IsMixedPrecision) {
     ASSERT_TRUE(job) << job.error();
     const ir::JobRequest& request = job->request;
     EXPECT_EQ(request.train.compute_dtype, mixed ? ir::DType::kBF16 : ir::DType::kF32);
-    for (const NodeId id : request.loss.NodesOf(ir::Op::kParam)) {
-      EXPECT_EQ(request.loss.type(request.loss.node(id).outputs[0]).dtype, ir::DType::kF32);
+    for (const NodeId id : request.main().graph.NodesOf(ir::Op::kParam)) {
+      EXPECT_EQ(request.main().graph.type(request.main().graph.node(id).outputs[0]).dtype,
+                ir::DType::kF32);
     }
   }
 }

@@ -97,7 +97,7 @@ TEST(JobBuilder, MakesARequestThatValidates) {
   ASSERT_TRUE(job) << job.error();
   EXPECT_EQ(job->train.steps, 7);
   EXPECT_EQ(job->train.seed, 3u);
-  EXPECT_EQ(job->loss.name, "mlp");
+  EXPECT_EQ(job->main().graph.name, "mlp");
   EXPECT_TRUE(ir::ValidateJob(*job).ok());
 }
 
@@ -107,10 +107,10 @@ TEST(JobBuilder, Bf16IsMixedPrecisionOverF32Params) {
     const auto job = JobBuilder("mlp").DType(dtype).Batch(4, 6).Build(Mlp());
     ASSERT_TRUE(job) << job.error();
     EXPECT_EQ(job->train.compute_dtype, mixed ? ir::DType::kBF16 : ir::DType::kF32);
-    ASSERT_FALSE(job->loss.NodesOf(ir::Op::kParam).empty());
-    for (const NodeId id : job->loss.NodesOf(ir::Op::kParam)) {
-      const ir::Node& param = job->loss.node(id);
-      EXPECT_EQ(job->loss.type(param.outputs[0]).dtype, mixed ? ir::DType::kF32 : dtype)
+    ASSERT_FALSE(job->main().graph.NodesOf(ir::Op::kParam).empty());
+    for (const NodeId id : job->main().graph.NodesOf(ir::Op::kParam)) {
+      const ir::Node& param = job->main().graph.node(id);
+      EXPECT_EQ(job->main().graph.type(param.outputs[0]).dtype, mixed ? ir::DType::kF32 : dtype)
           << param.attrs.Str("name");
     }
   }

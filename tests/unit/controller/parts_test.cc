@@ -20,7 +20,6 @@
 namespace meshwright::controller {
 namespace {
 
-using proto::ProgramKind;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -134,9 +133,9 @@ TEST(LaunchSchedule, CoversEveryStepOnceAndValidatesWhereAsked) {
     LaunchSchedule schedule(train, true);
     int64_t done = 0;
     int64_t validated = 0;
-    RC_ASSERT(schedule.Next() == (PlannedLaunch{ProgramKind::kInit, 0, 1}));
+    RC_ASSERT(schedule.Next() == (PlannedLaunch{"init", 0, 1}));
     while (const auto launch = schedule.Next()) {
-      if (launch->program == ProgramKind::kEval) {
+      if (launch->program == "eval") {
         RC_ASSERT(launch->count == train.validation_batches);
         RC_ASSERT(schedule.ValidatedAfter(done - 1));
         validated = done;
@@ -163,11 +162,10 @@ TEST(LaunchSchedule, SplitsAValidationThatIsTooLongForOneReport) {
   LaunchSchedule schedule(train, true);
   std::vector<PlannedLaunch> launches;
   while (const auto launch = schedule.Next()) launches.push_back(*launch);
-  EXPECT_THAT(launches, ElementsAre(PlannedLaunch{ProgramKind::kInit, 0, 1},
-                                    PlannedLaunch{ProgramKind::kStep, 0, 2},
-                                    PlannedLaunch{ProgramKind::kEval, 0, 1000},
-                                    PlannedLaunch{ProgramKind::kEval, 1000, 1000},
-                                    PlannedLaunch{ProgramKind::kEval, 2000, 500}));
+  EXPECT_THAT(launches,
+              ElementsAre(PlannedLaunch{"init", 0, 1}, PlannedLaunch{"step", 0, 2},
+                          PlannedLaunch{"eval", 0, 1000}, PlannedLaunch{"eval", 1000, 1000},
+                          PlannedLaunch{"eval", 2000, 500}));
   EXPECT_FALSE(schedule.EndsValidation(launches[3]));
   EXPECT_TRUE(schedule.EndsValidation(launches[4]));
   EXPECT_TRUE(schedule.done());
@@ -404,17 +402,19 @@ TEST(PlanJob, OnlyThePlannersErrorIsAMisfit) {
   auto blobs = BlobStore::Open(dir.File("blobs")).value();
   Result<planner::Plan> made = Fail(ResourceExhausted("too large"));
   const auto make_plan = [&](const ir::JobRequest&, const mesh::Topology&) { return made; };
+  ir::JobRequest job;
+  job.SetLoss({});
   bool misfit = false;
-  EXPECT_FALSE(PlanJob(make_plan, {}, {}, *blobs, dir.File("job"), misfit).has_value());
+  EXPECT_FALSE(PlanJob(make_plan, job, {}, *blobs, dir.File("job"), misfit).has_value());
   EXPECT_TRUE(misfit);
   made = Fail(Internal("broken"));
-  EXPECT_FALSE(PlanJob(make_plan, {}, {}, *blobs, dir.File("job"), misfit).has_value());
+  EXPECT_FALSE(PlanJob(make_plan, job, {}, *blobs, dir.File("job"), misfit).has_value());
   EXPECT_FALSE(misfit);
   // What cannot be written has one of the planner's codes.
   made = planner::Plan{};
   misfit = true;
   const auto unwritten =
-      PlanJob(make_plan, {}, {}, *blobs, dir.File(std::string(300, 'x')), misfit);
+      PlanJob(make_plan, job, {}, *blobs, dir.File(std::string(300, 'x')), misfit);
   ASSERT_FALSE(unwritten.has_value());
   EXPECT_EQ(unwritten.error().code(), StatusCode::kInvalidArgument) << unwritten.error();
   EXPECT_FALSE(misfit);

@@ -36,7 +36,9 @@ CoreOptions SimCluster::DefaultOptions() {
 ir::JobRequest SimCluster::MakeJob(int64_t data, int64_t tensor, int64_t pipeline, int64_t steps) {
   ir::JobRequest job;
   job.name = "tiny";
-  job.loss.name = "loss";
+  ir::Graph loss;
+  loss.name = "loss";
+  job.SetLoss(std::move(loss));
   job.parallel.data = data;
   job.parallel.tensor = tensor;
   job.parallel.pipeline = pipeline;
@@ -267,6 +269,7 @@ void SimCluster::Plan(const StartPlan& start) {
   planned_ = start.topology;
   PlannedJob plan;
   plan.layout = "data=" + std::to_string(start.topology.devices.size());
+  plan.programs = {"eval", "init", "step"};
   plan.devices.resize(planned_devices > 0 ? static_cast<size_t>(planned_devices)
                                           : start.topology.devices.size());
   plan.notes = plan_notes;
@@ -388,7 +391,7 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
                    if (!worker.meshes.contains(m.mesh_gen.value())) return;
                    EXPECT_EQ(m.launch_seq.value(), ++worker.last_seq[m.mesh_gen.value()]);
                    if (failing != fail_next.end()) {
-                     Say(worker, proto::LaunchDone{m.mesh_gen, m.launch_seq, error(), {}});
+                     Say(worker, proto::LaunchDone{m.mesh_gen, m.launch_seq, error(), {}, {}});
                    } else if (!hold_reports) {
                      HandleLaunch(worker, m);
                    }
@@ -410,16 +413,17 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
 }
 
 void SimCluster::HandleLaunch(SimWorker& worker, const proto::Launch& launch) {
-  proto::LaunchDone done{launch.mesh_gen, launch.launch_seq, {}, {}};
+  proto::LaunchDone done{launch.mesh_gen, launch.launch_seq, {}, {}, {}};
+  const std::string program = std::vector<std::string>{"eval", "init", "step"}.at(launch.program);
   for (int64_t i = 0; i < launch.count; ++i) {
     proto::StepReport report{launch.first_step + i, 0.5, {}};
-    if (launch.program == proto::ProgramKind::kStep) {
+    if (program == "step") {
       const bool diverged = diverges_at >= 0 && report.step >= diverges_at;
       report.values = {{"loss", diverged ? std::nan("") : 5.0 - static_cast<double>(report.step)},
                        {"grad_norm", 1},
                        {"lr", 0.1},
                        {"tokens", 64}};
-    } else if (launch.program == proto::ProgramKind::kEval) {
+    } else if (program == "eval") {
       report.values = {{"loss_sum", 30.0}, {"count", 10.0}};
     }
     done.reports.push_back(std::move(report));

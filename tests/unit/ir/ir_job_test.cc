@@ -49,7 +49,7 @@ Graph LossGraph(const Addition& add = {}) {
 JobRequest Job(const Addition& add = {}) {
   JobRequest job;
   job.name = "job";
-  job.loss = LossGraph(add);
+  job.SetLoss(LossGraph(add));
   job.train.global_batch = 2;
   job.train.sequence = 4;
   return job;
@@ -146,9 +146,9 @@ TEST(ValidateJob, AcceptsDataOfALaterLayer) {
 
 TEST(ValidateJob, LossAndCountHaveOneDType) {
   JobRequest job = Job();
-  Builder b(std::move(job.loss));
+  Builder b(job.main().graph);
   b.SetOutput("count", b.AddOne(Op::kConstant, {}, {{"value", 8.0}}, {{DType::kF64, {}}}));
-  job.loss = *b.Finish();
+  job.SetLoss(*b.Finish());
   ExpectRefused(job, {"f32[]", "f64[]", "one dtype"});
 }
 

@@ -199,7 +199,7 @@ TEST(InferTypes, ErrorsNameOpAndShapesAndCause) {
        {F32({2, 3})}},
       {"at least 1", Op::kParam, {}, {{"name", std::string("p")}}, {F32({0})}},
       {"2^48", Op::kParam, {}, {{"name", std::string("p")}}, {F32({INT64_MAX, INT64_MAX})}},
-      {"i32[b, s+1]", Op::kFeed, {}, {{"source", std::string("tokens")}}, {F32({2, 3})}},
+      {"has no rows", Op::kFeed, {}, {{"source", std::string("tokens")}}, {F32({})}},
       {"results are f32[2], declared are f32[3]", Op::kGelu, {F32({2})}, {}, {F32({3})}},
   };
   ExpectErrors(cases);

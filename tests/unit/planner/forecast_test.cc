@@ -47,7 +47,7 @@ ir::JobRequest Job(int64_t data, int64_t tensor, int64_t pipeline, int64_t micro
   b.SetOutput("count", loss[1]);
   ir::JobRequest job;
   job.name = "job";
-  job.loss = *b.Finish();
+  job.SetLoss(*b.Finish());
   job.train.global_batch = kBatch;
   job.train.sequence = kSequence;
   job.parallel.data = data;
@@ -88,10 +88,10 @@ TEST(ForecastStep, OneDeviceTakesTheSumOfItsNodes) {
   const Case one = MustForecast(Job(1, 1, 1, 1), topology);
   const CostModel model(topology);
   double expected_s = 0;
-  for (const ir::Instruction& run : one.plan.step[0].instructions) {
+  for (const ir::Instruction& run : one.plan.Of("step")[0].instructions) {
     if (run.op != ir::Opcode::kRun) continue;
     const ir::Graph& graph =
-        *one.plan.step[0].executables[static_cast<size_t>(run.executable.value())].graph;
+        *one.plan.Of("step")[0].executables[static_cast<size_t>(run.executable.value())].graph;
     for (const ir::Node& node : graph.nodes) expected_s += model.NodeSeconds(graph, node, 0);
   }
   EXPECT_NEAR(one.forecast.step_s, expected_s, 1e-12);
@@ -109,7 +109,7 @@ TEST(ForecastStep, OneDeviceTakesTheSumOfItsNodes) {
 TEST(ForecastStep, CountsWhatEveryAxisMoves) {
   const Case grid = MustForecast(Job(2, 2, 1, 2), mesh::Topology::Local(4));
   double expected = 0;  // all-reduces of every RUN over "data", received
-  for (const ir::Program& program : grid.plan.step) {
+  for (const ir::Program& program : grid.plan.Of("step")) {
     for (const ir::Instruction& run : program.instructions) {
       if (run.op != ir::Opcode::kRun) continue;
       const ir::Graph& graph =
@@ -196,7 +196,7 @@ TEST(ForecastStep, MemoryOverTimeIsThatOfEachProgram) {
   const Case pipeline = MustForecast(Job(1, 1, 4, 8), mesh::Topology::Local(4));
   ASSERT_EQ(pipeline.forecast.memory.size(), 4U);
   for (size_t p = 0; p < 4; ++p) {
-    const std::vector<RunMemory> runs = MemoryOfRuns(pipeline.plan.step[p]);
+    const std::vector<RunMemory> runs = MemoryOfRuns(pipeline.plan.Of("step")[p]);
     const MemorySeries& series = pipeline.forecast.memory[p];
     ASSERT_EQ(series.size(), 2 * runs.size()) << p;
     for (size_t r = 0; r < runs.size(); ++r) {
@@ -228,7 +228,7 @@ TEST(PlanSvg, DrawsEveryRunMessageAndTheLargestWeights) {
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
   EXPECT_EQ(CountOf(svg, "<title>"), static_cast<int>(two.forecast.simulation.spans.size()));
   int sends = 0;
-  for (const ir::Program& program : two.plan.step) {
+  for (const ir::Program& program : two.plan.Of("step")) {
     for (const ir::Instruction& instruction : program.instructions) {
       sends += instruction.op == ir::Opcode::kSend ? 1 : 0;
     }

@@ -46,7 +46,7 @@ ir::JobRequest Job(const Shape& shape) {
   b.SetOutput("count", loss[1]);
   ir::JobRequest job;
   job.name = "job";
-  job.loss = *b.Finish();
+  job.SetLoss(*b.Finish());
   job.train.global_batch = shape.batch;
   job.train.sequence = 4;
   return job;
@@ -97,13 +97,13 @@ TEST(MakePlan, SuggestedTensorDegreesFitAllWeightsAndTheCluster) {
 TEST(MakePlan, ParamsThatNothingFillsAreRejected) {
   auto plan = MakePlan(Job({}), mesh::Topology::Local(1));
   ASSERT_TRUE(plan.has_value()) << plan.error();
-  ir::Program& init = plan->init[0];
-  EXPECT_TRUE(CheckInitialized(init, plan->step[0]).ok());
-  EXPECT_TRUE(CheckInitialized(init, plan->eval[0]).ok());
+  ir::Program& init = plan->programs["init"][0];
+  EXPECT_TRUE(CheckInitialized(init, plan->Of("step")[0]).ok());
+  EXPECT_TRUE(CheckInitialized(init, plan->Of("eval")[0]).ok());
   ASSERT_FALSE(init.slots.empty());
   const std::string name = init.slots[0].name;
   init.slots.erase(init.slots.begin());
-  const Status refused = CheckInitialized(init, plan->step[0]);
+  const Status refused = CheckInitialized(init, plan->Of("step")[0]);
   EXPECT_EQ(refused.code(), StatusCode::kInternal);
   EXPECT_NE(refused.message().find(name), std::string::npos) << refused;
 }

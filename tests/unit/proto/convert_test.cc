@@ -62,8 +62,12 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
       Loaded{gen, {}},
       Loaded{gen, SomeError()},
       CommUp{gen, SomeError()},
-      LaunchDone{gen, LaunchSeq(3), {}, {{5, 0.25, {{"loss", 1.5}, {"lr", 0.1}}}, {6, 0.5, {}}}},
-      LaunchDone{gen, LaunchSeq(3), SomeError(), {}},
+      LaunchDone{gen,
+                 LaunchSeq(3),
+                 {},
+                 {{5, 0.25, {{"loss", 1.5}, {"lr", 0.1}}}, {6, 0.5, {}}},
+                 {{"y", {ir::DType::kI32, {4, 2}}, {{2, 0}, {2, 1}}, std::string("\0\1", 2)}}},
+      LaunchDone{gen, LaunchSeq(3), SomeError(), {}, {}},
       WeightsSaved{gen, {}},
       MeshReleased{gen},
       MeshError{gen, SomeError()},
@@ -80,7 +84,9 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
   load.secret = std::string("\0\1\2\xff", 4);
   load.seed = ~uint64_t{0};
   load.members = {{"w0", "h:1", "host", 12}, {"w1", "h:2", "host", ~uint64_t{0}}};
-  load.ranks = {{1, 0, {kHash, 10, "init"}, {kHash, 11, "step"}, {kHash, 12, "eval"}}};
+  load.programs = {"init", "step"};
+  load.inputs = {"x"};
+  load.ranks = {{1, 0, {{kHash, 10, "init"}, {kHash, 11, "step"}}}};
   load.data = {{kHash, 1000, "text"}, "uint16", 0.25};
   load.sequence = 128;
   load.vocabulary = 256;
@@ -90,7 +96,7 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
   const std::vector<DownBody> bodies = {Welcome{"c", 500, 3000},
                                         load,
                                         Connect{gen},
-                                        Launch{gen, LaunchSeq(2), ProgramKind::kEval, 40, 8},
+                                        Launch{gen, LaunchSeq(2), 3, 40, 8, {{1, "ab"}}, true},
                                         SaveWeights{gen, {{0, {"a", "b"}}, {3, {}}}},
                                         AbortMesh{gen, SomeError()},
                                         ReleaseMesh{gen}};
@@ -105,7 +111,9 @@ ir::JobRequest SomeJob() {
   builder.SetOutput("count", a);
   ir::JobRequest job;
   job.name = "job";
-  job.loss = builder.Finish().value();
+  job.SetLoss(builder.Finish().value());
+  job.programs.push_back({"predict", job.main().graph, {{"x", ir::InputFrom::kClient}}, false});
+  job.driver = {ir::DriverKind::kClient, "predict", 3, 5};
   job.optimizer.lr = 0.1;
   job.optimizer.schedule = "cosine";
   job.optimizer.warmup_steps = 3;
@@ -139,8 +147,8 @@ TEST(Convert, AJobSurvivesTheWireAndTheStore) {
 
 TEST(Convert, NamesWhatIsWrongWithAJob) {
   v1::JobRequest wire = Encode(SomeJob());
-  wire.set_loss_graph("graph \"x\" {\n  nonsense\n}");
-  EXPECT_THAT(Decode(wire).error().message(), HasSubstr("job.loss_graph: line 2"));
+  wire.mutable_programs(0)->set_graph("graph \"x\" {\n  nonsense\n}");
+  EXPECT_THAT(Decode(wire).error().message(), HasSubstr("program 'loss': line 2"));
   wire = Encode(SomeJob());
   wire.mutable_data()->mutable_blob()->set_sha256("../../etc/passwd");
   EXPECT_THAT(Decode(wire).error().message(), HasSubstr("64 lower-case hex digits"));
@@ -180,9 +188,6 @@ TEST(Convert, UnknownNumbersBecomeTheSafeMeaning) {
   v1::JobInfo info;
   info.set_state(static_cast<v1::JobState>(42));
   EXPECT_EQ(Decode(info).state, JobState::kUnspecified);
-  v1::Down launch;
-  launch.mutable_launch()->set_program(static_cast<v1::ProgramKind>(42));
-  EXPECT_EQ(std::get<Launch>(Decode(launch)->body).program, ProgramKind::kUnspecified);
 }
 
 TEST(Convert, LongErrorsAreCut) {

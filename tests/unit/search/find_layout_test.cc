@@ -76,7 +76,7 @@ void Pin(ir::ParallelSpec& parallel, const planner::Layout& layout) {
 
 TEST(ShortModel, HasEachKindOfLayerOnce) {
   const ir::JobRequest job = Gpt2Job(12, 8);
-  const auto model = ShortenModel(planner::FillLayers(job.loss));
+  const auto model = ShortenModel(planner::FillLayers(job.main().graph));
   ASSERT_TRUE(model.has_value()) << model.error();
   EXPECT_EQ(model->layers(), 3);
   std::vector<int> expected(12, 1);
@@ -89,7 +89,7 @@ TEST(ShortModel, HasEachKindOfLayerOnce) {
 
 TEST(ShortModel, LayersThatDifferStay) {
   const ir::JobRequest job = Gpt2Job(2, 8);
-  const auto model = ShortenModel(planner::FillLayers(job.loss));
+  const auto model = ShortenModel(planner::FillLayers(job.main().graph));
   ASSERT_TRUE(model.has_value()) << model.error();
   EXPECT_EQ(model->short_layer, (std::vector<int>{0, 1}));
 }

@@ -37,13 +37,12 @@ class MeshHostTest : public ::testing::Test {
   // One device whose weight "x" is 7 after init.
   proto::LoadMesh MakeLoad() {
     proto::RankPrograms rank;
-    rank.init = AddProgram("init");
-    rank.step = AddProgram("step");
-    rank.eval = AddProgram("eval");
+    rank.programs = {AddProgram("init"), AddProgram("step"), AddProgram("eval")};
     proto::LoadMesh load;
     load.mesh_gen = kGen;
     load.cluster_id = "test";
     load.members = {{"w", "", collective::LocalHostId(), 1}};
+    load.programs = {"init", "step", "eval"};
     load.ranks = {rank};
     load.data = {link_.Add(std::string(1000, 'a'), "text"), "bytes", 0.1};
     load.sequence = 8;
@@ -71,7 +70,7 @@ class MeshHostTest : public ::testing::Test {
     ASSERT_TRUE(loaded.error.ok()) << loaded.error.message;
     host_->Connect({MeshGeneration(1), {}});
     ASSERT_TRUE(std::get<proto::CommUp>(Next()).error.ok());
-    host_->Launch({kGen, LaunchSeq(1), proto::ProgramKind::kInit, 0, 1});
+    host_->Launch({kGen, LaunchSeq(1), 0, 0, 1});
     const auto done = std::get<proto::LaunchDone>(Next());
     ASSERT_TRUE(done.error.ok()) << done.error.message;
   }
@@ -132,7 +131,7 @@ TEST_F(MeshHostTest, FillsTheInitialWeightsAfterInit) {
   const int fetches = link_.fetches;
   host_->Connect({MeshGeneration(1), {}});
   ASSERT_TRUE(std::get<proto::CommUp>(Next()).error.ok());
-  host_->Launch({kGen, LaunchSeq(1), proto::ProgramKind::kInit, 0, 1});
+  host_->Launch({kGen, LaunchSeq(1), 0, 0, 1});
   const auto done = std::get<proto::LaunchDone>(Next());
   EXPECT_TRUE(done.error.ok()) << done.error.message;
   EXPECT_EQ(link_.fetches, fetches);
@@ -196,7 +195,7 @@ class MeshHostOnGpuTest : public MeshHostTest {
 TEST_F(MeshHostOnGpuTest, ALostGpuIsToldOnce) {
   Run();
   gpu_.driver().SpoilDevice(0, device::cuda::kIllegalAddress);
-  host_->Launch({kGen, LaunchSeq(2), proto::ProgramKind::kStep, 0, 1});
+  host_->Launch({kGen, LaunchSeq(2), 1, 0, 1});
   const auto done = std::get<proto::LaunchDone>(Next());
   EXPECT_EQ(done.error.kind, ErrorKind::kStepFailed);
   EXPECT_THAT(done.error.message, HasSubstr("cudaErrorIllegalAddress"));
@@ -217,7 +216,7 @@ TEST_F(MeshHostOnGpuTest, ProductsAreRoundedWhereTheJobAllowsIt) {
     Renew();
     proto::LoadMesh load = MakeLoad();
     load.tf32 = allowed;
-    load.ranks[0].step = AddProgram("step", R"(graph "product" {
+    load.ranks[0].programs[1] = AddProgram("step", R"(graph "product" {
       %0 = constant {value=2.0} : f32[2]
       %1 = constant {value=3.0} : f32[2,2]
       %2 = einsum(%0, %1) {equation="k,kn->n"} : f32[2]
@@ -246,7 +245,7 @@ TEST_F(MeshHostOnGpuTest, AGpuThatIsLostWhileItLoadsIsTold) {
 TEST_F(MeshHostOnGpuTest, AGpuThatWasLostBeforeIsToldAgain) {
   Run();
   gpu_.driver().SpoilDevice(0, device::cuda::kIllegalAddress);
-  host_->Launch({kGen, LaunchSeq(2), proto::ProgramKind::kStep, 0, 1});
+  host_->Launch({kGen, LaunchSeq(2), 1, 0, 1});
   EXPECT_FALSE(std::get<proto::LaunchDone>(Next()).error.ok());
   ExpectLost("cudaErrorIllegalAddress");
   Renew();
@@ -269,7 +268,7 @@ TEST_F(MeshHostOnGpuTest, AGpuThatDoesNotEndIsToldBeforeTheMeshIsReleased) {
   Run();
   gpu_.driver().Hang(0, true);
   const int64_t before = gpu_.driver().calls("LaunchGraph");
-  host_->Launch({kGen, LaunchSeq(2), proto::ProgramKind::kStep, 0, 1});
+  host_->Launch({kGen, LaunchSeq(2), 1, 0, 1});
   const Deadline deadline = Deadline::After(20'000);
   while (gpu_.driver().calls("LaunchGraph") == before && !deadline.expired()) {
     std::this_thread::yield();
