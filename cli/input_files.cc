@@ -28,7 +28,7 @@ Status CheckReadable(const std::string& what, const std::string& path, const std
   return Status(status.code(), status.message() + hint);
 }
 
-Status CheckDataset(const JobConfig& config) {
+Status CheckDataset(const config::JobConfig& config) {
   const std::string& path = config.dataset_path;
   if (path.empty()) {
     return InvalidArgument(
@@ -47,7 +47,7 @@ Status CheckDataset(const JobConfig& config) {
 }
 
 // The safetensors file that initial_load_path means.
-Result<std::string> FindWeights(const JobConfig& config) {
+Result<std::string> FindWeights(const config::JobConfig& config) {
   const std::string& path = config.initial_load_path;
   if (path.empty()) return std::string();
   const std::string what = fmt::format("checkpoint.initial_load_path = \"{}\"", path);
@@ -69,7 +69,7 @@ Result<std::string> FindWeights(const JobConfig& config) {
 
 }  // namespace
 
-Result<InputFiles> FindInputFiles(const JobConfig& config) {
+Result<InputFiles> FindInputFiles(const config::JobConfig& config) {
   MW_TRY(CheckDataset(config));
   MW_ASSIGN_OR_RETURN(std::string weights, FindWeights(config));
   return InputFiles{config.dataset_path, std::move(weights)};

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "cli/job_config.h"
+#include "config/job_config.h"
 
 namespace meshwright::cli {
 
@@ -15,6 +15,6 @@ struct InputFiles {
 
 // Errors name the key of the job file, the path and what to do: kInvalidArgument no dataset, or a
 // folder where a file is meant; kNotFound, kPermissionDenied.
-Result<InputFiles> FindInputFiles(const JobConfig& config);
+Result<InputFiles> FindInputFiles(const config::JobConfig& config);
 
 }  // namespace meshwright::cli

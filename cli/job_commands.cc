@@ -10,7 +10,7 @@
 #include "cli/connect.h"
 #include "cli/follow.h"
 #include "cli/output.h"
-#include "cli/saved_plan.h"
+#include "config/saved_plan.h"
 
 namespace meshwright::cli {
 namespace {
@@ -70,7 +70,7 @@ int ReportError(const Status& status) {
   return ExitCodeOf(status);
 }
 
-void PrintNotes(const JobConfig& config) {
+void PrintNotes(const config::JobConfig& config) {
   for (const std::string& note : config.notes) fmt::print(stderr, "note: {}\n", note);
 }
 
@@ -78,9 +78,9 @@ Status PrintForeignPlan(const std::string& file, const ir::JobRequest& job,
                         const mesh::Topology* topology) {
   if (file.empty()) return OkStatus();
   MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
-  if (!IsSavedPlan(text)) return OkStatus();
-  MW_ASSIGN_OR_RETURN(const PlanOrigin origin, ParsePlanOrigin(text, file));
-  const std::string note = ForeignPlanNote(origin, file, job, topology);
+  if (!config::IsSavedPlan(text)) return OkStatus();
+  MW_ASSIGN_OR_RETURN(const config::PlanOrigin origin, config::ParsePlanOrigin(text, file));
+  const std::string note = config::ForeignPlanNote(origin, file, job, topology);
   if (!note.empty()) fmt::print(stderr, "note: {}\n", note);
   return OkStatus();
 }

@@ -14,10 +14,6 @@ namespace meshwright::cli {
 // --color and NO_COLOR: always, never, or whether stdout is a terminal.
 bool UseColor(const std::string& mode);
 
-// Columns two spaces apart, no borders, no trailing spaces; as `kubectl get` prints.
-std::string FormatTable(const std::vector<std::string>& header,
-                        const std::vector<std::vector<std::string>>& rows);
-
 std::string FormatJobsTable(const std::vector<client::JobInfo>& jobs, int64_t now_unix_ms);
 // Workers, jobs and devices of the cluster.
 std::string FormatStatus(const std::vector<client::WorkerInfo>& workers,

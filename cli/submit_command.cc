@@ -12,9 +12,9 @@
 #include "cli/connect.h"
 #include "cli/follow.h"
 #include "cli/input_files.h"
-#include "cli/job_config.h"
 #include "cli/output.h"
-#include "ir/safetensors.h"
+#include "config/job_config.h"
+#include "formats/safetensors.h"
 #include "ir/schema.h"
 
 namespace meshwright::cli {
@@ -32,8 +32,8 @@ double FlopsPerStep(const ir::Graph& loss) {
 // Weights that do not fit the model are refused before a cluster is asked.
 Status CheckInitialWeights(const InputFiles& files, const ir::Graph& loss) {
   if (files.weights.empty()) return OkStatus();
-  const auto file = ir::SafetensorsFile::Open(files.weights);
-  const Status status = file ? ir::CheckWeights(**file, loss) : file.error();
+  const auto file = formats::SafetensorsFile::Open(files.weights);
+  const Status status = file ? formats::CheckWeights(**file, loss) : file.error();
   return status.ok() ? status : status.WithContext("checkpoint.initial_load_path");
 }
 
@@ -44,7 +44,7 @@ Status UploadBlobs(Client& client, const InputFiles& files, ir::JobRequest& requ
   return OkStatus();
 }
 
-void PrintSubmitted(int64_t id, const PreparedJob& prepared, bool json) {
+void PrintSubmitted(int64_t id, const config::PreparedJob& prepared, bool json) {
   if (json) {
     fmt::print("{{\"id\":{}}}\n", id);
   } else {
@@ -111,9 +111,9 @@ class Follower {
 };
 
 Result<int> Submit(const SubmitArgs& args, const GlobalArgs& global) {
-  MW_ASSIGN_OR_RETURN(const JobConfig config,
-                      LoadJobConfig(args.file, args.overrides, args.decisions));
-  MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
+  MW_ASSIGN_OR_RETURN(const config::JobConfig config,
+                      config::LoadJobConfig(args.file, args.overrides, args.decisions));
+  MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   PrintNotes(config);
   MW_TRY(PrintForeignPlan(args.decisions, prepared.request, nullptr));
   MW_ASSIGN_OR_RETURN(const InputFiles files, FindInputFiles(config));

@@ -41,7 +41,8 @@ class ClusterStarter {
         deadline_(Deadline::After(ready_ms_)) {}
 
   Result<ClusterState> Run() {
-    MW_TRY(LoadToken(global_, ProcessEnvironment));  // a bad one, before anything is started
+    MW_TRY(
+        LoadToken(global_, config::ProcessEnvironment));  // a bad one, before anything is started
     MW_TRY(MakeDirs(args_.run_dir));
     MW_ASSIGN_OR_RETURN(const UniqueFd lock, LockRunDir(args_.run_dir, 0));
     MW_TRY(RefuseSecond());

@@ -87,6 +87,7 @@ const std::map<std::string, std::set<std::string>>& AllowedEdges() {
   static const std::map<std::string, std::set<std::string>> edges = {
       {"base", {}},
       {"ir", {"base"}},
+      {"formats", {"base", "ir"}},
       {"mesh", {"base", "ir"}},
       {"device", {"base", "ir"}},
       {"proto", {"base", "ir"}},
@@ -95,10 +96,13 @@ const std::map<std::string, std::set<std::string>>& AllowedEdges() {
       {"search", {"base", "ir", "mesh", "compile", "planner"}},
       {"ops", {"base", "ir", "device"}},
       {"collective", {"base", "ir", "device"}},
-      {"worker", {"base", "ir", "proto", "device", "ops", "collective"}},
-      {"controller", {"base", "ir", "mesh", "planner", "search", "proto"}},
+      {"worker", {"base", "ir", "proto", "device", "ops", "collective", "formats"}},
+      {"controller", {"base", "ir", "mesh", "planner", "search", "proto", "formats"}},
       {"client", {"base", "ir", "proto"}},
       {"models", {"base", "ir", "client"}},
+      {"config", {"base", "ir", "mesh", "planner", "search", "client", "models"}},
+      {"report", {"base", "ir", "mesh", "planner", "search", "client", "config"}},
+      {"profile", {"base", "ir", "mesh", "worker"}},
   };
   return edges;
 }

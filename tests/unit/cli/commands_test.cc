@@ -21,7 +21,7 @@
 #include "cli/interrupt_note.h"
 #include "cli/listen_check.h"
 #include "cli/run_dir.h"
-#include "ir/safetensors.h"
+#include "formats/safetensors.h"
 #include "tests/scale.h"
 
 namespace meshwright::cli {
@@ -175,7 +175,7 @@ TEST_F(Commands, SubmitRefusesWeightsThatDoNotFitBeforeItAsksACluster) {
   };
   ASSERT_TRUE(WriteFileAtomic(weights, "garbage").ok());
   refused(weights);
-  const auto writer = ir::SafetensorsWriter::Create(weights, {{"w", {ir::DType::kF32, {1}}}});
+  const auto writer = formats::SafetensorsWriter::Create(weights, {{"w", {ir::DType::kF32, {1}}}});
   ASSERT_TRUE(writer) << writer.error();
   const float one = 1;
   ASSERT_TRUE((*writer)->Write("w", 0, std::as_bytes(std::span(&one, 1))).ok());
@@ -184,7 +184,7 @@ TEST_F(Commands, SubmitRefusesWeightsThatDoNotFitBeforeItAsksACluster) {
 }
 
 TEST_F(Commands, InputFilesAreNamedByTheirKeys) {
-  JobConfig config;
+  config::JobConfig config;
   const auto error = [&] { return FindInputFiles(config).error().message(); };
   config.dataset_path = "runs/data/corpus.txt";
   if (!FileExists(config.dataset_path)) {

@@ -88,11 +88,6 @@ TEST(StepPrinter, JsonHasNullForMissingNumbers) {
       "\"validation_loss\":null}\n");
 }
 
-TEST(Table, AlignsColumnsWithoutTrailingSpaces) {
-  EXPECT_EQ(FormatTable({"ID", "NAME"}, {{"1", "long name"}, {"22", ""}}),
-            "ID  NAME\n1   long name\n22\n");
-}
-
 client::JobInfo Job() {
   client::JobInfo job;
   job.id = 3;

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "client/trainer.h"
+#include "formats/safetensors.h"
 #include "ir/autodiff.h"
-#include "ir/safetensors.h"
 #include "ir/verify.h"
 #include "models/gpt2.h"
 #include "models/llama.h"
@@ -39,7 +39,7 @@ std::map<std::string, std::string> Exports(const Graph& graph) {
   std::map<std::string, std::string> exports;
   for (NodeId id : graph.NodesOf(Op::kParam)) {
     const ir::Node& node = graph.node(id);
-    const auto layout = ir::ExportLayoutOf(node, graph.type(node.outputs[0]));
+    const auto layout = formats::ExportLayoutOf(node, graph.type(node.outputs[0]));
     EXPECT_TRUE(layout) << layout.error();
     if (layout) exports[layout->name] = layout->type.ToString();
   }
