@@ -19,6 +19,9 @@ install(TARGETS ${package_targets} EXPORT meshwrightTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/meshwright)
 install(EXPORT meshwrightTargets NAMESPACE meshwright:: DESTINATION ${MW_PACKAGE_DIR})
 
+# With the build tree's bin/ on the PATH find_package comes across the configuration there: it works, too.
+export(EXPORT meshwrightTargets NAMESPACE meshwright:: FILE ${PROJECT_BINARY_DIR}/meshwrightTargets.cmake)
+
 install(TARGETS meshwright RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

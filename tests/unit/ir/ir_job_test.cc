@@ -144,6 +144,51 @@ TEST(ValidateJob, AcceptsDataOfALaterLayer) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+// A scalar of the activation that nothing reads.
+ValueId ScalarOf(Builder& b, ValueId x) { return b.AddOne(Op::kSumSquares, {x}); }
+
+TEST(ValidateJob, RefusesOutputsThatATrainingJobWouldDrop) {
+  ExpectRefused(Job([](Builder& b, ValueId x) {
+                  b.SetOutput("my_metric", ScalarOf(b, x));
+                  return x;
+                }),
+                {"output \"my_metric\"", "would drop", "remove the output"});
+}
+
+TEST(ValidateJob, RefusesOpsWithoutGradientBetweenParamsAndLoss) {
+  JobRequest job = Job();
+  Builder b(job.loss);
+  b.SetLayer(1);
+  const ValueId x = job.loss.node(job.loss.NodesOf(Op::kSilu)[0]).outputs[0];
+  const ValueId spread = b.AddOne(Op::kSumSquares, {b.AddOne(Op::kLogSumExp, {x})});
+  b.SetOutput("loss_sum", b.AddOne(Op::kAdd, {job.loss.Output("loss_sum"), spread}));
+  auto graph = b.Finish();
+  ASSERT_TRUE(graph.has_value()) << graph.error();
+  job.loss = *std::move(graph);
+  ExpectRefused(job, {"loss graph \"loss\", node 10 logsumexp", "has no gradient"});
+}
+
+TEST(ValidateJob, RefusesACountThatDependsOnParams) {
+  JobRequest job = Job();
+  Builder b(job.loss);
+  b.SetLayer(1);
+  const ValueId x = job.loss.node(job.loss.NodesOf(Op::kSilu)[0]).outputs[0];
+  b.SetOutput("count", b.AddOne(Op::kAdd, {job.loss.Output("count"), ScalarOf(b, x)}));
+  auto graph = b.Finish();
+  ASSERT_TRUE(graph.has_value()) << graph.error();
+  job.loss = *std::move(graph);
+  ExpectRefused(job, {"\"count\"", "depends on param \"wte\"", "labels and constants"});
+}
+
+TEST(ValidateJob, RefusesAnInitialisationThatNobodyKnows) {
+  Builder b("loss");
+  b.AddOne(Op::kParam, {}, {{"name", "w"}, {"init", "uniform"}}, {F32({2, 3})});
+  const auto graph = b.Finish();
+  ASSERT_FALSE(graph.has_value());
+  EXPECT_THAT(graph.error().message(),
+              HasSubstr("\"w\" has init \"uniform\"; known: normal, zeros, ones"));
+}
+
 TEST(ValidateJob, LossAndCountHaveOneDType) {
   JobRequest job = Job();
   Builder b(std::move(job.loss));
