@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "config/config_keys.h"
+#include "config/foreign_keys.h"
 #include "config/key_ranges.h"
 #include "config/resolve_config.h"
 
@@ -147,19 +148,30 @@ Status SetKey(JobConfig& config, const ConfigKey& key, const toml::node& node,
   return OkStatus();
 }
 
+// " (it belongs to [optimizer])", where one section alone has a key of that name.
+std::string OwnSection(std::string_view name) {
+  const ConfigKey* only = nullptr;
+  for (const ConfigKey& key : ConfigKeys()) {
+    if (key.name != name) continue;
+    if (only != nullptr) return "";
+    only = &key;
+  }
+  return only == nullptr ? "" : fmt::format(" (it belongs to [{}])", only->section);
+}
+
 Status UnknownKey(const std::string& where, std::string_view section, std::string_view name) {
   const std::vector<std::string> known = KeyNames(section);
   if (known.empty()) {
-    return InvalidArgument(fmt::format("{}: unknown section [{}]{}; known: {}", where, section,
-                                       DidYouMean(section, SectionNames()),
-                                       Join(SectionNames(), ", ")));
-  }
-  std::string hint = DidYouMean(name, known);
-  if (hint.empty()) {
-    for (const ConfigKey& key : ConfigKeys()) {
-      if (key.name == name) hint = fmt::format(" (it belongs to [{}])", key.section);
+    std::string hint = ForeignKeyHint(section, "");
+    if (hint.empty()) {
+      hint = fmt::format("{}; known: {}", DidYouMean(section, SectionNames()),
+                         Join(SectionNames(), ", "));
     }
+    return InvalidArgument(fmt::format("{}: unknown section [{}]{}", where, section, hint));
   }
+  std::string hint = ForeignKeyHint(section, name);
+  if (hint.empty()) hint = DidYouMean(name, known);
+  if (hint.empty()) hint = OwnSection(name);
   if (hint.empty()) hint = "; known: " + Join(known, ", ");
   return InvalidArgument(fmt::format("{}: unknown key '{}' in [{}]{}", where, name, section, hint));
 }
@@ -187,13 +199,10 @@ Status ApplyTable(JobConfig& config, const toml::table& root, const std::string&
     const std::string where = Position(file, section.source());
     const toml::table* table = node.as_table();
     if (table == nullptr) {
-      const ConfigKey* elsewhere = nullptr;
-      for (const ConfigKey& key : ConfigKeys()) {
-        if (key.name == section.str()) elsewhere = &key;
-      }
+      std::string hint = ForeignKeyHint("", section.str());
+      if (hint.empty()) hint = OwnSection(section.str());
       return InvalidArgument(
-          fmt::format("{}: '{}' is outside of a section{}", where, section.str(),
-                      elsewhere ? fmt::format("; it belongs to [{}]", elsewhere->section) : ""));
+          fmt::format("{}: '{}' is outside of a section{}", where, section.str(), hint));
     }
     if (KeyNames(section.str()).empty()) return UnknownKey(where, section.str(), "");
     for (const auto& [name, value] : *table) {
