@@ -47,11 +47,13 @@ int PrintOrFail(const Result<std::string>& text, const std::string& file = "") {
   return text ? Print(*text, file) : ReportError(text.error());
 }
 
-std::string FormatPlannedJob(const PlanArgs& args, const report::PlannedJob& planned) {
+std::string FormatPlannedJob(const PlanArgs& args, const report::PlannedJob& planned,
+                             const mesh::Topology& topology) {
   const planner::Plan& plan = planned.plan();
-  std::string text = fmt::format("job        {}\nmodel      {}\n", planned.prepared.request.name,
-                                 planned.prepared.model.summary);
-  std::string reasons = report::FormatSearch(planned.found.found);
+  std::string text =
+      fmt::format("job        {}\nmodel      {}\ndevices    {}\n", planned.prepared.request.name,
+                  planned.prepared.model.summary, report::DescribeDevices(topology));
+  std::string reasons = report::FormatSearch(planned.found.found, report::FiguresOf(planned));
   if (planned.found.from_cache) reasons += "found in the cache (--no-plan-cache searches anew)\n";
   text += planner::FormatPlan(plan, args.programs, reasons);
   return text + report::FormatForecast(planned.forecast);
@@ -240,7 +242,7 @@ Result<std::string> ShowText(const PlanArgs& args, const GlobalArgs& global,
     what_if = *std::move(comparison);
   }
   if (global.json) return report::PlanJson(planned, file.topology, what_if);
-  const std::string text = FormatPlannedJob(args, planned) + written;
+  const std::string text = FormatPlannedJob(args, planned, file.topology) + written;
   if (!what_if) return text;
   return text + "\n" +
          report::FormatWhatIf(what_if->name, report::FiguresOf(planned), what_if->figures);

@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/daemon.h"
+#include "cli/next_commands.h"
 #include "cli/run_dir.h"
 
 namespace meshwright::cli {
@@ -196,19 +197,6 @@ class ClusterStarter {
   ClusterState state_;
 };
 
-void PrintNext(const UpArgs& args, const ClusterState& state) {
-  fmt::print("cluster is ready: controller {}, {} workers x {} devices, logs in {}\n\n",
-             state.address, args.workers, args.devices_per_worker, args.run_dir);
-  fmt::print("  export MESHWRIGHT_ADDRESS={}\n", state.address);
-  fmt::print("  meshwright status\n");
-  fmt::print("  meshwright submit examples/gpt-bytes.toml\n");
-  fmt::print(
-      "  meshwright worker --address {}          # one more worker, here or on another host\n",
-      state.address);
-  fmt::print("  curl -s http://{}/metrics | grep meshwright_\n", state.metrics_address);
-  fmt::print("  meshwright down --dir {}\n", args.run_dir);
-}
-
 }  // namespace
 
 int RunUp(const UpArgs& args, const GlobalArgs& global) {
@@ -224,7 +212,9 @@ int RunUp(const UpArgs& args, const GlobalArgs& global) {
     fmt::print("{{\"address\":\"{}\",\"metrics_address\":\"{}\"}}\n", state->address,
                state->metrics_address);
   } else {
-    PrintNext(args, *state);
+    fmt::print("cluster is ready: controller {}, {} workers x {} devices, logs in {}\n\n{}",
+               state->address, args.workers, args.devices_per_worker, args.run_dir,
+               NextCommands(args, global, *state));
   }
   return kExitOk;
 }

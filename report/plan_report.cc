@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <utility>
 
 #include "base/text.h"
 #include "mesh/device_order.h"
@@ -42,6 +43,13 @@ Result<mesh::SharedProfile> ProfileOf(const client::WorkerInfo& worker) {
                                    profile.error().message())));
 }
 
+// "cpu, 50 GFLOP/s in f32, memory not limited".
+std::string DeviceText(const mesh::DeviceProfile& profile, int64_t memory_bytes) {
+  return fmt::format("{}, {:.0f} GFLOP/s in f32, {}", profile.name,
+                     profile.PeakOf(ir::DType::kF32) / 1e9,
+                     memory_bytes > 0 ? FormatBytes(memory_bytes) : "memory not limited");
+}
+
 }  // namespace
 
 std::string FormatForecast(const planner::Forecast& forecast) {
@@ -55,6 +63,29 @@ std::string FormatForecast(const planner::Forecast& forecast) {
                       Percent(forecast.idle_of_total), Percent(forecast.idle_of_busy));
   text += fmt::format("  collectives {} a device\n", FormatDuration(forecast.collective_s));
   return text + TrafficLines(forecast);
+}
+
+std::string DescribeDevices(const mesh::Topology& topology) {
+  std::vector<std::pair<std::string, int64_t>> kinds;
+  bool assumed = false;
+  for (const mesh::Device& device : topology.devices) {
+    const mesh::SharedProfile& standard = mesh::DefaultDeviceProfile();
+    const mesh::DeviceProfile& profile = device.profile == nullptr ? *standard : *device.profile;
+    assumed = assumed || &profile == standard.get();
+    const std::string text = DeviceText(profile, device.memory_bytes);
+    const auto same = std::find_if(kinds.begin(), kinds.end(),
+                                   [&](const auto& kind) { return kind.first == text; });
+    if (same == kinds.end()) {
+      kinds.emplace_back(text, 1);
+    } else {
+      ++same->second;
+    }
+  }
+  std::vector<std::string> texts;
+  for (const auto& [text, count] : kinds) texts.push_back(fmt::format("{} x {}", count, text));
+  const std::string text = Join(texts, "; ");
+  return assumed ? text + ". Assumed: --cluster FILE or --address HOST:PORT plans for others"
+                 : text;
 }
 
 bool IsMisfit(const Status& error) {

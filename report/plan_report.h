@@ -23,6 +23,11 @@ std::string FormatExecutables(const planner::Plan& plan, const mesh::Topology& t
 // What is received over every axis and class of link is of one step, all devices together.
 std::string FormatForecast(const planner::Forecast& forecast);
 
+// What a plan is for: "8 x a100-40g, 19500 GFLOP/s in f32, 40.00 GiB; 8 x ...". Devices that no
+// worker measured and no cluster file describes are said to be assumed, with the options that say
+// more.
+std::string DescribeDevices(const mesh::Topology& topology);
+
 // Whether an error of planner::MakePlan, and of nothing else, says that a sound job does not fit
 // the devices; the controller tells them apart in the same way (controller/planning.h).
 bool IsMisfit(const Status& error);

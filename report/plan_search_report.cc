@@ -16,6 +16,14 @@ constexpr size_t kMostAlternatives = 8;
 constexpr int64_t kQuietMs = 1000;  // searches that are shorter show nothing
 constexpr int64_t kRedrawMs = 100;
 
+// What the forecast of the plan is to its estimate; 1 where it is not among the alternatives.
+double Correction(const search::FoundLayout& found, const PlanFigures& plan) {
+  for (const search::LayoutCost& cost : found.best) {
+    if (cost.layout.ToString() == plan.layout && cost.step_s > 0) return plan.step_s / cost.step_s;
+  }
+  return 1;
+}
+
 }  // namespace
 
 int64_t FullestStageBytes(const search::LayoutCost& cost) {
@@ -24,16 +32,19 @@ int64_t FullestStageBytes(const search::LayoutCost& cost) {
   return bytes;
 }
 
-std::string FormatSearch(const search::FoundLayout& found) {
+std::string FormatSearch(const search::FoundLayout& found, const PlanFigures& plan) {
   if (found.best.empty()) return "";
   const double best_s = found.best.front().step_s;
+  const double correction = Correction(found, plan);
   std::vector<std::vector<std::string>> rows;
   for (const search::LayoutCost& cost : found.best) {
     if (rows.size() == kMostAlternatives) break;
-    rows.push_back({FormatDuration(cost.step_s), fmt::format("x{:.3f}", cost.step_s / best_s),
-                    FormatBytes(FullestStageBytes(cost)), cost.layout.ToString()});
+    const std::string layout = cost.layout.ToString();
+    rows.push_back(
+        {FormatDuration(cost.step_s * correction), fmt::format("x{:.3f}", cost.step_s / best_s),
+         FormatBytes(layout == plan.layout ? plan.memory_bytes : FullestStageBytes(cost)), layout});
   }
-  return FormatTable({"STEP", "RATIO", "MEMORY", "LAYOUT (estimates)"}, rows) +
+  return FormatTable({"STEP", "RATIO", "MEMORY", "LAYOUT (estimates, but for the plan)"}, rows) +
          fmt::format("{} layouts priced, {} families of degrees and microbatches; gap {}\n",
                      FormatCount(found.priced), FormatCount(found.candidates),
                      found.gap > 0 ? fmt::format("{:.1f} %", 100 * found.gap)

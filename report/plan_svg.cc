@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "planner/simulate.h"
+#include "report/plan_figures.h"
 #include "report/visualize.h"
 
 namespace meshwright::report {
@@ -66,6 +67,13 @@ std::string XmlText(std::string_view text) {
   return out;
 }
 
+// "1.12 GiB, 3 %": of what the device has.
+std::string MemoryText(int64_t bytes, int64_t budget) {
+  if (budget <= 0) return FormatBytes(bytes);
+  return fmt::format("{}, {:.0f} %", FormatBytes(bytes),
+                     100.0 * static_cast<double>(bytes) / static_cast<double>(budget));
+}
+
 class PlanDrawer {
  public:
   PlanDrawer(const planner::Plan& plan, const planner::Forecast& forecast,
@@ -83,7 +91,7 @@ class PlanDrawer {
   std::string Run() {
     Text(kSvgMargin, y_ += kSvgLine, plan_.layout.ToString(), "bold");
     Text(kSvgMargin, y_ += kSvgLine,
-         fmt::format("step {} (simulated), waiting {:.1f} % of the time",
+         fmt::format("step {} (forecast), waiting {:.1f} % of the time",
                      FormatDuration(forecast_.step_s), 100 * forecast_.idle_of_total));
     DrawLegend();
     DrawTimeline();
@@ -242,18 +250,13 @@ class PlanDrawer {
     }
   }
 
-  // One strip per row: what a device holds, from nothing to the largest amount of all, and its
-  // memory where that is less than twice as high.
+  // One strip per row: what a device holds, below the most that one has allocated, and its memory
+  // where that is no more.
   void DrawMemory() {
-    int64_t most = 1;
-    for (const size_t program : rows_) {
-      if (program >= forecast_.memory.size()) return;
-      for (const planner::MemorySample& sample : forecast_.memory[program]) {
-        most = std::max(most, planner::TotalOf(sample.bytes));
-      }
-    }
-    Text(kSvgMargin, y_ += kSvgLine, fmt::format("memory over time, up to {}", FormatBytes(most)),
-         "bold");
+    if (forecast_.memory.size() != plan_.step.size()) return;
+    const int64_t most = std::max<int64_t>(1, AllocatedBytes(plan_));
+    Text(kSvgMargin, y_ += kSvgLine,
+         fmt::format("memory over time, {} allocated at most", FormatBytes(most)), "bold");
     y_ += kSvgLine / 2;
     std::set<int> stages;
     for (const size_t program : rows_) {
@@ -269,11 +272,9 @@ class PlanDrawer {
       return bottom - kMemoryHeight * static_cast<double>(bytes) / static_cast<double>(most);
     };
     std::string path = fmt::format("M{:.1f} {}", kPlotLeft, bottom);
-    int64_t own = 0;
     double last_x = kPlotLeft;
     for (const planner::MemorySample& sample : forecast_.memory[program]) {
       const int64_t bytes = planner::TotalOf(sample.bytes);
-      own = std::max(own, bytes);
       last_x = AtTime(sample.time_s);
       path += fmt::format(" L{:.1f} {:.1f}", last_x, height(bytes));
     }
@@ -289,10 +290,8 @@ class PlanDrawer {
           kPlotLeft, kPlotLeft + kPlotWidth, height(budget));
     }
     Text(kSvgMargin, y_ + kSvgLine, RowLabel(program));
-    Text(kSvgMargin, y_ + 2 * kSvgLine,
-         budget > 0 ? fmt::format("{:.1f} % full",
-                                  100.0 * static_cast<double>(own) / static_cast<double>(budget))
-                    : FormatBytes(own));
+    const int64_t own = plan_.memory[program].total_bytes;
+    Text(kSvgMargin, y_ + 2 * kSvgLine, MemoryText(own, budget));
   }
 
   // The largest ones; of several that are split alike the first.

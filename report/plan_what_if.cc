@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/table.h"
 #include "base/text.h"
 
@@ -15,17 +13,6 @@ std::string RelativeChange(double before, double after) {
 }
 
 }  // namespace
-
-PlanFigures FiguresOf(const PlannedJob& planned) {
-  PlanFigures figures;
-  figures.step_s = planned.forecast.step_s;
-  figures.model_flops_utilization = planned.forecast.model_flops_utilization;
-  figures.layout = planned.plan().layout.ToString();
-  for (const planner::DeviceMemory& memory : planned.plan().memory) {
-    figures.memory_bytes = std::max(figures.memory_bytes, memory.total_bytes);
-  }
-  return figures;
-}
 
 std::string FormatWhatIf(const std::string& name, const PlanFigures& before,
                          const PlanFigures& after) {

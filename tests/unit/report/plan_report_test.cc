@@ -24,6 +24,21 @@ TEST(DryRunTopology, RefusesProductsThatDoNotFitAnInt) {
   EXPECT_FALSE(DryRunTopology(4, 0).has_value());
 }
 
+TEST(DescribeDevices, SaysWhatIsAssumed) {
+  EXPECT_EQ(DescribeDevices(mesh::Topology::Local(4)),
+            "4 x cpu, 50 GFLOP/s in f32, memory not limited. Assumed: --cluster FILE or --address "
+            "HOST:PORT plans for others");
+  mesh::Topology mixed = mesh::Topology::Local(3);
+  for (mesh::Device& device : mixed.devices) {
+    device.profile = mesh::KnownDeviceProfiles().at("a100-40g");
+    device.memory_bytes = int64_t{40} << 30;
+  }
+  mixed.devices[1].memory_bytes = int64_t{80} << 30;
+  EXPECT_EQ(DescribeDevices(mixed),
+            "2 x a100-40g, 19500 GFLOP/s in f32, 40.00 GiB; 1 x a100-40g, 19500 GFLOP/s in f32, "
+            "80.00 GiB");
+}
+
 TEST(TopologyOf, TakesWhatWorkersMeasured) {
   client::WorkerInfo worker;
   worker.name = "w";

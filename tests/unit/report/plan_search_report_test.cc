@@ -22,21 +22,25 @@ TEST(FormatSearch, ShowsAlternativesWithRatioAndTheGap) {
   found.best = {Cost(0.1, 1, 1 << 30), Cost(0.25, 2, 1 << 20)};
   found.priced = 1234;
   found.candidates = 56;
-  EXPECT_EQ(FormatSearch(found),
-            "STEP    RATIO   MEMORY    LAYOUT (estimates)\n"
-            "100 ms  x1.000  1.00 GiB  data=1 tensor=1 pipeline=1 microbatches=1 schedule=1f1b\n"
-            "250 ms  x2.500  1.00 MiB  data=1 tensor=2 pipeline=1 microbatches=1 schedule=1f1b\n"
+  PlanFigures plan;
+  plan.step_s = 0.12;
+  plan.memory_bytes = 3 << 20;
+  plan.layout = found.best[0].layout.ToString();
+  EXPECT_EQ(FormatSearch(found, plan),
+            "STEP    RATIO   MEMORY    LAYOUT (estimates, but for the plan)\n"
+            "120 ms  x1.000  3.00 MiB  data=1 tensor=1 pipeline=1 microbatches=1 schedule=1f1b\n"
+            "300 ms  x2.500  1.00 MiB  data=1 tensor=2 pipeline=1 microbatches=1 schedule=1f1b\n"
             "1,234 layouts priced, 56 families of degrees and microbatches; gap 0: none of them is "
             "faster\n");
   found.gap = 0.034;
-  EXPECT_NE(FormatSearch(found).find("gap 3.4 %"), std::string::npos);
+  EXPECT_NE(FormatSearch(found, plan).find("gap 3.4 %"), std::string::npos);
 }
 
 TEST(FormatSearch, HasAtMostEightLinesOfAlternativesAndNoneWithoutASearch) {
-  EXPECT_EQ(FormatSearch({}), "");
+  EXPECT_EQ(FormatSearch({}, {}), "");
   search::FoundLayout found;
   found.best.assign(20, Cost(1, 1, 1));
-  const std::string text = FormatSearch(found);
+  const std::string text = FormatSearch(found, {});
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 10);
 }
 

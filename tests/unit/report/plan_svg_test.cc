@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/text.h"
+#include "report/plan_figures.h"
 #include "tests/unit/report/planned_job.h"
 
 namespace meshwright::report {
@@ -38,6 +40,10 @@ TEST(PlanSvg, DrawsEveryRunMessageAndTheLargestWeights) {
   EXPECT_EQ(CountOf(svg, "<line "), sends);
   EXPECT_EQ(CountOf(svg, "<path "), 2) << "memory of each stage";
   EXPECT_THAT(svg, HasSubstr(">s1 device 1</text>"));
+  const PlanFigures figures = FiguresOf(*two);
+  EXPECT_THAT(svg, HasSubstr(">step " + FormatDuration(figures.step_s)));
+  EXPECT_THAT(svg, HasSubstr(FormatBytes(figures.memory_bytes) + " allocated at most"))
+      << "the same numbers as in tables";
   EXPECT_THAT(svg, HasSubstr("transformer.wte.weight: f32[256,64]"));
   EXPECT_EQ(CountOf(svg, "<g "), CountOf(svg, "</g>"));
 }
