@@ -50,7 +50,7 @@ class LogFollower {
                                             .color = UseColor(global_.color),
                                             .json = global_.json});
     }
-    printer_->SetMemory(update.info.device_memory_bytes, update.info.device_budget_bytes);
+    printer_->SetPlanned(update.info);
     for (const client::StepMetrics& step : update.steps) fmt::print("{}", printer_->Add(step));
   }
 
@@ -72,6 +72,10 @@ int ReportError(const Status& status) {
 
 void PrintNotes(const config::JobConfig& config) {
   for (const std::string& note : config.notes) fmt::print(stderr, "note: {}\n", note);
+}
+
+void PrintNotes(const models::Model& model) {
+  for (const std::string& note : model.notes) fmt::print(stderr, "note: {}\n", note);
 }
 
 Status PrintForeignPlan(const std::string& file, const ir::JobRequest& job,

@@ -138,9 +138,11 @@ std::string StepPrinter::Line(const client::StepMetrics& step) const {
   if (seconds_ > 0) {
     line += fmt::format("  tps: {:>7}", FormatCount(std::llround(tokens_ / seconds_)));
     if (options_.flops_per_step > 0) {
-      const double tflops = options_.flops_per_step * static_cast<double>(count_) / seconds_ / 1e12;
-      line += "  " + Paint(options_.color, "36", fmt::format("tflops: {:.4f}", tflops));
-      line += "  mfu: n/a";
+      const double rate = options_.flops_per_step * static_cast<double>(count_) / seconds_;
+      line += "  " + Paint(options_.color, "36", fmt::format("tflops: {:.4f}", rate / 1e12));
+      line += "  mfu: " + (peak_flops_per_s_ > 0
+                               ? fmt::format("{:.1f}%", 100 * rate / peak_flops_per_s_)
+                               : std::string("n/a"));
     }
   }
   line += fmt::format("  lr: {:.2e}", step.lr);

@@ -20,8 +20,12 @@ std::vector<ConfigKey> JobAndModelKeys() {
        "The size keys below override it. Empty: debug.",
        MW_AT(model.flavor)},
       {"model", "hf_path",
-       "Hugging Face config.json, or the folder with it; replaces name and flavor.",
+       "Hugging Face config.json, or the folder with it; replaces name and flavor. The weights of "
+       "the folder (model.safetensors, whole or in shards) are what the job starts from.",
        MW_AT(hf_path)},
+      {"model", "from_scratch",
+       "With hf_path: draw the weights anew instead of loading those of the folder.",
+       MW_AT(from_scratch)},
       {"model", "dim", "Width of the residual stream.", MW_AT(model.width)},
       {"model", "ffn_dim", "Inner width of the MLP.", MW_AT(model.inner)},
       {"model", "n_layers", "Transformer blocks.", MW_AT(model.layers)},
@@ -226,8 +230,9 @@ std::vector<ConfigKey> RunKeys() {
       {"validation", "fraction", "Tail of the data that is never trained on.",
        MW_AT(data.validation_fraction)},
       {"checkpoint", "initial_load_path",
-       "Safetensors file (or a folder with model.safetensors) to start from: weights in F32, F64, "
-       "BF16 or F16; the optimizer starts anew.",
+       "Safetensors file (or a folder with model.safetensors, whole or in shards) to start from: "
+       "weights in F32, F64, BF16 or F16; the optimizer starts anew. Empty: those of "
+       "model.hf_path, or random ones.",
        MW_AT(initial_load_path)},
       {"checkpoint", "last_save",
        "Write model.safetensors at the end, in F32 (F64 where dtype is float64).",

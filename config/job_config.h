@@ -33,6 +33,7 @@ struct JobConfig {
 
   models::ModelSpec model;
   std::string hf_path;  // folder with config.json, or the file
+  bool from_scratch = false;  // although the folder has weights
 
   ir::OptimizerSpec optimizer;
   ir::ParallelSpec parallel = ir::OpenParallel();

@@ -127,6 +127,10 @@ void NoteUnused(JobConfig& config) {
        "validation.fraction is 0, so nothing is held out and no validation runs");
   note(config.train.validation_batches == 0 && config.train.validate_every > 0,
        "validation.interval has no effect with validation.batches 0");
+  note(config.from_scratch && config.hf_path.empty(),
+       "model.from_scratch has no effect without model.hf_path");
+  note(config.from_scratch && !config.initial_load_path.empty(),
+       "model.from_scratch has no effect with checkpoint.initial_load_path");
   note(!config.hf_path.empty() && !config.model.flavor.empty(),
        "model.flavor has no effect with model.hf_path");
 }

@@ -86,6 +86,7 @@ struct InstructionCounts {
 struct CollectiveStat {
   std::string axis;  // axes of the group joined by ','; "pipeline" for SEND/RECV
   collective::Kind kind;
+  const char* backend;  // of its fabric
   collective::Counters counters;
 };
 

@@ -144,6 +144,25 @@ Violations CheckNoIncludeCycles(const SourceTree& tree) {
   return {"headers include each other: " + cycle};
 }
 
+Violations CheckPublicHeaders(const SourceTree& tree, const std::set<std::string>& headers) {
+  Violations violations;
+  for (const std::string& header : headers) {
+    const auto file = tree.find(header);
+    if (file == tree.end()) {
+      violations.push_back(header + ": is to be installed, but does not exist");
+      continue;
+    }
+    for (const Include& include : IncludesOf(file->second)) {
+      if (tree.count(include.target) == 0 || headers.count(include.target) != 0) continue;
+      violations.push_back(
+          fmt::format("{}:{}: is installed, but {} is not; make it public in "
+                      "cmake/PublicHeaders.cmake, or declare what is needed without it",
+                      header, include.line, include.target));
+    }
+  }
+  return violations;
+}
+
 Violations CheckFences(const SourceTree& tree) {
   Violations violations;
   for (const auto& [path, file] : tree) {

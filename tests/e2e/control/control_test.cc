@@ -96,7 +96,7 @@ TEST(Control, TrainsAndLeavesTheFilesOfTheRun) {
   EXPECT_EQ((*weights)->entries().size(), job.loss.NodesOf(ir::Op::kParam).size());
 }
 
-TEST(Control, AStepCostsTwoMessagesPerHostAndKStepsShareThem) {
+TEST(Control, AStepCostsTwoMessagesPerWorkerAndKStepsShareThem) {
   const auto cluster = StartCluster();
   ASSERT_NE(cluster, nullptr);
   std::vector<std::map<std::string, int64_t>> others;  // what does not depend on the steps

@@ -181,6 +181,18 @@ TEST_F(Commands, SubmitRefusesWeightsThatDoNotFitBeforeItAsksACluster) {
   ASSERT_TRUE((*writer)->Write("w", 0, std::as_bytes(std::span(&one, 1))).ok());
   ASSERT_TRUE((*writer)->Finish().ok());
   refused("has no tensor");
+  // The same file as the weights of a Hugging Face folder.
+  ASSERT_TRUE(WriteFileAtomic(folder_->File("config.json"),
+                              R"({"model_type":"gpt2","n_embd":8,"n_head":2,"n_layer":1,)"
+                              R"("vocab_size":256,"n_positions":64})")
+                  .ok());
+  args.overrides = {"training.dataset_path=" + folder_->File("data.txt"), "training.seq_len=8",
+                    "model.hf_path=" + folder_->path()};
+  const Outcome outcome = Observe([&] { return RunSubmit(args, global_); });
+  EXPECT_EQ(outcome.code, kExitUsage);
+  EXPECT_TRUE(Contains(outcome.error, "model.hf_path")) << outcome.error;
+  EXPECT_TRUE(Contains(outcome.error, "has no tensor")) << outcome.error;
+  EXPECT_TRUE(Contains(outcome.error, "model.from_scratch = true")) << outcome.error;
 }
 
 TEST_F(Commands, InputFilesAreNamedByTheirKeys) {
@@ -199,7 +211,7 @@ TEST_F(Commands, InputFilesAreNamedByTheirKeys) {
   EXPECT_TRUE(Contains(error(), "has no model.safetensors")) << error();
   const std::string weights = folder_->File("model.safetensors");
   ASSERT_TRUE(WriteFileAtomic(weights, "x").ok());
-  EXPECT_EQ(FindInputFiles(config)->weights, weights);
+  EXPECT_EQ(FindInputFiles(config)->weights.path, weights);
   config.initial_load_path = folder_->File("none.safetensors");
   EXPECT_TRUE(Contains(error(), "No such file")) << error();
 }

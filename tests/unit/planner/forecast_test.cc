@@ -159,6 +159,8 @@ TEST(ForecastStep, DevicesThatShareCoresSlowOneAnother) {
   EXPECT_NEAR(shared.forecast.step_s, 2 * apart_s, 1e-9 * apart_s);
   EXPECT_DOUBLE_EQ(shared.forecast.peak_flops_per_s,
                    2 * mesh::DefaultDeviceProfile()->PeakOf(DType::kF32));
+  EXPECT_DOUBLE_EQ(PeakFlopsPerS(shared.plan, topology, DType::kF32),
+                   shared.forecast.peak_flops_per_s);
   for (mesh::Device& device : topology.devices) device.threads = 2;
   EXPECT_NEAR(MustForecast(job, topology).forecast.step_s, 4 * apart_s, 1e-9 * apart_s);
 }

@@ -178,8 +178,10 @@ TEST(Convert, UnknownNumbersBecomeTheSafeMeaning) {
   EXPECT_EQ(back.code, StatusCode::kUnknown);
   EXPECT_EQ(back.blame, Blame::kUnspecified);
   v1::JobInfo info;
+  info.set_peak_flops_per_s(2e12);
   info.set_state(static_cast<v1::JobState>(42));
   EXPECT_EQ(Decode(info).state, JobState::kUnspecified);
+  EXPECT_EQ(Encode(Decode(info)).peak_flops_per_s(), 2e12);
   v1::Down launch;
   launch.mutable_launch()->set_program(static_cast<v1::ProgramKind>(42));
   EXPECT_EQ(std::get<Launch>(Decode(launch)->body).program, ProgramKind::kUnspecified);
