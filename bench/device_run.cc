@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/philox.h"
-#include "cli/job_config.h"
+#include "config/job_config.h"
 #include "mesh/topology.h"
 
 namespace meshwright::bench {
@@ -18,9 +18,9 @@ Status RandomTokens::ReadSample(const std::string& source, int64_t sample, std::
 }
 
 Result<PlannedRun> PlanRun(const DeviceRunOptions& options) {
-  MW_ASSIGN_OR_RETURN(const cli::JobConfig config,
-                      cli::LoadJobConfig(options.job_file, options.overrides));
-  MW_ASSIGN_OR_RETURN(const cli::PreparedJob prepared, cli::PrepareJob(config));
+  MW_ASSIGN_OR_RETURN(const config::JobConfig config,
+                      config::LoadJobConfig(options.job_file, options.overrides));
+  MW_ASSIGN_OR_RETURN(const config::PreparedJob prepared, config::PrepareJob(config));
   PlannedRun planned;
   planned.vocabulary = prepared.model.vocabulary;
   planned.seed = prepared.request.train.seed;

@@ -14,8 +14,8 @@
 #include "bench/overhead.h"
 #include "bench/plan_case.h"
 #include "bench/profile.h"
-#include "cli/worker_profile.h"
 #include "planner/cost_model.h"
+#include "profile/worker_profile.h"
 #include "worker/kernel_timing.h"
 
 namespace meshwright::bench {
@@ -32,7 +32,7 @@ Result<mesh::Topology> MeasuredDevice(int threads) {
   MW_ASSIGN_OR_RETURN(const worker::MachineTimings timings,
                       worker::TimeMachine({.threads = threads}, SystemClock()));
   MW_ASSIGN_OR_RETURN(mesh::DeviceProfile profile,
-                      cli::MakeMeasuredProfile("bench", timings.kernels));
+                      profile::MakeMeasuredProfile("bench", timings.kernels));
   mesh::Topology topology = mesh::Topology::Local(1);
   topology.devices[0].profile = std::make_shared<const mesh::DeviceProfile>(std::move(profile));
   return topology;

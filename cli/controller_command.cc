@@ -30,7 +30,7 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   options.state_dir = args.state_dir;
   options.worker_lost_ms = args.worker_lost_ms;
   options.plan_cache = OpenPlanCache(args.plan_cache);
-  MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, ProcessEnvironment));
+  MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, config::ProcessEnvironment));
   MW_TRY(CheckListen(args.bind, args.port, "--port"));
   MW_TRY(CheckListen(args.bind, args.metrics_port, "--metrics-port"));
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<controller::Server> server,

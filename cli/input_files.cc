@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/os_error.h"
 #include "base/unique_fd.h"
+#include "formats/sharded_safetensors.h"
 
 namespace meshwright::cli {
 namespace {
@@ -28,7 +29,7 @@ Status CheckReadable(const std::string& what, const std::string& path, const std
   return Status(status.code(), status.message() + hint);
 }
 
-Status CheckDataset(const JobConfig& config) {
+Status CheckDataset(const config::JobConfig& config) {
   const std::string& path = config.dataset_path;
   if (path.empty()) {
     return InvalidArgument(
@@ -46,33 +47,25 @@ Status CheckDataset(const JobConfig& config) {
   return CheckReadable(what, path, hint);
 }
 
-// The safetensors file that initial_load_path means.
-Result<std::string> FindWeights(const JobConfig& config) {
-  const std::string& path = config.initial_load_path;
-  if (path.empty()) return std::string();
-  const std::string what = fmt::format("checkpoint.initial_load_path = \"{}\"", path);
-  std::string file = path;
-  if (IsFolder(path)) {
-    file += "/model.safetensors";
-    const bool sharded = FileExists(path + "/model.safetensors.index.json");
-    if (!FileExists(file)) {
-      return Fail(NotFound(fmt::format(
-          "{}: the folder has no model.safetensors{}; name a safetensors file, or a folder with "
-          "that file",
-          what, sharded ? ", only shards, which are not supported" : "")));
-    }
-  }
-  MW_TRY(
-      CheckReadable(what, file, "; name a safetensors file, or a folder with model.safetensors"));
-  return file;
-}
-
 }  // namespace
 
-Result<InputFiles> FindInputFiles(const JobConfig& config) {
+Result<InputFiles> FindInputFiles(const config::JobConfig& config) {
   MW_TRY(CheckDataset(config));
-  MW_ASSIGN_OR_RETURN(std::string weights, FindWeights(config));
+  MW_ASSIGN_OR_RETURN(config::StartingWeights weights, config::FindStartingWeights(config));
   return InputFiles{config.dataset_path, std::move(weights)};
+}
+
+Result<WeightsFile> WeightsFile::Open(const config::StartingWeights& weights) {
+  WeightsFile file;
+  file.path_ = weights.path;
+  if (!weights.path.ends_with(".json")) return file;
+  MW_ASSIGN_OR_RETURN(file.merged_, TempDir::Make("meshwright-weights"));
+  file.path_ = file.merged_->File("model.safetensors");
+  const Status merged = formats::MergeShards(weights.path, file.path_);
+  if (merged.ok()) return file;
+  const bool full = merged.code() == StatusCode::kResourceExhausted;
+  return Fail(Status(merged.code(),
+                     merged.message() + (full ? "; $TMPDIR names a folder with more room" : "")));
 }
 
 }  // namespace meshwright::cli

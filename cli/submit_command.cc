@@ -12,9 +12,9 @@
 #include "cli/connect.h"
 #include "cli/follow.h"
 #include "cli/input_files.h"
-#include "cli/job_config.h"
 #include "cli/output.h"
-#include "ir/safetensors.h"
+#include "config/job_config.h"
+#include "formats/safetensors.h"
 #include "ir/schema.h"
 
 namespace meshwright::cli {
@@ -30,30 +30,41 @@ double FlopsPerStep(const ir::Graph& loss) {
 }
 
 // Weights that do not fit the model are refused before a cluster is asked.
-Status CheckInitialWeights(const InputFiles& files, const ir::Graph& loss) {
-  if (files.weights.empty()) return OkStatus();
-  const auto file = ir::SafetensorsFile::Open(files.weights);
-  const Status status = file ? ir::CheckWeights(**file, loss) : file.error();
-  return status.ok() ? status : status.WithContext("checkpoint.initial_load_path");
+Status CheckStartingWeights(const InputFiles& files, const WeightsFile& weights,
+                            const ir::Graph& loss) {
+  if (weights.path().empty()) return OkStatus();
+  const auto file = formats::SafetensorsFile::Open(weights.path());
+  const Status status = file ? formats::CheckWeights(**file, loss) : file.error();
+  if (status.ok()) return status;
+  const bool of_folder = files.weights.key.starts_with("model.hf_path");
+  return Status(status.code(), status.message() + (of_folder ? "; or draw weights anew with "
+                                                               "model.from_scratch = true"
+                                                             : ""))
+      .WithContext(files.weights.key);
 }
 
-Status UploadBlobs(Client& client, const InputFiles& files, ir::JobRequest& request) {
+Status UploadBlobs(Client& client, const InputFiles& files, const WeightsFile& weights,
+                   ir::JobRequest& request) {
   MW_ASSIGN_OR_RETURN(request.data.blob, client.UploadFile(files.dataset));
-  if (files.weights.empty()) return OkStatus();
-  MW_ASSIGN_OR_RETURN(request.init_weights, client.UploadFile(files.weights));
+  if (weights.path().empty()) return OkStatus();
+  MW_ASSIGN_OR_RETURN(request.init_weights, client.UploadFile(weights.path()));
+  request.init_weights.name = files.weights.path;
   return OkStatus();
 }
 
-void PrintSubmitted(int64_t id, const PreparedJob& prepared, bool json) {
+void PrintSubmitted(int64_t id, const config::PreparedJob& prepared, bool json) {
   if (json) {
     fmt::print("{{\"id\":{}}}\n", id);
   } else {
+    const std::string& weights = prepared.request.init_weights.name;
     fmt::print(
         "job {} submitted: {} ({})\n"
+        "{}"
         "  follow   meshwright logs -f {}\n"
         "  list     meshwright jobs\n"
         "  cancel   meshwright cancel {}\n",
-        id, prepared.request.name, prepared.model.summary, id, id);
+        id, prepared.request.name, prepared.model.summary,
+        weights.empty() ? "" : fmt::format("  weights  {}\n", weights), id, id);
   }
   std::fflush(stdout);  // wrappers read the id from a pipe
 }
@@ -83,7 +94,7 @@ class Follower {
 
   void OnUpdate(const client::JobUpdate& update) {
     if (!json_) PrintEvents(update);
-    printer_.SetMemory(update.info.device_memory_bytes, update.info.device_budget_bytes);
+    printer_.SetPlanned(update.info);
     for (const client::StepMetrics& step : update.steps) {
       const std::string text = printer_.Add(step);
       if (!args_.quiet) fmt::print("{}", text);
@@ -111,13 +122,16 @@ class Follower {
 };
 
 Result<int> Submit(const SubmitArgs& args, const GlobalArgs& global) {
-  MW_ASSIGN_OR_RETURN(const JobConfig config,
-                      LoadJobConfig(args.file, args.overrides, args.decisions));
-  MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
+  MW_ASSIGN_OR_RETURN(const config::JobConfig config,
+                      config::LoadJobConfig(args.file, args.overrides, args.decisions));
+  MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   PrintNotes(config);
+  PrintNotes(prepared.model);
   MW_TRY(PrintForeignPlan(args.decisions, prepared.request, nullptr));
   MW_ASSIGN_OR_RETURN(const InputFiles files, FindInputFiles(config));
-  MW_TRY(CheckInitialWeights(files, prepared.request.main().graph));
+  if (!files.weights.note.empty()) fmt::print(stderr, "note: {}\n", files.weights.note);
+  MW_ASSIGN_OR_RETURN(const WeightsFile weights, WeightsFile::Open(files.weights));
+  MW_TRY(CheckStartingWeights(files, weights, prepared.request.main().graph));
   const ir::TrainSpec& train = prepared.request.train;
   const StepPrinter printer({.steps = train.steps,
                              .log_every = train.log_every,
@@ -127,7 +141,7 @@ Result<int> Submit(const SubmitArgs& args, const GlobalArgs& global) {
   Follower follower(args, printer, global.json);
   MW_TRY(follower.OpenRecord());
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Connect(global));
-  MW_TRY(UploadBlobs(*client, files, prepared.request));
+  MW_TRY(UploadBlobs(*client, files, weights, prepared.request));
   MW_ASSIGN_OR_RETURN(const int64_t id, client->Submit(prepared.request));
   PrintSubmitted(id, prepared, global.json);
   if (args.no_wait) return kExitOk;

@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/daemon.h"
+#include "cli/next_commands.h"
 #include "cli/run_dir.h"
 
 namespace meshwright::cli {
@@ -41,7 +42,8 @@ class ClusterStarter {
         deadline_(Deadline::After(ready_ms_)) {}
 
   Result<ClusterState> Run() {
-    MW_TRY(LoadToken(global_, ProcessEnvironment));  // a bad one, before anything is started
+    MW_TRY(
+        LoadToken(global_, config::ProcessEnvironment));  // a bad one, before anything is started
     MW_TRY(MakeDirs(args_.run_dir));
     MW_ASSIGN_OR_RETURN(const UniqueFd lock, LockRunDir(args_.run_dir, 0));
     MW_TRY(RefuseSecond());
@@ -195,19 +197,6 @@ class ClusterStarter {
   ClusterState state_;
 };
 
-void PrintNext(const UpArgs& args, const ClusterState& state) {
-  fmt::print("cluster is ready: controller {}, {} workers x {} devices, logs in {}\n\n",
-             state.address, args.workers, args.devices_per_worker, args.run_dir);
-  fmt::print("  export MESHWRIGHT_ADDRESS={}\n", state.address);
-  fmt::print("  meshwright status\n");
-  fmt::print("  meshwright submit examples/gpt-bytes.toml\n");
-  fmt::print(
-      "  meshwright worker --address {}          # one more worker, here or on another host\n",
-      state.address);
-  fmt::print("  curl -s http://{}/metrics | grep meshwright_\n", state.metrics_address);
-  fmt::print("  meshwright down --dir {}\n", args.run_dir);
-}
-
 }  // namespace
 
 int RunUp(const UpArgs& args, const GlobalArgs& global) {
@@ -223,7 +212,9 @@ int RunUp(const UpArgs& args, const GlobalArgs& global) {
     fmt::print("{{\"address\":\"{}\",\"metrics_address\":\"{}\"}}\n", state->address,
                state->metrics_address);
   } else {
-    PrintNext(args, *state);
+    fmt::print("cluster is ready: controller {}, {} workers x {} devices, logs in {}\n\n{}",
+               state->address, args.workers, args.devices_per_worker, args.run_dir,
+               NextCommands(args, global, *state));
   }
   return kExitOk;
 }

@@ -27,7 +27,7 @@ bool Ran(const JobRecord& record) {
   return record.state == JobState::kStarting || record.state == JobState::kRunning;
 }
 
-// What a killed controller left of a weights file (ir/safetensors.h: "<name>.XXXXXX").
+// What a killed controller left of a weights file (formats/safetensors.h: "<name>.XXXXXX").
 void RemoveWeightParts(const std::string& job_dir) {
   const std::string prefix = "model.safetensors.";
   std::error_code error;

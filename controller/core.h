@@ -109,6 +109,7 @@ class Core {
     bool end_told = false;            // although the store does not have it yet
     int64_t device_memory_bytes = 0;  // planned, as in PlannedJob
     int64_t device_budget_bytes = 0;
+    double peak_flops_per_s = 0;
     std::map<std::string, int64_t> messages;
   };
   struct MeshMember {

@@ -43,6 +43,7 @@ void Core::StartMesh(JobEntry& job, PlannedJob plan, Context& context) {
   job.record.layout = plan.layout;
   job.device_memory_bytes = plan.device_memory_bytes;
   job.device_budget_bytes = plan.device_budget_bytes;
+  job.peak_flops_per_s = plan.peak_flops_per_s;
   mesh.plan = std::move(plan);
   mesh.members = MakeMembers(job);
   MoveJob(job, JobEvent::kPlanned, context);

@@ -26,6 +26,7 @@ proto::JobInfo Core::InfoOf(const JobEntry& job) const {
   info.ended_unix_ms = record.ended_unix_ms;
   info.device_memory_bytes = job.device_memory_bytes;
   info.device_budget_bytes = job.device_budget_bytes;
+  info.peak_flops_per_s = job.peak_flops_per_s;
   return info;
 }
 

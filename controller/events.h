@@ -40,6 +40,7 @@ struct PlannedJob {
   double seconds = 0;
   int64_t device_memory_bytes = 0;  // of the fullest device, and what that device has
   int64_t device_budget_bytes = 0;
+  double peak_flops_per_s = 0;  // of its devices together; 0: not all of them are known
 };
 
 // ---- Events -------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "ir/text.h"
+#include "planner/forecast.h"
 #include "planner/layout.h"
 
 namespace meshwright::controller {
@@ -46,6 +47,18 @@ void SetMemory(const planner::Plan& plan, const mesh::Topology& topology, Planne
     planned.device_memory_bytes = need;
     planned.device_budget_bytes = budget;
   }
+}
+
+// In the type that products compute in. A device without a profile could do anything.
+double PeakOf(const planner::Plan& plan, const mesh::Topology& topology,
+              const ir::JobRequest& job) {
+  for (const mesh::Device& device : topology.devices) {
+    if (device.profile == nullptr) return 0;
+  }
+  ir::DType dtype = job.train.compute_dtype;
+  const ValueId loss = job.main().graph.Output("loss_sum");
+  if (dtype == ir::DType::kF32 && loss.valid()) dtype = job.main().graph.type(loss).dtype;
+  return planner::PeakFlopsPerS(plan, topology, dtype);
 }
 
 }  // namespace
@@ -92,6 +105,7 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
   planned.notes = plan.notes;
   planned.vocabulary = VocabularyOf(job.main().graph);
   SetMemory(plan, topology, planned);
+  planned.peak_flops_per_s = PeakOf(plan, topology, job);
   MW_TRY(MakeDirs(job_dir));
   MW_TRY(WriteFileAtomic(job_dir + "/plan.txt", planner::FormatPlan(plan, false)));
   MW_TRY(WriteFileAtomic(job_dir + "/config.resolved.toml", job.config_text));

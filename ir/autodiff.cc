@@ -131,7 +131,12 @@ class Differentiator {
     }
     if (!reached) return builder_.status();
     SetPlace(node.layer, Phase::kBackward);
-    MW_ASSIGN_OR_RETURN(const std::vector<ValueId> inputs, GradientOf(builder_, node, grads));
+    const auto made = GradientOf(builder_, node, grads);
+    if (!made) {
+      return made.error().WithContext(fmt::format("graph \"{}\", node {} {}", loss_.name,
+                                                  &node - loss_.nodes.data(), OpName(node.op)));
+    }
+    const std::vector<ValueId>& inputs = *made;
     // Nodes are visited last to first, so operands are too: Gradient() reverses the terms into use
     // order.
     for (size_t i = node.inputs.size(); i-- > 0;) {

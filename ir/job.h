@@ -94,7 +94,7 @@ struct TrainSpec {
   int64_t sequence = 128;    // tokens per row
   int64_t steps = 100;
   uint64_t seed = 0;
-  int64_t steps_per_launch = 1;  // K: control cost is 2/K messages per step and host
+  int64_t steps_per_launch = 1;  // K: control cost is 2/K messages per step and worker
   int64_t log_every = 10;
   int64_t validate_every = 0;      // 0: only at the end
   int64_t validation_batches = 8;  // global batches per validation

@@ -21,8 +21,16 @@ TypesOr InferFloatSource(const OpCall& call) {
   return types;
 }
 
+Status CheckInit(const OpCall& call) {
+  const std::string init = call.attrs.Str("init", "zeros");
+  if (init == "normal" || init == "zeros" || init == "ones") return OkStatus();
+  return call.Error(fmt::format("\"{}\" has init \"{}\"; known: normal, zeros, ones",
+                                call.attrs.Str("name"), init));
+}
+
 TypesOr InferNamed(const OpCall& call) {
   if (call.attrs.Str("name").empty()) return Fail(call.Error("needs a non-empty 'name'"));
+  if (call.op == Op::kParam) MW_TRY(CheckInit(call));
   return call.op == Op::kInput ? InferDeclaredSource(call) : InferFloatSource(call);
 }
 

@@ -55,7 +55,8 @@ Status VerifyGraph(const Graph& graph);
 // REQUIRES: VerifyGraph(loss) is OK. Errors: kInvalidArgument with node and fix: ops of callers
 // (input), of the planner (collectives) or of the update (clip_multiplier, adamw, sgd); nodes of
 // another phase; params that no node reads or that look like optimizer state; layers that are not
-// numbered 0..n-1 or decrease along an edge.
+// numbered 0..n-1 or decrease along an edge; outputs besides "loss_sum" and "count"; an op without
+// gradient between a param and "loss_sum"; a "count" that depends on a param.
 Status VerifyLossGraph(const Graph& loss);
 
 struct VerifyOptions {

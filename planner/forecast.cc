@@ -65,6 +65,38 @@ struct RunCost {
   std::array<double, mesh::kLinkClassCount> bytes_by_link = {};
 };
 
+// Of what devices of a host could do together, what its cores let them.
+double CoreShare(const std::vector<CoreUse>& uses, int host, double threads) {
+  for (const CoreUse& use : uses) {
+    if (use.host == host) return std::min(1.0, static_cast<double>(use.cores) / threads);
+  }
+  return 1;
+}
+
+// `topology`: as the programs see it.
+double PeakOfDevices(const Plan& plan, const mesh::Topology& topology, ir::DType dtype) {
+  const std::vector<CoreUse> uses = CoreUses(topology);
+  std::map<int, std::pair<double, double>> shared;  // by host: peak, threads
+  double peak = 0;
+  for (const ir::Program& program : plan.Main()) {
+    const int first = program.device.value();
+    const int end = first + static_cast<int>(plan.DevicesOf(program));
+    for (int device = first; device < end; ++device) {
+      const CoreUse& use = uses[static_cast<size_t>(device)];
+      const mesh::SharedProfile& profile = topology.devices[static_cast<size_t>(device)].profile;
+      const double own = (profile ? *profile : *mesh::DefaultDeviceProfile()).PeakOf(dtype);
+      if (use.host < 0) {
+        peak += own;
+      } else {
+        shared[use.host].first += own;
+        shared[use.host].second += static_cast<double>(use.threads);
+      }
+    }
+  }
+  for (const auto& [host, sums] : shared) peak += sums.first * CoreShare(uses, host, sums.second);
+  return peak;
+}
+
 class Forecaster {
  public:
   Forecaster(const Plan& plan, const mesh::Topology& topology)
@@ -204,37 +236,6 @@ class Forecaster {
     forecast_.bytes_by_link[static_cast<size_t>(link)] += bytes;
   }
 
-  // Of the plan's devices together; those that share cores cannot all run at their peak.
-  double PeakFlops() const {
-    const auto most = std::max_element(product_flops_.begin(), product_flops_.end());
-    const auto dtype = static_cast<ir::DType>(most - product_flops_.begin());
-    std::map<int, std::pair<double, double>> shared;  // by host: peak, threads
-    double peak = 0;
-    for (const ir::Program& program : plan_.Main()) {
-      const int first = program.device.value();
-      const int end = first + static_cast<int>(plan_.DevicesOf(program));
-      for (int device = first; device < end; ++device) {
-        const CoreUse& use = core_uses_[static_cast<size_t>(device)];
-        const double own = model_.ProfileOf(device).PeakOf(dtype);
-        if (use.host < 0) {
-          peak += own;
-        } else {
-          shared[use.host].first += own;
-          shared[use.host].second += static_cast<double>(use.threads);
-        }
-      }
-    }
-    for (const auto& [host, sums] : shared) peak += sums.first * CoreShare(host, sums.second);
-    return peak;
-  }
-
-  double CoreShare(int host, double threads) const {
-    for (const CoreUse& use : core_uses_) {
-      if (use.host == host) return std::min(1.0, static_cast<double>(use.cores) / threads);
-    }
-    return 1;
-  }
-
   void SetRates() {
     double busy_s = 0, idle_s = 0;
     for (const double s : forecast_.simulation.busy_s) busy_s += s;
@@ -242,7 +243,9 @@ class Forecaster {
     if (busy_s > 0) forecast_.idle_of_busy = idle_s / busy_s;
     if (busy_s > 0) forecast_.idle_of_total = idle_s / (busy_s + idle_s);
     for (const double flops : product_flops_) forecast_.hardware_flops += flops;
-    forecast_.peak_flops_per_s = PeakFlops();
+    const auto most = std::max_element(product_flops_.begin(), product_flops_.end());
+    const auto dtype = static_cast<ir::DType>(most - product_flops_.begin());
+    forecast_.peak_flops_per_s = PeakOfDevices(plan_, topology_, dtype);
     const double possible = forecast_.step_s * forecast_.peak_flops_per_s;
     if (possible <= 0) return;
     forecast_.tokens_per_s = plan_.tokens_per_step / forecast_.step_s;
@@ -273,6 +276,10 @@ std::vector<CoreUse> CoreUses(const mesh::Topology& topology) {
     uses.push_back({cores > 0 ? at->second : -1, cores, device.threads});
   }
   return uses;
+}
+
+double PeakFlopsPerS(const Plan& plan, const mesh::Topology& topology, ir::DType dtype) {
+  return PeakOfDevices(plan, TopologyOf(plan.layout, topology), dtype);
 }
 
 Result<Forecast> ForecastStep(const Plan& plan, const mesh::Topology& topology) {

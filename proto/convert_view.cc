@@ -23,6 +23,7 @@ v1::JobInfo Encode(const JobInfo& info) {
   wire.set_ended_unix_ms(info.ended_unix_ms);
   wire.set_device_memory_bytes(info.device_memory_bytes);
   wire.set_device_budget_bytes(info.device_budget_bytes);
+  wire.set_peak_flops_per_s(info.peak_flops_per_s);
   return wire;
 }
 
@@ -44,6 +45,7 @@ JobInfo Decode(const v1::JobInfo& wire) {
   info.ended_unix_ms = wire.ended_unix_ms();
   info.device_memory_bytes = wire.device_memory_bytes();
   info.device_budget_bytes = wire.device_budget_bytes();
+  info.peak_flops_per_s = wire.peak_flops_per_s();
   return info;
 }
 

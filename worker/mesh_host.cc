@@ -281,7 +281,7 @@ Status MeshHost::OpenInitialWeights(const proto::LoadMesh& message) {
   MW_ASSIGN_OR_RETURN(std::string text, resources_.blobs->Read(message.graph, cancelled));
   MW_ASSIGN_OR_RETURN(initial.loss, ir::ParseGraph(text));
   MW_ASSIGN_OR_RETURN(std::string path, resources_.blobs->Path(message.init_weights, cancelled));
-  auto file = ir::SafetensorsFile::Open(path);
+  auto file = formats::SafetensorsFile::Open(path);
   if (!file.has_value()) return file.error().WithContext(initial.name);
   initial.file = std::move(*file);
   initial_weights_ = std::move(initial);

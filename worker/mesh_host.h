@@ -72,7 +72,7 @@ class MeshHost {
   struct InitialWeights {
     std::string name;  // for messages
     ir::Graph loss;    // names and layouts
-    std::shared_ptr<const ir::SafetensorsFile> file;
+    std::shared_ptr<const formats::SafetensorsFile> file;
   };
 
   Status LoadOnThread(const proto::LoadMesh& message);

@@ -94,6 +94,7 @@ struct InstructionCounts {
 struct CollectiveStat {
   std::string axis;  // axes of the group joined by ','; "pipeline" for SEND/RECV
   collective::Kind kind;
+  const char* backend;  // of its fabric
   collective::Counters counters;
 };
 

@@ -18,8 +18,8 @@ WeightSlots CollectWeightSlots(const std::vector<ir::Program>& programs) {
   return slots;
 }
 
-Status LoadWeights(const ir::SafetensorsFile& file, const ir::Graph& loss, const WeightSlots& slots,
-                   JobRuntime& runtime) {
+Status LoadWeights(const formats::SafetensorsFile& file, const ir::Graph& loss,
+                   const WeightSlots& slots, JobRuntime& runtime) {
   std::map<std::string, const ir::Node*> params;
   for (NodeId id : loss.NodesOf(ir::Op::kParam)) {
     params[loss.node(id).attrs.Str("name")] = &loss.node(id);
@@ -32,7 +32,7 @@ Status LoadWeights(const ir::SafetensorsFile& file, const ir::Graph& loss, const
       }
       const ir::TensorType& logical = loss.type(param->second->outputs[0]);
       MW_ASSIGN_OR_RETURN(std::vector<std::byte> tile,
-                          ir::ReadLogicalTile(file, *param->second, logical, slot.box));
+                          formats::ReadLogicalTile(file, *param->second, logical, slot.box));
       MW_TRY(runtime.WritePersistent(rank, name, tile));
     }
   }

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "formats/safetensors.h"
 #include "ir/graph.h"
 #include "ir/program.h"
-#include "ir/safetensors.h"
 #include "proto/messages.h"
 #include "worker/link.h"
 #include "worker/runtime.h"
@@ -25,8 +25,8 @@ WeightSlots CollectWeightSlots(const std::vector<ir::Program>& programs);
 
 // Fills every weight of the local ranks with its tile of the file.
 // Errors: kNotFound, kInvalidArgument naming tensor, wanted and found shape.
-Status LoadWeights(const ir::SafetensorsFile& file, const ir::Graph& loss, const WeightSlots& slots,
-                   JobRuntime& runtime);
+Status LoadWeights(const formats::SafetensorsFile& file, const ir::Graph& loss,
+                   const WeightSlots& slots, JobRuntime& runtime);
 
 // Tiles of the named slots, one after the other.
 // Errors of the source: kNotFound naming rank and slot.

@@ -44,38 +44,6 @@ std::string MakeOpId() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
 }
 
-JobInfo Convert(const proto::JobInfo& wire) {
-  JobInfo info;
-  info.id = wire.id;
-  info.name = wire.name;
-  // proto has an "unspecified" before the first state.
-  info.state = static_cast<JobState>(std::max(0, static_cast<int>(wire.state) - 1));
-  info.reason = wire.reason;
-  info.message = wire.message;
-  info.steps_done = wire.steps_done;
-  info.steps = wire.steps;
-  info.loss = wire.loss;
-  info.layout = wire.layout;
-  info.directory = wire.directory;
-  info.submitted_unix_ms = wire.submitted_unix_ms;
-  info.started_unix_ms = wire.started_unix_ms;
-  info.ended_unix_ms = wire.ended_unix_ms;
-  info.device_memory_bytes = wire.device_memory_bytes;
-  info.device_budget_bytes = wire.device_budget_bytes;
-  return info;
-}
-
-JobUpdate Convert(const proto::JobUpdate& wire) {
-  JobUpdate update;
-  update.info = Convert(wire.info);
-  update.log_lines = wire.log_lines;
-  for (const proto::StepMetrics& step : wire.steps) {
-    update.steps.push_back({step.step, step.loss, step.grad_norm, step.lr, step.tokens,
-                            step.seconds, step.validation_loss, step.values});
-  }
-  return update;
-}
-
 class GrpcClient final : public Client {
  public:
   explicit GrpcClient(const Options& options)
@@ -131,7 +99,7 @@ class GrpcClient final : public Client {
     v1::JobInfo reply;
     MW_TRY(
         Unary([&](grpc::ClientContext* context) { return jobs_->Get(context, request, &reply); }));
-    return Convert(proto::Decode(reply));
+    return proto::Decode(reply);
   }
 
   Result<std::vector<JobInfo>> List() override {
@@ -141,7 +109,7 @@ class GrpcClient final : public Client {
       v1::ListJobsReply reply;
       MW_TRY(Unary(
           [&](grpc::ClientContext* context) { return jobs_->List(context, request, &reply); }));
-      for (const v1::JobInfo& info : reply.jobs()) jobs.push_back(Convert(proto::Decode(info)));
+      for (const v1::JobInfo& info : reply.jobs()) jobs.push_back(proto::Decode(info));
       if (!reply.truncated() || reply.jobs().empty()) return jobs;
       request.set_before_id(jobs.back().id);
     }
@@ -165,7 +133,7 @@ class GrpcClient final : public Client {
     v1::JobUpdate wire;
     std::optional<JobInfo> last;
     while (stream->Read(&wire)) {
-      const JobUpdate update = Convert(proto::Decode(wire));
+      const JobUpdate update = proto::Decode(wire);
       last = update.info;
       if (!on_update(update)) {
         context.TryCancel();
@@ -208,11 +176,7 @@ class GrpcClient final : public Client {
       MW_TRY(Unary(
           [&](grpc::ClientContext* context) { return admin_->Workers(context, request, &reply); }));
       for (const v1::WorkerInfo& wire : reply.workers()) {
-        const proto::WorkerInfo info = proto::Decode(wire);
-        workers.push_back({info.name, info.host, info.state, info.devices, info.busy_devices,
-                           info.memory_bytes, info.address, info.metrics_address, info.last_seen_s,
-                           info.device_profile, info.threads_per_device, info.host_cores,
-                           info.device_kind, info.device_name});
+        workers.push_back(proto::Decode(wire));
       }
       if (!reply.truncated() || workers.empty()) return workers;
       request.set_after_name(workers.back().name);

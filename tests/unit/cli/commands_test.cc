@@ -21,7 +21,7 @@
 #include "cli/interrupt_note.h"
 #include "cli/listen_check.h"
 #include "cli/run_dir.h"
-#include "ir/safetensors.h"
+#include "formats/safetensors.h"
 #include "tests/scale.h"
 
 namespace meshwright::cli {
@@ -175,16 +175,28 @@ TEST_F(Commands, SubmitRefusesWeightsThatDoNotFitBeforeItAsksACluster) {
   };
   ASSERT_TRUE(WriteFileAtomic(weights, "garbage").ok());
   refused(weights);
-  const auto writer = ir::SafetensorsWriter::Create(weights, {{"w", {ir::DType::kF32, {1}}}});
+  const auto writer = formats::SafetensorsWriter::Create(weights, {{"w", {ir::DType::kF32, {1}}}});
   ASSERT_TRUE(writer) << writer.error();
   const float one = 1;
   ASSERT_TRUE((*writer)->Write("w", 0, std::as_bytes(std::span(&one, 1))).ok());
   ASSERT_TRUE((*writer)->Finish().ok());
   refused("has no tensor");
+  // The same file as the weights of a Hugging Face folder.
+  ASSERT_TRUE(WriteFileAtomic(folder_->File("config.json"),
+                              R"({"model_type":"gpt2","n_embd":8,"n_head":2,"n_layer":1,)"
+                              R"("vocab_size":256,"n_positions":64})")
+                  .ok());
+  args.overrides = {"training.dataset_path=" + folder_->File("data.txt"), "training.seq_len=8",
+                    "model.hf_path=" + folder_->path()};
+  const Outcome outcome = Observe([&] { return RunSubmit(args, global_); });
+  EXPECT_EQ(outcome.code, kExitUsage);
+  EXPECT_TRUE(Contains(outcome.error, "model.hf_path")) << outcome.error;
+  EXPECT_TRUE(Contains(outcome.error, "has no tensor")) << outcome.error;
+  EXPECT_TRUE(Contains(outcome.error, "model.from_scratch = true")) << outcome.error;
 }
 
 TEST_F(Commands, InputFilesAreNamedByTheirKeys) {
-  JobConfig config;
+  config::JobConfig config;
   const auto error = [&] { return FindInputFiles(config).error().message(); };
   config.dataset_path = "runs/data/corpus.txt";
   if (!FileExists(config.dataset_path)) {
@@ -199,7 +211,7 @@ TEST_F(Commands, InputFilesAreNamedByTheirKeys) {
   EXPECT_TRUE(Contains(error(), "has no model.safetensors")) << error();
   const std::string weights = folder_->File("model.safetensors");
   ASSERT_TRUE(WriteFileAtomic(weights, "x").ok());
-  EXPECT_EQ(FindInputFiles(config)->weights, weights);
+  EXPECT_EQ(FindInputFiles(config)->weights.path, weights);
   config.initial_load_path = folder_->File("none.safetensors");
   EXPECT_TRUE(Contains(error(), "No such file")) << error();
 }

@@ -65,6 +65,21 @@ TEST(Trainer, MissingFunctionsAndBadShapesAreNamed) {
             StatusCode::kInvalidArgument);
 }
 
+TEST(JobBuilder, FindsOpsWithoutGradientBeforeAClusterDoes) {
+  TrainerFunctions functions = Mlp();
+  functions.loss = [predict = functions.predict](Builder& b, const Batch& batch) {
+    const ValueId logits = predict(b, batch);
+    Loss loss = b.CrossEntropy(logits, batch.at("labels"));
+    const ValueId spread = b.AddOne(ir::Op::kSumSquares, {b.AddOne(ir::Op::kLogSumExp, {logits})});
+    loss.loss_sum = b.AddOne(ir::Op::kAdd, {loss.loss_sum, spread});
+    return loss;
+  };
+  const auto job = JobBuilder("mlp").Batch(4, 6).Build(functions);
+  ASSERT_FALSE(job);
+  EXPECT_NE(job.error().message().find("logsumexp: has no gradient"), std::string::npos)
+      << job.error();
+}
+
 TEST(Layers, FirstErrorSticksAndLaterCallsAreHarmless) {
   Builder b("g");
   const ValueId x = b.Param("w", {2, 3});

@@ -6,7 +6,6 @@
 #include "ir/builder.h"
 #include "ir/schema.h"
 #include "mesh/cluster.h"
-#include "planner/plan_svg.h"
 
 namespace meshwright::planner {
 namespace {
@@ -160,6 +159,8 @@ TEST(ForecastStep, DevicesThatShareCoresSlowOneAnother) {
   EXPECT_NEAR(shared.forecast.step_s, 2 * apart_s, 1e-9 * apart_s);
   EXPECT_DOUBLE_EQ(shared.forecast.peak_flops_per_s,
                    2 * mesh::DefaultDeviceProfile()->PeakOf(DType::kF32));
+  EXPECT_DOUBLE_EQ(PeakFlopsPerS(shared.plan, topology, DType::kF32),
+                   shared.forecast.peak_flops_per_s);
   for (mesh::Device& device : topology.devices) device.threads = 2;
   EXPECT_NEAR(MustForecast(job, topology).forecast.step_s, 4 * apart_s, 1e-9 * apart_s);
 }
@@ -212,42 +213,6 @@ TEST(ForecastStep, RefusesAClusterThatIsTooSmall) {
   const auto forecast = ForecastStep(*plan, mesh::Topology::Local(1));
   ASSERT_FALSE(forecast.has_value());
   EXPECT_THAT(forecast.error().message(), HasSubstr("a program for device 1, the cluster 1"));
-}
-
-int CountOf(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
-
-TEST(PlanSvg, DrawsEveryRunMessageAndTheLargestWeights) {
-  const mesh::Topology topology = mesh::Topology::Local(2);
-  const Case two = MustForecast(Job(1, 1, 2, 4), topology);
-  const std::string svg = PlanSvg(two.plan, two.forecast, topology);
-  EXPECT_TRUE(svg.starts_with("<svg xmlns=")) << svg.substr(0, 100);
-  EXPECT_TRUE(svg.ends_with("</svg>\n"));
-  EXPECT_EQ(CountOf(svg, "<title>"), static_cast<int>(two.forecast.simulation.spans.size()));
-  int sends = 0;
-  for (const ir::Program& program : two.plan.Of("step")) {
-    for (const ir::Instruction& instruction : program.instructions) {
-      sends += instruction.op == ir::Opcode::kSend ? 1 : 0;
-    }
-  }
-  EXPECT_GT(sends, 0);
-  EXPECT_EQ(CountOf(svg, "<line "), sends);
-  EXPECT_EQ(CountOf(svg, "<path "), 2) << "memory of each stage";
-  EXPECT_THAT(svg, HasSubstr(">s1 device 1</text>"));
-  EXPECT_THAT(svg, HasSubstr("l0.up: f32[64,256]"));
-  EXPECT_EQ(CountOf(svg, "<g "), CountOf(svg, "</g>"));
-}
-
-TEST(PlanSvg, OfManyDevicesHasARowPerStage) {
-  const mesh::Topology topology = mesh::Topology::Local(64);
-  const Case many = MustForecast(Job(8, 4, 2, 1), topology);
-  const std::string svg = PlanSvg(many.plan, many.forecast, topology);
-  EXPECT_THAT(svg, HasSubstr(">s0 device 0</text>"));
-  EXPECT_THAT(svg, HasSubstr(">s1 device 32</text>"));
-  EXPECT_EQ(CountOf(svg, ">s0 device 1</text>"), 0);
 }
 
 }  // namespace

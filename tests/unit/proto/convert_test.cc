@@ -186,8 +186,10 @@ TEST(Convert, UnknownNumbersBecomeTheSafeMeaning) {
   EXPECT_EQ(back.code, StatusCode::kUnknown);
   EXPECT_EQ(back.blame, Blame::kUnspecified);
   v1::JobInfo info;
+  info.set_peak_flops_per_s(2e12);
   info.set_state(static_cast<v1::JobState>(42));
   EXPECT_EQ(Decode(info).state, JobState::kUnspecified);
+  EXPECT_EQ(Encode(Decode(info)).peak_flops_per_s(), 2e12);
 }
 
 TEST(Convert, LongErrorsAreCut) {

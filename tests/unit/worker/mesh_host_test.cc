@@ -118,7 +118,7 @@ TEST_F(MeshHostTest, FetchesTheInitialWeightsWhileItLoads) {
 TEST_F(MeshHostTest, FillsTheInitialWeightsAfterInit) {
   const TempDir dir = TempDir::Make().value();
   const std::string path = dir.File("start.safetensors");
-  auto writer = ir::SafetensorsWriter::Create(path, {{"x", F32({2})}});
+  auto writer = formats::SafetensorsWriter::Create(path, {{"x", F32({2})}});
   ASSERT_TRUE(writer.has_value()) << writer.error();
   const std::vector<float> values = {1, 2};
   ASSERT_TRUE((*writer)->Write("x", 0, AsBytes(values)).ok());

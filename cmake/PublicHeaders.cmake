@@ -1,0 +1,23 @@
+# The library's public interface: what is installed, and nothing else. A header here includes only headers of this
+# list and those of other libraries (tests/tidy watches it), so that no header of the inside gets a user.
+set(MW_PUBLIC_HEADERS
+    base/ids.h
+    base/result.h
+    base/status.h
+    client/client.h
+    client/layers.h
+    client/trainer.h
+    ir/attrs.h
+    ir/autodiff.h
+    ir/builder.h
+    ir/dtype.h
+    ir/graph.h
+    ir/job.h
+    ir/op.h
+    models/gpt2.h
+    models/llama.h
+    models/registry.h
+    proto/views.h
+)
+# For clients in other languages.
+set(MW_PUBLIC_PROTOS proto/meshwright.proto)

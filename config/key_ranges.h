@@ -1,0 +1,38 @@
+// What values a key of a job file may have, and how the keys of the file are called inside.
+//
+// Ranges are checked where a value is read, so that an error has the value's position. They are
+// those of ir::ValidateJob and of the models, which check again for other clients; their messages
+// use the names of the structs and go through InKeyNames.
+//
+// Thread rule: constant data.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace meshwright::config {
+
+struct KeyRange {
+  std::string_view section;
+  std::string_view name;
+  double low = 0;
+  double high = 0;
+  bool open_low = false;   // low itself is out
+  bool open_high = false;  // high itself is out
+
+  bool Has(double value) const;  // false for NaN
+  std::string ToString() const;  // "[0, 1)", "at least 0"
+};
+
+// Null when every value of the key's type will do. -1 of a degree is "auto" and outside of the
+// range.
+const KeyRange* FindRange(std::string_view section, std::string_view name);
+
+struct KeyText {
+  std::string text;
+  std::string first_key;  // "training.steps": the first one that the text has; "" without any
+};
+// A message of ir/ or models/ with the names of the structs ("train.steps") as keys of the file.
+KeyText InKeyNames(const std::string& message);
+
+}  // namespace meshwright::config
