@@ -52,6 +52,7 @@ struct Storage {
   UpArgs up;
   DownArgs down;
   SubmitArgs submit;
+  PredictArgs predict;
   LogsArgs logs;
   CancelArgs cancel;
   WaitArgs wait;
@@ -215,6 +216,21 @@ void AddJobs(CLI::App& app, Storage& s) {
                    "Stop following after this long; the job goes on; 0: no limit")
       ->check(kTimeoutSeconds);
 
+  CLI::App* predict =
+      app.add_subcommand("predict", "What the model of a job says to a text, and what comes next");
+  predict->add_option("id", s.predict.id, "Job id; it runs, or has left weights")
+      ->required()
+      ->check(kJobId);
+  CLI::Option* text = predict->add_option("text", s.predict.text, "Text; a token is a byte");
+  predict->add_option("--tokens", s.predict.tokens, "Instead of text: 12,7,300")->excludes(text);
+  predict->add_option("--top", s.predict.top, "So many of the likeliest next tokens")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  predict
+      ->add_option("--timeout-s", s.predict.timeout_s, "Patience: the model may wait for devices")
+      ->check(CLI::Range(int64_t{1}, int64_t{86'400}))
+      ->capture_default_str();
+
   app.add_subcommand("jobs", "List jobs");
   CLI::App* logs = app.add_subcommand("logs", "Events of a job");
   logs->add_option("id", s.logs.id, "Job id")->required()->check(kJobId);
@@ -312,6 +328,7 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "up") return s.up;
   if (name == "down") return s.down;
   if (name == "submit") return s.submit;
+  if (name == "predict") return s.predict;
   if (name == "logs") return s.logs;
   if (name == "cancel") return s.cancel;
   if (name == "wait") return s.wait;
@@ -478,8 +495,8 @@ std::string CheckPlan(const Storage& s) {
 
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
-  static const std::vector<std::string> json_commands = {"up",   "status", "submit", "jobs",
-                                                         "logs", "wait",   "cancel", "plan"};
+  static const std::vector<std::string> json_commands = {
+      "up", "status", "submit", "jobs", "logs", "wait", "cancel", "plan", "predict"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -487,6 +504,9 @@ std::string CheckCombination(const std::string& command, const Storage& s) {
   if (json && !known) {
     return fmt::format("`meshwright {}` has no JSON output: leave out -o json, which is for: {}",
                        command, Join(json_commands, ", "));
+  }
+  if (command == "predict" && s.predict.text.empty() && s.predict.tokens.empty()) {
+    return "`meshwright predict` needs a text, or --tokens";
   }
   return command == "plan" ? CheckPlan(s) : "";
 }

@@ -94,6 +94,14 @@ struct SubmitArgs {
   int64_t timeout_s = 0;  // 0: none
 };
 
+struct PredictArgs {
+  int64_t id = 0;
+  std::string text;    // bytes are tokens; of a job whose data are bytes
+  std::string tokens;  // "12,7,300": of any job
+  int top = 5;         // so many of the likeliest next tokens
+  int64_t timeout_s = 600;
+};
+
 struct JobArgs {  // jobs, logs, cancel, wait
   int64_t id = 0;
   bool follow = false;
@@ -143,8 +151,8 @@ struct WaitArgs : JobArgs {};
 struct StatusArgs {};
 
 using CommandArgs =
-    std::variant<ControllerArgs, WorkerArgs, UpArgs, DownArgs, SubmitArgs, JobsArgs, LogsArgs,
-                 CancelArgs, WaitArgs, StatusArgs, PlanArgs, VisualizeArgs, ConfigArgs>;
+    std::variant<ControllerArgs, WorkerArgs, UpArgs, DownArgs, SubmitArgs, PredictArgs, JobsArgs,
+                 LogsArgs, CancelArgs, WaitArgs, StatusArgs, PlanArgs, VisualizeArgs, ConfigArgs>;
 
 struct Invocation {
   GlobalArgs global;

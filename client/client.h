@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "client/session.h"
 #include "ir/job.h"
+#include "proto/job_description.h"
 #include "proto/views.h"
 
 namespace meshwright::client {
@@ -44,7 +46,18 @@ class Client {
   // Content-addressed upload of a file; a known hash is not sent again.
   virtual Result<ir::BlobRef> UploadFile(const std::string& path) = 0;
   virtual Result<int64_t> Submit(const ir::JobRequest& job) = 0;
+  // Submits a job and drives it (client/session.h): returns when it runs. Errors: as Submit; why
+  // the job ended before; kDeadlineExceeded when it does not run in time.
+  virtual Result<std::unique_ptr<Session>> OpenSession(const ir::JobRequest& job,
+                                                       SessionOptions options = {}) = 0;
+  // A session of a job that is there: it goes on as its driver says, calls come between. Errors:
+  // kNotFound; kFailedPrecondition: the job has ended.
+  virtual Result<std::unique_ptr<Session>> AttachSession(int64_t job_id,
+                                                         SessionOptions options = {}) = 0;
   virtual Result<JobInfo> Get(int64_t job_id) = 0;
+  // What a job was asked to be, and the weights that it left (sha256 empty: none). Errors:
+  // kNotFound: there is no such job, or it was never planned.
+  virtual Result<proto::JobDescription> Describe(int64_t job_id) = 0;
   virtual Result<std::vector<JobInfo>> List() = 0;
   virtual Status Cancel(int64_t job_id) = 0;
   // Calls `on_update` until the job is terminal, the callback returns false or timeout_ms passes

@@ -1,11 +1,14 @@
 # The library's public interface: what is installed, and nothing else. A header here includes only headers of this
 # list and those of other libraries (tests/tidy watches it), so that no header of the inside gets a user.
 set(MW_PUBLIC_HEADERS
+    base/check.h
     base/ids.h
     base/result.h
     base/status.h
     client/client.h
     client/layers.h
+    client/program.h
+    client/session.h
     client/trainer.h
     ir/attrs.h
     ir/autodiff.h
@@ -17,6 +20,7 @@ set(MW_PUBLIC_HEADERS
     models/gpt2.h
     models/llama.h
     models/registry.h
+    proto/job_description.h
     proto/views.h
 )
 # For clients in other languages.

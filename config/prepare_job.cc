@@ -84,6 +84,13 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
       .DType(DTypeOf(config.dtype))
       .SaveWeights(config.last_save)
       .ConfigText(FormatJobConfig(config));
+  // What is trained can be asked: `meshwright predict`.
+  const ir::DType dtype =
+      DTypeOf(config.dtype) == ir::DType::kF64 ? ir::DType::kF64 : ir::DType::kF32;
+  MW_ASSIGN_OR_RETURN(
+      ir::JobProgram predict,
+      client::PredictProgram({1, config.train.sequence, dtype}, prepared.model.functions));
+  builder.Program(std::move(predict));
   auto request = builder.Build(prepared.model.functions);
   if (!request) return Fail(InWordsOfTheFile(request.error(), config));
   prepared.request = *std::move(request);

@@ -43,6 +43,12 @@ Status CheckPlacement(const PlannedJob& plan, size_t reserved) {
 
 }  // namespace
 
+uint32_t ProgramIndex(const PlannedJob& plan, const std::string& name) {
+  const auto it = std::find(plan.programs.begin(), plan.programs.end(), name);
+  MW_CHECK(it != plan.programs.end()) << "the plan has no program '" << name << "'";
+  return static_cast<uint32_t>(it - plan.programs.begin());
+}
+
 JobId JobOf(const Effect& effect) {
   return std::visit(
       [](const auto& value) -> JobId {
@@ -217,6 +223,7 @@ void Core::On(const WriteFailed& event, Context& context) {
 void Core::On(const Tick&, Context& context) {
   CheckLiveness(context);
   CheckMeshes(context);
+  CheckClients(context);
   for (int64_t id : std::exchange(unsaved_ends_, {})) {
     if (JobEntry* job = FindJob(JobId(id))) AnnounceEnd(*job, context);
   }
@@ -376,6 +383,7 @@ void Core::MoveJob(JobEntry& job, JobEvent event, Context& context) {
 void Core::EndJob(JobEntry& job, JobEvent event, const RuntimeError& cause, Context& context) {
   std::erase(queue_, job.record.id);
   if (!job.mesh) FreeDevices(JobId(job.record.id), "");
+  job.no_client_since_ms.reset();
   job.record.reason = cause.ok() ? "" : ErrorKindName(cause.kind);
   job.record.message = cause.message;
   job.record.ended_unix_ms = context.now.unix_ms;
@@ -385,6 +393,7 @@ void Core::EndJob(JobEntry& job, JobEvent event, const RuntimeError& cause, Cont
   // The end is durable before anyone hears of it: MoveJob's notice goes behind the write.
   context.effects.pop_back();
   AnnounceEnd(job, context);
+  CloseClients(job, cause, context);
 }
 
 void Core::AnnounceEnd(JobEntry& job, Context& context) {

@@ -16,13 +16,6 @@ namespace {
 
 constexpr size_t kMaxInvitationBytes = 64 << 10;
 
-// REQUIRES that the plan has the program: drivers launch what the job has.
-uint32_t ProgramIndex(const PlannedJob& plan, const std::string& name) {
-  const auto it = std::find(plan.programs.begin(), plan.programs.end(), name);
-  MW_CHECK(it != plan.programs.end()) << "the plan has no program '" << name << "'";
-  return static_cast<uint32_t>(it - plan.programs.begin());
-}
-
 template <typename Members, typename Flag>
 bool All(const Members& members, Flag flag) {
   return std::all_of(members.begin(), members.end(), flag);
@@ -214,25 +207,39 @@ void Core::OnCommUp(Mesh& mesh, MeshMember& member, const proto::CommUp& m, Cont
   const std::string text = fmt::format("running: {}", mesh.plan.layout);
   PersistJob(job, false, text, context);
   context.effects.push_back(LogLine{mesh.job, text});
+  OpenClients(job, context);
+  if (job.client_finished) mesh.driver->Close();
   IssueLaunches(mesh, context);
 }
 
 // ---- Launches ----
 
+// Driver and clients take turns, so that neither can keep the other waiting.
 void Core::IssueLaunches(Mesh& mesh, Context& context) {
   while (mesh.launches.size() < static_cast<size_t>(options_.launch_window)) {
-    const std::optional<PlannedLaunch> next = mesh.driver->Next();
-    if (!next) break;
-    OutstandingLaunch launch;
-    launch.seq = LaunchSeq(mesh.next_seq++);
-    launch.launch = *next;
-    launch.reports.resize(mesh.members.size());
-    const proto::Launch message{mesh.gen, launch.seq, ProgramIndex(mesh.plan, next->program),
-                                next->first_step, next->count};
-    mesh.launches.push_back(std::move(launch));
-    SendToAll(mesh, message, context);
+    const bool first = mesh.ask_is_next ? IssueAsk(mesh, context) : IssueOfDriver(mesh, context);
+    const bool any =
+        first || (mesh.ask_is_next ? IssueOfDriver(mesh, context) : IssueAsk(mesh, context));
+    if (!any) break;
+    mesh.ask_is_next = !mesh.ask_is_next;
   }
   if (mesh.launches.empty() && mesh.driver->done()) AllLaunched(mesh, context);
+}
+
+// True: one was issued.
+bool Core::IssueOfDriver(Mesh& mesh, Context& context) {
+  const std::optional<PlannedLaunch> next = mesh.driver->Next();
+  if (!next) return false;
+  mesh.initialised = true;
+  OutstandingLaunch launch;
+  launch.seq = LaunchSeq(mesh.next_seq++);
+  launch.launch = *next;
+  launch.answers.resize(mesh.members.size());
+  const proto::Launch message{mesh.gen, launch.seq, ProgramIndex(mesh.plan, next->program),
+                              next->first_step, next->count};
+  mesh.launches.push_back(std::move(launch));
+  SendToAll(mesh, message, context);
+  return true;
 }
 
 void Core::OnLaunchDone(Mesh& mesh, MeshMember& member, const proto::LaunchDone& m,
@@ -242,7 +249,7 @@ void Core::OnLaunchDone(Mesh& mesh, MeshMember& member, const proto::LaunchDone&
   const auto it = std::find_if(mesh.launches.begin(), mesh.launches.end(),
                                [&](const OutstandingLaunch& l) { return l.seq == m.launch_seq; });
   const auto index = static_cast<size_t>(&member - mesh.members.data());
-  if (it == mesh.launches.end() || it->reports[index]) {
+  if (it == mesh.launches.end() || it->answers[index]) {
     ++stale_messages_;  // reported before
     return;
   }
@@ -255,12 +262,12 @@ void Core::OnLaunchDone(Mesh& mesh, MeshMember& member, const proto::LaunchDone&
                   member.worker),
         context);
   }
-  it->reports[index] = m.reports;
+  it->answers[index] = m;
   // Members work in order, so only the oldest launch can be complete.
   bool finished = false;
   while (!mesh.launches.empty()) {
-    const OutstandingLaunch& front = mesh.launches.front();
-    if (!All(front.reports, [](const auto& r) { return r.has_value(); })) break;
+    OutstandingLaunch& front = mesh.launches.front();
+    if (!All(front.answers, [](const auto& answer) { return answer.has_value(); })) break;
     const Status status = FinishLaunch(mesh, front, context);
     mesh.launches.pop_front();
     if (!status.ok()) return FailMesh(mesh, MakeError(ErrorKind::kDiverged, status), context);
@@ -269,11 +276,11 @@ void Core::OnLaunchDone(Mesh& mesh, MeshMember& member, const proto::LaunchDone&
   if (finished) IssueLaunches(mesh, context);
 }
 
-Status Core::FinishLaunch(Mesh& mesh, const OutstandingLaunch& launch, Context& context) {
+Status Core::FinishLaunch(Mesh& mesh, OutstandingLaunch& launch, Context& context) {
   std::vector<proto::StepReport> merged(static_cast<size_t>(launch.launch.count));
-  for (const auto& member : launch.reports) {
+  for (const auto& answer : launch.answers) {
     for (size_t i = 0; i < merged.size(); ++i) {
-      const proto::StepReport& report = (*member)[i];
+      const proto::StepReport& report = answer->reports[i];
       merged[i].seconds = std::max(merged[i].seconds, report.seconds);
       merged[i].values.insert(report.values.begin(), report.values.end());
     }
@@ -281,7 +288,14 @@ Status Core::FinishLaunch(Mesh& mesh, const OutstandingLaunch& launch, Context& 
   for (size_t i = 0; i < merged.size(); ++i) {
     merged[i].step = launch.launch.first_step + static_cast<int64_t>(i);
   }
-  return TakeNews(jobs_.at(mesh.job.value()), mesh.driver->On(launch.launch, merged), context);
+  JobEntry& job = jobs_.at(mesh.job.value());
+  // A driver hears of its own launches, and of the steps that its client made.
+  if (!launch.ask) return TakeNews(job, mesh.driver->On(launch.launch, merged), context);
+  if (launch.launch.program == ir::kStepProgram) {
+    MW_TRY(TakeNews(job, mesh.driver->On(launch.launch, merged), context));
+  }
+  AnswerAsk(job, launch, std::move(merged), context);
+  return OkStatus();
 }
 
 Status Core::TakeNews(JobEntry& job, DriverNews news, Context& context) {

@@ -4,6 +4,7 @@
 
 #include "controller/evaluate_driver.h"
 #include "controller/launches.h"
+#include "controller/report_values.h"
 #include "controller/train_driver.h"
 
 namespace meshwright::controller {
@@ -17,7 +18,17 @@ class ClientDriver final : public Driver {
     return PlannedLaunch{ir::kInitProgram, 0, 1};
   }
   bool done() const override { return initialised_ && closed_; }
-  DriverNews On(const PlannedLaunch&, const std::vector<proto::StepReport>&) override { return {}; }
+  DriverNews On(const PlannedLaunch& launch,
+                const std::vector<proto::StepReport>& reports) override {
+    DriverNews news;
+    if (launch.program != ir::kStepProgram) return news;
+    for (const proto::StepReport& report : reports) {
+      news.steps.push_back(MetricsOf(report));
+      news.loss = news.steps.back().loss;
+      news.steps_done = report.step + 1;
+    }
+    return news;
+  }
   void Close() override { closed_ = true; }
 
  private:

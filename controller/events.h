@@ -14,6 +14,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "controller/client_desk.h"
 #include "controller/store.h"
 #include "ir/job.h"
 #include "mesh/topology.h"
@@ -28,6 +29,7 @@ using CallId = Id<struct CallTag, uint64_t>;
 struct PlannedDevice {
   std::vector<ir::BlobRef> programs;     // in the order of PlannedJob.programs
   std::vector<std::string> saved_slots;  // weights whose tile this device writes at the end
+  std::vector<std::string> state_slots;  // and all tensors of the state, for who reads them
 };
 struct PlannedJob {
   std::string layout;
@@ -42,6 +44,9 @@ struct PlannedJob {
   int64_t device_budget_bytes = 0;
   double peak_flops_per_s = 0;  // of its devices together; 0: not all of them are known
 };
+
+// REQUIRES that the plan has the program: drivers launch what the job has.
+uint32_t ProgramIndex(const PlannedJob& plan, const std::string& name);
 
 // ---- Events -------------------------------------------------------------------------------------
 
@@ -81,11 +86,27 @@ struct WriteFailed {
   CallId call;  // 0: none
   Status status;
 };
+// A client wants to drive, or to ask, this job.
+struct AttachClient {
+  ClientId client;
+  JobId job;
+};
+struct AskOfClient {
+  ClientId client;
+  uint64_t id = 0;
+  proto::ClientAsk ask;
+};
+// finished: it said that it has; else it is lost.
+struct ClientGone {
+  ClientId client;
+  bool finished = false;
+};
 struct Tick {};
 struct Shutdown {};
 
-using Event = std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished,
-                           WeightsFile, WriteFailed, Tick, Shutdown>;
+using Event =
+    std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished, WeightsFile,
+                 WriteFailed, AttachClient, AskOfClient, ClientGone, Tick, Shutdown>;
 
 // ---- Effects ------------------------------------------------------------------------------------
 
@@ -135,6 +156,15 @@ struct Reply {
   JobId job;
   Status status;
 };
+struct TellClient {
+  ClientId client;
+  proto::ClientDown news;
+};
+// Nothing more is told. reason: OK: the job has ended well.
+struct CloseClient {
+  ClientId client;
+  Status reason;
+};
 struct StepsDone {
   JobId job;
   std::vector<proto::StepMetrics> steps;
@@ -147,8 +177,9 @@ struct JobChanged {
   JobId job;
 };
 
-using Effect = std::variant<Send, CloseSession, Persist, SaveProgress, StartPlan, OpenWeights,
-                            FinishWeights, DiscardWeights, Reply, StepsDone, LogLine, JobChanged>;
+using Effect =
+    std::variant<Send, CloseSession, Persist, SaveProgress, StartPlan, OpenWeights, FinishWeights,
+                 DiscardWeights, Reply, TellClient, CloseClient, StepsDone, LogLine, JobChanged>;
 using Effects = std::vector<Effect>;
 
 // The job that an effect belongs to; 0: none.

@@ -12,6 +12,7 @@
 #include "ir/text.h"
 #include "planner/forecast.h"
 #include "planner/layout.h"
+#include "proto/job_codec.h"
 
 namespace meshwright::controller {
 namespace {
@@ -63,14 +64,16 @@ double PeakOf(const planner::Plan& plan, const mesh::Topology& topology,
 
 }  // namespace
 
-std::vector<std::vector<std::string>> AssignTiles(const std::vector<ir::Program>& step) {
+std::vector<std::vector<std::string>> AssignTiles(const std::vector<ir::Program>& step,
+                                                  bool weights_only) {
   std::vector<std::vector<std::string>> slots(step.size());
   std::set<std::tuple<std::string, ir::Dims, ir::Dims>> taken;
   // A weight that several stages hold may lie in other tiles on each.
   std::map<std::string, StageIndex> stage_of;
   for (size_t device = 0; device < step.size(); ++device) {
     for (const ir::Slot& slot : step[device].slots) {
-      if (!slot.persistent || slot.kind != ir::MemoryKind::kWeights) continue;
+      if (!slot.persistent) continue;
+      if (weights_only && slot.kind != ir::MemoryKind::kWeights) continue;
       if (stage_of.emplace(slot.name, step[device].stage).first->second != step[device].stage)
         continue;
       if (taken.emplace(slot.name, slot.box.offset, slot.box.size).second) {
@@ -98,6 +101,9 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
   misfit = !made.has_value() && (made.error().code() == StatusCode::kInvalidArgument ||
                                  made.error().code() == StatusCode::kResourceExhausted);
   MW_ASSIGN_OR_RETURN(const planner::Plan plan, std::move(made));
+  if (!plan.programs.contains(plan.main)) {
+    return Fail(Internal(fmt::format("the plan has no program '{}'", plan.main)));
+  }
   PlannedJob planned;
   planned.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   planned.layout = plan.layout.ToString();
@@ -109,12 +115,15 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
   MW_TRY(MakeDirs(job_dir));
   MW_TRY(WriteFileAtomic(job_dir + "/plan.txt", planner::FormatPlan(plan, false)));
   MW_TRY(WriteFileAtomic(job_dir + "/config.resolved.toml", job.config_text));
+  MW_TRY(WriteFileAtomic(job_dir + "/request", proto::EncodeJob(job)));
   MW_TRY(StorePrograms(plan, blobs, planned));
   MW_ASSIGN_OR_RETURN(planned.graph,
                       blobs.PutBytes(ir::FormatGraph(job.main().graph), "graph of the state"));
-  auto tiles = AssignTiles(plan.Main());
-  for (size_t i = 0; i < tiles.size(); ++i) {
-    planned.devices[i].saved_slots = std::move(tiles[i]);
+  auto weights = AssignTiles(plan.Main(), true);
+  auto state = AssignTiles(plan.Main(), false);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    planned.devices[i].saved_slots = std::move(weights[i]);
+    planned.devices[i].state_slots = std::move(state[i]);
   }
   return planned;
 }

@@ -3,34 +3,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <set>
-#include <string>
 #include <utility>
 
 #include "controller/report_values.h"
 
 namespace meshwright::controller {
-namespace {
-
-// What every step reports has a field of its own; the rest is the job's.
-proto::StepMetrics MetricsOf(const proto::StepReport& report) {
-  static const std::set<std::string> kOwnFields = {"loss", "grad_norm", "lr", "tokens"};
-  proto::StepMetrics metrics;
-  metrics.step = report.step;
-  metrics.loss = ValueOr(report.values, "loss", kNoNumber);
-  metrics.grad_norm = ValueOr(report.values, "grad_norm", kNoNumber);
-  metrics.lr = ValueOr(report.values, "lr", kNoNumber);
-  metrics.tokens = ValueOr(report.values, "tokens", 0);
-  metrics.seconds = report.seconds;
-  metrics.validation_loss = kNoNumber;
-  for (const auto& [name, value] : report.values) {
-    if (!kOwnFields.contains(name)) metrics.values[name] = value;
-  }
-  return metrics;
-}
-
-}  // namespace
-
 DriverNews TrainDriver::On(const PlannedLaunch& launch,
                            const std::vector<proto::StepReport>& reports) {
   if (launch.program == ir::kStepProgram) return OnSteps(reports);

@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "ir/job.h"
+#include "proto/client_messages.h"
 #include "proto/meshwright.pb.h"
 #include "proto/messages.h"
 
@@ -16,6 +17,18 @@ Result<UpMessage> Decode(const v1::Up& wire);
 
 v1::Down Encode(const DownMessage& message);
 Result<DownMessage> Decode(const v1::Down& wire);
+
+v1::ClientUp Encode(const ClientUp& message);
+Result<ClientUp> Decode(const v1::ClientUp& wire);
+
+v1::ClientDown Encode(const ClientDown& message);
+Result<ClientDown> Decode(const v1::ClientDown& wire);
+
+v1::NamedTensor Encode(const NamedTensor& tensor);
+Result<NamedTensor> Decode(const v1::NamedTensor& wire);
+
+v1::TensorTile Encode(const TensorTile& tile);
+Result<TensorTile> Decode(const v1::TensorTile& wire);
 
 v1::RuntimeError Encode(const RuntimeError& error);
 RuntimeError Decode(const v1::RuntimeError& wire);

@@ -59,15 +59,7 @@ void Put(const LaunchDone& m, v1::Up& wire) {
     step.set_seconds(report.seconds);
     for (const auto& [name, value] : report.values) (*step.mutable_values())[name] = value;
   }
-  for (const TensorTile& tile : m.tensors) {
-    v1::TensorTile& to = *out.add_tensors();
-    to.set_name(tile.name);
-    to.set_dtype(std::string(ir::DTypeName(tile.type.dtype)));
-    to.mutable_dims()->Assign(tile.type.dims.begin(), tile.type.dims.end());
-    to.mutable_offset()->Assign(tile.box.offset.begin(), tile.box.offset.end());
-    to.mutable_size()->Assign(tile.box.size.begin(), tile.box.size.end());
-    to.set_data(tile.bytes);
-  }
+  for (const TensorTile& tile : m.tensors) *out.add_tensors() = Encode(tile);
 }
 
 void Put(const MeshReleased& m, v1::Up& wire) {
@@ -135,14 +127,31 @@ void Put(const Launch& m, v1::Down& wire) {
   }
 }
 
-void Put(const SaveWeights& m, v1::Down& wire) {
-  v1::SaveWeights& out = *wire.mutable_save_weights();
-  out.set_mesh_gen(m.mesh_gen.value());
-  for (const RankTiles& rank : m.ranks) {
+template <typename Wire>
+void PutRanks(const std::vector<RankTiles>& ranks, Wire& out) {
+  for (const RankTiles& rank : ranks) {
     v1::RankTiles& to = *out.add_ranks();
     to.set_rank(rank.rank);
     for (const std::string& slot : rank.slots) to.add_slots(slot);
   }
+}
+
+void Put(const SaveWeights& m, v1::Down& wire) {
+  wire.mutable_save_weights()->set_mesh_gen(m.mesh_gen.value());
+  PutRanks(m.ranks, *wire.mutable_save_weights());
+}
+
+void Put(const ReadTensors& m, v1::Down& wire) {
+  wire.mutable_read_tensors()->set_mesh_gen(m.mesh_gen.value());
+  wire.mutable_read_tensors()->set_launch_seq(m.launch_seq.value());
+  PutRanks(m.ranks, *wire.mutable_read_tensors());
+}
+
+void Put(const WriteTensors& m, v1::Down& wire) {
+  v1::WriteTensors& out = *wire.mutable_write_tensors();
+  out.set_mesh_gen(m.mesh_gen.value());
+  out.set_launch_seq(m.launch_seq.value());
+  for (const NamedTensor& tensor : m.tensors) *out.add_tensors() = Encode(tensor);
 }
 
 void Put(const AbortMesh& m, v1::Down& wire) {
@@ -179,21 +188,10 @@ Register GetRegister(const v1::Register& wire) {
   return m;
 }
 
-Result<TensorTile> GetTile(const v1::TensorTile& wire) {
-  TensorTile tile;
-  tile.name = wire.name();
-  MW_ASSIGN_OR_RETURN(tile.type.dtype, ir::ParseDType(wire.dtype()));
-  tile.type.dims.assign(wire.dims().begin(), wire.dims().end());
-  tile.box.offset.assign(wire.offset().begin(), wire.offset().end());
-  tile.box.size.assign(wire.size().begin(), wire.size().end());
-  tile.bytes = wire.data();
-  return tile;
-}
-
 Result<LaunchDone> GetLaunchDone(const v1::LaunchDone& wire) {
   LaunchDone m{Gen(wire.mesh_gen()), LaunchSeq(wire.launch_seq()), Decode(wire.error()), {}, {}};
   for (const v1::TensorTile& from : wire.tensors()) {
-    MW_ASSIGN_OR_RETURN(TensorTile tile, GetTile(from));
+    MW_ASSIGN_OR_RETURN(TensorTile tile, Decode(from));
     m.tensors.push_back(std::move(tile));
   }
   for (const v1::StepReport& from : wire.reports()) {
@@ -254,11 +252,20 @@ Launch GetLaunch(const v1::Launch& wire) {
   return m;
 }
 
-SaveWeights GetSaveWeights(const v1::SaveWeights& wire) {
-  SaveWeights m;
-  m.mesh_gen = Gen(wire.mesh_gen());
+template <typename Wire>
+std::vector<RankTiles> GetRanks(const Wire& wire) {
+  std::vector<RankTiles> ranks;
   for (const v1::RankTiles& from : wire.ranks()) {
-    m.ranks.push_back(RankTiles{from.rank(), {from.slots().begin(), from.slots().end()}});
+    ranks.push_back(RankTiles{from.rank(), {from.slots().begin(), from.slots().end()}});
+  }
+  return ranks;
+}
+
+Result<WriteTensors> GetWriteTensors(const v1::WriteTensors& wire) {
+  WriteTensors m{Gen(wire.mesh_gen()), LaunchSeq(wire.launch_seq()), {}};
+  for (const v1::NamedTensor& from : wire.tensors()) {
+    MW_ASSIGN_OR_RETURN(NamedTensor tensor, Decode(from));
+    m.tensors.push_back(std::move(tensor));
   }
   return m;
 }
@@ -304,7 +311,13 @@ Result<DownBody> GetDownBody(const v1::Down& wire) {
     case v1::Down::kLaunch:
       return GetLaunch(wire.launch());
     case v1::Down::kSaveWeights:
-      return GetSaveWeights(wire.save_weights());
+      return SaveWeights{Gen(wire.save_weights().mesh_gen()), GetRanks(wire.save_weights())};
+    case v1::Down::kReadTensors:
+      return ReadTensors{Gen(wire.read_tensors().mesh_gen()),
+                         LaunchSeq(wire.read_tensors().launch_seq()),
+                         GetRanks(wire.read_tensors())};
+    case v1::Down::kWriteTensors:
+      return GetWriteTensors(wire.write_tensors());
     case v1::Down::kAbortMesh:
       return AbortMesh{Gen(wire.abort_mesh().mesh_gen()), Decode(wire.abort_mesh().cause())};
     case v1::Down::kReleaseMesh:
@@ -357,7 +370,7 @@ v1::RuntimeError Encode(const RuntimeError& error) {
 RuntimeError Decode(const v1::RuntimeError& wire) {
   RuntimeError error;
   const int kind = static_cast<int>(wire.kind());
-  const bool known = kind >= 0 && kind <= static_cast<int>(ErrorKind::kDiverged);
+  const bool known = kind >= 0 && kind <= static_cast<int>(ErrorKind::kRefused);
   error.kind = known ? static_cast<ErrorKind>(kind) : ErrorKind::kInternal;
   if (error.ok()) return error;
   const bool known_code =

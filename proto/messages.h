@@ -46,6 +46,7 @@ enum class ErrorKind : uint8_t {
   kStoreFailed = 13,
   kProtocol = 14,
   kDiverged = 15,
+  kRefused = 16,
 };
 const char* ErrorKindName(ErrorKind kind);  // "WorkerLost"
 
@@ -252,6 +253,30 @@ struct SaveWeights {
   friend bool operator==(const SaveWeights&, const SaveWeights&) = default;
 };
 
+// A whole tensor, in row-major order.
+struct NamedTensor {
+  std::string name;
+  ir::TensorType type;
+  std::string bytes;
+  friend bool operator==(const NamedTensor&, const NamedTensor&) = default;
+};
+
+// Tiles of the state, answered by a LaunchDone with this launch_seq.
+struct ReadTensors {
+  MeshGeneration mesh_gen{0};
+  LaunchSeq launch_seq{0};
+  std::vector<RankTiles> ranks;  // of this worker
+  friend bool operator==(const ReadTensors&, const ReadTensors&) = default;
+};
+
+// Whole tensors of the state, of which every worker takes what it holds; answered in the same way.
+struct WriteTensors {
+  MeshGeneration mesh_gen{0};
+  LaunchSeq launch_seq{0};
+  std::vector<NamedTensor> tensors;
+  friend bool operator==(const WriteTensors&, const WriteTensors&) = default;
+};
+
 struct AbortMesh {
   MeshGeneration mesh_gen{0};
   RuntimeError cause;
@@ -263,8 +288,8 @@ struct ReleaseMesh {
   friend bool operator==(const ReleaseMesh&, const ReleaseMesh&) = default;
 };
 
-using DownBody =
-    std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh, ReleaseMesh>;
+using DownBody = std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh,
+                              ReleaseMesh, ReadTensors, WriteTensors>;
 struct DownMessage {
   Term term{0};
   DownBody body;

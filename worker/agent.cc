@@ -286,8 +286,12 @@ class AgentImpl final : public Agent {
     if (auto* load = std::get_if<proto::LoadMesh>(&body)) return OnLoad(session, std::move(*load));
     if (auto* connect = std::get_if<proto::Connect>(&body)) {
       if (const auto host = Find(connect->mesh_gen)) host->Connect(std::move(*connect));
-    } else if (const auto* launch = std::get_if<proto::Launch>(&body)) {
-      if (const auto host = Find(launch->mesh_gen)) host->Launch(*launch);
+    } else if (auto* launch = std::get_if<proto::Launch>(&body)) {
+      if (const auto host = Find(launch->mesh_gen)) host->Launch(std::move(*launch));
+    } else if (auto* read = std::get_if<proto::ReadTensors>(&body)) {
+      if (const auto host = Find(read->mesh_gen)) host->Read(std::move(*read));
+    } else if (auto* write = std::get_if<proto::WriteTensors>(&body)) {
+      if (const auto host = Find(write->mesh_gen)) host->Write(std::move(*write));
     } else if (auto* save = std::get_if<proto::SaveWeights>(&body)) {
       if (const auto host = Find(save->mesh_gen)) host->Save(std::move(*save));
     } else if (const auto* abort = std::get_if<proto::AbortMesh>(&body)) {

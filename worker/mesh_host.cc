@@ -69,24 +69,22 @@ void MeshHost::Connect(proto::Connect message) {
 
 void MeshHost::Launch(proto::Launch message) {
   thread_.Post([this, message = std::move(message)] {
-    const uint64_t seq = message.launch_seq.value();
-    if (aborted() || seq <= last_seq_) return;  // a repeated launch has been answered
-    if (seq != last_seq_ + 1) {
-      const Status gap =
-          Internal(fmt::format("launch {} came after launch {}: one is missing", seq, last_seq_));
-      Say(proto::MeshError{mesh_gen_, Error(ErrorKind::kProtocol, gap)});
-      return;
-    }
-    last_seq_ = seq;
-    proto::LaunchDone done{mesh_gen_, message.launch_seq, {}, {}, {}};
-    const Status status = Guarded("the launch", [&] { return LaunchOnThread(message, done); });
-    done.error = Error(ErrorKind::kStepFailed, status);
-    if (!done.error.ok()) {
-      done.reports.clear();
-      done.tensors.clear();
-    }
-    Say(std::move(done));
-    CheckDevices(status);
+    RunInOrder(message.launch_seq, "the launch",
+               [&](proto::LaunchDone& done) { return LaunchOnThread(message, done); });
+  });
+}
+
+void MeshHost::Read(proto::ReadTensors message) {
+  thread_.Post([this, message = std::move(message)] {
+    RunInOrder(message.launch_seq, "reading the state",
+               [&](proto::LaunchDone& done) { return ReadOnThread(message, done); });
+  });
+}
+
+void MeshHost::Write(proto::WriteTensors message) {
+  thread_.Post([this, message = std::move(message)] {
+    RunInOrder(message.launch_seq, "writing the state",
+               [&](proto::LaunchDone&) { return WriteOnThread(message); });
   });
 }
 
@@ -126,7 +124,7 @@ void MeshHost::RefreshMetrics() {
 Status MeshHost::LoadOnThread(const proto::LoadMesh& message) {
   if (runtime_) return FailedPrecondition("the mesh is loaded already");
   MW_ASSIGN_OR_RETURN(RuntimeOptions options, MakeOptions(message));
-  weights_ = CollectWeightSlots(options.programs);
+  state_ = CollectStateSlots(options.programs);
   std::vector<int> devices;
   for (const proto::RankPrograms& rank : message.ranks) devices.push_back(rank.local_device);
   if (!message.init_weights.sha256.empty()) MW_TRY(OpenInitialWeights(message));
@@ -220,6 +218,28 @@ Result<ir::Program> MeshHost::FetchProgram(const ir::BlobRef& blob, int rank,
   return std::move(*program);
 }
 
+void MeshHost::RunInOrder(LaunchSeq launch_seq, const char* what,
+                          const std::function<Status(proto::LaunchDone&)>& work) {
+  const uint64_t seq = launch_seq.value();
+  if (aborted() || seq <= last_seq_) return;  // a repeated launch has been answered
+  if (seq != last_seq_ + 1) {
+    const Status gap =
+        Internal(fmt::format("launch {} came after launch {}: one is missing", seq, last_seq_));
+    Say(proto::MeshError{mesh_gen_, Error(ErrorKind::kProtocol, gap)});
+    return;
+  }
+  last_seq_ = seq;
+  proto::LaunchDone done{mesh_gen_, launch_seq, {}, {}, {}};
+  const Status status = Guarded(what, [&] { return work(done); });
+  done.error = Error(ErrorKind::kStepFailed, status);
+  if (!done.error.ok()) {
+    done.reports.clear();
+    done.tensors.clear();
+  }
+  Say(std::move(done));
+  CheckDevices(status);
+}
+
 Status MeshHost::LaunchOnThread(const proto::Launch& message, proto::LaunchDone& done) {
   if (!runtime_) return FailedPrecondition("launch before the programs were loaded");
   if (message.program >= programs_.size()) {
@@ -266,9 +286,20 @@ Result<std::vector<proto::TensorTile>> MeshHost::ReadOutputs(const std::string& 
   return tiles;
 }
 
+Status MeshHost::ReadOnThread(const proto::ReadTensors& message, proto::LaunchDone& done) {
+  if (!runtime_) return FailedPrecondition("read before the programs were loaded");
+  MW_ASSIGN_OR_RETURN(done.tensors, ReadTiles(message.ranks, state_, *runtime_));
+  return OkStatus();
+}
+
+Status MeshHost::WriteOnThread(const proto::WriteTensors& message) {
+  if (!runtime_) return FailedPrecondition("write before the programs were loaded");
+  return WriteTensors(message.tensors, state_, *runtime_);
+}
+
 Status MeshHost::SaveOnThread(const proto::SaveWeights& message) {
   if (!runtime_) return FailedPrecondition("save before the programs were loaded");
-  const auto source = MakeTileSource(mesh_gen_, message.ranks, weights_, *runtime_);
+  const auto source = MakeTileSource(mesh_gen_, message.ranks, state_, *runtime_);
   return resources_.link->PutTiles([this] { return aborted(); }, source);
 }
 
@@ -291,7 +322,7 @@ Status MeshHost::OpenInitialWeights(const proto::LoadMesh& message) {
 // After the init program, which fills every weight.
 Status MeshHost::FillInitialWeights() {
   const InitialWeights initial = *std::exchange(initial_weights_, std::nullopt);
-  return LoadWeights(*initial.file, initial.loss, weights_, *runtime_)
+  return LoadWeights(*initial.file, initial.loss, state_, *runtime_)
       .WithContext(fmt::format("initial weights '{}'", initial.name));
 }
 

@@ -60,6 +60,9 @@ class MeshHost {
   void Load(proto::LoadMesh message);
   void Connect(proto::Connect message);
   void Launch(proto::Launch message);
+  // As launches: in order, answered by a LaunchDone.
+  void Read(proto::ReadTensors message);
+  void Write(proto::WriteTensors message);
   void Save(proto::SaveWeights message);
   void Release();
   void Abort(const Status& cause);
@@ -80,7 +83,12 @@ class MeshHost {
   Result<RuntimeOptions> MakeOptions(const proto::LoadMesh& message);
   Status OpenData(const proto::LoadMesh& message);
   Result<ir::Program> FetchProgram(const ir::BlobRef& blob, int rank, const std::string& name);
+  // Runs `work` as launch number `seq`: once, in order; tells what came of it.
+  void RunInOrder(LaunchSeq seq, const char* what,
+                  const std::function<Status(proto::LaunchDone&)>& work);
   Status LaunchOnThread(const proto::Launch& message, proto::LaunchDone& done);
+  Status ReadOnThread(const proto::ReadTensors& message, proto::LaunchDone& done);
+  Status WriteOnThread(const proto::WriteTensors& message);
   Status StageInputs(const proto::Launch& message);
   Result<std::vector<proto::TensorTile>> ReadOutputs(const std::string& program);
   Status OpenInitialWeights(const proto::LoadMesh& message);
@@ -102,7 +110,7 @@ class MeshHost {
   bool gone_ = false;                              // on the thread
   bool lost_told_ = false;                         // on the thread
   uint64_t last_seq_ = 0;                          // on the thread
-  WeightSlots weights_;                            // on the thread
+  StateSlots state_;                               // on the thread
   std::optional<InitialWeights> initial_weights_;  // on the thread, and none after the fill
   std::vector<std::string> programs_, inputs_;     // of LoadMesh, on the thread
   std::unique_ptr<TokenData> data_;                // on the thread; outlives the runtime

@@ -1,5 +1,5 @@
-// Weights between a runtime's persistent slots and files: tiles out at the end of a job, tiles in
-// at its start.
+// The state between a runtime's persistent slots and the rest of the world: weights as tiles of
+// files, out at the end of a job and in at its start; any tensor as clients read and write it.
 //
 // Thread rule: the control thread of the runtime.
 #pragma once
@@ -19,19 +19,28 @@
 
 namespace meshwright::worker {
 
-// The weights that local ranks hold: per rank, slot name -> slot.
-using WeightSlots = std::map<int, std::map<std::string, ir::Slot>>;
-WeightSlots CollectWeightSlots(const std::vector<ir::Program>& programs);
+// The persistent slots that local ranks hold: per rank, slot name -> slot.
+using StateSlots = std::map<int, std::map<std::string, ir::Slot>>;
+StateSlots CollectStateSlots(const std::vector<ir::Program>& programs);
+
+// The named tiles. Errors: kNotFound naming rank and slot; the device's.
+Result<std::vector<proto::TensorTile>> ReadTiles(const std::vector<proto::RankTiles>& ranks,
+                                                 const StateSlots& slots, JobRuntime& runtime);
+
+// Every local rank takes its block of each tensor. Errors: kInvalidArgument naming a tensor whose
+// type is not that of the slot; the device's.
+Status WriteTensors(const std::vector<proto::NamedTensor>& tensors, const StateSlots& slots,
+                    JobRuntime& runtime);
 
 // Fills every weight of the local ranks with its tile of the file.
 // Errors: kNotFound, kInvalidArgument naming tensor, wanted and found shape.
 Status LoadWeights(const formats::SafetensorsFile& file, const ir::Graph& loss,
-                   const WeightSlots& slots, JobRuntime& runtime);
+                   const StateSlots& slots, JobRuntime& runtime);
 
 // Tiles of the named slots, one after the other.
 // Errors of the source: kNotFound naming rank and slot.
 ControllerLink::TileSource MakeTileSource(MeshGeneration mesh_gen,
                                           const std::vector<proto::RankTiles>& ranks,
-                                          const WeightSlots& slots, JobRuntime& runtime);
+                                          const StateSlots& slots, JobRuntime& runtime);
 
 }  // namespace meshwright::worker

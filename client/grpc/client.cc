@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/sha256.h"
+#include "client/grpc/session.h"
 #include "proto/convert.h"
 #include "proto/grpc_status.h"
 #include "proto/meshwright.grpc.pb.h"
@@ -55,12 +56,11 @@ class GrpcClient final : public Client {
     // By default the third ping would wait for data of ours.
     args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     args.SetMaxReceiveMessageSize(static_cast<int>(proto::kMaxMessageBytes));
-    const auto channel =
-        grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), args);
-    jobs_ = v1::JobService::NewStub(channel);
-    blobs_ = v1::BlobService::NewStub(channel);
-    logs_ = v1::LogService::NewStub(channel);
-    admin_ = v1::AdminService::NewStub(channel);
+    channel_ = grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), args);
+    jobs_ = v1::JobService::NewStub(channel_);
+    blobs_ = v1::BlobService::NewStub(channel_);
+    logs_ = v1::LogService::NewStub(channel_);
+    admin_ = v1::AdminService::NewStub(channel_);
   }
 
   // One cheap call: is there a controller, and does it know us?
@@ -93,6 +93,15 @@ class GrpcClient final : public Client {
     return reply.job_id();
   }
 
+  Result<std::unique_ptr<Session>> OpenSession(const ir::JobRequest& job,
+                                               SessionOptions options) override {
+    return Start({MakeOpId(), job, 0}, options);
+  }
+
+  Result<std::unique_ptr<Session>> AttachSession(int64_t job_id, SessionOptions options) override {
+    return Start({"", std::nullopt, job_id}, options);
+  }
+
   Result<JobInfo> Get(int64_t job_id) override {
     v1::JobIdRequest request;
     request.set_job_id(job_id);
@@ -100,6 +109,18 @@ class GrpcClient final : public Client {
     MW_TRY(
         Unary([&](grpc::ClientContext* context) { return jobs_->Get(context, request, &reply); }));
     return proto::Decode(reply);
+  }
+
+  Result<proto::JobDescription> Describe(int64_t job_id) override {
+    v1::JobIdRequest request;
+    request.set_job_id(job_id);
+    v1::JobDescription reply;
+    MW_TRY(Unary(
+        [&](grpc::ClientContext* context) { return jobs_->Describe(context, request, &reply); }));
+    proto::JobDescription description;
+    MW_ASSIGN_OR_RETURN(description.job, proto::Decode(reply.job()));
+    MW_ASSIGN_OR_RETURN(description.weights, proto::Decode(reply.weights()));
+    return description;
   }
 
   Result<std::vector<JobInfo>> List() override {
@@ -184,6 +205,18 @@ class GrpcClient final : public Client {
   }
 
  private:
+  // The session has a connection of its own users: it outlives this client.
+  Result<std::unique_ptr<Session>> Start(proto::SessionOpen open, SessionOptions options) {
+    SessionStart start;
+    start.prepare = [this](grpc::ClientContext& context) { Prepare(context, 0); };
+    start.explain = [address = address_](const grpc::Status& end) {
+      return ExplainFor(address, end, 0);
+    };
+    start.open = std::move(open);
+    start.options = options;
+    return StartSession(channel_, std::move(start));
+  }
+
   // timeout_ms 0: no limit.
   void Prepare(grpc::ClientContext& context, int64_t timeout_ms) const {
     if (!token_.empty()) context.AddMetadata("authorization", "Bearer " + token_);
@@ -195,19 +228,24 @@ class GrpcClient final : public Client {
 
   // `timeout_ms`: what the call was given.
   Status Explain(const grpc::Status& wire, int64_t timeout_ms) const {
+    return ExplainFor(address_, wire, timeout_ms);
+  }
+
+  static Status ExplainFor(const std::string& address, const grpc::Status& wire,
+                           int64_t timeout_ms) {
     const Status status = proto::FromGrpc(wire);
     if (status.code() == StatusCode::kDeadlineExceeded) {
       return DeadlineExceeded(
           fmt::format("the controller at {} did not answer within {} ms; see whether its process "
                       "is stopped or its machine overloaded, or name another with --address",
-                      address_, timeout_ms));
+                      address, timeout_ms));
     }
     if (status.code() == StatusCode::kUnavailable) {
       return Unavailable(
           fmt::format("no controller answers at {} ({}); start one with `meshwright up` or "
                       "`meshwright controller`, or name it "
                       "with --address or MESHWRIGHT_ADDRESS",
-                      address_, status.message()));
+                      address, status.message()));
     }
     return status;
   }
@@ -249,6 +287,7 @@ class GrpcClient final : public Client {
   const std::string address_;
   const std::string token_;
   const int64_t timeout_ms_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   std::unique_ptr<v1::BlobService::Stub> blobs_;
   std::unique_ptr<v1::LogService::Stub> logs_;

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "controller/grpc/call_guard.h"
+#include "controller/grpc/interact_reactor.h"
 #include "controller/grpc/listing.h"
+#include "controller/grpc/submit_check.h"
 #include "controller/grpc/watch_reactor.h"
 #include "proto/convert.h"
 
@@ -40,30 +42,8 @@ grpc::ServerWriteReactor<Message>* MakeWatch(ControlLoop* loop, WatchCursor curs
 }
 
 Result<ir::JobRequest> DecodeSubmit(const v1::SubmitRequest& request, const BlobStore& blobs) {
-  if (request.op_id().empty() || request.op_id().size() > 128) {
-    return Fail(InvalidArgument("op_id must have 1 to 128 characters"));
-  }
   MW_ASSIGN_OR_RETURN(ir::JobRequest job, proto::Decode(request.job()));
-  MW_TRY(ir::ValidateJob(job));
-  for (const ir::BlobRef* blob : {&job.data.blob, &job.init_weights}) {
-    if (blob->sha256.empty()) continue;
-    const std::optional<int64_t> size = blobs.Find(blob->sha256);
-    if (!size) {
-      return Fail(FailedPrecondition(
-          fmt::format("'{}' (sha256 {}) is not on the controller; upload it before submitting",
-                      blob->name, blob->sha256)));
-    }
-    if (*size != blob->size_bytes) {
-      return Fail(InvalidArgument(
-          fmt::format("'{}' (sha256 {}) has {} bytes, the request says {}; submit the size of the "
-                      "file that was uploaded",
-                      blob->name, blob->sha256, *size, blob->size_bytes)));
-    }
-  }
-  if (job.data.blob.sha256.empty() && ir::ReadsData(job)) {
-    return Fail(
-        InvalidArgument("job.data.blob is empty: the job has no data, but its programs read some"));
-  }
+  MW_TRY(CheckSubmission(request.op_id(), job, blobs));
   return job;
 }
 
@@ -90,6 +70,21 @@ grpc::ServerUnaryReactor* JobServiceImpl::Get(grpc::CallbackServerContext* conte
     parts_.loop->Get(request->job_id(), [reactor, reply, t](Result<proto::JobInfo> info) {
       if (info.has_value()) *reply = proto::Encode(*info);
       reactor->Finish(t.Done(internal::ToStatus(info)));
+    });
+  });
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::Describe(grpc::CallbackServerContext* context,
+                                                   const v1::JobIdRequest* request,
+                                                   v1::JobDescription* reply) {
+  const CallTimer timer(parts_.metrics, "job", "describe");
+  return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
+    parts_.loop->Describe(request->job_id(), [reactor, reply, t](auto description) {
+      if (description.has_value()) {
+        *reply->mutable_job() = proto::Encode(description->job);
+        *reply->mutable_weights() = proto::Encode(description->weights);
+      }
+      reactor->Finish(t.Done(internal::ToStatus(description)));
     });
   });
 }
@@ -127,6 +122,11 @@ grpc::ServerWriteReactor<v1::JobUpdate>* JobServiceImpl::Watch(grpc::CallbackSer
     return proto::Encode(news.update);
   };
   return MakeWatch<v1::JobUpdate>(parts_.loop, cursor, true, convert);
+}
+
+grpc::ServerBidiReactor<v1::Frame, v1::Frame>* JobServiceImpl::Interact(
+    grpc::CallbackServerContext* context) {
+  return MakeInteractReactor(*context, parts_);
 }
 
 grpc::ServerWriteReactor<v1::LogChunk>* LogServiceImpl::Tail(grpc::CallbackServerContext* context,

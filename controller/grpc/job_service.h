@@ -26,6 +26,9 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
                                    v1::SubmitReply* reply) override;
   grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context,
                                 const v1::JobIdRequest* request, v1::JobInfo* reply) override;
+  grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
+                                     const v1::JobIdRequest* request,
+                                     v1::JobDescription* reply) override;
   grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
                                  const v1::ListJobsRequest* request,
                                  v1::ListJobsReply* reply) override;
@@ -34,6 +37,8 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
                                    v1::CancelReply* reply) override;
   grpc::ServerWriteReactor<v1::JobUpdate>* Watch(grpc::CallbackServerContext* context,
                                                  const v1::WatchRequest* request) override;
+  grpc::ServerBidiReactor<v1::Frame, v1::Frame>* Interact(
+      grpc::CallbackServerContext* context) override;
 
  private:
   CallParts parts_;

@@ -16,8 +16,8 @@ namespace meshwright::models {
 namespace {
 
 using client::BuildLossGraph;
-using client::BuildPredictGraph;
 using client::CountParams;
+using client::PredictProgram;
 using ir::Graph;
 using ir::Op;
 
@@ -337,9 +337,10 @@ TEST_P(EveryModel, DifferentiatesUpdatesAndVerifiesInBothFloatTypes) {
 TEST_P(EveryModel, PredictsLogitsOfEveryToken) {
   const auto model = MakeModel({.name = GetParam()});
   ASSERT_TRUE(model);
-  const auto graph = BuildPredictGraph("p", {.batch = 3, .sequence = 5}, model->functions);
-  ASSERT_TRUE(graph) << graph.error();
-  EXPECT_EQ(graph->type(graph->Output("logits")).dims, (ir::Dims{3, 5, model->vocabulary}));
+  const auto program = PredictProgram({.batch = 3, .sequence = 5}, model->functions);
+  ASSERT_TRUE(program) << program.error();
+  const ir::Graph& graph = program->graph;
+  EXPECT_EQ(graph.type(graph.Output("logits")).dims, (ir::Dims{3, 5, model->vocabulary}));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryModel, ::testing::Values("gpt2", "llama"));

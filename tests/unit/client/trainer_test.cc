@@ -47,20 +47,20 @@ TEST(Trainer, OwnCollateReplacesTheDefault) {
   functions.collate = [](Builder& b, ValueId window) -> Batch {
     return {{"tokens", b.Slice(window, 1, 0, 3)}, {"labels", b.Slice(window, 1, 2, 3)}};
   };
-  const auto graph = BuildPredictGraph("mlp", {.batch = 4, .sequence = 6}, functions);
-  ASSERT_TRUE(graph) << graph.error();
-  EXPECT_EQ(graph->type(graph->Output("logits")).ToString(), "f32[4,3,32]");
+  const auto program = PredictProgram({.batch = 4, .sequence = 6}, functions);
+  ASSERT_TRUE(program) << program.error();
+  const ir::Graph& graph = program->graph;
+  EXPECT_EQ(graph.type(graph.Output("logits")).ToString(), "f32[4,3,32]");
+  EXPECT_EQ(program->OriginOf("window"), ir::InputFrom::kClient);
 }
 
 TEST(Trainer, MissingFunctionsAndBadShapesAreNamed) {
   EXPECT_NE(
       BuildLossGraph("g", {.batch = 1, .sequence = 1}, {}).error().message().find("loss is empty"),
       std::string::npos);
-  EXPECT_NE(BuildPredictGraph("g", {.batch = 1, .sequence = 1}, {})
-                .error()
-                .message()
-                .find("predict is empty"),
-            std::string::npos);
+  EXPECT_NE(
+      PredictProgram({.batch = 1, .sequence = 1}, {}).error().message().find("predict is empty"),
+      std::string::npos);
   EXPECT_EQ(BuildLossGraph("g", {.batch = 0, .sequence = 1}, Mlp()).error().code(),
             StatusCode::kInvalidArgument);
 }

@@ -388,7 +388,9 @@ TEST(AssignTiles, EveryTileHasOneOwnerTheLowestDevice) {
     state.kind = ir::MemoryKind::kOptimizer;
     programs[i].slots.push_back(state);
   }
-  const auto tiles = AssignTiles(programs);
+  const auto state = AssignTiles(programs, false);
+  EXPECT_THAT(state[1], ElementsAre("split", "opt.m/split"));
+  const auto tiles = AssignTiles(programs, true);
   EXPECT_THAT(tiles[0], ElementsAre("whole", "split"));
   EXPECT_THAT(tiles[1], ElementsAre("split"));
   EXPECT_TRUE(tiles[2].empty());
@@ -412,6 +414,7 @@ TEST(PlanJob, OnlyThePlannersErrorIsAMisfit) {
   EXPECT_FALSE(misfit);
   // What cannot be written has one of the planner's codes.
   made = planner::Plan{};
+  made->programs["step"] = {};
   misfit = true;
   const auto unwritten =
       PlanJob(make_plan, job, {}, *blobs, dir.File(std::string(300, 'x')), misfit);

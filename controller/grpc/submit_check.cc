@@ -1,0 +1,37 @@
+#include "controller/grpc/submit_check.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+namespace meshwright::controller {
+
+Status CheckSubmission(const std::string& op_id, const ir::JobRequest& job,
+                       const BlobStore& blobs) {
+  if (op_id.empty() || op_id.size() > 128) {
+    return InvalidArgument("op_id must have 1 to 128 characters");
+  }
+  MW_TRY(ir::ValidateJob(job));
+  for (const ir::BlobRef* blob : {&job.data.blob, &job.init_weights}) {
+    if (blob->sha256.empty()) continue;
+    const std::optional<int64_t> size = blobs.Find(blob->sha256);
+    if (!size) {
+      return FailedPrecondition(
+          fmt::format("'{}' (sha256 {}) is not on the controller; upload it before submitting",
+                      blob->name, blob->sha256));
+    }
+    if (*size != blob->size_bytes) {
+      return InvalidArgument(
+          fmt::format("'{}' (sha256 {}) has {} bytes, the request says {}; submit the size of the "
+                      "file that was uploaded",
+                      blob->name, blob->sha256, *size, blob->size_bytes));
+    }
+  }
+  if (job.data.blob.sha256.empty() && ir::ReadsData(job)) {
+    return InvalidArgument(
+        "job.data.blob is empty: the job has no data, but its programs read some");
+  }
+  return OkStatus();
+}
+
+}  // namespace meshwright::controller
