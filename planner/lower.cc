@@ -207,28 +207,31 @@ class DeviceLowering {
     const DeviceIndex to = outgoing ? peer : program_.device;
     const std::string name =
         fmt::format("{}/{}/{}-{}", input_.name, PieceName(reader), from.value(), to.value());
-    program_.channels.push_back(
-        {outgoing, peer,
-         kMicrobatchesInFlight * MessagesPerMicrobatch(peer_stage, peer_position, outgoing, reader),
-         bytes, name});
+    program_.channels.push_back({outgoing, peer,
+                                 MessagesInFlight(peer_stage, peer_position, outgoing, reader),
+                                 bytes, name});
     return it->second;
   }
 
-  // Messages of one microbatch on a channel: with room for fewer, a stage could wait in the middle
-  // of a microbatch for a reader that waits for it.
-  int32_t MessagesPerMicrobatch(int peer_stage, int64_t peer_position, bool outgoing,
-                                const PieceKey& reader) const {
+  // Messages that a channel holds, of whole microbatches: with room for fewer, a stage could wait
+  // in the middle of one for a reader that waits for it.
+  int32_t MessagesInFlight(int peer_stage, int64_t peer_position, bool outgoing,
+                           const PieceKey& reader) const {
     int32_t count = 0;
+    const PipelineShape shape = input_.layout->shape();
     for (const Transfer* transfer : FoundOr(index_.received_before, reader)) {
       const int from_stage = Tensor(transfer->import->source).stage;
       const int to_stage = Tensor(transfer->import->destination).stage;
       if ((outgoing ? from_stage : to_stage) != stage_ ||
           (outgoing ? to_stage : from_stage) != peer_stage)
         continue;
+      const int32_t microbatches =
+          MicrobatchesBetween(shape, input_.microbatches,
+                              transfer->import->after.chunk != transfer->import->before.chunk);
       for (const mesh::Tile& tile : transfer->tiles) {
         const int64_t mine = outgoing ? SenderOf(tile) : tile.to_position;
         const int64_t theirs = outgoing ? tile.to_position : SenderOf(tile);
-        if (mine == position_ && theirs == peer_position) ++count;
+        if (mine == position_ && theirs == peer_position) count += microbatches;
       }
     }
     return count;
