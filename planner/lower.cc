@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <tuple>
 #include <utility>
 
@@ -55,14 +56,26 @@ const std::vector<const T*>& FoundOr(const std::map<PieceKey, std::vector<const 
   return it == map.end() ? kNothing : it->second;
 }
 
+// Where the slots of a program lie. Devices of a stage mostly have slots of the same sizes and
+// lives, so that the first one's places are the others', too.
+struct PlacedSlots {
+  std::vector<ir::Lifetime> lifetimes;
+  std::vector<std::shared_ptr<const ir::Graph>> graphs;  // of the executables
+  ir::Placement placement;
+  int64_t workspace_bytes = 0;
+};
+
 class DeviceLowering {
  public:
-  DeviceLowering(const LowerInput& input, const LoweringIndex& index, int stage, int64_t position)
+  // `known`: of another device of the stage; null: none.
+  DeviceLowering(const LowerInput& input, const LoweringIndex& index, int stage, int64_t position,
+                 const PlacedSlots* known)
       : input_(input),
         partition_(*input.partition),
         index_(index),
         stage_(stage),
         position_(position),
+        known_(known),
         mesh_(StageMesh(*input.layout, stage)),
         slots_(partition_.tensors.size()) {
     program_.name = input.name;
@@ -88,6 +101,9 @@ class DeviceLowering {
     MW_TRY(PlaceSlots());
     return std::move(program_);
   }
+
+  // Of the program that Run made.
+  PlacedSlots TakePlaced() { return std::move(placed_); }
 
  private:
   const StageTensor& Tensor(TensorIndex index) const {
@@ -319,7 +335,7 @@ class DeviceLowering {
   // Arena: transient slots by the nodes that write and read them, then the workspace of the largest
   // executable. What cannot fit wherever slots are placed is refused before they are.
   Status PlaceSlots() {
-    std::vector<ir::Lifetime> lifetimes;
+    std::vector<ir::Lifetime>& lifetimes = placed_.lifetimes;
     std::vector<size_t> owners;
     const SlotSpans spans = SpansOf(program_);
     int64_t persistent_bytes = 0;
@@ -332,16 +348,20 @@ class DeviceLowering {
       owners.push_back(s);
     }
     for (const ir::Executable& executable : program_.executables) {
-      program_.workspace_bytes =
-          std::max(program_.workspace_bytes, ir::PlanWorkspace(*executable.graph).bytes);
+      placed_.graphs.push_back(executable.graph);
     }
+    const bool same_graphs = known_ != nullptr && known_->graphs == placed_.graphs;
+    placed_.workspace_bytes = same_graphs ? known_->workspace_bytes : MostWorkspaceBytes();
+    program_.workspace_bytes = placed_.workspace_bytes;
     if (input_.topology) {
       const int64_t least_bytes =
           persistent_bytes + ir::MostLiveBytes(lifetimes) + program_.workspace_bytes;
       MW_TRY(CheckDeviceMemory(*input_.topology, program_.device, least_bytes,
                                input_.layout->microbatches));
     }
-    const ir::Placement placement = ir::PlaceLifetimes(lifetimes);
+    const bool same_slots = known_ != nullptr && known_->lifetimes == lifetimes;
+    if (!same_slots) placed_.placement = ir::PlaceLifetimes(lifetimes);
+    const ir::Placement& placement = same_slots ? known_->placement : placed_.placement;
     for (size_t i = 0; i < owners.size(); ++i)
       program_.slots[owners[i]].offset_bytes = placement.offset_bytes[i];
     program_.workspace_offset = placement.bytes;
@@ -349,13 +369,23 @@ class DeviceLowering {
     return OkStatus();
   }
 
+  int64_t MostWorkspaceBytes() const {
+    int64_t most = 0;
+    for (const ir::Executable& executable : program_.executables) {
+      most = std::max(most, ir::PlanWorkspace(*executable.graph).bytes);
+    }
+    return most;
+  }
+
   const LowerInput& input_;
   const Partition& partition_;
   const LoweringIndex& index_;
   const int stage_;
   const int64_t position_;
+  const PlacedSlots* const known_;
   const mesh::Mesh mesh_;
   Program program_;
+  PlacedSlots placed_;
   // [tensor][microbatch, or 0 where the tensor has one instance per step]; not valid: not yet.
   std::vector<std::vector<SlotId>> slots_;
   std::map<std::tuple<bool, int32_t, PieceKey>, ChannelId> channels_;  // outgoing, peer, reader
@@ -379,6 +409,38 @@ Result<Transfer> PlanImport(const Partition& partition, const Import& import,
                                                          WithoutAxis(destination.sharding, kMicro),
                                                          StageMesh(layout, destination.stage)));
   return transfer;
+}
+
+// The first device of each stage, then the others with its places.
+Result<std::vector<Program>> LowerAll(const LowerInput& input, const LoweringIndex& index) {
+  std::vector<std::pair<int, int64_t>> places;  // stage, position
+  std::vector<size_t> first_of_stage;           // of `places`
+  for (int stage = 0; stage < input.layout->pipeline; ++stage) {
+    first_of_stage.push_back(places.size());
+    const int64_t end =
+        input.scope == PlanScope::kOnePerStage ? 1 : input.layout->DegreesOf(stage).device_count();
+    for (int64_t position = 0; position < end; ++position) places.emplace_back(stage, position);
+  }
+  std::vector<Result<Program>> lowered(places.size());
+  std::vector<PlacedSlots> placed(first_of_stage.size());
+  ParallelItems(input.layout->pipeline, kProgramsPerThread, [&](int64_t i) {
+    const auto stage = static_cast<size_t>(i);
+    DeviceLowering lowering(input, index, static_cast<int>(i), 0, nullptr);
+    lowered[first_of_stage[stage]] = lowering.Run();
+    placed[stage] = lowering.TakePlaced();
+  });
+  ParallelItems(static_cast<int64_t>(places.size()), kProgramsPerThread, [&](int64_t i) {
+    const auto [stage, position] = places[static_cast<size_t>(i)];
+    if (position == 0) return;
+    const PlacedSlots& known = placed[static_cast<size_t>(stage)];
+    lowered[static_cast<size_t>(i)] = DeviceLowering(input, index, stage, position, &known).Run();
+  });
+  std::vector<Program> programs;
+  for (Result<Program>& program : lowered) {
+    MW_TRY(program);
+    programs.push_back(*std::move(program));
+  }
+  return programs;
 }
 
 }  // namespace
@@ -426,24 +488,7 @@ Result<std::vector<Program>> LowerToPrograms(const LowerInput& input) {
   std::stable_sort(transfers.begin(), transfers.end(), [](const Transfer& a, const Transfer& b) {
     return a.import->after < b.import->after;
   });
-  const LoweringIndex index = IndexOf(*input.partition, transfers);
-  std::vector<std::pair<int, int64_t>> places;  // stage, position
-  for (int stage = 0; stage < input.layout->pipeline; ++stage) {
-    const int64_t end =
-        input.scope == PlanScope::kOnePerStage ? 1 : input.layout->DegreesOf(stage).device_count();
-    for (int64_t position = 0; position < end; ++position) places.emplace_back(stage, position);
-  }
-  std::vector<Result<Program>> lowered(places.size());
-  ParallelItems(static_cast<int64_t>(places.size()), kProgramsPerThread, [&](int64_t i) {
-    const auto [stage, position] = places[static_cast<size_t>(i)];
-    lowered[static_cast<size_t>(i)] = DeviceLowering(input, index, stage, position).Run();
-  });
-  std::vector<Program> programs;
-  for (Result<Program>& program : lowered) {
-    MW_TRY(program);
-    programs.push_back(*std::move(program));
-  }
-  return programs;
+  return LowerAll(input, IndexOf(*input.partition, transfers));
 }
 
 }  // namespace meshwright::planner
