@@ -356,8 +356,7 @@ class DeviceLowering {
     if (input_.topology) {
       const int64_t least_bytes =
           persistent_bytes + ir::MostLiveBytes(lifetimes) + program_.workspace_bytes;
-      MW_TRY(CheckDeviceMemory(*input_.topology, program_.device, least_bytes,
-                               input_.layout->microbatches));
+      MW_TRY(CheckDeviceMemory(*input_.topology, program_.device, least_bytes, *input_.layout));
     }
     const bool same_slots = known_ != nullptr && known_->lifetimes == lifetimes;
     if (!same_slots) placed_.placement = ir::PlaceLifetimes(lifetimes);

@@ -347,7 +347,7 @@ class PlanMaker {
       const int64_t first = plan_.Main()[i].device.value();
       for (int64_t device = first; device < first + plan_.DevicesOf(plan_.Main()[i]); ++device) {
         MW_TRY(CheckDeviceMemory(topology_, DeviceIndex(static_cast<int32_t>(device)),
-                                 plan_.memory[i].total_bytes, plan_.layout.microbatches));
+                                 plan_.memory[i].total_bytes, plan_.layout));
       }
     }
     return OkStatus();

@@ -15,6 +15,7 @@
 #include "search/find_layout.h"
 #include "search/find_shardings.h"
 #include "search/first_plan.h"
+#include "search/least_memory.h"
 #include "search/nearest_choice.h"
 #include "search/nearest_plans.h"
 #include "search/plan_cache.h"
@@ -51,9 +52,10 @@ class PlanFinder {
       : job_(job), topology_(topology), options_(options), clock_(clock), scope_(scope) {}
 
   Result<FoundPlan> Run() {
+    MW_TRY(CheckLeastMemory(job_, topology_));
     // A search compares training steps; what only runs forward is split by the rules.
     if (job_.trained() == nullptr) {
-      MW_ASSIGN_OR_RETURN(Plan plan, planner::MakePlan(job_, topology_));
+      MW_ASSIGN_OR_RETURN(Plan plan, planner::MakePlan(job_, topology_, scope_));
       return FoundPlan{std::move(plan), {}, false, false};
     }
     const bool searches = LeavesOpen(job_.parallel) || job_.parallel.shardings == "search";

@@ -148,7 +148,7 @@ TEST(ScheduleOnVirtualClockGoldens, RoundsThatDoNotDivideTheMicrobatchesHaveNoLo
   job.parallel.chunks = 2;
   const auto plan = planner::MakePlan(job, mesh::Topology::Local(4));
   ASSERT_TRUE(plan.has_value()) << plan.error();
-  const auto simulation = planner::Simulate(plan->step, PartCosts(1, 1, 1, false, 2));
+  const auto simulation = planner::Simulate(plan->Main(), PartCosts(1, 1, 1, false, 2));
   ASSERT_TRUE(simulation.has_value()) << simulation.error();
   EXPECT_NEAR(simulation->makespan_s, 11 * 3 + 4.5, 1e-9);
 }
