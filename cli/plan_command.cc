@@ -119,8 +119,9 @@ Result<report::PlannedJob> PlanWithProgress(const PlanArgs& args, config::Prepar
   options.cache = cache.get();
   // Programs are only made for all devices where they are asked for or soon made.
   const bool programs = args.programs || args.stop_after == "programs";
-  return report::PlanJob(std::move(prepared), topology, options, SystemClock(),
-                         report::PlanScopeOf(topology, programs));
+  return report::PlanJob(
+      std::move(prepared), topology, options, SystemClock(),
+      programs ? planner::PlanScope::kAllDevices : planner::PlanScope::kFewPrograms);
 }
 
 // The job with the values of --what-if, all of them together. Errors name the option.

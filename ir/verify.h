@@ -61,9 +61,13 @@ Status VerifyLossGraph(const Graph& loss);
 
 struct VerifyOptions {
   int64_t memory_budget_bytes = INT64_MAX;  // arena + persistent slots of one device
+  // Each program stands for all devices of its mesh, whose others have none: collectives wait for
+  // nobody, and tiles that several of a mesh would send come from the one that is there.
+  bool one_per_mesh = false;
 };
 
 // Errors: kInvalidArgument "program step/3, instruction 17 (SEND s7 -> c0): ...".
 Status VerifyPrograms(std::span<const Program> programs, const VerifyOptions& options = {});
+Status VerifyPrograms(std::span<const Program* const> programs, const VerifyOptions& options = {});
 
 }  // namespace meshwright::ir

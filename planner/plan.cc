@@ -35,20 +35,32 @@ Result<Graph> InComputeTypes(const ir::JobRequest& job, const Graph& graph) {
   return ir::ToMixedPrecision(filled, job.train.compute_dtype);
 }
 
+// kFewPrograms is decided: a program is about as long as its stage has microbatches and layers.
+PlanScope ResolveScope(PlanScope scope, const Layout& layout, int64_t layers) {
+  if (scope != PlanScope::kFewPrograms) return scope;
+  constexpr int64_t kSoonMade = 2048;
+  const int64_t length = layout.microbatches * layout.chunks + layers / layout.pipeline;
+  return layout.device_count() * length <= kSoonMade ? PlanScope::kAllDevices
+                                                     : PlanScope::kOnePerStage;
+}
+
 class PlanMaker {
  public:
   PlanMaker(const ir::JobRequest& job, const mesh::Topology& topology, Layout layout,
             PlanScope scope, const ShardingChooser& choose)
-      : job_(job), topology_(TopologyOf(layout, topology)), scope_(scope), choose_(choose) {
+      : job_(job),
+        topology_(TopologyOf(layout, topology)),
+        scope_(ResolveScope(scope, layout, LayerCount(job.main().graph))),
+        choose_(choose) {
     plan_.layout = std::move(layout);
-    plan_.scope = scope;
+    plan_.scope = scope_;
   }
 
   Result<Plan> Run() {
     MW_TRY(job_.trained() != nullptr ? PrepareStep() : PrepareForward());
     MW_TRY(MakePrograms());
     DescribeStages();
-    if (scope_ == PlanScope::kAllDevices) MW_TRY(Verify());
+    MW_TRY(Verify());
     plan_.reporting_device = ReportingDevice(plan_.layout);
     MeasureMemory();
     MW_TRY(CheckMemory());
@@ -259,11 +271,11 @@ class PlanMaker {
 
   // All programs together: they share the persistent slots.
   Status Verify() const {
-    std::vector<ir::Program> all;
+    std::vector<const ir::Program*> all;
     for (const auto& [name, programs] : plan_.programs) {
-      all.insert(all.end(), programs.begin(), programs.end());
+      for (const ir::Program& program : programs) all.push_back(&program);
     }
-    Status verified = ir::VerifyPrograms(all);
+    Status verified = ir::VerifyPrograms(all, {.one_per_mesh = scope_ == PlanScope::kOnePerStage});
     const Programs& init = plan_.Of(ir::kInitProgram);
     for (const auto& [name, programs] : plan_.programs) {
       for (size_t i = 0; verified.ok() && name != ir::kInitProgram && i < init.size(); ++i) {
@@ -335,7 +347,7 @@ class PlanMaker {
       const int64_t first = plan_.Main()[i].device.value();
       for (int64_t device = first; device < first + plan_.DevicesOf(plan_.Main()[i]); ++device) {
         MW_TRY(CheckDeviceMemory(topology_, DeviceIndex(static_cast<int32_t>(device)),
-                                 plan_.memory[i].total_bytes, plan_.layout.microbatches));
+                                 plan_.memory[i].total_bytes, plan_.layout));
       }
     }
     return OkStatus();
@@ -375,7 +387,8 @@ Result<Graph> MakeStepGraph(const ir::JobRequest& job) {
   return ReportInUpdate(std::move(step), OwnOutputs(trained->graph));
 }
 
-Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology) {
+Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology, PlanScope scope,
+                      const ShardingChooser& choose) {
   MW_TRY(ir::ValidateJob(job));
   const int layers = LayerCount(job.main().graph);
   MW_ASSIGN_OR_RETURN(Layout layout,
@@ -383,7 +396,7 @@ Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology)
   const auto plan_with = [&](Recompute mode) -> Result<Plan> {
     MW_ASSIGN_OR_RETURN(layout.recompute,
                         RecomputeOfLayers(mode, job.parallel.recompute_layers, layers));
-    Result<Plan> plan = MakePlanOf(job, topology, layout);
+    Result<Plan> plan = MakePlanOf(job, topology, layout, scope, choose);
     const std::string idle =
         IdleDevicesNote(job, layout, static_cast<int64_t>(topology.devices.size()));
     if (plan.has_value() && !idle.empty()) plan->notes.insert(plan->notes.begin(), idle);

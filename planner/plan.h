@@ -81,9 +81,10 @@ struct Strategies;
 struct StageAssignment;
 
 // For which devices programs are made. A stage's devices do the same at the same time, so that its
-// first one says what a dry run on thousands of devices asks; such programs are not verified and
-// cannot run.
-enum class PlanScope : uint8_t { kAllDevices, kOnePerStage };
+// first one says what a dry run on thousands of devices asks; the verifier takes it for all of
+// them, and it cannot run. kFewPrograms: all devices' where that is soon done, else one per stage:
+// a plan says which.
+enum class PlanScope : uint8_t { kAllDevices, kOnePerStage, kFewPrograms };
 
 // Programs by name, each in device order: "init" fills weights and optimizer state; of a trained
 // program "step" is one training step (reports loss, grad_norm, lr, tokens and what the loss graph
@@ -109,18 +110,19 @@ struct Plan {
   int64_t DevicesOf(const ir::Program& program) const;  // that it stands for
 };
 
-// Where the job does not fit a device's memory, the backward recomputes what is cheap
-// (planner/recompute.h), if `train.compile` allows it.
-// Errors: kInvalidArgument with what would fit (degrees, batch, heads), kResourceExhausted naming
-// device, need and budget.
-Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology);
-
 // Chooses the shardings of a staged graph: what replicas split (ZeRO) included, complete for
 // MakePartition. Asked for the main program with no `known_params`, then for the others with those
 // of the main one, which the answer keeps.
 using ShardingChooser = std::function<Result<Strategies>(
     const ir::Graph& graph, const StageAssignment& stages, const Layout& layout,
     const std::map<std::string, mesh::Sharding>& known_params)>;
+
+// Where the job does not fit a device's memory, the backward recomputes what is cheap
+// (planner/recompute.h), if `train.compile` allows it. `choose`: as of MakePlanOf.
+// Errors: kInvalidArgument with what would fit (degrees, batch, heads), kResourceExhausted naming
+// device, need and budget, kInternal: the verifier rejects the programs.
+Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology,
+                      PlanScope scope = PlanScope::kAllDevices, const ShardingChooser& choose = {});
 
 // The plan of a layout that is decided. `choose`: none: by planner/strategy.h's rules, with
 // layout.zero applied to them; called by one thread after another. Errors: as MakePlan, and as

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -166,6 +168,32 @@ class Changes {
   std::vector<Change> changes_;
 };
 
+using Attempt = std::function<std::optional<FittingChange>(const Change&)>;
+
+// What no pin at all does not make fit, no single one does.
+bool AnyPinHelps(const std::vector<Change>& changes, const Attempt& attempt) {
+  const auto all = std::find_if(changes.begin(), changes.end(),
+                                [](const Change& change) { return change.family == "pins"; });
+  return all == changes.end() || attempt(*all).has_value();
+}
+
+// The least change of the family of changes[first], its least one. The greatest is tried first: a
+// family that this does not help is done with, and where the time ends there is an answer.
+std::optional<FittingChange> LeastThatFits(const std::vector<Change>& changes, size_t first,
+                                           const Attempt& attempt) {
+  std::vector<const Change*> family;
+  for (size_t i = first; i < changes.size(); ++i) {
+    if (changes[i].family == changes[first].family) family.push_back(&changes[i]);
+  }
+  std::optional<FittingChange> greatest = attempt(*family.back());
+  if (!greatest) return std::nullopt;
+  family.pop_back();
+  for (const Change* change : family) {
+    if (auto less = attempt(*change)) return less;
+  }
+  return greatest;
+}
+
 }  // namespace
 
 std::vector<Change> PossibleChanges(const config::JobConfig& config,
@@ -180,21 +208,26 @@ std::vector<FittingChange> FindFittingChanges(const config::JobConfig& config,
   std::vector<FittingChange> fitting;
   std::set<std::string> families;
   const Deadline deadline = Deadline::After(kAllTriesMs, clock);
-  for (const Change& change : PossibleChanges(config, topology)) {
-    if (fitting.size() >= most || deadline.expired()) break;
-    if (families.count(change.family) != 0) continue;
-    // All pins taken back say nothing that one of them does not.
-    if (change.family == "pins" && !fitting.empty()) continue;
+  const std::vector<Change> changes = PossibleChanges(config, topology);
+  const auto attempt = [&](const Change& change) -> std::optional<FittingChange> {
     auto prepared = config::PrepareJob(change.config);
-    if (!prepared) continue;
+    if (!prepared || deadline.expired()) return std::nullopt;
     search::FindOptions one_try = options;
     one_try.patience_ms = std::min(kOneTryMs, deadline.remaining_ms());
     one_try.timeout_ms = std::min(one_try.timeout_ms, deadline.remaining_ms());
     const auto planned = PlanJob(*std::move(prepared), change.topology, one_try, clock,
                                  planner::PlanScope::kOnePerStage);
-    if (!planned) continue;
-    families.insert(change.family);
-    fitting.push_back({change.text, planned->forecast.step_s, planned->plan().layout.ToString()});
+    if (!planned) return std::nullopt;
+    return FittingChange{change.text, planned->forecast.step_s, planned->plan().layout.ToString()};
+  };
+  const bool pins_help = AnyPinHelps(changes, attempt);
+  for (size_t i = 0; i < changes.size() && fitting.size() < most; ++i) {
+    const Change& change = changes[i];
+    if (change.kind == ChangeKind::kPin && !pins_help) continue;
+    // All pins taken back say nothing that one of them does not.
+    if (change.family == "pins" && !fitting.empty()) continue;
+    if (!families.insert(change.family).second) continue;
+    if (auto least = LeastThatFits(changes, i, attempt)) fitting.push_back(*std::move(least));
   }
   return fitting;
 }

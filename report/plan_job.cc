@@ -3,16 +3,6 @@
 #include <utility>
 
 namespace meshwright::report {
-namespace {
-
-constexpr size_t kMostProgrammedDevices = 64;
-
-}  // namespace
-
-planner::PlanScope PlanScopeOf(const mesh::Topology& topology, bool all_programs) {
-  const bool all = all_programs || topology.devices.size() <= kMostProgrammedDevices;
-  return all ? planner::PlanScope::kAllDevices : planner::PlanScope::kOnePerStage;
-}
 
 Result<PlannedJob> PlanJob(config::PreparedJob prepared, const mesh::Topology& topology,
                            const search::FindOptions& options, const Clock& clock,

@@ -20,9 +20,6 @@ struct PlannedJob {
   const planner::Plan& plan() const { return found.plan; }
 };
 
-// Programs of all devices where `all_programs` or the devices are few; else of one per stage.
-planner::PlanScope PlanScopeOf(const mesh::Topology& topology, bool all_programs);
-
 // Errors: those of search::FindPlan, which IsMisfit is about.
 Result<PlannedJob> PlanJob(config::PreparedJob prepared, const mesh::Topology& topology,
                            const search::FindOptions& options, const Clock& clock,

@@ -87,6 +87,14 @@ PlanObject MemoryObjects(const planner::Plan& plan, const mesh::Topology& topolo
   return devices;
 }
 
+// The first of those that allocate most; it is one of "memory".
+int FullestDevice(const planner::Plan& plan) {
+  const auto fullest =
+      std::max_element(plan.memory.begin(), plan.memory.end(),
+                       [](const auto& a, const auto& b) { return a.total_bytes < b.total_bytes; });
+  return plan.Main()[static_cast<size_t>(fullest - plan.memory.begin())].device.value();
+}
+
 PlanObject TrafficObject(const planner::Forecast& forecast) {
   PlanObject axes = PlanObject::object();
   for (const auto& [name, traffic] : forecast.by_axes) {
@@ -155,6 +163,7 @@ std::string PlanJson(const PlannedJob& planned, const mesh::Topology& topology,
                        {"forecast", ForecastObject(planned.forecast)},
                        {"stages", StageObjects(plan)},
                        {"memory", MemoryObjects(plan, topology)},
+                       {"fullest_device", FullestDevice(plan)},
                        {"params", ParamObjects(plan)},
                        {"search", SearchObject(planned.found)},
                        {"notes", plan.notes}};

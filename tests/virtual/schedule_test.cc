@@ -136,6 +136,23 @@ TEST(ScheduleOnVirtualClockGoldens, NewSchedulesHaveTheirBubbles) {
   }
 }
 
+// The verifier runs what is planned with the channels that it has.
+TEST(ScheduleOnVirtualClockGoldens, RoundsThatDoNotDivideTheMicrobatchesHaveNoLongerBubble) {
+  TinyOptions options;
+  options.batch = 11;
+  ir::JobRequest job = MakeTinyJob(options);
+  job.parallel.data = 1;
+  job.parallel.pipeline = 4;
+  job.parallel.microbatches = 11;
+  job.parallel.schedule = "interleaved";
+  job.parallel.chunks = 2;
+  const auto plan = planner::MakePlan(job, mesh::Topology::Local(4));
+  ASSERT_TRUE(plan.has_value()) << plan.error();
+  const auto simulation = planner::Simulate(plan->Main(), PartCosts(1, 1, 1, false, 2));
+  ASSERT_TRUE(simulation.has_value()) << simulation.error();
+  EXPECT_NEAR(simulation->makespan_s, 11 * 3 + 4.5, 1e-9);
+}
+
 TEST(ScheduleMemory, OneForwardOneBackwardNeedsLessArenaThanGPipe) {
   const auto gpipe = PlanTiny(2, 8, "gpipe");
   const auto one_f_one_b = PlanTiny(2, 8, "1f1b");

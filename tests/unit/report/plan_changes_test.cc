@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <tuple>
+
+#include "search/least_memory.h"
 
 namespace meshwright::report {
 namespace {
@@ -97,6 +100,35 @@ TEST(FindFittingChanges, MemoryThatIsTooSmallIsRaisedByTheLeastFactor) {
     return change.text.find("the memory: memory_gib =") != std::string::npos;
   });
   EXPECT_NE(memory, changes.end()) << FormatChanges(changes);
+}
+
+// Every look at it is a tenth of a second later.
+class HastyClock final : public Clock {
+ public:
+  int64_t NowNs() const override { return 100'000'000 * now_++; }
+  int64_t UnixMs() const override { return NowNs() / 1'000'000; }
+
+ private:
+  mutable std::atomic<int64_t> now_ = 0;
+};
+
+// Fewer tokens leave weights and optimizer as they are: no time is lost on them.
+TEST(FindFittingChanges, MoreHostsAreFoundWhereTheStateAloneIsTooLarge) {
+  if (kSanitizedBuild) GTEST_SKIP() << "searches many layouts: left to the plain build";
+  const config::JobConfig config = SmallJob(
+      {"parallelism.tensor_parallel_degree=auto", "parallelism.pipeline_parallel_degree=auto",
+       "parallelism.pipeline_parallel_schedule=auto", "parallelism.zero_stage=auto"});
+  const auto prepared = config::PrepareJob(config);
+  ASSERT_TRUE(prepared.has_value()) << prepared.error();
+  const int64_t third = search::LeastStateBytes(prepared->request) / 3;
+  const auto changes = FindFittingChanges(config, Devices(1, third), {}, HastyClock());
+  const auto has = [&](const char* words) {
+    return std::any_of(changes.begin(), changes.end(), [&](const FittingChange& change) {
+      return change.text.find(words) != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(has("the memory: memory_gib =")) << FormatChanges(changes);
+  EXPECT_TRUE(has("4 times the hosts")) << FormatChanges(changes);
 }
 
 TEST(FormatChanges, SaysWhatCostMeans) {

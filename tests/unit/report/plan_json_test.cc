@@ -29,6 +29,10 @@ TEST(PlanJson, SaysWhatTheTextSays) {
   EXPECT_EQ(object["memory"][0]["allocated_bytes"], planned->plan().memory[0].total_bytes);
   EXPECT_TRUE(object["memory"][0]["kinds_bytes"].contains("weights"));
   EXPECT_TRUE(object["memory"][0]["budget_bytes"].is_null());
+  const json& fullest = object["memory"][object["fullest_device"].get<size_t>()];
+  for (const json& memory : object["memory"]) {
+    EXPECT_GE(fullest["allocated_bytes"], memory["allocated_bytes"]);
+  }
   EXPECT_EQ(object["params"].size(), planned->plan().params.size());
   ASSERT_FALSE(object["search"]["alternatives"].empty());
   EXPECT_EQ(object["search"]["alternatives"][0]["layout"], layout.ToString());
