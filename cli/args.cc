@@ -53,6 +53,7 @@ struct Storage {
   DownArgs down;
   SubmitArgs submit;
   PredictArgs predict;
+  EvaluateArgs evaluate;
   LogsArgs logs;
   CancelArgs cancel;
   WaitArgs wait;
@@ -231,6 +232,18 @@ void AddJobs(CLI::App& app, Storage& s) {
       ->check(CLI::Range(int64_t{1}, int64_t{86'400}))
       ->capture_default_str();
 
+  CLI::App* evaluate =
+      app.add_subcommand("evaluate", "The loss of a job's model on its validation data");
+  evaluate->add_option("id", s.evaluate.id, "Job id; it has left weights")
+      ->required()
+      ->check(kJobId);
+  evaluate
+      ->add_option("--batches", s.evaluate.batches, "At most; 0: as many as its validations had")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}));
+  evaluate->add_option("--timeout-s", s.evaluate.timeout_s, "Patience; the evaluation goes on")
+      ->check(CLI::Range(int64_t{1}, int64_t{86'400}))
+      ->capture_default_str();
+
   app.add_subcommand("jobs", "List jobs");
   CLI::App* logs = app.add_subcommand("logs", "Events of a job");
   logs->add_option("id", s.logs.id, "Job id")->required()->check(kJobId);
@@ -329,6 +342,7 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "down") return s.down;
   if (name == "submit") return s.submit;
   if (name == "predict") return s.predict;
+  if (name == "evaluate") return s.evaluate;
   if (name == "logs") return s.logs;
   if (name == "cancel") return s.cancel;
   if (name == "wait") return s.wait;
@@ -496,7 +510,7 @@ std::string CheckPlan(const Storage& s) {
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {
-      "up", "status", "submit", "jobs", "logs", "wait", "cancel", "plan", "predict"};
+      "up", "status", "submit", "jobs", "logs", "wait", "cancel", "plan", "predict", "evaluate"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||

@@ -102,6 +102,12 @@ struct PredictArgs {
   int64_t timeout_s = 600;
 };
 
+struct EvaluateArgs {
+  int64_t id = 0;
+  int64_t batches = 0;  // 0: as many as the job's validations had
+  int64_t timeout_s = 3600;
+};
+
 struct JobArgs {  // jobs, logs, cancel, wait
   int64_t id = 0;
   bool follow = false;
@@ -150,9 +156,9 @@ struct CancelArgs : JobArgs {};
 struct WaitArgs : JobArgs {};
 struct StatusArgs {};
 
-using CommandArgs =
-    std::variant<ControllerArgs, WorkerArgs, UpArgs, DownArgs, SubmitArgs, PredictArgs, JobsArgs,
-                 LogsArgs, CancelArgs, WaitArgs, StatusArgs, PlanArgs, VisualizeArgs, ConfigArgs>;
+using CommandArgs = std::variant<ControllerArgs, WorkerArgs, UpArgs, DownArgs, SubmitArgs,
+                                 PredictArgs, EvaluateArgs, JobsArgs, LogsArgs, CancelArgs,
+                                 WaitArgs, StatusArgs, PlanArgs, VisualizeArgs, ConfigArgs>;
 
 struct Invocation {
   GlobalArgs global;

@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/connect.h"
+#include "client/evaluation.h"
 #include "report/prediction.h"
 
 namespace meshwright::cli {
@@ -15,33 +16,6 @@ namespace {
 
 constexpr const char* kProgram = "predict";
 constexpr const char* kInput = "window";
-
-// The model of a job that has ended, for one caller: the program alone, on the weights that the job
-// left.
-Result<ir::JobRequest> AskingJob(const proto::JobDescription& of, int64_t id) {
-  const ir::JobProgram* const program = of.job.FindProgram(kProgram);
-  if (program == nullptr) {
-    return Fail(FailedPrecondition(
-        fmt::format("job {} has no program '{}': its model cannot be asked", id, kProgram)));
-  }
-  if (of.weights.sha256.empty()) {
-    return Fail(FailedPrecondition(fmt::format(
-        "job {} left no weights (checkpoint.last_save writes them at a good end)", id)));
-  }
-  ir::JobRequest job;
-  job.name = fmt::format("{} of job {}", kProgram, id);
-  job.programs = {*program};
-  job.driver = {ir::DriverKind::kClient, "", 0, 0};
-  job.data.format = of.job.data.format;
-  job.init_weights = of.weights;
-  job.train = of.job.train;
-  job.train.global_batch = 1;
-  job.parallel.tensor = std::max<int64_t>(1, of.job.parallel.tensor);
-  job.parallel.pipeline = std::max<int64_t>(1, of.job.parallel.pipeline);
-  job.parallel.device = of.job.parallel.device;
-  job.save_weights = false;
-  return job;
-}
 
 struct Asked {
   std::unique_ptr<client::Session> session;
@@ -59,7 +33,7 @@ Result<Asked> Open(client::Client& client, const PredictArgs& args) {
     MW_ASSIGN_OR_RETURN(asked.session, client.AttachSession(args.id, options));
     return asked;
   }
-  MW_ASSIGN_OR_RETURN(const ir::JobRequest job, AskingJob(description, args.id));
+  MW_ASSIGN_OR_RETURN(const ir::JobRequest job, client::PredictionOf(description, args.id));
   MW_ASSIGN_OR_RETURN(asked.session, client.OpenSession(job, options));
   return asked;
 }

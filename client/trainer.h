@@ -65,7 +65,11 @@ Result<ir::JobProgram> PredictProgram(const GraphShape& shape, const TrainerFunc
 // cluster (ir::ValidateJob).
 class JobBuilder {
  public:
-  explicit JobBuilder(std::string name) { request_.name = std::move(name); }
+  // Degrees, schedule and ZeRO are left to the search (ir::OpenParallel), as in a job file.
+  explicit JobBuilder(std::string name) {
+    request_.name = std::move(name);
+    request_.parallel = ir::OpenParallel();
+  }
 
   JobBuilder& Batch(int64_t rows, int64_t sequence);
   JobBuilder& Steps(int64_t steps);

@@ -6,6 +6,7 @@ set(MW_PUBLIC_HEADERS
     base/result.h
     base/status.h
     client/client.h
+    client/evaluation.h
     client/layers.h
     client/program.h
     client/session.h

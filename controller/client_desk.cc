@@ -4,7 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <set>
+
+#include "ir/id_bounds.h"
 
 namespace meshwright::controller {
 namespace {
@@ -74,8 +77,22 @@ std::string NamesOf(const std::vector<proto::NamedTensor>& tensors) {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
+// An id outside of its table would fail on a device, and with it the job.
+Status CheckIds(const proto::NamedTensor& given, const ir::IdBound& bound) {
+  for (size_t at = 0; at + sizeof(int32_t) <= given.bytes.size(); at += sizeof(int32_t)) {
+    int32_t id = 0;
+    std::memcpy(&id, given.bytes.data() + at, sizeof(id));
+    if (bound.Holds(id)) continue;
+    return InvalidArgument(
+        fmt::format("input \"{}\" has the id {} at position {}; ids are in [0, {})", given.name, id,
+                    at / sizeof(int32_t), bound.size));
+  }
+  return OkStatus();
+}
+
 Status CheckInputs(const proto::CallProgram& call, const ir::JobProgram& program) {
   const std::vector<proto::NamedTensor> wanted = ClientInputs(program);
+  const std::map<std::string, ir::IdBound> ids = ir::IdBoundsOf(program.graph);
   for (const proto::NamedTensor& given : call.inputs) {
     const auto it = std::find_if(wanted.begin(), wanted.end(),
                                  [&](const auto& input) { return input.name == given.name; });
@@ -84,6 +101,9 @@ Status CheckInputs(const proto::CallProgram& call, const ir::JobProgram& program
                                          call.program, given.name, NamesOf(wanted)));
     }
     MW_TRY(CheckTensor(given, it->type, "input"));
+    if (const auto bound = ids.find(given.name); bound != ids.end()) {
+      MW_TRY(CheckIds(given, bound->second));
+    }
   }
   for (const proto::NamedTensor& input : wanted) {
     const auto count = std::count_if(call.inputs.begin(), call.inputs.end(),

@@ -121,10 +121,10 @@ class LossVerifier {
       const bool taken = kOwn.contains(output.name) || output.name.starts_with("grad/") ||
                          output.name.starts_with("update/");
       if (!taken) continue;
-      return InvalidArgument(
-          fmt::format("loss graph \"{}\" has an output \"{}\", which is the name of what a training "
-                      "step gives out itself; rename it",
-                      loss_.name, output.name));
+      return InvalidArgument(fmt::format(
+          "loss graph \"{}\" has an output \"{}\", which is the name of what a training "
+          "step gives out itself; rename it",
+          loss_.name, output.name));
     }
     return OkStatus();
   }

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "ir/job.h"
 #include "ir/program.h"
+#include "proto/tensors.h"
 #include "proto/views.h"
 
 namespace meshwright::proto {
@@ -119,15 +120,6 @@ struct StepReport {
   double seconds = 0;
   std::map<std::string, double> values;  // empty unless the reporting device is here
   friend bool operator==(const StepReport&, const StepReport&) = default;
-};
-
-// A block of a tensor that a program gives out, or of a tensor of the state, in row-major order.
-struct TensorTile {
-  std::string name;
-  ir::TensorType type;  // of the whole tensor
-  ir::Box box;
-  std::string bytes;
-  friend bool operator==(const TensorTile&, const TensorTile&) = default;
 };
 
 struct LaunchDone {
@@ -251,14 +243,6 @@ struct SaveWeights {
   MeshGeneration mesh_gen{0};
   std::vector<RankTiles> ranks;  // of this worker
   friend bool operator==(const SaveWeights&, const SaveWeights&) = default;
-};
-
-// A whole tensor, in row-major order.
-struct NamedTensor {
-  std::string name;
-  ir::TensorType type;
-  std::string bytes;
-  friend bool operator==(const NamedTensor&, const NamedTensor&) = default;
 };
 
 // Tiles of the state, answered by a LaunchDone with this launch_seq.

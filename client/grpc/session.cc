@@ -6,9 +6,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <thread>
 #include <utility>
 
+#include "base/executor.h"
 #include "client/tensor_tiles.h"
 #include "proto/convert.h"
 #include "proto/frames.h"
@@ -32,12 +32,12 @@ class GrpcSession final : public Session {
       : start_(std::move(start)), stub_(v1::JobService::NewStub(channel)) {
     start_.prepare(context_);
     stream_ = stub_->Interact(&context_);
-    reader_ = std::thread([this] { ReadLoop(); });
+    reader_.Post([this] { ReadLoop(); });
   }
 
   ~GrpcSession() override {
     context_.TryCancel();
-    reader_.join();
+    reader_.Stop();
   }
 
   Status Open() {
@@ -219,7 +219,7 @@ class GrpcSession final : public Session {
   std::optional<Status> end_;  // of the stream
   uint64_t next_id_ = 1;
   std::map<uint64_t, Promise> unanswered_;
-  std::thread reader_;
+  Executor reader_{"mw-session"};  // last: it ends before what it uses
 };
 
 }  // namespace

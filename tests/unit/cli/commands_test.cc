@@ -222,6 +222,14 @@ class FakeClient final : public client::Client {
   explicit FakeClient(Result<client::JobInfo> end) : end_(std::move(end)) {}
   Result<ir::BlobRef> UploadFile(const std::string&) override { return ir::BlobRef(); }
   Result<int64_t> Submit(const ir::JobRequest&) override { return 7; }
+  Result<std::unique_ptr<client::Session>> OpenSession(const ir::JobRequest&,
+                                                       client::SessionOptions) override {
+    return Fail(Unavailable("no session"));
+  }
+  Result<std::unique_ptr<client::Session>> AttachSession(int64_t, client::SessionOptions) override {
+    return Fail(Unavailable("no session"));
+  }
+  Result<proto::JobDescription> Describe(int64_t) override { return Fail(NotFound("no job")); }
   Result<client::JobInfo> Get(int64_t) override { return end_; }
   Result<std::vector<client::JobInfo>> List() override { return std::vector<client::JobInfo>(); }
   Status Cancel(int64_t) override { return OkStatus(); }

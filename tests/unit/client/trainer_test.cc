@@ -65,6 +65,12 @@ TEST(Trainer, MissingFunctionsAndBadShapesAreNamed) {
             StatusCode::kInvalidArgument);
 }
 
+TEST(JobBuilder, LeavesTheLayoutToTheSearch) {
+  const auto job = JobBuilder("mlp").Batch(4, 6).Build(Mlp());
+  ASSERT_TRUE(job) << job.error();
+  EXPECT_EQ(job->parallel, ir::OpenParallel());
+}
+
 TEST(JobBuilder, FindsOpsWithoutGradientBeforeAClusterDoes) {
   TrainerFunctions functions = Mlp();
   functions.loss = [predict = functions.predict](Builder& b, const Batch& batch) {

@@ -87,6 +87,36 @@ TEST(CoreClients, BadAsksFailAndNameWhatIsWrong) {
   EXPECT_THAT(cluster.answers(client), SizeIs(1)) << "the job goes on";
 }
 
+// A stray call must not end a job: what a device would refuse is refused before.
+TEST(CoreClients, IdsOutsideOfTheirTableAreRefusedByName) {
+  ir::Builder builder("look");
+  const ValueId window =
+      builder.AddOne(ir::Op::kFeed, {}, {{"source", "window"}}, {{ir::DType::kI32, {1, 4}}});
+  const ValueId ids = builder.AddOne(
+      ir::Op::kSlice, {window}, {{"dim", int64_t{1}}, {"start", int64_t{0}}, {"size", int64_t{3}}});
+  const ValueId table = builder.AddOne(ir::Op::kParam, {}, {{"name", "t"}, {"init", "zeros"}},
+                                       {{ir::DType::kF32, {10, 2}}});
+  builder.SetOutput("rows", builder.AddOne(ir::Op::kEmbedding, {table, ids}));
+  ir::JobRequest job = DrivenJob();
+  job.programs = {{"look", builder.Finish().value(), {{"window", ir::InputFrom::kClient}}, false}};
+  SimCluster cluster;
+  cluster.AddWorkers(2);
+  const uint64_t client = cluster.OpenClient(cluster.Submit(job));
+  cluster.Settle();
+  const auto ask = [&](std::vector<int32_t> values) {
+    const std::string bytes(reinterpret_cast<const char*>(values.data()), 4 * values.size());
+    cluster.Ask(client, proto::CallProgram{
+                            "look", {{"window", {ir::DType::kI32, {1, 4}}, bytes}}, true, {}});
+    cluster.Settle();
+  };
+  ask({0, 9, 3, 5});
+  EXPECT_THAT(cluster.answers(client), SizeIs(1));
+  ask({0, 1, 10, 5});
+  ASSERT_THAT(cluster.failures(client), SizeIs(1));
+  EXPECT_THAT(cluster.failures(client)[0].message,
+              HasSubstr("\"window\" has the id 10 at position 2; ids are in [0, 10)"));
+}
+
 TEST(CoreClients, ALostClientHasAGraceTimeAndAnotherMayGoOn) {
   SimCluster cluster;
   cluster.AddWorkers(2);

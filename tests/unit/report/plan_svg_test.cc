@@ -31,7 +31,7 @@ TEST(PlanSvg, DrawsEveryRunMessageAndTheLargestWeights) {
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
   EXPECT_EQ(CountOf(svg, "<title>"), static_cast<int>(two->forecast.simulation.spans.size()));
   int sends = 0;
-  for (const ir::Program& program : two->plan().step) {
+  for (const ir::Program& program : two->plan().Main()) {
     for (const ir::Instruction& instruction : program.instructions) {
       sends += instruction.op == ir::Opcode::kSend ? 1 : 0;
     }

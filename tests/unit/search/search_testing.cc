@@ -61,9 +61,9 @@ Result<ir::Graph> Gpt2Loss(const models::Gpt2Config& config, int64_t batch, int6
   train.global_batch = batch;
   train.sequence = sequence;
   train.steps = 10;
-  MW_ASSIGN_OR_RETURN(
-      ir::JobRequest job,
-      client::JobBuilder("gpt2").Train(train).DType(dtype).Build(models::MakeGpt2(config)));
+  MW_ASSIGN_OR_RETURN(ir::JobRequest job,
+                      client::JobBuilder("gpt2").Parallel({}).Train(train).DType(dtype).Build(
+                          models::MakeGpt2(config)));
   return job.main().graph;
 }
 
