@@ -110,8 +110,7 @@ std::vector<ValueId> EmitGroupedSum(ir::Builder& builder, const ir::TensorType& 
   std::vector<ValueId> sums;
   for (const auto& [sharding, values] : groups) {
     const ValueId sum = values.size() == 1 ? values[0] : builder.AddOne(Op::kSum, values);
-    Result<ValueId> whole =
-        EmitReshard(builder, type, sum, sharding, Sharding::Replicated(0), mesh);
+    Result<ValueId> whole = EmitReshard(builder, type, sum, sharding, strategy.results[0], mesh);
     if (!whole.has_value()) {
       builder.Fail(whole.error());
       return {ValueId()};
@@ -133,8 +132,25 @@ const char* KindText(ir::PartialKind kind) {
   return "sum";
 }
 
+// 1 on the first device along the axes, 0 on the others: the own block of a one and zeros.
+ValueId EmitIsFirst(ir::Builder& builder, ir::DType dtype, const mesh::AxisList& axes,
+                    const mesh::Mesh& mesh) {
+  const ValueId one =
+      builder.AddOne(Op::kConstant, {}, {{"value", 1.0}}, {ir::TensorType{dtype, {1}}});
+  const ValueId ones = builder.AddOne(
+      Op::kPad, {one},
+      {{"dim", int64_t{0}}, {"before", int64_t{0}}, {"after", mesh.SizeOf(axes) - 1}});
+  const ValueId own = builder.AddOne(Op::kShardSlice, {ones}, {{"axes", axes}, {"dim", int64_t{0}}},
+                                     {ir::TensorType{dtype, {1}}});
+  return builder.AddOne(Op::kReshape, {own}, {}, {ir::TensorType{dtype, {}}});
+}
+
 ValueId EmitStep(ir::Builder& builder, ValueId local, const mesh::ReshardStep& step,
-                 const ir::TensorType& type) {
+                 const ir::TensorType& type, const mesh::Mesh& mesh) {
+  if (step.kind == mesh::StepKind::kMakePartial) {
+    return builder.AddOne(Op::kMulScalar,
+                          {local, EmitIsFirst(builder, type.dtype, step.axes, mesh)});
+  }
   Attrs attrs{{"axes", step.axes}};
   Op op = Op::kAllReduce;
   switch (step.kind) {
@@ -158,6 +174,8 @@ ValueId EmitStep(ir::Builder& builder, ValueId local, const mesh::ReshardStep& s
       op = Op::kAllToAll;
       attrs.Set("split_dim", int64_t{step.dim});
       attrs.Set("concat_dim", int64_t{step.from_dim});
+      break;
+    case mesh::StepKind::kMakePartial:
       break;
   }
   return builder.AddOne(op, {local}, attrs, {type});
@@ -250,7 +268,7 @@ Result<ValueId> EmitReshard(ir::Builder& builder, const ir::TensorType& global_t
       const mesh::ReshardPath path,
       mesh::FindReshardPath(type, WithoutAxis(from, kMicro), WithoutAxis(to, kMicro), space));
   for (const mesh::ReshardStep& step : path.steps) {
-    local = EmitStep(builder, local, step, LocalType(type, step.result, space));
+    local = EmitStep(builder, local, step, LocalType(type, step.result, space), space);
   }
   MW_TRY(builder.status());
   return local;
