@@ -146,7 +146,7 @@ Result<report::NamedFigures> WhatIf(const PlanArgs& args, const config::JobConfi
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   const auto after = PlanWithProgress(args, std::move(prepared), topology);
   if (!after) {
-    return Fail(config::InWordsOfTheFile(after.error(), config).WithContext("--what-if " + name));
+    return Fail(config::AtKey(after.error(), config).WithContext("--what-if " + name));
   }
   return report::NamedFigures{name, report::FiguresOf(*after)};
 }
@@ -205,7 +205,7 @@ Result<PlannedFile> PlanFile(const PlanArgs& given, const GlobalArgs& global,
   MW_TRY(PrintForeignPlan(args.decisions, prepared.request, &*topology));
   auto planned = PlanWithProgress(args, std::move(prepared), *topology);
   if (!planned && report::IsMisfit(planned.error())) misfit = Misfit{config, *topology};
-  if (!planned) return Fail(config::InWordsOfTheFile(planned.error(), config));
+  if (!planned) return Fail(config::AtKey(planned.error(), config));
   file.plan.planned = *std::move(planned);
   file.topology = *topology;
   return file;

@@ -7,8 +7,12 @@
 namespace meshwright::config {
 namespace {
 
-// A capture-free lambda from a config to a member's address.
-#define MW_AT(member) [](JobConfig& c) -> Binding { return &c.member; }
+// A member of the config. Those of a request have the same path there; where not, MW_AS names it.
+#define MW_AT(member) MW_AS(member, #member)
+#define MW_AS(member, field)                                 \
+  BoundField {                                               \
+    [](JobConfig& c) -> Binding { return &c.member; }, field \
+  }
 
 std::vector<ConfigKey> JobAndModelKeys() {
   return {
@@ -96,7 +100,7 @@ std::vector<ConfigKey> TrainingKeys() {
        MW_AT(local_batch_size)},
       {"training", "global_batch_size",
        "Rows per step over all replicas and microbatches; 0: local_batch_size x replicas, or 8.",
-       MW_AT(global_batch_size)},
+       MW_AS(global_batch_size, "train.global_batch")},
       {"training", "seq_len", "Tokens per row.", MW_AT(train.sequence)},
       {"training", "steps", "Optimizer steps.", MW_AT(train.steps)},
       {"training", "max_norm",
@@ -113,7 +117,7 @@ std::vector<ConfigKey> TrainingKeys() {
        "dtype",
        "Type of weights and computation; bfloat16: mixed precision, products and attention in "
        "bfloat16, weights, optimizer, norms and loss in float32.",
-       MW_AT(dtype),
+       MW_AS(dtype, "train.compute_dtype"),
        KeyKind::kChoice,
        {"float32", "float64", "bfloat16"}},
       {"training", "steps_per_launch", "Steps that workers run per message of the controller.",
@@ -240,6 +244,7 @@ std::vector<ConfigKey> RunKeys() {
       {"metrics", "log_freq", "Steps between printed lines.", MW_AT(train.log_every)},
   };
 }
+#undef MW_AS
 #undef MW_AT
 
 std::vector<ConfigKey> AllKeys() {
@@ -326,6 +331,13 @@ const ConfigKey* FindKey(std::string_view section, std::string_view name) {
   const auto it = std::find_if(keys.begin(), keys.end(), [&](const ConfigKey& key) {
     return key.section == section && key.name == name;
   });
+  return it == keys.end() ? nullptr : &*it;
+}
+
+const ConfigKey* KeyOfField(std::string_view field) {
+  const auto& keys = ConfigKeys();
+  const auto it = std::find_if(keys.begin(), keys.end(),
+                               [&](const ConfigKey& key) { return key.bind.field == field; });
   return it == keys.end() ? nullptr : &*it;
 }
 

@@ -28,11 +28,19 @@ enum class KeyKind : uint8_t {
   kChoice,  // text out of `choices`, in any case
 };
 
+// Where the value of a key lives, and what of a request it is ("train.steps"): errors are about
+// that.
+struct BoundField {
+  Binding (*at)(JobConfig& config);
+  std::string_view field;  // as Status::field()
+  Binding operator()(JobConfig& config) const { return at(config); }
+};
+
 struct ConfigKey {
   std::string_view section;
   std::string_view name;
   std::string_view doc;
-  Binding (*bind)(JobConfig& config);
+  BoundField bind;
   KeyKind kind = KeyKind::kPlain;
   std::vector<std::string> choices = {};
 };
@@ -42,6 +50,8 @@ const std::vector<ConfigKey>& ConfigKeys();
 std::vector<std::string> SectionNames();
 std::vector<std::string> KeyNames(std::string_view section);
 const ConfigKey* FindKey(std::string_view section, std::string_view name);
+// Null for a field that no key sets.
+const ConfigKey* KeyOfField(std::string_view field);
 
 // "an integer", "text", "true or false", "a number", "an integer or \"auto\"", "one of: a, b".
 std::string WantedType(const ConfigKey& key);

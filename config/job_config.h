@@ -32,7 +32,7 @@ struct JobConfig {
   std::string description;
 
   models::ModelSpec model;
-  std::string hf_path;  // folder with config.json, or the file
+  std::string hf_path;        // folder with config.json, or the file
   bool from_scratch = false;  // although the folder has weights
 
   ir::OptimizerSpec optimizer;
@@ -82,8 +82,9 @@ struct PreparedJob {
   ir::JobRequest request;  // complete but for the blobs
   models::Model model;
 };
-// The message with the keys of the job file, and the place of the first one.
-Status InWordsOfTheFile(const Status& status, const JobConfig& config);
+// An error about a field of the request, as one about the key that set it, with its place:
+// "job.toml:9:1: training.steps is 0". Other errors stay as they are.
+Status AtKey(const Status& status, const JobConfig& config);
 
 // Builds the model and its loss graph; checks everything that needs no cluster.
 // Errors: kInvalidArgument, kNotFound (hf_path).

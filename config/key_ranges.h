@@ -1,8 +1,7 @@
-// What values a key of a job file may have, and how the keys of the file are called inside.
+// What values a key of a job file may have.
 //
 // Ranges are checked where a value is read, so that an error has the value's position. They are
-// those of ir::ValidateJob and of the models, which check again for other clients; their messages
-// use the names of the structs and go through InKeyNames.
+// those of ir::ValidateJob and of the models, which check again for other clients.
 //
 // Thread rule: constant data.
 #pragma once
@@ -27,12 +26,5 @@ struct KeyRange {
 // Null when every value of the key's type will do. -1 of a degree is "auto" and outside of the
 // range.
 const KeyRange* FindRange(std::string_view section, std::string_view name);
-
-struct KeyText {
-  std::string text;
-  std::string first_key;  // "training.steps": the first one that the text has; "" without any
-};
-// A message of ir/ or models/ with the names of the structs ("train.steps") as keys of the file.
-KeyText InKeyNames(const std::string& message);
 
 }  // namespace meshwright::config

@@ -4,8 +4,8 @@
 
 #include "base/file.h"
 #include "client/trainer.h"
+#include "config/config_keys.h"
 #include "config/job_config.h"
-#include "config/key_ranges.h"
 #include "planner/layout.h"
 #include "planner/stages.h"
 #include "search/sharding_pins.h"
@@ -68,9 +68,13 @@ ir::DType DTypeOf(const std::string& name) {
 
 }  // namespace
 
-Status InWordsOfTheFile(const Status& status, const JobConfig& config) {
-  const KeyText text = InKeyNames(status.message());
-  return Status(status.code(), Place(config, text.first_key) + text.text);
+Status AtKey(const Status& status, const JobConfig& config) {
+  const ConfigKey* key = status.field().empty() ? nullptr : KeyOfField(status.field());
+  if (key == nullptr) return status;
+  const std::string name = fmt::format("{}.{}", key->section, key->name);
+  const Status called = status.WithFieldCalled(name);
+  const auto origin = config.origins.find(name);
+  return origin == config.origins.end() ? called : called.WithContext(origin->second);
 }
 
 Result<PreparedJob> PrepareJob(const JobConfig& config) {
@@ -92,13 +96,13 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
       client::PredictProgram({1, config.train.sequence, dtype}, prepared.model.functions));
   builder.Program(std::move(predict));
   auto request = builder.Build(prepared.model.functions);
-  if (!request) return Fail(InWordsOfTheFile(request.error(), config));
+  if (!request) return Fail(AtKey(request.error(), config));
   prepared.request = *std::move(request);
   const Status degrees =
       planner::CheckPins(config.parallel, planner::LayerCount(prepared.request.main().graph));
-  if (!degrees.ok()) return Fail(InWordsOfTheFile(degrees, config));
+  if (!degrees.ok()) return Fail(AtKey(degrees, config));
   const Status pins = search::CheckShardingPins(prepared.request);
-  if (!pins.ok()) return Fail(InWordsOfTheFile(pins, config));
+  if (!pins.ok()) return Fail(AtKey(pins, config));
   return prepared;
 }
 

@@ -18,14 +18,13 @@ namespace {
 
 Status CheckRange(const char* field, double value, double low, double high) {
   if (value >= low && value <= high) return OkStatus();
-  return InvalidArgument(fmt::format("{} is {}; it must be in [{}, {}]", field, value, low, high));
+  return InvalidField(field, fmt::format("is {}; it must be in [{}, {}]", value, low, high));
 }
 
 // [0, 1): at 1 a running mean never moves, and its bias correction divides by 0.
 Status CheckDecayRate(const char* field, double value) {
   if (value >= 0 && value < 1) return OkStatus();
-  return InvalidArgument(
-      fmt::format("{} is {}; it must be at least 0 and less than 1", field, value));
+  return InvalidField(field, fmt::format("is {}; it must be at least 0 and less than 1", value));
 }
 
 Status CheckLossOutputs(const Graph& loss) {
@@ -206,8 +205,9 @@ Status CheckMixedPrecision(const JobRequest& job) {
     const Node& param = graph.node(id);
     const TensorType& type = graph.type(param.outputs[0]);
     if (type.dtype == DType::kF32) continue;
-    return InvalidArgument(
-        fmt::format("train.compute_dtype is {}, which needs f32 params, but \"{}\" is {}",
+    return InvalidField(
+        "train.compute_dtype",
+        fmt::format("is {}, which needs f32 params, but \"{}\" is {}",
                     DTypeName(job.train.compute_dtype), param.attrs.Str("name"), type.ToString()));
   }
   return OkStatus();
@@ -221,8 +221,8 @@ Status CheckTrain(const TrainSpec& train) {
       CheckRange("train.steps_per_launch", static_cast<double>(train.steps_per_launch), 1, 1000));
   MW_TRY(CheckRange("train.log_every", static_cast<double>(train.log_every), 1, 1e9));
   if (train.compute_dtype != DType::kF32 && train.compute_dtype != DType::kBF16) {
-    return InvalidArgument(fmt::format("train.compute_dtype is {}; it must be f32 or bf16",
-                                       DTypeName(train.compute_dtype)));
+    return InvalidField("train.compute_dtype", fmt::format("is {}; it must be f32 or bf16",
+                                                           DTypeName(train.compute_dtype)));
   }
   MW_TRY(CheckRange("train.validate_every", static_cast<double>(train.validate_every), 0, 1e12));
   return CheckRange("train.validation_batches", static_cast<double>(train.validation_batches), 0,
@@ -241,30 +241,31 @@ Status CheckParallel(const ParallelSpec& parallel) {
   MW_TRY(CheckRange("parallel.head_block_tokens", static_cast<double>(parallel.head_block_tokens),
                     0, 1 << 24));
   if (parallel.device != "auto" && parallel.device != "cpu" && parallel.device != "cuda") {
-    return InvalidArgument(
-        fmt::format("parallel.device is '{}'; known: auto, cpu, cuda", parallel.device));
+    return InvalidField("parallel.device",
+                        fmt::format("is '{}'; known: auto, cpu, cuda", parallel.device));
   }
   static const std::set<std::string> modes = {"auto", "none", "selective", "full"};
   if (!modes.contains(parallel.recompute)) {
-    return InvalidArgument(fmt::format("parallel.recompute is '{}'; known: {}", parallel.recompute,
-                                       fmt::join(modes, ", ")));
+    return InvalidField("parallel.recompute", fmt::format("is '{}'; known: {}", parallel.recompute,
+                                                          fmt::join(modes, ", ")));
   }
   if (parallel.shardings != "rules" && parallel.shardings != "search") {
-    return InvalidArgument(
-        fmt::format("parallel.shardings is '{}'; known: rules, search", parallel.shardings));
+    return InvalidField("parallel.shardings",
+                        fmt::format("is '{}'; known: rules, search", parallel.shardings));
   }
   return OkStatus();
 }
 
 Status CheckOptimizer(const OptimizerSpec& optimizer) {
   if (optimizer.name != "adamw" && optimizer.name != "sgd") {
-    return InvalidArgument(
-        fmt::format("optimizer.name is '{}'; known: adamw, sgd", optimizer.name));
+    return InvalidField("optimizer.name",
+                        fmt::format("is '{}'; known: adamw, sgd", optimizer.name));
   }
   if (optimizer.schedule != "constant" && optimizer.schedule != "linear" &&
       optimizer.schedule != "cosine") {
-    return InvalidArgument(fmt::format(
-        "optimizer.schedule is '{}'; known: constant, linear, cosine", optimizer.schedule));
+    return InvalidField(
+        "optimizer.schedule",
+        fmt::format("is '{}'; known: constant, linear, cosine", optimizer.schedule));
   }
   MW_TRY(CheckRange("optimizer.lr", optimizer.lr, 0, 1e6));
   MW_TRY(CheckRange("optimizer.min_lr", optimizer.min_lr, 0, 1e6));
@@ -359,14 +360,14 @@ Status ValidateJob(const JobRequest& job) {
   MW_TRY(CheckParallel(job.parallel));
   const std::string not_on_gpus = job.parallel.device == "cuda" ? WhyNotOnGpus(job) : "";
   if (!not_on_gpus.empty()) {
-    return InvalidArgument(
-        fmt::format("parallel.device is 'cuda', but {}; leave it 'auto'", not_on_gpus));
+    return InvalidField("parallel.device",
+                        fmt::format("is 'cuda', but {}; leave it 'auto'", not_on_gpus));
   }
   MW_TRY(CheckOptimizer(job.optimizer));
   const std::string& format = job.data.format;
   if (format != "bytes" && format != "uint16" && format != "uint32") {
-    return InvalidArgument(
-        fmt::format("data.format is '{}'; known: bytes, uint16, uint32", format));
+    return InvalidField("data.format",
+                        fmt::format("is '{}'; known: bytes, uint16, uint32", format));
   }
   return CheckRange("data.validation_fraction", job.data.validation_fraction, 0, 0.5);
 }

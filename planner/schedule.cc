@@ -233,9 +233,10 @@ Status CheckMicrobatches(const std::string& schedule, const PipelineShape& shape
                          int64_t microbatches) {
   const int64_t fewest = 2 * int64_t{shape.stages};
   if (!shape.folded || microbatches >= fewest) return OkStatus();
-  return InvalidArgument(
-      fmt::format("schedule {} needs at least 2 x pipeline = {} microbatches, there are {}; raise "
-                  "parallel.microbatches or choose zb-h1",
+  return InvalidField(
+      "parallel.schedule",
+      fmt::format("is {}, which needs at least 2 x pipeline = {} microbatches, there are {}; raise "
+                  "their number or choose zb-h1",
                   schedule, fewest, microbatches));
 }
 

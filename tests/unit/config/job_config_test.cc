@@ -300,12 +300,28 @@ TEST(JobConfig, ResolvedTextHasNoZeroThatStandsForAnotherKey) {
   EXPECT_NE(text.find("global_batch_size = 8"), std::string::npos) << text;
 }
 
-TEST(KeyRanges, NamesOfTheStructsBecomeKeys) {
-  const KeyText text =
-      InKeyNames("train.steps_per_launch is 0; see train.steps and x.train.steps.");
-  EXPECT_EQ(text.text, "training.steps_per_launch is 0; see training.steps and x.train.steps.");
-  EXPECT_EQ(text.first_key, "training.steps_per_launch");
-  EXPECT_EQ(InKeyNames("data.validation_fraction.").text, "validation.fraction.");
+TEST(KeyOfField, FindsTheKeyOfEveryFieldOfARequest) {
+  const auto key = [](std::string_view field) {
+    const ConfigKey* found = KeyOfField(field);
+    return found == nullptr ? "" : fmt::format("{}.{}", found->section, found->name);
+  };
+  EXPECT_EQ(key("train.global_batch"), "training.global_batch_size");
+  EXPECT_EQ(key("train.compute_dtype"), "training.dtype");
+  EXPECT_EQ(key("parallel.zero"), "parallelism.zero_stage");
+  EXPECT_EQ(key("optimizer.max_norm"), "training.max_norm");
+  EXPECT_EQ(key("data.validation_fraction"), "validation.fraction");
+  EXPECT_EQ(key("steps"), "");
+}
+
+TEST(AtKey, NamesTheKeyAndItsPlaceAndLeavesEverythingElse) {
+  JobConfig config;
+  config.origins["training.steps"] = "job.toml:2:9";
+  const Status status = InvalidField("train.steps", "is 0; unlike train.sequence");
+  EXPECT_EQ(AtKey(status, config).message(),
+            "job.toml:2:9: training.steps is 0; unlike train.sequence");
+  EXPECT_EQ(AtKey(InvalidField("train.seed", "is odd"), config).message(), "training.seed is odd");
+  EXPECT_EQ(AtKey(InvalidField("nothing", "is odd"), config).message(), "nothing is odd");
+  EXPECT_EQ(AtKey(InvalidArgument("train.steps is 0"), config).message(), "train.steps is 0");
 }
 
 TEST(KeyRanges, RowsAreKeysAndDefaultsAreInside) {

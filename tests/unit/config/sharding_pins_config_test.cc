@@ -45,6 +45,11 @@ TEST(ShardingPinsConfig, ErrorsSayWhere) {
   EXPECT_EQ(prepared.error().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(prepared.error().message(), HasSubstr("job.toml:6:"));
   EXPECT_THAT(prepared.error().message(), HasSubstr("no weight is called '*.c_fcc.weight'"));
+  const auto lookalike = ConfigWith("[parallelism.pin]\n\"parallel.data\" = \"[_,_]\"\n");
+  ASSERT_TRUE(lookalike.has_value()) << lookalike.error();
+  EXPECT_THAT(PrepareJob(*lookalike).error().message(),
+              HasSubstr("no weight is called 'parallel.data'"))
+      << "what the user wrote stays as it is";
 }
 
 }  // namespace
