@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "base/subprocess.h"
+#include "tests/subprocess.h"
 
 namespace meshwright::testing {
 

@@ -1,4 +1,4 @@
-#include "base/subprocess.h"
+#include "tests/subprocess.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
