@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/subprocess.h"
 #include "base/text.h"
-#include "tests/subprocess.h"
 
 namespace meshwright::testing {
 namespace {

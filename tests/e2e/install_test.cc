@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/subprocess.h"
 #include "base/text.h"
 #include "tests/e2e/leftovers.h"
 #include "tests/e2e/process_cluster.h"
-#include "tests/subprocess.h"
 
 namespace meshwright::testing {
 namespace {

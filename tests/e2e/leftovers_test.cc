@@ -15,8 +15,8 @@
 
 #include <string>
 
+#include "base/subprocess.h"
 #include "base/unique_fd.h"
-#include "tests/subprocess.h"
 
 namespace meshwright::testing {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "tests/subprocess.h"
+#include "base/subprocess.h"
 
 namespace meshwright::testing {
 

@@ -10,8 +10,8 @@
 
 #include "base/file.h"
 #include "base/result.h"
+#include "base/subprocess.h"
 #include "client/client.h"
-#include "tests/subprocess.h"
 #include "tests/virtual/tiny_models.h"
 
 namespace meshwright::testing {

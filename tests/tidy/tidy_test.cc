@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/subprocess.h"
 #include "base/text.h"
-#include "tests/subprocess.h"
 #include "tests/tidy/rules.h"
 
 namespace meshwright::tidy {

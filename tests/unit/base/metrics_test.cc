@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/subprocess.h"
 #include "base/text.h"
-#include "tests/subprocess.h"
 
 namespace meshwright {
 namespace {

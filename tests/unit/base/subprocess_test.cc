@@ -1,4 +1,4 @@
-#include "tests/subprocess.h"
+#include "base/subprocess.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

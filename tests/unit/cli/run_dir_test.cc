@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/subprocess.h"
 #include "cli/args.h"
 #include "cli/connect.h"
 #include "cli/daemon.h"
 #include "report/plan_report.h"
-#include "tests/subprocess.h"
 
 namespace meshwright::cli {
 namespace {

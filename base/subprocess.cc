@@ -1,4 +1,4 @@
-#include "tests/subprocess.h"
+#include "base/subprocess.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
