@@ -14,6 +14,7 @@
 #include "planner/forecast.h"
 #include "search/find_layout.h"
 #include "search/find_shardings.h"
+#include "tests/fake_clock.h"
 #include "tests/scale.h"
 #include "tests/still_clock.h"
 #include "tests/virtual/tiny_models.h"

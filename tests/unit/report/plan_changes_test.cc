@@ -1,4 +1,5 @@
 #include "report/plan_changes.h"
+#include "tests/fake_clock.h"
 #include "tests/scale.h"
 #include "tests/unit/report/planned_job.h"
 

@@ -1,4 +1,5 @@
 #include "report/plan_search_report.h"
+#include "tests/fake_clock.h"
 
 #include <gtest/gtest.h>
 
