@@ -77,14 +77,18 @@ std::vector<ConfigKey> TrainingKeys() {
        "Where the decay ends; 0: training.steps. Set it to run a prefix of a longer job.",
        MW_AT(optimizer.total_steps)},
       {"training", "dataset_path",
-       "File with the data, relative to the current folder. It is uploaded once, by content.",
+       "The data: a file, a folder or a glob such as \"shards/*.bin\", below the folder of the job "
+       "file or the current one. Workers read it in place below their data roots, else it is "
+       "uploaded (docs/data.md).",
        MW_AT(dataset_path)},
       {"training",
        "dataset_format",
-       "bytes: text, a token is a byte; uint16, uint32: little-endian tokens.",
-       MW_AT(data.format),
+       "bytes: text, a token is a byte; uint16, uint32: little-endian tokens; llm.c: its .bin "
+       "files; "
+       "megatron: its .bin and .idx files.",
+       MW_AT(dataset_format),
        KeyKind::kChoice,
-       {"bytes", "uint16", "uint32"}},
+       {"bytes", "uint16", "uint32", "llm.c", "megatron"}},
       {"training",
        "tokenizer",
        "How a bytes file becomes tokens.",
@@ -229,6 +233,9 @@ std::vector<ConfigKey> RunKeys() {
        MW_AT(train.validation_batches)},
       {"validation", "fraction", "Tail of the data that is never trained on.",
        MW_AT(data.validation_fraction)},
+      {"validation", "dataset_path",
+       "Data to validate with, as training.dataset_path; then all of that is trained on.",
+       MW_AT(validation_path)},
       {"checkpoint", "initial_load_path",
        "Safetensors file (or a folder with model.safetensors, whole or in shards) to start from: "
        "weights in F32, F64, BF16 or F16; the optimizer starts anew. Empty: those of "

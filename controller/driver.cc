@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "controller/evaluate_driver.h"
-#include "controller/launches.h"
 #include "controller/train_driver.h"
+#include "data/counts.h"
 
 namespace meshwright::controller {
 namespace {
@@ -34,7 +34,7 @@ int64_t EvaluationBatches(const ir::JobRequest& job) {
 std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job) {
   switch (job.driver.kind) {
     case ir::DriverKind::kTrain:
-      return std::make_unique<TrainDriver>(job.train, HasValidation(job));
+      return std::make_unique<TrainDriver>(job.train, data::HasValidation(job.data, job.train.sequence));
     case ir::DriverKind::kEvaluate:
       return std::make_unique<EvaluateDriver>(job.driver.program, EvaluationBatches(job));
     case ir::DriverKind::kClient:

@@ -18,6 +18,14 @@ WeightSlots CollectWeightSlots(const std::vector<ir::Program>& programs) {
   return slots;
 }
 
+Result<std::shared_ptr<const formats::SafetensorsFile>> OpenWeights(const FilePlaces& places,
+                                                                    const ir::FileRef& file) {
+  const auto opener = [&](const ir::FileRef& ref) { return OpenJobFile(places, ref); };
+  MW_TRY(data::FileSet::Open({file}, opener));
+  MW_ASSIGN_OR_RETURN(const UniqueFd opened, OpenJobFile(places, file));
+  return formats::SafetensorsFile::OpenDescriptor(opened.get(), file.blob.name);
+}
+
 Status LoadWeights(const formats::SafetensorsFile& file, const ir::Graph& loss,
                    const WeightSlots& slots, JobRuntime& runtime) {
   std::map<std::string, const ir::Node*> params;

@@ -12,6 +12,7 @@ namespace {
 bool TakesAnyType(ir::Op op) {
   using ir::Op;
   switch (op) {
+    case Op::kFeed:
     case Op::kSlice:
     case Op::kPad:
     case Op::kReshape:
