@@ -86,7 +86,8 @@ Result<InputFiles> FindInputFiles(const config::JobConfig& config) {
   return files;
 }
 
-Status CheckInputData(const config::JobConfig& config, const ir::DataStream& dataset, int64_t vocabulary) {
+Status CheckInputData(const config::JobConfig& config, const ir::DataStream& dataset,
+                      int64_t vocabulary) {
   const data::ContentRules rules{config.train.sequence, vocabulary,
                                  config.dataset_format == "bytes"};
   const Status status = data::CheckContents(dataset, rules);

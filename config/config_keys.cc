@@ -49,7 +49,7 @@ std::vector<ConfigKey> JobAndModelKeys() {
   };
 }
 
-std::vector<ConfigKey> TrainingKeys() {
+std::vector<ConfigKey> OptimizerKeys() {
   return {
       {"optimizer",
        "name",
@@ -76,6 +76,11 @@ std::vector<ConfigKey> TrainingKeys() {
       {"lr_scheduler", "total_steps",
        "Where the decay ends; 0: training.steps. Set it to run a prefix of a longer job.",
        MW_AT(optimizer.total_steps)},
+  };
+}
+
+std::vector<ConfigKey> TrainingKeys() {
+  return {
       {"training", "dataset_path",
        "The data: a file, a folder or a glob such as \"shards/*.bin\", below the folder of the job "
        "file or the current one. Workers read it in place below their data roots, else it is "
@@ -83,9 +88,8 @@ std::vector<ConfigKey> TrainingKeys() {
        MW_AT(dataset_path)},
       {"training",
        "dataset_format",
-       "bytes: text, a token is a byte; uint16, uint32: little-endian tokens; llm.c: its .bin "
-       "files; "
-       "megatron: its .bin and .idx files.",
+       "bytes: text, a token is a byte; uint16, uint32: little-endian tokens; llm.c, "
+       "megatron: their files.",
        MW_AT(dataset_format),
        KeyKind::kChoice,
        {"bytes", "uint16", "uint32", "llm.c", "megatron"}},
@@ -251,7 +255,7 @@ std::vector<ConfigKey> RunKeys() {
 
 std::vector<ConfigKey> AllKeys() {
   std::vector<ConfigKey> keys = JobAndModelKeys();
-  for (auto part : {TrainingKeys(), ParallelismKeys(), DeviceKeys(), RunKeys()}) {
+  for (auto part : {OptimizerKeys(), TrainingKeys(), ParallelismKeys(), DeviceKeys(), RunKeys()}) {
     keys.insert(keys.end(), part.begin(), part.end());
   }
   return keys;

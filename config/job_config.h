@@ -32,7 +32,7 @@ struct JobConfig {
   std::string description;
 
   models::ModelSpec model;
-  std::string hf_path;  // folder with config.json, or the file
+  std::string hf_path;        // folder with config.json, or the file
   bool from_scratch = false;  // although the folder has weights
 
   ir::OptimizerSpec optimizer;

@@ -82,7 +82,8 @@ Result<StartingWeights> FromHfPath(const std::string& path) {
 }  // namespace
 
 Result<StartingWeights> FindStartingWeights(const JobConfig& config) {
-  if (!config.initial_load_path.empty()) return FromLoadPath(config.initial_load_path, config.folder);
+  if (!config.initial_load_path.empty())
+    return FromLoadPath(config.initial_load_path, config.folder);
   if (config.hf_path.empty() || config.from_scratch) return StartingWeights();
   return FromHfPath(config.hf_path);
 }

@@ -34,7 +34,8 @@ int64_t EvaluationBatches(const ir::JobRequest& job) {
 std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job) {
   switch (job.driver.kind) {
     case ir::DriverKind::kTrain:
-      return std::make_unique<TrainDriver>(job.train, data::HasValidation(job.data, job.train.sequence));
+      return std::make_unique<TrainDriver>(job.train,
+                                           data::HasValidation(job.data, job.train.sequence));
     case ir::DriverKind::kEvaluate:
       return std::make_unique<EvaluateDriver>(job.driver.program, EvaluationBatches(job));
     case ir::DriverKind::kClient:

@@ -72,9 +72,10 @@ Status CheckFeeds(const JobRequest& job, const JobProgram& program) {
           source));
     }
     if (program.trained && type.dims[0] != job.train.global_batch) {
-      return InvalidArgument(fmt::format("feed \"{}\" is {}; train.global_batch={} rows are trained "
-                                         "on",
-                                         source, type.ToString(), job.train.global_batch));
+      return InvalidArgument(
+          fmt::format("feed \"{}\" is {}; train.global_batch={} rows are trained "
+                      "on",
+                      source, type.ToString(), job.train.global_batch));
     }
     if (!from_client) MW_TRY(CheckFeed(streams, source, type, job.train.sequence));
   }

@@ -44,8 +44,8 @@ class DataFeed final : public ops::FeedSource {
   // Fetches the blobs of the data, and verifies what is read in place.
   // Errors: those of data::Source and OpenJobFile.
   static Result<std::unique_ptr<DataFeed>> Open(const ir::DataSpec& data,
-                                                const data::StreamOptions& options,
-                                                FeedTypes types, const FilePlaces& places);
+                                                const data::StreamOptions& options, FeedTypes types,
+                                                const FilePlaces& places);
 
   // Errors: those of data::Source; kInvalidArgument: a source whose type it was not told.
   Status ReadRow(const std::string& source, int64_t sample, std::span<std::byte> row) override;

@@ -28,7 +28,7 @@ WeightSlots CollectWeightSlots(const std::vector<ir::Program>& programs);
 // The file that weights start from, mapped: LoadWeights reads no more of it than the local tiles.
 // Errors: those of data::FileSet (one in place is verified) and SafetensorsFile::Open.
 Result<std::shared_ptr<const formats::SafetensorsFile>> OpenWeights(const FilePlaces& places,
-                                                               const ir::FileRef& file);
+                                                                    const ir::FileRef& file);
 
 // Fills every weight of the local ranks with its tile of the file.
 // Errors: kNotFound, kInvalidArgument naming tensor, wanted and found shape.

@@ -44,9 +44,9 @@ Status CheckFilesAreSomewhere(const ir::JobRequest& job) {
   for (const ir::DataStream& stream : job.data.streams) {
     for (const ir::FileRef& file : stream.files) {
       if (!file.empty()) continue;
-      return InvalidArgument(fmt::format(
-          "the file '{}' of stream '{}' is neither uploaded nor below a data root", file.blob.name,
-          stream.name));
+      return InvalidArgument(
+          fmt::format("the file '{}' of stream '{}' is neither uploaded nor below a data root",
+                      file.blob.name, stream.name));
     }
   }
   return OkStatus();

@@ -107,8 +107,7 @@ class RecordsParity : public ::testing::Test {
                                      {"points/label", ir::DType::kI32},
                                      {"validation:points/x", ir::DType::kF32},
                                      {"validation:points/label", ir::DType::kI32}};
-    auto feed =
-        worker::DataFeed::Open(data, {1, job.train.seed, 0}, types, {nullptr, &roots_, {}});
+    auto feed = worker::DataFeed::Open(data, {1, job.train.seed, 0}, types, {nullptr, &roots_, {}});
     EXPECT_TRUE(feed.has_value()) << feed.error();
     return feed.has_value() ? std::move(*feed) : nullptr;
   }
