@@ -93,6 +93,12 @@ void AddProfile(CLI::App& command, std::string& profile) {
       ->capture_default_str();
 }
 
+void AddDataRoots(CLI::App& command, std::vector<std::string>& roots, const char* meaning) {
+  command.add_option("--data-root", roots, meaning)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 void AddServers(CLI::App& app, Storage& s) {
   CLI::App* controller = app.add_subcommand("controller", "Run the controller in the foreground");
   controller
@@ -149,6 +155,9 @@ void AddServers(CLI::App& app, Storage& s) {
   worker->add_option("--metrics-port", s.worker.metrics_port, "Prometheus port; 0: pick, -1: none")
       ->check(kPortOrNone)
       ->capture_default_str();
+  AddDataRoots(*worker, s.worker.data_roots,
+               "Folder below which files of jobs are read in place, as PATH or NAME=PATH; "
+               "repeatable");
   worker->add_option("--cache-dir", s.worker.cache_dir, "Folder for blobs; default: temporary");
   worker->add_option("--transport", s.worker.transport, "Between workers")
       ->check(CLI::IsMember({"auto", "shm", "tcp"}))
@@ -188,6 +197,7 @@ void AddCluster(CLI::App& app, Storage& s) {
       ->check(CLI::IsMember({"auto", "shm", "tcp"}))
       ->capture_default_str();
   up->add_flag("--pin", s.up.pin, "Pin devices to cores");
+  AddDataRoots(*up, s.up.data_roots, "As of a worker; default: the current folder");
   AddProfile(*up, s.up.profile);
   up->add_option("--timeout-ms", s.up.timeout_ms,
                  "For everything to be ready; --profile measure adds 10 s for each worker")
@@ -209,6 +219,11 @@ void AddJobs(CLI::App& app, Storage& s) {
   AddOverrides(submit, s.submit.overrides);
   AddDecisions(*submit, s.submit.decisions);
   CLI::Option* no_wait = submit->add_flag("--no-wait", s.submit.no_wait, "Print the id and return");
+  AddDataRoots(
+      *submit, s.submit.data_roots,
+      "Where this machine has the folder that workers know as NAME: NAME=PATH; repeatable");
+  submit->add_flag("--upload", s.submit.upload,
+                   "Send all files to the controller, also those that workers can read in place");
   submit->add_flag("-q,--quiet", s.submit.quiet, "No step lines");
   submit->add_option("--record", s.submit.record, "Write every step as a JSON line to this file")
       ->excludes(no_wait);

@@ -58,6 +58,7 @@ struct WorkerArgs {
   int data_port = 0;
   int metrics_port = 0;
   std::string cache_dir;
+  std::vector<std::string> data_roots;  // "PATH" or "NAME=PATH"
   std::string transport = "auto";
   int64_t memory_mib = 0;
   std::string profile = "cached";  // cached | measure | off | file
@@ -75,7 +76,8 @@ struct UpArgs {
   int metrics_port = 7780;
   std::string transport = "auto";
   bool pin = false;
-  std::string profile = "cached";  // as of a worker
+  std::vector<std::string> data_roots;  // of the workers; empty: the current folder
+  std::string profile = "cached";       // as of a worker
   int64_t timeout_ms = 60'000;
 };
 
@@ -89,9 +91,11 @@ struct SubmitArgs {
   std::vector<std::string> overrides;
   std::string decisions;  // as of a plan
   bool no_wait = false;
-  bool quiet = false;     // no step lines
-  std::string record;     // file for every step as a JSON line; empty: none
-  int64_t timeout_s = 0;  // 0: none
+  bool quiet = false;                   // no step lines
+  std::vector<std::string> data_roots;  // "NAME=PATH": where this machine has a root of workers
+  bool upload = false;                  // also what workers could read in place
+  std::string record;                   // file for every step as a JSON line; empty: none
+  int64_t timeout_s = 0;                // 0: none
 };
 
 struct PredictArgs {

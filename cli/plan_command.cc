@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/cache_dir.h"
 #include "cli/commands.h"
+#include "cli/input_files.h"
 #include "cli/output.h"
 #include "cli/plan_devices.h"
 #include "config/job_config.h"
@@ -196,6 +197,7 @@ Result<PlannedFile> PlanFile(const PlanArgs& given, const GlobalArgs& global,
                       config::LoadJobConfig(args.file, args.overrides, args.decisions));
   const config::JobConfig& config = file.plan.config;
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
+  MW_TRY(CheckInputDataIfAny(config, prepared.model.vocabulary));
   PrintNotes(config);
   const auto topology = PlanTopology(args, global, prepared.request);
   if (!topology && topology.error().code() == StatusCode::kResourceExhausted) {

@@ -13,7 +13,9 @@
 #include "cli/follow.h"
 #include "cli/input_files.h"
 #include "cli/output.h"
+#include "client/data_files.h"
 #include "config/job_config.h"
+#include "data/roots.h"
 #include "formats/safetensors.h"
 #include "ir/schema.h"
 
@@ -43,12 +45,28 @@ Status CheckStartingWeights(const InputFiles& files, const WeightsFile& weights,
       .WithContext(files.weights.key);
 }
 
-Status UploadBlobs(Client& client, const InputFiles& files, const WeightsFile& weights,
-                   ir::JobRequest& request) {
-  MW_ASSIGN_OR_RETURN(request.data.blob, client.UploadFile(files.dataset));
+void PrintNotes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
+}
+
+// The files go to where workers read them; what was uploaded and why is told.
+Status SendFiles(Client& client, const SubmitArgs& args, const InputFiles& files,
+                 const WeightsFile& weights, ir::JobRequest& request) {
+  client::SendOptions options;
+  options.upload = args.upload;
+  for (const std::string& text : args.data_roots) {
+    MW_ASSIGN_OR_RETURN(ir::DataRoot root, data::ParseRoot(text));
+    options.roots.push_back(std::move(root));
+  }
+  MW_ASSIGN_OR_RETURN(client::SentData data, client::SendData(client, {files.dataset}, options));
+  PrintNotes(data.notes);
+  request.data = std::move(data.spec);
   if (weights.path().empty()) return OkStatus();
-  MW_ASSIGN_OR_RETURN(request.init_weights, client.UploadFile(weights.path()));
-  request.init_weights.name = files.weights.path;
+  options.upload = options.upload || weights.is_temporary();
+  MW_ASSIGN_OR_RETURN(client::SentFile sent, client::SendFile(client, weights.path(), options));
+  PrintNotes(sent.notes);
+  request.init_weights = std::move(sent.file);
+  request.init_weights.blob.name = files.weights.path;
   return OkStatus();
 }
 
@@ -56,7 +74,7 @@ void PrintSubmitted(int64_t id, const config::PreparedJob& prepared, bool json) 
   if (json) {
     fmt::print("{{\"id\":{}}}\n", id);
   } else {
-    const std::string& weights = prepared.request.init_weights.name;
+    const std::string& weights = prepared.request.init_weights.blob.name;
     fmt::print(
         "job {} submitted: {} ({})\n"
         "{}"
@@ -130,6 +148,7 @@ Result<int> Submit(const SubmitArgs& args, const GlobalArgs& global) {
   MW_TRY(PrintForeignPlan(args.decisions, prepared.request, nullptr));
   MW_ASSIGN_OR_RETURN(const InputFiles files, FindInputFiles(config));
   if (!files.weights.note.empty()) fmt::print(stderr, "note: {}\n", files.weights.note);
+  MW_TRY(CheckInputData(config, files.dataset, prepared.model.vocabulary));
   MW_ASSIGN_OR_RETURN(const WeightsFile weights, WeightsFile::Open(files.weights));
   MW_TRY(CheckStartingWeights(files, weights, prepared.request.main().graph));
   const ir::TrainSpec& train = prepared.request.train;
@@ -141,7 +160,7 @@ Result<int> Submit(const SubmitArgs& args, const GlobalArgs& global) {
   Follower follower(args, printer, global.json);
   MW_TRY(follower.OpenRecord());
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Connect(global));
-  MW_TRY(UploadBlobs(*client, files, weights, prepared.request));
+  MW_TRY(SendFiles(*client, args, files, weights, prepared.request));
   MW_ASSIGN_OR_RETURN(const int64_t id, client->Submit(prepared.request));
   PrintSubmitted(id, prepared, global.json);
   if (args.no_wait) return kExitOk;

@@ -16,6 +16,7 @@
 #include "cli/daemon.h"
 #include "cli/next_commands.h"
 #include "cli/run_dir.h"
+#include "data/roots.h"
 
 namespace meshwright::cli {
 namespace {
@@ -129,6 +130,12 @@ class ClusterStarter {
                  "--cache-dir",
                  args_.run_dir + "/cache-" + std::to_string(index)};
     if (args_.pin) spec.args.push_back("--pin");
+    for (const std::string& root : args_.data_roots) {
+      spec.args.insert(spec.args.end(), {"--data-root", root});
+    }
+    if (args_.data_roots.empty()) {
+      spec.args.insert(spec.args.end(), {"--data-root", data::AbsolutePath(".")});
+    }
     if (args_.device == "cuda") {
       std::vector<int> gpus(static_cast<size_t>(args_.devices_per_worker));
       std::iota(gpus.begin(), gpus.end(), index * args_.devices_per_worker);

@@ -12,6 +12,7 @@
 #include "cli/connect.h"
 #include "cli/daemon.h"
 #include "cli/listen_check.h"
+#include "data/roots.h"
 #include "profile/worker_profile.h"
 #include "worker/agent.h"
 #include "worker/core_claims.h"
@@ -59,6 +60,10 @@ Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const Global
   options.data_port = args.data_port;
   options.metrics_port = args.metrics_port;
   options.cache_dir = args.cache_dir;
+  for (const std::string& text : args.data_roots) {
+    MW_ASSIGN_OR_RETURN(ir::DataRoot root, data::ParseRoot(text));
+    options.data_roots.push_back(std::move(root));
+  }
   options.transport = args.transport;
   options.memory_bytes = args.memory_mib << 20;
   return options;

@@ -20,7 +20,7 @@ Result<ir::JobRequest> OnWeightsOf(const proto::JobDescription& of, int64_t id, 
   ir::JobRequest job;
   job.name = fmt::format("{} of job {}", what, id);
   job.data = of.job.data;
-  job.init_weights = of.weights;
+  job.init_weights = {.blob = of.weights};
   job.train = of.job.train;
   job.parallel.tensor = std::max<int64_t>(1, of.job.parallel.tensor);
   job.parallel.pipeline = std::max<int64_t>(1, of.job.parallel.pipeline);
@@ -35,7 +35,7 @@ ir::Graph OnValidationData(const ir::JobProgram& program) {
   for (ir::Node& node : graph.nodes) {
     const bool reads = node.op == ir::Op::kFeed &&
                        program.OriginOf(node.attrs.Str("source")) == ir::InputFrom::kData;
-    if (reads) node.attrs.Set("source", std::string("validation"));
+    if (reads) node.attrs.Set("source", ir::ValidationFeed(node.attrs.Str("source")));
   }
   return graph;
 }
@@ -62,6 +62,7 @@ Result<ir::JobRequest> PredictionOf(const proto::JobDescription& of, int64_t id)
   }
   MW_ASSIGN_OR_RETURN(ir::JobRequest job, OnWeightsOf(of, id, "prediction"));
   job.data.blob = {};
+  job.data.streams.clear();
   job.train.global_batch = 1;
   job.programs = {*program};
   job.driver = {ir::DriverKind::kClient, "", 0, 0};

@@ -95,7 +95,7 @@ JobBuilder& JobBuilder::Data(ir::DataSpec data) {
 }
 
 JobBuilder& JobBuilder::InitWeights(ir::BlobRef weights) {
-  request_.init_weights = std::move(weights);
+  request_.init_weights = {.blob = std::move(weights)};
   return *this;
 }
 

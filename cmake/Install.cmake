@@ -5,7 +5,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(MW_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/meshwright)
-set(MW_PACKAGE_ROOMS base ir proto client models)
+set(MW_PACKAGE_ROOMS base ir formats data proto client models)
 
 include(cmake/PublicHeaders.cmake)
 foreach(file ${MW_PUBLIC_HEADERS} ${MW_PUBLIC_PROTOS})

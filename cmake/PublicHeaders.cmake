@@ -6,15 +6,20 @@ set(MW_PUBLIC_HEADERS
     base/result.h
     base/status.h
     client/client.h
+    client/data_files.h
     client/evaluation.h
     client/layers.h
     client/program.h
     client/session.h
     client/trainer.h
+    data/check_contents.h
+    data/describe.h
     ir/attrs.h
     ir/autodiff.h
     ir/builder.h
+    ir/data_spec.h
     ir/dtype.h
+    ir/element.h
     ir/graph.h
     ir/job.h
     ir/op.h

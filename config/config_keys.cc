@@ -53,7 +53,7 @@ std::vector<ConfigKey> JobAndModelKeys() {
   };
 }
 
-std::vector<ConfigKey> TrainingKeys() {
+std::vector<ConfigKey> OptimizerKeys() {
   return {
       {"optimizer",
        "name",
@@ -80,15 +80,23 @@ std::vector<ConfigKey> TrainingKeys() {
       {"lr_scheduler", "total_steps",
        "Where the decay ends; 0: training.steps. Set it to run a prefix of a longer job.",
        MW_AT(optimizer.total_steps)},
+  };
+}
+
+std::vector<ConfigKey> TrainingKeys() {
+  return {
       {"training", "dataset_path",
-       "File with the data, relative to the current folder. It is uploaded once, by content.",
+       "The data: a file, a folder or a glob such as \"shards/*.bin\", below the folder of the job "
+       "file or the current one. Workers read it in place below their data roots, else it is "
+       "uploaded (docs/data.md).",
        MW_AT(dataset_path)},
       {"training",
        "dataset_format",
-       "bytes: text, a token is a byte; uint16, uint32: little-endian tokens.",
-       MW_AT(data.format),
+       "bytes: text, a token is a byte; uint16, uint32: little-endian tokens; llm.c, "
+       "megatron: their files.",
+       MW_AT(dataset_format),
        KeyKind::kChoice,
-       {"bytes", "uint16", "uint32"}},
+       {"bytes", "uint16", "uint32", "llm.c", "megatron"}},
       {"training",
        "tokenizer",
        "How a bytes file becomes tokens.",
@@ -233,6 +241,9 @@ std::vector<ConfigKey> RunKeys() {
        MW_AT(train.validation_batches)},
       {"validation", "fraction", "Tail of the data that is never trained on.",
        MW_AT(data.validation_fraction)},
+      {"validation", "dataset_path",
+       "Data to validate with, as training.dataset_path; then all of that is trained on.",
+       MW_AT(validation_path)},
       {"checkpoint", "initial_load_path",
        "Safetensors file (or a folder with model.safetensors, whole or in shards) to start from: "
        "weights in F32, F64, BF16 or F16; the optimizer starts anew. Empty: those of "
@@ -249,7 +260,7 @@ std::vector<ConfigKey> RunKeys() {
 
 std::vector<ConfigKey> AllKeys() {
   std::vector<ConfigKey> keys = JobAndModelKeys();
-  for (auto part : {TrainingKeys(), ParallelismKeys(), DeviceKeys(), RunKeys()}) {
+  for (auto part : {OptimizerKeys(), TrainingKeys(), ParallelismKeys(), DeviceKeys(), RunKeys()}) {
     keys.insert(keys.end(), part.begin(), part.end());
   }
   return keys;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -352,7 +353,9 @@ Result<JobConfig> LoadJobConfig(const std::string& path, std::vector<std::string
   MW_ASSIGN_OR_RETURN(source.text, ReadFile(path));
   source.file = path;
   source.overrides = std::move(overrides);
-  return ParseJobConfig(source);
+  MW_ASSIGN_OR_RETURN(JobConfig config, ParseJobConfig(source));
+  config.folder = std::filesystem::path(path).parent_path().string();
+  return config;
 }
 
 std::string FormatJobConfig(const JobConfig& config) {

@@ -38,8 +38,10 @@ struct JobConfig {
   ir::OptimizerSpec optimizer;
   ir::ParallelSpec parallel = ir::OpenParallel();
   ir::TrainSpec train;
-  ir::DataSpec data;  // the blob is filled when the file is uploaded
+  ir::DataSpec data;  // the streams are filled when the files are found (cli/input_files.h)
   std::string dataset_path;
+  std::string dataset_format = "bytes";
+  std::string validation_path;
   std::string tokenizer = "byte";
   std::string dtype = "float32";
   int64_t local_batch_size = 0;   // rows per data-parallel replica; 0: see global_batch_size
@@ -47,6 +49,8 @@ struct JobConfig {
 
   std::string initial_load_path;
   bool last_save = true;
+
+  std::string folder;  // of the job file, where relative paths of data are looked for first
 
   // Where each key got its value: "job.toml:12:9", "--set ...", "environment ..."; by
   // "section.key".

@@ -47,7 +47,7 @@ Result<models::Model> MakeConfiguredModel(const JobConfig& config) {
     return Fail(made.error().WithContext(fmt::format("model.hf_path {}", config.hf_path)));
   }
   MW_ASSIGN_OR_RETURN(models::Model model, std::move(made));
-  if (config.data.format == "bytes" && model.vocabulary < 256) {
+  if (config.dataset_format == "bytes" && model.vocabulary < 256) {
     return Fail(InvalidArgument(fmt::format(
         "{}model.vocab_size is {}; the byte tokenizer makes tokens 0..255 and needs 256",
         Place(config, "model.vocab_size"), model.vocabulary)));

@@ -123,8 +123,11 @@ void NoteUnused(JobConfig& config) {
        "training.allow_tf32 has no effect but with dtype \"float32\" on GPUs");
   note(config.parallel.chunks > 1 && config.parallel.pipeline == 1,
        "parallelism.pipeline_parallel_chunks has no effect with pipeline_parallel_degree 1");
-  note(config.data.validation_fraction == 0 && config.train.validation_batches > 0,
+  note(config.data.validation_fraction == 0 && config.validation_path.empty() &&
+           config.train.validation_batches > 0,
        "validation.fraction is 0, so nothing is held out and no validation runs");
+  note(!config.validation_path.empty() && config.origins.contains("validation.fraction"),
+       "validation.fraction has no effect with validation.dataset_path");
   note(config.train.validation_batches == 0 && config.train.validate_every > 0,
        "validation.interval has no effect with validation.batches 0");
   note(config.from_scratch && config.hf_path.empty(),

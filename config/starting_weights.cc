@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/os_error.h"
 #include "base/unique_fd.h"
+#include "data/paths.h"
 
 namespace meshwright::config {
 namespace {
@@ -38,8 +39,9 @@ Status CheckReadable(const std::string& key, const std::string& path) {
                 status.message() + "; name a safetensors file, or a folder with model.safetensors");
 }
 
-Result<StartingWeights> FromLoadPath(const std::string& path) {
-  StartingWeights found{path, fmt::format("checkpoint.initial_load_path = \"{}\"", path), {}};
+Result<StartingWeights> FromLoadPath(const std::string& given, const std::string& job_folder) {
+  const std::string path = data::ResolvePath(given, job_folder);
+  StartingWeights found{path, fmt::format("checkpoint.initial_load_path = \"{}\"", given), {}};
   if (IsFolder(path)) {
     found.path = WeightsIn(path);
     if (found.path.empty()) {
@@ -80,7 +82,8 @@ Result<StartingWeights> FromHfPath(const std::string& path) {
 }  // namespace
 
 Result<StartingWeights> FindStartingWeights(const JobConfig& config) {
-  if (!config.initial_load_path.empty()) return FromLoadPath(config.initial_load_path);
+  if (!config.initial_load_path.empty())
+    return FromLoadPath(config.initial_load_path, config.folder);
   if (config.hf_path.empty() || config.from_scratch) return StartingWeights();
   return FromHfPath(config.hf_path);
 }

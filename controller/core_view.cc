@@ -63,6 +63,7 @@ std::vector<proto::WorkerInfo> Core::Workers(Now now) const {
     info.host_cores = HostCores(worker.info.host_id);
     info.device_kind = KindOf(worker.info);
     info.device_name = worker.info.device_name;
+    info.data_roots = worker.info.data_roots;
     info.last_seen_s = static_cast<double>(now.ms - worker.last_seen_ms) / 1000.0;
     infos.push_back(std::move(info));
   }

@@ -6,6 +6,7 @@
 #include "controller/launches.h"
 #include "controller/report_values.h"
 #include "controller/train_driver.h"
+#include "data/counts.h"
 
 namespace meshwright::controller {
 namespace {
@@ -45,7 +46,8 @@ int64_t EvaluationBatches(const ir::JobRequest& job) {
 std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job) {
   switch (job.driver.kind) {
     case ir::DriverKind::kTrain:
-      return std::make_unique<TrainDriver>(job.train, HasValidation(job));
+      return std::make_unique<TrainDriver>(job.train,
+                                           data::HasValidation(job.data, job.train.sequence));
     case ir::DriverKind::kEvaluate:
       return std::make_unique<EvaluateDriver>(job.driver.program, EvaluationBatches(job));
     case ir::DriverKind::kClient:

@@ -1,16 +1,8 @@
 #include "controller/launches.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace meshwright::controller {
-
-bool HasValidation(const ir::JobRequest& job) {
-  const int64_t token_bytes = job.data.format == "uint32" ? 4 : job.data.format == "uint16" ? 2 : 1;
-  const int64_t tokens = job.data.blob.size_bytes / token_bytes;
-  const double tail = std::floor(static_cast<double>(tokens) * job.data.validation_fraction);
-  return tail >= static_cast<double>(job.train.sequence + 1);
-}
 
 LaunchSchedule::LaunchSchedule(const ir::TrainSpec& train, bool validate)
     : steps_(train.steps),

@@ -12,9 +12,6 @@
 
 namespace meshwright::controller {
 
-// Whether the data's tail, which is never trained on, holds at least one row to validate with.
-bool HasValidation(const ir::JobRequest& job);
-
 class LaunchSchedule {
  public:
   static constexpr int64_t kMaxBatchesPerLaunch = 1000;

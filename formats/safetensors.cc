@@ -27,6 +27,18 @@ Status SystemError(std::string_view what, const std::string& path, int error) {
 
 Result<std::shared_ptr<const SafetensorsFile>> SafetensorsFile::Open(const std::string& path) {
   MW_ASSIGN_OR_RETURN(MemoryMappedFile map, MemoryMappedFile::Open(path));
+  return OfMap(path, std::move(map));
+}
+
+Result<std::shared_ptr<const SafetensorsFile>> SafetensorsFile::OpenDescriptor(
+    int fd, const std::string& name) {
+  auto map = MemoryMappedFile::Open(fmt::format("/proc/self/fd/{}", fd));
+  if (!map.has_value()) return Fail(map.error().WithContext(name));
+  return OfMap(name, std::move(*map));
+}
+
+Result<std::shared_ptr<const SafetensorsFile>> SafetensorsFile::OfMap(const std::string& path,
+                                                                      MemoryMappedFile map) {
   std::shared_ptr<SafetensorsFile> file(new SafetensorsFile(path, std::move(map)));
   const std::span bytes(file->map_.data(), static_cast<size_t>(file->map_.bytes()));
   Result<SafetensorsHeader> header = ParseSafetensorsHeader(bytes, file->map_.bytes());

@@ -65,6 +65,9 @@ class SafetensorsFile {
   // Errors: kNotFound, kPermissionDenied, kInvalidArgument as ParseSafetensorsHeader, all naming
   // the path.
   static Result<std::shared_ptr<const SafetensorsFile>> Open(const std::string& path);
+  // A file that is open as `fd`; `name` stands for its path.
+  static Result<std::shared_ptr<const SafetensorsFile>> OpenDescriptor(int fd,
+                                                                       const std::string& name);
   SafetensorsFile(const SafetensorsFile&) = delete;
   SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
@@ -79,6 +82,8 @@ class SafetensorsFile {
  private:
   SafetensorsFile(std::string path, MemoryMappedFile map)
       : path_(std::move(path)), map_(std::move(map)) {}
+  static Result<std::shared_ptr<const SafetensorsFile>> OfMap(const std::string& path,
+                                                              MemoryMappedFile map);
   std::string path_;
   MemoryMappedFile map_;
   SafetensorsHeader header_;

@@ -19,6 +19,10 @@ std::optional<IdBound> BoundOf(const Graph& graph, const Node& node, size_t i) {
     case Op::kEmbedding:
       if (i != 1) return std::nullopt;
       return IdBound{graph.type(node.inputs[0]).dims[0], std::nullopt};
+    case Op::kGather:
+      if (i != 1) return std::nullopt;
+      return IdBound{graph.type(node.inputs[0]).dims[static_cast<size_t>(node.attrs.Int("dim"))],
+                     std::nullopt};
     case Op::kCrossEntropy:
     case Op::kPick:
       if (i != 1) return std::nullopt;

@@ -52,30 +52,31 @@ Status CheckLossOutputs(const Graph& loss) {
   return OkStatus();
 }
 
-// What comes from the data are windows of tokens; a trained program has the rows of the job's
-// batch.
+// What comes from the data reads a field of it; a trained program has the rows of the job's batch.
 Status CheckFeeds(const JobRequest& job, const JobProgram& program) {
   const std::vector<NodeId> feeds = program.graph.NodesOf(Op::kFeed);
   if (feeds.empty() && program.trained)
     return InvalidArgument("the loss graph has no feed node: it would not read any data");
+  MW_ASSIGN_OR_RETURN(const std::vector<DataStream> streams, StreamsOf(job.data));
   for (NodeId id : feeds) {
     const Node& feed = program.graph.node(id);
     const TensorType& type = program.graph.type(feed.outputs[0]);
-    if (program.OriginOf(feed.attrs.Str("source")) == InputFrom::kClient) {
-      if (!program.trained || !IsBatchFeed(feed) || type.dims[0] == job.train.global_batch)
-        continue;
-      return InvalidArgument(
-          fmt::format("feed \"{}\" is {}; train.global_batch={} rows are trained on",
-                      feed.attrs.Str("source"), type.ToString(), job.train.global_batch));
-    }
-    const int64_t rows =
-        program.trained || type.rank() == 0 ? job.train.global_batch : type.dims[0];
-    const Dims wanted = {rows, job.train.sequence + 1};
-    if (type.dtype != DType::kI32 || type.dims != wanted) {
+    const std::string source = feed.attrs.Str("source");
+    const bool from_client = program.OriginOf(source) == InputFrom::kClient;
+    if (!IsBatchFeed(feed) && from_client) continue;
+    if (!IsBatchFeed(feed)) {
       return InvalidArgument(fmt::format(
-          "feed is {}; train.global_batch={} and train.sequence={} need i32[{},{}]",
-          type.ToString(), job.train.global_batch, job.train.sequence, wanted[0], wanted[1]));
+          "feed \"{}\" is one value for all of the step (batch=0), but comes from the data, which "
+          "has rows",
+          source));
     }
+    if (program.trained && type.dims[0] != job.train.global_batch) {
+      return InvalidArgument(
+          fmt::format("feed \"{}\" is {}; train.global_batch={} rows are trained "
+                      "on",
+                      source, type.ToString(), job.train.global_batch));
+    }
+    if (!from_client) MW_TRY(CheckFeed(streams, source, type, job.train.sequence));
   }
   return OkStatus();
 }
@@ -348,6 +349,7 @@ Status ValidateJob(const JobRequest& job) {
   }
   MW_TRY(CheckProgramNames(job));
   MW_TRY(CheckTrain(job.train));
+  MW_TRY(CheckDataSpec(job.data));
   for (const JobProgram& program : job.programs) {
     const Status sound = CheckProgram(job, program);
     if (!sound.ok()) {
@@ -363,13 +365,20 @@ Status ValidateJob(const JobRequest& job) {
     return InvalidField("parallel.device",
                         fmt::format("is 'cuda', but {}; leave it 'auto'", not_on_gpus));
   }
-  MW_TRY(CheckOptimizer(job.optimizer));
-  const std::string& format = job.data.format;
-  if (format != "bytes" && format != "uint16" && format != "uint32") {
-    return InvalidField("data.format",
-                        fmt::format("is '{}'; known: bytes, uint16, uint32", format));
+  return CheckOptimizer(job.optimizer);
+}
+
+std::vector<BlobRef> BlobsOf(const JobRequest& job) {
+  std::vector<BlobRef> blobs;
+  const auto add = [&](const FileRef& file) {
+    if (!file.in_place() && !file.empty()) blobs.push_back(file.blob);
+  };
+  if (job.data.streams.empty()) add({.blob = job.data.blob});
+  for (const DataStream& stream : job.data.streams) {
+    for (const FileRef& file : stream.files) add(file);
   }
-  return CheckRange("data.validation_fraction", job.data.validation_fraction, 0, 0.5);
+  add(job.init_weights);
+  return blobs;
 }
 
 bool ReadsData(const JobRequest& job) {

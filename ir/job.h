@@ -18,25 +18,10 @@
 
 #include "base/result.h"
 #include "ir/autodiff.h"
+#include "ir/data_spec.h"
 #include "ir/graph.h"
 
 namespace meshwright::ir {
-
-// A file, known by content: the client uploads it once, workers fetch it by hash.
-struct BlobRef {
-  std::string sha256;  // hex; empty: none
-  int64_t size_bytes = 0;
-  std::string name;  // for people: the path that the user gave
-  friend bool operator==(const BlobRef&, const BlobRef&) = default;
-};
-
-struct DataSpec {
-  BlobRef blob;
-  std::string format =
-      "bytes";  // "bytes" (UTF-8 text, token = byte) | "uint16" | "uint32" (little endian tokens)
-  double validation_fraction = 0.05;  // the tail of the file, never trained on
-  friend bool operator==(const DataSpec&, const DataSpec&) = default;
-};
 
 // What the user pins; 0 and "auto" leave it to the search (search/find_layout.h). The planner alone
 // (planner::MakePlan) takes auto as 1, none and 1f1b, and gives data what the devices leave over.
@@ -150,7 +135,7 @@ struct JobRequest {
   DriverSpec driver;
   OptimizerSpec optimizer;  // of the trained program
   DataSpec data;
-  BlobRef
+  FileRef
       init_weights;  // safetensors with the params' export names; none: random init from the seed
   ParallelSpec parallel;
   TrainSpec train;
@@ -170,6 +155,9 @@ struct JobRequest {
 // Checks what can be known without a cluster: graphs, batch, names, ranges. Errors:
 // kInvalidArgument naming the field or program.
 Status ValidateJob(const JobRequest& job);
+
+// The files that workers fetch: of the data and of the weights to start from, not those in place.
+std::vector<BlobRef> BlobsOf(const JobRequest& job);
 
 // Whether any program has an input that comes from the data.
 bool ReadsData(const JobRequest& job);

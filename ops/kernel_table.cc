@@ -30,7 +30,7 @@ void AddElementwise(KernelRows& rows) {
 }
 
 void AddSources(KernelRows& rows) {
-  Row(rows, Op::kFeed) = {reference::MakeSource, nullptr, cuda::MakeFeed};
+  Row(rows, Op::kFeed) = {reference::MakeSource, nullptr, cuda::MakeFeed, false, kAnyType};
   Row(rows, Op::kConstant) = {reference::MakeSource, cpu::MakeSource, cuda::MakeSource};
   Row(rows, Op::kRandomNormal) = {reference::MakeSource, cpu::MakeSource, cuda::MakeSource};
   Row(rows, Op::kLearningRate) = {reference::MakeSource, nullptr, cuda::MakeSource};

@@ -20,7 +20,7 @@ Result<ir::Graph> WithoutDropout(const ir::Graph& graph, const ir::JobProgram* v
     if (attrs.Has("dropout")) attrs.Set("dropout", 0.0);  // of attention's probabilities
     const bool validates = node.op == Op::kFeed && validated != nullptr &&
                            validated->OriginOf(attrs.Str("source")) == ir::InputFrom::kData;
-    if (validates) attrs.Set("source", std::string("validation"));
+    if (validates) attrs.Set("source", ir::ValidationFeed(attrs.Str("source")));
     return builder.Add(node.op, inputs, attrs, types);
   };
   return ir::RewriteGraph(graph, emit);

@@ -37,7 +37,15 @@ v1::BlobRef Encode(const ir::BlobRef& blob);
 // Errors: a hash that is neither empty nor 64 hex digits.
 Result<ir::BlobRef> Decode(const v1::BlobRef& wire);
 
+v1::FileRef Encode(const ir::FileRef& file);
+// Errors: as of a BlobRef.
+Result<ir::FileRef> Decode(const v1::FileRef& wire);
+
+v1::DataRoot Encode(const ir::DataRoot& root);
+ir::DataRoot Decode(const v1::DataRoot& wire);
+
 v1::DataSpec Encode(const ir::DataSpec& data);
+// Errors: those of its files; an unknown element type.
 Result<ir::DataSpec> Decode(const v1::DataSpec& wire);
 
 // The graph travels as text; errors of its parser carry line numbers.

@@ -205,22 +205,6 @@ Result<ir::BlobRef> Decode(const v1::BlobRef& wire) {
   return ir::BlobRef{wire.sha256(), wire.size_bytes(), wire.name()};
 }
 
-v1::DataSpec Encode(const ir::DataSpec& data) {
-  v1::DataSpec wire;
-  *wire.mutable_blob() = Encode(data.blob);
-  wire.set_format(data.format);
-  wire.set_validation_fraction(data.validation_fraction);
-  return wire;
-}
-
-Result<ir::DataSpec> Decode(const v1::DataSpec& wire) {
-  ir::DataSpec data;
-  MW_ASSIGN_OR_RETURN(data.blob, Decode(wire.blob()));
-  data.format = wire.format();
-  data.validation_fraction = wire.validation_fraction();
-  return data;
-}
-
 v1::JobRequest Encode(const ir::JobRequest& job) {
   v1::JobRequest wire;
   wire.set_name(job.name);

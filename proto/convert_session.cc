@@ -31,6 +31,7 @@ void Put(const Register& m, v1::Up& wire) {
   out.mutable_cpus()->Assign(m.cpus.begin(), m.cpus.end());
   out.set_device_kind(m.device_kind);
   out.set_device_name(m.device_name);
+  for (const ir::DataRoot& root : m.data_roots) *out.add_data_roots() = Encode(root);
 }
 
 void Put(const Heartbeat&, v1::Up& wire) { wire.mutable_heartbeat(); }
@@ -185,6 +186,7 @@ Register GetRegister(const v1::Register& wire) {
   m.cpus.assign(wire.cpus().begin(), wire.cpus().end());
   m.device_kind = wire.device_kind();
   m.device_name = wire.device_name();
+  for (const v1::DataRoot& root : wire.data_roots()) m.data_roots.push_back(Decode(root));
   return m;
 }
 

@@ -108,6 +108,7 @@ v1::WorkerInfo Encode(const WorkerInfo& info) {
   wire.set_host_cores(info.host_cores);
   wire.set_device_kind(info.device_kind);
   wire.set_device_name(info.device_name);
+  for (const ir::DataRoot& root : info.data_roots) *wire.add_data_roots() = Encode(root);
   return wire;
 }
 
@@ -127,6 +128,7 @@ WorkerInfo Decode(const v1::WorkerInfo& wire) {
   info.host_cores = wire.host_cores();
   info.device_kind = wire.device_kind();
   info.device_name = wire.device_name();
+  for (const v1::DataRoot& root : wire.data_roots()) info.data_roots.push_back(Decode(root));
   return info;
 }
 

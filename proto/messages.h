@@ -92,6 +92,7 @@ struct Register {
   std::vector<int32_t> cpus = {};  // their numbers on the host; empty: not said
   std::string device_kind = {};    // "cpu", "cuda"; empty: cpu
   std::string device_name = {};    // "NVIDIA H200"; empty: nothing to say
+  std::vector<ir::DataRoot> data_roots = {};
   friend bool operator==(const Register&, const Register&) = default;
 };
 
@@ -203,7 +204,7 @@ struct LoadMesh {
   ir::DataSpec data;
   int64_t sequence = 0;
   int64_t vocabulary = 0;  // tokens are below it; 0: not checked
-  ir::BlobRef init_weights;
+  ir::FileRef init_weights;
   ir::BlobRef graph;  // text of the main program's graph: names and layouts of the params
   bool tf32 = false;  // ir::TrainSpec's
   friend bool operator==(const LoadMesh&, const LoadMesh&) = default;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "ir/data_spec.h"
+
 namespace meshwright::proto {
 
 enum class JobState : uint8_t {
@@ -78,6 +80,7 @@ struct WorkerInfo {
   int32_t host_cores = 0;          // that all workers of the host together may use; 0: not known
   std::string device_kind;         // "cpu", "cuda"
   std::string device_name;         // "NVIDIA H200"; empty: not said
+  std::vector<ir::DataRoot> data_roots = {};  // below which it reads files in place
 };
 
 }  // namespace meshwright::proto

@@ -80,6 +80,7 @@ class AgentImpl final : public Agent {
                         collective::MakeListener(options_.data_bind, options_.data_port));
     if (link_ == nullptr) link_ = MakeGrpcLink(options_.controller, options_.token);
     MW_ASSIGN_OR_RETURN(blobs_, BlobCache::Open(options_.cache_dir, link_.get()));
+    MW_ASSIGN_OR_RETURN(roots_, data::Roots::Open(options_.data_roots));
     AddProcessMetrics(registry_);
     metrics_ = std::make_unique<AgentMetrics>(registry_, options_.name);
     registry_.AddRefresh([this] { RefreshMetrics(); });
@@ -151,6 +152,7 @@ class AgentImpl final : public Agent {
     resources_.memory_bytes = options_.memory_bytes;
     resources_.gpus = options_.gpus;
     resources_.blobs = blobs_.get();
+    resources_.roots = &roots_;
     resources_.link = link_.get();
     resources_.metrics = metrics_.get();
     resources_.device_lost = [this](const Status& cause) { OnDeviceLost(cause); };
@@ -164,6 +166,7 @@ class AgentImpl final : public Agent {
     register_.memory_bytes = options_.memory_bytes;
     register_.device_kind = options_.gpus.driver == nullptr ? "cpu" : "cuda";
     register_.device_name = options_.gpus.name;
+    register_.data_roots = roots_.all();
     register_.device_profile = options_.device_profile;
     register_.threads_per_device = options_.threads_per_device;
     for (const int cpu : AllowedCpus()) register_.cpus.push_back(cpu);
@@ -402,6 +405,7 @@ class AgentImpl final : public Agent {
   MetricsRegistry registry_;
   std::unique_ptr<ControllerLink> link_;
   std::unique_ptr<BlobCache> blobs_;
+  data::Roots roots_;
   std::unique_ptr<AgentMetrics> metrics_;
   CoreClaims claims_;
   HostResources resources_;

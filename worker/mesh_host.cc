@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "base/guard.h"
@@ -127,7 +126,7 @@ Status MeshHost::LoadOnThread(const proto::LoadMesh& message) {
   state_ = CollectStateSlots(options.programs);
   std::vector<int> devices;
   for (const proto::RankPrograms& rank : message.ranks) devices.push_back(rank.local_device);
-  if (!message.init_weights.sha256.empty()) MW_TRY(OpenInitialWeights(message));
+  if (!message.init_weights.empty()) MW_TRY(OpenInitialWeights(message));
   MW_ASSIGN_OR_RETURN(auto runtime, JobRuntime::Load(std::move(options)));
   std::scoped_lock lock(mutex_);
   runtime_ = std::move(runtime);
@@ -161,7 +160,7 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
       options.cpus.push_back(CoresOf(resources_, rank.local_device));
     }
   }
-  MW_TRY(OpenData(message));
+  MW_TRY(OpenData(message, options.programs));
   for (const proto::Member& member : message.members) {
     options.fabric.members.push_back(
         {member.worker, member.address, member.host_id, member.process_id});
@@ -188,20 +187,23 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
   return options;
 }
 
-Status MeshHost::OpenData(const proto::LoadMesh& message) {
+Status MeshHost::OpenData(const proto::LoadMesh& message,
+                          const std::vector<ir::Program>& programs) {
   programs_ = message.programs;
   inputs_ = message.inputs;
-  if (!message.data.blob.sha256.empty()) {
-    MW_ASSIGN_OR_RETURN(std::string path,
-                        resources_.blobs->Path(message.data.blob, [this] { return aborted(); }));
-    const int64_t vocabulary =
-        message.vocabulary > 0 ? message.vocabulary : std::numeric_limits<int32_t>::max();
-    MW_ASSIGN_OR_RETURN(data_, TokenData::Open({path, message.data.blob.name}, message.data.format,
-                                               message.sequence, message.data.validation_fraction,
-                                               message.seed, vocabulary));
+  if (!message.data.streams.empty() || !message.data.blob.sha256.empty()) {
+    MW_ASSIGN_OR_RETURN(const FeedTypes types, FeedTypesOf(programs, inputs_));
+    MW_ASSIGN_OR_RETURN(
+        data_, DataFeed::Open(message.data, {message.sequence, message.seed, message.vocabulary},
+                              types, Places()));
   }
   feed_ = std::make_unique<JobFeed>(data_.get(), inputs_);
   return OkStatus();
+}
+
+// Files may be opened until the job ends: those that do not stay open are opened again.
+FilePlaces MeshHost::Places() const {
+  return {resources_.blobs, resources_.roots, [this] { return aborted(); }};
 }
 
 Result<ir::Program> MeshHost::FetchProgram(const ir::BlobRef& blob, int rank,
@@ -308,13 +310,10 @@ Status MeshHost::SaveOnThread(const proto::SaveWeights& message) {
 Status MeshHost::OpenInitialWeights(const proto::LoadMesh& message) {
   const auto cancelled = [this] { return aborted(); };
   InitialWeights initial;
-  initial.name = message.init_weights.name;
+  initial.name = message.init_weights.blob.name;
   MW_ASSIGN_OR_RETURN(std::string text, resources_.blobs->Read(message.graph, cancelled));
   MW_ASSIGN_OR_RETURN(initial.loss, ir::ParseGraph(text));
-  MW_ASSIGN_OR_RETURN(std::string path, resources_.blobs->Path(message.init_weights, cancelled));
-  auto file = formats::SafetensorsFile::Open(path);
-  if (!file.has_value()) return file.error().WithContext(initial.name);
-  initial.file = std::move(*file);
+  MW_ASSIGN_OR_RETURN(initial.file, OpenWeights(Places(), message.init_weights));
   initial_weights_ = std::move(initial);
   return OkStatus();
 }

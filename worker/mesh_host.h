@@ -20,11 +20,11 @@
 #include "proto/messages.h"
 #include "worker/agent_metrics.h"
 #include "worker/blob_cache.h"
+#include "worker/data_feed.h"
 #include "worker/gpus.h"
 #include "worker/job_feed.h"
 #include "worker/link.h"
 #include "worker/runtime.h"
-#include "worker/token_data.h"
 #include "worker/weights.h"
 
 namespace meshwright::worker {
@@ -41,6 +41,7 @@ struct HostResources {
   collective::Transport transport = collective::Transport::kAuto;
   std::shared_ptr<collective::Listener> listener;
   BlobCache* blobs = nullptr;
+  const data::Roots* roots = nullptr;  // below which files are read in place; null: none
   ControllerLink* link = nullptr;
   AgentMetrics* metrics = nullptr;
   // Told when this process has lost a device for good, after the error that it caused.
@@ -81,7 +82,8 @@ class MeshHost {
   Status LoadOnThread(const proto::LoadMesh& message);
   Status SaveOnThread(const proto::SaveWeights& message);
   Result<RuntimeOptions> MakeOptions(const proto::LoadMesh& message);
-  Status OpenData(const proto::LoadMesh& message);
+  Status OpenData(const proto::LoadMesh& message, const std::vector<ir::Program>& programs);
+  FilePlaces Places() const;
   Result<ir::Program> FetchProgram(const ir::BlobRef& blob, int rank, const std::string& name);
   // Runs `work` as launch number `seq`: once, in order; tells what came of it.
   void RunInOrder(LaunchSeq seq, const char* what,
@@ -113,7 +115,7 @@ class MeshHost {
   StateSlots state_;                               // on the thread
   std::optional<InitialWeights> initial_weights_;  // on the thread, and none after the fill
   std::vector<std::string> programs_, inputs_;     // of LoadMesh, on the thread
-  std::unique_ptr<TokenData> data_;                // on the thread; outlives the runtime
+  std::unique_ptr<DataFeed> data_;                 // on the thread; outlives the runtime
   std::unique_ptr<JobFeed> feed_;                  // on the thread; outlives the runtime
   std::mutex mutex_;
   std::shared_ptr<JobRuntime> runtime_;  // guarded by mutex_ where other threads look

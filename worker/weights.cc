@@ -66,6 +66,14 @@ Status WriteTensors(const std::vector<proto::NamedTensor>& tensors, const StateS
   return OkStatus();
 }
 
+Result<std::shared_ptr<const formats::SafetensorsFile>> OpenWeights(const FilePlaces& places,
+                                                                    const ir::FileRef& file) {
+  const auto opener = [&](const ir::FileRef& ref) { return OpenJobFile(places, ref); };
+  MW_TRY(data::FileSet::Open({file}, opener));
+  MW_ASSIGN_OR_RETURN(const UniqueFd opened, OpenJobFile(places, file));
+  return formats::SafetensorsFile::OpenDescriptor(opened.get(), file.blob.name);
+}
+
 Status LoadWeights(const formats::SafetensorsFile& file, const ir::Graph& loss,
                    const StateSlots& slots, JobRuntime& runtime) {
   std::map<std::string, const ir::Node*> params;

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "ir/graph.h"
 #include "ir/program.h"
 #include "proto/messages.h"
+#include "worker/data_feed.h"
 #include "worker/link.h"
 #include "worker/runtime.h"
 
@@ -31,6 +33,11 @@ Result<std::vector<proto::TensorTile>> ReadTiles(const std::vector<proto::RankTi
 // type is not that of the slot; the device's.
 Status WriteTensors(const std::vector<proto::NamedTensor>& tensors, const StateSlots& slots,
                     JobRuntime& runtime);
+
+// The file that weights start from, mapped: LoadWeights reads no more of it than the local tiles.
+// Errors: those of data::FileSet (one in place is verified) and SafetensorsFile::Open.
+Result<std::shared_ptr<const formats::SafetensorsFile>> OpenWeights(const FilePlaces& places,
+                                                                    const ir::FileRef& file);
 
 // Fills every weight of the local ranks with its tile of the file.
 // Errors: kNotFound, kInvalidArgument naming tensor, wanted and found shape.

@@ -5,6 +5,22 @@
 #include <optional>
 
 namespace meshwright::controller {
+namespace {
+
+// A file is a blob or below a root, else nobody could read it.
+Status CheckFilesAreSomewhere(const ir::JobRequest& job) {
+  for (const ir::DataStream& stream : job.data.streams) {
+    for (const ir::FileRef& file : stream.files) {
+      if (!file.empty()) continue;
+      return InvalidArgument(
+          fmt::format("the file '{}' of stream '{}' is neither uploaded nor below a data root",
+                      file.blob.name, stream.name));
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
 
 Status CheckSubmission(const std::string& op_id, const ir::JobRequest& job,
                        const BlobStore& blobs) {
@@ -12,26 +28,25 @@ Status CheckSubmission(const std::string& op_id, const ir::JobRequest& job,
     return InvalidArgument("op_id must have 1 to 128 characters");
   }
   MW_TRY(ir::ValidateJob(job));
-  for (const ir::BlobRef* blob : {&job.data.blob, &job.init_weights}) {
-    if (blob->sha256.empty()) continue;
-    const std::optional<int64_t> size = blobs.Find(blob->sha256);
+  for (const ir::BlobRef& blob : ir::BlobsOf(job)) {
+    const std::optional<int64_t> size = blobs.Find(blob.sha256);
     if (!size) {
       return FailedPrecondition(
           fmt::format("'{}' (sha256 {}) is not on the controller; upload it before submitting",
-                      blob->name, blob->sha256));
+                      blob.name, blob.sha256));
     }
-    if (*size != blob->size_bytes) {
+    if (*size != blob.size_bytes) {
       return InvalidArgument(
           fmt::format("'{}' (sha256 {}) has {} bytes, the request says {}; submit the size of the "
                       "file that was uploaded",
-                      blob->name, blob->sha256, *size, blob->size_bytes));
+                      blob.name, blob.sha256, *size, blob.size_bytes));
     }
   }
-  if (job.data.blob.sha256.empty() && ir::ReadsData(job)) {
+  if (job.data.streams.empty() && job.data.blob.sha256.empty() && ir::ReadsData(job)) {
     return InvalidArgument(
         "job.data.blob is empty: the job has no data, but its programs read some");
   }
-  return OkStatus();
+  return CheckFilesAreSomewhere(job);
 }
 
 }  // namespace meshwright::controller

@@ -149,7 +149,7 @@ TEST(Control, StartsFromSavedWeightsOnAnotherLayout) {
   again.optimizer.min_lr = 0;
   const auto weights = cluster->client().UploadFile(first.info.directory + "/model.safetensors");
   ASSERT_TRUE(weights.has_value()) << weights.error();
-  again.init_weights = *weights;
+  again.init_weights.blob = *weights;
   const Outcome second = Finish(*cluster, cluster->Submit(again, text));
   ASSERT_EQ(second.info.state, JobState::kSucceeded) << second.info.message;
   // With a learning rate of 0 the weights stay: the validation loss is that of the first run's end.
@@ -166,7 +166,7 @@ TEST(Control, RefusesWeightsOfAnotherModelNamingTheTensor) {
   ASSERT_TRUE((*writer)->Write("something", 0, std::as_bytes(std::span(zeros))).ok());
   ASSERT_TRUE((*writer)->Finish().ok());
   ir::JobRequest job = ByteJob(1, 1, 1);
-  job.init_weights = cluster->client().UploadFile(path).value_or(ir::BlobRef{});
+  job.init_weights.blob = cluster->client().UploadFile(path).value_or(ir::BlobRef{});
   const Outcome run = Finish(*cluster, cluster->Submit(job, SampleBytes(9000)));
   EXPECT_EQ(run.info.state, JobState::kFailed);
   EXPECT_THAT(run.info.message, HasSubstr("other.safetensors"));

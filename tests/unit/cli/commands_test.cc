@@ -148,7 +148,7 @@ TEST_F(Commands, SubmitFindsItsFilesAndTheRecordBeforeItAsksACluster) {
   EXPECT_EQ(no_data.code, kExitUsage);
   EXPECT_TRUE(Contains(no_data.error, "training.dataset_path = \"none.txt\": No such file"))
       << no_data.error;
-  ASSERT_TRUE(WriteFileAtomic(folder_->File("data.txt"), "text").ok());
+  ASSERT_TRUE(WriteFileAtomic(folder_->File("data.txt"), std::string(2000, 'a')).ok());
   args.overrides = {"training.dataset_path=" + folder_->File("data.txt")};
   args.record = folder_->File("gone/record.jsonl");
   const Outcome no_record = Observe([&] { return RunSubmit(args, global_); });
@@ -161,7 +161,7 @@ TEST_F(Commands, SubmitFindsItsFilesAndTheRecordBeforeItAsksACluster) {
 }
 
 TEST_F(Commands, SubmitRefusesWeightsThatDoNotFitBeforeItAsksACluster) {
-  ASSERT_TRUE(WriteFileAtomic(folder_->File("data.txt"), "text").ok());
+  ASSERT_TRUE(WriteFileAtomic(folder_->File("data.txt"), std::string(2000, 'a')).ok());
   const std::string weights = folder_->File("model.safetensors");
   SubmitArgs args;
   args.file = job_;
@@ -203,7 +203,9 @@ TEST_F(Commands, InputFilesAreNamedByTheirKeys) {
     EXPECT_TRUE(Contains(error(), "tools/make-corpus.sh runs/data/corpus.txt")) << error();
   }
   config.dataset_path = folder_->path();
-  EXPECT_TRUE(Contains(error(), "is a folder")) << error();
+  EXPECT_TRUE(FindInputFiles(config)) << "a folder is its files";
+  config.dataset_path = folder_->File("*.bin");
+  EXPECT_TRUE(Contains(error(), "nothing matches")) << error();
   config.dataset_path = job_;
   ASSERT_TRUE(FindInputFiles(config));
   config.initial_load_path = folder_->path();
@@ -214,6 +216,43 @@ TEST_F(Commands, InputFilesAreNamedByTheirKeys) {
   EXPECT_EQ(FindInputFiles(config)->weights.path, weights);
   config.initial_load_path = folder_->File("none.safetensors");
   EXPECT_TRUE(Contains(error(), "No such file")) << error();
+}
+
+TEST_F(Commands, BadDataIsToldBeforeAClusterIsAsked) {
+  const std::string good(4000, 'a');
+  const auto refused = [&](const std::string& bytes, const std::string& format,
+                           const std::string& what) {
+    const std::string data = folder_->File("data");
+    ASSERT_TRUE(WriteFileAtomic(data, bytes).ok());
+    SubmitArgs submit;
+    submit.file = job_;
+    submit.overrides = {"training.dataset_path=" + data, "training.dataset_format=" + format};
+    const Outcome submitted = Observe([&] { return RunSubmit(submit, global_); });
+    EXPECT_EQ(submitted.code, kExitUsage) << what;
+    EXPECT_TRUE(Contains(submitted.error, "training.dataset_path")) << submitted.error;
+    EXPECT_TRUE(Contains(submitted.error, what)) << submitted.error;
+    const Outcome planned = Plan(submit.overrides);
+    EXPECT_EQ(planned.code, kExitUsage) << what;
+    EXPECT_TRUE(Contains(planned.error, what)) << planned.error;
+  };
+  refused("", "bytes", "is empty");
+  refused("short", "bytes", "is too short");
+  refused(good + "\xff", "bytes", "is not UTF-8");
+  refused(good + "a", "uint16", "truncated");
+  refused(good, "uint16", "outside the vocabulary");
+  refused(good, "llm.c", "not those of a token file of llm.c");
+}
+
+TEST_F(Commands, DataIsFoundBelowTheFolderOfTheJobFile) {
+  ASSERT_TRUE(WriteFileAtomic(folder_->File("beside.txt"), std::string(4000, 'a')).ok());
+  SubmitArgs args;
+  args.file = job_;
+  args.overrides = {"training.dataset_path=beside.txt"};
+  EXPECT_EQ(Observe([&] { return RunSubmit(args, global_); }).code, kExitUnreachable);
+  args.overrides = {"training.dataset_path=gone.txt"};
+  const Outcome gone = Observe([&] { return RunSubmit(args, global_); });
+  EXPECT_TRUE(Contains(gone.error, "relative to the folder of the job file (" + folder_->path()))
+      << gone.error;
 }
 
 // A controller that tells one thing about a job and then ends the watch in a given way.

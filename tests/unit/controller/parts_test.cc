@@ -171,18 +171,6 @@ TEST(LaunchSchedule, SplitsAValidationThatIsTooLongForOneReport) {
   EXPECT_TRUE(schedule.done());
 }
 
-TEST(LaunchSchedule, DoesNotValidateWithoutARowToValidateWith) {
-  ir::JobRequest job;
-  job.train.sequence = 100;
-  job.data.validation_fraction = 0.1;
-  job.data.blob.size_bytes = 1009;  // 100 bytes of tail
-  EXPECT_FALSE(HasValidation(job));
-  job.data.blob.size_bytes = 1010;
-  EXPECT_TRUE(HasValidation(job));
-  job.data.format = "uint16";
-  EXPECT_FALSE(HasValidation(job));
-}
-
 // ---- Access -------------------------------------------------------------------------------------
 
 TEST(Auth, AcceptsTheTokenAndNothingElse) {

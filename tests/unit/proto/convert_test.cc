@@ -56,6 +56,7 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
   info.threads_per_device = 3;
   info.host_cores = 16;
   info.cpus = {0, 3, 255};
+  info.data_roots = {{"corpora", "/mnt/c"}, {"/data", "/data"}};
   const std::vector<UpBody> bodies = {
       info,
       Heartbeat{},
@@ -90,7 +91,7 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
   load.data = {{kHash, 1000, "text"}, "uint16", 0.25};
   load.sequence = 128;
   load.vocabulary = 256;
-  load.init_weights = {kHash, 99, "w"};
+  load.init_weights = {{kHash, 99, "w"}};
   load.graph = {kHash, 98, "g"};
   load.tf32 = true;
   const std::vector<DownBody> bodies = {Welcome{"c", 500, 3000},
@@ -101,6 +102,22 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
                                         AbortMesh{gen, SomeError()},
                                         ReleaseMesh{gen}};
   for (const DownBody& body : bodies) ExpectRoundTrip(DownMessage{Term(9), body});
+}
+
+// A stream of each kind, with a file of each kind.
+std::vector<ir::DataStream> SomeStreams() {
+  ir::DataStream tokens;
+  tokens.files = {{{kHash, 100, "a.bin"}}, {{"", 200, "b.bin"}, "corpora", "b.bin", kHash}};
+  tokens.fields = {{"window", ir::Element::kU16, {}, {{0, 1024, 3}, {1, 0, 100}}, {{1, 2, 5}}}};
+  tokens.validation_fraction = 0;
+  ir::DataStream records;
+  records.name = "digits";
+  records.kind = ir::DataKind::kRecords;
+  records.files = {{{kHash, 100, "x.npy"}}};
+  records.fields = {{"image", ir::Element::kU8, {2, 3}, {{0, 80, 3}}, {}},
+                    {"label", ir::Element::kI64, {}, {{0, 0, 3}}, {}}};
+  records.validation_fraction = 0.25;
+  return {tokens, records};
 }
 
 ir::JobRequest SomeJob() {
@@ -121,7 +138,8 @@ ir::JobRequest SomeJob() {
   job.optimizer.momentum = 0.5;
   job.optimizer.min_lr = 1e-300;
   job.data = {{kHash, 1, "data"}, "uint32", 0.125};
-  job.init_weights = {kHash, 2, "weights"};
+  job.data.streams = SomeStreams();
+  job.init_weights = {{"", 2, "weights"}, "/models", "w.safetensors", kHash};
   job.parallel = {2,     3,    4, 5,      "gpipe", 2,        "7,5",   "2x1,1x1",
                   "2x2", true, 3, "full", "0-5",   "search", "w=[_]", 6};
   job.parallel.head_block_tokens = 7;

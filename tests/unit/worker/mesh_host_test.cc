@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "data/identity.h"
 #include "tests/emulated/gpu.h"
 #include "tests/unit/worker/fake_link.h"
 #include "tests/unit/worker/program_maker.h"
@@ -108,11 +109,44 @@ class MeshHostTest : public ::testing::Test {
 TEST_F(MeshHostTest, FetchesTheInitialWeightsWhileItLoads) {
   // In the first launch the peers would wait for the download at a collective.
   proto::LoadMesh load = MakeLoad();
-  load.init_weights = {std::string(64, 'b'), 10, "start.safetensors"};
+  load.init_weights.blob = {std::string(64, 'b'), 10, "start.safetensors"};
   host_->Load(load);
   const auto loaded = std::get<proto::Loaded>(Next());
   EXPECT_EQ(loaded.error.kind, ErrorKind::kLoadFailed);
   EXPECT_THAT(loaded.error.message, HasSubstr("start.safetensors"));
+}
+
+// Data and weights below a root: nothing is fetched but programs, and another file is an error.
+TEST_F(MeshHostTest, ReadsFilesBelowARootInPlace) {
+  const TempDir dir = TempDir::Make().value();
+  const data::Roots roots = data::Roots::Open({{"d", dir.path()}}).value();
+  resources_.roots = &roots;
+  host_ = std::make_unique<MeshHost>(
+      resources_, kGen, [this](proto::UpBody body) { Heard(std::move(body)); }, [] {});
+  ASSERT_TRUE(std::holds_alternative<proto::MeshReleased>(Next())) << "of the first one";
+  ASSERT_TRUE(WriteFileAtomic(dir.File("a.txt"), std::string(1000, 'a')).ok());
+  proto::LoadMesh load = MakeLoad();
+  ir::DataStream stream = ir::StreamsOf(load.data).value()[0];
+  const auto fd = data::OpenPlainFile(dir.File("a.txt"), "a.txt");
+  const std::string sampled = data::SampledHash(fd->get(), 1000, "a.txt").value();
+  stream.files = {{{"", 1000, "books/a.txt"}, "d", "a.txt", sampled}};
+  load.data.streams = {stream};
+  load.data.blob = {};
+  const auto error = [&] {
+    host_->Load(load);
+    return std::get<proto::Loaded>(Next()).error;
+  };
+  load.data.streams[0].files[0].sampled = std::string(64, '0');
+  const auto other = error();
+  EXPECT_EQ(other.kind, ErrorKind::kLoadFailed);
+  EXPECT_THAT(other.message, HasSubstr("books/a.txt"));
+  load.data.streams[0].files[0].sampled = sampled;
+  load.data.streams[0].files[0].root = "/elsewhere";
+  EXPECT_THAT(error().message, HasSubstr("start it with --data-root /elsewhere"));
+  load.data.streams[0].files[0].root = "d";
+  const int fetches = link_.fetches;
+  EXPECT_TRUE(error().ok());
+  EXPECT_EQ(link_.fetches, fetches);
 }
 
 TEST_F(MeshHostTest, FillsTheInitialWeightsAfterInit) {
@@ -124,7 +158,7 @@ TEST_F(MeshHostTest, FillsTheInitialWeightsAfterInit) {
   ASSERT_TRUE((*writer)->Write("x", 0, AsBytes(values)).ok());
   ASSERT_TRUE((*writer)->Finish().ok());
   proto::LoadMesh load = MakeLoad();
-  load.init_weights = link_.Add(ReadFile(path).value(), "start.safetensors");
+  load.init_weights.blob = link_.Add(ReadFile(path).value(), "start.safetensors");
   host_->Load(load);
   const auto loaded = std::get<proto::Loaded>(Next());
   ASSERT_TRUE(loaded.error.ok()) << loaded.error.message;
