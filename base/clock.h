@@ -1,13 +1,12 @@
 // Clock: where time comes in. Deadline: how long a wait may last.
 //
-// Code that decides by time takes a Clock& in its constructor, so that tests drive it with a
-// FakeClock. Durations are measured on NowNs (never jumps, counts suspended time); UnixMs is for
-// records that people and other machines read.
+// Code that decides by time takes a Clock& in its constructor, so that tests drive it with
+// one of their own. Durations are measured on NowNs (never jumps, counts suspended time); UnixMs is
+// for records that people and other machines read.
 //
 // Thread rule: thread-safe.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 
@@ -27,23 +26,6 @@ class Clock {
 
 // The machine's clock. Lives for the whole process.
 Clock& SystemClock();
-
-// Stands still until told to advance.
-class FakeClock final : public Clock {
- public:
-  explicit FakeClock(int64_t now_ns = 0, int64_t unix_ms = 1'700'000'000'000)
-      : now_ns_(now_ns), unix_offset_ns_(unix_ms * 1'000'000 - now_ns) {}
-
-  int64_t NowNs() const override { return now_ns_.load(); }
-  int64_t UnixMs() const override { return (now_ns_.load() + unix_offset_ns_) / 1'000'000; }
-
-  void AdvanceNs(int64_t delta_ns) { now_ns_.fetch_add(delta_ns); }
-  void AdvanceMs(int64_t delta_ms) { AdvanceNs(delta_ms * 1'000'000); }
-
- private:
-  std::atomic<int64_t> now_ns_;
-  const int64_t unix_offset_ns_;
-};
 
 // A point in time that a wait must not pass. The clock must outlive it.
 class Deadline {

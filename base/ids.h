@@ -40,7 +40,6 @@ using Incarnation = Id<struct IncarnationTag, uint64_t>;
 using MeshGeneration = Id<struct MeshGenerationTag, uint64_t>;
 using LaunchSeq = Id<struct LaunchSeqTag, uint64_t>;
 using JobId = Id<struct JobTag, int64_t>;
-using StepIndex = Id<struct StepTag, int64_t>;
 
 }  // namespace meshwright
 

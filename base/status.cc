@@ -4,13 +4,23 @@
 #include <ostream>
 #include <utility>
 
+#include "base/check.h"
+
 namespace meshwright {
 
+// message = context + name of the field + text; without a field the text alone is behind the
+// context.
 struct Status::Detail {
   StatusCode code;
   Blame blame = Blame::kUnspecified;
+  std::string field;
+  std::string context;  // "a: b: "
+  std::string name;     // of the field, as the message calls it
+  std::string text;
   std::string message;
   std::string trail;
+
+  void Compose() { message = context + name + text; }
 };
 
 namespace {
@@ -59,7 +69,8 @@ Status::Status(StatusCode code, std::string message, const char* file, int line)
   if (code == StatusCode::kOk) return;
   auto detail = std::make_shared<Detail>();
   detail->code = code;
-  detail->message = std::move(message);
+  detail->text = std::move(message);
+  detail->Compose();
   detail->trail = Location(file, line);
   detail_ = std::move(detail);
 }
@@ -69,10 +80,36 @@ const std::string& Status::message() const { return detail_ ? detail_->message :
 Blame Status::blame() const { return detail_ ? detail_->blame : Blame::kUnspecified; }
 const std::string& Status::trail() const { return detail_ ? detail_->trail : EmptyString(); }
 
+const std::string& Status::field() const { return detail_ ? detail_->field : EmptyString(); }
+
+Status Status::WithFieldCalled(std::string_view name) const {
+  MW_CHECK(!field().empty()) << "an error without a field: " << message();
+  auto copy = std::make_shared<Detail>(*detail_);
+  copy->name = name;
+  copy->Compose();
+  Status result;
+  result.detail_ = std::move(copy);
+  return result;
+}
+
+Status InvalidField(std::string field, std::string what, const char* file, int line) {
+  auto detail = std::make_shared<Status::Detail>();
+  detail->code = StatusCode::kInvalidArgument;
+  detail->name = field;
+  detail->field = std::move(field);
+  detail->text = (what.starts_with(':') ? "" : " ") + std::move(what);
+  detail->Compose();
+  detail->trail = Location(file, line);
+  Status result;
+  result.detail_ = std::move(detail);
+  return result;
+}
+
 Status Status::WithContext(std::string_view context) const {
   if (ok()) return *this;
   auto copy = std::make_shared<Detail>(*detail_);
-  copy->message = std::string(context) + ": " + copy->message;
+  copy->context = std::string(context) + ": " + copy->context;
+  copy->Compose();
   Status result;
   result.detail_ = std::move(copy);
   return result;

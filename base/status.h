@@ -66,6 +66,13 @@ class [[nodiscard]] Status {
   // For logs.
   const std::string& trail() const;
 
+  // What of a request an error is about, as a path ("train.steps"); "" where that is not one thing.
+  // The message begins with it, behind its contexts.
+  const std::string& field() const;
+  // The same error for people who know the field by another name: a key of a file, an option.
+  // REQUIRES: there is a field.
+  Status WithFieldCalled(std::string_view name) const;
+
   // A copy with "context: " before the message. OK stays OK.
   Status WithContext(std::string_view context) const;
   Status WithBlame(Blame blame) const;
@@ -79,6 +86,7 @@ class [[nodiscard]] Status {
   }
 
  private:
+  friend Status InvalidField(std::string field, std::string what, const char* file, int line);
   struct Detail;
   std::shared_ptr<const Detail> detail_;
 };
@@ -106,5 +114,10 @@ MW_DECLARE_STATUS_MAKER(Unavailable);
 MW_DECLARE_STATUS_MAKER(DataLoss);
 MW_DECLARE_STATUS_MAKER(Unauthenticated);
 #undef MW_DECLARE_STATUS_MAKER
+
+// kInvalidArgument about a field of a request: the message is the field and `what`, which begins
+// with a verb ("is 0; it must be at least 1") or a colon.
+Status InvalidField(std::string field, std::string what, const char* file = __builtin_FILE(),
+                    int line = __builtin_LINE());
 
 }  // namespace meshwright

@@ -341,5 +341,19 @@ def gpt2_start(options, steps):
             "met": median(values) <= 1, "spread": {"ours": spread(values)}}
 
 
+@case("session-call", "a program of one node, one call in flight, processes on 2 cores",
+      "ours.milliseconds <= 0.3", 10_000)
+def session_call(options, steps):
+    """From the call to its answer, less what the step takes on its device."""
+    calls, values = options.steps(steps), []
+    with ours.Cluster(count=2) as cluster:
+        for index in range(options.rounds):
+            row = ours.mw_bench(2, "call", "--address", cluster.address, "--calls", calls)[0]
+            values.append((row["call_seconds"] - row["step_seconds"]) * 1e3)
+            log(f"  round {index + 1}  {row}")
+    return {"ours": {"milliseconds": significant(median(values)), "calls": calls}, "met": median(values) <= 0.3,
+            "spread": {"ours": spread(values)}}
+
+
 # A peer that hangs or is missing is a case without a result, not the end of all.
 EXPECTED_ERRORS = (CaseError, OSError, subprocess.SubprocessError)

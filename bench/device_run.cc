@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/philox.h"
-#include "cli/job_config.h"
+#include "config/job_config.h"
 #include "mesh/topology.h"
 
 namespace meshwright::bench {
@@ -18,9 +18,9 @@ Status RandomTokens::ReadSample(const std::string& source, int64_t sample, std::
 }
 
 Result<PlannedRun> PlanRun(const DeviceRunOptions& options) {
-  MW_ASSIGN_OR_RETURN(const cli::JobConfig config,
-                      cli::LoadJobConfig(options.job_file, options.overrides));
-  MW_ASSIGN_OR_RETURN(const cli::PreparedJob prepared, cli::PrepareJob(config));
+  MW_ASSIGN_OR_RETURN(const config::JobConfig config,
+                      config::LoadJobConfig(options.job_file, options.overrides));
+  MW_ASSIGN_OR_RETURN(const config::PreparedJob prepared, config::PrepareJob(config));
   PlannedRun planned;
   planned.vocabulary = prepared.model.vocabulary;
   planned.seed = prepared.request.train.seed;
@@ -34,7 +34,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceRun::Start(const DeviceRunOptions& opti
   std::unique_ptr<DeviceRun> run(new DeviceRun(planned.vocabulary));
   run->plan_ = std::move(planned.plan);
   worker::RuntimeOptions runtime;
-  runtime.programs = {run->plan_.init[0], run->plan_.step[0]};
+  runtime.programs = {run->plan_.Of("init")[0], run->plan_.Of("step")[0]};
   runtime.fabric.cluster_id = "bench";
   runtime.fabric.members.push_back({"local", "", "host", 1});
   runtime.fabric.local_ranks.push_back(0);

@@ -17,7 +17,7 @@
 namespace meshwright::bench {
 
 // Tokens from a fixed stream.
-class RandomTokens final : public ops::FeedSource {
+class RandomTokens final : public ops::TokenSource {
  public:
   explicit RandomTokens(int64_t vocabulary) : vocabulary_(vocabulary) {}
   Status ReadSample(const std::string& source, int64_t sample, std::span<int32_t> row) override;
@@ -54,7 +54,7 @@ class DeviceRun {
   Result<std::vector<double>> Step(int64_t count);
 
   const planner::Plan& plan() const { return plan_; }
-  const ir::Program& step_program() const { return plan_.step[0]; }
+  const ir::Program& step_program() const { return plan_.Of("step")[0]; }
 
  private:
   explicit DeviceRun(int64_t vocabulary) : tokens_(vocabulary) {}

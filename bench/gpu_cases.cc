@@ -149,7 +149,7 @@ Status KernelCases(worker::Gpus gpus, const GpuArgs& args) {
   MW_ASSIGN_OR_RETURN(const PlannedRun planned, PlanRun(args.run));
   MW_ASSIGN_OR_RETURN(const Limits limits, PrintLimits(*gpu, timing, args, planned.compute_dtype));
   MW_ASSIGN_OR_RETURN(const std::vector<GpuNode> nodes,
-                      TimeGpuNodes({*gpu->device, gpu->toolkit}, planned.plan.step[0], timing));
+                      TimeGpuNodes({*gpu->device, gpu->toolkit}, planned.plan.Main()[0], timing));
   MW_ASSIGN_OR_RETURN(
       const GpuNode head,
       TimeHeadRows({*gpu->device, gpu->toolkit},

@@ -14,8 +14,9 @@
 #include "bench/overhead.h"
 #include "bench/plan_case.h"
 #include "bench/profile.h"
-#include "cli/worker_profile.h"
+#include "bench/session_case.h"
 #include "planner/cost_model.h"
+#include "profile/worker_profile.h"
 #include "worker/kernel_timing.h"
 
 namespace meshwright::bench {
@@ -32,7 +33,7 @@ Result<mesh::Topology> MeasuredDevice(int threads) {
   MW_ASSIGN_OR_RETURN(const worker::MachineTimings timings,
                       worker::TimeMachine({.threads = threads}, SystemClock()));
   MW_ASSIGN_OR_RETURN(mesh::DeviceProfile profile,
-                      cli::MakeMeasuredProfile("bench", timings.kernels));
+                      profile::MakeMeasuredProfile("bench", timings.kernels));
   mesh::Topology topology = mesh::Topology::Local(1);
   topology.devices[0].profile = std::make_shared<const mesh::DeviceProfile>(std::move(profile));
   return topology;
@@ -106,6 +107,13 @@ Status PrintAllReduce(const AllReduceOptions& options) {
   return OkStatus();
 }
 
+Status PrintSessionCase(const std::string& address, int64_t calls) {
+  MW_ASSIGN_OR_RETURN(const SessionCase result, RunSessionCase(address, calls));
+  fmt::print("{{\"calls\":{},\"call_seconds\":{:.9g},\"step_seconds\":{:.9g}}}\n", result.calls,
+             result.call_seconds, result.step_seconds);
+  return OkStatus();
+}
+
 Status PrintPlanCase(const PlanCaseOptions& options) {
   MW_ASSIGN_OR_RETURN(const PlanCase result, RunPlanCase(options));
   fmt::print("{}\n", FormatPlanCase(result));
@@ -166,6 +174,11 @@ int Main(int argc, char** argv) {
   matmul_command->add_option("--threads", threads);
   CLI::App* copy_command = app.add_subcommand("copy", "Copy bandwidth");
   copy_command->add_option("--threads", threads);
+  std::string address;
+  int64_t calls = 10'000;
+  CLI::App* call_command = app.add_subcommand("call", "A session's call of a tiny program");
+  call_command->add_option("--address", address, "Of a running cluster")->required();
+  call_command->add_option("--calls", calls)->check(CLI::PositiveNumber);
   PlanCaseOptions plan;
   CLI::App* plan_command = app.add_subcommand("plan", "A plan's seconds and its forecast");
   AddPlanOptions(plan_command, plan);
@@ -182,6 +195,7 @@ int Main(int argc, char** argv) {
   if (*profile_command) status = PrintProfile(profile);
   if (*overhead_command) status = PrintOverhead(profile);
   if (*all_reduce_command) status = PrintAllReduce(all_reduce);
+  if (*call_command) status = PrintSessionCase(address, calls);
   if (*plan_command) status = PrintPlanCase(plan);
   if (*matmul_command) {
     const double seconds = MatmulSeconds(shape, bf16 ? ir::DType::kBF16 : ir::DType::kF32, threads);

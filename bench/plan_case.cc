@@ -8,9 +8,9 @@
 #include <ctime>
 
 #include "base/clock.h"
-#include "cli/cluster_file.h"
-#include "cli/job_config.h"
-#include "cli/plan_job.h"
+#include "cli/plan_devices.h"
+#include "config/cluster_file.h"
+#include "config/job_config.h"
 #include "mesh/cluster.h"
 #include "planner/cost_model.h"
 #include "planner/forecast.h"
@@ -32,7 +32,7 @@ Result<mesh::Topology> TopologyOf(const PlanCaseOptions& options) {
     global.address = options.address;
     return cli::PlanTopology({}, global, {});
   }
-  MW_ASSIGN_OR_RETURN(mesh::Cluster cluster, cli::LoadClusterFile(options.cluster_file));
+  MW_ASSIGN_OR_RETURN(mesh::Cluster cluster, config::LoadClusterFile(options.cluster_file));
   if (options.hosts > 0) cluster.hosts.front().count = options.hosts;
   if (!options.profile.empty()) cluster.hosts.front().profile = options.profile;
   return mesh::TopologyOfCluster(cluster);
@@ -69,8 +69,8 @@ KernelSeconds SecondsOfGraph(const ir::Graph& graph, const planner::CostModel& c
 KernelSeconds SecondsOfStep(const planner::Plan& plan, const mesh::Topology& topology) {
   const planner::CostModel costs(topology);
   KernelSeconds mean = {};
-  const double share = 1 / static_cast<double>(plan.step.size());
-  for (const ir::Program& program : plan.step) {
+  const double share = 1 / static_cast<double>(plan.Main().size());
+  for (const ir::Program& program : plan.Main()) {
     std::vector<double> runs(program.executables.size(), 0);
     for (const ir::Instruction& instruction : program.instructions) {
       if (instruction.op != ir::Opcode::kRun) continue;
@@ -102,9 +102,9 @@ Status AddForecast(const planner::Plan& plan, const mesh::Topology& topology, Pl
 }  // namespace
 
 Result<PlanCase> RunPlanCase(const PlanCaseOptions& options) {
-  MW_ASSIGN_OR_RETURN(const cli::JobConfig config,
-                      cli::LoadJobConfig(options.job_file, options.overrides));
-  MW_ASSIGN_OR_RETURN(const cli::PreparedJob prepared, cli::PrepareJob(config));
+  MW_ASSIGN_OR_RETURN(const config::JobConfig config,
+                      config::LoadJobConfig(options.job_file, options.overrides));
+  MW_ASSIGN_OR_RETURN(const config::PreparedJob prepared, config::PrepareJob(config));
   MW_ASSIGN_OR_RETURN(const mesh::Topology topology, TopologyOf(options));
   PlanCase result;
   result.devices = static_cast<int64_t>(topology.devices.size());

@@ -52,6 +52,8 @@ struct Storage {
   UpArgs up;
   DownArgs down;
   SubmitArgs submit;
+  PredictArgs predict;
+  EvaluateArgs evaluate;
   LogsArgs logs;
   CancelArgs cancel;
   WaitArgs wait;
@@ -89,6 +91,12 @@ void AddProfile(CLI::App& command, std::string& profile) {
                   "file of a profile")
       ->envname("MESHWRIGHT_PROFILE")
       ->capture_default_str();
+}
+
+void AddDataRoots(CLI::App& command, std::vector<std::string>& roots, const char* meaning) {
+  command.add_option("--data-root", roots, meaning)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 void AddController(CLI::App& app, Storage& s) {
@@ -165,6 +173,9 @@ void AddWorker(CLI::App& app, Storage& s) {
   worker->add_option("--metrics-port", s.worker.metrics_port, "Prometheus port; 0: pick, -1: none")
       ->check(kPortOrNone)
       ->capture_default_str();
+  AddDataRoots(*worker, s.worker.data_roots,
+               "Folder below which files of jobs are read in place, as PATH or NAME=PATH; "
+               "repeatable");
   worker->add_option("--cache-dir", s.worker.cache_dir, "Folder for blobs; default: temporary");
   worker->add_option("--transport", s.worker.transport, "Between workers")
       ->check(CLI::IsMember({"auto", "shm", "tcp"}))
@@ -209,6 +220,7 @@ void AddCluster(CLI::App& app, Storage& s) {
       ->check(CLI::IsMember({"auto", "shm", "tcp"}))
       ->capture_default_str();
   up->add_flag("--pin", s.up.pin, "Pin devices to cores");
+  AddDataRoots(*up, s.up.data_roots, "As of a worker; default: the current folder");
   AddProfile(*up, s.up.profile);
   up->add_option("--timeout-ms", s.up.timeout_ms,
                  "For everything to be ready; --profile measure adds 10 s for each worker")
@@ -230,6 +242,11 @@ void AddJobs(CLI::App& app, Storage& s) {
   AddOverrides(submit, s.submit.overrides);
   AddDecisions(*submit, s.submit.decisions);
   CLI::Option* no_wait = submit->add_flag("--no-wait", s.submit.no_wait, "Print the id and return");
+  AddDataRoots(
+      *submit, s.submit.data_roots,
+      "Where this machine has the folder that workers know as NAME: NAME=PATH; repeatable");
+  submit->add_flag("--upload", s.submit.upload,
+                   "Send all files to the controller, also those that workers can read in place");
   submit->add_flag("-q,--quiet", s.submit.quiet, "No step lines");
   submit->add_option("--record", s.submit.record, "Write every step as a JSON line to this file")
       ->excludes(no_wait);
@@ -237,6 +254,33 @@ void AddJobs(CLI::App& app, Storage& s) {
       ->add_option("--timeout-s", s.submit.timeout_s,
                    "Stop following after this long; the job goes on; 0: no limit")
       ->check(kTimeoutSeconds);
+
+  CLI::App* predict =
+      app.add_subcommand("predict", "What the model of a job says to a text, and what comes next");
+  predict->add_option("id", s.predict.id, "Job id; it runs, or has left weights")
+      ->required()
+      ->check(kJobId);
+  CLI::Option* text = predict->add_option("text", s.predict.text, "Text; a token is a byte");
+  predict->add_option("--tokens", s.predict.tokens, "Instead of text: 12,7,300")->excludes(text);
+  predict->add_option("--top", s.predict.top, "So many of the likeliest next tokens")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  predict
+      ->add_option("--timeout-s", s.predict.timeout_s, "Patience: the model may wait for devices")
+      ->check(CLI::Range(int64_t{1}, int64_t{86'400}))
+      ->capture_default_str();
+
+  CLI::App* evaluate =
+      app.add_subcommand("evaluate", "The loss of a job's model on its validation data");
+  evaluate->add_option("id", s.evaluate.id, "Job id; it has left weights")
+      ->required()
+      ->check(kJobId);
+  evaluate
+      ->add_option("--batches", s.evaluate.batches, "At most; 0: as many as its validations had")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}));
+  evaluate->add_option("--timeout-s", s.evaluate.timeout_s, "Patience; the evaluation goes on")
+      ->check(CLI::Range(int64_t{1}, int64_t{86'400}))
+      ->capture_default_str();
 
   app.add_subcommand("jobs", "List jobs");
   CLI::App* logs = app.add_subcommand("logs", "Events of a job");
@@ -335,6 +379,8 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "up") return s.up;
   if (name == "down") return s.down;
   if (name == "submit") return s.submit;
+  if (name == "predict") return s.predict;
+  if (name == "evaluate") return s.evaluate;
   if (name == "logs") return s.logs;
   if (name == "cancel") return s.cancel;
   if (name == "wait") return s.wait;
@@ -501,8 +547,8 @@ std::string CheckPlan(const Storage& s) {
 
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
-  static const std::vector<std::string> json_commands = {"up",   "status", "submit", "jobs",
-                                                         "logs", "wait",   "cancel", "plan"};
+  static const std::vector<std::string> json_commands = {
+      "up", "status", "submit", "jobs", "logs", "wait", "cancel", "plan", "predict", "evaluate"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -510,6 +556,9 @@ std::string CheckCombination(const std::string& command, const Storage& s) {
   if (json && !known) {
     return fmt::format("`meshwright {}` has no JSON output: leave out -o json, which is for: {}",
                        command, Join(json_commands, ", "));
+  }
+  if (command == "predict" && s.predict.text.empty() && s.predict.tokens.empty()) {
+    return "`meshwright predict` needs a text, or --tokens";
   }
   return command == "plan" ? CheckPlan(s) : "";
 }

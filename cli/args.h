@@ -61,6 +61,7 @@ struct WorkerArgs {
   int data_port = 0;
   int metrics_port = 0;
   std::string cache_dir;
+  std::vector<std::string> data_roots;  // "PATH" or "NAME=PATH"
   std::string transport = "auto";
   int64_t memory_mib = 0;
   int64_t collective_timeout_s = 600;
@@ -79,7 +80,8 @@ struct UpArgs {
   int metrics_port = 7780;
   std::string transport = "auto";
   bool pin = false;
-  std::string profile = "cached";  // as of a worker
+  std::vector<std::string> data_roots;  // of the workers; empty: the current folder
+  std::string profile = "cached";       // as of a worker
   int64_t timeout_ms = 60'000;
 };
 
@@ -93,9 +95,25 @@ struct SubmitArgs {
   std::vector<std::string> overrides;
   std::string decisions;  // as of a plan
   bool no_wait = false;
-  bool quiet = false;     // no step lines
-  std::string record;     // file for every step as a JSON line; empty: none
-  int64_t timeout_s = 0;  // 0: none
+  bool quiet = false;                   // no step lines
+  std::vector<std::string> data_roots;  // "NAME=PATH": where this machine has a root of workers
+  bool upload = false;                  // also what workers could read in place
+  std::string record;                   // file for every step as a JSON line; empty: none
+  int64_t timeout_s = 0;                // 0: none
+};
+
+struct PredictArgs {
+  int64_t id = 0;
+  std::string text;    // bytes are tokens; of a job whose data are bytes
+  std::string tokens;  // "12,7,300": of any job
+  int top = 5;         // so many of the likeliest next tokens
+  int64_t timeout_s = 600;
+};
+
+struct EvaluateArgs {
+  int64_t id = 0;
+  int64_t batches = 0;  // 0: as many as the job's validations had
+  int64_t timeout_s = 3600;
 };
 
 struct JobArgs {  // jobs, logs, cancel, wait
@@ -146,9 +164,9 @@ struct CancelArgs : JobArgs {};
 struct WaitArgs : JobArgs {};
 struct StatusArgs {};
 
-using CommandArgs =
-    std::variant<ControllerArgs, WorkerArgs, UpArgs, DownArgs, SubmitArgs, JobsArgs, LogsArgs,
-                 CancelArgs, WaitArgs, StatusArgs, PlanArgs, VisualizeArgs, ConfigArgs>;
+using CommandArgs = std::variant<ControllerArgs, WorkerArgs, UpArgs, DownArgs, SubmitArgs,
+                                 PredictArgs, EvaluateArgs, JobsArgs, LogsArgs, CancelArgs,
+                                 WaitArgs, StatusArgs, PlanArgs, VisualizeArgs, ConfigArgs>;
 
 struct Invocation {
   GlobalArgs global;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cli/args.h"
-#include "cli/job_config.h"
+#include "config/job_config.h"
 #include "mesh/topology.h"
 
 namespace meshwright::cli {
@@ -11,6 +11,8 @@ namespace meshwright::cli {
 int RunUp(const UpArgs& args, const GlobalArgs& global);
 int RunDown(const DownArgs& args);
 int RunSubmit(const SubmitArgs& args, const GlobalArgs& global);
+int RunPredict(const PredictArgs& args, const GlobalArgs& global);
+int RunEvaluate(const EvaluateArgs& args, const GlobalArgs& global);
 int RunJobs(const GlobalArgs& global);
 int RunLogs(const LogsArgs& args, const GlobalArgs& global);
 int RunCancel(const CancelArgs& args, const GlobalArgs& global);
@@ -26,8 +28,9 @@ int RunWorker(const WorkerArgs& args, const GlobalArgs& global);
 
 // Prints "error: ..." (and a hint where one is known) to stderr; returns the exit code.
 int ReportError(const Status& status);
-// The configuration's notes, as "note: ..." to stderr.
-void PrintNotes(const JobConfig& config);
+// What the configuration, or the model's config.json, says in vain: as "note: ..." to stderr.
+void PrintNotes(const config::JobConfig& config);
+void PrintNotes(const models::Model& model);
 // A note to stderr where the saved plan in `file` was made for another job or, where there is one,
 // another cluster. "": there is no saved plan. Errors: it cannot be read.
 Status PrintForeignPlan(const std::string& file, const ir::JobRequest& job,

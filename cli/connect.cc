@@ -14,7 +14,7 @@ namespace meshwright::cli {
 namespace {
 
 // The user's config file; empty when there is no home.
-std::string UserConfigPath(const Environment& environment) {
+std::string UserConfigPath(const config::Environment& environment) {
   if (const auto folder = environment("XDG_CONFIG_HOME"); folder && !folder->empty()) {
     return *folder + "/meshwright/config.toml";
   }
@@ -69,7 +69,8 @@ Status CheckAddress(const std::string& address) {
                   address));
 }
 
-Result<std::string> ResolveAddress(const GlobalArgs& global, const Environment& environment) {
+Result<std::string> ResolveAddress(const GlobalArgs& global,
+                                   const config::Environment& environment) {
   if (!global.address.empty()) return global.address;
   if (const auto address = environment("MESHWRIGHT_ADDRESS"); address && !address->empty()) {
     if (const Status status = CheckAddress(*address); !status.ok()) {
@@ -82,7 +83,7 @@ Result<std::string> ResolveAddress(const GlobalArgs& global, const Environment& 
   return std::string("127.0.0.1:7700");
 }
 
-Result<std::string> LoadToken(const GlobalArgs& global, const Environment& environment) {
+Result<std::string> LoadToken(const GlobalArgs& global, const config::Environment& environment) {
   if (!global.token_file.empty()) {
     MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(global.token_file));
     if (Trim(text).empty()) {
@@ -98,8 +99,8 @@ Result<std::string> LoadToken(const GlobalArgs& global, const Environment& envir
 
 Result<std::unique_ptr<client::Client>> Connect(const GlobalArgs& global) {
   client::Client::Options options;
-  MW_ASSIGN_OR_RETURN(options.address, ResolveAddress(global, ProcessEnvironment));
-  MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, ProcessEnvironment));
+  MW_ASSIGN_OR_RETURN(options.address, ResolveAddress(global, config::ProcessEnvironment));
+  MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, config::ProcessEnvironment));
   return client::Client::Connect(std::move(options));
 }
 

@@ -6,8 +6,8 @@
 
 #include "base/result.h"
 #include "cli/args.h"
-#include "cli/environment.h"
 #include "client/client.h"
+#include "config/environment.h"
 
 namespace meshwright::cli {
 
@@ -18,11 +18,12 @@ Status CheckAddress(const std::string& address);
 // --address > $MESHWRIGHT_ADDRESS > address in $XDG_CONFIG_HOME (or ~/.config)
 // /meshwright/config.toml > 127.0.0.1:7700. Errors: kInvalidArgument when the user's config file
 // does not parse or has an unknown key, and when the address is none.
-Result<std::string> ResolveAddress(const GlobalArgs& global, const Environment& environment);
+Result<std::string> ResolveAddress(const GlobalArgs& global,
+                                   const config::Environment& environment);
 
 // The content of --token-file without line end, else $MESHWRIGHT_TOKEN, else "". Errors:
 // kInvalidArgument when the file is empty, kNotFound.
-Result<std::string> LoadToken(const GlobalArgs& global, const Environment& environment);
+Result<std::string> LoadToken(const GlobalArgs& global, const config::Environment& environment);
 
 // Errors: kUnavailable naming the address and how to start a controller.
 Result<std::unique_ptr<client::Client>> Connect(const GlobalArgs& global);

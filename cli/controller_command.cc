@@ -35,7 +35,7 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   options.limits.blobs.keep_ms = args.blob_keep_hours * 3'600'000;
   options.limits.blobs.quota_bytes = args.blob_quota_gib << 30;
   options.plan_cache = OpenPlanCache(args.plan_cache);
-  MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, ProcessEnvironment));
+  MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, config::ProcessEnvironment));
   MW_TRY(CheckListen(args.bind, args.port, "--port"));
   MW_TRY(CheckListen(args.bind, args.metrics_port, "--metrics-port"));
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<controller::Server> server,

@@ -1,14 +1,15 @@
 #include "cli/input_files.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <filesystem>
 
 #include "base/file.h"
 #include "base/os_error.h"
-#include "base/unique_fd.h"
+#include "data/check_contents.h"
+#include "data/describe.h"
+#include "data/paths.h"
+#include "formats/sharded_safetensors.h"
 
 namespace meshwright::cli {
 namespace {
@@ -16,63 +17,101 @@ namespace {
 // The text that examples/ and ./run train on.
 constexpr char kCorpus[] = "runs/data/corpus.txt";
 
-bool IsFolder(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::is_directory(path, error);
+std::string KeyText(const char* key, const std::string& path) {
+  return fmt::format("{} = \"{}\"", key, path);
 }
 
-Status CheckReadable(const std::string& what, const std::string& path, const std::string& hint) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (fd.valid()) return OkStatus();
-  const Status status = OsError(errno, what);
-  return Status(status.code(), status.message() + hint);
-}
-
-Status CheckDataset(const JobConfig& config) {
-  const std::string& path = config.dataset_path;
-  if (path.empty()) {
-    return InvalidArgument(
-        "training.dataset_path is empty; name a text file, for example --set "
-        "training.dataset_path=book.txt");
+std::string MissingHint(const config::JobConfig& config, const std::string& path) {
+  if (path == kCorpus) {
+    return fmt::format("; make it with tools/make-corpus.sh {} (./run does that too)", kCorpus);
   }
-  const std::string what = fmt::format("training.dataset_path = \"{}\"", path);
-  if (IsFolder(path)) return InvalidArgument(what + ": is a folder; name one file in it");
-  const std::string hint =
-      path == kCorpus
-          ? fmt::format("; make it with tools/make-corpus.sh {} (./run does that too)", kCorpus)
-      : path.front() == '/' ? "; write the file or correct the path"
-                            : "; write the file or correct the path, which is relative to the "
-                              "current folder";
-  return CheckReadable(what, path, hint);
+  if (path.front() == '/') return "; write the file or correct the path";
+  return fmt::format(
+      "; write the file or correct the path, which is relative to {}the current folder",
+      config.folder.empty() ? ""
+                            : fmt::format("the folder of the job file ({}) or ", config.folder));
 }
 
-// The safetensors file that initial_load_path means.
-Result<std::string> FindWeights(const JobConfig& config) {
-  const std::string& path = config.initial_load_path;
-  if (path.empty()) return std::string();
-  const std::string what = fmt::format("checkpoint.initial_load_path = \"{}\"", path);
-  std::string file = path;
-  if (IsFolder(path)) {
-    file += "/model.safetensors";
-    const bool sharded = FileExists(path + "/model.safetensors.index.json");
-    if (!FileExists(file)) {
-      return Fail(NotFound(fmt::format(
-          "{}: the folder has no model.safetensors{}; name a safetensors file, or a folder with "
-          "that file",
-          what, sharded ? ", only shards, which are not supported" : "")));
-    }
+// An error of data/ in words of the job file.
+Status OfKeys(const Status& status, const config::JobConfig& config) {
+  const bool both = !config.validation_path.empty();
+  const std::string key =
+      KeyText("training.dataset_path", config.dataset_path) +
+      (both ? ", " + KeyText("validation.dataset_path", config.validation_path) : std::string());
+  return status.WithContext(key);
+}
+
+// A path without a file, of the key that names it.
+Status CheckThere(const config::JobConfig& config, const char* key, const std::string& path) {
+  const auto files = data::ExpandPath(path, config.folder, "");
+  if (files.has_value() || files.error().code() != StatusCode::kNotFound) return OkStatus();
+  const bool glob = path.find_first_of("*?[") != std::string::npos;
+  // Megatron's data sets may be named without an extension.
+  if (config.dataset_format == "megatron" &&
+      data::ExpandPath(path + ".bin", config.folder, "").has_value()) {
+    return OkStatus();
   }
-  MW_TRY(
-      CheckReadable(what, file, "; name a safetensors file, or a folder with model.safetensors"));
-  return file;
+  const std::string what = KeyText(key, path);
+  const Status missing = glob ? NotFound(what + ": nothing matches") : OsError(ENOENT, what);
+  return Status(missing.code(), missing.message() + MissingHint(config, path));
+}
+
+Result<ir::DataStream> FindDataset(const config::JobConfig& config) {
+  if (config.dataset_path.empty()) {
+    return Fail(
+        InvalidArgument("training.dataset_path is empty; name a text file, for example --set "
+                        "training.dataset_path=book.txt"));
+  }
+  MW_TRY(CheckThere(config, "training.dataset_path", config.dataset_path));
+  data::FilesRequest request;
+  request.format = config.dataset_format;
+  request.paths = {config.dataset_path};
+  if (!config.validation_path.empty()) {
+    MW_TRY(CheckThere(config, "validation.dataset_path", config.validation_path));
+    request.validation_paths = {config.validation_path};
+  }
+  request.validation_fraction = config.data.validation_fraction;
+  request.folder = config.folder;
+  auto stream = data::DescribeFiles(request);
+  if (!stream.has_value()) return Fail(OfKeys(stream.error(), config));
+  return stream;
 }
 
 }  // namespace
 
-Result<InputFiles> FindInputFiles(const JobConfig& config) {
-  MW_TRY(CheckDataset(config));
-  MW_ASSIGN_OR_RETURN(std::string weights, FindWeights(config));
-  return InputFiles{config.dataset_path, std::move(weights)};
+Result<InputFiles> FindInputFiles(const config::JobConfig& config) {
+  InputFiles files;
+  MW_ASSIGN_OR_RETURN(files.dataset, FindDataset(config));
+  MW_ASSIGN_OR_RETURN(files.weights, config::FindStartingWeights(config));
+  return files;
+}
+
+Status CheckInputData(const config::JobConfig& config, const ir::DataStream& dataset,
+                      int64_t vocabulary) {
+  const data::ContentRules rules{config.train.sequence, vocabulary,
+                                 config.dataset_format == "bytes"};
+  const Status status = data::CheckContents(dataset, rules);
+  return status.ok() ? status : OfKeys(status, config);
+}
+
+Status CheckInputDataIfAny(const config::JobConfig& config, int64_t vocabulary) {
+  if (config.dataset_path.empty()) return OkStatus();
+  const Result<ir::DataStream> dataset = FindDataset(config);
+  if (dataset.has_value()) return CheckInputData(config, *dataset, vocabulary);
+  return dataset.error().code() == StatusCode::kNotFound ? OkStatus() : dataset.error();
+}
+
+Result<WeightsFile> WeightsFile::Open(const config::StartingWeights& weights) {
+  WeightsFile file;
+  file.path_ = weights.path;
+  if (!weights.path.ends_with(".json")) return file;
+  MW_ASSIGN_OR_RETURN(file.merged_, TempDir::Make("meshwright-weights"));
+  file.path_ = file.merged_->File("model.safetensors");
+  const Status merged = formats::MergeShards(weights.path, file.path_);
+  if (merged.ok()) return file;
+  const bool full = merged.code() == StatusCode::kResourceExhausted;
+  return Fail(Status(merged.code(),
+                     merged.message() + (full ? "; $TMPDIR names a folder with more room" : "")));
 }
 
 }  // namespace meshwright::cli

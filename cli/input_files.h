@@ -1,20 +1,46 @@
 // The files that a job reads: found and checked before a cluster is asked.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "base/file.h"
 #include "base/result.h"
-#include "cli/job_config.h"
+#include "config/starting_weights.h"
+#include "ir/data_spec.h"
 
 namespace meshwright::cli {
 
 struct InputFiles {
-  std::string dataset;
-  std::string weights;  // empty: random initialisation
+  ir::DataStream dataset;  // of data/describe.h
+  config::StartingWeights weights;
 };
 
-// Errors name the key of the job file, the path and what to do: kInvalidArgument no dataset, or a
-// folder where a file is meant; kNotFound, kPermissionDenied.
-Result<InputFiles> FindInputFiles(const JobConfig& config);
+// Errors name the key of the job file, the path and what to do: kInvalidArgument no dataset, or
+// files that are damaged or do not fit together; kNotFound, kPermissionDenied.
+Result<InputFiles> FindInputFiles(const config::JobConfig& config);
+
+// What only reading shows: too short for one row, no UTF-8, tokens beyond the vocabulary.
+// Errors: kInvalidArgument naming key, file and place.
+Status CheckInputData(const config::JobConfig& config, const ir::DataStream& dataset,
+                      int64_t vocabulary);
+
+// Of a dry run, which needs no data: checks it where it is there.
+Status CheckInputDataIfAny(const config::JobConfig& config, int64_t vocabulary);
+
+// Weights as the one file that is uploaded: shards are merged into a temporary one, which goes with
+// this object.
+class WeightsFile {
+ public:
+  // Errors: those of formats::MergeShards.
+  static Result<WeightsFile> Open(const config::StartingWeights& weights);
+  const std::string& path() const { return path_; }  // empty: random initialisation
+  // Gone with this object: workers cannot read it in place.
+  bool is_temporary() const { return merged_.has_value(); }
+
+ private:
+  std::string path_;
+  std::optional<TempDir> merged_;
+};
 
 }  // namespace meshwright::cli

@@ -10,7 +10,7 @@
 #include "cli/connect.h"
 #include "cli/follow.h"
 #include "cli/output.h"
-#include "cli/saved_plan.h"
+#include "config/saved_plan.h"
 
 namespace meshwright::cli {
 namespace {
@@ -50,7 +50,7 @@ class LogFollower {
                                             .color = UseColor(global_.color),
                                             .json = global_.json});
     }
-    printer_->SetMemory(update.info.device_memory_bytes, update.info.device_budget_bytes);
+    printer_->SetPlanned(update.info);
     for (const client::StepMetrics& step : update.steps) fmt::print("{}", printer_->Add(step));
   }
 
@@ -70,17 +70,21 @@ int ReportError(const Status& status) {
   return ExitCodeOf(status);
 }
 
-void PrintNotes(const JobConfig& config) {
+void PrintNotes(const config::JobConfig& config) {
   for (const std::string& note : config.notes) fmt::print(stderr, "note: {}\n", note);
+}
+
+void PrintNotes(const models::Model& model) {
+  for (const std::string& note : model.notes) fmt::print(stderr, "note: {}\n", note);
 }
 
 Status PrintForeignPlan(const std::string& file, const ir::JobRequest& job,
                         const mesh::Topology* topology) {
   if (file.empty()) return OkStatus();
   MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
-  if (!IsSavedPlan(text)) return OkStatus();
-  MW_ASSIGN_OR_RETURN(const PlanOrigin origin, ParsePlanOrigin(text, file));
-  const std::string note = ForeignPlanNote(origin, file, job, topology);
+  if (!config::IsSavedPlan(text)) return OkStatus();
+  MW_ASSIGN_OR_RETURN(const config::PlanOrigin origin, config::ParsePlanOrigin(text, file));
+  const std::string note = config::ForeignPlanNote(origin, file, job, topology);
   if (!note.empty()) fmt::print(stderr, "note: {}\n", note);
   return OkStatus();
 }

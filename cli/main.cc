@@ -18,6 +18,8 @@ struct Dispatch {
   int operator()(const UpArgs& args) const { return RunUp(args, global); }
   int operator()(const DownArgs& args) const { return RunDown(args); }
   int operator()(const SubmitArgs& args) const { return RunSubmit(args, global); }
+  int operator()(const PredictArgs& args) const { return RunPredict(args, global); }
+  int operator()(const EvaluateArgs& args) const { return RunEvaluate(args, global); }
   int operator()(const JobsArgs&) const { return RunJobs(global); }
   int operator()(const LogsArgs& args) const { return RunLogs(args, global); }
   int operator()(const CancelArgs& args) const { return RunCancel(args, global); }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/table.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "cli/args.h"
@@ -76,30 +77,6 @@ bool UseColor(const std::string& mode) {
   return ::isatty(STDOUT_FILENO) == 1;
 }
 
-std::string FormatTable(const std::vector<std::string>& header,
-                        const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::vector<std::string>> cells = rows;
-  for (auto& row : cells) {
-    for (std::string& cell : row) cell = OneLine(cell);
-  }
-  std::vector<size_t> width(header.size(), 0);
-  const auto widen = [&](const std::vector<std::string>& row) {
-    for (size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
-  };
-  widen(header);
-  for (const auto& row : cells) widen(row);
-  std::string text;
-  const auto append = [&](const std::vector<std::string>& row) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}", row[i], width[i] + 2);
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  };
-  append(header);
-  for (const auto& row : cells) append(row);
-  return text;
-}
-
 std::string FormatJobsTable(const std::vector<JobInfo>& jobs, int64_t now_unix_ms) {
   std::vector<std::vector<std::string>> rows;
   for (const JobInfo& job : jobs) {
@@ -167,9 +144,11 @@ std::string StepPrinter::Line(const client::StepMetrics& step) const {
   if (seconds_ > 0) {
     line += fmt::format("  tps: {:>7}", FormatCount(std::llround(tokens_ / seconds_)));
     if (options_.flops_per_step > 0) {
-      const double tflops = options_.flops_per_step * static_cast<double>(count_) / seconds_ / 1e12;
-      line += "  " + Paint(options_.color, "36", fmt::format("tflops: {:.4f}", tflops));
-      line += "  mfu: n/a";
+      const double rate = options_.flops_per_step * static_cast<double>(count_) / seconds_;
+      line += "  " + Paint(options_.color, "36", fmt::format("tflops: {:.4f}", rate / 1e12));
+      line += "  mfu: " + (peak_flops_per_s_ > 0
+                               ? fmt::format("{:.1f}%", 100 * rate / peak_flops_per_s_)
+                               : std::string("n/a"));
     }
   }
   line += fmt::format("  lr: {:.2e}", step.lr);

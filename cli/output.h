@@ -17,10 +17,6 @@ std::string OneLine(std::string text);
 // --color and NO_COLOR: always, never, or whether stdout is a terminal.
 bool UseColor(const std::string& mode);
 
-// Columns two spaces apart, no borders, no trailing spaces; as `kubectl get` prints.
-std::string FormatTable(const std::vector<std::string>& header,
-                        const std::vector<std::vector<std::string>>& rows);
-
 std::string FormatJobsTable(const std::vector<client::JobInfo>& jobs, int64_t now_unix_ms);
 // Workers, jobs and devices of the cluster.
 std::string FormatStatus(const std::vector<client::WorkerInfo>& workers,
@@ -42,8 +38,9 @@ int ExitCodeOfJob(const client::JobInfo& job);
 //   step: 10  loss: 8.04  grad_norm: 1.34  memory: 1.02GiB(1.08%)  tps: 27,483  tflops: 1.97
 //   mfu: n/a  lr: 3.00e-04  eta: 1m20s
 // (one line), and "validate step: 10  loss:  8.1000" where a step was validated. tps and tflops are
-// those of the whole job; memory is what the plan takes of the fullest device. mfu is n/a: a CPU
-// device does not state its peak. Other fields that are not known are left out.
+// those of the whole job; memory is what the plan takes of the fullest device; mfu is the share of
+// what the job's devices reach together, n/a where that is not known. Other fields that are not
+// known are left out.
 class StepPrinter {
  public:
   struct Options {
@@ -55,10 +52,11 @@ class StepPrinter {
   };
   explicit StepPrinter(Options options) : options_(options) {}
 
-  // As in client::JobInfo.
-  void SetMemory(int64_t bytes, int64_t budget_bytes) {
-    memory_bytes_ = bytes;
-    memory_budget_bytes_ = budget_bytes;
+  // What the plan says of the job.
+  void SetPlanned(const client::JobInfo& job) {
+    memory_bytes_ = job.device_memory_bytes;
+    memory_budget_bytes_ = job.device_budget_bytes;
+    peak_flops_per_s_ = job.peak_flops_per_s;
   }
   // Lines with line ends; "" when nothing is due.
   std::string Add(const client::StepMetrics& step);
@@ -73,6 +71,7 @@ class StepPrinter {
   int64_t count_ = 0;
   int64_t memory_bytes_ = 0;
   int64_t memory_budget_bytes_ = 0;
+  double peak_flops_per_s_ = 0;
   bool first_ = true;
 };
 

@@ -12,21 +12,23 @@
 #include "base/text.h"
 #include "cli/cache_dir.h"
 #include "cli/commands.h"
-#include "cli/job_config.h"
+#include "cli/input_files.h"
 #include "cli/output.h"
-#include "cli/plan_changes.h"
-#include "cli/plan_diff.h"
-#include "cli/plan_explain.h"
-#include "cli/plan_job.h"
-#include "cli/plan_json.h"
-#include "cli/plan_report.h"
-#include "cli/plan_search_report.h"
-#include "cli/plan_what_if.h"
-#include "cli/saved_plan.h"
+#include "cli/plan_devices.h"
+#include "config/job_config.h"
+#include "config/saved_plan.h"
 #include "ir/text.h"
-#include "mesh/visualize.h"
 #include "planner/plan.h"
-#include "planner/plan_svg.h"
+#include "report/plan_changes.h"
+#include "report/plan_diff.h"
+#include "report/plan_explain.h"
+#include "report/plan_job.h"
+#include "report/plan_json.h"
+#include "report/plan_report.h"
+#include "report/plan_search_report.h"
+#include "report/plan_svg.h"
+#include "report/plan_what_if.h"
+#include "report/visualize.h"
 
 namespace meshwright::cli {
 namespace {
@@ -46,18 +48,33 @@ int PrintOrFail(const Result<std::string>& text, const std::string& file = "") {
   return text ? Print(*text, file) : ReportError(text.error());
 }
 
-std::string FormatPlannedJob(const PlanArgs& args, const PlannedJob& planned) {
+std::string FormatPlannedJob(const PlanArgs& args, const report::PlannedJob& planned,
+                             const mesh::Topology& topology) {
   const planner::Plan& plan = planned.plan();
-  std::string text = fmt::format("job        {}\nmodel      {}\n", planned.prepared.request.name,
-                                 planned.prepared.model.summary);
-  std::string reasons = FormatSearch(planned.found.found);
+  std::string text =
+      fmt::format("job        {}\nmodel      {}\ndevices    {}\n", planned.prepared.request.name,
+                  planned.prepared.model.summary, report::DescribeDevices(topology));
+  std::string reasons = report::FormatSearch(planned.found.found, report::FiguresOf(planned));
   if (planned.found.from_cache) reasons += "found in the cache (--no-plan-cache searches anew)\n";
   text += planner::FormatPlan(plan, args.programs, reasons);
-  return text + FormatForecast(planned.forecast);
+  return text + report::FormatForecast(planned.forecast);
+}
+
+Result<std::string> SavedPlanText(const PlanArgs& args, const report::NamedPlan& plan,
+                                  const mesh::Topology& topology) {
+  config::PlanOrigin origin;
+  origin.job = args.file;
+  origin.overrides = args.overrides;
+  origin.cluster = args.cluster;
+  origin.devices_per_worker = args.devices_per_worker;
+  const report::PlannedJob& planned = plan.planned;
+  return config::FormatSavedPlan(std::move(origin),
+                                 {plan.config, planned.prepared, planned.found, planned.forecast},
+                                 topology);
 }
 
 // The files that go with a plan; a line for each.
-Result<std::string> WritePlanFiles(const PlanArgs& args, const NamedPlan& plan,
+Result<std::string> WritePlanFiles(const PlanArgs& args, const report::NamedPlan& plan,
                                    const mesh::Topology& topology) {
   const planner::Forecast& forecast = plan.planned.forecast;
   std::string lines;
@@ -66,12 +83,11 @@ Result<std::string> WritePlanFiles(const PlanArgs& args, const NamedPlan& plan,
     lines += fmt::format("timeline   {} (open in https://ui.perfetto.dev)\n", args.timeline);
   }
   if (!args.svg.empty()) {
-    MW_TRY(WriteFileAtomic(args.svg, planner::PlanSvg(plan.planned.plan(), forecast, topology)));
+    MW_TRY(WriteFileAtomic(args.svg, report::PlanSvg(plan.planned.plan(), forecast, topology)));
     lines += fmt::format("picture    {}\n", args.svg);
   }
   if (!args.save.empty()) {
-    MW_ASSIGN_OR_RETURN(const std::string text,
-                        FormatSavedPlan(args, plan.config, plan.planned, topology));
+    MW_ASSIGN_OR_RETURN(const std::string text, SavedPlanText(args, plan, topology));
     MW_TRY(WriteFileAtomic(args.save, text));
     std::string job = args.file;
     for (const std::string& setting : args.overrides) job += fmt::format(" --set '{}'", setting);
@@ -82,7 +98,7 @@ Result<std::string> WritePlanFiles(const PlanArgs& args, const NamedPlan& plan,
 }
 
 // Asks for a search within --plan-timeout that shows how far it is where stderr is a terminal.
-search::FindOptions SearchOptions(const PlanArgs& args, SearchProgress& progress) {
+search::FindOptions SearchOptions(const PlanArgs& args, report::SearchProgress& progress) {
   search::FindOptions options;
   options.timeout_ms = static_cast<int64_t>(args.plan_timeout_s * 1000);
   if (::isatty(STDERR_FILENO) == 1) {
@@ -94,9 +110,9 @@ search::FindOptions SearchOptions(const PlanArgs& args, SearchProgress& progress
   return options;
 }
 
-Result<PlannedJob> PlanWithProgress(const PlanArgs& args, PreparedJob prepared,
-                                    const mesh::Topology& topology) {
-  SearchProgress progress(SystemClock(), [](const std::string& text) {
+Result<report::PlannedJob> PlanWithProgress(const PlanArgs& args, config::PreparedJob prepared,
+                                            const mesh::Topology& topology) {
+  report::SearchProgress progress(SystemClock(), [](const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stderr);
   });
   const std::shared_ptr<const search::PlanCache> cache = OpenPlanCache(args.plan_cache);
@@ -104,18 +120,20 @@ Result<PlannedJob> PlanWithProgress(const PlanArgs& args, PreparedJob prepared,
   options.cache = cache.get();
   // Programs are only made for all devices where they are asked for or soon made.
   const bool programs = args.programs || args.stop_after == "programs";
-  return PlanJob(std::move(prepared), topology, options, SystemClock(),
-                 PlanScopeOf(topology, programs));
+  return report::PlanJob(
+      std::move(prepared), topology, options, SystemClock(),
+      programs ? planner::PlanScope::kAllDevices : planner::PlanScope::kFewPrograms);
 }
 
 // The job with the values of --what-if, all of them together. Errors name the option.
-Result<JobConfig> WhatIfConfig(const PlanArgs& args) {
+Result<config::JobConfig> WhatIfConfig(const PlanArgs& args) {
   std::vector<std::string> overrides = args.overrides;
   overrides.insert(overrides.end(), args.what_if.begin(), args.what_if.end());
-  Result<JobConfig> config = LoadJobConfig(args.file, std::move(overrides), args.decisions);
+  Result<config::JobConfig> config =
+      config::LoadJobConfig(args.file, std::move(overrides), args.decisions);
   Status status = config.has_value() ? OkStatus() : config.error();
   if (status.ok()) {
-    const auto prepared = PrepareJob(*config);
+    const auto prepared = config::PrepareJob(*config);
     if (!prepared.has_value()) status = prepared.error();
   }
   if (status.ok()) return config;
@@ -123,29 +141,29 @@ Result<JobConfig> WhatIfConfig(const PlanArgs& args) {
 }
 
 // Errors: those of the second plan.
-Result<NamedFigures> WhatIf(const PlanArgs& args, const JobConfig& config,
-                            const mesh::Topology& topology) {
+Result<report::NamedFigures> WhatIf(const PlanArgs& args, const config::JobConfig& config,
+                                    const mesh::Topology& topology) {
   const std::string name = Join(args.what_if, ", ");
-  MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
+  MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   const auto after = PlanWithProgress(args, std::move(prepared), topology);
   if (!after) {
-    return Fail(InWordsOfTheFile(after.error(), config).WithContext("--what-if " + name));
+    return Fail(config::AtKey(after.error(), config).WithContext("--what-if " + name));
   }
-  return NamedFigures{name, FiguresOf(*after)};
+  return report::NamedFigures{name, report::FiguresOf(*after)};
 }
 
 struct Misfit {
-  JobConfig config;
+  config::JobConfig config;
   mesh::Topology topology;  // empty: there are no devices at all
 };
 
 // What would make the job fit.
-std::vector<FittingChange> ChangesOf(const PlanArgs& args, const Misfit& misfit) {
+std::vector<report::FittingChange> ChangesOf(const PlanArgs& args, const Misfit& misfit) {
   if (misfit.topology.devices.empty()) return {};
   search::FindOptions options;
   // A handful of searches follow one another; each has a part of the time.
   options.timeout_ms = static_cast<int64_t>(args.plan_timeout_s * 200);
-  return FindFittingChanges(misfit.config, misfit.topology, options, SystemClock());
+  return report::FindFittingChanges(misfit.config, misfit.topology, options, SystemClock());
 }
 
 // The devices of a saved plan where the options name none.
@@ -153,8 +171,9 @@ Result<PlanArgs> WithDevicesOfDecisions(PlanArgs args, const GlobalArgs& global)
   const bool named = !args.cluster.empty() || args.devices > 0 || !global.address.empty();
   if (args.decisions.empty() || named) return args;
   MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(args.decisions));
-  if (!IsSavedPlan(text)) return args;
-  MW_ASSIGN_OR_RETURN(const PlanOrigin origin, ParsePlanOrigin(text, args.decisions));
+  if (!config::IsSavedPlan(text)) return args;
+  MW_ASSIGN_OR_RETURN(const config::PlanOrigin origin,
+                      config::ParsePlanOrigin(text, args.decisions));
   args.cluster = origin.cluster;
   if (origin.cluster.empty()) args.devices = static_cast<int>(origin.devices);
   if (origin.cluster.empty() && origin.devices > 0) {
@@ -164,7 +183,7 @@ Result<PlanArgs> WithDevicesOfDecisions(PlanArgs args, const GlobalArgs& global)
 }
 
 struct PlannedFile {
-  NamedPlan plan;
+  report::NamedPlan plan;
   mesh::Topology topology;
 };
 
@@ -174,9 +193,11 @@ Result<PlannedFile> PlanFile(const PlanArgs& given, const GlobalArgs& global,
   MW_ASSIGN_OR_RETURN(const PlanArgs args, WithDevicesOfDecisions(given, global));
   PlannedFile file;
   file.plan.name = args.decisions.empty() ? args.file : args.decisions;
-  MW_ASSIGN_OR_RETURN(file.plan.config, LoadJobConfig(args.file, args.overrides, args.decisions));
-  const JobConfig& config = file.plan.config;
-  MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
+  MW_ASSIGN_OR_RETURN(file.plan.config,
+                      config::LoadJobConfig(args.file, args.overrides, args.decisions));
+  const config::JobConfig& config = file.plan.config;
+  MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
+  MW_TRY(CheckInputDataIfAny(config, prepared.model.vocabulary));
   PrintNotes(config);
   const auto topology = PlanTopology(args, global, prepared.request);
   if (!topology && topology.error().code() == StatusCode::kResourceExhausted) {
@@ -185,8 +206,8 @@ Result<PlannedFile> PlanFile(const PlanArgs& given, const GlobalArgs& global,
   MW_TRY(topology);
   MW_TRY(PrintForeignPlan(args.decisions, prepared.request, &*topology));
   auto planned = PlanWithProgress(args, std::move(prepared), *topology);
-  if (!planned && IsMisfit(planned.error())) misfit = Misfit{config, *topology};
-  if (!planned) return Fail(InWordsOfTheFile(planned.error(), config));
+  if (!planned && report::IsMisfit(planned.error())) misfit = Misfit{config, *topology};
+  if (!planned) return Fail(config::AtKey(planned.error(), config));
   file.plan.planned = *std::move(planned);
   file.topology = *topology;
   return file;
@@ -194,11 +215,11 @@ Result<PlannedFile> PlanFile(const PlanArgs& given, const GlobalArgs& global,
 
 // What the planner starts from: no devices are asked for.
 Result<std::string> GraphText(const PlanArgs& args) {
-  MW_ASSIGN_OR_RETURN(const JobConfig config,
-                      LoadJobConfig(args.file, args.overrides, args.decisions));
-  MW_ASSIGN_OR_RETURN(const PreparedJob prepared, PrepareJob(config));
+  MW_ASSIGN_OR_RETURN(const config::JobConfig config,
+                      config::LoadJobConfig(args.file, args.overrides, args.decisions));
+  MW_ASSIGN_OR_RETURN(const config::PreparedJob prepared, config::PrepareJob(config));
   PrintNotes(config);
-  if (args.stop_after == "graph") return ir::FormatGraph(prepared.request.loss);
+  if (args.stop_after == "graph") return ir::FormatGraph(prepared.request.main().graph);
   MW_ASSIGN_OR_RETURN(const ir::Graph step, planner::MakeStepGraph(prepared.request));
   return ir::FormatGraph(step);
 }
@@ -206,26 +227,28 @@ Result<std::string> GraphText(const PlanArgs& args) {
 Result<std::string> ShowText(const PlanArgs& args, const GlobalArgs& global,
                              std::optional<Misfit>& misfit) {
   if (args.stop_after == "graph" || args.stop_after == "step-graph") return GraphText(args);
-  std::optional<JobConfig> what_if_config;
+  std::optional<config::JobConfig> what_if_config;
   if (!args.what_if.empty()) {
     MW_ASSIGN_OR_RETURN(what_if_config, WhatIfConfig(args));
   }
   MW_ASSIGN_OR_RETURN(const PlannedFile file, PlanFile(args, global, misfit));
-  const PlannedJob& planned = file.plan.planned;
+  const report::PlannedJob& planned = file.plan.planned;
   if (args.stop_after == "programs") return planner::FormatPlan(planned.plan(), true);
-  if (args.stop_after == "executable") return FormatExecutables(planned.plan(), file.topology);
+  if (args.stop_after == "executable")
+    return report::FormatExecutables(planned.plan(), file.topology);
   MW_ASSIGN_OR_RETURN(const std::string written, WritePlanFiles(args, file.plan, file.topology));
-  std::optional<NamedFigures> what_if;
+  std::optional<report::NamedFigures> what_if;
   if (what_if_config) {
     auto comparison = WhatIf(args, *what_if_config, file.topology);
-    if (!comparison && IsMisfit(comparison.error())) misfit = Misfit{file.plan.config, {}};
+    if (!comparison && report::IsMisfit(comparison.error())) misfit = Misfit{file.plan.config, {}};
     MW_TRY(comparison);
     what_if = *std::move(comparison);
   }
-  if (global.json) return PlanJson(planned, file.topology, what_if);
-  const std::string text = FormatPlannedJob(args, planned) + written;
+  if (global.json) return report::PlanJson(planned, file.topology, what_if);
+  const std::string text = FormatPlannedJob(args, planned, file.topology) + written;
   if (!what_if) return text;
-  return text + "\n" + FormatWhatIf(what_if->name, FiguresOf(planned), what_if->figures);
+  return text + "\n" +
+         report::FormatWhatIf(what_if->name, report::FiguresOf(planned), what_if->figures);
 }
 
 // A job file as it is; of a saved plan, the job that it was made for, with its decisions.
@@ -233,8 +256,8 @@ Result<PlanArgs> ArgsOfPlanFile(const PlanArgs& args, const std::string& path) {
   PlanArgs own = args;
   own.file = path;
   MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  if (!IsSavedPlan(text)) return own;
-  MW_ASSIGN_OR_RETURN(const PlanOrigin origin, ParsePlanOrigin(text, path));
+  if (!config::IsSavedPlan(text)) return own;
+  MW_ASSIGN_OR_RETURN(const config::PlanOrigin origin, config::ParsePlanOrigin(text, path));
   if (origin.job.empty()) {
     return Fail(InvalidArgument(
         fmt::format("{}: [plan] does not say which job it is for: add job = \"FILE\"", path)));
@@ -254,15 +277,16 @@ Result<std::string> DiffText(const PlanArgs& args, const GlobalArgs& global,
   if (!a) return Fail(a.error().WithContext(args.file));
   const auto b = PlanFile(second, global, misfit);
   if (!b) return Fail(b.error().WithContext(args.other));
-  const PlanDiff diff = DiffPlans(a->plan, b->plan);
-  return global.json ? PlanDiffJson(a->plan, b->plan, diff)
-                     : FormatPlanDiff(a->plan, b->plan, diff);
+  const report::PlanDiff diff = report::DiffPlans(a->plan, b->plan);
+  return global.json ? report::PlanDiffJson(a->plan, b->plan, diff)
+                     : report::FormatPlanDiff(a->plan, b->plan, diff);
 }
 
 Result<std::string> ExplainText(const PlanArgs& args, const GlobalArgs& global,
                                 std::optional<Misfit>& misfit) {
   MW_ASSIGN_OR_RETURN(const PlannedFile file, PlanFile(args, global, misfit));
-  return ExplainPlan(file.plan.planned, file.topology, args.subject, global.json, SystemClock());
+  return report::ExplainPlan(file.plan.planned, file.topology, args.subject, global.json,
+                             SystemClock());
 }
 
 Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global,
@@ -280,25 +304,26 @@ Result<std::string> PlanText(const PlanArgs& args, const GlobalArgs& global,
 
 Result<std::string> Picture(const VisualizeArgs& args, bool color) {
   MW_ASSIGN_OR_RETURN(const mesh::TypedSharding sharding, mesh::ParseSharding(args.sharding));
-  MW_ASSIGN_OR_RETURN(const mesh::Mesh mesh, ParseMesh(args.mesh));
-  if (!args.svg.empty()) return mesh::RenderSvg(sharding.type, sharding.sharding, mesh);
-  mesh::GridOptions options;
+  MW_ASSIGN_OR_RETURN(const mesh::Mesh mesh, report::ParseMesh(args.mesh));
+  if (!args.svg.empty()) return report::RenderSvg(sharding.type, sharding.sharding, mesh);
+  report::GridOptions options;
   options.color = color;
-  return mesh::RenderGrid(sharding.type, sharding.sharding, mesh, options);
+  return report::RenderGrid(sharding.type, sharding.sharding, mesh, options);
 }
 
 Result<std::string> ConfigText(const ConfigArgs& args) {
-  if (args.action == "schema") return ConfigSchemaJson();
-  if (args.action == "docs") return ConfigReferenceMarkdown();
+  if (args.action == "schema") return config::ConfigSchemaJson();
+  if (args.action == "docs") return config::ConfigReferenceMarkdown();
   if (args.file.empty()) {
     return Fail(InvalidArgument(fmt::format("config {} needs a job file", args.action)));
   }
-  MW_ASSIGN_OR_RETURN(const JobConfig config, LoadJobConfig(args.file, args.overrides));
+  MW_ASSIGN_OR_RETURN(const config::JobConfig config,
+                      config::LoadJobConfig(args.file, args.overrides));
   if (args.action == "show") {
     PrintNotes(config);
-    return FormatJobConfig(config);
+    return config::FormatJobConfig(config);
   }
-  MW_ASSIGN_OR_RETURN(const PreparedJob prepared, PrepareJob(config));
+  MW_ASSIGN_OR_RETURN(const config::PreparedJob prepared, config::PrepareJob(config));
   PrintNotes(config);
   return fmt::format("{} is valid: {}\n", args.file, prepared.model.summary);
 }
@@ -311,10 +336,11 @@ int RunPlan(const PlanArgs& args, const GlobalArgs& global) {
   if (text) return Print(*text, args.out);
   const int code = ReportError(text.error());
   if (!misfit) return code;
-  const std::vector<FittingChange> changes = ChangesOf(args, *misfit);
-  if (!misfit->topology.devices.empty()) fmt::print(stderr, "{}", FormatChanges(changes));
+  const std::vector<report::FittingChange> changes = ChangesOf(args, *misfit);
+  if (!misfit->topology.devices.empty()) fmt::print(stderr, "{}", report::FormatChanges(changes));
   if (global.json) {
-    const int printed = Print(MisfitJson(misfit->config.name, text.error(), changes), args.out);
+    const int printed =
+        Print(report::MisfitJson(misfit->config.name, text.error(), changes), args.out);
     if (printed != kExitOk) return printed;
   }
   return kExitDoesNotFit;

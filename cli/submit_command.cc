@@ -12,9 +12,11 @@
 #include "cli/connect.h"
 #include "cli/follow.h"
 #include "cli/input_files.h"
-#include "cli/job_config.h"
 #include "cli/output.h"
-#include "ir/safetensors.h"
+#include "client/data_files.h"
+#include "config/job_config.h"
+#include "data/roots.h"
+#include "formats/safetensors.h"
 #include "ir/schema.h"
 
 namespace meshwright::cli {
@@ -30,30 +32,57 @@ double FlopsPerStep(const ir::Graph& loss) {
 }
 
 // Weights that do not fit the model are refused before a cluster is asked.
-Status CheckInitialWeights(const InputFiles& files, const ir::Graph& loss) {
-  if (files.weights.empty()) return OkStatus();
-  const auto file = ir::SafetensorsFile::Open(files.weights);
-  const Status status = file ? ir::CheckWeights(**file, loss) : file.error();
-  return status.ok() ? status : status.WithContext("checkpoint.initial_load_path");
+Status CheckStartingWeights(const InputFiles& files, const WeightsFile& weights,
+                            const ir::Graph& loss) {
+  if (weights.path().empty()) return OkStatus();
+  const auto file = formats::SafetensorsFile::Open(weights.path());
+  const Status status = file ? formats::CheckWeights(**file, loss) : file.error();
+  if (status.ok()) return status;
+  const bool of_folder = files.weights.key.starts_with("model.hf_path");
+  return Status(status.code(), status.message() + (of_folder ? "; or draw weights anew with "
+                                                               "model.from_scratch = true"
+                                                             : ""))
+      .WithContext(files.weights.key);
 }
 
-Status UploadBlobs(Client& client, const InputFiles& files, ir::JobRequest& request) {
-  MW_ASSIGN_OR_RETURN(request.data.blob, client.UploadFile(files.dataset));
-  if (files.weights.empty()) return OkStatus();
-  MW_ASSIGN_OR_RETURN(request.init_weights, client.UploadFile(files.weights));
+void PrintNotes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
+}
+
+// The files go to where workers read them; what was uploaded and why is told.
+Status SendFiles(Client& client, const SubmitArgs& args, const InputFiles& files,
+                 const WeightsFile& weights, ir::JobRequest& request) {
+  client::SendOptions options;
+  options.upload = args.upload;
+  for (const std::string& text : args.data_roots) {
+    MW_ASSIGN_OR_RETURN(ir::DataRoot root, data::ParseRoot(text));
+    options.roots.push_back(std::move(root));
+  }
+  MW_ASSIGN_OR_RETURN(client::SentData data, client::SendData(client, {files.dataset}, options));
+  PrintNotes(data.notes);
+  request.data = std::move(data.spec);
+  if (weights.path().empty()) return OkStatus();
+  options.upload = options.upload || weights.is_temporary();
+  MW_ASSIGN_OR_RETURN(client::SentFile sent, client::SendFile(client, weights.path(), options));
+  PrintNotes(sent.notes);
+  request.init_weights = std::move(sent.file);
+  request.init_weights.blob.name = files.weights.path;
   return OkStatus();
 }
 
-void PrintSubmitted(int64_t id, const PreparedJob& prepared, bool json) {
+void PrintSubmitted(int64_t id, const config::PreparedJob& prepared, bool json) {
   if (json) {
     fmt::print("{{\"id\":{}}}\n", id);
   } else {
+    const std::string& weights = prepared.request.init_weights.blob.name;
     fmt::print(
         "job {} submitted: {} ({})\n"
+        "{}"
         "  follow   meshwright logs -f {}\n"
         "  list     meshwright jobs\n"
         "  cancel   meshwright cancel {}\n",
-        id, prepared.request.name, prepared.model.summary, id, id);
+        id, prepared.request.name, prepared.model.summary,
+        weights.empty() ? "" : fmt::format("  weights  {}\n", weights), id, id);
   }
   std::fflush(stdout);  // wrappers read the id from a pipe
 }
@@ -83,7 +112,7 @@ class Follower {
 
   void OnUpdate(const client::JobUpdate& update) {
     if (!json_) PrintEvents(update);
-    printer_.SetMemory(update.info.device_memory_bytes, update.info.device_budget_bytes);
+    printer_.SetPlanned(update.info);
     for (const client::StepMetrics& step : update.steps) {
       const std::string text = printer_.Add(step);
       if (!args_.quiet) fmt::print("{}", text);
@@ -111,23 +140,27 @@ class Follower {
 };
 
 Result<int> Submit(const SubmitArgs& args, const GlobalArgs& global) {
-  MW_ASSIGN_OR_RETURN(const JobConfig config,
-                      LoadJobConfig(args.file, args.overrides, args.decisions));
-  MW_ASSIGN_OR_RETURN(PreparedJob prepared, PrepareJob(config));
+  MW_ASSIGN_OR_RETURN(const config::JobConfig config,
+                      config::LoadJobConfig(args.file, args.overrides, args.decisions));
+  MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   PrintNotes(config);
+  PrintNotes(prepared.model);
   MW_TRY(PrintForeignPlan(args.decisions, prepared.request, nullptr));
   MW_ASSIGN_OR_RETURN(const InputFiles files, FindInputFiles(config));
-  MW_TRY(CheckInitialWeights(files, prepared.request.loss));
+  if (!files.weights.note.empty()) fmt::print(stderr, "note: {}\n", files.weights.note);
+  MW_TRY(CheckInputData(config, files.dataset, prepared.model.vocabulary));
+  MW_ASSIGN_OR_RETURN(const WeightsFile weights, WeightsFile::Open(files.weights));
+  MW_TRY(CheckStartingWeights(files, weights, prepared.request.main().graph));
   const ir::TrainSpec& train = prepared.request.train;
   const StepPrinter printer({.steps = train.steps,
                              .log_every = train.log_every,
-                             .flops_per_step = FlopsPerStep(prepared.request.loss),
+                             .flops_per_step = FlopsPerStep(prepared.request.main().graph),
                              .color = UseColor(global.color),
                              .json = global.json});
   Follower follower(args, printer, global.json);
   MW_TRY(follower.OpenRecord());
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Connect(global));
-  MW_TRY(UploadBlobs(*client, files, prepared.request));
+  MW_TRY(SendFiles(*client, args, files, weights, prepared.request));
   MW_ASSIGN_OR_RETURN(const int64_t id, client->Submit(prepared.request));
   PrintSubmitted(id, prepared, global.json);
   if (args.no_wait) return kExitOk;

@@ -14,7 +14,9 @@
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/daemon.h"
+#include "cli/next_commands.h"
 #include "cli/run_dir.h"
+#include "data/roots.h"
 
 namespace meshwright::cli {
 namespace {
@@ -41,7 +43,8 @@ class ClusterStarter {
         deadline_(Deadline::After(ready_ms_)) {}
 
   Result<ClusterState> Run() {
-    MW_TRY(LoadToken(global_, ProcessEnvironment));  // a bad one, before anything is started
+    MW_TRY(
+        LoadToken(global_, config::ProcessEnvironment));  // a bad one, before anything is started
     MW_TRY(MakeDirs(args_.run_dir));
     MW_ASSIGN_OR_RETURN(const UniqueFd lock, LockRunDir(args_.run_dir, 0));
     MW_TRY(RefuseSecond());
@@ -127,6 +130,12 @@ class ClusterStarter {
                  "--cache-dir",
                  args_.run_dir + "/cache-" + std::to_string(index)};
     if (args_.pin) spec.args.push_back("--pin");
+    for (const std::string& root : args_.data_roots) {
+      spec.args.insert(spec.args.end(), {"--data-root", root});
+    }
+    if (args_.data_roots.empty()) {
+      spec.args.insert(spec.args.end(), {"--data-root", data::AbsolutePath(".")});
+    }
     if (args_.device == "cuda") {
       std::vector<int> gpus(static_cast<size_t>(args_.devices_per_worker));
       std::iota(gpus.begin(), gpus.end(), index * args_.devices_per_worker);
@@ -195,19 +204,6 @@ class ClusterStarter {
   ClusterState state_;
 };
 
-void PrintNext(const UpArgs& args, const ClusterState& state) {
-  fmt::print("cluster is ready: controller {}, {} workers x {} devices, logs in {}\n\n",
-             state.address, args.workers, args.devices_per_worker, args.run_dir);
-  fmt::print("  export MESHWRIGHT_ADDRESS={}\n", state.address);
-  fmt::print("  meshwright status\n");
-  fmt::print("  meshwright submit examples/gpt-bytes.toml\n");
-  fmt::print(
-      "  meshwright worker --address {}          # one more worker, here or on another host\n",
-      state.address);
-  fmt::print("  curl -s http://{}/metrics | grep meshwright_\n", state.metrics_address);
-  fmt::print("  meshwright down --dir {}\n", args.run_dir);
-}
-
 }  // namespace
 
 int RunUp(const UpArgs& args, const GlobalArgs& global) {
@@ -223,7 +219,9 @@ int RunUp(const UpArgs& args, const GlobalArgs& global) {
     fmt::print("{{\"address\":\"{}\",\"metrics_address\":\"{}\"}}\n", state->address,
                state->metrics_address);
   } else {
-    PrintNext(args, *state);
+    fmt::print("cluster is ready: controller {}, {} workers x {} devices, logs in {}\n\n{}",
+               state->address, args.workers, args.devices_per_worker, args.run_dir,
+               NextCommands(args, global, *state));
   }
   return kExitOk;
 }

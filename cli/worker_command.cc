@@ -8,11 +8,13 @@
 #include "base/descriptors.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "cli/cache_dir.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/daemon.h"
 #include "cli/listen_check.h"
-#include "cli/worker_profile.h"
+#include "data/roots.h"
+#include "profile/worker_profile.h"
 #include "worker/agent.h"
 #include "worker/core_claims.h"
 #include "worker/core_share.h"
@@ -45,8 +47,8 @@ Result<worker::Gpus> GpusOf(const WorkerArgs& args) {
 
 Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const GlobalArgs& global) {
   worker::AgentOptions options;
-  MW_ASSIGN_OR_RETURN(options.controller, ResolveAddress(global, ProcessEnvironment));
-  MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, ProcessEnvironment));
+  MW_ASSIGN_OR_RETURN(options.controller, ResolveAddress(global, config::ProcessEnvironment));
+  MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, config::ProcessEnvironment));
   options.name = args.name;
   MW_ASSIGN_OR_RETURN(options.gpus, GpusOf(args));
   const bool gpus = options.gpus.driver != nullptr;
@@ -59,6 +61,10 @@ Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const Global
   options.data_port = args.data_port;
   options.metrics_port = args.metrics_port;
   options.cache_dir = args.cache_dir;
+  for (const std::string& text : args.data_roots) {
+    MW_ASSIGN_OR_RETURN(ir::DataRoot root, data::ParseRoot(text));
+    options.data_roots.push_back(std::move(root));
+  }
   options.transport = args.transport;
   options.memory_bytes = args.memory_mib << 20;
   options.collective_timeout_ms = args.collective_timeout_s * 1000;
@@ -66,14 +72,15 @@ Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const Global
 }
 
 Result<std::string> DeviceProfileOf(const WorkerArgs& args, const worker::Gpus& gpus) {
-  if (gpus.driver != nullptr) return GpuProfileText(args.profile, gpus.name, gpus.memory_bytes);
-  ProfileRequest request;
+  if (gpus.driver != nullptr)
+    return profile::GpuProfileText(args.profile, gpus.name, gpus.memory_bytes);
+  profile::ProfileRequest request;
   request.mode = args.profile;
   request.threads = args.threads_per_device;
   request.memory_bytes = args.memory_mib << 20;
-  request.cache_dir = ProfileCacheDir();
-  request.lock_path = MeasuringLockPath();
-  request.machine = MachineDescription();
+  request.cache_dir = CacheDir("profiles");
+  request.lock_path = profile::MeasuringLockPath();
+  request.machine = profile::MachineDescription(BuildDescription());
   // Kept to some of the cores it cannot tell what all of them do.
   const auto cores = static_cast<int>(worker::AllowedCpus().size());
   const bool has_all = cores > 1 && cores == ::sysconf(_SC_NPROCESSORS_ONLN);
@@ -87,7 +94,7 @@ Result<std::string> DeviceProfileOf(const WorkerArgs& args, const worker::Gpus& 
   request.measure_share = [](int threads) {
     return worker::MeasureCoreShare(threads, SystemClock());
   };
-  return WorkerProfileText(request);
+  return profile::WorkerProfileText(request);
 }
 
 // Until a signal, or until the agent gives up.

@@ -7,77 +7,27 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "client/session.h"
 #include "ir/job.h"
+#include "proto/job_description.h"
+#include "proto/views.h"
 
 namespace meshwright::client {
 
-enum class JobState : uint8_t {
-  kQueued,
-  kPlanning,
-  kStarting,
-  kRunning,
-  kSucceeded,
-  kFailed,
-  kCancelled
-};
-const char* JobStateName(JobState state);  // "QUEUED", ...
-bool IsTerminal(JobState state);
-
-struct StepMetrics {
-  int64_t step = 0;  // 0-based
-  double loss = 0;
-  double grad_norm = 0;
-  double lr = 0;
-  double tokens = 0;  // of this step
-  double seconds = 0;
-  double validation_loss = 0;  // NaN when this step was not validated
-};
-
-struct JobInfo {
-  int64_t id = 0;
-  std::string name;
-  JobState state = JobState::kQueued;
-  std::string reason;   // CamelCase, for machines: "WorkerLost", "NoCapacity"
-  std::string message;  // for people: one clear cause
-  int64_t steps_done = 0;
-  int64_t steps = 0;
-  double loss = 0;
-  std::string layout;     // "data=2 tensor=1 pipeline=2 ..."
-  std::string directory;  // on the controller's host: metrics.jsonl, model.safetensors, plan.txt
-  int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
-  // What the plan takes of the fullest device, and what that device has; 0 while unknown: before
-  // planning and after a restart of the controller.
-  int64_t device_memory_bytes = 0;
-  int64_t device_budget_bytes = 0;
-};
-
-struct WorkerInfo {
-  std::string name;
-  std::string host;
-  std::string state;  // READY, LOST, ...
-  int devices = 0;
-  int busy_devices = 0;
-  int64_t memory_bytes = 0;
-  std::string address;
-  std::string metrics_address;
-  double last_seen_s = 0;
-  std::string device_profile;  // of each device, as text (mesh/device_profile.h); empty: not known
-  int threads_per_device = 0;  // 0: not known
-  int host_cores = 0;          // that the host's devices share; 0: not known
-  std::string device_kind;     // "cpu", "cuda"
-  std::string device_name;     // "NVIDIA H200"; empty: not said
-};
-
-struct JobUpdate {
-  JobInfo info;
-  std::vector<StepMetrics> steps;      // new since the last update
-  std::vector<std::string> log_lines;  // new events, for people
-};
+// The records are those of the wire's views (proto/views.h), which say what each field means.
+using proto::IsTerminal;
+using proto::JobInfo;
+using proto::JobState;
+using proto::JobStateName;
+using proto::JobUpdate;
+using proto::StepMetrics;
+using proto::WorkerInfo;
 
 class Client {
  public:
@@ -96,7 +46,18 @@ class Client {
   // Content-addressed upload of a file; a known hash is not sent again.
   virtual Result<ir::BlobRef> UploadFile(const std::string& path) = 0;
   virtual Result<int64_t> Submit(const ir::JobRequest& job) = 0;
+  // Submits a job and drives it (client/session.h): returns when it runs. Errors: as Submit; why
+  // the job ended before; kDeadlineExceeded when it does not run in time.
+  virtual Result<std::unique_ptr<Session>> OpenSession(const ir::JobRequest& job,
+                                                       SessionOptions options = {}) = 0;
+  // A session of a job that is there: it goes on as its driver says, calls come between. Errors:
+  // kNotFound; kFailedPrecondition: the job has ended.
+  virtual Result<std::unique_ptr<Session>> AttachSession(int64_t job_id,
+                                                         SessionOptions options = {}) = 0;
   virtual Result<JobInfo> Get(int64_t job_id) = 0;
+  // What a job was asked to be, and the weights that it left (sha256 empty: none). Errors:
+  // kNotFound: there is no such job, or it was never planned.
+  virtual Result<proto::JobDescription> Describe(int64_t job_id) = 0;
   virtual Result<std::vector<JobInfo>> List() = 0;
   virtual Status Cancel(int64_t job_id) = 0;
   // Calls `on_update` until the job is terminal, the callback returns false or timeout_ms passes

@@ -55,17 +55,17 @@ Result<ir::Graph> BuildLossGraph(const std::string& name, const GraphShape& shap
   return FinishVerified(builder);
 }
 
-Result<ir::Graph> BuildPredictGraph(const std::string& name, const GraphShape& shape,
-                                    const TrainerFunctions& functions) {
-  MW_TRY(CheckShape(name, shape));
+Result<ir::JobProgram> PredictProgram(const GraphShape& shape, const TrainerFunctions& functions) {
+  MW_TRY(CheckShape("predict", shape));
   if (!functions.predict) {
-    return Fail(
-        InvalidArgument(fmt::format("graph '{}': TrainerFunctions.predict is empty", name)));
+    return Fail(InvalidArgument("program 'predict': TrainerFunctions.predict is empty"));
   }
-  Builder builder(name, shape.dtype);
-  const ValueId window = builder.AddOne(Op::kInput, {}, {{"name", "window"}}, {WindowType(shape)});
-  builder.SetOutput("logits", functions.predict(builder, Collate(builder, window, functions)));
-  return FinishVerified(builder);
+  const auto body = [&](Builder& builder, const meshwright::client::Batch& inputs) {
+    const meshwright::client::Batch batch = Collate(builder, inputs.at("window"), functions);
+    builder.SetOutput("logits", functions.predict(builder, batch));
+    return OkStatus();
+  };
+  return MakeProgram("predict", {{"window", WindowType(shape)}}, body, {shape.dtype});
 }
 
 JobBuilder& JobBuilder::Batch(int64_t rows, int64_t sequence) {
@@ -95,7 +95,7 @@ JobBuilder& JobBuilder::Data(ir::DataSpec data) {
 }
 
 JobBuilder& JobBuilder::InitWeights(ir::BlobRef weights) {
-  request_.init_weights = std::move(weights);
+  request_.init_weights = {.blob = std::move(weights)};
   return *this;
 }
 
@@ -114,6 +114,16 @@ JobBuilder& JobBuilder::Train(ir::TrainSpec train) {
   return *this;
 }
 
+JobBuilder& JobBuilder::Program(ir::JobProgram program) {
+  request_.programs.push_back(std::move(program));
+  return *this;
+}
+
+JobBuilder& JobBuilder::Driver(ir::DriverSpec driver) {
+  request_.driver = std::move(driver);
+  return *this;
+}
+
 JobBuilder& JobBuilder::SaveWeights(bool save) {
   request_.save_weights = save;
   return *this;
@@ -124,6 +134,13 @@ JobBuilder& JobBuilder::ConfigText(std::string text) {
   return *this;
 }
 
+Result<ir::JobRequest> JobBuilder::Build() const {
+  ir::JobRequest request = request_;
+  if (dtype_ == ir::DType::kBF16) request.train.compute_dtype = ir::DType::kBF16;
+  MW_TRY(ir::ValidateJob(request));
+  return request;
+}
+
 Result<ir::JobRequest> JobBuilder::Build(const TrainerFunctions& functions) const {
   ir::JobRequest request = request_;
   ir::DType dtype = dtype_;
@@ -132,7 +149,8 @@ Result<ir::JobRequest> JobBuilder::Build(const TrainerFunctions& functions) cons
     request.train.compute_dtype = ir::DType::kBF16;
   }
   const GraphShape shape{request.train.global_batch, request.train.sequence, dtype};
-  MW_ASSIGN_OR_RETURN(request.loss, BuildLossGraph(request.name, shape, functions));
+  MW_ASSIGN_OR_RETURN(ir::Graph loss, BuildLossGraph(request.name, shape, functions));
+  request.SetLoss(std::move(loss));
   MW_TRY(ir::ValidateJob(request));
   return request;
 }

@@ -31,17 +31,16 @@
 
 #include "base/result.h"
 #include "client/layers.h"
+#include "client/program.h"
 #include "ir/graph.h"
 #include "ir/job.h"
 
 namespace meshwright::client {
 
-using Batch = std::map<std::string, ValueId, std::less<>>;
-
 struct TrainerFunctions {
   std::function<Batch(Builder&, ValueId window)> collate;  // empty: NextTokenBatch
   std::function<Loss(Builder&, const Batch&)> loss;
-  std::function<ValueId(Builder&, const Batch&)> predict;  // only BuildPredictGraph needs it
+  std::function<ValueId(Builder&, const Batch&)> predict;  // only PredictProgram needs it
 };
 
 // "tokens" i32[b, s] and "labels" i32[b, s] from a window i32[b, s+1].
@@ -58,15 +57,19 @@ struct GraphShape {
 Result<ir::Graph> BuildLossGraph(const std::string& name, const GraphShape& shape,
                                  const TrainerFunctions& functions);
 
-// The logits of one batch: an `input` node "window" i32[b, s+1], output "logits".
-Result<ir::Graph> BuildPredictGraph(const std::string& name, const GraphShape& shape,
-                                    const TrainerFunctions& functions);
+// The program "predict": "logits" [b, s, v] of an input "window" i32[b, s+1] that a client brings.
+// Errors: as BuildLossGraph.
+Result<ir::JobProgram> PredictProgram(const GraphShape& shape, const TrainerFunctions& functions);
 
-// Collects a JobRequest; Build() makes the loss graph and checks everything that needs no cluster
-// (ir::ValidateJob).
+// Collects a JobRequest; Build() makes what is missing of it and checks everything that needs no
+// cluster (ir::ValidateJob).
 class JobBuilder {
  public:
-  explicit JobBuilder(std::string name) { request_.name = std::move(name); }
+  // Degrees, schedule and ZeRO are left to the search (ir::OpenParallel), as in a job file.
+  explicit JobBuilder(std::string name) {
+    request_.name = std::move(name);
+    request_.parallel = ir::OpenParallel();
+  }
 
   JobBuilder& Batch(int64_t rows, int64_t sequence);
   JobBuilder& Steps(int64_t steps);
@@ -78,10 +81,16 @@ class JobBuilder {
   JobBuilder& Optimizer(ir::OptimizerSpec optimizer);
   JobBuilder& Parallel(ir::ParallelSpec parallel);
   JobBuilder& Train(ir::TrainSpec train);  // replaces batch, steps and seed too
+  // One more program (client/program.h).
+  JobBuilder& Program(ir::JobProgram program);
+  JobBuilder& Driver(ir::DriverSpec driver);
   JobBuilder& SaveWeights(bool save);
   JobBuilder& ConfigText(std::string text);
 
+  // The loss of a language model on the data's tokens, and the programs.
   Result<ir::JobRequest> Build(const TrainerFunctions& functions) const;
+  // The programs alone.
+  Result<ir::JobRequest> Build() const;
 
  private:
   ir::JobRequest request_;

@@ -196,6 +196,9 @@ class Fabric {
   // ever: they and their memory must stay. Again: the same answer. The destructor calls it.
   virtual bool Close() { return true; }
 
+  // What moves the bytes of its groups and channels, for metrics: "cpu", "nccl".
+  virtual const char* backend() const = 0;
+
   // How `rank` is reached: "memory" (this process), "shared_memory", "tcp", "nccl", or "none"
   // before the first Connect() with a group or channel that needs it.
   virtual const char* transport(int rank) const = 0;

@@ -166,6 +166,20 @@ Result<std::string> BlobStore::PathOf(const std::string& sha256) const {
   return PathFor(sha256);
 }
 
+Result<ir::BlobRef> BlobStore::AddFile(const std::string& path, const std::string& name) {
+  ir::BlobRef blob;
+  blob.name = name;
+  MW_ASSIGN_OR_RETURN(blob.sha256, Sha256File(path));
+  MW_ASSIGN_OR_RETURN(blob.size_bytes, FileSize(path));
+  if (Find(blob.sha256)) return blob;
+  const std::string target = dir_ + "/" + blob.sha256;
+  std::error_code error;
+  std::filesystem::create_hard_link(path, target, error);
+  if (!error) return blob;
+  MW_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
+  return PutBytes(bytes, name);
+}
+
 Result<ir::BlobRef> BlobStore::PutBytes(std::string_view bytes, const std::string& name) {
   ir::BlobRef blob{Sha256Hex(bytes), static_cast<int64_t>(bytes.size()), name};
   if (Verify(blob.sha256)) return blob;

@@ -54,6 +54,10 @@ class BlobStore {
   // Stores a value of this process and names it. Errors: those of base/file.h.
   Result<ir::BlobRef> PutBytes(std::string_view bytes, const std::string& name);
 
+  // Takes a file of this machine that does not change any more: linked where that is possible, else
+  // copied. Errors: those of base/file.h.
+  Result<ir::BlobRef> AddFile(const std::string& path, const std::string& name);
+
   class Writer {
    public:
     ~Writer();

@@ -28,7 +28,7 @@ bool Ran(const JobRecord& record) {
   return record.state == JobState::kStarting || record.state == JobState::kRunning;
 }
 
-// What a killed controller left of a weights file (ir/safetensors.h: "<name>.XXXXXX").
+// What a killed controller left of a weights file (formats/safetensors.h: "<name>.XXXXXX").
 void RemoveWeightParts(const std::string& job_dir) {
   const std::string prefix = "model.safetensors.";
   std::error_code error;
@@ -38,6 +38,22 @@ void RemoveWeightParts(const std::string& job_dir) {
     const Status status = RemoveAll(entry.path().string());
     if (!status.ok()) LogWarn(fmt::format("partial file not removed: {}", status.message()));
   }
+}
+
+Result<proto::JobDescription> ReadDescription(const std::string& job_dir, int64_t job,
+                                              BlobStore& blobs) {
+  auto bytes = ReadFile(job_dir + "/request");
+  if (!bytes.has_value()) {
+    return Fail(NotFound(fmt::format("job {} was never planned, or an older version did it", job)));
+  }
+  proto::JobDescription description;
+  MW_ASSIGN_OR_RETURN(description.job, proto::DecodeJob(*bytes));
+  const std::string weights = job_dir + "/model.safetensors";
+  if (std::filesystem::exists(weights)) {
+    MW_ASSIGN_OR_RETURN(description.weights,
+                        blobs.AddFile(weights, fmt::format("job {}/model.safetensors", job)));
+  }
+  return description;
 }
 
 }  // namespace
@@ -106,6 +122,7 @@ void ControlLoop::Stop() {
     for (auto& [call, done] : std::exchange(calls_, {})) done(LoopStopped(), JobId(0));
     sessions_.clear();
     pending_.clear();
+    for (auto& [client, peer] : std::exchange(clients_, {})) peer->Close(LoopStopped());
   });
   loop_.Stop();
   planner_.Stop();
@@ -183,6 +200,51 @@ void ControlLoop::SessionEnded(SessionId session, std::string why) {
   });
 }
 
+// ---- Sessions of clients ------------------------------------------------------------------------
+
+ClientId ControlLoop::OpenClient(std::shared_ptr<ClientPeer> peer) {
+  const ClientId client(next_client_.fetch_add(1));
+  const bool posted = loop_.Post([this, client, peer] {
+    if (stopped_) return peer->Close(LoopStopped());
+    clients_[client.value()] = peer;
+  });
+  if (!posted) peer->Close(LoopStopped());
+  return client;
+}
+
+void ControlLoop::Attach(ClientId client, int64_t job) {
+  loop_.Post([this, client, job] {
+    if (clients_.contains(client.value())) StepOnLoop(AttachClient{client, JobId(job)});
+  });
+}
+
+void ControlLoop::FromClient(ClientId client, proto::SessionAsk ask) {
+  loop_.Post([this, client, ask = std::move(ask)]() mutable {
+    if (!clients_.contains(client.value())) return;
+    StepOnLoop(AskOfClient{client, ask.id, std::move(ask.ask)});
+  });
+}
+
+void ControlLoop::ClientEnded(ClientId client, bool finished) {
+  loop_.Post([this, client, finished] {
+    clients_.erase(client.value());
+    StepOnLoop(ClientGone{client, finished});
+  });
+}
+
+void ControlLoop::Do(TellClient& effect) {
+  const auto it = clients_.find(effect.client.value());
+  if (it != clients_.end()) it->second->Tell(std::move(effect.news));
+}
+
+void ControlLoop::Do(CloseClient& effect) {
+  const auto it = clients_.find(effect.client.value());
+  if (it == clients_.end()) return;
+  const auto peer = std::move(it->second);
+  clients_.erase(it);
+  peer->Close(effect.reason);
+}
+
 void ControlLoop::Submit(std::string op_id, ir::JobRequest job, Callback<int64_t> done) {
   std::string spec = proto::EncodeJob(job);
   auto request = std::make_shared<const ir::JobRequest>(std::move(job));
@@ -210,6 +272,16 @@ void ControlLoop::Cancel(int64_t job, std::function<void(Status)> done) {
 
 void ControlLoop::Get(int64_t job, Callback<proto::JobInfo> done) {
   if (!loop_.Post([this, job, done] { done(core_.Job(JobId(job))); })) done(Fail(LoopStopped()));
+}
+
+void ControlLoop::Describe(int64_t job, Callback<proto::JobDescription> done) {
+  const bool posted = loop_.Post([this, job, done] {
+    if (const auto info = core_.Job(JobId(job)); !info.has_value()) return done(Fail(info.error()));
+    const bool reads = files_.Post(
+        [this, job, done] { done(ReadDescription(parts_.dir->job_dir(job), job, *parts_.blobs)); });
+    if (!reads) done(Fail(LoopStopped()));
+  });
+  if (!posted) done(Fail(LoopStopped()));
 }
 
 void ControlLoop::List(Callback<std::vector<proto::JobInfo>> done) {
@@ -405,6 +477,10 @@ void ControlLoop::ExecuteOne(Effect& effect) {
     Do(*line);
   } else if (auto* changed = std::get_if<JobChanged>(&effect)) {
     Do(*changed);
+  } else if (auto* tell = std::get_if<TellClient>(&effect)) {
+    Do(*tell);
+  } else if (auto* gone = std::get_if<CloseClient>(&effect)) {
+    Do(*gone);
   }
 }
 
@@ -444,7 +520,7 @@ void ControlLoop::Do(StartPlan& effect) {
 void ControlLoop::Do(OpenWeights& effect) {
   files_.Post([this, e = std::move(effect)] {
     const std::string path = parts_.dir->job_dir(e.job.value()) + "/model.safetensors";
-    std::shared_ptr<const ir::Graph> loss(e.request, &e.request->loss);
+    std::shared_ptr<const ir::Graph> loss(e.request, &e.request->main().graph);
     const Status status = parts_.weights->Open(e.mesh_gen, path, std::move(loss));
     loop_.Post([this, gen = e.mesh_gen, status] { StepOnLoop(WeightsFile{gen, false, status}); });
   });

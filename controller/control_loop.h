@@ -29,6 +29,7 @@
 #include "controller/state_dir.h"
 #include "controller/store.h"
 #include "controller/weights_sink.h"
+#include "proto/job_description.h"
 
 namespace meshwright::controller {
 
@@ -38,6 +39,15 @@ class SessionPeer {
  public:
   virtual ~SessionPeer() = default;
   virtual void Send(proto::DownMessage message) = 0;
+  virtual void Close(Status reason) = 0;
+};
+
+// The far end of a client's session. Called on the loop; must not block. After Close nothing more
+// is called.
+class ClientPeer {
+ public:
+  virtual ~ClientPeer() = default;
+  virtual void Tell(proto::ClientDown news) = 0;
   virtual void Close(Status reason) = 0;
 };
 
@@ -75,12 +85,22 @@ class ControlLoop {
   void FromWorker(SessionId session, proto::UpMessage message);
   void SessionEnded(SessionId session, std::string why);
 
+  // A client's session, which is told what comes of it until it ends.
+  ClientId OpenClient(std::shared_ptr<ClientPeer> peer);
+  void Attach(ClientId client, int64_t job);
+  void FromClient(ClientId client, proto::SessionAsk ask);
+  // finished: the client said so.
+  void ClientEnded(ClientId client, bool finished);
+
   template <typename T>
   using Callback = std::function<void(Result<T>)>;
 
   void Submit(std::string op_id, ir::JobRequest job, Callback<int64_t> done);
   void Cancel(int64_t job, std::function<void(Status)> done);
   void Get(int64_t job, Callback<proto::JobInfo> done);
+  // What was asked, and the weights that it left. Errors: kNotFound: there is no such job, or it
+  // was never planned.
+  void Describe(int64_t job, Callback<proto::JobDescription> done);
   void List(Callback<std::vector<proto::JobInfo>> done);
   void Workers(Callback<std::vector<proto::WorkerInfo>> done);
 
@@ -140,6 +160,8 @@ class ControlLoop {
   void Do(StepsDone& effect);
   void Do(LogLine& effect);
   void Do(JobChanged& effect);
+  void Do(TellClient& effect);
+  void Do(CloseClient& effect);
   void ExecuteOne(Effect& effect);
 
   void AppendToJob(JobId job, const char* file, std::string text);
@@ -157,6 +179,7 @@ class ControlLoop {
   // State of the loop.
   std::map<uint64_t, std::shared_ptr<SessionPeer>> sessions_;
   std::map<uint64_t, int64_t> pending_;  // sessions that have not registered: since when, in ms
+  std::map<uint64_t, std::shared_ptr<ClientPeer>> clients_;
   std::map<uint64_t, std::function<void(Status, JobId)>> calls_;
   std::map<int64_t, JobView> views_;
   int64_t newest_job_ = 0;                  // jobs up to this one may have a history on disk
@@ -166,6 +189,7 @@ class ControlLoop {
   bool stopped_ = false;
   uint64_t next_call_ = 1;
   std::atomic<uint64_t> next_session_{1};
+  std::atomic<uint64_t> next_client_{1};
   std::atomic<uint64_t> next_watch_{1};
   std::atomic<bool> stopping_{false};
   // Threads, last: the loop stops first.

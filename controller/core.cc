@@ -45,6 +45,12 @@ Status CheckPlacement(const PlannedJob& plan, size_t reserved) {
 
 }  // namespace
 
+uint32_t ProgramIndex(const PlannedJob& plan, const std::string& name) {
+  const auto it = std::find(plan.programs.begin(), plan.programs.end(), name);
+  MW_CHECK(it != plan.programs.end()) << "the plan has no program '" << name << "'";
+  return static_cast<uint32_t>(it - plan.programs.begin());
+}
+
 JobId JobOf(const Effect& effect) {
   return std::visit(
       [](const auto& value) -> JobId {
@@ -152,7 +158,7 @@ void Core::On(const SubmitJob& event, Context& context) {
   job.record.id = id;
   job.record.op_id = event.op_id;
   job.record.name = event.request->name;
-  job.record.steps = event.request->train.steps;
+  job.record.steps = StepsOf(*event.request);
   job.record.submitted_unix_ms = context.now.unix_ms;
   job_of_op_[event.op_id] = id;
   queue_.push_back(id);
@@ -244,6 +250,7 @@ void Core::On(const WriteFailed& event, Context& context) {
 void Core::On(const Tick&, Context& context) {
   CheckLiveness(context);
   CheckMeshes(context);
+  CheckClients(context);
   for (int64_t id : std::exchange(unsaved_ends_, {})) {
     if (JobEntry* job = FindJob(JobId(id))) AnnounceEnd(*job, context);
   }
@@ -354,7 +361,7 @@ Placement Core::PlaceOnKind(const JobEntry& job, bool stable) const {
     return PlaceOn(parallel.device, parallel,
                    fmt::format("parallelism.device is \"{}\"", parallel.device));
   }
-  const std::string why_not = ir::WhyNotOnGpus(job.request->loss);
+  const std::string why_not = ir::WhyNotOnGpus(*job.request);
   if (ClusterDevices("cuda") > 0 && why_not.empty()) {
     Placement placement = PlaceOn("cuda", parallel, "");
     const bool others = stable && ClusterDevices("cpu") > 0;
@@ -453,6 +460,7 @@ void Core::MoveJob(JobEntry& job, JobEvent event, Context& context) {
 void Core::EndJob(JobEntry& job, JobEvent event, const RuntimeError& cause, Context& context) {
   std::erase(queue_, job.record.id);
   if (!job.mesh) FreeDevices(JobId(job.record.id), "");
+  job.no_client_since_ms.reset();
   job.record.reason = cause.ok() ? "" : ErrorKindName(cause.kind);
   job.record.message = cause.message;
   job.record.ended_unix_ms = context.now.unix_ms;
@@ -463,6 +471,7 @@ void Core::EndJob(JobEntry& job, JobEvent event, const RuntimeError& cause, Cont
   // The end is durable before anyone hears of it: MoveJob's notice goes behind the write.
   context.effects.pop_back();
   AnnounceEnd(job, context);
+  CloseClients(job, cause, context);
 }
 
 void Core::TakeRequest(JobEntry& job, std::shared_ptr<const ir::JobRequest> request, size_t bytes) {

@@ -12,7 +12,8 @@
 // worker has confirmed, or is gone.
 //
 // Thread rule: one thread. Files: core.cc dispatch, submit, cancel, queue; core_workers.cc
-// membership; core_mesh.cc life of a mesh; core_failure.cc its end; core_view.cc what people see.
+// membership; core_mesh.cc life of a mesh; core_clients.cc who asks it; core_failure.cc its end;
+// core_view.cc what people see.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,9 @@
 #include <string>
 #include <vector>
 
+#include "controller/client_desk.h"
+#include "controller/driver.h"
 #include "controller/events.h"
-#include "controller/launches.h"
 #include "controller/placement.h"
 #include "controller/states.h"
 
@@ -118,7 +120,11 @@ class Core {
     bool end_told = false;            // although the store does not have it yet
     int64_t device_memory_bytes = 0;  // planned, as in PlannedJob
     int64_t device_budget_bytes = 0;
+    double peak_flops_per_s = 0;
     std::map<std::string, int64_t> messages;
+    ClientDesk desk;
+    std::optional<int64_t> no_client_since_ms;  // of a job that its client drives
+    bool client_finished = false;               // before the mesh was active
   };
   struct MeshMember {
     std::string worker;
@@ -131,15 +137,11 @@ class Core {
     bool freed = false;      // confirmed, or gone
     std::string invitation;  // once loaded
   };
-  struct ValidationSum {
-    double loss = 0;
-    double tokens = 0;
-    double seconds = 0;
-  };
   struct OutstandingLaunch {
     LaunchSeq seq{0};
-    PlannedLaunch launch;
-    std::vector<std::optional<std::vector<proto::StepReport>>> reports;  // by member
+    PlannedLaunch launch;                                   // count 0: of the state
+    std::optional<std::pair<ClientId, uint64_t>> ask;       // whom it answers; none: the driver's
+    std::vector<std::optional<proto::LaunchDone>> answers;  // by member
   };
   struct Mesh {
     MeshGeneration gen;
@@ -148,12 +150,13 @@ class Core {
     int64_t phase_since_ms = 0;
     PlannedJob plan;
     std::vector<MeshMember> members;
-    LaunchSchedule schedule;
+    std::unique_ptr<Driver> driver;
     std::deque<OutstandingLaunch> launches;
     uint64_t next_seq = 1;
-    std::optional<proto::StepMetrics> held;  // waits for its validation loss
-    ValidationSum validation;                // of the batches that are done
-    proto::RuntimeError cause;               // while kAborting
+    bool initialised = false;  // the driver's first launch, which fills the state, is issued
+    bool ask_is_next = false;  // driver and clients take turns
+    std::map<std::string, int64_t> call_steps;  // the next step of a program that clients call
+    proto::RuntimeError cause;                  // while kAborting
     int errors = 0;
   };
   struct Context {
@@ -226,17 +229,35 @@ class Core {
   void OnSaved(Mesh& mesh, MeshMember& member, const proto::WeightsSaved& m, Context& context);
   void On(const WeightsFile& event, Context& context);
   void IssueLaunches(Mesh& mesh, Context& context);
-  Status FinishLaunch(Mesh& mesh, const OutstandingLaunch& launch, Context& context);
-  // kAborted where the loss is no number any more.
-  Status FinishSteps(Mesh& mesh, const std::vector<proto::StepReport>& merged, Context& context);
-  void FinishEval(Mesh& mesh, const PlannedLaunch& launch,
-                  const std::vector<proto::StepReport>& merged, Context& context);
-  void EmitSteps(JobEntry& job, std::vector<proto::StepMetrics> steps, Context& context);
+  // kAborted where the driver says that the job cannot go on.
+  Status FinishLaunch(Mesh& mesh, OutstandingLaunch& launch, Context& context);
+  bool IssueOfDriver(Mesh& mesh, Context& context);
+  Status TakeNews(JobEntry& job, DriverNews news, Context& context);
   void AllLaunched(Mesh& mesh, Context& context);
   void FinishMesh(Mesh& mesh, Context& context);
   void SendTo(const Mesh& mesh, const MeshMember& member, proto::DownBody body, Context& context);
   void SendToAll(const Mesh& mesh, const proto::DownBody& body, Context& context);
   void MoveMesh(Mesh& mesh, MeshEvent event, Context& context);
+
+  // core_clients.cc
+  void On(const AttachClient& event, Context& context);
+  void On(const AskOfClient& event, Context& context);
+  void On(const ClientGone& event, Context& context);
+  void TellOpened(const JobEntry& job, ClientId client, Context& context) const;
+  void OpenClients(JobEntry& job, Context& context);
+  void NoteClients(JobEntry& job, Context& context);
+  void CloseDriver(JobEntry& job, Context& context);
+  void CheckClients(Context& context);
+  bool IssueAsk(Mesh& mesh, Context& context);
+  void SendAsk(Mesh& mesh, const JobEntry& job, proto::CallProgram& call, OutstandingLaunch& launch,
+               Context& context);
+  void SendAsk(Mesh& mesh, const JobEntry& job, proto::ReadState& read, OutstandingLaunch& launch,
+               Context& context);
+  void SendAsk(Mesh& mesh, const JobEntry& job, proto::WriteState& write, OutstandingLaunch& launch,
+               Context& context);
+  void AnswerAsk(JobEntry& job, OutstandingLaunch& launch, std::vector<proto::StepReport> merged,
+                 Context& context);
+  void CloseClients(JobEntry& job, const proto::RuntimeError& cause, Context& context);
 
   // core_failure.cc
   void FailMesh(Mesh& mesh, proto::RuntimeError error, Context& context);
@@ -267,6 +288,7 @@ class Core {
   std::set<int64_t> unsaved_ends_;         // ended jobs whose end is not on disk yet
   std::map<std::string, Worker> workers_;  // by name
   std::map<uint64_t, std::string> worker_of_session_;
+  std::map<uint64_t, int64_t> job_of_client_;
   std::map<uint64_t, Mesh> meshes_;  // by generation, until freed
   std::map<std::string, int64_t> message_totals_;
   int64_t stale_messages_ = 0;

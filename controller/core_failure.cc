@@ -26,10 +26,7 @@ void Core::FailMesh(Mesh& mesh, proto::RuntimeError error, Context& context) {
   mesh.cause = std::move(error);
   mesh.errors = 1;
   mesh.launches.clear();  // ABANDONED
-  if (mesh.held) {
-    EmitSteps(jobs_.at(mesh.job.value()), {*mesh.held}, context);
-    mesh.held.reset();
-  }
+  (void)TakeNews(jobs_.at(mesh.job.value()), mesh.driver->Abandon(), context);
   if (saving) context.effects.push_back(DiscardWeights{mesh.job, mesh.gen});
   SendToAll(mesh, proto::AbortMesh{mesh.gen, mesh.cause}, context);
   CheckAborting(mesh, context);

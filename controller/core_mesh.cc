@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -17,13 +15,6 @@ using proto::MakeError;
 namespace {
 
 constexpr size_t kMaxInvitationBytes = 64 << 10;
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-double ValueOr(const std::map<std::string, double>& values, const char* name, double fallback) {
-  const auto it = values.find(name);
-  return it == values.end() ? fallback : it->second;
-}
 
 template <typename Members, typename Flag>
 bool All(const Members& members, Flag flag) {
@@ -40,11 +31,12 @@ void Core::StartMesh(JobEntry& job, PlannedJob plan, Context& context) {
   mesh.gen = gen;
   mesh.job = id;
   mesh.phase_since_ms = context.now.ms;
-  mesh.schedule = LaunchSchedule(job.request->train, HasValidation(*job.request));
+  mesh.driver = MakeDriver(*job.request);
   job.mesh = gen;
   job.record.layout = plan.layout;
   job.device_memory_bytes = plan.device_memory_bytes;
   job.device_budget_bytes = plan.device_budget_bytes;
+  job.peak_flops_per_s = plan.peak_flops_per_s;
   mesh.plan = std::move(plan);
   mesh.members = MakeMembers(job);
   MoveJob(job, JobEvent::kPlanned, context);
@@ -119,10 +111,11 @@ proto::LoadMesh Core::MakeLoad(const JobEntry& job, const Mesh& mesh,
   }
   for (int rank : member.ranks) {
     const PlannedDevice& device = mesh.plan.devices[static_cast<size_t>(rank)];
-    load.ranks.push_back(proto::RankPrograms{rank,
-                                             job.ranks[static_cast<size_t>(rank)].local_device,
-                                             device.init, device.step, device.eval});
+    load.ranks.push_back(proto::RankPrograms{
+        rank, job.ranks[static_cast<size_t>(rank)].local_device, device.programs});
   }
+  load.programs = mesh.plan.programs;
+  load.inputs = ClientInputsOf(*job.request);
   load.data = job.request->data;
   load.sequence = job.request->train.sequence;
   load.vocabulary = mesh.plan.vocabulary;
@@ -220,24 +213,39 @@ void Core::OnCommUp(Mesh& mesh, MeshMember& member, const proto::CommUp& m, Cont
   const std::string text = fmt::format("running: {}", mesh.plan.layout);
   PersistJob(job, false, text, context);
   context.effects.push_back(LogLine{mesh.job, text});
+  OpenClients(job, context);
+  if (job.client_finished) mesh.driver->Close();
   IssueLaunches(mesh, context);
 }
 
 // ---- Launches ----
 
+// Driver and clients take turns, so that neither can keep the other waiting.
 void Core::IssueLaunches(Mesh& mesh, Context& context) {
   while (mesh.launches.size() < static_cast<size_t>(options_.launch_window)) {
-    const std::optional<PlannedLaunch> next = mesh.schedule.Next();
-    if (!next) break;
-    OutstandingLaunch launch;
-    launch.seq = LaunchSeq(mesh.next_seq++);
-    launch.launch = *next;
-    launch.reports.resize(mesh.members.size());
-    const proto::Launch message{mesh.gen, launch.seq, next->program, next->first_step, next->count};
-    mesh.launches.push_back(std::move(launch));
-    SendToAll(mesh, message, context);
+    const bool first = mesh.ask_is_next ? IssueAsk(mesh, context) : IssueOfDriver(mesh, context);
+    const bool any =
+        first || (mesh.ask_is_next ? IssueOfDriver(mesh, context) : IssueAsk(mesh, context));
+    if (!any) break;
+    mesh.ask_is_next = !mesh.ask_is_next;
   }
-  if (mesh.launches.empty()) AllLaunched(mesh, context);
+  if (mesh.launches.empty() && mesh.driver->done()) AllLaunched(mesh, context);
+}
+
+// True: one was issued.
+bool Core::IssueOfDriver(Mesh& mesh, Context& context) {
+  const std::optional<PlannedLaunch> next = mesh.driver->Next();
+  if (!next) return false;
+  mesh.initialised = true;
+  OutstandingLaunch launch;
+  launch.seq = LaunchSeq(mesh.next_seq++);
+  launch.launch = *next;
+  launch.answers.resize(mesh.members.size());
+  const proto::Launch message{mesh.gen, launch.seq, ProgramIndex(mesh.plan, next->program),
+                              next->first_step, next->count};
+  mesh.launches.push_back(std::move(launch));
+  SendToAll(mesh, message, context);
+  return true;
 }
 
 void Core::OnLaunchDone(Mesh& mesh, MeshMember& member, const proto::LaunchDone& m,
@@ -247,7 +255,7 @@ void Core::OnLaunchDone(Mesh& mesh, MeshMember& member, const proto::LaunchDone&
   const auto it = std::find_if(mesh.launches.begin(), mesh.launches.end(),
                                [&](const OutstandingLaunch& l) { return l.seq == m.launch_seq; });
   const auto index = static_cast<size_t>(&member - mesh.members.data());
-  if (it == mesh.launches.end() || it->reports[index]) {
+  if (it == mesh.launches.end() || it->answers[index]) {
     ++stale_messages_;  // reported before
     return;
   }
@@ -260,12 +268,12 @@ void Core::OnLaunchDone(Mesh& mesh, MeshMember& member, const proto::LaunchDone&
                   member.worker),
         context);
   }
-  it->reports[index] = m.reports;
+  it->answers[index] = m;
   // Members work in order, so only the oldest launch can be complete.
   bool finished = false;
   while (!mesh.launches.empty()) {
-    const OutstandingLaunch& front = mesh.launches.front();
-    if (!All(front.reports, [](const auto& r) { return r.has_value(); })) break;
+    OutstandingLaunch& front = mesh.launches.front();
+    if (!All(front.answers, [](const auto& answer) { return answer.has_value(); })) break;
     const Status status = FinishLaunch(mesh, front, context);
     mesh.launches.pop_front();
     if (!status.ok()) return FailMesh(mesh, MakeError(ErrorKind::kDiverged, status), context);
@@ -274,11 +282,11 @@ void Core::OnLaunchDone(Mesh& mesh, MeshMember& member, const proto::LaunchDone&
   if (finished) IssueLaunches(mesh, context);
 }
 
-Status Core::FinishLaunch(Mesh& mesh, const OutstandingLaunch& launch, Context& context) {
+Status Core::FinishLaunch(Mesh& mesh, OutstandingLaunch& launch, Context& context) {
   std::vector<proto::StepReport> merged(static_cast<size_t>(launch.launch.count));
-  for (const auto& member : launch.reports) {
+  for (const auto& answer : launch.answers) {
     for (size_t i = 0; i < merged.size(); ++i) {
-      const proto::StepReport& report = (*member)[i];
+      const proto::StepReport& report = answer->reports[i];
       merged[i].seconds = std::max(merged[i].seconds, report.seconds);
       merged[i].values.insert(report.values.begin(), report.values.end());
     }
@@ -286,76 +294,27 @@ Status Core::FinishLaunch(Mesh& mesh, const OutstandingLaunch& launch, Context& 
   for (size_t i = 0; i < merged.size(); ++i) {
     merged[i].step = launch.launch.first_step + static_cast<int64_t>(i);
   }
-  if (launch.launch.program == proto::ProgramKind::kStep) return FinishSteps(mesh, merged, context);
-  if (launch.launch.program == proto::ProgramKind::kEval) {
-    FinishEval(mesh, launch.launch, merged, context);
+  JobEntry& job = jobs_.at(mesh.job.value());
+  // A driver hears of its own launches, and of the steps that its client made.
+  if (!launch.ask) return TakeNews(job, mesh.driver->On(launch.launch, merged), context);
+  if (launch.launch.program == ir::kStepProgram) {
+    MW_TRY(TakeNews(job, mesh.driver->On(launch.launch, merged), context));
   }
+  AnswerAsk(job, launch, std::move(merged), context);
   return OkStatus();
 }
 
-Status Core::FinishSteps(Mesh& mesh, const std::vector<proto::StepReport>& merged,
-                         Context& context) {
-  JobEntry& job = jobs_.at(mesh.job.value());
-  Status status;
-  std::vector<proto::StepMetrics> steps;
-  for (const proto::StepReport& report : merged) {
-    proto::StepMetrics metrics;
-    metrics.step = report.step;
-    metrics.loss = ValueOr(report.values, "loss", kNaN);
-    metrics.grad_norm = ValueOr(report.values, "grad_norm", kNaN);
-    metrics.lr = ValueOr(report.values, "lr", kNaN);
-    metrics.tokens = ValueOr(report.values, "tokens", 0);
-    metrics.seconds = report.seconds;
-    metrics.validation_loss = kNaN;
-    steps.push_back(metrics);
-    if (std::isfinite(metrics.loss)) {
-      job.record.loss = metrics.loss;
-      continue;
-    }
-    // The steps behind this one trained on broken weights.
-    status = Aborted(fmt::format("the loss is {} at step {}; lower optimizer.lr, set "
-                                 "training.max_norm or look at the data; no weights were written",
-                                 metrics.loss, metrics.step + 1))
-                 .WithBlame(Blame::kUser);
-    break;
-  }
-  job.record.steps_done = steps.back().step + 1;
-  if (status.ok() && mesh.schedule.ValidatedAfter(steps.back().step)) {
-    mesh.held = steps.back();
-    steps.pop_back();
-  }
-  EmitSteps(job, std::move(steps), context);
-  return status;
-}
-
-void Core::FinishEval(Mesh& mesh, const PlannedLaunch& launch,
-                      const std::vector<proto::StepReport>& merged, Context& context) {
-  if (!mesh.held) return;
-  for (const proto::StepReport& report : merged) {
-    mesh.validation.loss += ValueOr(report.values, "loss_sum", kNaN);
-    mesh.validation.tokens += ValueOr(report.values, "count", kNaN);
-    mesh.validation.seconds += report.seconds;
-  }
-  if (!mesh.schedule.EndsValidation(launch)) return;
-  const ValidationSum sum = std::exchange(mesh.validation, {});
-  proto::StepMetrics metrics = *mesh.held;
-  mesh.held.reset();
-  metrics.validation_loss = sum.loss / sum.tokens;
-  context.effects.push_back(
-      LogLine{mesh.job, fmt::format("step {}: loss {:.4f}, validation loss {:.4f} ({:.0f} tokens "
-                                    "in {:.2f} s)",
-                                    metrics.step + 1, metrics.loss, metrics.validation_loss,
-                                    sum.tokens, sum.seconds)});
-  EmitSteps(jobs_.at(mesh.job.value()), {metrics}, context);
-}
-
-void Core::EmitSteps(JobEntry& job, std::vector<proto::StepMetrics> steps, Context& context) {
+Status Core::TakeNews(JobEntry& job, DriverNews news, Context& context) {
   const JobId id(job.record.id);
+  if (news.loss) job.record.loss = *news.loss;
+  if (news.steps_done) job.record.steps_done = *news.steps_done;
+  for (std::string& line : news.log_lines) context.effects.push_back(LogLine{id, std::move(line)});
   if (context.now.ms - job.progress_saved_ms >= 1000) {
     job.progress_saved_ms = context.now.ms;
     context.effects.push_back(SaveProgress{id, job.record.steps_done, job.record.loss});
   }
-  if (!steps.empty()) context.effects.push_back(StepsDone{id, std::move(steps)});
+  if (!news.steps.empty()) context.effects.push_back(StepsDone{id, std::move(news.steps)});
+  return news.status;
 }
 
 // ---- The good end ----

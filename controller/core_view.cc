@@ -26,6 +26,7 @@ proto::JobInfo Core::InfoOf(const JobEntry& job) const {
   info.ended_unix_ms = record.ended_unix_ms;
   info.device_memory_bytes = job.device_memory_bytes;
   info.device_budget_bytes = job.device_budget_bytes;
+  info.peak_flops_per_s = job.peak_flops_per_s;
   return info;
 }
 
@@ -62,6 +63,7 @@ std::vector<proto::WorkerInfo> Core::Workers(Now now) const {
     info.host_cores = HostCores(worker.info.host_id);
     info.device_kind = KindOf(worker.info);
     info.device_name = worker.info.device_name;
+    info.data_roots = worker.info.data_roots;
     info.last_seen_s = static_cast<double>(now.ms - worker.last_seen_ms) / 1000.0;
     infos.push_back(std::move(info));
   }
@@ -92,16 +94,13 @@ std::map<std::string, int64_t> Core::MessageCounts(JobId id) const {
 std::set<std::string> Core::BlobsOf(const JobEntry& job) const {
   std::set<std::string> blobs;
   if (job.request) {
-    blobs.insert(job.request->data.blob.sha256);
-    blobs.insert(job.request->init_weights.sha256);
+    for (const ir::BlobRef& blob : ir::BlobsOf(*job.request)) blobs.insert(blob.sha256);
   }
   if (job.mesh) {
     const PlannedJob& plan = meshes_.at(job.mesh->value()).plan;
     blobs.insert(plan.graph.sha256);
     for (const PlannedDevice& device : plan.devices) {
-      for (const ir::BlobRef* ref : {&device.init, &device.step, &device.eval}) {
-        blobs.insert(ref->sha256);
-      }
+      for (const ir::BlobRef& program : device.programs) blobs.insert(program.sha256);
     }
   }
   blobs.erase("");  // none

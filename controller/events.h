@@ -14,6 +14,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "controller/client_desk.h"
 #include "controller/store.h"
 #include "ir/job.h"
 #include "mesh/topology.h"
@@ -26,20 +27,26 @@ using CallId = Id<struct CallTag, uint64_t>;
 
 // The planner's answer as far as the core needs it. Programs are in the blob store by now.
 struct PlannedDevice {
-  ir::BlobRef init, step, eval;
+  std::vector<ir::BlobRef> programs;     // in the order of PlannedJob.programs
   std::vector<std::string> saved_slots;  // weights whose tile this device writes at the end
+  std::vector<std::string> state_slots;  // and all tensors of the state, for who reads them
 };
 struct PlannedJob {
   std::string layout;
+  std::vector<std::string> programs;   // names; on the wire they are indices
   std::vector<std::string> notes;      // what the planner wants the user to know
   std::vector<PlannedDevice> devices;  // by rank; may be fewer than were reserved
   std::vector<int> placement;          // per rank, which of those; empty: the first ones in order
-  ir::BlobRef graph;                   // text of the loss graph
+  ir::BlobRef graph;                   // text of the main program's graph
   int64_t vocabulary = 0;
   double seconds = 0;
   int64_t device_memory_bytes = 0;  // of the fullest device, and what that device has
   int64_t device_budget_bytes = 0;
+  double peak_flops_per_s = 0;  // of its devices together; 0: not all of them are known
 };
+
+// REQUIRES that the plan has the program: drivers launch what the job has.
+uint32_t ProgramIndex(const PlannedJob& plan, const std::string& name);
 
 // ---- Events -------------------------------------------------------------------------------------
 
@@ -79,13 +86,29 @@ struct WriteFailed {
   CallId call;  // 0: none
   Status status;
 };
+// A client wants to drive, or to ask, this job.
+struct AttachClient {
+  ClientId client;
+  JobId job;
+};
+struct AskOfClient {
+  ClientId client;
+  uint64_t id = 0;
+  proto::ClientAsk ask;
+};
+// finished: it said that it has; else it is lost.
+struct ClientGone {
+  ClientId client;
+  bool finished = false;
+};
 // The effects of a step with PlaceNext are carried out.
 struct PlaceQueue {};
 struct Tick {};
 struct Shutdown {};
 
-using Event = std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished,
-                           WeightsFile, WriteFailed, PlaceQueue, Tick, Shutdown>;
+using Event =
+    std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished, WeightsFile,
+                 WriteFailed, AttachClient, AskOfClient, ClientGone, PlaceQueue, Tick, Shutdown>;
 
 // ---- Effects ------------------------------------------------------------------------------------
 
@@ -143,6 +166,15 @@ struct Reply {
   JobId job;
   Status status;
 };
+struct TellClient {
+  ClientId client;
+  proto::ClientDown news;
+};
+// Nothing more is told. reason: OK: the job has ended well.
+struct CloseClient {
+  ClientId client;
+  Status reason;
+};
 struct StepsDone {
   JobId job;
   std::vector<proto::StepMetrics> steps;
@@ -155,9 +187,9 @@ struct JobChanged {
   JobId job;
 };
 
-using Effect =
-    std::variant<Send, CloseSession, Persist, SaveProgress, PlaceNext, StartPlan, OpenWeights,
-                 FinishWeights, CheckBlobs, DiscardWeights, Reply, StepsDone, LogLine, JobChanged>;
+using Effect = std::variant<Send, CloseSession, Persist, SaveProgress, PlaceNext, StartPlan,
+                            OpenWeights, FinishWeights, CheckBlobs, DiscardWeights, Reply,
+                            TellClient, CloseClient, StepsDone, LogLine, JobChanged>;
 using Effects = std::vector<Effect>;
 
 // The job that an effect belongs to; 0: none.

@@ -84,6 +84,14 @@ double ReadNumber(const nlohmann::json& object, const char* name) {
   return it->get<double>();
 }
 
+void ReadValues(const nlohmann::json& object, proto::StepMetrics& step) {
+  const auto values = object.find("values");
+  if (values == object.end() || !values->is_object()) return;
+  for (auto it = values->begin(); it != values->end(); ++it) {
+    if (it->is_number()) step.values[it.key()] = it->get<double>();
+  }
+}
+
 std::optional<proto::StepMetrics> ParseStep(std::string_view line) {
   const auto object = nlohmann::json::parse(line, nullptr, false);
   if (!object.is_object() || !object.contains("step")) return std::nullopt;
@@ -95,6 +103,7 @@ std::optional<proto::StepMetrics> ParseStep(std::string_view line) {
   step.tokens = ReadNumber(object, "tokens");
   step.seconds = ReadNumber(object, "seconds");
   step.validation_loss = ReadNumber(object, "validation_loss");
+  ReadValues(object, step);
   return step;
 }
 
@@ -136,6 +145,11 @@ std::string FormatStep(const proto::StepMetrics& step) {
                   Number(step.tokens), Number(step.seconds));
   if (!std::isnan(step.validation_loss)) {
     line += fmt::format(R"(,"validation_loss":{})", Number(step.validation_loss));
+  }
+  if (!step.values.empty()) {
+    nlohmann::json values = nlohmann::json::object();
+    for (const auto& [name, value] : step.values) values[name] = value;
+    line += fmt::format(R"(,"values":{})", values.dump());
   }
   return line + "}\n";
 }

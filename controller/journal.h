@@ -3,9 +3,9 @@
 //
 //   metrics.jsonl
 //   {"step":0,"loss":5.54,"grad_norm":1.9,"lr":0.001,"tokens":4096,"seconds":0.05,
-//    "validation_loss":2.1}
+//    "validation_loss":2.1,"values":{"accuracy":0.5}}
 //                  one object per line; a number that JSON cannot say is null; validation_loss only
-//                  where measured
+//                  where measured, values only where the job's programs report more
 //   job.log        "2026-03-01T12:00:00.123Z text"
 // Records and lines are numbered from 0 in the order they came; watchers read from a number on.
 // Thread rule: the memory part by the owner's loop; FormatStep, FormatLine and Load from any

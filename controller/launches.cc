@@ -1,16 +1,8 @@
 #include "controller/launches.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace meshwright::controller {
-
-bool HasValidation(const ir::JobRequest& job) {
-  const int64_t token_bytes = job.data.format == "uint32" ? 4 : job.data.format == "uint16" ? 2 : 1;
-  const int64_t tokens = job.data.blob.size_bytes / token_bytes;
-  const double tail = std::floor(static_cast<double>(tokens) * job.data.validation_fraction);
-  return tail >= static_cast<double>(job.train.sequence + 1);
-}
 
 LaunchSchedule::LaunchSchedule(const ir::TrainSpec& train, bool validate)
     : steps_(train.steps),
@@ -29,18 +21,18 @@ bool LaunchSchedule::ValidationDue() const {
 }
 
 bool LaunchSchedule::EndsValidation(const PlannedLaunch& launch) const {
-  return launch.program == proto::ProgramKind::kEval &&
+  return launch.program == ir::kEvalProgram &&
          launch.first_step + launch.count == validation_batches_;
 }
 
 std::optional<PlannedLaunch> LaunchSchedule::Next() {
   if (!initialised_) {
     initialised_ = true;
-    return PlannedLaunch{proto::ProgramKind::kInit, 0, 1};
+    return PlannedLaunch{ir::kInitProgram, 0, 1};
   }
   if (ValidationDue()) {
     const int64_t rest = validation_batches_ - validated_batches_;
-    const PlannedLaunch launch{proto::ProgramKind::kEval, validated_batches_,
+    const PlannedLaunch launch{ir::kEvalProgram, validated_batches_,
                                std::min(rest, kMaxBatchesPerLaunch)};
     validated_batches_ += launch.count;
     if (EndsValidation(launch)) {
@@ -54,7 +46,7 @@ std::optional<PlannedLaunch> LaunchSchedule::Next() {
   if (validation_batches_ > 0 && validate_every_ > 0) {
     count = std::min(count, validate_every_ - next_step_ % validate_every_);
   }
-  const PlannedLaunch launch{proto::ProgramKind::kStep, next_step_, count};
+  const PlannedLaunch launch{ir::kStepProgram, next_step_, count};
   next_step_ += count;
   return launch;
 }

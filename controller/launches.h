@@ -7,20 +7,10 @@
 #include <cstdint>
 #include <optional>
 
+#include "controller/driver.h"
 #include "ir/job.h"
-#include "proto/messages.h"
 
 namespace meshwright::controller {
-
-struct PlannedLaunch {
-  proto::ProgramKind program = proto::ProgramKind::kInit;
-  int64_t first_step = 0;  // kEval: the validation batch, from 0
-  int64_t count = 1;
-  friend bool operator==(const PlannedLaunch&, const PlannedLaunch&) = default;
-};
-
-// Whether the data's tail, which is never trained on, holds at least one row to validate with.
-bool HasValidation(const ir::JobRequest& job);
 
 class LaunchSchedule {
  public:

@@ -10,20 +10,28 @@
 
 #include "base/file.h"
 #include "ir/text.h"
+#include "planner/forecast.h"
 #include "planner/layout.h"
+#include "proto/job_codec.h"
 
 namespace meshwright::controller {
 namespace {
 
-Result<std::vector<ir::BlobRef>> StorePrograms(const std::vector<ir::Program>& programs,
-                                               BlobStore& blobs) {
-  std::vector<ir::BlobRef> refs;
-  for (const ir::Program& program : programs) {
-    const std::string name = fmt::format("{}/{}", program.name, program.device.value());
-    MW_ASSIGN_OR_RETURN(ir::BlobRef ref, blobs.PutBytes(ir::FormatProgram(program), name));
-    refs.push_back(std::move(ref));
+Status StorePrograms(const planner::Plan& plan, BlobStore& blobs, PlannedJob& planned) {
+  planned.devices.resize(plan.Main().size());
+  for (const auto& [name, programs] : plan.programs) {
+    if (programs.size() != planned.devices.size()) {
+      return Internal(fmt::format("the plan has {} programs '{}' for {} devices", programs.size(),
+                                  name, planned.devices.size()));
+    }
+    planned.programs.push_back(name);
+    for (size_t i = 0; i < programs.size(); ++i) {
+      MW_ASSIGN_OR_RETURN(ir::BlobRef ref, blobs.PutBytes(ir::FormatProgram(programs[i]),
+                                                          fmt::format("{}/{}", name, i)));
+      planned.devices[i].programs.push_back(std::move(ref));
+    }
   }
-  return refs;
+  return OkStatus();
 }
 
 // Budgets are those of the device at the same rank; without one the largest need is shown alone.
@@ -42,16 +50,30 @@ void SetMemory(const planner::Plan& plan, const mesh::Topology& topology, Planne
   }
 }
 
+// In the type that products compute in. A device without a profile could do anything.
+double PeakOf(const planner::Plan& plan, const mesh::Topology& topology,
+              const ir::JobRequest& job) {
+  for (const mesh::Device& device : topology.devices) {
+    if (device.profile == nullptr) return 0;
+  }
+  ir::DType dtype = job.train.compute_dtype;
+  const ValueId loss = job.main().graph.Output("loss_sum");
+  if (dtype == ir::DType::kF32 && loss.valid()) dtype = job.main().graph.type(loss).dtype;
+  return planner::PeakFlopsPerS(plan, topology, dtype);
+}
+
 }  // namespace
 
-std::vector<std::vector<std::string>> AssignTiles(const std::vector<ir::Program>& step) {
+std::vector<std::vector<std::string>> AssignTiles(const std::vector<ir::Program>& step,
+                                                  bool weights_only) {
   std::vector<std::vector<std::string>> slots(step.size());
   std::set<std::tuple<std::string, ir::Dims, ir::Dims>> taken;
   // A weight that several stages hold may lie in other tiles on each.
   std::map<std::string, StageIndex> stage_of;
   for (size_t device = 0; device < step.size(); ++device) {
     for (const ir::Slot& slot : step[device].slots) {
-      if (!slot.persistent || slot.kind != ir::MemoryKind::kWeights) continue;
+      if (!slot.persistent) continue;
+      if (weights_only && slot.kind != ir::MemoryKind::kWeights) continue;
       if (stage_of.emplace(slot.name, step[device].stage).first->second != step[device].stage)
         continue;
       if (taken.emplace(slot.name, slot.box.offset, slot.box.size).second) {
@@ -79,27 +101,29 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
   misfit = !made.has_value() && (made.error().code() == StatusCode::kInvalidArgument ||
                                  made.error().code() == StatusCode::kResourceExhausted);
   MW_ASSIGN_OR_RETURN(const planner::Plan plan, std::move(made));
+  if (!plan.programs.contains(plan.main)) {
+    return Fail(Internal(fmt::format("the plan has no program '{}'", plan.main)));
+  }
   PlannedJob planned;
   planned.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   planned.layout = plan.layout.ToString();
   planned.placement = plan.layout.devices;
   planned.notes = plan.notes;
-  planned.vocabulary = VocabularyOf(job.loss);
+  planned.vocabulary = VocabularyOf(job.main().graph);
   SetMemory(plan, topology, planned);
+  planned.peak_flops_per_s = PeakOf(plan, topology, job);
   MW_TRY(MakeDirs(job_dir));
   MW_TRY(WriteFileAtomic(job_dir + "/plan.txt", planner::FormatPlan(plan, false)));
   MW_TRY(WriteFileAtomic(job_dir + "/config.resolved.toml", job.config_text));
-  MW_ASSIGN_OR_RETURN(auto init, StorePrograms(plan.init, blobs));
-  MW_ASSIGN_OR_RETURN(auto step, StorePrograms(plan.step, blobs));
-  MW_ASSIGN_OR_RETURN(auto eval, StorePrograms(plan.eval, blobs));
-  if (init.size() != step.size() || eval.size() != step.size()) {
-    return Fail(Internal(fmt::format("the plan has {} init, {} step and {} eval programs",
-                                     init.size(), step.size(), eval.size())));
-  }
-  MW_ASSIGN_OR_RETURN(planned.graph, blobs.PutBytes(ir::FormatGraph(job.loss), "loss graph"));
-  const auto tiles = AssignTiles(plan.step);
-  for (size_t i = 0; i < step.size(); ++i) {
-    planned.devices.push_back(PlannedDevice{init[i], step[i], eval[i], tiles[i]});
+  MW_TRY(WriteFileAtomic(job_dir + "/request", proto::EncodeJob(job)));
+  MW_TRY(StorePrograms(plan, blobs, planned));
+  MW_ASSIGN_OR_RETURN(planned.graph,
+                      blobs.PutBytes(ir::FormatGraph(job.main().graph), "graph of the state"));
+  auto weights = AssignTiles(plan.Main(), true);
+  auto state = AssignTiles(plan.Main(), false);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    planned.devices[i].saved_slots = std::move(weights[i]);
+    planned.devices[i].state_slots = std::move(state[i]);
   }
   return planned;
 }

@@ -6,28 +6,28 @@
 #include <utility>
 #include <vector>
 
-#include "ir/safetensors.h"
+#include "formats/safetensors.h"
 
 namespace meshwright::controller {
 
 struct WeightsSink::File {
   std::shared_ptr<const ir::Graph> loss;
   std::map<std::string, const ir::Node*> params;
-  std::unique_ptr<ir::SafetensorsWriter> writer;
+  std::unique_ptr<formats::SafetensorsWriter> writer;
 };
 
 Status WeightsSink::Open(MeshGeneration mesh_gen, const std::string& path,
                          std::shared_ptr<const ir::Graph> loss) {
   auto file = std::make_shared<File>();
-  std::vector<ir::TensorSpec> tensors;
+  std::vector<formats::TensorSpec> tensors;
   for (NodeId id : loss->NodesOf(ir::Op::kParam)) {
     const ir::Node& param = loss->node(id);
-    MW_ASSIGN_OR_RETURN(ir::ExportLayout layout,
-                        ir::ExportLayoutOf(param, loss->type(param.outputs[0])));
-    tensors.push_back(ir::TensorSpec{layout.name, layout.type});
+    MW_ASSIGN_OR_RETURN(formats::ExportLayout layout,
+                        formats::ExportLayoutOf(param, loss->type(param.outputs[0])));
+    tensors.push_back(formats::TensorSpec{layout.name, layout.type});
     file->params[param.attrs.Str("name")] = &param;
   }
-  MW_ASSIGN_OR_RETURN(file->writer, ir::SafetensorsWriter::Create(path, tensors));
+  MW_ASSIGN_OR_RETURN(file->writer, formats::SafetensorsWriter::Create(path, tensors));
   file->loss = std::move(loss);
   std::scoped_lock lock(mutex_);
   files_[mesh_gen.value()] = std::move(file);
@@ -78,8 +78,8 @@ Status WeightsSink::Write(const proto::WeightTile& tile) {
                                        tile.data.size(), expected));
   }
   const ir::Node& param = *file->params.at(tile.param);
-  return ir::WriteLogicalTile(*file->writer, param, file->loss->type(param.outputs[0]), tile.box,
-                              tile.data);
+  return formats::WriteLogicalTile(*file->writer, param, file->loss->type(param.outputs[0]),
+                                   tile.box, tile.data);
 }
 
 Status WeightsSink::Finish(MeshGeneration mesh_gen) {

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 
+#include "base/check.h"
 #include "base/utf8.h"
 #include "ir/gpu_support.h"
+#include "ir/schema.h"
 #include "ir/verify.h"
 
 namespace meshwright::ir {
@@ -15,14 +19,13 @@ namespace {
 
 Status CheckRange(const char* field, double value, double low, double high) {
   if (value >= low && value <= high) return OkStatus();
-  return InvalidArgument(fmt::format("{} is {}; it must be in [{}, {}]", field, value, low, high));
+  return InvalidField(field, fmt::format("is {}; it must be in [{}, {}]", value, low, high));
 }
 
 // [0, 1): at 1 a running mean never moves, and its bias correction divides by 0.
 Status CheckDecayRate(const char* field, double value) {
   if (value >= 0 && value < 1) return OkStatus();
-  return InvalidArgument(
-      fmt::format("{} is {}; it must be at least 0 and less than 1", field, value));
+  return InvalidField(field, fmt::format("is {}; it must be at least 0 and less than 1", value));
 }
 
 Status CheckLossOutputs(const Graph& loss) {
@@ -50,31 +53,163 @@ Status CheckLossOutputs(const Graph& loss) {
   return OkStatus();
 }
 
-Status CheckFeeds(const JobRequest& job) {
-  const std::vector<NodeId> feeds = job.loss.NodesOf(Op::kFeed);
-  if (feeds.empty())
+// What comes from the data reads a field of it; a trained program has the rows of the job's batch.
+Status CheckFeeds(const JobRequest& job, const JobProgram& program) {
+  const std::vector<NodeId> feeds = program.graph.NodesOf(Op::kFeed);
+  if (feeds.empty() && program.trained)
     return InvalidArgument("the loss graph has no feed node: it would not read any data");
-  const Dims wanted = {job.train.global_batch, job.train.sequence + 1};
+  MW_ASSIGN_OR_RETURN(const std::vector<DataStream> streams, StreamsOf(job.data));
   for (NodeId id : feeds) {
-    const TensorType& type = job.loss.type(job.loss.node(id).outputs[0]);
-    if (type.dtype != DType::kI32 || type.dims != wanted) {
+    const Node& feed = program.graph.node(id);
+    const TensorType& type = program.graph.type(feed.outputs[0]);
+    const std::string source = feed.attrs.Str("source");
+    const bool from_client = program.OriginOf(source) == InputFrom::kClient;
+    if (!IsBatchFeed(feed) && from_client) continue;
+    if (!IsBatchFeed(feed)) {
       return InvalidArgument(fmt::format(
-          "feed is {}; train.global_batch={} and train.sequence={} need i32[{},{}]",
-          type.ToString(), job.train.global_batch, job.train.sequence, wanted[0], wanted[1]));
+          "feed \"{}\" is one value for all of the step (batch=0), but comes from the data, which "
+          "has rows",
+          source));
+    }
+    if (program.trained && type.dims[0] != job.train.global_batch) {
+      return InvalidArgument(
+          fmt::format("feed \"{}\" is {}; train.global_batch={} rows are trained "
+                      "on",
+                      source, type.ToString(), job.train.global_batch));
+    }
+    if (!from_client) MW_TRY(CheckFeed(streams, source, type, job.train.sequence));
+  }
+  return OkStatus();
+}
+
+// The main program holds all state: it is the one that "init" fills and that is placed first.
+Status CheckState(const JobRequest& job, const JobProgram& program) {
+  std::map<std::string, TensorType> known;
+  const Graph& main = job.main().graph;
+  for (NodeId id : main.NodesOf(Op::kParam)) {
+    known[main.node(id).attrs.Str("name")] = main.type(main.node(id).outputs[0]);
+  }
+  for (NodeId id : program.graph.NodesOf(Op::kParam)) {
+    const Node& node = program.graph.node(id);
+    const std::string name = node.attrs.Str("name");
+    const TensorType& type = program.graph.type(node.outputs[0]);
+    const auto it = known.find(name);
+    if (it == known.end()) {
+      return InvalidArgument(fmt::format(
+          "program '{}' reads the param \"{}\", which program '{}' does not have: that one holds "
+          "the state of the job",
+          program.name, name, job.main().name));
+    }
+    if (it->second != type) {
+      return InvalidArgument(fmt::format("param \"{}\" is {} in program '{}' and {} in '{}'", name,
+                                         type.ToString(), program.name, it->second.ToString(),
+                                         job.main().name));
     }
   }
   return OkStatus();
 }
 
+Status CheckInputs(const JobProgram& program) {
+  for (const auto& [name, from] : program.inputs) {
+    const std::vector<NodeId> feeds = program.graph.NodesOf(Op::kFeed);
+    const bool known = std::any_of(feeds.begin(), feeds.end(), [&](NodeId id) {
+      return program.graph.node(id).attrs.Str("source") == name;
+    });
+    if (known) continue;
+    return InvalidArgument(
+        fmt::format("program '{}' says where its input \"{}\" comes from, but has "
+                    "no feed of that name",
+                    program.name, name));
+  }
+  return OkStatus();
+}
+
+// Workers know inputs by name alone.
+Status CheckOrigins(const JobRequest& job) {
+  std::map<std::string, const JobProgram*> from_client;
+  for (const JobProgram& program : job.programs) {
+    for (const auto& [name, from] : program.inputs) {
+      if (from == InputFrom::kClient) from_client.emplace(name, &program);
+    }
+  }
+  for (const JobProgram& program : job.programs) {
+    for (NodeId id : program.graph.NodesOf(Op::kFeed)) {
+      const std::string name = program.graph.node(id).attrs.Str("source");
+      const auto it = from_client.find(name);
+      if (it == from_client.end() || program.OriginOf(name) == InputFrom::kClient) continue;
+      return InvalidArgument(fmt::format(
+          "input \"{}\" comes from a client in program '{}' and from the data in '{}'; give one of "
+          "them another name",
+          name, it->second->name, program.name));
+    }
+  }
+  return OkStatus();
+}
+
+constexpr size_t kMostPrograms = 256;
+
+Status CheckProgramNames(const JobRequest& job) {
+  if (job.programs.empty() || job.programs.size() > kMostPrograms) {
+    return InvalidArgument(fmt::format("the job has {} programs; it must have 1 to {}",
+                                       job.programs.size(), kMostPrograms));
+  }
+  std::set<std::string> taken = {kInitProgram};
+  if (job.trained() != nullptr) taken.insert({kStepProgram, kEvalProgram});
+  bool trains = false;
+  for (const JobProgram& program : job.programs) {
+    if (program.name.empty() || program.name.size() > 128) {
+      return InvalidArgument(
+          fmt::format("a program's name has {} bytes; it must have 1 to 128", program.name.size()));
+    }
+    if (!taken.insert(program.name).second) {
+      return InvalidArgument(fmt::format("the name '{}' of a program is taken", program.name));
+    }
+    if (program.trained && std::exchange(trains, true)) {
+      return InvalidArgument(fmt::format(
+          "program '{}' is the second that is trained; a job trains one", program.name));
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckDriver(const JobRequest& job) {
+  const DriverSpec& driver = job.driver;
+  MW_TRY(CheckRange("driver.batches", static_cast<double>(driver.batches), 0, 1e9));
+  MW_TRY(CheckRange("driver.grace_s", static_cast<double>(driver.grace_s), 0, 1e6));
+  if (driver.kind == DriverKind::kTrain && job.trained() == nullptr) {
+    return InvalidArgument("the driver is 'train', but no program of the job is trained");
+  }
+  for (const JobProgram& program : job.programs) {
+    const bool runs = driver.kind == DriverKind::kTrain      ? program.trained
+                      : driver.kind == DriverKind::kEvaluate ? program.name == driver.program
+                                                             : false;
+    if (!runs) continue;
+    for (const auto& [input, from] : program.inputs) {
+      if (from != InputFrom::kClient) continue;
+      return InvalidArgument(
+          fmt::format("the driver '{}' runs program '{}', whose input \"{}\" comes from a client; "
+                      "only the driver 'client' has one",
+                      DriverKindName(driver.kind), program.name, input));
+    }
+  }
+  if (driver.kind != DriverKind::kEvaluate || job.FindProgram(driver.program) != nullptr) {
+    return OkStatus();
+  }
+  return InvalidArgument(fmt::format(
+      "the driver evaluates program '{}', which the job does not have", driver.program));
+}
+
 // Master weights are f32: other types would be narrowed without a word.
 Status CheckMixedPrecision(const JobRequest& job) {
   if (job.train.compute_dtype == DType::kF32) return OkStatus();
-  for (NodeId id : job.loss.NodesOf(Op::kParam)) {
-    const Node& param = job.loss.node(id);
-    const TensorType& type = job.loss.type(param.outputs[0]);
+  const Graph& graph = job.main().graph;
+  for (NodeId id : graph.NodesOf(Op::kParam)) {
+    const Node& param = graph.node(id);
+    const TensorType& type = graph.type(param.outputs[0]);
     if (type.dtype == DType::kF32) continue;
-    return InvalidArgument(
-        fmt::format("train.compute_dtype is {}, which needs f32 params, but \"{}\" is {}",
+    return InvalidField(
+        "train.compute_dtype",
+        fmt::format("is {}, which needs f32 params, but \"{}\" is {}",
                     DTypeName(job.train.compute_dtype), param.attrs.Str("name"), type.ToString()));
   }
   return OkStatus();
@@ -88,8 +223,8 @@ Status CheckTrain(const TrainSpec& train) {
       CheckRange("train.steps_per_launch", static_cast<double>(train.steps_per_launch), 1, 1000));
   MW_TRY(CheckRange("train.log_every", static_cast<double>(train.log_every), 1, 1e9));
   if (train.compute_dtype != DType::kF32 && train.compute_dtype != DType::kBF16) {
-    return InvalidArgument(fmt::format("train.compute_dtype is {}; it must be f32 or bf16",
-                                       DTypeName(train.compute_dtype)));
+    return InvalidField("train.compute_dtype", fmt::format("is {}; it must be f32 or bf16",
+                                                           DTypeName(train.compute_dtype)));
   }
   MW_TRY(CheckRange("train.validate_every", static_cast<double>(train.validate_every), 0, 1e12));
   return CheckRange("train.validation_batches", static_cast<double>(train.validation_batches), 0,
@@ -132,30 +267,31 @@ Status CheckParallel(const ParallelSpec& parallel) {
   MW_TRY(CheckRange("parallel.head_block_tokens", static_cast<double>(parallel.head_block_tokens),
                     0, 1 << 24));
   if (parallel.device != "auto" && parallel.device != "cpu" && parallel.device != "cuda") {
-    return InvalidArgument(
-        fmt::format("parallel.device is '{}'; known: auto, cpu, cuda", parallel.device));
+    return InvalidField("parallel.device",
+                        fmt::format("is '{}'; known: auto, cpu, cuda", parallel.device));
   }
   static const std::set<std::string> modes = {"auto", "none", "selective", "full"};
   if (!modes.contains(parallel.recompute)) {
-    return InvalidArgument(fmt::format("parallel.recompute is '{}'; known: {}", parallel.recompute,
-                                       fmt::join(modes, ", ")));
+    return InvalidField("parallel.recompute", fmt::format("is '{}'; known: {}", parallel.recompute,
+                                                          fmt::join(modes, ", ")));
   }
   if (parallel.shardings != "rules" && parallel.shardings != "search") {
-    return InvalidArgument(
-        fmt::format("parallel.shardings is '{}'; known: rules, search", parallel.shardings));
+    return InvalidField("parallel.shardings",
+                        fmt::format("is '{}'; known: rules, search", parallel.shardings));
   }
   return OkStatus();
 }
 
 Status CheckOptimizer(const OptimizerSpec& optimizer) {
   if (optimizer.name != "adamw" && optimizer.name != "sgd") {
-    return InvalidArgument(
-        fmt::format("optimizer.name is '{}'; known: adamw, sgd", optimizer.name));
+    return InvalidField("optimizer.name",
+                        fmt::format("is '{}'; known: adamw, sgd", optimizer.name));
   }
   if (optimizer.schedule != "constant" && optimizer.schedule != "linear" &&
       optimizer.schedule != "cosine") {
-    return InvalidArgument(fmt::format(
-        "optimizer.schedule is '{}'; known: constant, linear, cosine", optimizer.schedule));
+    return InvalidField(
+        "optimizer.schedule",
+        fmt::format("is '{}'; known: constant, linear, cosine", optimizer.schedule));
   }
   MW_TRY(CheckRange("optimizer.lr", optimizer.lr, 0, 1e6));
   MW_TRY(CheckRange("optimizer.min_lr", optimizer.min_lr, 0, 1e6));
@@ -171,7 +307,64 @@ Status CheckOptimizer(const OptimizerSpec& optimizer) {
   return CheckRange("optimizer.max_norm", optimizer.max_norm, 0, 1e12);
 }
 
+Status CheckProgram(const JobRequest& job, const JobProgram& program) {
+  MW_TRY(VerifyGraph(program.graph));
+  MW_TRY(CheckInputs(program));
+  MW_TRY(CheckFeeds(job, program));
+  MW_TRY(CheckState(job, program));
+  if (!program.trained) return OkStatus();
+  MW_TRY(VerifyLossGraph(program.graph));
+  return CheckLossOutputs(program.graph);
+}
+
 }  // namespace
+
+InputFrom JobProgram::OriginOf(const std::string& input) const {
+  const auto it = inputs.find(input);
+  return it == inputs.end() ? InputFrom::kData : it->second;
+}
+
+const char* DriverKindName(DriverKind kind) {
+  switch (kind) {
+    case DriverKind::kTrain:
+      return "train";
+    case DriverKind::kEvaluate:
+      return "evaluate";
+    case DriverKind::kClient:
+      return "client";
+  }
+  return "unknown";
+}
+
+Result<DriverKind> ParseDriverKind(std::string_view name) {
+  for (const DriverKind kind : {DriverKind::kTrain, DriverKind::kEvaluate, DriverKind::kClient}) {
+    if (name == DriverKindName(kind)) return kind;
+  }
+  return Fail(InvalidArgument(fmt::format("driver is '{}'; known: train, evaluate, client", name)));
+}
+
+const JobProgram* JobRequest::FindProgram(std::string_view program) const {
+  const auto it = std::find_if(programs.begin(), programs.end(),
+                               [&](const JobProgram& p) { return p.name == program; });
+  return it == programs.end() ? nullptr : &*it;
+}
+
+const JobProgram* JobRequest::trained() const {
+  const auto it =
+      std::find_if(programs.begin(), programs.end(), [](const JobProgram& p) { return p.trained; });
+  return it == programs.end() ? nullptr : &*it;
+}
+
+const JobProgram& JobRequest::main() const {
+  const JobProgram* const loss = trained();
+  MW_CHECK(loss != nullptr || !programs.empty()) << "job '" << name << "' has no program";
+  return loss != nullptr ? *loss : programs.front();
+}
+
+void JobRequest::SetLoss(Graph loss) {
+  std::erase_if(programs, [](const JobProgram& program) { return program.trained; });
+  programs.insert(programs.begin(), JobProgram{"loss", std::move(loss), {}, true});
+}
 
 Status ValidateJob(const JobRequest& job) {
   constexpr size_t kMaxNameBytes = 256;
@@ -185,25 +378,66 @@ Status ValidateJob(const JobRequest& job) {
         "shows",
         Printable(job.name)));
   }
-  MW_TRY(VerifyGraph(job.loss));
-  MW_TRY(VerifyLossGraph(job.loss));
+  MW_TRY(CheckProgramNames(job));
   MW_TRY(CheckTrain(job.train));
-  MW_TRY(CheckLossOutputs(job.loss));
-  MW_TRY(CheckFeeds(job));
+  MW_TRY(CheckDataSpec(job.data));
+  for (const JobProgram& program : job.programs) {
+    const Status sound = CheckProgram(job, program);
+    if (!sound.ok()) {
+      return program.trained ? sound : sound.WithContext(fmt::format("program '{}'", program.name));
+    }
+  }
+  MW_TRY(CheckOrigins(job));
+  MW_TRY(CheckDriver(job));
   MW_TRY(CheckMixedPrecision(job));
   MW_TRY(CheckParallel(job.parallel));
-  const std::string not_on_gpus = job.parallel.device == "cuda" ? WhyNotOnGpus(job.loss) : "";
+  const std::string not_on_gpus = job.parallel.device == "cuda" ? WhyNotOnGpus(job) : "";
   if (!not_on_gpus.empty()) {
-    return InvalidArgument(
-        fmt::format("parallel.device is 'cuda', but {}; leave it 'auto'", not_on_gpus));
+    return InvalidField("parallel.device",
+                        fmt::format("is 'cuda', but {}; leave it 'auto'", not_on_gpus));
   }
-  MW_TRY(CheckOptimizer(job.optimizer));
-  const std::string& format = job.data.format;
-  if (format != "bytes" && format != "uint16" && format != "uint32") {
-    return InvalidArgument(
-        fmt::format("data.format is '{}'; known: bytes, uint16, uint32", format));
+  return CheckOptimizer(job.optimizer);
+}
+
+std::vector<BlobRef> BlobsOf(const JobRequest& job) {
+  std::vector<BlobRef> blobs;
+  const auto add = [&](const FileRef& file) {
+    if (!file.in_place() && !file.empty()) blobs.push_back(file.blob);
+  };
+  if (job.data.streams.empty()) add({.blob = job.data.blob});
+  for (const DataStream& stream : job.data.streams) {
+    for (const FileRef& file : stream.files) add(file);
   }
-  return CheckRange("data.validation_fraction", job.data.validation_fraction, 0, 0.5);
+  add(job.init_weights);
+  return blobs;
+}
+
+bool ReadsData(const JobRequest& job) {
+  for (const JobProgram& program : job.programs) {
+    for (NodeId id : program.graph.NodesOf(Op::kFeed)) {
+      const std::string name = program.graph.node(id).attrs.Str("source");
+      if (program.OriginOf(name) == InputFrom::kData) return true;
+    }
+  }
+  return false;
+}
+
+std::vector<std::string> ClientInputsOf(const JobRequest& job) {
+  std::set<std::string> names;
+  for (const JobProgram& program : job.programs) {
+    for (const auto& [name, from] : program.inputs) {
+      if (from == InputFrom::kClient) names.insert(name);
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+std::string WhyNotOnGpus(const JobRequest& job) {
+  for (const JobProgram& program : job.programs) {
+    const std::string why = WhyNotOnGpus(program.graph);
+    if (!why.empty()) return why;
+  }
+  return "";
 }
 
 }  // namespace meshwright::ir

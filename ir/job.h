@@ -1,32 +1,27 @@
-// What a client asks for: the loss graph, the optimizer, the data and the constraints on the plan.
-// Pure data; the wire form is made by proto/, validation by ValidateJob, the plan by planner/.
+// What a client asks for: named programs on shared state, who drives them, the data and the
+// constraints on the plan.
+//
+// State is shared by name: a `param` node is the same weight in every program that has one of its
+// name. A program is a graph with named inputs (`feed` nodes) and named outputs. At most one is
+// trained: the planner makes three programs of it, "init" (fills the state), "step" (forward,
+// backward, update) and "eval" (the loss of a batch that is not trained on); all others are run as
+// they are. Pure data; the wire form is made by proto/, validation by ValidateJob, the plan by
+// planner/.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "ir/autodiff.h"
+#include "ir/data_spec.h"
 #include "ir/graph.h"
 
 namespace meshwright::ir {
-
-// A file, known by content: the client uploads it once, workers fetch it by hash.
-struct BlobRef {
-  std::string sha256;  // hex; empty: none
-  int64_t size_bytes = 0;
-  std::string name;  // for people: the path that the user gave
-  friend bool operator==(const BlobRef&, const BlobRef&) = default;
-};
-
-struct DataSpec {
-  BlobRef blob;
-  std::string format =
-      "bytes";  // "bytes" (UTF-8 text, token = byte) | "uint16" | "uint32" (little endian tokens)
-  double validation_fraction = 0.05;  // the tail of the file, never trained on
-  friend bool operator==(const DataSpec&, const DataSpec&) = default;
-};
 
 // What the user pins; 0 and "auto" leave it to the search (search/find_layout.h). The planner alone
 // (planner::MakePlan) takes auto as 1, none and 1f1b, and gives data what the devices leave over.
@@ -84,7 +79,7 @@ struct TrainSpec {
   int64_t sequence = 128;    // tokens per row
   int64_t steps = 100;
   uint64_t seed = 0;
-  int64_t steps_per_launch = 1;  // K: control cost is 2/K messages per step and host
+  int64_t steps_per_launch = 1;  // K: control cost is 2/K messages per step and worker
   int64_t log_every = 10;
   int64_t validate_every = 0;      // 0: only at the end
   int64_t validation_batches = 8;  // global batches per validation
@@ -96,24 +91,81 @@ struct TrainSpec {
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };
 
+// Where the rows of an input come from: the job's data, or the client with every call.
+enum class InputFrom : uint8_t { kData, kClient };
+
+// A named graph of a job. Its inputs are its `feed` nodes, by their "source" (op.h says of what
+// type); its outputs are the graph's: scalars are summed over the batch and reported, tensors are
+// given to who asks for them.
+struct JobProgram {
+  std::string name;
+  Graph graph;
+  std::map<std::string, InputFrom> inputs;  // by "source"; what is not here comes from the data
+  bool trained = false;  // the outputs "loss_sum" and "count" are what the job minimises
+
+  InputFrom OriginOf(const std::string& input) const;
+  friend bool operator==(const JobProgram&, const JobProgram&) = default;
+};
+
+// Names of what the planner makes of a trained program, and of what fills the state.
+inline constexpr const char* kInitProgram = "init";
+inline constexpr const char* kStepProgram = "step";
+inline constexpr const char* kEvalProgram = "eval";
+
+// Who decides what runs next.
+enum class DriverKind : uint8_t {
+  kTrain,     // init, then steps and validations as TrainSpec says
+  kEvaluate,  // init, then `program` once over the validation data; reports are summed
+  kClient,    // init, then what the client of a session calls
+};
+const char* DriverKindName(DriverKind kind);  // "train", "evaluate", "client"
+Result<DriverKind> ParseDriverKind(std::string_view name);
+
+struct DriverSpec {
+  DriverKind kind = DriverKind::kTrain;
+  std::string program;   // kEvaluate: what runs
+  int64_t batches = 0;   // kEvaluate: at most so many; 0: train.validation_batches
+  int64_t grace_s = 60;  // kClient: how long the job waits for a client that is gone
+  friend bool operator==(const DriverSpec&, const DriverSpec&) = default;
+};
+
 struct JobRequest {
   std::string name;
-  // Logical loss graph over one global batch: `feed` nodes are i32[global_batch, sequence+1];
-  // outputs "loss_sum", "count".
-  Graph loss;
-  OptimizerSpec optimizer;
+  std::vector<JobProgram> programs;
+  DriverSpec driver;
+  OptimizerSpec optimizer;  // of the trained program
   DataSpec data;
-  BlobRef
+  FileRef
       init_weights;  // safetensors with the params' export names; none: random init from the seed
   ParallelSpec parallel;
   TrainSpec train;
   bool save_weights = true;  // model.safetensors at the end
   std::string config_text;   // the resolved configuration, kept next to the run
+
+  const JobProgram* FindProgram(std::string_view program) const;  // null: there is none
+  const JobProgram* trained() const;                              // null: nothing is trained
+  // What decides the layout, and holds all state: the trained program, else the first. REQUIRES a
+  // program.
+  const JobProgram& main() const;
+  // The trained program: replaces one that is there.
+  void SetLoss(Graph loss);
   friend bool operator==(const JobRequest&, const JobRequest&) = default;
 };
 
-// Checks what can be known without a cluster: graph, batch, names, ranges. Errors: kInvalidArgument
-// naming the field.
+// Checks what can be known without a cluster: graphs, batch, names, ranges. Errors:
+// kInvalidArgument naming the field or program.
 Status ValidateJob(const JobRequest& job);
+
+// The files that workers fetch: of the data and of the weights to start from, not those in place.
+std::vector<BlobRef> BlobsOf(const JobRequest& job);
+
+// Whether any program has an input that comes from the data.
+bool ReadsData(const JobRequest& job);
+
+// The names of all inputs that come from a client, in order.
+std::vector<std::string> ClientInputsOf(const JobRequest& job);
+
+// "" when GPUs compute all programs of the job; else what they do not (ir/gpu_support.h).
+std::string WhyNotOnGpus(const JobRequest& job);
 
 }  // namespace meshwright::ir

@@ -26,6 +26,7 @@ struct Lifetime {
   int64_t bytes = 0;
   int first = 0;  // both inclusive
   int last = 0;
+  friend bool operator==(const Lifetime&, const Lifetime&) = default;
 };
 
 struct Placement {

@@ -30,8 +30,11 @@
 //     RECV s9 [0,0:2,8] <- c1
 //     FREE (s7, s9)
 //     report "loss" s5
+//     output "logits" s8
 //     executable e0 = graph "f" { ... }
 //   }
+// A report is a scalar that is read after every step; an output is this device's block of a tensor
+// that a launch may ask for, and its slot says which block that is ("part").
 // A tile that is the whole slot prints no box. Slots, channels and executables are numbered in
 // order.
 //
@@ -90,7 +93,8 @@ struct Slot {
   MemoryKind kind = MemoryKind::kActivations;
   int64_t offset_bytes = 0;  // in the arena; transient slots only, 64-byte aligned
   std::string name;          // persistent: the key in the job's memory; transient: for people
-  // Persistent slots: which part of the logical tensor this device holds (whole when empty).
+  // Persistent slots and outputs: which part of the logical tensor this device holds (whole when
+  // empty).
   Dims global_dims;
   Box box;
   friend bool operator==(const Slot&, const Slot&) = default;
@@ -118,7 +122,7 @@ struct Executable {
 };
 
 struct Program {
-  std::string name;  // "init", "step", "eval"
+  std::string name;  // "init", "step", "predict"
   DeviceIndex device;
   int32_t device_count = 1;  // of the job
   StageIndex stage{0};
@@ -140,6 +144,8 @@ struct Program {
   };
   // Scalars read after a step; only on the reporting device, else empty.
   std::vector<Report> reports;
+  // Tensors read after a step when its launch asks for them; every block is on one device only.
+  std::vector<Report> outputs;
 
   const Slot& slot(SlotId id) const { return slots[static_cast<size_t>(id.value())]; }
   friend bool operator==(const Program&, const Program&) = default;

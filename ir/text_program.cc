@@ -95,6 +95,9 @@ std::string FormatProgram(const Program& program) {
   for (const Program::Report& report : program.reports) {
     text += fmt::format("  report {} s{}\n", QuoteText(report.name), report.slot.value());
   }
+  for (const Program::Report& output : program.outputs) {
+    text += fmt::format("  output {} s{}\n", QuoteText(output.name), output.slot.value());
+  }
   for (size_t i = 0; i < program.executables.size(); ++i) {
     const auto& graph = program.executables[i].graph;
     text += fmt::format("  executable e{} = {}\n", i,
@@ -173,7 +176,8 @@ class ProgramParser {
   Status ParseItem() {
     if (lexer_.Take("slot")) return ParseSlot();
     if (lexer_.Take("channel")) return ParseChannel();
-    if (lexer_.Take("report")) return ParseReport();
+    if (lexer_.Take("report")) return ParseReport(p_.reports);
+    if (lexer_.Take("output")) return ParseReport(p_.outputs);
     if (lexer_.Take("executable")) return ParseExecutable();
     if (lexer_.Take("RUN")) return ParseRun();
     if (lexer_.Take("SEND")) return ParseTransfer(Opcode::kSend, "->");
@@ -247,12 +251,12 @@ class ProgramParser {
     return OkStatus();
   }
 
-  Status ParseReport() {
+  Status ParseReport(std::vector<Program::Report>& reports) {
     Program::Report report;
     MW_ASSIGN_OR_RETURN(report.name, lexer_.String());
     MW_ASSIGN_OR_RETURN(const int32_t slot, lexer_.Numbered('s'));
     report.slot = SlotId(slot);
-    p_.reports.push_back(std::move(report));
+    reports.push_back(std::move(report));
     return OkStatus();
   }
 

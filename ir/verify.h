@@ -55,14 +55,19 @@ Status VerifyGraph(const Graph& graph);
 // REQUIRES: VerifyGraph(loss) is OK. Errors: kInvalidArgument with node and fix: ops of callers
 // (input), of the planner (collectives) or of the update (clip_multiplier, adamw, sgd); nodes of
 // another phase; params that no node reads or that look like optimizer state; layers that are not
-// numbered 0..n-1 or decrease along an edge.
+// numbered 0..n-1 or decrease along an edge; outputs besides "loss_sum" and "count"; an op without
+// gradient between a param and "loss_sum"; a "count" that depends on a param.
 Status VerifyLossGraph(const Graph& loss);
 
 struct VerifyOptions {
   int64_t memory_budget_bytes = INT64_MAX;  // arena + persistent slots of one device
+  // Each program stands for all devices of its mesh, whose others have none: collectives wait for
+  // nobody, and tiles that several of a mesh would send come from the one that is there.
+  bool one_per_mesh = false;
 };
 
 // Errors: kInvalidArgument "program step/3, instruction 17 (SEND s7 -> c0): ...".
 Status VerifyPrograms(std::span<const Program> programs, const VerifyOptions& options = {});
+Status VerifyPrograms(std::span<const Program* const> programs, const VerifyOptions& options = {});
 
 }  // namespace meshwright::ir

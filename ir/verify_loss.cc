@@ -1,9 +1,11 @@
 // What a loss graph must be for the planner to make a training step of it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "ir/layers.h"
+#include "ir/schema.h"
 #include "ir/verify.h"
 
 namespace meshwright::ir {
@@ -32,7 +34,10 @@ std::string_view Misplaced(Op op) {
 class LossVerifier {
  public:
   explicit LossVerifier(const Graph& loss)
-      : loss_(loss), users_(loss.Users()), layers_(ComputedLayers(loss)) {}
+      : loss_(loss),
+        users_(loss.Users()),
+        layers_(ComputedLayers(loss)),
+        trained_(TrainedValues(loss)) {}
 
   Status Run() const {
     for (size_t i = 0; i < loss_.nodes.size(); ++i) {
@@ -40,13 +45,20 @@ class LossVerifier {
       Status status = CheckNode(node);
       if (status.ok()) status = CheckEdges(i);
       if (status.ok()) continue;
-      return status.WithContext(
-          fmt::format("loss graph \"{}\", node {} {}", loss_.name, i, OpName(node.op)));
+      return AtNode(i, status);
     }
-    return CheckNumbering();
+    MW_TRY(CheckNumbering());
+    MW_TRY(CheckOutputNames());
+    MW_TRY(CheckGradients());
+    return CheckCount();
   }
 
  private:
+  Status AtNode(size_t index, const Status& status) const {
+    return status.WithContext(fmt::format("loss graph \"{}\", node {} {}", loss_.name, index,
+                                          OpName(loss_.nodes[index].op)));
+  }
+
   Status CheckNode(const Node& node) const {
     if (const std::string_view why = Misplaced(node.op); !why.empty()) {
       return InvalidArgument(std::string(why));
@@ -103,9 +115,88 @@ class LossVerifier {
     return OkStatus();
   }
 
+  Status CheckOutputNames() const {
+    for (const NamedValue& output : loss_.outputs) {
+      static const std::set<std::string> kOwn = {"loss", "grad_norm", "lr", "tokens"};
+      const bool taken = kOwn.contains(output.name) || output.name.starts_with("grad/") ||
+                         output.name.starts_with("update/");
+      if (!taken) continue;
+      return InvalidArgument(fmt::format(
+          "loss graph \"{}\" has an output \"{}\", which is the name of what a training "
+          "step gives out itself; rename it",
+          loss_.name, output.name));
+    }
+    return OkStatus();
+  }
+
+  // Values that gradients flow through: each node that makes one of a trained value needs one.
+  Status CheckGradients() const {
+    std::vector<bool> wanted = Only(loss_.Output("loss_sum"));
+    for (size_t i = loss_.nodes.size(); i-- > 0;) {
+      const Node& node = loss_.nodes[i];
+      if (!AnyOf(node.outputs, wanted) || !AnyOf(node.inputs, trained_)) continue;
+      if (!HasGradient(node.op)) {
+        return AtNode(i, InvalidArgument("has no gradient, but the loss depends on params through "
+                                         "it; use ops that have one"));
+      }
+      for (const ValueId input : node.inputs) {
+        if (trained_[At(input)]) wanted[At(input)] = true;
+      }
+    }
+    return OkStatus();
+  }
+
+  // The gradients are those of loss_sum alone.
+  Status CheckCount() const {
+    std::vector<bool> wanted = Only(loss_.Output("count"));
+    for (size_t i = loss_.nodes.size(); i-- > 0;) {
+      const Node& node = loss_.nodes[i];
+      if (!AnyOf(node.outputs, wanted)) continue;
+      if (node.op == Op::kParam) {
+        return InvalidArgument(
+            fmt::format("output \"count\" of loss graph \"{}\" depends on param \"{}\", but "
+                        "gradients are those "
+                        "of \"loss_sum\" alone; make it of labels and constants",
+                        loss_.name, node.attrs.Str("name")));
+      }
+      // How many labels count is not a matter of the logits.
+      const bool of_labels = node.op == Op::kCrossEntropy && !wanted[At(node.outputs[0])];
+      for (size_t k = of_labels ? 1 : 0; k < node.inputs.size(); ++k) {
+        wanted[At(node.inputs[k])] = true;
+      }
+    }
+    return OkStatus();
+  }
+
+  static size_t At(ValueId id) { return static_cast<size_t>(id.value()); }
+
+  static bool AnyOf(const std::vector<ValueId>& values, const std::vector<bool>& marks) {
+    return std::any_of(values.begin(), values.end(), [&](ValueId id) { return marks[At(id)]; });
+  }
+
+  // A mark for one value; none where the graph lacks the output.
+  std::vector<bool> Only(ValueId value) const {
+    std::vector<bool> marks(loss_.values.size(), false);
+    if (value.valid()) marks[At(value)] = true;
+    return marks;
+  }
+
+  // Floating point values that depend on a param.
+  static std::vector<bool> TrainedValues(const Graph& loss) {
+    std::vector<bool> trained(loss.values.size(), false);
+    for (const Node& node : loss.nodes) {
+      const bool depends = node.op == Op::kParam || AnyOf(node.inputs, trained);
+      for (const ValueId id : node.outputs) {
+        trained[At(id)] = depends && IsFloating(loss.type(id).dtype);
+      }
+    }
+    return trained;
+  }
+
   const Graph& loss_;
   const std::vector<std::vector<NodeId>> users_;
   const std::vector<int> layers_;
+  const std::vector<bool> trained_;
 };
 
 }  // namespace

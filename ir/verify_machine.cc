@@ -25,7 +25,8 @@ Status NoteTile(FlowMap& flows, const Content& content, SlotId slot, const Dims&
 
 }  // namespace
 
-VerifyMachine::VerifyMachine(std::vector<Member> members) : members_(std::move(members)) {
+VerifyMachine::VerifyMachine(std::vector<Member> members, bool one_per_mesh)
+    : members_(std::move(members)), one_per_mesh_(one_per_mesh) {
   for (const Member& member : members_) {
     by_rank_[member.program->device.value()] = devices_.size();
     devices_.push_back(
@@ -78,6 +79,12 @@ Status VerifyMachine::ConnectChannels() {
 Status VerifyMachine::ConnectMesh(size_t index) {
   Device& device = devices_[index];
   const Program& program = *device.member->program;
+  if (one_per_mesh_) {
+    for (const auto& facts : device.member->facts) {
+      device.groups.emplace_back(facts->collectives.size(), nullptr);
+    }
+    return OkStatus();
+  }
   for (DeviceIndex rank : program.mesh_devices) {
     const auto peer = by_rank_.find(rank.value());
     const Program* other =
@@ -221,7 +228,7 @@ Result<VerifyMachine::Progress> VerifyMachine::StepSend(Device& device, const In
   MW_ASSIGN_OR_RETURN(const Box box, ResolveBox(send.box, type.dims));
   Message message;
   MW_TRY(device.slots.Send(send, message.content));
-  MW_TRY(NoteTile(channel.sent, message.content, send.slot, box.offset));
+  if (!one_per_mesh_) MW_TRY(NoteTile(channel.sent, message.content, send.slot, box.offset));
   message.type = TensorType{type.dtype, box.size};
   channel.messages.push_back(std::move(message));
   return Progress::kDone;
@@ -240,7 +247,7 @@ Result<VerifyMachine::Progress> VerifyMachine::StepRecv(Device& device, const In
                                             message.type.ToString(), message.content.name,
                                             wanted.ToString())));
   }
-  MW_TRY(NoteTile(channel.received, message.content, recv.slot, box.offset));
+  if (!one_per_mesh_) MW_TRY(NoteTile(channel.received, message.content, recv.slot, box.offset));
   MW_TRY(device.slots.Receive(recv, message.content));
   return Progress::kDone;
 }

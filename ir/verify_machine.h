@@ -30,7 +30,8 @@ class VerifyMachine {
   };
 
   // Members are statically checked programs of different devices. Call Connect, then Run.
-  explicit VerifyMachine(std::vector<Member> members);
+  // `one_per_mesh`: as VerifyOptions has it.
+  explicit VerifyMachine(std::vector<Member> members, bool one_per_mesh = false);
 
   // Pairs channel ends and meshes. Errors: kInvalidArgument: an end without peer, meshes that
   // differ.
@@ -86,6 +87,7 @@ class VerifyMachine {
   Status CheckFinished() const;
 
   std::vector<Member> members_;
+  const bool one_per_mesh_;
   std::vector<Device> devices_;  // one per member
   std::map<int, size_t> by_rank_;
   std::map<std::string, std::unique_ptr<Channel>> channels_;

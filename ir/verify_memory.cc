@@ -257,12 +257,16 @@ Status SlotStates::CheckEnd() const {
     }
     reported[static_cast<size_t>(report.slot.value())] = true;
   }
+  for (const Program::Report& output : p_.outputs) {
+    MW_TRY(RequireLive(output.slot).WithContext(fmt::format("output \"{}\"", output.name)));
+    reported[static_cast<size_t>(output.slot.value())] = true;
+  }
   for (size_t i = 0; i < states_.size(); ++i) {
     const SlotId id(static_cast<int32_t>(i));
     if (states_[i].life == Life::kFilling) MW_TRY(RequireLive(id));
     if (states_[i].life == Life::kDead || p_.slots[i].persistent || reported[i]) continue;
-    return InvalidArgument(
-        fmt::format("s{} \"{}\" leaks: FREE it or report it", i, p_.slots[i].name));
+    return InvalidArgument(fmt::format("s{} \"{}\" leaks: FREE it, report it or make it an output",
+                                       i, p_.slots[i].name));
   }
   return OkStatus();
 }

@@ -14,12 +14,13 @@ using FactsList = std::vector<std::shared_ptr<const ExecutableFacts>>;
 
 class ProgramsVerifier {
  public:
-  ProgramsVerifier(std::span<const Program> programs, const VerifyOptions& options)
+  ProgramsVerifier(std::span<const Program* const> programs, const VerifyOptions& options)
       : programs_(programs), options_(options) {}
 
   Status Run() {
     std::map<std::string, std::vector<VerifyMachine::Member>> launches;
-    for (const Program& program : programs_) {
+    for (const Program* const each : programs_) {
+      const Program& program = *each;
       MW_ASSIGN_OR_RETURN(FactsList facts, Facts(program));
       MW_TRY(CheckProgram(program, facts, options_.memory_budget_bytes));
       launches[program.name].push_back({&program, std::move(facts)});
@@ -27,7 +28,7 @@ class ProgramsVerifier {
     MW_TRY(CheckPersistentSlots());
     for (auto& [name, members] : launches) {
       MW_TRY(CheckMembers(members));
-      VerifyMachine machine(std::move(members));
+      VerifyMachine machine(std::move(members), options_.one_per_mesh);
       MW_TRY(machine.Connect());
       MW_TRY(machine.Run());
     }
@@ -76,7 +77,8 @@ class ProgramsVerifier {
   // A persistent slot is one tensor for all programs of a device.
   Status CheckPersistentSlots() const {
     std::map<std::pair<int, std::string_view>, std::pair<const Program*, const Slot*>> known;
-    for (const Program& program : programs_) {
+    for (const Program* const each : programs_) {
+      const Program& program = *each;
       for (const Slot& slot : program.slots) {
         if (!slot.persistent) continue;
         const auto [it, fresh] =
@@ -95,7 +97,7 @@ class ProgramsVerifier {
     return OkStatus();
   }
 
-  std::span<const Program> programs_;
+  std::span<const Program* const> programs_;
   const VerifyOptions& options_;
   std::map<const Graph*, std::shared_ptr<const ExecutableFacts>> facts_;
 };
@@ -103,6 +105,12 @@ class ProgramsVerifier {
 }  // namespace
 
 Status VerifyPrograms(std::span<const Program> programs, const VerifyOptions& options) {
+  std::vector<const Program*> each;
+  for (const Program& program : programs) each.push_back(&program);
+  return VerifyPrograms(each, options);
+}
+
+Status VerifyPrograms(std::span<const Program* const> programs, const VerifyOptions& options) {
   return ProgramsVerifier(programs, options).Run();
 }
 

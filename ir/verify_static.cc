@@ -1,5 +1,6 @@
 // Checks of one program that need neither its peers nor its order of execution.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -113,7 +114,26 @@ class ProgramChecker {
                         report.slot.value()));
       }
     }
+    for (const Program::Report& output : p_.outputs) MW_TRY(CheckOutput(output));
     return OkStatus();
+  }
+
+  // An output says which block of its tensor it is: nobody else knows.
+  Status CheckOutput(const Program::Report& output) const {
+    if (!InRange(output.slot, p_.slots) || p_.slot(output.slot).persistent) {
+      return InvalidArgument(fmt::format("output \"{}\" reads s{}, which is not a transient slot",
+                                         output.name, output.slot.value()));
+    }
+    const Slot& slot = p_.slot(output.slot);
+    const Status fits = [&]() -> Status {
+      if (slot.box.size != slot.type.dims) {
+        return InvalidArgument(fmt::format("its slot is {}, its part {} elements per dim",
+                                           slot.type.ToString(), fmt::join(slot.box.size, ",")));
+      }
+      MW_TRY(ResolveBox(slot.box, slot.global_dims));
+      return OkStatus();
+    }();
+    return fits.WithContext(fmt::format("output \"{}\"", output.name));
   }
 
   Status CheckChannels() const {

@@ -3,7 +3,7 @@
 //
 // Groups may differ in everything: devices per host, profile, network cards. Links within a host
 // and between hosts have a cost each; pairs of groups may have a slower one (two rooms, two sites).
-// A file says it as TOML (cli/cluster_file.h).
+// A file says it as TOML (config/cluster_file.h).
 //
 // Thread rule: values, pure functions.
 #pragma once

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -154,13 +155,29 @@ PathCache::Key KeyOf(const ir::TensorType& type, const Sharding& from, const Sha
 Status CheckPartials(const ir::TensorType& type, const Sharding& from, const Sharding& to) {
   for (const auto& [axis, kind] : to.partial) {
     const auto it = from.partial.find(axis);
-    if (it != from.partial.end() && it->second == kind) continue;
+    const bool made = it == from.partial.end() && kind == ir::PartialKind::kSum;
+    if (made || (it != from.partial.end() && it->second == kind)) continue;
     return Fail(Unimplemented(fmt::format(
         "reshard {} -> {}: the target is partial over axis {} and the source is not partial in the "
         "same way; ask for a target without that partial axis",
         FormatSharding(type, from), FormatSharding(type, to), axis)));
   }
   return OkStatus();
+}
+
+// Turns `target` into what it is before axes become sums that `source` is not; the step that makes
+// them so, if there are any.
+std::optional<ReshardStep> TakeMadePartials(const Sharding& source, Sharding& target) {
+  ReshardStep step;
+  step.kind = StepKind::kMakePartial;
+  step.result = target;
+  for (const auto& [axis, kind] : step.result.partial) {
+    if (source.partial.contains(axis)) continue;
+    step.axes.push_back(axis);
+    target.partial.erase(axis);
+  }
+  if (step.axes.empty()) return std::nullopt;
+  return step;
 }
 
 }  // namespace
@@ -171,9 +188,15 @@ Result<ReshardPath> FindReshardPath(const ir::TensorType& global_type, const Sha
   MW_TRY(ValidateSharding(global_type, from, mesh));
   MW_TRY(ValidateSharding(global_type, to, mesh));
   const Sharding source = WithoutUnitAxes(from, mesh);
-  const Sharding target = WithoutUnitAxes(to, mesh);
+  Sharding target = WithoutUnitAxes(to, mesh);
   if (source == target) return ReshardPath{};
   MW_TRY(CheckPartials(global_type, source, target));
+  if (std::optional<ReshardStep> made = TakeMadePartials(source, target)) {
+    MW_ASSIGN_OR_RETURN(ReshardPath before,
+                        FindReshardPath(global_type, source, target, mesh, model));
+    before.steps.push_back(*std::move(made));
+    return before;
+  }
   PathCache::Key key = KeyOf(global_type, source, target, mesh, model);
   ReshardPath path;
   if (PathCache::Instance().Find(key, path)) return path;

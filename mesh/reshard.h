@@ -2,7 +2,9 @@
 // tiles.
 //
 // Inside: shortest path over {shard_slice, all_gather, reduce_scatter, all_reduce, all_to_all} with
-// a cost per step (bytes: mesh/cost.h; slices are free); states are shardings, Dijkstra finds the
+// a cost per step (bytes: mesh/cost.h; slices are free); where the target is a sum over axes that
+// the source is not one of, make_partial is the last step, which moves nothing: the value on the
+// first device along them, zeros on the others. States are shardings, Dijkstra finds the
 // least cost, memoised by (type, from, to, mesh axes, model). Ties: fewer steps, then a fixed
 // order. Axes of size 1 carry nothing: no step and no step's result names them.
 //
@@ -22,7 +24,14 @@
 
 namespace meshwright::mesh {
 
-enum class StepKind : uint8_t { kShardSlice, kAllGather, kReduceScatter, kAllReduce, kAllToAll };
+enum class StepKind : uint8_t {
+  kShardSlice,
+  kAllGather,
+  kReduceScatter,
+  kAllReduce,
+  kAllToAll,
+  kMakePartial
+};
 
 struct ReshardStep {
   StepKind kind = StepKind::kAllGather;
@@ -44,9 +53,10 @@ struct ReshardPath {
 // nothing. The defaults suit a host's shared memory.
 using ReshardCostModel = LinkCost;
 
-// The cheapest path. A target that is partial over an axis keeps the source's summands along it.
-// Errors: kInvalidArgument when a sharding is not valid; kUnimplemented naming both when no path
-// exists (an axis that `to` is partial over but `from` is not, or not of the same kind).
+// The cheapest path. A target that is partial over an axis keeps the source's summands along it, if
+// there are any. Errors: kInvalidArgument when a sharding is not valid; kUnimplemented naming both
+// when no path exists (an axis over which `to` is a maximum or a log of sums and `from` is not, or
+// over which they are partial of different kinds).
 Result<ReshardPath> FindReshardPath(const ir::TensorType& global_type, const Sharding& from,
                                     const Sharding& to, const Mesh& mesh,
                                     const ReshardCostModel& model = {});

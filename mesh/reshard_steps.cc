@@ -179,6 +179,7 @@ double BytesOfStep(const ReshardStep& step, double local_bytes, const Mesh& mesh
     case StepKind::kAllToAll:
       return BytesPerDevice(CollectiveKind::kAllToAll, local_bytes, group_size);
     case StepKind::kShardSlice:
+    case StepKind::kMakePartial:
       break;
   }
   return 0;

@@ -8,7 +8,8 @@
 //   all_reduce      any axes that are partial alike become replicated
 // clang-format on
 // Several axes may move together, major first; sizes always divide. For searches: that
-// of paths (reshard.cc), and that of costs alone (search/reshard_table.h).
+// of paths (reshard.cc), and that of costs alone (search/reshard_table.h). make_partial is not
+// among them: it can wait until all others are done.
 //
 // Thread rule: pure functions.
 #pragma once

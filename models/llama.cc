@@ -145,7 +145,9 @@ Result<LlamaConfig> LlamaConfigFromHf(const std::string& json_text) {
   }
   MW_TRY(json.Read("rms_norm_eps", config.epsilon));
   MW_TRY(json.Read("rope_theta", config.rope_base));
+  // transformers reads the older name first.
   MW_TRY(json.Read("rope_parameters.rope_theta", config.rope_base));
+  MW_TRY(json.Read("rope_scaling.rope_theta", config.rope_base));
   MW_TRY(json.Read("attention_dropout", config.attention_dropout));
   MW_TRY(json.Read("tie_word_embeddings", config.tied));
   MW_TRY(Validate(config));

@@ -127,6 +127,19 @@ Result<Model> FromLlama(LlamaConfig config, const ModelSpec& spec) {
   return model;
 }
 
+// transformers gives the row of this token in LLaMA's embedding no gradient. Where documents end
+// with it, one wants it trained.
+Status NotePadToken(const HfConfig& json, Model& model) {
+  if (!json.Has("pad_token_id")) return OkStatus();
+  int64_t token = 0;
+  MW_TRY(json.Read("pad_token_id", token));
+  model.notes.push_back(
+      fmt::format("config.json: pad_token_id {} has no effect: its embedding is trained like every "
+                  "other, where transformers leaves it as it is",
+                  token));
+  return OkStatus();
+}
+
 Result<Model> FromHf(const ModelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const HfConfig json, HfConfig::Parse(*spec.hf_config));
   std::string type;
@@ -138,7 +151,9 @@ Result<Model> FromHf(const ModelSpec& spec) {
   }
   if (type == "llama") {
     MW_ASSIGN_OR_RETURN(LlamaConfig config, LlamaConfigFromHf(*spec.hf_config));
-    return FromLlama(config, spec);
+    MW_ASSIGN_OR_RETURN(Model model, FromLlama(config, spec));
+    MW_TRY(NotePadToken(json, model));
+    return model;
   }
   return Fail(Unimplemented(
       fmt::format("config.json: model_type '{}' is not supported; known: gpt2, llama", type)));

@@ -41,6 +41,8 @@ struct Model {
   int64_t vocabulary = 0;
   int64_t max_sequence = 0;  // 0: any
   int64_t param_count = 0;
+  std::vector<std::string> notes =
+      {};  // what a config.json says and has no effect here, for people
 };
 
 // Errors: kInvalidArgument naming an unknown model or flavor (and the known ones), a field that the

@@ -39,13 +39,27 @@ struct Tensor {
   int64_t elements() const { return type->elements(); }
 };
 
-// Where `feed` nodes get their rows. Implemented by the worker (token files); by vectors in tests.
+// Where `feed` nodes get their rows. Implemented by the worker (data files, what a client sends);
+// by vectors in tests.
 class FeedSource {
  public:
   virtual ~FeedSource() = default;
-  // Writes the window of tokens [row_length] of sample `sample` (global, 0-based: step *
-  // global_batch + row).
+  // Writes row `sample` (global, 0-based: step * global_batch + row) of the input `source`: the
+  // bytes of the feed's dims behind the first, in its dtype. Of a feed without rows (batch 0)
+  // `sample` is the step, and `row` all of the value.
+  virtual Status ReadRow(const std::string& source, int64_t sample, std::span<std::byte> row) = 0;
+};
+
+// A source whose rows are windows of tokens.
+class TokenSource : public FeedSource {
+ public:
+  // Writes the window of tokens [row_length].
   virtual Status ReadSample(const std::string& source, int64_t sample, std::span<int32_t> row) = 0;
+  // REQUIRES a row of whole i32, aligned.
+  Status ReadRow(const std::string& source, int64_t sample, std::span<std::byte> row) final {
+    return ReadSample(source, sample,
+                      {reinterpret_cast<int32_t*>(row.data()), row.size() / sizeof(int32_t)});
+  }
 };
 
 // Told how long each node of an executable took. Called on the device's thread.

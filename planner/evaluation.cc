@@ -1,30 +1,71 @@
 #include "planner/evaluation.h"
 
+#include <utility>
+
+#include "ir/builder.h"
 #include "ir/rewrite.h"
 
 namespace meshwright::planner {
+namespace {
 
-Result<ir::Graph> MakeEvaluationGraph(const ir::Graph& loss) {
-  const auto emit = [](ir::Builder& builder, const ir::Node& node,
-                       const std::vector<ValueId>& inputs,
-                       const std::vector<ir::TensorType>& types) {
-    if (node.op == ir::Op::kDropout) return std::vector<ValueId>{inputs[0]};
+using ir::Op;
+
+// Of `validated`, inputs of the job's data become those of the validation.
+Result<ir::Graph> WithoutDropout(const ir::Graph& graph, const ir::JobProgram* validated) {
+  const auto emit = [&](ir::Builder& builder, const ir::Node& node,
+                        const std::vector<ValueId>& inputs,
+                        const std::vector<ir::TensorType>& types) {
+    if (node.op == Op::kDropout) return std::vector<ValueId>{inputs[0]};
     ir::Attrs attrs = node.attrs;
     if (attrs.Has("dropout")) attrs.Set("dropout", 0.0);  // of attention's probabilities
-    if (node.op == ir::Op::kFeed) attrs.Set("source", "validation");
+    const bool validates = node.op == Op::kFeed && validated != nullptr &&
+                           validated->OriginOf(attrs.Str("source")) == ir::InputFrom::kData;
+    if (validates) attrs.Set("source", ir::ValidationFeed(attrs.Str("source")));
     return builder.Add(node.op, inputs, attrs, types);
   };
-  MW_ASSIGN_OR_RETURN(ir::Graph forward, ir::RewriteGraph(loss, emit));
-  const ValueId loss_sum = forward.Output("loss_sum");
-  const ValueId count = forward.Output("count");
-  forward.outputs.clear();
-  ir::Builder builder(std::move(forward));
+  return ir::RewriteGraph(graph, emit);
+}
+
+std::vector<std::string> NamesOf(const ir::Graph& graph) {
+  std::vector<std::string> names;
+  for (const ir::NamedValue& output : graph.outputs) names.push_back(output.name);
+  return names;
+}
+
+}  // namespace
+
+Result<ir::Graph> MakeForwardGraph(const ir::Graph& graph) {
+  MW_ASSIGN_OR_RETURN(ir::Graph forward, WithoutDropout(graph, nullptr));
+  return ReportInUpdate(std::move(forward), NamesOf(graph));
+}
+
+Result<ir::Graph> MakeEvaluationGraph(const ir::Graph& loss, const ir::JobProgram& trained) {
+  MW_ASSIGN_OR_RETURN(ir::Graph forward, WithoutDropout(loss, &trained));
+  return ReportInUpdate(std::move(forward), NamesOf(loss));
+}
+
+// A sum of one operand, or a reshape to the same shape, carries a value into the update phase.
+Result<ir::Graph> ReportInUpdate(ir::Graph graph, const std::vector<std::string>& outputs) {
+  ir::Builder builder(std::move(graph));
   builder.SetLayer(-1);
   builder.SetPhase(ir::Phase::kUpdate);
-  // One-operand sums carry the values into the update phase, where microbatches have been added up.
-  builder.SetOutput("loss_sum", builder.AddOne(ir::Op::kSum, {loss_sum}));
-  builder.SetOutput("count", builder.AddOne(ir::Op::kSum, {count}));
+  for (const std::string& name : outputs) {
+    const ValueId value = builder.graph().Output(name);
+    const ir::TensorType type = builder.type(value);
+    const ValueId carried = type.rank() == 0 && ir::IsFloating(type.dtype)
+                                ? builder.AddOne(Op::kSum, {value})
+                                : builder.AddOne(Op::kReshape, {value}, {}, {type});
+    builder.SetOutput(name, carried);
+  }
   return builder.Finish();
+}
+
+std::vector<std::string> OwnOutputs(const ir::Graph& loss) {
+  std::vector<std::string> own;
+  for (const std::string& name : NamesOf(loss)) {
+    if (name != "loss_sum" && name != "count") own.push_back(name);
+  }
+  return own;
 }
 
 }  // namespace meshwright::planner

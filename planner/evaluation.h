@@ -1,14 +1,30 @@
-// The validation graph of a training job: the loss without dropout, reading the validation split,
-// summed over a batch.
+// Programs that are not trained: what a graph gives out, in the update phase, where microbatches
+// and data shards have been added up.
+//
+// Thread rule: pure functions.
 #pragma once
+
+#include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "ir/graph.h"
+#include "ir/job.h"
 
 namespace meshwright::planner {
 
-// Outputs "loss_sum" and "count" of the result are update nodes: they are summed over microbatches
-// and data shards.
-Result<ir::Graph> MakeEvaluationGraph(const ir::Graph& loss);
+// `graph` as it is run forward: without dropout; its outputs become update nodes. Scalars are
+// summed over microbatches and data shards, tensors stay split as they are made.
+Result<ir::Graph> MakeForwardGraph(const ir::Graph& graph);
+
+// The validation of a training job: the forward graph of its loss, whose inputs of the job's data
+// read the rows that are never trained on.
+Result<ir::Graph> MakeEvaluationGraph(const ir::Graph& loss, const ir::JobProgram& trained);
+
+// The outputs named become results of update nodes.
+Result<ir::Graph> ReportInUpdate(ir::Graph graph, const std::vector<std::string>& outputs);
+
+// What a loss graph gives out besides its loss and count.
+std::vector<std::string> OwnOutputs(const ir::Graph& loss);
 
 }  // namespace meshwright::planner

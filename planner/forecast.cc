@@ -65,24 +65,56 @@ struct RunCost {
   std::array<double, mesh::kLinkClassCount> bytes_by_link = {};
 };
 
+// Of what devices of a host could do together, what its cores let them.
+double CoreShare(const std::vector<CoreUse>& uses, int host, double threads) {
+  for (const CoreUse& use : uses) {
+    if (use.host == host) return std::min(1.0, static_cast<double>(use.cores) / threads);
+  }
+  return 1;
+}
+
+// `topology`: as the programs see it.
+double PeakOfDevices(const Plan& plan, const mesh::Topology& topology, ir::DType dtype) {
+  const std::vector<CoreUse> uses = CoreUses(topology);
+  std::map<int, std::pair<double, double>> shared;  // by host: peak, threads
+  double peak = 0;
+  for (const ir::Program& program : plan.Main()) {
+    const int first = program.device.value();
+    const int end = first + static_cast<int>(plan.DevicesOf(program));
+    for (int device = first; device < end; ++device) {
+      const CoreUse& use = uses[static_cast<size_t>(device)];
+      const mesh::SharedProfile& profile = topology.devices[static_cast<size_t>(device)].profile;
+      const double own = (profile ? *profile : *mesh::DefaultDeviceProfile()).PeakOf(dtype);
+      if (use.host < 0) {
+        peak += own;
+      } else {
+        shared[use.host].first += own;
+        shared[use.host].second += static_cast<double>(use.threads);
+      }
+    }
+  }
+  for (const auto& [host, sums] : shared) peak += sums.first * CoreShare(uses, host, sums.second);
+  return peak;
+}
+
 class Forecaster {
  public:
   Forecaster(const Plan& plan, const mesh::Topology& topology)
       : plan_(plan), topology_(TopologyOf(plan.layout, topology)), model_(topology_) {}
 
   Result<Forecast> Run() {
-    for (const ir::Program& program : plan_.step) {
+    for (const ir::Program& program : plan_.Main()) {
       if (program.device.value() < model_.device_count()) continue;
       return Fail(InvalidArgument(
           fmt::format("forecast: the plan has a program for device {}, the cluster {} devices",
                       program.device.value(), model_.device_count())));
     }
-    for (const ir::Program& program : plan_.step) AddRunCosts(program);
-    MW_ASSIGN_OR_RETURN(forecast_.simulation, Simulate(plan_.step, Costs()));
+    for (const ir::Program& program : plan_.Main()) AddRunCosts(program);
+    MW_ASSIGN_OR_RETURN(forecast_.simulation, Simulate(plan_.Main(), Costs()));
     forecast_.step_s = forecast_.simulation.makespan_s;
-    for (const ir::Program& program : plan_.step) AddTraffic(program);
+    for (const ir::Program& program : plan_.Main()) AddTraffic(program);
     SetRates();
-    forecast_.memory = MemoryOverTime(plan_.step, forecast_.simulation);
+    forecast_.memory = MemoryOverTime(plan_.Main(), forecast_.simulation);
     return std::move(forecast_);
   }
 
@@ -204,37 +236,6 @@ class Forecaster {
     forecast_.bytes_by_link[static_cast<size_t>(link)] += bytes;
   }
 
-  // Of the plan's devices together; those that share cores cannot all run at their peak.
-  double PeakFlops() const {
-    const auto most = std::max_element(product_flops_.begin(), product_flops_.end());
-    const auto dtype = static_cast<ir::DType>(most - product_flops_.begin());
-    std::map<int, std::pair<double, double>> shared;  // by host: peak, threads
-    double peak = 0;
-    for (const ir::Program& program : plan_.step) {
-      const int first = program.device.value();
-      const int end = first + static_cast<int>(plan_.DevicesOf(program));
-      for (int device = first; device < end; ++device) {
-        const CoreUse& use = core_uses_[static_cast<size_t>(device)];
-        const double own = model_.ProfileOf(device).PeakOf(dtype);
-        if (use.host < 0) {
-          peak += own;
-        } else {
-          shared[use.host].first += own;
-          shared[use.host].second += static_cast<double>(use.threads);
-        }
-      }
-    }
-    for (const auto& [host, sums] : shared) peak += sums.first * CoreShare(host, sums.second);
-    return peak;
-  }
-
-  double CoreShare(int host, double threads) const {
-    for (const CoreUse& use : core_uses_) {
-      if (use.host == host) return std::min(1.0, static_cast<double>(use.cores) / threads);
-    }
-    return 1;
-  }
-
   void SetRates() {
     double busy_s = 0, idle_s = 0;
     for (const double s : forecast_.simulation.busy_s) busy_s += s;
@@ -242,7 +243,9 @@ class Forecaster {
     if (busy_s > 0) forecast_.idle_of_busy = idle_s / busy_s;
     if (busy_s > 0) forecast_.idle_of_total = idle_s / (busy_s + idle_s);
     for (const double flops : product_flops_) forecast_.hardware_flops += flops;
-    forecast_.peak_flops_per_s = PeakFlops();
+    const auto most = std::max_element(product_flops_.begin(), product_flops_.end());
+    const auto dtype = static_cast<ir::DType>(most - product_flops_.begin());
+    forecast_.peak_flops_per_s = PeakOfDevices(plan_, topology_, dtype);
     const double possible = forecast_.step_s * forecast_.peak_flops_per_s;
     if (possible <= 0) return;
     forecast_.tokens_per_s = plan_.tokens_per_step / forecast_.step_s;
@@ -275,12 +278,16 @@ std::vector<CoreUse> CoreUses(const mesh::Topology& topology) {
   return uses;
 }
 
+double PeakFlopsPerS(const Plan& plan, const mesh::Topology& topology, ir::DType dtype) {
+  return PeakOfDevices(plan, TopologyOf(plan.layout, topology), dtype);
+}
+
 Result<Forecast> ForecastStep(const Plan& plan, const mesh::Topology& topology) {
   return Forecaster(plan, topology).Run();
 }
 
 std::string ForecastTrace(const Plan& plan, const Forecast& forecast) {
-  return ToChromeTrace(plan.step, forecast.simulation, forecast.memory);
+  return ToChromeTrace(plan.Main(), forecast.simulation, forecast.memory);
 }
 
 }  // namespace meshwright::planner

@@ -55,6 +55,10 @@ struct Forecast {
   Simulation simulation;
 };
 
+// What the plan's devices reach together in products of this type; those that share cores cannot
+// all run at their peak. REQUIRES: the topology has the plan's devices.
+double PeakFlopsPerS(const Plan& plan, const mesh::Topology& topology, ir::DType dtype);
+
 // Errors: kInvalidArgument when the plan has more devices than the topology, and as Simulate.
 Result<Forecast> ForecastStep(const Plan& plan, const mesh::Topology& topology);
 

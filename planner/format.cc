@@ -65,11 +65,11 @@ std::string MemoryTable(const Plan& plan) {
   text += fmt::format(" {:>12}  (MiB; kinds at the fullest moment)\n", "allocated");
   for (size_t i = 0; i < plan.memory.size();) {
     const std::string numbers = MemoryNumbers(plan.memory[i]);
-    const int64_t first = plan.step[i].device.value();
+    const int64_t first = plan.Main()[i].device.value();
     int64_t end = first;  // behind the last device of the line
-    while (i < plan.memory.size() && (end == first || (plan.step[i].device.value() == end &&
+    while (i < plan.memory.size() && (end == first || (plan.Main()[i].device.value() == end &&
                                                        MemoryNumbers(plan.memory[i]) == numbers))) {
-      end = plan.step[i].device.value() + plan.DevicesOf(plan.step[i]);
+      end = plan.Main()[i].device.value() + plan.DevicesOf(plan.Main()[i]);
       ++i;
     }
     text += fmt::format("{:<9}{}\n", FormatDevices(plan.layout, first, end - first), numbers);
@@ -91,8 +91,8 @@ std::string FormatPlan(const Plan& plan, bool with_programs, const std::string& 
   }
   for (const std::string& note : plan.notes) text += fmt::format("note: {}\n", note);
   if (!with_programs) return text;
-  for (const auto* programs : {&plan.init, &plan.step, &plan.eval}) {
-    for (const ir::Program& program : *programs)
+  for (const auto& [name, programs] : plan.programs) {
+    for (const ir::Program& program : programs)
       text += fmt::format("\n{}", ir::FormatProgram(program));
   }
   return text;

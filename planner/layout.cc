@@ -28,11 +28,12 @@ int64_t LargestDivisor(int64_t n, int64_t limit) {
 Status CheckDevices(const Layout& layout, int64_t device_count) {
   if (layout.device_count() <= device_count) return OkStatus();
   if (!layout.stage_degrees.empty()) {
-    return InvalidArgument(fmt::format(
-        "parallel.stage_meshes={} needs {} devices, the cluster has {}; start {} more device(s) or "
-        "choose smaller meshes",
-        FormatStageDegrees(layout.stage_degrees), layout.device_count(), device_count,
-        layout.device_count() - device_count));
+    return InvalidField(
+        "parallel.stage_meshes",
+        fmt::format("is {}, which needs {} devices, the cluster has {}; start {} more device(s) or "
+                    "choose smaller meshes",
+                    FormatStageDegrees(layout.stage_degrees), layout.device_count(), device_count,
+                    layout.device_count() - device_count));
   }
   return InvalidArgument(
       fmt::format("data={} x tensor={} x pipeline={} needs {} devices, the cluster has {}; start "
@@ -98,16 +99,16 @@ Result<std::vector<int>> ParsePartLayers(const std::string& text) {
     const int times = factors.size() == 1 ? 1 : Positive(factors[1]);
     if (count == 0 || times == 0 || factors.size() > 2) {
       return Fail(
-          InvalidArgument(fmt::format("parallel.part_layers is '{}': '{}' is no number of layers; "
-                                      "write the layers of each part "
-                                      "as in \"6,6\", or \"6*2\"",
-                                      text, field)));
+          InvalidField("parallel.part_layers", fmt::format("is '{}': '{}' is no number of layers; "
+                                                           "write the layers of each part "
+                                                           "as in \"6,6\", or \"6*2\"",
+                                                           text, field)));
     }
     if (counts.size() + static_cast<size_t>(times) > kMostParts) {
-      return Fail(InvalidArgument(
-          fmt::format("parallel.part_layers has more than {} parts; a model has no more parts than "
-                      "layers",
-                      kMostParts)));
+      return Fail(InvalidField("parallel.part_layers",
+                               fmt::format("has more than {} parts; a model has no more parts than "
+                                           "layers",
+                                           kMostParts)));
     }
     counts.insert(counts.end(), static_cast<size_t>(times), count);
   }
@@ -136,33 +137,35 @@ Result<std::vector<int>> TakePartLayers(const std::string& text, const PartCount
   const auto sum = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   const auto parts = static_cast<int64_t>(counts.size());
   if (sum == layer_count && wanted.Allows(parts)) return counts;
-  return Fail(InvalidArgument(
-      fmt::format("parallel.part_layers is '{}': {} parts of together {} layers, but pipeline x "
-                  "chunks has {} parts and the model {} layers",
-                  text, parts, sum, wanted.ToString(), layer_count)));
+  return Fail(InvalidField("parallel.part_layers",
+                           fmt::format("is '{}': {} parts of together {} layers, but pipeline x "
+                                       "chunks has {} parts and the model {} layers",
+                                       text, parts, sum, wanted.ToString(), layer_count)));
 }
 
 Status TakeTensorAxes(const ir::ParallelSpec& wanted, Layout& layout) {
   if (wanted.tensor_axes.empty()) return OkStatus();
   if (wanted.shardings != "search") {
-    return InvalidArgument(
-        fmt::format("parallel.tensor_axes is '{}', but parallel.shardings is \"{}\": the rules "
-                    "split one tensor axis; use shardings = \"search\"",
-                    wanted.tensor_axes, wanted.shardings));
+    return InvalidField("parallel.tensor_axes",
+                        fmt::format("is '{}', but shardings is \"{}\": the rules "
+                                    "split one tensor axis; use shardings = \"search\"",
+                                    wanted.tensor_axes, wanted.shardings));
   }
   MW_ASSIGN_OR_RETURN(layout.tensor_axes, ParseTensorAxes(wanted.tensor_axes));
   if (!wanted.stage_meshes.empty()) {
-    return InvalidArgument(
-        fmt::format("parallel.tensor_axes is '{}' and parallel.stage_meshes '{}': stages that name "
-                    "their meshes have one tensor axis; leave one of them open",
+    return InvalidField(
+        "parallel.tensor_axes",
+        fmt::format("is '{}', but stages name their meshes ('{}') and have one tensor axis each; "
+                    "leave one of them open",
                     wanted.tensor_axes, wanted.stage_meshes));
   }
   int64_t product = 1;
   for (const int64_t size : layout.tensor_axes) product *= size;
   if (wanted.tensor > 0 && wanted.tensor != product) {
-    return InvalidArgument(fmt::format(
-        "parallel.tensor_axes is '{}', a grid of {}, but tensor={}; leave one of them open",
-        wanted.tensor_axes, product, wanted.tensor));
+    return InvalidField(
+        "parallel.tensor_axes",
+        fmt::format("is '{}', a grid of {}, but the tensor degree is {}; leave one of them open",
+                    wanted.tensor_axes, product, wanted.tensor));
   }
   layout.tensor = product;
   std::erase(layout.tensor_axes, 1);
@@ -179,12 +182,13 @@ Status TakeStageMeshes(const ir::ParallelSpec& wanted, Layout& layout) {
       wanted.pipeline > 0 && wanted.pipeline != static_cast<int64_t>(degrees.size());
   if (wanted.data > 0 || wanted.tensor > 0 || other_count) {
     std::vector<std::string> given;
-    if (wanted.data > 0) given.push_back(fmt::format("parallel.data = {}", wanted.data));
-    if (wanted.tensor > 0) given.push_back(fmt::format("parallel.tensor = {}", wanted.tensor));
-    if (other_count) given.push_back(fmt::format("parallel.pipeline = {}", wanted.pipeline));
-    return InvalidArgument(fmt::format(
-        "parallel.stage_meshes is '{}', {} meshes, but {} is given, too; leave one of them open",
-        wanted.stage_meshes, degrees.size(), fmt::join(given, " and ")));
+    if (wanted.data > 0) given.push_back(fmt::format("a data degree of {}", wanted.data));
+    if (wanted.tensor > 0) given.push_back(fmt::format("a tensor degree of {}", wanted.tensor));
+    if (other_count) given.push_back(fmt::format("a pipeline degree of {}", wanted.pipeline));
+    return InvalidField(
+        "parallel.stage_meshes",
+        fmt::format("is '{}', {} meshes, but {} is given, too; leave one of them open",
+                    wanted.stage_meshes, degrees.size(), fmt::join(given, " and ")));
   }
   SetStageDegrees(degrees, layout);
   return OkStatus();
@@ -358,10 +362,10 @@ Result<std::vector<StageDegrees>> ParseStageDegrees(const std::string& text) {
     if (valid && stage.data >= 1 && stage.data <= kMost && stage.tensor >= 1 &&
         stage.tensor <= kMost)
       continue;
-    return Fail(InvalidArgument(
-        fmt::format("parallel.stage_meshes is '{}': '{}' is no mesh; write data x tensor of each "
-                    "stage as in \"2x1,1x1\"",
-                    text, field)));
+    return Fail(InvalidField("parallel.stage_meshes",
+                             fmt::format("is '{}': '{}' is no mesh; write data x tensor of each "
+                                         "stage as in \"2x1,1x1\"",
+                                         text, field)));
   }
   return degrees;
 }
@@ -373,23 +377,25 @@ Result<std::vector<int64_t>> ParseTensorAxes(const std::string& text) {
     const char* const end = field.data() + field.size();
     const auto [at, error] = std::from_chars(field.data(), end, size);
     if (error != std::errc() || at != end || size < 1 || size > kMostTensor) {
-      return Fail(InvalidArgument(fmt::format(
-          "parallel.tensor_axes is '{}': '{}' is no size of an axis; write sizes as in \"2x2\"",
-          text, field)));
+      return Fail(
+          InvalidField("parallel.tensor_axes",
+                       fmt::format("is '{}': '{}' is no size of an axis; write sizes as in \"2x2\"",
+                                   text, field)));
     }
     axes.push_back(size);
   }
   if (axes.size() > kMostTensorAxes) {
-    return Fail(InvalidArgument(fmt::format(
-        "parallel.tensor_axes is '{}': a grid has at most {} axes", text, kMostTensorAxes)));
+    return Fail(
+        InvalidField("parallel.tensor_axes",
+                     fmt::format("is '{}': a grid has at most {} axes", text, kMostTensorAxes)));
   }
   int64_t devices = 1;
   for (const int64_t size : axes) devices *= size;
   if (devices <= kMostTensor) return axes;
-  return Fail(InvalidArgument(
-      fmt::format("parallel.tensor_axes is '{}': a grid of {} devices; a tensor group has at most "
-                  "{}",
-                  text, devices, kMostTensor)));
+  return Fail(
+      InvalidField("parallel.tensor_axes",
+                   fmt::format("is '{}': a grid of {} devices; a tensor group has at most {}", text,
+                               devices, kMostTensor)));
 }
 
 std::string FormatStageDegrees(const std::vector<StageDegrees>& degrees) {

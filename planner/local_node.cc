@@ -33,42 +33,16 @@ void SetOffsets(Attrs& attrs, const ir::TensorType& global, const Sharding& shar
 Attrs LocalAttrs(const Graph& graph, const Node& node, const NodeStrategy& strategy,
                  const mesh::Mesh& mesh) {
   Attrs attrs = node.attrs;
-  switch (node.op) {
-    case Op::kEmbedding:
-    case Op::kDropout:
-    case Op::kRotary:
-    case Op::kCrossEntropyGrad:
-    case Op::kPick:
-      SetOffsets(attrs, graph.type(node.inputs[0]), strategy.operands[0]);
-      break;
-    case Op::kAttention:
-    case Op::kAttentionGrad:
-      if (attrs.Has("dropout")) {
-        SetOffsets(attrs, graph.type(node.inputs[0]), strategy.operands[0]);
-      }
-      break;
-    case Op::kAttentionQkv:
-      if (attrs.Has("dropout")) {
-        SetOffsets(attrs, graph.type(node.outputs[0]), strategy.results[0]);
-      }
-      break;
-    case Op::kAttentionQkvGrad:
-      if (attrs.Has("dropout")) {
-        SetOffsets(attrs, graph.type(node.inputs[1]), strategy.operands[1]);
-      }
-      break;
-    case Op::kFeed:
-    case Op::kRandomNormal:
-      SetOffsets(attrs, graph.type(node.outputs[0]), strategy.results[0]);
-      break;
-    case Op::kEmbeddingGrad: {
-      const ir::TensorType& table = graph.type(node.outputs[0]);
-      SetOffsets(attrs, table, strategy.results[0]);
-      attrs.Set("rows", mesh::LocalDims(table.dims, strategy.results[0], mesh)[0]);
-      break;
-    }
-    default:
-      break;
+  if (const std::optional<ir::Positioned> placed = ir::PositionsOf(node)) {
+    const ValueId value =
+        placed->is_result ? node.outputs[placed->index] : node.inputs[placed->index];
+    const std::vector<Sharding>& shardings =
+        placed->is_result ? strategy.results : strategy.operands;
+    SetOffsets(attrs, graph.type(value), shardings[placed->index]);
+  }
+  if (node.op == Op::kEmbeddingGrad) {
+    const ir::TensorType& table = graph.type(node.outputs[0]);
+    attrs.Set("rows", mesh::LocalDims(table.dims, strategy.results[0], mesh)[0]);
   }
   return attrs;
 }
@@ -110,8 +84,7 @@ std::vector<ValueId> EmitGroupedSum(ir::Builder& builder, const ir::TensorType& 
   std::vector<ValueId> sums;
   for (const auto& [sharding, values] : groups) {
     const ValueId sum = values.size() == 1 ? values[0] : builder.AddOne(Op::kSum, values);
-    Result<ValueId> whole =
-        EmitReshard(builder, type, sum, sharding, Sharding::Replicated(0), mesh);
+    Result<ValueId> whole = EmitReshard(builder, type, sum, sharding, strategy.results[0], mesh);
     if (!whole.has_value()) {
       builder.Fail(whole.error());
       return {ValueId()};
@@ -133,8 +106,25 @@ const char* KindText(ir::PartialKind kind) {
   return "sum";
 }
 
+// 1 on the first device along the axes, 0 on the others: the own block of a one and zeros.
+ValueId EmitIsFirst(ir::Builder& builder, ir::DType dtype, const mesh::AxisList& axes,
+                    const mesh::Mesh& mesh) {
+  const ValueId one =
+      builder.AddOne(Op::kConstant, {}, {{"value", 1.0}}, {ir::TensorType{dtype, {1}}});
+  const ValueId ones = builder.AddOne(
+      Op::kPad, {one},
+      {{"dim", int64_t{0}}, {"before", int64_t{0}}, {"after", mesh.SizeOf(axes) - 1}});
+  const ValueId own = builder.AddOne(Op::kShardSlice, {ones}, {{"axes", axes}, {"dim", int64_t{0}}},
+                                     {ir::TensorType{dtype, {1}}});
+  return builder.AddOne(Op::kReshape, {own}, {}, {ir::TensorType{dtype, {}}});
+}
+
 ValueId EmitStep(ir::Builder& builder, ValueId local, const mesh::ReshardStep& step,
-                 const ir::TensorType& type) {
+                 const ir::TensorType& type, const mesh::Mesh& mesh) {
+  if (step.kind == mesh::StepKind::kMakePartial) {
+    return builder.AddOne(Op::kMulScalar,
+                          {local, EmitIsFirst(builder, type.dtype, step.axes, mesh)});
+  }
   Attrs attrs{{"axes", step.axes}};
   Op op = Op::kAllReduce;
   switch (step.kind) {
@@ -158,6 +148,8 @@ ValueId EmitStep(ir::Builder& builder, ValueId local, const mesh::ReshardStep& s
       op = Op::kAllToAll;
       attrs.Set("split_dim", int64_t{step.dim});
       attrs.Set("concat_dim", int64_t{step.from_dim});
+      break;
+    case mesh::StepKind::kMakePartial:
       break;
   }
   return builder.AddOne(op, {local}, attrs, {type});
@@ -250,7 +242,7 @@ Result<ValueId> EmitReshard(ir::Builder& builder, const ir::TensorType& global_t
       const mesh::ReshardPath path,
       mesh::FindReshardPath(type, WithoutAxis(from, kMicro), WithoutAxis(to, kMicro), space));
   for (const mesh::ReshardStep& step : path.steps) {
-    local = EmitStep(builder, local, step, LocalType(type, step.result, space));
+    local = EmitStep(builder, local, step, LocalType(type, step.result, space), space);
   }
   MW_TRY(builder.status());
   return local;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <tuple>
 #include <utility>
 
@@ -55,14 +56,26 @@ const std::vector<const T*>& FoundOr(const std::map<PieceKey, std::vector<const 
   return it == map.end() ? kNothing : it->second;
 }
 
+// Where the slots of a program lie. Devices of a stage mostly have slots of the same sizes and
+// lives, so that the first one's places are the others', too.
+struct PlacedSlots {
+  std::vector<ir::Lifetime> lifetimes;
+  std::vector<std::shared_ptr<const ir::Graph>> graphs;  // of the executables
+  ir::Placement placement;
+  int64_t workspace_bytes = 0;
+};
+
 class DeviceLowering {
  public:
-  DeviceLowering(const LowerInput& input, const LoweringIndex& index, int stage, int64_t position)
+  // `known`: of another device of the stage; null: none.
+  DeviceLowering(const LowerInput& input, const LoweringIndex& index, int stage, int64_t position,
+                 const PlacedSlots* known)
       : input_(input),
         partition_(*input.partition),
         index_(index),
         stage_(stage),
         position_(position),
+        known_(known),
         mesh_(StageMesh(*input.layout, stage)),
         slots_(partition_.tensors.size()) {
     program_.name = input.name;
@@ -88,6 +101,9 @@ class DeviceLowering {
     MW_TRY(PlaceSlots());
     return std::move(program_);
   }
+
+  // Of the program that Run made.
+  PlacedSlots TakePlaced() { return std::move(placed_); }
 
  private:
   const StageTensor& Tensor(TensorIndex index) const {
@@ -135,7 +151,7 @@ class DeviceLowering {
     slot.name = slot.persistent ? tensor.name : fmt::format("{}#{}", tensor.name, instance);
     if (slot.persistent) {
       slot.global_dims = tensor.global_type.dims;
-      slot.box = mesh::LocalBox(tensor.global_type.dims, tensor.sharding, mesh_, position_);
+      slot.box = BoxOf(tensor, position_);
     }
     const SlotId id(static_cast<int32_t>(program_.slots.size()));
     program_.slots.push_back(std::move(slot));
@@ -207,28 +223,31 @@ class DeviceLowering {
     const DeviceIndex to = outgoing ? peer : program_.device;
     const std::string name =
         fmt::format("{}/{}/{}-{}", input_.name, PieceName(reader), from.value(), to.value());
-    program_.channels.push_back(
-        {outgoing, peer,
-         kMicrobatchesInFlight * MessagesPerMicrobatch(peer_stage, peer_position, outgoing, reader),
-         bytes, name});
+    program_.channels.push_back({outgoing, peer,
+                                 MessagesInFlight(peer_stage, peer_position, outgoing, reader),
+                                 bytes, name});
     return it->second;
   }
 
-  // Messages of one microbatch on a channel: with room for fewer, a stage could wait in the middle
-  // of a microbatch for a reader that waits for it.
-  int32_t MessagesPerMicrobatch(int peer_stage, int64_t peer_position, bool outgoing,
-                                const PieceKey& reader) const {
+  // Messages that a channel holds, of whole microbatches: with room for fewer, a stage could wait
+  // in the middle of one for a reader that waits for it.
+  int32_t MessagesInFlight(int peer_stage, int64_t peer_position, bool outgoing,
+                           const PieceKey& reader) const {
     int32_t count = 0;
+    const PipelineShape shape = input_.layout->shape();
     for (const Transfer* transfer : FoundOr(index_.received_before, reader)) {
       const int from_stage = Tensor(transfer->import->source).stage;
       const int to_stage = Tensor(transfer->import->destination).stage;
       if ((outgoing ? from_stage : to_stage) != stage_ ||
           (outgoing ? to_stage : from_stage) != peer_stage)
         continue;
+      const int32_t microbatches =
+          MicrobatchesBetween(shape, input_.microbatches,
+                              transfer->import->after.chunk != transfer->import->before.chunk);
       for (const mesh::Tile& tile : transfer->tiles) {
         const int64_t mine = outgoing ? SenderOf(tile) : tile.to_position;
         const int64_t theirs = outgoing ? tile.to_position : SenderOf(tile);
-        if (mine == position_ && theirs == peer_position) ++count;
+        if (mine == position_ && theirs == peer_position) count += microbatches;
       }
     }
     return count;
@@ -237,6 +256,7 @@ class DeviceLowering {
   // ---- ends of lives ----
 
   void AddReports() {
+    AddOutputs();
     if (program_.device.value() != ReportingDevice(*input_.layout)) return;
     for (const Report& report : partition_.reports) {
       const std::vector<SlotId>& known = slots_[static_cast<size_t>(report.tensor)];
@@ -244,9 +264,31 @@ class DeviceLowering {
     }
   }
 
+  // Of equal blocks the one on the first device.
+  void AddOutputs() {
+    for (const Report& output : partition_.outputs) {
+      const StageTensor& tensor = Tensor(output.tensor);
+      const std::vector<SlotId>& known = slots_[static_cast<size_t>(output.tensor)];
+      if (tensor.stage != stage_ || known.empty() || !known[0].valid()) continue;
+      const ir::Box box = BoxOf(tensor, position_);
+      bool first = true;
+      for (int64_t p = 0; p < position_ && first; ++p) first = BoxOf(tensor, p) != box;
+      if (!first) continue;
+      ir::Slot& slot = program_.slots[static_cast<size_t>(known[0].value())];
+      slot.global_dims = tensor.global_type.dims;
+      slot.box = box;
+      program_.outputs.push_back({output.name, known[0]});
+    }
+  }
+
+  ir::Box BoxOf(const StageTensor& tensor, int64_t position) const {
+    return mesh::LocalBox(tensor.global_type.dims, tensor.sharding, mesh_, position);
+  }
+
   bool IsReport(SlotId id) const {
-    return std::any_of(program_.reports.begin(), program_.reports.end(),
-                       [&](const auto& r) { return r.slot == id; });
+    const auto reads = [&](const Program::Report& report) { return report.slot == id; };
+    return std::any_of(program_.reports.begin(), program_.reports.end(), reads) ||
+           std::any_of(program_.outputs.begin(), program_.outputs.end(), reads);
   }
 
   // The last instruction of each slot; -1: none.
@@ -293,7 +335,7 @@ class DeviceLowering {
   // Arena: transient slots by the nodes that write and read them, then the workspace of the largest
   // executable. What cannot fit wherever slots are placed is refused before they are.
   Status PlaceSlots() {
-    std::vector<ir::Lifetime> lifetimes;
+    std::vector<ir::Lifetime>& lifetimes = placed_.lifetimes;
     std::vector<size_t> owners;
     const SlotSpans spans = SpansOf(program_);
     int64_t persistent_bytes = 0;
@@ -306,16 +348,19 @@ class DeviceLowering {
       owners.push_back(s);
     }
     for (const ir::Executable& executable : program_.executables) {
-      program_.workspace_bytes =
-          std::max(program_.workspace_bytes, ir::PlanWorkspace(*executable.graph).bytes);
+      placed_.graphs.push_back(executable.graph);
     }
+    const bool same_graphs = known_ != nullptr && known_->graphs == placed_.graphs;
+    placed_.workspace_bytes = same_graphs ? known_->workspace_bytes : MostWorkspaceBytes();
+    program_.workspace_bytes = placed_.workspace_bytes;
     if (input_.topology) {
       const int64_t least_bytes =
           persistent_bytes + ir::MostLiveBytes(lifetimes) + program_.workspace_bytes;
-      MW_TRY(CheckDeviceMemory(*input_.topology, program_.device, least_bytes,
-                               input_.layout->microbatches));
+      MW_TRY(CheckDeviceMemory(*input_.topology, program_.device, least_bytes, *input_.layout));
     }
-    const ir::Placement placement = ir::PlaceLifetimes(lifetimes);
+    const bool same_slots = known_ != nullptr && known_->lifetimes == lifetimes;
+    if (!same_slots) placed_.placement = ir::PlaceLifetimes(lifetimes);
+    const ir::Placement& placement = same_slots ? known_->placement : placed_.placement;
     for (size_t i = 0; i < owners.size(); ++i)
       program_.slots[owners[i]].offset_bytes = placement.offset_bytes[i];
     program_.workspace_offset = placement.bytes;
@@ -323,13 +368,23 @@ class DeviceLowering {
     return OkStatus();
   }
 
+  int64_t MostWorkspaceBytes() const {
+    int64_t most = 0;
+    for (const ir::Executable& executable : program_.executables) {
+      most = std::max(most, ir::PlanWorkspace(*executable.graph).bytes);
+    }
+    return most;
+  }
+
   const LowerInput& input_;
   const Partition& partition_;
   const LoweringIndex& index_;
   const int stage_;
   const int64_t position_;
+  const PlacedSlots* const known_;
   const mesh::Mesh mesh_;
   Program program_;
+  PlacedSlots placed_;
   // [tensor][microbatch, or 0 where the tensor has one instance per step]; not valid: not yet.
   std::vector<std::vector<SlotId>> slots_;
   std::map<std::tuple<bool, int32_t, PieceKey>, ChannelId> channels_;  // outgoing, peer, reader
@@ -353,6 +408,38 @@ Result<Transfer> PlanImport(const Partition& partition, const Import& import,
                                                          WithoutAxis(destination.sharding, kMicro),
                                                          StageMesh(layout, destination.stage)));
   return transfer;
+}
+
+// The first device of each stage, then the others with its places.
+Result<std::vector<Program>> LowerAll(const LowerInput& input, const LoweringIndex& index) {
+  std::vector<std::pair<int, int64_t>> places;  // stage, position
+  std::vector<size_t> first_of_stage;           // of `places`
+  for (int stage = 0; stage < input.layout->pipeline; ++stage) {
+    first_of_stage.push_back(places.size());
+    const int64_t end =
+        input.scope == PlanScope::kOnePerStage ? 1 : input.layout->DegreesOf(stage).device_count();
+    for (int64_t position = 0; position < end; ++position) places.emplace_back(stage, position);
+  }
+  std::vector<Result<Program>> lowered(places.size());
+  std::vector<PlacedSlots> placed(first_of_stage.size());
+  ParallelItems(input.layout->pipeline, kProgramsPerThread, [&](int64_t i) {
+    const auto stage = static_cast<size_t>(i);
+    DeviceLowering lowering(input, index, static_cast<int>(i), 0, nullptr);
+    lowered[first_of_stage[stage]] = lowering.Run();
+    placed[stage] = lowering.TakePlaced();
+  });
+  ParallelItems(static_cast<int64_t>(places.size()), kProgramsPerThread, [&](int64_t i) {
+    const auto [stage, position] = places[static_cast<size_t>(i)];
+    if (position == 0) return;
+    const PlacedSlots& known = placed[static_cast<size_t>(stage)];
+    lowered[static_cast<size_t>(i)] = DeviceLowering(input, index, stage, position, &known).Run();
+  });
+  std::vector<Program> programs;
+  for (Result<Program>& program : lowered) {
+    MW_TRY(program);
+    programs.push_back(*std::move(program));
+  }
+  return programs;
 }
 
 }  // namespace
@@ -400,24 +487,7 @@ Result<std::vector<Program>> LowerToPrograms(const LowerInput& input) {
   std::stable_sort(transfers.begin(), transfers.end(), [](const Transfer& a, const Transfer& b) {
     return a.import->after < b.import->after;
   });
-  const LoweringIndex index = IndexOf(*input.partition, transfers);
-  std::vector<std::pair<int, int64_t>> places;  // stage, position
-  for (int stage = 0; stage < input.layout->pipeline; ++stage) {
-    const int64_t end =
-        input.scope == PlanScope::kOnePerStage ? 1 : input.layout->DegreesOf(stage).device_count();
-    for (int64_t position = 0; position < end; ++position) places.emplace_back(stage, position);
-  }
-  std::vector<Result<Program>> lowered(places.size());
-  ParallelItems(static_cast<int64_t>(places.size()), kProgramsPerThread, [&](int64_t i) {
-    const auto [stage, position] = places[static_cast<size_t>(i)];
-    lowered[static_cast<size_t>(i)] = DeviceLowering(input, index, stage, position).Run();
-  });
-  std::vector<Program> programs;
-  for (Result<Program>& program : lowered) {
-    MW_TRY(program);
-    programs.push_back(*std::move(program));
-  }
-  return programs;
+  return LowerAll(input, IndexOf(*input.partition, transfers));
 }
 
 }  // namespace meshwright::planner

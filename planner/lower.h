@@ -18,9 +18,6 @@
 
 namespace meshwright::planner {
 
-// Microbatches whose messages a channel holds before SEND blocks.
-inline constexpr int kMicrobatchesInFlight = 2;
-
 struct LowerInput {
   std::string name;  // "step"
   const Partition* partition = nullptr;

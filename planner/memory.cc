@@ -98,6 +98,22 @@ int64_t ScratchBytes(const ir::Program& program) {
   return most;
 }
 
+// What is left to raise, from what costs least.
+std::string WhatTakesLess(const Layout& layout) {
+  std::string text;
+  if (layout.data > 1 && layout.zero < 3) {
+    text += fmt::format("let replicas split more (ZeRO, now stage {}), ", layout.zero);
+  }
+  const bool all_full = !layout.recompute.empty() &&
+                        std::all_of(layout.recompute.begin(), layout.recompute.end(),
+                                    [](Recompute mode) { return mode == Recompute::kFull; });
+  if (!all_full) text += "let the backward compute more again (activation checkpointing), ";
+  return text + fmt::format(
+                    "raise tensor or pipeline, use more microbatches (now {}), or a smaller batch "
+                    "or sequence",
+                    layout.microbatches);
+}
+
 }  // namespace
 
 SlotSpans SpansOf(const ir::Program& program) {
@@ -155,15 +171,13 @@ DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs) {
 }
 
 Status CheckDeviceMemory(const mesh::Topology& topology, DeviceIndex device, int64_t need_bytes,
-                         int64_t microbatches) {
+                         const Layout& layout) {
   const mesh::Device& owner = topology.devices[static_cast<size_t>(device.value())];
   if (owner.memory_bytes == 0 || need_bytes <= owner.memory_bytes) return OkStatus();
-  return ResourceExhausted(fmt::format(
-      "device {} ({} of {}) needs {:.1f} MiB and has {:.1f} MiB; raise tensor or pipeline, use "
-      "more "
-      "microbatches (now {}), or a smaller batch or sequence",
-      device.value(), owner.local_index, owner.worker, static_cast<double>(need_bytes) / 1048576.0,
-      static_cast<double>(owner.memory_bytes) / 1048576.0, microbatches));
+  return ResourceExhausted(
+      fmt::format("device {} ({} of {}) needs {:.1f} MiB and has {:.1f} MiB; {}", device.value(),
+                  owner.local_index, owner.worker, static_cast<double>(need_bytes) / 1048576.0,
+                  static_cast<double>(owner.memory_bytes) / 1048576.0, WhatTakesLess(layout)));
 }
 
 }  // namespace meshwright::planner

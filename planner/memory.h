@@ -31,6 +31,6 @@ DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs);
 // A device of unknown memory has enough. Errors: kResourceExhausted with the device, what it needs
 // and has, and what takes less.
 Status CheckDeviceMemory(const mesh::Topology& topology, DeviceIndex device, int64_t need_bytes,
-                         int64_t microbatches);
+                         const Layout& layout);
 
 }  // namespace meshwright::planner

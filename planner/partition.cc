@@ -528,12 +528,20 @@ class Partitioner {
         return Internal(
             fmt::format("report \"{}\" is not computed in the last stage", output.name));
       const PieceKey key{stage, Phase::kUpdate, FirstRound(output.value, stage)};
-      const Sharding whole = Sharding::Replicated(graph_.type(output.value).rank());
-      MW_TRY(Get(key, output.value, whole));
-      MW_ASSIGN_OR_RETURN(const TensorIndex tensor, ExportFor(key, output.value, whole));
-      result_.reports.push_back({output.name, tensor});
+      const bool scalar = graph_.type(output.value).rank() == 0;
+      const Sharding form = scalar ? Sharding::Replicated(0) : OutputSharding(stage, output.value);
+      MW_TRY(Get(key, output.value, form));
+      MW_ASSIGN_OR_RETURN(const TensorIndex tensor, ExportFor(key, output.value, form));
+      (scalar ? result_.reports : result_.outputs).push_back({output.name, tensor});
     }
     return OkStatus();
+  }
+
+  // As it is made, with sums done.
+  Sharding OutputSharding(int stage, ValueId value) const {
+    Sharding sharding = StrategiesOf(stage).values[static_cast<size_t>(value.value())];
+    sharding.partial.clear();
+    return sharding;
   }
 
   // Accumulators start a step at zero.

@@ -78,6 +78,7 @@ struct Import {
   PieceKey before;  // the first piece that reads the destination
 };
 
+// A scalar of the update, or a tensor that a program gives out: of the last stage.
 struct Report {
   std::string name;
   TensorIndex tensor = 0;
@@ -87,7 +88,8 @@ struct Partition {
   std::vector<StageTensor> tensors;
   std::vector<Piece> pieces;    // ordered by stage, phase, round
   std::vector<Import> imports;  // in order of first use
-  std::vector<Report> reports;  // tensors of the last stage
+  std::vector<Report> reports;  // scalars
+  std::vector<Report> outputs;  // tensors, split as they are made
 };
 
 // Errors: kInternal when a strategy cannot be expressed (a planner defect), with the node;

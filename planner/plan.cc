@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/parallel.h"
 #include "ir/autodiff.h"
 #include "ir/mixed_precision.h"
@@ -27,154 +28,277 @@ namespace {
 
 using ir::Graph;
 
-// The loss in the types that it is computed in.
-Result<Graph> MakeLossGraph(const ir::JobRequest& job) {
-  Graph loss = FillLayers(job.loss);
-  if (job.train.compute_dtype == ir::DType::kF32) return loss;
-  return ir::ToMixedPrecision(loss, job.train.compute_dtype);
+// A program's graph in the types that it is computed in.
+Result<Graph> InComputeTypes(const ir::JobRequest& job, const Graph& graph) {
+  Graph filled = FillLayers(graph);
+  if (job.train.compute_dtype == ir::DType::kF32) return filled;
+  return ir::ToMixedPrecision(filled, job.train.compute_dtype);
+}
+
+// kFewPrograms is decided: a program is about as long as its stage has microbatches and layers.
+PlanScope ResolveScope(PlanScope scope, const Layout& layout, int64_t layers) {
+  if (scope != PlanScope::kFewPrograms) return scope;
+  constexpr int64_t kSoonMade = 2048;
+  const int64_t length = layout.microbatches * layout.chunks + layers / layout.pipeline;
+  return layout.device_count() * length <= kSoonMade ? PlanScope::kAllDevices
+                                                     : PlanScope::kOnePerStage;
 }
 
 class PlanMaker {
  public:
   PlanMaker(const ir::JobRequest& job, const mesh::Topology& topology, Layout layout,
             PlanScope scope, const ShardingChooser& choose)
-      : job_(job), topology_(TopologyOf(layout, topology)), scope_(scope), choose_(choose) {
+      : job_(job),
+        topology_(TopologyOf(layout, topology)),
+        scope_(ResolveScope(scope, layout, LayerCount(job.main().graph))),
+        choose_(choose) {
     plan_.layout = std::move(layout);
-    plan_.scope = scope;
+    plan_.scope = scope_;
   }
 
   Result<Plan> Run() {
-    MW_TRY(PrepareStep());
-    MW_TRY(PlanLaunches());
+    MW_TRY(job_.trained() != nullptr ? PrepareStep() : PrepareForward());
+    MW_TRY(MakePrograms());
     DescribeStages();
-    if (scope_ == PlanScope::kAllDevices) MW_TRY(Verify());
+    MW_TRY(Verify());
     plan_.reporting_device = ReportingDevice(plan_.layout);
-    constexpr int64_t kDevicesPerThread = 8;
-    plan_.memory.resize(plan_.step.size());
-    ParallelItems(static_cast<int64_t>(plan_.step.size()), kDevicesPerThread, [&](int64_t device) {
-      const auto i = static_cast<size_t>(device);
-      plan_.memory[i] = PeakMemory({&plan_.init[i], &plan_.step[i], &plan_.eval[i]});
-    });
+    MeasureMemory();
     MW_TRY(CheckMemory());
     return std::move(plan_);
   }
 
  private:
+  using Programs = std::vector<ir::Program>;
+  struct Maker {
+    std::string name;
+    std::function<Result<Programs>()> make;
+  };
+
+  // ---- the main program, which decides where the state is ----
+
   Status PrepareStep() {
     MW_ASSIGN_OR_RETURN(Graph graph, MakeStepGraph(job_));
+    MW_TRY(CheckTensorOutputs(graph));
     plan_.tokens_per_step =
         static_cast<double>(job_.train.global_batch) * static_cast<double>(job_.train.sequence);
     plan_.model_flops = ModelFlops(graph);
     MW_ASSIGN_OR_RETURN(staged_, StageStep(job_, std::move(graph), plan_.layout));
-    MW_ASSIGN_OR_RETURN(strategies_, ChooseStepShardings());
+    return ChooseMainShardings(plan_.layout);
+  }
+
+  // A tensor that a step gives out is there once, not once per microbatch.
+  Status CheckTensorOutputs(const Graph& step) const {
+    if (plan_.layout.microbatches == 1) return OkStatus();
+    for (const ir::NamedValue& output : job_.main().graph.outputs) {
+      if (step.type(step.Output(output.name)).rank() == 0) continue;
+      return InvalidArgument(fmt::format(
+          "output \"{}\" of the trained program is a tensor, which {} microbatches do not have "
+          "whole; use microbatches=1, or give it out by a program of its own",
+          output.name, plan_.layout.microbatches));
+    }
+    return OkStatus();
+  }
+
+  Status PrepareForward() {
+    const ir::JobProgram& main = job_.main();
+    plan_.main = main.name;
+    plan_.layout.zero = 0;
+    plan_.layout.recompute.clear();
+    MW_ASSIGN_OR_RETURN(Graph graph, ForwardGraph(main));
+    const Layout layout = LayoutOf(graph);
+    plan_.layout.microbatches = layout.microbatches;
+    plan_.tokens_per_step = static_cast<double>(RowsOf(graph) * job_.train.sequence);
+    plan_.model_flops = ModelFlops(graph);
+    MW_ASSIGN_OR_RETURN(staged_, StageStep(job_, std::move(graph), layout));
+    return ChooseMainShardings(layout);
+  }
+
+  Status ChooseMainShardings(const Layout& layout) {
+    if (choose_) {
+      MW_ASSIGN_OR_RETURN(strategies_, choose_(staged_.graph, staged_.stages, layout, {}));
+    } else {
+      MW_ASSIGN_OR_RETURN(strategies_,
+                          ChooseStrategies(staged_.graph, staged_.stages, layout, {}, MaxTensor()));
+      ApplyZero(staged_.graph, layout, strategies_);
+    }
     plan_.notes.insert(plan_.notes.end(), strategies_.notes.begin(), strategies_.notes.end());
     return OkStatus();
   }
 
-  // At once: each is made from the staged step and its shardings alone.
-  Status PlanLaunches() {
-    Status init, evaluation, step;
-    ParallelItems(3, 1, [&](int64_t launch) {
-      if (launch == 0) init = PlanInit();
-      if (launch == 1) evaluation = PlanEvaluation();
-      if (launch == 2) step = PlanStep();  // the longest: of two threads it has one for itself
+  // ---- all programs ----
+
+  // At once: each is made from the staged main program and its shardings alone. The longest is
+  // last: of two threads it has one for itself.
+  Status MakePrograms() {
+    std::vector<Maker> makers = {{ir::kInitProgram, [this] { return MakeInit(); }}};
+    for (const ir::JobProgram& program : job_.programs) {
+      if (program.trained) {
+        makers.push_back({ir::kEvalProgram, [&] { return MakeEvaluation(program); }});
+      } else if (program.name != plan_.main) {
+        makers.push_back({program.name, [&] { return MakeOther(program); }});
+      }
+    }
+    makers.push_back(
+        {plan_.main, [this] { return job_.trained() != nullptr ? MakeStep() : MakeMain(); }});
+    std::vector<Result<Programs>> made(makers.size());
+    ParallelItems(static_cast<int64_t>(makers.size()), 1, [&](int64_t i) {
+      made[static_cast<size_t>(i)] = makers[static_cast<size_t>(i)].make();
     });
-    MW_TRY(step);
-    MW_TRY(evaluation);
-    return init;
+    for (size_t i = makers.size(); i-- > 0;) {
+      if (!made[i].has_value()) return NamedIfOwn(made[i].error(), makers[i].name);
+      plan_.programs[makers[i].name] = *std::move(made[i]);
+    }
+    return OkStatus();
   }
 
-  Status PlanStep() {
+  // What is said of the trained program needs no name: it is the job's.
+  Status NamedIfOwn(const Status& error, const std::string& name) const {
+    return job_.FindProgram(name) == nullptr ? error
+                                             : error.WithContext(fmt::format("program '{}'", name));
+  }
+
+  Result<Programs> MakeStep() const {
     MW_ASSIGN_OR_RETURN(const Partition partition,
                         MakeStepPartition(job_, staged_, plan_.layout, strategies_));
     MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
                         MakeSchedule(plan_.layout.schedule, plan_.layout.shape(),
                                      static_cast<int>(plan_.layout.microbatches)));
-    MW_ASSIGN_OR_RETURN(plan_.step, Lower("step", partition, std::move(schedule)));
-    return OkStatus();
+    return Lower(ir::kStepProgram, partition, plan_.layout, std::move(schedule));
   }
 
-  Result<Strategies> ChooseStepShardings() const {
-    if (choose_) return choose_(staged_.graph, staged_.stages, plan_.layout, {});
-    MW_ASSIGN_OR_RETURN(Strategies strategies, ChooseStrategies(staged_.graph, staged_.stages,
-                                                                plan_.layout, {}, MaxTensor()));
-    ApplyZero(staged_.graph, plan_.layout, strategies);
-    return strategies;
+  Result<Programs> MakeInit() const {
+    Layout whole = plan_.layout;
+    whole.microbatches = 1;
+    MW_ASSIGN_OR_RETURN(const Partition partition, MakeInitPartition(staged_.graph, staged_.stages,
+                                                                     strategies_, plan_.layout));
+    return Lower(ir::kInitProgram, partition, whole,
+                 ForwardSchedule({static_cast<int>(whole.pipeline), 1, false}, 1));
   }
 
-  // Weights are where the step has them.
-  Result<Strategies> ChooseEvaluationShardings(const Graph& graph,
-                                               const StageAssignment& stages) const {
+  Result<Programs> MakeMain() const {
+    return LowerForward(plan_.main, staged_.graph, staged_.stages, strategies_, plan_.layout);
+  }
+
+  Result<Programs> MakeEvaluation(const ir::JobProgram& trained) const {
+    MW_ASSIGN_OR_RETURN(const Graph loss, InComputeTypes(job_, trained.graph));
+    MW_ASSIGN_OR_RETURN(Graph graph, MakeEvaluationGraph(loss, trained));
+    return MakeForward(ir::kEvalProgram, std::move(graph), plan_.layout);
+  }
+
+  Result<Programs> MakeOther(const ir::JobProgram& program) const {
+    MW_ASSIGN_OR_RETURN(Graph graph, ForwardGraph(program));
+    const Layout layout = LayoutOf(graph);
+    return MakeForward(program.name, std::move(graph), layout);
+  }
+
+  Result<Programs> MakeForward(const std::string& name, Graph graph, const Layout& layout) const {
+    MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(job_, layout, std::move(graph)));
+    MW_ASSIGN_OR_RETURN(const StageAssignment stages,
+                        AssignStages(graph, staged_.stages.part_of_layer, layout.shape()));
+    MW_ASSIGN_OR_RETURN(const Strategies strategies, ChooseShardings(graph, stages, layout));
+    return LowerForward(name, graph, stages, strategies, layout);
+  }
+
+  Result<Programs> LowerForward(const std::string& name, const Graph& graph,
+                                const StageAssignment& stages, const Strategies& strategies,
+                                const Layout& layout) const {
+    MW_ASSIGN_OR_RETURN(Partition partition, MakePartition(graph, stages, strategies, layout,
+                                                           job_.parallel.bucket_bytes));
+    MW_TRY(CompilePieces(job_, partition));
+    return Lower(name, partition, layout,
+                 ForwardSchedule(layout.shape(), static_cast<int>(layout.microbatches)));
+  }
+
+  // ---- other programs than the main one ----
+
+  Result<Graph> ForwardGraph(const ir::JobProgram& program) const {
+    MW_ASSIGN_OR_RETURN(const Graph graph, InComputeTypes(job_, program.graph));
+    return MakeForwardGraph(graph);
+  }
+
+  static bool GivesTensors(const Graph& graph) {
+    return std::any_of(graph.outputs.begin(), graph.outputs.end(),
+                       [&](const ir::NamedValue& o) { return graph.type(o.value).rank() > 0; });
+  }
+
+  // Rows of the program's batch; 1: it reads none.
+  static int64_t RowsOf(const Graph& graph) {
+    for (NodeId id : graph.NodesOf(ir::Op::kFeed)) {
+      const ir::Node& feed = graph.node(id);
+      if (ir::IsBatchFeed(feed)) return graph.type(feed.outputs[0]).dims[0];
+    }
+    return 1;
+  }
+
+  // In microbatches where only sums come out of it, and where they divide its rows.
+  Layout LayoutOf(const Graph& graph) const {
+    Layout layout = plan_.layout;
+    const bool fits = RowsOf(graph) % (layout.data * layout.microbatches) == 0;
+    if (GivesTensors(graph) || !fits) layout.microbatches = 1;
+    return layout;
+  }
+
+  // Weights are where the main program has them.
+  Result<Strategies> ChooseShardings(const Graph& graph, const StageAssignment& stages,
+                                     const Layout& layout) const {
     if (choose_) {
       std::map<std::string, mesh::Sharding> known;
       for (NodeId id : graph.NodesOf(ir::Op::kParam)) {
         const std::string name = graph.node(id).attrs.Str("name");
         known[name] = strategies_.params.at(name);
       }
-      return choose_(graph, stages, plan_.layout, known);
+      return choose_(graph, stages, layout, known);
     }
-    MW_ASSIGN_OR_RETURN(Strategies strategies,
-                        ChooseStrategies(graph, stages, plan_.layout,
-                                         WholeOverData(strategies_.params), MaxTensor()));
+    MW_ASSIGN_OR_RETURN(
+        Strategies strategies,
+        ChooseStrategies(graph, stages, layout, WholeOverData(strategies_.params), MaxTensor()));
     ReadShardedParams(graph, strategies_.params, strategies);
     return strategies;
   }
 
-  Status PlanEvaluation() {
-    MW_ASSIGN_OR_RETURN(const Graph loss, MakeLossGraph(job_));
-    MW_ASSIGN_OR_RETURN(Graph graph, MakeEvaluationGraph(loss));
-    MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(job_, plan_.layout, std::move(graph)));
-    const PipelineShape shape = plan_.layout.shape();
-    MW_ASSIGN_OR_RETURN(const StageAssignment stages,
-                        AssignStages(graph, staged_.stages.part_of_layer, shape));
-    MW_ASSIGN_OR_RETURN(const Strategies strategies, ChooseEvaluationShardings(graph, stages));
-    MW_ASSIGN_OR_RETURN(Partition partition, MakePartition(graph, stages, strategies, plan_.layout,
-                                                           job_.parallel.bucket_bytes));
-    MW_TRY(CompilePieces(job_, partition));
-    MW_ASSIGN_OR_RETURN(plan_.eval,
-                        Lower("eval", partition,
-                              ForwardSchedule(shape, static_cast<int>(plan_.layout.microbatches))));
-    return OkStatus();
-  }
-
-  Status PlanInit() {
-    MW_ASSIGN_OR_RETURN(const Partition partition, MakeInitPartition(staged_.graph, staged_.stages,
-                                                                     strategies_, plan_.layout));
-    MW_ASSIGN_OR_RETURN(
-        plan_.init, Lower("init", partition,
-                          ForwardSchedule({static_cast<int>(plan_.layout.pipeline), 1, false}, 1)));
-    return OkStatus();
-  }
-
-  Result<std::vector<ir::Program>> Lower(const char* name, const Partition& partition,
-                                         std::vector<StageSchedule> schedule) {
+  Result<Programs> Lower(const std::string& name, const Partition& partition, const Layout& layout,
+                         std::vector<StageSchedule> schedule) const {
     LowerInput input;
     input.name = name;
     input.partition = &partition;
-    input.layout = &plan_.layout;
-    input.microbatches =
-        std::string_view(name) == "init" ? 1 : static_cast<int>(plan_.layout.microbatches);
+    input.layout = &layout;
+    input.microbatches = static_cast<int>(layout.microbatches);
     input.schedule = std::move(schedule);
     input.scope = scope_;
     input.topology = &topology_;
     return LowerToPrograms(input);
   }
 
-  // All launches together: they share the persistent slots.
+  // All programs together: they share the persistent slots.
   Status Verify() const {
-    std::vector<ir::Program> all;
-    for (const auto* programs : {&plan_.init, &plan_.step, &plan_.eval}) {
-      all.insert(all.end(), programs->begin(), programs->end());
+    std::vector<const ir::Program*> all;
+    for (const auto& [name, programs] : plan_.programs) {
+      for (const ir::Program& program : programs) all.push_back(&program);
     }
-    Status verified = ir::VerifyPrograms(all);
-    for (size_t i = 0; verified.ok() && i < plan_.init.size(); ++i) {
-      verified = CheckInitialized(plan_.init[i], plan_.step[i]);
-      if (verified.ok()) verified = CheckInitialized(plan_.init[i], plan_.eval[i]);
+    Status verified = ir::VerifyPrograms(all, {.one_per_mesh = scope_ == PlanScope::kOnePerStage});
+    const Programs& init = plan_.Of(ir::kInitProgram);
+    for (const auto& [name, programs] : plan_.programs) {
+      for (size_t i = 0; verified.ok() && name != ir::kInitProgram && i < init.size(); ++i) {
+        verified = CheckInitialized(init[i], programs[i]);
+      }
     }
     if (verified.ok()) return OkStatus();
     return Internal(fmt::format(
         "the planner made programs that the verifier rejects ({}): please report this job",
         verified.message()));
+  }
+
+  void MeasureMemory() {
+    constexpr int64_t kDevicesPerThread = 8;
+    plan_.memory.resize(plan_.Main().size());
+    ParallelItems(static_cast<int64_t>(plan_.memory.size()), kDevicesPerThread,
+                  [&](int64_t device) {
+                    const auto i = static_cast<size_t>(device);
+                    std::vector<const ir::Program*> of_device;
+                    for (const auto& [name, programs] : plan_.programs)
+                      of_device.push_back(&programs[i]);
+                    plan_.memory[i] = PeakMemory(of_device);
+                  });
   }
 
   std::pair<int, int> LayersOf(int part) const {
@@ -220,10 +344,10 @@ class PlanMaker {
   // Program i runs on device i of the topology.
   Status CheckMemory() const {
     for (size_t i = 0; i < plan_.memory.size(); ++i) {
-      const int64_t first = plan_.step[i].device.value();
-      for (int64_t device = first; device < first + plan_.DevicesOf(plan_.step[i]); ++device) {
+      const int64_t first = plan_.Main()[i].device.value();
+      for (int64_t device = first; device < first + plan_.DevicesOf(plan_.Main()[i]); ++device) {
         MW_TRY(CheckDeviceMemory(topology_, DeviceIndex(static_cast<int32_t>(device)),
-                                 plan_.memory[i].total_bytes, plan_.layout.microbatches));
+                                 plan_.memory[i].total_bytes, plan_.layout));
       }
     }
     return OkStatus();
@@ -240,35 +364,46 @@ class PlanMaker {
 
 }  // namespace
 
+const std::vector<ir::Program>& Plan::Of(std::string_view name) const {
+  const auto it = programs.find(name);
+  MW_CHECK(it != programs.end()) << "the plan has no program '" << name << "'";
+  return it->second;
+}
+
 int64_t Plan::DevicesOf(const ir::Program& program) const {
   if (scope == PlanScope::kAllDevices) return 1;
   return layout.DegreesOf(program.stage.value()).device_count();
 }
 
 Result<Graph> MakeStepGraph(const ir::JobRequest& job) {
-  MW_ASSIGN_OR_RETURN(const Graph loss, MakeLossGraph(job));
+  const ir::JobProgram* const trained = job.trained();
+  MW_CHECK(trained != nullptr);
+  MW_ASSIGN_OR_RETURN(const Graph loss, InComputeTypes(job, trained->graph));
   MW_ASSIGN_OR_RETURN(Graph gradients, ir::Differentiate(loss));
   MW_ASSIGN_OR_RETURN(gradients, ir::FoldCasts(gradients));
   ir::OptimizerSpec optimizer = job.optimizer;
   if (optimizer.total_steps == 0) optimizer.total_steps = job.train.steps;
-  return ir::AppendUpdate(gradients, optimizer);
+  MW_ASSIGN_OR_RETURN(Graph step, ir::AppendUpdate(gradients, optimizer));
+  return ReportInUpdate(std::move(step), OwnOutputs(trained->graph));
 }
 
-Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology) {
+Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology, PlanScope scope,
+                      const ShardingChooser& choose) {
   MW_TRY(ir::ValidateJob(job));
-  const int layers = LayerCount(job.loss);
+  const int layers = LayerCount(job.main().graph);
   MW_ASSIGN_OR_RETURN(Layout layout,
                       ResolveLayout(job, static_cast<int64_t>(topology.devices.size()), layers));
   const auto plan_with = [&](Recompute mode) -> Result<Plan> {
     MW_ASSIGN_OR_RETURN(layout.recompute,
                         RecomputeOfLayers(mode, job.parallel.recompute_layers, layers));
-    Result<Plan> plan = MakePlanOf(job, topology, layout);
+    Result<Plan> plan = MakePlanOf(job, topology, layout, scope, choose);
     const std::string idle =
         IdleDevicesNote(job, layout, static_cast<int64_t>(topology.devices.size()));
     if (plan.has_value() && !idle.empty()) plan->notes.insert(plan->notes.begin(), idle);
     return plan;
   };
   const std::string& wanted = job.parallel.recompute;
+  if (job.trained() == nullptr) return plan_with(Recompute::kNone);
   if (wanted == "selective") return plan_with(Recompute::kSelective);
   if (wanted == "full") return plan_with(Recompute::kFull);
   Result<Plan> plan = plan_with(Recompute::kNone);

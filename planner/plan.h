@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -80,9 +81,16 @@ struct Strategies;
 struct StageAssignment;
 
 // For which devices programs are made. A stage's devices do the same at the same time, so that its
-// first one says what a dry run on thousands of devices asks; such programs are not verified and
-// cannot run.
-enum class PlanScope : uint8_t { kAllDevices, kOnePerStage };
+// first one says what a dry run on thousands of devices asks; the verifier takes it for all of
+// them, and it cannot run. kFewPrograms: all devices' where that is soon done, else one per stage:
+// a plan says which.
+enum class PlanScope : uint8_t { kAllDevices, kOnePerStage, kFewPrograms };
+
+// Programs by name, each in device order: "init" fills weights and optimizer state; of a trained
+// program "step" is one training step (reports loss, grad_norm, lr, tokens and what the loss graph
+// gives out besides), "eval" one validation batch (reports loss_sum, count); the rest are the job's
+// own. All share the persistent slots.
+using ProgramSet = std::map<std::string, std::vector<ir::Program>, std::less<>>;
 
 struct Plan {
   Layout layout;
@@ -90,28 +98,31 @@ struct Plan {
   std::vector<ParamInfo> params;
   std::vector<std::string> notes;    // fallbacks: what was replicated and why
   std::vector<DeviceMemory> memory;  // per device
-  std::vector<ir::Program> init;     // per device: fills weights and optimizer state
-  std::vector<ir::Program> step;     // one training step; reports loss, grad_norm, lr, tokens
-  std::vector<ir::Program> eval;     // one validation batch; reports loss_sum, count
-  int reporting_device = 0;          // whose reports count
+  ProgramSet programs;
+  std::string main = ir::kStepProgram;  // which of them decides the layout: what a forecast is of
+  int reporting_device = 0;             // whose reports count
   double tokens_per_step = 0;
-  double model_flops = 0;  // of a step (planner/cost_model.h)
+  double model_flops = 0;  // of a run of the main program (planner/cost_model.h)
   PlanScope scope = PlanScope::kAllDevices;
+  // Per device. REQUIRES that there is one of this name.
+  const std::vector<ir::Program>& Of(std::string_view name) const;
+  const std::vector<ir::Program>& Main() const { return Of(main); }
   int64_t DevicesOf(const ir::Program& program) const;  // that it stands for
 };
 
-// Where the job does not fit a device's memory, the backward recomputes what is cheap
-// (planner/recompute.h), if `train.compile` allows it.
-// Errors: kInvalidArgument with what would fit (degrees, batch, heads), kResourceExhausted naming
-// device, need and budget.
-Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology);
-
 // Chooses the shardings of a staged graph: what replicas split (ZeRO) included, complete for
-// MakePartition. Asked for the step with no `known_params`, then for the evaluation with those of
-// the step, which the answer keeps.
+// MakePartition. Asked for the main program with no `known_params`, then for the others with those
+// of the main one, which the answer keeps.
 using ShardingChooser = std::function<Result<Strategies>(
     const ir::Graph& graph, const StageAssignment& stages, const Layout& layout,
     const std::map<std::string, mesh::Sharding>& known_params)>;
+
+// Where the job does not fit a device's memory, the backward recomputes what is cheap
+// (planner/recompute.h), if `train.compile` allows it. `choose`: as of MakePlanOf.
+// Errors: kInvalidArgument with what would fit (degrees, batch, heads), kResourceExhausted naming
+// device, need and budget, kInternal: the verifier rejects the programs.
+Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology,
+                      PlanScope scope = PlanScope::kAllDevices, const ShardingChooser& choose = {});
 
 // The plan of a layout that is decided. `choose`: none: by planner/strategy.h's rules, with
 // layout.zero applied to them; called by one thread after another. Errors: as MakePlan, and as
@@ -121,7 +132,8 @@ Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topolog
                         const ShardingChooser& choose = {});
 
 // The logical step that MakePlan starts from: loss in the types that it is computed in, gradients,
-// update. Errors: as ir::Differentiate and ir::AppendUpdate.
+// update, and a report for every further scalar that the loss graph gives out. REQUIRES a trained
+// program. Errors: as ir::Differentiate and ir::AppendUpdate.
 Result<ir::Graph> MakeStepGraph(const ir::JobRequest& job);
 
 // Stages, shardings, memory per device; with_programs adds every program's text. `reasons`: lines

@@ -192,16 +192,18 @@ Result<std::vector<Recompute>> RecomputeOfLayers(Recompute mode, const std::stri
     const auto own = space == std::string_view::npos ? std::optional(mode)
                                                      : ModeNamed(Trim(part.substr(space + 1)));
     if (!range || !own) {
-      return Fail(InvalidArgument(fmt::format(
-          "parallel.recompute_layers is '{}': '{}' is no layer or range; write layers "
-          "as in \"0-5,11\", or with modes of their own as in \"0-5 full,6-11 selective\"",
-          layers, part)));
+      return Fail(InvalidField(
+          "parallel.recompute_layers",
+          fmt::format(
+              "is '{}': '{}' is no layer or range; write layers "
+              "as in \"0-5,11\", or with modes of their own as in \"0-5 full,6-11 selective\"",
+              layers, part)));
     }
     if (range->second >= layer_count) {
-      return Fail(InvalidArgument(
-          fmt::format("parallel.recompute_layers is '{}', but the model has {} layers, the last is "
-                      "{}",
-                      layers, layer_count, layer_count - 1)));
+      return Fail(InvalidField("parallel.recompute_layers",
+                               fmt::format("is '{}', but the model has {} layers, the last is "
+                                           "{}",
+                                           layers, layer_count, layer_count - 1)));
     }
     for (int layer = range->first; layer <= range->second; ++layer) {
       modes[static_cast<size_t>(layer)] = *own;

@@ -107,6 +107,7 @@ void ReduceInPlace(Partition& partition) {
     crossing.insert({import.source, import.destination});
   }
   for (const Report& report : partition.reports) crossing.insert(report.tensor);
+  for (const Report& output : partition.outputs) crossing.insert(output.tensor);
   for (const TensorIndex tensor : crossing) uses[tensor] += 1;
   std::map<TensorIndex, TensorIndex> renamed;  // what was reduced: where
   for (Piece& piece : partition.pieces) {

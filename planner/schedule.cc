@@ -40,18 +40,28 @@ StageSchedule OneForwardOneBackward(int stages, int stage, int microbatches) {
   return Alternate({all.begin(), half}, {half, all.end()}, static_cast<size_t>(stages - 1 - stage));
 }
 
-// Rounds of as many microbatches as there are stages, the first one with what is left over on top:
-// each passes all chunks before the next one begins. In a shorter round the first stage would wait
-// for a chunk that the last has not begun; after a longer one backwards would come too early.
-int RoundEnd(const PipelineShape& shape, int begin, int microbatches) {
-  if (begin > 0) return begin + shape.stages;
-  return microbatches < shape.stages ? microbatches : shape.stages + microbatches % shape.stages;
+// Rounds of at least as many microbatches as there are stages and as equal as they can be: each
+// passes all chunks before the next one begins. In a shorter round the first stage would wait for a
+// chunk that the last has not begun; the longer one is, the more is in flight, and the more
+// messages wait between two chunks.
+struct RoundSizes {
+  int count = 1;
+  int shorter = 0;  // microbatches of the later ones
+  int longer = 0;   // how many, the first ones, have one more
+  int Of(int round) const { return shorter + (round < longer ? 1 : 0); }
+};
+
+RoundSizes RoundsOf(const PipelineShape& shape, int microbatches) {
+  const int count = std::max(1, microbatches / shape.stages);
+  return {count, microbatches / count, microbatches % count};
 }
 
 StageSchedule Rounds(Phase phase, const PipelineShape& shape, int microbatches) {
   StageSchedule schedule;
-  for (int begin = 0; begin < microbatches;) {
-    const int end = RoundEnd(shape, begin, microbatches);
+  const RoundSizes rounds = RoundsOf(shape, microbatches);
+  int begin = 0;
+  for (int round = 0; round < rounds.count; ++round) {
+    const int end = begin + rounds.Of(round);
     for (int i = 0; i < shape.chunks; ++i) {
       const int chunk = phase == Phase::kForward ? i : shape.chunks - 1 - i;
       for (int m = begin; m < end; ++m) schedule.push_back({phase, m, chunk});
@@ -62,7 +72,7 @@ StageSchedule Rounds(Phase phase, const PipelineShape& shape, int microbatches) 
 }
 
 StageSchedule Interleaved(const PipelineShape& shape, int stage, int microbatches) {
-  const int round = RoundEnd(shape, 0, microbatches);
+  const int round = RoundsOf(shape, microbatches).Of(0);
   const int warm_up = 2 * (shape.stages - 1 - stage) + (shape.chunks - 1) * round;
   return Alternate(Rounds(Phase::kForward, shape, microbatches),
                    Rounds(Phase::kBackward, shape, microbatches), static_cast<size_t>(warm_up));
@@ -223,10 +233,17 @@ Status CheckMicrobatches(const std::string& schedule, const PipelineShape& shape
                          int64_t microbatches) {
   const int64_t fewest = 2 * int64_t{shape.stages};
   if (!shape.folded || microbatches >= fewest) return OkStatus();
-  return InvalidArgument(
-      fmt::format("schedule {} needs at least 2 x pipeline = {} microbatches, there are {}; raise "
-                  "parallel.microbatches or choose zb-h1",
+  return InvalidField(
+      "parallel.schedule",
+      fmt::format("is {}, which needs at least 2 x pipeline = {} microbatches, there are {}; raise "
+                  "their number or choose zb-h1",
                   schedule, fewest, microbatches));
+}
+
+int MicrobatchesBetween(const PipelineShape& shape, int microbatches, bool changes_chunk) {
+  constexpr int kOneBeingReadOneBehind = 2;
+  if (!changes_chunk) return kOneBeingReadOneBehind;
+  return std::max(kOneBeingReadOneBehind, RoundsOf(shape, microbatches).Of(0) - shape.stages + 1);
 }
 
 Result<std::vector<StageSchedule>> MakeSchedule(const std::string& name, const PipelineShape& shape,

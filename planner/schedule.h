@@ -15,7 +15,8 @@
 //
 // Thread rule: pure functions. Sources: GPipe (Huang et al., NeurIPS'19); 1F1B and interleaving
 // (Narayanan et al., SC'21, section 2.2); ZB-H1 (Qi et al., ICLR'24, section 2.2); ZB-V (Qi et al.,
-// "Pipeline parallelism with controllable memory", NeurIPS'24). Counts: design parallelism.md 2.6.
+// "Pipeline parallelism with controllable memory", NeurIPS'24). Rounds of uneven sizes and the room
+// between chunks are this project's own: tests/unit/planner/schedule_test.cc tries them all.
 #pragma once
 
 #include <string>
@@ -66,6 +67,12 @@ Status CheckMicrobatches(const std::string& schedule, const PipelineShape& shape
 // CheckMicrobatches.
 Result<std::vector<StageSchedule>> MakeSchedule(const std::string& name, const PipelineShape& shape,
                                                 int microbatches);
+
+// Microbatches whose messages a channel between two parts holds before SEND blocks. Between chunks
+// it is more: the first stage reads nothing of the next chunk before its round has passed this one,
+// while the last stage has sent what the round has more microbatches than there are stages, and one
+// on top. With less room schedules may wait for ever; with this none waits for room.
+int MicrobatchesBetween(const PipelineShape& shape, int microbatches, bool changes_chunk);
 
 // All forwards: evaluation.
 std::vector<StageSchedule> ForwardSchedule(const PipelineShape& shape, int microbatches);

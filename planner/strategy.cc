@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ir/schema.h"
+#include "planner/later_sums.h"
 #include "planner/split_check.h"
 
 namespace meshwright::planner {
@@ -32,11 +33,13 @@ bool SplitBy(const mesh::AxisList& axes, const std::string& axis) {
 class Chooser {
  public:
   Chooser(const Graph& graph, const StageAssignment& stages, const Layout& layout,
-          const std::map<std::string, Sharding>& known_params, int64_t suggest_up_to)
+          const std::map<std::string, Sharding>& known_params, int64_t suggest_up_to,
+          const std::set<size_t>& sums_later)
       : graph_(graph),
         stages_(stages),
         layout_(layout),
         suggest_up_to_(suggest_up_to),
+        sums_later_(sums_later),
         mesh_(PlanningMesh(layout)),
         split_check_(graph),
         users_(graph.Users()) {
@@ -108,6 +111,10 @@ class Chooser {
     return accumulated ? WithoutAxis(sharding, kMicro) : sharding;
   }
 
+  size_t IndexOf(const Node& node) const {
+    return static_cast<size_t>(&node - graph_.nodes.data());
+  }
+
   // ---- choosing a factor per axis ----
 
   bool CanPassPartial(const Node& node, const FactorRule& rule, const std::vector<Sharding>& views,
@@ -117,18 +124,22 @@ class Chooser {
     const bool widens = node.op == Op::kCast &&
                         graph_.type(node.inputs[0]).bytes() < graph_.type(node.outputs[0]).bytes();
     if (widens && axis != kMicro) return false;
+    const bool later = axis == kTensor && sums_later_.contains(IndexOf(node));
     std::set<ir::PartialKind> kinds;
     size_t partial = 0;
     for (size_t i = 0; i < views.size(); ++i) {
       const auto it = views[i].partial.find(axis);
-      if (it == views[i].partial.end()) continue;
-      if (!rule.linear_operands[i] || UsedElsewhere(node.inputs[i], axis)) return false;
+      if (it == views[i].partial.end()) {
+        if (later && views[i].UsesAxis(axis)) return false;
+        continue;
+      }
+      if (!rule.linear_operands[i] || (!later && UsedElsewhere(node.inputs[i], axis))) return false;
       ++partial;
       kinds.insert(it->second);
     }
     if (partial == 0 || kinds != std::set<ir::PartialKind>{ir::PartialKind::kSum}) return false;
-    const bool additive = node.op == Op::kAdd || node.op == Op::kSub || node.op == Op::kSum;
-    if (additive && partial != views.size()) return false;
+    const bool additive = IsAdditive(node);
+    if (additive && partial != views.size() && !later) return false;
     if (!additive && partial != 1) return false;
     // Microbatches follow each other in every stage alike: a summand of one is that in all stages.
     return axis == kMicro || SameStage(node);
@@ -330,7 +341,7 @@ class Chooser {
       Layout layout = layout_;
       layout.tensor = degree;
       // No suggestions of suggestions.
-      if (Chooser(graph_, stages_, layout, known_params_, 0).Run().has_value()) {
+      if (Chooser(graph_, stages_, layout, known_params_, 0, {}).Run().has_value()) {
         degrees.push_back(degree);
       }
     }
@@ -377,8 +388,13 @@ class Chooser {
     if (node.op == Op::kParam || IsWeightCast(graph_, node)) return OkStatus();
     if (node.op == Op::kFeed) {
       Sharding sharding = Sharding::Replicated(graph_.type(node.outputs[0]).rank());
+      int64_t parts = 1;
       for (const ir::MeshAxis& axis : mesh_.axes) {
-        if (axis.name != kTensor) sharding.dims[0].push_back(axis.name);
+        if (axis.name == kTensor || !ir::IsBatchFeed(node)) continue;
+        // A program of few rows computes them on every replica.
+        if (graph_.type(node.outputs[0]).dims[0] % (parts * axis.size) != 0) continue;
+        parts *= axis.size;
+        sharding.dims[0].push_back(axis.name);
       }
       return SetResults(node, strategy, {sharding});
     }
@@ -402,6 +418,7 @@ class Chooser {
       choices.push_back(std::move(chosen));
     }
     strategy.operands = OperandShardings(node, rule, views, choices);
+    if (SumsPartialsFirst(node, views, choices)) KeepPartials(views, strategy);
     MW_TRY(AssignParams(node, strategy));
     strategy.split_vocabulary = node.op == Op::kCrossEntropy && SplitsVocabulary(rule, choices);
     return SetResults(node, strategy,
@@ -413,6 +430,33 @@ class Chooser {
     if (graph_.type(node.outputs[0]).rank() != 0) return false;
     return std::any_of(views.begin(), views.end(),
                        [](const Sharding& view) { return !view.partial.empty(); });
+  }
+
+  // Several operands of a sum are partial over the tensor group, and others are not: they are
+  // reduced together.
+  bool SumsPartialsFirst(const Node& node, const std::vector<Sharding>& views,
+                         const std::vector<Choice>& choices) const {
+    const bool passes = std::any_of(choices.begin(), choices.end(), [](const Choice& choice) {
+      return choice.axis == kTensor && choice.passes_partial;
+    });
+    if (node.op != Op::kSum || node.phase == Phase::kUpdate || passes || !SameStage(node)) {
+      return false;
+    }
+    return std::count_if(views.begin(), views.end(), IsTensorSum) > 1;
+  }
+
+  static bool IsTensorSum(const Sharding& view) {
+    const auto it = view.partial.find(kTensor);
+    return it != view.partial.end() && it->second == ir::PartialKind::kSum;
+  }
+
+  static void KeepPartials(const std::vector<Sharding>& views, NodeStrategy& strategy) {
+    strategy.grouped_sum = true;
+    for (size_t i = 0; i < views.size(); ++i) {
+      if (!IsTensorSum(views[i])) continue;
+      strategy.operands[i] = WithoutAxis(strategy.operands[i], kTensor);
+      strategy.operands[i].partial[kTensor] = ir::PartialKind::kSum;
+    }
   }
 
   static Sharding FromChoices(const ir::TensorFactors& factors,
@@ -437,6 +481,9 @@ class Chooser {
         const auto it = views[i].partial.find(choice.axis);
         if (choice.passes_partial && it != views[i].partial.end())
           sharding.partial[choice.axis] = it->second;
+        // What is whole is added once: by the first device along the axis.
+        if (choice.passes_partial && choice.axis == kTensor && IsAdditive(node))
+          sharding.partial[choice.axis] = ir::PartialKind::kSum;
       }
       operands.push_back(std::move(sharding));
     }
@@ -453,7 +500,9 @@ class Chooser {
             ParamName(node.inputs[i]), graph_.type(node.inputs[i]).ToString(),
             layout_.microbatches));
       }
-      result_.params[ParamName(node.inputs[i])] = strategy.operands[i];
+      Sharding& sharding = result_.params[ParamName(node.inputs[i])];
+      sharding = strategy.operands[i];
+      sharding.partial.clear();
     }
     return OkStatus();
   }
@@ -499,6 +548,7 @@ class Chooser {
   const StageAssignment& stages_;
   const Layout& layout_;
   const int64_t suggest_up_to_;
+  const std::set<size_t>& sums_later_;
   const mesh::Mesh mesh_;
   SplitCheck split_check_;
   const std::vector<std::vector<NodeId>> users_;
@@ -514,77 +564,6 @@ bool IsWeightCast(const Graph& graph, const Node& node) {
          graph.producer(node.inputs[0]).op == Op::kParam;
 }
 
-std::vector<ir::MeshAxis> TensorAxes(const Layout& layout) {
-  std::vector<ir::MeshAxis> axes;
-  const std::vector<int64_t> one_axis = {layout.tensor};
-  for (const int64_t size : layout.tensor_axes.empty() ? one_axis : layout.tensor_axes) {
-    if (size == 1) continue;
-    axes.push_back({axes.empty() ? kTensor : fmt::format("{}{}", kTensor, axes.size() + 1), size});
-  }
-  return axes;
-}
-
-mesh::Mesh PlanningMesh(const Layout& layout) {
-  mesh::Mesh mesh;
-  if (layout.microbatches > 1) mesh.axes.push_back({kMicro, layout.microbatches});
-  if (layout.data > 1) mesh.axes.push_back({kData, layout.data});
-  for (const ir::MeshAxis& axis : TensorAxes(layout)) mesh.axes.push_back(axis);
-  return mesh;
-}
-
-mesh::Mesh PlanningMesh(const Layout& layout, int stage) {
-  Layout own = layout;
-  own.data = layout.DegreesOf(stage).data;
-  own.tensor = layout.DegreesOf(stage).tensor;
-  own.stage_degrees.clear();
-  return PlanningMesh(own);
-}
-
-Sharding OnMesh(Sharding sharding, const mesh::Mesh& mesh) {
-  const auto lacks = [&](const std::string& axis) { return mesh.AxisSize(axis) == 1; };
-  for (mesh::AxisList& dim : sharding.dims) std::erase_if(dim, lacks);
-  std::erase_if(sharding.partial, [&](const auto& entry) { return lacks(entry.first); });
-  return sharding;
-}
-
-Strategies OnMesh(Strategies strategies, const mesh::Mesh& mesh) {
-  const auto bring = [&](Sharding& sharding) { sharding = OnMesh(std::move(sharding), mesh); };
-  for (NodeStrategy& node : strategies.nodes) {
-    std::for_each(node.operands.begin(), node.operands.end(), bring);
-    std::for_each(node.results.begin(), node.results.end(), bring);
-    node.split_vocabulary = node.split_vocabulary && !node.operands[0].dims.back().empty();
-  }
-  for (auto& [name, sharding] : strategies.params) bring(sharding);
-  std::for_each(strategies.values.begin(), strategies.values.end(), bring);
-  for (auto& [value, sharding] : strategies.accumulators) bring(sharding);
-  for (auto& [reader, sharding] : strategies.forms) bring(sharding);
-  return strategies;
-}
-
-std::optional<Sharding> FormFor(const Strategies& strategies, ValueId value, Phase phase,
-                                const Sharding& have) {
-  const auto it = strategies.forms.find({value, phase});
-  if (it == strategies.forms.end()) return std::nullopt;
-  Sharding form = it->second;
-  for (size_t d = 0; d < form.dims.size(); ++d) {
-    if (!have.dims[d].empty() && have.dims[d].front() == kMicro) {
-      form.dims[d].insert(form.dims[d].begin(), kMicro);
-    }
-  }
-  if (have.partial.contains(kMicro)) form.partial[kMicro] = have.partial.at(kMicro);
-  // What has been reduced meanwhile stays so.
-  const bool lost = std::any_of(form.partial.begin(), form.partial.end(),
-                                [&](const auto& sum) { return !have.partial.contains(sum.first); });
-  if (lost) return std::nullopt;
-  return form;
-}
-
-Sharding WithoutAxis(Sharding sharding, const std::string& axis) {
-  for (mesh::AxisList& dim : sharding.dims) std::erase(dim, axis);
-  sharding.partial.erase(axis);
-  return sharding;
-}
-
 Result<Strategies> ChooseStrategies(const Graph& step_graph, const StageAssignment& stages,
                                     const Layout& layout,
                                     const std::map<std::string, Sharding>& known_params,
@@ -594,7 +573,14 @@ Result<Strategies> ChooseStrategies(const Graph& step_graph, const StageAssignme
         fmt::format("the rules split one tensor axis, not a grid of {}; use shardings = \"search\"",
                     fmt::join(layout.tensor_axes, "x"))));
   }
-  return Chooser(step_graph, stages, layout, known_params, max_tensor).Run();
+  std::set<size_t> sums_later;
+  MW_ASSIGN_OR_RETURN(
+      Strategies strategies,
+      Chooser(step_graph, stages, layout, known_params, max_tensor, sums_later).Run());
+  if (layout.tensor == 1) return strategies;
+  sums_later = AddsOfLaterSums(step_graph, stages, strategies);
+  if (sums_later.empty()) return strategies;
+  return Chooser(step_graph, stages, layout, known_params, max_tensor, sums_later).Run();
 }
 
 }  // namespace meshwright::planner

@@ -41,8 +41,8 @@ struct NodeStrategy {
   // cross_entropy with split vocabulary: computed as logsumexp + pick + nll, the first two reduced
   // over the tensor axis.
   bool split_vocabulary = false;
-  // Scalar sum of operands that are partial over different axes: summed per kind first, then
-  // reduced once per kind.
+  // A sum whose operands differ in their shardings: those that are alike are summed first, so that
+  // each kind of partial sum is reduced once, to the result's sharding.
   bool grouped_sum = false;
 };
 

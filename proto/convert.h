@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "ir/job.h"
+#include "proto/client_messages.h"
 #include "proto/meshwright.pb.h"
 #include "proto/messages.h"
 
@@ -17,6 +18,18 @@ Result<UpMessage> Decode(const v1::Up& wire);
 v1::Down Encode(const DownMessage& message);
 Result<DownMessage> Decode(const v1::Down& wire);
 
+v1::ClientUp Encode(const ClientUp& message);
+Result<ClientUp> Decode(const v1::ClientUp& wire);
+
+v1::ClientDown Encode(const ClientDown& message);
+Result<ClientDown> Decode(const v1::ClientDown& wire);
+
+v1::NamedTensor Encode(const NamedTensor& tensor);
+Result<NamedTensor> Decode(const v1::NamedTensor& wire);
+
+v1::TensorTile Encode(const TensorTile& tile);
+Result<TensorTile> Decode(const v1::TensorTile& wire);
+
 v1::RuntimeError Encode(const RuntimeError& error);
 RuntimeError Decode(const v1::RuntimeError& wire);
 
@@ -24,7 +37,15 @@ v1::BlobRef Encode(const ir::BlobRef& blob);
 // Errors: a hash that is neither empty nor 64 hex digits.
 Result<ir::BlobRef> Decode(const v1::BlobRef& wire);
 
+v1::FileRef Encode(const ir::FileRef& file);
+// Errors: as of a BlobRef.
+Result<ir::FileRef> Decode(const v1::FileRef& wire);
+
+v1::DataRoot Encode(const ir::DataRoot& root);
+ir::DataRoot Decode(const v1::DataRoot& wire);
+
 v1::DataSpec Encode(const ir::DataSpec& data);
+// Errors: those of its files; an unknown element type.
 Result<ir::DataSpec> Decode(const v1::DataSpec& wire);
 
 // The graph travels as text; errors of its parser carry line numbers.

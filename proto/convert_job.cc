@@ -127,6 +127,55 @@ Result<ir::TrainSpec> DecodeTrain(const v1::TrainSpec& wire) {
   return spec;
 }
 
+v1::JobProgram EncodeProgram(const ir::JobProgram& program) {
+  v1::JobProgram wire;
+  wire.set_name(program.name);
+  wire.set_graph(ir::FormatGraph(program.graph));
+  wire.set_trained(program.trained);
+  for (const auto& [name, from] : program.inputs) {
+    v1::ProgramInput& input = *wire.add_inputs();
+    input.set_name(name);
+    input.set_from_client(from == ir::InputFrom::kClient);
+  }
+  return wire;
+}
+
+Result<ir::JobProgram> DecodeProgram(const v1::JobProgram& wire) {
+  ir::JobProgram program;
+  program.name = wire.name();
+  auto graph = ir::ParseGraph(wire.graph());
+  if (!graph.has_value()) {
+    return Fail(graph.error().WithContext(fmt::format("program '{}'", wire.name())));
+  }
+  program.graph = std::move(*graph);
+  program.trained = wire.trained();
+  for (const v1::ProgramInput& input : wire.inputs()) {
+    program.inputs[input.name()] =
+        input.from_client() ? ir::InputFrom::kClient : ir::InputFrom::kData;
+  }
+  return program;
+}
+
+v1::DriverSpec EncodeDriver(const ir::DriverSpec& driver) {
+  v1::DriverSpec wire;
+  wire.set_kind(ir::DriverKindName(driver.kind));
+  wire.set_program(driver.program);
+  wire.set_batches(driver.batches);
+  wire.set_grace_s(driver.grace_s);
+  return wire;
+}
+
+Result<ir::DriverSpec> DecodeDriver(const v1::DriverSpec& wire) {
+  ir::DriverSpec driver;
+  if (!wire.kind().empty()) {
+    MW_ASSIGN_OR_RETURN(driver.kind, ir::ParseDriverKind(wire.kind()));
+  }
+  driver.program = wire.program();
+  driver.batches = wire.batches();
+  driver.grace_s = wire.grace_s();
+  return driver;
+}
+
 }  // namespace
 
 bool IsSha256Hex(std::string_view text) {
@@ -156,26 +205,11 @@ Result<ir::BlobRef> Decode(const v1::BlobRef& wire) {
   return ir::BlobRef{wire.sha256(), wire.size_bytes(), wire.name()};
 }
 
-v1::DataSpec Encode(const ir::DataSpec& data) {
-  v1::DataSpec wire;
-  *wire.mutable_blob() = Encode(data.blob);
-  wire.set_format(data.format);
-  wire.set_validation_fraction(data.validation_fraction);
-  return wire;
-}
-
-Result<ir::DataSpec> Decode(const v1::DataSpec& wire) {
-  ir::DataSpec data;
-  MW_ASSIGN_OR_RETURN(data.blob, Decode(wire.blob()));
-  data.format = wire.format();
-  data.validation_fraction = wire.validation_fraction();
-  return data;
-}
-
 v1::JobRequest Encode(const ir::JobRequest& job) {
   v1::JobRequest wire;
   wire.set_name(job.name);
-  wire.set_loss_graph(ir::FormatGraph(job.loss));
+  for (const ir::JobProgram& program : job.programs) *wire.add_programs() = EncodeProgram(program);
+  *wire.mutable_driver() = EncodeDriver(job.driver);
   *wire.mutable_optimizer() = EncodeOptimizer(job.optimizer);
   *wire.mutable_data() = Encode(job.data);
   *wire.mutable_init_weights() = Encode(job.init_weights);
@@ -189,9 +223,17 @@ v1::JobRequest Encode(const ir::JobRequest& job) {
 Result<ir::JobRequest> Decode(const v1::JobRequest& wire) {
   ir::JobRequest job;
   job.name = wire.name();
-  auto graph = ir::ParseGraph(wire.loss_graph());
-  if (!graph.has_value()) return Fail(graph.error().WithContext("job.loss_graph"));
-  job.loss = std::move(*graph);
+  if (wire.programs().empty()) {
+    return Fail(
+        InvalidArgument("the job has no programs; jobs of protocol 1 must be submitted again, with "
+                        "a client of this "
+                        "version"));
+  }
+  for (const v1::JobProgram& from : wire.programs()) {
+    MW_ASSIGN_OR_RETURN(ir::JobProgram program, DecodeProgram(from));
+    job.programs.push_back(std::move(program));
+  }
+  MW_ASSIGN_OR_RETURN(job.driver, DecodeDriver(wire.driver()));
   job.optimizer = DecodeOptimizer(wire.optimizer());
   MW_ASSIGN_OR_RETURN(job.data, Decode(wire.data()));
   MW_ASSIGN_OR_RETURN(job.init_weights, Decode(wire.init_weights()));

@@ -31,6 +31,7 @@ void Put(const Register& m, v1::Up& wire) {
   out.mutable_cpus()->Assign(m.cpus.begin(), m.cpus.end());
   out.set_device_kind(m.device_kind);
   out.set_device_name(m.device_name);
+  for (const ir::DataRoot& root : m.data_roots) *out.add_data_roots() = Encode(root);
 }
 
 void Put(const Heartbeat&, v1::Up& wire) { wire.mutable_heartbeat(); }
@@ -59,6 +60,7 @@ void Put(const LaunchDone& m, v1::Up& wire) {
     step.set_seconds(report.seconds);
     for (const auto& [name, value] : report.values) (*step.mutable_values())[name] = value;
   }
+  for (const TensorTile& tile : m.tensors) *out.add_tensors() = Encode(tile);
 }
 
 void Put(const MeshReleased& m, v1::Up& wire) {
@@ -95,15 +97,15 @@ void Put(const LoadMesh& m, v1::Down& wire) {
     v1::RankPrograms& to = *out.add_ranks();
     to.set_rank(rank.rank);
     to.set_local_device(rank.local_device);
-    *to.mutable_init() = Encode(rank.init);
-    *to.mutable_step() = Encode(rank.step);
-    *to.mutable_eval() = Encode(rank.eval);
+    for (const ir::BlobRef& program : rank.programs) *to.add_programs() = Encode(program);
   }
   *out.mutable_data() = Encode(m.data);
   out.set_sequence(m.sequence);
   out.set_vocabulary(m.vocabulary);
   *out.mutable_init_weights() = Encode(m.init_weights);
   *out.mutable_graph() = Encode(m.graph);
+  for (const std::string& name : m.programs) out.add_programs(name);
+  for (const std::string& name : m.inputs) out.add_inputs(name);
 }
 
 void Put(const Connect& m, v1::Down& wire) {
@@ -115,19 +117,42 @@ void Put(const Launch& m, v1::Down& wire) {
   v1::Launch& out = *wire.mutable_launch();
   out.set_mesh_gen(m.mesh_gen.value());
   out.set_launch_seq(m.launch_seq.value());
-  out.set_program(static_cast<v1::ProgramKind>(m.program));
+  out.set_program(m.program);
   out.set_first_step(m.first_step);
   out.set_count(m.count);
+  out.set_fetch(m.fetch);
+  for (const LaunchInput& input : m.inputs) {
+    v1::LaunchInput& to = *out.add_inputs();
+    to.set_input(input.input);
+    to.set_data(input.bytes);
+  }
 }
 
-void Put(const SaveWeights& m, v1::Down& wire) {
-  v1::SaveWeights& out = *wire.mutable_save_weights();
-  out.set_mesh_gen(m.mesh_gen.value());
-  for (const RankTiles& rank : m.ranks) {
+template <typename Wire>
+void PutRanks(const std::vector<RankTiles>& ranks, Wire& out) {
+  for (const RankTiles& rank : ranks) {
     v1::RankTiles& to = *out.add_ranks();
     to.set_rank(rank.rank);
     for (const std::string& slot : rank.slots) to.add_slots(slot);
   }
+}
+
+void Put(const SaveWeights& m, v1::Down& wire) {
+  wire.mutable_save_weights()->set_mesh_gen(m.mesh_gen.value());
+  PutRanks(m.ranks, *wire.mutable_save_weights());
+}
+
+void Put(const ReadTensors& m, v1::Down& wire) {
+  wire.mutable_read_tensors()->set_mesh_gen(m.mesh_gen.value());
+  wire.mutable_read_tensors()->set_launch_seq(m.launch_seq.value());
+  PutRanks(m.ranks, *wire.mutable_read_tensors());
+}
+
+void Put(const WriteTensors& m, v1::Down& wire) {
+  v1::WriteTensors& out = *wire.mutable_write_tensors();
+  out.set_mesh_gen(m.mesh_gen.value());
+  out.set_launch_seq(m.launch_seq.value());
+  for (const NamedTensor& tensor : m.tensors) *out.add_tensors() = Encode(tensor);
 }
 
 void Put(const AbortMesh& m, v1::Down& wire) {
@@ -161,11 +186,16 @@ Register GetRegister(const v1::Register& wire) {
   m.cpus.assign(wire.cpus().begin(), wire.cpus().end());
   m.device_kind = wire.device_kind();
   m.device_name = wire.device_name();
+  for (const v1::DataRoot& root : wire.data_roots()) m.data_roots.push_back(Decode(root));
   return m;
 }
 
-LaunchDone GetLaunchDone(const v1::LaunchDone& wire) {
-  LaunchDone m{Gen(wire.mesh_gen()), LaunchSeq(wire.launch_seq()), Decode(wire.error()), {}};
+Result<LaunchDone> GetLaunchDone(const v1::LaunchDone& wire) {
+  LaunchDone m{Gen(wire.mesh_gen()), LaunchSeq(wire.launch_seq()), Decode(wire.error()), {}, {}};
+  for (const v1::TensorTile& from : wire.tensors()) {
+    MW_ASSIGN_OR_RETURN(TensorTile tile, Decode(from));
+    m.tensors.push_back(std::move(tile));
+  }
   for (const v1::StepReport& from : wire.reports()) {
     StepReport report{from.step(), from.seconds(), {}};
     for (const auto& [name, value] : from.values()) report.values[name] = value;
@@ -178,9 +208,10 @@ Result<RankPrograms> GetRank(const v1::RankPrograms& wire) {
   RankPrograms rank;
   rank.rank = wire.rank();
   rank.local_device = wire.local_device();
-  MW_ASSIGN_OR_RETURN(rank.init, Decode(wire.init()));
-  MW_ASSIGN_OR_RETURN(rank.step, Decode(wire.step()));
-  MW_ASSIGN_OR_RETURN(rank.eval, Decode(wire.eval()));
+  for (const v1::BlobRef& from : wire.programs()) {
+    MW_ASSIGN_OR_RETURN(ir::BlobRef program, Decode(from));
+    rank.programs.push_back(std::move(program));
+  }
   return rank;
 }
 
@@ -204,6 +235,8 @@ Result<LoadMesh> GetLoadMesh(const v1::LoadMesh& wire) {
   m.vocabulary = wire.vocabulary();
   MW_ASSIGN_OR_RETURN(m.init_weights, Decode(wire.init_weights()));
   MW_ASSIGN_OR_RETURN(m.graph, Decode(wire.graph()));
+  m.programs.assign(wire.programs().begin(), wire.programs().end());
+  m.inputs.assign(wire.inputs().begin(), wire.inputs().end());
   return m;
 }
 
@@ -211,20 +244,30 @@ Launch GetLaunch(const v1::Launch& wire) {
   Launch m;
   m.mesh_gen = Gen(wire.mesh_gen());
   m.launch_seq = LaunchSeq(wire.launch_seq());
-  const int program = static_cast<int>(wire.program());
-  if (program > 0 && program <= static_cast<int>(ProgramKind::kEval)) {
-    m.program = static_cast<ProgramKind>(program);
-  }
+  m.program = wire.program();
   m.first_step = wire.first_step();
   m.count = wire.count();
+  m.fetch = wire.fetch();
+  for (const v1::LaunchInput& input : wire.inputs()) {
+    m.inputs.push_back(LaunchInput{input.input(), input.data()});
+  }
   return m;
 }
 
-SaveWeights GetSaveWeights(const v1::SaveWeights& wire) {
-  SaveWeights m;
-  m.mesh_gen = Gen(wire.mesh_gen());
+template <typename Wire>
+std::vector<RankTiles> GetRanks(const Wire& wire) {
+  std::vector<RankTiles> ranks;
   for (const v1::RankTiles& from : wire.ranks()) {
-    m.ranks.push_back(RankTiles{from.rank(), {from.slots().begin(), from.slots().end()}});
+    ranks.push_back(RankTiles{from.rank(), {from.slots().begin(), from.slots().end()}});
+  }
+  return ranks;
+}
+
+Result<WriteTensors> GetWriteTensors(const v1::WriteTensors& wire) {
+  WriteTensors m{Gen(wire.mesh_gen()), LaunchSeq(wire.launch_seq()), {}};
+  for (const v1::NamedTensor& from : wire.tensors()) {
+    MW_ASSIGN_OR_RETURN(NamedTensor tensor, Decode(from));
+    m.tensors.push_back(std::move(tensor));
   }
   return m;
 }
@@ -270,7 +313,13 @@ Result<DownBody> GetDownBody(const v1::Down& wire) {
     case v1::Down::kLaunch:
       return GetLaunch(wire.launch());
     case v1::Down::kSaveWeights:
-      return GetSaveWeights(wire.save_weights());
+      return SaveWeights{Gen(wire.save_weights().mesh_gen()), GetRanks(wire.save_weights())};
+    case v1::Down::kReadTensors:
+      return ReadTensors{Gen(wire.read_tensors().mesh_gen()),
+                         LaunchSeq(wire.read_tensors().launch_seq()),
+                         GetRanks(wire.read_tensors())};
+    case v1::Down::kWriteTensors:
+      return GetWriteTensors(wire.write_tensors());
     case v1::Down::kAbortMesh:
       return AbortMesh{Gen(wire.abort_mesh().mesh_gen()), Decode(wire.abort_mesh().cause())};
     case v1::Down::kReleaseMesh:
@@ -323,7 +372,7 @@ v1::RuntimeError Encode(const RuntimeError& error) {
 RuntimeError Decode(const v1::RuntimeError& wire) {
   RuntimeError error;
   const int kind = static_cast<int>(wire.kind());
-  const bool known = kind >= 0 && kind <= static_cast<int>(ErrorKind::kDiverged);
+  const bool known = kind >= 0 && kind <= static_cast<int>(ErrorKind::kRefused);
   error.kind = known ? static_cast<ErrorKind>(kind) : ErrorKind::kInternal;
   if (error.ok()) return error;
   const bool known_code =

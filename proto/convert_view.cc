@@ -23,6 +23,7 @@ v1::JobInfo Encode(const JobInfo& info) {
   wire.set_ended_unix_ms(info.ended_unix_ms);
   wire.set_device_memory_bytes(info.device_memory_bytes);
   wire.set_device_budget_bytes(info.device_budget_bytes);
+  wire.set_peak_flops_per_s(info.peak_flops_per_s);
   return wire;
 }
 
@@ -44,6 +45,7 @@ JobInfo Decode(const v1::JobInfo& wire) {
   info.ended_unix_ms = wire.ended_unix_ms();
   info.device_memory_bytes = wire.device_memory_bytes();
   info.device_budget_bytes = wire.device_budget_bytes();
+  info.peak_flops_per_s = wire.peak_flops_per_s();
   return info;
 }
 
@@ -56,6 +58,7 @@ v1::StepMetrics Encode(const StepMetrics& metrics) {
   wire.set_tokens(metrics.tokens);
   wire.set_seconds(metrics.seconds);
   if (!std::isnan(metrics.validation_loss)) wire.set_validation_loss(metrics.validation_loss);
+  for (const auto& [name, value] : metrics.values) (*wire.mutable_values())[name] = value;
   return wire;
 }
 
@@ -69,6 +72,7 @@ StepMetrics Decode(const v1::StepMetrics& wire) {
   metrics.seconds = wire.seconds();
   metrics.validation_loss = wire.has_validation_loss() ? wire.validation_loss()
                                                        : std::numeric_limits<double>::quiet_NaN();
+  metrics.values.insert(wire.values().begin(), wire.values().end());
   return metrics;
 }
 
@@ -104,6 +108,7 @@ v1::WorkerInfo Encode(const WorkerInfo& info) {
   wire.set_host_cores(info.host_cores);
   wire.set_device_kind(info.device_kind);
   wire.set_device_name(info.device_name);
+  for (const ir::DataRoot& root : info.data_roots) *wire.add_data_roots() = Encode(root);
   return wire;
 }
 
@@ -123,6 +128,7 @@ WorkerInfo Decode(const v1::WorkerInfo& wire) {
   info.host_cores = wire.host_cores();
   info.device_kind = wire.device_kind();
   info.device_name = wire.device_name();
+  for (const v1::DataRoot& root : wire.data_roots()) info.data_roots.push_back(Decode(root));
   return info;
 }
 

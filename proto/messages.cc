@@ -16,7 +16,7 @@ const char* NameAt(const std::array<const char*, N>& names, size_t index) {
 }  // namespace
 
 const char* ErrorKindName(ErrorKind kind) {
-  static constexpr std::array<const char*, 16> kNames = {"None",
+  static constexpr std::array<const char*, 17> kNames = {"None",
                                                          "Internal",
                                                          "PlanFailed",
                                                          "LoadFailed",
@@ -31,7 +31,8 @@ const char* ErrorKindName(ErrorKind kind) {
                                                          "ControllerStopped",
                                                          "StoreFailed",
                                                          "ProtocolError",
-                                                         "Diverged"};
+                                                         "Diverged",
+                                                         "Refused"};
   return NameAt(kNames, static_cast<size_t>(kind));
 }
 
@@ -50,6 +51,7 @@ bool RuntimeError::MayBeVictim() const {
     case ErrorKind::kStoreFailed:
     case ErrorKind::kProtocol:
     case ErrorKind::kDiverged:
+    case ErrorKind::kRefused:
       return false;
     default:
       break;
@@ -71,11 +73,6 @@ RuntimeError MakeError(ErrorKind kind, const Status& status, std::string worker)
   return error;
 }
 
-const char* ProgramKindName(ProgramKind kind) {
-  static constexpr std::array<const char*, 4> kNames = {"unspecified", "init", "step", "eval"};
-  return NameAt(kNames, static_cast<size_t>(kind));
-}
-
 UpMessage MakeUp(Term term, UpBody body) { return UpMessage{term, std::move(body)}; }
 
 UpMessage MakeHeartbeat(Term term) {
@@ -94,7 +91,8 @@ const char* KindName(const UpBody& body) {
 
 const char* KindName(const DownBody& body) {
   static constexpr std::array<const char*, std::variant_size_v<DownBody>> kNames = {
-      "Welcome", "LoadMesh", "Connect", "Launch", "SaveWeights", "AbortMesh", "ReleaseMesh"};
+      "Welcome",   "LoadMesh",    "Connect",     "Launch",      "SaveWeights",
+      "AbortMesh", "ReleaseMesh", "ReadTensors", "WriteTensors"};
   return NameAt(kNames, body.index());
 }
 

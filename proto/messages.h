@@ -17,11 +17,12 @@
 #include "base/status.h"
 #include "ir/job.h"
 #include "ir/program.h"
+#include "proto/tensors.h"
 #include "proto/views.h"
 
 namespace meshwright::proto {
 
-inline constexpr uint32_t kProtocolMajor = 1;
+inline constexpr uint32_t kProtocolMajor = 2;
 inline constexpr uint32_t kProtocolMinor = 0;
 inline constexpr const char* kVersion = "0.1.0";
 inline constexpr int64_t kChunkBytes = 1 << 20;
@@ -46,6 +47,7 @@ enum class ErrorKind : uint8_t {
   kStoreFailed = 13,
   kProtocol = 14,
   kDiverged = 15,
+  kRefused = 16,
 };
 const char* ErrorKindName(ErrorKind kind);  // "WorkerLost"
 
@@ -90,6 +92,7 @@ struct Register {
   std::vector<int32_t> cpus = {};  // their numbers on the host; empty: not said
   std::string device_kind = {};    // "cpu", "cuda"; empty: cpu
   std::string device_name = {};    // "NVIDIA H200"; empty: nothing to say
+  std::vector<ir::DataRoot> data_roots = {};
   friend bool operator==(const Register&, const Register&) = default;
 };
 
@@ -124,7 +127,8 @@ struct LaunchDone {
   MeshGeneration mesh_gen{0};
   LaunchSeq launch_seq{0};
   RuntimeError error;
-  std::vector<StepReport> reports;  // one per step, in order; empty after an error
+  std::vector<StepReport> reports;       // one per step, in order; empty after an error
+  std::vector<TensorTile> tensors = {};  // that this worker's devices hold, where asked for
   friend bool operator==(const LaunchDone&, const LaunchDone&) = default;
 };
 
@@ -183,7 +187,7 @@ struct Member {
 struct RankPrograms {
   int32_t rank = 0;
   int32_t local_device = 0;
-  ir::BlobRef init, step, eval;
+  std::vector<ir::BlobRef> programs;  // in the order of LoadMesh.programs
   friend bool operator==(const RankPrograms&, const RankPrograms&) = default;
 };
 
@@ -193,13 +197,15 @@ struct LoadMesh {
   std::string cluster_id;
   std::string secret;
   uint64_t seed = 0;
-  std::vector<Member> members;      // one per rank of the whole mesh
-  std::vector<RankPrograms> ranks;  // of this worker
+  std::vector<Member> members;        // one per rank of the whole mesh
+  std::vector<std::string> programs;  // their names; launches say an index
+  std::vector<std::string> inputs;    // that launches bring, by index
+  std::vector<RankPrograms> ranks;    // of this worker
   ir::DataSpec data;
   int64_t sequence = 0;
   int64_t vocabulary = 0;  // tokens are below it; 0: not checked
-  ir::BlobRef init_weights;
-  ir::BlobRef graph;  // text of the loss graph: names and layouts of the params
+  ir::FileRef init_weights;
+  ir::BlobRef graph;  // text of the main program's graph: names and layouts of the params
   bool tf32 = false;  // ir::TrainSpec's
   friend bool operator==(const LoadMesh&, const LoadMesh&) = default;
 };
@@ -210,15 +216,21 @@ struct Connect {
   friend bool operator==(const Connect&, const Connect&) = default;
 };
 
-enum class ProgramKind : uint8_t { kUnspecified = 0, kInit = 1, kStep = 2, kEval = 3 };
-const char* ProgramKindName(ProgramKind kind);  // "init", "step", "eval"
+// All rows of an input that comes from a client.
+struct LaunchInput {
+  uint32_t input = 0;  // index in LoadMesh.inputs
+  std::string bytes;
+  friend bool operator==(const LaunchInput&, const LaunchInput&) = default;
+};
 
 struct Launch {
   MeshGeneration mesh_gen{0};
   LaunchSeq launch_seq{0};
-  ProgramKind program = ProgramKind::kUnspecified;
+  uint32_t program = 0;  // index in LoadMesh.programs
   int64_t first_step = 0;
   int64_t count = 1;
+  std::vector<LaunchInput> inputs = {};
+  bool fetch = false;  // the program's tensors come back with the reports; of one step only
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 
@@ -234,6 +246,22 @@ struct SaveWeights {
   friend bool operator==(const SaveWeights&, const SaveWeights&) = default;
 };
 
+// Tiles of the state, answered by a LaunchDone with this launch_seq.
+struct ReadTensors {
+  MeshGeneration mesh_gen{0};
+  LaunchSeq launch_seq{0};
+  std::vector<RankTiles> ranks;  // of this worker
+  friend bool operator==(const ReadTensors&, const ReadTensors&) = default;
+};
+
+// Whole tensors of the state, of which every worker takes what it holds; answered in the same way.
+struct WriteTensors {
+  MeshGeneration mesh_gen{0};
+  LaunchSeq launch_seq{0};
+  std::vector<NamedTensor> tensors;
+  friend bool operator==(const WriteTensors&, const WriteTensors&) = default;
+};
+
 struct AbortMesh {
   MeshGeneration mesh_gen{0};
   RuntimeError cause;
@@ -245,8 +273,8 @@ struct ReleaseMesh {
   friend bool operator==(const ReleaseMesh&, const ReleaseMesh&) = default;
 };
 
-using DownBody =
-    std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh, ReleaseMesh>;
+using DownBody = std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh,
+                              ReleaseMesh, ReadTensors, WriteTensors>;
 struct DownMessage {
   Term term{0};
   DownBody body;

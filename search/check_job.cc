@@ -8,7 +8,7 @@ namespace meshwright::search {
 
 Status CheckJob(const ir::JobRequest& job) {
   MW_TRY(ir::ValidateJob(job));
-  MW_TRY(planner::CheckPins(job.parallel, planner::LayerCount(job.loss)));
+  MW_TRY(planner::CheckPins(job.parallel, planner::LayerCount(job.main().graph)));
   return CheckShardingPins(job);
 }
 

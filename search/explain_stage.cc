@@ -60,19 +60,19 @@ class StageExplainer {
     const Plan& plan = input_.plan;
     const mesh::Topology seen = planner::TopologyOf(plan.layout, input_.topology);
     std::optional<size_t> first;
-    for (size_t i = 0; i < plan.step.size(); ++i) {
-      if (plan.step[i].stage.value() != stage_) continue;
+    for (size_t i = 0; i < plan.Main().size(); ++i) {
+      if (plan.Main()[i].stage.value() != stage_) continue;
       if (!first) first = i;
       if (plan.memory[i].total_bytes <= answer_.memory.total_bytes) continue;
       answer_.memory = plan.memory[i];
-      const auto device = static_cast<size_t>(plan.step[i].device.value());
+      const auto device = static_cast<size_t>(plan.Main()[i].device.value());
       answer_.budget_bytes = seen.devices[device].memory_bytes;
     }
     if (!first) return;
     const planner::Simulation& simulation = input_.forecast.simulation;
     answer_.idle_s = simulation.idle_s[*first];
     answer_.messages_sent_bytes = simulation.sent_bytes[*first];
-    const ir::Program& program = plan.step[*first];
+    const ir::Program& program = plan.Main()[*first];
     for (const planner::Span& span : simulation.spans) {
       if (span.device != program.device.value()) continue;
       const ir::Instruction& run = program.instructions[static_cast<size_t>(span.instruction)];

@@ -96,10 +96,10 @@ class Finder {
 
   Status Prepare() {
     ir::JobRequest filled = job_;
-    filled.loss = planner::FillLayers(job_.loss);
-    MW_ASSIGN_OR_RETURN(model_, ShortenModel(filled.loss));
+    filled.SetLoss(planner::FillLayers(job_.main().graph));
+    MW_ASSIGN_OR_RETURN(model_, ShortenModel(filled.main().graph));
     MW_ASSIGN_OR_RETURN(step_, MakeProbeStep(filled, model_));
-    layer_count_ = std::max(1, planner::LayerCount(filled.loss));
+    layer_count_ = std::max(1, planner::LayerCount(filled.main().graph));
     MW_TRY(ChooseModes());
     SetDevices();
     return OkStatus();

@@ -14,6 +14,8 @@
 #include "planner/stages.h"
 #include "search/find_layout.h"
 #include "search/find_shardings.h"
+#include "search/first_plan.h"
+#include "search/least_memory.h"
 #include "search/nearest_choice.h"
 #include "search/nearest_plans.h"
 #include "search/plan_cache.h"
@@ -50,6 +52,12 @@ class PlanFinder {
       : job_(job), topology_(topology), options_(options), clock_(clock), scope_(scope) {}
 
   Result<FoundPlan> Run() {
+    MW_TRY(CheckLeastMemory(job_, topology_));
+    // A search compares training steps; what only runs forward is split by the rules.
+    if (job_.trained() == nullptr) {
+      MW_ASSIGN_OR_RETURN(Plan plan, planner::MakePlan(job_, topology_, scope_));
+      return FoundPlan{std::move(plan), {}, false, false};
+    }
     const bool searches = LeavesOpen(job_.parallel) || job_.parallel.shardings == "search";
     if (options_.cache == nullptr || !searches) return Find();
     const std::string key = PlanCacheKey(job_, topology_, options_);
@@ -100,7 +108,7 @@ class PlanFinder {
   // The rules plan for one tensor axis; a grid that the job names is the search's.
   Status TakeGrid() {
     if (job_.parallel.tensor_axes.empty()) return OkStatus();
-    const auto layers = planner::LayerCount(job_.loss);
+    const auto layers = planner::LayerCount(job_.main().graph);
     MW_ASSIGN_OR_RETURN(
         const Layout layout,
         planner::ResolveLayout(job_, static_cast<int64_t>(topology_.devices.size()), layers));
@@ -154,28 +162,32 @@ class PlanFinder {
 
   Result<Plan> RulesPlan() {
     if (LeavesOpen(job_.parallel)) return PlanByRules();
-    const bool plain =
-        scope_ == planner::PlanScope::kAllDevices && job_.parallel.sharding_pins.empty();
-    return plain ? planner::MakePlan(job_, topology_) : PlanOfPins();
+    if (std::optional<Plan> plan = PlanOfPinnedDegrees()) return *std::move(plan);
+    return planner::MakePlan(job_, topology_, scope_, MakePinnedRules(job_));
+  }
+
+  // Degrees, schedule and ZeRO are pinned; the layers of stages and what they compute again are
+  // not: as the search decides them for a layout that it finds itself. None: there are no stages,
+  // or nothing of the kind has a plan, and the rules say why.
+  std::optional<Plan> PlanOfPinnedDegrees() {
+    if (job_.parallel.pipeline == 1 || !job_.parallel.part_layers.empty()) return std::nullopt;
+    const auto devices = static_cast<int64_t>(topology_.devices.size());
+    const Result<Layout> layout =
+        planner::ResolveLayout(job_, devices, planner::LayerCount(job_.main().graph));
+    if (!layout.has_value() || !layout->stage_degrees.empty()) return std::nullopt;
+    const std::string idle = planner::IdleDevicesNote(job_, *layout, devices);
+    const ir::JobRequest asked = job_;
+    planner::PinDegrees(*layout, job_.parallel);
+    Result<Plan> plan = PlanByRules();
+    job_ = asked;
+    found_ = {};  // it had nothing to choose from
+    if (!plan.has_value()) return std::nullopt;
+    if (!idle.empty()) plan->notes.insert(plan->notes.begin(), idle);
+    return *std::move(plan);
   }
 
   Result<Plan> PlanByRulesOf(const Layout& layout) const {
     return planner::MakePlanOf(job_, topology_, layout, scope_, MakePinnedRules(job_));
-  }
-
-  // As planner::MakePlan, for this scope and with pinned shardings.
-  Result<Plan> PlanOfPins() const {
-    MW_TRY(ir::ValidateJob(job_));
-    MW_ASSIGN_OR_RETURN(const std::vector<Layout> layouts, PinnedLayouts());
-    Result<Plan> plan = Fail(Internal("no layout was tried"));
-    for (const Layout& layout : layouts) {
-      plan = PlanByRulesOf(layout);
-      if (!IsMisfit(plan)) break;
-    }
-    const std::string idle = planner::IdleDevicesNote(
-        job_, layouts.front(), static_cast<int64_t>(topology_.devices.size()));
-    if (plan.has_value() && !idle.empty()) plan->notes.push_back(idle);
-    return plan;
   }
 
   // The search's memory is an estimate: a little is left to what it is wrong by. What nothing fits
@@ -217,25 +229,22 @@ class PlanFinder {
   }
 
   Result<Plan> FirstThatFits() {
-    Result<Plan> plan = Fail(Internal("no layout was tried"));
     const bool compares = SharesCores();
     const double gap_of_fastest = found_.gap;
     const std::string note = compares ? "" : PreferShortPrograms();
-    for (size_t i = 0; i < found_.best.size(); ++i) {
-      plan = PlanByRulesOf(found_.best[i].layout);
-      if (IsMisfit(plan)) continue;
-      found_.best.erase(found_.best.begin(), found_.best.begin() + static_cast<std::ptrdiff_t>(i));
-      if (!plan.has_value()) return plan;
-      if (compares) return BestOfNearest(*std::move(plan));
-      if (i > 0) {  // what was preferred does not fit
-        found_.gap = gap_of_fastest;
-      } else if (!note.empty()) {
-        note_ = note;
-        plan->notes.push_back(note);
-      }
-      return plan;
+    MW_ASSIGN_OR_RETURN(FirstPlan first, FirstThatHasAPlan(found_.best, [&](const Layout& layout) {
+                          return PlanByRulesOf(layout);
+                        }));
+    const auto passed_over = static_cast<std::ptrdiff_t>(first.index);
+    found_.best.erase(found_.best.begin(), found_.best.begin() + passed_over);
+    if (compares) return BestOfNearest(std::move(first.plan));
+    if (passed_over > 0) {  // what was preferred has no plan
+      found_.gap = gap_of_fastest;
+    } else if (!note.empty()) {
+      note_ = note;
+      first.plan.notes.push_back(note);
     }
-    return plan;
+    return std::move(first.plan);
   }
 
   // Says so if another layout than the fastest stands first then.
@@ -312,7 +321,7 @@ class PlanFinder {
 
   // What the job pins, with each way to recompute.
   Result<std::vector<Layout>> PinnedLayouts() const {
-    const int layer_count = planner::LayerCount(job_.loss);
+    const int layer_count = planner::LayerCount(job_.main().graph);
     MW_ASSIGN_OR_RETURN(
         Layout layout,
         planner::ResolveLayout(job_, static_cast<int64_t>(topology_.devices.size()), layer_count));

@@ -372,7 +372,8 @@ Status SumGradientsOfLayersInUpdate(planner::StagedStep& step, int layers) {
 
 Result<ProbeStep> MakeProbeStep(const ir::JobRequest& job, const ShortModel& model) {
   ProbeStep step{job, {}};
-  step.job.loss = model.loss;
+  step.job.programs.clear();
+  step.job.SetLoss(model.loss);
   MW_ASSIGN_OR_RETURN(step.graph, planner::MakeStepGraph(step.job));
   return step;
 }
@@ -385,7 +386,7 @@ Result<std::vector<LayerProbe>> ProbeLayers(const ProbeStep& step, const ProbeOp
     return Fail(InvalidArgument(
         fmt::format("microbatches of {} rows do not divide a batch of {}", options.rows, batch)));
   }
-  const int layers = std::max(planner::LayerCount(step.job.loss), 1);
+  const int layers = std::max(planner::LayerCount(step.job.main().graph), 1);
   planner::Layout layout;
   layout.tensor = options.tensor;
   layout.microbatches = batch / options.rows;

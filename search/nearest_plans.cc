@@ -36,7 +36,7 @@ int64_t CallsOf(const ir::Program& program) {
 
 int64_t CallsOf(const planner::Plan& plan) {
   int64_t most = 0;
-  for (const ir::Program& program : plan.step) most = std::max(most, CallsOf(program));
+  for (const ir::Program& program : plan.Main()) most = std::max(most, CallsOf(program));
   return most;
 }
 

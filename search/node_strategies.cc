@@ -219,7 +219,8 @@ std::vector<NodeStrategy> NodeStrategies(const Graph& graph, const Node& node,
                                          const NodeStrategy& base, const StrategySpace& space) {
   if (node.op == Op::kFeed) {
     std::vector<NodeStrategy> strategies;
-    for (Sharding& rows : Splits(graph.type(node.outputs[0]), base.results[0], 1, space)) {
+    const size_t dims = ir::IsBatchFeed(node) ? 1 : 0;
+    for (Sharding& rows : Splits(graph.type(node.outputs[0]), base.results[0], dims, space)) {
       strategies.push_back({.operands = {}, .results = {std::move(rows)}});
     }
     return strategies;

@@ -17,7 +17,8 @@ std::vector<int64_t> Divisors(int64_t n) {
 }
 
 OpenChoices::OpenChoices(const ir::JobRequest& job)
-    : job_(job), layer_count_(std::max(1, planner::LayerCount(planner::FillLayers(job.loss)))) {}
+    : job_(job),
+      layer_count_(std::max(1, planner::LayerCount(planner::FillLayers(job.main().graph)))) {}
 
 std::vector<int64_t> OpenChoices::TensorDegrees(int64_t devices) const {
   std::vector<int64_t> degrees;

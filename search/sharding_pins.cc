@@ -17,10 +17,11 @@ namespace {
 
 using mesh::Sharding;
 
+constexpr char kField[] = "parallel.sharding_pins";
 constexpr const char* kForm = "write NAME=[_,_{tensor}], one entry per dim";
 
 Status BadPin(std::string_view pin, const std::string& what) {
-  return InvalidArgument(fmt::format("parallel.sharding_pins: '{}' {}; {}", pin, what, kForm));
+  return InvalidField(kField, fmt::format(": '{}' {}; {}", pin, what, kForm));
 }
 
 // Fields between commas that are not inside of braces.
@@ -129,16 +130,16 @@ Result<std::map<std::string, const ShardingPin*>> MatchPins(const std::vector<Sh
       }
       const auto [it, fresh] = pin_of.emplace(weight.name, &pin);
       if (fresh || it->second->sharding == pin.sharding) continue;
-      return Fail(InvalidArgument(
-          fmt::format("parallel.sharding_pins: '{}' and '{}' want different shardings of {}; leave "
-                      "one of them out",
-                      it->second->pattern, pin.pattern, weight.name)));
+      return Fail(
+          InvalidField(kField, fmt::format(": '{}' and '{}' want different shardings of {}; leave "
+                                           "one of them out",
+                                           it->second->pattern, pin.pattern, weight.name)));
     }
     if (used) continue;
     std::vector<std::string> names;
     for (const Weight& weight : weights) names.push_back(weight.name);
-    return Fail(InvalidArgument(fmt::format("parallel.sharding_pins: no weight is called '{}'{}",
-                                            pin.pattern, DidYouMean(pin.pattern, names))));
+    return Fail(InvalidField(kField, fmt::format(": no weight is called '{}'{}", pin.pattern,
+                                                 DidYouMean(pin.pattern, names))));
   }
   return pin_of;
 }
@@ -211,7 +212,7 @@ std::string FormatPinnedSharding(const Sharding& sharding) {
 Status CheckShardingPins(const ir::JobRequest& job) {
   MW_ASSIGN_OR_RETURN(const std::vector<ShardingPin> pins,
                       ParseShardingPins(job.parallel.sharding_pins));
-  MW_TRY(MatchPins(pins, WeightsOf(job.loss)));
+  MW_TRY(MatchPins(pins, WeightsOf(job.main().graph)));
   return OkStatus();
 }
 
@@ -233,8 +234,8 @@ Result<std::map<std::string, Sharding>> PinnedParams(const std::string& pins,
     const Status valid = mesh::ValidateSharding(weight.type, sharding, mesh);
     if (!valid.ok()) {
       return Fail(
-          valid.WithContext(fmt::format("parallel.sharding_pins: '{}' of {} on {}",
-                                        it->second->pattern, weight.name, layout.ToString())));
+          InvalidField(kField, fmt::format(": '{}' of {} on {}: {}", it->second->pattern,
+                                           weight.name, layout.ToString(), valid.message())));
     }
     pinned[weight.name] = std::move(sharding);
   }

@@ -36,8 +36,7 @@ StageNumbers NumbersOf(const StageProblem& problem, std::span<const StageChoice>
                            problem.boundary_bytes[static_cast<size_t>(stage.end_layer - 1)]);
   }
   const double delayed_s = schedule.delayed_weight * cost.weight_s;
-  numbers.period_s = schedule.transfers_overlap ? std::max(numbers.compute_s, numbers.transfer_s)
-                                                : numbers.compute_s + numbers.transfer_s;
+  numbers.period_s = numbers.compute_s + numbers.transfer_s;
   numbers.fill_s = numbers.compute_s + numbers.transfer_s - delayed_s;
   numbers.tail_s = cost.update_s + cost.gradient_sync_s + delayed_s;
   numbers.in_flight = schedule.in_flight(static_cast<int>(stages.size() - i), problem.microbatches);

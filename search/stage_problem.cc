@@ -161,14 +161,6 @@ PipelineModel OneForwardOneBackwardModel() {
           }};
 }
 
-PipelineModel EagerOneForwardOneBackwardModel() {
-  return {"1f1b-eager",
-          [](int stages_to_end, int microbatches) {
-            return std::min(microbatches, 2 * stages_to_end - 1);
-          },
-          0, true};
-}
-
 int StageProblem::ports() const {
   int count = 1;
   for (const StageOption& option : options) count = std::max(count, option.port + 1);

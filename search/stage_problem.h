@@ -70,13 +70,10 @@ struct PipelineModel {
   // 0 without delay; 2 for the handcrafted zero-bubble schedule H1, whose bubble is
   // forward + backward - 2 weight per stage.
   double delayed_weight = 0;
-  bool transfers_overlap = false;  // transfers run while the stage computes other microbatches
 };
 
 PipelineModel GpipeModel();                  // m in flight
 PipelineModel OneForwardOneBackwardModel();  // min(m, stages to the end)
-// Twice the warm-up of 1F1B, so that transfers overlap: min(m, 2 stages to the end - 1).
-PipelineModel EagerOneForwardOneBackwardModel();
 
 // What the user has decided already.
 struct StagePins {

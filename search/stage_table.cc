@@ -148,9 +148,7 @@ class TableBuilder {
 }  // namespace
 
 StageTable::StageTable(const StageProblem& problem)
-    : layers_(problem.layers),
-      ports_(problem.ports()),
-      overlap_(problem.schedule.transfers_overlap) {}
+    : layers_(problem.layers), ports_(problem.ports()) {}
 
 Result<StageTable> StageTable::Make(const StageProblem& problem, const StageInventory& inventory,
                                     int64_t extra_bytes) {
@@ -252,7 +250,7 @@ double StageTable::transfer_s(int cut, int from_port, int to_port) const {
 }
 
 double StageTable::period_s(double compute_s, double transfer_s) const {
-  return overlap_ ? std::max(compute_s, transfer_s) : compute_s + transfer_s;
+  return compute_s + transfer_s;
 }
 
 }  // namespace meshwright::search

@@ -64,7 +64,6 @@ class StageTable {
 
   int layers_;
   int ports_;
-  bool overlap_;
   std::vector<size_t> begin_;  // per range: its first entry; one more at the end
   std::vector<StageEntry> entries_;
   std::vector<double> transfer_s_;  // [cut, from port, to port]

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/clock.h"
+#include "tests/fake_clock.h"
 
 namespace meshwright {
 

@@ -9,5 +9,5 @@ formatter=$(command -v clang-format-14 || command -v clang-format) || {
 }
 mode=(--dry-run --Werror)
 if [ "${1:-}" = "--fix" ]; then mode=(-i); fi
-find base ir mesh compile planner search device ops collective proto controller worker client models cli tests \
+find base ir data mesh compile planner search device ops collective proto controller worker client models cli tests \
   bench examples -name '*.cc' -o -name '*.cu' -o -name '*.cuh' -o -name '*.h' | sort | xargs -r "$formatter" "${mode[@]}"

@@ -81,6 +81,7 @@ class AgentImpl final : public Agent {
                         collective::MakeListener(options_.data_bind, options_.data_port));
     if (link_ == nullptr) link_ = MakeGrpcLink(options_.controller, options_.token);
     MW_ASSIGN_OR_RETURN(blobs_, BlobCache::Open(options_.cache_dir, link_.get()));
+    MW_ASSIGN_OR_RETURN(roots_, data::Roots::Open(options_.data_roots));
     AddProcessMetrics(registry_);
     metrics_ = std::make_unique<AgentMetrics>(registry_, options_.name);
     registry_.AddRefresh([this] { RefreshMetrics(); });
@@ -153,6 +154,7 @@ class AgentImpl final : public Agent {
     resources_.collective_timeout_ms = options_.collective_timeout_ms;
     resources_.gpus = options_.gpus;
     resources_.blobs = blobs_.get();
+    resources_.roots = &roots_;
     resources_.link = link_.get();
     resources_.metrics = metrics_.get();
     resources_.device_lost = [this](const Status& cause) { OnDeviceLost(cause); };
@@ -166,6 +168,7 @@ class AgentImpl final : public Agent {
     register_.memory_bytes = options_.memory_bytes;
     register_.device_kind = options_.gpus.driver == nullptr ? "cpu" : "cuda";
     register_.device_name = options_.gpus.name;
+    register_.data_roots = roots_.all();
     register_.device_profile = options_.device_profile;
     register_.threads_per_device = options_.threads_per_device;
     for (const int cpu : AllowedCpus()) register_.cpus.push_back(cpu);
@@ -289,8 +292,12 @@ class AgentImpl final : public Agent {
     if (auto* load = std::get_if<proto::LoadMesh>(&body)) return OnLoad(session, std::move(*load));
     if (auto* connect = std::get_if<proto::Connect>(&body)) {
       if (const auto host = Find(connect->mesh_gen)) host->Connect(std::move(*connect));
-    } else if (const auto* launch = std::get_if<proto::Launch>(&body)) {
-      if (const auto host = Find(launch->mesh_gen)) host->Launch(*launch);
+    } else if (auto* launch = std::get_if<proto::Launch>(&body)) {
+      if (const auto host = Find(launch->mesh_gen)) host->Launch(std::move(*launch));
+    } else if (auto* read = std::get_if<proto::ReadTensors>(&body)) {
+      if (const auto host = Find(read->mesh_gen)) host->Read(std::move(*read));
+    } else if (auto* write = std::get_if<proto::WriteTensors>(&body)) {
+      if (const auto host = Find(write->mesh_gen)) host->Write(std::move(*write));
     } else if (auto* save = std::get_if<proto::SaveWeights>(&body)) {
       if (const auto host = Find(save->mesh_gen)) host->Save(std::move(*save));
     } else if (const auto* abort = std::get_if<proto::AbortMesh>(&body)) {
@@ -431,6 +438,7 @@ class AgentImpl final : public Agent {
   MetricsRegistry registry_;
   std::unique_ptr<ControllerLink> link_;
   std::unique_ptr<BlobCache> blobs_;
+  data::Roots roots_;
   std::unique_ptr<AgentMetrics> metrics_;
   CoreClaims claims_;
   HostResources resources_;

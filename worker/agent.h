@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
+#include "ir/data_spec.h"
 #include "worker/gpus.h"
 #include "worker/link.h"
 
@@ -22,11 +24,12 @@ struct AgentOptions {
   Gpus gpus = {};    // that are the devices; without: CPU devices
   int threads_per_device = 1;
   bool pin = false;  // pin devices to cores that no other worker of the host pins to
-  std::string data_bind = "127.0.0.1";  // data-plane listener
-  std::string advertise;                // address that peers dial; empty: data_bind
-  int data_port = 0;                    // 0: pick
-  int metrics_port = 0;                 // 0: pick, -1: none
-  std::string cache_dir;                // blobs; empty: a temporary folder, removed at exit
+  std::string data_bind = "127.0.0.1";        // data-plane listener
+  std::string advertise;                      // address that peers dial; empty: data_bind
+  int data_port = 0;                          // 0: pick
+  int metrics_port = 0;                       // 0: pick, -1: none
+  std::string cache_dir;                      // blobs; empty: a temporary folder, removed at exit
+  std::vector<ir::DataRoot> data_roots = {};  // below which files of jobs are read in place
   std::string token;
   std::string host_id;                  // empty: LocalHostId()
   std::string transport = "auto";       // auto | shm | tcp

@@ -27,7 +27,7 @@ void AgentMetrics::Observe(uint64_t mesh_gen, const std::vector<DeviceStats>& st
     instructions[{{"op", "free"}}] += static_cast<double>(device.instructions.free);
     for (const CollectiveStat& stat : device.collectives) {
       collective::Counters& sum = collectives[{
-          {"op", collective::KindName(stat.kind)}, {"backend", "cpu"}, {"axis", stat.axis}}];
+          {"op", collective::KindName(stat.kind)}, {"backend", stat.backend}, {"axis", stat.axis}}];
       sum.calls += stat.counters.calls;
       sum.bytes += stat.counters.bytes;
       sum.seconds += stat.counters.seconds;

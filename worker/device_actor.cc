@@ -150,6 +150,24 @@ Result<const DeviceMemory::Persistent*> DeviceActor::FindPersistent(const std::s
                                    memory_.persistent().size())));
 }
 
+Status DeviceActor::ReadOutputs(const std::string& program,
+                                std::vector<OutputBlock>& blocks) const {
+  const ir::Program* const found = FindProgram(program);
+  if (found == nullptr) {
+    return NotFound(fmt::format("rank {} has no program '{}'", rank(), program));
+  }
+  for (const ir::Program::Report& output : found->outputs) {
+    const ir::Slot& slot = found->slot(output.slot);
+    OutputBlock& block = blocks.emplace_back();
+    block.name = output.name;
+    block.type = {slot.type.dtype, slot.global_dims};
+    block.box = slot.box;
+    block.data.resize(static_cast<size_t>(slot.type.bytes()));
+    MW_TRY(staging_->Read(block.data.data(), memory_.Address(slot), slot.type.bytes()));
+  }
+  return OkStatus();
+}
+
 Result<ops::HostTensor> DeviceActor::ReadPersistent(const std::string& slot) const {
   MW_ASSIGN_OR_RETURN(const DeviceMemory::Persistent* entry, FindPersistent(slot));
   ops::HostTensor tensor{entry->type, {}};

@@ -76,6 +76,9 @@ class DeviceActor {
   double seconds(int64_t index) const { return seconds_[static_cast<size_t>(index)]; }
   std::span<const double> values(int64_t index) const;
 
+  // Appends this device's blocks of what the program gave out in its last step. Errors: kNotFound
+  // without the program; the device's.
+  Status ReadOutputs(const std::string& program, std::vector<OutputBlock>& blocks) const;
   // Errors: kNotFound naming rank and slot; kInvalidArgument on a size mismatch; the device's.
   Result<ops::HostTensor> ReadPersistent(const std::string& slot) const;
   Status WritePersistent(const std::string& slot, const std::vector<std::byte>& data);

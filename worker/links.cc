@@ -152,7 +152,8 @@ std::vector<CollectiveStat> Links::Stats(int rank) const {
     }
   }
   std::vector<CollectiveStat> stats;
-  for (const auto& [key, counters] : sums) stats.push_back({key.first, key.second, counters});
+  for (const auto& [key, counters] : sums)
+    stats.push_back({key.first, key.second, fabric_.backend(), counters});
   return stats;
 }
 

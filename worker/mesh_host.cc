@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "base/guard.h"
@@ -68,23 +67,23 @@ void MeshHost::Connect(proto::Connect message) {
 }
 
 void MeshHost::Launch(proto::Launch message) {
-  thread_.Post([this, message] {
-    const uint64_t seq = message.launch_seq.value();
-    if (aborted() || seq <= last_seq_) return;  // a repeated launch has been answered
-    if (seq != last_seq_ + 1) {
-      const Status gap =
-          Internal(fmt::format("launch {} came after launch {}: one is missing", seq, last_seq_));
-      Say(proto::MeshError{mesh_gen_, Error(ErrorKind::kProtocol, gap)});
-      return;
-    }
-    last_seq_ = seq;
-    proto::LaunchDone done{mesh_gen_, message.launch_seq, {}, {}};
-    const Status status =
-        Guarded("the launch", [&] { return LaunchOnThread(message, done.reports); });
-    done.error = Error(ErrorKind::kStepFailed, status);
-    if (!done.error.ok()) done.reports.clear();
-    Say(std::move(done));
-    CheckDevices(status);
+  thread_.Post([this, message = std::move(message)] {
+    RunInOrder(message.launch_seq, "the launch",
+               [&](proto::LaunchDone& done) { return LaunchOnThread(message, done); });
+  });
+}
+
+void MeshHost::Read(proto::ReadTensors message) {
+  thread_.Post([this, message = std::move(message)] {
+    RunInOrder(message.launch_seq, "reading the state",
+               [&](proto::LaunchDone& done) { return ReadOnThread(message, done); });
+  });
+}
+
+void MeshHost::Write(proto::WriteTensors message) {
+  thread_.Post([this, message = std::move(message)] {
+    RunInOrder(message.launch_seq, "writing the state",
+               [&](proto::LaunchDone&) { return WriteOnThread(message); });
   });
 }
 
@@ -124,10 +123,10 @@ void MeshHost::RefreshMetrics() {
 Status MeshHost::LoadOnThread(const proto::LoadMesh& message) {
   if (runtime_) return FailedPrecondition("the mesh is loaded already");
   MW_ASSIGN_OR_RETURN(RuntimeOptions options, MakeOptions(message));
-  weights_ = CollectWeightSlots(options.programs);
+  state_ = CollectStateSlots(options.programs);
   std::vector<int> devices;
   for (const proto::RankPrograms& rank : message.ranks) devices.push_back(rank.local_device);
-  if (!message.init_weights.sha256.empty()) MW_TRY(OpenInitialWeights(message));
+  if (!message.init_weights.empty()) MW_TRY(OpenInitialWeights(message));
   MW_ASSIGN_OR_RETURN(auto runtime, JobRuntime::Load(std::move(options)));
   std::scoped_lock lock(mutex_);
   runtime_ = std::move(runtime);
@@ -138,19 +137,21 @@ Status MeshHost::LoadOnThread(const proto::LoadMesh& message) {
 }
 
 Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
-  const auto cancelled = [this] { return aborted(); };
   RuntimeOptions options;
   for (const proto::RankPrograms& rank : message.ranks) {
     if (rank.local_device < 0 || rank.local_device >= resources_.devices) {
       return Fail(InvalidArgument(fmt::format("rank {} is placed on device {}, there are {}",
                                               rank.rank, rank.local_device, resources_.devices)));
     }
-    MW_ASSIGN_OR_RETURN(ir::Program init, FetchProgram(rank.init, rank.rank, "init"));
-    MW_ASSIGN_OR_RETURN(ir::Program step, FetchProgram(rank.step, rank.rank, "step"));
-    MW_ASSIGN_OR_RETURN(ir::Program eval, FetchProgram(rank.eval, rank.rank, "eval"));
-    options.programs.push_back(std::move(init));
-    options.programs.push_back(std::move(step));
-    options.programs.push_back(std::move(eval));
+    if (rank.programs.size() != message.programs.size()) {
+      return Fail(InvalidArgument(fmt::format("rank {} has {} programs, the mesh {}", rank.rank,
+                                              rank.programs.size(), message.programs.size())));
+    }
+    for (size_t i = 0; i < rank.programs.size(); ++i) {
+      MW_ASSIGN_OR_RETURN(ir::Program program,
+                          FetchProgram(rank.programs[i], rank.rank, message.programs[i]));
+      options.programs.push_back(std::move(program));
+    }
     options.fabric.local_ranks.push_back(rank.rank);
     if (resources_.gpus.driver != nullptr) {
       options.gpus.indices.push_back(
@@ -159,12 +160,7 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
       options.cpus.push_back(CoresOf(resources_, rank.local_device));
     }
   }
-  MW_ASSIGN_OR_RETURN(std::string path, resources_.blobs->Path(message.data.blob, cancelled));
-  const int64_t vocabulary =
-      message.vocabulary > 0 ? message.vocabulary : std::numeric_limits<int32_t>::max();
-  MW_ASSIGN_OR_RETURN(
-      data_, TokenData::Open({path, message.data.blob.name}, message.data.format, message.sequence,
-                             message.data.validation_fraction, message.seed, vocabulary));
+  MW_TRY(OpenData(message, options.programs));
   for (const proto::Member& member : message.members) {
     options.fabric.members.push_back(
         {member.worker, member.address, member.host_id, member.process_id});
@@ -175,7 +171,7 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
   options.fabric.transport = resources_.transport;
   options.fabric.operation_timeout_ms = resources_.collective_timeout_ms;
   options.listener = resources_.listener;
-  options.feed = data_.get();
+  options.feed = feed_.get();
   options.seed = message.seed;
   options.threads_per_device = resources_.threads_per_device;
   // On GPUs plans use less than there is (worker/gpus.cc): scratch of kernels and rings of
@@ -192,7 +188,27 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
   return options;
 }
 
-Result<ir::Program> MeshHost::FetchProgram(const ir::BlobRef& blob, int rank, const char* name) {
+Status MeshHost::OpenData(const proto::LoadMesh& message,
+                          const std::vector<ir::Program>& programs) {
+  programs_ = message.programs;
+  inputs_ = message.inputs;
+  if (!message.data.streams.empty() || !message.data.blob.sha256.empty()) {
+    MW_ASSIGN_OR_RETURN(const FeedTypes types, FeedTypesOf(programs, inputs_));
+    MW_ASSIGN_OR_RETURN(
+        data_, DataFeed::Open(message.data, {message.sequence, message.seed, message.vocabulary},
+                              types, Places()));
+  }
+  feed_ = std::make_unique<JobFeed>(data_.get(), inputs_);
+  return OkStatus();
+}
+
+// Files may be opened until the job ends: those that do not stay open are opened again.
+FilePlaces MeshHost::Places() const {
+  return {resources_.blobs, resources_.roots, [this] { return aborted(); }};
+}
+
+Result<ir::Program> MeshHost::FetchProgram(const ir::BlobRef& blob, int rank,
+                                           const std::string& name) {
   MW_ASSIGN_OR_RETURN(std::string text, resources_.blobs->Read(blob, [this] { return aborted(); }));
   auto program = ir::ParseProgram(text);
   if (!program.has_value()) {
@@ -205,24 +221,88 @@ Result<ir::Program> MeshHost::FetchProgram(const ir::BlobRef& blob, int rank, co
   return std::move(*program);
 }
 
-Status MeshHost::LaunchOnThread(const proto::Launch& message,
-                                std::vector<proto::StepReport>& reports) {
+void MeshHost::RunInOrder(LaunchSeq launch_seq, const char* what,
+                          const std::function<Status(proto::LaunchDone&)>& work) {
+  const uint64_t seq = launch_seq.value();
+  if (aborted() || seq <= last_seq_) return;  // a repeated launch has been answered
+  if (seq != last_seq_ + 1) {
+    const Status gap =
+        Internal(fmt::format("launch {} came after launch {}: one is missing", seq, last_seq_));
+    Say(proto::MeshError{mesh_gen_, Error(ErrorKind::kProtocol, gap)});
+    return;
+  }
+  last_seq_ = seq;
+  proto::LaunchDone done{mesh_gen_, launch_seq, {}, {}, {}};
+  const Status status = Guarded(what, [&] { return work(done); });
+  done.error = Error(ErrorKind::kStepFailed, status);
+  if (!done.error.ok()) {
+    done.reports.clear();
+    done.tensors.clear();
+  }
+  Say(std::move(done));
+  CheckDevices(status);
+}
+
+Status MeshHost::LaunchOnThread(const proto::Launch& message, proto::LaunchDone& done) {
   if (!runtime_) return FailedPrecondition("launch before the programs were loaded");
-  if (message.program == proto::ProgramKind::kUnspecified) {
-    return InvalidArgument("launch of a program that this version does not know");
+  if (message.program >= programs_.size()) {
+    return InvalidArgument(
+        fmt::format("launch of program {}, the mesh has {}", message.program, programs_.size()));
   }
-  MW_ASSIGN_OR_RETURN(auto steps, runtime_->Launch({proto::ProgramKindName(message.program),
-                                                    message.first_step, message.count}));
+  if (message.fetch && message.count != 1) {
+    return InvalidArgument(
+        fmt::format("tensors of {} steps are asked for at once; one is possible", message.count));
+  }
+  const std::string& program = programs_[message.program];
+  MW_TRY(StageInputs(message));
+  MW_ASSIGN_OR_RETURN(auto steps, runtime_->Launch({program, message.first_step, message.count}));
+  feed_->Clear();
   for (StepReport& step : steps) {
-    reports.push_back(proto::StepReport{step.step, step.seconds, std::move(step.values)});
+    done.reports.push_back(proto::StepReport{step.step, step.seconds, std::move(step.values)});
   }
-  const bool initialised = message.program == proto::ProgramKind::kInit;
+  if (message.fetch) {
+    MW_ASSIGN_OR_RETURN(done.tensors, ReadOutputs(program));
+  }
+  const bool initialised = program == ir::kInitProgram;
   return initialised && initial_weights_ ? FillInitialWeights() : OkStatus();
+}
+
+Status MeshHost::StageInputs(const proto::Launch& message) {
+  for (const proto::LaunchInput& input : message.inputs) {
+    if (input.input >= inputs_.size()) {
+      return InvalidArgument(
+          fmt::format("a launch brings input {}, the mesh has {}", input.input, inputs_.size()));
+    }
+    MW_TRY(feed_->Stage(inputs_[input.input], input.bytes));
+  }
+  return OkStatus();
+}
+
+Result<std::vector<proto::TensorTile>> MeshHost::ReadOutputs(const std::string& program) {
+  MW_ASSIGN_OR_RETURN(std::vector<OutputBlock> blocks, runtime_->ReadOutputs(program));
+  std::vector<proto::TensorTile> tiles;
+  for (OutputBlock& block : blocks) {
+    std::string bytes(reinterpret_cast<const char*>(block.data.data()), block.data.size());
+    tiles.push_back(
+        {std::move(block.name), std::move(block.type), std::move(block.box), std::move(bytes)});
+  }
+  return tiles;
+}
+
+Status MeshHost::ReadOnThread(const proto::ReadTensors& message, proto::LaunchDone& done) {
+  if (!runtime_) return FailedPrecondition("read before the programs were loaded");
+  MW_ASSIGN_OR_RETURN(done.tensors, ReadTiles(message.ranks, state_, *runtime_));
+  return OkStatus();
+}
+
+Status MeshHost::WriteOnThread(const proto::WriteTensors& message) {
+  if (!runtime_) return FailedPrecondition("write before the programs were loaded");
+  return WriteTensors(message.tensors, state_, *runtime_);
 }
 
 Status MeshHost::SaveOnThread(const proto::SaveWeights& message) {
   if (!runtime_) return FailedPrecondition("save before the programs were loaded");
-  const auto source = MakeTileSource(mesh_gen_, message.ranks, weights_, *runtime_);
+  const auto source = MakeTileSource(mesh_gen_, message.ranks, state_, *runtime_);
   return resources_.link->PutTiles([this] { return aborted(); }, source);
 }
 
@@ -231,13 +311,10 @@ Status MeshHost::SaveOnThread(const proto::SaveWeights& message) {
 Status MeshHost::OpenInitialWeights(const proto::LoadMesh& message) {
   const auto cancelled = [this] { return aborted(); };
   InitialWeights initial;
-  initial.name = message.init_weights.name;
+  initial.name = message.init_weights.blob.name;
   MW_ASSIGN_OR_RETURN(std::string text, resources_.blobs->Read(message.graph, cancelled));
   MW_ASSIGN_OR_RETURN(initial.loss, ir::ParseGraph(text));
-  MW_ASSIGN_OR_RETURN(std::string path, resources_.blobs->Path(message.init_weights, cancelled));
-  auto file = ir::SafetensorsFile::Open(path);
-  if (!file.has_value()) return file.error().WithContext(initial.name);
-  initial.file = std::move(*file);
+  MW_ASSIGN_OR_RETURN(initial.file, OpenWeights(Places(), message.init_weights));
   initial_weights_ = std::move(initial);
   return OkStatus();
 }
@@ -245,7 +322,7 @@ Status MeshHost::OpenInitialWeights(const proto::LoadMesh& message) {
 // After the init program, which fills every weight.
 Status MeshHost::FillInitialWeights() {
   const InitialWeights initial = *std::exchange(initial_weights_, std::nullopt);
-  return LoadWeights(*initial.file, initial.loss, weights_, *runtime_)
+  return LoadWeights(*initial.file, initial.loss, state_, *runtime_)
       .WithContext(fmt::format("initial weights '{}'", initial.name));
 }
 
@@ -261,6 +338,7 @@ void MeshHost::ReleaseOnThread() {
   // The controller must not take the worker for free before it hears that a device is lost.
   if (runtime) TellLost(runtime->Close());
   runtime.reset();
+  feed_.reset();
   data_.reset();
   resources_.metrics->Forget(mesh_gen_.value());
   report_(proto::MeshReleased{mesh_gen_});

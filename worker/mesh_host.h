@@ -20,10 +20,11 @@
 #include "proto/messages.h"
 #include "worker/agent_metrics.h"
 #include "worker/blob_cache.h"
+#include "worker/data_feed.h"
 #include "worker/gpus.h"
+#include "worker/job_feed.h"
 #include "worker/link.h"
 #include "worker/runtime.h"
-#include "worker/token_data.h"
 #include "worker/weights.h"
 
 namespace meshwright::worker {
@@ -41,6 +42,7 @@ struct HostResources {
   int64_t collective_timeout_ms = 600'000;  // as AgentOptions
   std::shared_ptr<collective::Listener> listener;
   BlobCache* blobs = nullptr;
+  const data::Roots* roots = nullptr;  // below which files are read in place; null: none
   ControllerLink* link = nullptr;
   AgentMetrics* metrics = nullptr;
   // Told when this process has lost a device for good, after the error that it caused.
@@ -60,6 +62,9 @@ class MeshHost {
   void Load(proto::LoadMesh message);
   void Connect(proto::Connect message);
   void Launch(proto::Launch message);
+  // As launches: in order, answered by a LaunchDone.
+  void Read(proto::ReadTensors message);
+  void Write(proto::WriteTensors message);
   void Save(proto::SaveWeights message);
   void Release();
   void Abort(const Status& cause);
@@ -72,14 +77,23 @@ class MeshHost {
   struct InitialWeights {
     std::string name;  // for messages
     ir::Graph loss;    // names and layouts
-    std::shared_ptr<const ir::SafetensorsFile> file;
+    std::shared_ptr<const formats::SafetensorsFile> file;
   };
 
   Status LoadOnThread(const proto::LoadMesh& message);
   Status SaveOnThread(const proto::SaveWeights& message);
   Result<RuntimeOptions> MakeOptions(const proto::LoadMesh& message);
-  Result<ir::Program> FetchProgram(const ir::BlobRef& blob, int rank, const char* name);
-  Status LaunchOnThread(const proto::Launch& message, std::vector<proto::StepReport>& reports);
+  Status OpenData(const proto::LoadMesh& message, const std::vector<ir::Program>& programs);
+  FilePlaces Places() const;
+  Result<ir::Program> FetchProgram(const ir::BlobRef& blob, int rank, const std::string& name);
+  // Runs `work` as launch number `seq`: once, in order; tells what came of it.
+  void RunInOrder(LaunchSeq seq, const char* what,
+                  const std::function<Status(proto::LaunchDone&)>& work);
+  Status LaunchOnThread(const proto::Launch& message, proto::LaunchDone& done);
+  Status ReadOnThread(const proto::ReadTensors& message, proto::LaunchDone& done);
+  Status WriteOnThread(const proto::WriteTensors& message);
+  Status StageInputs(const proto::Launch& message);
+  Result<std::vector<proto::TensorTile>> ReadOutputs(const std::string& program);
   Status OpenInitialWeights(const proto::LoadMesh& message);
   Status FillInitialWeights();
   void ReleaseOnThread();
@@ -99,9 +113,11 @@ class MeshHost {
   bool gone_ = false;                              // on the thread
   bool lost_told_ = false;                         // on the thread
   uint64_t last_seq_ = 0;                          // on the thread
-  WeightSlots weights_;                            // on the thread
+  StateSlots state_;                               // on the thread
   std::optional<InitialWeights> initial_weights_;  // on the thread, and none after the fill
-  std::unique_ptr<TokenData> data_;                // on the thread; outlives the runtime
+  std::vector<std::string> programs_, inputs_;     // of LoadMesh, on the thread
+  std::unique_ptr<DataFeed> data_;                 // on the thread; outlives the runtime
+  std::unique_ptr<JobFeed> feed_;                  // on the thread; outlives the runtime
   std::mutex mutex_;
   std::shared_ptr<JobRuntime> runtime_;  // guarded by mutex_ where other threads look
   std::vector<int> local_devices_;       // guarded by mutex_

@@ -252,6 +252,12 @@ Status CheckParts(const Program& program) {
                                          report.name, report.slot.value()));
     }
   }
+  for (const Program::Report& output : program.outputs) {
+    if (!InRange(output.slot, program.slots) || program.slot(output.slot).persistent) {
+      return InvalidArgument(fmt::format("output '{}' from slot s{}: must be a transient slot",
+                                         output.name, output.slot.value()));
+    }
+  }
   return OkStatus();
 }
 

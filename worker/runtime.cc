@@ -175,6 +175,12 @@ class LocalRuntime final : public JobRuntime {
     return CollectReports(request);
   }
 
+  Result<std::vector<OutputBlock>> ReadOutputs(const std::string& program) override {
+    std::vector<OutputBlock> blocks;
+    for (const auto& actor : actors_) MW_TRY(actor->ReadOutputs(program, blocks));
+    return blocks;
+  }
+
   Result<ops::HostTensor> ReadPersistent(int rank, const std::string& slot) override {
     MW_ASSIGN_OR_RETURN(const DeviceActor* actor, ActorOf(rank));
     return actor->ReadPersistent(slot);

@@ -51,7 +51,7 @@ struct GpuOptions {
 };
 
 struct RuntimeOptions {
-  std::vector<ir::Program> programs;  // of the local devices: for each device its init, step, eval
+  std::vector<ir::Program> programs;  // of the local devices; each device has each of them
   // Members of the whole mesh; local_ranks are the devices of `programs`.
   collective::FabricOptions fabric;
   std::shared_ptr<collective::Listener> listener;  // null when every rank is local
@@ -74,9 +74,17 @@ struct StepReport {
 };
 
 struct LaunchRequest {
-  std::string program;  // "init", "step", "eval"
+  std::string program;  // its name: "init", "step"
   int64_t first_step = 0;
   int64_t count = 1;
+};
+
+// A device's block of a tensor that a program gives out.
+struct OutputBlock {
+  std::string name;
+  ir::TensorType type;  // of the whole tensor
+  ir::Box box;
+  std::vector<std::byte> data;
 };
 
 struct InstructionCounts {
@@ -86,6 +94,7 @@ struct InstructionCounts {
 struct CollectiveStat {
   std::string axis;  // axes of the group joined by ','; "pipeline" for SEND/RECV
   collective::Kind kind;
+  const char* backend;  // of its fabric
   collective::Counters counters;
 };
 
@@ -111,6 +120,10 @@ class JobRuntime {
 
   // Runs on all local devices; returns when all are done. One report per step.
   virtual Result<std::vector<StepReport>> Launch(const LaunchRequest& request) = 0;
+
+  // What the local devices hold of the tensors that the program gave out in its last step. Errors:
+  // kNotFound: there is no such program.
+  virtual Result<std::vector<OutputBlock>> ReadOutputs(const std::string& program) = 0;
 
   // Local block of a persistent slot. Errors: kNotFound naming rank and slot; kInvalidArgument on a
   // size mismatch.

@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/sha256.h"
+#include "client/grpc/session.h"
 #include "proto/convert.h"
 #include "proto/grpc_status.h"
 #include "proto/meshwright.grpc.pb.h"
@@ -44,38 +45,6 @@ std::string MakeOpId() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
 }
 
-JobInfo Convert(const proto::JobInfo& wire) {
-  JobInfo info;
-  info.id = wire.id;
-  info.name = wire.name;
-  // proto has an "unspecified" before the first state.
-  info.state = static_cast<JobState>(std::max(0, static_cast<int>(wire.state) - 1));
-  info.reason = wire.reason;
-  info.message = wire.message;
-  info.steps_done = wire.steps_done;
-  info.steps = wire.steps;
-  info.loss = wire.loss;
-  info.layout = wire.layout;
-  info.directory = wire.directory;
-  info.submitted_unix_ms = wire.submitted_unix_ms;
-  info.started_unix_ms = wire.started_unix_ms;
-  info.ended_unix_ms = wire.ended_unix_ms;
-  info.device_memory_bytes = wire.device_memory_bytes;
-  info.device_budget_bytes = wire.device_budget_bytes;
-  return info;
-}
-
-JobUpdate Convert(const proto::JobUpdate& wire) {
-  JobUpdate update;
-  update.info = Convert(wire.info);
-  update.log_lines = wire.log_lines;
-  for (const proto::StepMetrics& step : wire.steps) {
-    update.steps.push_back({step.step, step.loss, step.grad_norm, step.lr, step.tokens,
-                            step.seconds, step.validation_loss});
-  }
-  return update;
-}
-
 class GrpcClient final : public Client {
  public:
   explicit GrpcClient(const Options& options)
@@ -87,12 +56,11 @@ class GrpcClient final : public Client {
     // By default the third ping would wait for data of ours.
     args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     args.SetMaxReceiveMessageSize(static_cast<int>(proto::kMaxMessageBytes));
-    const auto channel =
-        grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), args);
-    jobs_ = v1::JobService::NewStub(channel);
-    blobs_ = v1::BlobService::NewStub(channel);
-    logs_ = v1::LogService::NewStub(channel);
-    admin_ = v1::AdminService::NewStub(channel);
+    channel_ = grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), args);
+    jobs_ = v1::JobService::NewStub(channel_);
+    blobs_ = v1::BlobService::NewStub(channel_);
+    logs_ = v1::LogService::NewStub(channel_);
+    admin_ = v1::AdminService::NewStub(channel_);
   }
 
   // One cheap call: is there a controller, and does it know us?
@@ -125,13 +93,34 @@ class GrpcClient final : public Client {
     return reply.job_id();
   }
 
+  Result<std::unique_ptr<Session>> OpenSession(const ir::JobRequest& job,
+                                               SessionOptions options) override {
+    return Start({MakeOpId(), job, 0}, options);
+  }
+
+  Result<std::unique_ptr<Session>> AttachSession(int64_t job_id, SessionOptions options) override {
+    return Start({"", std::nullopt, job_id}, options);
+  }
+
   Result<JobInfo> Get(int64_t job_id) override {
     v1::JobIdRequest request;
     request.set_job_id(job_id);
     v1::JobInfo reply;
     MW_TRY(
         Unary([&](grpc::ClientContext* context) { return jobs_->Get(context, request, &reply); }));
-    return Convert(proto::Decode(reply));
+    return proto::Decode(reply);
+  }
+
+  Result<proto::JobDescription> Describe(int64_t job_id) override {
+    v1::JobIdRequest request;
+    request.set_job_id(job_id);
+    v1::JobDescription reply;
+    MW_TRY(Unary(
+        [&](grpc::ClientContext* context) { return jobs_->Describe(context, request, &reply); }));
+    proto::JobDescription description;
+    MW_ASSIGN_OR_RETURN(description.job, proto::Decode(reply.job()));
+    MW_ASSIGN_OR_RETURN(description.weights, proto::Decode(reply.weights()));
+    return description;
   }
 
   Result<std::vector<JobInfo>> List() override {
@@ -141,7 +130,7 @@ class GrpcClient final : public Client {
       v1::ListJobsReply reply;
       MW_TRY(Unary(
           [&](grpc::ClientContext* context) { return jobs_->List(context, request, &reply); }));
-      for (const v1::JobInfo& info : reply.jobs()) jobs.push_back(Convert(proto::Decode(info)));
+      for (const v1::JobInfo& info : reply.jobs()) jobs.push_back(proto::Decode(info));
       if (!reply.truncated() || reply.jobs().empty()) return jobs;
       request.set_before_id(jobs.back().id);
     }
@@ -165,7 +154,7 @@ class GrpcClient final : public Client {
     v1::JobUpdate wire;
     std::optional<JobInfo> last;
     while (stream->Read(&wire)) {
-      const JobUpdate update = Convert(proto::Decode(wire));
+      const JobUpdate update = proto::Decode(wire);
       last = update.info;
       if (!on_update(update)) {
         context.TryCancel();
@@ -208,11 +197,7 @@ class GrpcClient final : public Client {
       MW_TRY(Unary(
           [&](grpc::ClientContext* context) { return admin_->Workers(context, request, &reply); }));
       for (const v1::WorkerInfo& wire : reply.workers()) {
-        const proto::WorkerInfo info = proto::Decode(wire);
-        workers.push_back({info.name, info.host, info.state, info.devices, info.busy_devices,
-                           info.memory_bytes, info.address, info.metrics_address, info.last_seen_s,
-                           info.device_profile, info.threads_per_device, info.host_cores,
-                           info.device_kind, info.device_name});
+        workers.push_back(proto::Decode(wire));
       }
       if (!reply.truncated() || workers.empty()) return workers;
       request.set_after_name(workers.back().name);
@@ -220,6 +205,18 @@ class GrpcClient final : public Client {
   }
 
  private:
+  // The session has a connection of its own users: it outlives this client.
+  Result<std::unique_ptr<Session>> Start(proto::SessionOpen open, SessionOptions options) {
+    SessionStart start;
+    start.prepare = [this](grpc::ClientContext& context) { Prepare(context, 0); };
+    start.explain = [address = address_](const grpc::Status& end) {
+      return ExplainFor(address, end, 0);
+    };
+    start.open = std::move(open);
+    start.options = options;
+    return StartSession(channel_, std::move(start));
+  }
+
   // timeout_ms 0: no limit.
   void Prepare(grpc::ClientContext& context, int64_t timeout_ms) const {
     if (!token_.empty()) context.AddMetadata("authorization", "Bearer " + token_);
@@ -231,19 +228,24 @@ class GrpcClient final : public Client {
 
   // `timeout_ms`: what the call was given.
   Status Explain(const grpc::Status& wire, int64_t timeout_ms) const {
+    return ExplainFor(address_, wire, timeout_ms);
+  }
+
+  static Status ExplainFor(const std::string& address, const grpc::Status& wire,
+                           int64_t timeout_ms) {
     const Status status = proto::FromGrpc(wire);
     if (status.code() == StatusCode::kDeadlineExceeded) {
       return DeadlineExceeded(
           fmt::format("the controller at {} did not answer within {} ms; see whether its process "
                       "is stopped or its machine overloaded, or name another with --address",
-                      address_, timeout_ms));
+                      address, timeout_ms));
     }
     if (status.code() == StatusCode::kUnavailable) {
       return Unavailable(
           fmt::format("no controller answers at {} ({}); start one with `meshwright up` or "
                       "`meshwright controller`, or name it "
                       "with --address or MESHWRIGHT_ADDRESS",
-                      address_, status.message()));
+                      address, status.message()));
     }
     return status;
   }
@@ -285,6 +287,7 @@ class GrpcClient final : public Client {
   const std::string address_;
   const std::string token_;
   const int64_t timeout_ms_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   std::unique_ptr<v1::BlobService::Stub> blobs_;
   std::unique_ptr<v1::LogService::Stub> logs_;

@@ -37,6 +37,7 @@ class CpuFabric final : public Fabric {
   Status Connect() override;
   void Abort(const Status& cause) override;
   Status status() const override { return context_.latch.status(); }
+  const char* backend() const override { return "cpu"; }
   const char* transport(int rank) const override;
 
  private:

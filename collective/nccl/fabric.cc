@@ -40,6 +40,7 @@ class NcclFabric final : public Fabric {
   Status status() const override { return context_->fabric.latch.status(); }
   Status Poll() override;
   bool Close() override;
+  const char* backend() const override { return "nccl"; }
   const char* transport(int rank) const override;
 
  private:

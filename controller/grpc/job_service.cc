@@ -5,44 +5,18 @@
 #include <algorithm>
 #include <utility>
 
-#include "controller/grpc/call_guard.h"
+#include "controller/grpc/interact_reactor.h"
 #include "controller/grpc/listing.h"
+#include "controller/grpc/submit_check.h"
 #include "controller/grpc/watch_reactor.h"
 #include "proto/convert.h"
-#include "search/check_job.h"
 
 namespace meshwright::controller {
 namespace {
 
 Result<ir::JobRequest> DecodeSubmit(const v1::SubmitRequest& request, BlobStore& blobs) {
-  if (request.op_id().empty() || request.op_id().size() > 128) {
-    return Fail(InvalidArgument("op_id must have 1 to 128 characters"));
-  }
   MW_ASSIGN_OR_RETURN(ir::JobRequest job, proto::Decode(request.job()));
-  MW_TRY(search::CheckJob(job));
-  for (const ir::BlobRef* blob : {&job.data.blob, &job.init_weights}) {
-    if (blob->sha256.empty()) continue;
-    const std::optional<int64_t> size = blobs.Find(blob->sha256);
-    if (!size) {
-      return Fail(FailedPrecondition(
-          fmt::format("'{}' (sha256 {}) is not on the controller; upload it before submitting",
-                      blob->name, blob->sha256)));
-    }
-    if (*size != blob->size_bytes && !blobs.Verify(blob->sha256)) {
-      return Fail(FailedPrecondition(
-          fmt::format("'{}' (sha256 {}) was damaged on the controller; upload it again", blob->name,
-                      blob->sha256)));
-    }
-    if (*size != blob->size_bytes) {
-      return Fail(InvalidArgument(
-          fmt::format("'{}' (sha256 {}) has {} bytes, the request says {}; submit the size of the "
-                      "file that was uploaded",
-                      blob->name, blob->sha256, *size, blob->size_bytes)));
-    }
-  }
-  if (job.data.blob.sha256.empty()) {
-    return Fail(InvalidArgument("job.data.blob is empty: the job has no data to train on"));
-  }
+  MW_TRY(CheckSubmission(request.op_id(), job, blobs));
   return job;
 }
 
@@ -66,6 +40,7 @@ JobServiceImpl::JobServiceImpl(CallParts parts) : LateService(std::move(parts)) 
         parts_.loop->Cancel(request.job_id(), answer);
       });
   AddReading();
+  AddSessions();
 }
 
 void JobServiceImpl::AddReading() {
@@ -75,6 +50,17 @@ void JobServiceImpl::AddReading() {
         parts_.loop->Get(request.job_id(), [&reply, answer](const Result<proto::JobInfo>& info) {
           if (info.has_value()) reply = proto::Encode(*info);
           answer(internal::ToStatus(info));
+        });
+      });
+  AddUnary<v1::JobIdRequest, v1::JobDescription>(
+      "/meshwright.v1.JobService/Describe", "job", "describe",
+      [this](const v1::JobIdRequest& request, v1::JobDescription& reply, auto answer) {
+        parts_.loop->Describe(request.job_id(), [&reply, answer](const auto& description) {
+          if (description.has_value()) {
+            *reply.mutable_job() = proto::Encode(description->job);
+            *reply.mutable_weights() = proto::Encode(description->weights);
+          }
+          answer(internal::ToStatus(description));
         });
       });
   AddUnary<v1::ListJobsRequest, v1::ListJobsReply>(
@@ -99,6 +85,12 @@ void JobServiceImpl::AddReading() {
         };
         return new Reactor(context, parts_, open, convert);
       });
+}
+
+void JobServiceImpl::AddSessions() {
+  AddStream<v1::Frame, v1::Frame>("/meshwright.v1.JobService/Interact", [this](auto* context) {
+    return MakeInteractReactor(*context, parts_);
+  });
 }
 
 LogServiceImpl::LogServiceImpl(CallParts parts) : LateService(std::move(parts)) {

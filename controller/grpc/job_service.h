@@ -12,6 +12,7 @@ class JobServiceImpl final : public LateService {
 
  private:
   void AddReading();
+  void AddSessions();
 };
 
 class LogServiceImpl final : public LateService {

@@ -1,70 +1,46 @@
 // feed: the host reads the rows of a step into memory that the GPU's copies reach; the queue takes
 // them from there. Every microbatch has a place of its own, which is read when the next step's rows
 // come: a step ends before that.
-#include <fmt/format.h>
-
-#include <algorithm>
+#include <memory>
+#include <utility>
 
 #include "ops/cuda/cuda.h"
+#include "ops/feed_rows.h"
 
 namespace meshwright::ops::cuda {
 namespace {
 
 class Feed final : public Kernel {
  public:
-  Feed(std::string source, ShardBlock block, std::unique_ptr<device::HostMemory> rows)
-      : source_(std::move(source)), block_(std::move(block)), rows_(std::move(rows)) {}
+  Feed(FeedRows rows, std::unique_ptr<device::HostMemory> memory)
+      : rows_(std::move(rows)), memory_(std::move(memory)) {}
 
   bool prepares() const override { return true; }
 
   Status Prepare(const RunContext& context) override {
-    if (context.feed == nullptr) {
-      return FailedPrecondition(
-          fmt::format("feed '{}': this run has no data source; attach one to the job", source_));
-    }
-    const int64_t length = block_.local_dims[1];
-    const int64_t first =
-        context.step * block_.global_dims[0] + block_.Start(0, context.microbatch);
-    const int64_t valid = block_.Valid(0, context.microbatch);
-    int32_t* rows = RowsOfMicrobatch(context.microbatch);
-    for (int64_t i = 0; i < valid; ++i) {
-      MW_TRY(context.feed->ReadSample(
-          source_, first + i, std::span<int32_t>(rows + i * length, static_cast<size_t>(length))));
-    }
-    std::fill(rows + valid * length, rows + block_.local_dims[0] * length, 0);
-    return {};
+    return rows_.Read(context, PlaceOf(context.microbatch));
   }
 
   Status Run(const RunContext& context, Inputs, Outputs outputs) override {
-    return context.queue->CopyIn(outputs[0].data, RowsOfMicrobatch(context.microbatch),
-                                 outputs[0].type->bytes());
+    return context.queue->CopyIn(outputs[0].data, PlaceOf(context.microbatch), rows_.bytes());
   }
 
  private:
-  int32_t* RowsOfMicrobatch(int32_t microbatch) const {
-    auto* rows = reinterpret_cast<int32_t*>(rows_->data());
-    return rows + microbatch * block_.local_dims[0] * block_.local_dims[1];
+  std::byte* PlaceOf(int32_t microbatch) const {
+    return memory_->data() + microbatch * rows_.bytes();
   }
 
-  const std::string source_;
-  const ShardBlock block_;
-  const std::unique_ptr<device::HostMemory> rows_;  // of all microbatches
+  const FeedRows rows_;
+  const std::unique_ptr<device::HostMemory> memory_;  // of all microbatches
 };
 
 }  // namespace
 
 KernelResult MakeFeed(const Maker& maker) {
-  const KernelSpec& spec = maker.spec;
-  const ir::TensorType& type = spec.outputs[0];
-  if (type.dtype != ir::DType::kI32 || type.rank() != 2) {
-    return Fail(InvalidArgument(
-        fmt::format("feed: the result must be i32[rows, row_length], got {}", type.ToString())));
-  }
-  MW_ASSIGN_OR_RETURN(ShardBlock block, spec.BlockOf(type));
-  MW_ASSIGN_OR_RETURN(auto rows,
-                      maker.device.AllocateHost(type.bytes() * spec.coords.microbatches));
-  return std::unique_ptr<Kernel>(
-      std::make_unique<Feed>(spec.attrs.Str("source"), std::move(block), std::move(rows)));
+  MW_ASSIGN_OR_RETURN(FeedRows rows, FeedRows::Of(maker.spec));
+  MW_ASSIGN_OR_RETURN(auto memory,
+                      maker.device.AllocateHost(rows.bytes() * maker.spec.coords.microbatches));
+  return std::unique_ptr<Kernel>(std::make_unique<Feed>(std::move(rows), std::move(memory)));
 }
 
 }  // namespace meshwright::ops::cuda

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "base/philox.h"
+#include "ops/feed_rows.h"
 #include "ops/global_runs.h"
 #include "ops/parallel.h"
 #include "ops/reference/reference.h"
@@ -14,28 +15,9 @@ namespace meshwright::ops::reference {
 namespace {
 
 KernelResult MakeFeed(const KernelSpec& spec) {
-  const ir::TensorType& type = spec.outputs[0];
-  if (type.dtype != ir::DType::kI32 || type.rank() != 2) {
-    return Fail(InvalidArgument(
-        fmt::format("feed: the result must be i32[rows, row_length], got {}", type.ToString())));
-  }
-  MW_ASSIGN_OR_RETURN(ShardBlock block, spec.BlockOf(type));
-  return MakeFunctionKernel([block, source = spec.attrs.Str("source")](
-                                const RunContext& context, Inputs, Outputs outputs) -> Status {
-    if (context.feed == nullptr) {
-      return FailedPrecondition(
-          fmt::format("feed '{}': this run has no data source; attach one to the job", source));
-    }
-    const int64_t length = block.local_dims[1];
-    const int64_t first = context.step * block.global_dims[0] + block.Start(0, context.microbatch);
-    const int64_t valid = block.Valid(0, context.microbatch);
-    int32_t* rows = outputs[0].as<int32_t>();
-    for (int64_t i = 0; i < valid; ++i) {
-      MW_TRY(context.feed->ReadSample(
-          source, first + i, std::span<int32_t>(rows + i * length, static_cast<size_t>(length))));
-    }
-    std::fill(rows + valid * length, rows + block.local_dims[0] * length, 0);
-    return {};
+  MW_ASSIGN_OR_RETURN(const FeedRows rows, FeedRows::Of(spec));
+  return MakeFunctionKernel([rows](const RunContext& context, Inputs, Outputs outputs) {
+    return rows.Read(context, static_cast<std::byte*>(outputs[0].data));
   });
 }
 

@@ -6,6 +6,7 @@
 #include <sys/mount.h>
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,7 +30,7 @@ class BadInput : public FaultFixture {
 
 // ---- Data ----
 
-TEST_F(BadInput, DamagedDataFilesFailTheJobNamingTheFileAndTheWayOut) {
+TEST_F(BadInput, DamagedDataFilesAreRefusedNamingTheFileAndTheWayOut) {
   ASSERT_NO_FATAL_FAILURE(StartWorkers(2));
   struct Case {
     const char* name;
@@ -53,10 +54,11 @@ TEST_F(BadInput, DamagedDataFilesFailTheJobNamingTheFileAndTheWayOut) {
   for (const Case& c : cases) {
     const Failure failure = SubmitFails(JobFile(Write(c.name, c.bytes), 1, 2, 10,
                                                 fmt::format("dataset_format = \"{}\"", c.format)));
-    EXPECT_EQ(failure.code, 1) << c.name;
+    EXPECT_EQ(failure.code, 2) << c.name;
     EXPECT_THAT(failure.text, HasSubstr(dir_.File(c.name)));
     for (const char* word : c.words) EXPECT_THAT(failure.text, HasSubstr(word)) << c.name;
   }
+  EXPECT_TRUE(client().List().value().empty()) << "the client sees what is wrong by itself";
   for (const int worker : {0, 1}) ExpectHoldsNothingOfAJob(worker);
   ExpectAJobSucceeds(1, 2);
 }
@@ -115,6 +117,69 @@ TEST_F(BadInput, DataDeletedFromTheControllerFailsTheJobAndCanBeSentAgain) {
       {"--address", cluster().address(), "submit", Write("job.toml", JobFile(data, 1, 1, 3))});
   ASSERT_TRUE(again.has_value()) << again.error();
   EXPECT_EQ(again->exit.code, 0) << again->stdout_text << again->stderr_text;
+}
+
+// ---- Data in place ----
+
+class InPlace : public FaultFixture {
+ protected:
+  void StartWithRoot(int workers) {
+    ProcessClusterOptions options;
+    options.workers = workers;
+    options.worker_args = {"--data-root", dir_.path()};
+    Start(std::move(options));
+  }
+  // Bytes of the blobs that the controller keeps.
+  std::set<int64_t> BlobSizes() {
+    std::set<int64_t> sizes;
+    for (const auto& file : std::filesystem::directory_iterator(cluster().state_dir() + "/blobs")) {
+      sizes.insert(static_cast<int64_t>(file.file_size()));
+    }
+    return sizes;
+  }
+};
+
+TEST_F(InPlace, DataBelowARootIsNotCopiedAndOtherDataIs) {
+  ASSERT_NO_FATAL_FAILURE(StartWithRoot(2));
+  const std::string job = Write("job.toml", JobFile(Write("data.txt", SampleText(9'001)), 2, 1, 3));
+  const auto submit = [&](std::vector<std::string> more) {
+    std::vector<std::string> args = {"--address", cluster().address(), "submit", job};
+    args.insert(args.end(), more.begin(), more.end());
+    const auto run = RunMeshwright(args);
+    EXPECT_TRUE(run.has_value()) << run.error();
+    EXPECT_EQ(run->exit.code, 0) << run->stdout_text << run->stderr_text;
+    return run->stderr_text;
+  };
+  EXPECT_THAT(submit({}), Not(HasSubstr("went to the controller")));
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(dir_.File("data.txt")));
+  EXPECT_FALSE(BlobSizes().contains(size));
+  const TempDir elsewhere = TempDir::Make().value();
+  ASSERT_TRUE(WriteFileAtomic(elsewhere.File("other.txt"), SampleText(9'100)).ok());
+  EXPECT_THAT(submit({"--set", "training.dataset_path=" + elsewhere.File("other.txt")}),
+              AllOf(HasSubstr("went to the controller"), HasSubstr("no worker has a data root"),
+                    HasSubstr("--data-root " + elsewhere.path())));
+  EXPECT_TRUE(BlobSizes().contains(
+      static_cast<int64_t>(std::filesystem::file_size(elsewhere.File("other.txt")))));
+  submit({"--upload"});
+  EXPECT_TRUE(BlobSizes().contains(size));
+}
+
+TEST_F(InPlace, DataThatWasChangedSinceItWasSubmittedFailsTheJobNamingTheFile) {
+  ASSERT_NO_FATAL_FAILURE(StartWithRoot(1));
+  const int64_t first = StartJob(1, 1);
+  const std::string data = Write("data.txt", SampleText(9'000));
+  const auto queued = RunMeshwright({"--address", cluster().address(), "submit",
+                                     Write("job.toml", JobFile(data, 1, 1, 3)), "--no-wait"});
+  ASSERT_TRUE(queued.has_value()) << queued.error();
+  ASSERT_EQ(queued->exit.code, 0) << queued->stderr_text;
+  std::string other = SampleText(9'000);
+  other[0] = 'X';
+  ASSERT_TRUE(WriteFileAtomic(data, other).ok());
+  ASSERT_TRUE(client().Cancel(first).ok());
+  const client::JobInfo ended = EndOf(first + 1);
+  EXPECT_EQ(ended.state, JobState::kFailed);
+  EXPECT_THAT(ended.message, AllOf(HasSubstr("data.txt"), HasSubstr("other bytes")));
+  ExpectAJobSucceeds(1, 1);
 }
 
 // ---- Full disks ----

@@ -84,5 +84,18 @@ TEST_F(Install, AProgramOfOnesOwnBuildsAgainstThePackageAndTrains) {
   EXPECT_EQ(leftovers_.Find(), "");
 }
 
+// README has the build tree's bin/ on the PATH, beside which CMake looks for packages.
+TEST_F(Install, TheBuildTreeIsAPackage) {
+  const std::string build = dir_.File("build");
+  const char* path = std::getenv("PATH");
+  Run({MESHWRIGHT_CMAKE, "-G", "Ninja", "-S", MESHWRIGHT_SOURCE_DIR "/examples/train_mlp_lm", "-B",
+       build},
+      {{"PATH", std::string(MESHWRIGHT_BUILD_DIR) + "/bin:" + (path == nullptr ? "" : path)}});
+  const std::string cache = ReadFile(build + "/CMakeCache.txt").value_or("");
+  ASSERT_THAT(cache, HasSubstr("meshwright_DIR:PATH=" MESHWRIGHT_BUILD_DIR "\n"));
+  Run({MESHWRIGHT_CMAKE, "--build", build});
+  EXPECT_TRUE(FileExists(build + "/train_mlp_lm"));
+}
+
 }  // namespace
 }  // namespace meshwright::testing

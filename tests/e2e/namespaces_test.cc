@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "ir/safetensors.h"
+#include "formats/safetensors.h"
 #include "tests/e2e/leftovers.h"
 #include "tests/e2e/net_hosts.h"
 #include "tests/e2e/process_cluster.h"

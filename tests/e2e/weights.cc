@@ -6,14 +6,14 @@
 #include <cmath>
 #include <cstring>
 
-#include "ir/safetensors.h"
+#include "formats/safetensors.h"
 
 namespace meshwright::testing {
 
 Result<Weights> ReadWeights(const std::string& path) {
-  MW_ASSIGN_OR_RETURN(const auto file, ir::SafetensorsFile::Open(path));
+  MW_ASSIGN_OR_RETURN(const auto file, formats::SafetensorsFile::Open(path));
   Weights weights;
-  for (const ir::SafetensorsEntry& entry : file->entries()) {
+  for (const formats::SafetensorsEntry& entry : file->entries()) {
     const auto bytes = file->data(entry);
     const size_t element = entry.dtype_name == "F64" ? sizeof(double) : sizeof(float);
     std::vector<double>& values = weights[entry.name];

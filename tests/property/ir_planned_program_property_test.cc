@@ -106,7 +106,7 @@ struct Case {
 planner::Plan PlanOf(const Case& c) {
   JobRequest job;
   job.name = "decoder";
-  job.loss = DecoderMaker(c.tied).Make();
+  job.SetLoss(DecoderMaker(c.tied).Make());
   job.data.blob.sha256 = "0";
   job.train.global_batch = kBatch;
   job.train.sequence = kSequence;
@@ -132,7 +132,8 @@ TEST(PlannedProgramsProperty, MutantsThatChangeTheMeaningAreRejected) {
   Tally tally;
   for (const Case& c : cases) {
     const planner::Plan plan = PlanOf(c);
-    for (const std::vector<Program>* programs : {&plan.init, &plan.step, &plan.eval}) {
+    for (const std::vector<Program>* programs :
+         {&plan.Of("init"), &plan.Of("step"), &plan.Of("eval")}) {
       const Meaning meaning = Interpret(*programs, 0);
       ASSERT_TRUE(meaning.finished) << c.ToString();
       ASSERT_EQ(Interpret(*programs, 9), meaning) << c.ToString() << ": depends on timing";

@@ -221,12 +221,13 @@ RandomCase DrawCase(std::mt19937_64& random) {
     if (ValidateSharding(type, sharding, drawn.mesh).ok()) valid.push_back(sharding);
   }
   drawn.from = valid[random() % valid.size()];
+  const auto kind = static_cast<ir::PartialKind>(random() % 3);
   do {
     drawn.to = valid[random() % valid.size()];
-  } while (std::any_of(drawn.to.partial.begin(), drawn.to.partial.end(), [&](const auto& entry) {
-    return !drawn.from.partial.contains(entry.first);
-  }));
-  const auto kind = static_cast<ir::PartialKind>(random() % 3);
+  } while (kind != ir::PartialKind::kSum &&
+           std::any_of(drawn.to.partial.begin(), drawn.to.partial.end(), [&](const auto& entry) {
+             return !drawn.from.partial.contains(entry.first);
+           }));
   for (auto& [axis, axis_kind] : drawn.from.partial) axis_kind = kind;
   for (auto& [axis, axis_kind] : drawn.to.partial) axis_kind = kind;
   return drawn;

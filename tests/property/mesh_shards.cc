@@ -215,6 +215,10 @@ Shards Execute(const Shards& before, const ReshardStep& step, const Mesh& mesh) 
       case StepKind::kAllReduce:
         after.push_back(Reduce(before, group, step.partial));
         break;
+      case StepKind::kMakePartial:
+        after.push_back(before[p]);
+        if (me > 0) std::fill(after[p].data.begin(), after[p].data.end(), 0);
+        break;
     }
   }
   return after;

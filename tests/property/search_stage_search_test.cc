@@ -64,9 +64,8 @@ PipelineModel ArbitrarySchedule() {
   std::vector<PipelineModel> models = {
       GpipeModel(),
       OneForwardOneBackwardModel(),
-      EagerOneForwardOneBackwardModel(),
-      {"lazy", [](int to_end, int m) { return to_end % 2 == 0 ? 1 : std::min(m, 3); }, 1, false},
-      {"delayed", [](int, int) { return 2; }, 2, true}};
+      {"lazy", [](int to_end, int m) { return to_end % 2 == 0 ? 1 : std::min(m, 3); }, 1},
+      {"delayed", [](int, int) { return 2; }, 2}};
   return models[static_cast<size_t>(Below(static_cast<int>(models.size())))];
 }
 

@@ -87,6 +87,8 @@ const std::map<std::string, std::set<std::string>>& AllowedEdges() {
   static const std::map<std::string, std::set<std::string>> edges = {
       {"base", {}},
       {"ir", {"base"}},
+      {"formats", {"base", "ir"}},
+      {"data", {"base", "ir", "formats"}},
       {"mesh", {"base", "ir"}},
       {"device", {"base", "ir"}},
       {"proto", {"base", "ir"}},
@@ -95,10 +97,13 @@ const std::map<std::string, std::set<std::string>>& AllowedEdges() {
       {"search", {"base", "ir", "mesh", "compile", "planner"}},
       {"ops", {"base", "ir", "device"}},
       {"collective", {"base", "ir", "device"}},
-      {"worker", {"base", "ir", "proto", "device", "ops", "collective"}},
-      {"controller", {"base", "ir", "mesh", "planner", "search", "proto"}},
-      {"client", {"base", "ir", "proto"}},
+      {"worker", {"base", "ir", "data", "proto", "device", "ops", "collective", "formats"}},
+      {"controller", {"base", "ir", "data", "mesh", "planner", "search", "proto", "formats"}},
+      {"client", {"base", "ir", "data", "proto"}},
       {"models", {"base", "ir", "client"}},
+      {"config", {"base", "ir", "data", "mesh", "planner", "search", "client", "models"}},
+      {"report", {"base", "ir", "mesh", "planner", "search", "client", "config"}},
+      {"profile", {"base", "ir", "mesh", "worker"}},
   };
   return edges;
 }
@@ -138,6 +143,25 @@ Violations CheckNoIncludeCycles(const SourceTree& tree) {
   const std::string cycle = FindCycle(edges);
   if (cycle.empty()) return {};
   return {"headers include each other: " + cycle};
+}
+
+Violations CheckPublicHeaders(const SourceTree& tree, const std::set<std::string>& headers) {
+  Violations violations;
+  for (const std::string& header : headers) {
+    const auto file = tree.find(header);
+    if (file == tree.end()) {
+      violations.push_back(header + ": is to be installed, but does not exist");
+      continue;
+    }
+    for (const Include& include : IncludesOf(file->second)) {
+      if (tree.count(include.target) == 0 || headers.count(include.target) != 0) continue;
+      violations.push_back(
+          fmt::format("{}:{}: is installed, but {} is not; make it public in "
+                      "cmake/PublicHeaders.cmake, or declare what is needed without it",
+                      header, include.line, include.target));
+    }
+  }
+  return violations;
 }
 
 Violations CheckFences(const SourceTree& tree) {

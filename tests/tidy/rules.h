@@ -32,6 +32,9 @@ Violations CheckIncludesAreRootRelative(const SourceTree& tree);
 // x.cc includes x.h first. cmake/HeaderCheck.cmake compiles the headers that have no such file.
 Violations CheckOwnHeaderComesFirst(const SourceTree& tree);
 
+// What is installed exists, and includes of our headers only what is installed as well.
+Violations CheckPublicHeaders(const SourceTree& tree, const std::set<std::string>& headers);
+
 // shape.cc
 // Files <= 600 lines, headers <= 300, lines <= 100 columns (counted in code points).
 Violations CheckSizes(const SourceTree& tree);

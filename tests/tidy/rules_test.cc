@@ -45,6 +45,16 @@ TEST(CheckEdges, NobodyIncludesTheOuterRooms) {
               ElementsAre(HasSubstr("tests/x.h")));
 }
 
+TEST(CheckPublicHeaders, WantsThemAmongThemselves) {
+  const SourceTree tree = MakeTree({{"client/a.h", "#include \"ir/b.h\"\n#include <map>\n"},
+                                    {"ir/b.h", "#include \"ir/c.h\"\n"},
+                                    {"ir/c.h", ""}});
+  EXPECT_THAT(CheckPublicHeaders(tree, {"client/a.h", "ir/b.h", "ir/c.h"}), IsEmpty());
+  EXPECT_THAT(CheckPublicHeaders(tree, {"client/a.h", "ir/b.h"}),
+              ElementsAre(HasSubstr("ir/b.h:1: is installed, but ir/c.h is not")));
+  EXPECT_THAT(CheckPublicHeaders(tree, {"ir/d.h"}), ElementsAre(HasSubstr("does not exist")));
+}
+
 TEST(CheckTableHasNoCycle, SeesOne) {
   EXPECT_THAT(CheckTableHasNoCycle({{"a", {"b"}}, {"b", {"c"}}, {"c", {"b"}}}),
               ElementsAre(HasSubstr("b -> c -> b")));

@@ -39,6 +39,16 @@ TEST(Tidy, HeadersHaveNoCycle) { ExpectNone(CheckNoIncludeCycles(Tree())); }
 
 TEST(Tidy, ThirdPartyHeadersStayBehindTheirFences) { ExpectNone(CheckFences(Tree())); }
 
+TEST(Tidy, PublicHeadersIncludePublicHeaders) {
+  std::set<std::string> headers;
+  for (const std::string& line :
+       Split(ReadFile(kRoot + "/cmake/PublicHeaders.cmake").value(), '\n')) {
+    if (Trim(line).ends_with(".h")) headers.emplace(Trim(line));
+  }
+  EXPECT_EQ(headers.count("client/client.h"), 1u);
+  ExpectNone(CheckPublicHeaders(Tree(), headers));
+}
+
 TEST(Tidy, IncludesAreRootRelative) { ExpectNone(CheckIncludesAreRootRelative(Tree())); }
 
 TEST(Tidy, OwnHeaderComesFirst) { ExpectNone(CheckOwnHeaderComesFirst(Tree())); }

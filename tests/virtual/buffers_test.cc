@@ -7,7 +7,7 @@
 #include "mesh/topology.h"
 #include "models/gpt2.h"
 #include "models/llama.h"
-#include "ops/cpu/cpu.h"
+#include "ops/kernel_table.h"
 #include "planner/plan.h"
 
 namespace meshwright::testing {
@@ -49,9 +49,9 @@ void ExpectNoLargeBuffers(const ir::Program& program, int64_t tokens) {
 TEST(Buffers, Gpt2StepHasNeitherLogitsNorScores) {
   for (const int devices : {1, 2}) {
     const planner::Plan plan = PlanGpt2(devices, devices);
-    ASSERT_EQ(plan.step.size(), static_cast<size_t>(devices));
+    ASSERT_EQ(plan.Of("step").size(), static_cast<size_t>(devices));
     const int64_t tokens = kBatch * kSequence / devices;
-    for (const auto* programs : {&plan.step, &plan.eval}) {
+    for (const auto* programs : {&plan.Of("step"), &plan.Of("eval")}) {
       for (const ir::Program& program : *programs) ExpectNoLargeBuffers(program, tokens);
     }
   }
@@ -70,7 +70,7 @@ TEST(Buffers, Gpt2GradientsAreOneTensorPerWeight) {
     const planner::Plan plan = PlanGpt2(1, 1, microbatches);
     const int64_t weights = BytesOfKind(plan, ir::MemoryKind::kWeights);
     EXPECT_LE(BytesOfKind(plan, ir::MemoryKind::kGradients), weights + 4096);
-    for (const ir::Executable& executable : plan.step[0].executables) {
+    for (const ir::Executable& executable : plan.Of("step")[0].executables) {
       const ir::Graph& graph = *executable.graph;
       for (const ir::Node& node : graph.nodes) {
         const bool sums = node.op == ir::Op::kAdd || node.op == ir::Op::kSum;
@@ -103,7 +103,7 @@ TEST(Buffers, SumsOverMicrobatchesHoldOneSummandAtATime) {
 TEST(Buffers, TheUpdateNeedsNoMemoryOfItsOwn) {
   for (const int devices : {1, 2}) {
     const planner::Plan plan = PlanGpt2(devices, devices);
-    for (const ir::Executable& executable : plan.step[0].executables) {
+    for (const ir::Executable& executable : plan.Of("step")[0].executables) {
       if (executable.graph->nodes.back().phase != ir::Phase::kUpdate) continue;
       EXPECT_LE(ir::PlanWorkspace(*executable.graph).bytes, 1 << 16) << executable.graph->name;
     }
@@ -128,13 +128,13 @@ TEST(Buffers, EveryFusedNodeOfAModelIsOnePassOnTheCpu) {
     ASSERT_TRUE(job) << job.error();
     const auto plan = planner::MakePlan(*job, mesh::Topology::Local(1));
     ASSERT_TRUE(plan) << plan.error();
-    for (const ir::Executable& executable : plan->step[0].executables) {
+    for (const ir::Executable& executable : plan->Of("step")[0].executables) {
       const ir::Graph& graph = *executable.graph;
       for (NodeId id : graph.NodesOf(ir::Op::kFused)) {
         ops::KernelSpec spec{ir::Op::kFused, graph.node(id).attrs, {}, {}, {}};
         for (ValueId value : graph.node(id).inputs) spec.inputs.push_back(graph.type(value));
         for (ValueId value : graph.node(id).outputs) spec.outputs.push_back(graph.type(value));
-        const auto kernel = ops::cpu::MakeCpuKernel(spec);
+        const auto kernel = ops::MakeCpuKernel(spec);
         ASSERT_TRUE(kernel) << kernel.error();
         EXPECT_NE(*kernel, nullptr) << spec.attrs.Strs("body")[0] << " ... of " << graph.name;
         ++fused;

@@ -41,7 +41,7 @@ Result<Curve> Train(const ir::JobRequest& job, int devices, int steps) {
 }
 
 // Bytes that can be learned: mostly a fixed successor, sometimes any byte.
-class LearnableBytes : public ops::FeedSource {
+class LearnableBytes : public ops::TokenSource {
  public:
   Status ReadSample(const std::string&, int64_t sample, std::span<int32_t> row) override {
     int32_t token = static_cast<int32_t>(Word(sample, 0) % 256);
@@ -225,11 +225,11 @@ TEST(MixedPrecisionPlan, WeightsAreF32AndCastOncePerStep) {
   SetDegrees(job, 1, 1, 1, 4);
   const auto plan = planner::MakePlan(job, mesh::Topology::Local(1));
   ASSERT_TRUE(plan.has_value()) << plan.error();
-  for (const ir::Slot& slot : plan->step[0].slots) {
+  for (const ir::Slot& slot : plan->Of("step")[0].slots) {
     EXPECT_TRUE(!slot.persistent || slot.type.dtype == ir::DType::kF32) << slot.name;
   }
   int weight_casts = 0;
-  for (const ir::Executable& executable : plan->step[0].executables) {
+  for (const ir::Executable& executable : plan->Of("step")[0].executables) {
     const ir::Graph& graph = *executable.graph;
     if (graph.name == "s0/z") weight_casts = static_cast<int>(graph.NodesOf(ir::Op::kCast).size());
   }

@@ -60,7 +60,7 @@ TEST(Recompute, FullKeepsTheInputsOfLayers) {
   for (const char* mode : {"none", "selective", "full"}) {
     const auto plan = planner::MakePlan(WithMode(job, {}, mode), mesh::Topology::Local(1));
     ASSERT_TRUE(plan.has_value()) << plan.error();
-    bytes[mode] = KeptBytes(plan->step[0]);
+    bytes[mode] = KeptBytes(plan->Of("step")[0]);
   }
   EXPECT_LT(bytes["selective"], bytes["none"]);
   // The inputs of layers 1 to 3, and what the first forward of the last layer leaves to the head:
@@ -91,7 +91,7 @@ TEST(Recompute, FullCostsTheForwardOfItsLayersOnceMore) {
   const auto flops = [&]() {
     const auto plan = planner::MakePlan(job, mesh::Topology::Local(1));
     EXPECT_TRUE(plan.has_value()) << plan.error();
-    return plan ? Flops(plan->step[0]) : 0;
+    return plan ? Flops(plan->Of("step")[0]) : 0;
   };
   const double kept = flops();
   const double layer = 24.0 * 32 * 32 * static_cast<double>(options.batch * options.sequence);

@@ -48,7 +48,7 @@ TEST_P(ScheduleOnVirtualClock, BubbleIsStagesMinusOneTimesForwardAndBackward) {
   for (const char* schedule : {"gpipe", "1f1b"}) {
     const auto plan = PlanTiny(c.stages, c.microbatches, schedule);
     ASSERT_TRUE(plan.has_value()) << plan.error();
-    const auto simulation = planner::Simulate(plan->step, Costs(c.t_f, c.t_b));
+    const auto simulation = planner::Simulate(plan->Of("step"), Costs(c.t_f, c.t_b));
     ASSERT_TRUE(simulation.has_value()) << simulation.error();
     EXPECT_DOUBLE_EQ(simulation->makespan_s, c.microbatches * (c.t_f + c.t_b) + c.bubble)
         << schedule;
@@ -61,7 +61,7 @@ TEST_P(ScheduleOnVirtualClock, InFlightCountsMatchTheSchedule) {
   for (const char* schedule : {"gpipe", "1f1b"}) {
     const auto plan = PlanTiny(c.stages, c.microbatches, schedule);
     ASSERT_TRUE(plan.has_value()) << plan.error();
-    const auto simulation = planner::Simulate(plan->step, Costs(c.t_f, c.t_b));
+    const auto simulation = planner::Simulate(plan->Of("step"), Costs(c.t_f, c.t_b));
     ASSERT_TRUE(simulation.has_value()) << simulation.error();
     for (int stage = 0; stage < c.stages; ++stage) {
       const int expected = std::string(schedule) == "gpipe"
@@ -124,7 +124,7 @@ TEST(ScheduleOnVirtualClockGoldens, NewSchedulesHaveTheirBubbles) {
       ASSERT_TRUE(plan.has_value()) << plan.error();
       const bool splits = planner::SplitsBackward(schedule);
       const auto simulation = planner::Simulate(
-          plan->step, PartCosts(g.t_f, g.t_b, g.t_w, splits, std::max(chunks, 1)));
+          plan->Of("step"), PartCosts(g.t_f, g.t_b, g.t_w, splits, std::max(chunks, 1)));
       ASSERT_TRUE(simulation.has_value()) << simulation.error();
       EXPECT_NEAR(simulation->makespan_s, work + bubble, 1e-9) << schedule << " " << chunks;
     };
@@ -136,21 +136,38 @@ TEST(ScheduleOnVirtualClockGoldens, NewSchedulesHaveTheirBubbles) {
   }
 }
 
+// The verifier runs what is planned with the channels that it has.
+TEST(ScheduleOnVirtualClockGoldens, RoundsThatDoNotDivideTheMicrobatchesHaveNoLongerBubble) {
+  TinyOptions options;
+  options.batch = 11;
+  ir::JobRequest job = MakeTinyJob(options);
+  job.parallel.data = 1;
+  job.parallel.pipeline = 4;
+  job.parallel.microbatches = 11;
+  job.parallel.schedule = "interleaved";
+  job.parallel.chunks = 2;
+  const auto plan = planner::MakePlan(job, mesh::Topology::Local(4));
+  ASSERT_TRUE(plan.has_value()) << plan.error();
+  const auto simulation = planner::Simulate(plan->Main(), PartCosts(1, 1, 1, false, 2));
+  ASSERT_TRUE(simulation.has_value()) << simulation.error();
+  EXPECT_NEAR(simulation->makespan_s, 11 * 3 + 4.5, 1e-9);
+}
+
 TEST(ScheduleMemory, OneForwardOneBackwardNeedsLessArenaThanGPipe) {
   const auto gpipe = PlanTiny(2, 8, "gpipe");
   const auto one_f_one_b = PlanTiny(2, 8, "1f1b");
   ASSERT_TRUE(gpipe.has_value()) << gpipe.error();
   ASSERT_TRUE(one_f_one_b.has_value()) << one_f_one_b.error();
-  EXPECT_LT(one_f_one_b->step[0].arena_bytes, gpipe->step[0].arena_bytes / 2);
+  EXPECT_LT(one_f_one_b->Main()[0].arena_bytes, gpipe->Main()[0].arena_bytes / 2);
 }
 
 TEST(ScheduleOnVirtualClockWithMessages, LatencyLengthensTheStepAndNothingDeadlocks) {
   const auto plan = PlanTiny(4, 8, "1f1b", 2);
   ASSERT_TRUE(plan.has_value()) << plan.error();
   planner::SimulationCosts costs = Costs(1, 2);
-  const auto without = planner::Simulate(plan->step, costs);
+  const auto without = planner::Simulate(plan->Of("step"), costs);
   costs.link = [](int, int) { return mesh::LinkCost{0.25, 0}; };
-  const auto with = planner::Simulate(plan->step, costs);
+  const auto with = planner::Simulate(plan->Of("step"), costs);
   ASSERT_TRUE(without.has_value() && with.has_value());
   EXPECT_GT(with->makespan_s, without->makespan_s + 5 * 0.25);
 }

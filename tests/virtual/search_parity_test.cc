@@ -72,9 +72,9 @@ class SearchPlanner {
     plan.reporting_device = planner::ReportingDevice(layout_);
     MW_TRY(PlanStep());
     MW_TRY(PlanEvaluation());
-    std::vector<ir::Program> all = plan.init;
-    all.insert(all.end(), plan.step.begin(), plan.step.end());
-    all.insert(all.end(), plan.eval.begin(), plan.eval.end());
+    std::vector<ir::Program> all = plan.Of("init");
+    all.insert(all.end(), plan.Of("step").begin(), plan.Of("step").end());
+    all.insert(all.end(), plan.Of("eval").begin(), plan.Of("eval").end());
     MW_TRY(ir::VerifyPrograms(all));
     return std::move(searched_);
   }
@@ -98,21 +98,22 @@ class SearchPlanner {
     MW_ASSIGN_OR_RETURN(auto schedule,
                         planner::MakeSchedule(layout_.schedule, layout_.shape(),
                                               static_cast<int>(layout_.microbatches)));
-    MW_ASSIGN_OR_RETURN(searched_.plan.step, Lower("step", std::move(step), layout_,
-                                                   std::move(schedule), layout_.microbatches));
+    MW_ASSIGN_OR_RETURN(
+        searched_.plan.programs["step"],
+        Lower("step", std::move(step), layout_, std::move(schedule), layout_.microbatches));
     MW_ASSIGN_OR_RETURN(
         planner::Partition init,
         planner::MakeInitPartition(staged.graph, staged.stages, answer.strategies, layout_));
     MW_ASSIGN_OR_RETURN(
-        searched_.plan.init,
+        searched_.plan.programs["init"],
         Lower("init", std::move(init), layout_, planner::ForwardSchedule(layout_.shape(), 1), 1));
     return OkStatus();
   }
 
   // Forward only; weights are where the step has them.
   Status PlanEvaluation() {
-    MW_ASSIGN_OR_RETURN(ir::Graph graph,
-                        planner::MakeEvaluationGraph(planner::FillLayers(job_.loss)));
+    MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeEvaluationGraph(
+                                             planner::FillLayers(job_.main().graph), job_.main()));
     MW_ASSIGN_OR_RETURN(const planner::StageAssignment stages,
                         planner::AssignStages(graph, layers_, layout_.shape()));
     search::IntraOptions options = options_;
@@ -127,7 +128,7 @@ class SearchPlanner {
                                                job_.parallel.bucket_bytes));
     const int microbatches = static_cast<int>(layout_.microbatches);
     MW_ASSIGN_OR_RETURN(
-        searched_.plan.eval,
+        searched_.plan.programs["eval"],
         Lower("eval", std::move(partition), layout_,
               planner::ForwardSchedule(layout_.shape(), microbatches), microbatches));
     return OkStatus();

@@ -14,6 +14,7 @@
 #include "planner/forecast.h"
 #include "search/find_layout.h"
 #include "search/find_shardings.h"
+#include "tests/fake_clock.h"
 #include "tests/scale.h"
 #include "tests/still_clock.h"
 #include "tests/virtual/tiny_models.h"
@@ -276,7 +277,7 @@ TEST_F(SearchPlan, SplitWeightsAreGatheredOncePerReadingPhase) {
   }
   EXPECT_GT(gathers, 20);
   std::map<std::string, int64_t> planned;  // by piece
-  for (const ir::Executable& executable : plan->step[0].executables) {
+  for (const ir::Executable& executable : plan->Of("step")[0].executables) {
     for (const ir::Node& node : executable.graph->nodes) {
       if (node.op == ir::Op::kAllGather) ++planned[executable.graph->name];
     }

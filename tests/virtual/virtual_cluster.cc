@@ -85,10 +85,10 @@ Result<std::unique_ptr<VirtualCluster>> VirtualCluster::StartPlan(planner::Plan 
   options.gpus = gpus;
   options.observer = observer;
   options.fabric.cluster_id = "test";
-  for (size_t i = 0; i < cluster->plan_.step.size(); ++i) {
-    options.programs.push_back(cluster->plan_.init[i]);
-    options.programs.push_back(cluster->plan_.step[i]);
-    if (!cluster->plan_.eval.empty()) options.programs.push_back(cluster->plan_.eval[i]);
+  for (size_t i = 0; i < cluster->plan_.Main().size(); ++i) {
+    for (const auto& [name, programs] : cluster->plan_.programs) {
+      options.programs.push_back(programs[i]);
+    }
     options.fabric.members.push_back({"local", "", "host", 1});
     options.fabric.local_ranks.push_back(static_cast<int>(i));
   }
@@ -118,7 +118,7 @@ Result<double> VirtualCluster::Validate(int64_t batches) {
 Result<std::map<std::string, LogicalTensor>> VirtualCluster::Gather() {
   std::map<std::string, LogicalTensor> tensors;
   std::map<std::string, std::vector<bool>> seen;
-  for (const ir::Program& program : plan_.step) {
+  for (const ir::Program& program : plan_.Main()) {
     for (const ir::Slot& slot : program.slots) {
       if (!slot.persistent) continue;
       MW_ASSIGN_OR_RETURN(const ops::HostTensor block,

@@ -14,7 +14,7 @@
 namespace meshwright::testing {
 
 // Tokens drawn from a fixed stream: sample n, position i is a function of (n, i) alone.
-class SyntheticTokens : public ops::FeedSource {
+class SyntheticTokens : public ops::TokenSource {
  public:
   explicit SyntheticTokens(int vocabulary) : vocabulary_(vocabulary) {}
   Status ReadSample(const std::string& source, int64_t sample, std::span<int32_t> row) override;

@@ -172,6 +172,7 @@ class PlacedFabric final : public Fabric {
   Status status() const override { return below_->status(); }
   Status Poll() override { return below_->Poll(); }
   bool Close() override { return below_->Close(); }
+  const char* backend() const override { return below_->backend(); }
   const char* transport(int rank) const override { return below_->transport(rank); }
 
  private:

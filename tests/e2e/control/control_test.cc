@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "ir/safetensors.h"
+#include "formats/safetensors.h"
 #include "tests/e2e/control/local_cluster.h"
 
 namespace meshwright::testing {
@@ -91,12 +91,12 @@ TEST(Control, TrainsAndLeavesTheFilesOfTheRun) {
   ASSERT_TRUE(logs.has_value());
   EXPECT_EQ(*logs, run.lines);
   EXPECT_THAT(logs->back(), HasSubstr("SUCCEEDED after 6 steps"));
-  const auto weights = ir::SafetensorsFile::Open(dir + "/model.safetensors");
+  const auto weights = formats::SafetensorsFile::Open(dir + "/model.safetensors");
   ASSERT_TRUE(weights.has_value()) << weights.error();
-  EXPECT_EQ((*weights)->entries().size(), job.loss.NodesOf(ir::Op::kParam).size());
+  EXPECT_EQ((*weights)->entries().size(), job.main().graph.NodesOf(ir::Op::kParam).size());
 }
 
-TEST(Control, AStepCostsTwoMessagesPerHostAndKStepsShareThem) {
+TEST(Control, AStepCostsTwoMessagesPerWorkerAndKStepsShareThem) {
   const auto cluster = StartCluster();
   ASSERT_NE(cluster, nullptr);
   std::vector<std::map<std::string, int64_t>> others;  // what does not depend on the steps
@@ -149,7 +149,7 @@ TEST(Control, StartsFromSavedWeightsOnAnotherLayout) {
   again.optimizer.min_lr = 0;
   const auto weights = cluster->client().UploadFile(first.info.directory + "/model.safetensors");
   ASSERT_TRUE(weights.has_value()) << weights.error();
-  again.init_weights = *weights;
+  again.init_weights.blob = *weights;
   const Outcome second = Finish(*cluster, cluster->Submit(again, text));
   ASSERT_EQ(second.info.state, JobState::kSucceeded) << second.info.message;
   // With a learning rate of 0 the weights stay: the validation loss is that of the first run's end.
@@ -160,13 +160,13 @@ TEST(Control, RefusesWeightsOfAnotherModelNamingTheTensor) {
   const auto cluster = StartCluster();
   ASSERT_NE(cluster, nullptr);
   const std::string path = cluster->File("other.safetensors");
-  auto writer = ir::SafetensorsWriter::Create(path, {{"something", {ir::DType::kF64, {2}}}});
+  auto writer = formats::SafetensorsWriter::Create(path, {{"something", {ir::DType::kF64, {2}}}});
   ASSERT_TRUE(writer.has_value()) << writer.error();
   const double zeros[2] = {0, 0};
   ASSERT_TRUE((*writer)->Write("something", 0, std::as_bytes(std::span(zeros))).ok());
   ASSERT_TRUE((*writer)->Finish().ok());
   ir::JobRequest job = ByteJob(1, 1, 1);
-  job.init_weights = cluster->client().UploadFile(path).value_or(ir::BlobRef{});
+  job.init_weights.blob = cluster->client().UploadFile(path).value_or(ir::BlobRef{});
   const Outcome run = Finish(*cluster, cluster->Submit(job, SampleBytes(9000)));
   EXPECT_EQ(run.info.state, JobState::kFailed);
   EXPECT_THAT(run.info.message, HasSubstr("other.safetensors"));

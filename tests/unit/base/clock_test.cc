@@ -1,4 +1,5 @@
 #include "base/clock.h"
+#include "tests/fake_clock.h"
 
 #include <gtest/gtest.h>
 

@@ -26,7 +26,7 @@ TEST(Id, ComparesHashesAndPrintsLikeItsNumber) {
   const std::unordered_set<SlotId> set = {SlotId(1), SlotId(2), SlotId(1)};
   EXPECT_EQ(set.size(), 2u);
   std::ostringstream out;
-  out << StepIndex(42);
+  out << (Id<struct AnyTag, int64_t>(42));
   EXPECT_EQ(out.str(), "42");
 }
 

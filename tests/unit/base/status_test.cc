@@ -95,6 +95,24 @@ Status CheckEven(int value) {
   return OkStatus();
 }
 
+TEST(Status, CarriesTheFieldThatItIsAbout) {
+  const Status status = InvalidField("train.steps", "is 0; see train.steps");
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.field(), "train.steps");
+  EXPECT_EQ(status.message(), "train.steps is 0; see train.steps");
+  EXPECT_EQ(InvalidField("pins", ": 'x' is unknown").message(), "pins: 'x' is unknown");
+  EXPECT_EQ(InvalidArgument("train.steps is 0").field(), "");
+  EXPECT_EQ(OkStatus().field(), "");
+}
+
+TEST(Status, TheFieldHasTheNameThatItsReaderKnows) {
+  const Status status = InvalidField("train.steps", "is 0; see train.steps").WithContext("job 3");
+  const Status called = status.WithFieldCalled("training.steps").WithContext("job.toml:2:9");
+  EXPECT_EQ(called.message(), "job.toml:2:9: job 3: training.steps is 0; see train.steps");
+  EXPECT_EQ(called.field(), "train.steps");
+  EXPECT_EQ(called.WithBlame(Blame::kUser).message(), called.message());
+}
+
 TEST(Result, HoldsAValueOrTheReasonThereIsNone) {
   EXPECT_EQ(Half(4).value(), 2);
   EXPECT_EQ(Half(3).error(), InvalidArgument("odd"));

@@ -26,7 +26,7 @@ Result<std::vector<GpuNode>> TimeTiny(const std::string& family, ir::DType compu
   job.train.compute_dtype = compute;
   MW_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlan(job, mesh::Topology::Local(1)));
   emulated::EmulatedGpu gpu;
-  auto nodes = TimeGpuNodes(gpu.target(), plan.step[0], kOnce);
+  auto nodes = TimeGpuNodes(gpu.target(), plan.Of("step")[0], kOnce);
   EXPECT_EQ(gpu.device().status().message(), "");
   return nodes;
 }

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "tests/unit/cli/planned_job.h"
+#include "tests/unit/report/planned_job.h"
 
 namespace meshwright::cli {
 namespace {

@@ -21,7 +21,7 @@
 #include "cli/interrupt_note.h"
 #include "cli/listen_check.h"
 #include "cli/run_dir.h"
-#include "ir/safetensors.h"
+#include "formats/safetensors.h"
 #include "tests/scale.h"
 
 namespace meshwright::cli {
@@ -148,7 +148,7 @@ TEST_F(Commands, SubmitFindsItsFilesAndTheRecordBeforeItAsksACluster) {
   EXPECT_EQ(no_data.code, kExitUsage);
   EXPECT_TRUE(Contains(no_data.error, "training.dataset_path = \"none.txt\": No such file"))
       << no_data.error;
-  ASSERT_TRUE(WriteFileAtomic(folder_->File("data.txt"), "text").ok());
+  ASSERT_TRUE(WriteFileAtomic(folder_->File("data.txt"), std::string(2000, 'a')).ok());
   args.overrides = {"training.dataset_path=" + folder_->File("data.txt")};
   args.record = folder_->File("gone/record.jsonl");
   const Outcome no_record = Observe([&] { return RunSubmit(args, global_); });
@@ -161,7 +161,7 @@ TEST_F(Commands, SubmitFindsItsFilesAndTheRecordBeforeItAsksACluster) {
 }
 
 TEST_F(Commands, SubmitRefusesWeightsThatDoNotFitBeforeItAsksACluster) {
-  ASSERT_TRUE(WriteFileAtomic(folder_->File("data.txt"), "text").ok());
+  ASSERT_TRUE(WriteFileAtomic(folder_->File("data.txt"), std::string(2000, 'a')).ok());
   const std::string weights = folder_->File("model.safetensors");
   SubmitArgs args;
   args.file = job_;
@@ -175,23 +175,37 @@ TEST_F(Commands, SubmitRefusesWeightsThatDoNotFitBeforeItAsksACluster) {
   };
   ASSERT_TRUE(WriteFileAtomic(weights, "garbage").ok());
   refused(weights);
-  const auto writer = ir::SafetensorsWriter::Create(weights, {{"w", {ir::DType::kF32, {1}}}});
+  const auto writer = formats::SafetensorsWriter::Create(weights, {{"w", {ir::DType::kF32, {1}}}});
   ASSERT_TRUE(writer) << writer.error();
   const float one = 1;
   ASSERT_TRUE((*writer)->Write("w", 0, std::as_bytes(std::span(&one, 1))).ok());
   ASSERT_TRUE((*writer)->Finish().ok());
   refused("has no tensor");
+  // The same file as the weights of a Hugging Face folder.
+  ASSERT_TRUE(WriteFileAtomic(folder_->File("config.json"),
+                              R"({"model_type":"gpt2","n_embd":8,"n_head":2,"n_layer":1,)"
+                              R"("vocab_size":256,"n_positions":64})")
+                  .ok());
+  args.overrides = {"training.dataset_path=" + folder_->File("data.txt"), "training.seq_len=8",
+                    "model.hf_path=" + folder_->path()};
+  const Outcome outcome = Observe([&] { return RunSubmit(args, global_); });
+  EXPECT_EQ(outcome.code, kExitUsage);
+  EXPECT_TRUE(Contains(outcome.error, "model.hf_path")) << outcome.error;
+  EXPECT_TRUE(Contains(outcome.error, "has no tensor")) << outcome.error;
+  EXPECT_TRUE(Contains(outcome.error, "model.from_scratch = true")) << outcome.error;
 }
 
 TEST_F(Commands, InputFilesAreNamedByTheirKeys) {
-  JobConfig config;
+  config::JobConfig config;
   const auto error = [&] { return FindInputFiles(config).error().message(); };
   config.dataset_path = "runs/data/corpus.txt";
   if (!FileExists(config.dataset_path)) {
     EXPECT_TRUE(Contains(error(), "tools/make-corpus.sh runs/data/corpus.txt")) << error();
   }
   config.dataset_path = folder_->path();
-  EXPECT_TRUE(Contains(error(), "is a folder")) << error();
+  EXPECT_TRUE(FindInputFiles(config)) << "a folder is its files";
+  config.dataset_path = folder_->File("*.bin");
+  EXPECT_TRUE(Contains(error(), "nothing matches")) << error();
   config.dataset_path = job_;
   ASSERT_TRUE(FindInputFiles(config));
   config.initial_load_path = folder_->path();
@@ -199,9 +213,46 @@ TEST_F(Commands, InputFilesAreNamedByTheirKeys) {
   EXPECT_TRUE(Contains(error(), "has no model.safetensors")) << error();
   const std::string weights = folder_->File("model.safetensors");
   ASSERT_TRUE(WriteFileAtomic(weights, "x").ok());
-  EXPECT_EQ(FindInputFiles(config)->weights, weights);
+  EXPECT_EQ(FindInputFiles(config)->weights.path, weights);
   config.initial_load_path = folder_->File("none.safetensors");
   EXPECT_TRUE(Contains(error(), "No such file")) << error();
+}
+
+TEST_F(Commands, BadDataIsToldBeforeAClusterIsAsked) {
+  const std::string good(4000, 'a');
+  const auto refused = [&](const std::string& bytes, const std::string& format,
+                           const std::string& what) {
+    const std::string data = folder_->File("data");
+    ASSERT_TRUE(WriteFileAtomic(data, bytes).ok());
+    SubmitArgs submit;
+    submit.file = job_;
+    submit.overrides = {"training.dataset_path=" + data, "training.dataset_format=" + format};
+    const Outcome submitted = Observe([&] { return RunSubmit(submit, global_); });
+    EXPECT_EQ(submitted.code, kExitUsage) << what;
+    EXPECT_TRUE(Contains(submitted.error, "training.dataset_path")) << submitted.error;
+    EXPECT_TRUE(Contains(submitted.error, what)) << submitted.error;
+    const Outcome planned = Plan(submit.overrides);
+    EXPECT_EQ(planned.code, kExitUsage) << what;
+    EXPECT_TRUE(Contains(planned.error, what)) << planned.error;
+  };
+  refused("", "bytes", "is empty");
+  refused("short", "bytes", "is too short");
+  refused(good + "\xff", "bytes", "is not UTF-8");
+  refused(good + "a", "uint16", "truncated");
+  refused(good, "uint16", "outside the vocabulary");
+  refused(good, "llm.c", "not those of a token file of llm.c");
+}
+
+TEST_F(Commands, DataIsFoundBelowTheFolderOfTheJobFile) {
+  ASSERT_TRUE(WriteFileAtomic(folder_->File("beside.txt"), std::string(4000, 'a')).ok());
+  SubmitArgs args;
+  args.file = job_;
+  args.overrides = {"training.dataset_path=beside.txt"};
+  EXPECT_EQ(Observe([&] { return RunSubmit(args, global_); }).code, kExitUnreachable);
+  args.overrides = {"training.dataset_path=gone.txt"};
+  const Outcome gone = Observe([&] { return RunSubmit(args, global_); });
+  EXPECT_TRUE(Contains(gone.error, "relative to the folder of the job file (" + folder_->path()))
+      << gone.error;
 }
 
 // A controller that tells one thing about a job and then ends the watch in a given way.
@@ -210,6 +261,14 @@ class FakeClient final : public client::Client {
   explicit FakeClient(Result<client::JobInfo> end) : end_(std::move(end)) {}
   Result<ir::BlobRef> UploadFile(const std::string&) override { return ir::BlobRef(); }
   Result<int64_t> Submit(const ir::JobRequest&) override { return 7; }
+  Result<std::unique_ptr<client::Session>> OpenSession(const ir::JobRequest&,
+                                                       client::SessionOptions) override {
+    return Fail(Unavailable("no session"));
+  }
+  Result<std::unique_ptr<client::Session>> AttachSession(int64_t, client::SessionOptions) override {
+    return Fail(Unavailable("no session"));
+  }
+  Result<proto::JobDescription> Describe(int64_t) override { return Fail(NotFound("no job")); }
   Result<client::JobInfo> Get(int64_t) override { return end_; }
   Result<std::vector<client::JobInfo>> List() override { return std::vector<client::JobInfo>(); }
   Status Cancel(int64_t) override { return OkStatus(); }

@@ -1,5 +1,6 @@
 #include "cli/output.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,8 @@
 
 namespace meshwright::cli {
 namespace {
+
+using ::testing::HasSubstr;
 
 client::StepMetrics Step(int64_t step, double loss) {
   client::StepMetrics metrics;
@@ -23,16 +26,26 @@ client::StepMetrics Step(int64_t step, double loss) {
 
 TEST(StepPrinter, PrintsTorchTitansFieldsInTheirOrder) {
   StepPrinter printer({.steps = 11, .log_every = 5, .flops_per_step = 2e12});
-  printer.SetMemory(int64_t{3} << 29, int64_t{100} << 30);
+  client::JobInfo job;
+  job.device_memory_bytes = int64_t{3} << 29;
+  job.device_budget_bytes = int64_t{100} << 30;
+  printer.SetPlanned(job);
   EXPECT_EQ(printer.Add(Step(0, 8.04)),
             "step:    1  loss:   8.0400  grad_norm:   1.5000  memory: 1.50GiB(1.50%)  "
             "tps:   2,000  tflops: 4.0000  mfu: n/a  lr: 3.00e-04  eta: 5 s\n");
+  job.peak_flops_per_s = 16e12;
+  printer.SetPlanned(job);
+  printer.Add(Step(1, 8));
+  EXPECT_THAT(printer.Add(Step(4, 8)), HasSubstr("  tflops: 4.0000  mfu: 25.0%  lr:"));
 }
 
 TEST(StepPrinter, SmallJobsStillUseSomeMemory) {
   const auto memory = [](int64_t bytes, int64_t budget_bytes) {
     StepPrinter printer({.steps = 1});
-    printer.SetMemory(bytes, budget_bytes);
+    client::JobInfo job;
+    job.device_memory_bytes = bytes;
+    job.device_budget_bytes = budget_bytes;
+    printer.SetPlanned(job);
     const std::string line = printer.Add(Step(0, 1));
     const size_t begin = line.find("memory: ");
     return line.substr(begin, line.find("  ", begin) - begin);
@@ -86,11 +99,6 @@ TEST(StepPrinter, JsonHasNullForMissingNumbers) {
       printer.Add(Step(3, 2)),
       "{\"step\":3,\"loss\":2.0,\"grad_norm\":1.5,\"lr\":0.0003,\"tokens\":1000.0,\"seconds\":0.5,"
       "\"validation_loss\":null}\n");
-}
-
-TEST(Table, AlignsColumnsWithoutTrailingSpaces) {
-  EXPECT_EQ(FormatTable({"ID", "NAME"}, {{"1", "long name"}, {"22", ""}}),
-            "ID  NAME\n1   long name\n22\n");
 }
 
 client::JobInfo Job() {

@@ -8,7 +8,7 @@
 #include "cli/args.h"
 #include "cli/connect.h"
 #include "cli/daemon.h"
-#include "cli/plan_report.h"
+#include "report/plan_report.h"
 
 namespace meshwright::cli {
 namespace {
@@ -161,7 +161,8 @@ TEST(Connect, UsersFileHasOnlyKnownKeysOfTheRightType) {
   auto folder = TempDir::Make();
   ASSERT_TRUE(folder);
   ASSERT_TRUE(MakeDirs(folder->File("meshwright")).ok());
-  const Environment environment = [&](const std::string& name) -> std::optional<std::string> {
+  const config::Environment environment =
+      [&](const std::string& name) -> std::optional<std::string> {
     if (name == "XDG_CONFIG_HOME") return folder->path();
     return std::nullopt;
   };
@@ -183,7 +184,7 @@ TEST(Connect, AnEmptyTokenFileDoesNotTurnTheTokenOff) {
   ASSERT_TRUE(folder);
   GlobalArgs global;
   global.token_file = folder->File("token");
-  const Environment none = [](const std::string&) { return std::nullopt; };
+  const config::Environment none = [](const std::string&) { return std::nullopt; };
   ASSERT_TRUE(WriteFileAtomic(global.token_file, " \n").ok());
   const auto empty = LoadToken(global, none);
   ASSERT_FALSE(empty);
@@ -200,7 +201,8 @@ TEST(Connect, AddressPrecedence) {
   ASSERT_TRUE(
       WriteFileAtomic(folder->File("meshwright/config.toml"), "address = \"file:1\"\n").ok());
   std::string variable = "env:1";
-  const Environment environment = [&](const std::string& name) -> std::optional<std::string> {
+  const config::Environment environment =
+      [&](const std::string& name) -> std::optional<std::string> {
     if (name == "XDG_CONFIG_HOME") return folder->path();
     if (name == "MESHWRIGHT_ADDRESS") return variable;
     return std::nullopt;
@@ -217,19 +219,19 @@ TEST(Connect, AddressPrecedence) {
 }
 
 TEST(PlanReport, MeshTextParsesOrSaysHowToWriteIt) {
-  const auto mesh = ParseMesh("data=2,tensor=3");
+  const auto mesh = report::ParseMesh("data=2,tensor=3");
   ASSERT_TRUE(mesh) << mesh.error();
   EXPECT_EQ(mesh->device_count(), 6);
   EXPECT_EQ(mesh->AxisSize("tensor"), 3);
   for (const char* text : {"", "data", "data=", "data=0", "=2", "data=2x", "a=65536,b=65536"}) {
-    EXPECT_EQ(ParseMesh(text).error().code(), StatusCode::kInvalidArgument) << text;
+    EXPECT_EQ(report::ParseMesh(text).error().code(), StatusCode::kInvalidArgument) << text;
   }
 }
 
 TEST(PlanReport, MisfitsAreWhatTheUserCanChange) {
-  EXPECT_TRUE(IsMisfit(InvalidArgument("x")));
-  EXPECT_TRUE(IsMisfit(ResourceExhausted("x")));
-  EXPECT_FALSE(IsMisfit(Internal("x")));
+  EXPECT_TRUE(report::IsMisfit(InvalidArgument("x")));
+  EXPECT_TRUE(report::IsMisfit(ResourceExhausted("x")));
+  EXPECT_FALSE(report::IsMisfit(Internal("x")));
 }
 
 TEST(PlanReport, TopologyHasTheDevicesOfReadyWorkers) {
@@ -239,10 +241,10 @@ TEST(PlanReport, TopologyHasTheDevicesOfReadyWorkers) {
   worker.devices = 2;
   client::WorkerInfo lost = worker;
   lost.state = "LOST";
-  const auto topology = TopologyOf({worker, lost});
+  const auto topology = report::TopologyOf({worker, lost});
   ASSERT_TRUE(topology);
   EXPECT_EQ(topology->devices.size(), 2u);
-  EXPECT_EQ(TopologyOf({lost}).error().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(report::TopologyOf({lost}).error().code(), StatusCode::kResourceExhausted);
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "client/trainer.h"
+#include "formats/safetensors.h"
 #include "ir/autodiff.h"
-#include "ir/safetensors.h"
 #include "ir/verify.h"
 #include "models/gpt2.h"
 #include "models/llama.h"
@@ -16,8 +16,8 @@ namespace meshwright::models {
 namespace {
 
 using client::BuildLossGraph;
-using client::BuildPredictGraph;
 using client::CountParams;
+using client::PredictProgram;
 using ir::Graph;
 using ir::Op;
 
@@ -39,7 +39,7 @@ std::map<std::string, std::string> Exports(const Graph& graph) {
   std::map<std::string, std::string> exports;
   for (NodeId id : graph.NodesOf(Op::kParam)) {
     const ir::Node& node = graph.node(id);
-    const auto layout = ir::ExportLayoutOf(node, graph.type(node.outputs[0]));
+    const auto layout = formats::ExportLayoutOf(node, graph.type(node.outputs[0]));
     EXPECT_TRUE(layout) << layout.error();
     if (layout) exports[layout->name] = layout->type.ToString();
   }
@@ -271,6 +271,10 @@ TEST(Llama, ReadsOldAndNewHuggingFaceConfigs) {
       R"({{{},"rope_parameters":{{"rope_theta":1000,"rope_type":"default"}}}})", sizes));
   ASSERT_TRUE(renewed) << renewed.error();
   EXPECT_EQ(renewed->rope_base, 1000);
+  const auto older = LlamaConfigFromHf(fmt::format(
+      R"({{{},"rope_theta":10,"rope_scaling":{{"rope_type":"default","rope_theta":55}}}})", sizes));
+  ASSERT_TRUE(older) << older.error();
+  EXPECT_EQ(older->rope_base, 55) << "transformers 5 reads it before the one at the top";
   for (const char* extra :
        {R"("rope_scaling":{"rope_type":"llama3","factor":8})", R"("rope_scaling":{"factor":8})",
         R"("quantization_config":{"bits":4})", R"("pretraining_tp":2)",
@@ -333,9 +337,10 @@ TEST_P(EveryModel, DifferentiatesUpdatesAndVerifiesInBothFloatTypes) {
 TEST_P(EveryModel, PredictsLogitsOfEveryToken) {
   const auto model = MakeModel({.name = GetParam()});
   ASSERT_TRUE(model);
-  const auto graph = BuildPredictGraph("p", {.batch = 3, .sequence = 5}, model->functions);
-  ASSERT_TRUE(graph) << graph.error();
-  EXPECT_EQ(graph->type(graph->Output("logits")).dims, (ir::Dims{3, 5, model->vocabulary}));
+  const auto program = PredictProgram({.batch = 3, .sequence = 5}, model->functions);
+  ASSERT_TRUE(program) << program.error();
+  const ir::Graph& graph = program->graph;
+  EXPECT_EQ(graph.type(graph.Output("logits")).dims, (ir::Dims{3, 5, model->vocabulary}));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryModel, ::testing::Values("gpt2", "llama"));
@@ -367,6 +372,12 @@ TEST(Registry, TakesAHuggingFaceConfig) {
   ASSERT_TRUE(model) << model.error();
   EXPECT_EQ(model->name, "llama");
   EXPECT_EQ(model->layers, 2);
+  EXPECT_TRUE(model->notes.empty());
+  spec.hf_config = spec.hf_config->substr(0, spec.hf_config->size() - 1) + R"(,"pad_token_id":7})";
+  const auto padded = MakeModel(spec);
+  ASSERT_TRUE(padded) << padded.error();
+  ASSERT_EQ(padded->notes.size(), 1u);
+  EXPECT_NE(padded->notes[0].find("pad_token_id 7 has no effect"), std::string::npos);
   spec.hf_config = R"({"model_type":"bert"})";
   EXPECT_NE(MakeModel(spec).error().message().find("'bert'"), std::string::npos);
   spec.hf_config = R"({"n_embd":8})";

@@ -47,22 +47,43 @@ TEST(Trainer, OwnCollateReplacesTheDefault) {
   functions.collate = [](Builder& b, ValueId window) -> Batch {
     return {{"tokens", b.Slice(window, 1, 0, 3)}, {"labels", b.Slice(window, 1, 2, 3)}};
   };
-  const auto graph = BuildPredictGraph("mlp", {.batch = 4, .sequence = 6}, functions);
-  ASSERT_TRUE(graph) << graph.error();
-  EXPECT_EQ(graph->type(graph->Output("logits")).ToString(), "f32[4,3,32]");
+  const auto program = PredictProgram({.batch = 4, .sequence = 6}, functions);
+  ASSERT_TRUE(program) << program.error();
+  const ir::Graph& graph = program->graph;
+  EXPECT_EQ(graph.type(graph.Output("logits")).ToString(), "f32[4,3,32]");
+  EXPECT_EQ(program->OriginOf("window"), ir::InputFrom::kClient);
 }
 
 TEST(Trainer, MissingFunctionsAndBadShapesAreNamed) {
   EXPECT_NE(
       BuildLossGraph("g", {.batch = 1, .sequence = 1}, {}).error().message().find("loss is empty"),
       std::string::npos);
-  EXPECT_NE(BuildPredictGraph("g", {.batch = 1, .sequence = 1}, {})
-                .error()
-                .message()
-                .find("predict is empty"),
-            std::string::npos);
+  EXPECT_NE(
+      PredictProgram({.batch = 1, .sequence = 1}, {}).error().message().find("predict is empty"),
+      std::string::npos);
   EXPECT_EQ(BuildLossGraph("g", {.batch = 0, .sequence = 1}, Mlp()).error().code(),
             StatusCode::kInvalidArgument);
+}
+
+TEST(JobBuilder, LeavesTheLayoutToTheSearch) {
+  const auto job = JobBuilder("mlp").Batch(4, 6).Build(Mlp());
+  ASSERT_TRUE(job) << job.error();
+  EXPECT_EQ(job->parallel, ir::OpenParallel());
+}
+
+TEST(JobBuilder, FindsOpsWithoutGradientBeforeAClusterDoes) {
+  TrainerFunctions functions = Mlp();
+  functions.loss = [predict = functions.predict](Builder& b, const Batch& batch) {
+    const ValueId logits = predict(b, batch);
+    Loss loss = b.CrossEntropy(logits, batch.at("labels"));
+    const ValueId spread = b.AddOne(ir::Op::kSumSquares, {b.AddOne(ir::Op::kLogSumExp, {logits})});
+    loss.loss_sum = b.AddOne(ir::Op::kAdd, {loss.loss_sum, spread});
+    return loss;
+  };
+  const auto job = JobBuilder("mlp").Batch(4, 6).Build(functions);
+  ASSERT_FALSE(job);
+  EXPECT_NE(job.error().message().find("logsumexp: has no gradient"), std::string::npos)
+      << job.error();
 }
 
 TEST(Layers, FirstErrorSticksAndLaterCallsAreHarmless) {
@@ -97,7 +118,7 @@ TEST(JobBuilder, MakesARequestThatValidates) {
   ASSERT_TRUE(job) << job.error();
   EXPECT_EQ(job->train.steps, 7);
   EXPECT_EQ(job->train.seed, 3u);
-  EXPECT_EQ(job->loss.name, "mlp");
+  EXPECT_EQ(job->main().graph.name, "mlp");
   EXPECT_TRUE(ir::ValidateJob(*job).ok());
 }
 
@@ -107,10 +128,10 @@ TEST(JobBuilder, Bf16IsMixedPrecisionOverF32Params) {
     const auto job = JobBuilder("mlp").DType(dtype).Batch(4, 6).Build(Mlp());
     ASSERT_TRUE(job) << job.error();
     EXPECT_EQ(job->train.compute_dtype, mixed ? ir::DType::kBF16 : ir::DType::kF32);
-    ASSERT_FALSE(job->loss.NodesOf(ir::Op::kParam).empty());
-    for (const NodeId id : job->loss.NodesOf(ir::Op::kParam)) {
-      const ir::Node& param = job->loss.node(id);
-      EXPECT_EQ(job->loss.type(param.outputs[0]).dtype, mixed ? ir::DType::kF32 : dtype)
+    ASSERT_FALSE(job->main().graph.NodesOf(ir::Op::kParam).empty());
+    for (const NodeId id : job->main().graph.NodesOf(ir::Op::kParam)) {
+      const ir::Node& param = job->main().graph.node(id);
+      EXPECT_EQ(job->main().graph.type(param.outputs[0]).dtype, mixed ? ir::DType::kF32 : dtype)
           << param.attrs.Str("name");
     }
   }

@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "tests/fake_clock.h"
 #include "tests/unit/collective/nccl_ranks.h"
 
 namespace meshwright::collective {

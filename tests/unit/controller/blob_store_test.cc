@@ -132,7 +132,7 @@ const std::string kWeights(64, 'b');
 ir::JobRequest JobWithBlobs() {
   ir::JobRequest job = SimCluster::MakeJob(1, 1, 1, 2);
   job.data.blob.sha256 = kData;
-  job.init_weights.sha256 = kWeights;
+  job.init_weights.blob.sha256 = kWeights;
   return job;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "controller/launches.h"
 #include "tests/unit/controller/sim_cluster.h"
 
 namespace meshwright::controller {

@@ -119,7 +119,7 @@ TEST(CorePlacement, WhatGpusDoNotComputeWaitsForACpu) {
   ir::JobRequest request = SimCluster::MakeJob(1, 1, 1, 3);
   ir::Builder builder("loss");
   builder.AddOne(ir::Op::kInput, {}, {{"name", "x"}}, {{ir::DType::kF64, {2}}});
-  request.loss = *builder.Finish();
+  request.SetLoss(*builder.Finish());
   const int64_t job = cluster.Submit(request);
   cluster.SettleFor(20'000);
   EXPECT_EQ(cluster.Info(job).state, JobState::kQueued);
@@ -132,7 +132,7 @@ TEST(CorePlacement, WhatGpusDoNotComputeGoesToCpus) {
   ir::JobRequest job = SimCluster::MakeJob(1, 1, 1, 3);
   ir::Builder builder("loss");
   builder.AddOne(ir::Op::kInput, {}, {{"name", "x"}}, {{ir::DType::kF64, {2}}});
-  job.loss = *builder.Finish();
+  job.SetLoss(*builder.Finish());
   EXPECT_EQ(mixed.BusyAfter(job), (std::vector<int>{1, 0, 0}));
 }
 

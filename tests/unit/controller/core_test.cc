@@ -28,7 +28,7 @@ TEST(Core, RunsAJobToItsEndAndFreesTheDevices) {
   for (const auto& worker : cluster.core().Workers(Now{})) EXPECT_EQ(worker.busy_devices, 0);
 }
 
-TEST(Core, AStepCostsTwoMessagesPerHostAndKStepsShareThem) {
+TEST(Core, AStepCostsTwoMessagesPerWorkerAndKStepsShareThem) {
   for (const int64_t steps_per_launch : {1, 4}) {
     SimCluster cluster;
     cluster.AddWorkers(2);
@@ -38,16 +38,16 @@ TEST(Core, AStepCostsTwoMessagesPerHostAndKStepsShareThem) {
     cluster.Settle();
     ASSERT_EQ(cluster.Info(job).state, JobState::kSucceeded);
     auto counts = cluster.core().MessageCounts(JobId(job));
-    const int64_t hosts = 2;
+    const int64_t workers = 2;
     const int64_t launches = 40 / steps_per_launch + 1;  // and one for init
-    EXPECT_EQ(counts["Launch"], launches * hosts);
-    EXPECT_EQ(counts["LaunchDone"], launches * hosts);
-    // Outside the steps: load, connect, release, each asked and answered once per host.
+    EXPECT_EQ(counts["Launch"], launches * workers);
+    EXPECT_EQ(counts["LaunchDone"], launches * workers);
+    // Outside the steps: load, connect, release, each asked and answered once per worker.
     int64_t rest = 0;
     for (const auto& [kind, count] : counts) {
       if (kind != "Launch" && kind != "LaunchDone") rest += count;
     }
-    EXPECT_EQ(rest, 6 * hosts);
+    EXPECT_EQ(rest, 6 * workers);
   }
 }
 

@@ -23,7 +23,6 @@
 namespace meshwright::controller {
 namespace {
 
-using proto::ProgramKind;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -147,9 +146,9 @@ TEST(LaunchSchedule, CoversEveryStepOnceAndValidatesWhereAsked) {
     LaunchSchedule schedule(train, true);
     int64_t done = 0;
     int64_t validated = 0;
-    RC_ASSERT(schedule.Next() == (PlannedLaunch{ProgramKind::kInit, 0, 1}));
+    RC_ASSERT(schedule.Next() == (PlannedLaunch{"init", 0, 1}));
     while (const auto launch = schedule.Next()) {
-      if (launch->program == ProgramKind::kEval) {
+      if (launch->program == "eval") {
         RC_ASSERT(launch->count == train.validation_batches);
         RC_ASSERT(schedule.ValidatedAfter(done - 1));
         validated = done;
@@ -176,26 +175,13 @@ TEST(LaunchSchedule, SplitsAValidationThatIsTooLongForOneReport) {
   LaunchSchedule schedule(train, true);
   std::vector<PlannedLaunch> launches;
   while (const auto launch = schedule.Next()) launches.push_back(*launch);
-  EXPECT_THAT(launches, ElementsAre(PlannedLaunch{ProgramKind::kInit, 0, 1},
-                                    PlannedLaunch{ProgramKind::kStep, 0, 2},
-                                    PlannedLaunch{ProgramKind::kEval, 0, 1000},
-                                    PlannedLaunch{ProgramKind::kEval, 1000, 1000},
-                                    PlannedLaunch{ProgramKind::kEval, 2000, 500}));
+  EXPECT_THAT(launches,
+              ElementsAre(PlannedLaunch{"init", 0, 1}, PlannedLaunch{"step", 0, 2},
+                          PlannedLaunch{"eval", 0, 1000}, PlannedLaunch{"eval", 1000, 1000},
+                          PlannedLaunch{"eval", 2000, 500}));
   EXPECT_FALSE(schedule.EndsValidation(launches[3]));
   EXPECT_TRUE(schedule.EndsValidation(launches[4]));
   EXPECT_TRUE(schedule.done());
-}
-
-TEST(LaunchSchedule, DoesNotValidateWithoutARowToValidateWith) {
-  ir::JobRequest job;
-  job.train.sequence = 100;
-  job.data.validation_fraction = 0.1;
-  job.data.blob.size_bytes = 1009;  // 100 bytes of tail
-  EXPECT_FALSE(HasValidation(job));
-  job.data.blob.size_bytes = 1010;
-  EXPECT_TRUE(HasValidation(job));
-  job.data.format = "uint16";
-  EXPECT_FALSE(HasValidation(job));
 }
 
 // ---- Access -------------------------------------------------------------------------------------
@@ -429,7 +415,9 @@ TEST(AssignTiles, EveryTileHasOneOwnerTheLowestDevice) {
     state.kind = ir::MemoryKind::kOptimizer;
     programs[i].slots.push_back(state);
   }
-  const auto tiles = AssignTiles(programs);
+  const auto state = AssignTiles(programs, false);
+  EXPECT_THAT(state[1], ElementsAre("split", "opt.m/split"));
+  const auto tiles = AssignTiles(programs, true);
   EXPECT_THAT(tiles[0], ElementsAre("whole", "split"));
   EXPECT_THAT(tiles[1], ElementsAre("split"));
   EXPECT_TRUE(tiles[2].empty());
@@ -443,17 +431,20 @@ TEST(PlanJob, OnlyThePlannersErrorIsAMisfit) {
   auto blobs = BlobStore::Open(dir.File("blobs")).value();
   Result<planner::Plan> made = Fail(ResourceExhausted("too large"));
   const auto make_plan = [&](const ir::JobRequest&, const mesh::Topology&) { return made; };
+  ir::JobRequest job;
+  job.SetLoss({});
   bool misfit = false;
-  EXPECT_FALSE(PlanJob(make_plan, {}, {}, *blobs, dir.File("job"), misfit).has_value());
+  EXPECT_FALSE(PlanJob(make_plan, job, {}, *blobs, dir.File("job"), misfit).has_value());
   EXPECT_TRUE(misfit);
   made = Fail(Internal("broken"));
-  EXPECT_FALSE(PlanJob(make_plan, {}, {}, *blobs, dir.File("job"), misfit).has_value());
+  EXPECT_FALSE(PlanJob(make_plan, job, {}, *blobs, dir.File("job"), misfit).has_value());
   EXPECT_FALSE(misfit);
   // What cannot be written has one of the planner's codes.
   made = planner::Plan{};
+  made->programs["step"] = {};
   misfit = true;
   const auto unwritten =
-      PlanJob(make_plan, {}, {}, *blobs, dir.File(std::string(300, 'x')), misfit);
+      PlanJob(make_plan, job, {}, *blobs, dir.File(std::string(300, 'x')), misfit);
   ASSERT_FALSE(unwritten.has_value());
   EXPECT_EQ(unwritten.error().code(), StatusCode::kInvalidArgument) << unwritten.error();
   EXPECT_FALSE(misfit);

@@ -36,7 +36,9 @@ CoreOptions SimCluster::DefaultOptions() {
 ir::JobRequest SimCluster::MakeJob(int64_t data, int64_t tensor, int64_t pipeline, int64_t steps) {
   ir::JobRequest job;
   job.name = "tiny";
-  job.loss.name = "loss";
+  ir::Graph loss;
+  loss.name = "loss";
+  job.SetLoss(std::move(loss));
   job.parallel.data = data;
   job.parallel.tensor = tensor;
   job.parallel.pipeline = pipeline;
@@ -267,6 +269,12 @@ void SimCluster::Plan(const StartPlan& start) {
   planned_ = start.topology;
   PlannedJob plan;
   plan.layout = "data=" + std::to_string(start.topology.devices.size());
+  std::set<std::string> programs = {"init"};
+  for (const ir::JobProgram& program : start.request->programs) {
+    if (!program.trained) programs.insert(program.name);
+    if (program.trained) programs.insert({"eval", "step"});
+  }
+  plan.programs.assign(programs.begin(), programs.end());
   plan.devices.resize(planned_devices > 0 ? static_cast<size_t>(planned_devices)
                                           : start.topology.devices.size());
   plan.notes = plan_notes;
@@ -342,6 +350,8 @@ void SimCluster::Execute(Effects effects) {
             [&](SaveProgress& progress) {
               (void)store_->SaveProgress(progress.job.value(), progress.steps_done, progress.loss);
             },
+            [&](TellClient& tell) { Hear(tell); },
+            [&](CloseClient& close) { closed_clients_[close.client.value()] = close.reason; },
             [](DiscardWeights&) {},
             [](JobChanged&) {},
         },
@@ -364,66 +374,118 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
     fail_next.erase(failing);
     return taken;
   };
-  std::visit(Overloaded{
-                 [&](const proto::Welcome&) {
-                   EXPECT_GE(message.term, worker.term);
-                   worker.term = message.term;
-                   Say(worker, proto::Heartbeat{});
-                 },
-                 [&](const proto::LoadMesh& load) {
-                   last_load = load;
-                   worker.meshes.insert(load.mesh_gen.value());
-                   worker.last_seq[load.mesh_gen.value()] = 0;
-                   EXPECT_LE(load.ranks.size(), static_cast<size_t>(worker.devices));
-                   std::set<std::string>& expected = worker.invitations[load.mesh_gen.value()];
-                   for (const proto::Member& member : load.members) {
-                     expected.insert(InvitationOf(workers_.at(member.worker)));
-                   }
-                   Say(worker, proto::Loaded{load.mesh_gen, error(), InvitationOf(worker)});
-                 },
-                 [&](const proto::Connect& m) {
-                   EXPECT_THAT(m.invitations, ::testing::UnorderedElementsAreArray(
-                                                  worker.invitations[m.mesh_gen.value()]));
-                   if (worker.meshes.contains(m.mesh_gen.value())) {
-                     Say(worker, proto::CommUp{m.mesh_gen, error()});
-                   }
-                 },
-                 [&](const proto::Launch& m) {
-                   if (!worker.meshes.contains(m.mesh_gen.value())) return;
-                   EXPECT_EQ(m.launch_seq.value(), ++worker.last_seq[m.mesh_gen.value()]);
-                   if (failing != fail_next.end()) {
-                     Say(worker, proto::LaunchDone{m.mesh_gen, m.launch_seq, error(), {}});
-                   } else if (!hold_reports) {
-                     HandleLaunch(worker, m);
-                   }
-                 },
-                 [&](const proto::SaveWeights& m) {
-                   Say(worker, proto::WeightsSaved{m.mesh_gen, error()});
-                 },
-                 [&](const proto::AbortMesh& m) {
-                   if (deaf_aborts) return;
-                   worker.meshes.erase(m.mesh_gen.value());
-                   Say(worker, proto::MeshReleased{m.mesh_gen});
-                 },
-                 [&](const proto::ReleaseMesh& m) {
-                   worker.meshes.erase(m.mesh_gen.value());
-                   Say(worker, proto::MeshReleased{m.mesh_gen});
-                 },
-             },
-             message.body);
+  std::visit(
+      Overloaded{
+          [&](const proto::Welcome&) {
+            EXPECT_GE(message.term, worker.term);
+            worker.term = message.term;
+            Say(worker, proto::Heartbeat{});
+          },
+          [&](const proto::LoadMesh& load) {
+            last_load = load;
+            worker.meshes.insert(load.mesh_gen.value());
+            worker.last_seq[load.mesh_gen.value()] = 0;
+            worker.programs[load.mesh_gen.value()] = load.programs;
+            EXPECT_LE(load.ranks.size(), static_cast<size_t>(worker.devices));
+            std::set<std::string>& expected = worker.invitations[load.mesh_gen.value()];
+            for (const proto::Member& member : load.members) {
+              expected.insert(InvitationOf(workers_.at(member.worker)));
+            }
+            Say(worker, proto::Loaded{load.mesh_gen, error(), InvitationOf(worker)});
+          },
+          [&](const proto::Connect& m) {
+            EXPECT_THAT(m.invitations, ::testing::UnorderedElementsAreArray(
+                                           worker.invitations[m.mesh_gen.value()]));
+            if (worker.meshes.contains(m.mesh_gen.value())) {
+              Say(worker, proto::CommUp{m.mesh_gen, error()});
+            }
+          },
+          [&](const proto::Launch& m) {
+            if (!worker.meshes.contains(m.mesh_gen.value())) return;
+            EXPECT_EQ(m.launch_seq.value(), ++worker.last_seq[m.mesh_gen.value()]);
+            if (failing != fail_next.end()) {
+              Say(worker, proto::LaunchDone{m.mesh_gen, m.launch_seq, error(), {}, {}});
+            } else if (!hold_reports) {
+              HandleLaunch(worker, m);
+            }
+          },
+          [&](const proto::ReadTensors& m) { AnswerState(worker, m.mesh_gen, m.launch_seq); },
+          [&](const proto::WriteTensors& m) { AnswerState(worker, m.mesh_gen, m.launch_seq); },
+          [&](const proto::SaveWeights& m) {
+            Say(worker, proto::WeightsSaved{m.mesh_gen, error()});
+          },
+          [&](const proto::AbortMesh& m) {
+            if (deaf_aborts) return;
+            worker.meshes.erase(m.mesh_gen.value());
+            Say(worker, proto::MeshReleased{m.mesh_gen});
+          },
+          [&](const proto::ReleaseMesh& m) {
+            worker.meshes.erase(m.mesh_gen.value());
+            Say(worker, proto::MeshReleased{m.mesh_gen});
+          },
+      },
+      message.body);
+}
+
+void SimCluster::AnswerState(SimWorker& worker, MeshGeneration gen, LaunchSeq seq) {
+  if (!worker.meshes.contains(gen.value())) return;
+  EXPECT_EQ(seq.value(), ++worker.last_seq[gen.value()]);
+  if (!hold_reports) Say(worker, proto::LaunchDone{gen, seq, {}, {}, {}});
+}
+
+// ---- Clients ----
+
+uint64_t SimCluster::OpenClient(int64_t job) {
+  const uint64_t client = next_client_++;
+  Run(AttachClient{ClientId(client), JobId(job)});
+  return client;
+}
+
+void SimCluster::Ask(uint64_t client, proto::ClientAsk ask) {
+  const uint64_t id = next_ask_++;
+  asked_[client].insert(id);
+  Run(AskOfClient{ClientId(client), id, std::move(ask)});
+}
+
+void SimCluster::EndClient(uint64_t client, bool finished) {
+  gone_clients_.insert(client);
+  Run(ClientGone{ClientId(client), finished});
+}
+
+// Every ask is answered once, and in the order of a client's asks; nobody who is gone is told
+// anything.
+void SimCluster::Hear(const TellClient& tell) {
+  const uint64_t client = tell.client.value();
+  EXPECT_FALSE(closed_clients_.contains(client)) << "told after the end";
+  EXPECT_FALSE(gone_clients_.contains(client)) << "a client that is gone is told";
+  if (std::holds_alternative<proto::SessionOpened>(tell.news)) {
+    EXPECT_TRUE(opened_clients_.insert(client).second) << "opened twice";
+    return;
+  }
+  const auto* done = std::get_if<proto::AskDone>(&tell.news);
+  const uint64_t id = done != nullptr ? done->id : std::get<proto::AskFailed>(tell.news).id;
+  EXPECT_EQ(asked_[client].erase(id), 1u) << "answered twice, or never asked";
+  if (done != nullptr) {
+    EXPECT_GT(id, last_done_[client]) << "out of order";
+    last_done_[client] = id;
+    answers_[client].push_back(*done);
+  } else {
+    failures_[client].push_back(std::get<proto::AskFailed>(tell.news).error);
+  }
 }
 
 void SimCluster::HandleLaunch(SimWorker& worker, const proto::Launch& launch) {
-  proto::LaunchDone done{launch.mesh_gen, launch.launch_seq, {}, {}};
+  proto::LaunchDone done{launch.mesh_gen, launch.launch_seq, {}, {}, {}};
+  const std::string program = worker.programs[launch.mesh_gen.value()].at(launch.program);
   for (int64_t i = 0; i < launch.count; ++i) {
     proto::StepReport report{launch.first_step + i, 0.5, {}};
-    if (launch.program == proto::ProgramKind::kStep) {
+    if (program == "step") {
       const bool diverged = diverges_at >= 0 && report.step >= diverges_at;
       report.values = {{"loss", diverged ? std::nan("") : 5.0 - static_cast<double>(report.step)},
                        {"grad_norm", 1},
                        {"lr", 0.1},
                        {"tokens", 64}};
-    } else if (launch.program == proto::ProgramKind::kEval) {
+    } else if (program == "eval") {
       report.values = {{"loss_sum", 30.0}, {"count", 10.0}};
     }
     done.reports.push_back(std::move(report));

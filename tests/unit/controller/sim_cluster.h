@@ -31,6 +31,7 @@ struct SimWorker {
   bool silent = false;                                    // alive, but nothing it sends arrives
   std::set<uint64_t> meshes;                              // generations that it holds
   std::map<uint64_t, uint64_t> last_seq;                  // by generation
+  std::map<uint64_t, std::vector<std::string>> programs;  // by generation
   std::map<uint64_t, std::set<std::string>> invitations;  // that it expects, by generation
 };
 
@@ -65,6 +66,19 @@ class SimCluster {
   void Advance(int64_t ms);  // time passes, in ticks of 100 ms with heartbeats
   void Stall(int64_t ms);    // time passes, the controller does not get to run
   void RestartController();  // kill -9: what the store has is what remains
+
+  // ---- clients of jobs ----
+  uint64_t OpenClient(int64_t job);
+  void Ask(uint64_t client, proto::ClientAsk ask);
+  void EndClient(uint64_t client, bool finished);
+  bool opened(uint64_t client) const { return opened_clients_.contains(client); }
+  std::optional<Status> closed(uint64_t client) const {
+    const auto it = closed_clients_.find(client);
+    return it == closed_clients_.end() ? std::nullopt : std::optional(it->second);
+  }
+  const std::vector<proto::AskDone>& answers(uint64_t client) { return answers_[client]; }
+  const std::vector<proto::RuntimeError>& failures(uint64_t client) { return failures_[client]; }
+  size_t unanswered(uint64_t client) { return asked_[client].size(); }
 
   // ---- delivery ----
   bool DeliverOne();              // false: nothing is under way
@@ -109,6 +123,8 @@ class SimCluster {
   std::string InvitationOf(const SimWorker& worker) const;
   void Handle(SimWorker& worker, const proto::DownMessage& message);
   void HandleLaunch(SimWorker& worker, const proto::Launch& launch);
+  void AnswerState(SimWorker& worker, MeshGeneration gen, LaunchSeq seq);
+  void Hear(const TellClient& tell);
   void Say(SimWorker& worker, proto::UpBody body);
   void CheckPromises();
   SimWorker* BySession(SessionId session);
@@ -137,6 +153,14 @@ class SimCluster {
   std::map<int64_t, std::vector<proto::StepMetrics>> steps_;
   std::map<int64_t, std::vector<std::string>> lines_;
   std::map<std::string, Status> refused_;
+  uint64_t next_client_ = 1;
+  uint64_t next_ask_ = 1;
+  std::set<uint64_t> opened_clients_, gone_clients_;
+  std::map<uint64_t, Status> closed_clients_;
+  std::map<uint64_t, std::set<uint64_t>> asked_;  // by client: unanswered
+  std::map<uint64_t, uint64_t> last_done_;
+  std::map<uint64_t, std::vector<proto::AskDone>> answers_;
+  std::map<uint64_t, std::vector<proto::RuntimeError>> failures_;
   std::set<uint64_t> told_gens_;
   std::map<uint64_t, int64_t> gen_job_;
 };

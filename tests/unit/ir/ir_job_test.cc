@@ -49,7 +49,7 @@ Graph LossGraph(const Addition& add = {}) {
 JobRequest Job(const Addition& add = {}) {
   JobRequest job;
   job.name = "job";
-  job.loss = LossGraph(add);
+  job.SetLoss(LossGraph(add));
   job.train.global_batch = 2;
   job.train.sequence = 4;
   return job;
@@ -158,11 +158,59 @@ TEST(ValidateJob, AcceptsDataOfALaterLayer) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+// A scalar of the activation that nothing reads.
+ValueId ScalarOf(Builder& b, ValueId x) { return b.AddOne(Op::kSumSquares, {x}); }
+
+TEST(ValidateJob, TakesOutputsOfTheLossUnderNamesOfTheirOwn) {
+  const auto with = [](const char* name) {
+    return Job([name](Builder& b, ValueId x) {
+      b.SetOutput(name, ScalarOf(b, x));
+      return x;
+    });
+  };
+  EXPECT_TRUE(ValidateJob(with("my_metric")).ok()) << ValidateJob(with("my_metric"));
+  ExpectRefused(with("grad_norm"), {"output \"grad_norm\"", "rename it"});
+}
+
+TEST(ValidateJob, RefusesOpsWithoutGradientBetweenParamsAndLoss) {
+  JobRequest job = Job();
+  Builder b(job.main().graph);
+  b.SetLayer(1);
+  const ValueId x = job.main().graph.node(job.main().graph.NodesOf(Op::kSilu)[0]).outputs[0];
+  const ValueId spread = b.AddOne(Op::kSumSquares, {b.AddOne(Op::kLogSumExp, {x})});
+  b.SetOutput("loss_sum", b.AddOne(Op::kAdd, {job.main().graph.Output("loss_sum"), spread}));
+  auto graph = b.Finish();
+  ASSERT_TRUE(graph.has_value()) << graph.error();
+  job.SetLoss(*std::move(graph));
+  ExpectRefused(job, {"loss graph \"loss\", node 10 logsumexp", "has no gradient"});
+}
+
+TEST(ValidateJob, RefusesACountThatDependsOnParams) {
+  JobRequest job = Job();
+  Builder b(job.main().graph);
+  b.SetLayer(1);
+  const ValueId x = job.main().graph.node(job.main().graph.NodesOf(Op::kSilu)[0]).outputs[0];
+  b.SetOutput("count", b.AddOne(Op::kAdd, {job.main().graph.Output("count"), ScalarOf(b, x)}));
+  auto graph = b.Finish();
+  ASSERT_TRUE(graph.has_value()) << graph.error();
+  job.SetLoss(*std::move(graph));
+  ExpectRefused(job, {"\"count\"", "depends on param \"wte\"", "labels and constants"});
+}
+
+TEST(ValidateJob, RefusesAnInitialisationThatNobodyKnows) {
+  Builder b("loss");
+  b.AddOne(Op::kParam, {}, {{"name", "w"}, {"init", "uniform"}}, {F32({2, 3})});
+  const auto graph = b.Finish();
+  ASSERT_FALSE(graph.has_value());
+  EXPECT_THAT(graph.error().message(),
+              HasSubstr("\"w\" has init \"uniform\"; known: normal, zeros, ones"));
+}
+
 TEST(ValidateJob, LossAndCountHaveOneDType) {
   JobRequest job = Job();
-  Builder b(std::move(job.loss));
+  Builder b(job.main().graph);
   b.SetOutput("count", b.AddOne(Op::kConstant, {}, {{"value", 8.0}}, {{DType::kF64, {}}}));
-  job.loss = *b.Finish();
+  job.SetLoss(*b.Finish());
   ExpectRefused(job, {"f32[]", "f64[]", "one dtype"});
 }
 

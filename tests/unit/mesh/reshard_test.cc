@@ -116,12 +116,29 @@ TEST(FindReshardPath, AxesOfSizeOneCarryNothing) {
   EXPECT_EQ(PathText("f32[8{data}]", "f32[8]", mesh), "");
 }
 
-TEST(FindReshardPath, NothingMakesAValuePartialAgain) {
+TEST(FindReshardPath, AWholeValueIsASumOfItAndZeros) {
   const Mesh mesh = MakeMesh({{"data", 2}, {"tensor", 2}});
+  const Result<ReshardPath> free = Find("f32[8]", "f32[8] partial(sum: tensor)", mesh);
+  ASSERT_TRUE(free.has_value()) << free.error();
+  ASSERT_EQ(free->steps.size(), 1u);
+  EXPECT_EQ(free->steps[0].kind, StepKind::kMakePartial);
+  EXPECT_EQ(free->steps[0].axes, (AxisList{"tensor"}));
+  EXPECT_EQ(free->bytes_per_device, 0);
+  EXPECT_EQ(free->cost, 0);
   const Result<ReshardPath> path = Find("f32[8{data}]", "f32[8] partial(sum: tensor)", mesh);
+  const Result<ReshardPath> gather = Find("f32[8{data}]", "f32[8]", mesh);
+  ASSERT_TRUE(path.has_value()) << path.error();
+  ASSERT_EQ(path->steps.size(), 2u);
+  EXPECT_EQ(path->steps[0].kind, StepKind::kAllGather);
+  EXPECT_EQ(path->cost, gather->cost);
+}
+
+TEST(FindReshardPath, NothingMakesAValueAMaximumOrChangesTheKind) {
+  const Mesh mesh = MakeMesh({{"data", 2}, {"tensor", 2}});
+  const Result<ReshardPath> path = Find("f32[8{data}]", "f32[8] partial(max: tensor)", mesh);
   ASSERT_FALSE(path.has_value());
   EXPECT_EQ(path.error().code(), StatusCode::kUnimplemented);
-  EXPECT_THAT(path.error().message(), HasSubstr("f32[8{data}] -> f32[8] partial(sum: tensor)"));
+  EXPECT_THAT(path.error().message(), HasSubstr("f32[8{data}] -> f32[8] partial(max: tensor)"));
   const Result<ReshardPath> kind =
       Find("f32[8] partial(max: tensor)", "f32[8] partial(sum: tensor)", mesh);
   ASSERT_FALSE(kind.has_value());

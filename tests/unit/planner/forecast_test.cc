@@ -6,7 +6,6 @@
 #include "ir/builder.h"
 #include "ir/schema.h"
 #include "mesh/cluster.h"
-#include "planner/plan_svg.h"
 
 namespace meshwright::planner {
 namespace {
@@ -47,7 +46,7 @@ ir::JobRequest Job(int64_t data, int64_t tensor, int64_t pipeline, int64_t micro
   b.SetOutput("count", loss[1]);
   ir::JobRequest job;
   job.name = "job";
-  job.loss = *b.Finish();
+  job.SetLoss(*b.Finish());
   job.train.global_batch = kBatch;
   job.train.sequence = kSequence;
   job.parallel.data = data;
@@ -88,10 +87,10 @@ TEST(ForecastStep, OneDeviceTakesTheSumOfItsNodes) {
   const Case one = MustForecast(Job(1, 1, 1, 1), topology);
   const CostModel model(topology);
   double expected_s = 0;
-  for (const ir::Instruction& run : one.plan.step[0].instructions) {
+  for (const ir::Instruction& run : one.plan.Of("step")[0].instructions) {
     if (run.op != ir::Opcode::kRun) continue;
     const ir::Graph& graph =
-        *one.plan.step[0].executables[static_cast<size_t>(run.executable.value())].graph;
+        *one.plan.Of("step")[0].executables[static_cast<size_t>(run.executable.value())].graph;
     for (const ir::Node& node : graph.nodes) expected_s += model.NodeSeconds(graph, node, 0);
   }
   EXPECT_NEAR(one.forecast.step_s, expected_s, 1e-12);
@@ -109,7 +108,7 @@ TEST(ForecastStep, OneDeviceTakesTheSumOfItsNodes) {
 TEST(ForecastStep, CountsWhatEveryAxisMoves) {
   const Case grid = MustForecast(Job(2, 2, 1, 2), mesh::Topology::Local(4));
   double expected = 0;  // all-reduces of every RUN over "data", received
-  for (const ir::Program& program : grid.plan.step) {
+  for (const ir::Program& program : grid.plan.Of("step")) {
     for (const ir::Instruction& run : program.instructions) {
       if (run.op != ir::Opcode::kRun) continue;
       const ir::Graph& graph =
@@ -160,6 +159,8 @@ TEST(ForecastStep, DevicesThatShareCoresSlowOneAnother) {
   EXPECT_NEAR(shared.forecast.step_s, 2 * apart_s, 1e-9 * apart_s);
   EXPECT_DOUBLE_EQ(shared.forecast.peak_flops_per_s,
                    2 * mesh::DefaultDeviceProfile()->PeakOf(DType::kF32));
+  EXPECT_DOUBLE_EQ(PeakFlopsPerS(shared.plan, topology, DType::kF32),
+                   shared.forecast.peak_flops_per_s);
   for (mesh::Device& device : topology.devices) device.threads = 2;
   EXPECT_NEAR(MustForecast(job, topology).forecast.step_s, 4 * apart_s, 1e-9 * apart_s);
 }
@@ -196,7 +197,7 @@ TEST(ForecastStep, MemoryOverTimeIsThatOfEachProgram) {
   const Case pipeline = MustForecast(Job(1, 1, 4, 8), mesh::Topology::Local(4));
   ASSERT_EQ(pipeline.forecast.memory.size(), 4U);
   for (size_t p = 0; p < 4; ++p) {
-    const std::vector<RunMemory> runs = MemoryOfRuns(pipeline.plan.step[p]);
+    const std::vector<RunMemory> runs = MemoryOfRuns(pipeline.plan.Of("step")[p]);
     const MemorySeries& series = pipeline.forecast.memory[p];
     ASSERT_EQ(series.size(), 2 * runs.size()) << p;
     for (size_t r = 0; r < runs.size(); ++r) {
@@ -212,42 +213,6 @@ TEST(ForecastStep, RefusesAClusterThatIsTooSmall) {
   const auto forecast = ForecastStep(*plan, mesh::Topology::Local(1));
   ASSERT_FALSE(forecast.has_value());
   EXPECT_THAT(forecast.error().message(), HasSubstr("a program for device 1, the cluster 1"));
-}
-
-int CountOf(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
-
-TEST(PlanSvg, DrawsEveryRunMessageAndTheLargestWeights) {
-  const mesh::Topology topology = mesh::Topology::Local(2);
-  const Case two = MustForecast(Job(1, 1, 2, 4), topology);
-  const std::string svg = PlanSvg(two.plan, two.forecast, topology);
-  EXPECT_TRUE(svg.starts_with("<svg xmlns=")) << svg.substr(0, 100);
-  EXPECT_TRUE(svg.ends_with("</svg>\n"));
-  EXPECT_EQ(CountOf(svg, "<title>"), static_cast<int>(two.forecast.simulation.spans.size()));
-  int sends = 0;
-  for (const ir::Program& program : two.plan.step) {
-    for (const ir::Instruction& instruction : program.instructions) {
-      sends += instruction.op == ir::Opcode::kSend ? 1 : 0;
-    }
-  }
-  EXPECT_GT(sends, 0);
-  EXPECT_EQ(CountOf(svg, "<line "), sends);
-  EXPECT_EQ(CountOf(svg, "<path "), 2) << "memory of each stage";
-  EXPECT_THAT(svg, HasSubstr(">s1 device 1</text>"));
-  EXPECT_THAT(svg, HasSubstr("l0.up: f32[64,256]"));
-  EXPECT_EQ(CountOf(svg, "<g "), CountOf(svg, "</g>"));
-}
-
-TEST(PlanSvg, OfManyDevicesHasARowPerStage) {
-  const mesh::Topology topology = mesh::Topology::Local(64);
-  const Case many = MustForecast(Job(8, 4, 2, 1), topology);
-  const std::string svg = PlanSvg(many.plan, many.forecast, topology);
-  EXPECT_THAT(svg, HasSubstr(">s0 device 0</text>"));
-  EXPECT_THAT(svg, HasSubstr(">s1 device 32</text>"));
-  EXPECT_EQ(CountOf(svg, ">s0 device 1</text>"), 0);
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ TEST(ResolveLayout, MeshesOfStagesThatSayNothingAreRefused) {
   job.parallel.data = 2;
   const auto both = ResolveLayout(job, 12, 4);
   ASSERT_FALSE(both.has_value());
-  EXPECT_NE(both.error().message().find("parallel.data = 2 is given"), std::string::npos)
+  EXPECT_NE(both.error().message().find("a data degree of 2 is given"), std::string::npos)
       << both.error();
 }
 
@@ -130,7 +130,7 @@ TEST(CheckPins, NamesWhatContradictsItself) {
     void (*pin)(ir::ParallelSpec&);
   };
   const Case cases[] = {
-      {"parallel.tensor = 2 is given",
+      {"a tensor degree of 2 is given",
        [](ir::ParallelSpec& p) {
          p.stage_meshes = "2x1,1x1";
          p.tensor = 2;

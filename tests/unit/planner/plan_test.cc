@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ir/builder.h"
+#include "ir/verify.h"
 #include "planner/lower.h"
+#include "planner/strategy.h"
 
 namespace meshwright::planner {
 namespace {
@@ -46,7 +50,7 @@ ir::JobRequest Job(const Shape& shape) {
   b.SetOutput("count", loss[1]);
   ir::JobRequest job;
   job.name = "job";
-  job.loss = *b.Finish();
+  job.SetLoss(*b.Finish());
   job.train.global_batch = shape.batch;
   job.train.sequence = 4;
   return job;
@@ -97,15 +101,92 @@ TEST(MakePlan, SuggestedTensorDegreesFitAllWeightsAndTheCluster) {
 TEST(MakePlan, ParamsThatNothingFillsAreRejected) {
   auto plan = MakePlan(Job({}), mesh::Topology::Local(1));
   ASSERT_TRUE(plan.has_value()) << plan.error();
-  ir::Program& init = plan->init[0];
-  EXPECT_TRUE(CheckInitialized(init, plan->step[0]).ok());
-  EXPECT_TRUE(CheckInitialized(init, plan->eval[0]).ok());
+  ir::Program& init = plan->programs["init"][0];
+  EXPECT_TRUE(CheckInitialized(init, plan->Of("step")[0]).ok());
+  EXPECT_TRUE(CheckInitialized(init, plan->Of("eval")[0]).ok());
   ASSERT_FALSE(init.slots.empty());
   const std::string name = init.slots[0].name;
   init.slots.erase(init.slots.begin());
-  const Status refused = CheckInitialized(init, plan->step[0]);
+  const Status refused = CheckInitialized(init, plan->Of("step")[0]);
   EXPECT_EQ(refused.code(), StatusCode::kInternal);
   EXPECT_NE(refused.message().find(name), std::string::npos) << refused;
+}
+
+// Shardings by the rules, but those of the evaluation as if there were no tensor group: its weights
+// are not where the step has them.
+Result<Strategies> ContradictingShardings(const ir::Graph& graph, const StageAssignment& stages,
+                                          const Layout& layout,
+                                          const std::map<std::string, mesh::Sharding>& known) {
+  Layout used = layout;
+  if (!known.empty()) used.tensor = 1;
+  return ChooseStrategies(graph, stages, used, {}, layout.tensor);
+}
+
+TEST(MakePlan, ProgramsOfOneDevicePerStageAreVerifiedToo) {
+  ir::JobRequest job = Job({});
+  job.parallel.tensor = 4;
+  job.parallel.data = 1;
+  const mesh::Topology topology = mesh::Topology::Local(4);
+  for (const PlanScope scope : {PlanScope::kAllDevices, PlanScope::kOnePerStage}) {
+    EXPECT_TRUE(MakePlan(job, topology, scope).has_value());
+    const auto plan = MakePlan(job, topology, scope, ContradictingShardings);
+    ASSERT_FALSE(plan.has_value());
+    EXPECT_EQ(plan.error().code(), StatusCode::kInternal) << plan.error();
+  }
+}
+
+TEST(MakePlan, AWaitingCycleOfOneDevicePerStageIsFound) {
+  ir::JobRequest job = Job({});
+  job.parallel.pipeline = 2;
+  job.parallel.data = 2;
+  job.parallel.microbatches = 4;
+  auto plan = MakePlan(job, mesh::Topology::Local(4), PlanScope::kOnePerStage);
+  ASSERT_TRUE(plan.has_value()) << plan.error();
+  ASSERT_EQ(plan->Main().size(), 2u);
+  const ir::VerifyOptions one_per_mesh = {.one_per_mesh = true};
+  EXPECT_TRUE(ir::VerifyPrograms(plan->Main(), one_per_mesh).ok());
+  EXPECT_FALSE(ir::VerifyPrograms(plan->Main()).ok()) << "the other replica has no program";
+  std::vector<ir::Instruction>& first = plan->programs.at("step")[0].instructions;
+  const auto sends = [](const ir::Instruction& i) { return i.op == ir::Opcode::kSend; };
+  first.erase(std::find_if(first.rbegin(), first.rend(), sends).base() - 1);
+  const Status verified = ir::VerifyPrograms(plan->Main(), one_per_mesh);
+  EXPECT_NE(verified.message().find("waits for ever"), std::string::npos) << verified;
+}
+
+TEST(MakePlan, FewProgramsAreAllMadeAndManyOnePerStage) {
+  ir::JobRequest job = Job({.batch = 1024});
+  job.parallel.data = 1;
+  job.parallel.pipeline = 2;
+  job.parallel.microbatches = 4;
+  const auto of = [&](int64_t data, int64_t microbatches) {
+    job.parallel.data = data;
+    job.parallel.microbatches = microbatches;
+    const auto plan =
+        MakePlan(job, mesh::Topology::Local(static_cast<int>(2 * data)), PlanScope::kFewPrograms);
+    EXPECT_TRUE(plan.has_value()) << plan.error();
+    return plan->scope;
+  };
+  EXPECT_EQ(of(2, 4), PlanScope::kAllDevices);
+  EXPECT_EQ(of(16, 2), PlanScope::kAllDevices);
+  EXPECT_EQ(of(16, 64), PlanScope::kOnePerStage);
+}
+
+TEST(MakePlan, AMisfitNamesWhatIsLeftToRaise) {
+  ir::JobRequest job = Job({});
+  job.parallel.recompute = "none";
+  mesh::Topology topology = mesh::Topology::Local(2);
+  for (mesh::Device& device : topology.devices) device.memory_bytes = 1;
+  const auto says = [&](const std::string& words) {
+    return Refusal(job, topology).find(words) != std::string::npos;
+  };
+  job.parallel.data = 2;
+  EXPECT_TRUE(says("let replicas split more (ZeRO, now stage 0)")) << Refusal(job, topology);
+  EXPECT_TRUE(says("compute more again (activation checkpointing)"));
+  job.parallel.zero = 3;
+  job.parallel.recompute = "full";
+  EXPECT_FALSE(says("ZeRO")) << Refusal(job, topology);
+  EXPECT_FALSE(says("checkpointing"));
+  EXPECT_TRUE(says("raise tensor or pipeline"));
 }
 
 TEST(MakePlan, IdleDevicesAreMentioned) {

@@ -56,14 +56,19 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
   info.threads_per_device = 3;
   info.host_cores = 16;
   info.cpus = {0, 3, 255};
+  info.data_roots = {{"corpora", "/mnt/c"}, {"/data", "/data"}};
   const std::vector<UpBody> bodies = {
       info,
       Heartbeat{},
       Loaded{gen, {}},
       Loaded{gen, SomeError()},
       CommUp{gen, SomeError()},
-      LaunchDone{gen, LaunchSeq(3), {}, {{5, 0.25, {{"loss", 1.5}, {"lr", 0.1}}}, {6, 0.5, {}}}},
-      LaunchDone{gen, LaunchSeq(3), SomeError(), {}},
+      LaunchDone{gen,
+                 LaunchSeq(3),
+                 {},
+                 {{5, 0.25, {{"loss", 1.5}, {"lr", 0.1}}}, {6, 0.5, {}}},
+                 {{"y", {ir::DType::kI32, {4, 2}}, {{2, 0}, {2, 1}}, std::string("\0\1", 2)}}},
+      LaunchDone{gen, LaunchSeq(3), SomeError(), {}, {}},
       WeightsSaved{gen, {}},
       MeshReleased{gen},
       MeshError{gen, SomeError()},
@@ -80,21 +85,39 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
   load.secret = std::string("\0\1\2\xff", 4);
   load.seed = ~uint64_t{0};
   load.members = {{"w0", "h:1", "host", 12}, {"w1", "h:2", "host", ~uint64_t{0}}};
-  load.ranks = {{1, 0, {kHash, 10, "init"}, {kHash, 11, "step"}, {kHash, 12, "eval"}}};
+  load.programs = {"init", "step"};
+  load.inputs = {"x"};
+  load.ranks = {{1, 0, {{kHash, 10, "init"}, {kHash, 11, "step"}}}};
   load.data = {{kHash, 1000, "text"}, "uint16", 0.25};
   load.sequence = 128;
   load.vocabulary = 256;
-  load.init_weights = {kHash, 99, "w"};
+  load.init_weights = {{kHash, 99, "w"}};
   load.graph = {kHash, 98, "g"};
   load.tf32 = true;
   const std::vector<DownBody> bodies = {Welcome{"c", 500, 3000},
                                         load,
                                         Connect{gen},
-                                        Launch{gen, LaunchSeq(2), ProgramKind::kEval, 40, 8},
+                                        Launch{gen, LaunchSeq(2), 3, 40, 8, {{1, "ab"}}, true},
                                         SaveWeights{gen, {{0, {"a", "b"}}, {3, {}}}},
                                         AbortMesh{gen, SomeError()},
                                         ReleaseMesh{gen}};
   for (const DownBody& body : bodies) ExpectRoundTrip(DownMessage{Term(9), body});
+}
+
+// A stream of each kind, with a file of each kind.
+std::vector<ir::DataStream> SomeStreams() {
+  ir::DataStream tokens;
+  tokens.files = {{{kHash, 100, "a.bin"}}, {{"", 200, "b.bin"}, "corpora", "b.bin", kHash}};
+  tokens.fields = {{"window", ir::Element::kU16, {}, {{0, 1024, 3}, {1, 0, 100}}, {{1, 2, 5}}}};
+  tokens.validation_fraction = 0;
+  ir::DataStream records;
+  records.name = "digits";
+  records.kind = ir::DataKind::kRecords;
+  records.files = {{{kHash, 100, "x.npy"}}};
+  records.fields = {{"image", ir::Element::kU8, {2, 3}, {{0, 80, 3}}, {}},
+                    {"label", ir::Element::kI64, {}, {{0, 0, 3}}, {}}};
+  records.validation_fraction = 0.25;
+  return {tokens, records};
 }
 
 ir::JobRequest SomeJob() {
@@ -105,7 +128,9 @@ ir::JobRequest SomeJob() {
   builder.SetOutput("count", a);
   ir::JobRequest job;
   job.name = "job";
-  job.loss = builder.Finish().value();
+  job.SetLoss(builder.Finish().value());
+  job.programs.push_back({"predict", job.main().graph, {{"x", ir::InputFrom::kClient}}, false});
+  job.driver = {ir::DriverKind::kClient, "predict", 3, 5};
   job.optimizer.lr = 0.1;
   job.optimizer.schedule = "cosine";
   job.optimizer.warmup_steps = 3;
@@ -113,7 +138,8 @@ ir::JobRequest SomeJob() {
   job.optimizer.momentum = 0.5;
   job.optimizer.min_lr = 1e-300;
   job.data = {{kHash, 1, "data"}, "uint32", 0.125};
-  job.init_weights = {kHash, 2, "weights"};
+  job.data.streams = SomeStreams();
+  job.init_weights = {{"", 2, "weights"}, "/models", "w.safetensors", kHash};
   job.parallel = {2,     3,    4, 5,      "gpipe", 2,        "7,5",   "2x1,1x1",
                   "2x2", true, 3, "full", "0-5",   "search", "w=[_]", 6};
   job.parallel.head_block_tokens = 7;
@@ -139,8 +165,8 @@ TEST(Convert, AJobSurvivesTheWireAndTheStore) {
 
 TEST(Convert, NamesWhatIsWrongWithAJob) {
   v1::JobRequest wire = Encode(SomeJob());
-  wire.set_loss_graph("graph \"x\" {\n  nonsense\n}");
-  EXPECT_THAT(Decode(wire).error().message(), HasSubstr("job.loss_graph: line 2"));
+  wire.mutable_programs(0)->set_graph("graph \"x\" {\n  nonsense\n}");
+  EXPECT_THAT(Decode(wire).error().message(), HasSubstr("program 'loss': line 2"));
   wire = Encode(SomeJob());
   wire.mutable_data()->mutable_blob()->set_sha256("../../etc/passwd");
   EXPECT_THAT(Decode(wire).error().message(), HasSubstr("64 lower-case hex digits"));
@@ -178,11 +204,10 @@ TEST(Convert, UnknownNumbersBecomeTheSafeMeaning) {
   EXPECT_EQ(back.code, StatusCode::kUnknown);
   EXPECT_EQ(back.blame, Blame::kUnspecified);
   v1::JobInfo info;
+  info.set_peak_flops_per_s(2e12);
   info.set_state(static_cast<v1::JobState>(42));
   EXPECT_EQ(Decode(info).state, JobState::kUnspecified);
-  v1::Down launch;
-  launch.mutable_launch()->set_program(static_cast<v1::ProgramKind>(42));
-  EXPECT_EQ(std::get<Launch>(Decode(launch)->body).program, ProgramKind::kUnspecified);
+  EXPECT_EQ(Encode(Decode(info)).peak_flops_per_s(), 2e12);
 }
 
 TEST(Convert, LongErrorsAreCut) {

@@ -33,7 +33,7 @@ ir::JobRequest Gpt2Job(int64_t layers, int64_t batch, int64_t vocabulary = 1024)
   train.global_batch = batch;
   train.sequence = 256;
   train.steps = 10;
-  auto job = client::JobBuilder("gpt2").Train(train).Build(models::MakeGpt2(config));
+  auto job = client::JobBuilder("gpt2").Parallel({}).Train(train).Build(models::MakeGpt2(config));
   EXPECT_TRUE(job.has_value());
   job->parallel = ir::OpenParallel();
   return *job;
@@ -76,7 +76,7 @@ void Pin(ir::ParallelSpec& parallel, const planner::Layout& layout) {
 
 TEST(ShortModel, HasEachKindOfLayerOnce) {
   const ir::JobRequest job = Gpt2Job(12, 8);
-  const auto model = ShortenModel(planner::FillLayers(job.loss));
+  const auto model = ShortenModel(planner::FillLayers(job.main().graph));
   ASSERT_TRUE(model.has_value()) << model.error();
   EXPECT_EQ(model->layers(), 3);
   std::vector<int> expected(12, 1);
@@ -84,12 +84,12 @@ TEST(ShortModel, HasEachKindOfLayerOnce) {
   expected.back() = 2;
   EXPECT_EQ(model->short_layer, expected);
   const ir::JobRequest three = Gpt2Job(3, 8);
-  EXPECT_EQ(model->loss.nodes.size(), three.loss.nodes.size());
+  EXPECT_EQ(model->loss.nodes.size(), three.main().graph.nodes.size());
 }
 
 TEST(ShortModel, LayersThatDifferStay) {
   const ir::JobRequest job = Gpt2Job(2, 8);
-  const auto model = ShortenModel(planner::FillLayers(job.loss));
+  const auto model = ShortenModel(planner::FillLayers(job.main().graph));
   ASSERT_TRUE(model.has_value()) << model.error();
   EXPECT_EQ(model->short_layer, (std::vector<int>{0, 1}));
 }

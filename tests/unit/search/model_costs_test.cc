@@ -60,7 +60,7 @@ ir::JobRequest UnfusedGpt2(int64_t batch) {
   train.global_batch = batch;
   train.sequence = 64;
   train.compile = false;
-  auto job = client::JobBuilder("gpt2").Train(train).Build(models::MakeGpt2(config));
+  auto job = client::JobBuilder("gpt2").Parallel({}).Train(train).Build(models::MakeGpt2(config));
   EXPECT_TRUE(job.has_value());
   return *job;
 }

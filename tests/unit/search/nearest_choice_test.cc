@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "planner/plan.h"
+#include "tests/fake_clock.h"
 #include "tests/unit/search/search_testing.h"
 
 namespace meshwright::search {

@@ -150,7 +150,7 @@ TEST_F(CachedFindPlan, TheSecondTimeIsTheFirstOnesPlan) {
   ASSERT_TRUE(second.has_value()) << second.error();
   EXPECT_TRUE(second->from_cache);
   EXPECT_EQ(cache_.writes, 1);
-  EXPECT_EQ(second->plan.step, first->plan.step);
+  EXPECT_EQ(second->plan.Of("step"), first->plan.Of("step"));
   EXPECT_EQ(second->plan.notes, first->plan.notes);
   ASSERT_EQ(second->found.best.size(), first->found.best.size());
   EXPECT_EQ(second->found.best[0].step_s, first->found.best[0].step_s);

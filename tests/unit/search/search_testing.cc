@@ -61,10 +61,10 @@ Result<ir::Graph> Gpt2Loss(const models::Gpt2Config& config, int64_t batch, int6
   train.global_batch = batch;
   train.sequence = sequence;
   train.steps = 10;
-  MW_ASSIGN_OR_RETURN(
-      ir::JobRequest job,
-      client::JobBuilder("gpt2").Train(train).DType(dtype).Build(models::MakeGpt2(config)));
-  return std::move(job.loss);
+  MW_ASSIGN_OR_RETURN(ir::JobRequest job,
+                      client::JobBuilder("gpt2").Parallel({}).Train(train).DType(dtype).Build(
+                          models::MakeGpt2(config)));
+  return job.main().graph;
 }
 
 std::map<std::string, int> CollectivesOf(const planner::Partition& partition) {
@@ -93,7 +93,7 @@ ir::JobRequest SmallGpt2Job(int layers) {
   job.name = "small";
   job.train.global_batch = 8;
   job.train.sequence = 32;
-  job.loss = *Gpt2Loss(config, 8, 32);
+  job.SetLoss(*Gpt2Loss(config, 8, 32));
   return job;
 }
 

@@ -58,11 +58,11 @@ TEST(ShardingPins, AxesMustDivideUnlessTheirSizeIsOne) {
   planner::Layout layout;
   layout.tensor = 3;
   const std::string pins = "*.c_fc.weight=[_,_{tensor,data}]";
-  const auto refused = PinnedParams(pins, job.loss, layout);
+  const auto refused = PinnedParams(pins, job.main().graph, layout);
   ASSERT_FALSE(refused.has_value());
   EXPECT_THAT(refused.error().message(), HasSubstr("c_fc.weight"));
   layout.tensor = 2;
-  const auto pinned = PinnedParams(pins, job.loss, layout);
+  const auto pinned = PinnedParams(pins, job.main().graph, layout);
   ASSERT_TRUE(pinned.has_value()) << pinned.error();
   ASSERT_EQ(pinned->size(), 2u);
   EXPECT_EQ(FormatPinnedSharding(pinned->begin()->second), "[_,_{tensor}]");
@@ -70,7 +70,7 @@ TEST(ShardingPins, AxesMustDivideUnlessTheirSizeIsOne) {
 
 // Every pinned weight of a plan is as pinned.
 void ExpectHonoured(const planner::Plan& plan, const ir::JobRequest& job) {
-  const auto pinned = PinnedParams(job.parallel.sharding_pins, job.loss, plan.layout);
+  const auto pinned = PinnedParams(job.parallel.sharding_pins, job.main().graph, plan.layout);
   ASSERT_TRUE(pinned.has_value()) << pinned.error();
   size_t found = 0;
   for (const planner::ParamInfo& param : plan.params) {

@@ -44,12 +44,6 @@ TEST(EvaluateStages, FollowsTheFormulasOfTheHeader) {
   EXPECT_EQ(evaluation.stages[1].place.first_device, 1);
 }
 
-TEST(EvaluateStages, OverlappedTransfersOnlyFillThePipeline) {
-  StageProblem problem = TwoLayers();
-  problem.schedule.transfers_overlap = true;
-  EXPECT_DOUBLE_EQ(EvaluateStages(problem, kTwoStages).step_s, 4 + 3 + 3 * 3 + 0.75);
-}
-
 TEST(EvaluateStages, DelayedWeightGradientsLeaveTheFillForTheTail) {
   StageProblem problem = TwoLayers();
   problem.schedule.delayed_weight = 2;
@@ -85,7 +79,6 @@ TEST(PipelineModels, SayWhatIsInFlight) {
   EXPECT_EQ(GpipeModel().in_flight(3, 8), 8);
   EXPECT_EQ(OneForwardOneBackwardModel().in_flight(3, 8), 3);
   EXPECT_EQ(OneForwardOneBackwardModel().in_flight(3, 2), 2);
-  EXPECT_EQ(EagerOneForwardOneBackwardModel().in_flight(3, 8), 5);
 }
 
 std::string Message(const StageProblem& problem) { return CheckStageProblem(problem).ToString(); }

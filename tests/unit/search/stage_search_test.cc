@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "search/stage_buckets.h"
+#include "tests/fake_clock.h"
 #include "tests/still_clock.h"
 #include "tests/unit/search/stage_problems.h"
 

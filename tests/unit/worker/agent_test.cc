@@ -117,13 +117,12 @@ proto::LoadMesh MakeLoad(FakeLink& blobs) {
     return blobs.Add(ir::FormatProgram(maker.Finish()), name);
   };
   proto::RankPrograms rank;
-  rank.init = program("init");
-  rank.step = program("step");
-  rank.eval = program("eval");
+  rank.programs = {program("init"), program("step"), program("eval")};
   proto::LoadMesh load;
   load.mesh_gen = MeshGeneration(1);
   load.cluster_id = "test";
   load.members = {{"w", "", collective::LocalHostId(), 1}};
+  load.programs = {"init", "step", "eval"};
   load.ranks = {rank};
   load.data = {blobs.Add(std::string(1000, 'a'), "text"), "bytes", 0.1};
   load.sequence = 8;
@@ -151,7 +150,7 @@ TEST(Agent, LeavesAndEndsWhenItsProcessHasLostADevice) {
   ASSERT_TRUE(std::get<proto::CommUp>(wire.Next()).error.ok());
   EXPECT_EQ((*agent)->Wait(0).code(), StatusCode::kDeadlineExceeded);
   gpu.driver().SpoilDevice(0, device::cuda::kIllegalAddress);
-  wire.Down(proto::Launch{MeshGeneration(1), LaunchSeq(1), proto::ProgramKind::kInit, 0, 1});
+  wire.Down(proto::Launch{MeshGeneration(1), LaunchSeq(1), 0, 0, 1});
   const auto done = std::get<proto::LaunchDone>(wire.Next());
   EXPECT_THAT(done.error.message, HasSubstr("cudaErrorIllegalAddress"));
   const auto leave = std::get<proto::Leave>(wire.Next());

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "data/identity.h"
 #include "tests/emulated/gpu.h"
 #include "tests/unit/worker/fake_link.h"
 #include "tests/unit/worker/program_maker.h"
@@ -37,13 +38,12 @@ class MeshHostTest : public ::testing::Test {
   // One device whose weight "x" is 7 after init.
   proto::LoadMesh MakeLoad() {
     proto::RankPrograms rank;
-    rank.init = AddProgram("init");
-    rank.step = AddProgram("step");
-    rank.eval = AddProgram("eval");
+    rank.programs = {AddProgram("init"), AddProgram("step"), AddProgram("eval")};
     proto::LoadMesh load;
     load.mesh_gen = kGen;
     load.cluster_id = "test";
     load.members = {{"w", "", collective::LocalHostId(), 1}};
+    load.programs = {"init", "step", "eval"};
     load.ranks = {rank};
     load.data = {link_.Add(std::string(1000, 'a'), "text"), "bytes", 0.1};
     load.sequence = 8;
@@ -71,7 +71,7 @@ class MeshHostTest : public ::testing::Test {
     ASSERT_TRUE(loaded.error.ok()) << loaded.error.message;
     host_->Connect({MeshGeneration(1), {}});
     ASSERT_TRUE(std::get<proto::CommUp>(Next()).error.ok());
-    host_->Launch({kGen, LaunchSeq(1), proto::ProgramKind::kInit, 0, 1});
+    host_->Launch({kGen, LaunchSeq(1), 0, 0, 1});
     const auto done = std::get<proto::LaunchDone>(Next());
     ASSERT_TRUE(done.error.ok()) << done.error.message;
   }
@@ -109,30 +109,63 @@ class MeshHostTest : public ::testing::Test {
 TEST_F(MeshHostTest, FetchesTheInitialWeightsWhileItLoads) {
   // In the first launch the peers would wait for the download at a collective.
   proto::LoadMesh load = MakeLoad();
-  load.init_weights = {std::string(64, 'b'), 10, "start.safetensors"};
+  load.init_weights.blob = {std::string(64, 'b'), 10, "start.safetensors"};
   host_->Load(load);
   const auto loaded = std::get<proto::Loaded>(Next());
   EXPECT_EQ(loaded.error.kind, ErrorKind::kLoadFailed);
   EXPECT_THAT(loaded.error.message, HasSubstr("start.safetensors"));
 }
 
+// Data and weights below a root: nothing is fetched but programs, and another file is an error.
+TEST_F(MeshHostTest, ReadsFilesBelowARootInPlace) {
+  const TempDir dir = TempDir::Make().value();
+  const data::Roots roots = data::Roots::Open({{"d", dir.path()}}).value();
+  resources_.roots = &roots;
+  host_ = std::make_unique<MeshHost>(
+      resources_, kGen, [this](proto::UpBody body) { Heard(std::move(body)); }, [] {});
+  ASSERT_TRUE(std::holds_alternative<proto::MeshReleased>(Next())) << "of the first one";
+  ASSERT_TRUE(WriteFileAtomic(dir.File("a.txt"), std::string(1000, 'a')).ok());
+  proto::LoadMesh load = MakeLoad();
+  ir::DataStream stream = ir::StreamsOf(load.data).value()[0];
+  const auto fd = data::OpenPlainFile(dir.File("a.txt"), "a.txt");
+  const std::string sampled = data::SampledHash(fd->get(), 1000, "a.txt").value();
+  stream.files = {{{"", 1000, "books/a.txt"}, "d", "a.txt", sampled}};
+  load.data.streams = {stream};
+  load.data.blob = {};
+  const auto error = [&] {
+    host_->Load(load);
+    return std::get<proto::Loaded>(Next()).error;
+  };
+  load.data.streams[0].files[0].sampled = std::string(64, '0');
+  const auto other = error();
+  EXPECT_EQ(other.kind, ErrorKind::kLoadFailed);
+  EXPECT_THAT(other.message, HasSubstr("books/a.txt"));
+  load.data.streams[0].files[0].sampled = sampled;
+  load.data.streams[0].files[0].root = "/elsewhere";
+  EXPECT_THAT(error().message, HasSubstr("start it with --data-root /elsewhere"));
+  load.data.streams[0].files[0].root = "d";
+  const int fetches = link_.fetches;
+  EXPECT_TRUE(error().ok());
+  EXPECT_EQ(link_.fetches, fetches);
+}
+
 TEST_F(MeshHostTest, FillsTheInitialWeightsAfterInit) {
   const TempDir dir = TempDir::Make().value();
   const std::string path = dir.File("start.safetensors");
-  auto writer = ir::SafetensorsWriter::Create(path, {{"x", F32({2})}});
+  auto writer = formats::SafetensorsWriter::Create(path, {{"x", F32({2})}});
   ASSERT_TRUE(writer.has_value()) << writer.error();
   const std::vector<float> values = {1, 2};
   ASSERT_TRUE((*writer)->Write("x", 0, AsBytes(values)).ok());
   ASSERT_TRUE((*writer)->Finish().ok());
   proto::LoadMesh load = MakeLoad();
-  load.init_weights = link_.Add(ReadFile(path).value(), "start.safetensors");
+  load.init_weights.blob = link_.Add(ReadFile(path).value(), "start.safetensors");
   host_->Load(load);
   const auto loaded = std::get<proto::Loaded>(Next());
   ASSERT_TRUE(loaded.error.ok()) << loaded.error.message;
   const int fetches = link_.fetches;
   host_->Connect({MeshGeneration(1), {}});
   ASSERT_TRUE(std::get<proto::CommUp>(Next()).error.ok());
-  host_->Launch({kGen, LaunchSeq(1), proto::ProgramKind::kInit, 0, 1});
+  host_->Launch({kGen, LaunchSeq(1), 0, 0, 1});
   const auto done = std::get<proto::LaunchDone>(Next());
   EXPECT_TRUE(done.error.ok()) << done.error.message;
   EXPECT_EQ(link_.fetches, fetches);
@@ -196,7 +229,7 @@ class MeshHostOnGpuTest : public MeshHostTest {
 TEST_F(MeshHostOnGpuTest, ALostGpuIsToldOnce) {
   Run();
   gpu_.driver().SpoilDevice(0, device::cuda::kIllegalAddress);
-  host_->Launch({kGen, LaunchSeq(2), proto::ProgramKind::kStep, 0, 1});
+  host_->Launch({kGen, LaunchSeq(2), 1, 0, 1});
   const auto done = std::get<proto::LaunchDone>(Next());
   EXPECT_EQ(done.error.kind, ErrorKind::kStepFailed);
   EXPECT_THAT(done.error.message, HasSubstr("cudaErrorIllegalAddress"));
@@ -217,7 +250,7 @@ TEST_F(MeshHostOnGpuTest, ProductsAreRoundedWhereTheJobAllowsIt) {
     Renew();
     proto::LoadMesh load = MakeLoad();
     load.tf32 = allowed;
-    load.ranks[0].step = AddProgram("step", R"(graph "product" {
+    load.ranks[0].programs[1] = AddProgram("step", R"(graph "product" {
       %0 = constant {value=2.0} : f32[2]
       %1 = constant {value=3.0} : f32[2,2]
       %2 = einsum(%0, %1) {equation="k,kn->n"} : f32[2]
@@ -246,7 +279,7 @@ TEST_F(MeshHostOnGpuTest, AGpuThatIsLostWhileItLoadsIsTold) {
 TEST_F(MeshHostOnGpuTest, AGpuThatWasLostBeforeIsToldAgain) {
   Run();
   gpu_.driver().SpoilDevice(0, device::cuda::kIllegalAddress);
-  host_->Launch({kGen, LaunchSeq(2), proto::ProgramKind::kStep, 0, 1});
+  host_->Launch({kGen, LaunchSeq(2), 1, 0, 1});
   EXPECT_FALSE(std::get<proto::LaunchDone>(Next()).error.ok());
   ExpectLost("cudaErrorIllegalAddress");
   Renew();
@@ -269,7 +302,7 @@ TEST_F(MeshHostOnGpuTest, AGpuThatDoesNotEndIsToldBeforeTheMeshIsReleased) {
   Run();
   gpu_.driver().Hang(0, true);
   const int64_t before = gpu_.driver().calls("LaunchGraph");
-  host_->Launch({kGen, LaunchSeq(2), proto::ProgramKind::kStep, 0, 1});
+  host_->Launch({kGen, LaunchSeq(2), 1, 0, 1});
   const Deadline deadline = Deadline::After(20'000);
   while (gpu_.driver().calls("LaunchGraph") == before && !deadline.expired()) {
     std::this_thread::yield();

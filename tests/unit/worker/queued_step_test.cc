@@ -60,7 +60,7 @@ std::vector<ir::Program> Sums(const std::string& kind = "sum") {
 }
 
 // Rows of zeros; does something first.
-class Feed final : public ops::FeedSource {
+class Feed final : public ops::TokenSource {
  public:
   explicit Feed(std::function<void()> before = {}) : before_(std::move(before)) {}
   Status ReadSample(const std::string&, int64_t, std::span<int32_t> row) override {

@@ -1,4 +1,5 @@
 #include "worker/run_times.h"
+#include "tests/fake_clock.h"
 
 #include <gtest/gtest.h>
 

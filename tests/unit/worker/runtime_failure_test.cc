@@ -72,7 +72,7 @@ constexpr char kFeedGraph[] = R"(graph "feed" {
 })";
 
 // A source that says when it is asked and answers once it is opened.
-class Gate final : public ops::FeedSource {
+class Gate final : public ops::TokenSource {
  public:
   Status ReadSample(const std::string&, int64_t, std::span<int32_t> row) override {
     entered_.set_value();
@@ -201,7 +201,7 @@ TEST(JobRuntimeFailure, StatsCanBeReadWhileDevicesRun) {
 }
 
 TEST(JobRuntimeFailure, AnExceptionInADeviceEndsTheJob) {
-  class Thrower final : public ops::FeedSource {
+  class Thrower final : public ops::TokenSource {
    public:
     Status ReadSample(const std::string&, int64_t, std::span<int32_t>) override {
       throw std::runtime_error("disk on fire");

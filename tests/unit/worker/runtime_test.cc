@@ -124,7 +124,7 @@ TEST(JobRuntime, ProgramsOfADeviceSharePersistentSlotsByName) {
 }
 
 TEST(JobRuntime, KernelsSeeStepAndMicrobatch) {
-  class Feed final : public ops::FeedSource {
+  class Feed final : public ops::TokenSource {
    public:
     Status ReadSample(const std::string& source, int64_t sample, std::span<int32_t> row) override {
       EXPECT_EQ(source, "tokens");

@@ -1,0 +1,20 @@
+// The devices that a dry run plans for, as the command line names them.
+//
+// Thread rule: one thread; reads files, the environment and, with --address, a controller.
+#pragma once
+
+#include "base/result.h"
+#include "cli/args.h"
+#include "ir/job.h"
+#include "mesh/topology.h"
+
+namespace meshwright::cli {
+
+// The devices that the options name: a cluster file, a number, the controller at --address, else as
+// many as the degrees' product, else, where a degree is open, the controller at
+// $MESHWRIGHT_ADDRESS. Errors: kInvalidArgument: none of these says how many, or two do; those of
+// LoadClusterFile, Connect and TopologyOf.
+Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& global,
+                                    const ir::JobRequest& job);
+
+}  // namespace meshwright::cli

@@ -1,0 +1,126 @@
+// A session: a client that drives a job, call by call.
+//
+//   auto session = client->OpenSession(job);                    // submits it, waits until it runs
+//   Feeds feeds = {{"x", Tensor::Of<float>({32, 4}, rows)}};
+//   std::future<Result<Answer>> first = (*session)->Call("step", feeds);   // several may be in
+//   flight Result<Answer> answer = (*session)->Run("predict", feeds);             // call and wait
+//   answer->values.at("loss"); answer->tensors.at("logits").Values<float>();
+//   (*session)->Close();                                        // the job ends well
+//
+// Calls are carried out in their order, each exactly once; a call that fails because its job has
+// ended says why. Without Close() a job whose driver is "client" waits driver.grace_s for a client
+// (AttachSession) and ends then. Thread rule: thread-safe. Every wait has a deadline.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <future>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/result.h"
+#include "ir/graph.h"
+
+namespace meshwright::client {
+
+// A whole tensor on the host, in row-major order.
+struct Tensor {
+  ir::TensorType type;
+  std::vector<std::byte> data;
+
+  // The dtype that holds T: float, double, int32_t or int64_t.
+  template <typename T>
+  static ir::DType DTypeOf();
+  // REQUIRES as many values as `dims` have.
+  template <typename T>
+  static Tensor Of(ir::Dims dims, std::span<const T> values);
+  template <typename T>
+  static Tensor Of(ir::Dims dims, const std::vector<T>& values) {
+    return Of<T>(std::move(dims), std::span<const T>(values));
+  }
+  // REQUIRES T to be what the dtype holds.
+  template <typename T>
+  std::vector<T> Values() const;
+};
+
+using Feeds = std::map<std::string, Tensor>;
+
+struct Answer {
+  int64_t step = 0;  // that noise and data of the call were keyed by
+  double seconds = 0;
+  std::map<std::string, double> values;   // scalars, summed over the batch
+  std::map<std::string, Tensor> tensors;  // what the program gives out, where asked for
+};
+
+struct CallOptions {
+  bool fetch = true;            // tensors come back
+  std::optional<int64_t> step;  // else the calls of a program are counted
+};
+
+struct SessionOptions {
+  int64_t open_timeout_ms = 600'000;  // until the job runs: it may wait for devices
+  int64_t timeout_ms = 60'000;        // of Run, ReadState and WriteState, and of waiting for credit
+};
+
+class Session {
+ public:
+  virtual ~Session() = default;
+
+  virtual int64_t job_id() const = 0;
+  // What can be called, and with which inputs.
+  virtual std::map<std::string, std::map<std::string, ir::TensorType>> programs() const = 0;
+
+  // The answer comes exactly once, also when the job or the connection ends. Waits while as many
+  // calls as the controller allows are unanswered.
+  virtual std::future<Result<Answer>> Call(const std::string& program, const Feeds& feeds,
+                                           CallOptions options = {}) = 0;
+  // Errors: kInvalidArgument and kNotFound naming the program or input; kAborted and others: why
+  // the job ended; kUnavailable: the controller is gone; kDeadlineExceeded.
+  virtual Result<Answer> Run(const std::string& program, const Feeds& feeds,
+                             CallOptions options = {}) = 0;
+
+  // Weights (none named: all) and optimizer state ("opt.m/NAME", "opt.v/NAME") as they are after
+  // the calls before. Errors: as Run.
+  virtual Result<std::map<std::string, Tensor>> ReadState(
+      const std::vector<std::string>& names = {}) = 0;
+  // Only where the driver is "client". Errors: as Run.
+  virtual Status WriteState(const std::map<std::string, Tensor>& tensors) = 0;
+
+  // Says that the client has finished. Nothing can be asked any more.
+  virtual Status Close() = 0;
+};
+
+// ---- implementation ----
+
+template <typename T>
+ir::DType Tensor::DTypeOf() {
+  if constexpr (std::is_same_v<T, float>) return ir::DType::kF32;
+  if constexpr (std::is_same_v<T, double>) return ir::DType::kF64;
+  if constexpr (std::is_same_v<T, int32_t>) return ir::DType::kI32;
+  if constexpr (std::is_same_v<T, int64_t>) return ir::DType::kI64;
+}
+
+template <typename T>
+Tensor Tensor::Of(ir::Dims dims, std::span<const T> values) {
+  Tensor tensor{{DTypeOf<T>(), std::move(dims)}, {}};
+  MW_CHECK(static_cast<int64_t>(values.size()) == tensor.type.elements())
+      << values.size() << " values for " << tensor.type.ToString();
+  tensor.data.resize(values.size_bytes());
+  if (!values.empty()) std::memcpy(tensor.data.data(), values.data(), values.size_bytes());
+  return tensor;
+}
+
+template <typename T>
+std::vector<T> Tensor::Values() const {
+  MW_CHECK(type.dtype == DTypeOf<T>()) << type.ToString();
+  std::vector<T> values(data.size() / sizeof(T));
+  if (!data.empty()) std::memcpy(values.data(), data.data(), data.size());
+  return values;
+}
+
+}  // namespace meshwright::client

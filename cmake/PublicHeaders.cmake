@@ -1,0 +1,33 @@
+# The library's public interface: what is installed, and nothing else. A header here includes only headers of this
+# list and those of other libraries (tests/tidy watches it), so that no header of the inside gets a user.
+set(MW_PUBLIC_HEADERS
+    base/check.h
+    base/ids.h
+    base/result.h
+    base/status.h
+    client/client.h
+    client/data_files.h
+    client/evaluation.h
+    client/layers.h
+    client/program.h
+    client/session.h
+    client/trainer.h
+    data/check_contents.h
+    data/describe.h
+    ir/attrs.h
+    ir/autodiff.h
+    ir/builder.h
+    ir/data_spec.h
+    ir/dtype.h
+    ir/element.h
+    ir/graph.h
+    ir/job.h
+    ir/op.h
+    models/gpt2.h
+    models/llama.h
+    models/registry.h
+    proto/job_description.h
+    proto/views.h
+)
+# For clients in other languages.
+set(MW_PUBLIC_PROTOS proto/meshwright.proto)

@@ -1,0 +1,80 @@
+#include "config/key_ranges.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+#include <limits>
+
+#include "ir/verify.h"
+
+namespace meshwright::config {
+namespace {
+
+constexpr double kAny = std::numeric_limits<double>::infinity();
+constexpr double kMaxSize = 1 << 28;  // of a model's dims
+constexpr double kMaxDegree = 1 << 16;
+
+constexpr std::array<KeyRange, 38> kRanges = {{
+    {"model", "dim", 1, kMaxSize},
+    {"model", "ffn_dim", 1, kMaxSize},
+    {"model", "n_layers", 1, ir::kMaxLayers},
+    {"model", "n_heads", 1, kMaxSize},
+    {"model", "n_kv_heads", 1, kMaxSize},
+    {"model", "vocab_size", 1, kMaxSize},
+    {"model", "max_seq_len", 1, kMaxSize},
+    {"model", "dropout", 0, 1, false, true},
+    {"model", "norm_eps", 0, 1, true},
+    {"model", "rope_theta", 0, 1e12, true},
+    {"optimizer", "lr", 0, 1e6},
+    {"optimizer", "beta1", 0, 1, false, true},
+    {"optimizer", "beta2", 0, 1, false, true},
+    {"optimizer", "eps", 1e-30, 1},
+    {"optimizer", "weight_decay", 0, 1e6},
+    {"optimizer", "momentum", 0, 1, false, true},
+    {"lr_scheduler", "warmup_steps", 0, 1e12},
+    {"lr_scheduler", "min_lr", 0, 1e6},
+    {"lr_scheduler", "total_steps", 0, 1e12},
+    {"training", "local_batch_size", 0, 1 << 24},
+    {"training", "global_batch_size", 0, 1 << 24},
+    {"training", "seq_len", 1, 1 << 24},
+    {"training", "steps", 1, 1e12},
+    {"training", "max_norm", 0, 1e12},
+    {"training", "seed", 0, kAny},
+    {"training", "steps_per_launch", 1, 1000},
+    {"parallelism", "data_parallel_replicate_degree", 1, kMaxDegree},
+    {"parallelism", "tensor_parallel_degree", 1, kMaxDegree},
+    {"parallelism", "pipeline_parallel_degree", 1, kMaxDegree},
+    {"parallelism", "pipeline_parallel_microbatches", 1, kMaxDegree},
+    {"parallelism", "pipeline_parallel_chunks", 1, kMaxDegree},
+    {"parallelism", "zero_stage", 0, 3},
+    {"parallelism", "gradient_bucket_bytes", 1, 1e12},
+    {"parallelism", "head_block_tokens", 0, 1 << 24},
+    {"validation", "interval", 0, 1e12},
+    {"validation", "batches", 0, 1e6},
+    {"validation", "fraction", 0, 0.5},
+    {"metrics", "log_freq", 1, 1e9},
+}};
+
+}  // namespace
+
+bool KeyRange::Has(double value) const {
+  const bool above = open_low ? value > low : value >= low;
+  const bool below = open_high ? value < high : value <= high;
+  return above && below;
+}
+
+std::string KeyRange::ToString() const {
+  if (high == kAny) return fmt::format("at least {:.10g}", low);
+  return fmt::format("in {}{:.10g}, {:.10g}{}", open_low ? '(' : '[', low, high,
+                     open_high ? ')' : ']');
+}
+
+const KeyRange* FindRange(std::string_view section, std::string_view name) {
+  for (const KeyRange& range : kRanges) {
+    if (range.section == section && range.name == name) return &range;
+  }
+  return nullptr;
+}
+
+}  // namespace meshwright::config

@@ -1,0 +1,104 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "client/trainer.h"
+#include "config/config_keys.h"
+#include "config/job_config.h"
+#include "search/check_job.h"
+
+namespace meshwright::config {
+namespace {
+
+Result<std::string> ReadHfConfig(const std::string& hf_path) {
+  std::error_code error;
+  const bool is_file = std::filesystem::is_regular_file(hf_path, error);
+  auto text = ReadFile(is_file ? hf_path : hf_path + "/config.json");
+  if (!text) return Fail(text.error().WithContext("model.hf_path"));
+  return text;
+}
+
+// Room for a sequence longer than the model has positions for.
+const char* LongerSequenceFix(const JobConfig& config) {
+  return config.hf_path.empty() ? "raise model.max_seq_len"
+                                : "lower training.seq_len, since the positions of a Hugging Face "
+                                  "model are fixed";
+}
+
+// "job.toml:12:9: ", or "" for a key that has its default.
+std::string Place(const JobConfig& config, const std::string& key) {
+  const auto origin = config.origins.find(key);
+  return origin == config.origins.end() ? "" : origin->second + ": ";
+}
+
+Result<models::Model> MakeConfiguredModel(const JobConfig& config) {
+  models::ModelSpec spec = config.model;
+  if (!config.hf_path.empty()) {
+    MW_ASSIGN_OR_RETURN(spec.hf_config, ReadHfConfig(config.hf_path));
+  } else if (spec.name == "gpt2" && spec.flavor.empty() && !spec.positions) {
+    // Free sizes: as many positions as the job uses.
+    spec.positions = config.train.sequence;
+  }
+  auto made = models::MakeModel(spec);
+  if (!made && !config.hf_path.empty()) {
+    return Fail(made.error().WithContext(fmt::format("model.hf_path {}", config.hf_path)));
+  }
+  MW_ASSIGN_OR_RETURN(models::Model model, std::move(made));
+  if (config.dataset_format == "bytes" && model.vocabulary < 256) {
+    return Fail(InvalidArgument(fmt::format(
+        "{}model.vocab_size is {}; the byte tokenizer makes tokens 0..255 and needs 256",
+        Place(config, "model.vocab_size"), model.vocabulary)));
+  }
+  if (model.max_sequence > 0 && config.train.sequence > model.max_sequence) {
+    return Fail(
+        InvalidArgument(fmt::format("{}training.seq_len is {}; the model has {} positions: {}",
+                                    Place(config, "training.seq_len"), config.train.sequence,
+                                    model.max_sequence, LongerSequenceFix(config))));
+  }
+  return model;
+}
+
+ir::DType DTypeOf(const std::string& name) {
+  if (name == "float64") return ir::DType::kF64;
+  return name == "bfloat16" ? ir::DType::kBF16 : ir::DType::kF32;
+}
+
+}  // namespace
+
+Status AtKey(const Status& status, const JobConfig& config) {
+  const ConfigKey* key = status.field().empty() ? nullptr : KeyOfField(status.field());
+  if (key == nullptr) return status;
+  const std::string name = fmt::format("{}.{}", key->section, key->name);
+  const Status called = status.WithFieldCalled(name);
+  const auto origin = config.origins.find(name);
+  return origin == config.origins.end() ? called : called.WithContext(origin->second);
+}
+
+Result<PreparedJob> PrepareJob(const JobConfig& config) {
+  PreparedJob prepared;
+  MW_ASSIGN_OR_RETURN(prepared.model, MakeConfiguredModel(config));
+  client::JobBuilder builder(config.name);
+  builder.Train(config.train)
+      .Optimizer(config.optimizer)
+      .Parallel(config.parallel)
+      .Data(config.data)
+      .DType(DTypeOf(config.dtype))
+      .SaveWeights(config.last_save)
+      .ConfigText(FormatJobConfig(config));
+  // What is trained can be asked: `meshwright predict`.
+  const ir::DType dtype =
+      DTypeOf(config.dtype) == ir::DType::kF64 ? ir::DType::kF64 : ir::DType::kF32;
+  MW_ASSIGN_OR_RETURN(
+      ir::JobProgram predict,
+      client::PredictProgram({1, config.train.sequence, dtype}, prepared.model.functions));
+  builder.Program(std::move(predict));
+  auto request = builder.Build(prepared.model.functions);
+  if (!request) return Fail(AtKey(request.error(), config));
+  prepared.request = *std::move(request);
+  const Status checked = search::CheckJob(prepared.request);
+  if (!checked.ok()) return Fail(AtKey(checked, config));
+  return prepared;
+}
+
+}  // namespace meshwright::config

@@ -1,0 +1,151 @@
+#include "config/resolve_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/text.h"
+
+namespace meshwright::config {
+namespace {
+
+// "job.toml:12:9", or the file when the key has its default.
+std::string Where(const JobConfig& config, const std::string& key, const std::string& file) {
+  const auto it = config.origins.find(key);
+  return it == config.origins.end() ? file : it->second;
+}
+
+Status CheckName(const JobConfig& config, const std::string& file) {
+  const bool control = std::any_of(config.name.begin(), config.name.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+  });
+  if (!control) return OkStatus();
+  return InvalidArgument(
+      fmt::format("{}: job.name has a line end, a tab or another control character; it stands in "
+                  "tables: use letters and spaces (job.description may have lines)",
+                  Where(config, "job.name", file)));
+}
+
+Status ResolveBatch(JobConfig& config, const std::string& file) {
+  const int64_t replicas = config.parallel.data;
+  const int64_t local = config.local_batch_size;
+  if (local > 0 && replicas == 0 && config.global_batch_size == 0) {
+    return InvalidArgument(
+        fmt::format("{}: training.local_batch_size needs a number for "
+                    "parallelism.data_parallel_replicate_degree; with \"auto\" set "
+                    "training.global_batch_size",
+                    Where(config, "training.local_batch_size", file)));
+  }
+  if (local > 0 && config.global_batch_size > 0 && replicas > 0 &&
+      local * replicas != config.global_batch_size) {
+    return InvalidArgument(
+        fmt::format("{}: training.local_batch_size {} x data_parallel_replicate_degree {} is not "
+                    "training.global_batch_size {}; "
+                    "set one of them",
+                    Where(config, "training.local_batch_size", file), local, replicas,
+                    config.global_batch_size));
+  }
+  if (local > 0 && config.global_batch_size > 0 && replicas == 0) {
+    config.notes.push_back(
+        "training.local_batch_size has no effect with training.global_batch_size and "
+        "data_parallel_replicate_degree \"auto\"");
+  }
+  if (config.global_batch_size == 0) config.global_batch_size = local > 0 ? local * replicas : 8;
+  config.train.global_batch = config.global_batch_size;
+  return OkStatus();
+}
+
+Status ResolveSchedule(JobConfig& config, const std::string& file) {
+  ir::OptimizerSpec& optimizer = config.optimizer;
+  const int64_t steps = config.train.steps;
+  if (optimizer.total_steps == 0) optimizer.total_steps = steps;
+  if (optimizer.schedule == "constant") {
+    if (optimizer.min_lr != 0) {
+      config.notes.push_back("lr_scheduler.min_lr has no effect with decay_type \"constant\"");
+    }
+    if (optimizer.total_steps != steps) {
+      config.notes.push_back("lr_scheduler.total_steps has no effect with decay_type \"constant\"");
+    }
+  } else {
+    if (optimizer.min_lr > optimizer.lr) {
+      return InvalidArgument(fmt::format(
+          "{}: lr_scheduler.min_lr {} is above optimizer.lr {}; a decay goes down: lower min_lr",
+          Where(config, "lr_scheduler.min_lr", file), optimizer.min_lr, optimizer.lr));
+    }
+    if (optimizer.total_steps < steps) {
+      config.notes.push_back(
+          fmt::format("lr_scheduler.total_steps {} is below training.steps {}: the steps after it "
+                      "run at min_lr {}",
+                      optimizer.total_steps, steps, optimizer.min_lr));
+    }
+  }
+  if (optimizer.warmup_steps >= steps) {
+    config.notes.push_back(
+        fmt::format("lr_scheduler.warmup_steps {} is not below training.steps {}: the job ends in "
+                    "its warm-up",
+                    optimizer.warmup_steps, steps));
+  }
+  return OkStatus();
+}
+
+// Of activation_checkpoint.layers: "0-3,5"; not so "0-2 full", which has a mode of its own.
+bool NamesLayersOnly(const std::string& ranges) {
+  for (const std::string& range : Split(ranges, ',')) {
+    if (Trim(range).find(' ') != std::string_view::npos) return false;
+  }
+  return !ranges.empty();
+}
+
+void NoteUnused(JobConfig& config) {
+  const ir::OptimizerSpec defaults;
+  const ir::OptimizerSpec& optimizer = config.optimizer;
+  const auto note = [&](bool unused, const char* text) {
+    if (unused) config.notes.emplace_back(text);
+  };
+  note(optimizer.name == "adamw" && optimizer.momentum != 0,
+       "optimizer.momentum has no effect with adamw; beta1 is its counterpart");
+  note(optimizer.name == "sgd" &&
+           (optimizer.beta1 != defaults.beta1 || optimizer.beta2 != defaults.beta2 ||
+            optimizer.eps != defaults.eps),
+       "optimizer.beta1, beta2 and eps have no effect with sgd");
+  note(config.parallel.sequence_parallel.value_or(false) && config.parallel.tensor == 1,
+       "parallelism.enable_sequence_parallel has no effect with tensor_parallel_degree 1");
+  note(config.parallel.zero > 0 && config.parallel.data == 1,
+       "parallelism.zero_stage has no effect with data_parallel_replicate_degree 1");
+  const bool lists_layers = NamesLayersOnly(config.parallel.recompute_layers);
+  note(lists_layers && config.parallel.recompute == "none",
+       "activation_checkpoint.layers has no effect with mode \"none\"");
+  note(
+      lists_layers && config.parallel.recompute == "auto",
+      "activation_checkpoint.layers has no effect with mode \"auto\", which chooses layers itself");
+  note(config.train.tf32 && (config.dtype != "float32" || config.parallel.device == "cpu"),
+       "training.allow_tf32 has no effect but with dtype \"float32\" on GPUs");
+  note(config.parallel.chunks > 1 && config.parallel.pipeline == 1,
+       "parallelism.pipeline_parallel_chunks has no effect with pipeline_parallel_degree 1");
+  note(config.data.validation_fraction == 0 && config.validation_path.empty() &&
+           config.train.validation_batches > 0,
+       "validation.fraction is 0, so nothing is held out and no validation runs");
+  note(!config.validation_path.empty() && config.origins.contains("validation.fraction"),
+       "validation.fraction has no effect with validation.dataset_path");
+  note(config.train.validation_batches == 0 && config.train.validate_every > 0,
+       "validation.interval has no effect with validation.batches 0");
+  note(config.from_scratch && config.hf_path.empty(),
+       "model.from_scratch has no effect without model.hf_path");
+  note(config.from_scratch && !config.initial_load_path.empty(),
+       "model.from_scratch has no effect with checkpoint.initial_load_path");
+  note(!config.hf_path.empty() && !config.model.flavor.empty(),
+       "model.flavor has no effect with model.hf_path");
+}
+
+}  // namespace
+
+Status ResolveConfig(JobConfig& config, const std::string& file) {
+  MW_TRY(CheckName(config, file));
+  MW_TRY(ResolveBatch(config, file));
+  MW_TRY(ResolveSchedule(config, file));
+  NoteUnused(config);
+  return OkStatus();
+}
+
+}  // namespace meshwright::config

@@ -1,0 +1,198 @@
+// Clients of a job: who is there, what they asked, when their job ends for want of them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "controller/core.h"
+
+namespace meshwright::controller {
+
+using proto::ErrorKind;
+using proto::MakeError;
+
+void Core::On(const AttachClient& event, Context& context) {
+  const auto refuse = [&](Status status) {
+    context.effects.push_back(CloseClient{event.client, std::move(status)});
+  };
+  JobEntry* const job = FindJob(event.job);
+  if (job == nullptr) return refuse(NotFound(fmt::format("there is no job {}", event.job.value())));
+  if (proto::IsTerminal(job->record.state)) {
+    return refuse(FailedPrecondition(fmt::format("job {} has already ended: {}", job->record.id,
+                                                 proto::JobStateName(job->record.state))));
+  }
+  job_of_client_[event.client.value()] = job->record.id;
+  job->desk.Attach(event.client);
+  job->no_client_since_ms.reset();
+  if (job->record.state == JobState::kRunning) TellOpened(*job, event.client, context);
+}
+
+void Core::TellOpened(const JobEntry& job, ClientId client, Context& context) const {
+  context.effects.push_back(TellClient{
+      client,
+      proto::SessionOpened{job.record.id, job.desk.limits().credits, SignaturesOf(*job.request)}});
+}
+
+// A job runs from now on: its clients may ask.
+void Core::OpenClients(JobEntry& job, Context& context) {
+  for (const ClientId client : job.desk.clients()) TellOpened(job, client, context);
+  NoteClients(job, context);
+}
+
+// A job that its client drives waits for one only so long.
+void Core::NoteClients(JobEntry& job, Context& context) {
+  const bool drives = job.request && job.request->driver.kind == ir::DriverKind::kClient;
+  if (drives && job.desk.empty() && job.record.state == JobState::kRunning) {
+    job.no_client_since_ms = context.now.ms;
+  }
+}
+
+void Core::On(const AskOfClient& event, Context& context) {
+  const auto fail = [&](const Status& status) {
+    context.effects.push_back(TellClient{
+        event.client, proto::AskFailed{event.id, MakeError(ErrorKind::kRefused, status)}});
+  };
+  const auto known = job_of_client_.find(event.client.value());
+  JobEntry* const job = known == job_of_client_.end() ? nullptr : FindJob(JobId(known->second));
+  if (job == nullptr || job->record.state != JobState::kRunning) {
+    return fail(FailedPrecondition("the session is not open: its job does not run"));
+  }
+  const Status offered = job->desk.Offer(event.client, event.id, event.ask, *job->request);
+  if (offered.code() == StatusCode::kAlreadyExists) {
+    context.effects.push_back(CloseClient{event.client, offered});
+    return On(ClientGone{event.client, false}, context);
+  }
+  if (!offered.ok()) return fail(offered.WithBlame(Blame::kUser));
+  Mesh& mesh = meshes_.at(job->mesh->value());
+  if (mesh.phase == MeshPhase::kActive) IssueLaunches(mesh, context);
+}
+
+void Core::On(const ClientGone& event, Context& context) {
+  const auto known = job_of_client_.find(event.client.value());
+  if (known == job_of_client_.end()) return;
+  JobEntry* const job = FindJob(JobId(known->second));
+  job_of_client_.erase(known);
+  if (job == nullptr || !job->desk.Detach(event.client)) return;
+  const bool drives = job->request && job->request->driver.kind == ir::DriverKind::kClient;
+  if (!drives) return;
+  if (!event.finished) return NoteClients(*job, context);
+  context.effects.push_back(LogLine{JobId(job->record.id), "its client has finished"});
+  CloseDriver(*job, context);
+}
+
+// The good end of a job that clients drive: what was asked is carried out first.
+void Core::CloseDriver(JobEntry& job, Context& context) {
+  job.no_client_since_ms.reset();
+  if (!job.mesh) {
+    job.client_finished = true;  // before it began
+    return;
+  }
+  Mesh& mesh = meshes_.at(job.mesh->value());
+  mesh.driver->Close();
+  if (mesh.phase == MeshPhase::kActive) IssueLaunches(mesh, context);
+}
+
+void Core::CheckClients(Context& context) {
+  for (auto& [id, job] : jobs_) {
+    if (!job.no_client_since_ms || !job.request) continue;
+    const int64_t grace_ms = job.request->driver.grace_s * 1000;
+    if (context.now.ms - *job.no_client_since_ms < grace_ms) continue;
+    context.effects.push_back(
+        LogLine{JobId(id), fmt::format("no client for {} s (driver.grace_s): the job ends",
+                                       job.request->driver.grace_s)});
+    CloseDriver(job, context);
+  }
+}
+
+// ---- Asks as launches ----
+
+// True: one was issued.
+bool Core::IssueAsk(Mesh& mesh, Context& context) {
+  JobEntry& job = jobs_.at(mesh.job.value());
+  if (!mesh.initialised) return false;
+  std::optional<ClientAsk> ask = job.desk.Take();
+  if (!ask) return false;
+  OutstandingLaunch launch;
+  launch.seq = LaunchSeq(mesh.next_seq++);
+  launch.ask = {ask->client, ask->id};
+  launch.answers.resize(mesh.members.size());
+  std::visit([&](auto& body) { SendAsk(mesh, job, body, launch, context); }, ask->ask);
+  mesh.launches.push_back(std::move(launch));
+  return true;
+}
+
+void Core::SendAsk(Mesh& mesh, const JobEntry& job, proto::CallProgram& call,
+                   OutstandingLaunch& launch, Context& context) {
+  int64_t& next_step = mesh.call_steps[call.program];
+  const int64_t step = call.step.value_or(next_step);
+  next_step = step + 1;
+  launch.launch = PlannedLaunch{call.program, step, 1};
+  proto::Launch message{mesh.gen, launch.seq, ProgramIndex(mesh.plan, call.program), step, 1};
+  message.fetch = call.fetch;
+  const std::vector<std::string> names = ir::ClientInputsOf(*job.request);
+  for (proto::NamedTensor& input : call.inputs) {
+    const auto at = std::find(names.begin(), names.end(), input.name) - names.begin();
+    message.inputs.push_back({static_cast<uint32_t>(at), std::move(input.bytes)});
+  }
+  SendToAll(mesh, message, context);
+}
+
+void Core::SendAsk(Mesh& mesh, const JobEntry&, proto::ReadState& read, OutstandingLaunch& launch,
+                   Context& context) {
+  launch.launch.count = 0;
+  for (const MeshMember& member : mesh.members) {
+    proto::ReadTensors message{mesh.gen, launch.seq, {}};
+    for (const int rank : member.ranks) {
+      proto::RankTiles tiles{rank, {}};
+      const PlannedDevice& device = mesh.plan.devices[static_cast<size_t>(rank)];
+      const auto& all = read.names.empty() ? device.saved_slots : device.state_slots;
+      for (const std::string& slot : all) {
+        const bool wanted = read.names.empty() || std::find(read.names.begin(), read.names.end(),
+                                                            slot) != read.names.end();
+        if (wanted) tiles.slots.push_back(slot);
+      }
+      if (!tiles.slots.empty()) message.ranks.push_back(std::move(tiles));
+    }
+    SendTo(mesh, member, std::move(message), context);
+  }
+}
+
+void Core::SendAsk(Mesh& mesh, const JobEntry&, proto::WriteState& write, OutstandingLaunch& launch,
+                   Context& context) {
+  launch.launch.count = 0;
+  SendToAll(mesh, proto::WriteTensors{mesh.gen, launch.seq, std::move(write.tensors)}, context);
+}
+
+void Core::AnswerAsk(JobEntry& job, OutstandingLaunch& launch,
+                     std::vector<proto::StepReport> merged, Context& context) {
+  proto::AskDone done;
+  done.id = launch.ask->second;
+  done.step = launch.launch.first_step;
+  for (proto::StepReport& report : merged) {
+    done.seconds = report.seconds;
+    done.values = std::move(report.values);
+  }
+  for (std::optional<proto::LaunchDone>& answer : launch.answers) {
+    for (proto::TensorTile& tile : answer->tensors) done.tensors.push_back(std::move(tile));
+  }
+  const ClientId client = launch.ask->first;
+  if (job.desk.Answer(client, done.id))
+    context.effects.push_back(TellClient{client, std::move(done)});
+}
+
+// The job has ended: everything that was asked fails, once.
+void Core::CloseClients(JobEntry& job, const proto::RuntimeError& cause, Context& context) {
+  const proto::RuntimeError why =
+      cause.ok() ? MakeError(ErrorKind::kRefused, FailedPrecondition("the job has ended")) : cause;
+  for (const auto& [client, id] : job.desk.DropAll()) {
+    context.effects.push_back(TellClient{client, proto::AskFailed{id, why}});
+  }
+  for (const ClientId client : job.desk.clients()) {
+    job_of_client_.erase(client.value());
+    context.effects.push_back(CloseClient{client, cause.ok() ? OkStatus() : cause.ToStatus()});
+    job.desk.Detach(client);
+  }
+}
+
+}  // namespace meshwright::controller

@@ -1,0 +1,71 @@
+#include "controller/driver.h"
+
+#include <utility>
+
+#include "controller/evaluate_driver.h"
+#include "controller/launches.h"
+#include "controller/report_values.h"
+#include "controller/train_driver.h"
+#include "data/counts.h"
+
+namespace meshwright::controller {
+namespace {
+
+// Fills the state, then waits for calls (controller/call_queue.h) until its client is gone.
+class ClientDriver final : public Driver {
+ public:
+  std::optional<PlannedLaunch> Next() override {
+    if (std::exchange(initialised_, true)) return std::nullopt;
+    return PlannedLaunch{ir::kInitProgram, 0, 1};
+  }
+  bool done() const override { return initialised_ && closed_; }
+  DriverNews On(const PlannedLaunch& launch,
+                const std::vector<proto::StepReport>& reports) override {
+    DriverNews news;
+    if (launch.program != ir::kStepProgram) return news;
+    for (const proto::StepReport& report : reports) {
+      news.steps.push_back(MetricsOf(report));
+      news.loss = news.steps.back().loss;
+      news.steps_done = report.step + 1;
+    }
+    return news;
+  }
+  void Close() override { closed_ = true; }
+
+ private:
+  bool initialised_ = false;
+  bool closed_ = false;
+};
+
+int64_t EvaluationBatches(const ir::JobRequest& job) {
+  return job.driver.batches > 0 ? job.driver.batches : job.train.validation_batches;
+}
+
+}  // namespace
+
+std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job) {
+  switch (job.driver.kind) {
+    case ir::DriverKind::kTrain:
+      return std::make_unique<TrainDriver>(job.train,
+                                           data::HasValidation(job.data, job.train.sequence));
+    case ir::DriverKind::kEvaluate:
+      return std::make_unique<EvaluateDriver>(job.driver.program, EvaluationBatches(job));
+    case ir::DriverKind::kClient:
+      return std::make_unique<ClientDriver>();
+  }
+  return nullptr;
+}
+
+int64_t StepsOf(const ir::JobRequest& job) {
+  switch (job.driver.kind) {
+    case ir::DriverKind::kTrain:
+      return job.train.steps;
+    case ir::DriverKind::kEvaluate:
+      return EvaluationBatches(job);
+    case ir::DriverKind::kClient:
+      return 0;
+  }
+  return 0;
+}
+
+}  // namespace meshwright::controller

@@ -1,0 +1,59 @@
+// Who decides what a mesh runs next, and what its reports mean.
+//
+// A driver is a pure value: Next() gives launches until it has none to give now, On() takes what
+// came back. The core asks for launches while its window has room and carries out what On() says;
+// it does not know which driver it has. Thread rule: one thread. Ownership: owned by its mesh.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/job.h"
+#include "proto/messages.h"
+
+namespace meshwright::controller {
+
+struct PlannedLaunch {
+  std::string program;
+  int64_t first_step = 0;  // of "eval": the validation batch, from 0
+  int64_t count = 1;
+  friend bool operator==(const PlannedLaunch&, const PlannedLaunch&) = default;
+};
+
+// What the end of a launch means for the job.
+struct DriverNews {
+  std::vector<proto::StepMetrics> steps;  // complete, in order
+  std::vector<std::string> log_lines;
+  std::optional<int64_t> steps_done;
+  std::optional<double> loss;
+  Status status;  // kAborted: the job cannot go on
+};
+
+class Driver {
+ public:
+  virtual ~Driver() = default;
+
+  // The next launch, or nothing: for now, or for good when done().
+  virtual std::optional<PlannedLaunch> Next() = 0;
+  // True when nothing comes any more; what was launched may still be under way.
+  virtual bool done() const = 0;
+  // Reports of a launch of this driver, one per step, in the order of the launches.
+  virtual DriverNews On(const PlannedLaunch& launch,
+                        const std::vector<proto::StepReport>& reports) = 0;
+  // The mesh has failed: what is complete, and was held back, is told.
+  virtual DriverNews Abandon() { return {}; }
+  // The client that the job was for is gone, or says that it has finished.
+  virtual void Close() {}
+};
+
+// The driver that the job asks for. REQUIRES a valid job.
+std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job);
+
+// How far a job has to go, in what its driver counts; 0: nobody knows.
+int64_t StepsOf(const ir::JobRequest& job);
+
+}  // namespace meshwright::controller

@@ -1,0 +1,14 @@
+// JobService.Interact: the stream of a client's session.
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include "controller/grpc/job_service.h"
+
+namespace meshwright::controller {
+
+// Lives until gRPC is done with it. An unauthorised stream is finished at once.
+grpc::ServerBidiReactor<v1::Frame, v1::Frame>* MakeInteractReactor(
+    const grpc::CallbackServerContext& context, const CallParts& parts);
+
+}  // namespace meshwright::controller

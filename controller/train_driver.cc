@@ -1,0 +1,68 @@
+#include "controller/train_driver.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "controller/report_values.h"
+
+namespace meshwright::controller {
+DriverNews TrainDriver::On(const PlannedLaunch& launch,
+                           const std::vector<proto::StepReport>& reports) {
+  if (launch.program == ir::kStepProgram) return OnSteps(reports);
+  if (launch.program == ir::kEvalProgram) return OnValidation(launch, reports);
+  return {};
+}
+
+DriverNews TrainDriver::Abandon() {
+  DriverNews news;
+  if (held_) news.steps.push_back(*std::exchange(held_, std::nullopt));
+  return news;
+}
+
+DriverNews TrainDriver::OnSteps(const std::vector<proto::StepReport>& reports) {
+  DriverNews news;
+  for (const proto::StepReport& report : reports) {
+    const proto::StepMetrics& metrics = news.steps.emplace_back(MetricsOf(report));
+    if (std::isfinite(metrics.loss)) {
+      news.loss = metrics.loss;
+      continue;
+    }
+    // The steps behind this one trained on broken weights.
+    news.status = Aborted(fmt::format("the loss is {} at step {}; lower optimizer.lr, set "
+                                      "training.max_norm or look at the data; no weights were "
+                                      "written",
+                                      metrics.loss, metrics.step + 1))
+                      .WithBlame(Blame::kUser);
+    break;
+  }
+  news.steps_done = news.steps.back().step + 1;
+  if (news.status.ok() && schedule_.ValidatedAfter(news.steps.back().step)) {
+    held_ = std::move(news.steps.back());
+    news.steps.pop_back();
+  }
+  return news;
+}
+
+DriverNews TrainDriver::OnValidation(const PlannedLaunch& launch,
+                                     const std::vector<proto::StepReport>& reports) {
+  DriverNews news;
+  if (!held_) return news;
+  for (const proto::StepReport& report : reports) {
+    validation_.loss += ValueOr(report.values, "loss_sum", kNoNumber);
+    validation_.tokens += ValueOr(report.values, "count", kNoNumber);
+    validation_.seconds += report.seconds;
+  }
+  if (!schedule_.EndsValidation(launch)) return news;
+  const ValidationSum sum = std::exchange(validation_, {});
+  proto::StepMetrics metrics = *std::exchange(held_, std::nullopt);
+  metrics.validation_loss = sum.loss / sum.tokens;
+  news.log_lines.push_back(fmt::format(
+      "step {}: loss {:.4f}, validation loss {:.4f} ({:.0f} tokens in {:.2f} s)", metrics.step + 1,
+      metrics.loss, metrics.validation_loss, sum.tokens, sum.seconds));
+  news.steps.push_back(std::move(metrics));
+  return news;
+}
+
+}  // namespace meshwright::controller

@@ -1,0 +1,43 @@
+// The driver of a training job: init once, then the steps, with a validation after every
+// `validate_every` steps and after the last one (controller/launches.h).
+//
+// A step that is validated is told together with its validation loss. A loss that is no number ends
+// the job. Thread rule: one thread.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "controller/driver.h"
+#include "controller/launches.h"
+
+namespace meshwright::controller {
+
+class TrainDriver final : public Driver {
+ public:
+  // validate: false when the data has no validation part.
+  TrainDriver(const ir::TrainSpec& train, bool validate) : schedule_(train, validate) {}
+
+  std::optional<PlannedLaunch> Next() override { return schedule_.Next(); }
+  bool done() const override { return schedule_.done(); }
+  DriverNews On(const PlannedLaunch& launch,
+                const std::vector<proto::StepReport>& reports) override;
+  DriverNews Abandon() override;
+
+ private:
+  struct ValidationSum {
+    double loss = 0;
+    double tokens = 0;
+    double seconds = 0;
+  };
+
+  DriverNews OnSteps(const std::vector<proto::StepReport>& reports);
+  DriverNews OnValidation(const PlannedLaunch& launch,
+                          const std::vector<proto::StepReport>& reports);
+
+  LaunchSchedule schedule_;
+  std::optional<proto::StepMetrics> held_;  // waits for its validation loss
+  ValidationSum validation_;                // of the batches that are done
+};
+
+}  // namespace meshwright::controller

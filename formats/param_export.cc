@@ -1,0 +1,304 @@
+// Strided copies between a tile of a logical tensor and the exported tensor: see the stride map in
+// formats/safetensors.h.
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "formats/safetensors.h"
+
+namespace meshwright::formats {
+namespace {
+
+// Calls visit(tile_element, file_element, count, file_stride) for every run along the last dim of
+// the box, in C order.
+template <typename Visit>
+void ForEachRun(const ir::Dims& sizes, const std::vector<int64_t>& strides, int64_t base,
+                Visit visit) {
+  const size_t rank = sizes.size();
+  for (int64_t size : sizes) {
+    if (size == 0) return;
+  }
+  const int64_t count = rank == 0 ? 1 : sizes[rank - 1];
+  const int64_t stride = rank == 0 ? 1 : strides[rank - 1];
+  ir::Dims index(rank, 0);
+  int64_t tile = 0;
+  int64_t file = base;
+  while (true) {
+    visit(tile, file, count, stride);
+    tile += count;
+    size_t d = rank <= 1 ? 0 : rank - 1;
+    while (d > 0) {
+      --d;
+      file += strides[d];
+      if (++index[d] < sizes[d]) break;
+      file -= strides[d] * sizes[d];
+      index[d] = 0;
+      if (d == 0) return;
+    }
+    if (rank <= 1) return;
+  }
+}
+
+template <typename Element>
+void Scatter(const SafetensorsWriter::StridedBox& box, const std::byte* tile, std::byte* file) {
+  ForEachRun(box.sizes, box.strides, box.base,
+             [&](int64_t from, int64_t to, int64_t count, int64_t stride) {
+               constexpr auto kBytes = static_cast<int64_t>(sizeof(Element));
+               if (stride == 1) {
+                 std::memcpy(file + to * kBytes, tile + from * kBytes,
+                             static_cast<size_t>(count * kBytes));
+                 return;
+               }
+               for (int64_t i = 0; i < count; ++i) {
+                 std::memcpy(file + (to + i * stride) * kBytes, tile + (from + i) * kBytes,
+                             sizeof(Element));
+               }
+             });
+}
+
+float HalfToFloat(uint16_t half) {
+  const float sign = (half & 0x8000) != 0 ? -1.0F : 1.0F;
+  const int exponent = (half >> 10) & 0x1f;
+  const auto mantissa = static_cast<float>(half & 0x3ff);
+  if (exponent == 0x1f) return mantissa != 0 ? std::nanf("") : sign * INFINITY;
+  if (exponent == 0) return sign * std::ldexp(mantissa, -24);
+  return sign * std::ldexp(1.0F + mantissa / 1024.0F, exponent - 15);
+}
+
+// One element of the file, widened. f64 passes through unchanged, so a file of the graph's own type
+// reads back bitwise.
+double LoadElement(const std::byte* at, ir::DType dtype) {
+  switch (dtype) {
+    case ir::DType::kF64: {
+      double value;
+      std::memcpy(&value, at, sizeof value);
+      return value;
+    }
+    case ir::DType::kF32: {
+      float value;
+      std::memcpy(&value, at, sizeof value);
+      return value;
+    }
+    default: {
+      uint16_t bits;
+      std::memcpy(&bits, at, sizeof bits);
+      if (dtype == ir::DType::kF16) return HalfToFloat(bits);
+      return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+    }
+  }
+}
+
+void StoreElement(std::byte* at, ir::DType dtype, double value) {
+  if (dtype == ir::DType::kF64) {
+    std::memcpy(at, &value, sizeof value);
+  } else {
+    const auto narrow = static_cast<float>(value);
+    std::memcpy(at, &narrow, sizeof narrow);
+  }
+}
+
+struct TileSource {
+  const std::byte* file;
+  ir::DType file_dtype;
+  ir::DType tile_dtype;
+};
+
+void Gather(const SafetensorsWriter::StridedBox& box, const TileSource& source, std::byte* tile) {
+  const int64_t file_bytes = ir::DTypeBytes(source.file_dtype);
+  const int64_t tile_bytes = ir::DTypeBytes(source.tile_dtype);
+  const bool same = source.file_dtype == source.tile_dtype;
+  ForEachRun(box.sizes, box.strides, box.base,
+             [&](int64_t to, int64_t from, int64_t count, int64_t stride) {
+               if (same && stride == 1) {
+                 std::memcpy(tile + to * tile_bytes, source.file + from * file_bytes,
+                             static_cast<size_t>(count * tile_bytes));
+                 return;
+               }
+               for (int64_t i = 0; i < count; ++i) {
+                 const std::byte* at = source.file + (from + i * stride) * file_bytes;
+                 std::byte* out = tile + (to + i) * tile_bytes;
+                 if (same) {
+                   std::memcpy(out, at, static_cast<size_t>(tile_bytes));
+                 } else {
+                   StoreElement(out, source.tile_dtype, LoadElement(at, source.file_dtype));
+                 }
+               }
+             });
+}
+
+// The box of the logical tensor as a strided box of the exported one.
+Result<SafetensorsWriter::StridedBox> Place(const ExportLayout& layout,
+                                            const ir::TensorType& logical, const ir::Box& box) {
+  const ir::Dims& dims = logical.dims;
+  if (box.offset.empty() && box.size.empty()) {
+    return SafetensorsWriter::StridedBox{0, dims, layout.strides};
+  }
+  if (box.offset.size() != dims.size() || box.size.size() != dims.size()) {
+    return Fail(InvalidArgument(fmt::format("param '{}' {}: a box of rank {}", layout.name,
+                                            logical.ToString(), box.size.size())));
+  }
+  SafetensorsWriter::StridedBox placed{0, box.size, layout.strides};
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (box.offset[d] < 0 || box.size[d] < 0 || box.offset[d] > dims[d] - box.size[d]) {
+      return Fail(OutOfRange(fmt::format("param '{}' {}: box [{}:{}] leaves it", layout.name,
+                                         logical.ToString(), fmt::join(box.offset, ","),
+                                         fmt::join(box.size, ","))));
+    }
+    placed.base += box.offset[d] * layout.strides[d];
+  }
+  return placed;
+}
+
+Result<std::vector<size_t>> ExportPermutation(const ir::Node& param, size_t rank) {
+  std::vector<size_t> perm(rank);
+  for (size_t i = 0; i < rank; ++i) perm[i] = i;
+  const std::vector<int64_t> given = param.attrs.Ints("export_perm");
+  if (given.empty()) return perm;
+  std::vector<bool> seen(rank, false);
+  bool valid = given.size() == rank;
+  for (size_t i = 0; valid && i < rank; ++i) {
+    valid = given[i] >= 0 && given[i] < static_cast<int64_t>(rank) &&
+            !seen[static_cast<size_t>(given[i])];
+    if (!valid) break;
+    perm[i] = static_cast<size_t>(given[i]);
+    seen[perm[i]] = true;
+  }
+  if (!valid) {
+    return Fail(
+        InvalidArgument(fmt::format("param '{}': export_perm [{}] is no permutation of {} dims",
+                                    param.attrs.Str("name"), fmt::join(given, ","), rank)));
+  }
+  return perm;
+}
+
+const SafetensorsEntry* FindExported(const SafetensorsFile& file, const std::string& name) {
+  if (const SafetensorsEntry* entry = file.Find(name)) return entry;
+  const size_t dot = name.find('.');
+  return dot == std::string::npos ? nullptr : file.Find(std::string_view(name).substr(dot + 1));
+}
+
+// The tensor of the file that can be read as the param.
+Result<const SafetensorsEntry*> FindReadable(const SafetensorsFile& file,
+                                             const ExportLayout& layout) {
+  const SafetensorsEntry* entry = FindExported(file, layout.name);
+  if (entry == nullptr) {
+    return Fail(NotFound(fmt::format("{} has no tensor '{}' ({})", file.path(), layout.name,
+                                     layout.type.ToString())));
+  }
+  const ir::DType wanted = layout.type.dtype;
+  const bool convertible = entry->dtype.has_value() && IsFloating(*entry->dtype) &&
+                           (wanted == ir::DType::kF32 || wanted == ir::DType::kF64);
+  if (entry->shape != layout.type.dims || !(entry->dtype == wanted || convertible)) {
+    return Fail(InvalidArgument(fmt::format("{}: tensor '{}' is {}[{}]; the model needs {}",
+                                            file.path(), entry->name, entry->dtype_name,
+                                            fmt::join(entry->shape, ","), layout.type.ToString())));
+  }
+  return entry;
+}
+
+}  // namespace
+
+Status SafetensorsWriter::WriteStrided(std::string_view name, const StridedBox& box,
+                                       std::span<const std::byte> bytes) {
+  MW_ASSIGN_OR_RETURN(const size_t index, IndexOf(name));
+  const SafetensorsEntry& entry = header_.entries[index];
+  const int64_t element_bytes = ir::DTypeBytes(*entry.dtype);
+  int64_t count = 1;
+  int64_t last = box.base;
+  for (size_t d = 0; d < box.sizes.size(); ++d) {
+    count *= box.sizes[d];
+    last += (box.sizes[d] - 1) * box.strides[d];
+  }
+  if (static_cast<int64_t>(bytes.size()) != count * element_bytes) {
+    return InvalidArgument(
+        fmt::format("tensor '{}': {} bytes for a tile of {} elements of {} bytes", name,
+                    bytes.size(), count, element_bytes));
+  }
+  if (count == 0) return OkStatus();
+  if (box.base < 0 || last >= (entry.end_bytes - entry.begin_bytes) / element_bytes) {
+    return OutOfRange(fmt::format("tensor '{}' [{}]: the tile spans elements {}..{}", name,
+                                  fmt::join(entry.shape, ","), box.base, last));
+  }
+  switch (element_bytes) {
+    case 1:
+      Scatter<uint8_t>(box, bytes.data(), data(index));
+      break;
+    case 2:
+      Scatter<uint16_t>(box, bytes.data(), data(index));
+      break;
+    case 4:
+      Scatter<uint32_t>(box, bytes.data(), data(index));
+      break;
+    default:
+      Scatter<uint64_t>(box, bytes.data(), data(index));
+      break;
+  }
+  written_bytes_[index] += static_cast<int64_t>(bytes.size());
+  return OkStatus();
+}
+
+Result<ExportLayout> ExportLayoutOf(const ir::Node& param, const ir::TensorType& logical) {
+  const size_t rank = logical.dims.size();
+  ExportLayout layout;
+  layout.name = param.attrs.Str("export_name", param.attrs.Str("name"));
+  if (layout.name.empty()) layout.name = param.attrs.Str("name");
+  layout.type.dtype = logical.dtype;
+  layout.strides.resize(rank);
+  MW_ASSIGN_OR_RETURN(const std::vector<size_t> perm, ExportPermutation(param, rank));
+  layout.type.dims.resize(rank);
+  int64_t stride = 1;
+  for (size_t j = rank; j-- > 0;) {
+    layout.strides[perm[j]] = stride;
+    stride *= logical.dims[perm[j]];
+    layout.type.dims[j] = logical.dims[perm[j]];
+  }
+  if (!param.attrs.Has("export_shape")) return layout;
+  const ir::Dims shape = param.attrs.Ints("export_shape");
+  if (shape.empty()) return layout;
+  const ir::TensorType reshaped{logical.dtype, shape};
+  if (reshaped.elements() != logical.elements()) {
+    return Fail(InvalidArgument(fmt::format(
+        "param '{}' {}: export_shape [{}] has {} elements, not {}", param.attrs.Str("name"),
+        logical.ToString(), fmt::join(shape, ","), reshaped.elements(), logical.elements())));
+  }
+  layout.type = reshaped;
+  return layout;
+}
+
+Result<ir::TensorType> ExportType(const ir::Node& param, const ir::TensorType& logical) {
+  MW_ASSIGN_OR_RETURN(ExportLayout layout, ExportLayoutOf(param, logical));
+  return layout.type;
+}
+
+Status WriteLogicalTile(SafetensorsWriter& writer, const ir::Node& param,
+                        const ir::TensorType& logical, const ir::Box& box,
+                        std::span<const std::byte> bytes) {
+  MW_ASSIGN_OR_RETURN(const ExportLayout layout, ExportLayoutOf(param, logical));
+  MW_ASSIGN_OR_RETURN(const SafetensorsWriter::StridedBox placed, Place(layout, logical, box));
+  return writer.WriteStrided(layout.name, placed, bytes);
+}
+
+Result<std::vector<std::byte>> ReadLogicalTile(const SafetensorsFile& file, const ir::Node& param,
+                                               const ir::TensorType& logical, const ir::Box& box) {
+  MW_ASSIGN_OR_RETURN(const ExportLayout layout, ExportLayoutOf(param, logical));
+  MW_ASSIGN_OR_RETURN(const SafetensorsEntry* entry, FindReadable(file, layout));
+  MW_ASSIGN_OR_RETURN(const SafetensorsWriter::StridedBox placed, Place(layout, logical, box));
+  const ir::TensorType tile_type{logical.dtype, placed.sizes};
+  std::vector<std::byte> tile(static_cast<size_t>(tile_type.bytes()));
+  Gather(placed, {file.data(*entry).data(), *entry->dtype, logical.dtype}, tile.data());
+  return tile;
+}
+
+Status CheckWeights(const SafetensorsFile& file, const ir::Graph& graph) {
+  for (NodeId id : graph.NodesOf(ir::Op::kParam)) {
+    const ir::Node& param = graph.node(id);
+    MW_ASSIGN_OR_RETURN(const ExportLayout layout,
+                        ExportLayoutOf(param, graph.type(param.outputs[0])));
+    MW_TRY(FindReadable(file, layout));
+  }
+  return OkStatus();
+}
+
+}  // namespace meshwright::formats

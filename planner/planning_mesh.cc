@@ -1,0 +1,83 @@
+// The mesh that shardings refer to, and what they are on the mesh of one stage.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/strategy.h"
+
+namespace meshwright::planner {
+
+using mesh::Sharding;
+
+std::vector<ir::MeshAxis> TensorAxes(const Layout& layout) {
+  std::vector<ir::MeshAxis> axes;
+  const std::vector<int64_t> one_axis = {layout.tensor};
+  for (const int64_t size : layout.tensor_axes.empty() ? one_axis : layout.tensor_axes) {
+    if (size == 1) continue;
+    axes.push_back({axes.empty() ? kTensor : fmt::format("{}{}", kTensor, axes.size() + 1), size});
+  }
+  return axes;
+}
+
+mesh::Mesh PlanningMesh(const Layout& layout) {
+  mesh::Mesh mesh;
+  if (layout.microbatches > 1) mesh.axes.push_back({kMicro, layout.microbatches});
+  if (layout.data > 1) mesh.axes.push_back({kData, layout.data});
+  for (const ir::MeshAxis& axis : TensorAxes(layout)) mesh.axes.push_back(axis);
+  return mesh;
+}
+
+mesh::Mesh PlanningMesh(const Layout& layout, int stage) {
+  Layout own = layout;
+  own.data = layout.DegreesOf(stage).data;
+  own.tensor = layout.DegreesOf(stage).tensor;
+  own.stage_degrees.clear();
+  return PlanningMesh(own);
+}
+
+Sharding OnMesh(Sharding sharding, const mesh::Mesh& mesh) {
+  const auto lacks = [&](const std::string& axis) { return mesh.AxisSize(axis) == 1; };
+  for (mesh::AxisList& dim : sharding.dims) std::erase_if(dim, lacks);
+  std::erase_if(sharding.partial, [&](const auto& entry) { return lacks(entry.first); });
+  return sharding;
+}
+
+Strategies OnMesh(Strategies strategies, const mesh::Mesh& mesh) {
+  const auto bring = [&](Sharding& sharding) { sharding = OnMesh(std::move(sharding), mesh); };
+  for (NodeStrategy& node : strategies.nodes) {
+    std::for_each(node.operands.begin(), node.operands.end(), bring);
+    std::for_each(node.results.begin(), node.results.end(), bring);
+    node.split_vocabulary = node.split_vocabulary && !node.operands[0].dims.back().empty();
+  }
+  for (auto& [name, sharding] : strategies.params) bring(sharding);
+  std::for_each(strategies.values.begin(), strategies.values.end(), bring);
+  for (auto& [value, sharding] : strategies.accumulators) bring(sharding);
+  for (auto& [reader, sharding] : strategies.forms) bring(sharding);
+  return strategies;
+}
+
+std::optional<Sharding> FormFor(const Strategies& strategies, ValueId value, ir::Phase phase,
+                                const Sharding& have) {
+  const auto it = strategies.forms.find({value, phase});
+  if (it == strategies.forms.end()) return std::nullopt;
+  Sharding form = it->second;
+  for (size_t d = 0; d < form.dims.size(); ++d) {
+    if (!have.dims[d].empty() && have.dims[d].front() == kMicro) {
+      form.dims[d].insert(form.dims[d].begin(), kMicro);
+    }
+  }
+  if (have.partial.contains(kMicro)) form.partial[kMicro] = have.partial.at(kMicro);
+  // What has been reduced meanwhile stays so.
+  const bool lost = std::any_of(form.partial.begin(), form.partial.end(),
+                                [&](const auto& sum) { return !have.partial.contains(sum.first); });
+  if (lost) return std::nullopt;
+  return form;
+}
+
+Sharding WithoutAxis(Sharding sharding, const std::string& axis) {
+  for (mesh::AxisList& dim : sharding.dims) std::erase(dim, axis);
+  sharding.partial.erase(axis);
+  return sharding;
+}
+
+}  // namespace meshwright::planner

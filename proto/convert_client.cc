@@ -1,0 +1,217 @@
+// The messages of a client's session, both ways.
+#include <fmt/format.h>
+
+#include "proto/convert.h"
+
+namespace meshwright::proto {
+namespace {
+
+template <typename Wire>
+Result<std::vector<NamedTensor>> DecodeTensors(const Wire& wire) {
+  std::vector<NamedTensor> tensors;
+  for (const v1::NamedTensor& from : wire) {
+    MW_ASSIGN_OR_RETURN(NamedTensor tensor, Decode(from));
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+void Put(const SessionOpen& m, v1::ClientUp& wire) {
+  v1::SessionOpen& out = *wire.mutable_open();
+  out.set_op_id(m.op_id);
+  out.set_job_id(m.job_id);
+  if (m.job) *out.mutable_job() = Encode(*m.job);
+}
+
+void PutAsk(uint64_t id, const CallProgram& m, v1::ClientUp& wire) {
+  v1::CallProgram& out = *wire.mutable_call();
+  out.set_id(id);
+  out.set_program(m.program);
+  out.set_fetch(m.fetch);
+  if (m.step) out.set_step(*m.step);
+  for (const NamedTensor& input : m.inputs) *out.add_inputs() = Encode(input);
+}
+
+void PutAsk(uint64_t id, const ReadState& m, v1::ClientUp& wire) {
+  wire.mutable_read()->set_id(id);
+  for (const std::string& name : m.names) wire.mutable_read()->add_names(name);
+}
+
+void PutAsk(uint64_t id, const WriteState& m, v1::ClientUp& wire) {
+  wire.mutable_write()->set_id(id);
+  for (const NamedTensor& tensor : m.tensors) {
+    *wire.mutable_write()->add_tensors() = Encode(tensor);
+  }
+}
+
+void Put(const SessionAsk& m, v1::ClientUp& wire) {
+  std::visit([&](const auto& ask) { PutAsk(m.id, ask, wire); }, m.ask);
+}
+
+void Put(const SessionClose&, v1::ClientUp& wire) { wire.mutable_close(); }
+
+void Put(const SessionOpened& m, v1::ClientDown& wire) {
+  v1::SessionOpened& out = *wire.mutable_opened();
+  out.set_job_id(m.job_id);
+  out.set_credits(m.credits);
+  for (const ProgramSignature& program : m.programs) {
+    v1::ProgramSignature& to = *out.add_programs();
+    to.set_name(program.name);
+    for (const NamedTensor& input : program.inputs) *to.add_inputs() = Encode(input);
+  }
+}
+
+void Put(const AskDone& m, v1::ClientDown& wire) {
+  v1::AskDone& out = *wire.mutable_done();
+  out.set_id(m.id);
+  out.set_step(m.step);
+  out.set_seconds(m.seconds);
+  for (const auto& [name, value] : m.values) (*out.mutable_values())[name] = value;
+  for (const TensorTile& tile : m.tensors) *out.add_tensors() = Encode(tile);
+}
+
+void Put(const AskFailed& m, v1::ClientDown& wire) {
+  wire.mutable_failed()->set_id(m.id);
+  *wire.mutable_failed()->mutable_error() = Encode(m.error);
+}
+
+Result<SessionOpen> GetOpen(const v1::SessionOpen& wire) {
+  SessionOpen m;
+  m.op_id = wire.op_id();
+  m.job_id = wire.job_id();
+  if (wire.has_job()) {
+    MW_ASSIGN_OR_RETURN(m.job, Decode(wire.job()));
+  }
+  return m;
+}
+
+Result<SessionAsk> GetCall(const v1::CallProgram& wire) {
+  CallProgram call;
+  call.program = wire.program();
+  call.fetch = wire.fetch();
+  if (wire.has_step()) call.step = wire.step();
+  MW_ASSIGN_OR_RETURN(call.inputs, DecodeTensors(wire.inputs()));
+  return SessionAsk{wire.id(), std::move(call)};
+}
+
+Result<SessionAsk> GetWrite(const v1::WriteState& wire) {
+  WriteState write;
+  MW_ASSIGN_OR_RETURN(write.tensors, DecodeTensors(wire.tensors()));
+  return SessionAsk{wire.id(), std::move(write)};
+}
+
+Result<SessionOpened> GetOpened(const v1::SessionOpened& wire) {
+  SessionOpened m;
+  m.job_id = wire.job_id();
+  m.credits = wire.credits();
+  for (const v1::ProgramSignature& from : wire.programs()) {
+    ProgramSignature program{from.name(), {}};
+    MW_ASSIGN_OR_RETURN(program.inputs, DecodeTensors(from.inputs()));
+    m.programs.push_back(std::move(program));
+  }
+  return m;
+}
+
+Result<AskDone> GetDone(const v1::AskDone& wire) {
+  AskDone m;
+  m.id = wire.id();
+  m.step = wire.step();
+  m.seconds = wire.seconds();
+  m.values.insert(wire.values().begin(), wire.values().end());
+  for (const v1::TensorTile& from : wire.tensors()) {
+    MW_ASSIGN_OR_RETURN(TensorTile tile, Decode(from));
+    m.tensors.push_back(std::move(tile));
+  }
+  return m;
+}
+
+}  // namespace
+
+v1::NamedTensor Encode(const NamedTensor& tensor) {
+  v1::NamedTensor wire;
+  wire.set_name(tensor.name);
+  wire.set_dtype(std::string(ir::DTypeName(tensor.type.dtype)));
+  wire.mutable_dims()->Assign(tensor.type.dims.begin(), tensor.type.dims.end());
+  wire.set_data(tensor.bytes);
+  return wire;
+}
+
+Result<NamedTensor> Decode(const v1::NamedTensor& wire) {
+  NamedTensor tensor;
+  tensor.name = wire.name();
+  const Result<ir::DType> dtype = ir::ParseDType(wire.dtype());
+  if (!dtype) return Fail(dtype.error().WithContext(fmt::format("tensor \"{}\"", wire.name())));
+  tensor.type.dtype = *dtype;
+  tensor.type.dims.assign(wire.dims().begin(), wire.dims().end());
+  tensor.bytes = wire.data();
+  return tensor;
+}
+
+v1::TensorTile Encode(const TensorTile& tile) {
+  v1::TensorTile wire;
+  wire.set_name(tile.name);
+  wire.set_dtype(std::string(ir::DTypeName(tile.type.dtype)));
+  wire.mutable_dims()->Assign(tile.type.dims.begin(), tile.type.dims.end());
+  wire.mutable_offset()->Assign(tile.box.offset.begin(), tile.box.offset.end());
+  wire.mutable_size()->Assign(tile.box.size.begin(), tile.box.size.end());
+  wire.set_data(tile.bytes);
+  return wire;
+}
+
+Result<TensorTile> Decode(const v1::TensorTile& wire) {
+  TensorTile tile;
+  tile.name = wire.name();
+  MW_ASSIGN_OR_RETURN(tile.type.dtype, ir::ParseDType(wire.dtype()));
+  tile.type.dims.assign(wire.dims().begin(), wire.dims().end());
+  tile.box.offset.assign(wire.offset().begin(), wire.offset().end());
+  tile.box.size.assign(wire.size().begin(), wire.size().end());
+  tile.bytes = wire.data();
+  return tile;
+}
+
+v1::ClientUp Encode(const ClientUp& message) {
+  v1::ClientUp wire;
+  std::visit([&](const auto& body) { Put(body, wire); }, message);
+  return wire;
+}
+
+Result<ClientUp> Decode(const v1::ClientUp& wire) {
+  switch (wire.body_case()) {
+    case v1::ClientUp::kOpen:
+      return GetOpen(wire.open());
+    case v1::ClientUp::kCall:
+      return GetCall(wire.call());
+    case v1::ClientUp::kRead:
+      return SessionAsk{wire.read().id(),
+                        ReadState{{wire.read().names().begin(), wire.read().names().end()}}};
+    case v1::ClientUp::kWrite:
+      return GetWrite(wire.write());
+    case v1::ClientUp::kClose:
+      return SessionClose{};
+    case v1::ClientUp::BODY_NOT_SET:
+      break;
+  }
+  return Fail(InvalidArgument("a message of a client has no body that this version knows"));
+}
+
+v1::ClientDown Encode(const ClientDown& message) {
+  v1::ClientDown wire;
+  std::visit([&](const auto& body) { Put(body, wire); }, message);
+  return wire;
+}
+
+Result<ClientDown> Decode(const v1::ClientDown& wire) {
+  switch (wire.body_case()) {
+    case v1::ClientDown::kOpened:
+      return GetOpened(wire.opened());
+    case v1::ClientDown::kDone:
+      return GetDone(wire.done());
+    case v1::ClientDown::kFailed:
+      return AskFailed{wire.failed().id(), Decode(wire.failed().error())};
+    case v1::ClientDown::BODY_NOT_SET:
+      break;
+  }
+  return Fail(InvalidArgument("a message to a client has no body that this version knows"));
+}
+
+}  // namespace meshwright::proto

@@ -1,0 +1,45 @@
+// Why a plan is as it is: what the search chose it from, for people, and how far the search is
+// while it runs.
+//
+// Thread rule: pure functions; SearchProgress on one thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/clock.h"
+#include "report/plan_figures.h"
+#include "search/find_layout.h"
+
+namespace meshwright::report {
+
+// The alternatives from the fastest, at most 8, with seconds of a step, their ratio to the best and
+// the memory of the fullest device; then how much was priced and the gap. The row of the plan has
+// the plan's own figures. The search estimates the others, and where it estimated the plan's step
+// to be shorter or longer than its forecast, theirs are corrected in proportion. "" where the job
+// left nothing to the search.
+std::string FormatSearch(const search::FoundLayout& found, const PlanFigures& plan);
+
+// Of the stage that needs most, per device.
+int64_t FullestStageBytes(const search::LayoutCost& cost);
+
+// One line, rewritten in place, that appears when a search takes long and goes when it ends.
+class SearchProgress {
+ public:
+  // `write`: to a terminal, in pieces that end no line.
+  SearchProgress(const Clock& clock, std::function<void(const std::string&)> write);
+  ~SearchProgress();
+  SearchProgress(const SearchProgress&) = delete;
+  SearchProgress& operator=(const SearchProgress&) = delete;
+
+  void Show(const search::FindProgress& progress);
+
+ private:
+  const Clock& clock_;
+  const std::function<void(const std::string&)> write_;
+  const int64_t start_ms_;
+  int64_t shown_ms_ = -1;  // when the line was last written; -1: never
+};
+
+}  // namespace meshwright::report

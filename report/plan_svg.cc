@@ -1,0 +1,345 @@
+#include "report/plan_svg.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "planner/simulate.h"
+#include "report/plan_figures.h"
+#include "report/visualize.h"
+
+namespace meshwright::report {
+namespace {
+
+constexpr int kSvgMargin = 16;
+constexpr int kSvgLine = 18;
+constexpr int kSvgChar = 8;
+constexpr int kLabelWidth = 110;
+constexpr int kPlotWidth = 1100;
+constexpr int kRowHeight = 24;
+constexpr int kMemoryHeight = 40;
+constexpr size_t kMostRows = 32;
+constexpr size_t kMostMessages = 600;  // more hide what is below
+constexpr size_t kMostWeights = 4;
+constexpr int kTicks = 10;
+
+struct Colour {
+  std::string_view what;
+  std::string_view fill;
+};
+constexpr Colour kColours[] = {
+    {"forward", "#6baed6"},
+    {"backward", "#fd8d3c"},
+    {"weight gradient", "#9e9ac8"},
+    {"update", "#74c476"},
+    {"waits for a message", "#fff3bf"},
+    {"idle", "#ececec"},
+};
+constexpr std::string_view kWaitColour = kColours[4].fill;
+constexpr std::string_view kIdleColour = kColours[5].fill;
+
+std::string_view ColourOfPiece(std::string_view category) {
+  for (const Colour& colour : kColours) {
+    if (colour.what == category) return colour.fill;
+  }
+  return kIdleColour;
+}
+
+std::string XmlText(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '&') {
+      out += "&amp;";
+    } else if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+// "1.12 GiB, 3 %": of what the device has.
+std::string MemoryText(int64_t bytes, int64_t budget) {
+  if (budget <= 0) return FormatBytes(bytes);
+  return fmt::format("{}, {:.0f} %", FormatBytes(bytes),
+                     100.0 * static_cast<double>(bytes) / static_cast<double>(budget));
+}
+
+class PlanDrawer {
+ public:
+  PlanDrawer(const planner::Plan& plan, const planner::Forecast& forecast,
+             const mesh::Topology& topology)
+      : plan_(plan), forecast_(forecast), topology_(topology) {
+    ChooseRows();
+    spans_.resize(plan.Main().size());
+    std::map<int, size_t> program_of;
+    for (size_t i = 0; i < plan.Main().size(); ++i) program_of[plan.Main()[i].device.value()] = i;
+    for (const planner::Span& span : forecast.simulation.spans) {
+      spans_[program_of.at(span.device)].push_back(span);
+    }
+  }
+
+  std::string Run() {
+    Text(kSvgMargin, y_ += kSvgLine, plan_.layout.ToString(), "bold");
+    Text(kSvgMargin, y_ += kSvgLine,
+         fmt::format("step {} (forecast), waiting {:.1f} % of the time",
+                     FormatDuration(forecast_.step_s), 100 * forecast_.idle_of_total));
+    DrawLegend();
+    DrawTimeline();
+    DrawMemory();
+    DrawWeights();
+    return fmt::format(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
+        "viewBox=\"0 0 {0} {1}\" font-family=\"monospace\" font-size=\"{2}\">\n"
+        "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{3}</svg>\n",
+        width_ + kSvgMargin, y_ + kSvgMargin, kSvgFontSize, body_);
+  }
+
+ private:
+  // Every device, or the first one of each stage.
+  void ChooseRows() {
+    std::set<int> stages;
+    for (size_t i = 0; i < plan_.Main().size(); ++i) {
+      const bool first = stages.insert(plan_.Main()[i].stage.value()).second;
+      if (plan_.Main().size() <= kMostRows || first) rows_.push_back(i);
+    }
+  }
+
+  std::string RowLabel(size_t program) const {
+    const ir::Program& step = plan_.Main()[program];
+    return fmt::format("s{} device {}", step.stage.value(), step.device.value());
+  }
+
+  // ---- elements ----
+
+  void Text(double x, int y, std::string_view text, const char* weight = "normal") {
+    body_ +=
+        fmt::format("<text x=\"{:.1f}\" y=\"{}\" font-weight=\"{}\" fill=\"#202020\">{}</text>\n",
+                    x, y, weight, XmlText(text));
+    width_ = std::max(width_, static_cast<int>(x) + static_cast<int>(text.size()) * kSvgChar);
+  }
+
+  void Rect(double x, double width, int y, int height, std::string_view fill,
+            const std::string& tip = "") {
+    body_ += fmt::format("<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\"",
+                         x, y, std::max(width, 0.2), height, fill);
+    body_ += tip.empty() ? "/>\n" : fmt::format("><title>{}</title></rect>\n", XmlText(tip));
+  }
+
+  static constexpr double kPlotLeft = kSvgMargin + kLabelWidth;
+  double AtTime(double seconds) const {
+    const double total_s = forecast_.simulation.makespan_s;
+    return kPlotLeft + (total_s > 0 ? seconds / total_s : 0) * kPlotWidth;
+  }
+
+  // ---- parts of the picture ----
+
+  void DrawLegend() {
+    y_ += kSvgLine / 2;
+    double x = kPlotLeft;
+    for (const Colour& colour : kColours) {
+      Rect(x, 14, y_, 14, colour.fill);
+      Text(x + 20, y_ + 12, colour.what);
+      x += 40 + static_cast<double>(colour.what.size()) * kSvgChar;
+    }
+    Text(x, y_ + 12, "lines: messages, from the run before to the run that reads (if few)");
+    y_ += kSvgLine + kSvgLine / 2;
+  }
+
+  void DrawTimeline() {
+    const int top = y_;
+    for (const size_t program : rows_) {
+      Text(kSvgMargin, y_ + kRowHeight - 8, RowLabel(program));
+      Rect(kPlotLeft, kPlotWidth, y_ + 1, kRowHeight - 2, kIdleColour);
+      DrawRow(program);
+      y_ += kRowHeight;
+    }
+    DrawMessages(top);
+    for (int tick = 0; tick <= kTicks; ++tick) {
+      const double seconds = forecast_.simulation.makespan_s * tick / kTicks;
+      Text(AtTime(seconds) - 12, y_ + kSvgLine, FormatDuration(seconds));
+    }
+    y_ += 2 * kSvgLine;
+  }
+
+  void DrawRow(size_t program) {
+    const ir::Program& step = plan_.Main()[program];
+    double idle_from_s = 0;
+    int before = -1;  // instruction of the span before
+    for (const planner::Span& span : spans_[program]) {
+      if (Receives(step, before, span.instruction) && span.begin_s > idle_from_s) {
+        Rect(AtTime(idle_from_s), AtTime(span.begin_s) - AtTime(idle_from_s), y_ + 1,
+             kRowHeight - 2, kWaitColour);
+      }
+      const ir::Instruction& run = step.instructions[static_cast<size_t>(span.instruction)];
+      const ir::Executable& executable =
+          step.executables[static_cast<size_t>(run.executable.value())];
+      const std::string_view category =
+          planner::PieceCategory(planner::ExecutablePiece(executable));
+      Rect(AtTime(span.begin_s), AtTime(span.end_s) - AtTime(span.begin_s), y_ + 1, kRowHeight - 2,
+           ColourOfPiece(category),
+           fmt::format("{} of microbatch {}: {} from {}", category, run.microbatch,
+                       FormatDuration(span.end_s - span.begin_s), FormatDuration(span.begin_s)));
+      idle_from_s = span.end_s;
+      before = span.instruction;
+    }
+  }
+
+  static bool Receives(const ir::Program& program, int after, int before) {
+    for (int i = after + 1; i < before; ++i) {
+      if (program.instructions[static_cast<size_t>(i)].op == ir::Opcode::kRecv) return true;
+    }
+    return false;
+  }
+
+  struct End {
+    double time_s = 0;
+    size_t row = 0;
+  };
+  using Ends = std::map<std::string, std::vector<End>>;  // by channel, in the order of messages
+
+  // A message leaves with the end of the run before its SEND, and is read by the run behind its
+  // RECV.
+  void AddEnds(size_t row, Ends& sent, Ends& received) const {
+    const ir::Program& program = plan_.Main()[rows_[row]];
+    const std::vector<planner::Span>& spans = spans_[rows_[row]];
+    size_t next = 0;
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      while (next < spans.size() && static_cast<size_t>(spans[next].instruction) <= i) ++next;
+      const ir::Instruction& instruction = program.instructions[i];
+      if (instruction.op != ir::Opcode::kSend && instruction.op != ir::Opcode::kRecv) continue;
+      const auto& channel = program.channels[static_cast<size_t>(instruction.channel.value())];
+      if (instruction.op == ir::Opcode::kSend) {
+        sent[channel.name].push_back({next > 0 ? spans[next - 1].end_s : 0, row});
+      } else {
+        const double end_s = forecast_.simulation.makespan_s;
+        received[channel.name].push_back({next < spans.size() ? spans[next].begin_s : end_s, row});
+      }
+    }
+  }
+
+  void DrawMessages(int top) {
+    Ends sent, received;
+    for (size_t row = 0; row < rows_.size(); ++row) AddEnds(row, sent, received);
+    std::vector<std::pair<End, End>> messages;
+    for (const auto& [channel, starts] : sent) {
+      const auto it = received.find(channel);
+      if (it == received.end()) continue;  // of a device without a row
+      for (size_t i = 0; i < std::min(starts.size(), it->second.size()); ++i) {
+        messages.emplace_back(starts[i], it->second[i]);
+      }
+    }
+    if (messages.size() > kMostMessages) return;
+    const auto middle = [&](size_t row) {
+      return top + static_cast<int>(row) * kRowHeight + kRowHeight / 2;
+    };
+    for (const auto& [from, to] : messages) {
+      body_ += fmt::format(
+          "<line x1=\"{:.1f}\" y1=\"{}\" x2=\"{:.1f}\" y2=\"{}\" stroke=\"#303030\" "
+          "stroke-width=\"0.6\" stroke-opacity=\"0.5\"/>\n",
+          AtTime(from.time_s), middle(from.row), AtTime(to.time_s), middle(to.row));
+    }
+  }
+
+  // One strip per row: what a device holds, below the most that one has allocated, and its memory
+  // where that is no more.
+  void DrawMemory() {
+    if (forecast_.memory.size() != plan_.Main().size()) return;
+    const int64_t most = std::max<int64_t>(1, AllocatedBytes(plan_));
+    Text(kSvgMargin, y_ += kSvgLine,
+         fmt::format("memory over time, {} allocated at most", FormatBytes(most)), "bold");
+    y_ += kSvgLine / 2;
+    std::set<int> stages;
+    for (const size_t program : rows_) {
+      if (!stages.insert(plan_.Main()[program].stage.value()).second) continue;
+      DrawStrip(program, most);
+      y_ += kMemoryHeight + 6;
+    }
+  }
+
+  void DrawStrip(size_t program, int64_t most) {
+    const int bottom = y_ + kMemoryHeight;
+    const auto height = [&](int64_t bytes) {
+      return bottom - kMemoryHeight * static_cast<double>(bytes) / static_cast<double>(most);
+    };
+    std::string path = fmt::format("M{:.1f} {}", kPlotLeft, bottom);
+    double last_x = kPlotLeft;
+    for (const planner::MemorySample& sample : forecast_.memory[program]) {
+      const int64_t bytes = planner::TotalOf(sample.bytes);
+      last_x = AtTime(sample.time_s);
+      path += fmt::format(" L{:.1f} {:.1f}", last_x, height(bytes));
+    }
+    path += fmt::format(" L{:.1f} {} Z", last_x, bottom);
+    Rect(kPlotLeft, kPlotWidth, y_, kMemoryHeight, kIdleColour);
+    body_ += fmt::format("<path d=\"{}\" fill=\"#9ecae1\" stroke=\"#3182bd\"/>\n", path);
+    const auto device = static_cast<size_t>(plan_.Main()[program].device.value());
+    const int64_t budget = topology_.devices[device].memory_bytes;
+    if (budget > 0 && budget <= most) {
+      body_ += fmt::format(
+          "<line x1=\"{0:.1f}\" y1=\"{2:.1f}\" x2=\"{1:.1f}\" y2=\"{2:.1f}\" "
+          "stroke=\"#d62728\"/>\n",
+          kPlotLeft, kPlotLeft + kPlotWidth, height(budget));
+    }
+    Text(kSvgMargin, y_ + kSvgLine, RowLabel(program));
+    const int64_t own = plan_.memory[program].total_bytes;
+    Text(kSvgMargin, y_ + 2 * kSvgLine, MemoryText(own, budget));
+  }
+
+  // The largest ones; of several that are split alike the first.
+  void DrawWeights() {
+    std::vector<const planner::ParamInfo*> params;
+    for (const planner::ParamInfo& param : plan_.params) {
+      if (!param.stages.empty()) params.push_back(&param);
+    }
+    std::stable_sort(params.begin(), params.end(),
+                     [](const planner::ParamInfo* a, const planner::ParamInfo* b) {
+                       return a->type.bytes() > b->type.bytes();
+                     });
+    std::set<std::string> seen;
+    Text(kSvgMargin, y_ += kSvgLine, "the largest weights", "bold");
+    y_ += kSvgLine / 2;
+    for (const planner::ParamInfo* param : params) {
+      if (seen.size() == kMostWeights) break;
+      const std::string text = mesh::FormatSharding(param->type, param->sharding);
+      const int stage = param->stages.front();
+      if (!seen.insert(text).second) continue;
+      const auto grid =
+          DrawSvg(param->type, param->sharding, plan_.stages[static_cast<size_t>(stage)].mesh);
+      if (!grid.has_value()) continue;
+      Text(kSvgMargin, y_ += kSvgLine,
+           fmt::format("{}: {} of {} (stage {})", param->name, text,
+                       FormatBytes(param->type.bytes()), stage));
+      body_ += fmt::format("<g transform=\"translate({},{})\">\n{}</g>\n", kSvgMargin, y_,
+                           grid->elements);
+      width_ = std::max(width_, kSvgMargin + grid->width);
+      y_ += grid->height;
+    }
+  }
+
+  const planner::Plan& plan_;
+  const planner::Forecast& forecast_;
+  const mesh::Topology& topology_;
+  std::vector<size_t> rows_;                       // programs that are drawn
+  std::vector<std::vector<planner::Span>> spans_;  // per program, in order of begin
+  int y_ = kSvgMargin;                             // the next free line
+  int width_ = kSvgMargin + kLabelWidth + kPlotWidth;
+  std::string body_;
+};
+
+}  // namespace
+
+std::string PlanSvg(const planner::Plan& plan, const planner::Forecast& forecast,
+                    const mesh::Topology& topology) {
+  return PlanDrawer(plan, forecast, topology).Run();
+}
+
+}  // namespace meshwright::report

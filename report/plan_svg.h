@@ -1,0 +1,22 @@
+// A plan as one picture: who computes what and when in a simulated step, what its memory holds over
+// time, and how the largest weights are split.
+//
+// One self-contained SVG document, for a browser or a page. A row per device, or per stage where
+// devices are many: those of a stage do the same at the same time.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include <string>
+
+#include "mesh/topology.h"
+#include "planner/forecast.h"
+#include "planner/plan.h"
+
+namespace meshwright::report {
+
+// REQUIRES: `forecast` is of `plan` on `topology`.
+std::string PlanSvg(const planner::Plan& plan, const planner::Forecast& forecast,
+                    const mesh::Topology& topology);
+
+}  // namespace meshwright::report

@@ -1,0 +1,88 @@
+#include "report/prediction.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace meshwright::report {
+namespace {
+
+double LogSumExp(const double* row, int64_t size) {
+  const double most = *std::max_element(row, row + size);
+  double sum = 0;
+  for (int64_t i = 0; i < size; ++i) sum += std::exp(row[i] - most);
+  return most + std::log(sum);
+}
+
+}  // namespace
+
+Prediction Predict(const std::vector<int32_t>& tokens, const std::vector<double>& logits,
+                   int64_t vocabulary, int top) {
+  const auto count = static_cast<int64_t>(tokens.size());
+  MW_CHECK(count >= 1 && vocabulary >= 1);
+  MW_CHECK(static_cast<int64_t>(logits.size()) >= count * vocabulary);
+  Prediction prediction;
+  prediction.predicted = count - 1;
+  double sum = 0;
+  for (int64_t i = 0; i + 1 < count; ++i) {
+    const double* const row = logits.data() + i * vocabulary;
+    sum += LogSumExp(row, vocabulary) - row[tokens[static_cast<size_t>(i + 1)]];
+  }
+  prediction.loss = prediction.predicted > 0 ? sum / static_cast<double>(prediction.predicted)
+                                             : std::numeric_limits<double>::quiet_NaN();
+  const double* const last = logits.data() + (count - 1) * vocabulary;
+  const double total = LogSumExp(last, vocabulary);
+  std::vector<int32_t> order(static_cast<size_t>(vocabulary));
+  std::iota(order.begin(), order.end(), 0);
+  const auto wanted = static_cast<std::ptrdiff_t>(std::min<int64_t>(std::max(top, 0), vocabulary));
+  std::partial_sort(order.begin(), order.begin() + wanted, order.end(), [&](int32_t a, int32_t b) {
+    return last[a] != last[b] ? last[a] > last[b] : a < b;
+  });
+  for (std::ptrdiff_t i = 0; i < wanted; ++i) {
+    const int32_t token = order[static_cast<size_t>(i)];
+    prediction.next.push_back({token, std::exp(last[token] - total)});
+  }
+  return prediction;
+}
+
+std::string ByteText(int32_t byte) {
+  switch (byte) {
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    case '\\':
+      return "\\\\";
+    default:
+      break;
+  }
+  if (byte >= 0x20 && byte < 0x7f) return std::string(1, static_cast<char>(byte));
+  return fmt::format("\\x{:02x}", byte);
+}
+
+Result<std::vector<int32_t>> ParseTokens(const std::string& text) {
+  std::vector<int32_t> tokens;
+  for (const std::string& field : Split(text, ',')) {
+    const std::string_view digits = Trim(field);
+    int32_t token = 0;
+    const char* const end = digits.data() + digits.size();
+    const auto [at, error] = std::from_chars(digits.data(), end, token);
+    if (error != std::errc() || at != end || token < 0) {
+      return Fail(InvalidArgument(
+          fmt::format("'{}' is no token; write numbers from 0 as in \"12,7,300\"", field)));
+    }
+    tokens.push_back(token);
+  }
+  return tokens;
+}
+
+}  // namespace meshwright::report

@@ -1,0 +1,57 @@
+#include "search/least_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace meshwright::search {
+namespace {
+
+double Gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+}  // namespace
+
+int64_t LeastStateBytes(const ir::JobRequest& job) {
+  const int64_t states = job.optimizer.name == "sgd" ? 1 : 2;
+  int64_t weights = 0;
+  int64_t optimizer = 0;
+  int64_t gradients = 0;
+  const ir::Graph& graph = job.main().graph;
+  for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
+    const ir::TensorType& type = graph.type(graph.node(id).outputs[0]);
+    const ir::DType kept = type.dtype == ir::DType::kF64 ? ir::DType::kF64 : ir::DType::kF32;
+    // Gradients may wait in the type that the loss is computed in.
+    const int64_t gradient_bytes =
+        std::min(ir::DTypeBytes(type.dtype), ir::DTypeBytes(job.train.compute_dtype));
+    weights += type.bytes();
+    optimizer += states * type.elements() * ir::DTypeBytes(kept);
+    gradients += type.elements() * gradient_bytes;
+  }
+  if (job.trained() == nullptr) return weights;
+  const int64_t zero = job.parallel.zero;
+  if (job.parallel.data == 0 || zero < 0) return weights + optimizer + gradients;
+  const int64_t copies = job.parallel.data;
+  return weights * (zero < 3 ? copies : 1) + optimizer * (zero < 1 ? copies : 1) +
+         gradients * (zero < 2 ? copies : 1);
+}
+
+Status CheckLeastMemory(const ir::JobRequest& job, const mesh::Topology& topology) {
+  int64_t there = 0;
+  for (const mesh::Device& device : topology.devices) {
+    if (device.memory_bytes == 0) return OkStatus();
+    there += device.memory_bytes;
+  }
+  const int64_t needed = LeastStateBytes(job);
+  if (needed <= there) return OkStatus();
+  const auto devices = static_cast<double>(topology.devices.size());
+  const double missing = static_cast<double>(needed) / static_cast<double>(there);
+  return ResourceExhausted(fmt::format(
+      "no layout fits: weights, gradients and optimizer state alone are {:.1f} GiB, the {} devices "
+      "have {:.1f} GiB together; the job needs at least {:.0f} devices of this memory, or {:.1f} "
+      "GiB on each of these",
+      Gib(needed), topology.devices.size(), Gib(there), std::ceil(missing * devices),
+      Gib(needed) / devices));
+}
+
+}  // namespace meshwright::search

@@ -1,0 +1,242 @@
+// Sessions: a client that drives a job on real workers, and asks one that trains.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/philox.h"
+#include "client/program.h"
+#include "client/trainer.h"
+#include "tests/e2e/control/local_cluster.h"
+
+namespace meshwright::testing {
+namespace {
+
+using client::Answer;
+using client::Batch;
+using client::Builder;
+using client::Feeds;
+using client::InputSpec;
+using client::Session;
+using client::Tensor;
+using ::testing::HasSubstr;
+
+constexpr int64_t kRows = 8;
+constexpr int64_t kFeatures = 4;
+constexpr int64_t kClasses = 3;
+
+// Two linear layers in f64, trained by what the client feeds; "logits" answers for the same
+// weights.
+ir::JobRequest Classifier(int64_t data, int64_t tensor) {
+  const std::vector<InputSpec> inputs = {{"x", {ir::DType::kF64, {kRows, kFeatures}}},
+                                         {"y", {ir::DType::kI32, {kRows}}}};
+  const auto logits = [](Builder& b, ValueId x) {
+    return b.Linear(b.Gelu(b.Linear(x, "up", 8)), "head", kClasses);
+  };
+  const client::ProgramOptions f64{.dtype = ir::DType::kF64};
+  auto loss = client::TrainedProgram(
+      inputs,
+      [&](Builder& b, const Batch& in) {
+        return b.CrossEntropy(logits(b, in.at("x")), in.at("y"));
+      },
+      f64);
+  auto predict = client::MakeProgram(
+      "predict", {inputs[0]},
+      [&](Builder& b, const Batch& in) {
+        b.SetOutput("logits", logits(b, in.at("x")));
+        return OkStatus();
+      },
+      f64);
+  EXPECT_TRUE(loss.has_value()) << loss.error();
+  EXPECT_TRUE(predict.has_value()) << predict.error();
+  ir::ParallelSpec parallel;
+  parallel.data = data;
+  parallel.tensor = tensor;
+  ir::OptimizerSpec optimizer;
+  optimizer.lr = 0.05;
+  optimizer.weight_decay = 0;
+  client::JobBuilder builder("classifier");
+  builder.Batch(kRows, 1)
+      .DType(ir::DType::kF64)
+      .Parallel(parallel)
+      .Optimizer(optimizer)
+      .Program(*std::move(loss))
+      .Program(*std::move(predict))
+      .Driver({ir::DriverKind::kClient, "", 0, 0})
+      .SaveWeights(false);
+  auto job = builder.Build();
+  EXPECT_TRUE(job.has_value()) << job.error();
+  return job.has_value() ? *job : ir::JobRequest{};
+}
+
+// The class is the largest of the first three features.
+Feeds RowsOf(int64_t step) {
+  std::vector<double> x;
+  std::vector<int32_t> y;
+  for (int64_t row = 0; row < kRows; ++row) {
+    for (int64_t i = 0; i < kFeatures; ++i) {
+      const uint32_t bits =
+          PhiloxBits(3, 5, static_cast<uint64_t>(step * kRows + row), static_cast<uint64_t>(i));
+      x.push_back(static_cast<double>(bits) / 4294967296.0 - 0.5);
+    }
+    const auto first = x.end() - kFeatures;
+    y.push_back(static_cast<int32_t>(std::max_element(first, first + kClasses) - first));
+  }
+  return {{"x", Tensor::Of<double>({kRows, kFeatures}, x)}, {"y", Tensor::Of<int32_t>({kRows}, y)}};
+}
+
+std::unique_ptr<Session> Open(LocalCluster& cluster, const ir::JobRequest& job) {
+  auto session = cluster.client().OpenSession(job);
+  EXPECT_TRUE(session.has_value()) << session.error();
+  return session.has_value() ? *std::move(session) : nullptr;
+}
+
+struct Learned {
+  std::vector<double> losses;
+  std::vector<double> logits;
+};
+
+Learned Learn(Session& session, int64_t steps) {
+  Learned learned;
+  std::vector<std::future<Result<Answer>>> under_way;
+  for (int64_t step = 0; step < steps; ++step) {
+    under_way.push_back(session.Call("step", RowsOf(step)));
+  }
+  for (auto& future : under_way) {
+    const Result<Answer> answer = future.get();
+    EXPECT_TRUE(answer.has_value()) << answer.error();
+    if (answer.has_value()) learned.losses.push_back(answer->values.at("loss"));
+  }
+  Feeds feeds = RowsOf(1000);
+  feeds.erase("y");
+  const Result<Answer> answer = session.Run("predict", feeds);
+  EXPECT_TRUE(answer.has_value()) << answer.error();
+  if (answer.has_value()) learned.logits = answer->tensors.at("logits").Values<double>();
+  return learned;
+}
+
+TEST(Sessions, AClassifierLearnsTheSameOnEveryLayout) {
+  LocalClusterOptions options;
+  options.workers = 2;
+  options.devices_per_worker = 2;
+  auto cluster = LocalCluster::Start(options);
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  std::vector<Learned> runs;
+  for (const auto& [data, tensor] :
+       {std::pair(1, 1), std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
+    SCOPED_TRACE(::testing::Message() << "data=" << data << " tensor=" << tensor);
+    const auto session = Open(**cluster, Classifier(data, tensor));
+    ASSERT_NE(session, nullptr);
+    runs.push_back(Learn(*session, 40));
+    EXPECT_TRUE(session->Close().ok());
+    const auto info = (*cluster)->client().Wait(session->job_id(), 20'000);
+    ASSERT_TRUE(info.has_value()) << info.error();
+    EXPECT_EQ(info->state, client::JobState::kSucceeded) << info->message;
+  }
+  ASSERT_EQ(runs[0].losses.size(), 40u);
+  EXPECT_LT(runs[0].losses.back(), 0.7 * runs[0].losses.front());
+  ASSERT_EQ(runs[0].logits.size(), static_cast<size_t>(kRows * kClasses));
+  for (const Learned& run : runs) {
+    ASSERT_EQ(run.losses.size(), 40u);
+    for (size_t i = 0; i < 20; ++i) EXPECT_NEAR(run.losses[i], runs[0].losses[i], 1e-10) << i;
+    ASSERT_EQ(run.logits.size(), runs[0].logits.size());
+    for (size_t i = 0; i < run.logits.size(); ++i) {
+      EXPECT_NEAR(run.logits[i], runs[0].logits[i], 1e-9) << i;
+    }
+  }
+}
+
+TEST(Sessions, StateIsReadAndWrittenByNameWhateverTheLayout) {
+  LocalClusterOptions options;
+  options.workers = 2;
+  auto cluster = LocalCluster::Start(options);
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  const auto session = Open(**cluster, Classifier(1, 2));
+  ASSERT_NE(session, nullptr);
+  Learn(*session, 3);
+  auto state = session->ReadState();
+  ASSERT_TRUE(state.has_value()) << state.error();
+  ASSERT_TRUE(state->contains("up.weight"));
+  EXPECT_EQ(state->at("up.weight").type.ToString(), "f64[4,8]");
+  const auto moments = session->ReadState({"opt.m/up.weight"});
+  ASSERT_TRUE(moments.has_value()) << moments.error();
+  const Learned before = Learn(*session, 0);
+  std::map<std::string, Tensor> zeros = *state;
+  for (auto& [name, tensor] : zeros)
+    std::fill(tensor.data.begin(), tensor.data.end(), std::byte{0});
+  ASSERT_TRUE(session->WriteState(zeros).ok());
+  EXPECT_THAT(Learn(*session, 0).logits, ::testing::Each(0.0));
+  ASSERT_TRUE(session->WriteState(*state).ok());
+  EXPECT_EQ(Learn(*session, 0).logits, before.logits);
+  const Status refused = session->WriteState({{"up.weight", Tensor::Of<double>({1}, {1.0})}});
+  EXPECT_THAT(refused.message(), HasSubstr("\"up.weight\" is f64[1]; it must be f64[4,8]"));
+  EXPECT_TRUE(session->Close().ok());
+}
+
+TEST(Sessions, BadFeedsAreErrorsThatNameTheInputAndTheSessionGoesOn) {
+  auto cluster = LocalCluster::Start({});
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  const auto session = Open(**cluster, Classifier(1, 1));
+  ASSERT_NE(session, nullptr);
+  const auto message = [&](const Feeds& feeds) {
+    const auto answer = session->Run("step", feeds);
+    return answer.has_value() ? std::string() : answer.error().message();
+  };
+  Feeds feeds = RowsOf(0);
+  feeds.emplace("z", feeds.at("x"));
+  EXPECT_THAT(message(feeds), HasSubstr("no input \"z\""));
+  feeds = RowsOf(0);
+  feeds.at("x") = Tensor::Of<double>({1}, {1.0});
+  EXPECT_THAT(message(feeds), HasSubstr("input \"x\" is f64[1]; it must be f64[8,4]"));
+  feeds.erase("y");
+  feeds.at("x") = RowsOf(0).at("x");
+  EXPECT_THAT(message(feeds), HasSubstr("input \"y\""));
+  EXPECT_EQ(message(RowsOf(0)), "");
+}
+
+TEST(Sessions, AJobThatTrainsAnswersBetweenItsSteps) {
+  auto cluster = LocalCluster::Start({});
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  ir::JobRequest job = ByteJob(2, 1, 1'000'000);
+  client::TrainerFunctions functions;
+  const auto id = (*cluster)->Submit(job, SampleBytes(20'000));
+  ASSERT_TRUE(id.has_value()) << id.error();
+  const auto session = (*cluster)->client().AttachSession(*id);
+  ASSERT_TRUE(session.has_value()) << session.error();
+  for (int i = 0; i < 3; ++i) {
+    const auto answer = (*session)->Run("eval", {});
+    ASSERT_TRUE(answer.has_value()) << answer.error();
+    EXPECT_GT(answer->values.at("loss_sum") / answer->values.at("count"), 0);
+  }
+  EXPECT_TRUE((*cluster)->client().Cancel(*id).ok());
+  const auto gone = (*session)->Run("eval", {});
+  ASSERT_FALSE(gone.has_value());
+  EXPECT_THAT(gone.error().message(), HasSubstr("cancelled"));
+}
+
+TEST(Sessions, AJobOutlivesItsClientForItsGraceTimeOnly) {
+  auto cluster = LocalCluster::Start({});
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  ir::JobRequest job = Classifier(1, 1);
+  job.driver.grace_s = 3600;
+  int64_t id = 0;
+  {
+    const auto first = Open(**cluster, job);
+    ASSERT_NE(first, nullptr);
+    Learn(*first, 2);
+    id = first->job_id();
+  }
+  const auto second = (*cluster)->client().AttachSession(id);
+  ASSERT_TRUE(second.has_value()) << second.error();
+  const auto answer = (*second)->Run("step", RowsOf(2));
+  ASSERT_TRUE(answer.has_value()) << answer.error();
+  EXPECT_EQ(answer->step, 2) << "the calls of both are counted";
+  EXPECT_TRUE((*second)->Close().ok());
+  const auto info = (*cluster)->client().Wait(id, 20'000);
+  ASSERT_TRUE(info.has_value()) << info.error();
+  EXPECT_EQ(info->state, client::JobState::kSucceeded) << info->message;
+  EXPECT_FALSE((*cluster)->client().AttachSession(id).has_value());
+}
+
+}  // namespace
+}  // namespace meshwright::testing

@@ -1,0 +1,90 @@
+// `meshwright predict`: the model of a job that has ended, and of one that trains.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/fault_fixture.h"
+
+namespace meshwright::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class PredictCommand : public FaultFixture {
+ protected:
+  std::string WriteJob(int64_t steps, const std::string& degrees) {
+    const std::string data = Write("data.txt", SampleText(9'000));
+    return Write("job.toml",
+                 "[model]\ndim = 32\nn_layers = 4\nn_heads = 4\nvocab_size = 256\n"
+                 "[training]\nglobal_batch_size = 8\nseq_len = 16\nsteps = " +
+                     std::to_string(steps) + "\ndtype = \"float64\"\ndataset_path = \"" + data +
+                     "\"\n[parallelism]\n" + degrees);
+  }
+  std::string Run(std::vector<std::string> args) {
+    args.insert(args.begin(), {"--address", cluster().address()});
+    const auto output = RunMeshwright(args);
+    EXPECT_TRUE(output.has_value()) << output.error();
+    if (!output) return "";
+    EXPECT_TRUE(output->exit.ok()) << output->stdout_text << output->stderr_text;
+    return output->stdout_text;
+  }
+};
+
+// One device, replicas, tensor shards and stages train the same model, so it says the same.
+TEST_F(PredictCommand, SaysTheSameWhateverTheLayoutOfTheTraining) {
+  ASSERT_NO_FATAL_FAILURE(StartWorkers(2));
+  std::vector<json> said;
+  for (const char* degrees : {"data_parallel_replicate_degree = 1\ntensor_parallel_degree = 1\n"
+                              "pipeline_parallel_degree = 1\n",
+                              "tensor_parallel_degree = 2\n", "pipeline_parallel_degree = 2\n"}) {
+    Run({"submit", WriteJob(4, degrees), "-q"});
+    const std::string id = std::to_string(2 * said.size() + 1);
+    said.push_back(json::parse(Run({"predict", id, "hello", "--top", "3", "-o", "json"})));
+  }
+  for (const json& one : said) {
+    EXPECT_EQ(one["predicted"], 4);
+    EXPECT_NEAR(one["loss"].get<double>(), said[0]["loss"].get<double>(), 1e-10);
+    ASSERT_EQ(one["next"].size(), 3u);
+    EXPECT_EQ(one["next"][0]["token"], said[0]["next"][0]["token"]);
+  }
+  EXPECT_THAT(Run({"predict", "1", "hello"}), HasSubstr("nats per token over 4 tokens"));
+}
+
+// Foreign to the command: the loss that the training job itself measured at its end.
+TEST_F(PredictCommand, EvaluatesToTheValidationLossOfTheJob) {
+  ASSERT_NO_FATAL_FAILURE(StartWorkers(2));
+  Run({"submit", WriteJob(4, "tensor_parallel_degree = 2\n"), "-q", "--set", "validation.batches=3",
+       "--record", dir_.File("steps.jsonl")});
+  const std::string steps = *ReadFile(dir_.File("steps.jsonl"));
+  const size_t last = steps.rfind('\n', steps.size() - 2);
+  const json validated = json::parse(steps.substr(last == std::string::npos ? 0 : last + 1));
+  const json evaluated = json::parse(Run({"evaluate", "1", "-o", "json"}));
+  EXPECT_EQ(evaluated["batches"], 3);
+  EXPECT_NEAR(evaluated["loss"].get<double>(), validated["validation_loss"].get<double>(), 1e-10);
+  EXPECT_EQ(json::parse(Run({"evaluate", "1", "--batches", "1", "-o", "json"}))["batches"], 1);
+  EXPECT_THAT(Run({"evaluate", "1"}), HasSubstr("perplexity"));
+}
+
+TEST_F(PredictCommand, AsksAJobThatTrainsAndAStrayQuestionHarmsNothing) {
+  ASSERT_NO_FATAL_FAILURE(StartWorkers(1));
+  Run({"submit", WriteJob(1'000'000, ""), "--no-wait"});
+  ASSERT_TRUE(cluster().RunUntil(1, 1).ok());
+  EXPECT_THAT(Run({"predict", "1", "hello"}), HasSubstr("next:"));
+  const Failure bad =
+      Fails({"--address", cluster().address(), "predict", "1", "--tokens", "1,999"});
+  EXPECT_THAT(bad.text, HasSubstr("the id 999 at position 1; ids are in [0, 256)"));
+  const Failure no_job = Fails({"--address", cluster().address(), "predict", "7", "x"});
+  EXPECT_THAT(no_job.text, HasSubstr("no job 7"));
+  EXPECT_EQ(no_job.code, 2);
+  EXPECT_EQ(client().Get(1)->state, client::JobState::kRunning);
+  Run({"cancel", "1"});
+  const Failure no_weights = Fails({"--address", cluster().address(), "predict", "1", "x"});
+  EXPECT_THAT(no_weights.text, HasSubstr("left no weights"));
+}
+
+}  // namespace
+}  // namespace meshwright::testing

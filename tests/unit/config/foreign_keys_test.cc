@@ -1,0 +1,56 @@
+#include "config/foreign_keys.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "config/config_keys.h"
+#include "config/job_config.h"
+
+namespace meshwright::config {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string Error(const std::string& setting) {
+  ConfigSource source;
+  source.overrides = {setting};
+  source.environment_names.clear();
+  const auto config = ParseJobConfig(source);
+  return config ? "" : config.error().message();
+}
+
+TEST(ForeignKeyHint, TorchTitansCommonestKeysDoNotLeadAstray) {
+  EXPECT_THAT(Error("checkpoint.interval=10"),
+              AllOf(HasSubstr("unknown key 'interval' in [checkpoint]"), HasSubstr("not here yet"),
+                    Not(HasSubstr("belongs to"))));
+  EXPECT_THAT(Error("checkpoint.enable=true"),
+              AllOf(HasSubstr("checkpoint.last_save"), Not(HasSubstr("belongs to"))));
+  EXPECT_THAT(Error("parallelism.data_parallel_shard_degree=2"), HasSubstr("zero_stage"));
+  EXPECT_THAT(Error("profiling.enable_profiling=true"), HasSubstr("there is no profiler yet"));
+}
+
+TEST(ForeignKeyHint, SynonymsOfOthersNameTheKeyThatIsMeant) {
+  EXPECT_THAT(Error("optimizer.learning_rate=1"), HasSubstr("write optimizer.lr"));
+  EXPECT_THAT(Error("training.gradient_accumulation_steps=4"),
+              HasSubstr("parallelism.pipeline_parallel_microbatches"));
+  EXPECT_THAT(Error("training.per_device_train_batch_size=4"),
+              HasSubstr("training.local_batch_size"));
+  EXPECT_THAT(Error("training.BF16=true"), HasSubstr("training.dtype = \"bfloat16\""));
+}
+
+TEST(ForeignKeyHint, NamesOneSectionOrNone) {
+  EXPECT_THAT(Error("model.momentum=1"), HasSubstr("it belongs to [optimizer]"));
+  EXPECT_THAT(Error("training.name=1"), Not(HasSubstr("belongs to"))) << "three sections have it";
+}
+
+TEST(ForeignKeyHint, NoKeyOfOursIsForeign) {
+  for (const ConfigKey& key : ConfigKeys()) {
+    EXPECT_EQ(ForeignKeyHint(key.section, key.name), "") << key.section << "." << key.name;
+  }
+  for (const std::string& section : SectionNames()) EXPECT_EQ(ForeignKeyHint(section, ""), "");
+}
+
+}  // namespace
+}  // namespace meshwright::config

@@ -1,0 +1,65 @@
+#include "report/plan_svg.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "report/plan_figures.h"
+#include "tests/unit/report/planned_job.h"
+
+namespace meshwright::report {
+namespace {
+
+using ::testing::HasSubstr;
+
+int CountOf(std::string_view text, std::string_view what) {
+  int count = 0;
+  for (size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+TEST(PlanSvg, DrawsEveryRunMessageAndTheLargestWeights) {
+  const mesh::Topology topology = mesh::Topology::Local(2);
+  const auto two = PlanSmallJob(
+      {"parallelism.pipeline_parallel_degree=2", "parallelism.pipeline_parallel_microbatches=4"},
+      topology);
+  ASSERT_TRUE(two.has_value()) << two.error();
+  const std::string svg = PlanSvg(two->plan(), two->forecast, topology);
+  EXPECT_TRUE(svg.starts_with("<svg xmlns=")) << svg.substr(0, 100);
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+  EXPECT_EQ(CountOf(svg, "<title>"), static_cast<int>(two->forecast.simulation.spans.size()));
+  int sends = 0;
+  for (const ir::Program& program : two->plan().Main()) {
+    for (const ir::Instruction& instruction : program.instructions) {
+      sends += instruction.op == ir::Opcode::kSend ? 1 : 0;
+    }
+  }
+  EXPECT_GT(sends, 0);
+  EXPECT_EQ(CountOf(svg, "<line "), sends);
+  EXPECT_EQ(CountOf(svg, "<path "), 2) << "memory of each stage";
+  EXPECT_THAT(svg, HasSubstr(">s1 device 1</text>"));
+  const PlanFigures figures = FiguresOf(*two);
+  EXPECT_THAT(svg, HasSubstr(">step " + FormatDuration(figures.step_s)));
+  EXPECT_THAT(svg, HasSubstr(FormatBytes(figures.memory_bytes) + " allocated at most"))
+      << "the same numbers as in tables";
+  EXPECT_THAT(svg, HasSubstr("transformer.wte.weight: f32[256,64]"));
+  EXPECT_EQ(CountOf(svg, "<g "), CountOf(svg, "</g>"));
+}
+
+TEST(PlanSvg, OfManyDevicesHasARowPerStage) {
+  const mesh::Topology topology = mesh::Topology::Local(64);
+  const auto many = PlanSmallJob(
+      {"parallelism.data_parallel_replicate_degree=8", "parallelism.tensor_parallel_degree=4",
+       "parallelism.pipeline_parallel_degree=2"},
+      topology);
+  ASSERT_TRUE(many.has_value()) << many.error();
+  const std::string svg = PlanSvg(many->plan(), many->forecast, topology);
+  EXPECT_THAT(svg, HasSubstr(">s0 device 0</text>"));
+  EXPECT_THAT(svg, HasSubstr(">s1 device 32</text>"));
+  EXPECT_EQ(CountOf(svg, ">s0 device 1</text>"), 0);
+}
+
+}  // namespace
+}  // namespace meshwright::report

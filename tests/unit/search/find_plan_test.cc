@@ -1,0 +1,172 @@
+// From a layout to its plan: what is passed over, what a cluster must have, what pins leave open.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "mesh/device_profile.h"
+#include "planner/forecast.h"
+#include "planner/layout.h"
+#include "search/find_layout.h"
+#include "search/first_plan.h"
+#include "search/least_memory.h"
+#include "tests/scale.h"
+#include "tests/still_clock.h"
+#include "tests/unit/search/search_testing.h"
+
+namespace meshwright::search {
+namespace {
+
+using planner::Layout;
+using planner::Plan;
+
+// Layouts with as many replicas as their place in the list, from one.
+std::vector<LayoutCost> Layouts(int count) {
+  std::vector<LayoutCost> layouts(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) layouts[static_cast<size_t>(i)].layout.data = i + 1;
+  return layouts;
+}
+
+Result<Plan> PlanWithNote(const Layout& layout) {
+  Plan plan;
+  plan.layout = layout;
+  plan.notes = {"own"};
+  return plan;
+}
+
+TEST(FirstThatHasAPlan, PassesOverWhatTheVerifierRejectsAndSaysSo) {
+  const auto first = FirstThatHasAPlan(Layouts(4), [](const Layout& layout) -> Result<Plan> {
+    if (layout.data == 1) return Fail(Internal("programs that the verifier rejects"));
+    if (layout.data == 2) return Fail(ResourceExhausted("too large"));
+    return PlanWithNote(layout);
+  });
+  ASSERT_TRUE(first.has_value()) << first.error();
+  EXPECT_EQ(first->index, 2u);
+  EXPECT_EQ(first->plan.layout.data, 3);
+  ASSERT_EQ(first->plan.notes.size(), 2u);
+  EXPECT_EQ(first->plan.notes[1],
+            Layouts(1)[0].layout.ToString() + " is left out, programs that the verifier rejects");
+}
+
+TEST(FirstThatHasAPlan, WithoutOneSaysWhatIsMostToThePoint) {
+  const auto code_of = [](StatusCode of_first, StatusCode of_second) {
+    const auto first = FirstThatHasAPlan(Layouts(2), [&](const Layout& layout) -> Result<Plan> {
+      return Fail(Status(layout.data == 1 ? of_first : of_second, "no"));
+    });
+    return first.error().code();
+  };
+  EXPECT_EQ(code_of(StatusCode::kInternal, StatusCode::kInternal), StatusCode::kInternal);
+  EXPECT_EQ(code_of(StatusCode::kInternal, StatusCode::kResourceExhausted),
+            StatusCode::kResourceExhausted);
+  EXPECT_EQ(code_of(StatusCode::kResourceExhausted, StatusCode::kInternal),
+            StatusCode::kResourceExhausted);
+  EXPECT_EQ(code_of(StatusCode::kInvalidArgument, StatusCode::kInternal),
+            StatusCode::kInvalidArgument);
+}
+
+mesh::Topology Gpus(int count, int64_t memory_bytes = 0) {
+  mesh::Topology topology = mesh::Topology::Local(count);
+  for (mesh::Device& device : topology.devices) {
+    device.profile = mesh::KnownDeviceProfiles().at("a100-80g");
+    device.memory_bytes = memory_bytes;
+  }
+  return topology;
+}
+
+Layout LayoutOf(int64_t data, int64_t tensor, int64_t pipeline, int64_t zero) {
+  Layout layout;
+  layout.data = data;
+  layout.tensor = tensor;
+  layout.pipeline = pipeline;
+  layout.microbatches = pipeline;
+  layout.zero = zero;
+  return layout;
+}
+
+int64_t AllBytes(const Plan& plan) {
+  return std::accumulate(
+      plan.memory.begin(), plan.memory.end(), int64_t{0},
+      [](int64_t sum, const planner::DeviceMemory& memory) { return sum + memory.total_bytes; });
+}
+
+TEST(LeastMemory, IsBelowWhatEveryLayoutTakes) {
+  const Layout layouts[] = {LayoutOf(1, 1, 1, 0), LayoutOf(4, 1, 1, 3), LayoutOf(4, 1, 1, 1),
+                            LayoutOf(1, 4, 1, 0), LayoutOf(2, 2, 1, 2), LayoutOf(1, 1, 4, 0)};
+  for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kBF16}) {
+    for (const Layout& layout : layouts) {
+      ir::JobRequest job = SmallGpt2Job(4);
+      job.train.compute_dtype = dtype;
+      const int64_t least_of_any = LeastStateBytes(job);
+      planner::PinDegrees(layout, job.parallel);
+      const auto plan = planner::MakePlanOf(job, mesh::Topology::Local(4), layout);
+      ASSERT_TRUE(plan.has_value()) << layout.ToString() << ": " << plan.error();
+      EXPECT_LE(LeastStateBytes(job), AllBytes(*plan)) << layout.ToString();
+      EXPECT_LE(least_of_any, LeastStateBytes(job));
+    }
+  }
+}
+
+TEST(LeastMemory, CountsWeightsGradientsAndTwoStatesOfAdam) {
+  ir::JobRequest job = SmallGpt2Job(2);
+  int64_t elements = 0;
+  const ir::Graph& loss = job.main().graph;
+  for (const NodeId id : loss.NodesOf(ir::Op::kParam)) {
+    elements += loss.type(loss.node(id).outputs[0]).elements();
+  }
+  job.parallel = ir::OpenParallel();
+  EXPECT_EQ(LeastStateBytes(job), 16 * elements);
+  job.optimizer.name = "sgd";
+  EXPECT_EQ(LeastStateBytes(job), 12 * elements);
+  job.train.compute_dtype = ir::DType::kBF16;
+  EXPECT_EQ(LeastStateBytes(job), 10 * elements);
+  job.parallel.data = 4;
+  job.parallel.zero = 0;
+  EXPECT_EQ(LeastStateBytes(job), 40 * elements);
+}
+
+TEST(FindPlan, RefusesAtOnceWhatNoLayoutFitsAndSaysHowManyDevicesDo) {
+  ir::JobRequest job = SmallGpt2Job(2);
+  job.parallel = ir::OpenParallel();
+  const int64_t third = LeastStateBytes(job) / 6 + 1;
+  FindOptions options;
+  options.progress = [](const FindProgress&) -> bool {
+    ADD_FAILURE() << "a search was begun";
+    return true;
+  };
+  const auto found = FindPlan(job, Gpus(2, third), options, kStill);
+  ASSERT_FALSE(found.has_value());
+  EXPECT_EQ(found.error().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(found.error().message().find("needs at least 6 devices of this memory"),
+            std::string::npos)
+      << found.error();
+  EXPECT_TRUE(CheckLeastMemory(job, Gpus(6, third)).ok());
+  EXPECT_TRUE(CheckLeastMemory(job, Gpus(2, 0)).ok()) << "unknown memory is enough";
+}
+
+// The layers of a pinned layout are those that the search gives it, and so is its time.
+TEST(FindPlan, PinnedDegreesHaveTheLayersThatTheSearchFinds) {
+  if (kSanitizedBuild) GTEST_SKIP() << "searches layouts: left to the plain build";
+  for (const std::string schedule : {"1f1b", "zb-v"}) {
+    ir::JobRequest job = SmallGpt2Job(12);
+    job.parallel = ir::OpenParallel();
+    job.parallel.data = 1;
+    job.parallel.tensor = 1;
+    job.parallel.pipeline = 4;
+    job.parallel.microbatches = 8;
+    job.parallel.schedule = schedule;
+    job.parallel.sequence_parallel = false;
+    const auto searched = FindPlan(job, Gpus(4), {}, kStill);
+    ASSERT_TRUE(searched.has_value()) << searched.error();
+    job.parallel.zero = 0;
+    ASSERT_FALSE(LeavesOpen(job.parallel));
+    const auto pinned = FindPlan(job, Gpus(4), {}, kStill);
+    ASSERT_TRUE(pinned.has_value()) << pinned.error();
+    EXPECT_EQ(pinned->plan.layout.ToString(), searched->plan.layout.ToString());
+    EXPECT_FALSE(pinned->plan.layout.part_layers.empty());
+    EXPECT_TRUE(pinned->found.best.empty()) << "nothing was chosen";
+  }
+}
+
+}  // namespace
+}  // namespace meshwright::search
