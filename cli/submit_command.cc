@@ -45,7 +45,7 @@ Status CheckStartingWeights(const InputFiles& files, const WeightsFile& weights,
       .WithContext(files.weights.key);
 }
 
-void PrintNotes(const std::vector<std::string>& notes) {
+void PrintEach(const std::vector<std::string>& notes) {
   for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
 }
 
@@ -59,12 +59,12 @@ Status SendFiles(Client& client, const SubmitArgs& args, const InputFiles& files
     options.roots.push_back(std::move(root));
   }
   MW_ASSIGN_OR_RETURN(client::SentData data, client::SendData(client, {files.dataset}, options));
-  PrintNotes(data.notes);
+  PrintEach(data.notes);
   request.data = std::move(data.spec);
   if (weights.path().empty()) return OkStatus();
   options.upload = options.upload || weights.is_temporary();
   MW_ASSIGN_OR_RETURN(client::SentFile sent, client::SendFile(client, weights.path(), options));
-  PrintNotes(sent.notes);
+  PrintEach(sent.notes);
   request.init_weights = std::move(sent.file);
   request.init_weights.blob.name = files.weights.path;
   return OkStatus();

@@ -119,8 +119,8 @@ class BackwardPass {
     for (ValueId id : node.inputs) asked.push_back(depends_[At(id)]);
     const auto made = GradientOf(builder_, node, grads, asked);
     if (!made) {
-      return made.error().WithContext(fmt::format("graph \"{}\", node {} {}", loss_.name,
-                                                  &node - loss_.nodes.data(), OpName(node.op)));
+      return made.error().WithContext(
+          fmt::format("graph \"{}\", {}", builder_.graph().name, OpName(node.op)));
     }
     const std::vector<ValueId>& inputs = *made;
     // Nodes are visited last to first, so operands are too: Gradient() reverses the terms into use

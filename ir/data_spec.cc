@@ -90,8 +90,8 @@ Status CheckStream(const DataStream& stream) {
         "stream name '{}' is empty or has spaces, slashes, colons or quotes", stream.name));
   }
   if (!(stream.validation_fraction >= 0 && stream.validation_fraction <= 0.5)) {
-    return InvalidArgument(fmt::format("data.validation_fraction is {}; it must be in [0, 0.5]",
-                                       stream.validation_fraction));
+    return InvalidField("data.validation_fraction",
+                        fmt::format("is {}; it must be in [0, 0.5]", stream.validation_fraction));
   }
   const bool tokens = stream.kind == DataKind::kTokens;
   if (stream.fields.empty() ||
@@ -150,8 +150,8 @@ Result<std::vector<DataStream>> StreamsOf(const DataSpec& data) {
   } else if (data.format == "uint32") {
     element = Element::kU32;
   } else if (data.format != "bytes") {
-    return Fail(InvalidArgument(
-        fmt::format("data.format is '{}'; known: bytes, uint16, uint32", data.format)));
+    return Fail(InvalidField("data.format",
+                             fmt::format("is '{}'; known: bytes, uint16, uint32", data.format)));
   }
   DataStream stream;
   stream.files = {{.blob = data.blob}};

@@ -312,6 +312,13 @@ Status CheckProgram(const JobRequest& job, const JobProgram& program) {
   MW_TRY(CheckInputs(program));
   MW_TRY(CheckFeeds(job, program));
   MW_TRY(CheckState(job, program));
+  for (const NamedValue& output : program.graph.outputs) {
+    if (!output.name.starts_with("grad/") && !output.name.starts_with("update/")) continue;
+    return InvalidArgument(
+        fmt::format("output \"{}\": names that begin with \"grad/\" or \"update/\" are the "
+                    "planner's; rename it",
+                    output.name));
+  }
   if (!program.trained) return OkStatus();
   MW_TRY(VerifyLossGraph(program.graph));
   return CheckLossOutputs(program.graph);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "ir/builder.h"
 #include "ir/rewrite.h"
@@ -523,25 +522,18 @@ class Partitioner {
     const int stage = stages_.last_stage();
     for (const ir::NamedValue& output : graph_.outputs) {
       if (!IsReport(output)) continue;
-      const std::vector<Version>& versions = Versions(stage, output.value);
-      if (versions.empty())
-        return Internal(
-            fmt::format("report \"{}\" is not computed in the last stage", output.name));
+      if (Versions(stage, output.value).empty()) {
+        return Internal(fmt::format("\"{}\" is not computed in the last stage", output.name));
+      }
       const PieceKey key{stage, Phase::kUpdate, FirstRound(output.value, stage)};
-      const bool scalar = graph_.type(output.value).rank() == 0;
-      const Sharding form = scalar ? Sharding::Replicated(0) : OutputSharding(stage, output.value);
+      const auto index = static_cast<size_t>(output.value.value());
+      const Sharding form = WithoutPartials(StrategiesOf(stage).values[index]);
       MW_TRY(Get(key, output.value, form));
       MW_ASSIGN_OR_RETURN(const TensorIndex tensor, ExportFor(key, output.value, form));
+      const bool scalar = graph_.type(output.value).rank() == 0;
       (scalar ? result_.reports : result_.outputs).push_back({output.name, tensor});
     }
     return OkStatus();
-  }
-
-  // As it is made, with sums done.
-  Sharding OutputSharding(int stage, ValueId value) const {
-    Sharding sharding = StrategiesOf(stage).values[static_cast<size_t>(value.value())];
-    sharding.partial.clear();
-    return sharding;
   }
 
   // Accumulators start a step at zero.

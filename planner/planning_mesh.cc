@@ -74,6 +74,11 @@ std::optional<Sharding> FormFor(const Strategies& strategies, ValueId value, ir:
   return form;
 }
 
+Sharding WithoutPartials(Sharding sharding) {
+  sharding.partial.clear();
+  return sharding;
+}
+
 Sharding WithoutAxis(Sharding sharding, const std::string& axis) {
   for (mesh::AxisList& dim : sharding.dims) std::erase(dim, axis);
   sharding.partial.erase(axis);

@@ -85,6 +85,9 @@ Result<Strategies> ChooseStrategies(const ir::Graph& step_graph, const StageAssi
 std::optional<mesh::Sharding> FormFor(const Strategies& strategies, ValueId value, ir::Phase phase,
                                       const mesh::Sharding& have);
 
+// The sharding of the same value once it is summed.
+mesh::Sharding WithoutPartials(mesh::Sharding sharding);
+
 // A value's sharding as seen by update nodes: microbatches have been summed into the accumulator.
 mesh::Sharding WithoutAxis(mesh::Sharding sharding, const std::string& axis);
 
