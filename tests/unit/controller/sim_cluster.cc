@@ -286,6 +286,18 @@ void SimCluster::Plan(const StartPlan& start) {
   queue.push_back(PlanFinished{start.job, start.attempt, std::move(result), plan_misfit});
 }
 
+void SimCluster::Carry(Send& send) {
+  if (const auto* load = std::get_if<proto::LoadMesh>(&send.message.body)) {
+    const uint64_t gen = load->mesh_gen.value();
+    EXPECT_GT(ReadMemoryDisk(*disk_).next_mesh_gen, gen) << "told before it was written";
+    const auto [it, fresh] = gen_job_.emplace(gen, load->job.value());
+    EXPECT_TRUE(fresh || it->second == load->job.value()) << "generation used twice";
+  }
+  if (BySession(send.session) != nullptr) {
+    down_[send.session.value()].push_back(std::move(send.message));
+  }
+}
+
 void SimCluster::Execute(Effects effects) {
   std::set<int64_t> dropped;
   std::vector<WriteFailed> failures;
@@ -300,18 +312,7 @@ void SimCluster::Execute(Effects effects) {
               dropped.insert(persist.job.value());
               failures.push_back(WriteFailed{persist.job, persist.call, status});
             },
-            [&](Send& send) {
-              if (const auto* load = std::get_if<proto::LoadMesh>(&send.message.body)) {
-                const uint64_t gen = load->mesh_gen.value();
-                EXPECT_GT(ReadMemoryDisk(*disk_).next_mesh_gen, gen)
-                    << "told before it was written";
-                const auto [it, fresh] = gen_job_.emplace(gen, load->job.value());
-                EXPECT_TRUE(fresh || it->second == load->job.value()) << "generation used twice";
-              }
-              if (BySession(send.session) != nullptr) {
-                down_[send.session.value()].push_back(std::move(send.message));
-              }
-            },
+            [&](Send& send) { Carry(send); },
             [&](CloseSession& close) {
               if (SimWorker* worker = BySession(close.session)) {
                 refused_[worker->name] = close.reason;

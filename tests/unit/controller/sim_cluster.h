@@ -118,6 +118,7 @@ class SimCluster {
 
  private:
   void Plan(const StartPlan& start);
+  void Carry(Send& send);
   void Execute(Effects effects);
   void Run(const Event& event);
   std::string InvitationOf(const SimWorker& worker) const;
