@@ -163,12 +163,15 @@ TEST(ValidateJob, RefusesOpsWithoutGradientBetweenParamsAndLoss) {
   Builder b(job.main().graph);
   b.SetLayer(1);
   const ValueId x = job.main().graph.node(job.main().graph.NodesOf(Op::kSilu)[0]).outputs[0];
-  const ValueId spread = b.AddOne(Op::kSumSquares, {b.AddOne(Op::kLogSumExp, {x})});
-  b.SetOutput("loss_sum", b.AddOne(Op::kAdd, {job.main().graph.Output("loss_sum"), spread}));
+  const ValueId labels =
+      job.main().graph.node(job.main().graph.NodesOf(Op::kCrossEntropy)[0]).inputs[1];
+  const ValueId table = b.AddOne(Op::kConstant, {}, {{"value", 0.1}}, {F32({11, 8})});
+  const ValueId head = b.AddOne(Op::kHeadLoss, {x, table, labels}, {{"block_tokens", 4}});
+  b.SetOutput("loss_sum", b.AddOne(Op::kAdd, {job.main().graph.Output("loss_sum"), head}));
   auto graph = b.Finish();
   ASSERT_TRUE(graph.has_value()) << graph.error();
   job.SetLoss(*std::move(graph));
-  ExpectRefused(job, {"loss graph \"loss\", node 10 logsumexp", "has no gradient"});
+  ExpectRefused(job, {"loss graph \"loss\", node 11 head_loss", "has no gradient"});
 }
 
 TEST(ValidateJob, RefusesACountThatDependsOnParams) {
