@@ -51,13 +51,19 @@ constexpr double UniformFromBits(uint32_t bits) { return (bits >> 8) * 0x1.0p-24
 
 // Standard normal number of element `index`: Box-Muller makes those of elements 2q and 2q+1 from
 // words 2(q%2) and 2(q%2)+1 of block q/2.
-inline double PhiloxNormal(uint64_t seed, uint64_t stream, uint64_t index) {
-  const PhiloxBlock block = Philox(PhiloxKey(seed, stream), index >> 2, ~uint64_t{0});
+inline double PhiloxNormal(uint64_t seed, uint64_t stream, uint64_t step, uint64_t index) {
+  const PhiloxBlock block = Philox(PhiloxKey(seed, stream), index >> 2, step);
   const size_t word = index & 2;
   const double u1 = (static_cast<double>(block[word]) + 1.0) * 0x1.0p-32;  // (0, 1]
   const double u2 = static_cast<double>(block[word + 1]) * 0x1.0p-32;
   const double angle = 6.283185307179586476925286766559 * u2;
   return std::sqrt(-2.0 * std::log(u1)) * ((index & 1) == 0 ? std::cos(angle) : std::sin(angle));
+}
+
+// The same for what has no step: initial values.
+inline constexpr uint64_t kNoStep = ~uint64_t{0};
+inline double PhiloxNormal(uint64_t seed, uint64_t stream, uint64_t index) {
+  return PhiloxNormal(seed, stream, kNoStep, index);
 }
 
 // Stream number of a name: FNV-1a, 64 bit.

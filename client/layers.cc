@@ -88,43 +88,12 @@ ValueId Builder::Dropout(ValueId x, double rate, const std::string& name) {
   return AddOne(Op::kDropout, {x}, {{"rate", rate}, {"name", name}});
 }
 
-ValueId Builder::AddTo(ValueId x, ValueId y) { return AddOne(Op::kAdd, {x, y}); }
-ValueId Builder::MulBy(ValueId x, ValueId y) { return AddOne(Op::kMul, {x, y}); }
-ValueId Builder::Sub(ValueId x, ValueId y) { return AddOne(Op::kSub, {x, y}); }
-ValueId Builder::Scale(ValueId x, double factor) {
-  return AddOne(Op::kScale, {x}, {{"factor", factor}});
-}
-ValueId Builder::Gelu(ValueId x) { return AddOne(Op::kGelu, {x}); }
-ValueId Builder::Silu(ValueId x) { return AddOne(Op::kSilu, {x}); }
-
-ValueId Builder::Einsum(const std::string& equation, ValueId a, ValueId b) {
-  return AddOne(Op::kEinsum, {a, b}, {{"equation", equation}});
-}
-
-ValueId Builder::Slice(ValueId x, int dim, int64_t start, int64_t size) {
-  return AddOne(Op::kSlice, {x},
-                {{"dim", static_cast<int64_t>(dim)}, {"start", start}, {"size", size}});
-}
-
-ValueId Builder::Reshape(ValueId x, Dims dims) {
-  const ir::DType dtype = Usable(x) ? type(x).dtype : dtype_;
-  return AddOne(Op::kReshape, {x}, {}, {TensorType{dtype, std::move(dims)}});
-}
-
-ValueId Builder::Transpose(ValueId x, std::vector<int64_t> perm) {
-  return AddOne(Op::kTranspose, {x}, {{"perm", std::move(perm)}});
-}
-
-ValueId Builder::ReduceSum(ValueId x, std::vector<int64_t> dims) {
-  return AddOne(Op::kReduceSum, {x}, {{"dims", std::move(dims)}});
-}
-
 ValueId Builder::Rotary(ValueId x, double base) {
   return AddOne(Op::kRotary, {x}, {{"base", base}, {"inverse", int64_t{0}}});
 }
 
-ir::Attrs Builder::AttentionAttrs(const AttentionDropout& dropout) {
-  ir::Attrs attrs = {{"causal", int64_t{1}}};
+ir::Attrs Builder::AttentionAttrs(const AttentionDropout& dropout, bool causal) {
+  ir::Attrs attrs = {{"causal", causal ? int64_t{1} : int64_t{0}}};
   if (dropout.rate != 0) {
     ClaimName(dropout.name);
     attrs.Set("dropout", dropout.rate);
@@ -139,15 +108,27 @@ ValueId Builder::Segments(ValueId tokens, int64_t separator) {
 
 ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionDropout& dropout,
                            ValueId segments) {
+  AttentionOptions options;
+  options.dropout = dropout;
+  options.segments = segments;
+  return Attention(q, k, v, options);
+}
+
+ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionOptions& options) {
+  const Dims of_q = dims(q);
+  const Dims of_k = dims(k);
+  const bool one_length = of_q.size() == 4 && of_k.size() == 4 && of_q[1] == of_k[1];
+  if (options.bias.valid() || !one_length) return ScoredAttention(q, k, v, options);
   std::vector<ValueId> operands = {q, k, v};
-  if (segments.valid()) operands.push_back(segments);
-  return AddOne(Op::kAttention, std::move(operands), AttentionAttrs(dropout));
+  if (options.segments.valid()) operands.push_back(options.segments);
+  return AddOne(Op::kAttention, std::move(operands),
+                AttentionAttrs(options.dropout, options.causal));
 }
 
 ValueId Builder::AttentionQkv(ValueId qkv, const AttentionDropout& dropout, ValueId segments) {
   std::vector<ValueId> operands = {qkv};
   if (segments.valid()) operands.push_back(segments);
-  return AddOne(Op::kAttentionQkv, std::move(operands), AttentionAttrs(dropout));
+  return AddOne(Op::kAttentionQkv, std::move(operands), AttentionAttrs(dropout, true));
 }
 
 Loss Builder::CrossEntropy(ValueId logits, ValueId labels, int64_t ignore_index) {

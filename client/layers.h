@@ -44,6 +44,27 @@ struct AttentionDropout {
   std::string name = {};  // seeds the mask, unique in the graph; needed when rate > 0
 };
 
+// How queries see keys.
+struct AttentionOptions {
+  bool causal = true;  // a query sees the keys up to its own position
+  // Added to the scaled scores: [b or 1, h or 1, s_q, s_k] in the type of q; invalid: none. It is
+  // differentiated, too.
+  ValueId bias = {};
+  AttentionDropout dropout = {};
+  ValueId segments = {};  // i32[b, s]: tokens see those of their own segment only; invalid: one
+};
+
+// Windows over images [b, height, width, channels].
+struct WindowOptions {
+  std::vector<int64_t> strides = {1, 1};
+  std::vector<int64_t> padding = {0, 0, 0, 0};  // top, left, bottom, right
+};
+
+struct TopValues {
+  ValueId values;  // [..., k], largest first
+  ValueId ids;     // i32[..., k], their places in the last dim
+};
+
 // What a loss function returns: the sum over the tokens that count, and how many they are. The
 // trained objective is the quotient over the global batch, however it is split.
 struct Loss {
@@ -73,19 +94,103 @@ class Builder : public ir::Builder {
   // x unchanged when rate is 0. `name` seeds the mask and is unique in the graph.
   ValueId Dropout(ValueId x, double rate, const std::string& name);
 
-  // Formulas. AddTo and MulBy accept a second operand whose shape is a suffix of the first's (a
-  // bias).
+  // Formulas of two values. Shapes are fitted as in NumPy: they are compared from the last dim on,
+  // and a dim of 1, or one that is missing, repeats. One float type, or i32 for sums, products, the
+  // larger, the smaller and comparisons.
   ValueId AddTo(ValueId x, ValueId y);
   ValueId MulBy(ValueId x, ValueId y);
   ValueId Sub(ValueId x, ValueId y);
+  ValueId Div(ValueId x, ValueId y);
+  ValueId Pow(ValueId x, ValueId y);
+  ValueId Maximum(ValueId x, ValueId y);
+  ValueId Minimum(ValueId x, ValueId y);
+  // Comparisons: -> bool.
+  ValueId Equal(ValueId x, ValueId y);
+  ValueId NotEqual(ValueId x, ValueId y);
+  ValueId Less(ValueId x, ValueId y);
+  ValueId LessEqual(ValueId x, ValueId y);
+  ValueId Greater(ValueId x, ValueId y);
+  ValueId GreaterEqual(ValueId x, ValueId y);
+  // Of bool.
+  ValueId And(ValueId x, ValueId y);
+  ValueId Or(ValueId x, ValueId y);
+  ValueId Not(ValueId x);
+  // x where `condition` (bool), else y; of any type.
+  ValueId Where(ValueId condition, ValueId x, ValueId y);
+
+  // Formulas of one value.
   ValueId Scale(ValueId x, double factor);
-  ValueId Gelu(ValueId x);
+  ValueId Shift(ValueId x, double value);  // x + value
+  ValueId Neg(ValueId x);
+  ValueId Abs(ValueId x);
+  ValueId Sign(ValueId x);  // 0 of 0; no gradient passes
+  ValueId Exp(ValueId x);
+  ValueId Log(ValueId x);
+  ValueId Sqrt(ValueId x);
+  ValueId Rsqrt(ValueId x);
+  ValueId Square(ValueId x);
+  ValueId Erf(ValueId x);
+  ValueId Relu(ValueId x);
+  ValueId Tanh(ValueId x);
+  ValueId Sigmoid(ValueId x);
+  ValueId Softplus(ValueId x);
+  ValueId Gelu(ValueId x);     // the tanh form
+  ValueId GeluErf(ValueId x);  // the exact one
   ValueId Silu(ValueId x);
+  ValueId Cast(ValueId x, ir::DType to);
+  // x as a constant: gradients do not pass.
+  ValueId StopGradient(ValueId x);
+  // A tensor of the model's float type filled with `value`.
+  ValueId Fill(Dims dims, double value);
+
+  // Structure. A negative dim counts from the end.
   ValueId Einsum(const std::string& equation, ValueId a, ValueId b);
   ValueId Slice(ValueId x, int dim, int64_t start, int64_t size);
+  ValueId Pad(ValueId x, int dim, int64_t before, int64_t after);  // zeros around
+  ValueId Concat(std::vector<ValueId> parts, int dim);
   ValueId Reshape(ValueId x, Dims dims);
   ValueId Transpose(ValueId x, std::vector<int64_t> perm);
-  ValueId ReduceSum(ValueId x, std::vector<int64_t> dims);
+  ValueId BroadcastTo(ValueId x, Dims dims);  // as NumPy does
+
+  // Reductions over `dims`, which go, or stay as 1 when `keep_dims`.
+  ValueId ReduceSum(ValueId x, std::vector<int64_t> dims, bool keep_dims = false);
+  ValueId ReduceMean(ValueId x, std::vector<int64_t> dims, bool keep_dims = false);
+  ValueId ReduceMax(ValueId x, std::vector<int64_t> dims, bool keep_dims = false);
+  ValueId ReduceMin(ValueId x, std::vector<int64_t> dims, bool keep_dims = false);
+
+  // Over the last dim.
+  ValueId Softmax(ValueId x);
+  ValueId LogSoftmax(ValueId x);
+  ValueId LogSumExp(ValueId x);  // [..., v] -> [...]
+
+  // Choice.
+  TopValues TopK(ValueId x, int64_t k);  // of the last dim; equal ones by their place
+  ValueId ArgMax(ValueId x, int dim);    // i32, without `dim`; the first of equal ones
+  // The elements of x at ids (i32) along `dim`; else ids has x's shape.
+  ValueId Gather(ValueId x, ValueId ids, int dim);
+  ValueId OneHot(ValueId ids, int64_t size);  // i32[...] -> [..., size] of the model's float type
+  ValueId Iota(int64_t count);                // i32[count]: 0, 1, 2, ...
+
+  // Numbers in the shape of x that are new in every step and the same on every layout. `name` seeds
+  // them and is unique in the graph.
+  ValueId Uniform(ValueId x, const std::string& name);  // in [0, 1)
+  ValueId Normal(ValueId x, const std::string& name);
+  ValueId Bernoulli(ValueId probability, const std::string& name);  // bool
+  ValueId Categorical(ValueId logits, const std::string& name);     // [..., v] -> i32[...]
+
+  // Images [b, height, width, channels].
+  // -> [b, h', w', out]; weight [height, width, channels, out], bias [out].
+  ValueId Conv2d(ValueId x, const std::string& name, std::vector<int64_t> window, int64_t out,
+                 const WindowOptions& options = {}, const LinearOptions& weights = {});
+  ValueId MaxPool(ValueId x, std::vector<int64_t> window, const WindowOptions& options = {});
+  // Padding counts as zeros.
+  ValueId AvgPool(ValueId x, std::vector<int64_t> window, const WindowOptions& options = {});
+
+  // The gradients of the scalar `loss` with respect to values of the graph, which become part of
+  // it: a loss of what they lead to can be trained. Attention that is one op, convolution and fused
+  // ops cannot be differentiated twice.
+  std::vector<ValueId> Grad(ValueId loss, const std::vector<ValueId>& wrt);
+
   // Rotary positions on [b,s,h,e], pairs (i, i + e/2).
   ValueId Rotary(ValueId x, double base = 10000);
   // i32[..., s]: the number of the document of each token, when `separator` ends documents.
@@ -94,6 +199,11 @@ class Builder : public ir::Builder {
   // probabilities. With segments [b,s] tokens attend to those of their own segment only.
   ValueId Attention(ValueId q, ValueId k, ValueId v, const AttentionDropout& dropout = {},
                     ValueId segments = {});
+  // The same, causal or not, with a bias, and between sequences of two lengths: k and v
+  // [b,s_k,g,e]. One op where there is no bias and one length; else products around a softmax,
+  // which keep all scores [b, h, s_q, s_k] and can be differentiated twice. They know no segments
+  // and, between two lengths, no causal order.
+  ValueId Attention(ValueId q, ValueId k, ValueId v, const AttentionOptions& options);
   // The same for the three slices of one projection: qkv [b,s,3,h,e] -> [b,s,h,e].
   ValueId AttentionQkv(ValueId qkv, const AttentionDropout& dropout = {}, ValueId segments = {});
   // logits [..., v], labels i32[...]; labels equal to ignore_index do not count.
@@ -101,7 +211,13 @@ class Builder : public ir::Builder {
 
  private:
   bool Usable(ValueId x) const;
-  ir::Attrs AttentionAttrs(const AttentionDropout& dropout);
+  ir::Attrs AttentionAttrs(const AttentionDropout& dropout, bool causal);
+  ValueId ScoredAttention(ValueId q, ValueId k, ValueId v, const AttentionOptions& options);
+  ValueId Binary(ir::Op op, ValueId x, ValueId y);
+  ValueId Noise(ValueId x, const std::string& name, const char* kind);
+  // Dims counted from the front, increasing.
+  std::vector<int64_t> DimsFrom(ValueId x, std::vector<int64_t> dims) const;
+  ValueId Reduce(ir::Op op, ValueId x, std::vector<int64_t> dims, bool keep_dims);
 
   ir::DType dtype_;
   std::vector<std::string> names_;  // of params and dropouts

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "ir/elementwise.h"
 #include "ir/fused.h"
 
 namespace meshwright::compile {
@@ -46,6 +47,19 @@ bool MayMix(ir::DType a, ir::DType b) {
     return dtype == ir::DType::kF32 || dtype == ir::DType::kBF16;
   };
   return a == b || (in_f32(a) && in_f32(b));
+}
+
+// Chains compute with floats; what reads or makes other types stays a node of its own.
+bool IsOfFloats(const ir::Graph& graph, const Node& node) {
+  const auto is_float = [&](ValueId id) { return ir::IsFloating(graph.type(id).dtype); };
+  return std::all_of(node.inputs.begin(), node.inputs.end(), is_float) &&
+         std::all_of(node.outputs.begin(), node.outputs.end(), is_float);
+}
+
+// Whether operand 1 may repeat along operand 0.
+bool MayBeNarrow(const Node& node) {
+  const ir::ElementwiseRow* row = ir::ElementwiseRowOf(node.op);
+  return row != nullptr && row->operands == 2 && row->takes != ir::Takes::kScalar;
 }
 
 class GroupFinder {
@@ -100,9 +114,7 @@ class GroupFinder {
   // An elementwise node whose other operands are of its size, or narrow.
   bool FitsAlone(const Node& node) const {
     const int64_t elements = Elements(node.outputs[0]);
-    if (!ir::IsFloating(graph_.type(node.outputs[0]).dtype) || elements < kSmallestElements) {
-      return false;
-    }
+    if (!IsOfFloats(graph_, node) || elements < kSmallestElements) return false;
     const std::vector<int64_t> narrow = NarrowSizes(node, elements);
     return Elements(node.inputs[0]) == elements &&
            std::all_of(narrow.begin(), narrow.end(),
@@ -113,7 +125,7 @@ class GroupFinder {
   std::vector<int64_t> NarrowSizes(const Node& node, int64_t elements) const {
     std::vector<int64_t> sizes;
     if (node.op == Op::kReduceSum) sizes.push_back(Elements(node.outputs[0]));
-    if ((node.op == Op::kAdd || node.op == Op::kMul) && Elements(node.inputs[1]) != elements) {
+    if (MayBeNarrow(node) && Elements(node.inputs[1]) != elements) {
       sizes.push_back(Elements(node.inputs[1]));
     }
     return sizes;
@@ -148,6 +160,7 @@ class GroupFinder {
     const Node& node = graph_.nodes[n];
     const Node& first = graph_.nodes[group.members.front()];
     if (node.phase != first.phase || IsAccumulation(node)) return false;
+    if (!IsOfFloats(graph_, node)) return false;
     if (n - group.members.back() > kLongestWait || group.members.size() == ir::kMaxFusedSteps) {
       return false;
     }

@@ -18,73 +18,40 @@ struct Contribution {
   int layer = -1;
 };
 
-class Differentiator {
+// Walks nodes from the last to the first and appends the gradients of their operands. Each value's
+// gradient is the sum of what its users gave.
+class BackwardPass {
  public:
-  explicit Differentiator(const Graph& loss)
-      : loss_(loss),
-        builder_(loss),
-        terms_(loss.values.size()),
-        trained_(loss.values.size(), false) {}
+  // Where the appended nodes belong: to the node that they differentiate, or where the builder is.
+  enum class Place : uint8_t { kOfNode, kOfBuilder };
 
-  Result<Graph> Run() {
-    MW_TRY(CheckOutputs());
-    MarkTrained();
-    Seed();
-    std::vector<NamedValue> grads;
-    for (size_t i = loss_.nodes.size(); i-- > 0;) {
-      const Node& node = loss_.nodes[i];
-      if (node.op == Op::kParam) {
-        MW_ASSIGN_OR_RETURN(NamedValue grad, ParamGradient(node));
-        grads.push_back(std::move(grad));
-      } else {
-        MW_TRY(Visit(node));
-      }
+  // Nodes from `first_node` to the builder's last one, as it is now.
+  BackwardPass(Builder& builder, size_t first_node, std::span<const ValueId> wrt, Place place)
+      : builder_(builder),
+        first_node_(first_node),
+        nodes_(builder.graph().nodes.size()),
+        place_(place),
+        terms_(builder.graph().values.size()),
+        wanted_(builder.graph().values.size(), false),
+        depends_(builder.graph().values.size(), false) {
+    for (const ValueId id : wrt) {
+      wanted_[At(id)] = depends_[At(id)] = IsFloating(builder.type(id).dtype);
     }
-    std::reverse(grads.begin(), grads.end());
-    for (NamedValue& grad : grads) builder_.SetOutput(std::move(grad.name), grad.value);
-    return builder_.Finish();
+    MarkDependent();
   }
 
- private:
-  Status CheckOutputs() const {
-    for (const char* name : {"loss_sum", "count"}) {
-      const ValueId id = loss_.Output(name);
-      if (!id.valid()) {
-        return InvalidArgument(fmt::format("graph \"{}\" has no output \"{}\"", loss_.name, name));
-      }
-      const TensorType& type = loss_.type(id);
-      if (type.rank() != 0 || !IsFloating(type.dtype)) {
-        return InvalidArgument(
-            fmt::format("output \"{}\" of graph \"{}\" is {}, must be a floating point scalar",
-                        name, loss_.name, type.ToString()));
-      }
+  void Seed(ValueId value, ValueId gradient, int layer) {
+    if (depends_[At(value)]) terms_[At(value)].push_back({gradient, layer});
+  }
+
+  // From the last node to the first.
+  Status Run() {
+    for (size_t i = nodes_; i-- > first_node_;) {
+      // A copy: the builder's nodes move.
+      const Node node = builder_.graph().nodes[i];
+      MW_TRY(Visit(i, node));
     }
     return OkStatus();
-  }
-
-  // A value is trained when it is floating point and depends on a param. Only those get gradients.
-  void MarkTrained() {
-    for (const Node& node : loss_.nodes) {
-      const bool trained =
-          node.op == Op::kParam || std::any_of(node.inputs.begin(), node.inputs.end(),
-                                               [&](ValueId id) { return trained_[At(id)]; });
-      for (ValueId id : node.outputs) {
-        trained_[At(id)] = trained && IsFloating(loss_.type(id).dtype);
-      }
-    }
-  }
-
-  void Seed() {
-    const ValueId loss = loss_.Output("loss_sum");
-    const int layer = loss_.producer(loss).layer;
-    SetPlace(layer, Phase::kBackward);
-    const ValueId one = builder_.AddOne(Op::kConstant, {}, {{"value", 1.0}}, {loss_.type(loss)});
-    terms_[At(loss)].push_back({one, layer});
-  }
-
-  void SetPlace(int layer, Phase phase) {
-    builder_.SetLayer(layer);
-    builder_.SetPhase(phase);
   }
 
   // The sum of the terms of a value, in use order; an invalid id when there are none. Terms that
@@ -104,54 +71,119 @@ class Differentiator {
     } else {
       SetPlace(producer_layer, mixed_phase);
     }
-    return builder_.AddOne(Op::kSum, inputs);
+    const ValueId sum = builder_.AddOne(Op::kSum, inputs);
+    terms = {{sum, one_layer ? terms[0].layer : producer_layer}};
+    return sum;
   }
 
-  Result<NamedValue> ParamGradient(const Node& node) {
-    const std::string name = node.attrs.Str("name");
-    const ValueId grad = Gradient(node.outputs[0], -1, Phase::kUpdate);
-    MW_TRY(builder_.status());
-    if (!grad.valid()) {
-      return Fail(InvalidArgument(fmt::format(
-          "param \"{}\" does not reach output \"loss_sum\" of graph \"{}\": remove it or use it",
-          name, loss_.name)));
+ private:
+  // A value depends on those wanted when it is floating point and an operand of its producer does.
+  void MarkDependent() {
+    const Graph& graph = builder_.graph();
+    for (size_t i = first_node_; i < nodes_; ++i) {
+      const Node& node = graph.nodes[i];
+      const bool depends = !StopsGradient(node.op) && AnyDepends(node);
+      if (!depends) continue;
+      for (ValueId id : node.outputs) depends_[At(id)] = IsFloating(graph.type(id).dtype);
     }
-    return NamedValue{"grad/" + name, grad};
   }
 
-  Status Visit(const Node& node) {
-    const bool wanted = std::any_of(node.inputs.begin(), node.inputs.end(),
-                                    [&](ValueId id) { return trained_[At(id)]; });
-    if (!wanted) return OkStatus();
+  bool AnyDepends(const Node& node) const {
+    return std::any_of(node.inputs.begin(), node.inputs.end(),
+                       [&](ValueId id) { return depends_[At(id)]; });
+  }
+
+  void SetPlace(int layer, Phase phase) {
+    if (place_ == Place::kOfBuilder) return;
+    builder_.SetLayer(layer);
+    builder_.SetPhase(phase);
+  }
+
+  Status Visit(size_t index, const Node& node) {
+    const bool is_wanted = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                       [&](ValueId id) { return wanted_[At(id)]; });
+    const bool passes = !StopsGradient(node.op) && AnyDepends(node);
+    if (!passes && !is_wanted) return OkStatus();
     std::vector<ValueId> grads;
     bool reached = false;
+    // A param's gradients of several layers are summed once per step.
+    const bool is_param = node.op == Op::kParam;
     for (ValueId id : node.outputs) {
-      grads.push_back(Gradient(id, node.layer, Phase::kBackward));
+      grads.push_back(
+          Gradient(id, is_param ? -1 : node.layer, is_param ? Phase::kUpdate : Phase::kBackward));
       reached = reached || grads.back().valid();
     }
-    if (!reached) return builder_.status();
+    if (!reached || !passes) return builder_.status();
     SetPlace(node.layer, Phase::kBackward);
-    const auto made = GradientOf(builder_, node, grads);
+    std::vector<bool> asked;
+    for (ValueId id : node.inputs) asked.push_back(depends_[At(id)]);
+    const auto made = GradientOf(builder_, node, grads, asked);
     if (!made) {
-      return made.error().WithContext(fmt::format("graph \"{}\", node {} {}", loss_.name,
-                                                  &node - loss_.nodes.data(), OpName(node.op)));
+      return made.error().WithContext(
+          fmt::format("graph \"{}\", node {} {}", builder_.graph().name, index, OpName(node.op)));
     }
     const std::vector<ValueId>& inputs = *made;
     // Nodes are visited last to first, so operands are too: Gradient() reverses the terms into use
     // order.
     for (size_t i = node.inputs.size(); i-- > 0;) {
-      if (inputs[i].valid() && trained_[At(node.inputs[i])]) {
+      if (inputs[i].valid() && asked[i]) {
         terms_[At(node.inputs[i])].push_back({inputs[i], node.layer});
       }
     }
     return OkStatus();
   }
 
-  const Graph& loss_;
-  Builder builder_;
-  std::vector<std::vector<Contribution>> terms_;  // per value of loss_, last use first
-  std::vector<bool> trained_;
+  Builder& builder_;
+  const size_t first_node_;
+  const size_t nodes_;
+  const Place place_;
+  std::vector<std::vector<Contribution>> terms_;  // per value, last use first
+  std::vector<bool> wanted_;
+  std::vector<bool> depends_;
 };
+
+Status CheckLossOutputs(const Graph& loss) {
+  for (const char* name : {"loss_sum", "count"}) {
+    const ValueId id = loss.Output(name);
+    if (!id.valid()) {
+      return InvalidArgument(fmt::format("graph \"{}\" has no output \"{}\"", loss.name, name));
+    }
+    const TensorType& type = loss.type(id);
+    if (type.rank() != 0 || !IsFloating(type.dtype)) {
+      return InvalidArgument(
+          fmt::format("output \"{}\" of graph \"{}\" is {}, must be a floating point scalar", name,
+                      loss.name, type.ToString()));
+    }
+  }
+  return OkStatus();
+}
+
+// The graph with the gradients of its params as outputs.
+Result<Graph> WithGradients(const Graph& loss) {
+  MW_TRY(CheckLossOutputs(loss));
+  Builder builder(loss);
+  std::vector<ValueId> params;
+  for (const NodeId id : loss.NodesOf(Op::kParam)) params.push_back(loss.node(id).outputs[0]);
+  BackwardPass pass(builder, 0, params, BackwardPass::Place::kOfNode);
+  const ValueId loss_sum = loss.Output("loss_sum");
+  const int layer = loss.producer(loss_sum).layer;
+  builder.SetLayer(layer);
+  builder.SetPhase(Phase::kBackward);
+  const ValueId one = builder.AddOne(Op::kConstant, {}, {{"value", 1.0}}, {loss.type(loss_sum)});
+  pass.Seed(loss_sum, one, layer);
+  MW_TRY(pass.Run());
+  for (const ValueId param : params) {
+    const std::string name = loss.producer(param).attrs.Str("name");
+    const ValueId grad = pass.Gradient(param, -1, Phase::kUpdate);
+    if (!grad.valid()) {
+      return Fail(InvalidArgument(fmt::format(
+          "param \"{}\" does not reach output \"loss_sum\" of graph \"{}\": remove it or use it",
+          name, loss.name)));
+    }
+    builder.SetOutput("grad/" + name, grad);
+  }
+  return builder.Finish();
+}
 
 // Drops the nodes behind the first `kept` that no output needs, and renumbers. Gradients of
 // untrained operands go this way.
@@ -189,11 +221,54 @@ Graph DropDead(const Graph& graph, size_t kept) {
   return result;
 }
 
+Status CheckIsFloat(const Builder& builder, ValueId id, std::string_view what) {
+  const Graph& graph = builder.graph();
+  if (id.value() < 0 || static_cast<size_t>(id.value()) >= graph.values.size()) {
+    return InvalidArgument(
+        fmt::format("{}: {} is not a value of graph \"{}\"", what, id.value(), graph.name));
+  }
+  if (IsFloating(graph.type(id).dtype)) return OkStatus();
+  return InvalidArgument(
+      fmt::format("{} is {}, must be floating point", what, graph.type(id).ToString()));
+}
+
 }  // namespace
 
 Result<Graph> Differentiate(const Graph& loss) {
-  MW_ASSIGN_OR_RETURN(const Graph graph, Differentiator(loss).Run());
+  MW_ASSIGN_OR_RETURN(const Graph graph, WithGradients(loss));
   return DropDead(graph, loss.nodes.size());
+}
+
+Result<std::vector<ValueId>> BackPropagate(Builder& builder, std::span<const Seed> seeds,
+                                           std::span<const ValueId> wrt, size_t first_node) {
+  BackwardPass pass(builder, first_node, wrt, BackwardPass::Place::kOfBuilder);
+  for (const Seed& seed : seeds) pass.Seed(seed.value, seed.gradient, builder.layer());
+  MW_TRY(pass.Run());
+  std::vector<ValueId> grads;
+  for (const ValueId id : wrt) {
+    grads.push_back(pass.Gradient(id, builder.layer(), builder.phase()));
+  }
+  MW_TRY(builder.status());
+  return grads;
+}
+
+Result<std::vector<ValueId>> AppendGradients(Builder& builder, ValueId loss,
+                                             std::span<const ValueId> wrt) {
+  MW_TRY(builder.status());
+  MW_TRY(CheckIsFloat(builder, loss, "the loss"));
+  for (const ValueId id : wrt) MW_TRY(CheckIsFloat(builder, id, "a value to differentiate by"));
+  const TensorType type = builder.type(loss);
+  if (type.rank() != 0) {
+    return Fail(InvalidArgument(fmt::format("the loss is {}, must be a scalar", type.ToString())));
+  }
+  const ValueId one = builder.AddOne(Op::kConstant, {}, {{"value", 1.0}}, {type});
+  const Seed seeds[] = {{loss, one}};
+  MW_ASSIGN_OR_RETURN(std::vector<ValueId> grads, BackPropagate(builder, seeds, wrt));
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (grads[i].valid()) continue;
+    grads[i] = builder.AddOne(Op::kConstant, {}, {{"value", 0.0}}, {builder.type(wrt[i])});
+  }
+  return grads;
 }
 
 }  // namespace meshwright::ir

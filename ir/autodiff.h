@@ -6,6 +6,7 @@
 // division by the global count happens once, in the update.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,28 @@
 #include "ir/graph.h"
 
 namespace meshwright::ir {
+
+class Builder;
+
+// A value and its gradient.
+struct Seed {
+  ValueId value;
+  ValueId gradient;
+};
+
+// Appends the nodes that compute the gradients of sum_i <seed_i.gradient, seed_i.value> with
+// respect to the values `wrt`, through the nodes from number `first_node` on, in the builder's
+// layer and phase. Returns one id per entry of wrt, of its type; invalid where the seeds do not
+// depend on it. The nodes are like any others: what they compute can be differentiated again.
+// Errors: kUnimplemented naming an op without gradient on the way.
+Result<std::vector<ValueId>> BackPropagate(Builder& builder, std::span<const Seed> seeds,
+                                           std::span<const ValueId> wrt, size_t first_node = 0);
+
+// The gradient of a scalar. Where it does not depend on an entry of wrt: zeros.
+// Errors: as above; kInvalidArgument: `loss` is no floating point scalar, or a value is not one of
+// the graph or not floating point.
+Result<std::vector<ValueId>> AppendGradients(Builder& builder, ValueId loss,
+                                             std::span<const ValueId> wrt);
 
 // Extends `loss` with backward nodes (Phase::kBackward, layer of the node differentiated). Every
 // param P gets an output "grad/P" (P: its name attribute). A gradient with several contributions is

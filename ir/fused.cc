@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ir/builder.h"
+#include "ir/elementwise.h"
 #include "ir/text_lexer.h"
 
 namespace meshwright::ir {
@@ -48,23 +49,7 @@ Result<ValueId> ValueAt(const Graph& graph, int64_t index) {
 }  // namespace
 
 bool IsElementwise(Op op) {
-  switch (op) {
-    case Op::kAdd:
-    case Op::kMul:
-    case Op::kSub:
-    case Op::kScale:
-    case Op::kMulScalar:
-    case Op::kCast:
-    case Op::kSum:
-    case Op::kGelu:
-    case Op::kGeluGrad:
-    case Op::kSilu:
-    case Op::kSiluGrad:
-    case Op::kDropout:
-      return true;
-    default:
-      return false;
-  }
+  return FormulaOf(op) != nullptr || op == Op::kCast || op == Op::kSum || op == Op::kDropout;
 }
 
 bool IsColumnSum(const Node& node) {

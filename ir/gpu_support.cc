@@ -6,11 +6,29 @@
 
 namespace meshwright::ir {
 
+bool RunsOnGpus(Op op) {
+  switch (op) {
+    case Op::kConv2d:
+    case Op::kConv2dGradInput:
+    case Op::kConv2dGradKernel:
+    case Op::kWindowArgmax:
+    case Op::kAvgPool:
+    case Op::kAvgPoolGrad:
+      return false;
+    default:
+      return true;
+  }
+}
+
 std::string WhyNotOnGpus(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     for (const ValueId output : node.outputs) {
-      if (graph.type(output).dtype == DType::kF64) return "GPUs do not compute in f64";
+      const DType dtype = graph.type(output).dtype;
+      if (dtype == DType::kF64 || dtype == DType::kI64) {
+        return fmt::format("GPUs do not compute in {}", DTypeName(dtype));
+      }
     }
+    if (!RunsOnGpus(node.op)) return fmt::format("GPUs have no kernel for {}", OpName(node.op));
     if (node.op != Op::kAttention && node.op != Op::kAttentionQkv) continue;
     const int64_t head = graph.type(node.inputs[0]).dims.back();
     if (head <= kMostGpuHeadElements) continue;

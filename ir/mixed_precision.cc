@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string>
 #include <tuple>
@@ -10,13 +11,23 @@
 #include <vector>
 
 #include "ir/builder.h"
-#include "ir/fused.h"
 #include "ir/rewrite.h"
 
 namespace meshwright::ir {
 namespace {
 
 enum class Precision : uint8_t { kLow, kFollows, kFull };
+
+// Elementwise ops that lose nothing more where their operands are of 16 bits: they compute in f32
+// all the same, and their results are no smaller than what went in. exp, log and the like are not.
+bool TakesLow(Op op) {
+  static constexpr Op kOps[] = {
+      Op::kAdd,     Op::kMul,     Op::kSub,     Op::kScale,       Op::kShift,    Op::kMulScalar,
+      Op::kSum,     Op::kGelu,    Op::kGeluErf, Op::kSilu,        Op::kGeluGrad, Op::kSiluGrad,
+      Op::kDropout, Op::kRelu,    Op::kTanh,    Op::kSigmoid,     Op::kGate,     Op::kAbs,
+      Op::kMaximum, Op::kMinimum, Op::kSelect,  Op::kStopGradient};
+  return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
+}
 
 Precision PrecisionOf(const Graph& graph, const Node& node) {
   switch (node.op) {
@@ -25,16 +36,19 @@ Precision PrecisionOf(const Graph& graph, const Node& node) {
       return graph.type(node.outputs[0]).rank() == 0 ? Precision::kFull : Precision::kLow;
     case Op::kAttention:
     case Op::kAttentionQkv:
+    case Op::kConv2d:
       return Precision::kLow;
     case Op::kRotary:
     case Op::kSlice:
     case Op::kPad:
+    case Op::kConcat:
     case Op::kReshape:
     case Op::kTranspose:
+    case Op::kBroadcast:
+    case Op::kGather:
       return Precision::kFollows;
     default:
-      return IsElementwise(node.op) && node.op != Op::kCast ? Precision::kFollows
-                                                            : Precision::kFull;
+      return TakesLow(node.op) ? Precision::kFollows : Precision::kFull;
   }
 }
 
@@ -105,7 +119,7 @@ class Caster {
                                     : Mapped(input));
     }
     std::vector<TensorType> types;
-    if (!low || node.op == Op::kReshape) {
+    if (!low || node.op == Op::kReshape || node.op == Op::kBroadcast) {
       for (ValueId output : node.outputs) types.push_back(loss_.type(output));
     }
     if (low && !types.empty()) types[0].dtype = compute_;

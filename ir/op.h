@@ -24,32 +24,67 @@
 //   constant           {value:real} -> any float tensor filled with value.
 //   random_normal      {name:str, mean:real, std:real} + sharded dims -> float tensor; element i
 //                      of the *global* tensor is
-//                      mean + std * PhiloxNormal(seed, StreamOf(name), i).
+//                      mean + std * PhiloxNormal(seed, StreamOf(name), i); the step does not
+//                      matter.
 //   learning_rate      {lr, min_lr:real, warmup_steps, total_steps:int,
 //                      schedule:"constant"|"linear"|"cosine"} -> scalar, f32 unless declared;
 //                      step t (0-based): warm-up lr*(t+1)/warmup, then decay to min_lr at
 //                      total_steps.
-// elementwise
-//   add, mul           (x[..., T], y[T]) -> x's shape; y's shape is a suffix of x's (equal shapes
-//                      included).
-//   sub                (x, y) same shapes -> x's shape
+// elementwise: what they compute and their gradients are rows of ir/elementwise.cc, but for cast,
+// sum and dropout. A binary op takes y[T] whose shape is a suffix of x[..., T]'s (equal shapes
+// included) and gives x's shape. Integers are those of i32; results outside of it become its
+// nearest number.
+//   add, sub, mul      (x, y), also i32
+//   divide, pow        (x, y); pow of a negative x needs a whole y
+//   maximum, minimum   (x, y), also i32; NaN wins; of equal ones the gradient goes to x
+//   gate               (x, y) -> y where x > 0, else 0
 //   scale              {factor:real} (x) -> x*factor
+//   shift              {value:real} (x) -> x + value
 //   mul_scalar         (x, c[]) -> x*c
 //   sum                (x0, x1, ...) equal shapes -> elementwise sum, left to right
-//   cast               {dtype:str} (x) -> x in that float type, rounded to nearest even
-//   gelu, silu         (x); gelu is the tanh form
-//   gelu_grad          (x, dy) -> dx
-//   silu_grad          (x, dy) -> dx
+//   cast               {dtype:str} (x) -> x in that type; to a float rounded to nearest even, to an
+//                      integer towards zero (its nearest number where it is too large, NaN 0), to
+//                      bool x != 0
+//   abs, sign          (x), also i32; sign(0) = 0 and has no gradient
+//   relu, exp, log, log1p, sqrt, rsqrt, tanh, sigmoid, erf, square
+//   softplus           (x) -> log(1 + e^x)
+//   gelu, gelu_erf, silu (x); gelu is the tanh form, gelu_erf x/2 (1 + erf(x/sqrt 2))
+//   gelu_grad, silu_grad (x, dy) -> dx
+//   stop_gradient      (x) -> x, and no gradient passes
+//   equal, not_equal, less, less_equal, greater, greater_equal
+//                      (x, y) of one float type or i32 -> bool; of a NaN only not_equal is true
+//   logical_and, logical_or, logical_not (x, [y]) of bool
+//   select             (c bool, x, y) -> x where c, else y; c and x have one shape, y's is a suffix
 //   dropout            {rate:real, name:str} + sharded dims (x) -> x*mask/(1-rate), mask of global
 //                      element i from UniformFromBits(PhiloxBits(seed, StreamOf(name), step, i))
 //                      >= rate. Its own gradient.
+//   noise              {name:str, kind:"uniform"|"normal", [dtype:float]} + sharded dims (x) ->
+//   numbers
+//                      in x's shape, of which only the shape matters: UniformFromBits(bits) of the
+//                      same bits, or PhiloxNormal(seed, StreamOf(name), step, i). No gradient.
 // structure
 //   slice              {dim:int, start:int, size:int} (x)
 //   pad                {dim:int, before:int, after:int} (x) zeros around; gradient of slice
+//   concat             {dim:int} (x0, x1, ...) one behind the other along dim
 //   reshape            (x) -> result type given at build time, same element count
 //   transpose          {perm:ints} (x): result dim i is x's dim perm[i]
+//   broadcast          {dims:ints} (x) -> result type given at build time: its dims without `dims`
+//                      (increasing) are x's; along `dims` x repeats. Gradient of reduce_sum
 //   reduce_sum         {dims:ints, [dtype]} (x) -> dims (increasing) removed
+//   reduce_max         {dims:ints} (x) -> the largest; NaN wins; equal ones share the gradient
 //   sum_squares        (x) -> scalar sum of x^2
+// choice
+//   gather             {dim:int} (x, ids i32) -> ids' shape, which is x's but for dim: along dim
+//   the
+//                      elements at ids. ids outside of x are an error reported by the kernel.
+//   scatter_add        {dim:int, size:int} (ids, y) -> y's shape with `size` along dim: sums of the
+//                      elements of y at their ids. Gradient of gather
+//   one_hot            {size:int, [ignore_index:int], [dtype:float]} (ids[...] i32) -> [..., size],
+//   1
+//                      at the id; ids outside and ignore_index give zeros
+//   top_k              {k:int} (x[..., v]) -> (values[..., k], ids[..., k] i32), largest first;
+//   equal
+//                      ones by their place; NaN is larger than all numbers
 // contraction
 //   einsum             {equation:"bsk,kn->bsn", [dtype]} (a, b, [c]); labels are letters, once per
 //                      tensor; a label of an operand that is in neither the other operand nor the
@@ -61,6 +96,7 @@
 //   layer_norm_grad    (x, w, mean, rstd, dy) -> (dx, dw[d], db[d])
 //   rms_norm           {eps, [dtype]} (x[..., d], w[d]) -> (y, rstd[...])
 //   rms_norm_grad      (x, w, rstd, dy) -> (dx, dw[d])
+//   softmax, log_softmax (x[..., d])
 // embedding
 //   embedding          (table[v, d], ids[...] i32) + sharded dims of table -> [..., d]; ids outside
 //                      the local rows give 0. ids outside [0, v) are an error reported by the
@@ -83,6 +119,18 @@
 //   (o[b,s,h,e],
 //                      lse[b,h,s]): attention of the three slices of qkv, as many kv heads as heads
 //   attention_qkv_grad {as attention_qkv} (qkv, o, lse, do, [segments]) -> dqkv
+// convolution of images [b, height, width, channels]; padding [top, left, bottom, right], zeros
+//   conv2d             {strides:ints[2], padding:ints[4]} (x[b, h, w, i], k[kh, kw, i, o]) ->
+//                      [b, (top + h + bottom - kh)/strides + 1, ..., o]
+//   conv2d_grad_input  {as conv2d} (k, dy) -> dx, its type given at build time
+//   conv2d_grad_kernel {as conv2d} (x, dy) -> dk, its type given at build time
+//   window_argmax      {window:ints[2], strides, padding} (x) -> i32[b, oh, ow, c]: in each window
+//   the
+//                      place y * w + x of the largest element that is not padding, the first one
+//   avg_pool           {window, strides, padding} (x) -> [b, oh, ow, c]: sums over windows, divided
+//   by
+//                      the size of a window
+//   avg_pool_grad      {as avg_pool} (dy) -> dx, its type given at build time
 // loss; labels equal to ignore_index do not count
 //   cross_entropy      {ignore_index:int} (logits[..., v], labels[...] i32) -> (loss_sum[],
 //                      count[], lse[...])
@@ -108,7 +156,6 @@
 //                      (p, m, v); g*multiplier is the gradient, bias correction uses step+1,
 //                      decoupled decay p*(1-lr*wd) first
 //   sgd                {momentum, weight_decay:real} (p, g, m, multiplier[], lr[]) -> (p, m)
-//   divide             (a[], b[]) -> a/b
 // collectives (only in local graphs, made by the planner)
 //   axes:strs are mesh axis names, kind "sum"|"max"|"lse"
 //   all_reduce         {axes, kind} (x0, x1, ...) -> same shapes; one transfer for all operands (a
@@ -144,26 +191,73 @@ namespace meshwright::ir {
   X(Add, "add")                             \
   X(Mul, "mul")                             \
   X(Sub, "sub")                             \
+  X(Divide, "divide")                       \
+  X(Pow, "pow")                             \
+  X(Maximum, "maximum")                     \
+  X(Minimum, "minimum")                     \
+  X(Gate, "gate")                           \
   X(Scale, "scale")                         \
+  X(Shift, "shift")                         \
   X(MulScalar, "mul_scalar")                \
   X(Cast, "cast")                           \
   X(Sum, "sum")                             \
+  X(Abs, "abs")                             \
+  X(Sign, "sign")                           \
+  X(Relu, "relu")                           \
+  X(Exp, "exp")                             \
+  X(Log, "log")                             \
+  X(Log1p, "log1p")                         \
+  X(Sqrt, "sqrt")                           \
+  X(Rsqrt, "rsqrt")                         \
+  X(Tanh, "tanh")                           \
+  X(Sigmoid, "sigmoid")                     \
+  X(Erf, "erf")                             \
+  X(Square, "square")                       \
+  X(Softplus, "softplus")                   \
   X(Gelu, "gelu")                           \
   X(GeluGrad, "gelu_grad")                  \
   X(Silu, "silu")                           \
   X(SiluGrad, "silu_grad")                  \
+  X(GeluErf, "gelu_erf")                    \
+  X(StopGradient, "stop_gradient")          \
+  X(Equal, "equal")                         \
+  X(NotEqual, "not_equal")                  \
+  X(Less, "less")                           \
+  X(LessEqual, "less_equal")                \
+  X(Greater, "greater")                     \
+  X(GreaterEqual, "greater_equal")          \
+  X(LogicalAnd, "logical_and")              \
+  X(LogicalOr, "logical_or")                \
+  X(LogicalNot, "logical_not")              \
+  X(Select, "select")                       \
   X(Dropout, "dropout")                     \
+  X(Noise, "noise")                         \
   X(Slice, "slice")                         \
   X(Pad, "pad")                             \
+  X(Concat, "concat")                       \
   X(Reshape, "reshape")                     \
   X(Transpose, "transpose")                 \
+  X(Broadcast, "broadcast")                 \
   X(ReduceSum, "reduce_sum")                \
+  X(ReduceMax, "reduce_max")                \
   X(SumSquares, "sum_squares")              \
+  X(Gather, "gather")                       \
+  X(ScatterAdd, "scatter_add")              \
+  X(OneHot, "one_hot")                      \
+  X(TopK, "top_k")                          \
   X(Einsum, "einsum")                       \
   X(LayerNorm, "layer_norm")                \
   X(LayerNormGrad, "layer_norm_grad")       \
   X(RmsNorm, "rms_norm")                    \
   X(RmsNormGrad, "rms_norm_grad")           \
+  X(Softmax, "softmax")                     \
+  X(LogSoftmax, "log_softmax")              \
+  X(Conv2d, "conv2d")                       \
+  X(Conv2dGradInput, "conv2d_grad_input")   \
+  X(Conv2dGradKernel, "conv2d_grad_kernel") \
+  X(WindowArgmax, "window_argmax")          \
+  X(AvgPool, "avg_pool")                    \
+  X(AvgPoolGrad, "avg_pool_grad")           \
   X(Embedding, "embedding")                 \
   X(EmbeddingGrad, "embedding_grad")        \
   X(Segments, "segments")                   \
@@ -182,7 +276,6 @@ namespace meshwright::ir {
   X(ClipMultiplier, "clip_multiplier")      \
   X(AdamW, "adamw")                         \
   X(Sgd, "sgd")                             \
-  X(Divide, "divide")                       \
   X(AllReduce, "all_reduce")                \
   X(AllGather, "all_gather")                \
   X(ReduceScatter, "reduce_scatter")        \
@@ -199,6 +292,9 @@ enum class Op : uint8_t {
 #define MW_OP_COUNT_ONE(Name, text) +1
 inline constexpr int kOpCount = 0 MW_FOR_EACH_OP(MW_OP_COUNT_ONE);
 #undef MW_OP_COUNT_ONE
+
+// Labels that do not count in losses without the attribute ignore_index.
+inline constexpr int64_t kDefaultIgnoreIndex = -100;
 
 std::string_view OpName(Op op);
 Result<Op> ParseOp(std::string_view name);  // kInvalidArgument with the nearest known name

@@ -18,6 +18,9 @@ const SchemaTable& Table() {
     AddStructureSchemas(rows);
     AddContractionSchemas(rows);
     AddNormSchemas(rows);
+    AddSoftmaxSchemas(rows);
+    AddChoiceSchemas(rows);
+    AddImageSchemas(rows);
     AddAttentionSchemas(rows);
     AddEmbeddingSchemas(rows);
     AddLossSchemas(rows);
@@ -66,6 +69,14 @@ std::optional<size_t> InPlaceOperand(Op op, size_t result) {
 
 std::optional<Accumulator> AccumulatorOf(Op op) { return SchemaOf(op).accumulator; }
 
+std::optional<Positioned> PositionsOf(const Node& node) {
+  const OpSchema& schema = SchemaOf(node.op);
+  if (schema.position_needs != nullptr && !node.attrs.Has(schema.position_needs)) {
+    return std::nullopt;
+  }
+  return schema.position;
+}
+
 Result<std::vector<TensorType>> InferTypes(Op op, const Attrs& attrs,
                                            std::span<const TensorType> operands,
                                            std::span<const TensorType> declared) {
@@ -113,9 +124,11 @@ OpCost CostOf(const Graph& graph, const Node& node) {
 }
 
 bool HasGradient(Op op) { return SchemaOf(op).gradient != nullptr; }
+bool StopsGradient(Op op) { return SchemaOf(op).stops_gradient; }
 
 Result<std::vector<ValueId>> GradientOf(Builder& builder, const Node& node,
-                                        std::span<const ValueId> result_grads) {
+                                        std::span<const ValueId> result_grads,
+                                        const std::vector<bool>& wanted) {
   const OpSchema& schema = SchemaOf(node.op);
   if (!schema.gradient) {
     return Fail(Unimplemented(fmt::format("op {} has no gradient", OpName(node.op))));
@@ -125,7 +138,7 @@ Result<std::vector<ValueId>> GradientOf(Builder& builder, const Node& node,
         InvalidArgument(fmt::format("gradient of {}: {} result gradients for {} results",
                                     OpName(node.op), result_grads.size(), node.outputs.size())));
   }
-  GradCall call{builder, node, {result_grads.begin(), result_grads.end()}};
+  GradCall call{builder, node, {result_grads.begin(), result_grads.end()}, wanted};
   MW_ASSIGN_OR_RETURN(std::vector<ValueId> grads, schema.gradient(call));
   MW_TRY(builder.status());
   return grads;

@@ -9,7 +9,7 @@
 //   einsum bsk,kn->bsn: b, s, n parallel; k reduced(sum).  attention: b parallel, kv head g
 //   parallel (the q head dim is the compound (g, r)), s and e whole.  layer_norm_grad: leading dims
 //   parallel for dx and reduced(sum) for dw, db.
-// Source: einsum-like rules after Shardy (design: parallelism.md 3.2).
+// Source: einsum-like rules after Shardy's.
 #pragma once
 
 #include <optional>
@@ -70,6 +70,14 @@ struct Accumulator {
 };
 std::optional<Accumulator> AccumulatorOf(Op op);
 
+// The tensor whose place in the global one the op's results depend on: it carries the attributes of
+// "Sharded dims" in ir/op.h once it is split. Nothing: the op is the same everywhere.
+struct Positioned {
+  bool is_result = false;
+  size_t index = 0;  // of the operand, or of the result
+};
+std::optional<Positioned> PositionsOf(const Node& node);
+
 // Result types of a node; checks operand count, ranks, shapes, dtypes and attributes. reshape,
 // param, input, feed, constant, random_normal and the collectives need `declared` (the wanted
 // result types), which is checked; for others it may be empty.
@@ -92,12 +100,16 @@ class Builder;
 
 // Whether the op can stand between a param and the loss.
 bool HasGradient(Op op);
+// Whether its results are treated as constants: sign, noise, stop_gradient.
+bool StopsGradient(Op op);
 
 // Appends to `builder` the nodes that compute the gradients of node's inputs. result_grads[i] is
 // the gradient of node.outputs[i] or an invalid id when it does not reach the loss. Returns one id
-// per input, invalid where there is none (integer operands, saved statistics).
-// Errors: kUnimplemented naming an op without gradient.
+// per input, invalid where there is none (integer operands, saved statistics). Those of operands
+// that are not `wanted` may be left out; without the list all are. Errors: kUnimplemented naming an
+// op without gradient.
 Result<std::vector<ValueId>> GradientOf(Builder& builder, const Node& node,
-                                        std::span<const ValueId> result_grads);
+                                        std::span<const ValueId> result_grads,
+                                        const std::vector<bool>& wanted = {});
 
 }  // namespace meshwright::ir

@@ -268,6 +268,16 @@ void AddAttentionSchemas(SchemaTable& table) {
   Row(table, Op::kAttentionQkv) = {InferAttentionQkv, AttentionQkvRule,     AttentionFlops,
                                    nullptr,           AttentionQkvGradient, 2};
   Row(table, Op::kAttentionQkvGrad) = {InferAttentionQkvGrad, AttentionQkvRule, AttentionGradFlops};
+  Row(table, Op::kRotary).position = Positioned{false, 0};
+  // Of q, or of what has its shape.
+  Row(table, Op::kAttention).position = Positioned{false, 0};
+  Row(table, Op::kAttentionGrad).position = Positioned{false, 0};
+  Row(table, Op::kAttentionQkv).position = Positioned{true, 0};
+  Row(table, Op::kAttentionQkvGrad).position = Positioned{false, 1};
+  for (const Op op :
+       {Op::kAttention, Op::kAttentionGrad, Op::kAttentionQkv, Op::kAttentionQkvGrad}) {
+    Row(table, op).position_needs = "dropout";
+  }
 }
 
 }  // namespace meshwright::ir

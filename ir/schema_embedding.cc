@@ -86,14 +86,24 @@ GradsOr EmbeddingGradient(GradCall& call) {
   return std::vector<ValueId>{dtable, ValueId()};
 }
 
+// It is linear in dy: row i of dy was added to row ids[i].
+GradsOr EmbeddingGradGradient(GradCall& call) {
+  std::vector<ValueId> grads(call.node.inputs.size());
+  grads[1] = call.builder.AddOne(Op::kEmbedding, {call.grads[0], call.in(0)});
+  if (grads.size() > 2) grads[2] = call.grads[0];
+  return grads;
+}
+
 }  // namespace
 
 void AddEmbeddingSchemas(SchemaTable& table) {
   Row(table, Op::kEmbedding) = {InferEmbedding, EmbeddingRule, NoFlops, EmbeddingBytes,
                                 EmbeddingGradient};
   Row(table, Op::kEmbeddingGrad) = {InferEmbeddingGrad, EmbeddingGradRule, EmbeddingGradFlops,
-                                    EmbeddingGradBytes, nullptr};
+                                    EmbeddingGradBytes, EmbeddingGradGradient};
   Row(table, Op::kEmbeddingGrad).accumulator = Accumulator{0, 2};
+  Row(table, Op::kEmbedding).position = Positioned{false, 0};
+  Row(table, Op::kEmbeddingGrad).position = Positioned{true, 0};
 }
 
 }  // namespace meshwright::ir

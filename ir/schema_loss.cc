@@ -193,15 +193,64 @@ double NllFlops(const NodeTypes& node) {
   return 2.0 * static_cast<double>(node.operands[0].elements());
 }
 
-GradsOr CrossEntropyGradient(GradCall& call) {
-  MW_TRY(call.RequireOnlyFirstResult());
+Attrs IgnoreAttrs(const Node& node) {
   Attrs attrs;
-  if (call.node.attrs.Has("ignore_index")) {
-    attrs.Set("ignore_index", call.node.attrs.Int("ignore_index"));
+  if (node.attrs.Has("ignore_index")) attrs.Set("ignore_index", node.attrs.Int("ignore_index"));
+  return attrs;
+}
+
+// dx = g exp(x - lse)
+ValueId SpreadOverLogits(GradCall& call, ValueId lse, ValueId g) {
+  Builder& b = call.builder;
+  const TensorType x = call.in_type(0);
+  const TensorType wide{StatisticDType(x.dtype), x.dims};
+  const ValueId logits = call.InDType(call.in(0), wide.dtype);
+  const ValueId share =
+      b.AddOne(Op::kExp, {b.AddOne(Op::kSub, {logits, BroadcastLast(b, lse, wide)})});
+  const ValueId dx = b.AddOne(Op::kMul, {share, BroadcastLast(b, g, wide)});
+  return call.InDType(dx, x.dtype);
+}
+
+GradsOr LogSumExpGradient(GradCall& call) {
+  return std::vector<ValueId>{SpreadOverLogits(call, call.node.outputs[0], call.grads[0])};
+}
+
+// The count (result 1) does not depend on the logits.
+GradsOr CrossEntropyGradient(GradCall& call) {
+  const ValueId lse = call.node.outputs[2];
+  std::vector<ValueId> terms;
+  if (call.grads[0].valid()) {
+    terms.push_back(call.builder.AddOne(Op::kCrossEntropyGrad,
+                                        {call.in(0), call.in(1), lse, call.grads[0]},
+                                        IgnoreAttrs(call.node)));
   }
-  const ValueId dlogits = call.builder.AddOne(
-      Op::kCrossEntropyGrad, {call.in(0), call.in(1), call.node.outputs[2], call.grads[0]}, attrs);
-  return std::vector<ValueId>{dlogits, ValueId()};
+  if (call.grads[2].valid()) terms.push_back(SpreadOverLogits(call, lse, call.grads[2]));
+  std::vector<ValueId> grads(2);
+  if (!terms.empty()) {
+    grads[0] = terms.size() == 1 ? terms[0] : call.builder.AddOne(Op::kSum, terms);
+  }
+  return grads;
+}
+
+// (exp(logits - lse) - one_hot(labels)) * dloss in the rows that count.
+std::vector<ValueId> DecomposeCrossEntropyGrad(Builder& b, const Node& node) {
+  const TensorType logits = b.type(node.inputs[0]);
+  const TensorType wide{StatisticDType(logits.dtype), logits.dims};
+  Attrs attrs = {{"size", logits.dims.back()},
+                 {"ignore_index", node.attrs.Int("ignore_index", kDefaultIgnoreIndex)},
+                 {"dtype", std::string(DTypeName(wide.dtype))}};
+  const ValueId hot = b.AddOne(Op::kOneHot, {node.inputs[1]}, std::move(attrs));
+  const ValueId counts = BroadcastLast(b, SumLast(b, hot), wide);
+  const ValueId x = InDType(b, node.inputs[0], wide.dtype);
+  const ValueId shifted = b.AddOne(Op::kSub, {x, BroadcastLast(b, node.inputs[2], wide)});
+  const ValueId difference = b.AddOne(Op::kSub, {b.AddOne(Op::kExp, {shifted}), hot});
+  const ValueId counted = b.AddOne(Op::kMul, {difference, counts});
+  const ValueId scaled = b.AddOne(Op::kMulScalar, {counted, node.inputs[3]});
+  return {InDType(b, scaled, logits.dtype)};
+}
+
+GradsOr CrossEntropyGradGradient(GradCall& call) {
+  return DecomposedGradient(call, DecomposeCrossEntropyGrad);
 }
 
 }  // namespace
@@ -210,13 +259,17 @@ void AddLossSchemas(SchemaTable& table) {
   Row(table, Op::kCrossEntropy) = {InferCrossEntropy, CrossEntropyRule,     SoftmaxFlops,
                                    nullptr,           CrossEntropyGradient, 3};
   Row(table, Op::kCrossEntropyGrad) = {InferCrossEntropyGrad, CrossEntropyGradRule, SoftmaxFlops,
-                                       nullptr, nullptr};
+                                       nullptr, CrossEntropyGradGradient};
   Row(table, Op::kHeadLoss) = {InferHeadLoss, HeadLossRule, HeadLossFlops, nullptr, nullptr, 3};
   Row(table, Op::kHeadLossGrad) = {InferHeadLoss, HeadLossRule, HeadLossFlops, nullptr, nullptr, 5};
   Row(table, Op::kHeadLossGrad).accumulator = Accumulator{3, 4};
-  Row(table, Op::kLogSumExp) = {InferLogSumExp, LogSumExpRule, SoftmaxFlops, nullptr, nullptr};
+  Row(table, Op::kLogSumExp) = {InferLogSumExp, LogSumExpRule, SoftmaxFlops, nullptr,
+                                LogSumExpGradient};
   Row(table, Op::kPick) = {InferPick, PickRule, nullptr, nullptr, nullptr};
   Row(table, Op::kNll) = {InferNll, NllRule, NllFlops, nullptr, nullptr, 2};
+  for (const Op op : {Op::kCrossEntropyGrad, Op::kPick}) {
+    Row(table, op).position = Positioned{false, 0};
+  }
 }
 
 }  // namespace meshwright::ir

@@ -115,31 +115,95 @@ double NormGradFlops(const NodeTypes& node) {
 // What the gradient's op needs of the norm's attributes.
 Attrs GradAttrs(const Node& node) { return {{"eps", node.attrs.Real("eps")}}; }
 
-GradsOr LayerNormGradient(GradCall& call) {
-  MW_TRY(call.RequireOnlyFirstResult());
+// What the statistics give to x: mean = sum(x)/d, and rstd = (var(x) + eps)^-1/2 has the derivative
+// -rstd^3 (x - mean)/d.
+ValueId StatisticsGradient(GradCall& call, bool has_mean) {
+  Builder& b = call.builder;
   const std::vector<ValueId>& out = call.node.outputs;
-  const ValueId dy = call.InDType(call.grads[0], call.in_type(0).dtype);
-  return call.builder.Add(Op::kLayerNormGrad, {call.in(0), call.in(1), out[1], out[2], dy},
-                          GradAttrs(call.node));
+  const size_t rstd = has_mean ? 2 : 1;
+  TensorType x = call.in_type(0);
+  const DType stored = x.dtype;
+  x.dtype = StatisticDType(x.dtype);
+  const double share = 1.0 / static_cast<double>(x.dims.back());
+  std::vector<ValueId> terms;
+  if (has_mean && call.grads[1].valid()) {
+    terms.push_back(
+        BroadcastLast(b, b.AddOne(Op::kScale, {call.grads[1]}, {{"factor", share}}), x));
+  }
+  if (call.grads[rstd].valid()) {
+    const ValueId cube = b.AddOne(Op::kMul, {out[rstd], b.AddOne(Op::kSquare, {out[rstd]})});
+    const ValueId weighted = b.AddOne(Op::kMul, {call.grads[rstd], cube});
+    const ValueId slope = b.AddOne(Op::kScale, {weighted}, {{"factor", -share}});
+    ValueId centred = call.InDType(call.in(0), x.dtype);
+    if (has_mean) centred = b.AddOne(Op::kSub, {centred, BroadcastLast(b, out[1], x)});
+    terms.push_back(b.AddOne(Op::kMul, {centred, BroadcastLast(b, slope, x)}));
+  }
+  if (terms.empty()) return ValueId();
+  return call.InDType(terms.size() == 1 ? terms[0] : b.AddOne(Op::kSum, terms), stored);
 }
 
-GradsOr RmsNormGradient(GradCall& call) {
-  MW_TRY(call.RequireOnlyFirstResult());
-  const ValueId dy = call.InDType(call.grads[0], call.in_type(0).dtype);
-  return call.builder.Add(Op::kRmsNormGrad, {call.in(0), call.in(1), call.node.outputs[1], dy},
-                          GradAttrs(call.node));
+GradsOr NormGradient(GradCall& call) {
+  const bool has_mean = call.node.op == Op::kLayerNorm;
+  const std::vector<ValueId>& out = call.node.outputs;
+  std::vector<ValueId> grads(call.node.inputs.size());
+  if (call.grads[0].valid()) {
+    std::vector<ValueId> operands = {call.in(0), call.in(1)};
+    operands.insert(operands.end(), out.begin() + 1, out.end());
+    operands.push_back(call.InDType(call.grads[0], call.in_type(0).dtype));
+    grads = call.builder.Add(has_mean ? Op::kLayerNormGrad : Op::kRmsNormGrad, operands,
+                             GradAttrs(call.node));
+  }
+  const ValueId of_statistics = StatisticsGradient(call, has_mean);
+  if (!of_statistics.valid()) return grads;
+  grads[0] =
+      grads[0].valid() ? call.builder.AddOne(Op::kSum, {grads[0], of_statistics}) : of_statistics;
+  return grads;
 }
+
+// The mean over the last dim, along it again.
+ValueId MeanAlong(Builder& b, ValueId x, const TensorType& wide) {
+  const double share = 1.0 / static_cast<double>(wide.dims.back());
+  const ValueId mean = b.AddOne(Op::kScale, {SumLast(b, x)}, {{"factor", share}});
+  return BroadcastLast(b, mean, wide);
+}
+
+// In the statistics' type, with normalized = (x - mean) rstd and v = dy w:
+// dx = rstd (v - mean(v) - normalized mean(v normalized)), without the second term where there is
+// no mean. dw and db are sums over the rows.
+std::vector<ValueId> DecomposeNormGrad(Builder& b, const Node& node) {
+  const bool has_mean = node.op == Op::kLayerNormGrad;
+  const TensorType x = b.type(node.inputs[0]);
+  const TensorType w = b.type(node.inputs[1]);
+  const TensorType wide{StatisticDType(x.dtype), x.dims};
+  ValueId centred = InDType(b, node.inputs[0], wide.dtype);
+  if (has_mean) {
+    centred = b.AddOne(Op::kSub, {centred, BroadcastLast(b, node.inputs[2], wide)});
+  }
+  const ValueId rstd = BroadcastLast(b, node.inputs[has_mean ? 3 : 2], wide);
+  const ValueId normalized = b.AddOne(Op::kMul, {centred, rstd});
+  const ValueId dy = InDType(b, node.inputs.back(), wide.dtype);
+  const ValueId v = b.AddOne(Op::kMul, {dy, InDType(b, node.inputs[1], wide.dtype)});
+  const ValueId along = MeanAlong(b, b.AddOne(Op::kMul, {v, normalized}), wide);
+  ValueId rest = b.AddOne(Op::kSub, {v, b.AddOne(Op::kMul, {normalized, along})});
+  if (has_mean) rest = b.AddOne(Op::kSub, {rest, MeanAlong(b, v, wide)});
+  const ValueId of_w = b.AddOne(Op::kMul, {dy, normalized});
+  std::vector<ValueId> results = {InDType(b, b.AddOne(Op::kMul, {rest, rstd}), x.dtype),
+                                  InDType(b, ReduceToSuffix(b, of_w, w), w.dtype)};
+  if (has_mean) results.push_back(InDType(b, ReduceToSuffix(b, dy, w), w.dtype));
+  return results;
+}
+
+GradsOr NormGradGradient(GradCall& call) { return DecomposedGradient(call, DecomposeNormGrad); }
 
 }  // namespace
 
 void AddNormSchemas(SchemaTable& table) {
-  Row(table, Op::kLayerNorm) = {InferLayerNorm, LayerNormRule,     NormFlops,
-                                nullptr,        LayerNormGradient, 3};
+  Row(table, Op::kLayerNorm) = {InferLayerNorm, LayerNormRule, NormFlops, nullptr, NormGradient, 3};
   Row(table, Op::kLayerNormGrad) = {
-      InferLayerNormGrad, LayerNormGradRule, NormGradFlops, nullptr, nullptr, 3};
-  Row(table, Op::kRmsNorm) = {InferRmsNorm, RmsNormRule, NormFlops, nullptr, RmsNormGradient, 2};
-  Row(table, Op::kRmsNormGrad) = {InferRmsNormGrad, RmsNormGradRule, NormGradFlops,
-                                  nullptr,          nullptr,         2};
+      InferLayerNormGrad, LayerNormGradRule, NormGradFlops, nullptr, NormGradGradient, 3};
+  Row(table, Op::kRmsNorm) = {InferRmsNorm, RmsNormRule, NormFlops, nullptr, NormGradient, 2};
+  Row(table, Op::kRmsNormGrad) = {InferRmsNormGrad, RmsNormGradRule,  NormGradFlops,
+                                  nullptr,          NormGradGradient, 2};
 }
 
 }  // namespace meshwright::ir

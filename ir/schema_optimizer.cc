@@ -69,13 +69,6 @@ TypesOr InferSgd(const OpCall& call) {
   return InferUpdate(call, 1);
 }
 
-TypesOr InferDivide(const OpCall& call) {
-  MW_TRY(call.RequireOperands(2));
-  MW_TRY(call.RequireFloatScalar(0));
-  MW_TRY(call.RequireSameType(0, 1));
-  return std::vector<TensorType>{call.operands[0]};
-}
-
 FactorRule UpdateRule(const NodeTypes& node) { return SuffixRule(node).Finish(); }
 
 double ScalarFlops(const NodeTypes&) { return 1; }
@@ -95,7 +88,6 @@ void AddOptimizerSchemas(SchemaTable& table) {
   Row(table, Op::kAdamW) = {InferAdamW, UpdateRule, AdamWFlops,         nullptr,
                             nullptr,    3,          InPlace::kOptimizer};
   Row(table, Op::kSgd) = {InferSgd, UpdateRule, SgdFlops, nullptr, nullptr, 2, InPlace::kOptimizer};
-  Row(table, Op::kDivide) = {InferDivide, UpdateRule, ScalarFlops, nullptr, nullptr};
 }
 
 }  // namespace meshwright::ir

@@ -59,6 +59,7 @@ void AddSourceSchemas(SchemaTable& table) {
   Row(table, Op::kFeed) = {InferFeed, SourceRule, NoFlops, nullptr, NoInputs};
   Row(table, Op::kConstant) = {InferFloatSource, SourceRule, NoFlops, nullptr, NoInputs};
   Row(table, Op::kRandomNormal) = {InferNamed, SourceRule, nullptr, nullptr, NoInputs};
+  for (const Op op : {Op::kFeed, Op::kRandomNormal}) Row(table, op).position = Positioned{true, 0};
 }
 
 }  // namespace meshwright::ir

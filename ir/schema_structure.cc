@@ -1,5 +1,6 @@
-// Structure: slice, pad, reshape, transpose and the plain reductions.
+// Structure: slice, pad, concat, reshape, transpose, broadcast and the plain reductions.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -36,6 +37,39 @@ TypesOr InferPad(const OpCall& call) {
   return std::vector<TensorType>{type};
 }
 
+TypesOr InferConcat(const OpCall& call) {
+  if (call.operands.empty()) return Fail(call.Error("needs at least one operand"));
+  TensorType type = call.operands[0];
+  MW_TRY(call.RequireMinRank(0, 1));
+  MW_ASSIGN_OR_RETURN(const int64_t dim, call.IntIn("dim", 0, type.rank() - 1));
+  for (size_t i = 1; i < call.operands.size(); ++i) {
+    TensorType like = type;
+    const TensorType& x = call.operands[i];
+    if (x.rank() == type.rank()) {
+      like.dims[static_cast<size_t>(dim)] = x.dims[static_cast<size_t>(dim)];
+    }
+    if (x != like) {
+      return Fail(call.Error(fmt::format("operands must be alike but for dim {}", dim)));
+    }
+    type.dims[static_cast<size_t>(dim)] += x.dims[static_cast<size_t>(dim)];
+  }
+  return std::vector<TensorType>{type};
+}
+
+// kInvalidArgument unless 'dims' increases and lies within the rank.
+Status CheckDims(const OpCall& call, int rank) {
+  const std::vector<int64_t> dims = call.attrs.Ints("dims");
+  int64_t previous = -1;
+  for (int64_t dim : dims) {
+    if (dim <= previous || dim >= rank) {
+      return call.Error(
+          fmt::format("dims=[{}] must increase and be below {}", fmt::join(dims, ","), rank));
+    }
+    previous = dim;
+  }
+  return OkStatus();
+}
+
 TypesOr InferReshape(const OpCall& call) {
   MW_TRY(call.RequireOperands(1));
   MW_TRY(call.RequireDeclared(1));
@@ -64,31 +98,42 @@ TypesOr InferTranspose(const OpCall& call) {
   return std::vector<TensorType>{type};
 }
 
-// Which dims reduce_sum keeps. Out-of-range dims are ignored: InferReduceSum has rejected them.
+// Which dims a reduction keeps. REQUIRES dims that CheckDims has accepted.
 std::vector<bool> KeptDims(const Attrs& attrs, size_t rank) {
   std::vector<bool> kept(rank, true);
   for (int64_t dim : attrs.Ints("dims")) kept[static_cast<size_t>(dim)] = false;
   return kept;
 }
 
-TypesOr InferReduceSum(const OpCall& call) {
+Dims Without(const Dims& dims, const std::vector<bool>& kept) {
+  Dims result;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (kept[i]) result.push_back(dims[i]);
+  }
+  return result;
+}
+
+TypesOr InferReduce(const OpCall& call) {
   MW_TRY(call.RequireOperands(1));
   MW_TRY(call.RequireFloat(0));
   const TensorType& x = call.operands[0];
-  const std::vector<int64_t> dims = call.attrs.Ints("dims");
-  int64_t previous = -1;
-  for (int64_t dim : dims) {
-    if (dim <= previous || dim >= x.rank()) {
-      return Fail(call.Error(
-          fmt::format("dims=[{}] must increase and be dims of operand 0", fmt::join(dims, ","))));
-    }
-    previous = dim;
+  MW_TRY(CheckDims(call, x.rank()));
+  DType dtype = x.dtype;
+  if (call.op == Op::kReduceSum) {
+    MW_ASSIGN_OR_RETURN(dtype, call.ResultDType(x.dtype));
   }
-  const std::vector<bool> kept = KeptDims(call.attrs, x.dims.size());
-  MW_ASSIGN_OR_RETURN(const DType dtype, call.ResultDType(x.dtype));
-  TensorType type{dtype, {}};
-  for (size_t i = 0; i < x.dims.size(); ++i) {
-    if (kept[i]) type.dims.push_back(x.dims[i]);
+  return std::vector<TensorType>{{dtype, Without(x.dims, KeptDims(call.attrs, x.dims.size()))}};
+}
+
+TypesOr InferBroadcast(const OpCall& call) {
+  MW_TRY(call.RequireOperands(1));
+  MW_TRY(call.RequireDeclared(1));
+  const TensorType& type = call.declared[0];
+  MW_TRY(CheckDims(call, type.rank()));
+  const TensorType x{type.dtype, Without(type.dims, KeptDims(call.attrs, type.dims.size()))};
+  if (call.operands[0] != x) {
+    return Fail(call.Error(fmt::format("cannot become {} along dims [{}]", type.ToString(),
+                                       fmt::join(call.attrs.Ints("dims"), ","))));
   }
   return std::vector<TensorType>{type};
 }
@@ -113,6 +158,22 @@ FactorRule OneDimWholeRule(const NodeTypes& node) {
   rule.Operand(0, from);
   rule.Result(0, to);
   rule.AllLinear();
+  return rule.Finish();
+}
+
+FactorRule ConcatRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  const auto dim = static_cast<size_t>(node.attrs.Int("dim"));
+  std::vector<FactorIndex> factors;
+  for (size_t i = 0; i < node.results[0].dims.size(); ++i) {
+    factors.push_back(i == dim ? -1 : rule.Add(node.results[0].dims[i]));
+  }
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    factors[dim] = rule.AddWhole(node.operands[i].dims[dim]);
+    rule.Operand(i, factors);
+  }
+  factors[dim] = rule.AddWhole(node.results[0].dims[dim]);
+  rule.Result(0, factors);
   return rule.Finish();
 }
 
@@ -224,17 +285,24 @@ FactorRule TransposeRule(const NodeTypes& node) {
   return rule.Finish();
 }
 
-FactorRule ReduceSumRule(const NodeTypes& node) {
+// Of reduce_sum, and of broadcast with the sides exchanged.
+FactorRule ReduceRule(const NodeTypes& node) {
   RuleBuilder rule(node);
-  const std::vector<FactorIndex> from = rule.AddDims(node.operands[0].dims);
-  const std::vector<bool> kept = KeptDims(node.attrs, from.size());
-  std::vector<FactorIndex> to;
-  for (size_t i = 0; i < from.size(); ++i) {
-    if (kept[i]) to.push_back(from[i]);
+  const bool spreads = node.op == Op::kBroadcast;
+  const std::vector<FactorIndex> wide =
+      rule.AddDims(spreads ? node.results[0].dims : node.operands[0].dims);
+  const std::vector<bool> kept = KeptDims(node.attrs, wide.size());
+  std::vector<FactorIndex> narrow;
+  for (size_t i = 0; i < wide.size(); ++i) {
+    if (kept[i]) narrow.push_back(wide[i]);
   }
-  rule.Operand(0, from);
-  rule.Result(0, to);
-  rule.AllLinear();
+  rule.Operand(0, spreads ? narrow : wide);
+  rule.Result(0, spreads ? wide : narrow);
+  if (node.op == Op::kReduceMax) {
+    rule.Partial(0, PartialKind::kMax);
+  } else {
+    rule.AllLinear();
+  }
   return rule.Finish();
 }
 
@@ -284,24 +352,40 @@ GradsOr TransposeGrad(GradCall& call) {
       InverseTranspose(call.builder, call.grads[0], call.node.attrs.Ints("perm"))};
 }
 
-// Broadcasts dy over the removed dims: they lead in [removed..., kept...], where dy is a suffix of
-// zeros.
+GradsOr ConcatGrad(GradCall& call) {
+  const int64_t dim = call.node.attrs.Int("dim");
+  std::vector<ValueId> grads;
+  int64_t start = 0;
+  for (size_t i = 0; i < call.node.inputs.size(); ++i) {
+    const int64_t size = call.in_type(i).dims[static_cast<size_t>(dim)];
+    grads.push_back(call.builder.AddOne(Op::kSlice, {call.grads[0]},
+                                        {{"dim", dim}, {"start", start}, {"size", size}}));
+    start += size;
+  }
+  return grads;
+}
+
 GradsOr ReduceSumGrad(GradCall& call) {
   const TensorType x = call.in_type(0);
-  const std::vector<bool> kept = KeptDims(call.node.attrs, x.dims.size());
-  std::vector<int64_t> perm;
-  for (const bool want : {false, true}) {
-    for (size_t i = 0; i < kept.size(); ++i) {
-      if (kept[i] == want) perm.push_back(static_cast<int64_t>(i));
-    }
-  }
-  TensorType wide{x.dtype, {}};
-  for (int64_t dim : perm) wide.dims.push_back(x.dims[static_cast<size_t>(dim)]);
+  const ValueId dy = call.InDType(call.grads[0], x.dtype);
+  return std::vector<ValueId>{Broadcast(call.builder, dy, call.node.attrs.Ints("dims"), x)};
+}
+
+GradsOr BroadcastGrad(GradCall& call) {
+  return std::vector<ValueId>{call.builder.AddOne(Op::kReduceSum, {call.grads[0]},
+                                                  {{"dims", call.node.attrs.Ints("dims")}})};
+}
+
+// Those that equal the largest one share its gradient.
+GradsOr ReduceMaxGrad(GradCall& call) {
   Builder& b = call.builder;
-  const ValueId zeros = b.AddOne(Op::kConstant, {}, {{"value", 0.0}}, {wide});
-  const ValueId spread = b.AddOne(Op::kAdd, {zeros, call.InDType(call.grads[0], x.dtype)});
-  if (std::is_sorted(perm.begin(), perm.end())) return std::vector<ValueId>{spread};
-  return std::vector<ValueId>{InverseTranspose(b, spread, perm)};
+  const TensorType x = call.in_type(0);
+  const std::vector<int64_t> dims = call.node.attrs.Ints("dims");
+  const ValueId largest = Broadcast(b, call.node.outputs[0], dims, x);
+  const ValueId equal = InDType(b, b.AddOne(Op::kEqual, {call.in(0), largest}), x.dtype);
+  const ValueId count = b.AddOne(Op::kReduceSum, {equal}, {{"dims", dims}});
+  const ValueId share = b.AddOne(Op::kDivide, {call.grads[0], count});
+  return std::vector<ValueId>{b.AddOne(Op::kMul, {equal, Broadcast(b, share, dims, x)})};
 }
 
 // d(sum x^2) = 2 x dy
@@ -319,8 +403,10 @@ void AddStructureSchemas(SchemaTable& table) {
   Row(table, Op::kReshape) = {InferReshape, ReshapeRule, NoFlops,        nullptr,
                               ReshapeGrad,  1,           InPlace::kFirst};
   Row(table, Op::kTranspose) = {InferTranspose, TransposeRule, NoFlops, nullptr, TransposeGrad};
-  Row(table, Op::kReduceSum) = {InferReduceSum, ReduceSumRule, OperandFlops, nullptr,
-                                ReduceSumGrad};
+  Row(table, Op::kConcat) = {InferConcat, ConcatRule, NoFlops, nullptr, ConcatGrad};
+  Row(table, Op::kBroadcast) = {InferBroadcast, ReduceRule, NoFlops, nullptr, BroadcastGrad};
+  Row(table, Op::kReduceSum) = {InferReduce, ReduceRule, OperandFlops, nullptr, ReduceSumGrad};
+  Row(table, Op::kReduceMax) = {InferReduce, ReduceRule, OperandFlops, nullptr, ReduceMaxGrad};
   Row(table, Op::kSumSquares) = {InferSumSquares, SumSquaresRule, SumSquaresFlops, nullptr,
                                  SumSquaresGrad};
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "ir/autodiff.h"
 
 namespace meshwright::ir {
 
@@ -115,12 +116,17 @@ Status OpCall::RealIn(std::string_view name, double low, double high) const {
   return Error(fmt::format("{}={} must be in [{}, {}]", name, value, low, high));
 }
 
-Result<DType> OpCall::FloatDTypeOr(DType otherwise) const {
+Result<DType> OpCall::DTypeOr(DType otherwise) const {
   if (!attrs.Has("dtype")) return otherwise;
   const Result<DType> dtype = ParseDType(attrs.Str("dtype"));
   if (!dtype) return Fail(Error(dtype.error().message()));
-  if (!IsFloating(*dtype)) return Fail(Error("attribute 'dtype' must name a floating point type"));
   return *dtype;
+}
+
+Result<DType> OpCall::FloatDTypeOr(DType otherwise) const {
+  MW_ASSIGN_OR_RETURN(const DType dtype, DTypeOr(otherwise));
+  if (!IsFloating(dtype)) return Fail(Error("attribute 'dtype' must name a floating point type"));
+  return dtype;
 }
 
 Result<DType> OpCall::ResultDType(DType operand) const {
@@ -140,9 +146,59 @@ Status OpCall::RequireShardedRank(int rank) const {
                            dims, axes, rank));
 }
 
-ValueId GradCall::InDType(ValueId value, DType dtype) {
+ValueId InDType(Builder& builder, ValueId value, DType dtype) {
   if (!builder.status().ok() || builder.type(value).dtype == dtype) return value;
   return builder.AddOne(Op::kCast, {value}, {{"dtype", std::string(DTypeName(dtype))}});
+}
+
+ValueId GradCall::InDType(ValueId value, DType dtype) { return ir::InDType(builder, value, dtype); }
+
+ValueId ReduceToSuffix(Builder& builder, ValueId value, const TensorType& suffix) {
+  if (!builder.status().ok()) return value;
+  const int extra = builder.type(value).rank() - suffix.rank();
+  if (extra <= 0) return value;
+  std::vector<int64_t> dims;
+  for (int i = 0; i < extra; ++i) dims.push_back(i);
+  return builder.AddOne(Op::kReduceSum, {value}, {{"dims", dims}});
+}
+
+ValueId Broadcast(Builder& builder, ValueId x, std::vector<int64_t> dims, const TensorType& wide) {
+  if (!builder.status().ok()) return ValueId();
+  return builder.AddOne(Op::kBroadcast, {x}, {{"dims", std::move(dims)}},
+                        {{builder.type(x).dtype, wide.dims}});
+}
+
+ValueId BroadcastLast(Builder& builder, ValueId x, const TensorType& wide) {
+  return Broadcast(builder, x, {wide.rank() - 1}, wide);
+}
+
+ValueId SumLast(Builder& builder, ValueId x) {
+  if (!builder.status().ok()) return ValueId();
+  const int64_t last = builder.type(x).rank() - 1;
+  return builder.AddOne(Op::kReduceSum, {x}, {{"dims", std::vector<int64_t>{last}}});
+}
+
+GradsOr DecomposedGradient(GradCall& call, Decomposition decompose) {
+  Builder& builder = call.builder;
+  const size_t first = builder.graph().nodes.size();
+  const std::vector<ValueId> results = decompose(builder, call.node);
+  MW_TRY(builder.status());
+  std::vector<Seed> seeds;
+  for (size_t i = 0; i < call.grads.size(); ++i) {
+    if (call.grads[i].valid()) seeds.push_back({results[i], call.grads[i]});
+  }
+  std::vector<ValueId> wanted;
+  for (size_t i = 0; i < call.node.inputs.size(); ++i) {
+    if (call.Wants(i)) wanted.push_back(call.in(i));
+  }
+  MW_ASSIGN_OR_RETURN(const std::vector<ValueId> found,
+                      BackPropagate(builder, seeds, wanted, first));
+  std::vector<ValueId> grads;
+  size_t next = 0;
+  for (size_t i = 0; i < call.node.inputs.size(); ++i) {
+    grads.push_back(call.Wants(i) ? found[next++] : ValueId());
+  }
+  return grads;
 }
 
 Status GradCall::RequireOnlyFirstResult() const {
@@ -237,5 +293,7 @@ RuleBuilder SuffixRule(const NodeTypes& node) {
     rule.Result(i, tail(node.results[i].dims.size()));
   return rule;
 }
+
+FactorRule PlainRule(const NodeTypes& node) { return SuffixRule(node).Finish(); }
 
 }  // namespace meshwright::ir

@@ -47,7 +47,9 @@ struct OpCall {
   Result<int64_t> IntIn(std::string_view name, int64_t low, int64_t high) const;
   // The real attribute when present must lie in [low, high].
   Status RealIn(std::string_view name, double low, double high) const;
-  // The float type that the attribute 'dtype' names; `otherwise` when there is none.
+  // The type that the attribute 'dtype' names; `otherwise` when there is none. FloatDTypeOr: a
+  // float.
+  Result<DType> DTypeOr(DType otherwise) const;
   Result<DType> FloatDTypeOr(DType otherwise) const;
   // The same for an op that computes in f32 what it reads and writes: it may only tell apart f32
   // and the 16-bit types.
@@ -74,7 +76,9 @@ struct GradCall {
   Builder& builder;
   Node node;
   std::vector<ValueId> grads;  // per result, invalid: none
+  std::vector<bool> wanted;    // per operand; empty: all
 
+  bool Wants(size_t operand) const { return wanted.empty() || wanted[operand]; }
   ValueId in(size_t i) const { return node.inputs[i]; }
   const TensorType& in_type(size_t i) const { return builder.type(node.inputs[i]); }
   // `value`, behind a cast when it has another type.
@@ -104,6 +108,9 @@ struct OpSchema {
   int results = 1;                                 // how many
   InPlace in_place = InPlace::kNever;
   std::optional<Accumulator> accumulator = std::nullopt;
+  bool stops_gradient = false;
+  std::optional<Positioned> position = std::nullopt;
+  const char* position_needs = nullptr;  // the attribute without which there is none
 };
 
 using SchemaTable = std::array<OpSchema, kOpCount>;
@@ -115,6 +122,9 @@ void AddElementwiseSchemas(SchemaTable& table);
 void AddStructureSchemas(SchemaTable& table);
 void AddContractionSchemas(SchemaTable& table);
 void AddNormSchemas(SchemaTable& table);
+void AddSoftmaxSchemas(SchemaTable& table);
+void AddChoiceSchemas(SchemaTable& table);
+void AddImageSchemas(SchemaTable& table);
 void AddAttentionSchemas(SchemaTable& table);
 void AddEmbeddingSchemas(SchemaTable& table);
 void AddLossSchemas(SchemaTable& table);
@@ -164,6 +174,28 @@ class RuleBuilder {
 // Rule of an op whose operands all have the result's shape or a suffix of it: dims parallel,
 // aligned from the right.
 RuleBuilder SuffixRule(const NodeTypes& node);
+
+// The rows of operands and results that are all of one shape, dims parallel; also where y's is a
+// suffix.
+FactorRule PlainRule(const NodeTypes& node);
+
+// ---- Gradients out of smaller ops ---------------------------------------------------------------
+
+// The sum over the leading dims that `suffix` does not have.
+ValueId ReduceToSuffix(Builder& builder, ValueId value, const TensorType& suffix);
+// x along new dims (ascending places in the result) of the type `wide`, whatever its element type.
+ValueId Broadcast(Builder& builder, ValueId x, std::vector<int64_t> dims, const TensorType& wide);
+// x[...] as the last dim of `wide`, every element once; sums over that dim.
+ValueId BroadcastLast(Builder& builder, ValueId x, const TensorType& wide);
+ValueId SumLast(Builder& builder, ValueId x);
+// `value` in the type: itself, or behind a cast.
+ValueId InDType(Builder& builder, ValueId value, DType dtype);
+
+// The gradient of a node whose results are also those of other ops, which have gradients:
+// `decompose` appends them and returns the results. How gradients of large ops are differentiated
+// again.
+using Decomposition = std::vector<ValueId> (*)(Builder& builder, const Node& node);
+GradsOr DecomposedGradient(GradCall& call, Decomposition decompose);
 
 // The cost of ops that only move or name values.
 inline double NoFlops(const NodeTypes&) { return 0; }

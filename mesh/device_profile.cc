@@ -83,6 +83,9 @@ std::string_view KernelClassName(KernelClass kernel) {
 KernelClass KernelClassOf(ir::Op op) {
   switch (op) {
     case ir::Op::kEinsum:
+    case ir::Op::kConv2d:
+    case ir::Op::kConv2dGradInput:
+    case ir::Op::kConv2dGradKernel:
       return KernelClass::kProduct;
     case ir::Op::kAttention:
     case ir::Op::kAttentionGrad:
@@ -98,6 +101,8 @@ KernelClass KernelClassOf(ir::Op op) {
     case ir::Op::kEmbedding:
     case ir::Op::kEmbeddingGrad:
     case ir::Op::kPick:
+    case ir::Op::kGather:
+    case ir::Op::kScatterAdd:
       return KernelClass::kGather;
     default:
       return KernelClass::kElementwise;

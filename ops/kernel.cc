@@ -4,10 +4,9 @@
 #include <fmt/ranges.h>
 
 #include "ops/composite.h"
-#include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel_spec.h"
-#include "ops/reference/reference.h"
+#include "ops/kernel_table.h"
 #include "ops/widen.h"
 
 namespace meshwright::ops {
@@ -43,19 +42,18 @@ Result<DimParts> ResolveDim(const std::vector<std::string>& axes, const DeviceCo
   return result;
 }
 
-// Ops whose reference kernel takes every float type: a cast, and those that only move values.
-bool IgnoresDType(ir::Op op) {
-  switch (op) {
-    case ir::Op::kCast:
-    case ir::Op::kSlice:
-    case ir::Op::kPad:
-    case ir::Op::kReshape:
-    case ir::Op::kTranspose:
-    case ir::Op::kShardSlice:
-      return true;
-    default:
-      return false;
-  }
+Status NotAKernel(const KernelSpec& spec) {
+  return Unimplemented(fmt::format(
+      "{} is not a kernel: params and inputs are bound, collectives are run by the executor",
+      spec.ToString()));
+}
+
+// Null when there is no kernel for the op or its element types.
+KernelResult MakeCudaKernel(const Target& target, const KernelSpec& spec) {
+  const KernelRow& row = KernelsOf(spec.op);
+  if (row.cuda == nullptr || spec.outputs.empty()) return std::unique_ptr<Kernel>();
+  if (!row.any_type && !cuda::HasTypesOfGpus(spec)) return std::unique_ptr<Kernel>();
+  return row.cuda({spec, static_cast<device::cuda::CudaDevice&>(*target.device), *target.toolkit});
 }
 
 }  // namespace
@@ -98,19 +96,20 @@ KernelResult MakeKernel(const Target& target, const ir::Graph& graph, const ir::
 
 KernelResult MakeKernel(const Target& target, const KernelSpec& spec) {
   if (target.backend == Backend::kCuda) {
-    MW_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> native,
-                        cuda::MakeCudaKernel(spec, *target.device, *target.toolkit));
+    MW_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> native, MakeCudaKernel(target, spec));
     if (native) return native;
     if (spec.op == ir::Op::kFused) return MakeComposite(target, spec);
     return Fail(NoKernel(spec, "cuda"));
   }
   if (target.backend == Backend::kCpu) {
-    MW_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> native, cpu::MakeCpuKernel(spec));
+    MW_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> native, MakeCpuKernel(spec));
     if (native) return native;
   }
   if (spec.op == ir::Op::kFused) return MakeComposite(target, spec);
-  if (HasHalves(spec) && !IgnoresDType(spec.op)) return MakeWidened(target.backend, spec);
-  return reference::MakeReferenceKernel(spec);
+  const KernelRow& row = KernelsOf(spec.op);
+  if (row.reference == nullptr) return Fail(NotAKernel(spec));
+  if (HasHalves(spec) && !row.any_type) return MakeWidened(target.backend, spec);
+  return row.reference(spec);
 }
 
 }  // namespace meshwright::ops

@@ -7,11 +7,11 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "ir/op.h"
 
 namespace meshwright::ops {
 
-// Of losses without the attribute ignore_index.
-inline constexpr int64_t kDefaultIgnoreIndex = -100;
+inline constexpr int64_t kDefaultIgnoreIndex = ir::kDefaultIgnoreIndex;
 
 // kInvalidArgument naming the first id outside [0, table_rows), its position and the table's size.
 // `ignored` ids pass.

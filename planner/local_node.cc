@@ -33,42 +33,16 @@ void SetOffsets(Attrs& attrs, const ir::TensorType& global, const Sharding& shar
 Attrs LocalAttrs(const Graph& graph, const Node& node, const NodeStrategy& strategy,
                  const mesh::Mesh& mesh) {
   Attrs attrs = node.attrs;
-  switch (node.op) {
-    case Op::kEmbedding:
-    case Op::kDropout:
-    case Op::kRotary:
-    case Op::kCrossEntropyGrad:
-    case Op::kPick:
-      SetOffsets(attrs, graph.type(node.inputs[0]), strategy.operands[0]);
-      break;
-    case Op::kAttention:
-    case Op::kAttentionGrad:
-      if (attrs.Has("dropout")) {
-        SetOffsets(attrs, graph.type(node.inputs[0]), strategy.operands[0]);
-      }
-      break;
-    case Op::kAttentionQkv:
-      if (attrs.Has("dropout")) {
-        SetOffsets(attrs, graph.type(node.outputs[0]), strategy.results[0]);
-      }
-      break;
-    case Op::kAttentionQkvGrad:
-      if (attrs.Has("dropout")) {
-        SetOffsets(attrs, graph.type(node.inputs[1]), strategy.operands[1]);
-      }
-      break;
-    case Op::kFeed:
-    case Op::kRandomNormal:
-      SetOffsets(attrs, graph.type(node.outputs[0]), strategy.results[0]);
-      break;
-    case Op::kEmbeddingGrad: {
-      const ir::TensorType& table = graph.type(node.outputs[0]);
-      SetOffsets(attrs, table, strategy.results[0]);
-      attrs.Set("rows", mesh::LocalDims(table.dims, strategy.results[0], mesh)[0]);
-      break;
-    }
-    default:
-      break;
+  if (const std::optional<ir::Positioned> placed = ir::PositionsOf(node)) {
+    const ValueId value =
+        placed->is_result ? node.outputs[placed->index] : node.inputs[placed->index];
+    const std::vector<Sharding>& shardings =
+        placed->is_result ? strategy.results : strategy.operands;
+    SetOffsets(attrs, graph.type(value), shardings[placed->index]);
+  }
+  if (node.op == Op::kEmbeddingGrad) {
+    const ir::TensorType& table = graph.type(node.outputs[0]);
+    attrs.Set("rows", mesh::LocalDims(table.dims, strategy.results[0], mesh)[0]);
   }
   return attrs;
 }

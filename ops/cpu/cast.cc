@@ -6,8 +6,11 @@
 namespace meshwright::ops::cpu {
 
 KernelResult MakeCast(const KernelSpec& spec) {
-  if (spec.inputs[0].dtype == spec.outputs[0].dtype) return std::unique_ptr<Kernel>();
-  const bool narrow = spec.outputs[0].dtype == ir::DType::kBF16;
+  const ir::DType from = spec.inputs[0].dtype;
+  const ir::DType to = spec.outputs[0].dtype;
+  const bool narrow = from == ir::DType::kF32 && to == ir::DType::kBF16;
+  const bool widen = from == ir::DType::kBF16 && to == ir::DType::kF32;
+  if (!narrow && !widen) return std::unique_ptr<Kernel>();
   return MakeFunctionKernel([narrow](const RunContext& context, Inputs inputs,
                                      Outputs outputs) -> Status {
     ParallelRange(context, outputs[0].elements(), kElementGrain, [&](int64_t begin, int64_t end) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/half.h"
+#include "ir/elementwise.h"
 #include "ir/fused.h"
 #include "ops/cpu/mask_row.h"
 #include "ops/cpu/vec_elementwise.h"
@@ -118,17 +119,25 @@ class Chain::Maker {
     });
   }
 
+  bool IsOfFloats(const ir::Node& node) const {
+    const auto is_float = [&](ValueId id) {
+      return TypeOf(id).dtype == ir::DType::kF32 || IsHalf(id);
+    };
+    return std::all_of(node.inputs.begin(), node.inputs.end(), is_float) &&
+           std::all_of(node.outputs.begin(), node.outputs.end(), is_float);
+  }
+
   bool FitsStep(const ir::Node& node) {
     if (!ir::IsElementwise(node.op) && !ir::IsColumnSum(node)) return false;
-    if (ReadsSideResult(node)) return false;
+    if (ReadsSideResult(node) || !IsOfFloats(node)) return false;
     if (KindOf(node.inputs[0]) != Kind::kFull) return false;
     if (node.op == ir::Op::kReduceSum) {
       return KindOf(node.outputs[0]) == Kind::kNarrow &&
              PlaceOf(node.outputs[0]).kind == Kind::kResult;
     }
     if (KindOf(node.outputs[0]) != Kind::kFull) return false;
-    if ((node.op == ir::Op::kAdd || node.op == ir::Op::kMul) &&
-        KindOf(node.inputs[1]) == Kind::kScalar) {
+    const bool is_formula = ir::FormulaOf(node.op) != nullptr && node.op != ir::Op::kMulScalar;
+    if (is_formula && node.inputs.size() > 1 && KindOf(node.inputs[1]) == Kind::kScalar) {
       return false;
     }
     return std::none_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
@@ -174,7 +183,6 @@ class Chain::Maker {
     }
     Step step;
     step.op = node.op;
-    step.factor = static_cast<float>(node.attrs.Real("factor", 1));
     for (ValueId id : node.inputs) step.operands.push_back(FloatPlaceOf(id));
     Place& result = PlaceOf(node.outputs[0]);
     const Place memory = result;
@@ -184,6 +192,12 @@ class Chain::Maker {
     if (node.op == ir::Op::kReduceSum) {
       step.extra = chain_.sums_.size();
       chain_.sums_.push_back(result.index);
+    }
+    if (ir::FormulaOf(node.op) != nullptr) {
+      step.extra = chain_.formulas_.size();
+      chain_.formulas_.emplace_back(node.op, node.attrs);
+      chain_.formula_temporaries_ =
+          std::max(chain_.formula_temporaries_, chain_.formulas_.back().temporaries());
     }
     if (node.op == ir::Op::kDropout) {
       KernelSpec spec{node.op, node.attrs, {}, {TypeOf(node.outputs[0])}, coords_};
@@ -323,39 +337,25 @@ void Chain::RunStep(const Step& step, const RunContext& context, const Span& spa
   }
   if (step.op == ir::Op::kCast) return RunCast(step, span, memory);
   float* out = const_cast<float*>(Read(step.result, span, memory));
-  switch (step.op) {
-    case ir::Op::kAdd:
-      return VecAdd(operand(0), operand(1), out, span.count);
-    case ir::Op::kMul:
-      return VecMul(operand(0), operand(1), out, span.count);
-    case ir::Op::kSub:
-      return VecSub(operand(0), operand(1), out, span.count);
-    case ir::Op::kScale:
-      return VecScale(operand(0), step.factor, out, span.count);
-    case ir::Op::kMulScalar:
-      return VecScale(operand(0), *operand(1), out, span.count);
-    case ir::Op::kGelu:
-      return VecGelu(operand(0), out, span.count);
-    case ir::Op::kGeluGrad:
-      return VecGeluGrad(operand(0), operand(1), out, span.count);
-    case ir::Op::kSilu:
-      return VecSilu(operand(0), out, span.count);
-    case ir::Op::kSiluGrad:
-      return VecSiluGrad(operand(0), operand(1), out, span.count);
-    case ir::Op::kDropout:
-      return RunDropout(dropouts_[step.extra], context, span.row * width_ + span.column, operand(0),
-                        out, span.count);
-    case ir::Op::kSum:
-      if (step.operands.size() == 1) {
-        std::memmove(out, operand(0), static_cast<size_t>(span.count) * sizeof(float));
-        return;
-      }
-      VecAdd(operand(0), operand(1), out, span.count);
-      for (size_t i = 2; i < step.operands.size(); ++i) VecAdd(out, operand(i), out, span.count);
-      return;
-    default:
-      return;  // Make() lets no other op in
+  if (step.op == ir::Op::kDropout) {
+    return RunDropout(dropouts_[step.extra], context, span.row * width_ + span.column, operand(0),
+                      out, span.count);
   }
+  if (step.op != ir::Op::kSum) return RunFormula(step, span, memory);
+  if (step.operands.size() == 1) {
+    std::memmove(out, operand(0), static_cast<size_t>(span.count) * sizeof(float));
+    return;
+  }
+  VecAdd(operand(0), operand(1), out, span.count);
+  for (size_t i = 2; i < step.operands.size(); ++i) VecAdd(out, operand(i), out, span.count);
+}
+
+void Chain::RunFormula(const Step& step, const Span& span, const Memory& memory) const {
+  constexpr size_t kMostOperands = 2;
+  const float* x[kMostOperands] = {};
+  for (size_t i = 0; i < step.operands.size(); ++i) x[i] = Read(step.operands[i], span, memory);
+  formulas_[step.extra].Run(x, const_cast<float*>(Read(step.result, span, memory)), span.count,
+                            memory.scratch + temporaries_ * kSpan);
 }
 
 void Chain::RunSpan(const RunContext& context, const Span& span, const Memory& memory) const {

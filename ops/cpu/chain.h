@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ops/cpu/formula.h"
 #include "ops/dropout_mask.h"
 #include "ops/global_runs.h"
 #include "ops/kernel_spec.h"
@@ -41,7 +42,7 @@ class Chain {
   int64_t width() const { return width_; }
   bool has_column_sums() const { return !sums_.empty(); }
   // Floats of scratch that RunSpan uses.
-  int64_t scratch_floats() const { return temporaries_ * kSpan; }
+  int64_t scratch_floats() const { return (temporaries_ + formula_temporaries_) * kSpan; }
   // Column sums of all groups of rows: floats of memory that RunSpan adds to and AddUp reads.
   int64_t sums_floats() const;
   // The result that is the accumulator, or one whose memory may hold it, since it is as large and
@@ -86,8 +87,7 @@ class Chain {
     ir::Op op = ir::Op::kAdd;
     std::vector<Place> operands;
     Place result;
-    float factor = 1;
-    size_t extra = 0;  // of dropouts_ or sums_
+    size_t extra = 0;  // of formulas_, dropouts_ or sums_
   };
 
   class Maker;
@@ -98,16 +98,19 @@ class Chain {
   void RunCast(const Step& step, const Span& span, const Memory& memory) const;
   void RunStep(const Step& step, const RunContext& context, const Span& span,
                const Memory& memory) const;
+  void RunFormula(const Step& step, const Span& span, const Memory& memory) const;
   void RunDropout(const Dropout& dropout, const RunContext& context, int64_t flat, const float* x,
                   float* out, int64_t count) const;
 
   int64_t rows_ = 0;
   int64_t width_ = 0;
   int64_t temporaries_ = 0;
+  int64_t formula_temporaries_ = 0;  // of the longest formula, behind the others
   int accumulator_result_ = -1;
   bool half_accumulator_ = false;
   size_t accumulator_copy_ = 0;  // temporary with the widened accumulator
   std::vector<Step> steps_;
+  std::vector<FormulaLoop> formulas_;
   std::vector<Dropout> dropouts_;
   std::vector<size_t> sums_;  // results that are column sums
 };

@@ -10,14 +10,16 @@
 
 namespace meshwright::ops::cpu {
 
-// Null when there is no native kernel for the op or its element types: the reference kernel serves
-// then.
-KernelResult MakeCpuKernel(const KernelSpec& spec);
-
-KernelResult MakeSource(const KernelSpec& spec);       // constant, random_normal
-KernelResult MakeElementwise(const KernelSpec& spec);  // add ... silu_grad
+// What ops/kernel_table.cc names. Element types are f32, i32 and, where the row says so, bf16; null
+// where another kernel is meant.
+KernelResult MakeSource(const KernelSpec& spec);   // constant, random_normal
+KernelResult MakeFormula(const KernelSpec& spec);  // ops of ir/elementwise.h
+KernelResult MakeSum(const KernelSpec& spec);
 KernelResult MakeDropout(const KernelSpec& spec);
-KernelResult MakeCast(const KernelSpec& spec);  // between f32 and bf16
+KernelResult MakeNoise(const KernelSpec& spec);
+KernelResult MakeSoftmax(const KernelSpec& spec);  // softmax, log_softmax
+KernelResult MakeConv(const KernelSpec& spec);     // conv2d and its gradients
+KernelResult MakeCast(const KernelSpec& spec);     // between f32 and bf16
 KernelResult MakeReduction(
     const KernelSpec& spec);  // reduce_sum, sum_squares; null for unusual dims
 KernelResult MakeEinsum(const KernelSpec& spec);

@@ -1,38 +1,15 @@
 #include "ops/cpu/half_gemm.h"
 
-#include <dnnl.h>
-
 #include <array>
 #include <utility>
 
 #include "base/check.h"
+#include "ops/cpu/dnnl_engine.h"
 #include "ops/cpu/half_tile.h"
 #include "ops/cpu/scratch.h"
 
 namespace meshwright::ops::cpu {
 namespace {
-
-// One engine for the process: primitives and memory of all threads refer to it.
-dnnl_engine_t Engine() {
-  static const dnnl_engine_t engine = [] {
-    dnnl_engine_t made = nullptr;
-    return dnnl_engine_create(&made, dnnl_cpu, 0) == dnnl_success ? made : nullptr;
-  }();
-  return engine;
-}
-
-// A stream of the calling thread, kept for its life.
-class ThreadStream {
- public:
-  ThreadStream() { dnnl_stream_create(&stream_, Engine(), dnnl_stream_default_flags); }
-  ~ThreadStream() { dnnl_stream_destroy(stream_); }
-  ThreadStream(const ThreadStream&) = delete;
-  ThreadStream& operator=(const ThreadStream&) = delete;
-  dnnl_stream_t get() const { return stream_; }
-
- private:
-  dnnl_stream_t stream_ = nullptr;
-};
 
 // A dim of one element may have any stride; the library wants one that fits a matrix.
 Strides Settled(int64_t rows, int64_t columns, Strides strides) {
@@ -89,7 +66,7 @@ bool Build(const HalfGemmShape& shape, dnnl_primitive_desc_t* out,
       dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) == dnnl_success;
   if (ok && shape.accumulate) ok = dnnl_post_ops_append_sum(behind, 1.0f) == dnnl_success;
   ok = ok && dnnl_primitive_attr_set_post_ops(attr, behind) == dnnl_success &&
-       dnnl_primitive_desc_create(out, &operation, attr, Engine(), nullptr) == dnnl_success;
+       dnnl_primitive_desc_create(out, &operation, attr, DnnlEngine(), nullptr) == dnnl_success;
   dnnl_post_ops_destroy(behind);
   dnnl_primitive_attr_destroy(attr);
   return ok;
@@ -98,7 +75,7 @@ bool Build(const HalfGemmShape& shape, dnnl_primitive_desc_t* out,
 }  // namespace
 
 std::optional<HalfGemm> HalfGemm::Make(HalfGemmShape shape) {
-  if (!UsesHalfInstructions() || Engine() == nullptr) return std::nullopt;
+  if (!UsesHalfInstructions() || DnnlEngine() == nullptr) return std::nullopt;
   // Primitives are made for as many threads as they find.
   ForceOneOpenMpThread();
   shape.a = Settled(shape.size.m, shape.size.k, shape.a);
@@ -127,7 +104,6 @@ std::optional<HalfGemm> HalfGemm::Make(HalfGemmShape shape) {
 
 void HalfGemm::Run(const uint16_t* a, const uint16_t* b, void* c) const {
   ForceOneOpenMpThread();
-  thread_local ThreadStream stream;
   if (swapped_) std::swap(a, b);
   constexpr int64_t kFloat = sizeof(float);
   void* scratch = ThreadScratch((primitive_->scratch_bytes + kFloat - 1) / kFloat);
@@ -139,13 +115,13 @@ void HalfGemm::Run(const uint16_t* a, const uint16_t* b, void* c) const {
   for (size_t i = 0; i < 4; ++i) {
     arguments[i].arg = kNames[i];
     const dnnl_status_t made =
-        dnnl_memory_create(&arguments[i].memory, &primitive_->types[i], Engine(), data[i]);
+        dnnl_memory_create(&arguments[i].memory, &primitive_->types[i], DnnlEngine(), data[i]);
     MW_CHECK(made == dnnl_success) << "dnnl_memory_create returned " << static_cast<int>(made);
   }
   const dnnl_status_t status =
-      dnnl_primitive_execute(primitive_->handle, stream.get(), 4, arguments.data());
+      dnnl_primitive_execute(primitive_->handle, DnnlStream(), 4, arguments.data());
   MW_CHECK(status == dnnl_success) << "bf16 matmul returned " << static_cast<int>(status);
-  dnnl_stream_wait(stream.get());
+  dnnl_stream_wait(DnnlStream());
   for (const dnnl_exec_arg_t& argument : arguments) dnnl_memory_destroy(argument.memory);
 }
 

@@ -33,7 +33,7 @@ KernelResult MakeRandomNormal(const KernelSpec& spec) {
       const GlobalRuns::Run run = runs.At(r, context.microbatch);
       float* row = outputs[0].as<float>() + r * runs.run_length();
       ParallelRange(context, run.valid, kElementGrain, [&](int64_t begin, int64_t end) {
-        VecNormal(key, static_cast<uint64_t>(run.global_start + begin), mean, deviation,
+        VecNormal(key, kNoStep, static_cast<uint64_t>(run.global_start + begin), mean, deviation,
                   row + begin, end - begin);
       });
       std::fill(row + run.valid, row + runs.run_length(), 0.0f);

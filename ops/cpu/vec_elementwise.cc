@@ -239,7 +239,8 @@ HWY_INLINE FloatVec AngleOfTurn(FloatTag d, FloatVec raw) {
   return hn::Mul(hn::ConvertTo(d, hn::BitCast(di, raw)), hn::Set(d, kTurn));
 }
 
-void Normal(uint64_t key, uint64_t first, float mean, float deviation, float* out, int64_t count) {
+void Normal(uint64_t key, uint64_t step, uint64_t first, float mean, float deviation, float* out,
+            int64_t count) {
   constexpr int64_t kPairs = 64;
   const FloatTag d;
   int32_t x[kPairs];
@@ -248,7 +249,7 @@ void Normal(uint64_t key, uint64_t first, float mean, float deviation, float* ou
   const uint64_t end = first + static_cast<uint64_t>(count);
   for (uint64_t pair = first >> 1; 2 * pair < end; pair += kPairs) {
     const int64_t pairs = static_cast<int64_t>(std::min<uint64_t>(kPairs, ((end + 1) >> 1) - pair));
-    PhiloxPairs(key, ~uint64_t{0}, pair, x, y, pairs);
+    PhiloxPairs(key, step, pair, x, y, pairs);
     ForLanes(d, pairs, [&](int64_t i, size_t lanes) {
       const FloatVec log = LogOfUniform(d, LoadLanes(d, reinterpret_cast<float*>(x + i), lanes));
       const FloatVec angle = AngleOfTurn(d, LoadLanes(d, reinterpret_cast<float*>(y + i), lanes));
@@ -337,9 +338,9 @@ void VecPhilox(uint64_t key, uint64_t step, uint64_t first, uint32_t* bits, int6
   HWY_DYNAMIC_DISPATCH(PhiloxFill)(key, step, first, bits, count);
 }
 
-void VecNormal(uint64_t key, uint64_t first, float mean, float deviation, float* out,
+void VecNormal(uint64_t key, uint64_t step, uint64_t first, float mean, float deviation, float* out,
                int64_t count) {
-  HWY_DYNAMIC_DISPATCH(Normal)(key, first, mean, deviation, out, count);
+  HWY_DYNAMIC_DISPATCH(Normal)(key, step, first, mean, deviation, out, count);
 }
 
 void VecRotate(const float* x, const float* cosine, const float* sine, float* out, int64_t half) {

@@ -26,7 +26,7 @@ void VecPhilox(uint64_t key, uint64_t step, uint64_t first, uint32_t* bits, int6
 
 // out[i] = mean + deviation * the normal number first + i of PhiloxNormal, for the key of a seed
 // and stream; within 1e-6 of the number in double.
-void VecNormal(uint64_t key, uint64_t first, float mean, float deviation, float* out,
+void VecNormal(uint64_t key, uint64_t step, uint64_t first, float mean, float deviation, float* out,
                int64_t count);
 
 // low' = low * cosine - high * sine; high' = high * cosine + low * sine

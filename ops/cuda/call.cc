@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace meshwright::ops::cuda {
 
 std::optional<FloatType> FloatTypeOf(ir::DType dtype) {
@@ -15,6 +17,15 @@ std::optional<FloatType> FloatTypeOf(ir::DType dtype) {
     default:
       return std::nullopt;
   }
+}
+
+bool HasTypesOfGpus(const KernelSpec& spec) {
+  const auto ours = [](const ir::TensorType& type) {
+    return type.dtype == ir::DType::kI32 || type.dtype == ir::DType::kBool ||
+           FloatTypeOf(type.dtype).has_value();
+  };
+  return std::all_of(spec.inputs.begin(), spec.inputs.end(), ours) &&
+         std::all_of(spec.outputs.begin(), spec.outputs.end(), ours);
 }
 
 FloatType TypeOf(const ir::TensorType& type) { return *FloatTypeOf(type.dtype); }

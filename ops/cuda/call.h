@@ -53,6 +53,8 @@ KernelResult MakeCall(const Maker& maker, int64_t scratch_bytes, F function) {
       std::make_unique<Call<F>>(maker, scratch_bytes, std::move(function)));
 }
 
+// Whether all tensors are of types that our kernels take: f32, bf16, f16, i32, bool.
+bool HasTypesOfGpus(const KernelSpec& spec);
 // Null for types that our kernels do not compute with.
 std::optional<FloatType> FloatTypeOf(ir::DType dtype);
 // REQUIRES such a type.

@@ -8,6 +8,7 @@
 
 #include "ir/fused.h"
 #include "ops/cuda/call.h"
+#include "ops/cuda/cuda.h"
 #include "ops/cuda/library_kernels.h"
 
 namespace meshwright::ops::cuda {
@@ -112,9 +113,9 @@ KernelResult MakePlainChain(const ir::Graph& body, const DeviceCoords& coords, C
   return std::unique_ptr<Kernel>(std::make_unique<ChainKernel>(std::move(runner)));
 }
 
-KernelResult MakeChain(const KernelSpec& spec, CudaDevice& device, Toolkit& toolkit) {
-  MW_ASSIGN_OR_RETURN(const ir::Graph body, BodyOf(spec));
-  return MakePlainChain(body, spec.coords, device, toolkit);
+KernelResult MakeChain(const Maker& maker) {
+  MW_ASSIGN_OR_RETURN(const ir::Graph body, BodyOf(maker.spec));
+  return MakePlainChain(body, maker.spec.coords, maker.device, maker.toolkit);
 }
 
 }  // namespace meshwright::ops::cuda

@@ -14,6 +14,10 @@ constexpr int64_t kMostGroupRows = 64;
 constexpr int64_t kFewestGroupRows = 8;
 constexpr int64_t kThreadsForSums = int64_t{1} << 17;
 
+bool IsOfChains(ir::DType dtype) {
+  return ir::ComputesInF32(dtype) || dtype == ir::DType::kI32 || dtype == ir::DType::kBool;
+}
+
 class ChainPlanner {
  public:
   ChainPlanner(const ir::Graph& body, int producer, const DeviceCoords& coords)
@@ -21,7 +25,7 @@ class ChainPlanner {
 
   Result<std::optional<ChainPlan>> Run() {
     for (const ir::Value& value : body_.values) {
-      if (!ir::ComputesInF32(value.type.dtype)) return std::optional<ChainPlan>();
+      if (!IsOfChains(value.type.dtype)) return std::optional<ChainPlan>();
     }
     for (size_t n = 0; n < body_.nodes.size(); ++n) {
       if (!IsStep(n)) continue;
@@ -83,7 +87,7 @@ class ChainPlanner {
     step.op = node.op;
     step.value = node.outputs[0].value();
     step.dtype = body_.type(node.outputs[0]).dtype;
-    step.factor = static_cast<float>(node.attrs.Real("factor", 1));
+    step.attrs = node.attrs;
     for (ValueId id : node.inputs) step.operands.push_back(id.value());
     if (node.op == ir::Op::kDropout) {
       const KernelSpec spec{node.op, node.attrs, {}, {body_.type(node.outputs[0])}, coords_};
@@ -128,7 +132,7 @@ class ChainPlanner {
 
   // Loads and stores of 16 bytes where all sizes allow it.
   int Lanes() const {
-    const auto half = [](const auto& item) { return item.dtype != ir::DType::kF32; };
+    const auto half = [](const auto& item) { return ir::DTypeBytes(item.dtype) == 2; };
     const bool halves = std::any_of(plan_.operands.begin(), plan_.operands.end(), half) ||
                         std::any_of(plan_.results.begin(), plan_.results.end(), half);
     for (const int lanes : {8, 4}) {
@@ -173,6 +177,16 @@ bool GlobalIndex::Aligned(int64_t count) const {
   if (loops_.size() > 1 && inner.size % count != 0) return false;
   return std::all_of(loops_.begin(), loops_.end() - 1,
                      [](const Loop& loop) { return loop.stride % 4 == 0; });
+}
+
+float ChainPlan::Step::constant() const {
+  return static_cast<float>(op == ir::Op::kShift ? attrs.Real("value") : attrs.Real("factor", 1));
+}
+
+bool ChainPlan::in_f64() const {
+  const auto is_integer = [](const auto& item) { return item.dtype == ir::DType::kI32; };
+  return std::any_of(operands.begin(), operands.end(), is_integer) ||
+         std::any_of(steps.begin(), steps.end(), is_integer);
 }
 
 int ChainPlan::rows_at_once() const {

@@ -3,9 +3,9 @@
 //
 // Every value of a chain is a function of the flat index i of the chain's elements; a value with
 // fewer elements than the chain repeats: its period is their number. Values with the chain's number
-// are full. Steps compute in f32; a value is rounded where it is cast to or stored as a 16-bit
-// type, and steps read a stored value unrounded, as on CPUs (compile/compile.h). A column sum adds
-// up the rows of a full value.
+// are full. Steps compute in f32, or in f64 where there are integers, which f32 does not hold; a
+// value is rounded where it is cast to or stored as a 16-bit type, and steps read a stored value
+// unrounded, as on CPUs (compile/compile.h). A column sum adds up the rows of a full value.
 //
 // Numbers of values are those of the body (ir/fused.h). Thread rule: immutable.
 #pragma once
@@ -59,8 +59,12 @@ struct ChainPlan {
     std::vector<int> operands;
     int value = 0;
     ir::DType dtype = ir::DType::kF32;
-    float factor = 1;  // of scale
-    int dropout = 0;   // of dropouts
+    ir::Attrs attrs;
+    int dropout = 0;  // of dropouts
+
+    // Whether it has a constant of its own, as scale and shift do, and which.
+    bool has_constant() const { return op == ir::Op::kScale || op == ir::Op::kShift; }
+    float constant() const;
   };
   struct Result {
     int value = 0;
@@ -88,6 +92,7 @@ struct ChainPlan {
   // Rows that one thread adds up; a function of the shape alone, so that sums are.
   int64_t group_rows() const;
   int64_t groups() const { return (rows() + group_rows() - 1) / group_rows(); }
+  bool in_f64() const;
   bool wide_index() const { return elements > kWideElements; }
   // Result that can hold the accumulator while the kernel runs: it is the accumulator, or has its
   // size. -1: none.
@@ -95,7 +100,7 @@ struct ChainPlan {
 };
 
 // Of the body's nodes but `producer` (-1: none). Nothing when a step is no elementwise op or column
-// sum, or a type is none of f32, bf16 and f16.
+// sum, or a type is none of f32, bf16, f16, i32 and bool.
 // Errors: kInvalidArgument: a dropout's block does not fit its tensor.
 Result<std::optional<ChainPlan>> PlanChain(const ir::Graph& body, int producer,
                                            const DeviceCoords& coords);

@@ -19,6 +19,7 @@ typedef u32 Index;
 
 struct Bf16 { unsigned short bits; };
 struct F16 { unsigned short bits; };
+struct Bool { unsigned char byte; };
 struct alignas(16) Bytes16 { u32 words[4]; };
 struct StepState { u64 seed; long long step; };
 
@@ -40,7 +41,14 @@ __device__ inline float Widen(F16 x) {
 #endif
 }
 
+__device__ inline double Widen(int x) { return x; }
+__device__ inline float Widen(Bool x) { return x.byte; }
+
 __device__ inline void Narrow(float x, float& to) { to = x; }
+__device__ inline void Narrow(double x, int& to) {
+  to = x != x ? 0 : x >= 2147483647.0 ? 2147483647 : x <= -2147483648.0 ? (int)0x80000000u : (int)x;
+}
+__device__ inline void Narrow(double x, Bool& to) { to.byte = x != 0; }
 __device__ inline void Narrow(float x, Bf16& to) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(x));
@@ -69,7 +77,7 @@ __device__ inline void Narrow(float x, F16& to) {
 #endif
 }
 template <typename T>
-__device__ inline float Round(float x) {
+__device__ inline REAL Round(REAL x) {
   T narrow;
   Narrow(x, narrow);
   return Widen(narrow);
@@ -82,7 +90,7 @@ struct alignas(sizeof(T) * kLanes < 16 ? sizeof(T) * kLanes : 16) Lanes {
 
 // `place` is a multiple of kLanes elements behind an aligned address.
 template <typename T>
-__device__ inline void Load(const T* place, float (&x)[kLanes]) {
+__device__ inline void Load(const T* place, REAL (&x)[kLanes]) {
   Lanes<T> lanes;
 #if kLanes == 1
   lanes.lane[0] = *place;
@@ -100,7 +108,7 @@ __device__ inline void Load(const T* place, float (&x)[kLanes]) {
   for (int j = 0; j < kLanes; ++j) x[j] = Widen(lanes.lane[j]);
 }
 template <typename T>
-__device__ inline void Store(T* place, const float (&x)[kLanes]) {
+__device__ inline void Store(T* place, const REAL (&x)[kLanes]) {
   Lanes<T> lanes;
 #pragma unroll
   for (int j = 0; j < kLanes; ++j) Narrow(x[j], lanes.lane[j]);
@@ -177,6 +185,30 @@ __device__ inline float SiluGrad(float x, float dy) {
   const float gate = Sigmoid(x);
   return gate * Fused(x, 1.0f - gate, 1.0f) * dy;
 }
+
+#if defined(__CUDA_ARCH__)
+#define MATH(name) name
+#else
+#define MATH(name) __builtin_##name
+#endif
+__device__ inline REAL Maximum(REAL x, REAL y) { return x > y || x != x ? x : y; }
+__device__ inline REAL Minimum(REAL x, REAL y) { return x < y || x != x ? x : y; }
+__device__ inline REAL Gate(REAL x, REAL y) { return x > 0 ? y : 0; }
+__device__ inline REAL Equal(REAL x, REAL y) { return x == y ? 1 : 0; }
+__device__ inline REAL Less(REAL x, REAL y) { return x < y ? 1 : 0; }
+__device__ inline REAL LessEqual(REAL x, REAL y) { return x <= y ? 1 : 0; }
+__device__ inline REAL Select(REAL c, REAL x, REAL y) { return c != 0 ? x : y; }
+__device__ inline REAL Abs(REAL x) { return MATH(fabs)(x); }
+__device__ inline REAL Sign(REAL x) { return x > 0 ? 1 : x < 0 ? -1 : x == 0 ? 0 : x; }
+__device__ inline REAL Relu(REAL x) { return x > 0 || x != x ? x : 0; }
+__device__ inline float Pow(float x, float y) { return MATH(powf)(x, y); }
+__device__ inline float Exp(float x) { return MATH(expf)(x); }
+__device__ inline float Log(float x) { return MATH(logf)(x); }
+__device__ inline float Log1p(float x) { return MATH(log1pf)(x); }
+__device__ inline float Sqrt(float x) { return MATH(sqrtf)(x); }
+__device__ inline float Rsqrt(float x) { return 1.0f / MATH(sqrtf)(x); }
+__device__ inline float Tanh(float x) { return MATH(tanhf)(x); }
+__device__ inline float Erf(float x) { return MATH(erff)(x); }
 
 struct Random { u32 words[4]; };
 // Philox4x32-10 of Salmon et al., SC'11; as base/philox.h.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "ir/elementwise.h"
 #include "ops/cuda/chain_prelude.h"
 
 namespace meshwright::ops::cuda {
@@ -17,6 +18,10 @@ const char* TypeText(ir::DType dtype) {
       return "Bf16";
     case ir::DType::kF16:
       return "F16";
+    case ir::DType::kI32:
+      return "int";
+    case ir::DType::kBool:
+      return "Bool";
     default:
       return "float";
   }
@@ -51,7 +56,7 @@ void ForEachField(const ChainPlan& plan, const Add& add) {
     }
   }
   for (const ChainPlan::Step& step : plan.steps) {
-    if (step.op == ir::Op::kScale) add("double", fmt::format("factor{}", step.value));
+    if (step.has_constant()) add("double", fmt::format("factor{}", step.value));
   }
   if (!plan.dropouts.empty()) add("const StepState*", "state");
   for (size_t d = 0; d < plan.dropouts.size(); ++d) {
@@ -67,11 +72,12 @@ void ForEachField(const ChainPlan& plan, const Add& add) {
 
 class SourceWriter {
  public:
-  explicit SourceWriter(const ChainPlan& plan) : plan_(plan) {}
+  explicit SourceWriter(const ChainPlan& plan)
+      : plan_(plan), real_(plan.in_f64() ? "double" : "float") {}
 
   std::string Write() {
-    text_ = fmt::format("#define kLanes {}\n#define WIDE_INDEX {}\n", plan_.lanes,
-                        plan_.wide_index() ? 1 : 0);
+    text_ = fmt::format("#define kLanes {}\n#define WIDE_INDEX {}\n#define REAL {}\n", plan_.lanes,
+                        plan_.wide_index() ? 1 : 0, real_);
     text_ += kChainPrelude;
     text_ += "\nstruct Arguments {\n";
     ForEachField(plan_, [&](const std::string& type, const std::string& name) {
@@ -121,7 +127,7 @@ class SourceWriter {
     text_ += "  for (Index i = begin; i < a.elements; i += stride) {\n";
     for (size_t k = 0; k < plan_.operands.size(); ++k) {
       if (IsFixed(plan_.operands[k])) continue;
-      text_ += fmt::format("    float x{}[kLanes];\n    {}\n", k, LoadText(k, "i", ""));
+      text_ += fmt::format("    {} x{}[kLanes];\n    {}\n", real_, k, LoadText(k, "i", ""));
     }
     WriteBody("i", "");
     text_ += "  }\n";
@@ -139,7 +145,7 @@ class SourceWriter {
         "  const Index group = thread / columns;\n"
         "  if (group >= a.groups) return;\n";
     for (size_t k = 0; k < plan_.sums.size(); ++k) {
-      text_ += fmt::format("  float total{}[kLanes] = {{}};\n", k);
+      text_ += fmt::format("  {} total{}[kLanes] = {{}};\n", real_, k);
     }
     WriteFixed();
     text_ +=
@@ -151,7 +157,7 @@ class SourceWriter {
     std::string loads;
     for (size_t k = 0; k < plan_.operands.size(); ++k) {
       if (IsFixed(plan_.operands[k])) continue;
-      text_ += fmt::format("    float x{}[kRows][kLanes];\n", k);
+      text_ += fmt::format("    {} x{}[kRows][kLanes];\n", real_, k);
       loads += fmt::format("      {}\n", LoadText(k, "at[r]", "[r]"));
     }
     text_ +=
@@ -174,9 +180,9 @@ class SourceWriter {
   void WriteFixed() {
     for (size_t k = 0; k < plan_.operands.size(); ++k) {
       if (IsScalar(plan_.operands[k])) {
-        text_ += fmt::format("  const float x{0} = Widen(*a.x{0});\n", k);
+        text_ += fmt::format("  const {0} x{1} = Widen(*a.x{1});\n", real_, k);
       } else if (IsFixed(plan_.operands[k])) {
-        text_ += fmt::format("  float x{0}[kLanes];\n  Load(a.x{0} + column, x{0});\n", k);
+        text_ += fmt::format("  {0} x{1}[kLanes];\n  Load(a.x{1} + column, x{1});\n", real_, k);
       }
     }
     if (!plan_.dropouts.empty()) text_ += "  const u64 step = (u64)a.state->step;\n";
@@ -197,7 +203,7 @@ class SourceWriter {
   void WriteBody(const char* index, const char* row) {
     for (size_t d = 0; d < plan_.dropouts.size(); ++d) WriteRandom(d, index);
     for (size_t k = 0; k < plan_.results.size(); ++k) {
-      text_ += fmt::format("    float y{}[kLanes];\n", k);
+      text_ += fmt::format("    {} y{}[kLanes];\n", real_, k);
     }
     text_ += "#pragma unroll\n    for (int j = 0; j < kLanes; ++j) {\n";
     for (size_t k = 0; k < plan_.operands.size(); ++k) {
@@ -205,10 +211,10 @@ class SourceWriter {
       const std::string lane = IsScalar(operand)  ? ""
                                : IsFixed(operand) ? "[j]"
                                                   : std::string(row) + "[j]";
-      text_ += fmt::format("      const float v{} = x{}{};\n", operand.value, k, lane);
+      text_ += fmt::format("      const {} v{} = x{}{};\n", real_, operand.value, k, lane);
     }
     for (const ChainPlan::Step& step : plan_.steps) {
-      text_ += fmt::format("      const float v{} = {};\n", step.value, Expression(step));
+      text_ += fmt::format("      const {} v{} = {};\n", real_, step.value, Expression(step));
     }
     for (size_t k = 0; k < plan_.results.size(); ++k) {
       text_ += fmt::format("      y{}[j] = v{};\n", k, plan_.results[k].value);
@@ -246,38 +252,80 @@ class SourceWriter {
 
   std::string Expression(const ChainPlan::Step& step) const {
     const auto v = [&](size_t k) { return fmt::format("v{}", step.operands[k]); };
-    switch (step.op) {
-      case ir::Op::kAdd:
-        return v(0) + " + " + v(1);
-      case ir::Op::kSub:
-        return v(0) + " - " + v(1);
-      case ir::Op::kMul:
-      case ir::Op::kMulScalar:
-        return v(0) + " * " + v(1);
-      case ir::Op::kScale:
-        return fmt::format("{} * (float)a.factor{}", v(0), step.value);
-      case ir::Op::kGelu:
-        return fmt::format("Gelu({})", v(0));
-      case ir::Op::kGeluGrad:
-        return fmt::format("GeluGrad({}, {})", v(0), v(1));
-      case ir::Op::kSilu:
-        return fmt::format("Silu({})", v(0));
-      case ir::Op::kSiluGrad:
-        return fmt::format("SiluGrad({}, {})", v(0), v(1));
-      case ir::Op::kDropout:
-        return fmt::format("Drop({0}, bits{1}[j], a.threshold{1}, a.scale{1})", v(0), step.dropout);
-      case ir::Op::kCast:
-        if (step.dtype == ir::DType::kF32) return v(0);
-        return fmt::format("Round<{}>({})", TypeText(step.dtype), v(0));
-      default: {  // sum
-        std::string text = v(0);
-        for (size_t k = 1; k < step.operands.size(); ++k) text += " + " + v(k);
-        return text;
+    if (step.op == ir::Op::kDropout) {
+      return fmt::format("Drop({0}, bits{1}[j], a.threshold{1}, a.scale{1})", v(0), step.dropout);
+    }
+    if (step.op == ir::Op::kCast) {
+      if (step.dtype == ir::DType::kF32 && !plan_.in_f64()) return v(0);
+      return fmt::format("Round<{}>({})", TypeText(step.dtype), v(0));
+    }
+    if (step.op == ir::Op::kSum) {
+      std::string text = v(0);
+      for (size_t k = 1; k < step.operands.size(); ++k) text += " + " + v(k);
+      return text;
+    }
+    return FormulaText(step);
+  }
+
+  // The steps of the formula one inside of the other: C++ computes equal parts once.
+  std::string FormulaText(const ChainPlan::Step& step) const {
+    const ir::Formula& formula = *ir::FormulaOf(step.op);
+    std::vector<std::string> values;
+    for (const int operand : step.operands) values.push_back(fmt::format("v{}", operand));
+    for (size_t i = 0; i < formula.steps.size(); ++i) {
+      const ir::FormulaStep& own = formula.steps[i];
+      std::vector<std::string> operands;
+      for (int k = 0; k < own.count; ++k) {
+        operands.push_back(values[static_cast<size_t>(own.operands[static_cast<size_t>(k)])]);
       }
+      const std::string constant = own.takes_attrs ? fmt::format("(float)a.factor{}", step.value)
+                                                   : fmt::format("(float){}", own.value);
+      const std::string text = NativeText(own.op, operands, constant);
+      const bool is_last = i + 1 == formula.steps.size();
+      values.push_back(is_last || text.back() == ')' ? text : "(" + text + ")");
+    }
+    return values.back();
+  }
+
+  static std::string NativeText(ir::Op op, const std::vector<std::string>& operands,
+                                const std::string& constant) {
+    const auto infix = [&](const char* sign, const std::string& right) {
+      return fmt::format("{} {} {}", operands[0], sign, right);
+    };
+    switch (op) {
+      case ir::Op::kAdd:
+        return infix("+", operands[1]);
+      case ir::Op::kSub:
+        return infix("-", operands[1]);
+      case ir::Op::kMul:
+        return infix("*", operands[1]);
+      case ir::Op::kDivide:
+        return infix("/", operands[1]);
+      case ir::Op::kScale:
+        return infix("*", constant);
+      case ir::Op::kShift:
+        return infix("+", constant);
+      default:  // a function of the prelude: gelu_grad is GeluGrad
+        return fmt::format("{}({})", FunctionName(op), fmt::join(operands, ", "));
     }
   }
 
+  static std::string FunctionName(ir::Op op) {
+    std::string name;
+    bool capital = true;
+    for (const char c : ir::OpName(op)) {
+      if (c == '_') {
+        capital = true;
+      } else {
+        name += capital ? static_cast<char>(c - 'a' + 'A') : c;
+        capital = false;
+      }
+    }
+    return name;
+  }
+
   const ChainPlan& plan_;
+  const char* const real_;  // what is computed with
   std::string text_;
 };
 
@@ -314,7 +362,7 @@ void ChainArguments(const ChainPlan& plan, const ChainMemory& memory, int32_t mi
     if (IsNarrow(plan, operand) && !IsRow(plan, operand)) words.push_back(Word(operand.period));
   }
   for (const ChainPlan::Step& step : plan.steps) {
-    if (step.op == ir::Op::kScale) words.push_back(Word(static_cast<double>(step.factor)));
+    if (step.has_constant()) words.push_back(Word(static_cast<double>(step.constant())));
   }
   if (!plan.dropouts.empty()) words.push_back(Word(static_cast<const void*>(memory.state)));
   for (const ChainPlan::Dropout& dropout : plan.dropouts) {

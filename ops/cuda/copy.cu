@@ -57,6 +57,7 @@ struct RowsToCopy {
   int64_t from;  // of a row
   int64_t to;
   int64_t shift;
+  int64_t to_row;  // from one row of `to` to the next
 };
 
 template <typename T, typename Index>
@@ -68,7 +69,9 @@ __global__ void __launch_bounds__(kThreads)
     const Index row = i / to_units;
     const int64_t at = static_cast<int64_t>(i - row * to_units) + sizes.shift;
     const bool there = at >= 0 && at < sizes.from;
-    to[i] = there ? from[static_cast<int64_t>(row) * sizes.from + at] : T{};
+    const int64_t place =
+        static_cast<int64_t>(i) + static_cast<int64_t>(row) * (sizes.to_row - sizes.to);
+    to[place] = there ? from[static_cast<int64_t>(row) * sizes.from + at] : T{};
   }
 }
 
@@ -172,16 +175,19 @@ Code CopyRuns(const TransposeArgs& args, StreamHandle stream) {
 }  // namespace
 
 Code launches::CopyRows(const CopyRowsArgs& args, StreamHandle stream) {
-  const int64_t unit = CommonUnit(args.from_bytes, args.to_bytes, args.shift_bytes);
+  const int64_t to_row = args.to_row_bytes == 0 ? args.to_bytes : args.to_row_bytes;
+  const int64_t unit =
+      CommonUnit(args.from_bytes | args.place_bytes, args.to_bytes | to_row, args.shift_bytes);
   const RowsToCopy sizes{args.rows, args.from_bytes / unit, args.to_bytes / unit,
-                         args.shift_bytes / unit};
+                         args.shift_bytes / unit, to_row / unit};
   const int64_t units = sizes.rows * sizes.to;
   const LaunchShape shape = Blocks(BlocksFor(units, kThreads), kThreads);
   return ForBytes(unit, [&](auto element) {
     using T = decltype(element);
     return ForIndex(units, [&](auto index) {
       return Launch(stream, shape, CopyRowsKernel<T, decltype(index)>,
-                    static_cast<const T*>(args.from), static_cast<T*>(args.to), sizes);
+                    static_cast<const T*>(args.from),
+                    static_cast<T*>(args.to) + args.place_bytes / unit, sizes);
     });
   });
 }

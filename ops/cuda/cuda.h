@@ -12,19 +12,28 @@
 
 namespace meshwright::ops::cuda {
 
-// Null when there is no kernel for the op or its element types. REQUIRES a CudaDevice.
-KernelResult MakeCudaKernel(const KernelSpec& spec, device::Device& device, Toolkit& toolkit);
-
+// What ops/kernel_table.cc names. Null where another kernel is meant, or the steps of a fused node
+// one by one.
 KernelResult MakeFeed(const Maker& maker);
 KernelResult MakeSource(const Maker& maker);  // constant, random_normal, learning_rate
 KernelResult MakeDropout(const Maker& maker);
-KernelResult MakeStructure(const Maker& maker);  // slice, pad, reshape, transpose, shard_slice
-KernelResult MakeReduction(const Maker& maker);  // reduce_sum, sum_squares
+KernelResult MakeNoise(const Maker& maker);
+KernelResult MakeChain(const Maker& maker);      // one elementwise op as generated code
+KernelResult MakeStructure(const Maker& maker);  // slice ... broadcast, shard_slice
+KernelResult MakeReduction(const Maker& maker);  // reduce_sum, reduce_max, sum_squares
+KernelResult MakeGather(const Maker& maker);
+KernelResult MakeScatterAdd(const Maker& maker);
+KernelResult MakeOneHot(const Maker& maker);
+KernelResult MakeTopK(const Maker& maker);
+KernelResult MakeEinsum(const Maker& maker);
+KernelResult MakeFused(const Maker& maker);
 KernelResult MakeNorm(const Maker& maker);
+KernelResult MakeSoftmax(const Maker& maker);    // softmax, log_softmax
 KernelResult MakeEmbedding(const Maker& maker);  // embedding, embedding_grad
 KernelResult MakePosition(const Maker& maker);   // rotary, segments
 KernelResult MakeAttention(const Maker& maker);
-KernelResult MakeLoss(const Maker& maker);       // cross_entropy ... nll, not head_loss
-KernelResult MakeOptimizer(const Maker& maker);  // clip_multiplier ... divide
+KernelResult MakeLoss(const Maker& maker);  // cross_entropy ... nll
+KernelResult MakeHeadLoss(const Maker& maker);
+KernelResult MakeOptimizer(const Maker& maker);  // clip_multiplier, adamw, sgd
 
 }  // namespace meshwright::ops::cuda

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ir/fused.h"
+#include "ops/cuda/cuda.h"
 #include "ops/cuda/library_kernels.h"
 
 namespace meshwright::ops::cuda {
@@ -95,7 +96,7 @@ KernelResult MakeNarrowing(const KernelSpec& spec, CudaDevice& device, Toolkit& 
   fused.op = ir::Op::kFused;
   fused.attrs = {};
   ir::SetFusedBody(body, fused.attrs);
-  return MakeFused(fused, device, toolkit);
+  return MakeFused({fused, device, toolkit});
 }
 
 }  // namespace
@@ -278,7 +279,8 @@ std::optional<BlasProduct> EinsumRunner::OnlyProduct() const {
   return product_;
 }
 
-KernelResult MakeEinsum(const KernelSpec& spec, CudaDevice& device, Toolkit& toolkit) {
+KernelResult MakeEinsum(const Maker& maker) {
+  const auto& [spec, device, toolkit] = maker;
   if (spec.inputs[0].dtype == ir::DType::kF32 && spec.inputs[1].dtype == ir::DType::kF32 &&
       spec.outputs[0].dtype != ir::DType::kF32) {
     return MakeNarrowing(spec, device, toolkit);

@@ -8,6 +8,7 @@
 
 #include "ir/fused.h"
 #include "ops/cuda/chain.h"
+#include "ops/cuda/cuda.h"
 #include "ops/cuda/einsum.h"
 #include "ops/cuda/epilogue.h"
 #include "ops/cuda/library_kernels.h"
@@ -128,7 +129,8 @@ KernelResult MakeProduct(const ir::Graph& body, int producer, const DeviceCoords
 
 }  // namespace
 
-KernelResult MakeFused(const KernelSpec& spec, CudaDevice& device, Toolkit& toolkit) {
+KernelResult MakeFused(const Maker& maker) {
+  const auto& [spec, device, toolkit] = maker;
   MW_ASSIGN_OR_RETURN(const ir::Graph body, ir::ExpandFused(spec.attrs, spec.inputs));
   const std::optional<int> producer = ProducerOf(body);
   if (!producer) return std::unique_ptr<Kernel>();

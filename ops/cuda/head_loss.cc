@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/cuda/cuda.h"
 #include "ops/cuda/library_kernels.h"
 #include "ops/token_ids.h"
 
@@ -195,7 +196,8 @@ class HeadLossKernel final : public Kernel {
 
 }  // namespace
 
-KernelResult MakeHeadLoss(const KernelSpec& spec, CudaDevice& device, Toolkit& toolkit) {
+KernelResult MakeHeadLoss(const Maker& maker) {
+  const auto& [spec, device, toolkit] = maker;
   const ir::DType dtype = spec.inputs[0].dtype;
   if (!ir::ComputesInF32(dtype) || spec.inputs[1].dtype != dtype ||
       spec.outputs[0].dtype != ir::DType::kF32) {

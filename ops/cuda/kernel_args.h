@@ -73,7 +73,8 @@ struct NormGradArgs {
 
 // ---- Structure ----------------------------------------------------------------------------------
 
-// to[r][j] = from[r][j + shift], 0 where there is no such byte: slices and paddings of one dim.
+// to[r][place + j] = from[r][j + shift] for j < to_bytes, 0 where there is no such byte: slices and
+// paddings of one dim, and parts that lie one behind the other along it.
 struct CopyRowsArgs {
   const void* from = nullptr;
   void* to = nullptr;
@@ -81,8 +82,11 @@ struct CopyRowsArgs {
   int64_t from_bytes = 0;  // of a row
   int64_t to_bytes = 0;
   int64_t shift_bytes = 0;
+  int64_t to_row_bytes = 0;  // from one row of `to` to the next; 0: to_bytes
+  int64_t place_bytes = 0;
 };
 
+// Also copies that repeat along dims without a stride; then the last dim has stride 1.
 struct TransposeArgs {
   const void* from = nullptr;
   void* to = nullptr;
@@ -121,6 +125,15 @@ struct RandomNormalArgs {
   uint64_t stream = 0;
   double mean = 0;
   double deviation = 1;
+  const StepState* state = nullptr;
+  FloatType type = FloatType::kF32;
+};
+
+struct NoiseArgs {
+  void* to = nullptr;
+  RunsArgs runs;
+  uint64_t stream = 0;
+  bool normal = false;  // else uniform
   const StepState* state = nullptr;
   FloatType type = FloatType::kF32;
 };
@@ -180,13 +193,12 @@ struct SumSquaresArgs {
   FloatType result = FloatType::kF32;
 };
 
-// Scalars.
-struct DivideArgs {
-  const void* a = nullptr;
-  const void* b = nullptr;
-  void* to = nullptr;
-  FloatType type = FloatType::kF32;
+// The largest: of a ReduceSumArgs only what describes x, y and the dims; there are no splits.
+struct ReduceMaxArgs {
+  ReduceSumArgs dims;
 };
+
+// Scalars.
 struct ClipMultiplierArgs {
   const void* sum_squares = nullptr;
   const void* count = nullptr;

@@ -8,39 +8,52 @@
 // Thread rule: thread-safe; the device of the stream is in use by the calling thread.
 #pragma once
 
+#include "ops/cuda/choice_args.h"
 #include "ops/cuda/kernel_args.h"
 #include "ops/cuda/training_args.h"
 
 namespace meshwright::ops::cuda {
 
+// The kernels by name: X(Name) is `Code Name(const NameArgs& args, StreamHandle stream)`.
+#define MW_FOR_EACH_KERNEL(X) \
+  X(Norm)                     \
+  X(NormGrad)                 \
+  X(Softmax)                  \
+  X(CopyRows)                 \
+  X(Transpose)                \
+  X(Fill)                     \
+  X(RandomNormal)             \
+  X(Noise)                    \
+  X(LearningRate)             \
+  X(Dropout)                  \
+  X(ReduceSum)                \
+  X(ReduceMax)                \
+  X(SumSquares)               \
+  X(ClipMultiplier)           \
+  X(Embedding)                \
+  X(EmbeddingGrad)            \
+  X(Gather)                   \
+  X(ScatterAdd)               \
+  X(OneHot)                   \
+  X(TopK)                     \
+  X(Rotary)                   \
+  X(Segments)                 \
+  X(LogSumExp)                \
+  X(CrossEntropyGrad)         \
+  X(Pick)                     \
+  X(Nll)                      \
+  X(AdamW)                    \
+  X(Sgd)                      \
+  X(Attention)                \
+  X(AttentionGrad)
+
 class Kernels {
  public:
   virtual ~Kernels() = default;
 
-  virtual Code Norm(const NormArgs& args, StreamHandle stream) = 0;
-  virtual Code NormGrad(const NormGradArgs& args, StreamHandle stream) = 0;
-  virtual Code CopyRows(const CopyRowsArgs& args, StreamHandle stream) = 0;
-  virtual Code Transpose(const TransposeArgs& args, StreamHandle stream) = 0;
-  virtual Code Fill(const FillArgs& args, StreamHandle stream) = 0;
-  virtual Code RandomNormal(const RandomNormalArgs& args, StreamHandle stream) = 0;
-  virtual Code LearningRate(const LearningRateArgs& args, StreamHandle stream) = 0;
-  virtual Code Dropout(const DropoutArgs& args, StreamHandle stream) = 0;
-  virtual Code ReduceSum(const ReduceSumArgs& args, StreamHandle stream) = 0;
-  virtual Code SumSquares(const SumSquaresArgs& args, StreamHandle stream) = 0;
-  virtual Code Divide(const DivideArgs& args, StreamHandle stream) = 0;
-  virtual Code ClipMultiplier(const ClipMultiplierArgs& args, StreamHandle stream) = 0;
-  virtual Code Embedding(const EmbeddingArgs& args, StreamHandle stream) = 0;
-  virtual Code EmbeddingGrad(const EmbeddingGradArgs& args, StreamHandle stream) = 0;
-  virtual Code Rotary(const RotaryArgs& args, StreamHandle stream) = 0;
-  virtual Code Segments(const SegmentsArgs& args, StreamHandle stream) = 0;
-  virtual Code LogSumExp(const LogSumExpArgs& args, StreamHandle stream) = 0;
-  virtual Code CrossEntropyGrad(const CrossEntropyGradArgs& args, StreamHandle stream) = 0;
-  virtual Code Pick(const PickArgs& args, StreamHandle stream) = 0;
-  virtual Code Nll(const NllArgs& args, StreamHandle stream) = 0;
-  virtual Code AdamW(const AdamWArgs& args, StreamHandle stream) = 0;
-  virtual Code Sgd(const SgdArgs& args, StreamHandle stream) = 0;
-  virtual Code Attention(const AttentionArgs& args, StreamHandle stream) = 0;
-  virtual Code AttentionGrad(const AttentionGradArgs& args, StreamHandle stream) = 0;
+#define MW_KERNEL_CALL(Name) virtual Code Name(const Name##Args& args, StreamHandle stream) = 0;
+  MW_FOR_EACH_KERNEL(MW_KERNEL_CALL)
+#undef MW_KERNEL_CALL
 };
 
 // Those of this folder's .cu files.

@@ -1,4 +1,4 @@
-// Kernels of libraries and of generated code, by family. Internal to ops/cuda.
+// Generated code for chains. Internal to ops/cuda.
 //
 // Each returns null when it does not take the node: another kernel, or the steps of a fused node
 // one by one, are then meant. Thread rule: pure construction.
@@ -11,13 +11,6 @@
 namespace meshwright::ops::cuda {
 
 using device::cuda::CudaDevice;
-
-// A single elementwise op, dropout, cast, or reduce_sum over the first dims.
-KernelResult MakeChain(const KernelSpec& spec, CudaDevice& device, Toolkit& toolkit);
-KernelResult MakeEinsum(const KernelSpec& spec, CudaDevice& device, Toolkit& toolkit);
-KernelResult MakeFused(const KernelSpec& spec, CudaDevice& device, Toolkit& toolkit);
-// head_loss and head_loss_grad.
-KernelResult MakeHeadLoss(const KernelSpec& spec, CudaDevice& device, Toolkit& toolkit);
 
 // A node alone as the body of a fused node, operand i its operand i.
 Result<ir::Graph> BodyOf(const KernelSpec& spec);

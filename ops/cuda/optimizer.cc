@@ -22,20 +22,6 @@ KernelResult MakeClipMultiplier(const Maker& maker) {
                   });
 }
 
-KernelResult MakeDivide(const Maker& maker) {
-  DivideArgs args;
-  args.type = TypeOf(maker.spec.inputs[0]);
-  return MakeCall(maker, 0,
-                  [args](Kernels& kernels, StreamHandle stream, const RunContext&, Inputs inputs,
-                         Outputs outputs) {
-                    DivideArgs call = args;
-                    call.a = inputs[0].data;
-                    call.b = inputs[1].data;
-                    call.to = outputs[0].data;
-                    return kernels.Divide(call, stream);
-                  });
-}
-
 // What a group of (p, g, states..., multiplier, lr) -> (p, states...) has.
 struct Group {
   Inputs inputs;
@@ -125,10 +111,8 @@ KernelResult MakeOptimizer(const Maker& maker) {
       return MakeClipMultiplier(maker);
     case ir::Op::kAdamW:
       return MakeAdamW(maker);
-    case ir::Op::kSgd:
-      return MakeSgd(maker);
     default:
-      return MakeDivide(maker);
+      return MakeSgd(maker);
   }
 }
 

@@ -11,30 +11,7 @@ class Own final : public Kernels {
   Code Name(const Name##Args& args, StreamHandle stream) override { \
     return launches::Name(args, stream);                            \
   }
-  MW_LAUNCH(Norm)
-  MW_LAUNCH(NormGrad)
-  MW_LAUNCH(CopyRows)
-  MW_LAUNCH(Transpose)
-  MW_LAUNCH(Fill)
-  MW_LAUNCH(RandomNormal)
-  MW_LAUNCH(LearningRate)
-  MW_LAUNCH(Dropout)
-  MW_LAUNCH(ReduceSum)
-  MW_LAUNCH(SumSquares)
-  MW_LAUNCH(Divide)
-  MW_LAUNCH(ClipMultiplier)
-  MW_LAUNCH(Embedding)
-  MW_LAUNCH(EmbeddingGrad)
-  MW_LAUNCH(Rotary)
-  MW_LAUNCH(Segments)
-  MW_LAUNCH(LogSumExp)
-  MW_LAUNCH(CrossEntropyGrad)
-  MW_LAUNCH(Pick)
-  MW_LAUNCH(Nll)
-  MW_LAUNCH(AdamW)
-  MW_LAUNCH(Sgd)
-  MW_LAUNCH(Attention)
-  MW_LAUNCH(AttentionGrad)
+  MW_FOR_EACH_KERNEL(MW_LAUNCH)
 #undef MW_LAUNCH
 };
 

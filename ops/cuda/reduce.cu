@@ -1,5 +1,5 @@
-// reduce_sum over any dims, sum_squares. Long sums are cut into parts, which a second kernel adds
-// up in a fixed order.
+// reduce_sum and reduce_max over any dims, sum_squares. Long sums are cut into parts, which a
+// second kernel adds up in a fixed order.
 #include "ops/cuda/launches.cuh"
 #include "ops/cuda/rows.cuh"
 
@@ -197,6 +197,21 @@ bool Fits(const ReduceSumArgs& args, int64_t unit) {
   return fits;
 }
 
+// `threads` neighbours share a result: a warp where the last dim is reduced, else one.
+template <typename T>
+__global__ void __launch_bounds__(kThreads) ReduceMaxKernel(const ReduceSumArgs args, int threads) {
+  const int64_t output = GlobalThread() / threads;
+  if (output >= args.outputs) return;
+  const T* x = static_cast<const T*>(args.x) +
+               PlaceOf(output, args.kept_rank, args.kept_dims, args.kept_strides);
+  float largest = -__uint_as_float(0x7f800000u);
+  for (int64_t r = GlobalThread() % threads; r < args.reduced; r += threads) {
+    largest = Larger(largest, ToFloat(x[ReducedPlace<false>(args, r)]));
+  }
+  if (threads == kWarp) largest = WarpMax(largest);
+  if (GlobalThread() % threads == 0) StoreAny(args.y, args.result, output, largest);
+}
+
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     SumSquaresKernel(const T* x, int64_t count, float* parts) {
@@ -236,6 +251,16 @@ Code launches::ReduceSum(const ReduceSumArgs& args, StreamHandle stream) {
     return Fits(args, kUnit) ? LaunchFor<T, kUnit>(args, stream) : LaunchFor<T, 1>(args, stream);
   });
   return code != 0 || args.scratch == nullptr ? code : AddParts(args, stream);
+}
+
+Code launches::ReduceMax(const ReduceMaxArgs& args, StreamHandle stream) {
+  const int threads = args.dims.last_is_kept ? 1 : kWarp;
+  const int64_t blocks = (args.dims.outputs * threads + kThreads - 1) / kThreads;
+  if (blocks > kMostBlocks) return kTooManyBlocks;
+  return ForType(args.dims.type, [&](auto element) {
+    return Launch(stream, Blocks(blocks, kThreads), ReduceMaxKernel<decltype(element)>, args.dims,
+                  threads);
+  });
 }
 
 Code launches::SumSquares(const SumSquaresArgs& args, StreamHandle stream) {

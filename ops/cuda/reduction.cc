@@ -1,4 +1,4 @@
-// reduce_sum, sum_squares.
+// reduce_sum, reduce_max, sum_squares.
 #include <algorithm>
 
 #include "ops/cuda/cuda.h"
@@ -96,10 +96,33 @@ KernelResult MakeSumSquares(const Maker& maker) {
                   });
 }
 
+KernelResult MakeReduceMaxOf(const Maker& maker) {
+  const KernelSpec& spec = maker.spec;
+  MW_TRY(CheckRank(spec, spec.inputs[0].rank()));
+  ReduceMaxArgs args{Describe(spec.inputs[0].dims, spec.attrs.Ints("dims"))};
+  args.dims.type = TypeOf(spec.inputs[0]);
+  args.dims.result = TypeOf(spec.outputs[0]);
+  return MakeCall(maker, 0,
+                  [args](Kernels& kernels, StreamHandle stream, const RunContext&, Inputs inputs,
+                         Outputs outputs) {
+                    ReduceMaxArgs call = args;
+                    call.dims.x = inputs[0].data;
+                    call.dims.y = outputs[0].data;
+                    return kernels.ReduceMax(call, stream);
+                  });
+}
+
 }  // namespace
 
 KernelResult MakeReduction(const Maker& maker) {
-  return maker.spec.op == ir::Op::kReduceSum ? MakeReduceSum(maker) : MakeSumSquares(maker);
+  switch (maker.spec.op) {
+    case ir::Op::kReduceSum:
+      return MakeReduceSum(maker);
+    case ir::Op::kReduceMax:
+      return MakeReduceMaxOf(maker);
+    default:
+      return MakeSumSquares(maker);
+  }
 }
 
 }  // namespace meshwright::ops::cuda

@@ -1,14 +1,9 @@
-// divide, clip_multiplier: scalars that stay on the device.
+// clip_multiplier: scalars that stay on the device.
 #include "ops/cuda/language.cuh"
 #include "ops/cuda/launches.cuh"
 
 namespace meshwright::ops::cuda {
 namespace {
-
-__global__ void __launch_bounds__(1) DivideKernel(DivideArgs args) {
-  const float a = LoadAny(args.a, args.type, 0);
-  StoreAny(args.to, args.type, 0, a / LoadAny(args.b, args.type, 0));
-}
 
 // Without any counted token there is no gradient either: multiplier and norm are 0. A norm that is
 // NaN makes the multiplier NaN.
@@ -26,10 +21,6 @@ __global__ void __launch_bounds__(1) ClipMultiplierKernel(ClipMultiplierArgs arg
 }
 
 }  // namespace
-
-Code launches::Divide(const DivideArgs& args, StreamHandle stream) {
-  return Launch(stream, Blocks(1, 1), DivideKernel, args);
-}
 
 Code launches::ClipMultiplier(const ClipMultiplierArgs& args, StreamHandle stream) {
   return Launch(stream, Blocks(1, 1), ClipMultiplierKernel, args);

@@ -1,4 +1,5 @@
-// constant, random_normal, learning_rate, dropout: values of the step and of global positions.
+// constant, random_normal, learning_rate, dropout, noise: values of the step and of global
+// positions.
 #include <fmt/format.h>
 
 #include "base/philox.h"
@@ -102,6 +103,25 @@ KernelResult MakeDropout(const Maker& maker) {
                     call.runs = RunsOf(block, context.microbatch);
                     call.state = context.state;
                     return kernels.Dropout(call, stream);
+                  });
+}
+
+KernelResult MakeNoise(const Maker& maker) {
+  const KernelSpec& spec = maker.spec;
+  MW_TRY(CheckRank(spec, spec.outputs[0].rank()));
+  MW_ASSIGN_OR_RETURN(const ShardBlock block, spec.BlockOf(spec.outputs[0]));
+  NoiseArgs args;
+  args.stream = StreamOf(spec.attrs.Str("name"));
+  args.normal = spec.attrs.Str("kind") == "normal";
+  args.type = TypeOf(spec.outputs[0]);
+  return MakeCall(maker, 0,
+                  [args, block](Kernels& kernels, StreamHandle stream, const RunContext& context,
+                                Inputs, Outputs outputs) {
+                    NoiseArgs call = args;
+                    call.to = outputs[0].data;
+                    call.runs = RunsOf(block, context.microbatch);
+                    call.state = context.state;
+                    return kernels.Noise(call, stream);
                   });
 }
 

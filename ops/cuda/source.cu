@@ -1,4 +1,4 @@
-// constant, random_normal, learning_rate.
+// constant, random_normal, noise, learning_rate.
 #include "ops/cuda/launches.cuh"
 #include "ops/cuda/random.cuh"
 
@@ -17,8 +17,8 @@ __global__ void __launch_bounds__(kThreads) FillKernel(T* to, int64_t units, flo
 }
 
 // PhiloxNormal of base/philox.h.
-__device__ double NormalOf(uint64_t key, uint64_t index) {
-  const PhiloxBlock block = Philox(key, index >> 2, ~uint64_t{0});
+__device__ double NormalOf(uint64_t key, uint64_t step, uint64_t index) {
+  const PhiloxBlock block = Philox(key, index >> 2, step);
   const bool second = (index & 2) != 0;
   const uint32_t word1 = second ? block[2] : block[0];
   const uint32_t word2 = second ? block[3] : block[1];
@@ -35,7 +35,28 @@ __global__ void __launch_bounds__(kThreads) RandomNormalKernel(const RandomNorma
   ForEachGlobalUnit<1>(args.runs, [&](int64_t i, int64_t at, int64_t start, int64_t valid) {
     double value = 0;
     if (at < valid) {
-      value = args.mean + args.deviation * NormalOf(key, static_cast<uint64_t>(start + at));
+      value =
+          args.mean + args.deviation * NormalOf(key, kNoStep, static_cast<uint64_t>(start + at));
+    }
+    to[i] = FromFloat<T>(static_cast<float>(value));
+  });
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) NoiseKernel(const NoiseArgs args) {
+  const uint64_t key = PhiloxKey(args.state->seed, args.stream);
+  const uint64_t step = static_cast<uint64_t>(args.state->step);
+  T* to = static_cast<T*>(args.to);
+  ForEachGlobalUnit<1>(args.runs, [&](int64_t i, int64_t at, int64_t start, int64_t valid) {
+    const uint64_t index = static_cast<uint64_t>(start + at);
+    double value = 0;
+    if (at >= valid) {
+      value = 0;
+    } else if (args.normal) {
+      value = NormalOf(key, step, index);
+    } else {
+      PhiloxWords words(key, step);
+      value = UniformFromBits(words.At(index));
     }
     to[i] = FromFloat<T>(static_cast<float>(value));
   });
@@ -85,6 +106,14 @@ Code launches::RandomNormal(const RandomNormalArgs& args, StreamHandle stream) {
   return ForType(args.type, [&](auto element) {
     return Launch(stream, Blocks(BlocksFor(elements, kThreads), kThreads),
                   RandomNormalKernel<decltype(element)>, args);
+  });
+}
+
+Code launches::Noise(const NoiseArgs& args, StreamHandle stream) {
+  const int64_t elements = args.runs.runs * args.runs.run_length;
+  return ForType(args.type, [&](auto element) {
+    return Launch(stream, Blocks(BlocksFor(elements, kThreads), kThreads),
+                  NoiseKernel<decltype(element)>, args);
   });
 }
 

@@ -1,5 +1,8 @@
-// slice, pad, reshape, transpose, shard_slice: any element type.
+// slice, pad, concat, reshape, transpose, broadcast, shard_slice: any element type.
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
 
 #include "ops/cuda/cuda.h"
 
@@ -56,20 +59,15 @@ KernelResult MakeShardSlice(const Maker& maker) {
   return MakeWindow(maker, dim, start);
 }
 
-KernelResult MakeTranspose(const Maker& maker) {
+// The result's element at an index is the operand's at the sum of index * stride.
+KernelResult MakeStrided(const Maker& maker, const ir::Dims& of_dims, const ir::Dims& of_strides) {
   const KernelSpec& spec = maker.spec;
-  const std::vector<int64_t> perm = spec.attrs.Ints("perm");
-  const ir::Dims from_strides = RowMajorStrides(spec.inputs[0].dims);
-  if (perm.size() != from_strides.size()) {
-    return Fail(
-        InvalidArgument(fmt::format("{}: perm has {} entries", spec.ToString(), perm.size())));
-  }
   // Dims that stay neighbours become one.
   ir::Dims dims;
   ir::Dims strides;
-  for (size_t i = 0; i < perm.size(); ++i) {
-    const int64_t dim = spec.outputs[0].dims[i];
-    const int64_t stride = from_strides.at(static_cast<size_t>(perm[i]));
+  for (size_t i = 0; i < of_dims.size(); ++i) {
+    const int64_t dim = of_dims[i];
+    const int64_t stride = of_strides[i];
     if (dim == 1) continue;
     if (!dims.empty() && strides.back() == dim * stride) {
       dims.back() *= dim;
@@ -79,7 +77,11 @@ KernelResult MakeTranspose(const Maker& maker) {
       strides.push_back(stride);
     }
   }
-  if (dims.empty()) dims = strides = {1};
+  // A last dim along which the operand repeats is a dim of runs of one element.
+  if (dims.empty() || strides.back() == 0) {
+    dims.push_back(1);
+    strides.push_back(1);
+  }
   MW_TRY(CheckRank(spec, static_cast<int64_t>(dims.size())));
   TransposeArgs args;
   args.element_bytes = ir::DTypeBytes(spec.inputs[0].dtype);
@@ -93,6 +95,65 @@ KernelResult MakeTranspose(const Maker& maker) {
                     call.from = inputs[0].data;
                     call.to = outputs[0].data;
                     return kernels.Transpose(call, stream);
+                  });
+}
+
+KernelResult MakeTranspose(const Maker& maker) {
+  const KernelSpec& spec = maker.spec;
+  const std::vector<int64_t> perm = spec.attrs.Ints("perm");
+  const ir::Dims from_strides = RowMajorStrides(spec.inputs[0].dims);
+  if (perm.size() != from_strides.size()) {
+    return Fail(
+        InvalidArgument(fmt::format("{}: perm has {} entries", spec.ToString(), perm.size())));
+  }
+  ir::Dims strides;
+  for (const int64_t dim : perm) strides.push_back(from_strides.at(static_cast<size_t>(dim)));
+  return MakeStrided(maker, spec.outputs[0].dims, strides);
+}
+
+KernelResult MakeBroadcast(const Maker& maker) {
+  const KernelSpec& spec = maker.spec;
+  const std::vector<int64_t> repeated = spec.attrs.Ints("dims");
+  const ir::Dims own = RowMajorStrides(spec.inputs[0].dims);
+  ir::Dims strides;
+  size_t next = 0;
+  for (size_t i = 0; i < spec.outputs[0].dims.size(); ++i) {
+    const bool repeats =
+        std::find(repeated.begin(), repeated.end(), static_cast<int64_t>(i)) != repeated.end();
+    strides.push_back(repeats ? 0 : own.at(next++));
+  }
+  return MakeStrided(maker, spec.outputs[0].dims, strides);
+}
+
+// Each operand is a window of every row of the result.
+KernelResult MakeConcat(const Maker& maker) {
+  const KernelSpec& spec = maker.spec;
+  MW_ASSIGN_OR_RETURN(const size_t dim, DimAttr(spec));
+  const ir::Dims& to = spec.outputs[0].dims;
+  const int64_t index_bytes =
+      Product(to, dim + 1, to.size()) * ir::DTypeBytes(spec.outputs[0].dtype);
+  std::vector<CopyRowsArgs> parts;
+  int64_t place = 0;
+  for (const ir::TensorType& x : spec.inputs) {
+    CopyRowsArgs part;
+    part.rows = Product(to, 0, dim);
+    part.from_bytes = part.to_bytes = x.dims[dim] * index_bytes;
+    part.to_row_bytes = to[dim] * index_bytes;
+    part.place_bytes = place;
+    place += part.to_bytes;
+    parts.push_back(part);
+  }
+  return MakeCall(maker, 0,
+                  [parts](Kernels& kernels, StreamHandle stream, const RunContext&, Inputs inputs,
+                          Outputs outputs) {
+                    Code code = 0;
+                    for (size_t i = 0; i < parts.size() && code == 0; ++i) {
+                      CopyRowsArgs call = parts[i];
+                      call.from = inputs[i].data;
+                      call.to = outputs[0].data;
+                      code = kernels.CopyRows(call, stream);
+                    }
+                    return code;
                   });
 }
 
@@ -112,6 +173,10 @@ KernelResult MakeStructure(const Maker& maker) {
       return MakeShardSlice(maker);
     case ir::Op::kTranspose:
       return MakeTranspose(maker);
+    case ir::Op::kBroadcast:
+      return MakeBroadcast(maker);
+    case ir::Op::kConcat:
+      return MakeConcat(maker);
     default:
       return MakeFunctionKernel(
           [](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {

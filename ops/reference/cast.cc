@@ -1,45 +1,32 @@
-// cast between the float types.
-#include "base/half.h"
+// cast between all types.
+#include <algorithm>
+
+#include "ops/parallel.h"
+#include "ops/reference/elements.h"
 #include "ops/reference/reference.h"
 
 namespace meshwright::ops::reference {
 namespace {
 
-double Load(const Tensor& x, int64_t i) {
-  switch (x.type->dtype) {
-    case ir::DType::kF64:
-      return x.as<double>()[i];
-    case ir::DType::kBF16:
-      return static_cast<double>(Bf16ToFloat(x.as<uint16_t>()[i]));
-    case ir::DType::kF16:
-      return static_cast<double>(F16ToFloat(x.as<uint16_t>()[i]));
-    default:
-      return static_cast<double>(x.as<float>()[i]);
-  }
-}
-
-void Store(double value, const Tensor& out, int64_t i) {
-  switch (out.type->dtype) {
-    case ir::DType::kF64:
-      out.as<double>()[i] = value;
-      return;
-    case ir::DType::kBF16:
-      out.as<uint16_t>()[i] = FloatToBf16(static_cast<float>(value));
-      return;
-    case ir::DType::kF16:
-      out.as<uint16_t>()[i] = FloatToF16(static_cast<float>(value));
-      return;
-    default:
-      out.as<float>()[i] = static_cast<float>(value);
-  }
-}
+constexpr int64_t kBlock = 512;
 
 }  // namespace
 
-KernelResult MakeCast(const KernelSpec&) {
-  return MakeFunctionKernel([](const RunContext&, Inputs inputs, Outputs outputs) -> Status {
-    const int64_t count = outputs[0].elements();
-    for (int64_t i = 0; i < count; ++i) Store(Load(inputs[0], i), outputs[0], i);
+KernelResult MakeCast(const KernelSpec& spec) {
+  // A double holds no integers of 64 bits.
+  if (spec.inputs[0].dtype == ir::DType::kI64 && spec.outputs[0].dtype == ir::DType::kI64) {
+    return MakeReshape(spec);
+  }
+  return MakeFunctionKernel([](const RunContext& context, Inputs inputs,
+                               Outputs outputs) -> Status {
+    ParallelRange(context, outputs[0].elements(), kElementGrain, [&](int64_t begin, int64_t end) {
+      double values[kBlock];
+      for (int64_t at = begin; at < end; at += kBlock) {
+        const int64_t count = std::min(kBlock, end - at);
+        LoadBlock(inputs[0], at, count, values);
+        StoreBlock(values, outputs[0], at, count);
+      }
+    });
     return {};
   });
 }

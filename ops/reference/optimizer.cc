@@ -70,14 +70,6 @@ KernelResult MakeSgd(const KernelSpec& spec) {
       });
 }
 
-template <typename T>
-KernelResult MakeDivide() {
-  return MakeFunctionKernel([](const RunContext&, Inputs inputs, Outputs outputs) -> Status {
-    *outputs[0].as<T>() = *inputs[0].as<T>() / *inputs[1].as<T>();
-    return {};
-  });
-}
-
 }  // namespace
 
 KernelResult MakeOptimizer(const KernelSpec& spec) {
@@ -88,10 +80,8 @@ KernelResult MakeOptimizer(const KernelSpec& spec) {
         return MakeClipMultiplier<T>(spec);
       case ir::Op::kAdamW:
         return MakeAdamW<T>(spec);
-      case ir::Op::kSgd:
-        return MakeSgd<T>(spec);
       default:
-        return MakeDivide<T>();
+        return MakeSgd<T>(spec);
     }
   });
 }

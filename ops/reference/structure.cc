@@ -1,4 +1,4 @@
-// slice, pad, reshape, transpose, shard_slice (any element type), reduce_sum, sum_squares.
+// slice, pad, concat, reshape, transpose, broadcast, shard_slice: any element type.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ KernelResult MakeWindow(const KernelSpec& spec, size_t dim, int64_t start) {
                                       start * strides[dim] * bytes, 0, false});
 }
 
-KernelResult MakePad(const KernelSpec& spec) {
+KernelResult MakePadOf(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const size_t dim, DimAttr(spec));
   const ir::Dims& from = spec.inputs[0].dims;
   const ir::Dims& to = spec.outputs[0].dims;
@@ -65,7 +65,7 @@ KernelResult MakePad(const KernelSpec& spec) {
                                       before * strides[dim] * bytes, true});
 }
 
-KernelResult MakeTranspose(const KernelSpec& spec) {
+KernelResult MakeTransposeOf(const KernelSpec& spec) {
   const std::vector<int64_t> perm = spec.attrs.Ints("perm");
   const ir::Dims from_strides = RowMajorStrides(spec.inputs[0].dims);
   const ir::Dims& to = spec.outputs[0].dims;
@@ -79,7 +79,7 @@ KernelResult MakeTranspose(const KernelSpec& spec) {
       StridedCopy(to, strides, RowMajorStrides(to), ir::DTypeBytes(spec.inputs[0].dtype))});
 }
 
-KernelResult MakeShardSlice(const KernelSpec& spec) {
+KernelResult MakeShardSliceOf(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const size_t dim, DimAttr(spec));
   ir::ShardedDims own;
   own.global_dims = spec.inputs[0].dims;
@@ -94,7 +94,56 @@ KernelResult MakeShardSlice(const KernelSpec& spec) {
   return MakeWindow(spec, dim, offsets.base[dim]);
 }
 
-KernelResult MakeReshape() {
+// Along `dims` the operand has no stride.
+KernelResult MakeBroadcastOf(const KernelSpec& spec) {
+  const ir::Dims& to = spec.outputs[0].dims;
+  const std::vector<int64_t> dims = spec.attrs.Ints("dims");
+  const ir::Dims own = RowMajorStrides(spec.inputs[0].dims);
+  ir::Dims strides(to.size(), 0);
+  size_t next = 0;
+  for (size_t i = 0; i < to.size(); ++i) {
+    const bool repeats = std::find(dims.begin(), dims.end(), static_cast<int64_t>(i)) != dims.end();
+    if (!repeats) strides[i] = own.at(next++);
+  }
+  return MakeFunctionKernel(BlockCopy{
+      StridedCopy(to, strides, RowMajorStrides(to), ir::DTypeBytes(spec.inputs[0].dtype))});
+}
+
+KernelResult MakeConcatOf(const KernelSpec& spec) {
+  MW_ASSIGN_OR_RETURN(const size_t dim, DimAttr(spec));
+  const ir::Dims& to = spec.outputs[0].dims;
+  const ir::Dims strides = RowMajorStrides(to);
+  const int64_t bytes = ir::DTypeBytes(spec.inputs[0].dtype);
+  std::vector<BlockCopy> copies;
+  int64_t start = 0;
+  for (const ir::TensorType& x : spec.inputs) {
+    copies.push_back({StridedCopy(x.dims, RowMajorStrides(x.dims), strides, bytes), 0,
+                      start * strides[dim] * bytes});
+    start += x.dims[dim];
+  }
+  return MakeFunctionKernel([copies = std::move(copies)](const RunContext& context, Inputs inputs,
+                                                         Outputs outputs) -> Status {
+    for (size_t i = 0; i < copies.size(); ++i) {
+      MW_TRY(copies[i](context, inputs.subspan(i, 1), outputs));
+    }
+    return {};
+  });
+}
+
+}  // namespace
+
+KernelResult MakeSlice(const KernelSpec& spec) {
+  MW_ASSIGN_OR_RETURN(const size_t dim, DimAttr(spec));
+  return MakeWindow(spec, dim, spec.attrs.Int("start"));
+}
+
+KernelResult MakePad(const KernelSpec& spec) { return MakePadOf(spec); }
+KernelResult MakeTranspose(const KernelSpec& spec) { return MakeTransposeOf(spec); }
+KernelResult MakeShardSlice(const KernelSpec& spec) { return MakeShardSliceOf(spec); }
+KernelResult MakeBroadcast(const KernelSpec& spec) { return MakeBroadcastOf(spec); }
+KernelResult MakeConcat(const KernelSpec& spec) { return MakeConcatOf(spec); }
+
+KernelResult MakeReshape(const KernelSpec&) {
   return MakeFunctionKernel(
       [](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
         const char* source = inputs[0].as<char>();
@@ -106,83 +155,6 @@ KernelResult MakeReshape() {
             });
         return {};
       });
-}
-
-// Every element of the operand is added to its result element in operand order.
-template <typename T>
-KernelResult MakeReduceSum(const KernelSpec& spec) {
-  const ir::Dims& dims = spec.inputs[0].dims;
-  std::vector<bool> reduced(dims.size(), false);
-  for (int64_t dim : spec.attrs.Ints("dims")) reduced.at(static_cast<size_t>(dim)) = true;
-  ir::Dims strides(dims.size(), 0);  // in the result
-  int64_t stride = 1;
-  for (size_t i = dims.size(); i-- > 0;) {
-    if (reduced[i]) continue;
-    strides[i] = stride;
-    stride *= dims[i];
-  }
-  return MakeFunctionKernel(
-      [dims, strides, sums = std::vector<double>(static_cast<size_t>(stride))](
-          const RunContext&, Inputs inputs, Outputs outputs) mutable -> Status {
-        std::fill(sums.begin(), sums.end(), 0.0);
-        const T* x = inputs[0].as<T>();
-        const size_t rank = dims.size();
-        const int64_t inner = rank == 0 ? 1 : dims[rank - 1];
-        const int64_t step = rank == 0 ? 0 : strides[rank - 1];
-        const int64_t rows = inner == 0 ? 0 : inputs[0].elements() / inner;
-        for (int64_t row = 0; row < rows; ++row) {
-          int64_t target = 0;
-          int64_t rest = row;
-          for (size_t i = rank - 1; rank > 0 && i-- > 0;) {
-            target += rest % dims[i] * strides[i];
-            rest /= dims[i];
-          }
-          double* sum = sums.data() + target;
-          for (int64_t i = 0; i < inner; ++i) sum[i * step] += x[row * inner + i];
-        }
-        T* out = outputs[0].as<T>();
-        for (size_t i = 0; i < sums.size(); ++i) out[i] = static_cast<T>(sums[i]);
-        return {};
-      });
-}
-
-template <typename T>
-KernelResult MakeSumSquares() {
-  return MakeFunctionKernel([](const RunContext&, Inputs inputs, Outputs outputs) -> Status {
-    const T* x = inputs[0].as<T>();
-    const int64_t count = inputs[0].elements();
-    double total = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-    }
-    *outputs[0].as<T>() = static_cast<T>(total);
-    return {};
-  });
-}
-
-}  // namespace
-
-KernelResult MakeStructure(const KernelSpec& spec) {
-  switch (spec.op) {
-    case ir::Op::kSlice: {
-      MW_ASSIGN_OR_RETURN(const size_t dim, DimAttr(spec));
-      return MakeWindow(spec, dim, spec.attrs.Int("start"));
-    }
-    case ir::Op::kPad:
-      return MakePad(spec);
-    case ir::Op::kReshape:
-      return MakeReshape();
-    case ir::Op::kTranspose:
-      return MakeTranspose(spec);
-    case ir::Op::kShardSlice:
-      return MakeShardSlice(spec);
-    default:
-      return ForFloatType(spec, spec.inputs[0].dtype, [&](auto zero) -> KernelResult {
-        using T = decltype(zero);
-        if (spec.op == ir::Op::kReduceSum) return MakeReduceSum<T>(spec);
-        return MakeSumSquares<T>();
-      });
-  }
 }
 
 }  // namespace meshwright::ops::reference

@@ -7,7 +7,7 @@
 #include "mesh/topology.h"
 #include "models/gpt2.h"
 #include "models/llama.h"
-#include "ops/cpu/cpu.h"
+#include "ops/kernel_table.h"
 #include "planner/plan.h"
 
 namespace meshwright::testing {
@@ -134,7 +134,7 @@ TEST(Buffers, EveryFusedNodeOfAModelIsOnePassOnTheCpu) {
         ops::KernelSpec spec{ir::Op::kFused, graph.node(id).attrs, {}, {}, {}};
         for (ValueId value : graph.node(id).inputs) spec.inputs.push_back(graph.type(value));
         for (ValueId value : graph.node(id).outputs) spec.outputs.push_back(graph.type(value));
-        const auto kernel = ops::cpu::MakeCpuKernel(spec);
+        const auto kernel = ops::MakeCpuKernel(spec);
         ASSERT_TRUE(kernel) << kernel.error();
         EXPECT_NE(*kernel, nullptr) << spec.attrs.Strs("body")[0] << " ... of " << graph.name;
         ++fused;

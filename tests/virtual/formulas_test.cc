@@ -387,5 +387,77 @@ TEST(Formulas, PlannedMemoryIsWhatWorkersAllocate) {
   }
 }
 
+TEST(Formulas, ImagesThroughConvolutionAndPooling) {
+  ExpectParity(
+      [](Builder& b, const Batch& batch) {
+        const ValueId x = Embed(b, batch);
+        const ValueId images = b.Reshape(x, {kRows, 4, 4, kTokens});
+        ValueId y = b.Relu(b.Conv2d(images, "conv", {3, 3}, 6, {.padding = {1, 1, 1, 1}}));
+        y = b.AddTo(b.MaxPool(y, {2, 2}, {.strides = {2, 2}}),
+                    b.AvgPool(y, {2, 2}, {.strides = {2, 2}}));
+        y = b.Linear(b.Reshape(y, {kRows, 24}), "flat", kWidth);
+        y = b.BroadcastTo(b.Reshape(y, {kRows, 1, kWidth}), {kRows, kTokens, kWidth});
+        return TokenLoss(b, b.AddTo(x, y), batch);
+      },
+      kFlat);
+}
+
+TEST(Formulas, AttentionAcrossLengthsWithABias) {
+  ExpectParity(
+      [](Builder& b, const Batch& batch) {
+        const ValueId x = Embed(b, batch);
+        const auto heads = [&](const char* name, ValueId of, int64_t length) {
+          return b.Reshape(b.Linear(of, name, kWidth), {kRows, length, 4, kWidth / 4});
+        };
+        const ValueId memory = b.Slice(x, 1, 0, 3);
+        const ValueId bias = b.Param("bias", {1, 4, kTokens, 3}, {.std_dev = 0.5});
+        const ValueId y = b.Attention(heads("q", x, kTokens), heads("k", memory, 3),
+                                      heads("v", memory, 3), {.causal = false, .bias = bias});
+        const ValueId flat = b.Reshape(y, {kRows, kTokens, kWidth});
+        return TokenLoss(b, b.AddTo(x, b.Linear(flat, "o", kWidth)), batch);
+      },
+      kFlat);
+}
+
+TEST(Formulas, ChoicesNoiseAndReductions) {
+  ExpectParity(
+      [](Builder& b, const Batch& batch) {
+        ValueId x = Embed(b, batch);
+        x = b.AddTo(x, b.Scale(b.Normal(x, "noise"), 0.01));
+        const ValueId scores = b.Linear(x, "route", 6);
+        const client::TopValues top = b.TopK(b.Softmax(scores), 2);
+        const ValueId hot = b.ReduceSum(
+            b.MulBy(b.OneHot(top.ids, 6), b.Reshape(top.values, {kRows, kTokens, 2, 1})), {2});
+        const ValueId routed = b.Linear(b.Concat({hot, b.Softplus(scores)}, -1), "mix", kWidth);
+        const ValueId coin = b.Bernoulli(b.Sigmoid(b.StopGradient(routed)), "coin");
+        const ValueId largest = b.ReduceMax(x, {-1}, true);
+        const ValueId kept = b.Where(coin, routed, b.Tanh(b.Sub(x, largest)));
+        const ValueId logits = b.LogSoftmax(b.Linear(kept, "head", kVocabulary));
+        const ValueId labels = b.Reshape(batch.at("labels"), {kRows, kTokens, 1});
+        const ValueId picked = b.Gather(logits, labels, -1);
+        const ValueId counted = b.Cast(b.Equal(labels, labels), ir::DType::kF64);
+        return Loss{b.Neg(AllDims(b, picked)), AllDims(b, counted)};
+      },
+      kFlat);
+}
+
+// A step of each row's own weights, trained through: MAML with a row as a task.
+TEST(Formulas, InnerGradientsOfRowsAreTrainedThrough) {
+  ExpectParity(
+      [](Builder& b, const Batch& batch) {
+        const ValueId x = Embed(b, batch);
+        const ValueId start = b.Param("fast", {kWidth, kWidth}, {.std_dev = 0.3});
+        const ValueId own = b.BroadcastTo(start, {kRows, kWidth, kWidth});
+        const auto apply = [&](ValueId weights) {
+          return b.Tanh(b.Einsum("bsi,bio->bso", x, weights));
+        };
+        const ValueId inner = AllDims(b, b.Square(b.Sub(apply(own), b.Scale(x, 0.5))));
+        const ValueId slope = b.Grad(inner, {own})[0];
+        const ValueId adapted = b.Sub(own, b.Scale(slope, 0.1));
+        return TokenLoss(b, b.AddTo(x, apply(adapted)), batch);
+      },
+      kFlat);
+}
+
 }  // namespace
 }  // namespace meshwright::testing

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "ir/gpu_support.h"
 #include "ir/schema.h"
+#include "ops/kernel_table.h"
 #include "tests/conformance/ops/op_harness.h"
 #include "tests/conformance/ops/targets.h"
 
@@ -20,8 +22,10 @@ RunContext StepContext() {
 std::vector<OpCase> GpuCases() {
   std::vector<OpCase> cases;
   for (const OpCase& op_case : AllCases()) {
-    // A GPU has no kernels in f64.
-    if (op_case.attrs.Str("dtype") != "f64") cases.push_back(op_case);
+    // A GPU has no kernels in f64 and i64.
+    const std::string dtype = op_case.attrs.Str("dtype");
+    if (dtype == "f64" || dtype == "i64" || !ir::RunsOnGpus(op_case.op)) continue;
+    cases.push_back(op_case);
   }
   return cases;
 }
@@ -118,6 +122,16 @@ TEST_P(GpuTable, InPlaceEqualsOutOfPlace) {
   }
   for (size_t i = 0; i < replaced.size(); ++i) {
     EXPECT_EQ(results[0][i].data, results[1][i].data) << "result " << i;
+  }
+}
+
+// What planning refuses for GPUs (ir/gpu_support.h) is what they have no kernel for.
+TEST(GpuTableItself, OpsThatPlanningTakesHaveKernels) {
+  for (int i = 0; i < ir::kOpCount; ++i) {
+    const auto op = static_cast<ir::Op>(i);
+    const KernelRow& row = KernelsOf(op);
+    if (row.cpu == nullptr && row.reference == nullptr) continue;
+    EXPECT_EQ(ir::RunsOnGpus(op), row.cuda != nullptr) << ir::OpName(op);
   }
 }
 

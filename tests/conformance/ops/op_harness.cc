@@ -52,6 +52,7 @@ std::vector<ir::TensorType> OperandTypes(const OpCase& op_case, ir::DType dtype,
       for (size_t i = 0; i < count; ++i) {
         ir::DType type = (mask >> i & 1) != 0 ? ir::DType::kF32 : dtype;
         if (op_case.args[i].kind == ArgKind::kIds) type = ir::DType::kI32;
+        if (op_case.args[i].kind == ArgKind::kBool) type = ir::DType::kBool;
         types.push_back({type, op_case.args[i].dims});
       }
       if (!IsHalf(dtype)) return types;
@@ -90,6 +91,7 @@ HostTensor ArgData(const Arg& arg, uint64_t seed, uint64_t stream) {
   for (int64_t dim : arg.dims) count *= dim;
   std::vector<double> values;
   std::vector<int32_t> ids;
+  std::vector<uint8_t> bools;
   for (int64_t i = 0; i < count; ++i) {
     const uint64_t index = static_cast<uint64_t>(i);
     const double uniform = UniformFromBits(PhiloxBits(seed, stream, 0, index));
@@ -99,7 +101,9 @@ HostTensor ArgData(const Arg& arg, uint64_t seed, uint64_t stream) {
     const double value =
         arg.kind == ArgKind::kPositive ? 0.5 + uniform : PhiloxNormal(seed, stream, index);
     values.push_back(static_cast<double>(static_cast<float>(value)));
+    bools.push_back(uniform < 0.5 ? 1 : 0);
   }
+  if (arg.kind == ArgKind::kBool) return Pack(ir::DType::kBool, arg.dims, bools);
   if (arg.kind == ArgKind::kIds) return Pack(ir::DType::kI32, arg.dims, ids);
   return Pack(ir::DType::kF64, arg.dims, values);
 }
@@ -157,6 +161,10 @@ std::vector<double> ValuesOf(const HostTensor& tensor) {
     for (uint16_t value : Unpack<uint16_t>(tensor)) {
       values.push_back(static_cast<double>(F16ToFloat(value)));
     }
+  } else if (tensor.type.dtype == ir::DType::kBool) {
+    for (uint8_t value : Unpack<uint8_t>(tensor)) values.push_back(value);
+  } else if (tensor.type.dtype == ir::DType::kI64) {
+    for (int64_t value : Unpack<int64_t>(tensor)) values.push_back(static_cast<double>(value));
   } else {
     for (int32_t value : Unpack<int32_t>(tensor)) values.push_back(value);
   }

@@ -35,8 +35,8 @@ void AddElementwise(std::vector<OpCase>& cases) {
     cases.push_back({"sum4" + at, Op::kSum, {}, {{dims}, {dims}, {dims}, {dims}}, {}});
     cases.push_back({"gelu" + at, Op::kGelu, {}, {{dims}}, {}});
     cases.push_back({"silu" + at, Op::kSilu, {}, {{dims}}, {}});
-    cases.push_back({"gelu_grad" + at, Op::kGeluGrad, {}, {{dims}, {dims}}, {}, false});
-    cases.push_back({"silu_grad" + at, Op::kSiluGrad, {}, {{dims}, {dims}}, {}, false});
+    cases.push_back({"gelu_grad" + at, Op::kGeluGrad, {}, {{dims}, {dims}}, {}});
+    cases.push_back({"silu_grad" + at, Op::kSiluGrad, {}, {{dims}, {dims}}, {}});
     cases.push_back(
         {"dropout" + at, Op::kDropout, {{"rate", 0.3}, {"name", "drop"}}, {{dims}}, {}});
   }
@@ -200,14 +200,9 @@ void AddNorms(std::vector<OpCase>& cases) {
                  Op::kLayerNormGrad,
                  {},
                  {{dims}, {d}, {rows}, Positive(rows), {dims}},
-                 {},
-                 false};
-    OpCase rms{"rms_norm_grad" + at,
-               Op::kRmsNormGrad,
-               {},
-               {{dims}, {d}, Positive(rows), {dims}},
-               {},
-               false};
+                 {}};
+    OpCase rms{
+        "rms_norm_grad" + at, Op::kRmsNormGrad, {}, {{dims}, {d}, Positive(rows), {dims}}, {}};
     cases.push_back(layer);
     cases.push_back(rms);
   }
@@ -216,12 +211,8 @@ void AddNorms(std::vector<OpCase>& cases) {
 void AddEmbedding(std::vector<OpCase>& cases) {
   cases.push_back({"embedding", Op::kEmbedding, {}, {{{11, 5}}, Ids({2, 7}, 11)}, {}});
   cases.push_back({"embedding_wide", Op::kEmbedding, {}, {{{40, 133}}, Ids({3, 100}, 40)}, {}});
-  cases.push_back({"embedding_grad",
-                   Op::kEmbeddingGrad,
-                   {{"rows", 11}},
-                   {Ids({2, 7}, 11), {{2, 7, 5}}},
-                   {},
-                   false});
+  cases.push_back(
+      {"embedding_grad", Op::kEmbeddingGrad, {{"rows", 11}}, {Ids({2, 7}, 11), {{2, 7, 5}}}, {}});
   cases.push_back({"embedding_grad_wide",
                    Op::kEmbeddingGrad,
                    {{"rows", 40}},
@@ -328,8 +319,7 @@ void AddLosses(std::vector<OpCase>& cases) {
                      Op::kCrossEntropyGrad,
                      ignore,
                      {{logits}, labels, Positive(r.rows), {{}}},
-                     {},
-                     false});
+                     {}});
     const ir::Dims weight = {r.v, 6};
     ir::Dims x = r.rows;
     x.push_back(6);
@@ -344,7 +334,7 @@ void AddLosses(std::vector<OpCase>& cases) {
                      false,
                      3e-6,
                      4});
-    cases.push_back({"logsumexp" + at, Op::kLogSumExp, {}, {{logits}}, {}, false});
+    cases.push_back({"logsumexp" + at, Op::kLogSumExp, {}, {{logits}}, {}});
     cases.push_back({"pick" + at, Op::kPick, ignore, {{logits}, labels}, {}, false});
     cases.push_back({"nll" + at, Op::kNll, ignore, {{r.rows}, {r.rows}, labels}, {}, false});
   }
@@ -379,7 +369,7 @@ void AddOptimizers(std::vector<OpCase>& cases) {
                    {Positive({}), Positive({})},
                    {},
                    false});
-  cases.push_back({"divide", Op::kDivide, {}, {{{}}, Positive({})}, {}, false});
+  cases.push_back({"divide", Op::kDivide, {}, {{{}}, Positive({})}, {}});
 }
 
 struct FusedCase {
@@ -502,6 +492,7 @@ std::vector<OpCase> MakeCases() {
   AddLosses(cases);
   AddOptimizers(cases);
   AddFused(cases);
+  for (OpCase& op_case : FormulaCases()) cases.push_back(std::move(op_case));
   for (OpCase& op_case : MixedCases()) cases.push_back(std::move(op_case));
   return cases;
 }

@@ -14,7 +14,8 @@ namespace meshwright::ops {
 enum class ArgKind : uint8_t {
   kNormal,    // standard normal
   kPositive,  // 0.5 .. 1.5
-  kIds,       // 0 .. below-1, and now and then `ignored` when it is set
+  kIds,       // i32: 0 .. below-1, and now and then `ignored` when it is set
+  kBool,
 };
 
 struct Arg {
@@ -40,6 +41,8 @@ struct OpCase {
   // operands' types. No types: as few f32 ones as the op accepts, integers as they are.
   ir::Attrs half_attrs = {};
   std::vector<ir::DType> half_types = {};
+  // Floating operands that no gradient goes to.
+  int64_t without_gradient = 0;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const OpCase& op_case) {
@@ -47,6 +50,8 @@ inline std::ostream& operator<<(std::ostream& out, const OpCase& op_case) {
 }
 
 const std::vector<OpCase>& AllCases();
+// Those of them in formula_cases.cc.
+std::vector<OpCase> FormulaCases();
 // Those of them whose bf16 form mixes bf16 and f32.
 std::vector<OpCase> MixedCases();
 

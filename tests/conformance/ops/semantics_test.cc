@@ -220,13 +220,13 @@ TEST(RandomNormalOp, F32AgreesWithTheNumbersInDouble) {
   constexpr int64_t kCount = 200003;
   std::vector<float> all(kCount);
   const uint64_t stream = StreamOf("wte");
-  ops::cpu::VecNormal(PhiloxKey(9, stream), 0, 1.0f, 0.5f, all.data(), kCount);
+  ops::cpu::VecNormal(PhiloxKey(9, stream), kNoStep, 0, 1.0f, 0.5f, all.data(), kCount);
   for (int64_t i = 0; i < kCount; ++i) {
     const double expected = 1.0 + 0.5 * PhiloxNormal(9, stream, static_cast<uint64_t>(i));
     ASSERT_NEAR(all[static_cast<size_t>(i)], expected, 1e-6) << i;
   }
   std::vector<float> part(333);
-  ops::cpu::VecNormal(PhiloxKey(9, stream), 1001, 1.0f, 0.5f, part.data(), 333);
+  ops::cpu::VecNormal(PhiloxKey(9, stream), kNoStep, 1001, 1.0f, 0.5f, part.data(), 333);
   EXPECT_TRUE(std::equal(part.begin(), part.end(), all.begin() + 1001));
 }
 

@@ -183,6 +183,11 @@ std::vector<ShardCase> Cases() {
   c = add("dropout_uneven_middle", Op::kDropout, {{"name", "d"}, {"rate", 0.4}}, {{{4, 9, 70}}});
   c->operands = {{"micro", "tensor,data", ""}};
   c->result = c->operands[0];
+  for (const char* kind : {"uniform", "normal"}) {
+    c = add(kind, Op::kNoise, {{"name", "n"}, {"kind", std::string(kind)}}, {{{8, 5, 7}}});
+    c->operands = {{"data,micro", "", "tensor"}};
+    c->result = c->operands[0];
+  }
   const ir::Dims keys = {4, 5, 2, 6};
   c = add("attention_dropout", Op::kAttention, {{"name", "p"}, {"dropout", 0.4}},
           {{{4, 5, 4, 6}}, {keys}, {keys}});

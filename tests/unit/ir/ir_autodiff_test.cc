@@ -75,15 +75,14 @@ TEST(Differentiate, GoldenTextOfASmallGraph) {
   %4 = reduce_sum(%3) {dims=[0,1]} @layer1 : f32[]
   %5 = constant {value=6.0} @layer1 : f32[]
   %6 = constant {value=1.0} @layer1 @backward : f32[]
-  %7 = constant {value=0.0} @layer1 @backward : f32[2,3]
-  %8 = add(%7, %6) @layer1 @backward : f32[2,3]
-  %9 = reduce_sum(%8) {dims=[0]} @layer1 @backward : f32[3]
-  %10 = mul(%8, %1) @layer0 @backward : f32[2,3]
-  %11 = reduce_sum(%10) {dims=[0]} @layer0 @backward : f32[3]
-  %12 = sum(%11, %9) @update : f32[3]
+  %7 = broadcast(%6) {dims=[0,1]} @layer1 @backward : f32[2,3]
+  %8 = reduce_sum(%7) {dims=[0]} @layer1 @backward : f32[3]
+  %9 = mul(%7, %1) @layer0 @backward : f32[2,3]
+  %10 = reduce_sum(%9) {dims=[0]} @layer0 @backward : f32[3]
+  %11 = sum(%10, %8) @update : f32[3]
   output "loss_sum" %4
   output "count" %5
-  output "grad/w" %12
+  output "grad/w" %11
 }
 )");
 }
@@ -187,13 +186,14 @@ TEST(Differentiate, RejectsMissingOrNonScalarLoss) {
 TEST(Differentiate, NamesAnOpWithoutGradient) {
   Builder b("loss");
   const ValueId w = Param(b, "w", {3});
-  const ValueId bad = b.AddOne(Op::kLogSumExp, {w});
+  const ValueId label = b.AddOne(Op::kInput, {}, {{"name", "label"}}, {{DType::kI32, {}}});
+  const ValueId bad = b.AddOne(Op::kPick, {w, label});
   b.SetOutput("loss_sum", bad);
   b.SetOutput("count", b.AddOne(Op::kConstant, {}, {{"value", 1.0}}, {F32({})}));
   const auto graph = Differentiate(b.graph());
   ASSERT_FALSE(graph.has_value());
   EXPECT_EQ(graph.error().code(), StatusCode::kUnimplemented);
-  EXPECT_NE(graph.error().message().find("logsumexp"), std::string::npos);
+  EXPECT_NE(graph.error().message().find("op pick has no gradient"), std::string::npos);
 }
 
 // One op between a param and sum_squares; text of the nodes that its gradient adds, without layers.
@@ -237,9 +237,47 @@ TEST(Differentiate, ReduceSumBroadcastsBackOverAnyDims) {
   b.SetOutput("count", b.AddOne(Op::kConstant, {}, {{"value", 1.0}}, {F32({})}));
   const Graph graph = *Differentiate(b.graph());
   const Node& back = graph.producer(graph.Output("grad/w"));
-  EXPECT_EQ(back.op, Op::kTranspose);
-  EXPECT_EQ(back.attrs.Ints("perm"), (std::vector<int64_t>{1, 0, 2}));
-  EXPECT_EQ(graph.type(back.inputs[0]).dims, (Dims{3, 2, 4}));
+  EXPECT_EQ(back.op, Op::kBroadcast);
+  EXPECT_EQ(back.attrs.Ints("dims"), (std::vector<int64_t>{1}));
+  EXPECT_EQ(graph.type(back.inputs[0]).dims, (Dims{2, 4}));
+}
+
+// d(x^3) = 3 x^2, and of that 6 x; the nodes are where the builder is.
+TEST(AppendGradients, OfAGradientAreNodesOfTheGraphLikeAnyOthers) {
+  Builder b("loss");
+  const ValueId x = b.AddOne(Op::kInput, {}, {{"name", "x"}}, {F32({})});
+  const ValueId cube = b.AddOne(Op::kMul, {x, b.AddOne(Op::kMul, {x, x})});
+  b.SetLayer(3);
+  const auto first = AppendGradients(b, cube, {{x}});
+  ASSERT_TRUE(first.has_value()) << first.error();
+  const auto second = AppendGradients(b, (*first)[0], {{x}});
+  ASSERT_TRUE(second.has_value()) << second.error();
+  EXPECT_TRUE(VerifyGraph(b.graph()).ok());
+  EXPECT_EQ(b.graph().producer((*second)[0]).layer, 3);
+  EXPECT_EQ(b.graph().producer((*second)[0]).phase, Phase::kForward);
+}
+
+TEST(AppendGradients, OfValuesInTheMiddleAddUpAllUses) {
+  Builder b("loss");
+  const ValueId x = b.AddOne(Op::kInput, {}, {{"name", "x"}}, {F32({2})});
+  const ValueId y = b.AddOne(Op::kExp, {x});
+  const ValueId product = b.AddOne(Op::kMul, {y, b.AddOne(Op::kRelu, {y})});
+  const ValueId loss = b.AddOne(Op::kReduceSum, {product}, {{"dims", std::vector<int64_t>{0}}});
+  const auto grads = AppendGradients(b, loss, {{y, x}});
+  ASSERT_TRUE(grads.has_value()) << grads.error();
+  EXPECT_EQ(b.graph().producer((*grads)[0]).op, Op::kSum);
+  // x gets what y got, times its own slope.
+  EXPECT_EQ(b.graph().producer((*grads)[1]).inputs[0], (*grads)[0]);
+}
+
+TEST(AppendGradients, RefusesWhatIsNoFloatOfTheGraph) {
+  Builder b("loss");
+  const ValueId x = b.AddOne(Op::kInput, {}, {{"name", "x"}}, {F32({})});
+  const ValueId i = b.AddOne(Op::kInput, {}, {{"name", "i"}}, {{DType::kI32, {}}});
+  EXPECT_NE(AppendGradients(b, x, {{i}}).error().message().find("is i32[], must be floating"),
+            std::string::npos);
+  EXPECT_NE(AppendGradients(b, x, {{ValueId()}}).error().message().find("is not a value"),
+            std::string::npos);
 }
 
 TEST(AppendUpdate, AdamWUpdatesEveryParamAndItsState) {

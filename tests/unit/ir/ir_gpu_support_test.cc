@@ -26,5 +26,12 @@ TEST(GpuSupport, SaysWhatGpusDoNotCompute) {
   EXPECT_EQ(WhyNotOnGpus(AttentionOf(DType::kF64, 64)), "GPUs do not compute in f64");
 }
 
+TEST(GpuSupport, NamesTheOpThatHasNoKernel) {
+  Builder builder("g");
+  const ValueId x = builder.AddOne(Op::kInput, {}, {{"name", "x"}}, {{DType::kF32, {1, 4, 4, 2}}});
+  (void)builder.AddOne(Op::kAvgPool, {x}, {{"window", std::vector<int64_t>{2, 2}}});
+  EXPECT_EQ(WhyNotOnGpus(*builder.Finish()), "GPUs have no kernel for avg_pool");
+}
+
 }  // namespace
 }  // namespace meshwright::ir

@@ -105,6 +105,50 @@ TEST(FactorRule, ElementwiseAlignsSuffixesFromTheRight) {
   EXPECT_EQ(RuleText(Op::kDropout, {F32({2})}, kNamed), "a=2p | [a]* -> [a]");
 }
 
+TEST(FactorRule, OfTheTableOfElementwiseOpsFollowTheirRows) {
+  const TensorType c{DType::kBool, {2, 4}};
+  EXPECT_EQ(RuleText(Op::kDivide, {F32({2, 4}), F32({4})}), "a=2p b=4p | [a,b]* [b] -> [a,b]");
+  EXPECT_EQ(RuleText(Op::kSub, {F32({2, 4}), F32({4})}), "a=2p b=4p | [a,b]* [b]* -> [a,b]");
+  EXPECT_EQ(RuleText(Op::kMaximum, {F32({2, 4}), F32({})}), "a=2p b=4p | [a,b] [] -> [a,b]");
+  EXPECT_EQ(RuleText(Op::kShift, {F32({2})}, {{"value", 2.0}}), "a=2p | [a] -> [a]");
+  EXPECT_EQ(RuleText(Op::kSelect, {c, F32({2, 4}), F32({4})}),
+            "a=2p b=4p | [a,b] [a,b] [b] -> [a,b]");
+}
+
+TEST(FactorRule, ChoiceNeedsItsDimWhole) {
+  const TensorType ids{DType::kI32, {2, 9}};
+  const Attrs dim = {{"dim", int64_t{1}}};
+  EXPECT_EQ(RuleText(Op::kGather, {F32({2, 5}), ids}, dim),
+            "a=2p b=5w c=9w d=9w | [a,b]* [a,c] -> [a,d]");
+  EXPECT_EQ(RuleText(Op::kOneHot, {ids}, {{"size", int64_t{5}}}),
+            "a=2p b=9p c=5w | [a,b] -> [a,b,c]");
+  EXPECT_EQ(RuleText(Op::kTopK, {F32({2, 5})}, {{"k", int64_t{3}}}),
+            "a=2p b=5w c=3w | [a,b] -> [a,c] [a,c]");
+  EXPECT_EQ(RuleText(Op::kSoftmax, {F32({2, 5})}), "a=2p b=5w | [a,b] -> [a,b]");
+  EXPECT_EQ(RuleText(Op::kConcat, {F32({2, 5}), F32({2, 4})}, dim),
+            "a=2p b=5w c=4w d=9w | [a,b] [a,c] -> [a,d]");
+}
+
+TEST(FactorRule, BroadcastIsAReductionBackwards) {
+  const Attrs dims = {{"dims", std::vector<int64_t>{1}}};
+  EXPECT_EQ(RuleText(Op::kBroadcast, {F32({2, 4})}, dims, {F32({2, 3, 4})}),
+            "a=2p b=3p c=4p | [a,c]* -> [a,b,c]");
+  EXPECT_EQ(RuleText(Op::kReduceSum, {F32({2, 3, 4})}, dims), "a=2p b=3r c=4p | [a,b,c]* -> [a,c]");
+  EXPECT_EQ(RuleText(Op::kReduceMax, {F32({2, 3, 4})}, dims).substr(0, 15), "a=2p b=3r c=4p ");
+}
+
+TEST(FactorRule, ImagesSplitByBatchAndChannels) {
+  const TensorType x = F32({2, 6, 6, 3});
+  const TensorType k = F32({3, 3, 3, 5});
+  EXPECT_EQ(RuleText(Op::kConv2d, {x, k}).substr(0, 15), "a=2p b=3r c=5p ");
+  EXPECT_EQ(RuleText(Op::kConv2dGradInput, {k, F32({2, 4, 4, 5})}, {}, {x}).substr(0, 15),
+            "a=2p b=3p c=5r ");
+  EXPECT_EQ(RuleText(Op::kConv2dGradKernel, {x, F32({2, 4, 4, 5})}, {}, {k}).substr(0, 15),
+            "a=2r b=3p c=5p ");
+  EXPECT_EQ(RuleText(Op::kAvgPool, {x}, {{"window", std::vector<int64_t>{2, 2}}}).substr(0, 10),
+            "a=2p b=3p ");
+}
+
 TEST(FactorRule, SlicedAndPaddedDimsAreWholeOnBothSides) {
   EXPECT_EQ(RuleText(Op::kSlice, {F32({4, 9})},
                      {{"dim", int64_t{1}}, {"start", int64_t{1}}, {"size", int64_t{8}}}),
@@ -201,7 +245,6 @@ TEST(FactorRule, UpdatesAreParallelInAllDims) {
   EXPECT_EQ(RuleText(Op::kSgd, {p, p, p, c, c}),
             "a=4p b=6p | [a,b] [a,b] [a,b] [] [] -> [a,b] [a,b]");
   EXPECT_EQ(RuleText(Op::kClipMultiplier, {c, c}), " | [] [] -> [] []");
-  EXPECT_EQ(RuleText(Op::kDivide, {c, c}), " | [] [] -> []");
   EXPECT_EQ(RuleText(Op::kLearningRate, {}), " | -> []");
 }
 

@@ -134,13 +134,38 @@ TEST(InferTypes, ScalarsAndStateHaveTheDTypeThatKernelsRead) {
   ExpectErrors(cases);
 }
 
+TEST(InferTypes, ErrorsOfElementwiseOpsChoiceAndImages) {
+  ExpectErrors(
+      {{"floating point or i32", Op::kLess, {{{DType::kBool, {2}}, {DType::kBool, {2}}}}},
+       {"must be bool", Op::kLogicalNot, {F32({2})}},
+       {"bool in the shape of operand 1", Op::kSelect, {F32({2}), F32({2}), F32({2})}},
+       {"needs the real attribute 'value'", Op::kShift, {F32({2})}},
+       {"alike but for dim 1", Op::kConcat, {F32({2, 3}), F32({3, 3})}, {{"dim", int64_t{1}}}},
+       {"cannot become f32[2,5]",
+        Op::kBroadcast,
+        {F32({3})},
+        {{"dims", std::vector<int64_t>{0}}},
+        {F32({2, 5})}},
+       {"ids must be i32", Op::kGather, {F32({3}), F32({2})}, {{"dim", int64_t{0}}}},
+       {"k=4 must be in [1, 3]", Op::kTopK, {F32({2, 3})}, {{"k", int64_t{4}}}},
+       {"kind '' must be", Op::kNoise, {F32({2})}, {{"name", std::string("n")}}},
+       {"images have 3 channels, the kernel takes 2",
+        Op::kConv2d,
+        {F32({1, 4, 4, 3}), F32({1, 1, 2, 5})}},
+       {"larger than the padded image", Op::kConv2d, {F32({1, 2, 2, 3}), F32({3, 3, 3, 5})}},
+       {"smaller than the window",
+        Op::kAvgPool,
+        {F32({1, 4, 4, 3})},
+        {{"window", std::vector<int64_t>{2, 2}}, {"padding", std::vector<int64_t>{2, 0, 0, 0}}}}});
+}
+
 TEST(InferTypes, ErrorsNameOpAndShapesAndCause) {
   const Types qkv = {F32({1, 5, 4, 4}), F32({1, 5, 3, 4}), F32({1, 5, 3, 4})};
   const std::vector<Wrong> cases = {
       {"needs 2 operands, has 1", Op::kAdd, {F32({2})}},
       {"must be a suffix", Op::kAdd, {F32({2, 3}), F32({2})}},
       {"must have one dtype", Op::kMul, {F32({2}), F64({2})}},
-      {"same type", Op::kSub, {F32({2}), F32({3})}},
+      {"suffix of the shape", Op::kSub, {F32({2}), F32({3})}},
       {"needs the real attribute 'factor'", Op::kScale, {F32({2})}},
       {"operand 1 must be f32[]", Op::kMulScalar, {F32({2}), F32({2})}},
       {"at least one operand", Op::kSum, {}},

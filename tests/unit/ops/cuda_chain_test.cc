@@ -6,6 +6,7 @@
 #include <random>
 
 #include "ops/cuda/chain_source.h"
+#include "ops/cuda/cuda.h"
 #include "ops/cuda/library_kernels.h"
 #include "ops/global_runs.h"
 #include "tests/unit/ops/cuda_fixture.h"
@@ -228,9 +229,10 @@ class CudaChain : public testing::Test {
   Result<std::vector<HostTensor>> OnGpu(const KernelSpec& spec,
                                         const std::vector<HostTensor>& inputs,
                                         int32_t microbatch = 0) {
-    MW_ASSIGN_OR_RETURN(const auto kernel, spec.op == Op::kFused
-                                               ? MakeKernel(gpu_.target(), spec)
-                                               : cuda::MakeChain(spec, *gpu_.device, gpu_.toolkit));
+    MW_ASSIGN_OR_RETURN(const auto kernel,
+                        spec.op == Op::kFused
+                            ? MakeKernel(gpu_.target(), spec)
+                            : cuda::MakeChain({spec, *gpu_.device, gpu_.toolkit}));
     return RunNode(gpu_, *kernel, inputs, spec.outputs, ContextAt(microbatch));
   }
   static Result<std::vector<HostTensor>> OnHost(const KernelSpec& spec,
