@@ -86,6 +86,7 @@ std::string FindCycle(const std::map<std::string, std::set<std::string>>& edges)
 const std::map<std::string, std::set<std::string>>& AllowedEdges() {
   static const std::map<std::string, std::set<std::string>> edges = {
       {"base", {}},
+      {"actor", {"base"}},
       {"ir", {"base"}},
       {"formats", {"base", "ir"}},
       {"data", {"base", "ir", "formats"}},
