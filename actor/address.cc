@@ -5,8 +5,10 @@
 namespace meshwright::actor {
 
 std::string ToString(const Address& address) {
-  return fmt::format("actor {} (generation {}) of place {}", address.id.value(),
-                     address.generation.value(), address.place.value());
+  std::string text =
+      fmt::format("actor {} (generation {})", address.id.value(), address.generation.value());
+  if (address.place.value() != 0) text += fmt::format(" of place {}", address.place.value());
+  return text;
 }
 
 Status FullError(const Address& address, size_t bound) {

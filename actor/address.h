@@ -29,7 +29,7 @@ struct Address {
   friend constexpr auto operator<=>(const Address&, const Address&) = default;
 };
 
-// "actor 7 (generation 2) of place 3".
+// "actor 7 (generation 2) of place 3"; place 0 is not named.
 std::string ToString(const Address& address);
 
 // kResourceExhausted: nothing happened; ask again when there is room.

@@ -30,10 +30,19 @@ void LinkTable::ReturnCredit(PlaceId place) {
 }
 
 uint64_t LinkTable::AddWatch(const Address& watched, Watcher watcher) {
-  const std::lock_guard lock(mutex_);
-  const uint64_t id = next_watch_++;
-  watches_.emplace(id, Watch{watched, std::move(watcher)});
-  return id;
+  Status cause;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto lost = lost_.find(watched.place);
+    if (lost == lost_.end()) {
+      const uint64_t id = next_watch_++;
+      watches_.emplace(id, Watch{watched, std::move(watcher)});
+      return id;
+    }
+    cause = lost->second;
+  }
+  watcher(Event{EventKind::kLost, watched, cause});
+  return 0;
 }
 
 void LinkTable::OnEvent(uint64_t watch, const Event& event) {

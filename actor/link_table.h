@@ -24,7 +24,8 @@ class LinkTable {
   Status TakeCredit(const Address& to);
   void ReturnCredit(PlaceId place);
 
-  // The number that the other place repeats in its events.
+  // The number that the other place repeats in its events; 0: that place is lost, and the watcher
+  // was told so.
   uint64_t AddWatch(const Address& watched, Watcher watcher);
   // An event that nobody waits for does nothing; an end is the last.
   void OnEvent(uint64_t watch, const Event& event);

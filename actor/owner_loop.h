@@ -39,7 +39,8 @@ class OwnerLoop {
   OwnerLoop(Scheduler& scheduler, size_t bound, Handler handler)
       : scheduler_(scheduler), mailbox_(bound), handler_(std::move(handler)) {}
 
-  // The message is left as it was unless kTaken. kClosed also when the scheduler has ended.
+  // The message is left as it was unless kTaken. One that is taken when the scheduler has ended is
+  // not handled any more.
   [[nodiscard]] Offered Offer(Message&& message) {
     return Woken(mailbox_.Offer(std::move(message)));
   }

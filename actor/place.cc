@@ -56,9 +56,12 @@ void Place::Escalate(const Address& child, const Status& why) {
 }
 
 void Place::Ended(ActorId child) {
-  const std::lock_guard lock(mutex_);
-  cells_.erase(child.value());
-  supervisor_.Forget(child.value());
+  {
+    const std::lock_guard lock(mutex_);
+    cells_.erase(child.value());
+    supervisor_.Forget(child.value());
+  }
+  if (parts_.ended) parts_.ended(child);
 }
 
 void Place::CheckSilent() {
@@ -152,6 +155,7 @@ void Place::Watch(const Address& address, Watcher watcher) {
     return watcher(Event{EventKind::kLost, address, GoneError(address, ActorGeneration(0))});
   }
   const uint64_t id = links_.AddWatch(address, std::move(watcher));
+  if (id == 0) return;
   const bool sent =
       parts_.transport != nullptr &&
       parts_.transport->Send(address.place,

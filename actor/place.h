@@ -54,6 +54,8 @@ struct PlaceParts {
   std::function<Scheduler*(ActorId)> scheduler_of = nullptr;
   SupervisionTable supervision = DefaultSupervision();
   std::function<void(const Address&, const Status&)> escalate = nullptr;
+  // Told behind the end of each actor of this place.
+  std::function<void(ActorId)> ended = nullptr;
   size_t mailbox = 64;        // of actors that other places spawn
   size_t link_credits = 256;  // messages to one place that have not been replied to
   size_t max_asks = 65'536;
@@ -74,7 +76,8 @@ class Place final : private CellHome {
   template <class Message>
   ActorRef<Message> Spawn(SpawnOptions<Message> options);
   template <class Message>
-  ActorRef<Message> Remote(const Address& address, MessageCodec<Message> codec);
+  ActorRef<Message> Remote(const Address& address,
+                           std::shared_ptr<const MessageCodec<Message>> codec);
   // Has another place make an actor of a type of its registry. wanted: its id and generation there,
   // 0 for any. done: where it is; errors as of Ask, and the factory's.
   void SpawnAt(const Address& wanted, std::string type, std::string args, int64_t deadline_ms,

@@ -93,9 +93,10 @@ ActorRef<Message> Place::Spawn(SpawnOptions<Message> options) {
 }
 
 template <class Message>
-ActorRef<Message> Place::Remote(const Address& address, MessageCodec<Message> codec) {
+ActorRef<Message> Place::Remote(const Address& address,
+                                std::shared_ptr<const MessageCodec<Message>> codec) {
   ActorRef<Message> ref(this, address);
-  ref.codec_ = std::make_shared<const MessageCodec<Message>>(std::move(codec));
+  ref.codec_ = std::move(codec);
   return ref;
 }
 

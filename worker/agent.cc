@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/metrics_server.h"
 #include "base/thread_team.h"
+#include "worker/actor_hosts.h"
 #include "worker/agent_metrics.h"
 #include "worker/core_claims.h"
 #include "worker/mesh_host.h"
@@ -175,6 +176,7 @@ class AgentImpl final : public Agent {
     register_.address = FormatHostPort(host, resources_.listener->port());
     register_.host_id = options_.host_id;
     register_.version = proto::kVersion;
+    register_.actor_types = options_.host_actors.types;
     if (metrics_server_) {
       register_.metrics_address = FormatHostPort(host, metrics_server_->port());
     }
@@ -245,12 +247,15 @@ class AgentImpl final : public Agent {
     // session does.
     Executor heartbeats("mw-heartbeat");
     Beat(heartbeats, *session, std::max<int64_t>(welcome->heartbeat_ms, 10));
+    ActorHosts actors(options_.host_actors,
+                      [this, session](proto::UpBody body) { Send(*session, std::move(body)); });
     while (true) {
       MW_ASSIGN_OR_RETURN(proto::DownMessage message, session->Receive());
       if (message.term != term_) {
         return FailedPrecondition(fmt::format("a message of term {} in a session of term {}",
                                               message.term.value(), term_.load().value()));
       }
+      if (HandOn(actors, message.body)) continue;
       Dispatch(session, std::move(message.body));
     }
   }
@@ -281,6 +286,20 @@ class AgentImpl final : public Agent {
     session.Send(proto::MakeHeartbeat(term_.load()));
     thread.PostAfter(period_ms,
                      [this, &thread, &session, period_ms] { Beat(thread, session, period_ms); });
+  }
+
+  // False: the message is not of an actor.
+  static bool HandOn(ActorHosts& actors, proto::DownBody& body) {
+    if (auto* spawn = std::get_if<proto::SpawnActor>(&body)) {
+      actors.Handle(std::move(*spawn));
+    } else if (auto* message = std::get_if<proto::ActorMessage>(&body)) {
+      actors.Handle(std::move(*message));
+    } else if (const auto* stop = std::get_if<proto::StopActor>(&body)) {
+      actors.Handle(*stop);
+    } else {
+      return false;
+    }
+    return true;
   }
 
   // ---- Meshes ----

@@ -288,7 +288,8 @@ class Simulation {
   ActorRef<Work> RefFrom(PlaceId home, const Address& to) {
     const auto local = locals_.find(to);
     if (local != locals_.end() && home == to.place) return local->second;
-    return homes_.at(home).place->Remote<Work>(to, WorkCodec());
+    return homes_.at(home).place->Remote<Work>(
+        to, std::make_shared<const MessageCodec<Work>>(WorkCodec()));
   }
 
   void Ask() {

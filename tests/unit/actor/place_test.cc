@@ -29,6 +29,10 @@ MessageCodec<Count> CountCodec() {
           CodecOfBytes()};
 }
 
+std::shared_ptr<const MessageCodec<Count>> SharedCodec() {
+  return std::make_shared<const MessageCodec<Count>>(CountCodec());
+}
+
 // Counts what it is told; some texts make it do something else.
 class Counter final : public Actor<Count> {
  public:
@@ -256,7 +260,7 @@ TEST_F(TwoPlaces, AnActorOfAnotherPlaceIsSpawnedAskedWatchedAndStoppedByTheSameC
   const Result<Address> address = Spawn("counter", "good");
   ASSERT_TRUE(address.has_value()) << address.error();
   EXPECT_EQ(*address, (Address{PlaceId(2), ActorId(40), ActorGeneration(3)}));
-  const ActorRef<Count> ref = here.place->Remote<Count>(*address, CountCodec());
+  const ActorRef<Count> ref = here.place->Remote<Count>(*address, SharedCodec());
   ASSERT_TRUE(ref.Tell(Count{"x"}).ok());
   EXPECT_EQ(Ask(ref, "y").get()->data, "2");
   EXPECT_EQ(CodeOf(Ask(ref, "undecodable")), StatusCode::kInvalidArgument);
@@ -276,7 +280,7 @@ TEST_F(TwoPlaces, ASpawnThatCannotBeSaysWhy) {
 
 TEST_F(TwoPlaces, CreditsBoundWhatHasNotBeenRepliedTo) {
   const ActorRef<Count> ref =
-      here.place->Remote<Count>(Spawn("counter", "good").value(), CountCodec());
+      here.place->Remote<Count>(Spawn("counter", "good").value(), SharedCodec());
   there_way.holding = true;
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(ref.Tell(Count{"x"}).ok());
   const Status refused = ref.Tell(Count{"x"});
@@ -290,7 +294,7 @@ TEST_F(TwoPlaces, CreditsBoundWhatHasNotBeenRepliedTo) {
 
 TEST_F(TwoPlaces, TheEndOfAPlaceAnswersWhatWasAskedOfIt) {
   const ActorRef<Count> ref =
-      here.place->Remote<Count>(Spawn("counter", "good").value(), CountCodec());
+      here.place->Remote<Count>(Spawn("counter", "good").value(), SharedCodec());
   auto kept = Ask(ref, "keep");
   std::promise<Event> lost;
   ref.Watch([&](const Event& event) { lost.set_value(event); });
@@ -301,6 +305,9 @@ TEST_F(TwoPlaces, TheEndOfAPlaceAnswersWhatWasAskedOfIt) {
   EXPECT_THAT(dead.error().message(), HasSubstr("its process was killed"));
   EXPECT_EQ(lost.get_future().get().kind, EventKind::kLost);
   EXPECT_EQ(CodeOf(Ask(ref, "x")), StatusCode::kAborted);
+  std::promise<Event> late;
+  ref.Watch([&](const Event& event) { late.set_value(event); });
+  EXPECT_EQ(late.get_future().get().kind, EventKind::kLost);
 }
 
 TEST(Place, AnActorThatIsSilentEscalates) {
