@@ -42,6 +42,11 @@ Status DeviceActor::Drain(const Deadline& deadline) {
 }
 
 Status DeviceActor::Post(std::variant<Allocation, Steps> what) {
+  auto credit = loop_.Reserve();
+  if (!credit) {
+    return ResourceExhausted(
+        fmt::format("rank {}: {} orders wait for the device, the most at once", rank(), kMailbox));
+  }
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++pending_;
@@ -49,13 +54,8 @@ Status DeviceActor::Post(std::variant<Allocation, Steps> what) {
   Order order{std::move(what), actor::ReplySlot<LaunchRecord>([this](Result<LaunchRecord> record) {
                 OnDone(std::move(record));
               })};
-  const actor::Offered offered = loop_.Offer(std::move(order));
-  MW_CHECK(offered != actor::Offered::kClosed) << "rank " << rank() << " was stopped";
-  if (offered == actor::Offered::kTaken) return OkStatus();
-  const Status full = ResourceExhausted(
-      fmt::format("rank {}: {} orders wait for the device, the most at once", rank(), kMailbox));
-  order.reply.Complete(Fail(full));
-  return full;
+  (void)loop_.Offer(std::move(*credit), std::move(order));
+  return OkStatus();
 }
 
 void DeviceActor::OnOrder(Order order) {

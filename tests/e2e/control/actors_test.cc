@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <future>
 #include <mutex>
@@ -239,7 +240,9 @@ TEST_F(Actors, AFailedActorIsMadeAgainUntilItsBudgetIsSpentAndTheJobIsTold) {
   EXPECT_TRUE(end.last);
   EXPECT_TRUE(Eventually([&] {
     const auto log = cluster_->client().Logs(job_);
-    return log.has_value() && log->back().find("given up") != std::string::npos;
+    return log.has_value() && std::any_of(log->begin(), log->end(), [](const std::string& line) {
+             return line.find("given up") != std::string::npos;
+           });
   }));
   EXPECT_EQ(news->count(), 3u);
 }
