@@ -25,7 +25,7 @@ int RunConfig(const ConfigArgs& args);
 
 // In the binary only: they bring the servers with them.
 int RunController(const ControllerArgs& args, const GlobalArgs& global);
-// actors: that the binary has (cli/worker_main.h).
+// actors: that the binary has (worker/main.h).
 int RunWorker(const WorkerArgs& args, const GlobalArgs& global,
               worker::HostActorOptions actors = {});
 

@@ -1,4 +1,4 @@
-#include "cli/worker_main.h"
+#include "worker/main.h"
 
 #include <charconv>
 #include <cstdio>

@@ -9,6 +9,7 @@
 #include "actor/address.h"
 #include "base/check.h"
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace meshwright::controller {
 namespace {
@@ -114,9 +115,9 @@ Result<std::string> ActorTable::PlaceOf(const Entry& entry, const ActorWorkers& 
   }
   return Fail(NotFound(
       fmt::format("no ready worker{} has the actor type '{}'; there are: {}; link it into the "
-                  "worker's binary (cli/worker_main.h)",
-                  entry.wanted.empty() ? "" : fmt::format(" named '{}'", entry.wanted), entry.type,
-                  TypesOf(workers))));
+                  "worker's binary (worker/main.h)",
+                  entry.wanted.empty() ? "" : fmt::format(" named '{}'", entry.wanted),
+                  AsUtf8(entry.type, kMaxTypeBytes), TypesOf(workers))));
 }
 
 void ActorTable::Begin(uint64_t id, Entry& entry, std::string worker, int64_t now_ms,
@@ -245,6 +246,11 @@ ActorEffects ActorTable::OnEvent(const std::string& worker, const proto::ActorEv
   if (it == actors_.end() || it->second.generation != event.generation ||
       it->second.worker != worker) {
     ++stale_;
+    // One that has begun, and that nobody knows any more, must not go on.
+    if (event.kind == proto::ActorEventKind::kStarted) {
+      effects.push_back(
+          ActorSend{worker, event.job, proto::StopActor{event.job, event.actor, event.generation}});
+    }
     return effects;
   }
   Entry& entry = it->second;

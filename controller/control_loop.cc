@@ -23,13 +23,6 @@ constexpr int64_t kLinesPerUpdate = 500;
 
 Status LoopStopped() { return Unavailable("the controller is stopping"); }
 
-ActorAnswer StoppedAnswer(CallId call) {
-  ActorAnswer answer;
-  answer.call = call;
-  answer.status = LoopStopped();
-  return answer;
-}
-
 bool Ran(const JobRecord& record) {
   return record.state == JobState::kStarting || record.state == JobState::kRunning;
 }
@@ -120,7 +113,7 @@ void ControlLoop::Stop() {
     stopped_ = true;
     for (auto& [job, waiter] : std::exchange(waiters_, {})) waiter.done(Fail(LoopStopped()));
     for (auto& [call, done] : std::exchange(calls_, {})) done(LoopStopped(), JobId(0));
-    for (auto& [call, done] : std::exchange(actor_calls_, {})) done(StoppedAnswer(CallId(call)));
+    EndActorCallsOnLoop();
     sessions_.clear();
     pending_.clear();
     for (auto& [client, peer] : std::exchange(clients_, {})) peer->Close(LoopStopped());
@@ -306,77 +299,6 @@ void ControlLoop::MessageCounts(int64_t job, Callback<std::map<std::string, int6
   }
 }
 
-// ---- Host actors
-// ---------------------------------------------------------------------------------
-
-void ControlLoop::PostActorCall(CallId call, ActorWatcher done, std::function<Event(CallId)> make) {
-  const bool posted = loop_.Post([this, call, done, make = std::move(make)] {
-    if (stopped_) return done(StoppedAnswer(call));
-    actor_calls_[call.value()] = done;
-    StepOnLoop(make(call));
-  });
-  if (!posted) done(StoppedAnswer(call));
-}
-
-void ControlLoop::SpawnActor(JobId job, std::string type, std::string args, std::string worker,
-                             Callback<proto::ActorRef> done) {
-  PostActorCall(
-      CallId(next_call_++),
-      [done = std::move(done)](const ActorAnswer& answer) {
-        answer.status.ok() ? done(answer.ref) : done(Fail(answer.status));
-      },
-      [job, type = std::move(type), args = std::move(args),
-       worker = std::move(worker)](CallId call) -> Event {
-        return SpawnActorCall{call, job, type, args, worker};
-      });
-}
-
-void ControlLoop::AskActor(proto::ActorRef ref, std::string payload, int64_t deadline_ms,
-                           Callback<std::string> done) {
-  PostActorCall(
-      CallId(next_call_++),
-      [done = std::move(done)](const ActorAnswer& answer) {
-        answer.status.ok() ? done(answer.payload) : done(Fail(answer.status));
-      },
-      [ref = std::move(ref), payload = std::move(payload), deadline_ms](CallId call) -> Event {
-        return AskActorCall{call, ref, payload, deadline_ms, false};
-      });
-}
-
-void ControlLoop::TellActor(proto::ActorRef ref, std::string payload,
-                            std::function<void(Status)> done) {
-  PostActorCall(
-      CallId(next_call_++),
-      [done = std::move(done)](const ActorAnswer& answer) { done(answer.status); },
-      [ref = std::move(ref), payload = std::move(payload)](CallId call) -> Event {
-        return AskActorCall{call, ref, payload, 0, true};
-      });
-}
-
-void ControlLoop::StopActor(proto::ActorRef ref, std::function<void(Status)> done) {
-  PostActorCall(
-      CallId(next_call_++),
-      [done = std::move(done)](const ActorAnswer& answer) { done(answer.status); },
-      [ref = std::move(ref)](CallId call) -> Event {
-        return StopActorCall{call, ref};
-      });
-}
-
-CallId ControlLoop::WatchActor(proto::ActorRef ref, ActorWatcher watcher) {
-  const CallId call(next_call_++);
-  PostActorCall(call, std::move(watcher), [ref = std::move(ref)](CallId id) -> Event {
-    return WatchActorCall{id, ref};
-  });
-  return call;
-}
-
-void ControlLoop::UnwatchActor(CallId watch) {
-  loop_.Post([this, watch] {
-    if (actor_calls_.erase(watch.value()) == 0) return;
-    StepOnLoop(controller::UnwatchActor{watch});
-  });
-}
-
 // ---- Watching -----------------------------------------------------------------------------------
 
 void ControlLoop::Watch(WatchId id, WatchCursor cursor, Callback<News> done) {
@@ -519,12 +441,8 @@ void ControlLoop::ExecuteOne(Effect& effect) {
     const auto done = std::move(it->second);
     calls_.erase(it);
     done(reply->status, reply->job);
-  } else if (auto* answer = std::get_if<ActorAnswer>(&effect)) {
-    const auto it = actor_calls_.find(answer->call.value());
-    if (it == actor_calls_.end()) return;
-    const ActorWatcher done = it->second;
-    if (answer->last) actor_calls_.erase(it);
-    done(*answer);
+  } else if (const auto* answer = std::get_if<ActorAnswer>(&effect)) {
+    Do(*answer);
   } else if (auto* progress = std::get_if<SaveProgress>(&effect)) {
     files_.Post([this, p = *progress] {
       const Status status = parts_.store->SaveProgress(p.job.value(), p.steps_done, p.loss);

@@ -173,6 +173,8 @@ class ControlLoop {
   void Do(JobChanged& effect);
   void Do(TellClient& effect);
   void Do(CloseClient& effect);
+  void Do(const ActorAnswer& answer);
+  void EndActorCallsOnLoop();
   void ExecuteOne(Effect& effect);
 
   void AppendToJob(JobId job, const char* file, std::string text);

@@ -105,8 +105,8 @@ struct Shutdown {};
 
 using Event =
     std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished, WeightsFile,
-                 WriteFailed, AttachClient, AskOfClient, ClientGone, Tick, Shutdown,
-                 SpawnActorCall, AskActorCall, StopActorCall, WatchActorCall, UnwatchActor>;
+                 WriteFailed, AttachClient, AskOfClient, ClientGone, Tick, Shutdown, SpawnActorCall,
+                 AskActorCall, StopActorCall, WatchActorCall, UnwatchActor>;
 
 // ---- Effects ------------------------------------------------------------------------------------
 
@@ -177,10 +177,9 @@ struct JobChanged {
   JobId job;
 };
 
-using Effect =
-    std::variant<Send, CloseSession, Persist, SaveProgress, StartPlan, OpenWeights, FinishWeights,
-                 DiscardWeights, Reply, TellClient, CloseClient, StepsDone, LogLine, JobChanged,
-                 ActorAnswer>;
+using Effect = std::variant<Send, CloseSession, Persist, SaveProgress, StartPlan, OpenWeights,
+                            FinishWeights, DiscardWeights, Reply, TellClient, CloseClient,
+                            StepsDone, LogLine, JobChanged, ActorAnswer>;
 using Effects = std::vector<Effect>;
 
 // The job that an effect belongs to; 0: none.

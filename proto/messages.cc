@@ -91,9 +91,8 @@ const char* KindName(const UpBody& body) {
 
 const char* KindName(const DownBody& body) {
   static constexpr std::array<const char*, std::variant_size_v<DownBody>> kNames = {
-      "Welcome",   "LoadMesh",    "Connect",     "Launch",      "SaveWeights",
-      "AbortMesh", "ReleaseMesh", "ReadTensors", "WriteTensors",
-      "SpawnActor", "ActorMessage", "StopActor"};
+      "Welcome",     "LoadMesh",    "Connect",      "Launch",     "SaveWeights",  "AbortMesh",
+      "ReleaseMesh", "ReadTensors", "WriteTensors", "SpawnActor", "ActorMessage", "StopActor"};
   return NameAt(kNames, body.index());
 }
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/os_error.h"
+#include "base/utf8.h"
 #include "worker/host_process.h"
 
 namespace meshwright::worker {
@@ -24,7 +25,7 @@ proto::ActorReply ReplyOf(uint64_t ask, const Status& status) {
   proto::ActorReply reply;
   reply.ask = ask;
   reply.code = status.code();
-  if (!status.ok()) reply.message = status.message();
+  if (!status.ok()) reply.message = AsUtf8(status.message(), proto::kMaxErrorText);
   return reply;
 }
 
@@ -47,7 +48,7 @@ Result<std::unique_ptr<ActorHost>> ActorHost::Start(JobId job, const HostActorOp
 Status ActorHost::StartProcess() {
   if (options_.command.empty()) {
     return Unimplemented(
-        "this worker has no host actors: its binary was made without (cli/worker_main.h)");
+        "this worker has no host actors: its binary was made without (worker/main.h)");
   }
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
@@ -74,6 +75,11 @@ Status ActorHost::StartProcess() {
                                      [this](const Status&) { OnEnd(); }});
   (void)loop_.PostAfter(options_.ping_ms, [this, now_ms = heard_ms_.load()] { Ping(now_ms); });
   return OkStatus();
+}
+
+void ActorHost::BeginEnd() {
+  closing_ = true;
+  socket_->Shutdown();
 }
 
 ActorHost::~ActorHost() {
@@ -136,7 +142,7 @@ void ActorHost::ReportEvent(const proto::ActorEvent& about, proto::ActorEventKin
   proto::ActorEvent event = about;
   event.kind = kind;
   event.code = why.code();
-  if (!why.ok()) event.message = why.message();
+  if (!why.ok()) event.message = AsUtf8(why.message(), proto::kMaxErrorText);
   report_(std::move(event));
 }
 

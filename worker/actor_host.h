@@ -37,6 +37,8 @@ class ActorHost final : private actor::Transport {
   void Spawn(const proto::SpawnActor& spawn);
   void Message(proto::ActorMessage message);
   void Stop(const proto::StopActor& stop);
+  // Tells the process to end, without waiting for it.
+  void BeginEnd();
   // The process has ended, or is about to.
   bool ended() const { return ended_; }
   pid_t pid() const { return child_->pid(); }

@@ -28,8 +28,11 @@ ActorHosts::~ActorHosts() {
   // On the thread that started the processes: they end before it does.
   (void)thread_.Post([this] {
     std::map<int64_t, std::shared_ptr<ActorHost>> all;
-    const std::lock_guard lock(mutex_);
-    all.swap(hosts_);
+    {
+      const std::lock_guard lock(mutex_);
+      all.swap(hosts_);
+    }
+    for (const auto& [job, host] : all) host->BeginEnd();
   });
   thread_.Stop();
 }
@@ -65,13 +68,8 @@ void ActorHosts::Handle(proto::ActorMessage message) {
   report_(proto::ActorReply{message.ask, gone.code(), gone.message(), {}});
 }
 
-void ActorHosts::Handle(const proto::StopActor& stop) {
-  if (stop.actor == 0) {
-    (void)loop_.Offer(Order(EndJob{stop.job}));
-    return;
-  }
-  if (const std::shared_ptr<ActorHost> host = Find(stop.job)) host->Stop(stop);
-}
+// Behind the spawns: an actor may be stopped before it has begun.
+void ActorHosts::Handle(const proto::StopActor& stop) { (void)loop_.Offer(Order(stop)); }
 
 void ActorHosts::On(const proto::SpawnActor& spawn) {
   std::shared_ptr<ActorHost> host = Find(spawn.job);
@@ -87,6 +85,12 @@ void ActorHosts::On(const proto::SpawnActor& spawn) {
   host->Spawn(spawn);
 }
 
-void ActorHosts::On(const EndJob& end) { (void)Take(end.job); }
+void ActorHosts::On(const proto::StopActor& stop) {
+  if (stop.actor == 0) {
+    (void)Take(stop.job);
+  } else if (const std::shared_ptr<ActorHost> host = Find(stop.job)) {
+    host->Stop(stop);
+  }
+}
 
 }  // namespace meshwright::worker

@@ -30,13 +30,10 @@ class ActorHosts {
   void Handle(const proto::StopActor& stop);
 
  private:
-  struct EndJob {
-    JobId job;
-  };
-  using Order = std::variant<proto::SpawnActor, EndJob>;
+  using Order = std::variant<proto::SpawnActor, proto::StopActor>;
 
   void On(const proto::SpawnActor& spawn);
-  void On(const EndJob& end);
+  void On(const proto::StopActor& stop);
   std::shared_ptr<ActorHost> Find(JobId job);
   std::shared_ptr<ActorHost> Take(JobId job);
 

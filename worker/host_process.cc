@@ -13,6 +13,7 @@
 #include "actor/place.h"
 #include "base/executor.h"
 #include "base/log.h"
+#include "proto/actor_messages.h"
 #include "worker/frame_socket.h"
 
 namespace meshwright::worker {
@@ -102,6 +103,14 @@ class HostProcess final : private actor::Transport {
       // The first frames may come before the constructor knows the socket.
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return made_; });
+    }
+    // The worker's session would not carry it.
+    if (frame.kind == actor::FrameKind::kReply &&
+        frame.bytes.size() > proto::kMaxActorPayloadBytes) {
+      frame.code = StatusCode::kInvalidArgument;
+      frame.text = fmt::format("the actor's answer has {} bytes; at most {} go", frame.bytes.size(),
+                               proto::kMaxActorPayloadBytes);
+      frame.bytes.clear();
     }
     return socket_->Send(frame);
   }

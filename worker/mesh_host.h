@@ -79,8 +79,8 @@ class MeshHost {
  private:
   // The mesh ends, by request or by an abort. Its place in the mailbox is kept from the first.
   struct LetGo {};
-  using Message =
-      std::variant<proto::LoadMesh, proto::Connect, proto::Launch, proto::SaveWeights, LetGo>;
+  using Message = std::variant<proto::LoadMesh, proto::Connect, proto::Launch, proto::ReadTensors,
+                               proto::WriteTensors, proto::SaveWeights, LetGo>;
 
   // What the weights start from when a job brings its own.
   struct InitialWeights {

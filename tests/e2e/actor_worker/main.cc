@@ -1,7 +1,8 @@
 // A worker binary as a user writes one: two types of host actors and a main of one line.
 //
-// "echo" takes text: "pid" is answered with its process, "keep" never, "fail" and "crash" do what
-// they say, anything else comes back. "adder" takes numbers and answers with their sum so far.
+// "echo" takes text: "pid" is answered with its process, "keep" never, "large" with too much,
+// "fail" and "crash" do what they say, anything else comes back. "adder" takes numbers and answers
+// with their sum so far.
 #include <unistd.h>
 
 #include <charconv>
@@ -11,7 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cli/worker_main.h"
+#include "worker/main.h"
 
 namespace {
 
@@ -29,10 +30,11 @@ class Echo final : public Actor<Bytes> {
  public:
   Status Receive(Bytes message, ReplySlot<Bytes> reply) override {
     if (message.data == "crash") std::abort();
-    if (message.data == "fail") return meshwright::Internal("it was told to fail");
+    if (message.data == "fail") return meshwright::Internal("it was told to fail \xff");
     if (message.data == "keep") {
       kept_.push_back(std::move(reply));
     } else {
+      if (message.data == "large") message.data.resize(size_t{16} << 20, 'x');
       reply.Complete(message.data == "pid" ? Bytes{std::to_string(::getpid())} : message);
     }
     return OkStatus();

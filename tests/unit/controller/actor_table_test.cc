@@ -119,6 +119,11 @@ TEST(ActorTable, ASpawnThatCannotBeSaysWhatIsMissing) {
   EXPECT_THAT(desk.answers[call][0].status.message(), HasSubstr("did not start within 1000 ms"));
   EXPECT_TRUE(std::holds_alternative<proto::StopActor>(desk.sent.back().body));
   EXPECT_EQ(desk.table.actors(), 0u);
+  // It has begun after all: it is told to stop again.
+  desk.sent.clear();
+  desk.Say(ActorEventKind::kStarted, {"w0", 2, 1});
+  ASSERT_EQ(desk.sent.size(), 1u);
+  EXPECT_EQ(std::get<proto::StopActor>(desk.sent[0].body).actor, 2u);
 }
 
 TEST(ActorTable, AQuestionIsAnsweredByItsReplyOnceAndTheReplyIsACredit) {

@@ -408,8 +408,8 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
             }
           },
           [&](const proto::SpawnActor& m) {
-            Say(worker, proto::ActorEvent{m.job, m.actor, m.generation,
-                                          proto::ActorEventKind::kStarted});
+            Say(worker,
+                proto::ActorEvent{m.job, m.actor, m.generation, proto::ActorEventKind::kStarted});
           },
           [&](const proto::ActorMessage& m) {
             if (!hold_actors) Say(worker, proto::ActorReply{m.ask, {}, {}, m.payload});

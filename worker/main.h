@@ -11,7 +11,8 @@
 // same binary in a hidden mode ("host-actors --fd=N"): main does nothing before this call that an
 // actor's process should not do.
 //
-// Thread rule: from main.
+// In the installed package: find_package(meshwright CONFIG REQUIRED COMPONENTS worker), link
+// meshwright::worker_main. Thread rule: from main.
 #pragma once
 
 #include "actor/registry.h"
