@@ -228,7 +228,10 @@ class AgentImpl final : public Agent {
       session_ = session;
     }
     session->Send(proto::MakeUp(Term(0), register_));
-    Status end = Serve(session, backoff_ms);
+    // Its processes end with the session, behind the meshes, which are told at once.
+    ActorHosts actors(options_.host_actors,
+                      [this, session](proto::UpBody body) { Send(*session, std::move(body)); });
+    Status end = Serve(session, actors, backoff_ms);
     {
       std::scoped_lock lock(mutex_);
       session_.reset();
@@ -239,7 +242,7 @@ class AgentImpl final : public Agent {
     return end;
   }
 
-  Status Serve(const std::shared_ptr<Session>& session, int64_t& backoff_ms) {
+  Status Serve(const std::shared_ptr<Session>& session, ActorHosts& actors, int64_t& backoff_ms) {
     MW_ASSIGN_OR_RETURN(const proto::DownMessage first, session->Receive());
     const auto* welcome = std::get_if<proto::Welcome>(&first.body);
     if (welcome == nullptr) return Internal("the controller's first message is not a welcome");
@@ -252,8 +255,6 @@ class AgentImpl final : public Agent {
     // session does.
     Executor heartbeats("mw-heartbeat");
     Beat(heartbeats, *session, std::max<int64_t>(welcome->heartbeat_ms, 10));
-    ActorHosts actors(options_.host_actors,
-                      [this, session](proto::UpBody body) { Send(*session, std::move(body)); });
     while (true) {
       MW_ASSIGN_OR_RETURN(proto::DownMessage message, session->Receive());
       if (message.term != term_) {
