@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace meshwright {
@@ -15,5 +16,9 @@ size_t Utf8Length(std::string_view text);
 // The longest prefix of at most `max_bytes` that does not end inside a character. Text that is not
 // UTF-8 is cut at `max_bytes`, or up to 3 bytes before.
 std::string_view TruncateUtf8(std::string_view text, size_t max_bytes);
+
+// At most `max_bytes` of text that may come from anywhere: bytes that belong to no character become
+// '?'. For fields of messages, which must be UTF-8.
+std::string AsUtf8(std::string_view text, size_t max_bytes);
 
 }  // namespace meshwright

@@ -62,7 +62,10 @@ JobId JobOf(const Effect& effect) {
 }
 
 Core::Core(CoreOptions options, uint64_t next_mesh_gen, std::vector<RestoredJob> jobs)
-    : options_(std::move(options)), next_mesh_gen_(next_mesh_gen), restored_(std::move(jobs)) {}
+    : options_(std::move(options)),
+      next_mesh_gen_(next_mesh_gen),
+      restored_(std::move(jobs)),
+      actors_(ActorOptions(options_)) {}
 
 Effects Core::Start(Now now) {
   Context context{now, {}};
@@ -224,6 +227,7 @@ void Core::On(const Tick&, Context& context) {
   CheckLiveness(context);
   CheckMeshes(context);
   CheckClients(context);
+  Carry(actors_.Tick(ReadyActorWorkers(), context.now.ms), context);
   for (int64_t id : std::exchange(unsaved_ends_, {})) {
     if (JobEntry* job = FindJob(JobId(id))) AnnounceEnd(*job, context);
   }
@@ -242,6 +246,7 @@ void Core::On(const Shutdown&, Context& context) {
     // Nobody is left to wait for better causes.
     if (const auto it = meshes_.find(gen); it != meshes_.end()) ConcludeAbort(it->second, context);
   }
+  Carry(actors_.Shutdown(), context);
   for (auto& [name, worker] : workers_) {
     if (worker.session.value() == 0) continue;
     context.effects.push_back(CloseSession{worker.session, Unavailable("the controller stopped")});
@@ -389,6 +394,7 @@ void Core::EndJob(JobEntry& job, JobEvent event, const RuntimeError& cause, Cont
   job.record.ended_unix_ms = context.now.unix_ms;
   job.request.reset();
   job.ranks.clear();
+  Carry(actors_.JobEnded(JobId(job.record.id)), context);
   MoveJob(job, event, context);
   // The end is durable before anyone hears of it: MoveJob's notice goes behind the write.
   context.effects.pop_back();

@@ -12,8 +12,8 @@
 // worker has confirmed, or is gone.
 //
 // Thread rule: one thread. Files: core.cc dispatch, submit, cancel, queue; core_workers.cc
-// membership; core_mesh.cc life of a mesh; core_clients.cc who asks it; core_failure.cc its end;
-// core_view.cc what people see.
+// membership; core_mesh.cc life of a mesh; core_clients.cc who asks it; core_actors.cc host actors;
+// core_failure.cc its end; core_view.cc what people see.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "controller/actor_table.h"
 #include "controller/client_desk.h"
 #include "controller/driver.h"
 #include "controller/events.h"
@@ -54,6 +55,9 @@ struct CoreOptions {
   size_t max_queued = 1000;
   size_t max_jobs = 10'000;
   size_t max_gone_workers = 256;
+  actor::SupervisionTable actor_supervision = actor::DefaultSupervision();
+  int64_t actor_start_deadline_ms = 60'000;
+  int64_t actor_place_deadline_ms = 60'000;  // how long an actor waits for a worker
 };
 
 struct RestoredJob {
@@ -83,6 +87,7 @@ class Core {
   std::map<std::string, int64_t> MessageCounts(JobId id) const;
   const std::map<std::string, int64_t>& message_totals() const { return message_totals_; }
   int64_t stale_messages() const { return stale_messages_; }
+  const ActorTable& actors() const { return actors_; }
   const CoreOptions& options() const { return options_; }
 
   // The invariants of the design that are visible here; a test calls it after every step.
@@ -253,6 +258,18 @@ class Core {
   std::vector<uint64_t> Generations() const;
   void ConcludeAbort(Mesh& mesh, Context& context);
 
+  // core_actors.cc
+  static ActorTableOptions ActorOptions(const CoreOptions& options);
+  void On(const SpawnActorCall& event, Context& context);
+  void On(const AskActorCall& event, Context& context);
+  void On(const StopActorCall& event, Context& context);
+  void On(const WatchActorCall& event, Context& context);
+  void On(const UnwatchActor& event, Context& context);
+  // False: the message is not of an actor.
+  bool OnActor(const Worker& worker, const proto::UpBody& body, Context& context);
+  ActorWorkers ReadyActorWorkers() const;
+  void Carry(ActorEffects effects, Context& context);
+
   proto::JobInfo InfoOf(const JobEntry& job) const;
   void CountMessage(JobId job, const char* kind);
   Status CheckJobs() const;
@@ -271,6 +288,7 @@ class Core {
   std::map<uint64_t, std::string> worker_of_session_;
   std::map<uint64_t, int64_t> job_of_client_;
   std::map<uint64_t, Mesh> meshes_;  // by generation, until freed
+  ActorTable actors_;
   std::map<std::string, int64_t> message_totals_;
   int64_t stale_messages_ = 0;
   int64_t membership_changed_ms_ = 0;

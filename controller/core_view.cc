@@ -94,6 +94,7 @@ std::map<std::string, int64_t> Core::MessageCounts(JobId id) const {
 Status Core::CheckInvariants() const {
   MW_TRY(CheckJobs());
   MW_TRY(CheckMeshTable());
+  MW_TRY(actors_.CheckInvariants());
   return CheckDevices();
 }
 

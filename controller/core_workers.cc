@@ -63,6 +63,15 @@ Status CheckSizes(const proto::Register& info) {
     return InvalidArgument(fmt::format("worker '{}' registers {} cores; at most {} are allowed",
                                        TruncateUtf8(info.name, 64), info.cpus.size(), kMostCpus));
   }
+  constexpr size_t kMostActorTypes = 1024;
+  size_t type_bytes = 0;
+  for (const std::string& type : info.actor_types) type_bytes += type.size();
+  if (info.actor_types.size() > kMostActorTypes || type_bytes > kMostActorTypes * 64) {
+    return InvalidArgument(fmt::format(
+        "worker '{}' registers {} actor types in {} bytes; at most {} in {} are allowed",
+        TruncateUtf8(info.name, 64), info.actor_types.size(), type_bytes, kMostActorTypes,
+        kMostActorTypes * 64));
+  }
   if (info.name.empty() || info.devices < 1 || info.devices > 4096) {
     return InvalidArgument(
         fmt::format("worker '{}' registers {} devices; a name and 1 to 4096 devices are needed",
@@ -111,6 +120,7 @@ void Core::On(const WorkerMessage& event, Context& context) {
     OnLeave(*worker, *leave, context);
     return;
   }
+  if (OnActor(*worker, event.message.body, context)) return;
   OnMesh(*worker, event.message.body, context);
 }
 
@@ -243,6 +253,7 @@ void Core::LoseWorker(Worker& worker, WorkerEvent event, const std::string& why,
       break;
     }
   }
+  Carry(actors_.WorkerGone(worker.info.name, text, context.now.ms), context);
   UnplaceUsersOf(worker, text, context);
   worker.device_job.assign(worker.device_job.size(), JobId(0));
 }

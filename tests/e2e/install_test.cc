@@ -97,5 +97,17 @@ TEST_F(Install, TheBuildTreeIsAPackage) {
   EXPECT_TRUE(FileExists(build + "/train_mlp_lm"));
 }
 
+TEST_F(Install, AWorkerWithActorsOfOnesOwnBuildsAgainstThePackage) {
+  const std::string prefix = dir_.File("prefix");
+  const std::string build = dir_.File("build");
+  Run({MESHWRIGHT_CMAKE, "--install", MESHWRIGHT_BUILD_DIR, "--prefix", prefix});
+  Run({MESHWRIGHT_CMAKE, "-G", "Ninja", "-S", MESHWRIGHT_SOURCE_DIR "/tests/e2e/actor_worker", "-B",
+       build, "-DCMAKE_PREFIX_PATH=" + prefix});
+  const std::string cache = ReadFile(build + "/CMakeCache.txt").value_or("");
+  ASSERT_THAT(cache, HasSubstr("meshwright_DIR:PATH=" + prefix));
+  Run({MESHWRIGHT_CMAKE, "--build", build});
+  EXPECT_THAT(Run({build + "/actor_worker", "--help"}), HasSubstr("--threads-per-device"));
+}
+
 }  // namespace
 }  // namespace meshwright::testing

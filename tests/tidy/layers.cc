@@ -86,6 +86,7 @@ std::string FindCycle(const std::map<std::string, std::set<std::string>>& edges)
 const std::map<std::string, std::set<std::string>>& AllowedEdges() {
   static const std::map<std::string, std::set<std::string>> edges = {
       {"base", {}},
+      {"actor", {"base"}},
       {"ir", {"base"}},
       {"formats", {"base", "ir"}},
       {"data", {"base", "ir", "formats"}},
@@ -97,8 +98,8 @@ const std::map<std::string, std::set<std::string>>& AllowedEdges() {
       {"search", {"base", "ir", "mesh", "compile", "planner"}},
       {"ops", {"base", "ir", "device"}},
       {"collective", {"base", "ir", "device"}},
-      {"worker", {"base", "ir", "data", "proto", "device", "ops", "collective", "formats"}},
-      {"controller", {"base", "ir", "data", "mesh", "planner", "search", "proto", "formats"}},
+      {"worker", {"base", "actor", "ir", "data", "proto", "device", "ops", "collective", "formats"}},
+      {"controller", {"base", "actor", "ir", "data", "mesh", "planner", "search", "proto", "formats"}},
       {"client", {"base", "ir", "data", "proto"}},
       {"models", {"base", "ir", "client"}},
       {"config", {"base", "ir", "data", "mesh", "planner", "search", "client", "models"}},

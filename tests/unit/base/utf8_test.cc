@@ -37,5 +37,12 @@ TEST(Utf8, KnowsTheLengthOfACharacter) {
   }
 }
 
+TEST(AsUtf8, KeepsCharactersAndReplacesWhatBelongsToNone) {
+  EXPECT_EQ(AsUtf8("caf\xc3\xa9", 10), "caf\xc3\xa9");
+  EXPECT_EQ(AsUtf8("a\xff\xc3z\xe2\x82", 10), "a??z??");
+  EXPECT_EQ(AsUtf8("caf\xc3\xa9", 4), "caf");
+  EXPECT_EQ(AsUtf8("", 4), "");
+}
+
 }  // namespace
 }  // namespace meshwright

@@ -121,6 +121,7 @@ void SimCluster::Reconnect(const std::string& name) {
   info.host_cores = 8;
   info.cpus = worker.cpus;
   info.device_kind = worker.kind;
+  info.actor_types = worker.actor_types;
   up_[worker.session.value()].push_back(proto::UpMessage{Term(0), std::move(info)});
 }
 
@@ -351,6 +352,7 @@ void SimCluster::Execute(Effects effects) {
             [&](CloseClient& close) { closed_clients_[close.client.value()] = close.reason; },
             [](DiscardWeights&) {},
             [](JobChanged&) {},
+            [&](ActorAnswer& answer) { actor_answers.push_back(answer); },
         },
         effect);
   }
@@ -405,6 +407,14 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
               HandleLaunch(worker, m);
             }
           },
+          [&](const proto::SpawnActor& m) {
+            Say(worker,
+                proto::ActorEvent{m.job, m.actor, m.generation, proto::ActorEventKind::kStarted});
+          },
+          [&](const proto::ActorMessage& m) {
+            if (!hold_actors) Say(worker, proto::ActorReply{m.ask, {}, {}, m.payload});
+          },
+          [&](const proto::StopActor& m) { stopped_actors.push_back(m); },
           [&](const proto::ReadTensors& m) { AnswerState(worker, m.mesh_gen, m.launch_seq); },
           [&](const proto::WriteTensors& m) { AnswerState(worker, m.mesh_gen, m.launch_seq); },
           [&](const proto::SaveWeights& m) {
