@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "base/os_error.h"
-#include "base/unique_fd.h"
 
 namespace meshwright {
 
@@ -41,20 +40,37 @@ Result<SocketAddress> ResolveNumeric(const std::string& host, int port) {
   return address;
 }
 
-Status ProbeListen(const std::string& host, int port) {
+Result<UniqueFd> ListenTcp(const std::string& host, int port, int backlog) {
   MW_ASSIGN_OR_RETURN(const SocketAddress address, ResolveNumeric(host, port));
-  const UniqueFd probe(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd listener(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int yes = 1;
-  setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  if (bind(probe.get(), address.get(), address.bytes) == 0 && listen(probe.get(), 1) == 0) {
-    return OkStatus();
+  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  if (bind(listener.get(), address.get(), address.bytes) == 0 &&
+      listen(listener.get(), backlog) == 0) {
+    return listener;
   }
   const int error = errno;
   const char* fix = error == EADDRINUSE
                         ? "; stop the process that listens there or choose another port (0: any)"
                         : "; choose an address of this machine and a port above 1023";
   const Status status = OsError(error, FormatHostPort(host, port));
-  return Status(status.code(), status.message() + fix);
+  return Fail(Status(status.code(), status.message() + fix));
+}
+
+Result<int> PortOf(const UniqueFd& socket) {
+  SocketAddress address;
+  address.bytes = sizeof(address.storage);
+  if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address.storage), &address.bytes) !=
+      0) {
+    return Fail(OsError(errno, "getsockname"));
+  }
+  const bool ipv6 = address.storage.ss_family == AF_INET6;
+  return ntohs(ipv6 ? reinterpret_cast<const sockaddr_in6*>(address.get())->sin6_port
+                    : reinterpret_cast<const sockaddr_in*>(address.get())->sin_port);
+}
+
+Status ProbeListen(const std::string& host, int port) {
+  return internal::ToStatus(ListenTcp(host, port, 1));
 }
 
 }  // namespace meshwright

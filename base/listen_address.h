@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/unique_fd.h"
 
 namespace meshwright {
 
@@ -26,6 +27,11 @@ std::string NumericHost(const std::string& host);
 
 // Errors: kInvalidArgument when the host is not a numeric address.
 Result<SocketAddress> ResolveNumeric(const std::string& host, int port);
+
+// A socket that listens there; port 0: the system picks one. Errors: as ProbeListen.
+Result<UniqueFd> ListenTcp(const std::string& host, int port, int backlog);
+// The port of a socket.
+Result<int> PortOf(const UniqueFd& socket);
 
 // The reason why this address cannot be listened on, with the fix; OK when it can (now).
 // Errors: kAlreadyExists when somebody listens there, kInvalidArgument when it is no address of

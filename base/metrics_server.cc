@@ -134,9 +134,10 @@ MetricsServer::MetricsServer(std::unique_ptr<State> state) : state_(std::move(st
 
 Result<std::unique_ptr<MetricsServer>> MetricsServer::Start(const MetricsServerOptions& options,
                                                             MetricsRegistry& registry) {
-  if (options.port < 0 || options.port > 65535 || options.threads < 1) {
-    return Fail(InvalidArgument(fmt::format(
-        "metrics server: port={} threads={}; ports are 0..65535", options.port, options.threads)));
+  if (options.port < 0 || options.port > 65535 || options.threads < 1 || options.request_ms < 1) {
+    return Fail(InvalidArgument(
+        fmt::format("metrics server: port={} threads={} request_ms={}; ports are 0..65535",
+                    options.port, options.threads, options.request_ms)));
   }
   MW_ASSIGN_OR_RETURN(const SocketAddress wanted, ResolveNumeric(options.host, options.port));
   if (wanted.storage.ss_family == AF_INET6 && mg_check_feature(MG_FEATURES_IPV6) == 0) {
@@ -149,9 +150,10 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::Start(const MetricsServerO
   state->registry = &registry;
   const std::string address = FormatHostPort(NumericHost(options.host), options.port);
   const std::string threads = std::to_string(options.threads);
+  const std::string request_ms = std::to_string(options.request_ms);
   std::array<const char*, 9> settings = {
-      "listening_ports", address.c_str(),     "num_threads", threads.c_str(), "request_timeout_ms",
-      "10000",           "enable_keep_alive", "no",          nullptr};
+      "listening_ports",  address.c_str(),     "num_threads", threads.c_str(), "request_timeout_ms",
+      request_ms.c_str(), "enable_keep_alive", "no",          nullptr};
   mg_callbacks callbacks{};
   callbacks.begin_request = State::OnRequest;
   callbacks.log_message = State::OnMessage;

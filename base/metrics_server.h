@@ -22,7 +22,9 @@ namespace meshwright {
 struct MetricsServerOptions {
   std::string host = "127.0.0.1";  // address to listen on; "0.0.0.0" for all
   int port = 0;                    // 0: the system picks one
-  int threads = 2;
+  // Each holds one caller until it has sent its request, for request_ms at most.
+  int threads = 16;
+  int request_ms = 1000;
 };
 
 class MetricsServer {

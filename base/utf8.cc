@@ -1,8 +1,29 @@
 #include "base/utf8.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 
 namespace meshwright {
+namespace {
+
+// REQUIRES: `length` > 0 bytes of `text` are one character.
+uint32_t CodePoint(std::string_view text, size_t length) {
+  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<uint8_t>(text[i])); };
+  if (length == 1) return byte(0);
+  uint32_t code = byte(0) & (0xFFU >> (length + 1));
+  for (size_t i = 1; i < length; ++i) code = (code << 6U) | (byte(i) & 0x3FU);
+  return code;
+}
+
+// Source: Unicode 15: general category Cc, line and paragraph separator, Bidi_Control.
+bool IsControl(uint32_t code) {
+  const auto in = [code](uint32_t low, uint32_t high) { return code >= low && code <= high; };
+  return code < 0x20 || in(0x7F, 0x9F) || code == 0x061C || in(0x200E, 0x200F) ||
+         in(0x2028, 0x202E) || in(0x2066, 0x2069);
+}
+
+}  // namespace
 
 size_t Utf8Length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
@@ -44,6 +65,33 @@ std::string_view TruncateUtf8(std::string_view text, size_t max_bytes) {
     --end;
   }
   return text.substr(0, end);
+}
+
+bool IsPrintable(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = Utf8Length(text);
+    if (length == 0 || IsControl(CodePoint(text, length))) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+std::string Printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const size_t length = Utf8Length(text);
+    const uint32_t code = length == 0 ? 0 : CodePoint(text, length);
+    if (length == 0 || (length == 1 && IsControl(code))) {
+      out += fmt::format("\\x{:02x}", static_cast<uint8_t>(text[0]));
+    } else if (IsControl(code)) {
+      out += fmt::format("\\u{:04x}", code);
+    } else {
+      out += text.substr(0, length);
+    }
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return out;
 }
 
 }  // namespace meshwright

@@ -99,7 +99,7 @@ void AddDataRoots(CLI::App& command, std::vector<std::string>& roots, const char
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-void AddServers(CLI::App& app, Storage& s) {
+void AddController(CLI::App& app, Storage& s) {
   CLI::App* controller = app.add_subcommand("controller", "Run the controller in the foreground");
   controller
       ->add_option("--bind", s.controller.bind,
@@ -120,11 +120,29 @@ void AddServers(CLI::App& app, Storage& s) {
                    "Silence after which a worker is lost")
       ->check(CLI::Range(int64_t{1}, kDayMs))
       ->capture_default_str();
+  controller
+      ->add_option("--max-connections", s.controller.max_connections,
+                   "Connections at once, of workers (two each), clients and strangers")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
+      ->capture_default_str();
+  controller
+      ->add_option("--blob-keep-hours", s.controller.blob_keep_hours,
+                   "How long data and programs stay that no job in the queue or at work uses")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
+      ->capture_default_str();
+  controller
+      ->add_option("--blob-quota-gib", s.controller.blob_quota_gib,
+                   "Of data and programs together; unused ones go sooner when it is nearly used "
+                   "up; 0: none")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
+      ->capture_default_str();
   AddPlanCache(*controller, s.controller.plan_cache);
   controller->add_option("--ready-fd", s.controller.ready_fd, "Descriptor to announce the ports on")
       ->group("");
   controller->add_option("--start-fd", s.controller.start_fd, "Descriptor to wait for")->group("");
+}
 
+void AddWorker(CLI::App& app, Storage& s) {
   CLI::App* worker =
       app.add_subcommand("worker", "Run a worker of the controller at --address in the foreground");
   worker->add_option("--name", s.worker.name, "Unique name; default: host and process");
@@ -164,6 +182,11 @@ void AddServers(CLI::App& app, Storage& s) {
       ->capture_default_str();
   worker->add_option("--memory-mib", s.worker.memory_mib, "Per device; 0: share of the machine")
       ->check(kMemoryMib)
+      ->capture_default_str();
+  worker
+      ->add_option("--collective-timeout-s", s.worker.collective_timeout_s,
+                   "How long a collective waits for a slow peer; one that died ends it at once")
+      ->check(CLI::Range(int64_t{1}, kDayMs / 1000))
       ->capture_default_str();
   AddProfile(*worker, s.worker.profile);
   worker->add_option("--ready-fd", s.worker.ready_fd, "Descriptor to announce the start on")
@@ -569,7 +592,8 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   AddCluster(app, storage);
   AddJobs(app, storage);
   AddDryRuns(app, storage);
-  AddServers(app, storage);
+  AddController(app, storage);
+  AddWorker(app, storage);
   try {
     std::vector<std::string> reversed = SpellOutOverrides(args);
     std::reverse(reversed.begin(), reversed.end());  // CLI11 takes them last first

@@ -41,6 +41,9 @@ struct ControllerArgs {
   int metrics_port = 7780;
   std::string state_dir = "runs/controller";
   int64_t worker_lost_ms = 6000;
+  int64_t max_connections = 4096;
+  int64_t blob_keep_hours = 168;
+  int64_t blob_quota_gib = 0;      // 0: as the disk has room
   std::string plan_cache = "off";  // as of a plan
   int ready_fd = -1;               // gets "<port> <metrics port>\n" once the servers listen
   int start_fd = -1;               // see AwaitStart in cli/daemon.h
@@ -61,6 +64,7 @@ struct WorkerArgs {
   std::vector<std::string> data_roots;  // "PATH" or "NAME=PATH"
   std::string transport = "auto";
   int64_t memory_mib = 0;
+  int64_t collective_timeout_s = 600;
   std::string profile = "cached";  // cached | measure | off | file
   int ready_fd = -1;
   int start_fd = -1;

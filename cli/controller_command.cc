@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "base/descriptors.h"
 #include "base/listen_address.h"
 #include "base/log.h"
 #include "base/signals.h"
@@ -22,6 +23,7 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   LogOptions log;
   MW_ASSIGN_OR_RETURN(log.level, ParseLogLevel(global.log_level));
   MW_TRY(InitLog(log));
+  RaiseDescriptorLimit();
   MW_ASSIGN_OR_RETURN(ShutdownSignal shutdown, ShutdownSignal::Install());
   controller::ServerOptions options;
   options.bind = args.bind;
@@ -29,6 +31,9 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   options.metrics_port = args.metrics_port;
   options.state_dir = args.state_dir;
   options.worker_lost_ms = args.worker_lost_ms;
+  options.limits.max_connections = args.max_connections;
+  options.limits.blobs.keep_ms = args.blob_keep_hours * 3'600'000;
+  options.limits.blobs.quota_bytes = args.blob_quota_gib << 30;
   options.plan_cache = OpenPlanCache(args.plan_cache);
   MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, config::ProcessEnvironment));
   MW_TRY(CheckListen(args.bind, args.port, "--port"));

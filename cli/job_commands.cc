@@ -34,7 +34,7 @@ int WithClient(const GlobalArgs& global, Body body) {
 }
 
 void PrintLogLines(const std::vector<std::string>& lines, bool json) {
-  for (const std::string& line : lines) fmt::print("{}\n", json ? LogJson(line) : line);
+  for (const std::string& line : lines) fmt::print("{}\n", json ? LogJson(line) : OneLine(line));
 }
 
 // Events as they come, and the steps as `submit` shows them.

@@ -9,6 +9,7 @@
 
 #include "base/table.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "cli/args.h"
 #include "mesh/device_profile.h"
 
@@ -64,6 +65,11 @@ std::vector<std::string> WorkerRow(const WorkerInfo& worker) {
 
 }  // namespace
 
+std::string OneLine(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return Printable(text);
+}
+
 bool UseColor(const std::string& mode) {
   if (mode == "always") return true;
   const char* no_color = std::getenv("NO_COLOR");
@@ -112,14 +118,14 @@ std::string FormatStatus(const std::vector<WorkerInfo>& workers, const std::vect
 }
 
 std::string FormatJobEnd(const JobInfo& job) {
-  std::string text = fmt::format("job {} {} {} after {} steps, {}\n", job.id, job.name,
+  std::string text = fmt::format("job {} {} {} after {} steps, {}\n", job.id, OneLine(job.name),
                                  client::JobStateName(job.state), job.steps_done,
                                  Age(job.started_unix_ms, job.ended_unix_ms));
   if (!job.message.empty()) {
-    text +=
-        fmt::format("  cause    {}{}\n", job.reason.empty() ? "" : job.reason + ": ", job.message);
+    text += fmt::format("  cause    {}{}\n", job.reason.empty() ? "" : OneLine(job.reason) + ": ",
+                        OneLine(job.message));
   }
-  if (!job.layout.empty()) text += fmt::format("  layout   {}\n", job.layout);
+  if (!job.layout.empty()) text += fmt::format("  layout   {}\n", OneLine(job.layout));
   if (job.state == JobState::kSucceeded) text += fmt::format("  loss     {:.4f}\n", job.loss);
   if (!job.directory.empty()) text += fmt::format("  files    {}\n", job.directory);
   return text;

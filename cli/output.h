@@ -11,6 +11,9 @@
 
 namespace meshwright::cli {
 
+// What came from others as one line that changes nothing of what a terminal shows.
+std::string OneLine(std::string text);
+
 // --color and NO_COLOR: always, never, or whether stdout is a terminal.
 bool UseColor(const std::string& mode);
 

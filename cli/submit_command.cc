@@ -126,7 +126,7 @@ class Follower {
   };
 
   void PrintEvents(const client::JobUpdate& update) {
-    for (const std::string& line : update.log_lines) fmt::print(stderr, "  {}\n", line);
+    for (const std::string& line : update.log_lines) fmt::print(stderr, "  {}\n", OneLine(line));
     if (update.info.layout.empty() || layout_ == update.info.layout) return;
     layout_ = update.info.layout;
     fmt::print("  layout   {}\n", layout_);

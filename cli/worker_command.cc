@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "cli/cache_dir.h"
@@ -67,6 +68,7 @@ Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const Global
   }
   options.transport = args.transport;
   options.memory_bytes = args.memory_mib << 20;
+  options.collective_timeout_ms = args.collective_timeout_s * 1000;
   return options;
 }
 
@@ -110,6 +112,7 @@ Status Serve(const WorkerArgs& args, const GlobalArgs& global, worker::HostActor
   LogOptions log;
   MW_ASSIGN_OR_RETURN(log.level, ParseLogLevel(global.log_level));
   MW_TRY(InitLog(log));
+  RaiseDescriptorLimit();
   IgnoreBrokenPipes();
   MW_ASSIGN_OR_RETURN(worker::AgentOptions options, AgentOptionsOf(args, global));
   options.host_actors = std::move(actors);

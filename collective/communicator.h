@@ -135,8 +135,14 @@ struct FabricOptions {
   Transport transport =
       Transport::kAuto;  // kTcp/kSharedMemory force it for all ranks of other processes
   int64_t connect_timeout_ms = 30'000;
-  int64_t operation_timeout_ms = 60'000;  // deadline of every single Group/Channel call
+  // Deadline of every single Group/Channel call. A peer that died is noticed without it; it is for
+  // one that hangs, and must be longer than the slowest peer computes between two calls.
+  int64_t operation_timeout_ms = 60'000;
 };
+
+// What to do about a call that ended at its deadline; for messages.
+inline constexpr const char* kLongerDeadline =
+    "where it is alive and computes, start the workers with a longer --collective-timeout-s";
 
 class Fabric {
  public:

@@ -6,9 +6,7 @@
 #include "client/trainer.h"
 #include "config/config_keys.h"
 #include "config/job_config.h"
-#include "planner/layout.h"
-#include "planner/stages.h"
-#include "search/sharding_pins.h"
+#include "search/check_job.h"
 
 namespace meshwright::config {
 namespace {
@@ -98,11 +96,8 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
   auto request = builder.Build(prepared.model.functions);
   if (!request) return Fail(AtKey(request.error(), config));
   prepared.request = *std::move(request);
-  const Status degrees =
-      planner::CheckPins(config.parallel, planner::LayerCount(prepared.request.main().graph));
-  if (!degrees.ok()) return Fail(AtKey(degrees, config));
-  const Status pins = search::CheckShardingPins(prepared.request);
-  if (!pins.ok()) return Fail(AtKey(pins, config));
+  const Status checked = search::CheckJob(prepared.request);
+  if (!checked.ok()) return Fail(AtKey(checked, config));
   return prepared;
 }
 

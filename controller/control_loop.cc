@@ -18,6 +18,7 @@ constexpr int64_t kTickMs = 100;
 // Each may hold 11 MB of steps and as much of lines.
 constexpr size_t kEndedViews = 8;
 constexpr int64_t kForgetSeriesMs = 300'000;
+constexpr int64_t kCollectMs = 60'000;
 constexpr int64_t kStepsPerUpdate = 10'000;
 constexpr int64_t kLinesPerUpdate = 500;
 
@@ -93,8 +94,14 @@ void ControlLoop::Start() {
     RemovePartsOnLoop();
     ExecuteOnLoop(core_.Start(now()));
     FlushOnLoop();
+    CollectBlobsOnLoop();
     TickOnLoop();
   });
+}
+
+void ControlLoop::CollectBlobsOnLoop() {
+  history_.Post([this, in_use = core_.BlobsInUse()] { parts_.blobs->Collect(in_use); });
+  loop_.PostAfter(kCollectMs, [this] { CollectBlobsOnLoop(); });
 }
 
 void ControlLoop::RemovePartsOnLoop() {
@@ -121,6 +128,7 @@ void ControlLoop::Stop() {
   loop_.Stop();
   planner_.Stop();
   files_.Stop();
+  history_.Stop();
 }
 
 void ControlLoop::TickOnLoop() {
@@ -365,9 +373,14 @@ ControlLoop::JobView& ControlLoop::ViewOnLoop(int64_t job) {
     return it->second;
   }
   it->second.loading = true;
+  // Behind what is being appended, on a thread of its own: it may be long, and weights wait for
+  // that one.
   files_.Post([this, job] {
-    loop_.Post([this, job, history = LoadJournal(parts_.dir->job_dir(job))]() mutable {
-      LoadedOnLoop(job, std::move(history));
+    const std::string dir = parts_.dir->job_dir(job);
+    history_.Post([this, job, dir, sizes = MeasureJournal(dir)] {
+      loop_.Post([this, job, history = parts_.load_journal(dir, sizes)]() mutable {
+        LoadedOnLoop(job, std::move(history));
+      });
     });
   });
   return it->second;
@@ -408,10 +421,12 @@ void ControlLoop::ForgetJobOnLoop(int64_t job) {
 void ControlLoop::ExecuteOnLoop(Effects effects) {
   std::set<int64_t> dropped;
   std::vector<WriteFailed> failures;
+  bool place_next = false;
   for (Effect& effect : effects) {
     if (dropped.contains(JobOf(effect).value())) continue;
     auto* persist = std::get_if<Persist>(&effect);
     if (persist == nullptr) {
+      place_next = place_next || std::holds_alternative<PlaceNext>(effect);
       ExecuteOne(effect);
       continue;
     }
@@ -423,6 +438,7 @@ void ControlLoop::ExecuteOnLoop(Effects effects) {
     failures.push_back(WriteFailed{persist->job, persist->call, status});
   }
   for (const WriteFailed& failure : failures) ExecuteOnLoop(core_.Step(failure, now()));
+  if (place_next) ExecuteOnLoop(core_.Step(PlaceQueue{}, now()));
 }
 
 void ControlLoop::ExecuteOne(Effect& effect) {
@@ -456,6 +472,8 @@ void ControlLoop::ExecuteOne(Effect& effect) {
     Do(*open);
   } else if (auto* finish = std::get_if<FinishWeights>(&effect)) {
     Do(*finish);
+  } else if (auto* check = std::get_if<CheckBlobs>(&effect)) {
+    Do(*check);
   } else if (auto* steps = std::get_if<StepsDone>(&effect)) {
     Do(*steps);
   } else if (auto* line = std::get_if<LogLine>(&effect)) {
@@ -515,6 +533,12 @@ void ControlLoop::Do(FinishWeights& effect) {
   files_.Post([this, gen = effect.mesh_gen] {
     const Status status = parts_.weights->Finish(gen);
     loop_.Post([this, gen, status] { StepOnLoop(WeightsFile{gen, true, status}); });
+  });
+}
+
+void ControlLoop::Do(const CheckBlobs& effect) {
+  history_.Post([this, e = effect] {
+    for (const std::string& sha256 : e.sha256s) parts_.blobs->Verify(sha256, true);
   });
 }
 

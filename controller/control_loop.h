@@ -66,6 +66,8 @@ struct ControlParts {
   ControllerMetrics* metrics = nullptr;
   const StateDir* dir = nullptr;
   PlanFunction make_plan;
+  std::function<Journal(const std::string& job_dir, const JournalSizes&)> load_journal =
+      LoadJournal;
 };
 
 class ControlLoop {
@@ -162,12 +164,14 @@ class ControlLoop {
   void FlushOnLoop();
   void AddSessionOnLoop(SessionId session, std::shared_ptr<SessionPeer> peer);
   void CloseIdleOnLoop();
+  void CollectBlobsOnLoop();
 
   // Effects that are more than one line.
   Status Do(Persist& effect);
   void Do(StartPlan& effect);
   void Do(OpenWeights& effect);
   void Do(FinishWeights& effect);
+  void Do(const CheckBlobs& effect);
   void Do(StepsDone& effect);
   void Do(LogLine& effect);
   void Do(JobChanged& effect);
@@ -207,6 +211,7 @@ class ControlLoop {
   std::atomic<uint64_t> next_watch_{1};
   std::atomic<bool> stopping_{false};
   // Threads, last: the loop stops first.
+  Executor history_{"mw-history"};
   Executor planner_{"mw-planner"};
   Executor files_{"mw-files"};
   Executor loop_{"mw-core"};

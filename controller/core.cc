@@ -1,11 +1,13 @@
 #include "controller/core.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "controller/placement.h"
 #include "ir/gpu_support.h"
 
@@ -64,6 +66,7 @@ JobId JobOf(const Effect& effect) {
 Core::Core(CoreOptions options, uint64_t next_mesh_gen, std::vector<RestoredJob> jobs)
     : options_(std::move(options)),
       next_mesh_gen_(next_mesh_gen),
+      next_job_id_(options_.first_job),
       restored_(std::move(jobs)),
       actors_(ActorOptions(options_)) {}
 
@@ -79,7 +82,7 @@ Effects Core::Start(Now now) {
 void Core::RestoreJob(RestoredJob restored, Context& context) {
   JobRecord& record = restored.record;
   next_job_id_ = std::max(next_job_id_, record.id + 1);
-  record.spec.clear();
+  const size_t request_bytes = std::exchange(record.spec, {}).size();
   JobEntry& job = jobs_[record.id];
   job.record = std::move(record);
   job_of_op_[job.record.op_id] = job.record.id;
@@ -95,15 +98,27 @@ void Core::RestoreJob(RestoredJob restored, Context& context) {
            context);
     return;
   }
-  if (!restored.request.has_value()) {
-    job.record.state = JobState::kQueued;
-    EndJob(job, JobEvent::kFail,
-           MakeError(ErrorKind::kStoreFailed,
-                     restored.request.error().WithContext("the stored request is unreadable")),
-           context);
-    return;
-  }
+  RestoreQueued(job, restored, context);
+  if (job.request) TakeRequest(job, job.request, request_bytes);
+}
+
+void Core::RestoreQueued(JobEntry& job, RestoredJob& restored, Context& context) {
   job.record.state = JobState::kQueued;
+  if (!restored.request.has_value()) {
+    return EndJob(job, JobEvent::kFail,
+                  MakeError(ErrorKind::kStoreFailed, restored.request.error().WithContext(
+                                                         "the stored request is unreadable")),
+                  context);
+  }
+  if (job.record.tries > options_.max_requeues) {
+    const std::string message = fmt::format(
+        "the controller ended {} times while it placed or planned this job, which is not tried "
+        "again; give the controller more memory, or submit the job with a smaller model or fewer "
+        "open degrees",
+        job.record.tries);
+    return EndJob(job, JobEvent::kFail, MakeError(ErrorKind::kPlanFailed, Aborted(message)),
+                  context);
+  }
   job.request = std::move(*restored.request);
   queue_.push_back(job.record.id);
   context.effects.push_back(LogLine{
@@ -131,9 +146,16 @@ void Core::On(const SubmitJob& event, Context& context) {
     return refuse(ResourceExhausted(fmt::format(
         "{} jobs are queued, the most this controller holds; wait or cancel some", queue_.size())));
   }
+  const auto bytes = static_cast<int64_t>(event.spec.size());
+  if (request_bytes_ + bytes > options_.max_request_bytes) {
+    return refuse(ResourceExhausted(fmt::format(
+        "the requests of jobs that have not ended take {}, with this one of {} more "
+        "than the {} that this controller holds; wait or cancel some",
+        FormatBytes(request_bytes_), FormatBytes(bytes), FormatBytes(options_.max_request_bytes))));
+  }
   const int64_t id = next_job_id_++;
   JobEntry& job = jobs_[id];
-  job.request = event.request;
+  TakeRequest(job, event.request, event.spec.size());
   job.record.id = id;
   job.record.op_id = event.op_id;
   job.record.name = event.request->name;
@@ -179,6 +201,8 @@ void Core::On(const PlanFinished& event, Context& context) {
   const bool current = job != nullptr && job->record.state == JobState::kPlanning &&
                        job->plan_attempt == event.attempt;
   if (!current) return;  // cancelled, or placed anew meanwhile
+  job->trying = false;
+  job->record.tries = 0;
   if (!event.plan.has_value()) {
     const Status& why = event.plan.error();
     EndJob(*job, JobEvent::kFail,
@@ -202,6 +226,7 @@ void Core::On(const WriteFailed& event, Context& context) {
     FreeDevices(event.job, "");
     std::erase(queue_, job->record.id);
     job_of_op_.erase(job->record.op_id);
+    DropRequest(*job);
     jobs_.erase(event.job.value());
     context.effects.push_back(
         Reply{event.call, event.job, event.status.WithContext("the job was not accepted")});
@@ -247,6 +272,8 @@ void Core::On(const Shutdown&, Context& context) {
     if (const auto it = meshes_.find(gen); it != meshes_.end()) ConcludeAbort(it->second, context);
   }
   Carry(actors_.Shutdown(), context);
+  // Who ends on purpose has not been killed by what it planned.
+  for (auto& [id, job] : jobs_) EndTry(job, context);
   for (auto& [name, worker] : workers_) {
     if (worker.session.value() == 0) continue;
     context.effects.push_back(CloseSession{worker.session, Unavailable("the controller stopped")});
@@ -259,13 +286,59 @@ void Core::ScheduleQueue(Context& context) {
   if (stopping_) return;
   while (!queue_.empty()) {
     JobEntry& head = jobs_.at(queue_.front());
+    if (!head.trying) {
+      BeginTry(head, context);
+      break;
+    }
     if (PlaceHead(head, context)) continue;
+    EndTry(head, context);
     break;
   }
   for (size_t i = 1; i < queue_.size(); ++i) {
-    SetWaiting(jobs_.at(queue_[i]), "QueuedBehind",
-               fmt::format("waits behind job {} ({} ahead)", queue_[0], i), context);
+    JobEntry& behind = jobs_.at(queue_[i]);
+    behind.sight.clear();
+    SetWaiting(behind, "QueuedBehind", fmt::format("waits behind job {} ({} ahead)", queue_[0], i),
+               context);
   }
+}
+
+// What placing or planning a job does to this process must not be done over and over: a try is on
+// disk before it begins, and one that waits for other devices has come to an end. Where the cluster
+// looks as it did, so does the answer.
+void Core::BeginTry(JobEntry& job, Context& context) {
+  std::string sight = SightOfCluster(IsStable(job, context));
+  if (job.sight == sight) return;
+  job.sight = std::move(sight);
+  job.trying = true;
+  ++job.record.tries;
+  PersistTries(job, context);
+  context.effects.push_back(PlaceNext{});
+}
+
+void Core::EndTry(JobEntry& job, Context& context) {
+  if (!job.trying) return;
+  job.trying = false;
+  --job.record.tries;
+  PersistTries(job, context);
+}
+
+void Core::PersistTries(const JobEntry& job, Context& context) {
+  Persist persist{JobId(job.record.id), false, CallId(0), {}};
+  persist.batch.jobs.push_back(job.record);
+  persist.batch.process_only = true;
+  context.effects.push_back(std::move(persist));
+}
+
+// All that placing asks of the cluster, but for which of its devices are free.
+std::string Core::SightOfCluster(bool stable) const {
+  std::string sight = stable ? "stable" : "changing";
+  for (const char* kind : {"cpu", "cuda"}) {
+    const ReturningDevices returning = DevicesThatReturn(kind);
+    sight +=
+        fmt::format("; {}: {} of {} free, {} return from {}", kind, PlaceableDevices(kind).size(),
+                    ClusterDevices(kind), returning.count, fmt::join(returning.jobs, " "));
+  }
+  return sight;
 }
 
 Placement Core::PlaceOn(const std::string& kind, const ir::ParallelSpec& parallel,
@@ -370,6 +443,8 @@ void Core::SetWaiting(JobEntry& job, const char* reason, std::string message, Co
 void Core::Unplace(JobEntry& job, const std::string& why, Context& context) {
   FreeDevices(JobId(job.record.id), "");
   job.ranks.clear();
+  job.sight.clear();
+  EndTry(job, context);
   queue_.insert(std::lower_bound(queue_.begin(), queue_.end(), job.record.id), job.record.id);
   MoveJob(job, JobEvent::kUnplace, context);
   context.effects.push_back(LogLine{JobId(job.record.id), fmt::format("planning again: {}", why)});
@@ -392,14 +467,26 @@ void Core::EndJob(JobEntry& job, JobEvent event, const RuntimeError& cause, Cont
   job.record.reason = cause.ok() ? "" : ErrorKindName(cause.kind);
   job.record.message = cause.message;
   job.record.ended_unix_ms = context.now.unix_ms;
-  job.request.reset();
+  DropRequest(job);
   job.ranks.clear();
   Carry(actors_.JobEnded(JobId(job.record.id)), context);
+  job.trying = false;
   MoveJob(job, event, context);
   // The end is durable before anyone hears of it: MoveJob's notice goes behind the write.
   context.effects.pop_back();
   AnnounceEnd(job, context);
   CloseClients(job, cause, context);
+}
+
+void Core::TakeRequest(JobEntry& job, std::shared_ptr<const ir::JobRequest> request, size_t bytes) {
+  job.request = std::move(request);
+  job.request_bytes = static_cast<int64_t>(bytes);
+  request_bytes_ += job.request_bytes;
+}
+
+void Core::DropRequest(JobEntry& job) {
+  job.request.reset();
+  request_bytes_ -= std::exchange(job.request_bytes, 0);
 }
 
 void Core::AnnounceEnd(JobEntry& job, Context& context) {

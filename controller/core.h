@@ -52,12 +52,16 @@ struct CoreOptions {
   int64_t register_deadline_ms = 5000;    // then a session that has not registered is closed
   size_t max_pending_sessions = 64;       // that have not registered
   int launch_window = 2;
+  int64_t first_job = 1;  // at least; ids of the past are not given again
   size_t max_queued = 1000;
   size_t max_jobs = 10'000;
+  int64_t max_request_bytes = int64_t{256} << 20;  // of jobs that have not ended, all together
   size_t max_gone_workers = 256;
   actor::SupervisionTable actor_supervision = actor::DefaultSupervision();
   int64_t actor_start_deadline_ms = 60'000;
   int64_t actor_place_deadline_ms = 60'000;  // how long an actor waits for a worker
+  // A job that was being placed or planned when the controller died is queued again so many times.
+  int64_t max_requeues = 2;
 };
 
 struct RestoredJob {
@@ -89,6 +93,8 @@ class Core {
   int64_t stale_messages() const { return stale_messages_; }
   const ActorTable& actors() const { return actors_; }
   const CoreOptions& options() const { return options_; }
+  // What jobs that have not ended read, and what their meshes run.
+  std::set<std::string> BlobsInUse() const;
 
   // The invariants of the design that are visible here; a test calls it after every step.
   Status CheckInvariants() const;
@@ -109,7 +115,10 @@ class Core {
   struct JobEntry {
     JobRecord record;                               // spec is kept in the store only
     std::shared_ptr<const ir::JobRequest> request;  // null once terminal
+    int64_t request_bytes = 0;                      // of its spec; 0 once terminal
     int plan_attempt = 0;
+    bool trying = false;           // to place or plan it: record.tries counts it
+    std::string sight;             // of the cluster when it was last tried to place it
     std::vector<RankPlace> ranks;  // reserved devices
     std::optional<MeshGeneration> mesh;
     int64_t progress_saved_ms = 0;
@@ -165,11 +174,19 @@ class Core {
   void On(const CancelJob& event, Context& context);
   void On(const PlanFinished& event, Context& context);
   void On(const WriteFailed& event, Context& context);
+  void On(const PlaceQueue&, Context&) {}  // as after every event, the queue is looked at
   void On(const Tick& event, Context& context);
   void On(const Shutdown& event, Context& context);
   void RestoreJob(RestoredJob restored, Context& context);
+  void RestoreQueued(JobEntry& job, RestoredJob& restored, Context& context);
   void ScheduleQueue(Context& context);
+  void BeginTry(JobEntry& job, Context& context);
+  void EndTry(JobEntry& job, Context& context);
+  void PersistTries(const JobEntry& job, Context& context);
+  std::string SightOfCluster(bool stable) const;
   bool PlaceHead(JobEntry& job, Context& context);
+  void TakeRequest(JobEntry& job, std::shared_ptr<const ir::JobRequest> request, size_t bytes);
+  void DropRequest(JobEntry& job);
   void SetWaiting(JobEntry& job, const char* reason, std::string message, Context& context);
   void MoveJob(JobEntry& job, JobEvent event, Context& context);
   void EndJob(JobEntry& job, JobEvent event, const proto::RuntimeError& cause, Context& context);
@@ -270,6 +287,7 @@ class Core {
   ActorWorkers ReadyActorWorkers() const;
   void Carry(ActorEffects effects, Context& context);
 
+  std::set<std::string> BlobsOf(const JobEntry& job) const;
   proto::JobInfo InfoOf(const JobEntry& job) const;
   void CountMessage(JobId job, const char* kind);
   Status CheckJobs() const;
@@ -279,6 +297,7 @@ class Core {
   CoreOptions options_;
   uint64_t next_mesh_gen_ = 1;
   int64_t next_job_id_ = 1;
+  int64_t request_bytes_ = 0;  // of all jobs
   std::vector<RestoredJob> restored_;
   std::map<int64_t, JobEntry> jobs_;
   std::map<std::string, int64_t> job_of_op_;

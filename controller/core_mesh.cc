@@ -178,7 +178,13 @@ void Core::OnMeshError(Mesh& mesh, const MeshMember& member, const proto::MeshEr
 }
 
 void Core::OnLoaded(Mesh& mesh, MeshMember& member, const proto::Loaded& m, Context& context) {
-  if (!m.error.ok()) return FailMesh(mesh, m.error, context);
+  if (!m.error.ok()) {
+    if (m.error.code == StatusCode::kDataLoss) {
+      const auto blobs = BlobsOf(jobs_.at(mesh.job.value()));
+      context.effects.push_back(CheckBlobs{mesh.job, {blobs.begin(), blobs.end()}});
+    }
+    return FailMesh(mesh, m.error, context);
+  }
   if (mesh.phase != MeshPhase::kLoading || member.loaded) return;
   if (m.invitation.size() > kMaxInvitationBytes) {
     const std::string text =

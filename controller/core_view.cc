@@ -91,6 +91,28 @@ std::map<std::string, int64_t> Core::MessageCounts(JobId id) const {
   return it == jobs_.end() ? std::map<std::string, int64_t>{} : it->second.messages;
 }
 
+std::set<std::string> Core::BlobsOf(const JobEntry& job) const {
+  std::set<std::string> blobs;
+  if (job.request) {
+    for (const ir::BlobRef& blob : ir::BlobsOf(*job.request)) blobs.insert(blob.sha256);
+  }
+  if (job.mesh) {
+    const PlannedJob& plan = meshes_.at(job.mesh->value()).plan;
+    blobs.insert(plan.graph.sha256);
+    for (const PlannedDevice& device : plan.devices) {
+      for (const ir::BlobRef& program : device.programs) blobs.insert(program.sha256);
+    }
+  }
+  blobs.erase("");  // none
+  return blobs;
+}
+
+std::set<std::string> Core::BlobsInUse() const {
+  std::set<std::string> blobs;
+  for (const auto& [id, job] : jobs_) blobs.merge(BlobsOf(job));
+  return blobs;
+}
+
 Status Core::CheckInvariants() const {
   MW_TRY(CheckJobs());
   MW_TRY(CheckMeshTable());
@@ -99,6 +121,12 @@ Status Core::CheckInvariants() const {
 }
 
 Status Core::CheckJobs() const {
+  int64_t request_bytes = 0;
+  for (const auto& [id, job] : jobs_) request_bytes += job.request_bytes;
+  if (request_bytes != request_bytes_ || request_bytes_ > options_.max_request_bytes) {
+    return Internal(fmt::format("requests of {} bytes are counted as {}, at most {} are allowed",
+                                request_bytes, request_bytes_, options_.max_request_bytes));
+  }
   for (const auto& [id, job] : jobs_) {
     const char* state = proto::JobStateName(job.record.state);
     const bool active =
@@ -106,6 +134,10 @@ Status Core::CheckJobs() const {
     if (active != (job.mesh && !proto::IsTerminal(job.record.state))) {
       return Internal(
           fmt::format("job {} is {} {} a mesh", id, state, job.mesh ? "with" : "without"));
+    }
+    if (job.record.state == JobState::kPlanning && !stopping_ &&
+        (!job.trying || job.record.tries < 1)) {
+      return Internal(fmt::format("job {} is planned and no try is counted", id));
     }
     if (proto::IsTerminal(job.record.state) && (job.request || !job.ranks.empty())) {
       return Internal(fmt::format("job {} has ended and still holds its request or ranks", id));

@@ -31,6 +31,19 @@ Status CheckSizes(const proto::Register& info) {
                     "allowed",
                     TruncateUtf8(info.name, 64), what, text->size(), kMaxTextBytes));
   }
+  for (const auto& [what, text] : texts) {
+    if (IsPrintable(*text)) continue;
+    return InvalidArgument(
+        fmt::format("worker '{}' registers the {} '{}'; control characters are not allowed, they "
+                    "would change what a terminal shows",
+                    Printable(TruncateUtf8(info.name, 64)), what, Printable(*text)));
+  }
+  constexpr int64_t kMostMemoryBytes = int64_t{1} << 50;
+  if (info.memory_bytes < 0 || info.memory_bytes > kMostMemoryBytes) {
+    return InvalidArgument(
+        fmt::format("worker '{}' registers devices of {} bytes of memory; 0 to {} are allowed",
+                    info.name, info.memory_bytes, kMostMemoryBytes));
+  }
   if (const std::string kind = KindOf(info); kind != "cpu" && kind != "cuda") {
     return InvalidArgument(
         fmt::format("worker '{}' registers devices of the kind '{}'; known are cpu and cuda",

@@ -100,13 +100,15 @@ struct ClientGone {
   ClientId client;
   bool finished = false;
 };
+// The effects of a step with PlaceNext are carried out.
+struct PlaceQueue {};
 struct Tick {};
 struct Shutdown {};
 
 using Event =
     std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished, WeightsFile,
-                 WriteFailed, AttachClient, AskOfClient, ClientGone, Tick, Shutdown, SpawnActorCall,
-                 AskActorCall, StopActorCall, WatchActorCall, UnwatchActor>;
+                 WriteFailed, AttachClient, AskOfClient, ClientGone, PlaceQueue, Tick, Shutdown,
+                 SpawnActorCall, AskActorCall, StopActorCall, WatchActorCall, UnwatchActor>;
 
 // ---- Effects ------------------------------------------------------------------------------------
 
@@ -132,6 +134,9 @@ struct SaveProgress {
   int64_t steps_done = 0;
   double loss = 0;
 };
+// Wants PlaceQueue before any other event, once the effects of this step are carried out: that a
+// job is about to be placed is on disk by then.
+struct PlaceNext {};
 struct StartPlan {
   JobId job;
   int attempt = 0;
@@ -146,6 +151,11 @@ struct OpenWeights {
 struct FinishWeights {
   JobId job;
   MeshGeneration mesh_gen;
+};
+// A worker got other bytes than the names of these blobs say: they are read again.
+struct CheckBlobs {
+  JobId job;
+  std::vector<std::string> sha256s;
 };
 struct DiscardWeights {
   JobId job;
@@ -177,9 +187,9 @@ struct JobChanged {
   JobId job;
 };
 
-using Effect = std::variant<Send, CloseSession, Persist, SaveProgress, StartPlan, OpenWeights,
-                            FinishWeights, DiscardWeights, Reply, TellClient, CloseClient,
-                            StepsDone, LogLine, JobChanged, ActorAnswer>;
+using Effect = std::variant<Send, CloseSession, Persist, SaveProgress, PlaceNext, StartPlan,
+                            OpenWeights, FinishWeights, CheckBlobs, DiscardWeights, Reply,
+                            TellClient, CloseClient, StepsDone, LogLine, JobChanged, ActorAnswer>;
 using Effects = std::vector<Effect>;
 
 // The job that an effect belongs to; 0: none.

@@ -1,17 +1,21 @@
 #include "controller/journal.h"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/file.h"
-#include "base/text.h"
+#include "base/unique_fd.h"
 
 namespace meshwright::controller {
 namespace {
@@ -32,6 +36,48 @@ std::string Number(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : std::string("null");
 }
 
+// The lines in the first `bytes` bytes of a file, read a chunk at a time.
+struct Lines {
+  std::string path;
+  int64_t bytes = 0;
+
+  // Calls `take` with every line behind the first `skip`. Of one without an end in sight, parts are
+  // taken for lines.
+  template <typename Take>
+  void ForEach(int64_t skip, Take take) const {
+    constexpr int64_t kChunkBytes = 1 << 20;
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    std::string rest;  // of the chunks before: the begin of a line
+    const auto line = [&](std::string_view text) {
+      if (skip-- <= 0) take(text);
+    };
+    for (int64_t at = 0; fd.valid() && at < bytes;) {
+      const size_t kept = rest.size();
+      rest.resize(kept + static_cast<size_t>(std::min(kChunkBytes, bytes - at)));
+      const ssize_t got = ::pread(fd.get(), rest.data() + kept, rest.size() - kept, at);
+      rest.resize(kept + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+      if (got <= 0) break;
+      at += got;
+      size_t begin = 0;
+      for (size_t end; (end = rest.find('\n', begin)) != std::string::npos; begin = end + 1) {
+        line(std::string_view(rest).substr(begin, end - begin));
+      }
+      rest.erase(0, begin);
+      if (static_cast<int64_t>(rest.size()) > kChunkBytes) {
+        line(rest);
+        rest.clear();
+      }
+    }
+    if (!rest.empty()) line(rest);
+  }
+
+  int64_t Count() const {
+    int64_t lines = 0;
+    ForEach(0, [&lines](std::string_view) { ++lines; });
+    return lines;
+  }
+};
+
 double ReadNumber(const nlohmann::json& object, const char* name) {
   const auto it = object.find(name);
   if (it == object.end() || !it->is_number()) return std::numeric_limits<double>::quiet_NaN();
@@ -44,6 +90,21 @@ void ReadValues(const nlohmann::json& object, proto::StepMetrics& step) {
   for (auto it = values->begin(); it != values->end(); ++it) {
     if (it->is_number()) step.values[it.key()] = it->get<double>();
   }
+}
+
+std::optional<proto::StepMetrics> ParseStep(std::string_view line) {
+  const auto object = nlohmann::json::parse(line, nullptr, false);
+  if (!object.is_object() || !object.contains("step")) return std::nullopt;
+  proto::StepMetrics step;
+  step.step = static_cast<int64_t>(ReadNumber(object, "step"));
+  step.loss = ReadNumber(object, "loss");
+  step.grad_norm = ReadNumber(object, "grad_norm");
+  step.lr = ReadNumber(object, "lr");
+  step.tokens = ReadNumber(object, "tokens");
+  step.seconds = ReadNumber(object, "seconds");
+  step.validation_loss = ReadNumber(object, "validation_loss");
+  ReadValues(object, step);
+  return step;
 }
 
 }  // namespace
@@ -102,29 +163,23 @@ std::string FormatLine(const std::string& text, int64_t unix_ms) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z {}\n", utc, unix_ms % 1000, one_line);
 }
 
-Journal LoadJournal(const std::string& job_dir) {
-  Journal journal;
-  if (const auto text = ReadFile(job_dir + "/metrics.jsonl"); text.has_value()) {
-    for (const std::string& line : Split(*text, '\n')) {
-      const auto object = nlohmann::json::parse(line, nullptr, false);
-      if (!object.is_object() || !object.contains("step")) continue;
-      proto::StepMetrics step;
-      step.step = static_cast<int64_t>(ReadNumber(object, "step"));
-      step.loss = ReadNumber(object, "loss");
-      step.grad_norm = ReadNumber(object, "grad_norm");
-      step.lr = ReadNumber(object, "lr");
-      step.tokens = ReadNumber(object, "tokens");
-      step.seconds = ReadNumber(object, "seconds");
-      step.validation_loss = ReadNumber(object, "validation_loss");
-      ReadValues(object, step);
-      journal.AddStep(step);
-    }
-  }
-  if (const auto text = ReadFile(job_dir + "/job.log"); text.has_value()) {
-    for (std::string& line : Split(*text, '\n')) {
-      if (!line.empty()) journal.AddLine(std::move(line));
-    }
-  }
+JournalSizes MeasureJournal(const std::string& job_dir) {
+  return {FileSize(job_dir + "/metrics.jsonl").value_or(0),
+          FileSize(job_dir + "/job.log").value_or(0)};
+}
+
+Journal LoadJournal(const std::string& job_dir, const JournalSizes& sizes) {
+  const Lines metrics{job_dir + "/metrics.jsonl", sizes.metrics_bytes};
+  const Lines log{job_dir + "/job.log", sizes.log_bytes};
+  const int64_t old_steps = std::max<int64_t>(0, metrics.Count() - Journal::kMaxSteps);
+  const int64_t old_lines = std::max<int64_t>(0, log.Count() - Journal::kMaxLines);
+  Journal journal(old_steps, old_lines);
+  metrics.ForEach(old_steps, [&](std::string_view line) {
+    if (const auto step = ParseStep(line)) journal.AddStep(*step);
+  });
+  log.ForEach(old_lines, [&](std::string_view line) {
+    if (!line.empty()) journal.AddLine(std::string(line));
+  });
   return journal;
 }
 

@@ -27,6 +27,11 @@ class Journal {
   static constexpr int64_t kMaxSteps = 200'000;
   static constexpr int64_t kMaxLines = 10'000;
 
+  Journal() = default;
+  // Of which the first records and lines are forgotten already.
+  Journal(int64_t first_step, int64_t first_line)
+      : first_step_(first_step), first_line_(first_line) {}
+
   void AddStep(const proto::StepMetrics& step);
   void AddLine(std::string line);
   // What `later` holds comes behind what is here.
@@ -50,7 +55,14 @@ class Journal {
 std::string FormatStep(const proto::StepMetrics& step);
 std::string FormatLine(const std::string& text, int64_t unix_ms);
 
-// Reads a job's folder back. A missing file gives no records, a damaged line is skipped.
-Journal LoadJournal(const std::string& job_dir);
+// Reads a job's folder back: as much as a journal holds, from the end, in memory that does not
+// depend on the files' length. A missing file gives no records, a damaged line is skipped.
+struct JournalSizes {
+  int64_t metrics_bytes = 0;
+  int64_t log_bytes = 0;
+};
+// What the files hold now: what is appended later is not read by a LoadJournal with these sizes.
+JournalSizes MeasureJournal(const std::string& job_dir);
+Journal LoadJournal(const std::string& job_dir, const JournalSizes& sizes);
 
 }  // namespace meshwright::controller

@@ -12,6 +12,12 @@
 namespace meshwright::controller {
 namespace {
 
+// More devices than any cluster has; products stop here, whatever a stored job asks for.
+constexpr int64_t kMostDevices = int64_t{1} << 40;
+
+// REQUIRES: both in [1, kMostDevices].
+int64_t Times(int64_t a, int64_t b) { return a > kMostDevices / b ? kMostDevices : a * b; }
+
 struct Need {
   int64_t least = 1;    // devices that the job cannot do without
   int64_t granule = 1;  // it takes multiples of this
@@ -23,14 +29,17 @@ struct Need {
   }
 };
 
-// Devices of a replica; degrees that are open (0) need no more than one.
+// A degree that is open (0) needs no more than one.
+int64_t DegreeOf(int64_t degree) { return std::clamp<int64_t>(degree, 1, kMostDevices); }
+
+// Devices of a replica.
 int64_t ReplicaOf(const ir::ParallelSpec& parallel) {
-  int64_t tensor = std::max<int64_t>(parallel.tensor, 1);
+  int64_t tensor = DegreeOf(parallel.tensor);
   const auto axes = planner::ParseTensorAxes(parallel.tensor_axes);
   if (parallel.tensor == 0 && axes.has_value()) {
-    for (const int64_t size : *axes) tensor *= size;
+    for (const int64_t size : *axes) tensor = Times(tensor, DegreeOf(size));
   }
-  return tensor * std::max<int64_t>(parallel.pipeline, 1);
+  return Times(tensor, DegreeOf(parallel.pipeline));
 }
 
 // Of meshes of different sizes; a text that says none is the planner's to refuse.
@@ -38,7 +47,10 @@ int64_t DevicesOfStages(const std::string& stage_meshes) {
   const auto degrees = planner::ParseStageDegrees(stage_meshes);
   if (!degrees.has_value()) return 1;
   int64_t devices = 0;
-  for (const planner::StageDegrees& stage : *degrees) devices += stage.device_count();
+  for (const planner::StageDegrees& stage : *degrees) {
+    const int64_t own = Times(DegreeOf(stage.data), DegreeOf(stage.tensor));
+    devices = std::min(kMostDevices, devices + own);
+  }
   return devices;
 }
 
@@ -47,7 +59,7 @@ Need NeedOf(const ir::ParallelSpec& parallel) {
     const int64_t devices = DevicesOfStages(parallel.stage_meshes);
     return Need{devices, devices, false};
   }
-  const int64_t least = ReplicaOf(parallel) * std::max<int64_t>(parallel.data, 1);
+  const int64_t least = Times(ReplicaOf(parallel), DegreeOf(parallel.data));
   const bool open = parallel.data == 0 || (parallel.tensor == 0 && parallel.tensor_axes.empty()) ||
                     parallel.pipeline == 0;
   return Need{least, least, open};
@@ -57,7 +69,12 @@ std::string DegreesText(const ir::ParallelSpec& parallel) {
   const auto text = [](int64_t degree) {
     return degree == 0 ? std::string("auto") : std::to_string(degree);
   };
-  if (!parallel.stage_meshes.empty()) return fmt::format("meshes={}", parallel.stage_meshes);
+  if (!parallel.stage_meshes.empty()) {
+    constexpr size_t kMostShown = 200;
+    const bool cut = parallel.stage_meshes.size() > kMostShown;
+    return fmt::format("meshes={}{}", parallel.stage_meshes.substr(0, kMostShown),
+                       cut ? "..." : "");
+  }
   return fmt::format("data={} tensor={} pipeline={}", text(parallel.data), text(parallel.tensor),
                      text(parallel.pipeline));
 }

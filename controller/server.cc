@@ -64,13 +64,15 @@ class ServerImpl final : public ServerWithCounters {
     MW_TRY(CheckBind(options.bind, options.token));
     MW_ASSIGN_OR_RETURN(StateDir dir, StateDir::Open(options.state_dir));
     dir_ = std::make_unique<StateDir>(std::move(dir));
-    MW_ASSIGN_OR_RETURN(store_, OpenSqliteStore(dir_->store_path()));
-    MW_ASSIGN_OR_RETURN(blobs_, BlobStore::Open(dir_->blobs_dir()));
+    MW_ASSIGN_OR_RETURN(store_, OpenSqliteStore(dir_->store_path(), dir_->LastJob()));
+    MW_ASSIGN_OR_RETURN(blobs_, BlobStore::Open(dir_->blobs_dir(), options.limits.blobs));
     AddProcessMetrics(registry_);
     metrics_ = std::make_unique<ControllerMetrics>(registry_);
     CoreOptions core;
     core.secret_key = RandomKey();
     core.jobs_dir = dir_->jobs_dir();
+    core.first_job = FirstJob();
+    core.max_request_bytes = options.limits.job_request_bytes;
     core.heartbeat_ms = options.heartbeat_ms;
     core.worker_lost_ms = options.worker_lost_ms;
     core.suspect_ms = std::max(options.worker_lost_ms * 5 / 12, 2 * options.heartbeat_ms);
@@ -81,10 +83,11 @@ class ServerImpl final : public ServerWithCounters {
                            std::move(hooks.make_plan)});
     // Before anyone can ask: a call of a client must find the jobs of the controller's last life.
     loop_->Start();
+    MW_ASSIGN_OR_RETURN(
+        rpc_, RpcServer::Start(options.bind, options.port,
+                               RpcParts{loop_.get(), blobs_.get(), &weights_, metrics_.get(),
+                                        options.token, options.limits}));
     MW_TRY(StartMetrics(options));
-    MW_ASSIGN_OR_RETURN(rpc_, RpcServer::Start(options.bind, options.port,
-                                               RpcParts{loop_.get(), blobs_.get(), &weights_,
-                                                        metrics_.get(), options.token}));
     LogInfo(fmt::format("listening on {}, state in {}, term {}",
                         FormatHostPort(options.bind, port()), dir_->root(),
                         loop_->options().term.value()));
@@ -109,6 +112,20 @@ class ServerImpl final : public ServerWithCounters {
   }
 
  private:
+  // Folders of jobs that the database does not know are left alone: no id is given twice.
+  int64_t FirstJob() const {
+    const auto& jobs = store_->opened().jobs;
+    const int64_t known = jobs.empty() ? 0 : jobs.back().id;
+    const int64_t last = dir_->LastJob();
+    if (last > known) {
+      LogError(
+          fmt::format("{} knows jobs up to {}, but there is a folder of job {}: later history "
+                      "was lost; new jobs are numbered from {} on",
+                      dir_->store_path(), known, last, last + 1));
+    }
+    return std::max(known, last) + 1;
+  }
+
   Status StartMetrics(const ServerOptions& options) {
     if (options.metrics_port < 0) return OkStatus();
     MW_ASSIGN_OR_RETURN(
@@ -121,7 +138,8 @@ class ServerImpl final : public ServerWithCounters {
                                   [this](auto done) { loop_->Workers(std::move(done)); }));
           return ScrapeTargets(workers);
         });
-    metrics_server_->SetHealth([this] {
+    metrics_server_->SetHealth([this]() -> Status {
+      MW_TRY(rpc_->Health());
       return internal::ToStatus(
           Await<ControlLoop::Summary>([this](auto done) { loop_->Summarise(std::move(done)); }));
     });

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "controller/limits.h"
 
 namespace meshwright::search {
 class PlanCache;
@@ -30,6 +31,7 @@ struct ServerOptions {
       6000;  // silence after which a worker is lost; a closed session is noticed at once
   int64_t infeasible_grace_ms =
       5000;  // a job larger than the cluster waits this long for workers to join
+  Limits limits;
   std::shared_ptr<const search::PlanCache> plan_cache;  // null: every job is searched anew
 };
 

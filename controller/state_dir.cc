@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
 #include <utility>
 
@@ -60,6 +62,18 @@ Result<StateDir> StateDir::Open(const std::string& root) {
   MW_TRY(MakeDirs(dir.blobs_dir()));
   MW_TRY(MakeDirs(dir.jobs_dir()));
   return dir;
+}
+
+int64_t StateDir::LastJob() const {
+  int64_t last = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(jobs_dir(), error)) {
+    const std::string name = entry.path().filename().string();
+    int64_t job = 0;
+    const auto [at, failed] = std::from_chars(name.data(), name.data() + name.size(), job);
+    if (failed == std::errc() && at == name.data() + name.size()) last = std::max(last, job);
+  }
+  return last;
 }
 
 }  // namespace meshwright::controller

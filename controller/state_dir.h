@@ -26,6 +26,8 @@ class StateDir {
   std::string blobs_dir() const { return root_ + "/blobs"; }
   std::string jobs_dir() const { return root_ + "/jobs"; }
   std::string job_dir(int64_t job) const { return jobs_dir() + "/" + std::to_string(job); }
+  // The newest job that has a folder; 0: none has.
+  int64_t LastJob() const;
 
  private:
   StateDir(std::string root, UniqueFd lock) : root_(std::move(root)), lock_(std::move(lock)) {}

@@ -31,7 +31,9 @@ struct JobRecord {
   int64_t steps_done = 0;
   double loss = 0;
   int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
-  std::string spec;  // proto::EncodeJob; empty in an update: the stored bytes stay
+  int64_t tries = 0;  // at placing and planning it that were begun and have not come to an end
+  // proto::EncodeJob; empty in an update: the stored bytes stay until the job has ended.
+  std::string spec;
   friend bool operator==(const JobRecord&, const JobRecord&) = default;
 };
 
@@ -47,6 +49,8 @@ struct StoreBatch {
   std::vector<int64_t> deleted_jobs;
   std::optional<uint64_t> next_mesh_gen;  // never lowers the stored one
   std::vector<EventRecord> events;
+  // It has to outlive this process, not the machine: costs no wait for the disk.
+  bool process_only = false;
 };
 
 struct StoredState {
@@ -73,8 +77,11 @@ class Store {
   virtual Result<std::vector<EventRecord>> Events(int64_t job, int64_t limit) = 0;
 };
 
-// SQLite, WAL, synchronous=FULL. Errors: kUnavailable, kDataLoss naming the path.
-Result<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path);
+// SQLite, WAL, synchronous=FULL. The database is checked when it is opened. `last_job`: the newest
+// job that has left a folder, 0: none; a database that is new beside such folders is not the one
+// that they belong to. Errors: kUnavailable; kDataLoss naming the path and what is damaged;
+// kFailedPrecondition when the database has been lost.
+Result<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path, int64_t last_job = 0);
 
 // For tests: keeps what a disk would keep. Opening a second store on the same disk fences the
 // first.

@@ -45,6 +45,7 @@ class MemoryStore : public Store {
     for (const JobRecord& job : batch.jobs) {
       JobRecord& stored = disk_->jobs[job.id];
       std::string spec = job.spec.empty() ? std::move(stored.spec) : job.spec;
+      if (proto::IsTerminal(job.state)) spec.clear();
       stored = job;
       stored.spec = std::move(spec);
     }

@@ -2,6 +2,7 @@
 #include <sqlite3.h>
 
 #include <algorithm>
+#include <charconv>
 #include <mutex>
 #include <random>
 #include <utility>
@@ -12,13 +13,14 @@ namespace meshwright::controller {
 namespace {
 
 constexpr int kSchemaVersion = 1;
+constexpr const char* kRestore = "restore a backup or use another state directory";
 
 constexpr const char* kSchema = R"(
 CREATE TABLE IF NOT EXISTS meta(k TEXT PRIMARY KEY, v TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS jobs(
   id INTEGER PRIMARY KEY, op_id TEXT UNIQUE, name TEXT, state INTEGER, reason TEXT, message TEXT,
   layout TEXT, steps INTEGER, steps_done INTEGER, loss REAL,
-  t_submit INTEGER, t_start INTEGER, t_end INTEGER, spec BLOB);
+  t_submit INTEGER, t_start INTEGER, t_end INTEGER, spec BLOB, tries INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS events(
   id INTEGER PRIMARY KEY AUTOINCREMENT, t INTEGER, job INTEGER, text TEXT);
 CREATE INDEX IF NOT EXISTS events_by_job ON events(job, id);
@@ -26,11 +28,12 @@ CREATE INDEX IF NOT EXISTS events_by_job ON events(job, id);
 
 constexpr const char* kUpsertJob = R"(
 INSERT INTO jobs(id, op_id, name, state, reason, message, layout, steps, steps_done, loss,
-                 t_submit, t_start, t_end, spec)
-VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+                 t_submit, t_start, t_end, spec, tries)
+VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
 ON CONFLICT(id) DO UPDATE SET
   state = ?4, reason = ?5, message = ?6, layout = ?7, steps_done = ?9, loss = ?10,
-  t_start = ?12, t_end = ?13, spec = CASE WHEN length(?14) > 0 THEN ?14 ELSE spec END
+  t_start = ?12, t_end = ?13, tries = ?15,
+  spec = CASE WHEN ?16 THEN x'' WHEN length(?14) > 0 THEN ?14 ELSE spec END
 WHERE op_id = ?2
 )";
 
@@ -90,7 +93,7 @@ std::string RandomHex128() {
 
 class SqliteStore : public Store {
  public:
-  explicit SqliteStore(std::string path) : path_(std::move(path)) {}
+  SqliteStore(std::string path, int64_t last_job) : path_(std::move(path)), last_job_(last_job) {}
   ~SqliteStore() override { sqlite3_close(db_); }
 
   Status Open() {
@@ -99,24 +102,35 @@ class SqliteStore : public Store {
       return Error(code, "open");
     }
     sqlite3_busy_timeout(db_, 5000);
+    // Pages of ended jobs go back to the system; of a new database only.
+    MW_TRY(Exec("PRAGMA auto_vacuum=INCREMENTAL"));
     MW_TRY(Exec("PRAGMA journal_mode=WAL"));
     MW_TRY(Exec("PRAGMA synchronous=FULL"));
+    MW_TRY(CheckPages());
     MW_TRY(Exec("BEGIN IMMEDIATE"));
     Status status = Initialise();
     if (status.ok()) status = Exec("COMMIT");
     if (!status.ok()) Rollback();
-    return status;
+    MW_TRY(status);
+    // Whoever copies state.db alone has what was there at the start.
+    return Exec("PRAGMA wal_checkpoint(TRUNCATE)");
   }
 
   const StoredState& opened() const override { return opened_; }
 
   Status Apply(const StoreBatch& batch) override {
     std::scoped_lock lock(mutex_);
-    MW_TRY(Exec("BEGIN IMMEDIATE"));
-    Status status = ApplyInside(batch);
-    if (status.ok()) status = Exec("COMMIT");
-    if (!status.ok()) Rollback();
-    return status;
+    if (!batch.process_only) {
+      MW_TRY(ApplyTransaction(batch));
+      // What is applied stays applied, whatever becomes of the tidying.
+      (void)Exec("PRAGMA incremental_vacuum(256)");
+      return OkStatus();
+    }
+    // The log is written and not forced to the disk: the system keeps it when this process dies.
+    MW_TRY(Exec("PRAGMA synchronous=NORMAL"));
+    const Status status = ApplyTransaction(batch);
+    const Status restored = Exec("PRAGMA synchronous=FULL");
+    return status.ok() ? restored : status;
   }
 
   Status SaveProgress(int64_t job_id, int64_t steps_done, double loss) override {
@@ -148,7 +162,41 @@ class SqliteStore : public Store {
   }
 
  private:
+  Status CheckPages() {
+    Statement check(db_, "PRAGMA quick_check(1)");
+    if (!check.Row()) return Error(check.code(), "check");
+    if (const std::string found = check.Text(0); found != "ok") {
+      return DataLoss(fmt::format("state database {}: {}; {}", path_, found, kRestore));
+    }
+    return OkStatus();
+  }
+
+  Result<bool> HasTable(const char* name) {
+    Statement query(db_, "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?1");
+    query.Bind(1, std::string(name));
+    if (!query.Row()) return Fail(Error(query.code(), "read the tables"));
+    return query.Int(0) > 0;
+  }
+
+  // A database that has lost its jobs looks like one that never had any.
+  Status CheckTables() {
+    MW_ASSIGN_OR_RETURN(const bool has_meta, HasTable("meta"));
+    MW_ASSIGN_OR_RETURN(const bool has_jobs, HasTable("jobs"));
+    if (!has_meta && !has_jobs && last_job_ == 0) return OkStatus();
+    if (!has_meta && !has_jobs) {
+      return FailedPrecondition(
+          fmt::format("state database {} is missing or empty, but the folder of job {} is there: "
+                      "the history was lost; put state.db and state.db-wal back, or move the "
+                      "folder 'jobs' beside it away to begin anew",
+                      path_, last_job_));
+    }
+    if (has_meta && has_jobs) return OkStatus();
+    return DataLoss(fmt::format("state database {} has no table '{}'; {}", path_,
+                                has_meta ? "jobs" : "meta", kRestore));
+  }
+
   Status Initialise() {
+    MW_TRY(CheckTables());
     MW_TRY(Exec(kSchema));
     MW_ASSIGN_OR_RETURN(std::string version, Meta("schema_version"));
     if (!version.empty() && version != std::to_string(kSchemaVersion)) {
@@ -157,6 +205,7 @@ class SqliteStore : public Store {
                       "meshwright that wrote it, or another state directory",
                       path_, version, kSchemaVersion));
     }
+    MW_TRY(AddMissingColumns());
     MW_TRY(SetMeta("schema_version", std::to_string(kSchemaVersion)));
     MW_ASSIGN_OR_RETURN(opened_.cluster_id, Meta("cluster_id"));
     if (opened_.cluster_id.empty()) opened_.cluster_id = RandomHex128();
@@ -168,10 +217,18 @@ class SqliteStore : public Store {
     return ReadJobs();
   }
 
+  // Of databases that were made before there were tries. Older programs go on with them, too.
+  Status AddMissingColumns() {
+    Statement query(db_, "SELECT count(*) FROM pragma_table_info('jobs') WHERE name = 'tries'");
+    if (!query.Row()) return Error(query.code(), "read the columns of jobs");
+    if (query.Int(0) > 0) return OkStatus();
+    return Exec("ALTER TABLE jobs ADD COLUMN tries INTEGER NOT NULL DEFAULT 0");
+  }
+
   Status ReadJobs() {
     Statement query(db_,
                     "SELECT id, op_id, name, state, reason, message, layout, steps, steps_done, "
-                    "loss, t_submit, t_start, t_end, spec FROM jobs ORDER BY id");
+                    "loss, t_submit, t_start, t_end, spec, tries FROM jobs ORDER BY id");
     while (query.Row()) {
       JobRecord job;
       job.id = query.Int(0);
@@ -188,9 +245,18 @@ class SqliteStore : public Store {
       job.started_unix_ms = query.Int(11);
       job.ended_unix_ms = query.Int(12);
       if (!proto::IsTerminal(job.state)) job.spec = query.Text(13);
+      job.tries = query.Int(14);
       opened_.jobs.push_back(std::move(job));
     }
     return query.ok() ? OkStatus() : Error(query.code(), "read jobs");
+  }
+
+  Status ApplyTransaction(const StoreBatch& batch) {
+    MW_TRY(Exec("BEGIN IMMEDIATE"));
+    Status status = ApplyInside(batch);
+    if (status.ok()) status = Exec("COMMIT");
+    if (!status.ok()) Rollback();
+    return status;
   }
 
   Status ApplyInside(const StoreBatch& batch) {
@@ -228,6 +294,8 @@ class SqliteStore : public Store {
     upsert.Bind(12, job.started_unix_ms);
     upsert.Bind(13, job.ended_unix_ms);
     upsert.BindBlob(14, job.spec);
+    upsert.Bind(15, job.tries);
+    upsert.Bind(16, static_cast<int64_t>(proto::IsTerminal(job.state)));
     MW_TRY(Run(upsert, "write job"));
     if (sqlite3_changes(db_) > 0) return OkStatus();
     return AlreadyExists(fmt::format(
@@ -261,13 +329,13 @@ class SqliteStore : public Store {
     MW_ASSIGN_OR_RETURN(std::string text, Meta(key));
     if (text.empty()) return fallback;
     uint64_t number = 0;
-    for (char c : text) {
-      if (c < '0' || c > '9') {
-        return Fail(DataLoss(fmt::format("{}: meta '{}' is '{}', not a number", path_, key, text)));
-      }
-      number = number * 10 + static_cast<uint64_t>(c - '0');
-    }
-    return number;
+    const char* const end = text.data() + text.size();
+    const auto [at, error] = std::from_chars(text.data(), end, number);
+    // Nobody counts that far: one more would be 0, and what fences the past would not any more.
+    constexpr uint64_t kMost = uint64_t{1} << 62;
+    if (error == std::errc() && at == end && number < kMost) return number;
+    return Fail(
+        DataLoss(fmt::format("{}: meta '{}' is '{}', no count; {}", path_, key, text, kRestore)));
   }
 
   Status SetMeta(const std::string& key, const std::string& value) {
@@ -298,7 +366,7 @@ class SqliteStore : public Store {
         return ResourceExhausted(message + "; free space on that disk");
       case SQLITE_CORRUPT:
       case SQLITE_NOTADB:
-        return DataLoss(message + "; restore a backup or use another state directory");
+        return DataLoss(message + "; " + kRestore);
       case SQLITE_BUSY:
         return Unavailable(message + "; another process holds it");
       default:
@@ -307,6 +375,7 @@ class SqliteStore : public Store {
   }
 
   std::string path_;
+  const int64_t last_job_;  // that has left a folder
   std::mutex mutex_;
   sqlite3* db_ = nullptr;
   StoredState opened_;
@@ -314,8 +383,8 @@ class SqliteStore : public Store {
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path) {
-  auto store = std::make_unique<SqliteStore>(path);
+Result<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path, int64_t last_job) {
+  auto store = std::make_unique<SqliteStore>(path, last_job);
   MW_TRY(store->Open());
   return std::unique_ptr<Store>(std::move(store));
 }

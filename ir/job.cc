@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/utf8.h"
 #include "ir/gpu_support.h"
 #include "ir/schema.h"
 #include "ir/verify.h"
@@ -230,7 +231,31 @@ Status CheckTrain(const TrainSpec& train) {
                     1e6);
 }
 
+// Texts that the planner parses: longer ones say nothing about a model that fits a request.
+Status CheckPinTexts(const ParallelSpec& parallel) {
+  constexpr size_t kMaxWordBytes = 64;
+  constexpr size_t kMaxPinBytes = 256 << 10;
+  struct Pin {
+    const char* field;
+    const std::string& text;
+    size_t limit;
+  };
+  const Pin pins[] = {{"parallel.schedule", parallel.schedule, kMaxWordBytes},
+                      {"parallel.tensor_axes", parallel.tensor_axes, kMaxWordBytes},
+                      {"parallel.part_layers", parallel.part_layers, kMaxPinBytes},
+                      {"parallel.stage_meshes", parallel.stage_meshes, kMaxPinBytes},
+                      {"parallel.recompute_layers", parallel.recompute_layers, kMaxPinBytes},
+                      {"parallel.sharding_pins", parallel.sharding_pins, kMaxPinBytes}};
+  for (const Pin& pin : pins) {
+    if (pin.text.size() <= pin.limit) continue;
+    return InvalidArgument(fmt::format("{} has {} bytes; it may have at most {}", pin.field,
+                                       pin.text.size(), pin.limit));
+  }
+  return OkStatus();
+}
+
 Status CheckParallel(const ParallelSpec& parallel) {
+  MW_TRY(CheckPinTexts(parallel));
   MW_TRY(CheckRange("parallel.data", static_cast<double>(parallel.data), 0, 1 << 16));
   MW_TRY(CheckRange("parallel.tensor", static_cast<double>(parallel.tensor), 0, 1 << 16));
   MW_TRY(CheckRange("parallel.pipeline", static_cast<double>(parallel.pipeline), 0, 1 << 16));
@@ -353,6 +378,12 @@ Status ValidateJob(const JobRequest& job) {
   if (job.name.empty() || job.name.size() > kMaxNameBytes) {
     return InvalidArgument(
         fmt::format("job.name has {} bytes; it must have 1 to {}", job.name.size(), kMaxNameBytes));
+  }
+  if (!IsPrintable(job.name)) {
+    return InvalidArgument(fmt::format(
+        "job.name is '{}'; control characters are not allowed, they would change what a terminal "
+        "shows",
+        Printable(job.name)));
   }
   MW_TRY(CheckProgramNames(job));
   MW_TRY(CheckTrain(job.train));

@@ -61,7 +61,8 @@ Status CheckBatch(const Layout& layout, int64_t batch) {
 }
 
 Status CheckLayers(const Layout& layout, int64_t layer_count) {
-  const int64_t parts = layout.shape().parts();
+  // Of pins that nobody has bounded yet: as int the product could wrap.
+  const int64_t parts = layout.pipeline * layout.chunks;
   if (layout.pipeline == 1 || parts <= layer_count) return OkStatus();
   if (layer_count == 0) {
     return InvalidArgument(
@@ -383,10 +384,18 @@ Result<std::vector<int64_t>> ParseTensorAxes(const std::string& text) {
     }
     axes.push_back(size);
   }
-  if (axes.size() <= kMostTensorAxes) return axes;
+  if (axes.size() > kMostTensorAxes) {
+    return Fail(
+        InvalidField("parallel.tensor_axes",
+                     fmt::format("is '{}': a grid has at most {} axes", text, kMostTensorAxes)));
+  }
+  int64_t devices = 1;
+  for (const int64_t size : axes) devices *= size;
+  if (devices <= kMostTensor) return axes;
   return Fail(
       InvalidField("parallel.tensor_axes",
-                   fmt::format("is '{}': a grid has at most {} axes", text, kMostTensorAxes)));
+                   fmt::format("is '{}': a grid of {} devices; a tensor group has at most {}", text,
+                               devices, kMostTensor)));
 }
 
 std::string FormatStageDegrees(const std::vector<StageDegrees>& degrees) {

@@ -29,7 +29,8 @@ mesh::Topology TopologyOf(const Layout& layout, const mesh::Topology& topology);
 Result<std::vector<StageDegrees>> ParseStageDegrees(const std::string& text);
 std::string FormatStageDegrees(const std::vector<StageDegrees>& degrees);
 
-// "2x2": the sizes of the axes of a tensor group. Errors: kInvalidArgument naming the size.
+// "2x2": the sizes of the axes of a tensor group, at most 65536 devices in all. Errors:
+// kInvalidArgument naming the size.
 Result<std::vector<int64_t>> ParseTensorAxes(const std::string& text);
 
 // "0-3,7": the cluster's devices that run programs [first, first + count).

@@ -32,6 +32,7 @@ constexpr int64_t kBackoffMaxMs = 2000;
 constexpr int64_t kLeaveFlushMs = 1000;
 // Meshes that this worker may hold, and the end of its session.
 constexpr size_t kErrands = 1024;
+constexpr int64_t kDiskProbeMs = 1000;
 
 uint64_t MakeIncarnation() {
   std::random_device device;
@@ -156,6 +157,7 @@ class AgentImpl final : public Agent {
       }
     }
     resources_.memory_bytes = options_.memory_bytes;
+    resources_.collective_timeout_ms = options_.collective_timeout_ms;
     resources_.gpus = options_.gpus;
     resources_.blobs = blobs_.get();
     resources_.roots = &roots_;
@@ -194,6 +196,7 @@ class AgentImpl final : public Agent {
     int64_t backoff_ms = kBackoffMinMs;
     Status last = Unavailable("not tried yet");
     while (!Stopping()) {
+      AwaitDisk();
       last = RunSession(first_contact, backoff_ms);
       if (Stopping()) break;
       if (const Status lost = LostDevice(); !lost.ok()) {
@@ -370,11 +373,41 @@ class AgentImpl final : public Agent {
 
   void Drop(MeshGeneration gen) {
     std::shared_ptr<MeshHost> host;
-    std::scoped_lock lock(mutex_);
-    const auto it = meshes_.find(gen.value());
-    if (it == meshes_.end()) return;
-    host = std::move(it->second);
-    meshes_.erase(it);
+    {
+      std::scoped_lock lock(mutex_);
+      const auto it = meshes_.find(gen.value());
+      if (it == meshes_.end()) return;
+      host = std::move(it->second);
+      meshes_.erase(it);
+    }
+    host.reset();
+    LeaveWithABrokenDisk();
+  }
+
+  // Whatever job comes would fail: who has no disk to keep programs on asks for none. It joins
+  // again when the disk works; jobs that run meanwhile are let run.
+  void LeaveWithABrokenDisk() {
+    const Status disk = blobs_->DiskStatus();
+    if (disk.ok()) return;
+    std::shared_ptr<Session> session;
+    {
+      std::scoped_lock lock(mutex_);
+      if (!meshes_.empty() || stopping_) return;
+      session = session_;
+    }
+    if (!session) return;
+    const std::string why = fmt::format("its disk does not work: {}", disk.message());
+    LogError(fmt::format("leaving until it does: {}", why));
+    Send(*session, proto::Leave{why});
+    session->Close(kLeaveFlushMs);
+  }
+
+  void AwaitDisk() {
+    while (!Stopping()) {
+      const Status disk = blobs_->ProbeDisk();
+      if (disk.ok()) return;
+      PauseFor(kDiskProbeMs);
+    }
   }
 
   void AbortAll(const Status& cause) {

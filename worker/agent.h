@@ -38,6 +38,9 @@ struct AgentOptions {
   std::string device_profile;           // what a device can do, as text; empty: not known
   int64_t connect_timeout_ms = 30'000;  // first contact with the controller
   HostActorOptions host_actors;         // of the binary; none: jobs cannot have any here
+  // A call of a collective or a message that takes longer ends its job: a peer hangs. One that died
+  // is noticed at once; one that is slow must come within this.
+  int64_t collective_timeout_ms = 600'000;
 };
 
 class Agent {

@@ -16,6 +16,7 @@
 
 #include "base/file_io.h"
 #include "base/guard.h"
+#include "base/log.h"
 #include "base/os_error.h"
 #include "base/sha256.h"
 #include "base/unique_fd.h"
@@ -24,6 +25,8 @@
 namespace meshwright::worker {
 namespace {
 
+constexpr const char* kFolderPrefix = "meshwright-worker";
+constexpr const char* kLockName = "lock";
 constexpr const char* kPartMark = ".part-";
 constexpr std::chrono::milliseconds kAskCancelled{50};
 
@@ -72,18 +75,107 @@ Status RemoveParts(const std::string& dir) {
   return OsError(error.value(), fmt::format("list {}", dir));
 }
 
+// A lock appears only when it is held: a folder with a lock that nobody holds has lost its worker.
+Result<UniqueFd> MakeLock(const std::string& dir) {
+  const std::string made = dir + "/lock.new";
+  UniqueFd fd(::open(made.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd.valid()) return Fail(OsError(errno, fmt::format("create {}", made)));
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    return Fail(OsError(errno, fmt::format("lock {}", made)));
+  }
+  const std::string lock = dir + "/" + kLockName;
+  if (std::rename(made.c_str(), lock.c_str()) != 0) {
+    return Fail(OsError(errno, fmt::format("rename {}", made)));
+  }
+  return fd;
+}
+
+// The temporary folders of this user's workers that were killed: programs and copies of data.
+void RemoveFoldersOfTheDead(const std::string& own) {
+  const std::filesystem::path path(own);
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(path.parent_path(), error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind(std::string(kFolderPrefix) + "-", 0) != 0 || entry.path() == path) continue;
+    struct stat info {};
+    const bool ours = ::lstat(entry.path().c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
+                      info.st_uid == ::geteuid();
+    if (!ours) continue;
+    const std::string lock = entry.path().string() + "/" + kLockName;
+    const UniqueFd fd(::open(lock.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (!fd.valid() || ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    const Status removed = RemoveAll(entry.path().string());
+    if (removed.ok()) {
+      LogInfo(fmt::format("removed {}, which a killed worker left", entry.path().string()));
+    } else {
+      LogWarn(fmt::format("a killed worker left {}: {}", entry.path().string(), removed.message()));
+    }
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<BlobCache>> BlobCache::Open(const std::string& dir, ControllerLink* link) {
   if (dir.empty()) {
-    MW_ASSIGN_OR_RETURN(TempDir temporary, TempDir::Make("meshwright-worker"));
+    MW_ASSIGN_OR_RETURN(TempDir temporary, TempDir::Make(kFolderPrefix));
+    RemoveFoldersOfTheDead(temporary.path());
     std::unique_ptr<BlobCache> cache(new BlobCache(temporary.path(), link));
     cache->temporary_ = std::move(temporary);
+    MW_TRY(cache->MakeFolder());
     return cache;
   }
   MW_TRY(MakeDirs(dir));
   MW_TRY(RemoveParts(dir));
   return std::unique_ptr<BlobCache>(new BlobCache(dir, link));
+}
+
+// Cleaners of temporary folders take one that has not been used for days, however alive its worker.
+Status BlobCache::MakeFolder() {
+  const std::scoped_lock lock(mutex_);
+  if (!temporary_) return MakeDirs(dir_);
+  if (lock_.valid() && FileExists(dir_ + "/" + kLockName)) return OkStatus();
+  if (::mkdir(dir_.c_str(), 0700) != 0 && errno != EEXIST) {
+    return OsError(errno, fmt::format("make folder {}", dir_));
+  }
+  MW_ASSIGN_OR_RETURN(lock_, MakeLock(dir_));
+  return OkStatus();
+}
+
+Status BlobCache::DiskFailed(Status failure, int64_t wanted_bytes) {
+  const std::scoped_lock lock(mutex_);
+  disk_ = failure;
+  wanted_bytes_ = wanted_bytes;
+  return failure;
+}
+
+Status BlobCache::DiskStatus() const {
+  const std::scoped_lock lock(mutex_);
+  return disk_;
+}
+
+Status BlobCache::ProbeDisk() {
+  constexpr size_t kProbeBytes = 64 << 10;
+  int64_t wanted_bytes = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (disk_.ok()) return OkStatus();
+    wanted_bytes = wanted_bytes_;
+  }
+  const auto probe = [&]() -> Status {
+    MW_TRY(MakeFolder());
+    MW_ASSIGN_OR_RETURN(const auto part, MakePart(dir_ + "/probe"));
+    MW_TRY(WriteAll(part->file.get(), std::string(kProbeBytes, 'x'), part->path));
+    if (::fsync(part->file.get()) != 0) return OsError(errno, fmt::format("sync {}", part->path));
+    std::error_code error;
+    const auto room = std::filesystem::space(dir_, error).available;
+    if (error || room >= static_cast<uint64_t>(wanted_bytes)) return OkStatus();
+    return ResourceExhausted(
+        fmt::format("{} has room for {} bytes, {} are needed", dir_, room, wanted_bytes));
+  };
+  const Status status = probe();
+  const std::scoped_lock lock(mutex_);
+  disk_ = status;
+  return status;
 }
 
 Result<std::string> BlobCache::Path(const ir::BlobRef& blob,
@@ -130,7 +222,10 @@ Result<std::string> BlobCache::Read(const ir::BlobRef& blob,
 
 Status BlobCache::Fetch(const ir::BlobRef& blob, const std::string& path,
                         const std::function<bool()>& cancelled) {
-  MW_ASSIGN_OR_RETURN(const auto part, MakePart(path));
+  if (const Status made = MakeFolder(); !made.ok()) return DiskFailed(made, 0);
+  auto opened = MakePart(path);
+  if (!opened.has_value()) return DiskFailed(opened.error(), 0);
+  const std::unique_ptr<PartFile> part = std::move(*opened);
   constexpr int kAttempts = 5;
   Sha256 hash;
   int64_t written = 0;
@@ -138,7 +233,9 @@ Status BlobCache::Fetch(const ir::BlobRef& blob, const std::string& path,
   for (int attempt = 0; attempt < kAttempts && !cancelled(); ++attempt) {
     // A broken transfer goes on where it stopped.
     const auto sink = [&](std::string_view chunk) -> Status {
-      MW_TRY(WriteAll(part->file.get(), chunk, part->path));
+      if (const Status wrote = WriteAll(part->file.get(), chunk, part->path); !wrote.ok()) {
+        return DiskFailed(wrote, blob.size_bytes);
+      }
       hash.Update(chunk);
       written += static_cast<int64_t>(chunk.size());
       return OkStatus();

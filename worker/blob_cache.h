@@ -5,6 +5,9 @@
 //   <dir>/<sha256>.part-XXXXXX     being fetched; its writer holds a flock on it, so that one that
 //                                  nobody locks is what a killed process left, also in a folder
 //                                  that several workers share
+//   <dir>/lock                     of a temporary folder: held while its worker lives. A folder
+//                                  whose lock nobody holds is what a killed worker left, and goes
+//                                  when the next one of the same user starts
 // Different blobs are fetched side by side; who asks for one that is under way waits for it.
 // Thread rule: thread-safe. Ownership: the link outlives the cache; a temporary folder goes with
 // it.
@@ -19,6 +22,7 @@
 
 #include "base/file.h"
 #include "base/result.h"
+#include "base/unique_fd.h"
 #include "ir/job.h"
 #include "worker/link.h"
 
@@ -37,6 +41,11 @@ class BlobCache {
   // The bytes themselves, for small blobs.
   Result<std::string> Read(const ir::BlobRef& blob, const std::function<bool()>& cancelled);
 
+  // Why blobs cannot be kept here, since one could not; OK where all could.
+  Status DiskStatus() const;
+  // Tries the disk again: OK where what failed would work by now.
+  Status ProbeDisk();
+
  private:
   BlobCache(std::string dir, ControllerLink* link) : dir_(std::move(dir)), link_(link) {}
   // Makes sure that `path` holds the blob. Called without the lock, by one thread per blob.
@@ -44,14 +53,21 @@ class BlobCache {
                 const std::function<bool()>& cancelled);
   Status Fetch(const ir::BlobRef& blob, const std::string& path,
                const std::function<bool()>& cancelled);
+  // The folder with its lock, also after somebody has cleaned it away.
+  Status MakeFolder();
+  // Notes a failure of the disk; returns it.
+  Status DiskFailed(Status failure, int64_t wanted_bytes);
 
   std::optional<TempDir> temporary_;
   std::string dir_;
   ControllerLink* link_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable landed_;
-  std::set<std::string> in_flight_;  // guarded by mutex_
-  std::set<std::string> verified_;   // guarded by mutex_
+  UniqueFd lock_;  // guarded by mutex_, and all below
+  Status disk_;
+  int64_t wanted_bytes_ = 0;  // of what the disk had no room for
+  std::set<std::string> in_flight_;
+  std::set<std::string> verified_;
 };
 
 }  // namespace meshwright::worker

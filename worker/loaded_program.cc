@@ -164,10 +164,16 @@ Status LoadedProgram::RunInstruction(Step& step, const ops::RunContext& context,
   return OkStatus();
 }
 
+// Of many operands the first ones: a fused step has hundreds, and the cause comes behind them.
 std::string LoadedProgram::NameOf(int64_t instruction) const {
-  return fmt::format(
-      "instruction {} ({})", instruction,
-      ir::FormatInstruction(program_, program_.instructions[static_cast<size_t>(instruction)]));
+  constexpr size_t kMostShown = 4;
+  ir::Instruction shown = program_.instructions[static_cast<size_t>(instruction)];
+  const size_t slots = shown.inputs.size() + shown.outputs.size();
+  if (shown.inputs.size() > kMostShown) shown.inputs.resize(kMostShown);
+  if (shown.outputs.size() > kMostShown) shown.outputs.resize(kMostShown);
+  const size_t left = slots - shown.inputs.size() - shown.outputs.size();
+  return fmt::format("instruction {} ({}{})", instruction, ir::FormatInstruction(program_, shown),
+                     left == 0 ? "" : fmt::format(", {} of {} slots", slots - left, slots));
 }
 
 Status LoadedProgram::Locate(const Status& failure, int64_t instruction, int64_t step,

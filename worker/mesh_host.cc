@@ -181,6 +181,7 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
   options.fabric.generation = mesh_gen_;
   options.fabric.secret = message.secret;
   options.fabric.transport = resources_.transport;
+  options.fabric.operation_timeout_ms = resources_.collective_timeout_ms;
   options.listener = resources_.listener;
   options.feed = feed_.get();
   options.seed = message.seed;

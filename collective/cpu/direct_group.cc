@@ -163,8 +163,8 @@ Status DirectGroup::StepFailure(WaitResult result, int missing, Deadline deadlin
     case WaitResult::kTimedOut:
       break;
   }
-  return DeadlineExceeded(fmt::format("{} did not come within {} ms", MissingMembers(),
-                                      context().operation_timeout_ms));
+  return DeadlineExceeded(fmt::format("{} did not come within {} ms; {}", MissingMembers(),
+                                      context().operation_timeout_ms, kLongerDeadline));
 }
 
 // Another member failed: its process says why.

@@ -17,8 +17,9 @@ Status PipeEnd::WaitFailure(WaitResult result, const char* awaited) const {
                                      context_.RankName(peer_rank_), name_, awaited));
     case WaitResult::kTimedOut:
       return DeadlineExceeded(fmt::format(
-          "{} did not {} on {} within {} ms; it is stuck, slow, or runs another operation",
-          context_.RankName(peer_rank_), awaited, name_, context_.operation_timeout_ms));
+          "{} did not {} on {} within {} ms; it is stuck, slow, or runs another operation; {}",
+          context_.RankName(peer_rank_), awaited, name_, context_.operation_timeout_ms,
+          kLongerDeadline));
   }
   return Internal("unknown wait result");
 }

@@ -15,47 +15,97 @@
 #include "proto/convert.h"
 
 namespace meshwright::controller {
-grpc::Status BlobServiceImpl::Has(grpc::ServerContext* context, const v1::HasBlobRequest* request,
-                                  v1::HasBlobReply* reply) {
+namespace {
+
+// Reads of one call, none of them longer than `wait_ms`.
+template <typename Stream>
+class TimedReader {
+ public:
+  TimedReader(Stream& stream, const CallParts& parts, grpc::ServerContext& context, int64_t wait_ms)
+      : stream_(stream),
+        context_(context),
+        wait_ms_(wait_ms),
+        watch_(parts.deadlines->Begin(&context, wait_ms)) {}
+
+  // False: nothing more comes, or the time is over; see End().
+  template <typename Message>
+  bool Read(Message* message) {
+    watch_->Waiting();
+    const bool came = stream_.Read(message);
+    watch_->Busy();
+    return came;
+  }
+
+  // What a Read that came to nothing means: OK is the end that the caller chose.
+  Status End() const {
+    if (!context_.IsCancelled()) return OkStatus();
+    return Cancelled(fmt::format(
+        "the call was ended: its caller went away, or sent nothing for {} ms", wait_ms_));
+  }
+
+ private:
+  Stream& stream_;
+  grpc::ServerContext& context_;
+  const int64_t wait_ms_;
+  std::unique_ptr<CallDeadlines::Watch> watch_;
+};
+
+}  // namespace
+
+grpc::Status BlobServiceImpl::StreamedHas(grpc::ServerContext* context, HasStream* stream) {
   const CallTimer timer(parts_.metrics, "blob", "has");
-  if (const Status status = CheckCall(*context, parts_.token); !status.ok()) {
-    return timer.Done(status);
+  Status status = CheckCall(*context, parts_.token);
+  if (status.ok()) status = HasBlob(*context, *stream);
+  return timer.Done(status);
+}
+
+Status BlobServiceImpl::HasBlob(grpc::ServerContext& context, HasStream& stream) {
+  v1::HasBlobRequest request;
+  TimedReader reader(stream, parts_, context, parts_.limits.request_ms);
+  if (!reader.Read(&request)) return Cancelled("the request did not come whole");
+  v1::HasBlobReply reply;
+  // One that was damaged is not here: it is uploaded again.
+  const bool sound = parts_.blobs->Verify(request.sha256());
+  if (const auto size = parts_.blobs->Find(request.sha256()); sound && size) {
+    reply.set_present(true);
+    reply.set_size_bytes(*size);
   }
-  if (const auto size = parts_.blobs->Find(request->sha256())) {
-    reply->set_present(true);
-    reply->set_size_bytes(*size);
-  }
-  return timer.Done(OkStatus());
+  stream.Write(reply);
+  return OkStatus();
 }
 
 grpc::Status BlobServiceImpl::Put(grpc::ServerContext* context,
                                   grpc::ServerReader<v1::PutBlobChunk>* reader, v1::PutBlobReply*) {
   const CallTimer timer(parts_.metrics, "blob", "put");
   Status status = CheckCall(*context, parts_.token);
-  if (status.ok()) status = PutBlob(*reader);
+  if (status.ok()) status = PutBlob(*context, *reader);
   return timer.Done(status);
 }
 
-Status BlobServiceImpl::PutBlob(grpc::ServerReader<v1::PutBlobChunk>& reader) {
+Status BlobServiceImpl::PutBlob(grpc::ServerContext& context,
+                                grpc::ServerReader<v1::PutBlobChunk>& stream) {
+  TimedReader reader(stream, parts_, context, parts_.limits.upload_idle_ms);
   v1::PutBlobChunk chunk;
   if (!reader.Read(&chunk)) return InvalidArgument("an upload without a first chunk");
   MW_ASSIGN_OR_RETURN(auto writer, parts_.blobs->Begin(chunk.sha256(), chunk.size_bytes()));
   do {
     MW_TRY(writer->Write(chunk.data()));
   } while (reader.Read(&chunk));
+  MW_TRY(reader.End());
   return writer->Finish();
 }
 
-grpc::Status BlobServiceImpl::Get(grpc::ServerContext* context, const v1::GetBlobRequest* request,
-                                  grpc::ServerWriter<v1::BlobChunk>* writer) {
+grpc::Status BlobServiceImpl::StreamedGet(grpc::ServerContext* context, GetStream* stream) {
   const CallTimer timer(parts_.metrics, "blob", "get");
   Status status = CheckCall(*context, parts_.token);
-  if (status.ok()) status = GetBlob(*request, *writer);
+  if (status.ok()) status = GetBlob(*context, *stream);
   return timer.Done(status);
 }
 
-Status BlobServiceImpl::GetBlob(const v1::GetBlobRequest& request,
-                                grpc::ServerWriter<v1::BlobChunk>& writer) {
+Status BlobServiceImpl::GetBlob(grpc::ServerContext& context, GetStream& stream) {
+  v1::GetBlobRequest request;
+  TimedReader reader(stream, parts_, context, parts_.limits.request_ms);
+  if (!reader.Read(&request)) return Cancelled("the request did not come whole");
   MW_ASSIGN_OR_RETURN(std::string path, parts_.blobs->PathOf(request.sha256()));
   const int64_t size = parts_.blobs->Find(request.sha256()).value_or(0);
   int64_t offset = request.offset();
@@ -72,7 +122,7 @@ Status BlobServiceImpl::GetBlob(const v1::GetBlobRequest& request,
     const ssize_t got = ::pread(fd.get(), chunk.mutable_data()->data(), want, offset);
     if (got < 0) return OsError(errno, path);
     if (static_cast<size_t>(got) != want) return DataLoss(fmt::format("{} became shorter", path));
-    if (!writer.Write(chunk)) return Cancelled("the reader went away");
+    if (!stream.Write(chunk)) return Cancelled("the reader went away");
     offset += got;
   } while (offset < size);
   return OkStatus();
@@ -85,12 +135,14 @@ grpc::Status BlobServiceImpl::PutTiles(grpc::ServerContext* context,
   if (const Status status = CheckCall(*context, parts_.token); !status.ok()) {
     return timer.Done(status);
   }
-  const auto tiles = PutAllTiles(*reader);
+  const auto tiles = PutAllTiles(*context, *reader);
   if (tiles.has_value()) reply->set_tiles(*tiles);
   return timer.Done(internal::ToStatus(tiles));
 }
 
-Result<int64_t> BlobServiceImpl::PutAllTiles(grpc::ServerReader<v1::TileChunk>& reader) {
+Result<int64_t> BlobServiceImpl::PutAllTiles(grpc::ServerContext& context,
+                                             grpc::ServerReader<v1::TileChunk>& stream) {
+  TimedReader reader(stream, parts_, context, parts_.limits.upload_idle_ms);
   int64_t tiles = 0;
   int64_t expected = 0;
   bool open = false;
@@ -115,6 +167,7 @@ Result<int64_t> BlobServiceImpl::PutAllTiles(grpc::ServerReader<v1::TileChunk>& 
     open = false;
     ++tiles;
   }
+  MW_TRY(reader.End());
   if (open) return Fail(DataLoss(fmt::format("a tile of '{}' ended early", tile.param)));
   return tiles;
 }

@@ -1,32 +1,36 @@
 // BlobService: files by hash, and the tiles of weights. Synchronous: these calls move bytes to and
-// from disk.
+// from disk, each on a thread of its own. Requests are read by the handlers, so that a stranger's
+// is not read at all, and none is waited for longer than the limits say.
 #pragma once
 
 #include <string>
 
-#include "controller/grpc/job_service.h"
+#include "controller/grpc/late_service.h"
 #include "controller/weights_sink.h"
 #include "proto/meshwright.grpc.pb.h"
 
 namespace meshwright::controller {
 
-class BlobServiceImpl final : public v1::BlobService::Service {
+class BlobServiceImpl final : public v1::BlobService::StreamedService {
  public:
+  using HasStream = grpc::ServerUnaryStreamer<v1::HasBlobRequest, v1::HasBlobReply>;
+  using GetStream = grpc::ServerSplitStreamer<v1::GetBlobRequest, v1::BlobChunk>;
+
   BlobServiceImpl(CallParts parts, WeightsSink* weights)
       : parts_(std::move(parts)), weights_(weights) {}
-  grpc::Status Has(grpc::ServerContext* context, const v1::HasBlobRequest* request,
-                   v1::HasBlobReply* reply) override;
+  grpc::Status StreamedHas(grpc::ServerContext* context, HasStream* stream) override;
   grpc::Status Put(grpc::ServerContext* context, grpc::ServerReader<v1::PutBlobChunk>* reader,
                    v1::PutBlobReply* reply) override;
-  grpc::Status Get(grpc::ServerContext* context, const v1::GetBlobRequest* request,
-                   grpc::ServerWriter<v1::BlobChunk>* writer) override;
+  grpc::Status StreamedGet(grpc::ServerContext* context, GetStream* stream) override;
   grpc::Status PutTiles(grpc::ServerContext* context, grpc::ServerReader<v1::TileChunk>* reader,
                         v1::PutTilesReply* reply) override;
 
  private:
-  Status PutBlob(grpc::ServerReader<v1::PutBlobChunk>& reader);
-  Status GetBlob(const v1::GetBlobRequest& request, grpc::ServerWriter<v1::BlobChunk>& writer);
-  Result<int64_t> PutAllTiles(grpc::ServerReader<v1::TileChunk>& reader);
+  Status HasBlob(grpc::ServerContext& context, HasStream& stream);
+  Status PutBlob(grpc::ServerContext& context, grpc::ServerReader<v1::PutBlobChunk>& reader);
+  Status GetBlob(grpc::ServerContext& context, GetStream& stream);
+  Result<int64_t> PutAllTiles(grpc::ServerContext& context,
+                              grpc::ServerReader<v1::TileChunk>& reader);
 
   CallParts parts_;
   WeightsSink* weights_;

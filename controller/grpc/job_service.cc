@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "controller/grpc/call_guard.h"
 #include "controller/grpc/interact_reactor.h"
 #include "controller/grpc/listing.h"
 #include "controller/grpc/submit_check.h"
@@ -15,33 +14,7 @@
 namespace meshwright::controller {
 namespace {
 
-// The token, then the body; a refused call is finished here.
-template <typename Body>
-grpc::ServerUnaryReactor* Guarded(grpc::CallbackServerContext* context, const CallParts& parts,
-                                  CallTimer timer, Body body) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const Status status = CheckCall(*context, parts.token); !status.ok()) {
-    reactor->Finish(timer.Done(status));
-    return reactor;
-  }
-  body(reactor, timer);
-  return reactor;
-}
-
-template <typename Message>
-class RefusedStream final : public grpc::ServerWriteReactor<Message> {
- public:
-  explicit RefusedStream(const Status& status) { this->Finish(proto::ToGrpc(status)); }
-  void OnDone() override { delete this; }
-};
-
-template <typename Message, typename Convert>
-grpc::ServerWriteReactor<Message>* MakeWatch(ControlLoop* loop, WatchCursor cursor, bool follow,
-                                             Convert convert) {
-  return new WatchReactor<Message, Convert>(loop, cursor, follow, std::move(convert));
-}
-
-Result<ir::JobRequest> DecodeSubmit(const v1::SubmitRequest& request, const BlobStore& blobs) {
+Result<ir::JobRequest> DecodeSubmit(const v1::SubmitRequest& request, BlobStore& blobs) {
   MW_ASSIGN_OR_RETURN(ir::JobRequest job, proto::Decode(request.job()));
   MW_TRY(CheckSubmission(request.op_id(), job, blobs));
   return job;
@@ -49,130 +22,118 @@ Result<ir::JobRequest> DecodeSubmit(const v1::SubmitRequest& request, const Blob
 
 }  // namespace
 
-grpc::ServerUnaryReactor* JobServiceImpl::Submit(grpc::CallbackServerContext* context,
-                                                 const v1::SubmitRequest* request,
-                                                 v1::SubmitReply* reply) {
-  const CallTimer timer(parts_.metrics, "job", "submit");
-  return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
-    auto job = DecodeSubmit(*request, *parts_.blobs);
-    if (!job.has_value()) return reactor->Finish(t.Done(job.error()));
-    parts_.loop->Submit(request->op_id(), std::move(*job), [reactor, reply, t](Result<int64_t> id) {
-      if (id.has_value()) reply->set_job_id(*id);
-      reactor->Finish(t.Done(internal::ToStatus(id)));
-    });
-  });
+JobServiceImpl::JobServiceImpl(CallParts parts) : LateService(std::move(parts)) {
+  AddUnary<v1::SubmitRequest, v1::SubmitReply>(
+      "/meshwright.v1.JobService/Submit", "job", "submit",
+      [this](const v1::SubmitRequest& request, v1::SubmitReply& reply, auto answer) {
+        auto job = DecodeSubmit(request, *parts_.blobs);
+        if (!job.has_value()) return answer(job.error());
+        parts_.loop->Submit(request.op_id(), std::move(*job),
+                            [&reply, answer](const Result<int64_t>& id) {
+                              if (id.has_value()) reply.set_job_id(*id);
+                              answer(internal::ToStatus(id));
+                            });
+      });
+  AddUnary<v1::JobIdRequest, v1::CancelReply>(
+      "/meshwright.v1.JobService/Cancel", "job", "cancel",
+      [this](const v1::JobIdRequest& request, v1::CancelReply&, auto answer) {
+        parts_.loop->Cancel(request.job_id(), answer);
+      });
+  AddReading();
+  AddSessions();
 }
 
-grpc::ServerUnaryReactor* JobServiceImpl::Get(grpc::CallbackServerContext* context,
-                                              const v1::JobIdRequest* request, v1::JobInfo* reply) {
-  const CallTimer timer(parts_.metrics, "job", "get");
-  return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
-    parts_.loop->Get(request->job_id(), [reactor, reply, t](Result<proto::JobInfo> info) {
-      if (info.has_value()) *reply = proto::Encode(*info);
-      reactor->Finish(t.Done(internal::ToStatus(info)));
-    });
-  });
-}
-
-grpc::ServerUnaryReactor* JobServiceImpl::Describe(grpc::CallbackServerContext* context,
-                                                   const v1::JobIdRequest* request,
-                                                   v1::JobDescription* reply) {
-  const CallTimer timer(parts_.metrics, "job", "describe");
-  return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
-    parts_.loop->Describe(request->job_id(), [reactor, reply, t](auto description) {
-      if (description.has_value()) {
-        *reply->mutable_job() = proto::Encode(description->job);
-        *reply->mutable_weights() = proto::Encode(description->weights);
-      }
-      reactor->Finish(t.Done(internal::ToStatus(description)));
-    });
-  });
-}
-
-grpc::ServerUnaryReactor* JobServiceImpl::List(grpc::CallbackServerContext* context,
-                                               const v1::ListJobsRequest* request,
-                                               v1::ListJobsReply* reply) {
-  const CallTimer timer(parts_.metrics, "job", "list");
-  return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
-    parts_.loop->List([request, reply, reactor, t](Result<std::vector<proto::JobInfo>> jobs) {
-      if (jobs.has_value()) FillJobs(*jobs, *request, *reply);
-      reactor->Finish(t.Done(internal::ToStatus(jobs)));
-    });
-  });
-}
-
-grpc::ServerUnaryReactor* JobServiceImpl::Cancel(grpc::CallbackServerContext* context,
-                                                 const v1::JobIdRequest* request,
-                                                 v1::CancelReply*) {
-  const CallTimer timer(parts_.metrics, "job", "cancel");
-  return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
-    parts_.loop->Cancel(request->job_id(),
-                        [reactor, t](const Status& status) { reactor->Finish(t.Done(status)); });
-  });
-}
-
-grpc::ServerWriteReactor<v1::JobUpdate>* JobServiceImpl::Watch(grpc::CallbackServerContext* context,
-                                                               const v1::WatchRequest* request) {
-  if (const Status status = CheckCall(*context, parts_.token); !status.ok()) {
-    return new RefusedStream<v1::JobUpdate>(status);
-  }
-  const WatchCursor cursor{request->job_id(), std::max<int64_t>(0, request->from_step_record()),
-                           std::max<int64_t>(0, request->from_log_line()), -1};
-  const auto convert = [](const ControlLoop::News& news) -> std::optional<v1::JobUpdate> {
-    return proto::Encode(news.update);
-  };
-  return MakeWatch<v1::JobUpdate>(parts_.loop, cursor, true, convert);
-}
-
-grpc::ServerBidiReactor<v1::Frame, v1::Frame>* JobServiceImpl::Interact(
-    grpc::CallbackServerContext* context) {
-  return MakeInteractReactor(*context, parts_);
-}
-
-grpc::ServerWriteReactor<v1::LogChunk>* LogServiceImpl::Tail(grpc::CallbackServerContext* context,
-                                                             const v1::TailRequest* request) {
-  if (const Status status = CheckCall(*context, parts_.token); !status.ok()) {
-    return new RefusedStream<v1::LogChunk>(status);
-  }
-  constexpr int64_t kNoSteps = INT64_MAX / 2;
-  const WatchCursor cursor{request->job_id(), kNoSteps, 0, -1};
-  const auto convert = [](const ControlLoop::News& news) -> std::optional<v1::LogChunk> {
-    if (news.update.log_lines.empty()) return std::nullopt;
-    v1::LogChunk chunk;
-    for (const std::string& line : news.update.log_lines) chunk.add_lines(line);
-    return chunk;
-  };
-  return MakeWatch<v1::LogChunk>(parts_.loop, cursor, request->follow(), convert);
-}
-
-grpc::ServerUnaryReactor* AdminServiceImpl::Workers(grpc::CallbackServerContext* context,
-                                                    const v1::WorkersRequest* request,
-                                                    v1::WorkersReply* reply) {
-  const CallTimer timer(parts_.metrics, "admin", "workers");
-  return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
-    parts_.loop->Workers(
-        [request, reactor, reply, t](Result<std::vector<proto::WorkerInfo>> workers) {
-          if (workers.has_value()) FillWorkers(*workers, *request, *reply);
-          reactor->Finish(t.Done(internal::ToStatus(workers)));
+void JobServiceImpl::AddReading() {
+  AddUnary<v1::JobIdRequest, v1::JobInfo>(
+      "/meshwright.v1.JobService/Get", "job", "get",
+      [this](const v1::JobIdRequest& request, v1::JobInfo& reply, auto answer) {
+        parts_.loop->Get(request.job_id(), [&reply, answer](const Result<proto::JobInfo>& info) {
+          if (info.has_value()) reply = proto::Encode(*info);
+          answer(internal::ToStatus(info));
         });
+      });
+  AddUnary<v1::JobIdRequest, v1::JobDescription>(
+      "/meshwright.v1.JobService/Describe", "job", "describe",
+      [this](const v1::JobIdRequest& request, v1::JobDescription& reply, auto answer) {
+        parts_.loop->Describe(request.job_id(), [&reply, answer](const auto& description) {
+          if (description.has_value()) {
+            *reply.mutable_job() = proto::Encode(description->job);
+            *reply.mutable_weights() = proto::Encode(description->weights);
+          }
+          answer(internal::ToStatus(description));
+        });
+      });
+  AddUnary<v1::ListJobsRequest, v1::ListJobsReply>(
+      "/meshwright.v1.JobService/List", "job", "list",
+      [this](const v1::ListJobsRequest& request, v1::ListJobsReply& reply, auto answer) {
+        parts_.loop->List(
+            [&request, &reply, answer](const Result<std::vector<proto::JobInfo>>& jobs) {
+              if (jobs.has_value()) FillJobs(*jobs, request, reply);
+              answer(internal::ToStatus(jobs));
+            });
+      });
+  AddStream<v1::WatchRequest, v1::JobUpdate>(
+      "/meshwright.v1.JobService/Watch", [this](auto* context) {
+        using Reactor = WatchReactor<v1::WatchRequest, v1::JobUpdate>;
+        const auto open = [](const v1::WatchRequest& request) {
+          return WatchPlan{{request.job_id(), std::max<int64_t>(0, request.from_step_record()),
+                            std::max<int64_t>(0, request.from_log_line()), -1},
+                           true};
+        };
+        const auto convert = [](const ControlLoop::News& news) -> std::optional<v1::JobUpdate> {
+          return proto::Encode(news.update);
+        };
+        return new Reactor(context, parts_, open, convert);
+      });
+}
+
+void JobServiceImpl::AddSessions() {
+  AddStream<v1::Frame, v1::Frame>("/meshwright.v1.JobService/Interact", [this](auto* context) {
+    return MakeInteractReactor(*context, parts_);
   });
 }
 
-grpc::ServerUnaryReactor* AdminServiceImpl::State(grpc::CallbackServerContext* context,
-                                                  const v1::StateRequest*, v1::StateReply* reply) {
-  const CallTimer timer(parts_.metrics, "admin", "state");
-  return Guarded(context, parts_, timer, [&](auto* reactor, const CallTimer& t) {
-    parts_.loop->Summarise([reactor, reply, t](Result<ControlLoop::Summary> summary) {
-      if (summary.has_value()) {
-        reply->set_cluster_id(summary->cluster_id);
-        reply->set_term(summary->term);
-        reply->set_version(proto::kVersion);
-        reply->mutable_jobs()->insert(summary->jobs.begin(), summary->jobs.end());
-        reply->mutable_workers()->insert(summary->workers.begin(), summary->workers.end());
-      }
-      reactor->Finish(t.Done(internal::ToStatus(summary)));
-    });
+LogServiceImpl::LogServiceImpl(CallParts parts) : LateService(std::move(parts)) {
+  AddStream<v1::TailRequest, v1::LogChunk>("/meshwright.v1.LogService/Tail", [this](auto* context) {
+    using Reactor = WatchReactor<v1::TailRequest, v1::LogChunk>;
+    constexpr int64_t kNoSteps = INT64_MAX / 2;
+    const auto open = [](const v1::TailRequest& request) {
+      return WatchPlan{{request.job_id(), kNoSteps, 0, -1}, request.follow()};
+    };
+    const auto convert = [](const ControlLoop::News& news) -> std::optional<v1::LogChunk> {
+      if (news.update.log_lines.empty()) return std::nullopt;
+      v1::LogChunk chunk;
+      for (const std::string& line : news.update.log_lines) chunk.add_lines(line);
+      return chunk;
+    };
+    return new Reactor(context, parts_, open, convert);
   });
+}
+
+AdminServiceImpl::AdminServiceImpl(CallParts parts) : LateService(std::move(parts)) {
+  AddUnary<v1::WorkersRequest, v1::WorkersReply>(
+      "/meshwright.v1.AdminService/Workers", "admin", "workers",
+      [this](const v1::WorkersRequest& request, v1::WorkersReply& reply, auto answer) {
+        parts_.loop->Workers(
+            [&request, &reply, answer](const Result<std::vector<proto::WorkerInfo>>& workers) {
+              if (workers.has_value()) FillWorkers(*workers, request, reply);
+              answer(internal::ToStatus(workers));
+            });
+      });
+  AddUnary<v1::StateRequest, v1::StateReply>(
+      "/meshwright.v1.AdminService/State", "admin", "state",
+      [this](const v1::StateRequest&, v1::StateReply& reply, auto answer) {
+        parts_.loop->Summarise([&reply, answer](const Result<ControlLoop::Summary>& summary) {
+          if (summary.has_value()) {
+            reply.set_cluster_id(summary->cluster_id);
+            reply.set_term(summary->term);
+            reply.set_version(proto::kVersion);
+            reply.mutable_jobs()->insert(summary->jobs.begin(), summary->jobs.end());
+            reply.mutable_workers()->insert(summary->workers.begin(), summary->workers.end());
+          }
+          answer(internal::ToStatus(summary));
+        });
+      });
 }
 
 }  // namespace meshwright::controller

@@ -2,69 +2,27 @@
 // finish when it answers.
 #pragma once
 
-#include <string>
-
-#include "controller/blob_store.h"
-#include "controller/control_loop.h"
-#include "controller/metrics.h"
-#include "proto/meshwright.grpc.pb.h"
+#include "controller/grpc/late_service.h"
 
 namespace meshwright::controller {
 
-struct CallParts {
-  ControlLoop* loop = nullptr;
-  BlobStore* blobs = nullptr;
-  ControllerMetrics* metrics = nullptr;
-  std::string token;
-};
-
-class JobServiceImpl final : public v1::JobService::CallbackService {
+class JobServiceImpl final : public LateService {
  public:
-  explicit JobServiceImpl(CallParts parts) : parts_(std::move(parts)) {}
-  grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
-                                   const v1::SubmitRequest* request,
-                                   v1::SubmitReply* reply) override;
-  grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context,
-                                const v1::JobIdRequest* request, v1::JobInfo* reply) override;
-  grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
-                                     const v1::JobIdRequest* request,
-                                     v1::JobDescription* reply) override;
-  grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
-                                 const v1::ListJobsRequest* request,
-                                 v1::ListJobsReply* reply) override;
-  grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context,
-                                   const v1::JobIdRequest* request,
-                                   v1::CancelReply* reply) override;
-  grpc::ServerWriteReactor<v1::JobUpdate>* Watch(grpc::CallbackServerContext* context,
-                                                 const v1::WatchRequest* request) override;
-  grpc::ServerBidiReactor<v1::Frame, v1::Frame>* Interact(
-      grpc::CallbackServerContext* context) override;
+  explicit JobServiceImpl(CallParts parts);
 
  private:
-  CallParts parts_;
+  void AddReading();
+  void AddSessions();
 };
 
-class LogServiceImpl final : public v1::LogService::CallbackService {
+class LogServiceImpl final : public LateService {
  public:
-  explicit LogServiceImpl(CallParts parts) : parts_(std::move(parts)) {}
-  grpc::ServerWriteReactor<v1::LogChunk>* Tail(grpc::CallbackServerContext* context,
-                                               const v1::TailRequest* request) override;
-
- private:
-  CallParts parts_;
+  explicit LogServiceImpl(CallParts parts);
 };
 
-class AdminServiceImpl final : public v1::AdminService::CallbackService {
+class AdminServiceImpl final : public LateService {
  public:
-  explicit AdminServiceImpl(CallParts parts) : parts_(std::move(parts)) {}
-  grpc::ServerUnaryReactor* Workers(grpc::CallbackServerContext* context,
-                                    const v1::WorkersRequest* request,
-                                    v1::WorkersReply* reply) override;
-  grpc::ServerUnaryReactor* State(grpc::CallbackServerContext* context,
-                                  const v1::StateRequest* request, v1::StateReply* reply) override;
-
- private:
-  CallParts parts_;
+  explicit AdminServiceImpl(CallParts parts);
 };
 
 }  // namespace meshwright::controller

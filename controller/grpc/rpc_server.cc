@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/resource_quota.h>
 
 #include <chrono>
 #include <utility>
 
-#include "base/listen_address.h"
+#include "controller/grpc/acceptor.h"
 #include "controller/grpc/blob_service.h"
 #include "controller/grpc/job_service.h"
 #include "controller/grpc/worker_service.h"
@@ -14,20 +15,23 @@
 namespace meshwright::controller {
 namespace {
 
-// Asks before gRPC does, which knows no other failure than "in use".
-Status CheckAddress(const std::string& bind, int port) {
-  const Status status = ProbeListen(bind, port);
-  if (status.code() != StatusCode::kAlreadyExists) return status;
-  return Unavailable(
+Result<std::unique_ptr<Acceptor>> ListenOn(const std::string& bind, int port,
+                                           int64_t max_connections) {
+  auto acceptor = Acceptor::Listen(bind, port, max_connections);
+  if (acceptor.has_value() || acceptor.error().code() != StatusCode::kAlreadyExists) {
+    return acceptor;
+  }
+  return Fail(Unavailable(
       fmt::format("port {} of {} is in use; stop the other controller, or choose another --port (0 "
                   "picks one)",
-                  port, bind));
+                  port, bind)));
 }
 
 class GrpcServer final : public RpcServer {
  public:
   explicit GrpcServer(const RpcParts& parts)
-      : worker_(parts.loop, parts.token),
+      : limits_(parts.limits),
+        worker_(parts.loop, parts.token),
         job_(Calls(parts)),
         log_(Calls(parts)),
         admin_(Calls(parts)),
@@ -35,53 +39,73 @@ class GrpcServer final : public RpcServer {
   ~GrpcServer() override { Shutdown(); }
 
   Status Listen(const std::string& bind, int port) {
-    MW_TRY(CheckAddress(bind, port));
+    MW_ASSIGN_OR_RETURN(acceptor_, ListenOn(bind, port, limits_.max_connections));
     grpc::ServerBuilder builder;
-    const std::string address = FormatHostPort(bind, port);
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port_);
-    // Two controllers on one port would share its connections.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
-    // No pings without calls: a client that is busy elsewhere would not answer them and lose its
-    // connection.
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
-    builder.SetMaxReceiveMessageSize(static_cast<int>(proto::kMaxMessageBytes));
+    connections_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials());
+    SetLimits(builder);
     builder.RegisterService(&worker_);
     builder.RegisterService(&job_);
     builder.RegisterService(&log_);
     builder.RegisterService(&admin_);
     builder.RegisterService(&blob_);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port_ == 0) {
-      server_.reset();
-      return Unavailable(fmt::format(
-          "cannot listen on {}; choose another --bind or --port (0 picks one)", address));
-    }
+    if (server_ == nullptr) return Internal("gRPC did not start its server; see stderr");
+    acceptor_->Start([this](UniqueFd connection) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters taken;
+      taken.fd = connection.Release();
+      connections_->HandleNewConnection(&taken);
+    });
     return OkStatus();
   }
 
-  int port() const override { return port_; }
+  int port() const override { return acceptor_ == nullptr ? 0 : acceptor_->port(); }
+  Status Health() const override { return acceptor_->Health(); }
 
   void Shutdown() override {
     if (server_ == nullptr) return;
+    acceptor_->Stop();
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
     server_->Wait();
     server_.reset();
   }
 
  private:
-  static CallParts Calls(const RpcParts& parts) {
-    return CallParts{parts.loop, parts.blobs, parts.metrics, parts.token};
+  CallParts Calls(const RpcParts& parts) {
+    return CallParts{parts.loop,  parts.blobs, parts.metrics,
+                     parts.token, &deadlines_, parts.limits};
   }
 
+  void SetLimits(grpc::ServerBuilder& builder) const {
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
+    // No pings without calls: a client that is busy elsewhere would not answer them and lose its
+    // connection.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
+    const auto set = [&builder](const char* name, int64_t value) {
+      builder.AddChannelArgument(name, static_cast<int>(value));
+    };
+    set(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, limits_.handshake_ms);
+    set(GRPC_ARG_MAX_CONNECTION_IDLE_MS, limits_.idle_connection_ms);
+    set(GRPC_ARG_MAX_CONCURRENT_STREAMS, limits_.max_streams);
+    builder.SetMaxReceiveMessageSize(static_cast<int>(proto::kMaxMessageBytes));
+    grpc::ResourceQuota quota("meshwright");
+    quota.Resize(static_cast<size_t>(limits_.rpc_memory_bytes));
+    quota.SetMaxThreads(limits_.max_call_threads);
+    builder.SetResourceQuota(quota);
+  }
+
+  const Limits limits_;
+  CallDeadlines deadlines_;
   WorkerServiceImpl worker_;
   JobServiceImpl job_;
   LogServiceImpl log_;
   AdminServiceImpl admin_;
   BlobServiceImpl blob_;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<grpc::Server> server_;
-  int port_ = 0;
 };
 
 }  // namespace

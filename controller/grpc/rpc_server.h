@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "controller/blob_store.h"
 #include "controller/control_loop.h"
+#include "controller/limits.h"
 #include "controller/metrics.h"
 #include "controller/weights_sink.h"
 
@@ -23,6 +24,7 @@ struct RpcParts {
   WeightsSink* weights = nullptr;
   ControllerMetrics* metrics = nullptr;
   std::string token;
+  Limits limits;
 };
 
 class RpcServer {
@@ -33,6 +35,8 @@ class RpcServer {
   static Result<std::unique_ptr<RpcServer>> Start(const std::string& bind, int port,
                                                   RpcParts parts);
   virtual int port() const = 0;
+  // Errors: kUnavailable when connections had to be refused lately.
+  virtual Status Health() const = 0;
   // Refuses new calls, ends those that are open, waits for them.
   virtual void Shutdown() = 0;
 };

@@ -4,6 +4,8 @@
 
 #include <optional>
 
+#include "search/check_job.h"
+
 namespace meshwright::controller {
 namespace {
 
@@ -22,18 +24,22 @@ Status CheckFilesAreSomewhere(const ir::JobRequest& job) {
 
 }  // namespace
 
-Status CheckSubmission(const std::string& op_id, const ir::JobRequest& job,
-                       const BlobStore& blobs) {
+Status CheckSubmission(const std::string& op_id, const ir::JobRequest& job, BlobStore& blobs) {
   if (op_id.empty() || op_id.size() > 128) {
     return InvalidArgument("op_id must have 1 to 128 characters");
   }
-  MW_TRY(ir::ValidateJob(job));
+  MW_TRY(search::CheckJob(job));
   for (const ir::BlobRef& blob : ir::BlobsOf(job)) {
     const std::optional<int64_t> size = blobs.Find(blob.sha256);
     if (!size) {
       return FailedPrecondition(
           fmt::format("'{}' (sha256 {}) is not on the controller; upload it before submitting",
                       blob.name, blob.sha256));
+    }
+    if (*size != blob.size_bytes && !blobs.Verify(blob.sha256)) {
+      return FailedPrecondition(
+          fmt::format("'{}' (sha256 {}) was damaged on the controller; upload it again", blob.name,
+                      blob.sha256));
     }
     if (*size != blob.size_bytes) {
       return InvalidArgument(

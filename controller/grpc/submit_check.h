@@ -1,6 +1,6 @@
 // What a submission must have before the core hears of it.
 //
-// Thread rule: pure functions.
+// Thread rule: pure functions but for blobs, which are put aside where they are damaged.
 #pragma once
 
 #include <string>
@@ -13,6 +13,6 @@ namespace meshwright::controller {
 
 // Errors: kInvalidArgument naming the field; kFailedPrecondition: a file that is to be uploaded
 // first.
-Status CheckSubmission(const std::string& op_id, const ir::JobRequest& job, const BlobStore& blobs);
+Status CheckSubmission(const std::string& op_id, const ir::JobRequest& job, BlobStore& blobs);
 
 }  // namespace meshwright::controller

@@ -4,22 +4,46 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include "controller/control_loop.h"
+#include "controller/grpc/late_service.h"
 #include "proto/grpc_status.h"
 
 namespace meshwright::controller {
 
-// Convert: News -> optional message; nothing when this news has no message for the stream.
-template <typename Message, typename Convert>
-class WatchReactor final : public grpc::ServerWriteReactor<Message> {
+struct WatchPlan {
+  WatchCursor cursor;
+  bool follow = false;  // else until all that is known has been told
+};
+
+// Reads its request late (controller/grpc/late_service.h). Open: request -> plan. Convert: News ->
+// message, or nothing when this news has none for the stream.
+template <typename Request, typename Message>
+class WatchReactor final : public grpc::ServerBidiReactor<Request, Message> {
  public:
-  WatchReactor(ControlLoop* loop, WatchCursor cursor, bool follow, Convert convert)
-      : loop_(loop), cursor_(cursor), follow_(follow), convert_(std::move(convert)) {
+  using Open = std::function<WatchPlan(const Request&)>;
+  using Convert = std::function<std::optional<Message>(const ControlLoop::News&)>;
+
+  WatchReactor(grpc::CallbackServerContext* context, const CallParts& parts, Open open,
+               Convert convert)
+      : loop_(parts.loop), open_(std::move(open)), convert_(std::move(convert)) {
+    if (const Status status = CheckCall(*context, parts.token); !status.ok()) {
+      End(status);
+      return;
+    }
+    watch_ = parts.deadlines->Begin(context, parts.limits.request_ms);
+    this->StartRead(&request_);
+  }
+
+  void OnReadDone(bool ok) override {
+    watch_.reset();
+    if (!ok) return End(Cancelled("the request did not come whole"));
+    plan_ = open_(request_);
     Ask();
   }
 
@@ -49,14 +73,14 @@ class WatchReactor final : public grpc::ServerWriteReactor<Message> {
     std::scoped_lock lock(guard->mutex);
     if (guard->cancelled) return End(OkStatus());
     guard->watch = loop_->NewWatchId();
-    loop_->Watch(guard->watch, cursor_,
+    loop_->Watch(guard->watch, plan_.cursor,
                  [this](Result<ControlLoop::News> news) { Answer(std::move(news)); });
   }
 
   void Answer(Result<ControlLoop::News> news) {
     if (!news.has_value()) return End(news.error());
-    cursor_ = news->cursor;
-    last_ = news->last || (!follow_ && news->caught_up);
+    plan_.cursor = news->cursor;
+    last_ = news->last || (!plan_.follow && news->caught_up);
     std::optional<Message> message = convert_(*news);
     if (!message) return last_ ? End(OkStatus()) : Ask();
     message_ = std::move(*message);
@@ -66,9 +90,11 @@ class WatchReactor final : public grpc::ServerWriteReactor<Message> {
   void End(const Status& status) { this->Finish(proto::ToGrpc(status)); }
 
   ControlLoop* loop_;
-  WatchCursor cursor_;
-  const bool follow_;
+  Open open_;
   Convert convert_;
+  std::unique_ptr<CallDeadlines::Watch> watch_;
+  Request request_;
+  WatchPlan plan_;
   std::shared_ptr<Guard> guard_ = std::make_shared<Guard>();
   Message message_;
   bool last_ = false;

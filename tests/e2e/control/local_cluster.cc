@@ -41,6 +41,7 @@ Status LocalCluster::StartServer(int port) {
   options.metrics_port = 0;
   options.state_dir = state_dir();
   options.token = options_.token;
+  options.limits = options_.limits;
   options.heartbeat_ms = 200;
   options.infeasible_grace_ms = 500;
   MW_ASSIGN_OR_RETURN(server_, controller::StartServer(options, options_.hooks));

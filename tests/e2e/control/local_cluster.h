@@ -18,6 +18,7 @@ struct LocalClusterOptions {
   int devices_per_worker = 1;
   std::string token;
   controller::ServerHooks hooks;
+  controller::Limits limits;
 };
 
 class LocalCluster {

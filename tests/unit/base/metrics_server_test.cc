@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <vector>
 
 #include "base/unique_fd.h"
 
@@ -59,6 +60,24 @@ TEST_F(MetricsServerTest, ServesTheRegistryOnAPortOfItsChoice) {
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(answer, HasSubstr("Content-Type: text/plain; version=0.0.4"));
   EXPECT_THAT(answer, EndsWith("mw_loss 1.5\n"));
+}
+
+// Each of them holds a thread until its time is over.
+TEST_F(MetricsServerTest, CallersThatNeverFinishTheirRequestDoNotStarveOthers) {
+  std::vector<UniqueFd> held;
+  for (int i = 0; i < 100; ++i) {
+    held.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(server_->port()));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(connect(held.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)),
+              0);
+    ASSERT_GT(write(held.back().get(), "GET /hea", 8), 0);
+  }
+  std::string answer;
+  for (int i = 0; i < 6 && answer.empty(); ++i) answer = Get("/healthz");
+  EXPECT_THAT(answer, EndsWith("\r\n\r\nok\n"));
 }
 
 TEST_F(MetricsServerTest, HealthFollowsTheCheck) {

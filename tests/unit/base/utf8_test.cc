@@ -44,5 +44,28 @@ TEST(AsUtf8, KeepsCharactersAndReplacesWhatBelongsToNone) {
   EXPECT_EQ(AsUtf8("", 4), "");
 }
 
+TEST(Utf8, WhatATerminalWouldObeyIsEscaped) {
+  for (const char* plain : {"", "job 7", "größe €😀", "\\x1b"}) {
+    EXPECT_TRUE(IsPrintable(plain)) << plain;
+    EXPECT_EQ(Printable(plain), plain);
+  }
+  const std::pair<const char*, const char*> cases[] = {{"a\x1b[2Jb", "a\\x1b[2Jb"},
+                                                       {"a\nb\r\t", "a\\x0ab\\x0d\\x09"},
+                                                       {"\x7f", "\\x7f"},
+                                                       {"\xC2\x9B"
+                                                        "31m",
+                                                        "\\u009b31m"},
+                                                       {"a\xE2\x80\xAE"
+                                                        "b",
+                                                        "a\\u202eb"},
+                                                       {"\xE2\x80\xA8", "\\u2028"},
+                                                       {"bad \xff", "bad \\xff"}};
+  for (const auto& [text, shown] : cases) {
+    EXPECT_FALSE(IsPrintable(text)) << shown;
+    EXPECT_EQ(Printable(text), shown);
+    EXPECT_TRUE(IsPrintable(Printable(text)));
+  }
+}
+
 }  // namespace
 }  // namespace meshwright

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
 #include <fstream>
 #include <future>
 #include <mutex>
@@ -85,7 +86,8 @@ class ControlLoopTest : public ::testing::Test {
   void Start() {
     store_ = OpenMemoryStore(disk_);
     loop_ = std::make_unique<ControlLoop>(
-        options_, ControlParts{store_.get(), blobs_.get(), &weights_, &metrics_, dir_.get(), plan});
+        options_, ControlParts{store_.get(), blobs_.get(), &weights_, &metrics_, dir_.get(), plan,
+                               load_journal});
     loop_->Start();
   }
 
@@ -167,6 +169,7 @@ class ControlLoopTest : public ::testing::Test {
   WeightsSink weights_;
   CoreOptions options_;
   std::shared_ptr<MemoryDisk> disk_ = MakeMemoryDisk();
+  std::function<Journal(const std::string&, const JournalSizes&)> load_journal = LoadJournal;
   PlanFunction plan = [](const ir::JobRequest&, const mesh::Topology&) -> Result<planner::Plan> {
     return Fail(InvalidArgument("nothing fits"));
   };
@@ -300,20 +303,38 @@ TEST_F(ControlLoopTest, AForgottenJobTakesItsFolderWithIt) {
   EXPECT_TRUE(FileExists(dir_->job_dir(second) + "/job.log"));
 }
 
+TEST_F(ControlLoopTest, BlobsThatNoJobUsesGoAtTheStart) {
+  const std::string old = blobs_->PutBytes("old", "old").value().sha256;
+  const std::string young = blobs_->PutBytes("young", "young").value().sha256;
+  std::filesystem::last_write_time(
+      blobs_->PathOf(old).value(),
+      std::filesystem::file_time_type::clock::now() - std::chrono::hours(24 * 8));
+  Start();
+  loop_->Stop();
+  EXPECT_FALSE(blobs_->Find(old));
+  EXPECT_TRUE(blobs_->Find(young));
+}
+
 TEST_F(ControlLoopTest, ReadingAnOldHistoryHoldsUpNobodyElse) {
   Remember(1, JobState::kSucceeded);
   ASSERT_TRUE(WriteFileAtomic(dir_->job_dir(1) + "/job.log", "one\ntwo\n").ok());
-  // Reading a pipe ends when its writer closes it: a disk as slow as the test wants.
-  const std::string pipe = dir_->job_dir(1) + "/metrics.jsonl";
-  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  ASSERT_TRUE(
+      WriteFileAtomic(dir_->job_dir(1) + "/metrics.jsonl",
+                      FormatStep({0, 5.5, 1, 1, 64, 0.1, 2}) + FormatStep({1, 5, 1, 1, 64, 1, 2}))
+          .ok());
+  // A disk as slow as the test wants.
+  Gate disk;
+  load_journal = [&disk](const std::string& job_dir, const JournalSizes& sizes) {
+    EXPECT_TRUE(disk.Wait());
+    return LoadJournal(job_dir, sizes);
+  };
   Start();
   Answer<ControlLoop::News> history;
   loop_->Watch(loop_->NewWatchId(), {1, 0, 0, -1}, history.callback());
   Answer<std::vector<proto::JobInfo>> jobs;
   loop_->List(jobs.callback());
   EXPECT_EQ(jobs.Get().value_or(std::vector<proto::JobInfo>{}).size(), 1u);
-  std::ofstream(pipe) << FormatStep({0, 5.5, 1, 1, 64, 0.1, 2})
-                      << FormatStep({1, 5, 1, 1, 64, 1, 2});
+  disk.Open();
   const auto news = history.Get();
   ASSERT_TRUE(news.has_value()) << news.error();
   EXPECT_EQ(news->update.steps.size(), 2u);

@@ -103,6 +103,28 @@ TEST(CoreMembership, RefusesAWorkerWhoseTextsAreTooLong) {
   }
 }
 
+TEST(CoreMembership, RefusesAWorkerWhoseTextsATerminalWouldObey) {
+  SimCluster cluster;
+  for (std::string proto::Register::*text :
+       {&proto::Register::name, &proto::Register::address, &proto::Register::host_id,
+        &proto::Register::device_name, &proto::Register::metrics_address}) {
+    proto::Register info;
+    info.name = "w";
+    info.devices = 1;
+    info.*text = "a\x1b[2Jb\nc";
+    const Status refusal = cluster.Refusal(info);
+    EXPECT_EQ(refusal.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(refusal.message(), HasSubstr("a\\x1b[2Jb\\x0ac"));
+  }
+  for (const int64_t bytes : {int64_t{-1}, INT64_MAX}) {
+    proto::Register info;
+    info.name = "w";
+    info.devices = 1;
+    info.memory_bytes = bytes;
+    EXPECT_THAT(cluster.Refusal(info).message(), HasSubstr("bytes of memory"));
+  }
+}
+
 TEST(CoreLaunches, ALongValidationGoesInPartsAndCountsAsOne) {
   SimCluster cluster;
   cluster.AddWorkers(2);

@@ -8,6 +8,7 @@
 namespace meshwright::controller {
 namespace {
 
+using proto::JobState;
 using ::testing::HasSubstr;
 
 TEST(CorePlacement, RanksAreWhereThePlanPlacesThem) {
@@ -263,6 +264,35 @@ TEST(CorePlacement, DevicesThatAreLetGoUnaskedAreFreeWhenTheJobHasFailed) {
   const int64_t next = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 3));
   cluster.Settle();
   EXPECT_EQ(cluster.Info(next).state, JobState::kSucceeded) << cluster.Info(next).message;
+}
+
+// A request that no check has seen, from the store of an older controller.
+TEST(CorePlacement, DegreesWhoseProductOverflowsAreInfeasible) {
+  SimCluster cluster;
+  cluster.AddWorkers(2);
+  std::vector<int64_t> jobs;
+  const auto submit = [&](auto set) {
+    ir::JobRequest job = SimCluster::MakeJob(0, 0, 0, 2);
+    set(job.parallel);
+    jobs.push_back(cluster.Submit(job));
+  };
+  submit([](ir::ParallelSpec& p) {
+    p.tensor_axes = "65536x65536x65536";
+    p.pipeline = 65536;
+  });
+  submit([](ir::ParallelSpec& p) { p.data = p.tensor = p.pipeline = int64_t{1} << 32; });
+  submit([](ir::ParallelSpec& p) { p.tensor = p.pipeline = INT64_MAX; });
+  submit([](ir::ParallelSpec& p) {
+    for (int stage = 0; stage < 1000; ++stage) p.stage_meshes += "65536x65536,";
+    p.stage_meshes.pop_back();
+  });
+  const int64_t negative = cluster.Submit(SimCluster::MakeJob(-1, -1, -1, 2));
+  cluster.SettleFor(20'000);
+  for (const int64_t job : jobs) {
+    EXPECT_EQ(cluster.Info(job).state, JobState::kFailed) << job;
+    EXPECT_THAT(cluster.Info(job).message, HasSubstr("the cluster has 2")) << job;
+  }
+  EXPECT_TRUE(proto::IsTerminal(cluster.Info(negative).state));
 }
 
 }  // namespace

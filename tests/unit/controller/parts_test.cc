@@ -1,10 +1,12 @@
 // The parts of the controller that need no cluster: placement, launches, access, journal, blobs,
 // state tables.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
 
 #include "base/file.h"
@@ -16,12 +18,23 @@
 #include "controller/placement.h"
 #include "controller/planning.h"
 #include "controller/states.h"
+#include "tests/scale.h"
 
 namespace meshwright::controller {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+// VmHWM: the most memory that this process has had.
+int64_t PeakBytes() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    if (line.rfind("VmHWM:", 0) == 0) return std::stoll(line.substr(6)) * 1024;
+  }
+  return 0;
+}
 
 // ---- Placement ----------------------------------------------------------------------------------
 
@@ -215,7 +228,9 @@ TEST(Journal, FormatsAndReadsBackItsFiles) {
                               FormatStep(Step(0, nan)) + "{broken\n" + FormatStep(Step(1, 2)))
                   .ok());
   ASSERT_TRUE(WriteFileAtomic(dir->File("job.log"), "one\ntwo\n").ok());
-  const Journal journal = LoadJournal(dir->path());
+  const JournalSizes sizes = MeasureJournal(dir->path());
+  ASSERT_TRUE(AppendFile(dir->File("job.log"), "after it was measured\n").ok());
+  const Journal journal = LoadJournal(dir->path(), sizes);
   int64_t steps = 0;
   int64_t lines = 0;
   const auto read = journal.StepsFrom(steps, 10);
@@ -223,6 +238,30 @@ TEST(Journal, FormatsAndReadsBackItsFiles) {
   EXPECT_EQ(read[1].validation_loss, 2);
   EXPECT_TRUE(std::isnan(read[0].validation_loss));
   EXPECT_THAT(journal.LinesFrom(lines, 10), ElementsAre("one", "two"));
+}
+
+// 200 MB of steps, of which the last ones are kept: read in little memory, numbered as they came.
+TEST(Journal, ReadsTheEndOfALongHistoryInLittleMemory) {
+  if (kSanitizedBuild) GTEST_SKIP() << "a sanitizer's allocator keeps what was freed";
+  auto dir = TempDir::Make();
+  ASSERT_TRUE(dir.has_value());
+  constexpr int64_t kSteps = Journal::kMaxSteps + 1000;
+  std::string text;
+  for (int64_t i = 0; i < kSteps; ++i) {
+    text += fmt::format("{{\"step\":{}{:>1000}}}\n", i, "");
+    if (text.size() < 1 << 20 && i + 1 < kSteps) continue;
+    ASSERT_TRUE(AppendFile(dir->File("metrics.jsonl"), text).ok());
+    text.clear();
+  }
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
+  const int64_t before = PeakBytes();
+  const Journal journal = LoadJournal(dir->path(), MeasureJournal(dir->path()));
+  EXPECT_LT(PeakBytes() - before, 100 << 20);
+  EXPECT_EQ(journal.step_count(), kSteps);
+  int64_t from = 0;
+  const auto first = journal.StepsFrom(from, 1);
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].step, 1000);
 }
 
 TEST(Journal, AReaderMissesNothingWhileItGrows) {

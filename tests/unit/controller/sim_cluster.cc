@@ -290,6 +290,7 @@ void SimCluster::Plan(const StartPlan& start) {
 void SimCluster::Execute(Effects effects) {
   std::set<int64_t> dropped;
   std::vector<WriteFailed> failures;
+  bool place_next = false;
   for (Effect& effect : effects) {
     if (dropped.contains(JobOf(effect).value())) continue;
     std::visit(
@@ -322,6 +323,8 @@ void SimCluster::Execute(Effects effects) {
               down_.erase(close.session.value());
               closing_.erase(close.session.value());
             },
+            [&](PlaceNext&) { place_next = true; },
+            [&](CheckBlobs& check) { checked_blobs = check.sha256s; },
             [&](StartPlan& start) { Plan(start); },
             [&](OpenWeights& open) {
               pending_.push_back(
@@ -357,6 +360,7 @@ void SimCluster::Execute(Effects effects) {
         effect);
   }
   for (const WriteFailed& failure : failures) Run(failure);
+  if (place_next && !dies_placing) Run(PlaceQueue{});
 }
 
 std::string SimCluster::InvitationOf(const SimWorker& worker) const {

@@ -105,14 +105,16 @@ class SimCluster {
   std::optional<Status> plan_error;
   bool plan_misfit = false;  // with plan_error: it is the planner's own
   std::optional<Status> weights_error;
-  int64_t diverges_at = -1;                              // the loss of this step and later is NaN
-  int planned_devices = 0;                               // 0: as many as were reserved
-  std::vector<int> planned_placement;                    // as in PlannedJob
-  bool hold_plans = false;                               // plans wait until released
-  std::optional<proto::LoadMesh> last_load;              // that a worker got
-  int invitation_bytes = 0;                              // of every worker; 0: its name
-  bool hold_actors = false;                              // actors do not answer
-  std::vector<ActorAnswer> actor_answers;                // in order
+  int64_t diverges_at = -1;                  // the loss of this step and later is NaN
+  int planned_devices = 0;                   // 0: as many as were reserved
+  std::vector<int> planned_placement;        // as in PlannedJob
+  bool hold_plans = false;                   // plans wait until released
+  std::vector<std::string> checked_blobs;    // that were to be read again
+  bool dies_placing = false;                 // the controller does not come to placing: restart it
+  std::optional<proto::LoadMesh> last_load;  // that a worker got
+  int invitation_bytes = 0;                  // of every worker; 0: its name
+  bool hold_actors = false;                  // actors do not answer
+  std::vector<ActorAnswer> actor_answers;    // in order
   std::vector<proto::StopActor> stopped_actors;          // that workers were told of
   bool hold_reports = false;                             // workers run, their LaunchDone waits
   bool deaf_aborts = false;                              // workers do not answer AbortMesh

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <optional>
 
 #include "base/file.h"
 #include "controller/state_dir.h"
@@ -23,6 +24,7 @@ JobRecord MakeRecord(int64_t id) {
   job.layout = "data=2";
   job.steps = 100;
   job.submitted_unix_ms = 1234;
+  job.tries = 2;
   job.spec = std::string("\0spec\xff", 6);
   return job;
 }
@@ -96,6 +98,18 @@ TEST_P(Stores, AnUpdateWithoutSpecKeepsTheSpec) {
   EXPECT_EQ(store->opened().jobs.at(0).spec, MakeRecord(1).spec);
 }
 
+TEST_P(Stores, KeepWhatHasToOutliveTheProcessOnly) {
+  auto store = Open();
+  StoreBatch batch;
+  batch.jobs = {MakeRecord(1)};
+  ASSERT_TRUE(store->Apply(batch).ok());
+  batch.jobs[0].tries = 3;
+  batch.process_only = true;
+  ASSERT_TRUE(store->Apply(batch).ok());
+  store.reset();
+  EXPECT_EQ(Open()->opened().jobs.at(0).tries, 3);
+}
+
 TEST_P(Stores, NeverReplaceAJobByAnotherOne) {
   auto store = Open();
   StoreBatch batch;
@@ -164,6 +178,96 @@ TEST(SqliteStore, SaysThatAFileIsNoDatabase) {
   EXPECT_THAT(store.error().message(), HasSubstr(path));
 }
 
+// Closed, with some jobs of long specs in it.
+std::string MakeDatabase(const TempDir& dir, std::optional<uint64_t> next_mesh_gen = {}) {
+  const std::string path = dir.File("state.db");
+  auto store = OpenSqliteStore(path);
+  EXPECT_TRUE(store.has_value()) << store.error();
+  StoreBatch batch;
+  for (int64_t id = 1; id <= 20; ++id) {
+    batch.jobs.push_back(MakeRecord(id));
+    batch.jobs.back().spec = std::string(20'000, static_cast<char>('a' + id));
+  }
+  batch.next_mesh_gen = next_mesh_gen;
+  EXPECT_TRUE((*store)->Apply(batch).ok());
+  return path;
+}
+
+void Replace(std::string& bytes, const std::string& from, const std::string& to) {
+  ASSERT_EQ(from.size(), to.size());
+  size_t at = bytes.find(from);
+  ASSERT_NE(at, std::string::npos) << from;
+  for (; at != std::string::npos; at = bytes.find(from, at)) bytes.replace(at, to.size(), to);
+}
+
+TEST(SqliteStore, ANewDatabaseBesideFoldersOfJobsIsRefused) {
+  auto dir = TempDir::Make();
+  ASSERT_TRUE(dir.has_value());
+  for (int start = 0; start < 2; ++start) {
+    const auto store = OpenSqliteStore(dir->File("state.db"), 7);
+    ASSERT_FALSE(store.has_value()) << "nothing may be written at the first one";
+    EXPECT_EQ(store.error().code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(store.error().message(), HasSubstr("the folder of job 7 is there"));
+  }
+  EXPECT_TRUE(OpenSqliteStore(dir->File("state.db"), 0).has_value());
+  EXPECT_TRUE(OpenSqliteStore(dir->File("state.db"), 7).has_value()) << "it is known by now";
+}
+
+TEST(SqliteStore, ADamagedPageIsFoundAtTheStart) {
+  auto dir = TempDir::Make();
+  ASSERT_TRUE(dir.has_value());
+  const std::string path = MakeDatabase(*dir);
+  std::string bytes = ReadFile(path).value();
+  ASSERT_GT(bytes.size(), 400'000u) << "the log was not written back";
+  bytes.replace(4096 * 40, 4096, std::string(4096, '\x7f'));
+  ASSERT_TRUE(WriteFileAtomic(path, bytes).ok());
+  const auto store = OpenSqliteStore(path);
+  ASSERT_FALSE(store.has_value());
+  EXPECT_EQ(store.error().code(), StatusCode::kDataLoss) << store.error();
+  EXPECT_THAT(store.error().message(), HasSubstr("restore a backup"));
+}
+
+TEST(SqliteStore, ALostTableIsNoEmptyTable) {
+  auto dir = TempDir::Make();
+  ASSERT_TRUE(dir.has_value());
+  const std::string path = MakeDatabase(*dir);
+  std::string bytes = ReadFile(path).value();
+  Replace(bytes, "tablejobsjobs", "tablejobxjobx");
+  Replace(bytes, "CREATE TABLE jobs(", "CREATE TABLE jobx(");
+  Replace(bytes, "autoindex_jobs_1jobs", "autoindex_jobx_1jobx");
+  ASSERT_TRUE(WriteFileAtomic(path, bytes).ok());
+  const auto store = OpenSqliteStore(path);
+  ASSERT_FALSE(store.has_value());
+  EXPECT_EQ(store.error().code(), StatusCode::kDataLoss) << store.error();
+  EXPECT_THAT(store.error().message(), HasSubstr("has no table 'jobs'"));
+}
+
+TEST(SqliteStore, ACountThatWouldWrapIsRefused) {
+  auto dir = TempDir::Make();
+  ASSERT_TRUE(dir.has_value());
+  const auto store = OpenSqliteStore(MakeDatabase(*dir, UINT64_MAX));
+  ASSERT_FALSE(store.has_value());
+  EXPECT_THAT(store.error().message(), HasSubstr("'next_mesh_gen' is '18446744073709551615'"));
+}
+
+TEST(SqliteStore, WhatAJobNeedsGoesWithItsEnd) {
+  auto dir = TempDir::Make();
+  ASSERT_TRUE(dir.has_value());
+  const std::string path = MakeDatabase(*dir);
+  const int64_t before = FileSize(path).value();
+  {
+    auto store = OpenSqliteStore(path);
+    ASSERT_TRUE(store.has_value());
+    StoreBatch batch;
+    for (int64_t id = 1; id <= 20; ++id) {
+      batch.jobs.push_back(MakeRecord(id));
+      batch.jobs.back().state = proto::JobState::kFailed;
+    }
+    ASSERT_TRUE((*store)->Apply(batch).ok());
+  }
+  EXPECT_LT(FileSize(path).value(), before / 2);
+}
+
 TEST(SqliteStore, ABatchThatFailsLeavesNothing) {
   auto dir = TempDir::Make();
   ASSERT_TRUE(dir.has_value());
@@ -190,6 +294,18 @@ TEST(StateDir, IsForItsOwnerOnlyUnlessItWasThere) {
   fs::permissions(dir->File("shared"), fs::perms::owner_all | fs::perms::group_read);
   ASSERT_TRUE(StateDir::Open(dir->File("shared")).has_value());
   EXPECT_EQ(mode(dir->File("shared")), fs::perms::owner_all | fs::perms::group_read);
+}
+
+TEST(StateDir, KnowsTheNewestJobThatHasLeftAFolder) {
+  auto dir = TempDir::Make();
+  ASSERT_TRUE(dir.has_value());
+  const auto state = StateDir::Open(dir->File("state"));
+  ASSERT_TRUE(state.has_value()) << state.error();
+  EXPECT_EQ(state->LastJob(), 0);
+  for (const char* name : {"9", "10", "11x", "old"}) {
+    ASSERT_TRUE(MakeDirs(state->jobs_dir() + "/" + name).ok());
+  }
+  EXPECT_EQ(state->LastJob(), 10);
 }
 
 TEST(StateDir, IsHeldByOneControllerAtATime) {

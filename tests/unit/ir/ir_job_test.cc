@@ -132,6 +132,20 @@ TEST(ValidateJob, RefusesLayersThatAreNoPipeline) {
                 {"layer 2000000000", "[-1, 16383]"});
 }
 
+TEST(ValidateJob, RefusesNamesAndPinsThatNoPersonWrote) {
+  JobRequest job = Job();
+  job.name = "a\n 7 SUCCEEDED";
+  ExpectRefused(job, {"job.name", "a\\x0a 7 SUCCEEDED", "control characters"});
+  job.name = "job";
+  for (std::string ParallelSpec::*pin :
+       {&ParallelSpec::tensor_axes, &ParallelSpec::stage_meshes, &ParallelSpec::part_layers,
+        &ParallelSpec::recompute_layers, &ParallelSpec::sharding_pins, &ParallelSpec::schedule}) {
+    JobRequest pinned = job;
+    pinned.parallel.*pin = std::string(1 << 20, '1');
+    ExpectRefused(pinned, {"has 1048576 bytes", "at most"});
+  }
+}
+
 // Values that follow from the data or from nothing are computed where they are read.
 TEST(ValidateJob, AcceptsDataOfALaterLayer) {
   const Status status = ValidateJob(Job([](Builder& b, ValueId x) {

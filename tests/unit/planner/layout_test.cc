@@ -175,6 +175,13 @@ TEST(CheckPins, NamesWhatContradictsItself) {
          p.pipeline = 2;
          p.microbatches = 2;
        }},
+      {"at most 65536",
+       [](ir::ParallelSpec& p) {
+         p.tensor_axes = "65536x65536x65536";
+         p.shardings = "search";
+       }},
+      {"needs at least 4294967296 layers",
+       [](ir::ParallelSpec& p) { p.pipeline = p.chunks = 65536; }},
       {"the rules split one tensor axis", [](ir::ParallelSpec& p) { p.tensor_axes = "2x2"; }},
       {"the last is 3", [](ir::ParallelSpec& p) { p.recompute_layers = "0-4"; }},
   };

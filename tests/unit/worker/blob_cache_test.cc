@@ -171,5 +171,61 @@ TEST_F(BlobCacheTest, TheFilesOfTwoWritersNeverMix) {
   EXPECT_EQ(Sha256File(dir_.File(blob.sha256)).value_or(""), blob.sha256);
 }
 
+TEST_F(BlobCacheTest, ATemporaryFolderThatWasCleanedAwayIsMadeAgain) {
+  const auto cache = BlobCache::Open("", &link_).value();
+  const auto first = cache->Path(link_.Add("one", "one"), kNever);
+  ASSERT_TRUE(first.has_value()) << first.error();
+  const auto folder = std::filesystem::path(*first).parent_path();
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(cache->Read(link_.Add("one", "one"), kNever).value_or(""), "one");
+  EXPECT_EQ(cache->Read(link_.Add("two", "two"), kNever).value_or(""), "two");
+  EXPECT_TRUE(FileExists(folder.string() + "/lock"));
+  EXPECT_TRUE(cache->DiskStatus().ok()) << cache->DiskStatus();
+}
+
+TEST_F(BlobCacheTest, FoldersOfKilledWorkersGoWhenTheNextOneStarts) {
+  const char* const before = std::getenv("TMPDIR");
+  const std::string old = before == nullptr ? "" : before;
+  ASSERT_EQ(::setenv("TMPDIR", dir_.path().c_str(), 1), 0);
+  for (const char* name : {"meshwright-worker-dead", "meshwright-worker-alive",
+                           "meshwright-worker-young", "meshwright-other"}) {
+    ASSERT_TRUE(MakeDirs(dir_.File(name)).ok());
+    ASSERT_TRUE(WriteFileAtomic(dir_.File(name) + std::string("/data"), "data").ok());
+    if (std::string(name) == "meshwright-worker-young") continue;
+    ASSERT_TRUE(WriteFileAtomic(dir_.File(name) + std::string("/lock"), "").ok());
+  }
+  const UniqueFd held(::open(dir_.File("meshwright-worker-alive/lock").c_str(), O_RDWR));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX | LOCK_NB), 0);
+  {
+    const auto cache = BlobCache::Open("", &link_).value();
+    const auto other = BlobCache::Open("", &link_).value();
+    EXPECT_EQ(FilesInFolder(), 5) << "two of them are of these two";
+  }
+  EXPECT_FALSE(FileExists(dir_.File("meshwright-worker-dead")));
+  EXPECT_EQ(FilesInFolder(), 3);
+  if (before == nullptr) {
+    ::unsetenv("TMPDIR");
+  } else {
+    ::setenv("TMPDIR", old.c_str(), 1);
+  }
+}
+
+TEST_F(BlobCacheTest, SaysThatTheDiskDoesNotWorkUntilItDoes) {
+  const std::string folder = dir_.File("cache");
+  const auto cache = BlobCache::Open(folder, &link_).value();
+  EXPECT_TRUE(cache->DiskStatus().ok());
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(WriteFileAtomic(folder, "a file is where the folder was").ok());
+  EXPECT_FALSE(cache->Read(link_.Add("one", "one"), kNever).has_value());
+  EXPECT_FALSE(cache->DiskStatus().ok());
+  EXPECT_FALSE(cache->ProbeDisk().ok());
+  // What the controller does not have is not the disk's fault.
+  std::filesystem::remove(folder);
+  EXPECT_TRUE(cache->ProbeDisk().ok()) << cache->DiskStatus();
+  EXPECT_FALSE(cache->Read({std::string(64, 'a'), 1, "none"}, kNever).has_value());
+  EXPECT_TRUE(cache->DiskStatus().ok()) << cache->DiskStatus();
+  EXPECT_EQ(cache->Read(link_.Add("one", "one"), kNever).value_or(""), "one");
+}
+
 }  // namespace
 }  // namespace meshwright::worker

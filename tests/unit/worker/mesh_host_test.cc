@@ -348,5 +348,42 @@ TEST_F(MeshHostOnGpuTest, APeersLostDeviceIsNotThisWorkers) {
   EXPECT_THAT(lost_, ::testing::IsEmpty());
 }
 
+// The workers' setting is what a step waits for a peer that hangs.
+TEST_F(MeshHostTest, AStepWaitsForAPeerAsLongAsTheWorkerWasTold) {
+  host_.reset();
+  ASSERT_TRUE(std::holds_alternative<proto::MeshReleased>(Next()));
+  resources_.devices = 2;
+  resources_.collective_timeout_ms = 200;
+  host_ = std::make_unique<MeshHost>(
+      resources_, kGen, [this](proto::UpBody body) { Heard(std::move(body)); }, [] {});
+  proto::LoadMesh load = MakeLoad();
+  load.members = {load.members[0], load.members[0]};
+  load.ranks.resize(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto add = [&](const std::string& name, bool transfer) {
+      ProgramMaker maker(name, rank, {{}, {}, 2});
+      const SlotId x = maker.Persistent("x", F32({2}));
+      if (transfer) {
+        const ChannelId channel = maker.Channel(rank == 1, 1 - rank, "c", 8);
+        if (rank == 0) maker.Recv(x, channel);
+      }
+      return link_.Add(ir::FormatProgram(maker.Finish()), name);
+    };
+    proto::RankPrograms& own = load.ranks[static_cast<size_t>(rank)];
+    own.rank = own.local_device = rank;
+    own.init = add("init", false);
+    own.step = add("step", true);
+    own.eval = add("eval", false);
+  }
+  host_->Load(load);
+  const auto loaded = std::get<proto::Loaded>(Next());
+  ASSERT_TRUE(loaded.error.ok()) << loaded.error.message;
+  host_->Connect({kGen, {}});
+  ASSERT_TRUE(std::get<proto::CommUp>(Next()).error.ok());
+  host_->Launch({kGen, LaunchSeq(1), proto::ProgramKind::kStep, 0, 1});
+  const auto done = std::get<proto::LaunchDone>(Next());
+  EXPECT_THAT(done.error.message, HasSubstr("within 200 ms"));
+}
+
 }  // namespace
 }  // namespace meshwright::worker

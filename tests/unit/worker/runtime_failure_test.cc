@@ -1,5 +1,6 @@
 // One failing device, an abort from outside, a peer that does not come: every launch ends soon,
 // with one named cause.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -149,6 +150,36 @@ TEST(JobRuntimeFailure, ADeadlineNamesTheWaitingInstruction) {
   EXPECT_EQ(result.error().code(), StatusCode::kDeadlineExceeded);
   EXPECT_THAT(result.error().message(),
               HasSubstr("rank 0, program 'step', step 0, instruction 1 (RECV s0 <- c0)"));
+  EXPECT_THAT(result.error().message(), HasSubstr("within 200 ms"));
+  EXPECT_THAT(result.error().message(), HasSubstr("--collective-timeout-s"));
+}
+
+// What went wrong comes behind the place, which must not fill the message.
+TEST(JobRuntimeFailure, OfManyOperandsThePlaceHasTheFirstOnes) {
+  constexpr int kMore = 20;
+  std::string graph = R"(graph "look" {
+    %0 = input {name="table"} : f32[8,4]
+    %1 = input {name="ids"} : i32[2]
+    %2 = embedding(%0, %1) : f32[2,4]
+)";
+  ProgramMaker maker("step", 0);
+  std::vector<SlotId> inputs = {maker.Persistent("table", F32({8, 4})),
+                                maker.Persistent("ids", {ir::DType::kI32, {2}})};
+  for (int i = 0; i < kMore; ++i) {
+    const int value = 3 + 2 * i;
+    graph += fmt::format("%{} = input {{name=\"x{}\"}} : f32[2,4]\n", value, i);
+    graph += fmt::format("%{} = add(%{}, %{}) : f32[2,4]\n", value + 1, value - 1, value);
+    inputs.push_back(maker.Persistent(fmt::format("x{}", i), F32({2, 4})));
+  }
+  graph += fmt::format("output \"y\" %{}\n}}", 2 + 2 * kMore);
+  maker.Run(maker.Executable(graph), inputs, {maker.Persistent("y", F32({2, 4}))});
+  auto runtime = MustLoad(LocalOptions(1, {maker.Finish()}));
+  Write<int32_t>(*runtime, 0, "ids", {1, 99});
+  const auto failed = runtime->Launch({"step", 0, 1});
+  ASSERT_FALSE(failed.has_value());
+  EXPECT_THAT(failed.error().message(),
+              HasSubstr("(RUN e0 mb=0 (s0, s1, s2, s3) -> (s22), 5 of 23 slots): "));
+  EXPECT_THAT(failed.error().message(), HasSubstr("99"));
 }
 
 TEST(JobRuntimeFailure, StatsCanBeReadWhileDevicesRun) {

@@ -1,0 +1,113 @@
+// Calls whose request is read late: after the caller has shown the token, and only for so long.
+//
+// gRPC reads the request of a unary call, whatever its length, before it calls anybody: a stranger
+// could fill the memory with requests that never end. Here every method is a stream to the server,
+// which the caller cannot tell: the reactor is made when the headers have come, refuses by them,
+// and else reads one request, within Limits::request_ms.
+//
+// Thread rule: as of gRPC's reactors. Ownership: gRPC owns methods and handlers; a reactor deletes
+// itself when the call is done.
+#pragma once
+
+#include <grpcpp/impl/service_type.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "controller/blob_store.h"
+#include "controller/control_loop.h"
+#include "controller/grpc/call_deadlines.h"
+#include "controller/grpc/call_guard.h"
+#include "controller/limits.h"
+#include "controller/metrics.h"
+
+namespace meshwright::controller {
+
+struct CallParts {
+  ControlLoop* loop = nullptr;
+  BlobStore* blobs = nullptr;
+  ControllerMetrics* metrics = nullptr;
+  std::string token;
+  CallDeadlines* deadlines = nullptr;
+  Limits limits;
+};
+
+// One request, one reply. `body` answers exactly once, on any thread; request and reply stay until
+// it has.
+template <typename Request, typename Reply>
+class UnaryCall final : public grpc::ServerBidiReactor<Request, Reply> {
+ public:
+  using Answer = std::function<void(const Status&)>;
+  using Body = std::function<void(const Request&, Reply&, Answer)>;
+
+  UnaryCall(grpc::CallbackServerContext* context, const CallParts& parts, CallTimer timer,
+            Body body)
+      : timer_(timer), body_(std::move(body)) {
+    if (const Status status = CheckCall(*context, parts.token); !status.ok()) {
+      End(status);
+      return;
+    }
+    watch_ = parts.deadlines->Begin(context, parts.limits.request_ms);
+    this->StartRead(&request_);
+  }
+
+  void OnReadDone(bool ok) override {
+    watch_.reset();
+    if (!ok) return End(Cancelled("the request did not come whole"));
+    // The answer may delete this before the body returns.
+    const Body body = std::move(body_);
+    body(request_, reply_, [this](const Status& status) { End(status); });
+  }
+
+  void OnDone() override { delete this; }
+
+ private:
+  void End(const Status& status) {
+    const grpc::Status done = timer_.Done(status);
+    if (!done.ok()) return this->Finish(done);
+    this->StartWriteAndFinish(&reply_, grpc::WriteOptions(), done);
+  }
+
+  CallTimer timer_;
+  Body body_;
+  std::unique_ptr<CallDeadlines::Watch> watch_;
+  Request request_;
+  Reply reply_;
+};
+
+class LateService : public grpc::Service {
+ protected:
+  explicit LateService(CallParts parts) : parts_(std::move(parts)) {}
+
+  // `service` and `method` are for metrics; `path`: "/meshwright.v1.JobService/Submit". All are
+  // string literals.
+  template <typename Request, typename Reply>
+  void AddUnary(const char* path, const char* service, const char* method,
+                typename UnaryCall<Request, Reply>::Body body) {
+    AddStream<Request, Reply>(path, [this, service, method, body](auto* context) {
+      return new UnaryCall<Request, Reply>(context, parts_,
+                                           CallTimer(parts_.metrics, service, method), body);
+    });
+  }
+
+  template <typename Request, typename Message>
+  void AddStream(
+      const char* path,
+      std::function<grpc::ServerBidiReactor<Request, Message>*(grpc::CallbackServerContext*)>
+          make) {
+    AddMethod(new grpc::internal::RpcServiceMethod(path, grpc::internal::RpcMethod::BIDI_STREAMING,
+                                                   nullptr));
+    MarkMethodCallback(methods_++,
+                       new grpc::internal::CallbackBidiHandler<Request, Message>(std::move(make)));
+  }
+
+  const CallParts parts_;
+
+ private:
+  int methods_ = 0;
+};
+
+}  // namespace meshwright::controller
