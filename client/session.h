@@ -25,6 +25,7 @@
 #include "base/check.h"
 #include "base/result.h"
 #include "ir/graph.h"
+#include "proto/actor_ref.h"
 
 namespace meshwright::client {
 
@@ -67,6 +68,8 @@ struct SessionOptions {
   int64_t timeout_ms = 60'000;        // of Run, ReadState and WriteState, and of waiting for credit
 };
 
+using proto::ActorRef;
+
 class Session {
  public:
   virtual ~Session() = default;
@@ -90,6 +93,17 @@ class Session {
       const std::vector<std::string>& names = {}) = 0;
   // Only where the driver is "client". Errors: as Run.
   virtual Status WriteState(const std::map<std::string, Tensor>& tensors) = 0;
+
+  // Host actors: objects of a user's own worker binary (worker/main.h), placed and restarted by the
+  // controller, that end with the job. `worker`: where; "": where there are the fewest. Errors:
+  // kNotFound naming the types that there are; kUnavailable; the actor's own.
+  virtual Result<ActorRef> Spawn(const std::string& type, const std::string& args = "",
+                                 const std::string& worker = "") = 0;
+  // The actor's reply, or why there is none: its deadline has passed, its life is over
+  // (kFailedPrecondition: it goes on with a later generation), it was stopped. Exactly once.
+  virtual std::future<Result<std::string>> Ask(const ActorRef& actor, std::string payload,
+                                               int64_t deadline_ms = 10'000) = 0;
+  virtual Status Stop(const ActorRef& actor) = 0;
 
   // Says that the client has finished. Nothing can be asked any more.
   virtual Status Close() = 0;

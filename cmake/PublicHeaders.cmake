@@ -30,6 +30,7 @@ set(MW_PUBLIC_HEADERS
     models/gpt2.h
     models/llama.h
     models/registry.h
+    proto/actor_ref.h
     proto/job_description.h
     proto/views.h
     worker/main.h

@@ -11,19 +11,12 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "proto/actor_ref.h"
 
 namespace meshwright::proto {
 
 // A message with its payload must stay below kMaxMessageBytes.
 inline constexpr size_t kMaxActorPayloadBytes = 3 << 20;
-
-// How everybody but its worker names an actor.
-struct ActorRef {
-  std::string worker;  // where this life is; for people, the ids say it all
-  uint64_t id = 0;
-  uint64_t generation = 0;
-  friend bool operator==(const ActorRef&, const ActorRef&) = default;
-};
 
 // ---- Down ---------------------------------------------------------------------------------------
 

@@ -89,6 +89,29 @@ class GrpcSession final : public Session {
     return internal::ToStatus(Await(Ask(proto::WriteState{ToWire(tensors)}), "writing the state"));
   }
 
+  Result<ActorRef> Spawn(const std::string& type, const std::string& args,
+                         const std::string& worker) override {
+    auto future = AskActor(proto::SpawnHostActor{type, args, worker});
+    MW_ASSIGN_OR_RETURN(proto::ActorDone done, AwaitActor(future, "spawn " + type));
+    return std::move(done.ref);
+  }
+
+  std::future<Result<std::string>> Ask(const ActorRef& actor, std::string payload,
+                                       int64_t deadline_ms) override {
+    auto asked = AskActor(proto::AskHostActor{actor, std::move(payload), deadline_ms});
+    // Waits in the caller's thread, when the answer is asked for.
+    return std::async(std::launch::deferred,
+                      [asked = std::move(asked)]() mutable -> Result<std::string> {
+                        MW_ASSIGN_OR_RETURN(proto::ActorDone done, asked.get());
+                        return std::move(done.payload);
+                      });
+  }
+
+  Status Stop(const ActorRef& actor) override {
+    auto future = AskActor(proto::StopHostActor{actor});
+    return internal::ToStatus(AwaitActor(future, "stop"));
+  }
+
   Status Close() override {
     MW_TRY(Write(proto::SessionClose{}));
     std::unique_lock lock(mutex_);
@@ -102,6 +125,7 @@ class GrpcSession final : public Session {
 
  private:
   using Promise = std::promise<Result<Answer>>;
+  using ActorPromise = std::promise<Result<proto::ActorDone>>;
 
   Result<Answer> Await(std::future<Result<Answer>> future, const std::string& what) const {
     const auto deadline = std::chrono::milliseconds(start_.options.timeout_ms);
@@ -135,6 +159,44 @@ class GrpcSession final : public Session {
     return future;
   }
 
+  std::future<Result<proto::ActorDone>> AskActor(proto::ActorAsk ask) {
+    ActorPromise promise;
+    std::future<Result<proto::ActorDone>> future = promise.get_future();
+    uint64_t id = 0;
+    {
+      std::scoped_lock lock(mutex_);
+      if (end_) {
+        promise.set_value(Fail(EndOr(*end_)));
+        return future;
+      }
+      id = next_id_++;
+      actor_asks_.emplace(id, std::move(promise));
+    }
+    const Status written = Write(proto::SessionActorAsk{id, std::move(ask)});
+    if (!written.ok()) SettleActor(id, Fail(written));
+    return future;
+  }
+
+  Result<proto::ActorDone> AwaitActor(std::future<Result<proto::ActorDone>>& future,
+                                      const std::string& what) const {
+    const auto deadline = std::chrono::milliseconds(start_.options.timeout_ms);
+    if (future.wait_for(deadline) == std::future_status::ready) return future.get();
+    return Fail(DeadlineExceeded(
+        fmt::format("no answer to '{}' within {} ms", what, start_.options.timeout_ms)));
+  }
+
+  void SettleActor(uint64_t id, Result<proto::ActorDone> result) {
+    std::optional<ActorPromise> promise;
+    {
+      std::scoped_lock lock(mutex_);
+      const auto it = actor_asks_.find(id);
+      if (it == actor_asks_.end()) return;
+      promise = std::move(it->second);
+      actor_asks_.erase(it);
+    }
+    promise->set_value(std::move(result));
+  }
+
   size_t Credits() const { return static_cast<size_t>(std::max(1, opened_->credits)); }
 
   static Status EndOr(const Status& end) {
@@ -158,12 +220,15 @@ class GrpcSession final : public Session {
     if (!damage.ok()) context_.TryCancel();
     const Status end = start_.explain(stream_->Finish());
     std::map<uint64_t, Promise> left;
+    std::map<uint64_t, ActorPromise> left_actors;
     {
       std::scoped_lock lock(mutex_);
       end_ = damage.ok() ? end : damage;
       left = std::exchange(unanswered_, {});
+      left_actors = std::exchange(actor_asks_, {});
     }
     for (auto& [id, promise] : left) promise.set_value(Fail(EndOr(*end_)));
+    for (auto& [id, promise] : left_actors) promise.set_value(Fail(EndOr(*end_)));
     changed_.notify_all();
   }
 
@@ -179,9 +244,12 @@ class GrpcSession final : public Session {
       changed_.notify_all();
     } else if (auto* done = std::get_if<proto::AskDone>(&message)) {
       Settle(done->id, ToAnswer(std::move(*done)));
+    } else if (auto* actor = std::get_if<proto::ActorDone>(&message)) {
+      SettleActor(actor->id, std::move(*actor));
     } else {
       const auto& failed = std::get<proto::AskFailed>(message);
       Settle(failed.id, Fail(failed.error.ToStatus()));
+      SettleActor(failed.id, Fail(failed.error.ToStatus()));
     }
     return OkStatus();
   }
@@ -219,6 +287,7 @@ class GrpcSession final : public Session {
   std::optional<Status> end_;  // of the stream
   uint64_t next_id_ = 1;
   std::map<uint64_t, Promise> unanswered_;
+  std::map<uint64_t, ActorPromise> actor_asks_;
   Executor reader_{"mw-session"};  // last: it ends before what it uses
 };
 

@@ -15,6 +15,8 @@
 
 #include "base/file.h"
 #include "base/subprocess.h"
+#include "client/program.h"
+#include "client/trainer.h"
 #include "controller/control_loop.h"
 #include "tests/e2e/control/local_cluster.h"
 #include "worker/actor_host.h"
@@ -278,6 +280,41 @@ TEST_F(Actors, AStoppedControllerAnswersWhatWaitsAndTheProcessesEnd) {
   EXPECT_EQ(news->At(0).news, ActorNews::kStopped);
   EXPECT_TRUE(Eventually([&] { return !Alive(process); }));
   EXPECT_EQ(Ask(ref, "x").get().error().code(), StatusCode::kUnavailable);
+}
+
+// The loop of a user: a client drives a job and asks actors, over one session.
+TEST_F(Actors, AClientsSessionSpawnsAndAsksThem) {
+  ASSERT_TRUE(cluster_->client().Cancel(job_).ok());
+  auto program = client::MakeProgram(
+      "double", {{"x", {ir::DType::kF32, {1, 2}}}},
+      [](client::Builder& b, const client::Batch& in) {
+        b.SetOutput("y", b.AddOne(ir::Op::kScale, {in.at("x")}, {{"factor", 2.0}}));
+        return OkStatus();
+      });
+  ASSERT_TRUE(program.has_value()) << program.error();
+  const auto job = client::JobBuilder("driven")
+                       .Batch(1, 1)
+                       .Program(*std::move(program))
+                       .Driver({ir::DriverKind::kClient, "", 0, 0})
+                       .SaveWeights(false)
+                       .Build();
+  ASSERT_TRUE(job.has_value()) << job.error();
+  const auto session = cluster_->client().OpenSession(*job);
+  ASSERT_TRUE(session.has_value()) << session.error();
+  const auto adder = (*session)->Spawn("adder", "40");
+  ASSERT_TRUE(adder.has_value()) << adder.error();
+  auto first = (*session)->Ask(*adder, "2");
+  auto second = (*session)->Ask(*adder, "3");
+  const auto y = (*session)->Run("double", {{"x", client::Tensor::Of<float>({1, 2}, {1, 2})}});
+  ASSERT_TRUE(y.has_value()) << y.error();
+  EXPECT_THAT(y->tensors.at("y").Values<float>(), ::testing::ElementsAre(2, 4));
+  EXPECT_EQ(second.get().value(), "45");
+  EXPECT_EQ(first.get().value(), "42");
+  EXPECT_THAT((*session)->Spawn("oracle").error().message(), HasSubstr("there are: adder, echo"));
+  EXPECT_EQ((*session)->Ask(*adder, "x").get().error().message(), "'x' is no number");
+  EXPECT_TRUE((*session)->Stop(*adder).ok());
+  EXPECT_FALSE((*session)->Ask(*adder, "1").get().has_value());
+  EXPECT_TRUE((*session)->Close().ok());
 }
 
 TEST(ActorHost, AProcessThatIsSilentIsKilled) {

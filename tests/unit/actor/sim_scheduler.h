@@ -12,6 +12,7 @@
 #include "actor/scheduler.h"
 #include "base/clock.h"
 #include "base/philox.h"
+#include "tests/fake_clock.h"
 
 namespace meshwright::actor {
 

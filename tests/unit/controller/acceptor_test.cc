@@ -15,6 +15,7 @@
 
 #include "base/descriptors.h"
 #include "base/listen_address.h"
+#include "tests/fake_clock.h"
 
 namespace meshwright::controller {
 namespace {

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "tests/fake_clock.h"
 #include "tests/unit/controller/sim_cluster.h"
 
 namespace meshwright::controller {

@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // Rows that wait until they are let through; row `bad_row` is an error.
-class Gate final : public ops::FeedSource {
+class Gate final : public ops::TokenSource {
  public:
   Status ReadSample(const std::string&, int64_t row, std::span<int32_t> out) override {
     std::call_once(once_, [this] { entered_.set_value(); });

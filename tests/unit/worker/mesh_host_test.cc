@@ -371,16 +371,14 @@ TEST_F(MeshHostTest, AStepWaitsForAPeerAsLongAsTheWorkerWasTold) {
     };
     proto::RankPrograms& own = load.ranks[static_cast<size_t>(rank)];
     own.rank = own.local_device = rank;
-    own.init = add("init", false);
-    own.step = add("step", true);
-    own.eval = add("eval", false);
+    own.programs = {add("init", false), add("step", true), add("eval", false)};
   }
   host_->Load(load);
   const auto loaded = std::get<proto::Loaded>(Next());
   ASSERT_TRUE(loaded.error.ok()) << loaded.error.message;
   host_->Connect({kGen, {}});
   ASSERT_TRUE(std::get<proto::CommUp>(Next()).error.ok());
-  host_->Launch({kGen, LaunchSeq(1), proto::ProgramKind::kStep, 0, 1});
+  host_->Launch({kGen, LaunchSeq(1), 1, 0, 1});
   const auto done = std::get<proto::LaunchDone>(Next());
   EXPECT_THAT(done.error.message, HasSubstr("within 200 ms"));
 }
