@@ -16,6 +16,21 @@ using proto::MakeError;
 
 namespace {
 
+Status CheckRoots(const proto::Register& info) {
+  constexpr size_t kMostRoots = 64;
+  constexpr size_t kMaxPathBytes = 4096;
+  const bool long_root =
+      std::any_of(info.data_roots.begin(), info.data_roots.end(), [](const ir::DataRoot& root) {
+        return root.name.size() > kMaxPathBytes || root.path.size() > kMaxPathBytes;
+      });
+  if (info.data_roots.size() > kMostRoots || long_root) {
+    return InvalidArgument(fmt::format(
+        "worker '{}' registers {} data roots; at most {} of {} bytes are allowed",
+        TruncateUtf8(info.name, 64), info.data_roots.size(), kMostRoots, kMaxPathBytes));
+  }
+  return OkStatus();
+}
+
 // What a worker says of itself is shown in listings and told to its peers: it must stay small.
 Status CheckSizes(const proto::Register& info) {
   constexpr size_t kMaxTextBytes = 256;
@@ -60,17 +75,7 @@ Status CheckSizes(const proto::Register& info) {
                                        TruncateUtf8(info.name, 64), info.threads_per_device,
                                        info.host_cores));
   }
-  constexpr size_t kMostRoots = 64;
-  constexpr size_t kMaxPathBytes = 4096;
-  const bool long_root =
-      std::any_of(info.data_roots.begin(), info.data_roots.end(), [](const ir::DataRoot& root) {
-        return root.name.size() > kMaxPathBytes || root.path.size() > kMaxPathBytes;
-      });
-  if (info.data_roots.size() > kMostRoots || long_root) {
-    return InvalidArgument(fmt::format(
-        "worker '{}' registers {} data roots; at most {} of {} bytes are allowed",
-        TruncateUtf8(info.name, 64), info.data_roots.size(), kMostRoots, kMaxPathBytes));
-  }
+  MW_TRY(CheckRoots(info));
   constexpr size_t kMostCpus = 4096;
   if (info.cpus.size() > kMostCpus) {
     return InvalidArgument(fmt::format("worker '{}' registers {} cores; at most {} are allowed",
