@@ -2,8 +2,8 @@
 //
 //   auto session = client->OpenSession(job);                    // submits it, waits until it runs
 //   Feeds feeds = {{"x", Tensor::Of<float>({32, 4}, rows)}};
-//   std::future<Result<Answer>> first = (*session)->Call("step", feeds);   // several may be in
-//   flight Result<Answer> answer = (*session)->Run("predict", feeds);             // call and wait
+//   auto first = (*session)->Call("step", feeds);               // a future; several may be in flight
+//   Result<Answer> answer = (*session)->Run("predict", feeds);  // call and wait
 //   answer->values.at("loss"); answer->tensors.at("logits").Values<float>();
 //   (*session)->Close();                                        // the job ends well
 //
