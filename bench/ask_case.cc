@@ -3,8 +3,9 @@
 #include <signal.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <memory>
-#include <thread>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -31,12 +32,15 @@ class Echo final : public actor::Actor<actor::Bytes> {
 
 Status WaitForWorker(client::Client& client) {
   const Deadline deadline = Deadline::After(kPatienceMs);
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable pause;  // nobody tells when a worker has registered
   while (!deadline.expired()) {
     MW_ASSIGN_OR_RETURN(const auto workers, client.Workers());
     for (const client::WorkerInfo& worker : workers) {
       if (worker.name == kWorkerName && worker.state == "READY") return OkStatus();
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    pause.wait_for(lock, std::chrono::milliseconds(20));
   }
   return DeadlineExceeded("the worker with the actors has not registered");
 }

@@ -2,7 +2,7 @@
 //
 //   auto session = client->OpenSession(job);                    // submits it, waits until it runs
 //   Feeds feeds = {{"x", Tensor::Of<float>({32, 4}, rows)}};
-//   auto first = (*session)->Call("step", feeds);               // a future; several may be in flight
+//   auto first = (*session)->Call("step", feeds);               // a future, one of several
 //   Result<Answer> answer = (*session)->Run("predict", feeds);  // call and wait
 //   answer->values.at("loss"); answer->tensors.at("logits").Values<float>();
 //   (*session)->Close();                                        // the job ends well
@@ -99,8 +99,9 @@ class Session {
   // kNotFound naming the types that there are; kUnavailable; the actor's own.
   virtual Result<ActorRef> Spawn(const std::string& type, const std::string& args = "",
                                  const std::string& worker = "") = 0;
-  // The actor's reply, or why there is none: its deadline has passed, its life is over
-  // (kFailedPrecondition: it goes on with a later generation), it was stopped. Exactly once.
+  // The actor's reply, or why there is none, exactly once. Errors: kDeadlineExceeded; kAborted: it
+  // failed first; kNotFound: this life of it is over, a reference with generation 0 is to whichever
+  // there is; kCancelled: it was stopped; the actor's own.
   virtual std::future<Result<std::string>> Ask(const ActorRef& actor, std::string payload,
                                                int64_t deadline_ms = 10'000) = 0;
   virtual Status Stop(const ActorRef& actor) = 0;

@@ -136,7 +136,8 @@ Result<ActorTable::Entry*> ActorTable::Find(const proto::ActorRef& ref) {
   if (it == actors_.end()) {
     return Fail(actor::GoneError(AddressOf(ref), actor::ActorGeneration(0)));
   }
-  if (it->second.generation != ref.generation) {
+  const bool of_a_life = ref.generation != 0;  // else of whichever there is now
+  if (of_a_life && it->second.generation != ref.generation) {
     return Fail(actor::GoneError(AddressOf(ref), actor::ActorGeneration(it->second.generation)));
   }
   return &it->second;

@@ -12,7 +12,7 @@ namespace meshwright::proto {
 struct ActorRef {
   std::string worker;  // where this life is; for people, the ids say it all
   uint64_t id = 0;
-  uint64_t generation = 0;
+  uint64_t generation = 0;  // 0: whichever life it has when it is asked
   friend bool operator==(const ActorRef&, const ActorRef&) = default;
 };
 

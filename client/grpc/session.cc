@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/executor.h"
@@ -91,25 +94,24 @@ class GrpcSession final : public Session {
 
   Result<ActorRef> Spawn(const std::string& type, const std::string& args,
                          const std::string& worker) override {
-    auto future = AskActor(proto::SpawnHostActor{type, args, worker});
-    MW_ASSIGN_OR_RETURN(proto::ActorDone done, AwaitActor(future, "spawn " + type));
+    MW_ASSIGN_OR_RETURN(proto::ActorDone done,
+                        AwaitActor(proto::SpawnHostActor{type, args, worker}, "spawn " + type));
     return std::move(done.ref);
   }
 
   std::future<Result<std::string>> Ask(const ActorRef& actor, std::string payload,
                                        int64_t deadline_ms) override {
-    auto asked = AskActor(proto::AskHostActor{actor, std::move(payload), deadline_ms});
-    // Waits in the caller's thread, when the answer is asked for.
-    return std::async(std::launch::deferred,
-                      [asked = std::move(asked)]() mutable -> Result<std::string> {
-                        MW_ASSIGN_OR_RETURN(proto::ActorDone done, asked.get());
-                        return std::move(done.payload);
-                      });
+    const auto promise = std::make_shared<std::promise<Result<std::string>>>();
+    AskActor(proto::AskHostActor{actor, std::move(payload), deadline_ms},
+             [promise](Result<proto::ActorDone> done) {
+               promise->set_value(std::move(done).map(
+                   [](proto::ActorDone answer) { return std::move(answer.payload); }));
+             });
+    return promise->get_future();
   }
 
   Status Stop(const ActorRef& actor) override {
-    auto future = AskActor(proto::StopHostActor{actor});
-    return internal::ToStatus(AwaitActor(future, "stop"));
+    return internal::ToStatus(AwaitActor(proto::StopHostActor{actor}, "stop"));
   }
 
   Status Close() override {
@@ -125,7 +127,7 @@ class GrpcSession final : public Session {
 
  private:
   using Promise = std::promise<Result<Answer>>;
-  using ActorPromise = std::promise<Result<proto::ActorDone>>;
+  using ActorCallback = std::function<void(Result<proto::ActorDone>)>;
 
   Result<Answer> Await(std::future<Result<Answer>> future, const std::string& what) const {
     const auto deadline = std::chrono::milliseconds(start_.options.timeout_ms);
@@ -159,26 +161,26 @@ class GrpcSession final : public Session {
     return future;
   }
 
-  std::future<Result<proto::ActorDone>> AskActor(proto::ActorAsk ask) {
-    ActorPromise promise;
-    std::future<Result<proto::ActorDone>> future = promise.get_future();
+  // `done` is called exactly once, from here or from the reader.
+  void AskActor(proto::ActorAsk ask, ActorCallback done) {
     uint64_t id = 0;
+    std::optional<Status> ended;
     {
       std::scoped_lock lock(mutex_);
-      if (end_) {
-        promise.set_value(Fail(EndOr(*end_)));
-        return future;
-      }
+      ended = end_;
       id = next_id_++;
-      actor_asks_.emplace(id, std::move(promise));
+      if (!ended) actor_asks_.emplace(id, done);
     }
+    if (ended) return done(Fail(EndOr(*ended)));
     const Status written = Write(proto::SessionActorAsk{id, std::move(ask)});
     if (!written.ok()) SettleActor(id, Fail(written));
-    return future;
   }
 
-  Result<proto::ActorDone> AwaitActor(std::future<Result<proto::ActorDone>>& future,
-                                      const std::string& what) const {
+  Result<proto::ActorDone> AwaitActor(proto::ActorAsk ask, const std::string& what) {
+    const auto promise = std::make_shared<std::promise<Result<proto::ActorDone>>>();
+    std::future<Result<proto::ActorDone>> future = promise->get_future();
+    AskActor(std::move(ask),
+             [promise](Result<proto::ActorDone> done) { promise->set_value(std::move(done)); });
     const auto deadline = std::chrono::milliseconds(start_.options.timeout_ms);
     if (future.wait_for(deadline) == std::future_status::ready) return future.get();
     return Fail(DeadlineExceeded(
@@ -186,15 +188,15 @@ class GrpcSession final : public Session {
   }
 
   void SettleActor(uint64_t id, Result<proto::ActorDone> result) {
-    std::optional<ActorPromise> promise;
+    ActorCallback done;
     {
       std::scoped_lock lock(mutex_);
       const auto it = actor_asks_.find(id);
       if (it == actor_asks_.end()) return;
-      promise = std::move(it->second);
+      done = std::move(it->second);
       actor_asks_.erase(it);
     }
-    promise->set_value(std::move(result));
+    done(std::move(result));
   }
 
   size_t Credits() const { return static_cast<size_t>(std::max(1, opened_->credits)); }
@@ -220,7 +222,7 @@ class GrpcSession final : public Session {
     if (!damage.ok()) context_.TryCancel();
     const Status end = start_.explain(stream_->Finish());
     std::map<uint64_t, Promise> left;
-    std::map<uint64_t, ActorPromise> left_actors;
+    std::map<uint64_t, ActorCallback> left_actors;
     {
       std::scoped_lock lock(mutex_);
       end_ = damage.ok() ? end : damage;
@@ -228,7 +230,7 @@ class GrpcSession final : public Session {
       left_actors = std::exchange(actor_asks_, {});
     }
     for (auto& [id, promise] : left) promise.set_value(Fail(EndOr(*end_)));
-    for (auto& [id, promise] : left_actors) promise.set_value(Fail(EndOr(*end_)));
+    for (const auto& [id, done] : left_actors) done(Fail(EndOr(*end_)));
     changed_.notify_all();
   }
 
@@ -287,7 +289,7 @@ class GrpcSession final : public Session {
   std::optional<Status> end_;  // of the stream
   uint64_t next_id_ = 1;
   std::map<uint64_t, Promise> unanswered_;
-  std::map<uint64_t, ActorPromise> actor_asks_;
+  std::map<uint64_t, ActorCallback> actor_asks_;
   Executor reader_{"mw-session"};  // last: it ends before what it uses
 };
 

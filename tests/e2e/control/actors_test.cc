@@ -312,6 +312,9 @@ TEST_F(Actors, AClientsSessionSpawnsAndAsksThem) {
   EXPECT_EQ(first.get().value(), "42");
   EXPECT_THAT((*session)->Spawn("oracle").error().message(), HasSubstr("there are: adder, echo"));
   EXPECT_EQ((*session)->Ask(*adder, "x").get().error().message(), "'x' is no number");
+  client::ActorRef whichever = *adder;
+  whichever.generation = 0;
+  EXPECT_EQ((*session)->Ask(whichever, "1").get().value(), "46");
   EXPECT_TRUE((*session)->Stop(*adder).ok());
   EXPECT_FALSE((*session)->Ask(*adder, "1").get().has_value());
   EXPECT_TRUE((*session)->Close().ok());

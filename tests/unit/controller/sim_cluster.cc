@@ -24,6 +24,12 @@ struct Overloaded : Ts... {
 template <class... Ts>
 Overloaded(Ts...) -> Overloaded<Ts...>;
 
+bool IsStored(MemoryDisk& disk, JobId id) {
+  const auto jobs = ReadMemoryDisk(disk).jobs;
+  return std::any_of(jobs.begin(), jobs.end(),
+                     [&](const JobRecord& job) { return job.id == id.value(); });
+}
+
 }  // namespace
 
 CoreOptions SimCluster::DefaultOptions() {
@@ -335,11 +341,7 @@ void SimCluster::Execute(Effects effects) {
             },
             [&](Reply& reply) {
               if (reply.status.ok() && reply.job.value() != 0) {
-                bool stored = false;
-                for (const JobRecord& job : ReadMemoryDisk(*disk_).jobs) {
-                  stored = stored || job.id == reply.job.value();
-                }
-                EXPECT_TRUE(stored) << "answered before it was written";
+                EXPECT_TRUE(IsStored(*disk_, reply.job)) << "answered before it was written";
               }
               replies_.emplace(reply.call.value(), reply);
             },
