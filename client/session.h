@@ -47,6 +47,10 @@ struct Tensor {
   // REQUIRES T to be what the dtype holds.
   template <typename T>
   std::vector<T> Values() const;
+
+  // Where the float type, f32 or f64, is a matter of the run: `values` rounded to it, and back.
+  static Tensor OfReals(ir::DType dtype, ir::Dims dims, const std::vector<double>& values);
+  std::vector<double> Reals() const;
 };
 
 using Feeds = std::map<std::string, Tensor>;
@@ -136,6 +140,18 @@ std::vector<T> Tensor::Values() const {
   std::vector<T> values(data.size() / sizeof(T));
   if (!data.empty()) std::memcpy(values.data(), data.data(), data.size());
   return values;
+}
+
+inline Tensor Tensor::OfReals(ir::DType dtype, ir::Dims dims, const std::vector<double>& values) {
+  if (dtype == ir::DType::kF64) return Of<double>(std::move(dims), values);
+  MW_CHECK(dtype == ir::DType::kF32) << ir::DTypeName(dtype);
+  return Of<float>(std::move(dims), std::vector<float>(values.begin(), values.end()));
+}
+
+inline std::vector<double> Tensor::Reals() const {
+  if (type.dtype == ir::DType::kF64) return Values<double>();
+  const std::vector<float> values = Values<float>();
+  return {values.begin(), values.end()};
 }
 
 }  // namespace meshwright::client
