@@ -209,13 +209,36 @@ class Cell final : public CellBase, public std::enable_shared_from_this<Cell<Mes
       }
       if (!next) return;
       busy_since_ms_ = home_.NowMs();
-      const Status outcome = Guarded("an actor", [&] {
-        return actor_->Receive(std::move(next->message), std::move(next->reply));
-      });
+      const Status outcome = ReceiveOnLoop(*std::move(next));
       busy_since_ms_ = -1;
       if (!outcome.ok()) return FailOnLoop(outcome);
     }
     Wake();
+  }
+
+  // Whoever asked what the actor fails of hears that, and not only that the slot was destroyed.
+  Status ReceiveOnLoop(Envelope<Message> next) {
+    using Reply = ReplyOf<Message>;
+    if (!next.reply.wanted()) {
+      return Guarded("an actor", [&] { return actor_->Receive(std::move(next.message), {}); });
+    }
+    // Answers what was not answered once nobody has the slot any more.
+    struct Lent {
+      ~Lent() { reply.Complete(Fail(why)); }
+      ReplySlot<Reply> reply;
+      Status why = Forgotten();
+    };
+    const auto lent = std::make_shared<Lent>();
+    lent->reply = std::move(next.reply);
+    ReplySlot<Reply> slot([lent](Result<Reply> reply) {
+      const bool forgotten = !reply.has_value() && reply.error() == Forgotten();
+      if (!forgotten) lent->reply.Complete(std::move(reply));
+    });
+    const Status outcome = Guarded(
+        "an actor", [&] { return actor_->Receive(std::move(next.message), std::move(slot)); });
+    // The only owner: the slot was destroyed in there.
+    if (!outcome.ok() && lent.use_count() == 1) lent->why = DeadError(address_, outcome);
+    return outcome;
   }
 
   // Begins a life. A first one that cannot be made is the end.

@@ -17,6 +17,12 @@ struct Nothing {
   friend bool operator==(const Nothing&, const Nothing&) = default;
 };
 
+// What a slot that is destroyed unanswered says.
+inline const Status& Forgotten() {
+  static const Status status = Aborted("the actor ended before it answered");
+  return status;
+}
+
 template <class Reply>
 class ReplySlot {
  public:
@@ -43,7 +49,7 @@ class ReplySlot {
 
  private:
   void Drop() {
-    if (done_) Complete(Fail(Aborted("the actor ended before it answered")));
+    if (done_) Complete(Fail(Forgotten()));
   }
 
   Done done_;
