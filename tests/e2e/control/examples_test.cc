@@ -5,9 +5,11 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "examples/image_classifier/image_classifier.h"
 #include "examples/maml/maml.h"
 #include "examples/policy_gradient/policy_gradient.h"
@@ -16,6 +18,9 @@
 
 namespace meshwright::testing {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr int64_t kCompared = 20;  // updates
 const std::vector<std::pair<int64_t, int64_t>> kLayouts = {{1, 1}, {2, 1}, {1, 2}, {2, 2}};
@@ -65,6 +70,25 @@ TEST(TabularClassifier, TellsThreeSpiralsApart) {
   EXPECT_GT(outcome->losses.front(), 0.9);
   EXPECT_LT(outcome->losses.back(), 0.3);
   EXPECT_GT(outcome->accuracy, 0.9);
+}
+
+TEST(TabularClassifier, ReadsTablesAndNamesTheLineThatIsNone) {
+  const TempDir dir = TempDir::Make().value();
+  const auto read = [&](const std::string& text) {
+    EXPECT_TRUE(WriteFileAtomic(dir.File("table.csv"), text).ok());
+    return tabular_classifier::ReadTable(dir.File("table.csv"));
+  };
+  const auto table = read("width,height,class\n1,5,0\n3,5,2\r\n");
+  ASSERT_TRUE(table.has_value()) << table.error();
+  EXPECT_THAT(table->x, ElementsAre(-1, 0, 1, 0)) << "mean 0, deviation 1";
+  EXPECT_THAT(table->y, ElementsAre(0, 2));
+  EXPECT_EQ(table->classes, 3);
+  for (const char* bad :
+       {"1,2,0\n1,x,0\n", "1,2,0\n1,0\n", "1,2,0\n1,2,-1\n", "1,2,0\n1,2,0.5\n"}) {
+    const auto refused = read(bad);
+    ASSERT_FALSE(refused.has_value()) << bad;
+    EXPECT_THAT(refused.error().message(), HasSubstr("table.csv:2: ")) << bad;
+  }
 }
 
 TEST(TabularClassifier, LearnsTheSameOnEveryLayout) {
