@@ -5,9 +5,11 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "examples/image_classifier/image_classifier.h"
 #include "examples/maml/maml.h"
 #include "examples/policy_gradient/policy_gradient.h"
@@ -16,6 +18,9 @@
 
 namespace meshwright::testing {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr int64_t kCompared = 20;  // updates
 const std::vector<std::pair<int64_t, int64_t>> kLayouts = {{1, 1}, {2, 1}, {1, 2}, {2, 2}};
@@ -30,16 +35,16 @@ std::unique_ptr<LocalCluster> FourDevices() {
 }
 
 template <typename Options>
-Options On(int64_t data, int64_t tensor) {
+Options On(int64_t data, int64_t tensor, ir::DType dtype = ir::DType::kF64) {
   Options options;
-  options.dtype = ir::DType::kF64;
+  options.dtype = dtype;
   options.parallel = {};
   options.parallel.data = data;
   options.parallel.tensor = tensor;
   return options;
 }
 
-// What `run` gives of (data, tensor) is what it gives of one device.
+// The losses that `run` gives of (data, tensor) are those of one device.
 void ExpectTheSameOnAllLayouts(
     const std::function<Result<std::vector<double>>(int64_t data, int64_t tensor)>& run) {
   std::vector<double> on_one;
@@ -49,6 +54,7 @@ void ExpectTheSameOnAllLayouts(
     ASSERT_TRUE(losses.has_value()) << losses.error();
     ASSERT_EQ(losses->size(), static_cast<size_t>(kCompared));
     if (on_one.empty()) on_one = *losses;
+    EXPECT_NE(losses->front(), losses->back());
     for (size_t i = 0; i < on_one.size(); ++i) EXPECT_NEAR((*losses)[i], on_one[i], 1e-10) << i;
   }
 }
@@ -57,13 +63,32 @@ TEST(TabularClassifier, TellsThreeSpiralsApart) {
   const auto cluster = FourDevices();
   ASSERT_NE(cluster, nullptr);
   const auto table = tabular_classifier::Spirals(600, 7);
-  auto options = On<tabular_classifier::Options>(1, 1);
+  auto options = On<tabular_classifier::Options>(1, 1, ir::DType::kF32);
   options.steps = 300;
   const auto outcome = tabular_classifier::Run(cluster->client(), table, options);
   ASSERT_TRUE(outcome.has_value()) << outcome.error();
   EXPECT_GT(outcome->losses.front(), 0.9);
   EXPECT_LT(outcome->losses.back(), 0.3);
   EXPECT_GT(outcome->accuracy, 0.9);
+}
+
+TEST(TabularClassifier, ReadsTablesAndNamesTheLineThatIsNone) {
+  const TempDir dir = TempDir::Make().value();
+  const auto read = [&](const std::string& text) {
+    EXPECT_TRUE(WriteFileAtomic(dir.File("table.csv"), text).ok());
+    return tabular_classifier::ReadTable(dir.File("table.csv"));
+  };
+  const auto table = read("width,height,class\n1,5,0\n3,5,2\r\n");
+  ASSERT_TRUE(table.has_value()) << table.error();
+  EXPECT_THAT(table->x, ElementsAre(-1, 0, 1, 0)) << "mean 0, deviation 1";
+  EXPECT_THAT(table->y, ElementsAre(0, 2));
+  EXPECT_EQ(table->classes, 3);
+  for (const char* bad :
+       {"1,2,0\n1,x,0\n", "1,2,0\n1,0\n", "1,2,0\n1,2,-1\n", "1,2,0\n1,2,0.5\n"}) {
+    const auto refused = read(bad);
+    ASSERT_FALSE(refused.has_value()) << bad;
+    EXPECT_THAT(refused.error().message(), HasSubstr("table.csv:2: ")) << bad;
+  }
 }
 
 TEST(TabularClassifier, LearnsTheSameOnEveryLayout) {
@@ -81,7 +106,7 @@ TEST(TabularClassifier, LearnsTheSameOnEveryLayout) {
 TEST(ImageClassifier, TellsShapesApart) {
   const auto cluster = FourDevices();
   ASSERT_NE(cluster, nullptr);
-  auto options = On<image_classifier::Options>(1, 1);
+  auto options = On<image_classifier::Options>(1, 1, ir::DType::kF32);
   options.steps = 120;
   const auto outcome = image_classifier::Run(cluster->client(), options);
   ASSERT_TRUE(outcome.has_value()) << outcome.error();
@@ -105,7 +130,7 @@ TEST(ImageClassifier, LearnsTheSameOnEveryLayout) {
 TEST(Maml, LearnsWeightsThatOneStepAdapts) {
   const auto cluster = FourDevices();
   ASSERT_NE(cluster, nullptr);
-  auto options = On<maml::Options>(1, 1);
+  auto options = On<maml::Options>(1, 1, ir::DType::kF32);
   options.steps = 400;
   const auto outcome = maml::Run(cluster->client(), options);
   ASSERT_TRUE(outcome.has_value()) << outcome.error();
@@ -128,7 +153,7 @@ TEST(Maml, LearnsTheSameOnEveryLayout) {
 TEST(PolicyGradient, LearnsToBalanceThePole) {
   const auto cluster = FourDevices();
   ASSERT_NE(cluster, nullptr);
-  auto options = On<policy_gradient::Options>(1, 1);
+  auto options = On<policy_gradient::Options>(1, 1, ir::DType::kF32);
   options.updates = 40;
   options.horizon = 60;
   const auto outcome = policy_gradient::Run(cluster->client(), options);
@@ -146,7 +171,7 @@ TEST(PolicyGradient, LearnsTheSameFromTheSameActionsOnEveryLayout) {
     auto options = On<policy_gradient::Options>(data, tensor);
     options.updates = kCompared;
     options.environments = 4;
-    options.horizon = 20;
+    options.horizon = 60;
     options.replayed = of_one_device;
     MW_ASSIGN_OR_RETURN(auto outcome, policy_gradient::Run(cluster->client(), options));
     if (of_one_device.empty()) of_one_device = std::move(outcome.actions);
