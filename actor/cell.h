@@ -25,6 +25,7 @@
 #include "actor/actor.h"
 #include "actor/address.h"
 #include "actor/frame.h"
+#include "actor/lent_reply.h"
 #include "actor/mailbox.h"
 #include "actor/scheduler.h"
 #include "actor/supervision.h"
@@ -222,22 +223,12 @@ class Cell final : public CellBase, public std::enable_shared_from_this<Cell<Mes
     if (!next.reply.wanted()) {
       return Guarded("an actor", [&] { return actor_->Receive(std::move(next.message), {}); });
     }
-    // Answers what was not answered once nobody has the slot any more.
-    struct Lent {
-      ~Lent() { reply.Complete(Fail(why)); }
-      ReplySlot<Reply> reply;
-      Status why = Forgotten();
-    };
-    const auto lent = std::make_shared<Lent>();
-    lent->reply = std::move(next.reply);
-    ReplySlot<Reply> slot([lent](Result<Reply> reply) {
-      const bool forgotten = !reply.has_value() && reply.error() == Forgotten();
-      if (!forgotten) lent->reply.Complete(std::move(reply));
-    });
+    const auto lent = std::make_shared<LentReply<Reply>>(std::move(next.reply));
+    ReplySlot<Reply> slot = LentReply<Reply>::SlotOf(lent);
     const Status outcome = Guarded(
         "an actor", [&] { return actor_->Receive(std::move(next.message), std::move(slot)); });
-    // The only owner: the slot was destroyed in there.
-    if (!outcome.ok() && lent.use_count() == 1) lent->why = DeadError(address_, outcome);
+    const bool kept = lent.use_count() > 1;
+    if (!outcome.ok() && !kept) lent->set_why(DeadError(address_, outcome));
     return outcome;
   }
 
