@@ -219,15 +219,11 @@ class Cell final : public CellBase, public std::enable_shared_from_this<Cell<Mes
 
   // Whoever asked what the actor fails of hears that, and not only that the slot was destroyed.
   Status ReceiveOnLoop(Envelope<Message> next) {
-    using Reply = ReplyOf<Message>;
-    if (!next.reply.wanted()) {
-      return Guarded("an actor", [&] { return actor_->Receive(std::move(next.message), {}); });
-    }
-    const auto lent = std::make_shared<LentReply<Reply>>(std::move(next.reply));
-    ReplySlot<Reply> slot = LentReply<Reply>::SlotOf(lent);
+    std::shared_ptr<LentReply<ReplyOf<Message>>> lent;  // null: nobody waits
+    ReplySlot<ReplyOf<Message>> slot = LentReply<ReplyOf<Message>>::Lend(next.reply, lent);
     const Status outcome = Guarded(
         "an actor", [&] { return actor_->Receive(std::move(next.message), std::move(slot)); });
-    const bool kept = lent.use_count() > 1;
+    const bool kept = lent.use_count() != 1;
     if (!outcome.ok() && !kept) lent->set_why(DeadError(address_, outcome));
     return outcome;
   }

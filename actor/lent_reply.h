@@ -19,11 +19,14 @@ class LentReply {
   LentReply(const LentReply&) = delete;
   LentReply& operator=(const LentReply&) = delete;
 
-  // The slot to hand on.
-  static ReplySlot<Reply> SlotOf(const std::shared_ptr<LentReply>& lent) {
-    return ReplySlot<Reply>([lent](Result<Reply> reply) {
-      const bool forgotten = !reply.has_value() && reply.error() == Forgotten();
-      if (!forgotten) lent->reply_.Complete(std::move(reply));
+  // The slot to hand on, with `lent` the lender's share; of a question that nobody asked: both are
+  // empty. Takes `reply`.
+  static ReplySlot<Reply> Lend(ReplySlot<Reply>& reply, std::shared_ptr<LentReply>& lent) {
+    if (!reply.wanted()) return {};
+    lent = std::make_shared<LentReply>(std::move(reply));
+    return ReplySlot<Reply>([lent](Result<Reply> answer) {
+      const bool forgotten = !answer.has_value() && answer.error() == Forgotten();
+      if (!forgotten) lent->reply_.Complete(std::move(answer));
     });
   }
 
