@@ -100,6 +100,8 @@ struct ChildSetup {
   int stderr_fd;
   int error_fd;  // errno goes here when exec fails
   int death_signal;
+  const int* keep_fds;
+  size_t keep_count;
   pid_t parent;
 };
 
@@ -122,6 +124,8 @@ void ResetSignals() {
   ok = ok && (setup.directory == nullptr || chdir(setup.directory) == 0);
   // Descriptors opened by libraries without O_CLOEXEC; before Linux 5.11 those stay open.
   syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
+  for (size_t i = 0; ok && i < setup.keep_count; ++i)
+    ok = fcntl(setup.keep_fds[i], F_SETFD, 0) == 0;
   if (ok) execve(setup.program, setup.args, setup.env);
   const int error = errno;
   [[maybe_unused]] const ssize_t wrote = write(setup.error_fd, &error, sizeof(error));
@@ -206,6 +210,8 @@ Result<std::unique_ptr<Subprocess>> Subprocess::Start(const SubprocessOptions& o
   setup.stdout_fd = out.child_end.get();
   setup.stderr_fd = err.child_end.get();
   setup.death_signal = options.death_signal;
+  setup.keep_fds = options.keep_fds.data();
+  setup.keep_count = options.keep_fds.size();
   MW_ASSIGN_OR_RETURN(const pid_t pid, ForkExec(setup, what));
 
   UniqueFd pid_fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));

@@ -1,7 +1,7 @@
 // Subprocess: one child process: start, wait with a deadline, end it, collect its output.
 //
-// The child gets default signal handling, no descriptors of ours beyond stdin (/dev/null), stdout
-// and stderr, and may be tied to our life (death_signal).
+// The child gets default signal handling, no descriptors of ours beyond stdin (/dev/null), stdout,
+// stderr and those it is told to keep, and may be tied to our life (death_signal).
 //
 // Thread rule: one thread at a time per object. Ownership: an object that dies kills and reaps its
 // child.
@@ -45,6 +45,8 @@ struct SubprocessOptions {
   // Sent to the child when the thread that started it ends (Linux ties it to the thread, so start
   // from one that lives as long as the process); 0: the child outlives us.
   int death_signal = 0;
+  // Descriptors that the child has, too, under the same numbers.
+  std::vector<int> keep_fds = {};
 };
 
 struct ExitStatus {

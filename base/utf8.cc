@@ -41,6 +41,21 @@ size_t Utf8Length(std::string_view text) {
   return length;
 }
 
+std::string AsUtf8(std::string_view text, size_t max_bytes) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t length = Utf8Length(text);
+    if (out.size() + (length == 0 ? 1 : length) > max_bytes) break;
+    if (length == 0) {
+      out.push_back('?');
+    } else {
+      out.append(text.substr(0, length));
+    }
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return out;
+}
+
 std::string_view TruncateUtf8(std::string_view text, size_t max_bytes) {
   if (text.size() <= max_bytes) return text;
   constexpr size_t kMostContinuations = 3;

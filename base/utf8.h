@@ -17,6 +17,10 @@ size_t Utf8Length(std::string_view text);
 // UTF-8 is cut at `max_bytes`, or up to 3 bytes before.
 std::string_view TruncateUtf8(std::string_view text, size_t max_bytes);
 
+// At most `max_bytes` of text that may come from anywhere: bytes that belong to no character become
+// '?'. For fields of messages, which must be UTF-8.
+std::string AsUtf8(std::string_view text, size_t max_bytes);
+
 // Whether a terminal shows `text` as it is and on one line: UTF-8 without control characters
 // (C0, DEL, C1) and without those that turn the direction of writing.
 bool IsPrintable(std::string_view text);

@@ -355,5 +355,23 @@ def session_call(options, steps):
             "spread": {"ours": spread(values)}}
 
 
+@case("actor-ask", "a client asks a host actor, 16 bytes each way, processes on 2 cores",
+      "ours.milliseconds <= 0.15, or ratio >= 1 / 1.4", 10_000)
+def actor_ask(options, steps):
+    """The peer is two gRPC calls that the controller answers at once: the least that a way over it can take."""
+    asks, values, peers = options.steps(steps), [], []
+    with ours.Cluster(count=2) as cluster:
+        for index in range(options.rounds):
+            row = ours.mw_bench(2, "ask", "--address", cluster.address, "--asks", asks)[0]
+            values.append(row["ask_seconds"] * 1e3)
+            peers.append(2 * row["unary_seconds"] * 1e3)
+            log(f"  round {index + 1}  {row}")
+    ratio = median(peers) / median(values)
+    return {"ours": {"milliseconds": significant(median(values)), "asks": asks},
+            "peer": {"name": "two gRPC calls", "milliseconds": significant(median(peers))},
+            "ratio": significant(ratio), "met": median(values) <= 0.15 or ratio >= 1 / 1.4,
+            "spread": {"ours": spread(values), "peer": spread(peers)}}
+
+
 # A peer that hangs or is missing is a case without a result, not the end of all.
 EXPECTED_ERRORS = (CaseError, OSError, subprocess.SubprocessError)

@@ -4,10 +4,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 #include <vector>
 
 #include "base/median.h"
 #include "bench/all_reduce.h"
+#include "bench/ask_case.h"
 #include "bench/device_run.h"
 #include "bench/gpu_cases.h"
 #include "bench/limits.h"
@@ -114,6 +116,13 @@ Status PrintSessionCase(const std::string& address, int64_t calls) {
   return OkStatus();
 }
 
+Status PrintAskCase(const std::string& address, int64_t asks) {
+  MW_ASSIGN_OR_RETURN(const AskCase result, RunAskCase(address, asks));
+  fmt::print("{{\"asks\":{},\"ask_seconds\":{:.9g},\"unary_seconds\":{:.9g}}}\n", result.asks,
+             result.ask_seconds, result.unary_seconds);
+  return OkStatus();
+}
+
 Status PrintPlanCase(const PlanCaseOptions& options) {
   MW_ASSIGN_OR_RETURN(const PlanCase result, RunPlanCase(options));
   fmt::print("{}\n", FormatPlanCase(result));
@@ -179,6 +188,9 @@ int Main(int argc, char** argv) {
   CLI::App* call_command = app.add_subcommand("call", "A session's call of a tiny program");
   call_command->add_option("--address", address, "Of a running cluster")->required();
   call_command->add_option("--calls", calls)->check(CLI::PositiveNumber);
+  CLI::App* ask_command = app.add_subcommand("ask", "A client's question to a host actor");
+  ask_command->add_option("--address", address, "Of a running cluster")->required();
+  ask_command->add_option("--asks", calls)->check(CLI::PositiveNumber);
   PlanCaseOptions plan;
   CLI::App* plan_command = app.add_subcommand("plan", "A plan's seconds and its forecast");
   AddPlanOptions(plan_command, plan);
@@ -196,6 +208,7 @@ int Main(int argc, char** argv) {
   if (*overhead_command) status = PrintOverhead(profile);
   if (*all_reduce_command) status = PrintAllReduce(all_reduce);
   if (*call_command) status = PrintSessionCase(address, calls);
+  if (*ask_command) status = PrintAskCase(address, calls);
   if (*plan_command) status = PrintPlanCase(plan);
   if (*matmul_command) {
     const double seconds = MatmulSeconds(shape, bf16 ? ir::DType::kBF16 : ir::DType::kF32, threads);
@@ -210,4 +223,10 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace meshwright::bench
 
-int main(int argc, char** argv) { return meshwright::bench::Main(argc, argv); }
+// As "worker" and "host-actors" this program is the worker of the case "ask".
+int main(int argc, char** argv) {
+  const std::string_view mode = argc > 1 ? argv[1] : "";
+  if (mode == "worker") return meshwright::bench::AskWorker(argc - 1, argv + 1);
+  if (mode == "host-actors") return meshwright::bench::AskWorker(argc, argv);
+  return meshwright::bench::Main(argc, argv);
+}

@@ -10,10 +10,6 @@
 #include "client/trainer.h"
 
 namespace meshwright::bench {
-namespace {
-
-using client::Tensor;
-
 Result<ir::JobRequest> TinyJob() {
   MW_ASSIGN_OR_RETURN(
       ir::JobProgram program,
@@ -31,8 +27,6 @@ Result<ir::JobRequest> TinyJob() {
       .Build();
 }
 
-}  // namespace
-
 Result<SessionCase> RunSessionCase(const std::string& address, int64_t calls) {
   using Clock = std::chrono::steady_clock;
   client::Client::Options options;
@@ -40,7 +34,7 @@ Result<SessionCase> RunSessionCase(const std::string& address, int64_t calls) {
   MW_ASSIGN_OR_RETURN(const auto client, client::Client::Connect(options));
   MW_ASSIGN_OR_RETURN(const ir::JobRequest job, TinyJob());
   MW_ASSIGN_OR_RETURN(const auto session, client->OpenSession(job));
-  const client::Feeds feeds = {{"x", Tensor::Of<float>({1, 4}, {1, 2, 3, 4})}};
+  const client::Feeds feeds = {{"x", client::Tensor::Of<float>({1, 4}, {1, 2, 3, 4})}};
   std::vector<double> call_seconds, step_seconds;
   constexpr int64_t kWarm = 100;
   for (int64_t i = 0; i < calls + kWarm; ++i) {

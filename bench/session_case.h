@@ -5,8 +5,12 @@
 #include <string>
 
 #include "base/result.h"
+#include "ir/job.h"
 
 namespace meshwright::bench {
+
+// One program of one node, driven by a client.
+Result<ir::JobRequest> TinyJob();
 
 struct SessionCase {
   int64_t calls = 0;

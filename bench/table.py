@@ -8,7 +8,7 @@ BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 # What else a target asks of our side.
 _ALSO = {"over_own_float32": "× own float32", "over_plan": "× the plan", "percent_of_step": "% of the step"}
 _UNITS = {"tokens_per_s": "tokens/s", "us": "µs", "us_per_node": "µs per node", "peak_rss_mib": "MiB",
-          "seconds": "s"}
+          "seconds": "s", "milliseconds": "ms"}
 
 
 def _value(field):

@@ -5,6 +5,7 @@
 #include "cli/args.h"
 #include "config/job_config.h"
 #include "mesh/topology.h"
+#include "worker/host_actor_options.h"
 
 namespace meshwright::cli {
 
@@ -24,7 +25,9 @@ int RunConfig(const ConfigArgs& args);
 
 // In the binary only: they bring the servers with them.
 int RunController(const ControllerArgs& args, const GlobalArgs& global);
-int RunWorker(const WorkerArgs& args, const GlobalArgs& global);
+// actors: that the binary has (worker/main.h).
+int RunWorker(const WorkerArgs& args, const GlobalArgs& global,
+              worker::HostActorOptions actors = {});
 
 // Prints "error: ..." (and a hint where one is known) to stderr; returns the exit code.
 int ReportError(const Status& status);

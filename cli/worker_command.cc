@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/descriptors.h"
@@ -106,7 +107,7 @@ Status ServeUntilEnd(worker::Agent& agent, ShutdownSignal& shutdown) {
   return OkStatus();
 }
 
-Status Serve(const WorkerArgs& args, const GlobalArgs& global) {
+Status Serve(const WorkerArgs& args, const GlobalArgs& global, worker::HostActorOptions actors) {
   MW_TRY(AwaitStart(args.start_fd));
   LogOptions log;
   MW_ASSIGN_OR_RETURN(log.level, ParseLogLevel(global.log_level));
@@ -114,6 +115,7 @@ Status Serve(const WorkerArgs& args, const GlobalArgs& global) {
   RaiseDescriptorLimit();
   IgnoreBrokenPipes();
   MW_ASSIGN_OR_RETURN(worker::AgentOptions options, AgentOptionsOf(args, global));
+  options.host_actors = std::move(actors);
   MW_TRY(CheckListen(args.bind, args.data_port, "--data-port"));
   MW_TRY(CheckListen(args.bind, args.metrics_port, "--metrics-port"));
   // Takes seconds, minutes beside other workers: a signal ends it at once, there is nothing to
@@ -130,8 +132,8 @@ Status Serve(const WorkerArgs& args, const GlobalArgs& global) {
 
 }  // namespace
 
-int RunWorker(const WorkerArgs& args, const GlobalArgs& global) {
-  const Status status = Serve(args, global);
+int RunWorker(const WorkerArgs& args, const GlobalArgs& global, worker::HostActorOptions actors) {
+  const Status status = Serve(args, global, std::move(actors));
   return status.ok() ? kExitOk : ReportError(status);
 }
 

@@ -2,8 +2,8 @@
 //
 //   auto session = client->OpenSession(job);                    // submits it, waits until it runs
 //   Feeds feeds = {{"x", Tensor::Of<float>({32, 4}, rows)}};
-//   std::future<Result<Answer>> first = (*session)->Call("step", feeds);   // several may be in
-//   flight Result<Answer> answer = (*session)->Run("predict", feeds);             // call and wait
+//   auto first = (*session)->Call("step", feeds);               // a future, one of several
+//   Result<Answer> answer = (*session)->Run("predict", feeds);  // call and wait
 //   answer->values.at("loss"); answer->tensors.at("logits").Values<float>();
 //   (*session)->Close();                                        // the job ends well
 //
@@ -25,6 +25,7 @@
 #include "base/check.h"
 #include "base/result.h"
 #include "ir/graph.h"
+#include "proto/actor_ref.h"
 
 namespace meshwright::client {
 
@@ -46,6 +47,10 @@ struct Tensor {
   // REQUIRES T to be what the dtype holds.
   template <typename T>
   std::vector<T> Values() const;
+
+  // Where the float type, f32 or f64, is a matter of the run: `values` rounded to it, and back.
+  static Tensor OfReals(ir::DType dtype, ir::Dims dims, const std::vector<double>& values);
+  std::vector<double> Reals() const;
 };
 
 using Feeds = std::map<std::string, Tensor>;
@@ -66,6 +71,8 @@ struct SessionOptions {
   int64_t open_timeout_ms = 600'000;  // until the job runs: it may wait for devices
   int64_t timeout_ms = 60'000;        // of Run, ReadState and WriteState, and of waiting for credit
 };
+
+using proto::ActorRef;
 
 class Session {
  public:
@@ -90,6 +97,18 @@ class Session {
       const std::vector<std::string>& names = {}) = 0;
   // Only where the driver is "client". Errors: as Run.
   virtual Status WriteState(const std::map<std::string, Tensor>& tensors) = 0;
+
+  // Host actors: objects of a user's own worker binary (worker/main.h), placed and restarted by the
+  // controller, that end with the job. `worker`: where; "": where there are the fewest. Errors:
+  // kNotFound naming the types that there are; kUnavailable; the actor's own.
+  virtual Result<ActorRef> Spawn(const std::string& type, const std::string& args = "",
+                                 const std::string& worker = "") = 0;
+  // The actor's reply, or why there is none, exactly once. Errors: kDeadlineExceeded; kAborted: it
+  // failed first; kNotFound: this life of it is over, a reference with generation 0 is to whichever
+  // there is; kCancelled: it was stopped; the actor's own.
+  virtual std::future<Result<std::string>> Ask(const ActorRef& actor, std::string payload,
+                                               int64_t deadline_ms = 10'000) = 0;
+  virtual Status Stop(const ActorRef& actor) = 0;
 
   // Says that the client has finished. Nothing can be asked any more.
   virtual Status Close() = 0;
@@ -121,6 +140,18 @@ std::vector<T> Tensor::Values() const {
   std::vector<T> values(data.size() / sizeof(T));
   if (!data.empty()) std::memcpy(values.data(), data.data(), data.size());
   return values;
+}
+
+inline Tensor Tensor::OfReals(ir::DType dtype, ir::Dims dims, const std::vector<double>& values) {
+  if (dtype == ir::DType::kF64) return Of<double>(std::move(dims), values);
+  MW_CHECK(dtype == ir::DType::kF32) << ir::DTypeName(dtype);
+  return Of<float>(std::move(dims), std::vector<float>(values.begin(), values.end()));
+}
+
+inline std::vector<double> Tensor::Reals() const {
+  if (type.dtype == ir::DType::kF64) return Values<double>();
+  const std::vector<float> values = Values<float>();
+  return {values.begin(), values.end()};
 }
 
 }  // namespace meshwright::client

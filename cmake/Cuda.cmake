@@ -75,7 +75,8 @@ function(mw_cuda_plugin)
   add_library(meshwright_cuda MODULE ${sources})
   target_include_directories(meshwright_cuda PRIVATE ${PROJECT_SOURCE_DIR})
   # What the plugin says is a Status; the graphs of attention are plain values. Nothing else of the rooms is in it.
-  target_sources(meshwright_cuda PRIVATE ${PROJECT_SOURCE_DIR}/base/status.cc ${PROJECT_SOURCE_DIR}/ops/cuda/sdpa_graph.cc)
+  target_sources(meshwright_cuda PRIVATE ${PROJECT_SOURCE_DIR}/base/check.cc
+                 ${PROJECT_SOURCE_DIR}/base/status.cc ${PROJECT_SOURCE_DIR}/ops/cuda/sdpa_graph.cc)
   # The oldest GPU of the list; 0 where it is not numbers ("native").
   string(REGEX MATCHALL "[0-9]+" numbers "${MESHWRIGHT_CUDA_ARCHITECTURES}")
   list(SORT numbers COMPARE NATURAL)

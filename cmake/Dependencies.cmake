@@ -13,22 +13,7 @@ find_package(gRPC CONFIG REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED COMPONENTS pull)
 find_package(CLI11 REQUIRED)
 
-# mw_import(name header library): an imported target from a header and a library (or "" for none),
-# where Debian's package has no usable CMake configuration.
-function(mw_import name header library)
-  string(MAKE_C_IDENTIFIER "MW_${name}" variable)
-  find_path(${variable}_INCLUDE_DIR ${header} REQUIRED)
-  if(library)
-    find_library(${variable}_LIBRARY ${library} REQUIRED)
-    add_library(${name} UNKNOWN IMPORTED GLOBAL)
-    set_target_properties(${name} PROPERTIES IMPORTED_LOCATION ${${variable}_LIBRARY})
-  else()
-    add_library(${name} INTERFACE IMPORTED GLOBAL)
-  endif()
-  set_target_properties(${name} PROPERTIES INTERFACE_INCLUDE_DIRECTORIES
-                                           ${${variable}_INCLUDE_DIR})
-  mark_as_advanced(${variable}_INCLUDE_DIR ${variable}_LIBRARY)
-endfunction()
+include(cmake/Import.cmake)
 
 # The dnnl package's configuration requires OpenCL; only the header and the library are needed.
 mw_import(dnnl::dnnl dnnl.hpp dnnl)

@@ -1,6 +1,10 @@
 # The library's public interface: what is installed, and nothing else. A header here includes only headers of this
 # list and those of other libraries (tests/tidy watches it), so that no header of the inside gets a user.
 set(MW_PUBLIC_HEADERS
+    actor/actor.h
+    actor/codec.h
+    actor/registry.h
+    actor/reply.h
     base/check.h
     base/ids.h
     base/result.h
@@ -26,8 +30,10 @@ set(MW_PUBLIC_HEADERS
     models/gpt2.h
     models/llama.h
     models/registry.h
+    proto/actor_ref.h
     proto/job_description.h
     proto/views.h
+    worker/main.h
 )
 # For clients in other languages.
 set(MW_PUBLIC_PROTOS proto/meshwright.proto)

@@ -11,8 +11,8 @@
 
 #include "base/text.h"
 #include "config/config_keys.h"
-#include "planner/layout.h"
-#include "planner/recompute.h"
+#include "planner/recompute_modes.h"
+#include "planner/resolve_layout.h"
 #include "planner/stages.h"
 #include "search/fingerprint.h"
 #include "search/sharding_pins.h"

@@ -120,6 +120,7 @@ void ControlLoop::Stop() {
     stopped_ = true;
     for (auto& [job, waiter] : std::exchange(waiters_, {})) waiter.done(Fail(LoopStopped()));
     for (auto& [call, done] : std::exchange(calls_, {})) done(LoopStopped(), JobId(0));
+    EndActorCallsOnLoop();
     sessions_.clear();
     pending_.clear();
     for (auto& [client, peer] : std::exchange(clients_, {})) peer->Close(LoopStopped());
@@ -456,6 +457,8 @@ void ControlLoop::ExecuteOne(Effect& effect) {
     const auto done = std::move(it->second);
     calls_.erase(it);
     done(reply->status, reply->job);
+  } else if (const auto* answer = std::get_if<ActorAnswer>(&effect)) {
+    Do(*answer);
   } else if (auto* progress = std::get_if<SaveProgress>(&effect)) {
     files_.Post([this, p = *progress] {
       const Status status = parts_.store->SaveProgress(p.job.value(), p.steps_done, p.loss);

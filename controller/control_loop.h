@@ -104,6 +104,19 @@ class ControlLoop {
   void List(Callback<std::vector<proto::JobInfo>> done);
   void Workers(Callback<std::vector<proto::WorkerInfo>> done);
 
+  // Host actors (controller/actor_table.h says what may go wrong). worker: "" for any.
+  void SpawnActor(JobId job, std::string type, std::string args, std::string worker,
+                  Callback<proto::ActorRef> done);
+  void AskActor(proto::ActorRef ref, std::string payload, int64_t deadline_ms,
+                Callback<std::string> done);
+  // done: once it is on its way.
+  void TellActor(proto::ActorRef ref, std::string payload, std::function<void(Status)> done);
+  void StopActor(proto::ActorRef ref, std::function<void(Status)> done);
+  // Called at every restart, with the ref of the new life, and for the last time with the end.
+  using ActorWatcher = std::function<void(const ActorAnswer&)>;
+  CallId WatchActor(proto::ActorRef ref, ActorWatcher watcher);
+  void UnwatchActor(CallId watch);
+
   struct Summary {
     std::string cluster_id;
     uint64_t term = 0;
@@ -141,6 +154,8 @@ class ControlLoop {
     bool loading = false;  // `journal` holds only what came since; the rest is being read
   };
 
+  // Feeds the call that `make` builds, and keeps who waits for it.
+  void PostActorCall(CallId call, ActorWatcher done, std::function<Event(CallId)> make);
   static Core MakeCore(CoreOptions options, const StoredState& stored);
   Now now() const;
   void StepOnLoop(const Event& event);
@@ -162,6 +177,8 @@ class ControlLoop {
   void Do(JobChanged& effect);
   void Do(TellClient& effect);
   void Do(CloseClient& effect);
+  void Do(const ActorAnswer& answer);
+  void EndActorCallsOnLoop();
   void ExecuteOne(Effect& effect);
 
   void AppendToJob(JobId job, const char* file, std::string text);
@@ -181,13 +198,14 @@ class ControlLoop {
   std::map<uint64_t, int64_t> pending_;  // sessions that have not registered: since when, in ms
   std::map<uint64_t, std::shared_ptr<ClientPeer>> clients_;
   std::map<uint64_t, std::function<void(Status, JobId)>> calls_;
+  std::map<uint64_t, ActorWatcher> actor_calls_;
   std::map<int64_t, JobView> views_;
   int64_t newest_job_ = 0;                  // jobs up to this one may have a history on disk
   std::list<int64_t> ended_views_;          // oldest first
   std::multimap<int64_t, Waiter> waiters_;  // by job
   std::set<int64_t> touched_;
   bool stopped_ = false;
-  uint64_t next_call_ = 1;
+  std::atomic<uint64_t> next_call_{1};
   std::atomic<uint64_t> next_session_{1};
   std::atomic<uint64_t> next_client_{1};
   std::atomic<uint64_t> next_watch_{1};

@@ -67,7 +67,8 @@ Core::Core(CoreOptions options, uint64_t next_mesh_gen, std::vector<RestoredJob>
     : options_(std::move(options)),
       next_mesh_gen_(next_mesh_gen),
       next_job_id_(options_.first_job),
-      restored_(std::move(jobs)) {}
+      restored_(std::move(jobs)),
+      actors_(ActorOptions(options_)) {}
 
 Effects Core::Start(Now now) {
   Context context{now, {}};
@@ -251,6 +252,7 @@ void Core::On(const Tick&, Context& context) {
   CheckLiveness(context);
   CheckMeshes(context);
   CheckClients(context);
+  Carry(actors_.Tick(ReadyActorWorkers(), context.now.ms), context);
   for (int64_t id : std::exchange(unsaved_ends_, {})) {
     if (JobEntry* job = FindJob(JobId(id))) AnnounceEnd(*job, context);
   }
@@ -269,6 +271,7 @@ void Core::On(const Shutdown&, Context& context) {
     // Nobody is left to wait for better causes.
     if (const auto it = meshes_.find(gen); it != meshes_.end()) ConcludeAbort(it->second, context);
   }
+  Carry(actors_.Shutdown(), context);
   // Who ends on purpose has not been killed by what it planned.
   for (auto& [id, job] : jobs_) EndTry(job, context);
   for (auto& [name, worker] : workers_) {
@@ -466,6 +469,7 @@ void Core::EndJob(JobEntry& job, JobEvent event, const RuntimeError& cause, Cont
   job.record.ended_unix_ms = context.now.unix_ms;
   DropRequest(job);
   job.ranks.clear();
+  Carry(actors_.JobEnded(JobId(job.record.id)), context);
   job.trying = false;
   MoveJob(job, event, context);
   // The end is durable before anyone hears of it: MoveJob's notice goes behind the write.

@@ -12,8 +12,8 @@
 // worker has confirmed, or is gone.
 //
 // Thread rule: one thread. Files: core.cc dispatch, submit, cancel, queue; core_workers.cc
-// membership; core_mesh.cc life of a mesh; core_clients.cc who asks it; core_failure.cc its end;
-// core_view.cc what people see.
+// membership; core_mesh.cc life of a mesh; core_clients.cc who asks it; core_actors.cc host actors;
+// core_failure.cc its end; core_view.cc what people see.
 #pragma once
 
 #include <cstdint>
@@ -25,40 +25,15 @@
 #include <string>
 #include <vector>
 
+#include "controller/actor_table.h"
 #include "controller/client_desk.h"
+#include "controller/core_options.h"
 #include "controller/driver.h"
 #include "controller/events.h"
 #include "controller/placement.h"
 #include "controller/states.h"
 
 namespace meshwright::controller {
-
-struct CoreOptions {
-  std::string cluster_id;
-  Term term{1};
-  std::string secret_key;  // random per process; per-generation secrets are derived from it
-  std::string jobs_dir;    // shown to people
-  int64_t heartbeat_ms = 1000;
-  int64_t suspect_ms = 2500;
-  int64_t worker_lost_ms = 6000;
-  int64_t infeasible_grace_ms = 5000;  // a job too large for a growing cluster waits this long
-  int64_t election_ms = 500;           // how long a possible victim waits for a better cause
-  int64_t abort_deadline_ms = 3000;    // then the job ends even if a member has not let go
-  int64_t load_deadline_ms = 600'000;
-  int64_t connect_deadline_ms = 330'000;  // a little more than workers give themselves for GPUs
-  int64_t save_deadline_ms = 600'000;
-  int64_t release_deadline_ms = 120'000;  // then a member that has not let go counts as lost
-  int64_t register_deadline_ms = 5000;    // then a session that has not registered is closed
-  size_t max_pending_sessions = 64;       // that have not registered
-  int launch_window = 2;
-  int64_t first_job = 1;  // at least; ids of the past are not given again
-  size_t max_queued = 1000;
-  size_t max_jobs = 10'000;
-  int64_t max_request_bytes = int64_t{256} << 20;  // of jobs that have not ended, all together
-  size_t max_gone_workers = 256;
-  // A job that was being placed or planned when the controller died is queued again so many times.
-  int64_t max_requeues = 2;
-};
 
 struct RestoredJob {
   JobRecord record;
@@ -87,6 +62,7 @@ class Core {
   std::map<std::string, int64_t> MessageCounts(JobId id) const;
   const std::map<std::string, int64_t>& message_totals() const { return message_totals_; }
   int64_t stale_messages() const { return stale_messages_; }
+  const ActorTable& actors() const { return actors_; }
   const CoreOptions& options() const { return options_; }
   // What jobs that have not ended read, and what their meshes run.
   std::set<std::string> BlobsInUse() const;
@@ -270,6 +246,18 @@ class Core {
   std::vector<uint64_t> Generations() const;
   void ConcludeAbort(Mesh& mesh, Context& context);
 
+  // core_actors.cc
+  static ActorTableOptions ActorOptions(const CoreOptions& options);
+  void On(const SpawnActorCall& event, Context& context);
+  void On(const AskActorCall& event, Context& context);
+  void On(const StopActorCall& event, Context& context);
+  void On(const WatchActorCall& event, Context& context);
+  void On(const UnwatchActor& event, Context& context);
+  // False: the message is not of an actor.
+  bool OnActor(const Worker& worker, const proto::UpBody& body, Context& context);
+  ActorWorkers ReadyActorWorkers() const;
+  void Carry(ActorEffects effects, Context& context);
+
   std::set<std::string> BlobsOf(const JobEntry& job) const;
   proto::JobInfo InfoOf(const JobEntry& job) const;
   void CountMessage(JobId job, const char* kind);
@@ -290,6 +278,7 @@ class Core {
   std::map<uint64_t, std::string> worker_of_session_;
   std::map<uint64_t, int64_t> job_of_client_;
   std::map<uint64_t, Mesh> meshes_;  // by generation, until freed
+  ActorTable actors_;
   std::map<std::string, int64_t> message_totals_;
   int64_t stale_messages_ = 0;
   int64_t membership_changed_ms_ = 0;

@@ -116,6 +116,7 @@ std::set<std::string> Core::BlobsInUse() const {
 Status Core::CheckInvariants() const {
   MW_TRY(CheckJobs());
   MW_TRY(CheckMeshTable());
+  MW_TRY(actors_.CheckInvariants());
   return CheckDevices();
 }
 

@@ -16,6 +16,21 @@ using proto::MakeError;
 
 namespace {
 
+Status CheckRoots(const proto::Register& info) {
+  constexpr size_t kMostRoots = 64;
+  constexpr size_t kMaxPathBytes = 4096;
+  const bool long_root =
+      std::any_of(info.data_roots.begin(), info.data_roots.end(), [](const ir::DataRoot& root) {
+        return root.name.size() > kMaxPathBytes || root.path.size() > kMaxPathBytes;
+      });
+  if (info.data_roots.size() > kMostRoots || long_root) {
+    return InvalidArgument(fmt::format(
+        "worker '{}' registers {} data roots; at most {} of {} bytes are allowed",
+        TruncateUtf8(info.name, 64), info.data_roots.size(), kMostRoots, kMaxPathBytes));
+  }
+  return OkStatus();
+}
+
 // What a worker says of itself is shown in listings and told to its peers: it must stay small.
 Status CheckSizes(const proto::Register& info) {
   constexpr size_t kMaxTextBytes = 256;
@@ -60,21 +75,20 @@ Status CheckSizes(const proto::Register& info) {
                                        TruncateUtf8(info.name, 64), info.threads_per_device,
                                        info.host_cores));
   }
-  constexpr size_t kMostRoots = 64;
-  constexpr size_t kMaxPathBytes = 4096;
-  const bool long_root =
-      std::any_of(info.data_roots.begin(), info.data_roots.end(), [](const ir::DataRoot& root) {
-        return root.name.size() > kMaxPathBytes || root.path.size() > kMaxPathBytes;
-      });
-  if (info.data_roots.size() > kMostRoots || long_root) {
-    return InvalidArgument(fmt::format(
-        "worker '{}' registers {} data roots; at most {} of {} bytes are allowed",
-        TruncateUtf8(info.name, 64), info.data_roots.size(), kMostRoots, kMaxPathBytes));
-  }
+  MW_TRY(CheckRoots(info));
   constexpr size_t kMostCpus = 4096;
   if (info.cpus.size() > kMostCpus) {
     return InvalidArgument(fmt::format("worker '{}' registers {} cores; at most {} are allowed",
                                        TruncateUtf8(info.name, 64), info.cpus.size(), kMostCpus));
+  }
+  constexpr size_t kMostActorTypes = 1024;
+  size_t type_bytes = 0;
+  for (const std::string& type : info.actor_types) type_bytes += type.size();
+  if (info.actor_types.size() > kMostActorTypes || type_bytes > kMostActorTypes * 64) {
+    return InvalidArgument(fmt::format(
+        "worker '{}' registers {} actor types in {} bytes; at most {} in {} are allowed",
+        TruncateUtf8(info.name, 64), info.actor_types.size(), type_bytes, kMostActorTypes,
+        kMostActorTypes * 64));
   }
   if (info.name.empty() || info.devices < 1 || info.devices > 4096) {
     return InvalidArgument(
@@ -124,6 +138,7 @@ void Core::On(const WorkerMessage& event, Context& context) {
     OnLeave(*worker, *leave, context);
     return;
   }
+  if (OnActor(*worker, event.message.body, context)) return;
   OnMesh(*worker, event.message.body, context);
 }
 
@@ -256,6 +271,7 @@ void Core::LoseWorker(Worker& worker, WorkerEvent event, const std::string& why,
       break;
     }
   }
+  Carry(actors_.WorkerGone(worker.info.name, text, context.now.ms), context);
   UnplaceUsersOf(worker, text, context);
   worker.device_job.assign(worker.device_job.size(), JobId(0));
 }

@@ -14,16 +14,15 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "controller/actor_events.h"
 #include "controller/client_desk.h"
+#include "controller/ids.h"
 #include "controller/store.h"
 #include "ir/job.h"
 #include "mesh/topology.h"
 #include "proto/messages.h"
 
 namespace meshwright::controller {
-
-using SessionId = Id<struct SessionTag, uint64_t>;
-using CallId = Id<struct CallTag, uint64_t>;
 
 // The planner's answer as far as the core needs it. Programs are in the blob store by now.
 struct PlannedDevice {
@@ -108,7 +107,8 @@ struct Shutdown {};
 
 using Event =
     std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished, WeightsFile,
-                 WriteFailed, AttachClient, AskOfClient, ClientGone, PlaceQueue, Tick, Shutdown>;
+                 WriteFailed, AttachClient, AskOfClient, ClientGone, PlaceQueue, Tick, Shutdown,
+                 SpawnActorCall, AskActorCall, StopActorCall, WatchActorCall, UnwatchActor>;
 
 // ---- Effects ------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ struct JobChanged {
 
 using Effect = std::variant<Send, CloseSession, Persist, SaveProgress, PlaceNext, StartPlan,
                             OpenWeights, FinishWeights, CheckBlobs, DiscardWeights, Reply,
-                            TellClient, CloseClient, StepsDone, LogLine, JobChanged>;
+                            TellClient, CloseClient, StepsDone, LogLine, JobChanged, ActorAnswer>;
 using Effects = std::vector<Effect>;
 
 // The job that an effect belongs to; 0: none.

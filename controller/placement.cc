@@ -8,6 +8,7 @@
 
 #include "mesh/device_order.h"
 #include "planner/layout.h"
+#include "planner/resolve_layout.h"
 
 namespace meshwright::controller {
 namespace {

@@ -103,6 +103,8 @@ class ServerImpl final : public ServerWithCounters {
     metrics_server_.reset();
   }
 
+  ControlLoop& loop() override { return *loop_; }
+
   std::map<std::string, int64_t> MessageCounts(int64_t job) override {
     auto counts = Await<std::map<std::string, int64_t>>(
         [&](auto done) { loop_->MessageCounts(job, std::move(done)); });

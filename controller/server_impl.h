@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "controller/control_loop.h"
 #include "controller/core.h"
 #include "controller/planning.h"
 #include "controller/server.h"
@@ -21,6 +22,8 @@ class ServerWithCounters : public Server {
  public:
   // Control messages of a job by kind, both ways.
   virtual std::map<std::string, int64_t> MessageCounts(int64_t job) = 0;
+  // For what has no service of its own yet: host actors.
+  virtual ControlLoop& loop() = 0;
 };
 
 Result<std::unique_ptr<ServerWithCounters>> StartServer(const ServerOptions& options,

@@ -49,7 +49,7 @@ class BackwardPass {
     for (size_t i = nodes_; i-- > first_node_;) {
       // A copy: the builder's nodes move.
       const Node node = builder_.graph().nodes[i];
-      MW_TRY(Visit(node));
+      MW_TRY(Visit(i, node));
     }
     return OkStatus();
   }
@@ -99,7 +99,7 @@ class BackwardPass {
     builder_.SetPhase(phase);
   }
 
-  Status Visit(const Node& node) {
+  Status Visit(size_t index, const Node& node) {
     const bool is_wanted = std::any_of(node.outputs.begin(), node.outputs.end(),
                                        [&](ValueId id) { return wanted_[At(id)]; });
     const bool passes = !StopsGradient(node.op) && AnyDepends(node);
@@ -120,7 +120,7 @@ class BackwardPass {
     const auto made = GradientOf(builder_, node, grads, asked);
     if (!made) {
       return made.error().WithContext(
-          fmt::format("graph \"{}\", {}", builder_.graph().name, OpName(node.op)));
+          fmt::format("graph \"{}\", node {} {}", builder_.graph().name, index, OpName(node.op)));
     }
     const std::vector<ValueId>& inputs = *made;
     // Nodes are visited last to first, so operands are too: Gradient() reverses the terms into use

@@ -54,14 +54,13 @@
 //   equal, not_equal, less, less_equal, greater, greater_equal
 //                      (x, y) of one float type or i32 -> bool; of a NaN only not_equal is true
 //   logical_and, logical_or, logical_not (x, [y]) of bool
-//   select             (c bool, x, y) -> x where c, else y; c and x have one shape, y's is a suffix
+//   select             (c bool, x, y) -> x where c, else y; c has x's shape
 //   dropout            {rate:real, name:str} + sharded dims (x) -> x*mask/(1-rate), mask of global
 //                      element i from UniformFromBits(PhiloxBits(seed, StreamOf(name), step, i))
 //                      >= rate. Its own gradient.
-//   noise              {name:str, kind:"uniform"|"normal", [dtype:float]} + sharded dims (x) ->
-//   numbers
-//                      in x's shape, of which only the shape matters: UniformFromBits(bits) of the
-//                      same bits, or PhiloxNormal(seed, StreamOf(name), step, i). No gradient.
+//   noise              {name:str, kind:"uniform"|"normal", [dtype:float]} + sharded dims (x) -> in
+//                      x's shape, which alone matters, UniformFromBits of the same bits, or
+//                      PhiloxNormal(seed, StreamOf(name), step, i). No gradient.
 // structure
 //   slice              {dim:int, start:int, size:int} (x)
 //   pad                {dim:int, before:int, after:int} (x) zeros around; gradient of slice
@@ -74,17 +73,14 @@
 //   reduce_max         {dims:ints} (x) -> the largest; NaN wins; equal ones share the gradient
 //   sum_squares        (x) -> scalar sum of x^2
 // choice
-//   gather             {dim:int} (x, ids i32) -> ids' shape, which is x's but for dim: along dim
-//   the
-//                      elements at ids. ids outside of x are an error reported by the kernel.
+//   gather             {dim:int} (x, ids i32) -> ids' shape, which is x's but for dim: the
+//                      elements at ids along it. ids outside of x are an error of the kernel.
 //   scatter_add        {dim:int, size:int} (ids, y) -> y's shape with `size` along dim: sums of the
 //                      elements of y at their ids. Gradient of gather
-//   one_hot            {size:int, [ignore_index:int], [dtype:float]} (ids[...] i32) -> [..., size],
-//   1
-//                      at the id; ids outside and ignore_index give zeros
-//   top_k              {k:int} (x[..., v]) -> (values[..., k], ids[..., k] i32), largest first;
-//   equal
-//                      ones by their place; NaN is larger than all numbers
+//   one_hot            {size:int, [ignore_index:int], [dtype:float]} (ids[...] i32) -> [..., size]:
+//                      1 at the id; ids outside and ignore_index give zeros
+//   top_k              {k:int} (x[..., v]) -> (values[..., k], ids[..., k] i32), largest first,
+//                      equal ones by their place; NaN is larger than all numbers
 // contraction
 //   einsum             {equation:"bsk,kn->bsn", [dtype]} (a, b, [c]); labels are letters, once per
 //                      tensor; a label of an operand that is in neither the other operand nor the
@@ -124,12 +120,11 @@
 //                      [b, (top + h + bottom - kh)/strides + 1, ..., o]
 //   conv2d_grad_input  {as conv2d} (k, dy) -> dx, its type given at build time
 //   conv2d_grad_kernel {as conv2d} (x, dy) -> dk, its type given at build time
-//   window_argmax      {window:ints[2], strides, padding} (x) -> i32[b, oh, ow, c]: in each window
-//   the
-//                      place y * w + x of the largest element that is not padding, the first one
-//   avg_pool           {window, strides, padding} (x) -> [b, oh, ow, c]: sums over windows, divided
-//   by
-//                      the size of a window
+//   window_argmax      {window:ints[2], strides, padding} (x) -> i32[b, oh, ow, c]: the place
+//                      y * w + x of the largest element of each window, the first one; padding is
+//                      none
+//   avg_pool           {window, strides, padding} (x) -> [b, oh, ow, c]: sums over windows divided
+//                      by the size of a window
 //   avg_pool_grad      {as avg_pool} (dy) -> dx, its type given at build time
 // loss; labels equal to ignore_index do not count
 //   cross_entropy      {ignore_index:int} (logits[..., v], labels[...] i32) -> (loss_sum[],

@@ -7,7 +7,7 @@
 namespace meshwright::ir {
 namespace {
 
-constexpr int64_t kMaxExtent = int64_t{1} << 40;
+constexpr int64_t kMostScattered = int64_t{1} << 40;
 
 // x or y and ids must agree but for `dim`, and ids be i32.
 Result<size_t> CheckAlong(const OpCall& call, size_t values, size_t ids) {
@@ -39,7 +39,7 @@ TypesOr InferScatterAdd(const OpCall& call) {
     return Fail(call.Error("operands must have one shape"));
   }
   TensorType type = call.operands[1];
-  MW_ASSIGN_OR_RETURN(type.dims[dim], call.IntIn("size", 1, kMaxExtent));
+  MW_ASSIGN_OR_RETURN(type.dims[dim], call.IntIn("size", 1, kMostScattered));
   return std::vector<TensorType>{type};
 }
 

@@ -21,7 +21,7 @@ FactorRule LastWholeRule(const NodeTypes& node) {
   return rule.Finish();
 }
 
-double SoftmaxFlops(const NodeTypes& node) {
+double FlopsOfRows(const NodeTypes& node) {
   return 14.0 * static_cast<double>(node.operands[0].elements());
 }
 
@@ -48,10 +48,10 @@ GradsOr LogSoftmaxGrad(GradCall& call) {
 }  // namespace
 
 void AddSoftmaxSchemas(SchemaTable& table) {
-  Row(table, Op::kSoftmax) = {InferSoftmax,   LastWholeRule, SoftmaxFlops, nullptr, SoftmaxGrad, 1,
+  Row(table, Op::kSoftmax) = {InferSoftmax,   LastWholeRule, FlopsOfRows, nullptr, SoftmaxGrad, 1,
                               InPlace::kFirst};
   Row(table, Op::kLogSoftmax) = {
-      InferSoftmax, LastWholeRule, SoftmaxFlops, nullptr, LogSoftmaxGrad, 1, InPlace::kFirst};
+      InferSoftmax, LastWholeRule, FlopsOfRows, nullptr, LogSoftmaxGrad, 1, InPlace::kFirst};
 }
 
 }  // namespace meshwright::ir

@@ -185,7 +185,8 @@ class LossVerifier {
   static std::vector<bool> TrainedValues(const Graph& loss) {
     std::vector<bool> trained(loss.values.size(), false);
     for (const Node& node : loss.nodes) {
-      const bool depends = node.op == Op::kParam || AnyOf(node.inputs, trained);
+      const bool depends =
+          node.op == Op::kParam || (!StopsGradient(node.op) && AnyOf(node.inputs, trained));
       for (const ValueId id : node.outputs) {
         trained[At(id)] = depends && IsFloating(loss.type(id).dtype);
       }

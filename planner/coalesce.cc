@@ -1,3 +1,5 @@
+#include "planner/coalesce.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include <tuple>
 
 #include "ir/builder.h"
-#include "planner/pieces.h"
 
 namespace meshwright::planner {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "ir/builder.h"
 #include "planner/local_node.h"
-#include "planner/pieces.h"
+#include "planner/partition.h"
 
 namespace meshwright::planner {
 

@@ -1,25 +1,52 @@
-// Degrees of parallelism: resolves "auto" and rejects what does not fit, saying what would.
+// A layout: how a job lies on devices, as a value.
+//
+// Thread rule: pure functions.
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "base/result.h"
-#include "ir/job.h"
-#include "planner/plan.h"
+#include "mesh/topology.h"
+#include "planner/recompute_modes.h"
+#include "planner/schedule.h"
 
 namespace meshwright::planner {
 
-// data auto: the devices that tensor x pipeline leave over, reduced until the batch divides.
-// microbatches auto: 1 without a pipeline, else the largest divisor of the rows per data shard that
-// is at most 2 x pipeline. Errors: kInvalidArgument naming the degree, the number it must divide
-// and the values that would fit.
-Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, int64_t layer_count);
+// Replicas and tensor group of one stage.
+struct StageDegrees {
+  int64_t data = 1;
+  int64_t tensor = 1;
+  int64_t device_count() const { return data * tensor; }
+  friend bool operator==(const StageDegrees&, const StageDegrees&) = default;
+};
 
-// What contradicts itself whatever the cluster is: meshes and grids beside degrees, parts that are
-// not the model's layers, layers that it does not have. Errors: kInvalidArgument naming both.
-Status CheckPins(const ir::ParallelSpec& pins, int64_t layer_count);
-
-// What to tell the user when "auto" leaves devices without work: how many work, and a batch or
-// degrees that would use all. "" when all work or the user chose the number.
-std::string IdleDevicesNote(const ir::JobRequest& job, const Layout& layout, int64_t device_count);
+// Degrees with every "auto" resolved.
+struct Layout {
+  int64_t data = 1;    // where stages differ: the least common multiple of theirs, which is what
+  int64_t tensor = 1;  // batch, weights and heads are divided by
+  int64_t pipeline = 1;
+  int64_t microbatches = 1;
+  std::string schedule = "1f1b";
+  bool sequence_parallel = false;
+  int64_t chunks = 1;                // parts of the model per stage (planner/schedule.h)
+  std::vector<int> part_layers;      // layers of each part, in order; empty: balanced by FLOPs
+  int64_t zero = 0;                  // 1, 2, 3: what replicas split among them (planner/zero.h)
+  std::vector<Recompute> recompute;  // per layer; empty: kNone in all
+  std::vector<StageDegrees> stage_degrees;  // per stage; empty: data and tensor in each
+  // The tensor group as a grid: {2, 4} are axes tensor and tensor2. Shardings of several axes (2D,
+  // 2.5D and 3D tensor parallelism) come from the search alone. Empty: one axis.
+  std::vector<int64_t> tensor_axes;
+  // The cluster's device that runs each program (TopologyOf); empty: the first ones in their order.
+  std::vector<int> devices;
+  StageDegrees DegreesOf(int stage) const;
+  int64_t FirstDevice(int stage) const;  // stages follow each other
+  int64_t device_count() const;
+  PipelineShape shape() const;
+  bool SplitsBackward() const;
+  std::string ToString() const;  // "data=2 tensor=1 pipeline=2 microbatches=4 schedule=1f1b"
+};
 
 // The cluster as the programs of the layout see it: device i runs program i. What the layout leaves
 // idle comes last. REQUIRES: layout.devices are of the topology, each once.
@@ -29,22 +56,11 @@ mesh::Topology TopologyOf(const Layout& layout, const mesh::Topology& topology);
 Result<std::vector<StageDegrees>> ParseStageDegrees(const std::string& text);
 std::string FormatStageDegrees(const std::vector<StageDegrees>& degrees);
 
-// "2x2": the sizes of the axes of a tensor group, at most 65536 devices in all. Errors:
-// kInvalidArgument naming the size.
-Result<std::vector<int64_t>> ParseTensorAxes(const std::string& text);
-
 // "0-3,7": the cluster's devices that run programs [first, first + count).
 std::string FormatDevices(const Layout& layout, int64_t first, int64_t count);
 
 // Writes degrees of stages into a layout, with the least common multiples; equal ones are data and
 // tensor. REQUIRES: one per stage.
 void SetStageDegrees(const std::vector<StageDegrees>& degrees, Layout& layout);
-
-// Decides in `spec` what the layout's degrees are, and its microbatches, schedule, chunks, sequence
-// parallelism and ZeRO. Layers of parts, recomputation and shardings stay as they are.
-void PinDegrees(const Layout& layout, ir::ParallelSpec& spec);
-
-// "1, 2, 4": the divisors of n up to `limit`.
-std::string DivisorList(int64_t n, int64_t limit);
 
 }  // namespace meshwright::planner

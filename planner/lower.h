@@ -12,8 +12,9 @@
 #include "base/result.h"
 #include "ir/program.h"
 #include "mesh/topology.h"
+#include "planner/layout.h"
 #include "planner/pieces.h"
-#include "planner/plan.h"
+#include "planner/plan_scope.h"
 #include "planner/schedule.h"
 
 namespace meshwright::planner {

@@ -2,14 +2,20 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "base/result.h"
 #include "ir/program.h"
 #include "mesh/topology.h"
-#include "planner/plan.h"
+#include "planner/layout.h"
 
 namespace meshwright::planner {
+
+struct DeviceMemory {
+  std::map<ir::MemoryKind, int64_t> bytes;  // at the fullest moment
+  int64_t total_bytes = 0;                  // arena + persistent
+};
 
 // When transient slots hold something, on a clock that ticks once per node of a RUN and once per
 // other instruction: from the first write to the last read, both inclusive. A slot that a RUN

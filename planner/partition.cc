@@ -1,3 +1,5 @@
+#include "planner/partition.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,8 +9,9 @@
 #include "ir/builder.h"
 #include "ir/rewrite.h"
 #include "mesh/reshard.h"
+#include "planner/coalesce.h"
 #include "planner/local_node.h"
-#include "planner/pieces.h"
+#include "planner/reduce_in_place.h"
 #include "planner/value_versions.h"
 
 namespace meshwright::planner {
@@ -376,15 +379,8 @@ class Partitioner {
                                                              local, from, to, MeshOf(key.stage)));
     AddVersion(key, value, to, converted);
     const bool weight = IsParam(value) || IsWeightCast(graph_, graph_.producer(value));
-    Versions(key.stage, value).back().gathered = weight && GathersBlocks(from, to);
+    Versions(key.stage, value).back().gathered = weight && ValueVersions::GathersBlocks(from, to);
     return converted;
-  }
-
-  static bool GathersBlocks(const Sharding& from, const Sharding& to) {
-    return std::any_of(from.dims.begin(), from.dims.end(), [&](const mesh::AxisList& axes) {
-      return std::any_of(axes.begin(), axes.end(),
-                         [&](const std::string& axis) { return !to.UsesAxis(axis); });
-    });
   }
 
   // ---- emitting nodes ----

@@ -18,7 +18,6 @@
 #include "ir/graph.h"
 #include "ir/program.h"
 #include "mesh/sharding.h"
-#include "planner/plan.h"
 #include "planner/stages.h"
 #include "planner/strategy.h"
 
@@ -92,26 +91,7 @@ struct Partition {
   std::vector<Report> outputs;  // tensors, split as they are made
 };
 
-// Errors: kInternal when a strategy cannot be expressed (a planner defect), with the node;
-// kInvalidArgument: what microbatches cannot say, with the way out.
-Result<Partition> MakePartition(const ir::Graph& graph, const StageAssignment& stages,
-                                const Strategies& strategies, const Layout& layout,
-                                int64_t bucket_bytes);
-
-// Fills every param of `graph` ("init" attribute): one piece per stage, outputs are the params held
-// there.
-Result<Partition> MakeInitPartition(const ir::Graph& graph, const StageAssignment& stages,
-                                    const Strategies& strategies, const Layout& layout);
-
 // "s1/f", "s1/b", "s1/w", "s0/u2"; of chunk 1 "s1/f.1".
 std::string PieceName(const PieceKey& key);
-
-// Merges all_reduce nodes that do not depend on each other, with equal axes, kind and dtype, into
-// buckets of about bucket_bytes (a larger tensor is a bucket of its own).
-Result<ir::Graph> CoalesceAllReduces(const ir::Graph& graph, int64_t bucket_bytes);
-
-// What the update all-reduces, and nothing else reads, is reduced in its own slot: the result
-// becomes an output of the piece, updated in place.
-void ReduceInPlace(Partition& partition);
 
 }  // namespace meshwright::planner

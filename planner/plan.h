@@ -1,7 +1,7 @@
 // The planner's answer: stages, shardings, schedule and one static program per device. Pure
 // functions of the request and the topology; no files, no devices, no RPC.
 //
-// Pipeline: DevicePlan degrees -> stage split by cost -> one step graph (forward, backward, update)
+// Pipeline: a Layout (degrees) -> stage split by cost -> one step graph (forward, backward, update)
 // -> shardings by Redco's two rules on factors -> local SPMD pieces with explicit collectives ->
 // schedule -> programs -> verified.
 #pragma once
@@ -18,46 +18,11 @@
 #include "ir/program.h"
 #include "mesh/sharding.h"
 #include "mesh/topology.h"
-#include "planner/schedule.h"
+#include "planner/layout.h"
+#include "planner/memory.h"
+#include "planner/plan_scope.h"
 
 namespace meshwright::planner {
-
-// What the backward of a layer computes again instead of keeping it (planner/recompute.h).
-enum class Recompute : uint8_t { kNone, kSelective, kFull };
-
-// Replicas and tensor group of one stage.
-struct StageDegrees {
-  int64_t data = 1;
-  int64_t tensor = 1;
-  int64_t device_count() const { return data * tensor; }
-  friend bool operator==(const StageDegrees&, const StageDegrees&) = default;
-};
-
-// Degrees with every "auto" resolved.
-struct Layout {
-  int64_t data = 1;    // where stages differ: the least common multiple of theirs, which is what
-  int64_t tensor = 1;  // batch, weights and heads are divided by
-  int64_t pipeline = 1;
-  int64_t microbatches = 1;
-  std::string schedule = "1f1b";
-  bool sequence_parallel = false;
-  int64_t chunks = 1;                // parts of the model per stage (planner/schedule.h)
-  std::vector<int> part_layers;      // layers of each part, in order; empty: balanced by FLOPs
-  int64_t zero = 0;                  // 1, 2, 3: what replicas split among them (planner/zero.h)
-  std::vector<Recompute> recompute;  // per layer; empty: kNone in all
-  std::vector<StageDegrees> stage_degrees;  // per stage; empty: data and tensor in each
-  // The tensor group as a grid: {2, 4} are axes tensor and tensor2. Shardings of several axes (2D,
-  // 2.5D and 3D tensor parallelism) come from the search alone. Empty: one axis.
-  std::vector<int64_t> tensor_axes;
-  // The cluster's device that runs each program (TopologyOf); empty: the first ones in their order.
-  std::vector<int> devices;
-  StageDegrees DegreesOf(int stage) const;
-  int64_t FirstDevice(int stage) const;  // stages follow each other
-  int64_t device_count() const;
-  PipelineShape shape() const;
-  bool SplitsBackward() const;
-  std::string ToString() const;  // "data=2 tensor=1 pipeline=2 microbatches=4 schedule=1f1b"
-};
 
 struct StageInfo {
   mesh::Mesh mesh;                          // axes data, tensor
@@ -72,19 +37,8 @@ struct ParamInfo {
   std::vector<int> stages;  // that hold a copy, owner first
 };
 
-struct DeviceMemory {
-  std::map<ir::MemoryKind, int64_t> bytes;  // at the fullest moment
-  int64_t total_bytes = 0;                  // arena + persistent
-};
-
 struct Strategies;
 struct StageAssignment;
-
-// For which devices programs are made. A stage's devices do the same at the same time, so that its
-// first one says what a dry run on thousands of devices asks; the verifier takes it for all of
-// them, and it cannot run. kFewPrograms: all devices' where that is soon done, else one per stage:
-// a plan says which.
-enum class PlanScope : uint8_t { kAllDevices, kOnePerStage, kFewPrograms };
 
 // Programs by name, each in device order: "init" fills weights and optimizer state; of a trained
 // program "step" is one training step (reports loss, grad_norm, lr, tokens and what the loss graph

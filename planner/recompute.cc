@@ -1,14 +1,9 @@
 #include "planner/recompute.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <charconv>
-#include <optional>
 #include <set>
 #include <utility>
 
-#include "base/text.h"
 #include "ir/builder.h"
 #include "planner/strategy.h"
 
@@ -139,104 +134,10 @@ class Recomputer {
   std::set<ValueId> kept_;
 };
 
-const char* ModeName(Recompute mode) {
-  switch (mode) {
-    case Recompute::kNone:
-      break;
-    case Recompute::kSelective:
-      return "selective";
-    case Recompute::kFull:
-      return "full";
-  }
-  return "none";
-}
-
-// "3" or "0-5".
-std::optional<std::pair<int, int>> ParseRange(std::string_view text) {
-  const auto number = [](std::string_view part) -> std::optional<int> {
-    int value = 0;
-    const char* const end = part.data() + part.size();
-    const auto [at, error] = std::from_chars(part.data(), end, value);
-    if (error != std::errc() || at != end || value < 0) return std::nullopt;
-    return value;
-  };
-  const size_t dash = text.find('-');
-  const auto first = number(text.substr(0, dash));
-  const auto last = dash == std::string_view::npos ? first : number(text.substr(dash + 1));
-  if (!first || !last || *first > *last) return std::nullopt;
-  return std::pair(*first, *last);
-}
-
-std::optional<Recompute> ModeNamed(std::string_view name) {
-  for (const Recompute mode : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-    if (ModeName(mode) == name) return mode;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 Result<Graph> RecomputeActivations(const Graph& step_graph, const std::vector<Recompute>& modes) {
   return Recomputer(step_graph, modes).Run();
-}
-
-Result<std::vector<Recompute>> RecomputeOfLayers(Recompute mode, const std::string& layers,
-                                                 int layer_count) {
-  const auto size = static_cast<size_t>(layer_count);
-  if (layers.empty()) return std::vector<Recompute>(size, mode);
-  std::vector<Recompute> modes(size, Recompute::kNone);
-  for (const std::string& field : Split(layers, ',')) {
-    const std::string_view part = Trim(field);
-    const size_t space = part.find(' ');
-    const auto range = ParseRange(part.substr(0, space));
-    const auto own = space == std::string_view::npos ? std::optional(mode)
-                                                     : ModeNamed(Trim(part.substr(space + 1)));
-    if (!range || !own) {
-      return Fail(InvalidField(
-          "parallel.recompute_layers",
-          fmt::format(
-              "is '{}': '{}' is no layer or range; write layers "
-              "as in \"0-5,11\", or with modes of their own as in \"0-5 full,6-11 selective\"",
-              layers, part)));
-    }
-    if (range->second >= layer_count) {
-      return Fail(InvalidField("parallel.recompute_layers",
-                               fmt::format("is '{}', but the model has {} layers, the last is "
-                                           "{}",
-                                           layers, layer_count, layer_count - 1)));
-    }
-    for (int layer = range->first; layer <= range->second; ++layer) {
-      modes[static_cast<size_t>(layer)] = *own;
-    }
-  }
-  return modes;
-}
-
-std::string FormatRecompute(const std::vector<Recompute>& modes) {
-  std::vector<std::string> runs;
-  for (size_t begin = 0; begin < modes.size();) {
-    size_t end = begin;
-    while (end < modes.size() && modes[end] == modes[begin]) ++end;
-    if (begin == 0 && end == modes.size()) return ModeName(modes[0]);
-    runs.push_back(end - begin == 1
-                       ? fmt::format("{} {}", begin, ModeName(modes[begin]))
-                       : fmt::format("{}-{} {}", begin, end - 1, ModeName(modes[begin])));
-    begin = end;
-  }
-  return runs.empty() ? "none" : fmt::format("{}", fmt::join(runs, ", "));
-}
-
-void PinRecompute(const std::vector<Recompute>& modes, ir::ParallelSpec& spec) {
-  const auto has = [&](Recompute mode) {
-    return std::find(modes.begin(), modes.end(), mode) != modes.end();
-  };
-  spec.recompute_layers.clear();
-  spec.recompute = has(Recompute::kFull)        ? "full"
-                   : has(Recompute::kSelective) ? "selective"
-                                                : "none";
-  const bool mixed =
-      std::adjacent_find(modes.begin(), modes.end(), std::not_equal_to<>()) != modes.end();
-  if (mixed) spec.recompute_layers = FormatRecompute(modes);
 }
 
 }  // namespace meshwright::planner

@@ -11,12 +11,11 @@
 // cost", 2016; Korthikanti et al., "Reducing activation recomputation", MLSys'23, section 5.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "ir/graph.h"
-#include "planner/plan.h"
+#include "planner/recompute_modes.h"
 
 namespace meshwright::planner {
 
@@ -24,17 +23,5 @@ namespace meshwright::planner {
 // stay.
 Result<ir::Graph> RecomputeActivations(const ir::Graph& step_graph,
                                        const std::vector<Recompute>& modes);
-
-// `mode` in the layers that `layers` lists ("0-5,11"; empty: all), kNone in the others. A range may
-// name a mode of its own, which counts instead: what FormatRecompute writes by runs.
-// Errors: kInvalidArgument with the form, or naming the layer that the model does not have.
-Result<std::vector<Recompute>> RecomputeOfLayers(Recompute mode, const std::string& layers,
-                                                 int layer_count);
-
-// "none", "full", or by runs: "0-5 full, 6-11 none".
-std::string FormatRecompute(const std::vector<Recompute>& modes);
-
-// Decides in `spec` that layers recompute so. Empty: none does.
-void PinRecompute(const std::vector<Recompute>& modes, ir::ParallelSpec& spec);
 
 }  // namespace meshwright::planner

@@ -1,13 +1,8 @@
-// All-reduces of the update write over what they reduce.
-//
-// A gradient that the backward left in a slot is not needed once it is reduced over the replicas.
-// The reduced one becomes an output of the piece in the same slot, which the executor then computes
-// in place; as a temporary it would need the memory of all gradients a second time.
+#include "planner/reduce_in_place.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
-
-#include "planner/pieces.h"
 
 namespace meshwright::planner {
 namespace {

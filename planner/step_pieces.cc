@@ -7,7 +7,9 @@
 
 #include "base/parallel.h"
 #include "compile/compile.h"
+#include "planner/partition.h"
 #include "planner/recompute.h"
+#include "planner/reduce_in_place.h"
 
 namespace meshwright::planner {
 namespace {

@@ -10,8 +10,8 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "ir/job.h"
+#include "planner/layout.h"
 #include "planner/pieces.h"
-#include "planner/plan.h"
 #include "planner/stages.h"
 #include "planner/strategy.h"
 

@@ -23,7 +23,7 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "mesh/sharding.h"
-#include "planner/plan.h"
+#include "planner/layout.h"
 #include "planner/stages.h"
 
 namespace meshwright::planner {

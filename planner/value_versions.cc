@@ -21,6 +21,13 @@ bool ValueVersions::HasRows(const mesh::Sharding& sharding) {
   });
 }
 
+bool ValueVersions::GathersBlocks(const mesh::Sharding& from, const mesh::Sharding& to) {
+  return std::any_of(from.dims.begin(), from.dims.end(), [&](const mesh::AxisList& axes) {
+    return std::any_of(axes.begin(), axes.end(),
+                       [&](const std::string& axis) { return !to.UsesAxis(axis); });
+  });
+}
+
 bool ValueVersions::IsReadable(const Version& version, const PieceKey& reader) const {
   const bool renews = version.piece && version.of_param && reader.phase == ir::Phase::kUpdate;
   if (renews && version.piece->phase != ir::Phase::kUpdate) return false;

@@ -52,6 +52,8 @@ class ValueVersions {
   static mesh::Sharding SeenBy(const Version& version, const PieceKey& reader);
   // Split into the rows of microbatches.
   static bool HasRows(const mesh::Sharding& sharding);
+  // Whether `to` has whole what `from` has in blocks.
+  static bool GathersBlocks(const mesh::Sharding& from, const mesh::Sharding& to);
 
  private:
   const std::vector<StageTensor>& tensors_;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ir/job.h"
+#include "proto/actor_ref.h"
 #include "proto/messages.h"
 
 namespace meshwright::proto {
@@ -51,10 +52,34 @@ struct SessionAsk {
   ClientAsk ask;
 };
 
+// Host actors of the session's job (controller/actor_table.h). Answered by ActorDone or AskFailed,
+// in no order among each other or with asks.
+struct SpawnHostActor {
+  std::string type;
+  std::string args;
+  std::string worker;  // "": any
+  friend bool operator==(const SpawnHostActor&, const SpawnHostActor&) = default;
+};
+struct AskHostActor {
+  ActorRef ref;
+  std::string payload;
+  int64_t deadline_ms = 0;  // from its arrival at the controller
+  friend bool operator==(const AskHostActor&, const AskHostActor&) = default;
+};
+struct StopHostActor {
+  ActorRef ref;
+  friend bool operator==(const StopHostActor&, const StopHostActor&) = default;
+};
+using ActorAsk = std::variant<SpawnHostActor, AskHostActor, StopHostActor>;
+struct SessionActorAsk {
+  uint64_t id = 0;
+  ActorAsk ask;
+};
+
 // The client has finished: what it drives ends well.
 struct SessionClose {};
 
-using ClientUp = std::variant<SessionOpen, SessionAsk, SessionClose>;
+using ClientUp = std::variant<SessionOpen, SessionAsk, SessionActorAsk, SessionClose>;
 
 // ---- Controller -> client -----------------------------------------------------------------------
 
@@ -88,6 +113,14 @@ struct AskFailed {
   friend bool operator==(const AskFailed&, const AskFailed&) = default;
 };
 
-using ClientDown = std::variant<SessionOpened, AskDone, AskFailed>;
+// ref: of SpawnHostActor; payload: of AskHostActor.
+struct ActorDone {
+  uint64_t id = 0;
+  ActorRef ref;
+  std::string payload;
+  friend bool operator==(const ActorDone&, const ActorDone&) = default;
+};
+
+using ClientDown = std::variant<SessionOpened, AskDone, AskFailed, ActorDone>;
 
 }  // namespace meshwright::proto

@@ -48,6 +48,41 @@ void Put(const SessionAsk& m, v1::ClientUp& wire) {
   std::visit([&](const auto& ask) { PutAsk(m.id, ask, wire); }, m.ask);
 }
 
+void PutRef(const ActorRef& ref, v1::HostActorRef& wire) {
+  wire.set_worker(ref.worker);
+  wire.set_id(ref.id);
+  wire.set_generation(ref.generation);
+}
+
+ActorRef GetRef(const v1::HostActorRef& wire) {
+  return {wire.worker(), wire.id(), wire.generation()};
+}
+
+void PutAsk(uint64_t id, const SpawnHostActor& m, v1::ClientUp& wire) {
+  v1::SpawnHostActor& out = *wire.mutable_spawn_actor();
+  out.set_id(id);
+  out.set_type(m.type);
+  out.set_args(m.args);
+  out.set_worker(m.worker);
+}
+
+void PutAsk(uint64_t id, const AskHostActor& m, v1::ClientUp& wire) {
+  v1::AskHostActor& out = *wire.mutable_ask_actor();
+  out.set_id(id);
+  PutRef(m.ref, *out.mutable_ref());
+  out.set_payload(m.payload);
+  out.set_deadline_ms(m.deadline_ms);
+}
+
+void PutAsk(uint64_t id, const StopHostActor& m, v1::ClientUp& wire) {
+  wire.mutable_stop_actor()->set_id(id);
+  PutRef(m.ref, *wire.mutable_stop_actor()->mutable_ref());
+}
+
+void Put(const SessionActorAsk& m, v1::ClientUp& wire) {
+  std::visit([&](const auto& ask) { PutAsk(m.id, ask, wire); }, m.ask);
+}
+
 void Put(const SessionClose&, v1::ClientUp& wire) { wire.mutable_close(); }
 
 void Put(const SessionOpened& m, v1::ClientDown& wire) {
@@ -73,6 +108,12 @@ void Put(const AskDone& m, v1::ClientDown& wire) {
 void Put(const AskFailed& m, v1::ClientDown& wire) {
   wire.mutable_failed()->set_id(m.id);
   *wire.mutable_failed()->mutable_error() = Encode(m.error);
+}
+
+void Put(const ActorDone& m, v1::ClientDown& wire) {
+  wire.mutable_actor_done()->set_id(m.id);
+  PutRef(m.ref, *wire.mutable_actor_done()->mutable_ref());
+  wire.mutable_actor_done()->set_payload(m.payload);
 }
 
 Result<SessionOpen> GetOpen(const v1::SessionOpen& wire) {
@@ -186,6 +227,17 @@ Result<ClientUp> Decode(const v1::ClientUp& wire) {
                         ReadState{{wire.read().names().begin(), wire.read().names().end()}}};
     case v1::ClientUp::kWrite:
       return GetWrite(wire.write());
+    case v1::ClientUp::kSpawnActor:
+      return SessionActorAsk{wire.spawn_actor().id(),
+                             SpawnHostActor{wire.spawn_actor().type(), wire.spawn_actor().args(),
+                                            wire.spawn_actor().worker()}};
+    case v1::ClientUp::kAskActor:
+      return SessionActorAsk{wire.ask_actor().id(), AskHostActor{GetRef(wire.ask_actor().ref()),
+                                                                 wire.ask_actor().payload(),
+                                                                 wire.ask_actor().deadline_ms()}};
+    case v1::ClientUp::kStopActor:
+      return SessionActorAsk{wire.stop_actor().id(),
+                             StopHostActor{GetRef(wire.stop_actor().ref())}};
     case v1::ClientUp::kClose:
       return SessionClose{};
     case v1::ClientUp::BODY_NOT_SET:
@@ -208,6 +260,9 @@ Result<ClientDown> Decode(const v1::ClientDown& wire) {
       return GetDone(wire.done());
     case v1::ClientDown::kFailed:
       return AskFailed{wire.failed().id(), Decode(wire.failed().error())};
+    case v1::ClientDown::kActorDone:
+      return ActorDone{wire.actor_done().id(), GetRef(wire.actor_done().ref()),
+                       wire.actor_done().payload()};
     case v1::ClientDown::BODY_NOT_SET:
       break;
   }

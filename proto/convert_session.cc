@@ -32,6 +32,7 @@ void Put(const Register& m, v1::Up& wire) {
   out.set_device_kind(m.device_kind);
   out.set_device_name(m.device_name);
   for (const ir::DataRoot& root : m.data_roots) *out.add_data_roots() = Encode(root);
+  for (const std::string& type : m.actor_types) out.add_actor_types(type);
 }
 
 void Put(const Heartbeat&, v1::Up& wire) { wire.mutable_heartbeat(); }
@@ -68,6 +69,29 @@ void Put(const MeshReleased& m, v1::Up& wire) {
 }
 
 void Put(const Leave& m, v1::Up& wire) { wire.mutable_leave()->set_reason(m.reason); }
+
+void Put(const ActorReply& m, v1::Up& wire) {
+  v1::ActorReply& out = *wire.mutable_actor_reply();
+  out.set_ask(m.ask);
+  out.set_code(static_cast<int32_t>(m.code));
+  out.set_message(m.message);
+  out.set_payload(m.payload);
+}
+
+template <typename Out, typename M>
+void PutActor(const M& m, Out& out) {
+  out.set_job_id(m.job.value());
+  out.set_actor(m.actor);
+  out.set_generation(m.generation);
+}
+
+void Put(const ActorEvent& m, v1::Up& wire) {
+  v1::ActorEvent& out = *wire.mutable_actor_event();
+  PutActor(m, out);
+  out.set_kind(static_cast<v1::ActorEventKind>(m.kind));
+  out.set_code(static_cast<int32_t>(m.code));
+  out.set_message(m.message);
+}
 
 // ---- Down ----
 
@@ -164,7 +188,41 @@ void Put(const ReleaseMesh& m, v1::Down& wire) {
   wire.mutable_release_mesh()->set_mesh_gen(m.mesh_gen.value());
 }
 
+void Put(const SpawnActor& m, v1::Down& wire) {
+  v1::SpawnActor& out = *wire.mutable_spawn_actor();
+  PutActor(m, out);
+  out.set_type(m.type);
+  out.set_args(m.args);
+}
+
+void Put(const ActorMessage& m, v1::Down& wire) {
+  v1::ActorMessage& out = *wire.mutable_actor_message();
+  PutActor(m, out);
+  out.set_ask(m.ask);
+  out.set_tell(m.tell);
+  out.set_deadline_ms(m.deadline_ms);
+  out.set_payload(m.payload);
+}
+
+void Put(const StopActor& m, v1::Down& wire) { PutActor(m, *wire.mutable_stop_actor()); }
+
 // ---- back ----
+
+StatusCode CodeOf(int32_t code) {
+  const bool known = code >= 0 && code <= static_cast<int32_t>(StatusCode::kUnauthenticated);
+  return known ? static_cast<StatusCode>(code) : StatusCode::kUnknown;
+}
+
+ActorEvent GetActorEvent(const v1::ActorEvent& wire) {
+  ActorEvent m{JobId(wire.job_id()), wire.actor(),
+               wire.generation(),    ActorEventKind::kUnspecified,
+               CodeOf(wire.code()),  std::string(TruncateUtf8(wire.message(), kMaxErrorText))};
+  const int kind = static_cast<int>(wire.kind());
+  if (kind > 0 && kind <= static_cast<int>(ActorEventKind::kStopped)) {
+    m.kind = static_cast<ActorEventKind>(kind);
+  }
+  return m;
+}
 
 Register GetRegister(const v1::Register& wire) {
   Register m;
@@ -187,6 +245,7 @@ Register GetRegister(const v1::Register& wire) {
   m.device_kind = wire.device_kind();
   m.device_name = wire.device_name();
   for (const v1::DataRoot& root : wire.data_roots()) m.data_roots.push_back(Decode(root));
+  m.actor_types.assign(wire.actor_types().begin(), wire.actor_types().end());
   return m;
 }
 
@@ -272,6 +331,11 @@ Result<WriteTensors> GetWriteTensors(const v1::WriteTensors& wire) {
   return m;
 }
 
+ActorMessage GetActorMessage(const v1::ActorMessage& wire) {
+  return ActorMessage{JobId(wire.job_id()), wire.actor(),       wire.generation(), wire.ask(),
+                      wire.tell(),          wire.deadline_ms(), wire.payload()};
+}
+
 Result<UpBody> GetUpBody(const v1::Up& wire) {
   switch (wire.body_case()) {
     case v1::Up::kRegister:
@@ -294,6 +358,12 @@ Result<UpBody> GetUpBody(const v1::Up& wire) {
       return MeshError{Gen(wire.mesh_error().mesh_gen()), Decode(wire.mesh_error().error())};
     case v1::Up::kLeave:
       return Leave{wire.leave().reason()};
+    case v1::Up::kActorReply:
+      return ActorReply{wire.actor_reply().ask(), CodeOf(wire.actor_reply().code()),
+                        std::string(TruncateUtf8(wire.actor_reply().message(), kMaxErrorText)),
+                        wire.actor_reply().payload()};
+    case v1::Up::kActorEvent:
+      return GetActorEvent(wire.actor_event());
     case v1::Up::BODY_NOT_SET:
       break;
   }
@@ -324,6 +394,15 @@ Result<DownBody> GetDownBody(const v1::Down& wire) {
       return AbortMesh{Gen(wire.abort_mesh().mesh_gen()), Decode(wire.abort_mesh().cause())};
     case v1::Down::kReleaseMesh:
       return ReleaseMesh{Gen(wire.release_mesh().mesh_gen())};
+    case v1::Down::kSpawnActor:
+      return SpawnActor{JobId(wire.spawn_actor().job_id()), wire.spawn_actor().actor(),
+                        wire.spawn_actor().generation(), wire.spawn_actor().type(),
+                        wire.spawn_actor().args()};
+    case v1::Down::kActorMessage:
+      return GetActorMessage(wire.actor_message());
+    case v1::Down::kStopActor:
+      return StopActor{JobId(wire.stop_actor().job_id()), wire.stop_actor().actor(),
+                       wire.stop_actor().generation()};
     case v1::Down::BODY_NOT_SET:
       break;
   }

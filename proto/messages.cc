@@ -84,15 +84,15 @@ UpMessage MakeHeartbeat(Term term) {
 
 const char* KindName(const UpBody& body) {
   static constexpr std::array<const char*, std::variant_size_v<UpBody>> kNames = {
-      "Register",     "Heartbeat",    "Loaded",    "CommUp", "LaunchDone",
-      "WeightsSaved", "MeshReleased", "MeshError", "Leave"};
+      "Register",     "Heartbeat", "Loaded", "CommUp",     "LaunchDone", "WeightsSaved",
+      "MeshReleased", "MeshError", "Leave",  "ActorReply", "ActorEvent"};
   return NameAt(kNames, body.index());
 }
 
 const char* KindName(const DownBody& body) {
   static constexpr std::array<const char*, std::variant_size_v<DownBody>> kNames = {
-      "Welcome",   "LoadMesh",    "Connect",     "Launch",      "SaveWeights",
-      "AbortMesh", "ReleaseMesh", "ReadTensors", "WriteTensors"};
+      "Welcome",     "LoadMesh",    "Connect",      "Launch",     "SaveWeights",  "AbortMesh",
+      "ReleaseMesh", "ReadTensors", "WriteTensors", "SpawnActor", "ActorMessage", "StopActor"};
   return NameAt(kNames, body.index());
 }
 

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "ir/job.h"
 #include "ir/program.h"
+#include "proto/actor_messages.h"
 #include "proto/tensors.h"
 #include "proto/views.h"
 
@@ -93,6 +94,7 @@ struct Register {
   std::string device_kind = {};    // "cpu", "cuda"; empty: cpu
   std::string device_name = {};    // "NVIDIA H200"; empty: nothing to say
   std::vector<ir::DataRoot> data_roots = {};
+  std::vector<std::string> actor_types = {};  // of host actors that its binary has
   friend bool operator==(const Register&, const Register&) = default;
 };
 
@@ -156,7 +158,7 @@ struct Leave {
 };
 
 using UpBody = std::variant<Register, Heartbeat, Loaded, CommUp, LaunchDone, WeightsSaved,
-                            MeshReleased, MeshError, Leave>;
+                            MeshReleased, MeshError, Leave, ActorReply, ActorEvent>;
 struct UpMessage {
   Term term{0};  // of the session; 0 in Register
   UpBody body;
@@ -273,8 +275,9 @@ struct ReleaseMesh {
   friend bool operator==(const ReleaseMesh&, const ReleaseMesh&) = default;
 };
 
-using DownBody = std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh,
-                              ReleaseMesh, ReadTensors, WriteTensors>;
+using DownBody =
+    std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh, ReleaseMesh,
+                 ReadTensors, WriteTensors, SpawnActor, ActorMessage, StopActor>;
 struct DownMessage {
   Term term{0};
   DownBody body;

@@ -1,6 +1,6 @@
 #include "search/check_job.h"
 
-#include "planner/layout.h"
+#include "planner/resolve_layout.h"
 #include "planner/stages.h"
 #include "search/sharding_pins.h"
 

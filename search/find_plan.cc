@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "planner/forecast.h"
-#include "planner/layout.h"
-#include "planner/recompute.h"
+#include "planner/recompute_modes.h"
+#include "planner/resolve_layout.h"
 #include "planner/stages.h"
 #include "search/find_layout.h"
 #include "search/find_shardings.h"

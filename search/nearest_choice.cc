@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "planner/forecast.h"
-#include "planner/layout.h"
-#include "planner/recompute.h"
+#include "planner/recompute_modes.h"
+#include "planner/resolve_layout.h"
 #include "search/nearest_plans.h"
 
 namespace meshwright::search {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <queue>
 #include <utility>
 
@@ -48,10 +49,26 @@ int ReshardTable::Form(const mesh::Sharding& sharding) {
 
 double ReshardTable::Seconds(int from, int to) {
   if (from == to) return 0;
+  if (const std::optional<mesh::Sharding> before = BeforeMadePartial(from, to)) {
+    const ir::TensorType local{type_.dtype, mesh::LocalDims(type_.dims, *before, mesh_)};
+    const double pass_s =
+        copy_.alpha_s + 2 * static_cast<double>(local.bytes()) * copy_.seconds_per_byte;
+    return Seconds(from, Form(*before)) + pass_s;
+  }
   if (seconds_[static_cast<size_t>(from)].empty()) FindSecondsFrom(from);
   const std::vector<double>& seconds = seconds_[static_cast<size_t>(from)];
   // What was met later than the search is not to be reached.
   return static_cast<size_t>(to) < seconds.size() ? seconds[static_cast<size_t>(to)] : kForbidden;
+}
+
+std::optional<mesh::Sharding> ReshardTable::BeforeMadePartial(int from, int to) const {
+  const auto& there = states_[static_cast<size_t>(from)].partial;
+  mesh::Sharding before = states_[static_cast<size_t>(to)];
+  const auto made = std::erase_if(before.partial, [&](const auto& sum) {
+    return sum.second == ir::PartialKind::kSum && !there.contains(sum.first);
+  });
+  if (made == 0) return std::nullopt;
+  return before;
 }
 
 double ReshardTable::StepSeconds(const ir::TensorType& local, const mesh::ReshardStep& step) const {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,7 @@ class ReshardTable {
   int Form(const mesh::Sharding& sharding);
   const ir::TensorType& type() const { return type_; }
   const mesh::Sharding& sharding(int form) const { return states_[static_cast<size_t>(form)]; }
-  // kForbidden: there is no way (a sum that is asked for is not there).
+  // Axes over which a whole value becomes a sum cost a pass over it. kForbidden: there is no way.
   double Seconds(int from, int to);
 
  private:
@@ -38,6 +39,9 @@ class ReshardTable {
     int to = 0;
     double cost_s = 0;
   };
+  // What a value has to be before the last step, which makes it a sum over axes; none: no such
+  // step.
+  std::optional<mesh::Sharding> BeforeMadePartial(int from, int to) const;
   double StepSeconds(const ir::TensorType& local, const mesh::ReshardStep& step) const;
   void FindSteps(int form);
   void FindSecondsFrom(int form);

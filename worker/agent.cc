@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/metrics_server.h"
 #include "base/thread_team.h"
+#include "worker/actor_hosts.h"
 #include "worker/agent_metrics.h"
 #include "worker/core_claims.h"
 #include "worker/mesh_host.h"
@@ -29,6 +30,8 @@ namespace {
 constexpr int64_t kBackoffMinMs = 50;
 constexpr int64_t kBackoffMaxMs = 2000;
 constexpr int64_t kLeaveFlushMs = 1000;
+// Meshes that this worker may hold, and the end of its session.
+constexpr size_t kErrands = 1024;
 constexpr int64_t kDiskProbeMs = 1000;
 
 uint64_t MakeIncarnation() {
@@ -66,7 +69,10 @@ class AgentImpl final : public Agent {
       : options_(std::move(options)), link_(std::move(link)) {
     options_.data_bind = NumericHost(options_.data_bind);
   }
-  ~AgentImpl() override { Stop(); }
+  ~AgentImpl() override {
+    Stop();
+    reaper_thread_.Stop();
+  }
 
   Status Start() {
     MW_TRY(CheckOptions());
@@ -177,6 +183,7 @@ class AgentImpl final : public Agent {
     register_.address = FormatHostPort(host, resources_.listener->port());
     register_.host_id = options_.host_id;
     register_.version = proto::kVersion;
+    register_.actor_types = options_.host_actors.types;
     if (metrics_server_) {
       register_.metrics_address = FormatHostPort(host, metrics_server_->port());
     }
@@ -224,7 +231,10 @@ class AgentImpl final : public Agent {
       session_ = session;
     }
     session->Send(proto::MakeUp(Term(0), register_));
-    Status end = Serve(session, backoff_ms);
+    // Its processes end with the session, behind the meshes, which are told at once.
+    ActorHosts actors(options_.host_actors,
+                      [this, session](proto::UpBody body) { Send(*session, std::move(body)); });
+    Status end = Serve(session, actors, backoff_ms);
     {
       std::scoped_lock lock(mutex_);
       session_.reset();
@@ -235,7 +245,7 @@ class AgentImpl final : public Agent {
     return end;
   }
 
-  Status Serve(const std::shared_ptr<Session>& session, int64_t& backoff_ms) {
+  Status Serve(const std::shared_ptr<Session>& session, ActorHosts& actors, int64_t& backoff_ms) {
     MW_ASSIGN_OR_RETURN(const proto::DownMessage first, session->Receive());
     const auto* welcome = std::get_if<proto::Welcome>(&first.body);
     if (welcome == nullptr) return Internal("the controller's first message is not a welcome");
@@ -254,6 +264,7 @@ class AgentImpl final : public Agent {
         return FailedPrecondition(fmt::format("a message of term {} in a session of term {}",
                                               message.term.value(), term_.load().value()));
       }
+      if (HandOn(actors, message.body)) continue;
       Dispatch(session, std::move(message.body));
     }
   }
@@ -286,6 +297,20 @@ class AgentImpl final : public Agent {
                      [this, &thread, &session, period_ms] { Beat(thread, session, period_ms); });
   }
 
+  // False: the message is not of an actor.
+  static bool HandOn(ActorHosts& actors, proto::DownBody& body) {
+    if (auto* spawn = std::get_if<proto::SpawnActor>(&body)) {
+      actors.Handle(std::move(*spawn));
+    } else if (auto* message = std::get_if<proto::ActorMessage>(&body)) {
+      actors.Handle(std::move(*message));
+    } else if (const auto* stop = std::get_if<proto::StopActor>(&body)) {
+      actors.Handle(*stop);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
   // ---- Meshes ----
 
   void Dispatch(const std::shared_ptr<Session>& session, proto::DownBody body) {
@@ -314,9 +339,18 @@ class AgentImpl final : public Agent {
   void OnLoad(const std::shared_ptr<Session>& session, proto::LoadMesh load) {
     const MeshGeneration gen = load.mesh_gen;
     if (Find(gen)) return;  // a repeated message
+    // The mesh's end must find room, whatever else is going on.
+    auto credit =
+        std::make_shared<std::optional<actor::OwnerLoop<Errand>::Credit>>(reaper_.Reserve());
+    if (!*credit) {
+      const Status full = ResourceExhausted(
+          fmt::format("worker '{}' has {} meshes, the most at once", options_.name, kErrands));
+      return Send(*session, proto::Loaded{gen, MakeError(proto::ErrorKind::kLoadFailed, full,
+                                                         options_.name)});
+    }
     auto host = std::make_shared<MeshHost>(
         resources_, gen, [this, session](proto::UpBody body) { Send(*session, std::move(body)); },
-        [this, gen] { reaper_.Post([this, gen] { Drop(gen); }); });
+        [this, gen, credit] { (void)reaper_.Offer(std::move(**credit), Errand(Released{gen})); });
     {
       std::scoped_lock lock(mutex_);
       meshes_[gen.value()] = host;
@@ -406,13 +440,26 @@ class AgentImpl final : public Agent {
     }
     if (!session) return;
     Send(*session, proto::Leave{fmt::format("it has lost a device: {}", cause.message())});
-    reaper_.Post([session] { session->Close(kLeaveFlushMs); });
+    (void)reaper_.Offer(Errand(CloseSession{session}));
   }
 
   Status LostDevice() {
     std::scoped_lock lock(mutex_);
     return lost_device_;
   }
+
+  // ---- Errands: what a thread cannot do that itself is ended by it ----
+
+  struct Released {
+    MeshGeneration gen;
+  };
+  struct CloseSession {
+    std::shared_ptr<Session> session;
+  };
+  using Errand = std::variant<Released, CloseSession>;
+
+  void On(const Released& released) { Drop(released.gen); }
+  static void On(const CloseSession& close) { close.session->Close(kLeaveFlushMs); }
 
   // ---- Ends ----
 
@@ -445,6 +492,12 @@ class AgentImpl final : public Agent {
   proto::Register register_;         // of the session thread once it runs
   bool welcomed_ = false;            // of the session thread
   std::atomic<Term> term_{Term(0)};  // of the session
+  // Before the meshes, which hold credits of it; its thread ends before both.
+  Executor reaper_thread_{"mw-reaper"};
+  actor::ExecutorScheduler reaper_scheduler_{reaper_thread_};
+  actor::OwnerLoop<Errand> reaper_{reaper_scheduler_, kErrands, [this](const Errand& errand) {
+                                     std::visit([this](const auto& body) { On(body); }, errand);
+                                   }};
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;  // guarded by mutex_, and all below
@@ -453,7 +506,6 @@ class AgentImpl final : public Agent {
   Status lost_device_;
   std::shared_ptr<Session> session_;
   std::map<uint64_t, std::shared_ptr<MeshHost>> meshes_;
-  Executor reaper_{"mw-reaper"};
   std::unique_ptr<MetricsServer> metrics_server_;
   std::thread thread_;
 };

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "ir/data_spec.h"
 #include "worker/gpus.h"
+#include "worker/host_actor_options.h"
 #include "worker/link.h"
 
 namespace meshwright::worker {
@@ -36,6 +37,7 @@ struct AgentOptions {
   int64_t memory_bytes = 0;             // per device; 0: share of the machine
   std::string device_profile;           // what a device can do, as text; empty: not known
   int64_t connect_timeout_ms = 30'000;  // first contact with the controller
+  HostActorOptions host_actors;         // of the binary; none: jobs cannot have any here
   // A call of a collective or a message that takes longer ends its job: a peer hangs. One that died
   // is noticed at once; one that is slow must come within this.
   int64_t collective_timeout_ms = 600'000;

@@ -23,7 +23,9 @@ DeviceActor::DeviceActor(ActorOptions options, LocalDevice device, Links& links,
       links_(links),
       cause_(cause),
       memory_(device_.kind() == device::Kind::kCuda),
-      thread_(fmt::format("mw-dev-{}", options.rank)) {}
+      thread_(fmt::format("mw-dev-{}", options.rank)),
+      scheduler_(thread_),
+      loop_(scheduler_, kMailbox, [this](Order order) { OnOrder(std::move(order)); }) {}
 
 DeviceActor::~DeviceActor() { Stop(); }
 
@@ -39,39 +41,59 @@ Status DeviceActor::Drain(const Deadline& deadline) {
   return status;
 }
 
-void DeviceActor::Post(std::function<Status()> task) {
+Status DeviceActor::Post(std::variant<Allocation, Steps> what) {
+  auto credit = loop_.Reserve();
+  if (!credit) {
+    return ResourceExhausted(
+        fmt::format("rank {}: {} orders wait for the device, the most at once", rank(), kMailbox));
+  }
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    MW_CHECK(!busy_) << "rank " << rank() << " is busy";
-    busy_ = true;
+    ++pending_;
   }
-  const bool posted = thread_.Post([this, task = std::move(task)] {
-    Status outcome = RunTask(task);
-    const std::lock_guard<std::mutex> lock(mutex_);
-    outcome_ = std::move(outcome);
-    busy_ = false;
-    done_.notify_all();
-  });
-  MW_CHECK(posted);
+  Order order{std::move(what), actor::ReplySlot<LaunchRecord>([this](Result<LaunchRecord> record) {
+                OnDone(std::move(record));
+              })};
+  (void)loop_.Offer(std::move(*credit), std::move(order));
+  return OkStatus();
 }
 
-Status DeviceActor::RunTask(const std::function<Status()>& task) {
-  Status outcome;
-  try {
-    outcome = task();
-  } catch (const std::exception& error) {
-    outcome = Internal(
-        fmt::format("rank {}: exception in the device's thread: {}", rank(), error.what()));
-  }
+void DeviceActor::OnOrder(Order order) {
+  Result<LaunchRecord> record = Run(order);
   // Devices that wait for this one must not wait for their deadlines.
-  if (!outcome.ok() && !cause_.stopped()) cause_.Record(outcome);
-  return outcome;
+  if (!record.has_value() && !cause_.stopped()) cause_.Record(record.error());
+  order.reply.Complete(std::move(record));
+}
+
+Result<DeviceActor::LaunchRecord> DeviceActor::Run(Order& order) {
+  try {
+    if (std::holds_alternative<Allocation>(order.what)) {
+      MW_TRY(Allocate());
+      return LaunchRecord{};
+    }
+    Steps& steps = std::get<Steps>(order.what);
+    MW_TRY(RunSteps(steps));
+    return std::move(steps.record);
+  } catch (const std::exception& error) {
+    return Fail(Internal(
+        fmt::format("rank {}: exception in the device's thread: {}", rank(), error.what())));
+  }
+}
+
+void DeviceActor::OnDone(Result<LaunchRecord> record) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (record.has_value()) {
+    std::swap(last_, *record);
+  } else if (outcome_.ok()) {
+    outcome_ = record.error();
+  }
+  if (--pending_ == 0) done_.notify_all();
 }
 
 Status DeviceActor::Wait() {
   std::unique_lock<std::mutex> lock(mutex_);
-  while (busy_) done_.wait_for(lock, kWaitSlice);
-  return outcome_;
+  while (pending_ != 0) done_.wait_for(lock, kWaitSlice);
+  return std::exchange(outcome_, OkStatus());
 }
 
 Status DeviceActor::AddProgram(ir::Program program) {
@@ -89,9 +111,7 @@ const ir::Program* DeviceActor::FindProgram(const std::string& name) const {
   return it == programs_.end() ? nullptr : &it->second->program();
 }
 
-void DeviceActor::PostAllocate() {
-  Post([this] { return Allocate(); });
-}
+Status DeviceActor::PostAllocate() { return Post(Allocation{}); }
 
 Status DeviceActor::Allocate() {
   MW_TRY(device_.EnterThread());
@@ -114,33 +134,39 @@ Status DeviceActor::ShareMemory(collective::Fabric& fabric) const {
   return OkStatus();
 }
 
-void DeviceActor::PostSteps(const LaunchRequest& request) {
-  LoadedProgram& program = *programs_.at(request.program);
-  report_count_ = program.program().reports.size();
-  seconds_.assign(static_cast<size_t>(request.count), 0);
-  values_.assign(static_cast<size_t>(request.count) * report_count_, 0);
-  Post([this, &program, first_step = request.first_step] { return RunSteps(program, first_step); });
+Status DeviceActor::PostSteps(const LaunchRequest& request) {
+  Steps steps;
+  steps.program = programs_.at(request.program).get();
+  steps.first_step = request.first_step;
+  const auto count = static_cast<size_t>(request.count);
+  steps.record.report_count = steps.program->program().reports.size();
+  steps.record.seconds.assign(count, 0);
+  steps.record.values.assign(count * steps.record.report_count, 0);
+  return Post(std::move(steps));
 }
 
-Status DeviceActor::RunSteps(LoadedProgram& program, int64_t first_step) {
+Status DeviceActor::RunSteps(Steps& steps) {
   using Clock = std::chrono::steady_clock;
   ops::RunContext context;
   context.seed = options_.seed;
   context.feed = options_.feed;
   context.observer = options_.observer;
   context.team = device_.team();
-  for (size_t i = 0; i < seconds_.size(); ++i) {
+  LaunchRecord& record = steps.record;
+  for (size_t i = 0; i < record.seconds.size(); ++i) {
     const Clock::time_point start = Clock::now();
-    context.step = first_step + static_cast<int64_t>(i);
-    MW_TRY(program.RunStep(context, cause_, counter_));
-    program.ReadReports({values_.data() + i * report_count_, report_count_});
-    seconds_[i] = std::chrono::duration<double>(Clock::now() - start).count();
+    context.step = steps.first_step + static_cast<int64_t>(i);
+    MW_TRY(steps.program->RunStep(context, cause_, counter_));
+    steps.program->ReadReports(
+        {record.values.data() + i * record.report_count, record.report_count});
+    record.seconds[i] = std::chrono::duration<double>(Clock::now() - start).count();
   }
   return OkStatus();
 }
 
 std::span<const double> DeviceActor::values(int64_t index) const {
-  return {values_.data() + static_cast<size_t>(index) * report_count_, report_count_};
+  return {last_.values.data() + static_cast<size_t>(index) * last_.report_count,
+          last_.report_count};
 }
 
 Result<const DeviceMemory::Persistent*> DeviceActor::FindPersistent(const std::string& slot) const {

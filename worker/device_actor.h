@@ -1,21 +1,25 @@
 // DeviceActor: one local device, its thread, its memory and its programs.
 //
-// The thread is started with the actor and parked between tasks. A task is posted by the control
-// thread, which then waits for all actors; each task completes exactly once, with a Status.
+// Its thread waits at a mailbox of a few orders. The control thread posts one order per launch and
+// waits for all actors; each order is answered exactly once, and a full mailbox refuses. What flows
+// within a launch are channels and groups: no message of a step passes the mailbox.
 //
-// Thread rule: AddProgram, Post*, Wait and the persistent accessors on the control thread, with no
-// task running except between Post* and Wait; stats() and device_status() from any thread.
-// Ownership: owns device, memory and programs; links and cause outlive it.
+// Thread rule: AddProgram, Post*, Wait and the persistent accessors on the control thread, the
+// accessors with nothing posted that Wait has not seen; stats() and device_status() from any
+// thread. Ownership: owns device, memory and programs; links and cause outlive it.
 #pragma once
 
 #include <condition_variable>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "actor/owner_loop.h"
+#include "actor/reply.h"
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/result.h"
@@ -47,9 +51,12 @@ struct LocalDevice {
 
 class DeviceActor {
  public:
+  // Orders that may wait, beside the one that runs.
+  static constexpr size_t kMailbox = 4;
+
   DeviceActor(ActorOptions options, LocalDevice device, Links& links, FirstCause& cause);
-  ~DeviceActor();  // waits for the running task
-  // Ends the thread, after the running task. No Post* any more.
+  ~DeviceActor();  // waits for the orders that were taken
+  // Ends the thread, after what was taken. No Post* any more.
   void Stop() { thread_.Stop(); }
   // After Stop(): waits until nothing is in the device's queues. Errors: the device's; that of one
   // that is not there in time, kDeadlineExceeded, is its end: it must not be destroyed.
@@ -65,15 +72,17 @@ class DeviceActor {
   const ir::Program* FindProgram(const std::string& name) const;
 
   // Pins the thread, allocates the memory, resolves all programs and records what a GPU replays.
-  void PostAllocate();
+  // Errors, of both: kResourceExhausted when the mailbox is full; nothing was posted.
+  Status PostAllocate();
   // REQUIRES a program of this name. Steps first_step ... first_step + count - 1.
-  void PostSteps(const LaunchRequest& request);
-  // Blocks until the posted task is done and returns its outcome. Every task ends: kernels are
-  // finite and transfers have deadlines.
+  Status PostSteps(const LaunchRequest& request);
+  // Blocks until all that was posted is done; the first failure since the last Wait. Every order
+  // ends: kernels are finite and transfers have deadlines.
   Status Wait();
 
-  // Of the last PostSteps: wall seconds and report values of its step number `index` (0-based).
-  double seconds(int64_t index) const { return seconds_[static_cast<size_t>(index)]; }
+  // Of the last launch that is done, behind Wait: wall seconds and report values of its step number
+  // `index` (0-based).
+  double seconds(int64_t index) const { return last_.seconds[static_cast<size_t>(index)]; }
   std::span<const double> values(int64_t index) const;
 
   // Appends this device's blocks of what the program gave out in its last step. Errors: kNotFound
@@ -91,10 +100,30 @@ class DeviceActor {
   Status device_status() const { return device_.status(); }
 
  private:
-  void Post(std::function<Status()> task);
-  Status RunTask(const std::function<Status()>& task);
+  // What a launch fills in. Its memory is taken by who asks, so that the device's thread takes
+  // none.
+  struct LaunchRecord {
+    std::vector<double> seconds;  // per step
+    std::vector<double> values;   // per step, per report
+    size_t report_count = 0;
+  };
+  struct Allocation {};
+  struct Steps {
+    LoadedProgram* program = nullptr;
+    int64_t first_step = 0;
+    LaunchRecord record;
+  };
+  struct Order {
+    std::variant<Allocation, Steps> what;
+    actor::ReplySlot<LaunchRecord> reply;
+  };
+
+  Status Post(std::variant<Allocation, Steps> what);
+  void OnOrder(Order order);
+  void OnDone(Result<LaunchRecord> record);
+  Result<LaunchRecord> Run(Order& order);
   Status Allocate();
-  Status RunSteps(LoadedProgram& program, int64_t first_step);
+  Status RunSteps(Steps& steps);
   Result<const DeviceMemory::Persistent*> FindPersistent(const std::string& slot) const;
 
   const ActorOptions options_;
@@ -106,15 +135,16 @@ class DeviceActor {
   std::unique_ptr<device::Staging> staging_;  // between the host and persistent slots
   std::map<std::string, std::unique_ptr<LoadedProgram>> programs_;
   InstructionCounter counter_;
-  std::vector<double> seconds_;  // per step of the last launch
-  std::vector<double> values_;   // per step, per report
-  size_t report_count_ = 0;
 
-  std::mutex mutex_;  // guards outcome_, busy_
+  std::mutex mutex_;
   std::condition_variable done_;
-  Status outcome_;
-  bool busy_ = false;
-  Executor thread_;  // last: its task ends before what the task uses
+  LaunchRecord last_;   // written under mutex_, read behind Wait
+  Status outcome_;      // guarded by mutex_, as below
+  size_t pending_ = 0;  // orders that are not done
+  // Last: the thread ends before what its orders use.
+  Executor thread_;
+  actor::ExecutorScheduler scheduler_;
+  actor::OwnerLoop<Order> loop_;
 };
 
 }  // namespace meshwright::worker

@@ -30,7 +30,12 @@ MeshHost::MeshHost(const HostResources& resources, MeshGeneration mesh_gen, Repo
     : resources_(resources),
       mesh_gen_(mesh_gen),
       report_(std::move(report)),
-      released_(std::move(released)) {}
+      released_(std::move(released)),
+      loop_(scheduler_, kMailbox,
+            [this](const Message& message) {
+              std::visit([this](const auto& body) { On(body); }, message);
+            }),
+      let_go_(loop_.Reserve()) {}
 
 MeshHost::~MeshHost() {
   Abort(Cancelled("the worker drops the mesh"));
@@ -39,66 +44,73 @@ MeshHost::~MeshHost() {
 
 // ---- Messages -----------------------------------------------------------------------------------
 
-void MeshHost::Load(proto::LoadMesh message) {
-  thread_.Post([this, message = std::move(message)] {
-    if (aborted()) return;
-    proto::Loaded loaded{mesh_gen_, {}, {}};
-    const Status status = Guarded("loading", [&]() -> Status {
-      MW_TRY(LoadOnThread(message));
-      MW_ASSIGN_OR_RETURN(loaded.invitation, runtime_->Invitation());
-      return OkStatus();
-    });
-    loaded.error = Error(ErrorKind::kLoadFailed, status);
-    Say(std::move(loaded));
-    CheckDevices(status);
-  });
+void MeshHost::Load(proto::LoadMesh message) { Offer(std::move(message)); }
+void MeshHost::Connect(proto::Connect message) { Offer(std::move(message)); }
+void MeshHost::Launch(proto::Launch message) { Offer(std::move(message)); }
+void MeshHost::Read(proto::ReadTensors message) { Offer(std::move(message)); }
+void MeshHost::Write(proto::WriteTensors message) { Offer(std::move(message)); }
+void MeshHost::Save(proto::SaveWeights message) { Offer(std::move(message)); }
+
+void MeshHost::Offer(Message message) {
+  if (loop_.Offer(std::move(message)) != actor::Offered::kFull) return;
+  const Status full = ResourceExhausted(fmt::format(
+      "{} messages wait for mesh generation {}, the most at once", kMailbox, mesh_gen_.value()));
+  Say(proto::MeshError{mesh_gen_, Error(ErrorKind::kProtocol, full)});
 }
 
-void MeshHost::Connect(proto::Connect message) {
-  thread_.Post([this, message = std::move(message)] {
-    if (aborted()) return;
-    const Status status = Guarded("connecting", [&] {
-      return runtime_ ? runtime_->Connect(message.invitations)
-                      : FailedPrecondition("connect before the programs were loaded");
-    });
-    Say(proto::CommUp{mesh_gen_, Error(ErrorKind::kConnectFailed, status)});
-    CheckDevices(status);
-  });
+void MeshHost::OfferLetGo() {
+  std::scoped_lock lock(mutex_);
+  if (!let_go_) return;
+  (void)loop_.Offer(std::move(*let_go_), LetGo{});
+  let_go_.reset();
 }
 
-void MeshHost::Launch(proto::Launch message) {
-  thread_.Post([this, message = std::move(message)] {
-    RunInOrder(message.launch_seq, "the launch",
-               [&](proto::LaunchDone& done) { return LaunchOnThread(message, done); });
+void MeshHost::On(const proto::LoadMesh& message) {
+  if (aborted()) return;
+  proto::Loaded loaded{mesh_gen_, {}, {}};
+  const Status status = Guarded("loading", [&]() -> Status {
+    MW_TRY(LoadOnThread(message));
+    MW_ASSIGN_OR_RETURN(loaded.invitation, runtime_->Invitation());
+    return OkStatus();
   });
+  loaded.error = Error(ErrorKind::kLoadFailed, status);
+  Say(std::move(loaded));
+  CheckDevices(status);
 }
 
-void MeshHost::Read(proto::ReadTensors message) {
-  thread_.Post([this, message = std::move(message)] {
-    RunInOrder(message.launch_seq, "reading the state",
-               [&](proto::LaunchDone& done) { return ReadOnThread(message, done); });
+void MeshHost::On(const proto::Connect& message) {
+  if (aborted()) return;
+  const Status status = Guarded("connecting", [&] {
+    return runtime_ ? runtime_->Connect(message.invitations)
+                    : FailedPrecondition("connect before the programs were loaded");
   });
+  Say(proto::CommUp{mesh_gen_, Error(ErrorKind::kConnectFailed, status)});
+  CheckDevices(status);
 }
 
-void MeshHost::Write(proto::WriteTensors message) {
-  thread_.Post([this, message = std::move(message)] {
-    RunInOrder(message.launch_seq, "writing the state",
-               [&](proto::LaunchDone&) { return WriteOnThread(message); });
-  });
+void MeshHost::On(const proto::Launch& message) {
+  RunInOrder(message.launch_seq, "the launch",
+             [&](proto::LaunchDone& done) { return LaunchOnThread(message, done); });
 }
 
-void MeshHost::Save(proto::SaveWeights message) {
-  thread_.Post([this, message = std::move(message)] {
-    if (aborted()) return;
-    const Status status = Guarded("saving", [&] { return SaveOnThread(message); });
-    Say(proto::WeightsSaved{mesh_gen_, Error(ErrorKind::kSaveFailed, status)});
-    CheckDevices(status);
-  });
+void MeshHost::On(const proto::ReadTensors& message) {
+  RunInOrder(message.launch_seq, "reading the state",
+             [&](proto::LaunchDone& done) { return ReadOnThread(message, done); });
 }
 
-void MeshHost::Release() {
-  thread_.Post([this] { ReleaseOnThread(); });
+void MeshHost::On(const proto::WriteTensors& message) {
+  RunInOrder(message.launch_seq, "writing the state",
+             [&](proto::LaunchDone&) { return WriteOnThread(message); });
 }
+
+void MeshHost::On(const proto::SaveWeights& message) {
+  if (aborted()) return;
+  const Status status = Guarded("saving", [&] { return SaveOnThread(message); });
+  Say(proto::WeightsSaved{mesh_gen_, Error(ErrorKind::kSaveFailed, status)});
+  CheckDevices(status);
+}
+
+void MeshHost::Release() { OfferLetGo(); }
 
 void MeshHost::Abort(const Status& cause) {
   std::shared_ptr<JobRuntime> runtime;
@@ -110,7 +122,7 @@ void MeshHost::Abort(const Status& cause) {
   }
   if (runtime) runtime->Abort(cause);
   runtime.reset();
-  thread_.Post([this] { ReleaseOnThread(); });
+  OfferLetGo();
 }
 
 void MeshHost::RefreshMetrics() {

@@ -1,6 +1,7 @@
 // One mesh generation on this worker: loads, connects, launches and saves on a thread of its own.
 //
-// Messages are handled in order. Abort() takes effect at once, from any thread: a launch in
+// Messages are handled in order, from a mailbox; more than the controller may have under way are an
+// error of the protocol. Abort() takes effect at once, from any thread: a launch in
 // progress returns within the fabric's abort time, what waits is dropped, nothing more is reported
 // but MeshReleased, which comes last. Thread rule: thread-safe. Ownership: owns the runtime;
 // resources outlive it. Destroying it aborts and waits.
@@ -13,8 +14,10 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "actor/owner_loop.h"
 #include "base/executor.h"
 #include "collective/communicator.h"
 #include "proto/messages.h"
@@ -52,6 +55,8 @@ struct HostResources {
 class MeshHost {
  public:
   using Report = std::function<void(proto::UpBody)>;
+  // Messages that may wait. The controller has a window of a few launches, and one of the rest.
+  static constexpr size_t kMailbox = 64;
 
   // `report` may be called from the mesh's thread until `released` was; `released` comes exactly
   // once, when nothing of the mesh is left.
@@ -73,6 +78,11 @@ class MeshHost {
   void RefreshMetrics();
 
  private:
+  // The mesh ends, by request or by an abort. Its place in the mailbox is kept from the first.
+  struct LetGo {};
+  using Message = std::variant<proto::LoadMesh, proto::Connect, proto::Launch, proto::ReadTensors,
+                               proto::WriteTensors, proto::SaveWeights, LetGo>;
+
   // What the weights start from when a job brings its own.
   struct InitialWeights {
     std::string name;  // for messages
@@ -80,6 +90,16 @@ class MeshHost {
     std::shared_ptr<const formats::SafetensorsFile> file;
   };
 
+  void Offer(Message message);
+  void OfferLetGo();
+  // On the thread, as all up to CheckDevices.
+  void On(const proto::LoadMesh& message);
+  void On(const proto::Connect& message);
+  void On(const proto::Launch& message);
+  void On(const proto::ReadTensors& message);
+  void On(const proto::WriteTensors& message);
+  void On(const proto::SaveWeights& message);
+  void On(const LetGo&) { ReleaseOnThread(); }
   Status LoadOnThread(const proto::LoadMesh& message);
   Status SaveOnThread(const proto::SaveWeights& message);
   Result<RuntimeOptions> MakeOptions(const proto::LoadMesh& message);
@@ -123,6 +143,9 @@ class MeshHost {
   std::vector<int> local_devices_;       // guarded by mutex_
   Status abort_cause_;                   // guarded by mutex_
   Executor thread_{"mw-mesh"};
+  actor::ExecutorScheduler scheduler_{thread_};
+  actor::OwnerLoop<Message> loop_;
+  std::optional<actor::OwnerLoop<Message>::Credit> let_go_;  // guarded by mutex_; gone once used
 };
 
 }  // namespace meshwright::worker

@@ -153,7 +153,7 @@ class LocalRuntime final : public JobRuntime {
       MW_ASSIGN_OR_RETURN(DeviceActor * actor, ActorOf(program.device.value()));
       MW_TRY(actor->AddProgram(std::move(program)));
     }
-    for (const auto& actor : actors_) actor->PostAllocate();
+    for (const auto& actor : actors_) MW_TRY(actor->PostAllocate());
     MW_TRY(WaitAll());
     for (const auto& actor : actors_) MW_TRY(actor->ShareMemory(*fabric_));
     return OkStatus();
@@ -170,7 +170,10 @@ class LocalRuntime final : public JobRuntime {
 
   Result<std::vector<StepReport>> Launch(const LaunchRequest& request) override {
     MW_TRY(CheckLaunch(request));
-    for (const auto& actor : actors_) actor->PostSteps(request);
+    for (const auto& actor : actors_) {
+      // The others must not wait for one that has no room.
+      if (const Status posted = actor->PostSteps(request); !posted.ok()) cause_.Record(posted);
+    }
     if (!WaitAll().ok()) return Fail(cause_.status());
     return CollectReports(request);
   }

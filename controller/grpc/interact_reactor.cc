@@ -9,6 +9,7 @@
 
 #include "controller/grpc/call_guard.h"
 #include "controller/grpc/submit_check.h"
+#include "controller/session_actors.h"
 #include "proto/convert.h"
 #include "proto/frames.h"
 
@@ -51,7 +52,9 @@ class InteractReactor final : public Base {
   };
 
   explicit InteractReactor(const CallParts& parts)
-      : parts_(parts), peer_(std::make_shared<Peer>(this)) {
+      : parts_(parts),
+        peer_(std::make_shared<Peer>(this)),
+        actors_(std::make_shared<SessionActors>(parts.loop, peer_)) {
     client_ = parts_.loop->OpenClient(peer_);
     StartRead(&incoming_);
   }
@@ -89,6 +92,8 @@ class InteractReactor final : public Base {
     if (!opened_) return FailedPrecondition("the first message of a session opens it");
     if (auto* ask = std::get_if<proto::SessionAsk>(&message)) {
       parts_.loop->FromClient(client_, std::move(*ask));
+    } else if (auto* actor_ask = std::get_if<proto::SessionActorAsk>(&message)) {
+      actors_->Ask(std::move(*actor_ask));
     } else {
       finished_well_ = true;
       CloseAfterWrites(grpc::Status::OK);
@@ -99,14 +104,16 @@ class InteractReactor final : public Base {
   Status Open(proto::SessionOpen open) {
     if (std::exchange(opened_, true)) return FailedPrecondition("the session is open already");
     if (!open.job) {
+      actors_->SetJob(JobId(open.job_id));
       parts_.loop->Attach(client_, open.job_id);
       return OkStatus();
     }
     MW_TRY(CheckSubmission(open.op_id, *open.job, *parts_.blobs));
     ControlLoop* const loop = parts_.loop;
     loop->Submit(open.op_id, std::move(*open.job),
-                 [loop, client = client_, peer = peer_](Result<int64_t> id) {
+                 [loop, client = client_, peer = peer_, actors = actors_](Result<int64_t> id) {
                    if (!id.has_value()) return peer->Close(id.error());
+                   actors->SetJob(JobId(*id));
                    loop->Attach(client, *id);
                  });
     return OkStatus();
@@ -151,7 +158,8 @@ class InteractReactor final : public Base {
   }
 
   const CallParts parts_;
-  std::shared_ptr<Peer> peer_;
+  const std::shared_ptr<Peer> peer_;
+  const std::shared_ptr<SessionActors> actors_;
   ClientId client_;
   proto::FrameJoiner joiner_;
   v1::Frame incoming_;

@@ -3,7 +3,8 @@
 
 #include <grpcpp/support/server_callback.h>
 
-#include "controller/grpc/job_service.h"
+#include "controller/grpc/late_service.h"
+#include "proto/meshwright.pb.h"
 
 namespace meshwright::controller {
 

@@ -49,7 +49,7 @@ void FormulaLoop::Run(const float* const* x, float* out, int64_t count, float* s
 namespace {
 
 // How the operands of a node lie along its elements.
-struct Layout {
+struct OperandLayout {
   std::vector<int64_t> periods;  // elements of each operand
   int64_t row = 0;               // spans end where this many elements do; 0: anywhere
 
@@ -58,13 +58,13 @@ struct Layout {
   static constexpr int64_t kShortestRow = 64;
 };
 
-Layout LayOut(const KernelSpec& spec) {
-  Layout layout;
+OperandLayout LayOut(const KernelSpec& spec) {
+  OperandLayout layout;
   const int64_t elements = spec.outputs[0].elements();
   for (const ir::TensorType& type : spec.inputs) {
     const int64_t period = type.elements();
     layout.periods.push_back(period);
-    if (period != elements && period >= Layout::kShortestRow)
+    if (period != elements && period >= OperandLayout::kShortestRow)
       layout.row = std::max(layout.row, period);
   }
   return layout;
@@ -89,7 +89,7 @@ const float* SpanOf(const float* x, int64_t period, int64_t at, int64_t count, f
 
 constexpr size_t kMostOperands = 2;
 
-void RunSpans(const FormulaLoop& loop, const Layout& layout, Inputs inputs, float* out,
+void RunSpans(const FormulaLoop& loop, const OperandLayout& layout, Inputs inputs, float* out,
               int64_t begin, int64_t end, bool scalar) {
   const int64_t operands = static_cast<int64_t>(inputs.size());
   float* const scratch = ThreadScratch((loop.temporaries() + operands) * FormulaLoop::kSpan);
@@ -113,7 +113,7 @@ void RunSpans(const FormulaLoop& loop, const Layout& layout, Inputs inputs, floa
 
 KernelResult MakeFormula(const KernelSpec& spec) {
   FormulaLoop loop(spec.op, spec.attrs);
-  const Layout layout = LayOut(spec);
+  const OperandLayout layout = LayOut(spec);
   const int64_t elements = spec.outputs[0].elements();
   const bool scalar = spec.op == ir::Op::kMulScalar;
   bool is_flat = loop.has_one_step();

@@ -8,7 +8,7 @@
 namespace meshwright::ops::reference {
 namespace {
 
-constexpr int64_t kBlock = 512;
+constexpr int64_t kCastBlock = 512;
 
 }  // namespace
 
@@ -20,9 +20,9 @@ KernelResult MakeCast(const KernelSpec& spec) {
   return MakeFunctionKernel([](const RunContext& context, Inputs inputs,
                                Outputs outputs) -> Status {
     ParallelRange(context, outputs[0].elements(), kElementGrain, [&](int64_t begin, int64_t end) {
-      double values[kBlock];
-      for (int64_t at = begin; at < end; at += kBlock) {
-        const int64_t count = std::min(kBlock, end - at);
+      double values[kCastBlock];
+      for (int64_t at = begin; at < end; at += kCastBlock) {
+        const int64_t count = std::min(kCastBlock, end - at);
         LoadBlock(inputs[0], at, count, values);
         StoreBlock(values, outputs[0], at, count);
       }

@@ -12,7 +12,7 @@
 namespace meshwright::ops::reference {
 namespace {
 
-constexpr int64_t kFormulaBlock = 256;
+constexpr int64_t kBlock = 256;
 constexpr size_t kMostValues = 12;
 
 constexpr double kGeluScale = 0.79788456080286535588;  // sqrt(2 / pi)
@@ -153,10 +153,10 @@ class Program {
   }
 
   void Run(Inputs inputs, const Tensor& out, int64_t begin, int64_t end) const {
-    double values[kMostValues][kFormulaBlock];
+    double values[kMostValues][kBlock];
     const auto names = static_cast<size_t>(formula_.names);
-    for (int64_t at = begin; at < end; at += kFormulaBlock) {
-      const int64_t count = std::min(kFormulaBlock, end - at);
+    for (int64_t at = begin; at < end; at += kBlock) {
+      const int64_t count = std::min(kBlock, end - at);
       for (size_t k = 0; k < names; ++k) LoadBlock(inputs[k], at, count, values[k]);
       for (size_t i = 0; i < formula_.steps.size(); ++i) {
         const ir::FormulaStep& step = formula_.steps[i];

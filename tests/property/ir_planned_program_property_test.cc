@@ -159,7 +159,8 @@ TEST(PlannedProgramsProperty, MutantsThatChangeTheMeaningAreRejected) {
 TEST(PlannedProgramsProperty, SlotsLieWhereFirstFitPutsThem) {
   for (const Case& c :
        {Case{true, 2, 2, 2, 2, "1f1b", true}, {false, 1, 1, 4, 8, "zb-h1", false}}) {
-    for (const Program& program : PlanOf(c).step) {
+    const auto plan = PlanOf(c);
+    for (const Program& program : plan.Of("step")) {
       const planner::SlotSpans spans = planner::SpansOf(program);
       std::vector<Lifetime> lives;
       std::vector<int64_t> offset_bytes;

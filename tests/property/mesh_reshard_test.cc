@@ -46,7 +46,10 @@ void CheckAllPairs(int rank, const Mesh& mesh, const ReshardCostModel& model) {
   for (const Sharding& from : shardings) {
     for (const Sharding& to : shardings) {
       bool reachable = true;
-      for (const auto& [axis, kind] : to.partial) reachable &= from.partial.contains(axis);
+      for (const auto& [axis, kind] : to.partial) {
+        const auto it = from.partial.find(axis);
+        reachable &= it == from.partial.end() ? kind == ir::PartialKind::kSum : it->second == kind;
+      }
       const Result<ReshardPath> path = FindReshardPath(type, from, to, mesh, model);
       ASSERT_EQ(path.has_value(), reachable)
           << FormatSharding(type, from) << " -> " << FormatSharding(type, to);

@@ -102,9 +102,13 @@ TEST(CheckIncludesAreRootRelative, SeesShortAndRelativePaths) {
                                     {"ir/b.h", "#include \"ir/a.h\"\n"},
                                     {"ir/c.h", "#include \"a.h\"\n"},
                                     {"ops/cpu/e.cc", "#include \"hwy/highway.h\"\n"},
-                                    {"ir/d.h", "#include \"../ir/a.h\"\n"}});
-  EXPECT_THAT(CheckIncludesAreRootRelative(tree),
-              ElementsAre(HasSubstr("ir/c.h:1"), HasSubstr("ir/d.h:1")));
+                                    {"ir/d.h", "#include \"../ir/a.h\"\n"},
+                                    {"examples/x/x.h", ""},
+                                    {"examples/x/main.cc", "#include \"x.h\"\n"},
+                                    {"examples/y/main.cc", "#include \"x.h\"\n"}});
+  EXPECT_THAT(
+      CheckIncludesAreRootRelative(tree),
+      ElementsAre(HasSubstr("examples/y/main.cc:1"), HasSubstr("ir/c.h:1"), HasSubstr("ir/d.h:1")));
 }
 
 TEST(CheckOwnHeaderComesFirst, SeesLateAndMissingOnes) {
@@ -114,7 +118,9 @@ TEST(CheckOwnHeaderComesFirst, SeesLateAndMissingOnes) {
                                     {"ir/b.cc", "#include <string>\n#include \"ir/b.h\"\n"},
                                     {"ir/c.h", ""},
                                     {"ir/c.cc", ""},
-                                    {"ir/d.cc", "#include <string>\n"}});
+                                    {"ir/d.cc", "#include <string>\n"},
+                                    {"examples/x/x.h", ""},
+                                    {"examples/x/x.cc", "#include \"x.h\"\n"}});
   EXPECT_THAT(CheckOwnHeaderComesFirst(tree),
               ElementsAre(HasSubstr("ir/b.cc:1"), HasSubstr("ir/c.cc:1")));
 }

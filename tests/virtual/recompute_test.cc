@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/schema.h"
-#include "planner/recompute.h"
+#include "planner/recompute_modes.h"
 #include "tests/scale.h"
 #include "tests/virtual/run_job.h"
 #include "tests/virtual/tiny_models.h"

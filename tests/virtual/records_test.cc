@@ -17,10 +17,10 @@
 namespace meshwright::testing {
 namespace {
 
-constexpr int64_t kRows = 37;
+constexpr int64_t kRecordRows = 37;
 constexpr int64_t kFeatures = 4;
 constexpr int64_t kClasses = 3;
-constexpr int64_t kBatch = 8;
+constexpr int64_t kRecordBatch = 8;
 
 template <typename T>
 void WriteNpy(const std::string& path, const char* descr, const std::string& shape,
@@ -37,7 +37,7 @@ void WriteNpy(const std::string& path, const char* descr, const std::string& sha
 ir::DataStream WritePoints(const TempDir& dir) {
   std::vector<double> x;
   std::vector<uint8_t> labels;
-  for (int64_t row = 0; row < kRows; ++row) {
+  for (int64_t row = 0; row < kRecordRows; ++row) {
     double best = -1e9;
     uint8_t label = 0;
     for (int64_t f = 0; f < kFeatures; ++f) {
@@ -49,8 +49,8 @@ ir::DataStream WritePoints(const TempDir& dir) {
     }
     labels.push_back(label);
   }
-  WriteNpy(dir.File("x.npy"), "<f8", fmt::format("({}, {})", kRows, kFeatures), x);
-  WriteNpy(dir.File("label.npy"), "|u1", fmt::format("({},)", kRows), labels);
+  WriteNpy(dir.File("x.npy"), "<f8", fmt::format("({}, {})", kRecordRows, kFeatures), x);
+  WriteNpy(dir.File("label.npy"), "|u1", fmt::format("({},)", kRecordRows), labels);
   data::FilesRequest request;
   request.stream = "points";
   request.format = "npy";
@@ -68,9 +68,9 @@ ir::JobRequest Classifier(ir::DataStream points) {
                     {{ir::DType::kF32, std::move(dims)}});
   };
   const ValueId x = b.AddOne(ir::Op::kFeed, {}, {{"source", "points/x"}},
-                             {{ir::DType::kF32, {kBatch, kFeatures}}});
-  const ValueId label =
-      b.AddOne(ir::Op::kFeed, {}, {{"source", "points/label"}}, {{ir::DType::kI32, {kBatch}}});
+                             {{ir::DType::kF32, {kRecordBatch, kFeatures}}});
+  const ValueId label = b.AddOne(ir::Op::kFeed, {}, {{"source", "points/label"}},
+                                 {{ir::DType::kI32, {kRecordBatch}}});
   b.SetLayer(0);
   const ValueId hidden = b.AddOne(
       ir::Op::kGelu,
@@ -85,7 +85,7 @@ ir::JobRequest Classifier(ir::DataStream points) {
   job.name = "classifier";
   job.SetLoss(b.Finish().value());
   job.data.streams = {std::move(points)};
-  job.train.global_batch = kBatch;
+  job.train.global_batch = kRecordBatch;
   job.train.steps = 100;
   job.train.seed = 5;
   job.optimizer.lr = 0.05;

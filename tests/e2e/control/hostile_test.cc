@@ -18,7 +18,7 @@ namespace {
 using client::JobState;
 using ::testing::HasSubstr;
 
-constexpr int64_t kPatienceMs = 60'000;
+constexpr int64_t kHostilePatienceMs = 60'000;
 
 std::unique_ptr<LocalCluster> StartAttacked(LocalClusterOptions options = {}) {
   auto cluster = LocalCluster::Start(std::move(options));
@@ -84,12 +84,12 @@ TEST(HostileSubmit, AStoredJobThatCannotBePlacedFailsAndTheQueueGoesOn) {
     const Status restarted = cluster->RestartServer();
     ASSERT_TRUE(restarted.ok()) << restarted;
     ASSERT_TRUE(cluster->AddWorker("w" + std::to_string(start)).ok());
-    const auto info = cluster->client().Wait(77, kPatienceMs);
+    const auto info = cluster->client().Wait(77, kHostilePatienceMs);
     ASSERT_TRUE(info.has_value()) << info.error();
     EXPECT_EQ(info->state, JobState::kFailed);
     EXPECT_THAT(info->message, HasSubstr("devices, the cluster has"));
   }
-  EXPECT_EQ(cluster->client().Wait(*sound, kPatienceMs)->state, JobState::kSucceeded);
+  EXPECT_EQ(cluster->client().Wait(*sound, kHostilePatienceMs)->state, JobState::kSucceeded);
 }
 
 // ---- Requests that never come whole ----
@@ -118,7 +118,7 @@ Flood SendHalves(int port, const std::string& path, const std::string& token) {
     EXPECT_TRUE(sender.has_value()) << sender.error();
     if (!sender.has_value()) continue;
     EXPECT_TRUE(sender->Begin(path, token, 60, kMessageBytes).ok());
-    sender->Run(Deadline::After(kPatienceMs));
+    sender->Run(Deadline::After(kHostilePatienceMs));
     flood.sent_bytes += sender->sent_bytes();
     flood.ended += sender->ended_calls();
     flood.senders.push_back(std::move(*sender));
@@ -154,7 +154,7 @@ TEST(HostileRequests, ARequestThatDoesNotComeWholeIsEnded) {
     auto sender = HalfSender::Connect(cluster->port());
     ASSERT_TRUE(sender.has_value()) << sender.error();
     ASSERT_TRUE(sender->Begin(path, "", 8, kMessageBytes).ok());
-    sender->Run(Deadline::After(kPatienceMs));
+    sender->Run(Deadline::After(kHostilePatienceMs));
     EXPECT_EQ(sender->ended_calls(), 8) << path;
   }
 }
@@ -170,7 +170,7 @@ TEST(HostileRequests, MemoryOfRequestsUnderWayIsBounded) {
   const int64_t before = ResidentBytes();
   std::vector<HalfSender> senders;
   int64_t sent = 0;
-  const Deadline deadline = Deadline::After(kPatienceMs);
+  const Deadline deadline = Deadline::After(kHostilePatienceMs);
   while (sent < 400 << 20 && !deadline.expired()) {
     auto sender = HalfSender::Connect(cluster->port());
     ASSERT_TRUE(sender.has_value()) << sender.error();
@@ -199,14 +199,14 @@ TEST(BrokenDisks, AWorkerWhoseDiskFailsTakesNoJobsUntilItWorks) {
   ASSERT_TRUE(WriteFileAtomic(broken.cache_dir, "a file is where the folder was").ok());
   const auto first = cluster->Submit(ByteJob(1, 1, 2), SampleBytes(9000));
   ASSERT_TRUE(first.has_value()) << first.error();
-  EXPECT_EQ(cluster->client().Wait(*first, kPatienceMs)->reason, "LoadFailed");
+  EXPECT_EQ(cluster->client().Wait(*first, kHostilePatienceMs)->reason, "LoadFailed");
   const Status left = cluster->WaitForState("LEFT", 1);
   ASSERT_TRUE(left.ok()) << left;
   const auto second = cluster->Submit(ByteJob(1, 1, 2), SampleBytes(9000));
   ASSERT_TRUE(second.has_value()) << second.error();
   EXPECT_FALSE(client::IsTerminal(cluster->client().Get(*second)->state)) << "it waits";
   std::filesystem::remove(broken.cache_dir);
-  const auto info = cluster->client().Wait(*second, kPatienceMs);
+  const auto info = cluster->client().Wait(*second, kHostilePatienceMs);
   ASSERT_TRUE(info.has_value()) << info.error();
   EXPECT_EQ(info->state, JobState::kSucceeded) << info->message;
 }
@@ -221,7 +221,7 @@ TEST(BrokenDisks, ADamagedBlobIsUploadedAgain) {
   ir::JobRequest job = ByteJob(1, 1, 2);
   const auto first = cluster->Submit(job, text);
   ASSERT_TRUE(first.has_value()) << first.error();
-  EXPECT_EQ(cluster->client().Wait(*first, kPatienceMs)->state, JobState::kSucceeded);
+  EXPECT_EQ(cluster->client().Wait(*first, kHostilePatienceMs)->state, JobState::kSucceeded);
   const auto blob = cluster->client().UploadFile(cluster->File("data.txt"));
   ASSERT_TRUE(blob.has_value()) << blob.error();
   const std::string path = cluster->state_dir() + "/blobs/" + blob->sha256;
@@ -229,7 +229,7 @@ TEST(BrokenDisks, ADamagedBlobIsUploadedAgain) {
     ASSERT_TRUE(WriteFileAtomic(path, damaged).ok());
     const auto again = cluster->Submit(job, text);
     ASSERT_TRUE(again.has_value()) << again.error();
-    EXPECT_EQ(cluster->client().Wait(*again, kPatienceMs)->state, JobState::kSucceeded);
+    EXPECT_EQ(cluster->client().Wait(*again, kHostilePatienceMs)->state, JobState::kSucceeded);
     EXPECT_EQ(ReadFile(path).value_or(""), text);
   }
 }

@@ -1,5 +1,6 @@
 #include "base/subprocess.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -38,6 +39,20 @@ TEST(RunProcess, EndsAProgramThatTakesTooLong) {
   const Result<ProcessOutput> output = RunProcess(Shell("exec sleep 1000"), 50);
   ASSERT_FALSE(output.has_value());
   EXPECT_EQ(output.error().code(), StatusCode::kDeadlineExceeded);
+}
+
+TEST(Subprocess, KeepsOnlyTheDescriptorsThatItIsToldTo) {
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd read_end(ends[0]), write_end(ends[1]);
+  SubprocessOptions options =
+      Shell("test -e /proc/self/fd/" + std::to_string(read_end.get()) +
+            " && echo leaked; echo kept >&" + std::to_string(write_end.get()));
+  options.keep_fds = {write_end.get()};
+  EXPECT_EQ(RunProcess(options, 10'000).value().stdout_text, "");
+  char text[8] = {};
+  EXPECT_EQ(::read(read_end.get(), text, sizeof(text)), 5);
+  EXPECT_STREQ(text, "kept\n");
 }
 
 TEST(Subprocess, PassesEnvironmentAndFolder) {

@@ -37,6 +37,13 @@ TEST(Utf8, KnowsTheLengthOfACharacter) {
   }
 }
 
+TEST(AsUtf8, KeepsCharactersAndReplacesWhatBelongsToNone) {
+  EXPECT_EQ(AsUtf8("caf\xc3\xa9", 10), "caf\xc3\xa9");
+  EXPECT_EQ(AsUtf8("a\xff\xc3z\xe2\x82", 10), "a??z??");
+  EXPECT_EQ(AsUtf8("caf\xc3\xa9", 4), "caf");
+  EXPECT_EQ(AsUtf8("", 4), "");
+}
+
 TEST(Utf8, WhatATerminalWouldObeyIsEscaped) {
   for (const char* plain : {"", "job 7", "größe €😀", "\\x1b"}) {
     EXPECT_TRUE(IsPrintable(plain)) << plain;

@@ -73,6 +73,13 @@ class UploadCounter final : public Client {
     return ir::BlobRef{std::string(64, 'a'), FileSize(path).value_or(0), path};
   }
   Result<int64_t> Submit(const ir::JobRequest&) override { return 1; }
+  Result<std::unique_ptr<Session>> OpenSession(const ir::JobRequest&, SessionOptions) override {
+    return Fail(Unavailable("no session"));
+  }
+  Result<std::unique_ptr<Session>> AttachSession(int64_t, SessionOptions) override {
+    return Fail(Unavailable("no session"));
+  }
+  Result<proto::JobDescription> Describe(int64_t) override { return Fail(NotFound("no job")); }
   Result<JobInfo> Get(int64_t) override { return JobInfo(); }
   Result<std::vector<JobInfo>> List() override { return std::vector<JobInfo>(); }
   Status Cancel(int64_t) override { return OkStatus(); }

@@ -24,6 +24,12 @@ struct Overloaded : Ts... {
 template <class... Ts>
 Overloaded(Ts...) -> Overloaded<Ts...>;
 
+bool IsStored(MemoryDisk& disk, JobId id) {
+  const auto jobs = ReadMemoryDisk(disk).jobs;
+  return std::any_of(jobs.begin(), jobs.end(),
+                     [&](const JobRecord& job) { return job.id == id.value(); });
+}
+
 }  // namespace
 
 CoreOptions SimCluster::DefaultOptions() {
@@ -121,6 +127,7 @@ void SimCluster::Reconnect(const std::string& name) {
   info.host_cores = 8;
   info.cpus = worker.cpus;
   info.device_kind = worker.kind;
+  info.actor_types = worker.actor_types;
   up_[worker.session.value()].push_back(proto::UpMessage{Term(0), std::move(info)});
 }
 
@@ -335,11 +342,7 @@ void SimCluster::Execute(Effects effects) {
             },
             [&](Reply& reply) {
               if (reply.status.ok() && reply.job.value() != 0) {
-                bool stored = false;
-                for (const JobRecord& job : ReadMemoryDisk(*disk_).jobs) {
-                  stored = stored || job.id == reply.job.value();
-                }
-                EXPECT_TRUE(stored) << "answered before it was written";
+                EXPECT_TRUE(IsStored(*disk_, reply.job)) << "answered before it was written";
               }
               replies_.emplace(reply.call.value(), reply);
             },
@@ -355,6 +358,7 @@ void SimCluster::Execute(Effects effects) {
             [&](CloseClient& close) { closed_clients_[close.client.value()] = close.reason; },
             [](DiscardWeights&) {},
             [](JobChanged&) {},
+            [&](ActorAnswer& answer) { actor_answers.push_back(answer); },
         },
         effect);
   }
@@ -410,6 +414,14 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
               HandleLaunch(worker, m);
             }
           },
+          [&](const proto::SpawnActor& m) {
+            Say(worker,
+                proto::ActorEvent{m.job, m.actor, m.generation, proto::ActorEventKind::kStarted});
+          },
+          [&](const proto::ActorMessage& m) {
+            if (!hold_actors) Say(worker, proto::ActorReply{m.ask, {}, {}, m.payload});
+          },
+          [&](const proto::StopActor& m) { stopped_actors.push_back(m); },
           [&](const proto::ReadTensors& m) { AnswerState(worker, m.mesh_gen, m.launch_seq); },
           [&](const proto::WriteTensors& m) { AnswerState(worker, m.mesh_gen, m.launch_seq); },
           [&](const proto::SaveWeights& m) {

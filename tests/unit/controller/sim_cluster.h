@@ -26,7 +26,8 @@ struct SimWorker {
   std::string profile;  // of its devices, as text
   std::vector<int32_t> cpus = {};
   std::string kind = {};  // of its devices
-  SessionId session{0};   // 0: not connected
+  std::vector<std::string> actor_types = {"env"};
+  SessionId session{0};  // 0: not connected
   Term term{0};
   bool silent = false;                                    // alive, but nothing it sends arrives
   std::set<uint64_t> meshes;                              // generations that it holds
@@ -112,8 +113,11 @@ class SimCluster {
   bool dies_placing = false;                 // the controller does not come to placing: restart it
   std::optional<proto::LoadMesh> last_load;  // that a worker got
   int invitation_bytes = 0;                  // of every worker; 0: its name
-  bool hold_reports = false;                 // workers run, their LaunchDone waits
-  bool deaf_aborts = false;                  // workers do not answer AbortMesh
+  bool hold_actors = false;                  // actors do not answer
+  std::vector<ActorAnswer> actor_answers;    // in order
+  std::vector<proto::StopActor> stopped_actors;          // that workers were told of
+  bool hold_reports = false;                             // workers run, their LaunchDone waits
+  bool deaf_aborts = false;                              // workers do not answer AbortMesh
   std::map<std::string, proto::RuntimeError> fail_next;  // by worker: its next report
 
  private:

@@ -177,12 +177,23 @@ TEST(ValidateJob, RefusesOpsWithoutGradientBetweenParamsAndLoss) {
   Builder b(job.main().graph);
   b.SetLayer(1);
   const ValueId x = job.main().graph.node(job.main().graph.NodesOf(Op::kSilu)[0]).outputs[0];
-  const ValueId spread = b.AddOne(Op::kSumSquares, {b.AddOne(Op::kLogSumExp, {x})});
-  b.SetOutput("loss_sum", b.AddOne(Op::kAdd, {job.main().graph.Output("loss_sum"), spread}));
-  auto graph = b.Finish();
-  ASSERT_TRUE(graph.has_value()) << graph.error();
-  job.SetLoss(*std::move(graph));
-  ExpectRefused(job, {"loss graph \"loss\", node 10 logsumexp", "has no gradient"});
+  const ValueId feed = job.main().graph.node(job.main().graph.NodesOf(Op::kFeed)[0]).outputs[0];
+  const ValueId ids = b.AddOne(Op::kSlice, {feed},
+                               {{"dim", int64_t{1}}, {"start", int64_t{0}}, {"size", int64_t{4}}});
+  const auto with = [&](ValueId picked) {
+    Builder more = b;
+    const ValueId spread = more.AddOne(Op::kSumSquares, {picked});
+    more.SetOutput("loss_sum", more.AddOne(Op::kAdd, {b.graph().Output("loss_sum"), spread}));
+    auto graph = more.Finish();
+    EXPECT_TRUE(graph.has_value()) << graph.error();
+    job.SetLoss(*std::move(graph));
+    return job;
+  };
+  const ValueId stopped = b.AddOne(Op::kStopGradient, {x});
+  ExpectRefused(with(b.AddOne(Op::kPick, {x, ids})),
+                {"loss graph \"loss\", node 12 pick", "has no gradient"});
+  const Status constant = ValidateJob(with(b.AddOne(Op::kPick, {stopped, ids})));
+  EXPECT_TRUE(constant.ok()) << constant;
 }
 
 TEST(ValidateJob, RefusesACountThatDependsOnParams) {

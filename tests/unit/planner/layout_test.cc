@@ -1,4 +1,4 @@
-#include "planner/layout.h"
+#include "planner/resolve_layout.h"
 
 #include <gtest/gtest.h>
 

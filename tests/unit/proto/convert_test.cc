@@ -57,6 +57,7 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
   info.host_cores = 16;
   info.cpus = {0, 3, 255};
   info.data_roots = {{"corpora", "/mnt/c"}, {"/data", "/data"}};
+  info.actor_types = {"env", "reward"};
   const std::vector<UpBody> bodies = {
       info,
       Heartbeat{},
@@ -72,7 +73,9 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
       WeightsSaved{gen, {}},
       MeshReleased{gen},
       MeshError{gen, SomeError()},
-      Leave{"bye"}};
+      Leave{"bye"},
+      ActorReply{~uint64_t{0}, StatusCode::kAborted, "dead", std::string("\0\xff", 2)},
+      ActorEvent{JobId(3), 4, 5, ActorEventKind::kFailed, StatusCode::kInternal, "why"}};
   for (const UpBody& body : bodies) ExpectRoundTrip(UpMessage{Term(9), body});
 }
 
@@ -100,7 +103,10 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
                                         Launch{gen, LaunchSeq(2), 3, 40, 8, {{1, "ab"}}, true},
                                         SaveWeights{gen, {{0, {"a", "b"}}, {3, {}}}},
                                         AbortMesh{gen, SomeError()},
-                                        ReleaseMesh{gen}};
+                                        ReleaseMesh{gen},
+                                        SpawnActor{JobId(3), 4, 5, "env", std::string("\0", 1)},
+                                        ActorMessage{JobId(3), 4, 5, 6, true, 7, "x"},
+                                        StopActor{JobId(3), 4, 5}};
   for (const DownBody& body : bodies) ExpectRoundTrip(DownMessage{Term(9), body});
 }
 

@@ -13,6 +13,7 @@
 #include "models/llama.h"
 #include "planner/forecast.h"
 #include "planner/layout.h"
+#include "planner/resolve_layout.h"
 #include "planner/stages.h"
 #include "search/nearest_plans.h"
 #include "search/short_model.h"

@@ -7,7 +7,7 @@
 
 #include "mesh/device_profile.h"
 #include "planner/forecast.h"
-#include "planner/layout.h"
+#include "planner/resolve_layout.h"
 #include "search/find_layout.h"
 #include "search/first_plan.h"
 #include "search/least_memory.h"

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "planner/partition.h"
 #include "search/intra_problem.h"
 #include "tests/still_clock.h"
 #include "tests/unit/search/search_testing.h"

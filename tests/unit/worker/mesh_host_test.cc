@@ -5,6 +5,8 @@
 
 #include <condition_variable>
 #include <deque>
+#include <future>
+#include <mutex>
 #include <stdexcept>
 #include <thread>
 
@@ -147,6 +149,32 @@ TEST_F(MeshHostTest, ReadsFilesBelowARootInPlace) {
   const int fetches = link_.fetches;
   EXPECT_TRUE(error().ok());
   EXPECT_EQ(link_.fetches, fetches);
+}
+
+TEST_F(MeshHostTest, MoreMessagesThanTheMailboxHoldsAreAnErrorAndItsEndFindsRoom) {
+  std::promise<void> entered, open;
+  std::shared_future<void> opened = open.get_future().share();
+  std::once_flag once;
+  link_.before_fetch = [&](const std::string&) {
+    std::call_once(once, [&] { entered.set_value(); });
+    opened.wait();
+  };
+  host_->Load(MakeLoad());
+  entered.get_future().wait();
+  // One place is kept for the end.
+  for (size_t i = 0; i < MeshHost::kMailbox; ++i) host_->Connect({kGen, {}});
+  const auto error = std::get<proto::MeshError>(Next()).error;
+  EXPECT_EQ(error.kind, ErrorKind::kProtocol);
+  EXPECT_THAT(error.message, HasSubstr("64 messages wait for mesh generation 1"));
+  host_->Release();
+  open.set_value();
+  size_t connected = 0;
+  while (true) {
+    const proto::UpBody body = Next();
+    if (std::holds_alternative<proto::MeshReleased>(body)) break;
+    connected += std::holds_alternative<proto::CommUp>(body) ? 1 : 0;
+  }
+  EXPECT_EQ(connected, MeshHost::kMailbox - 1);
 }
 
 TEST_F(MeshHostTest, FillsTheInitialWeightsAfterInit) {

@@ -1,0 +1,18 @@
+// All-reduces of the update write over what they reduce.
+//
+// A gradient that the backward left in a slot is not needed once it is reduced over the replicas.
+// The reduced one becomes an output of the piece in the same slot, which the executor then computes
+// in place; as a temporary it would need the memory of all gradients a second time.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include "planner/pieces.h"
+
+namespace meshwright::planner {
+
+// What the update all-reduces, and nothing else reads, is reduced in its own slot: the result
+// becomes an output of the piece, updated in place.
+void ReduceInPlace(Partition& partition);
+
+}  // namespace meshwright::planner

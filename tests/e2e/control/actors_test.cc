@@ -1,0 +1,345 @@
+// Host actors end to end: a controller in this process, workers as processes of a binary with
+// actors linked in (tests/e2e/actor_worker), and the processes that these start. Whatever is
+// killed, every question is answered once.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <utility>
+
+#include "base/file.h"
+#include "base/subprocess.h"
+#include "client/program.h"
+#include "client/trainer.h"
+#include "controller/control_loop.h"
+#include "tests/e2e/control/local_cluster.h"
+#include "worker/actor_host.h"
+
+namespace meshwright::testing {
+namespace {
+
+using controller::ActorAnswer;
+using controller::ActorNews;
+using proto::ActorRef;
+using ::testing::HasSubstr;
+
+constexpr int64_t kPatienceMs = 60'000;
+const std::string kWorkerBinary = MESHWRIGHT_ACTOR_WORKER;
+
+// Where nobody reaps orphans, a dead one stays as a zombie.
+bool Alive(pid_t pid) {
+  const auto stat = ReadFile(fmt::format("/proc/{}/stat", pid));
+  return stat.has_value() && stat->find(") Z ") == std::string::npos;
+}
+
+// Asks again every few milliseconds, for what nobody tells.
+template <typename Condition>
+bool Eventually(const Condition& condition) {
+  std::mutex mutex;
+  std::condition_variable never;
+  const Deadline deadline = Deadline::After(kPatienceMs);
+  while (!deadline.expired()) {
+    if (condition()) return true;
+    std::unique_lock lock(mutex);
+    never.wait_for(lock, std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+// What a watch has heard.
+class News {
+ public:
+  void Add(const ActorAnswer& answer) {
+    const std::lock_guard lock(mutex_);
+    heard_.push_back(answer);
+    changed_.notify_all();
+  }
+  // The news number `index`; waits for it.
+  ActorAnswer At(size_t index) {
+    std::unique_lock lock(mutex_);
+    const bool there = changed_.wait_for(lock, std::chrono::milliseconds(kPatienceMs),
+                                         [&] { return heard_.size() > index; });
+    EXPECT_TRUE(there) << "no news";
+    return there ? heard_[index] : ActorAnswer{};
+  }
+  size_t count() {
+    const std::lock_guard lock(mutex_);
+    return heard_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<ActorAnswer> heard_;
+};
+
+class Actors : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    LocalClusterOptions options;
+    options.workers = 0;
+    options.hooks.adjust = [](controller::CoreOptions& core) {
+      // The jobs here want more devices than there are, and wait: only their actors run.
+      core.infeasible_grace_ms = 3'600'000;
+      core.actor_supervision = {{.child = "*",
+                                 .event = actor::ChildEvent::kFailed,
+                                 .verdict = actor::Verdict::kRestart,
+                                 .backoff_ms = 10,
+                                 .backoff_max_ms = 10,
+                                 .restarts = 2,
+                                 .per_ms = 3'600'000}};
+    };
+    auto cluster = LocalCluster::Start(std::move(options));
+    ASSERT_TRUE(cluster.has_value()) << cluster.error();
+    cluster_ = std::move(*cluster);
+    AddWorker("a0");
+    job_ = SubmitJob();
+  }
+
+  void AddWorker(const std::string& name) {
+    SubprocessOptions options;
+    options.args = {kWorkerBinary,  "--address", fmt::format("127.0.0.1:{}", cluster_->port()),
+                    "--name",       name,        "--device",
+                    "cpu",          "--profile", "off",
+                    "--memory-mib", "64"};
+    options.stderr_to = OutputTo::File(cluster_->File(name + ".log"));
+    options.death_signal = SIGKILL;
+    auto process = Subprocess::Start(options);
+    ASSERT_TRUE(process.has_value()) << process.error();
+    workers_[name] = std::move(*process);
+    ASSERT_TRUE(Eventually([&] {
+      const auto infos = cluster_->client().Workers();
+      if (!infos.has_value()) return false;
+      for (const auto& info : *infos) {
+        if (info.name == name && info.state == "READY") return true;
+      }
+      return false;
+    }));
+  }
+  int64_t SubmitJob() {
+    const auto id = cluster_->Submit(ByteJob(8, 1, 5), SampleBytes(20'000));
+    EXPECT_TRUE(id.has_value()) << id.error();
+    return id.value_or(0);
+  }
+  controller::ControlLoop& loop() { return cluster_->server().loop(); }
+
+  Result<ActorRef> Spawn(const std::string& type, const std::string& args = "",
+                         const std::string& worker = "", int64_t job = 0) {
+    auto made = std::make_shared<std::promise<Result<ActorRef>>>();
+    loop().SpawnActor(JobId(job == 0 ? job_ : job), type, args, worker,
+                      [made](Result<ActorRef> ref) { made->set_value(std::move(ref)); });
+    return made->get_future().get();
+  }
+  std::future<Result<std::string>> Ask(const ActorRef& ref, const std::string& payload,
+                                       int64_t deadline_ms = kPatienceMs) {
+    auto answer = std::make_shared<std::promise<Result<std::string>>>();
+    // A second answer would throw here.
+    loop().AskActor(ref, payload, deadline_ms,
+                    [answer](Result<std::string> reply) { answer->set_value(std::move(reply)); });
+    return answer->get_future();
+  }
+  pid_t PidOf(const ActorRef& ref) {
+    const Result<std::string> pid = Ask(ref, "pid").get();
+    EXPECT_TRUE(pid.has_value()) << pid.error();
+    return pid.has_value() ? std::stoi(*pid) : 0;
+  }
+  Status Stop(const ActorRef& ref) {
+    std::promise<Status> stopped;
+    loop().StopActor(ref, [&](Status status) { stopped.set_value(std::move(status)); });
+    return stopped.get_future().get();
+  }
+  std::shared_ptr<News> Watch(const ActorRef& ref) {
+    auto news = std::make_shared<News>();
+    loop().WatchActor(ref, [news](const ActorAnswer& answer) { news->Add(answer); });
+    return news;
+  }
+
+  std::unique_ptr<LocalCluster> cluster_;
+  std::map<std::string, std::unique_ptr<Subprocess>> workers_;
+  int64_t job_ = 0;
+};
+
+TEST_F(Actors, LiveInAProcessOfTheirJobAndAnswer) {
+  const Result<ActorRef> echo = Spawn("echo"), adder = Spawn("adder", "40");
+  ASSERT_TRUE(echo.has_value()) << echo.error();
+  ASSERT_TRUE(adder.has_value()) << adder.error();
+  EXPECT_EQ(Ask(*echo, std::string("a\0b", 3)).get().value(), std::string("a\0b", 3));
+  EXPECT_EQ(Ask(*adder, "2").get().value(), "42");
+  EXPECT_EQ(Ask(*adder, "3").get().value(), "45");
+  EXPECT_EQ(Ask(*adder, "x").get().error().message(), "'x' is no number");
+  const std::string large(proto::kMaxActorPayloadBytes, 'x');
+  EXPECT_EQ(Ask(*echo, large).get().value(), large);
+  EXPECT_THAT(Ask(*echo, "large").get().error().message(), HasSubstr("has 16777216 bytes"));
+  EXPECT_EQ(Ask(*echo, large + "x").get().error().code(), StatusCode::kInvalidArgument);
+  const pid_t process = PidOf(*echo);
+  EXPECT_NE(process, workers_.at("a0")->pid());
+  EXPECT_EQ(PidOf(Spawn("echo").value()), process);
+  const int64_t other = SubmitJob();
+  const pid_t of_other = PidOf(Spawn("echo", "", "", other).value());
+  EXPECT_NE(of_other, process);
+  ASSERT_TRUE(cluster_->client().Cancel(other).ok());
+  EXPECT_TRUE(Eventually([&] { return !Alive(of_other); }));
+  EXPECT_TRUE(Alive(process));
+}
+
+TEST_F(Actors, ASpawnThatCannotBeSaysWhy) {
+  EXPECT_THAT(Spawn("oracle").error().message(), HasSubstr("there are: adder, echo"));
+  EXPECT_EQ(Spawn("adder", "x").error().message(), "'x' is no number");
+  EXPECT_THAT(Spawn("echo", "", "a9").error().message(), HasSubstr("'a9', which is not ready"));
+}
+
+TEST_F(Actors, ADeadlineAndAStopEndWhatIsKept) {
+  const ActorRef ref = Spawn("echo").value();
+  EXPECT_EQ(Ask(ref, "keep", 20).get().error().code(), StatusCode::kDeadlineExceeded);
+  auto kept = Ask(ref, "keep");
+  const auto news = Watch(ref);
+  EXPECT_TRUE(Stop(ref).ok());
+  EXPECT_EQ(kept.get().error().code(), StatusCode::kCancelled);
+  EXPECT_EQ(news->At(0).news, ActorNews::kStopped);
+  EXPECT_EQ(Ask(ref, "x").get().error().code(), StatusCode::kNotFound);
+  EXPECT_EQ(Stop(ref).code(), StatusCode::kNotFound);
+}
+
+TEST_F(Actors, AKilledProcessAnswersWhatWaitsAndItsActorsComeBack) {
+  const ActorRef ref = Spawn("echo").value();
+  const pid_t process = PidOf(ref);
+  const auto news = Watch(ref);
+  std::vector<std::future<Result<std::string>>> kept;
+  for (int i = 0; i < 20; ++i) kept.push_back(Ask(ref, "keep"));
+  ASSERT_EQ(::kill(process, SIGKILL), 0);
+  for (auto& one : kept) {
+    const Result<std::string> answer = one.get();
+    ASSERT_FALSE(answer.has_value());
+    EXPECT_EQ(answer.error().code(), StatusCode::kAborted);
+    EXPECT_THAT(answer.error().message(), HasSubstr("killed by signal 9"));
+  }
+  const ActorAnswer again = news->At(0);
+  ASSERT_EQ(again.news, ActorNews::kRestarted);
+  EXPECT_EQ(Ask(ref, "x").get().error().code(), StatusCode::kNotFound);
+  EXPECT_NE(PidOf(again.ref), process);
+  EXPECT_TRUE(workers_.at("a0")->Running());
+}
+
+TEST_F(Actors, AFailedActorIsMadeAgainUntilItsBudgetIsSpentAndTheJobIsTold) {
+  ActorRef ref = Spawn("echo").value();
+  const ActorRef neighbour = Spawn("echo").value();
+  const auto news = Watch(ref);
+  const pid_t process = PidOf(ref);
+  EXPECT_THAT(Ask(ref, "fail").get().error().message(), HasSubstr("it was told to fail ?"));
+  ref = news->At(0).ref;
+  // The failure of one actor is not that of its process.
+  EXPECT_EQ(PidOf(ref), process);
+  EXPECT_EQ(PidOf(neighbour), process);
+  EXPECT_THAT(Ask(ref, "crash").get().error().message(), HasSubstr("killed by signal 6"));
+  ref = news->At(1).ref;
+  EXPECT_EQ(Ask(ref, "crash").get().error().code(), StatusCode::kAborted);
+  const ActorAnswer end = news->At(2);
+  EXPECT_EQ(end.news, ActorNews::kGaveUp);
+  EXPECT_TRUE(end.last);
+  EXPECT_TRUE(Eventually([&] {
+    const auto log = cluster_->client().Logs(job_);
+    return log.has_value() && std::any_of(log->begin(), log->end(), [](const std::string& line) {
+             return line.find("given up") != std::string::npos;
+           });
+  }));
+  EXPECT_EQ(news->count(), 3u);
+}
+
+TEST_F(Actors, AKilledWorkerAnswersWhatWaitsAndItsActorsMove) {
+  AddWorker("a1");
+  const ActorRef ref = Spawn("echo", "", "a0").value(), moving = Spawn("echo").value();
+  ASSERT_EQ(moving.worker, "a1");
+  const pid_t process = PidOf(moving);
+  const auto news = Watch(moving);
+  auto kept = Ask(moving, "keep");
+  ASSERT_TRUE(workers_.at("a1")->Signal(SIGKILL).ok());
+  const Result<std::string> answer = kept.get();
+  ASSERT_FALSE(answer.has_value());
+  EXPECT_EQ(answer.error().code(), StatusCode::kAborted);
+  const ActorAnswer again = news->At(0);
+  ASSERT_EQ(again.news, ActorNews::kRestarted);
+  EXPECT_EQ(again.ref.worker, "a0");
+  EXPECT_EQ(Ask(again.ref, "x").get().value(), "x");
+  EXPECT_EQ(Ask(ref, "x").get().value(), "x");
+  EXPECT_TRUE(Eventually([&] { return !Alive(process); }));
+}
+
+TEST_F(Actors, AStoppedControllerAnswersWhatWaitsAndTheProcessesEnd) {
+  const ActorRef ref = Spawn("echo").value();
+  const pid_t process = PidOf(ref);
+  auto kept = Ask(ref, "keep");
+  const auto news = Watch(ref);
+  cluster_->server().Stop();
+  EXPECT_EQ(kept.get().error().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(news->At(0).news, ActorNews::kStopped);
+  EXPECT_TRUE(Eventually([&] { return !Alive(process); }));
+  EXPECT_EQ(Ask(ref, "x").get().error().code(), StatusCode::kUnavailable);
+}
+
+// The loop of a user: a client drives a job and asks actors, over one session.
+TEST_F(Actors, AClientsSessionSpawnsAndAsksThem) {
+  ASSERT_TRUE(cluster_->client().Cancel(job_).ok());
+  auto program = client::MakeProgram(
+      "double", {{"x", {ir::DType::kF32, {1, 2}}}},
+      [](client::Builder& b, const client::Batch& in) {
+        b.SetOutput("y", b.AddOne(ir::Op::kScale, {in.at("x")}, {{"factor", 2.0}}));
+        return OkStatus();
+      });
+  ASSERT_TRUE(program.has_value()) << program.error();
+  const auto job = client::JobBuilder("driven")
+                       .Batch(1, 1)
+                       .Program(*std::move(program))
+                       .Driver({ir::DriverKind::kClient, "", 0, 0})
+                       .SaveWeights(false)
+                       .Build();
+  ASSERT_TRUE(job.has_value()) << job.error();
+  const auto session = cluster_->client().OpenSession(*job);
+  ASSERT_TRUE(session.has_value()) << session.error();
+  const auto adder = (*session)->Spawn("adder", "40");
+  ASSERT_TRUE(adder.has_value()) << adder.error();
+  auto first = (*session)->Ask(*adder, "2");
+  auto second = (*session)->Ask(*adder, "3");
+  const auto y = (*session)->Run("double", {{"x", client::Tensor::Of<float>({1, 2}, {1, 2})}});
+  ASSERT_TRUE(y.has_value()) << y.error();
+  EXPECT_THAT(y->tensors.at("y").Values<float>(), ::testing::ElementsAre(2, 4));
+  EXPECT_EQ(second.get().value(), "45");
+  EXPECT_EQ(first.get().value(), "42");
+  EXPECT_THAT((*session)->Spawn("oracle").error().message(), HasSubstr("there are: adder, echo"));
+  EXPECT_EQ((*session)->Ask(*adder, "x").get().error().message(), "'x' is no number");
+  client::ActorRef whichever = *adder;
+  whichever.generation = 0;
+  EXPECT_EQ((*session)->Ask(whichever, "1").get().value(), "46");
+  EXPECT_TRUE((*session)->Stop(*adder).ok());
+  EXPECT_FALSE((*session)->Ask(*adder, "1").get().has_value());
+  EXPECT_TRUE((*session)->Close().ok());
+}
+
+TEST(ActorHost, AProcessThatIsSilentIsKilled) {
+  worker::HostActorOptions options;
+  options.command = {kWorkerBinary, "host-actors"};
+  options.ping_ms = 10;
+  options.silent_ms = 200;
+  std::promise<proto::ActorEvent> failed;
+  auto host = worker::ActorHost::Start(JobId(1), options, [&](proto::UpBody body) {
+    const auto* event = std::get_if<proto::ActorEvent>(&body);
+    if (event != nullptr && event->kind == proto::ActorEventKind::kFailed) {
+      failed.set_value(*event);
+    }
+  });
+  ASSERT_TRUE(host.has_value()) << host.error();
+  ASSERT_EQ(::kill((*host)->pid(), SIGSTOP), 0);
+  (*host)->Spawn({JobId(1), 1, 1, "echo", ""});
+  const proto::ActorEvent event = failed.get_future().get();
+  EXPECT_EQ(event.code, StatusCode::kAborted);
+  EXPECT_THAT(event.message, HasSubstr("silent for 200 ms and was killed"));
+  EXPECT_TRUE((*host)->ended());
+}
+
+}  // namespace
+}  // namespace meshwright::testing

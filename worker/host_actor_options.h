@@ -1,0 +1,21 @@
+// What a worker's binary offers in the way of host actors, and how their processes are treated.
+//
+// Thread rule: values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace meshwright::worker {
+
+struct HostActorOptions {
+  std::vector<std::string> types;    // of the binary's registry
+  std::vector<std::string> command;  // starts the process; "--fd=N" is appended; empty: no actors
+  int64_t start_ms = 60'000;         // for an actor to begin
+  int64_t ping_ms = 1'000;
+  int64_t silent_ms = 15'000;    // then the process is killed
+  int64_t end_grace_ms = 1'000;  // to end by itself; then it is killed
+};
+
+}  // namespace meshwright::worker

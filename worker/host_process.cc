@@ -1,0 +1,145 @@
+#include "worker/host_process.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "actor/place.h"
+#include "base/executor.h"
+#include "base/log.h"
+#include "proto/actor_messages.h"
+#include "worker/frame_socket.h"
+
+namespace meshwright::worker {
+namespace {
+
+// Threads for actors: one each, used again when its actor has ended.
+class ActorThreads {
+ public:
+  actor::Scheduler* Take(actor::ActorId id) {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) {
+      threads_.push_back(std::make_unique<Thread>(threads_.size()));
+      free_.push_back(threads_.back().get());
+    }
+    Thread* thread = free_.back();
+    free_.pop_back();
+    taken_[id.value()] = thread;
+    return &thread->scheduler;
+  }
+  // The thread is free once it has done what the actor left to it.
+  void Return(actor::ActorId id) {
+    const std::lock_guard lock(mutex_);
+    const auto it = taken_.find(id.value());
+    if (it == taken_.end()) return;
+    Thread* thread = it->second;
+    taken_.erase(it);
+    (void)thread->executor.Post([this, thread] {
+      const std::lock_guard inner(mutex_);
+      free_.push_back(thread);
+    });
+  }
+  void Stop() {
+    for (const auto& thread : threads_) thread->executor.Stop();
+  }
+
+ private:
+  struct Thread {
+    explicit Thread(size_t index)
+        : executor(fmt::format("mw-actor-{}", index)), scheduler(executor) {}
+    Executor executor;
+    actor::ExecutorScheduler scheduler;
+  };
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Thread>> threads_;  // grown under mutex_
+  std::vector<Thread*> free_;                     // guarded by mutex_
+  std::map<uint64_t, Thread*> taken_;             // guarded by mutex_
+};
+
+class HostProcess final : private actor::Transport {
+ public:
+  HostProcess(UniqueFd fd, const actor::Registry& registry) {
+    actor::PlaceParts parts;
+    parts.id = kHostPlace;
+    parts.clock = &SystemClock();
+    parts.loop = &scheduler_;
+    parts.transport = this;
+    parts.registry = &registry;
+    parts.scheduler_of = [this](actor::ActorId id) { return threads_.Take(id); };
+    parts.ended = [this](actor::ActorId id) { threads_.Return(id); };
+    // The controller decides what becomes of an actor that has failed.
+    parts.supervision = {};
+    place_ = std::make_unique<actor::Place>(std::move(parts));
+    socket_ = std::make_unique<FrameSocket>(
+        std::move(fd), FrameHandlers{[this](actor::Frame frame) {
+                                       place_->OnFrame(kWorkerPlace, std::move(frame));
+                                     },
+                                     [this](const Status&) { End(); }});
+    const std::lock_guard lock(mutex_);
+    made_ = true;
+    changed_.notify_all();
+  }
+  ~HostProcess() override {
+    socket_->Close();
+    threads_.Stop();
+    loop_.Stop();
+    place_.reset();
+  }
+
+  void Wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return ended_; });
+  }
+
+ private:
+  bool Send(actor::PlaceId, actor::Frame frame) override {
+    {
+      // The first frames may come before the constructor knows the socket.
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return made_; });
+    }
+    // The worker's session would not carry it.
+    if (frame.kind == actor::FrameKind::kReply &&
+        frame.bytes.size() > proto::kMaxActorPayloadBytes) {
+      frame.code = StatusCode::kInvalidArgument;
+      frame.text = fmt::format("the actor's answer has {} bytes; at most {} go", frame.bytes.size(),
+                               proto::kMaxActorPayloadBytes);
+      frame.bytes.clear();
+    }
+    return socket_->Send(frame);
+  }
+  void End() {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+
+  Executor loop_{"mw-actors"};
+  actor::ExecutorScheduler scheduler_{loop_};
+  ActorThreads threads_;
+  std::unique_ptr<actor::Place> place_;
+  std::unique_ptr<FrameSocket> socket_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool made_ = false;  // guarded by mutex_, as below
+  bool ended_ = false;
+};
+
+}  // namespace
+
+int ServeHostActors(UniqueFd socket, const actor::Registry& registry) {
+  // Ctrl-C in a terminal is for the worker, which ends this process when it is done with it.
+  ::signal(SIGINT, SIG_IGN);
+  ::signal(SIGPIPE, SIG_IGN);
+  HostProcess process(std::move(socket), registry);
+  process.Wait();
+  return 0;
+}
+
+}  // namespace meshwright::worker

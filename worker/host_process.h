@@ -1,0 +1,21 @@
+// The process in which a job's host actors live on a worker: a place of its own, with a thread for
+// each actor, at the other end of the worker's socket (worker/actor_host.h).
+//
+// What an actor does cannot harm the worker: its memory, its crash and its loops are this
+// process's. It ends when the socket does. Thread rule: main thread.
+#pragma once
+
+#include "actor/address.h"
+#include "actor/registry.h"
+#include "base/unique_fd.h"
+
+namespace meshwright::worker {
+
+// The numbers of the two places of such a socket.
+inline constexpr actor::PlaceId kWorkerPlace{1};
+inline constexpr actor::PlaceId kHostPlace{2};
+
+// Serves until the other end closes. The exit code of the process.
+int ServeHostActors(UniqueFd socket, const actor::Registry& registry);
+
+}  // namespace meshwright::worker
