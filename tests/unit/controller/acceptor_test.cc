@@ -63,7 +63,7 @@ UniqueFd ConnectTo(int port) {
 // Whether the other side has reset the connection, once it has done anything.
 bool WasReset(const UniqueFd& fd) {
   pollfd wanted{fd.get(), POLLIN, 0};
-  EXPECT_EQ(::poll(&wanted, 1, kPatienceMs), 1);
+  if (::poll(&wanted, 1, kPatienceMs) != 1) return false;
   char byte = 0;
   return ::recv(fd.get(), &byte, 1, 0) < 0 && errno == ECONNRESET;
 }
