@@ -33,13 +33,22 @@ std::shared_ptr<const MessageCodec<Count>> SharedCodec() {
   return std::make_shared<const MessageCodec<Count>>(CountCodec());
 }
 
+// Holds an actor in a message.
+struct Gate {
+  std::promise<void> entered, open;
+  std::future<void> opened = open.get_future();
+};
+
 // Counts what it is told; some texts make it do something else.
 class Counter final : public Actor<Count> {
  public:
-  explicit Counter(std::future<void>* gate) : gate_(gate) {}
+  explicit Counter(Gate* gate) : gate_(gate) {}
   Status Receive(Count message, ReplySlot<Bytes> reply) override {
     if (message.text == "fail") return Internal("as it was told");
-    if (message.text == "wait" && gate_ != nullptr) gate_->wait();
+    if (message.text == "wait" && gate_ != nullptr) {
+      gate_->entered.set_value();
+      gate_->opened.wait();
+    }
     if (message.text == "keep") {
       kept_ = std::move(reply);
       return OkStatus();
@@ -49,7 +58,7 @@ class Counter final : public Actor<Count> {
   }
 
  private:
-  std::future<void>* gate_;
+  Gate* gate_;
   int count_ = 0;
   ReplySlot<Bytes> kept_;
 };
@@ -83,7 +92,7 @@ struct Process {
     loop_thread.Stop();
     place.reset();
   }
-  ActorRef<Count> Spawn(std::future<void>* gate = nullptr) {
+  ActorRef<Count> Spawn(Gate* gate = nullptr) {
     SpawnOptions<Count> options;
     options.factory = [gate]() -> Result<std::unique_ptr<Actor<Count>>> {
       return std::unique_ptr<Actor<Count>>(std::make_unique<Counter>(gate));
@@ -124,20 +133,20 @@ TEST(Place, AsksAreAnsweredInOrderAndTellsCount) {
 }
 
 TEST(Place, AFullMailboxRefusesAtOnce) {
-  std::promise<void> open;
-  std::future<void> gate = open.get_future();
+  Gate gate;
   Process process(1);
   const ActorRef<Count> ref = process.Spawn(&gate);
   auto first = Ask(ref, "wait");
-  // One is being handled, or waits with at most one more.
+  // Else room is made while the mailbox is being filled.
+  gate.entered.get_future().wait();
   std::vector<std::future<Result<Bytes>>> more;
   Status refused;
   while (refused.ok()) refused = ref.Tell(Count{"x"});
   EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(refused.message(), HasSubstr("full with 2 messages"));
   EXPECT_EQ(CodeOf(Ask(ref, "y")), StatusCode::kResourceExhausted);
-  open.set_value();
-  EXPECT_EQ(first.get()->data, "1");
+  gate.open.set_value();
+  EXPECT_EQ(first.get().value().data, "1");
 }
 
 TEST(Place, ADeadlineEndsAQuestionThatIsKept) {
@@ -184,8 +193,7 @@ TEST(Place, ASpentBudgetEscalatesAndIsTheEnd) {
 }
 
 TEST(Place, AStoppedActorAnswersWhatWaitsAndTellsItsWatchers) {
-  std::promise<void> open;
-  std::future<void> gate = open.get_future();
+  Gate gate;
   Process process(1);
   const ActorRef<Count> ref = process.Spawn(&gate);
   (void)ref.Tell(Count{"wait"});
@@ -193,7 +201,7 @@ TEST(Place, AStoppedActorAnswersWhatWaitsAndTellsItsWatchers) {
   std::promise<Event> ended;
   ref.Watch([&](const Event& event) { ended.set_value(event); });
   ref.Stop();
-  open.set_value();
+  gate.open.set_value();
   EXPECT_EQ(CodeOf(std::move(waiting)), StatusCode::kCancelled);
   EXPECT_EQ(ended.get_future().get().kind, EventKind::kStopped);
   EXPECT_EQ(CodeOf(Ask(ref, "x")), StatusCode::kCancelled);
@@ -311,8 +319,7 @@ TEST_F(TwoPlaces, TheEndOfAPlaceAnswersWhatWasAskedOfIt) {
 }
 
 TEST(Place, AnActorThatIsSilentEscalates) {
-  std::promise<void> open;
-  std::future<void> gate = open.get_future();
+  Gate gate;
   Executor loop_thread("place"), actor_thread("actors");
   ExecutorScheduler loop(loop_thread), actors(actor_thread);
   std::promise<Status> escalated;
@@ -331,7 +338,7 @@ TEST(Place, AnActorThatIsSilentEscalates) {
   const ActorRef<Count> ref = place.Spawn<Count>(std::move(options));
   ASSERT_TRUE(ref.Tell(Count{"wait"}).ok());
   EXPECT_THAT(escalated.get_future().get().message(), HasSubstr("at one message for"));
-  open.set_value();
+  gate.open.set_value();
   actor_thread.Stop();
   loop_thread.Stop();
 }
