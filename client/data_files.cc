@@ -63,6 +63,15 @@ std::vector<std::string> PathsOf(const std::string& path) {
   return paths;
 }
 
+// A link below the root to a file elsewhere: workers refuse it. Of files and folders that are here.
+bool LeadsOut(const std::string& folder, const std::string& path) {
+  std::error_code error;
+  const std::string real_folder = std::filesystem::canonical(folder, error).string();
+  if (error) return false;
+  const std::string real = std::filesystem::canonical(path, error).string();
+  return !error && data::PathBelow(real_folder, real).empty();
+}
+
 // Sends files one by one; collects what is to be told of them.
 class Sender {
  public:
@@ -136,6 +145,7 @@ RootChoice ChooseRoot(const std::vector<WorkerInfo>& workers,
   size_t best_without = workers.size();
   size_t best_length = 0;
   for (const auto& [name, folder] : RootsHere(workers, known)) {
+    if (LeadsOut(folder, path)) continue;
     for (const std::string& each : PathsOf(path)) {
       const std::string below = data::PathBelow(folder, each);
       const std::vector<std::string> without = WorkersWithout(workers, name);

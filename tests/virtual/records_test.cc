@@ -18,8 +18,8 @@ namespace meshwright::testing {
 namespace {
 
 constexpr int64_t kRecordRows = 37;
-constexpr int64_t kFeatures = 4;
-constexpr int64_t kClasses = 3;
+constexpr int64_t kPointFeatures = 4;
+constexpr int64_t kPointClasses = 3;
 constexpr int64_t kRecordBatch = 8;
 
 template <typename T>
@@ -40,16 +40,16 @@ ir::DataStream WritePoints(const TempDir& dir) {
   for (int64_t row = 0; row < kRecordRows; ++row) {
     double best = -1e9;
     uint8_t label = 0;
-    for (int64_t f = 0; f < kFeatures; ++f) {
-      x.push_back(PhiloxNormal(3, 1, static_cast<uint64_t>(row * kFeatures + f)));
-      if (f < kClasses && x.back() > best) {
+    for (int64_t f = 0; f < kPointFeatures; ++f) {
+      x.push_back(PhiloxNormal(3, 1, static_cast<uint64_t>(row * kPointFeatures + f)));
+      if (f < kPointClasses && x.back() > best) {
         best = x.back();
         label = static_cast<uint8_t>(f);
       }
     }
     labels.push_back(label);
   }
-  WriteNpy(dir.File("x.npy"), "<f8", fmt::format("({}, {})", kRecordRows, kFeatures), x);
+  WriteNpy(dir.File("x.npy"), "<f8", fmt::format("({}, {})", kRecordRows, kPointFeatures), x);
   WriteNpy(dir.File("label.npy"), "|u1", fmt::format("({},)", kRecordRows), labels);
   data::FilesRequest request;
   request.stream = "points";
@@ -68,15 +68,15 @@ ir::JobRequest Classifier(ir::DataStream points) {
                     {{ir::DType::kF32, std::move(dims)}});
   };
   const ValueId x = b.AddOne(ir::Op::kFeed, {}, {{"source", "points/x"}},
-                             {{ir::DType::kF32, {kRecordBatch, kFeatures}}});
+                             {{ir::DType::kF32, {kRecordBatch, kPointFeatures}}});
   const ValueId label = b.AddOne(ir::Op::kFeed, {}, {{"source", "points/label"}},
                                  {{ir::DType::kI32, {kRecordBatch}}});
   b.SetLayer(0);
-  const ValueId hidden = b.AddOne(
-      ir::Op::kGelu,
-      {b.AddOne(ir::Op::kEinsum, {x, param("up", {kFeatures, 8})}, {{"equation", "bf,fh->bh"}})});
+  const ValueId hidden =
+      b.AddOne(ir::Op::kGelu, {b.AddOne(ir::Op::kEinsum, {x, param("up", {kPointFeatures, 8})},
+                                        {{"equation", "bf,fh->bh"}})});
   b.SetLayer(1);
-  const ValueId logits = b.AddOne(ir::Op::kEinsum, {hidden, param("head", {8, kClasses})},
+  const ValueId logits = b.AddOne(ir::Op::kEinsum, {hidden, param("head", {8, kPointClasses})},
                                   {{"equation", "bh,hv->bv"}});
   const std::vector<ValueId> loss = b.Add(ir::Op::kCrossEntropy, {logits, label});
   b.SetOutput("loss_sum", loss[0]);

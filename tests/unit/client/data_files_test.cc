@@ -138,6 +138,20 @@ TEST_F(SendDataTest, LinksOnTheWayToARootAreSeenThrough) {
   EXPECT_EQ(sent->spec.streams[0].files[0].path, "a.txt");
 }
 
+// Workers follow no link out of a root, so what it leads to is sent.
+TEST_F(SendDataTest, LinksOutOfARootAreSent) {
+  const std::string elsewhere = dir_.path() + ".elsewhere";
+  ASSERT_TRUE(WriteFileAtomic(elsewhere, "more text").ok());
+  ASSERT_EQ(::symlink(elsewhere.c_str(), dir_.File("link.txt").c_str()), 0);
+  data::FilesRequest request;
+  request.paths = {dir_.File("link.txt")};
+  UploadCounter client({Worker("w0", {{dir_.path(), dir_.path()}})});
+  const auto sent = SendData(client, {data::DescribeFiles(request).value()});
+  ::unlink(elsewhere.c_str());
+  ASSERT_TRUE(sent.has_value()) << sent.error();
+  EXPECT_THAT(client.uploads, ElementsAre(dir_.File("link.txt")));
+}
+
 TEST_F(SendDataTest, OtherFilesAreSentAndTheMissingRootIsTold) {
   UploadCounter client({Worker("w0", {{dir_.path(), dir_.path()}}), Worker("w1", {})});
   const auto sent = SendData(client, {stream_});

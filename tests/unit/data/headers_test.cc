@@ -68,6 +68,9 @@ TEST(NpyHeader, SaysWhatCannotBeRead) {
   EXPECT_THAT(NpyError(dict("'<f4'", "False", "(5,)")), HasSubstr("does not match the 16 bytes"));
   EXPECT_THAT(NpyError(dict("'<f4'", "False", "(4294967296, 4294967296)")),
               HasSubstr("does not match"));
+  // 4 x (2^62 + 4) is 16 where it wraps around, and there are 16 bytes.
+  EXPECT_THAT(NpyError(dict("'<f4'", "False", "(4611686018427387908,)")),
+              HasSubstr("does not match"));
   EXPECT_THAT(NpyError(dict("'<f4'", "False", "(99999999999999999999,)")), HasSubstr("a dim"));
   EXPECT_THAT(NpyError(dict("'<f4'", "False", "(-4,)")), HasSubstr("a dim"));
   EXPECT_THAT(NpyError(dict("'<f4'", "Maybe", "(4,)")), HasSubstr("True or False"));
