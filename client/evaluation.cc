@@ -29,17 +29,6 @@ Result<ir::JobRequest> OnWeightsOf(const proto::JobDescription& of, int64_t id, 
   return job;
 }
 
-// Inputs of the data read the rows that are never trained on.
-ir::Graph OnValidationData(const ir::JobProgram& program) {
-  ir::Graph graph = program.graph;
-  for (ir::Node& node : graph.nodes) {
-    const bool reads = node.op == ir::Op::kFeed &&
-                       program.OriginOf(node.attrs.Str("source")) == ir::InputFrom::kData;
-    if (reads) node.attrs.Set("source", ir::ValidationFeed(node.attrs.Str("source")));
-  }
-  return graph;
-}
-
 }  // namespace
 
 Result<ir::JobRequest> EvaluationOf(const proto::JobDescription& of, int64_t id, int64_t batches) {
@@ -49,7 +38,7 @@ Result<ir::JobRequest> EvaluationOf(const proto::JobDescription& of, int64_t id,
         fmt::format("job {} did not train on data: there is nothing to evaluate it on", id)));
   }
   MW_ASSIGN_OR_RETURN(ir::JobRequest job, OnWeightsOf(of, id, "evaluation"));
-  job.programs = {{kEvaluate, OnValidationData(*trained), trained->inputs, false}};
+  job.programs = {{kEvaluate, trained->graph, trained->inputs, false}};
   job.driver = {ir::DriverKind::kEvaluate, kEvaluate, batches, 0};
   return job;
 }

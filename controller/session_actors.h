@@ -1,4 +1,5 @@
-// What a client's session asks of the host actors of its job.
+// What a client's session asks of host actors. They are spawned for its job; a reference may be to
+// one of another job, since whoever may ask at all has the token of the cluster.
 //
 // Answers go to the session's peer, once each; a peer that is gone drops them. Thread rule:
 // thread-safe. Ownership: shared with the answers under way; the loop outlives it.
@@ -20,7 +21,7 @@ class SessionActors : public std::enable_shared_from_this<SessionActors> {
   SessionActors(ControlLoop* loop, std::shared_ptr<ClientPeer> peer)
       : loop_(loop), peer_(std::move(peer)) {}
 
-  // The job that the session is of; before, every ask fails.
+  // The job that the session is of, whose actors it spawns; before, every ask fails.
   void SetJob(JobId job) { job_ = job.value(); }
   void Ask(proto::SessionActorAsk ask);
 

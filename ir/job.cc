@@ -161,6 +161,10 @@ Status CheckProgramNames(const JobRequest& job) {
       return InvalidArgument(
           fmt::format("a program's name has {} bytes; it must have 1 to 128", program.name.size()));
     }
+    if (!IsPrintable(program.name)) {
+      return InvalidArgument(fmt::format(
+          "a program's name is '{}'; control characters are not allowed", Printable(program.name)));
+    }
     if (!taken.insert(program.name).second) {
       return InvalidArgument(fmt::format("the name '{}' of a program is taken", program.name));
     }
@@ -179,6 +183,12 @@ Status CheckDriver(const JobRequest& job) {
   if (driver.kind == DriverKind::kTrain && job.trained() == nullptr) {
     return InvalidArgument("the driver is 'train', but no program of the job is trained");
   }
+  if (driver.kind == DriverKind::kEvaluate && driver.batches == 0 &&
+      job.train.validation_batches == 0) {
+    return InvalidArgument(
+        "the driver 'evaluate' has nothing to do: driver.batches and train.validation_batches are "
+        "0");
+  }
   for (const JobProgram& program : job.programs) {
     const bool runs = driver.kind == DriverKind::kTrain      ? program.trained
                       : driver.kind == DriverKind::kEvaluate ? program.name == driver.program
@@ -192,11 +202,18 @@ Status CheckDriver(const JobRequest& job) {
                       DriverKindName(driver.kind), program.name, input));
     }
   }
-  if (driver.kind != DriverKind::kEvaluate || job.FindProgram(driver.program) != nullptr) {
-    return OkStatus();
+  if (driver.kind != DriverKind::kEvaluate) return OkStatus();
+  const JobProgram* const evaluated = job.FindProgram(driver.program);
+  if (evaluated == nullptr) {
+    return InvalidArgument(fmt::format(
+        "the driver evaluates program '{}', which the job does not have", driver.program));
   }
-  return InvalidArgument(fmt::format(
-      "the driver evaluates program '{}', which the job does not have", driver.program));
+  // What is trained is planned as "step" and "eval": nothing has its own name.
+  if (!evaluated->trained) return OkStatus();
+  return InvalidArgument(
+      fmt::format("the driver evaluates program '{}', which is trained; give its graph to a "
+                  "program that is not",
+                  driver.program));
 }
 
 // Master weights are f32: other types would be narrowed without a word.

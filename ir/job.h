@@ -123,9 +123,9 @@ Result<DriverKind> ParseDriverKind(std::string_view name);
 
 struct DriverSpec {
   DriverKind kind = DriverKind::kTrain;
-  std::string program;   // kEvaluate: what runs
-  int64_t batches = 0;   // kEvaluate: at most so many; 0: train.validation_batches
-  int64_t grace_s = 60;  // kClient: how long the job waits for a client that is gone
+  std::string program = {};  // kEvaluate: what runs
+  int64_t batches = 0;       // kEvaluate: at most so many; 0: train.validation_batches
+  int64_t grace_s = 60;      // kClient: how long the job waits for a client that is gone
   friend bool operator==(const DriverSpec&, const DriverSpec&) = default;
 };
 

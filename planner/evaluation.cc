@@ -34,14 +34,13 @@ std::vector<std::string> NamesOf(const ir::Graph& graph) {
 
 }  // namespace
 
-Result<ir::Graph> MakeForwardGraph(const ir::Graph& graph) {
-  MW_ASSIGN_OR_RETURN(ir::Graph forward, WithoutDropout(graph, nullptr));
+Result<ir::Graph> MakeForwardGraph(const ir::Graph& graph, const ir::JobProgram* validated) {
+  MW_ASSIGN_OR_RETURN(ir::Graph forward, WithoutDropout(graph, validated));
   return ReportInUpdate(std::move(forward), NamesOf(graph));
 }
 
 Result<ir::Graph> MakeEvaluationGraph(const ir::Graph& loss, const ir::JobProgram& trained) {
-  MW_ASSIGN_OR_RETURN(ir::Graph forward, WithoutDropout(loss, &trained));
-  return ReportInUpdate(std::move(forward), NamesOf(loss));
+  return MakeForwardGraph(loss, &trained);
 }
 
 // A sum of one operand, or a reshape to the same shape, carries a value into the update phase.

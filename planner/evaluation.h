@@ -15,10 +15,12 @@ namespace meshwright::planner {
 
 // `graph` as it is run forward: without dropout; its outputs become update nodes. Scalars are
 // summed over microbatches and data shards, tensors stay split as they are made.
-Result<ir::Graph> MakeForwardGraph(const ir::Graph& graph);
+// `validated`: the program that it is of where a driver evaluates it: its inputs of the job's data
+// read the rows that are never trained on; else null.
+Result<ir::Graph> MakeForwardGraph(const ir::Graph& graph, const ir::JobProgram* validated);
 
-// The validation of a training job: the forward graph of its loss, whose inputs of the job's data
-// read the rows that are never trained on.
+// The validation of a training job: the forward graph of its loss, on the rows that are never
+// trained on.
 Result<ir::Graph> MakeEvaluationGraph(const ir::Graph& loss, const ir::JobProgram& trained);
 
 // The outputs named become results of update nodes.

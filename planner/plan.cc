@@ -214,7 +214,10 @@ class PlanMaker {
 
   Result<Graph> ForwardGraph(const ir::JobProgram& program) const {
     MW_ASSIGN_OR_RETURN(const Graph graph, InComputeTypes(job_, program.graph));
-    return MakeForwardGraph(graph);
+    const ir::DriverSpec& driver = job_.driver;
+    const bool evaluated =
+        driver.kind == ir::DriverKind::kEvaluate && driver.program == program.name;
+    return MakeForwardGraph(graph, evaluated ? &program : nullptr);
   }
 
   static bool GivesTensors(const Graph& graph) {

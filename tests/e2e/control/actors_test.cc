@@ -315,6 +315,10 @@ TEST_F(Actors, AClientsSessionSpawnsAndAsksThem) {
   client::ActorRef whichever = *adder;
   whichever.generation = 0;
   EXPECT_EQ((*session)->Ask(whichever, "1").get().value(), "46");
+  client::ActorRef another = *adder;
+  ++another.generation;
+  EXPECT_EQ((*session)->Ask(another, "1").get().error().code(), StatusCode::kNotFound);
+  EXPECT_EQ((*session)->Ask(*adder, "1", -1).get().error().code(), StatusCode::kDeadlineExceeded);
   EXPECT_TRUE((*session)->Stop(*adder).ok());
   EXPECT_FALSE((*session)->Ask(*adder, "1").get().has_value());
   EXPECT_TRUE((*session)->Close().ok());

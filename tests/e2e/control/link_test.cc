@@ -4,15 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <future>
+#include <string>
+#include <utility>
 
 namespace meshwright::worker {
 namespace {
 
 constexpr char kNobody[] = "127.0.0.1:1";
-// Far below the 10 s that a call waits for its connection.
-constexpr std::chrono::seconds kSoon{5};
 
 Status Sink(std::string_view) { return OkStatus(); }
 
@@ -28,7 +27,7 @@ TEST(GrpcLink, CancelBulkEndsACallThatWaitsForItsConnection) {
                           [&] { return link->FetchBlob(std::string(64, 'a'), 0, asked, Sink); });
   waiting.get_future().wait();
   link->CancelBulk();
-  ASSERT_EQ(fetch.wait_for(kSoon), std::future_status::ready);
+  // A call that nobody ends would say kUnavailable, or that its deadline has passed.
   EXPECT_EQ(fetch.get().code(), StatusCode::kCancelled);
 }
 
@@ -41,7 +40,6 @@ TEST(GrpcLink, ACallLooksWhetherItsJobWasAborted) {
                             return std::optional<proto::WeightTile>();
                           });
   });
-  ASSERT_EQ(put.wait_for(kSoon), std::future_status::ready);
   EXPECT_EQ(put.get().code(), StatusCode::kCancelled);
 }
 

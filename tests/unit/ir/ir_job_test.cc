@@ -172,6 +172,35 @@ TEST(ValidateJob, TakesOutputsOfTheLossUnderNamesOfTheirOwn) {
   ExpectRefused(with("grad_norm"), {"output \"grad_norm\"", "rename it"});
 }
 
+TEST(ValidateJob, RefusesNamesOfProgramsThatChangeATerminal) {
+  JobRequest job = Job();
+  job.programs[0].name = "a\x1b[2J";
+  ExpectRefused(job, {"a program's name is", "control characters"});
+}
+
+// A controller that took one of these would look for a program that no plan has.
+TEST(ValidateJob, RefusesADriverThatHasNothingToRun) {
+  JobRequest job = Job();
+  const std::string trained = job.main().name;
+  job.driver = {DriverKind::kEvaluate, trained, 1, 0};
+  ExpectRefused(job, {"evaluates program '" + trained + "'", "is trained"});
+  job.driver.program = "other";
+  ExpectRefused(job, {"evaluates program 'other'", "does not have"});
+  job.programs[0].trained = false;
+  job.driver.program = trained;
+  const Status valid = ValidateJob(job);
+  EXPECT_TRUE(valid.ok()) << valid;
+  job.driver.batches = job.train.validation_batches = 0;
+  ExpectRefused(job, {"nothing to do"});
+  job.driver = {.kind = DriverKind::kTrain};
+  ExpectRefused(job, {"no program of the job is trained"});
+  job.driver = {.kind = DriverKind::kClient};
+  job.programs[0].inputs = {{"tokens", InputFrom::kClient}};
+  EXPECT_TRUE(ValidateJob(job).ok()) << ValidateJob(job);
+  job.driver = {DriverKind::kEvaluate, trained, 1, 0};
+  ExpectRefused(job, {"input \"tokens\" comes from a client"});
+}
+
 TEST(ValidateJob, RefusesOpsWithoutGradientBetweenParamsAndLoss) {
   JobRequest job = Job();
   Builder b(job.main().graph);
