@@ -5,9 +5,7 @@
 namespace meshwright::ir {
 namespace {
 
-size_t ProducerIndex(const Graph& graph, ValueId id) {
-  return static_cast<size_t>(graph.value(id).producer.value());
-}
+size_t ProducerIndex(const Graph& graph, ValueId id) { return graph.value(id).producer.index(); }
 
 bool IsFreeSource(Op op) {
   return op == Op::kFeed || op == Op::kConstant || op == Op::kRandomNormal ||

@@ -388,7 +388,7 @@ GradsOr ReduceMaxGrad(GradCall& call) {
   return std::vector<ValueId>{b.AddOne(Op::kMul, {equal, Broadcast(b, share, dims, x)})};
 }
 
-// d(sum x^2) = 2 x dy
+// d(sum x^2) = 2 x dy.
 GradsOr SumSquaresGrad(GradCall& call) {
   Builder& b = call.builder;
   const ValueId scaled = b.AddOne(Op::kMulScalar, {call.in(0), call.grads[0]});

@@ -76,11 +76,11 @@ CollectiveFact DescribeCollective(const Graph& graph, int index) {
 bool ExecutableFacts::MayReplace(size_t i, size_t o) const {
   const ValueId from = inputs[i];
   if (from == graph->outputs[o].value) return true;
-  const ValueId to = chains.first[static_cast<size_t>(graph->outputs[o].value.value())];
+  const ValueId to = chains.first[graph->outputs[o].value.index()];
   const NodeId maker = graph->value(to).producer;
   const Node& node = graph->node(maker);
   if (node.op == Op::kInput) return false;
-  for (NodeId user : users[static_cast<size_t>(from.value())]) {
+  for (NodeId user : users[from]) {
     if (user < maker) continue;
     if (user > maker) return false;
     for (size_t k = 0; k < node.inputs.size(); ++k) {

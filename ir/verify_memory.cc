@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/check.h"
+
 namespace meshwright::ir {
 namespace {
 
@@ -12,6 +14,8 @@ namespace {
 constexpr AccessKey kReceivedKey{3, 0, 0};
 
 bool Overlap(const Box& a, const Box& b) {
+  MW_CHECK(a.size.size() == b.size.size())
+      << "boxes of ranks " << a.size.size() << " and " << b.size.size();
   for (size_t i = 0; i < a.size.size(); ++i) {
     if (a.offset[i] >= b.offset[i] + b.size[i] || b.offset[i] >= a.offset[i] + a.size[i])
       return false;
@@ -42,7 +46,7 @@ AccessKey SlotStates::KeyOf(const Instruction& run) const {
 }
 
 Status SlotStates::RequireLive(SlotId id) const {
-  const State& state = states_[static_cast<size_t>(id.value())];
+  const State& state = states_[id.index()];
   if (state.life == Life::kLive) return OkStatus();
   if (state.life == Life::kOverwritten) {
     return InvalidArgument(fmt::format("s{} was overwritten by an output", id.value()));
@@ -250,16 +254,16 @@ Status SlotStates::CheckEnd() const {
   std::vector<bool> reported(states_.size(), false);
   for (const Program::Report& report : p_.reports) {
     MW_TRY(RequireLive(report.slot).WithContext(fmt::format("report \"{}\"", report.name)));
-    const State& state = states_[static_cast<size_t>(report.slot.value())];
+    const State& state = states_[report.slot.index()];
     if (state.received && state.content.name != report.name) {
       return InvalidArgument(fmt::format("report \"{}\" reads s{}, which was received as \"{}\"",
                                          report.name, report.slot.value(), state.content.name));
     }
-    reported[static_cast<size_t>(report.slot.value())] = true;
+    reported[report.slot.index()] = true;
   }
   for (const Program::Report& output : p_.outputs) {
     MW_TRY(RequireLive(output.slot).WithContext(fmt::format("output \"{}\"", output.name)));
-    reported[static_cast<size_t>(output.slot.value())] = true;
+    reported[output.slot.index()] = true;
   }
   for (size_t i = 0; i < states_.size(); ++i) {
     const SlotId id(static_cast<int32_t>(i));

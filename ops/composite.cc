@@ -49,8 +49,8 @@ class Composite final : public Kernel {
       if (node.op == ir::Op::kInput) continue;
       const auto begin = arguments_.begin() + static_cast<ptrdiff_t>(next);
       auto end = begin;
-      for (ValueId id : node.inputs) *end++ = values_[static_cast<size_t>(id.value())];
-      for (ValueId id : node.outputs) *end++ = values_[static_cast<size_t>(id.value())];
+      for (ValueId id : node.inputs) *end++ = values_[id.index()];
+      for (ValueId id : node.outputs) *end++ = values_[id.index()];
       MW_TRY((*step++)->Run(
           of_step, {begin, node.inputs.size()},
           {begin + static_cast<ptrdiff_t>(node.inputs.size()), node.outputs.size()}));
@@ -81,7 +81,7 @@ class Composite final : public Kernel {
       settled[i] = true;
     }
     for (size_t r = 0; r < body_.outputs.size(); ++r) {
-      const auto value = static_cast<size_t>(body_.outputs[r].value.value());
+      const auto value = body_.outputs[r].value.index();
       if (settled[value]) {  // an operand, or a second name of a result
         copies_.emplace_back(r, value);
         continue;

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/check.h"
 #include "base/parallel.h"
 #include "ir/lifetime.h"
 #include "mesh/reshard.h"
@@ -78,6 +79,8 @@ class DeviceLowering {
         known_(known),
         mesh_(StageMesh(*input.layout, stage)),
         slots_(partition_.tensors.size()) {
+    MW_CHECK(position >= 0 && position < mesh_.device_count())
+        << "position " << position << " of stage " << stage;
     program_.name = input.name;
     program_.device = mesh_.devices[static_cast<size_t>(position)];
     program_.device_count = static_cast<int32_t>(input.layout->device_count());
@@ -107,6 +110,8 @@ class DeviceLowering {
 
  private:
   const StageTensor& Tensor(TensorIndex index) const {
+    MW_CHECK(index >= 0 && static_cast<size_t>(index) < partition_.tensors.size())
+        << "tensor " << index << " of " << partition_.tensors.size();
     return partition_.tensors[static_cast<size_t>(index)];
   }
 
@@ -214,7 +219,7 @@ class DeviceLowering {
         static_cast<int32_t>(input_.layout->FirstDevice(peer_stage) + peer_position));
     const auto [it, fresh] = channels_.try_emplace({outgoing, peer.value(), reader});
     if (!fresh) {
-      ir::ChannelEnd& channel = program_.channels[static_cast<size_t>(it->second.value())];
+      ir::ChannelEnd& channel = program_.channels[it->second.index()];
       channel.max_message_bytes = std::max(channel.max_message_bytes, bytes);
       return it->second;
     }
@@ -274,7 +279,7 @@ class DeviceLowering {
       bool first = true;
       for (int64_t p = 0; p < position_ && first; ++p) first = BoxOf(tensor, p) != box;
       if (!first) continue;
-      ir::Slot& slot = program_.slots[static_cast<size_t>(known[0].value())];
+      ir::Slot& slot = program_.slots[known[0].index()];
       slot.global_dims = tensor.global_type.dims;
       slot.box = box;
       program_.outputs.push_back({output.name, known[0]});
@@ -296,7 +301,7 @@ class DeviceLowering {
     std::vector<int> last(program_.slots.size(), -1);
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       const auto use = [&](SlotId slot) {
-        if (slot.valid()) last[static_cast<size_t>(slot.value())] = static_cast<int>(i);
+        if (slot.valid()) last[slot.index()] = static_cast<int>(i);
       };
       const Instruction& instruction = program_.instructions[i];
       for (const SlotId slot : instruction.inputs) use(slot);
@@ -329,6 +334,7 @@ class DeviceLowering {
       }
       with_frees.push_back(std::move(free));
     }
+    MW_CHECK(end == ends.end()) << "slots outlive the program of device " << program_.device;
     program_.instructions = std::move(with_frees);
   }
 
@@ -361,6 +367,8 @@ class DeviceLowering {
     const bool same_slots = known_ != nullptr && known_->lifetimes == lifetimes;
     if (!same_slots) placed_.placement = ir::PlaceLifetimes(lifetimes);
     const ir::Placement& placement = same_slots ? known_->placement : placed_.placement;
+    MW_CHECK(placement.offset_bytes.size() == owners.size())
+        << placement.offset_bytes.size() << " places for " << owners.size() << " slots";
     for (size_t i = 0; i < owners.size(); ++i)
       program_.slots[owners[i]].offset_bytes = placement.offset_bytes[i];
     program_.workspace_offset = placement.bytes;
@@ -412,6 +420,8 @@ Result<Transfer> PlanImport(const Partition& partition, const Import& import,
 
 // The first device of each stage, then the others with its places.
 Result<std::vector<Program>> LowerAll(const LowerInput& input, const LoweringIndex& index) {
+  MW_CHECK(static_cast<int64_t>(input.schedule.size()) == input.layout->pipeline)
+      << "a schedule of " << input.schedule.size() << " stages";
   std::vector<std::pair<int, int64_t>> places;  // stage, position
   std::vector<size_t> first_of_stage;           // of `places`
   for (int stage = 0; stage < input.layout->pipeline; ++stage) {

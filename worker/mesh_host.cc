@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/guard.h"
 #include "base/log.h"
 #include "ir/text.h"
@@ -19,6 +20,8 @@ constexpr int64_t kGpuConnectTimeoutMs = 300'000;
 // Cores of local device `device`, of those of the worker.
 std::vector<int> CoresOf(const HostResources& resources, int device) {
   const auto threads = resources.threads_per_device;
+  MW_CHECK(device >= 0 && static_cast<size_t>((device + 1) * threads) <= resources.cores.size())
+      << "device " << device << " of " << resources.cores.size() << " cores";
   const auto first = resources.cores.begin() + static_cast<ptrdiff_t>(device) * threads;
   return {first, first + threads};
 }

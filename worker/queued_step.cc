@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "base/check.h"
 #include "base/log.h"
 
 namespace meshwright::worker {
@@ -66,6 +67,7 @@ QueuedStep::Mailbox& QueuedStep::mailbox() const {
 const std::byte* QueuedStep::reports() const { return mailbox_->data() + sizeof(Mailbox); }
 
 device::Queue& QueuedStep::QueueOf(int queue) const {
+  MW_CHECK(queue >= 0 && queue < kQueues) << "queue " << queue << " of " << kQueues;
   return queue == kComputing ? lanes_.device->queue() : *lanes_.collectives;
 }
 
@@ -98,6 +100,7 @@ Status QueuedStep::Record() {
 }
 
 Status QueuedStep::RecordPiece(size_t piece, ops::RunContext& context) {
+  MW_CHECK(piece < recordings_.size() && list_.pieces[piece].recordable) << "piece " << piece;
   MW_TRY(context.queue->StartRecording());
   const Status given = EnqueueItems(list_.pieces[piece], context, nullptr);
   // Also after a failure: the queue must not stay in the state of recording.

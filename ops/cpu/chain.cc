@@ -80,7 +80,7 @@ class Chain::Maker {
     return elements == 1 && chain_.width_ != 1 ? Kind::kScalar : Kind::kNarrow;
   }
 
-  Place& PlaceOf(ValueId id) { return places_[static_cast<size_t>(id.value())]; }
+  Place& PlaceOf(ValueId id) { return places_[id.index()]; }
 
   void PlaceOperands() {
     size_t operand = 0;

@@ -41,7 +41,7 @@ std::optional<int> FindProducer(const ir::Graph& body) {
 
 std::vector<size_t> OperandsOf(const ir::Node& node) {
   std::vector<size_t> operands;
-  for (ValueId id : node.inputs) operands.push_back(static_cast<size_t>(id.value()));
+  for (ValueId id : node.inputs) operands.push_back(id.index());
   return operands;
 }
 

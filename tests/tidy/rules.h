@@ -56,6 +56,18 @@ struct ClassSize {
 // Tests are free.
 Violations CheckClassSizes(const SourceTree& tree, const std::vector<std::string>& allowed);
 
+// counts.cc
+// No id is cast to an index: Id::index() and IdVector are there. Seen within a line.
+Violations CheckIdCasts(const SourceTree& tree);
+// Each room of `least` has so many MW_CHECKs in 1000 lines of code.
+Violations CheckDensityOfChecks(const SourceTree& tree, const std::map<std::string, int>& least);
+
+// comments.cc
+// Comments cite only `files` of the tree; what stands in quotes is an example.
+Violations CheckCitations(const SourceTree& tree, const std::set<std::string>& files);
+// Comments that have lines of their own end like sentences.
+Violations CheckCommentsEnd(const SourceTree& tree);
+
 // documents.cc
 // Paths that a document mentions in `backticks` and that do not exist below
 // `root`. URLs, absolute paths and anything that does not look like a path are passed over.

@@ -223,6 +223,47 @@ TEST(CheckClassSizes, CountsBodiesAndMembersOutside) {
                           HasSubstr("ir/b.h B 50 30: no class")));
 }
 
+TEST(CheckIdCasts, SeesThem) {
+  const SourceTree tree = MakeTree({
+      {"ir/a.cc", "x[static_cast<size_t>(graph.value(id).producer.value())];\n"},
+      {"ir/b.cc", "x[static_cast<size_t>(n)] = y[static_cast<size_t>(id.value())];\n"},
+      {"ir/c.cc", "// static_cast<size_t>(id.value())\nx[id.index()];\n"},
+      {"ir/d.cc", "x[static_cast<size_t>(id.value() + 1)];\n"},
+  });
+  EXPECT_THAT(CheckIdCasts(tree), ElementsAre(HasSubstr("ir/a.cc:1"), HasSubstr("ir/b.cc:1")));
+}
+
+TEST(CheckDensityOfChecks, CountsPerRoom) {
+  const SourceTree tree = MakeTree({
+      {"ir/a.cc", "MW_CHECK(a) << x;\nb();\n\n// MW_CHECK(no code)\n"},
+      {"ir/b.h", "int c;\nint d;\n"},
+      {"mesh/a.cc", "MW_DCHECK(a);\n"},
+  });
+  EXPECT_THAT(CheckDensityOfChecks(tree, {{"ir", 250}, {"mesh", 1000}}), IsEmpty());
+  EXPECT_THAT(CheckDensityOfChecks(tree, {{"ir", 251}, {"none", 1}}),
+              ElementsAre(HasSubstr("ir: 1 MW_CHECKs in 4 lines"), HasSubstr("none: 0")));
+}
+
+TEST(CheckCitations, SeesFilesThatAreNotThere) {
+  const SourceTree tree = MakeTree({
+      {"ir/a.h", "// As in ir/b.cc, b.cc and docs/c.md.\nint x;  // see ir/d.cc\n"},
+      {"ir/b.cc", "// \"room/file.cc\" is an example; *.cu a pattern.\nf(\"// ir/none.cc\");\n"},
+      {"ir/e.cc", "// Source: design thing.md 2.7.\n// (design: 6.2).\n"},
+  });
+  EXPECT_THAT(
+      CheckCitations(tree, {"ir/a.h", "ir/b.cc", "docs/c.md"}),
+      ElementsAre(HasSubstr("ir/a.h:2: cites ir/d.cc"), HasSubstr("ir/e.cc:1: cites thing.md"),
+                  HasSubstr("ir/e.cc:1: cites a design"), HasSubstr("ir/e.cc:2")));
+}
+
+TEST(CheckCommentsEnd, WantsSentences) {
+  const SourceTree tree = MakeTree({
+      {"ir/a.h", "// One line\n// and its end.\nint x;  // free here\n// ---- Title ----\n"},
+      {"ir/b.h", "int y;\n// No end\nint z;\n"},
+  });
+  EXPECT_THAT(CheckCommentsEnd(tree), ElementsAre(HasSubstr("ir/b.h:2")));
+}
+
 TEST(CheckHeaderComments, WantsAPurposeAndAGuard) {
   const SourceTree tree = MakeTree({
       {"ir/a.h", "// A: what it is.\n#pragma once\n"},
