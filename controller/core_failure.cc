@@ -47,7 +47,7 @@ void Core::MemberFreed(Mesh& mesh, MeshMember& member, Context& context) {
   if (mesh.phase != MeshPhase::kAborting && mesh.phase != MeshPhase::kReleasing) {
     // A member that lets go unasked has lost its part of the mesh.
     member.freed = true;
-    FreeDevices(mesh.job, member.worker);
+    members_.FreeDevicesOf(mesh.job, member.worker);
     FailMesh(mesh,
              MakeError(ErrorKind::kProtocol,
                        Internal(fmt::format("worker '{}' dropped mesh generation {} unasked",
@@ -57,7 +57,7 @@ void Core::MemberFreed(Mesh& mesh, MeshMember& member, Context& context) {
     return;
   }
   member.freed = true;
-  FreeDevices(mesh.job, member.worker);
+  members_.FreeDevicesOf(mesh.job, member.worker);
   if (mesh.phase == MeshPhase::kAborting) {
     CheckAborting(mesh, context);
     return;
@@ -95,7 +95,7 @@ void Core::ConcludeAbort(Mesh& mesh, Context& context) {
   const bool all_freed = std::all_of(mesh.members.begin(), mesh.members.end(),
                                      [](const MeshMember& m) { return m.freed; });
   if (!all_freed) return;
-  FreeDevices(mesh.job, "");
+  members_.FreeDevicesOf(mesh.job, "");
   job.mesh.reset();
   meshes_.erase(mesh.gen.value());
 }
@@ -132,7 +132,7 @@ void Core::LoseDeafMembers(const Mesh& mesh, Context& context) {
     if (!member.freed) deaf.push_back(member.session);
   }
   for (const SessionId session : deaf) {
-    Worker* worker = WorkerOf(session);
+    Worker* worker = members_.Of(session);
     if (worker == nullptr) continue;
     context.effects.push_back(CloseSession{session, DeadlineExceeded(why)});
     LoseWorker(*worker, WorkerEvent::kExpired, why, context);

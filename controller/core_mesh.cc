@@ -70,7 +70,7 @@ void Core::TakeRanks(JobEntry& job, const PlannedJob& plan) {
   for (size_t i = 0; i < reserved.size(); ++i) {
     if (used[i]) continue;
     const RankPlace& rank = reserved[i];
-    workers_.at(rank.worker).device_job[static_cast<size_t>(rank.local_device)] = JobId(0);
+    members_.SetOwner(rank.worker, rank.local_device, JobId(0));
   }
 }
 
@@ -84,7 +84,7 @@ std::vector<Core::MeshMember> Core::MakeMembers(const JobEntry& job) const {
     if (it == members.end()) {
       MeshMember member;
       member.worker = worker;
-      member.session = workers_.at(worker).session;
+      member.session = members_.At(worker).session;
       it = members.insert(members.end(), std::move(member));
     }
     it->ranks.push_back(static_cast<int>(rank));
@@ -105,7 +105,7 @@ proto::LoadMesh Core::MakeLoad(const JobEntry& job, const Mesh& mesh,
   load.seed = job.request->train.seed;
   load.tf32 = job.request->train.tf32;
   for (const RankPlace& rank : job.ranks) {
-    const proto::Register& info = workers_.at(rank.worker).info;
+    const proto::Register& info = members_.At(rank.worker).info;
     load.members.push_back(
         proto::Member{info.name, info.address, info.host_id, info.incarnation.value()});
   }
