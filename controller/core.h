@@ -12,8 +12,8 @@
 // worker has confirmed, or is gone.
 //
 // Thread rule: one thread. Files: core.cc dispatch, submit, cancel, queue; core_workers.cc
-// membership; core_mesh.cc life of a mesh; core_clients.cc who asks it; core_actors.cc host actors;
-// core_failure.cc its end; core_view.cc what people see.
+// who comes and goes (controller/membership.h); core_mesh.cc life of a mesh; core_clients.cc who
+// asks it; core_actors.cc host actors; core_failure.cc its end; core_view.cc what people see.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +32,10 @@
 #include "controller/events.h"
 #include "controller/kind_placement.h"
 #include "controller/membership.h"
+#include "controller/restored_jobs.h"
 #include "controller/states.h"
 
 namespace meshwright::controller {
-
-struct RestoredJob {
-  JobRecord record;
-  Result<std::shared_ptr<const ir::JobRequest>> request;  // of jobs that are not terminal
-};
 
 class Core {
  public:

@@ -25,6 +25,7 @@ void Core::FailMesh(Mesh& mesh, proto::RuntimeError error, Context& context) {
   MoveMesh(mesh, MeshEvent::kFail, context);
   mesh.cause = std::move(error);
   mesh.errors = 1;
+  MW_CHECK(!mesh.cause.ok()) << "mesh " << mesh.gen << " fails without a cause";
   mesh.launches.clear();  // ABANDONED
   (void)TakeNews(jobs_.at(mesh.job.value()), mesh.driver->Abandon(), context);
   if (saving) context.effects.push_back(DiscardWeights{mesh.job, mesh.gen});
@@ -65,6 +66,8 @@ void Core::MemberFreed(Mesh& mesh, MeshMember& member, Context& context) {
   const bool all = std::all_of(mesh.members.begin(), mesh.members.end(),
                                [](const MeshMember& m) { return m.freed; });
   if (!all) return;
+  MW_CHECK(mesh.phase == MeshPhase::kReleasing)
+      << "mesh " << mesh.gen << " in " << Name(mesh.phase);
   jobs_.at(mesh.job.value()).mesh.reset();
   meshes_.erase(mesh.gen.value());
 }
