@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace meshwright::ir {
 namespace {
 
@@ -37,6 +39,7 @@ std::vector<int> ComputedLayers(const Graph& loss) {
     if (node.layer >= 0) continue;
     layers[i] = 0;
     for (ValueId input : node.inputs) {
+      MW_CHECK(ProducerIndex(loss, input) < i) << "node " << i << " reads what is made later";
       layers[i] = std::max(layers[i], layers[ProducerIndex(loss, input)]);
     }
   }

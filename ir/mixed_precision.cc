@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "ir/builder.h"
 #include "ir/rewrite.h"
 
@@ -152,6 +153,7 @@ class CastFolder {
         graph_, [&](Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
                     const std::vector<TensorType>& types) {
           const Node& old = graph_.nodes[next++];
+          MW_CHECK(old.op == node.op) << OpName(old.op) << " was taken for " << OpName(node.op);
           if (old.op == Op::kCast && !FoldedDType(graph_.producer(old.inputs[0])).empty() &&
               graph_.producer(old.inputs[0]).outputs[0] == old.inputs[0]) {
             return inputs;

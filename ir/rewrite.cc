@@ -1,5 +1,7 @@
 #include "ir/rewrite.h"
 
+#include "base/check.h"
+
 namespace meshwright::ir {
 
 Result<Graph> RewriteGraph(const Graph& graph, const EmitNode& emit) {
@@ -33,12 +35,13 @@ Result<Graph> DropDeadNodes(const Graph& graph) {
     for (ValueId input : graph.nodes[i].inputs) live[producer(input)] = true;
   }
   size_t next = 0;
-  return RewriteGraph(graph,
-                      [&](Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
-                          const std::vector<TensorType>& types) {
-                        if (!live[next++]) return std::vector<ValueId>();
-                        return builder.Add(node.op, inputs, node.attrs, types);
-                      });
+  return RewriteGraph(
+      graph, [&](Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
+                 const std::vector<TensorType>& types) {
+        MW_CHECK(next < live.size()) << "node " << next << " is no node of the graph";
+        if (!live[next++]) return std::vector<ValueId>();
+        return builder.Add(node.op, inputs, node.attrs, types);
+      });
 }
 
 }  // namespace meshwright::ir

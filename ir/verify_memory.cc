@@ -76,6 +76,7 @@ Status SlotStates::CheckInput(const Instruction& run, size_t input) {
         state.received ? "before the SEND" : "what the step reads over its microbatches"));
   }
   if (!state.received) return OkStatus();
+  MW_CHECK(input < facts.input_names.size()) << facts.graph->name << " has no input " << input;
   if (facts.input_names[input] == state.content.name) return OkStatus();
   return InvalidArgument(fmt::format(
       "s{} was received as \"{}\" and is read as \"{}\": a value that crosses meshes has one name",
@@ -151,6 +152,7 @@ Status SlotStates::Occupy(SlotId id, const Instruction* run, size_t output) {
     At(other).life = Life::kOverwritten;
     it = live_by_offset_.erase(it);
   }
+  MW_CHECK(!live_by_offset_.contains(begin)) << "s" << id << " lies where another slot begins";
   live_by_offset_.emplace(begin, id);
   return OkStatus();
 }
@@ -160,6 +162,7 @@ Status SlotStates::EndRun(const Instruction& run) {
   const AccessKey key = KeyOf(run);
   for (size_t o = 0; o < run.outputs.size(); ++o) {
     const SlotId id = run.outputs[o];
+    MW_CHECK(o < facts.graph->outputs.size()) << facts.graph->name << " has no output " << o;
     const std::string_view name = facts.graph->outputs[o].name;
     State& state = At(id);
     const bool donated = std::find(run.inputs.begin(), run.inputs.end(), id) != run.inputs.end();
@@ -200,6 +203,8 @@ Status SlotStates::AddTile(SlotId id, const Box& box) {
   }
   state.tiles.push_back(box);
   state.filled_elements += Elements(box);
+  MW_CHECK(state.filled_elements <= p_.slot(id).type.elements())
+      << "tiles that do not overlap fill " << state.filled_elements << " elements of s" << id;
   if (state.filled_elements == p_.slot(id).type.elements()) {
     state.life = Life::kLive;
     state.tiles.clear();

@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "base/check.h"
 #include "ir/lifetime.h"
 #include "ir/schema_table.h"
 #include "ir/verify_facts.h"
@@ -27,6 +28,8 @@ class ProgramChecker {
       : p_(program), facts_(facts) {}
 
   Status Run(int64_t budget_bytes) const {
+    MW_CHECK(facts_.size() == p_.executables.size())
+        << facts_.size() << " facts for " << p_.executables.size() << " executables";
     for (const auto& check : {&ProgramChecker::CheckMesh, &ProgramChecker::CheckSlots,
                               &ProgramChecker::CheckChannels, &ProgramChecker::CheckExecutables}) {
       MW_TRY((this->*check)().WithContext(ProgramPlace(p_)));
