@@ -109,11 +109,7 @@ class DeviceLowering {
   PlacedSlots TakePlaced() { return std::move(placed_); }
 
  private:
-  const StageTensor& Tensor(TensorIndex index) const {
-    MW_CHECK(index >= 0 && static_cast<size_t>(index) < partition_.tensors.size())
-        << "tensor " << index << " of " << partition_.tensors.size();
-    return partition_.tensors[static_cast<size_t>(index)];
-  }
+  const StageTensor& Tensor(TensorIndex index) const { return partition_.tensors[index]; }
 
   void RunPieces(const PieceKey& key, int microbatch) {
     for (const Piece* piece : FoundOr(index_.pieces, key)) RunPiece(*piece, microbatch);
@@ -145,7 +141,7 @@ class DeviceLowering {
   SlotId SlotOf(TensorIndex index, int microbatch) {
     const StageTensor& tensor = Tensor(index);
     const int instance = tensor.role == TensorRole::kMicrobatch ? microbatch : 0;
-    std::vector<SlotId>& known = slots_[static_cast<size_t>(index)];
+    std::vector<SlotId>& known = slots_[index];
     const auto at = static_cast<size_t>(instance);
     if (at >= known.size()) known.resize(at + 1);
     if (known[at].valid()) return known[at];
@@ -264,7 +260,7 @@ class DeviceLowering {
     AddOutputs();
     if (program_.device.value() != ReportingDevice(*input_.layout)) return;
     for (const Report& report : partition_.reports) {
-      const std::vector<SlotId>& known = slots_[static_cast<size_t>(report.tensor)];
+      const std::vector<SlotId>& known = slots_[report.tensor];
       if (!known.empty() && known[0].valid()) program_.reports.push_back({report.name, known[0]});
     }
   }
@@ -273,7 +269,7 @@ class DeviceLowering {
   void AddOutputs() {
     for (const Report& output : partition_.outputs) {
       const StageTensor& tensor = Tensor(output.tensor);
-      const std::vector<SlotId>& known = slots_[static_cast<size_t>(output.tensor)];
+      const std::vector<SlotId>& known = slots_[output.tensor];
       if (tensor.stage != stage_ || known.empty() || !known[0].valid()) continue;
       const ir::Box box = BoxOf(tensor, position_);
       bool first = true;
@@ -394,15 +390,15 @@ class DeviceLowering {
   Program program_;
   PlacedSlots placed_;
   // [tensor][microbatch, or 0 where the tensor has one instance per step]; not valid: not yet.
-  std::vector<std::vector<SlotId>> slots_;
+  IdVector<TensorIndex, std::vector<SlotId>> slots_;
   std::map<std::tuple<bool, int32_t, PieceKey>, ChannelId> channels_;  // outgoing, peer, reader
 };
 
 // Tiles of an import, per microbatch: the micro axis is dropped from type and shardings.
 Result<Transfer> PlanImport(const Partition& partition, const Import& import,
                             const Layout& layout) {
-  const StageTensor& source = partition.tensors[static_cast<size_t>(import.source)];
-  const StageTensor& destination = partition.tensors[static_cast<size_t>(import.destination)];
+  const StageTensor& source = partition.tensors[import.source];
+  const StageTensor& destination = partition.tensors[import.destination];
   ir::TensorType type = source.global_type;
   for (size_t d = 0; d < source.sharding.dims.size(); ++d) {
     const mesh::AxisList& axes = source.sharding.dims[d];

@@ -112,8 +112,7 @@ class Partitioner {
     tensor.global_type = graph_.type(value);
     tensor.sharding = sharding;
     tensor.local_type = LocalType(stage, value, sharding);
-    result_.tensors.push_back(std::move(tensor));
-    return static_cast<TensorIndex>(result_.tensors.size()) - 1;
+    return result_.tensors.Add(std::move(tensor));
   }
 
   // "%12", then "%12.1", "%12.2" for its other shardings.
@@ -249,7 +248,7 @@ class Partitioner {
 
   ValueId AddInput(PieceBuilder& piece, TensorIndex tensor) {
     MW_CHECK(tensor != kNoTensor) << "a piece reads what is not exported";
-    const StageTensor& info = result_.tensors[static_cast<size_t>(tensor)];
+    const StageTensor& info = result_.tensors[tensor];
     piece.inputs.push_back(tensor);
     return piece.builder.AddOne(Op::kInput, {}, {{"name", info.name}}, {info.local_type});
   }
@@ -322,7 +321,7 @@ class Partitioner {
     version.tensor = AddTensor(reader.stage, value, version.sharding,
                                update ? TensorRole::kStep : TensorRole::kMicrobatch,
                                update ? ir::MemoryKind::kOther : ir::MemoryKind::kActivations,
-                               result_.tensors[static_cast<size_t>(source)].name);
+                               result_.tensors[source].name);
     Versions(reader.stage, value).push_back(version);
     // W of a part runs behind its B, which may read the value as well.
     PieceKey before = reader;
@@ -540,15 +539,15 @@ class Partitioner {
   // Accumulators start a step at zero.
   void AddZeroPieces() {
     std::map<int, std::vector<TensorIndex>> accumulators;
-    for (size_t i = 0; i < result_.tensors.size(); ++i) {
-      if (result_.tensors[i].role == TensorRole::kAccumulator) {
-        accumulators[result_.tensors[i].stage].push_back(static_cast<TensorIndex>(i));
-      }
+    TensorIndex next(0);
+    for (const StageTensor& tensor : result_.tensors) {
+      if (tensor.role == TensorRole::kAccumulator) accumulators[tensor.stage].push_back(next);
+      next = TensorIndex(next.value() + 1);
     }
     for (const auto& [stage, tensors] : accumulators) {
       PieceBuilder& piece = BuilderOf({stage, Phase::kForward, kOncePerStep});
       for (TensorIndex tensor : tensors) {
-        const ir::TensorType& type = result_.tensors[static_cast<size_t>(tensor)].local_type;
+        const ir::TensorType& type = result_.tensors[tensor].local_type;
         piece.outputs.emplace_back(
             tensor, piece.builder.AddOne(Op::kConstant, {}, {{"value", 0.0}}, {type}));
       }
@@ -561,7 +560,7 @@ class Partitioner {
       finished.key = key;
       finished.inputs = piece.inputs;
       for (const auto& [tensor, local] : piece.outputs) {
-        piece.builder.SetOutput(result_.tensors[static_cast<size_t>(tensor)].name, local);
+        piece.builder.SetOutput(result_.tensors[tensor].name, local);
         finished.outputs.push_back(tensor);
       }
       MW_ASSIGN_OR_RETURN(Graph graph, piece.builder.Finish());

@@ -48,9 +48,7 @@ class PieceDonor {
   }
 
  private:
-  const std::string& NameOf(TensorIndex tensor) const {
-    return partition_.tensors[static_cast<size_t>(tensor)].name;
-  }
+  const std::string& NameOf(TensorIndex tensor) const { return partition_.tensors[tensor].name; }
 
   // A later piece of the stage reads what was reduced: it finds it where it was summed up. What
   // crosses to another stage keeps its own form.
@@ -69,15 +67,11 @@ class PieceDonor {
     }
   }
 
-  const StageTensor& TensorOf(TensorIndex tensor) const {
-    MW_CHECK(tensor >= 0 && static_cast<size_t>(tensor) < partition_.tensors.size())
-        << "tensor " << tensor << " of " << partition_.tensors.size();
-    return partition_.tensors[static_cast<size_t>(tensor)];
-  }
+  const StageTensor& TensorOf(TensorIndex tensor) const { return partition_.tensors[tensor]; }
 
   // Nothing but this piece reads the tensor, and it does not keep it.
   bool MayOverwrite(const Piece& piece, TensorIndex tensor) const {
-    const TensorRole role = partition_.tensors[static_cast<size_t>(tensor)].role;
+    const TensorRole role = partition_.tensors[tensor].role;
     const bool written =
         std::find(piece.outputs.begin(), piece.outputs.end(), tensor) != piece.outputs.end();
     return role != TensorRole::kParam && !written && uses_.at(tensor) == 1;

@@ -179,7 +179,7 @@ class Prober {
     for (const Piece& piece : partition_.pieces) {
       if (piece.key.phase != Phase::kForward) continue;
       for (size_t i = 0; i < piece.outputs.size(); ++i) {
-        const StageTensor& tensor = partition_.tensors[static_cast<size_t>(piece.outputs[i])];
+        const StageTensor& tensor = partition_.tensors[piece.outputs[i]];
         if (tensor.role != planner::TensorRole::kStep) continue;
         const Node& maker = piece.graph->producer(piece.graph->outputs[i].value);
         for (const ValueId input : maker.inputs) {
@@ -269,7 +269,7 @@ class Prober {
       const bool forward = piece.key.phase == Phase::kForward;
       if (!forward && (piece.key.phase != Phase::kBackward || piece.key.weights)) continue;
       for (const planner::TensorIndex index : piece.outputs) {
-        const StageTensor& tensor = partition_.tensors[static_cast<size_t>(index)];
+        const StageTensor& tensor = partition_.tensors[index];
         const auto found = readers_.find(index);
         if (tensor.role != planner::TensorRole::kMicrobatch || found == readers_.end()) continue;
         const Readers& readers = found->second;
