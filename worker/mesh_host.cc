@@ -283,6 +283,7 @@ Status MeshHost::LaunchOnThread(const proto::Launch& message, proto::LaunchDone&
 }
 
 Status MeshHost::StageInputs(const proto::Launch& message) {
+  MW_CHECK(feed_ != nullptr) << "mesh " << mesh_gen_ << " was loaded without a feed";
   for (const proto::LaunchInput& input : message.inputs) {
     if (input.input >= inputs_.size()) {
       return InvalidArgument(
@@ -336,6 +337,8 @@ Status MeshHost::OpenInitialWeights(const proto::LoadMesh& message) {
 
 // After the init program, which fills every weight.
 Status MeshHost::FillInitialWeights() {
+  MW_CHECK(initial_weights_.has_value() && runtime_ != nullptr)
+      << "mesh " << mesh_gen_ << " has no weights to fill in";
   const InitialWeights initial = *std::exchange(initial_weights_, std::nullopt);
   return LoadWeights(*initial.file, initial.loss, state_, *runtime_)
       .WithContext(fmt::format("initial weights '{}'", initial.name));
