@@ -4,10 +4,13 @@
 
 #include <vector>
 
+#include "base/check.h"
+
 namespace meshwright::actor {
 
 std::optional<AskId> AskTable::Add(std::unique_ptr<PendingAsk> ask, const Address& asked,
                                    Deadline deadline) {
+  MW_CHECK(ask != nullptr) << "a question of " << ToString(asked) << " that nobody waits for";
   {
     const std::lock_guard lock(mutex_);
     if (asks_.size() < bound_) {
@@ -24,9 +27,12 @@ std::optional<AskId> AskTable::Add(std::unique_ptr<PendingAsk> ask, const Addres
 
 AskTable::Entry AskTable::TakeEntry(uint64_t id) {
   const auto it = asks_.find(id);
+  MW_CHECK(it != asks_.end()) << "question " << id << " has its answer already";
   Entry entry = std::move(it->second);
   asks_.erase(it);
   by_due_.erase({entry.deadline.due_ms, id});
+  MW_CHECK(asks_.size() == by_due_.size())
+      << asks_.size() << " questions, " << by_due_.size() << " deadlines";
   return entry;
 }
 

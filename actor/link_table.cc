@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "base/check.h"
+
 namespace meshwright::actor {
 
 Status LinkTable::TakeCredit(const Address& to) {
@@ -36,6 +38,7 @@ uint64_t LinkTable::AddWatch(const Address& watched, Watcher watcher) {
     const auto lost = lost_.find(watched.place);
     if (lost == lost_.end()) {
       const uint64_t id = next_watch_++;
+      MW_CHECK(id != 0) << "0 is the watch that is over";
       watches_.emplace(id, Watch{watched, std::move(watcher)});
       return id;
     }

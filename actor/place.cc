@@ -82,6 +82,7 @@ void Place::CheckSilent() {
 
 std::optional<AskId> Place::AddAsk(std::unique_ptr<PendingAsk> ask, const Address& asked,
                                    int64_t deadline_ms) {
+  MW_CHECK(ask != nullptr) << "a question of " << ToString(asked) << " without one who waits";
   // Beyond a century every deadline is the same.
   constexpr int64_t kMostMs = int64_t{100} * 365 * 86'400 * 1000;
   const int64_t due_ms = NowMs() + std::clamp<int64_t>(deadline_ms, 0, kMostMs);
@@ -173,6 +174,8 @@ void Place::OnPlaceLost(PlaceId place, const Status& cause) {
 }
 
 void Place::Answer(PlaceId to, uint64_t message, const Address& about, Result<Bytes> reply) {
+  MW_CHECK(parts_.transport != nullptr)
+      << "a frame came from place " << to.value() << ", and there is no way back";
   Frame frame{.kind = FrameKind::kReply, .message = message, .to = about};
   if (reply.has_value()) {
     frame.bytes = std::move(reply->data);

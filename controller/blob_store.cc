@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/file_io.h"
 #include "base/log.h"
@@ -149,6 +150,7 @@ int64_t BlobStore::Collect(const std::set<std::string>& in_use) {
 }
 
 int64_t BlobStore::Remove(const Stored& blob) {
+  MW_CHECK(blob.size >= 0) << blob.sha256 << " has " << blob.size << " bytes";
   const std::scoped_lock lock(mutex_);
   const std::optional<Look> now = LookAt(blob.sha256);
   const bool used = now && clock_.UnixMs() - now->changed_ns / 1'000'000 < kLeastIdleMs;
@@ -218,6 +220,7 @@ BlobStore::Writer::Writer(BlobStore* store, std::string sha256, int64_t size_byt
 }
 
 BlobStore::Writer::~Writer() {
+  MW_CHECK(written_ <= size_bytes_) << "blob " << sha256_ << " has more bytes than announced";
   store_->pending_ -= size_bytes_;
   if (!done_) ::unlink(temporary_.c_str());
 }

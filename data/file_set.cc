@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "data/identity.h"
 
 namespace meshwright::data {
@@ -39,6 +40,7 @@ Status FileSet::Verify(const ir::FileRef& file) const {
 }
 
 Result<std::shared_ptr<const MappedFile>> FileSet::Get(size_t index) {
+  MW_CHECK(index < files_.size()) << "file " << index << " of " << files_.size();
   std::shared_ptr<const MappedFile> map;
   {
     const std::scoped_lock lock(mutex_);
@@ -65,6 +67,7 @@ Result<std::shared_ptr<const MappedFile>> FileSet::MapLocked(size_t index) {
         mapped_.begin(), mapped_.end(),
         [this](size_t a, size_t b) { return entries_[a].used < entries_[b].used; });
     entries_[*oldest].map.reset();
+    MW_CHECK(*oldest != index) << "file " << index << " is mapped twice";
     mapped_.erase(oldest);
   }
   entries_[index].map = map;

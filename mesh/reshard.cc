@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/check.h"
 #include "mesh/reshard_steps.h"
 
 namespace meshwright::mesh {
@@ -95,10 +96,12 @@ class PathSearch {
 
   ReshardPath Trace(const Sharding& from, const Sharding& to) const {
     ReshardPath path;
+    MW_CHECK(labels_.contains(to)) << "no way to " << FormatSharding(type_, to) << " was found";
     path.bytes_per_device = labels_.at(to).bytes;
     path.cost = labels_.at(to).Cost(model_);
     for (Sharding at = to; at != from;) {
       const Label& label = labels_.at(at);
+      MW_CHECK(label.steps > 0) << "the way back ends at " << FormatSharding(type_, at);
       path.steps.push_back(label.step);
       at = label.previous;
     }

@@ -1,4 +1,4 @@
-// The worker's metrics, by the names of the design (interfaces.md 1.5.2), read from the runtimes'
+// The worker's metrics, read from the runtimes'
 // counters at each scrape.
 //
 // Thread rule: thread-safe.

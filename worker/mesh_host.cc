@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/guard.h"
 #include "base/log.h"
 #include "ir/text.h"
@@ -19,6 +20,8 @@ constexpr int64_t kGpuConnectTimeoutMs = 300'000;
 // Cores of local device `device`, of those of the worker.
 std::vector<int> CoresOf(const HostResources& resources, int device) {
   const auto threads = resources.threads_per_device;
+  MW_CHECK(device >= 0 && static_cast<size_t>((device + 1) * threads) <= resources.cores.size())
+      << "device " << device << " of " << resources.cores.size() << " cores";
   const auto first = resources.cores.begin() + static_cast<ptrdiff_t>(device) * threads;
   return {first, first + threads};
 }
@@ -280,6 +283,7 @@ Status MeshHost::LaunchOnThread(const proto::Launch& message, proto::LaunchDone&
 }
 
 Status MeshHost::StageInputs(const proto::Launch& message) {
+  MW_CHECK(feed_ != nullptr) << "mesh " << mesh_gen_ << " was loaded without a feed";
   for (const proto::LaunchInput& input : message.inputs) {
     if (input.input >= inputs_.size()) {
       return InvalidArgument(
@@ -333,6 +337,8 @@ Status MeshHost::OpenInitialWeights(const proto::LoadMesh& message) {
 
 // After the init program, which fills every weight.
 Status MeshHost::FillInitialWeights() {
+  MW_CHECK(initial_weights_.has_value() && runtime_ != nullptr)
+      << "mesh " << mesh_gen_ << " has no weights to fill in";
   const InitialWeights initial = *std::exchange(initial_weights_, std::nullopt);
   return LoadWeights(*initial.file, initial.loss, state_, *runtime_)
       .WithContext(fmt::format("initial weights '{}'", initial.name));
