@@ -12,7 +12,7 @@ std::optional<AskId> AskTable::Add(std::unique_ptr<PendingAsk> ask, const Addres
                                    Deadline deadline) {
   MW_CHECK(ask != nullptr) << "a question of " << ToString(asked) << " that nobody waits for";
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (asks_.size() < bound_) {
       const uint64_t id = next_id_++;
       by_due_.emplace(deadline.due_ms, id);
@@ -37,7 +37,7 @@ AskTable::Entry AskTable::TakeEntry(uint64_t id) {
 }
 
 std::unique_ptr<PendingAsk> AskTable::Take(AskId id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!asks_.contains(id.value())) return nullptr;
   return TakeEntry(id.value()).ask;
 }
@@ -52,7 +52,7 @@ std::optional<int64_t> AskTable::ExpireDue(int64_t now_ms) {
   std::vector<Entry> due;
   std::optional<int64_t> next;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     while (!by_due_.empty() && by_due_.begin()->first <= now_ms) {
       due.push_back(TakeEntry(by_due_.begin()->second));
     }
@@ -67,7 +67,7 @@ std::optional<int64_t> AskTable::ExpireDue(int64_t now_ms) {
 void AskTable::FailPlace(PlaceId place, const Status& cause) {
   std::vector<Entry> lost;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<uint64_t> ids;
     for (const auto& [id, entry] : asks_) {
       if (entry.asked.place == place) ids.push_back(id);
@@ -80,7 +80,7 @@ void AskTable::FailPlace(PlaceId place, const Status& cause) {
 void AskTable::FailAll(const Status& status) {
   std::map<uint64_t, Entry> all;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     all.swap(asks_);
     by_due_.clear();
   }
@@ -88,7 +88,7 @@ void AskTable::FailAll(const Status& status) {
 }
 
 size_t AskTable::size() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return asks_.size();
 }
 

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "base/check.h"
+#include "base/mutex.h"
 #include "mesh/reshard_steps.h"
 
 namespace meshwright::mesh {
@@ -128,7 +128,7 @@ class PathCache {
   }
 
   bool Find(const Key& key, ReshardPath& path) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto it = paths_.find(key);
     if (it == paths_.end()) return false;
     path = it->second;
@@ -138,14 +138,14 @@ class PathCache {
   void Insert(Key key, const ReshardPath& path) {
     // Forgetting everything bounds the memory of a long-lived process; answers do not depend on it.
     constexpr size_t kEntriesMax = 16384;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (paths_.size() >= kEntriesMax) paths_.clear();
     paths_.insert_or_assign(std::move(key), path);
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::map<Key, ReshardPath> paths_;
+  mutable Mutex mutex_;
+  std::map<Key, ReshardPath> paths_ MW_GUARDED_BY(mutex_);
 };
 
 PathCache::Key KeyOf(const ir::TensorType& type, const Sharding& from, const Sharding& to,

@@ -48,7 +48,7 @@ Status DeviceActor::Post(std::variant<Allocation, Steps> what) {
         fmt::format("rank {}: {} orders wait for the device, the most at once", rank(), kMailbox));
   }
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     ++pending_;
   }
   Order order{std::move(what), actor::ReplySlot<LaunchRecord>([this](Result<LaunchRecord> record) {
@@ -81,19 +81,19 @@ Result<DeviceActor::LaunchRecord> DeviceActor::Run(Order& order) {
 }
 
 void DeviceActor::OnDone(Result<LaunchRecord> record) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (record.has_value()) {
     std::swap(last_, *record);
   } else if (outcome_.ok()) {
     outcome_ = record.error();
   }
   MW_CHECK(pending_ > 0) << "rank " << rank() << " ends an order that nobody gave";
-  if (--pending_ == 0) done_.notify_all();
+  if (--pending_ == 0) done_.NotifyAll();
 }
 
 Status DeviceActor::Wait() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (pending_ != 0) done_.wait_for(lock, kWaitSlice);
+  const MutexLock lock(mutex_);
+  while (pending_ != 0) (void)done_.WaitFor(mutex_, kWaitSlice);
   return std::exchange(outcome_, OkStatus());
 }
 

@@ -62,7 +62,7 @@ void MeshHost::Offer(Message message) {
 }
 
 void MeshHost::OfferLetGo() {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!let_go_) return;
   (void)loop_.Offer(std::move(*let_go_), LetGo{});
   let_go_.reset();
@@ -118,7 +118,7 @@ void MeshHost::Release() { OfferLetGo(); }
 void MeshHost::Abort(const Status& cause) {
   std::shared_ptr<JobRuntime> runtime;
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (aborted_.exchange(true)) return;
     abort_cause_ = cause;
     runtime = runtime_;
@@ -129,7 +129,7 @@ void MeshHost::Abort(const Status& cause) {
 }
 
 void MeshHost::RefreshMetrics() {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (runtime_) resources_.metrics->Observe(mesh_gen_.value(), runtime_->Stats(), local_devices_);
 }
 
@@ -143,7 +143,7 @@ Status MeshHost::LoadOnThread(const proto::LoadMesh& message) {
   for (const proto::RankPrograms& rank : message.ranks) devices.push_back(rank.local_device);
   if (!message.init_weights.empty()) MW_TRY(OpenInitialWeights(message));
   MW_ASSIGN_OR_RETURN(auto runtime, JobRuntime::Load(std::move(options)));
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   runtime_ = std::move(runtime);
   local_devices_ = std::move(devices);
   // An abort that came while it was loading found no runtime to stop.
@@ -350,7 +350,7 @@ void MeshHost::ReleaseOnThread() {
   RefreshMetrics();
   std::shared_ptr<JobRuntime> runtime;
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     runtime = std::move(runtime_);
   }
   // The controller must not take the worker for free before it hears that a device is lost.

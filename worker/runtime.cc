@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "collective/nccl/fabric.h"
 #include "device/cuda/device.h"
 #include "worker/device_actor.h"
@@ -113,9 +113,9 @@ struct Kept {
   std::vector<std::unique_ptr<DeviceActor>> actors;
 };
 void KeepForever(Kept what) {
-  static std::mutex mutex;
-  static auto* const kept = std::make_unique<std::vector<Kept>>().release();
-  const std::lock_guard<std::mutex> lock(mutex);
+  static Mutex mutex;
+  static auto* const kept MW_PT_GUARDED_BY(mutex) = std::make_unique<std::vector<Kept>>().release();
+  const MutexLock lock(mutex);
   kept->push_back(std::move(what));
 }
 

@@ -68,6 +68,12 @@ Violations CheckCitations(const SourceTree& tree, const std::set<std::string>& f
 // Comments that have lines of their own end like sentences.
 Violations CheckCommentsEnd(const SourceTree& tree);
 
+// locks.cc
+// std::mutex and its kind stand only in the files of `own`, and in each of those. Tests are free.
+Violations CheckLocks(const SourceTree& tree, const std::set<std::string>& own);
+// Those of the project.
+const std::set<std::string>& FilesWithOwnLocks();
+
 // documents.cc
 // Paths that a document mentions in `backticks` and that do not exist below
 // `root`. URLs, absolute paths and anything that does not look like a path are passed over.

@@ -287,6 +287,23 @@ TEST(CheckBannedCalls, SeesEachOfThem) {
   }
 }
 
+TEST(CheckLocks, SeesThoseThatClangDoesNot) {
+  for (const char* line :
+       {"std::mutex mutex_;", "mutable std::recursive_mutex m;", "std::condition_variable wake_;",
+        "const std::lock_guard lock(mutex_);", "std::unique_lock<std::timed_mutex> lock(m);"}) {
+    EXPECT_THAT(CheckLocks(MakeTree({{"worker/a.cc", line}}), {}), Not(IsEmpty())) << line;
+    EXPECT_THAT(CheckLocks(MakeTree({{"worker/a.cc", line}}), {"worker/a.cc"}), IsEmpty()) << line;
+    EXPECT_THAT(CheckLocks(MakeTree({{"tests/unit/a.cc", line}}), {}), IsEmpty()) << line;
+  }
+  EXPECT_THAT(CheckLocks(MakeTree({{"worker/a.cc", "const MutexLock lock(mutex_);"}}), {}),
+              IsEmpty());
+}
+
+TEST(CheckLocks, WantsFilesWithoutThemOffTheList) {
+  EXPECT_THAT(CheckLocks(MakeTree({{"worker/a.cc", "Mutex mutex_;"}}), {"worker/a.cc"}),
+              ElementsAre(HasSubstr("take it off the list")));
+}
+
 TEST(CheckBannedCalls, LetsThreadsStartWhereTheyAreOwned) {
   EXPECT_THAT(CheckBannedCalls(MakeTree({{"base/executor.cc", "std::thread t;"},
                                          {"collective/cpu/tcp.cc", "std::thread t;"},

@@ -100,6 +100,8 @@ TEST(Tidy, HeadersSayWhatTheyAreFor) { ExpectNone(CheckHeaderComments(Tree())); 
 
 TEST(Tidy, NoBannedCalls) { ExpectNone(CheckBannedCalls(Tree())); }
 
+TEST(Tidy, LocksAreThoseThatClangChecks) { ExpectNone(CheckLocks(Tree(), FilesWithOwnLocks())); }
+
 // The command of clang-format 14; "" when it is not installed.
 std::string FindClangFormat() {
   for (const char* name : {"clang-format-14", "clang-format"}) {
