@@ -85,15 +85,22 @@ struct WriteFailed {
   CallId call;  // 0: none
   Status status;
 };
-// A client wants to drive, or to ask, this job.
+// A client wants to drive, or to ask, this job. session: a name, to come back to. again: it does.
 struct AttachClient {
   ClientId client;
   JobId job;
+  std::string session;
+  bool again = false;
 };
 struct AskOfClient {
   ClientId client;
   uint64_t id = 0;
   proto::ClientAsk ask;
+  std::vector<uint64_t> acked;  // asks whose answers have come
+};
+struct AckOfClient {
+  ClientId client;
+  std::vector<uint64_t> ids;
 };
 // finished: it said that it has; else it is lost.
 struct ClientGone {
@@ -105,10 +112,10 @@ struct PlaceQueue {};
 struct Tick {};
 struct Shutdown {};
 
-using Event =
-    std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished, WeightsFile,
-                 WriteFailed, AttachClient, AskOfClient, ClientGone, PlaceQueue, Tick, Shutdown,
-                 SpawnActorCall, AskActorCall, StopActorCall, WatchActorCall, UnwatchActor>;
+using Event = std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished,
+                           WeightsFile, WriteFailed, AttachClient, AskOfClient, AckOfClient,
+                           ClientGone, PlaceQueue, Tick, Shutdown, SpawnActorCall, AskActorCall,
+                           StopActorCall, WatchActorCall, UnwatchActor>;
 
 // ---- Effects ------------------------------------------------------------------------------------
 

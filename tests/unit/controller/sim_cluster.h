@@ -5,6 +5,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,6 +35,7 @@ struct SimWorker {
   std::map<uint64_t, uint64_t> last_seq;                  // by generation
   std::map<uint64_t, std::vector<std::string>> programs;  // by generation
   std::map<uint64_t, std::set<std::string>> invitations;  // that it expects, by generation
+  std::vector<double> executed;                           // calls, by what they brought
 };
 
 class SimCluster {
@@ -69,7 +71,7 @@ class SimCluster {
   void RestartController();  // kill -9: what the store has is what remains
 
   // ---- clients of jobs ----
-  uint64_t OpenClient(int64_t job);
+  uint64_t OpenClient(int64_t job, const std::string& session = "", bool again = false);
   void Ask(uint64_t client, proto::ClientAsk ask);
   void EndClient(uint64_t client, bool finished);
   bool opened(uint64_t client) const { return opened_clients_.contains(client); }
@@ -80,6 +82,10 @@ class SimCluster {
   const std::vector<proto::AskDone>& answers(uint64_t client) { return answers_[client]; }
   const std::vector<proto::RuntimeError>& failures(uint64_t client) { return failures_[client]; }
   size_t unanswered(uint64_t client) { return asked_[client].size(); }
+
+  // Where a test has clients of its own: they get what streams are told instead.
+  std::function<void(const TellClient&)> on_tell;
+  std::function<void(const CloseClient&)> on_close;
 
   // ---- delivery ----
   bool DeliverOne();              // false: nothing is under way
