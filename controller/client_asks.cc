@@ -8,6 +8,7 @@
 #include <set>
 
 #include "ir/id_bounds.h"
+#include "proto/frames.h"
 
 namespace meshwright::controller {
 namespace {
@@ -41,15 +42,12 @@ std::vector<proto::NamedTensor> ClientInputs(const ir::JobProgram& program) {
   return inputs;
 }
 
-// Tensors travel in the messages of launches and their answers.
-constexpr int64_t kMostBytesOfACall = int64_t{3} << 20;
-
 Status CheckSize(int64_t bytes, const std::string& what) {
-  if (bytes <= kMostBytesOfACall) return OkStatus();
+  if (bytes <= proto::kMaxTensorBytes) return OkStatus();
   return ResourceExhausted(
       fmt::format("{} has {} bytes; one message takes {}: use smaller batches, "
                   "or name fewer tensors",
-                  what, bytes, kMostBytesOfACall));
+                  what, bytes, proto::kMaxTensorBytes));
 }
 
 Status CheckTensor(const proto::NamedTensor& given, const ir::TensorType& wanted,
@@ -188,6 +186,21 @@ int64_t BytesOf(const proto::ClientAsk& ask) {
 
 Status CheckAsk(const proto::ClientAsk& ask, const ir::JobRequest& job) {
   return std::visit([&](const auto& body) { return Check(body, job); }, ask);
+}
+
+Status CheckOutputsMade(const proto::ClientAsk& ask, const ir::JobRequest& job,
+                        const std::map<std::string, int64_t>& called) {
+  const auto* const call = std::get_if<proto::CallProgram>(&ask);
+  const ir::JobProgram* const program = call == nullptr ? nullptr : job.FindProgram(call->program);
+  if (program == nullptr) return OkStatus();
+  for (const auto& [input, output] : program->reads) {
+    if (called.contains(output.program)) continue;
+    return FailedPrecondition(
+        fmt::format("input \"{}\" of program '{}' is output \"{}\" of program '{}', which was not "
+                    "called yet; call '{}' first",
+                    input, program->name, output.name, output.program, output.program));
+  }
+  return OkStatus();
 }
 
 std::vector<proto::ProgramSignature> SignaturesOf(const ir::JobRequest& job) {

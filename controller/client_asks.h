@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -19,6 +21,11 @@ int64_t BytesOf(const proto::ClientAsk& ask);
 // unknown or of another type; kFailedPrecondition: a program that this job's driver runs itself;
 // kResourceExhausted: more bytes than one call may have.
 Status CheckAsk(const proto::ClientAsk& ask, const ir::JobRequest& job);
+
+// Whether what the ask reads of other programs is there, when `called` were. Errors:
+// kFailedPrecondition naming the program to call first.
+Status CheckOutputsMade(const proto::ClientAsk& ask, const ir::JobRequest& job,
+                        const std::map<std::string, int64_t>& called);
 
 // What a client may call on the job, and with which inputs.
 std::vector<proto::ProgramSignature> SignaturesOf(const ir::JobRequest& job);

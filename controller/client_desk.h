@@ -29,10 +29,10 @@ using ClientId = Id<struct ClientTag, uint64_t>;  // a stream
 using SeatId = Id<struct SeatTag, uint64_t>;
 
 struct DeskLimits {
-  int32_t credits = 64;                       // asks of a client that are not settled
-  int64_t waiting_bytes = int64_t{64} << 20;  // of all that waits
-  int64_t kept_bytes = int64_t{64} << 20;     // of a seat's answers; the last one may exceed it
-  size_t seats = 256;                         // of a job
+  int32_t credits = 64;                        // asks of a client that are not settled
+  int64_t waiting_bytes = int64_t{256} << 20;  // of all that waits
+  int64_t kept_bytes = int64_t{64} << 20;      // of a seat's answers; the last ones may exceed it
+  size_t seats = 256;                          // of a job
 };
 
 struct ClientAsk {

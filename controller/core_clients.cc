@@ -7,11 +7,29 @@
 #include "base/check.h"
 #include "controller/client_asks.h"
 #include "controller/core.h"
+#include "controller/input_rows.h"
 
 namespace meshwright::controller {
 
 using proto::ErrorKind;
 using proto::MakeError;
+
+namespace {
+
+// The rows of an input that a worker's devices read; nothing: they read none of it.
+std::optional<proto::LaunchInput> PartOf(const proto::NamedTensor& input, uint32_t index,
+                                         const std::optional<RowRange>& rows) {
+  if (!rows) return proto::LaunchInput{index, input.bytes};
+  if (rows->count == 0) return std::nullopt;
+  const int64_t all = input.type.dims[0];
+  const size_t row_bytes = all == 0 ? 0 : input.bytes.size() / static_cast<size_t>(all);
+  return proto::LaunchInput{index,
+                            input.bytes.substr(static_cast<size_t>(rows->first) * row_bytes,
+                                               static_cast<size_t>(rows->count) * row_bytes),
+                            rows->first, all};
+}
+
+}  // namespace
 
 void Core::On(const AttachClient& event, Context& context) {
   const auto refuse = [&](Status status) {
@@ -159,6 +177,16 @@ bool Core::IssueAsk(Mesh& mesh, Context& context) {
   JobEntry& job = jobs_.at(mesh.job.value());
   if (!mesh.initialised) return false;
   std::optional<ClientAsk> ask = job.desk.Take();
+  while (ask) {
+    // Only now is it known what was called before.
+    const Status made = CheckOutputsMade(ask->ask, *job.request, mesh.call_steps);
+    if (made.ok()) break;
+    const proto::ClientDown failed =
+        proto::AskFailed{ask->id, MakeError(ErrorKind::kRefused, made.WithBlame(Blame::kUser))};
+    const auto client = job.desk.Answer(ask->seat, ask->id, failed, 0);
+    if (client) context.effects.push_back(TellClient{*client, failed});
+    ask = job.desk.Take();
+  }
   if (!ask) return false;
   OutstandingLaunch launch;
   launch.seq = LaunchSeq(mesh.next_seq++);
@@ -178,11 +206,20 @@ void Core::SendAsk(Mesh& mesh, const JobEntry& job, proto::CallProgram& call,
   proto::Launch message{mesh.gen, launch.seq, ProgramIndex(mesh.plan, call.program), step, 1};
   message.fetch = call.fetch;
   const std::vector<std::string> names = ir::ClientInputsOf(*job.request);
-  for (proto::NamedTensor& input : call.inputs) {
-    const auto at = std::find(names.begin(), names.end(), input.name) - names.begin();
-    message.inputs.push_back({static_cast<uint32_t>(at), std::move(input.bytes)});
+  for (const MeshMember& member : mesh.members) {
+    std::vector<const PlannedDevice*> devices;
+    for (const int rank : member.ranks) {
+      devices.push_back(&mesh.plan.devices[static_cast<size_t>(rank)]);
+    }
+    proto::Launch of_member = message;
+    for (const proto::NamedTensor& input : call.inputs) {
+      const auto at = std::find(names.begin(), names.end(), input.name) - names.begin();
+      auto part = PartOf(input, static_cast<uint32_t>(at),
+                         RowsRead(devices, message.program, static_cast<uint32_t>(at)));
+      if (part) of_member.inputs.push_back(*std::move(part));
+    }
+    SendTo(mesh, member, std::move(of_member), context);
   }
-  SendToAll(mesh, message, context);
 }
 
 void Core::SendAsk(Mesh& mesh, const JobEntry&, proto::ReadState& read, OutstandingLaunch& launch,

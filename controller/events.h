@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,11 +25,20 @@
 
 namespace meshwright::controller {
 
+// Rows of a batch.
+struct RowRange {
+  int64_t first = 0;
+  int64_t count = 0;
+  friend bool operator==(const RowRange&, const RowRange&) = default;
+};
+
 // The planner's answer as far as the core needs it. Programs are in the blob store by now.
 struct PlannedDevice {
   std::vector<ir::BlobRef> programs;     // in the order of PlannedJob.programs
   std::vector<std::string> saved_slots;  // weights whose tile this device writes at the end
   std::vector<std::string> state_slots;  // and all tensors of the state, for who reads them
+  // Of what a client brings, by program and input: the rows that this device reads. No entry: all.
+  std::map<std::pair<uint32_t, uint32_t>, RowRange> input_rows = {};
 };
 struct PlannedJob {
   std::string layout;

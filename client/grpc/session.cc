@@ -50,6 +50,24 @@ Result<Answer> ToAnswer(proto::AskDone done) {
   return answer;
 }
 
+Status CheckSize(const proto::ClientAsk& ask) {
+  const auto bytes_of = [](const std::vector<proto::NamedTensor>& tensors) {
+    int64_t bytes = 0;
+    for (const proto::NamedTensor& tensor : tensors) {
+      bytes += static_cast<int64_t>(tensor.bytes.size());
+    }
+    return bytes;
+  };
+  int64_t bytes = 0;
+  if (const auto* call = std::get_if<proto::CallProgram>(&ask)) bytes = bytes_of(call->inputs);
+  if (const auto* write = std::get_if<proto::WriteState>(&ask)) bytes = bytes_of(write->tensors);
+  if (bytes <= proto::kMaxTensorBytes) return OkStatus();
+  return ResourceExhausted(
+      fmt::format("the tensors have {} bytes, of which one message takes {}: use smaller batches, "
+                  "or write fewer tensors at once",
+                  bytes, proto::kMaxTensorBytes));
+}
+
 Status EndOr(const Status& end) {
   return end.ok() ? FailedPrecondition("the session has ended") : end;
 }
@@ -182,6 +200,11 @@ class GrpcSession final : public Session {
   std::future<Result<Answer>> Ask(proto::ClientAsk ask) {
     const auto promise = std::make_shared<Promise>();
     std::future<Result<Answer>> future = promise->get_future();
+    // A message that the controller does not take would end the session.
+    if (const Status fits = CheckSize(ask); !fits.ok()) {
+      promise->set_value(Fail(fits));
+      return future;
+    }
     const Status sent = Send(std::move(ask), [promise](Result<proto::AskDone> done) {
       promise->set_value(std::move(done).and_then(ToAnswer));
     });

@@ -1,11 +1,13 @@
 #include "controller/grpc/worker_service.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "controller/grpc/call_guard.h"
 #include "controller/grpc/stream_writer.h"
 #include "proto/convert.h"
+#include "proto/frames.h"
 
 namespace meshwright::controller {
 namespace {
@@ -16,7 +18,11 @@ using Writer = StreamWriter<v1::Up, v1::Down>;
 class WriterPeer final : public SessionPeer {
  public:
   explicit WriterPeer(std::shared_ptr<Writer> writer) : writer_(std::move(writer)) {}
-  void Send(proto::DownMessage message) override { writer_->Push(proto::Encode(message)); }
+  void Send(proto::DownMessage message) override {
+    for (v1::Down& piece : proto::CutToPieces(proto::Encode(message))) {
+      writer_->Push(std::move(piece));
+    }
+  }
   void Close(Status reason) override { writer_->Close(proto::ToGrpc(reason)); }
 
  private:
@@ -35,9 +41,8 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
 
   void OnReadDone(bool ok) override {
     if (!ok) return writer_->Close(grpc::Status::OK);
-    auto message = proto::Decode(incoming_);
-    if (!message.has_value()) return writer_->Close(proto::ToGrpc(message.error()));
-    loop_->FromWorker(session_, std::move(*message));
+    const Status status = Take();
+    if (!status.ok()) return writer_->Close(proto::ToGrpc(status));
     StartRead(&incoming_);
   }
 
@@ -50,9 +55,22 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
   }
 
  private:
+  Status Take() {
+    MW_ASSIGN_OR_RETURN(const std::optional<v1::Up> wire, proto::JoinPieces(joiner_, incoming_));
+    if (!wire) {
+      // A long message is on its way: its worker lives.
+      loop_->FromWorker(session_, {Term(incoming_.term()), proto::Heartbeat{}});
+      return OkStatus();
+    }
+    MW_ASSIGN_OR_RETURN(proto::UpMessage message, proto::Decode(*wire));
+    loop_->FromWorker(session_, std::move(message));
+    return OkStatus();
+  }
+
   ControlLoop* const loop_;
   const std::shared_ptr<Writer> writer_;
   SessionId session_;
+  proto::FrameJoiner joiner_;
   v1::Up incoming_;
 };
 

@@ -329,6 +329,34 @@ TEST(CoreSessions, AControllerThatStartsAnewSaysWhatBecameOfTheJob) {
   EXPECT_THAT(caller.failures()[0].message(), HasSubstr("FAILED (ControllerRestarted)"));
 }
 
+// A batch goes only where its rows are read.
+TEST(CoreSessions, RowsGoToTheWorkersWhoseDevicesReadThem) {
+  ir::Builder builder("echo");
+  const ValueId x =
+      builder.AddOne(ir::Op::kFeed, {}, {{"source", "x"}}, {{ir::DType::kF64, {4, 1}}});
+  builder.SetOutput("y", builder.AddOne(ir::Op::kScale, {x}, {{"factor", 1.0}}));
+  ir::JobRequest job = EchoJob(60);
+  job.programs[0].graph = builder.Finish().value();
+  SimCluster cluster;
+  // Program 0 is "echo", 1 "init": by name. Two rows each; nothing is known of the third device.
+  cluster.planned_rows = {{{{0, 0}, {0, 2}}}, {{{0, 0}, {2, 2}}}};
+  cluster.AddWorkers(2);
+  const uint64_t client = cluster.OpenClient(cluster.Submit(job));
+  cluster.Settle();
+  std::string bytes;
+  for (const double value : {1.0, 2.0, 3.0, 4.0}) {
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+  cluster.Ask(client,
+              proto::CallProgram{"echo", {{"x", {ir::DType::kF64, {4, 1}}, bytes}}, true, {}});
+  cluster.Settle();
+  EXPECT_THAT(cluster.answers(client), SizeIs(1));
+  EXPECT_THAT(cluster.worker("w0").executed, ElementsAre(1.0));
+  EXPECT_THAT(cluster.worker("w1").executed, ElementsAre(3.0));
+  ASSERT_EQ(cluster.worker("w1").last_inputs.size(), 1u);
+  EXPECT_EQ(cluster.worker("w1").last_inputs[0], (proto::LaunchInput{0, bytes.substr(16), 2, 4}));
+}
+
 // What is kept for clients that do not say that it has come has a bound.
 TEST(ClientDesk, ASessionWhoseAnswersFillItsShareWaitsAndOthersGoOn) {
   const ir::JobRequest job = EchoJob(60);

@@ -288,6 +288,9 @@ void SimCluster::Plan(const StartPlan& start) {
   plan.notes = plan_notes;
   plan.placement = planned_placement;
   plan.devices[0].saved_slots = {"w"};
+  for (size_t i = 0; i < plan.devices.size() && i < planned_rows.size(); ++i) {
+    plan.devices[i].input_rows = planned_rows[i];
+  }
   Result<PlannedJob> result = std::move(plan);
   if (plan_error) result = tl::unexpected(*plan_error);
   auto& queue = hold_plans ? held_plans_ : pending_;
@@ -509,6 +512,7 @@ void SimCluster::HandleLaunch(SimWorker& worker, const proto::Launch& launch) {
       double brought = 0;
       std::memcpy(&brought, launch.inputs[0].bytes.data(), sizeof(brought));
       worker.executed.push_back(brought);
+      worker.last_inputs = launch.inputs;
       report.values = {{"echo", brought}};
     }
     done.reports.push_back(std::move(report));

@@ -36,6 +36,7 @@ struct SimWorker {
   std::map<uint64_t, std::vector<std::string>> programs;  // by generation
   std::map<uint64_t, std::set<std::string>> invitations;  // that it expects, by generation
   std::vector<double> executed;                           // calls, by what they brought
+  std::vector<proto::LaunchInput> last_inputs;
 };
 
 class SimCluster {
@@ -111,9 +112,10 @@ class SimCluster {
   std::optional<Status> plan_error;
   bool plan_misfit = false;  // with plan_error: it is the planner's own
   std::optional<Status> weights_error;
-  int64_t diverges_at = -1;                  // the loss of this step and later is NaN
-  int planned_devices = 0;                   // 0: as many as were reserved
-  std::vector<int> planned_placement;        // as in PlannedJob
+  int64_t diverges_at = -1;            // the loss of this step and later is NaN
+  int planned_devices = 0;             // 0: as many as were reserved
+  std::vector<int> planned_placement;  // as in PlannedJob
+  std::vector<std::map<std::pair<uint32_t, uint32_t>, RowRange>> planned_rows;  // by device
   bool hold_plans = false;                   // plans wait until released
   std::vector<std::string> checked_blobs;    // that were to be read again
   bool dies_placing = false;                 // the controller does not come to placing: restart it
