@@ -6,6 +6,7 @@ set(MW_PUBLIC_HEADERS
     actor/registry.h
     actor/reply.h
     base/check.h
+    base/id_vector.h
     base/ids.h
     base/result.h
     base/status.h

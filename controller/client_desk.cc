@@ -14,11 +14,6 @@ ClientDesk::Seat* ClientDesk::SeatOf(ClientId client) {
   return it == streams_.end() ? nullptr : &seats_.at(it->second);
 }
 
-const ClientDesk::Seat* ClientDesk::SeatOf(ClientId client) const {
-  const auto it = streams_.find(client);
-  return it == streams_.end() ? nullptr : &seats_.at(it->second);
-}
-
 // ---- Who is there ----
 
 Result<ClientDesk::Seated> ClientDesk::Attach(ClientId client, const std::string& name) {
@@ -133,7 +128,7 @@ void ClientDesk::Acknowledge(ClientId client, const std::vector<uint64_t>& ids) 
   });
 }
 
-std::vector<uint64_t> ClientDesk::Held(ClientId client) const {
+std::vector<uint64_t> ClientDesk::Held(ClientId client) {
   const Seat* const seat = SeatOf(client);
   if (seat == nullptr) return {};
   std::vector<uint64_t> held(seat->unanswered.begin(), seat->unanswered.end());
@@ -141,8 +136,7 @@ std::vector<uint64_t> ClientDesk::Held(ClientId client) const {
   return held;
 }
 
-std::vector<proto::ClientDown> ClientDesk::Missed(ClientId client,
-                                                  std::optional<uint64_t> id) const {
+std::vector<proto::ClientDown> ClientDesk::Missed(ClientId client, std::optional<uint64_t> id) {
   const Seat* const seat = SeatOf(client);
   std::vector<proto::ClientDown> missed;
   if (seat == nullptr) return missed;
@@ -190,17 +184,14 @@ std::optional<ClientId> ClientDesk::Keep(Seat& seat, uint64_t id, const proto::C
   return seat.stream;
 }
 
-std::vector<ClientDesk::Dropped> ClientDesk::Unanswered() const {
+std::vector<ClientDesk::Dropped> ClientDesk::DropAll() {
   std::vector<Dropped> all;
   for (const auto& [id, seat] : seats_) {
     for (const uint64_t ask : seat.unanswered) all.push_back({id, ask});
   }
-  return all;
-}
-
-void ClientDesk::ClearQueue() {
   queue_.clear();
   waiting_bytes_ = 0;
+  return all;
 }
 
 }  // namespace meshwright::controller

@@ -60,8 +60,7 @@ class ClientDesk {
   void Expire(int64_t now_ms);
   // A session of that name has a seat.
   bool Knows(const std::string& name) const;
-  // No stream is attached; some may come back.
-  bool empty() const { return streams_.empty(); }
+  // Whose streams are attached; others may come back.
   std::vector<ClientId> clients() const;
 
   // Checks the ask against the job and keeps it. What is known already is not kept twice: its
@@ -72,11 +71,10 @@ class ClientDesk {
   // These answers have come: they are not kept any more.
   void Acknowledge(ClientId client, const std::vector<uint64_t>& ids);
   // Asks of the seat that are unanswered, or whose answers are kept.
-  std::vector<uint64_t> Held(ClientId client) const;
+  std::vector<uint64_t> Held(ClientId client);
   // Answers that are kept for the client, in the order in which they were given; of one ask, or of
   // all.
-  std::vector<proto::ClientDown> Missed(ClientId client,
-                                        std::optional<uint64_t> id = std::nullopt) const;
+  std::vector<proto::ClientDown> Missed(ClientId client, std::optional<uint64_t> id = std::nullopt);
 
   // The next ask to carry out, or nothing. It counts as unanswered until Answer().
   std::optional<ClientAsk> Take();
@@ -90,10 +88,8 @@ class ClientDesk {
     SeatId seat;
     uint64_t id = 0;
   };
-  // Everything that is unanswered: it is owed a failure.
-  std::vector<Dropped> Unanswered() const;
-  // Nothing waits any more.
-  void ClearQueue();
+  // Everything that is unanswered: it is owed a failure. Nothing waits any more.
+  std::vector<Dropped> DropAll();
 
   const DeskLimits& limits() const { return limits_; }
 
@@ -114,7 +110,6 @@ class ClientDesk {
   using Seats = std::map<SeatId, Seat>;
 
   Seat* SeatOf(ClientId client);
-  const Seat* SeatOf(ClientId client) const;
   void Remove(Seats::iterator seat);
   std::optional<ClientId> Keep(Seat& seat, uint64_t id, const proto::ClientDown& news,
                                int64_t bytes) const;

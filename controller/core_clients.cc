@@ -69,7 +69,7 @@ void Core::AttachToEnded(JobEntry& job, const AttachClient& event, Context& cont
                                                    EndText(job.record)))});
 }
 
-void Core::TellOpened(const JobEntry& job, ClientId client, Context& context) const {
+void Core::TellOpened(JobEntry& job, ClientId client, Context& context) const {
   context.effects.push_back(
       TellClient{client, proto::SessionOpened{job.record.id, job.desk.limits().credits,
                                               SignaturesOf(*job.request), job.desk.Held(client)}});
@@ -87,7 +87,7 @@ void Core::OpenClients(JobEntry& job, Context& context) {
 // A job that its client drives waits for one only so long.
 void Core::NoteClients(JobEntry& job, Context& context) {
   const bool drives = job.request && job.request->driver.kind == ir::DriverKind::kClient;
-  if (drives && job.desk.empty() && job.record.state == JobState::kRunning) {
+  if (drives && job.desk.clients().empty() && job.record.state == JobState::kRunning) {
     job.no_client_since_ms = context.now.ms;
   }
 }
@@ -274,12 +274,11 @@ void Core::AnswerAsk(JobEntry& job, OutstandingLaunch& launch,
 void Core::CloseClients(JobEntry& job, const proto::RuntimeError& cause, Context& context) {
   const proto::RuntimeError why =
       cause.ok() ? MakeError(ErrorKind::kRefused, FailedPrecondition("the job has ended")) : cause;
-  for (const ClientDesk::Dropped& ask : job.desk.Unanswered()) {
+  for (const ClientDesk::Dropped& ask : job.desk.DropAll()) {
     const proto::ClientDown news = proto::AskFailed{ask.id, why};
     const auto client = job.desk.Answer(ask.seat, ask.id, news, 0);
     if (client) context.effects.push_back(TellClient{*client, news});
   }
-  job.desk.ClearQueue();
   for (const ClientId client : job.desk.clients()) {
     job_of_client_.erase(client.value());
     context.effects.push_back(CloseClient{client, cause.ok() ? OkStatus() : cause.ToStatus()});

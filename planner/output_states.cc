@@ -38,8 +38,7 @@ OutputStates OutputStatesOf(const ir::JobRequest& job, const std::string& progra
   OutputStates states;
   for (const ir::ProgramOutput& output : read) {
     const ValueId value = graph.Output(output.name);
-    states.push_back({output, graph.type(value),
-                      WithoutPartials(strategies.values[static_cast<size_t>(value.value())])});
+    states.push_back({output, graph.type(value), WithoutPartials(strategies.values[value])});
   }
   return states;
 }
@@ -62,6 +61,23 @@ Result<ir::Graph> ReadOutputStates(const ir::Graph& graph, const ir::JobProgram&
   return ir::RewriteGraph(graph, emit);
 }
 
+bool ReadsOutputStates(const ir::Graph& graph) {
+  const std::vector<NodeId> params = graph.NodesOf(ir::Op::kParam);
+  return std::any_of(params.begin(), params.end(), [&](NodeId id) {
+    return ir::IsOutputState(graph.node(id).attrs.Str("name"));
+  });
+}
+
+void AddOutputStates(const ir::Graph& graph, const OutputStates& states,
+                     std::map<std::string, mesh::Sharding>& known) {
+  for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
+    const std::string name = graph.node(id).attrs.Str("name");
+    for (const OutputState& state : states) {
+      if (state.name() == name) known[name] = state.sharding;
+    }
+  }
+}
+
 Status WriteOutputStates(const std::string& program, const OutputStates& states,
                          Partition& partition) {
   for (const OutputState& state : states) {
@@ -70,7 +86,7 @@ Status WriteOutputStates(const std::string& program, const OutputStates& states,
         std::find_if(partition.outputs.begin(), partition.outputs.end(),
                      [&](const Report& report) { return report.name == state.output.name; });
     MW_CHECK(given != partition.outputs.end()) << state.name();
-    StageTensor kept = partition.tensors[static_cast<size_t>(given->tensor)];
+    StageTensor kept = partition.tensors[given->tensor];
     kept.role = TensorRole::kParam;
     kept.kind = ir::MemoryKind::kOther;
     kept.name = state.name();
@@ -86,8 +102,7 @@ Status WriteOutputStates(const std::string& program, const OutputStates& states,
     builder.SetOutput(kept.name, piece->graph->outputs[at].value);
     MW_ASSIGN_OR_RETURN(ir::Graph graph, builder.Finish());
     piece->graph = std::make_shared<const ir::Graph>(std::move(graph));
-    piece->outputs.push_back(static_cast<TensorIndex>(partition.tensors.size()));
-    partition.tensors.push_back(std::move(kept));
+    piece->outputs.push_back(partition.tensors.Add(std::move(kept)));
   }
   return OkStatus();
 }

@@ -4,6 +4,7 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,12 @@ OutputStates OutputStatesOf(const ir::JobRequest& job, const std::string& progra
 // The graph with params of `states` in the place of the inputs that read them.
 Result<ir::Graph> ReadOutputStates(const ir::Graph& graph, const ir::JobProgram& program,
                                    const OutputStates& states);
+
+// Whether a planned graph does.
+bool ReadsOutputStates(const ir::Graph& graph);
+// Adds the shardings of what the graph reads to those that are `known` of its params.
+void AddOutputStates(const ir::Graph& graph, const OutputStates& states,
+                     std::map<std::string, mesh::Sharding>& known);
 
 // Adds what `program` gives out to what its update pieces write.
 Status WriteOutputStates(const std::string& program, const OutputStates& states,

@@ -270,27 +270,6 @@ class PlanMaker {
     return MakeForwardGraph(graph, evaluated ? &program : nullptr);
   }
 
-  static bool GivesTensors(const Graph& graph) {
-    return std::any_of(graph.outputs.begin(), graph.outputs.end(),
-                       [&](const ir::NamedValue& o) { return graph.type(o.value).rank() > 0; });
-  }
-
-  static bool ReadsOutputStates(const Graph& graph) {
-    const std::vector<NodeId> params = graph.NodesOf(ir::Op::kParam);
-    return std::any_of(params.begin(), params.end(), [&](NodeId id) {
-      return ir::IsOutputState(graph.node(id).attrs.Str("name"));
-    });
-  }
-
-  // Rows of the program's batch; 1: it reads none.
-  static int64_t RowsOf(const Graph& graph) {
-    for (NodeId id : graph.NodesOf(ir::Op::kFeed)) {
-      const ir::Node& feed = graph.node(id);
-      if (ir::IsBatchFeed(feed)) return graph.type(feed.outputs[0]).dims[0];
-    }
-    return 1;
-  }
-
   // In microbatches where only sums come out of it, and where they divide its rows.
   Layout LayoutOf(const Graph& graph) const {
     Layout layout = plan_.layout;
@@ -308,25 +287,15 @@ class PlanMaker {
         const std::string name = graph.node(id).attrs.Str("name");
         if (!ir::IsOutputState(name)) known[name] = strategies_.params.at(name);
       }
-      AddOutputs(graph, known);
+      AddOutputStates(graph, outputs_, known);
       return choose_(graph, stages, layout, known);
     }
     std::map<std::string, mesh::Sharding> known = WholeOverData(strategies_.params);
-    AddOutputs(graph, known);
+    AddOutputStates(graph, outputs_, known);
     MW_ASSIGN_OR_RETURN(Strategies strategies,
                         ChooseStrategies(graph, stages, layout, known, MaxTensor()));
     ReadShardedParams(graph, strategies_.params, strategies);
     return strategies;
-  }
-
-  // What the graph reads of other programs is where those made it.
-  void AddOutputs(const Graph& graph, std::map<std::string, mesh::Sharding>& known) const {
-    for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
-      const std::string name = graph.node(id).attrs.Str("name");
-      for (const OutputState& state : outputs_) {
-        if (state.name() == name) known[name] = state.sharding;
-      }
-    }
   }
 
   Result<Programs> Lower(const std::string& name, const Partition& partition, const Layout& layout,
@@ -351,6 +320,8 @@ class PlanMaker {
     Status verified = ir::VerifyPrograms(all, {.one_per_mesh = scope_ == PlanScope::kOnePerStage});
     const Programs& init = plan_.Of(ir::kInitProgram);
     for (const auto& [name, programs] : plan_.programs) {
+      MW_CHECK(programs.size() == init.size())
+          << "'" << name << "' is on " << programs.size() << " devices";
       for (size_t i = 0; verified.ok() && name != ir::kInitProgram && i < init.size(); ++i) {
         verified = CheckInitialized(init[i], programs[i]);
       }

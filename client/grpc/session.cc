@@ -4,24 +4,20 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "client/ask_table.h"
-#include "client/grpc/session_stream.h"
+#include "client/grpc/session_streams.h"
 #include "client/tensor_tiles.h"
 
 namespace meshwright::client {
 namespace {
-
-constexpr int64_t kFirstPauseMs = 50;
-constexpr int64_t kLongestPauseMs = 2000;
 
 std::string BytesOf(const Tensor& tensor) {
   return {reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size()};
@@ -72,49 +68,52 @@ Status EndOr(const Status& end) {
   return end.ok() ? FailedPrecondition("the session has ended") : end;
 }
 
-// Ends that are of the connection, and not of the session.
-bool IsOfTheNetwork(StatusCode code) {
-  return code == StatusCode::kUnavailable || code == StatusCode::kUnknown ||
-         code == StatusCode::kInternal || code == StatusCode::kCancelled;
+template <typename T>
+Result<T> Await(std::future<Result<T>> future, int64_t timeout_ms, const std::string& what) {
+  if (future.wait_for(std::chrono::milliseconds(timeout_ms)) == std::future_status::ready) {
+    return future.get();
+  }
+  return Fail(DeadlineExceeded(fmt::format("no answer to '{}' within {} ms", what, timeout_ms)));
 }
 
 // The reader's thread reads one stream after another; callers write to the one that is live.
 class GrpcSession final : public Session {
  public:
   GrpcSession(const std::shared_ptr<grpc::Channel>& channel, SessionStart start)
-      : start_(std::move(start)), stub_(v1::JobService::NewStub(channel)) {
-    reader_.Post([this] { ReadStreams(); });
+      : options_(start.options), streams_(channel, std::move(start)) {
+    reader_.Post([this] {
+      Conclude(streams_.Run({[this](const StreamPtr& stream, proto::ClientDown message) {
+                               return Take(stream, std::move(message));
+                             },
+                             [this](const Status& why) { Lose(why); }}));
+    });
   }
 
   ~GrpcSession() override {
-    {
-      std::scoped_lock lock(mutex_);
-      destroyed_ = true;
-      if (stream_) stream_->Cancel();
-    }
-    changed_.notify_all();
+    streams_.GiveUp();
     reader_.Stop();
   }
 
-  Status Open() {
-    std::unique_lock lock(mutex_);
-    const auto deadline = std::chrono::milliseconds(start_.options.open_timeout_ms);
-    const bool told =
-        changed_.wait_for(lock, deadline, [&] { return opened_ || end_.has_value(); });
+  Status Open() MW_EXCLUDES(mutex_) {
+    const auto due = Deadline::After(options_.open_timeout_ms).SteadyTimePoint();
+    const MutexLock lock(mutex_);
+    while (!end_ && !opened_ && changed_.WaitUntil(mutex_, due)) {
+    }
     if (end_) return EndOr(*end_);
-    if (told) return OkStatus();
+    if (opened_) return OkStatus();
     return DeadlineExceeded(fmt::format(
         "the job did not run within {} s; see why with 'meshwright jobs', or give it more time",
-        start_.options.open_timeout_ms / 1000));
+        options_.open_timeout_ms / 1000));
   }
 
-  int64_t job_id() const override {
-    std::scoped_lock lock(mutex_);
+  int64_t job_id() const override MW_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
     return opened_ ? opened_->job_id : 0;
   }
 
-  std::map<std::string, std::map<std::string, ir::TensorType>> programs() const override {
-    std::scoped_lock lock(mutex_);
+  std::map<std::string, std::map<std::string, ir::TensorType>> programs() const override
+      MW_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
     std::map<std::string, std::map<std::string, ir::TensorType>> all;
     if (!opened_) return all;
     for (const proto::ProgramSignature& program : opened_->programs) {
@@ -132,22 +131,24 @@ class GrpcSession final : public Session {
   }
 
   Result<Answer> Run(const std::string& program, const Feeds& feeds, CallOptions options) override {
-    return Await(Call(program, feeds, options), program);
+    return Await(Call(program, feeds, options), options_.timeout_ms, program);
   }
 
   Result<std::map<std::string, Tensor>> ReadState(const std::vector<std::string>& names) override {
-    MW_ASSIGN_OR_RETURN(Answer answer, Await(Ask(proto::ReadState{names}), "reading the state"));
+    MW_ASSIGN_OR_RETURN(Answer answer, Await(Ask(proto::ReadState{names}), options_.timeout_ms,
+                                             "reading the state"));
     return std::move(answer.tensors);
   }
 
   Status WriteState(const std::map<std::string, Tensor>& tensors) override {
-    return internal::ToStatus(Await(Ask(proto::WriteState{ToWire(tensors)}), "writing the state"));
+    return internal::ToStatus(
+        Await(Ask(proto::WriteState{ToWire(tensors)}), options_.timeout_ms, "writing the state"));
   }
 
   Result<ActorRef> Spawn(const std::string& type, const std::string& args,
                          const std::string& worker) override {
     MW_ASSIGN_OR_RETURN(proto::ActorDone done,
-                        AwaitActor(proto::SpawnHostActor{type, args, worker}, "spawn " + type));
+                        RunActor(proto::SpawnHostActor{type, args, worker}, "spawn " + type));
     return std::move(done.ref);
   }
 
@@ -163,165 +164,127 @@ class GrpcSession final : public Session {
   }
 
   Status Stop(const ActorRef& actor) override {
-    return internal::ToStatus(AwaitActor(proto::StopHostActor{actor}, "stop"));
+    return internal::ToStatus(RunActor(proto::StopHostActor{actor}, "stop"));
   }
 
-  Status Close() override {
-    std::shared_ptr<SessionStream> stream;
-    std::scoped_lock order(order_mutex_);
+  Status Close() override MW_EXCLUDES(order_mutex_, mutex_) {
+    const auto due = Deadline::After(options_.timeout_ms).SteadyTimePoint();
+    StreamPtr stream;
     {
-      std::scoped_lock lock(mutex_);
-      close_wanted_ = true;
-      stream = live_;
+      const MutexLock order(order_mutex_);
+      {
+        const MutexLock lock(mutex_);
+        close_wanted_ = true;
+        stream = live_;
+      }
+      if (stream) (void)stream->Write(proto::SessionClose{});
     }
-    if (stream) (void)stream->Write(proto::SessionClose{});
-    std::unique_lock lock(mutex_);
-    const auto deadline = std::chrono::milliseconds(start_.options.timeout_ms);
-    if (changed_.wait_for(lock, deadline, [&] { return end_.has_value(); })) {
-      return end_->code() == StatusCode::kUnavailable ? *end_ : OkStatus();
+    const MutexLock lock(mutex_);
+    while (!end_ && changed_.WaitUntil(mutex_, due)) {
     }
-    return DeadlineExceeded(fmt::format("the controller did not end the session within {} ms",
-                                        start_.options.timeout_ms));
+    if (end_) return end_->code() == StatusCode::kUnavailable ? *end_ : OkStatus();
+    return DeadlineExceeded(
+        fmt::format("the controller did not end the session within {} ms", options_.timeout_ms));
   }
 
  private:
+  using StreamPtr = SessionStreams::StreamPtr;
   using Promise = std::promise<Result<Answer>>;
   using ActorCallback = std::function<void(Result<proto::ActorDone>)>;
 
   // ---- Asking ----
 
-  Result<Answer> Await(std::future<Result<Answer>> future, const std::string& what) const {
-    const auto deadline = std::chrono::milliseconds(start_.options.timeout_ms);
-    if (future.wait_for(deadline) == std::future_status::ready) return future.get();
-    return Fail(DeadlineExceeded(
-        fmt::format("no answer to '{}' within {} ms", what, start_.options.timeout_ms)));
-  }
-
   std::future<Result<Answer>> Ask(proto::ClientAsk ask) {
     const auto promise = std::make_shared<Promise>();
     std::future<Result<Answer>> future = promise->get_future();
     // A message that the controller does not take would end the session.
-    if (const Status fits = CheckSize(ask); !fits.ok()) {
-      promise->set_value(Fail(fits));
-      return future;
+    Status sent = CheckSize(ask);
+    if (sent.ok()) {
+      sent = Send(std::move(ask), [promise](Result<proto::AskDone> done) {
+        promise->set_value(std::move(done).and_then(ToAnswer));
+      });
     }
-    const Status sent = Send(std::move(ask), [promise](Result<proto::AskDone> done) {
-      promise->set_value(std::move(done).and_then(ToAnswer));
-    });
     if (!sent.ok()) promise->set_value(Fail(sent));
     return future;
   }
 
   // OK: `done` is called exactly once.
-  Status Send(proto::ClientAsk ask, AskTable::Done done) {
-    const Deadline deadline = Deadline::After(start_.options.timeout_ms);
+  Status Send(proto::ClientAsk ask, AskTable::Done done) MW_EXCLUDES(order_mutex_, mutex_) {
+    const auto due = Deadline::After(options_.timeout_ms).SteadyTimePoint();
     while (true) {
-      MW_TRY(WaitForCredit(deadline));
+      {
+        const MutexLock lock(mutex_);
+        while (!end_ && !MayAsk() && changed_.WaitUntil(mutex_, due)) {
+        }
+        if (end_) return EndOr(*end_);
+        if (!MayAsk()) {
+          return DeadlineExceeded(
+              fmt::format("{} calls are unanswered, the most at once, for {} ms",
+                          table_.unanswered(), options_.timeout_ms));
+        }
+      }
       // In the order of their ids, which is that of the calls.
-      std::scoped_lock order(order_mutex_);
-      std::unique_lock lock(mutex_);
-      if (!end_ && !MayAsk()) continue;
-      if (end_) return EndOr(*end_);
-      const uint64_t id = table_.Add(std::move(ask), std::move(done));
-      const std::shared_ptr<SessionStream> stream = live_;
-      if (!stream) return OkStatus();  // it goes with what is sent again
-      const proto::SessionAsk message = table_.MessageOf(id);
-      lock.unlock();
-      (void)stream->Write(message);  // where that fails, the stream has ended
+      const MutexLock order(order_mutex_);
+      StreamPtr stream;
+      proto::SessionAsk message;
+      {
+        const MutexLock lock(mutex_);
+        if (end_) return EndOr(*end_);
+        if (!MayAsk()) continue;
+        const uint64_t id = table_.Add(std::move(ask), std::move(done));
+        stream = live_;
+        if (!stream) return OkStatus();  // it goes with what is sent again
+        message = table_.MessageOf(id);
+      }
+      (void)stream->Write(std::move(message));  // where that fails, the stream has ended
       return OkStatus();
     }
   }
 
-  // REQUIRES: mutex_ held.
-  bool MayAsk() const {
+  bool MayAsk() const MW_REQUIRES(mutex_) {
     return opened_ && table_.unanswered() < static_cast<size_t>(std::max(1, opened_->credits));
   }
 
-  Status WaitForCredit(const Deadline& deadline) {
-    std::unique_lock lock(mutex_);
-    const auto wait = std::chrono::milliseconds(deadline.remaining_ms());
-    const bool may = changed_.wait_for(lock, wait, [&] { return end_.has_value() || MayAsk(); });
-    if (end_) return EndOr(*end_);
-    if (may) return OkStatus();
-    return DeadlineExceeded(fmt::format("{} calls are unanswered, the most at once, for {} ms",
-                                        table_.unanswered(), start_.options.timeout_ms));
-  }
-
   // `done` is called exactly once, from here or from the reader.
-  void AskActor(proto::ActorAsk ask, ActorCallback done) {
-    std::unique_lock lock(mutex_);
-    const auto wait = std::chrono::milliseconds(start_.options.timeout_ms);
-    const bool may = changed_.wait_for(lock, wait, [&] { return end_.has_value() || live_; });
-    if (end_ || !may) {
-      const Status why =
-          end_ ? EndOr(*end_)
-               : DeadlineExceeded(fmt::format("the connection to the controller is broken for {} "
-                                              "ms",
-                                              start_.options.timeout_ms));
-      lock.unlock();
-      return done(Fail(why));
+  void AskActor(proto::ActorAsk ask, ActorCallback done) MW_EXCLUDES(mutex_) {
+    const auto due = Deadline::After(options_.timeout_ms).SteadyTimePoint();
+    StreamPtr stream;
+    uint64_t id = 0;
+    Status why;
+    {
+      const MutexLock lock(mutex_);
+      while (!end_ && !live_ && changed_.WaitUntil(mutex_, due)) {
+      }
+      stream = live_;
+      if (stream) {
+        id = table_.NextId();
+        actor_asks_.emplace(id, std::move(done));
+      } else {
+        why =
+            end_
+                ? EndOr(*end_)
+                : DeadlineExceeded(fmt::format(
+                      "the connection to the controller is broken for {} ms", options_.timeout_ms));
+      }
     }
-    const uint64_t id = table_.NextId();
-    actor_asks_.emplace(id, std::move(done));
-    const std::shared_ptr<SessionStream> stream = live_;
-    lock.unlock();
+    if (!stream) return done(Fail(why));
     (void)stream->Write(proto::SessionActorAsk{id, std::move(ask)});
   }
 
-  Result<proto::ActorDone> AwaitActor(proto::ActorAsk ask, const std::string& what) {
+  Result<proto::ActorDone> RunActor(proto::ActorAsk ask, const std::string& what) {
     const auto promise = std::make_shared<std::promise<Result<proto::ActorDone>>>();
-    std::future<Result<proto::ActorDone>> future = promise->get_future();
     AskActor(std::move(ask),
              [promise](Result<proto::ActorDone> done) { promise->set_value(std::move(done)); });
-    const auto deadline = std::chrono::milliseconds(start_.options.timeout_ms);
-    if (future.wait_for(deadline) == std::future_status::ready) return future.get();
-    return Fail(DeadlineExceeded(
-        fmt::format("no answer to '{}' within {} ms", what, start_.options.timeout_ms)));
+    return Await(promise->get_future(), options_.timeout_ms, what);
   }
 
   // ---- Hearing: on the reader ----
 
-  void ReadStreams() {
-    int64_t pause_ms = 0;
-    Deadline given_up = Deadline::After(start_.options.reconnect_ms);
-    while (const std::shared_ptr<SessionStream> stream = NextStream(pause_ms)) {
-      bool told = false;
-      const SessionStream::End end = stream->Read([&](proto::ClientDown message) {
-        told = true;
-        return Take(stream, std::move(message));
-      });
-      Status status = end.damage.ok() ? start_.explain(end.status) : end.damage;
-      const bool broken = !end.final && end.damage.ok() && IsOfTheNetwork(status.code());
-      if (!broken || start_.options.reconnect_ms <= 0) return Conclude(std::move(status));
-      // A stream on which nothing came is one more attempt.
-      if (told) given_up = Deadline::After(start_.options.reconnect_ms);
-      pause_ms = told ? 0 : std::clamp(2 * pause_ms, kFirstPauseMs, kLongestPauseMs);
-      if (given_up.expired()) {
-        return Conclude(Unavailable(fmt::format("{}; the connection was tried again for {} ms",
-                                                status.message(), start_.options.reconnect_ms)));
-      }
-      Lose(status);
-    }
-    Conclude(Cancelled("the session was given up"));
-  }
-
-  // Null: the session is given up.
-  std::shared_ptr<SessionStream> NextStream(int64_t pause_ms) {
-    std::unique_lock lock(mutex_);
-    const auto pause = std::chrono::milliseconds(pause_ms);
-    if (changed_.wait_for(lock, pause, [&] { return destroyed_; })) return nullptr;
-    stream_ = std::make_shared<SessionStream>(*stub_, start_.prepare);
-    const std::shared_ptr<SessionStream> stream = stream_;
-    lock.unlock();
-    (void)stream->Write(start_.open);  // where that fails, Read says why
-    return stream;
-  }
-
   // Whether an actor got a question cannot be known: it is not asked twice.
-  void Lose(const Status& why) {
+  void Lose(const Status& why) MW_EXCLUDES(mutex_) {
     std::map<uint64_t, ActorCallback> lost;
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       live_.reset();
       lost = std::exchange(actor_asks_, {});
     }
@@ -331,11 +294,11 @@ class GrpcSession final : public Session {
     }
   }
 
-  void Conclude(Status end) {
+  void Conclude(const Status& end) MW_EXCLUDES(mutex_) {
     std::vector<AskTable::Done> left;
     std::map<uint64_t, ActorCallback> left_actors;
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       end_ = end;
       live_.reset();
       left = table_.TakeAll();
@@ -343,10 +306,10 @@ class GrpcSession final : public Session {
     }
     for (const AskTable::Done& done : left) done(Fail(EndOr(end)));
     for (const auto& [id, done] : left_actors) done(Fail(EndOr(end)));
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
-  Status Take(const std::shared_ptr<SessionStream>& stream, proto::ClientDown message) {
+  Status Take(const StreamPtr& stream, proto::ClientDown message) {
     if (auto* opened = std::get_if<proto::SessionOpened>(&message)) {
       GoLive(stream, std::move(*opened));
     } else if (auto* done = std::get_if<proto::AskDone>(&message)) {
@@ -364,48 +327,50 @@ class GrpcSession final : public Session {
   }
 
   // What is unanswered and did not arrive is sent again, before anything new.
-  void GoLive(const std::shared_ptr<SessionStream>& stream, proto::SessionOpened opened) {
-    std::scoped_lock order(order_mutex_);
+  void GoLive(const StreamPtr& stream, proto::SessionOpened opened)
+      MW_EXCLUDES(order_mutex_, mutex_) {
+    streams_.ComeBackTo(opened.job_id);
+    const MutexLock order(order_mutex_);
     std::vector<uint64_t> again;
     bool close = false;
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       again = table_.ToRepeat(opened.held);
       close = close_wanted_;
       live_ = stream;
-      // From now on it is a session that somebody knows.
-      start_.open = {"", std::nullopt, opened.job_id, start_.open.session, true};
       opened_ = std::move(opened);
     }
     for (const uint64_t id : again) {
-      std::unique_lock lock(mutex_);
-      const proto::SessionAsk message = table_.MessageOf(id);
-      lock.unlock();
-      if (!stream->Write(message)) break;
+      proto::SessionAsk message;
+      {
+        const MutexLock lock(mutex_);
+        message = table_.MessageOf(id);
+      }
+      if (!stream->Write(std::move(message))) break;
     }
     if (close) (void)stream->Write(proto::SessionClose{});
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
-  void Settle(const std::shared_ptr<SessionStream>& stream, uint64_t id, int64_t bytes,
-              Result<proto::AskDone> result) {
+  void Settle(const StreamPtr& stream, uint64_t id, int64_t bytes, Result<proto::AskDone> result)
+      MW_EXCLUDES(mutex_) {
     AskTable::Done done;
     std::vector<uint64_t> acks;
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       done = table_.Answered(id, bytes);
       acks = table_.DueAcks();
     }
     if (!acks.empty()) (void)stream->Write(proto::SessionAck{std::move(acks)});
     if (done) done(std::move(result));
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
   // False: no question to an actor has this id.
-  bool SettleActor(uint64_t id, Result<proto::ActorDone> result) {
+  bool SettleActor(uint64_t id, Result<proto::ActorDone> result) MW_EXCLUDES(mutex_) {
     ActorCallback done;
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       const auto it = actor_asks_.find(id);
       if (it == actor_asks_.end()) return false;
       done = std::move(it->second);
@@ -415,19 +380,17 @@ class GrpcSession final : public Session {
     return true;
   }
 
-  SessionStart start_;  // `open`: by the reader
-  const std::unique_ptr<v1::JobService::Stub> stub_;
-  std::mutex order_mutex_;    // before mutex_: asks are sent in the order of their ids
-  mutable std::mutex mutex_;  // guards all below
-  std::condition_variable changed_;
-  std::shared_ptr<SessionStream> stream_;  // the newest
-  std::shared_ptr<SessionStream> live_;    // where it is open: asks may be written
-  std::optional<proto::SessionOpened> opened_;
-  std::optional<Status> end_;
-  bool close_wanted_ = false;
-  bool destroyed_ = false;
-  AskTable table_;
-  std::map<uint64_t, ActorCallback> actor_asks_;
+  const SessionOptions options_;
+  SessionStreams streams_;
+  Mutex order_mutex_ MW_ACQUIRED_BEFORE(mutex_);  // asks are sent in the order of their ids
+  mutable Mutex mutex_;
+  CondVar changed_;
+  StreamPtr live_ MW_GUARDED_BY(mutex_);  // that is open: asks may be written
+  std::optional<proto::SessionOpened> opened_ MW_GUARDED_BY(mutex_);
+  std::optional<Status> end_ MW_GUARDED_BY(mutex_);
+  bool close_wanted_ MW_GUARDED_BY(mutex_) = false;
+  AskTable table_ MW_GUARDED_BY(mutex_);
+  std::map<uint64_t, ActorCallback> actor_asks_ MW_GUARDED_BY(mutex_);
   Executor reader_{"mw-session"};  // last: it ends before what it uses
 };
 

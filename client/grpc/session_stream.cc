@@ -29,7 +29,7 @@ SessionStream::SessionStream(v1::JobService::Stub& stub,
 SessionStream::~SessionStream() { context_.TryCancel(); }
 
 bool SessionStream::Write(const proto::ClientUp& message) {
-  std::scoped_lock lock(write_mutex_);
+  const MutexLock lock(write_mutex_);
   for (const v1::Frame& frame : proto::CutToFrames(proto::Encode(message).SerializeAsString())) {
     if (!stream_->Write(frame)) return false;
   }

@@ -8,8 +8,8 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "proto/client_messages.h"
 #include "proto/frames.h"
@@ -39,7 +39,7 @@ class SessionStream {
 
  private:
   grpc::ClientContext context_;
-  std::mutex write_mutex_;  // one message at a time
+  Mutex write_mutex_;  // one message at a time
   const std::unique_ptr<grpc::ClientReaderWriter<v1::Frame, v1::Frame>> stream_;
 };
 

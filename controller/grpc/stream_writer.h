@@ -11,9 +11,10 @@
 
 #include <cstddef>
 #include <deque>
-#include <mutex>
 #include <string>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace meshwright::controller {
 
@@ -34,7 +35,7 @@ class StreamWriter {
   // Dropped once the stream is ending. Who reads so slowly that the limits are passed is ended with
   // kResourceExhausted, without what waits.
   void Push(Response message) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (closing_ || reactor_ == nullptr) return;
     waiting_bytes_ += message.ByteSizeLong();
     queue_.push_back(std::move(message));
@@ -51,7 +52,7 @@ class StreamWriter {
 
   // Ends the stream once what waits is written. The first end counts.
   void Close(grpc::Status status) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (closing_ || reactor_ == nullptr) return;
     closing_ = true;
     final_ = std::move(status);
@@ -60,7 +61,7 @@ class StreamWriter {
 
   // OnWriteDone of the reactor.
   void WriteDone(bool ok) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     writing_ = false;
     if (!ok) Drop();
     Pump();
@@ -68,19 +69,18 @@ class StreamWriter {
 
   // OnDone of the reactor: nothing is written any more.
   void Detach() {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     reactor_ = nullptr;
     Drop();
   }
 
  private:
-  // All of these: with mutex_ held.
-  void Drop() {
+  void Drop() MW_REQUIRES(mutex_) {
     queue_.clear();
     waiting_bytes_ = 0;
   }
 
-  void Pump() {
+  void Pump() MW_REQUIRES(mutex_) {
     if (writing_ || finished_ || reactor_ == nullptr) return;
     if (!queue_.empty()) {
       writing_ = true;
@@ -95,15 +95,15 @@ class StreamWriter {
   }
 
   const WriterLimits limits_;
-  std::mutex mutex_;  // guards all below
-  Reactor* reactor_;
-  std::deque<Response> queue_;
-  size_t waiting_bytes_ = 0;
-  Response on_its_way_;
-  bool writing_ = false;
-  bool closing_ = false;
-  bool finished_ = false;
-  grpc::Status final_;
+  Mutex mutex_;
+  Reactor* reactor_ MW_GUARDED_BY(mutex_);
+  std::deque<Response> queue_ MW_GUARDED_BY(mutex_);
+  size_t waiting_bytes_ MW_GUARDED_BY(mutex_) = 0;
+  Response on_its_way_ MW_GUARDED_BY(mutex_);
+  bool writing_ MW_GUARDED_BY(mutex_) = false;
+  bool closing_ MW_GUARDED_BY(mutex_) = false;
+  bool finished_ MW_GUARDED_BY(mutex_) = false;
+  grpc::Status final_ MW_GUARDED_BY(mutex_);
 };
 
 }  // namespace meshwright::controller
