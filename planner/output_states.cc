@@ -1,5 +1,7 @@
 #include "planner/output_states.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -27,24 +29,23 @@ const OutputState& Find(const OutputStates& states, const ir::ProgramOutput& out
 
 }  // namespace
 
-OutputStates OutputStatesOf(const ir::JobRequest& job, const std::string& program,
-                            const ir::Graph& graph, const Strategies& strategies) {
+void MakeOutputStates(const ir::JobRequest& job, const std::string& program, const ir::Graph& graph,
+                      const Strategies& strategies, OutputStates& states) {
   std::set<ir::ProgramOutput> read;
   for (const ir::JobProgram& reader : job.programs) {
     for (const auto& [input, output] : reader.reads) {
       if (output.program == program) read.insert(output);
     }
   }
-  OutputStates states;
   for (const ir::ProgramOutput& output : read) {
     const ValueId value = graph.Output(output.name);
     states.push_back({output, graph.type(value), WithoutPartials(strategies.values[value])});
   }
-  return states;
 }
 
-Result<ir::Graph> ReadOutputStates(const ir::Graph& graph, const ir::JobProgram& program,
+Result<ir::Graph> ReadOutputStates(ir::Graph graph, const ir::JobProgram& program,
                                    const OutputStates& states) {
+  if (program.reads.empty()) return graph;
   const auto emit = [&](ir::Builder& builder, const ir::Node& node,
                         const std::vector<ValueId>& inputs,
                         const std::vector<ir::TensorType>& types) {
@@ -59,6 +60,15 @@ Result<ir::Graph> ReadOutputStates(const ir::Graph& graph, const ir::JobProgram&
                        {{"dtype", std::string(ir::DTypeName(types[0].dtype))}});
   };
   return ir::RewriteGraph(graph, emit);
+}
+
+Status CheckOneStage(const Layout& layout) {
+  if (layout.pipeline == 1) return OkStatus();
+  return InvalidArgument(
+      fmt::format("pipeline={}: a program reads an output of another, and both must be on the same "
+                  "devices; use "
+                  "pipeline=1",
+                  layout.pipeline));
 }
 
 bool ReadsOutputStates(const ir::Graph& graph) {

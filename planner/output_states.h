@@ -29,13 +29,17 @@ struct OutputState {
 };
 using OutputStates = std::vector<OutputState>;
 
-// The outputs of `program` that other programs of the job read, as its planned graph makes them.
-OutputStates OutputStatesOf(const ir::JobRequest& job, const std::string& program,
-                            const ir::Graph& graph, const Strategies& strategies);
+// Adds the outputs of `program` that other programs of the job read, as its planned graph makes
+// them.
+void MakeOutputStates(const ir::JobRequest& job, const std::string& program, const ir::Graph& graph,
+                      const Strategies& strategies, OutputStates& states);
 
 // The graph with params of `states` in the place of the inputs that read them.
-Result<ir::Graph> ReadOutputStates(const ir::Graph& graph, const ir::JobProgram& program,
+Result<ir::Graph> ReadOutputStates(ir::Graph graph, const ir::JobProgram& program,
                                    const OutputStates& states);
+
+// Errors: kInvalidArgument: several stages, which do not hold each other's outputs.
+Status CheckOneStage(const Layout& layout);
 
 // Whether a planned graph does.
 bool ReadsOutputStates(const ir::Graph& graph);

@@ -140,23 +140,16 @@ class PlanMaker {
   // Programs whose outputs others read come first: the others find them as they are made.
   Status PrepareOutputs() {
     if (!ir::ReadsOutputs(job_)) return OkStatus();
-    if (plan_.layout.pipeline > 1) {
-      return InvalidArgument(fmt::format(
-          "pipeline={}: a program reads an output of another, and both must be on the same "
-          "devices; use pipeline=1",
-          plan_.layout.pipeline));
-    }
+    MW_TRY(CheckOneStage(plan_.layout));
     for (const std::string& name : ir::ProgramsRead(job_)) {
-      if (name != plan_.main) {
-        auto prepared = PrepareOther(*job_.FindProgram(name));
-        if (!prepared.has_value()) return NamedIfOwn(prepared.error(), name);
-        prepared_[name] = *std::move(prepared);
+      if (name == plan_.main) {
+        MakeOutputStates(job_, name, staged_.graph, strategies_, outputs_);
+        continue;
       }
-      const bool is_main = name == plan_.main;
-      const OutputStates made =
-          is_main ? OutputStatesOf(job_, name, staged_.graph, strategies_)
-                  : OutputStatesOf(job_, name, prepared_[name].graph, prepared_[name].strategies);
-      outputs_.insert(outputs_.end(), made.begin(), made.end());
+      auto prepared = PrepareOther(*job_.FindProgram(name));
+      if (!prepared.has_value()) return NamedIfOwn(prepared.error(), name);
+      MakeOutputStates(job_, name, prepared->graph, prepared->strategies, outputs_);
+      prepared_[name] = *std::move(prepared);
     }
     return OkStatus();
   }
@@ -213,30 +206,26 @@ class PlanMaker {
   }
 
   Result<Programs> MakeMain() const {
-    return LowerForward(plan_.main, staged_.graph, staged_.stages, strategies_, plan_.layout);
+    return LowerForward(plan_.main, {staged_.graph, staged_.stages, strategies_, plan_.layout});
   }
 
   Result<Programs> MakeEvaluation(const ir::JobProgram& trained) const {
     MW_ASSIGN_OR_RETURN(const Graph loss, InComputeTypes(job_, trained.graph));
     MW_ASSIGN_OR_RETURN(Graph graph, MakeEvaluationGraph(loss, trained));
     MW_ASSIGN_OR_RETURN(const Forward forward, StageForward(std::move(graph), plan_.layout));
-    return LowerForward(ir::kEvalProgram, forward.graph, forward.stages, forward.strategies,
-                        forward.layout);
+    return LowerForward(ir::kEvalProgram, forward);
   }
 
   Result<Programs> MakeOther(const ir::JobProgram& program) const {
     const auto known = prepared_.find(program.name);
-    Result<Forward> made = known == prepared_.end() ? PrepareOther(program) : known->second;
-    MW_ASSIGN_OR_RETURN(const Forward forward, std::move(made));
-    return LowerForward(program.name, forward.graph, forward.stages, forward.strategies,
-                        forward.layout);
+    if (known != prepared_.end()) return LowerForward(program.name, known->second);
+    MW_ASSIGN_OR_RETURN(const Forward forward, PrepareOther(program));
+    return LowerForward(program.name, forward);
   }
 
   Result<Forward> PrepareOther(const ir::JobProgram& program) const {
     MW_ASSIGN_OR_RETURN(Graph graph, ForwardGraph(program));
-    if (!program.reads.empty()) {
-      MW_ASSIGN_OR_RETURN(graph, ReadOutputStates(graph, program, outputs_));
-    }
+    MW_ASSIGN_OR_RETURN(graph, ReadOutputStates(std::move(graph), program, outputs_));
     const Layout layout = LayoutOf(graph);
     return StageForward(std::move(graph), layout);
   }
@@ -249,11 +238,11 @@ class PlanMaker {
     return Forward{std::move(graph), std::move(stages), std::move(strategies), layout};
   }
 
-  Result<Programs> LowerForward(const std::string& name, const Graph& graph,
-                                const StageAssignment& stages, const Strategies& strategies,
-                                const Layout& layout) const {
-    MW_ASSIGN_OR_RETURN(Partition partition, MakePartition(graph, stages, strategies, layout,
-                                                           job_.parallel.bucket_bytes));
+  Result<Programs> LowerForward(const std::string& name, const Forward& forward) const {
+    const Layout& layout = forward.layout;
+    MW_ASSIGN_OR_RETURN(Partition partition,
+                        MakePartition(forward.graph, forward.stages, forward.strategies, layout,
+                                      job_.parallel.bucket_bytes));
     MW_TRY(CompilePieces(job_, partition));
     MW_TRY(WriteOutputStates(name, outputs_, partition));
     return Lower(name, partition, layout,

@@ -64,8 +64,29 @@ Status CheckSize(const proto::ClientAsk& ask) {
                   bytes, proto::kMaxTensorBytes));
 }
 
+using Signatures = std::map<std::string, std::map<std::string, ir::TensorType>>;
+
+Signatures SignaturesOf(const proto::SessionOpened& opened) {
+  Signatures all;
+  for (const proto::ProgramSignature& program : opened.programs) {
+    auto& inputs = all[program.name];
+    for (const proto::NamedTensor& input : program.inputs) inputs[input.name] = input.type;
+  }
+  return all;
+}
+
 Status EndOr(const Status& end) {
   return end.ok() ? FailedPrecondition("the session has ended") : end;
+}
+
+Status NoCredit(size_t unanswered, int64_t waited_ms) {
+  return DeadlineExceeded(
+      fmt::format("{} calls are unanswered, the most at once, for {} ms", unanswered, waited_ms));
+}
+
+Status Broken(int64_t waited_ms) {
+  return DeadlineExceeded(
+      fmt::format("the connection to the controller is broken for {} ms", waited_ms));
 }
 
 template <typename T>
@@ -111,18 +132,9 @@ class GrpcSession final : public Session {
     return opened_ ? opened_->job_id : 0;
   }
 
-  std::map<std::string, std::map<std::string, ir::TensorType>> programs() const override
-      MW_EXCLUDES(mutex_) {
+  Signatures programs() const override MW_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    std::map<std::string, std::map<std::string, ir::TensorType>> all;
-    if (!opened_) return all;
-    for (const proto::ProgramSignature& program : opened_->programs) {
-      for (const proto::NamedTensor& input : program.inputs) {
-        all[program.name][input.name] = input.type;
-      }
-      all.try_emplace(program.name);
-    }
-    return all;
+    return opened_ ? SignaturesOf(*opened_) : Signatures();
   }
 
   std::future<Result<Answer>> Call(const std::string& program, const Feeds& feeds,
@@ -189,13 +201,12 @@ class GrpcSession final : public Session {
 
  private:
   using StreamPtr = SessionStreams::StreamPtr;
-  using Promise = std::promise<Result<Answer>>;
   using ActorCallback = std::function<void(Result<proto::ActorDone>)>;
 
   // ---- Asking ----
 
   std::future<Result<Answer>> Ask(proto::ClientAsk ask) {
-    const auto promise = std::make_shared<Promise>();
+    const auto promise = std::make_shared<std::promise<Result<Answer>>>();
     std::future<Result<Answer>> future = promise->get_future();
     // A message that the controller does not take would end the session.
     Status sent = CheckSize(ask);
@@ -218,9 +229,7 @@ class GrpcSession final : public Session {
         }
         if (end_) return EndOr(*end_);
         if (!MayAsk()) {
-          return DeadlineExceeded(
-              fmt::format("{} calls are unanswered, the most at once, for {} ms",
-                          table_.unanswered(), options_.timeout_ms));
+          return NoCredit(table_.unanswered(), options_.timeout_ms);
         }
       }
       // In the order of their ids, which is that of the calls.
@@ -260,11 +269,7 @@ class GrpcSession final : public Session {
         id = table_.NextId();
         actor_asks_.emplace(id, std::move(done));
       } else {
-        why =
-            end_
-                ? EndOr(*end_)
-                : DeadlineExceeded(fmt::format(
-                      "the connection to the controller is broken for {} ms", options_.timeout_ms));
+        why = end_ ? EndOr(*end_) : Broken(options_.timeout_ms);
       }
     }
     if (!stream) return done(Fail(why));
@@ -282,30 +287,29 @@ class GrpcSession final : public Session {
 
   // Whether an actor got a question cannot be known: it is not asked twice.
   void Lose(const Status& why) MW_EXCLUDES(mutex_) {
+    FailActors(Unavailable(
+        fmt::format("the connection broke before the actor's answer came: {}", why.message())));
+  }
+
+  void FailActors(const Status& why) MW_EXCLUDES(mutex_) {
     std::map<uint64_t, ActorCallback> lost;
     {
       const MutexLock lock(mutex_);
       live_.reset();
       lost = std::exchange(actor_asks_, {});
     }
-    for (const auto& [id, done] : lost) {
-      done(Fail(Unavailable(
-          fmt::format("the connection broke before the actor's answer came: {}", why.message()))));
-    }
+    for (const auto& [id, done] : lost) done(Fail(why));
   }
 
   void Conclude(const Status& end) MW_EXCLUDES(mutex_) {
     std::vector<AskTable::Done> left;
-    std::map<uint64_t, ActorCallback> left_actors;
     {
       const MutexLock lock(mutex_);
       end_ = end;
-      live_.reset();
       left = table_.TakeAll();
-      left_actors = std::exchange(actor_asks_, {});
     }
     for (const AskTable::Done& done : left) done(Fail(EndOr(end)));
-    for (const auto& [id, done] : left_actors) done(Fail(EndOr(end)));
+    FailActors(EndOr(end));
     changed_.NotifyAll();
   }
 
