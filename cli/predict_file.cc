@@ -22,7 +22,7 @@
 namespace meshwright::cli {
 namespace {
 
-constexpr const char* kProgram = "predict";
+constexpr const char* kAskedProgram = "predict";
 constexpr const char* kStream = "data";
 constexpr const char* kWindow = "window";
 // Calls under way: what they bring and give out is in memory.
@@ -58,17 +58,17 @@ Result<Rows> OpenRows(const PredictArgs& args, const std::string& format, const 
     if (type.rank() == 0 || stream.Find(name) == nullptr) {
       return Fail(
           InvalidArgument(fmt::format("the program '{}' takes \"{}\" {}, which {} does not have",
-                                      kProgram, name, type.ToString(), args.data.front())));
+                                      kAskedProgram, name, type.ToString(), args.data.front())));
     }
     if (rows.batch != 0 && rows.batch != type.dims[0]) {
-      return Fail(InvalidArgument(fmt::format("the inputs of '{}' have {} and {} rows", kProgram,
-                                              rows.batch, type.dims[0])));
+      return Fail(InvalidArgument(fmt::format("the inputs of '{}' have {} and {} rows",
+                                              kAskedProgram, rows.batch, type.dims[0])));
     }
     rows.batch = type.dims[0];
     if (stream.kind == ir::DataKind::kTokens) options.sequence = type.dims[1] - 1;
   }
   if (rows.batch == 0) {
-    return Fail(InvalidArgument(fmt::format("the program '{}' takes nothing", kProgram)));
+    return Fail(InvalidArgument(fmt::format("the program '{}' takes nothing", kAskedProgram)));
   }
   ir::DataSpec spec;
   spec.streams = {stream};
@@ -120,7 +120,7 @@ std::vector<double> RowOf(const client::Tensor& tensor, int64_t row) {
 Status CheckRows(const std::string& name, const client::Tensor& tensor, int64_t batch) {
   if (tensor.type.rank() > 0 && tensor.type.dims[0] == batch) return OkStatus();
   return InvalidArgument(fmt::format("output \"{}\" of '{}' is {}, which has no rows of its own",
-                                     name, kProgram, tensor.type.ToString()));
+                                     name, kAskedProgram, tensor.type.ToString()));
 }
 
 // A line for each row: of a language model its loss and what comes next, else the tensors.
@@ -177,7 +177,7 @@ class Npy final : public Writer {
              int64_t count) override {
     if (answer.tensors.size() != 1) {
       return InvalidArgument(
-          fmt::format("'{}' gives out {} tensors; a .npy holds one: write a .jsonl", kProgram,
+          fmt::format("'{}' gives out {} tensors; a .npy holds one: write a .jsonl", kAskedProgram,
                       answer.tensors.size()));
     }
     const auto& [name, tensor] = *answer.tensors.begin();
@@ -245,10 +245,10 @@ struct UnderWay {
 Result<int64_t> PredictFile(client::Session& session, const PredictArgs& args,
                             const std::string& format) {
   const auto programs = session.programs();
-  const auto program = programs.find(kProgram);
+  const auto program = programs.find(kAskedProgram);
   if (program == programs.end()) {
-    return Fail(FailedPrecondition(
-        fmt::format("job {} has no program '{}': its model cannot be asked", args.id, kProgram)));
+    return Fail(FailedPrecondition(fmt::format(
+        "job {} has no program '{}': its model cannot be asked", args.id, kAskedProgram)));
   }
   const Signature& inputs = program->second;
   MW_ASSIGN_OR_RETURN(Rows rows, OpenRows(args, format, inputs));
@@ -260,7 +260,7 @@ Result<int64_t> PredictFile(client::Session& session, const PredictArgs& args,
   while (next < rows.count || !calls.empty()) {
     if (next < rows.count && calls.size() < kCallsAhead) {
       MW_ASSIGN_OR_RETURN(client::Feeds feeds, ReadRows(rows, inputs, next));
-      auto answer = session.Call(kProgram, feeds, {});
+      auto answer = session.Call(kAskedProgram, feeds, {});
       calls.push_back({next, std::move(feeds), std::move(answer)});
       next += rows.batch;
       continue;
