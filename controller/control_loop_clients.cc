@@ -6,17 +6,17 @@
 namespace meshwright::controller {
 namespace {
 
-Status LoopStopped() { return Unavailable("the controller is stopping"); }
+Status NobodyListens() { return Unavailable("the controller is stopping"); }
 
 }  // namespace
 
 ClientId ControlLoop::OpenClient(std::shared_ptr<ClientPeer> peer) {
   const ClientId client(next_client_.fetch_add(1));
   const bool posted = loop_.Post([this, client, peer] {
-    if (stopped_) return peer->Close(LoopStopped());
+    if (stopped_) return peer->Close(NobodyListens());
     clients_[client.value()] = peer;
   });
-  if (!posted) peer->Close(LoopStopped());
+  if (!posted) peer->Close(NobodyListens());
   return client;
 }
 
