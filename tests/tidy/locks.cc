@@ -32,7 +32,6 @@ const std::set<std::string>& FilesWithOwnLocks() {
       "base/mutex.h",
       "worker/actor_host.cc",
       "worker/actor_host.h",
-      "worker/grpc/link.cc",
   };
   return files;
 }

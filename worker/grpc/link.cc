@@ -1,4 +1,5 @@
 #include "worker/link.h"
+#include "base/mutex.h"
 
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
@@ -6,9 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <set>
 #include <thread>
 #include <utility>
@@ -59,12 +58,12 @@ class GrpcSession final : public Session {
   }
 
   bool Send(proto::UpMessage message) override {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (ended_ || closing_) return false;
     queue_.push_back(std::move(message));
     // The controller does not read: it is as good as gone.
     if (queue_.size() > kMaxQueued) context_.TryCancel();
-    wake_.notify_one();
+    wake_.NotifyOne();
     return true;
   }
 
@@ -85,31 +84,34 @@ class GrpcSession final : public Session {
   }
 
   void Close(int64_t flush_ms) override {
-    std::unique_lock lock(mutex_);
-    closing_ = true;
-    wake_.notify_one();
-    // The controller answers the half-close by ending the session, which the reader sees.
-    flushed_.wait_for(lock, std::chrono::milliseconds(flush_ms), [this] { return ended_; });
-    lock.unlock();
+    {
+      const MutexLock lock(mutex_);
+      closing_ = true;
+      wake_.NotifyOne();
+      // The controller answers the half-close by ending the session, which the reader sees.
+      const auto due = std::chrono::steady_clock::now() + std::chrono::milliseconds(flush_ms);
+      while (!ended_ && flushed_.WaitUntil(mutex_, due)) {
+      }
+    }
     context_.TryCancel();
   }
 
  private:
   void WriteLoop() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (true) {
-      wake_.wait(lock, [this] { return ended_ || closing_ || !queue_.empty(); });
+      while (!ended_ && !closing_ && queue_.empty()) wake_.Wait(mutex_);
       if (ended_) break;
       if (queue_.empty()) break;  // closing, and all is out
       const proto::UpMessage message = std::move(queue_.front());
       queue_.pop_front();
-      lock.unlock();
+      lock.Unlock();
       const bool ok = Write(message);
-      lock.lock();
+      lock.Lock();
       if (!ok) break;
     }
     const bool half_close = closing_ && !ended_;
-    lock.unlock();
+    lock.Unlock();
     if (half_close) stream_->WritesDone();
   }
 
@@ -122,10 +124,10 @@ class GrpcSession final : public Session {
 
   void EndWriter() {
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       ended_ = true;
-      wake_.notify_one();
-      flushed_.notify_all();
+      wake_.NotifyOne();
+      flushed_.NotifyAll();
     }
     if (writer_.joinable()) writer_.join();
   }
@@ -135,12 +137,12 @@ class GrpcSession final : public Session {
   bool finished_ = false;  // by the reader
   Status end_;             // by the reader
   proto::FrameJoiner joiner_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::condition_variable flushed_;
-  std::deque<proto::UpMessage> queue_;  // guarded by mutex_, and all below
-  bool ended_ = false;
-  bool closing_ = false;
+  Mutex mutex_;
+  CondVar wake_;
+  CondVar flushed_;
+  std::deque<proto::UpMessage> queue_ MW_GUARDED_BY(mutex_);
+  bool ended_ MW_GUARDED_BY(mutex_) = false;
+  bool closing_ MW_GUARDED_BY(mutex_) = false;
   std::thread writer_;
 };
 
@@ -203,7 +205,7 @@ class GrpcLink final : public ControllerLink {
   }
 
   void CancelBulk() override {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     for (BulkCall* call : calls_) call->Cancel();
   }
 
@@ -214,11 +216,11 @@ class GrpcLink final : public ControllerLink {
     BulkCall(GrpcLink& link, const CancelCheck& asked) : link_(link), asked_(asked) {
       Authorise(context_, link.token_);
       context_.set_deadline(In(kBulkMs));
-      std::scoped_lock lock(link.mutex_);
+      const MutexLock lock(link.mutex_);
       link.calls_.insert(this);
     }
     ~BulkCall() {
-      std::scoped_lock lock(link_.mutex_);
+      const MutexLock lock(link_.mutex_);
       link_.calls_.erase(this);
     }
     grpc::ClientContext& context() { return context_; }
@@ -292,8 +294,8 @@ class GrpcLink final : public ControllerLink {
   std::unique_ptr<v1::WorkerService::Stub> control_;
   std::shared_ptr<grpc::Channel> bulk_channel_;
   std::unique_ptr<v1::BlobService::Stub> bulk_;
-  std::mutex mutex_;
-  std::set<BulkCall*> calls_;  // guarded by mutex_
+  Mutex mutex_;
+  std::set<BulkCall*> calls_ MW_GUARDED_BY(mutex_);
 };
 
 }  // namespace
