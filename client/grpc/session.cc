@@ -3,15 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include "base/executor.h"
+#include "client/grpc/actor_asks.h"
 #include "client/tensor_tiles.h"
 #include "proto/convert.h"
 #include "proto/frames.h"
@@ -32,7 +33,10 @@ std::vector<proto::NamedTensor> ToWire(const std::map<std::string, Tensor>& tens
 class GrpcSession final : public Session {
  public:
   GrpcSession(const std::shared_ptr<grpc::Channel>& channel, SessionStart start)
-      : start_(std::move(start)), stub_(v1::JobService::NewStub(channel)) {
+      : start_(std::move(start)),
+        stub_(v1::JobService::NewStub(channel)),
+        actor_asks_([this](const proto::ClientUp& message) { return Write(message); },
+                    start_.options.timeout_ms) {
     start_.prepare(context_);
     stream_ = stub_->Interact(&context_);
     reader_.Post([this] { ReadLoop(); });
@@ -94,24 +98,46 @@ class GrpcSession final : public Session {
 
   Result<ActorRef> Spawn(const std::string& type, const std::string& args,
                          const std::string& worker) override {
-    MW_ASSIGN_OR_RETURN(proto::ActorDone done,
-                        AwaitActor(proto::SpawnHostActor{type, args, worker}, "spawn " + type));
+    MW_ASSIGN_OR_RETURN(
+        proto::ActorDone done,
+        actor_asks_.Await(next_id_++, proto::SpawnHostActor{type, args, worker}, "spawn"));
     return std::move(done.ref);
   }
 
   std::future<Result<std::string>> Ask(const ActorRef& actor, std::string payload,
                                        int64_t deadline_ms) override {
     const auto promise = std::make_shared<std::promise<Result<std::string>>>();
-    AskActor(proto::AskHostActor{actor, std::move(payload), deadline_ms},
-             [promise](Result<proto::ActorDone> done) {
-               promise->set_value(std::move(done).map(
-                   [](proto::ActorDone answer) { return std::move(answer.payload); }));
-             });
+    actor_asks_.Ask(next_id_++, proto::AskHostActor{actor, std::move(payload), deadline_ms},
+                    [promise](Result<proto::ActorDone> done) {
+                      promise->set_value(std::move(done).map(
+                          [](proto::ActorDone answer) { return std::move(answer.payload); }));
+                    });
+    return promise->get_future();
+  }
+
+  std::future<Status> Tell(const ActorRef& actor, std::string payload,
+                           int64_t deadline_ms) override {
+    const auto promise = std::make_shared<std::promise<Status>>();
+    actor_asks_.Ask(next_id_++, proto::AskHostActor{actor, std::move(payload), deadline_ms, true},
+                    [promise](Result<proto::ActorDone> done) {
+                      promise->set_value(internal::ToStatus(std::move(done)));
+                    });
+    return promise->get_future();
+  }
+
+  std::future<Result<ActorNews>> Watch(const ActorRef& actor) override {
+    const auto promise = std::make_shared<std::promise<Result<ActorNews>>>();
+    actor_asks_.Ask(next_id_++, proto::WatchHostActor{actor},
+                    [promise](Result<proto::ActorDone> done) {
+                      promise->set_value(std::move(done).map([](proto::ActorDone news) {
+                        return ActorNews{news.fate, std::move(news.ref), news.why.ToStatus()};
+                      }));
+                    });
     return promise->get_future();
   }
 
   Status Stop(const ActorRef& actor) override {
-    return internal::ToStatus(AwaitActor(proto::StopHostActor{actor}, "stop"));
+    return internal::ToStatus(actor_asks_.Await(next_id_++, proto::StopHostActor{actor}, "stop"));
   }
 
   Status Close() override {
@@ -127,7 +153,6 @@ class GrpcSession final : public Session {
 
  private:
   using Promise = std::promise<Result<Answer>>;
-  using ActorCallback = std::function<void(Result<proto::ActorDone>)>;
 
   Result<Answer> Await(std::future<Result<Answer>> future, const std::string& what) const {
     const auto deadline = std::chrono::milliseconds(start_.options.timeout_ms);
@@ -161,51 +186,13 @@ class GrpcSession final : public Session {
     return future;
   }
 
-  // `done` is called exactly once, from here or from the reader.
-  void AskActor(proto::ActorAsk ask, ActorCallback done) {
-    uint64_t id = 0;
-    std::optional<Status> ended;
-    {
-      std::scoped_lock lock(mutex_);
-      ended = end_;
-      id = next_id_++;
-      if (!ended) actor_asks_.emplace(id, done);
-    }
-    if (ended) return done(Fail(EndOr(*ended)));
-    const Status written = Write(proto::SessionActorAsk{id, std::move(ask)});
-    if (!written.ok()) SettleActor(id, Fail(written));
-  }
-
-  Result<proto::ActorDone> AwaitActor(proto::ActorAsk ask, const std::string& what) {
-    const auto promise = std::make_shared<std::promise<Result<proto::ActorDone>>>();
-    std::future<Result<proto::ActorDone>> future = promise->get_future();
-    AskActor(std::move(ask),
-             [promise](Result<proto::ActorDone> done) { promise->set_value(std::move(done)); });
-    const auto deadline = std::chrono::milliseconds(start_.options.timeout_ms);
-    if (future.wait_for(deadline) == std::future_status::ready) return future.get();
-    return Fail(DeadlineExceeded(
-        fmt::format("no answer to '{}' within {} ms", what, start_.options.timeout_ms)));
-  }
-
-  void SettleActor(uint64_t id, Result<proto::ActorDone> result) {
-    ActorCallback done;
-    {
-      std::scoped_lock lock(mutex_);
-      const auto it = actor_asks_.find(id);
-      if (it == actor_asks_.end()) return;
-      done = std::move(it->second);
-      actor_asks_.erase(it);
-    }
-    done(std::move(result));
-  }
-
   size_t Credits() const { return static_cast<size_t>(std::max(1, opened_->credits)); }
 
   static Status EndOr(const Status& end) {
     return end.ok() ? FailedPrecondition("the session has ended") : end;
   }
 
-  Status Write(proto::ClientUp message) {
+  Status Write(const proto::ClientUp& message) {
     std::scoped_lock lock(write_mutex_);
     for (const v1::Frame& frame : proto::CutToFrames(proto::Encode(message).SerializeAsString())) {
       if (stream_->Write(frame)) continue;
@@ -222,15 +209,13 @@ class GrpcSession final : public Session {
     if (!damage.ok()) context_.TryCancel();
     const Status end = start_.explain(stream_->Finish());
     std::map<uint64_t, Promise> left;
-    std::map<uint64_t, ActorCallback> left_actors;
     {
       std::scoped_lock lock(mutex_);
       end_ = damage.ok() ? end : damage;
       left = std::exchange(unanswered_, {});
-      left_actors = std::exchange(actor_asks_, {});
     }
     for (auto& [id, promise] : left) promise.set_value(Fail(EndOr(*end_)));
-    for (const auto& [id, done] : left_actors) done(Fail(EndOr(*end_)));
+    actor_asks_.End(EndOr(*end_));
     changed_.notify_all();
   }
 
@@ -247,11 +232,12 @@ class GrpcSession final : public Session {
     } else if (auto* done = std::get_if<proto::AskDone>(&message)) {
       Settle(done->id, ToAnswer(std::move(*done)));
     } else if (auto* actor = std::get_if<proto::ActorDone>(&message)) {
-      SettleActor(actor->id, std::move(*actor));
+      const uint64_t id = actor->id;
+      actor_asks_.Settle(id, std::move(*actor));
     } else {
       const auto& failed = std::get<proto::AskFailed>(message);
       Settle(failed.id, Fail(failed.error.ToStatus()));
-      SettleActor(failed.id, Fail(failed.error.ToStatus()));
+      actor_asks_.Settle(failed.id, Fail(failed.error.ToStatus()));
     }
     return OkStatus();
   }
@@ -287,9 +273,9 @@ class GrpcSession final : public Session {
   std::condition_variable changed_;
   std::optional<proto::SessionOpened> opened_;
   std::optional<Status> end_;  // of the stream
-  uint64_t next_id_ = 1;
   std::map<uint64_t, Promise> unanswered_;
-  std::map<uint64_t, ActorCallback> actor_asks_;
+  std::atomic<uint64_t> next_id_{1};  // of calls and of what is asked of actors
+  ActorAsks actor_asks_;
   Executor reader_{"mw-session"};  // last: it ends before what it uses
 };
 

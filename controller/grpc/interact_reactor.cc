@@ -75,6 +75,7 @@ class InteractReactor final : public Base {
 
   void OnDone() override {
     peer_->Detach();
+    actors_->End();
     parts_.loop->ClientEnded(client_, finished_well_);
     delete this;
   }
