@@ -4,12 +4,15 @@
 
 #include <vector>
 
+#include "base/check.h"
+
 namespace meshwright::actor {
 
 std::optional<AskId> AskTable::Add(std::unique_ptr<PendingAsk> ask, const Address& asked,
                                    Deadline deadline) {
+  MW_CHECK(ask != nullptr) << "a question of " << ToString(asked) << " that nobody waits for";
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (asks_.size() < bound_) {
       const uint64_t id = next_id_++;
       by_due_.emplace(deadline.due_ms, id);
@@ -24,14 +27,17 @@ std::optional<AskId> AskTable::Add(std::unique_ptr<PendingAsk> ask, const Addres
 
 AskTable::Entry AskTable::TakeEntry(uint64_t id) {
   const auto it = asks_.find(id);
+  MW_CHECK(it != asks_.end()) << "question " << id << " has its answer already";
   Entry entry = std::move(it->second);
   asks_.erase(it);
   by_due_.erase({entry.deadline.due_ms, id});
+  MW_CHECK(asks_.size() == by_due_.size())
+      << asks_.size() << " questions, " << by_due_.size() << " deadlines";
   return entry;
 }
 
 std::unique_ptr<PendingAsk> AskTable::Take(AskId id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!asks_.contains(id.value())) return nullptr;
   return TakeEntry(id.value()).ask;
 }
@@ -46,7 +52,7 @@ std::optional<int64_t> AskTable::ExpireDue(int64_t now_ms) {
   std::vector<Entry> due;
   std::optional<int64_t> next;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     while (!by_due_.empty() && by_due_.begin()->first <= now_ms) {
       due.push_back(TakeEntry(by_due_.begin()->second));
     }
@@ -61,7 +67,7 @@ std::optional<int64_t> AskTable::ExpireDue(int64_t now_ms) {
 void AskTable::FailPlace(PlaceId place, const Status& cause) {
   std::vector<Entry> lost;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<uint64_t> ids;
     for (const auto& [id, entry] : asks_) {
       if (entry.asked.place == place) ids.push_back(id);
@@ -74,7 +80,7 @@ void AskTable::FailPlace(PlaceId place, const Status& cause) {
 void AskTable::FailAll(const Status& status) {
   std::map<uint64_t, Entry> all;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     all.swap(asks_);
     by_due_.clear();
   }
@@ -82,7 +88,7 @@ void AskTable::FailAll(const Status& status) {
 }
 
 size_t AskTable::size() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return asks_.size();
 }
 

@@ -10,7 +10,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -18,6 +17,7 @@
 
 #include "actor/address.h"
 #include "actor/frame.h"
+#include "base/mutex.h"
 #include "base/result.h"
 
 namespace meshwright::actor {
@@ -89,13 +89,14 @@ class AskTable {
     Address asked;
     Deadline deadline;
   };
-  Entry TakeEntry(uint64_t id);  // REQUIRES mutex_ held, and an entry of this id
+  // REQUIRES an entry of this id.
+  Entry TakeEntry(uint64_t id) MW_REQUIRES(mutex_);
 
   const size_t bound_;
-  mutable std::mutex mutex_;
-  std::map<uint64_t, Entry> asks_;                 // guarded by mutex_, as all below
-  std::set<std::pair<int64_t, uint64_t>> by_due_;  // (due_ms, id)
-  uint64_t next_id_ = 1;
+  mutable Mutex mutex_;
+  std::map<uint64_t, Entry> asks_ MW_GUARDED_BY(mutex_);
+  std::set<std::pair<int64_t, uint64_t>> by_due_ MW_GUARDED_BY(mutex_);  // (due_ms, id)
+  uint64_t next_id_ MW_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace meshwright::actor

@@ -3,7 +3,7 @@
 namespace meshwright::actor {
 
 Address CellBase::address() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return address_;
 }
 
@@ -15,7 +15,7 @@ int64_t CellBase::BusyMs(int64_t now_ms) const {
 void CellBase::Watch(Watcher watcher) {
   Event event;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (state_ != State::kEnded) {
       watchers_.push_back(std::move(watcher));
       return;
@@ -43,7 +43,7 @@ Status CellBase::EndError() const {
 void CellBase::Tell(const Event& event) {
   std::vector<Watcher> told;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (state_ == State::kEnded) {
       // The end goes to each of them once, whatever is under way.
       if (event.kind == EventKind::kRestarted) return;

@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -30,6 +29,7 @@
 #include "actor/scheduler.h"
 #include "actor/supervision.h"
 #include "base/guard.h"
+#include "base/mutex.h"
 
 namespace meshwright::actor {
 
@@ -79,22 +79,22 @@ class CellBase {
  protected:
   enum class State : uint8_t { kStarting, kRunning, kWaiting, kEnded };
 
-  // Whether a message for this generation may come in. REQUIRES mutex_ held.
-  Status CheckOpen(ActorGeneration generation) const;
+  // Whether a message for this generation may come in.
+  Status CheckOpen(ActorGeneration generation) const MW_REQUIRES(mutex_);
   // Tells all watchers that there are.
   void Tell(const Event& event);
-  // What those hear who waited for a life that is over, by end_. REQUIRES mutex_ held.
-  Status EndError() const;
+  // What those hear who waited for a life that is over, by end_.
+  Status EndError() const MW_REQUIRES(mutex_);
 
   CellHome& home_;
   Scheduler& scheduler_;
   const std::string kind_;
   std::atomic<int64_t> busy_since_ms_{-1};
-  mutable std::mutex mutex_;
-  Address address_;  // guarded by mutex_, as all below
-  State state_ = State::kStarting;
-  Event end_;  // of kEnded; while kWaiting, of the life before
-  std::vector<Watcher> watchers_;
+  mutable Mutex mutex_;
+  Address address_ MW_GUARDED_BY(mutex_);
+  State state_ MW_GUARDED_BY(mutex_) = State::kStarting;
+  Event end_ MW_GUARDED_BY(mutex_);  // of kEnded; while kWaiting, of the life before
+  std::vector<Watcher> watchers_ MW_GUARDED_BY(mutex_);
 };
 
 template <class Message>
@@ -130,7 +130,7 @@ class Cell final : public CellBase, public std::enable_shared_from_this<Cell<Mes
   // The envelope is left as it was unless OK. Errors: those of actor/address.h.
   Status Offer(ActorGeneration generation, Envelope<Message>& envelope) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       MW_TRY(CheckOpen(generation));
       if (mailbox_.Offer(std::move(envelope)) != Offered::kTaken) {
         return FullError(address_, mailbox_.bound());
@@ -164,7 +164,7 @@ class Cell final : public CellBase, public std::enable_shared_from_this<Cell<Mes
     std::vector<Envelope<Message>> waiting;
     Event event;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (state_ == State::kEnded) return;
       state_ = State::kEnded;
       end_ = Event{kind, address_, why};
@@ -204,7 +204,7 @@ class Cell final : public CellBase, public std::enable_shared_from_this<Cell<Mes
     for (int i = 0; i < kTurn; ++i) {
       std::optional<Envelope<Message>> next;
       {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (state_ != State::kRunning) return;
         next = mailbox_.Take();
       }
@@ -224,7 +224,7 @@ class Cell final : public CellBase, public std::enable_shared_from_this<Cell<Mes
     const Status outcome = Guarded(
         "an actor", [&] { return actor_->Receive(std::move(next.message), std::move(slot)); });
     const bool kept = lent.use_count() != 1;
-    if (!outcome.ok() && !kept) lent->set_why(DeadError(address_, outcome));
+    if (!outcome.ok() && !kept) lent->set_why(DeadError(address(), outcome));
     return outcome;
   }
 
@@ -241,7 +241,7 @@ class Cell final : public CellBase, public std::enable_shared_from_this<Cell<Mes
     }
     Address now;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (state_ == State::kEnded) return;
       if (!first) address_.generation = ActorGeneration(address_.generation.value() + 1);
       actor_ = std::move(*made);
@@ -260,7 +260,7 @@ class Cell final : public CellBase, public std::enable_shared_from_this<Cell<Mes
     std::vector<Envelope<Message>> waiting;
     Address failed;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (state_ == State::kEnded) return;
       state_ = State::kWaiting;
       end_ = Event{EventKind::kGaveUp, address_, why};
@@ -285,7 +285,7 @@ class Cell final : public CellBase, public std::enable_shared_from_this<Cell<Mes
   void Answer(std::vector<Envelope<Message>>& waiting) {
     Status error;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       error = EndError();
     }
     for (Envelope<Message>& envelope : waiting) envelope.reply.Complete(Fail(error));

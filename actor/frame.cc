@@ -2,16 +2,20 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
+
 namespace meshwright::actor {
 namespace {
 
 constexpr size_t kHeadBytes = 1 + 1 + 2 + 5 * 8 + 4;
 
 void PutInteger(std::string& out, uint64_t value, int bytes) {
+  MW_CHECK(bytes == 8 || value >> (8 * bytes) == 0) << value << " in " << bytes << " bytes";
   for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
 }
 
 uint64_t TakeInteger(std::string_view& in, int bytes) {
+  MW_CHECK(in.size() >= static_cast<size_t>(bytes)) << in.size() << " bytes are left of " << bytes;
   uint64_t value = 0;
   for (int i = 0; i < bytes; ++i) {
     value |= static_cast<uint64_t>(static_cast<uint8_t>(in[static_cast<size_t>(i)])) << (8 * i);
@@ -47,6 +51,8 @@ std::string EncodeFrame(const Frame& frame) {
   PutInteger(out, frame.to.id.value(), 8);
   PutInteger(out, frame.to.generation.value(), 8);
   PutInteger(out, static_cast<uint64_t>(frame.deadline_ms), 8);
+  MW_CHECK(out.size() + 4 == kHeadBytes)
+      << "the head of a frame has " << out.size() + 4 << " bytes";
   PutInteger(out, frame.text.size(), 4);
   out += frame.text;
   out += frame.bytes;

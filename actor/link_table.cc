@@ -4,10 +4,12 @@
 
 #include <vector>
 
+#include "base/check.h"
+
 namespace meshwright::actor {
 
 Status LinkTable::TakeCredit(const Address& to) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto lost = lost_.find(to.place); lost != lost_.end()) {
     return DeadError(to, lost->second);
   }
@@ -23,7 +25,7 @@ Status LinkTable::TakeCredit(const Address& to) {
 }
 
 void LinkTable::ReturnCredit(PlaceId place) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto it = unreplied_.find(place);
   // A peer that replies more often than it was asked gains nothing.
   if (it != unreplied_.end() && it->second > 0) --it->second;
@@ -32,10 +34,11 @@ void LinkTable::ReturnCredit(PlaceId place) {
 uint64_t LinkTable::AddWatch(const Address& watched, Watcher watcher) {
   Status cause;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto lost = lost_.find(watched.place);
     if (lost == lost_.end()) {
       const uint64_t id = next_watch_++;
+      MW_CHECK(id != 0) << "0 is the watch that is over";
       watches_.emplace(id, Watch{watched, std::move(watcher)});
       return id;
     }
@@ -48,7 +51,7 @@ uint64_t LinkTable::AddWatch(const Address& watched, Watcher watcher) {
 void LinkTable::OnEvent(uint64_t watch, const Event& event) {
   Watcher watcher;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto it = watches_.find(watch);
     if (it == watches_.end() || it->second.watched.place != event.address.place) return;
     watcher = it->second.watcher;
@@ -60,7 +63,7 @@ void LinkTable::OnEvent(uint64_t watch, const Event& event) {
 void LinkTable::Lose(PlaceId place, const Status& cause) {
   std::vector<Watch> over;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     lost_.emplace(place, cause);
     unreplied_.erase(place);
     for (auto it = watches_.begin(); it != watches_.end();) {
@@ -78,7 +81,7 @@ void LinkTable::Lose(PlaceId place, const Status& cause) {
 void LinkTable::LoseAll(const Status& cause) {
   std::map<uint64_t, Watch> over;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     over.swap(watches_);
   }
   for (const auto& [id, watch] : over) {
@@ -87,7 +90,7 @@ void LinkTable::LoseAll(const Status& cause) {
 }
 
 size_t LinkTable::unreplied(PlaceId place) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto it = unreplied_.find(place);
   return it == unreplied_.end() ? 0 : it->second;
 }

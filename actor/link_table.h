@@ -9,10 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
 
 #include "actor/address.h"
 #include "actor/cell.h"
+#include "base/mutex.h"
 
 namespace meshwright::actor {
 
@@ -45,11 +45,11 @@ class LinkTable {
   };
 
   const size_t credits_;
-  mutable std::mutex mutex_;
-  std::map<PlaceId, size_t> unreplied_;  // guarded by mutex_, as all below
-  std::map<PlaceId, Status> lost_;
-  std::map<uint64_t, Watch> watches_;
-  uint64_t next_watch_ = 1;
+  mutable Mutex mutex_;
+  std::map<PlaceId, size_t> unreplied_ MW_GUARDED_BY(mutex_);
+  std::map<PlaceId, Status> lost_ MW_GUARDED_BY(mutex_);
+  std::map<uint64_t, Watch> watches_ MW_GUARDED_BY(mutex_);
+  uint64_t next_watch_ MW_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace meshwright::actor

@@ -10,12 +10,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/mutex.h"
 
 namespace meshwright::actor {
 
@@ -39,15 +39,17 @@ class Mailbox {
   };
 
   // REQUIRES bound >= 1.
-  explicit Mailbox(size_t bound) : slots_(bound) { MW_CHECK(bound >= 1) << "a mailbox of 0"; }
+  explicit Mailbox(size_t bound) : bound_(bound), slots_(bound) {
+    MW_CHECK(bound >= 1) << "a mailbox of 0";
+  }
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
   // The message is left as it was unless kTaken.
   [[nodiscard]] Offered Offer(Message&& message) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (closed_) return Offered::kClosed;
-    if (depth_ + credits_ >= slots_.size()) return Offered::kFull;
+    if (depth_ + credits_ >= bound_) return Offered::kFull;
     Push(std::move(message));
     return Offered::kTaken;
   }
@@ -55,7 +57,7 @@ class Mailbox {
   [[nodiscard]] Offered Offer(Credit credit, Message&& message) {
     MW_CHECK(credit.mailbox_ == this) << "a credit of another mailbox";
     credit.mailbox_ = nullptr;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     --credits_;
     if (closed_) return Offered::kClosed;
     Push(std::move(message));
@@ -63,67 +65,68 @@ class Mailbox {
   }
   // Nothing when the mailbox is full or closed.
   [[nodiscard]] std::optional<Credit> Reserve() {
-    const std::lock_guard lock(mutex_);
-    if (closed_ || depth_ + credits_ >= slots_.size()) return std::nullopt;
+    const MutexLock lock(mutex_);
+    if (closed_ || depth_ + credits_ >= bound_) return std::nullopt;
     ++credits_;
     return Credit(this);
   }
 
   // The oldest message; nothing when there is none.
   std::optional<Message> Take() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (depth_ == 0) return std::nullopt;
     return Pop();
   }
   // All that wait, oldest first; the mailbox stays open.
   std::vector<Message> Drain() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return PopAll();
   }
   // Refuses messages from now on and returns those that wait.
   std::vector<Message> Close() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     closed_ = true;
     return PopAll();
   }
 
-  size_t bound() const { return slots_.size(); }
+  size_t bound() const { return bound_; }
   size_t depth() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return depth_;
   }
   size_t credits() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return credits_;
   }
 
  private:
-  void Push(Message&& message) {
-    slots_[(first_ + depth_) % slots_.size()].emplace(std::move(message));
+  void Push(Message&& message) MW_REQUIRES(mutex_) {
+    slots_[(first_ + depth_) % bound_].emplace(std::move(message));
     ++depth_;
   }
-  std::optional<Message> Pop() {
+  std::optional<Message> Pop() MW_REQUIRES(mutex_) {
     std::optional<Message> taken = std::exchange(slots_[first_], std::nullopt);
-    first_ = (first_ + 1) % slots_.size();
+    first_ = (first_ + 1) % bound_;
     --depth_;
     return taken;
   }
-  std::vector<Message> PopAll() {
+  std::vector<Message> PopAll() MW_REQUIRES(mutex_) {
     std::vector<Message> all;
     while (depth_ > 0) all.push_back(*Pop());
     return all;
   }
   void DropCredit() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     --credits_;
   }
 
-  mutable std::mutex mutex_;
-  std::vector<std::optional<Message>> slots_;  // a ring; guarded by mutex_, as all below
-  size_t first_ = 0;
-  size_t depth_ = 0;
-  size_t credits_ = 0;
-  bool closed_ = false;
+  mutable Mutex mutex_;
+  const size_t bound_;
+  std::vector<std::optional<Message>> slots_ MW_GUARDED_BY(mutex_);  // a ring
+  size_t first_ MW_GUARDED_BY(mutex_) = 0;
+  size_t depth_ MW_GUARDED_BY(mutex_) = 0;
+  size_t credits_ MW_GUARDED_BY(mutex_) = 0;
+  bool closed_ MW_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace meshwright::actor

@@ -29,25 +29,25 @@ Place::~Place() {
 // ---- Actors of this place -----------------------------------------------------------------------
 
 std::shared_ptr<CellBase> Place::Find(ActorId id) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto it = cells_.find(id.value());
   return it == cells_.end() ? nullptr : it->second;
 }
 
 std::vector<std::shared_ptr<CellBase>> Place::cells() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<std::shared_ptr<CellBase>> all;
   for (const auto& [id, cell] : cells_) all.push_back(cell);
   return all;
 }
 
 Decision Place::Decide(const Address& child, const std::string& kind, ChildEvent event) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return supervisor_.On(child.id.value(), kind, event, NowMs());
 }
 
 void Place::Restarted(ActorId child) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   supervisor_.Restarted(child.value(), NowMs());
 }
 
@@ -57,7 +57,7 @@ void Place::Escalate(const Address& child, const Status& why) {
 
 void Place::Ended(ActorId child) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     cells_.erase(child.value());
     supervisor_.Forget(child.value());
   }
@@ -82,6 +82,7 @@ void Place::CheckSilent() {
 
 std::optional<AskId> Place::AddAsk(std::unique_ptr<PendingAsk> ask, const Address& asked,
                                    int64_t deadline_ms) {
+  MW_CHECK(ask != nullptr) << "a question of " << ToString(asked) << " without one who waits";
   // Beyond a century every deadline is the same.
   constexpr int64_t kMostMs = int64_t{100} * 365 * 86'400 * 1000;
   const int64_t due_ms = NowMs() + std::clamp<int64_t>(deadline_ms, 0, kMostMs);
@@ -93,7 +94,7 @@ std::optional<AskId> Place::AddAsk(std::unique_ptr<PendingAsk> ask, const Addres
 // One timer serves all questions: a new one is set only for what is due before it.
 void Place::SweepAt(int64_t due_ms) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (sweep_due_ms_ >= 0 && sweep_due_ms_ <= due_ms) return;
     sweep_due_ms_ = due_ms;
   }
@@ -103,7 +104,7 @@ void Place::SweepAt(int64_t due_ms) {
 
 void Place::Sweep(int64_t due_ms) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     // Of timers that an earlier one has overtaken only the set one goes on.
     if (sweep_due_ms_ == due_ms) sweep_due_ms_ = -1;
   }
@@ -173,6 +174,8 @@ void Place::OnPlaceLost(PlaceId place, const Status& cause) {
 }
 
 void Place::Answer(PlaceId to, uint64_t message, const Address& about, Result<Bytes> reply) {
+  MW_CHECK(parts_.transport != nullptr)
+      << "a frame came from place " << to.value() << ", and there is no way back";
   Frame frame{.kind = FrameKind::kReply, .message = message, .to = about};
   if (reply.has_value()) {
     frame.bytes = std::move(reply->data);
@@ -198,7 +201,7 @@ void Place::OnSpawn(PlaceId from, Frame frame) {
                   Fail(Unimplemented("no actors can be spawned in this place")));
   }
   if (made->id.value() == 0) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     made->id = ActorId(next_actor_++);
   }
   options.started = [this, from, message = frame.message, made](const Status& status) {

@@ -26,7 +26,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -41,6 +40,7 @@
 #include "actor/supervision.h"
 #include "actor/transport.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace meshwright::actor {
 
@@ -129,11 +129,12 @@ class Place final : private CellHome {
   const std::shared_ptr<AskTable> asks_;  // shared with the slots of questions
   LinkTable links_;
   std::atomic<int64_t> dropped_tells_{0};
-  mutable std::mutex mutex_;
-  std::map<uint64_t, std::shared_ptr<CellBase>> cells_;  // guarded by mutex_, as all below
-  uint64_t next_actor_ = 1;
-  int64_t sweep_due_ms_ = -1;  // of the earliest sweep that is posted; -1: none
-  Supervisor supervisor_;
+  mutable Mutex mutex_;
+  std::map<uint64_t, std::shared_ptr<CellBase>> cells_ MW_GUARDED_BY(mutex_);
+  uint64_t next_actor_ MW_GUARDED_BY(mutex_) = 1;
+  // Of the earliest sweep that is posted; -1: none.
+  int64_t sweep_due_ms_ MW_GUARDED_BY(mutex_) = -1;
+  Supervisor supervisor_ MW_GUARDED_BY(mutex_);
 };
 
 template <class Message>
@@ -142,7 +143,7 @@ std::shared_ptr<Cell<Message>> Place::Add(ActorId id, ActorGeneration generation
   if (options.scheduler == nullptr) options.scheduler = parts_.loop;
   std::shared_ptr<Cell<Message>> cell;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (id.value() == 0) id = ActorId(next_actor_);
     if (cells_.contains(id.value())) return nullptr;
     next_actor_ = std::max(next_actor_, id.value() + 1);

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/id_vector.h"
+
 namespace meshwright::internal {
 
 CheckFailure::CheckFailure(const char* file, int line, const char* condition) {
@@ -11,6 +13,11 @@ CheckFailure::CheckFailure(const char* file, int line, const char* condition) {
 
 CheckFailure::~CheckFailure() {
   std::fprintf(stderr, "%s\n", stream_.str().c_str());
+  std::abort();
+}
+
+void AbortOnId(size_t index, size_t size) {
+  MW_CHECK(index < size) << "an id of " << index << " in a vector of " << size;
   std::abort();
 }
 

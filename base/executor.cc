@@ -29,22 +29,22 @@ Executor::~Executor() { Stop(); }
 
 bool Executor::Post(Task task) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return false;
     ready_.push_back(std::move(task));
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
   return true;
 }
 
 bool Executor::PostAfter(int64_t delay_ms, Task task) {
   const int64_t due_ns = Deadline::After(delay_ms).at_ns();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return false;
     timers_.emplace(std::pair(due_ns, timer_order_++), std::move(task));
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
   return true;
 }
 
@@ -52,12 +52,12 @@ bool Executor::InLoop() const { return current_executor == this; }
 
 void Executor::Stop() {
   MW_CHECK(!InLoop()) << "executor " << name_ << " stopped from its own thread";
-  const std::lock_guard join_lock(join_mutex_);
+  const MutexLock join_lock(join_mutex_);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -76,7 +76,7 @@ void Executor::MoveDueTimers() {
 }
 
 bool Executor::NextTask(Task& task) {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (;;) {
     MoveDueTimers();
     if (!ready_.empty()) {
@@ -86,12 +86,13 @@ bool Executor::NextTask(Task& task) {
     }
     if (stopping_) return false;
     if (timers_.empty()) {
-      wake_.wait(lock);
+      wake_.Wait(mutex_);
     } else {
       const int64_t wait_ns = timers_.begin()->first.first - SystemClock().NowNs();
       // At most an hour: far timers would overflow the clock's range, and the loop looks again.
-      wake_.wait_for(lock, std::chrono::nanoseconds(
-                               std::clamp<int64_t>(wait_ns, 0, int64_t{3600} * 1'000'000'000)));
+      const auto most_ns = int64_t{3600} * 1'000'000'000;
+      (void)wake_.WaitFor(mutex_,
+                          std::chrono::nanoseconds(std::clamp<int64_t>(wait_ns, 0, most_ns)));
     }
   }
 }

@@ -7,17 +7,16 @@
 // programmer error: it is logged and aborts).
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace meshwright {
 
@@ -53,16 +52,16 @@ class Executor {
   void Run();
   // Runs one task after waiting for it. False when stopped and drained.
   bool NextTask(Task& task);
-  void MoveDueTimers();
+  void MoveDueTimers() MW_REQUIRES(mutex_);
 
   const std::string name_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<Task> ready_;                               // guarded by mutex_
-  std::map<std::pair<int64_t, uint64_t>, Task> timers_;  // (due_ns, order); guarded by mutex_
-  uint64_t timer_order_ = 0;                             // guarded by mutex_
-  bool stopping_ = false;                                // guarded by mutex_
-  std::mutex join_mutex_;                                // before mutex_; serialises Stop
+  Mutex mutex_;
+  CondVar wake_;
+  std::deque<Task> ready_ MW_GUARDED_BY(mutex_);
+  std::map<std::pair<int64_t, uint64_t>, Task> timers_ MW_GUARDED_BY(mutex_);  // (due_ns, order)
+  uint64_t timer_order_ MW_GUARDED_BY(mutex_) = 0;
+  bool stopping_ MW_GUARDED_BY(mutex_) = false;
+  Mutex join_mutex_ MW_ACQUIRED_BEFORE(mutex_);  // serialises Stop
   std::thread thread_;
 };
 

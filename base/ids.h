@@ -3,6 +3,7 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <ostream>
@@ -16,6 +17,8 @@ class Id {
   constexpr Id() = default;
   constexpr explicit Id(Rep value) : value_(value) {}
   constexpr Rep value() const { return value_; }
+  // The place in a vector. That of an invalid id is beyond the end of every vector.
+  constexpr size_t index() const { return static_cast<size_t>(value_); }
   constexpr bool valid() const { return value_ != static_cast<Rep>(-1); }
   friend constexpr auto operator<=>(Id, Id) = default;
   friend std::ostream& operator<<(std::ostream& out, Id id) { return out << id.value_; }
@@ -34,7 +37,7 @@ using ExecutableIndex = Id<struct ExecutableTag>;
 using StageIndex = Id<struct StageTag>;
 // Position of a device in the job's global device list, 0-based.
 using DeviceIndex = Id<struct DeviceTag>;
-// Control plane (design: control-plane.md 6.2).
+// Control plane.
 using Term = Id<struct TermTag, uint64_t>;
 using Incarnation = Id<struct IncarnationTag, uint64_t>;
 using MeshGeneration = Id<struct MeshGenerationTag, uint64_t>;

@@ -10,9 +10,9 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/text.h"
 
 namespace meshwright {
@@ -25,9 +25,9 @@ constexpr size_t kRotatedFiles = 5;
 struct LogState {
   std::atomic<LogLevel> level{LogLevel::kInfo};
   std::atomic<bool> json{false};
-  std::mutex mutex;  // guards writer and sink, and keeps lines in one order everywhere
-  std::shared_ptr<spdlog::logger> writer;
-  LogSink sink;
+  Mutex mutex;  // keeps lines in one order everywhere, too
+  std::shared_ptr<spdlog::logger> writer MW_GUARDED_BY(mutex);
+  LogSink sink MW_GUARDED_BY(mutex);
 };
 
 std::shared_ptr<spdlog::logger> MakeWriter(std::vector<spdlog::sink_ptr> sinks) {
@@ -42,6 +42,7 @@ std::shared_ptr<spdlog::logger> MakeWriter(std::vector<spdlog::sink_ptr> sinks) 
 LogState& State() {
   static LogState* state = [] {
     auto* made = new LogState;
+    const MutexLock lock(made->mutex);
     made->writer = MakeWriter({std::make_shared<spdlog::sinks::stderr_sink_mt>()});
     return made;
   }();
@@ -103,7 +104,7 @@ Status InitLog(const LogOptions& options) {
     }
   }
   LogState& state = State();
-  const std::lock_guard lock(state.mutex);
+  const MutexLock lock(state.mutex);
   state.level.store(options.level);
   state.json.store(options.json);
   state.writer = MakeWriter(std::move(sinks));
@@ -111,8 +112,9 @@ Status InitLog(const LogOptions& options) {
 }
 
 void SetLogSink(LogSink sink) {
-  const std::lock_guard lock(State().mutex);
-  State().sink = std::move(sink);
+  LogState& state = State();
+  const MutexLock lock(state.mutex);
+  state.sink = std::move(sink);
 }
 
 bool LogEnabled(LogLevel level) { return level >= State().level.load(std::memory_order_relaxed); }
@@ -121,7 +123,7 @@ void Log(LogLevel level, std::string_view message, const char* file, int line) {
   if (!LogEnabled(level)) return;
   const std::string text = FormatLine(level, message, file, line);
   LogState& state = State();
-  const std::lock_guard lock(state.mutex);
+  const MutexLock lock(state.mutex);
   state.writer->log(spdlog::level::info, spdlog::string_view_t(text.data(), text.size()));
   if (state.sink) state.sink(level, text);
 }

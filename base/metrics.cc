@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "base/check.h"
+#include "base/mutex.h"
 
 namespace meshwright {
 namespace {
@@ -58,16 +59,16 @@ double Gauge::value() const { return series_->Value(); }
 void Histogram::Observe(double value) { series_->Observe(value); }
 
 struct MetricsRegistry::State {
-  std::mutex mutex;
-  std::map<std::string, Family> families;
-  std::vector<std::function<void()>> refreshes;
+  Mutex mutex;
+  std::map<std::string, Family> families MW_GUARDED_BY(mutex);
+  std::vector<std::function<void()>> refreshes MW_GUARDED_BY(mutex);
 
   template <typename T, typename... Args>
   std::shared_ptr<T> Find(const std::string& name, const std::string& help,
                           const MetricLabels& labels, Args&&... args) {
     MW_CHECK(prometheus::CheckMetricName(name)) << "metric name " << name;
     CheckLabels(name, labels);
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     Family& family = families.try_emplace(name, Family{T::metric_type, help, {}}).first->second;
     MW_CHECK(family.type == T::metric_type) << "metric " << name << " asked for as two types";
     const auto found = family.series.find(labels);
@@ -101,7 +102,7 @@ Histogram MetricsRegistry::MakeHistogram(const std::string& name, const std::str
 int64_t MetricsRegistry::RemoveSeries(const MetricLabels& labels) {
   if (labels.empty()) return 0;
   int64_t removed = 0;
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   for (auto& [name, family] : state_->families) {
     removed += static_cast<int64_t>(std::erase_if(
         family.series, [&](const auto& entry) { return Includes(entry.first, labels); }));
@@ -110,20 +111,20 @@ int64_t MetricsRegistry::RemoveSeries(const MetricLabels& labels) {
 }
 
 void MetricsRegistry::AddRefresh(std::function<void()> refresh) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->refreshes.push_back(std::move(refresh));
 }
 
 std::string MetricsRegistry::Serialize() {
   std::vector<std::function<void()>> refreshes;
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     refreshes = state_->refreshes;
   }
   for (const auto& refresh : refreshes) refresh();  // without the lock: they make series
 
   std::vector<prometheus::MetricFamily> collected;
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   for (const auto& [name, family] : state_->families) {
     if (family.series.empty()) continue;
     prometheus::MetricFamily& out = collected.emplace_back();

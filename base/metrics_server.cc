@@ -9,12 +9,12 @@
 #include <chrono>
 #include <future>
 #include <map>
-#include <mutex>
 #include <string_view>
 #include <utility>
 
 #include "base/check.h"
 #include "base/listen_address.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 
 namespace meshwright {
@@ -84,16 +84,16 @@ struct MetricsServer::State {
   mg_context* context = nullptr;
   SocketAddress address;  // where it listens, with the port chosen
   int port = 0;
-  std::mutex mutex;  // guards routes and health
-  std::map<std::string, Route, std::less<>> routes;
-  std::function<Status()> health;
+  Mutex mutex;
+  std::map<std::string, Route, std::less<>> routes MW_GUARDED_BY(mutex);
+  std::function<Status()> health MW_GUARDED_BY(mutex);
 
   Response Answer(std::string_view path) {
     if (path == "/metrics") return {200, kMetricsType, registry->Serialize()};
     if (path == "/healthz") return AnswerHealth();
     Route route;
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       const auto found = routes.find(path);
       if (found == routes.end()) return {404, kTextType, fmt::format("no page at {}\n", path)};
       route = found->second;
@@ -106,7 +106,7 @@ struct MetricsServer::State {
   Response AnswerHealth() {
     std::function<Status()> check;
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       check = health;
     }
     const Status status = check ? check() : OkStatus();
@@ -188,12 +188,12 @@ int MetricsServer::port() const { return state_->port; }
 void MetricsServer::AddRoute(const std::string& path, const std::string& content_type,
                              Handler handler) {
   MW_CHECK(!path.empty() && path[0] == '/') << "route " << path;
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->routes[path] = Route{content_type, std::move(handler)};
 }
 
 void MetricsServer::SetHealth(std::function<Status()> health) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->health = std::move(health);
 }
 

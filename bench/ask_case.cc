@@ -3,14 +3,13 @@
 #include <signal.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/median.h"
+#include "base/mutex.h"
 #include "base/subprocess.h"
 #include "bench/session_case.h"
 #include "client/client.h"
@@ -32,15 +31,15 @@ class Echo final : public actor::Actor<actor::Bytes> {
 
 Status WaitForWorker(client::Client& client) {
   const Deadline deadline = Deadline::After(kPatienceMs);
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
-  std::condition_variable pause;  // nobody tells when a worker has registered
+  Mutex mutex;
+  const MutexLock lock(mutex);
+  CondVar pause;  // nobody tells when a worker has registered
   while (!deadline.expired()) {
     MW_ASSIGN_OR_RETURN(const auto workers, client.Workers());
     for (const client::WorkerInfo& worker : workers) {
       if (worker.name == kWorkerName && worker.state == "READY") return OkStatus();
     }
-    pause.wait_for(lock, std::chrono::milliseconds(20));
+    (void)pause.WaitFor(mutex, std::chrono::milliseconds(20));
   }
   return DeadlineExceeded("the worker with the actors has not registered");
 }

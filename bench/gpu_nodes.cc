@@ -231,7 +231,7 @@ Result<std::vector<GpuNode>> TimeGpuNodes(const ops::Target& target, const ir::P
   std::vector<int64_t> runs(step.executables.size());
   for (const ir::Instruction& instruction : step.instructions) {
     if (instruction.op == ir::Opcode::kRun) {
-      ++runs[static_cast<size_t>(instruction.executable.value())];
+      ++runs[instruction.executable.index()];
     }
   }
   std::map<std::string, GpuNode> kinds;

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
-#include <mutex>
 #include <utility>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace meshwright::bench {
 namespace {
@@ -31,9 +32,9 @@ using Interval = std::pair<uint64_t, uint64_t>;  // ns
 
 // CUPTI hands records over on a thread of its own.
 struct Records {
-  std::mutex mutex;
-  std::vector<Interval> intervals;
-  int64_t dropped = 0;
+  Mutex mutex;
+  std::vector<Interval> intervals MW_GUARDED_BY(mutex);
+  int64_t dropped MW_GUARDED_BY(mutex) = 0;
 };
 
 Records& TheRecords() {
@@ -66,7 +67,7 @@ Interval TimesOfAny(const CUpti_Activity* record) {
 }
 
 // Records of kernels in graphs may come without times.
-void Keep(const CUpti_Activity* record, Records& records) {
+void Keep(const CUpti_Activity* record, Records& records) MW_REQUIRES(records.mutex) {
   const bool known =
       record->kind == CUPTI_ACTIVITY_KIND_KERNEL ||
       std::find(std::begin(kKinds), std::end(kKinds), record->kind) != std::end(kKinds);
@@ -82,7 +83,7 @@ void Keep(const CUpti_Activity* record, Records& records) {
 void CUPTIAPI TakeBuffer(CUcontext context, uint32_t stream, uint8_t* buffer, size_t /*bytes*/,
                          size_t valid_bytes) {
   Records& records = TheRecords();
-  const std::lock_guard lock(records.mutex);
+  const MutexLock lock(records.mutex);
   CUpti_Activity* record = nullptr;
   while (cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS) {
     Keep(record, records);
@@ -113,7 +114,7 @@ GpuActivity Summary(std::vector<Interval>& intervals) {
 int Start() {
   Records& records = TheRecords();
   {
-    const std::lock_guard lock(records.mutex);
+    const MutexLock lock(records.mutex);
     records.intervals.clear();
     records.dropped = 0;
   }
@@ -129,7 +130,7 @@ int Stop(GpuActivity* activity) {
   const CUptiResult result = cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   if (result != CUPTI_SUCCESS) return static_cast<int>(result);
   Records& records = TheRecords();
-  const std::lock_guard lock(records.mutex);
+  const MutexLock lock(records.mutex);
   *activity = Summary(records.intervals);
   activity->dropped = records.dropped;
   return 0;

@@ -74,7 +74,7 @@ KernelSeconds SecondsOfStep(const planner::Plan& plan, const mesh::Topology& top
     std::vector<double> runs(program.executables.size(), 0);
     for (const ir::Instruction& instruction : program.instructions) {
       if (instruction.op != ir::Opcode::kRun) continue;
-      runs[static_cast<size_t>(instruction.executable.value())] += share;
+      runs[instruction.executable.index()] += share;
     }
     for (size_t e = 0; e < runs.size(); ++e) {
       if (runs[e] == 0) continue;

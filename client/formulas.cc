@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "client/layers.h"
 #include "ir/autodiff.h"
 
@@ -47,6 +48,8 @@ ValueId Builder::BroadcastTo(ValueId x, Dims wanted) {
   }
   if (own == wanted) return x;
   const size_t leading = wanted.size() - own.size();
+  MW_CHECK(own.size() <= wanted.size())
+      << "a value of rank " << own.size() << " for " << wanted.size();
   Dims kept;
   std::vector<int64_t> repeated;
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -218,6 +221,8 @@ ValueId Builder::LogSumExp(ValueId x) { return AddOne(Op::kLogSumExp, {x}); }
 
 TopValues Builder::TopK(ValueId x, int64_t k) {
   const std::vector<ValueId> results = Add(Op::kTopK, {x}, {{"k", k}});
+  MW_CHECK(results.size() == 2) << "top_k gives values and ids, not " << results.size()
+                                << " results";
   return {results[0], results[1]};
 }
 

@@ -12,9 +12,7 @@ using ir::TensorType;
 
 Builder::Builder(std::string name, ir::DType dtype) : ir::Builder(std::move(name)), dtype_(dtype) {}
 
-bool Builder::Usable(ValueId x) const {
-  return status().ok() && x.value() >= 0 && static_cast<size_t>(x.value()) < graph().values.size();
-}
+bool Builder::Usable(ValueId x) const { return status().ok() && x.index() < graph().values.size(); }
 
 Dims Builder::dims(ValueId x) const { return Usable(x) ? type(x).dims : Dims(); }
 

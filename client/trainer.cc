@@ -124,6 +124,11 @@ JobBuilder& JobBuilder::Driver(ir::DriverSpec driver) {
   return *this;
 }
 
+JobBuilder& JobBuilder::DrivenByClient() {
+  request_.driver.kind = ir::DriverKind::kClient;
+  return SaveWeights(false);
+}
+
 JobBuilder& JobBuilder::SaveWeights(bool save) {
   request_.save_weights = save;
   return *this;

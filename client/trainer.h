@@ -84,6 +84,8 @@ class JobBuilder {
   // One more program (client/program.h).
   JobBuilder& Program(ir::JobProgram program);
   JobBuilder& Driver(ir::DriverSpec driver);
+  // A session's calls decide what runs (client/session.h); no weights are written at its end.
+  JobBuilder& DrivenByClient();
   JobBuilder& SaveWeights(bool save);
   JobBuilder& ConfigText(std::string text);
 

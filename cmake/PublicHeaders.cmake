@@ -7,6 +7,7 @@ set(MW_PUBLIC_HEADERS
     actor/reply.h
     actor/rows.h
     base/check.h
+    base/id_vector.h
     base/ids.h
     base/result.h
     base/status.h

@@ -1,9 +1,13 @@
 # MESHWRIGHT_SANITIZE=address: AddressSanitizer and UndefinedBehaviorSanitizer; =thread:
-# ThreadSanitizer. Sets MW_TEST_ENVIRONMENT, the run-time options that every test gets.
+# ThreadSanitizer. Sets MW_TEST_ENVIRONMENT, the run-time options that every test gets, and tells
+# the code by MW_ADDRESS_SANITIZER or MW_THREAD_SANITIZER: each compiler has a macro of its own.
 set(MW_TEST_ENVIRONMENT)
 if(MESHWRIGHT_SANITIZE STREQUAL "address")
-  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all
+  # Without the check of the dynamic type: it asks the kernel through a pipe whether memory is there,
+  # and calls an object broken when the process has no descriptor left.
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all
                       -fno-omit-frame-pointer)
+  add_compile_definitions(MW_ADDRESS_SANITIZER)
   add_link_options(-fsanitize=address,undefined)
   # Without the last option the leak check of GCC before 14 crashes now and then: it takes
   # thread-local memory at certain addresses for that of an old glibc, and reads a size from it
@@ -13,6 +17,7 @@ if(MESHWRIGHT_SANITIZE STREQUAL "address")
        UBSAN_OPTIONS=print_stacktrace=1)
 elseif(MESHWRIGHT_SANITIZE STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_compile_definitions(MW_THREAD_SANITIZER)
   add_link_options(-fsanitize=thread)
   # gRPC, protobuf and the other packaged libraries are not instrumented: without these options each
   # of their hand-overs is reported.

@@ -28,7 +28,7 @@ class Finder {
  public:
   explicit Finder(const Graph& graph)
       : graph_(graph), users_(graph.Users()), is_output_(graph.values.size(), false) {
-    for (const ir::NamedValue& output : graph.outputs) is_output_[Index(output.value)] = true;
+    for (const ir::NamedValue& output : graph.outputs) is_output_[output.value] = true;
   }
 
   // No two of them share a node.
@@ -47,10 +47,7 @@ class Finder {
   }
 
  private:
-  static size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
-  size_t ProducerOf(ValueId id) const {
-    return static_cast<size_t>(graph_.value(id).producer.value());
-  }
+  size_t ProducerOf(ValueId id) const { return graph_.value(id).producer.index(); }
 
   std::optional<Match> At(size_t n) const {
     const Node& node = graph_.nodes[n];
@@ -88,7 +85,7 @@ class Finder {
   // as a step of it.
   bool Worthwhile(size_t sum, ValueId x, Op producer) const {
     const bool over_microbatches =
-        graph_.producer(x).op == Op::kInput && is_output_[Index(graph_.nodes[sum].outputs[0])];
+        graph_.producer(x).op == Op::kInput && is_output_[graph_.nodes[sum].outputs[0]];
     return OnlyReader(x, sum) && (over_microbatches || producer != Op::kEinsum);
   }
 
@@ -97,14 +94,13 @@ class Finder {
   }
 
   bool OnlyReader(ValueId value, size_t reader) const {
-    const std::vector<NodeId>& readers = users_[Index(value)];
-    return !is_output_[Index(value)] && readers.size() == 1 &&
-           static_cast<size_t>(readers[0].value()) == reader;
+    const std::vector<NodeId>& readers = users_[value];
+    return !is_output_[value] && readers.size() == 1 && readers[0].index() == reader;
   }
 
   const Graph& graph_;
-  const std::vector<std::vector<NodeId>> users_;
-  std::vector<bool> is_output_;
+  const IdVector<ValueId, std::vector<NodeId>> users_;
+  IdVector<ValueId, bool> is_output_;
 };
 
 class Rewriter {
@@ -129,7 +125,7 @@ class Rewriter {
   }
 
  private:
-  ValueId& Mapped(ValueId id) { return map_[static_cast<size_t>(id.value())]; }
+  ValueId& Mapped(ValueId id) { return map_[id]; }
 
   void Emit(size_t n) {
     const Node& node = graph_.nodes[n];
@@ -152,7 +148,7 @@ class Rewriter {
   const Graph& graph_;
   std::vector<const Match*> match_of_;
   ir::Builder builder_;
-  std::vector<ValueId> map_;
+  IdVector<ValueId, ValueId> map_;
 };
 
 // Inputs first: accumulators may stand behind what is added to them. Inputs keep their order.
@@ -167,26 +163,26 @@ std::vector<size_t> InputsFirst(const Graph& graph) {
 }
 
 // Whether the node adds a value to an input that nothing else reads, for an output.
-bool IsAccumulation(const Graph& graph, const std::vector<std::vector<NodeId>>& users,
+bool IsAccumulation(const Graph& graph, const IdVector<ValueId, std::vector<NodeId>>& users,
                     const Node& node) {
   if (node.op != Op::kAdd || graph.producer(node.inputs[0]).op != Op::kInput) return false;
   const bool output =
       std::any_of(graph.outputs.begin(), graph.outputs.end(),
                   [&](const ir::NamedValue& named) { return named.value == node.outputs[0]; });
   return output && graph.producer(node.inputs[1]).op != Op::kInput &&
-         users[static_cast<size_t>(node.inputs[0].value())].size() == 1;
+         users[node.inputs[0]].size() == 1;
 }
 
 }  // namespace
 
 Result<Graph> SumEarly(const Graph& graph) {
-  const std::vector<std::vector<NodeId>> users = graph.Users();
+  const IdVector<ValueId, std::vector<NodeId>> users = graph.Users();
   std::vector<std::vector<size_t>> behind(graph.nodes.size());
   std::vector<bool> moved(graph.nodes.size(), false);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     if (!IsAccumulation(graph, users, node)) continue;
-    const auto producer = static_cast<size_t>(graph.value(node.inputs[1]).producer.value());
+    const auto producer = graph.value(node.inputs[1]).producer.index();
     if (moved[producer]) continue;
     behind[producer].push_back(n);
     moved[n] = true;

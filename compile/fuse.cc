@@ -41,7 +41,7 @@ class Fuser {
   }
 
  private:
-  ValueId& Mapped(ValueId id) { return map_[static_cast<size_t>(id.value())]; }
+  ValueId& Mapped(ValueId id) { return map_[id]; }
 
   void EmitNode(const ir::Node& node) {
     std::vector<ValueId> inputs;
@@ -58,10 +58,9 @@ class Fuser {
   bool IsResult(ValueId value, int group) const {
     const auto is_output = [&](const ir::NamedValue& output) { return output.value == value; };
     if (std::any_of(graph_.outputs.begin(), graph_.outputs.end(), is_output)) return true;
-    const std::vector<NodeId>& users = users_[static_cast<size_t>(value.value())];
-    return std::any_of(users.begin(), users.end(), [&](NodeId user) {
-      return group_of_[static_cast<size_t>(user.value())] != group;
-    });
+    const std::vector<NodeId>& users = users_[value];
+    return std::any_of(users.begin(), users.end(),
+                       [&](NodeId user) { return group_of_[user.index()] != group; });
   }
 
   void EmitGroup(const Group& group) {
@@ -70,7 +69,7 @@ class Fuser {
     std::vector<ValueId> operands;
     for (const size_t member : group.members) {
       for (ValueId input : graph_.nodes[member].inputs) {
-        const auto maker = static_cast<size_t>(graph_.value(input).producer.value());
+        const auto maker = graph_.value(input).producer.index();
         if (group_of_[maker] == index || numbers.count(input) != 0) continue;
         numbers[input] = static_cast<int>(operands.size());
         operands.push_back(Mapped(input));
@@ -103,11 +102,11 @@ class Fuser {
   }
 
   const ir::Graph& graph_;
-  const std::vector<std::vector<NodeId>> users_;
+  const IdVector<ValueId, std::vector<NodeId>> users_;
   std::vector<Group> groups_;
   std::vector<int> group_of_;
   ir::Builder builder_;
-  std::vector<ValueId> map_;
+  IdVector<ValueId, ValueId> map_;
 };
 
 }  // namespace

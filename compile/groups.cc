@@ -67,7 +67,7 @@ class GroupFinder {
   explicit GroupFinder(const ir::Graph& graph)
       : graph_(graph), users_(graph.Users()), group_of_(graph.nodes.size(), kNoGroup) {
     is_output_.assign(graph.values.size(), false);
-    for (const ir::NamedValue& output : graph.outputs) is_output_[Index(output.value)] = true;
+    for (const ir::NamedValue& output : graph.outputs) is_output_[output.value] = true;
   }
 
   std::vector<Group> Run() {
@@ -88,11 +88,8 @@ class GroupFinder {
   }
 
  private:
-  static size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
   int64_t Elements(ValueId id) const { return graph_.type(id).elements(); }
-  size_t ProducerOf(ValueId id) const {
-    return static_cast<size_t>(graph_.value(id).producer.value());
-  }
+  size_t ProducerOf(ValueId id) const { return graph_.value(id).producer.index(); }
 
   void Start(size_t n, bool producer, int64_t elements, int64_t width) {
     group_of_[n] = static_cast<int>(groups_.size());
@@ -178,7 +175,7 @@ class GroupFinder {
   // A sum over microbatches is kept in the memory of its first operand.
   bool IsAccumulation(const Node& node) const {
     return node.op == Op::kAdd && graph_.nodes[ProducerOf(node.inputs[0])].op == Op::kInput &&
-           is_output_[Index(node.outputs[0])];
+           is_output_[node.outputs[0]];
   }
 
   // Results that a member makes beside its first, and column sums, are not read inside.
@@ -195,8 +192,8 @@ class GroupFinder {
   bool NobodyReadsBefore(const Group& group, size_t n) const {
     for (const size_t member : group.members) {
       for (ValueId value : graph_.nodes[member].outputs) {
-        for (NodeId user : users_[Index(value)]) {
-          const auto u = static_cast<size_t>(user.value());
+        for (NodeId user : users_[value]) {
+          const auto u = user.index();
           const bool inside =
               std::find(group.members.begin(), group.members.end(), u) != group.members.end();
           if (!inside && u < n) return false;
@@ -207,9 +204,9 @@ class GroupFinder {
   }
 
   bool LeavesGroup(const Group& group, ValueId value) const {
-    if (is_output_[Index(value)]) return true;
-    for (NodeId user : users_[Index(value)]) {
-      const auto u = static_cast<size_t>(user.value());
+    if (is_output_[value]) return true;
+    for (NodeId user : users_[value]) {
+      const auto u = user.index();
       if (std::find(group.members.begin(), group.members.end(), u) == group.members.end()) {
         return true;
       }
@@ -243,9 +240,9 @@ class GroupFinder {
   static constexpr int64_t kSmallestWidth = 16;
 
   const ir::Graph& graph_;
-  const std::vector<std::vector<NodeId>> users_;
+  const IdVector<ValueId, std::vector<NodeId>> users_;
   std::vector<int> group_of_;
-  std::vector<bool> is_output_;
+  IdVector<ValueId, bool> is_output_;
   std::vector<Group> groups_;
 };
 

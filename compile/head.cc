@@ -63,9 +63,7 @@ class HeadFinder {
   }
 
  private:
-  size_t ProducerOf(ValueId id) const {
-    return static_cast<size_t>(graph_.value(id).producer.value());
-  }
+  size_t ProducerOf(ValueId id) const { return graph_.value(id).producer.index(); }
 
   bool IsProduct(const Node& node, const std::string& equation) const {
     return node.op == Op::kEinsum && node.attrs.Str("equation") == equation;
@@ -78,8 +76,8 @@ class HeadFinder {
 
   std::vector<size_t> Readers(ValueId id) const {
     std::vector<size_t> readers;
-    for (NodeId user : users_[static_cast<size_t>(id.value())]) {
-      readers.push_back(static_cast<size_t>(user.value()));
+    for (NodeId user : users_[id]) {
+      readers.push_back(user.index());
     }
     return readers;
   }
@@ -119,7 +117,7 @@ class HeadFinder {
   }
 
   const Graph& graph_;
-  const std::vector<std::vector<NodeId>> users_;
+  const IdVector<ValueId, std::vector<NodeId>> users_;
 };
 
 // At most half of the tokens, and of about kBlockBytes or the least that is asked for; blocks of
@@ -165,7 +163,7 @@ class HeadRewriter {
   }
 
  private:
-  ValueId& Mapped(ValueId id) { return map_[static_cast<size_t>(id.value())]; }
+  ValueId& Mapped(ValueId id) { return map_[id]; }
 
   void EmitNode(const Node& node) {
     std::vector<ValueId> inputs;
@@ -217,7 +215,7 @@ class HeadRewriter {
         builder_.AddOne(Op::kCast, {result}, {{"dtype", std::string(ir::DTypeName(dtype))}});
   }
 
-  // x, w, labels
+  // x, w, labels.
   std::vector<ValueId> Operands(const Head& head) {
     const Node& logits = graph_.nodes[head.logits];
     return {Mapped(logits.inputs[0]), Mapped(logits.inputs[1]),
@@ -240,7 +238,7 @@ class HeadRewriter {
   const int64_t least_block_tokens_;
   std::vector<Head> heads_;
   ir::Builder builder_;
-  std::vector<ValueId> map_;
+  IdVector<ValueId, ValueId> map_;
 };
 
 }  // namespace

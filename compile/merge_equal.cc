@@ -32,7 +32,7 @@ std::vector<size_t> Candidates(const ir::Graph& graph, const std::vector<ValueId
                                const std::vector<std::vector<size_t>>& users,
                                const std::vector<size_t>& sources) {
   if (inputs.empty()) return sources;
-  const auto value = static_cast<size_t>(inputs[0].value());
+  const auto value = inputs[0].index();
   return value < users.size() && value < graph.values.size() ? users[value] : std::vector<size_t>();
 }
 
@@ -66,7 +66,7 @@ Result<ir::Graph> MergeEqualNodes(const ir::Graph& graph) {
         if (inputs.empty()) {
           sources.push_back(index);
         } else if (builder.status().ok()) {
-          users[static_cast<size_t>(inputs[0].value())].push_back(index);
+          users[inputs[0].index()].push_back(index);
         }
         return outputs;
       });

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/file_io.h"
 #include "base/log.h"
@@ -60,14 +61,13 @@ std::optional<BlobStore::Look> BlobStore::LookAt(const std::string& sha256) cons
 }
 
 std::optional<int64_t> BlobStore::Find(const std::string& sha256) const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const std::optional<Look> seen = LookAt(sha256);
   if (!seen) return std::nullopt;
   Touch(sha256, *seen);
   return seen->size;
 }
 
-// REQUIRES: mutex_ held.
 void BlobStore::Touch(const std::string& sha256, const Look& seen) const {
   const int64_t now_ms = clock_.UnixMs();
   if (now_ms - seen.changed_ns / 1'000'000 < kTouchMs) return;
@@ -82,7 +82,7 @@ bool BlobStore::Verify(const std::string& sha256, bool anew) {
   if (!Find(sha256)) return false;
   std::optional<Look> seen;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     seen = LookAt(sha256);
     if (!seen) return false;
     const auto it = verified_.find(sha256);
@@ -93,13 +93,13 @@ bool BlobStore::Verify(const std::string& sha256, bool anew) {
     PutAside(sha256, *seen);
     return false;
   }
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   verified_[sha256] = *seen;
   return true;
 }
 
 void BlobStore::PutAside(const std::string& sha256, const Look& seen) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   verified_.erase(sha256);
   const std::optional<Look> now = LookAt(sha256);
   // Somebody may have uploaded it again meanwhile.
@@ -149,7 +149,8 @@ int64_t BlobStore::Collect(const std::set<std::string>& in_use) {
 }
 
 int64_t BlobStore::Remove(const Stored& blob) {
-  const std::scoped_lock lock(mutex_);
+  MW_CHECK(blob.size >= 0) << blob.sha256 << " has " << blob.size << " bytes";
+  const MutexLock lock(mutex_);
   const std::optional<Look> now = LookAt(blob.sha256);
   const bool used = now && clock_.UnixMs() - now->changed_ns / 1'000'000 < kLeastIdleMs;
   if (used || ::unlink(PathFor(blob.sha256).c_str()) != 0) return 0;
@@ -218,6 +219,7 @@ BlobStore::Writer::Writer(BlobStore* store, std::string sha256, int64_t size_byt
 }
 
 BlobStore::Writer::~Writer() {
+  MW_CHECK(written_ <= size_bytes_) << "blob " << sha256_ << " has more bytes than announced";
   store_->pending_ -= size_bytes_;
   if (!done_) ::unlink(temporary_.c_str());
 }
@@ -246,7 +248,7 @@ Status BlobStore::Writer::Finish() {
 }
 
 Status BlobStore::Publish(const Writer& writer) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const std::optional<Look> old = LookAt(writer.sha256_);
   if (std::rename(writer.temporary_.c_str(), PathFor(writer.sha256_).c_str()) != 0) {
     return OsError(errno, fmt::format("rename {}", writer.temporary_));

@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,6 +22,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "base/sha256.h"
 #include "base/unique_fd.h"
@@ -100,7 +100,7 @@ class BlobStore {
       : dir_(std::move(dir)), limits_(limits), clock_(clock) {}
   std::string PathFor(const std::string& sha256) const { return dir_ + "/" + sha256; }
   std::optional<Look> LookAt(const std::string& sha256) const;
-  void Touch(const std::string& sha256, const Look& seen) const;
+  void Touch(const std::string& sha256, const Look& seen) const MW_REQUIRES(mutex_);
   void PutAside(const std::string& sha256, const Look& seen);
   Status Publish(const Writer& writer);
   std::vector<Stored> Scan() const;
@@ -111,8 +111,8 @@ class BlobStore {
   const Clock& clock_;
   std::atomic<int64_t> stored_{0};   // as the last Collect found it, and what came and went since
   std::atomic<int64_t> pending_{0};  // being uploaded
-  mutable std::mutex mutex_;         // also: while a file gets or loses its name
-  mutable std::map<std::string, Look> verified_;  // guarded by mutex_
+  mutable Mutex mutex_;              // also: while a file gets or loses its name
+  mutable std::map<std::string, Look> verified_ MW_GUARDED_BY(mutex_);
 };
 
 }  // namespace meshwright::controller

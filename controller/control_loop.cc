@@ -61,20 +61,7 @@ Result<proto::JobDescription> ReadDescription(const std::string& job_dir, int64_
 Core ControlLoop::MakeCore(CoreOptions options, const StoredState& stored) {
   options.cluster_id = stored.cluster_id;
   options.term = stored.term;
-  std::vector<RestoredJob> jobs;
-  for (const JobRecord& record : stored.jobs) {
-    Result<std::shared_ptr<const ir::JobRequest>> request = nullptr;
-    if (!proto::IsTerminal(record.state)) {
-      auto decoded = proto::DecodeJob(record.spec);
-      if (decoded.has_value()) {
-        request = std::make_shared<const ir::JobRequest>(std::move(*decoded));
-      } else {
-        request = tl::unexpected(decoded.error());
-      }
-    }
-    jobs.push_back(RestoredJob{record, std::move(request)});
-  }
-  return Core(std::move(options), stored.next_mesh_gen, std::move(jobs));
+  return Core(std::move(options), stored.next_mesh_gen, RestoreJobs(stored));
 }
 
 ControlLoop::ControlLoop(CoreOptions options, ControlParts parts)

@@ -8,8 +8,6 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "controller/placement.h"
-#include "ir/gpu_support.h"
 
 namespace meshwright::controller {
 
@@ -72,7 +70,7 @@ Core::Core(CoreOptions options, uint64_t next_mesh_gen, std::vector<RestoredJob>
 
 Effects Core::Start(Now now) {
   Context context{now, {}};
-  membership_changed_ms_ = now.ms;
+  members_.Begin(now.ms);
   for (RestoredJob& restored : restored_) RestoreJob(std::move(restored), context);
   restored_.clear();
   ScheduleQueue(context);
@@ -223,7 +221,7 @@ void Core::On(const WriteFailed& event, Context& context) {
   if (job == nullptr) return;
   if (event.call.value() != 0) {
     // Never acknowledged, so it never was.
-    FreeDevices(event.job, "");
+    members_.FreeDevicesOf(event.job, "");
     std::erase(queue_, job->record.id);
     job_of_op_.erase(job->record.op_id);
     DropRequest(*job);
@@ -274,7 +272,7 @@ void Core::On(const Shutdown&, Context& context) {
   Carry(actors_.Shutdown(), context);
   // Who ends on purpose has not been killed by what it planned.
   for (auto& [id, job] : jobs_) EndTry(job, context);
-  for (auto& [name, worker] : workers_) {
+  for (const auto& [name, worker] : members_.all()) {
     if (worker.session.value() == 0) continue;
     context.effects.push_back(CloseSession{worker.session, Unavailable("the controller stopped")});
   }
@@ -306,7 +304,7 @@ void Core::ScheduleQueue(Context& context) {
 // disk before it begins, and one that waits for other devices has come to an end. Where the cluster
 // looks as it did, so does the answer.
 void Core::BeginTry(JobEntry& job, Context& context) {
-  std::string sight = SightOfCluster(IsStable(job, context));
+  std::string sight = SightOf(View(), IsStable(job, context));
   if (job.sight == sight) return;
   job.sight = std::move(sight);
   job.trying = true;
@@ -329,60 +327,16 @@ void Core::PersistTries(const JobEntry& job, Context& context) {
   context.effects.push_back(std::move(persist));
 }
 
-// All that placing asks of the cluster, but for which of its devices are free.
-std::string Core::SightOfCluster(bool stable) const {
-  std::string sight = stable ? "stable" : "changing";
-  for (const char* kind : {"cpu", "cuda"}) {
-    const ReturningDevices returning = DevicesThatReturn(kind);
-    sight +=
-        fmt::format("; {}: {} of {} free, {} return from {}", kind, PlaceableDevices(kind).size(),
-                    ClusterDevices(kind), returning.count, fmt::join(returning.jobs, " "));
-  }
-  return sight;
-}
-
-Placement Core::PlaceOn(const std::string& kind, const ir::ParallelSpec& parallel,
-                        const std::string& why) const {
-  Placement placement =
-      Place(parallel, PlaceableDevices(kind), DevicesThatReturn(kind), ClusterDevices(kind));
-  const std::string other = kind == "cuda" ? "cpu" : "cuda";
-  if (placement.outcome == PlacementOutcome::kNoWorkers && ClusterDevices(other) > 0) {
-    placement.message = fmt::format(
-        "waits for a worker with devices of the kind {} ({}): the cluster has only {}; start one "
-        "with "
-        "'meshwright worker --device {} --address HOST:PORT'",
-        kind, why, other, kind);
-  }
-  return placement;
-}
-
-// On GPUs where the cluster has enough, busy or not, and they compute the job; else on CPU devices.
-// GPUs that are not enough may be joined by others: the cluster counts once it has been stable.
-Placement Core::PlaceOnKind(const JobEntry& job, bool stable) const {
-  const ir::ParallelSpec& parallel = job.request->parallel;
-  if (parallel.device != "auto") {
-    return PlaceOn(parallel.device, parallel,
-                   fmt::format("parallelism.device is \"{}\"", parallel.device));
-  }
-  const std::string why_not = ir::WhyNotOnGpus(*job.request);
-  if (ClusterDevices("cuda") > 0 && why_not.empty()) {
-    Placement placement = PlaceOn("cuda", parallel, "");
-    const bool others = stable && ClusterDevices("cpu") > 0;
-    if (placement.outcome != PlacementOutcome::kInfeasible || !others) return placement;
-  }
-  return PlaceOn("cpu", parallel, why_not);
-}
-
 // Workers may still be joining.
 bool Core::IsStable(const JobEntry& job, const Context& context) const {
-  return context.now.ms - membership_changed_ms_ >= options_.infeasible_grace_ms &&
+  return context.now.ms - members_.changed_ms() >= options_.infeasible_grace_ms &&
          context.now.unix_ms - job.record.submitted_unix_ms >= options_.infeasible_grace_ms;
 }
 
 // True when the head left the queue.
 bool Core::PlaceHead(JobEntry& job, Context& context) {
   const bool stable = IsStable(job, context);
-  Placement placement = PlaceOnKind(job, stable);
+  Placement placement = PlaceOnKind(View(), *job.request, stable);
   switch (placement.outcome) {
     case PlacementOutcome::kNoWorkers:
       SetWaiting(job, "NoWorkers", std::move(placement.message), context);
@@ -407,8 +361,7 @@ bool Core::PlaceHead(JobEntry& job, Context& context) {
   queue_.pop_front();
   job.ranks.clear();
   for (const mesh::Device& device : placement.devices) {
-    workers_.at(device.worker).device_job[static_cast<size_t>(device.local_index)] =
-        JobId(job.record.id);
+    members_.SetOwner(device.worker, device.local_index, JobId(job.record.id));
     job.ranks.push_back(RankPlace{device.worker, device.local_index});
   }
   job.record.reason.clear();
@@ -418,7 +371,7 @@ bool Core::PlaceHead(JobEntry& job, Context& context) {
   mesh::Topology topology;
   topology.devices = std::move(placement.devices);
   for (const mesh::Device& device : topology.devices) {
-    topology.hosts[device.host].cores = HostCores(device.host);
+    topology.hosts[device.host].cores = members_.HostCores(device.host);
   }
   mesh::TakeMeasuredLinks(topology);
   mesh::ShareHost(topology);
@@ -441,7 +394,7 @@ void Core::SetWaiting(JobEntry& job, const char* reason, std::string message, Co
 
 // A worker was lost before anyone was told of the job's mesh: back to its place in the queue.
 void Core::Unplace(JobEntry& job, const std::string& why, Context& context) {
-  FreeDevices(JobId(job.record.id), "");
+  members_.FreeDevicesOf(JobId(job.record.id), "");
   job.ranks.clear();
   job.sight.clear();
   EndTry(job, context);
@@ -462,7 +415,7 @@ void Core::MoveJob(JobEntry& job, JobEvent event, Context& context) {
 
 void Core::EndJob(JobEntry& job, JobEvent event, const RuntimeError& cause, Context& context) {
   std::erase(queue_, job.record.id);
-  if (!job.mesh) FreeDevices(JobId(job.record.id), "");
+  if (!job.mesh) members_.FreeDevicesOf(JobId(job.record.id), "");
   job.no_client_since_ms.reset();
   job.record.reason = cause.ok() ? "" : ErrorKindName(cause.kind);
   job.record.message = cause.message;

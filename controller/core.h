@@ -12,8 +12,8 @@
 // worker has confirmed, or is gone.
 //
 // Thread rule: one thread. Files: core.cc dispatch, submit, cancel, queue; core_workers.cc
-// membership; core_mesh.cc life of a mesh; core_clients.cc who asks it; core_actors.cc host actors;
-// core_failure.cc its end; core_view.cc what people see.
+// who comes and goes (controller/membership.h); core_mesh.cc life of a mesh; core_clients.cc who
+// asks it; core_actors.cc host actors; core_failure.cc its end; core_view.cc what people see.
 #pragma once
 
 #include <cstdint>
@@ -30,15 +30,12 @@
 #include "controller/core_options.h"
 #include "controller/driver.h"
 #include "controller/events.h"
-#include "controller/placement.h"
+#include "controller/kind_placement.h"
+#include "controller/membership.h"
+#include "controller/restored_jobs.h"
 #include "controller/states.h"
 
 namespace meshwright::controller {
-
-struct RestoredJob {
-  JobRecord record;
-  Result<std::shared_ptr<const ir::JobRequest>> request;  // of jobs that are not terminal
-};
 
 class Core {
  public:
@@ -57,7 +54,7 @@ class Core {
   std::map<std::string, int64_t> JobCounts() const;     // by state name, every state
   std::map<std::string, int64_t> WorkerCounts() const;  // by state name, every state
   // Whether a worker has registered in this session and has not been lost.
-  bool Knows(SessionId session) const { return worker_of_session_.contains(session.value()); }
+  bool Knows(SessionId session) const { return members_.Knows(session); }
   // Control messages of a job, both ways, by kind ("Launch", "LaunchDone", ...).
   std::map<std::string, int64_t> MessageCounts(JobId id) const;
   const std::map<std::string, int64_t>& message_totals() const { return message_totals_; }
@@ -71,14 +68,6 @@ class Core {
   Status CheckInvariants() const;
 
  private:
-  struct Worker {
-    proto::Register info;
-    SessionId session{0};
-    WorkerState state = WorkerState::kJoining;
-    int64_t last_seen_ms = 0;
-    std::vector<JobId> device_job;  // per device; 0: free
-    mesh::SharedProfile profile;    // of each device; null: not measured
-  };
   struct RankPlace {
     std::string worker;
     int local_device = 0;
@@ -154,7 +143,6 @@ class Core {
   void BeginTry(JobEntry& job, Context& context);
   void EndTry(JobEntry& job, Context& context);
   void PersistTries(const JobEntry& job, Context& context);
-  std::string SightOfCluster(bool stable) const;
   bool PlaceHead(JobEntry& job, Context& context);
   void TakeRequest(JobEntry& job, std::shared_ptr<const ir::JobRequest> request, size_t bytes);
   void DropRequest(JobEntry& job);
@@ -176,19 +164,8 @@ class Core {
   void OnLeave(Worker& worker, const proto::Leave& leave, Context& context);
   void LoseWorker(Worker& worker, WorkerEvent event, const std::string& why, Context& context);
   void CheckLiveness(Context& context);
-  void TrimWorkers();
   void UnplaceUsersOf(const Worker& worker, const std::string& why, Context& context);
-  void FreeDevices(JobId job, const std::string& worker);
-  Worker* WorkerOf(SessionId session);
-  // Of one kind: a mesh is of one.
-  std::vector<mesh::Device> PlaceableDevices(const std::string& kind) const;
-  ReturningDevices DevicesThatReturn(const std::string& kind) const;
-  int HostCores(const std::string& host) const;
-  int64_t ClusterDevices(const std::string& kind) const;
-  // why: the job takes this kind and no other; for messages.
-  Placement PlaceOn(const std::string& kind, const ir::ParallelSpec& parallel,
-                    const std::string& why) const;
-  Placement PlaceOnKind(const JobEntry& job, bool stable) const;
+  ClusterView View() const;
   bool IsStable(const JobEntry& job, const Context& context) const;
 
   // core_mesh.cc
@@ -272,16 +249,14 @@ class Core {
   std::vector<RestoredJob> restored_;
   std::map<int64_t, JobEntry> jobs_;
   std::map<std::string, int64_t> job_of_op_;
-  std::deque<int64_t> queue_;              // QUEUED jobs in the order they came: by id
-  std::set<int64_t> unsaved_ends_;         // ended jobs whose end is not on disk yet
-  std::map<std::string, Worker> workers_;  // by name
-  std::map<uint64_t, std::string> worker_of_session_;
+  std::deque<int64_t> queue_;       // QUEUED jobs in the order they came: by id
+  std::set<int64_t> unsaved_ends_;  // ended jobs whose end is not on disk yet
+  Membership members_;
   std::map<uint64_t, int64_t> job_of_client_;
   std::map<uint64_t, Mesh> meshes_;  // by generation, until freed
   ActorTable actors_;
   std::map<std::string, int64_t> message_totals_;
   int64_t stale_messages_ = 0;
-  int64_t membership_changed_ms_ = 0;
   int64_t last_tick_ms_ = -1;
   bool stopping_ = false;
 };

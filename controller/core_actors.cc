@@ -19,7 +19,7 @@ ActorTableOptions Core::ActorOptions(const CoreOptions& options) {
 
 ActorWorkers Core::ReadyActorWorkers() const {
   ActorWorkers ready;
-  for (const auto& [name, worker] : workers_) {
+  for (const auto& [name, worker] : members_.all()) {
     if (worker.state == WorkerState::kReady) ready[name] = worker.info.actor_types;
   }
   return ready;
@@ -28,12 +28,12 @@ ActorWorkers Core::ReadyActorWorkers() const {
 void Core::Carry(ActorEffects effects, Context& context) {
   for (auto& effect : effects) {
     if (auto* send = std::get_if<ActorSend>(&effect)) {
-      const auto worker = workers_.find(send->worker);
-      if (worker == workers_.end() || worker->second.session.value() == 0) continue;
+      const Worker* const worker = members_.Named(send->worker);
+      if (worker == nullptr || worker->session.value() == 0) continue;
       CountMessage(send->job, KindName(send->body));
       // Of no job, so that it goes out also where a write of the job fails.
       context.effects.push_back(
-          Send{JobId(0), worker->second.session, {options_.term, std::move(send->body)}});
+          Send{JobId(0), worker->session, {options_.term, std::move(send->body)}});
     } else if (auto* answer = std::get_if<ActorAnswer>(&effect)) {
       context.effects.push_back(std::move(*answer));
     } else if (auto* line = std::get_if<ActorLine>(&effect)) {

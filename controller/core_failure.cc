@@ -25,6 +25,7 @@ void Core::FailMesh(Mesh& mesh, proto::RuntimeError error, Context& context) {
   MoveMesh(mesh, MeshEvent::kFail, context);
   mesh.cause = std::move(error);
   mesh.errors = 1;
+  MW_CHECK(!mesh.cause.ok()) << "mesh " << mesh.gen << " fails without a cause";
   mesh.launches.clear();  // ABANDONED
   (void)TakeNews(jobs_.at(mesh.job.value()), mesh.driver->Abandon(), context);
   if (saving) context.effects.push_back(DiscardWeights{mesh.job, mesh.gen});
@@ -47,7 +48,7 @@ void Core::MemberFreed(Mesh& mesh, MeshMember& member, Context& context) {
   if (mesh.phase != MeshPhase::kAborting && mesh.phase != MeshPhase::kReleasing) {
     // A member that lets go unasked has lost its part of the mesh.
     member.freed = true;
-    FreeDevices(mesh.job, member.worker);
+    members_.FreeDevicesOf(mesh.job, member.worker);
     FailMesh(mesh,
              MakeError(ErrorKind::kProtocol,
                        Internal(fmt::format("worker '{}' dropped mesh generation {} unasked",
@@ -57,7 +58,7 @@ void Core::MemberFreed(Mesh& mesh, MeshMember& member, Context& context) {
     return;
   }
   member.freed = true;
-  FreeDevices(mesh.job, member.worker);
+  members_.FreeDevicesOf(mesh.job, member.worker);
   if (mesh.phase == MeshPhase::kAborting) {
     CheckAborting(mesh, context);
     return;
@@ -65,6 +66,8 @@ void Core::MemberFreed(Mesh& mesh, MeshMember& member, Context& context) {
   const bool all = std::all_of(mesh.members.begin(), mesh.members.end(),
                                [](const MeshMember& m) { return m.freed; });
   if (!all) return;
+  MW_CHECK(mesh.phase == MeshPhase::kReleasing)
+      << "mesh " << mesh.gen << " in " << Name(mesh.phase);
   jobs_.at(mesh.job.value()).mesh.reset();
   meshes_.erase(mesh.gen.value());
 }
@@ -95,7 +98,7 @@ void Core::ConcludeAbort(Mesh& mesh, Context& context) {
   const bool all_freed = std::all_of(mesh.members.begin(), mesh.members.end(),
                                      [](const MeshMember& m) { return m.freed; });
   if (!all_freed) return;
-  FreeDevices(mesh.job, "");
+  members_.FreeDevicesOf(mesh.job, "");
   job.mesh.reset();
   meshes_.erase(mesh.gen.value());
 }
@@ -132,7 +135,7 @@ void Core::LoseDeafMembers(const Mesh& mesh, Context& context) {
     if (!member.freed) deaf.push_back(member.session);
   }
   for (const SessionId session : deaf) {
-    Worker* worker = WorkerOf(session);
+    Worker* worker = members_.Of(session);
     if (worker == nullptr) continue;
     context.effects.push_back(CloseSession{session, DeadlineExceeded(why)});
     LoseWorker(*worker, WorkerEvent::kExpired, why, context);

@@ -27,6 +27,7 @@ void Core::StartMesh(JobEntry& job, PlannedJob plan, Context& context) {
   const JobId id(job.record.id);
   TakeRanks(job, plan);
   const MeshGeneration gen(next_mesh_gen_++);
+  MW_CHECK(!meshes_.contains(gen.value())) << "mesh generation " << gen << " is used twice";
   Mesh& mesh = meshes_[gen.value()];
   mesh.gen = gen;
   mesh.job = id;
@@ -64,13 +65,15 @@ void Core::TakeRanks(JobEntry& job, const PlannedJob& plan) {
   job.ranks.clear();
   for (size_t rank = 0; rank < plan.devices.size(); ++rank) {
     const size_t at = plan.placement.empty() ? rank : static_cast<size_t>(plan.placement[rank]);
+    MW_CHECK(at < reserved.size() && !used[at])
+        << "rank " << rank << " takes device " << at << " of " << reserved.size();
     job.ranks.push_back(reserved[at]);
     used[at] = true;
   }
   for (size_t i = 0; i < reserved.size(); ++i) {
     if (used[i]) continue;
     const RankPlace& rank = reserved[i];
-    workers_.at(rank.worker).device_job[static_cast<size_t>(rank.local_device)] = JobId(0);
+    members_.SetOwner(rank.worker, rank.local_device, JobId(0));
   }
 }
 
@@ -84,7 +87,7 @@ std::vector<Core::MeshMember> Core::MakeMembers(const JobEntry& job) const {
     if (it == members.end()) {
       MeshMember member;
       member.worker = worker;
-      member.session = workers_.at(worker).session;
+      member.session = members_.At(worker).session;
       it = members.insert(members.end(), std::move(member));
     }
     it->ranks.push_back(static_cast<int>(rank));
@@ -105,11 +108,12 @@ proto::LoadMesh Core::MakeLoad(const JobEntry& job, const Mesh& mesh,
   load.seed = job.request->train.seed;
   load.tf32 = job.request->train.tf32;
   for (const RankPlace& rank : job.ranks) {
-    const proto::Register& info = workers_.at(rank.worker).info;
+    const proto::Register& info = members_.At(rank.worker).info;
     load.members.push_back(
         proto::Member{info.name, info.address, info.host_id, info.incarnation.value()});
   }
   for (int rank : member.ranks) {
+    MW_CHECK(static_cast<size_t>(rank) < mesh.plan.devices.size()) << "rank " << rank;
     const PlannedDevice& device = mesh.plan.devices[static_cast<size_t>(rank)];
     load.ranks.push_back(proto::RankPrograms{
         rank, job.ranks[static_cast<size_t>(rank)].local_device, device.programs});
@@ -236,6 +240,8 @@ void Core::IssueLaunches(Mesh& mesh, Context& context) {
 bool Core::IssueOfDriver(Mesh& mesh, Context& context) {
   const std::optional<PlannedLaunch> next = mesh.driver->Next();
   if (!next) return false;
+  MW_CHECK(next->count >= 1) << "a launch of " << next->count << " steps of '" << next->program
+                             << "'";
   mesh.initialised = true;
   OutstandingLaunch launch;
   launch.seq = LaunchSeq(mesh.next_seq++);
@@ -283,6 +289,8 @@ void Core::OnLaunchDone(Mesh& mesh, MeshMember& member, const proto::LaunchDone&
 }
 
 Status Core::FinishLaunch(Mesh& mesh, OutstandingLaunch& launch, Context& context) {
+  MW_CHECK(launch.answers.size() == mesh.members.size())
+      << launch.answers.size() << " answers of " << mesh.members.size() << " members";
   std::vector<proto::StepReport> merged(static_cast<size_t>(launch.launch.count));
   for (const auto& answer : launch.answers) {
     for (size_t i = 0; i < merged.size(); ++i) {
@@ -320,6 +328,7 @@ Status Core::TakeNews(JobEntry& job, DriverNews news, Context& context) {
 // ---- The good end ----
 
 void Core::AllLaunched(Mesh& mesh, Context& context) {
+  MW_CHECK(mesh.launches.empty()) << "mesh " << mesh.gen << " still runs " << mesh.launches.size();
   JobEntry& job = jobs_.at(mesh.job.value());
   if (!job.request->save_weights) return FinishMesh(mesh, context);
   MoveMesh(mesh, MeshEvent::kAllLaunched, context);
@@ -341,6 +350,7 @@ void Core::On(const WeightsFile& event, Context& context) {
   for (MeshMember& member : mesh.members) {
     proto::SaveWeights save{mesh.gen, {}};
     for (int rank : member.ranks) {
+      MW_CHECK(static_cast<size_t>(rank) < mesh.plan.devices.size()) << "rank " << rank;
       const auto& slots = mesh.plan.devices[static_cast<size_t>(rank)].saved_slots;
       if (!slots.empty()) save.ranks.push_back(proto::RankTiles{rank, slots});
     }

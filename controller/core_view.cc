@@ -46,7 +46,7 @@ std::vector<proto::JobInfo> Core::Jobs() const {
 
 std::vector<proto::WorkerInfo> Core::Workers(Now now) const {
   std::vector<proto::WorkerInfo> infos;
-  for (const auto& [name, worker] : workers_) {
+  for (const auto& [name, worker] : members_.all()) {
     proto::WorkerInfo info;
     info.name = name;
     info.host = worker.info.host_id;
@@ -60,7 +60,7 @@ std::vector<proto::WorkerInfo> Core::Workers(Now now) const {
     info.metrics_address = worker.info.metrics_address;
     info.device_profile = worker.info.device_profile;
     info.threads_per_device = worker.info.threads_per_device;
-    info.host_cores = HostCores(worker.info.host_id);
+    info.host_cores = members_.HostCores(worker.info.host_id);
     info.device_kind = KindOf(worker.info);
     info.device_name = worker.info.device_name;
     info.data_roots = worker.info.data_roots;
@@ -82,7 +82,7 @@ std::map<std::string, int64_t> Core::JobCounts() const {
 std::map<std::string, int64_t> Core::WorkerCounts() const {
   std::map<std::string, int64_t> counts;
   for (int i = 0; i < kWorkerStateCount; ++i) counts[Name(static_cast<WorkerState>(i))] = 0;
-  for (const auto& [name, worker] : workers_) ++counts[Name(worker.state)];
+  for (const auto& [name, worker] : members_.all()) ++counts[Name(worker.state)];
   return counts;
 }
 
@@ -174,8 +174,8 @@ Status Core::CheckDevices() const {
   for (const auto& [gen, mesh] : meshes_) {
     for (const MeshMember& member : mesh.members) {
       if (member.freed) continue;
-      const auto worker = workers_.find(member.worker);
-      if (worker == workers_.end() || worker->second.session != member.session) {
+      const Worker* const worker = members_.Named(member.worker);
+      if (worker == nullptr || worker->session != member.session) {
         return Internal(
             fmt::format("mesh {} waits for worker {} that is gone", gen, member.worker));
       }
@@ -196,7 +196,7 @@ Status Core::CheckDevices() const {
       }
     }
   }
-  for (const auto& [name, worker] : workers_) {
+  for (const auto& [name, worker] : members_.all()) {
     for (size_t i = 0; i < worker.device_job.size(); ++i) {
       const auto holder = holders.find(std::pair(name, static_cast<int>(i)));
       const JobId wanted = holder == holders.end() ? JobId(0) : holder->second;

@@ -1,122 +1,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "base/check.h"
-#include "base/utf8.h"
+#include "controller/admission.h"
 #include "controller/core.h"
-#include "controller/placement.h"
 
 namespace meshwright::controller {
 
 using proto::ErrorKind;
 using proto::MakeError;
 
-namespace {
-
-Status CheckRoots(const proto::Register& info) {
-  constexpr size_t kMostRoots = 64;
-  constexpr size_t kMaxPathBytes = 4096;
-  const bool long_root =
-      std::any_of(info.data_roots.begin(), info.data_roots.end(), [](const ir::DataRoot& root) {
-        return root.name.size() > kMaxPathBytes || root.path.size() > kMaxPathBytes;
-      });
-  if (info.data_roots.size() > kMostRoots || long_root) {
-    return InvalidArgument(fmt::format(
-        "worker '{}' registers {} data roots; at most {} of {} bytes are allowed",
-        TruncateUtf8(info.name, 64), info.data_roots.size(), kMostRoots, kMaxPathBytes));
-  }
-  return OkStatus();
-}
-
-// What a worker says of itself is shown in listings and told to its peers: it must stay small.
-Status CheckSizes(const proto::Register& info) {
-  constexpr size_t kMaxTextBytes = 256;
-  const std::pair<const char*, const std::string*> texts[] = {
-      {"name", &info.name},       {"data address", &info.address},
-      {"host id", &info.host_id}, {"metrics address", &info.metrics_address},
-      {"version", &info.version}, {"device name", &info.device_name},
-  };
-  for (const auto& [what, text] : texts) {
-    if (text->size() <= kMaxTextBytes) continue;
-    return InvalidArgument(
-        fmt::format("worker '{}' registers a {} of {} bytes; at most {} are "
-                    "allowed",
-                    TruncateUtf8(info.name, 64), what, text->size(), kMaxTextBytes));
-  }
-  for (const auto& [what, text] : texts) {
-    if (IsPrintable(*text)) continue;
-    return InvalidArgument(
-        fmt::format("worker '{}' registers the {} '{}'; control characters are not allowed, they "
-                    "would change what a terminal shows",
-                    Printable(TruncateUtf8(info.name, 64)), what, Printable(*text)));
-  }
-  constexpr int64_t kMostMemoryBytes = int64_t{1} << 50;
-  if (info.memory_bytes < 0 || info.memory_bytes > kMostMemoryBytes) {
-    return InvalidArgument(
-        fmt::format("worker '{}' registers devices of {} bytes of memory; 0 to {} are allowed",
-                    info.name, info.memory_bytes, kMostMemoryBytes));
-  }
-  if (const std::string kind = KindOf(info); kind != "cpu" && kind != "cuda") {
-    return InvalidArgument(
-        fmt::format("worker '{}' registers devices of the kind '{}'; known are cpu and cuda",
-                    TruncateUtf8(info.name, 64), TruncateUtf8(kind, 64)));
-  }
-  constexpr size_t kMaxProfileBytes = 16 << 10;
-  if (info.device_profile.size() > kMaxProfileBytes) {
-    return InvalidArgument(
-        fmt::format("worker '{}' registers a device profile of {} bytes; at most {} are allowed",
-                    TruncateUtf8(info.name, 64), info.device_profile.size(), kMaxProfileBytes));
-  }
-  if (info.threads_per_device < 0 || info.host_cores < 0) {
-    return InvalidArgument(fmt::format("worker '{}' registers {} threads per device on {} cores",
-                                       TruncateUtf8(info.name, 64), info.threads_per_device,
-                                       info.host_cores));
-  }
-  MW_TRY(CheckRoots(info));
-  constexpr size_t kMostCpus = 4096;
-  if (info.cpus.size() > kMostCpus) {
-    return InvalidArgument(fmt::format("worker '{}' registers {} cores; at most {} are allowed",
-                                       TruncateUtf8(info.name, 64), info.cpus.size(), kMostCpus));
-  }
-  constexpr size_t kMostActorTypes = 1024;
-  size_t type_bytes = 0;
-  for (const std::string& type : info.actor_types) type_bytes += type.size();
-  if (info.actor_types.size() > kMostActorTypes || type_bytes > kMostActorTypes * 64) {
-    return InvalidArgument(fmt::format(
-        "worker '{}' registers {} actor types in {} bytes; at most {} in {} are allowed",
-        TruncateUtf8(info.name, 64), info.actor_types.size(), type_bytes, kMostActorTypes,
-        kMostActorTypes * 64));
-  }
-  if (info.name.empty() || info.devices < 1 || info.devices > 4096) {
-    return InvalidArgument(
-        fmt::format("worker '{}' registers {} devices; a name and 1 to 4096 devices are needed",
-                    info.name, info.devices));
-  }
-  return OkStatus();
-}
-
-// Null where the worker did not measure.
-Result<mesh::SharedProfile> ProfileOf(const proto::Register& info) {
-  if (info.device_profile.empty()) return mesh::SharedProfile{};
-  auto profile = mesh::ParseDeviceProfile(info.device_profile);
-  if (profile) return std::make_shared<const mesh::DeviceProfile>(std::move(*profile));
-  return Fail(
-      InvalidArgument(fmt::format("worker '{}' registers a device profile that cannot be "
-                                  "read: {}; start it with --profile=off",
-                                  info.name, profile.error().message())));
-}
-
-}  // namespace
-
 void Core::On(const WorkerMessage& event, Context& context) {
   if (const auto* info = std::get_if<proto::Register>(&event.message.body)) {
     Admit(event.session, *info, context);
     return;
   }
-  Worker* worker = WorkerOf(event.session);
+  Worker* worker = members_.Of(event.session);
   if (worker == nullptr) {
     ++stale_messages_;
     return;
@@ -130,10 +31,7 @@ void Core::On(const WorkerMessage& event, Context& context) {
     return;
   }
   worker->last_seen_ms = context.now.ms;
-  if (const auto next = Next(worker->state, WorkerEvent::kSeen)) {
-    if (worker->state != *next) membership_changed_ms_ = context.now.ms;
-    worker->state = *next;
-  }
+  (void)members_.Apply(*worker, WorkerEvent::kSeen, context.now.ms);
   if (const auto* leave = std::get_if<proto::Leave>(&event.message.body)) {
     OnLeave(*worker, *leave, context);
     return;
@@ -163,23 +61,19 @@ Status Core::CheckAdmission(const proto::Register& info) const {
                     "of date and should be stopped",
                     info.name, info.max_term.value(), options_.term.value()));
   }
-  MW_TRY(CheckSizes(info));
-  const auto known = workers_.find(info.name);
-  if (known != workers_.end()) {
-    const Worker& old = known->second;
-    const bool alive = old.state == WorkerState::kReady || old.state == WorkerState::kJoining;
-    if (alive && old.info.incarnation != info.incarnation) {
-      return AlreadyExists(
-          fmt::format("a worker named '{}' is already connected (data address {}); choose another "
-                      "--name",
-                      info.name, old.info.address));
-    }
-  }
-  return OkStatus();
+  MW_TRY(CheckRegistration(info));
+  const Worker* const old = members_.Named(info.name);
+  const bool alive =
+      old != nullptr && (old->state == WorkerState::kReady || old->state == WorkerState::kJoining);
+  if (!alive || old->info.incarnation == info.incarnation) return OkStatus();
+  return AlreadyExists(
+      fmt::format("a worker named '{}' is already connected (data address {}); choose another "
+                  "--name",
+                  info.name, old->info.address));
 }
 
 void Core::Admit(SessionId session, const proto::Register& info, Context& context) {
-  if (WorkerOf(session) != nullptr) {
+  if (members_.Of(session) != nullptr) {
     ++stale_messages_;
     return;
   }
@@ -187,26 +81,17 @@ void Core::Admit(SessionId session, const proto::Register& info, Context& contex
     context.effects.push_back(CloseSession{session, status});
     return;
   }
-  const Result<mesh::SharedProfile> profile = ProfileOf(info);
+  const Result<mesh::SharedProfile> profile = ProfileOfWorker(info);
   if (!profile) {
     context.effects.push_back(CloseSession{session, profile.error()});
     return;
   }
-  const auto known = workers_.find(info.name);
-  if (known != workers_.end() && known->second.session.value() != 0) {
-    const SessionId old = known->second.session;
-    context.effects.push_back(CloseSession{old, Aborted("replaced by a newer session")});
-    LoseWorker(known->second, WorkerEvent::kReplaced, "it registered again", context);
+  const Worker* const known = members_.Named(info.name);
+  if (known != nullptr && known->session.value() != 0) {
+    context.effects.push_back(CloseSession{known->session, Aborted("replaced by a newer session")});
+    LoseWorker(members_.At(info.name), WorkerEvent::kReplaced, "it registered again", context);
   }
-  Worker worker;
-  worker.info = info;
-  worker.profile = *profile;
-  worker.session = session;
-  worker.last_seen_ms = context.now.ms;
-  worker.device_job.assign(static_cast<size_t>(info.devices), JobId(0));
-  workers_[info.name] = std::move(worker);
-  worker_of_session_[session.value()] = info.name;
-  membership_changed_ms_ = context.now.ms;
+  members_.Admit(session, info, *profile, context.now.ms);
   CountMessage(JobId(0), "Register");
   CountMessage(JobId(0), "Welcome");
   proto::DownMessage welcome{
@@ -216,17 +101,14 @@ void Core::Admit(SessionId session, const proto::Register& info, Context& contex
 }
 
 void Core::On(const SessionClosed& event, Context& context) {
-  if (Worker* worker = WorkerOf(event.session)) {
+  if (Worker* worker = members_.Of(event.session)) {
     LoseWorker(*worker, WorkerEvent::kClosed, fmt::format("its session ended ({})", event.why),
                context);
   }
 }
 
 void Core::OnLeave(Worker& worker, const proto::Leave& leave, Context& context) {
-  const auto next = Next(worker.state, WorkerEvent::kLeave);
-  if (!next) return;
-  worker.state = *next;
-  membership_changed_ms_ = context.now.ms;
+  if (!members_.Apply(worker, WorkerEvent::kLeave, context.now.ms)) return;
   const std::string text = fmt::format("worker '{}' was stopped{}{}", worker.info.name,
                                        leave.reason.empty() ? "" : ": ", leave.reason);
   const auto error = MakeError(ErrorKind::kWorkerStopped, Aborted(text).WithBlame(Blame::kInfra),
@@ -245,14 +127,9 @@ void Core::OnLeave(Worker& worker, const proto::Leave& leave, Context& context) 
 
 // The session is over for good: its meshes lose a member, its reservations end.
 void Core::LoseWorker(Worker& worker, WorkerEvent event, const std::string& why, Context& context) {
-  const auto next = Next(worker.state, event);
-  if (!next) return;
   const SessionId session = worker.session;
-  worker.state = *next;
-  worker.session = SessionId(0);
-  worker_of_session_.erase(session.value());
-  membership_changed_ms_ = context.now.ms;
-  const bool left = *next == WorkerState::kLeft;
+  if (!members_.Disconnect(worker, event, context.now.ms)) return;
+  const bool left = worker.state == WorkerState::kLeft;
   const std::string text =
       fmt::format("worker '{}' (data address {}, {} devices) was {}: {}", worker.info.name,
                   worker.info.address, worker.info.devices, left ? "stopped" : "lost", why);
@@ -293,25 +170,11 @@ void Core::CheckLiveness(Context& context) {
   constexpr int64_t kStallCapMs = 30'000;
   const int64_t late_ms = last_tick_ms_ < 0 ? 0 : context.now.ms - last_tick_ms_ - 1000;
   const int64_t stall_ms = std::min(late_ms, kStallCapMs);
-  if (stall_ms > 0) {
-    for (auto& [name, worker] : workers_) {
-      worker.last_seen_ms = std::min(context.now.ms, worker.last_seen_ms + stall_ms);
-    }
-  }
-  std::vector<std::string> silent;
-  for (auto& [name, worker] : workers_) {
-    if (worker.session.value() == 0) continue;
-    const int64_t silence_ms = context.now.ms - worker.last_seen_ms;
-    if (silence_ms > options_.suspect_ms) {
-      if (const auto next = Next(worker.state, WorkerEvent::kSilent)) {
-        worker.state = *next;
-        membership_changed_ms_ = context.now.ms;
-      }
-    }
-    if (silence_ms > options_.worker_lost_ms) silent.push_back(name);
-  }
+  if (stall_ms > 0) members_.ForgiveStall(stall_ms, context.now.ms);
+  const std::vector<std::string> silent =
+      members_.FindSilent(options_.suspect_ms, options_.worker_lost_ms, context.now.ms);
   for (const std::string& name : silent) {
-    Worker& worker = workers_.at(name);
+    Worker& worker = members_.At(name);
     const SessionId session = worker.session;
     const double seconds = static_cast<double>(context.now.ms - worker.last_seen_ms) / 1000.0;
     LoseWorker(worker, WorkerEvent::kExpired, fmt::format("no sign of life for {:.1f} s", seconds),
@@ -319,104 +182,17 @@ void Core::CheckLiveness(Context& context) {
     context.effects.push_back(
         CloseSession{session, DeadlineExceeded(fmt::format("silent for {:.1f} s", seconds))});
   }
-  TrimWorkers();
+  members_.ForgetGone(options_.max_gone_workers);
 }
 
-// Forgets the longest gone workers beyond the cap.
-void Core::TrimWorkers() {
-  std::vector<std::pair<int64_t, std::string>> gone;
-  for (const auto& [name, worker] : workers_) {
-    if (worker.session.value() == 0) gone.emplace_back(worker.last_seen_ms, name);
-  }
-  if (gone.size() <= options_.max_gone_workers) return;
-  std::sort(gone.begin(), gone.end());
-  gone.resize(gone.size() - options_.max_gone_workers);
-  for (const auto& [seen, name] : gone) workers_.erase(name);
-}
-
-// Frees the job's devices on one worker, or on all when `worker` is empty.
-void Core::FreeDevices(JobId job, const std::string& worker) {
-  for (auto& [name, entry] : workers_) {
-    if (!worker.empty() && name != worker) continue;
-    for (JobId& owner : entry.device_job) {
-      if (owner == job) owner = JobId(0);
-    }
-  }
-}
-
-Core::Worker* Core::WorkerOf(SessionId session) {
-  const auto it = worker_of_session_.find(session.value());
-  return it == worker_of_session_.end() ? nullptr : &workers_.at(it->second);
-}
-
-// Free devices of READY workers, in placement order.
-std::vector<mesh::Device> Core::PlaceableDevices(const std::string& kind) const {
-  std::vector<mesh::Device> devices;
-  for (const auto& [name, worker] : workers_) {
-    if (worker.state != WorkerState::kReady || KindOf(worker.info) != kind) continue;
-    for (size_t i = 0; i < worker.device_job.size(); ++i) {
-      if (worker.device_job[i].value() != 0) continue;
-      mesh::Device device;
-      device.worker = name;
-      device.local_index = static_cast<int>(i);
-      device.host = worker.info.host_id;
-      device.memory_bytes = worker.info.memory_bytes;
-      device.profile = worker.profile;
-      device.threads = std::max(1, worker.info.threads_per_device);
-      devices.push_back(std::move(device));
-    }
-  }
-  return devices;
-}
-
-// Devices whose job is ending, until their mesh is gone. A worker that is silent for a moment may
-// be busy letting go; soon it is heard again, or lost.
-ReturningDevices Core::DevicesThatReturn(const std::string& kind) const {
-  std::set<int64_t> ending;
+// What placing sees: the devices of jobs whose mesh is ending come back in a moment.
+ClusterView Core::View() const {
+  ClusterView view{members_, {}};
   for (const auto& [generation, mesh] : meshes_) {
     const bool ends = mesh.phase == MeshPhase::kReleasing || mesh.phase == MeshPhase::kAborting;
-    if (ends) ending.insert(mesh.job.value());
+    if (ends) view.ending.insert(mesh.job.value());
   }
-  ReturningDevices returning;
-  std::set<int64_t> jobs;
-  for (const auto& [name, worker] : workers_) {
-    if (worker.state != WorkerState::kReady && worker.state != WorkerState::kSuspect) continue;
-    if (KindOf(worker.info) != kind) continue;
-    for (const JobId job : worker.device_job) {
-      if (ending.count(job.value()) == 0) continue;
-      ++returning.count;
-      jobs.insert(job.value());
-    }
-  }
-  returning.jobs.assign(jobs.begin(), jobs.end());
-  return returning;
-}
-
-// The cores that the connected workers of a host may use, all together: workers that are kept to
-// different ones do not share them. 0: not known.
-int Core::HostCores(const std::string& host) const {
-  std::set<int32_t> cpus;
-  int32_t most = 0;
-  bool all_say_which = true;
-  for (const auto& [name, worker] : workers_) {
-    if (worker.info.host_id != host || worker.session.value() == 0) continue;
-    cpus.insert(worker.info.cpus.begin(), worker.info.cpus.end());
-    most = std::max(most, worker.info.host_cores);
-    all_say_which = all_say_which && !worker.info.cpus.empty();
-  }
-  return all_say_which ? static_cast<int>(cpus.size()) : most;
-}
-
-// Devices that the cluster has, whether they can be used right now or not: a worker that is silent
-// for a moment is no reason to call a job too large.
-int64_t Core::ClusterDevices(const std::string& kind) const {
-  size_t devices = 0;
-  for (const auto& [name, worker] : workers_) {
-    const bool stays = worker.state == WorkerState::kJoining ||
-                       worker.state == WorkerState::kReady || worker.state == WorkerState::kSuspect;
-    if (stays && KindOf(worker.info) == kind) devices += worker.device_job.size();
-  }
-  return static_cast<int64_t>(devices);
+  return view;
 }
 
 }  // namespace meshwright::controller

@@ -11,7 +11,7 @@
 namespace meshwright::controller {
 namespace {
 
-// Fills the state, then waits for calls (controller/call_queue.h) until its client is gone.
+// Fills the state, then waits for calls (controller/client_desk.h) until its client is gone.
 class ClientDriver final : public Driver {
  public:
   std::optional<PlannedLaunch> Next() override {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "controller/launches.h"
 #include "controller/report_values.h"
 
@@ -15,6 +16,7 @@ std::optional<PlannedLaunch> EvaluateDriver::Next() {
   if (next_batch_ >= batches_) return std::nullopt;
   const int64_t count = std::min(batches_ - next_batch_, LaunchSchedule::kMaxBatchesPerLaunch);
   const PlannedLaunch launch{program_, next_batch_, count};
+  MW_CHECK(count >= 1) << "a launch of " << count << " batches";
   next_batch_ += count;
   return launch;
 }

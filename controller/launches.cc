@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace meshwright::controller {
 
 LaunchSchedule::LaunchSchedule(const ir::TrainSpec& train, bool validate)
@@ -34,6 +36,7 @@ std::optional<PlannedLaunch> LaunchSchedule::Next() {
     const int64_t rest = validation_batches_ - validated_batches_;
     const PlannedLaunch launch{ir::kEvalProgram, validated_batches_,
                                std::min(rest, kMaxBatchesPerLaunch)};
+    MW_CHECK(launch.count >= 1) << "a validation of " << launch.count << " batches";
     validated_batches_ += launch.count;
     if (EndsValidation(launch)) {
       validated_steps_ = next_step_;
@@ -47,6 +50,7 @@ std::optional<PlannedLaunch> LaunchSchedule::Next() {
     count = std::min(count, validate_every_ - next_step_ % validate_every_);
   }
   const PlannedLaunch launch{ir::kStepProgram, next_step_, count};
+  MW_CHECK(count >= 1 && next_step_ + count <= steps_) << count << " steps from " << next_step_;
   next_step_ += count;
   return launch;
 }

@@ -1,4 +1,4 @@
-// The controller's metrics, by the names of the design (interfaces.md 1.5.2). Labels are bounded:
+// The controller's metrics. Labels are bounded:
 // per job a dozen series, removed some time after its end. Thread rule: thread-safe.
 #pragma once
 

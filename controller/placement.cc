@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "mesh/device_order.h"
 #include "planner/layout.h"
 #include "planner/resolve_layout.h"
@@ -17,7 +18,10 @@ namespace {
 constexpr int64_t kMostDevices = int64_t{1} << 40;
 
 // REQUIRES: both in [1, kMostDevices].
-int64_t Times(int64_t a, int64_t b) { return a > kMostDevices / b ? kMostDevices : a * b; }
+int64_t Times(int64_t a, int64_t b) {
+  MW_CHECK(a >= 1 && a <= kMostDevices && b >= 1 && b <= kMostDevices) << a << " x " << b;
+  return a > kMostDevices / b ? kMostDevices : a * b;
+}
 
 struct Need {
   int64_t least = 1;    // devices that the job cannot do without
@@ -120,6 +124,7 @@ Placement Place(const ir::ParallelSpec& parallel, std::vector<mesh::Device> free
                                     need.least, available, cluster_devices);
     return placement;
   }
+  MW_CHECK(need.least >= 1 && need.granule >= 1) << need.least << " devices, " << need.granule;
   const int64_t taken = need.TakenOf(available);
   if (need.TakenOf(available + returning.count) > taken) {
     placement.outcome = PlacementOutcome::kNoCapacity;
@@ -130,6 +135,7 @@ Placement Place(const ir::ParallelSpec& parallel, std::vector<mesh::Device> free
     return placement;
   }
   mesh::SortForPlacement(free);
+  MW_CHECK(taken >= need.least && taken <= available) << taken << " of " << available << " devices";
   free.resize(static_cast<size_t>(taken));
   placement.outcome = PlacementOutcome::kPlaced;
   placement.devices = std::move(free);

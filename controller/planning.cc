@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "ir/text.h"
 #include "planner/forecast.h"
@@ -122,6 +123,7 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
   auto weights = AssignTiles(plan.Main(), true);
   auto state = AssignTiles(plan.Main(), false);
   for (size_t i = 0; i < weights.size(); ++i) {
+    MW_CHECK(i < planned.devices.size()) << "tiles of device " << i;
     planned.devices[i].saved_slots = std::move(weights[i]);
     planned.devices[i].state_slots = std::move(state[i]);
   }

@@ -1,22 +1,22 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "base/mutex.h"
 #include "controller/store.h"
 
 namespace meshwright::controller {
 
 struct MemoryDisk {
-  std::mutex mutex;
-  Term term{0};
-  uint64_t next_mesh_gen = 1;
-  std::map<int64_t, JobRecord> jobs;
-  std::deque<EventRecord> events;
-  int failing_writes = 0;
-  Status failure;
+  Mutex mutex;
+  Term term MW_GUARDED_BY(mutex){0};
+  uint64_t next_mesh_gen MW_GUARDED_BY(mutex) = 1;
+  std::map<int64_t, JobRecord> jobs MW_GUARDED_BY(mutex);
+  std::deque<EventRecord> events MW_GUARDED_BY(mutex);
+  int failing_writes MW_GUARDED_BY(mutex) = 0;
+  Status failure MW_GUARDED_BY(mutex);
 };
 
 namespace {
@@ -25,7 +25,7 @@ class MemoryStore : public Store {
  public:
   explicit MemoryStore(std::shared_ptr<MemoryDisk> disk) : disk_(std::move(disk)) {
     {
-      std::scoped_lock lock(disk_->mutex);
+      const MutexLock lock(disk_->mutex);
       disk_->term = Term(disk_->term.value() + 1);
     }
     opened_ = ReadMemoryDisk(*disk_);
@@ -34,7 +34,7 @@ class MemoryStore : public Store {
   const StoredState& opened() const override { return opened_; }
 
   Status Apply(const StoreBatch& batch) override {
-    std::scoped_lock lock(disk_->mutex);
+    const MutexLock lock(disk_->mutex);
     MW_TRY(CheckWrite());
     for (const JobRecord& job : batch.jobs) {
       const auto known = disk_->jobs.find(job.id);
@@ -59,7 +59,7 @@ class MemoryStore : public Store {
   }
 
   Status SaveProgress(int64_t job_id, int64_t steps_done, double loss) override {
-    std::scoped_lock lock(disk_->mutex);
+    const MutexLock lock(disk_->mutex);
     MW_TRY(CheckWrite());
     const auto it = disk_->jobs.find(job_id);
     if (it == disk_->jobs.end() || proto::IsTerminal(it->second.state)) return OkStatus();
@@ -69,7 +69,7 @@ class MemoryStore : public Store {
   }
 
   Result<std::vector<EventRecord>> Events(int64_t job, int64_t limit) override {
-    std::scoped_lock lock(disk_->mutex);
+    const MutexLock lock(disk_->mutex);
     std::vector<EventRecord> found;
     for (auto it = disk_->events.rbegin(); it != disk_->events.rend(); ++it) {
       if (static_cast<int64_t>(found.size()) == limit) break;
@@ -80,7 +80,7 @@ class MemoryStore : public Store {
   }
 
  private:
-  Status CheckWrite() {
+  Status CheckWrite() MW_REQUIRES(disk_->mutex) {
     if (disk_->term != opened_.term) return Aborted("a newer controller owns this store");
     if (disk_->failing_writes == 0) return OkStatus();
     --disk_->failing_writes;
@@ -100,14 +100,14 @@ std::unique_ptr<Store> OpenMemoryStore(std::shared_ptr<MemoryDisk> disk) {
 }
 
 StoredState ReadMemoryDisk(MemoryDisk& disk) {
-  std::scoped_lock lock(disk.mutex);
+  const MutexLock lock(disk.mutex);
   StoredState state{"memory-cluster", disk.term, disk.next_mesh_gen, {}};
   for (const auto& [id, job] : disk.jobs) state.jobs.push_back(job);
   return state;
 }
 
 void FailWrites(MemoryDisk& disk, int count, Status status) {
-  std::scoped_lock lock(disk.mutex);
+  const MutexLock lock(disk.mutex);
   disk.failing_writes = count;
   disk.failure = std::move(status);
 }

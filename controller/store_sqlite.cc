@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <mutex>
 #include <random>
 #include <utility>
 
+#include "base/mutex.h"
 #include "controller/store.h"
 
 namespace meshwright::controller {
@@ -97,6 +97,7 @@ class SqliteStore : public Store {
   ~SqliteStore() override { sqlite3_close(db_); }
 
   Status Open() {
+    const MutexLock lock(mutex_);
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX;
     if (const int code = sqlite3_open_v2(path_.c_str(), &db_, flags, nullptr); code != SQLITE_OK) {
       return Error(code, "open");
@@ -119,7 +120,7 @@ class SqliteStore : public Store {
   const StoredState& opened() const override { return opened_; }
 
   Status Apply(const StoreBatch& batch) override {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!batch.process_only) {
       MW_TRY(ApplyTransaction(batch));
       // What is applied stays applied, whatever becomes of the tidying.
@@ -134,7 +135,7 @@ class SqliteStore : public Store {
   }
 
   Status SaveProgress(int64_t job_id, int64_t steps_done, double loss) override {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     Statement update(db_,
                      "UPDATE jobs SET steps_done = ?2, loss = ?3 WHERE id = ?1 AND t_end = 0 AND "
                      "(SELECT v FROM meta WHERE k = 'term') = ?4");
@@ -146,7 +147,7 @@ class SqliteStore : public Store {
   }
 
   Result<std::vector<EventRecord>> Events(int64_t job, int64_t limit) override {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     Statement query(db_,
                     "SELECT t, job, text FROM events WHERE ?1 = 0 OR job = ?1 "
                     "ORDER BY id DESC LIMIT ?2");
@@ -162,7 +163,7 @@ class SqliteStore : public Store {
   }
 
  private:
-  Status CheckPages() {
+  Status CheckPages() MW_REQUIRES(mutex_) {
     Statement check(db_, "PRAGMA quick_check(1)");
     if (!check.Row()) return Error(check.code(), "check");
     if (const std::string found = check.Text(0); found != "ok") {
@@ -171,7 +172,7 @@ class SqliteStore : public Store {
     return OkStatus();
   }
 
-  Result<bool> HasTable(const char* name) {
+  Result<bool> HasTable(const char* name) MW_REQUIRES(mutex_) {
     Statement query(db_, "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?1");
     query.Bind(1, std::string(name));
     if (!query.Row()) return Fail(Error(query.code(), "read the tables"));
@@ -179,7 +180,7 @@ class SqliteStore : public Store {
   }
 
   // A database that has lost its jobs looks like one that never had any.
-  Status CheckTables() {
+  Status CheckTables() MW_REQUIRES(mutex_) {
     MW_ASSIGN_OR_RETURN(const bool has_meta, HasTable("meta"));
     MW_ASSIGN_OR_RETURN(const bool has_jobs, HasTable("jobs"));
     if (!has_meta && !has_jobs && last_job_ == 0) return OkStatus();
@@ -195,7 +196,7 @@ class SqliteStore : public Store {
                                 has_meta ? "jobs" : "meta", kRestore));
   }
 
-  Status Initialise() {
+  Status Initialise() MW_REQUIRES(mutex_) {
     MW_TRY(CheckTables());
     MW_TRY(Exec(kSchema));
     MW_ASSIGN_OR_RETURN(std::string version, Meta("schema_version"));
@@ -218,14 +219,14 @@ class SqliteStore : public Store {
   }
 
   // Of databases that were made before there were tries. Older programs go on with them, too.
-  Status AddMissingColumns() {
+  Status AddMissingColumns() MW_REQUIRES(mutex_) {
     Statement query(db_, "SELECT count(*) FROM pragma_table_info('jobs') WHERE name = 'tries'");
     if (!query.Row()) return Error(query.code(), "read the columns of jobs");
     if (query.Int(0) > 0) return OkStatus();
     return Exec("ALTER TABLE jobs ADD COLUMN tries INTEGER NOT NULL DEFAULT 0");
   }
 
-  Status ReadJobs() {
+  Status ReadJobs() MW_REQUIRES(mutex_) {
     Statement query(db_,
                     "SELECT id, op_id, name, state, reason, message, layout, steps, steps_done, "
                     "loss, t_submit, t_start, t_end, spec, tries FROM jobs ORDER BY id");
@@ -251,7 +252,7 @@ class SqliteStore : public Store {
     return query.ok() ? OkStatus() : Error(query.code(), "read jobs");
   }
 
-  Status ApplyTransaction(const StoreBatch& batch) {
+  Status ApplyTransaction(const StoreBatch& batch) MW_REQUIRES(mutex_) {
     MW_TRY(Exec("BEGIN IMMEDIATE"));
     Status status = ApplyInside(batch);
     if (status.ok()) status = Exec("COMMIT");
@@ -259,7 +260,7 @@ class SqliteStore : public Store {
     return status;
   }
 
-  Status ApplyInside(const StoreBatch& batch) {
+  Status ApplyInside(const StoreBatch& batch) MW_REQUIRES(mutex_) {
     MW_ASSIGN_OR_RETURN(uint64_t term, MetaNumber("term", 0));
     if (term != opened_.term.value()) {
       return Aborted(fmt::format("{}: a newer controller (term {}) owns the state; this one is {}",
@@ -278,7 +279,7 @@ class SqliteStore : public Store {
     return AddEvents(batch.events);
   }
 
-  Status Upsert(const JobRecord& job) {
+  Status Upsert(const JobRecord& job) MW_REQUIRES(mutex_) {
     Statement upsert(db_, kUpsertJob);
     upsert.Bind(1, job.id);
     upsert.Bind(2, job.op_id);
@@ -303,7 +304,7 @@ class SqliteStore : public Store {
         job.id));
   }
 
-  Status AddEvents(const std::vector<EventRecord>& events) {
+  Status AddEvents(const std::vector<EventRecord>& events) MW_REQUIRES(mutex_) {
     for (const EventRecord& event : events) {
       Statement insert(db_, "INSERT INTO events(t, job, text) VALUES(?1, ?2, ?3)");
       insert.Bind(1, event.unix_ms);
@@ -317,7 +318,7 @@ class SqliteStore : public Store {
     return Run(trim, "trim events");
   }
 
-  Result<std::string> Meta(const std::string& key) {
+  Result<std::string> Meta(const std::string& key) MW_REQUIRES(mutex_) {
     Statement query(db_, "SELECT v FROM meta WHERE k = ?1");
     query.Bind(1, key);
     if (query.Row()) return query.Text(0);
@@ -325,7 +326,7 @@ class SqliteStore : public Store {
     return std::string();
   }
 
-  Result<uint64_t> MetaNumber(const std::string& key, uint64_t fallback) {
+  Result<uint64_t> MetaNumber(const std::string& key, uint64_t fallback) MW_REQUIRES(mutex_) {
     MW_ASSIGN_OR_RETURN(std::string text, Meta(key));
     if (text.empty()) return fallback;
     uint64_t number = 0;
@@ -338,27 +339,27 @@ class SqliteStore : public Store {
         DataLoss(fmt::format("{}: meta '{}' is '{}', no count; {}", path_, key, text, kRestore)));
   }
 
-  Status SetMeta(const std::string& key, const std::string& value) {
+  Status SetMeta(const std::string& key, const std::string& value) MW_REQUIRES(mutex_) {
     Statement upsert(db_, "INSERT OR REPLACE INTO meta(k, v) VALUES(?1, ?2)");
     upsert.Bind(1, key);
     upsert.Bind(2, value);
     return Run(upsert, "write meta");
   }
 
-  Status Run(Statement& statement, const std::string& what) {
+  Status Run(Statement& statement, const std::string& what) MW_REQUIRES(mutex_) {
     while (statement.Row()) {
     }
     return statement.ok() ? OkStatus() : Error(statement.code(), what);
   }
 
-  Status Exec(const char* sql) {
+  Status Exec(const char* sql) MW_REQUIRES(mutex_) {
     const int code = sqlite3_exec(db_, sql, nullptr, nullptr, nullptr);
     return code == SQLITE_OK ? OkStatus() : Error(code, sql);
   }
 
-  void Rollback() { sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr); }
+  void Rollback() MW_REQUIRES(mutex_) { sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr); }
 
-  Status Error(int code, const std::string& what) {
+  Status Error(int code, const std::string& what) MW_REQUIRES(mutex_) {
     const char* text = db_ == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(db_);
     std::string message = fmt::format("state database {}: {}: {}", path_, what, text);
     switch (code & 0xff) {
@@ -376,9 +377,9 @@ class SqliteStore : public Store {
 
   std::string path_;
   const int64_t last_job_;  // that has left a folder
-  std::mutex mutex_;
-  sqlite3* db_ = nullptr;
-  StoredState opened_;
+  Mutex mutex_;
+  sqlite3* db_ MW_GUARDED_BY(mutex_) = nullptr;
+  StoredState opened_;  // constant once it is open
 };
 
 }  // namespace

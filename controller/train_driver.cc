@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/check.h"
 #include "controller/report_values.h"
 
 namespace meshwright::controller {
@@ -22,6 +23,7 @@ DriverNews TrainDriver::Abandon() {
 }
 
 DriverNews TrainDriver::OnSteps(const std::vector<proto::StepReport>& reports) {
+  MW_CHECK(!reports.empty()) << "a launch of no steps";
   DriverNews news;
   for (const proto::StepReport& report : reports) {
     const proto::StepMetrics& metrics = news.steps.emplace_back(MetricsOf(report));
@@ -39,6 +41,7 @@ DriverNews TrainDriver::OnSteps(const std::vector<proto::StepReport>& reports) {
   }
   news.steps_done = news.steps.back().step + 1;
   if (news.status.ok() && schedule_.ValidatedAfter(news.steps.back().step)) {
+    MW_CHECK(!held_) << "step " << held_->step << " was not validated";
     held_ = std::move(news.steps.back());
     news.steps.pop_back();
   }

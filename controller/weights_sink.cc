@@ -29,13 +29,13 @@ Status WeightsSink::Open(MeshGeneration mesh_gen, const std::string& path,
   }
   MW_ASSIGN_OR_RETURN(file->writer, formats::SafetensorsWriter::Create(path, tensors));
   file->loss = std::move(loss);
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   files_[mesh_gen.value()] = std::move(file);
   return OkStatus();
 }
 
 Result<std::shared_ptr<WeightsSink::File>> WeightsSink::Find(MeshGeneration mesh_gen) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto it = files_.find(mesh_gen.value());
   if (it == files_.end()) {
     return Fail(NotFound(
@@ -89,7 +89,7 @@ Status WeightsSink::Finish(MeshGeneration mesh_gen) {
 }
 
 void WeightsSink::Discard(MeshGeneration mesh_gen) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   files_.erase(mesh_gen.value());
 }
 

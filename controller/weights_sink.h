@@ -7,10 +7,10 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "proto/messages.h"
@@ -37,8 +37,8 @@ class WeightsSink {
   Result<std::shared_ptr<File>> Find(MeshGeneration mesh_gen);
   static Result<int64_t> ExpectedBytesIn(const File& file, const proto::WeightTile& head);
 
-  std::mutex mutex_;
-  std::map<uint64_t, std::shared_ptr<File>> files_;  // guarded by mutex_
+  Mutex mutex_;
+  std::map<uint64_t, std::shared_ptr<File>> files_ MW_GUARDED_BY(mutex_);
 };
 
 }  // namespace meshwright::controller

@@ -7,6 +7,7 @@
 #include <limits>
 #include <span>
 
+#include "base/check.h"
 #include "base/utf8.h"
 #include "data/convert.h"
 #include "data/counts.h"
@@ -45,6 +46,8 @@ class BlockCheck {
 
  private:
   std::span<const std::byte> BytesOf(int64_t first, int64_t count) const {
+    MW_CHECK(first >= 0 && count >= 0 && first + count <= slice_.items)
+        << "tokens " << first << "+" << count << " of " << slice_.items;
     const int64_t item_bytes = field_.item_bytes();
     return file_.bytes().subspan(static_cast<size_t>(slice_.begin_bytes + first * item_bytes),
                                  static_cast<size_t>(count * item_bytes));
@@ -97,6 +100,7 @@ class BlockCheck {
 Status CheckSlice(const BlockCheck& check, const ir::DataSlice& slice, int64_t item_bytes,
                   double share) {
   const int64_t block = kBlockBytes / item_bytes;
+  MW_CHECK(block > 0) << "items of " << item_bytes << " bytes";
   const int64_t blocks = (slice.items + block - 1) / block;
   const auto wanted = static_cast<int64_t>(static_cast<double>(blocks) * share) + 1;
   const int64_t checked = std::min(blocks, wanted);

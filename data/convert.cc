@@ -131,6 +131,8 @@ int64_t ConvertElements(ir::Element element, std::span<const std::byte> from, ir
                         std::byte* to) {
   MW_CHECK(ir::ReadableAs(element, dtype))
       << ir::ElementName(element) << " as " << ir::DTypeName(dtype);
+  MW_CHECK(from.size() % static_cast<size_t>(ir::ElementBytes(element)) == 0)
+      << from.size() << " bytes of " << ir::ElementName(element);
   if (IsCopy(element, dtype)) {
     if (!from.empty()) std::memcpy(to, from.data(), from.size());
     return -1;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
+
 namespace meshwright::data {
 namespace {
 
@@ -16,11 +18,13 @@ int64_t ItemsOf(const std::vector<ir::DataSlice>& slices) {
 
 int64_t SamplesOf(const ir::DataStream& stream, int64_t items, int64_t sequence) {
   if (stream.kind == ir::DataKind::kRecords) return items;
+  MW_CHECK(sequence >= 1) << "windows of " << sequence << " tokens";
   return items < sequence + 1 ? 0 : (items - 1) / sequence;
 }
 
 // A single file of tokens that is all one slice must be whole tokens.
 Status CheckWholeTokens(const ir::DataStream& stream) {
+  MW_CHECK(stream.fields.size() == 1) << "a stream of tokens has one field";
   const ir::DataField& field = stream.fields[0];
   for (const ir::DataSlice& slice : field.slices) {
     const ir::FileRef& file = stream.files[static_cast<size_t>(slice.file)];
@@ -55,6 +59,8 @@ StreamCounts CountsOf(const ir::DataStream& stream, int64_t sequence) {
     const double tail = static_cast<double>(counts.items) * stream.validation_fraction;
     counts.validation_items = static_cast<int64_t>(std::floor(tail));
     counts.training_items = counts.items - counts.validation_items;
+    MW_CHECK(counts.training_items >= 0)
+        << "a validation fraction of " << stream.validation_fraction;
   } else {
     counts.validation_items = ItemsOf(field.validation);
     counts.training_items = counts.items;

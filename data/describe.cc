@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "base/os_error.h"
 #include "base/text.h"
 #include "data/mapped_file.h"
@@ -213,6 +214,7 @@ class StreamMaker {
 
  private:
   Status AddPiece(const Piece& piece, int32_t file, bool validation, bool may_be_new) {
+    MW_CHECK(file >= 0 && static_cast<size_t>(file) < stream_.files.size()) << "file " << file;
     const std::string& path = stream_.files[static_cast<size_t>(file)].blob.name;
     auto field = std::find_if(stream_.fields.begin(), stream_.fields.end(),
                               [&](const ir::DataField& each) { return each.name == piece.field; });

@@ -36,6 +36,7 @@ Status FieldReader::Visit(int64_t first, int64_t count, Visitor visit) const {
   const int64_t item_bytes = field_.item_bytes();
   for (size_t at = SliceOf(first); count > 0; ++at) {
     const ir::DataSlice& slice = slices_[at];
+    MW_CHECK(at < slices_.size()) << "item " << first << " lies behind all slices";
     const int64_t skipped = first - BeginOf(at);
     const int64_t here = std::min(count, slice.items - skipped);
     MW_ASSIGN_OR_RETURN(const auto map, files_.Get(static_cast<size_t>(slice.file)));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "data/identity.h"
 
 namespace meshwright::data {
@@ -17,7 +18,7 @@ FileSet::FileSet(std::vector<ir::FileRef> files, Opener opener)
 Result<std::unique_ptr<FileSet>> FileSet::Open(std::vector<ir::FileRef> files, Opener opener) {
   std::unique_ptr<FileSet> set(new FileSet(std::move(files), std::move(opener)));
   for (const ir::FileRef& file : set->files_) MW_TRY(set->Verify(file));
-  const std::scoped_lock lock(set->mutex_);
+  const MutexLock lock(set->mutex_);
   for (size_t i = 0; i < std::min(kMapped, set->files_.size()); ++i) MW_TRY(set->MapLocked(i));
   return set;
 }
@@ -39,9 +40,10 @@ Status FileSet::Verify(const ir::FileRef& file) const {
 }
 
 Result<std::shared_ptr<const MappedFile>> FileSet::Get(size_t index) {
+  MW_CHECK(index < files_.size()) << "file " << index << " of " << files_.size();
   std::shared_ptr<const MappedFile> map;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     entries_[index].used = ++uses_;
     if (!entries_[index].map) MW_TRY(MapLocked(index));
     map = entries_[index].map;
@@ -51,7 +53,7 @@ Result<std::shared_ptr<const MappedFile>> FileSet::Get(size_t index) {
 }
 
 size_t FileSet::mapped() const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return mapped_.size();
 }
 
@@ -61,10 +63,12 @@ Result<std::shared_ptr<const MappedFile>> FileSet::MapLocked(size_t index) {
   MW_ASSIGN_OR_RETURN(auto map,
                       MappedFile::Map(std::move(fd), file.blob.size_bytes, file.blob.name));
   if (mapped_.size() >= kMapped) {
-    const auto oldest = std::min_element(
-        mapped_.begin(), mapped_.end(),
-        [this](size_t a, size_t b) { return entries_[a].used < entries_[b].used; });
+    const auto oldest = std::min_element(mapped_.begin(), mapped_.end(),
+                                         [this](size_t a, size_t b) MW_REQUIRES(mutex_) {
+                                           return entries_[a].used < entries_[b].used;
+                                         });
     entries_[*oldest].map.reset();
+    MW_CHECK(*oldest != index) << "file " << index << " is mapped twice";
     mapped_.erase(oldest);
   }
   entries_[index].map = map;

@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "data/mapped_file.h"
@@ -44,14 +44,14 @@ class FileSet {
   };
   FileSet(std::vector<ir::FileRef> files, Opener opener);
   Status Verify(const ir::FileRef& file) const;
-  Result<std::shared_ptr<const MappedFile>> MapLocked(size_t index);
+  Result<std::shared_ptr<const MappedFile>> MapLocked(size_t index) MW_REQUIRES(mutex_);
 
   const std::vector<ir::FileRef> files_;
   const Opener opener_;
-  mutable std::mutex mutex_;
-  std::vector<Entry> entries_;  // guarded by mutex_
-  std::vector<size_t> mapped_;  // guarded by mutex_; of entries_
-  uint64_t uses_ = 0;           // guarded by mutex_
+  mutable Mutex mutex_;
+  std::vector<Entry> entries_ MW_GUARDED_BY(mutex_);
+  std::vector<size_t> mapped_ MW_GUARDED_BY(mutex_);  // of entries_
+  uint64_t uses_ MW_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace meshwright::data

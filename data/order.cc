@@ -3,6 +3,7 @@
 #include <bit>
 #include <utility>
 
+#include "base/check.h"
 #include "base/philox.h"
 
 namespace meshwright::data {
@@ -26,6 +27,7 @@ uint64_t Feistel(uint64_t value, int half_bits, uint64_t key) {
 }  // namespace
 
 int64_t PermutedIndex(int64_t index, int64_t size, uint64_t key) {
+  MW_CHECK(index >= 0 && index < size) << index << " of " << size;
   if (size == 1) return 0;
   // The network covers less than 4 * size values, so the walk takes less than 4 tries on average.
   // It comes back inside because the cycle of a permutation that starts inside does.

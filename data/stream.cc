@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/check.h"
 #include "data/convert.h"
 #include "data/order.h"
 
@@ -45,6 +46,7 @@ const FieldReader* Stream::Find(const ir::FeedName& feed) const {
 }
 
 int64_t Stream::TrainingItem(int64_t sample) const {
+  MW_CHECK(counts_.training_samples > 0) << "stream '" << name_ << "' has nothing to train on";
   const int64_t samples = counts_.training_samples;
   const int64_t epoch = sample / samples;
   const bool tokens = kind_ == ir::DataKind::kTokens;
@@ -52,6 +54,8 @@ int64_t Stream::TrainingItem(int64_t sample) const {
   const int64_t index = PermutedIndex(sample % samples, samples, key);
   if (!tokens) return index;
   const int64_t spare = counts_.training_items - 1 - samples * options_.sequence;
+  MW_CHECK(spare >= 0) << samples << " windows of " << options_.sequence << " in "
+                       << counts_.training_items << " tokens";
   const uint64_t shift =
       EpochBits(options_.seed, epoch, "data/shift") % (static_cast<uint64_t>(spare) + 1);
   return index * options_.sequence + static_cast<int64_t>(shift);

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/check.h"
+
 namespace meshwright::data {
 namespace {
 
@@ -42,6 +44,8 @@ std::optional<ir::Element> MegatronElement(uint8_t code) {
 // The sequences fill the .bin in order. Returns their tokens.
 Result<int64_t> SumSequences(std::span<const std::byte> index, size_t sequences,
                              int64_t token_bytes, int64_t bin_bytes) {
+  MW_CHECK(sequences <= (index.size() - kMegatronHeaderBytes) / 12)
+      << sequences << " sequences in " << index.size() << " bytes";
   const size_t lengths = kMegatronHeaderBytes;
   const size_t offsets = lengths + sequences * sizeof(int32_t);
   int64_t position = 0;

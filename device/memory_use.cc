@@ -35,7 +35,7 @@ MemoryUse& MemoryUse::operator-=(const MemoryUse& other) {
 }
 
 Status MemoryLedger::Charge(const MemoryUse& use) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const int64_t in_use = use_.total();
   if (limit_bytes_ > 0 && use.total() > limit_bytes_ - in_use) {
     return ResourceExhausted(fmt::format(
@@ -48,12 +48,12 @@ Status MemoryLedger::Charge(const MemoryUse& use) {
 }
 
 void MemoryLedger::Release(const MemoryUse& use) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   use_ -= use;
 }
 
 MemoryUse MemoryLedger::use() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return use_;
 }
 

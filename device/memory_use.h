@@ -6,8 +6,8 @@
 
 #include <array>
 #include <cstdint>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "ir/program.h"
 
@@ -44,8 +44,8 @@ class MemoryLedger {
 
  private:
   const int64_t limit_bytes_;
-  mutable std::mutex mutex_;
-  MemoryUse use_;
+  mutable Mutex mutex_;
+  MemoryUse use_ MW_GUARDED_BY(mutex_);
 };
 
 }  // namespace meshwright::device

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/check.h"
 #include "formats/safetensors.h"
 
 namespace meshwright::formats {
@@ -17,6 +18,7 @@ template <typename Visit>
 void ForEachRun(const ir::Dims& sizes, const std::vector<int64_t>& strides, int64_t base,
                 Visit visit) {
   const size_t rank = sizes.size();
+  MW_CHECK(strides.size() == rank) << "strides of rank " << strides.size() << " for " << rank;
   for (int64_t size : sizes) {
     if (size == 0) return;
   }
@@ -108,6 +110,7 @@ struct TileSource {
 void Gather(const SafetensorsWriter::StridedBox& box, const TileSource& source, std::byte* tile) {
   const int64_t file_bytes = ir::DTypeBytes(source.file_dtype);
   const int64_t tile_bytes = ir::DTypeBytes(source.tile_dtype);
+  MW_CHECK(file_bytes > 0 && tile_bytes > 0) << "elements without a size";
   const bool same = source.file_dtype == source.tile_dtype;
   ForEachRun(box.sizes, box.strides, box.base,
              [&](int64_t to, int64_t from, int64_t count, int64_t stride) {
@@ -240,6 +243,7 @@ Status SafetensorsWriter::WriteStrided(std::string_view name, const StridedBox& 
 }
 
 Result<ExportLayout> ExportLayoutOf(const ir::Node& param, const ir::TensorType& logical) {
+  MW_CHECK(param.op == ir::Op::kParam) << "only params are exported";
   const size_t rank = logical.dims.size();
   ExportLayout layout;
   layout.name = param.attrs.Str("export_name", param.attrs.Str("name"));
@@ -247,6 +251,7 @@ Result<ExportLayout> ExportLayoutOf(const ir::Node& param, const ir::TensorType&
   layout.type.dtype = logical.dtype;
   layout.strides.resize(rank);
   MW_ASSIGN_OR_RETURN(const std::vector<size_t> perm, ExportPermutation(param, rank));
+  MW_CHECK(perm.size() == rank) << "a permutation of " << perm.size() << " dims for " << rank;
   layout.type.dims.resize(rank);
   int64_t stride = 1;
   for (size_t j = rank; j-- > 0;) {

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/os_error.h"
 
 static_assert(std::endian::native == std::endian::little, "the format is little endian");
@@ -56,6 +57,9 @@ const SafetensorsEntry* SafetensorsFile::Find(std::string_view name) const {
 }
 
 std::span<const std::byte> SafetensorsFile::data(const SafetensorsEntry& entry) const {
+  MW_CHECK(entry.begin_bytes >= 0 && entry.begin_bytes <= entry.end_bytes &&
+           header_.data_begin_bytes + entry.end_bytes <= map_.bytes())
+      << "'" << entry.name << "' is no tensor of " << path_;
   return {map_.data() + header_.data_begin_bytes + entry.begin_bytes,
           static_cast<size_t>(entry.end_bytes - entry.begin_bytes)};
 }
@@ -73,6 +77,8 @@ Result<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
   const auto& entries = writer->header_.entries;
   const int64_t data_bytes = entries.empty() ? 0 : entries.back().end_bytes;
   const int64_t file_bytes = writer->header_.data_begin_bytes + data_bytes;
+  MW_CHECK(static_cast<int64_t>(encoded.bytes.size()) == writer->header_.data_begin_bytes)
+      << "the header of " << path << " ends before its data";
   // Blocks are reserved now: a full disk is an error here, not a SIGBUS at a later write through
   // the map.
   if (const int error = ::posix_fallocate(writer->fd_.get(), 0, file_bytes); error != 0) {
@@ -104,6 +110,7 @@ Result<size_t> SafetensorsWriter::IndexOf(std::string_view name) const {
 }
 
 std::byte* SafetensorsWriter::data(size_t index) const {
+  MW_CHECK(index < header_.entries.size()) << "tensor " << index << " of " << path_;
   return map_ + header_.data_begin_bytes + header_.entries[index].begin_bytes;
 }
 

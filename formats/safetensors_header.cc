@@ -84,6 +84,7 @@ class HeaderHandler : public nlohmann::json_sax<json> {
   bool end_object() override {
     if (skipped_depth_ > 0) return --skipped_depth_, true;
     if (--depth_ != 1) return true;
+    MW_CHECK(skipped_depth_ == 0) << "a tensor ends inside of a field";
     if (in_metadata_) return in_metadata_ = false, true;
     return FinishTensor();
   }

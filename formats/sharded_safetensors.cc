@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "formats/safetensors.h"
 
@@ -57,6 +58,7 @@ Status Merge(const std::string& index_path, const std::string& path) {
   }
   MW_ASSIGN_OR_RETURN(const auto writer, SafetensorsWriter::Create(path, tensors));
   for (const Source& source : sources) {
+    MW_CHECK(source.entry != nullptr && source.file != nullptr) << index_path;
     MW_TRY(writer->Write(source.entry->name, 0, source.file->data(*source.entry)));
   }
   return writer->Finish();

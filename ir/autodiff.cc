@@ -4,13 +4,12 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "ir/builder.h"
 #include "ir/schema.h"
 
 namespace meshwright::ir {
 namespace {
-
-size_t At(ValueId id) { return static_cast<size_t>(id.value()); }
 
 // One term of a gradient and the layer of the node that made it.
 struct Contribution {
@@ -35,13 +34,13 @@ class BackwardPass {
         wanted_(builder.graph().values.size(), false),
         depends_(builder.graph().values.size(), false) {
     for (const ValueId id : wrt) {
-      wanted_[At(id)] = depends_[At(id)] = IsFloating(builder.type(id).dtype);
+      wanted_[id] = depends_[id] = IsFloating(builder.type(id).dtype);
     }
     MarkDependent();
   }
 
   void Seed(ValueId value, ValueId gradient, int layer) {
-    if (depends_[At(value)]) terms_[At(value)].push_back({gradient, layer});
+    if (depends_[value]) terms_[value].push_back({gradient, layer});
   }
 
   // From the last node to the first.
@@ -58,7 +57,7 @@ class BackwardPass {
   // agree on a layer are summed in it: then one tensor, not one per use, crosses back over a stage
   // boundary.
   ValueId Gradient(ValueId value, int producer_layer, Phase mixed_phase) {
-    std::vector<Contribution>& terms = terms_[At(value)];
+    std::vector<Contribution>& terms = terms_[value];
     if (terms.empty()) return ValueId();
     if (terms.size() == 1) return terms[0].value;
     const bool one_layer = std::all_of(terms.begin(), terms.end(), [&](const Contribution& term) {
@@ -84,13 +83,13 @@ class BackwardPass {
       const Node& node = graph.nodes[i];
       const bool depends = !StopsGradient(node.op) && AnyDepends(node);
       if (!depends) continue;
-      for (ValueId id : node.outputs) depends_[At(id)] = IsFloating(graph.type(id).dtype);
+      for (ValueId id : node.outputs) depends_[id] = IsFloating(graph.type(id).dtype);
     }
   }
 
   bool AnyDepends(const Node& node) const {
     return std::any_of(node.inputs.begin(), node.inputs.end(),
-                       [&](ValueId id) { return depends_[At(id)]; });
+                       [&](ValueId id) { return depends_[id]; });
   }
 
   void SetPlace(int layer, Phase phase) {
@@ -101,7 +100,7 @@ class BackwardPass {
 
   Status Visit(size_t index, const Node& node) {
     const bool is_wanted = std::any_of(node.outputs.begin(), node.outputs.end(),
-                                       [&](ValueId id) { return wanted_[At(id)]; });
+                                       [&](ValueId id) { return wanted_[id]; });
     const bool passes = !StopsGradient(node.op) && AnyDepends(node);
     if (!passes && !is_wanted) return OkStatus();
     std::vector<ValueId> grads;
@@ -116,18 +115,21 @@ class BackwardPass {
     if (!reached || !passes) return builder_.status();
     SetPlace(node.layer, Phase::kBackward);
     std::vector<bool> asked;
-    for (ValueId id : node.inputs) asked.push_back(depends_[At(id)]);
+    for (ValueId id : node.inputs) asked.push_back(depends_[id]);
     const auto made = GradientOf(builder_, node, grads, asked);
     if (!made) {
       return made.error().WithContext(
           fmt::format("graph \"{}\", node {} {}", builder_.graph().name, index, OpName(node.op)));
     }
     const std::vector<ValueId>& inputs = *made;
+    MW_CHECK(inputs.size() == node.inputs.size())
+        << OpName(node.op) << " has " << inputs.size() << " gradients for " << node.inputs.size()
+        << " operands";
     // Nodes are visited last to first, so operands are too: Gradient() reverses the terms into use
     // order.
     for (size_t i = node.inputs.size(); i-- > 0;) {
       if (inputs[i].valid() && asked[i]) {
-        terms_[At(node.inputs[i])].push_back({inputs[i], node.layer});
+        terms_[node.inputs[i]].push_back({inputs[i], node.layer});
       }
     }
     return OkStatus();
@@ -137,9 +139,9 @@ class BackwardPass {
   const size_t first_node_;
   const size_t nodes_;
   const Place place_;
-  std::vector<std::vector<Contribution>> terms_;  // per value, last use first
-  std::vector<bool> wanted_;
-  std::vector<bool> depends_;
+  IdVector<ValueId, std::vector<Contribution>> terms_;  // per value, last use first
+  IdVector<ValueId, bool> wanted_;
+  IdVector<ValueId, bool> depends_;
 };
 
 Status CheckLossOutputs(const Graph& loss) {
@@ -188,42 +190,44 @@ Result<Graph> WithGradients(const Graph& loss) {
 // Drops the nodes behind the first `kept` that no output needs, and renumbers. Gradients of
 // untrained operands go this way.
 Graph DropDead(const Graph& graph, size_t kept) {
+  MW_CHECK(kept <= graph.nodes.size()) << kept << " of " << graph.nodes.size() << " nodes are kept";
   std::vector<bool> live(graph.nodes.size(), false);
   for (const NamedValue& output : graph.outputs) {
-    live[static_cast<size_t>(graph.value(output.value).producer.value())] = true;
+    live[graph.value(output.value).producer.index()] = true;
   }
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     live[i] = live[i] || i < kept;
     if (!live[i]) continue;
     for (ValueId id : graph.nodes[i].inputs) {
-      live[static_cast<size_t>(graph.value(id).producer.value())] = true;
+      live[graph.value(id).producer.index()] = true;
     }
   }
   Graph result;
   result.name = graph.name;
-  std::vector<ValueId> renamed(graph.values.size());
+  IdVector<ValueId, ValueId> renamed(graph.values.size());
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (!live[i]) continue;
     const NodeId node_id(static_cast<int32_t>(result.nodes.size()));
     Node node = graph.nodes[i];
-    for (ValueId& id : node.inputs) id = renamed[At(id)];
+    for (ValueId& id : node.inputs) id = renamed[id];
     for (ValueId& id : node.outputs) {
       const ValueId fresh(static_cast<int32_t>(result.values.size()));
       result.values.push_back(Value{graph.type(id), node_id});
-      renamed[At(id)] = fresh;
+      renamed[id] = fresh;
       id = fresh;
     }
     result.nodes.push_back(std::move(node));
   }
   for (const NamedValue& output : graph.outputs) {
-    result.outputs.push_back(NamedValue{output.name, renamed[At(output.value)]});
+    MW_CHECK(renamed[output.value].valid()) << "output '" << output.name << "' was dropped";
+    result.outputs.push_back(NamedValue{output.name, renamed[output.value]});
   }
   return result;
 }
 
 Status CheckIsFloat(const Builder& builder, ValueId id, std::string_view what) {
   const Graph& graph = builder.graph();
-  if (id.value() < 0 || static_cast<size_t>(id.value()) >= graph.values.size()) {
+  if (id.index() >= graph.values.size()) {
     return InvalidArgument(
         fmt::format("{}: {} is not a value of graph \"{}\"", what, id.value(), graph.name));
   }
@@ -241,6 +245,7 @@ Result<Graph> Differentiate(const Graph& loss) {
 
 Result<std::vector<ValueId>> BackPropagate(Builder& builder, std::span<const Seed> seeds,
                                            std::span<const ValueId> wrt, size_t first_node) {
+  MW_CHECK(first_node <= builder.graph().nodes.size()) << "node " << first_node;
   BackwardPass pass(builder, first_node, wrt, BackwardPass::Place::kOfBuilder);
   for (const Seed& seed : seeds) pass.Seed(seed.value, seed.gradient, builder.layer());
   MW_TRY(pass.Run());

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "ir/autodiff.h"
 #include "ir/builder.h"
 
@@ -36,6 +37,7 @@ class UpdateAppender {
     }
     const std::vector<ValueId> clip =
         builder_.Add(Op::kClipMultiplier, {SumOfSquares(), count}, {{"max_norm", spec_.max_norm}});
+    MW_CHECK(clip.size() == 2) << "clip_multiplier gives a multiplier and a norm";
     const ValueId rate = LearningRate();
     for (const Param& param : params_) AppendParam(param, clip[0], rate);
     builder_.SetOutput("loss", builder_.AddOne(Op::kDivide, {loss_sum, count}));
@@ -121,6 +123,7 @@ class UpdateAppender {
         builder_.Add(Op::kAdamW, {param.value, param.grad, m, v, multiplier, rate}, attrs);
     builder_.SetOutput("update/" + param.name, results[0]);
     builder_.SetOutput("update/" + m_name, results[1]);
+    MW_CHECK(results.size() == 3) << "adamw renews a param and two states";
     builder_.SetOutput("update/" + v_name, results[2]);
   }
 

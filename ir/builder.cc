@@ -23,7 +23,7 @@ std::vector<ValueId> Builder::Add(Op op, std::vector<ValueId> inputs, Attrs attr
   if (!status_.ok()) return none;
   std::vector<TensorType> operands;
   for (ValueId id : inputs) {
-    if (id.value() < 0 || static_cast<size_t>(id.value()) >= graph_.values.size()) {
+    if (id.index() >= graph_.values.size()) {
       Fail(InvalidArgument(fmt::format("{}: operand {} is not a value of graph \"{}\"", OpName(op),
                                        id.value(), graph_.name)));
       return none;
@@ -55,7 +55,7 @@ ValueId Builder::AddOne(Op op, std::vector<ValueId> inputs, Attrs attrs,
 
 void Builder::SetOutput(std::string name, ValueId value) {
   if (!status_.ok()) return;
-  if (value.value() < 0 || static_cast<size_t>(value.value()) >= graph_.values.size()) {
+  if (value.index() >= graph_.values.size()) {
     Fail(InvalidArgument(fmt::format("output \"{}\": {} is not a value of graph \"{}\"", name,
                                      value.value(), graph_.name)));
     return;

@@ -95,6 +95,7 @@ Formula MustParse(std::string_view text, std::span<const std::string_view> names
 }
 
 Parsed ParseRow(const ElementwiseRow& row) {
+  MW_CHECK(row.operands >= 1 && row.operands <= 3) << OpName(row.op) << " of " << row.operands;
   Parsed parsed{&row, {}, {}};
   const std::span<const std::string_view> names(kOperandNames, static_cast<size_t>(row.operands));
   if (row.formula.empty()) {
@@ -121,6 +122,7 @@ void Inline(const std::array<Parsed, kOpCount>& table, Formula& formula) {
   std::vector<int> numbers(static_cast<size_t>(formula.names));
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int>(i);
   const auto append = [&](FormulaStep step, const auto& number) {
+    MW_CHECK(step.count >= 1 && step.count <= 3) << OpName(step.op) << " of " << step.count;
     for (int k = 0; k < step.count; ++k) {
       int& operand = step.operands[static_cast<size_t>(k)];
       operand = number(operand);
@@ -172,6 +174,7 @@ const Formula* FormulaOf(Op op) {
 const Formula* GradientFormulaOf(Op op, size_t operand) {
   const Parsed& parsed = Table()[static_cast<size_t>(op)];
   MW_CHECK(parsed.row != nullptr) << OpName(op) << " is not in the table of elementwise ops";
+  MW_CHECK(operand < parsed.gradients.size()) << "operand " << operand << " of " << OpName(op);
   return parsed.gradients[operand] ? &*parsed.gradients[operand] : nullptr;
 }
 

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "base/check.h"
+
 namespace meshwright::ir {
 namespace {
 
@@ -48,6 +50,7 @@ class Parser {
   }
 
   Term Step(Op op, const std::vector<Term>& operands, double value = 0, bool takes_attrs = false) {
+    MW_CHECK(!operands.empty() && operands.size() <= 3) << OpName(op) << " of " << operands.size();
     FormulaStep step{op, static_cast<int>(operands.size()), {}, value, takes_attrs};
     for (size_t i = 0; i < operands.size(); ++i) step.operands[i] = operands[i].value;
     formula_.steps.push_back(step);

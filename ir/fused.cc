@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "ir/builder.h"
 #include "ir/elementwise.h"
 #include "ir/text_lexer.h"
@@ -76,6 +77,9 @@ bool MayBeFused(Op op) {
 }
 
 void SetFusedBody(const FusedBody& body, Attrs& attrs) {
+  MW_CHECK(!body.steps.empty() && body.steps.size() <= kMaxFusedSteps && !body.results.empty())
+      << "a fused node of " << body.steps.size() << " steps and " << body.results.size()
+      << " results";
   std::vector<std::string> steps;
   for (const FusedStep& step : body.steps) steps.push_back(FormatStep(step));
   attrs.Set("body", std::move(steps));

@@ -25,12 +25,12 @@ std::vector<NodeId> Graph::NodesOf(Op op) const {
   return result;
 }
 
-std::vector<std::vector<NodeId>> Graph::Users() const {
-  std::vector<std::vector<NodeId>> users(values.size());
+IdVector<ValueId, std::vector<NodeId>> Graph::Users() const {
+  IdVector<ValueId, std::vector<NodeId>> users(values.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
     const NodeId id(static_cast<int32_t>(i));
     for (ValueId input : nodes[i].inputs) {
-      auto& list = users[static_cast<size_t>(input.value())];
+      auto& list = users[input];
       if (list.empty() || list.back() != id) list.push_back(id);
     }
   }

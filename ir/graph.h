@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/id_vector.h"
 #include "base/ids.h"
 #include "ir/attrs.h"
 #include "ir/dtype.h"
@@ -71,8 +72,8 @@ struct Graph {
   std::vector<Value> values;
   std::vector<NamedValue> outputs;  // names are unique
 
-  const Node& node(NodeId id) const { return nodes[static_cast<size_t>(id.value())]; }
-  const Value& value(ValueId id) const { return values[static_cast<size_t>(id.value())]; }
+  const Node& node(NodeId id) const { return nodes[CheckedIndex(id, nodes.size())]; }
+  const Value& value(ValueId id) const { return values[CheckedIndex(id, values.size())]; }
   const TensorType& type(ValueId id) const { return value(id).type; }
   const Node& producer(ValueId id) const { return node(value(id).producer); }
   // The output's value, or an invalid id.
@@ -80,7 +81,7 @@ struct Graph {
   // Nodes of one op, in order.
   std::vector<NodeId> NodesOf(Op op) const;
   // For every value the nodes that read it, in order; a node that reads it twice is listed once.
-  std::vector<std::vector<NodeId>> Users() const;
+  IdVector<ValueId, std::vector<NodeId>> Users() const;
 
   friend bool operator==(const Graph&, const Graph&) = default;
 };

@@ -45,18 +45,19 @@ IdBound Both(const IdBound& a, const IdBound& b) {
 
 std::map<std::string, IdBound> IdBoundsOf(const Graph& graph) {
   std::map<std::string, IdBound> bounds;
-  std::vector<std::string> source(graph.values.size());  // of values that are an input's elements
+  IdVector<ValueId, std::string> source(
+      graph.values.size());  // of values that are an input's elements
   for (const Node& node : graph.nodes) {
     if (node.op == Op::kFeed) {
       const ValueId fed = node.outputs[0];
       if (graph.type(fed).dtype != DType::kI32) continue;
-      source[static_cast<size_t>(fed.value())] = node.attrs.Str("source");
+      source[fed] = node.attrs.Str("source");
       continue;
     }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const std::string& from = source[static_cast<size_t>(node.inputs[i].value())];
+      const std::string& from = source[node.inputs[i]];
       if (from.empty()) continue;
-      if (MovesElements(node.op)) source[static_cast<size_t>(node.outputs[0].value())] = from;
+      if (MovesElements(node.op)) source[node.outputs[0]] = from;
       const std::optional<IdBound> bound = BoundOf(graph, node, i);
       if (!bound) continue;
       const auto [it, fresh] = bounds.emplace(from, *bound);

@@ -111,9 +111,10 @@ Status CheckState(const JobRequest& job, const JobProgram& program) {
 
 Status CheckInputs(const JobProgram& program) {
   for (const auto& [name, from] : program.inputs) {
+    const std::string_view source = name;
     const std::vector<NodeId> feeds = program.graph.NodesOf(Op::kFeed);
     const bool known = std::any_of(feeds.begin(), feeds.end(), [&](NodeId id) {
-      return program.graph.node(id).attrs.Str("source") == name;
+      return program.graph.node(id).attrs.Str("source") == source;
     });
     if (known) continue;
     return InvalidArgument(

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace meshwright::ir {
 namespace {
 
-size_t ProducerIndex(const Graph& graph, ValueId id) {
-  return static_cast<size_t>(graph.value(id).producer.value());
-}
+size_t ProducerIndex(const Graph& graph, ValueId id) { return graph.value(id).producer.index(); }
 
 bool IsFreeSource(Op op) {
   return op == Op::kFeed || op == Op::kConstant || op == Op::kRandomNormal ||
@@ -39,6 +39,7 @@ std::vector<int> ComputedLayers(const Graph& loss) {
     if (node.layer >= 0) continue;
     layers[i] = 0;
     for (ValueId input : node.inputs) {
+      MW_CHECK(ProducerIndex(loss, input) < i) << "node " << i << " reads what is made later";
       layers[i] = std::max(layers[i], layers[ProducerIndex(loss, input)]);
     }
   }

@@ -6,10 +6,13 @@
 #include <numeric>
 #include <utility>
 
+#include "base/check.h"
+
 namespace meshwright::ir {
 namespace {
 
 int64_t AlignUp(int64_t bytes) {
+  MW_CHECK(bytes >= 0) << bytes << " bytes";
   return (bytes + kSlotAlignmentBytes - 1) / kSlotAlignmentBytes * kSlotAlignmentBytes;
 }
 
@@ -23,6 +26,7 @@ struct Run {
 using Runs = std::pmr::vector<Run>;
 
 void Add(Run run, Runs& runs) {
+  MW_CHECK(run.begin < run.end) << "a run of no bytes at " << run.begin;
   const auto first = std::lower_bound(runs.begin(), runs.end(), run.begin,
                                       [](const Run& a, int64_t begin) { return a.end < begin; });
   if (first == runs.end() || first->begin > run.end) {
@@ -47,6 +51,8 @@ class TakenOffsets {
 
   // The lowest offset from which `bytes` are free at all of [first, last].
   int64_t LowestFree(size_t first, size_t last, int64_t bytes) {
+    MW_CHECK(first <= last && last < count_)
+        << "instants " << first << " to " << last << " of " << count_;
     readers_.clear();
     begins_.clear();
     ForCover(first, last, [&](size_t node) { Read(within_[node]); });
@@ -152,6 +158,7 @@ Placement PlaceLifetimes(const std::vector<Lifetime>& lifetimes) {
   for (const size_t i : order) {
     const Lifetime& life = lifetimes[i];
     if (life.bytes <= 0) continue;
+    MW_CHECK(life.first <= life.last) << "a lifetime from " << life.first << " to " << life.last;
     const size_t first = index_of(life.first);
     const size_t last = index_of(life.last);
     const int64_t offset = taken.LowestFree(first, last, life.bytes);
@@ -167,6 +174,7 @@ int64_t MostLiveBytes(const std::vector<Lifetime>& lifetimes) {
   std::vector<std::pair<int, int64_t>> changes;
   for (const Lifetime& life : lifetimes) {
     if (life.bytes <= 0) continue;
+    MW_CHECK(life.first <= life.last) << "a lifetime from " << life.first << " to " << life.last;
     changes.emplace_back(life.first, AlignUp(life.bytes));
     changes.emplace_back(life.last + 1, -AlignUp(life.bytes));
   }
@@ -177,6 +185,7 @@ int64_t MostLiveBytes(const std::vector<Lifetime>& lifetimes) {
     live_bytes += bytes;
     most_bytes = std::max(most_bytes, live_bytes);
   }
+  MW_CHECK(live_bytes == 0) << live_bytes << " bytes are never given back";
   return most_bytes;
 }
 

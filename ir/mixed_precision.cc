@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "ir/builder.h"
 #include "ir/rewrite.h"
 
@@ -72,7 +73,7 @@ class Caster {
   }
 
  private:
-  ValueId& Mapped(ValueId id) { return map_[static_cast<size_t>(id.value())]; }
+  ValueId& Mapped(ValueId id) { return map_[id]; }
   bool IsF32(ValueId id) const { return loss_.type(id).dtype == DType::kF32; }
   bool IsLow(ValueId id) { return builder_.type(Mapped(id)).dtype == compute_; }
 
@@ -130,7 +131,7 @@ class Caster {
   const Graph& loss_;
   const DType compute_;
   Builder builder_;
-  std::vector<ValueId> map_;
+  IdVector<ValueId, ValueId> map_;
   std::map<std::tuple<ValueId, DType, int>, ValueId> casts_;
 };
 
@@ -143,7 +144,7 @@ class CastFolder {
  public:
   explicit CastFolder(const Graph& graph) : graph_(graph), users_(graph.Users()) {
     is_output_.assign(graph.values.size(), false);
-    for (const NamedValue& output : graph.outputs) is_output_[Index(output.value)] = true;
+    for (const NamedValue& output : graph.outputs) is_output_[output.value] = true;
   }
 
   Result<Graph> Run() {
@@ -152,6 +153,7 @@ class CastFolder {
         graph_, [&](Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
                     const std::vector<TensorType>& types) {
           const Node& old = graph_.nodes[next++];
+          MW_CHECK(old.op == node.op) << OpName(old.op) << " was taken for " << OpName(node.op);
           if (old.op == Op::kCast && !FoldedDType(graph_.producer(old.inputs[0])).empty() &&
               graph_.producer(old.inputs[0]).outputs[0] == old.inputs[0]) {
             return inputs;
@@ -165,15 +167,13 @@ class CastFolder {
   }
 
  private:
-  static size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
-
   std::string FoldedDType(const Node& node) const {
     if (!TakesDType(node.op) || node.attrs.Has("dtype")) return "";
     const ValueId value = node.outputs[0];
-    if (is_output_[Index(value)] || users_[Index(value)].empty()) return "";
+    if (is_output_[value] || users_[value].empty()) return "";
     std::string dtype;
     if (!ComputesInF32(graph_.type(value).dtype)) return "";
-    for (NodeId id : users_[Index(value)]) {
+    for (NodeId id : users_[value]) {
       const Node& user = graph_.node(id);
       const std::string wanted = user.op == Op::kCast ? user.attrs.Str("dtype") : "";
       if (wanted.empty() || (!dtype.empty() && wanted != dtype)) return "";
@@ -184,8 +184,8 @@ class CastFolder {
   }
 
   const Graph& graph_;
-  const std::vector<std::vector<NodeId>> users_;
-  std::vector<bool> is_output_;
+  const IdVector<ValueId, std::vector<NodeId>> users_;
+  IdVector<ValueId, bool> is_output_;
 };
 
 }  // namespace

@@ -3,19 +3,18 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/check.h"
 #include "ir/lifetime.h"
 #include "ir/schema.h"
 
 namespace meshwright::ir {
 namespace {
 
-size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
-
 // Per value the last node that reads it; -1: none.
 std::vector<int> LastReaders(const Graph& graph) {
   std::vector<int> last(graph.values.size(), -1);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    for (ValueId input : graph.nodes[n].inputs) last[Index(input)] = static_cast<int>(n);
+    for (ValueId input : graph.nodes[n].inputs) last[input.index()] = static_cast<int>(n);
   }
   return last;
 }
@@ -24,7 +23,7 @@ class ChainFinder {
  public:
   ChainFinder(const Graph& graph, const std::vector<int>& last_readers)
       : graph_(graph), last_readers_(last_readers), is_output_(graph.values.size(), false) {
-    for (const NamedValue& output : graph.outputs) is_output_[Index(output.value)] = true;
+    for (const NamedValue& output : graph.outputs) is_output_[output.value] = true;
   }
 
   InPlaceChains Run() {
@@ -40,7 +39,7 @@ class ChainFinder {
       }
     }
     for (size_t i = graph_.values.size(); i-- > 0;) {  // results come behind operands
-      chains_.last[i] = chains_.last[Index(chains_.last[i])];
+      chains_.last[i] = chains_.last[chains_.last[i].index()];
     }
     return std::move(chains_);
   }
@@ -48,24 +47,25 @@ class ChainFinder {
  private:
   // Result r of node n takes the place of the operand, where it may.
   void Append(size_t n, size_t operand, size_t r) {
+    MW_CHECK(operand < graph_.nodes[n].inputs.size()) << OpName(graph_.nodes[n].op);
     const Node& node = graph_.nodes[n];
     const ValueId from = node.inputs[operand];
     const ValueId to = node.outputs[r];
     const auto accumulator = AccumulatorOf(node.op);
     const bool accumulates =
         accumulator && accumulator->result == r && accumulator->operand == operand;
-    if (is_output_[Index(from)] || (is_output_[Index(to)] && !accumulates)) return;
+    if (is_output_[from] || (is_output_[to] && !accumulates)) return;
     if (graph_.producer(from).op == Op::kInput) return;
     if (graph_.type(from).bytes() != graph_.type(to).bytes()) return;
-    if (last_readers_[Index(from)] != static_cast<int>(n)) return;
+    if (last_readers_[from.index()] != static_cast<int>(n)) return;
     if (std::count(node.inputs.begin(), node.inputs.end(), from) != 1) return;
-    chains_.last[Index(from)] = to;
-    chains_.first[Index(to)] = chains_.first[Index(from)];
+    chains_.last[from.index()] = to;
+    chains_.first[to.index()] = chains_.first[from.index()];
   }
 
   const Graph& graph_;
   const std::vector<int>& last_readers_;
-  std::vector<bool> is_output_;
+  IdVector<ValueId, bool> is_output_;
   InPlaceChains chains_;
 };
 
@@ -99,13 +99,14 @@ OperandTimes TimesOf(const Graph& executable) {
   std::vector<int> last_readers = LastReaders(executable);
   const InPlaceChains chains = ChainFinder(executable, last_readers).Run();
   for (const NamedValue& output : executable.outputs) {
-    last_readers[Index(output.value)] = static_cast<int>(executable.nodes.size());
+    MW_CHECK(output.value.valid()) << "output '" << output.name << "' of " << executable.name;
+    last_readers[output.value.index()] = static_cast<int>(executable.nodes.size());
   }
   for (NodeId id : executable.NodesOf(Op::kInput)) {
-    times.last_read.push_back(last_readers[Index(executable.node(id).outputs[0])]);
+    times.last_read.push_back(last_readers[executable.node(id).outputs[0].index()]);
   }
   for (const NamedValue& output : executable.outputs) {
-    const NodeId maker = executable.value(chains.first[Index(output.value)]).producer;
+    const NodeId maker = executable.value(chains.first[output.value.index()]).producer;
     const bool input = executable.node(maker).op == Op::kInput;
     times.first_write.push_back(input ? 0 : maker.value());
   }
@@ -118,7 +119,7 @@ WorkspacePlan PlanWorkspace(const Graph& executable) {
   WorkspacePlan plan;
   plan.offset_bytes.assign(executable.values.size(), -1);
   std::vector<bool> bound(executable.values.size(), false);
-  for (const NamedValue& output : executable.outputs) bound[Index(output.value)] = true;
+  for (const NamedValue& output : executable.outputs) bound[output.value.index()] = true;
   std::vector<Lifetime> lifetimes;
   std::vector<size_t> owners(executable.values.size(), 0);  // of last values: their lifetime
   const std::vector<int> last_readers = LastReaders(executable);
@@ -126,7 +127,7 @@ WorkspacePlan PlanWorkspace(const Graph& executable) {
   for (size_t i = 0; i < executable.values.size(); ++i) {
     const Value& value = executable.values[i];
     if (bound[i] || executable.node(value.producer).op == Op::kInput) continue;
-    if (Index(chains.last[i]) != i) continue;
+    if (chains.last[i].index() != i) continue;
     const int last = std::max(value.producer.value(), last_readers[i]);
     owners[i] = lifetimes.size();
     lifetimes.push_back(
@@ -134,8 +135,9 @@ WorkspacePlan PlanWorkspace(const Graph& executable) {
   }
   const Placement placement = PlaceLifetimes(lifetimes);
   for (size_t i = 0; i < executable.values.size(); ++i) {
-    const size_t end = Index(chains.last[i]);
+    const size_t end = chains.last[i].index();
     if (bound[end] || executable.node(executable.values[i].producer).op == Op::kInput) continue;
+    MW_CHECK(owners[end] < placement.offset_bytes.size()) << "value " << end << " has no lifetime";
     plan.offset_bytes[i] = placement.offset_bytes[owners[end]];
   }
   plan.bytes = placement.bytes;

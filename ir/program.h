@@ -147,7 +147,7 @@ struct Program {
   // Tensors read after a step when its launch asks for them; every block is on one device only.
   std::vector<Report> outputs;
 
-  const Slot& slot(SlotId id) const { return slots[static_cast<size_t>(id.value())]; }
+  const Slot& slot(SlotId id) const { return slots[CheckedIndex(id, slots.size())]; }
   friend bool operator==(const Program&, const Program&) = default;
 };
 

@@ -1,32 +1,32 @@
 #include "ir/rewrite.h"
 
+#include "base/check.h"
+
 namespace meshwright::ir {
 
 Result<Graph> RewriteGraph(const Graph& graph, const EmitNode& emit) {
   Builder builder(graph.name);
-  std::vector<ValueId> map(graph.values.size());
+  IdVector<ValueId, ValueId> map(graph.values.size());
   for (const Node& node : graph.nodes) {
     std::vector<ValueId> inputs;
-    for (ValueId input : node.inputs) inputs.push_back(map[static_cast<size_t>(input.value())]);
+    for (ValueId input : node.inputs) inputs.push_back(map[input]);
     std::vector<TensorType> types;
     for (ValueId output : node.outputs) types.push_back(graph.type(output));
     builder.SetLayer(node.layer);
     builder.SetPhase(node.phase);
     const std::vector<ValueId> outputs = emit(builder, node, inputs, types);
     for (size_t i = 0; i < node.outputs.size() && i < outputs.size(); ++i) {
-      map[static_cast<size_t>(node.outputs[i].value())] = outputs[i];
+      map[node.outputs[i]] = outputs[i];
     }
   }
   for (const NamedValue& output : graph.outputs) {
-    builder.SetOutput(output.name, map[static_cast<size_t>(output.value.value())]);
+    builder.SetOutput(output.name, map[output.value]);
   }
   return builder.Finish();
 }
 
 Result<Graph> DropDeadNodes(const Graph& graph) {
-  const auto producer = [&](ValueId id) {
-    return static_cast<size_t>(graph.value(id).producer.value());
-  };
+  const auto producer = [&](ValueId id) { return graph.value(id).producer.index(); };
   std::vector<bool> live(graph.nodes.size(), false);
   for (const NamedValue& output : graph.outputs) live[producer(output.value)] = true;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
@@ -35,12 +35,13 @@ Result<Graph> DropDeadNodes(const Graph& graph) {
     for (ValueId input : graph.nodes[i].inputs) live[producer(input)] = true;
   }
   size_t next = 0;
-  return RewriteGraph(graph,
-                      [&](Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
-                          const std::vector<TensorType>& types) {
-                        if (!live[next++]) return std::vector<ValueId>();
-                        return builder.Add(node.op, inputs, node.attrs, types);
-                      });
+  return RewriteGraph(
+      graph, [&](Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
+                 const std::vector<TensorType>& types) {
+        MW_CHECK(next < live.size()) << "node " << next << " is no node of the graph";
+        if (!live[next++]) return std::vector<ValueId>();
+        return builder.Add(node.op, inputs, node.attrs, types);
+      });
 }
 
 }  // namespace meshwright::ir

@@ -114,6 +114,7 @@ OpCost CostOf(const Graph& graph, const Node& node) {
   } else if (!types.results.empty()) {
     cost.flops = static_cast<double>(types.results[0].elements());
   }
+  MW_CHECK(cost.flops >= 0) << OpName(node.op) << " costs " << cost.flops << " FLOPs";
   if (schema.bytes) {
     cost.bytes = schema.bytes(types);
   } else {
@@ -138,8 +139,12 @@ Result<std::vector<ValueId>> GradientOf(Builder& builder, const Node& node,
         InvalidArgument(fmt::format("gradient of {}: {} result gradients for {} results",
                                     OpName(node.op), result_grads.size(), node.outputs.size())));
   }
+  MW_CHECK(wanted.size() == node.inputs.size())
+      << wanted.size() << " gradients are wanted of " << node.inputs.size() << " operands";
   GradCall call{builder, node, {result_grads.begin(), result_grads.end()}, wanted};
   MW_ASSIGN_OR_RETURN(std::vector<ValueId> grads, schema.gradient(call));
+  MW_CHECK(!builder.status().ok() || grads.size() == node.inputs.size())
+      << OpName(node.op) << " has " << grads.size() << " gradients for " << node.inputs.size();
   MW_TRY(builder.status());
   return grads;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/check.h"
 #include "ir/schema_table.h"
 
 namespace meshwright::ir {
@@ -101,11 +102,14 @@ TypesOr InferTranspose(const OpCall& call) {
 // Which dims a reduction keeps. REQUIRES dims that CheckDims has accepted.
 std::vector<bool> KeptDims(const Attrs& attrs, size_t rank) {
   std::vector<bool> kept(rank, true);
+  for (int64_t dim : attrs.Ints("dims"))
+    MW_CHECK(dim >= 0 && static_cast<size_t>(dim) < rank) << "dim " << dim << " of " << rank;
   for (int64_t dim : attrs.Ints("dims")) kept[static_cast<size_t>(dim)] = false;
   return kept;
 }
 
 Dims Without(const Dims& dims, const std::vector<bool>& kept) {
+  MW_CHECK(kept.size() == dims.size()) << kept.size() << " marks for " << dims.size() << " dims";
   Dims result;
   for (size_t i = 0; i < dims.size(); ++i) {
     if (kept[i]) result.push_back(dims[i]);
@@ -201,6 +205,7 @@ class ReshapeMatcher {
           out_product *= out_[j++];
         }
       }
+      MW_CHECK(i <= in_.size() && j <= out_.size()) << "a reshape changes the count of elements";
       MatchGroup(in_begin, i, out_begin, j);
     }
   }
@@ -239,6 +244,8 @@ class ReshapeMatcher {
       if (in_left == 1) ++i;
       if (out_left == 1) ++j;
     }
+    MW_CHECK(in_left == 1 && out_left == 1)
+        << "a group of dims is left with " << in_left << " and " << out_left;
     for (const Match& match : matches) {
       const FactorIndex factor = rule_.Add(match.size);
       in_factors_[match.in].push_back(factor);
@@ -388,7 +395,7 @@ GradsOr ReduceMaxGrad(GradCall& call) {
   return std::vector<ValueId>{b.AddOne(Op::kMul, {equal, Broadcast(b, share, dims, x)})};
 }
 
-// d(sum x^2) = 2 x dy
+// d(sum x^2) = 2 x dy.
 GradsOr SumSquaresGrad(GradCall& call) {
   Builder& b = call.builder;
   const ValueId scaled = b.AddOne(Op::kMulScalar, {call.in(0), call.grads[0]});

@@ -63,6 +63,7 @@ Status OpCall::RequireDeclared(size_t count) const {
 }
 
 Status OpCall::RequireFloat(size_t operand) const {
+  MW_CHECK(operand < operands.size()) << OpName(op) << " asks for operand " << operand;
   if (IsFloating(operands[operand].dtype)) return OkStatus();
   return Error(fmt::format("operand {} must be floating point", operand));
 }
@@ -73,6 +74,8 @@ Status OpCall::RequireFloatScalar(size_t operand) const {
 }
 
 Status OpCall::RequireStatisticScalar(size_t operand, size_t of) const {
+  MW_CHECK(operand < operands.size() && of < operands.size())
+      << OpName(op) << " asks for operands " << operand << " and " << of;
   const TensorType wanted{StatisticDType(operands[of].dtype), {}};
   if (operands[operand] == wanted) return OkStatus();
   return Error(fmt::format("operand {} must be {}, as statistics of operand {} are", operand,
@@ -80,16 +83,20 @@ Status OpCall::RequireStatisticScalar(size_t operand, size_t of) const {
 }
 
 Status OpCall::RequireSameType(size_t a, size_t b) const {
+  MW_CHECK(a < operands.size() && b < operands.size())
+      << OpName(op) << " asks for operands " << a << " and " << b;
   if (operands[a] == operands[b]) return OkStatus();
   return Error(fmt::format("operands {} and {} must have the same type", a, b));
 }
 
 Status OpCall::RequireRank(size_t operand, int rank) const {
+  MW_CHECK(operand < operands.size()) << OpName(op) << " asks for operand " << operand;
   if (operands[operand].rank() == rank) return OkStatus();
   return Error(fmt::format("operand {} must have rank {}", operand, rank));
 }
 
 Status OpCall::RequireMinRank(size_t operand, int rank) const {
+  MW_CHECK(operand < operands.size()) << OpName(op) << " asks for operand " << operand;
   if (operands[operand].rank() >= rank) return OkStatus();
   return Error(fmt::format("operand {} must have rank {} or more", operand, rank));
 }
@@ -185,7 +192,10 @@ GradsOr DecomposedGradient(GradCall& call, Decomposition decompose) {
   MW_TRY(builder.status());
   std::vector<Seed> seeds;
   for (size_t i = 0; i < call.grads.size(); ++i) {
-    if (call.grads[i].valid()) seeds.push_back({results[i], call.grads[i]});
+    if (!call.grads[i].valid()) continue;
+    MW_CHECK(i < results.size()) << OpName(call.node.op) << " is not made of ops that give result "
+                                 << i;
+    seeds.push_back({results[i], call.grads[i]});
   }
   std::vector<ValueId> wanted;
   for (size_t i = 0; i < call.node.inputs.size(); ++i) {
@@ -220,6 +230,7 @@ RuleBuilder::RuleBuilder(const NodeTypes& node) {
 }
 
 FactorIndex RuleBuilder::Add(int64_t size, FactorKind kind) {
+  MW_CHECK(size >= 0) << "a factor of " << size;
   rule_.factors.push_back(Factor{size, kind});
   return static_cast<FactorIndex>(rule_.factors.size()) - 1;
 }

@@ -44,7 +44,7 @@ std::string FormatNode(const Graph& graph, const Node& node) {
   if (node.phase == Phase::kUpdate) text += " @update";
   std::string types;
   for (ValueId id : node.outputs) {
-    const bool known = id.value() >= 0 && static_cast<size_t>(id.value()) < graph.values.size();
+    const bool known = id.index() < graph.values.size();
     types +=
         fmt::format("{}{}", types.empty() ? "" : ", ", known ? graph.type(id).ToString() : "?");
   }

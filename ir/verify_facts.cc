@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "ir/schema_table.h"
 #include "ir/text.h"
 #include "ir/text_lexer.h"
@@ -57,6 +58,7 @@ int64_t ImpliedRatio(const Graph& graph, const Node& node) {
 
 CollectiveFact DescribeCollective(const Graph& graph, int index) {
   const Node& node = graph.nodes[static_cast<size_t>(index)];
+  MW_CHECK(IsTransfer(node.op)) << OpName(node.op) << " moves nothing between devices";
   CollectiveFact fact;
   fact.node = index;
   fact.op = node.op;
@@ -74,13 +76,15 @@ CollectiveFact DescribeCollective(const Graph& graph, int index) {
 }  // namespace
 
 bool ExecutableFacts::MayReplace(size_t i, size_t o) const {
+  MW_CHECK(i < inputs.size() && o < graph->outputs.size())
+      << graph->name << " has no input " << i << " or output " << o;
   const ValueId from = inputs[i];
   if (from == graph->outputs[o].value) return true;
-  const ValueId to = chains.first[static_cast<size_t>(graph->outputs[o].value.value())];
+  const ValueId to = chains.first[graph->outputs[o].value.index()];
   const NodeId maker = graph->value(to).producer;
   const Node& node = graph->node(maker);
   if (node.op == Op::kInput) return false;
-  for (NodeId user : users[static_cast<size_t>(from.value())]) {
+  for (NodeId user : users[from]) {
     if (user < maker) continue;
     if (user > maker) return false;
     for (size_t k = 0; k < node.inputs.size(); ++k) {
@@ -160,6 +164,8 @@ std::string ProgramPlace(const Program& program) {
 }
 
 std::string InstructionPlace(const Program& program, size_t index) {
+  MW_CHECK(index < program.instructions.size())
+      << "instruction " << index << " of " << program.instructions.size();
   return fmt::format("{}, instruction {} ({})", ProgramPlace(program), index,
                      FormatInstruction(program, program.instructions[index]));
 }

@@ -34,7 +34,7 @@ struct ExecutableFacts {
   std::vector<ValueId> inputs;  // results of the `input` nodes, in order
   std::vector<std::string> input_names;
   std::vector<CollectiveFact> collectives;  // in node order
-  std::vector<std::vector<NodeId>> users;
+  IdVector<ValueId, std::vector<NodeId>> users;
   InPlaceChains chains;
   OperandTimes times;
   int64_t workspace_bytes = 0;

@@ -39,7 +39,7 @@ class GraphVerifier {
     }
     std::vector<TensorType> operands;
     for (ValueId id : node.inputs) {
-      if (id.value() < 0 || static_cast<size_t>(id.value()) >= defined_) {
+      if (id.index() >= defined_) {
         return InvalidArgument(
             fmt::format("{} reads %{} before it is defined", OpName(node.op), id.value()));
       }
@@ -47,7 +47,7 @@ class GraphVerifier {
     }
     std::vector<TensorType> stored;
     for (ValueId id : node.outputs) {
-      const bool next = id.value() >= 0 && static_cast<size_t>(id.value()) == defined_;
+      const bool next = id.index() == defined_;
       if (!next || defined_ >= graph_.values.size()) {
         return InvalidArgument(
             fmt::format("{} makes %{}, expected %{}: results are numbered in order",
@@ -79,7 +79,7 @@ class GraphVerifier {
       if (!names.insert(output.name).second) {
         return Error(fmt::format("a second output named \"{}\"", output.name));
       }
-      if (output.value.value() < 0 || static_cast<size_t>(output.value.value()) >= defined_) {
+      if (output.value.index() >= defined_) {
         return Error(fmt::format("output \"{}\" is %{}, which is not a value", output.name,
                                  output.value.value()));
       }

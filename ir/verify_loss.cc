@@ -72,7 +72,7 @@ class LossVerifier {
 
   Status CheckParam(const Node& node) const {
     const std::string name = node.attrs.Str("name");
-    if (users_[static_cast<size_t>(node.outputs[0].value())].empty()) {
+    if (users_[node.outputs[0]].empty()) {
       return InvalidArgument(fmt::format("no node reads param \"{}\"; use it or remove it", name));
     }
     if (node.attrs.Int("state") != 0 || name.starts_with("opt.")) {
@@ -87,7 +87,7 @@ class LossVerifier {
   Status CheckEdges(size_t index) const {
     const Node& node = loss_.nodes[index];
     for (ValueId input : node.inputs) {
-      const int from = layers_[static_cast<size_t>(loss_.value(input).producer.value())];
+      const int from = layers_[loss_.value(input).producer.index()];
       if (layers_[index] < 0 || from <= layers_[index]) continue;
       return InvalidArgument(
           fmt::format("of layer {} reads %{} of layer {}; layers must not decrease from operand to "
@@ -131,7 +131,7 @@ class LossVerifier {
 
   // Values that gradients flow through: each node that makes one of a trained value needs one.
   Status CheckGradients() const {
-    std::vector<bool> wanted = Only(loss_.Output("loss_sum"));
+    IdVector<ValueId, bool> wanted = Only(loss_.Output("loss_sum"));
     for (size_t i = loss_.nodes.size(); i-- > 0;) {
       const Node& node = loss_.nodes[i];
       if (!AnyOf(node.outputs, wanted) || !AnyOf(node.inputs, trained_)) continue;
@@ -140,7 +140,7 @@ class LossVerifier {
                                          "it; use ops that have one"));
       }
       for (const ValueId input : node.inputs) {
-        if (trained_[At(input)]) wanted[At(input)] = true;
+        if (trained_[input]) wanted[input] = true;
       }
     }
     return OkStatus();
@@ -148,7 +148,7 @@ class LossVerifier {
 
   // The gradients are those of loss_sum alone.
   Status CheckCount() const {
-    std::vector<bool> wanted = Only(loss_.Output("count"));
+    IdVector<ValueId, bool> wanted = Only(loss_.Output("count"));
     for (size_t i = loss_.nodes.size(); i-- > 0;) {
       const Node& node = loss_.nodes[i];
       if (!AnyOf(node.outputs, wanted)) continue;
@@ -160,44 +160,42 @@ class LossVerifier {
                         loss_.name, node.attrs.Str("name")));
       }
       // How many labels count is not a matter of the logits.
-      const bool of_labels = node.op == Op::kCrossEntropy && !wanted[At(node.outputs[0])];
+      const bool of_labels = node.op == Op::kCrossEntropy && !wanted[node.outputs[0]];
       for (size_t k = of_labels ? 1 : 0; k < node.inputs.size(); ++k) {
-        wanted[At(node.inputs[k])] = true;
+        wanted[node.inputs[k]] = true;
       }
     }
     return OkStatus();
   }
 
-  static size_t At(ValueId id) { return static_cast<size_t>(id.value()); }
-
-  static bool AnyOf(const std::vector<ValueId>& values, const std::vector<bool>& marks) {
-    return std::any_of(values.begin(), values.end(), [&](ValueId id) { return marks[At(id)]; });
+  static bool AnyOf(const std::vector<ValueId>& values, const IdVector<ValueId, bool>& marks) {
+    return std::any_of(values.begin(), values.end(), [&](ValueId id) { return marks[id]; });
   }
 
   // A mark for one value; none where the graph lacks the output.
-  std::vector<bool> Only(ValueId value) const {
-    std::vector<bool> marks(loss_.values.size(), false);
-    if (value.valid()) marks[At(value)] = true;
+  IdVector<ValueId, bool> Only(ValueId value) const {
+    IdVector<ValueId, bool> marks(loss_.values.size(), false);
+    if (value.valid()) marks[value] = true;
     return marks;
   }
 
   // Floating point values that depend on a param.
-  static std::vector<bool> TrainedValues(const Graph& loss) {
-    std::vector<bool> trained(loss.values.size(), false);
+  static IdVector<ValueId, bool> TrainedValues(const Graph& loss) {
+    IdVector<ValueId, bool> trained(loss.values.size(), false);
     for (const Node& node : loss.nodes) {
       const bool depends =
           node.op == Op::kParam || (!StopsGradient(node.op) && AnyOf(node.inputs, trained));
       for (const ValueId id : node.outputs) {
-        trained[At(id)] = depends && IsFloating(loss.type(id).dtype);
+        trained[id] = depends && IsFloating(loss.type(id).dtype);
       }
     }
     return trained;
   }
 
   const Graph& loss_;
-  const std::vector<std::vector<NodeId>> users_;
+  const IdVector<ValueId, std::vector<NodeId>> users_;
   const std::vector<int> layers_;
-  const std::vector<bool> trained_;
+  const IdVector<ValueId, bool> trained_;
 };
 
 }  // namespace

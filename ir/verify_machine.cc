@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace meshwright::ir {
 namespace {
 
@@ -126,6 +128,7 @@ Result<VerifyMachine::Group*> VerifyMachine::GroupFor(size_t index, const Collec
   std::unique_ptr<Group>& group = groups_[{fmt::format("{}", fmt::join(axes, ",")), ranks}];
   if (!group) {
     group = std::make_unique<Group>();
+    MW_CHECK(ranks.size() > 1) << "a group of one waits for nobody";
     group->ranks = ranks;
   }
   return group.get();
@@ -173,8 +176,10 @@ Result<VerifyMachine::Progress> VerifyMachine::Step(size_t index) {
 
 Result<VerifyMachine::Progress> VerifyMachine::StepRun(size_t index, const Instruction& run) {
   Device& device = devices_[index];
-  const auto executable = static_cast<size_t>(run.executable.value());
+  const auto executable = run.executable.index();
   const std::vector<CollectiveFact>& facts = device.member->facts[executable]->collectives;
+  MW_CHECK(executable < device.groups.size() && device.groups[executable].size() == facts.size())
+      << "executable " << executable << " is connected to other collectives than it has";
   if (!device.collective) {
     MW_TRY(device.slots.BeginRun(run));
     device.collective = 0;
@@ -212,6 +217,8 @@ Result<VerifyMachine::Progress> VerifyMachine::StepCollective(size_t index, cons
                                             InstructionPlace(*members_[other].program, pc))));
   }
   group.waiting[index] = device.pc;
+  MW_CHECK(group.waiting.size() <= group.ranks.size())
+      << group.waiting.size() << " of " << group.ranks.size() << " members wait";
   if (group.waiting.size() < group.ranks.size()) {
     device.awaited_round = group.rounds_done + 1;
     return Progress::kBlocked;
@@ -222,7 +229,8 @@ Result<VerifyMachine::Progress> VerifyMachine::StepCollective(size_t index, cons
 }
 
 Result<VerifyMachine::Progress> VerifyMachine::StepSend(Device& device, const Instruction& send) {
-  Channel& channel = *device.channels[static_cast<size_t>(send.channel.value())];
+  MW_CHECK(send.channel.index() < device.channels.size()) << "channel " << send.channel;
+  Channel& channel = *device.channels[send.channel.index()];
   if (channel.messages.size() >= static_cast<size_t>(channel.capacity)) return Progress::kBlocked;
   const TensorType& type = device.member->program->slot(send.slot).type;
   MW_ASSIGN_OR_RETURN(const Box box, ResolveBox(send.box, type.dims));
@@ -235,7 +243,8 @@ Result<VerifyMachine::Progress> VerifyMachine::StepSend(Device& device, const In
 }
 
 Result<VerifyMachine::Progress> VerifyMachine::StepRecv(Device& device, const Instruction& recv) {
-  Channel& channel = *device.channels[static_cast<size_t>(recv.channel.value())];
+  MW_CHECK(recv.channel.index() < device.channels.size()) << "channel " << recv.channel;
+  Channel& channel = *device.channels[recv.channel.index()];
   if (channel.messages.empty()) return Progress::kBlocked;
   const Message message = std::move(channel.messages.front());
   channel.messages.pop_front();

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/check.h"
+
 namespace meshwright::ir {
 namespace {
 
@@ -12,6 +14,8 @@ namespace {
 constexpr AccessKey kReceivedKey{3, 0, 0};
 
 bool Overlap(const Box& a, const Box& b) {
+  MW_CHECK(a.size.size() == b.size.size())
+      << "boxes of ranks " << a.size.size() << " and " << b.size.size();
   for (size_t i = 0; i < a.size.size(); ++i) {
     if (a.offset[i] >= b.offset[i] + b.size[i] || b.offset[i] >= a.offset[i] + a.size[i])
       return false;
@@ -42,7 +46,7 @@ AccessKey SlotStates::KeyOf(const Instruction& run) const {
 }
 
 Status SlotStates::RequireLive(SlotId id) const {
-  const State& state = states_[static_cast<size_t>(id.value())];
+  const State& state = states_[id.index()];
   if (state.life == Life::kLive) return OkStatus();
   if (state.life == Life::kOverwritten) {
     return InvalidArgument(fmt::format("s{} was overwritten by an output", id.value()));
@@ -72,6 +76,7 @@ Status SlotStates::CheckInput(const Instruction& run, size_t input) {
         state.received ? "before the SEND" : "what the step reads over its microbatches"));
   }
   if (!state.received) return OkStatus();
+  MW_CHECK(input < facts.input_names.size()) << facts.graph->name << " has no input " << input;
   if (facts.input_names[input] == state.content.name) return OkStatus();
   return InvalidArgument(fmt::format(
       "s{} was received as \"{}\" and is read as \"{}\": a value that crosses meshes has one name",
@@ -147,6 +152,7 @@ Status SlotStates::Occupy(SlotId id, const Instruction* run, size_t output) {
     At(other).life = Life::kOverwritten;
     it = live_by_offset_.erase(it);
   }
+  MW_CHECK(!live_by_offset_.contains(begin)) << "s" << id << " lies where another slot begins";
   live_by_offset_.emplace(begin, id);
   return OkStatus();
 }
@@ -156,6 +162,7 @@ Status SlotStates::EndRun(const Instruction& run) {
   const AccessKey key = KeyOf(run);
   for (size_t o = 0; o < run.outputs.size(); ++o) {
     const SlotId id = run.outputs[o];
+    MW_CHECK(o < facts.graph->outputs.size()) << facts.graph->name << " has no output " << o;
     const std::string_view name = facts.graph->outputs[o].name;
     State& state = At(id);
     const bool donated = std::find(run.inputs.begin(), run.inputs.end(), id) != run.inputs.end();
@@ -196,6 +203,8 @@ Status SlotStates::AddTile(SlotId id, const Box& box) {
   }
   state.tiles.push_back(box);
   state.filled_elements += Elements(box);
+  MW_CHECK(state.filled_elements <= p_.slot(id).type.elements())
+      << "tiles that do not overlap fill " << state.filled_elements << " elements of s" << id;
   if (state.filled_elements == p_.slot(id).type.elements()) {
     state.life = Life::kLive;
     state.tiles.clear();
@@ -250,16 +259,16 @@ Status SlotStates::CheckEnd() const {
   std::vector<bool> reported(states_.size(), false);
   for (const Program::Report& report : p_.reports) {
     MW_TRY(RequireLive(report.slot).WithContext(fmt::format("report \"{}\"", report.name)));
-    const State& state = states_[static_cast<size_t>(report.slot.value())];
+    const State& state = states_[report.slot.index()];
     if (state.received && state.content.name != report.name) {
       return InvalidArgument(fmt::format("report \"{}\" reads s{}, which was received as \"{}\"",
                                          report.name, report.slot.value(), state.content.name));
     }
-    reported[static_cast<size_t>(report.slot.value())] = true;
+    reported[report.slot.index()] = true;
   }
   for (const Program::Report& output : p_.outputs) {
     MW_TRY(RequireLive(output.slot).WithContext(fmt::format("output \"{}\"", output.name)));
-    reported[static_cast<size_t>(output.slot.value())] = true;
+    reported[output.slot.index()] = true;
   }
   for (size_t i = 0; i < states_.size(); ++i) {
     const SlotId id(static_cast<int32_t>(i));

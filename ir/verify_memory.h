@@ -57,9 +57,9 @@ class SlotStates {
     int64_t filled_elements = 0;
   };
 
-  State& At(SlotId id) { return states_[static_cast<size_t>(id.value())]; }
+  State& At(SlotId id) { return states_[id.index()]; }
   const ExecutableFacts& FactsOf(const Instruction& run) const {
-    return *facts_[static_cast<size_t>(run.executable.value())];
+    return *facts_[run.executable.index()];
   }
   AccessKey KeyOf(const Instruction& run) const;
   Status RequireLive(SlotId id) const;

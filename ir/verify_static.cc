@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "base/check.h"
 #include "ir/lifetime.h"
 #include "ir/schema_table.h"
 #include "ir/verify_facts.h"
@@ -17,7 +18,7 @@ constexpr int64_t kMaxArenaBytes = int64_t{1} << 60;
 
 template <typename IdType, typename List>
 bool InRange(IdType id, const List& list) {
-  return id.value() >= 0 && static_cast<size_t>(id.value()) < list.size();
+  return id.index() < list.size();
 }
 
 class ProgramChecker {
@@ -27,6 +28,8 @@ class ProgramChecker {
       : p_(program), facts_(facts) {}
 
   Status Run(int64_t budget_bytes) const {
+    MW_CHECK(facts_.size() == p_.executables.size())
+        << facts_.size() << " facts for " << p_.executables.size() << " executables";
     for (const auto& check : {&ProgramChecker::CheckMesh, &ProgramChecker::CheckSlots,
                               &ProgramChecker::CheckChannels, &ProgramChecker::CheckExecutables}) {
       MW_TRY((this->*check)().WithContext(ProgramPlace(p_)));
@@ -217,7 +220,7 @@ class ProgramChecker {
     if (run.microbatch < 0 || run.microbatch >= p_.microbatches) {
       return InvalidArgument(fmt::format("microbatch must be in [0, {})", p_.microbatches));
     }
-    const ExecutableFacts& facts = *facts_[static_cast<size_t>(run.executable.value())];
+    const ExecutableFacts& facts = *facts_[run.executable.index()];
     const size_t output_count = facts.graph->outputs.size();
     if (run.inputs.size() != facts.inputs.size() || run.outputs.size() != output_count) {
       return InvalidArgument(fmt::format("{} inputs and {} outputs, the executable has {} and {}",
@@ -255,7 +258,7 @@ class ProgramChecker {
   Status CheckTransfer(const Instruction& transfer) const {
     if (!InRange(transfer.slot, p_.slots)) return InvalidArgument("no such slot");
     if (!InRange(transfer.channel, p_.channels)) return InvalidArgument("no such channel");
-    const ChannelEnd& channel = p_.channels[static_cast<size_t>(transfer.channel.value())];
+    const ChannelEnd& channel = p_.channels[transfer.channel.index()];
     if (channel.outgoing != (transfer.op == Opcode::kSend)) {
       return InvalidArgument("the channel has the other direction");
     }
@@ -286,7 +289,7 @@ class ProgramChecker {
     for (size_t i = 0; i < p_.instructions.size(); ++i) {
       const Instruction& run = p_.instructions[i];
       if (run.op != Opcode::kRun) continue;
-      int32_t& expected = next[static_cast<size_t>(run.executable.value())];
+      int32_t& expected = next[run.executable.index()];
       if (run.microbatch != expected || expected >= WantedRuns(run.executable)) {
         return InvalidArgument(
             fmt::format("{}: expected microbatch {} of {}; {}", InstructionPlace(p_, i), expected,
@@ -305,13 +308,12 @@ class ProgramChecker {
   }
 
   int32_t WantedRuns(ExecutableIndex id) const {
-    const Cadence cadence = facts_[static_cast<size_t>(id.value())]->cadence;
+    const Cadence cadence = facts_[id.index()]->cadence;
     return cadence == Cadence::kPerMicrobatch ? p_.microbatches : 1;
   }
 
   std::string CadenceText(ExecutableIndex id) const {
-    const bool per_microbatch =
-        facts_[static_cast<size_t>(id.value())]->cadence == Cadence::kPerMicrobatch;
+    const bool per_microbatch = facts_[id.index()]->cadence == Cadence::kPerMicrobatch;
     return per_microbatch
                ? "it has forward or backward nodes, so it runs once for every microbatch in order "
                  "(once-per-step work has Phase::kUpdate nodes only)"

@@ -27,7 +27,7 @@
 // and programs are SPMD, so the host's other devices are taken to run the same collective at the
 // same moment, each p of them with as many flows.
 //
-// Thread rule: pure functions. Source: design parallelism.md, header and 2.15; Thakur, Rabenseifner
+// Thread rule: pure functions. Source: Thakur, Rabenseifner
 // and Gropp, Optimization of Collective Communication Operations in MPICH, IJHPCA 2005, sections
 // 3 and 4; Patarasu and Yuan, JPDC 2009 (rings).
 #pragma once

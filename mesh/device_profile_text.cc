@@ -6,7 +6,7 @@
 //          | "link" ( "process" | "host" ) number number | "host_bytes_per_s" number
 //          | "host_compute_share" number
 //          | "#" anything | ""
-//   text   = double quotes around anything but a double quote
+//   text   = double quotes around anything but a double quote.
 #include <fmt/format.h>
 
 #include <charconv>

@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "base/check.h"
+#include "base/mutex.h"
 #include "mesh/reshard_steps.h"
 
 namespace meshwright::mesh {
@@ -95,10 +96,12 @@ class PathSearch {
 
   ReshardPath Trace(const Sharding& from, const Sharding& to) const {
     ReshardPath path;
+    MW_CHECK(labels_.contains(to)) << "no way to " << FormatSharding(type_, to) << " was found";
     path.bytes_per_device = labels_.at(to).bytes;
     path.cost = labels_.at(to).Cost(model_);
     for (Sharding at = to; at != from;) {
       const Label& label = labels_.at(at);
+      MW_CHECK(label.steps > 0) << "the way back ends at " << FormatSharding(type_, at);
       path.steps.push_back(label.step);
       at = label.previous;
     }
@@ -125,7 +128,7 @@ class PathCache {
   }
 
   bool Find(const Key& key, ReshardPath& path) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto it = paths_.find(key);
     if (it == paths_.end()) return false;
     path = it->second;
@@ -135,14 +138,14 @@ class PathCache {
   void Insert(Key key, const ReshardPath& path) {
     // Forgetting everything bounds the memory of a long-lived process; answers do not depend on it.
     constexpr size_t kEntriesMax = 16384;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (paths_.size() >= kEntriesMax) paths_.clear();
     paths_.insert_or_assign(std::move(key), path);
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::map<Key, ReshardPath> paths_;
+  mutable Mutex mutex_;
+  std::map<Key, ReshardPath> paths_ MW_GUARDED_BY(mutex_);
 };
 
 PathCache::Key KeyOf(const ir::TensorType& type, const Sharding& from, const Sharding& to,

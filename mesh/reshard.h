@@ -11,8 +11,7 @@
 // Between: every destination element is received exactly once per destination device, from the
 // least loaded holder.
 //
-// Thread rule: thread-safe. Source: exact search instead of a greedy one, design
-// parallelism.md 2.15.
+// Thread rule: thread-safe. The search is exact, not greedy.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "mesh/cost.h"
 
 namespace meshwright::mesh {
@@ -43,6 +44,7 @@ class StepMaker {
  public:
   StepMaker(const ir::Dims& global, const Sharding& from, const Mesh& mesh)
       : from_(from), mesh_(mesh), local_(LocalDims(global, from, mesh)) {
+    MW_CHECK(from.dims.size() == global.size()) << from.dims.size() << " dims of " << global.size();
     for (const ir::MeshAxis& axis : mesh.axes) {
       if (axis.size > 1 && !from.UsesAxis(axis.name)) unused_.push_back(axis.name);
     }
@@ -103,6 +105,7 @@ class StepMaker {
           if (d == from_dim || !Divides(axes, d)) continue;
           ReshardStep& step = Add(StepKind::kAllToAll, axes, static_cast<int>(d));
           step.from_dim = static_cast<int>(from_dim);
+          MW_CHECK(axes.size() <= step.result.dims[from_dim].size()) << "dim " << from_dim;
           AxisList& left = step.result.dims[from_dim];
           left.resize(left.size() - axes.size());
           AppendAxes(step);

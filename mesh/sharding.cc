@@ -172,6 +172,7 @@ std::vector<DeviceIndex> Mesh::GroupOf(int64_t position, const AxisList& names) 
       at += rest % named[i].first * named[i].second;
       rest /= named[i].first;
     }
+    MW_CHECK(at >= 0 && static_cast<size_t>(at) < devices.size()) << "member at " << at;
     group.push_back(devices[static_cast<size_t>(at)]);
   }
   return group;
@@ -189,6 +190,8 @@ Status ValidateSharding(const ir::TensorType& type, const Sharding& sharding, co
 }
 
 ir::Dims LocalDims(const ir::Dims& global, const Sharding& sharding, const Mesh& mesh) {
+  MW_CHECK(sharding.dims.size() == global.size())
+      << "a sharding of " << sharding.dims.size() << " dims for " << global.size();
   ir::Dims local = global;
   for (size_t d = 0; d < local.size(); ++d) local[d] /= mesh.SizeOf(sharding.dims[d]);
   return local;
@@ -197,6 +200,8 @@ ir::Dims LocalDims(const ir::Dims& global, const Sharding& sharding, const Mesh&
 ir::Box LocalBox(const ir::Dims& global, const Sharding& sharding, const Mesh& mesh,
                  int64_t position) {
   const std::vector<int64_t> coords = mesh.CoordsOf(position);
+  MW_CHECK(position >= 0 && sharding.dims.size() == global.size())
+      << "position " << position << ", " << sharding.dims.size() << " dims";
   ir::Box box;
   box.size = LocalDims(global, sharding, mesh);
   box.offset.resize(global.size());

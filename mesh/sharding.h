@@ -9,8 +9,7 @@
 // Text: f32[32{data},128,4096{tensor}] partial(sum: pipe). Order of axes in a dim matters:
 // {a,b} != {b,a}.
 //
-// Thread rule: values, immutable in use. Source: named axes after GSPMD/Shardy; design:
-// architecture.md 4.
+// Thread rule: values, immutable in use. Source: named axes after GSPMD/Shardy.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 //   sharding := dtype '[' (dim (',' dim)*)? ']' ('partial' '(' group (';' group)* ')')?
 //   dim      := integer ('{' axis (',' axis)* '}')?
 //   group    := ('sum' | 'max' | 'lse') ':' axis (',' axis)*
-//   axis     := [A-Za-z0-9_.-]+
+//   axis     := [A-Za-z0-9_.-]+.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/check.h"
 #include "mesh/reshard.h"
 
 namespace meshwright::mesh {
@@ -29,6 +30,7 @@ ir::Box Overlap(const ir::Box& a, const ir::Box& b) {
   for (size_t d = 0; d < a.offset.size(); ++d) {
     const int64_t begin = std::max(a.offset[d], b.offset[d]);
     const int64_t end = std::min(a.offset[d] + a.size[d], b.offset[d] + b.size[d]);
+    MW_CHECK(begin < end) << "boxes do not meet along dim " << d;
     out.offset.push_back(begin);
     out.size.push_back(end - begin);
   }
@@ -57,6 +59,7 @@ class SourceBlocks {
       for (size_t d = 0; d < global.size(); ++d) {
         index = index * grid_[d] + box.offset[d] / block_[d];
       }
+      MW_CHECK(index >= 0 && index < count) << "block " << index << " of " << count;
       holders_[static_cast<size_t>(index)].push_back(position);
     }
   }
@@ -101,6 +104,7 @@ class SourceBlocks {
 
 // Sets from_position of the tiles of one block. `tiles` index into `all`.
 void ChooseSenders(std::vector<Tile>& all, std::vector<size_t> tiles, const Positions& holders) {
+  MW_CHECK(!holders.empty()) << "nobody has a block that is sent";
   std::stable_sort(tiles.begin(), tiles.end(), [&](size_t a, size_t b) {
     return Elements(all[a].global) > Elements(all[b].global);
   });

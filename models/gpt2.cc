@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "models/hf_config.h"
+#include "models/language_model.h"
 
 namespace meshwright::models {
 namespace {
@@ -151,17 +152,7 @@ Status Validate(const Gpt2Config& config) {
   return CheckRate("attention dropout", config.attention_dropout);
 }
 
-client::TrainerFunctions MakeGpt2(const Gpt2Config& config) {
-  client::TrainerFunctions functions;
-  functions.predict = [config](Builder& builder, const Batch& batch) {
-    return Gpt2(builder, config).Logits(batch.at("tokens"));
-  };
-  functions.loss = [config](Builder& builder, const Batch& batch) {
-    const ValueId logits = Gpt2(builder, config).Logits(batch.at("tokens"));
-    return builder.CrossEntropy(logits, batch.at("labels"), config.ignore_index);
-  };
-  return functions;
-}
+client::TrainerFunctions MakeGpt2(const Gpt2Config& config) { return LanguageModel<Gpt2>(config); }
 
 int64_t ParamCount(const Gpt2Config& config) {
   const int64_t d = config.width;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "models/hf_config.h"
+#include "models/language_model.h"
 
 namespace meshwright::models {
 namespace {
@@ -183,15 +184,7 @@ Status Validate(const LlamaConfig& config) {
 }
 
 client::TrainerFunctions MakeLlama(const LlamaConfig& config) {
-  client::TrainerFunctions functions;
-  functions.predict = [config](Builder& builder, const Batch& batch) {
-    return Llama(builder, config).Logits(batch.at("tokens"));
-  };
-  functions.loss = [config](Builder& builder, const Batch& batch) {
-    const ValueId logits = Llama(builder, config).Logits(batch.at("tokens"));
-    return builder.CrossEntropy(logits, batch.at("labels"), config.ignore_index);
-  };
-  return functions;
+  return LanguageModel<Llama>(config);
 }
 
 int64_t ParamCount(const LlamaConfig& config) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/check.h"
 #include "ir/fused.h"
 
 namespace meshwright::ops {
@@ -37,6 +38,8 @@ class Composite final : public Kernel {
   explicit Composite(ir::Graph body) : body_(std::move(body)) {}
 
   Status Run(const RunContext& context, Inputs inputs, Outputs outputs) override {
+    MW_CHECK(outputs.size() == body_.outputs.size() && values_.size() == homes_.size())
+        << outputs.size() << " results of " << body_.outputs.size();
     std::byte* const own = own_.empty() ? context.scratch : own_.data();
     for (size_t v = 0; v < homes_.size(); ++v) {
       values_[v].data = AddressOf(homes_[v], inputs, outputs, own);
@@ -49,13 +52,14 @@ class Composite final : public Kernel {
       if (node.op == ir::Op::kInput) continue;
       const auto begin = arguments_.begin() + static_cast<ptrdiff_t>(next);
       auto end = begin;
-      for (ValueId id : node.inputs) *end++ = values_[static_cast<size_t>(id.value())];
-      for (ValueId id : node.outputs) *end++ = values_[static_cast<size_t>(id.value())];
+      for (ValueId id : node.inputs) *end++ = values_[id.index()];
+      for (ValueId id : node.outputs) *end++ = values_[id.index()];
       MW_TRY((*step++)->Run(
           of_step, {begin, node.inputs.size()},
           {begin + static_cast<ptrdiff_t>(node.inputs.size()), node.outputs.size()}));
       next += node.inputs.size() + node.outputs.size();
     }
+    MW_CHECK(step == steps_.end() && next == arguments_.size()) << "steps of a fused node are left";
     for (const auto& [result, value] : copies_) {
       const int64_t bytes = values_[value].type->bytes();
       if (context.queue != nullptr) {
@@ -81,7 +85,7 @@ class Composite final : public Kernel {
       settled[i] = true;
     }
     for (size_t r = 0; r < body_.outputs.size(); ++r) {
-      const auto value = static_cast<size_t>(body_.outputs[r].value.value());
+      const auto value = body_.outputs[r].value.index();
       if (settled[value]) {  // an operand, or a second name of a result
         copies_.emplace_back(r, value);
         continue;

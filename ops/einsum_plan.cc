@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/check.h"
 #include "ops/kernel_spec.h"
 
 namespace meshwright::ops {
@@ -91,6 +92,7 @@ std::vector<EinsumLoop> OrOne(const std::vector<EinsumLoop>& loops) {
 
 void AppendOthers(const std::vector<EinsumLoop>& loops, size_t chosen,
                   std::vector<EinsumLoop>& out) {
+  MW_CHECK(chosen < loops.size()) << "loop " << chosen << " of " << loops.size();
   for (size_t i = 0; i < loops.size(); ++i) {
     if (i != chosen) out.push_back(loops[i]);
   }

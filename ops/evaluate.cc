@@ -17,15 +17,15 @@ Status CheckBinding(const ir::Node& node, const ir::TensorType& want, const Host
 }
 
 Status RunOnHost(Kernel& kernel, const ir::Node& node, const RunContext& context,
-                 std::vector<HostTensor>& values) {
+                 IdVector<ValueId, HostTensor>& values) {
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;
   for (ValueId id : node.inputs) {
-    HostTensor& value = values[static_cast<size_t>(id.value())];
+    HostTensor& value = values[id];
     inputs.push_back({value.data.data(), &value.type});
   }
   for (ValueId id : node.outputs) {
-    HostTensor& value = values[static_cast<size_t>(id.value())];
+    HostTensor& value = values[id];
     outputs.push_back({value.data.data(), &value.type});
   }
   return kernel.Run(context, inputs, outputs);
@@ -37,7 +37,7 @@ class NodeOnDevice {
   explicit NodeOnDevice(device::Device& device) : device_(device) {}
 
   Status Run(Kernel& kernel, const ir::Node& node, const RunContext& given,
-             std::vector<HostTensor>& values) {
+             IdVector<ValueId, HostTensor>& values) {
     RunContext context = given;
     const StepState state{given.seed, given.step};
     Fault fault;
@@ -53,7 +53,7 @@ class NodeOnDevice {
     MW_TRY(kernel.Prepare(context));
     MW_TRY(kernel.Run(context, inputs, outputs));
     for (size_t i = 0; i < outputs.size(); ++i) {
-      HostTensor& value = values[static_cast<size_t>(node.outputs[i].value())];
+      HostTensor& value = values[node.outputs[i]];
       MW_TRY(context.queue->CopyOut(value.data.data(), outputs[i].data, value.type.bytes()));
     }
     MW_TRY(context.queue->CopyOut(&fault, fault_place, sizeof(fault)));
@@ -72,10 +72,10 @@ class NodeOnDevice {
   }
 
   Result<std::vector<Tensor>> PlaceAll(const std::vector<ValueId>& ids,
-                                       const std::vector<HostTensor>& values) {
+                                       const IdVector<ValueId, HostTensor>& values) {
     std::vector<Tensor> tensors;
     for (ValueId id : ids) {
-      const HostTensor& value = values[static_cast<size_t>(id.value())];
+      const HostTensor& value = values[id];
       MW_ASSIGN_OR_RETURN(void* place, Place(value.data.data(), value.type.bytes()));
       tensors.push_back({place, &value.type});
     }
@@ -87,11 +87,11 @@ class NodeOnDevice {
 };
 
 Status RunNode(const Target& target, const ir::Graph& graph, const ir::Node& node,
-               const RunContext& context, std::vector<HostTensor>& values) {
+               const RunContext& context, IdVector<ValueId, HostTensor>& values) {
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<Kernel> kernel,
                       MakeKernel(target, graph, node, DeviceCoords{}));
   for (ValueId id : node.outputs) {
-    HostTensor& value = values[static_cast<size_t>(id.value())];
+    HostTensor& value = values[id];
     value.data.resize(static_cast<size_t>(value.type.bytes()));
   }
   if (target.backend != Backend::kCuda) return RunOnHost(*kernel, node, context, values);
@@ -103,11 +103,13 @@ Status RunNode(const Target& target, const ir::Graph& graph, const ir::Node& nod
 Result<std::vector<HostTensor>> Evaluate(
     const Target& target, const ir::Graph& graph,
     const std::function<Result<HostTensor>(const ir::Node&)>& bindings, const RunContext& context) {
-  std::vector<HostTensor> values(graph.values.size());
-  for (size_t i = 0; i < values.size(); ++i) values[i].type = graph.values[i].type;
+  IdVector<ValueId, HostTensor> values(graph.values.size());
+  for (const ir::Node& node : graph.nodes) {
+    for (const ValueId id : node.outputs) values[id].type = graph.type(id);
+  }
   for (const ir::Node& node : graph.nodes) {
     if (node.op == ir::Op::kInput || node.op == ir::Op::kParam) {
-      HostTensor& value = values[static_cast<size_t>(node.outputs[0].value())];
+      HostTensor& value = values[node.outputs[0]];
       MW_ASSIGN_OR_RETURN(HostTensor bound, bindings(node));
       MW_TRY(CheckBinding(node, value.type, bound));
       value = std::move(bound);
@@ -117,7 +119,7 @@ Result<std::vector<HostTensor>> Evaluate(
   }
   std::vector<HostTensor> results;
   for (const ir::NamedValue& output : graph.outputs) {
-    results.push_back(values[static_cast<size_t>(output.value.value())]);
+    results.push_back(values[output.value]);
   }
   return results;
 }

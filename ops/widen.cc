@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/half.h"
 
 namespace meshwright::ops {
@@ -32,6 +33,8 @@ class Widened final : public Kernel {
   }
 
   Status Run(const RunContext& context, Inputs inputs, Outputs outputs) override {
+    MW_CHECK(inputs.size() == inputs_.types.size() && outputs.size() == outputs_.types.size())
+        << inputs.size() << " operands and " << outputs.size() << " results";
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!inputs_.wide[i].empty()) Widen(inputs[i], inputs_.wide[i].data());
       Place(inputs_, i, inputs[i]);
@@ -78,6 +81,7 @@ bool HasHalves(const KernelSpec& spec) {
 }
 
 KernelResult MakeWidened(Backend backend, const KernelSpec& spec) {
+  MW_CHECK(HasHalves(spec)) << spec.ToString() << " has nothing to widen";
   KernelSpec wide = spec;
   for (std::vector<ir::TensorType>* types : {&wide.inputs, &wide.outputs}) {
     for (ir::TensorType& type : *types) {

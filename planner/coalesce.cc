@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/check.h"
 #include "ir/builder.h"
 
 namespace meshwright::planner {
@@ -25,7 +26,8 @@ std::vector<int> ReduceDepths(const Graph& graph) {
   std::vector<int> depth(graph.nodes.size(), 0);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     for (ValueId input : graph.nodes[i].inputs) {
-      const auto producer = static_cast<size_t>(graph.value(input).producer.value());
+      const auto producer = graph.value(input).producer.index();
+      MW_CHECK(producer < i) << "node " << i << " reads what node " << producer << " makes later";
       const int after = depth[producer] + (graph.nodes[producer].op == Op::kAllReduce ? 1 : 0);
       depth[i] = std::max(depth[i], after);
     }
@@ -66,6 +68,7 @@ class Merger {
         builder_(graph.name),
         map_(graph.values.size()),
         done_(graph.nodes.size()) {
+    MW_CHECK(bucket_.size() == graph.nodes.size()) << bucket_.size() << " buckets of nodes";
     for (size_t i = 0; i < bucket_.size(); ++i) {
       if (bucket_[i] >= 0) members_[bucket_[i]].push_back(i);
     }
@@ -82,7 +85,7 @@ class Merger {
   }
 
  private:
-  ValueId Mapped(ValueId id) const { return map_[static_cast<size_t>(id.value())]; }
+  ValueId Mapped(ValueId id) const { return map_[id]; }
 
   // Depth-first: operands before users, a whole bucket at its first member.
   void Visit(size_t index) {
@@ -91,7 +94,7 @@ class Merger {
         bucket_[index] >= 0 ? members_[bucket_[index]] : std::vector<size_t>{index};
     for (size_t member : group) {
       for (ValueId input : graph_.nodes[member].inputs) {
-        Visit(static_cast<size_t>(graph_.value(input).producer.value()));
+        Visit(graph_.value(input).producer.index());
       }
     }
     if (bucket_[index] >= 0) {
@@ -111,16 +114,18 @@ class Merger {
     builder_.SetPhase(node.phase);
     const std::vector<ValueId> outputs = builder_.Add(node.op, inputs, node.attrs, types);
     for (size_t i = 0; i < outputs.size() && i < node.outputs.size(); ++i) {
-      map_[static_cast<size_t>(node.outputs[i].value())] = outputs[i];
+      map_[node.outputs[i]] = outputs[i];
     }
     done_[index] = true;
   }
 
   void EmitBucket(const std::vector<size_t>& group) {
+    MW_CHECK(!group.empty()) << "a bucket of no reductions";
     std::vector<ValueId> inputs, outputs;
     std::vector<ir::TensorType> types;
     for (size_t member : group) {
       const Node& node = graph_.nodes[member];
+      MW_CHECK(node.inputs.size() == node.outputs.size()) << "an all_reduce changes no counts";
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         inputs.push_back(Mapped(node.inputs[i]));
         outputs.push_back(node.outputs[i]);
@@ -133,14 +138,14 @@ class Merger {
     const std::vector<ValueId> results =
         builder_.Add(Op::kAllReduce, inputs, graph_.nodes[group[0]].attrs, types);
     for (size_t i = 0; i < outputs.size() && i < results.size(); ++i) {
-      map_[static_cast<size_t>(outputs[i].value())] = results[i];
+      map_[outputs[i]] = results[i];
     }
   }
 
   const Graph& graph_;
   std::vector<int> bucket_;
   ir::Builder builder_;
-  std::vector<ValueId> map_;
+  IdVector<ValueId, ValueId> map_;
   std::vector<bool> done_;
   std::map<int, std::vector<size_t>> members_;
 };

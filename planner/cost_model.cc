@@ -97,6 +97,7 @@ NodeWork WorkOf(const ir::Graph& graph, const ir::Node& node) {
 }
 
 int64_t BytesOfBlocks(const ir::TensorType& type, int64_t dim) {
+  MW_CHECK(dim >= 0 && dim < type.rank()) << "dim " << dim << " of " << type.ToString();
   const bool are_runs = std::all_of(type.dims.begin(), type.dims.begin() + dim,
                                     [](int64_t size) { return size == 1; });
   return are_runs ? 0 : type.bytes();
@@ -171,6 +172,8 @@ CostModel::CostModel(const mesh::Topology& topology) {
 }
 
 const mesh::DeviceProfile& CostModel::ProfileOf(int device) const {
+  MW_CHECK(device >= 0 && device < device_count())
+      << "device " << device << " of " << device_count();
   return *devices_[static_cast<size_t>(device)].profile;
 }
 
@@ -200,6 +203,8 @@ mesh::GroupShape CostModel::ShapeOf(std::span<const int> devices) const {
   std::vector<std::pair<int, int>> places;  // host, worker
   places.reserve(devices.size());
   for (int device : devices) {
+    MW_CHECK(device >= 0 && device < device_count())
+        << "device " << device << " of " << device_count();
     const DeviceInfo& info = devices_[static_cast<size_t>(device)];
     places.emplace_back(info.host, info.worker);
   }
@@ -246,6 +251,8 @@ mesh::LinkCost CostModel::SlowestBetween(const std::map<int, int64_t>& hosts_of_
 }
 
 const mesh::LinkCost& CostModel::BetweenGroups(int a, int b) const {
+  MW_CHECK(a >= 0 && a < groups_ && b >= 0 && b < groups_)
+      << a << " and " << b << " of " << groups_;
   return between_[static_cast<size_t>(a * groups_ + b)];
 }
 
@@ -266,6 +273,8 @@ mesh::LinkClass CostModel::ClassOf(int from, int to) const {
 }
 
 mesh::LinkCost CostModel::LinkOf(int from, int to) const {
+  MW_CHECK(from >= 0 && from < device_count() && to >= 0 && to < device_count())
+      << "a link of " << from << " and " << to << " among " << device_count() << " devices";
   const HostInfo& host = hosts_[static_cast<size_t>(devices_[static_cast<size_t>(from)].host)];
   switch (ClassOf(from, to)) {
     case mesh::LinkClass::kDevice:

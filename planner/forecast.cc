@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/check.h"
 #include "ir/schema.h"
 #include "planner/layout.h"
 #include "planner/simulate_setup.h"
@@ -82,6 +83,8 @@ double PeakOfDevices(const Plan& plan, const mesh::Topology& topology, ir::DType
     const int first = program.device.value();
     const int end = first + static_cast<int>(plan.DevicesOf(program));
     for (int device = first; device < end; ++device) {
+      MW_CHECK(static_cast<size_t>(device) < uses.size())
+          << "device " << device << " of " << uses.size();
       const CoreUse& use = uses[static_cast<size_t>(device)];
       const mesh::SharedProfile& profile = topology.devices[static_cast<size_t>(device)].profile;
       const double own = (profile ? *profile : *mesh::DefaultDeviceProfile()).PeakOf(dtype);
@@ -170,6 +173,8 @@ class Forecaster {
 
   DeviceGroup GroupOf(const ir::Program& program, const mesh::AxisList& axes) const {
     const mesh::Mesh mesh{program.axes, program.mesh_devices};
+    MW_CHECK(program.coords.size() == program.axes.size())
+        << "coordinates of device " << program.device;
     int64_t position = 0;
     for (size_t a = 0; a < program.axes.size(); ++a) {
       position = position * program.axes[a].size + program.coords[a];
@@ -197,6 +202,8 @@ class Forecaster {
     SimulationCosts costs;
     costs.run_s = [this](const ir::Program& program, const ir::Executable& executable) {
       const auto index = &executable - program.executables.data();
+      MW_CHECK(index >= 0 && static_cast<size_t>(index) < program.executables.size())
+          << "an executable of another program than that of device " << program.device;
       return run_costs_.at(program.device.value())[static_cast<size_t>(index)].seconds;
     };
     costs.stand_for_others = plan_.scope == PlanScope::kOnePerStage;
@@ -213,7 +220,9 @@ class Forecaster {
     for (const ir::Instruction& instruction : program.instructions) {
       if (instruction.op == ir::Opcode::kRecv) AddMessage(program, instruction);
       if (instruction.op != ir::Opcode::kRun) continue;
-      const auto e = static_cast<size_t>(instruction.executable.value());
+      MW_CHECK(instruction.executable.index() < costs.size())
+          << "executable " << instruction.executable;
+      const auto e = instruction.executable.index();
       forecast_.collective_s += share * costs[e].collective_s;
       for (const auto& [axes, traffic] : costs[e].by_axes) {
         forecast_.by_axes[axes].bytes += devices * traffic.bytes;
@@ -228,7 +237,7 @@ class Forecaster {
   }
 
   void AddMessage(const ir::Program& program, const ir::Instruction& instruction) {
-    const ir::ChannelEnd& end = program.channels[static_cast<size_t>(instruction.channel.value())];
+    const ir::ChannelEnd& end = program.channels[instruction.channel.index()];
     const double bytes =
         DevicesOf(program) * static_cast<double>(MessageBytes(program, instruction));
     forecast_.by_axes["pipeline"].bytes += bytes;

@@ -36,8 +36,8 @@ Result<Partition> MakeInitPartition(const ir::Graph& graph, const StageAssignmen
       builder.SetOutput(name, value);
       const auto kind =
           node.attrs.Int("state") != 0 ? ir::MemoryKind::kOptimizer : ir::MemoryKind::kWeights;
-      piece.outputs.push_back(static_cast<TensorIndex>(result.tensors.size()));
-      result.tensors.push_back({stage, TensorRole::kParam, kind, name, type, sharding, local});
+      piece.outputs.push_back(
+          result.tensors.Add({stage, TensorRole::kParam, kind, name, type, sharding, local}));
     }
     MW_ASSIGN_OR_RETURN(ir::Graph local_graph, builder.Finish());
     piece.graph = std::make_shared<const ir::Graph>(std::move(local_graph));

@@ -28,18 +28,16 @@ class LaterSums {
   }
 
  private:
-  size_t ProducerOf(ValueId value) const {
-    return static_cast<size_t>(graph_.value(value).producer.value());
-  }
+  size_t ProducerOf(ValueId value) const { return graph_.value(value).producer.index(); }
 
   bool IsSum(ValueId value) const {
-    const auto& partial = strategies_.values[static_cast<size_t>(value.value())].partial;
+    const auto& partial = strategies_.values[value].partial;
     const auto it = partial.find(kTensor);
     return it != partial.end() && it->second == ir::PartialKind::kSum;
   }
 
   bool IsSplit(ValueId value) const {
-    const mesh::Sharding& sharding = strategies_.values[static_cast<size_t>(value.value())];
+    const mesh::Sharding& sharding = strategies_.values[value];
     return sharding.UsesAxis(kTensor) && !sharding.partial.contains(kTensor);
   }
 
@@ -48,8 +46,7 @@ class LaterSums {
   bool MayBeSum(size_t reader, ValueId value, std::set<size_t>& marks) const {
     const size_t producer = ProducerOf(value);
     const Node& node = graph_.nodes[producer];
-    const bool only_here = users_[static_cast<size_t>(value.value())].size() == 1 &&
-                           node.phase == graph_.nodes[reader].phase &&
+    const bool only_here = users_[value].size() == 1 && node.phase == graph_.nodes[reader].phase &&
                            stages_.node_stages[producer] == stages_.node_stages[reader];
     if (!only_here) return false;
     if (IsSum(value)) return true;
@@ -67,7 +64,7 @@ class LaterSums {
   const ir::Graph& graph_;
   const StageAssignment& stages_;
   const Strategies& strategies_;
-  const std::vector<std::vector<NodeId>> users_;
+  const IdVector<ValueId, std::vector<NodeId>> users_;
   std::set<size_t> marked_;
 };
 

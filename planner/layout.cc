@@ -7,6 +7,7 @@
 #include <charconv>
 #include <numeric>
 
+#include "base/check.h"
 #include "base/text.h"
 
 namespace meshwright::planner {
@@ -35,11 +36,13 @@ PipelineShape Layout::shape() const {
 }
 
 StageDegrees Layout::DegreesOf(int stage) const {
+  MW_CHECK(stage >= 0 && stage < pipeline) << "stage " << stage << " of " << pipeline;
   return stage_degrees.empty() ? StageDegrees{data, tensor}
                                : stage_degrees[static_cast<size_t>(stage)];
 }
 
 int64_t Layout::FirstDevice(int stage) const {
+  MW_CHECK(stage >= 0 && stage <= pipeline) << "stage " << stage << " of " << pipeline;
   if (stage_degrees.empty()) return stage * data * tensor;
   int64_t first = 0;
   for (int s = 0; s < stage; ++s) first += DegreesOf(s).device_count();
@@ -73,6 +76,8 @@ mesh::Topology TopologyOf(const Layout& layout, const mesh::Topology& topology) 
   seen.devices.clear();
   std::vector<bool> used(topology.devices.size(), false);
   for (const int device : layout.devices) {
+    MW_CHECK(static_cast<size_t>(device) < used.size() && !used[static_cast<size_t>(device)])
+        << "device " << device << " of " << used.size() << ", or twice";
     seen.devices.push_back(topology.devices[static_cast<size_t>(device)]);
     used[static_cast<size_t>(device)] = true;
   }
@@ -129,6 +134,7 @@ std::string FormatStageDegrees(const std::vector<StageDegrees>& degrees) {
 }
 
 void SetStageDegrees(const std::vector<StageDegrees>& degrees, Layout& layout) {
+  MW_CHECK(!degrees.empty()) << "no stage has a mesh";
   layout.pipeline = static_cast<int64_t>(degrees.size());
   layout.data = 1;
   layout.tensor = 1;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/check.h"
 #include "ir/schema.h"
 #include "mesh/reshard.h"
 
@@ -55,8 +56,8 @@ Attrs IgnoreAttrs(const Node& node) {
   return attrs;
 }
 
-// cross_entropy over a split vocabulary. Source: design parallelism.md 2.7, with lse and the
-// label's logit reduced.
+// cross_entropy over a split vocabulary. Reduced are the log-sum-exp and the label's
+// logit, two numbers a token.
 std::vector<ValueId> EmitSplitCrossEntropy(ir::Builder& builder, const Graph& graph,
                                            const Node& node, const NodeStrategy& strategy,
                                            const std::vector<ValueId>& inputs) {
@@ -73,12 +74,14 @@ std::vector<ValueId> EmitSplitCrossEntropy(ir::Builder& builder, const Graph& gr
       builder.AddOne(Op::kAllReduce, {partial_pick}, {{"axes", axes}, {"kind", "sum"}}, {rows});
   const std::vector<ValueId> nll =
       builder.Add(Op::kNll, {lse, picked, inputs[1]}, IgnoreAttrs(node));
+  MW_CHECK(nll.size() == 2) << "nll gives a sum and a count";
   return {nll[0], nll[1], lse};
 }
 
 std::vector<ValueId> EmitGroupedSum(ir::Builder& builder, const ir::TensorType& type,
                                     const NodeStrategy& strategy,
                                     const std::vector<ValueId>& inputs, const mesh::Mesh& mesh) {
+  MW_CHECK(strategy.operands.size() == inputs.size()) << inputs.size() << " summands";
   std::map<Sharding, std::vector<ValueId>> groups;
   for (size_t i = 0; i < inputs.size(); ++i) groups[strategy.operands[i]].push_back(inputs[i]);
   std::vector<ValueId> sums;
@@ -164,6 +167,7 @@ std::vector<ValueId> EmitLocalNode(ir::Builder& builder, const Graph& graph, con
     return EmitGroupedSum(builder, graph.type(node.outputs[0]), strategy, inputs, mesh);
   if (strategy.split_vocabulary)
     return EmitSplitCrossEntropy(builder, graph, node, strategy, inputs);
+  MW_CHECK(strategy.results.size() >= node.outputs.size()) << ir::OpName(node.op);
   std::vector<ir::TensorType> declared;
   for (size_t r = 0; r < node.outputs.size(); ++r) {
     declared.push_back(LocalType(graph.type(node.outputs[r]), strategy.results[r], mesh));
@@ -179,6 +183,7 @@ std::optional<NodeStrategy> BlockStrategy(const Graph& graph, ValueId value, con
   const Result<ir::FactorRule> rule = ir::RuleOf(graph, node);
   if (!rule.has_value()) return std::nullopt;
   const auto made = std::find(node.outputs.begin(), node.outputs.end(), value);
+  MW_CHECK(made != node.outputs.end()) << "%" << value << " is not made by its producer";
   const ir::TensorFactors& factors =
       rule->results[static_cast<size_t>(made - node.outputs.begin())];
   std::map<ir::FactorIndex, mesh::AxisList> axes;
@@ -219,6 +224,7 @@ std::optional<NodeStrategy> BlockStrategy(const Graph& graph, ValueId value, con
 Result<ValueId> EmitReshard(ir::Builder& builder, const ir::TensorType& global_type, ValueId local,
                             const Sharding& from, const Sharding& to, const mesh::Mesh& mesh) {
   // The microbatch axis is time: seen from inside one microbatch, its tensor is the global one.
+  MW_CHECK(from.dims.size() == to.dims.size()) << mesh::FormatSharding(global_type, from);
   mesh::Mesh space;
   for (const ir::MeshAxis& axis : mesh.axes) {
     if (axis.name != kMicro) space.axes.push_back(axis);

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/check.h"
 #include "base/parallel.h"
 #include "ir/lifetime.h"
 #include "mesh/reshard.h"
@@ -78,6 +79,8 @@ class DeviceLowering {
         known_(known),
         mesh_(StageMesh(*input.layout, stage)),
         slots_(partition_.tensors.size()) {
+    MW_CHECK(position >= 0 && position < mesh_.device_count())
+        << "position " << position << " of stage " << stage;
     program_.name = input.name;
     program_.device = mesh_.devices[static_cast<size_t>(position)];
     program_.device_count = static_cast<int32_t>(input.layout->device_count());
@@ -106,9 +109,7 @@ class DeviceLowering {
   PlacedSlots TakePlaced() { return std::move(placed_); }
 
  private:
-  const StageTensor& Tensor(TensorIndex index) const {
-    return partition_.tensors[static_cast<size_t>(index)];
-  }
+  const StageTensor& Tensor(TensorIndex index) const { return partition_.tensors[index]; }
 
   void RunPieces(const PieceKey& key, int microbatch) {
     for (const Piece* piece : FoundOr(index_.pieces, key)) RunPiece(*piece, microbatch);
@@ -140,7 +141,7 @@ class DeviceLowering {
   SlotId SlotOf(TensorIndex index, int microbatch) {
     const StageTensor& tensor = Tensor(index);
     const int instance = tensor.role == TensorRole::kMicrobatch ? microbatch : 0;
-    std::vector<SlotId>& known = slots_[static_cast<size_t>(index)];
+    std::vector<SlotId>& known = slots_[index];
     const auto at = static_cast<size_t>(instance);
     if (at >= known.size()) known.resize(at + 1);
     if (known[at].valid()) return known[at];
@@ -214,7 +215,7 @@ class DeviceLowering {
         static_cast<int32_t>(input_.layout->FirstDevice(peer_stage) + peer_position));
     const auto [it, fresh] = channels_.try_emplace({outgoing, peer.value(), reader});
     if (!fresh) {
-      ir::ChannelEnd& channel = program_.channels[static_cast<size_t>(it->second.value())];
+      ir::ChannelEnd& channel = program_.channels[it->second.index()];
       channel.max_message_bytes = std::max(channel.max_message_bytes, bytes);
       return it->second;
     }
@@ -259,7 +260,7 @@ class DeviceLowering {
     AddOutputs();
     if (program_.device.value() != ReportingDevice(*input_.layout)) return;
     for (const Report& report : partition_.reports) {
-      const std::vector<SlotId>& known = slots_[static_cast<size_t>(report.tensor)];
+      const std::vector<SlotId>& known = slots_[report.tensor];
       if (!known.empty() && known[0].valid()) program_.reports.push_back({report.name, known[0]});
     }
   }
@@ -268,13 +269,13 @@ class DeviceLowering {
   void AddOutputs() {
     for (const Report& output : partition_.outputs) {
       const StageTensor& tensor = Tensor(output.tensor);
-      const std::vector<SlotId>& known = slots_[static_cast<size_t>(output.tensor)];
+      const std::vector<SlotId>& known = slots_[output.tensor];
       if (tensor.stage != stage_ || known.empty() || !known[0].valid()) continue;
       const ir::Box box = BoxOf(tensor, position_);
       bool first = true;
       for (int64_t p = 0; p < position_ && first; ++p) first = BoxOf(tensor, p) != box;
       if (!first) continue;
-      ir::Slot& slot = program_.slots[static_cast<size_t>(known[0].value())];
+      ir::Slot& slot = program_.slots[known[0].index()];
       slot.global_dims = tensor.global_type.dims;
       slot.box = box;
       program_.outputs.push_back({output.name, known[0]});
@@ -296,7 +297,7 @@ class DeviceLowering {
     std::vector<int> last(program_.slots.size(), -1);
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       const auto use = [&](SlotId slot) {
-        if (slot.valid()) last[static_cast<size_t>(slot.value())] = static_cast<int>(i);
+        if (slot.valid()) last[slot.index()] = static_cast<int>(i);
       };
       const Instruction& instruction = program_.instructions[i];
       for (const SlotId slot : instruction.inputs) use(slot);
@@ -329,6 +330,7 @@ class DeviceLowering {
       }
       with_frees.push_back(std::move(free));
     }
+    MW_CHECK(end == ends.end()) << "slots outlive the program of device " << program_.device;
     program_.instructions = std::move(with_frees);
   }
 
@@ -361,6 +363,8 @@ class DeviceLowering {
     const bool same_slots = known_ != nullptr && known_->lifetimes == lifetimes;
     if (!same_slots) placed_.placement = ir::PlaceLifetimes(lifetimes);
     const ir::Placement& placement = same_slots ? known_->placement : placed_.placement;
+    MW_CHECK(placement.offset_bytes.size() == owners.size())
+        << placement.offset_bytes.size() << " places for " << owners.size() << " slots";
     for (size_t i = 0; i < owners.size(); ++i)
       program_.slots[owners[i]].offset_bytes = placement.offset_bytes[i];
     program_.workspace_offset = placement.bytes;
@@ -386,15 +390,15 @@ class DeviceLowering {
   Program program_;
   PlacedSlots placed_;
   // [tensor][microbatch, or 0 where the tensor has one instance per step]; not valid: not yet.
-  std::vector<std::vector<SlotId>> slots_;
+  IdVector<TensorIndex, std::vector<SlotId>> slots_;
   std::map<std::tuple<bool, int32_t, PieceKey>, ChannelId> channels_;  // outgoing, peer, reader
 };
 
 // Tiles of an import, per microbatch: the micro axis is dropped from type and shardings.
 Result<Transfer> PlanImport(const Partition& partition, const Import& import,
                             const Layout& layout) {
-  const StageTensor& source = partition.tensors[static_cast<size_t>(import.source)];
-  const StageTensor& destination = partition.tensors[static_cast<size_t>(import.destination)];
+  const StageTensor& source = partition.tensors[import.source];
+  const StageTensor& destination = partition.tensors[import.destination];
   ir::TensorType type = source.global_type;
   for (size_t d = 0; d < source.sharding.dims.size(); ++d) {
     const mesh::AxisList& axes = source.sharding.dims[d];
@@ -412,6 +416,8 @@ Result<Transfer> PlanImport(const Partition& partition, const Import& import,
 
 // The first device of each stage, then the others with its places.
 Result<std::vector<Program>> LowerAll(const LowerInput& input, const LoweringIndex& index) {
+  MW_CHECK(static_cast<int64_t>(input.schedule.size()) == input.layout->pipeline)
+      << "a schedule of " << input.schedule.size() << " stages";
   std::vector<std::pair<int, int64_t>> places;  // stage, position
   std::vector<size_t> first_of_stage;           // of `places`
   for (int stage = 0; stage < input.layout->pipeline; ++stage) {

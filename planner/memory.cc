@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "planner/cost_model.h"
 
 namespace meshwright::planner {
@@ -17,6 +18,7 @@ namespace {
 constexpr int64_t kAlignmentBytes = 64;  // of what a worker allocates
 
 int64_t AlignUp(int64_t bytes) {
+  MW_CHECK(bytes >= 0) << bytes << " bytes";
   return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
 }
 
@@ -48,6 +50,7 @@ std::map<ir::MemoryKind, int64_t> TransientPeak(const ir::Program& program) {
     most_bytes = live_bytes;
     most_end = i + 1;
   }
+  MW_CHECK(live_bytes == 0) << live_bytes << " bytes are never given back";
   std::map<ir::MemoryKind, int64_t> peak;
   for (size_t i = 0; i < most_end; ++i) peak[changes[i].kind] += changes[i].bytes;
   return peak;
@@ -125,7 +128,7 @@ SlotSpans SpansOf(const ir::Program& program) {
   spans.first.assign(program.slots.size(), std::numeric_limits<int>::max());
   spans.last.assign(program.slots.size(), -1);
   const auto touch = [&](SlotId id, int from, int to) {
-    const auto s = static_cast<size_t>(id.value());
+    const auto s = id.index();
     spans.first[s] = std::min(spans.first[s], from);
     spans.last[s] = std::max(spans.last[s], to);
   };
@@ -134,9 +137,11 @@ SlotSpans SpansOf(const ir::Program& program) {
     if (instruction.slot.valid()) touch(instruction.slot, start, start);
     spans.end = start + 1;
     if (instruction.op != ir::Opcode::kRun) continue;
-    const ir::Graph& graph =
-        *program.executables[static_cast<size_t>(instruction.executable.value())].graph;
+    const ir::Graph& graph = *program.executables[instruction.executable.index()].graph;
     const ir::OperandTimes& operands = times.at(&graph);
+    MW_CHECK(operands.last_read.size() == instruction.inputs.size() &&
+             operands.first_write.size() == instruction.outputs.size())
+        << "a run of " << graph.name << " binds other counts than its graph has";
     const int nodes = static_cast<int>(graph.nodes.size());
     for (size_t i = 0; i < instruction.inputs.size(); ++i) {
       touch(instruction.inputs[i], start, start + std::max(0, operands.last_read[i]));
@@ -172,7 +177,9 @@ DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs) {
 
 Status CheckDeviceMemory(const mesh::Topology& topology, DeviceIndex device, int64_t need_bytes,
                          const Layout& layout) {
-  const mesh::Device& owner = topology.devices[static_cast<size_t>(device.value())];
+  MW_CHECK(device.index() < topology.devices.size())
+      << "device " << device << " is not of the topology";
+  const mesh::Device& owner = topology.devices[device.index()];
   if (owner.memory_bytes == 0 || need_bytes <= owner.memory_bytes) return OkStatus();
   return ResourceExhausted(
       fmt::format("device {} ({} of {}) needs {:.1f} MiB and has {:.1f} MiB; {}", device.value(),

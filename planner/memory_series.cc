@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/check.h"
 #include "base/parallel.h"
 #include "planner/memory.h"
 #include "planner/simulate.h"
@@ -70,11 +71,12 @@ std::vector<RunMemory> MemoryOfRuns(const ir::Program& program) {
     const size_t begin = tick++;
     const ir::Instruction& instruction = program.instructions[i];
     if (instruction.op != ir::Opcode::kRun) continue;
-    const auto e = static_cast<size_t>(instruction.executable.value());
+    const auto e = instruction.executable.index();
     tick = begin + program.executables[e].graph->nodes.size() + 1;
     RunMemory& run = runs.emplace_back();
     run.instruction = static_cast<int>(i);
     int64_t most_bytes = -1;
+    MW_CHECK(tick < ticks.size()) << "instruction " << i << " ends at tick " << tick;
     for (size_t t = begin; t < tick; ++t) {
       const int64_t bytes = TotalOf(ticks[t]);
       if (bytes > most_bytes) run.peak = ticks[t];
@@ -109,6 +111,8 @@ std::vector<MemorySeries> MemoryOverTime(std::span<const ir::Program> programs,
   for (const Span& span : simulation.spans) {
     const size_t p = position.at(span.device);
     // Spans are in order of begin, and a device's RUNs in the order of its instructions.
+    MW_CHECK(next[p] < runs[like[p]].size())
+        << "device " << span.device << " runs more than its program";
     const RunMemory& run = runs[like[p]][next[p]++];
     series[p].push_back({span.begin_s, run.peak});
     series[p].push_back({span.end_s, run.after});

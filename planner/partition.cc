@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "base/check.h"
 #include "ir/builder.h"
 #include "ir/rewrite.h"
 #include "mesh/reshard.h"
@@ -86,6 +87,8 @@ class Partitioner {
 
   ir::TensorType LocalType(int stage, ValueId value, const Sharding& sharding) const {
     const ir::TensorType& global = graph_.type(value);
+    MW_CHECK(sharding.dims.size() == global.dims.size())
+        << "%" << value << " " << global.ToString();
     return {global.dtype, mesh::LocalDims(global.dims, sharding, MeshOf(stage))};
   }
 
@@ -95,9 +98,7 @@ class Partitioner {
 
   bool IsParam(ValueId value) const { return graph_.producer(value).op == Op::kParam; }
 
-  size_t ProducerIndex(ValueId value) const {
-    return static_cast<size_t>(graph_.value(value).producer.value());
-  }
+  size_t ProducerIndex(ValueId value) const { return graph_.value(value).producer.index(); }
 
   bool IsConstant(ValueId value) const { return constant_[ProducerIndex(value)]; }
 
@@ -111,8 +112,7 @@ class Partitioner {
     tensor.global_type = graph_.type(value);
     tensor.sharding = sharding;
     tensor.local_type = LocalType(stage, value, sharding);
-    result_.tensors.push_back(std::move(tensor));
-    return static_cast<TensorIndex>(result_.tensors.size()) - 1;
+    return result_.tensors.Add(std::move(tensor));
   }
 
   // "%12", then "%12.1", "%12.2" for its other shardings.
@@ -214,6 +214,7 @@ class Partitioner {
     MW_ASSIGN_OR_RETURN(const std::vector<ValueId> outputs, EmitIn(key, node, strategy));
     const auto r = static_cast<size_t>(std::find(node.outputs.begin(), node.outputs.end(), value) -
                                        node.outputs.begin());
+    MW_CHECK(r < outputs.size()) << "%" << value << " is no result of its block";
     AddVersion(key, value, strategy.results[r], outputs[r]);
     return outputs[r];
   }
@@ -230,6 +231,8 @@ class Partitioner {
   }
 
   Result<ValueId> BringIn(const PieceKey& key, ValueId value, size_t index) {
+    MW_CHECK(index < Versions(key.stage, value).size())
+        << "%" << value << " has no version " << index;
     if (Versions(key.stage, value)[index].piece == key)
       return Versions(key.stage, value)[index].local;
     MW_ASSIGN_OR_RETURN(const TensorIndex tensor, Export(key, value, index));
@@ -244,7 +247,8 @@ class Partitioner {
   }
 
   ValueId AddInput(PieceBuilder& piece, TensorIndex tensor) {
-    const StageTensor& info = result_.tensors[static_cast<size_t>(tensor)];
+    MW_CHECK(tensor != kNoTensor) << "a piece reads what is not exported";
+    const StageTensor& info = result_.tensors[tensor];
     piece.inputs.push_back(tensor);
     return piece.builder.AddOne(Op::kInput, {}, {{"name", info.name}}, {info.local_type});
   }
@@ -290,8 +294,7 @@ class Partitioner {
   // ---- between stages ----
 
   Status ImportValue(const PieceKey& reader, ValueId value, const Sharding& required) {
-    const auto& owners =
-        stages_.node_stages[static_cast<size_t>(graph_.value(value).producer.value())];
+    const auto& owners = stages_.node_stages[graph_.value(value).producer.index()];
     if (owners.empty()) return Internal(fmt::format("%{} is computed nowhere", value.value()));
     const int from = owners.front();
     const std::vector<Version>& sources = Versions(from, value);
@@ -318,7 +321,7 @@ class Partitioner {
     version.tensor = AddTensor(reader.stage, value, version.sharding,
                                update ? TensorRole::kStep : TensorRole::kMicrobatch,
                                update ? ir::MemoryKind::kOther : ir::MemoryKind::kActivations,
-                               result_.tensors[static_cast<size_t>(source)].name);
+                               result_.tensors[source].name);
     Versions(reader.stage, value).push_back(version);
     // W of a part runs behind its B, which may read the value as well.
     PieceKey before = reader;
@@ -417,8 +420,8 @@ class Partitioner {
   // What other stages read is sent with every microbatch, and so is made with it.
   bool ReadHereOnly(size_t index, int stage) const {
     for (const ValueId output : graph_.nodes[index].outputs) {
-      for (const NodeId user : users_[static_cast<size_t>(output.value())]) {
-        for (const int reader : stages_.node_stages[static_cast<size_t>(user.value())]) {
+      for (const NodeId user : users_[output]) {
+        for (const int reader : stages_.node_stages[user.index()]) {
           if (reader != stage) return false;
         }
       }
@@ -476,6 +479,7 @@ class Partitioner {
   // The node in `key`, with its operands as the strategy wants them; returns its results.
   Result<std::vector<ValueId>> EmitIn(const PieceKey& key, const Node& node,
                                       const NodeStrategy& strategy) {
+    MW_CHECK(strategy.operands.size() >= node.inputs.size()) << ir::OpName(node.op);
     std::vector<ValueId> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       MW_ASSIGN_OR_RETURN(const ValueId local, Get(key, node.inputs[i], strategy.operands[i]));
@@ -492,6 +496,7 @@ class Partitioner {
   // Result i replaces the param that is operand operands[i], as that is stored.
   Status UpdateParams(const PieceKey& key, const Node& node, const std::vector<ValueId>& outputs,
                       const std::vector<size_t>& operands) {
+    MW_CHECK(operands.size() <= outputs.size()) << ir::OpName(node.op) << " renews too little";
     for (size_t i = 0; i < operands.size(); ++i) {
       const Version& param = ParamVersion(key.stage, node.inputs[operands[i]]);
       const Sharding& made = StrategiesOf(key.stage).nodes[NodeIndex(node)].results[i];
@@ -522,8 +527,7 @@ class Partitioner {
         return Internal(fmt::format("\"{}\" is not computed in the last stage", output.name));
       }
       const PieceKey key{stage, Phase::kUpdate, FirstRound(output.value, stage)};
-      const auto index = static_cast<size_t>(output.value.value());
-      const Sharding form = WithoutPartials(StrategiesOf(stage).values[index]);
+      const Sharding form = WithoutPartials(StrategiesOf(stage).values[output.value]);
       MW_TRY(Get(key, output.value, form));
       MW_ASSIGN_OR_RETURN(const TensorIndex tensor, ExportFor(key, output.value, form));
       const bool scalar = graph_.type(output.value).rank() == 0;
@@ -535,15 +539,15 @@ class Partitioner {
   // Accumulators start a step at zero.
   void AddZeroPieces() {
     std::map<int, std::vector<TensorIndex>> accumulators;
-    for (size_t i = 0; i < result_.tensors.size(); ++i) {
-      if (result_.tensors[i].role == TensorRole::kAccumulator) {
-        accumulators[result_.tensors[i].stage].push_back(static_cast<TensorIndex>(i));
-      }
+    TensorIndex next(0);
+    for (const StageTensor& tensor : result_.tensors) {
+      if (tensor.role == TensorRole::kAccumulator) accumulators[tensor.stage].push_back(next);
+      next = TensorIndex(next.value() + 1);
     }
     for (const auto& [stage, tensors] : accumulators) {
       PieceBuilder& piece = BuilderOf({stage, Phase::kForward, kOncePerStep});
       for (TensorIndex tensor : tensors) {
-        const ir::TensorType& type = result_.tensors[static_cast<size_t>(tensor)].local_type;
+        const ir::TensorType& type = result_.tensors[tensor].local_type;
         piece.outputs.emplace_back(
             tensor, piece.builder.AddOne(Op::kConstant, {}, {{"value", 0.0}}, {type}));
       }
@@ -556,7 +560,7 @@ class Partitioner {
       finished.key = key;
       finished.inputs = piece.inputs;
       for (const auto& [tensor, local] : piece.outputs) {
-        piece.builder.SetOutput(result_.tensors[static_cast<size_t>(tensor)].name, local);
+        piece.builder.SetOutput(result_.tensors[tensor].name, local);
         finished.outputs.push_back(tensor);
       }
       MW_ASSIGN_OR_RETURN(Graph graph, piece.builder.Finish());
@@ -577,7 +581,7 @@ class Partitioner {
   const Layout& layout_;
   std::vector<mesh::Mesh> meshes_;            // per stage
   std::vector<Strategies> stage_strategies_;  // per stage, where they differ
-  const std::vector<std::vector<NodeId>> users_;
+  const IdVector<ValueId, std::vector<NodeId>> users_;
   Partition result_;
   ValueVersions versions_;
   std::map<PieceKey, PieceBuilder> pieces_;

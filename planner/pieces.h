@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/id_vector.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "ir/program.h"
@@ -50,7 +51,7 @@ enum class TensorRole : uint8_t {
   kStep,         // one instance per step
 };
 
-using TensorIndex = int;
+using TensorIndex = Id<struct StageTensorTag>;  // of Partition::tensors
 
 struct StageTensor {
   int stage = 0;
@@ -71,8 +72,8 @@ struct Piece {
 };
 
 struct Import {
-  TensorIndex source = 0;
-  TensorIndex destination = 0;
+  TensorIndex source;
+  TensorIndex destination;
   PieceKey after;   // the source is ready when this piece has run
   PieceKey before;  // the first piece that reads the destination
 };
@@ -80,11 +81,11 @@ struct Import {
 // A scalar of the update, or a tensor that a program gives out: of the last stage.
 struct Report {
   std::string name;
-  TensorIndex tensor = 0;
+  TensorIndex tensor;
 };
 
 struct Partition {
-  std::vector<StageTensor> tensors;
+  IdVector<TensorIndex, StageTensor> tensors;
   std::vector<Piece> pieces;    // ordered by stage, phase, round
   std::vector<Import> imports;  // in order of first use
   std::vector<Report> reports;  // scalars

@@ -282,6 +282,8 @@ class PlanMaker {
     Status verified = ir::VerifyPrograms(all, {.one_per_mesh = scope_ == PlanScope::kOnePerStage});
     const Programs& init = plan_.Of(ir::kInitProgram);
     for (const auto& [name, programs] : plan_.programs) {
+      MW_CHECK(programs.size() == init.size())
+          << "'" << name << "' is on " << programs.size() << " devices";
       for (size_t i = 0; verified.ok() && name != ir::kInitProgram && i < init.size(); ++i) {
         verified = CheckInitialized(init[i], programs[i]);
       }

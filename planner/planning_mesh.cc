@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "planner/strategy.h"
 
 namespace meshwright::planner {
@@ -61,6 +62,7 @@ std::optional<Sharding> FormFor(const Strategies& strategies, ValueId value, ir:
   const auto it = strategies.forms.find({value, phase});
   if (it == strategies.forms.end()) return std::nullopt;
   Sharding form = it->second;
+  MW_CHECK(have.dims.size() == form.dims.size()) << "a form of another rank for %" << value;
   for (size_t d = 0; d < form.dims.size(); ++d) {
     if (!have.dims[d].empty() && have.dims[d].front() == kMicro) {
       form.dims[d].insert(form.dims[d].begin(), kMicro);

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "ir/builder.h"
 #include "planner/strategy.h"
 
@@ -37,18 +38,16 @@ class Recomputer {
     Choose();
     for (const Node& node : graph_.nodes) Emit(node);
     for (const ir::NamedValue& output : graph_.outputs) {
-      builder_.SetOutput(output.name, map_[Index(output.value)]);
+      builder_.SetOutput(output.name, map_[output.value]);
     }
     return builder_.Finish();
   }
 
  private:
-  static size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
-
   void Choose() {
     for (const Node& node : graph_.nodes) {
       if (node.phase != Phase::kBackward) continue;
-      for (ValueId input : node.inputs) read_in_backward_[Index(input)] = true;
+      for (ValueId input : node.inputs) read_in_backward_[input] = true;
     }
     KeepLayerInputs();
     for (const Node& node : graph_.nodes) {
@@ -56,7 +55,7 @@ class Recomputer {
       const Recompute mode = ModeOf(node);
       const bool chosen = mode == Recompute::kSelective ? IsFreeAgain(node)
                                                         : mode == Recompute::kFull && Inside(node);
-      for (ValueId result : node.outputs) recomputed_[Index(result)] = chosen;
+      for (ValueId result : node.outputs) recomputed_[result] = chosen;
     }
   }
 
@@ -89,19 +88,19 @@ class Recomputer {
     if (!IsCheap(node.op)) return false;
     const ValueId result = node.outputs[0];
     const bool there = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
-      return read_in_backward_[Index(input)] || graph_.producer(input).op == Op::kParam;
+      return read_in_backward_[input] || graph_.producer(input).op == Op::kParam;
     });
-    return there && read_in_backward_[Index(result)] &&
-           graph_.type(result).bytes() >= kSmallestBytes;
+    return there && read_in_backward_[result] && graph_.type(result).bytes() >= kSmallestBytes;
   }
 
   void Emit(const Node& node) {
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) {
-      inputs.push_back(node.phase == Phase::kBackward ? InBackward(input) : map_[Index(input)]);
+      inputs.push_back(node.phase == Phase::kBackward ? InBackward(input) : map_[input]);
     }
     const std::vector<ValueId> outputs = Add(node, std::move(inputs), node.phase);
-    for (size_t i = 0; i < outputs.size(); ++i) map_[Index(node.outputs[i])] = outputs[i];
+    MW_CHECK(outputs.size() <= node.outputs.size()) << ir::OpName(node.op);
+    for (size_t i = 0; i < outputs.size(); ++i) map_[node.outputs[i]] = outputs[i];
   }
 
   std::vector<ValueId> Add(const Node& node, std::vector<ValueId> inputs, Phase phase) {
@@ -114,23 +113,24 @@ class Recomputer {
 
   // The value as the backward reads it: computed again in front of its first reader.
   ValueId InBackward(ValueId value) {
-    if (!recomputed_[Index(value)]) return map_[Index(value)];
-    if (again_[Index(value)].valid()) return again_[Index(value)];
+    if (!recomputed_[value]) return map_[value];
+    if (again_[value].valid()) return again_[value];
     const Node& node = graph_.producer(value);
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) inputs.push_back(InBackward(input));
     const std::vector<ValueId> outputs = Add(node, std::move(inputs), Phase::kBackward);
-    for (size_t i = 0; i < outputs.size(); ++i) again_[Index(node.outputs[i])] = outputs[i];
-    return again_[Index(value)];
+    MW_CHECK(outputs.size() <= node.outputs.size()) << ir::OpName(node.op);
+    for (size_t i = 0; i < outputs.size(); ++i) again_[node.outputs[i]] = outputs[i];
+    return again_[value];
   }
 
   const Graph& graph_;
   const std::vector<Recompute>& modes_;
   ir::Builder builder_;
-  std::vector<ValueId> map_;    // of the values as the forward makes them
-  std::vector<ValueId> again_;  // of those that the backward makes again
-  std::vector<bool> read_in_backward_;
-  std::vector<bool> recomputed_;
+  IdVector<ValueId, ValueId> map_;    // of the values as the forward makes them
+  IdVector<ValueId, ValueId> again_;  // of those that the backward makes again
+  IdVector<ValueId, bool> read_in_backward_;
+  IdVector<ValueId, bool> recomputed_;
   std::set<ValueId> kept_;
 };
 

@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "base/check.h"
+
 namespace meshwright::planner {
 namespace {
 
@@ -17,12 +19,14 @@ class PieceDonor {
 
   void Run(Piece& piece) const {
     ir::Graph graph = *piece.graph;
-    const std::vector<std::vector<NodeId>> users = graph.Users();
+    const IdVector<ValueId, std::vector<NodeId>> users = graph.Users();
     const std::vector<NodeId> inputs = graph.NodesOf(Op::kInput);
+    MW_CHECK(inputs.size() == piece.inputs.size())
+        << graph.name << " reads " << inputs.size() << " values of " << piece.inputs.size();
     std::map<ValueId, TensorIndex> tensors;  // of the values that may be overwritten
     for (size_t i = 0; i < inputs.size(); ++i) {
       const ValueId value = graph.node(inputs[i]).outputs[0];
-      const bool read_once = users[static_cast<size_t>(value.value())].size() == 1;
+      const bool read_once = users[value].size() == 1;
       if (read_once && MayOverwrite(piece, piece.inputs[i])) tensors[value] = piece.inputs[i];
     }
     for (const ir::NamedValue& output : graph.outputs) tensors.erase(output.value);
@@ -44,13 +48,13 @@ class PieceDonor {
   }
 
  private:
-  const std::string& NameOf(TensorIndex tensor) const {
-    return partition_.tensors[static_cast<size_t>(tensor)].name;
-  }
+  const std::string& NameOf(TensorIndex tensor) const { return partition_.tensors[tensor].name; }
 
   // A later piece of the stage reads what was reduced: it finds it where it was summed up. What
   // crosses to another stage keeps its own form.
   void Rename(Piece& piece, ir::Graph& graph, ValueId reduced, TensorIndex summed) const {
+    MW_CHECK(graph.outputs.size() == piece.outputs.size())
+        << graph.name << " makes " << graph.outputs.size() << " values of " << piece.outputs.size();
     for (size_t o = 0; o < graph.outputs.size(); ++o) {
       const TensorIndex known = piece.outputs[o];
       const bool own =
@@ -63,13 +67,11 @@ class PieceDonor {
     }
   }
 
-  const StageTensor& TensorOf(TensorIndex tensor) const {
-    return partition_.tensors[static_cast<size_t>(tensor)];
-  }
+  const StageTensor& TensorOf(TensorIndex tensor) const { return partition_.tensors[tensor]; }
 
   // Nothing but this piece reads the tensor, and it does not keep it.
   bool MayOverwrite(const Piece& piece, TensorIndex tensor) const {
-    const TensorRole role = partition_.tensors[static_cast<size_t>(tensor)].role;
+    const TensorRole role = partition_.tensors[tensor].role;
     const bool written =
         std::find(piece.outputs.begin(), piece.outputs.end(), tensor) != piece.outputs.end();
     return role != TensorRole::kParam && !written && uses_.at(tensor) == 1;

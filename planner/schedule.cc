@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "base/check.h"
+
 namespace meshwright::planner {
 namespace {
 
@@ -22,6 +24,8 @@ StageSchedule GPipe(int microbatches) {
 // Some forwards, then one forward per backward, then the rest.
 StageSchedule Alternate(const StageSchedule& forwards, const StageSchedule& backwards,
                         size_t warm_up) {
+  MW_CHECK(forwards.size() == backwards.size())
+      << forwards.size() << " forwards, " << backwards.size() << " backwards";
   StageSchedule schedule;
   size_t forward = 0;
   size_t backward = 0;
@@ -35,6 +39,7 @@ StageSchedule Alternate(const StageSchedule& forwards, const StageSchedule& back
 }
 
 StageSchedule OneForwardOneBackward(int stages, int stage, int microbatches) {
+  MW_CHECK(stage >= 0 && stage < stages) << "stage " << stage << " of " << stages;
   const StageSchedule all = GPipe(microbatches);
   const auto half = all.begin() + microbatches;
   return Alternate({all.begin(), half}, {half, all.end()}, static_cast<size_t>(stages - 1 - stage));
@@ -52,6 +57,8 @@ struct RoundSizes {
 };
 
 RoundSizes RoundsOf(const PipelineShape& shape, int microbatches) {
+  MW_CHECK(shape.stages >= 1 && microbatches >= 0)
+      << microbatches << " microbatches through " << shape.stages << " stages";
   const int count = std::max(1, microbatches / shape.stages);
   return {count, microbatches / count, microbatches % count};
 }
@@ -68,10 +75,12 @@ StageSchedule Rounds(Phase phase, const PipelineShape& shape, int microbatches) 
     }
     begin = end;
   }
+  MW_CHECK(begin == microbatches) << "rounds of " << begin << " of " << microbatches;
   return schedule;
 }
 
 StageSchedule Interleaved(const PipelineShape& shape, int stage, int microbatches) {
+  MW_CHECK(stage >= 0 && stage < shape.stages) << "stage " << stage << " of " << shape.stages;
   const int round = RoundsOf(shape, microbatches).Of(0);
   const int warm_up = 2 * (shape.stages - 1 - stage) + (shape.chunks - 1) * round;
   return Alternate(Rounds(Phase::kForward, shape, microbatches),
@@ -94,6 +103,16 @@ class ZeroBubbleBuilder {
   int backwards(int chunk) { return done_[{Phase::kBackward, chunk}]; }
   int weights(int chunk) { return weights_[chunk]; }
   int microbatches() const { return microbatches_; }
+  // Every microbatch has gone forward, back and into the weights of all chunks.
+  bool IsDone(int chunks) {
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      if (forwards(chunk) != microbatches_ || backwards(chunk) != microbatches_ ||
+          weights(chunk) != microbatches_) {
+        return false;
+      }
+    }
+    return true;
+  }
   StageSchedule Finish() { return std::move(schedule_); }
 
  private:
@@ -121,6 +140,7 @@ StageSchedule ZeroBubbleH1(int stages, int stage, int microbatches) {
     builder.Forward(0);
   }
   while (builder.weights(0) < microbatches) builder.Weights(0);
+  MW_CHECK(builder.IsDone(1)) << "zb-h1 leaves work of stage " << stage;
   return builder.Finish();
 }
 
@@ -156,6 +176,7 @@ StageSchedule ZeroBubbleV(int stages, int stage, int microbatches) {
   for (const int chunk : {1, 0}) {
     while (builder.weights(chunk) < builder.backwards(chunk)) builder.Weights(chunk);
   }
+  MW_CHECK(builder.IsDone(2)) << "zb-v leaves work of stage " << stage;
   return builder.Finish();
 }
 
@@ -190,11 +211,14 @@ Status UnknownSchedule(const std::string& name) {
 }  // namespace
 
 int PipelineShape::StageOf(int part) const {
+  MW_CHECK(part >= 0 && part < parts()) << "part " << part << " of " << parts();
   const int place = part % stages;
   return folded && ChunkOf(part) % 2 == 1 ? stages - 1 - place : place;
 }
 
 int PipelineShape::PartOf(int stage, int chunk) const {
+  MW_CHECK(stage >= 0 && stage < stages && chunk >= 0 && chunk < chunks)
+      << "chunk " << chunk << " of stage " << stage << " of " << stages;
   return chunk * stages + (folded && chunk % 2 == 1 ? stages - 1 - stage : stage);
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace meshwright::planner {
 
 double SharedCores::Rate() const {
@@ -14,6 +16,7 @@ void SharedCores::AdvanceTo(double now_s) {
 }
 
 void SharedCores::Begin(size_t device, double now_s, double work_s, int threads) {
+  MW_CHECK(work_s >= 0 && threads >= 1) << work_s << " s on " << threads << " threads";
   AdvanceTo(now_s);
   jobs_.insert({virtual_s_ + work_s, device, threads});
   threads_ += threads;
@@ -33,6 +36,7 @@ std::vector<size_t> SharedCores::Finish(double now_s) {
   while (!jobs_.empty() && jobs_.begin()->end_virtual_s <= virtual_s_) {
     done.push_back(jobs_.begin()->device);
     threads_ -= jobs_.begin()->threads;
+    MW_CHECK(threads_ >= 0) << "more threads ended than began";
     jobs_.erase(jobs_.begin());
   }
   return done;

@@ -123,7 +123,7 @@ class Replay {
     return programs_[d].instructions[devices_[d].next];
   }
   const SimExecutable& CurrentExecutable(size_t d) const {
-    return setup_.executables[d][static_cast<size_t>(Current(d).executable.value())];
+    return setup_.executables[d][Current(d).executable.index()];
   }
 
   void Push(double time_s, EventKind kind, size_t index, int64_t stamp = 0) {
@@ -158,7 +158,8 @@ class Replay {
   }
 
   size_t ChannelIndex(size_t d) const {
-    const auto end = static_cast<size_t>(Current(d).channel.value());
+    const auto end = Current(d).channel.index();
+    MW_CHECK(end < setup_.channel_of[d].size()) << "channel " << end << " of program " << d;
     return static_cast<size_t>(setup_.channel_of[d][end]);
   }
 
@@ -230,6 +231,7 @@ class Replay {
   }
 
   Status Join(GroupState& group, size_t index, size_t d) {
+    MW_CHECK(index <= group.meetings.size()) << "program " << d << " skips a meeting of its group";
     if (group.meetings.size() == index) group.meetings.emplace_back();
     Meeting& meeting = group.meetings[index];
     const ir::Instruction& instruction = Current(d);
@@ -250,7 +252,7 @@ class Replay {
   }
 
   const std::string& GraphNameOf(size_t d, const ir::Instruction& run) const {
-    return programs_[d].executables[static_cast<size_t>(run.executable.value())].graph->name;
+    return programs_[d].executables[run.executable.index()].graph->name;
   }
   bool AreAlike(size_t a, const ir::Instruction& run, size_t b,
                 const ir::Instruction& other) const {
@@ -307,6 +309,7 @@ class Replay {
     const std::vector<int>& members = setup_.groups[static_cast<size_t>(group_index)].members;
     const auto me = static_cast<size_t>(
         std::lower_bound(members.begin(), members.end(), static_cast<int>(d)) - members.begin());
+    MW_CHECK(group.joined[me] > 0) << "program " << d << " leaves a group that it has not met";
     Meeting& meeting = group.meetings[group.joined[me] - 1];
     meeting.end_s = std::max(meeting.end_s, time_s);
     if (++meeting.finished < members.size()) return;
@@ -314,6 +317,7 @@ class Replay {
   }
 
   void Complete(size_t d, double time_s) {
+    MW_CHECK(time_s >= devices_[d].begin_s) << "program " << d << " ends before it begins";
     DeviceState& device = devices_[d];
     result_.busy_s[d] += time_s - device.begin_s;
     result_.spans.push_back(

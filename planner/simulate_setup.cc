@@ -16,7 +16,7 @@ namespace {
 
 template <typename IdType>
 bool InRange(IdType id, size_t count) {
-  return id.value() >= 0 && static_cast<size_t>(id.value()) < count;
+  return id.index() < count;
 }
 
 class SetupMaker {
@@ -81,7 +81,7 @@ class SetupMaker {
           return wrong(fmt::format("channel {} of {}", instruction.channel.value(),
                                    program.channels.size()));
         }
-        const auto channel = static_cast<size_t>(instruction.channel.value());
+        const auto channel = instruction.channel.index();
         if (program.channels[channel].outgoing != (instruction.op == ir::Opcode::kSend)) {
           return wrong(fmt::format("channel {} against its direction", channel));
         }

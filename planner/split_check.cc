@@ -1,5 +1,6 @@
 #include "planner/split_check.h"
 
+#include "base/check.h"
 #include "ir/schema.h"
 
 namespace meshwright::planner {
@@ -15,10 +16,12 @@ SplitCheck::Answer Worse(const SplitCheck::Answer& a, const SplitCheck::Answer& 
 }  // namespace
 
 SplitCheck::Answer SplitCheck::Check(ValueId value, int dim, int64_t parts) {
+  MW_CHECK(parts >= 1 && dim >= 0 && dim < graph_.type(value).rank())
+      << parts << " parts of dim " << dim << " of " << graph_.type(value).ToString();
   Answer answer;
   const int64_t size = graph_.type(value).dims[static_cast<size_t>(dim)];
   if (size % parts != 0) answer = {kDoesNotDivide, size, false};
-  for (NodeId id : users_[static_cast<size_t>(value.value())]) {
+  for (NodeId id : users_[value]) {
     const ir::Node& user = graph_.node(id);
     if (user.phase != ir::Phase::kForward) continue;
     for (size_t i = 0; i < user.inputs.size(); ++i) {

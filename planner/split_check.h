@@ -29,7 +29,7 @@ class SplitCheck {
   Answer CheckUser(const ir::Node& user, size_t operand, int dim, int64_t parts);
 
   const ir::Graph& graph_;
-  std::vector<std::vector<NodeId>> users_;
+  IdVector<ValueId, std::vector<NodeId>> users_;
 };
 
 }  // namespace meshwright::planner

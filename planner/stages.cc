@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/check.h"
 #include "ir/layers.h"
 #include "ir/rewrite.h"
 #include "ir/schema.h"
@@ -18,8 +19,6 @@ using ir::Graph;
 using ir::Node;
 using ir::Op;
 using ir::Phase;
-
-size_t Index(NodeId id) { return static_cast<size_t>(id.value()); }
 
 class Assigner {
  public:
@@ -75,7 +74,7 @@ class Assigner {
   int PartOfOperands(const Node& node) const {
     std::set<int> parts;
     for (ValueId input : node.inputs) {
-      const auto& set = sets_[Index(graph_.value(input).producer)];
+      const auto& set = sets_[graph_.value(input).producer.index()];
       parts.insert(set.begin(), set.end());
     }
     if (parts.empty()) return 0;
@@ -117,13 +116,15 @@ class Assigner {
       if (node.op != Op::kSumSquares || node.phase != Phase::kUpdate) continue;
       const auto it = param_of_gradient.find(node.inputs[0]);
       fixed_.insert(i);
+      MW_CHECK(it == param_of_gradient.end() || !holders_[it->second].empty())
+          << "the gradient of " << it->second << ", which no stage holds";
       sets_[i] = {it == param_of_gradient.end() ? 0 : *holders_[it->second].begin()};
     }
     for (const ir::NamedValue& output : graph_.outputs) {
       const Node& node = Producer(output.value);
       if (node.phase != Phase::kUpdate || node.op == Op::kAdamW || node.op == Op::kSgd) continue;
       if (output.name.starts_with("grad/")) continue;
-      const size_t index = Index(graph_.value(output.value).producer);
+      const size_t index = graph_.value(output.value).producer.index();
       if (!fixed_.contains(index)) sets_[index].insert(result_.last_stage());
     }
     FixStageSums();
@@ -138,7 +139,7 @@ class Assigner {
       std::set<int> stages;
       bool all_fixed = true;
       for (ValueId input : node.inputs) {
-        const size_t producer = Index(graph_.value(input).producer);
+        const size_t producer = graph_.value(input).producer.index();
         all_fixed = all_fixed && fixed_.contains(producer);
         if (fixed_.contains(producer)) stages.merge(std::set<int>(sets_[producer]));
       }
@@ -151,7 +152,7 @@ class Assigner {
   void PropagateNeeds() {
     for (size_t i = graph_.nodes.size(); i-- > 0;) {
       for (ValueId input : graph_.nodes[i].inputs) {
-        const size_t producer = Index(graph_.value(input).producer);
+        const size_t producer = graph_.value(input).producer.index();
         const Node& node = graph_.nodes[producer];
         const bool follows =
             free_[producer] || (node.phase == Phase::kUpdate && !fixed_.contains(producer));
@@ -175,7 +176,7 @@ class Assigner {
   // Products and sums whose results are gradients of params and nothing else, with what only they
   // read.
   void FindWeightGradients() {
-    const std::vector<std::vector<NodeId>> users = graph_.Users();
+    const IdVector<ValueId, std::vector<NodeId>> users = graph_.Users();
     std::set<ValueId> gradients;
     for (const ir::NamedValue& output : graph_.outputs) {
       if (output.name.starts_with("grad/")) gradients.insert(output.value);
@@ -184,10 +185,10 @@ class Assigner {
     for (size_t i = graph_.nodes.size(); i-- > 0;) {
       const Node& node = graph_.nodes[i];
       if (node.phase != Phase::kBackward || node.outputs.size() != 1) continue;
-      const std::vector<NodeId>& readers = users[static_cast<size_t>(node.outputs[0].value())];
+      const std::vector<NodeId>& readers = users[node.outputs[0]];
       const bool only_weights = std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
         return graph_.node(reader).phase == Phase::kUpdate ||
-               result_.is_weight_gradient[Index(reader)];
+               result_.is_weight_gradient[reader.index()];
       });
       const bool makes = node.op == Op::kEinsum || node.op == Op::kReduceSum ||
                          node.op == Op::kEmbeddingGrad || node.op == Op::kSum;
@@ -205,7 +206,7 @@ class Assigner {
       const Node& node = graph_.node(reader);
       return (node.op == Op::kSum || node.op == Op::kCast || node.op == Op::kReshape ||
               node.op == Op::kTranspose || node.op == Op::kPad) &&
-             (node.phase == Phase::kUpdate || result_.is_weight_gradient[Index(reader)]);
+             (node.phase == Phase::kUpdate || result_.is_weight_gradient[reader.index()]);
     });
   }
 
@@ -235,6 +236,8 @@ Graph FillLayers(Graph loss) {
 }
 
 std::vector<int> SplitByCost(const std::vector<double>& cost, int parts) {
+  MW_CHECK(parts >= 1 && static_cast<size_t>(parts) <= cost.size())
+      << parts << " parts of " << cost.size() << " layers";
   const int n = static_cast<int>(cost.size());
   std::vector<double> prefix(static_cast<size_t>(n) + 1, 0);
   std::partial_sum(cost.begin(), cost.end(), prefix.begin() + 1);
@@ -266,6 +269,7 @@ std::vector<int> SplitByCost(const std::vector<double>& cost, int parts) {
     for (int i = begin; i < end; ++i) part[static_cast<size_t>(i)] = k - 1;
     end = begin;
   }
+  MW_CHECK(end == 0) << "the first part begins at layer " << end;
   return part;
 }
 
@@ -290,7 +294,7 @@ Graph SumGradientsInBackward(Graph step_graph, const StageAssignment& stages) {
     if (node.op != Op::kSum || node.phase != Phase::kUpdate) continue;
     std::set<int> where;
     const bool backward = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
-      const auto& set = stages.node_parts[Index(step_graph.value(input).producer)];
+      const auto& set = stages.node_parts[step_graph.value(input).producer.index()];
       where.insert(set.begin(), set.end());
       return step_graph.producer(input).phase == Phase::kBackward && set.size() == 1;
     });
@@ -301,7 +305,7 @@ Graph SumGradientsInBackward(Graph step_graph, const StageAssignment& stages) {
 
 Result<Graph> SplitScalarSums(const Graph& step_graph, const StageAssignment& stages) {
   const auto owner = [&](ValueId id) {
-    const auto& set = stages.node_stages[Index(step_graph.value(id).producer)];
+    const auto& set = stages.node_stages[step_graph.value(id).producer.index()];
     return set.empty() ? 0 : set.front();
   };
   const auto emit = [&](ir::Builder& builder, const Node& node, const std::vector<ValueId>& inputs,

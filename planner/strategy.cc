@@ -24,8 +24,6 @@ using ir::Op;
 using ir::Phase;
 using mesh::Sharding;
 
-size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
-
 bool SplitBy(const mesh::AxisList& axes, const std::string& axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
@@ -105,7 +103,7 @@ class Chooser {
       const auto it = result_.params.find(name);
       return it == result_.params.end() ? Sharding::Replicated(graph_.type(id).rank()) : it->second;
     }
-    const Sharding& sharding = result_.values[Index(id)];
+    const Sharding& sharding = result_.values[id];
     const bool accumulated =
         node.phase == Phase::kUpdate && graph_.producer(id).phase != Phase::kUpdate;
     return accumulated ? WithoutAxis(sharding, kMicro) : sharding;
@@ -147,11 +145,11 @@ class Chooser {
 
   // A partial activation with several users is reduced once for all of them.
   bool UsedElsewhere(ValueId value, const std::string& axis) const {
-    return axis == kTensor && users_[Index(value)].size() > 1;
+    return axis == kTensor && users_[value].size() > 1;
   }
 
   const std::vector<int>& StagesOf(ValueId value) const {
-    return stages_.node_stages[static_cast<size_t>(graph_.value(value).producer.value())];
+    return stages_.node_stages[graph_.value(value).producer.index()];
   }
 
   // Sums over devices do not cross stages: every stage of the node must compute the operands too.
@@ -538,7 +536,7 @@ class Chooser {
     for (size_t r = 0; r < node.outputs.size(); ++r) {
       const Status valid = mesh::ValidateSharding(graph_.type(node.outputs[r]), results[r], mesh_);
       if (!valid.ok()) return valid;
-      result_.values[Index(node.outputs[r])] = results[r];
+      result_.values[node.outputs[r]] = results[r];
     }
     strategy.results = std::move(results);
     return OkStatus();
@@ -551,7 +549,7 @@ class Chooser {
   const std::set<size_t>& sums_later_;
   const mesh::Mesh mesh_;
   SplitCheck split_check_;
-  const std::vector<std::vector<NodeId>> users_;
+  const IdVector<ValueId, std::vector<NodeId>> users_;
   Strategies result_;
   std::map<ValueId, std::string> gradient_of_;
   std::map<std::string, Sharding> known_params_;

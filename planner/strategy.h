@@ -9,7 +9,7 @@
 // have; gradients of a weight are split as the weight. With sequence parallelism, partial results
 // become split along the sequence instead of whole.
 //
-// Source: Redco (design: parallelism.md 2.12), stated on factors: rule 1 alternate non-contracting
+// Source: Redco (Tan et al., 2023), stated on factors: rule 1 alternate non-contracting
 // / contracting, rule 2 shard the head factor. Deviation: none in what is split; the sequence
 // switch is Megatron's.
 #pragma once
@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/id_vector.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "mesh/sharding.h"
@@ -49,7 +50,7 @@ struct NodeStrategy {
 struct Strategies {
   std::vector<NodeStrategy> nodes;               // per node
   std::map<std::string, mesh::Sharding> params;  // by name, optimizer state included
-  std::vector<mesh::Sharding> values;            // per value, as produced
+  IdVector<ValueId, mesh::Sharding> values;      // per value, as produced
   // The sharding in which a gradient is summed over microbatches; absent: as it is produced.
   std::map<ValueId, mesh::Sharding> accumulators;
   // The sharding, but for "micro", in which a value is brought to its readers of a phase before

@@ -29,8 +29,7 @@ std::string Quote(std::string_view text) {
 
 std::string RunEvent(const ir::Program& program, const Span& span) {
   const ir::Instruction& run = program.instructions[static_cast<size_t>(span.instruction)];
-  const ir::Executable& executable =
-      program.executables[static_cast<size_t>(run.executable.value())];
+  const ir::Executable& executable = program.executables[run.executable.index()];
   const std::string piece = ExecutablePiece(executable);
   const double begin_us = span.begin_s * 1e6;
   return fmt::format(

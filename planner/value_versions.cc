@@ -32,7 +32,7 @@ bool ValueVersions::IsReadable(const Version& version, const PieceKey& reader) c
   const bool renews = version.piece && version.of_param && reader.phase == ir::Phase::kUpdate;
   if (renews && version.piece->phase != ir::Phase::kUpdate) return false;
   if (version.piece || reader.phase != ir::Phase::kUpdate || microbatches_ == 1) return true;
-  return tensors_[static_cast<size_t>(version.tensor)].role != TensorRole::kMicrobatch;
+  return tensors_[version.tensor].role != TensorRole::kMicrobatch;
 }
 
 size_t ValueVersions::FirstReadable(const std::vector<Version>& versions,

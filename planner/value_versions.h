@@ -17,7 +17,7 @@
 
 namespace meshwright::planner {
 
-inline constexpr TensorIndex kNoTensor = -1;
+inline constexpr TensorIndex kNoTensor;
 
 // One form of a value inside a stage.
 struct Version {
@@ -33,7 +33,7 @@ struct Version {
 class ValueVersions {
  public:
   // `tensors` grows while versions are added; it outlives this.
-  ValueVersions(const std::vector<StageTensor>& tensors, int64_t microbatches)
+  ValueVersions(const IdVector<TensorIndex, StageTensor>& tensors, int64_t microbatches)
       : tensors_(tensors), microbatches_(microbatches) {}
 
   std::vector<Version>& Of(int stage, ValueId value) { return versions_[{stage, value}]; }
@@ -56,7 +56,7 @@ class ValueVersions {
   static bool GathersBlocks(const mesh::Sharding& from, const mesh::Sharding& to);
 
  private:
-  const std::vector<StageTensor>& tensors_;
+  const IdVector<TensorIndex, StageTensor>& tensors_;
   const int64_t microbatches_;
   std::map<std::pair<int, ValueId>, std::vector<Version>> versions_;
 };

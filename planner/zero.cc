@@ -15,8 +15,6 @@ using ir::Op;
 using ir::Phase;
 using mesh::Sharding;
 
-size_t ValueIndex(ValueId id) { return static_cast<size_t>(id.value()); }
-
 bool IsOptimizer(const Node& node) { return node.op == Op::kAdamW || node.op == Op::kSgd; }
 
 class ZeroPass {
@@ -67,7 +65,7 @@ class ZeroPass {
     }
     for (size_t r = 0; r < node.outputs.size(); ++r) {
       strategy.results[r] = *split;
-      strategies_.values[ValueIndex(node.outputs[r])] = *split;
+      strategies_.values[node.outputs[r]] = *split;
     }
     if (layout_.zero == 3) strategies_.params[name] = *split;
     SplitGradient(node.inputs[1], *split);
@@ -76,8 +74,8 @@ class ZeroPass {
   void SplitGradient(ValueId gradient, const Sharding& split) {
     SplitTerms(gradient, split);
     if (layout_.zero >= 2) strategies_.accumulators[gradient] = split;
-    for (NodeId user : users_[ValueIndex(gradient)]) {
-      const auto index = static_cast<size_t>(user.value());
+    for (NodeId user : users_[gradient]) {
+      const auto index = user.index();
       const Node& node = graph_.nodes[index];
       if (node.op != Op::kSumSquares || node.phase != Phase::kUpdate) continue;
       strategies_.nodes[index].operands = {split};
@@ -86,18 +84,18 @@ class ZeroPass {
         for (const std::string& axis : axes) result.partial[axis] = ir::PartialKind::kSum;
       }
       strategies_.nodes[index].results = {result};
-      strategies_.values[ValueIndex(node.outputs[0])] = result;
+      strategies_.values[node.outputs[0]] = result;
     }
   }
 
   // The gradient of a weight that several stages read is summed up in the update: blocks are.
   void SplitTerms(ValueId gradient, const Sharding& split) {
-    const auto index = static_cast<size_t>(graph_.value(gradient).producer.value());
+    const auto index = graph_.value(gradient).producer.index();
     const Node& node = graph_.nodes[index];
     if (node.op != Op::kSum || node.phase != Phase::kUpdate) return;
     strategies_.nodes[index].operands.assign(node.inputs.size(), split);
     strategies_.nodes[index].results = {split};
-    strategies_.values[ValueIndex(gradient)] = split;
+    strategies_.values[gradient] = split;
     if (layout_.zero < 2) return;
     for (const ValueId term : node.inputs) strategies_.accumulators[term] = split;
   }
@@ -111,7 +109,7 @@ class ZeroPass {
     NodeStrategy& strategy = strategies_.nodes[index];
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (graph_.producer(node.inputs[i]).op != Op::kSumSquares) continue;
-      const Sharding& produced = strategies_.values[ValueIndex(node.inputs[i])];
+      const Sharding& produced = strategies_.values[node.inputs[i]];
       strategy.grouped_sum = strategy.grouped_sum || produced != strategy.operands[i];
       strategy.operands[i] = produced;
     }
@@ -130,7 +128,7 @@ class ZeroPass {
   const Layout& layout_;
   const mesh::Mesh mesh_;
   Strategies& strategies_;
-  const std::vector<std::vector<NodeId>> users_;
+  const IdVector<ValueId, std::vector<NodeId>> users_;
   std::vector<std::string> whole_;
 };
 
@@ -156,7 +154,7 @@ void ReadShardedParams(const Graph& graph, const std::map<std::string, Sharding>
     if (it == params.end()) continue;
     strategies.nodes[i].operands = {it->second};
     strategies.nodes[i].results = {it->second};
-    strategies.values[ValueIndex(node.outputs[0])] = it->second;
+    strategies.values[node.outputs[0]] = it->second;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/file_lock.h"
 #include "base/log.h"
@@ -54,6 +55,7 @@ Status SetProductCurves(const std::vector<KernelTiming>& timings, KernelClass ke
     }
     if (curve.empty() || timing.cost.flops > curve.back().flops) {
       curve.push_back({timing.cost.flops, rate});
+      MW_CHECK(rate > 0) << "no time passed in a call of " << timing.cost.flops << " FLOPs";
       shapes[d] = 1;
     } else {
       const double before = shapes[d]++;
@@ -100,6 +102,7 @@ Status SetStream(const std::vector<KernelTiming>& timings, KernelClass kernel,
 }
 
 std::string CachePath(const ProfileRequest& request) {
+  MW_CHECK(!request.cache_dir.empty()) << "nowhere to keep the profile of " << request.machine;
   const std::string key = fmt::format("{}\n{} threads\n{} transport\n", request.machine,
                                       request.threads, request.transport);
   return fmt::format("{}/{}.profile", request.cache_dir, Sha256Hex(key).substr(0, 32));
@@ -214,6 +217,7 @@ Result<mesh::DeviceProfile> MakeMeasuredProfile(const std::string& name,
 }
 
 mesh::DeviceProfile ProfileAtShare(const mesh::DeviceProfile& profile, double share) {
+  MW_CHECK(share > 0) << "a share of " << share << " of the cores";
   mesh::DeviceProfile slower = profile;
   if (share >= 1) return slower;
   slower.name += fmt::format(", {:.0f} % of its cores", 100 * share);

@@ -3,8 +3,8 @@
 //
 // The state machines of both ends speak these types only; proto/convert.h is the one place that
 // knows their encoding. Up: worker -> controller. Down: controller -> worker. Every message of a
-// mesh names its generation; a receiver drops what belongs to a generation that it does not know
-// (design: control-plane.md 6.2). Thread rule: values.
+// mesh names its generation; a receiver drops what belongs to a generation that it does not know.
+// Thread rule: values.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "base/table.h"
 #include "base/text.h"
 
@@ -193,6 +194,7 @@ nlohmann::ordered_json AlternativeObject(const ShardingAlternative& row,
 }
 
 nlohmann::ordered_json StageObject(const search::StageExplanation& stage) {
+  MW_CHECK(!stage.info.mesh.devices.empty()) << "stage " << stage.stage << " has no device";
   nlohmann::ordered_json kinds = nlohmann::ordered_json::object();
   for (const auto& [kind, bytes] : stage.memory.bytes) kinds[ir::MemoryKindName(kind)] = bytes;
   nlohmann::ordered_json moves = nlohmann::ordered_json::array();
@@ -228,6 +230,7 @@ std::string IndentedJson(const nlohmann::ordered_json& object) {
 
 std::string FormatStage(const search::StageExplanation& stage, double step_s) {
   const mesh::Mesh& mesh = stage.info.mesh;
+  MW_CHECK(!mesh.devices.empty()) << "stage " << stage.stage << " has no device";
   std::string axes;
   for (const ir::MeshAxis& axis : mesh.axes) axes += fmt::format(" {}={}", axis.name, axis.size);
   std::string text =

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "planner/simulate.h"
 #include "report/plan_figures.h"
@@ -84,6 +85,8 @@ class PlanDrawer {
     std::map<int, size_t> program_of;
     for (size_t i = 0; i < plan.Main().size(); ++i) program_of[plan.Main()[i].device.value()] = i;
     for (const planner::Span& span : forecast.simulation.spans) {
+      MW_CHECK(program_of.contains(span.device))
+          << "a run of device " << span.device << ", which the plan lacks";
       spans_[program_of.at(span.device)].push_back(span);
     }
   }
@@ -181,8 +184,7 @@ class PlanDrawer {
              kRowHeight - 2, kWaitColour);
       }
       const ir::Instruction& run = step.instructions[static_cast<size_t>(span.instruction)];
-      const ir::Executable& executable =
-          step.executables[static_cast<size_t>(run.executable.value())];
+      const ir::Executable& executable = step.executables[run.executable.index()];
       const std::string_view category =
           planner::PieceCategory(planner::ExecutablePiece(executable));
       Rect(AtTime(span.begin_s), AtTime(span.end_s) - AtTime(span.begin_s), y_ + 1, kRowHeight - 2,
@@ -195,6 +197,8 @@ class PlanDrawer {
   }
 
   static bool Receives(const ir::Program& program, int after, int before) {
+    MW_CHECK(after >= -1 && static_cast<size_t>(before) < program.instructions.size())
+        << "instructions " << after << " to " << before << " of " << program.instructions.size();
     for (int i = after + 1; i < before; ++i) {
       if (program.instructions[static_cast<size_t>(i)].op == ir::Opcode::kRecv) return true;
     }
@@ -217,8 +221,9 @@ class PlanDrawer {
       while (next < spans.size() && static_cast<size_t>(spans[next].instruction) <= i) ++next;
       const ir::Instruction& instruction = program.instructions[i];
       if (instruction.op != ir::Opcode::kSend && instruction.op != ir::Opcode::kRecv) continue;
-      const auto& channel = program.channels[static_cast<size_t>(instruction.channel.value())];
+      const auto& channel = program.channels[instruction.channel.index()];
       if (instruction.op == ir::Opcode::kSend) {
+        MW_CHECK(next <= spans.size()) << "more runs than were replayed";
         sent[channel.name].push_back({next > 0 ? spans[next - 1].end_s : 0, row});
       } else {
         const double end_s = forecast_.simulation.makespan_s;
@@ -267,6 +272,8 @@ class PlanDrawer {
   }
 
   void DrawStrip(size_t program, int64_t most) {
+    MW_CHECK(program < forecast_.memory.size() && program < plan_.memory.size())
+        << "no memory of program " << program;
     const int bottom = y_ + kMemoryHeight;
     const auto height = [&](int64_t bytes) {
       return bottom - kMemoryHeight * static_cast<double>(bytes) / static_cast<double>(most);
@@ -281,7 +288,8 @@ class PlanDrawer {
     path += fmt::format(" L{:.1f} {} Z", last_x, bottom);
     Rect(kPlotLeft, kPlotWidth, y_, kMemoryHeight, kIdleColour);
     body_ += fmt::format("<path d=\"{}\" fill=\"#9ecae1\" stroke=\"#3182bd\"/>\n", path);
-    const auto device = static_cast<size_t>(plan_.Main()[program].device.value());
+    const auto device = plan_.Main()[program].device.index();
+    MW_CHECK(device < topology_.devices.size()) << "device " << device << " is not of the topology";
     const int64_t budget = topology_.devices[device].memory_bytes;
     if (budget > 0 && budget <= most) {
       body_ += fmt::format(
@@ -310,6 +318,8 @@ class PlanDrawer {
     for (const planner::ParamInfo* param : params) {
       if (seen.size() == kMostWeights) break;
       const std::string text = mesh::FormatSharding(param->type, param->sharding);
+      MW_CHECK(static_cast<size_t>(param->stages.front()) < plan_.stages.size())
+          << param->name << " is held by stage " << param->stages.front();
       const int stage = param->stages.front();
       if (!seen.insert(text).second) continue;
       const auto grid =

@@ -15,6 +15,7 @@ namespace meshwright::report {
 namespace {
 
 double LogSumExp(const double* row, int64_t size) {
+  MW_CHECK(size > 0) << "the logits of no token";
   const double most = *std::max_element(row, row + size);
   double sum = 0;
   for (int64_t i = 0; i < size; ++i) sum += std::exp(row[i] - most);
@@ -33,6 +34,9 @@ Prediction Predict(const std::vector<int32_t>& tokens, const std::vector<double>
   double sum = 0;
   for (int64_t i = 0; i + 1 < count; ++i) {
     const double* const row = logits.data() + i * vocabulary;
+    MW_CHECK(tokens[static_cast<size_t>(i + 1)] >= 0 &&
+             tokens[static_cast<size_t>(i + 1)] < vocabulary)
+        << "token " << tokens[static_cast<size_t>(i + 1)] << " of a vocabulary of " << vocabulary;
     sum += LogSumExp(row, vocabulary) - row[tokens[static_cast<size_t>(i + 1)]];
   }
   prediction.loss = prediction.predicted > 0 ? sum / static_cast<double>(prediction.predicted)

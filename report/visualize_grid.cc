@@ -13,6 +13,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "report/visualize.h"
 #include "report/visualize_view.h"
 
@@ -110,6 +111,8 @@ class GridRenderer {
   }
 
   void DrawPanel(const GridPanel& panel) {
+    MW_CHECK(panel.cells.size() == view_.row_labels.size())
+        << panel.cells.size() << " rows of cells, " << view_.row_labels.size() << " labels";
     if (view_.column_labels.size() > 1 || !view_.column_labels[0].empty()) {
       std::string line = Margin("");
       for (size_t c : shown_)
@@ -125,6 +128,8 @@ class GridRenderer {
   }
 
   void DrawRow(const std::vector<GridCell>& row, const std::string& label) {
+    MW_CHECK(row.size() == view_.column_labels.size())
+        << row.size() << " cells, " << view_.column_labels.size() << " columns";
     std::vector<std::vector<std::string>> cells;
     size_t height = 1;
     for (size_t c : shown_) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/check.h"
 #include "report/visualize.h"
 #include "report/visualize_view.h"
 
@@ -100,6 +101,8 @@ class SvgRenderer {
 
   // Returns the y below the panel.
   int DrawPanel(const GridPanel& panel, int y) {
+    MW_CHECK(panel.cells.size() == view_.row_labels.size())
+        << panel.cells.size() << " rows of cells, " << view_.row_labels.size() << " labels";
     if (!panel.title.empty()) Text(kMargin, y += kLine, panel.title, "start");
     y += kLine;
     for (size_t c = 0; c < view_.column_labels.size(); ++c) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace meshwright::report {
 namespace {
 
@@ -52,6 +54,7 @@ class ViewMaker {
     for (int d = rank - 1; d >= 0 && chosen.size() < 2; --d) {
       if (Blocks(d) == 1) chosen.push_back(d);
     }
+    MW_CHECK(chosen.size() <= 2) << "a grid has rows and columns";
     std::sort(chosen.begin(), chosen.end());
     if (!chosen.empty()) dims.column = chosen.back();
     if (chosen.size() == 2) dims.row = chosen.front();
@@ -59,6 +62,8 @@ class ViewMaker {
   }
 
   std::string Range(int dim, int64_t block) const {
+    MW_CHECK(dim >= 0 && dim < type_.rank() && block < Blocks(dim))
+        << "block " << block << " of dim " << dim << " of " << type_.ToString();
     const int64_t size = type_.dims[static_cast<size_t>(dim)] / Blocks(dim);
     return fmt::format("{}:{}", block * size, (block + 1) * size);
   }

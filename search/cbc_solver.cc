@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "base/mutex.h"
 #include "search/choice_solver.h"
 
 namespace meshwright::search {
@@ -22,17 +22,17 @@ constexpr int kRepairs = 4;  // solves again when rounding let a moment be over 
 // CBC keeps state of the process, and takes SIGINT for itself while it solves.
 class CbcTurn {
  public:
-  CbcTurn() : lock_(Mutex()) { sigaction(SIGINT, nullptr, &interrupt_); }
+  CbcTurn() : lock_(TheMutex()) { sigaction(SIGINT, nullptr, &interrupt_); }
   ~CbcTurn() { sigaction(SIGINT, &interrupt_, nullptr); }
   CbcTurn(const CbcTurn&) = delete;
   CbcTurn& operator=(const CbcTurn&) = delete;
 
  private:
-  static std::mutex& Mutex() {
-    static std::mutex mutex;
+  static Mutex& TheMutex() {
+    static Mutex mutex;
     return mutex;
   }
-  const std::lock_guard<std::mutex> lock_;
+  const MutexLock lock_;
   struct sigaction interrupt_ = {};
 };
 

@@ -65,7 +65,7 @@ class StageExplainer {
       if (!first) first = i;
       if (plan.memory[i].total_bytes <= answer_.memory.total_bytes) continue;
       answer_.memory = plan.memory[i];
-      const auto device = static_cast<size_t>(plan.Main()[i].device.value());
+      const auto device = plan.Main()[i].device.index();
       answer_.budget_bytes = seen.devices[device].memory_bytes;
     }
     if (!first) return;
@@ -76,8 +76,8 @@ class StageExplainer {
     for (const planner::Span& span : simulation.spans) {
       if (span.device != program.device.value()) continue;
       const ir::Instruction& run = program.instructions[static_cast<size_t>(span.instruction)];
-      const std::string piece = planner::ExecutablePiece(
-          program.executables[static_cast<size_t>(run.executable.value())]);
+      const std::string piece =
+          planner::ExecutablePiece(program.executables[run.executable.index()]);
       answer_.seconds[std::string(planner::PieceCategory(piece))] += span.end_s - span.begin_s;
     }
   }

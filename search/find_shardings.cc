@@ -29,7 +29,7 @@ int64_t BudgetBytes(const mesh::Topology& topology, const Layout& layout, double
   int64_t budget = kNoLimitBytes;
   for (int stage = 0; stage < layout.pipeline; ++stage) {
     for (const DeviceIndex index : planner::StageMesh(layout, stage).devices) {
-      const int64_t bytes = topology.devices[static_cast<size_t>(index.value())].memory_bytes;
+      const int64_t bytes = topology.devices[index.index()].memory_bytes;
       if (bytes > 0) budget = std::min(budget, bytes);
     }
   }

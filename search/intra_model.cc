@@ -215,8 +215,7 @@ class ModelMaker {
       return InvalidArgument(fmt::format("pinned param {} is not in the graph", name));
     }
     for (const auto& [value, sharding] : model_.options.pins.values) {
-      if (value.value() >= 0 && static_cast<size_t>(value.value()) < graph().values.size())
-        continue;
+      if (value.index() < graph().values.size()) continue;
       return InvalidArgument(fmt::format("pinned value %{} is not in the graph", value.value()));
     }
     return OkStatus();

@@ -49,9 +49,7 @@ struct IntraModel {
   ChoiceProblem problem;
 
   int VariableOf(size_t node) const { return variable_of[static_cast<size_t>(first[node])]; }
-  size_t ProducerOf(ValueId value) const {
-    return static_cast<size_t>(graph->value(value).producer.value());
-  }
+  size_t ProducerOf(ValueId value) const { return graph->value(value).producer.index(); }
   const ir::Node& NodeAt(size_t node) const { return graph->nodes[node]; }
   int ResultIndex(ValueId value) const;
   bool IsState(size_t node) const;

@@ -60,7 +60,7 @@ class Decoder {
     if (model_.IsOptimizer(index)) SetState(node, strategy);
   }
 
-  Sharding& ValueOf(ValueId value) { return result_.values[static_cast<size_t>(value.value())]; }
+  Sharding& ValueOf(ValueId value) { return result_.values[value]; }
 
   // State is stored as the optimizer reads it.
   void SetState(const Node& node, const NodeStrategy& strategy) {

@@ -20,7 +20,7 @@
 // Microbatches are not chosen: "micro" splits what planner::ChooseStrategies splits by it.
 //
 // Thread rule: pure functions. Source: Alpa (Zheng et al., OSDI'22) section 4, with ZeRO, memory
-// and compute in the objective; design planner.md 4 and 9.
+// and compute in the objective.
 #pragma once
 
 #include <cstdint>

@@ -23,11 +23,6 @@ using planner::Partition;
 using planner::Piece;
 using planner::StageTensor;
 
-template <typename Id>
-size_t Index(Id id) {
-  return static_cast<size_t>(id.value());
-}
-
 class Prober {
  public:
   Prober(const planner::StagedStep& step, const Partition& partition,
@@ -129,16 +124,16 @@ class Prober {
   // is computed straight into an output.
   void AddTransients(const Graph& graph) {
     const ir::InPlaceChains chains = ir::FindInPlaceChains(graph);
-    const std::vector<std::vector<NodeId>> users = graph.Users();
+    const IdVector<ValueId, std::vector<NodeId>> users = graph.Users();
     std::vector<bool> bound(graph.values.size(), false);
-    for (const ir::NamedValue& output : graph.outputs) bound[Index(output.value)] = true;
+    for (const ir::NamedValue& output : graph.outputs) bound[output.value.index()] = true;
     std::vector<int64_t> change(graph.nodes.size() + 1, 0);
     for (size_t v = 0; v < graph.values.size(); ++v) {
       const ValueId id(static_cast<int32_t>(v));
       if (bound[v] || graph.producer(id).op == Op::kInput || chains.last[v] != id) continue;
-      size_t last = Index(graph.value(id).producer);
-      for (const NodeId user : users[v]) last = std::max(last, Index(user));
-      change[Index(graph.value(chains.first[v]).producer)] += graph.type(id).bytes();
+      size_t last = graph.value(id).producer.index();
+      for (const NodeId user : users[id]) last = std::max(last, user.index());
+      change[graph.value(chains.first[v]).producer.index()] += graph.type(id).bytes();
       change[last + 1] -= graph.type(id).bytes();
     }
     int64_t live = 0;
@@ -164,11 +159,11 @@ class Prober {
   void FindReaders() {
     for (const Piece& piece : partition_.pieces) {
       if (piece.key.phase == Phase::kUpdate) continue;
-      const std::vector<std::vector<NodeId>> users = piece.graph->Users();
+      const IdVector<ValueId, std::vector<NodeId>> users = piece.graph->Users();
       const std::vector<NodeId> inputs = piece.graph->NodesOf(Op::kInput);
       for (size_t i = 0; i < inputs.size(); ++i) {
         const ValueId value = piece.graph->node(inputs[i]).outputs[0];
-        for (const NodeId user : users[Index(value)]) {
+        for (const NodeId user : users[value]) {
           const int layer = std::max(piece.graph->node(user).layer, 0);
           Readers& readers = readers_[piece.inputs[i]];
           readers.all.insert(layer);
@@ -184,7 +179,7 @@ class Prober {
     for (const Piece& piece : partition_.pieces) {
       if (piece.key.phase != Phase::kForward) continue;
       for (size_t i = 0; i < piece.outputs.size(); ++i) {
-        const StageTensor& tensor = partition_.tensors[static_cast<size_t>(piece.outputs[i])];
+        const StageTensor& tensor = partition_.tensors[piece.outputs[i]];
         if (tensor.role != planner::TensorRole::kStep) continue;
         const Node& maker = piece.graph->producer(piece.graph->outputs[i].value);
         for (const ValueId input : maker.inputs) {
@@ -274,7 +269,7 @@ class Prober {
       const bool forward = piece.key.phase == Phase::kForward;
       if (!forward && (piece.key.phase != Phase::kBackward || piece.key.weights)) continue;
       for (const planner::TensorIndex index : piece.outputs) {
-        const StageTensor& tensor = partition_.tensors[static_cast<size_t>(index)];
+        const StageTensor& tensor = partition_.tensors[index];
         const auto found = readers_.find(index);
         if (tensor.role != planner::TensorRole::kMicrobatch || found == readers_.end()) continue;
         const Readers& readers = found->second;
@@ -354,12 +349,12 @@ ZeroSplit SplitOver(const LayerProbe& probe, int64_t replicas) {
 
 // Layers that share a weight are parts of their own: each sums up its gradients over a step.
 Status SumGradientsOfLayersInUpdate(planner::StagedStep& step, int layers) {
-  const std::vector<std::vector<NodeId>> users = step.graph.Users();
+  const IdVector<ValueId, std::vector<NodeId>> users = step.graph.Users();
   for (Node& node : step.graph.nodes) {
     if (node.op != Op::kSum || node.phase != Phase::kBackward) continue;
     std::set<int> makers;
     for (const ValueId input : node.inputs) makers.insert(step.graph.producer(input).layer);
-    const std::vector<NodeId>& readers = users[Index(node.outputs[0])];
+    const std::vector<NodeId>& readers = users[node.outputs[0]];
     const bool is_gradient = std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
       return step.graph.node(reader).phase == Phase::kUpdate;
     });

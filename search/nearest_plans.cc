@@ -24,7 +24,7 @@ int64_t CallsOf(const ir::Program& program) {
   int64_t calls = 0;
   for (const ir::Instruction& instruction : program.instructions) {
     if (instruction.op == ir::Opcode::kRun) {
-      calls += collectives[static_cast<size_t>(instruction.executable.value())];
+      calls += collectives[instruction.executable.index()];
     } else if (instruction.op != ir::Opcode::kFree) {
       ++calls;
     }

@@ -6,8 +6,8 @@
 // are strategies; what they make of operands and results follows from the rule, so that no op needs
 // code of its own but sources, split vocabularies and sums of scalars.
 //
-// Thread rule: pure functions. Source: design parallelism.md 3.2 and 3.3; Alpa's per-op lists
-// (planner.md 4.4) are what the rules of dots and elementwise ops come to.
+// Thread rule: pure functions. Source: Alpa (Zheng et al., OSDI'22), whose per-op lists are
+// what the rules of dots and elementwise ops come to.
 #pragma once
 
 #include <string>

@@ -45,9 +45,7 @@ class Matcher {
  private:
   static constexpr int kUnknown = -1;
 
-  size_t Producer(ValueId value) const {
-    return static_cast<size_t>(graph_.value(value).producer.value());
-  }
+  size_t Producer(ValueId value) const { return graph_.value(value).producer.index(); }
 
   // Nodes per layer, and the layer of every param that one layer alone computes with.
   void FindLayers() {

@@ -4,7 +4,7 @@
 // Shardings are numbered as they are met, and all costs from one of them are found at once, because
 // a search asks for thousands of pairs of a few dozen shardings.
 //
-// Thread rule: one thread. Source: Dijkstra over shardings, design parallelism.md 2.15.
+// Thread rule: one thread. Source: Dijkstra over shardings.
 #pragma once
 
 #include <map>

@@ -14,8 +14,6 @@ namespace {
 using ir::Graph;
 using ir::Node;
 
-size_t PlaceOf(ValueId id) { return static_cast<size_t>(id.value()); }
-
 // Nodes of each layer, in order.
 std::vector<std::vector<int>> NodesByLayer(const Graph& graph, int layers) {
   std::vector<std::vector<int>> nodes(static_cast<size_t>(layers));
@@ -55,7 +53,7 @@ class Shortener {
     DropParams();
     for (size_t i = 0; i < loss_.nodes.size(); ++i) Visit(i, result.short_layer);
     for (const ir::NamedValue& output : loss_.outputs) {
-      builder_.SetOutput(output.name, map_[PlaceOf(output.value)]);
+      builder_.SetOutput(output.name, map_[output.value]);
     }
     MW_ASSIGN_OR_RETURN(result.loss, builder_.Finish());
     return result;
@@ -72,13 +70,12 @@ class Shortener {
   // Params that only layers read that are gone.
   void DropParams() {
     dropped_.assign(loss_.nodes.size(), false);
-    const std::vector<std::vector<NodeId>> users = loss_.Users();
+    const IdVector<ValueId, std::vector<NodeId>> users = loss_.Users();
     for (const NodeId id : loss_.NodesOf(ir::Op::kParam)) {
-      const std::vector<NodeId>& readers = users[PlaceOf(loss_.node(id).outputs[0])];
-      dropped_[static_cast<size_t>(id.value())] =
-          !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
-            return IsGone(loss_.node(reader));
-          });
+      const std::vector<NodeId>& readers = users[loss_.node(id).outputs[0]];
+      dropped_[id.index()] = !readers.empty() &&
+                             std::all_of(readers.begin(), readers.end(),
+                                         [&](NodeId reader) { return IsGone(loss_.node(reader)); });
     }
   }
 
@@ -90,13 +87,13 @@ class Shortener {
     }
     std::vector<ValueId> inputs;
     std::vector<ir::TensorType> types;
-    for (const ValueId input : node.inputs) inputs.push_back(map_[PlaceOf(input)]);
+    for (const ValueId input : node.inputs) inputs.push_back(map_[input]);
     for (const ValueId output : node.outputs) types.push_back(loss_.type(output));
     builder_.SetLayer(node.layer < 0 ? node.layer : short_layer[static_cast<size_t>(node.layer)]);
     builder_.SetPhase(node.phase);
     const std::vector<ValueId> outputs =
         builder_.Add(node.op, std::move(inputs), node.attrs, std::move(types));
-    for (size_t i = 0; i < outputs.size(); ++i) map_[PlaceOf(node.outputs[i])] = outputs[i];
+    for (size_t i = 0; i < outputs.size(); ++i) map_[node.outputs[i]] = outputs[i];
   }
 
   // Readers get the results of the node at the same place of the layer that stays.
@@ -108,7 +105,7 @@ class Shortener {
     const Node& kept =
         loss_.nodes[static_cast<size_t>(nodes_[Representative(layer)][static_cast<size_t>(place)])];
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      map_[PlaceOf(node.outputs[i])] = map_[PlaceOf(kept.outputs[i])];
+      map_[node.outputs[i]] = map_[kept.outputs[i]];
     }
   }
 
@@ -118,7 +115,7 @@ class Shortener {
   std::vector<size_t> represents_;  // per layer, the layer that stays for it
   std::vector<bool> dropped_;       // per node
   ir::Builder builder_;
-  std::vector<ValueId> map_;
+  IdVector<ValueId, ValueId> map_;
 };
 
 }  // namespace

@@ -187,7 +187,7 @@ class StageLayoutFinder {
     }
     const auto [from, to] = Neighbours();
     const planner::CostModel& costs = *problem_.costs;
-    stages_.transfer_s = [&costs, from, to](int from_port, int to_port, int64_t bytes) {
+    stages_.transfer_s = [&costs, from = from, to = to](int from_port, int to_port, int64_t bytes) {
       const int senders = std::min(from_port, to_port);
       return 2 * costs.MessageSeconds(bytes >> senders, from, to);
     };

@@ -36,7 +36,7 @@ class StageSpace {
   const StageTable& table() const { return table_; }
   StageFrontier& frontier() { return frontier_; }
 
-  // All devices, weighted like work (search/stage_table.h). > 0
+  // All devices, weighted like work (search/stage_table.h). > 0.
   double weighted_devices() const;
 
   // What ties add to the fills of stages, and the most that they can.

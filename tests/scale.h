@@ -4,14 +4,14 @@
 
 namespace meshwright {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(MW_THREAD_SANITIZER) || defined(MW_ADDRESS_SANITIZER)
 inline constexpr bool kSanitizedBuild = true;
 #else
 inline constexpr bool kSanitizedBuild = false;
 #endif
 
 // Emulated GPUs are polled from many threads, and take a hundred times as long there.
-#if defined(__SANITIZE_THREAD__)
+#if defined(MW_THREAD_SANITIZER)
 inline constexpr bool kThreadSanitizedBuild = true;
 #else
 inline constexpr bool kThreadSanitizedBuild = false;

@@ -6,9 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <random>
 #include <thread>
 #include <utility>
@@ -18,6 +16,7 @@
 #include "base/listen_address.h"
 #include "base/log.h"
 #include "base/metrics_server.h"
+#include "base/mutex.h"
 #include "base/thread_team.h"
 #include "worker/actor_hosts.h"
 #include "worker/agent_metrics.h"
@@ -105,19 +104,20 @@ class AgentImpl final : public Agent {
   int metrics_port() const override { return metrics_server_ ? metrics_server_->port() : -1; }
 
   Status Wait(int64_t timeout_ms) override {
-    std::unique_lock lock(mutex_);
-    const bool ended =
-        wake_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [this] { return ended_; });
-    return ended ? end_ : DeadlineExceeded("the worker is running");
+    const MutexLock lock(mutex_);
+    const auto due = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+    while (!ended_ && wake_.WaitUntil(mutex_, due)) {
+    }
+    return ended_ ? end_ : DeadlineExceeded("the worker is running");
   }
 
   void Stop() override {
     std::shared_ptr<Session> session;
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       stopping_ = true;
       session = session_;
-      wake_.notify_all();
+      wake_.NotifyAll();
     }
     if (session) {
       Send(*session, proto::Leave{"it was asked to stop"});
@@ -227,7 +227,7 @@ class AgentImpl final : public Agent {
     }
     std::shared_ptr<Session> session = std::move(*opened);
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stopping_) return OkStatus();
       session_ = session;
     }
@@ -237,7 +237,7 @@ class AgentImpl final : public Agent {
                       [this, session](proto::UpBody body) { Send(*session, std::move(body)); });
     Status end = Serve(session, actors, backoff_ms);
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       session_.reset();
     }
     AbortAll(Unavailable(fmt::format("the session with the controller ended: {}", end.message())));
@@ -353,20 +353,20 @@ class AgentImpl final : public Agent {
         resources_, gen, [this, session](proto::UpBody body) { Send(*session, std::move(body)); },
         [this, gen, credit] { (void)reaper_.Offer(std::move(**credit), Errand(Released{gen})); });
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       meshes_[gen.value()] = host;
     }
     host->Load(std::move(load));
   }
 
   std::shared_ptr<MeshHost> Find(MeshGeneration gen) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto it = meshes_.find(gen.value());
     return it == meshes_.end() ? nullptr : it->second;
   }
 
   std::vector<std::shared_ptr<MeshHost>> AllMeshes() {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<std::shared_ptr<MeshHost>> all;
     for (const auto& [gen, host] : meshes_) all.push_back(host);
     return all;
@@ -375,7 +375,7 @@ class AgentImpl final : public Agent {
   void Drop(MeshGeneration gen) {
     std::shared_ptr<MeshHost> host;
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       const auto it = meshes_.find(gen.value());
       if (it == meshes_.end()) return;
       host = std::move(it->second);
@@ -392,7 +392,7 @@ class AgentImpl final : public Agent {
     if (disk.ok()) return;
     std::shared_ptr<Session> session;
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       if (!meshes_.empty() || stopping_) return;
       session = session_;
     }
@@ -419,7 +419,7 @@ class AgentImpl final : public Agent {
   void DropMeshes() {
     std::map<uint64_t, std::shared_ptr<MeshHost>> meshes;
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       meshes.swap(meshes_);
     }
     meshes.clear();
@@ -434,7 +434,7 @@ class AgentImpl final : public Agent {
   void OnDeviceLost(const Status& cause) {
     std::shared_ptr<Session> session;
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       if (!lost_device_.ok()) return;
       lost_device_ = cause;
       session = session_;
@@ -445,7 +445,7 @@ class AgentImpl final : public Agent {
   }
 
   Status LostDevice() {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return lost_device_;
   }
 
@@ -465,20 +465,22 @@ class AgentImpl final : public Agent {
   // ---- Ends ----
 
   bool Stopping() {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return stopping_;
   }
 
   void PauseFor(int64_t ms) {
-    std::unique_lock lock(mutex_);
-    wake_.wait_for(lock, std::chrono::milliseconds(ms), [this] { return stopping_; });
+    const MutexLock lock(mutex_);
+    const auto due = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
+    while (!stopping_ && wake_.WaitUntil(mutex_, due)) {
+    }
   }
 
   void End(Status status) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     ended_ = true;
     end_ = std::move(status);
-    wake_.notify_all();
+    wake_.NotifyAll();
   }
 
   AgentOptions options_;
@@ -499,14 +501,14 @@ class AgentImpl final : public Agent {
   actor::OwnerLoop<Errand> reaper_{reaper_scheduler_, kErrands, [this](const Errand& errand) {
                                      std::visit([this](const auto& body) { On(body); }, errand);
                                    }};
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false;  // guarded by mutex_, and all below
-  bool ended_ = false;
-  Status end_;
-  Status lost_device_;
-  std::shared_ptr<Session> session_;
-  std::map<uint64_t, std::shared_ptr<MeshHost>> meshes_;
+  Mutex mutex_;
+  CondVar wake_;
+  bool stopping_ MW_GUARDED_BY(mutex_) = false;
+  bool ended_ MW_GUARDED_BY(mutex_) = false;
+  Status end_ MW_GUARDED_BY(mutex_);
+  Status lost_device_ MW_GUARDED_BY(mutex_);
+  std::shared_ptr<Session> session_ MW_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::shared_ptr<MeshHost>> meshes_ MW_GUARDED_BY(mutex_);
   std::unique_ptr<MetricsServer> metrics_server_;
   std::thread thread_;
 };

@@ -14,7 +14,7 @@ AgentMetrics::AgentMetrics(MetricsRegistry& registry, const std::string& worker)
 
 void AgentMetrics::Observe(uint64_t mesh_gen, const std::vector<DeviceStats>& stats,
                            const std::vector<int>& devices) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   current_ = mesh_gen;
   std::map<MetricLabels, double> instructions;
   std::map<MetricLabels, collective::Counters> collectives;
@@ -53,13 +53,12 @@ void AgentMetrics::Observe(uint64_t mesh_gen, const std::vector<DeviceStats>& st
 }
 
 void AgentMetrics::Forget(uint64_t mesh_gen) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   counted_.erase(mesh_gen);
   memory_.erase(mesh_gen);
   PublishMemory();
 }
 
-// REQUIRES: mutex_ held.
 void AgentMetrics::Raise(const char* name, const char* help, const MetricLabels& labels,
                          double total) {
   double& known = counted_[current_][{name, labels}];
@@ -68,7 +67,6 @@ void AgentMetrics::Raise(const char* name, const char* help, const MetricLabels&
   known = total;
 }
 
-// REQUIRES: mutex_ held.
 void AgentMetrics::PublishMemory() {
   std::map<std::pair<int, std::string>, int64_t> sums;
   for (auto& [key, once] : published_) sums[key] = 0;

@@ -1,4 +1,4 @@
-// The worker's metrics, by the names of the design (interfaces.md 1.5.2), read from the runtimes'
+// The worker's metrics, read from the runtimes'
 // counters at each scrape.
 //
 // Thread rule: thread-safe.
@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/metrics.h"
+#include "base/mutex.h"
 #include "worker/runtime.h"
 
 namespace meshwright::worker {
@@ -28,16 +28,18 @@ class AgentMetrics {
   void Forget(uint64_t mesh_gen);
 
  private:
-  void Raise(const char* name, const char* help, const MetricLabels& labels, double total);
-  void PublishMemory();
+  void Raise(const char* name, const char* help, const MetricLabels& labels, double total)
+      MW_REQUIRES(mutex_);
+  void PublishMemory() MW_REQUIRES(mutex_);
 
   MetricsRegistry& registry_;
-  std::mutex mutex_;
-  // Per runtime what was already counted, by name and labels; guarded by mutex_.
-  std::map<uint64_t, std::map<std::pair<std::string, MetricLabels>, double>> counted_;
-  std::map<uint64_t, std::map<std::pair<int, std::string>, int64_t>> memory_;  // guarded by mutex_
-  std::map<std::pair<int, std::string>, bool> published_;                      // guarded by mutex_
-  uint64_t current_ = 0;                                                       // guarded by mutex_
+  Mutex mutex_;
+  // Per runtime what was already counted, by name and labels.
+  std::map<uint64_t, std::map<std::pair<std::string, MetricLabels>, double>> counted_
+      MW_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::map<std::pair<int, std::string>, int64_t>> memory_ MW_GUARDED_BY(mutex_);
+  std::map<std::pair<int, std::string>, bool> published_ MW_GUARDED_BY(mutex_);
+  uint64_t current_ MW_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace meshwright::worker

@@ -131,7 +131,7 @@ Result<std::unique_ptr<BlobCache>> BlobCache::Open(const std::string& dir, Contr
 
 // Cleaners of temporary folders take one that has not been used for days, however alive its worker.
 Status BlobCache::MakeFolder() {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!temporary_) return MakeDirs(dir_);
   if (lock_.valid() && FileExists(dir_ + "/" + kLockName)) return OkStatus();
   if (::mkdir(dir_.c_str(), 0700) != 0 && errno != EEXIST) {
@@ -142,14 +142,14 @@ Status BlobCache::MakeFolder() {
 }
 
 Status BlobCache::DiskFailed(Status failure, int64_t wanted_bytes) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   disk_ = failure;
   wanted_bytes_ = wanted_bytes;
   return failure;
 }
 
 Status BlobCache::DiskStatus() const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return disk_;
 }
 
@@ -157,7 +157,7 @@ Status BlobCache::ProbeDisk() {
   constexpr size_t kProbeBytes = 64 << 10;
   int64_t wanted_bytes = 0;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (disk_.ok()) return OkStatus();
     wanted_bytes = wanted_bytes_;
   }
@@ -173,7 +173,7 @@ Status BlobCache::ProbeDisk() {
         fmt::format("{} has room for {} bytes, {} are needed", dir_, room, wanted_bytes));
   };
   const Status status = probe();
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   disk_ = status;
   return status;
 }
@@ -184,20 +184,20 @@ Result<std::string> BlobCache::Path(const ir::BlobRef& blob,
     return Fail(InvalidArgument(fmt::format("blob '{}' has no valid hash", blob.name)));
   }
   const std::string path = dir_ + "/" + blob.sha256;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (in_flight_.contains(blob.sha256)) {
     if (cancelled()) return Fail(Aborted());
-    landed_.wait_for(lock, kAskCancelled);
+    (void)landed_.WaitFor(mutex_, kAskCancelled);
   }
   const bool verified = verified_.contains(blob.sha256);
   in_flight_.insert(blob.sha256);
-  lock.unlock();
+  lock.Unlock();
   const Status status =
       Guarded("fetching a blob", [&] { return Ensure(blob, path, verified, cancelled); });
-  lock.lock();
+  lock.Lock();
   in_flight_.erase(blob.sha256);
   if (status.ok()) verified_.insert(blob.sha256);
-  landed_.notify_all();
+  landed_.NotifyAll();
   MW_TRY(status);
   return path;
 }

@@ -13,14 +13,13 @@
 // it.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 
 #include "base/file.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "ir/job.h"
@@ -61,13 +60,13 @@ class BlobCache {
   std::optional<TempDir> temporary_;
   std::string dir_;
   ControllerLink* link_;
-  mutable std::mutex mutex_;
-  std::condition_variable landed_;
-  UniqueFd lock_;  // guarded by mutex_, and all below
-  Status disk_;
-  int64_t wanted_bytes_ = 0;  // of what the disk had no room for
-  std::set<std::string> in_flight_;
-  std::set<std::string> verified_;
+  mutable Mutex mutex_;
+  CondVar landed_;
+  UniqueFd lock_ MW_GUARDED_BY(mutex_);
+  Status disk_ MW_GUARDED_BY(mutex_);
+  int64_t wanted_bytes_ MW_GUARDED_BY(mutex_) = 0;  // of what the disk had no room for
+  std::set<std::string> in_flight_ MW_GUARDED_BY(mutex_);
+  std::set<std::string> verified_ MW_GUARDED_BY(mutex_);
 };
 
 }  // namespace meshwright::worker

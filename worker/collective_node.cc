@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
+
 namespace meshwright::worker {
 namespace {
 
@@ -20,6 +22,8 @@ TileCopy WholeTile(const ir::TensorType& type) {
 
 // The blocks of a tensor whose dim is cut into `parts`, by position.
 std::vector<TileCopy> BlockTiles(const ir::TensorType& type, int dim, int64_t parts) {
+  MW_CHECK(parts >= 1 && type.dims[static_cast<size_t>(dim)] % parts == 0)
+      << parts << " blocks of dim " << dim << " of " << type.ToString();
   const int64_t size = type.dims[static_cast<size_t>(dim)] / parts;
   std::vector<TileCopy> tiles;
   for (int64_t i = 0; i < parts; ++i) {
@@ -59,6 +63,7 @@ class AloneNode final : public CollectiveNode {
  private:
   Status Pack(const Operands& call, const Copier& copier) override {
     for (size_t i = 0; i < tiles_.size(); ++i) {
+      MW_CHECK(i < call.operands.size() && i < call.results.size()) << "tile " << i << " of a call";
       if (call.operands[i].data == call.results[i].data) continue;
       MW_TRY(tiles_[i].Pack(Bytes(call.operands[i]), Bytes(call.results[i]), copier));
     }
@@ -275,6 +280,8 @@ ir::TensorType Grown(ir::TensorType type, int dim, int64_t factor) {
 }
 
 ir::TensorType Shrunk(ir::TensorType type, int dim, int64_t factor) {
+  MW_CHECK(factor >= 1 && type.dims[static_cast<size_t>(dim)] % factor == 0)
+      << factor << " does not divide dim " << dim << " of " << type.ToString();
   type.dims[static_cast<size_t>(dim)] /= factor;
   return type;
 }

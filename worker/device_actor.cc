@@ -48,7 +48,7 @@ Status DeviceActor::Post(std::variant<Allocation, Steps> what) {
         fmt::format("rank {}: {} orders wait for the device, the most at once", rank(), kMailbox));
   }
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     ++pending_;
   }
   Order order{std::move(what), actor::ReplySlot<LaunchRecord>([this](Result<LaunchRecord> record) {
@@ -81,18 +81,19 @@ Result<DeviceActor::LaunchRecord> DeviceActor::Run(Order& order) {
 }
 
 void DeviceActor::OnDone(Result<LaunchRecord> record) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (record.has_value()) {
     std::swap(last_, *record);
   } else if (outcome_.ok()) {
     outcome_ = record.error();
   }
-  if (--pending_ == 0) done_.notify_all();
+  MW_CHECK(pending_ > 0) << "rank " << rank() << " ends an order that nobody gave";
+  if (--pending_ == 0) done_.NotifyAll();
 }
 
 Status DeviceActor::Wait() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (pending_ != 0) done_.wait_for(lock, kWaitSlice);
+  const MutexLock lock(mutex_);
+  while (pending_ != 0) (void)done_.WaitFor(mutex_, kWaitSlice);
   return std::exchange(outcome_, OkStatus());
 }
 
@@ -130,11 +131,14 @@ Status DeviceActor::Allocate() {
 }
 
 Status DeviceActor::ShareMemory(collective::Fabric& fabric) const {
+  MW_CHECK(memory_.allocated()) << "rank " << rank() << " has no memory to share";
   for (const device::Memory* memory : memory_.memories()) MW_TRY(fabric.Share(*memory));
   return OkStatus();
 }
 
 Status DeviceActor::PostSteps(const LaunchRequest& request) {
+  MW_CHECK(request.count >= 1 && FindProgram(request.program) != nullptr)
+      << "rank " << rank() << ": " << request.count << " steps of '" << request.program << "'";
   Steps steps;
   steps.program = programs_.at(request.program).get();
   steps.first_step = request.first_step;
@@ -165,6 +169,8 @@ Status DeviceActor::RunSteps(Steps& steps) {
 }
 
 std::span<const double> DeviceActor::values(int64_t index) const {
+  MW_CHECK(index >= 0 && static_cast<size_t>(index) < last_.seconds.size())
+      << "step " << index << " of " << last_.seconds.size();
   return {last_.values.data() + static_cast<size_t>(index) * last_.report_count,
           last_.report_count};
 }
@@ -196,6 +202,7 @@ Status DeviceActor::ReadOutputs(const std::string& program,
 
 Result<ops::HostTensor> DeviceActor::ReadPersistent(const std::string& slot) const {
   MW_ASSIGN_OR_RETURN(const DeviceMemory::Persistent* entry, FindPersistent(slot));
+  MW_CHECK(staging_ != nullptr) << "rank " << rank() << " reads '" << slot << "' before its memory";
   ops::HostTensor tensor{entry->type, {}};
   tensor.data.resize(static_cast<size_t>(entry->type.bytes()));
   MW_TRY(staging_->Read(tensor.data.data(), memory_.Address(*entry), entry->type.bytes()));
@@ -204,6 +211,8 @@ Result<ops::HostTensor> DeviceActor::ReadPersistent(const std::string& slot) con
 
 Status DeviceActor::WritePersistent(const std::string& slot, const std::vector<std::byte>& data) {
   MW_ASSIGN_OR_RETURN(const DeviceMemory::Persistent* entry, FindPersistent(slot));
+  MW_CHECK(staging_ != nullptr) << "rank " << rank() << " writes '" << slot
+                                << "' before its memory";
   if (static_cast<int64_t>(data.size()) != entry->type.bytes()) {
     return InvalidArgument(
         fmt::format("rank {}: {} bytes written to persistent slot '{}' {} of {} bytes", rank(),

@@ -9,10 +9,8 @@
 // thread. Ownership: owns device, memory and programs; links and cause outlive it.
 #pragma once
 
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <variant>
@@ -22,6 +20,7 @@
 #include "actor/reply.h"
 #include "base/clock.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "device/device.h"
 #include "device/staging.h"
@@ -136,11 +135,11 @@ class DeviceActor {
   std::map<std::string, std::unique_ptr<LoadedProgram>> programs_;
   InstructionCounter counter_;
 
-  std::mutex mutex_;
-  std::condition_variable done_;
-  LaunchRecord last_;   // written under mutex_, read behind Wait
-  Status outcome_;      // guarded by mutex_, as below
-  size_t pending_ = 0;  // orders that are not done
+  Mutex mutex_;
+  CondVar done_;
+  LaunchRecord last_;  // written under mutex_, read behind Wait
+  Status outcome_ MW_GUARDED_BY(mutex_);
+  size_t pending_ MW_GUARDED_BY(mutex_) = 0;  // orders that are not done
   // Last: the thread ends before what its orders use.
   Executor thread_;
   actor::ExecutorScheduler scheduler_;

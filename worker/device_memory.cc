@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
+
 namespace meshwright::worker {
 namespace {
 
@@ -47,6 +49,7 @@ device::MemoryUse ArenaUse(const ir::Program& program) {
           {program.workspace_offset, program.workspace_offset + program.workspace_bytes});
     }
     const int64_t covered = UnionBytes(intervals);
+    MW_CHECK(covered >= counted) << "more slots cover " << counted - covered << " bytes less";
     use[kind] = covered - counted;
     counted = covered;
   }
@@ -55,6 +58,7 @@ device::MemoryUse ArenaUse(const ir::Program& program) {
 }
 
 Status DeviceMemory::AddProgram(const ir::Program& program) {
+  MW_CHECK(!allocated()) << "program " << program.name << " comes after its memory";
   for (const ir::Slot& slot : program.slots) {
     if (!slot.persistent) continue;
     const auto it = persistent_.find(slot.name);
@@ -77,6 +81,8 @@ Status DeviceMemory::AddProgram(const ir::Program& program) {
 }
 
 void DeviceMemory::AddScratch(const ScratchNeed& need) {
+  MW_CHECK(!allocated() && need.bytes >= 0 && need.collective_bytes >= 0)
+      << "scratch of " << need.bytes << " and " << need.collective_bytes << " bytes";
   const int64_t collective_bytes = device::AlignUp(need.collective_bytes);
   int64_t bytes = device::AlignUp(need.bytes);
   if (overlap_) {
@@ -92,6 +98,7 @@ void DeviceMemory::AddGroupScratch(int64_t bytes) {
 }
 
 Status DeviceMemory::Allocate(device::Device& device) {
+  MW_CHECK(!allocated()) << "memory is allocated once";
   device::MemoryUse persistent_use;
   for (const auto& [name, entry] : persistent_) {
     persistent_use[entry.kind] += device::AlignUp(entry.type.bytes());
@@ -105,6 +112,7 @@ Status DeviceMemory::Allocate(device::Device& device) {
 }
 
 std::byte* DeviceMemory::Address(const ir::Slot& slot) const {
+  MW_CHECK(allocated()) << "the address of '" << slot.name << "' before its memory";
   if (slot.persistent) return Address(persistent_.at(slot.name));
   return arena() + slot.offset_bytes;
 }

@@ -7,7 +7,7 @@ namespace meshwright::worker {
 void FirstCause::Record(const Status& cause) {
   MW_CHECK(!cause.ok());
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!cause_.ok()) return;
     cause_ = cause;
     stopped_.store(true, std::memory_order_release);
@@ -17,7 +17,7 @@ void FirstCause::Record(const Status& cause) {
 
 Status FirstCause::status() const {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!cause_.ok()) return cause_;
   }
   return fabric_.status();

@@ -5,8 +5,8 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "collective/communicator.h"
 
@@ -30,8 +30,8 @@ class FirstCause {
  private:
   collective::Fabric& fabric_;
   std::atomic<bool> stopped_{false};
-  mutable std::mutex mutex_;
-  Status cause_;
+  mutable Mutex mutex_;
+  Status cause_ MW_GUARDED_BY(mutex_);
 };
 
 }  // namespace meshwright::worker

@@ -57,7 +57,7 @@ FrameSocket::~FrameSocket() { Close(); }
 
 bool FrameSocket::Send(const actor::Frame& frame) {
   std::string bytes = WithLength(frame);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (ended_) return false;
   size_t sent = 0;
   if (!writing_ && pending_.empty()) {
@@ -71,7 +71,7 @@ bool FrameSocket::Send(const actor::Frame& frame) {
     return false;
   }
   pending_.append(bytes, sent);
-  wake_.notify_one();
+  wake_.NotifyOne();
   return true;
 }
 
@@ -84,20 +84,20 @@ void FrameSocket::Close() {
 }
 
 void FrameSocket::WriteLoop() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    wake_.wait(lock, [this] { return ended_ || !pending_.empty(); });
+    while (!ended_ && pending_.empty()) wake_.Wait(mutex_);
     if (ended_) return;
     const std::string bytes = std::exchange(pending_, {});
     writing_ = true;
-    lock.unlock();
+    lock.Unlock();
     std::string_view rest = bytes;
     while (!rest.empty()) {
       const ssize_t sent = SendSome(fd_.get(), rest, 0);
       if (sent < 0) break;
       rest.remove_prefix(static_cast<size_t>(sent));
     }
-    lock.lock();
+    lock.Lock();
     writing_ = false;
     if (!rest.empty()) return;  // the reader sees the end, too
   }
@@ -137,9 +137,9 @@ void FrameSocket::ReadLoop() {
   }
   ::shutdown(fd_.get(), SHUT_RDWR);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ended_ = true;
-    wake_.notify_one();
+    wake_.NotifyOne();
   }
   handlers_.ended(end);
 }

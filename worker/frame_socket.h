@@ -9,15 +9,14 @@
 // handlers use outlives it; no handler runs after Close.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "actor/frame.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 
@@ -51,11 +50,11 @@ class FrameSocket {
 
   const UniqueFd fd_;
   const FrameHandlers handlers_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::string pending_;   // guarded by mutex_, as all below
-  bool writing_ = false;  // the writer thread has bytes under way
-  bool ended_ = false;
+  Mutex mutex_;
+  CondVar wake_;
+  std::string pending_ MW_GUARDED_BY(mutex_);
+  bool writing_ MW_GUARDED_BY(mutex_) = false;  // the writer thread has bytes under way
+  bool ended_ MW_GUARDED_BY(mutex_) = false;
   std::thread reader_;
   std::thread writer_;
 };

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "base/median.h"
 #include "base/thread_team.h"
@@ -93,6 +94,7 @@ std::vector<Probe> Probes() {
 
 // Fills a tensor so that kernels neither meet denormal numbers nor bad ids.
 void Fill(const ir::TensorType& type, int64_t ids, std::byte* bytes) {
+  MW_CHECK(ids >= 1) << "a table of " << ids << " rows";
   std::memset(bytes, kFloatBytes, static_cast<size_t>(type.bytes()));
   if (type.dtype != ir::DType::kI32) return;
   for (int64_t i = 0; i < type.elements(); ++i) {
@@ -145,6 +147,7 @@ class LoadedProbe {
     };
     for (ValueId id : node.inputs) add(id, loaded->inputs_);
     for (ValueId id : node.outputs) add(id, loaded->outputs_);
+    MW_CHECK(next == loaded->memory_->data() + bytes) << "a probe takes another memory than it has";
     return loaded;
   }
 
@@ -230,6 +233,7 @@ class KernelTurns {
   }
 
   std::vector<KernelTiming> Timings() const {
+    MW_CHECK(loaded_.size() == probes_.size() && !seconds_.front().empty()) << "no turn was taken";
     std::vector<KernelTiming> timings;
     for (size_t i = 0; i < probes_.size(); ++i) {
       timings.push_back(
@@ -251,6 +255,7 @@ class KernelTurns {
 class HostTurns {
  public:
   static Result<std::unique_ptr<HostTurns>> Load(int cores) {
+    MW_CHECK(cores >= 1) << "a host of " << cores << " cores";
     // As large as the largest sum alone, and smaller on many cores: together they are more than
     // caches hold.
     constexpr int64_t kAllElements = 1 << 24;

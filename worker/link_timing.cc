@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/median.h"
 #include "collective/communicator.h"
 #include "device/device.h"
@@ -51,12 +52,15 @@ Status MakeEnd(int rank, collective::Fabric* fabric, collective::Group* group, E
 }
 
 Status Reduce(const End& end, int64_t bytes) {
+  MW_CHECK(end.group != nullptr && bytes % kBytesOfFloat == 0) << bytes << " bytes";
   return end.group->AllReduce(end.memory->data(), bytes / kBytesOfFloat, ir::DType::kF32,
                               collective::Reduction::kSum);
 }
 
 // Of one call.
 Result<double> TimeCalls(const End& end, const Size& size, const Clock& clock) {
+  MW_CHECK(size.repeats >= 1 && size.bytes <= kMany.bytes)
+      << size.repeats << " calls of " << size.bytes;
   std::vector<double> seconds;  // of each batch
   for (int batch = 0; batch < kBatches; ++batch) {
     MW_TRY(Reduce(end, kBytesOfFloat));  // a barrier

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/sha256.h"
 
 namespace meshwright::worker {
@@ -39,6 +40,7 @@ Result<std::vector<size_t>> FindAxes(const ir::Program& program,
 }
 
 int RankAt(const ir::Program& program, const std::vector<int64_t>& coords) {
+  MW_CHECK(coords.size() == program.axes.size()) << coords.size() << " coordinates";
   int64_t position = 0;
   for (size_t i = 0; i < coords.size(); ++i) position = position * program.axes[i].size + coords[i];
   return program.mesh_devices[static_cast<size_t>(position)].value();
@@ -52,6 +54,7 @@ std::vector<int> RanksOver(const ir::Program& program, const std::vector<size_t>
     std::vector<int64_t> coords = program.coords;
     int64_t rest = member;
     for (size_t i = axes.size(); i-- > 0;) {
+      MW_CHECK(program.axes[axes[i]].size >= 1) << "axis " << program.axes[axes[i]].name;
       coords[axes[i]] = rest % program.axes[axes[i]].size;
       rest /= program.axes[axes[i]].size;
     }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "device/device.h"
 #include "ir/schema.h"
 #include "ops/kernel_spec.h"
@@ -46,6 +47,7 @@ std::byte* AddressOf(const Place& place, const LoadedExecutable::Areas& areas,
 
 // The slot that a place is in; invalid for those of one RUN alone.
 SlotId SlotOf(const Place& place, const ir::Instruction& run) {
+  MW_CHECK(place.position >= 0) << "a place at " << place.position;
   const auto position = static_cast<size_t>(place.position);
   if (place.area == Place::Area::kInput) return run.inputs[position];
   if (place.area == Place::Area::kOutput) return run.outputs[position];
@@ -62,6 +64,7 @@ std::vector<ir::DType> TypesOf(const ir::Graph& graph, const ir::Node& node) {
 // All operands, node by node, then all results.
 ops::KernelSpec SpecOf(const ir::Graph& graph, const std::vector<NodeId>& ids,
                        ops::DeviceCoords coords) {
+  MW_CHECK(!ids.empty()) << "a kernel of no node";
   ops::KernelSpec spec;
   spec.op = graph.node(ids[0]).op;
   spec.attrs = graph.node(ids[0]).attrs;
@@ -99,7 +102,7 @@ std::vector<LoadedExecutable::BoundRun> LoadedExecutable::RunsIn(const ir::Progr
   std::vector<BoundRun> runs;
   for (const ir::Instruction& run : program.instructions) {
     if (run.op != ir::Opcode::kRun) continue;
-    const auto executable = static_cast<size_t>(run.executable.value());
+    const auto executable = run.executable.index();
     if (program.executables[executable].graph != graph_) continue;
     runs.push_back({Bind(run.inputs, run.outputs), &run});
   }
@@ -116,7 +119,7 @@ bool LoadedExecutable::UpdatesInPlace(const ir::Node& node,
     if (!operand.has_value()) return false;
     for (const BoundRun& of : runs) {
       const auto slot = [&](ValueId value) {
-        return SlotOf(of.binding.values[static_cast<size_t>(value.value())], *of.run);
+        return SlotOf(of.binding.values[value.index()], *of.run);
       };
       const SlotId result = slot(node.outputs[i]);
       if (result.value() < 0 || result != slot(node.inputs[*operand])) return false;
@@ -149,6 +152,7 @@ std::vector<NodeId> LoadedExecutable::EqualUpdates(NodeId first, const ops::Targ
 Status LoadedExecutable::AddNode(const ir::Program& program, std::vector<NodeId> ids,
                                  const ops::Target& target, Links& links) {
   const ir::Node& node = graph_->node(ids[0]);
+  MW_CHECK(!node.outputs.empty()) << ir::OpName(node.op) << " makes nothing";
   Node loaded;
   loaded.operands = node.inputs.size() * ids.size();
   loaded.results = node.outputs.size() * ids.size();
@@ -193,12 +197,15 @@ RunBinding LoadedExecutable::Bind(std::span<const SlotId> inputs,
 
 LoadedExecutable::Call LoadedExecutable::Resolve(const RunBinding& binding,
                                                  const Areas& areas) const {
+  MW_CHECK(binding.values.size() == graph_->values.size())
+      << binding.values.size() << " places for the " << graph_->values.size() << " values of "
+      << graph_->name;
   Call call;
   call.collective_scratch = areas.collective_scratch;
   call.kernel_scratch = areas.scratch;
   std::byte* const own_scratch = areas.scratch + kernel_scratch_bytes_;
   const auto add = [&](ValueId id) {
-    const Place& place = binding.values[static_cast<size_t>(id.value())];
+    const Place& place = binding.values[id.index()];
     call.tensors.push_back({AddressOf(place, areas, own_scratch), &graph_->type(id)});
   };
   for (const Node& loaded : nodes_) {
@@ -234,6 +241,8 @@ Status LoadedExecutable::Run(const Call& call, const ops::RunContext& context,
       context.observer->OnNode(*graph_, node.ids[0], taken.count());
     }
   }
+  MW_CHECK(next == call.tensors.data() + call.tensors.size())
+      << "tensors of " << graph_->name << " are left";
   for (const Copy& copy : call.copies) {
     std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
   }

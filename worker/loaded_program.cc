@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "ir/text.h"
 #include "worker/program_check.h"
 
@@ -57,20 +58,21 @@ Result<LoadedProgram::Step> LoadedProgram::LoadInstruction(const ir::Instruction
   step.op = instruction.op;
   step.microbatch = instruction.microbatch;
   if (instruction.op == ir::Opcode::kRun) {
-    step.executable = executables_[static_cast<size_t>(instruction.executable.value())].get();
+    step.executable = executables_[instruction.executable.index()].get();
     step.binding = step.executable->Bind(instruction.inputs, instruction.outputs);
   } else if (instruction.op != ir::Opcode::kFree) {
     const ir::TensorType& type = program_.slot(instruction.slot).type;
     step.tile = TileCopy(type.dims, instruction.box, ir::DTypeBytes(type.dtype));
-    MW_ASSIGN_OR_RETURN(
-        step.channel,
-        links.ChannelOf(program_,
-                        program_.channels[static_cast<size_t>(instruction.channel.value())]));
+    MW_ASSIGN_OR_RETURN(step.channel,
+                        links.ChannelOf(program_, program_.channels[instruction.channel.index()]));
   }
   return step;
 }
 
 Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes) {
+  MW_CHECK(memory.allocated()) << "program " << program_.name << " before its memory";
+  MW_CHECK(steps_.size() == program_.instructions.size() && report_places_.empty())
+      << "program " << program_.name << " is resolved once";
   for (const auto& executable : executables_) {
     executable->SetGroupScratch(memory.group_scratch(), memory.group_scratch_bytes());
   }
@@ -166,6 +168,8 @@ Status LoadedProgram::RunInstruction(Step& step, const ops::RunContext& context,
 
 // Of many operands the first ones: a fused step has hundreds, and the cause comes behind them.
 std::string LoadedProgram::NameOf(int64_t instruction) const {
+  MW_CHECK(instruction >= 0 && static_cast<size_t>(instruction) < program_.instructions.size())
+      << "instruction " << instruction << " of " << program_.instructions.size();
   constexpr size_t kMostShown = 4;
   ir::Instruction shown = program_.instructions[static_cast<size_t>(instruction)];
   const size_t slots = shown.inputs.size() + shown.outputs.size();
@@ -192,6 +196,8 @@ Status LoadedProgram::Locate(const Status& failure, int64_t instruction, int64_t
 }
 
 void LoadedProgram::ReadReports(std::span<double> values) const {
+  MW_CHECK(values.size() == program_.reports.size())
+      << values.size() << " places for " << program_.reports.size() << " reports";
   for (size_t i = 0; i < values.size(); ++i) {
     const std::byte* const place =
         queued_ == nullptr ? report_places_[i].data : queued_->reports() + i * kReportBytes;

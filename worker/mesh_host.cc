@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/guard.h"
 #include "base/log.h"
 #include "ir/text.h"
@@ -19,6 +20,8 @@ constexpr int64_t kGpuConnectTimeoutMs = 300'000;
 // Cores of local device `device`, of those of the worker.
 std::vector<int> CoresOf(const HostResources& resources, int device) {
   const auto threads = resources.threads_per_device;
+  MW_CHECK(device >= 0 && static_cast<size_t>((device + 1) * threads) <= resources.cores.size())
+      << "device " << device << " of " << resources.cores.size() << " cores";
   const auto first = resources.cores.begin() + static_cast<ptrdiff_t>(device) * threads;
   return {first, first + threads};
 }
@@ -59,7 +62,7 @@ void MeshHost::Offer(Message message) {
 }
 
 void MeshHost::OfferLetGo() {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!let_go_) return;
   (void)loop_.Offer(std::move(*let_go_), LetGo{});
   let_go_.reset();
@@ -115,7 +118,7 @@ void MeshHost::Release() { OfferLetGo(); }
 void MeshHost::Abort(const Status& cause) {
   std::shared_ptr<JobRuntime> runtime;
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (aborted_.exchange(true)) return;
     abort_cause_ = cause;
     runtime = runtime_;
@@ -126,7 +129,7 @@ void MeshHost::Abort(const Status& cause) {
 }
 
 void MeshHost::RefreshMetrics() {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (runtime_) resources_.metrics->Observe(mesh_gen_.value(), runtime_->Stats(), local_devices_);
 }
 
@@ -140,7 +143,7 @@ Status MeshHost::LoadOnThread(const proto::LoadMesh& message) {
   for (const proto::RankPrograms& rank : message.ranks) devices.push_back(rank.local_device);
   if (!message.init_weights.empty()) MW_TRY(OpenInitialWeights(message));
   MW_ASSIGN_OR_RETURN(auto runtime, JobRuntime::Load(std::move(options)));
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   runtime_ = std::move(runtime);
   local_devices_ = std::move(devices);
   // An abort that came while it was loading found no runtime to stop.
@@ -296,6 +299,7 @@ Status MeshHost::LaunchOnThread(const proto::Launch& message, proto::LaunchDone&
 }
 
 Status MeshHost::StageInputs(const proto::Launch& message) {
+  MW_CHECK(feed_ != nullptr) << "mesh " << mesh_gen_ << " was loaded without a feed";
   for (const proto::LaunchInput& input : message.inputs) {
     if (input.input >= inputs_.size()) {
       return InvalidArgument(
@@ -349,6 +353,8 @@ Status MeshHost::OpenInitialWeights(const proto::LoadMesh& message) {
 
 // After the init program, which fills every weight.
 Status MeshHost::FillInitialWeights() {
+  MW_CHECK(initial_weights_.has_value() && runtime_ != nullptr)
+      << "mesh " << mesh_gen_ << " has no weights to fill in";
   const InitialWeights initial = *std::exchange(initial_weights_, std::nullopt);
   return LoadWeights(*initial.file, initial.loss, state_, *runtime_)
       .WithContext(fmt::format("initial weights '{}'", initial.name));
@@ -360,7 +366,7 @@ void MeshHost::ReleaseOnThread() {
   RefreshMetrics();
   std::shared_ptr<JobRuntime> runtime;
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     runtime = std::move(runtime_);
   }
   // The controller must not take the worker for free before it hears that a device is lost.

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <variant>
@@ -19,6 +18,7 @@
 
 #include "actor/owner_loop.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "collective/communicator.h"
 #include "proto/messages.h"
 #include "worker/agent_metrics.h"
@@ -141,14 +141,15 @@ class MeshHost {
   std::vector<std::string> programs_, inputs_;     // of LoadMesh, on the thread
   std::unique_ptr<DataFeed> data_;                 // on the thread; outlives the runtime
   std::unique_ptr<JobFeed> feed_;                  // on the thread; outlives the runtime
-  std::mutex mutex_;
-  std::shared_ptr<JobRuntime> runtime_;  // guarded by mutex_ where other threads look
-  std::vector<int> local_devices_;       // guarded by mutex_
-  Status abort_cause_;                   // guarded by mutex_
+  Mutex mutex_;
+  // Written on the thread under mutex_: the thread reads it as it is, others under mutex_.
+  std::shared_ptr<JobRuntime> runtime_;
+  std::vector<int> local_devices_ MW_GUARDED_BY(mutex_);
+  Status abort_cause_ MW_GUARDED_BY(mutex_);
   Executor thread_{"mw-mesh"};
   actor::ExecutorScheduler scheduler_{thread_};
   actor::OwnerLoop<Message> loop_;
-  std::optional<actor::OwnerLoop<Message>::Credit> let_go_;  // guarded by mutex_; gone once used
+  std::optional<actor::OwnerLoop<Message>::Credit> let_go_ MW_GUARDED_BY(mutex_);  // gone once used
 };
 
 }  // namespace meshwright::worker

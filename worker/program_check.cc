@@ -19,7 +19,7 @@ constexpr int64_t kMaxBytes = int64_t{1} << 50;
 
 template <typename Id, typename Items>
 bool InRange(Id id, const Items& items) {
-  return id.value() >= 0 && static_cast<size_t>(id.value()) < items.size();
+  return id.index() < items.size();
 }
 
 bool IsScalarReport(const ir::TensorType& type) {
@@ -160,7 +160,7 @@ Status CheckRun(const Program& program, const Instruction& run) {
     return InvalidArgument(
         fmt::format("microbatch {} of {}", run.microbatch, program.microbatches));
   }
-  const ir::Graph& graph = *program.executables[static_cast<size_t>(run.executable.value())].graph;
+  const ir::Graph& graph = *program.executables[run.executable.index()].graph;
   const std::vector<NodeId> inputs = graph.NodesOf(ir::Op::kInput);
   if (inputs.size() != run.inputs.size() || graph.outputs.size() != run.outputs.size()) {
     return InvalidArgument(fmt::format("{} inputs and {} outputs; the executable has {} and {}",
@@ -186,7 +186,7 @@ Status CheckTransfer(const Program& program, const Instruction& transfer) {
                                        transfer.slot.value(), transfer.channel.value()));
   }
   const ir::Slot& slot = program.slot(transfer.slot);
-  const ir::ChannelEnd& end = program.channels[static_cast<size_t>(transfer.channel.value())];
+  const ir::ChannelEnd& end = program.channels[transfer.channel.index()];
   if (end.outgoing != (transfer.op == Opcode::kSend)) {
     return InvalidArgument(fmt::format("the channel goes {}", end.outgoing ? "out" : "in"));
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/check.h"
+
 namespace meshwright::worker {
 namespace {
 
@@ -53,6 +55,7 @@ class Ranges {
     --it;
     if (it->first == place || it->second.end <= place) return;
     Range rest = it->second;
+    MW_CHECK(it->first < place && place < rest.end) << "a range is split outside of it";
     it->second.end = place;
     ranges_.emplace(place, std::move(rest));
   }
@@ -79,6 +82,8 @@ QueueOrder OrderQueues(std::span<const QueueItem> items, int queues) {
   std::vector<VectorClock> at_item(items.size(), nothing);               // what its queue knew then
   for (size_t i = 0; i < items.size(); ++i) {
     const auto queue = static_cast<size_t>(items[i].queue);
+    MW_CHECK(items[i].queue >= 0 && items[i].queue < queues)
+        << "queue " << items[i].queue << " of " << queues;
     VectorClock needed = nothing;
     for (const Access& access : items[i].accesses) {
       ranges.ForEach(access, [&](Touch& touch) {
@@ -96,6 +101,7 @@ QueueOrder OrderQueues(std::span<const QueueItem> items, int queues) {
     for (const size_t other : others) {
       if (needed[other] <= known[queue][other]) continue;
       const auto awaited = static_cast<size_t>(needed[other]);
+      MW_CHECK(awaited < i) << "item " << i << " waits for the later item " << awaited;
       QueueOrder::Item& earlier = order.items[awaited];
       if (earlier.event == kNobody) earlier.event = order.events++;
       order.items[i].waits.push_back(earlier.event);

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "base/check.h"
 #include "base/log.h"
 
 namespace meshwright::worker {
@@ -66,6 +67,7 @@ QueuedStep::Mailbox& QueuedStep::mailbox() const {
 const std::byte* QueuedStep::reports() const { return mailbox_->data() + sizeof(Mailbox); }
 
 device::Queue& QueuedStep::QueueOf(int queue) const {
+  MW_CHECK(queue >= 0 && queue < kQueues) << "queue " << queue << " of " << kQueues;
   return queue == kComputing ? lanes_.device->queue() : *lanes_.collectives;
 }
 
@@ -98,6 +100,7 @@ Status QueuedStep::Record() {
 }
 
 Status QueuedStep::RecordPiece(size_t piece, ops::RunContext& context) {
+  MW_CHECK(piece < recordings_.size() && list_.pieces[piece].recordable) << "piece " << piece;
   MW_TRY(context.queue->StartRecording());
   const Status given = EnqueueItems(list_.pieces[piece], context, nullptr);
   // Also after a failure: the queue must not stay in the state of recording.
@@ -208,6 +211,8 @@ Status QueuedStep::EnqueuePieces(ops::RunContext& context, const FirstCause& cau
 
 Status QueuedStep::EnqueuePiece(size_t index, ops::RunContext& context, const FirstCause& cause) {
   StepPiece& piece = list_.pieces[index];
+  MW_CHECK(index < recordings_.size() && piece.event < list_.events)
+      << "piece " << index << ", event " << piece.event;
   device::Queue& queue = QueueOf(piece.queue);
   for (const int event : piece.waits) MW_TRY(queue.WaitFor(*events_[static_cast<size_t>(event)]));
   const bool worth = lanes_.record && piece.recordable && piece.items() > 1 && queue.can_record();
@@ -309,6 +314,7 @@ Status QueuedStep::Await(int queue, const FirstCause& cause, FunctionRef<bool()>
 }
 
 Status QueuedStep::Stalled(bool by_peer) {
+  MW_CHECK(!by_peer || AwaitedPeer() != nullptr) << "nobody is waited for";
   const int64_t waited_ms = lanes_.stall_timeout_ms * (by_peer ? 2 : 1);
   const Status stalled = DeadlineExceeded(fmt::format(
       "{} has finished no work for {} s{}", lanes_.device->name(),

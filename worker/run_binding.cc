@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "device/device.h"
 #include "ir/schema.h"
 #include "worker/collective_node.h"
@@ -24,12 +25,16 @@ class Binder {
         input_of_(graph.values.size(), kNone) {
     for (NodeId id : graph.NodesOf(ir::Op::kInput)) {
       const ValueId value = graph.node(id).outputs[0];
-      input_of_[Index(value)] = static_cast<int>(input_values_.size());
+      input_of_[value.index()] = static_cast<int>(input_values_.size());
       input_values_.push_back(value);
     }
   }
 
   RunBinding Bind(const ir::WorkspacePlan& workspace) {
+    MW_CHECK(workspace.offset_bytes.size() == graph_.values.size())
+        << "a workspace of " << workspace.offset_bytes.size() << " values for " << graph_.name;
+    MW_CHECK(input_values_.size() == inputs_.size() && graph_.outputs.size() == outputs_.size())
+        << graph_.name << " binds " << inputs_.size() << " slots and " << outputs_.size();
     std::vector<bool> placed(graph_.values.size(), false);
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       const int input = input_of_[v];
@@ -39,28 +44,26 @@ class Binder {
     }
     for (size_t j = 0; j < outputs_.size(); ++j) {
       const ValueId value = graph_.outputs[j].value;
-      if (placed[Index(value)]) continue;
-      binding_.values[Index(value)] = PlaceOutput(j, value);
-      placed[Index(value)] = true;
+      if (placed[value.index()]) continue;
+      binding_.values[value.index()] = PlaceOutput(j, value);
+      placed[value.index()] = true;
     }
     for (size_t v = 0; v < graph_.values.size(); ++v) {
-      if (placed[Index(chains_.last[v])]) binding_.values[v] = PlaceOf(chains_.last[v]);
+      if (placed[chains_.last[v].index()]) binding_.values[v] = PlaceOf(chains_.last[v]);
     }
     PlanCopies();
     return std::move(binding_);
   }
 
  private:
-  static size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
-
   bool Donated(size_t output) const {
     return std::find(inputs_.begin(), inputs_.end(), outputs_[output]) != inputs_.end();
   }
 
-  const Place& PlaceOf(ValueId value) const { return binding_.values[Index(value)]; }
+  const Place& PlaceOf(ValueId value) const { return binding_.values[value.index()]; }
 
   Place PlaceOutput(size_t output, ValueId value) {
-    if (!Donated(output) || MayOverwrite(output, chains_.first[Index(value)])) {
+    if (!Donated(output) || MayOverwrite(output, chains_.first[value.index()])) {
       return {Area::kOutput, static_cast<int64_t>(output)};
     }
     return TakeScratch(graph_.type(value).bytes());
@@ -90,7 +93,7 @@ class Binder {
 
   bool ReadersAllow(ValueId old, ValueId value) const {
     const NodeId writer = graph_.value(value).producer;
-    for (NodeId reader : users_[Index(old)]) {
+    for (NodeId reader : users_[old]) {
       if (reader > writer) return false;
       if (reader == writer && !WritesInPlace(graph_.node(writer), old, value)) return false;
     }
@@ -100,6 +103,7 @@ class Binder {
   // The node reads `old` only where its result `value` may overwrite it.
   bool WritesInPlace(const ir::Node& node, ValueId old, ValueId value) const {
     const auto it = std::find(node.outputs.begin(), node.outputs.end(), value);
+    MW_CHECK(it != node.outputs.end()) << "%" << value << " is not made by its producer";
     const auto allowed =
         ir::InPlaceOperand(node.op, static_cast<size_t>(it - node.outputs.begin()));
     if (graph_.type(old).bytes() != graph_.type(value).bytes()) return false;
@@ -116,7 +120,7 @@ class Binder {
     for (size_t j = 0; j < outputs_.size(); ++j) {
       const ValueId value = graph_.outputs[j].value;
       const Place to{Area::kOutput, static_cast<int64_t>(j)};
-      const Place from = binding_.values[Index(value)];
+      const Place from = binding_.values[value.index()];
       if (from == to) continue;
       const int64_t bytes = graph_.type(value).bytes();
       if (from.area != Area::kInput) {
@@ -140,7 +144,7 @@ class Binder {
   const ir::Graph& graph_;
   const std::span<const SlotId> inputs_;
   const std::span<const SlotId> outputs_;
-  const std::vector<std::vector<NodeId>> users_;
+  const IdVector<ValueId, std::vector<NodeId>> users_;
   const ir::InPlaceChains chains_;
   std::vector<int> input_of_;  // per value, its input index
   std::vector<ValueId> input_values_;

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <utility>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "collective/nccl/fabric.h"
 #include "device/cuda/device.h"
 #include "worker/device_actor.h"
@@ -112,9 +113,9 @@ struct Kept {
   std::vector<std::unique_ptr<DeviceActor>> actors;
 };
 void KeepForever(Kept what) {
-  static std::mutex mutex;
-  static auto* const kept = std::make_unique<std::vector<Kept>>().release();
-  const std::lock_guard<std::mutex> lock(mutex);
+  static Mutex mutex;
+  static auto* const kept MW_PT_GUARDED_BY(mutex) = std::make_unique<std::vector<Kept>>().release();
+  const MutexLock lock(mutex);
   kept->push_back(std::move(what));
 }
 
@@ -134,6 +135,8 @@ class LocalRuntime final : public JobRuntime {
   ~LocalRuntime() override { (void)Close(); }
 
   Status AddDevices(RuntimeOptions& options, std::vector<LocalDevice> devices) {
+    MW_CHECK(devices.size() == options.fabric.local_ranks.size())
+        << devices.size() << " devices for " << options.fabric.local_ranks.size() << " ranks";
     for (size_t i = 0; i < devices.size(); ++i) {
       ActorOptions of_actor;
       of_actor.rank = options.fabric.local_ranks[i];
@@ -292,6 +295,8 @@ class LocalRuntime final : public JobRuntime {
         const std::vector<ir::Program::Report>& names =
             actor->FindProgram(request.program)->reports;
         const std::span<const double> values = actor->values(i);
+        MW_CHECK(values.size() == names.size())
+            << "rank " << actor->rank() << " reports " << values.size() << " of " << names.size();
         for (size_t r = 0; r < names.size(); ++r) report.values.emplace(names[r].name, values[r]);
       }
     }

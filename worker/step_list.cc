@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/check.h"
+
 namespace meshwright::worker {
 namespace {
 
@@ -14,6 +16,7 @@ constexpr int kItemsPerMark = 64;
 constexpr size_t kMostRecorded = 2000;
 
 Access Touching(const void* data, int64_t bytes, bool writes) {
+  MW_CHECK(bytes >= 0) << bytes << " bytes are touched";
   const auto begin = reinterpret_cast<uintptr_t>(data);
   return {begin, begin + static_cast<uintptr_t>(bytes), writes};
 }
@@ -93,6 +96,8 @@ class Builder {
       }
       Add(std::move(item));
     }
+    MW_CHECK(next == run.call.tensors.data() + run.call.tensors.size())
+        << "instruction " << index_ << " has tensors that no node takes";
     for (const LoadedExecutable::Copy& copy : run.call.copies) {
       AddCopy(copy.from, copy.to, copy.bytes);
     }
@@ -127,6 +132,8 @@ class Builder {
 };
 
 void CutPieces(const QueueOrder& order, StepList& list) {
+  MW_CHECK(order.items.size() == list.items.size())
+      << order.items.size() << " items are ordered, " << list.items.size() << " are there";
   std::vector<StepPiece>& pieces = list.pieces;
   for (size_t i = 0; i < list.items.size(); ++i) {
     const QueueOrder::Item& ordered = order.items[i];

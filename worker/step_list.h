@@ -37,18 +37,18 @@ struct StepItem {
   Kind kind = Kind::kCopy;
   int64_t instruction = 0;
   QueueItem queued;
-  // kKernel, kCollective
+  // kKernel, kCollective.
   const LoadedExecutable* executable = nullptr;
   const LoadedExecutable::Node* node = nullptr;
   std::span<const ops::Tensor> operands;
   std::span<const ops::Tensor> results;
   std::byte* scratch = nullptr;
   int32_t microbatch = 0;
-  // kCopy, kReport: out of the device
+  // kCopy, kReport: out of the device.
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
   int64_t bytes = 0;
-  // kSend, kReceive
+  // kSend, kReceive.
   const StepInstruction* transfer = nullptr;
   // kMark
   int32_t mark = 0;

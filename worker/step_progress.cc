@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/check.h"
+
 namespace meshwright::worker {
 
 StepProgress::StepProgress(std::span<int32_t> marks, size_t items)
@@ -14,6 +16,8 @@ void StepProgress::Start() {
 }
 
 void StepProgress::Give(int queue, size_t begin, size_t end, int64_t launches) {
+  MW_CHECK(begin <= end && end <= launches_.size())
+      << "items " << begin << " to " << end << " of " << launches_.size();
   Given& given = queues_[static_cast<size_t>(queue)];
   given.launches += launches;
   given.items = end;
@@ -30,6 +34,7 @@ int64_t StepProgress::outstanding() const {
   int64_t launches = 0;
   for (size_t queue = 0; queue < queues_.size(); ++queue) {
     const size_t through = done(static_cast<int>(queue));
+    MW_CHECK(through <= launches_.size()) << "item " << through << " of " << launches_.size();
     const int64_t marked = through == 0 ? 0 : launches_[through - 1];
     launches += queues_[queue].launches - std::max(marked, queues_[queue].known_done);
   }

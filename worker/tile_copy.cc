@@ -103,6 +103,8 @@ Status TileCopy::Unpack(const std::byte* dense, std::byte* tensor, const Copier&
 }
 
 ir::Box BlockBox(const ir::Dims& dims, int dim, int64_t index, int64_t size) {
+  MW_CHECK(index >= 0 && size >= 0 && (index + 1) * size <= dims[static_cast<size_t>(dim)])
+      << "block " << index << " of " << size << " along dim " << dim;
   ir::Box box{ir::Dims(dims.size(), 0), dims};
   box.offset[static_cast<size_t>(dim)] = index * size;
   box.size[static_cast<size_t>(dim)] = size;

@@ -6,7 +6,7 @@ namespace meshwright::collective {
 
 bool AbortLatch::Record(const Status& cause) {
   MW_CHECK(!cause.ok()) << "an abort needs a cause";
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!cause_.ok()) {
     return false;
   }
@@ -15,7 +15,7 @@ bool AbortLatch::Record(const Status& cause) {
 }
 
 Status AbortLatch::status() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return cause_;
 }
 

@@ -9,8 +9,8 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "base/status.h"
 
 namespace meshwright::collective {
@@ -27,8 +27,8 @@ class AbortLatch {
   Status status() const;  // OK or the first cause
 
  private:
-  mutable std::mutex mutex_;  // leaf lock
-  Status cause_;              // guarded by mutex_
+  mutable Mutex mutex_;  // leaf lock
+  Status cause_ MW_GUARDED_BY(mutex_);
   std::atomic<bool> stopped_{false};
 };
 

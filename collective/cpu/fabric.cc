@@ -63,7 +63,7 @@ bool CpuFabric::IsLocal(int rank) const {
 
 Result<std::map<int, Group*>> CpuFabric::MakeGroup(const std::string& name,
                                                    std::vector<int> ranks) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   MW_TRY(CheckGroup(context_.options, name, ranks));
   if (group_names_.count(name) > 0) {
     return Fail(AlreadyExists(fmt::format("this fabric already has a group {}", name)));
@@ -183,7 +183,7 @@ Status CpuFabric::WirePipe(const PipePlan& plan) {
 
 Result<Fabric::Ends> CpuFabric::MakeChannel(const std::string& name, int from_rank, int to_rank,
                                             int capacity, int64_t max_message_bytes) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   MW_TRY(CheckChannel(context_.options, {name, from_rank, to_rank, capacity, max_message_bytes}));
   if (channel_names_.count(name) > 0) {
     return Fail(AlreadyExists(fmt::format("this fabric already has a channel {}", name)));
@@ -221,7 +221,7 @@ Status CpuFabric::Share(const device::Memory& memory) {
 }
 
 Status CpuFabric::Connect() {
-  const std::lock_guard<std::mutex> connect_lock(connect_mutex_);
+  const MutexLock connect_lock(connect_mutex_);
   connecting_.store(true);
   if (const Status cause = status(); !cause.ok()) {
     return cause;

@@ -10,11 +10,11 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "collective/communicator.h"
 #include "collective/cpu/fabric_context.h"
 #include "collective/cpu/pipe_channel.h"
@@ -52,22 +52,22 @@ class CpuFabric final : public Fabric {
   // All of `ranks` are processes of this host, as far as this one knows.
   bool OnThisHost(const std::vector<int>& ranks) const;
   Status MakePipeGroup(const std::string& name, const std::vector<int>& ranks,
-                       std::map<int, Group*>* made);
+                       std::map<int, Group*>* made) MW_REQUIRES(mutex_);
   Status MakeDirectGroup(const std::string& name, const std::vector<int>& ranks,
-                         std::map<int, Group*>* made);
+                         std::map<int, Group*>* made) MW_REQUIRES(mutex_);
   Status WireGroup(const std::string& name, const std::vector<int>& ranks,
-                   const std::map<int, PipeGroup*>& ends);
-  Status WirePipe(const PipePlan& plan);
+                   const std::map<int, PipeGroup*>& ends) MW_REQUIRES(mutex_);
+  Status WirePipe(const PipePlan& plan) MW_REQUIRES(mutex_);
 
   FabricContext context_;
-  mutable std::mutex mutex_;  // of what follows
-  std::set<std::string> group_names_;
-  std::set<std::string> channel_names_;
-  std::vector<std::unique_ptr<Group>> groups_;
-  std::vector<std::unique_ptr<Channel>> channels_;
-  std::vector<Region> local_rings_;
-  std::mutex connect_mutex_;                 // taken before mutex_
-  std::atomic<bool> connecting_{false};      // Connect() was called
+  mutable Mutex mutex_;
+  std::set<std::string> group_names_ MW_GUARDED_BY(mutex_);
+  std::set<std::string> channel_names_ MW_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Group>> groups_ MW_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Channel>> channels_ MW_GUARDED_BY(mutex_);
+  std::vector<Region> local_rings_ MW_GUARDED_BY(mutex_);
+  Mutex connect_mutex_ MW_ACQUIRED_BEFORE(mutex_);  // one Connect() at a time
+  std::atomic<bool> connecting_{false};             // Connect() was called
   std::unique_ptr<TcpTransport> transport_;  // null when all ranks are local; constant after Start
 };
 

@@ -32,22 +32,22 @@ SharedPlace OwnMemory::Find(const std::byte* data, int64_t bytes) const {
 }
 
 void HostMemory::Share(const RegionHandle& handle, const std::byte* data) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   own_.Add(handle, data);
 }
 
 OwnMemory HostMemory::own() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return own_;
 }
 
 void HostMemory::AddPeer(uint64_t process_id, PeerMemory memory) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   peers_.emplace(process_id, std::make_unique<PeerMemory>(std::move(memory)));
 }
 
 const PeerMemory* HostMemory::peer(uint64_t process_id) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto it = peers_.find(process_id);
   return it == peers_.end() ? nullptr : it->second.get();
 }

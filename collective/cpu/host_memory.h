@@ -12,9 +12,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "collective/cpu/region.h"
 
 namespace meshwright::collective {
@@ -58,9 +58,9 @@ class HostMemory {
   const PeerMemory* peer(uint64_t process_id) const;
 
  private:
-  mutable std::mutex mutex_;  // leaf lock
-  OwnMemory own_;
-  std::map<uint64_t, std::unique_ptr<PeerMemory>> peers_;
+  mutable Mutex mutex_;  // leaf lock
+  OwnMemory own_ MW_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::unique_ptr<PeerMemory>> peers_ MW_GUARDED_BY(mutex_);
 };
 
 }  // namespace meshwright::collective

@@ -72,7 +72,7 @@ Status TcpListener::Bind(const std::string& bind_address, int port) {
 Status TcpListener::Register(FabricPort* fabric) {
   const FabricPort::Identity& id = fabric->identity();
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!fabrics_.emplace(Key(id.cluster_id, id.generation, id.process_id), fabric).second) {
       return AlreadyExists(fmt::format("process {:x} already has a fabric of generation {}",
                                        id.process_id, id.generation));
@@ -86,7 +86,7 @@ Status TcpListener::Register(FabricPort* fabric) {
 
 void TcpListener::Unregister(FabricPort* fabric) {
   const FabricPort::Identity& id = fabric->identity();
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = fabrics_.find(Key(id.cluster_id, id.generation, id.process_id));
   if (found != fabrics_.end() && found->second == fabric) {  // not one that was refused as a twin
     fabrics_.erase(found);
@@ -195,7 +195,7 @@ void TcpListener::Route(const PendingPtr& pending) {
 // OK: handed over, or *hold when the fabric may still come.
 Status TcpListener::Dispatch(const PendingPtr& pending, bool* hold) {
   const Hello& hello = pending->hello;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto fabric = fabrics_.find(Key(hello.cluster_id, hello.generation, hello.to_process));
   if (fabric != fabrics_.end()) {
     Status why;

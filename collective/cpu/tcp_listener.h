@@ -13,11 +13,11 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <tuple>
 
+#include "base/mutex.h"
 #include "collective/communicator.h"
 #include "collective/cpu/tcp_loop.h"
 #include "collective/cpu/tcp_socket.h"
@@ -96,9 +96,9 @@ class TcpListener final : public Listener {
   std::set<PendingPtr> handshakes_;  // loop only
   std::set<PendingPtr> held_;        // loop only
 
-  std::mutex mutex_;  // taken before any lock of a fabric
-  std::map<Key, FabricPort*> fabrics_;
-  std::map<std::string, uint64_t> newest_generation_;
+  Mutex mutex_;  // taken before any lock of a fabric
+  std::map<Key, FabricPort*> fabrics_ MW_GUARDED_BY(mutex_);
+  std::map<std::string, uint64_t> newest_generation_ MW_GUARDED_BY(mutex_);
 };
 
 }  // namespace meshwright::collective

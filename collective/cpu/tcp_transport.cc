@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <set>
 
 #include "base/check.h"
+#include "base/mutex.h"
 #include "collective/cpu/tcp_listener.h"
 #include "collective/cpu/tcp_peer.h"
 
@@ -16,6 +15,7 @@ namespace meshwright::collective {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
 constexpr milliseconds kCloseMs(2'000);       // for flushing committed messages
 constexpr milliseconds kCloseAbortedMs(500);  // for flushing the cause
@@ -30,7 +30,10 @@ class TcpTransport::Impl final : public FabricPort {
   Status Register() { return listener_->Register(this); }
 
   Status AddPipe(int peer_rank, const PipeSpec& pipe);
-  void AddBoard(BoardPlan plan) { new_boards_.push_back(std::move(plan)); }
+  void AddBoard(BoardPlan plan) {
+    const MutexLock lock(offer_mutex_);
+    new_boards_.push_back(std::move(plan));
+  }
   Status Connect(int64_t timeout_ms);
   void Broadcast(const Status& cause);
   const char* transport(int rank);
@@ -43,9 +46,11 @@ class TcpTransport::Impl final : public FabricPort {
  private:
   struct Peer {
     std::unique_ptr<TcpPeer> tcp;  // loop only
-    PeerOffer offer;               // of the caller of AddPipe and Connect
-    uint32_t offered_round = 0;    // likewise
-    // Guarded by mutex_: what the loop tells.
+    uint32_t offered_round = 0;    // of the caller of Connect
+  };
+
+  // What the loop tells of a peer.
+  struct Told {
     uint32_t ready_round = 0;
     bool boards_mapped = false;
     bool finished = true;
@@ -61,28 +66,31 @@ class TcpTransport::Impl final : public FabricPort {
 
   void MakePeers();
   bool Hosts(const BoardPlan& plan);
-  std::vector<HostedBoard> OfferBoards();
-  void DecideBoards(const std::vector<HostedBoard>& boards);
-  void Publish(Peer& peer);
-  Peer& PeerOf(int rank);
-  std::string DescribeMissing();
-  template <typename Done>
-  bool WaitFor(std::unique_lock<std::mutex>& lock, milliseconds timeout, const Done& done) {
-    return changed_.wait_for(lock, timeout, done);
-  }
+  uint64_t ProcessOf(int rank) const;
+  std::vector<HostedBoard> OfferBoards() MW_REQUIRES(offer_mutex_);
+  // All rounds are ready.
+  void DecideBoards(const std::vector<HostedBoard>& boards) MW_REQUIRES(mutex_);
+  void Publish(uint64_t process_id);
+  std::string DescribeMissing() MW_REQUIRES(mutex_);
+  bool AllReady() MW_REQUIRES(mutex_);
+  bool AllFinished() MW_REQUIRES(mutex_);
 
   FabricContext& context_;
   std::shared_ptr<TcpListener> listener_;
   Identity identity_;
   int own_first_ = -1;                 // rank
-  std::vector<BoardPlan> new_boards_;  // of the caller of AddBoard and Connect
-  std::vector<Region> board_regions_;  // likewise
+  std::vector<Region> board_regions_;  // of the caller of Connect
   TcpLoop loop_;
-  std::map<uint64_t, Peer> peers_;  // by process; the map itself is constant after construction
-  std::set<uint64_t> keys_;
-  std::mutex mutex_;  // leaf lock
-  std::condition_variable changed_;
-  std::string last_refusal_;  // guarded by mutex_
+  // By process; the maps themselves are constant after construction.
+  std::map<uint64_t, Peer> peers_;
+  Mutex offer_mutex_;  // leaf lock
+  std::map<uint64_t, PeerOffer> offers_ MW_GUARDED_BY(offer_mutex_);
+  std::vector<BoardPlan> new_boards_ MW_GUARDED_BY(offer_mutex_);
+  std::set<uint64_t> keys_ MW_GUARDED_BY(offer_mutex_);
+  Mutex mutex_;  // leaf lock
+  CondVar changed_;
+  std::map<uint64_t, Told> told_ MW_GUARDED_BY(mutex_);
+  std::string last_refusal_ MW_GUARDED_BY(mutex_);
 };
 
 TcpTransport::Impl::Impl(FabricContext& context, std::shared_ptr<TcpListener> listener)
@@ -117,15 +125,19 @@ void TcpTransport::Impl::MakePeers() {
     info.name = context_.RanksName(info.ranks);
     info.dial = info.ranks[0] < own_first_;
     info.same_host = !host.empty() && host == own_host;
-    Peer& peer = peers_[process_id];
     PeerEvents events{.failed = [this](const Status& cause) { context_.abort(cause); },
                       .problem =
-                          [this, &peer](const std::string& text) {
-                            const std::lock_guard<std::mutex> lock(mutex_);
-                            peer.problem = text;
+                          [this, process = process_id](const std::string& text) {
+                            const MutexLock lock(mutex_);
+                            told_.at(process).problem = text;
                           },
-                      .changed = [this, &peer] { Publish(peer); }};
-    peer.tcp = std::make_unique<TcpPeer>(std::move(info), context_, loop_, std::move(events));
+                      .changed = [this, process = process_id] { Publish(process); }};
+    {
+      const MutexLock lock(mutex_);
+      told_.try_emplace(process_id);
+    }
+    peers_[process_id].tcp =
+        std::make_unique<TcpPeer>(std::move(info), context_, loop_, std::move(events));
   }
 }
 
@@ -136,42 +148,58 @@ TcpTransport::Impl::~Impl() {
       peer.tcp->BeginClose();
     }
   });
-  std::unique_lock<std::mutex> lock(mutex_);
-  WaitFor(lock, context_.latch.stopped() ? kCloseAbortedMs : kCloseMs, [this] {
-    return std::all_of(peers_.begin(), peers_.end(),
-                       [](const auto& entry) { return entry.second.finished; });
-  });
-  lock.unlock();
+  {
+    const MutexLock lock(mutex_);
+    const auto due = steady_clock::now() + (context_.latch.stopped() ? kCloseAbortedMs : kCloseMs);
+    while (!AllFinished() && changed_.WaitUntil(mutex_, due)) {
+    }
+  }
   loop_.Stop();
 }
 
-void TcpTransport::Impl::Publish(Peer& peer) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  peer.ready_round = peer.tcp->ready_round();
-  peer.boards_mapped = peer.tcp->boards_mapped();
-  peer.finished = peer.tcp->finished();
-  peer.transport = peer.tcp->transport();
-  changed_.notify_all();
+bool TcpTransport::Impl::AllFinished() {
+  return std::all_of(told_.begin(), told_.end(),
+                     [](const auto& entry) { return entry.second.finished; });
 }
 
-TcpTransport::Impl::Peer& TcpTransport::Impl::PeerOf(int rank) {
-  return peers_.at(context_.options.members[static_cast<size_t>(rank)].process_id);
+bool TcpTransport::Impl::AllReady() {
+  for (const auto& [process, peer] : peers_) {
+    if (told_.at(process).ready_round != peer.offered_round) return false;
+  }
+  return true;
+}
+
+void TcpTransport::Impl::Publish(uint64_t process_id) {
+  const TcpPeer& tcp = *peers_.at(process_id).tcp;
+  const MutexLock lock(mutex_);
+  Told& told = told_.at(process_id);
+  told.ready_round = tcp.ready_round();
+  told.boards_mapped = tcp.boards_mapped();
+  told.finished = tcp.finished();
+  told.transport = tcp.transport();
+  changed_.NotifyAll();
+}
+
+uint64_t TcpTransport::Impl::ProcessOf(int rank) const {
+  return context_.options.members[static_cast<size_t>(rank)].process_id;
 }
 
 Status TcpTransport::Impl::AddPipe(int peer_rank, const PipeSpec& pipe) {
+  const MutexLock lock(offer_mutex_);
   if (!keys_.insert(pipe.entry.key).second) {
     return AlreadyExists(
         fmt::format("{} from rank {} to rank {} has the key of another pipe; "
                     "choose another name",
                     pipe.entry.name, pipe.entry.from_rank, pipe.entry.to_rank));
   }
-  PeerOf(peer_rank).offer.pipes.push_back(pipe);
+  offers_[ProcessOf(peer_rank)].pipes.push_back(pipe);
   return OkStatus();
 }
 
 bool TcpTransport::Impl::Hosts(const BoardPlan& plan) {
-  return std::all_of(plan.peer_ranks.begin(), plan.peer_ranks.end(),
-                     [&](int rank) { return own_first_ < PeerOf(rank).tcp->info().ranks[0]; });
+  return std::all_of(plan.peer_ranks.begin(), plan.peer_ranks.end(), [&](int rank) {
+    return own_first_ < peers_.at(ProcessOf(rank)).tcp->info().ranks[0];
+  });
 }
 
 // Puts each new board into the offers to its processes; those offered here share one new region.
@@ -201,10 +229,10 @@ std::vector<TcpTransport::Impl::HostedBoard> TcpTransport::Impl::OfferBoards() {
     }
     std::set<uint64_t> processes;
     for (const int rank : plan.peer_ranks) {
-      processes.insert(PeerOf(rank).tcp->info().process_id);
+      processes.insert(ProcessOf(rank));
     }
     for (const uint64_t process : processes) {
-      PeerOffer& offer = peers_.at(process).offer;
+      PeerOffer& offer = offers_[process];
       offer.boards.push_back(spec);
       offer.board_region = host ? region.handle() : offer.board_region;
     }
@@ -217,38 +245,41 @@ std::vector<TcpTransport::Impl::HostedBoard> TcpTransport::Impl::OfferBoards() {
   return hosted;
 }
 
-// REQUIRES mutex_, all rounds ready.
 void TcpTransport::Impl::DecideBoards(const std::vector<HostedBoard>& boards) {
   for (const HostedBoard& hosted : boards) {
-    const bool all = std::all_of(hosted.processes.begin(), hosted.processes.end(),
-                                 [this](uint64_t id) { return peers_.at(id).boards_mapped; });
+    const bool all =
+        std::all_of(hosted.processes.begin(), hosted.processes.end(),
+                    [this](uint64_t id) MW_REQUIRES(mutex_) { return told_.at(id).boards_mapped; });
     StoreAndWake(hosted.board.state(),
                  static_cast<uint32_t>(all ? BoardState::kInUse : BoardState::kRefused));
   }
 }
 
 Status TcpTransport::Impl::Connect(int64_t timeout_ms) {
-  const std::vector<HostedBoard> boards = OfferBoards();
-  for (auto& [id, peer] : peers_) {
-    if (!peer.offer.pipes.empty()) {
+  std::vector<HostedBoard> boards;
+  {
+    const MutexLock lock(offer_mutex_);
+    boards = OfferBoards();
+    for (auto& [process, offer] : offers_) {
+      if (offer.pipes.empty()) continue;
+      Peer& peer = peers_.at(process);
       ++peer.offered_round;
-      loop_.Post([tcp = peer.tcp.get(), offer = std::exchange(peer.offer, {})]() mutable {
+      loop_.Post([tcp = peer.tcp.get(), offer = std::exchange(offer, {})]() mutable {
         tcp->Offer(std::move(offer));
       });
     }
   }
-  std::unique_lock<std::mutex> lock(mutex_);
-  const auto all_ready = [this] {
-    return std::all_of(peers_.begin(), peers_.end(), [](const auto& entry) {
-      return entry.second.ready_round == entry.second.offered_round;
-    });
+  const MutexLock lock(mutex_);
+  const auto due = steady_clock::now() + milliseconds(timeout_ms);
+  const auto ended = [&]() MW_REQUIRES(mutex_) {
+    return AllReady() || !context_.latch.status().ok();
   };
-  const bool ended = WaitFor(lock, milliseconds(timeout_ms),
-                             [&] { return all_ready() || !context_.latch.status().ok(); });
+  while (!ended() && changed_.WaitUntil(mutex_, due)) {
+  }
   if (const Status cause = context_.latch.status(); !cause.ok()) {
     return cause;
   }
-  if (!ended) {
+  if (!AllReady()) {
     return DeadlineExceeded(fmt::format("{} did not come within {} ms of connecting generation {}",
                                         DescribeMissing(), timeout_ms, identity_.generation));
   }
@@ -257,15 +288,15 @@ Status TcpTransport::Impl::Connect(int64_t timeout_ms) {
   return OkStatus();
 }
 
-// REQUIRES mutex_.
 std::string TcpTransport::Impl::DescribeMissing() {
   std::vector<std::string> missing;
   for (const auto& [id, peer] : peers_) {
-    if (peer.ready_round != peer.offered_round) {
+    const Told& told = told_.at(id);
+    if (told.ready_round != peer.offered_round) {
       const PeerInfo& info = peer.tcp->info();
-      missing.push_back(peer.problem.empty() ? fmt::format("{} at {}", info.name, info.address)
+      missing.push_back(told.problem.empty() ? fmt::format("{} at {}", info.name, info.address)
                                              : fmt::format("{} at {} (last attempt: {})", info.name,
-                                                           info.address, peer.problem));
+                                                           info.address, told.problem));
     }
   }
   const std::string refusal =
@@ -286,21 +317,22 @@ void TcpTransport::Impl::Broadcast(const Status& cause) {
     const auto done = std::make_shared<std::atomic<bool>>(false);
     loop_.Post([this, send, done] {
       send();
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const MutexLock lock(mutex_);
       done->store(true);
-      changed_.notify_all();
+      changed_.NotifyAll();
     });
-    std::unique_lock<std::mutex> lock(mutex_);
-    WaitFor(lock, kBroadcastMs, [&] { return done->load(); });
+    const MutexLock lock(mutex_);
+    const auto due = steady_clock::now() + kBroadcastMs;
+    while (!done->load() && changed_.WaitUntil(mutex_, due)) {
+    }
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
-  changed_.notify_all();  // Connect() looks at the latch
+  const MutexLock lock(mutex_);
+  changed_.NotifyAll();  // Connect() looks at the latch
 }
 
 const char* TcpTransport::Impl::transport(int rank) {
-  Peer& peer = PeerOf(rank);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return peer.transport;
+  const MutexLock lock(mutex_);
+  return told_.at(ProcessOf(rank)).transport;
 }
 
 void TcpTransport::Impl::Adopt(UniqueFd fd, const Hello& hello) {
@@ -309,7 +341,7 @@ void TcpTransport::Impl::Adopt(UniqueFd fd, const Hello& hello) {
 }
 
 void TcpTransport::Impl::NoteRefusal(const Status& why) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   last_refusal_ = why.message();
 }
 

@@ -8,9 +8,9 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace meshwright::collective::nccl {
 
@@ -34,27 +34,29 @@ class CallGate {
 
   // No pass is given any more. True when all that were given are back within the time.
   bool Close(int64_t timeout_ms) {
-    std::unique_lock<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     closed_ = true;
-    return empty_.wait_for(lock, std::chrono::milliseconds(timeout_ms),
-                           [this] { return inside_ == 0; });
+    const auto due = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+    while (inside_ != 0 && empty_.WaitUntil(mutex_, due)) {
+    }
+    return inside_ == 0;
   }
 
  private:
   bool Enter() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     inside_ += closed_ ? 0 : 1;
     return !closed_;
   }
   void Leave() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (--inside_ == 0) empty_.notify_all();
+    const MutexLock lock(mutex_);
+    if (--inside_ == 0) empty_.NotifyAll();
   }
 
-  std::mutex mutex_;  // leaf lock
-  std::condition_variable empty_;
-  int inside_ = 0;
-  bool closed_ = false;
+  Mutex mutex_;  // leaf lock
+  CondVar empty_;
+  int inside_ MW_GUARDED_BY(mutex_) = 0;
+  bool closed_ MW_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace meshwright::collective::nccl

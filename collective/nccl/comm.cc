@@ -43,7 +43,7 @@ Status Comm::Call(const char* what, FunctionRef<Code(CommHandle)> call,
   {
     const CallGate::Pass pass(context_.gate);
     if (!pass) return context_.fabric.latch.status();
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     code = call(handle());
     if (code != Code::kInProgress) {
       return code == Code::kSuccess ? OkStatus() : ErrorIn(what, code);
@@ -55,7 +55,7 @@ Status Comm::Call(const char* what, FunctionRef<Code(CommHandle)> call,
 Result<bool> Comm::Settled(const char* what) {
   const CallGate::Pass pass(context_.gate);
   if (!pass) return Fail(context_.fabric.latch.status());
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const CommHandle handle = this->handle();
   if (handle == nullptr) return false;  // its parent is still at it
   Code state = Code::kSuccess;
@@ -81,8 +81,9 @@ Status Comm::Await(const char* what, const HostDeadline& deadline) {
 
 Status Comm::Check() {
   const CallGate::Pass pass(context_.gate);
-  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (!pass || !lock.owns_lock() || state_.load() != State::kReady) return OkStatus();
+  if (!mutex_.TryLock()) return OkStatus();
+  const MutexLock lock(mutex_, AdoptLock{});
+  if (!pass || state_.load() != State::kReady) return OkStatus();
   Code state = Code::kSuccess;
   const Code code = context_.library.CommGetAsyncError(handle(), &state);
   return Judge("running", code == Code::kSuccess ? state : code);
@@ -91,7 +92,7 @@ Status Comm::Check() {
 Status Comm::Finalize() {
   const CallGate::Pass pass(context_.gate);
   if (!pass) return context_.fabric.latch.status();
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const Code code = context_.library.CommFinalize(handle());
   if (code != Code::kSuccess && code != Code::kInProgress) return ErrorIn("finalizing", code);
   Apply(Event::kFinalize);

@@ -9,10 +9,10 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <string>
 
 #include "base/function_ref.h"
+#include "base/mutex.h"
 #include "collective/nccl/comm_state.h"
 #include "collective/nccl/context.h"
 #include "device/device.h"
@@ -78,7 +78,7 @@ class Comm {
   const Shape shape_;
   CommHandle handle_ = nullptr;
   std::atomic<State> state_{State::kCreated};
-  std::mutex mutex_;   // of calls on it; taken inside the gate
+  Mutex mutex_;        // of calls on it; taken inside the gate
   unsigned used_ = 0;  // bits of kinds; of the thread that calls
 };
 

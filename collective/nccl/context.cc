@@ -29,20 +29,20 @@ Context::Context(Library& nccl, FabricOptions options, Timing when)
 Context::~Context() = default;
 
 Comm& Context::Add(std::unique_ptr<Comm> comm) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   comms_.push_back(std::move(comm));
   return *comms_.back();
 }
 
 std::vector<Comm*> Context::comms() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<Comm*> all;
   for (const auto& comm : comms_) all.push_back(comm.get());
   return all;
 }
 
 CommHandle* Context::Spare() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   spares_.push_back(nullptr);
   return &spares_.back();
 }
@@ -67,15 +67,15 @@ void Context::StartDestroy() { StartEnd(&Context::DestroyAll); }
 
 void Context::StartEnd(void (Context::*end)()) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (over_) return;
     ++ending_;
   }
   std::thread([context = shared_from_this(), end] {
     (*context.*end)();
-    const std::lock_guard<std::mutex> lock(context->mutex_);
+    const MutexLock lock(context->mutex_);
     --context->ending_;
-    context->changed_.notify_all();
+    context->changed_.NotifyAll();
   }).detach();
 }
 
@@ -114,17 +114,18 @@ void Context::DestroyAll() {
 
 // A device that is lost is no reason not to go on.
 bool Context::Enter(const Comm& comm) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!over_) (void)comm.device().EnterThread();
   return !over_;
 }
 
 bool Context::AwaitEnd(int64_t timeout_ms) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  const bool ended = changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms),
-                                       [this] { return ending_ == 0; });
+  const MutexLock lock(mutex_);
+  const auto due = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (ending_ != 0 && changed_.WaitUntil(mutex_, due)) {
+  }
   over_ = true;
-  return ended;
+  return ending_ == 0;
 }
 
 Status HostWait::Pause(FunctionRef<std::string()> what) {
@@ -135,8 +136,8 @@ Status HostWait::Pause(FunctionRef<std::string()> what) {
   } else if (std::chrono::steady_clock::now() - begin_ < kYield) {
     (void)::sched_yield();
   } else {
-    std::unique_lock<std::mutex> lock(context_.mutex_);
-    context_.changed_.wait_for(lock, kSleep);
+    const MutexLock lock(context_.mutex_);
+    (void)context_.changed_.WaitFor(context_.mutex_, kSleep);
   }
   return OkStatus();
 }

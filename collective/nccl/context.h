@@ -9,16 +9,15 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/function_ref.h"
+#include "base/mutex.h"
 #include "collective/cpu/fabric_context.h"
 #include "collective/nccl/call_gate.h"
 #include "collective/nccl/library.h"
@@ -82,12 +81,12 @@ class Context : public std::enable_shared_from_this<Context> {
   // Makes the communicator's device the thread's. False: AwaitEnd() is over, and it may be gone.
   bool Enter(const Comm& comm);
 
-  mutable std::mutex mutex_;  // of what follows; taken before the devices'
-  std::condition_variable changed_;
-  std::vector<std::unique_ptr<Comm>> comms_;
-  std::deque<CommHandle> spares_;
-  int ending_ = 0;     // ends that were started and are not done
-  bool over_ = false;  // AwaitEnd() came back
+  mutable Mutex mutex_;  // taken before the devices'
+  CondVar changed_;
+  std::vector<std::unique_ptr<Comm>> comms_ MW_GUARDED_BY(mutex_);
+  std::deque<CommHandle> spares_ MW_GUARDED_BY(mutex_);
+  int ending_ MW_GUARDED_BY(mutex_) = 0;     // ends that were started and are not done
+  bool over_ MW_GUARDED_BY(mutex_) = false;  // AwaitEnd() came back
 };
 
 // One wait of the host for NCCL or a queue. Most end within microseconds, so that it gives the core

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "collective/arguments.h"
 #include "collective/nccl/channel.h"
 #include "collective/nccl/group.h"
@@ -46,7 +47,10 @@ class NcclFabric final : public Fabric {
  private:
   const FabricOptions& options() const { return context_->fabric.options; }
   Local* Find(int rank);
-  Status ConnectAll();
+  // All that were made; they live as long as the fabric.
+  std::vector<NcclGroup*> Groups() const;
+  std::vector<NcclChannel*> Channels() const;
+  Status ConnectAll() MW_REQUIRES(connect_mutex_);
   Status AttachAll();
   Status FinalizeAll();
   bool DrainChannels(const HostDeadline& deadline);
@@ -58,24 +62,26 @@ class NcclFabric final : public Fabric {
   std::atomic<bool> connecting_{false};  // Connect() was called
   std::atomic<bool> connected_{false};
   std::atomic<int64_t> next_poll_ms_{0};
-  std::mutex close_mutex_;  // taken before all others
-  bool closed_ = false;
-  bool ended_ = false;  // Close() left nothing in the devices
+  Mutex close_mutex_ MW_ACQUIRED_BEFORE(connect_mutex_, mutex_);
+  bool closed_ MW_GUARDED_BY(close_mutex_) = false;
+  bool ended_ MW_GUARDED_BY(close_mutex_) = false;  // Close() left nothing in the devices
 
-  std::mutex connect_mutex_;  // of the communicators' making; taken before mutex_
+  // Of the communicators' making. Close(), which comes behind it, uses what is made without.
+  Mutex connect_mutex_ MW_ACQUIRED_BEFORE(mutex_);
   std::vector<Local> locals_;
   Setup setup_;
-  std::set<std::vector<int>> known_;  // rank lists with a communicator
+  std::set<std::vector<int>> known_ MW_GUARDED_BY(connect_mutex_);  // with a communicator
 
-  mutable std::mutex mutex_;  // of what follows
-  std::vector<UniqueId> ids_;
-  std::set<std::string> group_names_;
-  std::set<std::string> channel_names_;
-  std::vector<Link> pending_;
-  std::vector<std::pair<int, NcclGroup*>> pending_groups_;      // by index of the local rank
-  std::vector<std::pair<int, NcclChannel*>> pending_channels_;  // likewise
-  std::vector<std::unique_ptr<NcclGroup>> groups_;
-  std::vector<std::unique_ptr<NcclChannel>> channels_;
+  mutable Mutex mutex_;
+  std::vector<UniqueId> ids_ MW_GUARDED_BY(mutex_);
+  std::set<std::string> group_names_ MW_GUARDED_BY(mutex_);
+  std::set<std::string> channel_names_ MW_GUARDED_BY(mutex_);
+  std::vector<Link> pending_ MW_GUARDED_BY(mutex_);
+  std::vector<std::pair<int, NcclGroup*>> pending_groups_
+      MW_GUARDED_BY(mutex_);  // by index of the local rank
+  std::vector<std::pair<int, NcclChannel*>> pending_channels_ MW_GUARDED_BY(mutex_);  // likewise
+  std::vector<std::unique_ptr<NcclGroup>> groups_ MW_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<NcclChannel>> channels_ MW_GUARDED_BY(mutex_);
 };
 
 NcclFabric::NcclFabric(std::shared_ptr<Context> context, std::vector<Local> locals,
@@ -108,7 +114,7 @@ Status NcclFabric::Start(const NcclParts& parts) {
 }
 
 bool NcclFabric::Close() {
-  const std::lock_guard<std::mutex> lock(close_mutex_);
+  const MutexLock lock(close_mutex_);
   if (std::exchange(closed_, true)) return ended_;
   if (const Status done = FinalizeAll(); done.ok()) {
     context_->StartDestroy();
@@ -121,8 +127,8 @@ bool NcclFabric::Close() {
   ended_ = context_->AwaitEnd(deadline.remaining_ms());
   if (!ended_) LogError("NCCL did not end its communicators in time; their memory stays taken");
   ended_ = ended_ && DrainChannels(deadline);
-  for (const auto& group : groups_) group->Release(!ended_);
-  for (const auto& channel : channels_) channel->Release(!ended_);
+  for (NcclGroup* group : Groups()) group->Release(!ended_);
+  for (NcclChannel* channel : Channels()) channel->Release(!ended_);
   setup_.Release(!ended_);
   return ended_;
 }
@@ -130,7 +136,7 @@ bool NcclFabric::Close() {
 Status NcclFabric::FinalizeAll() {
   MW_TRY(status());
   const HostDeadline sent = context_->OperationDeadline();
-  for (const auto& channel : channels_) {
+  for (NcclChannel* channel : Channels()) {
     MW_TRY(channel->Drain(sent, [this] { return Poll(); }));
   }
   return setup_.Finalize(context_->After(kFinalizeTimeoutMs));
@@ -138,12 +144,26 @@ Status NcclFabric::FinalizeAll() {
 
 // What an abort ends leaves the queues soon, but not at once: no memory is freed under it.
 bool NcclFabric::DrainChannels(const HostDeadline& deadline) {
-  const bool drained = std::ranges::all_of(channels_, [&](const auto& channel) {
+  const bool drained = std::ranges::all_of(Channels(), [&](NcclChannel* channel) {
     return channel->Drain(deadline, [] { return OkStatus(); }).code() !=
            StatusCode::kDeadlineExceeded;
   });
   if (!drained) LogError("channels did not end their work in time; their memory stays taken");
   return drained;
+}
+
+std::vector<NcclGroup*> NcclFabric::Groups() const {
+  const MutexLock lock(mutex_);
+  std::vector<NcclGroup*> all;
+  for (const auto& group : groups_) all.push_back(group.get());
+  return all;
+}
+
+std::vector<NcclChannel*> NcclFabric::Channels() const {
+  const MutexLock lock(mutex_);
+  std::vector<NcclChannel*> all;
+  for (const auto& channel : channels_) all.push_back(channel.get());
+  return all;
 }
 
 Local* NcclFabric::Find(int rank) {
@@ -154,7 +174,7 @@ Local* NcclFabric::Find(int rank) {
 
 Result<std::map<int, Group*>> NcclFabric::MakeGroup(const std::string& name,
                                                     std::vector<int> ranks) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   MW_TRY(CheckGroup(options(), name, ranks));
   if (!group_names_.insert(name).second) {
     return Fail(AlreadyExists(fmt::format("this fabric already has a group {}", name)));
@@ -177,7 +197,7 @@ Result<std::map<int, Group*>> NcclFabric::MakeGroup(const std::string& name,
 
 Result<Fabric::Ends> NcclFabric::MakeChannel(const std::string& name, int from_rank, int to_rank,
                                              int capacity, int64_t max_message_bytes) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   MW_TRY(CheckChannel(options(), {name, from_rank, to_rank, capacity, max_message_bytes}));
   if (from_rank == to_rank) {
     return Fail(InvalidArgument(
@@ -187,7 +207,7 @@ Result<Fabric::Ends> NcclFabric::MakeChannel(const std::string& name, int from_r
     return Fail(AlreadyExists(fmt::format("this fabric already has a channel {}", name)));
   }
   const NcclChannel::Shape shape{name, capacity, max_message_bytes};
-  const auto add = [&](std::unique_ptr<NcclChannel> end, const Local* local) {
+  const auto add = [&](std::unique_ptr<NcclChannel> end, const Local* local) MW_REQUIRES(mutex_) {
     channels_.push_back(std::move(end));
     pending_channels_.emplace_back(static_cast<int>(local - locals_.data()),
                                    channels_.back().get());
@@ -218,13 +238,13 @@ Status NcclFabric::Accept(const std::vector<std::string>& invitations) {
   }
   MW_ASSIGN_OR_RETURN(std::vector<UniqueId> ids,
                       CheckInvitations(parsed, static_cast<int>(options().members.size())));
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   ids_ = std::move(ids);
   return OkStatus();
 }
 
 Status NcclFabric::Connect() {
-  const std::lock_guard<std::mutex> lock(connect_mutex_);
+  const MutexLock lock(connect_mutex_);
   if (const Status cause = status(); !cause.ok()) return cause;
   const Status done = ConnectAll();
   if (done.ok()) return done;
@@ -239,7 +259,7 @@ Status NcclFabric::ConnectAll() {
   std::vector<Link> own;
   std::vector<UniqueId> ids;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     own.swap(pending_);
     ids = ids_;
   }
@@ -258,7 +278,7 @@ Status NcclFabric::ConnectAll() {
 }
 
 Status NcclFabric::AttachAll() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [index, group] : std::exchange(pending_groups_, {})) {
     group->Attach(locals_[static_cast<size_t>(index)].groups.at(group->member_ranks()));
   }
@@ -283,8 +303,8 @@ Status NcclFabric::Poll() {
       !next_poll_ms_.compare_exchange_strong(next_ms, now_ms + kPollIntervalMs)) {
     return status();
   }
-  const std::unique_lock<std::mutex> lock(connect_mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return status();
+  if (!connect_mutex_.TryLock()) return status();
+  const MutexLock lock(connect_mutex_, AdoptLock{});
   for (Comm* comm : context_->comms()) {
     if (const Status state = comm->Check(); !state.ok()) {
       Abort(state);

@@ -91,13 +91,17 @@ void Acceptor::Run() {
 bool Acceptor::AcceptOne() {
   UniqueFd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!connection.valid()) return OnAcceptError(errno);
+  Admit(std::move(connection));
+  return true;
+}
+
+void Acceptor::Admit(UniqueFd connection) {
   if (connection.get() >= MostDescriptors()) {
     Refuse(std::move(connection));
-    return true;
+    return;
   }
   SetOptions(connection);
   take_(std::move(connection));
-  return true;
 }
 
 bool Acceptor::OnAcceptError(int error) {
@@ -106,7 +110,15 @@ bool Acceptor::OnAcceptError(int error) {
     return true;  // of the connection that was to be: it is gone
   }
   reserve_.Reset();
-  Refuse(UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
+  UniqueFd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  reserve_ = OpenAnything();
+  // The kernel looks for a number before it looks for a caller: there may be none.
+  if (!connection.valid()) return false;
+  if (reserve_.valid()) {  // another number has become free since
+    Admit(std::move(connection));
+    return true;
+  }
+  Refuse(std::move(connection));
   reserve_ = OpenAnything();
   return reserve_.valid();
 }

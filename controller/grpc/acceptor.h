@@ -55,6 +55,7 @@ class Acceptor {
   // False: nothing waits, or nothing can be taken for now.
   bool AcceptOne();
   bool OnAcceptError(int error);
+  void Admit(UniqueFd connection);  // or refuses it, beyond the most
   void Refuse(UniqueFd connection);
   int64_t MostDescriptors() const;
 

@@ -1,50 +1,53 @@
 #include "controller/grpc/call_deadlines.h"
 
-#include <mutex>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace meshwright::controller {
 
 struct CallDeadlines::Watch::State {
   // Recursive: cancelling may run what the call does next, and with it the end of its watch, on
   // the thread that cancels.
-  std::recursive_mutex mutex;
-  grpc::ServerContextBase* context = nullptr;  // null: the watch has ended
-  int64_t wait_ms = 0;
-  int64_t since_ms = -1;  // -1: not waiting
+  RecursiveMutex mutex;
+  grpc::ServerContextBase* context MW_GUARDED_BY(mutex) = nullptr;  // null: the watch has ended
+  int64_t wait_ms MW_GUARDED_BY(mutex) = 0;
+  int64_t since_ms MW_GUARDED_BY(mutex) = -1;  // -1: not waiting
 };
 
 CallDeadlines::Watch::Watch(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 CallDeadlines::Watch::~Watch() {
-  const std::scoped_lock lock(state_->mutex);
+  const RecursiveMutexLock lock(state_->mutex);
   state_->context = nullptr;
 }
 
 void CallDeadlines::Watch::Waiting() {
-  const std::scoped_lock lock(state_->mutex);
+  const RecursiveMutexLock lock(state_->mutex);
   state_->since_ms = SystemClock().NowMs();
 }
 
 void CallDeadlines::Watch::Busy() {
-  const std::scoped_lock lock(state_->mutex);
+  const RecursiveMutexLock lock(state_->mutex);
   state_->since_ms = -1;
 }
 
 std::unique_ptr<CallDeadlines::Watch> CallDeadlines::Begin(grpc::ServerContextBase* context,
                                                            int64_t wait_ms) {
   auto state = std::make_shared<Watch::State>();
-  state->context = context;
-  state->wait_ms = wait_ms;
-  state->since_ms = SystemClock().NowMs();
+  {
+    const RecursiveMutexLock lock(state->mutex);
+    state->context = context;
+    state->wait_ms = wait_ms;
+    state->since_ms = SystemClock().NowMs();
+  }
   timer_.PostAfter(wait_ms, [this, state] { Look(state); });
   return std::unique_ptr<Watch>(new Watch(std::move(state)));
 }
 
 void CallDeadlines::Look(const std::shared_ptr<Watch::State>& state) {
-  const std::scoped_lock lock(state->mutex);
+  const RecursiveMutexLock lock(state->mutex);
   if (state->context == nullptr) return;
   const int64_t now_ms = SystemClock().NowMs();
   const int64_t begin_ms = state->since_ms < 0 ? now_ms : state->since_ms;

@@ -9,6 +9,8 @@
 // itself when the call is done.
 #pragma once
 
+#include <grpcpp/impl/codegen/proto_utils.h>
+#include <grpcpp/impl/codegen/server_callback_handlers.h>
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/support/server_callback.h>
 

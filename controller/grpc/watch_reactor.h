@@ -6,10 +6,10 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "base/mutex.h"
 #include "controller/control_loop.h"
 #include "controller/grpc/late_service.h"
 #include "proto/grpc_status.h"
@@ -53,7 +53,7 @@ class WatchReactor final : public grpc::ServerBidiReactor<Request, Message> {
   }
 
   void OnCancel() override {
-    std::scoped_lock lock(guard_->mutex);
+    const MutexLock lock(guard_->mutex);
     guard_->cancelled = true;
     loop_->Unwatch(guard_->watch);
   }
@@ -63,14 +63,14 @@ class WatchReactor final : public grpc::ServerBidiReactor<Request, Message> {
  private:
   // Outlives the reactor where the answer ends it before Ask() returns.
   struct Guard {
-    std::mutex mutex;
-    bool cancelled = false;
-    ControlLoop::WatchId watch = 0;
+    Mutex mutex;
+    bool cancelled MW_GUARDED_BY(mutex) = false;
+    ControlLoop::WatchId watch MW_GUARDED_BY(mutex) = 0;
   };
 
   void Ask() {
     const std::shared_ptr<Guard> guard = guard_;
-    std::scoped_lock lock(guard->mutex);
+    const MutexLock lock(guard->mutex);
     if (guard->cancelled) return End(OkStatus());
     guard->watch = loop_->NewWatchId();
     loop_->Watch(guard->watch, plan_.cursor,

@@ -4,9 +4,9 @@
 
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "controller/grpc/call_guard.h"
 #include "proto/convert.h"
 
@@ -24,21 +24,21 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
    public:
     explicit Peer(SessionReactor* reactor) : reactor_(reactor) {}
     void Send(proto::DownMessage message) override {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       if (reactor_ != nullptr) reactor_->Queue(std::move(message));
     }
     void Close(Status reason) override {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       if (reactor_ != nullptr) reactor_->CloseAfterWrites(proto::ToGrpc(reason));
     }
     void Detach() {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       reactor_ = nullptr;
     }
 
    private:
-    std::mutex mutex_;  // before SessionReactor::mutex_
-    SessionReactor* reactor_;
+    Mutex mutex_;  // taken before SessionReactor::mutex_
+    SessionReactor* reactor_ MW_GUARDED_BY(mutex_);
   };
 
   explicit SessionReactor(ControlLoop* loop) : loop_(loop), peer_(std::make_shared<Peer>(this)) {
@@ -61,7 +61,7 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
   }
 
   void OnWriteDone(bool ok) override {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     writing_ = false;
     if (!ok) queue_.clear();
     Pump();
@@ -75,7 +75,7 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
 
  private:
   void Queue(proto::DownMessage message) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (closing_) return;
     queue_.push_back(proto::Encode(message));
     if (queue_.size() > kMaxQueued) {
@@ -88,15 +88,14 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
   }
 
   void CloseAfterWrites(grpc::Status status) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (closing_) return;
     closing_ = true;
     final_ = std::move(status);
     Pump();
   }
 
-  // REQUIRES: mutex_ held.
-  void Pump() {
+  void Pump() MW_REQUIRES(mutex_) {
     if (writing_ || finished_) return;
     if (!queue_.empty()) {
       writing_ = true;
@@ -113,13 +112,13 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
   std::shared_ptr<Peer> peer_;
   SessionId session_;
   v1::Up incoming_;
-  std::mutex mutex_;
-  std::deque<v1::Down> queue_;  // guarded by mutex_, and all below
-  v1::Down outgoing_;
-  bool writing_ = false;
-  bool closing_ = false;
-  bool finished_ = false;
-  grpc::Status final_;
+  Mutex mutex_;
+  std::deque<v1::Down> queue_ MW_GUARDED_BY(mutex_);
+  v1::Down outgoing_ MW_GUARDED_BY(mutex_);
+  bool writing_ MW_GUARDED_BY(mutex_) = false;
+  bool closing_ MW_GUARDED_BY(mutex_) = false;
+  bool finished_ MW_GUARDED_BY(mutex_) = false;
+  grpc::Status final_ MW_GUARDED_BY(mutex_);
 };
 
 class RefusedSession final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {

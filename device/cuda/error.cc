@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace meshwright::device::cuda {
 namespace {
 
@@ -19,8 +21,8 @@ constexpr std::array<Code, 18> kStickyCodes = {201, 214, 220, 226, 700, 702, 709
                                                715, 716, 717, 718, 719, 721, 810, 911, 999};
 
 struct Registry {
-  std::mutex mutex;
-  std::map<std::pair<const Driver*, int32_t>, std::shared_ptr<Poison>> poisons;  // guarded
+  Mutex mutex;
+  std::map<std::pair<const Driver*, int32_t>, std::shared_ptr<Poison>> poisons MW_GUARDED_BY(mutex);
 };
 
 Registry& ThisProcess() {
@@ -35,19 +37,19 @@ bool IsSticky(Code code) {
 }
 
 void Poison::Take(const Status& cause) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (cause_.ok()) cause_ = cause;
   taken_.store(true, std::memory_order_release);
 }
 
 Status Poison::cause() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return cause_;
 }
 
 std::shared_ptr<Poison> PoisonOf(const Driver& driver, int32_t device) {
   Registry& registry = ThisProcess();
-  const std::lock_guard<std::mutex> lock(registry.mutex);
+  const MutexLock lock(registry.mutex);
   std::shared_ptr<Poison>& poison = registry.poisons[{&driver, device}];
   if (poison == nullptr) poison = std::make_shared<Poison>();
   return poison;
@@ -55,7 +57,7 @@ std::shared_ptr<Poison> PoisonOf(const Driver& driver, int32_t device) {
 
 void ForgetPoison(const Driver& driver) {
   Registry& registry = ThisProcess();
-  const std::lock_guard<std::mutex> lock(registry.mutex);
+  const MutexLock lock(registry.mutex);
   std::erase_if(registry.poisons, [&](const auto& entry) { return entry.first.first == &driver; });
 }
 

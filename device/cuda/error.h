@@ -10,10 +10,10 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "device/cuda/driver.h"
 
@@ -34,8 +34,8 @@ class Poison {
 
  private:
   std::atomic<bool> taken_{false};
-  mutable std::mutex mutex_;
-  Status cause_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  Status cause_ MW_GUARDED_BY(mutex_);
 };
 
 // That of a device of a driver: one for all who use it, as long as the process lives.

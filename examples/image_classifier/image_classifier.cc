@@ -49,8 +49,6 @@ Result<ir::JobRequest> MakeJob(const Options& options) {
   MW_ASSIGN_OR_RETURN(ir::JobProgram tested, client::MakeProgram("test", inputs, test, floats));
   ir::OptimizerSpec optimizer;
   optimizer.lr = 0.005;
-  ir::DriverSpec driver;
-  driver.kind = ir::DriverKind::kClient;
   return client::JobBuilder("image-classifier")
       .Batch(options.batch, 1)
       .Seed(options.seed)
@@ -59,8 +57,7 @@ Result<ir::JobRequest> MakeJob(const Options& options) {
       .Parallel(options.parallel)
       .Program(std::move(trained))
       .Program(std::move(tested))
-      .Driver(driver)
-      .SaveWeights(false)
+      .DrivenByClient()
       .Build();
 }
 

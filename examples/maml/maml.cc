@@ -88,8 +88,6 @@ Result<ir::JobRequest> MakeJob(const Options& options) {
   ir::OptimizerSpec optimizer;
   optimizer.lr = 0.003;
   optimizer.weight_decay = 0;
-  ir::DriverSpec driver;
-  driver.kind = ir::DriverKind::kClient;
   return client::JobBuilder("maml")
       .Batch(options.tasks, 1)
       .Seed(options.seed)
@@ -98,8 +96,7 @@ Result<ir::JobRequest> MakeJob(const Options& options) {
       .Parallel(options.parallel)
       .Program(std::move(trained))
       .Program(std::move(tested))
-      .Driver(driver)
-      .SaveWeights(false)
+      .DrivenByClient()
       .Build();
 }
 

@@ -56,8 +56,6 @@ Result<ir::JobRequest> MakeJob(const Options& options) {
   ir::OptimizerSpec optimizer;
   optimizer.lr = 0.02;
   optimizer.weight_decay = 0;
-  ir::DriverSpec driver;
-  driver.kind = ir::DriverKind::kClient;
   return client::JobBuilder("policy-gradient")
       .Batch(rows, 1)
       .Seed(options.seed)
@@ -66,8 +64,7 @@ Result<ir::JobRequest> MakeJob(const Options& options) {
       .Parallel(options.parallel)
       .Program(std::move(trained))
       .Program(std::move(answers))
-      .Driver(driver)
-      .SaveWeights(false)
+      .DrivenByClient()
       .Build();
 }
 

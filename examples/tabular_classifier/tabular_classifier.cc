@@ -39,8 +39,6 @@ Result<ir::JobRequest> MakeJob(const Table& table, const Options& options) {
                       client::MakeProgram("predict", {inputs[0]}, predict, floats));
   ir::OptimizerSpec optimizer;
   optimizer.lr = 0.01;
-  ir::DriverSpec driver;
-  driver.kind = ir::DriverKind::kClient;
   return client::JobBuilder("tabular-classifier")
       .Batch(options.batch, 1)
       .Seed(options.seed)
@@ -49,8 +47,7 @@ Result<ir::JobRequest> MakeJob(const Table& table, const Options& options) {
       .Parallel(options.parallel)
       .Program(std::move(trained))
       .Program(std::move(answers))
-      .Driver(driver)
-      .SaveWeights(false)
+      .DrivenByClient()
       .Build();
 }
 

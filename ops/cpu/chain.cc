@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/check.h"
 #include "base/half.h"
 #include "ir/elementwise.h"
 #include "ir/fused.h"
@@ -61,6 +62,7 @@ class Chain::Maker {
       if (width != full && width != wanted_width_) return false;
       width = wanted_width_;
     }
+    MW_CHECK(width >= 1 && full % width == 0) << full << " elements in rows of " << width;
     chain_.rows_ = full / width;
     chain_.width_ = width;
     return true;
@@ -80,7 +82,7 @@ class Chain::Maker {
     return elements == 1 && chain_.width_ != 1 ? Kind::kScalar : Kind::kNarrow;
   }
 
-  Place& PlaceOf(ValueId id) { return places_[static_cast<size_t>(id.value())]; }
+  Place& PlaceOf(ValueId id) { return places_[id.index()]; }
 
   void PlaceOperands() {
     size_t operand = 0;
@@ -97,6 +99,7 @@ class Chain::Maker {
 
   // False when a result is an operand or a second name of another result.
   bool PlaceResults() {
+    MW_CHECK(!body_.outputs.empty()) << "a chain that makes nothing";
     for (size_t r = 0; r < body_.outputs.size(); ++r) {
       Place& place = PlaceOf(body_.outputs[r].value);
       if (place.kind == Kind::kAccumulator && chain_.accumulator_result_ < 0) {
@@ -353,6 +356,8 @@ void Chain::RunStep(const Step& step, const RunContext& context, const Span& spa
 void Chain::RunFormula(const Step& step, const Span& span, const Memory& memory) const {
   constexpr size_t kMostOperands = 2;
   const float* x[kMostOperands] = {};
+  MW_CHECK(step.operands.size() <= kMostOperands && step.extra < formulas_.size())
+      << ir::OpName(step.op) << " of " << step.operands.size() << " operands";
   for (size_t i = 0; i < step.operands.size(); ++i) x[i] = Read(step.operands[i], span, memory);
   formulas_[step.extra].Run(x, const_cast<float*>(Read(step.result, span, memory)), span.count,
                             memory.scratch + temporaries_ * kSpan);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "ir/fused.h"
 #include "ops/cpu/chain.h"
 #include "ops/cpu/cpu.h"
@@ -41,13 +42,14 @@ std::optional<int> FindProducer(const ir::Graph& body) {
 
 std::vector<size_t> OperandsOf(const ir::Node& node) {
   std::vector<size_t> operands;
-  for (ValueId id : node.inputs) operands.push_back(static_cast<size_t>(id.value()));
+  for (ValueId id : node.inputs) operands.push_back(id.index());
   return operands;
 }
 
 // The chain over all rows. `memory`: without scratch; its accumulator is the whole tensor's.
 void RunChain(const RunContext& context, const Chain& chain, const Chain::Memory& memory) {
   const int64_t columns = (chain.width() + kColumnsPerItem - 1) / kColumnsPerItem;
+  MW_CHECK(chain.width() >= 1 && chain.rows() >= 1) << chain.rows() << " rows of " << chain.width();
   const int64_t groups = (chain.rows() + Chain::kSumRows - 1) / Chain::kSumRows;
   ParallelItems(context, groups * columns, [&](int64_t item) {
     const int64_t row = item / columns * Chain::kSumRows;
@@ -136,6 +138,7 @@ KernelResult MakeNormGrad(const ir::Graph& body, int producer, const DeviceCoord
                              grad = std::move(grad),
                              sums = std::move(sums)](const RunContext& context, Inputs inputs,
                                                      Outputs outputs) mutable -> Status {
+    MW_CHECK(operands.size() <= 5) << operands.size() << " operands of a norm's gradient";
     std::array<Tensor, 5> taken;
     for (size_t i = 0; i < operands.size(); ++i) taken[i] = inputs[operands[i]];
     const auto scratch = [&] { return ThreadScratch(own_row + chain.scratch_floats()); };

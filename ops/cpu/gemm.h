@@ -1,5 +1,5 @@
 // Single-threaded f32 matrix product on oneDNN's sgemm. Splitting over threads is the caller's
-// business: oneDNN is never allowed to start threads of its own (design: cpu.md A5).
+// business: oneDNN is never allowed to start threads of its own.
 //
 // Thread rule: any thread.
 #pragma once

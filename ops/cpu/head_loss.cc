@@ -173,7 +173,7 @@ class HeadLoss final : public Kernel {
     }
   }
 
-  // dx = dlogits w; dw = sum over blocks of dlogits^T x
+  // dx = dlogits w; dw = sum over blocks of dlogits^T x.
   void Gradients(const RunContext& context, const HeadBlock& block, Inputs inputs,
                  Outputs outputs) const {
     const float dloss = *inputs[3].as<float>();

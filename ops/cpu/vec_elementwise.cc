@@ -91,7 +91,7 @@ void GeluGrad(const float* x, const float* dy, float* out, int64_t count) {
     const FloatVec gate = GeluGate(d, v);
     const FloatVec inner = hn::MulAdd(hn::Mul(v, v), hn::Set(d, 3 * kCubic), one);
     const FloatVec slope = hn::Mul(hn::Mul(v, hn::Set(d, kTwiceScale)), inner);
-    // gate + gate (1 - gate) * x * d(2u)/dx
+    // gate + gate (1 - gate) * x * d(2u)/dx.
     return hn::Mul(grad, hn::MulAdd(hn::Mul(gate, hn::Sub(one, gate)), slope, gate));
   });
 }

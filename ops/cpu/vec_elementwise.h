@@ -17,7 +17,7 @@ void VecGeluGrad(const float* x, const float* dy, float* out, int64_t count);
 void VecSilu(const float* x, float* out, int64_t count);
 void VecSiluGrad(const float* x, const float* dy, float* out, int64_t count);
 
-// out[i] = bits[i] >> 8 >= threshold ? x[i] * scale : 0
+// out[i] = bits[i] >> 8 >= threshold ? x[i] * scale : 0.
 void VecMask(const float* x, const uint32_t* bits, uint32_t threshold, float scale, float* out,
              int64_t count);
 // bits[i] = word i%4 of Philox(key, (first + i) / 4, step): PhiloxBits for the key of a seed and
@@ -29,7 +29,7 @@ void VecPhilox(uint64_t key, uint64_t step, uint64_t first, uint32_t* bits, int6
 void VecNormal(uint64_t key, uint64_t step, uint64_t first, float mean, float deviation, float* out,
                int64_t count);
 
-// low' = low * cosine - high * sine; high' = high * cosine + low * sine
+// low' = low * cosine - high * sine; high' = high * cosine + low * sine.
 void VecRotate(const float* x, const float* cosine, const float* sine, float* out, int64_t half);
 
 }  // namespace meshwright::ops::cpu

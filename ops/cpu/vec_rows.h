@@ -12,7 +12,7 @@ namespace meshwright::ops::cpu {
 float VecMax(const float* x, int64_t count);  // -inf for an empty row
 float VecSum(const float* x, int64_t count);
 float VecDot(const float* x, const float* y, int64_t count);
-// out = exp(x - shift), unless `out` is null; returns their sum
+// out = exp(x - shift), unless `out` is null; returns their sum.
 float VecExpSum(const float* x, float shift, float* out, int64_t count);
 // out = factor * exp(x - shift)
 void VecExpScaled(const float* x, float shift, float factor, float* out, int64_t count);

@@ -129,7 +129,7 @@ struct ScoreGradTile {
 };
 void VecTileScoreGrad(const TileBlock& block, const ScoreGradTile& tile);
 
-// x [keys, kTile] *= y
+// x [keys, kTile] *= y.
 void VecTileMul(const TileBlock& block, const float* y, float* x);
 
 }  // namespace meshwright::ops::cpu

@@ -7,10 +7,10 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "base/mutex.h"
 #include "ops/cuda/plugin_tools.h"
 #include "ops/cuda/workspace.h"
 
@@ -132,7 +132,7 @@ class CublasLtPlan final : public BlasPlan {
 
   // Addresses of bias and aux are part of the description: one Run() at a time.
   Status Run(const BlasMemory& memory, cudaStream_t stream) const {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (has_bias_) {
       MW_TRY(SetOperation(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                           static_cast<const void*>(memory.bias)));
@@ -219,7 +219,7 @@ class CublasLtPlan final : public BlasPlan {
   bool has_bias_ = false;
   bool has_aux_ = false;
   cublasLtMatmulHeuristicResult_t chosen_ = {};
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;  // of operation_, once the plan is made
 };
 
 class CublasLt final : public Blas {
@@ -230,7 +230,7 @@ class CublasLt final : public Blas {
     if (const cudaError_t code = cudaGetDevice(&device); code != cudaSuccess) {
       return Fail(Internal(std::string("cudaGetDevice: ") + cudaGetErrorName(code)));
     }
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto [place, is_new] = plans_.try_emplace({device, product});
     Entry& entry = place->second;
     if (is_new) entry = Make(device, product);
@@ -252,7 +252,7 @@ class CublasLt final : public Blas {
     Status status;
   };
 
-  Entry Make(int device, const BlasProduct& product) {
+  Entry Make(int device, const BlasProduct& product) MW_REQUIRES(mutex_) {
     cublasLtHandle_t& handle = handles_[device];
     if (handle == nullptr) {
       Status status = BlasStatus(cublasLtCreate(&handle), "cublasLtCreate");
@@ -263,9 +263,9 @@ class CublasLt final : public Blas {
     return {std::move(plan), std::move(status)};
   }
 
-  std::mutex mutex_;
-  std::map<int, cublasLtHandle_t> handles_;  // by device
-  std::map<std::pair<int, BlasProduct>, Entry> plans_;
+  Mutex mutex_;
+  std::map<int, cublasLtHandle_t> handles_ MW_GUARDED_BY(mutex_);  // by device
+  std::map<std::pair<int, BlasProduct>, Entry> plans_ MW_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace meshwright::ops::cuda {
 
 std::optional<FloatType> FloatTypeOf(ir::DType dtype) {
@@ -28,10 +30,15 @@ bool HasTypesOfGpus(const KernelSpec& spec) {
          std::all_of(spec.outputs.begin(), spec.outputs.end(), ours);
 }
 
-FloatType TypeOf(const ir::TensorType& type) { return *FloatTypeOf(type.dtype); }
+FloatType TypeOf(const ir::TensorType& type) {
+  const std::optional<FloatType> known = FloatTypeOf(type.dtype);
+  MW_CHECK(known.has_value()) << type.ToString() << " is not computed with on GPUs";
+  return *known;
+}
 
 Rows RowsOf(const ir::TensorType& type) {
   const size_t rank = type.dims.size();
+  MW_CHECK(rank >= 1) << "a scalar has no rows";
   return {Product(type.dims, 0, rank - 1), type.dims[rank - 1]};
 }
 
@@ -50,6 +57,7 @@ RunsArgs RunsOf(const ShardBlock& block, int32_t microbatch) {
   const size_t split = static_cast<size_t>(runs.split_dim());
   args.valid = block.Valid(runs.split_dim(), microbatch) * strides[split];
   args.first = block.Start(runs.split_dim(), microbatch) * strides[split];
+  MW_CHECK(split < static_cast<size_t>(kMaxDims)) << "a block split along dim " << split;
   args.outer_rank = runs.split_dim();
   for (size_t d = 0; d < split; ++d) {
     args.local_dims[d] = block.local_dims[d];

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/check.h"
 #include "ir/elementwise.h"
 #include "ops/cuda/chain_prelude.h"
 
@@ -269,6 +270,7 @@ class SourceWriter {
 
   // The steps of the formula one inside of the other: C++ computes equal parts once.
   std::string FormulaText(const ChainPlan::Step& step) const {
+    MW_CHECK(ir::FormulaOf(step.op) != nullptr) << ir::OpName(step.op) << " has no formula";
     const ir::Formula& formula = *ir::FormulaOf(step.op);
     std::vector<std::string> values;
     for (const int operand : step.operands) values.push_back(fmt::format("v{}", operand));
@@ -278,6 +280,7 @@ class SourceWriter {
       for (int k = 0; k < own.count; ++k) {
         operands.push_back(values[static_cast<size_t>(own.operands[static_cast<size_t>(k)])]);
       }
+      MW_CHECK(operands.size() == static_cast<size_t>(own.count)) << ir::OpName(own.op);
       const std::string constant = own.takes_attrs ? fmt::format("(float)a.factor{}", step.value)
                                                    : fmt::format("(float){}", own.value);
       const std::string text = NativeText(own.op, operands, constant);
@@ -378,6 +381,8 @@ void ChainArguments(const ChainPlan& plan, const ChainMemory& memory, int32_t mi
 }
 
 int64_t ChainThreads(const ChainPlan& plan) {
+  MW_CHECK(plan.lanes >= 1 && plan.elements % plan.lanes == 0)
+      << plan.elements << " elements in lanes of " << plan.lanes;
   if (plan.width == 0) return plan.elements / plan.lanes;
   return plan.groups() * (plan.width / plan.lanes);
 }

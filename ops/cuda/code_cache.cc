@@ -82,7 +82,7 @@ void CodeCache::WriteEntry(const std::string& key, const std::string& binary) {
 Result<std::shared_ptr<const KernelCode>> CodeCache::Get(const SourceCode& code) {
   const std::string key = KeyOf(code);
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (auto loaded = loaded_[key].lock()) return loaded;
   }
   ModuleHandle module = nullptr;
@@ -99,7 +99,7 @@ Result<std::shared_ptr<const KernelCode>> CodeCache::Get(const SourceCode& code)
                                      code.architecture, loaded_code)));
   }
   auto made = std::make_shared<const KernelCode>(compiler_, module);
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   std::weak_ptr<const KernelCode>& place = loaded_[key];
   if (auto earlier = place.lock()) return earlier;
   place = made;

@@ -15,9 +15,9 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "ops/cuda/compiler.h"
 
 namespace meshwright::ops::cuda {
@@ -67,8 +67,8 @@ class CodeCache {
   const std::string directory_;
   const std::string version_;
   std::atomic<bool> told_{false};  // that the disk cannot be written
-  std::mutex mutex_;
-  std::map<std::string, std::weak_ptr<const KernelCode>> loaded_;  // guarded by mutex_
+  Mutex mutex_;
+  std::map<std::string, std::weak_ptr<const KernelCode>> loaded_ MW_GUARDED_BY(mutex_);
 };
 
 }  // namespace meshwright::ops::cuda

@@ -99,8 +99,8 @@ KernelResult MakeWithEpilogue(const ir::Graph& body, int producer, const EinsumR
   const Result<const BlasPlan*> plan = toolkit.blas->Plan(*product);
   if (!plan && MayDoWithout(plan.error(), device, true)) return std::unique_ptr<Kernel>();
   if (!plan) return Fail(plan.error());
-  auto a = static_cast<size_t>(node.inputs[0].value());
-  auto b = static_cast<size_t>(node.inputs[1].value());
+  auto a = node.inputs[0].index();
+  auto b = node.inputs[1].index();
   if (runner.swapped()) std::swap(a, b);
   return std::unique_ptr<Kernel>(
       std::make_unique<EpilogueKernel>(*toolkit.blas, **plan, *form, a, b));
@@ -122,9 +122,9 @@ KernelResult MakeProduct(const ir::Graph& body, int producer, const DeviceCoords
   MW_ASSIGN_OR_RETURN(std::optional<ChainPlan> plan, PlanChain(body, producer, coords));
   if (!plan || plan->elements != type.elements()) return std::unique_ptr<Kernel>();
   MW_ASSIGN_OR_RETURN(ChainRunner chain, ChainRunner::Make(*std::move(plan), device, toolkit));
-  return std::unique_ptr<Kernel>(std::make_unique<ProductKernel>(
-      *std::move(runner), std::move(chain), type.bytes(),
-      static_cast<size_t>(node.inputs[0].value()), static_cast<size_t>(node.inputs[1].value())));
+  return std::unique_ptr<Kernel>(
+      std::make_unique<ProductKernel>(*std::move(runner), std::move(chain), type.bytes(),
+                                      node.inputs[0].index(), node.inputs[1].index()));
 }
 
 }  // namespace

@@ -6,11 +6,11 @@
 #include <array>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ops/cuda/plugin_tools.h"
 #include "ops/cuda/sdpa_plan.cuh"
 #include "ops/cuda/workspace.h"
@@ -20,8 +20,8 @@ namespace {
 
 // The library on one GPU. One call at a time: a handle has one stream.
 struct OnDevice {
-  cudnnHandle_t handle = nullptr;
-  std::mutex mutex;
+  cudnnHandle_t handle MW_GUARDED_BY(mutex) = nullptr;
+  Mutex mutex;
 };
 
 class CudnnSdpaPlan final : public SdpaPlan {
@@ -48,7 +48,7 @@ class CudnnSdpaPlan final : public SdpaPlan {
       number = ValueOf(name, shape_);
       data.push_back(name >= SdpaName::kScale ? &number : PlaceOf(name, memory));
     }
-    const std::lock_guard<std::mutex> lock(device_.mutex);
+    const MutexLock lock(device_.mutex);
     MW_TRY(CudnnStatus(cudnnSetStream(device_.handle, stream), "cudnnSetStream"));
     return plan_.Run(device_.handle, ids_, data, WorkspaceAt(memory.workspace));
   }
@@ -69,7 +69,7 @@ class CudnnSdpa final : public Sdpa {
     if (const cudaError_t code = cudaGetDevice(&device); code != cudaSuccess) {
       return Fail(Internal(std::string("cudaGetDevice: ") + cudaGetErrorName(code)));
     }
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto [place, is_new] = plans_.try_emplace({device, shape});
     Entry& entry = place->second;
     if (is_new) entry = Make(device, shape);
@@ -91,9 +91,9 @@ class CudnnSdpa final : public Sdpa {
     Status status;
   };
 
-  Entry Make(int index, const SdpaShape& shape) {
+  Entry Make(int index, const SdpaShape& shape) MW_REQUIRES(mutex_) {
     OnDevice& device = devices_[index];
-    const std::lock_guard<std::mutex> lock(device.mutex);
+    const MutexLock lock(device.mutex);
     if (device.handle == nullptr) {
       Status status = CudnnStatus(cudnnCreate(&device.handle), "cudnnCreate");
       if (!status.ok()) return {nullptr, std::move(status)};
@@ -103,9 +103,9 @@ class CudnnSdpa final : public Sdpa {
     return {std::make_unique<CudnnSdpaPlan>(device, shape, *std::move(plan)), Status()};
   }
 
-  std::mutex mutex_;                 // of all below
-  std::map<int, OnDevice> devices_;  // by index; they stay in place
-  std::map<std::pair<int, SdpaShape>, Entry> plans_;
+  Mutex mutex_;
+  std::map<int, OnDevice> devices_ MW_GUARDED_BY(mutex_);  // by index; they stay in place
+  std::map<std::pair<int, SdpaShape>, Entry> plans_ MW_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -88,7 +88,7 @@ class GraphBuilder {
     return Add(
         {{shape_.batch, shape_.heads, s, s}, {shape_.heads * s * s, s * s, 1, s}, shape_.dtype});
   }
-  // [batch, heads, sequence, head size], f32
+  // [batch, heads, sequence, head size], f32.
   int Elements() {
     const int64_t s = shape_.sequence, e = shape_.head_size, h = shape_.heads;
     return Add({{shape_.batch, h, s, e}, {h * s * e, s * e, h * e, 1}});

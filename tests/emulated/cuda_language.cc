@@ -10,11 +10,11 @@
 
 #include "tests/emulated/driver.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MW_ADDRESS_SANITIZER)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(MW_THREAD_SANITIZER)
 #include <sanitizer/tsan_interface.h>
 #endif
 
@@ -28,7 +28,7 @@ constexpr unsigned kMaxRows = 65535;  // blocks along y and z
 constexpr int32_t kInvalidConfiguration = 9;
 constexpr unsigned kWarp = 32;
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(MW_THREAD_SANITIZER)
 constexpr bool kJumps = false;
 #else
 constexpr bool kJumps = true;
@@ -55,10 +55,10 @@ struct Context {
 // jumps are not. The compiler's own jumps are none that the address sanitizer clears stacks for;
 // the thread sanitizer understands only contexts.
 [[gnu::noinline, gnu::no_sanitize_address]] void Switch(Context& from, Context& to) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MW_ADDRESS_SANITIZER)
   __sanitizer_start_switch_fiber(&from.fake_stack, to.stack, to.stack_bytes);
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(MW_THREAD_SANITIZER)
   __tsan_switch_to_fiber(to.fiber, 0);
 #endif
   if (!kJumps) {
@@ -68,7 +68,7 @@ struct Context {
     to.started = true;
     (void)::setcontext(&to.start);
   }
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MW_ADDRESS_SANITIZER)
   __sanitizer_finish_switch_fiber(from.fake_stack, nullptr, nullptr);
 #endif
 }
@@ -89,10 +89,10 @@ class Machine {
   }
   ~Machine() {
     for (const auto& fiber : fibers_) {
-#if defined(__SANITIZE_THREAD__)
+#if defined(MW_THREAD_SANITIZER)
       __tsan_destroy_fiber(fiber->context.fiber);
 #endif
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MW_ADDRESS_SANITIZER)
       // Frames that never returned left their marks, which would outlive the mapping.
       __asan_unpoison_memory_region(fiber->context.stack, kStackBytes);
 #endif
@@ -161,7 +161,7 @@ class Machine {
   };
 
   void EnterHost() {
-#if defined(__SANITIZE_THREAD__)
+#if defined(MW_THREAD_SANITIZER)
     host_.fiber = __tsan_get_current_fiber();
 #endif
     host_.started = true;
@@ -184,7 +184,7 @@ class Machine {
     if (stack == MAP_FAILED) Die("no memory for a stack");
     context.stack = stack;
     context.stack_bytes = kStackBytes;
-#if defined(__SANITIZE_THREAD__)
+#if defined(MW_THREAD_SANITIZER)
     context.fiber = __tsan_create_fiber(0);
 #endif
     PrepareStart(context.start, stack);
@@ -214,7 +214,7 @@ class Machine {
   static void FiberMain() {
     Machine& machine = Of();
     Fiber& fiber = *machine.running_;
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MW_ADDRESS_SANITIZER)
     __sanitizer_finish_switch_fiber(nullptr, &machine.host_.stack, &machine.host_.stack_bytes);
 #endif
     for (;;) {

@@ -4,7 +4,7 @@
 #include "tests/emulated/driver.h"
 #include "tests/emulated/driver_parts.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MW_ADDRESS_SANITIZER)
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -16,7 +16,7 @@ using device::cuda::StreamHandle;
 
 // Tells the address sanitizer what of a device's memory has been given out.
 void MarkUsable(const std::byte* data, int64_t bytes, bool usable) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MW_ADDRESS_SANITIZER)
   if (usable) {
     __asan_unpoison_memory_region(data, static_cast<size_t>(bytes));
   } else {

@@ -440,7 +440,7 @@ class ProgramMaker {
     std::vector<Lifetime> lives(p_.slots.size() + 1);
     std::vector<bool> seen(p_.slots.size(), false);
     const auto touch = [&](SlotId id, int instant) {
-      const auto i = static_cast<size_t>(id.value());
+      const auto i = id.index();
       if (!seen[i])
         lives[i] = {p_.slots[i].persistent ? 0 : p_.slots[i].type.bytes(), instant, instant};
       seen[i] = true;

@@ -173,7 +173,7 @@ class Interpreter {
   }
 
   bool StepSend(Device& device, const Instruction& send) {
-    const ChannelEnd& channel = device.program->channels[static_cast<size_t>(send.channel.value())];
+    const ChannelEnd& channel = device.program->channels[send.channel.index()];
     std::deque<Tensor>& queue = queues_[channel.name];
     if (queue.size() >= static_cast<size_t>(capacities_[channel.name])) return false;
     Tensor tile;
@@ -185,7 +185,7 @@ class Interpreter {
   }
 
   bool StepRecv(Device& device, const Instruction& recv) {
-    const ChannelEnd& channel = device.program->channels[static_cast<size_t>(recv.channel.value())];
+    const ChannelEnd& channel = device.program->channels[recv.channel.index()];
     std::deque<Tensor>& queue = queues_[channel.name];
     if (queue.empty()) return false;
     const auto elements = Elements(recv.box, device.program->slot(recv.slot).type.dims);
@@ -198,8 +198,7 @@ class Interpreter {
   }
 
   bool StepRun(Device& device, const Instruction& run) {
-    const Graph& graph =
-        *device.program->executables[static_cast<size_t>(run.executable.value())].graph;
+    const Graph& graph = *device.program->executables[run.executable.index()].graph;
     if (device.values.empty()) {
       device.values.assign(graph.values.size(), 0);
       device.node = 0;
@@ -220,10 +219,9 @@ class Interpreter {
       device.arena[base + static_cast<size_t>(i)] = Mix(777, device.pc);
     for (size_t o = 0; o < run.outputs.size(); ++o) {
       const ValueId value = graph.outputs[o].value;
-      if (device.outputs[static_cast<size_t>(value.value())] == static_cast<int>(o)) continue;
-      Store(
-          device, run.outputs[o],
-          Spread(device.values[static_cast<size_t>(value.value())], graph.type(value).elements()));
+      if (device.outputs[value.index()] == static_cast<int>(o)) continue;
+      Store(device, run.outputs[o],
+            Spread(device.values[value.index()], graph.type(value).elements()));
     }
     device.values.clear();
     return true;
@@ -232,10 +230,9 @@ class Interpreter {
   // Inputs are read by the nodes that use them, outputs written by those that make them, so that
   // slots of one RUN in the same bytes matter.
   void ReadInput(Device& device, const Instruction& run, ValueId value) {
-    const int input = device.inputs[static_cast<size_t>(value.value())];
+    const int input = device.inputs[value.index()];
     if (input < 0) return;
-    device.values[static_cast<size_t>(value.value())] =
-        HashTensor(Load(device, run.inputs[static_cast<size_t>(input)]));
+    device.values[value.index()] = HashTensor(Load(device, run.inputs[static_cast<size_t>(input)]));
   }
 
   static void FindOperands(Device& device, const Graph& graph) {
@@ -243,20 +240,20 @@ class Interpreter {
     device.outputs.assign(graph.values.size(), -1);
     int inputs = 0;
     for (NodeId id : graph.NodesOf(Op::kInput)) {
-      device.inputs[static_cast<size_t>(graph.node(id).outputs[0].value())] = inputs++;
+      device.inputs[graph.node(id).outputs[0].index()] = inputs++;
     }
     for (size_t o = graph.outputs.size(); o-- > 0;) {
       const ValueId value = graph.outputs[o].value;
       if (graph.producer(value).op == Op::kInput) continue;
-      device.outputs[static_cast<size_t>(value.value())] = static_cast<int>(o);
+      device.outputs[value.index()] = static_cast<int>(o);
     }
   }
 
   void WriteOutput(Device& device, const Instruction& run, const Graph& graph, ValueId value) {
-    const int output = device.outputs[static_cast<size_t>(value.value())];
+    const int output = device.outputs[value.index()];
     if (output < 0) return;
     Store(device, run.outputs[static_cast<size_t>(output)],
-          Spread(device.values[static_cast<size_t>(value.value())], graph.type(value).elements()));
+          Spread(device.values[value.index()], graph.type(value).elements()));
   }
 
   // False: waits for its group.
@@ -265,7 +262,7 @@ class Interpreter {
     const bool transfer = IsTransfer(node.op);
     uint64_t hash = HashText(std::string(OpName(node.op)));
     for (const auto& [name, value] : node.attrs.values()) hash = Mix(hash, HashAttr(name, value));
-    for (ValueId id : node.inputs) hash = Mix(hash, device.values[static_cast<size_t>(id.value())]);
+    for (ValueId id : node.inputs) hash = Mix(hash, device.values[id.index()]);
     if (transfer) {
       const auto met = Meet(device, node, graph, hash);
       if (!met) return false;
@@ -278,7 +275,7 @@ class Interpreter {
       for (int64_t coord : device.program->coords) hash = Mix(hash, static_cast<uint64_t>(coord));
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      device.values[static_cast<size_t>(node.outputs[i].value())] = Mix(hash, i);
+      device.values[node.outputs[i].index()] = Mix(hash, i);
     }
     return true;
   }

@@ -118,8 +118,7 @@ class BruteForce {
       if (op == Op::kParam || op == Op::kRandomNormal) more_s = 0;  // not computed here
       std::set<ValueId> inputs(graph_.nodes[node].inputs.begin(), graph_.nodes[node].inputs.end());
       for (ValueId value : inputs) {
-        const bool last =
-            users_[static_cast<size_t>(value.value())].back().value() == static_cast<int>(node);
+        const bool last = users_[value].back().value() == static_cast<int>(node);
         if (last) more_s += Deliver(value);
       }
       Choose(node + 1, cost_s + more_s);
@@ -129,12 +128,12 @@ class BruteForce {
   // One common form for all readers, and from there to each.
   double Deliver(ValueId value) {
     const ir::Node& producer = graph_.producer(value);
-    const Sharding made = chosen_[Index(graph_.value(value).producer)]->results[0];
+    const Sharding made = chosen_[graph_.value(value).producer.index()]->results[0];
     std::vector<Sharding> wanted;
-    for (NodeId user : users_[static_cast<size_t>(value.value())]) {
+    for (NodeId user : users_[value]) {
       const ir::Node& node = graph_.node(user);
       for (size_t o = 0; o < node.inputs.size(); ++o) {
-        if (node.inputs[o] == value) wanted.push_back(chosen_[Index(user)]->operands[o]);
+        if (node.inputs[o] == value) wanted.push_back(chosen_[user.index()]->operands[o]);
       }
     }
     if (producer.op == Op::kRandomNormal) {
@@ -156,19 +155,17 @@ class BruteForce {
   const std::set<Sharding>& FormsOf(ValueId value) {
     const auto [it, fresh] = forms_.try_emplace(value);
     if (!fresh) return it->second;
-    for (const NodeStrategy& s : options_[Index(graph_.value(value).producer)])
+    for (const NodeStrategy& s : options_[graph_.value(value).producer.index()])
       it->second.insert(s.results[0]);
-    for (NodeId user : users_[static_cast<size_t>(value.value())]) {
+    for (NodeId user : users_[value]) {
       const ir::Node& node = graph_.node(user);
       for (size_t o = 0; o < node.inputs.size(); ++o) {
         if (node.inputs[o] != value) continue;
-        for (const NodeStrategy& s : options_[Index(user)]) it->second.insert(s.operands[o]);
+        for (const NodeStrategy& s : options_[user.index()]) it->second.insert(s.operands[o]);
       }
     }
     return it->second;
   }
-
-  static size_t Index(NodeId id) { return static_cast<size_t>(id.value()); }
 
   double Seconds(ValueId value, const Sharding& from, const Sharding& to) {
     const auto [it, fresh] = seconds_.try_emplace({graph_.type(value).dims, from, to});
@@ -182,7 +179,7 @@ class BruteForce {
   const ir::Graph& graph_;
   StrategySpace space_;
   const IntraCosts& costs_;
-  const std::vector<std::vector<NodeId>> users_;
+  const IdVector<ValueId, std::vector<NodeId>> users_;
   std::vector<std::vector<NodeStrategy>> options_;
   std::vector<const NodeStrategy*> chosen_;
   std::map<std::tuple<ir::Dims, Sharding, Sharding>, double> seconds_;

@@ -38,13 +38,41 @@ Violations CheckPublicHeaders(const SourceTree& tree, const std::set<std::string
 // shape.cc
 // Files <= 600 lines, headers <= 300, lines <= 100 columns (counted in code points).
 Violations CheckSizes(const SourceTree& tree);
-// Functions outside classes <= 70 lines.
+// Functions <= 70 lines, in classes too. A lambda is part of the function that it stands in.
 Violations CheckFunctionLength(const SourceTree& tree);
 // Headers start with a comment that says what they are for, then a #pragma once.
 Violations CheckHeaderComments(const SourceTree& tree);
 // No sleeps, rand, std::endl, [=]; std::thread only in base, the backends of collective
 // and worker. Tests are free.
 Violations CheckBannedCalls(const SourceTree& tree);
+
+// class_size.cc
+struct ClassSize {
+  int lines = 0;    // of the body, and of members defined outside of it
+  int methods = 0;  // private ones too; no constructors and destructors
+};
+// Classes <= 200 lines and <= 20 methods, but for those in `allowed`: "path Class lines methods",
+// rounded up to 50 lines and 5 methods. An entry that is larger than its class is a violation.
+// Tests are free.
+Violations CheckClassSizes(const SourceTree& tree, const std::vector<std::string>& allowed);
+
+// counts.cc
+// No id is cast to an index: Id::index() and IdVector are there. Seen within a line.
+Violations CheckIdCasts(const SourceTree& tree);
+// Each room of `least` has so many MW_CHECKs in 1000 lines of code.
+Violations CheckDensityOfChecks(const SourceTree& tree, const std::map<std::string, int>& least);
+
+// comments.cc
+// Comments cite only `files` of the tree; what stands in quotes is an example.
+Violations CheckCitations(const SourceTree& tree, const std::set<std::string>& files);
+// Comments that have lines of their own end like sentences.
+Violations CheckCommentsEnd(const SourceTree& tree);
+
+// locks.cc
+// std::mutex and its kind stand only in the files of `own`, and in each of those. Tests are free.
+Violations CheckLocks(const SourceTree& tree, const std::set<std::string>& own);
+// Those of the project.
+const std::set<std::string>& FilesWithOwnLocks();
 
 // documents.cc
 // Paths that a document mentions in `backticks` and that do not exist below

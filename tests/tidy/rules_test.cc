@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "tests/tidy/scopes.h"
 
 namespace meshwright::tidy {
 namespace {
@@ -163,6 +164,106 @@ TEST(CheckFunctionLength, SeesLongFunctionsButNotLongClasses) {
               ElementsAre(HasSubstr("ir/b.cc:1"), HasSubstr("ir/c.cc:2"), HasSubstr("ir/f.cc:4")));
 }
 
+TEST(CheckFunctionLength, SeesMembersInsideClasses) {
+  const SourceTree tree = MakeTree({
+      {"ir/a.cc", "class A {\n public:\n" + FunctionOf(70, "  int F() const") + "};\n"},
+      {"ir/b.cc", "class B final : public A {\n" + FunctionOf(71, "  int F() override") + "};\n"},
+      {"ir/c.h",
+       "struct C {\n  struct D {\n" + FunctionOf(71, "  D(int x) : x{x}, y(1)") + "  };\n};\n"},
+      {"ir/d.cc", FunctionOf(71, "template <typename T>\nvoid A::Inner<T>::G(Options o = {})")},
+      {"ir/e.cc", "class E {\n  int x{1};\n  void F() {\n    auto f = [] {\n" +
+                      std::string(71, '\n') + "    };\n  }\n};\n"},
+  });
+  EXPECT_THAT(CheckFunctionLength(tree),
+              ElementsAre(HasSubstr("ir/b.cc:2: function F"), HasSubstr("ir/c.h:3: function D"),
+                          HasSubstr("ir/d.cc:2: function G"), HasSubstr("ir/e.cc:3: function F")));
+}
+
+TEST(FindScopes, KnowsClassesAndTheirMethods) {
+  const Scopes scopes = FindScopes(ParseSource(
+      "struct A {\n  A();\n  ~A();\n  A(const A&) = delete;\n  int F() const { return 1; }\n"
+      "  friend bool operator==(const A&, const A&);\n  template <typename T>\n"
+      "  T G(T x);\n  std::function<void(int)> f = nullptr;\n"
+      "  int x MW_GUARDED_BY(m) = 0;\n  enum class E { kX };\n"
+      "  class B {\n    void H() MW_REQUIRES(m);\n  };\n};\n"
+      "#if X\nvoid A::B::H() {\n#else\nvoid A::B::H() {\n#endif\n}\n"
+      "struct stat Find(int x) {\n  return {};\n}\n"));
+  ASSERT_EQ(scopes.classes.size(), 2u);
+  EXPECT_EQ(scopes.classes[0].name, "A");
+  EXPECT_EQ(scopes.classes[0].methods, 2);
+  EXPECT_EQ(scopes.classes[1].name, "A::B");
+  EXPECT_EQ(scopes.classes[1].methods, 1);
+  EXPECT_EQ(scopes.functions.back().name, "Find");
+  EXPECT_EQ(scopes.functions.back().owner, "");
+  EXPECT_EQ(scopes.functions[1].owner, "A::B");
+  EXPECT_TRUE(scopes.functions[1].outside);
+}
+
+std::string Methods(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += "  int F" + std::to_string(i) + "();\n";
+  return text;
+}
+
+TEST(CheckClassSizes, CountsBodiesAndMembersOutside) {
+  const SourceTree tree = MakeTree({
+      {"ir/a.h", "class A {\n" + Methods(20) + "};\n"},
+      {"ir/b.h", "class B {\n" + Methods(15) + " private:\n" + Methods(6) + "};\n"},
+      {"ir/c.h", "class C {\n  void F();\n};\n"},
+      {"ir/c.cc", FunctionOf(70, "void C::F()") + FunctionOf(70, "void C::G()")},
+      {"ir/c_more.cc", FunctionOf(60, "void C::H()")},
+      {"mesh/c.cc", "class C {\n};\n" + FunctionOf(100, "void C::H()")},
+  });
+  EXPECT_THAT(CheckClassSizes(tree, {}),
+              ElementsAre(HasSubstr("ir/b.h B: 24 lines and 21 methods"),
+                          HasSubstr("ir/c.h C: 206 lines and 1 methods")));
+  EXPECT_THAT(CheckClassSizes(tree, {"ir/b.h B 50 25", "ir/c.h C 250 5"}), IsEmpty());
+  EXPECT_THAT(CheckClassSizes(tree, {"ir/b.h B 50 30", "ir/c.h C 250 5", "ir/a.h A 50 25"}),
+              ElementsAre(HasSubstr("ir/b.h B: 24 lines"), HasSubstr("ir/a.h A 50 25: no class"),
+                          HasSubstr("ir/b.h B 50 30: no class")));
+}
+
+TEST(CheckIdCasts, SeesThem) {
+  const SourceTree tree = MakeTree({
+      {"ir/a.cc", "x[static_cast<size_t>(graph.value(id).producer.value())];\n"},
+      {"ir/b.cc", "x[static_cast<size_t>(n)] = y[static_cast<size_t>(id.value())];\n"},
+      {"ir/c.cc", "// static_cast<size_t>(id.value())\nx[id.index()];\n"},
+      {"ir/d.cc", "x[static_cast<size_t>(id.value() + 1)];\n"},
+  });
+  EXPECT_THAT(CheckIdCasts(tree), ElementsAre(HasSubstr("ir/a.cc:1"), HasSubstr("ir/b.cc:1")));
+}
+
+TEST(CheckDensityOfChecks, CountsPerRoom) {
+  const SourceTree tree = MakeTree({
+      {"ir/a.cc", "MW_CHECK(a) << x;\nb();\n\n// MW_CHECK(no code)\n"},
+      {"ir/b.h", "int c;\nint d;\n"},
+      {"mesh/a.cc", "MW_DCHECK(a);\n"},
+  });
+  EXPECT_THAT(CheckDensityOfChecks(tree, {{"ir", 250}, {"mesh", 1000}}), IsEmpty());
+  EXPECT_THAT(CheckDensityOfChecks(tree, {{"ir", 251}, {"none", 1}}),
+              ElementsAre(HasSubstr("ir: 1 MW_CHECKs in 4 lines"), HasSubstr("none: 0")));
+}
+
+TEST(CheckCitations, SeesFilesThatAreNotThere) {
+  const SourceTree tree = MakeTree({
+      {"ir/a.h", "// As in ir/b.cc, b.cc and docs/c.md.\nint x;  // see ir/d.cc\n"},
+      {"ir/b.cc", "// \"room/file.cc\" is an example; *.cu a pattern.\nf(\"// ir/none.cc\");\n"},
+      {"ir/e.cc", "// Source: design thing.md 2.7.\n// (design: 6.2).\n"},
+  });
+  EXPECT_THAT(
+      CheckCitations(tree, {"ir/a.h", "ir/b.cc", "docs/c.md"}),
+      ElementsAre(HasSubstr("ir/a.h:2: cites ir/d.cc"), HasSubstr("ir/e.cc:1: cites thing.md"),
+                  HasSubstr("ir/e.cc:1: cites a design"), HasSubstr("ir/e.cc:2")));
+}
+
+TEST(CheckCommentsEnd, WantsSentences) {
+  const SourceTree tree = MakeTree({
+      {"ir/a.h", "// One line\n// and its end.\nint x;  // free here\n// ---- Title ----\n"},
+      {"ir/b.h", "int y;\n// No end\nint z;\n"},
+  });
+  EXPECT_THAT(CheckCommentsEnd(tree), ElementsAre(HasSubstr("ir/b.h:2")));
+}
+
 TEST(CheckHeaderComments, WantsAPurposeAndAGuard) {
   const SourceTree tree = MakeTree({
       {"ir/a.h", "// A: what it is.\n#pragma once\n"},
@@ -184,6 +285,23 @@ TEST(CheckBannedCalls, SeesEachOfThem) {
                 IsEmpty())
         << line;
   }
+}
+
+TEST(CheckLocks, SeesThoseThatClangDoesNot) {
+  for (const char* line :
+       {"std::mutex mutex_;", "mutable std::recursive_mutex m;", "std::condition_variable wake_;",
+        "const std::lock_guard lock(mutex_);", "std::unique_lock<std::timed_mutex> lock(m);"}) {
+    EXPECT_THAT(CheckLocks(MakeTree({{"worker/a.cc", line}}), {}), Not(IsEmpty())) << line;
+    EXPECT_THAT(CheckLocks(MakeTree({{"worker/a.cc", line}}), {"worker/a.cc"}), IsEmpty()) << line;
+    EXPECT_THAT(CheckLocks(MakeTree({{"tests/unit/a.cc", line}}), {}), IsEmpty()) << line;
+  }
+  EXPECT_THAT(CheckLocks(MakeTree({{"worker/a.cc", "const MutexLock lock(mutex_);"}}), {}),
+              IsEmpty());
+}
+
+TEST(CheckLocks, WantsFilesWithoutThemOffTheList) {
+  EXPECT_THAT(CheckLocks(MakeTree({{"worker/a.cc", "Mutex mutex_;"}}), {"worker/a.cc"}),
+              ElementsAre(HasSubstr("take it off the list")));
 }
 
 TEST(CheckBannedCalls, LetsThreadsStartWhereTheyAreOwned) {

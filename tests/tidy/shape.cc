@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "tests/tidy/rules.h"
+#include "tests/tidy/scopes.h"
 
 namespace meshwright::tidy {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 constexpr size_t kMaxFileLines = 600;
 constexpr size_t kMaxHeaderLines = 300;
 constexpr size_t kMaxColumns = 100;
-constexpr size_t kMaxFunctionLines = 70;
+constexpr int kMaxFunctionLines = 70;
 
 // Columns of a UTF-8 line: bytes that do not continue a code point.
 size_t Columns(std::string_view line) {
@@ -26,28 +27,6 @@ bool StartsWithAny(std::string_view text, std::initializer_list<std::string_view
     if (text.rfind(prefix, 0) == 0) return true;
   }
   return false;
-}
-
-// A definition that starts at column 0 and opens a block is a function unless it is one of these.
-bool OpensFunction(const std::vector<std::string>& code, size_t line) {
-  // The signature may have been wrapped: go back to the line at column 0.
-  size_t first = line;
-  while (first > 0 && (code[first].empty() || code[first][0] == ' ')) --first;
-  const std::string_view start = code[first];
-  if (start.empty() || start[0] == '#' || start[0] == '}') return false;
-  if (StartsWithAny(start, {"namespace", "class", "struct", "enum", "union", "extern \"C\" {"})) {
-    // `struct stat Find(...) {` is a function all the same.
-    return start.find('(') != std::string_view::npos && start.rfind("struct ", 0) == 0;
-  }
-  for (size_t i = first; i <= line; ++i) {
-    if (code[i].find('(') != std::string::npos) return true;
-  }
-  return false;
-}
-
-bool EndsWithBrace(std::string_view line) {
-  line = Trim(line);
-  return !line.empty() && line.back() == '{';
 }
 
 struct Ban {
@@ -96,16 +75,11 @@ Violations CheckSizes(const SourceTree& tree) {
 Violations CheckFunctionLength(const SourceTree& tree) {
   Violations violations;
   for (const auto& [path, file] : tree) {
-    const std::vector<std::string>& code = file.code_lines;
-    for (size_t i = 0; i < code.size(); ++i) {
-      if (!EndsWithBrace(code[i]) || !OpensFunction(code, i)) continue;
-      size_t end = i + 1;
-      while (end < code.size() && (code[end].empty() || code[end][0] != '}')) ++end;
-      if (end - i > kMaxFunctionLines) {
-        violations.push_back(fmt::format("{}:{}: function of {} lines, at most {}", path, i + 1,
-                                         end - i, kMaxFunctionLines));
-      }
-      i = end;
+    for (const FunctionScope& function : FindScopes(file).functions) {
+      const int lines = function.last - function.first;
+      if (lines <= kMaxFunctionLines) continue;
+      violations.push_back(fmt::format("{}:{}: function {} of {} lines, at most {}", path,
+                                       function.first, function.name, lines, kMaxFunctionLines));
     }
   }
   return violations;

@@ -57,9 +57,50 @@ TEST(Tidy, FilesAndLinesAreShort) { ExpectNone(CheckSizes(Tree())); }
 
 TEST(Tidy, FunctionsAreShort) { ExpectNone(CheckFunctionLength(Tree())); }
 
+// The entries of a list of what stands against a rule: tests/tidy/allowed/. '#' starts a comment.
+std::vector<std::string> Allowed(const std::string& name) {
+  std::vector<std::string> entries;
+  for (const std::string& line :
+       Split(ReadFile(kRoot + "/tests/tidy/allowed/" + name).value(), '\n')) {
+    if (!Trim(line).empty() && Trim(line)[0] != '#') entries.emplace_back(Trim(line));
+  }
+  return entries;
+}
+
+TEST(Tidy, ClassesAreSmall) { ExpectNone(CheckClassSizes(Tree(), Allowed("large_classes.txt"))); }
+
+TEST(Tidy, IdsAreIndicesWithoutCasts) { ExpectNone(CheckIdCasts(Tree())); }
+
+// Lines "room number": MW_CHECKs in 1000 lines of code. The numbers may only rise.
+TEST(Tidy, RoomsCheckTheirInvariants) {
+  std::map<std::string, int> least;
+  for (const std::string& entry : Allowed("least_checks.txt")) {
+    const std::vector<std::string> words = Split(entry, ' ');
+    ASSERT_EQ(words.size(), 2u) << entry;
+    least[words[0]] = std::stoi(words[1]);
+  }
+  EXPECT_GE(least.size(), 12u);
+  ExpectNone(CheckDensityOfChecks(Tree(), least));
+}
+
+TEST(Tidy, CommentsCiteWhatIsThere) {
+  std::set<std::string> files;
+  for (const auto& [path, file] : Tree()) files.insert(path);
+  for (const char* folder : {"docs", "cmake", "proto"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(kRoot + "/" + folder)) {
+      files.insert(std::filesystem::relative(entry.path(), kRoot).string());
+    }
+  }
+  ExpectNone(CheckCitations(Tree(), files));
+}
+
+TEST(Tidy, CommentsAreSentences) { ExpectNone(CheckCommentsEnd(Tree())); }
+
 TEST(Tidy, HeadersSayWhatTheyAreFor) { ExpectNone(CheckHeaderComments(Tree())); }
 
 TEST(Tidy, NoBannedCalls) { ExpectNone(CheckBannedCalls(Tree())); }
+
+TEST(Tidy, LocksAreThoseThatClangChecks) { ExpectNone(CheckLocks(Tree(), FilesWithOwnLocks())); }
 
 // The command of clang-format 14; "" when it is not installed.
 std::string FindClangFormat() {

@@ -73,8 +73,7 @@ double Flops(const ir::Program& program) {
   double flops = 0;
   for (const ir::Instruction& instruction : program.instructions) {
     if (instruction.op != ir::Opcode::kRun) continue;
-    const ir::Graph& graph =
-        *program.executables[static_cast<size_t>(instruction.executable.value())].graph;
+    const ir::Graph& graph = *program.executables[instruction.executable.index()].graph;
     for (const ir::Node& node : graph.nodes) {
       if (node.op == ir::Op::kEinsum) flops += ir::CostOf(graph, node).flops;
     }

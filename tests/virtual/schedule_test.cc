@@ -1,5 +1,5 @@
 // Schedules as programs: bubbles and in-flight counts of the planned instruction lists on the
-// virtual clock (design: parallelism.md 2.6).
+// virtual clock.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -103,7 +103,7 @@ struct Golden {
   double interleaved2, interleaved4, zb_h1, zb_v;  // bubbles; 0: not planned
 };
 
-// Bubble = makespan without the work of one stage. Source: the table of design parallelism.md 2.6;
+// Bubble = makespan without the work of one stage. The goldens are closed forms;
 // zb-v's is the makespan's, there in times of chunks, which are halves.
 TEST(ScheduleOnVirtualClockGoldens, NewSchedulesHaveTheirBubbles) {
   const Golden goldens[] = {{4, 8, 1, 1, 1, 4.5, 2.25, 3, 1.5},

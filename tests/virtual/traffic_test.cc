@@ -96,8 +96,8 @@ TEST(Traffic, TensorParallelDoesFourAllReducesPerLayer) {
 }
 
 // X[32, 16] W1[16, 48] and, with the hidden split, W2[48, 24]: W1 by columns costs one all-reduce
-// of dX, W2 by rows one of Y, totals 2 (p-1) S_X and 2 (p-1) S_Y. Source: design
-// parallelism.md 2.1; S_X = 512 gives its golden column volumes 1024, 3072, 7168 elements.
+// of dX, W2 by rows one of Y, totals 2 (p-1) S_X and 2 (p-1) S_Y.
+// S_X = 512 gives its golden column volumes 1024, 3072, 7168 elements.
 TEST(Traffic, OneColumnAndOneRowLinearMoveTheirClosedForms) {
   const std::map<int64_t, int64_t> golden_column = {{2, 1024}, {4, 3072}, {8, 7168}};
   for (const auto& [p, column] : golden_column) {

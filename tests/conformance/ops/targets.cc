@@ -69,7 +69,7 @@ Target TestedGpu() {
 }
 
 std::vector<Target> AllTargets() {
-#if defined(__SANITIZE_THREAD__)
+#if defined(MW_THREAD_SANITIZER)
   // One thread does what an emulated GPU computes.
   return {Backend::kReference, Backend::kCpu};
 #else

@@ -150,7 +150,7 @@ class NcclEndLeavesBehind : public testing::Test {
  protected:
   NcclEndLeavesBehind() : house_(Options()) {}
   void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MW_ADDRESS_SANITIZER)
     GTEST_SKIP() << "leaves memory behind";
 #endif
   }

@@ -413,7 +413,7 @@ TEST(NcclFabric, KernelsOfChannelsAreSmallOnBothEnds) {
       if (call.name != "CommInitRankConfig" && call.name != "CommSplit") continue;
       made.emplace_back(call.options.split_share, call.options.max_ctas);
     }
-    // world, g; wires, c
+    // world, g; wires, c.
     EXPECT_THAT(made, testing::ElementsAre(std::pair(true, 0), std::pair(true, 0),
                                            std::pair(false, 4), std::pair(false, 4)));
   }

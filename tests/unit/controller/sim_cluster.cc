@@ -81,20 +81,7 @@ void SimCluster::RestartController() {
   CoreOptions options = options_;
   options.cluster_id = stored.cluster_id;
   options.term = stored.term;
-  std::vector<RestoredJob> jobs;
-  for (const JobRecord& record : stored.jobs) {
-    Result<std::shared_ptr<const ir::JobRequest>> request = nullptr;
-    if (!proto::IsTerminal(record.state)) {
-      auto decoded = proto::DecodeJob(record.spec);
-      if (decoded.has_value()) {
-        request = std::make_shared<const ir::JobRequest>(std::move(*decoded));
-      } else {
-        request = tl::unexpected(decoded.error());
-      }
-    }
-    jobs.push_back(RestoredJob{record, std::move(request)});
-  }
-  core_ = std::make_unique<Core>(options, stored.next_mesh_gen, std::move(jobs));
+  core_ = std::make_unique<Core>(options, stored.next_mesh_gen, RestoreJobs(stored));
   Execute(core_->Start(now()));
   CheckPromises();
 }

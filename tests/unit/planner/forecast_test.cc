@@ -89,8 +89,7 @@ TEST(ForecastStep, OneDeviceTakesTheSumOfItsNodes) {
   double expected_s = 0;
   for (const ir::Instruction& run : one.plan.Of("step")[0].instructions) {
     if (run.op != ir::Opcode::kRun) continue;
-    const ir::Graph& graph =
-        *one.plan.Of("step")[0].executables[static_cast<size_t>(run.executable.value())].graph;
+    const ir::Graph& graph = *one.plan.Of("step")[0].executables[run.executable.index()].graph;
     for (const ir::Node& node : graph.nodes) expected_s += model.NodeSeconds(graph, node, 0);
   }
   EXPECT_NEAR(one.forecast.step_s, expected_s, 1e-12);
@@ -111,8 +110,7 @@ TEST(ForecastStep, CountsWhatEveryAxisMoves) {
   for (const ir::Program& program : grid.plan.Of("step")) {
     for (const ir::Instruction& run : program.instructions) {
       if (run.op != ir::Opcode::kRun) continue;
-      const ir::Graph& graph =
-          *program.executables[static_cast<size_t>(run.executable.value())].graph;
+      const ir::Graph& graph = *program.executables[run.executable.index()].graph;
       for (const ir::Node& node : graph.nodes) {
         if (node.op != Op::kAllReduce ||
             node.attrs.Strs("axes") != std::vector<std::string>{"data"}) {

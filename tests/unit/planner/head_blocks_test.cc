@@ -20,7 +20,7 @@ TEST(HeadBlocks, AreAsLargeAsTheWeightsReadingIsWorth) {
   EXPECT_FALSE(WithHeadBlocks(job, Of("cpu")).has_value());
   const auto sized = WithHeadBlocks(job, Of("h100-80g"));
   ASSERT_TRUE(sized.has_value());
-  // 20 x 643.6 TFLOP/s / 3.015 TB/s
+  // 20 x 643.6 TFLOP/s / 3.015 TB/s.
   EXPECT_NEAR(static_cast<double>(sized->parallel.head_block_tokens), 4270, 10);
   EXPECT_FALSE(WithHeadBlocks(*sized, Of("h200-141g")).has_value()) << "the job says itself";
 }

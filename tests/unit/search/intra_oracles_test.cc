@@ -1,7 +1,7 @@
 // Found shardings against the closed forms of the strategies that people write by hand: data
 // parallel, ZeRO, Megatron. Links have alpha 1 and beta 1 or 0.1, costs are unit-less; products are
 // so dear that no device repeats one, all else is free. Source: Alpa's tests of its intra-operator
-// pass (design planner.md 7.2), with 4-byte floats.
+// pass, with 4-byte floats.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

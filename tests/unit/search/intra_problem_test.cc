@@ -72,7 +72,7 @@ TEST_F(Pins, AreKept) {
   EXPECT_EQ(answer->strategies.params.at("w1"), rows);
   EXPECT_EQ(answer->strategies.params.at("opt.v/w0"), rows);
   EXPECT_EQ(answer->strategies.params.at("opt.m/w0"), rows);
-  EXPECT_EQ(answer->strategies.values[static_cast<size_t>(product.outputs[0].value())], columns);
+  EXPECT_EQ(answer->strategies.values[product.outputs[0]], columns);
 }
 
 TEST_F(Pins, OfTheBatchAxisHoldInForwardAndBackward) {
@@ -80,7 +80,7 @@ TEST_F(Pins, OfTheBatchAxisHoldInForwardAndBackward) {
   const auto answer = Search();
   ASSERT_TRUE(answer.has_value()) << answer.error();
   for (NodeId id : staged_.graph.NodesOf(ir::Op::kGelu)) {
-    const auto& strategy = answer->strategies.nodes[static_cast<size_t>(id.value())];
+    const auto& strategy = answer->strategies.nodes[id.index()];
     EXPECT_EQ(strategy.results[0].dims[0].front(), "data");
   }
 }

@@ -56,9 +56,7 @@ TEST(RepeatedNodes, EqualNodesAreOfAKind) {
     // State follows its weight: weights of two layers that are one have one state.
     if (node.op != ir::Op::kAdamW) continue;
     for (size_t o = 0; o < 4; ++o) {
-      const auto producer = [&](ValueId v) {
-        return static_cast<size_t>(graph.value(v).producer.value());
-      };
+      const auto producer = [&](ValueId v) { return graph.value(v).producer.index(); };
       EXPECT_EQ(first[producer(node.inputs[o])], first[producer(other.inputs[o])]);
     }
   }

@@ -378,7 +378,7 @@ TEST(QueuedStep, AnErrorOfTheSystemInNcclNeedsAnotherProcess) {
 
 // Its threads wait for each other inside NCCL: none comes back in time.
 TEST(QueuedStep, AnAbortThatDoesNotEndNeedsAnotherProcess) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MW_ADDRESS_SANITIZER)
   GTEST_SKIP() << "what NCCL may still use is never freed";
 #endif
   GpuMesh& gpus = MeshForEver(2);

@@ -1,0 +1,107 @@
+#include "controller/admission.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/utf8.h"
+
+namespace meshwright::controller {
+namespace {
+
+Status CheckRoots(const proto::Register& info) {
+  constexpr size_t kMostRoots = 64;
+  constexpr size_t kMaxPathBytes = 4096;
+  const bool long_root =
+      std::any_of(info.data_roots.begin(), info.data_roots.end(), [](const ir::DataRoot& root) {
+        return root.name.size() > kMaxPathBytes || root.path.size() > kMaxPathBytes;
+      });
+  if (info.data_roots.size() > kMostRoots || long_root) {
+    return InvalidArgument(fmt::format(
+        "worker '{}' registers {} data roots; at most {} of {} bytes are allowed",
+        TruncateUtf8(info.name, 64), info.data_roots.size(), kMostRoots, kMaxPathBytes));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status CheckRegistration(const proto::Register& info) {
+  constexpr size_t kMaxTextBytes = 256;
+  const std::pair<const char*, const std::string*> texts[] = {
+      {"name", &info.name},       {"data address", &info.address},
+      {"host id", &info.host_id}, {"metrics address", &info.metrics_address},
+      {"version", &info.version}, {"device name", &info.device_name},
+  };
+  for (const auto& [what, text] : texts) {
+    if (text->size() <= kMaxTextBytes) continue;
+    return InvalidArgument(
+        fmt::format("worker '{}' registers a {} of {} bytes; at most {} are "
+                    "allowed",
+                    TruncateUtf8(info.name, 64), what, text->size(), kMaxTextBytes));
+  }
+  for (const auto& [what, text] : texts) {
+    if (IsPrintable(*text)) continue;
+    return InvalidArgument(
+        fmt::format("worker '{}' registers the {} '{}'; control characters are not allowed, they "
+                    "would change what a terminal shows",
+                    Printable(TruncateUtf8(info.name, 64)), what, Printable(*text)));
+  }
+  constexpr int64_t kMostMemoryBytes = int64_t{1} << 50;
+  if (info.memory_bytes < 0 || info.memory_bytes > kMostMemoryBytes) {
+    return InvalidArgument(
+        fmt::format("worker '{}' registers devices of {} bytes of memory; 0 to {} are allowed",
+                    info.name, info.memory_bytes, kMostMemoryBytes));
+  }
+  if (const std::string kind = KindOf(info); kind != "cpu" && kind != "cuda") {
+    return InvalidArgument(
+        fmt::format("worker '{}' registers devices of the kind '{}'; known are cpu and cuda",
+                    TruncateUtf8(info.name, 64), TruncateUtf8(kind, 64)));
+  }
+  constexpr size_t kMaxProfileBytes = 16 << 10;
+  if (info.device_profile.size() > kMaxProfileBytes) {
+    return InvalidArgument(
+        fmt::format("worker '{}' registers a device profile of {} bytes; at most {} are allowed",
+                    TruncateUtf8(info.name, 64), info.device_profile.size(), kMaxProfileBytes));
+  }
+  if (info.threads_per_device < 0 || info.host_cores < 0) {
+    return InvalidArgument(fmt::format("worker '{}' registers {} threads per device on {} cores",
+                                       TruncateUtf8(info.name, 64), info.threads_per_device,
+                                       info.host_cores));
+  }
+  MW_TRY(CheckRoots(info));
+  constexpr size_t kMostCpus = 4096;
+  if (info.cpus.size() > kMostCpus) {
+    return InvalidArgument(fmt::format("worker '{}' registers {} cores; at most {} are allowed",
+                                       TruncateUtf8(info.name, 64), info.cpus.size(), kMostCpus));
+  }
+  constexpr size_t kMostActorTypes = 1024;
+  size_t type_bytes = 0;
+  for (const std::string& type : info.actor_types) type_bytes += type.size();
+  if (info.actor_types.size() > kMostActorTypes || type_bytes > kMostActorTypes * 64) {
+    return InvalidArgument(fmt::format(
+        "worker '{}' registers {} actor types in {} bytes; at most {} in {} are allowed",
+        TruncateUtf8(info.name, 64), info.actor_types.size(), type_bytes, kMostActorTypes,
+        kMostActorTypes * 64));
+  }
+  if (info.name.empty() || info.devices < 1 || info.devices > 4096) {
+    return InvalidArgument(
+        fmt::format("worker '{}' registers {} devices; a name and 1 to 4096 devices are needed",
+                    info.name, info.devices));
+  }
+  return OkStatus();
+}
+
+Result<mesh::SharedProfile> ProfileOfWorker(const proto::Register& info) {
+  if (info.device_profile.empty()) return mesh::SharedProfile{};
+  auto profile = mesh::ParseDeviceProfile(info.device_profile);
+  if (profile) return std::make_shared<const mesh::DeviceProfile>(std::move(*profile));
+  return Fail(
+      InvalidArgument(fmt::format("worker '{}' registers a device profile that cannot be "
+                                  "read: {}; start it with --profile=off",
+                                  info.name, profile.error().message())));
+}
+
+}  // namespace meshwright::controller

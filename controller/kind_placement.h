@@ -1,0 +1,30 @@
+// Which kind of devices a job gets, and what of the cluster that depends on.
+//
+// Thread rule: pure functions of what the core knows.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "controller/membership.h"
+#include "controller/placement.h"
+#include "ir/job.h"
+
+namespace meshwright::controller {
+
+struct ClusterView {
+  const Membership& members;
+  std::set<int64_t> ending;  // jobs whose mesh lets go of its devices
+};
+
+// On GPUs where the cluster has enough, busy or not, and they compute the job; else on CPU devices.
+// GPUs that are not enough may be joined by others: `stable` once the cluster has not changed for a
+// while.
+Placement PlaceOnKind(const ClusterView& cluster, const ir::JobRequest& job, bool stable);
+
+// All that placing asks of the cluster, but for which of its devices are free. Where two are equal,
+// so are the answers.
+std::string SightOf(const ClusterView& cluster, bool stable);
+
+}  // namespace meshwright::controller

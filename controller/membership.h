@@ -1,0 +1,84 @@
+// Membership: which workers the cluster has, in which state, and which job has their devices.
+//
+// A worker is known by its name for as long as it is listed, and by its session while it is
+// connected. States move by the table in controller/states.h; when one did last, changed_ms()
+// says: a cluster that has just changed is not judged yet. What becomes of the jobs of a worker
+// that goes is the core's business.
+//
+// Thread rule: the core's thread. Ownership: holds its workers; pointers to one are valid until
+// ForgetGone or Admit.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "controller/ids.h"
+#include "controller/placement.h"
+#include "controller/states.h"
+#include "mesh/device_profile.h"
+#include "proto/messages.h"
+
+namespace meshwright::controller {
+
+struct Worker {
+  proto::Register info;
+  SessionId session{0};  // 0: not connected
+  WorkerState state = WorkerState::kJoining;
+  int64_t last_seen_ms = 0;
+  std::vector<JobId> device_job;  // per device; 0: free
+  mesh::SharedProfile profile;    // of each device; null: not measured
+};
+
+class Membership {
+ public:
+  void Begin(int64_t now_ms) { changed_ms_ = now_ms; }
+  int64_t changed_ms() const { return changed_ms_; }
+
+  const std::map<std::string, Worker>& all() const { return workers_; }  // by name
+  Worker* Of(SessionId session);                                         // null: not connected
+  bool Knows(SessionId session) const { return worker_of_session_.contains(session.value()); }
+  const Worker* Named(const std::string& name) const;  // null: not known
+  // REQUIRES that there is one of this name.
+  Worker& At(const std::string& name);
+  const Worker& At(const std::string& name) const;
+
+  // A new worker in the place of what had its name. REQUIRES that none of this name is connected.
+  void Admit(SessionId session, const proto::Register& info, mesh::SharedProfile profile,
+             int64_t now_ms);
+  // Whether the table lets the worker's state follow the event.
+  bool Apply(Worker& worker, WorkerEvent event, int64_t now_ms);
+  // The same for an event that ends the session.
+  bool Disconnect(Worker& worker, WorkerEvent event, int64_t now_ms);
+  // For `stall_ms` nobody read what workers sent.
+  void ForgiveStall(int64_t stall_ms, int64_t now_ms);
+  // Those not heard of for suspect_ms are suspects now; returns those of lost_ms.
+  std::vector<std::string> FindSilent(int64_t suspect_ms, int64_t lost_ms, int64_t now_ms);
+  // The longest gone beyond `most` are not listed any more.
+  void ForgetGone(size_t most);
+
+  // job 0: the device is free. REQUIRES: a device of a worker of this name.
+  void SetOwner(const std::string& name, int device, JobId job);
+  // The job's devices on one worker, or on all when `name` is empty.
+  void FreeDevicesOf(JobId job, const std::string& name);
+  // Free devices of READY workers, in placement order. Of one kind: a mesh never mixes kinds.
+  std::vector<mesh::Device> FreeDevices(const std::string& kind) const;
+  // Devices of the jobs `ending`, until their mesh is gone. A worker that is silent for a moment
+  // may be busy letting go; soon it is heard again, or lost.
+  ReturningDevices DevicesOf(const std::set<int64_t>& ending, const std::string& kind) const;
+  // Devices that the cluster has, whether they can be used right now or not: a worker that is
+  // silent for a moment is no reason to call a job too large.
+  int64_t DeviceCount(const std::string& kind) const;
+  // The cores that the connected workers of a host may use, all together: workers that are kept to
+  // different ones do not share them. 0: not known.
+  int HostCores(const std::string& host) const;
+
+ private:
+  std::map<std::string, Worker> workers_;
+  std::map<uint64_t, std::string> worker_of_session_;
+  int64_t changed_ms_ = 0;
+};
+
+}  // namespace meshwright::controller

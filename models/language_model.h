@@ -1,0 +1,24 @@
+// What trains and asks a model of tokens, whatever its layers are: `Model` is made of a builder and
+// a config, and gives the logits of tokens.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include "client/trainer.h"
+
+namespace meshwright::models {
+
+template <typename Model, typename Config>
+client::TrainerFunctions LanguageModel(const Config& config) {
+  client::TrainerFunctions functions;
+  functions.predict = [config](client::Builder& builder, const client::Batch& batch) {
+    return Model(builder, config).Logits(batch.at("tokens"));
+  };
+  functions.loss = [config](client::Builder& builder, const client::Batch& batch) {
+    const ValueId logits = Model(builder, config).Logits(batch.at("tokens"));
+    return builder.CrossEntropy(logits, batch.at("labels"), config.ignore_index);
+  };
+  return functions;
+}
+
+}  // namespace meshwright::models
