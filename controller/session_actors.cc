@@ -65,7 +65,7 @@ void SessionActors::Start(uint64_t id, proto::StopHostActor& ask) {
 
 void SessionActors::Start(uint64_t id, proto::WatchHostActor& ask) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (ended_) return;
     if (watches_.size() >= proto::kMostActorWatches) {
       return Refuse(id, ResourceExhausted(fmt::format(
@@ -80,7 +80,7 @@ void SessionActors::Start(uint64_t id, proto::WatchHostActor& ask) {
       std::move(ask.ref),
       [self = shared_from_this(), id](const ActorAnswer& answer) { self->OnNews(id, answer); });
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto it = watches_.find(id);
     if (it == watches_.end()) return;  // told already
     it->second = call;
@@ -91,7 +91,7 @@ void SessionActors::Start(uint64_t id, proto::WatchHostActor& ask) {
 
 void SessionActors::OnNews(uint64_t id, const ActorAnswer& answer) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (watches_.erase(id) == 0 || ended_) return;
   }
   if (!answer.last) loop_->UnwatchActor(answer.call);
@@ -106,7 +106,7 @@ void SessionActors::OnNews(uint64_t id, const ActorAnswer& answer) {
 void SessionActors::End() {
   std::map<uint64_t, CallId> watches;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ended_ = true;
     watches = watches_;
   }

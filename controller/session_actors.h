@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "controller/control_loop.h"
 #include "proto/client_messages.h"
 
@@ -43,10 +43,10 @@ class SessionActors : public std::enable_shared_from_this<SessionActors> {
   const std::shared_ptr<ClientPeer> peer_;
   std::atomic<int64_t> job_{0};
   std::atomic<size_t> unanswered_{0};  // without watches
-  std::mutex mutex_;
-  std::map<uint64_t, CallId>
-      watches_;         // guarded by mutex_; by the client's number; 0: not yet known
-  bool ended_ = false;  // guarded by mutex_
+  Mutex mutex_;
+  // By the client's number; 0: not yet known.
+  std::map<uint64_t, CallId> watches_ MW_GUARDED_BY(mutex_);
+  bool ended_ MW_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace meshwright::controller

@@ -100,9 +100,9 @@ Status ActorFeed::Open(const ir::DataStream& stream) {
 
 // It comes: ActorHost keeps the deadline of a start.
 Status ActorFeed::AwaitStart(uint64_t actor) {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   while (!lives_.contains(actor)) {
-    changed_.wait_for(lock, kLook);
+    (void)changed_.WaitFor(mutex_, kLook);
     if (options_.cancelled && options_.cancelled()) return Cancelled("the job has ended");
   }
   return lives_.at(actor);
@@ -114,7 +114,7 @@ void ActorFeed::Ask(uint64_t actor, int64_t deadline_ms, const actor::RowsAsked&
   uint64_t ask = 0;
   Status ended;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ended = lives_.at(actor);
     ask = next_ask_++;
     if (ended.ok()) asks_.emplace(ask, done);
@@ -126,17 +126,17 @@ void ActorFeed::Ask(uint64_t actor, int64_t deadline_ms, const actor::RowsAsked&
 void ActorFeed::OnReport(proto::UpBody body) {
   static const actor::MessageCodec<actor::RowsAsked> codec = actor::RowsCodec();
   if (const auto* event = std::get_if<proto::ActorEvent>(&body)) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const bool begun = event->kind == proto::ActorEventKind::kStarted;
     lives_[event->actor] = begun ? OkStatus() : Status(event->code, event->message);
-    changed_.notify_all();
+    changed_.NotifyAll();
     return;
   }
   auto* reply = std::get_if<proto::ActorReply>(&body);
   if (reply == nullptr) return;
   RowBlocks::Done done;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto it = asks_.find(reply->ask);
     if (it == asks_.end()) return;
     done = std::move(it->second);

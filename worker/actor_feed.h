@@ -6,16 +6,15 @@
 // a thread that lives at least as long. Ownership: what `cancelled` uses outlives it.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "ir/program.h"
 #include "proto/messages.h"
 #include "worker/actor_host.h"
@@ -66,11 +65,12 @@ class ActorFeed {
   const ActorFeedOptions options_;
   std::unique_ptr<ActorHost> host_;
   std::map<std::string, std::unique_ptr<RowBlocks>, std::less<>> streams_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  uint64_t next_ask_ = 1;  // guarded by mutex_, as all below
-  std::map<uint64_t, RowBlocks::Done> asks_;
-  std::map<uint64_t, Status> lives_;  // by actor: OK since it has begun; why it ended
+  Mutex mutex_;
+  CondVar changed_;
+  uint64_t next_ask_ MW_GUARDED_BY(mutex_) = 1;
+  std::map<uint64_t, RowBlocks::Done> asks_ MW_GUARDED_BY(mutex_);
+  // By actor: OK since it has begun; why it ended.
+  std::map<uint64_t, Status> lives_ MW_GUARDED_BY(mutex_);
 };
 
 }  // namespace meshwright::worker

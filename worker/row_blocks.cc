@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <limits>
-#include <mutex>
 #include <utility>
 
 #include "base/check.h"
@@ -33,7 +31,7 @@ RowBlocks::RowBlocks(const ir::DataStream& stream, const RowBlocksOptions& optio
 }
 
 void RowBlocks::Close() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   closed_ = true;
   wanted_.clear();
 }
@@ -88,7 +86,7 @@ RowBlocks::Answer RowBlocks::Wait(const Key& key) {
   bool ask = false;
   bool touched = true;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Entry& entry = entries_[key];
     touched = std::exchange(entry.touched, true);
     if (touched && entry.rows) return *entry.rows;
@@ -101,27 +99,28 @@ RowBlocks::Answer RowBlocks::Wait(const Key& key) {
   }
   if (ask) AskFor(key);
   if (!touched) AskAhead(key);
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
     // Others may have let go of it, once it was answered: its step is over for them.
     const auto it = entries_.find(key);
     if (it == entries_.end()) break;
     if (it->second.rows) return *it->second.rows;
-    changed_.wait_for(lock, kLook);
+    (void)changed_.WaitFor(mutex_, kLook);
     if (cancelled_ && cancelled_()) {
       return Fail(Cancelled(fmt::format("stream '{}': the job has ended", stream_.name)));
     }
   }
-  lock.unlock();
+  lock.Unlock();
   return Wait(key);
 }
 
 void RowBlocks::AskAhead(const Key& key) {
-  const auto& [validation, step, block] = key;
+  const bool validation = std::get<0>(key);
+  const int64_t step = std::get<1>(key);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (int64_t next = step + 1; next <= step + kAhead; ++next) {
-      const Key later{validation, next, block};
+      const Key later{validation, next, std::get<2>(key)};
       if (Exists(later) && entries_.try_emplace(later).second) wanted_.push_back(later);
     }
     // Devices of a pipeline may be a step behind.
@@ -139,7 +138,7 @@ void RowBlocks::Pump() {
   while (true) {
     Key key;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (closed_ || wanted_.empty() || in_flight_ >= kInFlight) return;
       key = wanted_.front();
       wanted_.pop_front();
@@ -167,11 +166,11 @@ void RowBlocks::OnRows(const Key& key, Result<actor::Rows> rows) {
                                            asked.first_row + asked.count - 1, asked.step)));
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     --in_flight_;
     entries_[key].rows = std::move(answer);
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   Pump();
 }
 

@@ -10,20 +10,19 @@
 // it is closed, and then all that it has asked is answered.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "actor/rows.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "data/stream.h"
 #include "ir/data_spec.h"
@@ -90,12 +89,12 @@ class RowBlocks {
   const Ask ask_;
   const std::function<bool()> cancelled_;
   std::vector<Field> fields_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<Key, Entry> entries_;  // guarded by mutex_, as all below
-  std::deque<Key> wanted_;        // ahead, and not yet asked for
-  size_t in_flight_ = 0;
-  bool closed_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  std::map<Key, Entry> entries_ MW_GUARDED_BY(mutex_);
+  std::deque<Key> wanted_ MW_GUARDED_BY(mutex_);  // ahead, and not yet asked for
+  size_t in_flight_ MW_GUARDED_BY(mutex_) = 0;
+  bool closed_ MW_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace meshwright::worker

@@ -10,16 +10,15 @@
 namespace meshwright::client {
 
 Status ActorAsks::Admit(uint64_t id, Entry entry) {
-  std::unique_lock lock(mutex_);
-  const bool may = changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms_), [&] {
-    return end_.has_value() || entry.watch || unanswered_ < proto::kMostActorAsks;
-  });
-  if (end_) return *end_;
-  if (!may) {
+  const auto due = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms_);
+  const MutexLock lock(mutex_);
+  while (!end_ && !entry.watch && unanswered_ >= proto::kMostActorAsks) {
+    if (changed_.WaitUntil(mutex_, due)) continue;
     return DeadlineExceeded(
         fmt::format("{} questions to actors are unanswered, the most at once, for {} ms",
                     unanswered_, timeout_ms_));
   }
+  if (end_) return *end_;
   if (!entry.watch) ++unanswered_;
   asks_.emplace(id, std::move(entry));
   return OkStatus();
@@ -48,26 +47,26 @@ Result<proto::ActorDone> ActorAsks::Await(uint64_t id, proto::ActorAsk ask, cons
 void ActorAsks::Settle(uint64_t id, Result<proto::ActorDone> result) {
   Done done;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto it = asks_.find(id);
     if (it == asks_.end()) return;
     done = std::move(it->second.done);
     if (!it->second.watch) --unanswered_;
     asks_.erase(it);
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   done(std::move(result));
 }
 
 void ActorAsks::End(const Status& why) {
   std::map<uint64_t, Entry> left;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!end_) end_ = why;
     unanswered_ = 0;
     left = std::exchange(asks_, {});
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   for (const auto& [id, entry] : left) entry.done(Fail(why));
 }
 

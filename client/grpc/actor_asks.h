@@ -5,14 +5,13 @@
 // Thread rule: thread-safe; completions run outside of the lock, on the thread that brought them.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "proto/client_messages.h"
 
@@ -47,11 +46,11 @@ class ActorAsks {
 
   const Write write_;
   const int64_t timeout_ms_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<uint64_t, Entry> asks_;  // guarded by mutex_, as all below
-  size_t unanswered_ = 0;           // of them, without watches
-  std::optional<Status> end_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::map<uint64_t, Entry> asks_ MW_GUARDED_BY(mutex_);
+  size_t unanswered_ MW_GUARDED_BY(mutex_) = 0;  // of them, without watches
+  std::optional<Status> end_ MW_GUARDED_BY(mutex_);
 };
 
 }  // namespace meshwright::client
