@@ -33,7 +33,8 @@ void ActorAsks::Ask(uint64_t id, proto::ActorAsk ask, Done done) {
   if (!written.ok()) Settle(id, Fail(written));
 }
 
-Result<proto::ActorDone> ActorAsks::Await(uint64_t id, proto::ActorAsk ask, const std::string& what) {
+Result<proto::ActorDone> ActorAsks::Await(uint64_t id, proto::ActorAsk ask,
+                                          const std::string& what) {
   const auto promise = std::make_shared<std::promise<Result<proto::ActorDone>>>();
   std::future<Result<proto::ActorDone>> future = promise->get_future();
   Ask(id, std::move(ask),
