@@ -106,7 +106,7 @@ void ActorHost::Ping(int64_t last_ms) {
   const int64_t stall_ms = now_ms - last_ms - 2 * options_.ping_ms;
   if (stall_ms > 0) heard_ms_ += stall_ms;
   if (now_ms - heard_ms_ > options_.silent_ms) {
-    const std::lock_guard lock(child_mutex_);
+    const MutexLock lock(child_mutex_);
     killed_as_silent_ = true;
     (void)child_->Signal(SIGKILL);
     return;
@@ -116,7 +116,7 @@ void ActorHost::Ping(int64_t last_ms) {
 }
 
 std::string ActorHost::HowItEnded() {
-  const std::lock_guard lock(child_mutex_);
+  const MutexLock lock(child_mutex_);
   Result<ExitStatus> exit = child_->Wait(options_.end_grace_ms);
   if (!exit.has_value()) {
     (void)child_->Signal(SIGKILL);

@@ -13,11 +13,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "actor/ref.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "base/subprocess.h"
 #include "proto/messages.h"
 #include "worker/frame_socket.h"
@@ -62,7 +62,7 @@ class ActorHost final : private actor::Transport {
   std::atomic<bool> closing_{false};
   std::atomic<bool> killed_as_silent_{false};
   std::atomic<int64_t> heard_ms_{0};
-  std::mutex child_mutex_;
+  Mutex child_mutex_;
   std::unique_ptr<Subprocess> child_;  // signals and waits under child_mutex_
   Executor loop_{"mw-actors"};
   actor::ExecutorScheduler scheduler_{loop_};
