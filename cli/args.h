@@ -105,9 +105,12 @@ struct SubmitArgs {
 
 struct PredictArgs {
   int64_t id = 0;
-  std::string text;    // bytes are tokens; of a job whose data are bytes
-  std::string tokens;  // "12,7,300": of any job
-  int top = 5;         // so many of the likeliest next tokens
+  std::string text;               // bytes are tokens; of a job whose data are bytes
+  std::string tokens;             // "12,7,300": of any job
+  int top = 5;                    // so many of the likeliest next tokens
+  std::vector<std::string> data;  // files, every row of which is asked for instead
+  std::string format;             // of these; empty: by their names, else that of the job's data
+  std::string out;                // what was said of them: .jsonl, .npy
   int64_t timeout_s = 600;
 };
 

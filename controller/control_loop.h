@@ -51,6 +51,12 @@ class ClientPeer {
   virtual void Close(Status reason) = 0;
 };
 
+// By which a session's client comes back to it; see proto::SessionOpen.
+struct SessionName {
+  std::string name;
+  bool again = false;
+};
+
 // How much of a job its watcher has seen.
 struct WatchCursor {
   int64_t job = 0;
@@ -87,7 +93,8 @@ class ControlLoop {
 
   // A client's session, which is told what comes of it until it ends.
   ClientId OpenClient(std::shared_ptr<ClientPeer> peer);
-  void Attach(ClientId client, int64_t job);
+  void Attach(ClientId client, int64_t job, SessionName name);
+  void Acknowledge(ClientId client, std::vector<uint64_t> ids);
   void FromClient(ClientId client, proto::SessionAsk ask);
   // finished: the client said so.
   void ClientEnded(ClientId client, bool finished);

@@ -305,7 +305,7 @@ Status MeshHost::StageInputs(const proto::Launch& message) {
       return InvalidArgument(
           fmt::format("a launch brings input {}, the mesh has {}", input.input, inputs_.size()));
     }
-    MW_TRY(feed_->Stage(inputs_[input.input], input.bytes));
+    MW_TRY(feed_->Stage(inputs_[input.input], input.bytes, input.first_row, input.rows));
   }
   return OkStatus();
 }

@@ -33,7 +33,8 @@ void ActorAsks::Ask(uint64_t id, proto::ActorAsk ask, Done done) {
   if (!written.ok()) Settle(id, Fail(written));
 }
 
-Result<proto::ActorDone> ActorAsks::Await(uint64_t id, proto::ActorAsk ask, const char* what) {
+Result<proto::ActorDone> ActorAsks::Await(uint64_t id, proto::ActorAsk ask,
+                                          const std::string& what) {
   const auto promise = std::make_shared<std::promise<Result<proto::ActorDone>>>();
   std::future<Result<proto::ActorDone>> future = promise->get_future();
   Ask(id, std::move(ask),
@@ -44,25 +45,33 @@ Result<proto::ActorDone> ActorAsks::Await(uint64_t id, proto::ActorAsk ask, cons
   return Fail(DeadlineExceeded(fmt::format("no answer to '{}' within {} ms", what, timeout_ms_)));
 }
 
-void ActorAsks::Settle(uint64_t id, Result<proto::ActorDone> result) {
+bool ActorAsks::Settle(uint64_t id, Result<proto::ActorDone> result) {
   Done done;
   {
     const MutexLock lock(mutex_);
     const auto it = asks_.find(id);
-    if (it == asks_.end()) return;
+    if (it == asks_.end()) return false;
     done = std::move(it->second.done);
     if (!it->second.watch) --unanswered_;
     asks_.erase(it);
   }
   changed_.NotifyAll();
   done(std::move(result));
+  return true;
 }
 
 void ActorAsks::End(const Status& why) {
-  std::map<uint64_t, Entry> left;
   {
     const MutexLock lock(mutex_);
     if (!end_) end_ = why;
+  }
+  Lose(why);
+}
+
+void ActorAsks::Lose(const Status& why) {
+  std::map<uint64_t, Entry> left;
+  {
+    const MutexLock lock(mutex_);
     unanswered_ = 0;
     left = std::exchange(asks_, {});
   }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
 
 #include "base/mutex.h"
 #include "base/result.h"
@@ -29,10 +30,12 @@ class ActorAsks {
   // the end of the session; those of the write and of the controller.
   void Ask(uint64_t id, proto::ActorAsk ask, Done done);
   // Ask, and wait. `what`: for the message of a deadline.
-  Result<proto::ActorDone> Await(uint64_t id, proto::ActorAsk ask, const char* what);
+  Result<proto::ActorDone> Await(uint64_t id, proto::ActorAsk ask, const std::string& what);
 
-  // Nothing happens when it is no ask of this object.
-  void Settle(uint64_t id, Result<proto::ActorDone> result);
+  // False: it is no ask of this object.
+  bool Settle(uint64_t id, Result<proto::ActorDone> result);
+  // What has been asked will not be answered; what comes next may be.
+  void Lose(const Status& why);
   // Nothing can be asked any more, and nothing will be answered.
   void End(const Status& why);
 

@@ -55,6 +55,8 @@ class ProcessCluster {
   // Starts the controller again on the same port and state.
   Status RestartController();
   Status WaitReady(int workers);
+  // One more, which nobody waits for.
+  Status AddWorker() { return StartWorker(static_cast<int>(workers_.size())); }
   // SIGTERM to everything; the exit statuses, controller last. The client is gone then.
   std::vector<Result<ExitStatus>> Stop();
 

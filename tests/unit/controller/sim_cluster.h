@@ -5,6 +5,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,6 +37,8 @@ struct SimWorker {
   std::map<uint64_t, uint64_t> last_seq;                  // by generation
   std::map<uint64_t, std::vector<std::string>> programs;  // by generation
   std::map<uint64_t, std::set<std::string>> invitations;  // that it expects, by generation
+  std::vector<double> executed;                           // calls, by what they brought
+  std::vector<proto::LaunchInput> last_inputs;
 };
 
 class SimCluster {
@@ -72,7 +75,7 @@ class SimCluster {
   void RestartController();  // kill -9: what the store has is what remains
 
   // ---- clients of jobs ----
-  uint64_t OpenClient(int64_t job);
+  uint64_t OpenClient(int64_t job, const std::string& session = "", bool again = false);
   void Ask(uint64_t client, proto::ClientAsk ask);
   void EndClient(uint64_t client, bool finished);
   bool opened(uint64_t client) const { return opened_clients_.contains(client); }
@@ -83,6 +86,10 @@ class SimCluster {
   const std::vector<proto::AskDone>& answers(uint64_t client) { return answers_[client]; }
   const std::vector<proto::RuntimeError>& failures(uint64_t client) { return failures_[client]; }
   size_t unanswered(uint64_t client) { return asked_[client].size(); }
+
+  // Where a test has clients of its own: they get what streams are told instead.
+  std::function<void(const TellClient&)> on_tell;
+  std::function<void(const CloseClient&)> on_close;
 
   // ---- delivery ----
   bool DeliverOne();              // false: nothing is under way
@@ -108,9 +115,10 @@ class SimCluster {
   std::optional<Status> plan_error;
   bool plan_misfit = false;  // with plan_error: it is the planner's own
   std::optional<Status> weights_error;
-  int64_t diverges_at = -1;                  // the loss of this step and later is NaN
-  int planned_devices = 0;                   // 0: as many as were reserved
-  std::vector<int> planned_placement;        // as in PlannedJob
+  int64_t diverges_at = -1;            // the loss of this step and later is NaN
+  int planned_devices = 0;             // 0: as many as were reserved
+  std::vector<int> planned_placement;  // as in PlannedJob
+  std::vector<std::map<std::pair<uint32_t, uint32_t>, RowRange>> planned_rows;  // by device
   bool hold_plans = false;                   // plans wait until released
   std::vector<std::string> checked_blobs;    // that were to be read again
   bool dies_placing = false;                 // the controller does not come to placing: restart it
