@@ -1,16 +1,12 @@
 #include "worker/row_blocks.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
-#include <limits>
 #include <utility>
 
 #include "base/check.h"
-#include "data/convert.h"
 
 namespace meshwright::worker {
 namespace {
@@ -22,29 +18,18 @@ constexpr std::chrono::milliseconds kLook{20};
 
 RowBlocks::RowBlocks(const ir::DataStream& stream, const RowBlocksOptions& options, Ask ask,
                      std::function<bool()> cancelled)
-    : stream_(stream), options_(options), ask_(std::move(ask)), cancelled_(std::move(cancelled)) {
+    : stream_(stream),
+      options_(options),
+      ask_(std::move(ask)),
+      cancelled_(std::move(cancelled)),
+      format_(stream, options.sequence, options.vocabulary) {
   MW_CHECK(options.batch > 0 && options.block > 0) << options.batch << " by " << options.block;
-  const bool tokens = stream.kind == ir::DataKind::kTokens;
-  for (const ir::DataField& field : stream.fields) {
-    fields_.push_back({field, field.item_bytes() * (tokens ? options.sequence + 1 : 1)});
-  }
 }
 
 void RowBlocks::Close() {
   const MutexLock lock(mutex_);
   closed_ = true;
   wanted_.clear();
-}
-
-Result<size_t> RowBlocks::FieldOf(const ir::FeedName& feed) const {
-  if (feed.field.empty() && fields_.size() == 1) return 0;
-  std::vector<std::string> known;
-  for (size_t i = 0; i < fields_.size(); ++i) {
-    if (fields_[i].field.name == feed.field) return i;
-    known.push_back(fields_[i].field.name);
-  }
-  return Fail(InvalidArgument(fmt::format("stream '{}' has no field '{}'; known: {}", stream_.name,
-                                          feed.field, fmt::join(known, ", "))));
 }
 
 actor::RowsAsked RowBlocks::Asked(const Key& key) const {
@@ -61,7 +46,7 @@ actor::RowsAsked RowBlocks::Asked(const Key& key) const {
 bool RowBlocks::Exists(const Key& key) const { return Asked(key).count > 0; }
 
 Status RowBlocks::Read(const ir::FeedName& feed, int64_t sample, const data::RowBuffer& row) {
-  MW_ASSIGN_OR_RETURN(const size_t index, FieldOf(feed));
+  MW_ASSIGN_OR_RETURN(const size_t field, format_.FieldOf(feed));
   if (sample < 0) {
     return InvalidArgument(fmt::format("stream '{}': sample {}", stream_.name, sample));
   }
@@ -76,10 +61,7 @@ Status RowBlocks::Read(const ir::FeedName& feed, int64_t sample, const data::Row
   const int64_t at = sample % options_.batch;
   const Key key{feed.validation, sample / options_.batch, at / options_.block};
   MW_ASSIGN_OR_RETURN(const std::shared_ptr<const actor::Rows> rows, Wait(key));
-  const Field& field = fields_[index];
-  const auto begin = static_cast<size_t>(at % options_.block * field.row_bytes);
-  const std::string_view bytes(rows->fields[index]);
-  return Convert(field, bytes.substr(begin, static_cast<size_t>(field.row_bytes)), row);
+  return format_.Read(*rows, field, at % options_.block, row);
 }
 
 RowBlocks::Answer RowBlocks::Wait(const Key& key) {
@@ -155,7 +137,7 @@ void RowBlocks::AskFor(const Key& key) {
 
 void RowBlocks::OnRows(const Key& key, Result<actor::Rows> rows) {
   const actor::RowsAsked asked = Asked(key);
-  const Status sound = rows.has_value() ? CheckRows(asked, *rows) : rows.error();
+  const Status sound = rows.has_value() ? format_.Check(asked.count, *rows) : rows.error();
   Answer answer;
   if (sound.ok()) {
     answer = std::make_shared<const actor::Rows>(std::move(*rows));
@@ -167,57 +149,12 @@ void RowBlocks::OnRows(const Key& key, Result<actor::Rows> rows) {
   }
   {
     const MutexLock lock(mutex_);
+    MW_CHECK(in_flight_ > 0) << "stream '" << stream_.name << "': an answer that nobody asked for";
     --in_flight_;
     entries_[key].rows = std::move(answer);
   }
   changed_.NotifyAll();
   Pump();
-}
-
-Status RowBlocks::CheckRows(const actor::RowsAsked& asked, const actor::Rows& rows) const {
-  bool fits = rows.fields.size() == fields_.size();
-  std::vector<std::string> wanted;
-  std::vector<size_t> found;
-  for (size_t i = 0; i < fields_.size(); ++i) {
-    const auto bytes = static_cast<size_t>(fields_[i].row_bytes * asked.count);
-    wanted.push_back(fmt::format("{} of '{}'", bytes, fields_[i].field.name));
-    fits = fits && rows.fields[i].size() == bytes;
-  }
-  if (fits) return OkStatus();
-  for (const std::string& field : rows.fields) found.push_back(field.size());
-  return InvalidArgument(fmt::format("the actor '{}' answered [{}] bytes; {} rows have {}",
-                                     stream_.actor.type, fmt::join(found, ", "), asked.count,
-                                     fmt::join(wanted, ", ")));
-}
-
-Status RowBlocks::Convert(const Field& field, std::string_view bytes,
-                          const data::RowBuffer& row) const {
-  const bool tokens = stream_.kind == ir::DataKind::kTokens;
-  const ir::Element element = field.field.element;
-  const int64_t elements = field.row_bytes / ir::ElementBytes(element);
-  const bool readable = tokens ? row.dtype == ir::DType::kI32 : ir::ReadableAs(element, row.dtype);
-  if (!readable || row.bytes.size() != static_cast<size_t>(elements * ir::DTypeBytes(row.dtype))) {
-    return InvalidArgument(
-        fmt::format("feed '{}/{}': a row of {} bytes of {}; a sample is {} elements of {}",
-                    stream_.name, field.field.name, row.bytes.size(), ir::DTypeName(row.dtype),
-                    elements, ir::ElementName(element)));
-  }
-  const int64_t misfit = data::ConvertElements(
-      element, std::as_bytes(std::span(bytes.data(), bytes.size())), row.dtype, row.bytes.data());
-  if (misfit >= 0) {
-    return InvalidArgument(fmt::format("a value of {} does not fit {}: element {} of a row of '{}'",
-                                       ir::ElementName(element), ir::DTypeName(row.dtype), misfit,
-                                       field.field.name));
-  }
-  if (!tokens || options_.vocabulary == 0) return OkStatus();
-  for (int64_t i = 0; i < elements; ++i) {
-    int32_t token = 0;
-    std::memcpy(&token, row.bytes.data() + i * static_cast<int64_t>(sizeof token), sizeof token);
-    if (token >= 0 && token < options_.vocabulary) continue;
-    return InvalidArgument(fmt::format("token {} of actor '{}' is outside the vocabulary of {}",
-                                       token, stream_.actor.type, options_.vocabulary));
-  }
-  return OkStatus();
 }
 
 }  // namespace meshwright::worker

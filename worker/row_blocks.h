@@ -17,15 +17,14 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <tuple>
-#include <vector>
 
 #include "actor/rows.h"
 #include "base/mutex.h"
 #include "base/result.h"
 #include "data/stream.h"
 #include "ir/data_spec.h"
+#include "worker/row_format.h"
 
 namespace meshwright::worker {
 
@@ -67,12 +66,6 @@ class RowBlocks {
     bool touched = false;  // somebody has read it: the next steps' were asked for
     std::optional<Answer> rows;
   };
-  struct Field {
-    ir::DataField field;
-    int64_t row_bytes = 0;
-  };
-
-  Result<size_t> FieldOf(const ir::FeedName& feed) const;
   actor::RowsAsked Asked(const Key& key) const;
   // Whether there is such a block: there is none behind the last row to validate with.
   bool Exists(const Key& key) const;
@@ -81,14 +74,12 @@ class RowBlocks {
   void AskFor(const Key& key);
   void Pump();
   void OnRows(const Key& key, Result<actor::Rows> rows);
-  Status CheckRows(const actor::RowsAsked& asked, const actor::Rows& rows) const;
-  Status Convert(const Field& field, std::string_view bytes, const data::RowBuffer& row) const;
 
   const ir::DataStream stream_;
   const RowBlocksOptions options_;
   const Ask ask_;
   const std::function<bool()> cancelled_;
-  std::vector<Field> fields_;
+  const RowFormat format_;
   Mutex mutex_;
   CondVar changed_;
   std::map<Key, Entry> entries_ MW_GUARDED_BY(mutex_);

@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/check.h"
+
 namespace meshwright::client {
 
 Status ActorAsks::Admit(uint64_t id, Entry entry) {
@@ -20,7 +22,7 @@ Status ActorAsks::Admit(uint64_t id, Entry entry) {
   }
   if (end_) return *end_;
   if (!entry.watch) ++unanswered_;
-  asks_.emplace(id, std::move(entry));
+  MW_CHECK(asks_.emplace(id, std::move(entry)).second) << "ask " << id << " is asked twice";
   return OkStatus();
 }
 

@@ -1,6 +1,8 @@
 // The worker of this example: takes the flags of `meshwright worker`, is one, and has cart poles.
 //
 //   meshwright up --worker-binary build/policy_gradient/policy_gradient_worker
+//
+// Its actors run in processes of their own. Thread rule: each is touched by one thread.
 #include <memory>
 #include <optional>
 #include <random>

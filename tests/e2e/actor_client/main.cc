@@ -1,6 +1,8 @@
 // A client that drives a job and asks an actor for as long as it lives: tests kill it.
 //
-//   actor_client HOST:PORT GRACE_S      prints "JOB WORKER ACTOR GENERATION" once it asks
+//   actor_client HOST:PORT GRACE_S
+//
+// It prints "JOB WORKER ACTOR GENERATION" once it asks.
 #include <cstdio>
 #include <cstdlib>
 

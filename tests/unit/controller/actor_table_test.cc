@@ -318,7 +318,7 @@ class TableSimulation {
       default:
         if (refs_.empty()) break;
         ++expected_[calls_];
-        Note(table_.Ask({CallId(calls_++), AnyRef(), "x", 1 + Draw(900), Draw(6) == 0}, now_ms_));
+        AskOne(AnyRef());
     }
   }
   void Deliver(int64_t count) {
@@ -358,6 +358,12 @@ class TableSimulation {
   }
   const ActorRef& AnyRef() {
     return refs_[static_cast<size_t>(Draw(static_cast<int64_t>(refs_.size())))];
+  }
+
+  // The message says which life it is meant for.
+  void AskOne(const ActorRef& ref) {
+    const std::string meant = std::to_string(ref.generation);
+    Note(table_.Ask({CallId(calls_++), ref, meant, 1 + Draw(900), Draw(6) == 0}, now_ms_));
   }
 
   void Note(const ActorEffects& effects) {
@@ -419,6 +425,7 @@ class TableSimulation {
                                           StatusCode::kUnavailable, "not now"});
     } else if (const auto* message = std::get_if<proto::ActorMessage>(&body)) {
       const bool alive = host.alive.contains({message->actor, message->generation});
+      EXPECT_EQ(message->payload, std::to_string(message->generation)) << "of another life";
       EXPECT_TRUE(lives_[message->actor] >= message->generation);
       host.up.push_back(proto::ActorReply{
           message->ask, alive ? StatusCode::kOk : StatusCode::kNotFound, "gone", "answer"});

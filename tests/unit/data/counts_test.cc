@@ -41,6 +41,21 @@ TEST(CountsOf, ARecordIsASample) {
   EXPECT_EQ(CountsOf(records, 100), (StreamCounts{10, 10, 3, 10, 3}));
 }
 
+TEST(CountsOf, AHostActorMakesAsManyAsAreAskedFor) {
+  ir::DataStream stream;
+  stream.kind = ir::DataKind::kRecords;
+  stream.fields = {{"x", ir::Element::kF32, {4}, {}, {}}};
+  stream.actor.type = "maker";
+  EXPECT_TRUE(CheckEnough(stream, 1).ok());
+  EXPECT_EQ(CountsOf(stream, 1).training_samples, INT64_MAX);
+  ir::DataSpec data;
+  data.streams = {stream};
+  EXPECT_FALSE(HasValidation(data, 1));
+  data.streams[0].actor.validation_rows = 3;
+  EXPECT_TRUE(HasValidation(data, 1));
+  EXPECT_EQ(CountsOf(data.streams[0], 1).validation_samples, 3);
+}
+
 TEST(HasValidation, EveryStreamNeedsIt) {
   ir::DataSpec data;
   data.streams = {Tokens(100, 0.5), Tokens(100, 0)};

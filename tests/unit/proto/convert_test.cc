@@ -123,7 +123,12 @@ std::vector<ir::DataStream> SomeStreams() {
   records.fields = {{"image", ir::Element::kU8, {2, 3}, {{0, 80, 3}}, {}},
                     {"label", ir::Element::kI64, {}, {{0, 0, 3}}, {}}};
   records.validation_fraction = 0.25;
-  return {tokens, records};
+  ir::DataStream made;
+  made.name = "made";
+  made.kind = ir::DataKind::kRecords;
+  made.fields = {{"x", ir::Element::kF32, {4}, {}, {}}};
+  made.actor = {"maker", std::string("a\0b", 3), 7, 1'234};
+  return {tokens, records, made};
 }
 
 ir::JobRequest SomeJob() {
@@ -155,6 +160,27 @@ ir::JobRequest SomeJob() {
   job.save_weights = false;
   job.config_text = "text";
   return job;
+}
+
+TEST(Convert, WhatIsAskedOfActorsSurvivesTheWire) {
+  const ActorRef ref{"w", 7, 2};
+  const std::vector<ActorAsk> asks = {
+      SpawnHostActor{"env", std::string("a\0b", 3), "w"}, AskHostActor{ref, "x", 5, false},
+      AskHostActor{ref, "", 5, true}, StopHostActor{ref}, WatchHostActor{ref}};
+  for (const ActorAsk& ask : asks) {
+    const Result<ClientUp> back = Decode(Encode(ClientUp(SessionActorAsk{9, ask})));
+    ASSERT_TRUE(back.has_value()) << back.error();
+    EXPECT_EQ(std::get<SessionActorAsk>(*back).id, 9u);
+    EXPECT_EQ(std::get<SessionActorAsk>(*back).ask, ask);
+  }
+  ActorDone done{9, ref, "payload"};
+  EXPECT_EQ(std::get<ActorDone>(Decode(Encode(ClientDown(done))).value()), done);
+  done.fate = ActorFate::kGaveUp;
+  done.why = MakeError(ErrorKind::kRefused, Aborted("it fell"));
+  EXPECT_EQ(std::get<ActorDone>(Decode(Encode(ClientDown(done))).value()), done);
+  v1::ClientDown wire = Encode(ClientDown(done));
+  wire.mutable_actor_done()->set_fate(static_cast<v1::ActorFate>(77));
+  EXPECT_THAT(Decode(wire).error().message(), HasSubstr("the unknown fate 77"));
 }
 
 TEST(Convert, AJobSurvivesTheWireAndTheStore) {
