@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/connect.h"
 #include "cli/unknown_word.h"
+#include "data/describe.h"
 
 namespace meshwright::cli {
 namespace {
@@ -222,6 +223,8 @@ void AddCluster(CLI::App& app, Storage& s) {
       ->capture_default_str();
   up->add_flag("--pin", s.up.pin, "Pin devices to cores");
   AddDataRoots(*up, s.up.data_roots, "As of a worker; default: the current folder");
+  up->add_option("--worker-binary", s.up.worker_binary,
+                 "Your own worker, with host actors linked in; default: this binary's");
   AddProfile(*up, s.up.profile);
   up->add_option("--timeout-ms", s.up.timeout_ms,
                  "For everything to be ready; --profile measure adds 10 s for each worker")
@@ -263,6 +266,15 @@ void AddJobs(CLI::App& app, Storage& s) {
       ->check(kJobId);
   CLI::Option* text = predict->add_option("text", s.predict.text, "Text; a token is a byte");
   predict->add_option("--tokens", s.predict.tokens, "Instead of text: 12,7,300")->excludes(text);
+  predict
+      ->add_option("--data", s.predict.data,
+                   "Instead of text: every row of these files, as a job would read them; "
+                   "NAME=a.npy names the input; repeatable")
+      ->allow_extra_args(false)
+      ->excludes(text);
+  predict->add_option("--format", s.predict.format, "Of --data; default: by name, or as the job's")
+      ->check(CLI::IsMember(data::FormatNames()));
+  predict->add_option("--out", s.predict.out, "With --data: what comes out, .jsonl or .npy");
   predict->add_option("--top", s.predict.top, "So many of the likeliest next tokens")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
@@ -492,8 +504,14 @@ std::string CheckCombination(const std::string& command, const Storage& s) {
     return fmt::format("`meshwright {}` has no JSON output: leave out -o json, which is for: {}",
                        command, Join(json_commands, ", "));
   }
-  if (command == "predict" && s.predict.text.empty() && s.predict.tokens.empty()) {
-    return "`meshwright predict` needs a text, or --tokens";
+  if (command == "predict") {
+    const bool file = !s.predict.data.empty();
+    if (!file && s.predict.text.empty() && s.predict.tokens.empty()) {
+      return "`meshwright predict` needs a text, --tokens, or --data with --out";
+    }
+    if (file == s.predict.out.empty()) {
+      return "--data and --out of `meshwright predict` go together";
+    }
   }
   return command == "plan" ? CheckPlan(s) : "";
 }

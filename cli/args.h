@@ -81,6 +81,7 @@ struct UpArgs {
   std::string transport = "auto";
   bool pin = false;
   std::vector<std::string> data_roots;  // of the workers; empty: the current folder
+  std::string worker_binary;            // of one's own (worker/main.h); empty: this one
   std::string profile = "cached";       // as of a worker
   int64_t timeout_ms = 60'000;
 };
@@ -104,9 +105,12 @@ struct SubmitArgs {
 
 struct PredictArgs {
   int64_t id = 0;
-  std::string text;    // bytes are tokens; of a job whose data are bytes
-  std::string tokens;  // "12,7,300": of any job
-  int top = 5;         // so many of the likeliest next tokens
+  std::string text;               // bytes are tokens; of a job whose data are bytes
+  std::string tokens;             // "12,7,300": of any job
+  int top = 5;                    // so many of the likeliest next tokens
+  std::vector<std::string> data;  // files, every row of which is asked for instead
+  std::string format;             // of these; empty: by their names, else that of the job's data
+  std::string out;                // what was said of them: .jsonl, .npy
   int64_t timeout_s = 600;
 };
 

@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/connect.h"
+#include "cli/predict_file.h"
 #include "client/evaluation.h"
 #include "report/prediction.h"
 
@@ -95,6 +96,18 @@ void Print(const report::Prediction& prediction, const PredictArgs& args, bool b
 Result<int> Predict(const PredictArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
   MW_ASSIGN_OR_RETURN(Asked asked, Open(*client, args));
+  if (!args.data.empty()) {
+    MW_ASSIGN_OR_RETURN(const int64_t rows, PredictFile(*asked.session, args, asked.format));
+    MW_TRY(asked.session->Close());
+    if (global.json) {
+      fmt::print(
+          "{}\n",
+          nlohmann::ordered_json{{"job", args.id}, {"rows", rows}, {"out", args.out}}.dump());
+    } else {
+      fmt::print("{} rows written to {}\n", rows, args.out);
+    }
+    return kExitOk;
+  }
   MW_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, TokensOf(args, asked.format));
   const auto programs = asked.session->programs();
   const auto program = programs.find(kProgram);

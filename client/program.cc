@@ -17,6 +17,14 @@ ir::Attrs FeedAttrs(const InputSpec& input) {
 
 }  // namespace
 
+InputSpec OutputOf(std::string name, ir::TensorType type, std::string program, std::string output) {
+  return {std::move(name),
+          std::move(type),
+          ir::InputFrom::kOutput,
+          true,
+          {std::move(program), std::move(output)}};
+}
+
 Result<ir::JobProgram> MakeProgram(const std::string& name, const std::vector<InputSpec>& inputs,
                                    const std::function<Status(Builder&, const Batch&)>& body,
                                    ProgramOptions options) {
@@ -30,7 +38,8 @@ Result<ir::JobProgram> MakeProgram(const std::string& name, const std::vector<In
       return Fail(
           InvalidArgument(fmt::format("program '{}' has two inputs '{}'", name, input.name)));
     }
-    if (input.from == ir::InputFrom::kClient) program.inputs[input.name] = input.from;
+    if (input.from != ir::InputFrom::kData) program.inputs[input.name] = input.from;
+    if (input.from == ir::InputFrom::kOutput) program.reads[input.name] = input.output;
   }
   MW_TRY(body(builder, batch));
   MW_ASSIGN_OR_RETURN(program.graph, builder.Finish());

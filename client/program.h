@@ -39,7 +39,13 @@ struct InputSpec {
   ir::TensorType type;
   ir::InputFrom from = ir::InputFrom::kClient;
   bool batch = true;
+  ir::ProgramOutput output = {};  // of InputFrom::kOutput
 };
+
+// An input that is what another program gave out when it was last called. It stays on the devices:
+// nothing travels.
+//   MakeProgram("head", {OutputOf("h", {ir::DType::kF32, {32, 64}}, "encode", "hidden")}, ..)
+InputSpec OutputOf(std::string name, ir::TensorType type, std::string program, std::string output);
 
 struct ProgramOptions {
   ir::DType dtype = ir::DType::kF32;  // of what the builder makes

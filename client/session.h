@@ -7,9 +7,11 @@
 //   answer->values.at("loss"); answer->tensors.at("logits").Values<float>();
 //   (*session)->Close();                                        // the job ends well
 //
-// Calls are carried out in their order, each exactly once; a call that fails because its job has
-// ended says why. Without Close() a job whose driver is "client" waits driver.grace_s for a client
-// (AttachSession) and ends then. Thread rule: thread-safe. Every wait has a deadline.
+// Calls are carried out in their order, each exactly once, also where the connection breaks and is
+// made again (SessionOptions::reconnect_ms): inputs are kept until the answer has come. A call that
+// fails because its job has ended says why. Without Close() a job whose driver is "client" waits
+// driver.grace_s for a client (AttachSession) and ends then. Thread rule: thread-safe. Every wait
+// has a deadline.
 #pragma once
 
 #include <cstddef>
@@ -70,9 +72,21 @@ struct CallOptions {
 struct SessionOptions {
   int64_t open_timeout_ms = 600'000;  // until the job runs: it may wait for devices
   int64_t timeout_ms = 60'000;        // of Run, ReadState and WriteState, and of waiting for credit
+  // A connection that breaks is made again for so long, first at once and then after pauses that
+  // double up to two seconds; what is unanswered goes on. 0: never. The job must still have the
+  // session by then (driver.grace_s).
+  int64_t reconnect_ms = 60'000;
 };
 
+using proto::ActorFate;
 using proto::ActorRef;
+
+// What became of an actor.
+struct ActorNews {
+  ActorFate fate = ActorFate::kUnspecified;
+  ActorRef next;  // of kRestarted: its new life
+  Status why;
+};
 
 class Session {
  public:
@@ -87,7 +101,8 @@ class Session {
   virtual std::future<Result<Answer>> Call(const std::string& program, const Feeds& feeds,
                                            CallOptions options = {}) = 0;
   // Errors: kInvalidArgument and kNotFound naming the program or input; kAborted and others: why
-  // the job ended; kUnavailable: the controller is gone; kDeadlineExceeded.
+  // the job ended; kUnavailable: the controller is gone, and whether it was carried out is not
+  // known; kDeadlineExceeded.
   virtual Result<Answer> Run(const std::string& program, const Feeds& feeds,
                              CallOptions options = {}) = 0;
 
@@ -105,9 +120,17 @@ class Session {
                                  const std::string& worker = "") = 0;
   // The actor's reply, or why there is none, exactly once. Errors: kDeadlineExceeded; kAborted: it
   // failed first; kNotFound: this life of it is over, a reference with generation 0 is to whichever
-  // there is; kCancelled: it was stopped; the actor's own.
+  // there is; kCancelled: it was stopped; kUnavailable: the connection broke, and whether the actor
+  // got it is not known; the actor's own.
   virtual std::future<Result<std::string>> Ask(const ActorRef& actor, std::string payload,
                                                int64_t deadline_ms = 10'000) = 0;
+  // OK: the message is in the actor's mailbox; nobody answers it. Waits while 256 messages of this
+  // session are unanswered, as Ask. Errors: as Ask, and kResourceExhausted: the mailbox is full.
+  virtual std::future<Status> Tell(const ActorRef& actor, std::string payload,
+                                   int64_t deadline_ms = 10'000) = 0;
+  // Told once, when this life of the actor is over and it runs again, or when it has ended for
+  // good. Errors: kNotFound: it is over already; why the session ended.
+  virtual std::future<Result<ActorNews>> Watch(const ActorRef& actor) = 0;
   virtual Status Stop(const ActorRef& actor) = 0;
 
   // Says that the client has finished. Nothing can be asked any more.

@@ -1,216 +1,108 @@
 #include "controller/client_desk.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
-#include <set>
+#include <utility>
 
-#include "ir/id_bounds.h"
+#include "controller/client_asks.h"
 
 namespace meshwright::controller {
-namespace {
 
-int64_t BytesOf(const std::vector<proto::NamedTensor>& tensors) {
-  int64_t bytes = 0;
-  for (const proto::NamedTensor& tensor : tensors) {
-    bytes += static_cast<int64_t>(tensor.bytes.size());
-  }
-  return bytes;
+ClientDesk::Seat* ClientDesk::SeatOf(ClientId client) {
+  const auto it = streams_.find(client);
+  return it == streams_.end() ? nullptr : &seats_.at(it->second);
 }
 
-int64_t BytesOf(const proto::ClientAsk& ask) {
-  if (const auto* call = std::get_if<proto::CallProgram>(&ask)) return BytesOf(call->inputs);
-  if (const auto* write = std::get_if<proto::WriteState>(&ask)) return BytesOf(write->tensors);
-  return 0;
+// ---- Who is there ----
+
+Result<ClientDesk::Seated> ClientDesk::Attach(ClientId client, const std::string& name) {
+  const auto known = std::find_if(seats_.begin(), seats_.end(), [&](const auto& entry) {
+    return !name.empty() && entry.second.name == name;
+  });
+  if (known != seats_.end()) {
+    Seated seated{known->second.stream, true};
+    if (seated.before) streams_.erase(*seated.before);
+    known->second.stream = client;
+    streams_.emplace(client, known->first);
+    return seated;
+  }
+  if (seats_.size() >= limits_.seats) {
+    return Fail(ResourceExhausted(
+        fmt::format("{} sessions are open on this job, the most at once; close some, or wait until "
+                    "those that were lost are given up",
+                    seats_.size())));
+  }
+  const SeatId seat(next_seat_++);
+  seats_[seat].name = name;
+  seats_[seat].stream = client;
+  streams_.emplace(client, seat);
+  return Seated{};
 }
 
-// The program of the job that `name` runs: "step" and "eval" run the trained one.
-const ir::JobProgram* ProgramBehind(const ir::JobRequest& job, const std::string& name) {
-  if (name == ir::kStepProgram || name == ir::kEvalProgram) {
-    if (const ir::JobProgram* trained = job.trained()) return trained;
-  }
-  const ir::JobProgram* const program = job.FindProgram(name);
-  return program != nullptr && !program->trained ? program : nullptr;
+bool ClientDesk::Detach(ClientId client, int64_t expires_ms) {
+  const auto it = streams_.find(client);
+  if (it == streams_.end()) return false;
+  Seat& seat = seats_.at(it->second);
+  if (seat.name.empty()) return Leave(client);
+  seat.stream.reset();
+  seat.expires_ms = expires_ms;
+  streams_.erase(it);
+  return true;
 }
 
-std::vector<proto::NamedTensor> ClientInputs(const ir::JobProgram& program) {
-  std::vector<proto::NamedTensor> inputs;
-  std::set<std::string> seen;
-  for (NodeId id : program.graph.NodesOf(ir::Op::kFeed)) {
-    const ir::Node& feed = program.graph.node(id);
-    const std::string name = feed.attrs.Str("source");
-    if (program.OriginOf(name) != ir::InputFrom::kClient || !seen.insert(name).second) continue;
-    inputs.push_back({name, program.graph.type(feed.outputs[0]), ""});
-  }
-  return inputs;
+bool ClientDesk::Leave(ClientId client) {
+  const auto it = streams_.find(client);
+  if (it == streams_.end()) return false;
+  Remove(seats_.find(it->second));
+  return true;
 }
 
-// Tensors travel in the messages of launches and their answers.
-constexpr int64_t kMostBytesOfACall = int64_t{3} << 20;
-
-Status CheckSize(int64_t bytes, const std::string& what) {
-  if (bytes <= kMostBytesOfACall) return OkStatus();
-  return ResourceExhausted(
-      fmt::format("{} has {} bytes; one message takes {}: use smaller batches, "
-                  "or name fewer tensors",
-                  what, bytes, kMostBytesOfACall));
-}
-
-Status CheckTensor(const proto::NamedTensor& given, const ir::TensorType& wanted,
-                   const std::string& what) {
-  if (given.type != wanted) {
-    return InvalidArgument(fmt::format("{} \"{}\" is {}; it must be {}", what, given.name,
-                                       given.type.ToString(), wanted.ToString()));
-  }
-  if (static_cast<int64_t>(given.bytes.size()) != wanted.bytes()) {
-    return InvalidArgument(fmt::format("{} \"{}\" has {} bytes; {} has {}", what, given.name,
-                                       given.bytes.size(), wanted.ToString(), wanted.bytes()));
-  }
-  return OkStatus();
-}
-
-std::string NamesOf(const std::vector<proto::NamedTensor>& tensors) {
-  std::vector<std::string> names;
-  for (const proto::NamedTensor& tensor : tensors) names.push_back("\"" + tensor.name + "\"");
-  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
-}
-
-// An id outside of its table would fail on a device, and with it the job.
-Status CheckIds(const proto::NamedTensor& given, const ir::IdBound& bound) {
-  for (size_t at = 0; at + sizeof(int32_t) <= given.bytes.size(); at += sizeof(int32_t)) {
-    int32_t id = 0;
-    std::memcpy(&id, given.bytes.data() + at, sizeof(id));
-    if (bound.Holds(id)) continue;
-    return InvalidArgument(
-        fmt::format("input \"{}\" has the id {} at position {}; ids are in [0, {})", given.name, id,
-                    at / sizeof(int32_t), bound.size));
-  }
-  return OkStatus();
-}
-
-Status CheckInputs(const proto::CallProgram& call, const ir::JobProgram& program) {
-  const std::vector<proto::NamedTensor> wanted = ClientInputs(program);
-  const std::map<std::string, ir::IdBound> ids = ir::IdBoundsOf(program.graph);
-  for (const proto::NamedTensor& given : call.inputs) {
-    const auto it = std::find_if(wanted.begin(), wanted.end(),
-                                 [&](const auto& input) { return input.name == given.name; });
-    if (it == wanted.end()) {
-      return InvalidArgument(fmt::format("program '{}' has no input \"{}\"; it takes {}",
-                                         call.program, given.name, NamesOf(wanted)));
-    }
-    MW_TRY(CheckTensor(given, it->type, "input"));
-    if (const auto bound = ids.find(given.name); bound != ids.end()) {
-      MW_TRY(CheckIds(given, bound->second));
-    }
-  }
-  for (const proto::NamedTensor& input : wanted) {
-    const auto count = std::count_if(call.inputs.begin(), call.inputs.end(),
-                                     [&](const auto& given) { return given.name == input.name; });
-    if (count == 1) continue;
-    return InvalidArgument(
-        fmt::format("the call of '{}' brings input \"{}\" {} times; once is right", call.program,
-                    input.name, count));
-  }
-  return OkStatus();
-}
-
-Status Check(const proto::CallProgram& call, const ir::JobRequest& job) {
-  const ir::JobProgram* const program = ProgramBehind(job, call.program);
-  if (program == nullptr) {
-    std::vector<std::string> names;
-    for (const proto::ProgramSignature& known : SignaturesOf(job)) names.push_back(known.name);
-    return NotFound(fmt::format("the job has no program '{}' to call; it has {}", call.program,
-                                fmt::join(names, ", ")));
-  }
-  const bool drives = job.driver.kind == ir::DriverKind::kClient;
-  if (call.program == ir::kStepProgram && !drives) {
-    return FailedPrecondition(fmt::format(
-        "the driver '{}' of the job runs 'step' itself; only a job whose driver is 'client' can be "
-        "trained by calls",
-        ir::DriverKindName(job.driver.kind)));
-  }
-  if (call.step && *call.step < 0) {
-    return InvalidArgument(fmt::format("step {} of a call is below 0", *call.step));
-  }
-  MW_TRY(CheckInputs(call, *program));
-  MW_TRY(CheckSize(BytesOf(call.inputs), fmt::format("the call of '{}'", call.program)));
-  int64_t bytes = 0;
-  for (const ir::NamedValue& output : program->graph.outputs) {
-    bytes += program->graph.type(output.value).bytes();
-  }
-  if (!call.fetch) return OkStatus();
-  return CheckSize(bytes, fmt::format("what '{}' gives out", call.program));
-}
-
-// Weights by their names in the main program; what the optimizer keeps is made of these.
-Result<ir::TensorType> StateType(const ir::JobRequest& job, const std::string& name) {
-  const ir::Graph& graph = job.main().graph;
-  const bool moment = name.starts_with("opt.m/") || name.starts_with("opt.v/");
-  const std::string param = moment && job.trained() != nullptr ? name.substr(6) : name;
-  for (NodeId id : graph.NodesOf(ir::Op::kParam)) {
-    if (graph.node(id).attrs.Str("name") != param) continue;
-    ir::TensorType type = graph.type(graph.node(id).outputs[0]);
-    if (moment && type.dtype != ir::DType::kF64) type.dtype = ir::DType::kF32;
-    return type;
-  }
-  return Fail(NotFound(fmt::format("the state of the job has no tensor \"{}\"", name)));
-}
-
-Status Check(const proto::ReadState& read, const ir::JobRequest& job) {
-  int64_t bytes = 0;
-  for (const std::string& name : read.names) {
-    MW_ASSIGN_OR_RETURN(const ir::TensorType type, StateType(job, name));
-    bytes += type.bytes();
-  }
-  const ir::Graph& graph = job.main().graph;
-  for (NodeId id : graph.NodesOf(ir::Op::kParam)) {
-    if (read.names.empty()) bytes += graph.type(graph.node(id).outputs[0]).bytes();
-  }
-  return CheckSize(bytes, "what is read of the state");
-}
-
-Status Check(const proto::WriteState& write, const ir::JobRequest& job) {
-  if (job.driver.kind != ir::DriverKind::kClient) {
-    return FailedPrecondition(
-        fmt::format("the state of a job whose driver is '{}' is written by nobody else",
-                    ir::DriverKindName(job.driver.kind)));
-  }
-  for (const proto::NamedTensor& tensor : write.tensors) {
-    MW_ASSIGN_OR_RETURN(const ir::TensorType type, StateType(job, tensor.name));
-    MW_TRY(CheckTensor(tensor, type, "tensor"));
-  }
-  return CheckSize(BytesOf(write.tensors), "what is written to the state");
-}
-
-}  // namespace
-
-bool ClientDesk::Detach(ClientId client) {
-  if (unanswered_.erase(client) == 0) return false;
+void ClientDesk::Remove(Seats::iterator seat) {
   std::erase_if(queue_, [&](const ClientAsk& waits) {
-    if (waits.client != client) return false;
+    if (waits.seat != seat->first) return false;
     waiting_bytes_ -= BytesOf(waits.ask);
     return true;
   });
-  return true;
+  if (seat->second.stream) streams_.erase(*seat->second.stream);
+  seats_.erase(seat);
+}
+
+void ClientDesk::Expire(int64_t now_ms) {
+  for (auto it = seats_.begin(); it != seats_.end();) {
+    const auto seat = it++;
+    if (!seat->second.stream && seat->second.expires_ms <= now_ms) Remove(seat);
+  }
+}
+
+bool ClientDesk::Knows(const std::string& name) const {
+  return !name.empty() && std::any_of(seats_.begin(), seats_.end(),
+                                      [&](const auto& entry) { return entry.second.name == name; });
 }
 
 std::vector<ClientId> ClientDesk::clients() const {
   std::vector<ClientId> all;
-  for (const auto& [client, ids] : unanswered_) all.push_back(client);
+  for (const auto& [client, seat] : streams_) all.push_back(client);
   return all;
 }
 
+// ---- What was asked ----
+
 Status ClientDesk::Offer(ClientId client, uint64_t id, proto::ClientAsk ask,
                          const ir::JobRequest& job) {
-  const auto it = unanswered_.find(client);
-  if (it == unanswered_.end()) return FailedPrecondition("the session is not open");
-  std::set<uint64_t>& ids = it->second;
-  if (ids.contains(id)) return AlreadyExists(fmt::format("ask {} is unanswered already", id));
-  if (ids.size() >= static_cast<size_t>(limits_.credits)) {
-    return ResourceExhausted(
-        fmt::format("{} asks of this session are unanswered, the most at once", ids.size()));
+  Seat* const seat = SeatOf(client);
+  if (seat == nullptr) return FailedPrecondition("the session is not open");
+  const bool kept = std::any_of(seat->kept.begin(), seat->kept.end(),
+                                [&](const Kept& answer) { return answer.id == id; });
+  if (kept || seat->unanswered.contains(id)) {
+    if (!seat->name.empty()) return OkStatus();
+    return AlreadyExists(fmt::format("ask {} is unanswered already", id));
+  }
+  const size_t open = seat->unanswered.size() + seat->kept.size();
+  if (open >= static_cast<size_t>(limits_.credits)) {
+    return ResourceExhausted(fmt::format(
+        "{} asks of this session are unanswered, the most at once, or were not acknowledged",
+        open));
   }
   const int64_t bytes = BytesOf(ask);
   if (waiting_bytes_ + bytes > limits_.waiting_bytes) {
@@ -219,48 +111,86 @@ Status ClientDesk::Offer(ClientId client, uint64_t id, proto::ClientAsk ask,
                     "that are kept; wait for answers",
                     waiting_bytes_, bytes, limits_.waiting_bytes));
   }
-  MW_TRY(std::visit([&](const auto& body) { return Check(body, job); }, ask));
-  ids.insert(id);
+  MW_TRY(CheckAsk(ask, job));
+  seat->unanswered.insert(id);
   waiting_bytes_ += bytes;
-  queue_.push_back({client, id, std::move(ask)});
+  queue_.push_back({streams_.at(client), id, std::move(ask)});
   return OkStatus();
 }
 
+void ClientDesk::Acknowledge(ClientId client, const std::vector<uint64_t>& ids) {
+  Seat* const seat = SeatOf(client);
+  if (seat == nullptr) return;
+  std::erase_if(seat->kept, [&](const Kept& answer) {
+    if (std::find(ids.begin(), ids.end(), answer.id) == ids.end()) return false;
+    seat->kept_bytes -= answer.bytes;
+    return true;
+  });
+}
+
+std::vector<uint64_t> ClientDesk::Held(ClientId client) {
+  const Seat* const seat = SeatOf(client);
+  if (seat == nullptr) return {};
+  std::vector<uint64_t> held(seat->unanswered.begin(), seat->unanswered.end());
+  for (const Kept& answer : seat->kept) held.push_back(answer.id);
+  return held;
+}
+
+std::vector<proto::ClientDown> ClientDesk::Missed(ClientId client, std::optional<uint64_t> id) {
+  const Seat* const seat = SeatOf(client);
+  std::vector<proto::ClientDown> missed;
+  if (seat == nullptr) return missed;
+  for (const Kept& answer : seat->kept) {
+    if (!id || answer.id == *id) missed.push_back(answer.news);
+  }
+  return missed;
+}
+
 std::optional<ClientAsk> ClientDesk::Take() {
-  if (queue_.empty()) return std::nullopt;
-  ClientAsk next = std::move(queue_.front());
-  queue_.pop_front();
-  waiting_bytes_ -= BytesOf(next.ask);
-  return next;
+  // A session whose answers fill what is kept for it waits; the others go on.
+  const auto next = std::find_if(queue_.begin(), queue_.end(), [&](const ClientAsk& ask) {
+    return seats_.at(ask.seat).kept_bytes < limits_.kept_bytes;
+  });
+  if (next == queue_.end()) return std::nullopt;
+  ClientAsk taken = std::move(*next);
+  queue_.erase(next);
+  waiting_bytes_ -= BytesOf(taken.ask);
+  return taken;
 }
 
-bool ClientDesk::Answer(ClientId client, uint64_t id) {
-  const auto it = unanswered_.find(client);
-  return it != unanswered_.end() && it->second.erase(id) > 0;
+std::optional<ClientId> ClientDesk::Answer(SeatId seat, uint64_t id, const proto::ClientDown& news,
+                                           int64_t bytes) {
+  const auto it = seats_.find(seat);
+  if (it == seats_.end() || it->second.unanswered.erase(id) == 0) return std::nullopt;
+  return Keep(it->second, id, news, bytes);
 }
 
-std::vector<std::pair<ClientId, uint64_t>> ClientDesk::DropAll() {
-  std::vector<std::pair<ClientId, uint64_t>> dropped;
-  for (auto& [client, ids] : unanswered_) {
-    for (const uint64_t id : ids) dropped.emplace_back(client, id);
-    ids.clear();
+std::optional<ClientId> ClientDesk::Refuse(ClientId client, uint64_t id,
+                                           const proto::ClientDown& news) {
+  Seat* const seat = SeatOf(client);
+  if (seat == nullptr || seat->unanswered.contains(id)) return std::nullopt;
+  return Keep(*seat, id, news, 0);
+}
+
+// A client that asks more than it may has no claim to refusals that are kept.
+std::optional<ClientId> ClientDesk::Keep(Seat& seat, uint64_t id, const proto::ClientDown& news,
+                                         int64_t bytes) const {
+  const bool room =
+      seat.unanswered.size() + seat.kept.size() < static_cast<size_t>(limits_.credits);
+  if (!seat.name.empty() && room) {
+    seat.kept.push_back({id, news, bytes});
+    seat.kept_bytes += bytes;
+  }
+  return seat.stream;
+}
+
+std::vector<ClientDesk::Dropped> ClientDesk::DropAll() {
+  std::vector<Dropped> all;
+  for (const auto& [id, seat] : seats_) {
+    for (const uint64_t ask : seat.unanswered) all.push_back({id, ask});
   }
   queue_.clear();
   waiting_bytes_ = 0;
-  return dropped;
-}
-
-std::vector<proto::ProgramSignature> SignaturesOf(const ir::JobRequest& job) {
-  std::vector<proto::ProgramSignature> all;
-  for (const ir::JobProgram& program : job.programs) {
-    if (!program.trained) {
-      all.push_back({program.name, ClientInputs(program)});
-      continue;
-    }
-    all.push_back({ir::kEvalProgram, ClientInputs(program)});
-    if (job.driver.kind != ir::DriverKind::kClient) continue;
-    all.push_back({ir::kStepProgram, ClientInputs(program)});
-  }
   return all;
 }
 

@@ -1,9 +1,13 @@
-// The clients of one job and what they have asked: checked, in order, answered exactly once.
+// The clients of one job and what they have asked: in order, done once, answered exactly once.
 //
-// An ask waits here until the mesh takes it (Take), and is outstanding until its answer is told
-// (Answer) or everything fails at once (FailAll). A client that is gone is told nothing more; what
-// it asked is still carried out, since what was taken may have changed the state already, but what
-// waits is dropped. Thread rule: one thread. Pure.
+// A client has a **seat**. One that gave its session a name keeps it while its stream is broken:
+// what it asked is carried out, answers are kept until it says that they have come, and a stream
+// with the same name takes the seat again. A seat without a name goes with its stream; what waits
+// is dropped, what was taken is carried out, since it may have changed the state already.
+//
+// Bounds: a seat has at most DeskLimits::credits asks that are unanswered, or whose answers are
+// kept; nothing more is taken of it while its kept answers have DeskLimits::kept_bytes. Whoever
+// does not come back in its time loses the seat. Thread rule: one thread. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +16,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -22,15 +25,18 @@
 
 namespace meshwright::controller {
 
-using ClientId = Id<struct ClientTag, uint64_t>;
+using ClientId = Id<struct ClientTag, uint64_t>;  // a stream
+using SeatId = Id<struct SeatTag, uint64_t>;
 
 struct DeskLimits {
-  int32_t credits = 64;                       // unanswered asks of a client
-  int64_t waiting_bytes = int64_t{64} << 20;  // of all that waits
+  int32_t credits = 64;                        // asks of a client that are not settled
+  int64_t waiting_bytes = int64_t{256} << 20;  // of all that waits
+  int64_t kept_bytes = int64_t{64} << 20;      // of a seat's answers; the last ones may exceed it
+  size_t seats = 256;                          // of a job
 };
 
 struct ClientAsk {
-  ClientId client;
+  SeatId seat;
   uint64_t id = 0;
   proto::ClientAsk ask;
 };
@@ -39,39 +45,81 @@ class ClientDesk {
  public:
   explicit ClientDesk(DeskLimits limits = {}) : limits_(limits) {}
 
-  void Attach(ClientId client) { unanswered_.try_emplace(client); }
-  // False: it was not attached.
-  bool Detach(ClientId client);
-  bool attached(ClientId client) const { return unanswered_.contains(client); }
-  bool empty() const { return unanswered_.empty(); }
+  struct Seated {
+    std::optional<ClientId> before;  // a stream that had the seat still
+    bool again = false;              // the seat was there
+  };
+  // name: of the session, "": none. Errors: kResourceExhausted: no seat is free.
+  Result<Seated> Attach(ClientId client, const std::string& name);
+  // The stream has broken. A seat with a name is kept until `expires_ms`. False: it was not
+  // attached.
+  bool Detach(ClientId client, int64_t expires_ms);
+  // The client has finished. False: it was not attached.
+  bool Leave(ClientId client);
+  // Those that were to come back by now lose their seats.
+  void Expire(int64_t now_ms);
+  // A session of that name has a seat.
+  bool Knows(const std::string& name) const;
+  // Whose streams are attached; others may come back.
   std::vector<ClientId> clients() const;
 
-  // Checks the ask against the job and keeps it. Errors: kNotFound: unknown program or tensor;
-  // kInvalidArgument naming an input that is missing, unknown or of another type;
-  // kFailedPrecondition: a program that this job's driver runs itself; kResourceExhausted: more
-  // than credits or bytes allow. kAlreadyExists: an id that is unanswered, which is a defect of the
-  // client.
+  // Checks the ask against the job and keeps it. What is known already is not kept twice: its
+  // answer, if there is one, is told again (Missed). Errors: as CheckAsk; kResourceExhausted: more
+  // than credits or bytes allow. kAlreadyExists: an id that is unanswered, of a session without a
+  // name, which is a defect of the client.
   Status Offer(ClientId client, uint64_t id, proto::ClientAsk ask, const ir::JobRequest& job);
+  // These answers have come: they are not kept any more.
+  void Acknowledge(ClientId client, const std::vector<uint64_t>& ids);
+  // Asks of the seat that are unanswered, or whose answers are kept.
+  std::vector<uint64_t> Held(ClientId client);
+  // Answers that are kept for the client, in the order in which they were given; of one ask, or of
+  // all.
+  std::vector<proto::ClientDown> Missed(ClientId client, std::optional<uint64_t> id = std::nullopt);
 
   // The next ask to carry out, or nothing. It counts as unanswered until Answer().
   std::optional<ClientAsk> Take();
-  // The client may ask one more. False: it is gone, and hears nothing.
-  bool Answer(ClientId client, uint64_t id);
-  bool waiting() const { return !queue_.empty(); }
+  // Keeps the answer where the session has a name. Who is to be told, if somebody is there.
+  std::optional<ClientId> Answer(SeatId seat, uint64_t id, const proto::ClientDown& news,
+                                 int64_t bytes);
+  // The same of an ask that Offer refused.
+  std::optional<ClientId> Refuse(ClientId client, uint64_t id, const proto::ClientDown& news);
 
-  // Everything that is unanswered, dropped: its clients are owed a failure.
-  std::vector<std::pair<ClientId, uint64_t>> DropAll();
+  struct Dropped {
+    SeatId seat;
+    uint64_t id = 0;
+  };
+  // Everything that is unanswered: it is owed a failure. Nothing waits any more.
+  std::vector<Dropped> DropAll();
 
   const DeskLimits& limits() const { return limits_; }
 
  private:
+  struct Kept {
+    uint64_t id = 0;
+    proto::ClientDown news;
+    int64_t bytes = 0;
+  };
+  struct Seat {
+    std::string name;
+    std::optional<ClientId> stream;
+    int64_t expires_ms = 0;  // without a stream
+    std::set<uint64_t> unanswered;
+    std::deque<Kept> kept;
+    int64_t kept_bytes = 0;
+  };
+  using Seats = std::map<SeatId, Seat>;
+
+  Seat* SeatOf(ClientId client);
+  void Remove(Seats::iterator seat);
+  std::optional<ClientId> Keep(Seat& seat, uint64_t id, const proto::ClientDown& news,
+                               int64_t bytes) const;
+
   const DeskLimits limits_;
-  std::map<ClientId, std::set<uint64_t>> unanswered_;  // of every client that is there
+  uint64_t next_seat_ = 1;
+  Seats seats_;
+  std::map<ClientId, SeatId> streams_;
   std::deque<ClientAsk> queue_;
   int64_t waiting_bytes_ = 0;
 };
-
-// What a client may call on the job, and with which inputs.
-std::vector<proto::ProgramSignature> SignaturesOf(const ir::JobRequest& job);
 
 }  // namespace meshwright::controller

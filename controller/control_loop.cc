@@ -188,51 +188,6 @@ void ControlLoop::SessionEnded(SessionId session, std::string why) {
   });
 }
 
-// ---- Sessions of clients ------------------------------------------------------------------------
-
-ClientId ControlLoop::OpenClient(std::shared_ptr<ClientPeer> peer) {
-  const ClientId client(next_client_.fetch_add(1));
-  const bool posted = loop_.Post([this, client, peer] {
-    if (stopped_) return peer->Close(LoopStopped());
-    clients_[client.value()] = peer;
-  });
-  if (!posted) peer->Close(LoopStopped());
-  return client;
-}
-
-void ControlLoop::Attach(ClientId client, int64_t job) {
-  loop_.Post([this, client, job] {
-    if (clients_.contains(client.value())) StepOnLoop(AttachClient{client, JobId(job)});
-  });
-}
-
-void ControlLoop::FromClient(ClientId client, proto::SessionAsk ask) {
-  loop_.Post([this, client, ask = std::move(ask)]() mutable {
-    if (!clients_.contains(client.value())) return;
-    StepOnLoop(AskOfClient{client, ask.id, std::move(ask.ask)});
-  });
-}
-
-void ControlLoop::ClientEnded(ClientId client, bool finished) {
-  loop_.Post([this, client, finished] {
-    clients_.erase(client.value());
-    StepOnLoop(ClientGone{client, finished});
-  });
-}
-
-void ControlLoop::Do(TellClient& effect) {
-  const auto it = clients_.find(effect.client.value());
-  if (it != clients_.end()) it->second->Tell(std::move(effect.news));
-}
-
-void ControlLoop::Do(CloseClient& effect) {
-  const auto it = clients_.find(effect.client.value());
-  if (it == clients_.end()) return;
-  const auto peer = std::move(it->second);
-  clients_.erase(it);
-  peer->Close(effect.reason);
-}
-
 void ControlLoop::Submit(std::string op_id, ir::JobRequest job, Callback<int64_t> done) {
   std::string spec = proto::EncodeJob(job);
   auto request = std::make_shared<const ir::JobRequest>(std::move(job));

@@ -51,6 +51,12 @@ class ClientPeer {
   virtual void Close(Status reason) = 0;
 };
 
+// By which a session's client comes back to it; see proto::SessionOpen.
+struct SessionName {
+  std::string name;
+  bool again = false;
+};
+
 // How much of a job its watcher has seen.
 struct WatchCursor {
   int64_t job = 0;
@@ -87,7 +93,8 @@ class ControlLoop {
 
   // A client's session, which is told what comes of it until it ends.
   ClientId OpenClient(std::shared_ptr<ClientPeer> peer);
-  void Attach(ClientId client, int64_t job);
+  void Attach(ClientId client, int64_t job, SessionName name);
+  void Acknowledge(ClientId client, std::vector<uint64_t> ids);
   void FromClient(ClientId client, proto::SessionAsk ask);
   // finished: the client said so.
   void ClientEnded(ClientId client, bool finished);
@@ -109,10 +116,12 @@ class ControlLoop {
                   Callback<proto::ActorRef> done);
   void AskActor(proto::ActorRef ref, std::string payload, int64_t deadline_ms,
                 Callback<std::string> done);
-  // done: once it is on its way.
-  void TellActor(proto::ActorRef ref, std::string payload, std::function<void(Status)> done);
+  // done: once its mailbox has it.
+  void TellActor(proto::ActorRef ref, std::string payload, int64_t deadline_ms,
+                 std::function<void(Status)> done);
   void StopActor(proto::ActorRef ref, std::function<void(Status)> done);
-  // Called at every restart, with the ref of the new life, and for the last time with the end.
+  // Called at every restart, with the ref of the new life and what ended the one before, and for
+  // the last time with the end.
   using ActorWatcher = std::function<void(const ActorAnswer&)>;
   CallId WatchActor(proto::ActorRef ref, ActorWatcher watcher);
   void UnwatchActor(CallId watch);

@@ -17,12 +17,6 @@ using proto::RuntimeError;
 
 namespace {
 
-std::string EndText(const JobRecord& job) {
-  const char* state = proto::JobStateName(job.state);
-  if (job.reason.empty()) return fmt::format("{} after {} steps", state, job.steps_done);
-  return fmt::format("{} ({}): {}", state, job.reason, job.message);
-}
-
 // Every rank has a reserved device of its own.
 Status CheckPlacement(const PlannedJob& plan, size_t reserved) {
   if (plan.devices.empty() || plan.devices.size() > reserved) {
@@ -473,6 +467,12 @@ void Core::TrimJobs(Context& context) {
     job_of_op_.erase(it->second.record.op_id);
     it = jobs_.erase(it);
   }
+}
+
+std::string Core::EndText(const JobRecord& job) {
+  const char* state = proto::JobStateName(job.state);
+  if (job.reason.empty()) return fmt::format("{} after {} steps", state, job.steps_done);
+  return fmt::format("{} ({}): {}", state, job.reason, job.message);
 }
 
 Core::JobEntry* Core::FindJob(JobId id) {

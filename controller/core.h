@@ -105,7 +105,7 @@ class Core {
   struct OutstandingLaunch {
     LaunchSeq seq{0};
     PlannedLaunch launch;                                   // count 0: of the state
-    std::optional<std::pair<ClientId, uint64_t>> ask;       // whom it answers; none: the driver's
+    std::optional<std::pair<SeatId, uint64_t>> ask;         // whom it answers; none: the driver's
     std::vector<std::optional<proto::LaunchDone>> answers;  // by member
   };
   struct Mesh {
@@ -149,6 +149,7 @@ class Core {
   void SetWaiting(JobEntry& job, const char* reason, std::string message, Context& context);
   void MoveJob(JobEntry& job, JobEvent event, Context& context);
   void EndJob(JobEntry& job, JobEvent event, const proto::RuntimeError& cause, Context& context);
+  static std::string EndText(const JobRecord& job);
   void AnnounceEnd(JobEntry& job, Context& context);
   void TellEnd(const JobEntry& job, Context& context) const;
   void PersistJob(JobEntry& job, bool required, const std::string& text, Context& context);
@@ -195,8 +196,10 @@ class Core {
   // core_clients.cc
   void On(const AttachClient& event, Context& context);
   void On(const AskOfClient& event, Context& context);
+  void On(const AckOfClient& event, Context& context);
   void On(const ClientGone& event, Context& context);
-  void TellOpened(const JobEntry& job, ClientId client, Context& context) const;
+  void AttachToEnded(JobEntry& job, const AttachClient& event, Context& context);
+  void TellOpened(JobEntry& job, ClientId client, Context& context) const;
   void OpenClients(JobEntry& job, Context& context);
   void NoteClients(JobEntry& job, Context& context);
   void CloseDriver(JobEntry& job, Context& context);

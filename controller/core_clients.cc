@@ -5,12 +5,31 @@
 #include <utility>
 
 #include "base/check.h"
+#include "controller/client_asks.h"
 #include "controller/core.h"
+#include "controller/input_rows.h"
 
 namespace meshwright::controller {
 
 using proto::ErrorKind;
 using proto::MakeError;
+
+namespace {
+
+// The rows of an input that a worker's devices read; nothing: they read none of it.
+std::optional<proto::LaunchInput> PartOf(const proto::NamedTensor& input, uint32_t index,
+                                         const std::optional<RowRange>& rows) {
+  if (!rows) return proto::LaunchInput{index, input.bytes};
+  if (rows->count == 0) return std::nullopt;
+  const int64_t all = input.type.dims[0];
+  const size_t row_bytes = all == 0 ? 0 : input.bytes.size() / static_cast<size_t>(all);
+  return proto::LaunchInput{index,
+                            input.bytes.substr(static_cast<size_t>(rows->first) * row_bytes,
+                                               static_cast<size_t>(rows->count) * row_bytes),
+                            rows->first, all};
+}
+
+}  // namespace
 
 void Core::On(const AttachClient& event, Context& context) {
   const auto refuse = [&](Status status) {
@@ -18,20 +37,45 @@ void Core::On(const AttachClient& event, Context& context) {
   };
   JobEntry* const job = FindJob(event.job);
   if (job == nullptr) return refuse(NotFound(fmt::format("there is no job {}", event.job.value())));
-  if (proto::IsTerminal(job->record.state)) {
-    return refuse(FailedPrecondition(fmt::format("job {} has already ended: {}", job->record.id,
-                                                 proto::JobStateName(job->record.state))));
+  if (proto::IsTerminal(job->record.state)) return AttachToEnded(*job, event, context);
+  if (event.again && !job->desk.Knows(event.session)) {
+    return refuse(Aborted(
+        fmt::format("job {} gave this session up while its connection was broken (driver.grace_s): "
+                    "what of its unanswered calls was carried out is not known",
+                    job->record.id)));
+  }
+  const auto seated = job->desk.Attach(event.client, event.session);
+  if (!seated.has_value()) return refuse(seated.error());
+  if (seated->before) {
+    job_of_client_.erase(seated->before->value());
+    context.effects.push_back(
+        CloseClient{*seated->before, Aborted("the session goes on over another connection")});
   }
   job_of_client_[event.client.value()] = job->record.id;
-  job->desk.Attach(event.client);
   job->no_client_since_ms.reset();
   if (job->record.state == JobState::kRunning) TellOpened(*job, event.client, context);
 }
 
-void Core::TellOpened(const JobEntry& job, ClientId client, Context& context) const {
-  context.effects.push_back(TellClient{
-      client,
-      proto::SessionOpened{job.record.id, job.desk.limits().credits, SignaturesOf(*job.request)}});
+// Who comes back is told what it missed, and then the end.
+void Core::AttachToEnded(JobEntry& job, const AttachClient& event, Context& context) {
+  if (job.desk.Knows(event.session) && job.desk.Attach(event.client, event.session).has_value()) {
+    for (proto::ClientDown& news : job.desk.Missed(event.client)) {
+      context.effects.push_back(TellClient{event.client, std::move(news)});
+    }
+    job.desk.Leave(event.client);
+  }
+  context.effects.push_back(CloseClient{
+      event.client, FailedPrecondition(fmt::format("job {} has already ended: {}", job.record.id,
+                                                   EndText(job.record)))});
+}
+
+void Core::TellOpened(JobEntry& job, ClientId client, Context& context) const {
+  context.effects.push_back(
+      TellClient{client, proto::SessionOpened{job.record.id, job.desk.limits().credits,
+                                              SignaturesOf(*job.request), job.desk.Held(client)}});
+  for (proto::ClientDown& news : job.desk.Missed(client)) {
+    context.effects.push_back(TellClient{client, std::move(news)});
+  }
 }
 
 // A job runs from now on: its clients may ask.
@@ -43,20 +87,26 @@ void Core::OpenClients(JobEntry& job, Context& context) {
 // A job that its client drives waits for one only so long.
 void Core::NoteClients(JobEntry& job, Context& context) {
   const bool drives = job.request && job.request->driver.kind == ir::DriverKind::kClient;
-  if (drives && job.desk.empty() && job.record.state == JobState::kRunning) {
+  if (drives && job.desk.clients().empty() && job.record.state == JobState::kRunning) {
     job.no_client_since_ms = context.now.ms;
   }
 }
 
 void Core::On(const AskOfClient& event, Context& context) {
-  const auto fail = [&](const Status& status) {
-    context.effects.push_back(TellClient{
-        event.client, proto::AskFailed{event.id, MakeError(ErrorKind::kRefused, status)}});
-  };
   const auto known = job_of_client_.find(event.client.value());
   JobEntry* const job = known == job_of_client_.end() ? nullptr : FindJob(JobId(known->second));
+  const auto fail = [&](const Status& status) {
+    const proto::AskFailed failed{event.id, MakeError(ErrorKind::kRefused, status)};
+    if (job == nullptr || job->desk.Refuse(event.client, event.id, failed)) {
+      context.effects.push_back(TellClient{event.client, failed});
+    }
+  };
   if (job == nullptr || job->record.state != JobState::kRunning) {
     return fail(FailedPrecondition("the session is not open: its job does not run"));
+  }
+  job->desk.Acknowledge(event.client, event.acked);
+  for (proto::ClientDown& news : job->desk.Missed(event.client, event.id)) {
+    context.effects.push_back(TellClient{event.client, std::move(news)});
   }
   const Status offered = job->desk.Offer(event.client, event.id, event.ask, *job->request);
   if (offered.code() == StatusCode::kAlreadyExists) {
@@ -68,14 +118,28 @@ void Core::On(const AskOfClient& event, Context& context) {
   if (mesh.phase == MeshPhase::kActive) IssueLaunches(mesh, context);
 }
 
+// There may be room for an answer that there was none for.
+void Core::On(const AckOfClient& event, Context& context) {
+  const auto known = job_of_client_.find(event.client.value());
+  JobEntry* const job = known == job_of_client_.end() ? nullptr : FindJob(JobId(known->second));
+  if (job == nullptr) return;
+  job->desk.Acknowledge(event.client, event.ids);
+  if (!job->mesh || job->record.state != JobState::kRunning) return;
+  Mesh& mesh = meshes_.at(job->mesh->value());
+  if (mesh.phase == MeshPhase::kActive) IssueLaunches(mesh, context);
+}
+
 void Core::On(const ClientGone& event, Context& context) {
   const auto known = job_of_client_.find(event.client.value());
   if (known == job_of_client_.end()) return;
   JobEntry* const job = FindJob(JobId(known->second));
   job_of_client_.erase(known);
-  if (job == nullptr || !job->desk.Detach(event.client)) return;
+  if (job == nullptr) return;
   const bool drives = job->request && job->request->driver.kind == ir::DriverKind::kClient;
-  if (!drives) return;
+  const int64_t away_ms = drives ? job->request->driver.grace_s * 1000 : options_.client_away_ms;
+  const bool was_there = event.finished ? job->desk.Leave(event.client)
+                                        : job->desk.Detach(event.client, context.now.ms + away_ms);
+  if (!was_there || !drives) return;
   if (!event.finished) return NoteClients(*job, context);
   context.effects.push_back(LogLine{JobId(job->record.id), "its client has finished"});
   CloseDriver(*job, context);
@@ -95,6 +159,7 @@ void Core::CloseDriver(JobEntry& job, Context& context) {
 
 void Core::CheckClients(Context& context) {
   for (auto& [id, job] : jobs_) {
+    job.desk.Expire(context.now.ms);
     if (!job.no_client_since_ms || !job.request) continue;
     const int64_t grace_ms = job.request->driver.grace_s * 1000;
     if (context.now.ms - *job.no_client_since_ms < grace_ms) continue;
@@ -112,10 +177,20 @@ bool Core::IssueAsk(Mesh& mesh, Context& context) {
   JobEntry& job = jobs_.at(mesh.job.value());
   if (!mesh.initialised) return false;
   std::optional<ClientAsk> ask = job.desk.Take();
+  while (ask) {
+    // Only now is it known what was called before.
+    const Status made = CheckOutputsMade(ask->ask, *job.request, mesh.call_steps);
+    if (made.ok()) break;
+    const proto::ClientDown failed =
+        proto::AskFailed{ask->id, MakeError(ErrorKind::kRefused, made.WithBlame(Blame::kUser))};
+    const auto client = job.desk.Answer(ask->seat, ask->id, failed, 0);
+    if (client) context.effects.push_back(TellClient{*client, failed});
+    ask = job.desk.Take();
+  }
   if (!ask) return false;
   OutstandingLaunch launch;
   launch.seq = LaunchSeq(mesh.next_seq++);
-  launch.ask = {ask->client, ask->id};
+  launch.ask = {ask->seat, ask->id};
   launch.answers.resize(mesh.members.size());
   std::visit([&](auto& body) { SendAsk(mesh, job, body, launch, context); }, ask->ask);
   mesh.launches.push_back(std::move(launch));
@@ -131,11 +206,20 @@ void Core::SendAsk(Mesh& mesh, const JobEntry& job, proto::CallProgram& call,
   proto::Launch message{mesh.gen, launch.seq, ProgramIndex(mesh.plan, call.program), step, 1};
   message.fetch = call.fetch;
   const std::vector<std::string> names = ir::ClientInputsOf(*job.request);
-  for (proto::NamedTensor& input : call.inputs) {
-    const auto at = std::find(names.begin(), names.end(), input.name) - names.begin();
-    message.inputs.push_back({static_cast<uint32_t>(at), std::move(input.bytes)});
+  for (const MeshMember& member : mesh.members) {
+    std::vector<const PlannedDevice*> devices;
+    for (const int rank : member.ranks) {
+      devices.push_back(&mesh.plan.devices[static_cast<size_t>(rank)]);
+    }
+    proto::Launch of_member = message;
+    for (const proto::NamedTensor& input : call.inputs) {
+      const auto at = std::find(names.begin(), names.end(), input.name) - names.begin();
+      auto part = PartOf(input, static_cast<uint32_t>(at),
+                         RowsRead(devices, message.program, static_cast<uint32_t>(at)));
+      if (part) of_member.inputs.push_back(*std::move(part));
+    }
+    SendTo(mesh, member, std::move(of_member), context);
   }
-  SendToAll(mesh, message, context);
 }
 
 void Core::SendAsk(Mesh& mesh, const JobEntry&, proto::ReadState& read, OutstandingLaunch& launch,
@@ -173,25 +257,32 @@ void Core::AnswerAsk(JobEntry& job, OutstandingLaunch& launch,
     done.seconds = report.seconds;
     done.values = std::move(report.values);
   }
+  int64_t bytes = 0;
   for (std::optional<proto::LaunchDone>& answer : launch.answers) {
-    for (proto::TensorTile& tile : answer->tensors) done.tensors.push_back(std::move(tile));
+    for (proto::TensorTile& tile : answer->tensors) {
+      bytes += static_cast<int64_t>(tile.bytes.size());
+      done.tensors.push_back(std::move(tile));
+    }
   }
-  const ClientId client = launch.ask->first;
-  if (job.desk.Answer(client, done.id))
-    context.effects.push_back(TellClient{client, std::move(done)});
+  const uint64_t id = done.id;
+  proto::ClientDown news = std::move(done);
+  const auto client = job.desk.Answer(launch.ask->first, id, news, bytes);
+  if (client) context.effects.push_back(TellClient{*client, std::move(news)});
 }
 
-// The job has ended: everything that was asked fails, once.
+// The job has ended: everything that was asked fails, once. Who is away may come back to hear it.
 void Core::CloseClients(JobEntry& job, const proto::RuntimeError& cause, Context& context) {
   const proto::RuntimeError why =
       cause.ok() ? MakeError(ErrorKind::kRefused, FailedPrecondition("the job has ended")) : cause;
-  for (const auto& [client, id] : job.desk.DropAll()) {
-    context.effects.push_back(TellClient{client, proto::AskFailed{id, why}});
+  for (const ClientDesk::Dropped& ask : job.desk.DropAll()) {
+    const proto::ClientDown news = proto::AskFailed{ask.id, why};
+    const auto client = job.desk.Answer(ask.seat, ask.id, news, 0);
+    if (client) context.effects.push_back(TellClient{*client, news});
   }
   for (const ClientId client : job.desk.clients()) {
     job_of_client_.erase(client.value());
     context.effects.push_back(CloseClient{client, cause.ok() ? OkStatus() : cause.ToStatus()});
-    job.desk.Detach(client);
+    job.desk.Leave(client);
   }
 }
 

@@ -28,7 +28,8 @@ struct CoreOptions {
   int64_t register_deadline_ms = 5000;    // then a session that has not registered is closed
   size_t max_pending_sessions = 64;       // that have not registered
   int launch_window = 2;
-  int64_t first_job = 1;  // at least; ids of the past are not given again
+  int64_t client_away_ms = 60'000;  // how long a job that trains keeps the seat of a lost client
+  int64_t first_job = 1;            // at least; ids of the past are not given again
   size_t max_queued = 1000;
   size_t max_jobs = 10'000;
   int64_t max_request_bytes = int64_t{256} << 20;  // of jobs that have not ended, all together

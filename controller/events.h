@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,11 +25,20 @@
 
 namespace meshwright::controller {
 
+// Rows of a batch.
+struct RowRange {
+  int64_t first = 0;
+  int64_t count = 0;
+  friend bool operator==(const RowRange&, const RowRange&) = default;
+};
+
 // The planner's answer as far as the core needs it. Programs are in the blob store by now.
 struct PlannedDevice {
   std::vector<ir::BlobRef> programs;     // in the order of PlannedJob.programs
   std::vector<std::string> saved_slots;  // weights whose tile this device writes at the end
   std::vector<std::string> state_slots;  // and all tensors of the state, for who reads them
+  // Of what a client brings, by program and input: the rows that this device reads. No entry: all.
+  std::map<std::pair<uint32_t, uint32_t>, RowRange> input_rows = {};
 };
 struct PlannedJob {
   std::string layout;
@@ -85,15 +95,22 @@ struct WriteFailed {
   CallId call;  // 0: none
   Status status;
 };
-// A client wants to drive, or to ask, this job.
+// A client wants to drive, or to ask, this job. session: a name, to come back to. again: it does.
 struct AttachClient {
   ClientId client;
   JobId job;
+  std::string session;
+  bool again = false;
 };
 struct AskOfClient {
   ClientId client;
   uint64_t id = 0;
   proto::ClientAsk ask;
+  std::vector<uint64_t> acked;  // asks whose answers have come
+};
+struct AckOfClient {
+  ClientId client;
+  std::vector<uint64_t> ids;
 };
 // finished: it said that it has; else it is lost.
 struct ClientGone {
@@ -105,10 +122,10 @@ struct PlaceQueue {};
 struct Tick {};
 struct Shutdown {};
 
-using Event =
-    std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished, WeightsFile,
-                 WriteFailed, AttachClient, AskOfClient, ClientGone, PlaceQueue, Tick, Shutdown,
-                 SpawnActorCall, AskActorCall, StopActorCall, WatchActorCall, UnwatchActor>;
+using Event = std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished,
+                           WeightsFile, WriteFailed, AttachClient, AskOfClient, AckOfClient,
+                           ClientGone, PlaceQueue, Tick, Shutdown, SpawnActorCall, AskActorCall,
+                           StopActorCall, WatchActorCall, UnwatchActor>;
 
 // ---- Effects ------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "controller/input_rows.h"
 #include "ir/text.h"
 #include "planner/forecast.h"
 #include "planner/layout.h"
@@ -120,6 +121,15 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
   MW_TRY(StorePrograms(plan, blobs, planned));
   MW_ASSIGN_OR_RETURN(planned.graph,
                       blobs.PutBytes(ir::FormatGraph(job.main().graph), "graph of the state"));
+  const std::vector<std::string> inputs = ir::ClientInputsOf(job);
+  for (uint32_t p = 0; p < planned.programs.size(); ++p) {
+    const std::vector<ir::Program>& programs = plan.Of(planned.programs[p]);
+    for (size_t i = 0; i < programs.size(); ++i) {
+      for (const auto& [input, rows] : InputRowsOf(programs[i], inputs)) {
+        planned.devices[i].input_rows[{p, input}] = rows;
+      }
+    }
+  }
   auto weights = AssignTiles(plan.Main(), true);
   auto state = AssignTiles(plan.Main(), false);
   for (size_t i = 0; i < weights.size(); ++i) {

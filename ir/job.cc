@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/utf8.h"
 #include "ir/gpu_support.h"
+#include "ir/program_outputs.h"
 #include "ir/schema.h"
 #include "ir/verify.h"
 
@@ -63,7 +64,9 @@ Status CheckFeeds(const JobRequest& job, const JobProgram& program) {
     const Node& feed = program.graph.node(id);
     const TensorType& type = program.graph.type(feed.outputs[0]);
     const std::string source = feed.attrs.Str("source");
-    const bool from_client = program.OriginOf(source) == InputFrom::kClient;
+    const InputFrom origin = program.OriginOf(source);
+    if (origin == InputFrom::kOutput) continue;
+    const bool from_client = origin == InputFrom::kClient;
     if (!IsBatchFeed(feed) && from_client) continue;
     if (!IsBatchFeed(feed)) {
       return InvalidArgument(fmt::format(
@@ -137,7 +140,7 @@ Status CheckOrigins(const JobRequest& job) {
     for (NodeId id : program.graph.NodesOf(Op::kFeed)) {
       const std::string name = program.graph.node(id).attrs.Str("source");
       const auto it = from_client.find(name);
-      if (it == from_client.end() || program.OriginOf(name) == InputFrom::kClient) continue;
+      if (it == from_client.end() || program.OriginOf(name) != InputFrom::kData) continue;
       return InvalidArgument(fmt::format(
           "input \"{}\" comes from a client in program '{}' and from the data in '{}'; give one of "
           "them another name",
@@ -413,6 +416,7 @@ Status ValidateJob(const JobRequest& job) {
     }
   }
   MW_TRY(CheckOrigins(job));
+  MW_TRY(CheckOutputsRead(job));
   MW_TRY(CheckDriver(job));
   MW_TRY(CheckMixedPrecision(job));
   MW_TRY(CheckParallel(job.parallel));

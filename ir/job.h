@@ -91,8 +91,16 @@ struct TrainSpec {
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };
 
-// Where the rows of an input come from: the job's data, or the client with every call.
-enum class InputFrom : uint8_t { kData, kClient };
+// Where an input comes from: the job's data, the client with every call, or what another program
+// gave out when it last ran (ir/program_outputs.h).
+enum class InputFrom : uint8_t { kData, kClient, kOutput };
+
+// A tensor that a program gives out.
+struct ProgramOutput {
+  std::string program;
+  std::string name;
+  friend auto operator<=>(const ProgramOutput&, const ProgramOutput&) = default;
+};
 
 // A named graph of a job. Its inputs are its `feed` nodes, by their "source" (op.h says of what
 // type); its outputs are the graph's: scalars are summed over the batch and reported, tensors are
@@ -102,6 +110,7 @@ struct JobProgram {
   Graph graph;
   std::map<std::string, InputFrom> inputs;  // by "source"; what is not here comes from the data
   bool trained = false;  // the outputs "loss_sum" and "count" are what the job minimises
+  std::map<std::string, ProgramOutput> reads = {};  // by "source": what inputs from kOutput are
 
   InputFrom OriginOf(const std::string& input) const;
   friend bool operator==(const JobProgram&, const JobProgram&) = default;

@@ -1,9 +1,11 @@
 #include "planner/evaluation.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "ir/builder.h"
 #include "ir/rewrite.h"
+#include "ir/schema.h"
 
 namespace meshwright::planner {
 namespace {
@@ -57,6 +59,20 @@ Result<ir::Graph> ReportInUpdate(ir::Graph graph, const std::vector<std::string>
     builder.SetOutput(name, carried);
   }
   return builder.Finish();
+}
+
+bool GivesTensors(const ir::Graph& graph) {
+  return std::any_of(graph.outputs.begin(), graph.outputs.end(), [&](const ir::NamedValue& output) {
+    return graph.type(output.value).rank() > 0;
+  });
+}
+
+int64_t RowsOf(const ir::Graph& graph) {
+  for (const NodeId id : graph.NodesOf(Op::kFeed)) {
+    const ir::Node& feed = graph.node(id);
+    if (ir::IsBatchFeed(feed)) return graph.type(feed.outputs[0]).dims[0];
+  }
+  return 1;
 }
 
 std::vector<std::string> OwnOutputs(const ir::Graph& loss) {

@@ -4,6 +4,7 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,11 @@ Result<ir::Graph> MakeEvaluationGraph(const ir::Graph& loss, const ir::JobProgra
 
 // The outputs named become results of update nodes.
 Result<ir::Graph> ReportInUpdate(ir::Graph graph, const std::vector<std::string>& outputs);
+
+// Whether a program gives out tensors, not only sums.
+bool GivesTensors(const ir::Graph& graph);
+// Rows of a program's batch; 1: it reads none.
+int64_t RowsOf(const ir::Graph& graph);
 
 // What a loss graph gives out besides its loss and count.
 std::vector<std::string> OwnOutputs(const ir::Graph& loss);

@@ -6,10 +6,16 @@
 #include <utility>
 
 #include "ir/builder.h"
+#include "ir/program_outputs.h"
 #include "planner/local_node.h"
 #include "planner/partition.h"
 
 namespace meshwright::planner {
+
+ir::MemoryKind MemoryKindOf(const ir::Node& param) {
+  if (ir::IsOutputState(param.attrs.Str("name"))) return ir::MemoryKind::kOther;
+  return param.attrs.Int("state") != 0 ? ir::MemoryKind::kOptimizer : ir::MemoryKind::kWeights;
+}
 
 Result<Partition> MakeInitPartition(const ir::Graph& graph, const StageAssignment& stages,
                                     const Strategies& strategies, const Layout& layout) {
@@ -34,8 +40,7 @@ Result<Partition> MakeInitPartition(const ir::Graph& graph, const StageAssignmen
       const ir::TensorType local{type.dtype, mesh::LocalDims(type.dims, sharding, mesh)};
       const ValueId value = EmitInitialValue(builder, node, type, sharding, local);
       builder.SetOutput(name, value);
-      const auto kind =
-          node.attrs.Int("state") != 0 ? ir::MemoryKind::kOptimizer : ir::MemoryKind::kWeights;
+      const ir::MemoryKind kind = MemoryKindOf(node);
       piece.outputs.push_back(
           result.tensors.Add({stage, TensorRole::kParam, kind, name, type, sharding, local}));
     }

@@ -125,14 +125,13 @@ class Partitioner {
   Version& ParamVersion(int stage, ValueId value) {
     std::vector<Version>& versions = Versions(stage, value);
     if (!versions.empty()) return versions.front();
-    const ir::Attrs& attrs = graph_.producer(value).attrs;
-    const std::string name = attrs.Str("name");
+    const Node& param = graph_.producer(value);
+    const std::string name = param.attrs.Str("name");
     const Sharding& sharding = StrategiesOf(stage).params.at(name);
-    const auto kind =
-        attrs.Int("state") != 0 ? ir::MemoryKind::kOptimizer : ir::MemoryKind::kWeights;
     Version version;
     version.sharding = sharding;
-    version.tensor = AddTensor(stage, value, sharding, TensorRole::kParam, kind, name);
+    version.tensor =
+        AddTensor(stage, value, sharding, TensorRole::kParam, MemoryKindOf(param), name);
     versions.push_back(version);
     return versions.front();
   }

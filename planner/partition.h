@@ -15,6 +15,9 @@
 
 namespace meshwright::planner {
 
+// What its slot counts as.
+ir::MemoryKind MemoryKindOf(const ir::Node& param);
+
 // Errors: kInternal when a strategy cannot be expressed (a planner defect), with the node;
 // kInvalidArgument: what microbatches cannot say, with the way out.
 Result<Partition> MakePartition(const ir::Graph& graph, const StageAssignment& stages,

@@ -16,6 +16,7 @@
 #include "planner/layout.h"
 #include "planner/lower.h"
 #include "planner/memory.h"
+#include "planner/output_states.h"
 #include "planner/partition.h"
 #include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
@@ -59,6 +60,7 @@ class PlanMaker {
 
   Result<Plan> Run() {
     MW_TRY(job_.trained() != nullptr ? PrepareStep() : PrepareForward());
+    MW_TRY(PrepareOutputs());
     MW_TRY(MakePrograms());
     DescribeStages();
     MW_TRY(Verify());
@@ -70,6 +72,13 @@ class PlanMaker {
 
  private:
   using Programs = std::vector<ir::Program>;
+  // A program that runs forward, staged and split.
+  struct Forward {
+    Graph graph;
+    StageAssignment stages;
+    Strategies strategies;
+    Layout layout;
+  };
   struct Maker {
     std::string name;
     std::function<Result<Programs>()> make;
@@ -126,6 +135,25 @@ class PlanMaker {
     return OkStatus();
   }
 
+  // ---- what programs read of one another ----
+
+  // Programs whose outputs others read come first: the others find them as they are made.
+  Status PrepareOutputs() {
+    if (!ir::ReadsOutputs(job_)) return OkStatus();
+    MW_TRY(CheckOneStage(plan_.layout));
+    for (const std::string& name : ir::ProgramsRead(job_)) {
+      if (name == plan_.main) {
+        MakeOutputStates(job_, name, staged_.graph, strategies_, outputs_);
+        continue;
+      }
+      auto prepared = PrepareOther(*job_.FindProgram(name));
+      if (!prepared.has_value()) return NamedIfOwn(prepared.error(), name);
+      MakeOutputStates(job_, name, prepared->graph, prepared->strategies, outputs_);
+      prepared_[name] = *std::move(prepared);
+    }
+    return OkStatus();
+  }
+
   // ---- all programs ----
 
   // At once: each is made from the staged main program and its shardings alone. The longest is
@@ -170,42 +198,53 @@ class PlanMaker {
   Result<Programs> MakeInit() const {
     Layout whole = plan_.layout;
     whole.microbatches = 1;
-    MW_ASSIGN_OR_RETURN(const Partition partition, MakeInitPartition(staged_.graph, staged_.stages,
-                                                                     strategies_, plan_.layout));
+    MW_ASSIGN_OR_RETURN(
+        const Partition partition,
+        MakeInitPartition(staged_.graph, staged_.stages, strategies_, plan_.layout, outputs_));
     return Lower(ir::kInitProgram, partition, whole,
                  ForwardSchedule({static_cast<int>(whole.pipeline), 1, false}, 1));
   }
 
   Result<Programs> MakeMain() const {
-    return LowerForward(plan_.main, staged_.graph, staged_.stages, strategies_, plan_.layout);
+    return LowerForward(plan_.main, {staged_.graph, staged_.stages, strategies_, plan_.layout});
   }
 
   Result<Programs> MakeEvaluation(const ir::JobProgram& trained) const {
     MW_ASSIGN_OR_RETURN(const Graph loss, InComputeTypes(job_, trained.graph));
     MW_ASSIGN_OR_RETURN(Graph graph, MakeEvaluationGraph(loss, trained));
-    return MakeForward(ir::kEvalProgram, std::move(graph), plan_.layout);
+    MW_ASSIGN_OR_RETURN(const Forward forward, StageForward(std::move(graph), plan_.layout));
+    return LowerForward(ir::kEvalProgram, forward);
   }
 
   Result<Programs> MakeOther(const ir::JobProgram& program) const {
+    const auto known = prepared_.find(program.name);
+    if (known != prepared_.end()) return LowerForward(program.name, known->second);
+    MW_ASSIGN_OR_RETURN(const Forward forward, PrepareOther(program));
+    return LowerForward(program.name, forward);
+  }
+
+  Result<Forward> PrepareOther(const ir::JobProgram& program) const {
     MW_ASSIGN_OR_RETURN(Graph graph, ForwardGraph(program));
+    MW_ASSIGN_OR_RETURN(graph, ReadOutputStates(std::move(graph), program, outputs_));
     const Layout layout = LayoutOf(graph);
-    return MakeForward(program.name, std::move(graph), layout);
+    return StageForward(std::move(graph), layout);
   }
 
-  Result<Programs> MakeForward(const std::string& name, Graph graph, const Layout& layout) const {
+  Result<Forward> StageForward(Graph graph, const Layout& layout) const {
     MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(job_, layout, std::move(graph)));
-    MW_ASSIGN_OR_RETURN(const StageAssignment stages,
+    MW_ASSIGN_OR_RETURN(StageAssignment stages,
                         AssignStages(graph, staged_.stages.part_of_layer, layout.shape()));
-    MW_ASSIGN_OR_RETURN(const Strategies strategies, ChooseShardings(graph, stages, layout));
-    return LowerForward(name, graph, stages, strategies, layout);
+    MW_ASSIGN_OR_RETURN(Strategies strategies, ChooseShardings(graph, stages, layout));
+    return Forward{std::move(graph), std::move(stages), std::move(strategies), layout};
   }
 
-  Result<Programs> LowerForward(const std::string& name, const Graph& graph,
-                                const StageAssignment& stages, const Strategies& strategies,
-                                const Layout& layout) const {
-    MW_ASSIGN_OR_RETURN(Partition partition, MakePartition(graph, stages, strategies, layout,
-                                                           job_.parallel.bucket_bytes));
+  Result<Programs> LowerForward(const std::string& name, const Forward& forward) const {
+    const Layout& layout = forward.layout;
+    MW_ASSIGN_OR_RETURN(Partition partition,
+                        MakePartition(forward.graph, forward.stages, forward.strategies, layout,
+                                      job_.parallel.bucket_bytes));
     MW_TRY(CompilePieces(job_, partition));
+    MW_TRY(WriteOutputStates(name, outputs_, partition));
     return Lower(name, partition, layout,
                  ForwardSchedule(layout.shape(), static_cast<int>(layout.microbatches)));
   }
@@ -220,25 +259,11 @@ class PlanMaker {
     return MakeForwardGraph(graph, evaluated ? &program : nullptr);
   }
 
-  static bool GivesTensors(const Graph& graph) {
-    return std::any_of(graph.outputs.begin(), graph.outputs.end(),
-                       [&](const ir::NamedValue& o) { return graph.type(o.value).rank() > 0; });
-  }
-
-  // Rows of the program's batch; 1: it reads none.
-  static int64_t RowsOf(const Graph& graph) {
-    for (NodeId id : graph.NodesOf(ir::Op::kFeed)) {
-      const ir::Node& feed = graph.node(id);
-      if (ir::IsBatchFeed(feed)) return graph.type(feed.outputs[0]).dims[0];
-    }
-    return 1;
-  }
-
   // In microbatches where only sums come out of it, and where they divide its rows.
   Layout LayoutOf(const Graph& graph) const {
     Layout layout = plan_.layout;
     const bool fits = RowsOf(graph) % (layout.data * layout.microbatches) == 0;
-    if (GivesTensors(graph) || !fits) layout.microbatches = 1;
+    if (GivesTensors(graph) || ReadsOutputStates(graph) || !fits) layout.microbatches = 1;
     return layout;
   }
 
@@ -249,13 +274,15 @@ class PlanMaker {
       std::map<std::string, mesh::Sharding> known;
       for (NodeId id : graph.NodesOf(ir::Op::kParam)) {
         const std::string name = graph.node(id).attrs.Str("name");
-        known[name] = strategies_.params.at(name);
+        if (!ir::IsOutputState(name)) known[name] = strategies_.params.at(name);
       }
+      AddOutputStates(graph, outputs_, known);
       return choose_(graph, stages, layout, known);
     }
-    MW_ASSIGN_OR_RETURN(
-        Strategies strategies,
-        ChooseStrategies(graph, stages, layout, WholeOverData(strategies_.params), MaxTensor()));
+    std::map<std::string, mesh::Sharding> known = WholeOverData(strategies_.params);
+    AddOutputStates(graph, outputs_, known);
+    MW_ASSIGN_OR_RETURN(Strategies strategies,
+                        ChooseStrategies(graph, stages, layout, known, MaxTensor()));
     ReadShardedParams(graph, strategies_.params, strategies);
     return strategies;
   }
@@ -366,6 +393,8 @@ class PlanMaker {
   Plan plan_;
   StagedStep staged_;
   Strategies strategies_;
+  OutputStates outputs_;                     // that programs read of one another
+  std::map<std::string, Forward> prepared_;  // programs that others read
 };
 
 }  // namespace

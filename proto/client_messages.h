@@ -1,9 +1,13 @@
 // What a client and the controller tell each other in a session, as plain values.
 //
 // A session belongs to one job. Its calls are numbered by the client and answered exactly once, in
-// the order in which they came: by Done or by Failed. Thread rule: values.
+// the order in which they came: by Done or by Failed. A session with a name outlives its stream:
+// answers are kept until the client says that they have come, a client that opens a stream with
+// the same name again is told those that it missed, and what it asks twice is done once. Thread
+// rule: values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -24,6 +28,8 @@ struct SessionOpen {
   std::string op_id;  // of the submission; same op_id, same job
   std::optional<ir::JobRequest> job;
   int64_t job_id = 0;
+  std::string session;  // a name that nobody else uses; "": the session ends with its stream
+  bool again = false;   // it was open before, so it must not begin anew
 };
 
 struct CallProgram {
@@ -50,10 +56,16 @@ using ClientAsk = std::variant<CallProgram, ReadState, WriteState>;
 struct SessionAsk {
   uint64_t id = 0;
   ClientAsk ask;
+  std::vector<uint64_t> acked;  // asks whose answers have come since the last message
+};
+struct SessionAck {
+  std::vector<uint64_t> ids;
 };
 
 // Host actors of the session's job (controller/actor_table.h). Answered by ActorDone or AskFailed,
-// in no order among each other or with asks.
+// in no order among each other or with asks. At most so many may be unanswered:
+inline constexpr size_t kMostActorAsks = 256;
+inline constexpr size_t kMostActorWatches = 1024;  // these are counted by themselves
 struct SpawnHostActor {
   std::string type;
   std::string args;
@@ -64,13 +76,19 @@ struct AskHostActor {
   ActorRef ref;
   std::string payload;
   int64_t deadline_ms = 0;  // from its arrival at the controller
+  bool tell = false;        // done once its mailbox has it
   friend bool operator==(const AskHostActor&, const AskHostActor&) = default;
 };
 struct StopHostActor {
   ActorRef ref;
   friend bool operator==(const StopHostActor&, const StopHostActor&) = default;
 };
-using ActorAsk = std::variant<SpawnHostActor, AskHostActor, StopHostActor>;
+// Done once this life of it is over.
+struct WatchHostActor {
+  ActorRef ref;
+  friend bool operator==(const WatchHostActor&, const WatchHostActor&) = default;
+};
+using ActorAsk = std::variant<SpawnHostActor, AskHostActor, StopHostActor, WatchHostActor>;
 struct SessionActorAsk {
   uint64_t id = 0;
   ActorAsk ask;
@@ -79,7 +97,7 @@ struct SessionActorAsk {
 // The client has finished: what it drives ends well.
 struct SessionClose {};
 
-using ClientUp = std::variant<SessionOpen, SessionAsk, SessionActorAsk, SessionClose>;
+using ClientUp = std::variant<SessionOpen, SessionAsk, SessionAck, SessionActorAsk, SessionClose>;
 
 // ---- Controller -> client -----------------------------------------------------------------------
 
@@ -94,6 +112,7 @@ struct SessionOpened {
   int64_t job_id = 0;
   int32_t credits = 0;
   std::vector<ProgramSignature> programs;
+  std::vector<uint64_t> held;  // asks of this session that came, or were answered, before
   friend bool operator==(const SessionOpened&, const SessionOpened&) = default;
 };
 
@@ -113,14 +132,20 @@ struct AskFailed {
   friend bool operator==(const AskFailed&, const AskFailed&) = default;
 };
 
-// ref: of SpawnHostActor; payload: of AskHostActor.
 struct ActorDone {
   uint64_t id = 0;
-  ActorRef ref;
-  std::string payload;
+  ActorRef ref;         // of SpawnHostActor; of WatchHostActor: the life that has begun
+  std::string payload;  // of AskHostActor
+  ActorFate fate = ActorFate::kUnspecified;  // of WatchHostActor
+  RuntimeError why = {};                     // of WatchHostActor
   friend bool operator==(const ActorDone&, const ActorDone&) = default;
 };
 
-using ClientDown = std::variant<SessionOpened, AskDone, AskFailed, ActorDone>;
+// The stream ends, and the session with it. A stream that ends without it has broken.
+struct SessionEnd {
+  friend bool operator==(const SessionEnd&, const SessionEnd&) = default;
+};
+
+using ClientDown = std::variant<SessionOpened, AskDone, AskFailed, ActorDone, SessionEnd>;
 
 }  // namespace meshwright::proto

@@ -20,32 +20,44 @@ void Put(const SessionOpen& m, v1::ClientUp& wire) {
   v1::SessionOpen& out = *wire.mutable_open();
   out.set_op_id(m.op_id);
   out.set_job_id(m.job_id);
+  out.set_session(m.session);
+  out.set_again(m.again);
   if (m.job) *out.mutable_job() = Encode(*m.job);
 }
 
-void PutAsk(uint64_t id, const CallProgram& m, v1::ClientUp& wire) {
-  v1::CallProgram& out = *wire.mutable_call();
+template <typename Wire>
+void PutNumbers(uint64_t id, const std::vector<uint64_t>& acked, Wire& out) {
   out.set_id(id);
+  out.mutable_acked()->Assign(acked.begin(), acked.end());
+}
+
+void PutAsk(const SessionAsk& ask, const CallProgram& m, v1::ClientUp& wire) {
+  v1::CallProgram& out = *wire.mutable_call();
+  PutNumbers(ask.id, ask.acked, out);
   out.set_program(m.program);
   out.set_fetch(m.fetch);
   if (m.step) out.set_step(*m.step);
   for (const NamedTensor& input : m.inputs) *out.add_inputs() = Encode(input);
 }
 
-void PutAsk(uint64_t id, const ReadState& m, v1::ClientUp& wire) {
-  wire.mutable_read()->set_id(id);
+void PutAsk(const SessionAsk& ask, const ReadState& m, v1::ClientUp& wire) {
+  PutNumbers(ask.id, ask.acked, *wire.mutable_read());
   for (const std::string& name : m.names) wire.mutable_read()->add_names(name);
 }
 
-void PutAsk(uint64_t id, const WriteState& m, v1::ClientUp& wire) {
-  wire.mutable_write()->set_id(id);
+void PutAsk(const SessionAsk& ask, const WriteState& m, v1::ClientUp& wire) {
+  PutNumbers(ask.id, ask.acked, *wire.mutable_write());
   for (const NamedTensor& tensor : m.tensors) {
     *wire.mutable_write()->add_tensors() = Encode(tensor);
   }
 }
 
 void Put(const SessionAsk& m, v1::ClientUp& wire) {
-  std::visit([&](const auto& ask) { PutAsk(m.id, ask, wire); }, m.ask);
+  std::visit([&](const auto& ask) { PutAsk(m, ask, wire); }, m.ask);
+}
+
+void Put(const SessionAck& m, v1::ClientUp& wire) {
+  wire.mutable_ack()->mutable_ids()->Assign(m.ids.begin(), m.ids.end());
 }
 
 void PutRef(const ActorRef& ref, v1::HostActorRef& wire) {
@@ -72,11 +84,17 @@ void PutAsk(uint64_t id, const AskHostActor& m, v1::ClientUp& wire) {
   PutRef(m.ref, *out.mutable_ref());
   out.set_payload(m.payload);
   out.set_deadline_ms(m.deadline_ms);
+  out.set_tell(m.tell);
 }
 
 void PutAsk(uint64_t id, const StopHostActor& m, v1::ClientUp& wire) {
   wire.mutable_stop_actor()->set_id(id);
   PutRef(m.ref, *wire.mutable_stop_actor()->mutable_ref());
+}
+
+void PutAsk(uint64_t id, const WatchHostActor& m, v1::ClientUp& wire) {
+  wire.mutable_watch_actor()->set_id(id);
+  PutRef(m.ref, *wire.mutable_watch_actor()->mutable_ref());
 }
 
 void Put(const SessionActorAsk& m, v1::ClientUp& wire) {
@@ -89,6 +107,7 @@ void Put(const SessionOpened& m, v1::ClientDown& wire) {
   v1::SessionOpened& out = *wire.mutable_opened();
   out.set_job_id(m.job_id);
   out.set_credits(m.credits);
+  out.mutable_held()->Assign(m.held.begin(), m.held.end());
   for (const ProgramSignature& program : m.programs) {
     v1::ProgramSignature& to = *out.add_programs();
     to.set_name(program.name);
@@ -112,14 +131,41 @@ void Put(const AskFailed& m, v1::ClientDown& wire) {
 
 void Put(const ActorDone& m, v1::ClientDown& wire) {
   wire.mutable_actor_done()->set_id(m.id);
-  PutRef(m.ref, *wire.mutable_actor_done()->mutable_ref());
-  wire.mutable_actor_done()->set_payload(m.payload);
+  v1::ActorDone& out = *wire.mutable_actor_done();
+  PutRef(m.ref, *out.mutable_ref());
+  out.set_payload(m.payload);
+  out.set_fate(static_cast<v1::ActorFate>(m.fate));
+  if (m.fate != ActorFate::kUnspecified) *out.mutable_why() = Encode(m.why);
+}
+
+SessionActorAsk GetAsk(const v1::AskHostActor& wire) {
+  return {wire.id(),
+          AskHostActor{GetRef(wire.ref()), wire.payload(), wire.deadline_ms(), wire.tell()}};
+}
+
+Result<ActorDone> GetDone(const v1::ActorDone& wire) {
+  ActorDone m{wire.id(), GetRef(wire.ref()), wire.payload()};
+  if (!v1::ActorFate_IsValid(wire.fate())) {
+    return Fail(InvalidArgument(
+        fmt::format("an actor has the unknown fate {}", static_cast<int>(wire.fate()))));
+  }
+  m.fate = static_cast<ActorFate>(wire.fate());
+  if (wire.has_why()) m.why = Decode(wire.why());
+  return m;
+}
+
+void Put(const SessionEnd&, v1::ClientDown& wire) { wire.mutable_end(); }
+
+std::vector<uint64_t> GetIds(const google::protobuf::RepeatedField<uint64_t>& wire) {
+  return {wire.begin(), wire.end()};
 }
 
 Result<SessionOpen> GetOpen(const v1::SessionOpen& wire) {
   SessionOpen m;
   m.op_id = wire.op_id();
   m.job_id = wire.job_id();
+  m.session = wire.session();
+  m.again = wire.again();
   if (wire.has_job()) {
     MW_ASSIGN_OR_RETURN(m.job, Decode(wire.job()));
   }
@@ -132,19 +178,20 @@ Result<SessionAsk> GetCall(const v1::CallProgram& wire) {
   call.fetch = wire.fetch();
   if (wire.has_step()) call.step = wire.step();
   MW_ASSIGN_OR_RETURN(call.inputs, DecodeTensors(wire.inputs()));
-  return SessionAsk{wire.id(), std::move(call)};
+  return SessionAsk{wire.id(), std::move(call), GetIds(wire.acked())};
 }
 
 Result<SessionAsk> GetWrite(const v1::WriteState& wire) {
   WriteState write;
   MW_ASSIGN_OR_RETURN(write.tensors, DecodeTensors(wire.tensors()));
-  return SessionAsk{wire.id(), std::move(write)};
+  return SessionAsk{wire.id(), std::move(write), GetIds(wire.acked())};
 }
 
 Result<SessionOpened> GetOpened(const v1::SessionOpened& wire) {
   SessionOpened m;
   m.job_id = wire.job_id();
   m.credits = wire.credits();
+  m.held = GetIds(wire.held());
   for (const v1::ProgramSignature& from : wire.programs()) {
     ProgramSignature program{from.name(), {}};
     MW_ASSIGN_OR_RETURN(program.inputs, DecodeTensors(from.inputs()));
@@ -224,7 +271,10 @@ Result<ClientUp> Decode(const v1::ClientUp& wire) {
       return GetCall(wire.call());
     case v1::ClientUp::kRead:
       return SessionAsk{wire.read().id(),
-                        ReadState{{wire.read().names().begin(), wire.read().names().end()}}};
+                        ReadState{{wire.read().names().begin(), wire.read().names().end()}},
+                        GetIds(wire.read().acked())};
+    case v1::ClientUp::kAck:
+      return SessionAck{GetIds(wire.ack().ids())};
     case v1::ClientUp::kWrite:
       return GetWrite(wire.write());
     case v1::ClientUp::kSpawnActor:
@@ -232,12 +282,13 @@ Result<ClientUp> Decode(const v1::ClientUp& wire) {
                              SpawnHostActor{wire.spawn_actor().type(), wire.spawn_actor().args(),
                                             wire.spawn_actor().worker()}};
     case v1::ClientUp::kAskActor:
-      return SessionActorAsk{wire.ask_actor().id(), AskHostActor{GetRef(wire.ask_actor().ref()),
-                                                                 wire.ask_actor().payload(),
-                                                                 wire.ask_actor().deadline_ms()}};
+      return GetAsk(wire.ask_actor());
     case v1::ClientUp::kStopActor:
       return SessionActorAsk{wire.stop_actor().id(),
                              StopHostActor{GetRef(wire.stop_actor().ref())}};
+    case v1::ClientUp::kWatchActor:
+      return SessionActorAsk{wire.watch_actor().id(),
+                             WatchHostActor{GetRef(wire.watch_actor().ref())}};
     case v1::ClientUp::kClose:
       return SessionClose{};
     case v1::ClientUp::BODY_NOT_SET:
@@ -261,8 +312,9 @@ Result<ClientDown> Decode(const v1::ClientDown& wire) {
     case v1::ClientDown::kFailed:
       return AskFailed{wire.failed().id(), Decode(wire.failed().error())};
     case v1::ClientDown::kActorDone:
-      return ActorDone{wire.actor_done().id(), GetRef(wire.actor_done().ref()),
-                       wire.actor_done().payload()};
+      return GetDone(wire.actor_done());
+    case v1::ClientDown::kEnd:
+      return SessionEnd{};
     case v1::ClientDown::BODY_NOT_SET:
       break;
   }

@@ -136,6 +136,11 @@ v1::JobProgram EncodeProgram(const ir::JobProgram& program) {
     v1::ProgramInput& input = *wire.add_inputs();
     input.set_name(name);
     input.set_from_client(from == ir::InputFrom::kClient);
+    if (from != ir::InputFrom::kOutput) continue;
+    const auto read = program.reads.find(name);
+    if (read == program.reads.end()) continue;  // ir::ValidateJob refuses it
+    input.mutable_from_output()->set_program(read->second.program);
+    input.mutable_from_output()->set_name(read->second.name);
   }
   return wire;
 }
@@ -152,6 +157,9 @@ Result<ir::JobProgram> DecodeProgram(const v1::JobProgram& wire) {
   for (const v1::ProgramInput& input : wire.inputs()) {
     program.inputs[input.name()] =
         input.from_client() ? ir::InputFrom::kClient : ir::InputFrom::kData;
+    if (!input.has_from_output()) continue;
+    program.inputs[input.name()] = ir::InputFrom::kOutput;
+    program.reads[input.name()] = {input.from_output().program(), input.from_output().name()};
   }
   return program;
 }

@@ -149,6 +149,8 @@ void Put(const Launch& m, v1::Down& wire) {
     v1::LaunchInput& to = *out.add_inputs();
     to.set_input(input.input);
     to.set_data(input.bytes);
+    to.set_first_row(input.first_row);
+    to.set_rows(input.rows);
   }
 }
 
@@ -308,7 +310,7 @@ Launch GetLaunch(const v1::Launch& wire) {
   m.count = wire.count();
   m.fetch = wire.fetch();
   for (const v1::LaunchInput& input : wire.inputs()) {
-    m.inputs.push_back(LaunchInput{input.input(), input.data()});
+    m.inputs.push_back(LaunchInput{input.input(), input.data(), input.first_row(), input.rows()});
   }
   return m;
 }
@@ -364,6 +366,7 @@ Result<UpBody> GetUpBody(const v1::Up& wire) {
                         wire.actor_reply().payload()};
     case v1::Up::kActorEvent:
       return GetActorEvent(wire.actor_event());
+    case v1::Up::kPiece:  // joined before (proto/frames.h)
     case v1::Up::BODY_NOT_SET:
       break;
   }
@@ -403,6 +406,7 @@ Result<DownBody> GetDownBody(const v1::Down& wire) {
     case v1::Down::kStopActor:
       return StopActor{JobId(wire.stop_actor().job_id()), wire.stop_actor().actor(),
                        wire.stop_actor().generation()};
+    case v1::Down::kPiece:
     case v1::Down::BODY_NOT_SET:
       break;
   }

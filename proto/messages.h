@@ -222,6 +222,9 @@ struct Connect {
 struct LaunchInput {
   uint32_t input = 0;  // index in LoadMesh.inputs
   std::string bytes;
+  // Of a batch, of which bytes are the rows from first_row on; rows 0: bytes are all there is.
+  int64_t first_row = 0;
+  int64_t rows = 0;
   friend bool operator==(const LaunchInput&, const LaunchInput&) = default;
 };
 

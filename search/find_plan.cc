@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/program_outputs.h"
 #include "planner/forecast.h"
 #include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
@@ -457,7 +458,13 @@ class PlanFinder {
 Result<FoundPlan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
                            const FindOptions& options, const Clock& clock,
                            planner::PlanScope scope) {
-  return PlanFinder(job, topology, options, clock, scope).Run();
+  if (!ir::ReadsOutputs(job) || job.parallel.pipeline != 0) {
+    return PlanFinder(job, topology, options, clock, scope).Run();
+  }
+  // What programs read of one another is on the devices of one stage.
+  ir::JobRequest on_one_stage = job;
+  on_one_stage.parallel.pipeline = 1;
+  return PlanFinder(on_one_stage, topology, options, clock, scope).Run();
 }
 
 }  // namespace meshwright::search

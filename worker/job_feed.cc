@@ -7,14 +7,15 @@
 
 namespace meshwright::worker {
 
-Status JobFeed::Stage(const std::string& input, std::string bytes) {
+Status JobFeed::Stage(const std::string& input, std::string bytes, int64_t first_row,
+                      int64_t rows) {
   if (!staged_names_.contains(input)) {
     return InvalidArgument(
         fmt::format("a launch brings the input '{}', which the job does not take "
                     "from a client",
                     input));
   }
-  staged_[input] = std::move(bytes);
+  staged_[input] = {std::move(bytes), first_row, rows};
   return OkStatus();
 }
 
@@ -29,14 +30,20 @@ Status JobFeed::ReadRow(const std::string& source, int64_t sample, std::span<std
     return InvalidArgument(fmt::format("the call does not bring the input '{}'", source));
   }
   if (row.empty()) return OkStatus();
-  const std::string& bytes = it->second;
+  const auto& [bytes, first_row, all_rows] = it->second;
   if (bytes.empty() || bytes.size() % row.size() != 0) {
     return InvalidArgument(fmt::format("the input '{}' has {} bytes, which are no whole rows of {}",
                                        source, bytes.size(), row.size()));
   }
   // Rows of step t are t * b and on: the staged ones are those of the step that runs.
-  const auto rows = static_cast<int64_t>(bytes.size() / row.size());
-  const auto at = static_cast<size_t>(sample % rows) * row.size();
+  const auto here = static_cast<int64_t>(bytes.size() / row.size());
+  const int64_t wanted = sample % (all_rows > 0 ? all_rows : here);
+  if (wanted < first_row || wanted >= first_row + here) {
+    return InvalidArgument(
+        fmt::format("row {} of input '{}' is read here, where rows {} to {} were brought", wanted,
+                    source, first_row, first_row + here - 1));
+  }
+  const auto at = static_cast<size_t>(wanted - first_row) * row.size();
   std::memcpy(row.data(), bytes.data() + at, row.size());
   return OkStatus();
 }

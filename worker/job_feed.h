@@ -22,19 +22,25 @@ class JobFeed final : public ops::FeedSource {
   JobFeed(ops::FeedSource* data, const std::vector<std::string>& staged)
       : data_(data), staged_names_(staged.begin(), staged.end()) {}
 
-  // All rows of an input, until the next Clear(). Errors: kInvalidArgument: launches do not bring
-  // this input.
-  Status Stage(const std::string& input, std::string bytes);
+  // An input, until the next Clear(): all of it, or of `rows` rows those from first_row on. Errors:
+  // kInvalidArgument: launches do not bring this input.
+  Status Stage(const std::string& input, std::string bytes, int64_t first_row = 0,
+               int64_t rows = 0);
   void Clear() { staged_.clear(); }
 
-  // Errors: the data's; kInvalidArgument naming an input that was not staged, or whose bytes are no
-  // whole rows.
+  // Errors: the data's; kInvalidArgument naming an input that was not staged, whose bytes are no
+  // whole rows, or of which others were staged.
   Status ReadRow(const std::string& source, int64_t sample, std::span<std::byte> row) override;
 
  private:
   ops::FeedSource* const data_;
   const std::set<std::string> staged_names_;
-  std::map<std::string, std::string> staged_;
+  struct Staged {
+    std::string bytes;
+    int64_t first_row = 0;
+    int64_t rows = 0;  // of the batch; 0: those in bytes are all
+  };
+  std::map<std::string, Staged> staged_;
 };
 
 }  // namespace meshwright::worker

@@ -55,6 +55,10 @@ class GrpcClient final : public Client {
     args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(options.keepalive_ms / 2));
     // By default the third ping would wait for data of ours.
     args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    // A session tries again soon after its connection broke; by default the channel waits for up to
+    // two minutes.
+    args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+    args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
     args.SetMaxReceiveMessageSize(static_cast<int>(proto::kMaxMessageBytes));
     channel_ = grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), args);
     jobs_ = v1::JobService::NewStub(channel_);
@@ -95,11 +99,11 @@ class GrpcClient final : public Client {
 
   Result<std::unique_ptr<Session>> OpenSession(const ir::JobRequest& job,
                                                SessionOptions options) override {
-    return Start({MakeOpId(), job, 0}, options);
+    return Start({MakeOpId(), job, 0, MakeOpId()}, options);
   }
 
   Result<std::unique_ptr<Session>> AttachSession(int64_t job_id, SessionOptions options) override {
-    return Start({"", std::nullopt, job_id}, options);
+    return Start({"", std::nullopt, job_id, MakeOpId()}, options);
   }
 
   Result<JobInfo> Get(int64_t job_id) override {
@@ -208,7 +212,7 @@ class GrpcClient final : public Client {
   // The session has a connection of its own users: it outlives this client.
   Result<std::unique_ptr<Session>> Start(proto::SessionOpen open, SessionOptions options) {
     SessionStart start;
-    start.prepare = [this](grpc::ClientContext& context) { Prepare(context, 0); };
+    start.prepare = [token = token_](grpc::ClientContext& context) { AddToken(context, token); };
     start.explain = [address = address_](const grpc::Status& end) {
       return ExplainFor(address, end, 0);
     };
@@ -217,9 +221,13 @@ class GrpcClient final : public Client {
     return StartSession(channel_, std::move(start));
   }
 
+  static void AddToken(grpc::ClientContext& context, const std::string& token) {
+    if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
+  }
+
   // timeout_ms 0: no limit.
   void Prepare(grpc::ClientContext& context, int64_t timeout_ms) const {
-    if (!token_.empty()) context.AddMetadata("authorization", "Bearer " + token_);
+    AddToken(context, token_);
     if (timeout_ms > 0) {
       context.set_deadline(std::chrono::system_clock::now() +
                            std::chrono::milliseconds(timeout_ms));

@@ -4,17 +4,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/executor.h"
+#include "base/mutex.h"
+#include "client/ask_table.h"
+#include "client/grpc/actor_asks.h"
+#include "client/grpc/session_streams.h"
 #include "client/tensor_tiles.h"
-#include "proto/convert.h"
-#include "proto/frames.h"
 
 namespace meshwright::client {
 namespace {
@@ -29,49 +30,115 @@ std::vector<proto::NamedTensor> ToWire(const std::map<std::string, Tensor>& tens
   return wire;
 }
 
+int64_t BytesOf(const proto::AskDone& done) {
+  int64_t bytes = 0;
+  for (const proto::TensorTile& tile : done.tensors) {
+    bytes += static_cast<int64_t>(tile.bytes.size());
+  }
+  return bytes;
+}
+
+Result<Answer> ToAnswer(proto::AskDone done) {
+  Answer answer;
+  answer.step = done.step;
+  answer.seconds = done.seconds;
+  answer.values = std::move(done.values);
+  MW_ASSIGN_OR_RETURN(answer.tensors, AssembleTiles(done.tensors));
+  return answer;
+}
+
+Status CheckSize(const proto::ClientAsk& ask) {
+  const auto bytes_of = [](const std::vector<proto::NamedTensor>& tensors) {
+    int64_t bytes = 0;
+    for (const proto::NamedTensor& tensor : tensors) {
+      bytes += static_cast<int64_t>(tensor.bytes.size());
+    }
+    return bytes;
+  };
+  int64_t bytes = 0;
+  if (const auto* call = std::get_if<proto::CallProgram>(&ask)) bytes = bytes_of(call->inputs);
+  if (const auto* write = std::get_if<proto::WriteState>(&ask)) bytes = bytes_of(write->tensors);
+  if (bytes <= proto::kMaxTensorBytes) return OkStatus();
+  return ResourceExhausted(
+      fmt::format("the tensors have {} bytes, of which one message takes {}: use smaller batches, "
+                  "or write fewer tensors at once",
+                  bytes, proto::kMaxTensorBytes));
+}
+
+using Signatures = std::map<std::string, std::map<std::string, ir::TensorType>>;
+
+Signatures SignaturesOf(const proto::SessionOpened& opened) {
+  Signatures all;
+  for (const proto::ProgramSignature& program : opened.programs) {
+    auto& inputs = all[program.name];
+    for (const proto::NamedTensor& input : program.inputs) inputs[input.name] = input.type;
+  }
+  return all;
+}
+
+Status EndOr(const Status& end) {
+  return end.ok() ? FailedPrecondition("the session has ended") : end;
+}
+
+Status NoCredit(size_t unanswered, int64_t waited_ms) {
+  return DeadlineExceeded(
+      fmt::format("{} calls are unanswered, the most at once, for {} ms", unanswered, waited_ms));
+}
+
+Status Broken(int64_t waited_ms) {
+  return DeadlineExceeded(
+      fmt::format("the connection to the controller is broken for {} ms", waited_ms));
+}
+
+template <typename T>
+Result<T> Await(std::future<Result<T>> future, int64_t timeout_ms, const std::string& what) {
+  if (future.wait_for(std::chrono::milliseconds(timeout_ms)) == std::future_status::ready) {
+    return future.get();
+  }
+  return Fail(DeadlineExceeded(fmt::format("no answer to '{}' within {} ms", what, timeout_ms)));
+}
+
+// The reader's thread reads one stream after another; callers write to the one that is live.
 class GrpcSession final : public Session {
  public:
   GrpcSession(const std::shared_ptr<grpc::Channel>& channel, SessionStart start)
-      : start_(std::move(start)), stub_(v1::JobService::NewStub(channel)) {
-    start_.prepare(context_);
-    stream_ = stub_->Interact(&context_);
-    reader_.Post([this] { ReadLoop(); });
+      : options_(start.options),
+        streams_(channel, std::move(start)),
+        actor_asks_([this](const proto::ClientUp& message) { return WriteToActors(message); },
+                    options_.timeout_ms) {
+    reader_.Post([this] {
+      Conclude(streams_.Run({[this](const StreamPtr& stream, proto::ClientDown message) {
+                               return Take(stream, std::move(message));
+                             },
+                             [this](const Status& why) { Lose(why); }}));
+    });
   }
 
   ~GrpcSession() override {
-    context_.TryCancel();
+    streams_.GiveUp();
     reader_.Stop();
   }
 
-  Status Open() {
-    MW_TRY(Write(std::move(start_.open)));
-    std::unique_lock lock(mutex_);
-    const auto deadline = std::chrono::milliseconds(start_.options.open_timeout_ms);
-    const bool told =
-        changed_.wait_for(lock, deadline, [&] { return opened_ || end_.has_value(); });
-    if (end_) return *end_;
-    if (told) return OkStatus();
+  Status Open() MW_EXCLUDES(mutex_) {
+    const auto due = Deadline::After(options_.open_timeout_ms).SteadyTimePoint();
+    const MutexLock lock(mutex_);
+    while (!end_ && !opened_ && changed_.WaitUntil(mutex_, due)) {
+    }
+    if (end_) return EndOr(*end_);
+    if (opened_) return OkStatus();
     return DeadlineExceeded(fmt::format(
         "the job did not run within {} s; see why with 'meshwright jobs', or give it more time",
-        start_.options.open_timeout_ms / 1000));
+        options_.open_timeout_ms / 1000));
   }
 
-  int64_t job_id() const override {
-    std::scoped_lock lock(mutex_);
+  int64_t job_id() const override MW_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
     return opened_ ? opened_->job_id : 0;
   }
 
-  std::map<std::string, std::map<std::string, ir::TensorType>> programs() const override {
-    std::scoped_lock lock(mutex_);
-    std::map<std::string, std::map<std::string, ir::TensorType>> all;
-    if (!opened_) return all;
-    for (const proto::ProgramSignature& program : opened_->programs) {
-      for (const proto::NamedTensor& input : program.inputs) {
-        all[program.name][input.name] = input.type;
-      }
-      all.try_emplace(program.name);
-    }
-    return all;
+  Signatures programs() const override MW_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return opened_ ? SignaturesOf(*opened_) : Signatures();
   }
 
   std::future<Result<Answer>> Call(const std::string& program, const Feeds& feeds,
@@ -80,216 +147,253 @@ class GrpcSession final : public Session {
   }
 
   Result<Answer> Run(const std::string& program, const Feeds& feeds, CallOptions options) override {
-    return Await(Call(program, feeds, options), program);
+    return Await(Call(program, feeds, options), options_.timeout_ms, program);
   }
 
   Result<std::map<std::string, Tensor>> ReadState(const std::vector<std::string>& names) override {
-    MW_ASSIGN_OR_RETURN(Answer answer, Await(Ask(proto::ReadState{names}), "reading the state"));
+    MW_ASSIGN_OR_RETURN(Answer answer, Await(Ask(proto::ReadState{names}), options_.timeout_ms,
+                                             "reading the state"));
     return std::move(answer.tensors);
   }
 
   Status WriteState(const std::map<std::string, Tensor>& tensors) override {
-    return internal::ToStatus(Await(Ask(proto::WriteState{ToWire(tensors)}), "writing the state"));
+    return internal::ToStatus(
+        Await(Ask(proto::WriteState{ToWire(tensors)}), options_.timeout_ms, "writing the state"));
   }
 
   Result<ActorRef> Spawn(const std::string& type, const std::string& args,
                          const std::string& worker) override {
-    MW_ASSIGN_OR_RETURN(proto::ActorDone done,
-                        AwaitActor(proto::SpawnHostActor{type, args, worker}, "spawn " + type));
+    MW_ASSIGN_OR_RETURN(
+        proto::ActorDone done,
+        actor_asks_.Await(NextId(), proto::SpawnHostActor{type, args, worker}, "spawn " + type));
     return std::move(done.ref);
   }
 
   std::future<Result<std::string>> Ask(const ActorRef& actor, std::string payload,
                                        int64_t deadline_ms) override {
     const auto promise = std::make_shared<std::promise<Result<std::string>>>();
-    AskActor(proto::AskHostActor{actor, std::move(payload), deadline_ms},
-             [promise](Result<proto::ActorDone> done) {
-               promise->set_value(std::move(done).map(
-                   [](proto::ActorDone answer) { return std::move(answer.payload); }));
-             });
+    actor_asks_.Ask(NextId(), proto::AskHostActor{actor, std::move(payload), deadline_ms},
+                    [promise](Result<proto::ActorDone> done) {
+                      promise->set_value(std::move(done).map(
+                          [](proto::ActorDone answer) { return std::move(answer.payload); }));
+                    });
+    return promise->get_future();
+  }
+
+  std::future<Status> Tell(const ActorRef& actor, std::string payload,
+                           int64_t deadline_ms) override {
+    const auto promise = std::make_shared<std::promise<Status>>();
+    actor_asks_.Ask(NextId(), proto::AskHostActor{actor, std::move(payload), deadline_ms, true},
+                    [promise](Result<proto::ActorDone> done) {
+                      promise->set_value(internal::ToStatus(std::move(done)));
+                    });
+    return promise->get_future();
+  }
+
+  std::future<Result<ActorNews>> Watch(const ActorRef& actor) override {
+    const auto promise = std::make_shared<std::promise<Result<ActorNews>>>();
+    actor_asks_.Ask(NextId(), proto::WatchHostActor{actor},
+                    [promise](Result<proto::ActorDone> done) {
+                      promise->set_value(std::move(done).map([](proto::ActorDone news) {
+                        return ActorNews{news.fate, std::move(news.ref), news.why.ToStatus()};
+                      }));
+                    });
     return promise->get_future();
   }
 
   Status Stop(const ActorRef& actor) override {
-    return internal::ToStatus(AwaitActor(proto::StopHostActor{actor}, "stop"));
+    return internal::ToStatus(actor_asks_.Await(NextId(), proto::StopHostActor{actor}, "stop"));
   }
 
-  Status Close() override {
-    MW_TRY(Write(proto::SessionClose{}));
-    std::unique_lock lock(mutex_);
-    const auto deadline = std::chrono::milliseconds(start_.options.timeout_ms);
-    if (changed_.wait_for(lock, deadline, [&] { return end_.has_value(); })) {
-      return end_->code() == StatusCode::kUnavailable ? *end_ : OkStatus();
+  Status Close() override MW_EXCLUDES(order_mutex_, mutex_) {
+    const auto due = Deadline::After(options_.timeout_ms).SteadyTimePoint();
+    StreamPtr stream;
+    {
+      const MutexLock order(order_mutex_);
+      {
+        const MutexLock lock(mutex_);
+        close_wanted_ = true;
+        stream = live_;
+      }
+      if (stream) (void)stream->Write(proto::SessionClose{});
     }
-    return DeadlineExceeded(fmt::format("the controller did not end the session within {} ms",
-                                        start_.options.timeout_ms));
+    const MutexLock lock(mutex_);
+    while (!end_ && changed_.WaitUntil(mutex_, due)) {
+    }
+    if (end_) return end_->code() == StatusCode::kUnavailable ? *end_ : OkStatus();
+    return DeadlineExceeded(
+        fmt::format("the controller did not end the session within {} ms", options_.timeout_ms));
   }
 
  private:
-  using Promise = std::promise<Result<Answer>>;
-  using ActorCallback = std::function<void(Result<proto::ActorDone>)>;
+  using StreamPtr = SessionStreams::StreamPtr;
 
-  Result<Answer> Await(std::future<Result<Answer>> future, const std::string& what) const {
-    const auto deadline = std::chrono::milliseconds(start_.options.timeout_ms);
-    if (future.wait_for(deadline) == std::future_status::ready) return future.get();
-    return Fail(DeadlineExceeded(
-        fmt::format("no answer to '{}' within {} ms", what, start_.options.timeout_ms)));
-  }
+  // ---- Asking ----
 
   std::future<Result<Answer>> Ask(proto::ClientAsk ask) {
-    Promise promise;
-    std::future<Result<Answer>> future = promise.get_future();
-    uint64_t id = 0;
-    {
-      std::unique_lock lock(mutex_);
-      const auto deadline = std::chrono::milliseconds(start_.options.timeout_ms);
-      const bool may = changed_.wait_for(lock, deadline, [&] {
-        return end_.has_value() || (opened_ && unanswered_.size() < Credits());
+    const auto promise = std::make_shared<std::promise<Result<Answer>>>();
+    std::future<Result<Answer>> future = promise->get_future();
+    // A message that the controller does not take would end the session.
+    Status sent = CheckSize(ask);
+    if (sent.ok()) {
+      sent = Send(std::move(ask), [promise](Result<proto::AskDone> done) {
+        promise->set_value(std::move(done).and_then(ToAnswer));
       });
-      if (end_ || !may) {
-        promise.set_value(Fail(end_ ? EndOr(*end_)
-                                    : DeadlineExceeded(fmt::format(
-                                          "{} calls are unanswered, the most at once, for {} ms",
-                                          unanswered_.size(), start_.options.timeout_ms))));
-        return future;
-      }
-      id = next_id_++;
-      unanswered_.emplace(id, std::move(promise));
     }
-    const Status written = Write(proto::SessionAsk{id, std::move(ask)});
-    if (!written.ok()) Settle(id, Fail(written));
+    if (!sent.ok()) promise->set_value(Fail(sent));
     return future;
   }
 
-  // `done` is called exactly once, from here or from the reader.
-  void AskActor(proto::ActorAsk ask, ActorCallback done) {
-    uint64_t id = 0;
-    std::optional<Status> ended;
+  // OK: `done` is called exactly once.
+  Status Send(proto::ClientAsk ask, AskTable::Done done) MW_EXCLUDES(order_mutex_, mutex_) {
+    const auto due = Deadline::After(options_.timeout_ms).SteadyTimePoint();
+    while (true) {
+      {
+        const MutexLock lock(mutex_);
+        while (!end_ && !MayAsk() && changed_.WaitUntil(mutex_, due)) {
+        }
+        if (end_) return EndOr(*end_);
+        if (!MayAsk()) {
+          return NoCredit(table_.unanswered(), options_.timeout_ms);
+        }
+      }
+      // In the order of their ids, which is that of the calls.
+      const MutexLock order(order_mutex_);
+      StreamPtr stream;
+      proto::SessionAsk message;
+      {
+        const MutexLock lock(mutex_);
+        if (end_) return EndOr(*end_);
+        if (!MayAsk()) continue;
+        const uint64_t id = table_.Add(std::move(ask), std::move(done));
+        stream = live_;
+        if (!stream) return OkStatus();  // it goes with what is sent again
+        message = table_.MessageOf(id);
+      }
+      (void)stream->Write(std::move(message));  // where that fails, the stream has ended
+      return OkStatus();
+    }
+  }
+
+  bool MayAsk() const MW_REQUIRES(mutex_) {
+    return opened_ && table_.unanswered() < static_cast<size_t>(std::max(1, opened_->credits));
+  }
+
+  uint64_t NextId() MW_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return table_.NextId();
+  }
+
+  // Where the connection is broken, to the next one.
+  Status WriteToActors(const proto::ClientUp& message) MW_EXCLUDES(mutex_) {
+    const auto due = Deadline::After(options_.timeout_ms).SteadyTimePoint();
+    StreamPtr stream;
     {
-      std::scoped_lock lock(mutex_);
-      ended = end_;
-      id = next_id_++;
-      if (!ended) actor_asks_.emplace(id, done);
+      const MutexLock lock(mutex_);
+      while (!end_ && !live_ && changed_.WaitUntil(mutex_, due)) {
+      }
+      if (end_) return EndOr(*end_);
+      if (!live_) return Broken(options_.timeout_ms);
+      stream = live_;
     }
-    if (ended) return done(Fail(EndOr(*ended)));
-    const Status written = Write(proto::SessionActorAsk{id, std::move(ask)});
-    if (!written.ok()) SettleActor(id, Fail(written));
+    if (stream->Write(message)) return OkStatus();
+    return Unavailable("the connection broke before the actor was asked");
   }
 
-  Result<proto::ActorDone> AwaitActor(proto::ActorAsk ask, const std::string& what) {
-    const auto promise = std::make_shared<std::promise<Result<proto::ActorDone>>>();
-    std::future<Result<proto::ActorDone>> future = promise->get_future();
-    AskActor(std::move(ask),
-             [promise](Result<proto::ActorDone> done) { promise->set_value(std::move(done)); });
-    const auto deadline = std::chrono::milliseconds(start_.options.timeout_ms);
-    if (future.wait_for(deadline) == std::future_status::ready) return future.get();
-    return Fail(DeadlineExceeded(
-        fmt::format("no answer to '{}' within {} ms", what, start_.options.timeout_ms)));
-  }
+  // ---- Hearing: on the reader ----
 
-  void SettleActor(uint64_t id, Result<proto::ActorDone> result) {
-    ActorCallback done;
+  // Whether an actor got a question cannot be known: it is not asked twice.
+  void Lose(const Status& why) MW_EXCLUDES(mutex_) {
     {
-      std::scoped_lock lock(mutex_);
-      const auto it = actor_asks_.find(id);
-      if (it == actor_asks_.end()) return;
-      done = std::move(it->second);
-      actor_asks_.erase(it);
+      const MutexLock lock(mutex_);
+      live_.reset();
     }
-    done(std::move(result));
+    actor_asks_.Lose(Unavailable(
+        fmt::format("the connection broke before the actor's answer came: {}", why.message())));
   }
 
-  size_t Credits() const { return static_cast<size_t>(std::max(1, opened_->credits)); }
-
-  static Status EndOr(const Status& end) {
-    return end.ok() ? FailedPrecondition("the session has ended") : end;
-  }
-
-  Status Write(proto::ClientUp message) {
-    std::scoped_lock lock(write_mutex_);
-    for (const v1::Frame& frame : proto::CutToFrames(proto::Encode(message).SerializeAsString())) {
-      if (stream_->Write(frame)) continue;
-      return Unavailable("the session's connection to the controller is closed");
-    }
-    return OkStatus();
-  }
-
-  void ReadLoop() {
-    v1::Frame frame;
-    proto::FrameJoiner joiner;
-    Status damage;
-    while (damage.ok() && stream_->Read(&frame)) damage = Take(joiner, frame);
-    if (!damage.ok()) context_.TryCancel();
-    const Status end = start_.explain(stream_->Finish());
-    std::map<uint64_t, Promise> left;
-    std::map<uint64_t, ActorCallback> left_actors;
+  void Conclude(const Status& end) MW_EXCLUDES(mutex_) {
+    std::vector<AskTable::Done> left;
     {
-      std::scoped_lock lock(mutex_);
-      end_ = damage.ok() ? end : damage;
-      left = std::exchange(unanswered_, {});
-      left_actors = std::exchange(actor_asks_, {});
+      const MutexLock lock(mutex_);
+      end_ = end;
+      live_.reset();
+      left = table_.TakeAll();
     }
-    for (auto& [id, promise] : left) promise.set_value(Fail(EndOr(*end_)));
-    for (const auto& [id, done] : left_actors) done(Fail(EndOr(*end_)));
-    changed_.notify_all();
+    for (const AskTable::Done& done : left) done(Fail(EndOr(end)));
+    actor_asks_.End(EndOr(end));
+    changed_.NotifyAll();
   }
 
-  Status Take(proto::FrameJoiner& joiner, const v1::Frame& frame) {
-    MW_ASSIGN_OR_RETURN(const std::optional<std::string> bytes, joiner.Add(frame));
-    if (!bytes) return OkStatus();
-    v1::ClientDown wire;
-    if (!wire.ParseFromString(*bytes)) return DataLoss("a message of the session is damaged");
-    MW_ASSIGN_OR_RETURN(proto::ClientDown message, proto::Decode(wire));
+  Status Take(const StreamPtr& stream, proto::ClientDown message) {
     if (auto* opened = std::get_if<proto::SessionOpened>(&message)) {
-      std::scoped_lock lock(mutex_);
-      opened_ = std::move(*opened);
-      changed_.notify_all();
+      GoLive(stream, std::move(*opened));
     } else if (auto* done = std::get_if<proto::AskDone>(&message)) {
-      Settle(done->id, ToAnswer(std::move(*done)));
+      const uint64_t id = done->id;
+      const int64_t bytes = BytesOf(*done);
+      Settle(stream, id, bytes, std::move(*done));
     } else if (auto* actor = std::get_if<proto::ActorDone>(&message)) {
-      SettleActor(actor->id, std::move(*actor));
-    } else {
-      const auto& failed = std::get<proto::AskFailed>(message);
-      Settle(failed.id, Fail(failed.error.ToStatus()));
-      SettleActor(failed.id, Fail(failed.error.ToStatus()));
+      const uint64_t id = actor->id;
+      actor_asks_.Settle(id, std::move(*actor));
+    } else if (const auto* failed = std::get_if<proto::AskFailed>(&message)) {
+      if (!actor_asks_.Settle(failed->id, Fail(failed->error.ToStatus()))) {
+        Settle(stream, failed->id, 0, Fail(failed->error.ToStatus()));
+      }
     }
     return OkStatus();
   }
 
-  static Result<Answer> ToAnswer(proto::AskDone done) {
-    Answer answer;
-    answer.step = done.step;
-    answer.seconds = done.seconds;
-    answer.values = std::move(done.values);
-    MW_ASSIGN_OR_RETURN(answer.tensors, AssembleTiles(done.tensors));
-    return answer;
-  }
-
-  void Settle(uint64_t id, Result<Answer> result) {
-    std::optional<Promise> promise;
+  // What is unanswered and did not arrive is sent again, before anything new.
+  void GoLive(const StreamPtr& stream, proto::SessionOpened opened)
+      MW_EXCLUDES(order_mutex_, mutex_) {
+    streams_.ComeBackTo(opened.job_id);
+    const MutexLock order(order_mutex_);
+    std::vector<uint64_t> again;
+    bool close = false;
     {
-      std::scoped_lock lock(mutex_);
-      const auto it = unanswered_.find(id);
-      if (it == unanswered_.end()) return;
-      promise = std::move(it->second);
-      unanswered_.erase(it);
+      const MutexLock lock(mutex_);
+      again = table_.ToRepeat(opened.held);
+      close = close_wanted_;
+      live_ = stream;
+      opened_ = std::move(opened);
     }
-    promise->set_value(std::move(result));
-    changed_.notify_all();
+    for (const uint64_t id : again) {
+      proto::SessionAsk message;
+      {
+        const MutexLock lock(mutex_);
+        message = table_.MessageOf(id);
+      }
+      if (!stream->Write(std::move(message))) break;
+    }
+    if (close) (void)stream->Write(proto::SessionClose{});
+    changed_.NotifyAll();
   }
 
-  SessionStart start_;
-  const std::unique_ptr<v1::JobService::Stub> stub_;
-  grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::Frame, v1::Frame>> stream_;
-  std::mutex write_mutex_;    // one message at a time
-  mutable std::mutex mutex_;  // guards all below
-  std::condition_variable changed_;
-  std::optional<proto::SessionOpened> opened_;
-  std::optional<Status> end_;  // of the stream
-  uint64_t next_id_ = 1;
-  std::map<uint64_t, Promise> unanswered_;
-  std::map<uint64_t, ActorCallback> actor_asks_;
+  void Settle(const StreamPtr& stream, uint64_t id, int64_t bytes, Result<proto::AskDone> result)
+      MW_EXCLUDES(mutex_) {
+    AskTable::Done done;
+    std::vector<uint64_t> acks;
+    {
+      const MutexLock lock(mutex_);
+      done = table_.Answered(id, bytes);
+      acks = table_.DueAcks();
+    }
+    if (!acks.empty()) (void)stream->Write(proto::SessionAck{std::move(acks)});
+    if (done) done(std::move(result));
+    changed_.NotifyAll();
+  }
+
+  const SessionOptions options_;
+  SessionStreams streams_;
+  Mutex order_mutex_ MW_ACQUIRED_BEFORE(mutex_);  // asks are sent in the order of their ids
+  mutable Mutex mutex_;
+  CondVar changed_;
+  StreamPtr live_ MW_GUARDED_BY(mutex_);  // that is open: asks may be written
+  std::optional<proto::SessionOpened> opened_ MW_GUARDED_BY(mutex_);
+  std::optional<Status> end_ MW_GUARDED_BY(mutex_);
+  bool close_wanted_ MW_GUARDED_BY(mutex_) = false;
+  AskTable table_ MW_GUARDED_BY(mutex_);
+  ActorAsks actor_asks_;
   Executor reader_{"mw-session"};  // last: it ends before what it uses
 };
 

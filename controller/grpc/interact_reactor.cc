@@ -1,13 +1,11 @@
 #include "controller/grpc/interact_reactor.h"
 
-#include <fmt/format.h>
-
-#include <deque>
 #include <memory>
-#include <mutex>
+#include <string>
 #include <utility>
 
 #include "controller/grpc/call_guard.h"
+#include "controller/grpc/stream_writer.h"
 #include "controller/grpc/submit_check.h"
 #include "controller/session_actors.h"
 #include "proto/convert.h"
@@ -16,10 +14,8 @@
 namespace meshwright::controller {
 namespace {
 
-// A client that reads this slowly is dropped; its job goes on without it.
-constexpr size_t kMostQueuedFrames = 1024;
-
 using Base = grpc::ServerBidiReactor<v1::Frame, v1::Frame>;
+using Writer = StreamWriter<v1::Frame, v1::Frame>;
 
 class RefusedInteraction final : public Base {
  public:
@@ -27,59 +23,58 @@ class RefusedInteraction final : public Base {
   void OnDone() override { delete this; }
 };
 
-// Reads go to the loop as they come; writes wait in a bounded queue, one in flight.
+// The loop's end of the stream, which may outlive it. What it closes is the session, not only the
+// stream: the client is told so, and does not come back.
+class WriterPeer final : public ClientPeer {
+ public:
+  explicit WriterPeer(std::shared_ptr<Writer> writer) : writer_(std::move(writer)) {}
+  void Tell(proto::ClientDown news) override {
+    for (v1::Frame& frame : proto::CutToFrames(proto::Encode(news).SerializeAsString())) {
+      writer_->Push(std::move(frame));
+    }
+  }
+  void Close(Status reason) override {
+    Tell(proto::SessionEnd{});
+    writer_->Close(proto::ToGrpc(reason));
+  }
+
+ private:
+  const std::shared_ptr<Writer> writer_;
+};
+
+// Reads go to the loop as they come. The reactor lives until gRPC is done with it.
 class InteractReactor final : public Base {
  public:
-  class Peer final : public ClientPeer {
-   public:
-    explicit Peer(InteractReactor* reactor) : reactor_(reactor) {}
-    void Tell(proto::ClientDown news) override {
-      std::scoped_lock lock(mutex_);
-      if (reactor_ != nullptr) reactor_->Queue(news);
-    }
-    void Close(Status reason) override {
-      std::scoped_lock lock(mutex_);
-      if (reactor_ != nullptr) reactor_->CloseAfterWrites(proto::ToGrpc(reason));
-    }
-    void Detach() {
-      std::scoped_lock lock(mutex_);
-      reactor_ = nullptr;
-    }
-
-   private:
-    std::mutex mutex_;  // before InteractReactor::mutex_
-    InteractReactor* reactor_;
-  };
-
   explicit InteractReactor(const CallParts& parts)
       : parts_(parts),
-        peer_(std::make_shared<Peer>(this)),
+        writer_(std::make_shared<Writer>(
+            this, WriterLimits{.bytes = kMostQueuedBytes, .reader = "this client"})),
+        peer_(std::make_shared<WriterPeer>(writer_)),
         actors_(std::make_shared<SessionActors>(parts.loop, peer_)) {
     client_ = parts_.loop->OpenClient(peer_);
     StartRead(&incoming_);
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return CloseAfterWrites(grpc::Status::OK);
+    if (!ok) return writer_->Close(grpc::Status::OK);
     const Status status = Take();
-    if (!status.ok()) return CloseAfterWrites(proto::ToGrpc(status));
+    if (!status.ok()) return peer_->Close(status);
     StartRead(&incoming_);
   }
 
-  void OnWriteDone(bool ok) override {
-    std::scoped_lock lock(mutex_);
-    writing_ = false;
-    if (!ok) queue_.clear();
-    Pump();
-  }
+  void OnWriteDone(bool ok) override { writer_->WriteDone(ok); }
 
   void OnDone() override {
-    peer_->Detach();
+    writer_->Detach();
+    actors_->End();
     parts_.loop->ClientEnded(client_, finished_well_);
     delete this;
   }
 
  private:
+  // What is kept for a client that was away may come at once (controller/client_desk.h).
+  static constexpr size_t kMostQueuedBytes = size_t{256} << 20;
+
   Status Take() {
     MW_ASSIGN_OR_RETURN(const std::optional<std::string> bytes, joiner_.Add(incoming_));
     if (!bytes) return OkStatus();
@@ -92,11 +87,13 @@ class InteractReactor final : public Base {
     if (!opened_) return FailedPrecondition("the first message of a session opens it");
     if (auto* ask = std::get_if<proto::SessionAsk>(&message)) {
       parts_.loop->FromClient(client_, std::move(*ask));
+    } else if (auto* ack = std::get_if<proto::SessionAck>(&message)) {
+      parts_.loop->Acknowledge(client_, std::move(ack->ids));
     } else if (auto* actor_ask = std::get_if<proto::SessionActorAsk>(&message)) {
       actors_->Ask(std::move(*actor_ask));
     } else {
       finished_well_ = true;
-      CloseAfterWrites(grpc::Status::OK);
+      peer_->Close(OkStatus());
     }
     return OkStatus();
   }
@@ -105,73 +102,30 @@ class InteractReactor final : public Base {
     if (std::exchange(opened_, true)) return FailedPrecondition("the session is open already");
     if (!open.job) {
       actors_->SetJob(JobId(open.job_id));
-      parts_.loop->Attach(client_, open.job_id);
+      parts_.loop->Attach(client_, open.job_id, {std::move(open.session), open.again});
       return OkStatus();
     }
     MW_TRY(CheckSubmission(open.op_id, *open.job, *parts_.blobs));
     ControlLoop* const loop = parts_.loop;
     loop->Submit(open.op_id, std::move(*open.job),
-                 [loop, client = client_, peer = peer_, actors = actors_](Result<int64_t> id) {
+                 [loop, client = client_, peer = peer_, actors = actors_,
+                  name = SessionName{std::move(open.session), open.again}](Result<int64_t> id) {
                    if (!id.has_value()) return peer->Close(id.error());
                    actors->SetJob(JobId(*id));
-                   loop->Attach(client, *id);
+                   loop->Attach(client, *id, name);
                  });
     return OkStatus();
   }
 
-  void Queue(const proto::ClientDown& news) {
-    std::scoped_lock lock(mutex_);
-    if (closing_) return;
-    for (v1::Frame& frame : proto::CutToFrames(proto::Encode(news).SerializeAsString())) {
-      queue_.push_back(std::move(frame));
-    }
-    if (queue_.size() > kMostQueuedFrames) {
-      queue_.clear();
-      closing_ = true;
-      final_ = grpc::Status(
-          grpc::StatusCode::RESOURCE_EXHAUSTED,
-          fmt::format("more than {} MiB wait for this client to read", kMostQueuedFrames));
-    }
-    Pump();
-  }
-
-  void CloseAfterWrites(grpc::Status status) {
-    std::scoped_lock lock(mutex_);
-    if (closing_) return;
-    closing_ = true;
-    final_ = std::move(status);
-    Pump();
-  }
-
-  // REQUIRES: mutex_ held.
-  void Pump() {
-    if (writing_ || finished_) return;
-    if (!queue_.empty()) {
-      writing_ = true;
-      outgoing_ = std::move(queue_.front());
-      queue_.pop_front();
-      StartWrite(&outgoing_);
-    } else if (closing_) {
-      finished_ = true;
-      Finish(final_);
-    }
-  }
-
   const CallParts parts_;
-  const std::shared_ptr<Peer> peer_;
+  const std::shared_ptr<Writer> writer_;
+  const std::shared_ptr<WriterPeer> peer_;
   const std::shared_ptr<SessionActors> actors_;
   ClientId client_;
-  proto::FrameJoiner joiner_;
+  proto::FrameJoiner joiner_;  // by the reading side, as all below
   v1::Frame incoming_;
-  bool opened_ = false;         // by the reading side, as all above
-  bool finished_well_ = false;  // written before CloseAfterWrites, read in OnDone
-  std::mutex mutex_;
-  std::deque<v1::Frame> queue_;  // guarded by mutex_, and all below
-  v1::Frame outgoing_;
-  bool writing_ = false;
-  bool closing_ = false;
-  bool finished_ = false;
-  grpc::Status final_;
+  bool opened_ = false;
+  bool finished_well_ = false;  // read in OnDone
 };
 
 }  // namespace

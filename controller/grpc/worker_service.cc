@@ -1,124 +1,77 @@
 #include "controller/grpc/worker_service.h"
 
-#include <fmt/format.h>
-
-#include <deque>
 #include <memory>
+#include <optional>
 #include <utility>
 
-#include "base/mutex.h"
 #include "controller/grpc/call_guard.h"
+#include "controller/grpc/stream_writer.h"
 #include "proto/convert.h"
+#include "proto/frames.h"
 
 namespace meshwright::controller {
 namespace {
 
-// A worker that reads this slowly is as good as lost.
-constexpr size_t kMaxQueued = 1024;
+using Writer = StreamWriter<v1::Up, v1::Down>;
 
-// Reads go to the loop as they come; writes wait in a bounded queue, one in flight. The reactor
-// lives until gRPC is done with it and the loop has dropped its peer.
+// The loop's end of the stream, which may outlive it.
+class WriterPeer final : public SessionPeer {
+ public:
+  explicit WriterPeer(std::shared_ptr<Writer> writer) : writer_(std::move(writer)) {}
+  void Send(proto::DownMessage message) override {
+    for (v1::Down& piece : proto::CutToPieces(proto::Encode(message))) {
+      writer_->Push(std::move(piece));
+    }
+  }
+  void Close(Status reason) override { writer_->Close(proto::ToGrpc(reason)); }
+
+ private:
+  const std::shared_ptr<Writer> writer_;
+};
+
+// Reads go to the loop as they come. The reactor lives until gRPC is done with it.
 class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
  public:
-  class Peer final : public SessionPeer {
-   public:
-    explicit Peer(SessionReactor* reactor) : reactor_(reactor) {}
-    void Send(proto::DownMessage message) override {
-      const MutexLock lock(mutex_);
-      if (reactor_ != nullptr) reactor_->Queue(std::move(message));
-    }
-    void Close(Status reason) override {
-      const MutexLock lock(mutex_);
-      if (reactor_ != nullptr) reactor_->CloseAfterWrites(proto::ToGrpc(reason));
-    }
-    void Detach() {
-      const MutexLock lock(mutex_);
-      reactor_ = nullptr;
-    }
-
-   private:
-    Mutex mutex_;  // taken before SessionReactor::mutex_
-    SessionReactor* reactor_ MW_GUARDED_BY(mutex_);
-  };
-
-  explicit SessionReactor(ControlLoop* loop) : loop_(loop), peer_(std::make_shared<Peer>(this)) {
-    session_ = loop_->OpenSession(peer_);
+  explicit SessionReactor(ControlLoop* loop)
+      : loop_(loop),
+        writer_(std::make_shared<Writer>(this, WriterLimits{.reader = "this worker"})) {
+    session_ = loop_->OpenSession(std::make_shared<WriterPeer>(writer_));
     StartRead(&incoming_);
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) {
-      CloseAfterWrites(grpc::Status::OK);
-      return;
-    }
-    auto message = proto::Decode(incoming_);
-    if (!message.has_value()) {
-      CloseAfterWrites(proto::ToGrpc(message.error()));
-      return;
-    }
-    loop_->FromWorker(session_, std::move(*message));
+    if (!ok) return writer_->Close(grpc::Status::OK);
+    const Status status = Take();
+    if (!status.ok()) return writer_->Close(proto::ToGrpc(status));
     StartRead(&incoming_);
   }
 
-  void OnWriteDone(bool ok) override {
-    const MutexLock lock(mutex_);
-    writing_ = false;
-    if (!ok) queue_.clear();
-    Pump();
-  }
+  void OnWriteDone(bool ok) override { writer_->WriteDone(ok); }
 
   void OnDone() override {
-    peer_->Detach();
+    writer_->Detach();
     loop_->SessionEnded(session_, "closed by the worker or the network");
     delete this;
   }
 
  private:
-  void Queue(proto::DownMessage message) {
-    const MutexLock lock(mutex_);
-    if (closing_) return;
-    queue_.push_back(proto::Encode(message));
-    if (queue_.size() > kMaxQueued) {
-      queue_.clear();
-      closing_ = true;
-      final_ = grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                            fmt::format("{} messages wait for this worker to read", kMaxQueued));
+  Status Take() {
+    MW_ASSIGN_OR_RETURN(const std::optional<v1::Up> wire, proto::JoinPieces(joiner_, incoming_));
+    if (!wire) {
+      // A long message is on its way: its worker lives.
+      loop_->FromWorker(session_, {Term(incoming_.term()), proto::Heartbeat{}});
+      return OkStatus();
     }
-    Pump();
+    MW_ASSIGN_OR_RETURN(proto::UpMessage message, proto::Decode(*wire));
+    loop_->FromWorker(session_, std::move(message));
+    return OkStatus();
   }
 
-  void CloseAfterWrites(grpc::Status status) {
-    const MutexLock lock(mutex_);
-    if (closing_) return;
-    closing_ = true;
-    final_ = std::move(status);
-    Pump();
-  }
-
-  void Pump() MW_REQUIRES(mutex_) {
-    if (writing_ || finished_) return;
-    if (!queue_.empty()) {
-      writing_ = true;
-      outgoing_ = std::move(queue_.front());
-      queue_.pop_front();
-      StartWrite(&outgoing_);
-    } else if (closing_) {
-      finished_ = true;
-      Finish(final_);
-    }
-  }
-
-  ControlLoop* loop_;
-  std::shared_ptr<Peer> peer_;
+  ControlLoop* const loop_;
+  const std::shared_ptr<Writer> writer_;
   SessionId session_;
+  proto::FrameJoiner joiner_;
   v1::Up incoming_;
-  Mutex mutex_;
-  std::deque<v1::Down> queue_ MW_GUARDED_BY(mutex_);
-  v1::Down outgoing_ MW_GUARDED_BY(mutex_);
-  bool writing_ MW_GUARDED_BY(mutex_) = false;
-  bool closing_ MW_GUARDED_BY(mutex_) = false;
-  bool finished_ MW_GUARDED_BY(mutex_) = false;
-  grpc::Status final_ MW_GUARDED_BY(mutex_);
 };
 
 class RefusedSession final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "tests/e2e/fault_fixture.h"
 
 namespace meshwright::testing {
@@ -67,6 +68,42 @@ TEST_F(PredictCommand, EvaluatesToTheValidationLossOfTheJob) {
   EXPECT_NEAR(evaluated["loss"].get<double>(), validated["validation_loss"].get<double>(), 1e-10);
   EXPECT_EQ(json::parse(Run({"evaluate", "1", "--batches", "1", "-o", "json"}))["batches"], 1);
   EXPECT_THAT(Run({"evaluate", "1"}), HasSubstr("perplexity"));
+}
+
+// Every window of a file, once and in order; each line says what the single question says.
+TEST_F(PredictCommand, WalksADataSetIntoAFile) {
+  ASSERT_NO_FATAL_FAILURE(StartWorkers(2));
+  Run({"submit", WriteJob(4, "tensor_parallel_degree = 2\n"), "-q"});
+  const std::string text = SampleText(500);
+  const std::string asked = Write("asked.txt", text);
+  const std::string lines = dir_.File("said.jsonl");
+  const json told =
+      json::parse(Run({"predict", "1", "--data", asked, "--out", lines, "-o", "json"}));
+  const int64_t rows = (static_cast<int64_t>(text.size()) - 1) / 16;
+  EXPECT_EQ(told["rows"], rows);
+  std::vector<json> said;
+  for (const std::string& line : Split(*ReadFile(lines), '\n')) {
+    if (!line.empty()) said.push_back(json::parse(line));
+  }
+  ASSERT_EQ(static_cast<int64_t>(said.size()), rows);
+  for (const int64_t row : {int64_t{0}, rows - 1}) {
+    const json& one = said[static_cast<size_t>(row)];
+    EXPECT_EQ(one["row"], row);
+    const std::string window = text.substr(static_cast<size_t>(row) * 16, 16);
+    const json single = json::parse(Run({"predict", "1", window, "-o", "json"}));
+    EXPECT_NEAR(one["loss"].get<double>(), single["loss"].get<double>(), 1e-12) << row;
+    EXPECT_EQ(one["next"][0]["token"], single["next"][0]["token"]) << row;
+  }
+  const std::string arrays = dir_.File("logits.npy");
+  Run({"predict", "1", "--data", asked, "--out", arrays});
+  const std::string npy = *ReadFile(arrays);
+  EXPECT_THAT(npy, HasSubstr("'descr': '<f8'"));
+  EXPECT_THAT(npy, HasSubstr("(" + std::to_string(rows) + ", 16, 256,)"));
+  EXPECT_EQ(npy.size() % 64, 0u);
+  EXPECT_EQ(npy.size() - 128, static_cast<size_t>(rows) * 16 * 256 * 8);
+  const Failure no_format =
+      Fails({"--address", cluster().address(), "predict", "1", "--data", asked, "--out", "x.csv"});
+  EXPECT_THAT(no_format.text, HasSubstr(".jsonl or .npy"));
 }
 
 TEST_F(PredictCommand, AsksAJobThatTrainsAndAStrayQuestionHarmsNothing) {

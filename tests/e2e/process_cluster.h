@@ -19,6 +19,7 @@ namespace meshwright::testing {
 struct ProcessClusterOptions {
   int workers = 4;
   std::vector<std::string> worker_args;      // added to every worker
+  std::string worker_binary;                 // of one's own (worker/main.h); empty: the built one
   std::string device = "cpu";                // that workers are told to use
   std::vector<std::string> controller_args;  // added to the controller
   std::vector<std::pair<std::string, std::string>> env;
@@ -54,6 +55,8 @@ class ProcessCluster {
   // Starts the controller again on the same port and state.
   Status RestartController();
   Status WaitReady(int workers);
+  // One more, which nobody waits for.
+  Status AddWorker() { return StartWorker(static_cast<int>(workers_.size())); }
   // SIGTERM to everything; the exit statuses, controller last. The client is gone then.
   std::vector<Result<ExitStatus>> Stop();
 

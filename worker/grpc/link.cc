@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "proto/convert.h"
+#include "proto/frames.h"
 #include "proto/grpc_status.h"
 #include "proto/meshwright.grpc.pb.h"
 
@@ -69,7 +70,10 @@ class GrpcSession final : public Session {
 
   Result<proto::DownMessage> Receive() override {
     v1::Down wire;
-    if (!finished_ && stream_->Read(&wire)) return proto::Decode(wire);
+    while (!finished_ && stream_->Read(&wire)) {
+      MW_ASSIGN_OR_RETURN(const std::optional<v1::Down> whole, proto::JoinPieces(joiner_, wire));
+      if (whole) return proto::Decode(*whole);
+    }
     EndWriter();
     if (!finished_) {
       finished_ = true;
@@ -97,16 +101,23 @@ class GrpcSession final : public Session {
       wake_.wait(lock, [this] { return ended_ || closing_ || !queue_.empty(); });
       if (ended_) break;
       if (queue_.empty()) break;  // closing, and all is out
-      const v1::Up wire = proto::Encode(queue_.front());
+      const proto::UpMessage message = std::move(queue_.front());
       queue_.pop_front();
       lock.unlock();
-      const bool ok = stream_->Write(wire);
+      const bool ok = Write(message);
       lock.lock();
       if (!ok) break;
     }
     const bool half_close = closing_ && !ended_;
     lock.unlock();
     if (half_close) stream_->WritesDone();
+  }
+
+  bool Write(const proto::UpMessage& message) {
+    for (const v1::Up& piece : proto::CutToPieces(proto::Encode(message))) {
+      if (!stream_->Write(piece)) return false;
+    }
+    return true;
   }
 
   void EndWriter() {
@@ -123,6 +134,7 @@ class GrpcSession final : public Session {
   std::unique_ptr<Stream> stream_;
   bool finished_ = false;  // by the reader
   Status end_;             // by the reader
+  proto::FrameJoiner joiner_;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable flushed_;

@@ -146,6 +146,94 @@ TEST(Sessions, AClassifierLearnsTheSameOnEveryLayout) {
   }
 }
 
+// "encode" and "decode", and what they do as one program, on the weights of a classifier.
+ir::JobRequest TwoParts(int64_t data, int64_t tensor) {
+  ir::JobRequest job = Classifier(data, tensor);
+  const client::ProgramOptions f64{.dtype = ir::DType::kF64};
+  const InputSpec x = {"x", {ir::DType::kF64, {kRows, kFeatures}}};
+  const auto encode = [](Builder& b, ValueId in) { return b.Gelu(b.Linear(in, "up", 8)); };
+  const auto add = [&](Result<ir::JobProgram> program) {
+    EXPECT_TRUE(program.has_value()) << program.error();
+    if (program.has_value()) job.programs.push_back(*std::move(program));
+  };
+  add(client::MakeProgram(
+      "encode", {x},
+      [&](Builder& b, const Batch& in) {
+        b.SetOutput("hidden", encode(b, in.at("x")));
+        return OkStatus();
+      },
+      f64));
+  // Twice, so that a program in the middle both reads and is read.
+  add(client::MakeProgram(
+      "shift", {client::OutputOf("h", {ir::DType::kF64, {kRows, 8}}, "encode", "hidden")},
+      [&](Builder& b, const Batch& in) {
+        b.SetOutput("shifted", b.Gelu(in.at("h")));
+        return OkStatus();
+      },
+      f64));
+  add(client::MakeProgram(
+      "decode",
+      {client::OutputOf("h", {ir::DType::kF64, {kRows, 8}}, "encode", "hidden"),
+       client::OutputOf("s", {ir::DType::kF64, {kRows, 8}}, "shift", "shifted")},
+      [&](Builder& b, const Batch& in) {
+        b.SetOutput("logits", b.Linear(b.Add(in.at("h"), in.at("s")), "head", kClasses));
+        return OkStatus();
+      },
+      f64));
+  add(client::MakeProgram(
+      "whole", {x},
+      [&](Builder& b, const Batch& in) {
+        const ValueId h = encode(b, in.at("x"));
+        b.SetOutput("logits", b.Linear(b.Add(h, b.Gelu(h)), "head", kClasses));
+        return OkStatus();
+      },
+      f64));
+  return job;
+}
+
+TEST(Sessions, AProgramReadsWhatAnotherGaveOutOnEveryLayout) {
+  LocalClusterOptions options;
+  options.workers = 2;
+  options.devices_per_worker = 2;
+  auto cluster = LocalCluster::Start(options);
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  std::vector<double> on_one;
+  for (const auto& [data, tensor] :
+       {std::pair(1, 1), std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
+    SCOPED_TRACE(::testing::Message() << "data=" << data << " tensor=" << tensor);
+    const auto session = Open(**cluster, TwoParts(data, tensor));
+    ASSERT_NE(session, nullptr);
+    const auto early = session->Run("decode", {});
+    ASSERT_FALSE(early.has_value());
+    EXPECT_THAT(early.error().message(), HasSubstr("call 'encode' first"));
+    Learn(*session, 3);
+    for (int64_t round = 0; round < 3; ++round) {
+      const Feeds rows = {{"x", RowsOf(round).at("x")}};
+      // Nothing comes back, and nothing is sent again.
+      ASSERT_TRUE(session->Run("encode", rows, {.fetch = false}).has_value());
+      ASSERT_TRUE(session->Run("shift", {}, {.fetch = false}).has_value());
+      const auto parts = session->Run("decode", {});
+      const auto whole = session->Run("whole", rows);
+      ASSERT_TRUE(parts.has_value()) << parts.error();
+      ASSERT_TRUE(whole.has_value()) << whole.error();
+      const auto logits = parts->tensors.at("logits").Values<double>();
+      const auto expected = whole->tensors.at("logits").Values<double>();
+      ASSERT_EQ(logits.size(), expected.size());
+      for (size_t i = 0; i < logits.size(); ++i) EXPECT_NEAR(logits[i], expected[i], 1e-10) << i;
+      if (round < 2) continue;
+      if (on_one.empty()) on_one = logits;
+      for (size_t i = 0; i < logits.size(); ++i) EXPECT_NEAR(logits[i], on_one[i], 1e-9) << i;
+    }
+    // A step between the two does not touch it.
+    const auto before = session->Run("decode", {});
+    ASSERT_TRUE(session->Run("eval", RowsOf(7)).has_value());
+    const auto after = session->Run("decode", {});
+    ASSERT_TRUE(before.has_value() && after.has_value());
+    EXPECT_EQ(before->tensors.at("logits").data, after->tensors.at("logits").data);
+    EXPECT_TRUE(session->Close().ok());
+  }
+}
+
 TEST(Sessions, StateIsReadAndWrittenByNameWhateverTheLayout) {
   LocalClusterOptions options;
   options.workers = 2;
@@ -171,6 +259,55 @@ TEST(Sessions, StateIsReadAndWrittenByNameWhateverTheLayout) {
   const Status refused = session->WriteState({{"up.weight", Tensor::Of<double>({1}, {1.0})}});
   EXPECT_THAT(refused.message(), HasSubstr("\"up.weight\" is f64[1]; it must be f64[4,8]"));
   EXPECT_TRUE(session->Close().ok());
+}
+
+// More than a message holds, both ways, over two workers.
+TEST(Sessions, CallsBringAndGiveOutManyMegabytes) {
+  constexpr int64_t kWide = int64_t{1} << 19;
+  constexpr int64_t kMany = 8;  // rows: 16 MiB
+  auto cluster = LocalCluster::Start({});
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  const InputSpec x = {"x", {ir::DType::kF32, {kMany, kWide}}};
+  const auto twice = client::MakeProgram("twice", {x}, [&](Builder& b, const Batch& in) {
+    b.SetOutput("y", b.Add(in.at("x"), in.at("x")));
+    return OkStatus();
+  });
+  ASSERT_TRUE(twice.has_value()) << twice.error();
+  const InputSpec too_many = {"x", {ir::DType::kF32, {kMany, 8 * kWide}}};
+  const auto large = client::MakeProgram("large", {too_many}, [&](Builder& b, const Batch& in) {
+    b.SetOutput("y", b.Add(in.at("x"), in.at("x")));
+    return OkStatus();
+  });
+  ASSERT_TRUE(large.has_value()) << large.error();
+  ir::ParallelSpec parallel;
+  parallel.data = 2;
+  client::JobBuilder builder("bulk");
+  const auto job = builder.Batch(kMany, 1)
+                       .Parallel(parallel)
+                       .Program(*twice)
+                       .Program(*large)
+                       .Driver({ir::DriverKind::kClient, "", 0, 0})
+                       .SaveWeights(false)
+                       .Build();
+  ASSERT_TRUE(job.has_value()) << job.error();
+  const auto session = Open(**cluster, *job);
+  ASSERT_NE(session, nullptr);
+  for (int round = 0; round < 2; ++round) {
+    std::vector<float> values(static_cast<size_t>(kMany * kWide));
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(i % 1000 + static_cast<size_t>(round));
+    }
+    const auto answer = session->Run("twice", {{"x", Tensor::Of<float>({kMany, kWide}, values)}});
+    ASSERT_TRUE(answer.has_value()) << answer.error();
+    for (float& value : values) value *= 2;
+    EXPECT_EQ(answer->tensors.at("y").Values<float>(), values);
+  }
+  const std::vector<float> zeros(static_cast<size_t>(8 * kMany * kWide));
+  const auto refused = session->Run("large", {{"x", Tensor::Of<float>({kMany, 8 * kWide}, zeros)}});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message(), HasSubstr("134217728 bytes, of which one message takes"));
+  const std::vector<float> ones(static_cast<size_t>(kMany * kWide), 1.0F);
+  EXPECT_TRUE(session->Run("twice", {{"x", Tensor::Of<float>({kMany, kWide}, ones)}}).has_value());
 }
 
 TEST(Sessions, BadFeedsAreErrorsThatNameTheInputAndTheSessionGoesOn) {

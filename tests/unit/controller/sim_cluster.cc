@@ -7,9 +7,11 @@
 //   - a submit that was answered is on disk.
 #include "tests/unit/controller/sim_cluster.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <utility>
 
 #include "proto/job_codec.h"
@@ -73,6 +75,7 @@ void SimCluster::RestartController() {
   for (auto& [name, worker] : workers_) {
     worker.session = SessionId(0);
     worker.meshes.clear();  // a worker aborts what it runs when its session is lost
+    worker.actors.clear();
   }
   store_ = OpenMemoryStore(disk_);
   const StoredState& stored = store_->opened();
@@ -99,6 +102,7 @@ void SimCluster::Reconnect(const std::string& name) {
   if (worker.session.value() != 0) closing_.insert(worker.session.value());
   worker.session = SessionId(next_session_++);
   worker.meshes.clear();
+  worker.actors.clear();
   worker.last_seq.clear();
   worker.silent = false;
   proto::Register info;
@@ -139,6 +143,39 @@ void SimCluster::Kill(const std::string& name) {
   down_.erase(worker.session.value());
   worker.session = SessionId(0);
   worker.meshes.clear();
+  worker.actors.clear();
+}
+
+void SimCluster::KillActors(const std::string& name) {
+  SimWorker& worker = workers_.at(name);
+  for (const auto& [actor, life] : std::exchange(worker.actors, {})) {
+    Say(worker, proto::ActorEvent{life.second, actor, life.first, proto::ActorEventKind::kFailed,
+                                  StatusCode::kAborted, "its process was killed"});
+  }
+}
+
+void SimCluster::OnActor(SimWorker& worker, const proto::SpawnActor& spawn) {
+  worker.actors[spawn.actor] = {spawn.generation, spawn.job};
+  Say(worker,
+      proto::ActorEvent{spawn.job, spawn.actor, spawn.generation, proto::ActorEventKind::kStarted});
+}
+
+// Which life answers goes with the answer.
+void SimCluster::OnActor(SimWorker& worker, const proto::ActorMessage& message) {
+  if (hold_actors) return;
+  const auto life = worker.actors.find(message.actor);
+  const bool alive = life != worker.actors.end() && life->second.first == message.generation;
+  Say(worker, proto::ActorReply{message.ask, alive ? StatusCode::kOk : StatusCode::kNotFound,
+                                "gone", fmt::format("{}#{}", message.payload, message.generation)});
+}
+
+void SimCluster::OnActor(SimWorker& worker, const proto::StopActor& stop) {
+  stopped_actors.push_back(stop);
+  std::erase_if(worker.actors, [&](const auto& each) {
+    const auto& [generation, job] = each.second;
+    return stop.actor == 0 ? job == stop.job
+                           : stop.actor == each.first && stop.generation == generation;
+  });
 }
 
 void SimCluster::Silence(const std::string& name) { workers_.at(name).silent = true; }
@@ -274,6 +311,9 @@ void SimCluster::Plan(const StartPlan& start) {
   plan.notes = plan_notes;
   plan.placement = planned_placement;
   plan.devices[0].saved_slots = {"w"};
+  for (size_t i = 0; i < plan.devices.size() && i < planned_rows.size(); ++i) {
+    plan.devices[i].input_rows = planned_rows[i];
+  }
   Result<PlannedJob> result = std::move(plan);
   if (plan_error) result = tl::unexpected(*plan_error);
   auto& queue = hold_plans ? held_plans_ : pending_;
@@ -298,56 +338,59 @@ void SimCluster::Execute(Effects effects) {
   bool place_next = false;
   for (Effect& effect : effects) {
     if (dropped.contains(JobOf(effect).value())) continue;
-    std::visit(
-        Overloaded{
-            [&](Persist& persist) {
-              const Status status = store_->Apply(persist.batch);
-              if (status.ok() || !persist.required) return;
-              dropped.insert(persist.job.value());
-              failures.push_back(WriteFailed{persist.job, persist.call, status});
-            },
-            [&](Send& send) { Carry(send); },
-            [&](CloseSession& close) {
-              if (SimWorker* worker = BySession(close.session)) {
-                refused_[worker->name] = close.reason;
-                worker->session = SessionId(0);
-                worker->meshes.clear();
-              }
-              up_.erase(close.session.value());
-              down_.erase(close.session.value());
-              closing_.erase(close.session.value());
-            },
-            [&](PlaceNext&) { place_next = true; },
-            [&](CheckBlobs& check) { checked_blobs = check.sha256s; },
-            [&](StartPlan& start) { Plan(start); },
-            [&](OpenWeights& open) {
-              pending_.push_back(
-                  WeightsFile{open.mesh_gen, false, weights_error.value_or(OkStatus())});
-            },
-            [&](FinishWeights& finish) {
-              pending_.push_back(WeightsFile{finish.mesh_gen, true, OkStatus()});
-            },
-            [&](Reply& reply) {
-              if (reply.status.ok() && reply.job.value() != 0) {
-                EXPECT_TRUE(IsStored(*disk_, reply.job)) << "answered before it was written";
-              }
-              replies_.emplace(reply.call.value(), reply);
-            },
-            [&](StepsDone& done) {
-              auto& all = steps_[done.job.value()];
-              all.insert(all.end(), done.steps.begin(), done.steps.end());
-            },
-            [&](LogLine& line) { lines_[line.job.value()].push_back(line.line); },
-            [&](SaveProgress& progress) {
-              (void)store_->SaveProgress(progress.job.value(), progress.steps_done, progress.loss);
-            },
-            [&](TellClient& tell) { Hear(tell); },
-            [&](CloseClient& close) { closed_clients_[close.client.value()] = close.reason; },
-            [](DiscardWeights&) {},
-            [](JobChanged&) {},
-            [&](ActorAnswer& answer) { actor_answers.push_back(answer); },
-        },
-        effect);
+    std::visit(Overloaded{
+                   [&](Persist& persist) {
+                     const Status status = store_->Apply(persist.batch);
+                     if (status.ok() || !persist.required) return;
+                     dropped.insert(persist.job.value());
+                     failures.push_back(WriteFailed{persist.job, persist.call, status});
+                   },
+                   [&](Send& send) { Carry(send); },
+                   [&](CloseSession& close) {
+                     if (SimWorker* worker = BySession(close.session)) {
+                       refused_[worker->name] = close.reason;
+                       worker->session = SessionId(0);
+                       worker->meshes.clear();
+                     }
+                     up_.erase(close.session.value());
+                     down_.erase(close.session.value());
+                     closing_.erase(close.session.value());
+                   },
+                   [&](PlaceNext&) { place_next = true; },
+                   [&](CheckBlobs& check) { checked_blobs = check.sha256s; },
+                   [&](StartPlan& start) { Plan(start); },
+                   [&](OpenWeights& open) {
+                     pending_.push_back(
+                         WeightsFile{open.mesh_gen, false, weights_error.value_or(OkStatus())});
+                   },
+                   [&](FinishWeights& finish) {
+                     pending_.push_back(WeightsFile{finish.mesh_gen, true, OkStatus()});
+                   },
+                   [&](Reply& reply) {
+                     if (reply.status.ok() && reply.job.value() != 0) {
+                       EXPECT_TRUE(IsStored(*disk_, reply.job)) << "answered before it was written";
+                     }
+                     replies_.emplace(reply.call.value(), reply);
+                   },
+                   [&](StepsDone& done) {
+                     auto& all = steps_[done.job.value()];
+                     all.insert(all.end(), done.steps.begin(), done.steps.end());
+                   },
+                   [&](LogLine& line) { lines_[line.job.value()].push_back(line.line); },
+                   [&](SaveProgress& progress) {
+                     (void)store_->SaveProgress(progress.job.value(), progress.steps_done,
+                                                progress.loss);
+                   },
+                   [&](TellClient& tell) { on_tell ? on_tell(tell) : Hear(tell); },
+                   [&](CloseClient& close) {
+                     closed_clients_[close.client.value()] = close.reason;
+                     if (on_close) on_close(close);
+                   },
+                   [](DiscardWeights&) {},
+                   [](JobChanged&) {},
+                   [&](ActorAnswer& answer) { actor_answers.push_back(answer); },
+               },
+               effect);
   }
   for (const WriteFailed& failure : failures) Run(failure);
   if (place_next && !dies_placing) Run(PlaceQueue{});
@@ -401,14 +444,9 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
               HandleLaunch(worker, m);
             }
           },
-          [&](const proto::SpawnActor& m) {
-            Say(worker,
-                proto::ActorEvent{m.job, m.actor, m.generation, proto::ActorEventKind::kStarted});
-          },
-          [&](const proto::ActorMessage& m) {
-            if (!hold_actors) Say(worker, proto::ActorReply{m.ask, {}, {}, m.payload});
-          },
-          [&](const proto::StopActor& m) { stopped_actors.push_back(m); },
+          [&](const proto::SpawnActor& m) { OnActor(worker, m); },
+          [&](const proto::ActorMessage& m) { OnActor(worker, m); },
+          [&](const proto::StopActor& m) { OnActor(worker, m); },
           [&](const proto::ReadTensors& m) { AnswerState(worker, m.mesh_gen, m.launch_seq); },
           [&](const proto::WriteTensors& m) { AnswerState(worker, m.mesh_gen, m.launch_seq); },
           [&](const proto::SaveWeights& m) {
@@ -435,16 +473,16 @@ void SimCluster::AnswerState(SimWorker& worker, MeshGeneration gen, LaunchSeq se
 
 // ---- Clients ----
 
-uint64_t SimCluster::OpenClient(int64_t job) {
+uint64_t SimCluster::OpenClient(int64_t job, const std::string& session, bool again) {
   const uint64_t client = next_client_++;
-  Run(AttachClient{ClientId(client), JobId(job)});
+  Run(AttachClient{ClientId(client), JobId(job), session, again});
   return client;
 }
 
 void SimCluster::Ask(uint64_t client, proto::ClientAsk ask) {
   const uint64_t id = next_ask_++;
   asked_[client].insert(id);
-  Run(AskOfClient{ClientId(client), id, std::move(ask)});
+  Run(AskOfClient{ClientId(client), id, std::move(ask), {}});
 }
 
 void SimCluster::EndClient(uint64_t client, bool finished) {
@@ -487,6 +525,13 @@ void SimCluster::HandleLaunch(SimWorker& worker, const proto::Launch& launch) {
                        {"tokens", 64}};
     } else if (program == "eval") {
       report.values = {{"loss_sum", 30.0}, {"count", 10.0}};
+    } else if (!launch.inputs.empty() && launch.inputs[0].bytes.size() >= sizeof(double)) {
+      // An answer that depends on what the call brought.
+      double brought = 0;
+      std::memcpy(&brought, launch.inputs[0].bytes.data(), sizeof(brought));
+      worker.executed.push_back(brought);
+      worker.last_inputs = launch.inputs;
+      report.values = {{"echo", brought}};
     }
     done.reports.push_back(std::move(report));
   }

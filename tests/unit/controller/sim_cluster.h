@@ -5,6 +5,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,6 +28,8 @@ struct SimWorker {
   std::vector<int32_t> cpus = {};
   std::string kind = {};  // of its devices
   std::vector<std::string> actor_types = {"env"};
+  // Its host actors that live: generation and job, by id.
+  std::map<uint64_t, std::pair<uint64_t, JobId>> actors = {};
   SessionId session{0};  // 0: not connected
   Term term{0};
   bool silent = false;                                    // alive, but nothing it sends arrives
@@ -34,6 +37,8 @@ struct SimWorker {
   std::map<uint64_t, uint64_t> last_seq;                  // by generation
   std::map<uint64_t, std::vector<std::string>> programs;  // by generation
   std::map<uint64_t, std::set<std::string>> invitations;  // that it expects, by generation
+  std::vector<double> executed;                           // calls, by what they brought
+  std::vector<proto::LaunchInput> last_inputs;
 };
 
 class SimCluster {
@@ -61,7 +66,8 @@ class SimCluster {
   void Kill(const std::string& name);     // its session ends
   void Silence(const std::string& name);  // nothing from it arrives any more
   void Leave(const std::string& name);
-  void Reconnect(const std::string& name);  // a new session of the same process
+  void KillActors(const std::string& name);  // the processes that its actors live in
+  void Reconnect(const std::string& name);   // a new session of the same process
   int64_t Submit(const ir::JobRequest& job, const std::string& op_id = "");
   Status Cancel(int64_t job);
   void Advance(int64_t ms);  // time passes, in ticks of 100 ms with heartbeats
@@ -69,7 +75,7 @@ class SimCluster {
   void RestartController();  // kill -9: what the store has is what remains
 
   // ---- clients of jobs ----
-  uint64_t OpenClient(int64_t job);
+  uint64_t OpenClient(int64_t job, const std::string& session = "", bool again = false);
   void Ask(uint64_t client, proto::ClientAsk ask);
   void EndClient(uint64_t client, bool finished);
   bool opened(uint64_t client) const { return opened_clients_.contains(client); }
@@ -80,6 +86,10 @@ class SimCluster {
   const std::vector<proto::AskDone>& answers(uint64_t client) { return answers_[client]; }
   const std::vector<proto::RuntimeError>& failures(uint64_t client) { return failures_[client]; }
   size_t unanswered(uint64_t client) { return asked_[client].size(); }
+
+  // Where a test has clients of its own: they get what streams are told instead.
+  std::function<void(const TellClient&)> on_tell;
+  std::function<void(const CloseClient&)> on_close;
 
   // ---- delivery ----
   bool DeliverOne();              // false: nothing is under way
@@ -105,9 +115,10 @@ class SimCluster {
   std::optional<Status> plan_error;
   bool plan_misfit = false;  // with plan_error: it is the planner's own
   std::optional<Status> weights_error;
-  int64_t diverges_at = -1;                  // the loss of this step and later is NaN
-  int planned_devices = 0;                   // 0: as many as were reserved
-  std::vector<int> planned_placement;        // as in PlannedJob
+  int64_t diverges_at = -1;            // the loss of this step and later is NaN
+  int planned_devices = 0;             // 0: as many as were reserved
+  std::vector<int> planned_placement;  // as in PlannedJob
+  std::vector<std::map<std::pair<uint32_t, uint32_t>, RowRange>> planned_rows;  // by device
   bool hold_plans = false;                   // plans wait until released
   std::vector<std::string> checked_blobs;    // that were to be read again
   bool dies_placing = false;                 // the controller does not come to placing: restart it
@@ -127,6 +138,9 @@ class SimCluster {
   void Run(const Event& event);
   std::string InvitationOf(const SimWorker& worker) const;
   void Handle(SimWorker& worker, const proto::DownMessage& message);
+  void OnActor(SimWorker& worker, const proto::SpawnActor& spawn);
+  void OnActor(SimWorker& worker, const proto::ActorMessage& message);
+  void OnActor(SimWorker& worker, const proto::StopActor& stop);
   void HandleLaunch(SimWorker& worker, const proto::Launch& launch);
   void AnswerState(SimWorker& worker, MeshGeneration gen, LaunchSeq seq);
   void Hear(const TellClient& tell);

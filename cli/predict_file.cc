@@ -1,0 +1,284 @@
+#include "cli/predict_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <deque>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "data/describe.h"
+#include "data/roots.h"
+#include "data/source.h"
+#include "report/prediction.h"
+
+namespace meshwright::cli {
+namespace {
+
+constexpr const char* kAskedProgram = "predict";
+constexpr const char* kStream = "data";
+constexpr const char* kWindow = "window";
+// Calls under way: what they bring and give out is in memory.
+constexpr size_t kCallsAhead = 4;
+
+using Signature = std::map<std::string, ir::TensorType>;
+
+std::string FormatOf(const PredictArgs& args, const std::string& of_job) {
+  if (!args.format.empty()) return args.format;
+  for (const char* known : {"npy", "safetensors"}) {
+    if (args.data.front().ends_with(std::string(".") + known)) return known;
+  }
+  return of_job;
+}
+
+// The rows of the files, in their order: those of a validation, which has all of them.
+struct Rows {
+  std::unique_ptr<data::Source> source;
+  int64_t count = 0;
+  int64_t batch = 0;
+};
+
+Result<Rows> OpenRows(const PredictArgs& args, const std::string& format, const Signature& inputs) {
+  data::FilesRequest request;
+  request.stream = kStream;
+  request.format = FormatOf(args, format);
+  request.paths = args.data;
+  request.validation_paths = args.data;
+  MW_ASSIGN_OR_RETURN(const ir::DataStream stream, data::DescribeFiles(request));
+  data::StreamOptions options;
+  Rows rows;
+  for (const auto& [name, type] : inputs) {
+    if (type.rank() == 0 || stream.Find(name) == nullptr) {
+      return Fail(
+          InvalidArgument(fmt::format("the program '{}' takes \"{}\" {}, which {} does not have",
+                                      kAskedProgram, name, type.ToString(), args.data.front())));
+    }
+    if (rows.batch != 0 && rows.batch != type.dims[0]) {
+      return Fail(InvalidArgument(fmt::format("the inputs of '{}' have {} and {} rows",
+                                              kAskedProgram, rows.batch, type.dims[0])));
+    }
+    rows.batch = type.dims[0];
+    if (stream.kind == ir::DataKind::kTokens) options.sequence = type.dims[1] - 1;
+  }
+  if (rows.batch == 0) {
+    return Fail(InvalidArgument(fmt::format("the program '{}' takes nothing", kAskedProgram)));
+  }
+  ir::DataSpec spec;
+  spec.streams = {stream};
+  MW_ASSIGN_OR_RETURN(rows.source, data::Source::Open(spec, options, [](const ir::FileRef& file) {
+                        return data::OpenPlainFile(file.blob.name, file.blob.name);
+                      }));
+  rows.count = rows.source->Find(kStream)->counts().validation_samples;
+  return rows;
+}
+
+// Rows from `first` on; where there are no more, the last one fills the batch.
+Result<client::Feeds> ReadRows(Rows& rows, const Signature& inputs, int64_t first) {
+  client::Feeds feeds;
+  for (const auto& [name, type] : inputs) {
+    client::Tensor tensor{type, std::vector<std::byte>(static_cast<size_t>(type.bytes()))};
+    const auto row_bytes = static_cast<size_t>(type.bytes() / rows.batch);
+    for (int64_t i = 0; i < rows.batch; ++i) {
+      const std::span<std::byte> row(tensor.data.data() + static_cast<size_t>(i) * row_bytes,
+                                     row_bytes);
+      MW_TRY(rows.source->Read(ir::ValidationFeed(fmt::format("{}/{}", kStream, name)),
+                               std::min(first + i, rows.count - 1), {type.dtype, row}));
+    }
+    feeds.emplace(name, std::move(tensor));
+  }
+  return feeds;
+}
+
+// What becomes of the answers.
+class Writer {
+ public:
+  virtual ~Writer() = default;
+  // The first `count` rows of the answer, which are those from `first` on.
+  virtual Status Add(const client::Feeds& feeds, const client::Answer& answer, int64_t first,
+                     int64_t count) = 0;
+};
+
+std::vector<double> RowOf(const client::Tensor& tensor, int64_t row) {
+  std::vector<double> all;
+  if (tensor.type.dtype == ir::DType::kI32) {
+    const auto values = tensor.Values<int32_t>();
+    all.assign(values.begin(), values.end());
+  } else {
+    all = tensor.Reals();
+  }
+  const auto size = static_cast<std::ptrdiff_t>(all.size()) / tensor.type.dims[0];
+  return {all.begin() + row * size, all.begin() + (row + 1) * size};
+}
+
+Status CheckRows(const std::string& name, const client::Tensor& tensor, int64_t batch) {
+  if (tensor.type.rank() > 0 && tensor.type.dims[0] == batch) return OkStatus();
+  return InvalidArgument(fmt::format("output \"{}\" of '{}' is {}, which has no rows of its own",
+                                     name, kAskedProgram, tensor.type.ToString()));
+}
+
+// A line for each row: of a language model its loss and what comes next, else the tensors.
+class JsonLines final : public Writer {
+ public:
+  JsonLines(std::ofstream file, int top) : file_(std::move(file)), top_(top) {}
+
+  Status Add(const client::Feeds& feeds, const client::Answer& answer, int64_t first,
+             int64_t count) override {
+    for (int64_t i = 0; i < count; ++i) {
+      nlohmann::ordered_json line = {{"row", first + i}};
+      const auto window = feeds.find(kWindow);
+      const auto logits = answer.tensors.find("logits");
+      if (window != feeds.end() && logits != answer.tensors.end()) {
+        AddLanguage(RowOf(window->second, i), RowOf(logits->second, i),
+                    logits->second.type.dims.back(), line);
+      } else {
+        for (const auto& [name, tensor] : answer.tensors) {
+          MW_TRY(CheckRows(name, tensor, feeds.begin()->second.type.dims[0]));
+          line[name] = RowOf(tensor, i);
+        }
+      }
+      file_ << line.dump() << '\n';
+    }
+    file_.flush();
+    return file_ ? OkStatus() : ResourceExhausted("the file could not be written");
+  }
+
+ private:
+  // The last token of a window is a label only.
+  void AddLanguage(const std::vector<double>& window, const std::vector<double>& logits,
+                   int64_t vocabulary, nlohmann::ordered_json& line) const {
+    const std::vector<int32_t> tokens(window.begin(), window.end() - 1);
+    const report::Prediction prediction = report::Predict(tokens, logits, vocabulary, top_);
+    line["predicted"] = prediction.predicted;
+    line["loss"] = std::isnan(prediction.loss) ? nlohmann::ordered_json()
+                                               : nlohmann::ordered_json(prediction.loss);
+    line["next"] = nlohmann::ordered_json::array();
+    for (const report::NextToken& next : prediction.next) {
+      line["next"].push_back({{"token", next.token}, {"probability", next.probability}});
+    }
+  }
+
+  std::ofstream file_;
+  const int top_;
+};
+
+// One tensor of all rows, as .npy: a header, then the values.
+class Npy final : public Writer {
+ public:
+  Npy(std::ofstream file, int64_t rows) : file_(std::move(file)), rows_(rows) {}
+
+  Status Add(const client::Feeds& feeds, const client::Answer& answer, int64_t,
+             int64_t count) override {
+    if (answer.tensors.size() != 1) {
+      return InvalidArgument(
+          fmt::format("'{}' gives out {} tensors; a .npy holds one: write a .jsonl", kAskedProgram,
+                      answer.tensors.size()));
+    }
+    const auto& [name, tensor] = *answer.tensors.begin();
+    MW_TRY(CheckRows(name, tensor, feeds.begin()->second.type.dims[0]));
+    if (!std::exchange(begun_, true)) MW_TRY(WriteHeader(tensor.type));
+    const auto bytes = static_cast<std::streamsize>(tensor.data.size()) / tensor.type.dims[0];
+    file_.write(reinterpret_cast<const char*>(tensor.data.data()), bytes * count);
+    file_.flush();
+    return file_ ? OkStatus() : ResourceExhausted("the file could not be written");
+  }
+
+ private:
+  // Source: numpy.lib.format, version 1.0.
+  Status WriteHeader(const ir::TensorType& type) {
+    const std::map<ir::DType, const char*> codes = {{ir::DType::kF32, "<f4"},
+                                                    {ir::DType::kF64, "<f8"},
+                                                    {ir::DType::kI32, "<i4"},
+                                                    {ir::DType::kI64, "<i8"}};
+    const auto code = codes.find(type.dtype);
+    if (code == codes.end()) {
+      return InvalidArgument(
+          fmt::format("a .npy has no type for {}; write a .jsonl", ir::DTypeName(type.dtype)));
+    }
+    std::string shape = fmt::format("{},", rows_);
+    for (size_t d = 1; d < type.dims.size(); ++d) shape += fmt::format(" {},", type.dims[d]);
+    std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
+                                     code->second, shape);
+    constexpr size_t kBefore = 10;
+    header.resize((kBefore + header.size() + 1 + 63) / 64 * 64 - kBefore - 1, ' ');
+    header += '\n';
+    const auto size = static_cast<uint16_t>(header.size());
+    file_.write("\x93NUMPY\x01\x00", 8);
+    const char length[] = {static_cast<char>(size & 0xff), static_cast<char>(size >> 8)};
+    file_.write(length, 2);
+    file_ << header;
+    return OkStatus();
+  }
+
+  std::ofstream file_;
+  const int64_t rows_;
+  bool begun_ = false;
+};
+
+Result<std::unique_ptr<Writer>> MakeWriter(const PredictArgs& args, const std::string& path,
+                                           int64_t rows) {
+  const bool npy = args.out.ends_with(".npy");
+  if (!npy && !args.out.ends_with(".jsonl")) {
+    return Fail(InvalidArgument(
+        fmt::format("--out {}: the name says the format: .jsonl or .npy", args.out)));
+  }
+  std::ofstream file(path, std::ios::binary);
+  if (!file) return Fail(PermissionDenied(fmt::format("{} cannot be written", path)));
+  if (npy) return std::unique_ptr<Writer>(std::make_unique<Npy>(std::move(file), rows));
+  return std::unique_ptr<Writer>(std::make_unique<JsonLines>(std::move(file), args.top));
+}
+
+struct UnderWay {
+  int64_t first = 0;
+  client::Feeds feeds;
+  std::future<Result<client::Answer>> answer;
+};
+
+}  // namespace
+
+Result<int64_t> PredictFile(client::Session& session, const PredictArgs& args,
+                            const std::string& format) {
+  const auto programs = session.programs();
+  const auto program = programs.find(kAskedProgram);
+  if (program == programs.end()) {
+    return Fail(FailedPrecondition(fmt::format(
+        "job {} has no program '{}': its model cannot be asked", args.id, kAskedProgram)));
+  }
+  const Signature& inputs = program->second;
+  MW_ASSIGN_OR_RETURN(Rows rows, OpenRows(args, format, inputs));
+  // Whole, or not at all: it gets its name at the end.
+  const std::string part = args.out + ".part";
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer, MakeWriter(args, part, rows.count));
+  std::deque<UnderWay> calls;
+  int64_t next = 0;
+  while (next < rows.count || !calls.empty()) {
+    if (next < rows.count && calls.size() < kCallsAhead) {
+      MW_ASSIGN_OR_RETURN(client::Feeds feeds, ReadRows(rows, inputs, next));
+      auto answer = session.Call(kAskedProgram, feeds, {});
+      calls.push_back({next, std::move(feeds), std::move(answer)});
+      next += rows.batch;
+      continue;
+    }
+    UnderWay& call = calls.front();
+    if (call.answer.wait_for(std::chrono::seconds(args.timeout_s)) != std::future_status::ready) {
+      return Fail(DeadlineExceeded(fmt::format("no answer to row {} within {} s (--timeout-s)",
+                                               call.first, args.timeout_s)));
+    }
+    MW_ASSIGN_OR_RETURN(const client::Answer answer, call.answer.get());
+    MW_TRY(
+        writer->Add(call.feeds, answer, call.first, std::min(rows.batch, rows.count - call.first)));
+    calls.pop_front();
+  }
+  if (std::rename(part.c_str(), args.out.c_str()) != 0) {
+    return Fail(PermissionDenied(fmt::format("{} cannot be renamed to {}", part, args.out)));
+  }
+  return rows.count;
+}
+
+}  // namespace meshwright::cli

@@ -1,0 +1,22 @@
+// predict over a data set: every row of some files goes through the program once, in order, and
+// what comes out is written to a file.
+//
+// Thread rule: one thread.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "cli/args.h"
+#include "client/session.h"
+
+namespace meshwright::cli {
+
+// How many rows were written. format: of the job's data, for files whose name does not say theirs.
+// Errors: those of data::DescribeFiles and data::Source; kInvalidArgument: an input of the program
+// that the files do not have, an output that is not by rows, a name of the file to write that says
+// no format; those of the session; of the disk.
+Result<int64_t> PredictFile(client::Session& session, const PredictArgs& args,
+                            const std::string& format);
+
+}  // namespace meshwright::cli

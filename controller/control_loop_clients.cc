@@ -1,0 +1,63 @@
+// Sessions of clients: their streams, and what they hear.
+#include <utility>
+
+#include "controller/control_loop.h"
+
+namespace meshwright::controller {
+namespace {
+
+Status NobodyListens() { return Unavailable("the controller is stopping"); }
+
+}  // namespace
+
+ClientId ControlLoop::OpenClient(std::shared_ptr<ClientPeer> peer) {
+  const ClientId client(next_client_.fetch_add(1));
+  const bool posted = loop_.Post([this, client, peer] {
+    if (stopped_) return peer->Close(NobodyListens());
+    clients_[client.value()] = peer;
+  });
+  if (!posted) peer->Close(NobodyListens());
+  return client;
+}
+
+void ControlLoop::Attach(ClientId client, int64_t job, SessionName name) {
+  loop_.Post([this, client, job, name = std::move(name)] {
+    if (!clients_.contains(client.value())) return;
+    StepOnLoop(AttachClient{client, JobId(job), name.name, name.again});
+  });
+}
+
+void ControlLoop::Acknowledge(ClientId client, std::vector<uint64_t> ids) {
+  loop_.Post([this, client, ids = std::move(ids)] {
+    if (clients_.contains(client.value())) StepOnLoop(AckOfClient{client, ids});
+  });
+}
+
+void ControlLoop::FromClient(ClientId client, proto::SessionAsk ask) {
+  loop_.Post([this, client, ask = std::move(ask)]() mutable {
+    if (!clients_.contains(client.value())) return;
+    StepOnLoop(AskOfClient{client, ask.id, std::move(ask.ask), std::move(ask.acked)});
+  });
+}
+
+void ControlLoop::ClientEnded(ClientId client, bool finished) {
+  loop_.Post([this, client, finished] {
+    clients_.erase(client.value());
+    StepOnLoop(ClientGone{client, finished});
+  });
+}
+
+void ControlLoop::Do(TellClient& effect) {
+  const auto it = clients_.find(effect.client.value());
+  if (it != clients_.end()) it->second->Tell(std::move(effect.news));
+}
+
+void ControlLoop::Do(CloseClient& effect) {
+  const auto it = clients_.find(effect.client.value());
+  if (it == clients_.end()) return;
+  const auto peer = std::move(it->second);
+  clients_.erase(it);
+  peer->Close(effect.reason);
+}
+
+}  // namespace meshwright::controller
