@@ -9,7 +9,6 @@
 #include <set>
 #include <utility>
 
-#include "base/check.h"
 #include "base/text.h"
 #include "data/identity.h"
 #include "data/roots.h"
@@ -22,7 +21,6 @@ constexpr size_t kMostNames = 3;
 
 std::string NamesText(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kMostNames);
-  MW_CHECK(!names.empty()) << "nobody lacks the root";
   std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
   if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
   return text + (names.size() == 1 ? " has" : " have");

@@ -139,7 +139,7 @@ Result<std::vector<ValueId>> GradientOf(Builder& builder, const Node& node,
         InvalidArgument(fmt::format("gradient of {}: {} result gradients for {} results",
                                     OpName(node.op), result_grads.size(), node.outputs.size())));
   }
-  MW_CHECK(wanted.size() == node.inputs.size())
+  MW_CHECK(wanted.empty() || wanted.size() == node.inputs.size())
       << wanted.size() << " gradients are wanted of " << node.inputs.size() << " operands";
   GradCall call{builder, node, {result_grads.begin(), result_grads.end()}, wanted};
   MW_ASSIGN_OR_RETURN(std::vector<ValueId> grads, schema.gradient(call));

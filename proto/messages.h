@@ -1,10 +1,7 @@
-// What controller, workers and clients tell each other, as plain values: the wire form without
-// protobuf.
+// What controller, workers and clients tell each other, as plain values.
 //
-// The state machines of both ends speak these types only; proto/convert.h is the one place that
-// knows their encoding. Up: worker -> controller. Down: controller -> worker. Every message of a
-// mesh names its generation; a receiver drops what belongs to a generation that it does not know.
-// Thread rule: values.
+// Only proto/convert.h knows their encoding. Up: worker -> controller. Down: controller -> worker.
+// Every message of a mesh names its generation; others are dropped. Thread rule: values.
 #pragma once
 
 #include <cstdint>

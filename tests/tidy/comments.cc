@@ -80,6 +80,7 @@ bool IsThere(const std::string& name, const std::string& path, const std::set<st
 bool IsRuler(std::string_view comment) { return Trim(comment).starts_with("---"); }
 
 bool EndsASentence(std::string_view comment) {
+  if (comment.starts_with("   ")) return true;  // a command, a formula or a table
   comment = Trim(comment);
   // A word alone is a title: "core_mesh.cc", "ncclResult_t".
   if (comment.find(' ') == comment.npos) return true;

@@ -260,7 +260,9 @@ TEST(CheckCitations, SeesFilesThatAreNotThere) {
 
 TEST(CheckCommentsEnd, WantsSentences) {
   const SourceTree tree = MakeTree({
-      {"ir/a.h", "// One line\n// and its end.\nint x;  // free here\n// ---- Title ----\n"},
+      {"ir/a.h",
+       "// One line\n// and its end.\nint x;  // free here\n// ---- Title ----\n"
+       "int w;\n//   a command\nint v;\n"},
       {"ir/b.h", "int y;\n// No end\nint z;\n"},
   });
   EXPECT_THAT(CheckCommentsEnd(tree), ElementsAre(HasSubstr("ir/b.h:2")));
