@@ -92,9 +92,7 @@ Status ClientDesk::Offer(ClientId client, uint64_t id, proto::ClientAsk ask,
                          const ir::JobRequest& job) {
   Seat* const seat = SeatOf(client);
   if (seat == nullptr) return FailedPrecondition("the session is not open");
-  const bool kept = std::any_of(seat->kept.begin(), seat->kept.end(),
-                                [&](const Kept& answer) { return answer.id == id; });
-  if (kept || seat->unanswered.contains(id)) {
+  if (seat->kept.Has(id) || seat->unanswered.contains(id)) {
     if (!seat->name.empty()) return OkStatus();
     return AlreadyExists(fmt::format("ask {} is unanswered already", id));
   }
@@ -119,37 +117,26 @@ Status ClientDesk::Offer(ClientId client, uint64_t id, proto::ClientAsk ask,
 }
 
 void ClientDesk::Acknowledge(ClientId client, const std::vector<uint64_t>& ids) {
-  Seat* const seat = SeatOf(client);
-  if (seat == nullptr) return;
-  std::erase_if(seat->kept, [&](const Kept& answer) {
-    if (std::find(ids.begin(), ids.end(), answer.id) == ids.end()) return false;
-    seat->kept_bytes -= answer.bytes;
-    return true;
-  });
+  if (Seat* const seat = SeatOf(client)) seat->kept.Acknowledge(ids);
 }
 
 std::vector<uint64_t> ClientDesk::Held(ClientId client) {
   const Seat* const seat = SeatOf(client);
   if (seat == nullptr) return {};
-  std::vector<uint64_t> held(seat->unanswered.begin(), seat->unanswered.end());
-  for (const Kept& answer : seat->kept) held.push_back(answer.id);
+  std::vector<uint64_t> held = seat->kept.ids();
+  held.insert(held.end(), seat->unanswered.begin(), seat->unanswered.end());
   return held;
 }
 
 std::vector<proto::ClientDown> ClientDesk::Missed(ClientId client, std::optional<uint64_t> id) {
   const Seat* const seat = SeatOf(client);
-  std::vector<proto::ClientDown> missed;
-  if (seat == nullptr) return missed;
-  for (const Kept& answer : seat->kept) {
-    if (!id || answer.id == *id) missed.push_back(answer.news);
-  }
-  return missed;
+  return seat == nullptr ? std::vector<proto::ClientDown>() : seat->kept.Of(id);
 }
 
 std::optional<ClientAsk> ClientDesk::Take() {
   // A session whose answers fill what is kept for it waits; the others go on.
   const auto next = std::find_if(queue_.begin(), queue_.end(), [&](const ClientAsk& ask) {
-    return seats_.at(ask.seat).kept_bytes < limits_.kept_bytes;
+    return seats_.at(ask.seat).kept.bytes() < limits_.kept_bytes;
   });
   if (next == queue_.end()) return std::nullopt;
   ClientAsk taken = std::move(*next);
@@ -177,10 +164,7 @@ std::optional<ClientId> ClientDesk::Keep(Seat& seat, uint64_t id, const proto::C
                                          int64_t bytes) const {
   const bool room =
       seat.unanswered.size() + seat.kept.size() < static_cast<size_t>(limits_.credits);
-  if (!seat.name.empty() && room) {
-    seat.kept.push_back({id, news, bytes});
-    seat.kept_bytes += bytes;
-  }
+  if (!seat.name.empty() && room) seat.kept.Add(id, news, bytes);
   return seat.stream;
 }
 

@@ -20,6 +20,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "controller/kept_answers.h"
 #include "ir/job.h"
 #include "proto/client_messages.h"
 
@@ -94,18 +95,12 @@ class ClientDesk {
   const DeskLimits& limits() const { return limits_; }
 
  private:
-  struct Kept {
-    uint64_t id = 0;
-    proto::ClientDown news;
-    int64_t bytes = 0;
-  };
   struct Seat {
     std::string name;
     std::optional<ClientId> stream;
     int64_t expires_ms = 0;  // without a stream
     std::set<uint64_t> unanswered;
-    std::deque<Kept> kept;
-    int64_t kept_bytes = 0;
+    KeptAnswers kept;
   };
   using Seats = std::map<SeatId, Seat>;
 

@@ -29,6 +29,42 @@ std::optional<proto::LaunchInput> PartOf(const proto::NamedTensor& input, uint32
                             rows->first, all};
 }
 
+void TellAll(ClientId client, std::vector<proto::ClientDown> all, Effects& effects) {
+  for (proto::ClientDown& news : all) effects.push_back(TellClient{client, std::move(news)});
+}
+
+// One answer of the reports and blocks of all members, and the bytes of the blocks.
+std::pair<proto::AskDone, int64_t> DoneOf(std::vector<std::optional<proto::LaunchDone>>& answers,
+                                          std::vector<proto::StepReport> merged) {
+  proto::AskDone done;
+  int64_t bytes = 0;
+  for (proto::StepReport& report : merged) {
+    done.seconds = report.seconds;
+    done.values = std::move(report.values);
+  }
+  for (std::optional<proto::LaunchDone>& answer : answers) {
+    for (proto::TensorTile& tile : answer->tensors) {
+      bytes += static_cast<int64_t>(tile.bytes.size());
+      done.tensors.push_back(std::move(tile));
+    }
+  }
+  return {std::move(done), bytes};
+}
+
+// Of a call, what goes to the worker that has these devices.
+std::vector<proto::LaunchInput> InputsFor(const std::vector<const PlannedDevice*>& devices,
+                                          const proto::CallProgram& call, uint32_t program,
+                                          const std::vector<std::string>& names) {
+  std::vector<proto::LaunchInput> inputs;
+  for (const proto::NamedTensor& input : call.inputs) {
+    const auto at =
+        static_cast<uint32_t>(std::find(names.begin(), names.end(), input.name) - names.begin());
+    auto part = PartOf(input, at, RowsRead(devices, program, at));
+    if (part) inputs.push_back(*std::move(part));
+  }
+  return inputs;
+}
+
 }  // namespace
 
 void Core::On(const AttachClient& event, Context& context) {
@@ -59,9 +95,7 @@ void Core::On(const AttachClient& event, Context& context) {
 // Who comes back is told what it missed, and then the end.
 void Core::AttachToEnded(JobEntry& job, const AttachClient& event, Context& context) {
   if (job.desk.Knows(event.session) && job.desk.Attach(event.client, event.session).has_value()) {
-    for (proto::ClientDown& news : job.desk.Missed(event.client)) {
-      context.effects.push_back(TellClient{event.client, std::move(news)});
-    }
+    TellAll(event.client, job.desk.Missed(event.client), context.effects);
     job.desk.Leave(event.client);
   }
   context.effects.push_back(CloseClient{
@@ -73,9 +107,7 @@ void Core::TellOpened(JobEntry& job, ClientId client, Context& context) const {
   context.effects.push_back(
       TellClient{client, proto::SessionOpened{job.record.id, job.desk.limits().credits,
                                               SignaturesOf(*job.request), job.desk.Held(client)}});
-  for (proto::ClientDown& news : job.desk.Missed(client)) {
-    context.effects.push_back(TellClient{client, std::move(news)});
-  }
+  TellAll(client, job.desk.Missed(client), context.effects);
 }
 
 // A job runs from now on: its clients may ask.
@@ -105,9 +137,7 @@ void Core::On(const AskOfClient& event, Context& context) {
     return fail(FailedPrecondition("the session is not open: its job does not run"));
   }
   job->desk.Acknowledge(event.client, event.acked);
-  for (proto::ClientDown& news : job->desk.Missed(event.client, event.id)) {
-    context.effects.push_back(TellClient{event.client, std::move(news)});
-  }
+  TellAll(event.client, job->desk.Missed(event.client, event.id), context.effects);
   const Status offered = job->desk.Offer(event.client, event.id, event.ask, *job->request);
   if (offered.code() == StatusCode::kAlreadyExists) {
     context.effects.push_back(CloseClient{event.client, offered});
@@ -212,12 +242,7 @@ void Core::SendAsk(Mesh& mesh, const JobEntry& job, proto::CallProgram& call,
       devices.push_back(&mesh.plan.devices[static_cast<size_t>(rank)]);
     }
     proto::Launch of_member = message;
-    for (const proto::NamedTensor& input : call.inputs) {
-      const auto at = std::find(names.begin(), names.end(), input.name) - names.begin();
-      auto part = PartOf(input, static_cast<uint32_t>(at),
-                         RowsRead(devices, message.program, static_cast<uint32_t>(at)));
-      if (part) of_member.inputs.push_back(*std::move(part));
-    }
+    of_member.inputs = InputsFor(devices, call, message.program, names);
     SendTo(mesh, member, std::move(of_member), context);
   }
 }
@@ -250,20 +275,9 @@ void Core::SendAsk(Mesh& mesh, const JobEntry&, proto::WriteState& write, Outsta
 
 void Core::AnswerAsk(JobEntry& job, OutstandingLaunch& launch,
                      std::vector<proto::StepReport> merged, Context& context) {
-  proto::AskDone done;
+  auto [done, bytes] = DoneOf(launch.answers, std::move(merged));
   done.id = launch.ask->second;
   done.step = launch.launch.first_step;
-  for (proto::StepReport& report : merged) {
-    done.seconds = report.seconds;
-    done.values = std::move(report.values);
-  }
-  int64_t bytes = 0;
-  for (std::optional<proto::LaunchDone>& answer : launch.answers) {
-    for (proto::TensorTile& tile : answer->tensors) {
-      bytes += static_cast<int64_t>(tile.bytes.size());
-      done.tensors.push_back(std::move(tile));
-    }
-  }
   const uint64_t id = done.id;
   proto::ClientDown news = std::move(done);
   const auto client = job.desk.Answer(launch.ask->first, id, news, bytes);
