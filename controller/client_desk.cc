@@ -8,6 +8,28 @@
 #include "controller/client_asks.h"
 
 namespace meshwright::controller {
+namespace {
+
+Status NoSeat(size_t taken) {
+  return ResourceExhausted(
+      fmt::format("{} sessions are open on this job, the most at once; close some, or wait until "
+                  "those that were lost are given up",
+                  taken));
+}
+
+Status NoCredit(size_t open) {
+  return ResourceExhausted(fmt::format(
+      "{} asks of this session are unanswered, the most at once, or were not acknowledged", open));
+}
+
+Status NoRoom(int64_t waiting_bytes, int64_t bytes, int64_t most_bytes) {
+  return ResourceExhausted(fmt::format(
+      "{} bytes wait for the job already, {} more are beyond the {} that are kept; wait "
+      "for answers",
+      waiting_bytes, bytes, most_bytes));
+}
+
+}  // namespace
 
 ClientDesk::Seat* ClientDesk::SeatOf(ClientId client) {
   const auto it = streams_.find(client);
@@ -16,28 +38,24 @@ ClientDesk::Seat* ClientDesk::SeatOf(ClientId client) {
 
 // ---- Who is there ----
 
-Result<ClientDesk::Seated> ClientDesk::Attach(ClientId client, const std::string& name) {
+Result<std::optional<ClientId>> ClientDesk::Attach(ClientId client, const std::string& name) {
   const auto known = std::find_if(seats_.begin(), seats_.end(), [&](const auto& entry) {
     return !name.empty() && entry.second.name == name;
   });
   if (known != seats_.end()) {
-    Seated seated{known->second.stream, true};
-    if (seated.before) streams_.erase(*seated.before);
-    known->second.stream = client;
+    const std::optional<ClientId> before = std::exchange(known->second.stream, client);
+    if (before) streams_.erase(*before);
     streams_.emplace(client, known->first);
-    return seated;
+    return before;
   }
   if (seats_.size() >= limits_.seats) {
-    return Fail(ResourceExhausted(
-        fmt::format("{} sessions are open on this job, the most at once; close some, or wait until "
-                    "those that were lost are given up",
-                    seats_.size())));
+    return Fail(NoSeat(seats_.size()));
   }
   const SeatId seat(next_seat_++);
   seats_[seat].name = name;
   seats_[seat].stream = client;
   streams_.emplace(client, seat);
-  return Seated{};
+  return std::optional<ClientId>();
 }
 
 bool ClientDesk::Detach(ClientId client, int64_t expires_ms) {
@@ -98,16 +116,11 @@ Status ClientDesk::Offer(ClientId client, uint64_t id, proto::ClientAsk ask,
   }
   const size_t open = seat->unanswered.size() + seat->kept.size();
   if (open >= static_cast<size_t>(limits_.credits)) {
-    return ResourceExhausted(fmt::format(
-        "{} asks of this session are unanswered, the most at once, or were not acknowledged",
-        open));
+    return NoCredit(open);
   }
   const int64_t bytes = BytesOf(ask);
   if (waiting_bytes_ + bytes > limits_.waiting_bytes) {
-    return ResourceExhausted(
-        fmt::format("{} bytes wait for the job already, {} more are beyond the {} "
-                    "that are kept; wait for answers",
-                    waiting_bytes_, bytes, limits_.waiting_bytes));
+    return NoRoom(waiting_bytes_, bytes, limits_.waiting_bytes);
   }
   MW_TRY(CheckAsk(ask, job));
   seat->unanswered.insert(id);
@@ -168,10 +181,10 @@ std::optional<ClientId> ClientDesk::Keep(Seat& seat, uint64_t id, const proto::C
   return seat.stream;
 }
 
-std::vector<ClientDesk::Dropped> ClientDesk::DropAll() {
-  std::vector<Dropped> all;
+std::vector<std::pair<SeatId, uint64_t>> ClientDesk::DropAll() {
+  std::vector<std::pair<SeatId, uint64_t>> all;
   for (const auto& [id, seat] : seats_) {
-    for (const uint64_t ask : seat.unanswered) all.push_back({id, ask});
+    for (const uint64_t ask : seat.unanswered) all.emplace_back(id, ask);
   }
   queue_.clear();
   waiting_bytes_ = 0;

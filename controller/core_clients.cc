@@ -29,6 +29,31 @@ std::optional<proto::LaunchInput> PartOf(const proto::NamedTensor& input, uint32
                             rows->first, all};
 }
 
+Status GivenUp(int64_t job) {
+  return Aborted(
+      fmt::format("job {} gave this session up while its connection was broken (driver.grace_s): "
+                  "what of its unanswered calls was carried out is not known",
+                  job));
+}
+
+Status TakenOver() { return Aborted("the session goes on over another connection"); }
+
+// How long the seat of a client that is lost is kept.
+int64_t AwayMs(const ir::JobRequest* driven, const CoreOptions& options) {
+  return driven != nullptr ? driven->driver.grace_s * 1000 : options.client_away_ms;
+}
+
+Status HasEnded(const JobRecord& job) {
+  return FailedPrecondition(fmt::format("job {} has already ended: {}", job.id, EndText(job)));
+}
+
+// Tells the answer of an ask to who is there, once.
+void Answer(ClientDesk& desk, SeatId seat, uint64_t id, proto::ClientDown news, int64_t bytes,
+            Effects& effects) {
+  const auto client = desk.Answer(seat, id, news, bytes);
+  if (client) effects.push_back(TellClient{*client, std::move(news)});
+}
+
 void TellAll(ClientId client, std::vector<proto::ClientDown> all, Effects& effects) {
   for (proto::ClientDown& news : all) effects.push_back(TellClient{client, std::move(news)});
 }
@@ -49,6 +74,12 @@ std::pair<proto::AskDone, int64_t> DoneOf(std::vector<std::optional<proto::Launc
     }
   }
   return {std::move(done), bytes};
+}
+
+std::vector<const PlannedDevice*> DevicesOf(const PlannedJob& plan, const std::vector<int>& ranks) {
+  std::vector<const PlannedDevice*> devices;
+  for (const int rank : ranks) devices.push_back(&plan.devices[static_cast<size_t>(rank)]);
+  return devices;
 }
 
 // Of a call, what goes to the worker that has these devices.
@@ -75,17 +106,13 @@ void Core::On(const AttachClient& event, Context& context) {
   if (job == nullptr) return refuse(NotFound(fmt::format("there is no job {}", event.job.value())));
   if (proto::IsTerminal(job->record.state)) return AttachToEnded(*job, event, context);
   if (event.again && !job->desk.Knows(event.session)) {
-    return refuse(Aborted(
-        fmt::format("job {} gave this session up while its connection was broken (driver.grace_s): "
-                    "what of its unanswered calls was carried out is not known",
-                    job->record.id)));
+    return refuse(GivenUp(job->record.id));
   }
-  const auto seated = job->desk.Attach(event.client, event.session);
-  if (!seated.has_value()) return refuse(seated.error());
-  if (seated->before) {
-    job_of_client_.erase(seated->before->value());
-    context.effects.push_back(
-        CloseClient{*seated->before, Aborted("the session goes on over another connection")});
+  const auto before = job->desk.Attach(event.client, event.session);
+  if (!before.has_value()) return refuse(before.error());
+  if (*before) {
+    job_of_client_.erase((*before)->value());
+    context.effects.push_back(CloseClient{**before, TakenOver()});
   }
   job_of_client_[event.client.value()] = job->record.id;
   job->no_client_since_ms.reset();
@@ -98,9 +125,7 @@ void Core::AttachToEnded(JobEntry& job, const AttachClient& event, Context& cont
     TellAll(event.client, job.desk.Missed(event.client), context.effects);
     job.desk.Leave(event.client);
   }
-  context.effects.push_back(CloseClient{
-      event.client, FailedPrecondition(fmt::format("job {} has already ended: {}", job.record.id,
-                                                   EndText(job.record)))});
+  context.effects.push_back(CloseClient{event.client, HasEnded(job.record)});
 }
 
 void Core::TellOpened(JobEntry& job, ClientId client, Context& context) const {
@@ -166,7 +191,7 @@ void Core::On(const ClientGone& event, Context& context) {
   job_of_client_.erase(known);
   if (job == nullptr) return;
   const bool drives = job->request && job->request->driver.kind == ir::DriverKind::kClient;
-  const int64_t away_ms = drives ? job->request->driver.grace_s * 1000 : options_.client_away_ms;
+  const int64_t away_ms = AwayMs(drives ? job->request.get() : nullptr, options_);
   const bool was_there = event.finished ? job->desk.Leave(event.client)
                                         : job->desk.Detach(event.client, context.now.ms + away_ms);
   if (!was_there || !drives) return;
@@ -208,13 +233,10 @@ bool Core::IssueAsk(Mesh& mesh, Context& context) {
   if (!mesh.initialised) return false;
   std::optional<ClientAsk> ask = job.desk.Take();
   while (ask) {
-    // Only now is it known what was called before.
     const Status made = CheckOutputsMade(ask->ask, *job.request, mesh.call_steps);
     if (made.ok()) break;
-    const proto::ClientDown failed =
-        proto::AskFailed{ask->id, MakeError(ErrorKind::kRefused, made.WithBlame(Blame::kUser))};
-    const auto client = job.desk.Answer(ask->seat, ask->id, failed, 0);
-    if (client) context.effects.push_back(TellClient{*client, failed});
+    const auto why = MakeError(ErrorKind::kRefused, made.WithBlame(Blame::kUser));
+    Answer(job.desk, ask->seat, ask->id, proto::AskFailed{ask->id, why}, 0, context.effects);
     ask = job.desk.Take();
   }
   if (!ask) return false;
@@ -237,10 +259,7 @@ void Core::SendAsk(Mesh& mesh, const JobEntry& job, proto::CallProgram& call,
   message.fetch = call.fetch;
   const std::vector<std::string> names = ir::ClientInputsOf(*job.request);
   for (const MeshMember& member : mesh.members) {
-    std::vector<const PlannedDevice*> devices;
-    for (const int rank : member.ranks) {
-      devices.push_back(&mesh.plan.devices[static_cast<size_t>(rank)]);
-    }
+    const auto devices = DevicesOf(mesh.plan, member.ranks);
     proto::Launch of_member = message;
     of_member.inputs = InputsFor(devices, call, message.program, names);
     SendTo(mesh, member, std::move(of_member), context);
@@ -278,20 +297,16 @@ void Core::AnswerAsk(JobEntry& job, OutstandingLaunch& launch,
   auto [done, bytes] = DoneOf(launch.answers, std::move(merged));
   done.id = launch.ask->second;
   done.step = launch.launch.first_step;
-  const uint64_t id = done.id;
-  proto::ClientDown news = std::move(done);
-  const auto client = job.desk.Answer(launch.ask->first, id, news, bytes);
-  if (client) context.effects.push_back(TellClient{*client, std::move(news)});
+  const auto [seat, id] = *launch.ask;
+  Answer(job.desk, seat, id, std::move(done), bytes, context.effects);
 }
 
 // The job has ended: everything that was asked fails, once. Who is away may come back to hear it.
 void Core::CloseClients(JobEntry& job, const proto::RuntimeError& cause, Context& context) {
   const proto::RuntimeError why =
       cause.ok() ? MakeError(ErrorKind::kRefused, FailedPrecondition("the job has ended")) : cause;
-  for (const ClientDesk::Dropped& ask : job.desk.DropAll()) {
-    const proto::ClientDown news = proto::AskFailed{ask.id, why};
-    const auto client = job.desk.Answer(ask.seat, ask.id, news, 0);
-    if (client) context.effects.push_back(TellClient{*client, news});
+  for (const auto& [seat, id] : job.desk.DropAll()) {
+    Answer(job.desk, seat, id, proto::AskFailed{id, why}, 0, context.effects);
   }
   for (const ClientId client : job.desk.clients()) {
     job_of_client_.erase(client.value());
