@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
+
 namespace meshwright::client {
 
 uint64_t AskTable::Add(proto::ClientAsk ask, Done done) {
@@ -13,6 +15,7 @@ uint64_t AskTable::Add(proto::ClientAsk ask, Done done) {
 }
 
 proto::SessionAsk AskTable::MessageOf(uint64_t id) {
+  MW_CHECK(asks_.contains(id)) << "ask " << id << " is answered";
   unacknowledged_bytes_ = 0;
   return {id, asks_.at(id).ask, std::exchange(to_acknowledge_, {})};
 }

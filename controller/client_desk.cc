@@ -8,6 +8,28 @@
 #include "controller/client_asks.h"
 
 namespace meshwright::controller {
+namespace {
+
+Status NoSeat(size_t taken) {
+  return ResourceExhausted(
+      fmt::format("{} sessions are open on this job, the most at once; close some, or wait until "
+                  "those that were lost are given up",
+                  taken));
+}
+
+Status NoCredit(size_t open) {
+  return ResourceExhausted(fmt::format(
+      "{} asks of this session are unanswered, the most at once, or were not acknowledged", open));
+}
+
+Status NoRoom(int64_t waiting_bytes, int64_t bytes, int64_t most_bytes) {
+  return ResourceExhausted(fmt::format(
+      "{} bytes wait for the job already, {} more are beyond the {} that are kept; wait "
+      "for answers",
+      waiting_bytes, bytes, most_bytes));
+}
+
+}  // namespace
 
 ClientDesk::Seat* ClientDesk::SeatOf(ClientId client) {
   const auto it = streams_.find(client);
@@ -16,28 +38,24 @@ ClientDesk::Seat* ClientDesk::SeatOf(ClientId client) {
 
 // ---- Who is there ----
 
-Result<ClientDesk::Seated> ClientDesk::Attach(ClientId client, const std::string& name) {
+Result<std::optional<ClientId>> ClientDesk::Attach(ClientId client, const std::string& name) {
   const auto known = std::find_if(seats_.begin(), seats_.end(), [&](const auto& entry) {
     return !name.empty() && entry.second.name == name;
   });
   if (known != seats_.end()) {
-    Seated seated{known->second.stream, true};
-    if (seated.before) streams_.erase(*seated.before);
-    known->second.stream = client;
+    const std::optional<ClientId> before = std::exchange(known->second.stream, client);
+    if (before) streams_.erase(*before);
     streams_.emplace(client, known->first);
-    return seated;
+    return before;
   }
   if (seats_.size() >= limits_.seats) {
-    return Fail(ResourceExhausted(
-        fmt::format("{} sessions are open on this job, the most at once; close some, or wait until "
-                    "those that were lost are given up",
-                    seats_.size())));
+    return Fail(NoSeat(seats_.size()));
   }
   const SeatId seat(next_seat_++);
   seats_[seat].name = name;
   seats_[seat].stream = client;
   streams_.emplace(client, seat);
-  return Seated{};
+  return std::optional<ClientId>();
 }
 
 bool ClientDesk::Detach(ClientId client, int64_t expires_ms) {
@@ -92,24 +110,17 @@ Status ClientDesk::Offer(ClientId client, uint64_t id, proto::ClientAsk ask,
                          const ir::JobRequest& job) {
   Seat* const seat = SeatOf(client);
   if (seat == nullptr) return FailedPrecondition("the session is not open");
-  const bool kept = std::any_of(seat->kept.begin(), seat->kept.end(),
-                                [&](const Kept& answer) { return answer.id == id; });
-  if (kept || seat->unanswered.contains(id)) {
+  if (seat->kept.Has(id) || seat->unanswered.contains(id)) {
     if (!seat->name.empty()) return OkStatus();
     return AlreadyExists(fmt::format("ask {} is unanswered already", id));
   }
   const size_t open = seat->unanswered.size() + seat->kept.size();
   if (open >= static_cast<size_t>(limits_.credits)) {
-    return ResourceExhausted(fmt::format(
-        "{} asks of this session are unanswered, the most at once, or were not acknowledged",
-        open));
+    return NoCredit(open);
   }
   const int64_t bytes = BytesOf(ask);
   if (waiting_bytes_ + bytes > limits_.waiting_bytes) {
-    return ResourceExhausted(
-        fmt::format("{} bytes wait for the job already, {} more are beyond the {} "
-                    "that are kept; wait for answers",
-                    waiting_bytes_, bytes, limits_.waiting_bytes));
+    return NoRoom(waiting_bytes_, bytes, limits_.waiting_bytes);
   }
   MW_TRY(CheckAsk(ask, job));
   seat->unanswered.insert(id);
@@ -119,37 +130,26 @@ Status ClientDesk::Offer(ClientId client, uint64_t id, proto::ClientAsk ask,
 }
 
 void ClientDesk::Acknowledge(ClientId client, const std::vector<uint64_t>& ids) {
-  Seat* const seat = SeatOf(client);
-  if (seat == nullptr) return;
-  std::erase_if(seat->kept, [&](const Kept& answer) {
-    if (std::find(ids.begin(), ids.end(), answer.id) == ids.end()) return false;
-    seat->kept_bytes -= answer.bytes;
-    return true;
-  });
+  if (Seat* const seat = SeatOf(client)) seat->kept.Acknowledge(ids);
 }
 
 std::vector<uint64_t> ClientDesk::Held(ClientId client) {
   const Seat* const seat = SeatOf(client);
   if (seat == nullptr) return {};
-  std::vector<uint64_t> held(seat->unanswered.begin(), seat->unanswered.end());
-  for (const Kept& answer : seat->kept) held.push_back(answer.id);
+  std::vector<uint64_t> held = seat->kept.ids();
+  held.insert(held.end(), seat->unanswered.begin(), seat->unanswered.end());
   return held;
 }
 
 std::vector<proto::ClientDown> ClientDesk::Missed(ClientId client, std::optional<uint64_t> id) {
   const Seat* const seat = SeatOf(client);
-  std::vector<proto::ClientDown> missed;
-  if (seat == nullptr) return missed;
-  for (const Kept& answer : seat->kept) {
-    if (!id || answer.id == *id) missed.push_back(answer.news);
-  }
-  return missed;
+  return seat == nullptr ? std::vector<proto::ClientDown>() : seat->kept.Of(id);
 }
 
 std::optional<ClientAsk> ClientDesk::Take() {
   // A session whose answers fill what is kept for it waits; the others go on.
   const auto next = std::find_if(queue_.begin(), queue_.end(), [&](const ClientAsk& ask) {
-    return seats_.at(ask.seat).kept_bytes < limits_.kept_bytes;
+    return seats_.at(ask.seat).kept.bytes() < limits_.kept_bytes;
   });
   if (next == queue_.end()) return std::nullopt;
   ClientAsk taken = std::move(*next);
@@ -177,17 +177,14 @@ std::optional<ClientId> ClientDesk::Keep(Seat& seat, uint64_t id, const proto::C
                                          int64_t bytes) const {
   const bool room =
       seat.unanswered.size() + seat.kept.size() < static_cast<size_t>(limits_.credits);
-  if (!seat.name.empty() && room) {
-    seat.kept.push_back({id, news, bytes});
-    seat.kept_bytes += bytes;
-  }
+  if (!seat.name.empty() && room) seat.kept.Add(id, news, bytes);
   return seat.stream;
 }
 
-std::vector<ClientDesk::Dropped> ClientDesk::DropAll() {
-  std::vector<Dropped> all;
+std::vector<std::pair<SeatId, uint64_t>> ClientDesk::DropAll() {
+  std::vector<std::pair<SeatId, uint64_t>> all;
   for (const auto& [id, seat] : seats_) {
-    for (const uint64_t ask : seat.unanswered) all.push_back({id, ask});
+    for (const uint64_t ask : seat.unanswered) all.emplace_back(id, ask);
   }
   queue_.clear();
   waiting_bytes_ = 0;

@@ -16,10 +16,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "controller/kept_answers.h"
 #include "ir/job.h"
 #include "proto/client_messages.h"
 
@@ -45,12 +47,9 @@ class ClientDesk {
  public:
   explicit ClientDesk(DeskLimits limits = {}) : limits_(limits) {}
 
-  struct Seated {
-    std::optional<ClientId> before;  // a stream that had the seat still
-    bool again = false;              // the seat was there
-  };
-  // name: of the session, "": none. Errors: kResourceExhausted: no seat is free.
-  Result<Seated> Attach(ClientId client, const std::string& name);
+  // name: of the session, "": none. The stream that had the seat till now, if there is one. Errors:
+  // kResourceExhausted: no seat is free.
+  Result<std::optional<ClientId>> Attach(ClientId client, const std::string& name);
   // The stream has broken. A seat with a name is kept until `expires_ms`. False: it was not
   // attached.
   bool Detach(ClientId client, int64_t expires_ms);
@@ -84,28 +83,17 @@ class ClientDesk {
   // The same of an ask that Offer refused.
   std::optional<ClientId> Refuse(ClientId client, uint64_t id, const proto::ClientDown& news);
 
-  struct Dropped {
-    SeatId seat;
-    uint64_t id = 0;
-  };
   // Everything that is unanswered: it is owed a failure. Nothing waits any more.
-  std::vector<Dropped> DropAll();
-
+  std::vector<std::pair<SeatId, uint64_t>> DropAll();
   const DeskLimits& limits() const { return limits_; }
 
  private:
-  struct Kept {
-    uint64_t id = 0;
-    proto::ClientDown news;
-    int64_t bytes = 0;
-  };
   struct Seat {
     std::string name;
     std::optional<ClientId> stream;
     int64_t expires_ms = 0;  // without a stream
     std::set<uint64_t> unanswered;
-    std::deque<Kept> kept;
-    int64_t kept_bytes = 0;
+    KeptAnswers kept;
   };
   using Seats = std::map<SeatId, Seat>;
 

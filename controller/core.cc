@@ -469,12 +469,6 @@ void Core::TrimJobs(Context& context) {
   }
 }
 
-std::string Core::EndText(const JobRecord& job) {
-  const char* state = proto::JobStateName(job.state);
-  if (job.reason.empty()) return fmt::format("{} after {} steps", state, job.steps_done);
-  return fmt::format("{} ({}): {}", state, job.reason, job.message);
-}
-
 Core::JobEntry* Core::FindJob(JobId id) {
   const auto it = jobs_.find(id.value());
   return it == jobs_.end() ? nullptr : &it->second;

@@ -149,7 +149,6 @@ class Core {
   void SetWaiting(JobEntry& job, const char* reason, std::string message, Context& context);
   void MoveJob(JobEntry& job, JobEvent event, Context& context);
   void EndJob(JobEntry& job, JobEvent event, const proto::RuntimeError& cause, Context& context);
-  static std::string EndText(const JobRecord& job);
   void AnnounceEnd(JobEntry& job, Context& context);
   void TellEnd(const JobEntry& job, Context& context) const;
   void PersistJob(JobEntry& job, bool required, const std::string& text, Context& context);

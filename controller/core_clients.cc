@@ -29,6 +29,73 @@ std::optional<proto::LaunchInput> PartOf(const proto::NamedTensor& input, uint32
                             rows->first, all};
 }
 
+Status GivenUp(int64_t job) {
+  return Aborted(
+      fmt::format("job {} gave this session up while its connection was broken (driver.grace_s): "
+                  "what of its unanswered calls was carried out is not known",
+                  job));
+}
+
+Status TakenOver() { return Aborted("the session goes on over another connection"); }
+
+// How long the seat of a client that is lost is kept.
+int64_t AwayMs(const ir::JobRequest* driven, const CoreOptions& options) {
+  return driven != nullptr ? driven->driver.grace_s * 1000 : options.client_away_ms;
+}
+
+Status HasEnded(const JobRecord& job) {
+  return FailedPrecondition(fmt::format("job {} has already ended: {}", job.id, EndText(job)));
+}
+
+// Tells the answer of an ask to who is there, once.
+void Answer(ClientDesk& desk, SeatId seat, uint64_t id, proto::ClientDown news, int64_t bytes,
+            Effects& effects) {
+  const auto client = desk.Answer(seat, id, news, bytes);
+  if (client) effects.push_back(TellClient{*client, std::move(news)});
+}
+
+void TellAll(ClientId client, std::vector<proto::ClientDown> all, Effects& effects) {
+  for (proto::ClientDown& news : all) effects.push_back(TellClient{client, std::move(news)});
+}
+
+// One answer of the reports and blocks of all members, and the bytes of the blocks.
+std::pair<proto::AskDone, int64_t> DoneOf(std::vector<std::optional<proto::LaunchDone>>& answers,
+                                          std::vector<proto::StepReport> merged) {
+  proto::AskDone done;
+  int64_t bytes = 0;
+  for (proto::StepReport& report : merged) {
+    done.seconds = report.seconds;
+    done.values = std::move(report.values);
+  }
+  for (std::optional<proto::LaunchDone>& answer : answers) {
+    for (proto::TensorTile& tile : answer->tensors) {
+      bytes += static_cast<int64_t>(tile.bytes.size());
+      done.tensors.push_back(std::move(tile));
+    }
+  }
+  return {std::move(done), bytes};
+}
+
+std::vector<const PlannedDevice*> DevicesOf(const PlannedJob& plan, const std::vector<int>& ranks) {
+  std::vector<const PlannedDevice*> devices;
+  for (const int rank : ranks) devices.push_back(&plan.devices[static_cast<size_t>(rank)]);
+  return devices;
+}
+
+// Of a call, what goes to the worker that has these devices.
+std::vector<proto::LaunchInput> InputsFor(const std::vector<const PlannedDevice*>& devices,
+                                          const proto::CallProgram& call, uint32_t program,
+                                          const std::vector<std::string>& names) {
+  std::vector<proto::LaunchInput> inputs;
+  for (const proto::NamedTensor& input : call.inputs) {
+    const auto at =
+        static_cast<uint32_t>(std::find(names.begin(), names.end(), input.name) - names.begin());
+    auto part = PartOf(input, at, RowsRead(devices, program, at));
+    if (part) inputs.push_back(*std::move(part));
+  }
+  return inputs;
+}
+
 }  // namespace
 
 void Core::On(const AttachClient& event, Context& context) {
@@ -39,17 +106,13 @@ void Core::On(const AttachClient& event, Context& context) {
   if (job == nullptr) return refuse(NotFound(fmt::format("there is no job {}", event.job.value())));
   if (proto::IsTerminal(job->record.state)) return AttachToEnded(*job, event, context);
   if (event.again && !job->desk.Knows(event.session)) {
-    return refuse(Aborted(
-        fmt::format("job {} gave this session up while its connection was broken (driver.grace_s): "
-                    "what of its unanswered calls was carried out is not known",
-                    job->record.id)));
+    return refuse(GivenUp(job->record.id));
   }
-  const auto seated = job->desk.Attach(event.client, event.session);
-  if (!seated.has_value()) return refuse(seated.error());
-  if (seated->before) {
-    job_of_client_.erase(seated->before->value());
-    context.effects.push_back(
-        CloseClient{*seated->before, Aborted("the session goes on over another connection")});
+  const auto before = job->desk.Attach(event.client, event.session);
+  if (!before.has_value()) return refuse(before.error());
+  if (*before) {
+    job_of_client_.erase((*before)->value());
+    context.effects.push_back(CloseClient{**before, TakenOver()});
   }
   job_of_client_[event.client.value()] = job->record.id;
   job->no_client_since_ms.reset();
@@ -59,23 +122,17 @@ void Core::On(const AttachClient& event, Context& context) {
 // Who comes back is told what it missed, and then the end.
 void Core::AttachToEnded(JobEntry& job, const AttachClient& event, Context& context) {
   if (job.desk.Knows(event.session) && job.desk.Attach(event.client, event.session).has_value()) {
-    for (proto::ClientDown& news : job.desk.Missed(event.client)) {
-      context.effects.push_back(TellClient{event.client, std::move(news)});
-    }
+    TellAll(event.client, job.desk.Missed(event.client), context.effects);
     job.desk.Leave(event.client);
   }
-  context.effects.push_back(CloseClient{
-      event.client, FailedPrecondition(fmt::format("job {} has already ended: {}", job.record.id,
-                                                   EndText(job.record)))});
+  context.effects.push_back(CloseClient{event.client, HasEnded(job.record)});
 }
 
 void Core::TellOpened(JobEntry& job, ClientId client, Context& context) const {
   context.effects.push_back(
       TellClient{client, proto::SessionOpened{job.record.id, job.desk.limits().credits,
                                               SignaturesOf(*job.request), job.desk.Held(client)}});
-  for (proto::ClientDown& news : job.desk.Missed(client)) {
-    context.effects.push_back(TellClient{client, std::move(news)});
-  }
+  TellAll(client, job.desk.Missed(client), context.effects);
 }
 
 // A job runs from now on: its clients may ask.
@@ -105,9 +162,7 @@ void Core::On(const AskOfClient& event, Context& context) {
     return fail(FailedPrecondition("the session is not open: its job does not run"));
   }
   job->desk.Acknowledge(event.client, event.acked);
-  for (proto::ClientDown& news : job->desk.Missed(event.client, event.id)) {
-    context.effects.push_back(TellClient{event.client, std::move(news)});
-  }
+  TellAll(event.client, job->desk.Missed(event.client, event.id), context.effects);
   const Status offered = job->desk.Offer(event.client, event.id, event.ask, *job->request);
   if (offered.code() == StatusCode::kAlreadyExists) {
     context.effects.push_back(CloseClient{event.client, offered});
@@ -136,7 +191,7 @@ void Core::On(const ClientGone& event, Context& context) {
   job_of_client_.erase(known);
   if (job == nullptr) return;
   const bool drives = job->request && job->request->driver.kind == ir::DriverKind::kClient;
-  const int64_t away_ms = drives ? job->request->driver.grace_s * 1000 : options_.client_away_ms;
+  const int64_t away_ms = AwayMs(drives ? job->request.get() : nullptr, options_);
   const bool was_there = event.finished ? job->desk.Leave(event.client)
                                         : job->desk.Detach(event.client, context.now.ms + away_ms);
   if (!was_there || !drives) return;
@@ -178,13 +233,10 @@ bool Core::IssueAsk(Mesh& mesh, Context& context) {
   if (!mesh.initialised) return false;
   std::optional<ClientAsk> ask = job.desk.Take();
   while (ask) {
-    // Only now is it known what was called before.
     const Status made = CheckOutputsMade(ask->ask, *job.request, mesh.call_steps);
     if (made.ok()) break;
-    const proto::ClientDown failed =
-        proto::AskFailed{ask->id, MakeError(ErrorKind::kRefused, made.WithBlame(Blame::kUser))};
-    const auto client = job.desk.Answer(ask->seat, ask->id, failed, 0);
-    if (client) context.effects.push_back(TellClient{*client, failed});
+    const auto why = MakeError(ErrorKind::kRefused, made.WithBlame(Blame::kUser));
+    Answer(job.desk, ask->seat, ask->id, proto::AskFailed{ask->id, why}, 0, context.effects);
     ask = job.desk.Take();
   }
   if (!ask) return false;
@@ -207,17 +259,9 @@ void Core::SendAsk(Mesh& mesh, const JobEntry& job, proto::CallProgram& call,
   message.fetch = call.fetch;
   const std::vector<std::string> names = ir::ClientInputsOf(*job.request);
   for (const MeshMember& member : mesh.members) {
-    std::vector<const PlannedDevice*> devices;
-    for (const int rank : member.ranks) {
-      devices.push_back(&mesh.plan.devices[static_cast<size_t>(rank)]);
-    }
+    const auto devices = DevicesOf(mesh.plan, member.ranks);
     proto::Launch of_member = message;
-    for (const proto::NamedTensor& input : call.inputs) {
-      const auto at = std::find(names.begin(), names.end(), input.name) - names.begin();
-      auto part = PartOf(input, static_cast<uint32_t>(at),
-                         RowsRead(devices, message.program, static_cast<uint32_t>(at)));
-      if (part) of_member.inputs.push_back(*std::move(part));
-    }
+    of_member.inputs = InputsFor(devices, call, message.program, names);
     SendTo(mesh, member, std::move(of_member), context);
   }
 }
@@ -250,34 +294,19 @@ void Core::SendAsk(Mesh& mesh, const JobEntry&, proto::WriteState& write, Outsta
 
 void Core::AnswerAsk(JobEntry& job, OutstandingLaunch& launch,
                      std::vector<proto::StepReport> merged, Context& context) {
-  proto::AskDone done;
+  auto [done, bytes] = DoneOf(launch.answers, std::move(merged));
   done.id = launch.ask->second;
   done.step = launch.launch.first_step;
-  for (proto::StepReport& report : merged) {
-    done.seconds = report.seconds;
-    done.values = std::move(report.values);
-  }
-  int64_t bytes = 0;
-  for (std::optional<proto::LaunchDone>& answer : launch.answers) {
-    for (proto::TensorTile& tile : answer->tensors) {
-      bytes += static_cast<int64_t>(tile.bytes.size());
-      done.tensors.push_back(std::move(tile));
-    }
-  }
-  const uint64_t id = done.id;
-  proto::ClientDown news = std::move(done);
-  const auto client = job.desk.Answer(launch.ask->first, id, news, bytes);
-  if (client) context.effects.push_back(TellClient{*client, std::move(news)});
+  const auto [seat, id] = *launch.ask;
+  Answer(job.desk, seat, id, std::move(done), bytes, context.effects);
 }
 
 // The job has ended: everything that was asked fails, once. Who is away may come back to hear it.
 void Core::CloseClients(JobEntry& job, const proto::RuntimeError& cause, Context& context) {
   const proto::RuntimeError why =
       cause.ok() ? MakeError(ErrorKind::kRefused, FailedPrecondition("the job has ended")) : cause;
-  for (const ClientDesk::Dropped& ask : job.desk.DropAll()) {
-    const proto::ClientDown news = proto::AskFailed{ask.id, why};
-    const auto client = job.desk.Answer(ask.seat, ask.id, news, 0);
-    if (client) context.effects.push_back(TellClient{*client, news});
+  for (const auto& [seat, id] : job.desk.DropAll()) {
+    Answer(job.desk, seat, id, proto::AskFailed{id, why}, 0, context.effects);
   }
   for (const ClientId client : job.desk.clients()) {
     job_of_client_.erase(client.value());

@@ -8,6 +8,12 @@
 
 namespace meshwright::controller {
 
+std::string EndText(const JobRecord& job) {
+  const char* state = proto::JobStateName(job.state);
+  if (job.reason.empty()) return fmt::format("{} after {} steps", state, job.steps_done);
+  return fmt::format("{} ({}): {}", state, job.reason, job.message);
+}
+
 proto::JobInfo Core::InfoOf(const JobEntry& job) const {
   const JobRecord& record = job.record;
   proto::JobInfo info;

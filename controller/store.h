@@ -36,6 +36,8 @@ struct JobRecord {
   std::string spec;
   friend bool operator==(const JobRecord&, const JobRecord&) = default;
 };
+// How it ended, for people.
+std::string EndText(const JobRecord& job);
 
 struct EventRecord {
   int64_t unix_ms = 0;

@@ -153,7 +153,6 @@ struct Leave {
   std::string reason;
   friend bool operator==(const Leave&, const Leave&) = default;
 };
-
 using UpBody = std::variant<Register, Heartbeat, Loaded, CommUp, LaunchDone, WeightsSaved,
                             MeshReleased, MeshError, Leave, ActorReply, ActorEvent>;
 struct UpMessage {
@@ -219,9 +218,7 @@ struct Connect {
 struct LaunchInput {
   uint32_t input = 0;  // index in LoadMesh.inputs
   std::string bytes;
-  // Of a batch, of which bytes are the rows from first_row on; rows 0: bytes are all there is.
-  int64_t first_row = 0;
-  int64_t rows = 0;
+  int64_t first_row = 0, rows = 0;  // bytes are those from first_row on of `rows`; 0: all
   friend bool operator==(const LaunchInput&, const LaunchInput&) = default;
 };
 

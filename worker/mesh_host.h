@@ -74,7 +74,6 @@ class MeshHost {
   void Save(proto::SaveWeights message);
   void Release();
   void Abort(const Status& cause);
-
   // Puts the runtime's counters into the metrics.
   void RefreshMetrics();
 

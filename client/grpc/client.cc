@@ -39,6 +39,17 @@ std::string TokenOf(const Client::Options& options) {
   return value != nullptr ? value : "";
 }
 
+void AddToken(grpc::ClientContext& context, const std::string& token) {
+  if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
+}
+
+// A session tries again soon after its connection broke; by default the channel waits for up to two
+// minutes.
+void ConnectAgainSoon(grpc::ChannelArguments& args) {
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+}
+
 // Tells two submissions apart, and a repeated one from a new one.
 std::string MakeOpId() {
   std::random_device device;
@@ -55,10 +66,7 @@ class GrpcClient final : public Client {
     args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(options.keepalive_ms / 2));
     // By default the third ping would wait for data of ours.
     args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-    // A session tries again soon after its connection broke; by default the channel waits for up to
-    // two minutes.
-    args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-    args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+    ConnectAgainSoon(args);
     args.SetMaxReceiveMessageSize(static_cast<int>(proto::kMaxMessageBytes));
     channel_ = grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), args);
     jobs_ = v1::JobService::NewStub(channel_);
@@ -219,10 +227,6 @@ class GrpcClient final : public Client {
     start.open = std::move(open);
     start.options = options;
     return StartSession(channel_, std::move(start));
-  }
-
-  static void AddToken(grpc::ClientContext& context, const std::string& token) {
-    if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
   }
 
   // timeout_ms 0: no limit.

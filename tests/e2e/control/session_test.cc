@@ -176,7 +176,8 @@ ir::JobRequest TwoParts(int64_t data, int64_t tensor) {
       {client::OutputOf("h", {ir::DType::kF64, {kRows, 8}}, "encode", "hidden"),
        client::OutputOf("s", {ir::DType::kF64, {kRows, 8}}, "shift", "shifted")},
       [&](Builder& b, const Batch& in) {
-        b.SetOutput("logits", b.Linear(b.Add(in.at("h"), in.at("s")), "head", kClasses));
+        b.SetOutput("logits",
+                    b.Linear(b.AddOne(ir::Op::kAdd, {in.at("h"), in.at("s")}), "head", kClasses));
         return OkStatus();
       },
       f64));
@@ -184,7 +185,7 @@ ir::JobRequest TwoParts(int64_t data, int64_t tensor) {
       "whole", {x},
       [&](Builder& b, const Batch& in) {
         const ValueId h = encode(b, in.at("x"));
-        b.SetOutput("logits", b.Linear(b.Add(h, b.Gelu(h)), "head", kClasses));
+        b.SetOutput("logits", b.Linear(b.AddOne(ir::Op::kAdd, {h, b.Gelu(h)}), "head", kClasses));
         return OkStatus();
       },
       f64));
@@ -198,6 +199,8 @@ TEST(Sessions, AProgramReadsWhatAnotherGaveOutOnEveryLayout) {
   auto cluster = LocalCluster::Start(options);
   ASSERT_TRUE(cluster.has_value()) << cluster.error();
   std::vector<double> on_one;
+  client::CallOptions no_fetch;
+  no_fetch.fetch = false;
   for (const auto& [data, tensor] :
        {std::pair(1, 1), std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
     SCOPED_TRACE(::testing::Message() << "data=" << data << " tensor=" << tensor);
@@ -210,8 +213,8 @@ TEST(Sessions, AProgramReadsWhatAnotherGaveOutOnEveryLayout) {
     for (int64_t round = 0; round < 3; ++round) {
       const Feeds rows = {{"x", RowsOf(round).at("x")}};
       // Nothing comes back, and nothing is sent again.
-      ASSERT_TRUE(session->Run("encode", rows, {.fetch = false}).has_value());
-      ASSERT_TRUE(session->Run("shift", {}, {.fetch = false}).has_value());
+      ASSERT_TRUE(session->Run("encode", rows, no_fetch).has_value());
+      ASSERT_TRUE(session->Run("shift", {}, no_fetch).has_value());
       const auto parts = session->Run("decode", {});
       const auto whole = session->Run("whole", rows);
       ASSERT_TRUE(parts.has_value()) << parts.error();
@@ -269,13 +272,13 @@ TEST(Sessions, CallsBringAndGiveOutManyMegabytes) {
   ASSERT_TRUE(cluster.has_value()) << cluster.error();
   const InputSpec x = {"x", {ir::DType::kF32, {kMany, kWide}}};
   const auto twice = client::MakeProgram("twice", {x}, [&](Builder& b, const Batch& in) {
-    b.SetOutput("y", b.Add(in.at("x"), in.at("x")));
+    b.SetOutput("y", b.AddOne(ir::Op::kAdd, {in.at("x"), in.at("x")}));
     return OkStatus();
   });
   ASSERT_TRUE(twice.has_value()) << twice.error();
   const InputSpec too_many = {"x", {ir::DType::kF32, {kMany, 8 * kWide}}};
   const auto large = client::MakeProgram("large", {too_many}, [&](Builder& b, const Batch& in) {
-    b.SetOutput("y", b.Add(in.at("x"), in.at("x")));
+    b.SetOutput("y", b.AddOne(ir::Op::kAdd, {in.at("x"), in.at("x")}));
     return OkStatus();
   });
   ASSERT_TRUE(large.has_value()) << large.error();
