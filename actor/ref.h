@@ -33,6 +33,26 @@ class ActorRef {
         Frame{.kind = FrameKind::kTell, .to = address_, .bytes = codec_->message.encode(message)});
   }
 
+  // As Tell, but says when its mailbox has the message, or why it does not. As Ask otherwise.
+  void Tell(Message message, int64_t deadline_ms,
+            std::function<void(Result<Nothing>)> taken) const {
+    auto decode = [](const Frame&) -> Result<Nothing> { return Nothing{}; };
+    const std::optional<AskId> id = place_->AddAsk(
+        std::make_unique<TypedAsk<Nothing>>(std::move(taken), decode), address_, deadline_ms);
+    if (!id) return;
+    if (cell_) {
+      const Status told = Tell(std::move(message));
+      place_->asks_->template Answer<Nothing>(*id,
+                                              told.ok() ? Result<Nothing>(Nothing{}) : Fail(told));
+      return;
+    }
+    const Status sent = place_->SendMessage(Frame{.kind = FrameKind::kTell,
+                                                  .message = id->value(),
+                                                  .to = address_,
+                                                  .bytes = codec_->message.encode(message)});
+    if (!sent.ok()) place_->asks_->Fail(*id, sent);
+  }
+
   // done is called exactly once, maybe before Ask returns. deadline_ms of at most 0 is over at
   // once.
   void Ask(Message message, int64_t deadline_ms, Done done) const {

@@ -223,6 +223,8 @@ void AddCluster(CLI::App& app, Storage& s) {
       ->capture_default_str();
   up->add_flag("--pin", s.up.pin, "Pin devices to cores");
   AddDataRoots(*up, s.up.data_roots, "As of a worker; default: the current folder");
+  up->add_option("--worker-binary", s.up.worker_binary,
+                 "Your own worker, with host actors linked in; default: this binary's");
   AddProfile(*up, s.up.profile);
   up->add_option("--timeout-ms", s.up.timeout_ms,
                  "For everything to be ready; --profile measure adds 10 s for each worker")

@@ -81,6 +81,7 @@ struct UpArgs {
   std::string transport = "auto";
   bool pin = false;
   std::vector<std::string> data_roots;  // of the workers; empty: the current folder
+  std::string worker_binary;            // of one's own (worker/main.h); empty: this one
   std::string profile = "cached";       // as of a worker
   int64_t timeout_ms = 60'000;
 };

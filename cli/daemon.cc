@@ -91,7 +91,10 @@ void Configure(SpawnSetup& setup, int log, int ready_write, int start_read) {
 }  // namespace
 
 Result<Daemon> StartDaemon(const DaemonSpec& spec) {
-  MW_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
+  std::string binary = spec.binary;
+  if (binary.empty()) {
+    MW_ASSIGN_OR_RETURN(binary, OwnBinary());
+  }
   MW_ASSIGN_OR_RETURN(Pipe ready, MakePipe());
   MW_ASSIGN_OR_RETURN(Pipe start, MakePipe());
   MW_ASSIGN_OR_RETURN(const UniqueFd log, OpenLog(spec.log_path));

@@ -34,6 +34,7 @@ struct DaemonSpec {
   std::string name;
   std::string log_path;
   std::vector<std::string> args;  // after the binary's name; both descriptors are added
+  std::string binary = {};        // empty: this one
 };
 
 // Starts a process that waits for LetGo. Errors: kNotFound, kPermissionDenied, kResourceExhausted

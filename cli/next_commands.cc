@@ -20,9 +20,9 @@ std::string NextCommands(const UpArgs& args, const GlobalArgs& global, const Clu
     text += fmt::format("  export MESHWRIGHT_TOKEN=\"$(cat {})\"\n", Quoted(global.token_file));
   }
   text += "  meshwright status\n  meshwright submit examples/gpt-bytes.toml\n";
-  text += fmt::format(
-      "  meshwright worker --address {}          # one more worker, here or on another host\n",
-      state.address);
+  text += fmt::format("  {} --address {}          # one more worker, here or on another host\n",
+                      args.worker_binary.empty() ? "meshwright worker" : Quoted(args.worker_binary),
+                      state.address);
   text += fmt::format("  curl -s http://{}/metrics | grep meshwright_\n", state.metrics_address);
   return text + fmt::format("  meshwright down --dir {}\n", args.run_dir);
 }

@@ -2,13 +2,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <numeric>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/os_error.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "cli/commands.h"
@@ -31,6 +35,23 @@ int64_t ReadyMs(const UpArgs& args) {
   return args.timeout_ms + (args.profile == "measure" ? args.workers * kMeasureMs : 0);
 }
 
+// Absolute, so that messages and `next commands` hold in any folder; empty: this binary.
+Result<std::string> WorkerBinary(const UpArgs& args) {
+  if (args.worker_binary.empty()) return std::string();
+  const std::string path = data::AbsolutePath(args.worker_binary);
+  struct stat file = {};
+  if (::stat(path.c_str(), &file) != 0) {
+    return Fail(OsError(errno, fmt::format("--worker-binary {}", path)));
+  }
+  if (!S_ISREG(file.st_mode) || ::access(path.c_str(), X_OK) != 0) {
+    return Fail(InvalidArgument(fmt::format(
+        "--worker-binary {} is no program that can be run; build yours with worker::Main "
+        "(docs/programs.md) and give its path",
+        path)));
+  }
+  return path;
+}
+
 // Starts the processes in order; whatever it started is stopped again when it does not succeed or
 // is interrupted.
 class ClusterStarter {
@@ -45,6 +66,7 @@ class ClusterStarter {
   Result<ClusterState> Run() {
     MW_TRY(
         LoadToken(global_, config::ProcessEnvironment));  // a bad one, before anything is started
+    MW_ASSIGN_OR_RETURN(worker_binary_, WorkerBinary(args_));
     MW_TRY(MakeDirs(args_.run_dir));
     MW_ASSIGN_OR_RETURN(const UniqueFd lock, LockRunDir(args_.run_dir, 0));
     MW_TRY(RefuseSecond());
@@ -112,23 +134,15 @@ class ClusterStarter {
 
   Status StartWorker(int index) {
     DaemonSpec spec = Spec(fmt::format("worker-{}", index));
-    spec.args = {"worker",
-                 "--name",
-                 spec.name,
-                 "--address",
-                 state_.address,
-                 "--device",
-                 args_.device,
-                 "--devices",
-                 std::to_string(args_.devices_per_worker),
-                 "--threads-per-device",
-                 std::to_string(args_.threads_per_device),
-                 "--transport",
-                 args_.transport,
-                 "--profile",
-                 args_.profile,
-                 "--cache-dir",
-                 args_.run_dir + "/cache-" + std::to_string(index)};
+    spec.binary = worker_binary_;
+    // A worker of one's own is that command already.
+    if (spec.binary.empty()) spec.args.push_back("worker");
+    spec.args.insert(
+        spec.args.end(),
+        {"--name", spec.name, "--address", state_.address, "--device", args_.device, "--devices",
+         std::to_string(args_.devices_per_worker), "--threads-per-device",
+         std::to_string(args_.threads_per_device), "--transport", args_.transport, "--profile",
+         args_.profile, "--cache-dir", args_.run_dir + "/cache-" + std::to_string(index)});
     if (args_.pin) spec.args.push_back("--pin");
     for (const std::string& root : args_.data_roots) {
       spec.args.insert(spec.args.end(), {"--data-root", root});
@@ -199,6 +213,7 @@ class ClusterStarter {
   ShutdownSignal& shutdown_;
   const int64_t ready_ms_;
   const Deadline deadline_;
+  std::string worker_binary_;  // empty: this one
   bool interrupted_ = false;
   std::vector<Daemon> daemons_;  // the controller first
   ClusterState state_;

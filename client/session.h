@@ -78,7 +78,15 @@ struct SessionOptions {
   int64_t reconnect_ms = 60'000;
 };
 
+using proto::ActorFate;
 using proto::ActorRef;
+
+// What became of an actor.
+struct ActorNews {
+  ActorFate fate = ActorFate::kUnspecified;
+  ActorRef next;  // of kRestarted: its new life
+  Status why;
+};
 
 class Session {
  public:
@@ -116,6 +124,13 @@ class Session {
   // got it is not known; the actor's own.
   virtual std::future<Result<std::string>> Ask(const ActorRef& actor, std::string payload,
                                                int64_t deadline_ms = 10'000) = 0;
+  // OK: the message is in the actor's mailbox; nobody answers it. Waits while 256 messages of this
+  // session are unanswered, as Ask. Errors: as Ask, and kResourceExhausted: the mailbox is full.
+  virtual std::future<Status> Tell(const ActorRef& actor, std::string payload,
+                                   int64_t deadline_ms = 10'000) = 0;
+  // Told once, when this life of the actor is over and it runs again, or when it has ended for
+  // good. Errors: kNotFound: it is over already; why the session ended.
+  virtual std::future<Result<ActorNews>> Watch(const ActorRef& actor) = 0;
   virtual Status Stop(const ActorRef& actor) = 0;
 
   // Says that the client has finished. Nothing can be asked any more.

@@ -5,6 +5,7 @@ set(MW_PUBLIC_HEADERS
     actor/codec.h
     actor/registry.h
     actor/reply.h
+    actor/rows.h
     base/check.h
     base/id_vector.h
     base/ids.h

@@ -22,7 +22,7 @@ struct SpawnActorCall {
   std::string args;
   std::string worker;  // where; empty: the worker with the fewest actors that has the type
 };
-// Answered once. tell: as soon as it is on its way.
+// Answered once. tell: as soon as its mailbox has it.
 struct AskActorCall {
   CallId call;
   proto::ActorRef ref;
@@ -51,7 +51,7 @@ enum class ActorNews : uint8_t { kAnswer, kRestarted, kStopped, kGaveUp };
 
 struct ActorAnswer {
   CallId call;
-  Status status;        // of a watch: why
+  Status status;        // of a watch: why; of a restart: why the life before ended
   proto::ActorRef ref;  // of a spawn and of a restart: the life that has begun
   std::string payload;  // of an ask
   ActorNews news = ActorNews::kAnswer;

@@ -154,7 +154,7 @@ ActorEffects ActorTable::Ask(const AskActorCall& call, int64_t now_ms) {
     if (found->phase != ActorPhase::kRunning) {
       return Fail(actor::DeadError(AddressOf(call.ref), Aborted("it will be started again")));
     }
-    if (!call.tell && call.deadline_ms <= 0) {
+    if (call.deadline_ms <= 0) {
       return Fail(actor::LateError(AddressOf(call.ref), call.deadline_ms));
     }
     if (unreplied(found->worker) >= options_.credits) {
@@ -175,10 +175,6 @@ ActorEffects ActorTable::Ask(const AskActorCall& call, int64_t now_ms) {
   effects.push_back(ActorSend{to.worker, to.job,
                               proto::ActorMessage{to.job, call.ref.id, to.generation, ask,
                                                   call.tell, call.deadline_ms, call.payload}});
-  if (call.tell) {
-    Answer(call.call, OkStatus(), effects);
-    return effects;
-  }
   // Beyond a century every deadline is the same.
   const int64_t due_ms = now_ms + std::min<int64_t>(call.deadline_ms, 3'000'000'000'000);
   asks_.emplace(
@@ -233,7 +229,7 @@ ActorEffects ActorTable::OnReply(const std::string& worker, const proto::ActorRe
     ++stale_;
     return effects;
   }
-  if (!asks_.contains(reply.ask)) return effects;  // a tell, or completed already
+  if (!asks_.contains(reply.ask)) return effects;  // completed already
   Status status;
   if (reply.code != StatusCode::kOk) status = Status(reply.code, reply.message);
   Complete(reply.ask, std::move(status), reply.payload, effects);
@@ -273,7 +269,7 @@ ActorEffects ActorTable::OnEvent(const std::string& worker, const proto::ActorEv
       supervisor_.Restarted(event.actor, now_ms);
       for (const uint64_t call : entry.watches) {
         effects.push_back(
-            ActorAnswer{CallId(call), OkStatus(), ref, "", ActorNews::kRestarted, false});
+            ActorAnswer{CallId(call), entry.why, ref, "", ActorNews::kRestarted, false});
       }
     }
     effects.push_back(
@@ -377,6 +373,7 @@ void ActorTable::Died(uint64_t id, const Status& why, int64_t now_ms, ActorEffec
   FailAsks(id, actor::DeadError(AddressOf(ref), why), effects);
   Move(entry, ActorStep::kDied);
   entry.worker.clear();
+  entry.why = why;
   const actor::Decision decision =
       supervisor_.On(id, entry.type, actor::ChildEvent::kFailed, now_ms);
   const std::string what = fmt::format("actor {} '{}' (generation {}) failed on {}: {}", id,

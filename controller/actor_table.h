@@ -99,6 +99,7 @@ class ActorTable {
     std::string wanted;  // worker; empty: any
     std::string worker;  // of this life; empty while waiting
     uint64_t generation = 1;
+    Status why;  // that the life before ended
     ActorPhase phase = ActorPhase::kStarting;
     int64_t due_ms = 0;  // waiting: for its next life; starting: to have started
     int64_t waiting_since_ms = 0;

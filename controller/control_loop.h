@@ -116,10 +116,12 @@ class ControlLoop {
                   Callback<proto::ActorRef> done);
   void AskActor(proto::ActorRef ref, std::string payload, int64_t deadline_ms,
                 Callback<std::string> done);
-  // done: once it is on its way.
-  void TellActor(proto::ActorRef ref, std::string payload, std::function<void(Status)> done);
+  // done: once its mailbox has it.
+  void TellActor(proto::ActorRef ref, std::string payload, int64_t deadline_ms,
+                 std::function<void(Status)> done);
   void StopActor(proto::ActorRef ref, std::function<void(Status)> done);
-  // Called at every restart, with the ref of the new life, and for the last time with the end.
+  // Called at every restart, with the ref of the new life and what ended the one before, and for
+  // the last time with the end.
   using ActorWatcher = std::function<void(const ActorAnswer&)>;
   CallId WatchActor(proto::ActorRef ref, ActorWatcher watcher);
   void UnwatchActor(CallId watch);

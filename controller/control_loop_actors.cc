@@ -49,13 +49,13 @@ void ControlLoop::AskActor(proto::ActorRef ref, std::string payload, int64_t dea
       });
 }
 
-void ControlLoop::TellActor(proto::ActorRef ref, std::string payload,
+void ControlLoop::TellActor(proto::ActorRef ref, std::string payload, int64_t deadline_ms,
                             std::function<void(Status)> done) {
   PostActorCall(
       CallId(next_call_++),
       [done = std::move(done)](const ActorAnswer& answer) { done(answer.status); },
-      [ref = std::move(ref), payload = std::move(payload)](CallId call) -> Event {
-        return AskActorCall{call, ref, payload, 0, true};
+      [ref = std::move(ref), payload = std::move(payload), deadline_ms](CallId call) -> Event {
+        return AskActorCall{call, ref, payload, deadline_ms, true};
       });
 }
 

@@ -4,6 +4,7 @@
 //   tokens, sequence s: W windows need W * s + 1 tokens
 //   records:            a sample is a record
 //   validation:         files of its own, or the last floor(items * fraction) items
+//   a host actor's:     as many as one asks for; validation as the actor's source says
 //
 // Thread rule: pure functions.
 #pragma once

@@ -84,6 +84,31 @@ Status CheckFields(const DataStream& stream) {
   return OkStatus();
 }
 
+Status CheckActor(const DataStream& stream) {
+  constexpr size_t kMaxArgBytes = 1 << 20;
+  constexpr int64_t kDayMs = 86'400'000;
+  const ActorSource& actor = stream.actor;
+  if (actor.type.size() > kMaxNameBytes || actor.args.size() > kMaxArgBytes) {
+    return InvalidArgument(fmt::format(
+        "stream '{}': an actor's type of {} bytes and {} bytes of arguments; at most {} and {} go",
+        stream.name, actor.type.size(), actor.args.size(), kMaxNameBytes, kMaxArgBytes));
+  }
+  if (actor.validation_rows < 0 || actor.deadline_ms < 1 || actor.deadline_ms > kDayMs) {
+    return InvalidArgument(
+        fmt::format("stream '{}': {} validation rows and a deadline of {} ms; rows are at least 0, "
+                    "the deadline "
+                    "is 1 ms to a day",
+                    stream.name, actor.validation_rows, actor.deadline_ms));
+  }
+  const bool sliced = std::any_of(
+      stream.fields.begin(), stream.fields.end(),
+      [](const DataField& field) { return !field.slices.empty() || !field.validation.empty(); });
+  if (stream.files.empty() && !sliced) return OkStatus();
+  return InvalidArgument(
+      fmt::format("stream '{}' comes from the actor '{}' and from files; leave one out",
+                  stream.name, actor.type));
+}
+
 Status CheckStream(const DataStream& stream) {
   if (!IsPlainName(stream.name)) {
     return InvalidArgument(fmt::format(
@@ -102,6 +127,7 @@ Status CheckStream(const DataStream& stream) {
         "stream '{}': {}", stream.name,
         tokens ? "tokens are one field of plain integers" : "records need at least one field"));
   }
+  if (!stream.actor.empty()) MW_TRY(CheckActor(stream));
   for (const FileRef& file : stream.files) {
     if (file.blob.size_bytes < 0) {
       return InvalidArgument(

@@ -70,6 +70,17 @@ struct DataField {
   friend bool operator==(const DataField&, const DataField&) = default;
 };
 
+// Rows that a host actor makes, in place of files (actor/rows.h). Every worker that reads them has
+// one of its own, so its rows must be a function of what it is asked.
+struct ActorSource {
+  std::string type;  // of the registry of the workers' binary; empty: the stream has files
+  std::string args = {};
+  int64_t validation_rows = 0;   // sample n to validate with is n modulo these; 0: none
+  int64_t deadline_ms = 30'000;  // of a question
+  bool empty() const { return type.empty(); }
+  friend bool operator==(const ActorSource&, const ActorSource&) = default;
+};
+
 enum class DataKind : uint8_t { kTokens, kRecords };
 
 struct DataStream {
@@ -78,6 +89,7 @@ struct DataStream {
   std::vector<FileRef> files;
   std::vector<DataField> fields;
   double validation_fraction = 0.05;  // without files of its own: the tail, never trained on
+  ActorSource actor = {};             // then there are no files, and fields have no slices
   const DataField* Find(std::string_view field) const;  // or nullptr
   friend bool operator==(const DataStream&, const DataStream&) = default;
 };

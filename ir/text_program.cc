@@ -108,6 +108,24 @@ std::string FormatProgram(const Program& program) {
 
 namespace {
 
+Result<Box> ParseBox(Lexer& lexer) {
+  Box box;
+  MW_TRY(lexer.Expect("["));
+  MW_ASSIGN_OR_RETURN(box.offset, lexer.IntList());
+  MW_TRY(lexer.Expect(":"));
+  MW_ASSIGN_OR_RETURN(box.size, lexer.IntList());
+  MW_TRY(lexer.Expect("]"));
+  return box;
+}
+
+Result<MemoryKind> ParseKind(Lexer& lexer) {
+  MW_ASSIGN_OR_RETURN(const std::string name, lexer.Word());
+  for (MemoryKind kind : kMemoryKinds) {
+    if (name == MemoryKindName(kind)) return kind;
+  }
+  return Fail(lexer.Error(fmt::format("unknown memory kind '{}'", name)));
+}
+
 class ProgramParser {
  public:
   explicit ProgramParser(std::string_view text) : lexer_(text) {}
@@ -193,24 +211,6 @@ class ProgramParser {
         fmt::format("{}{} must be {}{}: numbers count up", prefix, id, prefix, number));
   }
 
-  Result<Box> ParseBox() {
-    Box box;
-    MW_TRY(lexer_.Expect("["));
-    MW_ASSIGN_OR_RETURN(box.offset, lexer_.IntList());
-    MW_TRY(lexer_.Expect(":"));
-    MW_ASSIGN_OR_RETURN(box.size, lexer_.IntList());
-    MW_TRY(lexer_.Expect("]"));
-    return box;
-  }
-
-  Result<MemoryKind> ParseKind() {
-    MW_ASSIGN_OR_RETURN(const std::string name, lexer_.Word());
-    for (MemoryKind kind : kMemoryKinds) {
-      if (name == MemoryKindName(kind)) return kind;
-    }
-    return Fail(lexer_.Error(fmt::format("unknown memory kind '{}'", name)));
-  }
-
   Status ParseSlot() {
     Slot slot;
     MW_TRY(ExpectNumber('s', p_.slots.size()));
@@ -218,13 +218,13 @@ class ProgramParser {
     MW_ASSIGN_OR_RETURN(slot.type, lexer_.Type());
     slot.persistent = lexer_.Take("persistent");
     if (!slot.persistent) MW_TRY(lexer_.Expect("transient"));
-    MW_ASSIGN_OR_RETURN(slot.kind, ParseKind());
+    MW_ASSIGN_OR_RETURN(slot.kind, ParseKind(lexer_));
     if (lexer_.Take("@")) {
       MW_ASSIGN_OR_RETURN(slot.offset_bytes, lexer_.Int());
     }
     MW_ASSIGN_OR_RETURN(slot.name, lexer_.String());
     if (lexer_.Take("part")) {
-      MW_ASSIGN_OR_RETURN(slot.box, ParseBox());
+      MW_ASSIGN_OR_RETURN(slot.box, ParseBox(lexer_));
       MW_TRY(lexer_.Expect("of"));
       MW_TRY(lexer_.Expect("["));
       MW_ASSIGN_OR_RETURN(slot.global_dims, lexer_.IntList());
@@ -300,7 +300,7 @@ class ProgramParser {
     MW_ASSIGN_OR_RETURN(const int32_t slot, lexer_.Numbered('s'));
     transfer.slot = SlotId(slot);
     if (!lexer_.Take(arrow)) {
-      MW_ASSIGN_OR_RETURN(transfer.box, ParseBox());
+      MW_ASSIGN_OR_RETURN(transfer.box, ParseBox(lexer_));
       MW_TRY(lexer_.Expect(arrow));
     }
     MW_ASSIGN_OR_RETURN(const int32_t channel, lexer_.Numbered('c'));

@@ -50,6 +50,27 @@ void AddFusedSteps(const ir::Graph& graph, const ir::Node& node, NodeWork& work)
   }
 }
 
+double SecondsOf(const NodeWork& work, const mesh::DeviceProfile& profile) {
+  if (work.is_free) return 0;
+  double compute_s = 0;
+  for (size_t k = 0; k < work.flops.size(); ++k) {
+    const double flops = work.flops[k];
+    if (flops > 0) {
+      compute_s += flops / profile.RateOf(static_cast<KernelClass>(k), work.dtype, flops);
+    }
+  }
+  return profile.launch_s + std::max(compute_s, work.bytes / profile.Rates(work.lead).bytes_per_s);
+}
+
+// Both ways between two groups of hosts, where the topology has them.
+std::vector<std::pair<int, int>> PairsOf(const mesh::SlowLink& slow,
+                                         const std::map<std::string, int>& group_of) {
+  const auto from = group_of.find(slow.from);
+  const auto to = group_of.find(slow.to);
+  if (from == group_of.end() || to == group_of.end()) return {};
+  return {{from->second, to->second}, {to->second, from->second}};
+}
+
 }  // namespace
 
 bool IsCollective(ir::Op op) {
@@ -135,7 +156,6 @@ NodeWork PackingOf(const ir::Graph& graph, const ir::Node& node) {
 
 CostModel::CostModel(const mesh::Topology& topology) {
   std::map<std::string, int> host_of, group_of, worker_of;
-  std::vector<std::string> group_names;
   for (size_t i = 0; i < topology.devices.size(); ++i) {
     const mesh::Device& device = topology.devices[i];
     const auto [at, fresh] = host_of.emplace(device.host, static_cast<int>(hosts_.size()));
@@ -160,10 +180,7 @@ CostModel::CostModel(const mesh::Topology& topology) {
   between_.assign(pairs, topology.links.network);
   is_slow_.assign(pairs, false);
   for (const mesh::SlowLink& slow : topology.links.slow) {
-    const auto from = group_of.find(slow.from);
-    const auto to = group_of.find(slow.to);
-    if (from == group_of.end() || to == group_of.end()) continue;
-    for (const auto& [a, b] : {std::pair{from->second, to->second}, {to->second, from->second}}) {
+    for (const auto& [a, b] : PairsOf(slow, group_of)) {
       const auto pair = static_cast<size_t>(a * groups_ + b);
       between_[pair] = slow.cost;
       is_slow_[pair] = true;
@@ -177,21 +194,12 @@ const mesh::DeviceProfile& CostModel::ProfileOf(int device) const {
   return *devices_[static_cast<size_t>(device)].profile;
 }
 
-double CostModel::NodeSeconds(const ir::Graph& local, const ir::Node& node, int device) const {
-  return NodeSeconds(WorkOf(local, node), device);
+double CostModel::NodeSeconds(const NodeWork& work, int device) const {
+  return SecondsOf(work, ProfileOf(device));
 }
 
-double CostModel::NodeSeconds(const NodeWork& work, int device) const {
-  if (work.is_free) return 0;
-  const mesh::DeviceProfile& profile = ProfileOf(device);
-  double compute_s = 0;
-  for (size_t k = 0; k < work.flops.size(); ++k) {
-    const double flops = work.flops[k];
-    if (flops > 0) {
-      compute_s += flops / profile.RateOf(static_cast<KernelClass>(k), work.dtype, flops);
-    }
-  }
-  return profile.launch_s + std::max(compute_s, work.bytes / profile.Rates(work.lead).bytes_per_s);
+double CostModel::NodeSeconds(const ir::Graph& local, const ir::Node& node, int device) const {
+  return NodeSeconds(WorkOf(local, node), device);
 }
 
 double CostModel::CollectiveSeconds(mesh::CollectiveKind kind, double local_bytes,

@@ -34,7 +34,7 @@ struct ActorMessage {
   uint64_t actor = 0;
   uint64_t generation = 0;
   uint64_t ask = 0;   // repeated by the reply
-  bool tell = false;  // nobody waits: the reply says only that it was taken
+  bool tell = false;  // the reply says only that its mailbox has it
   int64_t deadline_ms = 0;
   std::string payload;
   friend bool operator==(const ActorMessage&, const ActorMessage&) = default;

@@ -16,4 +16,7 @@ struct ActorRef {
   friend bool operator==(const ActorRef&, const ActorRef&) = default;
 };
 
+// What has become of an actor that somebody watched.
+enum class ActorFate : uint8_t { kUnspecified = 0, kRestarted = 1, kStopped = 2, kGaveUp = 3 };
+
 }  // namespace meshwright::proto

@@ -7,6 +7,7 @@
 // rule: values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -62,7 +63,9 @@ struct SessionAck {
 };
 
 // Host actors of the session's job (controller/actor_table.h). Answered by ActorDone or AskFailed,
-// in no order among each other or with asks.
+// in no order among each other or with asks. At most so many may be unanswered:
+inline constexpr size_t kMostActorAsks = 256;
+inline constexpr size_t kMostActorWatches = 1024;  // these are counted by themselves
 struct SpawnHostActor {
   std::string type;
   std::string args;
@@ -73,13 +76,19 @@ struct AskHostActor {
   ActorRef ref;
   std::string payload;
   int64_t deadline_ms = 0;  // from its arrival at the controller
+  bool tell = false;        // done once its mailbox has it
   friend bool operator==(const AskHostActor&, const AskHostActor&) = default;
 };
 struct StopHostActor {
   ActorRef ref;
   friend bool operator==(const StopHostActor&, const StopHostActor&) = default;
 };
-using ActorAsk = std::variant<SpawnHostActor, AskHostActor, StopHostActor>;
+// Done once this life of it is over.
+struct WatchHostActor {
+  ActorRef ref;
+  friend bool operator==(const WatchHostActor&, const WatchHostActor&) = default;
+};
+using ActorAsk = std::variant<SpawnHostActor, AskHostActor, StopHostActor, WatchHostActor>;
 struct SessionActorAsk {
   uint64_t id = 0;
   ActorAsk ask;
@@ -123,11 +132,12 @@ struct AskFailed {
   friend bool operator==(const AskFailed&, const AskFailed&) = default;
 };
 
-// ref: of SpawnHostActor; payload: of AskHostActor.
 struct ActorDone {
   uint64_t id = 0;
-  ActorRef ref;
-  std::string payload;
+  ActorRef ref;         // of SpawnHostActor; of WatchHostActor: the life that has begun
+  std::string payload;  // of AskHostActor
+  ActorFate fate = ActorFate::kUnspecified;  // of WatchHostActor
+  RuntimeError why = {};                     // of WatchHostActor
   friend bool operator==(const ActorDone&, const ActorDone&) = default;
 };
 

@@ -84,11 +84,17 @@ void PutAsk(uint64_t id, const AskHostActor& m, v1::ClientUp& wire) {
   PutRef(m.ref, *out.mutable_ref());
   out.set_payload(m.payload);
   out.set_deadline_ms(m.deadline_ms);
+  out.set_tell(m.tell);
 }
 
 void PutAsk(uint64_t id, const StopHostActor& m, v1::ClientUp& wire) {
   wire.mutable_stop_actor()->set_id(id);
   PutRef(m.ref, *wire.mutable_stop_actor()->mutable_ref());
+}
+
+void PutAsk(uint64_t id, const WatchHostActor& m, v1::ClientUp& wire) {
+  wire.mutable_watch_actor()->set_id(id);
+  PutRef(m.ref, *wire.mutable_watch_actor()->mutable_ref());
 }
 
 void Put(const SessionActorAsk& m, v1::ClientUp& wire) {
@@ -125,8 +131,27 @@ void Put(const AskFailed& m, v1::ClientDown& wire) {
 
 void Put(const ActorDone& m, v1::ClientDown& wire) {
   wire.mutable_actor_done()->set_id(m.id);
-  PutRef(m.ref, *wire.mutable_actor_done()->mutable_ref());
-  wire.mutable_actor_done()->set_payload(m.payload);
+  v1::ActorDone& out = *wire.mutable_actor_done();
+  PutRef(m.ref, *out.mutable_ref());
+  out.set_payload(m.payload);
+  out.set_fate(static_cast<v1::ActorFate>(m.fate));
+  if (m.fate != ActorFate::kUnspecified) *out.mutable_why() = Encode(m.why);
+}
+
+SessionActorAsk GetAsk(const v1::AskHostActor& wire) {
+  return {wire.id(),
+          AskHostActor{GetRef(wire.ref()), wire.payload(), wire.deadline_ms(), wire.tell()}};
+}
+
+Result<ActorDone> GetDone(const v1::ActorDone& wire) {
+  ActorDone m{wire.id(), GetRef(wire.ref()), wire.payload()};
+  if (!v1::ActorFate_IsValid(wire.fate())) {
+    return Fail(InvalidArgument(
+        fmt::format("an actor has the unknown fate {}", static_cast<int>(wire.fate()))));
+  }
+  m.fate = static_cast<ActorFate>(wire.fate());
+  if (wire.has_why()) m.why = Decode(wire.why());
+  return m;
 }
 
 void Put(const SessionEnd&, v1::ClientDown& wire) { wire.mutable_end(); }
@@ -257,12 +282,13 @@ Result<ClientUp> Decode(const v1::ClientUp& wire) {
                              SpawnHostActor{wire.spawn_actor().type(), wire.spawn_actor().args(),
                                             wire.spawn_actor().worker()}};
     case v1::ClientUp::kAskActor:
-      return SessionActorAsk{wire.ask_actor().id(), AskHostActor{GetRef(wire.ask_actor().ref()),
-                                                                 wire.ask_actor().payload(),
-                                                                 wire.ask_actor().deadline_ms()}};
+      return GetAsk(wire.ask_actor());
     case v1::ClientUp::kStopActor:
       return SessionActorAsk{wire.stop_actor().id(),
                              StopHostActor{GetRef(wire.stop_actor().ref())}};
+    case v1::ClientUp::kWatchActor:
+      return SessionActorAsk{wire.watch_actor().id(),
+                             WatchHostActor{GetRef(wire.watch_actor().ref())}};
     case v1::ClientUp::kClose:
       return SessionClose{};
     case v1::ClientUp::BODY_NOT_SET:
@@ -286,8 +312,7 @@ Result<ClientDown> Decode(const v1::ClientDown& wire) {
     case v1::ClientDown::kFailed:
       return AskFailed{wire.failed().id(), Decode(wire.failed().error())};
     case v1::ClientDown::kActorDone:
-      return ActorDone{wire.actor_done().id(), GetRef(wire.actor_done().ref()),
-                       wire.actor_done().payload()};
+      return GetDone(wire.actor_done());
     case v1::ClientDown::kEnd:
       return SessionEnd{};
     case v1::ClientDown::BODY_NOT_SET:

@@ -47,6 +47,13 @@ v1::DataStream EncodeStream(const ir::DataStream& stream) {
   for (const ir::FileRef& file : stream.files) *wire.add_files() = Encode(file);
   for (const ir::DataField& field : stream.fields) *wire.add_fields() = EncodeField(field);
   wire.set_validation_fraction(stream.validation_fraction);
+  if (!stream.actor.empty()) {
+    v1::ActorSource& actor = *wire.mutable_actor();
+    actor.set_type(stream.actor.type);
+    actor.set_args(stream.actor.args);
+    actor.set_validation_rows(stream.actor.validation_rows);
+    actor.set_deadline_ms(stream.actor.deadline_ms);
+  }
   return wire;
 }
 
@@ -63,6 +70,10 @@ Result<ir::DataStream> DecodeStream(const v1::DataStream& wire) {
     stream.fields.push_back(std::move(field));
   }
   stream.validation_fraction = wire.validation_fraction();
+  if (wire.has_actor()) {
+    stream.actor = {wire.actor().type(), wire.actor().args(), wire.actor().validation_rows(),
+                    wire.actor().deadline_ms()};
+  }
   return stream;
 }
 

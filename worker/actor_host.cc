@@ -171,7 +171,12 @@ void ActorHost::Message(proto::ActorMessage message) {
   const auto ref =
       place_->Remote<actor::Bytes>(AddressOf(message.actor, message.generation), codec_);
   actor::Bytes bytes{std::move(message.payload)};
-  if (message.tell) return report_(ReplyOf(message.ask, ref.Tell(std::move(bytes))));
+  if (message.tell) {
+    return ref.Tell(std::move(bytes), message.deadline_ms,
+                    [this, ask = message.ask](const Result<actor::Nothing>& taken) {
+                      report_(ReplyOf(ask, taken.has_value() ? OkStatus() : taken.error()));
+                    });
+  }
   ref.Ask(std::move(bytes), message.deadline_ms,
           [this, ask = message.ask](Result<actor::Bytes> answer) {
             if (!answer.has_value()) return report_(ReplyOf(ask, answer.error()));

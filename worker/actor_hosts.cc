@@ -29,7 +29,7 @@ ActorHosts::~ActorHosts() {
   (void)thread_.Post([this] {
     std::map<int64_t, std::shared_ptr<ActorHost>> all;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       all.swap(hosts_);
     }
     for (const auto& [job, host] : all) host->BeginEnd();
@@ -38,13 +38,13 @@ ActorHosts::~ActorHosts() {
 }
 
 std::shared_ptr<ActorHost> ActorHosts::Find(JobId job) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto it = hosts_.find(job.value());
   return it == hosts_.end() ? nullptr : it->second;
 }
 
 std::shared_ptr<ActorHost> ActorHosts::Take(JobId job) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto it = hosts_.find(job.value());
   if (it == hosts_.end()) return nullptr;
   std::shared_ptr<ActorHost> host = std::move(it->second);
@@ -79,7 +79,7 @@ void ActorHosts::On(const proto::SpawnActor& spawn) {
     Result<std::unique_ptr<ActorHost>> started = ActorHost::Start(spawn.job, options_, report_);
     if (!started.has_value()) return report_(Failed(spawn, started.error()));
     host = std::move(*started);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     hosts_[spawn.job.value()] = host;
   }
   host->Spawn(spawn);

@@ -9,12 +9,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <variant>
 
 #include "actor/owner_loop.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "proto/messages.h"
 #include "worker/actor_host.h"
 
@@ -39,8 +39,8 @@ class ActorHosts {
 
   const HostActorOptions options_;
   const ActorReport report_;
-  std::mutex mutex_;
-  std::map<int64_t, std::shared_ptr<ActorHost>> hosts_;  // guarded by mutex_
+  Mutex mutex_;
+  std::map<int64_t, std::shared_ptr<ActorHost>> hosts_ MW_GUARDED_BY(mutex_);
   Executor thread_{"mw-actor-hosts"};
   actor::ExecutorScheduler scheduler_{thread_};
   actor::OwnerLoop<Order> loop_;

@@ -162,6 +162,7 @@ class AgentImpl final : public Agent {
     resources_.blobs = blobs_.get();
     resources_.roots = &roots_;
     resources_.link = link_.get();
+    resources_.host_actors = options_.host_actors;
     resources_.metrics = metrics_.get();
     resources_.device_lost = [this](const Status& cause) { OnDeviceLost(cause); };
   }

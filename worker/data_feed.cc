@@ -42,7 +42,13 @@ Result<std::unique_ptr<DataFeed>> DataFeed::Open(const ir::DataSpec& data,
                                                  const data::StreamOptions& options,
                                                  FeedTypes types, const FilePlaces& places) {
   const auto opener = [places](const ir::FileRef& file) { return OpenJobFile(places, file); };
-  MW_ASSIGN_OR_RETURN(auto source, data::Source::Open(data, options, opener));
+  ir::DataSpec files = data;
+  std::erase_if(files.streams, [](const ir::DataStream& each) { return !each.actor.empty(); });
+  std::unique_ptr<data::Source> source;
+  // Without any stream a spec means its one file.
+  if (!files.streams.empty() || data.streams.empty()) {
+    MW_ASSIGN_OR_RETURN(source, data::Source::Open(files, options, opener));
+  }
   return std::unique_ptr<DataFeed>(new DataFeed(std::move(source), std::move(types)));
 }
 
@@ -51,7 +57,12 @@ Status DataFeed::ReadRow(const std::string& source, int64_t sample, std::span<st
   if (type == types_.end()) {
     return InvalidArgument(fmt::format("no program reads the feed '{}'", source));
   }
-  return source_->Read(source, sample, {type->second, row});
+  const ir::FeedName feed = ir::ParseFeedName(source);
+  if (actors_ && actors_->Has(feed.stream)) {
+    return actors_->Read(feed, sample, {type->second, row});
+  }
+  if (source_) return source_->Read(source, sample, {type->second, row});
+  return InvalidArgument(fmt::format("unknown feed '{}'", source));
 }
 
 }  // namespace meshwright::worker

@@ -1,5 +1,5 @@
-// What feed nodes of a mesh read: the job's data, from files below the worker's roots and from
-// blobs.
+// What feed nodes of a mesh read: the job's data, from files below the worker's roots, from blobs,
+// and from host actors.
 //
 // Thread rule: thread-safe. Ownership: cache and roots outlive the feed.
 #pragma once
@@ -18,6 +18,7 @@
 #include "data/source.h"
 #include "ir/program.h"
 #include "ops/kernel.h"
+#include "worker/actor_feed.h"
 #include "worker/blob_cache.h"
 
 namespace meshwright::worker {
@@ -46,15 +47,19 @@ class DataFeed final : public ops::FeedSource {
   static Result<std::unique_ptr<DataFeed>> Open(const ir::DataSpec& data,
                                                 const data::StreamOptions& options, FeedTypes types,
                                                 const FilePlaces& places);
+  // The streams that host actors make. Before anything is read.
+  void SetActors(std::unique_ptr<ActorFeed> actors) { actors_ = std::move(actors); }
 
-  // Errors: those of data::Source; kInvalidArgument: a source whose type it was not told.
+  // Errors: those of data::Source and ActorFeed; kInvalidArgument: a source whose type it was not
+  // told.
   Status ReadRow(const std::string& source, int64_t sample, std::span<std::byte> row) override;
 
  private:
   DataFeed(std::unique_ptr<data::Source> source, FeedTypes types)
       : source_(std::move(source)), types_(std::move(types)) {}
 
-  const std::unique_ptr<data::Source> source_;
+  const std::unique_ptr<data::Source> source_;  // null: no stream has files
+  std::unique_ptr<ActorFeed> actors_;           // null: none has an actor
   const FeedTypes types_;
 };
 

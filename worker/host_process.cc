@@ -3,16 +3,15 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "actor/place.h"
 #include "base/executor.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "proto/actor_messages.h"
 #include "worker/frame_socket.h"
 
@@ -23,7 +22,7 @@ namespace {
 class ActorThreads {
  public:
   actor::Scheduler* Take(actor::ActorId id) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (free_.empty()) {
       threads_.push_back(std::make_unique<Thread>(threads_.size()));
       free_.push_back(threads_.back().get());
@@ -35,18 +34,23 @@ class ActorThreads {
   }
   // The thread is free once it has done what the actor left to it.
   void Return(actor::ActorId id) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto it = taken_.find(id.value());
     if (it == taken_.end()) return;
     Thread* thread = it->second;
     taken_.erase(it);
     (void)thread->executor.Post([this, thread] {
-      const std::lock_guard inner(mutex_);
+      const MutexLock inner(mutex_);
       free_.push_back(thread);
     });
   }
   void Stop() {
-    for (const auto& thread : threads_) thread->executor.Stop();
+    std::vector<Thread*> all;
+    {
+      const MutexLock lock(mutex_);
+      for (const auto& thread : threads_) all.push_back(thread.get());
+    }
+    for (Thread* thread : all) thread->executor.Stop();
   }
 
  private:
@@ -56,10 +60,10 @@ class ActorThreads {
     Executor executor;
     actor::ExecutorScheduler scheduler;
   };
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Thread>> threads_;  // grown under mutex_
-  std::vector<Thread*> free_;                     // guarded by mutex_
-  std::map<uint64_t, Thread*> taken_;             // guarded by mutex_
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Thread>> threads_ MW_GUARDED_BY(mutex_);
+  std::vector<Thread*> free_ MW_GUARDED_BY(mutex_);
+  std::map<uint64_t, Thread*> taken_ MW_GUARDED_BY(mutex_);
 };
 
 class HostProcess final : private actor::Transport {
@@ -81,9 +85,9 @@ class HostProcess final : private actor::Transport {
                                        place_->OnFrame(kWorkerPlace, std::move(frame));
                                      },
                                      [this](const Status&) { End(); }});
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     made_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   ~HostProcess() override {
     socket_->Close();
@@ -93,16 +97,16 @@ class HostProcess final : private actor::Transport {
   }
 
   void Wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return ended_; });
+    const MutexLock lock(mutex_);
+    while (!ended_) changed_.Wait(mutex_);
   }
 
  private:
   bool Send(actor::PlaceId, actor::Frame frame) override {
     {
       // The first frames may come before the constructor knows the socket.
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return made_; });
+      const MutexLock lock(mutex_);
+      while (!made_) changed_.Wait(mutex_);
     }
     // The worker's session would not carry it.
     if (frame.kind == actor::FrameKind::kReply &&
@@ -115,9 +119,9 @@ class HostProcess final : private actor::Transport {
     return socket_->Send(frame);
   }
   void End() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ended_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
   Executor loop_{"mw-actors"};
@@ -125,10 +129,10 @@ class HostProcess final : private actor::Transport {
   ActorThreads threads_;
   std::unique_ptr<actor::Place> place_;
   std::unique_ptr<FrameSocket> socket_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool made_ = false;  // guarded by mutex_, as below
-  bool ended_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  bool made_ MW_GUARDED_BY(mutex_) = false;
+  bool ended_ MW_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

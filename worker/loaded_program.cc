@@ -19,6 +19,20 @@ ScratchNeed NeedOf(const StepInstruction& step) {
   return {0, step.tile.contiguous() ? 0 : step.tile.bytes()};
 }
 
+// The instruction as text, with a few of its slots.
+std::string NameOf(const ir::Program& program, int64_t instruction) {
+  MW_CHECK(instruction >= 0 && static_cast<size_t>(instruction) < program.instructions.size())
+      << "instruction " << instruction << " of " << program.instructions.size();
+  constexpr size_t kMostShown = 4;
+  ir::Instruction shown = program.instructions[static_cast<size_t>(instruction)];
+  const size_t slots = shown.inputs.size() + shown.outputs.size();
+  if (shown.inputs.size() > kMostShown) shown.inputs.resize(kMostShown);
+  if (shown.outputs.size() > kMostShown) shown.outputs.resize(kMostShown);
+  const size_t left = slots - shown.inputs.size() - shown.outputs.size();
+  return fmt::format("instruction {} ({}{})", instruction, ir::FormatInstruction(program, shown),
+                     left == 0 ? "" : fmt::format(", {} of {} slots", slots - left, slots));
+}
+
 }  // namespace
 
 InstructionCounts InstructionCounter::Read() const {
@@ -100,7 +114,7 @@ Status LoadedProgram::Record() {
   if (queued_ == nullptr) return OkStatus();
   const Status recorded = queued_->Record();
   const int64_t instruction = queued_->reached();
-  return instruction < 0 ? recorded : recorded.WithContext(NameOf(instruction));
+  return instruction < 0 ? recorded : recorded.WithContext(NameOf(program_, instruction));
 }
 
 void LoadedProgram::ResolveRun(const ir::Instruction& run, const DeviceMemory& memory,
@@ -167,24 +181,12 @@ Status LoadedProgram::RunInstruction(Step& step, const ops::RunContext& context,
 }
 
 // Of many operands the first ones: a fused step has hundreds, and the cause comes behind them.
-std::string LoadedProgram::NameOf(int64_t instruction) const {
-  MW_CHECK(instruction >= 0 && static_cast<size_t>(instruction) < program_.instructions.size())
-      << "instruction " << instruction << " of " << program_.instructions.size();
-  constexpr size_t kMostShown = 4;
-  ir::Instruction shown = program_.instructions[static_cast<size_t>(instruction)];
-  const size_t slots = shown.inputs.size() + shown.outputs.size();
-  if (shown.inputs.size() > kMostShown) shown.inputs.resize(kMostShown);
-  if (shown.outputs.size() > kMostShown) shown.outputs.resize(kMostShown);
-  const size_t left = slots - shown.inputs.size() - shown.outputs.size();
-  return fmt::format("instruction {} ({}{})", instruction, ir::FormatInstruction(program_, shown),
-                     left == 0 ? "" : fmt::format(", {} of {} slots", slots - left, slots));
-}
 
 Status LoadedProgram::Locate(const Status& failure, int64_t instruction, int64_t step,
                              const FirstCause& cause) const {
   std::string place =
       fmt::format("rank {}, program '{}', step {}", program_.device.value(), program_.name, step);
-  if (instruction >= 0) place += fmt::format(", {}", NameOf(instruction));
+  if (instruction >= 0) place += fmt::format(", {}", NameOf(program_, instruction));
   // A transfer that failed because the fabric did repeats the fabric's cause, which has its own
   // place: somewhere else.
   const Status fabric = cause.fabric().status();

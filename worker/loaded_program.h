@@ -76,7 +76,6 @@ class LoadedProgram {
   explicit LoadedProgram(ir::Program program) : program_(std::move(program)) {}
   Result<Step> LoadInstruction(const ir::Instruction& instruction, Links& links) const;
   void ResolveRun(const ir::Instruction& run, const DeviceMemory& memory, Step& step) const;
-  std::string NameOf(int64_t instruction) const;
   Status RunQueued(const ops::RunContext& context, FirstCause& cause, InstructionCounter& counter);
   Status RunInstruction(Step& step, const ops::RunContext& context, const FirstCause& cause);
   // The failure with the place where it happened; instruction -1: it is of no certain one.

@@ -212,9 +212,25 @@ Status MeshHost::OpenData(const proto::LoadMesh& message,
     MW_ASSIGN_OR_RETURN(
         data_, DataFeed::Open(message.data, {message.sequence, message.seed, message.vocabulary},
                               types, Places()));
+    MW_ASSIGN_OR_RETURN(auto actors, StartActors(message, programs));
+    data_->SetActors(std::move(actors));
   }
   feed_ = std::make_unique<JobFeed>(data_.get(), inputs_);
   return OkStatus();
+}
+
+Result<std::unique_ptr<ActorFeed>> MeshHost::StartActors(const proto::LoadMesh& message,
+                                                         const std::vector<ir::Program>& programs) {
+  const std::vector<ir::DataStream>& streams = message.data.streams;
+  ActorFeedOptions options;
+  MW_ASSIGN_OR_RETURN(options.rows, FeedRowsOf(programs, streams));
+  options.job = message.job;
+  options.host = resources_.host_actors;
+  options.seed = message.seed;
+  options.sequence = message.sequence;
+  options.vocabulary = message.vocabulary;
+  options.cancelled = [this] { return aborted(); };
+  return ActorFeed::Start(streams, std::move(options));
 }
 
 // Files may be opened until the job ends: those that do not stay open are opened again.

@@ -46,6 +46,7 @@ struct HostResources {
   std::shared_ptr<collective::Listener> listener;
   BlobCache* blobs = nullptr;
   const data::Roots* roots = nullptr;  // below which files are read in place; null: none
+  HostActorOptions host_actors;        // of the binary, for data that actors make
   ControllerLink* link = nullptr;
   AgentMetrics* metrics = nullptr;
   // Told when this process has lost a device for good, after the error that it caused.
@@ -103,6 +104,8 @@ class MeshHost {
   Status SaveOnThread(const proto::SaveWeights& message);
   Result<RuntimeOptions> MakeOptions(const proto::LoadMesh& message);
   Status OpenData(const proto::LoadMesh& message, const std::vector<ir::Program>& programs);
+  Result<std::unique_ptr<ActorFeed>> StartActors(const proto::LoadMesh& message,
+                                                 const std::vector<ir::Program>& programs);
   FilePlaces Places() const;
   Result<ir::Program> FetchProgram(const ir::BlobRef& blob, int rank, const std::string& name);
   // Runs `work` as launch number `seq`: once, in order; tells what came of it.

@@ -13,6 +13,7 @@
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "client/ask_table.h"
+#include "client/grpc/actor_asks.h"
 #include "client/grpc/session_streams.h"
 #include "client/tensor_tiles.h"
 
@@ -101,7 +102,10 @@ Result<T> Await(std::future<Result<T>> future, int64_t timeout_ms, const std::st
 class GrpcSession final : public Session {
  public:
   GrpcSession(const std::shared_ptr<grpc::Channel>& channel, SessionStart start)
-      : options_(start.options), streams_(channel, std::move(start)) {
+      : options_(start.options),
+        streams_(channel, std::move(start)),
+        actor_asks_([this](const proto::ClientUp& message) { return WriteToActors(message); },
+                    options_.timeout_ms) {
     reader_.Post([this] {
       Conclude(streams_.Run({[this](const StreamPtr& stream, proto::ClientDown message) {
                                return Take(stream, std::move(message));
@@ -159,24 +163,46 @@ class GrpcSession final : public Session {
 
   Result<ActorRef> Spawn(const std::string& type, const std::string& args,
                          const std::string& worker) override {
-    MW_ASSIGN_OR_RETURN(proto::ActorDone done,
-                        RunActor(proto::SpawnHostActor{type, args, worker}, "spawn " + type));
+    MW_ASSIGN_OR_RETURN(
+        proto::ActorDone done,
+        actor_asks_.Await(NextId(), proto::SpawnHostActor{type, args, worker}, "spawn " + type));
     return std::move(done.ref);
   }
 
   std::future<Result<std::string>> Ask(const ActorRef& actor, std::string payload,
                                        int64_t deadline_ms) override {
     const auto promise = std::make_shared<std::promise<Result<std::string>>>();
-    AskActor(proto::AskHostActor{actor, std::move(payload), deadline_ms},
-             [promise](Result<proto::ActorDone> done) {
-               promise->set_value(std::move(done).map(
-                   [](proto::ActorDone answer) { return std::move(answer.payload); }));
-             });
+    actor_asks_.Ask(NextId(), proto::AskHostActor{actor, std::move(payload), deadline_ms},
+                    [promise](Result<proto::ActorDone> done) {
+                      promise->set_value(std::move(done).map(
+                          [](proto::ActorDone answer) { return std::move(answer.payload); }));
+                    });
+    return promise->get_future();
+  }
+
+  std::future<Status> Tell(const ActorRef& actor, std::string payload,
+                           int64_t deadline_ms) override {
+    const auto promise = std::make_shared<std::promise<Status>>();
+    actor_asks_.Ask(NextId(), proto::AskHostActor{actor, std::move(payload), deadline_ms, true},
+                    [promise](Result<proto::ActorDone> done) {
+                      promise->set_value(internal::ToStatus(std::move(done)));
+                    });
+    return promise->get_future();
+  }
+
+  std::future<Result<ActorNews>> Watch(const ActorRef& actor) override {
+    const auto promise = std::make_shared<std::promise<Result<ActorNews>>>();
+    actor_asks_.Ask(NextId(), proto::WatchHostActor{actor},
+                    [promise](Result<proto::ActorDone> done) {
+                      promise->set_value(std::move(done).map([](proto::ActorDone news) {
+                        return ActorNews{news.fate, std::move(news.ref), news.why.ToStatus()};
+                      }));
+                    });
     return promise->get_future();
   }
 
   Status Stop(const ActorRef& actor) override {
-    return internal::ToStatus(RunActor(proto::StopHostActor{actor}, "stop"));
+    return internal::ToStatus(actor_asks_.Await(NextId(), proto::StopHostActor{actor}, "stop"));
   }
 
   Status Close() override MW_EXCLUDES(order_mutex_, mutex_) {
@@ -201,7 +227,6 @@ class GrpcSession final : public Session {
 
  private:
   using StreamPtr = SessionStreams::StreamPtr;
-  using ActorCallback = std::function<void(Result<proto::ActorDone>)>;
 
   // ---- Asking ----
 
@@ -254,51 +279,37 @@ class GrpcSession final : public Session {
     return opened_ && table_.unanswered() < static_cast<size_t>(std::max(1, opened_->credits));
   }
 
-  // `done` is called exactly once, from here or from the reader.
-  void AskActor(proto::ActorAsk ask, ActorCallback done) MW_EXCLUDES(mutex_) {
+  uint64_t NextId() MW_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return table_.NextId();
+  }
+
+  // Where the connection is broken, to the next one.
+  Status WriteToActors(const proto::ClientUp& message) MW_EXCLUDES(mutex_) {
     const auto due = Deadline::After(options_.timeout_ms).SteadyTimePoint();
     StreamPtr stream;
-    uint64_t id = 0;
-    Status why;
     {
       const MutexLock lock(mutex_);
       while (!end_ && !live_ && changed_.WaitUntil(mutex_, due)) {
       }
+      if (end_) return EndOr(*end_);
+      if (!live_) return Broken(options_.timeout_ms);
       stream = live_;
-      if (stream) {
-        id = table_.NextId();
-        actor_asks_.emplace(id, std::move(done));
-      } else {
-        why = end_ ? EndOr(*end_) : Broken(options_.timeout_ms);
-      }
     }
-    if (!stream) return done(Fail(why));
-    (void)stream->Write(proto::SessionActorAsk{id, std::move(ask)});
-  }
-
-  Result<proto::ActorDone> RunActor(proto::ActorAsk ask, const std::string& what) {
-    const auto promise = std::make_shared<std::promise<Result<proto::ActorDone>>>();
-    AskActor(std::move(ask),
-             [promise](Result<proto::ActorDone> done) { promise->set_value(std::move(done)); });
-    return Await(promise->get_future(), options_.timeout_ms, what);
+    if (stream->Write(message)) return OkStatus();
+    return Unavailable("the connection broke before the actor was asked");
   }
 
   // ---- Hearing: on the reader ----
 
   // Whether an actor got a question cannot be known: it is not asked twice.
   void Lose(const Status& why) MW_EXCLUDES(mutex_) {
-    FailActors(Unavailable(
-        fmt::format("the connection broke before the actor's answer came: {}", why.message())));
-  }
-
-  void FailActors(const Status& why) MW_EXCLUDES(mutex_) {
-    std::map<uint64_t, ActorCallback> lost;
     {
       const MutexLock lock(mutex_);
       live_.reset();
-      lost = std::exchange(actor_asks_, {});
     }
-    for (const auto& [id, done] : lost) done(Fail(why));
+    actor_asks_.Lose(Unavailable(
+        fmt::format("the connection broke before the actor's answer came: {}", why.message())));
   }
 
   void Conclude(const Status& end) MW_EXCLUDES(mutex_) {
@@ -306,10 +317,11 @@ class GrpcSession final : public Session {
     {
       const MutexLock lock(mutex_);
       end_ = end;
+      live_.reset();
       left = table_.TakeAll();
     }
     for (const AskTable::Done& done : left) done(Fail(EndOr(end)));
-    FailActors(EndOr(end));
+    actor_asks_.End(EndOr(end));
     changed_.NotifyAll();
   }
 
@@ -321,9 +333,10 @@ class GrpcSession final : public Session {
       const int64_t bytes = BytesOf(*done);
       Settle(stream, id, bytes, std::move(*done));
     } else if (auto* actor = std::get_if<proto::ActorDone>(&message)) {
-      SettleActor(actor->id, std::move(*actor));
+      const uint64_t id = actor->id;
+      actor_asks_.Settle(id, std::move(*actor));
     } else if (const auto* failed = std::get_if<proto::AskFailed>(&message)) {
-      if (!SettleActor(failed->id, Fail(failed->error.ToStatus()))) {
+      if (!actor_asks_.Settle(failed->id, Fail(failed->error.ToStatus()))) {
         Settle(stream, failed->id, 0, Fail(failed->error.ToStatus()));
       }
     }
@@ -370,20 +383,6 @@ class GrpcSession final : public Session {
     changed_.NotifyAll();
   }
 
-  // False: no question to an actor has this id.
-  bool SettleActor(uint64_t id, Result<proto::ActorDone> result) MW_EXCLUDES(mutex_) {
-    ActorCallback done;
-    {
-      const MutexLock lock(mutex_);
-      const auto it = actor_asks_.find(id);
-      if (it == actor_asks_.end()) return false;
-      done = std::move(it->second);
-      actor_asks_.erase(it);
-    }
-    done(std::move(result));
-    return true;
-  }
-
   const SessionOptions options_;
   SessionStreams streams_;
   Mutex order_mutex_ MW_ACQUIRED_BEFORE(mutex_);  // asks are sent in the order of their ids
@@ -394,7 +393,7 @@ class GrpcSession final : public Session {
   std::optional<Status> end_ MW_GUARDED_BY(mutex_);
   bool close_wanted_ MW_GUARDED_BY(mutex_) = false;
   AskTable table_ MW_GUARDED_BY(mutex_);
-  std::map<uint64_t, ActorCallback> actor_asks_ MW_GUARDED_BY(mutex_);
+  ActorAsks actor_asks_;
   Executor reader_{"mw-session"};  // last: it ends before what it uses
 };
 

@@ -66,6 +66,7 @@ class InteractReactor final : public Base {
 
   void OnDone() override {
     writer_->Detach();
+    actors_->End();
     parts_.loop->ClientEnded(client_, finished_well_);
     delete this;
   }

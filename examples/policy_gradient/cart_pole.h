@@ -11,21 +11,23 @@
 
 namespace policy_gradient {
 
+inline constexpr int64_t kObserved = 4;
+using State = std::array<double, kObserved>;
+
 class CartPole {
  public:
-  static constexpr int64_t kObserved = 4;
   static constexpr int64_t kActions = 2;  // push to the left, to the right
 
   // Almost upright, at rest.
   explicit CartPole(std::mt19937_64& random);
 
-  const std::array<double, kObserved>& state() const { return state_; }
+  const State& state() const { return state_; }
   // Fallen by more than 12 degrees, or 2.4 m from the start.
   bool fallen() const;
   void Push(int32_t action);
 
  private:
-  std::array<double, kObserved> state_;
+  State state_;
 };
 
 }  // namespace policy_gradient

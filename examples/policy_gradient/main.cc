@@ -1,5 +1,6 @@
 // Learns to balance a pole on a cart by trying.
 //
+//   meshwright up --worker-binary build/policy_gradient/policy_gradient_worker
 //   policy_gradient [UPDATES]      controller: $MESHWRIGHT_ADDRESS or 127.0.0.1:7700
 //
 // The layout is left to the planner.

@@ -8,6 +8,7 @@
 #include "cart_pole.h"
 #include "client/program.h"
 #include "client/trainer.h"
+#include "environments.h"
 #include "rollout.h"
 
 namespace policy_gradient {
@@ -37,11 +38,11 @@ client::Loss PolicyLoss(client::Builder& b, const client::Batch& in, int64_t row
 Result<ir::JobRequest> MakeJob(const Options& options) {
   const int64_t rows = options.environments * options.horizon;
   const std::vector<client::InputSpec> trained_on = {
-      {"observations", {options.dtype, {rows, CartPole::kObserved}}},
+      {"observations", {options.dtype, {rows, kObserved}}},
       {"actions", {ir::DType::kI32, {rows}}},
       {"advantages", {options.dtype, {rows}}}};
   const std::vector<client::InputSpec> asked = {
-      {"observations", {options.dtype, {options.environments, CartPole::kObserved}}}};
+      {"observations", {options.dtype, {options.environments, kObserved}}}};
   const client::ProgramOptions floats{options.dtype};
   const auto loss = [&](client::Builder& b, const client::Batch& in) {
     return PolicyLoss(b, in, rows);
@@ -70,7 +71,7 @@ Result<ir::JobRequest> MakeJob(const Options& options) {
 // Draws the actions of all environments from what "policy" says of their observations.
 Policy Asking(client::Session& session, const Options& options, std::mt19937_64& random) {
   return [&](int64_t, const std::vector<double>& observations) -> Result<std::vector<int32_t>> {
-    const ir::Dims dims = {options.environments, CartPole::kObserved};
+    const ir::Dims dims = {options.environments, kObserved};
     MW_ASSIGN_OR_RETURN(
         const client::Answer answer,
         session.Run("policy", {{"observations",
@@ -100,12 +101,11 @@ Result<double> Train(client::Session& session, const Options& options, const Rol
       AdvantagesOf(rollout, {options.environments, options.horizon}, options.discount);
   MW_ASSIGN_OR_RETURN(
       const client::Answer answer,
-      session.Run(
-          "step",
-          {{"observations", client::Tensor::OfReals(options.dtype, {rows, CartPole::kObserved},
-                                                    rollout.observations)},
-           {"actions", client::Tensor::Of<int32_t>({rows}, rollout.actions)},
-           {"advantages", client::Tensor::OfReals(options.dtype, {rows}, advantages)}}));
+      session.Run("step",
+                  {{"observations", client::Tensor::OfReals(options.dtype, {rows, kObserved},
+                                                            rollout.observations)},
+                   {"actions", client::Tensor::Of<int32_t>({rows}, rollout.actions)},
+                   {"advantages", client::Tensor::OfReals(options.dtype, {rows}, advantages)}}));
   return answer.values.at("loss");
 }
 
@@ -126,6 +126,8 @@ Result<Outcome> Run(client::Client& client, const Options& options) {
   MW_TRY(CheckReplay(options));
   MW_ASSIGN_OR_RETURN(const ir::JobRequest job, MakeJob(options));
   MW_ASSIGN_OR_RETURN(const auto session, client.OpenSession(job));
+  MW_ASSIGN_OR_RETURN(Environments environments,
+                      Environments::Spawn(*session, options.environments));
   const Sizes sizes{options.environments, options.horizon};
   std::mt19937_64 random(kPolicySeeds + options.seed);
   Outcome outcome;
@@ -135,7 +137,7 @@ Result<Outcome> Run(client::Client& client, const Options& options) {
                               ? Asking(*session, options, random)
                               : Replaying(options.replayed[index], options.environments);
     const uint64_t seed = options.seed + static_cast<uint64_t>(update);
-    MW_ASSIGN_OR_RETURN(Rollout rollout, RollOut(sizes, seed, policy));
+    MW_ASSIGN_OR_RETURN(Rollout rollout, RollOut(environments, options.horizon, seed, policy));
     MW_ASSIGN_OR_RETURN(const double loss, Train(*session, options, rollout));
     outcome.losses.push_back(loss);
     outcome.lengths.push_back(MeanLength(rollout, sizes));

@@ -1,10 +1,10 @@
 // REINFORCE on cart poles: a policy learns from what its own actions led to.
 //
-// The environments run in the client. For each of their steps the program "policy" gives the logits
-// of the actions of all environments at once; after an episode of each, "step" trains on the
-// observations, the actions and their advantages. Thread rule: one thread. Source: Williams,
-// "Simple Statistical Gradient-Following Algorithms for Connectionist Reinforcement Learning",
-// 1992.
+// The environments are host actors (worker.cc), spread over the workers. For each of their steps
+// the program "policy" gives the logits of the actions of all environments at once, and all of them
+// are asked at once; after an episode of each, "step" trains on the observations, the actions and
+// their advantages. Thread rule: one thread. Source: Williams, "Simple Statistical
+// Gradient-Following Algorithms for Connectionist Reinforcement Learning", 1992.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ struct Outcome {
   std::vector<Actions> actions;  // per update
 };
 
-// Errors: kInvalidArgument: replayed actions that are not as many as the options say; why the job
-// was refused, or ended.
+// The cluster has workers of this example. Errors: kInvalidArgument: replayed actions that are not
+// as many as the options say; why the job was refused, or ended.
 meshwright::Result<Outcome> Run(meshwright::client::Client& client, const Options& options);
 
 }  // namespace policy_gradient

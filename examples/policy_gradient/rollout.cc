@@ -3,37 +3,31 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <random>
-
-#include "cart_pole.h"
 
 namespace policy_gradient {
 
 using meshwright::Result;
 
-Result<Rollout> RollOut(const Sizes& sizes, uint64_t seed, const Policy& policy) {
-  std::mt19937_64 random(seed);
-  std::vector<CartPole> poles;
-  for (int64_t i = 0; i < sizes.environments; ++i) poles.emplace_back(random);
+Result<Rollout> RollOut(Environments& environments, int64_t horizon, uint64_t seed,
+                        const Policy& policy) {
+  MW_TRY(environments.Reset(seed));
+  const std::vector<Seen>& seen = environments.seen();
   Rollout rollout;
-  for (int64_t step = 0; step < sizes.horizon; ++step) {
+  for (int64_t step = 0; step < horizon; ++step) {
     std::vector<double> observed;
-    for (const CartPole& pole : poles) {
-      for (const double x : pole.state()) observed.push_back(pole.fallen() ? 0 : x);
+    for (const Seen& one : seen) {
+      for (const double x : one.state) observed.push_back(one.stands ? x : 0);
     }
-    const bool over =
-        std::all_of(poles.begin(), poles.end(), [](const auto& pole) { return pole.fallen(); });
-    std::vector<int32_t> actions(poles.size(), 0);
-    if (!over) {
+    std::vector<int32_t> actions(seen.size(), 0);
+    if (std::any_of(seen.begin(), seen.end(), [](const Seen& one) { return one.stands; })) {
       MW_ASSIGN_OR_RETURN(actions, policy(step, observed));
     }
-    for (size_t i = 0; i < poles.size(); ++i) {
-      const bool stands = !poles[i].fallen();
-      rollout.rewards.push_back(stands ? 1 : 0);
-      rollout.actions.push_back(stands ? actions[i] : 0);
-      if (stands) poles[i].Push(actions[i]);
+    for (size_t i = 0; i < seen.size(); ++i) {
+      rollout.rewards.push_back(seen[i].stands ? 1 : 0);
+      rollout.actions.push_back(seen[i].stands ? actions[i] : 0);
     }
     rollout.observations.insert(rollout.observations.end(), observed.begin(), observed.end());
+    MW_TRY(environments.Push(actions));
   }
   return rollout;
 }

@@ -139,8 +139,11 @@ Status ProcessCluster::RestartController() {
 Status ProcessCluster::StartWorker(int index) {
   SubprocessOptions options;
   const std::string name = WorkerName(index);
-  options.args = {MESHWRIGHT_BINARY, "--address", address_, "worker",         "--device",
-                  options_.device,   "--name",    name,     "--metrics-port", "0"};
+  // One of one's own is that command already.
+  options.args = {options_.worker_binary};
+  if (options_.worker_binary.empty()) options.args = {MESHWRIGHT_BINARY, "worker"};
+  options.args.insert(options.args.end(), {"--address", address_, "--device", options_.device,
+                                           "--name", name, "--metrics-port", "0"});
   options.args.insert(options.args.end(), options_.worker_args.begin(), options_.worker_args.end());
   options.env = options_.env;
   options.stdout_to = OutputTo::File(dir_->File(name + ".log"));

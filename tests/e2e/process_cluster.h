@@ -19,6 +19,7 @@ namespace meshwright::testing {
 struct ProcessClusterOptions {
   int workers = 4;
   std::vector<std::string> worker_args;      // added to every worker
+  std::string worker_binary;                 // of one's own (worker/main.h); empty: the built one
   std::string device = "cpu";                // that workers are told to use
   std::vector<std::string> controller_args;  // added to the controller
   std::vector<std::pair<std::string, std::string>> env;

@@ -62,6 +62,24 @@ TEST_F(Refusals, MissingJobFileAndMissingControllerAreToldApart) {
   EXPECT_THAT(alone.text, AllOf(HasSubstr("127.0.0.1:1"), HasSubstr("meshwright up")));
 }
 
+TEST_F(Refusals, AWorkerBinaryThatCannotRunIsFoundBeforeAnythingStarts) {
+  const std::string text = Write("text", "no program\n");
+  for (const std::string& binary : {dir_.File("none"), text, dir_.path()}) {
+    const Failure failure = Fails({"up", "--worker-binary", binary, "--dir", dir_.File("run")});
+    EXPECT_EQ(failure.code, 2) << failure.text;
+    EXPECT_THAT(failure.text, HasSubstr("--worker-binary " + binary));
+  }
+  EXPECT_FALSE(FileExists(dir_.File("run")));
+}
+
+TEST_F(Refusals, AWorkerBinaryThatIsNoWorkerIsTold) {
+  const Failure failure = Fails({"up", "--worker-binary", "/bin/true", "--dir", dir_.File("run"),
+                                 "--port", "0", "--metrics-port", "0"});
+  EXPECT_EQ(failure.code, 1) << failure.text;
+  EXPECT_THAT(failure.text, HasSubstr("worker-0 ended "));
+  EXPECT_FALSE(FileExists(dir_.File("run/cluster.txt"))) << "what was started is stopped";
+}
+
 // ---- Devices ----
 
 TEST_F(Refusals, AWorkerThatMustHaveGpusSaysWhyItHasNone) {

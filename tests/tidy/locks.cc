@@ -29,9 +29,10 @@ constexpr std::array<std::string_view, 13> kUnseen = {
 // base/mutex.h wraps them. Beside it none: the others may only become fewer.
 const std::set<std::string>& FilesWithOwnLocks() {
   static const std::set<std::string> files = {
-      "base/mutex.h",           "worker/actor_host.cc", "worker/actor_host.h",
-      "worker/actor_hosts.cc",  "worker/actor_hosts.h", "worker/grpc/link.cc",
-      "worker/host_process.cc",
+      "base/mutex.h",
+      "worker/actor_host.cc",
+      "worker/actor_host.h",
+      "worker/grpc/link.cc",
   };
   return files;
 }

@@ -10,8 +10,6 @@
 namespace meshwright::tidy {
 namespace {
 
-bool IsWordChar(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-
 bool IsWord(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), IsWordChar);
 }

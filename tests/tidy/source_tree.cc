@@ -10,8 +10,6 @@
 namespace meshwright::tidy {
 namespace {
 
-bool IsWordChar(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-
 // Walks over one text and blanks as it goes.
 class Blanker {
  public:
@@ -89,6 +87,8 @@ std::vector<std::string> Lines(std::string_view text) {
 }
 
 }  // namespace
+
+bool IsWordChar(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 std::string BlankCommentsAndLiterals(std::string_view text) { return Blanker(text).Run(); }
 

@@ -45,6 +45,8 @@ std::vector<Include> IncludesOf(const SourceFile& file);
 // "collective" of "collective/cpu/tcp.cc"; "" for a file at the root.
 std::string RoomOf(std::string_view path);
 bool IsHeader(std::string_view path);
+// A letter, a digit or '_'.
+bool IsWordChar(char c);
 // Whether `word` stands in `code` with no letter, digit or '_' directly around it.
 bool ContainsWord(std::string_view code, std::string_view word);
 

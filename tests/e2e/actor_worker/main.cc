@@ -1,8 +1,9 @@
-// A worker binary as a user writes one: two types of host actors and a main of one line.
+// A worker binary as a user writes one: three types of host actors and a main of one line.
 //
 // "echo" takes text: "pid" is answered with its process, "keep" never, "large" with too much,
 // "fail" and "crash" do what they say, anything else comes back. "adder" takes numbers and answers
-// with their sum so far.
+// with their sum so far. "points" makes rows (points.h); its arguments are "", or what becomes of
+// it at a step: "fail 3", "crash 3", "keep 3".
 #include <unistd.h>
 
 #include <charconv>
@@ -11,7 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "actor/rows.h"
 #include "base/check.h"
+#include "tests/e2e/actor_worker/points.h"
 #include "worker/main.h"
 
 namespace {
@@ -25,6 +28,8 @@ using meshwright::actor::Bytes;
 using meshwright::actor::Codec;
 using meshwright::actor::MessageCodec;
 using meshwright::actor::ReplySlot;
+using meshwright::actor::Rows;
+using meshwright::actor::RowsAsked;
 
 class Echo final : public Actor<Bytes> {
  public:
@@ -77,6 +82,51 @@ MessageCodec<Add> AddCodec() {
           {[](const int64_t& sum) { return std::to_string(sum); }, ParseNumber}};
 }
 
+class Points final : public Actor<RowsAsked> {
+ public:
+  Points(std::string fate, int64_t at) : fate_(std::move(fate)), at_(at) {}
+  Status Receive(RowsAsked asked, ReplySlot<Rows> reply) override {
+    if (asked.step == at_ && fate_ == "crash") std::abort();
+    if (asked.step == at_ && fate_ == "keep") {
+      kept_.push_back(std::move(reply));
+      return OkStatus();
+    }
+    if (asked.step == at_) {
+      reply.Complete(meshwright::Fail(meshwright::OutOfRange("the points ran out")));
+      return OkStatus();
+    }
+    reply.Complete(Make(asked));
+    return OkStatus();
+  }
+
+ private:
+  static Rows Make(const RowsAsked& asked) {
+    Rows rows{{"", ""}};
+    for (int64_t i = 0; i < asked.count; ++i) {
+      const points::Features x = points::FeaturesOf(asked.seed, asked.step, asked.first_row + i);
+      const int32_t label = points::LabelOf(x);
+      rows.fields[0].append(reinterpret_cast<const char*>(x.data()), sizeof x);
+      rows.fields[1].append(reinterpret_cast<const char*>(&label), sizeof label);
+    }
+    return rows;
+  }
+
+  const std::string fate_;
+  const int64_t at_;
+  std::vector<ReplySlot<Rows>> kept_;
+};
+
+Result<std::unique_ptr<Actor<RowsAsked>>> MakePoints(std::string_view args) {
+  if (args.empty()) return std::unique_ptr<Actor<RowsAsked>>(std::make_unique<Points>("", -1));
+  const size_t space = args.find(' ');
+  if (space == std::string_view::npos) {
+    return meshwright::Fail(InvalidArgument("'" + std::string(args) + "' is no 'FATE STEP'"));
+  }
+  MW_ASSIGN_OR_RETURN(const int64_t at, ParseNumber(args.substr(space + 1)));
+  return std::unique_ptr<Actor<RowsAsked>>(
+      std::make_unique<Points>(std::string(args.substr(0, space)), at));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -96,5 +146,6 @@ int main(int argc, char** argv) {
                    },
                    AddCodec())
                .ok());
+  MW_CHECK(registry.Add<RowsAsked>("points", MakePoints, meshwright::actor::RowsCodec()).ok());
   return meshwright::worker::Main(argc, argv, registry);
 }

@@ -15,9 +15,8 @@
 
 #include "base/file.h"
 #include "base/subprocess.h"
-#include "client/program.h"
-#include "client/trainer.h"
 #include "controller/control_loop.h"
+#include "tests/e2e/actor_client/driven_job.h"
 #include "tests/e2e/control/local_cluster.h"
 #include "worker/actor_host.h"
 
@@ -189,7 +188,7 @@ TEST_F(Actors, LiveInAProcessOfTheirJobAndAnswer) {
 }
 
 TEST_F(Actors, ASpawnThatCannotBeSaysWhy) {
-  EXPECT_THAT(Spawn("oracle").error().message(), HasSubstr("there are: adder, echo"));
+  EXPECT_THAT(Spawn("oracle").error().message(), HasSubstr("there are: adder, echo, points"));
   EXPECT_EQ(Spawn("adder", "x").error().message(), "'x' is no number");
   EXPECT_THAT(Spawn("echo", "", "a9").error().message(), HasSubstr("'a9', which is not ready"));
 }
@@ -285,21 +284,7 @@ TEST_F(Actors, AStoppedControllerAnswersWhatWaitsAndTheProcessesEnd) {
 // The loop of a user: a client drives a job and asks actors, over one session.
 TEST_F(Actors, AClientsSessionSpawnsAndAsksThem) {
   ASSERT_TRUE(cluster_->client().Cancel(job_).ok());
-  auto program = client::MakeProgram(
-      "double", {{"x", {ir::DType::kF32, {1, 2}}}},
-      [](client::Builder& b, const client::Batch& in) {
-        b.SetOutput("y", b.AddOne(ir::Op::kScale, {in.at("x")}, {{"factor", 2.0}}));
-        return OkStatus();
-      });
-  ASSERT_TRUE(program.has_value()) << program.error();
-  const auto job = client::JobBuilder("driven")
-                       .Batch(1, 1)
-                       .Program(*std::move(program))
-                       .Driver({ir::DriverKind::kClient, "", 0, 0})
-                       .SaveWeights(false)
-                       .Build();
-  ASSERT_TRUE(job.has_value()) << job.error();
-  const auto session = cluster_->client().OpenSession(*job);
+  const auto session = cluster_->client().OpenSession(DoublingJob(0).value());
   ASSERT_TRUE(session.has_value()) << session.error();
   const auto adder = (*session)->Spawn("adder", "40");
   ASSERT_TRUE(adder.has_value()) << adder.error();
@@ -310,7 +295,8 @@ TEST_F(Actors, AClientsSessionSpawnsAndAsksThem) {
   EXPECT_THAT(y->tensors.at("y").Values<float>(), ::testing::ElementsAre(2, 4));
   EXPECT_EQ(second.get().value(), "45");
   EXPECT_EQ(first.get().value(), "42");
-  EXPECT_THAT((*session)->Spawn("oracle").error().message(), HasSubstr("there are: adder, echo"));
+  EXPECT_THAT((*session)->Spawn("oracle").error().message(),
+              HasSubstr("there are: adder, echo, points"));
   EXPECT_EQ((*session)->Ask(*adder, "x").get().error().message(), "'x' is no number");
   client::ActorRef whichever = *adder;
   whichever.generation = 0;
@@ -322,6 +308,48 @@ TEST_F(Actors, AClientsSessionSpawnsAndAsksThem) {
   EXPECT_TRUE((*session)->Stop(*adder).ok());
   EXPECT_FALSE((*session)->Ask(*adder, "1").get().has_value());
   EXPECT_TRUE((*session)->Close().ok());
+}
+
+TEST_F(Actors, ASessionTellsAndWatchesThem) {
+  ASSERT_TRUE(cluster_->client().Cancel(job_).ok());
+  const auto session = cluster_->client().OpenSession(DoublingJob(0).value());
+  ASSERT_TRUE(session.has_value()) << session.error();
+  client::Session& s = **session;
+  const client::ActorRef adder = s.Spawn("adder", "0").value();
+  auto watch = s.Watch(adder);
+  // More than may be unanswered at once: those behind wait for room.
+  std::vector<std::future<Status>> told;
+  for (int i = 0; i < 1'000; ++i) told.push_back(s.Tell(adder, "1"));
+  int64_t taken = 0;
+  for (auto& one : told) {
+    const Status status = one.get();
+    taken += status.ok() ? 1 : 0;
+    // The mailbox is bounded, too.
+    if (status.ok()) continue;
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status;
+  }
+  EXPECT_GT(taken, 0);
+  EXPECT_EQ(s.Ask(adder, "0").get().value(), std::to_string(taken));
+
+  const client::ActorRef echo = s.Spawn("echo").value();
+  auto first = s.Watch(echo), again = s.Watch(echo);
+  EXPECT_TRUE(s.Tell(echo, "fail").get().ok());
+  const client::ActorNews news = first.get().value();
+  EXPECT_EQ(news.fate, client::ActorFate::kRestarted);
+  EXPECT_EQ(news.next.id, echo.id);
+  EXPECT_EQ(news.next.generation, echo.generation + 1);
+  EXPECT_THAT(news.why.message(), HasSubstr("it was told to fail"));
+  EXPECT_EQ(again.get().value().next, news.next);
+  EXPECT_EQ(s.Tell(echo, "x").get().code(), StatusCode::kNotFound);
+  EXPECT_EQ(s.Watch(echo).get().error().code(), StatusCode::kNotFound);
+  EXPECT_EQ(s.Ask(news.next, "x").get().value(), "x");
+  EXPECT_TRUE(s.Stop(adder).ok());
+  EXPECT_EQ(watch.get().value().fate, client::ActorFate::kStopped);
+
+  auto to_the_end = s.Watch(news.next);
+  EXPECT_TRUE(s.Close().ok());
+  EXPECT_FALSE(to_the_end.get().has_value()) << "the session ended first";
+  EXPECT_FALSE(s.Tell(news.next, "x").get().ok());
 }
 
 TEST(ActorHost, AProcessThatIsSilentIsKilled) {

@@ -13,6 +13,7 @@
 #include "examples/image_classifier/image_classifier.h"
 #include "examples/maml/maml.h"
 #include "examples/policy_gradient/policy_gradient.h"
+#include "examples/policy_gradient/turn.h"
 #include "examples/tabular_classifier/tabular_classifier.h"
 #include "tests/e2e/control/local_cluster.h"
 
@@ -25,8 +26,9 @@ using ::testing::HasSubstr;
 constexpr int64_t kCompared = 20;  // updates
 const std::vector<std::pair<int64_t, int64_t>> kLayouts = {{1, 1}, {2, 1}, {1, 2}, {2, 2}};
 
-std::unique_ptr<LocalCluster> FourDevices() {
+std::unique_ptr<LocalCluster> FourDevices(worker::HostActorOptions host_actors = {}) {
   LocalClusterOptions options;
+  options.host_actors = std::move(host_actors);
   options.workers = 2;
   options.devices_per_worker = 2;
   auto cluster = LocalCluster::Start(options);
@@ -150,8 +152,16 @@ TEST(Maml, LearnsTheSameOnEveryLayout) {
   });
 }
 
+// As its worker binary offers them.
+worker::HostActorOptions CartPoles() {
+  worker::HostActorOptions options;
+  options.types = {"cart-pole"};
+  options.command = {MESHWRIGHT_POLE_WORKER, "host-actors"};
+  return options;
+}
+
 TEST(PolicyGradient, LearnsToBalanceThePole) {
-  const auto cluster = FourDevices();
+  const auto cluster = FourDevices(CartPoles());
   ASSERT_NE(cluster, nullptr);
   auto options = On<policy_gradient::Options>(1, 1, ir::DType::kF32);
   options.updates = 40;
@@ -164,7 +174,7 @@ TEST(PolicyGradient, LearnsToBalanceThePole) {
 }
 
 TEST(PolicyGradient, LearnsTheSameFromTheSameActionsOnEveryLayout) {
-  const auto cluster = FourDevices();
+  const auto cluster = FourDevices(CartPoles());
   ASSERT_NE(cluster, nullptr);
   std::vector<policy_gradient::Actions> of_one_device;
   ExpectTheSameOnAllLayouts([&](int64_t data, int64_t tensor) -> Result<std::vector<double>> {
@@ -177,6 +187,28 @@ TEST(PolicyGradient, LearnsTheSameFromTheSameActionsOnEveryLayout) {
     if (of_one_device.empty()) of_one_device = std::move(outcome.actions);
     return std::move(outcome.losses);
   });
+}
+
+TEST(PolicyGradient, SaysThatItsWorkerIsMissing) {
+  const auto cluster = FourDevices();
+  ASSERT_NE(cluster, nullptr);
+  const auto refused = policy_gradient::Run(cluster->client(), On<policy_gradient::Options>(1, 1));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message(), HasSubstr("'cart-pole'"));
+}
+
+TEST(PolicyGradient, TurnsComeThroughAndAreReadSafely) {
+  const auto codec = policy_gradient::TurnCodec();
+  using policy_gradient::Turn;
+  for (const Turn& turn : {Turn{Turn::Kind::kReset, 7}, Turn{Turn::Kind::kPush, 1}}) {
+    EXPECT_EQ(codec.message.decode(codec.message.encode(turn)).value(), turn);
+  }
+  for (const char* bad : {"", "7", "reset", "reset ", "push x", "push 1 ", "pull 1"}) {
+    EXPECT_FALSE(codec.message.decode(bad).has_value()) << bad;
+  }
+  const policy_gradient::Seen seen{{0.1, -0.2, 1e-300, 3}, true};
+  EXPECT_EQ(codec.reply.decode(codec.reply.encode(seen)).value(), seen);
+  EXPECT_THAT(codec.reply.decode("short").error().message(), HasSubstr("5 bytes"));
 }
 
 }  // namespace

@@ -62,6 +62,7 @@ worker::AgentOptions LocalCluster::AgentOptionsFor(const std::string& name) cons
   options.devices = options_.devices_per_worker;
   options.token = options_.token;
   options.memory_bytes = int64_t{1} << 30;
+  options.host_actors = options_.host_actors;
   return options;
 }
 

@@ -19,6 +19,7 @@ struct LocalClusterOptions {
   std::string token;
   controller::ServerHooks hooks;
   controller::Limits limits;
+  worker::HostActorOptions host_actors;  // of every worker
 };
 
 class LocalCluster {

@@ -122,6 +122,12 @@ TEST(Args, WorkersArePinnedWhenAskedFor) {
   EXPECT_TRUE(Parse<WorkerArgs>({"worker", "--pin"}).pin);
 }
 
+TEST(Args, AClusterTakesAWorkerOfOnesOwn) {
+  EXPECT_EQ(Parse<UpArgs>({"up"}).worker_binary, "");
+  EXPECT_EQ(Parse<UpArgs>({"up", "--worker-binary", "build/mine"}).worker_binary, "build/mine");
+  EXPECT_EQ(ParseArgs({"worker", "--worker-binary", "x"}).exit_code, kExitUsage);
+}
+
 TEST(Args, UsageErrorsExitWithTwoAndSayWhy) {
   EXPECT_EQ(ParseArgs({"submit"}).exit_code, kExitUsage);
   EXPECT_EQ(ParseArgs({}).exit_code, kExitUsage);

@@ -19,5 +19,12 @@ TEST(NextCommands, GiveTheTokenThatTheClusterWants) {
               HasSubstr("export MESHWRIGHT_TOKEN=\"$(cat 'a token'\\''s file')\"\n"));
 }
 
+TEST(NextCommands, GiveTheWorkerThatTheClusterHas) {
+  EXPECT_THAT(NextCommands({}, {}, {}), HasSubstr("  meshwright worker --address "));
+  UpArgs args;
+  args.worker_binary = "/my worker";
+  EXPECT_THAT(NextCommands(args, {}, {}), HasSubstr("  '/my worker' --address "));
+}
+
 }  // namespace
 }  // namespace meshwright::cli

@@ -132,7 +132,7 @@ TEST(ActorTable, AQuestionIsAnsweredByItsReplyOnceAndTheReplyIsACredit) {
   const uint64_t call = desk.Ask(ref);
   const uint64_t ask = desk.LastAsk();
   desk.Ask(ref);
-  desk.Ask(ref, 0, true);
+  desk.Ask(ref, 5'000, true);
   EXPECT_EQ(desk.CodeOf(desk.Ask(ref)), StatusCode::kResourceExhausted);
   desk.Note(desk.table.OnReply(ref.worker, {ask, {}, {}, "answer"}));
   EXPECT_EQ(desk.CodeOf(call), StatusCode::kOk);
@@ -142,6 +142,23 @@ TEST(ActorTable, AQuestionIsAnsweredByItsReplyOnceAndTheReplyIsACredit) {
   EXPECT_EQ(desk.answers[call].size(), 1u);
   EXPECT_EQ(desk.table.stale(), 2);
   EXPECT_EQ(desk.table.unreplied(ref.worker), 2u);
+}
+
+TEST(ActorTable, WhoTellsHearsWhetherTheMailboxHasIt) {
+  Desk desk;
+  const ActorRef ref = desk.Start("env");
+  const uint64_t taken = desk.Ask(ref, 5'000, true);
+  EXPECT_TRUE(std::get<proto::ActorMessage>(desk.sent.back().body).tell);
+  EXPECT_TRUE(desk.answers[taken].empty());
+  desk.Note(desk.table.OnReply(ref.worker, {desk.LastAsk(), {}, {}, ""}));
+  EXPECT_EQ(desk.CodeOf(taken), StatusCode::kOk);
+  const uint64_t full = desk.Ask(ref, 5'000, true);
+  desk.Note(desk.table.OnReply(
+      ref.worker, {desk.LastAsk(), StatusCode::kResourceExhausted, "its mailbox is full", ""}));
+  EXPECT_EQ(desk.CodeOf(full), StatusCode::kResourceExhausted);
+  const uint64_t lost = desk.Ask(ref, 5'000, true);
+  desk.Say(ActorEventKind::kFailed, ref, "it fell");
+  EXPECT_EQ(desk.CodeOf(lost), StatusCode::kAborted);
 }
 
 TEST(ActorTable, ALateQuestionEndsButItsCreditWaitsForTheReply) {
@@ -177,6 +194,7 @@ TEST(ActorTable, ADeadActorIsMadeAgainAndTheOldLifeIsGone) {
   ASSERT_EQ(desk.answers[watch].size(), 1u);
   EXPECT_EQ(desk.answers[watch][0].news, ActorNews::kRestarted);
   EXPECT_FALSE(desk.answers[watch][0].last);
+  EXPECT_THAT(desk.answers[watch][0].status.message(), HasSubstr("segmentation fault"));
   const ActorRef renewed = desk.answers[watch][0].ref;
   EXPECT_EQ(renewed, (ActorRef{"w1", ref.id, 2}));
   (void)desk.Ask(renewed);
@@ -370,7 +388,8 @@ class TableSimulation {
     EXPECT_EQ(answers_[call], 0) << "call " << call << " was answered after its last answer";
     if (answer.last) ++answers_[call];
     if (answer.last && answer.status.ok() && !answer.payload.empty()) ++answered_;
-    if (answer.status.ok() && answer.ref.id != 0) refs_.push_back(answer.ref);
+    const bool begun = answer.status.ok() || answer.news == ActorNews::kRestarted;
+    if (begun && answer.ref.id != 0) refs_.push_back(answer.ref);
     EXPECT_TRUE(answer.last || watches_.contains(call));
   }
 
@@ -472,7 +491,7 @@ TEST(CoreActors, AnActorBelongsToAJobThatLivesAndEndsWithIt) {
   cluster.Feed(AskActorCall{CallId(9003), ref, "x", 1'000, false});
   while (cluster.DeliverOne()) {
   }
-  EXPECT_EQ(cluster.actor_answers.at(2).payload, "x");
+  EXPECT_EQ(cluster.actor_answers.at(2).payload, "x#1");
   cluster.hold_actors = true;
   cluster.Feed(AskActorCall{CallId(9004), ref, "x", 60'000, false});
   ASSERT_TRUE(cluster.Cancel(job).ok());

@@ -7,6 +7,7 @@
 //   - a submit that was answered is on disk.
 #include "tests/unit/controller/sim_cluster.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -74,6 +75,7 @@ void SimCluster::RestartController() {
   for (auto& [name, worker] : workers_) {
     worker.session = SessionId(0);
     worker.meshes.clear();  // a worker aborts what it runs when its session is lost
+    worker.actors.clear();
   }
   store_ = OpenMemoryStore(disk_);
   const StoredState& stored = store_->opened();
@@ -100,6 +102,7 @@ void SimCluster::Reconnect(const std::string& name) {
   if (worker.session.value() != 0) closing_.insert(worker.session.value());
   worker.session = SessionId(next_session_++);
   worker.meshes.clear();
+  worker.actors.clear();
   worker.last_seq.clear();
   worker.silent = false;
   proto::Register info;
@@ -140,6 +143,39 @@ void SimCluster::Kill(const std::string& name) {
   down_.erase(worker.session.value());
   worker.session = SessionId(0);
   worker.meshes.clear();
+  worker.actors.clear();
+}
+
+void SimCluster::KillActors(const std::string& name) {
+  SimWorker& worker = workers_.at(name);
+  for (const auto& [actor, life] : std::exchange(worker.actors, {})) {
+    Say(worker, proto::ActorEvent{life.second, actor, life.first, proto::ActorEventKind::kFailed,
+                                  StatusCode::kAborted, "its process was killed"});
+  }
+}
+
+void SimCluster::OnActor(SimWorker& worker, const proto::SpawnActor& spawn) {
+  worker.actors[spawn.actor] = {spawn.generation, spawn.job};
+  Say(worker,
+      proto::ActorEvent{spawn.job, spawn.actor, spawn.generation, proto::ActorEventKind::kStarted});
+}
+
+// Which life answers goes with the answer.
+void SimCluster::OnActor(SimWorker& worker, const proto::ActorMessage& message) {
+  if (hold_actors) return;
+  const auto life = worker.actors.find(message.actor);
+  const bool alive = life != worker.actors.end() && life->second.first == message.generation;
+  Say(worker, proto::ActorReply{message.ask, alive ? StatusCode::kOk : StatusCode::kNotFound,
+                                "gone", fmt::format("{}#{}", message.payload, message.generation)});
+}
+
+void SimCluster::OnActor(SimWorker& worker, const proto::StopActor& stop) {
+  stopped_actors.push_back(stop);
+  std::erase_if(worker.actors, [&](const auto& each) {
+    const auto& [generation, job] = each.second;
+    return stop.actor == 0 ? job == stop.job
+                           : stop.actor == each.first && stop.generation == generation;
+  });
 }
 
 void SimCluster::Silence(const std::string& name) { workers_.at(name).silent = true; }
@@ -408,14 +444,9 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
               HandleLaunch(worker, m);
             }
           },
-          [&](const proto::SpawnActor& m) {
-            Say(worker,
-                proto::ActorEvent{m.job, m.actor, m.generation, proto::ActorEventKind::kStarted});
-          },
-          [&](const proto::ActorMessage& m) {
-            if (!hold_actors) Say(worker, proto::ActorReply{m.ask, {}, {}, m.payload});
-          },
-          [&](const proto::StopActor& m) { stopped_actors.push_back(m); },
+          [&](const proto::SpawnActor& m) { OnActor(worker, m); },
+          [&](const proto::ActorMessage& m) { OnActor(worker, m); },
+          [&](const proto::StopActor& m) { OnActor(worker, m); },
           [&](const proto::ReadTensors& m) { AnswerState(worker, m.mesh_gen, m.launch_seq); },
           [&](const proto::WriteTensors& m) { AnswerState(worker, m.mesh_gen, m.launch_seq); },
           [&](const proto::SaveWeights& m) {

@@ -28,6 +28,8 @@ struct SimWorker {
   std::vector<int32_t> cpus = {};
   std::string kind = {};  // of its devices
   std::vector<std::string> actor_types = {"env"};
+  // Its host actors that live: generation and job, by id.
+  std::map<uint64_t, std::pair<uint64_t, JobId>> actors = {};
   SessionId session{0};  // 0: not connected
   Term term{0};
   bool silent = false;                                    // alive, but nothing it sends arrives
@@ -64,7 +66,8 @@ class SimCluster {
   void Kill(const std::string& name);     // its session ends
   void Silence(const std::string& name);  // nothing from it arrives any more
   void Leave(const std::string& name);
-  void Reconnect(const std::string& name);  // a new session of the same process
+  void KillActors(const std::string& name);  // the processes that its actors live in
+  void Reconnect(const std::string& name);   // a new session of the same process
   int64_t Submit(const ir::JobRequest& job, const std::string& op_id = "");
   Status Cancel(int64_t job);
   void Advance(int64_t ms);  // time passes, in ticks of 100 ms with heartbeats
@@ -135,6 +138,9 @@ class SimCluster {
   void Run(const Event& event);
   std::string InvitationOf(const SimWorker& worker) const;
   void Handle(SimWorker& worker, const proto::DownMessage& message);
+  void OnActor(SimWorker& worker, const proto::SpawnActor& spawn);
+  void OnActor(SimWorker& worker, const proto::ActorMessage& message);
+  void OnActor(SimWorker& worker, const proto::StopActor& stop);
   void HandleLaunch(SimWorker& worker, const proto::Launch& launch);
   void AnswerState(SimWorker& worker, MeshGeneration gen, LaunchSeq seq);
   void Hear(const TellClient& tell);
