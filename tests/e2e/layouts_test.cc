@@ -36,6 +36,7 @@ class Layouts : public FaultFixture, public ::testing::WithParamInterface<const 
     ProcessClusterOptions options;
     options.workers = kProcesses;
     options.worker_args = {"--transport", GetParam()};
+    options.worker_binary = MESHWRIGHT_POLE_WORKER;  // has the actors of an example
     ASSERT_NO_FATAL_FAILURE(Start(std::move(options)));
   }
 

@@ -71,15 +71,13 @@ TEST(ProgramOutputs, WhatCannotBeReadIsRefusedByName) {
               }),
               HasSubstr("is output \"z\" of program 'a', which gives out y"));
   EXPECT_THAT(refusal([](JobRequest& job) {
-                job.programs[2] = Doubling("b", "p", {DType::kF32, {3, 2}});
-                Read(job.programs[2], "p", {"a", "y"});
+                job.programs[0] = Doubling("a", "x", {DType::kF32, {3, 2}});
               }),
-              HasSubstr("is f32[3,2]; output \"y\" of program 'a' is f32[2,3]"));
+              HasSubstr("is f32[2,3]; output \"y\" of program 'a' is f32[3,2]"));
   EXPECT_THAT(refusal([](JobRequest& job) {
-                job.programs[2] = Doubling("b", "p", {DType::kF64, {2, 3}});
-                Read(job.programs[2], "p", {"a", "y"});
+                job.programs[0] = Doubling("a", "x", {DType::kF64, {2, 3}});
               }),
-              HasSubstr("is f64[2,3]; output"));
+              HasSubstr("is f32[2,3]; output \"y\" of program 'a' is f64[2,3]"));
   EXPECT_THAT(refusal([](JobRequest& job) {
                 Read(job.programs[2], "p", {"c", "y"});
               }),
