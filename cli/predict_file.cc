@@ -146,7 +146,8 @@ class JsonLines final : public Writer {
       file_ << line.dump() << '\n';
     }
     file_.flush();
-    return file_ ? OkStatus() : ResourceExhausted("the file could not be written");
+    return file_ ? OkStatus()
+                 : ResourceExhausted("the file of --out could not be written; is its disk full?");
   }
 
  private:
@@ -186,7 +187,8 @@ class Npy final : public Writer {
     const auto bytes = static_cast<std::streamsize>(tensor.data.size()) / tensor.type.dims[0];
     file_.write(reinterpret_cast<const char*>(tensor.data.data()), bytes * count);
     file_.flush();
-    return file_ ? OkStatus() : ResourceExhausted("the file could not be written");
+    return file_ ? OkStatus()
+                 : ResourceExhausted("the file of --out could not be written; is its disk full?");
   }
 
  private:
