@@ -1,7 +1,6 @@
 // predict: what the model of a job says to a text.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -9,14 +8,12 @@
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/predict_file.h"
+#include "cli/predict_text.h"
 #include "client/evaluation.h"
 #include "report/prediction.h"
 
 namespace meshwright::cli {
 namespace {
-
-constexpr const char* kProgram = "predict";
-constexpr const char* kInput = "window";
 
 struct Asked {
   std::unique_ptr<client::Session> session;
@@ -48,22 +45,6 @@ Result<std::vector<int32_t>> TokensOf(const PredictArgs& args, const std::string
   std::vector<int32_t> tokens;
   for (const char c : args.text) tokens.push_back(static_cast<unsigned char>(c));
   return tokens;
-}
-
-// The last tokens that the window has room for, then zeros.
-client::Tensor WindowOf(std::vector<int32_t>& tokens, const ir::TensorType& type) {
-  const auto positions = static_cast<size_t>(type.dims[1] - 1);
-  if (tokens.size() > positions)
-    tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(positions));
-  std::vector<int32_t> window(tokens);
-  window.resize(static_cast<size_t>(type.elements()), 0);
-  return client::Tensor::Of<int32_t>(type.dims, window);
-}
-
-std::vector<double> AsDoubles(const client::Tensor& tensor) {
-  if (tensor.type.dtype == ir::DType::kF64) return tensor.Values<double>();
-  const std::vector<float> values = tensor.Values<float>();
-  return {values.begin(), values.end()};
 }
 
 void Print(const report::Prediction& prediction, const PredictArgs& args, bool bytes, bool json) {
@@ -109,21 +90,11 @@ Result<int> Predict(const PredictArgs& args, const GlobalArgs& global) {
     return kExitOk;
   }
   MW_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, TokensOf(args, asked.format));
-  const auto programs = asked.session->programs();
-  const auto program = programs.find(kProgram);
-  if (program == programs.end() || !program->second.contains(kInput)) {
-    return Fail(FailedPrecondition(
-        fmt::format("job {} has no program '{}': its model cannot be asked", args.id, kProgram)));
-  }
-  const client::Tensor window = WindowOf(tokens, program->second.at(kInput));
-  auto answer = asked.session->Run(kProgram, {{kInput, window}});
+  const auto prediction = PredictText(*asked.session, std::move(tokens), args.id, args.top);
   const Status closed = asked.session->Close();
-  MW_TRY(answer);
+  MW_TRY(prediction);
   MW_TRY(closed);
-  const client::Tensor& logits = answer->tensors.at("logits");
-  const int64_t vocabulary = logits.type.dims.back();
-  Print(report::Predict(tokens, AsDoubles(logits), vocabulary, args.top), args, args.tokens.empty(),
-        global.json);
+  Print(*prediction, args, args.tokens.empty(), global.json);
   return kExitOk;
 }
 

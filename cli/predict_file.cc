@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/predict_text.h"
 #include "data/describe.h"
 #include "data/roots.h"
 #include "data/source.h"
@@ -22,13 +23,9 @@
 namespace meshwright::cli {
 namespace {
 
-constexpr const char* kAskedProgram = "predict";
 constexpr const char* kStream = "data";
-constexpr const char* kWindow = "window";
 // Calls under way: what they bring and give out is in memory.
 constexpr size_t kCallsAhead = 4;
-
-using Signature = std::map<std::string, ir::TensorType>;
 
 std::string FormatOf(const PredictArgs& args, const std::string& of_job) {
   if (!args.format.empty()) return args.format;
@@ -58,17 +55,24 @@ Result<Rows> OpenRows(const PredictArgs& args, const std::string& format, const 
     if (type.rank() == 0 || stream.Find(name) == nullptr) {
       return Fail(
           InvalidArgument(fmt::format("the program '{}' takes \"{}\" {}, which {} does not have",
-                                      kAskedProgram, name, type.ToString(), args.data.front())));
+                                      kPredictProgram, name, type.ToString(), args.data.front())));
     }
     if (rows.batch != 0 && rows.batch != type.dims[0]) {
       return Fail(InvalidArgument(fmt::format("the inputs of '{}' have {} and {} rows",
-                                              kAskedProgram, rows.batch, type.dims[0])));
+                                              kPredictProgram, rows.batch, type.dims[0])));
     }
     rows.batch = type.dims[0];
-    if (stream.kind == ir::DataKind::kTokens) options.sequence = type.dims[1] - 1;
+    if (stream.kind != ir::DataKind::kTokens) continue;
+    if (type.rank() != 2 || type.dims[1] < 2) {
+      return Fail(InvalidArgument(
+          fmt::format("input \"{}\" of the program '{}' is {}, and windows of tokens are [batch, "
+                      "positions + 1]; give files of records (.npy, .safetensors)",
+                      name, kPredictProgram, type.ToString())));
+    }
+    options.sequence = type.dims[1] - 1;
   }
   if (rows.batch == 0) {
-    return Fail(InvalidArgument(fmt::format("the program '{}' takes nothing", kAskedProgram)));
+    return Fail(InvalidArgument(fmt::format("the program '{}' takes nothing", kPredictProgram)));
   }
   ir::DataSpec spec;
   spec.streams = {stream};
@@ -105,22 +109,10 @@ class Writer {
                      int64_t count) = 0;
 };
 
-std::vector<double> RowOf(const client::Tensor& tensor, int64_t row) {
-  std::vector<double> all;
-  if (tensor.type.dtype == ir::DType::kI32) {
-    const auto values = tensor.Values<int32_t>();
-    all.assign(values.begin(), values.end());
-  } else {
-    all = tensor.Reals();
-  }
-  const auto size = static_cast<std::ptrdiff_t>(all.size()) / tensor.type.dims[0];
-  return {all.begin() + row * size, all.begin() + (row + 1) * size};
-}
-
 Status CheckRows(const std::string& name, const client::Tensor& tensor, int64_t batch) {
   if (tensor.type.rank() > 0 && tensor.type.dims[0] == batch) return OkStatus();
   return InvalidArgument(fmt::format("output \"{}\" of '{}' is {}, which has no rows of its own",
-                                     name, kAskedProgram, tensor.type.ToString()));
+                                     name, kPredictProgram, tensor.type.ToString()));
 }
 
 // A line for each row: of a language model its loss and what comes next, else the tensors.
@@ -130,18 +122,14 @@ class JsonLines final : public Writer {
 
   Status Add(const client::Feeds& feeds, const client::Answer& answer, int64_t first,
              int64_t count) override {
+    const client::Tensor* const window = WindowOf(feeds, answer);
+    if (window == nullptr) MW_TRY(CheckTensors(answer, feeds.begin()->second.type.dims[0]));
     for (int64_t i = 0; i < count; ++i) {
       nlohmann::ordered_json line = {{"row", first + i}};
-      const auto window = feeds.find(kWindow);
-      const auto logits = answer.tensors.find("logits");
-      if (window != feeds.end() && logits != answer.tensors.end()) {
-        AddLanguage(RowOf(window->second, i), RowOf(logits->second, i),
-                    logits->second.type.dims.back(), line);
+      if (window != nullptr) {
+        MW_TRY(AddLanguage(*window, answer, i, line).WithContext(fmt::format("row {}", first + i)));
       } else {
-        for (const auto& [name, tensor] : answer.tensors) {
-          MW_TRY(CheckRows(name, tensor, feeds.begin()->second.type.dims[0]));
-          line[name] = RowOf(tensor, i);
-        }
+        for (const auto& [name, tensor] : answer.tensors) line[name] = tensor.RealsOfRow(i);
       }
       file_ << line.dump() << '\n';
     }
@@ -151,11 +139,34 @@ class JsonLines final : public Writer {
   }
 
  private:
+  // Of a language model the tokens; null: the answer is tensors as any other.
+  static const client::Tensor* WindowOf(const client::Feeds& feeds, const client::Answer& answer) {
+    const auto window = feeds.find(kWindowInput);
+    if (feeds.size() != 1 || window == feeds.end()) return nullptr;
+    const ir::TensorType& type = window->second.type;
+    if (!CheckWindow({{kWindowInput, type}}).ok()) return nullptr;
+    const bool says = CheckLogits(answer, type.dims[1] - 1).ok() &&
+                      answer.tensors.at(kLogitsOutput).type.dims[0] == type.dims[0];
+    return says ? &window->second : nullptr;
+  }
+  static Status CheckTensors(const client::Answer& answer, int64_t batch) {
+    if (answer.tensors.empty()) {
+      return InvalidArgument(fmt::format(
+          "the program '{}' gives out no tensor, only scalars of a whole batch: there is nothing "
+          "to say of a row; name a tensor with SetOutput",
+          kPredictProgram));
+    }
+    for (const auto& [name, tensor] : answer.tensors) MW_TRY(CheckRows(name, tensor, batch));
+    return OkStatus();
+  }
+
   // The last token of a window is a label only.
-  void AddLanguage(const std::vector<double>& window, const std::vector<double>& logits,
-                   int64_t vocabulary, nlohmann::ordered_json& line) const {
-    const std::vector<int32_t> tokens(window.begin(), window.end() - 1);
-    const report::Prediction prediction = report::Predict(tokens, logits, vocabulary, top_);
+  Status AddLanguage(const client::Tensor& window, const client::Answer& answer, int64_t row,
+                     nlohmann::ordered_json& line) const {
+    const std::vector<double> row_tokens = window.RealsOfRow(row);
+    const std::vector<int32_t> tokens(row_tokens.begin(), row_tokens.end() - 1);
+    MW_ASSIGN_OR_RETURN(const report::Prediction prediction,
+                        PredictionOf(answer, row, tokens, top_));
     line["predicted"] = prediction.predicted;
     line["loss"] = std::isnan(prediction.loss) ? nlohmann::ordered_json()
                                                : nlohmann::ordered_json(prediction.loss);
@@ -163,6 +174,7 @@ class JsonLines final : public Writer {
     for (const report::NextToken& next : prediction.next) {
       line["next"].push_back({{"token", next.token}, {"probability", next.probability}});
     }
+    return OkStatus();
   }
 
   std::ofstream file_;
@@ -178,8 +190,8 @@ class Npy final : public Writer {
              int64_t count) override {
     if (answer.tensors.size() != 1) {
       return InvalidArgument(
-          fmt::format("'{}' gives out {} tensors; a .npy holds one: write a .jsonl", kAskedProgram,
-                      answer.tensors.size()));
+          fmt::format("'{}' gives out {} tensors; a .npy holds one: write a .jsonl",
+                      kPredictProgram, answer.tensors.size()));
     }
     const auto& [name, tensor] = *answer.tensors.begin();
     MW_TRY(CheckRows(name, tensor, feeds.begin()->second.type.dims[0]));
@@ -242,45 +254,48 @@ struct UnderWay {
   std::future<Result<client::Answer>> answer;
 };
 
-}  // namespace
-
-Result<int64_t> PredictFile(client::Session& session, const PredictArgs& args,
-                            const std::string& format) {
-  const auto programs = session.programs();
-  const auto program = programs.find(kAskedProgram);
-  if (program == programs.end()) {
-    return Fail(FailedPrecondition(fmt::format(
-        "job {} has no program '{}': its model cannot be asked", args.id, kAskedProgram)));
-  }
-  const Signature& inputs = program->second;
-  MW_ASSIGN_OR_RETURN(Rows rows, OpenRows(args, format, inputs));
-  // Whole, or not at all: it gets its name at the end.
-  const std::string part = args.out + ".part";
-  MW_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer, MakeWriter(args, part, rows.count));
+// The rows, in order, with some calls under way.
+Status Walk(client::Session& session, const PredictArgs& args, const Signature& inputs, Rows& rows,
+            Writer& writer) {
   std::deque<UnderWay> calls;
   int64_t next = 0;
   while (next < rows.count || !calls.empty()) {
     if (next < rows.count && calls.size() < kCallsAhead) {
       MW_ASSIGN_OR_RETURN(client::Feeds feeds, ReadRows(rows, inputs, next));
-      auto answer = session.Call(kAskedProgram, feeds, {});
+      auto answer = session.Call(kPredictProgram, feeds, {});
       calls.push_back({next, std::move(feeds), std::move(answer)});
       next += rows.batch;
       continue;
     }
     UnderWay& call = calls.front();
     if (call.answer.wait_for(std::chrono::seconds(args.timeout_s)) != std::future_status::ready) {
-      return Fail(DeadlineExceeded(fmt::format("no answer to row {} within {} s (--timeout-s)",
-                                               call.first, args.timeout_s)));
+      return DeadlineExceeded(
+          fmt::format("no answer to row {} within {} s (--timeout-s)", call.first, args.timeout_s));
     }
     MW_ASSIGN_OR_RETURN(const client::Answer answer, call.answer.get());
     MW_TRY(
-        writer->Add(call.feeds, answer, call.first, std::min(rows.batch, rows.count - call.first)));
+        writer.Add(call.feeds, answer, call.first, std::min(rows.batch, rows.count - call.first)));
     calls.pop_front();
   }
-  if (std::rename(part.c_str(), args.out.c_str()) != 0) {
-    return Fail(PermissionDenied(fmt::format("{} cannot be renamed to {}", part, args.out)));
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<int64_t> PredictFile(client::Session& session, const PredictArgs& args,
+                            const std::string& format) {
+  MW_ASSIGN_OR_RETURN(const Signature inputs, PredictSignature(session, args.id));
+  MW_ASSIGN_OR_RETURN(Rows rows, OpenRows(args, format, inputs));
+  // Whole, or not at all: it gets its name at the end.
+  const std::string part = args.out + ".part";
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer, MakeWriter(args, part, rows.count));
+  Status written = Walk(session, args, inputs, rows, *writer);
+  if (written.ok() && std::rename(part.c_str(), args.out.c_str()) != 0) {
+    written = PermissionDenied(fmt::format("{} cannot be renamed to {}", part, args.out));
   }
-  return rows.count;
+  if (written.ok()) return rows.count;
+  std::remove(part.c_str());
+  return Fail(written);
 }
 
 }  // namespace meshwright::cli

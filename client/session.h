@@ -50,9 +50,12 @@ struct Tensor {
   template <typename T>
   std::vector<T> Values() const;
 
-  // Where the float type, f32 or f64, is a matter of the run: `values` rounded to it, and back.
+  // Where the float type, f32 or f64, is a matter of the run: `values` rounded to it.
   static Tensor OfReals(ir::DType dtype, ir::Dims dims, const std::vector<double>& values);
+  // The values of any dtype: bool as 0 and 1, an i64 beyond 2^53 rounded.
   std::vector<double> Reals() const;
+  // Those of one index of the first dim. REQUIRES that there is one.
+  std::vector<double> RealsOfRow(int64_t row) const;
 };
 
 using Feeds = std::map<std::string, Tensor>;
@@ -169,12 +172,6 @@ inline Tensor Tensor::OfReals(ir::DType dtype, ir::Dims dims, const std::vector<
   if (dtype == ir::DType::kF64) return Of<double>(std::move(dims), values);
   MW_CHECK(dtype == ir::DType::kF32) << ir::DTypeName(dtype);
   return Of<float>(std::move(dims), std::vector<float>(values.begin(), values.end()));
-}
-
-inline std::vector<double> Tensor::Reals() const {
-  if (type.dtype == ir::DType::kF64) return Values<double>();
-  const std::vector<float> values = Values<float>();
-  return {values.begin(), values.end()};
 }
 
 }  // namespace meshwright::client
