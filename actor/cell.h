@@ -73,7 +73,7 @@ class CellBase {
   const std::string& kind() const { return kind_; }
   // An actor that has ended tells its end at once.
   void Watch(Watcher watcher);
-  // How long the message that it handles has taken; 0: it handles none.
+  // How long the message that it handles, or its making, has taken; 0: neither is under way.
   int64_t BusyMs(int64_t now_ms) const;
 
  protected:
@@ -167,8 +167,7 @@ class Cell final : public CellBase, public std::enable_shared_from_this<Cell<Mes
       const MutexLock lock(mutex_);
       if (state_ == State::kEnded) return;
       state_ = State::kEnded;
-      end_ = Event{kind, address_, why};
-      event = end_;
+      event = end_ = Event{kind, address_, why};
       waiting = mailbox_.Close();
     }
     Answer(waiting);
@@ -183,7 +182,6 @@ class Cell final : public CellBase, public std::enable_shared_from_this<Cell<Mes
 
  private:
   static constexpr int kTurn = 16;
-
   static Status NoScheduler() { return Cancelled("its scheduler has ended"); }
 
   ReplySlot<ReplyOf<Message>> Encoding(const std::shared_ptr<ReplySlot<Bytes>>& slot) const {
@@ -230,8 +228,10 @@ class Cell final : public CellBase, public std::enable_shared_from_this<Cell<Mes
 
   // Begins a life. A first one that cannot be made is the end.
   void MakeOnLoop(bool first) {
+    busy_since_ms_ = home_.NowMs();
     Result<std::unique_ptr<Actor<Message>>> made =
         Guarded("making an actor", [this] { return options_.factory(); });
+    busy_since_ms_ = -1;
     if (!made.has_value()) {
       if (!first) return FailOnLoop(made.error());
       // Its id is free again before anybody hears.

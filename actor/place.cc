@@ -15,7 +15,7 @@ Place::Place(PlaceParts parts)
       supervisor_(parts_.supervision) {
   MW_CHECK(parts_.clock != nullptr && parts_.loop != nullptr) << "a place without clock or loop";
   if (parts_.silent_ms > 0) {
-    (void)parts_.loop->PostAfter(parts_.silent_ms, [this] { CheckSilent(); });
+    CheckSilentLater();
   }
 }
 
@@ -75,7 +75,13 @@ void Place::CheckSilent() {
     cell->End(EventKind::kGaveUp, why);
     if (decision.verdict != Verdict::kGiveUp) Escalate(address, why);
   }
-  (void)parts_.loop->PostAfter(parts_.silent_ms, [this] { CheckSilent(); });
+  CheckSilentLater();
+}
+
+// Often enough to find it soon behind the time that it may take.
+void Place::CheckSilentLater() {
+  const int64_t wait_ms = std::max<int64_t>(parts_.silent_ms / 4, 1);
+  (void)parts_.loop->PostAfter(wait_ms, [this] { CheckSilent(); });
 }
 
 // ---- Questions ----------------------------------------------------------------------------------

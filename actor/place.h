@@ -11,8 +11,9 @@
 // of the end, which comes exactly once.
 //
 // A failed actor is handled by the supervision table; "escalate" goes to PlaceParts::escalate, the
-// one who supervises this place. An actor that is at one message for silent_ms is silent: its
-// thread cannot be taken from it, so a row that says "restart" escalates.
+// one who supervises this place. An actor that is at one message, or at its making, for silent_ms
+// is silent: its thread cannot be taken from it, so a row that says "restart" escalates. It has
+// ended before that, and those who wait for it are told.
 //
 // Thread rule: thread-safe. Callbacks run on whatever thread completes them: the caller's, the
 // actor's, the loop. Ownership: clock, transport and registry outlive the place. All schedulers
@@ -119,6 +120,7 @@ class Place final : private CellHome {
   void SweepAt(int64_t due_ms);
   void Sweep(int64_t due_ms);
   void CheckSilent();
+  void CheckSilentLater();
   // To another place, using a credit.
   Status SendMessage(Frame frame);
   void Answer(PlaceId to, uint64_t message, const Address& about, Result<Bytes> reply);

@@ -190,6 +190,11 @@ void AddWorker(CLI::App& app, Storage& s) {
                    "How long a collective waits for a slow peer; one that died ends it at once")
       ->check(CLI::Range(int64_t{1}, kDayMs / 1000))
       ->capture_default_str();
+  worker
+      ->add_option("--actor-silent-s", s.worker.actor_silent_s,
+                   "How long a host actor may be at one message; 0: for ever")
+      ->check(CLI::Range(int64_t{0}, kDayMs / 1000))
+      ->capture_default_str();
   AddProfile(*worker, s.worker.profile);
   worker->add_option("--ready-fd", s.worker.ready_fd, "Descriptor to announce the start on")
       ->group("");

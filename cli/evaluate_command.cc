@@ -13,7 +13,32 @@
 namespace meshwright::cli {
 namespace {
 
-void Print(const client::StepMetrics& metrics, int64_t id, const std::string& layout, bool json) {
+// The scalars of the program's own, by what became of them over the batches.
+struct Own {
+  std::vector<std::string> means;
+  std::vector<std::string> sums;
+};
+
+Own OwnOf(const ir::JobRequest& job) {
+  Own own;
+  for (const ir::NamedValue& output : job.main().graph.outputs) {
+    if (output.name == "loss_sum" || output.name == "count") continue;
+    (output.reduction == ir::Reduction::kMean ? own.means : own.sums).push_back(output.name);
+  }
+  return own;
+}
+
+void PrintOwn(const client::StepMetrics& metrics, const std::vector<std::string>& names,
+              const char* what) {
+  for (const std::string& name : names) {
+    const auto value = metrics.values.find(name);
+    if (value == metrics.values.end()) continue;
+    fmt::print("{} {:.6g} ({} {} batches)\n", name, value->second, what, metrics.step + 1);
+  }
+}
+
+void Print(const client::StepMetrics& metrics, int64_t id, const std::string& layout,
+           const Own& own, bool json) {
   if (json) {
     nlohmann::ordered_json object = {{"job", id},
                                      {"loss", metrics.loss},
@@ -21,12 +46,15 @@ void Print(const client::StepMetrics& metrics, int64_t id, const std::string& la
                                      {"batches", metrics.step + 1},
                                      {"seconds", metrics.seconds}};
     object["values"] = metrics.values;
+    object["means"] = own.means;  // what is not here is summed over the batches
     fmt::print("{}\n", object.dump());
     return;
   }
   fmt::print("loss {:.4f} (perplexity {:.4g}) over {:.0f} tokens of {} batches, {:.2f} s on {}\n",
              metrics.loss, std::exp(metrics.loss), metrics.tokens, metrics.step + 1,
              metrics.seconds, layout);
+  PrintOwn(metrics, own.sums, "sum over");
+  PrintOwn(metrics, own.means, "mean of");
 }
 
 Result<int> Evaluate(const EvaluateArgs& args, const GlobalArgs& global) {
@@ -53,7 +81,7 @@ Result<int> Evaluate(const EvaluateArgs& args, const GlobalArgs& global) {
     fmt::print(stderr, "error: job {} {}: {}\n", id, client::JobStateName(end.state), end.message);
     return kExitJobFailed;
   }
-  Print(*metrics, args.id, end.layout, global.json);
+  Print(*metrics, args.id, end.layout, OwnOf(job), global.json);
   return kExitOk;
 }
 

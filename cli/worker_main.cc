@@ -1,7 +1,9 @@
 #include "worker/main.h"
 
 #include <charconv>
+#include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -15,24 +17,36 @@ namespace meshwright::worker {
 namespace {
 
 constexpr std::string_view kHostMode = "host-actors";
-constexpr std::string_view kFdFlag = "--fd=";
 
-// The socket of "host-actors --fd=N"; -1: this is no such command.
-int HostSocket(int argc, char** argv) {
-  if (argc != 3 || argv[1] != kHostMode) return -1;
-  std::string_view flag = argv[2];
-  if (flag.substr(0, kFdFlag.size()) != kFdFlag) return -1;
-  flag.remove_prefix(kFdFlag.size());
-  int fd = -1;
-  const auto [end, error] = std::from_chars(flag.data(), flag.data() + flag.size(), fd);
-  return error == std::errc() && end == flag.data() + flag.size() ? fd : -1;
+// The number of "--fd=N"; none: it is another flag.
+std::optional<int64_t> NumberOf(std::string_view flag, std::string_view name) {
+  if (!flag.starts_with(name)) return std::nullopt;
+  flag.remove_prefix(name.size());
+  int64_t number = -1;
+  const auto [end, error] = std::from_chars(flag.data(), flag.data() + flag.size(), number);
+  const bool whole = error == std::errc() && end == flag.data() + flag.size();
+  return whole && number >= 0 ? std::optional(number) : std::nullopt;
+}
+
+struct HostMode {
+  int socket = -1;
+  int64_t silent_ms = 0;
+};
+
+// Of "host-actors --fd=N --silent-ms=N"; none: this is no such command.
+std::optional<HostMode> HostModeOf(int argc, char** argv) {
+  if (argc != 4 || argv[1] != kHostMode) return std::nullopt;
+  const std::optional<int64_t> fd = NumberOf(argv[2], "--fd=");
+  const std::optional<int64_t> silent_ms = NumberOf(argv[3], "--silent-ms=");
+  if (!fd || !silent_ms) return std::nullopt;
+  return HostMode{static_cast<int>(*fd), *silent_ms};
 }
 
 }  // namespace
 
 int Main(int argc, char** argv, const actor::Registry& registry) {
-  if (const int socket = HostSocket(argc, argv); socket >= 0) {
-    return ServeHostActors(UniqueFd(socket), registry);
+  if (const std::optional<HostMode> mode = HostModeOf(argc, argv)) {
+    return ServeHostActors(UniqueFd(mode->socket), registry, mode->silent_ms);
   }
   std::vector<std::string> args(argv + 1, argv + argc);
   args.insert(args.begin(), "worker");
@@ -45,6 +59,7 @@ int Main(int argc, char** argv, const actor::Registry& registry) {
   }
   HostActorOptions actors;
   actors.types = registry.types();
+  actors.actor_silent_ms = command->actor_silent_s * 1000;
   actors.command = {"/proc/self/exe", std::string(kHostMode)};
   return cli::RunWorker(*command, parsed.invocation->global, std::move(actors));
 }

@@ -51,8 +51,9 @@ struct ProgramOptions {
   ir::DType dtype = ir::DType::kF32;  // of what the builder makes
 };
 
-// `body` gives out what it names with Builder::SetOutput: scalars are summed over the batch and
-// reported, tensors go to who asks. Errors: what the body did wrong; kInvalidArgument: an input
+// `body` gives out what it names with Builder::SetOutput: scalars are reported, tensors go to who
+// asks. A scalar that is a mean over its batch says so, ir::Reduction::kMean: over several batches
+// it is averaged, others are summed. Errors: what the body did wrong; kInvalidArgument: an input
 // twice, or nothing given out.
 Result<ir::JobProgram> MakeProgram(const std::string& name, const std::vector<InputSpec>& inputs,
                                    const std::function<Status(Builder&, const Batch&)>& body,

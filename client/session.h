@@ -63,7 +63,7 @@ using Feeds = std::map<std::string, Tensor>;
 struct Answer {
   int64_t step = 0;  // that noise and data of the call were keyed by
   double seconds = 0;
-  std::map<std::string, double> values;   // scalars, summed over the batch
+  std::map<std::string, double> values;   // scalars, of the whole batch
   std::map<std::string, Tensor> tensors;  // what the program gives out, where asked for
 };
 
@@ -127,8 +127,9 @@ class Session {
   // got it is not known; the actor's own.
   virtual std::future<Result<std::string>> Ask(const ActorRef& actor, std::string payload,
                                                int64_t deadline_ms = 10'000) = 0;
-  // OK: the message is in the actor's mailbox; nobody answers it. Waits while 256 messages of this
-  // session are unanswered, as Ask. Errors: as Ask, and kResourceExhausted: the mailbox is full.
+  // OK: the message is in the actor's mailbox; the actor sends no reply to it. Waits while 256
+  // messages of this session are unanswered, as Ask. Errors: as Ask, and kResourceExhausted: the
+  // mailbox is full.
   virtual std::future<Status> Tell(const ActorRef& actor, std::string payload,
                                    int64_t deadline_ms = 10'000) = 0;
   // Told once, when this life of the actor is over and it runs again, or when it has ended for

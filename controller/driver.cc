@@ -49,7 +49,8 @@ std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job) {
       return std::make_unique<TrainDriver>(job.train,
                                            data::HasValidation(job.data, job.train.sequence));
     case ir::DriverKind::kEvaluate:
-      return std::make_unique<EvaluateDriver>(job.driver.program, EvaluationBatches(job));
+      return std::make_unique<EvaluateDriver>(*job.FindProgram(job.driver.program),
+                                              EvaluationBatches(job));
     case ir::DriverKind::kClient:
       return std::make_unique<ClientDriver>();
   }

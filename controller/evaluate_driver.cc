@@ -11,6 +11,13 @@
 
 namespace meshwright::controller {
 
+EvaluateDriver::EvaluateDriver(const ir::JobProgram& program, int64_t batches)
+    : program_(program.name), batches_(batches) {
+  for (const ir::NamedValue& output : program.graph.outputs) {
+    if (output.reduction == ir::Reduction::kMean) means_.insert(output.name);
+  }
+}
+
 std::optional<PlannedLaunch> EvaluateDriver::Next() {
   if (!std::exchange(initialised_, true)) return PlannedLaunch{ir::kInitProgram, 0, 1};
   if (next_batch_ >= batches_) return std::nullopt;
@@ -26,24 +33,29 @@ DriverNews EvaluateDriver::On(const PlannedLaunch& launch,
   DriverNews news;
   if (launch.program != program_) return news;
   for (const proto::StepReport& report : reports) {
-    for (const auto& [name, value] : report.values) sums_[name] += value;
+    for (const auto& [name, value] : report.values) values_[name] += value;
     seconds_ += report.seconds;
   }
   news.steps_done = launch.first_step + launch.count;
   if (*news.steps_done < batches_) return news;
+  for (auto& [name, value] : values_) {
+    if (means_.contains(name)) value /= static_cast<double>(batches_);
+  }
   proto::StepMetrics metrics;
   metrics.step = batches_ - 1;
-  metrics.loss = ValueOr(sums_, "loss_sum", kNoNumber) / ValueOr(sums_, "count", kNoNumber);
+  metrics.loss = ValueOr(values_, "loss_sum", kNoNumber) / ValueOr(values_, "count", kNoNumber);
   metrics.grad_norm = kNoNumber;
   metrics.lr = kNoNumber;
-  metrics.tokens = ValueOr(sums_, "count", 0);
+  metrics.tokens = ValueOr(values_, "count", 0);
   metrics.seconds = seconds_;
   metrics.validation_loss = metrics.loss;
-  metrics.values = sums_;
+  metrics.values = values_;
   news.loss = metrics.loss;
   std::string line =
       fmt::format("evaluated '{}' over {} batches in {:.2f} s:", program_, batches_, seconds_);
-  for (const auto& [name, value] : sums_) line += fmt::format(" {}={:.6g}", name, value);
+  for (const auto& [name, value] : values_) {
+    line += fmt::format(" {}={:.6g}{}", name, value, means_.contains(name) ? " (mean)" : "");
+  }
   news.log_lines.push_back(std::move(line));
   news.steps.push_back(std::move(metrics));
   return news;

@@ -220,7 +220,7 @@ Graph DropDead(const Graph& graph, size_t kept) {
   }
   for (const NamedValue& output : graph.outputs) {
     MW_CHECK(renamed[output.value].valid()) << "output '" << output.name << "' was dropped";
-    result.outputs.push_back(NamedValue{output.name, renamed[output.value]});
+    result.outputs.push_back(NamedValue{output.name, renamed[output.value], output.reduction});
   }
   return result;
 }

@@ -53,7 +53,7 @@ ValueId Builder::AddOne(Op op, std::vector<ValueId> inputs, Attrs attrs,
   return results.empty() ? ValueId() : results[0];
 }
 
-void Builder::SetOutput(std::string name, ValueId value) {
+void Builder::SetOutput(std::string name, ValueId value, Reduction reduction) {
   if (!status_.ok()) return;
   if (value.index() >= graph_.values.size()) {
     Fail(InvalidArgument(fmt::format("output \"{}\": {} is not a value of graph \"{}\"", name,
@@ -62,9 +62,10 @@ void Builder::SetOutput(std::string name, ValueId value) {
   }
   const auto [it, fresh] = output_at_.emplace(name, graph_.outputs.size());
   if (fresh) {
-    graph_.outputs.push_back(NamedValue{std::move(name), value});
+    graph_.outputs.push_back(NamedValue{std::move(name), value, reduction});
   } else {
     graph_.outputs[it->second].value = value;
+    graph_.outputs[it->second].reduction = reduction;
   }
 }
 

@@ -35,7 +35,8 @@ class Builder {
   int layer() const { return layer_; }
   Phase phase() const { return phase_; }
 
-  void SetOutput(std::string name, ValueId value);  // replaces an output of the same name
+  // Replaces an output of the same name. `reduction`: of a scalar, over several batches.
+  void SetOutput(std::string name, ValueId value, Reduction reduction = Reduction::kSum);
 
   const Graph& graph() const { return graph_; }
   const TensorType& type(ValueId id) const { return graph_.type(id); }

@@ -60,9 +60,17 @@ struct Value {
   friend bool operator==(const Value&, const Value&) = default;
 };
 
+// What a scalar output of several batches is. Within a batch the graph says what it is, and that
+// does not depend on the layout.
+enum class Reduction : uint8_t {
+  kSum,   // the sum of what the batches gave out
+  kMean,  // their mean; all batches of a program have as many rows
+};
+
 struct NamedValue {
   std::string name;
   ValueId value;
+  Reduction reduction = Reduction::kSum;
   friend bool operator==(const NamedValue&, const NamedValue&) = default;
 };
 

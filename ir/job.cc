@@ -328,6 +328,27 @@ Status CheckOptimizer(const OptimizerSpec& optimizer) {
   return CheckRange("optimizer.max_norm", optimizer.max_norm, 0, 1e12);
 }
 
+// What is averaged over batches is a number, and none of the two that make a loss.
+Status CheckReductions(const Graph& graph) {
+  for (const NamedValue& output : graph.outputs) {
+    if (output.reduction == Reduction::kSum) continue;
+    const TensorType& type = graph.type(output.value);
+    if (type.rank() != 0 || !IsFloating(type.dtype)) {
+      return InvalidArgument(fmt::format(
+          "output \"{}\" is {} and declared a mean; only floating point scalars are reduced over "
+          "batches: leave the declaration out, or give out a scalar",
+          output.name, type.ToString()));
+    }
+    if (output.name == "loss_sum" || output.name == "count") {
+      return InvalidArgument(fmt::format(
+          "output \"{}\" is declared a mean; the loss is the quotient of the sums \"loss_sum\" and "
+          "\"count\" of all batches: give it out as a sum, or under another name",
+          output.name));
+    }
+  }
+  return OkStatus();
+}
+
 Status CheckProgram(const JobRequest& job, const JobProgram& program) {
   MW_TRY(VerifyGraph(program.graph));
   MW_TRY(CheckInputs(program));
@@ -340,6 +361,7 @@ Status CheckProgram(const JobRequest& job, const JobProgram& program) {
                     "planner's; rename it",
                     output.name));
   }
+  MW_TRY(CheckReductions(program.graph));
   if (!program.trained) return OkStatus();
   MW_TRY(VerifyLossGraph(program.graph));
   return CheckLossOutputs(program.graph);

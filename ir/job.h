@@ -103,8 +103,9 @@ struct ProgramOutput {
 };
 
 // A named graph of a job. Its inputs are its `feed` nodes, by their "source" (op.h says of what
-// type); its outputs are the graph's: scalars are summed over the batch and reported, tensors are
-// given to who asks for them.
+// type); its outputs are the graph's: scalars are reported, tensors are given to who asks for
+// them. A scalar is what the graph makes of the whole batch, whatever the layout; over several
+// batches it is summed or averaged, as its ir::Reduction says.
 struct JobProgram {
   std::string name;
   Graph graph;
@@ -124,7 +125,7 @@ inline constexpr const char* kEvalProgram = "eval";
 // Who decides what runs next.
 enum class DriverKind : uint8_t {
   kTrain,     // init, then steps and validations as TrainSpec says
-  kEvaluate,  // init, then `program` once over the validation data; reports are summed
+  kEvaluate,  // init, then `program` once over the validation data; reports are reduced
   kClient,    // init, then what the client of a session calls
 };
 const char* DriverKindName(DriverKind kind);  // "train", "evaluate", "client"

@@ -67,7 +67,8 @@ class Caster {
     }
     for (const NamedValue& output : loss_.outputs) {
       builder_.SetLayer(loss_.producer(output.value).layer);
-      builder_.SetOutput(output.name, InDType(output.value, loss_.type(output.value).dtype));
+      builder_.SetOutput(output.name, InDType(output.value, loss_.type(output.value).dtype),
+                         output.reduction);
     }
     return builder_.Finish();
   }

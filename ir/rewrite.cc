@@ -20,7 +20,7 @@ Result<Graph> RewriteGraph(const Graph& graph, const EmitNode& emit) {
     }
   }
   for (const NamedValue& output : graph.outputs) {
-    builder.SetOutput(output.name, map[output.value]);
+    builder.SetOutput(output.name, map[output.value], output.reduction);
   }
   return builder.Finish();
 }

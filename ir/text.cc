@@ -179,7 +179,8 @@ class GraphParser {
       return lexer_.Error(fmt::format("output \"{}\" is given twice", name));
     }
     MW_ASSIGN_OR_RETURN(const ValueId id, DefinedId());
-    graph_.outputs.push_back(NamedValue{std::move(name), id});
+    const Reduction reduction = lexer_.Take("mean") ? Reduction::kMean : Reduction::kSum;
+    graph_.outputs.push_back(NamedValue{std::move(name), id, reduction});
     return OkStatus();
   }
 
@@ -216,8 +217,8 @@ std::string FormatGraphIndented(const Graph& graph, std::string_view indent) {
     text += fmt::format("{}  {}\n", indent, FormatNode(graph, node));
   }
   for (const NamedValue& output : graph.outputs) {
-    text +=
-        fmt::format("{}  output {} %{}\n", indent, QuoteText(output.name), output.value.value());
+    text += fmt::format("{}  output {} %{}{}\n", indent, QuoteText(output.name),
+                        output.value.value(), output.reduction == Reduction::kMean ? " mean" : "");
   }
   return text + fmt::format("{}}}", indent);
 }

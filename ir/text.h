@@ -6,11 +6,12 @@
 //   attrs  := '{' name '=' value (', ' name '=' value)* '}'
 //   value  := int | real | string | [ints] | ["strs", ...]
 //   types  := type (', ' type)*                       type: f32[8,128]
-//   output := 'output' string '%N'
-// Phase forward and layer -1 are not printed. Reals print in the shortest form that reads back
-// equal and always contain a dot, an 'e', "inf" or "nan". An empty list of integers is [], of
-// strings strs[]. Attribute and axis names that are not words, [A-Za-z_][A-Za-z0-9_.]*, are quoted.
-// Strings escape quotes and backslashes with a backslash and control characters as \xhh.
+//   output := 'output' string '%N' ['mean']
+// Phase forward, layer -1 and the reduction of an output that is a sum are not printed. Reals print
+// in the shortest form that reads back equal and always contain a dot, an 'e', "inf" or "nan". An
+// empty list of integers is [], of strings strs[]. Attribute and axis names that are not words,
+// [A-Za-z_][A-Za-z0-9_.]*, are quoted. Strings escape quotes and backslashes with a backslash and
+// control characters as \xhh.
 // Parsing checks the form (ids, order, dims); ir/verify.h checks the meaning. Program grammar:
 // ir/program.h.
 #pragma once

@@ -59,6 +59,7 @@ Status ActorHost::StartProcess() {
   SubprocessOptions process;
   process.args = options_.command;
   process.args.push_back(fmt::format("--fd={}", theirs.get()));
+  process.args.push_back(fmt::format("--silent-ms={}", options_.actor_silent_ms));
   process.keep_fds = {theirs.get()};
   process.death_signal = SIGKILL;
   MW_ASSIGN_OR_RETURN(child_, Subprocess::Start(process));
@@ -125,6 +126,11 @@ std::string ActorHost::HowItEnded() {
   if (closing_) return "it was ended with its job or session";
   if (killed_as_silent_) {
     return fmt::format("its process was silent for {} ms and was killed", options_.silent_ms);
+  }
+  if (exit.has_value() && exit->code == kStuckActorExit) {
+    return fmt::format(
+        "its process ended, since an actor in it was at one message for more than {} ms",
+        options_.actor_silent_ms);
   }
   return fmt::format("its process {}", exit.has_value() ? exit->ToString() : "does not end");
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <map>
 #include <memory>
@@ -66,9 +67,16 @@ class ActorThreads {
   std::map<uint64_t, Thread*> taken_ MW_GUARDED_BY(mutex_);
 };
 
+// Without destructors: they would wait for the thread that is stuck. What is on its way to the
+// worker stays in the socket.
+void ExitAtOnce(const Status& why) {
+  LogError("ends, since an actor is stuck: " + std::string(why.message()));
+  ::_exit(kStuckActorExit);
+}
+
 class HostProcess final : private actor::Transport {
  public:
-  HostProcess(UniqueFd fd, const actor::Registry& registry) {
+  HostProcess(UniqueFd fd, const actor::Registry& registry, int64_t silent_ms) {
     actor::PlaceParts parts;
     parts.id = kHostPlace;
     parts.clock = &SystemClock();
@@ -78,7 +86,10 @@ class HostProcess final : private actor::Transport {
     parts.scheduler_of = [this](actor::ActorId id) { return threads_.Take(id); };
     parts.ended = [this](actor::ActorId id) { threads_.Return(id); };
     // The controller decides what becomes of an actor that has failed.
-    parts.supervision = {};
+    parts.supervision = {
+        {.child = "*", .event = actor::ChildEvent::kSilent, .verdict = actor::Verdict::kEscalate}};
+    parts.silent_ms = silent_ms;
+    parts.escalate = [](const actor::Address&, const Status& why) { ExitAtOnce(why); };
     place_ = std::make_unique<actor::Place>(std::move(parts));
     socket_ = std::make_unique<FrameSocket>(
         std::move(fd), FrameHandlers{[this](actor::Frame frame) {
@@ -137,11 +148,11 @@ class HostProcess final : private actor::Transport {
 
 }  // namespace
 
-int ServeHostActors(UniqueFd socket, const actor::Registry& registry) {
+int ServeHostActors(UniqueFd socket, const actor::Registry& registry, int64_t silent_ms) {
   // Ctrl-C in a terminal is for the worker, which ends this process when it is done with it.
   ::signal(SIGINT, SIG_IGN);
   ::signal(SIGPIPE, SIG_IGN);
-  HostProcess process(std::move(socket), registry);
+  HostProcess process(std::move(socket), registry, silent_ms);
   process.Wait();
   return 0;
 }

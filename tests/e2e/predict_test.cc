@@ -2,11 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/text.h"
+#include "client/data_files.h"
+#include "client/program.h"
+#include "client/trainer.h"
+#include "data/describe.h"
 #include "tests/e2e/fault_fixture.h"
 
 namespace meshwright::testing {
@@ -121,6 +126,93 @@ TEST_F(PredictCommand, AsksAJobThatTrainsAndAStrayQuestionHarmsNothing) {
   Run({"cancel", "1"});
   const Failure no_weights = Fails({"--address", cluster().address(), "predict", "1", "x"});
   EXPECT_THAT(no_weights.text, HasSubstr("left no weights"));
+}
+
+// Rows whose one feature is their number, and a label for each, as .npy.
+template <typename T>
+std::string Npy(const char* descr, const std::string& shape, const std::vector<T>& values) {
+  std::string header =
+      std::string("{'descr': '") + descr + "', 'fortran_order': False, 'shape': (" + shape + "), }";
+  header.resize(117, ' ');
+  return std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + "\n" +
+         std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+}
+
+// A classifier whose trained program reports a sum and a mean of its own, and whose "predict" gives
+// out what is no logits.
+Result<ir::JobRequest> OwnJob(ir::DataSpec data) {
+  using client::Batch;
+  using client::Builder;
+  const auto logits = [](Builder& b, ValueId x) { return b.Linear(x, "head", 3); };
+  MW_ASSIGN_OR_RETURN(
+      ir::JobProgram loss,
+      client::TrainedProgram({{"rows/x", {ir::DType::kF32, {8, 1}}, ir::InputFrom::kData},
+                              {"rows/y", {ir::DType::kI32, {8}}, ir::InputFrom::kData}},
+                             [&](Builder& b, const Batch& in) {
+                               const ValueId x = in.at("rows/x");
+                               b.SetOutput("total", b.ReduceSum(x, {0, 1}));
+                               b.SetOutput("level", b.ReduceMean(x, {0, 1}), ir::Reduction::kMean);
+                               return b.CrossEntropy(logits(b, x), in.at("rows/y"));
+                             }));
+  MW_ASSIGN_OR_RETURN(ir::JobProgram predict,
+                      client::MakeProgram("predict", {{"x", {ir::DType::kF32, {2, 1}}}},
+                                          [&](Builder& b, const Batch& in) {
+                                            const ValueId all = logits(b, in.at("x"));
+                                            b.SetOutput("never", b.Greater(all, all));
+                                            b.SetOutput("number",
+                                                        b.Cast(in.at("x"), ir::DType::kI64));
+                                            return OkStatus();
+                                          }));
+  ir::TrainSpec train;
+  train.global_batch = 8;
+  train.steps = 2;
+  train.validation_batches = 2;
+  return client::JobBuilder("own")
+      .Train(train)
+      .Data(std::move(data))
+      .Program(std::move(loss))
+      .Program(std::move(predict))
+      .Build();
+}
+
+TEST_F(PredictCommand, AProgramOfOnesOwnIsAskedByRowsAndItsScalarsAreReduced) {
+  ASSERT_NO_FATAL_FAILURE(StartWorkers(2));
+  std::vector<float> x;
+  for (int i = 0; i < 16; ++i) x.push_back(static_cast<float>(i));
+  const std::string rows = Write("x.npy", Npy("<f4", "16, 1", x));
+  const std::string labels = Write("y.npy", Npy("<i4", "16,", std::vector<int32_t>(16, 1)));
+  data::FilesRequest files;
+  files.stream = "rows";
+  files.format = "npy";
+  files.paths = files.validation_paths = {"x=" + rows, "y=" + labels};
+  const auto stream = data::DescribeFiles(files);
+  ASSERT_TRUE(stream.has_value()) << stream.error();
+  const auto sent = client::SendData(client(), {*stream});
+  ASSERT_TRUE(sent.has_value()) << sent.error();
+  const auto job = OwnJob(sent->spec);
+  ASSERT_TRUE(job.has_value()) << job.error();
+  const auto id = client().Submit(*job);
+  ASSERT_TRUE(id.has_value()) << id.error();
+  const client::JobInfo end = EndOf(*id);
+  ASSERT_EQ(end.state, client::JobState::kSucceeded) << end.message;
+
+  const json evaluated = json::parse(Run({"evaluate", "1", "-o", "json"}));
+  EXPECT_EQ(evaluated["means"], json({"level"}));
+  EXPECT_NEAR(evaluated["values"]["total"].get<double>(), 120, 1e-4);
+  EXPECT_NEAR(evaluated["values"]["level"].get<double>(), 7.5, 1e-6);
+  const std::string text = Run({"evaluate", "1"});
+  EXPECT_THAT(text, HasSubstr("total 120 (sum over 2 batches)"));
+  EXPECT_THAT(text, HasSubstr("level 7.5 (mean of 2 batches)"));
+
+  const std::string said = dir_.File("said.jsonl");
+  Run({"predict", "1", "--data", "x=" + rows, "--out", said});
+  const std::vector<std::string> lines = Split(*ReadFile(said), '\n');
+  ASSERT_GE(lines.size(), 16u);
+  EXPECT_EQ(json::parse(lines[15])["number"], json({15.0}));
+  EXPECT_EQ(json::parse(lines[15])["never"], json({0.0, 0.0, 0.0}));
+  const Failure no_model =
+      Fails({"--address", cluster().address(), "predict", "1", "--tokens", "1"});
+  EXPECT_THAT(no_model.text, HasSubstr("has no input \"window\" that takes tokens"));
 }
 
 }  // namespace

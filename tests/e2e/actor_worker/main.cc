@@ -1,9 +1,9 @@
 // A worker binary as a user writes one: three types of host actors and a main of one line.
 //
 // "echo" takes text: "pid" is answered with its process, "keep" never, "large" with too much,
-// "fail" and "crash" do what they say, anything else comes back. "adder" takes numbers and answers
-// with their sum so far. "points" makes rows (points.h); its arguments are "", or what becomes of
-// it at a step: "fail 3", "crash 3", "keep 3".
+// "fail", "crash" and "hang" do what they say, anything else comes back. "adder" takes numbers and
+// answers with their sum so far. "points" makes rows (points.h); its arguments are "", or what
+// becomes of it at a step: "fail 3", "crash 3", "keep 3".
 #include <unistd.h>
 
 #include <charconv>
@@ -35,6 +35,7 @@ class Echo final : public Actor<Bytes> {
  public:
   Status Receive(Bytes message, ReplySlot<Bytes> reply) override {
     if (message.data == "crash") std::abort();
+    while (message.data == "hang") ::pause();
     if (message.data == "fail") return meshwright::Internal("it was told to fail \xff");
     if (message.data == "keep") {
       kept_.push_back(std::move(reply));

@@ -101,12 +101,13 @@ class Actors : public ::testing::Test {
     job_ = SubmitJob();
   }
 
-  void AddWorker(const std::string& name) {
+  void AddWorker(const std::string& name, const std::vector<std::string>& flags = {}) {
     SubprocessOptions options;
     options.args = {kWorkerBinary,  "--address", fmt::format("127.0.0.1:{}", cluster_->port()),
                     "--name",       name,        "--device",
                     "cpu",          "--profile", "off",
                     "--memory-mib", "64"};
+    options.args.insert(options.args.end(), flags.begin(), flags.end());
     options.stderr_to = OutputTo::File(cluster_->File(name + ".log"));
     options.death_signal = SIGKILL;
     auto process = Subprocess::Start(options);
@@ -250,6 +251,22 @@ TEST_F(Actors, AFailedActorIsMadeAgainUntilItsBudgetIsSpentAndTheJobIsTold) {
   EXPECT_EQ(news->count(), 3u);
 }
 
+TEST_F(Actors, AStuckActorIsMadeAgainInANewProcess) {
+  AddWorker("a1", {"--actor-silent-s", "1"});
+  const ActorRef ref = Spawn("echo", "", "a1").value();
+  const pid_t process = PidOf(ref);
+  const auto news = Watch(ref);
+  const Result<std::string> answer = Ask(ref, "hang").get();
+  ASSERT_FALSE(answer.has_value());
+  EXPECT_EQ(answer.error().code(), StatusCode::kAborted);
+  EXPECT_THAT(answer.error().message(), HasSubstr("has been at one message for"));
+  const ActorAnswer again = news->At(0);
+  ASSERT_EQ(again.news, ActorNews::kRestarted);
+  EXPECT_NE(PidOf(again.ref), process);
+  EXPECT_TRUE(Eventually([&] { return !Alive(process); }));
+  EXPECT_TRUE(workers_.at("a1")->Running());
+}
+
 TEST_F(Actors, AKilledWorkerAnswersWhatWaitsAndItsActorsMove) {
   AddWorker("a1");
   const ActorRef ref = Spawn("echo", "", "a0").value(), moving = Spawn("echo").value();
@@ -350,6 +367,38 @@ TEST_F(Actors, ASessionTellsAndWatchesThem) {
   EXPECT_TRUE(s.Close().ok());
   EXPECT_FALSE(to_the_end.get().has_value()) << "the session ended first";
   EXPECT_FALSE(s.Tell(news.next, "x").get().ok());
+}
+
+// A thread cannot be taken from an actor, so its process goes, as after a crash.
+TEST(ActorHost, AnActorThatIsStuckFailsAndEndsItsProcess) {
+  worker::HostActorOptions options;
+  options.command = {kWorkerBinary, "host-actors"};
+  options.actor_silent_ms = 200;
+  std::map<uint64_t, std::promise<proto::ActorEvent>> started, failed;
+  for (const uint64_t actor : {1, 2}) started[actor], failed[actor];
+  std::promise<proto::ActorReply> answered;
+  auto host = worker::ActorHost::Start(JobId(1), options, [&](proto::UpBody body) {
+    if (const auto* reply = std::get_if<proto::ActorReply>(&body)) answered.set_value(*reply);
+    const auto* event = std::get_if<proto::ActorEvent>(&body);
+    if (event == nullptr) return;
+    const bool fails = event->kind == proto::ActorEventKind::kFailed;
+    (fails ? failed : started).at(event->actor).set_value(*event);
+  });
+  ASSERT_TRUE(host.has_value()) << host.error();
+  for (const uint64_t actor : {1, 2}) {
+    (*host)->Spawn({JobId(1), actor, 1, "echo", ""});
+    ASSERT_EQ(started.at(actor).get_future().get().kind, proto::ActorEventKind::kStarted);
+  }
+  (*host)->Message({JobId(1), 1, 1, 7, false, kPatienceMs, "hang"});
+  const proto::ActorEvent stuck = failed.at(1).get_future().get();
+  EXPECT_THAT(stuck.message, HasSubstr("has been at one message for"));
+  const proto::ActorReply reply = answered.get_future().get();
+  EXPECT_EQ(reply.code, StatusCode::kAborted);
+  EXPECT_THAT(reply.message, HasSubstr("at one message for"));
+  const proto::ActorEvent neighbour = failed.at(2).get_future().get();
+  EXPECT_THAT(neighbour.message,
+              HasSubstr("an actor in it was at one message for more than 200 ms"));
+  EXPECT_TRUE((*host)->ended());
 }
 
 TEST(ActorHost, AProcessThatIsSilentIsKilled) {

@@ -172,6 +172,20 @@ TEST(ValidateJob, TakesOutputsOfTheLossUnderNamesOfTheirOwn) {
   ExpectRefused(with("grad_norm"), {"output \"grad_norm\"", "rename it"});
 }
 
+TEST(ValidateJob, AMeanOverBatchesIsAScalarAndNoneOfTheLoss) {
+  const auto with = [](const char* name, bool scalar) {
+    return Job([=](Builder& b, ValueId x) {
+      b.SetOutput(name, scalar ? ScalarOf(b, x) : x, Reduction::kMean);
+      return x;
+    });
+  };
+  EXPECT_TRUE(ValidateJob(with("accuracy", true)).ok()) << ValidateJob(with("accuracy", true));
+  ExpectRefused(with("accuracy", false), {"output \"accuracy\" is f32[", "declared a mean"});
+  JobRequest job = Job();
+  job.programs[0].graph.outputs[1].reduction = Reduction::kMean;
+  ExpectRefused(job, {"output \"count\" is declared a mean", "quotient of the sums"});
+}
+
 TEST(ValidateJob, RefusesNamesOfProgramsThatChangeATerminal) {
   JobRequest job = Job();
   job.programs[0].name = "a\x1b[2J";

@@ -51,6 +51,25 @@ TEST(GraphText, GoldenTextRoundTrips) {
   EXPECT_EQ(graph->value(ValueId(3)).producer, NodeId(2));
 }
 
+TEST(GraphText, AnOutputSaysWhereItIsAMeanAndElseIsASum) {
+  Builder b("means");
+  const ValueId x = b.AddOne(Op::kInput, {}, {{"name", "x"}}, {{DType::kF32, {}}});
+  b.SetOutput("mean", x, Reduction::kMean);
+  b.SetOutput("sum", x);
+  b.SetOutput("replaced", x, Reduction::kMean);
+  b.SetOutput("replaced", x);
+  const Graph graph = *b.Finish();
+  const std::string text = FormatGraph(graph);
+  EXPECT_NE(text.find("  output \"mean\" %0 mean\n  output \"sum\" %0\n"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("  output \"replaced\" %0\n"), std::string::npos) << text;
+  const auto parsed = ParseGraph(text);
+  ASSERT_TRUE(parsed.has_value()) << parsed.error();
+  EXPECT_EQ(*parsed, graph);
+  EXPECT_FALSE(
+      ParseGraph("graph \"g\" { %0 = input {name=\"x\"} : f32[]\n output \"x\" %0 means }"));
+}
+
 TEST(GraphText, AttributesKeepTypeAndValue) {
   Builder b("attrs \"quoted\" \\ \n\x01\xc3\xa9");
   Attrs attrs = {{"name", std::string("a\"b\\c\n")},

@@ -137,6 +137,7 @@ ir::JobRequest SomeJob() {
       builder.AddOne(ir::Op::kConstant, {}, ir::Attrs{{"value", 0.1}}, {{ir::DType::kF64, {}}});
   builder.SetOutput("loss_sum", a);
   builder.SetOutput("count", a);
+  builder.SetOutput("accuracy", a, ir::Reduction::kMean);
   ir::JobRequest job;
   job.name = "job";
   job.SetLoss(builder.Finish().value());
