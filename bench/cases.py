@@ -2,6 +2,7 @@
 import collections
 import contextlib
 import functools
+import json
 import subprocess
 
 import flops
@@ -16,6 +17,7 @@ GPT2 = {"model": "gpt2", "dim": 768, "layers": 12, "heads": 12, "seq": 256, "bat
 LLAMA = {"model": "llama", "dim": 512, "layers": 8, "heads": 8, "kv_heads": 2, "ffn": 1376, "seq": 512,
          "batch": 2, "vocab": 256}
 JOBS = {"small": "bench/jobs/small.toml", "gpt2": "bench/jobs/gpt2.toml", "llama": "bench/jobs/llama.toml"}
+RAY = ROOT / "build/peer/ray/bin/python"
 SHORT_ROUNDS = 3  # rounds of a case of milliseconds for each that is asked for
 SMALL_ROUNDS = 2  # of one whose step is about half a second
 LIMIT_SHARE = 0.9    # of the limit: as good as the target
@@ -358,19 +360,29 @@ def session_call(options, steps):
 @case("actor-ask", "a client asks a host actor, 16 bytes each way, processes on 2 cores",
       "ours.milliseconds <= 0.15, or ratio >= 1 / 1.4", 10_000)
 def actor_ask(options, steps):
-    """The peer is two gRPC calls that the controller answers at once: the least that a way over it can take."""
-    asks, values, peers = options.steps(steps), [], []
+    """The peer is two gRPC calls that the controller answers at once: the least that a way over it can take. Ray's
+    actor call, client and actor as processes too, is measured in the same rounds where Ray is installed."""
+    asks, values, peers, rays = options.steps(steps), [], [], []
     with ours.Cluster(count=2) as cluster:
         for index in range(options.rounds):
             row = ours.mw_bench(2, "ask", "--address", cluster.address, "--asks", asks)[0]
             values.append(row["ask_seconds"] * 1e3)
             peers.append(2 * row["unary_seconds"] * 1e3)
             log(f"  round {index + 1}  {row}")
+            # The cluster stands idle meanwhile.
+            if RAY.exists():
+                call = json.loads(output_of(pinned(2, [RAY, ROOT / "bench/peers/ray_ask.py", asks])))
+                rays.append(call["ask_seconds"] * 1e3)
+                log(f"  round {index + 1}  Ray {call}")
     ratio = median(peers) / median(values)
-    return {"ours": {"milliseconds": significant(median(values)), "asks": asks},
-            "peer": {"name": "two gRPC calls", "milliseconds": significant(median(peers))},
-            "ratio": significant(ratio), "met": median(values) <= 0.15 or ratio >= 1 / 1.4,
-            "spread": {"ours": spread(values), "peer": spread(peers)}}
+    result = {"ours": {"milliseconds": significant(median(values)), "asks": asks},
+              "peer": {"name": "two gRPC calls", "milliseconds": significant(median(peers))},
+              "ratio": significant(ratio), "met": median(values) <= 0.15 or ratio >= 1 / 1.4,
+              "spread": {"ours": spread(values), "peer": spread(peers)}}
+    if rays:
+        result["peer"]["name"] += f"; Ray {call['version']} {significant(median(rays))} ms"
+        result["spread"]["ray"] = spread(rays)
+    return result
 
 
 # A peer that hangs or is missing is a case without a result, not the end of all.

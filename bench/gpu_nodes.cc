@@ -72,10 +72,12 @@ int64_t IdsOf(const ir::Graph& graph, const ir::Node& node) {
 }
 
 // Uniform in (-0.05, 0.05), or ids: repeated as often as a tensor is longer.
-std::vector<std::byte> Pattern(ir::DType dtype, int64_t ids) {
+std::vector<std::byte> Pattern(const ir::TensorType& type, int64_t ids) {
+  const ir::DType dtype = type.dtype;
   const int64_t size = ir::DTypeBytes(dtype);
-  std::vector<std::byte> bytes(static_cast<size_t>(kPatternElements * size));
-  for (int64_t i = 0; i < kPatternElements; ++i) {
+  const int64_t elements = std::min(kPatternElements, type.bytes() / size);
+  std::vector<std::byte> bytes(static_cast<size_t>(elements * size));
+  for (int64_t i = 0; i < elements; ++i) {
     const uint32_t random = PhiloxBits(1, 2, 3, static_cast<uint64_t>(i));
     std::byte* const place = bytes.data() + i * size;
     const float value = (static_cast<float>(random) / 4294967296.0f - 0.5f) * 0.1f;
@@ -145,7 +147,7 @@ class Operands {
     const int64_t ids = IdsOf(graph_, graph_.node(node_.ids[0]));
     device::Queue& queue = device_.queue();
     for (size_t i = 0; i < node_.operands; ++i) {
-      const std::vector<std::byte> pattern = Pattern(types_[i]->dtype, ids);
+      const std::vector<std::byte> pattern = Pattern(*types_[i], ids);
       const auto length = static_cast<int64_t>(pattern.size());
       for (int64_t copy = 0; copy < copies_; ++copy) {
         std::byte* const place = memory_->data() + copy * set_bytes_ + offsets_[i];

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "base/text.h"
@@ -88,6 +91,13 @@ void FaultFixture::Kill(Subprocess& process) {
   ASSERT_TRUE(process.Signal(SIGKILL).ok());
   ASSERT_TRUE(process.Wait(kSoonMs).has_value());
   ++killed_;
+}
+
+void FaultFixture::Freeze(const Subprocess& process) {
+  ASSERT_EQ(::kill(process.pid(), SIGSTOP), 0) << strerror(errno);
+  siginfo_t info = {};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(process.pid()), &info, WSTOPPED), 0)
+      << strerror(errno);
 }
 
 void FaultFixture::RestartController() {

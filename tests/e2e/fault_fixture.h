@@ -39,6 +39,8 @@ class FaultFixture : public ::testing::Test {
 
   // SIGKILL, and waits for the end.
   void Kill(Subprocess& process);
+  // SIGSTOP, and waits until every thread stands still: what is asked of it then is not done.
+  void Freeze(const Subprocess& process);
   // Kills the controller and starts it again.
   void RestartController();
 

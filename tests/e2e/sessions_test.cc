@@ -126,7 +126,7 @@ TEST_F(SessionFaults, AKilledWorkerEndsEveryCallWithItsName) {
   ASSERT_TRUE(session->Run("step", DrivenRows(0)).has_value());
   leftovers_.Note();
   // A worker that stands still: the calls are under way when it dies.
-  ASSERT_TRUE(cluster().worker(1).Signal(SIGSTOP).ok());
+  ASSERT_NO_FATAL_FAILURE(Freeze(cluster().worker(1)));
   auto calls = Calls(*session, 30);
   Kill(cluster().worker(1));
   const std::vector<Status> errors = Errors(calls);
@@ -149,7 +149,7 @@ TEST_F(SessionFaults, ARestartedControllerSaysWhatBecameOfTheJob) {
   ASSERT_NE(session, nullptr);
   ASSERT_TRUE(session->Run("step", DrivenRows(0)).has_value());
   leftovers_.Note();
-  ASSERT_TRUE(cluster().worker(1).Signal(SIGSTOP).ok());
+  ASSERT_NO_FATAL_FAILURE(Freeze(cluster().worker(1)));
   auto calls = Calls(*session, 10);
   Kill(cluster().controller());
   ASSERT_TRUE(cluster().worker(1).Signal(SIGCONT).ok());
@@ -168,7 +168,7 @@ TEST_F(SessionFaults, AControllerThatStaysAwayEndsEveryCallInTime) {
   ASSERT_NO_FATAL_FAILURE(StartWorkers(2));
   const auto session = Open(600, {.reconnect_ms = 500});
   ASSERT_NE(session, nullptr);
-  ASSERT_TRUE(cluster().worker(1).Signal(SIGSTOP).ok());
+  ASSERT_NO_FATAL_FAILURE(Freeze(cluster().worker(1)));
   auto calls = Calls(*session, 10);
   Kill(cluster().controller());
   ASSERT_TRUE(cluster().worker(1).Signal(SIGCONT).ok());

@@ -76,10 +76,14 @@ class Product {
     std::memset(ops::cuda::WorkspaceAt(memory_.workspace), 0xff, kWorkspaceBytes);
     std::vector<double> sums(static_cast<size_t>(p_.n));
     for (int64_t batch = 0; batch < p_.batch; ++batch) {
+      const std::vector<double> rows =
+          Vectors(memory_.a, batch * p_.a_batch, p_.m, p_.a_row, p_.transpose_a);
+      const std::vector<double> columns =
+          Vectors(memory_.b, batch * p_.b_batch, p_.n, p_.b_row, !p_.transpose_b);
       for (int64_t row = 0; row < p_.m; ++row) {
         for (int64_t column = 0; column < p_.n; ++column) {
           const int64_t at = batch * p_.c_batch + row * p_.c_row + column;
-          double sum = Dot(batch, row, column);
+          double sum = Dot(rows.data() + row * p_.k, columns.data() + column * p_.k, p_.k);
           if (p_.accumulate) sum += Read(memory_.c, p_.result, at);
           sum = Finish(sum, row, column);
           sums[static_cast<size_t>(column)] += sum;
@@ -94,15 +98,23 @@ class Product {
   }
 
  private:
-  double Dot(int64_t batch, int64_t row, int64_t column) const {
-    double sum = 0;
-    for (int64_t k = 0; k < p_.k; ++k) {
-      const int64_t a =
-          batch * p_.a_batch + (p_.transpose_a ? k * p_.a_row + row : row * p_.a_row + k);
-      const int64_t b =
-          batch * p_.b_batch + (p_.transpose_b ? column * p_.b_row + k : k * p_.b_row + column);
-      sum += Read(memory_.a, p_.operands, a) * Read(memory_.b, p_.operands, b);
+  // The operand's `count` vectors of length k one after the other: read once, not for every entry
+  // of the product. strided: neighbours in a vector are a stride apart, not vectors.
+  std::vector<double> Vectors(const void* data, int64_t begin, int64_t count, int64_t stride,
+                              bool strided) const {
+    std::vector<double> values(static_cast<size_t>(count * p_.k));
+    for (int64_t i = 0; i < count; ++i) {
+      for (int64_t k = 0; k < p_.k; ++k) {
+        const int64_t at = begin + (strided ? k * stride + i : i * stride + k);
+        values[static_cast<size_t>(i * p_.k + k)] = Read(data, p_.operands, at);
+      }
     }
+    return values;
+  }
+
+  static double Dot(const double* a, const double* b, int64_t length) {
+    double sum = 0;
+    for (int64_t k = 0; k < length; ++k) sum += a[k] * b[k];
     return sum;
   }
 
