@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/un.h>
 
 #include <cerrno>
 #include <cstring>
@@ -10,6 +11,11 @@
 #include "base/os_error.h"
 
 namespace meshwright {
+
+std::string LocalSocketIn(const std::string& folder) {
+  const std::string path = folder + "/controller.sock";
+  return path.size() < sizeof(sockaddr_un::sun_path) ? path : "";
+}
 
 std::string FormatHostPort(const std::string& host, int port) {
   const bool bare_ipv6 = host.find(':') != std::string::npos && host.front() != '[';

@@ -33,6 +33,11 @@ Result<UniqueFd> ListenTcp(const std::string& host, int port, int backlog);
 // The port of a socket.
 Result<int> PortOf(const UniqueFd& socket);
 
+// The socket of the file system on which the owner of this folder listens beside its port, for
+// processes of the same user and host: gRPC's address of it is "unix:<path>". Empty where the path
+// is longer than the 107 bytes that such sockets can have.
+std::string LocalSocketIn(const std::string& folder);
+
 // The reason why this address cannot be listened on, with the fix; OK when it can (now).
 // Errors: kAlreadyExists when somebody listens there, kInvalidArgument when it is no address of
 // this machine, kPermissionDenied.

@@ -350,7 +350,7 @@ def session_call(options, steps):
     calls, values = options.steps(steps), []
     with ours.Cluster(count=2) as cluster:
         for index in range(options.rounds):
-            row = ours.mw_bench(2, "call", "--address", cluster.address, "--calls", calls)[0]
+            row = ours.mw_bench(2, "call", "--address", cluster.local_address, "--calls", calls)[0]
             values.append((row["call_seconds"] - row["step_seconds"]) * 1e3)
             log(f"  round {index + 1}  {row}")
     return {"ours": {"milliseconds": significant(median(values)), "calls": calls}, "met": median(values) <= 0.3,
@@ -365,7 +365,7 @@ def actor_ask(options, steps):
     asks, values, peers, rays = options.steps(steps), [], [], []
     with ours.Cluster(count=2) as cluster:
         for index in range(options.rounds):
-            row = ours.mw_bench(2, "ask", "--address", cluster.address, "--asks", asks)[0]
+            row = ours.mw_bench(2, "ask", "--address", cluster.local_address, "--asks", asks)[0]
             values.append(row["ask_seconds"] * 1e3)
             peers.append(2 * row["unary_seconds"] * 1e3)
             log(f"  round {index + 1}  {row}")

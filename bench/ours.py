@@ -37,6 +37,9 @@ class Cluster:
             words = line.split()
             if words[0] == "address":
                 self.address = words[1]
+                # As the workers of `up` do: bench/README.md.
+                socket = self.folder / "state/controller.sock"
+                self.local_address = f"unix:{socket}" if socket.is_socket() else self.address
             if words[0] == "process" and words[1].startswith("worker"):
                 self.workers.append(int(words[2]))
 

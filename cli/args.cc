@@ -414,7 +414,8 @@ void AddGlobal(CLI::App& app, Storage& s) {
       "--version", fmt::format("meshwright {} ({})", MESHWRIGHT_VERSION, MESHWRIGHT_BUILD_TYPE));
   app.require_subcommand(1);
   app.fallthrough();
-  app.add_option("--address", s.global.address, "Controller, host:port")->check(kAddress);
+  app.add_option("--address", s.global.address, "Controller, host:port or unix:/path")
+      ->check(kAddress);
   app.add_option("--token-file", s.global.token_file,
                  "File with the cluster's token; default: $MESHWRIGHT_TOKEN");
   app.add_option("--color", s.global.color, "Colours on the terminal")

@@ -53,6 +53,7 @@ Result<std::string> ReadUserConfig(const std::string& path) {
 }  // namespace
 
 Status CheckAddress(const std::string& address) {
+  if (address.rfind("unix:/", 0) == 0 && address.size() > 6) return OkStatus();
   const size_t colon = address.rfind(':');
   const std::string host = address.substr(0, colon);
   const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
@@ -65,7 +66,7 @@ Status CheckAddress(const std::string& address) {
   if ((bracketed || plain) && numeric && port >= 1 && port <= 65535) return OkStatus();
   return InvalidArgument(
       fmt::format("'{}' is no address: write host:port with a port of 1 to 65535, for example "
-                  "127.0.0.1:7700",
+                  "127.0.0.1:7700, or unix:/path/of/controller.sock",
                   address));
 }
 

@@ -8,10 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <numeric>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/listen_address.h"
 #include "base/os_error.h"
 #include "base/signals.h"
 #include "base/text.h"
@@ -129,6 +131,8 @@ class ClusterStarter {
     if (words.size() != 2) return Internal(fmt::format("the controller announced '{}'", ports));
     state_.address = "127.0.0.1:" + words[0];
     state_.metrics_address = "127.0.0.1:" + words[1];
+    const std::string socket = LocalSocketIn(data::AbsolutePath(args_.run_dir + "/state"));
+    worker_address_ = std::filesystem::is_socket(socket) ? "unix:" + socket : state_.address;
     return SaveCluster(args_.run_dir, state_);
   }
 
@@ -139,7 +143,7 @@ class ClusterStarter {
     if (spec.binary.empty()) spec.args.push_back("worker");
     spec.args.insert(
         spec.args.end(),
-        {"--name", spec.name, "--address", state_.address, "--device", args_.device, "--devices",
+        {"--name", spec.name, "--address", worker_address_, "--device", args_.device, "--devices",
          std::to_string(args_.devices_per_worker), "--threads-per-device",
          std::to_string(args_.threads_per_device), "--transport", args_.transport, "--profile",
          args_.profile, "--cache-dir", args_.run_dir + "/cache-" + std::to_string(index)});
@@ -217,6 +221,7 @@ class ClusterStarter {
   bool interrupted_ = false;
   std::vector<Daemon> daemons_;  // the controller first
   ClusterState state_;
+  std::string worker_address_;  // of the controller, as workers connect
 };
 
 }  // namespace

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <utility>
 
+#include "base/log.h"
 #include "controller/grpc/acceptor.h"
 #include "controller/grpc/blob_service.h"
 #include "controller/grpc/job_service.h"
@@ -31,6 +33,7 @@ class GrpcServer final : public RpcServer {
  public:
   explicit GrpcServer(const RpcParts& parts)
       : limits_(parts.limits),
+        local_path_(parts.local_path),
         worker_(parts.loop, parts.token),
         job_(Calls(parts)),
         log_(Calls(parts)),
@@ -40,6 +43,22 @@ class GrpcServer final : public RpcServer {
 
   Status Listen(const std::string& bind, int port) {
     MW_ASSIGN_OR_RETURN(acceptor_, ListenOn(bind, port, limits_.max_connections));
+    if (!local_path_.empty() && !Serve(local_path_)) {
+      LogWarn(fmt::format("no socket at {}: processes of this host come by the port", local_path_));
+    }
+    if (server_ == nullptr && !Serve("")) {
+      return Internal("gRPC did not start its server; see stderr");
+    }
+    acceptor_->Start([this](UniqueFd connection) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters taken;
+      taken.fd = connection.Release();
+      connections_->HandleNewConnection(&taken);
+    });
+    return OkStatus();
+  }
+
+  // False where gRPC cannot listen at this path (empty: at none).
+  bool Serve(const std::string& local_path) {
     grpc::ServerBuilder builder;
     connections_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
@@ -50,14 +69,13 @@ class GrpcServer final : public RpcServer {
     builder.RegisterService(&log_);
     builder.RegisterService(&admin_);
     builder.RegisterService(&blob_);
+    if (!local_path.empty()) {
+      // A socket that a dead controller left there is replaced; of living ones, the folder has one.
+      builder.AddListeningPort("unix:" + local_path, grpc::InsecureServerCredentials());
+    }
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr) return Internal("gRPC did not start its server; see stderr");
-    acceptor_->Start([this](UniqueFd connection) {
-      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters taken;
-      taken.fd = connection.Release();
-      connections_->HandleNewConnection(&taken);
-    });
-    return OkStatus();
+    if (server_ != nullptr && !local_path.empty()) ::chmod(local_path.c_str(), S_IRUSR | S_IWUSR);
+    return server_ != nullptr;
   }
 
   int port() const override { return acceptor_ == nullptr ? 0 : acceptor_->port(); }
@@ -97,6 +115,7 @@ class GrpcServer final : public RpcServer {
   }
 
   const Limits limits_;
+  const std::string local_path_;
   CallDeadlines deadlines_;
   WorkerServiceImpl worker_;
   JobServiceImpl job_;

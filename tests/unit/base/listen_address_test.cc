@@ -19,6 +19,12 @@ TEST(ListenAddress, BracketsAnIpv6Address) {
   EXPECT_EQ(ResolveNumeric("no.such.host", 80).error().code(), StatusCode::kInvalidArgument);
 }
 
+TEST(ListenAddress, ASocketOfAFolderHasAtMost107Bytes) {
+  EXPECT_EQ(LocalSocketIn("/run/m"), "/run/m/controller.sock");
+  EXPECT_EQ(LocalSocketIn(std::string(91, 'x')).size(), 107u);
+  EXPECT_EQ(LocalSocketIn(std::string(92, 'x')), "");
+}
+
 TEST(ListenAddress, KnowsTheNameOfLoopback) {
   EXPECT_EQ(NumericHost("localhost"), "127.0.0.1");
   EXPECT_EQ(NumericHost("[::1]"), "::1");

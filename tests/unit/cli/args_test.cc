@@ -199,11 +199,11 @@ TEST(Args, NumbersOutOfRangeAreUsageErrors) {
 }
 
 TEST(Args, AddressesAreHostAndPort) {
-  for (const char* address : {"h:1", "127.0.0.1:7700", "[::1]:65535"}) {
+  for (const char* address : {"h:1", "127.0.0.1:7700", "[::1]:65535", "unix:/run/c.sock"}) {
     EXPECT_TRUE(ParseArgs({"jobs", "--address", address}).invocation) << address;
   }
-  for (const char* address :
-       {"h", "h:", ":1", "h:0", "h:65536", "h:1x", "::1:7700", "http://h:1", "a b:1"}) {
+  for (const char* address : {"h", "h:", ":1", "h:0", "h:65536", "h:1x", "::1:7700", "http://h:1",
+                              "a b:1", "unix:", "unix:c.sock"}) {
     EXPECT_NE(UsageText({"jobs", "--address", address}).find("write host:port"), std::string::npos)
         << address;
   }
