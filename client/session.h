@@ -5,13 +5,14 @@
 //   auto first = (*session)->Call("step", feeds);               // a future, one of several
 //   Result<Answer> answer = (*session)->Run("predict", feeds);  // call and wait
 //   answer->values.at("loss"); answer->tensors.at("logits").Values<float>();
-//   (*session)->Close();                                        // the job ends well
+//   (*session)->Close();                                        // the job ends well with its last
+//   client
 //
 // Calls are carried out in their order, each exactly once, also where the connection breaks and is
 // made again (SessionOptions::reconnect_ms): inputs are kept until the answer has come. A call that
-// fails because its job has ended says why. Without Close() a job whose driver is "client" waits
-// driver.grace_s for a client (AttachSession) and ends then. Thread rule: thread-safe. Every wait
-// has a deadline.
+// fails because its job has ended says why. A job whose driver is "client" ends well when its last
+// client has closed; one that is gone without Close() counts for driver.grace_s, in which another
+// may go on (AttachSession). Thread rule: thread-safe. Every wait has a deadline.
 #pragma once
 
 #include <cstddef>
@@ -81,6 +82,12 @@ struct SessionOptions {
   int64_t reconnect_ms = 60'000;
 };
 
+struct CloseOptions {
+  // A job whose driver is "client" ends well, although others have it open or may come back: a
+  // successor says so that does not wait for the client it took over from.
+  bool end_job = false;
+};
+
 using proto::ActorFate;
 using proto::ActorRef;
 
@@ -137,8 +144,10 @@ class Session {
   virtual std::future<Result<ActorNews>> Watch(const ActorRef& actor) = 0;
   virtual Status Stop(const ActorRef& actor) = 0;
 
-  // Says that the client has finished. Nothing can be asked any more.
-  virtual Status Close() = 0;
+  // Says that the client has finished, once all its calls are answered. Nothing can be asked any
+  // more. Errors: kDeadlineExceeded, after timeout_ms: calls are still unanswered, and may be
+  // waited for by closing again, or the controller did not end the session; kUnavailable.
+  virtual Status Close(CloseOptions options = {}) = 0;
 };
 
 // ---- implementation ----

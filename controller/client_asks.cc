@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <limits>
 #include <set>
 
+#include "data/counts.h"
 #include "ir/id_bounds.h"
 #include "proto/frames.h"
 
@@ -108,7 +111,45 @@ Status CheckInputs(const proto::CallProgram& call, const ir::JobProgram& program
   return OkStatus();
 }
 
-Status Check(const proto::CallProgram& call, const ir::JobRequest& job) {
+// The highest step whose rows can be counted.
+int64_t LastStep(const ir::JobRequest& job) {
+  return std::min(ir::kMaxSteps,
+                  std::numeric_limits<int64_t>::max() / (2 * job.train.global_batch));
+}
+
+Status CheckStep(const proto::CallProgram& call, const ir::JobRequest& job) {
+  const int64_t last = LastStep(job);
+  if (!call.step || (*call.step >= 0 && *call.step <= last)) return OkStatus();
+  return InvalidArgument(fmt::format("step {} of a call is not in [0, {}]", *call.step, last));
+}
+
+// "eval" reads the part of the data that is never trained on; without one it would fail on a
+// device.
+bool LacksValidation(const ir::JobProgram& trained, const ir::JobRequest& job) {
+  const std::vector<NodeId> feeds = trained.graph.NodesOf(ir::Op::kFeed);
+  const bool reads_data = std::any_of(feeds.begin(), feeds.end(), [&](NodeId id) {
+    return trained.OriginOf(trained.graph.node(id).attrs.Str("source")) == ir::InputFrom::kData;
+  });
+  return reads_data && !data::HasValidation(job.data, job.train.sequence);
+}
+
+Status CheckMayRun(const proto::CallProgram& call, const ir::JobProgram& program,
+                   const ir::JobRequest& job) {
+  if (call.program == ir::kStepProgram && job.driver.kind != ir::DriverKind::kClient) {
+    return FailedPrecondition(fmt::format(
+        "the driver '{}' of the job runs 'step' itself; only a job whose driver is 'client' can be "
+        "trained by calls",
+        ir::DriverKindName(job.driver.kind)));
+  }
+  if (call.program == ir::kEvalProgram && program.trained && LacksValidation(program, job)) {
+    return FailedPrecondition(
+        "'eval' reads validation data, of which the job's streams do not have a row each; raise "
+        "validation_fraction, give validation files, or set validation_rows of an actor's stream");
+  }
+  return OkStatus();
+}
+
+Status Check(const proto::CallProgram& call, const ir::JobRequest& job, const StateNames&) {
   const ir::JobProgram* const program = ProgramBehind(job, call.program);
   if (program == nullptr) {
     std::vector<std::string> names;
@@ -116,16 +157,8 @@ Status Check(const proto::CallProgram& call, const ir::JobRequest& job) {
     return NotFound(fmt::format("the job has no program '{}' to call; it has {}", call.program,
                                 fmt::join(names, ", ")));
   }
-  const bool drives = job.driver.kind == ir::DriverKind::kClient;
-  if (call.program == ir::kStepProgram && !drives) {
-    return FailedPrecondition(fmt::format(
-        "the driver '{}' of the job runs 'step' itself; only a job whose driver is 'client' can be "
-        "trained by calls",
-        ir::DriverKindName(job.driver.kind)));
-  }
-  if (call.step && *call.step < 0) {
-    return InvalidArgument(fmt::format("step {} of a call is below 0", *call.step));
-  }
+  MW_TRY(CheckMayRun(call, *program, job));
+  MW_TRY(CheckStep(call, job));
   MW_TRY(CheckInputs(call, *program));
   MW_TRY(CheckSize(BytesOf(call.inputs), fmt::format("the call of '{}'", call.program)));
   int64_t bytes = 0;
@@ -136,8 +169,21 @@ Status Check(const proto::CallProgram& call, const ir::JobRequest& job) {
   return CheckSize(bytes, fmt::format("what '{}' gives out", call.program));
 }
 
+// Some of the names, for messages.
+std::string SomeOf(const StateNames& state) {
+  constexpr size_t kMost = 8;
+  if (state.empty()) return "none";
+  const auto end = std::next(state.begin(), static_cast<int64_t>(std::min(kMost, state.size())));
+  const std::string some = fmt::format("{}", fmt::join(state.begin(), end, ", "));
+  return state.size() <= kMost ? some : fmt::format("{} and {} more", some, state.size() - kMost);
+}
+
 // Weights by their names in the main program; what the optimizer keeps is made of these.
-Result<ir::TensorType> StateType(const ir::JobRequest& job, const std::string& name) {
+Result<ir::TensorType> StateType(const ir::JobRequest& job, const StateNames& state,
+                                 const std::string& name) {
+  const Status none = NotFound(
+      fmt::format("the state of the job has no tensor \"{}\"; it has {}", name, SomeOf(state)));
+  if (!state.contains(name)) return Fail(none);
   const ir::Graph& graph = job.main().graph;
   const bool moment = name.starts_with("opt.m/") || name.starts_with("opt.v/");
   const std::string param = moment && job.trained() != nullptr ? name.substr(6) : name;
@@ -147,13 +193,13 @@ Result<ir::TensorType> StateType(const ir::JobRequest& job, const std::string& n
     if (moment && type.dtype != ir::DType::kF64) type.dtype = ir::DType::kF32;
     return type;
   }
-  return Fail(NotFound(fmt::format("the state of the job has no tensor \"{}\"", name)));
+  return Fail(none);
 }
 
-Status Check(const proto::ReadState& read, const ir::JobRequest& job) {
+Status Check(const proto::ReadState& read, const ir::JobRequest& job, const StateNames& state) {
   int64_t bytes = 0;
   for (const std::string& name : read.names) {
-    MW_ASSIGN_OR_RETURN(const ir::TensorType type, StateType(job, name));
+    MW_ASSIGN_OR_RETURN(const ir::TensorType type, StateType(job, state, name));
     bytes += type.bytes();
   }
   const ir::Graph& graph = job.main().graph;
@@ -163,14 +209,14 @@ Status Check(const proto::ReadState& read, const ir::JobRequest& job) {
   return CheckSize(bytes, "what is read of the state");
 }
 
-Status Check(const proto::WriteState& write, const ir::JobRequest& job) {
+Status Check(const proto::WriteState& write, const ir::JobRequest& job, const StateNames& state) {
   if (job.driver.kind != ir::DriverKind::kClient) {
     return FailedPrecondition(
         fmt::format("the state of a job whose driver is '{}' is written by nobody else",
                     ir::DriverKindName(job.driver.kind)));
   }
   for (const proto::NamedTensor& tensor : write.tensors) {
-    MW_ASSIGN_OR_RETURN(const ir::TensorType type, StateType(job, tensor.name));
+    MW_ASSIGN_OR_RETURN(const ir::TensorType type, StateType(job, state, tensor.name));
     MW_TRY(CheckTensor(tensor, type, "tensor"));
   }
   return CheckSize(BytesOf(write.tensors), "what is written to the state");
@@ -184,17 +230,24 @@ int64_t BytesOf(const proto::ClientAsk& ask) {
   return 0;
 }
 
-Status CheckAsk(const proto::ClientAsk& ask, const ir::JobRequest& job) {
-  return std::visit([&](const auto& body) { return Check(body, job); }, ask);
+Status CheckAsk(const proto::ClientAsk& ask, const ir::JobRequest& job, const StateNames& state) {
+  return std::visit([&](const auto& body) { return Check(body, job, state); }, ask);
 }
 
-Status CheckOutputsMade(const proto::ClientAsk& ask, const ir::JobRequest& job,
-                        const std::map<std::string, int64_t>& called) {
+Status CheckReady(const proto::ClientAsk& ask, const ir::JobRequest& job,
+                  const std::map<std::string, int64_t>& next_steps) {
   const auto* const call = std::get_if<proto::CallProgram>(&ask);
-  const ir::JobProgram* const program = call == nullptr ? nullptr : job.FindProgram(call->program);
+  if (call == nullptr) return OkStatus();
+  const auto next = next_steps.find(call->program);
+  if (!call->step && next != next_steps.end() && next->second > LastStep(job)) {
+    return FailedPrecondition(
+        fmt::format("the calls of '{}' are counted up to step {}, which was made; say the step",
+                    call->program, LastStep(job)));
+  }
+  const ir::JobProgram* const program = job.FindProgram(call->program);
   if (program == nullptr) return OkStatus();
   for (const auto& [input, output] : program->reads) {
-    if (called.contains(output.program)) continue;
+    if (next_steps.contains(output.program)) continue;
     return FailedPrecondition(
         fmt::format("input \"{}\" of program '{}' is output \"{}\" of program '{}', which was not "
                     "called yet; call '{}' first",
@@ -210,7 +263,7 @@ std::vector<proto::ProgramSignature> SignaturesOf(const ir::JobRequest& job) {
       all.push_back({program.name, ClientInputs(program)});
       continue;
     }
-    all.push_back({ir::kEvalProgram, ClientInputs(program)});
+    if (!LacksValidation(program, job)) all.push_back({ir::kEvalProgram, ClientInputs(program)});
     if (job.driver.kind != ir::DriverKind::kClient) continue;
     all.push_back({ir::kStepProgram, ClientInputs(program)});
   }

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "controller/client_asks.h"
-
 namespace meshwright::controller {
 namespace {
 
@@ -62,7 +60,10 @@ bool ClientDesk::Detach(ClientId client, int64_t expires_ms) {
   const auto it = streams_.find(client);
   if (it == streams_.end()) return false;
   Seat& seat = seats_.at(it->second);
-  if (seat.name.empty()) return Leave(client);
+  if (seat.name.empty()) {
+    waiting_.Drop(it->second);
+    seat.unanswered.clear();
+  }
   seat.stream.reset();
   seat.expires_ms = expires_ms;
   streams_.erase(it);
@@ -77,20 +78,18 @@ bool ClientDesk::Leave(ClientId client) {
 }
 
 void ClientDesk::Remove(Seats::iterator seat) {
-  std::erase_if(queue_, [&](const ClientAsk& waits) {
-    if (waits.seat != seat->first) return false;
-    waiting_bytes_ -= BytesOf(waits.ask);
-    return true;
-  });
+  waiting_.Drop(seat->first);
   if (seat->second.stream) streams_.erase(*seat->second.stream);
   seats_.erase(seat);
 }
 
-void ClientDesk::Expire(int64_t now_ms) {
+bool ClientDesk::Expire(int64_t now_ms) {
+  const size_t before = seats_.size();
   for (auto it = seats_.begin(); it != seats_.end();) {
     const auto seat = it++;
     if (!seat->second.stream && seat->second.expires_ms <= now_ms) Remove(seat);
   }
+  return before > 0 && seats_.empty();
 }
 
 bool ClientDesk::Knows(const std::string& name) const {
@@ -107,7 +106,7 @@ std::vector<ClientId> ClientDesk::clients() const {
 // ---- What was asked ----
 
 Status ClientDesk::Offer(ClientId client, uint64_t id, proto::ClientAsk ask,
-                         const ir::JobRequest& job) {
+                         const ir::JobRequest& job, const StateNames& state) {
   Seat* const seat = SeatOf(client);
   if (seat == nullptr) return FailedPrecondition("the session is not open");
   if (seat->kept.Has(id) || seat->unanswered.contains(id)) {
@@ -119,13 +118,12 @@ Status ClientDesk::Offer(ClientId client, uint64_t id, proto::ClientAsk ask,
     return NoCredit(open);
   }
   const int64_t bytes = BytesOf(ask);
-  if (waiting_bytes_ + bytes > limits_.waiting_bytes) {
-    return NoRoom(waiting_bytes_, bytes, limits_.waiting_bytes);
+  if (waiting_.bytes() + bytes > limits_.waiting_bytes) {
+    return NoRoom(waiting_.bytes(), bytes, limits_.waiting_bytes);
   }
-  MW_TRY(CheckAsk(ask, job));
+  MW_TRY(CheckAsk(ask, job, state));
   seat->unanswered.insert(id);
-  waiting_bytes_ += bytes;
-  queue_.push_back({streams_.at(client), id, std::move(ask)});
+  waiting_.Add({streams_.at(client), id, std::move(ask)});
   return OkStatus();
 }
 
@@ -148,14 +146,8 @@ std::vector<proto::ClientDown> ClientDesk::Missed(ClientId client, std::optional
 
 std::optional<ClientAsk> ClientDesk::Take() {
   // A session whose answers fill what is kept for it waits; the others go on.
-  const auto next = std::find_if(queue_.begin(), queue_.end(), [&](const ClientAsk& ask) {
-    return seats_.at(ask.seat).kept.bytes() < limits_.kept_bytes;
-  });
-  if (next == queue_.end()) return std::nullopt;
-  ClientAsk taken = std::move(*next);
-  queue_.erase(next);
-  waiting_bytes_ -= BytesOf(taken.ask);
-  return taken;
+  return waiting_.Take(
+      [&](SeatId seat) { return seats_.at(seat).kept.bytes() < limits_.kept_bytes; });
 }
 
 std::optional<ClientId> ClientDesk::Answer(SeatId seat, uint64_t id, const proto::ClientDown& news,
@@ -186,8 +178,7 @@ std::vector<std::pair<SeatId, uint64_t>> ClientDesk::DropAll() {
   for (const auto& [id, seat] : seats_) {
     for (const uint64_t ask : seat.unanswered) all.emplace_back(id, ask);
   }
-  queue_.clear();
-  waiting_bytes_ = 0;
+  waiting_.DropAll();
   return all;
 }
 

@@ -2,7 +2,7 @@
 //
 // A client has a **seat**. One that gave its session a name keeps it while its stream is broken:
 // what it asked is carried out, answers are kept until it says that they have come, and a stream
-// with the same name takes the seat again. A seat without a name goes with its stream; what waits
+// with the same name takes the seat again. To a seat without a name nobody comes back: what waits
 // is dropped, what was taken is carried out, since it may have changed the state already.
 //
 // Bounds: a seat has at most DeskLimits::credits asks that are unanswered, or whose answers are
@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -21,26 +20,21 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "controller/client_asks.h"
 #include "controller/kept_answers.h"
+#include "controller/waiting_asks.h"
 #include "ir/job.h"
 #include "proto/client_messages.h"
 
 namespace meshwright::controller {
 
 using ClientId = Id<struct ClientTag, uint64_t>;  // a stream
-using SeatId = Id<struct SeatTag, uint64_t>;
 
 struct DeskLimits {
   int32_t credits = 64;                        // asks of a client that are not settled
   int64_t waiting_bytes = int64_t{256} << 20;  // of all that waits
   int64_t kept_bytes = int64_t{64} << 20;      // of a seat's answers; the last ones may exceed it
   size_t seats = 256;                          // of a job
-};
-
-struct ClientAsk {
-  SeatId seat;
-  uint64_t id = 0;
-  proto::ClientAsk ask;
 };
 
 class ClientDesk {
@@ -50,13 +44,14 @@ class ClientDesk {
   // name: of the session, "": none. The stream that had the seat till now, if there is one. Errors:
   // kResourceExhausted: no seat is free.
   Result<std::optional<ClientId>> Attach(ClientId client, const std::string& name);
-  // The stream has broken. A seat with a name is kept until `expires_ms`. False: it was not
-  // attached.
+  // The stream has broken: the seat is kept until `expires_ms`. False: it was not attached.
   bool Detach(ClientId client, int64_t expires_ms);
   // The client has finished. False: it was not attached.
   bool Leave(ClientId client);
-  // Those that were to come back by now lose their seats.
-  void Expire(int64_t now_ms);
+  // Those that were to come back by now lose their seats. True: nobody has one since then.
+  bool Expire(int64_t now_ms);
+  // Nobody has a seat.
+  bool empty() const { return seats_.empty(); }
   // A session of that name has a seat.
   bool Knows(const std::string& name) const;
   // Whose streams are attached; others may come back.
@@ -66,7 +61,8 @@ class ClientDesk {
   // answer, if there is one, is told again (Missed). Errors: as CheckAsk; kResourceExhausted: more
   // than credits or bytes allow. kAlreadyExists: an id that is unanswered, of a session without a
   // name, which is a defect of the client.
-  Status Offer(ClientId client, uint64_t id, proto::ClientAsk ask, const ir::JobRequest& job);
+  Status Offer(ClientId client, uint64_t id, proto::ClientAsk ask, const ir::JobRequest& job,
+               const StateNames& state);
   // These answers have come: they are not kept any more.
   void Acknowledge(ClientId client, const std::vector<uint64_t>& ids);
   // Asks of the seat that are unanswered, or whose answers are kept.
@@ -106,8 +102,7 @@ class ClientDesk {
   uint64_t next_seat_ = 1;
   Seats seats_;
   std::map<ClientId, SeatId> streams_;
-  std::deque<ClientAsk> queue_;
-  int64_t waiting_bytes_ = 0;
+  WaitingAsks waiting_;
 };
 
 }  // namespace meshwright::controller

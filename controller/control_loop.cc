@@ -110,7 +110,8 @@ void ControlLoop::Stop() {
     EndActorCallsOnLoop();
     sessions_.clear();
     pending_.clear();
-    for (auto& [client, peer] : std::exchange(clients_, {})) peer->Close(LoopStopped());
+    // Whose jobs have not begun go on with the next controller.
+    for (auto& [client, peer] : std::exchange(clients_, {})) peer->Break(LoopStopped());
   });
   loop_.Stop();
   planner_.Stop();

@@ -42,13 +42,16 @@ class SessionPeer {
   virtual void Close(Status reason) = 0;
 };
 
-// The far end of a client's session. Called on the loop; must not block. After Close nothing more
-// is called.
+// The far end of a client's session. Called on the loop; must not block. After Close or Break
+// nothing more is called.
 class ClientPeer {
  public:
   virtual ~ClientPeer() = default;
   virtual void Tell(proto::ClientDown news) = 0;
+  // The session is over: its client does not come back.
   virtual void Close(Status reason) = 0;
+  // Only the stream ends: the client comes back, to this controller or to the next one.
+  virtual void Break(Status reason) = 0;
 };
 
 // By which a session's client comes back to it; see proto::SessionOpen.
@@ -96,8 +99,7 @@ class ControlLoop {
   void Attach(ClientId client, int64_t job, SessionName name);
   void Acknowledge(ClientId client, std::vector<uint64_t> ids);
   void FromClient(ClientId client, proto::SessionAsk ask);
-  // finished: the client said so.
-  void ClientEnded(ClientId client, bool finished);
+  void ClientEnded(ClientId client, ClientEnd how);
 
   template <typename T>
   using Callback = std::function<void(Result<T>)>;

@@ -13,10 +13,10 @@ Status NobodyListens() { return Unavailable("the controller is stopping"); }
 ClientId ControlLoop::OpenClient(std::shared_ptr<ClientPeer> peer) {
   const ClientId client(next_client_.fetch_add(1));
   const bool posted = loop_.Post([this, client, peer] {
-    if (stopped_) return peer->Close(NobodyListens());
+    if (stopped_) return peer->Break(NobodyListens());
     clients_[client.value()] = peer;
   });
-  if (!posted) peer->Close(NobodyListens());
+  if (!posted) peer->Break(NobodyListens());
   return client;
 }
 
@@ -40,10 +40,10 @@ void ControlLoop::FromClient(ClientId client, proto::SessionAsk ask) {
   });
 }
 
-void ControlLoop::ClientEnded(ClientId client, bool finished) {
-  loop_.Post([this, client, finished] {
+void ControlLoop::ClientEnded(ClientId client, ClientEnd how) {
+  loop_.Post([this, client, how] {
     clients_.erase(client.value());
-    StepOnLoop(ClientGone{client, finished});
+    StepOnLoop(ClientGone{client, how});
   });
 }
 

@@ -88,7 +88,7 @@ class Core {
     double peak_flops_per_s = 0;
     std::map<std::string, int64_t> messages;
     ClientDesk desk;
-    std::optional<int64_t> no_client_since_ms;  // of a job that its client drives
+    std::optional<int64_t> no_client_since_ms;  // it runs, and nobody came to drive it
     bool client_finished = false;               // before the mesh was active
   };
   struct MeshMember {
@@ -114,6 +114,7 @@ class Core {
     MeshPhase phase = MeshPhase::kLoading;
     int64_t phase_since_ms = 0;
     PlannedJob plan;
+    StateNames state;  // as the plan has it
     std::vector<MeshMember> members;
     std::unique_ptr<Driver> driver;
     std::deque<OutstandingLaunch> launches;
@@ -200,7 +201,6 @@ class Core {
   void AttachToEnded(JobEntry& job, const AttachClient& event, Context& context);
   void TellOpened(JobEntry& job, ClientId client, Context& context) const;
   void OpenClients(JobEntry& job, Context& context);
-  void NoteClients(JobEntry& job, Context& context);
   void CloseDriver(JobEntry& job, Context& context);
   void CheckClients(Context& context);
   bool IssueAsk(Mesh& mesh, Context& context);

@@ -38,6 +38,10 @@ Status GivenUp(int64_t job) {
 
 Status TakenOver() { return Aborted("the session goes on over another connection"); }
 
+bool ClientDrives(const std::shared_ptr<const ir::JobRequest>& job) {
+  return job != nullptr && job->driver.kind == ir::DriverKind::kClient;
+}
+
 // How long the seat of a client that is lost is kept.
 int64_t AwayMs(const ir::JobRequest* driven, const CoreOptions& options) {
   return driven != nullptr ? driven->driver.grace_s * 1000 : options.client_away_ms;
@@ -138,15 +142,8 @@ void Core::TellOpened(JobEntry& job, ClientId client, Context& context) const {
 // A job runs from now on: its clients may ask.
 void Core::OpenClients(JobEntry& job, Context& context) {
   for (const ClientId client : job.desk.clients()) TellOpened(job, client, context);
-  NoteClients(job, context);
-}
-
-// A job that its client drives waits for one only so long.
-void Core::NoteClients(JobEntry& job, Context& context) {
-  const bool drives = job.request && job.request->driver.kind == ir::DriverKind::kClient;
-  if (drives && job.desk.clients().empty() && job.record.state == JobState::kRunning) {
-    job.no_client_since_ms = context.now.ms;
-  }
+  // Where its client drives it, it waits for one only so long.
+  if (ClientDrives(job.request) && job.desk.empty()) job.no_client_since_ms = context.now.ms;
 }
 
 void Core::On(const AskOfClient& event, Context& context) {
@@ -163,13 +160,14 @@ void Core::On(const AskOfClient& event, Context& context) {
   }
   job->desk.Acknowledge(event.client, event.acked);
   TellAll(event.client, job->desk.Missed(event.client, event.id), context.effects);
-  const Status offered = job->desk.Offer(event.client, event.id, event.ask, *job->request);
+  Mesh& mesh = meshes_.at(job->mesh->value());
+  const Status offered =
+      job->desk.Offer(event.client, event.id, event.ask, *job->request, mesh.state);
   if (offered.code() == StatusCode::kAlreadyExists) {
     context.effects.push_back(CloseClient{event.client, offered});
-    return On(ClientGone{event.client, false}, context);
+    return On(ClientGone{event.client}, context);
   }
   if (!offered.ok()) return fail(offered.WithBlame(Blame::kUser));
-  Mesh& mesh = meshes_.at(job->mesh->value());
   if (mesh.phase == MeshPhase::kActive) IssueLaunches(mesh, context);
 }
 
@@ -190,17 +188,19 @@ void Core::On(const ClientGone& event, Context& context) {
   JobEntry* const job = FindJob(JobId(known->second));
   job_of_client_.erase(known);
   if (job == nullptr) return;
-  const bool drives = job->request && job->request->driver.kind == ir::DriverKind::kClient;
+  const bool drives = ClientDrives(job->request);
   const int64_t away_ms = AwayMs(drives ? job->request.get() : nullptr, options_);
-  const bool was_there = event.finished ? job->desk.Leave(event.client)
-                                        : job->desk.Detach(event.client, context.now.ms + away_ms);
-  if (!was_there || !drives) return;
-  if (!event.finished) return NoteClients(*job, context);
+  const bool lost = event.how == ClientEnd::kLost;
+  const bool was_there = lost ? job->desk.Detach(event.client, context.now.ms + away_ms)
+                              : job->desk.Leave(event.client);
+  if (!was_there || !drives || lost) return;
+  // Others that are there, or may come back, go on with it.
+  if (event.how == ClientEnd::kClosed && !job->desk.empty()) return;
   context.effects.push_back(LogLine{JobId(job->record.id), "its client has finished"});
   CloseDriver(*job, context);
 }
 
-// The good end of a job that clients drive: what was asked is carried out first.
+// The good end of a job that clients drive: what others asked is carried out first.
 void Core::CloseDriver(JobEntry& job, Context& context) {
   job.no_client_since_ms.reset();
   if (!job.mesh) {
@@ -214,10 +214,11 @@ void Core::CloseDriver(JobEntry& job, Context& context) {
 
 void Core::CheckClients(Context& context) {
   for (auto& [id, job] : jobs_) {
-    job.desk.Expire(context.now.ms);
-    if (!job.no_client_since_ms || !job.request) continue;
+    const bool gave_up_last = job.desk.Expire(context.now.ms);
+    if (!ClientDrives(job.request) || job.record.state != JobState::kRunning) continue;
     const int64_t grace_ms = job.request->driver.grace_s * 1000;
-    if (context.now.ms - *job.no_client_since_ms < grace_ms) continue;
+    const auto since_ms = job.no_client_since_ms;
+    if (!gave_up_last && !(since_ms && context.now.ms - *since_ms >= grace_ms)) continue;
     context.effects.push_back(
         LogLine{JobId(id), fmt::format("no client for {} s (driver.grace_s): the job ends",
                                        job.request->driver.grace_s)});
@@ -233,7 +234,7 @@ bool Core::IssueAsk(Mesh& mesh, Context& context) {
   if (!mesh.initialised) return false;
   std::optional<ClientAsk> ask = job.desk.Take();
   while (ask) {
-    const Status made = CheckOutputsMade(ask->ask, *job.request, mesh.call_steps);
+    const Status made = CheckReady(ask->ask, *job.request, mesh.call_steps);
     if (made.ok()) break;
     const auto why = MakeError(ErrorKind::kRefused, made.WithBlame(Blame::kUser));
     Answer(job.desk, ask->seat, ask->id, proto::AskFailed{ask->id, why}, 0, context.effects);

@@ -21,6 +21,14 @@ bool All(const Members& members, Flag flag) {
   return std::all_of(members.begin(), members.end(), flag);
 }
 
+StateNames StateOf(const PlannedJob& plan) {
+  StateNames state;
+  for (const PlannedDevice& device : plan.devices) {
+    state.insert(device.state_slots.begin(), device.state_slots.end());
+  }
+  return state;
+}
+
 }  // namespace
 
 void Core::StartMesh(JobEntry& job, PlannedJob plan, Context& context) {
@@ -38,6 +46,7 @@ void Core::StartMesh(JobEntry& job, PlannedJob plan, Context& context) {
   job.device_memory_bytes = plan.device_memory_bytes;
   job.device_budget_bytes = plan.device_budget_bytes;
   job.peak_flops_per_s = plan.peak_flops_per_s;
+  mesh.state = StateOf(plan);
   mesh.plan = std::move(plan);
   mesh.members = MakeMembers(job);
   MoveJob(job, JobEvent::kPlanned, context);

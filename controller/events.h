@@ -112,10 +112,11 @@ struct AckOfClient {
   ClientId client;
   std::vector<uint64_t> ids;
 };
-// finished: it said that it has; else it is lost.
+// It is lost, it has closed its session, or it said that the job ends with it.
+enum class ClientEnd : uint8_t { kLost, kClosed, kEndsJob };
 struct ClientGone {
   ClientId client;
-  bool finished = false;
+  ClientEnd how = ClientEnd::kLost;
 };
 // The effects of a step with PlaceNext are carried out.
 struct PlaceQueue {};

@@ -239,7 +239,7 @@ Status CheckMixedPrecision(const JobRequest& job) {
 Status CheckTrain(const TrainSpec& train) {
   MW_TRY(CheckRange("train.global_batch", static_cast<double>(train.global_batch), 1, 1 << 24));
   MW_TRY(CheckRange("train.sequence", static_cast<double>(train.sequence), 1, 1 << 24));
-  MW_TRY(CheckRange("train.steps", static_cast<double>(train.steps), 1, 1e12));
+  MW_TRY(CheckRange("train.steps", static_cast<double>(train.steps), 1, kMaxSteps));
   MW_TRY(
       CheckRange("train.steps_per_launch", static_cast<double>(train.steps_per_launch), 1, 1000));
   MW_TRY(CheckRange("train.log_every", static_cast<double>(train.log_every), 1, 1e9));

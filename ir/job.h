@@ -74,6 +74,8 @@ inline ParallelSpec OpenParallel() {
   return open;
 }
 
+inline constexpr int64_t kMaxSteps = 1'000'000'000'000;  // of a job, and of what a call is keyed by
+
 struct TrainSpec {
   int64_t global_batch = 8;  // rows per step over all devices and microbatches
   int64_t sequence = 128;    // tokens per row

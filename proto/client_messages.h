@@ -21,6 +21,10 @@
 
 namespace meshwright::proto {
 
+// Initial metadata of a stream that the controller has taken: it comes before anything is said,
+// which is long where the job waits for devices.
+inline constexpr const char* kSessionTaken = "meshwright-session-taken";
+
 // ---- Client -> controller -----------------------------------------------------------------------
 
 // First message: a job to submit, or one that is there.
@@ -94,8 +98,10 @@ struct SessionActorAsk {
   ActorAsk ask;
 };
 
-// The client has finished: what it drives ends well.
-struct SessionClose {};
+// The client has finished, and has the answers that it wants: what is unanswered may be dropped.
+struct SessionClose {
+  bool end_job = false;  // whoever else drives the job: it ends well
+};
 
 using ClientUp = std::variant<SessionOpen, SessionAsk, SessionAck, SessionActorAsk, SessionClose>;
 

@@ -101,7 +101,9 @@ void Put(const SessionActorAsk& m, v1::ClientUp& wire) {
   std::visit([&](const auto& ask) { PutAsk(m.id, ask, wire); }, m.ask);
 }
 
-void Put(const SessionClose&, v1::ClientUp& wire) { wire.mutable_close(); }
+void Put(const SessionClose& close, v1::ClientUp& wire) {
+  wire.mutable_close()->set_end_job(close.end_job);
+}
 
 void Put(const SessionOpened& m, v1::ClientDown& wire) {
   v1::SessionOpened& out = *wire.mutable_opened();
@@ -290,7 +292,7 @@ Result<ClientUp> Decode(const v1::ClientUp& wire) {
       return SessionActorAsk{wire.watch_actor().id(),
                              WatchHostActor{GetRef(wire.watch_actor().ref())}};
     case v1::ClientUp::kClose:
-      return SessionClose{};
+      return SessionClose{wire.close().end_job()};
     case v1::ClientUp::BODY_NOT_SET:
       break;
   }

@@ -85,6 +85,11 @@ Status NoCredit(size_t unanswered, int64_t waited_ms) {
       fmt::format("{} calls are unanswered, the most at once, for {} ms", unanswered, waited_ms));
 }
 
+Status StillOpen(size_t unanswered, int64_t waited_ms) {
+  return DeadlineExceeded(fmt::format(
+      "{} calls are unanswered after {} ms, so the session is still open", unanswered, waited_ms));
+}
+
 Status Broken(int64_t waited_ms) {
   return DeadlineExceeded(
       fmt::format("the connection to the controller is broken for {} ms", waited_ms));
@@ -205,18 +210,20 @@ class GrpcSession final : public Session {
     return internal::ToStatus(actor_asks_.Await(NextId(), proto::StopHostActor{actor}, "stop"));
   }
 
-  Status Close() override MW_EXCLUDES(order_mutex_, mutex_) {
+  Status Close(CloseOptions options) override MW_EXCLUDES(order_mutex_, mutex_) {
     const auto due = Deadline::After(options_.timeout_ms).SteadyTimePoint();
     StreamPtr stream;
     {
-      const MutexLock order(order_mutex_);
-      {
-        const MutexLock lock(mutex_);
-        close_wanted_ = true;
-        stream = live_;
+      const MutexLock lock(mutex_);
+      close_ = proto::SessionClose{options.end_job};
+      while (!end_ && table_.unanswered() > 0 && changed_.WaitUntil(mutex_, due)) {
       }
-      if (stream) (void)stream->Write(proto::SessionClose{});
+      if (!end_ && table_.unanswered() > 0) {
+        return StillOpen(table_.unanswered(), options_.timeout_ms);
+      }
+      stream = live_;
     }
+    if (stream) (void)stream->Write(proto::SessionClose{options.end_job});
     const MutexLock lock(mutex_);
     while (!end_ && changed_.WaitUntil(mutex_, due)) {
     }
@@ -250,9 +257,9 @@ class GrpcSession final : public Session {
     while (true) {
       {
         const MutexLock lock(mutex_);
-        while (!end_ && !MayAsk() && changed_.WaitUntil(mutex_, due)) {
+        while (!end_ && !close_ && !MayAsk() && changed_.WaitUntil(mutex_, due)) {
         }
-        if (end_) return EndOr(*end_);
+        if (end_ || close_) return EndOr(end_.value_or(OkStatus()));
         if (!MayAsk()) {
           return NoCredit(table_.unanswered(), options_.timeout_ms);
         }
@@ -263,7 +270,7 @@ class GrpcSession final : public Session {
       proto::SessionAsk message;
       {
         const MutexLock lock(mutex_);
-        if (end_) return EndOr(*end_);
+        if (end_ || close_) return EndOr(end_.value_or(OkStatus()));
         if (!MayAsk()) continue;
         const uint64_t id = table_.Add(std::move(ask), std::move(done));
         stream = live_;
@@ -349,11 +356,11 @@ class GrpcSession final : public Session {
     streams_.ComeBackTo(opened.job_id);
     const MutexLock order(order_mutex_);
     std::vector<uint64_t> again;
-    bool close = false;
+    std::optional<proto::SessionClose> close;
     {
       const MutexLock lock(mutex_);
       again = table_.ToRepeat(opened.held);
-      close = close_wanted_;
+      if (table_.unanswered() == 0) close = close_;
       live_ = stream;
       opened_ = std::move(opened);
     }
@@ -365,7 +372,7 @@ class GrpcSession final : public Session {
       }
       if (!stream->Write(std::move(message))) break;
     }
-    if (close) (void)stream->Write(proto::SessionClose{});
+    if (close) (void)stream->Write(*close);
     changed_.NotifyAll();
   }
 
@@ -391,7 +398,7 @@ class GrpcSession final : public Session {
   StreamPtr live_ MW_GUARDED_BY(mutex_);  // that is open: asks may be written
   std::optional<proto::SessionOpened> opened_ MW_GUARDED_BY(mutex_);
   std::optional<Status> end_ MW_GUARDED_BY(mutex_);
-  bool close_wanted_ MW_GUARDED_BY(mutex_) = false;
+  std::optional<proto::SessionClose> close_ MW_GUARDED_BY(mutex_);  // once nothing is unanswered
   AskTable table_ MW_GUARDED_BY(mutex_);
   ActorAsks actor_asks_;
   Executor reader_{"mw-session"};  // last: it ends before what it uses

@@ -40,11 +40,14 @@ SessionStream::End SessionStream::Read(const std::function<Status(proto::ClientD
   End end;
   v1::Frame frame;
   proto::FrameJoiner joiner;
+  stream_->WaitForInitialMetadata();
+  end.taken = context_.GetServerInitialMetadata().contains(proto::kSessionTaken);
   while (end.damage.ok() && stream_->Read(&frame)) {
     Result<std::optional<proto::ClientDown>> message = Join(joiner, frame);
     if (!message.has_value()) {
       end.damage = message.error();
     } else if (*message) {
+      end.taken = true;
       end.final = end.final || std::holds_alternative<proto::SessionEnd>(**message);
       end.damage = take(std::move(**message));
     }

@@ -31,6 +31,7 @@ class SessionStream {
     grpc::Status status;
     Status damage;       // what came is no message
     bool final = false;  // the controller says that the session is over
+    bool taken = false;  // it was more than an attempt: the controller had the stream
   };
   // Gives what comes to `take` until the stream ends, or `take` fails.
   End Read(const std::function<Status(proto::ClientDown)>& take);

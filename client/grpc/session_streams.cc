@@ -2,17 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
-#include "base/clock.h"
+#include "client/reconnect.h"
 
 namespace meshwright::client {
 namespace {
-
-constexpr int64_t kFirstPauseMs = 50;
-constexpr int64_t kLongestPauseMs = 2000;
 
 // Ends that are of the connection, and not of the session.
 bool IsOfTheNetwork(StatusCode code) {
@@ -24,24 +20,20 @@ bool IsOfTheNetwork(StatusCode code) {
 
 Status SessionStreams::Run(const Events& events) {
   const int64_t patience_ms = start_.options.reconnect_ms;
+  Reconnect reconnect(patience_ms, clock_);
   int64_t pause_ms = 0;
-  Deadline over = Deadline::After(patience_ms);
   while (const StreamPtr stream = Next(pause_ms)) {
-    bool told = false;
-    const SessionStream::End end = stream->Read([&](proto::ClientDown message) {
-      told = true;
-      return events.told(stream, std::move(message));
-    });
+    const SessionStream::End end = stream->Read(
+        [&](proto::ClientDown message) { return events.told(stream, std::move(message)); });
     if (!end.damage.ok()) return end.damage;
     const Status status = start_.explain(end.status);
     if (end.final || !IsOfTheNetwork(status.code()) || patience_ms <= 0) return status;
-    // A stream on which nothing came is one more attempt.
-    if (told) over = Deadline::After(patience_ms);
-    pause_ms = told ? 0 : std::clamp(2 * pause_ms, kFirstPauseMs, kLongestPauseMs);
-    if (over.expired()) {
+    const std::optional<int64_t> pause = reconnect.PauseAfter(end.taken);
+    if (!pause) {
       return Unavailable(fmt::format("{}; the connection was tried again for {} ms",
                                      status.message(), patience_ms));
     }
+    pause_ms = *pause;
     events.lost(status);
   }
   return Cancelled("the session was given up");

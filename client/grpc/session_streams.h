@@ -1,8 +1,8 @@
 // The connections of a session, one after the other: where one breaks, the next is made, at once or
-// after a pause, for as long as SessionOptions::reconnect_ms says.
+// after a pause, for as long as SessionOptions::reconnect_ms says (client/reconnect.h).
 //
 // Thread rule: GiveUp from any thread; the rest by the reader, also from within its events.
-// Ownership: owns stub and streams; who gets a stream may keep it.
+// Ownership: owns stub and streams; who gets a stream may keep it. The clock outlives it.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "client/grpc/session.h"
 #include "client/grpc/session_stream.h"
@@ -27,8 +28,9 @@ class SessionStreams {
     std::function<void(const Status&)> lost;
   };
 
-  SessionStreams(const std::shared_ptr<grpc::Channel>& channel, SessionStart start)
-      : start_(std::move(start)), stub_(v1::JobService::NewStub(channel)) {}
+  SessionStreams(const std::shared_ptr<grpc::Channel>& channel, SessionStart start,
+                 const Clock& clock = SystemClock())
+      : start_(std::move(start)), clock_(clock), stub_(v1::JobService::NewStub(channel)) {}
 
   // Reads until the session is over; why. OK: well.
   Status Run(const Events& events);
@@ -42,6 +44,7 @@ class SessionStreams {
   StreamPtr Next(int64_t pause_ms) MW_EXCLUDES(mutex_);
 
   SessionStart start_;
+  const Clock& clock_;
   const std::unique_ptr<v1::JobService::Stub> stub_;
   Mutex mutex_;
   CondVar changed_;

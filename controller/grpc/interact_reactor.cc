@@ -23,8 +23,8 @@ class RefusedInteraction final : public Base {
   void OnDone() override { delete this; }
 };
 
-// The loop's end of the stream, which may outlive it. What it closes is the session, not only the
-// stream: the client is told so, and does not come back.
+// The loop's end of the stream, which may outlive it. What Close closes is the session, not only
+// the stream: the client is told so, and does not come back.
 class WriterPeer final : public ClientPeer {
  public:
   explicit WriterPeer(std::shared_ptr<Writer> writer) : writer_(std::move(writer)) {}
@@ -37,6 +37,7 @@ class WriterPeer final : public ClientPeer {
     Tell(proto::SessionEnd{});
     writer_->Close(proto::ToGrpc(reason));
   }
+  void Break(Status reason) override { writer_->Close(proto::ToGrpc(reason)); }
 
  private:
   const std::shared_ptr<Writer> writer_;
@@ -45,12 +46,14 @@ class WriterPeer final : public ClientPeer {
 // Reads go to the loop as they come. The reactor lives until gRPC is done with it.
 class InteractReactor final : public Base {
  public:
-  explicit InteractReactor(const CallParts& parts)
+  InteractReactor(grpc::CallbackServerContext& context, const CallParts& parts)
       : parts_(parts),
         writer_(std::make_shared<Writer>(
             this, WriterLimits{.bytes = kMostQueuedBytes, .reader = "this client"})),
         peer_(std::make_shared<WriterPeer>(writer_)),
         actors_(std::make_shared<SessionActors>(parts.loop, peer_)) {
+    context.AddInitialMetadata(proto::kSessionTaken, "1");
+    StartSendInitialMetadata();
     client_ = parts_.loop->OpenClient(peer_);
     StartRead(&incoming_);
   }
@@ -67,7 +70,7 @@ class InteractReactor final : public Base {
   void OnDone() override {
     writer_->Detach();
     actors_->End();
-    parts_.loop->ClientEnded(client_, finished_well_);
+    parts_.loop->ClientEnded(client_, end_);
     delete this;
   }
 
@@ -92,7 +95,8 @@ class InteractReactor final : public Base {
     } else if (auto* actor_ask = std::get_if<proto::SessionActorAsk>(&message)) {
       actors_->Ask(std::move(*actor_ask));
     } else {
-      finished_well_ = true;
+      const bool ends_job = std::get<proto::SessionClose>(message).end_job;
+      end_ = ends_job ? ClientEnd::kEndsJob : ClientEnd::kClosed;
       peer_->Close(OkStatus());
     }
     return OkStatus();
@@ -110,7 +114,11 @@ class InteractReactor final : public Base {
     loop->Submit(open.op_id, std::move(*open.job),
                  [loop, client = client_, peer = peer_, actors = actors_,
                   name = SessionName{std::move(open.session), open.again}](Result<int64_t> id) {
-                   if (!id.has_value()) return peer->Close(id.error());
+                   if (!id.has_value()) {
+                     // A controller that stops: the next one is asked again, under the same op_id.
+                     const bool stops = id.error().code() == StatusCode::kUnavailable;
+                     return stops ? peer->Break(id.error()) : peer->Close(id.error());
+                   }
                    actors->SetJob(JobId(*id));
                    loop->Attach(client, *id, name);
                  });
@@ -125,16 +133,16 @@ class InteractReactor final : public Base {
   proto::FrameJoiner joiner_;  // by the reading side, as all below
   v1::Frame incoming_;
   bool opened_ = false;
-  bool finished_well_ = false;  // read in OnDone
+  ClientEnd end_ = ClientEnd::kLost;  // read in OnDone
 };
 
 }  // namespace
 
-Base* MakeInteractReactor(const grpc::CallbackServerContext& context, const CallParts& parts) {
+Base* MakeInteractReactor(grpc::CallbackServerContext& context, const CallParts& parts) {
   if (const Status status = CheckCall(context, parts.token); !status.ok()) {
     return new RefusedInteraction(proto::ToGrpc(status));
   }
-  return new InteractReactor(parts);
+  return new InteractReactor(context, parts);
 }
 
 }  // namespace meshwright::controller

@@ -10,6 +10,6 @@ namespace meshwright::controller {
 
 // Lives until gRPC is done with it. An unauthorised stream is finished at once.
 grpc::ServerBidiReactor<v1::Frame, v1::Frame>* MakeInteractReactor(
-    const grpc::CallbackServerContext& context, const CallParts& parts);
+    grpc::CallbackServerContext& context, const CallParts& parts);
 
 }  // namespace meshwright::controller

@@ -87,8 +87,8 @@ void FaultFixture::ExpectAJobSucceeds(int data, int pipeline) {
   EXPECT_EQ(info.state, client::JobState::kSucceeded) << info.message;
 }
 
-void FaultFixture::Kill(Subprocess& process) {
-  ASSERT_TRUE(process.Signal(SIGKILL).ok());
+void FaultFixture::End(Subprocess& process, int signal) {
+  ASSERT_TRUE(process.Signal(signal).ok());
   ASSERT_TRUE(process.Wait(kSoonMs).has_value());
   ++killed_;
 }

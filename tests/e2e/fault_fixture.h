@@ -37,8 +37,9 @@ class FaultFixture : public ::testing::Test {
   // A small job succeeds: the cluster is of use after the fault.
   void ExpectAJobSucceeds(int data, int pipeline);
 
-  // SIGKILL, and waits for the end.
-  void Kill(Subprocess& process);
+  // Sends the signal, and waits for the end.
+  void End(Subprocess& process, int signal);
+  void Kill(Subprocess& process) { End(process, SIGKILL); }
   // SIGSTOP, and waits until every thread stands still: what is asked of it then is not done.
   void Freeze(const Subprocess& process);
   // Kills the controller and starts it again.

@@ -115,7 +115,7 @@ TEST_F(SessionFaults, ASuccessorGoesOnWhereAKilledClientWasStopped) {
   const auto next = (*session)->Run("step", DrivenRows(0));
   ASSERT_TRUE(next.has_value()) << next.error();
   EXPECT_GE(next->step, 5) << "the steps of both are counted";
-  EXPECT_TRUE((*session)->Close().ok());
+  EXPECT_TRUE((*session)->Close({.end_job = true}).ok());
   EXPECT_EQ(EndOf(1).state, JobState::kSucceeded);
 }
 
@@ -182,8 +182,10 @@ TEST_F(SessionFaults, AControllerThatStaysAwayEndsEveryCallInTime) {
   EXPECT_EQ(session->Close().code(), StatusCode::kUnavailable);
 }
 
+class QueuedSession : public SessionFaults, public ::testing::WithParamInterface<int> {};
+
 // A job that waits for devices has lost nothing: its session goes on with the next controller.
-TEST_F(SessionFaults, ASessionOfAQueuedJobOutlivesTheController) {
+TEST_P(QueuedSession, OutlivesTheController) {
   ASSERT_NO_FATAL_FAILURE(StartWorkers(1));
   std::promise<std::unique_ptr<Session>> opened;
   const auto waiting = Connect(cluster().address());
@@ -191,7 +193,7 @@ TEST_F(SessionFaults, ASessionOfAQueuedJobOutlivesTheController) {
   Executor opener("opener");
   opener.Post([&] { opened.set_value(OpenBy(**waiting, 600)); });
   ASSERT_TRUE(WaitUntil([&] { return client().Get(1).has_value(); }, kSoonMs));
-  Kill(cluster().controller());
+  End(cluster().controller(), GetParam());
   ASSERT_NO_FATAL_FAILURE(RestartController());
   ASSERT_TRUE(cluster().AddWorker().ok());
   const std::unique_ptr<Session> session = opened.get_future().get();
@@ -201,6 +203,11 @@ TEST_F(SessionFaults, ASessionOfAQueuedJobOutlivesTheController) {
   EXPECT_TRUE(session->Close().ok());
   EXPECT_EQ(EndOf(1).state, JobState::kSucceeded);
 }
+
+INSTANTIATE_TEST_SUITE_P(Signals, QueuedSession, ::testing::Values(SIGKILL, SIGTERM),
+                         [](const auto& signal) {
+                           return signal.param == SIGKILL ? "killed" : "stopped";
+                         });
 
 // The network breaks again and again under calls: each is carried out once, in its order, and the
 // losses are those of a session that nothing disturbed.

@@ -237,6 +237,41 @@ TEST(Sessions, AProgramReadsWhatAnotherGaveOutOnEveryLayout) {
   }
 }
 
+TEST(Sessions, WhatWasAskedIsAnsweredBeforeASessionCloses) {
+  auto cluster = LocalCluster::Start({});
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  const auto session = Open(**cluster, Classifier(1, 1));
+  ASSERT_NE(session, nullptr);
+  std::vector<std::future<Result<client::Answer>>> calls;
+  for (int i = 0; i < 20; ++i) calls.push_back(session->Call("step", RowsOf(i)));
+  EXPECT_TRUE(session->Close().ok());
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const Result<client::Answer> answer = calls[i].get();
+    ASSERT_TRUE(answer.has_value()) << i << ": " << answer.error();
+    EXPECT_EQ(answer->step, static_cast<int64_t>(i));
+  }
+  EXPECT_FALSE(session->Call("step", RowsOf(0)).get().has_value());
+}
+
+// One that only looks leaves the job to the client that drives it.
+TEST(Sessions, WhoAttachesAndClosesEndsNothing) {
+  auto cluster = LocalCluster::Start({});
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  const auto owner = Open(**cluster, Classifier(1, 1));
+  ASSERT_NE(owner, nullptr);
+  Learn(*owner, 1);
+  const auto guest = (*cluster)->client().AttachSession(owner->job_id());
+  ASSERT_TRUE(guest.has_value()) << guest.error();
+  EXPECT_TRUE((*guest)->Run("eval", RowsOf(7)).has_value());
+  EXPECT_TRUE((*guest)->Close().ok());
+  const auto next = owner->Run("step", RowsOf(1));
+  EXPECT_TRUE(next.has_value()) << next.error();
+  EXPECT_TRUE(owner->Close().ok());
+  const auto info = (*cluster)->client().Wait(owner->job_id(), 20'000);
+  ASSERT_TRUE(info.has_value()) << info.error();
+  EXPECT_EQ(info->state, client::JobState::kSucceeded) << info->message;
+}
+
 TEST(Sessions, StateIsReadAndWrittenByNameWhateverTheLayout) {
   LocalClusterOptions options;
   options.workers = 2;
@@ -371,7 +406,7 @@ TEST(Sessions, AJobOutlivesItsClientForItsGraceTimeOnly) {
   const auto answer = (*second)->Run("step", RowsOf(2));
   ASSERT_TRUE(answer.has_value()) << answer.error();
   EXPECT_EQ(answer->step, 2) << "the calls of both are counted";
-  EXPECT_TRUE((*second)->Close().ok());
+  EXPECT_TRUE((*second)->Close({.end_job = true}).ok());
   const auto info = (*cluster)->client().Wait(id, 20'000);
   ASSERT_TRUE(info.has_value()) << info.error();
   EXPECT_EQ(info->state, client::JobState::kSucceeded) << info->message;

@@ -124,7 +124,8 @@ class History {
   }
   void EndClient() {
     const auto client = clients_.begin();
-    cluster_.EndClient(client->first, cluster_.Draw(2) == 0);
+    cluster_.EndClient(client->first,
+                       cluster_.Draw(2) == 0 ? ClientEnd::kEndsJob : ClientEnd::kLost);
     Hear();
     for (const uint64_t call : client->second) {
       if (calls_[call].ends == 0) calls_[call].lost = true;

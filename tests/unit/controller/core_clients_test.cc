@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "ir/builder.h"
 #include "tests/unit/controller/sim_cluster.h"
 
@@ -48,7 +50,7 @@ TEST(CoreClients, CallsAreAnsweredInOrderAndTheJobEndsWellWithItsClient) {
   ASSERT_THAT(cluster.answers(client), SizeIs(10));
   for (int64_t i = 0; i < 10; ++i) EXPECT_EQ(cluster.answers(client)[i].step, i);
   EXPECT_EQ(cluster.Info(job).state, JobState::kRunning);
-  cluster.EndClient(client, true);
+  cluster.EndClient(client, ClientEnd::kClosed);
   cluster.Settle();
   EXPECT_EQ(cluster.Info(job).state, JobState::kSucceeded);
 }
@@ -117,13 +119,111 @@ TEST(CoreClients, IdsOutsideOfTheirTableAreRefusedByName) {
               HasSubstr("\"window\" has the id 10 at position 2; ids are in [0, 10)"));
 }
 
+// A program "step" that is trained on the job's data, with a weight "w".
+ir::JobRequest TrainedByCalls() {
+  ir::Builder builder("loss");
+  builder.AddOne(ir::Op::kFeed, {}, {{"source", "tokens"}}, {{ir::DType::kI32, {8, 129}}});
+  builder.SetOutput("w", builder.AddOne(ir::Op::kParam, {}, {{"name", "w"}, {"init", "zeros"}},
+                                        {{ir::DType::kF32, {2}}}));
+  ir::JobRequest job = SimCluster::MakeJob(2, 1, 1, 0);
+  job.SetLoss(builder.Finish().value());
+  job.driver = {ir::DriverKind::kClient, "", 0, 5};
+  return job;
+}
+
+proto::CallProgram CallWithout(const char* program, std::optional<int64_t> step = std::nullopt) {
+  return {program, {}, true, step};
+}
+
+// On a worker it would fail, and end the job.
+TEST(CoreClients, ValidatingWithoutValidationDataIsRefused) {
+  for (const double fraction : {0.05, 0.0}) {
+    SimCluster cluster;
+    cluster.AddWorkers(2);
+    ir::JobRequest request = TrainedByCalls();
+    request.data.validation_fraction = fraction;
+    const int64_t job = cluster.Submit(request);
+    const uint64_t client = cluster.OpenClient(job);
+    cluster.Settle();
+    cluster.Ask(client, CallWithout("eval"));
+    cluster.Ask(client, CallWithout("step"));
+    cluster.Settle();
+    EXPECT_EQ(cluster.Info(job).state, JobState::kRunning);
+    std::vector<std::string> offered;
+    for (const auto& program : SignaturesOf(request)) offered.push_back(program.name);
+    if (fraction > 0) {
+      EXPECT_THAT(cluster.answers(client), SizeIs(2));
+      EXPECT_THAT(offered, ::testing::ElementsAre("eval", "step"));
+      continue;
+    }
+    EXPECT_THAT(offered, ::testing::ElementsAre("step"));
+    EXPECT_THAT(cluster.answers(client), SizeIs(1)) << "the step";
+    ASSERT_THAT(cluster.failures(client), SizeIs(1));
+    EXPECT_THAT(cluster.failures(client)[0].message,
+                HasSubstr("'eval' reads validation data, of which"));
+    EXPECT_THAT(cluster.failures(client)[0].message, HasSubstr("raise validation_fraction"));
+  }
+}
+
+TEST(CoreClients, StepsOfCallsHaveTheBoundOfTheStepsOfAJob) {
+  SimCluster cluster;
+  cluster.AddWorkers(2);
+  const uint64_t client = cluster.OpenClient(cluster.Submit(DrivenJob()));
+  cluster.Settle();
+  const auto ask = [&](std::optional<int64_t> step) {
+    proto::CallProgram call = CallDouble();
+    call.step = step;
+    cluster.Ask(client, call);
+    cluster.Settle();
+  };
+  ask(ir::kMaxSteps + 1);
+  ask(std::numeric_limits<int64_t>::max());
+  ask(-1);
+  ASSERT_THAT(cluster.failures(client), SizeIs(3));
+  EXPECT_THAT(cluster.failures(client)[0].message,
+              HasSubstr("step 1000000000001 of a call is not in [0, 1000000000000]"));
+  ask(ir::kMaxSteps);
+  ASSERT_THAT(cluster.answers(client), SizeIs(1));
+  EXPECT_EQ(cluster.answers(client)[0].step, ir::kMaxSteps);
+  ask(std::nullopt);
+  ASSERT_THAT(cluster.failures(client), SizeIs(4)) << "counted on, it would be beyond";
+  EXPECT_THAT(cluster.failures(client)[3].message, HasSubstr("which was made; say the step"));
+  ask(7);
+  ask(std::nullopt);
+  ASSERT_THAT(cluster.answers(client), SizeIs(3));
+  EXPECT_EQ(cluster.answers(client)[2].step, 8);
+}
+
+// SGD keeps one moment: what is not there is neither read nor written without a word.
+TEST(CoreClients, StateThatThePlanDoesNotHaveIsRefusedByName) {
+  SimCluster cluster;
+  cluster.planned_state = {"w", "opt.m/w"};
+  cluster.AddWorkers(2);
+  const uint64_t client = cluster.OpenClient(cluster.Submit(TrainedByCalls()));
+  cluster.Settle();
+  const ir::TensorType type = {ir::DType::kF32, {2}};
+  for (const char* name : {"w", "opt.m/w"}) {
+    cluster.Ask(client, proto::ReadState{{name}});
+    cluster.Ask(client, proto::WriteState{{{name, type, std::string(8, '\0')}}});
+  }
+  cluster.Settle();
+  EXPECT_THAT(cluster.answers(client), SizeIs(4));
+  cluster.Ask(client, proto::ReadState{{"w", "opt.v/w"}});
+  cluster.Ask(client, proto::WriteState{{{"opt.v/w", type, std::string(8, '\0')}}});
+  cluster.Settle();
+  ASSERT_THAT(cluster.failures(client), SizeIs(2));
+  for (const proto::RuntimeError& why : cluster.failures(client)) {
+    EXPECT_THAT(why.message, HasSubstr("no tensor \"opt.v/w\"; it has opt.m/w, w"));
+  }
+}
+
 TEST(CoreClients, ALostClientHasAGraceTimeAndAnotherMayGoOn) {
   SimCluster cluster;
   cluster.AddWorkers(2);
   const int64_t job = cluster.Submit(DrivenJob(5));
   const uint64_t first = cluster.OpenClient(job);
   cluster.Settle();
-  cluster.EndClient(first, false);
+  cluster.EndClient(first, ClientEnd::kLost);
   cluster.SettleFor(4000);
   EXPECT_EQ(cluster.Info(job).state, JobState::kRunning);
   const uint64_t second = cluster.OpenClient(job);
@@ -131,10 +231,72 @@ TEST(CoreClients, ALostClientHasAGraceTimeAndAnotherMayGoOn) {
   cluster.Ask(second, CallDouble());
   cluster.Settle();
   EXPECT_THAT(cluster.answers(second), SizeIs(1));
-  cluster.EndClient(second, false);
+  cluster.EndClient(second, ClientEnd::kLost);
   cluster.SettleFor(6000);
   EXPECT_EQ(cluster.Info(job).state, JobState::kSucceeded);
   EXPECT_THAT(cluster.lines(job), ::testing::Contains(HasSubstr("no client for 5 s")));
+}
+
+TEST(CoreClients, WhoClosesLeavesTheJobToTheOthers) {
+  SimCluster cluster;
+  cluster.AddWorkers(2);
+  const int64_t job = cluster.Submit(DrivenJob());
+  const uint64_t owner = cluster.OpenClient(job, "owner");
+  cluster.Settle();
+  const uint64_t guest = cluster.OpenClient(job, "guest");
+  cluster.Ask(guest, CallDouble());
+  cluster.Settle();
+  EXPECT_THAT(cluster.answers(guest), SizeIs(1));
+  cluster.EndClient(guest, ClientEnd::kClosed);
+  cluster.SettleFor(20'000);
+  EXPECT_EQ(cluster.Info(job).state, JobState::kRunning);
+  cluster.Ask(owner, CallDouble());
+  cluster.Settle();
+  EXPECT_THAT(cluster.answers(owner), SizeIs(1));
+  cluster.EndClient(owner, ClientEnd::kClosed);
+  cluster.Settle();
+  EXPECT_EQ(cluster.Info(job).state, JobState::kSucceeded);
+}
+
+// With and without a name, to which a client may come back.
+TEST(CoreClients, WhoClosesDoesNotCutShortTheGraceTimeOfALostClient) {
+  for (const char* name : {"owner", ""}) {
+    SCOPED_TRACE(name);
+    SimCluster cluster;
+    cluster.AddWorkers(2);
+    const int64_t job = cluster.Submit(DrivenJob(5));
+    const uint64_t owner = cluster.OpenClient(job, name);
+    cluster.Settle();
+    cluster.EndClient(owner, ClientEnd::kLost);
+    for (int i = 0; i < 2; ++i) {
+      cluster.SettleFor(2000);
+      const uint64_t guest = cluster.OpenClient(job, "guest");
+      cluster.EndClient(guest, ClientEnd::kClosed);
+    }
+    cluster.SettleFor(900);
+    EXPECT_EQ(cluster.Info(job).state, JobState::kRunning) << "4.9 s after it was lost";
+    cluster.SettleFor(200);
+    EXPECT_EQ(cluster.Info(job).state, JobState::kSucceeded) << "guests do not prolong it";
+    EXPECT_THAT(cluster.lines(job), ::testing::Contains(HasSubstr("no client for 5 s")));
+  }
+}
+
+TEST(CoreClients, AClientMayEndTheJobForAllAndWhatTheyAskedIsDone) {
+  SimCluster cluster;
+  cluster.AddWorkers(2);
+  const int64_t job = cluster.Submit(DrivenJob(600));
+  const uint64_t lost = cluster.OpenClient(job, "lost");
+  const uint64_t other = cluster.OpenClient(job, "other");
+  const uint64_t successor = cluster.OpenClient(job, "successor");
+  cluster.Settle();
+  cluster.EndClient(lost, ClientEnd::kLost);
+  for (int i = 0; i < 5; ++i) cluster.Ask(other, CallDouble());
+  cluster.EndClient(successor, ClientEnd::kEndsJob);
+  cluster.Settle();
+  EXPECT_EQ(cluster.Info(job).state, JobState::kSucceeded);
+  EXPECT_THAT(cluster.answers(other), SizeIs(5));
+  ASSERT_TRUE(cluster.closed(other).has_value());
+  EXPECT_TRUE(cluster.closed(other)->ok()) << *cluster.closed(other);
 }
 
 TEST(CoreClients, AJobThatNobodyEverDrivesEnds) {
@@ -221,7 +383,7 @@ TEST(CoreClients, NoAskIsLostInRandomHistories) {
       }
       if (kind == 10 && !clients.empty()) {
         const auto at = cluster.Draw(static_cast<int64_t>(clients.size()));
-        cluster.EndClient(clients[at], cluster.Draw(2) == 0);
+        cluster.EndClient(clients[at], static_cast<ClientEnd>(cluster.Draw(3)));
         clients.erase(clients.begin() + at);
       }
       if (kind == 11) cluster.Kill("w" + std::to_string(cluster.Draw(3)));

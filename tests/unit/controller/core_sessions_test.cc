@@ -82,7 +82,7 @@ class Caller {
     if (gone_.empty()) return;
     const uint64_t client = gone_.front();
     gone_.pop_front();
-    cluster_.EndClient(client, false);
+    cluster_.EndClient(client, ClientEnd::kLost);
   }
 
   void Connect() {
@@ -364,7 +364,7 @@ TEST(ClientDesk, ASessionWhoseAnswersFillItsShareWaitsAndOthersGoOn) {
   ASSERT_TRUE(desk.Attach(ClientId(1), "one").has_value());
   ASSERT_TRUE(desk.Attach(ClientId(2), "two").has_value());
   const auto offer = [&](uint64_t client, uint64_t id) {
-    return desk.Offer(ClientId(client), id, CallEcho(1), job);
+    return desk.Offer(ClientId(client), id, CallEcho(1), job, {});
   };
   ASSERT_TRUE(offer(1, 1).ok());
   ASSERT_TRUE(offer(1, 2).ok());

@@ -311,6 +311,7 @@ void SimCluster::Plan(const StartPlan& start) {
   plan.notes = plan_notes;
   plan.placement = planned_placement;
   plan.devices[0].saved_slots = {"w"};
+  plan.devices[0].state_slots = planned_state;
   for (size_t i = 0; i < plan.devices.size() && i < planned_rows.size(); ++i) {
     plan.devices[i].input_rows = planned_rows[i];
   }
@@ -485,9 +486,9 @@ void SimCluster::Ask(uint64_t client, proto::ClientAsk ask) {
   Run(AskOfClient{ClientId(client), id, std::move(ask), {}});
 }
 
-void SimCluster::EndClient(uint64_t client, bool finished) {
+void SimCluster::EndClient(uint64_t client, ClientEnd how) {
   gone_clients_.insert(client);
-  Run(ClientGone{ClientId(client), finished});
+  Run(ClientGone{ClientId(client), how});
 }
 
 // Every ask is answered once, and in the order of a client's asks; nobody who is gone is told

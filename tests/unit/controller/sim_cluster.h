@@ -77,7 +77,7 @@ class SimCluster {
   // ---- clients of jobs ----
   uint64_t OpenClient(int64_t job, const std::string& session = "", bool again = false);
   void Ask(uint64_t client, proto::ClientAsk ask);
-  void EndClient(uint64_t client, bool finished);
+  void EndClient(uint64_t client, ClientEnd how);
   bool opened(uint64_t client) const { return opened_clients_.contains(client); }
   std::optional<Status> closed(uint64_t client) const {
     const auto it = closed_clients_.find(client);
@@ -115,9 +115,10 @@ class SimCluster {
   std::optional<Status> plan_error;
   bool plan_misfit = false;  // with plan_error: it is the planner's own
   std::optional<Status> weights_error;
-  int64_t diverges_at = -1;            // the loss of this step and later is NaN
-  int planned_devices = 0;             // 0: as many as were reserved
-  std::vector<int> planned_placement;  // as in PlannedJob
+  int64_t diverges_at = -1;                // the loss of this step and later is NaN
+  int planned_devices = 0;                 // 0: as many as were reserved
+  std::vector<int> planned_placement;      // as in PlannedJob
+  std::vector<std::string> planned_state;  // of the first device
   std::vector<std::map<std::pair<uint32_t, uint32_t>, RowRange>> planned_rows;  // by device
   bool hold_plans = false;                   // plans wait until released
   std::vector<std::string> checked_blobs;    // that were to be read again
