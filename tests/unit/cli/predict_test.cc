@@ -58,7 +58,7 @@ class ToldSession final : public client::Session {
     return Ready<Result<client::ActorNews>>(Fail(Missing()));
   }
   Status Stop(const client::ActorRef&) override { return Missing(); }
-  Status Close() override { return OkStatus(); }
+  Status Close(client::CloseOptions) override { return OkStatus(); }
 
  private:
   template <typename T>
