@@ -5,8 +5,7 @@
 //   auto first = (*session)->Call("step", feeds);               // a future, one of several
 //   Result<Answer> answer = (*session)->Run("predict", feeds);  // call and wait
 //   answer->values.at("loss"); answer->tensors.at("logits").Values<float>();
-//   (*session)->Close();                                        // the job ends well with its last
-//   client
+//   (*session)->Close();                                        // its last client ends the job
 //
 // Calls are carried out in their order, each exactly once, also where the connection breaks and is
 // made again (SessionOptions::reconnect_ms): inputs are kept until the answer has come. A call that

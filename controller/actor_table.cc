@@ -57,6 +57,17 @@ void Answer(CallId call, Status status, ActorEffects& effects) {
   effects.push_back(std::move(answer));
 }
 
+Status CheckCredit(const Unreplied& sent, const ActorTableOptions& most, const std::string& worker,
+                   size_t bytes) {
+  const int64_t all_bytes = sent.bytes() + static_cast<int64_t>(bytes);
+  if (sent.size() < most.credits && all_bytes <= most.credit_bytes) return OkStatus();
+  return ResourceExhausted(
+      fmt::format("worker '{}' has not answered {} messages of {} bytes to actors; {} messages and "
+                  "{} bytes are "
+                  "the most at once: send more once it has",
+                  worker, sent.size(), sent.bytes(), most.credits, most.credit_bytes));
+}
+
 }  // namespace
 
 std::span<const Transition<ActorPhase, ActorStep>> ActorPhases() { return kPhases; }
@@ -157,12 +168,7 @@ ActorEffects ActorTable::Ask(const AskActorCall& call, int64_t now_ms) {
     if (call.deadline_ms <= 0) {
       return Fail(actor::LateError(AddressOf(call.ref), call.deadline_ms));
     }
-    if (unreplied(found->worker) >= options_.credits) {
-      return Fail(ResourceExhausted(
-          fmt::format("worker '{}' has not answered {} messages to actors, the most at once; send "
-                      "more once it has",
-                      found->worker, options_.credits)));
-    }
+    MW_TRY(CheckCredit(unreplied_[found->worker], options_, found->worker, call.payload.size()));
     return found;
   }();
   if (!entry.has_value()) {
@@ -171,7 +177,7 @@ ActorEffects ActorTable::Ask(const AskActorCall& call, int64_t now_ms) {
   }
   const Entry& to = **entry;
   const uint64_t ask = next_ask_++;
-  unreplied_[to.worker].insert(ask);
+  unreplied_[to.worker].Add(ask, static_cast<int64_t>(call.payload.size()));
   effects.push_back(ActorSend{to.worker, to.job,
                               proto::ActorMessage{to.job, call.ref.id, to.generation, ask,
                                                   call.tell, call.deadline_ms, call.payload}});
@@ -225,7 +231,7 @@ void ActorTable::Unwatch(CallId call) {
 ActorEffects ActorTable::OnReply(const std::string& worker, const proto::ActorReply& reply) {
   ActorEffects effects;
   const auto it = unreplied_.find(worker);
-  if (it == unreplied_.end() || it->second.erase(reply.ask) == 0) {
+  if (it == unreplied_.end() || !it->second.Remove(reply.ask)) {
     ++stale_;
     return effects;
   }
@@ -433,8 +439,9 @@ size_t ActorTable::unreplied(const std::string& worker) const {
 
 Status ActorTable::CheckInvariants() const {
   for (const auto& [worker, asks] : unreplied_) {
-    if (asks.size() > options_.credits) {
-      return Internal(fmt::format("worker '{}' holds {} messages", worker, asks.size()));
+    if (asks.size() > options_.credits || asks.bytes() > options_.credit_bytes) {
+      return Internal(fmt::format("worker '{}' holds {} messages of {} bytes", worker, asks.size(),
+                                  asks.bytes()));
     }
   }
   for (const auto& [ask, pending] : asks_) {
@@ -444,7 +451,7 @@ Status ActorTable::CheckInvariants() const {
                        entry->second.worker == pending.worker;
     if (!alive) return Internal(fmt::format("ask {} waits for a life that is over", ask));
     const auto unreplied = unreplied_.find(pending.worker);
-    if (unreplied == unreplied_.end() || !unreplied->second.contains(ask) ||
+    if (unreplied == unreplied_.end() || !unreplied->second.Has(ask) ||
         !asks_by_due_.contains({pending.due_ms, ask})) {
       return Internal(fmt::format("ask {} is not in every list", ask));
     }

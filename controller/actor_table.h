@@ -30,6 +30,7 @@
 #include "actor/supervision.h"
 #include "controller/actor_events.h"
 #include "controller/states.h"
+#include "controller/unreplied.h"
 #include "proto/messages.h"
 
 namespace meshwright::controller {
@@ -40,7 +41,10 @@ std::span<const Transition<ActorPhase, ActorStep>> ActorPhases();
 
 struct ActorTableOptions {
   uint64_t first_id = 1;  // ids are never used again, also after a restart of the controller
-  size_t credits = 256;   // messages to one worker that have not been replied to
+  // Messages to one worker that have not been replied to, and what they may bring together: less
+  // than its stream can hold (controller/grpc/stream_writer.h), whoever else speaks to it.
+  size_t credits = 256;
+  int64_t credit_bytes = int64_t{64} << 20;
   size_t max_actors = 4096;
   int64_t start_deadline_ms = 60'000;  // for the process and the object
   int64_t place_deadline_ms = 60'000;  // how long an actor waits for a worker to run on
@@ -135,7 +139,7 @@ class ActorTable {
   std::map<uint64_t, Entry> actors_;
   std::map<uint64_t, PendingAsk> asks_;
   std::set<std::pair<int64_t, uint64_t>> asks_by_due_;
-  std::map<std::string, std::set<uint64_t>> unreplied_;      // asks, by worker
+  std::map<std::string, Unreplied> unreplied_;               // by worker
   std::map<uint64_t, uint64_t> watched_;                     // actor, by call
   std::map<int64_t, std::set<std::string>> workers_of_job_;  // that may have a process of it
 };

@@ -29,12 +29,21 @@ class WriterPeer final : public SessionPeer {
   const std::shared_ptr<Writer> writer_;
 };
 
+// More than what is under way to a worker of eight devices that is spoken to by as many jobs: two
+// launches of each with proto::kMaxTensorBytes, and what actors are asked (ActorTableOptions). A
+// worker with more than that waiting has not read for long.
+WriterLimits MostToAWorker() {
+  constexpr int64_t kJobs = 8;
+  return {.messages = 4096,
+          .bytes = static_cast<size_t>(2 * kJobs * proto::kMaxTensorBytes + (int64_t{64} << 20)),
+          .reader = "this worker"};
+}
+
 // Reads go to the loop as they come. The reactor lives until gRPC is done with it.
 class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
  public:
   explicit SessionReactor(ControlLoop* loop)
-      : loop_(loop),
-        writer_(std::make_shared<Writer>(this, WriterLimits{.reader = "this worker"})) {
+      : loop_(loop), writer_(std::make_shared<Writer>(this, MostToAWorker())) {
     session_ = loop_->OpenSession(std::make_shared<WriterPeer>(writer_));
     StartRead(&incoming_);
   }

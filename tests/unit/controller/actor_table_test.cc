@@ -27,6 +27,7 @@ constexpr int64_t kPerMs = 60'000;
 ActorTableOptions SmallTable() {
   ActorTableOptions options;
   options.credits = 3;
+  options.credit_bytes = 1'000;
   options.start_deadline_ms = 1'000;
   options.place_deadline_ms = 4'000;
   options.supervision = {{.child = "*",
@@ -142,6 +143,23 @@ TEST(ActorTable, AQuestionIsAnsweredByItsReplyOnceAndTheReplyIsACredit) {
   EXPECT_EQ(desk.answers[call].size(), 1u);
   EXPECT_EQ(desk.table.stale(), 2);
   EXPECT_EQ(desk.table.unreplied(ref.worker), 2u);
+}
+
+// What actors are asked never fills the stream on which their worker is spoken to.
+TEST(ActorTable, MessagesToAWorkerHaveABoundInBytesToo) {
+  Desk desk;
+  const ActorRef ref = desk.Start("env");
+  desk.Note(desk.table.Ask({CallId(1001), ref, std::string(900, 'x'), 5'000, false}, desk.now_ms));
+  const uint64_t first = desk.LastAsk();
+  desk.Note(desk.table.Ask({CallId(1002), ref, std::string(101, 'x'), 5'000, false}, desk.now_ms));
+  EXPECT_EQ(desk.CodeOf(1002), StatusCode::kResourceExhausted);
+  EXPECT_THAT(desk.answers[1002][0].status.message(), HasSubstr("1 messages of 900 bytes"));
+  desk.Note(desk.table.Ask({CallId(1003), ref, std::string(100, 'x'), 5'000, false}, desk.now_ms));
+  EXPECT_TRUE(desk.answers[1003].empty()) << "it is sent";
+  desk.Note(desk.table.OnReply(ref.worker, {first, {}, {}, "answer"}));
+  desk.Note(desk.table.Ask({CallId(1004), ref, std::string(900, 'x'), 5'000, false}, desk.now_ms));
+  EXPECT_TRUE(desk.answers[1004].empty()) << "a reply gives its bytes back";
+  EXPECT_EQ(desk.table.CheckInvariants().message(), "");
 }
 
 TEST(ActorTable, WhoTellsHearsWhetherTheMailboxHasIt) {
