@@ -68,14 +68,15 @@ TEST(CondVar, GivesTheMutexAwayWhileItWaits) {
   CondVar changed;
   bool waiting = false;
   bool told = false;
-  std::thread teller([&] {
-    const MutexLock lock(mutex);  // had only while the other waits
-    EXPECT_TRUE(waiting);
-    told = true;
-    changed.NotifyOne();
-  });
+  std::thread teller;
   {
     const MutexLock lock(mutex);
+    teller = std::thread([&] {
+      const MutexLock others(mutex);  // had only while this one waits
+      EXPECT_TRUE(waiting);
+      told = true;
+      changed.NotifyOne();
+    });
     waiting = true;
     const auto due = steady_clock::now() + milliseconds(60'000);
     while (!told && changed.WaitUntil(mutex, due)) {
