@@ -10,9 +10,10 @@
 namespace meshwright::worker {
 
 struct HostActorOptions {
-  std::vector<std::string> types;    // of the binary's registry
-  std::vector<std::string> command;  // starts the process; "--fd=N" is appended; empty: no actors
-  int64_t start_ms = 60'000;         // for an actor to begin
+  std::vector<std::string> types;  // of the binary's registry
+  // Starts the process; "--fd=N --silent-ms=M" is added. Empty: no actors.
+  std::vector<std::string> command;
+  int64_t start_ms = 60'000;  // for an actor to begin
   int64_t ping_ms = 1'000;
   int64_t silent_ms = 15'000;  // then the process is killed
   // For one message, or to be made: then the actor has failed, and its process ends, since the
