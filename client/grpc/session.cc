@@ -87,7 +87,8 @@ Status NoCredit(size_t unanswered, int64_t waited_ms) {
 
 Status StillOpen(size_t unanswered, int64_t waited_ms) {
   return DeadlineExceeded(fmt::format(
-      "{} calls are unanswered after {} ms, so the session is still open", unanswered, waited_ms));
+      "{} calls are unanswered after {} ms, so that the session did not close; close it again",
+      unanswered, waited_ms));
 }
 
 Status Broken(int64_t waited_ms) {
