@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -61,6 +63,30 @@ Result<UniqueFd> ListenTcp(const std::string& host, int port, int backlog) {
                         : "; choose an address of this machine and a port above 1023";
   const Status status = OsError(error, FormatHostPort(host, port));
   return Fail(Status(status.code(), status.message() + fix));
+}
+
+Result<UniqueFd> ListenUnix(const std::string& path, int backlog) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return Fail(InvalidArgument(fmt::format("the path of a socket has at most {} bytes: {}",
+                                            sizeof(address.sun_path) - 1, path)));
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  struct stat found {};
+  if (lstat(path.c_str(), &found) == 0) {
+    if (!S_ISSOCK(found.st_mode)) {
+      return Fail(AlreadyExists(path + " is no socket: move it away, it is in the way of one"));
+    }
+    unlink(path.c_str());
+  }
+  UniqueFd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  // The mode is set before anybody can be heard.
+  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      chmod(path.c_str(), S_IRUSR | S_IWUSR) != 0 || listen(listener.get(), backlog) != 0) {
+    return Fail(OsError(errno, path));
+  }
+  return listener;
 }
 
 Result<int> PortOf(const UniqueFd& socket) {

@@ -38,6 +38,11 @@ Result<int> PortOf(const UniqueFd& socket);
 // is longer than the 107 bytes that such sockets can have.
 std::string LocalSocketIn(const std::string& folder);
 
+// A socket that listens there, for its owner only. Replaces one that is left there: whoever owns
+// the folder makes sure that nobody listens. Errors: kAlreadyExists when something else is there;
+// those of bind.
+Result<UniqueFd> ListenUnix(const std::string& path, int backlog);
+
 // The reason why this address cannot be listened on, with the fix; OK when it can (now).
 // Errors: kAlreadyExists when somebody listens there, kInvalidArgument when it is no address of
 // this machine, kPermissionDenied.

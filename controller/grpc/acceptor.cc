@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -40,21 +41,33 @@ void SetOptions(const UniqueFd& connection) {
 
 Result<std::unique_ptr<Acceptor>> Acceptor::Listen(const std::string& bind, int port,
                                                    int64_t max_connections, const Clock& clock) {
-  MW_ASSIGN_OR_RETURN(UniqueFd listener, ListenTcp(bind, port, kBacklog));
-  MW_ASSIGN_OR_RETURN(const int own_port, PortOf(listener));
-  UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return Fail(OsError(errno, "eventfd"));
-  if (::fcntl(listener.get(), F_SETFL, O_NONBLOCK) != 0) return Fail(OsError(errno, "listener"));
-  return std::unique_ptr<Acceptor>(
-      new Acceptor(std::move(listener), std::move(wake), own_port, max_connections, clock));
+  MW_ASSIGN_OR_RETURN(UniqueFd fd, ListenTcp(bind, port, kBacklog));
+  MW_ASSIGN_OR_RETURN(const int own_port, PortOf(fd));
+  return Make({std::move(fd), own_port, ""}, max_connections, clock);
 }
 
-Acceptor::Acceptor(UniqueFd listener, UniqueFd wake, int port, int64_t max_connections,
-                   const Clock& clock)
+Result<std::unique_ptr<Acceptor>> Acceptor::ListenLocal(const std::string& path,
+                                                        int64_t max_connections,
+                                                        const Clock& clock) {
+  MW_ASSIGN_OR_RETURN(UniqueFd fd, ListenUnix(path, kBacklog));
+  return Make({std::move(fd), 0, path}, max_connections, clock);
+}
+
+Result<std::unique_ptr<Acceptor>> Acceptor::Make(Listener listener, int64_t max_connections,
+                                                 const Clock& clock) {
+  UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return Fail(OsError(errno, "eventfd"));
+  if (::fcntl(listener.fd.get(), F_SETFL, O_NONBLOCK) != 0) {
+    return Fail(OsError(errno, "listener"));
+  }
+  return std::unique_ptr<Acceptor>(
+      new Acceptor(std::move(listener), std::move(wake), max_connections, clock));
+}
+
+Acceptor::Acceptor(Listener listener, UniqueFd wake, int64_t max_connections, const Clock& clock)
     : listener_(std::move(listener)),
       wake_(std::move(wake)),
       reserve_(OpenAnything()),
-      port_(port),
       max_connections_(max_connections),
       base_descriptors_(reserve_.get() + 1),
       clock_(clock) {}
@@ -69,14 +82,15 @@ void Acceptor::Start(Take take) {
 void Acceptor::Stop() {
   ::eventfd_write(wake_.get(), 1);
   thread_.Stop();
-  listener_.Reset();
+  if (listener_.fd.valid() && !listener_.path.empty()) ::unlink(listener_.path.c_str());
+  listener_.fd.Reset();
 }
 
 void Acceptor::Run() {
   bool can_accept = true;
   while (true) {
     std::array<pollfd, 2> wanted{
-        {{wake_.get(), POLLIN, 0}, {can_accept ? listener_.get() : -1, POLLIN, 0}}};
+        {{wake_.get(), POLLIN, 0}, {can_accept ? listener_.fd.get() : -1, POLLIN, 0}}};
     ::poll(wanted.data(), wanted.size(), can_accept ? -1 : kAcceptAgainMs);
     if ((wanted[0].revents & POLLIN) != 0) return;
     can_accept = true;
@@ -89,7 +103,8 @@ void Acceptor::Run() {
 }
 
 bool Acceptor::AcceptOne() {
-  UniqueFd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  UniqueFd connection(
+      ::accept4(listener_.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!connection.valid()) return OnAcceptError(errno);
   Admit(std::move(connection));
   return true;
@@ -110,7 +125,8 @@ bool Acceptor::OnAcceptError(int error) {
     return true;  // of the connection that was to be: it is gone
   }
   reserve_.Reset();
-  UniqueFd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  UniqueFd connection(
+      ::accept4(listener_.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   reserve_ = OpenAnything();
   // The kernel looks for a number before it looks for a caller: there may be none.
   if (!connection.valid()) return false;
@@ -144,13 +160,13 @@ int64_t Acceptor::MostDescriptors() const {
 Status Acceptor::Health() const {
   const int64_t refused_at_ms = refused_at_ms_.load();
   if (refused_at_ms < 0 || clock_.NowMs() - refused_at_ms >= kUnwellMs) return OkStatus();
-  return Unavailable(
-      fmt::format("port {} had to refuse {} connections since the start, some in the last {} s: "
-                  "about {} are open, the most that the limits allow (--max-connections {}, {} "
-                  "descriptors); close some, or raise 'ulimit -n' and --max-connections",
-                  port_, refused(), kUnwellMs / 1000,
-                  std::max<int64_t>(0, MostDescriptors() - base_descriptors_), max_connections_,
-                  DescriptorLimit()));
+  return Unavailable(fmt::format(
+      "{} had to refuse {} connections since the start, some in the last {} s: "
+      "about {} are open, the most that the limits allow (--max-connections {}, {} "
+      "descriptors); close some, or raise 'ulimit -n' and --max-connections",
+      listener_.path.empty() ? fmt::format("port {}", port()) : listener_.path, refused(),
+      kUnwellMs / 1000, std::max<int64_t>(0, MostDescriptors() - base_descriptors_),
+      max_connections_, DescriptorLimit()));
 }
 
 }  // namespace meshwright::controller

@@ -1,4 +1,5 @@
-// The listening socket of the controller: takes connections and hands them on.
+// A listening socket of the controller, of a port or of the file system: takes connections and
+// hands them on.
 //
 // gRPC 1.51 gives up its own listener for good when accept() finds no descriptor left. This one
 // never stops: the last descriptors of the process are kept for its own files, a connection that
@@ -33,6 +34,10 @@ class Acceptor {
   static Result<std::unique_ptr<Acceptor>> Listen(const std::string& bind, int port,
                                                   int64_t max_connections,
                                                   const Clock& clock = SystemClock());
+  // The same at a path, for the owner of this process only; port() is 0. Errors: as ListenUnix.
+  static Result<std::unique_ptr<Acceptor>> ListenLocal(const std::string& path,
+                                                       int64_t max_connections,
+                                                       const Clock& clock = SystemClock());
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -40,17 +45,24 @@ class Acceptor {
   // Once. Taken sockets do not block and are closed when what was sent stays unacknowledged for 5
   // s.
   void Start(Take take);
-  // No connection is taken any more; the port is free. Idempotent.
+  // No connection is taken any more; the port is free, the socket's file is gone. Idempotent.
   void Stop();
 
-  int port() const { return port_; }
+  int port() const { return listener_.port; }
   // Connections that were reset for want of descriptors, since the start.
   int64_t refused() const { return refused_.load(); }
   // Errors: kUnavailable while connections are refused, with the numbers and what would help.
   Status Health() const;
 
  private:
-  Acceptor(UniqueFd listener, UniqueFd wake, int port, int64_t max_connections, const Clock& clock);
+  struct Listener {
+    UniqueFd fd;
+    int port = 0;
+    std::string path;  // else of a port
+  };
+  static Result<std::unique_ptr<Acceptor>> Make(Listener listener, int64_t max_connections,
+                                                const Clock& clock);
+  Acceptor(Listener listener, UniqueFd wake, int64_t max_connections, const Clock& clock);
   void Run();
   // False: nothing waits, or nothing can be taken for now.
   bool AcceptOne();
@@ -59,10 +71,9 @@ class Acceptor {
   void Refuse(UniqueFd connection);
   int64_t MostDescriptors() const;
 
-  UniqueFd listener_;
+  Listener listener_;
   UniqueFd wake_;     // readable: stop
   UniqueFd reserve_;  // closed for a moment to take what has to be refused
-  const int port_;
   const int64_t max_connections_;
   const int64_t base_descriptors_;  // open before the first connection
   const Clock& clock_;

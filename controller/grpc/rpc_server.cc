@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
-#include <sys/stat.h>
 
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "controller/grpc/acceptor.h"
@@ -42,23 +42,9 @@ class GrpcServer final : public RpcServer {
   ~GrpcServer() override { Shutdown(); }
 
   Status Listen(const std::string& bind, int port) {
-    MW_ASSIGN_OR_RETURN(acceptor_, ListenOn(bind, port, limits_.max_connections));
-    if (!local_path_.empty() && !Serve(local_path_)) {
-      LogWarn(fmt::format("no socket at {}: processes of this host come by the port", local_path_));
-    }
-    if (server_ == nullptr && !Serve("")) {
-      return Internal("gRPC did not start its server; see stderr");
-    }
-    acceptor_->Start([this](UniqueFd connection) {
-      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters taken;
-      taken.fd = connection.Release();
-      connections_->HandleNewConnection(&taken);
-    });
-    return OkStatus();
-  }
-
-  // False where gRPC cannot listen at this path (empty: at none).
-  bool Serve(const std::string& local_path) {
+    MW_ASSIGN_OR_RETURN(auto acceptor, ListenOn(bind, port, limits_.max_connections));
+    acceptors_.push_back(std::move(acceptor));
+    if (!local_path_.empty()) ListenLocally();
     grpc::ServerBuilder builder;
     connections_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
@@ -69,21 +55,27 @@ class GrpcServer final : public RpcServer {
     builder.RegisterService(&log_);
     builder.RegisterService(&admin_);
     builder.RegisterService(&blob_);
-    if (!local_path.empty()) {
-      // A socket that a dead controller left there is replaced; of living ones, the folder has one.
-      builder.AddListeningPort("unix:" + local_path, grpc::InsecureServerCredentials());
-    }
     server_ = builder.BuildAndStart();
-    if (server_ != nullptr && !local_path.empty()) ::chmod(local_path.c_str(), S_IRUSR | S_IWUSR);
-    return server_ != nullptr;
+    if (server_ == nullptr) return Internal("gRPC did not start its server; see stderr");
+    for (const auto& listening : acceptors_) {
+      listening->Start([this](UniqueFd connection) {
+        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters taken;
+        taken.fd = connection.Release();
+        connections_->HandleNewConnection(&taken);
+      });
+    }
+    return OkStatus();
   }
 
-  int port() const override { return acceptor_ == nullptr ? 0 : acceptor_->port(); }
-  Status Health() const override { return acceptor_->Health(); }
+  int port() const override { return acceptors_.empty() ? 0 : acceptors_[0]->port(); }
+  Status Health() const override {
+    for (const auto& acceptor : acceptors_) MW_TRY(acceptor->Health());
+    return OkStatus();
+  }
 
   void Shutdown() override {
     if (server_ == nullptr) return;
-    acceptor_->Stop();
+    for (const auto& acceptor : acceptors_) acceptor->Stop();
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
     server_->Wait();
     server_.reset();
@@ -93,6 +85,14 @@ class GrpcServer final : public RpcServer {
   CallParts Calls(const RpcParts& parts) {
     return CallParts{parts.loop,  parts.blobs, parts.metrics,
                      parts.token, &deadlines_, parts.limits};
+  }
+
+  // The port is enough where the file system has no sockets.
+  void ListenLocally() {
+    auto acceptor = Acceptor::ListenLocal(local_path_, limits_.max_connections);
+    if (acceptor.has_value()) return acceptors_.push_back(std::move(*acceptor));
+    LogWarn(fmt::format("processes of this host come by the port only: {}",
+                        acceptor.error().message()));
   }
 
   void SetLimits(grpc::ServerBuilder& builder) const {
@@ -122,7 +122,7 @@ class GrpcServer final : public RpcServer {
   LogServiceImpl log_;
   AdminServiceImpl admin_;
   BlobServiceImpl blob_;
-  std::unique_ptr<Acceptor> acceptor_;
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;  // of the port, then of the path
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<grpc::Server> server_;
 };

@@ -7,13 +7,17 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 
 #include <cerrno>
 #include <condition_variable>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "base/descriptors.h"
+#include "base/file.h"
 #include "base/listen_address.h"
 #include "tests/fake_clock.h"
 
@@ -124,6 +128,52 @@ TEST(Acceptor, GoesOnListeningWhenThereWasNoDescriptorLeft) {
   EXPECT_FALSE(running.acceptor->Health().ok());
   const UniqueFd later = ConnectTo(running.acceptor->port());
   EXPECT_TRUE(running.keeper.Await(1));
+}
+
+UniqueFd ConnectTo(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) fd.Reset();
+  return fd;
+}
+
+// The same bound and the same refusal as at a port.
+TEST(Acceptor, ASocketOfTheFileSystemIsItsOwnersAndRefusesBeyondTheMost) {
+  const auto folder = TempDir::Make("acceptor");
+  ASSERT_TRUE(folder.has_value()) << folder.error();
+  const std::string path = LocalSocketIn(folder->path());
+  Keeper keeper;
+  auto acceptor = Acceptor::ListenLocal(path, 2);
+  ASSERT_TRUE(acceptor.has_value()) << acceptor.error();
+  (*acceptor)->Start([&](UniqueFd fd) { keeper.Take(std::move(fd)); });
+  struct stat info {};
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  std::vector<UniqueFd> clients;
+  // Both ends are descriptors of this process and count.
+  for (int i = 0; i < 3; ++i) clients.push_back(ConnectTo(path));
+  pollfd wanted{clients.back().get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&wanted, 1, kPatienceMs), 1) << "the last one is refused";
+  EXPECT_LT(keeper.count(), 3u);
+  EXPECT_THAT((*acceptor)->Health().message(), HasSubstr(path));
+  (*acceptor)->Stop();
+  EXPECT_NE(::stat(path.c_str(), &info), 0) << "its file is gone";
+}
+
+TEST(Acceptor, ASocketThatWasLeftIsReplacedAndAnotherFileIsNot) {
+  const auto folder = TempDir::Make("acceptor");
+  ASSERT_TRUE(folder.has_value()) << folder.error();
+  const std::string path = LocalSocketIn(folder->path());
+  { const UniqueFd left = ListenUnix(path, 1).value(); }
+  EXPECT_FALSE(ConnectTo(path).valid()) << "nobody listens";
+  EXPECT_TRUE(Acceptor::ListenLocal(path, 10).has_value());
+  ASSERT_TRUE(WriteFileAtomic(path, "a file of the user").ok());
+  const auto refused = Acceptor::ListenLocal(path, 10);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message(), HasSubstr(path + " is no socket: move it away"));
+  EXPECT_EQ(ReadFile(path).value(), "a file of the user");
 }
 
 TEST(Acceptor, ThePortIsFreeWhenItHasStopped) {
