@@ -152,7 +152,7 @@ TEST(ActorTable, MessagesToAWorkerHaveABoundInBytesToo) {
   desk.Note(desk.table.Ask({CallId(1001), ref, std::string(900, 'x'), 5'000, false}, desk.now_ms));
   const uint64_t first = desk.LastAsk();
   desk.Note(desk.table.Ask({CallId(1002), ref, std::string(101, 'x'), 5'000, false}, desk.now_ms));
-  EXPECT_EQ(desk.CodeOf(1002), StatusCode::kResourceExhausted);
+  ASSERT_EQ(desk.CodeOf(1002), StatusCode::kResourceExhausted);
   EXPECT_THAT(desk.answers[1002][0].status.message(), HasSubstr("1 messages of 900 bytes"));
   desk.Note(desk.table.Ask({CallId(1003), ref, std::string(100, 'x'), 5'000, false}, desk.now_ms));
   EXPECT_TRUE(desk.answers[1003].empty()) << "it is sent";
