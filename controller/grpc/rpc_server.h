@@ -25,8 +25,8 @@ struct RpcParts {
   ControllerMetrics* metrics = nullptr;
   std::string token;
   Limits limits;
-  // Where processes of this host may connect as well, for a tenth less than over the loopback: a
-  // socket of the file system, for its owner only. Empty: nowhere.
+  // Where processes of this host may connect as well, for less than over the loopback: a socket of
+  // the file system, for its owner only. Empty: nowhere.
   std::string local_path;
 };
 
