@@ -63,8 +63,7 @@ Status CheckCredit(const Unreplied& sent, const ActorTableOptions& most, const s
   if (sent.size() < most.credits && all_bytes <= most.credit_bytes) return OkStatus();
   return ResourceExhausted(
       fmt::format("worker '{}' has not answered {} messages of {} bytes to actors; {} messages and "
-                  "{} bytes are "
-                  "the most at once: send more once it has",
+                  "{} bytes are the most at once: send more once it has",
                   worker, sent.size(), sent.bytes(), most.credits, most.credit_bytes));
 }
 
