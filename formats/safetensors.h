@@ -96,13 +96,15 @@ struct TensorSpec {
 };
 
 // The header bytes [0, 8+N) for these tensors, sorted by the format's rule (dtype descending, then
-// name); the sorted tensors with offsets are returned in the header. Errors: kInvalidArgument
-// duplicate or non-UTF-8 name, header too long.
+// name); the sorted tensors with offsets are returned in the header. `metadata` comes beside
+// "format". Errors: kInvalidArgument duplicate or non-UTF-8 name, header too long.
 struct EncodedHeader {
   std::string bytes;
   SafetensorsHeader header;
 };
-Result<EncodedHeader> EncodeSafetensorsHeader(const std::vector<TensorSpec>& tensors);
+Result<EncodedHeader> EncodeSafetensorsHeader(
+    const std::vector<TensorSpec>& tensors,
+    const std::map<std::string, std::string>& metadata = {});
 
 // Writes a file tile by tile, in any order. The bytes go to a temporary name next to `path`;
 // Finish() makes them durable and renames, so `path` is always absent, the old file, or the

@@ -303,10 +303,18 @@ Result<SafetensorsHeader> LayOut(const std::vector<TensorSpec>& tensors) {
 
 }  // namespace
 
-Result<EncodedHeader> EncodeSafetensorsHeader(const std::vector<TensorSpec>& tensors) {
+Result<EncodedHeader> EncodeSafetensorsHeader(const std::vector<TensorSpec>& tensors,
+                                              const std::map<std::string, std::string>& metadata) {
   EncodedHeader encoded;
   MW_ASSIGN_OR_RETURN(encoded.header, LayOut(tensors));
-  std::string text = R"({"__metadata__":{"format":"pt"})";
+  encoded.header.metadata.insert(metadata.begin(), metadata.end());
+  std::string text = R"({"__metadata__":{)";
+  for (const auto& [key, value] : encoded.header.metadata) {
+    const auto quoted_key = Quote(key), quoted_value = Quote(value);
+    if (!quoted_key || !quoted_value) return Fail(InvalidArgument("the metadata is not UTF-8"));
+    text += fmt::format("{}{}:{}", text.back() == '{' ? "" : ",", *quoted_key, *quoted_value);
+  }
+  text += '}';
   for (const SafetensorsEntry& entry : encoded.header.entries) {
     const std::optional<std::string> name = Quote(entry.name);
     if (!name) return Fail(InvalidArgument("a tensor name is not UTF-8"));

@@ -1,0 +1,47 @@
+#include "checkpoint/digest.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace meshwright::checkpoint {
+
+Digest DigestOf(std::span<const std::byte> bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return {hash.high64, hash.low64};
+}
+
+Digest DigestOf(std::string_view text) { return DigestOf(std::as_bytes(std::span(text))); }
+
+std::string ToText(const Digest& digest) {
+  return fmt::format("{:016x}{:016x}", digest.high, digest.low);
+}
+
+Result<Digest> ParseDigest(std::string_view text) {
+  Digest digest;
+  const auto parse = [](std::string_view half, uint64_t& value) {
+    const auto [end, error] = std::from_chars(half.begin(), half.end(), value, 16);
+    return error == std::errc() && end == half.end();
+  };
+  if (text.size() != 32 || !parse(text.substr(0, 16), digest.high) ||
+      !parse(text.substr(16), digest.low)) {
+    return Fail(InvalidArgument(fmt::format("'{}' is no digest of 32 hex digits", text)));
+  }
+  return digest;
+}
+
+int64_t PieceCount(int64_t bytes) { return (bytes + kPieceBytes - 1) / kPieceBytes; }
+
+std::vector<Digest> PieceDigests(std::span<const std::byte> box) {
+  std::vector<Digest> digests;
+  digests.reserve(static_cast<size_t>(PieceCount(static_cast<int64_t>(box.size()))));
+  constexpr auto kPiece = static_cast<size_t>(kPieceBytes);
+  for (size_t begin = 0; begin < box.size(); begin += kPiece) {
+    digests.push_back(DigestOf(box.subspan(begin, std::min(kPiece, box.size() - begin))));
+  }
+  return digests;
+}
+
+}  // namespace meshwright::checkpoint

@@ -1,0 +1,56 @@
+// Checkpoints in a folder of the file system.
+//
+//   FOLDER/step-00000120/manifest.json       written last: without it there is no checkpoint
+//                        sharded/, state/    shards (checkpoint/shard.h)
+//                        job                 the request, to go on from the folder alone
+//   FOLDER/step-00000140.tmp-5-2/            being written, or left by a crash
+//   FOLDER/latest                            one line: "step-00000120"
+//
+// A checkpoint is there whole or not at all: everything is written below a temporary name and made
+// durable, the manifest last, then the folder gets its name, in one step also where one of that
+// name is replaced. `latest` is a help for people; who loads looks at the folders.
+//
+// Thread rule: thread-safe on distinct checkpoints; Commit and Prune of one folder by one process.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/shard.h"
+
+namespace meshwright::checkpoint {
+
+inline constexpr const char* kManifestName = "manifest.json";
+inline constexpr const char* kJobName = "job";
+
+std::string StepName(int64_t step);                      // "step-00000120"
+std::string TemporaryName(int64_t step, uint64_t save);  // "step-00000120.tmp-SAVE"
+// The step of a complete checkpoint's name; nothing: another name.
+std::optional<int64_t> StepOfName(std::string_view name);
+
+// Steps of the checkpoints in a folder, newest first; without one: none. Errors: of reading it.
+Result<std::vector<int64_t>> ListSteps(const std::string& folder);
+
+// Writes one file below the temporary folder, which is made; durable on return. Errors:
+// kResourceExhausted naming path and bytes: the disk is full; those of the system.
+Status WriteShard(const std::string& temporary, const ShardImage& image);
+
+// Makes it a checkpoint. `files`: small ones to write beside the manifest, by name. Errors:
+// kDataLoss naming a file that is not there in its size (it was written elsewhere: the folder is
+// not shared); those of CheckManifest and of the system.
+Status Commit(const std::string& folder, const std::string& temporary_name,
+              const Manifest& manifest, const std::map<std::string, std::string>& files);
+
+// Keeps the newest `keep` (0: all) and removes temporary folders but `busy`. Errors: of the system.
+Status Prune(const std::string& folder, int64_t keep, const std::string& busy);
+
+// Removes one, first its name. Errors: kNotFound.
+Status Remove(const std::string& folder, int64_t step);
+
+}  // namespace meshwright::checkpoint
