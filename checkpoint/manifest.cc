@@ -36,6 +36,18 @@ json TensorJson(const StoredTensor& tensor) {
           {"boxes", std::move(boxes)}};
 }
 
+json FilesJson(const std::vector<StoredFile>& files) {
+  json list = json::array();
+  for (const StoredFile& file : files) list.push_back({{"name", file.name}, {"bytes", file.bytes}});
+  return list;
+}
+
+json TensorsJson(const std::map<std::string, StoredTensor>& tensors) {
+  json object = json::object();
+  for (const auto& [name, tensor] : tensors) object[name] = TensorJson(tensor);
+  return object;
+}
+
 // Text of a digest over everything else. Names are UTF-8 in the library; others are replaced.
 std::string Dump(const json& body) {
   return body.dump(1, ' ', false, json::error_handler_t::replace);
@@ -140,6 +152,25 @@ Result<StoredTensor> ParseTensor(const json& object, const std::string& name) {
   return tensor;
 }
 
+Result<Shards> ShardsOf(const Fields& fields) {
+  Shards shards;
+  MW_ASSIGN_OR_RETURN(const json* files, fields.Array("files"));
+  for (const json& file : *files) {
+    const Fields of_file(file, "a file");
+    StoredFile stored;
+    MW_ASSIGN_OR_RETURN(stored.name, of_file.Text("name"));
+    MW_ASSIGN_OR_RETURN(stored.bytes, of_file.Int("bytes"));
+    shards.files.push_back(std::move(stored));
+  }
+  MW_ASSIGN_OR_RETURN(const json* tensors, fields.Find("tensors"));
+  if (!tensors->is_object()) return Fail(DataLoss("the tensors are no object"));
+  for (const auto& [name, object] : tensors->items()) {
+    MW_ASSIGN_OR_RETURN(StoredTensor tensor, ParseTensor(object, name));
+    shards.tensors.emplace(name, std::move(tensor));
+  }
+  return shards;
+}
+
 Result<Manifest> ParseBody(const json& body) {
   const Fields fields(body, "the manifest");
   Manifest manifest;
@@ -157,20 +188,9 @@ Result<Manifest> ParseBody(const json& body) {
   MW_ASSIGN_OR_RETURN(manifest.layout, fields.Text("layout"));
   MW_ASSIGN_OR_RETURN(manifest.saved_unix_ms, fields.Int("saved_unix_ms"));
   MW_ASSIGN_OR_RETURN(manifest.cause, fields.Text("cause"));
-  MW_ASSIGN_OR_RETURN(const json* files, fields.Array("files"));
-  for (const json& file : *files) {
-    const Fields of_file(file, "a file");
-    StoredFile stored;
-    MW_ASSIGN_OR_RETURN(stored.name, of_file.Text("name"));
-    MW_ASSIGN_OR_RETURN(stored.bytes, of_file.Int("bytes"));
-    manifest.files.push_back(std::move(stored));
-  }
-  MW_ASSIGN_OR_RETURN(const json* tensors, fields.Find("tensors"));
-  if (!tensors->is_object()) return Fail(DataLoss("the tensors are no object"));
-  for (const auto& [name, object] : tensors->items()) {
-    MW_ASSIGN_OR_RETURN(StoredTensor tensor, ParseTensor(object, name));
-    manifest.tensors.emplace(name, std::move(tensor));
-  }
+  MW_ASSIGN_OR_RETURN(Shards shards, ShardsOf(fields));
+  manifest.files = std::move(shards.files);
+  manifest.tensors = std::move(shards.tensors);
   return manifest;
 }
 
@@ -220,12 +240,6 @@ Status CheckTensor(const Manifest& manifest, const StoredTensor& tensor) {
 }  // namespace
 
 std::string FormatManifest(const Manifest& manifest) {
-  json files = json::array();
-  for (const StoredFile& file : manifest.files) {
-    files.push_back({{"name", file.name}, {"bytes", file.bytes}});
-  }
-  json tensors = json::object();
-  for (const auto& [name, tensor] : manifest.tensors) tensors[name] = TensorJson(tensor);
   json body = {{"format", kFormat},
                {"step", manifest.step},
                {"seed", manifest.seed},
@@ -234,8 +248,8 @@ std::string FormatManifest(const Manifest& manifest) {
                {"layout", manifest.layout},
                {"saved_unix_ms", manifest.saved_unix_ms},
                {"cause", manifest.cause},
-               {"files", std::move(files)},
-               {"tensors", std::move(tensors)}};
+               {"files", FilesJson(manifest.files)},
+               {"tensors", TensorsJson(manifest.tensors)}};
   body["digest"] = ToText(DigestOf(Dump(body)));
   return Dump(body) + "\n";
 }
@@ -257,6 +271,44 @@ Result<Manifest> ParseManifest(std::string_view text) {
   MW_ASSIGN_OR_RETURN(Manifest manifest, ParseBody(body));
   MW_TRY(CheckManifest(manifest));
   return manifest;
+}
+
+std::string FormatShards(const Shards& shards) {
+  const json body = {{"files", FilesJson(shards.files)}, {"tensors", TensorsJson(shards.tensors)}};
+  return body.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<Shards> ParseShards(std::string_view text) {
+  const json body = json::parse(text, nullptr, false);
+  if (body.is_discarded() || !body.is_object()) {
+    return Fail(DataLoss("what was written is no JSON object"));
+  }
+  return ShardsOf(Fields(body, "what was written"));
+}
+
+Status AddShards(Manifest& manifest, const Shards& shards) {
+  const auto first = static_cast<int32_t>(manifest.files.size());
+  manifest.files.insert(manifest.files.end(), shards.files.begin(), shards.files.end());
+  for (const auto& [name, tensor] : shards.tensors) {
+    const auto [it, added] = manifest.tensors.try_emplace(name);
+    StoredTensor& whole = it->second;
+    if (added) {
+      whole.type = tensor.type;
+      whole.kind = tensor.kind;
+    } else if (whole.type != tensor.type || whole.kind != tensor.kind) {
+      return DataLoss(fmt::format("tensor '{}' is {} for one worker, {} for another", name,
+                                  whole.type.ToString(), tensor.type.ToString()));
+    }
+    for (StoredBox box : tensor.boxes) {
+      const auto file = static_cast<size_t>(box.file);
+      if (box.file < 0 || file >= shards.files.size()) {
+        return DataLoss(fmt::format("a box of tensor '{}' is in no file", name));
+      }
+      box.file += first;
+      whole.boxes.push_back(std::move(box));
+    }
+  }
+  return OkStatus();
 }
 
 Status CheckManifest(const Manifest& manifest) {

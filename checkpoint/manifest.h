@@ -73,4 +73,17 @@ Status CheckManifest(const Manifest& manifest);
 
 int64_t StateBytes(const Manifest& manifest);
 
+// What one worker has written: its files, and the tensors with its boxes of them.
+struct Shards {
+  std::vector<StoredFile> files;
+  std::map<std::string, StoredTensor> tensors;
+  friend bool operator==(const Shards&, const Shards&) = default;
+};
+std::string FormatShards(const Shards& shards);
+// Errors: kDataLoss saying what is wrong. What they cover is checked with the manifest.
+Result<Shards> ParseShards(std::string_view text);
+// Adds them to a manifest. Errors: kDataLoss naming a tensor that has another type there, or a file
+// that is there.
+Status AddShards(Manifest& manifest, const Shards& shards);
+
 }  // namespace meshwright::checkpoint

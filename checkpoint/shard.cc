@@ -54,6 +54,18 @@ std::string ShardName(ShardKind kind, int rank) {
                      kind == ShardKind::kWeights ? "sharded" : "state", rank + 1);
 }
 
+void AddShard(Shards& written, const ShardImage& image) {
+  const auto file = static_cast<int32_t>(written.files.size());
+  written.files.push_back({image.name, image.bytes});
+  for (const ShardBox& box : image.boxes) {
+    StoredTensor& tensor = written.tensors[box.tensor];
+    tensor.type = box.type;
+    tensor.kind = box.kind;
+    tensor.boxes.push_back(box.stored);
+    tensor.boxes.back().file = file;
+  }
+}
+
 Result<std::vector<ShardImage>> MakeShards(int rank, const std::vector<BoxBytes>& boxes) {
   std::map<ShardKind, std::map<std::string, const BoxBytes*>> by_kind;
   for (const BoxBytes& box : boxes) {

@@ -57,4 +57,7 @@ std::string ShardName(ShardKind kind, int rank);
 // than their box.
 Result<std::vector<ShardImage>> MakeShards(int rank, const std::vector<BoxBytes>& boxes);
 
+// Adds what a file holds to what a worker has written.
+void AddShard(Shards& written, const ShardImage& image);
+
 }  // namespace meshwright::checkpoint

@@ -95,10 +95,15 @@ void AddProfile(CLI::App& command, std::string& profile) {
       ->capture_default_str();
 }
 
-void AddDataRoots(CLI::App& command, std::vector<std::string>& roots, const char* meaning) {
-  command.add_option("--data-root", roots, meaning)
+void AddRoots(CLI::App& command, const char* option, std::vector<std::string>& roots,
+              const char* meaning) {
+  command.add_option(option, roots, meaning)
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void AddDataRoots(CLI::App& command, std::vector<std::string>& roots, const char* meaning) {
+  AddRoots(command, "--data-root", roots, meaning);
 }
 
 void AddController(CLI::App& app, Storage& s) {
@@ -178,6 +183,9 @@ void AddWorker(CLI::App& app, Storage& s) {
   AddDataRoots(*worker, s.worker.data_roots,
                "Folder below which files of jobs are read in place, as PATH or NAME=PATH; "
                "repeatable");
+  AddRoots(*worker, "--checkpoint-root", s.worker.checkpoint_roots,
+           "Folder below which jobs keep checkpoints, shared by all workers, as PATH or NAME=PATH; "
+           "repeatable");
   worker->add_option("--cache-dir", s.worker.cache_dir, "Folder for blobs; default: temporary");
   worker->add_option("--transport", s.worker.transport, "Between workers")
       ->check(CLI::IsMember({"auto", "shm", "tcp"}))
@@ -228,6 +236,8 @@ void AddCluster(CLI::App& app, Storage& s) {
       ->capture_default_str();
   up->add_flag("--pin", s.up.pin, "Pin devices to cores");
   AddDataRoots(*up, s.up.data_roots, "As of a worker; default: the current folder");
+  AddRoots(*up, "--checkpoint-root", s.up.checkpoint_roots,
+           "As of a worker; default: checkpoints/ of the run folder");
   up->add_option("--worker-binary", s.up.worker_binary,
                  "Your own worker, with host actors linked in; default: this binary's");
   AddProfile(*up, s.up.profile);

@@ -61,7 +61,8 @@ struct WorkerArgs {
   int data_port = 0;
   int metrics_port = 0;
   std::string cache_dir;
-  std::vector<std::string> data_roots;  // "PATH" or "NAME=PATH"
+  std::vector<std::string> data_roots;        // "PATH" or "NAME=PATH"
+  std::vector<std::string> checkpoint_roots;  // the same
   std::string transport = "auto";
   int64_t memory_mib = 0;
   int64_t collective_timeout_s = 600;
@@ -81,9 +82,10 @@ struct UpArgs {
   int metrics_port = 7780;
   std::string transport = "auto";
   bool pin = false;
-  std::vector<std::string> data_roots;  // of the workers; empty: the current folder
-  std::string worker_binary;            // of one's own (worker/main.h); empty: this one
-  std::string profile = "cached";       // as of a worker
+  std::vector<std::string> data_roots;        // of the workers; empty: the current folder
+  std::vector<std::string> checkpoint_roots;  // of the workers; empty: in the run folder
+  std::string worker_binary;                  // of one's own (worker/main.h); empty: this one
+  std::string profile = "cached";             // as of a worker
   int64_t timeout_ms = 60'000;
 };
 

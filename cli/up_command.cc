@@ -154,6 +154,13 @@ class ClusterStarter {
     if (args_.data_roots.empty()) {
       spec.args.insert(spec.args.end(), {"--data-root", data::AbsolutePath(".")});
     }
+    std::vector<std::string> checkpoint_roots = args_.checkpoint_roots;
+    if (checkpoint_roots.empty()) {
+      checkpoint_roots.push_back(data::AbsolutePath(args_.run_dir + "/checkpoints"));
+    }
+    for (const std::string& root : checkpoint_roots) {
+      spec.args.insert(spec.args.end(), {"--checkpoint-root", root});
+    }
     if (args_.device == "cuda") {
       std::vector<int> gpus(static_cast<size_t>(args_.devices_per_worker));
       std::iota(gpus.begin(), gpus.end(), index * args_.devices_per_worker);

@@ -66,6 +66,10 @@ Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const Global
     MW_ASSIGN_OR_RETURN(ir::DataRoot root, data::ParseRoot(text));
     options.data_roots.push_back(std::move(root));
   }
+  for (const std::string& text : args.checkpoint_roots) {
+    MW_ASSIGN_OR_RETURN(ir::DataRoot root, data::ParseRoot(text));
+    options.checkpoint_roots.push_back(std::move(root));
+  }
   options.transport = args.transport;
   options.memory_bytes = args.memory_mib << 20;
   options.collective_timeout_ms = args.collective_timeout_s * 1000;

@@ -134,6 +134,16 @@ JobBuilder& JobBuilder::SaveWeights(bool save) {
   return *this;
 }
 
+JobBuilder& JobBuilder::Checkpoint(ir::CheckpointSpec checkpoint) {
+  request_.checkpoint = std::move(checkpoint);
+  return *this;
+}
+
+JobBuilder& JobBuilder::StartFrom(ir::StartPoint start) {
+  request_.start = std::move(start);
+  return *this;
+}
+
 JobBuilder& JobBuilder::ConfigText(std::string text) {
   request_.config_text = std::move(text);
   return *this;

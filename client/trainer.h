@@ -87,6 +87,10 @@ class JobBuilder {
   // A session's calls decide what runs (client/session.h); no weights are written at its end.
   JobBuilder& DrivenByClient();
   JobBuilder& SaveWeights(bool save);
+  // When the state is saved, and where below the workers' checkpoint roots.
+  JobBuilder& Checkpoint(ir::CheckpointSpec checkpoint);
+  // A checkpoint to go on from.
+  JobBuilder& StartFrom(ir::StartPoint start);
   JobBuilder& ConfigText(std::string text);
 
   // The loss of a language model on the data's tokens, and the programs.

@@ -23,6 +23,7 @@ set(MW_PUBLIC_HEADERS
     ir/attrs.h
     ir/autodiff.h
     ir/builder.h
+    ir/checkpoint_spec.h
     ir/data_spec.h
     ir/dtype.h
     ir/element.h

@@ -249,6 +249,24 @@ std::vector<ConfigKey> RunKeys() {
        "weights in F32, F64, BF16 or F16; the optimizer starts anew. Empty: those of "
        "model.hf_path, or random ones.",
        MW_AT(initial_load_path)},
+      {"checkpoint", "enable",
+       "Save the state (weights, optimizer, step) during the run; `submit --resume` goes on from "
+       "it "
+       "(docs/checkpoints.md).",
+       MW_AT(checkpoint.enable)},
+      {"checkpoint", "folder",
+       "Where, below a checkpoint root of the workers (worker --checkpoint-root); empty: NAME/ID "
+       "of "
+       "the job.",
+       MW_AT(checkpoint.folder.path)},
+      {"checkpoint", "root", "Name of the checkpoint root; empty: the first one that workers have.",
+       MW_AT(checkpoint.folder.root)},
+      {"checkpoint", "interval", "Steps between checkpoints; 0: only at the end.",
+       MW_AT(checkpoint.interval)},
+      {"checkpoint", "interval_seconds", "Seconds between checkpoints, besides; 0: never.",
+       MW_AT(checkpoint.interval_s)},
+      {"checkpoint", "keep_latest_k", "Older checkpoints of the folder are removed; 0: none are.",
+       MW_AT(checkpoint.keep_latest_k)},
       {"checkpoint", "last_save",
        "Write model.safetensors at the end, in F32 (F64 where dtype is float64).",
        MW_AT(last_save)},

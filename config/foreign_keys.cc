@@ -15,21 +15,11 @@ struct ForeignKey {
 
 // The first that fits counts, so those of a section come first.
 constexpr ForeignKey kForeignKeys[] = {
-    {"checkpoint", "enable",
-     "weights are written at the end (checkpoint.last_save); nothing is written before that"},
-    {"checkpoint", "interval",
-     "checkpoints during a run are not here yet; weights are written at the end "
-     "(checkpoint.last_save)"},
-    {"checkpoint", "folder",
-     "the files of a job are in the controller's folder of state, which `meshwright jobs` and "
-     "`wait` name"},
-    {"checkpoint", "keep_latest_k",
-     "there are no checkpoints during a run to keep; checkpoint.last_save writes weights at the "
-     "end"},
     {"checkpoint", "async_mode",
-     "there are no checkpoints during a run; checkpoint.last_save writes weights at the end"},
-    {"checkpoint", "load_step",
-     "a job cannot be resumed yet; checkpoint.initial_load_path starts a new one from weights"},
+     "leave it out: the state is copied between two steps and written while training goes on"},
+    {"checkpoint", "load_step", "say it to submit: `meshwright submit --resume ID --step N`"},
+    {"checkpoint", "exclude_from_loading",
+     "say it to submit: `meshwright submit --resume ID --exclude 'PATTERN'`"},
     {"checkpoint", "initial_load_in_hf",
      "leave it out: checkpoint.initial_load_path takes Hugging Face's names of weights"},
     {"checkpoint", "initial_load_model_only",
@@ -122,8 +112,7 @@ constexpr ForeignKey kForeignKeys[] = {
     {"*", "gradient_checkpointing", "write activation_checkpoint.mode = \"full\""},
     {"*", "logging_steps", "write metrics.log_freq"},
     {"*", "eval_steps", "write validation.interval"},
-    {"*", "save_steps",
-     "checkpoints during a run are not here yet; checkpoint.last_save writes weights at the end"},
+    {"*", "save_steps", "write checkpoint.enable = true and checkpoint.interval"},
     {"*", "seq_length", "write training.seq_len"},
     {"*", "max_length", "write training.seq_len"},
     {"*", "hidden_size", "write model.dim"},

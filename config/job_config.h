@@ -49,6 +49,7 @@ struct JobConfig {
 
   std::string initial_load_path;
   bool last_save = true;
+  ir::CheckpointSpec checkpoint;
 
   std::string folder;  // of the job file, where relative paths of data are looked for first
 

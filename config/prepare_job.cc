@@ -85,6 +85,7 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
       .Data(config.data)
       .DType(DTypeOf(config.dtype))
       .SaveWeights(config.last_save)
+      .Checkpoint(config.checkpoint)
       .ConfigText(FormatJobConfig(config));
   // What is trained can be asked: `meshwright predict`.
   const ir::DType dtype =

@@ -17,10 +17,16 @@
 
 namespace meshwright::controller {
 
+enum class LaunchKind : uint8_t {
+  kProgram,
+  kSave,  // a checkpoint of the state as it is between two steps; runs no program
+};
+
 struct PlannedLaunch {
   std::string program;
   int64_t first_step = 0;  // of "eval": the validation batch, from 0
   int64_t count = 1;
+  LaunchKind kind = LaunchKind::kProgram;  // kSave: first_step steps are done, count is 0
   friend bool operator==(const PlannedLaunch&, const PlannedLaunch&) = default;
 };
 
@@ -46,6 +52,11 @@ class Driver {
                         const std::vector<proto::StepReport>& reports) = 0;
   // The mesh has failed: what is complete, and was held back, is told.
   virtual DriverNews Abandon() { return {}; }
+  // The state is to be saved as soon as it may be: between two launches, after the last save is
+  // written.
+  virtual void RequestSave() {}
+  // What a save's launch has begun is over, well or not.
+  virtual void SaveEnded() {}
   // The client that the job was for is gone, or says that it has finished.
   virtual void Close() {}
 };

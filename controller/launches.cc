@@ -6,11 +6,16 @@
 
 namespace meshwright::controller {
 
-LaunchSchedule::LaunchSchedule(const ir::TrainSpec& train, bool validate)
+LaunchSchedule::LaunchSchedule(const ir::TrainSpec& train, bool validate,
+                               const ir::CheckpointSpec& checkpoint, int64_t start)
     : steps_(train.steps),
       steps_per_launch_(std::max<int64_t>(1, train.steps_per_launch)),
       validate_every_(train.validate_every),
-      validation_batches_(validate ? train.validation_batches : 0) {}
+      validation_batches_(validate ? train.validation_batches : 0),
+      next_step_(start),
+      validated_steps_(start),
+      save_enabled_(checkpoint.enable),
+      save_interval_(checkpoint.enable ? checkpoint.interval : 0) {}
 
 bool LaunchSchedule::ValidatedAfter(int64_t step) const {
   if (validation_batches_ == 0) return false;
@@ -32,26 +37,40 @@ std::optional<PlannedLaunch> LaunchSchedule::Next() {
     initialised_ = true;
     return PlannedLaunch{ir::kInitProgram, 0, 1};
   }
-  if (ValidationDue()) {
-    const int64_t rest = validation_batches_ - validated_batches_;
-    const PlannedLaunch launch{ir::kEvalProgram, validated_batches_,
-                               std::min(rest, kMaxBatchesPerLaunch)};
-    MW_CHECK(launch.count >= 1) << "a validation of " << launch.count << " batches";
-    validated_batches_ += launch.count;
-    if (EndsValidation(launch)) {
-      validated_steps_ = next_step_;
-      validated_batches_ = 0;
-    }
-    return launch;
+  if (ValidationDue()) return NextValidation();
+  if (save_due_ && !saving_) {
+    save_due_ = false;
+    saving_ = true;
+    return PlannedLaunch{"", next_step_, 0, LaunchKind::kSave};
   }
+  return NextSteps();
+}
+
+PlannedLaunch LaunchSchedule::NextValidation() {
+  const int64_t rest = validation_batches_ - validated_batches_;
+  const PlannedLaunch launch{ir::kEvalProgram, validated_batches_,
+                             std::min(rest, kMaxBatchesPerLaunch)};
+  MW_CHECK(launch.count >= 1) << "a validation of " << launch.count << " batches";
+  validated_batches_ += launch.count;
+  if (EndsValidation(launch)) {
+    validated_steps_ = next_step_;
+    validated_batches_ = 0;
+  }
+  return launch;
+}
+
+std::optional<PlannedLaunch> LaunchSchedule::NextSteps() {
   if (next_step_ >= steps_) return std::nullopt;
   int64_t count = std::min(steps_per_launch_, steps_ - next_step_);
   if (validation_batches_ > 0 && validate_every_ > 0) {
     count = std::min(count, validate_every_ - next_step_ % validate_every_);
   }
+  if (save_interval_ > 0) count = std::min(count, save_interval_ - next_step_ % save_interval_);
   const PlannedLaunch launch{ir::kStepProgram, next_step_, count};
   MW_CHECK(count >= 1 && next_step_ + count <= steps_) << count << " steps from " << next_step_;
   next_step_ += count;
+  const bool point = save_interval_ > 0 && next_step_ % save_interval_ == 0;
+  if (save_enabled_ && (point || next_step_ == steps_)) save_due_ = true;
   return launch;
 }
 

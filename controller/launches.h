@@ -1,7 +1,12 @@
 // What a mesh runs, in order: init once, then the steps in launches of at most K, with a validation
-// after every `validate_every` steps and after the last one. A launch never crosses a validation
-// point; a validation of many batches goes as several launches, so that a report stays far below
-// the largest message. Thread rule: one thread. Pure: the sequence is a function of the TrainSpec.
+// after every `validate_every` steps and after the last one, and a save after every `interval`
+// steps and after the last one. A launch never crosses a point of either; where both are due the
+// validation goes first. A validation of many batches goes as several launches, so that a report
+// stays far below the largest message. A save that is due while another one is being written waits
+// for a later boundary.
+//
+// Thread rule: one thread. Pure: the sequence is a function of the specs, of RequestSave and of
+// when saves end.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +22,27 @@ class LaunchSchedule {
   static constexpr int64_t kMaxBatchesPerLaunch = 1000;
 
   LaunchSchedule() = default;
-  // validate: false when the data has no validation part.
-  LaunchSchedule(const ir::TrainSpec& train, bool validate);
+  // validate: false when the data has no validation part. start: steps that are done already, and
+  // validated.
+  LaunchSchedule(const ir::TrainSpec& train, bool validate,
+                 const ir::CheckpointSpec& checkpoint = {}, int64_t start = 0);
 
   // The next launch, or nothing after the last.
   std::optional<PlannedLaunch> Next();
   // True for the launch that brings the last batches of a validation.
   bool EndsValidation(const PlannedLaunch& launch) const;
-  bool done() const { return initialised_ && next_step_ >= steps_ && !ValidationDue(); }
+  bool done() const {
+    return initialised_ && next_step_ >= steps_ && !ValidationDue() && !save_due_ && !saving_;
+  }
+  void RequestSave() { save_due_ = initialised_ && save_enabled_; }
+  void SaveEnded() { saving_ = false; }
   // True when a validation follows this 0-based step.
   bool ValidatedAfter(int64_t step) const;
 
  private:
   bool ValidationDue() const;
+  std::optional<PlannedLaunch> NextSteps();
+  PlannedLaunch NextValidation();
 
   int64_t steps_ = 0;
   int64_t steps_per_launch_ = 1;
@@ -39,6 +52,10 @@ class LaunchSchedule {
   int64_t next_step_ = 0;
   int64_t validated_steps_ = 0;
   int64_t validated_batches_ = 0;  // of the validation under way
+  bool save_enabled_ = false;
+  int64_t save_interval_ = 0;  // 0: only when asked, and at the end
+  bool save_due_ = false;
+  bool saving_ = false;
 };
 
 }  // namespace meshwright::controller

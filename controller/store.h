@@ -31,6 +31,8 @@ struct JobRecord {
   int64_t steps_done = 0;
   double loss = 0;
   int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
+  int64_t checkpoint_step = -1;     // of the newest committed one; below 0: there is none
+  ir::FolderRef checkpoint_folder;  // of the job's checkpoints
   int64_t tries = 0;  // at placing and planning it that were begun and have not come to an end
   // proto::EncodeJob; empty in an update: the stored bytes stay until the job has ended.
   std::string spec;

@@ -20,7 +20,9 @@ CREATE TABLE IF NOT EXISTS meta(k TEXT PRIMARY KEY, v TEXT NOT NULL) WITHOUT ROW
 CREATE TABLE IF NOT EXISTS jobs(
   id INTEGER PRIMARY KEY, op_id TEXT UNIQUE, name TEXT, state INTEGER, reason TEXT, message TEXT,
   layout TEXT, steps INTEGER, steps_done INTEGER, loss REAL,
-  t_submit INTEGER, t_start INTEGER, t_end INTEGER, spec BLOB, tries INTEGER NOT NULL DEFAULT 0);
+  t_submit INTEGER, t_start INTEGER, t_end INTEGER, spec BLOB, tries INTEGER NOT NULL DEFAULT 0,
+  checkpoint_step INTEGER NOT NULL DEFAULT -1, checkpoint_root TEXT NOT NULL DEFAULT '',
+  checkpoint_path TEXT NOT NULL DEFAULT '');
 CREATE TABLE IF NOT EXISTS events(
   id INTEGER PRIMARY KEY AUTOINCREMENT, t INTEGER, job INTEGER, text TEXT);
 CREATE INDEX IF NOT EXISTS events_by_job ON events(job, id);
@@ -28,11 +30,13 @@ CREATE INDEX IF NOT EXISTS events_by_job ON events(job, id);
 
 constexpr const char* kUpsertJob = R"(
 INSERT INTO jobs(id, op_id, name, state, reason, message, layout, steps, steps_done, loss,
-                 t_submit, t_start, t_end, spec, tries)
-VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+                 t_submit, t_start, t_end, spec, tries, checkpoint_step, checkpoint_root,
+                 checkpoint_path)
+VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?17, ?18, ?19)
 ON CONFLICT(id) DO UPDATE SET
   state = ?4, reason = ?5, message = ?6, layout = ?7, steps_done = ?9, loss = ?10,
   t_start = ?12, t_end = ?13, tries = ?15,
+  checkpoint_step = ?17, checkpoint_root = ?18, checkpoint_path = ?19,
   spec = CASE WHEN ?16 THEN x'' WHEN length(?14) > 0 THEN ?14 ELSE spec END
 WHERE op_id = ?2
 )";
@@ -218,18 +222,29 @@ class SqliteStore : public Store {
     return ReadJobs();
   }
 
-  // Of databases that were made before there were tries. Older programs go on with them, too.
+  // Of databases that were made before there were such columns. Older programs go on with them,
+  // too.
   Status AddMissingColumns() MW_REQUIRES(mutex_) {
-    Statement query(db_, "SELECT count(*) FROM pragma_table_info('jobs') WHERE name = 'tries'");
-    if (!query.Row()) return Error(query.code(), "read the columns of jobs");
-    if (query.Int(0) > 0) return OkStatus();
-    return Exec("ALTER TABLE jobs ADD COLUMN tries INTEGER NOT NULL DEFAULT 0");
+    constexpr std::pair<const char*, const char*> kLater[] = {
+        {"tries", "INTEGER NOT NULL DEFAULT 0"},
+        {"checkpoint_step", "INTEGER NOT NULL DEFAULT -1"},
+        {"checkpoint_root", "TEXT NOT NULL DEFAULT ''"},
+        {"checkpoint_path", "TEXT NOT NULL DEFAULT ''"}};
+    for (const auto& [name, type] : kLater) {
+      Statement query(db_, "SELECT count(*) FROM pragma_table_info('jobs') WHERE name = ?1");
+      query.Bind(1, std::string(name));
+      if (!query.Row()) return Error(query.code(), "read the columns of jobs");
+      if (query.Int(0) > 0) continue;
+      MW_TRY(Exec(fmt::format("ALTER TABLE jobs ADD COLUMN {} {}", name, type).c_str()));
+    }
+    return OkStatus();
   }
 
   Status ReadJobs() MW_REQUIRES(mutex_) {
     Statement query(db_,
                     "SELECT id, op_id, name, state, reason, message, layout, steps, steps_done, "
-                    "loss, t_submit, t_start, t_end, spec, tries FROM jobs ORDER BY id");
+                    "loss, t_submit, t_start, t_end, spec, tries, checkpoint_step, "
+                    "checkpoint_root, checkpoint_path FROM jobs ORDER BY id");
     while (query.Row()) {
       JobRecord job;
       job.id = query.Int(0);
@@ -247,6 +262,8 @@ class SqliteStore : public Store {
       job.ended_unix_ms = query.Int(12);
       if (!proto::IsTerminal(job.state)) job.spec = query.Text(13);
       job.tries = query.Int(14);
+      job.checkpoint_step = query.Int(15);
+      job.checkpoint_folder = {query.Text(16), query.Text(17)};
       opened_.jobs.push_back(std::move(job));
     }
     return query.ok() ? OkStatus() : Error(query.code(), "read jobs");
@@ -297,6 +314,9 @@ class SqliteStore : public Store {
     upsert.BindBlob(14, job.spec);
     upsert.Bind(15, job.tries);
     upsert.Bind(16, static_cast<int64_t>(proto::IsTerminal(job.state)));
+    upsert.Bind(17, job.checkpoint_step);
+    upsert.Bind(18, job.checkpoint_folder.root);
+    upsert.Bind(19, job.checkpoint_folder.path);
     MW_TRY(Run(upsert, "write job"));
     if (sqlite3_changes(db_) > 0) return OkStatus();
     return AlreadyExists(fmt::format(

@@ -15,14 +15,18 @@ namespace meshwright::controller {
 
 class TrainDriver final : public Driver {
  public:
-  // validate: false when the data has no validation part.
-  TrainDriver(const ir::TrainSpec& train, bool validate) : schedule_(train, validate) {}
+  // As LaunchSchedule.
+  TrainDriver(const ir::TrainSpec& train, bool validate, const ir::CheckpointSpec& checkpoint = {},
+              int64_t start = 0)
+      : schedule_(train, validate, checkpoint, start) {}
 
   std::optional<PlannedLaunch> Next() override { return schedule_.Next(); }
   bool done() const override { return schedule_.done(); }
   DriverNews On(const PlannedLaunch& launch,
                 const std::vector<proto::StepReport>& reports) override;
   DriverNews Abandon() override;
+  void RequestSave() override { schedule_.RequestSave(); }
+  void SaveEnded() override { schedule_.SaveEnded(); }
 
  private:
   struct ValidationSum {

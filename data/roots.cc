@@ -81,13 +81,13 @@ Result<ir::DataRoot> ParseRoot(std::string_view text) {
     path = text.substr(mark + 1);
     if (!IsRootName(root.name)) {
       return Fail(InvalidArgument(fmt::format(
-          "data root '{}': the name '{}' may have letters, digits, '_', '-' and '.' only", text,
+          "root '{}': the name '{}' may have letters, digits, '_', '-' and '.' only", text,
           root.name)));
     }
   }
   if (path.empty()) {
     return Fail(InvalidArgument(
-        fmt::format("data root '{}' names no folder; write PATH or NAME=PATH", text)));
+        fmt::format("root '{}' names no folder; write PATH or NAME=PATH", text)));
   }
   root.path = AbsolutePath(std::string(path));
   if (root.name.empty()) root.name = root.path;

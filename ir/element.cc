@@ -22,7 +22,7 @@ struct Row {
   bool has_same;
 };
 
-constexpr std::array<Row, 13> kRows = {{
+constexpr std::array<Row, 13> kElements = {{
     {Element::kBool, "bool", "BOOL", 1, Kind::kBool, DType::kBool, true},
     {Element::kU8, "u8", "U8", 1, Kind::kInteger, DType::kBool, false},
     {Element::kI8, "i8", "I8", 1, Kind::kInteger, DType::kBool, false},
@@ -40,8 +40,8 @@ constexpr std::array<Row, 13> kRows = {{
 
 const Row& RowOf(Element element) {
   const auto index = static_cast<size_t>(element);
-  MW_CHECK(index < kRows.size() && kRows[index].element == element) << "element " << index;
-  return kRows[index];
+  MW_CHECK(index < kElements.size() && kElements[index].element == element) << "element " << index;
+  return kElements[index];
 }
 
 }  // namespace
@@ -51,18 +51,18 @@ int64_t ElementBytes(Element element) { return RowOf(element).bytes; }
 std::string_view ElementName(Element element) { return RowOf(element).name; }
 
 Result<Element> ParseElement(std::string_view name) {
-  const auto row = std::find_if(kRows.begin(), kRows.end(),
+  const auto row = std::find_if(kElements.begin(), kElements.end(),
                                 [&](const Row& known) { return known.name == name; });
-  if (row != kRows.end()) return row->element;
+  if (row != kElements.end()) return row->element;
   return Fail(InvalidArgument(fmt::format(
       "unknown element type '{}'; known: bool u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64",
       name)));
 }
 
 std::optional<Element> ElementOfSafetensors(std::string_view name) {
-  const auto row = std::find_if(kRows.begin(), kRows.end(),
+  const auto row = std::find_if(kElements.begin(), kElements.end(),
                                 [&](const Row& known) { return known.safetensors == name; });
-  return row == kRows.end() ? std::nullopt : std::optional(row->element);
+  return row == kElements.end() ? std::nullopt : std::optional(row->element);
 }
 
 bool ReadableAs(Element element, DType dtype) {

@@ -416,6 +416,42 @@ void JobRequest::SetLoss(Graph loss) {
   programs.insert(programs.begin(), JobProgram{"loss", std::move(loss), {}, true});
 }
 
+namespace {
+
+Status CheckCheckpoint(const JobRequest& job) {
+  const CheckpointSpec& spec = job.checkpoint;
+  if (const Status status = CheckFolder(spec.folder); !status.ok()) {
+    return InvalidField("checkpoint.folder", "is wrong: " + status.message());
+  }
+  if (spec.interval < 0 || spec.interval > kMaxSteps) {
+    return InvalidField("checkpoint.interval",
+                        fmt::format("is {}; it counts steps", spec.interval));
+  }
+  if (spec.interval_s < 0 || spec.keep_latest_k < 0) {
+    return InvalidField("checkpoint.keep_latest_k",
+                        "and the seconds between checkpoints are not "
+                        "negative");
+  }
+  if (spec.enable && job.driver.kind != DriverKind::kTrain) {
+    return InvalidField("checkpoint.enable",
+                        fmt::format("is for jobs that train; this one is driven by '{}'",
+                                    DriverKindName(job.driver.kind)));
+  }
+  if (job.start.empty()) return OkStatus();
+  MW_TRY(CheckFolder(job.start.checkpoint).WithContext("the checkpoint to go on from"));
+  if (job.driver.kind != DriverKind::kTrain) {
+    return InvalidArgument("only a job that trains goes on from a checkpoint");
+  }
+  if (job.start.step > job.train.steps) {
+    return InvalidField(
+        "train.steps", fmt::format("is {}, but the checkpoint to go on from has {} steps: raise it",
+                                   job.train.steps, job.start.step));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
 Status ValidateJob(const JobRequest& job) {
   constexpr size_t kMaxNameBytes = 256;
   if (job.name.empty() || job.name.size() > kMaxNameBytes) {
@@ -440,6 +476,7 @@ Status ValidateJob(const JobRequest& job) {
   MW_TRY(CheckOrigins(job));
   MW_TRY(CheckOutputsRead(job));
   MW_TRY(CheckDriver(job));
+  MW_TRY(CheckCheckpoint(job));
   MW_TRY(CheckMixedPrecision(job));
   MW_TRY(CheckParallel(job.parallel));
   const std::string not_on_gpus = job.parallel.device == "cuda" ? WhyNotOnGpus(job) : "";

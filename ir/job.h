@@ -18,6 +18,7 @@
 
 #include "base/result.h"
 #include "ir/autodiff.h"
+#include "ir/checkpoint_spec.h"
 #include "ir/data_spec.h"
 #include "ir/graph.h"
 
@@ -153,6 +154,8 @@ struct JobRequest {
   TrainSpec train;
   bool save_weights = true;  // model.safetensors at the end
   std::string config_text;   // the resolved configuration, kept next to the run
+  CheckpointSpec checkpoint;
+  StartPoint start;  // a checkpoint that it goes on from; else it starts anew
 
   const JobProgram* FindProgram(std::string_view program) const;  // null: there is none
   const JobProgram* trained() const;                              // null: nothing is trained

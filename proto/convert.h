@@ -38,6 +38,8 @@ v1::BlobRef Encode(const ir::BlobRef& blob);
 Result<ir::BlobRef> Decode(const v1::BlobRef& wire);
 
 v1::FileRef Encode(const ir::FileRef& file);
+v1::FolderRef Encode(const ir::FolderRef& folder);
+ir::FolderRef Decode(const v1::FolderRef& wire);
 // Errors: as of a BlobRef.
 Result<ir::FileRef> Decode(const v1::FileRef& wire);
 

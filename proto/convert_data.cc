@@ -79,6 +79,15 @@ Result<ir::DataStream> DecodeStream(const v1::DataStream& wire) {
 
 }  // namespace
 
+v1::FolderRef Encode(const ir::FolderRef& folder) {
+  v1::FolderRef wire;
+  wire.set_root(folder.root);
+  wire.set_path(folder.path);
+  return wire;
+}
+
+ir::FolderRef Decode(const v1::FolderRef& wire) { return {wire.root(), wire.path()}; }
+
 v1::FileRef Encode(const ir::FileRef& file) {
   v1::FileRef wire;
   wire.set_sha256(file.blob.sha256);

@@ -213,6 +213,37 @@ Result<ir::BlobRef> Decode(const v1::BlobRef& wire) {
   return ir::BlobRef{wire.sha256(), wire.size_bytes(), wire.name()};
 }
 
+namespace {
+
+v1::CheckpointSpec EncodeCheckpoint(const ir::CheckpointSpec& spec) {
+  v1::CheckpointSpec wire;
+  wire.set_enable(spec.enable);
+  *wire.mutable_folder() = Encode(spec.folder);
+  wire.set_interval(spec.interval);
+  wire.set_interval_s(spec.interval_s);
+  wire.set_keep_latest_k(spec.keep_latest_k);
+  return wire;
+}
+
+ir::CheckpointSpec DecodeCheckpoint(const v1::CheckpointSpec& wire) {
+  return {wire.enable(), Decode(wire.folder()), wire.interval(), wire.interval_s(),
+          wire.keep_latest_k()};
+}
+
+v1::StartPoint EncodeStart(const ir::StartPoint& start) {
+  v1::StartPoint wire;
+  *wire.mutable_checkpoint() = Encode(start.checkpoint);
+  wire.set_step(start.step);
+  for (const std::string& pattern : start.exclude) wire.add_exclude(pattern);
+  return wire;
+}
+
+ir::StartPoint DecodeStart(const v1::StartPoint& wire) {
+  return {Decode(wire.checkpoint()), wire.step(), {wire.exclude().begin(), wire.exclude().end()}};
+}
+
+}  // namespace
+
 v1::JobRequest Encode(const ir::JobRequest& job) {
   v1::JobRequest wire;
   wire.set_name(job.name);
@@ -225,6 +256,8 @@ v1::JobRequest Encode(const ir::JobRequest& job) {
   *wire.mutable_train() = EncodeTrain(job.train);
   wire.set_save_weights(job.save_weights);
   wire.set_config_text(job.config_text);
+  *wire.mutable_checkpoint() = EncodeCheckpoint(job.checkpoint);
+  if (!job.start.empty()) *wire.mutable_start() = EncodeStart(job.start);
   return wire;
 }
 
@@ -249,6 +282,9 @@ Result<ir::JobRequest> Decode(const v1::JobRequest& wire) {
   MW_ASSIGN_OR_RETURN(job.train, DecodeTrain(wire.train()));
   job.save_weights = wire.save_weights();
   job.config_text = wire.config_text();
+  // A request of before has none.
+  if (wire.has_checkpoint()) job.checkpoint = DecodeCheckpoint(wire.checkpoint());
+  if (wire.has_start()) job.start = DecodeStart(wire.start());
   return job;
 }
 

@@ -33,6 +33,7 @@ void Put(const Register& m, v1::Up& wire) {
   out.set_device_name(m.device_name);
   for (const ir::DataRoot& root : m.data_roots) *out.add_data_roots() = Encode(root);
   for (const std::string& type : m.actor_types) out.add_actor_types(type);
+  for (const ir::DataRoot& root : m.checkpoint_roots) *out.add_checkpoint_roots() = Encode(root);
 }
 
 void Put(const Heartbeat&, v1::Up& wire) { wire.mutable_heartbeat(); }
@@ -91,6 +92,21 @@ void Put(const ActorEvent& m, v1::Up& wire) {
   out.set_kind(static_cast<v1::ActorEventKind>(m.kind));
   out.set_code(static_cast<int32_t>(m.code));
   out.set_message(m.message);
+}
+
+template <typename Out, typename M>
+void PutOfSave(const M& m, Out& out) {
+  PutGenAndError(m, out);
+  out.set_save(m.save.value());
+}
+
+void Put(const StateSaved& m, v1::Up& wire) {
+  PutOfSave(m, *wire.mutable_state_saved());
+  wire.mutable_state_saved()->set_shards(m.shards);
+}
+
+void Put(const CheckpointCommitted& m, v1::Up& wire) {
+  PutOfSave(m, *wire.mutable_checkpoint_committed());
 }
 
 // ---- Down ----
@@ -181,6 +197,34 @@ void Put(const WriteTensors& m, v1::Down& wire) {
   for (const NamedTensor& tensor : m.tensors) *out.add_tensors() = Encode(tensor);
 }
 
+void Put(const SaveState& m, v1::Down& wire) {
+  v1::SaveState& out = *wire.mutable_save_state();
+  out.set_mesh_gen(m.mesh_gen.value());
+  out.set_launch_seq(m.launch_seq.value());
+  *out.mutable_folder() = Encode(m.folder);
+  out.set_temporary(m.temporary);
+  PutRanks(m.ranks, out);
+}
+
+void Put(const RestoreState& m, v1::Down& wire) {
+  v1::RestoreState& out = *wire.mutable_restore_state();
+  out.set_mesh_gen(m.mesh_gen.value());
+  out.set_launch_seq(m.launch_seq.value());
+  *out.mutable_checkpoint() = Encode(m.checkpoint);
+  for (const std::string& pattern : m.exclude) out.add_exclude(pattern);
+}
+
+void Put(const CommitCheckpoint& m, v1::Down& wire) {
+  v1::CommitCheckpoint& out = *wire.mutable_commit_checkpoint();
+  out.set_mesh_gen(m.mesh_gen.value());
+  out.set_save(m.save.value());
+  *out.mutable_folder() = Encode(m.folder);
+  out.set_temporary(m.temporary);
+  out.set_manifest(m.manifest);
+  out.set_job(m.job);
+  out.set_keep(m.keep);
+}
+
 void Put(const AbortMesh& m, v1::Down& wire) {
   wire.mutable_abort_mesh()->set_mesh_gen(m.mesh_gen.value());
   *wire.mutable_abort_mesh()->mutable_cause() = Encode(m.cause);
@@ -248,6 +292,9 @@ Register GetRegister(const v1::Register& wire) {
   m.device_name = wire.device_name();
   for (const v1::DataRoot& root : wire.data_roots()) m.data_roots.push_back(Decode(root));
   m.actor_types.assign(wire.actor_types().begin(), wire.actor_types().end());
+  for (const v1::DataRoot& root : wire.checkpoint_roots()) {
+    m.checkpoint_roots.push_back(Decode(root));
+  }
   return m;
 }
 
@@ -338,6 +385,24 @@ ActorMessage GetActorMessage(const v1::ActorMessage& wire) {
                       wire.tell(),          wire.deadline_ms(), wire.payload()};
 }
 
+SaveState GetSaveState(const v1::SaveState& wire) {
+  return {Gen(wire.mesh_gen()), LaunchSeq(wire.launch_seq()), Decode(wire.folder()),
+          wire.temporary(), GetRanks(wire)};
+}
+
+RestoreState GetRestoreState(const v1::RestoreState& wire) {
+  return {Gen(wire.mesh_gen()),
+          LaunchSeq(wire.launch_seq()),
+          Decode(wire.checkpoint()),
+          {wire.exclude().begin(), wire.exclude().end()}};
+}
+
+CommitCheckpoint GetCommit(const v1::CommitCheckpoint& wire) {
+  return {Gen(wire.mesh_gen()), LaunchSeq(wire.save()), Decode(wire.folder()),
+          wire.temporary(),     wire.manifest(),        wire.job(),
+          wire.keep()};
+}
+
 Result<UpBody> GetUpBody(const v1::Up& wire) {
   switch (wire.body_case()) {
     case v1::Up::kRegister:
@@ -366,6 +431,13 @@ Result<UpBody> GetUpBody(const v1::Up& wire) {
                         wire.actor_reply().payload()};
     case v1::Up::kActorEvent:
       return GetActorEvent(wire.actor_event());
+    case v1::Up::kStateSaved:
+      return StateSaved{Gen(wire.state_saved().mesh_gen()), LaunchSeq(wire.state_saved().save()),
+                        Decode(wire.state_saved().error()), wire.state_saved().shards()};
+    case v1::Up::kCheckpointCommitted:
+      return CheckpointCommitted{Gen(wire.checkpoint_committed().mesh_gen()),
+                                 LaunchSeq(wire.checkpoint_committed().save()),
+                                 Decode(wire.checkpoint_committed().error())};
     case v1::Up::kPiece:  // joined before (proto/frames.h)
     case v1::Up::BODY_NOT_SET:
       break;
@@ -406,6 +478,12 @@ Result<DownBody> GetDownBody(const v1::Down& wire) {
     case v1::Down::kStopActor:
       return StopActor{JobId(wire.stop_actor().job_id()), wire.stop_actor().actor(),
                        wire.stop_actor().generation()};
+    case v1::Down::kSaveState:
+      return GetSaveState(wire.save_state());
+    case v1::Down::kRestoreState:
+      return GetRestoreState(wire.restore_state());
+    case v1::Down::kCommitCheckpoint:
+      return GetCommit(wire.commit_checkpoint());
     case v1::Down::kPiece:
     case v1::Down::BODY_NOT_SET:
       break;

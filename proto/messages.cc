@@ -84,15 +84,17 @@ UpMessage MakeHeartbeat(Term term) {
 
 const char* KindName(const UpBody& body) {
   static constexpr std::array<const char*, std::variant_size_v<UpBody>> kNames = {
-      "Register",     "Heartbeat", "Loaded", "CommUp",     "LaunchDone", "WeightsSaved",
-      "MeshReleased", "MeshError", "Leave",  "ActorReply", "ActorEvent"};
+      "Register",           "Heartbeat", "Loaded", "CommUp",     "LaunchDone", "WeightsSaved",
+      "MeshReleased",       "MeshError", "Leave",  "ActorReply", "ActorEvent", "StateSaved",
+      "CheckpointCommitted"};
   return NameAt(kNames, body.index());
 }
 
 const char* KindName(const DownBody& body) {
   static constexpr std::array<const char*, std::variant_size_v<DownBody>> kNames = {
-      "Welcome",     "LoadMesh",    "Connect",      "Launch",     "SaveWeights",  "AbortMesh",
-      "ReleaseMesh", "ReadTensors", "WriteTensors", "SpawnActor", "ActorMessage", "StopActor"};
+      "Welcome",      "LoadMesh",    "Connect",     "Launch",       "SaveWeights",
+      "AbortMesh",    "ReleaseMesh", "ReadTensors", "WriteTensors", "SpawnActor",
+      "ActorMessage", "StopActor",   "SaveState",   "RestoreState", "CommitCheckpoint"};
   return NameAt(kNames, body.index());
 }
 

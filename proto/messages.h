@@ -15,6 +15,8 @@
 #include "ir/job.h"
 #include "ir/program.h"
 #include "proto/actor_messages.h"
+#include "proto/errors.h"
+#include "proto/state_messages.h"
 #include "proto/tensors.h"
 #include "proto/views.h"
 
@@ -25,49 +27,6 @@ inline constexpr uint32_t kProtocolMinor = 0;
 inline constexpr const char* kVersion = "0.1.0";
 inline constexpr int64_t kChunkBytes = 1 << 20;
 inline constexpr int64_t kMaxMessageBytes = 4 << 20;
-inline constexpr size_t kMaxErrorText = 4096;
-
-// What went wrong, for machines. Numbers are those of the wire.
-enum class ErrorKind : uint8_t {
-  kNone = 0,
-  kInternal = 1,
-  kPlanFailed = 2,
-  kLoadFailed = 3,
-  kConnectFailed = 4,
-  kStepFailed = 5,
-  kSaveFailed = 6,
-  kWorkerLost = 7,
-  kWorkerStopped = 8,
-  kCancelled = 9,
-  kInfeasible = 10,
-  kControllerRestarted = 11,
-  kControllerStopped = 12,
-  kStoreFailed = 13,
-  kProtocol = 14,
-  kDiverged = 15,
-  kRefused = 16,
-};
-const char* ErrorKindName(ErrorKind kind);  // "WorkerLost"
-
-struct RuntimeError {
-  ErrorKind kind = ErrorKind::kNone;
-  StatusCode code = StatusCode::kOk;
-  Blame blame = Blame::kUnspecified;
-  std::string worker;
-  int32_t device = -1;
-  int64_t step = -1;
-  int32_t instruction = -1;
-  std::string message;
-
-  bool ok() const { return kind == ErrorKind::kNone; }
-  Status ToStatus() const;
-  // True when another member's death or abort may have caused it: not the root cause if a better
-  // one exists.
-  bool MayBeVictim() const;
-  friend bool operator==(const RuntimeError&, const RuntimeError&) = default;
-};
-// OK gives an error with kNone; long messages are cut to kMaxErrorText.
-RuntimeError MakeError(ErrorKind kind, const Status& status, std::string worker = "");
 
 // ---- Up -----------------------------------------------------------------------------------------
 
@@ -92,6 +51,7 @@ struct Register {
   std::string device_name = {};    // "NVIDIA H200"; empty: nothing to say
   std::vector<ir::DataRoot> data_roots = {};
   std::vector<std::string> actor_types = {};  // of host actors that its binary has
+  std::vector<ir::DataRoot> checkpoint_roots = {};
   friend bool operator==(const Register&, const Register&) = default;
 };
 
@@ -153,8 +113,9 @@ struct Leave {
   std::string reason;
   friend bool operator==(const Leave&, const Leave&) = default;
 };
-using UpBody = std::variant<Register, Heartbeat, Loaded, CommUp, LaunchDone, WeightsSaved,
-                            MeshReleased, MeshError, Leave, ActorReply, ActorEvent>;
+using UpBody =
+    std::variant<Register, Heartbeat, Loaded, CommUp, LaunchDone, WeightsSaved, MeshReleased,
+                 MeshError, Leave, ActorReply, ActorEvent, StateSaved, CheckpointCommitted>;
 struct UpMessage {
   Term term{0};  // of the session; 0 in Register
   UpBody body;
@@ -233,12 +194,6 @@ struct Launch {
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 
-struct RankTiles {
-  int32_t rank = 0;
-  std::vector<std::string> slots;
-  friend bool operator==(const RankTiles&, const RankTiles&) = default;
-};
-
 struct SaveWeights {
   MeshGeneration mesh_gen{0};
   std::vector<RankTiles> ranks;  // of this worker
@@ -272,9 +227,9 @@ struct ReleaseMesh {
   friend bool operator==(const ReleaseMesh&, const ReleaseMesh&) = default;
 };
 
-using DownBody =
-    std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh, ReleaseMesh,
-                 ReadTensors, WriteTensors, SpawnActor, ActorMessage, StopActor>;
+using DownBody = std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh,
+                              ReleaseMesh, ReadTensors, WriteTensors, SpawnActor, ActorMessage,
+                              StopActor, SaveState, RestoreState, CommitCheckpoint>;
 struct DownMessage {
   Term term{0};
   DownBody body;

@@ -87,6 +87,7 @@ class AgentImpl final : public Agent {
     if (link_ == nullptr) link_ = MakeGrpcLink(options_.controller, options_.token);
     MW_ASSIGN_OR_RETURN(blobs_, BlobCache::Open(options_.cache_dir, link_.get()));
     MW_ASSIGN_OR_RETURN(roots_, data::Roots::Open(options_.data_roots));
+    MW_ASSIGN_OR_RETURN(checkpoint_roots_, checkpoint::Roots::Open(options_.checkpoint_roots));
     AddProcessMetrics(registry_);
     metrics_ = std::make_unique<AgentMetrics>(registry_, options_.name);
     registry_.AddRefresh([this] { RefreshMetrics(); });
@@ -161,6 +162,7 @@ class AgentImpl final : public Agent {
     resources_.gpus = options_.gpus;
     resources_.blobs = blobs_.get();
     resources_.roots = &roots_;
+    resources_.checkpoint_roots = &checkpoint_roots_;
     resources_.link = link_.get();
     resources_.host_actors = options_.host_actors;
     resources_.metrics = metrics_.get();
@@ -176,6 +178,7 @@ class AgentImpl final : public Agent {
     register_.device_kind = options_.gpus.driver == nullptr ? "cpu" : "cuda";
     register_.device_name = options_.gpus.name;
     register_.data_roots = roots_.all();
+    register_.checkpoint_roots = checkpoint_roots_.all();
     register_.device_profile = options_.device_profile;
     register_.threads_per_device = options_.threads_per_device;
     for (const int cpu : AllowedCpus()) register_.cpus.push_back(cpu);
@@ -326,6 +329,12 @@ class AgentImpl final : public Agent {
       if (const auto host = Find(write->mesh_gen)) host->Write(std::move(*write));
     } else if (auto* save = std::get_if<proto::SaveWeights>(&body)) {
       if (const auto host = Find(save->mesh_gen)) host->Save(std::move(*save));
+    } else if (auto* state = std::get_if<proto::SaveState>(&body)) {
+      if (const auto host = Find(state->mesh_gen)) host->Save(std::move(*state));
+    } else if (auto* restore = std::get_if<proto::RestoreState>(&body)) {
+      if (const auto host = Find(restore->mesh_gen)) host->Restore(std::move(*restore));
+    } else if (auto* commit = std::get_if<proto::CommitCheckpoint>(&body)) {
+      if (const auto host = Find(commit->mesh_gen)) host->Commit(std::move(*commit));
     } else if (const auto* abort = std::get_if<proto::AbortMesh>(&body)) {
       const auto host = Find(abort->mesh_gen);
       if (host) return host->Abort(abort->cause.ToStatus());
@@ -489,6 +498,7 @@ class AgentImpl final : public Agent {
   std::unique_ptr<ControllerLink> link_;
   std::unique_ptr<BlobCache> blobs_;
   data::Roots roots_;
+  checkpoint::Roots checkpoint_roots_;
   std::unique_ptr<AgentMetrics> metrics_;
   CoreClaims claims_;
   HostResources resources_;

@@ -31,6 +31,7 @@ struct AgentOptions {
   int metrics_port = 0;                       // 0: pick, -1: none
   std::string cache_dir;                      // blobs; empty: a temporary folder, removed at exit
   std::vector<ir::DataRoot> data_roots = {};  // below which files of jobs are read in place
+  std::vector<ir::DataRoot> checkpoint_roots = {};  // below which checkpoints are kept
   std::string token;
   std::string host_id;                  // empty: LocalHostId()
   std::string transport = "auto";       // auto | shm | tcp

@@ -202,11 +202,20 @@ Status DeviceActor::ReadOutputs(const std::string& program,
 
 Result<ops::HostTensor> DeviceActor::ReadPersistent(const std::string& slot) const {
   MW_ASSIGN_OR_RETURN(const DeviceMemory::Persistent* entry, FindPersistent(slot));
-  MW_CHECK(staging_ != nullptr) << "rank " << rank() << " reads '" << slot << "' before its memory";
   ops::HostTensor tensor{entry->type, {}};
   tensor.data.resize(static_cast<size_t>(entry->type.bytes()));
-  MW_TRY(staging_->Read(tensor.data.data(), memory_.Address(*entry), entry->type.bytes()));
+  MW_TRY(CopyPersistent(slot, tensor.data));
   return tensor;
+}
+
+Status DeviceActor::CopyPersistent(const std::string& slot, std::span<std::byte> into) const {
+  MW_ASSIGN_OR_RETURN(const DeviceMemory::Persistent* entry, FindPersistent(slot));
+  MW_CHECK(staging_ != nullptr) << "rank " << rank() << " reads '" << slot << "' before its memory";
+  if (static_cast<int64_t>(into.size()) != entry->type.bytes()) {
+    return InvalidArgument(fmt::format("rank {}: '{}' of {} bytes is read into {}", rank(), slot,
+                                       entry->type.bytes(), into.size()));
+  }
+  return staging_->Read(into.data(), memory_.Address(*entry), entry->type.bytes());
 }
 
 Status DeviceActor::WritePersistent(const std::string& slot, const std::vector<std::byte>& data) {

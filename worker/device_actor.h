@@ -89,6 +89,7 @@ class DeviceActor {
   Status ReadOutputs(const std::string& program, std::vector<OutputBlock>& blocks) const;
   // Errors: kNotFound naming rank and slot; kInvalidArgument on a size mismatch; the device's.
   Result<ops::HostTensor> ReadPersistent(const std::string& slot) const;
+  Status CopyPersistent(const std::string& slot, std::span<std::byte> into) const;
   Status WritePersistent(const std::string& slot, const std::vector<std::byte>& data);
 
   // Lets processes of this host work on the device's memory in place. REQUIRES that PostAllocate

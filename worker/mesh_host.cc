@@ -54,6 +54,10 @@ void MeshHost::Read(proto::ReadTensors message) { Offer(std::move(message)); }
 void MeshHost::Write(proto::WriteTensors message) { Offer(std::move(message)); }
 void MeshHost::Save(proto::SaveWeights message) { Offer(std::move(message)); }
 
+void MeshHost::Save(proto::SaveState message) { Offer(std::move(message)); }
+void MeshHost::Restore(proto::RestoreState message) { Offer(std::move(message)); }
+void MeshHost::Commit(proto::CommitCheckpoint message) { Offer(std::move(message)); }
+
 void MeshHost::Offer(Message message) {
   if (loop_.Offer(std::move(message)) != actor::Offered::kFull) return;
   const Status full = ResourceExhausted(fmt::format(
@@ -111,6 +115,24 @@ void MeshHost::On(const proto::SaveWeights& message) {
   const Status status = Guarded("saving", [&] { return SaveOnThread(message); });
   Say(proto::WeightsSaved{mesh_gen_, Error(ErrorKind::kSaveFailed, status)});
   CheckDevices(status);
+}
+
+void MeshHost::On(const proto::SaveState& message) {
+  RunInOrder(message.launch_seq, "copying the state", [&](proto::LaunchDone&) {
+    return runtime_ ? Saver().Save(message, state_, *runtime_)
+                    : FailedPrecondition("save before the programs were loaded");
+  });
+}
+
+void MeshHost::On(const proto::RestoreState& message) {
+  RunInOrder(message.launch_seq, "restoring the state", [&](proto::LaunchDone&) {
+    return runtime_ ? RestoreState(message, CheckpointRoots(), state_, *runtime_)
+                    : FailedPrecondition("restore before the programs were loaded");
+  });
+}
+
+void MeshHost::On(const proto::CommitCheckpoint& message) {
+  if (!aborted()) Saver().Commit(message);
 }
 
 void MeshHost::Release() { OfferLetGo(); }
@@ -338,6 +360,19 @@ Status MeshHost::SaveOnThread(const proto::SaveWeights& message) {
   return resources_.link->PutTiles([this] { return aborted(); }, source);
 }
 
+StateSaver& MeshHost::Saver() {
+  if (!saver_) {
+    saver_ = std::make_unique<StateSaver>(resources_.worker, CheckpointRoots(),
+                                          [this](proto::UpBody body) { Say(std::move(body)); });
+  }
+  return *saver_;
+}
+
+const checkpoint::Roots& MeshHost::CheckpointRoots() const {
+  static const checkpoint::Roots kNone;
+  return resources_.checkpoint_roots == nullptr ? kNone : *resources_.checkpoint_roots;
+}
+
 // With the programs: a download within the first launch would be held against the collectives'
 // deadline of the peers that have the file already.
 Status MeshHost::OpenInitialWeights(const proto::LoadMesh& message) {
@@ -370,6 +405,7 @@ void MeshHost::ReleaseOnThread() {
     runtime = std::move(runtime_);
   }
   // The controller must not take the worker for free before it hears that a device is lost.
+  saver_.reset();
   if (runtime) TellLost(runtime->Close());
   runtime.reset();
   feed_.reset();

@@ -28,6 +28,7 @@
 #include "worker/job_feed.h"
 #include "worker/link.h"
 #include "worker/runtime.h"
+#include "worker/state_saver.h"
 #include "worker/weights.h"
 
 namespace meshwright::worker {
@@ -46,7 +47,8 @@ struct HostResources {
   std::shared_ptr<collective::Listener> listener;
   BlobCache* blobs = nullptr;
   const data::Roots* roots = nullptr;  // below which files are read in place; null: none
-  HostActorOptions host_actors;        // of the binary, for data that actors make
+  const checkpoint::Roots* checkpoint_roots = nullptr;  // null: none
+  HostActorOptions host_actors;                         // of the binary, for data that actors make
   ControllerLink* link = nullptr;
   AgentMetrics* metrics = nullptr;
   // Told when this process has lost a device for good, after the error that it caused.
@@ -72,6 +74,10 @@ class MeshHost {
   void Read(proto::ReadTensors message);
   void Write(proto::WriteTensors message);
   void Save(proto::SaveWeights message);
+  // As launches, too; what is written behind it is told by StateSaved and CheckpointCommitted.
+  void Save(proto::SaveState message);
+  void Restore(proto::RestoreState message);
+  void Commit(proto::CommitCheckpoint message);
   void Release();
   void Abort(const Status& cause);
   // Puts the runtime's counters into the metrics.
@@ -81,7 +87,8 @@ class MeshHost {
   // The mesh ends, by request or by an abort. Its place in the mailbox is kept from the first.
   struct LetGo {};
   using Message = std::variant<proto::LoadMesh, proto::Connect, proto::Launch, proto::ReadTensors,
-                               proto::WriteTensors, proto::SaveWeights, LetGo>;
+                               proto::WriteTensors, proto::SaveWeights, proto::SaveState,
+                               proto::RestoreState, proto::CommitCheckpoint, LetGo>;
 
   // What the weights start from when a job brings its own.
   struct InitialWeights {
@@ -99,6 +106,9 @@ class MeshHost {
   void On(const proto::ReadTensors& message);
   void On(const proto::WriteTensors& message);
   void On(const proto::SaveWeights& message);
+  void On(const proto::SaveState& message);
+  void On(const proto::RestoreState& message);
+  void On(const proto::CommitCheckpoint& message);
   void On(const LetGo&) { ReleaseOnThread(); }
   Status LoadOnThread(const proto::LoadMesh& message);
   Status SaveOnThread(const proto::SaveWeights& message);
@@ -116,6 +126,8 @@ class MeshHost {
   Status WriteOnThread(const proto::WriteTensors& message);
   Status StageInputs(const proto::Launch& message);
   Result<std::vector<proto::TensorTile>> ReadOutputs(const std::string& program);
+  StateSaver& Saver();
+  const checkpoint::Roots& CheckpointRoots() const;
   Status OpenInitialWeights(const proto::LoadMesh& message);
   Status FillInitialWeights();
   void ReleaseOnThread();
@@ -140,6 +152,7 @@ class MeshHost {
   std::vector<std::string> programs_, inputs_;     // of LoadMesh, on the thread
   std::unique_ptr<DataFeed> data_;                 // on the thread; outlives the runtime
   std::unique_ptr<JobFeed> feed_;                  // on the thread; outlives the runtime
+  std::unique_ptr<StateSaver> saver_;              // on the thread
   Mutex mutex_;
   // Written on the thread under mutex_: the thread reads it as it is, others under mutex_.
   std::shared_ptr<JobRuntime> runtime_;

@@ -192,6 +192,11 @@ class LocalRuntime final : public JobRuntime {
     return actor->ReadPersistent(slot);
   }
 
+  Status CopyPersistent(int rank, const std::string& slot, std::span<std::byte> into) override {
+    MW_ASSIGN_OR_RETURN(const DeviceActor* actor, ActorOf(rank));
+    return actor->CopyPersistent(slot, into);
+  }
+
   Status WritePersistent(int rank, const std::string& slot,
                          const std::vector<std::byte>& data) override {
     MW_ASSIGN_OR_RETURN(DeviceActor * actor, ActorOf(rank));

@@ -22,6 +22,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -128,6 +129,8 @@ class JobRuntime {
   // Local block of a persistent slot. Errors: kNotFound naming rank and slot; kInvalidArgument on a
   // size mismatch.
   virtual Result<ops::HostTensor> ReadPersistent(int rank, const std::string& slot) = 0;
+  // The same, to where the caller has room for it: `into` is of its size.
+  virtual Status CopyPersistent(int rank, const std::string& slot, std::span<std::byte> into) = 0;
   virtual Status WritePersistent(int rank, const std::string& slot,
                                  const std::vector<std::byte>& data) = 0;
 

@@ -1,0 +1,43 @@
+// When a job's state is saved, where, and what a job starts from.
+//
+// Thread rule: values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace meshwright::ir {
+
+// A folder below a checkpoint root of workers: `worker --checkpoint-root NAME=PATH`.
+struct FolderRef {
+  std::string root;  // empty: the first one that a worker has
+  std::string path;  // relative: "gpt-bytes/7"
+  friend bool operator==(const FolderRef&, const FolderRef&) = default;
+};
+
+// Errors: kInvalidArgument: it is absolute, leads upwards, is longer than 1,024 bytes or has
+// control characters.
+Status CheckFolder(const FolderRef& folder);
+
+struct CheckpointSpec {
+  bool enable = false;
+  FolderRef folder;            // path empty: "NAME/ID" of the job
+  int64_t interval = 500;      // steps; 0: not by steps
+  int64_t interval_s = 0;      // 0: not by time
+  int64_t keep_latest_k = 10;  // 0: all
+  friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
+};
+
+// A checkpoint that a job goes on from.
+struct StartPoint {
+  FolderRef checkpoint;              // of one step
+  int64_t step = -1;                 // that many are done; below 0: the job starts anew
+  std::vector<std::string> exclude;  // patterns of tensors that start anew
+  bool empty() const { return step < 0; }
+  friend bool operator==(const StartPoint&, const StartPoint&) = default;
+};
+
+}  // namespace meshwright::ir

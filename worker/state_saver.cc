@@ -1,0 +1,140 @@
+#include "worker/state_saver.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/guard.h"
+#include "base/log.h"
+#include "checkpoint/cover.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/reader.h"
+
+namespace meshwright::worker {
+
+StateSaver::StateSaver(std::string worker, const checkpoint::Roots& roots,
+                       std::function<void(proto::UpBody)> report)
+    : worker_(std::move(worker)), roots_(roots), report_(std::move(report)) {}
+
+StateSaver::~StateSaver() {
+  stopped_ = true;
+  thread_.Stop();
+}
+
+Status StateSaver::Save(const proto::SaveState& message, const StateSlots& slots,
+                        JobRuntime& runtime) {
+  if (writing_) return FailedPrecondition("another save is still being written");
+  copies_.resize(message.ranks.size());
+  for (size_t i = 0; i < message.ranks.size(); ++i) {
+    MW_TRY(Copy(message.ranks[i], slots, runtime, copies_[i]));
+  }
+  writing_ = true;
+  if (!thread_.Post([this, message] { WriteCopies(message); })) {
+    return Cancelled("the worker drops the mesh");
+  }
+  return OkStatus();
+}
+
+Status StateSaver::Copy(const proto::RankTiles& tiles, const StateSlots& slots, JobRuntime& runtime,
+                        RankCopy& copy) {
+  const auto of_rank = slots.find(tiles.rank);
+  copy.rank = tiles.rank;
+  copy.boxes.clear();
+  size_t bytes = 0;
+  for (const std::string& name : tiles.slots) {
+    if (of_rank == slots.end() || !of_rank->second.contains(name)) {
+      return NotFound(fmt::format("rank {} holds no tensor '{}'", tiles.rank, name));
+    }
+    bytes += static_cast<size_t>(of_rank->second.at(name).type.bytes());
+  }
+  copy.memory.resize(bytes);
+  size_t begin = 0;
+  for (const std::string& name : tiles.slots) {
+    const ir::Slot& slot = of_rank->second.at(name);
+    const std::span<std::byte> place(copy.memory.data() + begin,
+                                     static_cast<size_t>(slot.type.bytes()));
+    MW_TRY(runtime.CopyPersistent(tiles.rank, name, place));
+    copy.boxes.push_back({name,
+                          {slot.type.dtype, slot.global_dims},
+                          slot.kind,
+                          checkpoint::Explicit(slot.box, slot.global_dims),
+                          place});
+    begin += place.size();
+  }
+  return OkStatus();
+}
+
+void StateSaver::WriteCopies(const proto::SaveState& message) {
+  proto::StateSaved saved{message.mesh_gen, message.launch_seq, {}, {}};
+  const Status status = Guarded("writing a checkpoint", [&]() -> Status {
+    MW_ASSIGN_OR_RETURN(saved.shards, Write(message));
+    return OkStatus();
+  });
+  saved.error = Error(status);
+  writing_ = false;
+  if (!stopped_) report_(std::move(saved));
+}
+
+Result<std::string> StateSaver::Write(const proto::SaveState& message) {
+  MW_ASSIGN_OR_RETURN(const std::string folder, roots_.PathOf(message.folder));
+  checkpoint::Shards written;
+  for (const RankCopy& copy : copies_) {
+    MW_ASSIGN_OR_RETURN(const std::vector<checkpoint::ShardImage> images,
+                        checkpoint::MakeShards(copy.rank, copy.boxes));
+    for (const checkpoint::ShardImage& image : images) {
+      if (stopped_) return Fail(Cancelled("the worker drops the mesh"));
+      MW_TRY(checkpoint::WriteShard(folder + "/" + message.temporary, image));
+      checkpoint::AddShard(written, image);
+    }
+  }
+  return checkpoint::FormatShards(written);
+}
+
+void StateSaver::Commit(proto::CommitCheckpoint message) {
+  (void)thread_.Post([this, message = std::move(message)] {
+    const Status status = Guarded("committing a checkpoint", [&]() -> Status {
+      MW_ASSIGN_OR_RETURN(const std::string folder, roots_.PathOf(message.folder));
+      MW_ASSIGN_OR_RETURN(const checkpoint::Manifest manifest,
+                          checkpoint::ParseManifest(message.manifest));
+      MW_TRY(checkpoint::Commit(folder, message.temporary, manifest,
+                                {{checkpoint::kJobName, message.job}}));
+      return checkpoint::Prune(folder, message.keep, "");
+    });
+    if (!stopped_) {
+      report_(proto::CheckpointCommitted{message.mesh_gen, message.save, Error(status)});
+    }
+  });
+}
+
+proto::RuntimeError StateSaver::Error(const Status& status) const {
+  if (!status.ok()) LogWarn(fmt::format("checkpoint: {}", status.message()));
+  return proto::MakeError(proto::ErrorKind::kSaveFailed,
+                          status.WithContext(fmt::format("worker '{}'", worker_)), worker_);
+}
+
+Status RestoreState(const proto::RestoreState& message, const checkpoint::Roots& roots,
+                    const StateSlots& slots, JobRuntime& runtime) {
+  MW_ASSIGN_OR_RETURN(const std::string path, roots.PathOf(message.checkpoint));
+  MW_ASSIGN_OR_RETURN(const auto reader, checkpoint::Reader::OpenFolder(path));
+  const auto excluded = [&](const std::string& name) {
+    return std::any_of(message.exclude.begin(), message.exclude.end(),
+                       [&](const std::string& pattern) {
+                         return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+                       });
+  };
+  for (const auto& [rank, rank_slots] : slots) {
+    for (const auto& [name, slot] : rank_slots) {
+      if (excluded(name)) continue;
+      const ir::TensorType whole{slot.type.dtype, slot.global_dims};
+      auto bytes = reader->ReadBox(name, whole, slot.box);
+      if (!bytes.has_value()) return bytes.error().WithContext("checkpoint " + path);
+      MW_TRY(runtime.WritePersistent(rank, name, *bytes));
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace meshwright::worker
