@@ -36,6 +36,7 @@ const CLI::Validator kPlanSeconds(
     },
     "SECONDS in [0, 1000000]");
 const CLI::Range kJobId(int64_t{1}, INT64_MAX);
+const CLI::Range kStep(int64_t{0}, INT64_MAX);
 const CLI::Range kMemoryMib(int64_t{0}, int64_t{1} << 30);
 
 const CLI::Validator kAddress(
@@ -56,6 +57,7 @@ struct Storage {
   SubmitArgs submit;
   PredictArgs predict;
   EvaluateArgs evaluate;
+  CheckpointArgs checkpoint;
   LogsArgs logs;
   CancelArgs cancel;
   WaitArgs wait;
@@ -255,9 +257,60 @@ void AddCluster(CLI::App& app, Storage& s) {
   app.add_subcommand("status", "Workers and jobs of the cluster");
 }
 
+void AddCheckpoint(CLI::App& app, CheckpointArgs& args) {
+  CLI::App* checkpoint =
+      app.add_subcommand("checkpoint", "List, check, compare and export checkpoints");
+  checkpoint->require_subcommand(1);
+  constexpr char kPlace[] = "Folder of checkpoints, one of them, or the id of a job";
+  const auto add = [&](const char* name, CheckpointAction action, const char* meaning) {
+    CLI::App* command = checkpoint->add_subcommand(name, meaning);
+    command->add_option("place", args.place, kPlace)->required();
+    command->callback([&args, action] { args.action = action; });
+    return command;
+  };
+  const auto add_step = [&](CLI::App* command) {
+    command->add_option("--step", args.step, "Of a folder: which one, not the newest")
+        ->check(kStep);
+    return command;
+  };
+  add("ls", CheckpointAction::kList, "What there is in a folder");
+  add_step(add("inspect", CheckpointAction::kInspect, "The tensors of a checkpoint"));
+  add_step(add("verify", CheckpointAction::kVerify, "Read everything and compare the digests"));
+  CLI::App* diff =
+      add_step(add("diff", CheckpointAction::kDiff, "What differs from another checkpoint"));
+  diff->add_option("other", args.other, kPlace)->required();
+  CLI::App* to_file = add_step(
+      add("export", CheckpointAction::kExport, "Write the weights as one safetensors file"));
+  to_file->add_option("file", args.other, "For example model.safetensors")->required();
+  to_file->add_option("--dtype", args.dtype, "Of its weights; default: as they are")
+      ->check(CLI::IsMember({"float32", "float64", "bfloat16", "float16"}));
+  CLI::App* remove = add("rm", CheckpointAction::kRemove, "Remove one");
+  remove->add_option("--step", args.step, "Which")->required()->check(kStep);
+}
+
 void AddJobs(CLI::App& app, Storage& s) {
   CLI::App* submit = app.add_subcommand("submit", "Submit a job and follow it to its end");
-  submit->add_option("job", s.submit.file, "Job file (TOML)")->required();
+  CLI::Option* job = submit->add_option("job", s.submit.file, "Job file (TOML)");
+  CLI::Option* resume =
+      submit
+          ->add_option("--resume", s.submit.resume, "Go on from the newest checkpoint of this job")
+          ->check(kJobId);
+  submit
+      ->add_option("--from", s.submit.from,
+                   "Go on from a checkpoint in this folder, which a checkpoint root holds")
+      ->excludes(resume);
+  submit->add_option("--step", s.submit.step, "The checkpoint of this step, not the newest")
+      ->check(kStep);
+  submit
+      ->add_option("--exclude", s.submit.exclude,
+                   "Tensors that start anew, by a pattern such as 'opt.*'; repeatable")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  submit->final_callback([job, &s] {
+    if (job->count() == 0 && s.submit.resume == 0 && s.submit.from.empty()) {
+      throw CLI::RequiredError("job");
+    }
+  });
   AddOverrides(submit, s.submit.overrides);
   AddDecisions(*submit, s.submit.decisions);
   CLI::Option* no_wait = submit->add_flag("--no-wait", s.submit.no_wait, "Print the id and return");
@@ -309,6 +362,8 @@ void AddJobs(CLI::App& app, Storage& s) {
   evaluate->add_option("--timeout-s", s.evaluate.timeout_s, "Patience; the evaluation goes on")
       ->check(CLI::Range(int64_t{1}, int64_t{86'400}))
       ->capture_default_str();
+
+  AddCheckpoint(app, s.checkpoint);
 
   app.add_subcommand("jobs", "List jobs");
   CLI::App* logs = app.add_subcommand("logs", "Events of a job");
@@ -409,6 +464,7 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "submit") return s.submit;
   if (name == "predict") return s.predict;
   if (name == "evaluate") return s.evaluate;
+  if (name == "checkpoint") return s.checkpoint;
   if (name == "logs") return s.logs;
   if (name == "cancel") return s.cancel;
   if (name == "wait") return s.wait;

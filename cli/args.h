@@ -95,7 +95,11 @@ struct DownArgs {
 };
 
 struct SubmitArgs {
-  std::string file;
+  std::string file;                  // may be empty where the job is that of a checkpoint
+  int64_t resume = 0;                // the job whose newest checkpoint it goes on from; 0: none
+  std::string from;                  // or a folder with checkpoints, or one of them
+  int64_t step = -1;                 // which of these; below 0: the newest
+  std::vector<std::string> exclude;  // patterns of tensors that start anew
   std::vector<std::string> overrides;
   std::string decisions;  // as of a plan
   bool no_wait = false;
@@ -104,6 +108,16 @@ struct SubmitArgs {
   bool upload = false;                  // also what workers could read in place
   std::string record;                   // file for every step as a JSON line; empty: none
   int64_t timeout_s = 0;                // 0: none
+};
+
+enum class CheckpointAction : uint8_t { kList, kInspect, kVerify, kDiff, kExport, kRemove };
+
+struct CheckpointArgs {
+  CheckpointAction action = CheckpointAction::kList;
+  std::string place;       // a folder, one of its checkpoints, or the id of a job
+  std::string other;       // kDiff: what it is compared with; kExport: the file to write
+  int64_t step = -1;       // which one of a folder; below 0: the newest
+  std::string dtype = "";  // kExport: of the weights; empty: as they are
 };
 
 struct PredictArgs {
@@ -171,9 +185,10 @@ struct CancelArgs : JobArgs {};
 struct WaitArgs : JobArgs {};
 struct StatusArgs {};
 
-using CommandArgs = std::variant<ControllerArgs, WorkerArgs, UpArgs, DownArgs, SubmitArgs,
-                                 PredictArgs, EvaluateArgs, JobsArgs, LogsArgs, CancelArgs,
-                                 WaitArgs, StatusArgs, PlanArgs, VisualizeArgs, ConfigArgs>;
+using CommandArgs =
+    std::variant<ControllerArgs, WorkerArgs, UpArgs, DownArgs, SubmitArgs, PredictArgs,
+                 EvaluateArgs, CheckpointArgs, JobsArgs, LogsArgs, CancelArgs, WaitArgs, StatusArgs,
+                 PlanArgs, VisualizeArgs, ConfigArgs>;
 
 struct Invocation {
   GlobalArgs global;

@@ -14,6 +14,7 @@ int RunDown(const DownArgs& args);
 int RunSubmit(const SubmitArgs& args, const GlobalArgs& global);
 int RunPredict(const PredictArgs& args, const GlobalArgs& global);
 int RunEvaluate(const EvaluateArgs& args, const GlobalArgs& global);
+int RunCheckpoint(const CheckpointArgs& args, const GlobalArgs& global);
 int RunJobs(const GlobalArgs& global);
 int RunLogs(const LogsArgs& args, const GlobalArgs& global);
 int RunCancel(const CancelArgs& args, const GlobalArgs& global);

@@ -20,6 +20,7 @@ struct Dispatch {
   int operator()(const SubmitArgs& args) const { return RunSubmit(args, global); }
   int operator()(const PredictArgs& args) const { return RunPredict(args, global); }
   int operator()(const EvaluateArgs& args) const { return RunEvaluate(args, global); }
+  int operator()(const CheckpointArgs& args) const { return RunCheckpoint(args, global); }
   int operator()(const JobsArgs&) const { return RunJobs(global); }
   int operator()(const LogsArgs& args) const { return RunLogs(args, global); }
   int operator()(const CancelArgs& args) const { return RunCancel(args, global); }

@@ -23,6 +23,8 @@ Json ToJson(const client::JobInfo& job) {
           {"loss", Number(job.loss)},
           {"layout", job.layout},
           {"directory", job.directory},
+          {"checkpoint_step", job.checkpoint_step < 0 ? Json(nullptr) : Json(job.checkpoint_step)},
+          {"checkpoint_folder", job.checkpoint_folder.path},
           {"submitted_unix_ms", job.submitted_unix_ms},
           {"started_unix_ms", job.started_unix_ms},
           {"ended_unix_ms", job.ended_unix_ms}};

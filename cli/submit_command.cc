@@ -13,6 +13,7 @@
 #include "cli/follow.h"
 #include "cli/input_files.h"
 #include "cli/output.h"
+#include "cli/resume.h"
 #include "client/data_files.h"
 #include "config/job_config.h"
 #include "data/roots.h"
@@ -70,19 +71,32 @@ Status SendFiles(Client& client, const SubmitArgs& args, const InputFiles& files
   return OkStatus();
 }
 
-void PrintSubmitted(int64_t id, const config::PreparedJob& prepared, bool json) {
+// How the submitted job starts, as lines.
+std::string StartText(const ir::JobRequest& request) {
+  std::string text;
+  if (!request.init_weights.blob.name.empty()) {
+    text += fmt::format("  weights  {}\n", request.init_weights.blob.name);
+  }
+  if (!request.start.empty()) {
+    text += fmt::format("  goes on  from step {} ({})\n", request.start.step,
+                        request.start.checkpoint.path);
+  }
+  return text;
+}
+
+void PrintSubmitted(int64_t id, const ir::JobRequest& request, const std::string& summary,
+                    bool json) {
   if (json) {
     fmt::print("{{\"id\":{}}}\n", id);
   } else {
-    const std::string& weights = prepared.request.init_weights.blob.name;
     fmt::print(
-        "job {} submitted: {} ({})\n"
+        "job {} submitted: {}{}\n"
         "{}"
         "  follow   meshwright logs -f {}\n"
         "  list     meshwright jobs\n"
         "  cancel   meshwright cancel {}\n",
-        id, prepared.request.name, prepared.model.summary,
-        weights.empty() ? "" : fmt::format("  weights  {}\n", weights), id, id);
+        id, request.name, summary.empty() ? "" : fmt::format(" ({})", summary), StartText(request),
+        id, id);
   }
   std::fflush(stdout);  // wrappers read the id from a pipe
 }
@@ -139,7 +153,38 @@ class Follower {
   std::unique_ptr<std::FILE, Close> record_;
 };
 
+// Submits and follows.
+Result<int> Send(Client& client, const SubmitArgs& args, const GlobalArgs& global,
+                 const ir::JobRequest& request, const std::string& summary, Follower& follower) {
+  MW_ASSIGN_OR_RETURN(const int64_t id, client.Submit(request));
+  PrintSubmitted(id, request, summary, global.json);
+  if (args.no_wait) return kExitOk;
+  MW_TRY(follower.StartRecord());
+  return FollowJob(client, {.job_id = id, .timeout_s = args.timeout_s, .json = global.json},
+                   [&](const client::JobUpdate& update) { follower.OnUpdate(update); });
+}
+
+StepPrinter PrinterOf(const ir::JobRequest& request, const GlobalArgs& global) {
+  return StepPrinter({.steps = request.train.steps,
+                      .log_every = request.train.log_every,
+                      .flops_per_step = FlopsPerStep(request.main().graph),
+                      .color = UseColor(global.color),
+                      .json = global.json});
+}
+
+// The job of a checkpoint, which brings its data and its model.
+Result<int> SubmitAgain(const SubmitArgs& args, const GlobalArgs& global) {
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Connect(global));
+  MW_ASSIGN_OR_RETURN(const std::optional<Resumed> resumed, FindResumed(args, global, *client));
+  MW_ASSIGN_OR_RETURN(ir::JobRequest request, JobAgain(*resumed, args));
+  GoOn(*resumed, args, request);
+  Follower follower(args, PrinterOf(request, global), global.json);
+  MW_TRY(follower.OpenRecord());
+  return Send(*client, args, global, request, "", follower);
+}
+
 Result<int> Submit(const SubmitArgs& args, const GlobalArgs& global) {
+  if (args.file.empty()) return SubmitAgain(args, global);
   MW_ASSIGN_OR_RETURN(const config::JobConfig config,
                       config::LoadJobConfig(args.file, args.overrides, args.decisions));
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
@@ -151,22 +196,13 @@ Result<int> Submit(const SubmitArgs& args, const GlobalArgs& global) {
   MW_TRY(CheckInputData(config, files.dataset, prepared.model.vocabulary));
   MW_ASSIGN_OR_RETURN(const WeightsFile weights, WeightsFile::Open(files.weights));
   MW_TRY(CheckStartingWeights(files, weights, prepared.request.main().graph));
-  const ir::TrainSpec& train = prepared.request.train;
-  const StepPrinter printer({.steps = train.steps,
-                             .log_every = train.log_every,
-                             .flops_per_step = FlopsPerStep(prepared.request.main().graph),
-                             .color = UseColor(global.color),
-                             .json = global.json});
-  Follower follower(args, printer, global.json);
+  Follower follower(args, PrinterOf(prepared.request, global), global.json);
   MW_TRY(follower.OpenRecord());
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Connect(global));
+  MW_ASSIGN_OR_RETURN(const std::optional<Resumed> resumed, FindResumed(args, global, *client));
   MW_TRY(SendFiles(*client, args, files, weights, prepared.request));
-  MW_ASSIGN_OR_RETURN(const int64_t id, client->Submit(prepared.request));
-  PrintSubmitted(id, prepared, global.json);
-  if (args.no_wait) return kExitOk;
-  MW_TRY(follower.StartRecord());
-  return FollowJob(*client, {.job_id = id, .timeout_s = args.timeout_s, .json = global.json},
-                   [&](const client::JobUpdate& update) { follower.OnUpdate(update); });
+  if (resumed) GoOn(*resumed, args, prepared.request);
+  return Send(*client, args, global, prepared.request, prepared.model.summary, follower);
 }
 
 }  // namespace

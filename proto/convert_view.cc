@@ -24,6 +24,8 @@ v1::JobInfo Encode(const JobInfo& info) {
   wire.set_device_memory_bytes(info.device_memory_bytes);
   wire.set_device_budget_bytes(info.device_budget_bytes);
   wire.set_peak_flops_per_s(info.peak_flops_per_s);
+  if (info.checkpoint_step >= 0) wire.set_checkpoint_step(info.checkpoint_step);
+  *wire.mutable_checkpoint_folder() = Encode(info.checkpoint_folder);
   return wire;
 }
 
@@ -46,6 +48,8 @@ JobInfo Decode(const v1::JobInfo& wire) {
   info.device_memory_bytes = wire.device_memory_bytes();
   info.device_budget_bytes = wire.device_budget_bytes();
   info.peak_flops_per_s = wire.peak_flops_per_s();
+  if (wire.has_checkpoint_step()) info.checkpoint_step = wire.checkpoint_step();
+  info.checkpoint_folder = Decode(wire.checkpoint_folder());
   return info;
 }
 
@@ -109,6 +113,9 @@ v1::WorkerInfo Encode(const WorkerInfo& info) {
   wire.set_device_kind(info.device_kind);
   wire.set_device_name(info.device_name);
   for (const ir::DataRoot& root : info.data_roots) *wire.add_data_roots() = Encode(root);
+  for (const ir::DataRoot& root : info.checkpoint_roots) {
+    *wire.add_checkpoint_roots() = Encode(root);
+  }
   return wire;
 }
 
@@ -129,6 +136,9 @@ WorkerInfo Decode(const v1::WorkerInfo& wire) {
   info.device_kind = wire.device_kind();
   info.device_name = wire.device_name();
   for (const v1::DataRoot& root : wire.data_roots()) info.data_roots.push_back(Decode(root));
+  for (const v1::DataRoot& root : wire.checkpoint_roots()) {
+    info.checkpoint_roots.push_back(Decode(root));
+  }
   return info;
 }
 

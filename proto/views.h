@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/checkpoint_spec.h"
 #include "ir/data_spec.h"
 
 namespace meshwright::proto {
@@ -45,6 +46,8 @@ struct JobInfo {
   // What its devices reach together in the type that its products compute in; 0 while unknown, and
   // where a device was not measured.
   double peak_flops_per_s = 0;
+  int64_t checkpoint_step = -1;     // of the newest checkpoint; below 0: there is none
+  ir::FolderRef checkpoint_folder;  // where its checkpoints are; path empty: it keeps none
   friend bool operator==(const JobInfo&, const JobInfo&) = default;
 };
 
@@ -80,7 +83,8 @@ struct WorkerInfo {
   int32_t host_cores = 0;          // that all workers of the host together may use; 0: not known
   std::string device_kind;         // "cpu", "cuda"
   std::string device_name;         // "NVIDIA H200"; empty: not said
-  std::vector<ir::DataRoot> data_roots = {};  // below which it reads files in place
+  std::vector<ir::DataRoot> data_roots = {};        // below which it reads files in place
+  std::vector<ir::DataRoot> checkpoint_roots = {};  // below which it keeps checkpoints
 };
 
 }  // namespace meshwright::proto

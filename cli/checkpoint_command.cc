@@ -1,0 +1,228 @@
+// checkpoint ls, inspect, verify, diff, export, rm.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "base/table.h"
+#include "base/text.h"
+#include "checkpoint/export.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/reader.h"
+#include "cli/checkpoint_place.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "proto/job_codec.h"
+
+namespace meshwright::cli {
+namespace {
+
+using checkpoint::Manifest;
+using checkpoint::Reader;
+using checkpoint::StoredTensor;
+using Json = nlohmann::ordered_json;
+
+std::string TimeText(int64_t unix_ms) {
+  const std::time_t seconds = unix_ms / 1000;
+  std::tm parts{};
+  ::localtime_r(&seconds, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+  return text;
+}
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json SummaryJson(const Manifest& manifest, const std::string& path) {
+  return {{"step", manifest.step},
+          {"path", path},
+          {"job", manifest.job_id},
+          {"name", manifest.job_name},
+          {"saved_unix_ms", manifest.saved_unix_ms},
+          {"cause", manifest.cause},
+          {"layout", manifest.layout},
+          {"tensors", manifest.tensors.size()},
+          {"bytes", checkpoint::StateBytes(manifest)}};
+}
+
+Result<int> List(const CheckpointArgs& args, const GlobalArgs& global) {
+  MW_ASSIGN_OR_RETURN(const CheckpointPlace place, FindCheckpoints(args.place, global));
+  MW_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, checkpoint::ListSteps(place.folder));
+  std::vector<std::vector<std::string>> rows;
+  for (const int64_t step : steps) {
+    const std::string path = CheckpointPlace{place.folder, step}.path();
+    const auto reader = Reader::OpenFolder(path);
+    if (!reader.has_value()) {
+      rows.push_back({std::to_string(step), "damaged: " + reader.error().message()});
+      if (global.json)
+        fmt::print("{}\n", Dump({{"step", step}, {"error", reader.error().message()}}));
+      continue;
+    }
+    const Manifest& manifest = (*reader)->manifest();
+    rows.push_back({std::to_string(step), TimeText(manifest.saved_unix_ms),
+                    FormatBytes(checkpoint::StateBytes(manifest)),
+                    std::to_string(manifest.tensors.size()), manifest.cause,
+                    OneLine(manifest.job_name)});
+    if (global.json) fmt::print("{}\n", Dump(SummaryJson(manifest, path)));
+  }
+  if (global.json) return kExitOk;
+  if (rows.empty()) {
+    fmt::print("no checkpoints in {}\n", place.folder);
+  } else {
+    fmt::print("{}\n{}", place.folder,
+               FormatTable({"STEP", "SAVED", "STATE", "TENSORS", "CAUSE", "JOB"}, rows));
+  }
+  return kExitOk;
+}
+
+Result<std::unique_ptr<Reader>> OpenOne(const std::string& place, int64_t step,
+                                        const GlobalArgs& global) {
+  MW_ASSIGN_OR_RETURN(const CheckpointPlace found, FindCheckpoint(place, step, global));
+  return Reader::OpenFolder(found.path());
+}
+
+Result<int> Inspect(const CheckpointArgs& args, const GlobalArgs& global) {
+  MW_ASSIGN_OR_RETURN(const auto reader, OpenOne(args.place, args.step, global));
+  const Manifest& manifest = reader->manifest();
+  if (global.json) {
+    fmt::print("{}", checkpoint::FormatManifest(manifest));
+    return kExitOk;
+  }
+  fmt::print("step {} of job {} '{}', saved {} ({})\nlayout {}\n", manifest.step, manifest.job_id,
+             OneLine(manifest.job_name), TimeText(manifest.saved_unix_ms), manifest.cause,
+             OneLine(manifest.layout));
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [name, tensor] : manifest.tensors) {
+    rows.push_back({OneLine(name), tensor.type.ToString(), ir::MemoryKindName(tensor.kind),
+                    FormatBytes(tensor.type.bytes()), std::to_string(tensor.boxes.size())});
+  }
+  fmt::print("{}", FormatTable({"TENSOR", "TYPE", "KIND", "SIZE", "BOXES"}, rows));
+  fmt::print("{} tensors, {} in {} files\n", rows.size(),
+             FormatBytes(checkpoint::StateBytes(manifest)), manifest.files.size());
+  return kExitOk;
+}
+
+Result<int> Verify(const CheckpointArgs& args, const GlobalArgs& global) {
+  MW_ASSIGN_OR_RETURN(const CheckpointPlace found, FindCheckpoint(args.place, args.step, global));
+  MW_ASSIGN_OR_RETURN(const auto reader, Reader::OpenFolder(found.path()));
+  MW_TRY(reader->Verify().WithContext("checkpoint " + found.path()));
+  const std::string bytes = FormatBytes(checkpoint::StateBytes(reader->manifest()));
+  fmt::print("{}\n", global.json
+                         ? Dump(SummaryJson(reader->manifest(), found.path()))
+                         : fmt::format("{} is whole: every element of {} tensors, {}", found.path(),
+                                       reader->manifest().tensors.size(), bytes));
+  return kExitOk;
+}
+
+// How two tensors differ; "" when they do not.
+Result<std::string> Difference(Reader& a, Reader& b, const std::string& name) {
+  const auto in_a = a.manifest().tensors.find(name);
+  const auto in_b = b.manifest().tensors.find(name);
+  if (in_a == a.manifest().tensors.end()) return std::string("only in the second");
+  if (in_b == b.manifest().tensors.end()) return std::string("only in the first");
+  const ir::TensorType& type = in_a->second.type;
+  if (type != in_b->second.type) {
+    return fmt::format("{} and {}", type.ToString(), in_b->second.type.ToString());
+  }
+  double most = 0;
+  int64_t differ = 0;
+  for (const checkpoint::StoredBox& stored : in_a->second.boxes) {
+    MW_ASSIGN_OR_RETURN(const auto left, a.ReadBox(name, type, stored.box));
+    MW_ASSIGN_OR_RETURN(const auto right, b.ReadBox(name, type, stored.box));
+    if (left == right) continue;
+    const size_t count = left.size() / static_cast<size_t>(ir::DTypeBytes(type.dtype));
+    for (size_t i = 0; i < count; ++i) {
+      const double distance = std::abs(checkpoint::ElementAt(left, type.dtype, i) -
+                                       checkpoint::ElementAt(right, type.dtype, i));
+      if (distance == 0) continue;
+      ++differ;
+      if (!(distance <= most)) most = distance;  // also where it is no number
+    }
+  }
+  if (differ == 0) return std::string();
+  return fmt::format("{} of {} elements, by up to {:.3g}", differ, type.elements(), most);
+}
+
+Result<int> Diff(const CheckpointArgs& args, const GlobalArgs& global) {
+  MW_ASSIGN_OR_RETURN(const auto a, OpenOne(args.place, args.step, global));
+  MW_ASSIGN_OR_RETURN(const auto b, OpenOne(args.other, -1, global));
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : a->manifest().tensors) names.push_back(name);
+  for (const auto& [name, tensor] : b->manifest().tensors) {
+    if (!a->manifest().tensors.contains(name)) names.push_back(name);
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const std::string& name : names) {
+    MW_ASSIGN_OR_RETURN(const std::string difference, Difference(*a, *b, name));
+    if (difference.empty()) continue;
+    rows.push_back({OneLine(name), difference});
+    if (global.json) fmt::print("{}\n", Dump({{"tensor", name}, {"difference", difference}}));
+  }
+  if (global.json) return kExitOk;
+  if (rows.empty()) {
+    fmt::print("the states are equal: steps {} and {}, {} tensors\n", a->manifest().step,
+               b->manifest().step, names.size());
+  } else {
+    fmt::print("{}", FormatTable({"TENSOR", "DIFFERENCE"}, rows));
+  }
+  return kExitOk;
+}
+
+std::optional<ir::DType> DTypeOf(const std::string& name) {
+  if (name == "float32") return ir::DType::kF32;
+  if (name == "float64") return ir::DType::kF64;
+  if (name == "bfloat16") return ir::DType::kBF16;
+  if (name == "float16") return ir::DType::kF16;
+  return std::nullopt;
+}
+
+Result<int> Export(const CheckpointArgs& args, const GlobalArgs& global) {
+  MW_ASSIGN_OR_RETURN(const auto reader, OpenOne(args.place, args.step, global));
+  MW_ASSIGN_OR_RETURN(const std::string bytes, reader->ReadAll(checkpoint::kJobName));
+  MW_ASSIGN_OR_RETURN(const ir::JobRequest job, proto::DecodeJob(bytes));
+  MW_TRY(checkpoint::ExportWeights(*reader, job.main().graph, args.other, DTypeOf(args.dtype)));
+  fmt::print("{}\n", global.json ? Dump({{"file", args.other}, {"step", reader->manifest().step}})
+                                 : fmt::format("{}: the weights of step {}", args.other,
+                                               reader->manifest().step));
+  return kExitOk;
+}
+
+Result<int> RemoveOne(const CheckpointArgs& args, const GlobalArgs& global) {
+  MW_ASSIGN_OR_RETURN(const CheckpointPlace found, FindCheckpoint(args.place, args.step, global));
+  MW_TRY(checkpoint::Remove(found.folder, found.step));
+  fmt::print("{}\n", global.json ? Dump({{"removed", found.path()}}) : "removed " + found.path());
+  return kExitOk;
+}
+
+Result<int> Run(const CheckpointArgs& args, const GlobalArgs& global) {
+  switch (args.action) {
+    case CheckpointAction::kList:
+      return List(args, global);
+    case CheckpointAction::kInspect:
+      return Inspect(args, global);
+    case CheckpointAction::kVerify:
+      return Verify(args, global);
+    case CheckpointAction::kDiff:
+      return Diff(args, global);
+    case CheckpointAction::kExport:
+      return Export(args, global);
+    case CheckpointAction::kRemove:
+      return RemoveOne(args, global);
+  }
+  return kExitUsage;
+}
+
+}  // namespace
+
+int RunCheckpoint(const CheckpointArgs& args, const GlobalArgs& global) {
+  const Result<int> code = Run(args, global);
+  return code ? *code : ReportError(code.error());
+}
+
+}  // namespace meshwright::cli

@@ -1,0 +1,87 @@
+#include "cli/resume.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "checkpoint/folder.h"
+#include "checkpoint/reader.h"
+#include "cli/checkpoint_place.h"
+#include "config/job_config.h"
+#include "proto/job_codec.h"
+
+namespace meshwright::cli {
+namespace {
+
+void SetCheckpoint(const ir::FolderRef& folder, int64_t step, Resumed& resumed) {
+  resumed.folder = folder;
+  resumed.start.step = step;
+  resumed.start.checkpoint = {folder.root, folder.path + "/" + checkpoint::StepName(step)};
+}
+
+Result<Resumed> OfJob(const SubmitArgs& args, client::Client& client) {
+  MW_ASSIGN_OR_RETURN(const client::JobInfo info, client.Get(args.resume));
+  const int64_t step = args.step >= 0 ? args.step : info.checkpoint_step;
+  if (info.checkpoint_folder.path.empty() || step < 0) {
+    return Fail(NotFound(
+        fmt::format("job {} has no checkpoint to go on from: {}", args.resume,
+                    info.checkpoint_folder.path.empty()
+                        ? "it keeps none; set checkpoint.enable = true in its job file"
+                        : "it ended before the first one was written (checkpoint.interval)")));
+  }
+  MW_ASSIGN_OR_RETURN(const proto::JobDescription description, client.Describe(args.resume));
+  Resumed resumed;
+  resumed.job = description.job;
+  SetCheckpoint(info.checkpoint_folder, step, resumed);
+  return resumed;
+}
+
+Result<Resumed> OfFolder(const SubmitArgs& args, const GlobalArgs& global, client::Client& client) {
+  MW_ASSIGN_OR_RETURN(const CheckpointPlace place, FindCheckpoint(args.from, args.step, global));
+  MW_ASSIGN_OR_RETURN(const std::vector<client::WorkerInfo> workers, client.Workers());
+  MW_ASSIGN_OR_RETURN(const ir::FolderRef folder, BelowRoot(place.folder, workers));
+  MW_ASSIGN_OR_RETURN(const auto reader, checkpoint::Reader::OpenFolder(place.path()));
+  MW_ASSIGN_OR_RETURN(const std::string bytes, reader->ReadAll(checkpoint::kJobName));
+  Resumed resumed;
+  MW_ASSIGN_OR_RETURN(resumed.job, proto::DecodeJob(bytes));
+  SetCheckpoint(folder, place.step, resumed);
+  return resumed;
+}
+
+}  // namespace
+
+Result<std::optional<Resumed>> FindResumed(const SubmitArgs& args, const GlobalArgs& global,
+                                           client::Client& client) {
+  if (args.resume == 0 && args.from.empty()) return std::optional<Resumed>();
+  MW_ASSIGN_OR_RETURN(Resumed resumed,
+                      args.resume > 0 ? OfJob(args, client) : OfFolder(args, global, client));
+  resumed.start.exclude = args.exclude;
+  return std::optional(std::move(resumed));
+}
+
+Result<ir::JobRequest> JobAgain(const Resumed& resumed, const SubmitArgs& args) {
+  if (args.overrides.empty() && args.decisions.empty()) return resumed.job;
+  if (resumed.job.config_text.empty()) {
+    return Fail(
+        InvalidArgument("the job was not made from a job file, so that --set cannot change "
+                        "it; submit it again from the program that made it"));
+  }
+  config::ConfigSource source;
+  source.text = resumed.job.config_text;
+  source.file = "the job's configuration";
+  source.overrides = args.overrides;
+  MW_ASSIGN_OR_RETURN(const config::JobConfig config, config::ParseJobConfig(source));
+  MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
+  prepared.request.data = resumed.job.data;
+  prepared.request.init_weights = resumed.job.init_weights;
+  return std::move(prepared.request);
+}
+
+void GoOn(const Resumed& resumed, const SubmitArgs& args, ir::JobRequest& request) {
+  request.start = resumed.start;
+  if (request.checkpoint.folder.path.empty()) request.checkpoint.folder = resumed.folder;
+  // What it started from is in the checkpoint, but for what starts anew.
+  if (args.exclude.empty()) request.init_weights = {};
+}
+
+}  // namespace meshwright::cli
