@@ -167,6 +167,48 @@ TEST(LaunchSchedule, CoversEveryStepOnceAndValidatesWhereAsked) {
   }));
 }
 
+TEST(LaunchSchedule, SavesBetweenStepsAndWaitsForTheSaveBefore) {
+  ir::TrainSpec train;
+  train.steps = 10;
+  train.steps_per_launch = 4;
+  const ir::CheckpointSpec checkpoint{.enable = true, .folder = {}, .interval = 3};
+  LaunchSchedule schedule(train, false, checkpoint);
+  EXPECT_EQ(schedule.Next()->program, ir::kInitProgram);
+  const auto step = [](int64_t first, int64_t count) {
+    return PlannedLaunch{ir::kStepProgram, first, count};
+  };
+  const auto save = [](int64_t done) { return PlannedLaunch{"", done, 0, LaunchKind::kSave}; };
+  EXPECT_EQ(schedule.Next(), step(0, 3));
+  EXPECT_EQ(schedule.Next(), save(3));
+  EXPECT_EQ(schedule.Next(), step(3, 3));
+  EXPECT_EQ(schedule.Next(), step(6, 3)) << "the save of step 3 is still being written";
+  schedule.SaveEnded();
+  EXPECT_EQ(schedule.Next(), save(9));
+  schedule.SaveEnded();
+  EXPECT_EQ(schedule.Next(), step(9, 1));
+  EXPECT_FALSE(schedule.done()) << "the end is saved, too";
+  EXPECT_EQ(schedule.Next(), save(10));
+  EXPECT_EQ(schedule.Next(), std::nullopt);
+  EXPECT_FALSE(schedule.done());
+  schedule.SaveEnded();
+  EXPECT_TRUE(schedule.done());
+}
+
+TEST(LaunchSchedule, GoesOnFromAStepThatIsDone) {
+  ir::TrainSpec train;
+  train.steps = 6;
+  train.validate_every = 2;
+  train.validation_batches = 1;
+  LaunchSchedule schedule(train, true, {}, 4);
+  EXPECT_EQ(schedule.Next()->program, ir::kInitProgram);
+  EXPECT_EQ(schedule.Next(), (PlannedLaunch{ir::kStepProgram, 4, 1}))
+      << "step 4 was validated before";
+  schedule.RequestSave();
+  EXPECT_EQ(schedule.Next(), (PlannedLaunch{ir::kStepProgram, 5, 1})) << "saving is off";
+  EXPECT_EQ(schedule.Next()->program, ir::kEvalProgram);
+  EXPECT_TRUE(schedule.done());
+}
+
 TEST(LaunchSchedule, SplitsAValidationThatIsTooLongForOneReport) {
   ir::TrainSpec train;
   train.steps = 2;
