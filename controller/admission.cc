@@ -104,4 +104,35 @@ Result<mesh::SharedProfile> ProfileOfWorker(const proto::Register& info) {
                                   info.name, profile.error().message())));
 }
 
+Status CheckAdmission(const proto::Register& info, const Worker* known,
+                      const CoreOptions& options) {
+  if (info.protocol_major != proto::kProtocolMajor) {
+    return FailedPrecondition(
+        fmt::format("worker '{}' {} speaks protocol {}.{}, this controller {} speaks {}.{}; "
+                    "install the same version on both",
+                    info.name, info.version, info.protocol_major, info.protocol_minor,
+                    proto::kVersion, proto::kProtocolMajor, proto::kProtocolMinor));
+  }
+  if (!info.cluster_id.empty() && info.cluster_id != options.cluster_id) {
+    return FailedPrecondition(
+        fmt::format("worker '{}' belongs to cluster {}, this controller is of cluster {}; restart "
+                    "the worker to move it",
+                    info.name, info.cluster_id, options.cluster_id));
+  }
+  if (info.max_term > options.term) {
+    return FailedPrecondition(
+        fmt::format("worker '{}' has served a controller of term {}; this one, of term {}, is out "
+                    "of date and should be stopped",
+                    info.name, info.max_term.value(), options.term.value()));
+  }
+  MW_TRY(CheckRegistration(info));
+  const bool alive = known != nullptr &&
+                     (known->state == WorkerState::kReady || known->state == WorkerState::kJoining);
+  if (!alive || known->info.incarnation == info.incarnation) return OkStatus();
+  return AlreadyExists(
+      fmt::format("a worker named '{}' is already connected (data address {}); choose another "
+                  "--name",
+                  info.name, known->info.address));
+}
+
 }  // namespace meshwright::controller

@@ -5,6 +5,8 @@
 #pragma once
 
 #include "base/result.h"
+#include "controller/core_options.h"
+#include "controller/membership.h"
 #include "mesh/device_profile.h"
 #include "proto/messages.h"
 
@@ -12,6 +14,11 @@ namespace meshwright::controller {
 
 // Errors: kInvalidArgument naming the worker, what it says and what is allowed.
 Status CheckRegistration(const proto::Register& info);
+
+// Whether a worker that says this of itself may take part. known: the worker that had its name till
+// now, or null. Errors: kFailedPrecondition: it is of another version, cluster or term;
+// kAlreadyExists: its name is taken; those of CheckRegistration.
+Status CheckAdmission(const proto::Register& info, const Worker* known, const CoreOptions& options);
 
 // Null where the worker did not measure. Errors: kInvalidArgument.
 Result<mesh::SharedProfile> ProfileOfWorker(const proto::Register& info);

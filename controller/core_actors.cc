@@ -1,13 +1,12 @@
-// What the core knows that controller/actor_table.h has to: jobs, ready workers, sessions.
+#include "controller/core_actors.h"
+
 #include <fmt/format.h>
 
 #include <utility>
 
-#include "controller/core.h"
-
 namespace meshwright::controller {
 
-ActorTableOptions Core::ActorOptions(const CoreOptions& options) {
+ActorTableOptions ActorOptionsOf(const CoreOptions& options) {
   ActorTableOptions table;
   table.supervision = options.actor_supervision;
   table.start_deadline_ms = options.actor_start_deadline_ms;
@@ -17,68 +16,70 @@ ActorTableOptions Core::ActorOptions(const CoreOptions& options) {
   return table;
 }
 
-ActorWorkers Core::ReadyActorWorkers() const {
+ActorWorkers ReadyActorWorkers(const Membership& members) {
   ActorWorkers ready;
-  for (const auto& [name, worker] : members_.all()) {
+  for (const auto& [name, worker] : members.all()) {
     if (worker.state == WorkerState::kReady) ready[name] = worker.info.actor_types;
   }
   return ready;
 }
 
-void Core::Carry(ActorEffects effects, Context& context) {
+void Carry(ActorEffects effects, CoreState& core, Context& context) {
   for (auto& effect : effects) {
     if (auto* send = std::get_if<ActorSend>(&effect)) {
-      const Worker* const worker = members_.Named(send->worker);
+      const Worker* const worker = core.members.Named(send->worker);
       if (worker == nullptr || worker->session.value() == 0) continue;
-      CountMessage(send->job, KindName(send->body));
+      core.tally.Count(send->job, KindName(send->body));
       // Of no job, so that it goes out also where a write of the job fails.
-      context.effects.push_back(
-          Send{JobId(0), worker->session, {options_.term, std::move(send->body)}});
+      context.Do(Send{JobId(0), worker->session, {core.options.term, std::move(send->body)}});
     } else if (auto* answer = std::get_if<ActorAnswer>(&effect)) {
-      context.effects.push_back(std::move(*answer));
+      context.Do(std::move(*answer));
     } else if (auto* line = std::get_if<ActorLine>(&effect)) {
-      context.effects.push_back(LogLine{line->job, std::move(line->line)});
+      context.Do(LogLine{line->job, std::move(line->line)});
     }
   }
 }
 
-void Core::On(const SpawnActorCall& event, Context& context) {
-  const JobEntry* job = FindJob(event.job);
+void On(const SpawnActorCall& event, CoreState& core, Context& context) {
+  const JobEntry* const job = core.book.Find(event.job);
   const auto refuse = [&](Status status) {
     ActorAnswer answer;
     answer.call = event.call;
     answer.status = std::move(status);
-    context.effects.push_back(std::move(answer));
+    context.Do(std::move(answer));
   };
-  if (stopping_) return refuse(Unavailable("the controller is stopping"));
+  if (core.stopping) return refuse(Unavailable("the controller is stopping"));
   if (job == nullptr) return refuse(NotFound(fmt::format("there is no job {}", event.job.value())));
-  if (proto::IsTerminal(job->record.state)) {
+  if (job->ended()) {
     return refuse(
         FailedPrecondition(fmt::format("job {} has ended, and its actors with it: {}",
                                        job->record.id, proto::JobStateName(job->record.state))));
   }
-  Carry(actors_.Spawn(event, ReadyActorWorkers(), context.now.ms), context);
+  Carry(core.actors.Spawn(event, ReadyActorWorkers(core.members), context.now.ms), core, context);
 }
 
-void Core::On(const AskActorCall& event, Context& context) {
-  Carry(actors_.Ask(event, context.now.ms), context);
+void On(const AskActorCall& event, CoreState& core, Context& context) {
+  Carry(core.actors.Ask(event, context.now.ms), core, context);
 }
 
-void Core::On(const StopActorCall& event, Context& context) { Carry(actors_.Stop(event), context); }
-
-void Core::On(const WatchActorCall& event, Context& context) {
-  Carry(actors_.Watch(event), context);
+void On(const StopActorCall& event, CoreState& core, Context& context) {
+  Carry(core.actors.Stop(event), core, context);
 }
 
-void Core::On(const UnwatchActor& event, Context&) { actors_.Unwatch(event.call); }
+void On(const WatchActorCall& event, CoreState& core, Context& context) {
+  Carry(core.actors.Watch(event), core, context);
+}
 
-bool Core::OnActor(const Worker& worker, const proto::UpBody& body, Context& context) {
+void On(const UnwatchActor& event, CoreState& core, Context&) { core.actors.Unwatch(event.call); }
+
+bool OnActorMessage(const Worker& worker, const proto::UpBody& body, CoreState& core,
+                    Context& context) {
   if (const auto* reply = std::get_if<proto::ActorReply>(&body)) {
-    CountMessage(JobId(0), proto::KindName(body));
-    Carry(actors_.OnReply(worker.info.name, *reply), context);
+    core.tally.Count(JobId(0), proto::KindName(body));
+    Carry(core.actors.OnReply(worker.info.name, *reply), core, context);
   } else if (const auto* event = std::get_if<proto::ActorEvent>(&body)) {
-    CountMessage(event->job, proto::KindName(body));
-    Carry(actors_.OnEvent(worker.info.name, *event, context.now.ms), context);
+    core.tally.Count(event->job, proto::KindName(body));
+    Carry(core.actors.OnEvent(worker.info.name, *event, context.now.ms), core, context);
   } else {
     return false;
   }

@@ -10,7 +10,18 @@
 
 namespace meshwright::controller {
 
-struct CoreOptions {
+// Of one mesh generation.
+struct MeshLimits {
+  int64_t election_ms = 500;         // how long a possible victim waits for a better cause
+  int64_t abort_deadline_ms = 3000;  // then the job ends even if a member has not let go
+  int64_t load_deadline_ms = 600'000;
+  int64_t connect_deadline_ms = 330'000;  // a little more than workers give themselves for GPUs
+  int64_t save_deadline_ms = 600'000;
+  int64_t release_deadline_ms = 120'000;  // then a member that has not let go counts as lost
+  int launch_window = 2;
+};
+
+struct CoreOptions : MeshLimits {
   std::string cluster_id;
   Term term{1};
   std::string secret_key;  // random per process; per-generation secrets are derived from it
@@ -18,16 +29,9 @@ struct CoreOptions {
   int64_t heartbeat_ms = 1000;
   int64_t suspect_ms = 2500;
   int64_t worker_lost_ms = 6000;
-  int64_t infeasible_grace_ms = 5000;  // a job too large for a growing cluster waits this long
-  int64_t election_ms = 500;           // how long a possible victim waits for a better cause
-  int64_t abort_deadline_ms = 3000;    // then the job ends even if a member has not let go
-  int64_t load_deadline_ms = 600'000;
-  int64_t connect_deadline_ms = 330'000;  // a little more than workers give themselves for GPUs
-  int64_t save_deadline_ms = 600'000;
-  int64_t release_deadline_ms = 120'000;  // then a member that has not let go counts as lost
-  int64_t register_deadline_ms = 5000;    // then a session that has not registered is closed
-  size_t max_pending_sessions = 64;       // that have not registered
-  int launch_window = 2;
+  int64_t infeasible_grace_ms = 5000;   // a job too large for a growing cluster waits this long
+  int64_t register_deadline_ms = 5000;  // then a session that has not registered is closed
+  size_t max_pending_sessions = 64;     // that have not registered
   int64_t client_away_ms = 60'000;  // how long a job that trains keeps the seat of a lost client
   int64_t first_job = 1;            // at least; ids of the past are not given again
   size_t max_queued = 1000;

@@ -104,14 +104,6 @@ void Membership::SetOwner(const std::string& name, int device, JobId job) {
   owner = job;
 }
 
-void Membership::FreeDevicesOf(JobId job, const std::string& name) {
-  MW_CHECK(job.value() != 0) << "free devices are of no job";
-  for (auto& [each, worker] : workers_) {
-    if (!name.empty() && each != name) continue;
-    std::replace(worker.device_job.begin(), worker.device_job.end(), job, JobId(0));
-  }
-}
-
 std::vector<mesh::Device> Membership::FreeDevices(const std::string& kind) const {
   std::vector<mesh::Device> devices;
   for (const auto& [name, worker] : workers_) {

@@ -61,8 +61,6 @@ class Membership {
 
   // job 0: the device is free. REQUIRES: a device of a worker of this name.
   void SetOwner(const std::string& name, int device, JobId job);
-  // The job's devices on one worker, or on all when `name` is empty.
-  void FreeDevicesOf(JobId job, const std::string& name);
   // Free devices of READY workers, in placement order. Of one kind: a mesh never mixes kinds.
   std::vector<mesh::Device> FreeDevices(const std::string& kind) const;
   // Devices of the jobs `ending`, until their mesh is gone. A worker that is silent for a moment

@@ -12,12 +12,12 @@
 namespace meshwright::controller {
 namespace {
 
-using Writer = StreamWriter<v1::Up, v1::Down>;
+using WorkerWriter = StreamWriter<v1::Up, v1::Down>;
 
 // The loop's end of the stream, which may outlive it.
-class WriterPeer final : public SessionPeer {
+class WorkerPeer final : public SessionPeer {
  public:
-  explicit WriterPeer(std::shared_ptr<Writer> writer) : writer_(std::move(writer)) {}
+  explicit WorkerPeer(std::shared_ptr<WorkerWriter> writer) : writer_(std::move(writer)) {}
   void Send(proto::DownMessage message) override {
     for (v1::Down& piece : proto::CutToPieces(proto::Encode(message))) {
       writer_->Push(std::move(piece));
@@ -26,7 +26,7 @@ class WriterPeer final : public SessionPeer {
   void Close(Status reason) override { writer_->Close(proto::ToGrpc(reason)); }
 
  private:
-  const std::shared_ptr<Writer> writer_;
+  const std::shared_ptr<WorkerWriter> writer_;
 };
 
 // More than what is under way to a worker of eight devices that is spoken to by as many jobs: two
@@ -43,8 +43,8 @@ WriterLimits MostToAWorker() {
 class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
  public:
   explicit SessionReactor(ControlLoop* loop)
-      : loop_(loop), writer_(std::make_shared<Writer>(this, MostToAWorker())) {
-    session_ = loop_->OpenSession(std::make_shared<WriterPeer>(writer_));
+      : loop_(loop), writer_(std::make_shared<WorkerWriter>(this, MostToAWorker())) {
+    session_ = loop_->OpenSession(std::make_shared<WorkerPeer>(writer_));
     StartRead(&incoming_);
   }
 
@@ -77,7 +77,7 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
   }
 
   ControlLoop* const loop_;
-  const std::shared_ptr<Writer> writer_;
+  const std::shared_ptr<WorkerWriter> writer_;
   SessionId session_;
   proto::FrameJoiner joiner_;
   v1::Up incoming_;

@@ -84,9 +84,7 @@ TEST(Membership, CountsDevicesByOwner) {
   EXPECT_EQ(members.FreeDevices("cpu")[0].worker, "b");
   EXPECT_EQ(members.DevicesOf({7}, "cpu").count, 1);
   EXPECT_THAT(members.DevicesOf({7, 8, 9}, "cpu").jobs, ElementsAre(7, 8));
-  members.FreeDevicesOf(JobId(7), "a");
-  EXPECT_EQ(members.FreeDevices("cpu").size(), 1u) << "job 7 has none of a";
-  members.FreeDevicesOf(JobId(7), "");
+  members.SetOwner("b", 1, JobId(0));
   EXPECT_EQ(members.FreeDevices("cpu").size(), 2u);
   EXPECT_EQ(members.HostCores("host of a"), 8);
   EXPECT_TRUE(members.Apply(members.At("a"), WorkerEvent::kSilent, 500));

@@ -1,0 +1,265 @@
+#include "controller/core_runs.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/check.h"
+#include "controller/core_actors.h"
+#include "controller/core_view.h"
+#include "controller/mesh_order.h"
+
+namespace meshwright::controller {
+
+using proto::ErrorKind;
+using proto::MakeError;
+using proto::RuntimeError;
+
+namespace {
+
+void FreeDevices(const std::vector<RankPlace>& ranks, Membership& members) {
+  for (const RankPlace& rank : ranks) members.SetOwner(rank.worker, rank.local_device, JobId(0));
+}
+
+mesh::Topology TopologyOf(std::vector<mesh::Device> devices, const Membership& members) {
+  mesh::Topology topology;
+  topology.devices = std::move(devices);
+  for (const mesh::Device& device : topology.devices) {
+    topology.hosts[device.host].cores = members.HostCores(device.host);
+  }
+  mesh::TakeMeasuredLinks(topology);
+  mesh::ShareHost(topology);
+  return topology;
+}
+
+// From now on its devices are the job's, and a plan for them is made.
+void BeginRun(JobEntry& job, std::vector<mesh::Device> devices, CoreState& core, Context& context) {
+  std::vector<RankPlace> reserved;
+  for (const mesh::Device& device : devices) {
+    core.members.SetOwner(device.worker, device.local_index, job.id());
+    reserved.push_back(RankPlace{device.worker, device.local_index});
+  }
+  job.record.reason.clear();
+  job.record.message.clear();
+  job.run.emplace(++job.runs, std::move(reserved));
+  core.book.Move(job, JobEvent::kPlace, context);
+  context.Do(StartPlan{job.id(), job.run->number(), job.request,
+                       TopologyOf(std::move(devices), core.members)});
+}
+
+// Its generation is durable before anyone is told of it.
+void BeginMesh(JobEntry& job, const PlannedJob& plan, CoreState& core, Context& context) {
+  FreeDevices(job.run->TakeRanks(plan), core.members);
+  const MeshGeneration gen = core.meshes.NewGeneration();
+  MeshLife& mesh = core.meshes.Add(MeshLife(
+      MakeMeshOrder(gen, job, plan, core.members, core.options), core.options, context.now.ms));
+  job.run->Begin(gen, MakeDriver(*job.request));
+  job.record.layout = plan.layout;
+  job.device_memory_bytes = plan.device_memory_bytes;
+  job.device_budget_bytes = plan.device_budget_bytes;
+  job.peak_flops_per_s = plan.peak_flops_per_s;
+  core.book.Move(job, JobEvent::kPlanned, context);
+  const std::string text =
+      fmt::format("planned {} on {} devices of {} workers (generation {})", plan.layout,
+                  job.run->ranks().size(), mesh.state().members.size(), gen.value());
+  Persist persist{job.id(), true, CallId(0), {}};
+  persist.batch.next_mesh_gen = core.meshes.next_gen();
+  persist.batch.jobs.push_back(job.record);
+  persist.batch.events.push_back(EventRecord{context.now.unix_ms, job.record.id, text});
+  context.Do(std::move(persist));
+  context.Do(LogLine{job.id(), text});
+  for (const std::string& note : plan.notes) {
+    context.Do(LogLine{job.id(), fmt::format("note: {}", note)});
+  }
+  Feed(gen, MeshBegin{}, core, context);
+}
+
+// ---- What a mesh says, carried to its job -------------------------------------------------------
+
+// Whose mesh it is, while its run goes on.
+JobEntry& JobThatRuns(MeshGeneration gen, CoreState& core) {
+  JobEntry& job = core.book.At(core.meshes.At(gen).job());
+  MW_CHECK(job.run && job.run->mesh() == gen)
+      << "mesh " << gen << " works for job " << job.record.id << ", which does not run on it";
+  return job;
+}
+
+struct MeshCarrier {
+  const MeshGeneration gen;
+  const JobId job;
+  CoreState& core;
+  Context& context;
+
+  void operator()(MeshSend& send) {
+    core.tally.Count(job, proto::KindName(send.body));
+    context.Do(
+        Send{job, send.session, proto::DownMessage{core.options.term, std::move(send.body)}});
+  }
+
+  void operator()(const MeshActivated&) {
+    JobEntry& entry = JobThatRuns(gen, core);
+    entry.record.started_unix_ms = context.now.unix_ms;
+    core.book.Move(entry, JobEvent::kStarted, context);
+    const std::string text = fmt::format("running: {}", entry.record.layout);
+    PersistJob(entry, false, text, context);
+    context.Do(LogLine{job, text});
+    core.clients.OpenJob(entry, context);
+    if (core.clients.HasFinished(job)) entry.run->Close();
+  }
+
+  // Of several launches the first one may have failed the mesh.
+  void operator()(MeshLaunched& launched) {
+    if (core.meshes.At(gen).state().phase != MeshPhase::kActive) return;
+    JobEntry& entry = JobThatRuns(gen, core);
+    if (std::optional<DriverNews> news = entry.run->OnLaunched(launched.result)) {
+      const Status status = news->status;
+      TellNews(entry, *std::move(news), context);
+      if (!status.ok()) {
+        Feed(gen, MeshFault{MakeError(ErrorKind::kDiverged, status)}, core, context);
+        return;
+      }
+    }
+    if (launched.result.ask) core.clients.Answer(job, std::move(launched.result), context);
+  }
+
+  void operator()(const MeshWantsWork&) { GiveWork(JobThatRuns(gen, core), core, context); }
+
+  void operator()(const MeshDataLost&) {
+    const auto blobs = BlobsOf(core.book.At(job), core);
+    context.Do(CheckBlobs{job, {blobs.begin(), blobs.end()}});
+  }
+
+  void operator()(const MeshAborts&) {
+    JobEntry& entry = JobThatRuns(gen, core);
+    TellNews(entry, entry.run->Abandon(), context);
+  }
+
+  void operator()(const MeshWeights& weights) {
+    switch (weights.step) {
+      case WeightsStep::kOpen:
+        return context.Do(OpenWeights{job, gen, JobThatRuns(gen, core).request});
+      case WeightsStep::kFinish:
+        return context.Do(FinishWeights{job, gen});
+      case WeightsStep::kSaved:
+        return context.Do(LogLine{job, "weights saved"});
+      case WeightsStep::kDiscard:
+        return context.Do(DiscardWeights{job, gen});
+    }
+  }
+
+  void operator()(const MeshDevicesFreed& freed) {
+    for (const int device : freed.devices) core.members.SetOwner(freed.worker, device, JobId(0));
+  }
+};
+
+}  // namespace
+
+std::vector<DeafMember> Feed(MeshGeneration gen, const MeshInput& input, CoreState& core,
+                             Context& context) {
+  MeshLife* const mesh = core.meshes.Find(gen);
+  if (mesh == nullptr) return {};
+  const JobId job = mesh->job();
+  MeshStep step = mesh->Step(input, context.now.ms);
+  core.tally.CountStale(step.stale);
+  MeshCarrier carrier{gen, job, core, context};
+  for (MeshEffect& effect : step.effects) std::visit(carrier, effect);
+  if (step.outcome == MeshOutcome::kFinished) {
+    EndJob(JobThatRuns(gen, core), RuntimeError{}, core, context);
+  } else if (step.outcome == MeshOutcome::kFailed) {
+    FailRun(JobThatRuns(gen, core), step.cause, core, context);
+  }
+  if (step.all_freed) core.meshes.Erase(gen);
+  return std::move(step.deaf);
+}
+
+void GiveWork(JobEntry& job, CoreState& core, Context& context) {
+  if (!job.run || !job.run->mesh()) return;
+  const MeshGeneration gen = *job.run->mesh();
+  const MeshState& mesh = core.meshes.At(gen).state();
+  if (mesh.phase != MeshPhase::kActive) return;
+  const auto take = [&](const CallSteps& steps) { return core.clients.Take(job, steps, context); };
+  while (mesh.HasRoom()) {
+    std::optional<MeshWork> work = job.run->NextWork(take);
+    if (!work) break;
+    Feed(gen, MeshLaunch{*std::move(work)}, core, context);
+  }
+  if (!mesh.launches.empty() || !job.run->done()) return;
+  Feed(gen, MeshClose{job.request->save_weights}, core, context);
+}
+
+void CloseRun(JobEntry& job, CoreState& core, Context& context) {
+  core.clients.Finish(job.id());
+  if (!job.run || !job.run->mesh()) return;  // it will be closed once it has begun
+  job.run->Close();
+  GiveWork(job, core, context);
+}
+
+// ---- Ends ---------------------------------------------------------------------------------------
+
+void FailRun(JobEntry& job, const RuntimeError& cause, CoreState& core, Context& context) {
+  MW_CHECK(job.run.has_value()) << "job " << job.record.id << " does not run";
+  const RunFailure failure{job.run->number(), job.run->mesh().has_value(), cause};
+  switch (JudgeFailure(failure)) {
+    case AfterFailure::kEndJob:
+      return EndJob(job, cause, core, context);
+    case AfterFailure::kRunAgain:
+      break;
+  }
+  if (!failure.was_begun) FreeDevices(job.run->ranks(), core.members);
+  job.run.reset();
+  core.queue.DropTry(job, context);
+  core.queue.Add(job.id());
+  core.book.Move(job, JobEvent::kUnplace, context);
+  context.Do(LogLine{job.id(), fmt::format("planning again: {}", cause.message)});
+}
+
+void EndJob(JobEntry& job, const RuntimeError& cause, CoreState& core, Context& context) {
+  core.queue.Forget(job.id());
+  if (job.run && !job.run->mesh()) FreeDevices(job.run->ranks(), core.members);
+  Carry(core.actors.JobEnded(job.id()), core, context);
+  core.book.End(job, cause, context);
+  core.clients.CloseJob(job.id(), cause, context);
+}
+
+// ---- Events -------------------------------------------------------------------------------------
+
+void PlaceJobs(CoreState& core, Context& context) {
+  if (core.stopping) return;
+  const auto next = [&] {
+    const ClusterView cluster{core.members, core.meshes.EndingJobs()};
+    return core.queue.Next(core.book, cluster, context);
+  };
+  while (auto departure = next()) {
+    if (departure->failure.ok()) {
+      BeginRun(departure->job, std::move(departure->devices), core, context);
+    } else {
+      EndJob(departure->job, departure->failure, core, context);
+    }
+  }
+}
+
+void On(const PlanFinished& event, CoreState& core, Context& context) {
+  JobEntry* const job = core.book.Find(event.job);
+  const bool current = job != nullptr && job->record.state == JobState::kPlanning && job->run &&
+                       job->run->number() == event.attempt;
+  if (!current) return;  // cancelled, or placed anew meanwhile
+  core.queue.EndTry(*job);
+  if (!event.plan.has_value()) {
+    const Status& why = event.plan.error();
+    return FailRun(*job,
+                   event.misfit ? MakeError(ErrorKind::kInfeasible, why.WithBlame(Blame::kUser))
+                                : MakeError(ErrorKind::kPlanFailed, why),
+                   core, context);
+  }
+  const Status placed = CheckPlacement(*event.plan, job->run->ranks().size());
+  if (!placed.ok()) {
+    return FailRun(*job, MakeError(ErrorKind::kPlanFailed, placed), core, context);
+  }
+  BeginMesh(*job, *event.plan, core, context);
+}
+
+void On(const WeightsFile& event, CoreState& core, Context& context) {
+  Feed(event.mesh_gen, MeshWeightsFile{event.complete, event.status}, core, context);
+}
+
+}  // namespace meshwright::controller

@@ -1,0 +1,40 @@
+// What the control core knows: one value for each noun, none of which knows another.
+//
+// The steps of the core (controller/core.h) carry what comes out of one to the next. Thread rule:
+// the core's thread.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "controller/actor_table.h"
+#include "controller/core_context.h"
+#include "controller/job_book.h"
+#include "controller/job_clients.h"
+#include "controller/job_queue.h"
+#include "controller/live_meshes.h"
+#include "controller/membership.h"
+#include "controller/message_tally.h"
+
+namespace meshwright::controller {
+
+struct CoreState {
+  CoreState(CoreOptions all, uint64_t next_mesh_gen, ActorTableOptions of_actors)
+      : options(std::move(all)),
+        book(options.first_job),
+        meshes(next_mesh_gen),
+        actors(std::move(of_actors)) {}
+
+  CoreOptions options;
+  bool stopping = false;
+  int64_t last_tick_ms = -1;
+  Membership members;
+  JobBook book;
+  JobQueue queue;
+  LiveMeshes meshes;
+  JobClients clients;
+  ActorTable actors;
+  MessageTally tally;
+};
+
+}  // namespace meshwright::controller

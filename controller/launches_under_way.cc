@@ -1,0 +1,58 @@
+#include "controller/launches_under_way.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace meshwright::controller {
+
+LaunchSeq LaunchesUnderWay::Add(PlannedLaunch launch, std::optional<AskId> ask, size_t members) {
+  MW_CHECK(members >= 1) << "a launch of '" << launch.program << "' on nobody";
+  Launch& added = launches_.emplace_back();
+  added.seq = LaunchSeq(next_seq_++);
+  added.launch = std::move(launch);
+  added.ask = ask;
+  added.reports.resize(members);
+  return added.seq;
+}
+
+Status LaunchesUnderWay::Report(size_t member, proto::LaunchDone report) {
+  const auto it = std::find_if(launches_.begin(), launches_.end(),
+                               [&](const Launch& each) { return each.seq == report.launch_seq; });
+  if (it == launches_.end()) return NotFound("no such launch is under way");
+  MW_CHECK(member < it->reports.size()) << "member " << member << " of " << it->reports.size();
+  if (it->reports[member]) return NotFound("the launch was reported before");
+  if (static_cast<int64_t>(report.reports.size()) != it->launch.count) {
+    return InvalidArgument(
+        fmt::format("{} steps of a launch of {}", report.reports.size(), it->launch.count));
+  }
+  it->reports[member] = std::move(report);
+  return OkStatus();
+}
+
+std::optional<LaunchResult> LaunchesUnderWay::TakeComplete() {
+  if (launches_.empty()) return std::nullopt;
+  Launch& front = launches_.front();
+  const bool complete = std::all_of(front.reports.begin(), front.reports.end(),
+                                    [](const auto& report) { return report.has_value(); });
+  if (!complete) return std::nullopt;
+  LaunchResult result{std::move(front.launch), front.ask, {}, {}};
+  result.reports.resize(static_cast<size_t>(result.launch.count));
+  for (auto& report : front.reports) {
+    for (size_t i = 0; i < result.reports.size(); ++i) {
+      proto::StepReport& merged = result.reports[i];
+      const proto::StepReport& of_member = report->reports[i];
+      merged.step = result.launch.first_step + static_cast<int64_t>(i);
+      merged.seconds = std::max(merged.seconds, of_member.seconds);
+      merged.values.insert(of_member.values.begin(), of_member.values.end());
+    }
+    for (proto::TensorTile& tile : report->tensors) result.tensors.push_back(std::move(tile));
+  }
+  launches_.pop_front();
+  return result;
+}
+
+}  // namespace meshwright::controller

@@ -1,0 +1,46 @@
+// LaunchesUnderWay: what a mesh was told to run and has not reported whole, in its order.
+//
+// Members work in order, so only the oldest launch can be complete. Thread rule: a value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "controller/mesh_work.h"
+#include "proto/messages.h"
+
+namespace meshwright::controller {
+
+class LaunchesUnderWay {
+ public:
+  // The number by which `members` members report it; numbers are never used again.
+  LaunchSeq Add(PlannedLaunch launch, std::optional<AskId> ask, size_t members);
+  // What member number `member` reports. Errors: kNotFound: it has done so before, or nobody waits
+  // for it; kInvalidArgument: of another number of steps.
+  Status Report(size_t member, proto::LaunchDone report);
+  // The oldest one, once all members have reported it.
+  std::optional<LaunchResult> TakeComplete();
+  // Nobody waits any more.
+  void Abandon() { launches_.clear(); }
+
+  size_t size() const { return launches_.size(); }
+  bool empty() const { return launches_.empty(); }
+
+ private:
+  struct Launch {
+    LaunchSeq seq{0};
+    PlannedLaunch launch;
+    std::optional<AskId> ask;
+    std::vector<std::optional<proto::LaunchDone>> reports;  // by member
+  };
+
+  std::deque<Launch> launches_;
+  uint64_t next_seq_ = 1;
+};
+
+}  // namespace meshwright::controller

@@ -1,0 +1,52 @@
+#include "controller/live_meshes.h"
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace meshwright::controller {
+
+MeshLife& LiveMeshes::Add(MeshLife mesh) {
+  const MeshGeneration gen = mesh.gen();
+  const auto [it, is_new] = meshes_.emplace(gen, std::move(mesh));
+  MW_CHECK(is_new && gen.value() < next_gen_) << "mesh generation " << gen << " is used twice";
+  return it->second;
+}
+
+MeshLife* LiveMeshes::Find(MeshGeneration gen) {
+  const auto it = meshes_.find(gen);
+  return it == meshes_.end() ? nullptr : &it->second;
+}
+
+const MeshLife* LiveMeshes::Find(MeshGeneration gen) const {
+  const auto it = meshes_.find(gen);
+  return it == meshes_.end() ? nullptr : &it->second;
+}
+
+MeshLife& LiveMeshes::At(MeshGeneration gen) {
+  MeshLife* const mesh = Find(gen);
+  MW_CHECK(mesh != nullptr) << "there is no mesh of generation " << gen;
+  return *mesh;
+}
+
+std::vector<MeshGeneration> LiveMeshes::Generations() const {
+  std::vector<MeshGeneration> gens;
+  for (const auto& [gen, mesh] : meshes_) gens.push_back(gen);
+  return gens;
+}
+
+std::set<JobId> LiveMeshes::Jobs() const {
+  std::set<JobId> jobs;
+  for (const auto& [gen, mesh] : meshes_) jobs.insert(mesh.job());
+  return jobs;
+}
+
+std::set<int64_t> LiveMeshes::EndingJobs() const {
+  std::set<int64_t> jobs;
+  for (const auto& [gen, mesh] : meshes_) {
+    if (mesh.state().IsEnding()) jobs.insert(mesh.job().value());
+  }
+  return jobs;
+}
+
+}  // namespace meshwright::controller

@@ -1,0 +1,305 @@
+#include "controller/mesh_life.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "controller/launch_messages.h"
+#include "controller/mesh_deadlines.h"
+
+namespace meshwright::controller {
+
+using proto::ErrorKind;
+using proto::MakeError;
+using proto::RuntimeError;
+
+bool MeshState::Hears(SessionId session) const {
+  return std::any_of(members.begin(), members.end(), [&](const MeshMember& member) {
+    return member.session == session && !member.freed;
+  });
+}
+
+bool MeshState::All(bool MeshMember::*done) const {
+  return std::all_of(members.begin(), members.end(),
+                     [&](const MeshMember& member) { return member.*done; });
+}
+
+namespace {
+
+constexpr size_t kMaxInvitationBytes = 64 << 10;
+
+// One step under way.
+struct MeshTurn {
+  MeshState& mesh;
+  int64_t now_ms;
+  MeshStep out = {};
+
+  MeshGeneration gen() const { return mesh.order.gen; }
+  void Do(MeshEffect effect) { out.effects.push_back(std::move(effect)); }
+  void SendTo(const MeshMember& member, proto::DownBody body) {
+    if (!member.freed) Do(MeshSend{member.session, std::move(body)});
+  }
+  void SendToAll(const proto::DownBody& body) {
+    for (const MeshMember& member : mesh.members) SendTo(member, body);
+  }
+  void Move(MeshEvent event) {
+    const std::optional<MeshPhase> next = Next(mesh.phase, event);
+    MW_CHECK(next.has_value()) << "mesh " << gen() << " in " << Name(mesh.phase) << " cannot "
+                               << Name(event);
+    mesh.phase = *next;
+    mesh.phase_since_ms = now_ms;
+  }
+};
+
+// ---- The bad end --------------------------------------------------------------------------------
+
+void ConcludeAbort(MeshTurn& turn) {
+  if (turn.mesh.phase != MeshPhase::kAborting) return;
+  turn.Move(MeshEvent::kFreed);
+  turn.out.outcome = MeshOutcome::kFailed;
+  turn.out.cause = turn.mesh.election.Conclude();
+  turn.out.all_freed = turn.mesh.All(&MeshMember::freed);
+}
+
+// The mesh has failed when the cause is settled: everyone has let go and no better cause can come,
+// or time is up.
+void CheckAborting(MeshTurn& turn) {
+  const MeshState& mesh = turn.mesh;
+  const int64_t waited_ms = turn.now_ms - mesh.phase_since_ms;
+  const bool settled = mesh.election.IsSettled(waited_ms, mesh.limits.election_ms);
+  if ((mesh.All(&MeshMember::freed) && settled) || waited_ms >= mesh.limits.abort_deadline_ms) {
+    ConcludeAbort(turn);
+  }
+}
+
+void FailMesh(MeshTurn& turn, RuntimeError error) {
+  MeshState& mesh = turn.mesh;
+  if (mesh.phase == MeshPhase::kReleasing) return;  // its end is told: nothing left to fail
+  if (mesh.phase == MeshPhase::kAborting) {
+    mesh.election.Add(std::move(error));
+    CheckAborting(turn);
+    return;
+  }
+  const bool saving = mesh.phase == MeshPhase::kSaving;
+  turn.Move(MeshEvent::kFail);
+  mesh.election.Add(std::move(error));
+  mesh.launches.Abandon();
+  turn.Do(MeshAborts{});
+  if (saving) turn.Do(MeshWeights{WeightsStep::kDiscard});
+  turn.SendToAll(proto::AbortMesh{turn.gen(), mesh.election.leader()});
+  CheckAborting(turn);
+}
+
+void LoseMember(MeshTurn& turn, MeshMember& member, const RuntimeError& why) {
+  member.freed = true;
+  if (turn.mesh.phase != MeshPhase::kReleasing) return FailMesh(turn, why);
+  turn.out.all_freed = turn.mesh.All(&MeshMember::freed);
+}
+
+// A member that never lets go would hold its devices for ever, with a job that has ended long ago.
+// Without its session it drops everything, and comes back when it has.
+void FindDeafMembers(MeshTurn& turn) {
+  const MeshState& mesh = turn.mesh;
+  if (turn.now_ms - mesh.phase_since_ms < mesh.limits.release_deadline_ms) return;
+  const std::string why = fmt::format(
+      "it did not let go of mesh generation {} (job {}) within {} s", turn.gen().value(),
+      mesh.order.job.value(), mesh.limits.release_deadline_ms / 1000);
+  for (const MeshMember& member : mesh.members) {
+    if (!member.freed) turn.out.deaf.push_back({member.session, why});
+  }
+}
+
+// ---- Reports of the members ---------------------------------------------------------------------
+
+void On(const proto::Loaded& loaded, MeshMember& member, MeshTurn& turn) {
+  MeshState& mesh = turn.mesh;
+  if (!loaded.error.ok()) {
+    if (loaded.error.code == StatusCode::kDataLoss) turn.Do(MeshDataLost{});
+    return FailMesh(turn, loaded.error);
+  }
+  if (mesh.phase != MeshPhase::kLoading || member.loaded) return;
+  if (loaded.invitation.size() > kMaxInvitationBytes) {
+    const std::string text =
+        fmt::format("worker '{}' sends an invitation of {} bytes; at most {} are allowed",
+                    member.worker, loaded.invitation.size(), kMaxInvitationBytes);
+    return FailMesh(turn, MakeError(ErrorKind::kProtocol, Internal(text), member.worker));
+  }
+  member.loaded = true;
+  member.invitation = loaded.invitation;
+  if (!mesh.All(&MeshMember::loaded)) return;
+  turn.Move(MeshEvent::kAllLoaded);
+  proto::Connect connect{turn.gen(), {}};
+  for (MeshMember& of : mesh.members) connect.invitations.push_back(std::move(of.invitation));
+  turn.SendToAll(connect);
+}
+
+void On(const proto::CommUp& comm, MeshMember& member, MeshTurn& turn) {
+  MeshState& mesh = turn.mesh;
+  if (!comm.error.ok()) return FailMesh(turn, comm.error);
+  if (mesh.phase != MeshPhase::kConnecting || member.connected) return;
+  member.connected = true;
+  if (!mesh.All(&MeshMember::connected)) return;
+  turn.Move(MeshEvent::kAllConnected);
+  turn.Do(MeshActivated{});
+  turn.Do(MeshWantsWork{});
+}
+
+void On(const proto::LaunchDone& done, MeshMember& member, MeshTurn& turn) {
+  MeshState& mesh = turn.mesh;
+  if (!done.error.ok()) return FailMesh(turn, done.error);
+  if (mesh.phase != MeshPhase::kActive) return;
+  const auto index = static_cast<size_t>(&member - mesh.members.data());
+  const Status reported = mesh.launches.Report(index, done);
+  if (reported.code() == StatusCode::kNotFound) {
+    ++turn.out.stale;
+    return;
+  }
+  if (!reported.ok()) {
+    const std::string text =
+        fmt::format("worker '{}' reported {}", member.worker, reported.message());
+    return FailMesh(turn, MakeError(ErrorKind::kProtocol, Internal(text), member.worker));
+  }
+  bool any = false;
+  while (std::optional<LaunchResult> result = mesh.launches.TakeComplete()) {
+    turn.Do(MeshLaunched{*std::move(result)});
+    any = true;
+  }
+  if (any) turn.Do(MeshWantsWork{});
+}
+
+void On(const proto::WeightsSaved& saved, MeshMember& member, MeshTurn& turn) {
+  if (!saved.error.ok()) return FailMesh(turn, saved.error);
+  if (turn.mesh.phase != MeshPhase::kSaving || member.saved) return;
+  member.saved = true;
+  if (turn.mesh.All(&MeshMember::saved)) turn.Do(MeshWeights{WeightsStep::kFinish});
+}
+
+// An error that says nothing is one of the protocol: a mesh never aborts without a cause.
+void On(const proto::MeshError& report, MeshMember& member, MeshTurn& turn) {
+  if (!report.error.ok()) return FailMesh(turn, report.error);
+  const std::string text = fmt::format(
+      "worker '{}' reported an error of mesh generation {} without "
+      "saying which; install the same version on both",
+      member.worker, turn.gen().value());
+  FailMesh(turn, MakeError(ErrorKind::kProtocol, Internal(text), member.worker));
+}
+
+void On(const proto::MeshReleased&, MeshMember& member, MeshTurn& turn) {
+  const MeshState& mesh = turn.mesh;
+  member.freed = true;
+  turn.Do(MeshDevicesFreed{member.worker, member.local_devices});
+  if (mesh.phase == MeshPhase::kAborting) return CheckAborting(turn);
+  if (mesh.phase == MeshPhase::kReleasing) {
+    turn.out.all_freed = mesh.All(&MeshMember::freed);
+    return;
+  }
+  // A member that lets go unasked has lost its part of the mesh.
+  const std::string text = fmt::format("worker '{}' dropped mesh generation {} unasked",
+                                       member.worker, turn.gen().value());
+  FailMesh(turn, MakeError(ErrorKind::kProtocol, Internal(text), member.worker));
+}
+
+// ---- What happens -------------------------------------------------------------------------------
+
+void On(const MeshBegin&, MeshTurn& turn) {
+  for (const MeshMember& member : turn.mesh.members) {
+    turn.SendTo(member, LoadMessage(turn.mesh, member));
+  }
+}
+
+void On(const MeshReport& report, MeshTurn& turn) {
+  auto& members = turn.mesh.members;
+  const auto member = std::find_if(members.begin(), members.end(), [&](const MeshMember& m) {
+    return m.session == report.session && !m.freed;
+  });
+  MW_CHECK(member != members.end()) << "session " << report.session << " is no member's";
+  std::visit(
+      [&](const auto& body) {
+        if constexpr (requires { On(body, *member, turn); }) On(body, *member, turn);
+      },
+      report.body);
+}
+
+void On(const MeshMemberLost& lost, MeshTurn& turn) {
+  for (MeshMember& member : turn.mesh.members) {
+    if (member.session == lost.session) return LoseMember(turn, member, lost.why);
+  }
+}
+
+void On(const MeshFault& fault, MeshTurn& turn) { FailMesh(turn, fault.cause); }
+
+void On(const MeshLaunch& launch, MeshTurn& turn) {
+  MeshState& mesh = turn.mesh;
+  MW_CHECK(mesh.HasRoom()) << "mesh " << turn.gen() << " runs " << mesh.launches.size();
+  const auto& client = launch.work.client;
+  const LaunchSeq seq = mesh.launches.Add(
+      launch.work.launch, client ? std::optional(client->id) : std::nullopt, mesh.members.size());
+  std::vector<proto::DownBody> messages = LaunchMessages(mesh, seq, launch.work);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    turn.SendTo(mesh.members[i], std::move(messages[i]));
+  }
+}
+
+void Release(MeshTurn& turn) {
+  turn.Move(MeshEvent::kRelease);
+  turn.SendToAll(proto::ReleaseMesh{turn.gen()});
+  turn.out.outcome = MeshOutcome::kFinished;
+}
+
+void On(const MeshClose& close, MeshTurn& turn) {
+  MW_CHECK(turn.mesh.launches.empty())
+      << "mesh " << turn.gen() << " still runs " << turn.mesh.launches.size();
+  if (!close.save_weights) return Release(turn);
+  turn.Move(MeshEvent::kAllLaunched);
+  turn.Do(MeshWeights{WeightsStep::kOpen});
+}
+
+void On(const MeshWeightsFile& file, MeshTurn& turn) {
+  MeshState& mesh = turn.mesh;
+  if (mesh.phase != MeshPhase::kSaving) return;
+  if (!file.status.ok()) {
+    return FailMesh(turn, MakeError(ErrorKind::kSaveFailed, file.status.WithBlame(Blame::kInfra)));
+  }
+  if (file.complete) {
+    turn.Do(MeshWeights{WeightsStep::kSaved});
+    return Release(turn);
+  }
+  for (MeshMember& member : mesh.members) {
+    proto::SaveWeights save = SaveMessage(mesh, member);
+    member.saved = save.ranks.empty();
+    if (!member.saved) turn.SendTo(member, std::move(save));
+  }
+  if (mesh.All(&MeshMember::saved)) turn.Do(MeshWeights{WeightsStep::kFinish});
+}
+
+void On(const MeshTick&, MeshTurn& turn) {
+  if (turn.mesh.phase == MeshPhase::kAborting) {
+    CheckAborting(turn);
+  } else if (turn.mesh.phase == MeshPhase::kReleasing) {
+    FindDeafMembers(turn);
+  } else if (auto late = FindLate(turn.mesh, turn.now_ms)) {
+    FailMesh(turn, *std::move(late));
+  }
+}
+
+void On(const MeshEndElection&, MeshTurn& turn) { ConcludeAbort(turn); }
+
+}  // namespace
+
+MeshLife::MeshLife(MeshOrder order, const MeshLimits& limits, int64_t now_ms) {
+  MW_CHECK(!order.members.empty()) << "mesh " << order.gen << " has no members";
+  state_.members = std::move(order.members);
+  state_.order = std::move(order);
+  state_.limits = limits;
+  state_.phase_since_ms = now_ms;
+}
+
+MeshStep MeshLife::Step(const MeshInput& input, int64_t now_ms) {
+  MeshTurn turn{state_, now_ms};
+  std::visit([&](const auto& what) { On(what, turn); }, input);
+  return std::move(turn.out);
+}
+
+}  // namespace meshwright::controller

@@ -1,0 +1,121 @@
+// MeshLife: one generation of a mesh, from the first order to the last member that lets go.
+//
+//   LOADING --all loaded--> CONNECTING --all connected--> ACTIVE --(SAVING)--> RELEASING
+//   and from each of them, by the first error: ABORTING --settled--> RELEASING
+//
+// A value with a step of its own: what happens goes in, what is to be done comes out, in order. It
+// knows its members and what they were told; of jobs, queues and clients it knows nothing. Which
+// phase follows which is the table in controller/states.h.
+//
+// Failure: the first error aborts every member at once. The cause is elected while they let go
+// (controller/cause_election.h), and the mesh has failed when it is settled and everyone has let
+// go, or time is up. Devices are free when their worker has confirmed, or is gone.
+//
+// Thread rule: the core's thread. Sans-I/O.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "controller/mesh_state.h"
+#include "controller/mesh_work.h"
+
+namespace meshwright::controller {
+
+// ---- What happens -------------------------------------------------------------------------------
+
+struct MeshBegin {};  // first of all
+// REQUIRES that a member has the session (MeshState::Hears).
+struct MeshReport {
+  SessionId session;
+  proto::UpBody body;
+};
+// A worker's session is over. Nothing, where it is no member's.
+struct MeshMemberLost {
+  SessionId session;
+  proto::RuntimeError why;
+};
+struct MeshFault {
+  proto::RuntimeError cause;
+};
+// REQUIRES room (MeshState::HasRoom).
+struct MeshLaunch {
+  MeshWork work;
+};
+// It has run all that it was to run. REQUIRES that it is active and nothing is under way.
+struct MeshClose {
+  bool save_weights = false;
+};
+struct MeshWeightsFile {  // WeightsFile of controller/events.h
+  bool complete = false;
+  Status status;
+};
+struct MeshTick {};
+// Nobody is left to wait for better causes.
+struct MeshEndElection {};
+
+using MeshInput = std::variant<MeshBegin, MeshReport, MeshMemberLost, MeshFault, MeshLaunch,
+                               MeshClose, MeshWeightsFile, MeshTick, MeshEndElection>;
+
+// ---- What is to be done -------------------------------------------------------------------------
+
+struct MeshSend {
+  SessionId session;
+  proto::DownBody body;
+};
+struct MeshActivated {};  // it waits for work
+struct MeshLaunched {
+  LaunchResult result;
+};
+struct MeshWantsWork {};  // there is room again
+// A worker got other bytes than a blob's name says.
+struct MeshDataLost {};
+// Its first error: what is under way is abandoned.
+struct MeshAborts {};
+enum class WeightsStep : uint8_t { kOpen, kFinish, kSaved, kDiscard };
+struct MeshWeights {  // what becomes of the file that its weights are written to
+  WeightsStep step;
+};
+struct MeshDevicesFreed {
+  std::string worker;
+  std::vector<int> devices;
+};
+
+using MeshEffect = std::variant<MeshSend, MeshActivated, MeshLaunched, MeshWantsWork, MeshDataLost,
+                                MeshAborts, MeshWeights, MeshDevicesFreed>;
+
+// A member does not let go: its worker counts as lost.
+struct DeafMember {
+  SessionId session;
+  std::string why;
+};
+
+// What has become of it in this step, behind all effects.
+enum class MeshOutcome : uint8_t { kGoesOn, kFinished, kFailed };
+
+struct MeshStep {
+  std::vector<MeshEffect> effects;
+  MeshOutcome outcome = MeshOutcome::kGoesOn;
+  proto::RuntimeError cause = {};  // kFailed
+  bool all_freed = false;          // nothing is left of it
+  std::vector<DeafMember> deaf = {};
+  int64_t stale = 0;  // messages of a past that is over
+};
+
+class MeshLife {
+ public:
+  MeshLife(MeshOrder order, const MeshLimits& limits, int64_t now_ms);
+
+  MeshStep Step(const MeshInput& input, int64_t now_ms);
+  const MeshState& state() const { return state_; }
+  MeshGeneration gen() const { return state_.order.gen; }
+  JobId job() const { return state_.order.job; }
+
+ private:
+  MeshState state_;
+};
+
+}  // namespace meshwright::controller

@@ -1,0 +1,80 @@
+#include "controller/mesh_order.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/sha256.h"
+
+namespace meshwright::controller {
+namespace {
+
+std::vector<MeshMember> MakeMembers(const std::vector<RankPlace>& ranks,
+                                    const Membership& workers) {
+  std::vector<MeshMember> members;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::string& worker = ranks[rank].worker;
+    auto it = std::find_if(members.begin(), members.end(),
+                           [&](const MeshMember& m) { return m.worker == worker; });
+    if (it == members.end()) {
+      MeshMember member;
+      member.worker = worker;
+      member.session = workers.At(worker).session;
+      it = members.insert(members.end(), std::move(member));
+    }
+    it->ranks.push_back(static_cast<int>(rank));
+    it->local_devices.push_back(ranks[rank].local_device);
+  }
+  return members;
+}
+
+// The tensors that the devices of a plan keep between programs.
+StateNames StateOf(const PlannedJob& plan) {
+  StateNames state;
+  for (const PlannedDevice& device : plan.devices) {
+    state.insert(device.state_slots.begin(), device.state_slots.end());
+  }
+  return state;
+}
+
+}  // namespace
+
+MeshOrder MakeMeshOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan,
+                        const Membership& workers, const CoreOptions& options) {
+  const ir::JobRequest& request = *job.request;
+  const std::vector<RankPlace>& ranks = job.run->ranks();
+  MW_CHECK(ranks.size() == plan.devices.size())
+      << ranks.size() << " ranks for a plan of " << plan.devices.size() << " devices";
+  MeshOrder order;
+  order.gen = gen;
+  order.job = job.id();
+  order.members = MakeMembers(ranks, workers);
+  proto::LoadMesh& load = order.load;
+  load.mesh_gen = gen;
+  load.job = order.job;
+  load.cluster_id = options.cluster_id;
+  const std::string key =
+      fmt::format("{}/{}/{}", options.secret_key, options.term.value(), gen.value());
+  load.secret = Sha256Hex(key).substr(0, 32);
+  load.seed = request.train.seed;
+  load.tf32 = request.train.tf32;
+  for (const RankPlace& rank : ranks) {
+    const proto::Register& info = workers.At(rank.worker).info;
+    load.members.push_back(
+        proto::Member{info.name, info.address, info.host_id, info.incarnation.value()});
+  }
+  load.programs = plan.programs;
+  load.inputs = ir::ClientInputsOf(request);
+  load.data = request.data;
+  load.sequence = request.train.sequence;
+  load.vocabulary = plan.vocabulary;
+  load.init_weights = request.init_weights;
+  load.graph = plan.graph;
+  order.state = StateOf(plan);
+  order.plan = std::move(plan);
+  return order;
+}
+
+}  // namespace meshwright::controller

@@ -1,0 +1,41 @@
+// What a run hands to its mesh, and what comes back: launches, and questions about the state.
+//
+// Thread rule: values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "controller/client_desk.h"
+#include "controller/driver.h"
+#include "proto/client_messages.h"
+#include "proto/messages.h"
+
+namespace meshwright::controller {
+
+// Who waits for the answer of an ask.
+struct AskId {
+  SeatId seat;
+  uint64_t id = 0;
+};
+
+struct ClientWork {
+  AskId id;
+  proto::ClientAsk ask;
+};
+
+struct MeshWork {
+  PlannedLaunch launch;              // count 0: of the state, it runs no program
+  std::optional<ClientWork> client;  // none: it is the driver's
+};
+
+// All members have reported.
+struct LaunchResult {
+  PlannedLaunch launch;
+  std::optional<AskId> ask;
+  std::vector<proto::StepReport> reports;  // one per step, of all members together
+  std::vector<proto::TensorTile> tensors;
+};
+
+}  // namespace meshwright::controller

@@ -1,0 +1,103 @@
+// Run: one attempt at a job, from the devices that are reserved for it to its end.
+//
+//   placed --> planned (it has a mesh generation and a driver) --> ended, well or with a cause
+//
+// A job has one run at a time. A run has at most one mesh, which outlives it until every member has
+// let go; another run of the same job would have a number, a generation and ranks of its own, and
+// may begin meanwhile. What becomes of a job whose run has failed is JudgeFailure's to say, and
+// nobody else's.
+//
+// While its mesh works, the run says what comes next: its driver and its clients take turns, so
+// that neither can keep the other waiting. Thread rule: the core's thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "controller/driver.h"
+#include "controller/events.h"
+#include "controller/mesh_work.h"
+
+namespace meshwright::controller {
+
+// A device that is the run's: reserved, and then by rank.
+struct RankPlace {
+  std::string worker;
+  int local_device = 0;
+  friend bool operator==(const RankPlace&, const RankPlace&) = default;
+};
+
+// By program: the next step of those that clients call.
+using CallSteps = std::map<std::string, int64_t>;
+// The next ask of a client that can be carried out now, or nothing.
+using TakeAsk = FunctionRef<std::optional<ClientAsk>(const CallSteps&)>;
+
+class Run {
+ public:
+  // number: from 1 within its job.
+  Run(int number, std::vector<RankPlace> reserved) : number_(number), ranks_(std::move(reserved)) {}
+
+  int number() const { return number_; }
+  const std::vector<RankPlace>& ranks() const { return ranks_; }
+  // None while it is planned, and where nobody was told of it.
+  const std::optional<MeshGeneration>& mesh() const { return mesh_; }
+  bool Uses(const std::string& worker) const;
+
+  // Keeps what the plan takes, in the order of its ranks; the rest is free again. REQUIRES that the
+  // plan fits (CheckPlacement).
+  std::vector<RankPlace> TakeRanks(const PlannedJob& plan);
+  // It has a mesh from now on. first_step: before which the driver trains nothing.
+  void Begin(MeshGeneration mesh, std::unique_ptr<Driver> driver, int64_t first_step = 0);
+  // Its mesh is none: what was to be written before anyone was told of it could not be.
+  void Unmesh() { mesh_.reset(); }
+
+  // ---- REQUIRES that it has begun ----
+  std::optional<MeshWork> NextWork(TakeAsk take_ask);
+  // A launch has come to its end. No news: it is none of the driver's. Not OK in them: the run
+  // cannot go on.
+  std::optional<DriverNews> OnLaunched(const LaunchResult& result);
+  // Its mesh has failed.
+  DriverNews Abandon() { return driver_->Abandon(); }
+  // Its clients have finished.
+  void Close() { driver_->Close(); }
+  bool done() const { return driver_->done(); }
+
+ private:
+  std::optional<MeshWork> WorkOfDriver();
+  std::optional<MeshWork> WorkOfClients(TakeAsk take_ask);
+
+  int number_;
+  std::vector<RankPlace> ranks_;
+  std::optional<MeshGeneration> mesh_;
+  int64_t first_step_ = 0;
+  std::unique_ptr<Driver> driver_;
+  bool initialised_ = false;  // the driver's first launch, which fills the state, is issued
+  bool ask_is_next_ = false;
+  CallSteps call_steps_;
+};
+
+// Every rank of the plan has a reserved device of its own. Errors: kInternal.
+Status CheckPlacement(const PlannedJob& plan, size_t reserved);
+
+// How a run ended that did not end well.
+struct RunFailure {
+  int run = 0;             // its number
+  bool was_begun = false;  // a worker may have been told of it
+  proto::RuntimeError cause;
+};
+
+enum class AfterFailure : uint8_t {
+  kRunAgain,  // the job goes back to its place in the queue
+  kEndJob,    // with the cause
+};
+
+// The policy, and the one place that has it. Today: a job runs again where its devices were lost
+// before anyone was told of them; every other failure ends it.
+AfterFailure JudgeFailure(const RunFailure& failure);
+
+}  // namespace meshwright::controller
