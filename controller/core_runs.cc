@@ -41,7 +41,7 @@ void BeginRun(JobEntry& job, std::vector<mesh::Device> devices, CoreState& core,
   }
   job.record.reason.clear();
   job.record.message.clear();
-  job.run.emplace(++job.runs, std::move(reserved));
+  job.run.emplace(++job.runs, std::move(reserved), job.request->start);
   core.book.Move(job, JobEvent::kPlace, context);
   context.Do(StartPlan{job.id(), job.run->number(), job.request,
                        TopologyOf(std::move(devices), core.members)});
@@ -53,7 +53,7 @@ void BeginMesh(JobEntry& job, const PlannedJob& plan, CoreState& core, Context& 
   const MeshGeneration gen = core.meshes.NewGeneration();
   MeshLife& mesh = core.meshes.Add(MeshLife(
       MakeMeshOrder(gen, job, plan, core.members, core.options), core.options, context.now.ms));
-  job.run->Begin(gen, MakeDriver(*job.request));
+  job.run->Begin(gen, MakeDriver(*job.request, job.run->start()));
   job.record.layout = plan.layout;
   job.device_memory_bytes = plan.device_memory_bytes;
   job.device_budget_bytes = plan.device_budget_bytes;
@@ -147,6 +147,24 @@ struct MeshCarrier {
     }
   }
 
+  // A checkpoint that is there is on record before anything is built on it.
+  void operator()(const MeshSaved& saved) {
+    JobEntry& entry = JobThatRuns(gen, core);
+    entry.run->SaveEnded();
+    if (!saved.status.ok()) {
+      const std::string text = fmt::format("the checkpoint of step {} was not written: {}",
+                                           saved.step, saved.status.message());
+      PersistJob(entry, false, text, context);
+      return context.Do(LogLine{job, text});
+    }
+    entry.record.checkpoint_step = saved.step;
+    const std::string text =
+        fmt::format("checkpoint of step {} in {}", saved.step, entry.record.checkpoint_folder.path);
+    PersistJob(entry, false, text, context);
+    context.Do(LogLine{job, text});
+    context.Do(JobChanged{job});
+  }
+
   void operator()(const MeshDevicesFreed& freed) {
     for (const int device : freed.devices) core.members.SetOwner(freed.worker, device, JobId(0));
   }
@@ -181,7 +199,7 @@ void GiveWork(JobEntry& job, CoreState& core, Context& context) {
   while (mesh.HasRoom()) {
     std::optional<MeshWork> work = job.run->NextWork(take);
     if (!work) break;
-    Feed(gen, MeshLaunch{*std::move(work)}, core, context);
+    Feed(gen, MeshLaunch{*std::move(work), context.now.unix_ms}, core, context);
   }
   if (!mesh.launches.empty() || !job.run->done()) return;
   Feed(gen, MeshClose{job.request->save_weights}, core, context);

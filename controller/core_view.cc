@@ -40,6 +40,8 @@ proto::JobInfo InfoOf(const JobEntry& job, const CoreOptions& options) {
   info.device_memory_bytes = job.device_memory_bytes;
   info.device_budget_bytes = job.device_budget_bytes;
   info.peak_flops_per_s = job.peak_flops_per_s;
+  info.checkpoint_step = job.record.checkpoint_step;
+  info.checkpoint_folder = job.record.checkpoint_folder;
   return info;
 }
 
@@ -63,6 +65,7 @@ std::vector<proto::WorkerInfo> InfoOf(const Membership& members, Now now) {
     info.device_kind = KindOf(worker.info);
     info.device_name = worker.info.device_name;
     info.data_roots = worker.info.data_roots;
+    info.checkpoint_roots = worker.info.checkpoint_roots;
     info.last_seen_s = static_cast<double>(now.ms - worker.last_seen_ms) / 1000.0;
     infos.push_back(std::move(info));
   }

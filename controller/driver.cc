@@ -43,11 +43,11 @@ int64_t EvaluationBatches(const ir::JobRequest& job) {
 
 }  // namespace
 
-std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job) {
+std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job, const ir::StartPoint& start) {
   switch (job.driver.kind) {
     case ir::DriverKind::kTrain:
-      return std::make_unique<TrainDriver>(job.train,
-                                           data::HasValidation(job.data, job.train.sequence));
+      return std::make_unique<TrainDriver>(
+          job.train, data::HasValidation(job.data, job.train.sequence), job.checkpoint, start);
     case ir::DriverKind::kEvaluate:
       return std::make_unique<EvaluateDriver>(*job.FindProgram(job.driver.program),
                                               EvaluationBatches(job));

@@ -19,14 +19,16 @@ namespace meshwright::controller {
 
 enum class LaunchKind : uint8_t {
   kProgram,
-  kSave,  // a checkpoint of the state as it is between two steps; runs no program
+  kSave,     // a checkpoint of the state as it is between two steps; runs no program
+  kRestore,  // the state is that of the run's start point; runs no program
 };
 
 struct PlannedLaunch {
   std::string program;
   int64_t first_step = 0;  // of "eval": the validation batch, from 0
   int64_t count = 1;
-  LaunchKind kind = LaunchKind::kProgram;  // kSave: first_step steps are done, count is 0
+  LaunchKind kind = LaunchKind::kProgram;  // kSave, kRestore: first_step steps are done,
+                                           // count is 0
   friend bool operator==(const PlannedLaunch&, const PlannedLaunch&) = default;
 };
 
@@ -61,8 +63,8 @@ class Driver {
   virtual void Close() {}
 };
 
-// The driver that the job asks for. REQUIRES a valid job.
-std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job);
+// The driver that the job asks for, from where it starts. REQUIRES a valid job.
+std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job, const ir::StartPoint& start = {});
 
 // How far a job has to go, in what its driver counts; 0: nobody knows.
 int64_t StepsOf(const ir::JobRequest& job);

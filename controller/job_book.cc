@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "controller/checkpoint_order.h"
 
 namespace meshwright::controller {
 
@@ -98,6 +99,8 @@ JobEntry* JobBook::Submit(const SubmitJob& event, const Status& room, Context& c
   job.record.op_id = event.op_id;
   job.record.name = event.request->name;
   job.record.steps = StepsOf(*event.request);
+  job.record.steps_done = std::max<int64_t>(0, event.request->start.step);
+  job.record.checkpoint_folder = CheckpointFolderOf(*event.request, id.value());
   job.record.submitted_unix_ms = context.now.unix_ms;
   job_of_op_[event.op_id] = id;
   Persist persist{id, true, event.call, {}};

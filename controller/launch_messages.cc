@@ -65,9 +65,34 @@ proto::ReadTensors ReadMessage(const MeshState& mesh, const MeshMember& member, 
   return message;
 }
 
+std::vector<proto::RankTiles> TilesOf(const MeshState& mesh, const MeshMember& member) {
+  std::vector<proto::RankTiles> tiles;
+  for (const int rank : member.ranks) {
+    const auto& slots = DeviceOf(mesh, rank).state_slots;
+    if (!slots.empty()) tiles.push_back(proto::RankTiles{rank, slots});
+  }
+  return tiles;
+}
+
 proto::Launch LaunchOf(const MeshState& mesh, LaunchSeq seq, const PlannedLaunch& launch) {
   return proto::Launch{mesh.order.gen, seq, ProgramIndex(mesh.order.plan, launch.program),
                        launch.first_step, launch.count};
+}
+
+proto::DownBody MessageOfDriver(const MeshState& mesh, const MeshMember& member, LaunchSeq seq,
+                                const PlannedLaunch& launch) {
+  const CheckpointOrder& order = mesh.order.checkpoints;
+  switch (launch.kind) {
+    case LaunchKind::kProgram:
+      return LaunchOf(mesh, seq, launch);
+    case LaunchKind::kRestore:
+      return proto::RestoreState{mesh.order.gen, seq, order.start.checkpoint, order.start.exclude};
+    case LaunchKind::kSave:
+      return proto::SaveState{mesh.order.gen, seq, order.folder,
+                              mesh.saves.current() ? mesh.saves.current()->temporary : "",
+                              TilesOf(mesh, member)};
+  }
+  return {};
 }
 
 }  // namespace
@@ -77,7 +102,7 @@ std::vector<proto::DownBody> LaunchMessages(const MeshState& mesh, LaunchSeq seq
   std::vector<proto::DownBody> messages;
   for (const MeshMember& member : mesh.members) {
     if (!work.client) {
-      messages.emplace_back(LaunchOf(mesh, seq, work.launch));
+      messages.push_back(MessageOfDriver(mesh, member, seq, work.launch));
     } else if (const auto* call = std::get_if<proto::CallProgram>(&work.client->ask)) {
       proto::Launch message = LaunchOf(mesh, seq, work.launch);
       message.fetch = call->fetch;

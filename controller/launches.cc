@@ -7,13 +7,15 @@
 namespace meshwright::controller {
 
 LaunchSchedule::LaunchSchedule(const ir::TrainSpec& train, bool validate,
-                               const ir::CheckpointSpec& checkpoint, int64_t start)
+                               const ir::CheckpointSpec& checkpoint, const ir::StartPoint& start)
     : steps_(train.steps),
       steps_per_launch_(std::max<int64_t>(1, train.steps_per_launch)),
       validate_every_(train.validate_every),
       validation_batches_(validate ? train.validation_batches : 0),
-      next_step_(start),
-      validated_steps_(start),
+      to_init_(start.empty() || !start.exclude.empty()),
+      to_restore_(!start.empty()),
+      next_step_(std::max<int64_t>(0, start.step)),
+      validated_steps_(next_step_),
       save_enabled_(checkpoint.enable),
       save_interval_(checkpoint.enable ? checkpoint.interval : 0) {}
 
@@ -33,9 +35,13 @@ bool LaunchSchedule::EndsValidation(const PlannedLaunch& launch) const {
 }
 
 std::optional<PlannedLaunch> LaunchSchedule::Next() {
-  if (!initialised_) {
-    initialised_ = true;
+  if (to_init_) {
+    to_init_ = false;
     return PlannedLaunch{ir::kInitProgram, 0, 1};
+  }
+  if (to_restore_) {
+    to_restore_ = false;
+    return PlannedLaunch{"", next_step_, 0, LaunchKind::kRestore};
   }
   if (ValidationDue()) return NextValidation();
   if (save_due_ && !saving_) {

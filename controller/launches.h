@@ -1,4 +1,5 @@
-// What a mesh runs, in order: init once, then the steps in launches of at most K, with a validation
+// What a mesh runs, in order: what fills the state (init, or a restore, or both where a part of the
+// state starts anew) once, then the steps in launches of at most K, with a validation
 // after every `validate_every` steps and after the last one, and a save after every `interval`
 // steps and after the last one. A launch never crosses a point of either; where both are due the
 // validation goes first. A validation of many batches goes as several launches, so that a report
@@ -22,24 +23,25 @@ class LaunchSchedule {
   static constexpr int64_t kMaxBatchesPerLaunch = 1000;
 
   LaunchSchedule() = default;
-  // validate: false when the data has no validation part. start: steps that are done already, and
+  // validate: false when the data has no validation part. Steps before the start are done, and
   // validated.
   LaunchSchedule(const ir::TrainSpec& train, bool validate,
-                 const ir::CheckpointSpec& checkpoint = {}, int64_t start = 0);
+                 const ir::CheckpointSpec& checkpoint = {}, const ir::StartPoint& start = {});
 
   // The next launch, or nothing after the last.
   std::optional<PlannedLaunch> Next();
   // True for the launch that brings the last batches of a validation.
   bool EndsValidation(const PlannedLaunch& launch) const;
   bool done() const {
-    return initialised_ && next_step_ >= steps_ && !ValidationDue() && !save_due_ && !saving_;
+    return filled() && next_step_ >= steps_ && !ValidationDue() && !save_due_ && !saving_;
   }
-  void RequestSave() { save_due_ = initialised_ && save_enabled_; }
+  void RequestSave() { save_due_ = filled() && save_enabled_; }
   void SaveEnded() { saving_ = false; }
   // True when a validation follows this 0-based step.
   bool ValidatedAfter(int64_t step) const;
 
  private:
+  bool filled() const { return !to_init_ && !to_restore_; }
   bool ValidationDue() const;
   std::optional<PlannedLaunch> NextSteps();
   PlannedLaunch NextValidation();
@@ -48,7 +50,8 @@ class LaunchSchedule {
   int64_t steps_per_launch_ = 1;
   int64_t validate_every_ = 0;
   int64_t validation_batches_ = 0;
-  bool initialised_ = false;
+  bool to_init_ = true;
+  bool to_restore_ = false;
   int64_t next_step_ = 0;
   int64_t validated_steps_ = 0;
   int64_t validated_batches_ = 0;  // of the validation under way

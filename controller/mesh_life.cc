@@ -86,6 +86,7 @@ void FailMesh(MeshTurn& turn, RuntimeError error) {
   turn.Move(MeshEvent::kFail);
   mesh.election.Add(std::move(error));
   mesh.launches.Abandon();
+  mesh.saves.Abandon();
   turn.Do(MeshAborts{});
   if (saving) turn.Do(MeshWeights{WeightsStep::kDiscard});
   turn.SendToAll(proto::AbortMesh{turn.gen(), mesh.election.leader()});
@@ -176,6 +177,46 @@ void On(const proto::WeightsSaved& saved, MeshMember& member, MeshTurn& turn) {
   if (turn.mesh.All(&MeshMember::saved)) turn.Do(MeshWeights{WeightsStep::kFinish});
 }
 
+// ---- Saves --------------------------------------------------------------------------------------
+
+// There is room again for the next save, which may be due.
+void EndSave(MeshTurn& turn, int64_t step, Status status) {
+  turn.Do(MeshSaved{step, std::move(status)});
+  turn.Do(MeshWantsWork{});
+}
+
+void On(const proto::StateSaved& saved, MeshMember& member, MeshTurn& turn) {
+  MeshState& mesh = turn.mesh;
+  if (mesh.phase != MeshPhase::kActive || !mesh.saves.busy()) return;
+  const int64_t step = mesh.saves.current()->step;
+  const auto index = static_cast<size_t>(&member - mesh.members.data());
+  auto commit = mesh.saves.On(index, saved, turn.gen());
+  if (!commit.has_value()) return EndSave(turn, step, commit.error());
+  // Any member can: the folder is one that all of them see.
+  if (*commit) turn.SendTo(mesh.members.front(), **std::move(commit));
+}
+
+void On(const proto::CheckpointCommitted& committed, MeshMember&, MeshTurn& turn) {
+  MeshState& mesh = turn.mesh;
+  if (mesh.phase != MeshPhase::kActive || !mesh.saves.busy()) return;
+  const int64_t step = mesh.saves.current()->step;
+  const auto done = mesh.saves.On(committed);
+  if (!done.has_value()) return EndSave(turn, step, done.error());
+  if (*done) EndSave(turn, step, OkStatus());
+}
+
+// A disk that does not answer must not keep the job from its end.
+void CheckSave(MeshTurn& turn) {
+  MeshState& mesh = turn.mesh;
+  if (mesh.phase != MeshPhase::kActive || !mesh.saves.busy()) return;
+  if (turn.now_ms - mesh.save_since_ms < mesh.limits.save_deadline_ms) return;
+  const int64_t step = mesh.saves.current()->step;
+  mesh.saves.Abandon();
+  EndSave(turn, step,
+          DeadlineExceeded(
+              fmt::format("it was not written within {} s", mesh.limits.save_deadline_ms / 1000)));
+}
+
 // An error that says nothing is one of the protocol: a mesh never aborts without a cause.
 void On(const proto::MeshError& report, MeshMember& member, MeshTurn& turn) {
   if (!report.error.ok()) return FailMesh(turn, report.error);
@@ -236,6 +277,12 @@ void On(const MeshLaunch& launch, MeshTurn& turn) {
   const auto& client = launch.work.client;
   const LaunchSeq seq = mesh.launches.Add(
       launch.work.launch, client ? std::optional(client->id) : std::nullopt, mesh.members.size());
+  if (launch.work.launch.kind == LaunchKind::kSave) {
+    mesh.saves.Begin(MakeSaveRequest(mesh.order.checkpoints, turn.gen().value(), seq,
+                                     launch.work.launch.first_step, "interval", launch.unix_ms),
+                     mesh.members.size());
+    mesh.save_since_ms = turn.now_ms;
+  }
   std::vector<proto::DownBody> messages = LaunchMessages(mesh, seq, launch.work);
   for (size_t i = 0; i < messages.size(); ++i) {
     turn.SendTo(mesh.members[i], std::move(messages[i]));
@@ -282,6 +329,7 @@ void On(const MeshTick&, MeshTurn& turn) {
   } else if (auto late = FindLate(turn.mesh, turn.now_ms)) {
     FailMesh(turn, *std::move(late));
   }
+  CheckSave(turn);
 }
 
 void On(const MeshEndElection&, MeshTurn& turn) { ConcludeAbort(turn); }

@@ -44,6 +44,7 @@ struct MeshFault {
 // REQUIRES room (MeshState::HasRoom).
 struct MeshLaunch {
   MeshWork work;
+  int64_t unix_ms = 0;  // of now, for people
 };
 // It has run all that it was to run. REQUIRES that it is active and nothing is under way.
 struct MeshClose {
@@ -79,13 +80,18 @@ enum class WeightsStep : uint8_t { kOpen, kFinish, kSaved, kDiscard };
 struct MeshWeights {  // what becomes of the file that its weights are written to
   WeightsStep step;
 };
+// A save has come to its end: there is a checkpoint of this step, or there is none, and why.
+struct MeshSaved {
+  int64_t step = 0;
+  Status status;
+};
 struct MeshDevicesFreed {
   std::string worker;
   std::vector<int> devices;
 };
 
 using MeshEffect = std::variant<MeshSend, MeshActivated, MeshLaunched, MeshWantsWork, MeshDataLost,
-                                MeshAborts, MeshWeights, MeshDevicesFreed>;
+                                MeshAborts, MeshWeights, MeshSaved, MeshDevicesFreed>;
 
 // A member does not let go: its worker counts as lost.
 struct DeafMember {

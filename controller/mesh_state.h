@@ -9,11 +9,13 @@
 
 #include "base/ids.h"
 #include "controller/cause_election.h"
+#include "controller/checkpoint_order.h"
 #include "controller/client_asks.h"
 #include "controller/core_options.h"
 #include "controller/events.h"
 #include "controller/ids.h"
 #include "controller/launches_under_way.h"
+#include "controller/save_table.h"
 #include "controller/states.h"
 #include "proto/messages.h"
 
@@ -40,6 +42,7 @@ struct MeshOrder {
   StateNames state;  // tensors that its devices keep between programs
   std::vector<MeshMember> members;
   proto::LoadMesh load;  // what all members are told; its `ranks` are empty
+  CheckpointOrder checkpoints;
 };
 
 struct MeshState {
@@ -50,6 +53,8 @@ struct MeshState {
   int64_t phase_since_ms = 0;
   LaunchesUnderWay launches;
   CauseElection election;  // while aborting
+  SaveTable saves;
+  int64_t save_since_ms = 0;
 
   bool HasRoom() const {
     return phase == MeshPhase::kActive &&

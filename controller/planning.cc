@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "checkpoint/assign.h"
 #include "controller/input_rows.h"
 #include "ir/text.h"
 #include "planner/forecast.h"
@@ -52,6 +53,22 @@ void SetMemory(const planner::Plan& plan, const mesh::Topology& topology, Planne
   }
 }
 
+// What each device gives out of the state, and of that the weights.
+void SetTiles(const std::vector<ir::Program>& programs, PlannedJob& planned) {
+  std::vector<std::vector<std::string>> state = checkpoint::AssignBoxes(programs);
+  MW_CHECK(state.size() == planned.devices.size()) << "tiles of " << state.size() << " devices";
+  for (size_t i = 0; i < state.size(); ++i) {
+    std::set<std::string> weights;
+    for (const ir::Slot& slot : programs[i].slots) {
+      if (slot.persistent && slot.kind == ir::MemoryKind::kWeights) weights.insert(slot.name);
+    }
+    for (const std::string& name : state[i]) {
+      if (weights.contains(name)) planned.devices[i].saved_slots.push_back(name);
+    }
+    planned.devices[i].state_slots = std::move(state[i]);
+  }
+}
+
 // In the type that products compute in. A device without a profile could do anything.
 double PeakOf(const planner::Plan& plan, const mesh::Topology& topology,
               const ir::JobRequest& job) {
@@ -65,26 +82,6 @@ double PeakOf(const planner::Plan& plan, const mesh::Topology& topology,
 }
 
 }  // namespace
-
-std::vector<std::vector<std::string>> AssignTiles(const std::vector<ir::Program>& step,
-                                                  bool weights_only) {
-  std::vector<std::vector<std::string>> slots(step.size());
-  std::set<std::tuple<std::string, ir::Dims, ir::Dims>> taken;
-  // A weight that several stages hold may lie in other tiles on each.
-  std::map<std::string, StageIndex> stage_of;
-  for (size_t device = 0; device < step.size(); ++device) {
-    for (const ir::Slot& slot : step[device].slots) {
-      if (!slot.persistent) continue;
-      if (weights_only && slot.kind != ir::MemoryKind::kWeights) continue;
-      if (stage_of.emplace(slot.name, step[device].stage).first->second != step[device].stage)
-        continue;
-      if (taken.emplace(slot.name, slot.box.offset, slot.box.size).second) {
-        slots[device].push_back(slot.name);
-      }
-    }
-  }
-  return slots;
-}
 
 int64_t VocabularyOf(const ir::Graph& loss) {
   int64_t rows = 0;
@@ -130,13 +127,7 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
       }
     }
   }
-  auto weights = AssignTiles(plan.Main(), true);
-  auto state = AssignTiles(plan.Main(), false);
-  for (size_t i = 0; i < weights.size(); ++i) {
-    MW_CHECK(i < planned.devices.size()) << "tiles of device " << i;
-    planned.devices[i].saved_slots = std::move(weights[i]);
-    planned.devices[i].state_slots = std::move(state[i]);
-  }
+  SetTiles(plan.Main(), planned);
   return planned;
 }
 

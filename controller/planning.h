@@ -24,11 +24,6 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
                            const mesh::Topology& topology, BlobStore& blobs,
                            const std::string& job_dir, bool& misfit);
 
-// For every device the weights, or all tensors of the state, whose tile it gives out: of equal
-// tiles the lowest device's.
-std::vector<std::vector<std::string>> AssignTiles(const std::vector<ir::Program>& step,
-                                                  bool weights_only);
-
 // Rows of the largest embedding table: tokens are below it. 0: the graph has none.
 int64_t VocabularyOf(const ir::Graph& loss);
 

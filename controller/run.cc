@@ -34,11 +34,10 @@ std::vector<RankPlace> Run::TakeRanks(const PlannedJob& plan) {
   return left;
 }
 
-void Run::Begin(MeshGeneration mesh, std::unique_ptr<Driver> driver, int64_t first_step) {
+void Run::Begin(MeshGeneration mesh, std::unique_ptr<Driver> driver) {
   MW_CHECK(!mesh_ && driver != nullptr) << "run " << number_ << " begins twice";
   mesh_ = mesh;
   driver_ = std::move(driver);
-  first_step_ = first_step;
 }
 
 std::optional<MeshWork> Run::NextWork(TakeAsk take_ask) {
@@ -51,10 +50,10 @@ std::optional<MeshWork> Run::NextWork(TakeAsk take_ask) {
 std::optional<MeshWork> Run::WorkOfDriver() {
   std::optional<PlannedLaunch> next = driver_->Next();
   if (!next) return std::nullopt;
-  MW_CHECK(next->count >= 1) << "a launch of " << next->count << " steps of '" << next->program
-                             << "'";
-  MW_CHECK(next->program != ir::kStepProgram || next->first_step >= first_step_)
-      << "run " << number_ << " began at step " << first_step_ << ", not at " << next->first_step;
+  MW_CHECK(next->count >= 1 || next->kind != LaunchKind::kProgram)
+      << "a launch of " << next->count << " steps of '" << next->program << "'";
+  MW_CHECK(next->program != ir::kStepProgram || next->first_step >= start_.step)
+      << "run " << number_ << " began at step " << start_.step << ", not at " << next->first_step;
   initialised_ = true;
   return MeshWork{*std::move(next), std::nullopt};
 }

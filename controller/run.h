@@ -40,19 +40,22 @@ using TakeAsk = FunctionRef<std::optional<ClientAsk>(const CallSteps&)>;
 class Run {
  public:
   // number: from 1 within its job.
-  Run(int number, std::vector<RankPlace> reserved) : number_(number), ranks_(std::move(reserved)) {}
+  Run(int number, std::vector<RankPlace> reserved, ir::StartPoint start = {})
+      : number_(number), ranks_(std::move(reserved)), start_(std::move(start)) {}
 
   int number() const { return number_; }
   const std::vector<RankPlace>& ranks() const { return ranks_; }
   // None while it is planned, and where nobody was told of it.
   const std::optional<MeshGeneration>& mesh() const { return mesh_; }
   bool Uses(const std::string& worker) const;
+  // What its state is restored from; empty: it is initialised.
+  const ir::StartPoint& start() const { return start_; }
 
   // Keeps what the plan takes, in the order of its ranks; the rest is free again. REQUIRES that the
   // plan fits (CheckPlacement).
   std::vector<RankPlace> TakeRanks(const PlannedJob& plan);
-  // It has a mesh from now on. first_step: before which the driver trains nothing.
-  void Begin(MeshGeneration mesh, std::unique_ptr<Driver> driver, int64_t first_step = 0);
+  // It has a mesh from now on.
+  void Begin(MeshGeneration mesh, std::unique_ptr<Driver> driver);
   // Its mesh is none: what was to be written before anyone was told of it could not be.
   void Unmesh() { mesh_.reset(); }
 
@@ -63,6 +66,10 @@ class Run {
   std::optional<DriverNews> OnLaunched(const LaunchResult& result);
   // Its mesh has failed.
   DriverNews Abandon() { return driver_->Abandon(); }
+  // The save of a launch has come to its end, well or not.
+  void SaveEnded() { driver_->SaveEnded(); }
+  // The state is to be saved at the next opportunity.
+  void RequestSave() { driver_->RequestSave(); }
   // Its clients have finished.
   void Close() { driver_->Close(); }
   bool done() const { return driver_->done(); }
@@ -73,8 +80,8 @@ class Run {
 
   int number_;
   std::vector<RankPlace> ranks_;
+  ir::StartPoint start_;
   std::optional<MeshGeneration> mesh_;
-  int64_t first_step_ = 0;
   std::unique_ptr<Driver> driver_;
   bool initialised_ = false;  // the driver's first launch, which fills the state, is issued
   bool ask_is_next_ = false;

@@ -11,7 +11,7 @@
 namespace meshwright::controller {
 DriverNews TrainDriver::On(const PlannedLaunch& launch,
                            const std::vector<proto::StepReport>& reports) {
-  if (launch.kind == LaunchKind::kSave) return {};
+  if (launch.kind != LaunchKind::kProgram) return {};
   if (launch.program == ir::kStepProgram) return OnSteps(reports);
   if (launch.program == ir::kEvalProgram) return OnValidation(launch, reports);
   return {};

@@ -17,7 +17,7 @@ class TrainDriver final : public Driver {
  public:
   // As LaunchSchedule.
   TrainDriver(const ir::TrainSpec& train, bool validate, const ir::CheckpointSpec& checkpoint = {},
-              int64_t start = 0)
+              const ir::StartPoint& start = {})
       : schedule_(train, validate, checkpoint, start) {}
 
   std::optional<PlannedLaunch> Next() override { return schedule_.Next(); }

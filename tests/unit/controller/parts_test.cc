@@ -199,8 +199,8 @@ TEST(LaunchSchedule, GoesOnFromAStepThatIsDone) {
   train.steps = 6;
   train.validate_every = 2;
   train.validation_batches = 1;
-  LaunchSchedule schedule(train, true, {}, 4);
-  EXPECT_EQ(schedule.Next()->program, ir::kInitProgram);
+  LaunchSchedule schedule(train, true, {}, {.checkpoint = {}, .step = 4, .exclude = {}});
+  EXPECT_EQ(schedule.Next(), (PlannedLaunch{"", 4, 0, LaunchKind::kRestore}));
   EXPECT_EQ(schedule.Next(), (PlannedLaunch{ir::kStepProgram, 4, 1}))
       << "step 4 was validated before";
   schedule.RequestSave();
@@ -435,35 +435,6 @@ TEST(States, AnyLiveJobCanBeCancelledOrFail) {
     EXPECT_EQ(Next(state, JobEvent::kCancel), JobState::kCancelled);
     EXPECT_EQ(Next(state, JobEvent::kFail), JobState::kFailed);
   }
-}
-
-// ---- Tiles --------------------------------------------------------------------------------------
-
-ir::Slot Weight(const std::string& name, ir::Box box) {
-  ir::Slot slot;
-  slot.persistent = true;
-  slot.kind = ir::MemoryKind::kWeights;
-  slot.name = name;
-  slot.box = std::move(box);
-  return slot;
-}
-
-TEST(AssignTiles, EveryTileHasOneOwnerTheLowestDevice) {
-  std::vector<ir::Program> programs(4);
-  for (size_t i = 0; i < 4; ++i) {
-    const int64_t half = static_cast<int64_t>(i % 2) * 4;
-    programs[i].slots = {Weight("whole", {}), Weight("split", {{half, 0}, {4, 8}})};
-    ir::Slot state = Weight("opt.m/split", {{half, 0}, {4, 8}});
-    state.kind = ir::MemoryKind::kOptimizer;
-    programs[i].slots.push_back(state);
-  }
-  const auto state = AssignTiles(programs, false);
-  EXPECT_THAT(state[1], ElementsAre("split", "opt.m/split"));
-  const auto tiles = AssignTiles(programs, true);
-  EXPECT_THAT(tiles[0], ElementsAre("whole", "split"));
-  EXPECT_THAT(tiles[1], ElementsAre("split"));
-  EXPECT_TRUE(tiles[2].empty());
-  EXPECT_TRUE(tiles[3].empty());
 }
 
 // ---- Planning -----------------------------------------------------------------------------------
