@@ -5,10 +5,10 @@
 // that are not outstanding are dropped and counted. A mesh generation is durable before anyone is
 // told of it.
 //
-// It is made of values that do not know each other (controller/core_state.h): who is there
-// (Membership), which jobs there are (JobBook), who waits (JobQueue), who asks (JobClients), what
-// lives (MeshLife, ActorTable). An event goes to the value that it is of, and what comes out of one
-// is carried to the next: core_jobs.h, core_runs.h, core_workers.h, core_clients.h, core_actors.h.
+// It is made of one value for each noun (controller/core_state.h): who is there (Membership), which
+// jobs there are (JobBook), who waits (JobQueue), who asks (JobClients), what lives (MeshLife,
+// ActorTable). An event goes to the value that it is of, and what comes out of one is carried to
+// the next: core_jobs.h, core_runs.h, core_workers.h, core_clients.h, core_actors.h.
 //
 // Thread rule: one thread.
 #pragma once

@@ -1,7 +1,7 @@
-// What the control core knows: one value for each noun, none of which knows another.
+// What the control core knows: one value for each noun.
 //
-// The steps of the core (controller/core.h) carry what comes out of one to the next. Thread rule:
-// the core's thread.
+// Queue and clients read entries of the book; for the rest, none knows another: the steps of the
+// core (controller/core.h) carry what comes out of one to the next. Thread rule: the core's thread.
 #pragma once
 
 #include <cstdint>

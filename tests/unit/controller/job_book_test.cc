@@ -27,7 +27,7 @@ CoreOptions SmallOptions() {
   return options;
 }
 
-class Scene {
+class BookScene {
  public:
   JobEntry* Submit(const std::string& op_id, int64_t devices = 1) {
     const auto request =
@@ -63,7 +63,7 @@ RestoredJob Stored(int64_t id, JobState state, int64_t tries = 0) {
 }
 
 TEST(JobBook, RestoresEachJobAsItsStateDemands) {
-  Scene scene;
+  BookScene scene;
   const auto ended = scene.book.Restore(Stored(2, JobState::kSucceeded), scene.options);
   EXPECT_TRUE(ended.failure.ok());
   EXPECT_TRUE(ended.job.ended());
@@ -88,7 +88,7 @@ TEST(JobBook, RestoresEachJobAsItsStateDemands) {
 }
 
 TEST(JobBook, AnEndThatCannotBeWrittenIsToldOnceAndWrittenAgain) {
-  Scene scene;
+  BookScene scene;
   JobEntry& job = *scene.Submit("op");
   scene.book.End(job, proto::MakeError(ErrorKind::kCancelled, Cancelled("by the user")),
                  scene.context);
@@ -110,7 +110,7 @@ TEST(JobBook, AnEndThatCannotBeWrittenIsToldOnceAndWrittenAgain) {
 }
 
 TEST(JobBook, ForgetsTheOldestEndsButForThoseThatAreKept) {
-  Scene scene;
+  BookScene scene;
   const auto cancelled = proto::MakeError(ErrorKind::kCancelled, Cancelled("by the user"));
   for (const char* op : {"a", "b", "c", "d"}) {
     JobEntry& job = *scene.Submit(op);
@@ -126,7 +126,7 @@ TEST(JobBook, ForgetsTheOldestEndsButForThoseThatAreKept) {
 // ---- JobQueue -----------------------------------------------------------------------------------
 
 // A READY worker of two devices that has been there for a while.
-class QueueScene : public Scene {
+class QueueScene : public BookScene {
  public:
   QueueScene() {
     proto::Register info;

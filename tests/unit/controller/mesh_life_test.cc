@@ -50,34 +50,39 @@ MeshOrder TwoMembers() {
   return order;
 }
 
-// What a step sends and says, as text: "LoadMesh>10", "activated", "failed".
+struct MeshWords {
+  std::string operator()(const MeshSend& send) const {
+    return std::string(proto::KindName(send.body)) + ">" + std::to_string(send.session.value());
+  }
+  std::string operator()(const MeshActivated&) const { return "activated"; }
+  std::string operator()(const MeshLaunched&) const { return "launched"; }
+  std::string operator()(const MeshWantsWork&) const { return "wants work"; }
+  std::string operator()(const MeshDataLost&) const { return "data lost"; }
+  std::string operator()(const MeshAborts&) const { return "aborts"; }
+  std::string operator()(const MeshWeights& weights) const {
+    static constexpr const char* kNames[] = {"open", "finish", "saved", "discard"};
+    return kNames[static_cast<size_t>(weights.step)];
+  }
+  std::string operator()(const MeshDevicesFreed& freed) const { return "freed " + freed.worker; }
+  template <typename Other>
+  std::string operator()(const Other&) const {
+    return "other";
+  }
+};
+
+// What a step sends and says: "LoadMesh>10", "activated", "FAILED".
 std::vector<std::string> Said(const MeshStep& step) {
-  struct Words {
-    std::string operator()(const MeshSend& send) const {
-      return std::string(proto::KindName(send.body)) + ">" + std::to_string(send.session.value());
-    }
-    std::string operator()(const MeshActivated&) const { return "activated"; }
-    std::string operator()(const MeshLaunched&) const { return "launched"; }
-    std::string operator()(const MeshWantsWork&) const { return "wants work"; }
-    std::string operator()(const MeshDataLost&) const { return "data lost"; }
-    std::string operator()(const MeshAborts&) const { return "aborts"; }
-    std::string operator()(const MeshWeights& weights) const {
-      static constexpr const char* kNames[] = {"open", "finish", "saved", "discard"};
-      return kNames[static_cast<size_t>(weights.step)];
-    }
-    std::string operator()(const MeshDevicesFreed& freed) const { return "freed " + freed.worker; }
-  };
   std::vector<std::string> said;
-  for (const MeshEffect& effect : step.effects) said.push_back(std::visit(Words{}, effect));
+  for (const MeshEffect& effect : step.effects) said.push_back(std::visit(MeshWords{}, effect));
   if (step.outcome == MeshOutcome::kFinished) said.push_back("FINISHED");
   if (step.outcome == MeshOutcome::kFailed) said.push_back("FAILED");
   if (step.all_freed) said.push_back("GONE");
   return said;
 }
 
-class Scene {
+class MeshScene {
  public:
-  Scene() : life_(TwoMembers(), ShortLimits(), 0) {}
+  MeshScene() : life_(TwoMembers(), ShortLimits(), 0) {}
 
   MeshStep Feed(const MeshInput& input) { return life_.Step(input, now_ms); }
   MeshStep Report(uint64_t session, proto::UpBody body) {
@@ -107,7 +112,7 @@ proto::LaunchDone DoneIn(double seconds, const std::string& value) {
 }
 
 TEST(MeshLife, GoesFromTheOrderToTheLastReleaseInOrder) {
-  Scene scene;
+  MeshScene scene;
   const MeshStep begun = scene.Feed(MeshBegin{});
   EXPECT_THAT(Said(begun), ElementsAre("LoadMesh>10", "LoadMesh>11"));
   const auto& load = std::get<proto::LoadMesh>(std::get<MeshSend>(begun.effects[0]).body);
@@ -146,7 +151,7 @@ TEST(MeshLife, GoesFromTheOrderToTheLastReleaseInOrder) {
 }
 
 TEST(MeshLife, ABetterCauseThatComesInTimeIsElected) {
-  Scene scene;
+  MeshScene scene;
   scene.Activate();
   scene.Feed(MeshLaunch{{PlannedLaunch{"step", 0, 1}, {}}});
   const auto victim = MakeError(ErrorKind::kStepFailed, Unavailable("peer gone"), "a");
@@ -165,7 +170,7 @@ TEST(MeshLife, ABetterCauseThatComesInTimeIsElected) {
 }
 
 TEST(MeshLife, APossibleVictimIsTheCauseWhenNoBetterOneCame) {
-  Scene scene;
+  MeshScene scene;
   scene.Activate();
   scene.Feed(MeshFault{MakeError(ErrorKind::kStepFailed, Unavailable("peer gone"), "a")});
   scene.Report(10, proto::MeshReleased{kGen});
@@ -179,7 +184,7 @@ TEST(MeshLife, APossibleVictimIsTheCauseWhenNoBetterOneCame) {
 }
 
 TEST(MeshLife, AMemberThatNeverLetsGoDoesNotHoldUpTheEndAndCountsAsLost) {
-  Scene scene;
+  MeshScene scene;
   scene.Activate();
   scene.Feed(MeshFault{MakeError(ErrorKind::kCancelled, Cancelled("by the user"))});
   scene.Report(10, proto::MeshReleased{kGen});
@@ -197,7 +202,7 @@ TEST(MeshLife, AMemberThatNeverLetsGoDoesNotHoldUpTheEndAndCountsAsLost) {
 }
 
 TEST(MeshLife, WhoIsLateToLoadIsNamed) {
-  Scene scene;
+  MeshScene scene;
   scene.Feed(MeshBegin{});
   scene.Report(10, proto::Loaded{kGen, {}});
   scene.now_ms = 10'000;
@@ -207,7 +212,7 @@ TEST(MeshLife, WhoIsLateToLoadIsNamed) {
 }
 
 TEST(MeshLife, AMemberThatLetsGoUnaskedFailsIt) {
-  Scene scene;
+  MeshScene scene;
   scene.Activate();
   EXPECT_THAT(Said(scene.Report(10, proto::MeshReleased{kGen})),
               ElementsAre("freed a", "aborts", "AbortMesh>11"));

@@ -14,7 +14,7 @@ using proto::ErrorKind;
 using proto::MakeError;
 using testing::ElementsAre;
 
-PlannedJob PlanOf(size_t devices, std::vector<int> placement) {
+PlannedJob PlacedPlan(size_t devices, std::vector<int> placement) {
   PlannedJob plan;
   plan.devices.resize(devices);
   plan.placement = std::move(placement);
@@ -41,7 +41,7 @@ class Endless final : public Driver {
 
 TEST(Run, TakesTheDevicesOfThePlanByRankAndGivesTheRestBack) {
   controller::Run run(1, {{"a", 0}, {"a", 1}, {"b", 0}});
-  EXPECT_THAT(run.TakeRanks(PlanOf(2, {2, 0})), ElementsAre(RankPlace{"a", 1}));
+  EXPECT_THAT(run.TakeRanks(PlacedPlan(2, {2, 0})), ElementsAre(RankPlace{"a", 1}));
   EXPECT_THAT(run.ranks(), ElementsAre(RankPlace{"b", 0}, RankPlace{"a", 0}));
   EXPECT_TRUE(run.Uses("b"));
   EXPECT_FALSE(run.Uses("c"));
