@@ -139,6 +139,11 @@ JobBuilder& JobBuilder::Checkpoint(ir::CheckpointSpec checkpoint) {
   return *this;
 }
 
+JobBuilder& JobBuilder::FaultTolerance(ir::FaultToleranceSpec spec) {
+  request_.fault_tolerance = spec;
+  return *this;
+}
+
 JobBuilder& JobBuilder::StartFrom(ir::StartPoint start) {
   request_.start = std::move(start);
   return *this;

@@ -89,6 +89,8 @@ class JobBuilder {
   JobBuilder& SaveWeights(bool save);
   // When the state is saved, and where below the workers' checkpoint roots.
   JobBuilder& Checkpoint(ir::CheckpointSpec checkpoint);
+  // What becomes of it when it loses devices.
+  JobBuilder& FaultTolerance(ir::FaultToleranceSpec spec);
   // A checkpoint to go on from.
   JobBuilder& StartFrom(ir::StartPoint start);
   JobBuilder& ConfigText(std::string text);

@@ -27,6 +27,7 @@ set(MW_PUBLIC_HEADERS
     ir/data_spec.h
     ir/dtype.h
     ir/element.h
+    ir/fault_tolerance.h
     ir/graph.h
     ir/job.h
     ir/op.h

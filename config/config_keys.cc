@@ -270,6 +270,23 @@ std::vector<ConfigKey> RunKeys() {
       {"checkpoint", "last_save",
        "Write model.safetensors at the end, in F32 (F64 where dtype is float64).",
        MW_AT(last_save)},
+      {"fault_tolerance", "enable",
+       "Go on by itself when a worker, an executor or a device is lost (docs/recovery.md).",
+       MW_AT(fault_tolerance.enable)},
+      {"fault_tolerance", "max_recoveries", "A day; the next failure ends the job.",
+       MW_AT(fault_tolerance.max_recoveries)},
+      {"fault_tolerance",
+       "elastic",
+       "When devices do not come back: wait for them (off), or plan anew for what is there "
+       "(replan), with the same global batch.",
+       MW_AT(elastic),
+       KeyKind::kChoice,
+       {"off", "replan"}},
+      {"fault_tolerance", "min_devices", "With fewer the job waits.",
+       MW_AT(fault_tolerance.min_devices)},
+      {"fault_tolerance", "max_wait_for_spare_seconds",
+       "How long devices in the place of lost ones are waited for before that.",
+       MW_AT(fault_tolerance.max_wait_for_spare_s)},
       {"metrics", "log_freq", "Steps between printed lines.", MW_AT(train.log_every)},
   };
 }

@@ -50,6 +50,8 @@ struct JobConfig {
   std::string initial_load_path;
   bool last_save = true;
   ir::CheckpointSpec checkpoint;
+  ir::FaultToleranceSpec fault_tolerance;
+  std::string elastic = "replan";
 
   std::string folder;  // of the job file, where relative paths of data are looked for first
 

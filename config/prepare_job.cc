@@ -66,6 +66,16 @@ ir::DType DTypeOf(const std::string& name) {
 
 }  // namespace
 
+namespace {
+
+ir::FaultToleranceSpec Tolerance(const JobConfig& config) {
+  ir::FaultToleranceSpec spec = config.fault_tolerance;
+  spec.elastic = config.elastic == "off" ? ir::Elastic::kOff : ir::Elastic::kReplan;
+  return spec;
+}
+
+}  // namespace
+
 Status AtKey(const Status& status, const JobConfig& config) {
   const ConfigKey* key = status.field().empty() ? nullptr : KeyOfField(status.field());
   if (key == nullptr) return status;
@@ -86,6 +96,7 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
       .DType(DTypeOf(config.dtype))
       .SaveWeights(config.last_save)
       .Checkpoint(config.checkpoint)
+      .FaultTolerance(Tolerance(config))
       .ConfigText(FormatJobConfig(config));
   // What is trained can be asked: `meshwright predict`.
   const ir::DType dtype =

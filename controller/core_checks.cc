@@ -25,10 +25,15 @@ Status CheckRequestBytes(const CoreState& core) {
 Status CheckJob(const JobEntry& job, const CoreState& core) {
   const int64_t id = job.record.id;
   const char* state = proto::JobStateName(job.record.state);
-  const bool active =
-      job.record.state == JobState::kStarting || job.record.state == JobState::kRunning;
-  const bool planned = job.record.state == JobState::kPlanning;
   const bool has_mesh = job.run && job.run->mesh();
+  const bool recovers = job.record.state == JobState::kRecovering;
+  const bool active = job.record.state == JobState::kStarting ||
+                      job.record.state == JobState::kRunning || (recovers && has_mesh);
+  const bool planned =
+      job.record.state == JobState::kPlanning || (recovers && job.run && !has_mesh);
+  if (recovers && !job.recovery) {
+    return Internal(fmt::format("job {} recovers from nothing", id));
+  }
   if (active != has_mesh) {
     return Internal(
         fmt::format("job {} is {} {} a mesh", id, state, has_mesh ? "with" : "without"));
@@ -44,7 +49,9 @@ Status CheckJob(const JobEntry& job, const CoreState& core) {
   }
   const auto& queue = core.queue.jobs();
   const bool queued = std::count(queue.begin(), queue.end(), job.id()) == 1;
-  if (queued != (job.record.state == JobState::kQueued)) {
+  const bool waits =
+      job.record.state == JobState::kQueued || (recovers && job.recovery->replans && !job.run);
+  if (queued != waits) {
     return Internal(
         fmt::format("job {} is {} and {}in the queue", id, state, queued ? "" : "not "));
   }

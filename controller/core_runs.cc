@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "controller/core_actors.h"
+#include "controller/core_recovery.h"
 #include "controller/core_view.h"
 #include "controller/mesh_order.h"
 
@@ -41,9 +42,12 @@ void BeginRun(JobEntry& job, std::vector<mesh::Device> devices, CoreState& core,
   }
   job.record.reason.clear();
   job.record.message.clear();
-  job.run.emplace(++job.runs, std::move(reserved), job.request->start);
+  job.run.emplace(++job.runs, std::move(reserved), NewestStart(*job.request, job.record));
   core.book.Move(job, JobEvent::kPlace, context);
-  context.Do(StartPlan{job.id(), job.run->number(), job.request,
+  const auto request = job.recovery
+                           ? std::make_shared<const ir::JobRequest>(ForFewerDevices(*job.request))
+                           : job.request;
+  context.Do(StartPlan{job.id(), job.run->number(), request,
                        TopologyOf(std::move(devices), core.members)});
 }
 
@@ -53,7 +57,7 @@ void BeginMesh(JobEntry& job, const PlannedJob& plan, CoreState& core, Context& 
   const MeshGeneration gen = core.meshes.NewGeneration();
   MeshLife& mesh = core.meshes.Add(MeshLife(
       MakeMeshOrder(gen, job, plan, core.members, core.options), core.options, context.now.ms));
-  job.run->Begin(gen, MakeDriver(*job.request, job.run->start()));
+  job.run->Begin(gen, MakeDriver(*job.request, job.run->start(), job.told_steps));
   job.record.layout = plan.layout;
   job.device_memory_bytes = plan.device_memory_bytes;
   job.device_budget_bytes = plan.device_budget_bytes;
@@ -98,7 +102,8 @@ struct MeshCarrier {
 
   void operator()(const MeshActivated&) {
     JobEntry& entry = JobThatRuns(gen, core);
-    entry.record.started_unix_ms = context.now.unix_ms;
+    if (entry.record.started_unix_ms == 0) entry.record.started_unix_ms = context.now.unix_ms;
+    if (entry.recovery) entry.recovery->active_ms = context.now.ms;
     core.book.Move(entry, JobEvent::kStarted, context);
     const std::string text = fmt::format("running: {}", entry.record.layout);
     PersistJob(entry, false, text, context);
@@ -111,9 +116,11 @@ struct MeshCarrier {
   void operator()(MeshLaunched& launched) {
     if (core.meshes.At(gen).state().phase != MeshPhase::kActive) return;
     JobEntry& entry = JobThatRuns(gen, core);
+    entry.was_active = true;
     if (std::optional<DriverNews> news = entry.run->OnLaunched(launched.result)) {
       const Status status = news->status;
       TellNews(entry, *std::move(news), context);
+      NoteProgress(entry, context);
       if (!status.ok()) {
         Feed(gen, MeshFault{MakeError(ErrorKind::kDiverged, status)}, core, context);
         return;
@@ -129,10 +136,7 @@ struct MeshCarrier {
     context.Do(CheckBlobs{job, {blobs.begin(), blobs.end()}});
   }
 
-  void operator()(const MeshAborts&) {
-    JobEntry& entry = JobThatRuns(gen, core);
-    TellNews(entry, entry.run->Abandon(), context);
-  }
+  void operator()(const MeshAborts&) {}
 
   void operator()(const MeshWeights& weights) {
     switch (weights.step) {
@@ -212,15 +216,34 @@ void CloseRun(JobEntry& job, CoreState& core, Context& context) {
   GiveWork(job, core, context);
 }
 
+void BeginRunAgain(JobEntry& job, const std::vector<RankPlace>& ranks, const PlannedJob& plan,
+                   CoreState& core, Context& context) {
+  for (const RankPlace& rank : ranks) {
+    core.members.SetOwner(rank.worker, rank.local_device, job.id());
+  }
+  job.record.reason.clear();
+  job.record.message.clear();
+  job.run.emplace(++job.runs, ranks, NewestStart(*job.request, job.record));
+  BeginMesh(job, plan, core, context);
+}
+
 // ---- Ends ---------------------------------------------------------------------------------------
 
 void FailRun(JobEntry& job, const RuntimeError& cause, CoreState& core, Context& context) {
   MW_CHECK(job.run.has_value()) << "job " << job.record.id << " does not run";
-  const RunFailure failure{job.run->number(), job.run->mesh().has_value(), cause};
-  switch (JudgeFailure(failure)) {
-    case AfterFailure::kEndJob:
-      return EndJob(job, cause, core, context);
-    case AfterFailure::kRunAgain:
+  const RunFailure failure{job.run->mesh().has_value(), job.was_active, job.record.steps_done,
+                           cause};
+  const Judgement judgement = JudgeFailure(failure, *job.request, context.now.unix_ms, job.history);
+  switch (judgement.after) {
+    case AfterFailure::kEndJob: {
+      RuntimeError last = cause;
+      if (!judgement.why.empty()) last.message += fmt::format("; the job ends: {}", judgement.why);
+      TellNews(job, job.run->Abandon(), context);
+      return EndJob(job, last, core, context);
+    }
+    case AfterFailure::kRecover:
+      return BeginRecovery(job, cause, core, context);
+    case AfterFailure::kPlanAgain:
       break;
   }
   if (!failure.was_begun) FreeDevices(job.run->ranks(), core.members);
@@ -243,6 +266,7 @@ void EndJob(JobEntry& job, const RuntimeError& cause, CoreState& core, Context& 
 
 void PlaceJobs(CoreState& core, Context& context) {
   if (core.stopping) return;
+  RecoverJobs(core, context);
   const auto next = [&] {
     const ClusterView cluster{core.members, core.meshes.EndingJobs()};
     return core.queue.Next(core.book, cluster, context);
@@ -258,16 +282,22 @@ void PlaceJobs(CoreState& core, Context& context) {
 
 void On(const PlanFinished& event, CoreState& core, Context& context) {
   JobEntry* const job = core.book.Find(event.job);
-  const bool current = job != nullptr && job->record.state == JobState::kPlanning && job->run &&
-                       job->run->number() == event.attempt;
+  const bool current =
+      job != nullptr && job->run && !job->run->mesh() && job->run->number() == event.attempt;
   if (!current) return;  // cancelled, or placed anew meanwhile
   core.queue.EndTry(*job);
   if (!event.plan.has_value()) {
     const Status& why = event.plan.error();
-    return FailRun(*job,
-                   event.misfit ? MakeError(ErrorKind::kInfeasible, why.WithBlame(Blame::kUser))
-                                : MakeError(ErrorKind::kPlanFailed, why),
-                   core, context);
+    const RuntimeError error = event.misfit
+                                   ? MakeError(ErrorKind::kInfeasible, why.WithBlame(Blame::kUser))
+                                   : MakeError(ErrorKind::kPlanFailed, why);
+    if (job->recovery) {
+      FreeDevices(job->run->ranks(), core.members);
+      job->run.reset();
+      (void)StopReplanning(*job, error, core, context);
+      return;
+    }
+    return FailRun(*job, error, core, context);
   }
   const Status placed = CheckPlacement(*event.plan, job->run->ranks().size());
   if (!placed.ok()) {

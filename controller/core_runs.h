@@ -27,6 +27,9 @@ void CloseRun(JobEntry& job, CoreState& core, Context& context);
 // The one end of a run that does not end well. REQUIRES a run; its mesh, if it has one, lets go of
 // its devices by itself.
 void FailRun(JobEntry& job, const proto::RuntimeError& cause, CoreState& core, Context& context);
+// Another run of a job, on these devices, by a plan that is there.
+void BeginRunAgain(JobEntry& job, const std::vector<RankPlace>& ranks, const PlannedJob& plan,
+                   CoreState& core, Context& context);
 // The job's end, well or with a cause, whether it runs or waits.
 void EndJob(JobEntry& job, const proto::RuntimeError& cause, CoreState& core, Context& context);
 

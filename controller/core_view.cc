@@ -91,6 +91,7 @@ std::map<std::string, int64_t> CountStates(const Membership& members) {
 std::set<std::string> BlobsOf(const JobEntry& job, const CoreState& core) {
   std::set<std::string> blobs;
   if (job.request) AddBlobs(*job.request, blobs);
+  if (job.recovery) AddBlobs(job.recovery->plan, blobs);
   for (const auto& [gen, mesh] : core.meshes.all()) {
     if (mesh.job() == job.id()) AddBlobs(mesh.state().order.plan, blobs);
   }
@@ -102,6 +103,7 @@ std::set<std::string> BlobsInUse(const CoreState& core) {
   std::set<std::string> blobs;
   for (const auto& [id, job] : core.book.all()) {
     if (job.request) AddBlobs(*job.request, blobs);
+    if (job.recovery) AddBlobs(job.recovery->plan, blobs);
   }
   for (const auto& [gen, mesh] : core.meshes.all()) AddBlobs(mesh.state().order.plan, blobs);
   blobs.erase("");  // none

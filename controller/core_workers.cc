@@ -22,7 +22,7 @@ namespace {
 void FailPlannedRuns(const Worker& worker, const RuntimeError& error, CoreState& core,
                      Context& context) {
   for (auto& [id, job] : core.book.all()) {
-    const bool planned = job.record.state == JobState::kPlanning;
+    const bool planned = job.run && !job.run->mesh();
     if (planned && job.run->Uses(worker.info.name)) FailRun(job, error, core, context);
   }
 }

@@ -43,11 +43,13 @@ int64_t EvaluationBatches(const ir::JobRequest& job) {
 
 }  // namespace
 
-std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job, const ir::StartPoint& start) {
+std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job, const ir::StartPoint& start,
+                                   int64_t told_steps) {
   switch (job.driver.kind) {
     case ir::DriverKind::kTrain:
-      return std::make_unique<TrainDriver>(
-          job.train, data::HasValidation(job.data, job.train.sequence), job.checkpoint, start);
+      return std::make_unique<TrainDriver>(job.train,
+                                           data::HasValidation(job.data, job.train.sequence),
+                                           job.checkpoint, start, told_steps);
     case ir::DriverKind::kEvaluate:
       return std::make_unique<EvaluateDriver>(*job.FindProgram(job.driver.program),
                                               EvaluationBatches(job));

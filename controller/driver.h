@@ -63,8 +63,10 @@ class Driver {
   virtual void Close() {}
 };
 
-// The driver that the job asks for, from where it starts. REQUIRES a valid job.
-std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job, const ir::StartPoint& start = {});
+// The driver that the job asks for, from where it starts. told_steps: that people have seen the
+// metrics of, although they are run again. REQUIRES a valid job.
+std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job, const ir::StartPoint& start = {},
+                                   int64_t told_steps = 0);
 
 // How far a job has to go, in what its driver counts; 0: nobody knows.
 int64_t StepsOf(const ir::JobRequest& job);

@@ -70,7 +70,9 @@ JobBook::Restored JobBook::Restore(RestoredJob restored, const CoreOptions& opti
   if (job.ended()) return {job, {}};
   const Status request = restored.request.has_value() ? OkStatus() : restored.request.error();
   RuntimeError failure = FailureOfRestored(job.record, request, options);
-  if (job.record.state == JobState::kPlanning) job.record.state = JobState::kQueued;
+  if (job.record.state == JobState::kPlanning || job.record.state == JobState::kRecovering) {
+    job.record.state = JobState::kQueued;
+  }
   if (failure.ok()) TakeRequest(job, *std::move(restored.request), request_bytes);
   return {job, std::move(failure)};
 }
@@ -167,6 +169,7 @@ void JobBook::End(JobEntry& job, const RuntimeError& cause, Context& context) {
   job.record.ended_unix_ms = context.now.unix_ms;
   DropRequest(job);
   job.run.reset();
+  job.recovery.reset();
   Move(job, EventOf(cause), context);
   // The end is durable before anyone hears of it: the notice of Move goes behind the write.
   context.effects.pop_back();
@@ -242,6 +245,7 @@ void TellNews(JobEntry& job, DriverNews news, Context& context) {
     job.progress_saved_ms = context.now.ms;
     context.Do(SaveProgress{job.id(), job.record.steps_done, job.record.loss});
   }
+  if (!news.steps.empty()) job.told_steps = news.steps.back().step + 1;
   if (!news.steps.empty()) context.Do(StepsDone{job.id(), std::move(news.steps)});
 }
 

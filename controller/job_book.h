@@ -19,6 +19,7 @@
 #include <string>
 
 #include "controller/core_context.h"
+#include "controller/recovery.h"
 #include "controller/restored_jobs.h"
 #include "controller/run.h"
 #include "controller/states.h"
@@ -37,7 +38,11 @@ struct JobEntry {
   int64_t device_budget_bytes = 0;
   double peak_flops_per_s = 0;
   int64_t progress_saved_ms = 0;
-  bool end_told = false;  // although the store may not have it yet
+  int64_t told_steps = 0;  // that people have seen the metrics of
+  RecoveryHistory history;
+  std::optional<Recovery> recovery;  // until another run has done a step that is new
+  bool was_active = false;           // a run of it has done work
+  bool end_told = false;             // although the store may not have it yet
 
   JobId id() const { return JobId(record.id); }
   bool ended() const { return proto::IsTerminal(record.state); }

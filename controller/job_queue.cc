@@ -77,7 +77,8 @@ void JobQueue::DropTry(JobEntry& job, Context& context) {
 std::optional<JobQueue::Departure> JobQueue::PlaceHead(JobEntry& job, const ClusterView& cluster,
                                                        Context& context) {
   const bool stable = IsStable(job, cluster, context);
-  Placement placement = PlaceOnKind(cluster, *job.request, stable);
+  Placement placement = job.recovery ? PlaceOnKind(cluster, ForFewerDevices(*job.request), stable)
+                                     : PlaceOnKind(cluster, *job.request, stable);
   const auto wait = [&](const char* reason) {
     SetWaiting(job, reason, std::move(placement.message), context);
     return std::nullopt;
@@ -88,13 +89,19 @@ std::optional<JobQueue::Departure> JobQueue::PlaceHead(JobEntry& job, const Clus
     case PlacementOutcome::kNoCapacity:
       return wait("NoCapacity");
     case PlacementOutcome::kInfeasible:
-      if (!stable) return wait("Infeasible");
+      if (!stable || job.recovery) return wait("Infeasible");
       return Departure{job,
                        {},
                        MakeError(ErrorKind::kInfeasible,
                                  FailedPrecondition(placement.message).WithBlame(Blame::kUser))};
     case PlacementOutcome::kPlaced:
       break;
+  }
+  const auto least = static_cast<size_t>(job.request->fault_tolerance.min_devices);
+  if (job.recovery && placement.devices.size() < least) {
+    placement.message = fmt::format("{} devices are there, fault_tolerance.min_devices is {}",
+                                    placement.devices.size(), least);
+    return wait("NoCapacity");
   }
   return Departure{job, std::move(placement.devices), {}};
 }

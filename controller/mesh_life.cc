@@ -37,7 +37,10 @@ struct MeshTurn {
   MeshStep out = {};
 
   MeshGeneration gen() const { return mesh.order.gen; }
-  void Do(MeshEffect effect) { out.effects.push_back(std::move(effect)); }
+  template <typename Effect>
+  void Do(Effect effect) {
+    out.effects.emplace_back(std::in_place_type<Effect>, std::move(effect));
+  }
   void SendTo(const MeshMember& member, proto::DownBody body) {
     if (!member.freed) Do(MeshSend{member.session, std::move(body)});
   }
@@ -84,6 +87,7 @@ void FailMesh(MeshTurn& turn, RuntimeError error) {
   }
   const bool saving = mesh.phase == MeshPhase::kSaving;
   turn.Move(MeshEvent::kFail);
+  mesh.aborting_since_ms = turn.now_ms;
   mesh.election.Add(std::move(error));
   mesh.launches.Abandon();
   mesh.saves.Abandon();

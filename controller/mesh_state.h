@@ -55,6 +55,7 @@ struct MeshState {
   CauseElection election;  // while aborting
   SaveTable saves;
   int64_t save_since_ms = 0;
+  int64_t aborting_since_ms = 0;
 
   bool HasRoom() const {
     return phase == MeshPhase::kActive &&

@@ -98,10 +98,4 @@ Status CheckPlacement(const PlannedJob& plan, size_t reserved) {
                               plan.placement.size()));
 }
 
-AfterFailure JudgeFailure(const RunFailure& failure) {
-  const bool lost_devices = failure.cause.kind == ErrorKind::kWorkerLost ||
-                            failure.cause.kind == ErrorKind::kWorkerStopped;
-  return lost_devices && !failure.was_begun ? AfterFailure::kRunAgain : AfterFailure::kEndJob;
-}
-
 }  // namespace meshwright::controller

@@ -4,8 +4,8 @@
 //
 // A job has one run at a time. A run has at most one mesh, which outlives it until every member has
 // let go; another run of the same job would have a number, a generation and ranks of its own, and
-// may begin meanwhile. What becomes of a job whose run has failed is JudgeFailure's to say, and
-// nobody else's.
+// may begin meanwhile. What becomes of a job whose run has failed is JudgeFailure's to say
+// (controller/recovery.h), and nobody else's.
 //
 // While its mesh works, the run says what comes next: its driver and its clients take turns, so
 // that neither can keep the other waiting. Thread rule: the core's thread.
@@ -64,8 +64,8 @@ class Run {
   // A launch has come to its end. No news: it is none of the driver's. Not OK in them: the run
   // cannot go on.
   std::optional<DriverNews> OnLaunched(const LaunchResult& result);
-  // Its mesh has failed.
-  DriverNews Abandon() { return driver_->Abandon(); }
+  // It is over: what its driver held back. None has begun: nothing.
+  DriverNews Abandon() { return driver_ ? driver_->Abandon() : DriverNews{}; }
   // The save of a launch has come to its end, well or not.
   void SaveEnded() { driver_->SaveEnded(); }
   // The state is to be saved at the next opportunity.
@@ -90,21 +90,5 @@ class Run {
 
 // Every rank of the plan has a reserved device of its own. Errors: kInternal.
 Status CheckPlacement(const PlannedJob& plan, size_t reserved);
-
-// How a run ended that did not end well.
-struct RunFailure {
-  int run = 0;             // its number
-  bool was_begun = false;  // a worker may have been told of it
-  proto::RuntimeError cause;
-};
-
-enum class AfterFailure : uint8_t {
-  kRunAgain,  // the job goes back to its place in the queue
-  kEndJob,    // with the cause
-};
-
-// The policy, and the one place that has it. Today: a job runs again where its devices were lost
-// before anyone was told of them; every other failure ends it.
-AfterFailure JudgeFailure(const RunFailure& failure);
 
 }  // namespace meshwright::controller

@@ -25,13 +25,17 @@ constexpr Transition<W, WE> kWorkerTable[] = {
 using J = JobState;
 using JE = JobEvent;
 constexpr Transition<J, JE> kJobTable[] = {
-    {J::kQueued, JE::kPlace, J::kPlanning},      {J::kQueued, JE::kFail, J::kFailed},
-    {J::kQueued, JE::kCancel, J::kCancelled},    {J::kPlanning, JE::kUnplace, J::kQueued},
-    {J::kPlanning, JE::kPlanned, J::kStarting},  {J::kPlanning, JE::kFail, J::kFailed},
-    {J::kPlanning, JE::kCancel, J::kCancelled},  {J::kStarting, JE::kStarted, J::kRunning},
-    {J::kStarting, JE::kFail, J::kFailed},       {J::kStarting, JE::kCancel, J::kCancelled},
-    {J::kRunning, JE::kFinished, J::kSucceeded}, {J::kRunning, JE::kFail, J::kFailed},
-    {J::kRunning, JE::kCancel, J::kCancelled},
+    {J::kQueued, JE::kPlace, J::kPlanning},         {J::kQueued, JE::kFail, J::kFailed},
+    {J::kQueued, JE::kCancel, J::kCancelled},       {J::kPlanning, JE::kUnplace, J::kQueued},
+    {J::kPlanning, JE::kPlanned, J::kStarting},     {J::kPlanning, JE::kFail, J::kFailed},
+    {J::kPlanning, JE::kCancel, J::kCancelled},     {J::kStarting, JE::kStarted, J::kRunning},
+    {J::kStarting, JE::kFail, J::kFailed},          {J::kStarting, JE::kCancel, J::kCancelled},
+    {J::kRunning, JE::kFinished, J::kSucceeded},    {J::kRunning, JE::kFail, J::kFailed},
+    {J::kRunning, JE::kCancel, J::kCancelled},      {J::kStarting, JE::kRecover, J::kRecovering},
+    {J::kRunning, JE::kRecover, J::kRecovering},    {J::kRecovering, JE::kRecover, J::kRecovering},
+    {J::kRecovering, JE::kPlace, J::kRecovering},   {J::kRecovering, JE::kUnplace, J::kRecovering},
+    {J::kRecovering, JE::kPlanned, J::kRecovering}, {J::kRecovering, JE::kStarted, J::kRunning},
+    {J::kRecovering, JE::kFail, J::kFailed},        {J::kRecovering, JE::kCancel, J::kCancelled},
 };
 
 using M = MeshPhase;
@@ -89,8 +93,8 @@ const char* Name(WorkerEvent event) {
   return kNames[static_cast<size_t>(event)];
 }
 const char* Name(JobEvent event) {
-  static constexpr std::array<const char*, 7> kNames = {"place",    "unplace", "planned", "started",
-                                                        "finished", "fail",    "cancel"};
+  static constexpr std::array<const char*, 8> kNames = {
+      "place", "unplace", "planned", "started", "finished", "fail", "cancel", "recover"};
   return kNames[static_cast<size_t>(event)];
 }
 const char* Name(MeshPhase phase) {

@@ -21,7 +21,16 @@ enum class WorkerState : uint8_t { kJoining, kReady, kSuspect, kDraining, kLost,
 inline constexpr int kWorkerStateCount = 6;
 enum class WorkerEvent : uint8_t { kSeen, kSilent, kExpired, kClosed, kLeave, kReplaced };
 
-enum class JobEvent : uint8_t { kPlace, kUnplace, kPlanned, kStarted, kFinished, kFail, kCancel };
+enum class JobEvent : uint8_t {
+  kPlace,
+  kUnplace,
+  kPlanned,
+  kStarted,
+  kFinished,
+  kFail,
+  kCancel,
+  kRecover
+};
 
 enum class MeshPhase : uint8_t { kLoading, kConnecting, kActive, kSaving, kAborting, kReleasing };
 enum class MeshEvent : uint8_t { kAllLoaded, kAllConnected, kAllLaunched, kRelease, kFail, kFreed };

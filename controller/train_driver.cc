@@ -19,15 +19,20 @@ DriverNews TrainDriver::On(const PlannedLaunch& launch,
 
 DriverNews TrainDriver::Abandon() {
   DriverNews news;
-  if (held_) news.steps.push_back(*std::exchange(held_, std::nullopt));
+  if (held_) Tell(*std::exchange(held_, std::nullopt), news);
   return news;
+}
+
+void TrainDriver::Tell(proto::StepMetrics metrics, DriverNews& news) const {
+  if (metrics.step >= told_steps_) news.steps.push_back(std::move(metrics));
 }
 
 DriverNews TrainDriver::OnSteps(const std::vector<proto::StepReport>& reports) {
   MW_CHECK(!reports.empty()) << "a launch of no steps";
   DriverNews news;
+  std::vector<proto::StepMetrics> steps;
   for (const proto::StepReport& report : reports) {
-    const proto::StepMetrics& metrics = news.steps.emplace_back(MetricsOf(report));
+    const proto::StepMetrics& metrics = steps.emplace_back(MetricsOf(report));
     if (std::isfinite(metrics.loss)) {
       news.loss = metrics.loss;
       continue;
@@ -40,12 +45,13 @@ DriverNews TrainDriver::OnSteps(const std::vector<proto::StepReport>& reports) {
                       .WithBlame(Blame::kUser);
     break;
   }
-  news.steps_done = news.steps.back().step + 1;
-  if (news.status.ok() && schedule_.ValidatedAfter(news.steps.back().step)) {
+  news.steps_done = steps.back().step + 1;
+  if (news.status.ok() && schedule_.ValidatedAfter(steps.back().step)) {
     MW_CHECK(!held_) << "step " << held_->step << " was not validated";
-    held_ = std::move(news.steps.back());
-    news.steps.pop_back();
+    held_ = std::move(steps.back());
+    steps.pop_back();
   }
+  for (proto::StepMetrics& metrics : steps) Tell(std::move(metrics), news);
   return news;
 }
 
@@ -65,7 +71,7 @@ DriverNews TrainDriver::OnValidation(const PlannedLaunch& launch,
   news.log_lines.push_back(fmt::format(
       "step {}: loss {:.4f}, validation loss {:.4f} ({:.0f} tokens in {:.2f} s)", metrics.step + 1,
       metrics.loss, metrics.validation_loss, sum.tokens, sum.seconds));
-  news.steps.push_back(std::move(metrics));
+  Tell(std::move(metrics), news);
   return news;
 }
 

@@ -1,6 +1,8 @@
 // The driver of a training job: init once, then the steps, with a validation after every
 // `validate_every` steps and after the last one (controller/launches.h).
 //
+// A step that was told before, by an earlier run of the job, is not told again.
+//
 // A step that is validated is told together with its validation loss. A loss that is no number ends
 // the job. Thread rule: one thread.
 #pragma once
@@ -17,8 +19,8 @@ class TrainDriver final : public Driver {
  public:
   // As LaunchSchedule.
   TrainDriver(const ir::TrainSpec& train, bool validate, const ir::CheckpointSpec& checkpoint = {},
-              const ir::StartPoint& start = {})
-      : schedule_(train, validate, checkpoint, start) {}
+              const ir::StartPoint& start = {}, int64_t told_steps = 0)
+      : schedule_(train, validate, checkpoint, start), told_steps_(told_steps) {}
 
   std::optional<PlannedLaunch> Next() override { return schedule_.Next(); }
   bool done() const override { return schedule_.done(); }
@@ -39,7 +41,10 @@ class TrainDriver final : public Driver {
   DriverNews OnValidation(const PlannedLaunch& launch,
                           const std::vector<proto::StepReport>& reports);
 
+  void Tell(proto::StepMetrics metrics, DriverNews& news) const;
+
   LaunchSchedule schedule_;
+  int64_t told_steps_ = 0;
   std::optional<proto::StepMetrics> held_;  // waits for its validation loss
   ValidationSum validation_;                // of the batches that are done
 };

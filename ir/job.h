@@ -20,6 +20,7 @@
 #include "ir/autodiff.h"
 #include "ir/checkpoint_spec.h"
 #include "ir/data_spec.h"
+#include "ir/fault_tolerance.h"
 #include "ir/graph.h"
 
 namespace meshwright::ir {
@@ -156,6 +157,7 @@ struct JobRequest {
   std::string config_text;   // the resolved configuration, kept next to the run
   CheckpointSpec checkpoint;
   StartPoint start;  // a checkpoint that it goes on from; else it starts anew
+  FaultToleranceSpec fault_tolerance;
 
   const JobProgram* FindProgram(std::string_view program) const;  // null: there is none
   const JobProgram* trained() const;                              // null: nothing is trained

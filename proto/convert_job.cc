@@ -230,6 +230,26 @@ ir::CheckpointSpec DecodeCheckpoint(const v1::CheckpointSpec& wire) {
           wire.keep_latest_k()};
 }
 
+v1::FaultToleranceSpec EncodeTolerance(const ir::FaultToleranceSpec& spec) {
+  v1::FaultToleranceSpec wire;
+  wire.set_enable(spec.enable);
+  wire.set_max_recoveries(spec.max_recoveries);
+  wire.set_elastic(ir::ElasticName(spec.elastic));
+  wire.set_min_devices(spec.min_devices);
+  wire.set_max_wait_for_spare_s(spec.max_wait_for_spare_s);
+  return wire;
+}
+
+Result<ir::FaultToleranceSpec> DecodeTolerance(const v1::FaultToleranceSpec& wire) {
+  ir::FaultToleranceSpec spec;
+  spec.enable = wire.enable();
+  spec.max_recoveries = wire.max_recoveries();
+  MW_ASSIGN_OR_RETURN(spec.elastic, ir::ParseElastic(wire.elastic()));
+  spec.min_devices = wire.min_devices();
+  spec.max_wait_for_spare_s = wire.max_wait_for_spare_s();
+  return spec;
+}
+
 v1::StartPoint EncodeStart(const ir::StartPoint& start) {
   v1::StartPoint wire;
   *wire.mutable_checkpoint() = Encode(start.checkpoint);
@@ -258,6 +278,7 @@ v1::JobRequest Encode(const ir::JobRequest& job) {
   wire.set_config_text(job.config_text);
   *wire.mutable_checkpoint() = EncodeCheckpoint(job.checkpoint);
   if (!job.start.empty()) *wire.mutable_start() = EncodeStart(job.start);
+  *wire.mutable_fault_tolerance() = EncodeTolerance(job.fault_tolerance);
   return wire;
 }
 
@@ -285,6 +306,9 @@ Result<ir::JobRequest> Decode(const v1::JobRequest& wire) {
   // A request of before has none.
   if (wire.has_checkpoint()) job.checkpoint = DecodeCheckpoint(wire.checkpoint());
   if (wire.has_start()) job.start = DecodeStart(wire.start());
+  if (wire.has_fault_tolerance()) {
+    MW_ASSIGN_OR_RETURN(job.fault_tolerance, DecodeTolerance(wire.fault_tolerance()));
+  }
   return job;
 }
 

@@ -100,8 +100,8 @@ const char* KindName(const DownBody& body) {
 
 const char* JobStateName(JobState state) {
   static constexpr std::array<const char*, kJobStateCount> kNames = {
-      "UNSPECIFIED", "QUEUED",    "PLANNING", "STARTING",
-      "RUNNING",     "SUCCEEDED", "FAILED",   "CANCELLED"};
+      "UNSPECIFIED", "QUEUED", "PLANNING",  "STARTING",  "RUNNING",
+      "SUCCEEDED",   "FAILED", "CANCELLED", "RECOVERING"};
   return NameAt(kNames, static_cast<size_t>(state));
 }
 

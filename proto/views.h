@@ -22,8 +22,9 @@ enum class JobState : uint8_t {
   kSucceeded = 5,
   kFailed = 6,
   kCancelled = 7,
+  kRecovering = 8,
 };
-inline constexpr int kJobStateCount = 8;
+inline constexpr int kJobStateCount = 9;
 const char* JobStateName(JobState state);  // "QUEUED", ...
 bool IsTerminal(JobState state);
 

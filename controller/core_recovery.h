@@ -1,0 +1,26 @@
+// Steps of the core about jobs between two runs: what is kept of the run that failed, and when the
+// next one begins.
+//
+// Thread rule: the core's thread.
+#pragma once
+
+#include "controller/core_state.h"
+
+namespace meshwright::controller {
+
+// The run has failed and another one shall follow. REQUIRES a run with a mesh.
+void BeginRecovery(JobEntry& job, const proto::RuntimeError& cause, CoreState& core,
+                   Context& context);
+
+// Gives jobs between two runs their devices, or the queue, where these do not come in time.
+void RecoverJobs(CoreState& core, Context& context);
+
+// The run works: once it has done a step that is new, the recovery is over and told.
+void NoteProgress(JobEntry& job, Context& context);
+
+// No plan for what is there: it waits for devices in the place of those that were lost. False: the
+// job is not about to be planned for fewer devices.
+bool StopReplanning(JobEntry& job, const proto::RuntimeError& why, CoreState& core,
+                    Context& context);
+
+}  // namespace meshwright::controller

@@ -1,0 +1,114 @@
+#include "controller/recovery.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "checkpoint/folder.h"
+
+namespace meshwright::controller {
+
+using proto::ErrorKind;
+
+namespace {
+
+constexpr int64_t kDayMs = 86'400'000;
+
+// Whether another run may do better.
+bool MayPass(const proto::RuntimeError& cause) {
+  if (cause.blame == Blame::kUser) return false;
+  switch (cause.kind) {
+    case ErrorKind::kWorkerLost:
+    case ErrorKind::kWorkerStopped:
+    case ErrorKind::kStepFailed:
+    case ErrorKind::kConnectFailed:
+    case ErrorKind::kLoadFailed:
+    case ErrorKind::kSaveFailed:
+    case ErrorKind::kInternal:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool IsLoss(const proto::RuntimeError& cause) {
+  return cause.kind == ErrorKind::kWorkerLost || cause.kind == ErrorKind::kWorkerStopped;
+}
+
+// A client has seen what its calls did: that is not undone behind its back.
+bool CanGoBack(const ir::JobRequest& job) { return job.driver.kind != ir::DriverKind::kClient; }
+
+}  // namespace
+
+Judgement JudgeFailure(const RunFailure& failure, const ir::JobRequest& job, int64_t now_unix_ms,
+                       RecoveryHistory& history) {
+  const proto::RuntimeError& cause = failure.cause;
+  if (IsLoss(cause) && !failure.was_begun) return {AfterFailure::kPlanAgain, ""};
+  const ir::FaultToleranceSpec& spec = job.fault_tolerance;
+  if (!spec.enable || !CanGoBack(job) || !MayPass(cause)) return {};
+  // Before it has done any work, what fails is what was asked for, unless a worker is gone.
+  if (!failure.was_active && !IsLoss(cause)) return {};
+  if (cause.kind == ErrorKind::kStepFailed && cause.blame != Blame::kInfra) {
+    const RecoveryHistory::Own own{cause.kind, failure.steps_done};
+    if (history.own == own) {
+      return {AfterFailure::kEndJob,
+              fmt::format("it failed twice in the same way after step {}", failure.steps_done)};
+    }
+    history.own = own;
+  }
+  while (!history.unix_ms.empty() && history.unix_ms.front() <= now_unix_ms - kDayMs) {
+    history.unix_ms.pop_front();
+  }
+  if (static_cast<int64_t>(history.unix_ms.size()) >= spec.max_recoveries) {
+    return {AfterFailure::kEndJob, fmt::format("it recovered {} times within a day, the most that "
+                                               "fault_tolerance.max_recoveries allows",
+                                               history.unix_ms.size())};
+  }
+  history.unix_ms.push_back(now_unix_ms);
+  return {AfterFailure::kRecover, ""};
+}
+
+std::optional<std::vector<RankPlace>> FindSeats(const std::vector<RankPlace>& before,
+                                                const std::string& kind,
+                                                const Membership& members) {
+  std::vector<mesh::Device> free = members.FreeDevices(kind);
+  const auto take = [&](const auto& fits) -> std::optional<RankPlace> {
+    const auto it = std::find_if(free.begin(), free.end(), fits);
+    if (it == free.end()) return std::nullopt;
+    const RankPlace place{it->worker, it->local_index};
+    free.erase(it);
+    return place;
+  };
+  std::vector<std::optional<RankPlace>> seats;
+  for (const RankPlace& rank : before) {
+    seats.push_back(take([&](const mesh::Device& device) {
+      return device.worker == rank.worker && device.local_index == rank.local_device;
+    }));
+  }
+  std::vector<RankPlace> all;
+  for (std::optional<RankPlace>& seat : seats) {
+    if (!seat) seat = take([](const mesh::Device&) { return true; });
+    if (!seat) return std::nullopt;
+    all.push_back(*std::move(seat));
+  }
+  return all;
+}
+
+ir::JobRequest ForFewerDevices(const ir::JobRequest& job) {
+  ir::JobRequest open = job;
+  open.parallel.data = 0;
+  return open;
+}
+
+ir::StartPoint NewestStart(const ir::JobRequest& job, const JobRecord& record) {
+  if (record.checkpoint_step <= job.start.step) return job.start;
+  ir::StartPoint start;
+  start.step = record.checkpoint_step;
+  start.checkpoint = {record.checkpoint_folder.root,
+                      record.checkpoint_folder.path + "/" + checkpoint::StepName(start.step)};
+  return start;
+}
+
+}  // namespace meshwright::controller

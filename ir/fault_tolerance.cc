@@ -1,0 +1,27 @@
+#include "ir/fault_tolerance.h"
+
+#include <fmt/format.h>
+
+namespace meshwright::ir {
+
+const char* ElasticName(Elastic elastic) { return elastic == Elastic::kOff ? "off" : "replan"; }
+
+Result<Elastic> ParseElastic(std::string_view name) {
+  for (const Elastic elastic : {Elastic::kOff, Elastic::kReplan}) {
+    if (name == ElasticName(elastic)) return elastic;
+  }
+  return Fail(InvalidArgument(fmt::format("elastic '{}' is neither off nor replan", name)));
+}
+
+Status CheckFaultTolerance(const FaultToleranceSpec& spec) {
+  const auto check = [](const char* field, int64_t value, int64_t least, int64_t most) {
+    if (value >= least && value <= most) return OkStatus();
+    return InvalidField(fmt::format("fault_tolerance.{}", field),
+                        fmt::format("is {}; it must be {} to {}", value, least, most));
+  };
+  MW_TRY(check("max_recoveries", spec.max_recoveries, 0, 1'000'000));
+  MW_TRY(check("min_devices", spec.min_devices, 1, 1'000'000));
+  return check("max_wait_for_spare_s", spec.max_wait_for_spare_s, 0, 1'000'000'000);
+}
+
+}  // namespace meshwright::ir

@@ -1,0 +1,33 @@
+// What becomes of a job that loses a worker, an executor or a device.
+//
+// Thread rule: values.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace meshwright::ir {
+
+// How a job goes on when its devices do not come back.
+enum class Elastic : uint8_t {
+  kOff,     // it waits for as many as it had
+  kReplan,  // it is planned anew for what is there
+};
+const char* ElasticName(Elastic elastic);  // "off", "replan"
+Result<Elastic> ParseElastic(std::string_view name);
+
+struct FaultToleranceSpec {
+  bool enable = true;
+  int64_t max_recoveries = 10;  // a day; then the cause of the next failure ends the job
+  Elastic elastic = Elastic::kReplan;
+  int64_t min_devices = 1;  // with fewer it waits
+  int64_t max_wait_for_spare_s = 60;
+  friend bool operator==(const FaultToleranceSpec&, const FaultToleranceSpec&) = default;
+};
+
+// Errors: kInvalidArgument naming the field.
+Status CheckFaultTolerance(const FaultToleranceSpec& spec);
+
+}  // namespace meshwright::ir
