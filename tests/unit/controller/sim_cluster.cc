@@ -462,6 +462,10 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
             worker.meshes.erase(m.mesh_gen.value());
             Say(worker, proto::MeshReleased{m.mesh_gen});
           },
+          // Jobs of these tests have no checkpoints.
+          [](const proto::SaveState&) {},
+          [](const proto::RestoreState&) {},
+          [](const proto::CommitCheckpoint&) {},
       },
       message.body);
 }
