@@ -8,8 +8,8 @@
 
 #include "base/text.h"
 #include "cli/connect.h"
+#include "cli/job_args.h"
 #include "cli/unknown_word.h"
-#include "data/describe.h"
 
 namespace meshwright::cli {
 namespace {
@@ -23,8 +23,6 @@ constexpr char kFooter[] =
 const CLI::Range kPort(0, 65535);
 const CLI::Range kPortOrNone(-1, 65535);
 constexpr int64_t kDayMs = 86'400'000;
-// Far from where a deadline in nanoseconds overflows.
-const CLI::Range kTimeoutSeconds(int64_t{0}, int64_t{1'000'000'000});
 // A range lets "nan" pass.
 const CLI::Validator kPlanSeconds(
     [](std::string& text) {
@@ -35,8 +33,6 @@ const CLI::Validator kPlanSeconds(
       return fmt::format("{} is no number of seconds in [0, {:.0f}]", text, kMost);
     },
     "SECONDS in [0, 1000000]");
-const CLI::Range kJobId(int64_t{1}, INT64_MAX);
-const CLI::Range kStep(int64_t{0}, INT64_MAX);
 const CLI::Range kMemoryMib(int64_t{0}, int64_t{1} << 30);
 
 const CLI::Validator kAddress(
@@ -67,16 +63,6 @@ struct Storage {
   ConfigArgs config;
 };
 
-void AddOverrides(CLI::App* command, std::vector<std::string>& overrides) {
-  command->add_option("--set", overrides, "section.key=value in TOML syntax; repeatable")
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-}
-
-void AddDecisions(CLI::App& command, std::string& file) {
-  command.add_option("--plan", file, "Take the decisions that `plan --save` wrote to this file");
-}
-
 void AddPlanCache(CLI::App& command, std::string& where) {
   where = "default";
   command
@@ -95,17 +81,6 @@ void AddProfile(CLI::App& command, std::string& profile) {
                   "file of a profile")
       ->envname("MESHWRIGHT_PROFILE")
       ->capture_default_str();
-}
-
-void AddRoots(CLI::App& command, const char* option, std::vector<std::string>& roots,
-              const char* meaning) {
-  command.add_option(option, roots, meaning)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-}
-
-void AddDataRoots(CLI::App& command, std::vector<std::string>& roots, const char* meaning) {
-  AddRoots(command, "--data-root", roots, meaning);
 }
 
 void AddController(CLI::App& app, Storage& s) {
@@ -255,125 +230,6 @@ void AddCluster(CLI::App& app, Storage& s) {
       ->capture_default_str();
 
   app.add_subcommand("status", "Workers and jobs of the cluster");
-}
-
-void AddCheckpoint(CLI::App& app, CheckpointArgs& args) {
-  CLI::App* checkpoint =
-      app.add_subcommand("checkpoint", "List, check, compare and export checkpoints");
-  checkpoint->require_subcommand(1);
-  constexpr char kPlace[] = "Folder of checkpoints, one of them, or the id of a job";
-  const auto add = [&](const char* name, CheckpointAction action, const char* meaning) {
-    CLI::App* command = checkpoint->add_subcommand(name, meaning);
-    command->add_option("place", args.place, kPlace)->required();
-    command->callback([&args, action] { args.action = action; });
-    return command;
-  };
-  const auto add_step = [&](CLI::App* command) {
-    command->add_option("--step", args.step, "Of a folder: which one, not the newest")
-        ->check(kStep);
-    return command;
-  };
-  add("ls", CheckpointAction::kList, "What there is in a folder");
-  add_step(add("inspect", CheckpointAction::kInspect, "The tensors of a checkpoint"));
-  add_step(add("verify", CheckpointAction::kVerify, "Read everything and compare the digests"));
-  CLI::App* diff =
-      add_step(add("diff", CheckpointAction::kDiff, "What differs from another checkpoint"));
-  diff->add_option("other", args.other, kPlace)->required();
-  CLI::App* to_file = add_step(
-      add("export", CheckpointAction::kExport, "Write the weights as one safetensors file"));
-  to_file->add_option("file", args.other, "For example model.safetensors")->required();
-  to_file->add_option("--dtype", args.dtype, "Of its weights; default: as they are")
-      ->check(CLI::IsMember({"float32", "float64", "bfloat16", "float16"}));
-  CLI::App* remove = add("rm", CheckpointAction::kRemove, "Remove one");
-  remove->add_option("--step", args.step, "Which")->required()->check(kStep);
-}
-
-void AddJobs(CLI::App& app, Storage& s) {
-  CLI::App* submit = app.add_subcommand("submit", "Submit a job and follow it to its end");
-  CLI::Option* job = submit->add_option("job", s.submit.file, "Job file (TOML)");
-  CLI::Option* resume =
-      submit
-          ->add_option("--resume", s.submit.resume, "Go on from the newest checkpoint of this job")
-          ->check(kJobId);
-  submit
-      ->add_option("--from", s.submit.from,
-                   "Go on from a checkpoint in this folder, which a checkpoint root holds")
-      ->excludes(resume);
-  submit->add_option("--step", s.submit.step, "The checkpoint of this step, not the newest")
-      ->check(kStep);
-  submit
-      ->add_option("--exclude", s.submit.exclude,
-                   "Tensors that start anew, by a pattern such as 'opt.*'; repeatable")
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  submit->final_callback([job, &s] {
-    if (job->count() == 0 && s.submit.resume == 0 && s.submit.from.empty()) {
-      throw CLI::RequiredError("job");
-    }
-  });
-  AddOverrides(submit, s.submit.overrides);
-  AddDecisions(*submit, s.submit.decisions);
-  CLI::Option* no_wait = submit->add_flag("--no-wait", s.submit.no_wait, "Print the id and return");
-  AddDataRoots(
-      *submit, s.submit.data_roots,
-      "Where this machine has the folder that workers know as NAME: NAME=PATH; repeatable");
-  submit->add_flag("--upload", s.submit.upload,
-                   "Send all files to the controller, also those that workers can read in place");
-  submit->add_flag("-q,--quiet", s.submit.quiet, "No step lines");
-  submit->add_option("--record", s.submit.record, "Write every step as a JSON line to this file")
-      ->excludes(no_wait);
-  submit
-      ->add_option("--timeout-s", s.submit.timeout_s,
-                   "Stop following after this long; the job goes on; 0: no limit")
-      ->check(kTimeoutSeconds);
-
-  CLI::App* predict =
-      app.add_subcommand("predict", "What the model of a job says to a text, and what comes next");
-  predict->add_option("id", s.predict.id, "Job id; it runs, or has left weights")
-      ->required()
-      ->check(kJobId);
-  CLI::Option* text = predict->add_option("text", s.predict.text, "Text; a token is a byte");
-  predict->add_option("--tokens", s.predict.tokens, "Instead of text: 12,7,300")->excludes(text);
-  predict
-      ->add_option("--data", s.predict.data,
-                   "Instead of text: every row of these files, as a job would read them; "
-                   "NAME=a.npy names the input; repeatable")
-      ->allow_extra_args(false)
-      ->excludes(text);
-  predict->add_option("--format", s.predict.format, "Of --data; default: by name, or as the job's")
-      ->check(CLI::IsMember(data::FormatNames()));
-  predict->add_option("--out", s.predict.out, "With --data: what comes out, .jsonl or .npy");
-  predict->add_option("--top", s.predict.top, "So many of the likeliest next tokens")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  predict
-      ->add_option("--timeout-s", s.predict.timeout_s, "Patience: the model may wait for devices")
-      ->check(CLI::Range(int64_t{1}, int64_t{86'400}))
-      ->capture_default_str();
-
-  CLI::App* evaluate =
-      app.add_subcommand("evaluate", "The loss of a job's model on its validation data");
-  evaluate->add_option("id", s.evaluate.id, "Job id; it has left weights")
-      ->required()
-      ->check(kJobId);
-  evaluate
-      ->add_option("--batches", s.evaluate.batches, "At most; 0: as many as its validations had")
-      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}));
-  evaluate->add_option("--timeout-s", s.evaluate.timeout_s, "Patience; the evaluation goes on")
-      ->check(CLI::Range(int64_t{1}, int64_t{86'400}))
-      ->capture_default_str();
-
-  AddCheckpoint(app, s.checkpoint);
-
-  app.add_subcommand("jobs", "List jobs");
-  CLI::App* logs = app.add_subcommand("logs", "Events of a job");
-  logs->add_option("id", s.logs.id, "Job id")->required()->check(kJobId);
-  logs->add_flag("-f,--follow", s.logs.follow, "Stay until the job ends; also shows its steps");
-  CLI::App* cancel = app.add_subcommand("cancel", "Cancel a job");
-  cancel->add_option("id", s.cancel.id, "Job id")->required()->check(kJobId);
-  CLI::App* wait = app.add_subcommand("wait", "Wait for the end of a job");
-  wait->add_option("id", s.wait.id, "Job id")->required()->check(kJobId);
-  wait->add_option("--timeout-s", s.wait.timeout_s, "0: no limit")->check(kTimeoutSeconds);
 }
 
 void AddPlannedDevices(CLI::App& plan, Storage& s) {
@@ -615,7 +471,8 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   CLI::App app("Plans, shards and trains large models over many worker processes.", "meshwright");
   AddGlobal(app, storage);
   AddCluster(app, storage);
-  AddJobs(app, storage);
+  AddJobs(app, {storage.submit, storage.predict, storage.evaluate, storage.checkpoint, storage.logs,
+                storage.cancel, storage.wait});
   AddDryRuns(app, storage);
   AddController(app, storage);
   AddWorker(app, storage);

@@ -244,6 +244,11 @@ std::vector<ConfigKey> RunKeys() {
       {"validation", "dataset_path",
        "Data to validate with, as training.dataset_path; then all of that is trained on.",
        MW_AT(validation_path)},
+  };
+}
+
+std::vector<ConfigKey> StateKeys() {
+  return {
       {"checkpoint", "initial_load_path",
        "Safetensors file (or a folder with model.safetensors, whole or in shards) to start from: "
        "weights in F32, F64, BF16 or F16; the optimizer starts anew. Empty: those of "
@@ -295,7 +300,8 @@ std::vector<ConfigKey> RunKeys() {
 
 std::vector<ConfigKey> AllKeys() {
   std::vector<ConfigKey> keys = JobAndModelKeys();
-  for (auto part : {OptimizerKeys(), TrainingKeys(), ParallelismKeys(), DeviceKeys(), RunKeys()}) {
+  for (auto part :
+       {OptimizerKeys(), TrainingKeys(), ParallelismKeys(), DeviceKeys(), RunKeys(), StateKeys()}) {
     keys.insert(keys.end(), part.begin(), part.end());
   }
   return keys;

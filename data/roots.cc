@@ -80,14 +80,14 @@ Result<ir::DataRoot> ParseRoot(std::string_view text) {
     root.name = text.substr(0, mark);
     path = text.substr(mark + 1);
     if (!IsRootName(root.name)) {
-      return Fail(InvalidArgument(fmt::format(
-          "root '{}': the name '{}' may have letters, digits, '_', '-' and '.' only", text,
-          root.name)));
+      return Fail(InvalidArgument(
+          fmt::format("root '{}': the name '{}' may have letters, digits, '_', '-' and '.' only",
+                      text, root.name)));
     }
   }
   if (path.empty()) {
-    return Fail(InvalidArgument(
-        fmt::format("root '{}' names no folder; write PATH or NAME=PATH", text)));
+    return Fail(
+        InvalidArgument(fmt::format("root '{}' names no folder; write PATH or NAME=PATH", text)));
   }
   root.path = AbsolutePath(std::string(path));
   if (root.name.empty()) root.name = root.path;

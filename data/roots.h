@@ -19,9 +19,9 @@
 
 namespace meshwright::data {
 
-// Of a data root or a checkpoint root: "PATH" or "NAME=PATH"; a relative path is below the working folder. The name of a root without
-// one is its path. Errors: kInvalidArgument: empty, or a name with other characters than letters,
-// digits, '_', '-' and '.'.
+// Of a data root or a checkpoint root: "PATH" or "NAME=PATH"; a relative path is below the working
+// folder. The name of a root without one is its path. Errors: kInvalidArgument: empty, or a name
+// with other characters than letters, digits, '_', '-' and '.'.
 Result<ir::DataRoot> ParseRoot(std::string_view text);
 
 // "/a/b" -> "/", "/a", ...: absolute and without "." and "..", by the text alone.

@@ -1,0 +1,161 @@
+#include "cli/job_args.h"
+
+#include "data/describe.h"
+
+namespace meshwright::cli {
+
+void AddOverrides(CLI::App* command, std::vector<std::string>& overrides) {
+  command->add_option("--set", overrides, "section.key=value in TOML syntax; repeatable")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void AddDecisions(CLI::App& command, std::string& file) {
+  command.add_option("--plan", file, "Take the decisions that `plan --save` wrote to this file");
+}
+
+void AddRoots(CLI::App& command, const char* option, std::vector<std::string>& roots,
+              const char* meaning) {
+  command.add_option(option, roots, meaning)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void AddDataRoots(CLI::App& command, std::vector<std::string>& roots, const char* meaning) {
+  AddRoots(command, "--data-root", roots, meaning);
+}
+
+namespace {
+
+// Far from where a deadline in nanoseconds overflows.
+const CLI::Range kTimeoutSeconds(int64_t{0}, int64_t{1'000'000'000});
+const CLI::Range kJobId(int64_t{1}, INT64_MAX);
+const CLI::Range kStep(int64_t{0}, INT64_MAX);
+
+void AddCheckpoint(CLI::App& app, CheckpointArgs& args) {
+  CLI::App* checkpoint =
+      app.add_subcommand("checkpoint", "List, check, compare and export checkpoints");
+  checkpoint->require_subcommand(1);
+  constexpr char kPlace[] = "Folder of checkpoints, one of them, or the id of a job";
+  const auto add = [&](const char* name, CheckpointAction action, const char* meaning) {
+    CLI::App* command = checkpoint->add_subcommand(name, meaning);
+    command->add_option("place", args.place, kPlace)->required();
+    command->callback([&args, action] { args.action = action; });
+    return command;
+  };
+  const auto add_step = [&](CLI::App* command) {
+    command->add_option("--step", args.step, "Of a folder: which one, not the newest")
+        ->check(kStep);
+    return command;
+  };
+  add("ls", CheckpointAction::kList, "What there is in a folder");
+  add_step(add("inspect", CheckpointAction::kInspect, "The tensors of a checkpoint"));
+  add_step(add("verify", CheckpointAction::kVerify, "Read everything and compare the digests"));
+  CLI::App* diff =
+      add_step(add("diff", CheckpointAction::kDiff, "What differs from another checkpoint"));
+  diff->add_option("other", args.other, kPlace)->required();
+  CLI::App* to_file = add_step(
+      add("export", CheckpointAction::kExport, "Write the weights as one safetensors file"));
+  to_file->add_option("file", args.other, "For example model.safetensors")->required();
+  to_file->add_option("--dtype", args.dtype, "Of its weights; default: as they are")
+      ->check(CLI::IsMember({"float32", "float64", "bfloat16", "float16"}));
+  CLI::App* remove = add("rm", CheckpointAction::kRemove, "Remove one");
+  remove->add_option("--step", args.step, "Which")->required()->check(kStep);
+}
+
+void AddSubmit(CLI::App& app, SubmitArgs& args) {
+  CLI::App* submit = app.add_subcommand("submit", "Submit a job and follow it to its end");
+  CLI::Option* job = submit->add_option("job", args.file, "Job file (TOML)");
+  CLI::Option* resume =
+      submit->add_option("--resume", args.resume, "Go on from the newest checkpoint of this job")
+          ->check(kJobId);
+  submit
+      ->add_option("--from", args.from,
+                   "Go on from a checkpoint in this folder, which a checkpoint root holds")
+      ->excludes(resume);
+  submit->add_option("--step", args.step, "The checkpoint of this step, not the newest")
+      ->check(kStep);
+  submit
+      ->add_option("--exclude", args.exclude,
+                   "Tensors that start anew, by a pattern such as 'opt.*'; repeatable")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  submit->final_callback([job, &args] {
+    if (job->count() == 0 && args.resume == 0 && args.from.empty()) {
+      throw CLI::RequiredError("job");
+    }
+  });
+  AddOverrides(submit, args.overrides);
+  AddDecisions(*submit, args.decisions);
+  CLI::Option* no_wait = submit->add_flag("--no-wait", args.no_wait, "Print the id and return");
+  AddDataRoots(
+      *submit, args.data_roots,
+      "Where this machine has the folder that workers know as NAME: NAME=PATH; repeatable");
+  submit->add_flag("--upload", args.upload,
+                   "Send all files to the controller, also those that workers can read in place");
+  submit->add_flag("-q,--quiet", args.quiet, "No step lines");
+  submit->add_option("--record", args.record, "Write every step as a JSON line to this file")
+      ->excludes(no_wait);
+  submit
+      ->add_option("--timeout-s", args.timeout_s,
+                   "Stop following after this long; the job goes on; 0: no limit")
+      ->check(kTimeoutSeconds);
+}
+
+void AddPredict(CLI::App& app, PredictArgs& args) {
+  CLI::App* predict =
+      app.add_subcommand("predict", "What the model of a job says to a text, and what comes next");
+  predict->add_option("id", args.id, "Job id; it runs, or has left weights")
+      ->required()
+      ->check(kJobId);
+  CLI::Option* text = predict->add_option("text", args.text, "Text; a token is a byte");
+  predict->add_option("--tokens", args.tokens, "Instead of text: 12,7,300")->excludes(text);
+  predict
+      ->add_option("--data", args.data,
+                   "Instead of text: every row of these files, as a job would read them; "
+                   "NAME=a.npy names the input; repeatable")
+      ->allow_extra_args(false)
+      ->excludes(text);
+  predict->add_option("--format", args.format, "Of --data; default: by name, or as the job's")
+      ->check(CLI::IsMember(data::FormatNames()));
+  predict->add_option("--out", args.out, "With --data: what comes out, .jsonl or .npy");
+  predict->add_option("--top", args.top, "So many of the likeliest next tokens")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  predict->add_option("--timeout-s", args.timeout_s, "Patience: the model may wait for devices")
+      ->check(CLI::Range(int64_t{1}, int64_t{86'400}))
+      ->capture_default_str();
+}
+
+void AddEvaluate(CLI::App& app, EvaluateArgs& args) {
+  CLI::App* evaluate =
+      app.add_subcommand("evaluate", "The loss of a job's model on its validation data");
+  evaluate->add_option("id", args.id, "Job id; it has left weights")->required()->check(kJobId);
+  evaluate->add_option("--batches", args.batches, "At most; 0: as many as its validations had")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}));
+  evaluate->add_option("--timeout-s", args.timeout_s, "Patience; the evaluation goes on")
+      ->check(CLI::Range(int64_t{1}, int64_t{86'400}))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void AddJobs(CLI::App& app, const JobCommands& commands) {
+  AddSubmit(app, commands.submit);
+  AddPredict(app, commands.predict);
+  AddEvaluate(app, commands.evaluate);
+  AddCheckpoint(app, commands.checkpoint);
+
+  app.add_subcommand("jobs", "List jobs");
+  CLI::App* logs = app.add_subcommand("logs", "Events of a job");
+  logs->add_option("id", commands.logs.id, "Job id")->required()->check(kJobId);
+  logs->add_flag("-f,--follow", commands.logs.follow,
+                 "Stay until the job ends; also shows its steps");
+  CLI::App* cancel = app.add_subcommand("cancel", "Cancel a job");
+  cancel->add_option("id", commands.cancel.id, "Job id")->required()->check(kJobId);
+  CLI::App* wait = app.add_subcommand("wait", "Wait for the end of a job");
+  wait->add_option("id", commands.wait.id, "Job id")->required()->check(kJobId);
+  wait->add_option("--timeout-s", commands.wait.timeout_s, "0: no limit")->check(kTimeoutSeconds);
+}
+
+}  // namespace meshwright::cli
