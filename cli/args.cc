@@ -422,8 +422,9 @@ std::string CheckPlan(const Storage& s) {
 
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
-  static const std::vector<std::string> json_commands = {
-      "up", "status", "submit", "jobs", "logs", "wait", "cancel", "plan", "predict", "evaluate"};
+  static const std::vector<std::string> json_commands = {"up",      "status",   "submit",    "jobs",
+                                                         "logs",    "wait",     "cancel",    "plan",
+                                                         "predict", "evaluate", "checkpoint"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||

@@ -36,9 +36,11 @@ void AddCheckpoint(CLI::App& app, CheckpointArgs& args) {
   CLI::App* checkpoint =
       app.add_subcommand("checkpoint", "List, check, compare and export checkpoints");
   checkpoint->require_subcommand(1);
+  checkpoint->fallthrough();
   constexpr char kPlace[] = "Folder of checkpoints, one of them, or the id of a job";
   const auto add = [&](const char* name, CheckpointAction action, const char* meaning) {
     CLI::App* command = checkpoint->add_subcommand(name, meaning);
+    command->fallthrough();
     command->add_option("place", args.place, kPlace)->required();
     command->callback([&args, action] { args.action = action; });
     return command;
