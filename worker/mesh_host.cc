@@ -32,6 +32,8 @@ MeshDoing DoingOf(const proto::Connect&) { return MeshDoing::kConnecting; }
 MeshDoing DoingOf(const proto::ReadTensors&) { return MeshDoing::kReading; }
 MeshDoing DoingOf(const proto::WriteTensors&) { return MeshDoing::kWriting; }
 MeshDoing DoingOf(const proto::SaveWeights&) { return MeshDoing::kSaving; }
+MeshDoing DoingOf(const proto::SaveState&) { return MeshDoing::kReading; }
+MeshDoing DoingOf(const proto::RestoreState&) { return MeshDoing::kWriting; }
 template <typename Other>
 MeshDoing DoingOf(const Other&) {
   return MeshDoing::kRunning;
