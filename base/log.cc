@@ -119,6 +119,14 @@ void SetLogSink(LogSink sink) {
 
 bool LogEnabled(LogLevel level) { return level >= State().level.load(std::memory_order_relaxed); }
 
+LogLevel LowestLogLevel() { return State().level.load(std::memory_order_relaxed); }
+
+void LogForeignLine(std::string_view line) {
+  LogState& state = State();
+  const MutexLock lock(state.mutex);
+  state.writer->log(spdlog::level::info, spdlog::string_view_t(line.data(), line.size()));
+}
+
 void Log(LogLevel level, std::string_view message, const char* file, int line) {
   if (!LogEnabled(level)) return;
   const std::string text = FormatLine(level, message, file, line);

@@ -46,6 +46,11 @@ using LogSink = std::function<void(LogLevel level, std::string_view line)>;
 void SetLogSink(LogSink sink);
 
 bool LogEnabled(LogLevel level);
+// The lowest level of which lines are written.
+LogLevel LowestLogLevel();
+
+// A line of another process that logs in this one's place: written as it is, whatever its level.
+void LogForeignLine(std::string_view line);
 
 void Log(LogLevel level, std::string_view message, const char* file = __builtin_FILE(),
          int line = __builtin_LINE());

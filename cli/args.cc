@@ -171,6 +171,12 @@ void AddWorker(CLI::App& app, Storage& s) {
       ->check(kMemoryMib)
       ->capture_default_str();
   worker
+      ->add_option(
+          "--executor-end-s", s.worker.executor_end_s,
+          "Time in which the process of a job must let go of its devices; then it is killed")
+      ->check(CLI::Range(int64_t{1}, kDayMs / 1000))
+      ->capture_default_str();
+  worker
       ->add_option("--collective-timeout-s", s.worker.collective_timeout_s,
                    "How long a collective waits for a slow peer; one that died ends it at once")
       ->check(CLI::Range(int64_t{1}, kDayMs / 1000))

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "worker/executor_main.h"
 
 namespace meshwright::cli {
 namespace {
@@ -45,6 +46,8 @@ int Main(const std::vector<std::string>& args) {
 
 int main(int argc, char** argv) {
   try {
+    // The process of a mesh, which a worker started from this binary.
+    if (const auto code = meshwright::worker::RunIfExecutor(argc, argv)) return *code;
     return meshwright::cli::Main(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const std::exception& e) {
     fmt::print(stderr, "internal error: {}\n", e.what());

@@ -19,6 +19,7 @@
 #include "worker/agent.h"
 #include "worker/core_claims.h"
 #include "worker/core_share.h"
+#include "worker/executor_main.h"
 #include "worker/kernel_timing.h"
 
 namespace meshwright::cli {
@@ -73,6 +74,8 @@ Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const Global
   options.transport = args.transport;
   options.memory_bytes = args.memory_mib << 20;
   options.collective_timeout_ms = args.collective_timeout_s * 1000;
+  options.executor_end_ms = args.executor_end_s * 1000;
+  options.executor_command = {"/proc/self/exe", worker::kExecutorMode};
   return options;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "cli/commands.h"
+#include "worker/executor_main.h"
 #include "worker/host_process.h"
 
 namespace meshwright::worker {
@@ -45,6 +46,7 @@ std::optional<HostMode> HostModeOf(int argc, char** argv) {
 }  // namespace
 
 int Main(int argc, char** argv, const actor::Registry& registry) {
+  if (const std::optional<int> code = RunIfExecutor(argc, argv)) return *code;
   if (const std::optional<HostMode> mode = HostModeOf(argc, argv)) {
     return ServeHostActors(UniqueFd(mode->socket), registry, mode->silent_ms);
   }

@@ -22,6 +22,7 @@ bool MayPass(const proto::RuntimeError& cause) {
   switch (cause.kind) {
     case ErrorKind::kWorkerLost:
     case ErrorKind::kWorkerStopped:
+    case ErrorKind::kExecutorLost:
     case ErrorKind::kStepFailed:
     case ErrorKind::kConnectFailed:
     case ErrorKind::kLoadFailed:
@@ -50,7 +51,9 @@ Judgement JudgeFailure(const RunFailure& failure, const ir::JobRequest& job, int
   if (!spec.enable || !CanGoBack(job) || !MayPass(cause)) return {};
   // Before it has done any work, what fails is what was asked for, unless a worker is gone.
   if (!failure.was_active && !IsLoss(cause)) return {};
-  if (cause.kind == ErrorKind::kStepFailed && cause.blame != Blame::kInfra) {
+  const bool of_the_work =
+      cause.kind == ErrorKind::kStepFailed || cause.kind == ErrorKind::kExecutorLost;
+  if (of_the_work && cause.blame != Blame::kInfra) {
     const RecoveryHistory::Own own{cause.kind, failure.steps_done};
     if (history.own == own) {
       return {AfterFailure::kEndJob,

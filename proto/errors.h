@@ -32,6 +32,7 @@ enum class ErrorKind : uint8_t {
   kProtocol = 14,
   kDiverged = 15,
   kRefused = 16,
+  kExecutorLost = 17,
 };
 const char* ErrorKindName(ErrorKind kind);  // "WorkerLost"
 

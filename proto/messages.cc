@@ -16,7 +16,7 @@ const char* NameAt(const std::array<const char*, N>& names, size_t index) {
 }  // namespace
 
 const char* ErrorKindName(ErrorKind kind) {
-  static constexpr std::array<const char*, 17> kNames = {"None",
+  static constexpr std::array<const char*, 18> kNames = {"None",
                                                          "Internal",
                                                          "PlanFailed",
                                                          "LoadFailed",
@@ -32,7 +32,8 @@ const char* ErrorKindName(ErrorKind kind) {
                                                          "StoreFailed",
                                                          "ProtocolError",
                                                          "Diverged",
-                                                         "Refused"};
+                                                         "Refused",
+                                                         "ExecutorLost"};
   return NameAt(kNames, static_cast<size_t>(kind));
 }
 
@@ -46,6 +47,7 @@ bool RuntimeError::MayBeVictim() const {
   switch (kind) {
     case ErrorKind::kWorkerLost:
     case ErrorKind::kWorkerStopped:
+    case ErrorKind::kExecutorLost:
     case ErrorKind::kCancelled:
     case ErrorKind::kControllerStopped:
     case ErrorKind::kStoreFailed:

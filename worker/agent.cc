@@ -18,10 +18,12 @@
 #include "base/metrics_server.h"
 #include "base/mutex.h"
 #include "base/thread_team.h"
+#include "proto/mesh_of.h"
 #include "worker/actor_hosts.h"
 #include "worker/agent_metrics.h"
+#include "worker/blob_cache.h"
 #include "worker/core_claims.h"
-#include "worker/mesh_host.h"
+#include "worker/executors.h"
 
 namespace meshwright::worker {
 namespace {
@@ -97,6 +99,8 @@ class AgentImpl final : public Agent {
                                                                 registry_));
     }
     FillResources();
+    executors_ = MakeExecutors(resources_, {options_.executor_command, options_.controller,
+                                            options_.token, options_.executor_end_ms});
     MakeRegister();
     thread_ = std::thread([this] { Run(); });
     return OkStatus();
@@ -318,36 +322,21 @@ class AgentImpl final : public Agent {
   // ---- Meshes ----
 
   void Dispatch(const std::shared_ptr<Session>& session, proto::DownBody body) {
-    if (auto* load = std::get_if<proto::LoadMesh>(&body)) return OnLoad(session, std::move(*load));
-    if (auto* connect = std::get_if<proto::Connect>(&body)) {
-      if (const auto host = Find(connect->mesh_gen)) host->Connect(std::move(*connect));
-    } else if (auto* launch = std::get_if<proto::Launch>(&body)) {
-      if (const auto host = Find(launch->mesh_gen)) host->Launch(std::move(*launch));
-    } else if (auto* read = std::get_if<proto::ReadTensors>(&body)) {
-      if (const auto host = Find(read->mesh_gen)) host->Read(std::move(*read));
-    } else if (auto* write = std::get_if<proto::WriteTensors>(&body)) {
-      if (const auto host = Find(write->mesh_gen)) host->Write(std::move(*write));
-    } else if (auto* save = std::get_if<proto::SaveWeights>(&body)) {
-      if (const auto host = Find(save->mesh_gen)) host->Save(std::move(*save));
-    } else if (auto* state = std::get_if<proto::SaveState>(&body)) {
-      if (const auto host = Find(state->mesh_gen)) host->Save(std::move(*state));
-    } else if (auto* restore = std::get_if<proto::RestoreState>(&body)) {
-      if (const auto host = Find(restore->mesh_gen)) host->Restore(std::move(*restore));
-    } else if (auto* commit = std::get_if<proto::CommitCheckpoint>(&body)) {
-      if (const auto host = Find(commit->mesh_gen)) host->Commit(std::move(*commit));
-    } else if (const auto* abort = std::get_if<proto::AbortMesh>(&body)) {
-      const auto host = Find(abort->mesh_gen);
-      if (host) return host->Abort(abort->cause.ToStatus());
-      Send(*session, proto::MeshReleased{abort->mesh_gen});
-    } else if (const auto* release = std::get_if<proto::ReleaseMesh>(&body)) {
-      const auto host = Find(release->mesh_gen);
-      if (host) return host->Release();
-      Send(*session, proto::MeshReleased{release->mesh_gen});
+    const std::optional<MeshGeneration> gen = proto::MeshOf(body);
+    if (!gen) return;
+    if (std::holds_alternative<proto::LoadMesh>(body)) {
+      return OnLoad(session, *gen, std::move(body));
+    }
+    const bool ends = std::holds_alternative<proto::AbortMesh>(body) ||
+                      std::holds_alternative<proto::ReleaseMesh>(body);
+    if (const auto mesh = Find(*gen)) {
+      mesh->Handle(std::move(body));
+    } else if (ends) {
+      Send(*session, proto::MeshReleased{*gen});
     }
   }
 
-  void OnLoad(const std::shared_ptr<Session>& session, proto::LoadMesh load) {
-    const MeshGeneration gen = load.mesh_gen;
+  void OnLoad(const std::shared_ptr<Session>& session, MeshGeneration gen, proto::DownBody load) {
     if (Find(gen)) return;  // a repeated message
     // The mesh's end must find room, whatever else is going on.
     auto credit =
@@ -358,31 +347,32 @@ class AgentImpl final : public Agent {
       return Send(*session, proto::Loaded{gen, MakeError(proto::ErrorKind::kLoadFailed, full,
                                                          options_.name)});
     }
-    auto host = std::make_shared<MeshHost>(
-        resources_, gen, [this, session](proto::UpBody body) { Send(*session, std::move(body)); },
-        [this, gen, credit] { (void)reaper_.Offer(std::move(**credit), Errand(Released{gen})); });
+    auto mesh = executors_->Start(
+        gen,
+        {[this, session](proto::UpBody body) { Send(*session, std::move(body)); },
+         [this, gen, credit] { (void)reaper_.Offer(std::move(**credit), Errand(Released{gen})); }});
     {
       const MutexLock lock(mutex_);
-      meshes_[gen.value()] = host;
+      meshes_[gen.value()] = mesh;
     }
-    host->Load(std::move(load));
+    mesh->Handle(std::move(load));
   }
 
-  std::shared_ptr<MeshHost> Find(MeshGeneration gen) {
+  std::shared_ptr<RunningMesh> Find(MeshGeneration gen) {
     const MutexLock lock(mutex_);
     const auto it = meshes_.find(gen.value());
     return it == meshes_.end() ? nullptr : it->second;
   }
 
-  std::vector<std::shared_ptr<MeshHost>> AllMeshes() {
+  std::vector<std::shared_ptr<RunningMesh>> AllMeshes() {
     const MutexLock lock(mutex_);
-    std::vector<std::shared_ptr<MeshHost>> all;
+    std::vector<std::shared_ptr<RunningMesh>> all;
     for (const auto& [gen, host] : meshes_) all.push_back(host);
     return all;
   }
 
   void Drop(MeshGeneration gen) {
-    std::shared_ptr<MeshHost> host;
+    std::shared_ptr<RunningMesh> host;
     {
       const MutexLock lock(mutex_);
       const auto it = meshes_.find(gen.value());
@@ -426,7 +416,7 @@ class AgentImpl final : public Agent {
 
   // Waits for the threads of all meshes: what they report goes to the session that ends now.
   void DropMeshes() {
-    std::map<uint64_t, std::shared_ptr<MeshHost>> meshes;
+    std::map<uint64_t, std::shared_ptr<RunningMesh>> meshes;
     {
       const MutexLock lock(mutex_);
       meshes.swap(meshes_);
@@ -438,8 +428,9 @@ class AgentImpl final : public Agent {
     for (const auto& host : AllMeshes()) host->RefreshMetrics();
   }
 
-  // Called by a mesh's thread, which has reported the error. Only another process can use the
-  // device again: this one leaves, and whoever supervises it starts it anew.
+  // Called by a mesh's thread, which has reported the error. Where meshes run in this process only
+  // another one can use the device again; otherwise new processes have tried. This one leaves, and
+  // whoever supervises it starts it anew.
   void OnDeviceLost(const Status& cause) {
     std::shared_ptr<Session> session;
     {
@@ -502,6 +493,7 @@ class AgentImpl final : public Agent {
   std::unique_ptr<AgentMetrics> metrics_;
   CoreClaims claims_;
   HostResources resources_;
+  std::unique_ptr<Executors> executors_;
   proto::Register register_;         // of the session thread once it runs
   bool welcomed_ = false;            // of the session thread
   std::atomic<Term> term_{Term(0)};  // of the session
@@ -518,7 +510,7 @@ class AgentImpl final : public Agent {
   Status end_ MW_GUARDED_BY(mutex_);
   Status lost_device_ MW_GUARDED_BY(mutex_);
   std::shared_ptr<Session> session_ MW_GUARDED_BY(mutex_);
-  std::map<uint64_t, std::shared_ptr<MeshHost>> meshes_ MW_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::shared_ptr<RunningMesh>> meshes_ MW_GUARDED_BY(mutex_);
   std::unique_ptr<MetricsServer> metrics_server_;
   std::thread thread_;
 };

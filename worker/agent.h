@@ -1,5 +1,5 @@
-// The worker daemon of one host: dials the controller, holds the session, fetches blobs, owns a
-// JobRuntime per mesh.
+// The worker daemon of one host: dials the controller, holds the session, fetches blobs, and has an
+// executor for each mesh (worker/executors.h), which it supervises.
 //
 // Reconnects with backoff while the controller is away; a running job ends when the session is lost
 // for good or its mesh is aborted. Thread rule: Start/Stop from one thread.
@@ -39,6 +39,10 @@ struct AgentOptions {
   std::string device_profile;           // what a device can do, as text; empty: not known
   int64_t connect_timeout_ms = 30'000;  // first contact with the controller
   HostActorOptions host_actors;         // of the binary; none: jobs cannot have any here
+  // Starts the process of an executor (worker/executor_main.h). Empty: meshes run in this process,
+  // and what ends one of them ends the worker.
+  std::vector<std::string> executor_command = {};
+  int64_t executor_end_ms = 10'000;  // for an executor to let go of its mesh; then it is killed
   // A call of a collective or a message that takes longer ends its job: a peer hangs. One that died
   // is noticed at once; one that is slow must come within this.
   int64_t collective_timeout_ms = 600'000;

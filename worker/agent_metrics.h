@@ -16,16 +16,25 @@
 
 namespace meshwright::worker {
 
-class AgentMetrics {
+// Who takes what meshes have counted.
+class MeshCounters {
+ public:
+  virtual ~MeshCounters() = default;
+  // What a runtime has counted since it was loaded. `mesh_gen` tells runtimes apart; devices[i] is
+  // the local device of the i-th entry.
+  virtual void Observe(uint64_t mesh_gen, const std::vector<DeviceStats>& stats,
+                       const std::vector<int>& devices) = 0;
+  // The runtime is gone: its memory is free, its counts stay.
+  virtual void Forget(uint64_t mesh_gen) = 0;
+};
+
+class AgentMetrics final : public MeshCounters {
  public:
   AgentMetrics(MetricsRegistry& registry, const std::string& worker);
 
-  // What a runtime has counted since it was loaded. `mesh_gen` tells runtimes apart; devices[i] is
-  // the local device of the i-th entry.
   void Observe(uint64_t mesh_gen, const std::vector<DeviceStats>& stats,
-               const std::vector<int>& devices);
-  // The runtime is gone: its memory is free, its counts stay.
-  void Forget(uint64_t mesh_gen);
+               const std::vector<int>& devices) override;
+  void Forget(uint64_t mesh_gen) override;
 
  private:
   void Raise(const char* name, const char* help, const MetricLabels& labels, double total)

@@ -214,12 +214,6 @@ Status BlobCache::Ensure(const ir::BlobRef& blob, const std::string& path, bool 
   return Fetch(blob, path, cancelled);
 }
 
-Result<std::string> BlobCache::Read(const ir::BlobRef& blob,
-                                    const std::function<bool()>& cancelled) {
-  MW_ASSIGN_OR_RETURN(std::string path, Path(blob, cancelled));
-  return ReadFile(path);
-}
-
 Status BlobCache::Fetch(const ir::BlobRef& blob, const std::string& path,
                         const std::function<bool()>& cancelled) {
   if (const Status made = MakeFolder(); !made.ok()) return DiskFailed(made, 0);

@@ -22,23 +22,18 @@
 #include "base/mutex.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "ir/job.h"
+#include "worker/blobs.h"
 #include "worker/link.h"
 
 namespace meshwright::worker {
 
-class BlobCache {
+class BlobCache final : public Blobs {
  public:
   // dir: empty for a temporary folder. Errors: those of base/file.h.
   static Result<std::unique_ptr<BlobCache>> Open(const std::string& dir, ControllerLink* link);
 
-  // The file that holds the blob. `cancelled` is asked between chunks and while waiting for another
-  // fetch of the same blob.
-  // Errors: kNotFound, kDataLoss when the bytes are not those named, kCancelled,
-  // kResourceExhausted.
-  Result<std::string> Path(const ir::BlobRef& blob, const std::function<bool()>& cancelled);
-  // The bytes themselves, for small blobs.
-  Result<std::string> Read(const ir::BlobRef& blob, const std::function<bool()>& cancelled);
+  Result<std::string> Path(const ir::BlobRef& blob,
+                           const std::function<bool()>& cancelled) override;
 
   // Why blobs cannot be kept here, since one could not; OK where all could.
   Status DiskStatus() const;

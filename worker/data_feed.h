@@ -19,13 +19,13 @@
 #include "ir/program.h"
 #include "ops/kernel.h"
 #include "worker/actor_feed.h"
-#include "worker/blob_cache.h"
+#include "worker/blobs.h"
 
 namespace meshwright::worker {
 
 // Where a worker has the files of jobs.
 struct FilePlaces {
-  BlobCache* blobs = nullptr;
+  Blobs* blobs = nullptr;
   const data::Roots* roots = nullptr;  // null: none
   std::function<bool()> cancelled;     // asked while a blob is fetched
 };

@@ -25,7 +25,9 @@ DeviceActor::DeviceActor(ActorOptions options, LocalDevice device, Links& links,
       memory_(device_.kind() == device::Kind::kCuda),
       thread_(fmt::format("mw-dev-{}", options.rank)),
       scheduler_(thread_),
-      loop_(scheduler_, kMailbox, [this](Order order) { OnOrder(std::move(order)); }) {}
+      loop_(scheduler_, kMailbox, [this](Order order) { OnOrder(std::move(order)); }) {
+  counter_.SetMark(options_.mark);
+}
 
 DeviceActor::~DeviceActor() { Stop(); }
 
@@ -118,7 +120,8 @@ Status DeviceActor::Allocate() {
   MW_TRY(device_.EnterThread());
   MW_TRY(memory_.Allocate(device_).WithContext(fmt::format("rank {}", rank())));
   MW_ASSIGN_OR_RETURN(staging_, device::Staging::Make(device_));
-  const Lanes lanes{&device_, local_.collectives.get(), options_.record, options_.stall_timeout_ms};
+  const Lanes lanes{&device_, local_.collectives.get(), options_.record, options_.stall_timeout_ms,
+                    options_.mark};
   const bool queued = device_.kind() == device::Kind::kCuda;
   for (auto& [name, program] : programs_) {
     MW_TRY(program->Resolve(memory_, queued ? &lanes : nullptr)
@@ -160,7 +163,12 @@ Status DeviceActor::RunSteps(Steps& steps) {
   for (size_t i = 0; i < record.seconds.size(); ++i) {
     const Clock::time_point start = Clock::now();
     context.step = steps.first_step + static_cast<int64_t>(i);
-    MW_TRY(steps.program->RunStep(context, cause_, counter_));
+    if (options_.mark != nullptr) {
+      options_.mark->Enter(rank(), steps.program->program().name, context.step);
+    }
+    const Status ran = steps.program->RunStep(context, cause_, counter_);
+    if (options_.mark != nullptr) options_.mark->Leave();
+    MW_TRY(ran);
     steps.program->ReadReports(
         {record.values.data() + i * record.report_count, record.report_count});
     record.seconds[i] = std::chrono::duration<double>(Clock::now() - start).count();

@@ -1,24 +1,13 @@
-// FrameSocket: frames of actors (actor/frame.h) between two processes of a host, over a stream
-// socket that both ends hold. On the wire each frame has its length in front, 4 bytes
-// little-endian.
+// FrameSocket: frames of actors (actor/frame.h) between two processes of a host: a MessageSocket
+// whose messages are frames.
 //
-// A frame goes out on the sender's thread where the socket takes it at once, which saves the
-// wake-up of another thread; what it does not take waits for the writer thread, in order.
-//
-// Thread rule: Send and Close from any thread but the handlers' own for Close. Ownership: what the
-// handlers use outlives it; no handler runs after Close.
+// Thread rule and ownership: as MessageSocket.
 #pragma once
 
-#include <cstddef>
 #include <functional>
-#include <string>
-#include <string_view>
-#include <thread>
 
 #include "actor/frame.h"
-#include "base/mutex.h"
-#include "base/result.h"
-#include "base/unique_fd.h"
+#include "worker/message_socket.h"
 
 namespace meshwright::worker {
 
@@ -30,33 +19,15 @@ struct FrameHandlers {
 class FrameSocket {
  public:
   FrameSocket(UniqueFd fd, FrameHandlers handlers);
-  ~FrameSocket();
-  FrameSocket(const FrameSocket&) = delete;
-  FrameSocket& operator=(const FrameSocket&) = delete;
 
-  // Never blocks. False once the connection has ended, which a peer that does not read brings
-  // about.
-  bool Send(const actor::Frame& frame);
-  // Ends the connection without waiting; `ended` follows.
-  void Shutdown();
-  // Ends the connection and both threads.
-  void Close();
+  // As MessageSocket's.
+  bool Send(const actor::Frame& frame) { return socket_.Send(actor::EncodeFrame(frame)); }
+  void Shutdown() { socket_.Shutdown(); }
+  void Close() { socket_.Close(); }
 
  private:
-  void ReadLoop();
-  void WriteLoop();
-  // Takes whole frames off the front of `bytes`. Errors: what came is no frame.
-  Status TakeFrames(std::string& bytes);
-
-  const UniqueFd fd_;
   const FrameHandlers handlers_;
-  Mutex mutex_;
-  CondVar wake_;
-  std::string pending_ MW_GUARDED_BY(mutex_);
-  bool writing_ MW_GUARDED_BY(mutex_) = false;  // the writer thread has bytes under way
-  bool ended_ MW_GUARDED_BY(mutex_) = false;
-  std::thread reader_;
-  std::thread writer_;
+  MessageSocket socket_;
 };
 
 }  // namespace meshwright::worker

@@ -136,6 +136,7 @@ Status LoadedProgram::RunStep(const ops::RunContext& context, FirstCause& cause,
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (cause.stopped()) return cause.status();
     run_context.microbatch = steps_[i].microbatch;
+    counter.At(i);
     if (const Status status = RunInstruction(steps_[i], run_context, cause); !status.ok()) {
       if (!cause.stopped()) {
         cause.Record(Locate(status, static_cast<int64_t>(i), context.step, cause));

@@ -24,15 +24,21 @@
 #include "worker/first_cause.h"
 #include "worker/links.h"
 #include "worker/loaded_executable.h"
+#include "worker/mesh_record.h"
 #include "worker/queued_step.h"
 #include "worker/runtime.h"
 #include "worker/step_instruction.h"
 
 namespace meshwright::worker {
 
-// Instructions done, by opcode. One writer; any reader.
+// Instructions done, by opcode, and which one is next where a mark is to know it. One writer; any
+// reader.
 class InstructionCounter {
  public:
+  void SetMark(DeviceMark* mark) { mark_ = mark; }
+  void At(size_t instruction) {
+    if (mark_ != nullptr) mark_->At(static_cast<int64_t>(instruction));
+  }
   void Count(ir::Opcode op) {
     std::atomic<int64_t>& count = counts_[static_cast<size_t>(op)];
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -41,6 +47,7 @@ class InstructionCounter {
 
  private:
   std::array<std::atomic<int64_t>, 4> counts_{};
+  DeviceMark* mark_ = nullptr;
 };
 
 class LoadedProgram {

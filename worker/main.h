@@ -8,8 +8,9 @@
 //
 // It takes the flags of `meshwright worker`, does what that does, and has the registry's types of
 // actors. These run in processes of their own, one for each job, which the worker starts from the
-// same binary in a hidden mode ("host-actors --fd=N --silent-ms=N"): main does nothing before this
-// call that an actor's process should not do.
+// same binary in a hidden mode ("host-actors --fd=N --silent-ms=N"), as it does with what runs a
+// job's programs ("mesh-executor ..."): main does nothing before this call that these processes
+// should not do.
 //
 // In the installed package: find_package(meshwright CONFIG REQUIRED COMPONENTS worker), link
 // meshwright::worker_main. Thread rule: from main.

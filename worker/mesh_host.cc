@@ -26,6 +26,23 @@ std::vector<int> CoresOf(const HostResources& resources, int device) {
   return {first, first + threads};
 }
 
+// What the mesh does with a message.
+MeshDoing DoingOf(const proto::LoadMesh&) { return MeshDoing::kLoading; }
+MeshDoing DoingOf(const proto::Connect&) { return MeshDoing::kConnecting; }
+MeshDoing DoingOf(const proto::ReadTensors&) { return MeshDoing::kReading; }
+MeshDoing DoingOf(const proto::WriteTensors&) { return MeshDoing::kWriting; }
+MeshDoing DoingOf(const proto::SaveWeights&) { return MeshDoing::kSaving; }
+MeshDoing DoingOf(const proto::SaveState&) { return MeshDoing::kReading; }
+MeshDoing DoingOf(const proto::RestoreState&) { return MeshDoing::kWriting; }
+template <typename Other>
+MeshDoing DoingOf(const Other&) {
+  return MeshDoing::kRunning;
+}
+
+void Note(const HostResources& resources, MeshDoing doing) {
+  if (resources.record != nullptr) resources.record->SetDoing(doing);
+}
+
 }  // namespace
 
 MeshHost::MeshHost(const HostResources& resources, MeshGeneration mesh_gen, Report report,
@@ -36,7 +53,13 @@ MeshHost::MeshHost(const HostResources& resources, MeshGeneration mesh_gen, Repo
       released_(std::move(released)),
       loop_(scheduler_, kMailbox,
             [this](const Message& message) {
-              std::visit([this](const auto& body) { On(body); }, message);
+              std::visit(
+                  [this](const auto& body) {
+                    Note(resources_, DoingOf(body));
+                    On(body);
+                    Note(resources_, MeshDoing::kIdle);
+                  },
+                  message);
             }),
       let_go_(loop_.Reserve()) {}
 
@@ -209,6 +232,7 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
   options.fabric.operation_timeout_ms = resources_.collective_timeout_ms;
   options.listener = resources_.listener;
   options.feed = feed_.get();
+  options.record = resources_.record;
   options.seed = message.seed;
   options.threads_per_device = resources_.threads_per_device;
   // On GPUs plans use less than there is (worker/gpus.cc): scratch of kernels and rings of
@@ -398,6 +422,7 @@ Status MeshHost::FillInitialWeights() {
 void MeshHost::ReleaseOnThread() {
   if (gone_) return;
   gone_ = true;
+  Note(resources_, MeshDoing::kReleasing);
   RefreshMetrics();
   std::shared_ptr<JobRuntime> runtime;
   {

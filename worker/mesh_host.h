@@ -22,11 +22,12 @@
 #include "collective/communicator.h"
 #include "proto/messages.h"
 #include "worker/agent_metrics.h"
-#include "worker/blob_cache.h"
+#include "worker/blobs.h"
 #include "worker/data_feed.h"
 #include "worker/gpus.h"
 #include "worker/job_feed.h"
 #include "worker/link.h"
+#include "worker/mesh_record.h"
 #include "worker/runtime.h"
 #include "worker/state_saver.h"
 #include "worker/weights.h"
@@ -45,12 +46,13 @@ struct HostResources {
   collective::Transport transport = collective::Transport::kAuto;
   int64_t collective_timeout_ms = 600'000;  // as AgentOptions
   std::shared_ptr<collective::Listener> listener;
-  BlobCache* blobs = nullptr;
+  Blobs* blobs = nullptr;
   const data::Roots* roots = nullptr;  // below which files are read in place; null: none
   const checkpoint::Roots* checkpoint_roots = nullptr;  // null: none
   HostActorOptions host_actors;                         // of the binary, for data that actors make
   ControllerLink* link = nullptr;
-  AgentMetrics* metrics = nullptr;
+  MeshCounters* metrics = nullptr;
+  MeshRecord* record = nullptr;  // takes what the mesh does; null: nobody asks
   // Told when this process has lost a device for good, after the error that it caused.
   std::function<void(const Status&)> device_lost;
 };

@@ -214,6 +214,7 @@ Status QueuedStep::EnqueuePiece(size_t index, ops::RunContext& context, const Fi
   MW_CHECK(index < recordings_.size() && piece.event < list_.events)
       << "piece " << index << ", event " << piece.event;
   device::Queue& queue = QueueOf(piece.queue);
+  if (lanes_.mark != nullptr) lanes_.mark->At(list_.items[piece.begin].instruction);
   for (const int event : piece.waits) MW_TRY(queue.WaitFor(*events_[static_cast<size_t>(event)]));
   const bool worth = lanes_.record && piece.recordable && piece.items() > 1 && queue.can_record();
   if (worth && recordings_[index] == nullptr && steps_ > 0 && !RecordPiece(index, context).ok()) {

@@ -28,6 +28,7 @@
 #include "device/device.h"
 #include "ops/kernel.h"
 #include "worker/first_cause.h"
+#include "worker/mesh_record.h"
 #include "worker/step_list.h"
 #include "worker/step_progress.h"
 
@@ -39,6 +40,7 @@ struct Lanes {
   device::Queue* collectives = nullptr;
   bool record = true;
   int64_t stall_timeout_ms = 60'000;
+  DeviceMark* mark = nullptr;  // takes what is given to the device; null: none
 };
 
 class QueuedStep {

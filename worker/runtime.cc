@@ -149,6 +149,7 @@ class LocalRuntime final : public JobRuntime {
       of_actor.observer = options.observer;
       of_actor.record = options.gpus.record;
       of_actor.stall_timeout_ms = options.gpus.stall_timeout_ms;
+      if (options.record != nullptr) of_actor.mark = options.record->mark(i);
       actors_.push_back(
           std::make_unique<DeviceActor>(of_actor, std::move(devices[i]), links_, cause_));
     }

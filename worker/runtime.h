@@ -33,6 +33,7 @@
 #include "ir/program.h"
 #include "ops/cuda/toolkit.h"
 #include "ops/kernel.h"
+#include "worker/mesh_record.h"
 
 namespace meshwright::worker {
 
@@ -66,6 +67,7 @@ struct RuntimeOptions {
   ops::Backend backend = ops::Backend::kCpu;  // without GPUs
   GpuOptions gpus;
   ops::NodeObserver* observer = nullptr;  // outlives the runtime; called from all device threads
+  MeshRecord* record = nullptr;  // outlives the runtime; takes where the devices are; null: none
 };
 
 struct StepReport {
@@ -95,7 +97,7 @@ struct InstructionCounts {
 struct CollectiveStat {
   std::string axis;  // axes of the group joined by ','; "pipeline" for SEND/RECV
   collective::Kind kind;
-  const char* backend;  // of its fabric
+  std::string backend;  // of its fabric
   collective::Counters counters;
 };
 

@@ -18,34 +18,14 @@
 #include <tuple>
 
 #include "base/mutex.h"
-#include "collective/communicator.h"
+#include "collective/cpu/fabric_port.h"
 #include "collective/cpu/tcp_loop.h"
 #include "collective/cpu/tcp_socket.h"
 #include "collective/cpu/wire.h"
 
 namespace meshwright::collective {
 
-// A fabric as the listener sees it.
-class FabricPort {
- public:
-  struct Identity {
-    std::string cluster_id;
-    uint64_t generation = 0;
-    uint64_t process_id = 0;
-    std::string secret;
-  };
-  virtual ~FabricPort() = default;
-  virtual const Identity& identity() const = 0;
-  // Whether a process is another member of the mesh.
-  virtual bool Expects(uint64_t process_id) const = 0;
-  // An authenticated connection of an expected process, to be answered by the fabric. On the
-  // listener's loop; must not block.
-  virtual void Adopt(UniqueFd fd, const Hello& hello) = 0;
-  // A connection for this fabric was refused. On the listener's loop; must not block.
-  virtual void NoteRefusal(const Status& why) = 0;
-};
-
-class TcpListener final : public Listener {
+class TcpListener final : public FabricListener {
  public:
   static constexpr int64_t kHandshakeMs = 5'000;
   static constexpr int64_t kHoldMs = 30'000;
@@ -56,10 +36,8 @@ class TcpListener final : public Listener {
   ~TcpListener() override;
   int port() const override { return port_; }
 
-  // Errors: kAlreadyExists for a second fabric of the same identity.
-  Status Register(FabricPort* fabric);
-  // After it returned, the fabric is not called any more.
-  void Unregister(FabricPort* fabric);
+  Status Register(FabricPort* fabric) override;
+  void Unregister(FabricPort* fabric) override;
 
  private:
   // (cluster, generation, process)

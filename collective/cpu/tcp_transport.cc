@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/mutex.h"
-#include "collective/cpu/tcp_listener.h"
+#include "collective/cpu/fabric_port.h"
 #include "collective/cpu/tcp_peer.h"
 
 namespace meshwright::collective {
@@ -25,7 +25,7 @@ constexpr milliseconds kBroadcastMs(200);  // the loop never blocks; this is for
 
 class TcpTransport::Impl final : public FabricPort {
  public:
-  Impl(FabricContext& context, std::shared_ptr<TcpListener> listener);
+  Impl(FabricContext& context, std::shared_ptr<FabricListener> listener);
   ~Impl() override;
   Status Register() { return listener_->Register(this); }
 
@@ -76,7 +76,7 @@ class TcpTransport::Impl final : public FabricPort {
   bool AllFinished() MW_REQUIRES(mutex_);
 
   FabricContext& context_;
-  std::shared_ptr<TcpListener> listener_;
+  std::shared_ptr<FabricListener> listener_;
   Identity identity_;
   int own_first_ = -1;                 // rank
   std::vector<Region> board_regions_;  // of the caller of Connect
@@ -93,7 +93,7 @@ class TcpTransport::Impl final : public FabricPort {
   std::string last_refusal_ MW_GUARDED_BY(mutex_);
 };
 
-TcpTransport::Impl::Impl(FabricContext& context, std::shared_ptr<TcpListener> listener)
+TcpTransport::Impl::Impl(FabricContext& context, std::shared_ptr<FabricListener> listener)
     : context_(context), listener_(std::move(listener)), loop_([&context](const std::string& what) {
         context.abort(Internal(fmt::format("the network loop of the fabric failed: {}", what)));
       }) {
@@ -350,12 +350,13 @@ TcpTransport::~TcpTransport() = default;
 
 Result<std::unique_ptr<TcpTransport>> TcpTransport::Make(FabricContext& context,
                                                          std::shared_ptr<Listener> listener) {
-  auto tcp_listener = std::dynamic_pointer_cast<TcpListener>(std::move(listener));
-  if (tcp_listener == nullptr) {
-    return Fail(InvalidArgument(
-        "some ranks live in other processes: a listener from MakeListener() is needed"));
+  auto of_fabrics = std::dynamic_pointer_cast<FabricListener>(std::move(listener));
+  if (of_fabrics == nullptr) {
+    return Fail(
+        InvalidArgument("some ranks live in other processes: a listener from MakeListener() or "
+                        "MakeRelayedListener() is needed"));
   }
-  auto impl = std::make_unique<Impl>(context, std::move(tcp_listener));
+  auto impl = std::make_unique<Impl>(context, std::move(of_fabrics));
   MW_TRY(impl->Register());
   return std::unique_ptr<TcpTransport>(new TcpTransport(std::move(impl)));
 }

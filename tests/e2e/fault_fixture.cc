@@ -111,7 +111,7 @@ void FaultFixture::ExpectHoldsNothingOfAJob(int worker) {
   Holdings held;
   const bool free = WaitUntil(
       [&] {
-        held = HoldingsOf(cluster_->worker(worker).pid());
+        held = HoldingsOfWorker(cluster_->worker(worker).pid());
         std::erase_if(held.connections, [&](const std::string& connection) {
           return connection.find(" -> " + cluster_->address()) != std::string::npos;
         });

@@ -25,7 +25,7 @@ class Faults : public FaultFixture {
 TEST_F(Faults, KilledWorkerFailsTheJobWithItsNameAndFreesTheRest) {
   ASSERT_NO_FATAL_FAILURE(StartWorkers(4));
   const int64_t id = StartJob(2, 2);
-  EXPECT_FALSE(HoldingsOf(cluster().worker(0).pid()).shared_memory.empty())
+  EXPECT_FALSE(HoldingsOfWorker(cluster().worker(0).pid()).shared_memory.empty())
       << "the job should have used shared memory";
   Kill(cluster().worker(2));
   const client::JobInfo ended = EndOf(id);

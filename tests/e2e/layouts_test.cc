@@ -70,7 +70,7 @@ class Layouts : public FaultFixture, public ::testing::WithParamInterface<const 
     std::set<std::string> seen;
     bool shared = false;
     for (int i = 0; i < kProcesses; ++i) {
-      const Holdings held = HoldingsOf(cluster().worker(i).pid());
+      const Holdings held = HoldingsOfWorker(cluster().worker(i).pid());
       for (const std::string& memory : held.shared_memory) shared |= !seen.insert(memory).second;
     }
     return shared;

@@ -202,6 +202,21 @@ Holdings HoldingsOf(pid_t pid) {
   return holdings;
 }
 
+Holdings HoldingsOfWorker(pid_t pid) {
+  Holdings all = HoldingsOf(pid);
+  for (const ProcessEntry& process : Descendants()) {
+    if (process.parent != pid || process.name != "mw-executor") continue;
+    Holdings held = HoldingsOf(process.pid);
+    all.listening.merge(held.listening);
+    all.connections.merge(held.connections);
+    all.shared_memory.merge(held.shared_memory);
+  }
+  std::erase_if(all.shared_memory, [](const std::string& memory) {
+    return memory.find("mw-executor-record") != std::string::npos;
+  });
+  return all;
+}
+
 Leftovers::Leftovers() : shm_before_(Names("/dev/shm")), pids_({std::to_string(::getpid())}) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
 }

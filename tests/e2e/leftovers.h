@@ -41,6 +41,10 @@ struct Holdings {
 // Empty when there is no such process.
 Holdings HoldingsOf(pid_t pid);
 
+// Of a worker with its executors, together; without the record of each executor, which is there
+// with or without a mesh.
+Holdings HoldingsOfWorker(pid_t pid);
+
 class Leftovers {
  public:
   Leftovers();

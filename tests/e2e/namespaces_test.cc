@@ -225,7 +225,7 @@ TEST_F(Namespaces, SharedMemoryInsideAHostAndTcpBetweenHosts) {
   const auto look = [&] {
     for (int i = 0; i < kWorkers; ++i) {
       shared[static_cast<size_t>(i)] =
-          HoldingsOf(processes_[static_cast<size_t>(i) + 1]->pid()).shared_memory;
+          HoldingsOfWorker(processes_[static_cast<size_t>(i) + 1]->pid()).shared_memory;
     }
     // Device memory appears at each worker first, at its peers once they are connected.
     return shared[0] == shared[1] && shared[2] == shared[3] && !shared[0].empty() &&

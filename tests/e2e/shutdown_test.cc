@@ -53,7 +53,8 @@ class Shutdown : public FaultFixture {
       return jobs.has_value() && jobs->stdout_text.find("RUNNING") != std::string::npos;
     };
     ASSERT_TRUE(WaitUntil(runs, kSoonMs));
-    ASSERT_TRUE(WaitUntil([&] { return !HoldingsOf(pids_[1]).shared_memory.empty(); }, kSoonMs));
+    ASSERT_TRUE(
+        WaitUntil([&] { return !HoldingsOfWorker(pids_[1]).shared_memory.empty(); }, kSoonMs));
     leftovers_.Note();
     ASSERT_GT(leftovers_.noted(), 0u);
   }

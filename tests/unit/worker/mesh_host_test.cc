@@ -15,6 +15,7 @@
 #include "tests/emulated/gpu.h"
 #include "tests/unit/worker/fake_link.h"
 #include "tests/unit/worker/program_maker.h"
+#include "worker/blob_cache.h"
 
 namespace meshwright::worker {
 namespace {
