@@ -1,15 +1,19 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <utility>
 
+#include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/listen_address.h"
 #include "base/log.h"
+#include "base/notify.h"
 #include "base/signals.h"
 #include "cli/cache_dir.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/daemon.h"
+#include "cli/life_signs.h"
 #include "cli/listen_check.h"
 #include "controller/server.h"
 
@@ -25,6 +29,7 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   MW_TRY(InitLog(log));
   RaiseDescriptorLimit();
   MW_ASSIGN_OR_RETURN(ShutdownSignal shutdown, ShutdownSignal::Install());
+  MW_ASSIGN_OR_RETURN(Notifier notifier, Notifier::Open(config::ProcessEnvironment));
   controller::ServerOptions options;
   options.bind = args.bind;
   options.port = args.port;
@@ -47,8 +52,12 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
                                FormatHostPort(args.bind, server->metrics_port())));
   std::fflush(stdout);
   AnnounceReady(args.ready_fd, fmt::format("{} {}", server->port(), server->metrics_port()));
-  while (!shutdown.Wait(kForeverMs)) {
-  }
+  LifeSigns signs(std::move(notifier), SystemClock());
+  const std::string state = fmt::format("listens on {}", FormatHostPort(args.bind, server->port()));
+  do {
+    signs.Look(true, state, [&server] { return server->Answers(); });
+  } while (!shutdown.Wait(signs.look_ms(kForeverMs)));
+  signs.Stop("was told to stop");
   server->Stop();
   return OkStatus();
 }

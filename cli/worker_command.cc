@@ -8,11 +8,13 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/log.h"
+#include "base/notify.h"
 #include "base/signals.h"
 #include "cli/cache_dir.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/daemon.h"
+#include "cli/life_signs.h"
 #include "cli/listen_check.h"
 #include "data/roots.h"
 #include "profile/worker_profile.h"
@@ -105,12 +107,28 @@ Result<std::string> DeviceProfileOf(const WorkerArgs& args, const worker::Gpus& 
   return profile::WorkerProfileText(request);
 }
 
+constexpr int64_t kLookMs = 200;
+// Of a session that stands; the controller takes a worker for lost after 6 s (--worker-lost-ms).
+constexpr int64_t kMaxSilentMs = 10'000;
+
+// For the service manager.
+Status CheckPulse(const worker::Pulse& pulse) {
+  const int64_t silent_ms = pulse.silent_ms();
+  if (silent_ms <= kMaxSilentMs) return OkStatus();
+  return Unavailable(fmt::format("no heartbeat has left for {} ms", silent_ms));
+}
+
 // Until a signal, or until the agent gives up.
-Status ServeUntilEnd(worker::Agent& agent, ShutdownSignal& shutdown) {
-  while (!shutdown.Wait(200)) {
+Status ServeUntilEnd(worker::Agent& agent, ShutdownSignal& shutdown, LifeSigns& signs) {
+  const worker::Pulse& pulse = agent.pulse();
+  while (!shutdown.Wait(signs.look_ms(kLookMs))) {
+    const bool joined = pulse.joined();
+    signs.Look(joined, joined ? "has joined" : "looks for the controller",
+               [&pulse] { return CheckPulse(pulse); });
     const Status state = agent.Wait(0);
     if (state.code() != StatusCode::kDeadlineExceeded) return state;
   }
+  signs.Stop("leaves: it was told to stop");
   return OkStatus();
 }
 
@@ -129,10 +147,12 @@ Status Serve(const WorkerArgs& args, const GlobalArgs& global, worker::HostActor
   // tidy.
   MW_ASSIGN_OR_RETURN(options.device_profile, DeviceProfileOf(args, options.gpus));
   MW_ASSIGN_OR_RETURN(ShutdownSignal shutdown, ShutdownSignal::Install());
+  MW_ASSIGN_OR_RETURN(Notifier notifier, Notifier::Open(config::ProcessEnvironment));
+  LifeSigns signs(std::move(notifier), SystemClock());
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Agent> agent,
                       worker::Agent::Start(std::move(options)));
   AnnounceReady(args.ready_fd, std::to_string(agent->metrics_port()));
-  const Status end = ServeUntilEnd(*agent, shutdown);
+  const Status end = ServeUntilEnd(*agent, shutdown, signs);
   agent->Stop();
   return end;
 }

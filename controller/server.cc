@@ -98,6 +98,11 @@ class ServerImpl final : public ServerWithCounters {
   int port() const override { return rpc_ ? rpc_->port() : 0; }
   int metrics_port() const override { return metrics_server_ ? metrics_server_->port() : -1; }
 
+  Status Answers() override {
+    return internal::ToStatus(
+        Await<ControlLoop::Summary>([this](auto done) { loop_->Summarise(std::move(done)); }));
+  }
+
   void Stop() override {
     if (loop_) loop_->Stop();
     if (rpc_) rpc_->Shutdown();
@@ -141,8 +146,7 @@ class ServerImpl final : public ServerWithCounters {
         });
     metrics_server_->SetHealth([this]() -> Status {
       MW_TRY(rpc_->Health());
-      return internal::ToStatus(
-          Await<ControlLoop::Summary>([this](auto done) { loop_->Summarise(std::move(done)); }));
+      return Answers();
     });
     return OkStatus();
   }

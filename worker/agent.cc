@@ -107,6 +107,7 @@ class AgentImpl final : public Agent {
   }
 
   int metrics_port() const override { return metrics_server_ ? metrics_server_->port() : -1; }
+  const Pulse& pulse() const override { return pulse_; }
 
   Status Wait(int64_t timeout_ms) override {
     const MutexLock lock(mutex_);
@@ -247,6 +248,7 @@ class AgentImpl final : public Agent {
       const MutexLock lock(mutex_);
       session_.reset();
     }
+    pulse_.Leave();
     AbortAll(Unavailable(fmt::format("the session with the controller ended: {}", end.message())));
     link_->CancelBulk();
     DropMeshes();
@@ -260,6 +262,7 @@ class AgentImpl final : public Agent {
     MW_TRY(CheckWelcome(first.term, *welcome));
     backoff_ms = kBackoffMinMs;
     welcomed_ = true;
+    pulse_.Join();
     LogInfo(fmt::format("'{}' joined cluster {} (term {}) at {}", options_.name,
                         welcome->cluster_id, first.term.value(), options_.controller));
     // A thread of their own, so that neither loading nor training delays them. It ends before the
@@ -300,6 +303,7 @@ class AgentImpl final : public Agent {
   }
 
   void Beat(Executor& thread, Session& session, int64_t period_ms) {
+    pulse_.Beat();
     session.Send(proto::MakeHeartbeat(term_.load()));
     thread.PostAfter(period_ms,
                      [this, &thread, &session, period_ms] { Beat(thread, session, period_ms); });
@@ -484,6 +488,7 @@ class AgentImpl final : public Agent {
   }
 
   AgentOptions options_;
+  Pulse pulse_{SystemClock()};
   // In the order of their dependence: what is below uses what is above.
   MetricsRegistry registry_;
   std::unique_ptr<ControllerLink> link_;

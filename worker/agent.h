@@ -15,6 +15,7 @@
 #include "worker/gpus.h"
 #include "worker/host_actor_options.h"
 #include "worker/link.h"
+#include "worker/pulse.h"
 
 namespace meshwright::worker {
 
@@ -55,6 +56,7 @@ class Agent {
   static Result<std::unique_ptr<Agent>> Start(AgentOptions options,
                                               std::unique_ptr<ControllerLink> link = nullptr);
   virtual int metrics_port() const = 0;
+  virtual const Pulse& pulse() const = 0;
   // Blocks until Stop(), or until the agent gives up: the reason.
   virtual Status Wait(int64_t timeout_ms) = 0;  // kDeadlineExceeded while it runs
   virtual void Stop() = 0;                      // leaves the cluster, frees everything
