@@ -144,6 +144,12 @@ class ServerImpl final : public ServerWithCounters {
                                   [this](auto done) { loop_->Workers(std::move(done)); }));
           return ScrapeTargets(workers);
         });
+    // Whether a supervisor should start it anew: not for being busy, as /healthz says it is.
+    metrics_server_->AddRoute("/livez", "text/plain; charset=utf-8",
+                              [this]() -> Result<std::string> {
+                                MW_TRY(Answers());
+                                return "ok\n";
+                              });
     metrics_server_->SetHealth([this]() -> Status {
       MW_TRY(rpc_->Health());
       return Answers();

@@ -97,6 +97,9 @@ class AgentImpl final : public Agent {
       MW_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Start({.host = options_.data_bind,
                                                                  .port = options_.metrics_port},
                                                                 registry_));
+      metrics_server_->SetHealth([this] {
+        return pulse_.joined() ? OkStatus() : Unavailable("it looks for the controller");
+      });
     }
     FillResources();
     executors_ = MakeExecutors(resources_, {options_.executor_command, options_.controller,

@@ -72,5 +72,39 @@ TEST(ControlMetrics, NamesAreThoseOfTheDesignAndPassPromtool) {
   }
 }
 
+TEST(ControlMetrics, AClusterWithoutWorkersHasNoTargetsAndIsAlive) {
+  LocalClusterOptions options;
+  options.workers = 0;
+  auto cluster = LocalCluster::Start(options);
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  const int port = (*cluster)->server().metrics_port();
+  EXPECT_EQ(PageOf(port, "/api/v1/prometheus/targets"), "[]");
+  EXPECT_EQ(PageOf(port, "/livez"), "ok\n");
+}
+
+TEST(ControlMetrics, AWorkerThatLeftIsNoTargetAndSaysThatItIsHealthyWhileItHasJoined) {
+  auto cluster = LocalCluster::Start({});
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  const int port = (*cluster)->server().metrics_port();
+  const std::string first = fmt::format("127.0.0.1:{}", (*cluster)->agent(0).metrics_port());
+  const std::string second = fmt::format("127.0.0.1:{}", (*cluster)->agent(1).metrics_port());
+  EXPECT_EQ(HttpGet(second, "/healthz"), "ok\n");
+  (*cluster)->agent(0).Stop();
+  const Deadline deadline = Deadline::After(10'000);
+  std::string targets;
+  do {
+    targets = PageOf(port, "/api/v1/prometheus/targets");
+  } while (targets.find(first) != std::string::npos && !deadline.expired());
+  EXPECT_THAT(targets, ::testing::Not(HasSubstr(first)));
+  EXPECT_THAT(targets, HasSubstr(second));
+  (*cluster)->server().Stop();
+  const Deadline noticed = Deadline::After(10'000);
+  std::string health;
+  do {
+    health = HttpGet(second, "/healthz");
+  } while (health == "ok\n" && !noticed.expired());
+  EXPECT_THAT(health, HasSubstr("looks for the controller"));
+}
+
 }  // namespace
 }  // namespace meshwright::testing
