@@ -1,0 +1,57 @@
+// The manifests of deploy/kubernetes, as kustomize renders them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "tests/deploy/tools.h"
+
+namespace meshwright::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class KubernetesManifests : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(KubernetesManifests, AreThoseOfTheSchemasOfKubernetes) {
+  MW_NEEDS("kubectl", "kubernetes-validate");
+  const Answer rendered = Ask({"kubectl", "kustomize", DeployPath(GetParam())});
+  ASSERT_TRUE(rendered.ok) << rendered.text;
+  for (const char* kind : {"kind: StatefulSet", "kind: Job", "kind: Service",
+                           "kind: PersistentVolumeClaim", "image: localhost/meshwright:latest"}) {
+    EXPECT_THAT(rendered.text, HasSubstr(kind));
+  }
+  const TempDir folder = TempDir::Make().value();
+  ASSERT_TRUE(WriteFileAtomic(folder.File("all.yaml"), rendered.text).ok());
+  const Answer answer =
+      Ask({"kubernetes-validate", "--strict", "--quiet", folder.File("all.yaml")});
+  EXPECT_TRUE(answer.ok) << answer.text;
+
+  // What is misspelt is refused.
+  const std::string wrong =
+      std::regex_replace(rendered.text, std::regex("terminationGracePeriodSeconds"), "gracePeriod");
+  ASSERT_TRUE(WriteFileAtomic(folder.File("wrong.yaml"), wrong).ok());
+  EXPECT_FALSE(Ask({"kubernetes-validate", "--strict", "--quiet", folder.File("wrong.yaml")}).ok);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KubernetesManifests,
+                         ::testing::Values("kubernetes/base", "kubernetes/overlays/gpu"));
+
+TEST(KubernetesPods, UseOptionsThatThereAreAndNoRights) {
+  for (const std::string& name : {std::string("controller"), std::string("worker")}) {
+    const std::string text = DeployFile("kubernetes/base/" + name + ".yaml");
+    EXPECT_THAT(OptionsIn(text), ::testing::Contains("--token-file"));
+    EXPECT_THAT(UnknownOptions(name, text), IsEmpty()) << name;
+    for (const char* rule :
+         {"runAsNonRoot: true", "readOnlyRootFilesystem: true", "allowPrivilegeEscalation: false",
+          "capabilities: {drop: [ALL]}", "automountServiceAccountToken: false"}) {
+      EXPECT_THAT(text, HasSubstr(rule)) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace meshwright::testing
