@@ -64,6 +64,20 @@ bool IsFinal(const Status& status) {
          status.code() == StatusCode::kUnimplemented;
 }
 
+Status CheckOptions(const AgentOptions& options) {
+  if (options.devices < 1 || options.threads_per_device < 1) {
+    return InvalidArgument(fmt::format("{} devices of {} threads; both must be at least 1",
+                                       options.devices, options.threads_per_device));
+  }
+  const bool any = options.data_bind == "0.0.0.0" || options.data_bind == "::";
+  if (any && options.advertise.empty()) {
+    return InvalidArgument(
+        fmt::format("the data address is {}, which peers cannot dial; pass --advertise ADDRESS",
+                    options.data_bind));
+  }
+  return OkStatus();
+}
+
 class AgentImpl final : public Agent {
  public:
   AgentImpl(AgentOptions options, std::unique_ptr<ControllerLink> link)
@@ -76,7 +90,7 @@ class AgentImpl final : public Agent {
   }
 
   Status Start() {
-    MW_TRY(CheckOptions());
+    MW_TRY(CheckOptions(options_));
     MW_ASSIGN_OR_RETURN(resources_.transport, collective::ParseTransport(options_.transport));
     if (options_.name.empty()) options_.name = DefaultName();
     if (options_.host_id.empty()) options_.host_id = collective::LocalHostId();
@@ -139,20 +153,6 @@ class AgentImpl final : public Agent {
   }
 
  private:
-  Status CheckOptions() const {
-    if (options_.devices < 1 || options_.threads_per_device < 1) {
-      return InvalidArgument(fmt::format("{} devices of {} threads; both must be at least 1",
-                                         options_.devices, options_.threads_per_device));
-    }
-    const bool any = options_.data_bind == "0.0.0.0" || options_.data_bind == "::";
-    if (any && options_.advertise.empty()) {
-      return InvalidArgument(
-          fmt::format("the data address is {}, which peers cannot dial; pass --advertise ADDRESS",
-                      options_.data_bind));
-    }
-    return OkStatus();
-  }
-
   void FillResources() {
     resources_.worker = options_.name;
     resources_.devices = options_.devices;
