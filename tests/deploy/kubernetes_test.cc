@@ -40,6 +40,28 @@ TEST_P(KubernetesManifests, AreThoseOfTheSchemasOfKubernetes) {
 INSTANTIATE_TEST_SUITE_P(All, KubernetesManifests,
                          ::testing::Values("kubernetes/base", "kubernetes/overlays/gpu"));
 
+TEST(KubernetesJobSet, HasTheFieldsOfJobSetsAndAJobOfKubernetes) {
+  MW_NEEDS("kubectl", "kubernetes-validate");
+  const Answer rendered = Ask({"kubectl", "kustomize", DeployPath("kubernetes/overlays/jobset")});
+  ASSERT_TRUE(rendered.ok) << rendered.text;
+  EXPECT_THAT(rendered.text, ::testing::Not(HasSubstr("kind: Job\n")));
+  const TempDir folder = TempDir::Make().value();
+  const auto check = [&](const std::string& text) {
+    EXPECT_TRUE(WriteFileAtomic(folder.File("all.yaml"), text).ok());
+    return Ask({MESHWRIGHT_SOURCE_DIR "/build/python/bin/python",
+                MESHWRIGHT_SOURCE_DIR "/tests/deploy/check_jobset.py", folder.File("all.yaml"),
+                folder.File("others.yaml")});
+  };
+  const Answer own = check(rendered.text);
+  EXPECT_TRUE(own.ok) << own.text;
+  const Answer answer =
+      Ask({"kubernetes-validate", "--strict", "--quiet", folder.File("others.yaml")});
+  EXPECT_TRUE(answer.ok) << answer.text;
+  EXPECT_THAT(UnknownOptions("worker", DeployFile("kubernetes/overlays/jobset/jobset.yaml")),
+              IsEmpty());
+  EXPECT_FALSE(check(std::regex_replace(rendered.text, std::regex("maxRestarts"), "maxStarts")).ok);
+}
+
 TEST(KubernetesPods, UseOptionsThatThereAreAndNoRights) {
   for (const std::string& name : {std::string("controller"), std::string("worker")}) {
     const std::string text = DeployFile("kubernetes/base/" + name + ".yaml");
