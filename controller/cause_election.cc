@@ -10,7 +10,9 @@ namespace meshwright::controller {
 
 void CauseElection::Add(proto::RuntimeError error) {
   MW_CHECK(!error.ok() || errors_ > 0) << "a mesh fails without a cause";
-  const bool is_better = errors_ == 0 || (leader_.MayBeVictim() && !error.MayBeVictim());
+  const bool is_wanted = error.kind == proto::ErrorKind::kCancelled;
+  const bool is_better =
+      errors_ == 0 || is_wanted || (leader_.MayBeVictim() && !error.MayBeVictim());
   if (is_better) leader_ = std::move(error);
   ++errors_;
 }

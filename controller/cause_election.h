@@ -1,7 +1,8 @@
 // CauseElection: of the errors of a mesh, the one that its end is due to.
 //
 // A lost worker or an error that no peer's death explains beats one that it may explain; among
-// equals the first one wins, and the rest are counted. Thread rule: a value.
+// equals the first one wins, and the rest are counted. What the user wants beats all: who is told
+// that a job is cancelled must not see it go on after a failure. Thread rule: a value.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,9 @@ CheckpointOrder MakeCheckpointOrder(const ir::JobRequest& request, int64_t job_i
   order.start = start;
   if (!request.checkpoint.enable) return order;
   order.folder = CheckpointFolderOf(request, job_id);
-  order.keep = request.checkpoint.keep_latest_k;
+  // A checkpoint is in its folder before it is on record: the one before it is not deleted yet.
+  const int64_t keep = request.checkpoint.keep_latest_k;
+  order.keep = keep == 0 ? 0 : std::max<int64_t>(2, keep);
   order.head.seed = request.train.seed;
   order.head.job_id = job_id;
   order.head.job_name = request.name;

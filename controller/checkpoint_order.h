@@ -15,7 +15,7 @@ namespace meshwright::controller {
 
 struct CheckpointOrder {
   ir::FolderRef folder;       // of the job's checkpoints; path empty: it keeps none
-  int64_t keep = 0;           // newest ones; 0: all
+  int64_t keep = 0;           // newest ones, two at least; 0: all
   checkpoint::Manifest head;  // what is said of each, without step, time, files and tensors
   std::string job;            // the request, as bytes
   ir::StartPoint start;       // that its state is restored from

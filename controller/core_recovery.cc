@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "controller/core_runs.h"
+#include "controller/kind_placement.h"
 
 namespace meshwright::controller {
 
@@ -20,6 +21,28 @@ std::string FromText(const ir::StartPoint& start) {
                        : fmt::format("from the checkpoint of step {}", start.step);
 }
 
+// Whether what the cluster has may be enough for a new plan, be it busy or not.
+bool MayReplan(const JobEntry& job, const CoreState& core) {
+  const ir::FaultToleranceSpec& spec = job.request->fault_tolerance;
+  const Recovery& recovery = *job.recovery;
+  const int64_t there = core.members.DeviceCount(recovery.kind);
+  if (spec.elastic == ir::Elastic::kOff || there < spec.min_devices ||
+      there == recovery.unplannable) {
+    return false;
+  }
+  const ClusterView all{core.members, {}};
+  const Placement placement =
+      PlaceOnKind(all, ForFewerDevices(*job.request, recovery.kind), /*stable=*/true);
+  return placement.outcome == PlacementOutcome::kPlaced ||
+         placement.outcome == PlacementOutcome::kNoCapacity;
+}
+
+void LeaveQueue(JobEntry& job, CoreState& core, Context& context) {
+  core.queue.DropTry(job, context);
+  core.queue.Forget(job.id());
+  job.recovery->replans = false;
+}
+
 // Devices in the place of the run's did not come in time.
 void Replan(JobEntry& job, CoreState& core, Context& context) {
   job.recovery->replans = true;
@@ -29,23 +52,27 @@ void Replan(JobEntry& job, CoreState& core, Context& context) {
                                            job.request->fault_tolerance.max_wait_for_spare_s)});
 }
 
+// In the queue it still goes by the old plan, where it can, and blocks nobody, where it cannot.
 void TryAgain(JobEntry& job, CoreState& core, Context& context) {
-  const ir::FaultToleranceSpec& spec = job.request->fault_tolerance;
-  Recovery& recovery = *job.recovery;
-  const auto seats = FindSeats(recovery.ranks, recovery.kind, core.members);
-  if (seats) {
-    recovery.placed_ms = context.now.ms;
+  const Recovery& recovery = *job.recovery;
+  if (const auto seats = FindSeats(recovery, core.members)) {
+    if (recovery.replans) LeaveQueue(job, core, context);
     return BeginRunAgain(job, *seats, recovery.plan, core, context);
   }
   const int64_t waited_ms = context.now.ms - recovery.judged_ms;
-  if (spec.elastic != ir::Elastic::kOff && recovery.may_replan &&
-      waited_ms >= spec.max_wait_for_spare_s * 1000) {
-    return Replan(job, core, context);
-  }
+  const bool in_time = waited_ms < job.request->fault_tolerance.max_wait_for_spare_s * 1000;
+  const bool may_replan = !in_time && MayReplan(job, core);
+  if (recovery.replans && may_replan) return;
+  if (may_replan) return Replan(job, core, context);
+  if (recovery.replans) LeaveQueue(job, core, context);
   SetWaiting(
       job, "NoCapacity",
       fmt::format("waits for {} devices in the place of those that it had", recovery.ranks.size()),
       context);
+}
+
+bool WaitsForSeats(const JobEntry& job) {
+  return job.record.state == JobState::kRecovering && !job.run;
 }
 
 }  // namespace
@@ -63,13 +90,13 @@ void BeginRecovery(JobEntry& job, const RuntimeError& cause, CoreState& core, Co
   recovery.plan = mesh.order.plan;
   recovery.plan.placement.clear();
   recovery.ranks = job.run->ranks();
-  const Worker* const worker = core.members.Named(recovery.ranks.front().worker);
-  recovery.kind = worker == nullptr ? "cpu" : proto::KindOf(worker->info);
+  recovery.kind = mesh.order.kind;
   recovery.judged_ms = context.now.ms;
   recovery.replans = false;
   const ir::StartPoint start = NewestStart(*job.request, job.record);
   job.recovery = std::move(recovery);
   job.run.reset();
+  core.clients.FailAsks(job.id(), cause, context);
   core.book.Move(job, JobEvent::kRecover, context);
   const std::string text =
       fmt::format("recovering: {}; goes on {}, {} steps are run again", cause.message,
@@ -81,16 +108,29 @@ void BeginRecovery(JobEntry& job, const RuntimeError& cause, CoreState& core, Co
 
 void RecoverJobs(CoreState& core, Context& context) {
   if (core.stopping) return;
-  for (auto& [id, job] : core.book.all()) {
-    const bool waits = job.record.state == JobState::kRecovering && job.recovery && !job.run &&
-                       !job.recovery->replans;
-    if (waits) TryAgain(job, core, context);
+  for (const JobId id : std::set<JobId>(core.book.recovering())) {
+    JobEntry& job = core.book.At(id);
+    if (WaitsForSeats(job)) TryAgain(job, core, context);
   }
 }
 
+std::set<std::pair<std::string, int>> KeptDevices(const CoreState& core) {
+  std::set<std::pair<std::string, int>> kept;
+  for (const JobId id : core.book.recovering()) {
+    const JobEntry& job = *core.book.Find(id);
+    if (!WaitsForSeats(job) || job.recovery->replans) continue;
+    for (const RankPlace& rank : job.recovery->ranks) {
+      kept.emplace(rank.worker, rank.local_device);
+    }
+  }
+  return kept;
+}
+
 void NoteProgress(JobEntry& job, Context& context) {
-  if (!job.recovery || job.record.steps_done <= job.recovery->steps_before) return;
+  if (!job.recovery) return;
   const Recovery& recovery = *job.recovery;
+  // Where all steps were done, none is new.
+  if (job.record.steps_done < std::min(recovery.steps_before + 1, job.record.steps)) return;
   const std::string text = fmt::format(
       "recovered in {:.2f} s: letting go {:.2f}, finding devices {:.2f}, loading and connecting "
       "{:.2f}, restoring and {} steps again {:.2f}",
@@ -100,6 +140,7 @@ void NoteProgress(JobEntry& job, Context& context) {
       recovery.steps_before - std::max<int64_t>(0, job.run->start().step),
       Seconds(context.now.ms - recovery.active_ms));
   job.recovery.reset();
+  job.history.own.reset();
   PersistJob(job, false, text, context);
   context.Do(LogLine{job.id(), text});
 }
@@ -108,7 +149,7 @@ bool StopReplanning(JobEntry& job, const RuntimeError& why, CoreState& core, Con
   if (!job.recovery || !job.recovery->replans) return false;
   core.queue.DropTry(job, context);
   job.recovery->replans = false;
-  job.recovery->may_replan = false;
+  job.recovery->unplannable = core.members.DeviceCount(job.recovery->kind);
   core.book.Move(job, JobEvent::kUnplace, context);
   context.Do(LogLine{job.id(), fmt::format("no plan for the devices that are there: {}; waiting "
                                            "for as many as it had",

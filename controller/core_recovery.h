@@ -4,6 +4,10 @@
 // Thread rule: the core's thread.
 #pragma once
 
+#include <set>
+#include <string>
+#include <utility>
+
 #include "controller/core_state.h"
 
 namespace meshwright::controller {
@@ -14,6 +18,9 @@ void BeginRecovery(JobEntry& job, const proto::RuntimeError& cause, CoreState& c
 
 // Gives jobs between two runs their devices, or the queue, where these do not come in time.
 void RecoverJobs(CoreState& core, Context& context);
+
+// Free devices that a job between two runs had: nobody else gets them, until it is planned anew.
+std::set<std::pair<std::string, int>> KeptDevices(const CoreState& core);
 
 // The run works: once it has done a step that is new, the recovery is over and told.
 void NoteProgress(JobEntry& job, Context& context);

@@ -44,9 +44,11 @@ void BeginRun(JobEntry& job, std::vector<mesh::Device> devices, CoreState& core,
   job.record.message.clear();
   job.run.emplace(++job.runs, std::move(reserved), NewestStart(*job.request, job.record));
   core.book.Move(job, JobEvent::kPlace, context);
-  const auto request = job.recovery
-                           ? std::make_shared<const ir::JobRequest>(ForFewerDevices(*job.request))
-                           : job.request;
+  auto request = job.request;
+  if (job.recovery) {
+    request = std::make_shared<const ir::JobRequest>(
+        ForFewerDevices(*job.request, job.recovery->kind));
+  }
   context.Do(StartPlan{job.id(), job.run->number(), request,
                        TopologyOf(std::move(devices), core.members)});
 }
@@ -57,11 +59,12 @@ void BeginMesh(JobEntry& job, const PlannedJob& plan, CoreState& core, Context& 
   const MeshGeneration gen = core.meshes.NewGeneration();
   MeshLife& mesh = core.meshes.Add(MeshLife(
       MakeMeshOrder(gen, job, plan, core.members, core.options), core.options, context.now.ms));
-  job.run->Begin(gen, MakeDriver(*job.request, job.run->start(), job.told_steps));
+  job.run->Begin(gen, MakeDriver(*job.request, job.run->start(), job.record.told_steps));
   job.record.layout = plan.layout;
   job.device_memory_bytes = plan.device_memory_bytes;
   job.device_budget_bytes = plan.device_budget_bytes;
   job.peak_flops_per_s = plan.peak_flops_per_s;
+  if (job.recovery) job.recovery->placed_ms = context.now.ms;
   core.book.Move(job, JobEvent::kPlanned, context);
   const std::string text =
       fmt::format("planned {} on {} devices of {} workers (generation {})", plan.layout,
@@ -116,7 +119,9 @@ struct MeshCarrier {
   void operator()(MeshLaunched& launched) {
     if (core.meshes.At(gen).state().phase != MeshPhase::kActive) return;
     JobEntry& entry = JobThatRuns(gen, core);
-    entry.was_active = true;
+    const PlannedLaunch& launch = launched.result.launch;
+    const bool fills_state = launch.kind == LaunchKind::kRestore || launch.program == ir::kInitProgram;
+    entry.was_active = entry.was_active || !fills_state;
     if (std::optional<DriverNews> news = entry.run->OnLaunched(launched.result)) {
       const Status status = news->status;
       TellNews(entry, *std::move(news), context);
@@ -268,7 +273,7 @@ void PlaceJobs(CoreState& core, Context& context) {
   if (core.stopping) return;
   RecoverJobs(core, context);
   const auto next = [&] {
-    const ClusterView cluster{core.members, core.meshes.EndingJobs()};
+    const ClusterView cluster{core.members, core.meshes.EndingDevices(), KeptDevices(core)};
     return core.queue.Next(core.book, cluster, context);
   };
   while (auto departure = next()) {

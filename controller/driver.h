@@ -27,8 +27,8 @@ struct PlannedLaunch {
   std::string program;
   int64_t first_step = 0;  // of "eval": the validation batch, from 0
   int64_t count = 1;
-  LaunchKind kind = LaunchKind::kProgram;  // kSave, kRestore: first_step steps are done,
-                                           // count is 0
+  // Of kSave and kRestore: first_step steps are done, count is 0.
+  LaunchKind kind = LaunchKind::kProgram;
   friend bool operator==(const PlannedLaunch&, const PlannedLaunch&) = default;
 };
 

@@ -155,11 +155,13 @@ void JobBook::DropRequest(JobEntry& job) {
 
 // ---- States and ends ----------------------------------------------------------------------------
 
-void JobBook::Move(JobEntry& job, JobEvent event, Context& context) const {
+void JobBook::Move(JobEntry& job, JobEvent event, Context& context) {
   const std::optional<JobState> next = Next(job.record.state, event);
   MW_CHECK(next.has_value()) << "job " << job.record.id << " in "
                              << proto::JobStateName(job.record.state) << " cannot " << Name(event);
   job.record.state = *next;
+  recovering_.erase(job.id());
+  if (*next == JobState::kRecovering) recovering_.insert(job.id());
   context.Do(JobChanged{job.id()});
 }
 
@@ -245,7 +247,7 @@ void TellNews(JobEntry& job, DriverNews news, Context& context) {
     job.progress_saved_ms = context.now.ms;
     context.Do(SaveProgress{job.id(), job.record.steps_done, job.record.loss});
   }
-  if (!news.steps.empty()) job.told_steps = news.steps.back().step + 1;
+  if (!news.steps.empty()) job.record.told_steps = news.steps.back().step + 1;
   if (!news.steps.empty()) context.Do(StepsDone{job.id(), std::move(news.steps)});
 }
 

@@ -38,7 +38,6 @@ struct JobEntry {
   int64_t device_budget_bytes = 0;
   double peak_flops_per_s = 0;
   int64_t progress_saved_ms = 0;
-  int64_t told_steps = 0;  // that people have seen the metrics of
   RecoveryHistory history;
   std::optional<Recovery> recovery;  // until another run has done a step that is new
   bool was_active = false;           // a run of it has done work
@@ -72,7 +71,7 @@ class JobBook {
   const std::map<JobId, JobEntry>& all() const { return jobs_; }
 
   // REQUIRES that the table lists it.
-  void Move(JobEntry& job, JobEvent event, Context& context) const;
+  void Move(JobEntry& job, JobEvent event, Context& context);
   // It has no request and no run any more. cause: OK: it has succeeded.
   void End(JobEntry& job, const proto::RuntimeError& cause, Context& context);
   // The store does not have its end yet.
@@ -82,6 +81,8 @@ class JobBook {
   std::vector<JobId> Trim(const std::set<JobId>& kept, Context& context);
 
   int64_t request_bytes() const { return request_bytes_; }
+  // Those that are RECOVERING.
+  const std::set<JobId>& recovering() const { return recovering_; }
 
  private:
   void TakeRequest(JobEntry& job, std::shared_ptr<const ir::JobRequest> request, size_t bytes);
@@ -93,6 +94,7 @@ class JobBook {
   std::map<JobId, JobEntry> jobs_;
   std::map<std::string, JobId> job_of_op_;
   std::set<JobId> unwritten_ends_;
+  std::set<JobId> recovering_;
 };
 
 // ---- Of one job ---------------------------------------------------------------------------------

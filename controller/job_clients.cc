@@ -86,6 +86,7 @@ std::optional<JobId> JobClients::JobOf(ClientId client) const {
 
 bool JobClients::Leave(const ClientGone& event, const JobEntry* job, Context& context) {
   if (job_of_client_.erase(event.client) == 0 || job == nullptr) return false;
+  desks_[job->id()].opened.erase(event.client);
   ClientDesk& desk = desks_[job->id()].clients;
   const bool lost = event.how == ClientEnd::kLost;
   const bool was_there =
@@ -108,6 +109,7 @@ void JobClients::OpenJob(const JobEntry& job, Context& context) {
 }
 
 void JobClients::TellOpened(const JobEntry& job, ClientId client, Context& context) {
+  if (!desks_[job.id()].opened.insert(client).second) return;
   ClientDesk& desk = desks_[job.id()].clients;
   context.Do(
       TellClient{client, proto::SessionOpened{job.record.id, desk.limits().credits,
@@ -115,16 +117,23 @@ void JobClients::TellOpened(const JobEntry& job, ClientId client, Context& conte
   TellAll(client, desk.Missed(client), context);
 }
 
+void JobClients::FailAsks(JobId job, const proto::RuntimeError& why, Context& context) {
+  const auto it = desks_.find(job);
+  if (it == desks_.end()) return;
+  ClientDesk& desk = it->second.clients;
+  for (const auto& [seat, id] : desk.DropAll()) {
+    TellAnswer(desk, {seat, id}, proto::AskFailed{id, why}, 0, context);
+  }
+}
+
 void JobClients::CloseJob(JobId job, const proto::RuntimeError& cause, Context& context) {
   const auto it = desks_.find(job);
   if (it == desks_.end()) return;
   ClientDesk& desk = it->second.clients;
   it->second.nobody_since_ms.reset();
-  const proto::RuntimeError why =
-      cause.ok() ? MakeError(ErrorKind::kRefused, FailedPrecondition("the job has ended")) : cause;
-  for (const auto& [seat, id] : desk.DropAll()) {
-    TellAnswer(desk, {seat, id}, proto::AskFailed{id, why}, 0, context);
-  }
+  const proto::RuntimeError ended = MakeError(ErrorKind::kRefused,
+                                              FailedPrecondition("the job has ended"));
+  FailAsks(job, cause.ok() ? ended : cause, context);
   for (const ClientId client : desk.clients()) {
     job_of_client_.erase(client);
     context.Do(CloseClient{client, cause.ok() ? OkStatus() : cause.ToStatus()});

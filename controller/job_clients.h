@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "controller/core_context.h"
@@ -37,6 +38,8 @@ class JobClients {
 
   // It runs from now on: its clients may ask.
   void OpenJob(const JobEntry& job, Context& context);
+  // What was asked and is not answered fails, once; who is there may ask again.
+  void FailAsks(JobId job, const proto::RuntimeError& why, Context& context);
   // It has ended: everything that was asked fails, once. Who is away may come back to hear it.
   void CloseJob(JobId job, const proto::RuntimeError& cause, Context& context);
   void ForgetJob(JobId job) { desks_.erase(job); }
@@ -56,6 +59,7 @@ class JobClients {
     ClientDesk clients;
     std::optional<int64_t> nobody_since_ms;  // it runs, and nobody came to drive it
     bool finished = false;
+    std::set<ClientId> opened;  // who was told that it runs
   };
 
   void AttachToEnded(const AttachClient& event, const JobEntry& job, Context& context);

@@ -21,6 +21,10 @@ bool IsStable(const JobEntry& job, const ClusterView& cluster, const Context& co
          context.now.unix_ms - job.record.submitted_unix_ms >= grace_ms;
 }
 
+ir::JobRequest RequestToPlace(const JobEntry& job) {
+  return job.recovery ? ForFewerDevices(*job.request, job.recovery->kind) : *job.request;
+}
+
 }  // namespace
 
 void JobQueue::Add(JobId job) {
@@ -77,8 +81,7 @@ void JobQueue::DropTry(JobEntry& job, Context& context) {
 std::optional<JobQueue::Departure> JobQueue::PlaceHead(JobEntry& job, const ClusterView& cluster,
                                                        Context& context) {
   const bool stable = IsStable(job, cluster, context);
-  Placement placement = job.recovery ? PlaceOnKind(cluster, ForFewerDevices(*job.request), stable)
-                                     : PlaceOnKind(cluster, *job.request, stable);
+  Placement placement = PlaceOnKind(cluster, RequestToPlace(job), stable);
   const auto wait = [&](const char* reason) {
     SetWaiting(job, reason, std::move(placement.message), context);
     return std::nullopt;

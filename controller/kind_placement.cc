@@ -8,12 +8,20 @@
 namespace meshwright::controller {
 namespace {
 
+std::vector<mesh::Device> FreeDevices(const ClusterView& cluster, const std::string& kind) {
+  std::vector<mesh::Device> free = cluster.members.FreeDevices(kind);
+  std::erase_if(free, [&](const mesh::Device& device) {
+    return cluster.kept.contains({device.worker, device.local_index});
+  });
+  return free;
+}
+
 // why: the job takes this kind and no other; for messages.
 Placement PlaceOn(const ClusterView& cluster, const std::string& kind,
                   const ir::ParallelSpec& parallel, const std::string& why) {
   const Membership& members = cluster.members;
-  Placement placement = Place(parallel, members.FreeDevices(kind),
-                              members.DevicesOf(cluster.ending, kind), members.DeviceCount(kind));
+  Placement placement = Place(parallel, FreeDevices(cluster, kind),
+                              members.Returning(cluster.ending, kind), members.DeviceCount(kind));
   const std::string other = kind == "cuda" ? "cpu" : "cuda";
   if (placement.outcome == PlacementOutcome::kNoWorkers && members.DeviceCount(other) > 0) {
     placement.message = fmt::format(
@@ -46,9 +54,9 @@ std::string SightOf(const ClusterView& cluster, bool stable) {
   const Membership& members = cluster.members;
   std::string sight = stable ? "stable" : "changing";
   for (const char* kind : {"cpu", "cuda"}) {
-    const ReturningDevices returning = members.DevicesOf(cluster.ending, kind);
+    const ReturningDevices returning = members.Returning(cluster.ending, kind);
     sight += fmt::format("; {}: {} of {} free, {} return from {}", kind,
-                         members.FreeDevices(kind).size(), members.DeviceCount(kind),
+                         FreeDevices(cluster, kind).size(), members.DeviceCount(kind),
                          returning.count, fmt::join(returning.jobs, " "));
   }
   return sight;

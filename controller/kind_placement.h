@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "controller/membership.h"
 #include "controller/placement.h"
@@ -15,7 +17,8 @@ namespace meshwright::controller {
 
 struct ClusterView {
   const Membership& members;
-  std::set<int64_t> ending;  // jobs whose mesh lets go of its devices
+  std::vector<EndingDevice> ending;
+  std::set<std::pair<std::string, int>> kept = {};  // by worker and index: free, for others
 };
 
 // On GPUs where the cluster has enough, busy or not, and they compute the job; else on CPU devices.

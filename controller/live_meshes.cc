@@ -41,12 +41,18 @@ std::set<JobId> LiveMeshes::Jobs() const {
   return jobs;
 }
 
-std::set<int64_t> LiveMeshes::EndingJobs() const {
-  std::set<int64_t> jobs;
+std::vector<EndingDevice> LiveMeshes::EndingDevices() const {
+  std::vector<EndingDevice> devices;
   for (const auto& [gen, mesh] : meshes_) {
-    if (mesh.state().IsEnding()) jobs.insert(mesh.job().value());
+    if (!mesh.state().IsEnding()) continue;
+    for (const MeshMember& member : mesh.state().members) {
+      if (member.freed) continue;
+      for (const int device : member.local_devices) {
+        devices.push_back({member.worker, device, mesh.job()});
+      }
+    }
   }
-  return jobs;
+  return devices;
 }
 
 }  // namespace meshwright::controller

@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "controller/membership.h"
 #include "controller/mesh_life.h"
 
 namespace meshwright::controller {
@@ -32,8 +33,8 @@ class LiveMeshes {
   // Those that there are now; steps may erase some of them.
   std::vector<MeshGeneration> Generations() const;
   std::set<JobId> Jobs() const;
-  // Jobs whose devices come back in a moment.
-  std::set<int64_t> EndingJobs() const;
+  // Devices that come back in a moment: a job may have others, in another mesh.
+  std::vector<EndingDevice> EndingDevices() const;
 
  private:
   uint64_t next_gen_;

@@ -1,6 +1,7 @@
 #include "controller/membership.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -123,19 +124,16 @@ std::vector<mesh::Device> Membership::FreeDevices(const std::string& kind) const
   return devices;
 }
 
-ReturningDevices Membership::DevicesOf(const std::set<int64_t>& ending,
+ReturningDevices Membership::Returning(const std::vector<EndingDevice>& ending,
                                        const std::string& kind) const {
-  MW_CHECK(!ending.contains(0)) << "job 0 has the free devices";
   ReturningDevices returning;
   std::set<int64_t> jobs;
-  for (const auto& [name, worker] : workers_) {
-    if (worker.state != WorkerState::kReady && worker.state != WorkerState::kSuspect) continue;
-    if (KindOf(worker.info) != kind) continue;
-    for (const JobId job : worker.device_job) {
-      if (ending.count(job.value()) == 0) continue;
-      ++returning.count;
-      jobs.insert(job.value());
-    }
+  for (const EndingDevice& device : ending) {
+    const Worker* const worker = Named(device.worker);
+    if (worker == nullptr || KindOf(worker->info) != kind) continue;
+    if (worker->state != WorkerState::kReady && worker->state != WorkerState::kSuspect) continue;
+    ++returning.count;
+    jobs.insert(device.job.value());
   }
   returning.jobs.assign(jobs.begin(), jobs.end());
   return returning;

@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +29,13 @@ struct Worker {
   int64_t last_seen_ms = 0;
   std::vector<JobId> device_job;  // per device; 0: free
   mesh::SharedProfile profile;    // of each device; null: not measured
+};
+
+// A device of a mesh that ends, until its worker has let go of it.
+struct EndingDevice {
+  std::string worker;
+  int local_index = 0;
+  JobId job{0};  // of the mesh
 };
 
 class Membership {
@@ -63,9 +69,10 @@ class Membership {
   void SetOwner(const std::string& name, int device, JobId job);
   // Free devices of READY workers, in placement order. Of one kind: a mesh never mixes kinds.
   std::vector<mesh::Device> FreeDevices(const std::string& kind) const;
-  // Devices of the jobs `ending`, until their mesh is gone. A worker that is silent for a moment
-  // may be busy letting go; soon it is heard again, or lost.
-  ReturningDevices DevicesOf(const std::set<int64_t>& ending, const std::string& kind) const;
+  // Those of the devices that come back. A worker that is silent for a moment may be busy letting
+  // go; soon it is heard again, or lost.
+  ReturningDevices Returning(const std::vector<EndingDevice>& ending,
+                             const std::string& kind) const;
   // Devices that the cluster has, whether they can be used right now or not: a worker that is
   // silent for a moment is no reason to call a job too large.
   int64_t DeviceCount(const std::string& kind) const;

@@ -45,12 +45,13 @@ MeshOrder MakeMeshOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan
                         const Membership& workers, const CoreOptions& options) {
   const ir::JobRequest& request = *job.request;
   const std::vector<RankPlace>& ranks = job.run->ranks();
-  MW_CHECK(ranks.size() == plan.devices.size())
+  MW_CHECK(!ranks.empty() && ranks.size() == plan.devices.size())
       << ranks.size() << " ranks for a plan of " << plan.devices.size() << " devices";
   MeshOrder order;
   order.gen = gen;
   order.job = job.id();
   order.members = MakeMembers(ranks, workers);
+  order.kind = proto::KindOf(workers.At(ranks.front().worker).info);
   proto::LoadMesh& load = order.load;
   load.mesh_gen = gen;
   load.job = order.job;

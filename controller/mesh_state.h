@@ -41,6 +41,7 @@ struct MeshOrder {
   PlannedJob plan;
   StateNames state;  // tensors that its devices keep between programs
   std::vector<MeshMember> members;
+  std::string kind;      // of its devices
   proto::LoadMesh load;  // what all members are told; its `ranks` are empty
   CheckpointOrder checkpoints;
 };

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <cstdlib>
 #include <utility>
 
 #include "checkpoint/folder.h"
@@ -38,6 +38,22 @@ bool IsLoss(const proto::RuntimeError& cause) {
   return cause.kind == ErrorKind::kWorkerLost || cause.kind == ErrorKind::kWorkerStopped;
 }
 
+// Of the job's own work, as far as anyone can tell: what comes of it may come again.
+bool IsOwn(const proto::RuntimeError& cause) {
+  if (cause.kind == ErrorKind::kSaveFailed) return true;
+  if (cause.kind == ErrorKind::kExecutorLost) return cause.blame != Blame::kInfra;
+  return cause.kind == ErrorKind::kStepFailed && cause.blame != Blame::kInfra &&
+         !cause.MayBeVictim();
+}
+
+// Whether a failure is the same as one before. Reports of the launch before it may have come or
+// not.
+bool IsAgain(const RecoveryHistory::Own& own, const std::optional<RecoveryHistory::Own>& before,
+             int64_t steps_per_launch) {
+  return before && before->kind == own.kind &&
+         std::abs(before->steps_done - own.steps_done) <= std::max<int64_t>(1, steps_per_launch);
+}
+
 // A client has seen what its calls did: that is not undone behind its back.
 bool CanGoBack(const ir::JobRequest& job) { return job.driver.kind != ir::DriverKind::kClient; }
 
@@ -51,11 +67,9 @@ Judgement JudgeFailure(const RunFailure& failure, const ir::JobRequest& job, int
   if (!spec.enable || !CanGoBack(job) || !MayPass(cause)) return {};
   // Before it has done any work, what fails is what was asked for, unless a worker is gone.
   if (!failure.was_active && !IsLoss(cause)) return {};
-  const bool of_the_work =
-      cause.kind == ErrorKind::kStepFailed || cause.kind == ErrorKind::kExecutorLost;
-  if (of_the_work && cause.blame != Blame::kInfra) {
+  if (IsOwn(cause)) {
     const RecoveryHistory::Own own{cause.kind, failure.steps_done};
-    if (history.own == own) {
+    if (IsAgain(own, history.own, job.train.steps_per_launch)) {
       return {AfterFailure::kEndJob,
               fmt::format("it failed twice in the same way after step {}", failure.steps_done)};
     }
@@ -73,10 +87,9 @@ Judgement JudgeFailure(const RunFailure& failure, const ir::JobRequest& job, int
   return {AfterFailure::kRecover, ""};
 }
 
-std::optional<std::vector<RankPlace>> FindSeats(const std::vector<RankPlace>& before,
-                                                const std::string& kind,
+std::optional<std::vector<RankPlace>> FindSeats(const Recovery& recovery,
                                                 const Membership& members) {
-  std::vector<mesh::Device> free = members.FreeDevices(kind);
+  std::vector<mesh::Device> free = members.FreeDevices(recovery.kind);
   const auto take = [&](const auto& fits) -> std::optional<RankPlace> {
     const auto it = std::find_if(free.begin(), free.end(), fits);
     if (it == free.end()) return std::nullopt;
@@ -85,23 +98,28 @@ std::optional<std::vector<RankPlace>> FindSeats(const std::vector<RankPlace>& be
     return place;
   };
   std::vector<std::optional<RankPlace>> seats;
-  for (const RankPlace& rank : before) {
+  for (const RankPlace& rank : recovery.ranks) {
     seats.push_back(take([&](const mesh::Device& device) {
       return device.worker == rank.worker && device.local_index == rank.local_device;
     }));
   }
   std::vector<RankPlace> all;
   for (std::optional<RankPlace>& seat : seats) {
-    if (!seat) seat = take([](const mesh::Device&) { return true; });
+    if (!seat) {
+      seat = take([&](const mesh::Device& device) {
+        return device.memory_bytes >= recovery.plan.device_memory_bytes;
+      });
+    }
     if (!seat) return std::nullopt;
     all.push_back(*std::move(seat));
   }
   return all;
 }
 
-ir::JobRequest ForFewerDevices(const ir::JobRequest& job) {
+ir::JobRequest ForFewerDevices(const ir::JobRequest& job, const std::string& kind) {
   ir::JobRequest open = job;
   open.parallel.data = 0;
+  open.parallel.device = kind;
   return open;
 }
 

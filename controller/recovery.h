@@ -4,8 +4,8 @@
 // the run that failed: it goes on by the same plan, on the same devices or on others in the place
 // of those that were lost, or, when these do not come in time, by a new plan on what is there.
 //
-// A failure that came out of the job's own work comes again: two of one kind at the same step are
-// the job's fault, and end it. Thread rule: pure functions and values.
+// A failure that came out of the job's own work comes again: two of one kind at the same step, and
+// no step done between them that is new, are the job's fault, and end it. Thread rule: pure functions and values.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,11 @@ struct RunFailure {
 // What the job has lived through.
 struct RecoveryHistory {
   std::deque<int64_t> unix_ms;  // of the recoveries of the last day
-  struct Own {                  // the last failure that came out of the job's own work
+  struct Own {
     proto::ErrorKind kind;
     int64_t steps_done = 0;
-    friend bool operator==(const Own&, const Own&) = default;
   };
+  // The last failure that came out of the job's own work, until a step is done that is new.
   std::optional<Own> own;
 };
 
@@ -61,19 +61,20 @@ struct Recovery {
   int64_t steps_before = 0;      // that were done then
   int64_t since_ms = 0;          // the failure was known
   int64_t judged_ms = 0;         // every member of the failed mesh has let go, or time was up
-  int64_t placed_ms = 0;         // there are devices for the next run
+  int64_t placed_ms = 0;         // the next run has devices and a plan
   int64_t active_ms = 0;         // its mesh is connected
   bool replans = false;          // in the queue, for a new plan
-  bool may_replan = true;        // no planner has said that there is none
+  int64_t unplannable = -1;      // of so many devices in the cluster no plan could be made
 };
 
 // Devices for the same plan, by rank: the ones of before where their worker is there and has let go
-// of them, else free ones of the same kind. Nothing: there are not enough.
-std::optional<std::vector<RankPlace>> FindSeats(const std::vector<RankPlace>& before,
-                                                const std::string& kind, const Membership& members);
+// of them, else free ones of the same kind that have the memory for it. Nothing: there are not
+// enough.
+std::optional<std::vector<RankPlace>> FindSeats(const Recovery& recovery,
+                                                const Membership& members);
 
-// The job as it may be planned for fewer devices than it asks for.
-ir::JobRequest ForFewerDevices(const ir::JobRequest& job);
+// The job as it may be planned for fewer devices than it asks for, of the kind that it had.
+ir::JobRequest ForFewerDevices(const ir::JobRequest& job, const std::string& kind);
 
 // The newest state that a run can start from; step below 0: there is none, it starts anew.
 ir::StartPoint NewestStart(const ir::JobRequest& job, const JobRecord& record);

@@ -30,6 +30,7 @@ struct JobRecord {
   int64_t steps = 0;
   int64_t steps_done = 0;
   double loss = 0;
+  int64_t told_steps = 0;  // that people have seen the metrics of
   int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
   int64_t checkpoint_step = -1;     // of the newest committed one; below 0: there is none
   ir::FolderRef checkpoint_folder;  // of the job's checkpoints

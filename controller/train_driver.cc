@@ -68,10 +68,11 @@ DriverNews TrainDriver::OnValidation(const PlannedLaunch& launch,
   const ValidationSum sum = std::exchange(validation_, {});
   proto::StepMetrics metrics = *std::exchange(held_, std::nullopt);
   metrics.validation_loss = sum.loss / sum.tokens;
+  if (metrics.step < told_steps_) return news;
   news.log_lines.push_back(fmt::format(
       "step {}: loss {:.4f}, validation loss {:.4f} ({:.0f} tokens in {:.2f} s)", metrics.step + 1,
       metrics.loss, metrics.validation_loss, sum.tokens, sum.seconds));
-  Tell(std::move(metrics), news);
+  news.steps.push_back(std::move(metrics));
   return news;
 }
 

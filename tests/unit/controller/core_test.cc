@@ -181,7 +181,7 @@ TEST(CoreFailure, ALostWorkerFailsTheJobWithItsNameAndFreesTheRest) {
   SimCluster cluster;
   cluster.AddWorkers(3);
   cluster.hold_reports = true;
-  const int64_t job = cluster.Submit(SimCluster::MakeJob(3, 1, 1, 100));
+  const int64_t job = cluster.Submit(WithoutRecovery(SimCluster::MakeJob(3, 1, 1, 100)));
   const int64_t next = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 2));
   cluster.Settle();
   ASSERT_EQ(cluster.Info(job).state, JobState::kRunning);
@@ -199,7 +199,7 @@ TEST(CoreFailure, TheLostWorkerBeatsTheVictimThatReportedFirst) {
   SimCluster cluster;
   cluster.AddWorkers(2);
   cluster.hold_reports = true;
-  const int64_t job = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 100));
+  const int64_t job = cluster.Submit(WithoutRecovery(SimCluster::MakeJob(2, 1, 1, 100)));
   cluster.Settle();
   cluster.FeedFrom("w0", proto::LaunchDone{MeshGeneration(1),
                                            LaunchSeq(1),
@@ -242,7 +242,7 @@ TEST(CoreFailure, ASilentWorkerIsSuspectThenLost) {
   SimCluster cluster;
   cluster.AddWorkers(2);
   cluster.hold_reports = true;
-  const int64_t job = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 100));
+  const int64_t job = cluster.Submit(WithoutRecovery(SimCluster::MakeJob(2, 1, 1, 100)));
   cluster.SettleFor(1000);
   cluster.Silence("w0");
   cluster.SettleFor(4000);
@@ -268,7 +268,7 @@ TEST(CoreFailure, AStoppedWorkerFailsItsJobAndLeaves) {
   SimCluster cluster;
   cluster.AddWorkers(2);
   cluster.hold_reports = true;
-  const int64_t job = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 100));
+  const int64_t job = cluster.Submit(WithoutRecovery(SimCluster::MakeJob(2, 1, 1, 100)));
   cluster.Settle();
   cluster.Leave("w1");
   cluster.Settle();
@@ -482,7 +482,7 @@ TEST(CoreIdentity, ARejoiningSessionLosesItsOldMesh) {
   SimCluster cluster;
   cluster.AddWorkers(1);
   cluster.hold_reports = true;
-  const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 5));
+  const int64_t job = cluster.Submit(WithoutRecovery(SimCluster::MakeJob(1, 1, 1, 5)));
   cluster.Settle();
   cluster.Reconnect("w0");
   cluster.Settle();
@@ -549,7 +549,7 @@ TEST(CoreStore, AnEndThatCannotBeWrittenIsToldAllTheSameAndOnlyOnce) {
   SimCluster cluster;
   cluster.AddWorkers(1);
   cluster.hold_reports = true;
-  const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 1));
+  const int64_t job = cluster.Submit(WithoutRecovery(SimCluster::MakeJob(1, 1, 1, 1)));
   cluster.Settle();
   FailWrites(cluster.disk(), 3, ResourceExhausted("disk full"));
   cluster.Kill("w0");

@@ -10,8 +10,6 @@
 namespace meshwright::controller {
 namespace {
 
-using proto::ErrorKind;
-using proto::MakeError;
 using testing::ElementsAre;
 
 PlannedJob PlacedPlan(size_t devices, std::vector<int> placement) {
@@ -67,18 +65,6 @@ TEST(Run, DriverAndClientsTakeTurnsOnceTheStateIsThere) {
   EXPECT_FALSE(run.OnLaunched({PlannedLaunch{"probe", 0, 1}, AskId{SeatId(1), 1}, {}, {}}))
       << "no driver hears of what clients call";
   EXPECT_TRUE(run.OnLaunched({PlannedLaunch{"step", 0, 1}, std::nullopt, {}, {}}).has_value());
-}
-
-TEST(JudgeFailure, OnlyDevicesThatWereLostBeforeItBeganGiveTheJobAnotherRun) {
-  const auto judge = [](bool begun, ErrorKind kind) {
-    return JudgeFailure({1, begun, MakeError(kind, Unavailable("gone"))});
-  };
-  EXPECT_EQ(judge(false, ErrorKind::kWorkerLost), AfterFailure::kRunAgain);
-  EXPECT_EQ(judge(false, ErrorKind::kWorkerStopped), AfterFailure::kRunAgain);
-  EXPECT_EQ(judge(false, ErrorKind::kPlanFailed), AfterFailure::kEndJob);
-  EXPECT_EQ(judge(false, ErrorKind::kStoreFailed), AfterFailure::kEndJob);
-  EXPECT_EQ(judge(true, ErrorKind::kWorkerLost), AfterFailure::kEndJob);
-  EXPECT_EQ(judge(true, ErrorKind::kCancelled), AfterFailure::kEndJob);
 }
 
 }  // namespace

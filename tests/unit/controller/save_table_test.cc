@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr MeshGeneration kGen{7};
+constexpr MeshGeneration kSaveGen{7};
 
 checkpoint::Shards Half(int64_t begin, const std::string& file) {
   checkpoint::Shards shards;
@@ -20,7 +20,7 @@ checkpoint::Shards Half(int64_t begin, const std::string& file) {
 }
 
 proto::StateSaved Saved(uint64_t save, const checkpoint::Shards& shards) {
-  return {kGen, LaunchSeq(save), {}, checkpoint::FormatShards(shards)};
+  return {kSaveGen, LaunchSeq(save), {}, checkpoint::FormatShards(shards)};
 }
 
 SaveTable Begun() {
@@ -37,13 +37,13 @@ SaveTable Begun() {
 
 TEST(SaveTable, TheLastMemberBringsTheCommitAndTheCommitTheStep) {
   SaveTable table = Begun();
-  auto commit = table.On(1, Saved(5, Half(4, "b")), kGen);
+  auto commit = table.On(1, Saved(5, Half(4, "b")), kSaveGen);
   ASSERT_TRUE(commit.has_value() && !commit->has_value());
-  EXPECT_FALSE(table.On(1, Saved(5, Half(4, "b")), kGen)->has_value()) << "a repeated message";
-  EXPECT_FALSE(table.On(0, Saved(4, Half(0, "a")), kGen)->has_value()) << "of another save";
-  EXPECT_FALSE(table.On(proto::CheckpointCommitted{kGen, LaunchSeq(5), {}})->has_value())
+  EXPECT_FALSE(table.On(1, Saved(5, Half(4, "b")), kSaveGen)->has_value()) << "a repeated message";
+  EXPECT_FALSE(table.On(0, Saved(4, Half(0, "a")), kSaveGen)->has_value()) << "of another save";
+  EXPECT_FALSE(table.On(proto::CheckpointCommitted{kSaveGen, LaunchSeq(5), {}})->has_value())
       << "nobody was asked to commit";
-  commit = table.On(0, Saved(5, Half(0, "a")), kGen);
+  commit = table.On(0, Saved(5, Half(0, "a")), kSaveGen);
   ASSERT_TRUE(commit.has_value() && commit->has_value());
   EXPECT_EQ((*commit)->temporary, "step-00000120.tmp-7-5");
   EXPECT_EQ((*commit)->keep, 3);
@@ -51,14 +51,14 @@ TEST(SaveTable, TheLastMemberBringsTheCommitAndTheCommitTheStep) {
   ASSERT_TRUE(manifest.has_value()) << manifest.error();
   EXPECT_EQ(manifest->tensors.at("w").boxes.size(), 2U);
   EXPECT_TRUE(table.busy());
-  EXPECT_EQ(table.On(proto::CheckpointCommitted{kGen, LaunchSeq(5), {}})->value_or(-1), 120);
+  EXPECT_EQ(table.On(proto::CheckpointCommitted{kSaveGen, LaunchSeq(5), {}})->value_or(-1), 120);
   EXPECT_FALSE(table.busy());
 }
 
 TEST(SaveTable, NoCommitOfWhatIsNoCover) {
   SaveTable table = Begun();
-  ASSERT_TRUE(table.On(0, Saved(5, Half(0, "a")), kGen).has_value());
-  const auto commit = table.On(1, Saved(5, Half(2, "b")), kGen);
+  ASSERT_TRUE(table.On(0, Saved(5, Half(0, "a")), kSaveGen).has_value());
+  const auto commit = table.On(1, Saved(5, Half(2, "b")), kSaveGen);
   ASSERT_FALSE(commit.has_value());
   EXPECT_THAT(commit.error().message(), HasSubstr("tensor 'w'"));
   EXPECT_FALSE(table.busy());
@@ -68,16 +68,16 @@ TEST(SaveTable, AMembersErrorEndsTheSave) {
   SaveTable table = Begun();
   proto::StateSaved failed = Saved(5, {});
   failed.error = proto::MakeError(proto::ErrorKind::kSaveFailed, ResourceExhausted("full"), "w1");
-  EXPECT_EQ(table.On(0, failed, kGen).error().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(table.On(0, failed, kSaveGen).error().code(), StatusCode::kResourceExhausted);
   EXPECT_FALSE(table.busy());
-  EXPECT_FALSE(table.On(1, Saved(5, Half(4, "b")), kGen)->has_value());
+  EXPECT_FALSE(table.On(1, Saved(5, Half(4, "b")), kSaveGen)->has_value());
 }
 
 TEST(SaveTable, NonsenseOfAWorkerIsAnError) {
   SaveTable table = Begun();
   proto::StateSaved odd = Saved(5, {});
   odd.shards = "{\"files\": 3}";
-  EXPECT_EQ(table.On(0, odd, kGen).error().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(table.On(0, odd, kSaveGen).error().code(), StatusCode::kDataLoss);
 }
 
 }  // namespace

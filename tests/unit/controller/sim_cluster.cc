@@ -4,7 +4,9 @@
 //   - launches reach a worker with sequence numbers 1, 2, 3, ... within a generation;
 //   - a terminal job never changes;
 //   - a device never holds two meshes at once;
-//   - a submit that was answered is on disk.
+//   - a submit that was answered is on disk;
+//   - people are told every step of a training once, in order;
+//   - a checkpoint on record is there (and what tests/unit/controller/sim_states.h says).
 #include "tests/unit/controller/sim_cluster.h"
 
 #include <fmt/format.h>
@@ -57,6 +59,11 @@ ir::JobRequest SimCluster::MakeJob(int64_t data, int64_t tensor, int64_t pipelin
   return job;
 }
 
+ir::JobRequest WithoutRecovery(ir::JobRequest job) {
+  job.fault_tolerance.enable = false;
+  return job;
+}
+
 SimCluster::SimCluster(CoreOptions options, uint64_t seed)
     : options_(std::move(options)), seed_(seed), disk_(MakeMemoryDisk()) {
   RestartController();
@@ -76,6 +83,7 @@ void SimCluster::RestartController() {
     worker.session = SessionId(0);
     worker.meshes.clear();  // a worker aborts what it runs when its session is lost
     worker.actors.clear();
+    worker.writes.clear();
   }
   store_ = OpenMemoryStore(disk_);
   const StoredState& stored = store_->opened();
@@ -103,6 +111,7 @@ void SimCluster::Reconnect(const std::string& name) {
   worker.session = SessionId(next_session_++);
   worker.meshes.clear();
   worker.actors.clear();
+  worker.writes.clear();
   worker.last_seq.clear();
   worker.silent = false;
   proto::Register info;
@@ -144,6 +153,12 @@ void SimCluster::Kill(const std::string& name) {
   worker.session = SessionId(0);
   worker.meshes.clear();
   worker.actors.clear();
+  worker.writes.clear();
+}
+
+void SimCluster::Crash(const std::string& name) {
+  up_[workers_.at(name).session.value()].clear();
+  Kill(name);
 }
 
 void SimCluster::KillActors(const std::string& name) {
@@ -223,10 +238,15 @@ bool SimCluster::DeliverOne() {
     if (!queue.empty()) choices.emplace_back(1, session);
   }
   if (!pending_.empty()) choices.emplace_back(2, 0);
+  for (const auto& [name, worker] : workers_) {
+    if (!worker.writes.empty() && !hold_writes) choices.emplace_back(3, worker.session.value());
+  }
   if (choices.empty()) return false;
   const auto [kind, session] =
       choices[static_cast<size_t>(Draw(static_cast<int64_t>(choices.size())))];
-  if (kind == 2) {
+  if (kind == 3) {
+    EndWrite(*BySession(SessionId(session)));
+  } else if (kind == 2) {
     const Event event = std::move(pending_.front());
     pending_.pop_front();
     Run(event);
@@ -316,6 +336,9 @@ void SimCluster::Plan(const StartPlan& start) {
     plan.devices[i].input_rows = planned_rows[i];
   }
   Result<PlannedJob> result = std::move(plan);
+  if (start.topology.devices.size() < plans_from) {
+    result = tl::unexpected(ResourceExhausted("no plan for so few"));
+  }
   if (plan_error) result = tl::unexpected(*plan_error);
   auto& queue = hold_plans ? held_plans_ : pending_;
   queue.push_back(PlanFinished{start.job, start.attempt, std::move(result), plan_misfit});
@@ -325,8 +348,15 @@ void SimCluster::Carry(Send& send) {
   if (const auto* load = std::get_if<proto::LoadMesh>(&send.message.body)) {
     const uint64_t gen = load->mesh_gen.value();
     EXPECT_GT(ReadMemoryDisk(*disk_).next_mesh_gen, gen) << "told before it was written";
+    const bool newest = gen_job_.empty() || gen > gen_job_.rbegin()->first;
     const auto [it, fresh] = gen_job_.emplace(gen, load->job.value());
-    EXPECT_TRUE(fresh || it->second == load->job.value()) << "generation used twice";
+    EXPECT_TRUE(fresh ? newest : it->second == load->job.value()) << "generation used twice";
+    if (fresh) {
+      const ir::JobRequest& request = *requests_.at(load->job.value());
+      const int64_t recorded = Record(load->job.value()).checkpoint_step;
+      states_.Begin(*load, std::max(recorded, request.start.step),
+                    request.driver.kind == ir::DriverKind::kTrain);
+    }
   }
   if (BySession(send.session) != nullptr) {
     down_[send.session.value()].push_back(std::move(send.message));
@@ -352,6 +382,7 @@ void SimCluster::Execute(Effects effects) {
                        refused_[worker->name] = close.reason;
                        worker->session = SessionId(0);
                        worker->meshes.clear();
+                       worker->writes.clear();
                      }
                      up_.erase(close.session.value());
                      down_.erase(close.session.value());
@@ -373,10 +404,7 @@ void SimCluster::Execute(Effects effects) {
                      }
                      replies_.emplace(reply.call.value(), reply);
                    },
-                   [&](StepsDone& done) {
-                     auto& all = steps_[done.job.value()];
-                     all.insert(all.end(), done.steps.begin(), done.steps.end());
-                   },
+                   [&](StepsDone& done) { HearSteps(done); },
                    [&](LogLine& line) { lines_[line.job.value()].push_back(line.line); },
                    [&](SaveProgress& progress) {
                      (void)store_->SaveProgress(progress.job.value(), progress.steps_done,
@@ -437,11 +465,10 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
             }
           },
           [&](const proto::Launch& m) {
-            if (!worker.meshes.contains(m.mesh_gen.value())) return;
-            EXPECT_EQ(m.launch_seq.value(), ++worker.last_seq[m.mesh_gen.value()]);
+            if (!Expects(worker, m.mesh_gen, m.launch_seq)) return;
             if (failing != fail_next.end()) {
               Say(worker, proto::LaunchDone{m.mesh_gen, m.launch_seq, error(), {}, {}});
-            } else if (!hold_reports) {
+            } else {
               HandleLaunch(worker, m);
             }
           },
@@ -462,17 +489,15 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
             worker.meshes.erase(m.mesh_gen.value());
             Say(worker, proto::MeshReleased{m.mesh_gen});
           },
-          // Jobs of these tests have no checkpoints.
-          [](const proto::SaveState&) {},
-          [](const proto::RestoreState&) {},
-          [](const proto::CommitCheckpoint&) {},
+          [&](const proto::SaveState& m) { OnState(worker, m); },
+          [&](const proto::RestoreState& m) { OnState(worker, m); },
+          [&](const proto::CommitCheckpoint& m) { OnState(worker, m); },
       },
       message.body);
 }
 
 void SimCluster::AnswerState(SimWorker& worker, MeshGeneration gen, LaunchSeq seq) {
-  if (!worker.meshes.contains(gen.value())) return;
-  EXPECT_EQ(seq.value(), ++worker.last_seq[gen.value()]);
+  if (!Expects(worker, gen, seq)) return;
   if (!hold_reports) Say(worker, proto::LaunchDone{gen, seq, {}, {}, {}});
 }
 
@@ -520,6 +545,11 @@ void SimCluster::Hear(const TellClient& tell) {
 void SimCluster::HandleLaunch(SimWorker& worker, const proto::Launch& launch) {
   proto::LaunchDone done{launch.mesh_gen, launch.launch_seq, {}, {}, {}};
   const std::string program = worker.programs[launch.mesh_gen.value()].at(launch.program);
+  if (program == ir::kInitProgram) states_.Init(worker.name, launch.mesh_gen);
+  if (program == ir::kStepProgram) states_.Run(worker.name, launch);
+  const int64_t end = launch.first_step + launch.count;
+  const bool held = hold_from >= 0 && program == ir::kStepProgram && end > hold_from;
+  if (hold_reports || held) return;
   for (int64_t i = 0; i < launch.count; ++i) {
     proto::StepReport report{launch.first_step + i, 0.5, {}};
     if (program == "step") {
@@ -554,6 +584,11 @@ void SimCluster::CheckPromises() {
     if (!proto::IsTerminal(info.state) || !durable.contains(info.id)) continue;
     const auto [it, fresh] = ended_.emplace(info.id, info);
     EXPECT_EQ(it->second, info) << "a terminal job changed (seed " << seed_ << ")";
+  }
+  for (const JobRecord& record : ReadMemoryDisk(*disk_).jobs) {
+    if (record.checkpoint_step < 0) continue;
+    EXPECT_TRUE(states_.Has(record.checkpoint_folder, record.checkpoint_step))
+        << "step " << record.checkpoint_step << " is on record for job " << record.id;
   }
 }
 

@@ -16,6 +16,7 @@
 #include "base/philox.h"
 #include "controller/core.h"
 #include "controller/store.h"
+#include "tests/unit/controller/sim_states.h"
 
 namespace meshwright::controller {
 
@@ -39,6 +40,7 @@ struct SimWorker {
   std::map<uint64_t, std::set<std::string>> invitations;  // that it expects, by generation
   std::vector<double> executed;                           // calls, by what they brought
   std::vector<proto::LaunchInput> last_inputs;
+  std::deque<proto::UpBody> writes = {};  // of checkpoints, in the order in which they come to an end
 };
 
 class SimCluster {
@@ -64,6 +66,7 @@ class SimCluster {
     workers_.at(name).profile = std::move(text);
   }
   void Kill(const std::string& name);     // its session ends
+  void Crash(const std::string& name);    // the same, and what it said last is lost
   void Silence(const std::string& name);  // nothing from it arrives any more
   void Leave(const std::string& name);
   void KillActors(const std::string& name);  // the processes that its actors live in
@@ -106,6 +109,8 @@ class SimCluster {
   const std::vector<proto::StepMetrics>& steps(int64_t job) { return steps_[job]; }
   const std::vector<std::string>& lines(int64_t job) { return lines_[job]; }
   const SimWorker& worker(const std::string& name) const { return workers_.at(name); }
+  const SimStates& states() const { return states_; }
+  JobRecord Record(int64_t job) const;  // as it is on disk
   const std::map<std::string, Status>& refused() const { return refused_; }  // by worker
   const mesh::Topology& planned() const { return planned_; }  // what the last plan was asked for
   int64_t Draw(int64_t below);
@@ -120,6 +125,7 @@ class SimCluster {
   std::vector<int> planned_placement;      // as in PlannedJob
   std::vector<std::string> planned_state;  // of the first device
   std::vector<std::map<std::pair<uint32_t, uint32_t>, RowRange>> planned_rows;  // by device
+  size_t plans_from = 0;                     // devices: with fewer there is no plan
   bool hold_plans = false;                   // plans wait until released
   std::vector<std::string> checked_blobs;    // that were to be read again
   bool dies_placing = false;                 // the controller does not come to placing: restart it
@@ -129,8 +135,11 @@ class SimCluster {
   std::vector<ActorAnswer> actor_answers;    // in order
   std::vector<proto::StopActor> stopped_actors;          // that workers were told of
   bool hold_reports = false;                             // workers run, their LaunchDone waits
+  int64_t hold_from = -1;                                // the same, from this step on
+  bool hold_writes = false;                              // of checkpoints
   bool deaf_aborts = false;                              // workers do not answer AbortMesh
   std::map<std::string, proto::RuntimeError> fail_next;  // by worker: its next report
+  std::map<std::string, proto::RuntimeError> fail_write;  // by worker: its next of a checkpoint
 
  private:
   void Plan(const StartPlan& start);
@@ -143,6 +152,12 @@ class SimCluster {
   void OnActor(SimWorker& worker, const proto::ActorMessage& message);
   void OnActor(SimWorker& worker, const proto::StopActor& stop);
   void HandleLaunch(SimWorker& worker, const proto::Launch& launch);
+  bool Expects(SimWorker& worker, MeshGeneration gen, LaunchSeq seq);
+  void OnState(SimWorker& worker, const proto::SaveState& save);
+  void OnState(SimWorker& worker, const proto::RestoreState& restore);
+  void OnState(SimWorker& worker, const proto::CommitCheckpoint& commit);
+  void EndWrite(SimWorker& worker);
+  void HearSteps(const StepsDone& done);
   void AnswerState(SimWorker& worker, MeshGeneration gen, LaunchSeq seq);
   void Hear(const TellClient& tell);
   void Say(SimWorker& worker, proto::UpBody body);
@@ -183,6 +198,10 @@ class SimCluster {
   std::map<uint64_t, std::vector<proto::RuntimeError>> failures_;
   std::set<uint64_t> told_gens_;
   std::map<uint64_t, int64_t> gen_job_;
+  SimStates states_;
 };
+
+// The same job, which ends when a run of it fails.
+ir::JobRequest WithoutRecovery(ir::JobRequest job);
 
 }  // namespace meshwright::controller
