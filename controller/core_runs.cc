@@ -46,8 +46,8 @@ void BeginRun(JobEntry& job, std::vector<mesh::Device> devices, CoreState& core,
   core.book.Move(job, JobEvent::kPlace, context);
   auto request = job.request;
   if (job.recovery) {
-    request = std::make_shared<const ir::JobRequest>(
-        ForFewerDevices(*job.request, job.recovery->kind));
+    request =
+        std::make_shared<const ir::JobRequest>(ForFewerDevices(*job.request, job.recovery->kind));
   }
   context.Do(StartPlan{job.id(), job.run->number(), request,
                        TopologyOf(std::move(devices), core.members)});
@@ -120,7 +120,8 @@ struct MeshCarrier {
     if (core.meshes.At(gen).state().phase != MeshPhase::kActive) return;
     JobEntry& entry = JobThatRuns(gen, core);
     const PlannedLaunch& launch = launched.result.launch;
-    const bool fills_state = launch.kind == LaunchKind::kRestore || launch.program == ir::kInitProgram;
+    const bool fills_state =
+        launch.kind == LaunchKind::kRestore || launch.program == ir::kInitProgram;
     entry.was_active = entry.was_active || !fills_state;
     if (std::optional<DriverNews> news = entry.run->OnLaunched(launched.result)) {
       const Status status = news->status;

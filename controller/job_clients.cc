@@ -131,8 +131,8 @@ void JobClients::CloseJob(JobId job, const proto::RuntimeError& cause, Context& 
   if (it == desks_.end()) return;
   ClientDesk& desk = it->second.clients;
   it->second.nobody_since_ms.reset();
-  const proto::RuntimeError ended = MakeError(ErrorKind::kRefused,
-                                              FailedPrecondition("the job has ended"));
+  const proto::RuntimeError ended =
+      MakeError(ErrorKind::kRefused, FailedPrecondition("the job has ended"));
   FailAsks(job, cause.ok() ? ended : cause, context);
   for (const ClientId client : desk.clients()) {
     job_of_client_.erase(client);

@@ -5,7 +5,8 @@
 // of those that were lost, or, when these do not come in time, by a new plan on what is there.
 //
 // A failure that came out of the job's own work comes again: two of one kind at the same step, and
-// no step done between them that is new, are the job's fault, and end it. Thread rule: pure functions and values.
+// no step done between them that is new, are the job's fault, and end it. Thread rule: pure
+// functions and values.
 #pragma once
 
 #include <cstdint>

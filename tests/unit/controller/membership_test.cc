@@ -83,7 +83,10 @@ TEST(Membership, CountsDevicesByOwner) {
   ASSERT_EQ(members.FreeDevices("cpu").size(), 1u);
   EXPECT_EQ(members.FreeDevices("cpu")[0].worker, "b");
   EXPECT_EQ(members.Returning({{"a", 0, JobId(7)}}, "cpu").count, 1);
-  EXPECT_THAT(members.Returning({{"a", 0, JobId(7)}, {"gone", 0, JobId(9)}, {"a", 1, JobId(8)}}, "cpu").jobs, ElementsAre(7, 8));
+  EXPECT_THAT(
+      members.Returning({{"a", 0, JobId(7)}, {"gone", 0, JobId(9)}, {"a", 1, JobId(8)}}, "cpu")
+          .jobs,
+      ElementsAre(7, 8));
   members.SetOwner("b", 1, JobId(0));
   EXPECT_EQ(members.FreeDevices("cpu").size(), 2u);
   EXPECT_EQ(members.HostCores("host of a"), 8);
@@ -105,7 +108,8 @@ TEST(SightOf, ChangesWithWhatPlacingAsksFor) {
   EXPECT_THAT(before, HasSubstr("cpu: 3 of 3 free"));
   EXPECT_NE(SightOf({members, {}}, false), before);
   members.SetOwner("b", 1, JobId(7));
-  EXPECT_THAT(SightOf({members, {{"a", 0, JobId(7)}}}, true), HasSubstr("cpu: 2 of 3 free, 1 return from 7"));
+  EXPECT_THAT(SightOf({members, {{"a", 0, JobId(7)}}}, true),
+              HasSubstr("cpu: 2 of 3 free, 1 return from 7"));
 }
 
 TEST(CheckRegistration, NamesTheWorkerAndWhatItSays) {

@@ -5,6 +5,5 @@
 #include <gtest/gtest.h>
 
 namespace meshwright::controller {
-namespace {
-}  // namespace
+namespace {}  // namespace
 }  // namespace meshwright::controller

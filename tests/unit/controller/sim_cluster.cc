@@ -467,6 +467,7 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
           [&](const proto::Launch& m) {
             if (!Expects(worker, m.mesh_gen, m.launch_seq)) return;
             if (failing != fail_next.end()) {
+              worker.failed.insert(m.mesh_gen.value());
               Say(worker, proto::LaunchDone{m.mesh_gen, m.launch_seq, error(), {}, {}});
             } else {
               HandleLaunch(worker, m);

@@ -35,12 +35,14 @@ struct SimWorker {
   Term term{0};
   bool silent = false;                                    // alive, but nothing it sends arrives
   std::set<uint64_t> meshes;                              // generations that it holds
+  std::set<uint64_t> failed = {};                         // of them, those that do no work any more
   std::map<uint64_t, uint64_t> last_seq;                  // by generation
   std::map<uint64_t, std::vector<std::string>> programs;  // by generation
   std::map<uint64_t, std::set<std::string>> invitations;  // that it expects, by generation
   std::vector<double> executed;                           // calls, by what they brought
   std::vector<proto::LaunchInput> last_inputs;
-  std::deque<proto::UpBody> writes = {};  // of checkpoints, in the order in which they come to an end
+  std::deque<proto::UpBody> writes =
+      {};  // of checkpoints, in the order in which they come to an end
 };
 
 class SimCluster {
@@ -110,7 +112,7 @@ class SimCluster {
   const std::vector<std::string>& lines(int64_t job) { return lines_[job]; }
   const SimWorker& worker(const std::string& name) const { return workers_.at(name); }
   const SimStates& states() const { return states_; }
-  JobRecord Record(int64_t job) const;  // as it is on disk
+  JobRecord Record(int64_t job) const;                                       // as it is on disk
   const std::map<std::string, Status>& refused() const { return refused_; }  // by worker
   const mesh::Topology& planned() const { return planned_; }  // what the last plan was asked for
   int64_t Draw(int64_t below);
@@ -133,12 +135,12 @@ class SimCluster {
   int invitation_bytes = 0;                  // of every worker; 0: its name
   bool hold_actors = false;                  // actors do not answer
   std::vector<ActorAnswer> actor_answers;    // in order
-  std::vector<proto::StopActor> stopped_actors;          // that workers were told of
-  bool hold_reports = false;                             // workers run, their LaunchDone waits
-  int64_t hold_from = -1;                                // the same, from this step on
-  bool hold_writes = false;                              // of checkpoints
-  bool deaf_aborts = false;                              // workers do not answer AbortMesh
-  std::map<std::string, proto::RuntimeError> fail_next;  // by worker: its next report
+  std::vector<proto::StopActor> stopped_actors;           // that workers were told of
+  bool hold_reports = false;                              // workers run, their LaunchDone waits
+  int64_t hold_from = -1;                                 // the same, from this step on
+  bool hold_writes = false;                               // of checkpoints
+  bool deaf_aborts = false;                               // workers do not answer AbortMesh
+  std::map<std::string, proto::RuntimeError> fail_next;   // by worker: its next report
   std::map<std::string, proto::RuntimeError> fail_write;  // by worker: its next of a checkpoint
 
  private:

@@ -18,7 +18,7 @@ JobRecord SimCluster::Record(int64_t job) const {
 bool SimCluster::Expects(SimWorker& worker, MeshGeneration gen, LaunchSeq seq) {
   if (!worker.meshes.contains(gen.value())) return false;
   EXPECT_EQ(seq.value(), ++worker.last_seq[gen.value()]);
-  return true;
+  return !worker.failed.contains(gen.value());
 }
 
 void SimCluster::OnState(SimWorker& worker, const proto::SaveState& save) {
@@ -33,6 +33,7 @@ void SimCluster::OnState(SimWorker& worker, const proto::RestoreState& restore) 
   proto::LaunchDone done{restore.mesh_gen, restore.launch_seq, {}, {}, {}};
   if (const auto failing = fail_next.find(worker.name); failing != fail_next.end()) {
     done.error = failing->second;
+    worker.failed.insert(restore.mesh_gen.value());
     fail_next.erase(failing);
   } else {
     states_.Restore(worker.name, restore);

@@ -1,5 +1,5 @@
-// What the workers of a simulated cluster keep of a mesh's state, as the number of steps that are in
-// it, and the folders of checkpoints that all of them see.
+// What the workers of a simulated cluster keep of a mesh's state, as the number of steps that are
+// in it, and the folders of checkpoints that all of them see.
 //
 // Promises checked here:
 //   - the state of a generation begins with the checkpoint that is on record for its job, or anew
