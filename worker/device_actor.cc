@@ -163,11 +163,9 @@ Status DeviceActor::RunSteps(Steps& steps) {
   for (size_t i = 0; i < record.seconds.size(); ++i) {
     const Clock::time_point start = Clock::now();
     context.step = steps.first_step + static_cast<int64_t>(i);
-    if (options_.mark != nullptr) {
-      options_.mark->Enter(rank(), steps.program->program().name, context.step);
-    }
+    counter_.Enter(rank(), steps.program->program().name, context.step);
     const Status ran = steps.program->RunStep(context, cause_, counter_);
-    if (options_.mark != nullptr) options_.mark->Leave();
+    counter_.Leave();
     MW_TRY(ran);
     steps.program->ReadReports(
         {record.values.data() + i * record.report_count, record.report_count});

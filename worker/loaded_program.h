@@ -36,6 +36,12 @@ namespace meshwright::worker {
 class InstructionCounter {
  public:
   void SetMark(DeviceMark* mark) { mark_ = mark; }
+  void Enter(int rank, const std::string& program, int64_t step) {
+    if (mark_ != nullptr) mark_->Enter(rank, program, step);
+  }
+  void Leave() {
+    if (mark_ != nullptr) mark_->Leave();
+  }
   void At(size_t instruction) {
     if (mark_ != nullptr) mark_->At(static_cast<int64_t>(instruction));
   }

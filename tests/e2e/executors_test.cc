@@ -100,6 +100,16 @@ TEST_F(ExecutorsOfWorkers, ADeathInATransferNamesStepAndInstruction) {
   ExpectAllReady(2);
 }
 
+TEST_F(ExecutorsOfWorkers, AJobThatRecoversGoesOnInAnotherOne) {
+  ASSERT_NO_FATAL_FAILURE(StartWorkers(2));
+  const int64_t id = StartJob(1, 2, 400, true);
+  const pid_t executor = ExecutorOf(1);
+  ASSERT_EQ(::kill(executor, SIGKILL), 0);
+  const client::JobInfo ended = EndOf(id);
+  EXPECT_EQ(ended.state, JobState::kSucceeded) << ended.message;
+  EXPECT_NE(ExecutorOf(1), executor);
+}
+
 TEST_F(ExecutorsOfWorkers, EndWithTheirSupervisor) {
   ASSERT_NO_FATAL_FAILURE(StartWorkers(1));
   const int64_t id = StartJob(1, 1);

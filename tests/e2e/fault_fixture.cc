@@ -64,8 +64,10 @@ void FaultFixture::StartWorkers(int workers) {
   Start(std::move(options));
 }
 
-int64_t FaultFixture::StartJob(int data, int pipeline, int64_t steps) {
-  const auto id = cluster_->Submit(ByteJob(data, 1, pipeline, steps), SampleText(60'000));
+int64_t FaultFixture::StartJob(int data, int pipeline, int64_t steps, bool recovers) {
+  ir::JobRequest job = ByteJob(data, 1, pipeline, steps);
+  job.fault_tolerance.enable = recovers;
+  const auto id = cluster_->Submit(std::move(job), SampleText(60'000));
   EXPECT_TRUE(id.has_value()) << id.error();
   if (!id.has_value()) return 0;
   const Status running = cluster_->RunUntil(*id, 3);

@@ -30,8 +30,9 @@ class FaultFixture : public ::testing::Test {
   client::Client& client() { return cluster_->client(); }
 
   // Submits a job on the first `data * pipeline` devices and waits until it has done some steps;
-  // notes what the processes hold by then. The id, 0 after a failure.
-  int64_t StartJob(int data, int pipeline, int64_t steps = kForeverSteps);
+  // notes what the processes hold by then. recovers: a fault of it is not its end. The id, 0 after
+  // a failure.
+  int64_t StartJob(int data, int pipeline, int64_t steps = kForeverSteps, bool recovers = false);
   // The job's end, which must come soon.
   client::JobInfo EndOf(int64_t id);
   // A small job succeeds: the cluster is of use after the fault.
