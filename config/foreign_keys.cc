@@ -83,7 +83,6 @@ constexpr ForeignKey kForeignKeys[] = {
      "is lost"},
     {"float8", "", "float8 is not supported; training.dtype = \"bfloat16\" is"},
     {"quantize", "", "quantised training is not supported; training.dtype = \"bfloat16\" is"},
-    {"fault_tolerance", "", "a lost worker ends the job"},
     {"*", "learning_rate", "write optimizer.lr"},
     {"*", "gradient_accumulation_steps",
      "write parallelism.pipeline_parallel_microbatches: a replica's batch "

@@ -88,6 +88,54 @@ class Statement {
   int code_ = SQLITE_OK;
 };
 
+// The columns of kUpsertJob.
+void BindJob(const JobRecord& job, Statement& upsert) {
+  upsert.Bind(1, job.id);
+  upsert.Bind(2, job.op_id);
+  upsert.Bind(3, job.name);
+  upsert.Bind(4, static_cast<int64_t>(job.state));
+  upsert.Bind(5, job.reason);
+  upsert.Bind(6, job.message);
+  upsert.Bind(7, job.layout);
+  upsert.Bind(8, job.steps);
+  upsert.Bind(9, job.steps_done);
+  upsert.Bind(10, job.loss);
+  upsert.Bind(11, job.submitted_unix_ms);
+  upsert.Bind(12, job.started_unix_ms);
+  upsert.Bind(13, job.ended_unix_ms);
+  upsert.BindBlob(14, job.spec);
+  upsert.Bind(15, job.tries);
+  upsert.Bind(16, static_cast<int64_t>(proto::IsTerminal(job.state)));
+  upsert.Bind(17, job.checkpoint_step);
+  upsert.Bind(18, job.checkpoint_folder.root);
+  upsert.Bind(19, job.checkpoint_folder.path);
+  upsert.Bind(20, job.told_steps);
+}
+
+// A row of the query in ReadJobs.
+JobRecord ReadJob(Statement& query) {
+  JobRecord job;
+  job.id = query.Int(0);
+  job.op_id = query.Text(1);
+  job.name = query.Text(2);
+  job.state = static_cast<proto::JobState>(query.Int(3));
+  job.reason = query.Text(4);
+  job.message = query.Text(5);
+  job.layout = query.Text(6);
+  job.steps = query.Int(7);
+  job.steps_done = query.Int(8);
+  job.loss = query.Real(9);
+  job.submitted_unix_ms = query.Int(10);
+  job.started_unix_ms = query.Int(11);
+  job.ended_unix_ms = query.Int(12);
+  if (!proto::IsTerminal(job.state)) job.spec = query.Text(13);
+  job.tries = query.Int(14);
+  job.checkpoint_step = query.Int(15);
+  job.checkpoint_folder = {query.Text(16), query.Text(17)};
+  job.told_steps = query.Int(18);
+  return job;
+}
+
 std::string RandomHex128() {
   std::random_device device;
   std::string hex;
@@ -247,26 +295,7 @@ class SqliteStore : public Store {
                     "loss, t_submit, t_start, t_end, spec, tries, checkpoint_step, "
                     "checkpoint_root, checkpoint_path, told_steps FROM jobs ORDER BY id");
     while (query.Row()) {
-      JobRecord job;
-      job.id = query.Int(0);
-      job.op_id = query.Text(1);
-      job.name = query.Text(2);
-      job.state = static_cast<proto::JobState>(query.Int(3));
-      job.reason = query.Text(4);
-      job.message = query.Text(5);
-      job.layout = query.Text(6);
-      job.steps = query.Int(7);
-      job.steps_done = query.Int(8);
-      job.loss = query.Real(9);
-      job.submitted_unix_ms = query.Int(10);
-      job.started_unix_ms = query.Int(11);
-      job.ended_unix_ms = query.Int(12);
-      if (!proto::IsTerminal(job.state)) job.spec = query.Text(13);
-      job.tries = query.Int(14);
-      job.checkpoint_step = query.Int(15);
-      job.checkpoint_folder = {query.Text(16), query.Text(17)};
-      job.told_steps = query.Int(18);
-      opened_.jobs.push_back(std::move(job));
+      opened_.jobs.push_back(ReadJob(query));
     }
     return query.ok() ? OkStatus() : Error(query.code(), "read jobs");
   }
@@ -300,26 +329,7 @@ class SqliteStore : public Store {
 
   Status Upsert(const JobRecord& job) MW_REQUIRES(mutex_) {
     Statement upsert(db_, kUpsertJob);
-    upsert.Bind(1, job.id);
-    upsert.Bind(2, job.op_id);
-    upsert.Bind(3, job.name);
-    upsert.Bind(4, static_cast<int64_t>(job.state));
-    upsert.Bind(5, job.reason);
-    upsert.Bind(6, job.message);
-    upsert.Bind(7, job.layout);
-    upsert.Bind(8, job.steps);
-    upsert.Bind(9, job.steps_done);
-    upsert.Bind(10, job.loss);
-    upsert.Bind(11, job.submitted_unix_ms);
-    upsert.Bind(12, job.started_unix_ms);
-    upsert.Bind(13, job.ended_unix_ms);
-    upsert.BindBlob(14, job.spec);
-    upsert.Bind(15, job.tries);
-    upsert.Bind(16, static_cast<int64_t>(proto::IsTerminal(job.state)));
-    upsert.Bind(17, job.checkpoint_step);
-    upsert.Bind(18, job.checkpoint_folder.root);
-    upsert.Bind(19, job.checkpoint_folder.path);
-    upsert.Bind(20, job.told_steps);
+    BindJob(job, upsert);
     MW_TRY(Run(upsert, "write job"));
     if (sqlite3_changes(db_) > 0) return OkStatus();
     return AlreadyExists(fmt::format(

@@ -251,7 +251,7 @@ class ExecutorMain {
       if (abort != nullptr || std::holds_alternative<proto::ReleaseMesh>(message)) OnReleased();
       return;
     }
-    Deliver(std::move(message), *mesh_);
+    mesh_->Take(std::move(message));
     if (abort != nullptr) link_->CancelBulk();
   }
 

@@ -62,7 +62,4 @@ struct ExecutorOptions {
 // processes.
 std::unique_ptr<Executors> MakeExecutors(HostResources resources, ExecutorOptions options);
 
-// Hands a message of the controller to the mesh.
-void Deliver(proto::DownBody message, MeshHost& mesh);
-
 }  // namespace meshwright::worker

@@ -43,6 +43,11 @@ void Note(const HostResources& resources, MeshDoing doing) {
   if (resources.record != nullptr) resources.record->SetDoing(doing);
 }
 
+const checkpoint::Roots& RootsOf(const HostResources& resources) {
+  static const checkpoint::Roots kNone;
+  return resources.checkpoint_roots == nullptr ? kNone : *resources.checkpoint_roots;
+}
+
 }  // namespace
 
 MeshHost::MeshHost(const HostResources& resources, MeshGeneration mesh_gen, Report report,
@@ -70,16 +75,17 @@ MeshHost::~MeshHost() {
 
 // ---- Messages -----------------------------------------------------------------------------------
 
-void MeshHost::Load(proto::LoadMesh message) { Offer(std::move(message)); }
-void MeshHost::Connect(proto::Connect message) { Offer(std::move(message)); }
-void MeshHost::Launch(proto::Launch message) { Offer(std::move(message)); }
-void MeshHost::Read(proto::ReadTensors message) { Offer(std::move(message)); }
-void MeshHost::Write(proto::WriteTensors message) { Offer(std::move(message)); }
-void MeshHost::Save(proto::SaveWeights message) { Offer(std::move(message)); }
-
-void MeshHost::Save(proto::SaveState message) { Offer(std::move(message)); }
-void MeshHost::Restore(proto::RestoreState message) { Offer(std::move(message)); }
-void MeshHost::Commit(proto::CommitCheckpoint message) { Offer(std::move(message)); }
+void MeshHost::Take(proto::DownBody message) {
+  if (const auto* abort = std::get_if<proto::AbortMesh>(&message)) {
+    return Abort(abort->cause.ToStatus());
+  }
+  if (std::holds_alternative<proto::ReleaseMesh>(message)) return Release();
+  std::visit(
+      [this](auto& body) {
+        if constexpr (requires { On(body); }) Offer(std::move(body));
+      },
+      message);
+}
 
 void MeshHost::Offer(Message message) {
   if (loop_.Offer(std::move(message)) != actor::Offered::kFull) return;
@@ -149,7 +155,7 @@ void MeshHost::On(const proto::SaveState& message) {
 
 void MeshHost::On(const proto::RestoreState& message) {
   RunInOrder(message.launch_seq, "restoring the state", [&](proto::LaunchDone&) {
-    return runtime_ ? RestoreState(message, CheckpointRoots(), state_, *runtime_)
+    return runtime_ ? RestoreState(message, RootsOf(resources_), state_, *runtime_)
                     : FailedPrecondition("restore before the programs were loaded");
   });
 }
@@ -386,15 +392,10 @@ Status MeshHost::SaveOnThread(const proto::SaveWeights& message) {
 
 StateSaver& MeshHost::Saver() {
   if (!saver_) {
-    saver_ = std::make_unique<StateSaver>(resources_.worker, CheckpointRoots(),
+    saver_ = std::make_unique<StateSaver>(resources_.worker, RootsOf(resources_),
                                           [this](proto::UpBody body) { Say(std::move(body)); });
   }
   return *saver_;
-}
-
-const checkpoint::Roots& MeshHost::CheckpointRoots() const {
-  static const checkpoint::Roots kNone;
-  return resources_.checkpoint_roots == nullptr ? kNone : *resources_.checkpoint_roots;
 }
 
 // With the programs: a download within the first launch would be held against the collectives'

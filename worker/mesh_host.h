@@ -69,17 +69,10 @@ class MeshHost {
            std::function<void()> released);
   ~MeshHost();
 
-  void Load(proto::LoadMesh message);
-  void Connect(proto::Connect message);
-  void Launch(proto::Launch message);
-  // As launches: in order, answered by a LaunchDone.
-  void Read(proto::ReadTensors message);
-  void Write(proto::WriteTensors message);
-  void Save(proto::SaveWeights message);
-  // As launches, too; what is written behind it is told by StateSaved and CheckpointCommitted.
-  void Save(proto::SaveState message);
-  void Restore(proto::RestoreState message);
-  void Commit(proto::CommitCheckpoint message);
+  // A message of the controller to this mesh, in its order; others are nothing to it. What is read,
+  // written, saved and restored is answered as launches are, by a LaunchDone; what a save writes
+  // behind that is told by StateSaved and CheckpointCommitted.
+  void Take(proto::DownBody message);
   void Release();
   void Abort(const Status& cause);
   // Puts the runtime's counters into the metrics.
@@ -129,7 +122,6 @@ class MeshHost {
   Status StageInputs(const proto::Launch& message);
   Result<std::vector<proto::TensorTile>> ReadOutputs(const std::string& program);
   StateSaver& Saver();
-  const checkpoint::Roots& CheckpointRoots() const;
   Status OpenInitialWeights(const proto::LoadMesh& message);
   Status FillInitialWeights();
   void ReleaseOnThread();

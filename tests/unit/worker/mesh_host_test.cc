@@ -69,12 +69,12 @@ class MeshHostTest : public ::testing::Test {
 
   // Up to the first launch.
   void Run() {
-    host_->Load(MakeLoad());
+    host_->Take(MakeLoad());
     const auto loaded = std::get<proto::Loaded>(Next());
     ASSERT_TRUE(loaded.error.ok()) << loaded.error.message;
-    host_->Connect({MeshGeneration(1), {}});
+    host_->Take(proto::Connect{MeshGeneration(1), {}});
     ASSERT_TRUE(std::get<proto::CommUp>(Next()).error.ok());
-    host_->Launch({kGen, LaunchSeq(1), 0, 0, 1});
+    host_->Take(proto::Launch{kGen, LaunchSeq(1), 0, 0, 1});
     const auto done = std::get<proto::LaunchDone>(Next());
     ASSERT_TRUE(done.error.ok()) << done.error.message;
   }
@@ -113,7 +113,7 @@ TEST_F(MeshHostTest, FetchesTheInitialWeightsWhileItLoads) {
   // In the first launch the peers would wait for the download at a collective.
   proto::LoadMesh load = MakeLoad();
   load.init_weights.blob = {std::string(64, 'b'), 10, "start.safetensors"};
-  host_->Load(load);
+  host_->Take(load);
   const auto loaded = std::get<proto::Loaded>(Next());
   EXPECT_EQ(loaded.error.kind, ErrorKind::kLoadFailed);
   EXPECT_THAT(loaded.error.message, HasSubstr("start.safetensors"));
@@ -136,7 +136,7 @@ TEST_F(MeshHostTest, ReadsFilesBelowARootInPlace) {
   load.data.streams = {stream};
   load.data.blob = {};
   const auto error = [&] {
-    host_->Load(load);
+    host_->Take(load);
     return std::get<proto::Loaded>(Next()).error;
   };
   load.data.streams[0].files[0].sampled = std::string(64, '0');
@@ -160,10 +160,10 @@ TEST_F(MeshHostTest, MoreMessagesThanTheMailboxHoldsAreAnErrorAndItsEndFindsRoom
     std::call_once(once, [&] { entered.set_value(); });
     opened.wait();
   };
-  host_->Load(MakeLoad());
+  host_->Take(MakeLoad());
   entered.get_future().wait();
   // One place is kept for the end.
-  for (size_t i = 0; i < MeshHost::kMailbox; ++i) host_->Connect({kGen, {}});
+  for (size_t i = 0; i < MeshHost::kMailbox; ++i) host_->Take(proto::Connect{kGen, {}});
   const auto error = std::get<proto::MeshError>(Next()).error;
   EXPECT_EQ(error.kind, ErrorKind::kProtocol);
   EXPECT_THAT(error.message, HasSubstr("64 messages wait for mesh generation 1"));
@@ -188,13 +188,13 @@ TEST_F(MeshHostTest, FillsTheInitialWeightsAfterInit) {
   ASSERT_TRUE((*writer)->Finish().ok());
   proto::LoadMesh load = MakeLoad();
   load.init_weights.blob = link_.Add(ReadFile(path).value(), "start.safetensors");
-  host_->Load(load);
+  host_->Take(load);
   const auto loaded = std::get<proto::Loaded>(Next());
   ASSERT_TRUE(loaded.error.ok()) << loaded.error.message;
   const int fetches = link_.fetches;
-  host_->Connect({MeshGeneration(1), {}});
+  host_->Take(proto::Connect{MeshGeneration(1), {}});
   ASSERT_TRUE(std::get<proto::CommUp>(Next()).error.ok());
-  host_->Launch({kGen, LaunchSeq(1), 0, 0, 1});
+  host_->Take(proto::Launch{kGen, LaunchSeq(1), 0, 0, 1});
   const auto done = std::get<proto::LaunchDone>(Next());
   EXPECT_TRUE(done.error.ok()) << done.error.message;
   EXPECT_EQ(link_.fetches, fetches);
@@ -203,7 +203,7 @@ TEST_F(MeshHostTest, FillsTheInitialWeightsAfterInit) {
 TEST_F(MeshHostTest, AnExceptionIsAReportAndNotTheEndOfTheWorker) {
   Run();
   link_.before_put = [] { throw std::length_error("tile of 9 EiB"); };
-  host_->Save({kGen, {{0, {"x"}}}});
+  host_->Take(proto::SaveWeights{kGen, {{0, {"x"}}}});
   const auto saved = std::get<proto::WeightsSaved>(Next());
   EXPECT_EQ(saved.error.kind, ErrorKind::kSaveFailed);
   EXPECT_EQ(saved.error.code, StatusCode::kInternal);
@@ -215,7 +215,7 @@ TEST_F(MeshHostTest, AnExceptionIsAReportAndNotTheEndOfTheWorker) {
 TEST_F(MeshHostTest, AnAbortEndsASaveThatIsUnderWay) {
   Run();
   link_.before_put = [this] { host_->Abort(Cancelled("by the user")); };
-  host_->Save({kGen, {{0, {"x"}}}});
+  host_->Take(proto::SaveWeights{kGen, {{0, {"x"}}}});
   EXPECT_TRUE(std::holds_alternative<proto::MeshReleased>(Next())) << "and nothing else is said";
   EXPECT_EQ(link_.tiles, 0);
 }
@@ -258,7 +258,7 @@ class MeshHostOnGpuTest : public MeshHostTest {
 TEST_F(MeshHostOnGpuTest, ALostGpuIsToldOnce) {
   Run();
   gpu_.driver().SpoilDevice(0, device::cuda::kIllegalAddress);
-  host_->Launch({kGen, LaunchSeq(2), 1, 0, 1});
+  host_->Take(proto::Launch{kGen, LaunchSeq(2), 1, 0, 1});
   const auto done = std::get<proto::LaunchDone>(Next());
   EXPECT_EQ(done.error.kind, ErrorKind::kStepFailed);
   EXPECT_THAT(done.error.message, HasSubstr("cudaErrorIllegalAddress"));
@@ -285,7 +285,7 @@ TEST_F(MeshHostOnGpuTest, ProductsAreRoundedWhereTheJobAllowsIt) {
       %2 = einsum(%0, %1) {equation="k,kn->n"} : f32[2]
       output "x" %2
     })");
-    host_->Load(load);
+    host_->Take(load);
     const auto loaded = std::get<proto::Loaded>(Next());
     EXPECT_TRUE(loaded.error.ok()) << loaded.error.message;
     EXPECT_EQ(exact.plans(), allowed ? 0 : 1);
@@ -299,7 +299,7 @@ TEST_F(MeshHostOnGpuTest, ProductsAreRoundedWhereTheJobAllowsIt) {
 
 TEST_F(MeshHostOnGpuTest, AGpuThatIsLostWhileItLoadsIsTold) {
   gpu_.driver().Fail("FinishCapture", device::cuda::kLaunchFailure);
-  host_->Load(MakeLoad());
+  host_->Take(MakeLoad());
   EXPECT_EQ(std::get<proto::Loaded>(Next()).error.kind, ErrorKind::kLoadFailed);
   ExpectLost("cudaErrorLaunchFailure");
 }
@@ -308,12 +308,12 @@ TEST_F(MeshHostOnGpuTest, AGpuThatIsLostWhileItLoadsIsTold) {
 TEST_F(MeshHostOnGpuTest, AGpuThatWasLostBeforeIsToldAgain) {
   Run();
   gpu_.driver().SpoilDevice(0, device::cuda::kIllegalAddress);
-  host_->Launch({kGen, LaunchSeq(2), 1, 0, 1});
+  host_->Take(proto::Launch{kGen, LaunchSeq(2), 1, 0, 1});
   EXPECT_FALSE(std::get<proto::LaunchDone>(Next()).error.ok());
   ExpectLost("cudaErrorIllegalAddress");
   Renew();
   lost_.clear();
-  host_->Load(MakeLoad());
+  host_->Take(MakeLoad());
   EXPECT_EQ(std::get<proto::Loaded>(Next()).error.kind, ErrorKind::kLoadFailed);
   ExpectLost("cudaErrorIllegalAddress");
 }
@@ -321,7 +321,7 @@ TEST_F(MeshHostOnGpuTest, AGpuThatWasLostBeforeIsToldAgain) {
 TEST_F(MeshHostOnGpuTest, AGpuThatIsLostWhileItSavesIsTold) {
   Run();
   gpu_.driver().SpoilDevice(0, device::cuda::kIllegalAddress);
-  host_->Save({kGen, {{0, {"x"}}}});
+  host_->Take(proto::SaveWeights{kGen, {{0, {"x"}}}});
   EXPECT_EQ(std::get<proto::WeightsSaved>(Next()).error.kind, ErrorKind::kSaveFailed);
   ExpectLost("cudaErrorIllegalAddress");
 }
@@ -331,7 +331,7 @@ TEST_F(MeshHostOnGpuTest, AGpuThatDoesNotEndIsToldBeforeTheMeshIsReleased) {
   Run();
   gpu_.driver().Hang(0, true);
   const int64_t before = gpu_.driver().calls("LaunchGraph");
-  host_->Launch({kGen, LaunchSeq(2), 1, 0, 1});
+  host_->Take(proto::Launch{kGen, LaunchSeq(2), 1, 0, 1});
   const Deadline deadline = Deadline::After(20'000);
   while (gpu_.driver().calls("LaunchGraph") == before && !deadline.expired()) {
     std::this_thread::yield();
@@ -374,12 +374,12 @@ TEST_F(MeshHostTest, AStepWaitsForAPeerAsLongAsTheWorkerWasTold) {
     own.rank = own.local_device = rank;
     own.programs = {add("init", false), add("step", true), add("eval", false)};
   }
-  host_->Load(load);
+  host_->Take(load);
   const auto loaded = std::get<proto::Loaded>(Next());
   ASSERT_TRUE(loaded.error.ok()) << loaded.error.message;
-  host_->Connect({kGen, {}});
+  host_->Take(proto::Connect{kGen, {}});
   ASSERT_TRUE(std::get<proto::CommUp>(Next()).error.ok());
-  host_->Launch({kGen, LaunchSeq(1), 1, 0, 1});
+  host_->Take(proto::Launch{kGen, LaunchSeq(1), 1, 0, 1});
   const auto done = std::get<proto::LaunchDone>(Next());
   EXPECT_THAT(done.error.message, HasSubstr("within 200 ms"));
 }
