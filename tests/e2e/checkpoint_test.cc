@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -44,12 +45,27 @@ class Checkpoints : public FaultFixture {
   std::string ModelOf(const client::JobInfo& job) {
     return ReadFile(job.directory + "/model.safetensors").value_or("");
   }
+  bool AllFree() {
+    const std::vector<client::WorkerInfo> workers = client().Workers().value();
+    return std::all_of(workers.begin(), workers.end(),
+                       [](const client::WorkerInfo& worker) { return worker.busy_devices == 0; });
+  }
   // The weights of an undisturbed run.
   std::string Undisturbed(ir::JobRequest job) {
     job.checkpoint.enable = false;
     const client::JobInfo ended = client().Wait(Submit(job), 120'000).value();
     EXPECT_EQ(ended.state, JobState::kSucceeded) << ended.message;
+    EXPECT_TRUE(WaitUntil([&] { return AllFree(); }, kSoonMs)) << "the job holds devices";
     return ModelOf(ended);
+  }
+  // Kills a worker whose devices the only job has.
+  void KillOneOfTheJob() {
+    const std::vector<client::WorkerInfo> workers = client().Workers().value();
+    for (const client::WorkerInfo& worker : workers) {
+      if (worker.state != "READY" || worker.busy_devices == 0) continue;
+      return Kill(cluster().worker(std::stoi(worker.name.substr(1))));
+    }
+    FAIL() << "no worker works for the job";
   }
   // Every step was told, once and in order.
   static void ExpectEveryStepOnce(const std::vector<client::StepMetrics>& steps, int64_t count) {
@@ -77,7 +93,7 @@ TEST_F(Checkpoints, AJobThatWasKilledIsResumedBitForBit) {
   job.fault_tolerance.enable = false;
   const int64_t id = Submit(job);
   ASSERT_TRUE(cluster().RunUntil(id, 400).ok());
-  Kill(cluster().worker(0));
+  KillOneOfTheJob();
   const client::JobInfo failed = EndOf(id);
   EXPECT_EQ(failed.state, JobState::kFailed);
   EXPECT_EQ(failed.reason, "WorkerLost") << failed.message;
@@ -107,9 +123,9 @@ TEST_F(Checkpoints, AJobGoesOnByItselfWhenItsWorkersAreKilled) {
   const std::string expected = Undisturbed(Job(2));
   const int64_t id = Submit(Job(2));
   ASSERT_TRUE(cluster().RunUntil(id, 400).ok());
-  Kill(cluster().worker(0));
+  KillOneOfTheJob();
   ASSERT_TRUE(cluster().RunUntil(id, 900).ok());
-  Kill(cluster().worker(1));
+  KillOneOfTheJob();
   const auto followed = cluster().Follow(id);
   ASSERT_TRUE(followed.has_value()) << followed.error();
   EXPECT_EQ(followed->info.state, JobState::kSucceeded) << followed->info.message;
@@ -125,7 +141,7 @@ TEST_F(Checkpoints, WithoutCheckpointsItBeginsAgainAndEndsWithTheSameBits) {
   const std::string expected = Undisturbed(job);
   const int64_t id = Submit(job);
   ASSERT_TRUE(cluster().RunUntil(id, 400).ok());
-  Kill(cluster().worker(1));
+  KillOneOfTheJob();
   const auto followed = cluster().Follow(id);
   ASSERT_TRUE(followed.has_value()) << followed.error();
   EXPECT_EQ(followed->info.state, JobState::kSucceeded) << followed->info.message;
@@ -140,7 +156,7 @@ TEST_F(Checkpoints, WithoutASpareItGoesOnWithFewerReplicas) {
   job.fault_tolerance.max_wait_for_spare_s = 0;
   const int64_t id = Submit(job);
   ASSERT_TRUE(cluster().RunUntil(id, 400).ok());
-  Kill(cluster().worker(1));
+  KillOneOfTheJob();
   const auto followed = cluster().Follow(id);
   ASSERT_TRUE(followed.has_value()) << followed.error();
   EXPECT_EQ(followed->info.state, JobState::kSucceeded) << followed->info.message;

@@ -232,7 +232,9 @@ TEST(Control, CancelEndsARunningJobAndFreesItsDevices) {
 TEST(Control, AStoppedWorkerFailsItsJobWithItsName) {
   const auto cluster = StartCluster();
   ASSERT_NE(cluster, nullptr);
-  const auto id = cluster->Submit(ByteJob(2, 1, kForeverSteps), SampleBytes(9000));
+  ir::JobRequest job = ByteJob(2, 1, kForeverSteps);
+  job.fault_tolerance.enable = false;
+  const auto id = cluster->Submit(job, SampleBytes(9000));
   ASSERT_TRUE(id.has_value()) << id.error();
   WaitForStep(*cluster, *id);
   cluster->agent(1).Stop();
