@@ -268,6 +268,8 @@ std::vector<ConfigKey> StateKeys() {
        MW_AT(checkpoint.folder.root)},
       {"checkpoint", "interval", "Steps between checkpoints; 0: only at the end.",
        MW_AT(checkpoint.interval)},
+      {"checkpoint", "interval_seconds", "Seconds between checkpoints, besides; 0: never.",
+       MW_AT(checkpoint.interval_s)},
       {"checkpoint", "keep_latest_k", "Older checkpoints of the folder are removed; 0: none are.",
        MW_AT(checkpoint.keep_latest_k)},
       {"checkpoint", "last_save",

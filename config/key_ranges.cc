@@ -15,7 +15,7 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr double kMaxSize = 1 << 28;  // of a model's dims
 constexpr double kMaxDegree = 1 << 16;
 
-constexpr std::array<KeyRange, 43> kRanges = {{
+constexpr std::array<KeyRange, 44> kRanges = {{
     {"model", "dim", 1, kMaxSize},
     {"model", "ffn_dim", 1, kMaxSize},
     {"model", "n_layers", 1, ir::kMaxLayers},
@@ -54,6 +54,7 @@ constexpr std::array<KeyRange, 43> kRanges = {{
     {"validation", "batches", 0, 1e6},
     {"validation", "fraction", 0, 0.5},
     {"checkpoint", "interval", 0, 1e12},
+    {"checkpoint", "interval_seconds", 0, 1e9},
     {"checkpoint", "keep_latest_k", 0, 1e6},
     {"fault_tolerance", "max_recoveries", 0, 1e6},
     {"fault_tolerance", "min_devices", 1, 1e6},

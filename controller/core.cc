@@ -27,6 +27,7 @@ void On(const Tick&, CoreState& core, Context& context) {
   CheckClients(core, context);
   Carry(core.actors.Tick(ReadyActorWorkers(core.members), context.now.ms), core, context);
   core.book.WriteEndsAgain(context);
+  RequestSaves(core, context);
   core.last_tick_ms = context.now.ms;
 }
 

@@ -107,6 +107,7 @@ struct MeshCarrier {
     JobEntry& entry = JobThatRuns(gen, core);
     if (entry.record.started_unix_ms == 0) entry.record.started_unix_ms = context.now.unix_ms;
     if (entry.recovery) entry.recovery->active_ms = context.now.ms;
+    entry.saved_ms = context.now.ms;
     core.book.Move(entry, JobEvent::kStarted, context);
     const std::string text = fmt::format("running: {}", entry.record.layout);
     PersistJob(entry, false, text, context);
@@ -161,6 +162,7 @@ struct MeshCarrier {
   void operator()(const MeshSaved& saved) {
     JobEntry& entry = JobThatRuns(gen, core);
     entry.run->SaveEnded();
+    entry.saved_ms = context.now.ms;
     if (!saved.status.ok()) {
       const std::string text = fmt::format("the checkpoint of step {} was not written: {}",
                                            saved.step, saved.status.message());
@@ -213,6 +215,17 @@ void GiveWork(JobEntry& job, CoreState& core, Context& context) {
   }
   if (!mesh.launches.empty() || !job.run->done()) return;
   Feed(gen, MeshClose{job.request->save_weights}, core, context);
+}
+
+void RequestSaves(CoreState& core, Context& context) {
+  for (auto& [id, job] : core.book.all()) {
+    if (!job.run || !job.run->mesh() || !job.request->checkpoint.enable) continue;
+    const int64_t interval_ms = job.request->checkpoint.interval_s * 1000;
+    if (interval_ms == 0 || context.now.ms - job.saved_ms < interval_ms) continue;
+    job.saved_ms = context.now.ms;
+    job.run->RequestSave();
+    GiveWork(job, core, context);
+  }
 }
 
 void CloseRun(JobEntry& job, CoreState& core, Context& context) {

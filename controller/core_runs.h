@@ -22,6 +22,8 @@ std::vector<DeafMember> Feed(MeshGeneration gen, const MeshInput& input, CoreSta
                              Context& context);
 // Whoever has work for the job's mesh is asked, while it has room.
 void GiveWork(JobEntry& job, CoreState& core, Context& context);
+// Saves that are due by time, of jobs that are saved by time.
+void RequestSaves(CoreState& core, Context& context);
 // The good end of what clients drive: what others asked is carried out first.
 void CloseRun(JobEntry& job, CoreState& core, Context& context);
 // The one end of a run that does not end well. REQUIRES a run; its mesh, if it has one, lets go of

@@ -38,6 +38,7 @@ struct JobEntry {
   int64_t device_budget_bytes = 0;
   double peak_flops_per_s = 0;
   int64_t progress_saved_ms = 0;
+  int64_t saved_ms = 0;  // a checkpoint came to its end, or there was nothing to save yet
   RecoveryHistory history;
   std::optional<Recovery> recovery;  // until another run has done a step that is new
   bool was_active = false;           // a run of it has done work

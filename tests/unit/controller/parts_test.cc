@@ -194,6 +194,22 @@ TEST(LaunchSchedule, SavesBetweenStepsAndWaitsForTheSaveBefore) {
   EXPECT_TRUE(schedule.done());
 }
 
+TEST(LaunchSchedule, SavesWhenItIsAsked) {
+  ir::TrainSpec train;
+  train.steps = 3;
+  const ir::CheckpointSpec checkpoint{.enable = true, .folder = {}, .interval = 0};
+  LaunchSchedule schedule(train, false, checkpoint);
+  schedule.RequestSave();
+  EXPECT_EQ(schedule.Next()->program, ir::kInitProgram) << "there is no state to save yet";
+  EXPECT_EQ(schedule.Next(), (PlannedLaunch{ir::kStepProgram, 0, 1}));
+  schedule.RequestSave();
+  EXPECT_EQ(schedule.Next(), (PlannedLaunch{"", 1, 0, LaunchKind::kSave}));
+  schedule.RequestSave();
+  EXPECT_EQ(schedule.Next(), (PlannedLaunch{ir::kStepProgram, 1, 1})) << "one at a time";
+  schedule.SaveEnded();
+  EXPECT_EQ(schedule.Next(), (PlannedLaunch{"", 2, 0, LaunchKind::kSave}));
+}
+
 TEST(LaunchSchedule, GoesOnFromAStepThatIsDone) {
   ir::TrainSpec train;
   train.steps = 6;
