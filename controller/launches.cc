@@ -17,7 +17,8 @@ LaunchSchedule::LaunchSchedule(const ir::TrainSpec& train, bool validate,
       next_step_(std::max<int64_t>(0, start.step)),
       validated_steps_(next_step_),
       save_enabled_(checkpoint.enable),
-      save_interval_(checkpoint.enable ? checkpoint.interval : 0) {}
+      save_interval_(checkpoint.enable ? checkpoint.interval : 0),
+      saved_step_(start.step) {}
 
 bool LaunchSchedule::ValidatedAfter(int64_t step) const {
   if (validation_batches_ == 0) return false;
@@ -44,9 +45,10 @@ std::optional<PlannedLaunch> LaunchSchedule::Next() {
     return PlannedLaunch{"", next_step_, 0, LaunchKind::kRestore};
   }
   if (ValidationDue()) return NextValidation();
-  if (save_due_ && !saving_) {
+  if (SaveDue() && !saving_) {
     save_due_ = false;
     saving_ = true;
+    saved_step_ = next_step_;
     return PlannedLaunch{"", next_step_, 0, LaunchKind::kSave};
   }
   return NextSteps();

@@ -33,9 +33,9 @@ class LaunchSchedule {
   // True for the launch that brings the last batches of a validation.
   bool EndsValidation(const PlannedLaunch& launch) const;
   bool done() const {
-    return filled() && next_step_ >= steps_ && !ValidationDue() && !save_due_ && !saving_;
+    return filled() && next_step_ >= steps_ && !ValidationDue() && !SaveDue() && !saving_;
   }
-  void RequestSave() { save_due_ = filled() && save_enabled_; }
+  void RequestSave() { save_due_ = save_due_ || (filled() && save_enabled_); }
   void SaveEnded() { saving_ = false; }
   // True when a validation follows this 0-based step.
   bool ValidatedAfter(int64_t step) const;
@@ -43,6 +43,8 @@ class LaunchSchedule {
  private:
   bool filled() const { return !to_init_ && !to_restore_; }
   bool ValidationDue() const;
+  // Not the same state twice, however often it is asked for.
+  bool SaveDue() const { return save_due_ && next_step_ != saved_step_; }
   std::optional<PlannedLaunch> NextSteps();
   PlannedLaunch NextValidation();
 
@@ -59,6 +61,7 @@ class LaunchSchedule {
   int64_t save_interval_ = 0;  // 0: only when asked, and at the end
   bool save_due_ = false;
   bool saving_ = false;
+  int64_t saved_step_ = -1;  // that the last save is of, or the start
 };
 
 }  // namespace meshwright::controller
