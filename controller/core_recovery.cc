@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "controller/core_runs.h"
 #include "controller/kind_placement.h"
 
@@ -26,15 +27,14 @@ bool MayReplan(const JobEntry& job, const CoreState& core) {
   const ir::FaultToleranceSpec& spec = job.request->fault_tolerance;
   const Recovery& recovery = *job.recovery;
   const int64_t there = core.members.DeviceCount(recovery.kind);
-  if (spec.elastic == ir::Elastic::kOff || there < spec.min_devices ||
-      there == recovery.unplannable) {
-    return false;
-  }
+  if (spec.elastic == ir::Elastic::kOff || there < spec.min_devices) return false;
   const ClusterView all{core.members, {}};
   const Placement placement =
       PlaceOnKind(all, ForFewerDevices(*job.request, recovery.kind), /*stable=*/true);
-  return placement.outcome == PlacementOutcome::kPlaced ||
-         placement.outcome == PlacementOutcome::kNoCapacity;
+  if (placement.outcome != PlacementOutcome::kPlaced) {
+    return placement.outcome == PlacementOutcome::kNoCapacity;
+  }
+  return static_cast<int64_t>(placement.devices.size()) != recovery.unplannable;
 }
 
 void LeaveQueue(JobEntry& job, CoreState& core, Context& context) {
@@ -91,6 +91,7 @@ void BeginRecovery(JobEntry& job, const RuntimeError& cause, CoreState& core, Co
   recovery.plan.placement.clear();
   recovery.ranks = job.run->ranks();
   recovery.kind = mesh.order.kind;
+  job.unheard_commits = mesh.unheard;
   recovery.judged_ms = context.now.ms;
   recovery.replans = false;
   const ir::StartPoint start = NewestStart(*job.request, job.record);
@@ -145,16 +146,17 @@ void NoteProgress(JobEntry& job, Context& context) {
   context.Do(LogLine{job.id(), text});
 }
 
-bool StopReplanning(JobEntry& job, const RuntimeError& why, CoreState& core, Context& context) {
-  if (!job.recovery || !job.recovery->replans) return false;
+void StopReplanning(JobEntry& job, size_t devices, const RuntimeError& why, CoreState& core,
+                    Context& context) {
+  MW_CHECK(job.recovery && job.recovery->replans && !job.run)
+      << "job " << job.record.id << " is not planned anew";
   core.queue.DropTry(job, context);
   job.recovery->replans = false;
-  job.recovery->unplannable = core.members.DeviceCount(job.recovery->kind);
+  job.recovery->unplannable = static_cast<int64_t>(devices);
   core.book.Move(job, JobEvent::kUnplace, context);
-  context.Do(LogLine{job.id(), fmt::format("no plan for the devices that are there: {}; waiting "
-                                           "for as many as it had",
-                                           why.message)});
-  return true;
+  context.Do(LogLine{job.id(), fmt::format("no plan for the {} devices that are there: {}; waiting "
+                                           "for others",
+                                           devices, why.message)});
 }
 
 }  // namespace meshwright::controller

@@ -4,6 +4,7 @@
 // Thread rule: the core's thread.
 #pragma once
 
+#include <cstddef>
 #include <set>
 #include <string>
 #include <utility>
@@ -25,9 +26,9 @@ std::set<std::pair<std::string, int>> KeptDevices(const CoreState& core);
 // The run works: once it has done a step that is new, the recovery is over and told.
 void NoteProgress(JobEntry& job, Context& context);
 
-// No plan for what is there: it waits for devices in the place of those that were lost. False: the
-// job is not about to be planned for fewer devices.
-bool StopReplanning(JobEntry& job, const proto::RuntimeError& why, CoreState& core,
+// There is no plan for so many devices, which are free again: it waits for others. REQUIRES that it
+// was being planned anew.
+void StopReplanning(JobEntry& job, size_t devices, const proto::RuntimeError& why, CoreState& core,
                     Context& context);
 
 }  // namespace meshwright::controller

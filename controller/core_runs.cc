@@ -311,10 +311,10 @@ void On(const PlanFinished& event, CoreState& core, Context& context) {
                                    ? MakeError(ErrorKind::kInfeasible, why.WithBlame(Blame::kUser))
                                    : MakeError(ErrorKind::kPlanFailed, why);
     if (job->recovery) {
+      const size_t devices = job->run->ranks().size();
       FreeDevices(job->run->ranks(), core.members);
       job->run.reset();
-      (void)StopReplanning(*job, error, core, context);
-      return;
+      return StopReplanning(*job, devices, error, core, context);
     }
     return FailRun(*job, error, core, context);
   }

@@ -77,6 +77,11 @@ void CheckAborting(MeshTurn& turn) {
   }
 }
 
+void AbandonSave(MeshState& mesh) {
+  if (mesh.saves.committing()) mesh.unheard.insert(mesh.saves.current()->step);
+  mesh.saves.Abandon();
+}
+
 void FailMesh(MeshTurn& turn, RuntimeError error) {
   MeshState& mesh = turn.mesh;
   if (mesh.phase == MeshPhase::kReleasing) return;  // its end is told: nothing left to fail
@@ -90,7 +95,7 @@ void FailMesh(MeshTurn& turn, RuntimeError error) {
   mesh.aborting_since_ms = turn.now_ms;
   mesh.election.Add(std::move(error));
   mesh.launches.Abandon();
-  mesh.saves.Abandon();
+  AbandonSave(mesh);
   turn.Do(MeshAborts{});
   if (saving) turn.Do(MeshWeights{WeightsStep::kDiscard});
   turn.SendToAll(proto::AbortMesh{turn.gen(), mesh.election.leader()});
@@ -205,7 +210,10 @@ void On(const proto::CheckpointCommitted& committed, MeshMember&, MeshTurn& turn
   if (mesh.phase != MeshPhase::kActive || !mesh.saves.busy()) return;
   const int64_t step = mesh.saves.current()->step;
   const auto done = mesh.saves.On(committed);
-  if (!done.has_value()) return EndSave(turn, step, done.error());
+  if (!done.has_value()) {
+    mesh.unheard.insert(step);
+    return EndSave(turn, step, done.error());
+  }
   if (*done) EndSave(turn, step, OkStatus());
 }
 
@@ -215,7 +223,7 @@ void CheckSave(MeshTurn& turn) {
   if (mesh.phase != MeshPhase::kActive || !mesh.saves.busy()) return;
   if (turn.now_ms - mesh.save_since_ms < mesh.limits.save_deadline_ms) return;
   const int64_t step = mesh.saves.current()->step;
-  mesh.saves.Abandon();
+  AbandonSave(mesh);
   EndSave(turn, step,
           DeadlineExceeded(
               fmt::format("it was not written within {} s", mesh.limits.save_deadline_ms / 1000)));
@@ -282,9 +290,12 @@ void On(const MeshLaunch& launch, MeshTurn& turn) {
   const LaunchSeq seq = mesh.launches.Add(
       launch.work.launch, client ? std::optional(client->id) : std::nullopt, mesh.members.size());
   if (launch.work.launch.kind == LaunchKind::kSave) {
-    mesh.saves.Begin(MakeSaveRequest(mesh.order.checkpoints, turn.gen().value(), seq,
-                                     launch.work.launch.first_step, "interval", launch.unix_ms),
-                     mesh.members.size());
+    SaveRequest request =
+        MakeSaveRequest(mesh.order.checkpoints, turn.gen().value(), seq,
+                        launch.work.launch.first_step, "interval", launch.unix_ms);
+    // Those would be deleted last, and the one on record before them.
+    if (request.keep > 0) request.keep += static_cast<int64_t>(mesh.unheard.size());
+    mesh.saves.Begin(std::move(request), mesh.members.size());
     mesh.save_since_ms = turn.now_ms;
   }
   std::vector<proto::DownBody> messages = LaunchMessages(mesh, seq, launch.work);
@@ -343,6 +354,7 @@ void On(const MeshEndElection&, MeshTurn& turn) { ConcludeAbort(turn); }
 MeshLife::MeshLife(MeshOrder order, const MeshLimits& limits, int64_t now_ms) {
   MW_CHECK(!order.members.empty()) << "mesh " << order.gen << " has no members";
   state_.members = std::move(order.members);
+  state_.unheard = order.checkpoints.unheard;
   state_.order = std::move(order);
   state_.limits = limits;
   state_.phase_since_ms = now_ms;

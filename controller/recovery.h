@@ -65,7 +65,7 @@ struct Recovery {
   int64_t placed_ms = 0;         // the next run has devices and a plan
   int64_t active_ms = 0;         // its mesh is connected
   bool replans = false;          // in the queue, for a new plan
-  int64_t unplannable = -1;      // of so many devices in the cluster no plan could be made
+  int64_t unplannable = -1;      // for so many devices there was no plan
 };
 
 // Devices for the same plan, by rank: the ones of before where their worker is there and has let go

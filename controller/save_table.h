@@ -31,6 +31,8 @@ struct SaveRequest {
 class SaveTable {
  public:
   bool busy() const { return request_.has_value(); }
+  // A member was asked to commit: there may be a checkpoint, whatever is heard of it.
+  bool committing() const { return busy() && committing_; }
   const SaveRequest* current() const { return request_ ? &*request_ : nullptr; }
 
   // REQUIRES !busy(). `members`: those that write something.
