@@ -319,6 +319,8 @@ void SimCluster::Run(const Event& event) {
 void SimCluster::Plan(const StartPlan& start) {
   planned_ = start.topology;
   PlannedJob plan;
+  ++plans;
+  plan.graph.sha256 = planned_graph;
   plan.layout = "data=" + std::to_string(start.topology.devices.size());
   std::set<std::string> programs = {"init"};
   for (const ir::JobProgram& program : start.request->programs) {
@@ -550,6 +552,7 @@ void SimCluster::HandleLaunch(SimWorker& worker, const proto::Launch& launch) {
   if (program == ir::kStepProgram) states_.Run(worker.name, launch);
   const int64_t end = launch.first_step + launch.count;
   const bool held = hold_from >= 0 && program == ir::kStepProgram && end > hold_from;
+  if (held) worker.failed.insert(launch.mesh_gen.value());
   if (hold_reports || held) return;
   for (int64_t i = 0; i < launch.count; ++i) {
     proto::StepReport report{launch.first_step + i, 0.5, {}};

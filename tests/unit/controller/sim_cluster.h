@@ -41,8 +41,7 @@ struct SimWorker {
   std::map<uint64_t, std::set<std::string>> invitations;  // that it expects, by generation
   std::vector<double> executed;                           // calls, by what they brought
   std::vector<proto::LaunchInput> last_inputs;
-  std::deque<proto::UpBody> writes =
-      {};  // of checkpoints, in the order in which they come to an end
+  std::deque<proto::UpBody> writes = {};  // of checkpoints, in the order in which they end
 };
 
 class SimCluster {
@@ -127,6 +126,8 @@ class SimCluster {
   std::vector<int> planned_placement;      // as in PlannedJob
   std::vector<std::string> planned_state;  // of the first device
   std::vector<std::map<std::pair<uint32_t, uint32_t>, RowRange>> planned_rows;  // by device
+  int plans = 0;                             // that were asked for
+  std::string planned_graph;                 // digest of its blob
   size_t plans_from = 0;                     // devices: with fewer there is no plan
   bool hold_plans = false;                   // plans wait until released
   std::vector<std::string> checked_blobs;    // that were to be read again
@@ -137,7 +138,7 @@ class SimCluster {
   std::vector<ActorAnswer> actor_answers;    // in order
   std::vector<proto::StopActor> stopped_actors;           // that workers were told of
   bool hold_reports = false;                              // workers run, their LaunchDone waits
-  int64_t hold_from = -1;                                 // the same, from this step on
+  int64_t hold_from = -1;                                 // they hang in this step
   bool hold_writes = false;                               // of checkpoints
   bool deaf_aborts = false;                               // workers do not answer AbortMesh
   std::map<std::string, proto::RuntimeError> fail_next;   // by worker: its next report
