@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <string>
 
 #include "checkpoint/manifest.h"
@@ -17,7 +16,7 @@ namespace meshwright::controller {
 struct CheckpointOrder {
   ir::FolderRef folder;       // of the job's checkpoints; path empty: it keeps none
   int64_t keep = 0;           // newest ones, two at least; 0: all
-  std::set<int64_t> unheard;  // steps that may have been committed without anyone hearing of it
+  int64_t unheard = 0;        // may be there without being on record
   checkpoint::Manifest head;  // what is said of each, without step, time, files and tensors
   std::string job;            // the request, as bytes
   ir::StartPoint start;       // that its state is restored from

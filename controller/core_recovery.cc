@@ -91,7 +91,7 @@ void BeginRecovery(JobEntry& job, const RuntimeError& cause, CoreState& core, Co
   recovery.plan.placement.clear();
   recovery.ranks = job.run->ranks();
   recovery.kind = mesh.order.kind;
-  job.unheard_commits = mesh.unheard;
+  job.record.unheard_commits = mesh.unheard;
   recovery.judged_ms = context.now.ms;
   recovery.replans = false;
   const ir::StartPoint start = NewestStart(*job.request, job.record);

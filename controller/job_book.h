@@ -39,7 +39,6 @@ struct JobEntry {
   double peak_flops_per_s = 0;
   int64_t progress_saved_ms = 0;
   int64_t saved_ms = 0;  // a checkpoint came to its end, or there was nothing to save yet
-  std::set<int64_t> unheard_commits;  // as CheckpointOrder
   RecoveryHistory history;
   std::optional<Recovery> recovery;  // until another run has done a step that is new
   bool was_active = false;           // a run of it has done work

@@ -78,7 +78,7 @@ void CheckAborting(MeshTurn& turn) {
 }
 
 void AbandonSave(MeshState& mesh) {
-  if (mesh.saves.committing()) mesh.unheard.insert(mesh.saves.current()->step);
+  if (mesh.saves.committing()) ++mesh.unheard;
   mesh.saves.Abandon();
 }
 
@@ -211,7 +211,7 @@ void On(const proto::CheckpointCommitted& committed, MeshMember&, MeshTurn& turn
   const int64_t step = mesh.saves.current()->step;
   const auto done = mesh.saves.On(committed);
   if (!done.has_value()) {
-    mesh.unheard.insert(step);
+    ++mesh.unheard;
     return EndSave(turn, step, done.error());
   }
   if (*done) EndSave(turn, step, OkStatus());
@@ -294,7 +294,7 @@ void On(const MeshLaunch& launch, MeshTurn& turn) {
         MakeSaveRequest(mesh.order.checkpoints, turn.gen().value(), seq,
                         launch.work.launch.first_step, "interval", launch.unix_ms);
     // Those would be deleted last, and the one on record before them.
-    if (request.keep > 0) request.keep += static_cast<int64_t>(mesh.unheard.size());
+    if (request.keep > 0) request.keep += mesh.unheard;
     mesh.saves.Begin(std::move(request), mesh.members.size());
     mesh.save_since_ms = turn.now_ms;
   }

@@ -74,7 +74,7 @@ MeshOrder MakeMeshOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan
   load.init_weights = request.init_weights;
   load.graph = plan.graph;
   order.checkpoints = MakeCheckpointOrder(request, job.record.id, plan.layout, job.run->start());
-  order.checkpoints.unheard = job.unheard_commits;
+  order.checkpoints.unheard = job.record.unheard_commits;
   order.state = StateOf(plan);
   order.plan = std::move(plan);
   return order;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -57,7 +56,7 @@ struct MeshState {
   CauseElection election;  // while aborting
   SaveTable saves;
   int64_t save_since_ms = 0;
-  std::set<int64_t> unheard;  // as CheckpointOrder
+  int64_t unheard = 0;  // as CheckpointOrder
   int64_t aborting_since_ms = 0;
 
   bool HasRoom() const {

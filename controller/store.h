@@ -34,6 +34,7 @@ struct JobRecord {
   int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
   int64_t checkpoint_step = -1;     // of the newest committed one; below 0: there is none
   ir::FolderRef checkpoint_folder;  // of the job's checkpoints
+  int64_t unheard_commits = 0;      // checkpoints that may be in it and are not on record
   int64_t tries = 0;  // at placing and planning it that were begun and have not come to an end
   // proto::EncodeJob; empty in an update: the stored bytes stay until the job has ended.
   std::string spec;

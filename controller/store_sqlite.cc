@@ -22,7 +22,8 @@ CREATE TABLE IF NOT EXISTS jobs(
   layout TEXT, steps INTEGER, steps_done INTEGER, loss REAL,
   t_submit INTEGER, t_start INTEGER, t_end INTEGER, spec BLOB, tries INTEGER NOT NULL DEFAULT 0,
   checkpoint_step INTEGER NOT NULL DEFAULT -1, checkpoint_root TEXT NOT NULL DEFAULT '',
-  checkpoint_path TEXT NOT NULL DEFAULT '', told_steps INTEGER NOT NULL DEFAULT 0);
+  checkpoint_path TEXT NOT NULL DEFAULT '', told_steps INTEGER NOT NULL DEFAULT 0,
+  unheard_commits INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS events(
   id INTEGER PRIMARY KEY AUTOINCREMENT, t INTEGER, job INTEGER, text TEXT);
 CREATE INDEX IF NOT EXISTS events_by_job ON events(job, id);
@@ -31,12 +32,14 @@ CREATE INDEX IF NOT EXISTS events_by_job ON events(job, id);
 constexpr const char* kUpsertJob = R"(
 INSERT INTO jobs(id, op_id, name, state, reason, message, layout, steps, steps_done, loss,
                  t_submit, t_start, t_end, spec, tries, checkpoint_step, checkpoint_root,
-                 checkpoint_path, told_steps)
-VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?17, ?18, ?19, ?20)
+                 checkpoint_path, told_steps, unheard_commits)
+VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?17, ?18, ?19, ?20,
+       ?21)
 ON CONFLICT(id) DO UPDATE SET
   state = ?4, reason = ?5, message = ?6, layout = ?7, steps_done = ?9, loss = ?10,
   t_start = ?12, t_end = ?13, tries = ?15,
   checkpoint_step = ?17, checkpoint_root = ?18, checkpoint_path = ?19, told_steps = ?20,
+  unheard_commits = ?21,
   spec = CASE WHEN ?16 THEN x'' WHEN length(?14) > 0 THEN ?14 ELSE spec END
 WHERE op_id = ?2
 )";
@@ -110,6 +113,7 @@ void BindJob(const JobRecord& job, Statement& upsert) {
   upsert.Bind(18, job.checkpoint_folder.root);
   upsert.Bind(19, job.checkpoint_folder.path);
   upsert.Bind(20, job.told_steps);
+  upsert.Bind(21, job.unheard_commits);
 }
 
 // A row of the query in ReadJobs.
@@ -133,6 +137,7 @@ JobRecord ReadJob(Statement& query) {
   job.checkpoint_step = query.Int(15);
   job.checkpoint_folder = {query.Text(16), query.Text(17)};
   job.told_steps = query.Int(18);
+  job.unheard_commits = query.Int(19);
   return job;
 }
 
@@ -278,7 +283,8 @@ class SqliteStore : public Store {
         {"checkpoint_step", "INTEGER NOT NULL DEFAULT -1"},
         {"checkpoint_root", "TEXT NOT NULL DEFAULT ''"},
         {"checkpoint_path", "TEXT NOT NULL DEFAULT ''"},
-        {"told_steps", "INTEGER NOT NULL DEFAULT 0"}};
+        {"told_steps", "INTEGER NOT NULL DEFAULT 0"},
+        {"unheard_commits", "INTEGER NOT NULL DEFAULT 0"}};
     for (const auto& [name, type] : kLater) {
       Statement query(db_, "SELECT count(*) FROM pragma_table_info('jobs') WHERE name = ?1");
       query.Bind(1, std::string(name));
@@ -293,7 +299,8 @@ class SqliteStore : public Store {
     Statement query(db_,
                     "SELECT id, op_id, name, state, reason, message, layout, steps, steps_done, "
                     "loss, t_submit, t_start, t_end, spec, tries, checkpoint_step, "
-                    "checkpoint_root, checkpoint_path, told_steps FROM jobs ORDER BY id");
+                    "checkpoint_root, checkpoint_path, told_steps, unheard_commits "
+                    "FROM jobs ORDER BY id");
     while (query.Row()) {
       opened_.jobs.push_back(ReadJob(query));
     }

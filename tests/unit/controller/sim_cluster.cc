@@ -585,14 +585,12 @@ void SimCluster::CheckPromises() {
     if (proto::IsTerminal(record.state)) durable.insert(record.id);
   }
   for (const proto::JobInfo& info : core_->Jobs()) {
+    EXPECT_TRUE(info.checkpoint_step < 0 ||
+                states_.Has(info.checkpoint_folder, info.checkpoint_step))
+        << "step " << info.checkpoint_step << " is on record for job " << info.id;
     if (!proto::IsTerminal(info.state) || !durable.contains(info.id)) continue;
     const auto [it, fresh] = ended_.emplace(info.id, info);
     EXPECT_EQ(it->second, info) << "a terminal job changed (seed " << seed_ << ")";
-  }
-  for (const JobRecord& record : ReadMemoryDisk(*disk_).jobs) {
-    if (record.checkpoint_step < 0) continue;
-    EXPECT_TRUE(states_.Has(record.checkpoint_folder, record.checkpoint_step))
-        << "step " << record.checkpoint_step << " is on record for job " << record.id;
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
 #include <filesystem>
 #include <optional>
@@ -25,6 +26,10 @@ JobRecord MakeRecord(int64_t id) {
   job.steps = 100;
   job.submitted_unix_ms = 1234;
   job.tries = 2;
+  job.checkpoint_step = 50;
+  job.checkpoint_folder = {"shared", "gpt/7"};
+  job.unheard_commits = 1;
+  job.told_steps = 60;
   job.spec = std::string("\0spec\xff", 6);
   return job;
 }
@@ -266,6 +271,49 @@ TEST(SqliteStore, WhatAJobNeedsGoesWithItsEnd) {
     ASSERT_TRUE((*store)->Apply(batch).ok());
   }
   EXPECT_LT(FileSize(path).value(), before / 2);
+}
+
+// As the first version of this program made it.
+constexpr const char* kFirstDatabase = R"(
+CREATE TABLE meta(k TEXT PRIMARY KEY, v TEXT NOT NULL) WITHOUT ROWID;
+INSERT INTO meta VALUES('schema_version', '1'), ('cluster_id', 'c1'), ('term', '4');
+CREATE TABLE jobs(
+  id INTEGER PRIMARY KEY, op_id TEXT UNIQUE, name TEXT, state INTEGER, reason TEXT, message TEXT,
+  layout TEXT, steps INTEGER, steps_done INTEGER, loss REAL,
+  t_submit INTEGER, t_start INTEGER, t_end INTEGER, spec BLOB);
+INSERT INTO jobs VALUES(7, 'op-7', 'old', 1, '', '', '', 100, 60, 2.5, 1, 0, 0, x'00ff');
+)";
+
+TEST(SqliteStore, ADatabaseWithoutTheLaterColumnsIsReadAndGoesOn) {
+  auto dir = TempDir::Make();
+  ASSERT_TRUE(dir.has_value());
+  const std::string path = dir->File("state.db");
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(db, kFirstDatabase, nullptr, nullptr, nullptr), SQLITE_OK);
+  ASSERT_EQ(sqlite3_close(db), SQLITE_OK);
+  {
+    auto store = OpenSqliteStore(path);
+    ASSERT_TRUE(store.has_value()) << store.error();
+    EXPECT_EQ((*store)->opened().term, Term(5));
+    ASSERT_EQ((*store)->opened().jobs.size(), 1u);
+    JobRecord job = (*store)->opened().jobs[0];
+    EXPECT_EQ(job.steps_done, 60);
+    EXPECT_EQ(job.checkpoint_step, -1);
+    EXPECT_EQ(job.checkpoint_folder, ir::FolderRef());
+    EXPECT_EQ(job.told_steps, 0);
+    EXPECT_EQ(job.unheard_commits, 0);
+    job.checkpoint_step = 50;
+    job.told_steps = 61;
+    StoreBatch batch;
+    batch.jobs = {job};
+    ASSERT_TRUE((*store)->Apply(batch).ok());
+  }
+  const auto again = OpenSqliteStore(path);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ((*again)->opened().jobs[0].checkpoint_step, 50);
+  EXPECT_EQ((*again)->opened().jobs[0].told_steps, 61);
+  EXPECT_EQ((*again)->opened().jobs[0].spec, std::string("\0\xff", 2)) << "what was there stays";
 }
 
 TEST(SqliteStore, ABatchThatFailsLeavesNothing) {
