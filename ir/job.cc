@@ -427,10 +427,12 @@ Status CheckCheckpoint(const JobRequest& job) {
     return InvalidField("checkpoint.interval",
                         fmt::format("is {}; it counts steps", spec.interval));
   }
-  if (spec.interval_s < 0 || spec.keep_latest_k < 0) {
-    return InvalidField("checkpoint.keep_latest_k",
-                        "and the seconds between checkpoints are not "
-                        "negative");
+  constexpr int64_t kMost = 1'000'000'000;
+  for (const auto& [field, value] :
+       {std::pair("interval_s", spec.interval_s), std::pair("keep_latest_k", spec.keep_latest_k)}) {
+    if (value >= 0 && value <= kMost) continue;
+    return InvalidField(fmt::format("checkpoint.{}", field),
+                        fmt::format("is {}; it must be 0 to {}", value, kMost));
   }
   if (spec.enable && job.driver.kind != DriverKind::kTrain) {
     return InvalidField("checkpoint.enable",

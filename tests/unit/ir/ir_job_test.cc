@@ -313,6 +313,45 @@ TEST(ValidateJob, OptimizerNumbersAreCheckedByName) {
   ExpectRefused(job, {"optimizer.total_steps"});
 }
 
+TEST(ValidateJob, WhatIsSavedAndHowItRecoversIsCheckedByName) {
+  const auto refused = [](const std::function<void(JobRequest&)>& change, const char* field) {
+    JobRequest job = Job();
+    change(job);
+    EXPECT_EQ(ValidateJob(job).field(), field);
+  };
+  refused([](JobRequest& job) { job.fault_tolerance.max_recoveries = -1; },
+          "fault_tolerance.max_recoveries");
+  refused([](JobRequest& job) { job.fault_tolerance.min_devices = 0; },
+          "fault_tolerance.min_devices");
+  refused([](JobRequest& job) { job.fault_tolerance.max_wait_for_spare_s = -1; },
+          "fault_tolerance.max_wait_for_spare_s");
+  refused([](JobRequest& job) { job.checkpoint.folder.path = "../elsewhere"; },
+          "checkpoint.folder");
+  refused([](JobRequest& job) { job.checkpoint.interval = -1; }, "checkpoint.interval");
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  refused([](JobRequest& job) { job.checkpoint.interval_s = kMost; }, "checkpoint.interval_s");
+  refused([](JobRequest& job) { job.checkpoint.keep_latest_k = kMost; },
+          "checkpoint.keep_latest_k");
+}
+
+TEST(ValidateJob, OnlyATrainingGoesOnFromACheckpointAndFromAStepThatItHas) {
+  JobRequest job = Job();
+  job.start = {{"", "gpt/7/step-00000040"}, job.train.steps, {}};
+  EXPECT_TRUE(ValidateJob(job).ok()) << "all steps are done: it may still save its weights";
+  ++job.start.step;
+  EXPECT_FALSE(ValidateJob(job).ok());
+  job.start.step = 0;
+  job.start.checkpoint.path = "/etc";
+  EXPECT_THAT(ValidateJob(job).message(), HasSubstr("the checkpoint to go on from"));
+}
+
+TEST(ElasticName, IsReadBack) {
+  for (const Elastic elastic : {Elastic::kOff, Elastic::kReplan}) {
+    EXPECT_EQ(ParseElastic(ElasticName(elastic)).value(), elastic);
+  }
+  EXPECT_THAT(ParseElastic("shrink").error().message(), HasSubstr("neither off nor replan"));
+}
+
 TEST(ValidateJob, NamesStayShortEnoughForListings) {
   JobRequest job;
   for (const size_t bytes : {0, 257}) {
