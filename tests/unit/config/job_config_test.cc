@@ -98,6 +98,39 @@ TEST(JobConfig, WrongTypeNamesKeyWantedTypeAndValue) {
   EXPECT_NE(Error("[model]\ndim = [1]\n").find("must be an integer"), std::string::npos);
 }
 
+TEST(JobConfig, SaysHowAJobIsSavedAndRecovers) {
+  const auto prepare = [](std::vector<std::string> overrides) {
+    return PrepareJob(*ParseJobConfig(Source(kJob, std::move(overrides))));
+  };
+  const auto job = prepare({});
+  ASSERT_TRUE(job.has_value()) << job.error();
+  EXPECT_EQ(job->request.fault_tolerance, ir::FaultToleranceSpec())
+      << "on, unless it says otherwise";
+  EXPECT_FALSE(job->request.checkpoint.enable);
+  const auto other = prepare({"fault_tolerance.enable=false", "fault_tolerance.max_recoveries=0",
+                              "fault_tolerance.elastic=off", "fault_tolerance.min_devices=3",
+                              "fault_tolerance.max_wait_for_spare_seconds=0",
+                              "checkpoint.enable=true", "checkpoint.interval=20",
+                              "checkpoint.interval_seconds=30", "checkpoint.keep_latest_k=2"});
+  ASSERT_TRUE(other.has_value()) << other.error();
+  EXPECT_EQ(other->request.fault_tolerance,
+            (ir::FaultToleranceSpec{false, 0, ir::Elastic::kOff, 3, 0}));
+  EXPECT_EQ(other->request.checkpoint, (ir::CheckpointSpec{true, {}, 20, 30, 2}));
+}
+
+TEST(JobConfig, KeysOfRecoveryAndCheckpointsHaveRanges) {
+  const auto refusal = [](const char* setting) { return Error("", {setting}); };
+  EXPECT_NE(refusal("fault_tolerance.max_recoveries=-1").find("is -1; it must be"),
+            std::string::npos);
+  EXPECT_NE(refusal("fault_tolerance.min_devices=0").find("is 0; it must be"), std::string::npos);
+  EXPECT_NE(refusal("fault_tolerance.max_wait_for_spare_seconds=-1").find("is -1; it must be"),
+            std::string::npos);
+  EXPECT_NE(refusal("fault_tolerance.elastic=shrink").find("must be one of: off, replan"),
+            std::string::npos);
+  EXPECT_NE(refusal("checkpoint.interval=-1").find("is -1; it must be"), std::string::npos);
+  EXPECT_NE(refusal("checkpoint.keep_latest_k=-1").find("is -1; it must be"), std::string::npos);
+}
+
 TEST(JobConfig, SyntaxErrorsHaveAPosition) {
   EXPECT_EQ(Error("[model]\ndim = = 3\n").substr(0, 11), "job.toml:2:");
 }

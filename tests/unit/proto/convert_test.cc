@@ -58,6 +58,7 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
   info.cpus = {0, 3, 255};
   info.data_roots = {{"corpora", "/mnt/c"}, {"/data", "/data"}};
   info.actor_types = {"env", "reward"};
+  info.checkpoint_roots = {{"shared", "/mnt/s"}};
   const std::vector<UpBody> bodies = {
       info,
       Heartbeat{},
@@ -71,6 +72,10 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
                  {{"y", {ir::DType::kI32, {4, 2}}, {{2, 0}, {2, 1}}, std::string("\0\1", 2)}}},
       LaunchDone{gen, LaunchSeq(3), SomeError(), {}, {}},
       WeightsSaved{gen, {}},
+      StateSaved{gen, LaunchSeq(4), {}, "{\"files\":[]}"},
+      StateSaved{gen, LaunchSeq(4), SomeError(), ""},
+      CheckpointCommitted{gen, LaunchSeq(4), {}},
+      CheckpointCommitted{gen, LaunchSeq(4), SomeError()},
       MeshReleased{gen},
       MeshError{gen, SomeError()},
       Leave{"bye"},
@@ -97,16 +102,22 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
   load.init_weights = {{kHash, 99, "w"}};
   load.graph = {kHash, 98, "g"};
   load.tf32 = true;
-  const std::vector<DownBody> bodies = {Welcome{"c", 500, 3000},
-                                        load,
-                                        Connect{gen},
-                                        Launch{gen, LaunchSeq(2), 3, 40, 8, {{1, "ab"}}, true},
-                                        SaveWeights{gen, {{0, {"a", "b"}}, {3, {}}}},
-                                        AbortMesh{gen, SomeError()},
-                                        ReleaseMesh{gen},
-                                        SpawnActor{JobId(3), 4, 5, "env", std::string("\0", 1)},
-                                        ActorMessage{JobId(3), 4, 5, 6, true, 7, "x"},
-                                        StopActor{JobId(3), 4, 5}};
+  const ir::FolderRef folder{"shared", "gpt/7"};
+  const std::vector<DownBody> bodies = {
+      Welcome{"c", 500, 3000},
+      load,
+      Connect{gen},
+      Launch{gen, LaunchSeq(2), 3, 40, 8, {{1, "ab"}}, true},
+      SaveWeights{gen, {{0, {"a", "b"}}, {3, {}}}},
+      SaveState{gen, LaunchSeq(2), folder, "s.tmp-7-2", {{0, {"a", "b"}}, {3, {}}}},
+      RestoreState{gen, LaunchSeq(1), folder, {"head.*"}},
+      CommitCheckpoint{gen, LaunchSeq(2), folder, "s.tmp-7-2", "manifest", std::string("\0\xff", 2),
+                       3},
+      AbortMesh{gen, SomeError()},
+      ReleaseMesh{gen},
+      SpawnActor{JobId(3), 4, 5, "env", std::string("\0", 1)},
+      ActorMessage{JobId(3), 4, 5, 6, true, 7, "x"},
+      StopActor{JobId(3), 4, 5}};
   for (const DownBody& body : bodies) ExpectRoundTrip(DownMessage{Term(9), body});
 }
 
@@ -159,6 +170,9 @@ ir::JobRequest SomeJob() {
   job.train = {1, 2, 3, 4, 5, 6, 7, 8};
   job.train.tf32 = true;
   job.save_weights = false;
+  job.checkpoint = {true, {"shared", "gpt/7"}, 20, 30, 3};
+  job.start = {{"shared", "gpt/6/step-00000040"}, 40, {"head.*", "opt.*"}};
+  job.fault_tolerance = {false, 3, ir::Elastic::kOff, 2, 7};
   job.config_text = "text";
   return job;
 }
@@ -241,6 +255,33 @@ TEST(Convert, UnknownNumbersBecomeTheSafeMeaning) {
   info.set_state(static_cast<v1::JobState>(42));
   EXPECT_EQ(Decode(info).state, JobState::kUnspecified);
   EXPECT_EQ(Encode(Decode(info)).peak_flops_per_s(), 2e12);
+}
+
+TEST(Convert, JobsOfClientsThatKnowOfNoRecoveryRecoverAsByDefault) {
+  v1::JobRequest wire = Encode(SomeJob());
+  wire.clear_fault_tolerance();
+  wire.clear_checkpoint();
+  wire.clear_start();
+  const auto job = Decode(wire);
+  ASSERT_TRUE(job.has_value()) << job.error();
+  EXPECT_EQ(job->fault_tolerance, ir::FaultToleranceSpec());
+  EXPECT_EQ(job->checkpoint, ir::CheckpointSpec());
+  EXPECT_TRUE(job->start.empty());
+  wire = Encode(SomeJob());
+  wire.mutable_fault_tolerance()->set_elastic("shrink");
+  EXPECT_THAT(Decode(wire).error().message(), HasSubstr("'shrink' is neither off nor replan"));
+}
+
+TEST(Convert, WhatPeopleSeeOfCheckpointsAndRecoverySurvivesTheWire) {
+  JobInfo info;
+  info.state = JobState::kRecovering;
+  EXPECT_EQ(Decode(Encode(info)), info) << "no checkpoint";
+  info.checkpoint_step = 0;
+  info.checkpoint_folder = {"shared", "gpt/7"};
+  EXPECT_EQ(Decode(Encode(info)), info);
+  WorkerInfo worker;
+  worker.checkpoint_roots = {{"shared", "/mnt/s"}};
+  EXPECT_EQ(Decode(Encode(worker)).checkpoint_roots, worker.checkpoint_roots);
 }
 
 TEST(Convert, LongErrorsAreCut) {
