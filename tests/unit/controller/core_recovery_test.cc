@@ -378,6 +378,23 @@ TEST(CoreRecovery, OthersGetDevicesThatItNeverHad) {
   EXPECT_EQ(scene.Info().state, JobState::kRecovering);
 }
 
+TEST(CoreRecovery, OneThatWaitsForMoreDevicesThanThereAreBlocksNobody) {
+  Scene scene;
+  ir::JobRequest request = Scene::Request(4);
+  request.fault_tolerance.max_wait_for_spare_s = 0;
+  request.fault_tolerance.min_devices = 3;
+  scene.Run(4, request);
+  scene.cluster.Kill("w1");
+  scene.cluster.Kill("w2");
+  scene.Lose("w3");
+  ASSERT_EQ(scene.Info().state, JobState::kRecovering);
+  scene.cluster.AddWorker("new", 1);
+  const int64_t other = scene.cluster.Submit(SimCluster::MakeJob(1, 1, 1, 3));
+  scene.cluster.Settle();
+  EXPECT_EQ(scene.cluster.Info(other).state, JobState::kSucceeded);
+  EXPECT_EQ(scene.Info().state, JobState::kRecovering);
+}
+
 TEST(CoreRecovery, AMemberThatDoesNotLetGoIsLeftBehindAndItsDeviceIsNotCountedTwice) {
   Scene scene;
   scene.Run(4, Scene::Request(2));
