@@ -140,8 +140,9 @@ void NoteProgress(JobEntry& job, Context& context) {
       Seconds(recovery.active_ms - recovery.placed_ms),
       recovery.steps_before - std::max<int64_t>(0, job.run->start().step),
       Seconds(context.now.ms - recovery.active_ms));
+  // What failed behind the last step is not passed by doing all steps again.
+  if (job.record.steps_done > recovery.steps_before) job.history.own.reset();
   job.recovery.reset();
-  job.history.own.reset();
   PersistJob(job, false, text, context);
   context.Do(LogLine{job.id(), text});
 }

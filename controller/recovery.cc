@@ -42,8 +42,8 @@ bool IsLoss(const proto::RuntimeError& cause) {
 bool IsOwn(const proto::RuntimeError& cause) {
   if (cause.kind == ErrorKind::kSaveFailed) return true;
   if (cause.kind == ErrorKind::kExecutorLost) return cause.blame != Blame::kInfra;
-  return cause.kind == ErrorKind::kStepFailed && cause.blame != Blame::kInfra &&
-         !cause.MayBeVictim();
+  if (cause.kind != ErrorKind::kStepFailed || cause.code == StatusCode::kUnavailable) return false;
+  return cause.blame != Blame::kInfra && cause.blame != Blame::kPeerVictim;
 }
 
 // Whether a failure is the same as one before. Reports of the launch before it may have come or

@@ -95,6 +95,7 @@ TEST(Core, FailsTheJobWhenTheWeightsCannotBeWritten) {
   EXPECT_EQ(info.state, JobState::kFailed);
   EXPECT_EQ(info.reason, "SaveFailed");
   EXPECT_THAT(info.message, HasSubstr("model.safetensors: disk full"));
+  EXPECT_THAT(info.message, HasSubstr("failed twice in the same way after step 2"));
 }
 
 TEST(Core, QueuesInOrderAndSaysWhy) {

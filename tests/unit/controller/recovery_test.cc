@@ -123,6 +123,26 @@ TEST(JudgeFailure, AnotherKindOrAPeersDeathIsNotTheSameFault) {
       << "to train again for a disk that is full is for nothing";
 }
 
+TEST(JudgeFailure, WhatNeverComesInTimeIsItsOwnFault) {
+  for (const Status& why :
+       {DeadlineExceeded("rank 0 did not come"), Aborted("its actor is dead")}) {
+    Scene scene;
+    EXPECT_EQ(scene.After(Failed(ErrorKind::kStepFailed, why)), AfterFailure::kRecover);
+    EXPECT_EQ(scene.After(Failed(ErrorKind::kStepFailed, why)), AfterFailure::kEndJob);
+  }
+}
+
+TEST(JudgeFailure, AnExecutorThatEndsTwiceAtOneStepEndsTheJobUnlessTheMachineIsToBlame) {
+  for (const Blame blame : {Blame::kUnspecified, Blame::kInfra}) {
+    Scene scene;
+    const RunFailure crash =
+        Failed(ErrorKind::kExecutorLost, Aborted("signal 11").WithBlame(blame));
+    EXPECT_EQ(scene.After(crash), AfterFailure::kRecover);
+    EXPECT_EQ(scene.After(crash),
+              blame == Blame::kInfra ? AfterFailure::kRecover : AfterFailure::kEndJob);
+  }
+}
+
 TEST(JudgeFailure, SoManyRecoveriesADay) {
   Scene scene;
   scene.job.fault_tolerance.max_recoveries = 3;
