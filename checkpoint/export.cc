@@ -2,30 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <map>
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
-#include "base/half.h"
 #include "formats/safetensors.h"
+#include "ir/element_value.h"
 
 namespace meshwright::checkpoint {
 namespace {
-
-template <typename T>
-T Load(std::span<const std::byte> bytes, size_t index) {
-  T value;
-  MW_CHECK((index + 1) * sizeof(T) <= bytes.size()) << "element " << index;
-  std::memcpy(&value, bytes.data() + index * sizeof(T), sizeof(T));
-  return value;
-}
-
-template <typename T>
-void Store(std::vector<std::byte>& bytes, size_t index, T value) {
-  std::memcpy(bytes.data() + index * sizeof(T), &value, sizeof(T));
-}
 
 // A param and where its weight is in the checkpoint.
 struct Exported {
@@ -57,42 +42,16 @@ Result<std::map<std::string, Exported>> FindWeights(const Manifest& manifest,
 
 }  // namespace
 
-double ElementAt(std::span<const std::byte> bytes, ir::DType dtype, size_t index) {
-  switch (dtype) {
-    case ir::DType::kF64:
-      return Load<double>(bytes, index);
-    case ir::DType::kF32:
-      return Load<float>(bytes, index);
-    case ir::DType::kBF16:
-      return Bf16ToFloat(Load<uint16_t>(bytes, index));
-    case ir::DType::kF16:
-      return F16ToFloat(Load<uint16_t>(bytes, index));
-    case ir::DType::kI64:
-      return static_cast<double>(Load<int64_t>(bytes, index));
-    case ir::DType::kI32:
-      return Load<int32_t>(bytes, index);
-    case ir::DType::kBool:
-      return Load<uint8_t>(bytes, index);
-  }
-  return 0;
-}
-
 std::vector<std::byte> ConvertFloats(std::span<const std::byte> bytes, ir::DType from,
                                      ir::DType to) {
   if (from == to) return {bytes.begin(), bytes.end()};
-  const size_t count = bytes.size() / static_cast<size_t>(ir::DTypeBytes(from));
-  std::vector<std::byte> converted(count * static_cast<size_t>(ir::DTypeBytes(to)));
+  const auto from_bytes = static_cast<size_t>(ir::DTypeBytes(from));
+  const auto to_bytes = static_cast<size_t>(ir::DTypeBytes(to));
+  const size_t count = bytes.size() / from_bytes;
+  std::vector<std::byte> converted(count * to_bytes);
   for (size_t i = 0; i < count; ++i) {
-    const double value = ElementAt(bytes, from, i);
-    if (to == ir::DType::kF64) {
-      Store(converted, i, value);
-    } else if (to == ir::DType::kF32) {
-      Store(converted, i, static_cast<float>(value));
-    } else if (to == ir::DType::kBF16) {
-      Store(converted, i, FloatToBf16(static_cast<float>(value)));
-    } else {
-      Store(converted, i, FloatToF16(static_cast<float>(value)));
-    }
+    ir::StoreElement(converted.data() + i * to_bytes, to,
+                     ir::LoadElement(bytes.data() + i * from_bytes, from));
   }
   return converted;
 }

@@ -25,7 +25,4 @@ Status ExportWeights(Reader& reader, const ir::Graph& model, const std::string& 
 std::vector<std::byte> ConvertFloats(std::span<const std::byte> bytes, ir::DType from,
                                      ir::DType to);
 
-// The element as a double, of any type. REQUIRES an index inside.
-double ElementAt(std::span<const std::byte> bytes, ir::DType dtype, size_t index);
-
 }  // namespace meshwright::checkpoint

@@ -53,6 +53,13 @@ std::string Dump(const json& body) {
   return body.dump(1, ' ', false, json::error_handler_t::replace);
 }
 
+// What is nested deeper than any manifest is left out, for code that walks a value calls itself.
+json ParseFlat(std::string_view text) {
+  constexpr int kDeepest = 16;
+  return json::parse(
+      text, [](int depth, json::parse_event_t, json&) { return depth <= kDeepest; }, false);
+}
+
 // Fields of a JSON object, by type; the error names the field.
 class Fields {
  public:
@@ -255,7 +262,7 @@ std::string FormatManifest(const Manifest& manifest) {
 }
 
 Result<Manifest> ParseManifest(std::string_view text) {
-  json body = json::parse(text, nullptr, false);
+  json body = ParseFlat(text);
   if (body.is_discarded() || !body.is_object()) {
     return Fail(DataLoss("the manifest is no JSON object: it is cut off, or another file"));
   }
@@ -279,7 +286,7 @@ std::string FormatShards(const Shards& shards) {
 }
 
 Result<Shards> ParseShards(std::string_view text) {
-  const json body = json::parse(text, nullptr, false);
+  const json body = ParseFlat(text);
   if (body.is_discarded() || !body.is_object()) {
     return Fail(DataLoss("what was written is no JSON object"));
   }

@@ -426,6 +426,21 @@ std::string CheckPlan(const Storage& s) {
   return "";
 }
 
+// Options of `submit` that say nothing here.
+std::string CheckSubmit(const SubmitArgs& submit) {
+  const bool goes_on = submit.resume != 0 || !submit.from.empty();
+  if (!goes_on && (submit.step >= 0 || !submit.exclude.empty())) {
+    return fmt::format("{} is about a checkpoint: name one with --resume JOB or --from FOLDER",
+                       submit.step >= 0 ? "--step" : "--exclude");
+  }
+  if (submit.file.empty() && (submit.upload || !submit.data_roots.empty())) {
+    return fmt::format(
+        "{} is about the files of a job file; the job of a checkpoint brings its data along",
+        submit.upload ? "--upload" : "--data-root");
+  }
+  return "";
+}
+
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {"up",      "status",   "submit",    "jobs",
@@ -448,6 +463,7 @@ std::string CheckCombination(const std::string& command, const Storage& s) {
       return "--data and --out of `meshwright predict` go together";
     }
   }
+  if (command == "submit") return CheckSubmit(s.submit);
   return command == "plan" ? CheckPlan(s) : "";
 }
 

@@ -16,6 +16,7 @@
 #include "cli/checkpoint_place.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "ir/element_value.h"
 #include "proto/job_codec.h"
 
 namespace meshwright::cli {
@@ -136,10 +137,10 @@ Result<std::string> Difference(Reader& a, Reader& b, const std::string& name) {
     MW_ASSIGN_OR_RETURN(const auto left, a.ReadBox(name, type, stored.box));
     MW_ASSIGN_OR_RETURN(const auto right, b.ReadBox(name, type, stored.box));
     if (left == right) continue;
-    const size_t count = left.size() / static_cast<size_t>(ir::DTypeBytes(type.dtype));
-    for (size_t i = 0; i < count; ++i) {
-      const double distance = std::abs(checkpoint::ElementAt(left, type.dtype, i) -
-                                       checkpoint::ElementAt(right, type.dtype, i));
+    const auto size = static_cast<size_t>(ir::DTypeBytes(type.dtype));
+    for (size_t at = 0; at + size <= left.size(); at += size) {
+      const double distance = std::abs(ir::LoadElement(left.data() + at, type.dtype) -
+                                       ir::LoadElement(right.data() + at, type.dtype));
       if (distance == 0) continue;
       ++differ;
       if (!(distance <= most)) most = distance;  // also where it is no number
@@ -168,9 +169,14 @@ Result<int> Diff(const CheckpointArgs& args, const GlobalArgs& global) {
   if (rows.empty()) {
     fmt::print("the states are equal: steps {} and {}, {} tensors\n", a->manifest().step,
                b->manifest().step, names.size());
-  } else {
-    fmt::print("{}", FormatTable({"TENSOR", "DIFFERENCE"}, rows));
+    return kExitOk;
   }
+  // After a step everything differs: a screen of it says as much as all of it.
+  constexpr size_t kMostRows = 40;
+  const size_t left_out = rows.size() - std::min(rows.size(), kMostRows);
+  rows.resize(rows.size() - left_out);
+  fmt::print("{}", FormatTable({"TENSOR", "DIFFERENCE"}, rows));
+  if (left_out > 0) fmt::print("and {} more; -o json has them all\n", left_out);
   return kExitOk;
 }
 

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/file.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/reader.h"
 #include "cli/checkpoint_place.h"
@@ -70,6 +71,10 @@ Result<ir::JobRequest> JobAgain(const Resumed& resumed, const SubmitArgs& args) 
   source.text = resumed.job.config_text;
   source.file = "the job's configuration";
   source.overrides = args.overrides;
+  if (!args.decisions.empty()) {
+    MW_ASSIGN_OR_RETURN(source.decisions, ReadFile(args.decisions));
+    source.decisions_file = args.decisions;
+  }
   MW_ASSIGN_OR_RETURN(const config::JobConfig config, config::ParseJobConfig(source));
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   prepared.request.data = resumed.job.data;

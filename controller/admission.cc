@@ -11,17 +11,17 @@
 namespace meshwright::controller {
 namespace {
 
-Status CheckRoots(const proto::Register& info) {
+Status CheckRoots(const proto::Register& info, const char* what,
+                  const std::vector<ir::DataRoot>& roots) {
   constexpr size_t kMostRoots = 64;
   constexpr size_t kMaxPathBytes = 4096;
-  const bool long_root =
-      std::any_of(info.data_roots.begin(), info.data_roots.end(), [](const ir::DataRoot& root) {
-        return root.name.size() > kMaxPathBytes || root.path.size() > kMaxPathBytes;
-      });
-  if (info.data_roots.size() > kMostRoots || long_root) {
-    return InvalidArgument(fmt::format(
-        "worker '{}' registers {} data roots; at most {} of {} bytes are allowed",
-        TruncateUtf8(info.name, 64), info.data_roots.size(), kMostRoots, kMaxPathBytes));
+  const bool long_root = std::any_of(roots.begin(), roots.end(), [](const ir::DataRoot& root) {
+    return root.name.size() > kMaxPathBytes || root.path.size() > kMaxPathBytes;
+  });
+  if (roots.size() > kMostRoots || long_root) {
+    return InvalidArgument(
+        fmt::format("worker '{}' registers {} {} roots; at most {} of {} bytes are allowed",
+                    TruncateUtf8(info.name, 64), roots.size(), what, kMostRoots, kMaxPathBytes));
   }
   return OkStatus();
 }
@@ -71,7 +71,8 @@ Status CheckRegistration(const proto::Register& info) {
                                        TruncateUtf8(info.name, 64), info.threads_per_device,
                                        info.host_cores));
   }
-  MW_TRY(CheckRoots(info));
+  MW_TRY(CheckRoots(info, "data", info.data_roots));
+  MW_TRY(CheckRoots(info, "checkpoint", info.checkpoint_roots));
   constexpr size_t kMostCpus = 4096;
   if (info.cpus.size() > kMostCpus) {
     return InvalidArgument(fmt::format("worker '{}' registers {} cores; at most {} are allowed",

@@ -77,6 +77,22 @@ JobBook::Restored JobBook::Restore(RestoredJob restored, const CoreOptions& opti
   return {job, std::move(failure)};
 }
 
+namespace {
+
+// Two jobs in one folder would prune each other's checkpoints.
+const JobEntry* SaverInto(const std::map<JobId, JobEntry>& jobs, const ir::FolderRef& folder) {
+  if (folder.path.empty()) return nullptr;
+  for (const auto& [id, job] : jobs) {
+    const ir::FolderRef& its = job.record.checkpoint_folder;
+    // A root without a name may be any.
+    const bool same_root = its.root == folder.root || its.root.empty() || folder.root.empty();
+    if (!job.ended() && its.path == folder.path && same_root) return &job;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 JobEntry* JobBook::Submit(const SubmitJob& event, const Status& room, Context& context) {
   const auto answer = [&](JobId job, Status status) -> JobEntry* {
     context.Do(Reply{event.call, job, std::move(status)});
@@ -94,7 +110,17 @@ JobEntry* JobBook::Submit(const SubmitJob& event, const Status& room, Context& c
                     FormatBytes(context.options.max_request_bytes)));
     return answer(JobId(0), full);
   }
-  const JobId id(next_id_++);
+  const JobId id(next_id_);
+  const ir::FolderRef folder = CheckpointFolderOf(*event.request, id.value());
+  const JobEntry* const saver = SaverInto(jobs_, folder);
+  if (saver != nullptr) {
+    const Status taken = FailedPrecondition(
+        fmt::format("job {} keeps its checkpoints in {}: wait for its end, cancel it, or set "
+                    "checkpoint.folder to another one",
+                    saver->record.id, folder.path));
+    return answer(JobId(0), taken);
+  }
+  ++next_id_;
   JobEntry& job = jobs_[id];
   TakeRequest(job, event.request, event.spec.size());
   job.record.id = id.value();
@@ -102,7 +128,7 @@ JobEntry* JobBook::Submit(const SubmitJob& event, const Status& room, Context& c
   job.record.name = event.request->name;
   job.record.steps = StepsOf(*event.request);
   job.record.steps_done = std::max<int64_t>(0, event.request->start.step);
-  job.record.checkpoint_folder = CheckpointFolderOf(*event.request, id.value());
+  job.record.checkpoint_folder = folder;
   job.record.submitted_unix_ms = context.now.unix_ms;
   job_of_op_[event.op_id] = id;
   Persist persist{id, true, event.call, {}};

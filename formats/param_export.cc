@@ -2,12 +2,11 @@
 // formats/safetensors.h.
 #include <fmt/format.h>
 
-#include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
 #include "formats/safetensors.h"
+#include "ir/element_value.h"
 
 namespace meshwright::formats {
 namespace {
@@ -60,47 +59,6 @@ void Scatter(const SafetensorsWriter::StridedBox& box, const std::byte* tile, st
              });
 }
 
-float HalfToFloat(uint16_t half) {
-  const float sign = (half & 0x8000) != 0 ? -1.0F : 1.0F;
-  const int exponent = (half >> 10) & 0x1f;
-  const auto mantissa = static_cast<float>(half & 0x3ff);
-  if (exponent == 0x1f) return mantissa != 0 ? std::nanf("") : sign * INFINITY;
-  if (exponent == 0) return sign * std::ldexp(mantissa, -24);
-  return sign * std::ldexp(1.0F + mantissa / 1024.0F, exponent - 15);
-}
-
-// One element of the file, widened. f64 passes through unchanged, so a file of the graph's own type
-// reads back bitwise.
-double LoadElement(const std::byte* at, ir::DType dtype) {
-  switch (dtype) {
-    case ir::DType::kF64: {
-      double value;
-      std::memcpy(&value, at, sizeof value);
-      return value;
-    }
-    case ir::DType::kF32: {
-      float value;
-      std::memcpy(&value, at, sizeof value);
-      return value;
-    }
-    default: {
-      uint16_t bits;
-      std::memcpy(&bits, at, sizeof bits);
-      if (dtype == ir::DType::kF16) return HalfToFloat(bits);
-      return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-    }
-  }
-}
-
-void StoreElement(std::byte* at, ir::DType dtype, double value) {
-  if (dtype == ir::DType::kF64) {
-    std::memcpy(at, &value, sizeof value);
-  } else {
-    const auto narrow = static_cast<float>(value);
-    std::memcpy(at, &narrow, sizeof narrow);
-  }
-}
-
 struct TileSource {
   const std::byte* file;
   ir::DType file_dtype;
@@ -125,7 +83,9 @@ void Gather(const SafetensorsWriter::StridedBox& box, const TileSource& source, 
                  if (same) {
                    std::memcpy(out, at, static_cast<size_t>(tile_bytes));
                  } else {
-                   StoreElement(out, source.tile_dtype, LoadElement(at, source.file_dtype));
+                   // f64 passes through as it is, so a file of the graph's own type reads back
+                   // bitwise.
+                   ir::StoreElement(out, source.tile_dtype, ir::LoadElement(at, source.file_dtype));
                  }
                }
              });

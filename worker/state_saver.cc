@@ -79,24 +79,32 @@ void StateSaver::WriteCopies(const proto::SaveState& message) {
 }
 
 Result<std::string> StateSaver::Write(const proto::SaveState& message) {
-  MW_ASSIGN_OR_RETURN(const std::string folder, roots_.PathOf(message.folder));
+  MW_ASSIGN_OR_RETURN(const std::string folder, TemporaryOf(message.folder, message.temporary));
   checkpoint::Shards written;
   for (const RankCopy& copy : copies_) {
     MW_ASSIGN_OR_RETURN(const std::vector<checkpoint::ShardImage> images,
                         checkpoint::MakeShards(copy.rank, copy.boxes));
     for (const checkpoint::ShardImage& image : images) {
       if (stopped_) return Fail(Cancelled("the worker drops the mesh"));
-      MW_TRY(checkpoint::WriteShard(folder + "/" + message.temporary, image));
+      MW_TRY(checkpoint::WriteShard(folder, image));
       checkpoint::AddShard(written, image);
     }
   }
   return checkpoint::FormatShards(written);
 }
 
+// Where a checkpoint is written before it is one; the name comes from outside and may not lead
+// anywhere else.
+Result<std::string> StateSaver::TemporaryOf(const ir::FolderRef& folder,
+                                            const std::string& name) const {
+  return roots_.PathOf({folder.root, folder.path + "/" + name});
+}
+
 void StateSaver::Commit(proto::CommitCheckpoint message) {
   (void)thread_.Post([this, message = std::move(message)] {
     const Status status = Guarded("committing a checkpoint", [&]() -> Status {
       MW_ASSIGN_OR_RETURN(const std::string folder, roots_.PathOf(message.folder));
+      MW_TRY(TemporaryOf(message.folder, message.temporary));
       MW_ASSIGN_OR_RETURN(const checkpoint::Manifest manifest,
                           checkpoint::ParseManifest(message.manifest));
       MW_TRY(checkpoint::Commit(folder, message.temporary, manifest,

@@ -46,6 +46,7 @@ class StateSaver {
   Status Copy(const proto::RankTiles& tiles, const StateSlots& slots, JobRuntime& runtime,
               RankCopy& copy);
   void WriteCopies(const proto::SaveState& message);
+  Result<std::string> TemporaryOf(const ir::FolderRef& folder, const std::string& name) const;
   Result<std::string> Write(const proto::SaveState& message);
   proto::RuntimeError Error(const Status& status) const;
 

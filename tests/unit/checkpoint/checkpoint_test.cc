@@ -251,6 +251,14 @@ TEST(Manifest, TextOfAnythingIsRefusedOrTaken) {
   EXPECT_EQ(*parsed, manifest);
 }
 
+TEST(Manifest, NestingWithoutEndIsRefused) {
+  const std::string deep = "{\"digest\": \"00\", \"a\": " + std::string(2'000'000, '[');
+  const std::string closed = deep + std::string(2'000'000, ']') + "}";
+  EXPECT_EQ(ParseManifest(deep).error().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(ParseManifest(closed).error().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(ParseShards(closed).error().code(), StatusCode::kDataLoss);
+}
+
 TEST(Manifest, FilesStayInTheFolder) {
   for (const char* name : {"../x", "/etc/passwd", "", "a/../../b"}) {
     Manifest manifest;

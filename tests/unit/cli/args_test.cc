@@ -29,6 +29,21 @@ TEST(Args, ShortOverridesAreRefusedWhereThereIsNoJobFile) {
   EXPECT_EQ(ParseArgs({"jobs", "--training.steps=5"}).exit_code, kExitUsage);
 }
 
+TEST(Args, WhatIsAboutACheckpointNeedsOne) {
+  EXPECT_EQ(Parse<SubmitArgs>({"submit", "--resume", "3", "--step", "20"}).step, 20);
+  EXPECT_EQ(Parse<SubmitArgs>({"submit", "j.toml", "--from", "d", "--exclude", "opt.*"}).exclude,
+            std::vector<std::string>{"opt.*"});
+  for (const std::vector<std::string>& args :
+       std::vector<std::vector<std::string>>{{"submit", "j.toml", "--step", "20"},
+                                             {"submit", "j.toml", "--exclude", "opt.*"},
+                                             {"submit", "--resume", "3", "--upload"},
+                                             {"submit", "--from", "d", "--data-root", "a=b"}}) {
+    const ParsedArgs parsed = ParseArgs(args);
+    EXPECT_EQ(parsed.exit_code, kExitUsage) << args.back();
+    EXPECT_NE(parsed.text.find("--"), std::string::npos) << parsed.text;
+  }
+}
+
 TEST(Args, RepeatedSetKeepsOrder) {
   const auto plan =
       Parse<PlanArgs>({"plan", "j.toml", "--set", "a.b=1", "--set", "a.b=2", "--devices", "4"});

@@ -48,6 +48,26 @@ class BookScene {
   JobBook book{1};
 };
 
+TEST(JobBook, TwoJobsDoNotSaveInOneFolder) {
+  BookScene scene;
+  const auto submit = [&](const std::string& op_id, const ir::FolderRef& folder) {
+    auto request = SimCluster::MakeJob(1, 1, 1, /*steps=*/4);
+    request.checkpoint.enable = true;
+    request.checkpoint.folder = folder;
+    return scene.book.Submit(
+        SubmitJob{CallId(1), op_id, std::make_shared<const ir::JobRequest>(request), "12345"},
+        OkStatus(), scene.context);
+  };
+  JobEntry* const first = submit("a", {"", "runs/x"});
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(submit("b", {"fast", "runs/x"}), nullptr) << "a root without a name may be any";
+  EXPECT_THAT(scene.Take<Reply>().back().status.message(), HasSubstr("job 1 keeps"));
+  EXPECT_NE(submit("c", {"", "runs/y"}), nullptr);
+  EXPECT_NE(submit("d", {}), nullptr) << "a folder of its own";
+  scene.book.At(JobId(1)).record.state = JobState::kSucceeded;
+  EXPECT_NE(submit("e", {"", "runs/x"}), nullptr);
+}
+
 RestoredJob Stored(int64_t id, JobState state, int64_t tries = 0) {
   RestoredJob restored{{}, nullptr};
   restored.record.id = id;

@@ -118,6 +118,11 @@ TEST(CheckRegistration, NamesTheWorkerAndWhatItSays) {
   proto::Register loud = Info("a", 1);
   loud.version = "1\a";
   EXPECT_THAT(CheckRegistration(loud).message(), HasSubstr("control characters"));
+  proto::Register rooted = Info("a", 1);
+  rooted.checkpoint_roots.assign(65, {"r", "/r"});
+  EXPECT_THAT(CheckRegistration(rooted).message(), HasSubstr("65 checkpoint roots"));
+  rooted.checkpoint_roots = {{"r", std::string(5000, 'x')}};
+  EXPECT_THAT(CheckRegistration(rooted).message(), HasSubstr("checkpoint roots"));
 }
 
 }  // namespace
