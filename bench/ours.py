@@ -31,7 +31,7 @@ class Cluster:
         self.down()
         output_of(on_cores(self.cores, [
             MESHWRIGHT, "up", "--workers", workers, "--threads-per-device", threads, "--dir", self.folder,
-            "--port", 0, "--metrics-port", 0, "--log-level", "warn", "--profile", profile]))
+            "--port", 0, "--metrics-port", 0, "--log-level", "warn", "--profile", profile, "--no-keep"]))
         self.workers = []
         for line in (self.folder / "cluster.txt").read_text().splitlines():
             words = line.split()

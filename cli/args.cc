@@ -224,6 +224,8 @@ void AddCluster(CLI::App& app, Storage& s) {
   up->add_option("--worker-binary", s.up.worker_binary,
                  "Your own worker, with host actors linked in; default: this binary's");
   AddProfile(*up, s.up.profile);
+  up->add_flag("--keep,!--no-keep", s.up.keep,
+               "Start a process again when it dies (default); --no-keep: leave it");
   up->add_option("--timeout-ms", s.up.timeout_ms,
                  "For everything to be ready; --profile measure adds 10 s for each worker")
       ->check(CLI::Range(int64_t{1}, kDayMs))

@@ -87,6 +87,7 @@ struct UpArgs {
   std::vector<std::string> checkpoint_roots;  // of the workers; empty: in the run folder
   std::string worker_binary;                  // of one's own (worker/main.h); empty: this one
   std::string profile = "cached";             // as of a worker
+  bool keep = true;                           // processes that die are started again
   int64_t timeout_ms = 60'000;
 };
 

@@ -1,14 +1,19 @@
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdio>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/descriptors.h"
+#include "base/file.h"
 #include "base/listen_address.h"
 #include "base/log.h"
 #include "base/notify.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "cli/cache_dir.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
@@ -22,6 +27,22 @@ namespace {
 
 constexpr int64_t kForeverMs = int64_t{1} << 30;
 
+// A controller that picks its ports takes the same ones when it is started again, so that workers
+// and clients find it: <state-dir>/ports has "PORT METRICS".
+std::string PortsFile(const std::string& state_dir) { return state_dir + "/ports"; }
+
+// `wanted`, or where that is 0 the port number `index` of the last time if it is still free.
+int PortAgain(const ControllerArgs& args, int wanted, size_t index) {
+  if (wanted != 0) return wanted;
+  const std::string text = ReadFile(PortsFile(args.state_dir)).value_or("");
+  const std::vector<std::string> words = Split(Trim(text), ' ');
+  if (index >= words.size()) return 0;
+  int port = 0;
+  const std::string& word = words[index];
+  (void)std::from_chars(word.data(), word.data() + word.size(), port);
+  return port > 0 && port <= 65535 && CheckListen(args.bind, port, "").ok() ? port : 0;
+}
+
 Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   MW_TRY(AwaitStart(args.start_fd));
   LogOptions log;
@@ -32,8 +53,8 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(Notifier notifier, Notifier::Open(config::ProcessEnvironment));
   controller::ServerOptions options;
   options.bind = args.bind;
-  options.port = args.port;
-  options.metrics_port = args.metrics_port;
+  options.port = PortAgain(args, args.port, 0);
+  options.metrics_port = PortAgain(args, args.metrics_port, 1);
   options.state_dir = args.state_dir;
   options.worker_lost_ms = args.worker_lost_ms;
   options.limits.max_connections = args.max_connections;
@@ -51,7 +72,9 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
                  : fmt::format("metrics on http://{}/metrics",
                                FormatHostPort(args.bind, server->metrics_port())));
   std::fflush(stdout);
-  AnnounceReady(args.ready_fd, fmt::format("{} {}", server->port(), server->metrics_port()));
+  const std::string ports = fmt::format("{} {}", server->port(), server->metrics_port());
+  MW_TRY(WriteFileAtomic(PortsFile(args.state_dir), ports + "\n"));
+  AnnounceReady(args.ready_fd, ports);
   LifeSigns signs(std::move(notifier), SystemClock());
   const std::string state = fmt::format("listens on {}", FormatHostPort(args.bind, server->port()));
   do {

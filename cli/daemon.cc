@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/os_error.h"
 #include "base/text.h"
+#include "cli/keeper.h"
 
 namespace meshwright::cli {
 namespace {
@@ -68,13 +69,6 @@ struct SpawnSetup {
   SpawnSetup& operator=(const SpawnSetup&) = delete;
 };
 
-Result<std::string> OwnBinary() {
-  char path[4096];
-  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
-  if (length <= 0) return Fail(OsError(errno, "cannot find the path of this program"));
-  return std::string(path, static_cast<size_t>(length));
-}
-
 // Source and place of each descriptor of the child.
 void Configure(SpawnSetup& setup, int log, int ready_write, int start_read) {
   ::posix_spawn_file_actions_addopen(&setup.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -90,6 +84,13 @@ void Configure(SpawnSetup& setup, int log, int ready_write, int start_read) {
 
 }  // namespace
 
+Result<std::string> OwnBinary() {
+  char path[4096];
+  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
+  if (length <= 0) return Fail(OsError(errno, "cannot find the path of this program"));
+  return std::string(path, static_cast<size_t>(length));
+}
+
 Result<Daemon> StartDaemon(const DaemonSpec& spec) {
   std::string binary = spec.binary;
   if (binary.empty()) {
@@ -99,6 +100,10 @@ Result<Daemon> StartDaemon(const DaemonSpec& spec) {
   MW_ASSIGN_OR_RETURN(Pipe start, MakePipe());
   MW_ASSIGN_OR_RETURN(const UniqueFd log, OpenLog(spec.log_path));
   std::vector<std::string> args = {binary};
+  if (spec.kept) {
+    MW_ASSIGN_OR_RETURN(const std::string own, OwnBinary());
+    args = {own, kKeepMode, binary};
+  }
   args.insert(args.end(), spec.args.begin(), spec.args.end());
   args.insert(args.end(),
               {"--ready-fd", std::to_string(kReadyFd), "--start-fd", std::to_string(kStartFd)});
@@ -113,8 +118,8 @@ Result<Daemon> StartDaemon(const DaemonSpec& spec) {
                 std::move(ready.read),
                 std::move(start.write),
                 FileSize(spec.log_path).value_or(0)};
-  const int error = ::posix_spawn(&daemon.pid, binary.c_str(), &setup.actions, &setup.attributes,
-                                  argv.data(), environ);
+  const int error = ::posix_spawn(&daemon.pid, args.front().c_str(), &setup.actions,
+                                  &setup.attributes, argv.data(), environ);
   if (error != 0)
     return Fail(OsError(error, fmt::format("cannot start {} ({})", spec.name, binary)));
   return daemon;

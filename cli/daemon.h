@@ -35,7 +35,11 @@ struct DaemonSpec {
   std::string log_path;
   std::vector<std::string> args;  // after the binary's name; both descriptors are added
   std::string binary = {};        // empty: this one
+  bool kept = false;              // under a keeper (cli/keeper.h), whose pid it is
 };
+
+// The path of this binary. Errors: those of the system.
+Result<std::string> OwnBinary();
 
 // Starts a process that waits for LetGo. Errors: kNotFound, kPermissionDenied, kResourceExhausted
 // naming the log file or the binary.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/keeper.h"
 #include "worker/executor_main.h"
 
 namespace meshwright::cli {
@@ -48,7 +49,9 @@ int main(int argc, char** argv) {
   try {
     // The process of a mesh, which a worker started from this binary.
     if (const auto code = meshwright::worker::RunIfExecutor(argc, argv)) return *code;
-    return meshwright::cli::Main(std::vector<std::string>(argv + 1, argv + argc));
+    const std::vector<std::string> args(argv + 1, argv + argc);
+    if (const auto code = meshwright::cli::RunIfKeeper(args)) return *code;
+    return meshwright::cli::Main(args);
   } catch (const std::exception& e) {
     fmt::print(stderr, "internal error: {}\n", e.what());
     return meshwright::cli::kExitJobFailed;

@@ -182,8 +182,9 @@ class ClusterStarter {
 
   // The pid is on disk before the process does anything, so that `down` finds it whatever comes
   // next.
-  Status Start(const DaemonSpec& spec) {
+  Status Start(DaemonSpec spec) {
     if (Interrupted()) return Fail(Cancelled("interrupted"));
+    spec.kept = args_.keep;
     MW_ASSIGN_OR_RETURN(Daemon daemon, StartDaemon(spec));
     state_.processes.push_back({spec.name, daemon.pid, StartTicks(daemon.pid)});
     MW_TRY(SaveCluster(args_.run_dir, state_));

@@ -3,6 +3,7 @@
 // The folder is for its owner only (mode 0700) when it is made here.
 //   <root>/lock        flock'ed while a controller runs; holds its process id
 //   <root>/controller.sock  where processes of this host connect too (base/listen_address.h)
+//   <root>/ports       of the last controller (cli/controller_command.cc)
 //   <root>/state.db    controller/store.h
 //   <root>/blobs/      controller/blob_store.h
 //   <root>/jobs/<id>/  plan.txt, config.resolved.toml, metrics.jsonl, job.log, model.safetensors

@@ -33,6 +33,13 @@ class Shutdown : public FaultFixture {
     return run->stdout_text;
   }
 
+  // The process that a keeper of `up` looks after; 0: none at this moment.
+  static pid_t KeptBy(pid_t keeper) {
+    const std::string file = fmt::format("/proc/{0}/task/{0}/children", keeper);
+    const std::string children = ReadFile(file).value_or("");
+    return children.empty() ? 0 : std::stoi(children);
+  }
+
   // `up`, with a job that trains on all workers until it is stopped.
   void UpWithATrainingJob() {
     ASSERT_TRUE(MakeDirs(temp_dir_).ok());
@@ -53,8 +60,8 @@ class Shutdown : public FaultFixture {
       return jobs.has_value() && jobs->stdout_text.find("RUNNING") != std::string::npos;
     };
     ASSERT_TRUE(WaitUntil(runs, kSoonMs));
-    ASSERT_TRUE(
-        WaitUntil([&] { return !HoldingsOfWorker(pids_[1]).shared_memory.empty(); }, kSoonMs));
+    ASSERT_TRUE(WaitUntil([&] { return !HoldingsOfWorker(KeptBy(pids_[1])).shared_memory.empty(); },
+                          kSoonMs));
     leftovers_.Note();
     ASSERT_GT(leftovers_.noted(), 0u);
   }
@@ -127,6 +134,25 @@ TEST_F(Shutdown, SigtermToEveryProcessOfUpLeavesNothing) {
 TEST_F(Shutdown, DownAfterAKilledControllerStopsTheWorkers) {
   ASSERT_NO_FATAL_FAILURE(UpWithATrainingJob());
   ASSERT_EQ(::kill(pids_[0], SIGKILL), 0);
+  EXPECT_THAT(Run("down"), AllOf(HasSubstr("worker-1"), Not(HasSubstr("killed"))));
+  ExpectNothingLeft();
+}
+
+TEST_F(Shutdown, KilledProcessesOfUpComeBack) {
+  ASSERT_NO_FATAL_FAILURE(UpWithATrainingJob());
+  const auto ready = [&] {
+    const auto status = RunMeshwright({"--address", address_, "status"});
+    return status.has_value() && status->stdout_text.find("3 ready of 3") != std::string::npos;
+  };
+  for (const size_t killed : {2, 0}) {
+    const pid_t pid = KeptBy(pids_[killed]);
+    ASSERT_GT(pid, 0);
+    ASSERT_EQ(::kill(pid, SIGKILL), 0);
+    EXPECT_TRUE(WaitUntil([&] { return KeptBy(pids_[killed]) != pid && KeptBy(pids_[killed]) > 0; },
+                          kSoonMs));
+    EXPECT_TRUE(WaitUntil(ready, kSoonMs)) << "at the same address: " << address_;
+  }
+  EXPECT_THAT(ReadFile(run_dir_ + "/worker-1.log").value_or(""), HasSubstr("killed by signal 9"));
   EXPECT_THAT(Run("down"), AllOf(HasSubstr("worker-1"), Not(HasSubstr("killed"))));
   ExpectNothingLeft();
 }
