@@ -16,6 +16,7 @@
 #include <memory>
 #include <set>
 
+#include "base/failpoint.h"
 #include "base/file.h"
 #include "base/file_io.h"
 #include "base/os_error.h"
@@ -122,8 +123,11 @@ Status WriteShard(const std::string& temporary, const ShardImage& image) {
       error != 0) {
     return OsError(error, fmt::format("reserve {} bytes for {}", image.bytes, path));
   }
+  MW_FAILPOINT("checkpoint.shard.before-write");
   MW_TRY(WriteParts(fd.get(), image, path));
+  MW_FAILPOINT("checkpoint.shard.before-sync");
   if (::fsync(fd.get()) != 0) return OsError(errno, "sync " + path);
+  MW_FAILPOINT("checkpoint.shard.synced");
   return SyncFolder(FolderOf(path));
 }
 
@@ -132,12 +136,17 @@ Status Commit(const std::string& folder, const std::string& temporary_name,
   MW_TRY(CheckManifest(manifest));
   const std::string temporary = folder + "/" + temporary_name;
   MW_TRY(CheckFiles(temporary, manifest));
+  MW_FAILPOINT("checkpoint.commit.before-files");
   for (const auto& [name, bytes] : files) MW_TRY(WriteFileAtomic(temporary + "/" + name, bytes));
+  MW_FAILPOINT("checkpoint.commit.before-manifest");
   MW_TRY(WriteFileAtomic(temporary + "/" + kManifestName, FormatManifest(manifest)));
   MW_TRY(SyncFolder(temporary));
+  MW_FAILPOINT("checkpoint.commit.before-rename");
   MW_TRY(Rename(temporary, folder + "/" + StepName(manifest.step)));
+  MW_FAILPOINT("checkpoint.commit.renamed");
   MW_TRY(SyncFolder(folder));
   MW_TRY(RemoveAll(temporary));
+  MW_FAILPOINT("checkpoint.commit.before-latest");
   return WriteFileAtomic(folder + "/" + kLatestName, StepName(manifest.step) + "\n");
 }
 
@@ -162,8 +171,10 @@ Status Remove(const std::string& folder, int64_t step) {
     return NotFound(fmt::format("there is no checkpoint {}", path));
   }
   MW_TRY(RemoveAll(gone));
+  MW_FAILPOINT("checkpoint.remove.before-rename");
   if (::rename(path.c_str(), gone.c_str()) != 0) return OsError(errno, "rename " + path);
   MW_TRY(SyncFolder(folder));
+  MW_FAILPOINT("checkpoint.remove.before-delete");
   return RemoveAll(gone);
 }
 

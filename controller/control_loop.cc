@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "base/file.h"
 #include "base/guard.h"
 #include "base/log.h"
@@ -387,7 +388,9 @@ void ControlLoop::ExecuteOnLoop(Effects effects) {
 void ControlLoop::ExecuteOne(Effect& effect) {
   if (auto* send = std::get_if<Send>(&effect)) {
     const auto it = sessions_.find(send->session.value());
+    MW_FAILPOINT("controller.before-send");
     if (it != sessions_.end()) it->second->Send(std::move(send->message));
+    MW_FAILPOINT("controller.sent");
   } else if (auto* close = std::get_if<CloseSession>(&effect)) {
     const auto it = sessions_.find(close->session.value());
     if (it == sessions_.end()) return;
@@ -397,6 +400,7 @@ void ControlLoop::ExecuteOne(Effect& effect) {
   } else if (auto* reply = std::get_if<Reply>(&effect)) {
     const auto it = calls_.find(reply->call.value());
     if (it == calls_.end()) return;
+    MW_FAILPOINT("controller.before-reply");
     const auto done = std::move(it->second);
     calls_.erase(it);
     done(reply->status, reply->job);
@@ -404,6 +408,7 @@ void ControlLoop::ExecuteOne(Effect& effect) {
     Do(*answer);
   } else if (auto* progress = std::get_if<SaveProgress>(&effect)) {
     files_.Post([this, p = *progress] {
+      MW_FAILPOINT("controller.before-progress");
       const Status status = parts_.store->SaveProgress(p.job.value(), p.steps_done, p.loss);
       if (!status.ok()) LogWarn(fmt::format("progress not written: {}", status.message()));
     });
@@ -432,7 +437,9 @@ void ControlLoop::ExecuteOne(Effect& effect) {
 
 Status ControlLoop::Do(Persist& effect) {
   const int64_t begin_ns = SystemClock().NowNs();
+  MW_FAILPOINT("controller.before-persist");
   const Status status = parts_.store->Apply(effect.batch);
+  MW_FAILPOINT("controller.persisted");
   parts_.metrics->ObserveCommit(static_cast<double>(SystemClock().NowNs() - begin_ns) * 1e-9);
   for (const EventRecord& event : effect.batch.events) {
     LogInfo(event.job == 0 ? event.text : fmt::format("job {}: {}", event.job, event.text));
@@ -492,8 +499,10 @@ void ControlLoop::Do(StepsDone& effect) {
     view.journal.AddStep(step);
     text += FormatStep(step);
   }
+  MW_FAILPOINT("controller.before-steps");
   parts_.metrics->ObserveSteps(effect.job.value(), effect.steps, now().unix_ms);
   AppendToJob(effect.job, "metrics.jsonl", std::move(text));
+  MW_FAILPOINT("controller.steps-told");
   touched_.insert(effect.job.value());
 }
 

@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "base/mutex.h"
 #include "controller/store.h"
 
@@ -309,7 +310,9 @@ class SqliteStore : public Store {
 
   Status ApplyTransaction(const StoreBatch& batch) MW_REQUIRES(mutex_) {
     MW_TRY(Exec("BEGIN IMMEDIATE"));
+    MW_FAILPOINT("controller.store.begun");
     Status status = ApplyInside(batch);
+    MW_FAILPOINT("controller.store.before-commit");
     if (status.ok()) status = Exec("COMMIT");
     if (!status.ok()) Rollback();
     return status;

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/executor.h"
+#include "base/failpoint.h"
 #include "base/listen_address.h"
 #include "base/log.h"
 #include "base/metrics_server.h"
@@ -266,6 +267,7 @@ class AgentImpl final : public Agent {
     backoff_ms = kBackoffMinMs;
     welcomed_ = true;
     pulse_.Join();
+    MW_FAILPOINT("worker.joined");
     LogInfo(fmt::format("'{}' joined cluster {} (term {}) at {}", options_.name,
                         welcome->cluster_id, first.term.value(), options_.controller));
     // A thread of their own, so that neither loading nor training delays them. It ends before the

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "collective/relay.h"
@@ -184,6 +185,7 @@ class ExecutorMain {
       const MutexLock lock(mutex_);
       while (!made_) changed_.Wait(mutex_);
     }
+    MW_FAILPOINT("executor.before-say");
     (void)socket_->Send(Encode(message));
   }
 

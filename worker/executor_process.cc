@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "base/os_error.h"
 #include "base/utf8.h"
 #include "collective/relay.h"
@@ -81,6 +82,7 @@ void ExecutorProcess::Kill() {
 }
 
 ExecutorEnd ExecutorProcess::End(int64_t grace_ms) {
+  MW_FAILPOINT("worker.executor-ended");
   ExecutorEnd end;
   if (child_ == nullptr) return end;  // it was never started
   fd_.Reset();

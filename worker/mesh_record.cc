@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "base/failpoint.h"
 #include "base/os_error.h"
 
 namespace meshwright::worker {
@@ -50,6 +51,7 @@ void DeviceMark::Enter(int rank, std::string_view program, int64_t step) {
   step_.store(step, std::memory_order_relaxed);
   instruction_.store(0, std::memory_order_relaxed);
   in_step_.store(1, std::memory_order_relaxed);
+  MW_FAILPOINT("executor.step");
 }
 
 std::string DeviceMark::program() const {
@@ -104,6 +106,10 @@ MeshRecord::~MeshRecord() {
 void MeshRecord::SetDoing(MeshDoing doing) {
   MW_CHECK(shared_ != nullptr) << "a record without memory";
   shared_->doing.store(static_cast<int32_t>(doing));
+  constexpr const char* kPoints[] = {"executor.idle",    "executor.loading",  "executor.connecting",
+                                     "executor.running", "executor.reading",  "executor.writing",
+                                     "executor.saving",  "executor.releasing"};
+  MW_FAILPOINT(kPoints[static_cast<size_t>(doing)]);
 }
 
 DeviceMark* MeshRecord::mark(size_t index) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "proto/mesh_of.h"
 
@@ -46,6 +47,7 @@ ProcessMesh::~ProcessMesh() {
 void ProcessMesh::Attach(Result<std::unique_ptr<ExecutorProcess>> process) {
   if (!process.has_value()) return Refuse(process.error());
   LogInfo(fmt::format("mesh {} runs in executor {}", mesh_gen_.value(), (*process)->pid()));
+  MW_FAILPOINT("worker.executor-attached");
   executor_.Attach(std::move(*process),
                    {[this](std::string_view bytes) { return OnMessage(bytes); },
                     [this](const Status&) {
@@ -77,6 +79,7 @@ void ProcessMesh::Handle(proto::DownBody message) {
     connections_.Expect(*load);
   }
   const bool release = std::holds_alternative<proto::ReleaseMesh>(message);
+  MW_FAILPOINT("worker.before-hand-on");
   executor_.Send(std::move(message));
   if (release) LetGo();
 }
@@ -118,6 +121,7 @@ void ProcessMesh::On(proto::UpBody& body) {
   }
   const auto* done = std::get_if<proto::LaunchDone>(&body);
   if (done != nullptr && done->error.ok()) watch_.Worked();
+  MW_FAILPOINT("worker.before-report");
   if (!aborted_) events_.report(std::move(body));
 }
 

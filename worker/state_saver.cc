@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "base/guard.h"
 #include "base/log.h"
 #include "checkpoint/cover.h"
@@ -27,10 +28,12 @@ StateSaver::~StateSaver() {
 Status StateSaver::Save(const proto::SaveState& message, const StateSlots& slots,
                         JobRuntime& runtime) {
   if (writing_) return FailedPrecondition("another save is still being written");
+  MW_FAILPOINT("executor.save.before-copy");
   copies_.resize(message.ranks.size());
   for (size_t i = 0; i < message.ranks.size(); ++i) {
     MW_TRY(Copy(message.ranks[i], slots, runtime, copies_[i]));
   }
+  MW_FAILPOINT("executor.save.copied");
   writing_ = true;
   if (!thread_.Post([this, message] { WriteCopies(message); })) {
     return Cancelled("the worker drops the mesh");
@@ -74,6 +77,7 @@ void StateSaver::WriteCopies(const proto::SaveState& message) {
     return OkStatus();
   });
   saved.error = Error(status);
+  MW_FAILPOINT("executor.save.before-report");
   writing_ = false;
   if (!stopped_) report_(std::move(saved));
 }
@@ -109,8 +113,10 @@ void StateSaver::Commit(proto::CommitCheckpoint message) {
                           checkpoint::ParseManifest(message.manifest));
       MW_TRY(checkpoint::Commit(folder, message.temporary, manifest,
                                 {{checkpoint::kJobName, message.job}}));
+      MW_FAILPOINT("executor.commit.before-prune");
       return checkpoint::Prune(folder, message.keep, "");
     });
+    MW_FAILPOINT("executor.commit.before-report");
     if (!stopped_) {
       report_(proto::CheckpointCommitted{message.mesh_gen, message.save, Error(status)});
     }
@@ -133,6 +139,7 @@ Status RestoreState(const proto::RestoreState& message, const checkpoint::Roots&
                          return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
                        });
   };
+  MW_FAILPOINT("executor.restore.before-read");
   for (const auto& [rank, rank_slots] : slots) {
     for (const auto& [name, slot] : rank_slots) {
       if (excluded(name)) continue;
@@ -140,6 +147,7 @@ Status RestoreState(const proto::RestoreState& message, const checkpoint::Roots&
       auto bytes = reader->ReadBox(name, whole, slot.box);
       if (!bytes.has_value()) return bytes.error().WithContext("checkpoint " + path);
       MW_TRY(runtime.WritePersistent(rank, name, *bytes));
+      MW_FAILPOINT("executor.restore.wrote-box");
     }
   }
   return OkStatus();

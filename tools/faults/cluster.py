@@ -89,13 +89,14 @@ class Kept:
 class Cluster:
     """A controller on host 0 and worker k on host k + 1; a context manager."""
 
-    def __init__(self, binary, folder, hosts, workers, worker_words=(), cores=None):
+    def __init__(self, binary, folder, hosts, workers, worker_words=(), cores=None, more_env=None):
         self.binary, self.folder, self.hosts = str(binary), pathlib.Path(folder), hosts
         self.temporary = self.folder / "tmp"
         self.checkpoints = self.folder / "checkpoints"
         for each in (self.temporary, self.checkpoints):
             each.mkdir(parents=True, exist_ok=True)
-        self.env = {**os.environ, "TMPDIR": str(self.temporary), "MESHWRIGHT_TOKEN": "of-a-test-of-faults"}
+        self.env = {**os.environ, "TMPDIR": str(self.temporary), "MESHWRIGHT_TOKEN": "of-a-test-of-faults",
+                    **(more_env or {})}
         self.pinned = ["taskset", "-c", ",".join(map(str, cores))] if cores else []
         self.controller = self._start("controller", 0, [
             "controller", "--state-dir", str(self.folder / "state"), "--bind", hosts.address(0), "--port", "0",
