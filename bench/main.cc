@@ -10,6 +10,7 @@
 #include "base/median.h"
 #include "bench/all_reduce.h"
 #include "bench/ask_case.h"
+#include "bench/checkpoint_case.h"
 #include "bench/device_run.h"
 #include "bench/gpu_cases.h"
 #include "bench/limits.h"
@@ -129,6 +130,28 @@ Status PrintPlanCase(const PlanCaseOptions& options) {
   return OkStatus();
 }
 
+struct CheckpointArgs {
+  std::string folder;
+  int64_t mebibytes = 1024;
+  int readers = 4;
+  int rounds = 5;
+};
+
+Status PrintLoadCase(const CheckpointArgs& args) {
+  MW_ASSIGN_OR_RETURN(const LoadCase result,
+                      RunLoadCase(args.folder, args.mebibytes << 20, args.readers, args.rounds));
+  fmt::print("{{\"bytes\":{},\"load_seconds\":{:.9g},\"read_seconds\":{:.9g}}}\n", result.bytes,
+             result.load_seconds, result.read_seconds);
+  return OkStatus();
+}
+
+void AddCheckpointOptions(CLI::App* command, CheckpointArgs& args) {
+  command->add_option("folder", args.folder, "Where the checkpoint is written first")->required();
+  command->add_option("--mebibytes", args.mebibytes)->check(CLI::PositiveNumber);
+  command->add_option("--readers", args.readers)->check(CLI::PositiveNumber);
+  command->add_option("--rounds", args.rounds)->check(CLI::PositiveNumber);
+}
+
 void AddPlanOptions(CLI::App* command, PlanCaseOptions& options) {
   command->add_option("job", options.job_file)->required();
   command->add_option("--set", options.overrides);
@@ -191,6 +214,12 @@ int Main(int argc, char** argv) {
   CLI::App* ask_command = app.add_subcommand("ask", "A client's question to a host actor");
   ask_command->add_option("--address", address, "Of a running cluster")->required();
   ask_command->add_option("--asks", calls)->check(CLI::PositiveNumber);
+  CheckpointArgs checkpoint;
+  CLI::App* load_command = app.add_subcommand("load", "Reading a checkpoint, against its bytes");
+  AddCheckpointOptions(load_command, checkpoint);
+  int64_t boxes = 100'000;
+  CLI::App* cover_command = app.add_subcommand("cover", "Checking that boxes cover a tensor");
+  cover_command->add_option("--boxes", boxes)->check(CLI::Range(1000, 10'000'000));
   PlanCaseOptions plan;
   CLI::App* plan_command = app.add_subcommand("plan", "A plan's seconds and its forecast");
   AddPlanOptions(plan_command, plan);
@@ -209,6 +238,8 @@ int Main(int argc, char** argv) {
   if (*all_reduce_command) status = PrintAllReduce(all_reduce);
   if (*call_command) status = PrintSessionCase(address, calls);
   if (*ask_command) status = PrintAskCase(address, calls);
+  if (*load_command) status = PrintLoadCase(checkpoint);
+  if (*cover_command) fmt::print("{{\"seconds\":{:.9g}}}\n", CoverSeconds(boxes, 5));
   if (*plan_command) status = PrintPlanCase(plan);
   if (*matmul_command) {
     const double seconds = MatmulSeconds(shape, bf16 ? ir::DType::kBF16 : ir::DType::kF32, threads);

@@ -114,24 +114,33 @@ Result<std::unique_ptr<Reader>> Reader::OpenFolder(const std::string& path) {
 
 Result<std::vector<std::byte>> Reader::ReadBox(const std::string& tensor,
                                                const ir::TensorType& type, const ir::Box& box) {
+  const ir::Box wanted = Explicit(box, type.dims);
+  std::vector<std::byte> dense(static_cast<size_t>(Volume(wanted) * ir::DTypeBytes(type.dtype)));
+  MW_TRY(ReadBox(tensor, type, wanted, dense));
+  return dense;
+}
+
+Status Reader::ReadBox(const std::string& tensor, const ir::TensorType& type, const ir::Box& box,
+                       std::span<std::byte> dense) {
   const auto it = manifest_.tensors.find(tensor);
   if (it == manifest_.tensors.end()) {
-    return Fail(NotFound(fmt::format("the checkpoint has no tensor '{}'", tensor)));
+    return NotFound(fmt::format("the checkpoint has no tensor '{}'", tensor));
   }
   const StoredTensor& stored = it->second;
   if (stored.type != type) {
-    return Fail(InvalidArgument(fmt::format("tensor '{}' is {} in the checkpoint, {} in the job",
-                                            tensor, stored.type.ToString(), type.ToString())));
+    return InvalidArgument(fmt::format("tensor '{}' is {} in the checkpoint, {} in the job", tensor,
+                                       stored.type.ToString(), type.ToString()));
   }
   const ir::Box wanted = Explicit(box, type.dims);
-  std::vector<std::byte> dense(static_cast<size_t>(Volume(wanted) * ir::DTypeBytes(type.dtype)));
+  MW_CHECK(static_cast<int64_t>(dense.size()) == Volume(wanted) * ir::DTypeBytes(type.dtype))
+      << "a box of " << tensor << " into " << dense.size() << " bytes";
   for (const StoredBox& part : stored.boxes) {
     if (IsEmpty(Intersection(wanted, part.box))) continue;
     MW_TRY(CopyPart(stored, part, wanted, dense)
                .WithContext(fmt::format("tensor '{}', box {}, {}", tensor, ToText(part.box),
                                         manifest_.files[static_cast<size_t>(part.file)].name)));
   }
-  return dense;
+  return OkStatus();
 }
 
 // What `stored` has of `wanted`, piece by piece of the stored box, in the order of its bytes.
@@ -155,11 +164,18 @@ Status Reader::CopyPart(const StoredTensor& tensor, const StoredBox& stored, con
     int64_t left = run_bytes;
     while (left > 0) {
       const int64_t piece = from / kPieceBytes;
-      if (piece != loaded) MW_TRY(ReadPiece(stored, box_bytes, piece, buffer));
-      loaded = piece;
       const int64_t in_piece = from - piece * kPieceBytes;
-      const int64_t bytes = std::min(left, static_cast<int64_t>(buffer.size()) - in_piece);
-      std::memcpy(dense.data() + to, buffer.data() + in_piece, static_cast<size_t>(bytes));
+      const int64_t piece_bytes = std::min(kPieceBytes, box_bytes - piece * kPieceBytes);
+      const int64_t bytes = std::min(left, piece_bytes - in_piece);
+      const auto place = dense.subspan(static_cast<size_t>(to), static_cast<size_t>(bytes));
+      if (bytes == piece_bytes) {
+        MW_TRY(ReadPiece(stored, piece, place));  // where it belongs, without a copy
+      } else {
+        buffer.resize(static_cast<size_t>(piece_bytes));
+        if (piece != loaded) MW_TRY(ReadPiece(stored, piece, buffer));
+        loaded = piece;
+        std::memcpy(place.data(), buffer.data() + in_piece, place.size());
+      }
       from += bytes;
       to += bytes;
       left -= bytes;
@@ -168,26 +184,23 @@ Status Reader::CopyPart(const StoredTensor& tensor, const StoredBox& stored, con
   return OkStatus();
 }
 
-Status Reader::ReadPiece(const StoredBox& stored, int64_t box_bytes, int64_t piece,
-                         std::vector<std::byte>& buffer) {
-  const int64_t begin = piece * kPieceBytes;
-  MW_CHECK(begin >= 0 && begin < box_bytes) << "piece " << piece << " of " << box_bytes << " bytes";
-  buffer.resize(static_cast<size_t>(std::min(kPieceBytes, box_bytes - begin)));
+Status Reader::ReadPiece(const StoredBox& stored, int64_t piece, std::span<std::byte> into) {
+  const int64_t begin = stored.begin_bytes + piece * kPieceBytes;
   const std::string& file = manifest_.files[static_cast<size_t>(stored.file)].name;
-  MW_TRY(source_->Read(file, stored.begin_bytes + begin, buffer));
-  if (DigestOf(std::span<const std::byte>(buffer)) == stored.digests[static_cast<size_t>(piece)]) {
+  MW_TRY(source_->Read(file, begin, into));
+  if (DigestOf(std::span<const std::byte>(into)) == stored.digests[static_cast<size_t>(piece)]) {
     return OkStatus();
   }
-  return DataLoss(fmt::format("bytes {} to {} are not those that were written",
-                              stored.begin_bytes + begin,
-                              stored.begin_bytes + begin + static_cast<int64_t>(buffer.size())));
+  return DataLoss(fmt::format("bytes {} to {} are not those that were written", begin,
+                              begin + static_cast<int64_t>(into.size())));
 }
 
 Status Reader::Verify() {
+  std::vector<std::byte> dense;
   for (const auto& [name, tensor] : manifest_.tensors) {
     for (const StoredBox& box : tensor.boxes) {
-      auto bytes = ReadBox(name, tensor.type, box.box);
-      if (!bytes.has_value()) return bytes.error();
+      dense.resize(static_cast<size_t>(Volume(box.box) * ir::DTypeBytes(tensor.type.dtype)));
+      MW_TRY(ReadBox(name, tensor.type, box.box, dense));
     }
   }
   return OkStatus();

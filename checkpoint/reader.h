@@ -61,6 +61,9 @@ class Reader {
   // were written.
   Result<std::vector<std::byte>> ReadBox(const std::string& tensor, const ir::TensorType& type,
                                          const ir::Box& box);
+  // Into memory of one's own. REQUIRES that it has the size of the box.
+  Status ReadBox(const std::string& tensor, const ir::TensorType& type, const ir::Box& box,
+                 std::span<std::byte> dense);
 
   // Reads everything. Errors: as ReadBox.
   Status Verify();
@@ -70,8 +73,7 @@ class Reader {
       : source_(std::move(source)), manifest_(std::move(manifest)) {}
   Status CopyPart(const StoredTensor& tensor, const StoredBox& stored, const ir::Box& wanted,
                   std::span<std::byte> dense);
-  Status ReadPiece(const StoredBox& stored, int64_t box_bytes, int64_t piece,
-                   std::vector<std::byte>& buffer);
+  Status ReadPiece(const StoredBox& stored, int64_t piece, std::span<std::byte> into);
 
   const std::unique_ptr<ByteSource> source_;
   const Manifest manifest_;

@@ -140,13 +140,14 @@ Status RestoreState(const proto::RestoreState& message, const checkpoint::Roots&
                        });
   };
   MW_FAILPOINT("executor.restore.before-read");
+  std::vector<std::byte> bytes;  // of one box after the other
   for (const auto& [rank, rank_slots] : slots) {
     for (const auto& [name, slot] : rank_slots) {
       if (excluded(name)) continue;
       const ir::TensorType whole{slot.type.dtype, slot.global_dims};
-      auto bytes = reader->ReadBox(name, whole, slot.box);
-      if (!bytes.has_value()) return bytes.error().WithContext("checkpoint " + path);
-      MW_TRY(runtime.WritePersistent(rank, name, *bytes));
+      bytes.resize(static_cast<size_t>(slot.type.bytes()));
+      MW_TRY(reader->ReadBox(name, whole, slot.box, bytes).WithContext("checkpoint " + path));
+      MW_TRY(runtime.WritePersistent(rank, name, bytes));
       MW_FAILPOINT("executor.restore.wrote-box");
     }
   }

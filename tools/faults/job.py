@@ -14,6 +14,7 @@ class Followed:
 
     def __init__(self, cluster, file, sets):
         self.cluster, self.steps, self.end = cluster, {}, None
+        self.lines = {}  # of its log, without their times: when each came first
         self.twice = 0
         words = ["submit", file, "-o", "json", "--no-wait"]
         for value in sets:
@@ -45,6 +46,8 @@ class Followed:
                 self.steps.setdefault(report["step"], (now, report["loss"]))
             elif "state" in report and report["state"] in ("SUCCEEDED", "FAILED", "CANCELLED"):
                 self.end = report
+            elif "line" in report:
+                self.lines.setdefault(report["line"].partition(" ")[2], now)
             self.changed.notify_all()
 
     def count(self):
@@ -60,14 +63,34 @@ class Followed:
                          + self.last_lines())
         return time.monotonic()
 
-    def next_step_after(self, moment, timeout_s=60):
-        """The first step that was told after the moment. -> when; None: the job has ended."""
-        def after():
-            return min((at for at, _ in self.steps.values() if at > moment), default=None)
-        with self.changed:
-            if not self.changed.wait_for(lambda: after() is not None or self.end is not None, timeout_s):
+    def pause_after(self, moment, watched_s=1.0, timeout_s=90):
+        """How long after the moment the job went on: steps that were done before it are told for a little while, so
+        it is the end of the longest silence that begins within `watched_s`. None: the job has ended first."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            time.sleep(0.02)
+            now = time.monotonic()
+            with self.changed:
+                times = sorted(at for at, _ in self.steps.values() if at > moment)
+                if self.end is not None:
+                    return None
+            if now > deadline:
                 raise Failed(f"no step of job {self.id} for {timeout_s} s: " + self.last_lines())
-            return after()
+            if now - moment < watched_s or not times or now - times[-1] > 0.5 * watched_s:
+                continue
+            edges = [at for at in [moment, *times] if at <= moment + watched_s]
+            nexts = [*times, now][:len(edges)]
+            _, end = max((after - before, after) for before, after in zip(edges, nexts))
+            return end - moment
+
+    def line_after(self, begin, moment, timeout_s=60):
+        """When the first line that begins so came after the moment."""
+        def found():
+            return min((at for line, at in self.lines.items() if line.startswith(begin) and at > moment), default=None)
+        with self.changed:
+            if not self.changed.wait_for(lambda: found() is not None or self.end is not None, timeout_s):
+                raise Failed(f"no line '{begin}' of job {self.id} for {timeout_s} s: " + self.last_lines())
+            return found()
 
     def wait(self, timeout_s=JOB_PATIENCE_S):
         with self.changed:
