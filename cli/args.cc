@@ -178,8 +178,9 @@ void AddWorker(CLI::App& app, Storage& s) {
       ->capture_default_str();
   worker
       ->add_option("--collective-timeout-s", s.worker.collective_timeout_s,
-                   "How long a collective waits for a slow peer; one that died ends it at once")
-      ->check(CLI::Range(int64_t{1}, kDayMs / 1000))
+                   "How long a collective waits for a peer that is alive; 0: for ever, the job's "
+                   "fault_tolerance.stall_seconds says what becomes of one that hangs")
+      ->check(CLI::Range(int64_t{0}, kDayMs / 1000))
       ->capture_default_str();
   worker
       ->add_option("--actor-silent-s", s.worker.actor_silent_s,

@@ -65,7 +65,7 @@ struct WorkerArgs {
   std::vector<std::string> checkpoint_roots;  // the same
   std::string transport = "auto";
   int64_t memory_mib = 0;
-  int64_t collective_timeout_s = 600;
+  int64_t collective_timeout_s = 0;
   int64_t executor_end_s = 10;
   int64_t actor_silent_s = 600;
   std::string profile = "cached";  // cached | measure | off | file

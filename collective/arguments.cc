@@ -47,10 +47,10 @@ Status CheckOptions(const FabricOptions& options) {
                                        kMaxIdentityBytes, options.cluster_id.size(),
                                        options.secret.size()));
   }
-  if (options.connect_timeout_ms <= 0 || options.operation_timeout_ms <= 0) {
+  if (options.connect_timeout_ms <= 0 || options.operation_timeout_ms < 0) {
     return InvalidArgument(
-        fmt::format("connect_timeout_ms={} and operation_timeout_ms={} must be "
-                    "positive",
+        fmt::format("connect_timeout_ms={} must be positive and operation_timeout_ms={} not "
+                    "negative",
                     options.connect_timeout_ms, options.operation_timeout_ms));
   }
   return OkStatus();

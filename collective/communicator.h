@@ -10,9 +10,9 @@
 // pipe from one rank to another for SEND/RECV; Send blocks only while `capacity` messages are
 // unreceived.
 //
-// Completion: each call returns exactly once, within its deadline. When a rank dies, a peer closes,
-// a deadline passes or Abort() is called, every blocked and later call of the fabric returns the
-// first cause, which names the rank.
+// Completion: each call returns exactly once, within its deadline where it has one. When a rank
+// dies, a peer closes, a deadline passes or Abort() is called, every blocked and later call of the
+// fabric returns the first cause, which names the rank.
 //
 // Equal calls: members that run different operations on a group, or different counts, get kInternal
 // naming both.
@@ -135,14 +135,15 @@ struct FabricOptions {
   Transport transport =
       Transport::kAuto;  // kTcp/kSharedMemory force it for all ranks of other processes
   int64_t connect_timeout_ms = 30'000;
-  // Deadline of every single Group/Channel call. A peer that died is noticed without it; it is for
-  // one that hangs, and must be longer than the slowest peer computes between two calls.
+  // Deadline of every single Group/Channel call; 0: none, a call ends with its peers or by Abort().
+  // A peer that died is noticed without it, and one that is slow must not be ended by it, so it is
+  // for those who have nobody that watches over the peers.
   int64_t operation_timeout_ms = 60'000;
 };
 
 // What to do about a call that ended at its deadline; for messages.
 inline constexpr const char* kLongerDeadline =
-    "where it is alive and computes, start the workers with a longer --collective-timeout-s";
+    "where it is alive and computes, start the workers without --collective-timeout-s";
 
 class Fabric {
  public:

@@ -44,7 +44,7 @@ struct HostResources {
   Gpus gpus;                 // that are the devices; without: CPU devices
   int64_t gpu_drain_timeout_ms = GpuOptions().drain_timeout_ms;
   collective::Transport transport = collective::Transport::kAuto;
-  int64_t collective_timeout_ms = 600'000;  // as AgentOptions
+  int64_t collective_timeout_ms = 0;  // as AgentOptions
   std::shared_ptr<collective::Listener> listener;
   Blobs* blobs = nullptr;
   const data::Roots* roots = nullptr;  // below which files are read in place; null: none

@@ -167,8 +167,10 @@ Status DirectGroup::StepFailure(WaitResult result, int missing, Deadline deadlin
                                       context().operation_timeout_ms, kLongerDeadline));
 }
 
-// Another member failed: its process says why.
+// Another member failed: its process says why. That takes no longer than telling it.
 Status DirectGroup::AwaitCause(Deadline deadline) const {
+  constexpr std::chrono::minutes kTold{1};
+  deadline = std::min(deadline, std::chrono::steady_clock::now() + kTold);
   WaitWord never;
   const WaitScope scope{&context().latch, nullptr, deadline, kSharedCore};
   if (WaitOn(

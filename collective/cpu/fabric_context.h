@@ -21,11 +21,12 @@ struct FabricContext {
   FabricOptions options;
   AbortLatch latch;
   std::function<void(const Status&)> abort;  // Fabric::Abort
-  int64_t operation_timeout_ms = 0;
+  int64_t operation_timeout_ms = 0;  // of a call; 0: it has no deadline
   Patience patience;  // of waits between threads and processes of this host
   HostMemory memory;
 
   Deadline OperationDeadline() const {
+    if (operation_timeout_ms == 0) return Deadline::max();
     return std::chrono::steady_clock::now() + std::chrono::milliseconds(operation_timeout_ms);
   }
   std::string RankName(int rank) const;                        // "rank 3 (worker-1)"

@@ -110,9 +110,9 @@ Status GroupBase::Run(Operation operation) {
   if (context_.latch.stopped()) {
     return context_.latch.status();
   }
-  const Deadline start = std::chrono::steady_clock::now();
+  const auto start = std::chrono::steady_clock::now();
   operation.sequence = ++sequence_;
-  operation.deadline = start + std::chrono::milliseconds(context_.operation_timeout_ms);
+  operation.deadline = context_.OperationDeadline();
   int64_t bytes_sent = 0;
   const bool alone = size() == 1;
   if (operation.count > 0 && !(alone && operation.input == operation.output)) {

@@ -31,9 +31,8 @@ Status SendChannel::Send(const void* data, int64_t bytes) {
   if (context_.latch.stopped()) {
     return context_.latch.status();
   }
-  const Deadline start = std::chrono::steady_clock::now();
-  const Result<std::byte*> slot =
-      pipe_.Reserve(start + std::chrono::milliseconds(context_.operation_timeout_ms));
+  const auto start = std::chrono::steady_clock::now();
+  const Result<std::byte*> slot = pipe_.Reserve(context_.OperationDeadline());
   if (!slot.has_value()) {
     return Fatal(context_, slot.error());
   }
@@ -54,9 +53,8 @@ Status ReceiveChannel::Receive(void* data, int64_t bytes) {
   if (context_.latch.stopped()) {
     return context_.latch.status();
   }
-  const Deadline start = std::chrono::steady_clock::now();
-  const Result<PipeReceiver::Message> message =
-      pipe_.Front(start + std::chrono::milliseconds(context_.operation_timeout_ms));
+  const auto start = std::chrono::steady_clock::now();
+  const Result<PipeReceiver::Message> message = pipe_.Front(context_.OperationDeadline());
   if (!message.has_value()) {
     return Fatal(context_, message.error());
   }

@@ -17,12 +17,16 @@ constexpr std::chrono::microseconds kYield{200};
 constexpr std::chrono::microseconds kSleep{50};
 constexpr int64_t kFirstTimeoutMs = 300'000;
 constexpr int64_t kLaterTimeoutMs = 60'000;
+// A call only puts work into a queue: it waits for NCCL's own threads, and for no peer that
+// computes.
+constexpr int64_t kCallTimeoutMs = 600'000;
 
 }  // namespace
 
 Context::Context(Library& nccl, FabricOptions options, Timing when)
     : library(nccl), timing(std::move(when)) {
-  fabric.operation_timeout_ms = options.operation_timeout_ms;
+  fabric.operation_timeout_ms =
+      options.operation_timeout_ms == 0 ? kCallTimeoutMs : options.operation_timeout_ms;
   fabric.options = std::move(options);
 }
 

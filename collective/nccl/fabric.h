@@ -9,7 +9,7 @@
 //
 // Waits: what the host waits for (making communicators, calls in progress) has a deadline: 300 s
 // for the first Connect(), 60 s for later ones, less when connect_timeout_ms is less; calls have
-// operation_timeout_ms, and the first of each kind on a communicator, which may connect peers in
+// operation_timeout_ms (600 s where it is 0), and the first of each kind on a communicator, which may connect peers in
 // further ways, has as long as the first Connect() if that is longer. What a queue waits for has
 // none: who waits for a queue asks Poll(), which finds NCCL's own errors, and the control plane
 // aborts when a worker is lost.

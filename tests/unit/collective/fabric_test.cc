@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "collective/communicator.h"
+#include "collective/cpu/wait.h"
 
 namespace meshwright::collective {
 namespace {
@@ -37,7 +40,7 @@ TEST(CpuFabric, RefusesOptionsThatContradictThemselves) {
   options.local_ranks = {0, 0, 1};
   EXPECT_EQ(code(options), StatusCode::kInvalidArgument);
   options = LocalOptions(2);
-  options.operation_timeout_ms = 0;
+  options.operation_timeout_ms = -1;
   EXPECT_EQ(code(options), StatusCode::kInvalidArgument);
   options = LocalOptions(2);
   options.members[1].process_id = 2;
@@ -108,6 +111,62 @@ TEST(DirectGroup, MissingMembersAreNamedAtTheDeadlineAndTheFabricIsAborted) {
       << statuses[0];
   EXPECT_EQ(groups.at(2)->AllReduce(&value, 1, ir::DType::kF32, Reduction::kSum), statuses[0])
       << "later calls return the first cause";
+}
+
+// Without a deadline a call outlasts any peer that is alive: it ends with the peer, or by an abort.
+TEST(DirectGroup, WithoutADeadlineASlowPeerIsWaitedFor) {
+  FabricOptions options = LocalOptions(2);
+  options.operation_timeout_ms = 0;
+  const auto fabric = MakeCpuFabric(options, nullptr).value();
+  const auto groups = fabric->MakeGroup("g", {0, 1}).value();
+  const auto ends = fabric->MakeChannel("c", 0, 1, 1, 8).value();
+  float sums[2] = {1, 2};
+  int64_t message = 0;
+  std::atomic<bool> done{false};
+  std::thread waiting([&] {
+    EXPECT_TRUE(groups.at(1)->AllReduce(&sums[1], 1, ir::DType::kF32, Reduction::kSum).ok());
+    EXPECT_TRUE(ends.receiver->Receive(&message, sizeof(message)).ok());
+    done = true;
+  });
+  // The peer is slower than several looks of who waits.
+  WaitWord never;
+  const auto sleep = [&] {
+    AbortLatch latch;
+    const auto end = std::chrono::steady_clock::now() + 4 * std::chrono::milliseconds(kWaitSliceMs);
+    (void)WaitOn(never, [] { return false; }, {&latch, nullptr, end});
+  };
+  sleep();
+  EXPECT_FALSE(done);
+  EXPECT_TRUE(groups.at(0)->AllReduce(&sums[0], 1, ir::DType::kF32, Reduction::kSum).ok());
+  sleep();
+  EXPECT_FALSE(done);
+  const int64_t sent = 7;
+  EXPECT_TRUE(ends.sender->Send(&sent, sizeof(sent)).ok());
+  waiting.join();
+  EXPECT_EQ(sums[1], 3);
+  EXPECT_EQ(message, 7);
+}
+
+TEST(DirectGroup, WithoutADeadlineAnAbortEndsTheWait) {
+  FabricOptions options = LocalOptions(2);
+  options.operation_timeout_ms = 0;
+  const auto fabric = MakeCpuFabric(options, nullptr).value();
+  const auto groups = fabric->MakeGroup("g", {0, 1}).value();
+  const auto ends = fabric->MakeChannel("c", 0, 1, 1, 8).value();
+  Status reduced, received;
+  std::thread group([&] {
+    float value = 0;
+    reduced = groups.at(1)->AllReduce(&value, 1, ir::DType::kF32, Reduction::kSum);
+  });
+  std::thread channel([&] {
+    int64_t message = 0;
+    received = ends.receiver->Receive(&message, sizeof(message));
+  });
+  fabric->Abort(Aborted("the controller says so"));
+  group.join();
+  channel.join();
+  EXPECT_EQ(reduced, Aborted("the controller says so"));
+  EXPECT_EQ(received, reduced);
 }
 
 TEST(DirectGroup, MembersInDifferentCallsAreToldBoth) {
