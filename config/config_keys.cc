@@ -292,6 +292,10 @@ std::vector<ConfigKey> StateKeys() {
       {"fault_tolerance", "max_wait_for_spare_seconds",
        "How long devices in the place of lost ones are waited for before that.",
        MW_AT(fault_tolerance.max_wait_for_spare_s)},
+      {"fault_tolerance", "stall_seconds",
+       "How long nothing of the job may move, nor anything be at work, before the run is ended; 0: "
+       "for ever. What is slow is never ended.",
+       MW_AT(fault_tolerance.stall_s)},
       {"metrics", "log_freq", "Steps between printed lines.", MW_AT(train.log_every)},
   };
 }

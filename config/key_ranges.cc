@@ -59,6 +59,7 @@ constexpr std::array<KeyRange, 44> kRanges = {{
     {"fault_tolerance", "max_recoveries", 0, 1e6},
     {"fault_tolerance", "min_devices", 1, 1e6},
     {"fault_tolerance", "max_wait_for_spare_seconds", 0, 1e9},
+    {"fault_tolerance", "stall_seconds", 0, 1e9},
     {"metrics", "log_freq", 1, 1e9},
 }};
 

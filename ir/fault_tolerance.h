@@ -24,6 +24,8 @@ struct FaultToleranceSpec {
   Elastic elastic = Elastic::kReplan;
   int64_t min_devices = 1;  // with fewer it waits
   int64_t max_wait_for_spare_s = 60;
+  // How long nothing may move, nor anything be at work, before the run is ended; 0: for ever.
+  int64_t stall_s = 60;
   friend bool operator==(const FaultToleranceSpec&, const FaultToleranceSpec&) = default;
 };
 

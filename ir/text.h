@@ -33,5 +33,8 @@ std::string FormatProgram(const Program& program);
 Result<Program> ParseProgram(std::string_view text);
 
 std::string FormatInstruction(const Program& program, const Instruction& instruction);
+// For messages, in a few words however many operands it has: "RUN stage0/f of microbatch 2", "RECV
+// from rank 1", "FREE".
+std::string NameInstruction(const Program& program, const Instruction& instruction);
 
 }  // namespace meshwright::ir

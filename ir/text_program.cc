@@ -60,6 +60,23 @@ std::string FormatChannel(const ChannelEnd& channel) {
 
 }  // namespace
 
+std::string NameInstruction(const Program& program, const Instruction& instruction) {
+  const auto peer = [&] { return program.channels[instruction.channel.index()].peer.value(); };
+  switch (instruction.op) {
+    case Opcode::kRun:
+      return fmt::format("RUN {} of microbatch {}",
+                         program.executables[instruction.executable.index()].graph->name,
+                         instruction.microbatch);
+    case Opcode::kSend:
+      return fmt::format("SEND to rank {}", peer());
+    case Opcode::kRecv:
+      return fmt::format("RECV from rank {}", peer());
+    case Opcode::kFree:
+      return "FREE";
+  }
+  return "";
+}
+
 std::string FormatInstruction(const Program&, const Instruction& instruction) {
   const Box& box = instruction.box;
   const bool whole = box.offset.empty() && box.size.empty();

@@ -237,6 +237,7 @@ v1::FaultToleranceSpec EncodeTolerance(const ir::FaultToleranceSpec& spec) {
   wire.set_elastic(ir::ElasticName(spec.elastic));
   wire.set_min_devices(spec.min_devices);
   wire.set_max_wait_for_spare_s(spec.max_wait_for_spare_s);
+  wire.set_stall_s(spec.stall_s);
   return wire;
 }
 
@@ -247,6 +248,7 @@ Result<ir::FaultToleranceSpec> DecodeTolerance(const v1::FaultToleranceSpec& wir
   MW_ASSIGN_OR_RETURN(spec.elastic, ir::ParseElastic(wire.elastic()));
   spec.min_devices = wire.min_devices();
   spec.max_wait_for_spare_s = wire.max_wait_for_spare_s();
+  if (wire.has_stall_s()) spec.stall_s = wire.stall_s();
   return spec;
 }
 

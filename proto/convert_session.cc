@@ -36,7 +36,34 @@ void Put(const Register& m, v1::Up& wire) {
   for (const ir::DataRoot& root : m.checkpoint_roots) *out.add_checkpoint_roots() = Encode(root);
 }
 
-void Put(const Heartbeat&, v1::Up& wire) { wire.mutable_heartbeat(); }
+void PutRank(const RankMarks& m, v1::RankMarks& out) {
+  out.set_rank(m.rank);
+  out.set_in_step(m.in_step);
+  out.set_program(m.program);
+  out.set_step(m.step);
+  out.set_steps_begun(m.steps_begun);
+  out.set_instruction(m.instruction);
+  out.set_age_ms(m.age_ms);
+  out.set_awaits_rows(m.awaits_rows);
+  out.set_state(m.state);
+  for (const GroupMarks& group : m.groups) {
+    v1::GroupMarks& to = *out.add_groups();
+    to.set_name(group.name);
+    to.set_entered(group.entered);
+    to.set_done(group.done);
+  }
+}
+
+void Put(const Heartbeat& m, v1::Up& wire) {
+  v1::Heartbeat& out = *wire.mutable_heartbeat();
+  for (const MeshMarks& mesh : m.meshes) {
+    v1::MeshMarks& to = *out.add_meshes();
+    to.set_mesh_gen(mesh.mesh_gen.value());
+    to.set_doing(mesh.doing);
+    to.set_cpu_ms(mesh.cpu_ms);
+    for (const RankMarks& rank : mesh.ranks) PutRank(rank, *to.add_ranks());
+  }
+}
 
 template <typename Out, typename M>
 void PutGenAndError(const M& m, Out& out) {
@@ -61,6 +88,11 @@ void Put(const LaunchDone& m, v1::Up& wire) {
     step.set_step(report.step);
     step.set_seconds(report.seconds);
     for (const auto& [name, value] : report.values) (*step.mutable_values())[name] = value;
+    for (const RankSeconds& busy : report.busy) {
+      v1::RankSeconds& to = *step.add_busy();
+      to.set_rank(busy.rank);
+      to.set_seconds(busy.seconds);
+    }
   }
   for (const TensorTile& tile : m.tensors) *out.add_tensors() = Encode(tile);
 }
@@ -298,6 +330,41 @@ Register GetRegister(const v1::Register& wire) {
   return m;
 }
 
+// Of a mark that is too long what is beyond is dropped: a heartbeat is a sign of life all the same.
+RankMarks GetRankMarks(const v1::RankMarks& wire) {
+  RankMarks m;
+  m.rank = wire.rank();
+  m.in_step = wire.in_step();
+  m.program = wire.program();
+  m.step = wire.step();
+  m.steps_begun = wire.steps_begun();
+  m.instruction = wire.instruction();
+  m.age_ms = wire.age_ms();
+  m.awaits_rows = wire.awaits_rows();
+  m.state = wire.state();
+  for (const v1::GroupMarks& from : wire.groups()) {
+    if (m.groups.size() == kMostMarkedGroups) break;
+    m.groups.push_back({from.name(), from.entered(), from.done()});
+  }
+  return m;
+}
+
+Heartbeat GetHeartbeat(const v1::Heartbeat& wire) {
+  Heartbeat m;
+  for (const v1::MeshMarks& from : wire.meshes()) {
+    if (m.meshes.size() == kMostMarkedMeshes) break;
+    MeshMarks& mesh = m.meshes.emplace_back();
+    mesh.mesh_gen = Gen(from.mesh_gen());
+    mesh.doing = from.doing();
+    mesh.cpu_ms = from.cpu_ms();
+    for (const v1::RankMarks& rank : from.ranks()) {
+      if (mesh.ranks.size() == kMostMarkedRanks) break;
+      mesh.ranks.push_back(GetRankMarks(rank));
+    }
+  }
+  return m;
+}
+
 Result<LaunchDone> GetLaunchDone(const v1::LaunchDone& wire) {
   LaunchDone m{Gen(wire.mesh_gen()), LaunchSeq(wire.launch_seq()), Decode(wire.error()), {}, {}};
   for (const v1::TensorTile& from : wire.tensors()) {
@@ -305,7 +372,10 @@ Result<LaunchDone> GetLaunchDone(const v1::LaunchDone& wire) {
     m.tensors.push_back(std::move(tile));
   }
   for (const v1::StepReport& from : wire.reports()) {
-    StepReport report{from.step(), from.seconds(), {}};
+    StepReport report{from.step(), from.seconds(), {}, {}};
+    for (const v1::RankSeconds& busy : from.busy()) {
+      report.busy.push_back({busy.rank(), busy.seconds()});
+    }
     for (const auto& [name, value] : from.values()) report.values[name] = value;
     m.reports.push_back(std::move(report));
   }
@@ -408,7 +478,7 @@ Result<UpBody> GetUpBody(const v1::Up& wire) {
     case v1::Up::kRegister:
       return GetRegister(wire.register_());
     case v1::Up::kHeartbeat:
-      return Heartbeat{};
+      return GetHeartbeat(wire.heartbeat());
     case v1::Up::kLoaded:
       return Loaded{Gen(wire.loaded().mesh_gen()), Decode(wire.loaded().error()),
                     wire.loaded().invitation()};
@@ -533,7 +603,7 @@ v1::RuntimeError Encode(const RuntimeError& error) {
 RuntimeError Decode(const v1::RuntimeError& wire) {
   RuntimeError error;
   const int kind = static_cast<int>(wire.kind());
-  const bool known = kind >= 0 && kind <= static_cast<int>(ErrorKind::kExecutorLost);
+  const bool known = kind >= 0 && kind <= static_cast<int>(ErrorKind::kStalled);
   error.kind = known ? static_cast<ErrorKind>(kind) : ErrorKind::kInternal;
   if (error.ok()) return error;
   const bool known_code =

@@ -33,6 +33,7 @@ enum class ErrorKind : uint8_t {
   kDiverged = 15,
   kRefused = 16,
   kExecutorLost = 17,
+  kStalled = 18,
 };
 const char* ErrorKindName(ErrorKind kind);  // "WorkerLost"
 

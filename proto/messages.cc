@@ -16,7 +16,7 @@ const char* NameAt(const std::array<const char*, N>& names, size_t index) {
 }  // namespace
 
 const char* ErrorKindName(ErrorKind kind) {
-  static constexpr std::array<const char*, 18> kNames = {"None",
+  static constexpr std::array<const char*, 19> kNames = {"None",
                                                          "Internal",
                                                          "PlanFailed",
                                                          "LoadFailed",
@@ -33,7 +33,8 @@ const char* ErrorKindName(ErrorKind kind) {
                                                          "ProtocolError",
                                                          "Diverged",
                                                          "Refused",
-                                                         "ExecutorLost"};
+                                                         "ExecutorLost",
+                                                         "Stalled"};
   return NameAt(kNames, static_cast<size_t>(kind));
 }
 
@@ -48,6 +49,7 @@ bool RuntimeError::MayBeVictim() const {
     case ErrorKind::kWorkerLost:
     case ErrorKind::kWorkerStopped:
     case ErrorKind::kExecutorLost:
+    case ErrorKind::kStalled:
     case ErrorKind::kCancelled:
     case ErrorKind::kControllerStopped:
     case ErrorKind::kStoreFailed:
@@ -77,10 +79,10 @@ RuntimeError MakeError(ErrorKind kind, const Status& status, std::string worker)
 
 UpMessage MakeUp(Term term, UpBody body) { return UpMessage{term, std::move(body)}; }
 
-UpMessage MakeHeartbeat(Term term) {
+UpMessage MakeHeartbeat(Term term, std::vector<MeshMarks> meshes) {
   UpMessage message;
   message.term = term;
-  message.body.emplace<Heartbeat>();
+  message.body.emplace<Heartbeat>(std::move(meshes));
   return message;
 }
 

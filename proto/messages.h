@@ -16,6 +16,7 @@
 #include "ir/program.h"
 #include "proto/actor_messages.h"
 #include "proto/errors.h"
+#include "proto/mesh_marks.h"
 #include "proto/state_messages.h"
 #include "proto/tensors.h"
 #include "proto/views.h"
@@ -59,6 +60,7 @@ struct Register {
 std::string KindOf(const Register& info);
 
 struct Heartbeat {
+  std::vector<MeshMarks> meshes;  // whose processes run
   friend bool operator==(const Heartbeat&, const Heartbeat&) = default;
 };
 
@@ -75,10 +77,18 @@ struct CommUp {
   friend bool operator==(const CommUp&, const CommUp&) = default;
 };
 
+// How long a rank was at a step, but for what it waited for others.
+struct RankSeconds {
+  int32_t rank = 0;
+  double seconds = 0;
+  friend bool operator==(const RankSeconds&, const RankSeconds&) = default;
+};
+
 struct StepReport {
   int64_t step = 0;
   double seconds = 0;
   std::map<std::string, double> values;  // empty unless the reporting device is here
+  std::vector<RankSeconds> busy = {};    // of the worker's ranks of which it is known
   friend bool operator==(const StepReport&, const StepReport&) = default;
 };
 
@@ -124,7 +134,7 @@ struct UpMessage {
 
 // The message in its envelope.
 UpMessage MakeUp(Term term, UpBody body);
-UpMessage MakeHeartbeat(Term term);
+UpMessage MakeHeartbeat(Term term, std::vector<MeshMarks> meshes = {});
 
 // ---- Down ---------------------------------------------------------------------------------------
 

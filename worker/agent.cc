@@ -309,7 +309,7 @@ class AgentImpl final : public Agent {
 
   void Beat(Executor& thread, Session& session, int64_t period_ms) {
     pulse_.Beat();
-    session.Send(proto::MakeHeartbeat(term_.load()));
+    session.Send(proto::MakeHeartbeat(term_.load(), Marks()));
     thread.PostAfter(period_ms,
                      [this, &thread, &session, period_ms] { Beat(thread, session, period_ms); });
   }
@@ -431,6 +431,15 @@ class AgentImpl final : public Agent {
       meshes.swap(meshes_);
     }
     meshes.clear();
+  }
+
+  std::vector<proto::MeshMarks> Marks() {
+    std::vector<proto::MeshMarks> all;
+    for (const auto& host : AllMeshes()) {
+      if (all.size() == proto::kMostMarkedMeshes) break;
+      if (auto marks = host->Marks()) all.push_back(*std::move(marks));
+    }
+    return all;
   }
 
   void RefreshMetrics() {

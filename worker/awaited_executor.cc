@@ -49,6 +49,12 @@ pid_t AwaitedExecutor::Kill() {
   return process_->pid();
 }
 
+std::optional<proto::MeshMarks> AwaitedExecutor::Marks() {
+  const MutexLock lock(mutex_);
+  if (!process_) return std::nullopt;
+  return process_->Marks();
+}
+
 std::unique_ptr<ExecutorProcess> AwaitedExecutor::Take() {
   const MutexLock lock(mutex_);
   taken_ = true;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/mutex.h"
@@ -26,6 +27,8 @@ class AwaitedExecutor {
   UniqueFd TakeConnections();
   // SIGKILL. Its number; 0: there is none.
   pid_t Kill();
+  // What its record says; nothing: there is no process.
+  std::optional<proto::MeshMarks> Marks();
   // To be ended; null: there was none. Nothing is sent any more.
   std::unique_ptr<ExecutorProcess> Take();
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <utility>
@@ -23,6 +24,7 @@ DeviceActor::DeviceActor(ActorOptions options, LocalDevice device, Links& links,
       links_(links),
       cause_(cause),
       memory_(device_.kind() == device::Kind::kCuda),
+      feed_(options.feed, options.mark),
       thread_(fmt::format("mw-dev-{}", options.rank)),
       scheduler_(thread_),
       loop_(scheduler_, kMailbox, [this](Order order) { OnOrder(std::move(order)); }) {
@@ -106,6 +108,7 @@ Status DeviceActor::AddProgram(ir::Program program) {
   }
   MW_ASSIGN_OR_RETURN(programs_[name],
                       LoadedProgram::Load(std::move(program), options_.target, links_, memory_));
+  programs_[name]->SetCounter(counter_);
   return OkStatus();
 }
 
@@ -148,6 +151,7 @@ Status DeviceActor::PostSteps(const LaunchRequest& request) {
   const auto count = static_cast<size_t>(request.count);
   steps.record.report_count = steps.program->program().reports.size();
   steps.record.seconds.assign(count, 0);
+  steps.record.waited.assign(count, 0);
   steps.record.values.assign(count * steps.record.report_count, 0);
   return Post(std::move(steps));
 }
@@ -156,12 +160,14 @@ Status DeviceActor::RunSteps(Steps& steps) {
   using Clock = std::chrono::steady_clock;
   ops::RunContext context;
   context.seed = options_.seed;
-  context.feed = options_.feed;
+  context.feed = feed_.source();
   context.observer = options_.observer;
   context.team = device_.team();
   LaunchRecord& record = steps.record;
+  constexpr double kSecondsPerNs = 1e-9;
   for (size_t i = 0; i < record.seconds.size(); ++i) {
     const Clock::time_point start = Clock::now();
+    const int64_t waited_before_ns = counter_.waited_ns();
     context.step = steps.first_step + static_cast<int64_t>(i);
     counter_.Enter(rank(), steps.program->program().name, context.step);
     const Status ran = steps.program->RunStep(context, cause_, counter_);
@@ -170,8 +176,18 @@ Status DeviceActor::RunSteps(Steps& steps) {
     steps.program->ReadReports(
         {record.values.data() + i * record.report_count, record.report_count});
     record.seconds[i] = std::chrono::duration<double>(Clock::now() - start).count();
+    record.waited[i] = static_cast<double>(counter_.waited_ns() - waited_before_ns) * kSecondsPerNs;
   }
   return OkStatus();
+}
+
+std::vector<double> DeviceActor::busy_seconds() const {
+  std::vector<double> busy;
+  if (device_.kind() == device::Kind::kCuda) return busy;
+  for (size_t i = 0; i < last_.seconds.size(); ++i) {
+    busy.push_back(std::max(0.0, last_.seconds[i] - last_.waited[i]));
+  }
+  return busy;
 }
 
 std::span<const double> DeviceActor::values(int64_t index) const {

@@ -28,6 +28,7 @@
 #include "worker/first_cause.h"
 #include "worker/links.h"
 #include "worker/loaded_program.h"
+#include "worker/marked_feed.h"
 #include "worker/runtime.h"
 
 namespace meshwright::worker {
@@ -84,6 +85,8 @@ class DeviceActor {
   // `index` (0-based).
   double seconds(int64_t index) const { return last_.seconds[static_cast<size_t>(index)]; }
   std::span<const double> values(int64_t index) const;
+  // The same of its steps, but for what it waited for others. Empty: it is not known, on a GPU.
+  std::vector<double> busy_seconds() const;
 
   // Appends this device's blocks of what the program gave out in its last step. Errors: kNotFound
   // without the program; the device's.
@@ -105,6 +108,7 @@ class DeviceActor {
   // none.
   struct LaunchRecord {
     std::vector<double> seconds;  // per step
+    std::vector<double> waited;   // of these, for others
     std::vector<double> values;   // per step, per report
     size_t report_count = 0;
   };
@@ -136,6 +140,7 @@ class DeviceActor {
   std::unique_ptr<device::Staging> staging_;  // between the host and persistent slots
   std::map<std::string, std::unique_ptr<LoadedProgram>> programs_;
   InstructionCounter counter_;
+  MarkedFeed feed_;
 
   Mutex mutex_;
   CondVar done_;

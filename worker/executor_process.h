@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/subprocess.h"
 #include "worker/executor_messages.h"
@@ -56,6 +57,8 @@ class ExecutorProcess {
   // Where the connections of its fabric go; once.
   UniqueFd TakeConnections() { return std::move(connections_); }
   bool Running();
+  // Where its devices are, as its record says; it need not answer.
+  proto::MeshMarks Marks() const { return record_.Read(pid(), SystemClock().NowNs()); }
   // SIGKILL; the end counts as the supervisor's own doing.
   void Kill();
   // No handler runs after it. Gives the process grace_ms to end by itself, then kills it.

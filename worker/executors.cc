@@ -1,8 +1,13 @@
 #include "worker/executors.h"
 
+#include <unistd.h>
+
+#include <optional>
 #include <utility>
 #include <variant>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "worker/process_executors.h"
 
 namespace meshwright::worker {
@@ -11,12 +16,35 @@ namespace {
 class ThreadMesh final : public RunningMesh {
  public:
   ThreadMesh(const HostResources& resources, MeshGeneration mesh_gen, MeshEvents events)
-      : host_(resources, mesh_gen, std::move(events.report), std::move(events.released)) {}
+      : gen_(mesh_gen),
+        record_(MakeRecord()),
+        host_(WithRecord(resources, record_), mesh_gen, std::move(events.report),
+              std::move(events.released)) {}
   void Handle(proto::DownBody message) override { host_.Take(std::move(message)); }
   void Abort(const Status& cause) override { host_.Abort(cause); }
   void RefreshMetrics() override { host_.RefreshMetrics(); }
+  std::optional<proto::MeshMarks> Marks() override {
+    if (!record_) return std::nullopt;
+    proto::MeshMarks marks = record_->Read(::getpid(), SystemClock().NowNs());
+    marks.mesh_gen = gen_;
+    return marks;
+  }
 
  private:
+  // It is for diagnosis: a mesh runs without one.
+  static std::optional<MeshRecord> MakeRecord() {
+    auto record = MeshRecord::Create();
+    if (record.has_value()) return std::move(*record);
+    LogWarn(record.error().message());
+    return std::nullopt;
+  }
+  static HostResources WithRecord(HostResources resources, std::optional<MeshRecord>& record) {
+    resources.record = record ? &*record : nullptr;
+    return resources;
+  }
+
+  const MeshGeneration gen_;
+  std::optional<MeshRecord> record_;
   MeshHost host_;
 };
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ class RunningMesh {
   // Takes effect at once: nothing more is said but MeshReleased, and before it a MeshError where
   // the mesh's process died by itself.
   virtual void Abort(const Status& cause) = 0;
+  // Where its devices are, without asking them; nothing: it has no process.
+  virtual std::optional<proto::MeshMarks> Marks() = 0;
   // Brings the metrics up to date, within a bounded time.
   virtual void RefreshMetrics() = 0;
 };

@@ -159,6 +159,7 @@ Status LoadedExecutable::AddNode(const ir::Program& program, std::vector<NodeId>
   if (IsCollective(node.op)) {
     MW_ASSIGN_OR_RETURN(const GroupRef group, links.GroupOf(program, node.attrs.Strs("axes")));
     MW_ASSIGN_OR_RETURN(loaded.collective, MakeCollectiveNode(*graph_, node, group));
+    loaded.group = group.group;
     collective_scratch_bytes_ =
         std::max(collective_scratch_bytes_, device::AlignUp(loaded.collective->scratch_bytes()));
     group_scratch_bytes_ = std::max(group_scratch_bytes_, loaded.collective->group_scratch_bytes());
@@ -188,6 +189,12 @@ std::string LoadedExecutable::NameOf(NodeId id) const {
   const ir::Node& node = graph_->node(id);
   const int32_t value = node.outputs.empty() ? -1 : node.outputs[0].value();
   return fmt::format("%{} = {} of '{}'", value, ir::OpName(node.op), graph_->name);
+}
+
+void LoadedExecutable::SetCounter(InstructionCounter& counter) {
+  for (Node& node : nodes_) {
+    if (node.group != nullptr) node.mark = counter.Group(node.group->name());
+  }
 }
 
 RunBinding LoadedExecutable::Bind(std::span<const SlotId> inputs,
@@ -223,8 +230,21 @@ LoadedExecutable::Call LoadedExecutable::Resolve(const RunBinding& binding,
   return call;
 }
 
+Status LoadedExecutable::RunNode(const Node& node, std::span<const ops::Tensor> operands,
+                                 std::span<const ops::Tensor> results, const Call& call,
+                                 const ops::RunContext& context, InstructionCounter& counter) {
+  if (node.kernel) return node.kernel->Run(context, operands, results);
+  if (node.group == nullptr) {
+    return node.collective->Run(operands, results, call.collective_scratch, context.team);
+  }
+  counter.Meet(node.mark);
+  MW_TRY(node.collective->Run(operands, results, call.collective_scratch, context.team));
+  counter.Part(node.mark);
+  return OkStatus();
+}
+
 Status LoadedExecutable::Run(const Call& call, const ops::RunContext& context,
-                             const FirstCause& cause) {
+                             const FirstCause& cause, InstructionCounter& counter) {
   const ops::Tensor* next = call.tensors.data();
   for (const Node& node : nodes_) {
     if (cause.stopped()) return cause.status();
@@ -232,9 +252,7 @@ Status LoadedExecutable::Run(const Call& call, const ops::RunContext& context,
     const std::span<const ops::Tensor> results(next + node.operands, node.results);
     next += node.operands + node.results;
     const Clock::time_point start = context.observer ? Clock::now() : Clock::time_point();
-    const Status status = node.kernel ? node.kernel->Run(context, operands, results)
-                                      : node.collective->Run(operands, results,
-                                                             call.collective_scratch, context.team);
+    const Status status = RunNode(node, operands, results, call, context, counter);
     if (!status.ok()) return status.WithContext(NodeName(node));
     if (context.observer != nullptr) {
       const std::chrono::duration<double> taken = Clock::now() - start;

@@ -21,6 +21,7 @@
 #include "worker/collective_node.h"
 #include "worker/device_memory.h"
 #include "worker/first_cause.h"
+#include "worker/instruction_counter.h"
 #include "worker/links.h"
 #include "worker/run_binding.h"
 
@@ -51,6 +52,8 @@ class LoadedExecutable {
     std::vector<NodeId> ids;                     // several: equal updates in one kernel
     std::unique_ptr<ops::Kernel> kernel;         // or
     std::unique_ptr<CollectiveNode> collective;  // one of them
+    collective::Group* group = nullptr;          // of a collective of several devices
+    GroupMark* mark = nullptr;                   // of the group; null: nobody asks
     size_t operands = 0;
     size_t results = 0;
   };
@@ -71,16 +74,21 @@ class LoadedExecutable {
   // The most that any group needs of the device's memory, and memory that all may use.
   int64_t group_scratch_bytes() const { return group_scratch_bytes_; }
   void SetGroupScratch(std::byte* memory, int64_t bytes);
+  void SetCounter(InstructionCounter& counter);
 
   const std::vector<Node>& nodes() const { return nodes_; }
   std::string NodeName(const Node& node) const { return NameOf(node.ids[0]); }
 
   // Stops between nodes when `cause` does, with its status. Errors name the node.
-  Status Run(const Call& call, const ops::RunContext& context, const FirstCause& cause);
+  Status Run(const Call& call, const ops::RunContext& context, const FirstCause& cause,
+             InstructionCounter& counter);
 
  private:
   LoadedExecutable(std::shared_ptr<const ir::Graph> graph)
       : graph_(std::move(graph)), workspace_(ir::PlanWorkspace(*graph_)) {}
+  static Status RunNode(const Node& node, std::span<const ops::Tensor> operands,
+                        std::span<const ops::Tensor> results, const Call& call,
+                        const ops::RunContext& context, InstructionCounter& counter);
   Status AddNode(const ir::Program& program, std::vector<NodeId> ids, const ops::Target& target,
                  Links& links);
   std::string NameOf(NodeId id) const;

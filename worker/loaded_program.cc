@@ -19,29 +19,14 @@ ScratchNeed NeedOf(const StepInstruction& step) {
   return {0, step.tile.contiguous() ? 0 : step.tile.bytes()};
 }
 
-// The instruction as text, with a few of its slots.
 std::string NameOf(const ir::Program& program, int64_t instruction) {
   MW_CHECK(instruction >= 0 && static_cast<size_t>(instruction) < program.instructions.size())
       << "instruction " << instruction << " of " << program.instructions.size();
-  constexpr size_t kMostShown = 4;
-  ir::Instruction shown = program.instructions[static_cast<size_t>(instruction)];
-  const size_t slots = shown.inputs.size() + shown.outputs.size();
-  if (shown.inputs.size() > kMostShown) shown.inputs.resize(kMostShown);
-  if (shown.outputs.size() > kMostShown) shown.outputs.resize(kMostShown);
-  const size_t left = slots - shown.inputs.size() - shown.outputs.size();
-  return fmt::format("instruction {} ({}{})", instruction, ir::FormatInstruction(program, shown),
-                     left == 0 ? "" : fmt::format(", {} of {} slots", slots - left, slots));
+  const ir::Instruction& named = program.instructions[static_cast<size_t>(instruction)];
+  return fmt::format("instruction {} ({})", instruction, ir::NameInstruction(program, named));
 }
 
 }  // namespace
-
-InstructionCounts InstructionCounter::Read() const {
-  const auto read = [&](ir::Opcode op) {
-    return counts_[static_cast<size_t>(op)].load(std::memory_order_relaxed);
-  };
-  return {read(ir::Opcode::kRun), read(ir::Opcode::kSend), read(ir::Opcode::kRecv),
-          read(ir::Opcode::kFree)};
-}
 
 Result<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(ir::Program program,
                                                            const ops::Target& target, Links& links,
@@ -110,6 +95,10 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes) {
   return OkStatus();
 }
 
+void LoadedProgram::SetCounter(InstructionCounter& counter) {
+  for (const auto& executable : executables_) executable->SetCounter(counter);
+}
+
 Status LoadedProgram::Record() {
   if (queued_ == nullptr) return OkStatus();
   const Status recorded = queued_->Record();
@@ -137,7 +126,8 @@ Status LoadedProgram::RunStep(const ops::RunContext& context, FirstCause& cause,
     if (cause.stopped()) return cause.status();
     run_context.microbatch = steps_[i].microbatch;
     counter.At(i);
-    if (const Status status = RunInstruction(steps_[i], run_context, cause); !status.ok()) {
+    const Status status = RunInstruction(steps_[i], run_context, cause, counter);
+    if (!status.ok()) {
       if (!cause.stopped()) {
         cause.Record(Locate(status, static_cast<int64_t>(i), context.step, cause));
       }
@@ -162,17 +152,22 @@ Status LoadedProgram::RunQueued(const ops::RunContext& context, FirstCause& caus
 }
 
 Status LoadedProgram::RunInstruction(Step& step, const ops::RunContext& context,
-                                     const FirstCause& cause) {
+                                     const FirstCause& cause, InstructionCounter& counter) {
   switch (step.op) {
     case ir::Opcode::kRun:
-      return step.executable->Run(step.call, context, cause);
+      return step.executable->Run(step.call, context, cause, counter);
     case ir::Opcode::kSend:
       if (!step.tile.contiguous()) {
         MW_TRY(step.tile.Pack(step.tensor, step.message, context.team));
       }
-      return step.channel->Send(step.message, step.tile.bytes());
+      counter.Meet(nullptr);
+      MW_TRY(step.channel->Send(step.message, step.tile.bytes()));
+      counter.Part(nullptr);
+      return OkStatus();
     case ir::Opcode::kRecv:
+      counter.Meet(nullptr);
       MW_TRY(step.channel->Receive(step.message, step.tile.bytes()));
+      counter.Part(nullptr);
       if (step.tile.contiguous()) return OkStatus();
       return step.tile.Unpack(step.message, step.tensor, context.team);
     case ir::Opcode::kFree:
@@ -180,8 +175,6 @@ Status LoadedProgram::RunInstruction(Step& step, const ops::RunContext& context,
   }
   return OkStatus();
 }
-
-// Of many operands the first ones: a fused step has hundreds, and the cause comes behind them.
 
 Status LoadedProgram::Locate(const Status& failure, int64_t instruction, int64_t step,
                              const FirstCause& cause) const {

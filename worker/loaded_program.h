@@ -8,8 +8,6 @@
 // Thread rule: Load on the control thread, the rest on the device's own thread.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,6 +20,7 @@
 #include "ops/kernel.h"
 #include "worker/device_memory.h"
 #include "worker/first_cause.h"
+#include "worker/instruction_counter.h"
 #include "worker/links.h"
 #include "worker/loaded_executable.h"
 #include "worker/mesh_record.h"
@@ -30,31 +29,6 @@
 #include "worker/step_instruction.h"
 
 namespace meshwright::worker {
-
-// Instructions done, by opcode, and which one is next where a mark is to know it. One writer; any
-// reader.
-class InstructionCounter {
- public:
-  void SetMark(DeviceMark* mark) { mark_ = mark; }
-  void Enter(int rank, const std::string& program, int64_t step) {
-    if (mark_ != nullptr) mark_->Enter(rank, program, step);
-  }
-  void Leave() {
-    if (mark_ != nullptr) mark_->Leave();
-  }
-  void At(size_t instruction) {
-    if (mark_ != nullptr) mark_->At(static_cast<int64_t>(instruction));
-  }
-  void Count(ir::Opcode op) {
-    std::atomic<int64_t>& count = counts_[static_cast<size_t>(op)];
-    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  }
-  InstructionCounts Read() const;
-
- private:
-  std::array<std::atomic<int64_t>, 4> counts_{};
-  DeviceMark* mark_ = nullptr;
-};
 
 class LoadedProgram {
  public:
@@ -66,6 +40,9 @@ class LoadedProgram {
   // REQUIRES memory.allocated(). lanes: of a GPU; null: the calling thread does the work. Errors:
   // of the GPU.
   Status Resolve(const DeviceMemory& memory, const Lanes* lanes);
+
+  // Before the first step: collectives are counted there.
+  void SetCounter(InstructionCounter& counter);
 
   // After all programs of the device are resolved: QueuedStep::Record(). Nothing on CPUs.
   Status Record();
@@ -90,7 +67,8 @@ class LoadedProgram {
   Result<Step> LoadInstruction(const ir::Instruction& instruction, Links& links) const;
   void ResolveRun(const ir::Instruction& run, const DeviceMemory& memory, Step& step) const;
   Status RunQueued(const ops::RunContext& context, FirstCause& cause, InstructionCounter& counter);
-  Status RunInstruction(Step& step, const ops::RunContext& context, const FirstCause& cause);
+  static Status RunInstruction(Step& step, const ops::RunContext& context, const FirstCause& cause,
+                               InstructionCounter& counter);
   // The failure with the place where it happened; instruction -1: it is of no certain one.
   Status Locate(const Status& failure, int64_t instruction, int64_t step,
                 const FirstCause& cause) const;

@@ -341,7 +341,13 @@ Status MeshHost::LaunchOnThread(const proto::Launch& message, proto::LaunchDone&
   MW_ASSIGN_OR_RETURN(auto steps, runtime_->Launch({program, message.first_step, message.count}));
   feed_->Clear();
   for (StepReport& step : steps) {
-    done.reports.push_back(proto::StepReport{step.step, step.seconds, std::move(step.values)});
+    done.reports.push_back(proto::StepReport{step.step, step.seconds, std::move(step.values), {}});
+  }
+  for (const RankBusy& busy : runtime_->Busy()) {
+    MW_CHECK(busy.seconds.size() == done.reports.size()) << "busy seconds of rank " << busy.rank;
+    for (size_t i = 0; i < busy.seconds.size(); ++i) {
+      done.reports[i].busy.push_back({busy.rank, busy.seconds[i]});
+    }
   }
   if (message.fetch) {
     MW_ASSIGN_OR_RETURN(done.tensors, ReadOutputs(program));

@@ -12,6 +12,8 @@
 #include "base/check.h"
 #include "base/failpoint.h"
 #include "base/os_error.h"
+#include "base/utf8.h"
+#include "worker/process_state.h"
 
 namespace meshwright::worker {
 namespace {
@@ -41,12 +43,44 @@ const char* DoingText(MeshDoing doing) {
   return "somewhere";
 }
 
+// Cut where it does not fit; zeros behind it.
+template <size_t kSize>
+void PutText(std::string_view text, std::array<char, kSize>& into) {
+  const size_t length = std::min(text.size(), kSize - 1);
+  std::copy_n(text.begin(), length, into.begin());
+  std::fill(into.begin() + static_cast<ptrdiff_t>(length), into.end(), '\0');
+}
+
+template <size_t kSize>
+std::string CutText(const std::array<char, kSize>& text) {
+  return {text.begin(), std::find(text.begin(), text.end(), '\0')};
+}
+
 }  // namespace
 
+std::string GroupMark::name() const { return CutText(name_); }
+
+GroupMark* DeviceMark::Group(std::string_view name) {
+  const uint32_t used = groups_used_.load(std::memory_order_relaxed);
+  MW_CHECK(used <= kMostGroups) << used << " groups in a mark";
+  std::array<char, sizeof(GroupMark::name_)> cut{};
+  PutText(name, cut);
+  for (uint32_t i = 0; i < used; ++i) {
+    if (groups_[i].name_ == cut) return &groups_[i];
+  }
+  if (used == kMostGroups) return nullptr;
+  groups_[used].name_ = cut;
+  groups_used_.store(used + 1, std::memory_order_release);
+  return &groups_[used];
+}
+
 void DeviceMark::Enter(int rank, std::string_view program, int64_t step) {
-  const size_t length = std::min(program.size(), program_.size() - 1);
-  std::copy_n(program.begin(), length, program_.begin());
-  std::fill(program_.begin() + static_cast<ptrdiff_t>(length), program_.end(), '\0');
+  PutText(program, program_);
+  if (thread_.load(std::memory_order_relaxed) == 0) {
+    thread_.store(::gettid(), std::memory_order_relaxed);
+  }
+  steps_begun_.store(steps_begun_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  entered_ns_.store(SystemClock().NowNs(), std::memory_order_relaxed);
   rank_.store(rank, std::memory_order_relaxed);
   step_.store(step, std::memory_order_relaxed);
   instruction_.store(0, std::memory_order_relaxed);
@@ -54,8 +88,29 @@ void DeviceMark::Enter(int rank, std::string_view program, int64_t step) {
   MW_FAILPOINT("executor.step");
 }
 
-std::string DeviceMark::program() const {
-  return {program_.begin(), std::find(program_.begin(), program_.end(), '\0')};
+std::string DeviceMark::program() const { return CutText(program_); }
+
+proto::RankMarks DeviceMark::Read(int64_t now_ns) const {
+  constexpr int64_t kNsPerMs = 1'000'000;
+  proto::RankMarks marks;
+  marks.rank = rank();
+  marks.in_step = in_step();
+  marks.program = AsUtf8(program(), sizeof(program_));
+  marks.step = step();
+  marks.steps_begun = steps_begun_.load(std::memory_order_relaxed);
+  marks.instruction = instruction();
+  const int64_t entered_ns = entered_ns_.load(std::memory_order_relaxed);
+  marks.age_ms = std::max<int64_t>(0, now_ns - entered_ns) / kNsPerMs;
+  marks.awaits_rows = reading_.load(std::memory_order_relaxed) > 0;
+  const uint32_t groups = std::min<uint32_t>(groups_used_.load(std::memory_order_acquire),
+                                             static_cast<uint32_t>(kMostGroups));
+  for (uint32_t i = 0; i < groups; ++i) {
+    // Entered behind done: a call that comes meanwhile is seen as one under way.
+    const int64_t done = groups_[i].done();
+    marks.groups.push_back({AsUtf8(groups_[i].name(), sizeof(GroupMark::name_)),
+                            std::max(groups_[i].entered(), done), done});
+  }
+  return marks;
 }
 
 std::string MeshPlace::ToString() const {
@@ -131,6 +186,18 @@ MeshPlace MeshRecord::Last() const {
     return std::tie(a.step, a.instruction, a.rank) < std::tie(b.step, b.instruction, b.rank);
   });
   return place;
+}
+
+proto::MeshMarks MeshRecord::Read(pid_t process, int64_t now_ns) const {
+  proto::MeshMarks marks;
+  marks.doing = DoingText(static_cast<MeshDoing>(shared_->doing.load()));
+  marks.cpu_ms = ReadProcess(process).cpu_ms;
+  for (const DeviceMark& mark : shared_->marks) {
+    if (mark.thread() == 0 || marks.ranks.size() == proto::kMostMarkedRanks) continue;
+    proto::RankMarks& rank = marks.ranks.emplace_back(mark.Read(now_ns));
+    rank.state = ReadThread(process, mark.thread()).state;
+  }
+  return marks;
 }
 
 }  // namespace meshwright::worker

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -39,6 +40,7 @@ class ProcessMesh final : public RunningMesh {
   void Handle(proto::DownBody message) override;
   void Abort(const Status& cause) override;
   void RefreshMetrics() override;
+  std::optional<proto::MeshMarks> Marks() override;
 
  private:
   void LetGo();

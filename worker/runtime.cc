@@ -182,6 +182,15 @@ class LocalRuntime final : public JobRuntime {
     return CollectReports(request);
   }
 
+  std::vector<RankBusy> Busy() const override {
+    std::vector<RankBusy> all;
+    for (const auto& actor : actors_) {
+      std::vector<double> seconds = actor->busy_seconds();
+      if (!seconds.empty()) all.push_back({actor->rank(), std::move(seconds)});
+    }
+    return all;
+  }
+
   Result<std::vector<OutputBlock>> ReadOutputs(const std::string& program) override {
     std::vector<OutputBlock> blocks;
     for (const auto& actor : actors_) MW_TRY(actor->ReadOutputs(program, blocks));

@@ -70,6 +70,12 @@ struct RuntimeOptions {
   MeshRecord* record = nullptr;  // outlives the runtime; takes where the devices are; null: none
 };
 
+// How long a rank was at each step of a launch, but for what it waited for others.
+struct RankBusy {
+  int rank = 0;
+  std::vector<double> seconds;
+};
+
 struct StepReport {
   int64_t step = 0;
   double seconds = 0;                    // wall time of the step on the slowest local device
@@ -123,6 +129,9 @@ class JobRuntime {
 
   // Runs on all local devices; returns when all are done. One report per step.
   virtual Result<std::vector<StepReport>> Launch(const LaunchRequest& request) = 0;
+
+  // Of the last launch that went well: of the local devices of which it is known.
+  virtual std::vector<RankBusy> Busy() const = 0;
 
   // What the local devices hold of the tensors that the program gave out in its last step. Errors:
   // kNotFound: there is no such program.

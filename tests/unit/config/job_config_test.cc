@@ -110,11 +110,12 @@ TEST(JobConfig, SaysHowAJobIsSavedAndRecovers) {
   const auto other = prepare({"fault_tolerance.enable=false", "fault_tolerance.max_recoveries=0",
                               "fault_tolerance.elastic=off", "fault_tolerance.min_devices=3",
                               "fault_tolerance.max_wait_for_spare_seconds=0",
+                              "fault_tolerance.stall_seconds=7",
                               "checkpoint.enable=true", "checkpoint.interval=20",
                               "checkpoint.interval_seconds=30", "checkpoint.keep_latest_k=2"});
   ASSERT_TRUE(other.has_value()) << other.error();
   EXPECT_EQ(other->request.fault_tolerance,
-            (ir::FaultToleranceSpec{false, 0, ir::Elastic::kOff, 3, 0}));
+            (ir::FaultToleranceSpec{false, 0, ir::Elastic::kOff, 3, 0, 7}));
   EXPECT_EQ(other->request.checkpoint, (ir::CheckpointSpec{true, {}, 20, 30, 2}));
 }
 
@@ -124,6 +125,8 @@ TEST(JobConfig, KeysOfRecoveryAndCheckpointsHaveRanges) {
             std::string::npos);
   EXPECT_NE(refusal("fault_tolerance.min_devices=0").find("is 0; it must be"), std::string::npos);
   EXPECT_NE(refusal("fault_tolerance.max_wait_for_spare_seconds=-1").find("is -1; it must be"),
+            std::string::npos);
+  EXPECT_NE(refusal("fault_tolerance.stall_seconds=-1").find("is -1; it must be"),
             std::string::npos);
   EXPECT_NE(refusal("fault_tolerance.elastic=shrink").find("must be one of: off, replan"),
             std::string::npos);

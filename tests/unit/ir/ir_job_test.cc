@@ -325,6 +325,7 @@ TEST(ValidateJob, WhatIsSavedAndHowItRecoversIsCheckedByName) {
           "fault_tolerance.min_devices");
   refused([](JobRequest& job) { job.fault_tolerance.max_wait_for_spare_s = -1; },
           "fault_tolerance.max_wait_for_spare_s");
+  refused([](JobRequest& job) { job.fault_tolerance.stall_s = -1; }, "fault_tolerance.stall_s");
   refused([](JobRequest& job) { job.checkpoint.folder.path = "../elsewhere"; },
           "checkpoint.folder");
   refused([](JobRequest& job) { job.checkpoint.interval = -1; }, "checkpoint.interval");

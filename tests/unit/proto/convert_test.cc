@@ -62,6 +62,12 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
   const std::vector<UpBody> bodies = {
       info,
       Heartbeat{},
+      Heartbeat{{{MeshGeneration(4),
+                  "in a launch, between two steps",
+                  1234,
+                  {{3, true, "step", 17, 19, 412, 41'000, true, "S", {{"tensor/0-1", 9, 8}}},
+                   {5, false, "step", 16, 18, 7, 0, false, "", {}}}},
+                 {MeshGeneration(5), "while it sent the weights", 0, {}}}},
       Loaded{gen, {}},
       Loaded{gen, SomeError()},
       CommUp{gen, SomeError()},

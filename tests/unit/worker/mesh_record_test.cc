@@ -1,9 +1,12 @@
 #include "worker/mesh_record.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/file.h"
+#include "worker/process_state.h"
 
 namespace meshwright::worker {
 namespace {
@@ -33,6 +36,67 @@ TEST(MeshRecord, SaysInAnotherMappingWhereTheDevicesAre) {
   EXPECT_EQ(last.ToString(),
             "in step 7 of program 'step': rank 5 at instruction 3, rank 4 at instruction 12, "
             "rank 6 at instruction 0");
+}
+
+TEST(MeshRecord, SaysOfEachGroupWhatWasEnteredAndDone) {
+  MeshRecord record = MeshRecord::Create().value();
+  DeviceMark& mark = *record.mark(2);
+  GroupMark* const tensor = mark.Group("tensor/0-1");
+  GroupMark* const data = mark.Group("data/0-2");
+  ASSERT_NE(tensor, data);
+  EXPECT_EQ(mark.Group("tensor/0-1"), tensor) << "programs of a device share it";
+  EXPECT_THAT(record.Read(::getpid(), 0).ranks, testing::IsEmpty()) << "nothing has begun";
+  mark.Enter(6, "step", 41);
+  mark.At(12);
+  tensor->Enter();
+  tensor->Leave();
+  tensor->Enter();
+  mark.Reads(true);
+  const int64_t later_ns = SystemClock().NowNs() + 5'000'000'000;
+  const proto::MeshMarks read = record.Read(::getpid(), later_ns);
+  ASSERT_EQ(read.ranks.size(), 1u);
+  const proto::RankMarks& rank = read.ranks[0];
+  EXPECT_EQ(rank.rank, 6);
+  EXPECT_TRUE(rank.in_step);
+  EXPECT_TRUE(rank.awaits_rows);
+  EXPECT_EQ(rank.program, "step");
+  EXPECT_EQ(rank.step, 41);
+  EXPECT_EQ(rank.steps_begun, 1);
+  EXPECT_EQ(rank.instruction, 12);
+  EXPECT_GE(rank.age_ms, 4'999);
+  EXPECT_THAT(rank.groups, testing::ElementsAre(proto::GroupMarks{"tensor/0-1", 2, 1},
+                                                proto::GroupMarks{"data/0-2", 0, 0}));
+  EXPECT_EQ(rank.state, "R") << "this thread asks, so it runs";
+  mark.Reads(false);
+  mark.Leave();
+  mark.Enter(6, "eval", 0);
+  const proto::RankMarks next = record.Read(::getpid(), 0).ranks.at(0);
+  EXPECT_FALSE(next.awaits_rows);
+  EXPECT_EQ(next.steps_begun, 2);
+  EXPECT_EQ(next.age_ms, 0) << "a clock that is behind makes no age";
+}
+
+TEST(MeshRecord, GroupsBeyondTheMostHaveNoMark) {
+  MeshRecord record = MeshRecord::Create().value();
+  DeviceMark& mark = *record.mark(0);
+  for (size_t i = 0; i < DeviceMark::kMostGroups; ++i) {
+    ASSERT_NE(mark.Group(std::string(i + 1, 'g')), nullptr);
+  }
+  EXPECT_EQ(mark.Group("one more"), nullptr);
+}
+
+TEST(ProcessState, IsReadBehindTheNameWhateverThatIs) {
+  const std::string line =
+      "4711 (a) S 9 (b) T 1 4711 4711 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 5 0 12345 0 0";
+  EXPECT_EQ(ParseProcessStat(line, 100), (ProcessState{"T", 3'000}));
+  EXPECT_EQ(ParseProcessStat("", 100), ProcessState());
+  EXPECT_EQ(ParseProcessStat("4711 (short) R 1 2", 100), ProcessState());
+  EXPECT_EQ(ParseProcessStat(line, 0), ProcessState());
+}
+
+TEST(ProcessState, OfAProcessThatIsNotThereIsUnknown) {
+  EXPECT_EQ(ReadProcess(0), ProcessState());
+  EXPECT_EQ(ReadProcess(::getpid()).state.size(), 1u);
 }
 
 TEST(MeshRecord, BetweenStepsItSaysWhatTheMeshDoes) {
