@@ -428,6 +428,8 @@ void ControlLoop::ExecuteOne(Effect& effect) {
     Do(*line);
   } else if (auto* changed = std::get_if<JobChanged>(&effect)) {
     Do(*changed);
+  } else if (auto* health = std::get_if<HealthChanged>(&effect)) {
+    Do(*health);
   } else if (auto* tell = std::get_if<TellClient>(&effect)) {
     Do(*tell);
   } else if (auto* gone = std::get_if<CloseClient>(&effect)) {
@@ -523,6 +525,10 @@ void ControlLoop::Do(JobChanged& effect) {
   if (info->state == JobState::kFailed) parts_.metrics->CountFault(info->reason);
   RetireViewOnLoop(job);
   loop_.PostAfter(kForgetSeriesMs, [this, job] { parts_.metrics->ForgetJob(job); });
+}
+
+void ControlLoop::Do(const HealthChanged& effect) {
+  parts_.metrics->SetHealth(effect.job.value(), effect.stalled, effect.slow_ranks);
 }
 
 void ControlLoop::AppendToJob(JobId job, const char* file, std::string text) {

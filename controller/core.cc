@@ -10,6 +10,7 @@
 #include "controller/core_jobs.h"
 #include "controller/core_runs.h"
 #include "controller/core_view.h"
+#include "controller/core_watch.h"
 #include "controller/core_workers.h"
 
 namespace meshwright::controller {
@@ -24,6 +25,7 @@ void On(const Tick&, CoreState& core, Context& context) {
   for (const MeshGeneration gen : core.meshes.Generations()) {
     LoseDeaf(Feed(gen, MeshTick{}, core, context), core, context);
   }
+  CheckStalls(core, context);
   CheckClients(core, context);
   Carry(core.actors.Tick(ReadyActorWorkers(core.members), context.now.ms), core, context);
   core.book.WriteEndsAgain(context);

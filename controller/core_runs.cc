@@ -8,6 +8,7 @@
 #include "controller/core_actors.h"
 #include "controller/core_recovery.h"
 #include "controller/core_view.h"
+#include "controller/core_watch.h"
 #include "controller/mesh_order.h"
 
 namespace meshwright::controller {
@@ -119,6 +120,7 @@ struct MeshCarrier {
   // Of several launches the first one may have failed the mesh.
   void operator()(MeshLaunched& launched) {
     if (core.meshes.At(gen).state().phase != MeshPhase::kActive) return;
+    WatchLaunched(gen, launched.result, core, context);
     JobEntry& entry = JobThatRuns(gen, core);
     const PlannedLaunch& launch = launched.result.launch;
     const bool fills_state =
@@ -193,6 +195,9 @@ std::vector<DeafMember> Feed(MeshGeneration gen, const MeshInput& input, CoreSta
   core.tally.CountStale(step.stale);
   MeshCarrier carrier{gen, job, core, context};
   for (MeshEffect& effect : step.effects) std::visit(carrier, effect);
+  if (step.outcome != MeshOutcome::kGoesOn) {
+    EndWatch(gen, JobThatRuns(gen, core), core, context);
+  }
   if (step.outcome == MeshOutcome::kFinished) {
     EndJob(JobThatRuns(gen, core), RuntimeError{}, core, context);
   } else if (step.outcome == MeshOutcome::kFailed) {

@@ -14,6 +14,7 @@
 #include "controller/job_queue.h"
 #include "controller/live_meshes.h"
 #include "controller/membership.h"
+#include "controller/mesh_watch.h"
 #include "controller/message_tally.h"
 
 namespace meshwright::controller {
@@ -32,6 +33,7 @@ struct CoreState {
   JobBook book;
   JobQueue queue;
   LiveMeshes meshes;
+  MeshWatches watches;
   JobClients clients;
   ActorTable actors;
   MessageTally tally;

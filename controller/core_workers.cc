@@ -9,6 +9,7 @@
 #include "controller/admission.h"
 #include "controller/core_actors.h"
 #include "controller/core_runs.h"
+#include "controller/core_watch.h"
 
 namespace meshwright::controller {
 
@@ -102,7 +103,7 @@ std::optional<MeshGeneration> GenerationOf(const proto::UpBody& body) {
 void OnMeshMessage(const Worker& worker, const proto::UpBody& body, CoreState& core,
                    Context& context) {
   const auto gen = GenerationOf(body);
-  if (!gen) return;  // a heartbeat
+  if (!gen) return;
   const MeshLife* const mesh = core.meshes.Find(*gen);
   if (mesh == nullptr || !mesh->state().Hears(worker.session)) return core.tally.CountStale();
   core.tally.Count(mesh->job(), proto::KindName(body));
@@ -128,6 +129,9 @@ void On(const WorkerMessage& event, CoreState& core, Context& context) {
   (void)core.members.Apply(*worker, WorkerEvent::kSeen, context.now.ms);
   if (const auto* leave = std::get_if<proto::Leave>(&event.message.body)) {
     return OnLeave(*worker, *leave, core, context);
+  }
+  if (const auto* heartbeat = std::get_if<proto::Heartbeat>(&event.message.body)) {
+    return HearMarks(*worker, *heartbeat, core, context);
   }
   if (OnActorMessage(*worker, event.message.body, core, context)) return;
   OnMeshMessage(*worker, event.message.body, core, context);

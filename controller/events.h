@@ -18,6 +18,7 @@
 #include "controller/actor_events.h"
 #include "controller/client_desk.h"
 #include "controller/ids.h"
+#include "controller/step_lists.h"
 #include "controller/store.h"
 #include "ir/job.h"
 #include "mesh/topology.h"
@@ -46,7 +47,8 @@ struct PlannedJob {
   std::vector<std::string> notes;      // what the planner wants the user to know
   std::vector<PlannedDevice> devices;  // by rank; may be fewer than were reserved
   std::vector<int> placement;          // per rank, which of those; empty: the first ones in order
-  ir::BlobRef graph;                   // text of the main program's graph
+  std::shared_ptr<const StepLists> lists = {};  // of its programs, for diagnoses; null: not known
+  ir::BlobRef graph;                            // text of the main program's graph
   int64_t vocabulary = 0;
   double seconds = 0;
   int64_t device_memory_bytes = 0;  // of the fullest device, and what that device has
@@ -204,10 +206,18 @@ struct LogLine {
 struct JobChanged {
   JobId job;
 };
+// For the metrics of the job: whether it stands still, and ranks that are slow, by how much; 0: no
+// longer.
+struct HealthChanged {
+  JobId job;
+  bool stalled = false;
+  std::map<int, double> slow_ranks;
+};
 
-using Effect = std::variant<Send, CloseSession, Persist, SaveProgress, PlaceNext, StartPlan,
-                            OpenWeights, FinishWeights, CheckBlobs, DiscardWeights, Reply,
-                            TellClient, CloseClient, StepsDone, LogLine, JobChanged, ActorAnswer>;
+using Effect =
+    std::variant<Send, CloseSession, Persist, SaveProgress, PlaceNext, StartPlan, OpenWeights,
+                 FinishWeights, CheckBlobs, DiscardWeights, Reply, TellClient, CloseClient,
+                 StepsDone, LogLine, JobChanged, HealthChanged, ActorAnswer>;
 using Effects = std::vector<Effect>;
 
 // The job that an effect belongs to; 0: none.

@@ -42,6 +42,7 @@ struct JobEntry {
   RecoveryHistory history;
   std::optional<Recovery> recovery;  // until another run has done a step that is new
   bool was_active = false;           // a run of it has done work
+  std::string attention;             // what is wrong with its run, which goes on; empty: nothing
   bool end_told = false;             // although the store may not have it yet
 
   JobId id() const { return JobId(record.id); }

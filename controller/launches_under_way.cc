@@ -48,6 +48,7 @@ std::optional<LaunchResult> LaunchesUnderWay::TakeComplete() {
       merged.step = result.launch.first_step + static_cast<int64_t>(i);
       merged.seconds = std::max(merged.seconds, of_member.seconds);
       merged.values.insert(of_member.values.begin(), of_member.values.end());
+      merged.busy.insert(merged.busy.end(), of_member.busy.begin(), of_member.busy.end());
     }
     for (proto::TensorTile& tile : report->tensors) result.tensors.push_back(std::move(tile));
   }

@@ -30,6 +30,11 @@ class LaunchesUnderWay {
 
   size_t size() const { return launches_.size(); }
   bool empty() const { return launches_.empty(); }
+  // The oldest one runs a program of its devices: it is not of the state.
+  bool runs_program() const {
+    return !launches_.empty() && launches_.front().launch.kind == LaunchKind::kProgram &&
+           launches_.front().launch.count > 0;
+  }
 
  private:
   struct Launch {

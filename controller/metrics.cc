@@ -130,6 +130,23 @@ void ControllerMetrics::ObserveCommit(double seconds) {
       .Observe(seconds);
 }
 
+void ControllerMetrics::SetHealth(int64_t job, bool stalled,
+                                  const std::map<int, double>& slow_ranks) {
+  const std::string id = std::to_string(job);
+  registry_
+      .MakeGauge("meshwright_job_stalled",
+                 "1 while nothing of the job moves, 0 when it does again.", {{"job_id", id}})
+      .Set(stalled ? 1 : 0);
+  for (const auto& [rank, ratio] : slow_ranks) {
+    registry_
+        .MakeGauge("meshwright_slow_rank",
+                   "Time that a rank takes for its own work over that of its peers, while it is "
+                   "named as slow; else 0.",
+                   {{"job_id", id}, {"rank", std::to_string(rank)}})
+        .Set(ratio);
+  }
+}
+
 void ControllerMetrics::CountFault(const std::string& kind) {
   registry_
       .MakeCounter("meshwright_faults_total", "Jobs that failed, by kind of cause.",

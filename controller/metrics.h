@@ -25,6 +25,8 @@ class ControllerMetrics {
   void ObserveSteps(int64_t job, const std::vector<proto::StepMetrics>& steps, int64_t unix_ms);
   void ObservePlan(double seconds);
   void ObserveCommit(double seconds);
+  // slow_ranks: by how much; 0: no longer.
+  void SetHealth(int64_t job, bool stalled, const std::map<int, double>& slow_ranks);
   void CountFault(const std::string& kind);
   void ObserveRpc(const std::string& service, const std::string& method, StatusCode code,
                   double seconds);

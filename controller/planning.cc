@@ -116,6 +116,7 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
   MW_TRY(WriteFileAtomic(job_dir + "/config.resolved.toml", job.config_text));
   MW_TRY(WriteFileAtomic(job_dir + "/request", proto::EncodeJob(job)));
   MW_TRY(StorePrograms(plan, blobs, planned));
+  planned.lists = std::make_shared<const StepLists>(plan.programs);
   MW_ASSIGN_OR_RETURN(planned.graph,
                       blobs.PutBytes(ir::FormatGraph(job.main().graph), "graph of the state"));
   const std::vector<std::string> inputs = ir::ClientInputsOf(job);

@@ -23,6 +23,7 @@ bool MayPass(const proto::RuntimeError& cause) {
     case ErrorKind::kWorkerLost:
     case ErrorKind::kWorkerStopped:
     case ErrorKind::kExecutorLost:
+    case ErrorKind::kStalled:
     case ErrorKind::kStepFailed:
     case ErrorKind::kConnectFailed:
     case ErrorKind::kLoadFailed:
@@ -41,7 +42,9 @@ bool IsLoss(const proto::RuntimeError& cause) {
 // Of the job's own work, as far as anyone can tell: what comes of it may come again.
 bool IsOwn(const proto::RuntimeError& cause) {
   if (cause.kind == ErrorKind::kSaveFailed) return true;
-  if (cause.kind == ErrorKind::kExecutorLost) return cause.blame != Blame::kInfra;
+  if (cause.kind == ErrorKind::kExecutorLost || cause.kind == ErrorKind::kStalled) {
+    return cause.blame != Blame::kInfra;
+  }
   if (cause.kind != ErrorKind::kStepFailed || cause.code == StatusCode::kUnavailable) return false;
   return cause.blame != Blame::kInfra && cause.blame != Blame::kPeerVictim;
 }

@@ -100,6 +100,33 @@ TEST_F(ExecutorsOfWorkers, ADeathInATransferNamesStepAndInstruction) {
   ExpectAllReady(2);
 }
 
+// Who is stopped is named with its place and with who waits for it; then its run is ended, and the
+// job goes on in another process.
+TEST_F(ExecutorsOfWorkers, AStoppedOneIsNamedAndEndedAndTheJobRecovers) {
+  constexpr int64_t kStallAndRecoverMs = 60'000;
+  ProcessClusterOptions options;
+  options.workers = 2;
+  options.worker_args = {"--executor-end-s=1"};
+  ASSERT_NO_FATAL_FAILURE(Start(std::move(options)));
+  ir::JobRequest job = ByteJob(1, 1, 2, 1000);
+  job.fault_tolerance.stall_s = 2;
+  const int64_t id = cluster().Submit(std::move(job), SampleText(60'000)).value();
+  ASSERT_TRUE(cluster().RunUntil(id, 3).ok());
+  const pid_t executor = ExecutorOf(1);
+  ASSERT_EQ(::kill(executor, SIGSTOP), 0);
+  const auto ended = client().Wait(id, kStallAndRecoverMs);
+  ASSERT_TRUE(ended.has_value()) << ended.error();
+  EXPECT_EQ(ended->state, JobState::kSucceeded) << ended->message;
+  EXPECT_NE(ExecutorOf(1), executor);
+  const std::string log = ReadFile(fmt::format("{}/jobs/{}/job.log", cluster().state_dir(), id))
+                              .value_or("there is no log");
+  EXPECT_THAT(log, AllOf(HasSubstr("nothing has moved for 2 s: rank 1 (worker 'w1', device 0) "),
+                         HasSubstr("1 rank waits for it: rank 0 (worker 'w0', device 0) at "
+                                   "instruction "),
+                         HasSubstr(" from rank 1) of step "), HasSubstr("its process is stopped"),
+                         HasSubstr("recovering: nothing has moved for 2 s: rank 1 ")));
+}
+
 TEST_F(ExecutorsOfWorkers, AJobThatRecoversGoesOnInAnotherOne) {
   ASSERT_NO_FATAL_FAILURE(StartWorkers(2));
   const int64_t id = StartJob(1, 2, 400, true);

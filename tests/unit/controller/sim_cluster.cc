@@ -218,7 +218,8 @@ void SimCluster::Advance(int64_t ms) {
   for (int64_t passed = 0; passed < ms; passed += 100) {
     now_ms_ += 100;
     if (now_ms_ % 1000 == 0) {
-      for (auto& [name, worker] : workers_) Say(worker, proto::Heartbeat{});
+      for (auto& [name, worker] : workers_)
+        Say(worker, heartbeat ? heartbeat(worker) : proto::Heartbeat{});
     }
     Run(Tick{});
   }
@@ -330,6 +331,10 @@ void SimCluster::Plan(const StartPlan& start) {
   plan.programs.assign(programs.begin(), programs.end());
   plan.devices.resize(planned_devices > 0 ? static_cast<size_t>(planned_devices)
                                           : start.topology.devices.size());
+  // All do the same.
+  const std::vector<ir::Program> same(plan.devices.size());
+  plan.lists = std::make_shared<const StepLists>(
+      std::map<std::string, std::vector<ir::Program>, std::less<>>{{ir::kStepProgram, same}});
   plan.notes = plan_notes;
   plan.placement = planned_placement;
   plan.devices[0].saved_slots = {"w"};
@@ -419,6 +424,7 @@ void SimCluster::Execute(Effects effects) {
                    },
                    [](DiscardWeights&) {},
                    [](JobChanged&) {},
+                   [](HealthChanged&) {},
                    [&](ActorAnswer& answer) { actor_answers.push_back(answer); },
                },
                effect);
@@ -445,7 +451,7 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
           [&](const proto::Welcome&) {
             EXPECT_GE(message.term, worker.term);
             worker.term = message.term;
-            Say(worker, proto::Heartbeat{});
+            Say(worker, heartbeat ? heartbeat(worker) : proto::Heartbeat{});
           },
           [&](const proto::LoadMesh& load) {
             last_load = load;
@@ -562,6 +568,7 @@ void SimCluster::HandleLaunch(SimWorker& worker, const proto::Launch& launch) {
                        {"grad_norm", 1},
                        {"lr", 0.1},
                        {"tokens", 64}};
+      if (busy.contains(worker.name)) report.busy.push_back(busy.at(worker.name));
     } else if (program == "eval") {
       report.values = {{"loss_sum", 30.0}, {"count", 10.0}};
     } else if (!launch.inputs.empty() && launch.inputs[0].bytes.size() >= sizeof(double)) {

@@ -116,6 +116,10 @@ class SimCluster {
   const mesh::Topology& planned() const { return planned_; }  // what the last plan was asked for
   int64_t Draw(int64_t below);
 
+  // What workers say beside their results: where their devices are, and how busy one was in a step.
+  std::function<proto::Heartbeat(const SimWorker&)> heartbeat;
+  std::map<std::string, proto::RankSeconds> busy;  // by worker
+
   // ---- faults of the played parts ----
   std::vector<std::string> plan_notes;
   std::optional<Status> plan_error;
