@@ -56,6 +56,8 @@ struct Storage {
   CheckpointArgs checkpoint;
   LogsArgs logs;
   CancelArgs cancel;
+  PauseArgs pause;
+  ResumeArgs resume;
   WaitArgs wait;
   PlanArgs plan;
   std::vector<std::string> plan_words;  // [explain | diff] and what follows
@@ -332,6 +334,8 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "checkpoint") return s.checkpoint;
   if (name == "logs") return s.logs;
   if (name == "cancel") return s.cancel;
+  if (name == "pause") return s.pause;
+  if (name == "resume") return s.resume;
   if (name == "wait") return s.wait;
   if (name == "status") return StatusArgs{};
   if (name == "plan") return s.plan;
@@ -446,9 +450,9 @@ std::string CheckSubmit(const SubmitArgs& submit) {
 
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
-  static const std::vector<std::string> json_commands = {"up",      "status",   "submit",    "jobs",
-                                                         "logs",    "wait",     "cancel",    "plan",
-                                                         "predict", "evaluate", "checkpoint"};
+  static const std::vector<std::string> json_commands = {
+      "up",   "status", "submit", "jobs",    "logs",     "wait",      "cancel",
+      "plan", "pause",  "resume", "predict", "evaluate", "checkpoint"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -498,7 +502,7 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   AddGlobal(app, storage);
   AddCluster(app, storage);
   AddJobs(app, {storage.submit, storage.predict, storage.evaluate, storage.checkpoint, storage.logs,
-                storage.cancel, storage.wait});
+                storage.cancel, storage.pause, storage.resume, storage.wait});
   AddDryRuns(app, storage);
   AddController(app, storage);
   AddWorker(app, storage);

@@ -184,13 +184,17 @@ struct ConfigArgs {
 struct JobsArgs {};
 struct LogsArgs : JobArgs {};
 struct CancelArgs : JobArgs {};
+struct PauseArgs : JobArgs {
+  bool no_wait = false;
+};
+struct ResumeArgs : JobArgs {};
 struct WaitArgs : JobArgs {};
 struct StatusArgs {};
 
 using CommandArgs =
     std::variant<ControllerArgs, WorkerArgs, UpArgs, DownArgs, SubmitArgs, PredictArgs,
-                 EvaluateArgs, CheckpointArgs, JobsArgs, LogsArgs, CancelArgs, WaitArgs, StatusArgs,
-                 PlanArgs, VisualizeArgs, ConfigArgs>;
+                 EvaluateArgs, CheckpointArgs, JobsArgs, LogsArgs, CancelArgs, PauseArgs,
+                 ResumeArgs, WaitArgs, StatusArgs, PlanArgs, VisualizeArgs, ConfigArgs>;
 
 struct Invocation {
   GlobalArgs global;

@@ -155,6 +155,14 @@ void AddJobs(CLI::App& app, const JobCommands& commands) {
                  "Stay until the job ends; also shows its steps");
   CLI::App* cancel = app.add_subcommand("cancel", "Cancel a job");
   cancel->add_option("id", commands.cancel.id, "Job id")->required()->check(kJobId);
+  CLI::App* pause = app.add_subcommand(
+      "pause", "Save a job that trains and free its devices until it is resumed");
+  pause->add_option("id", commands.pause.id, "Job id")->required()->check(kJobId);
+  pause->add_flag("--no-wait", commands.pause.no_wait, "Do not stay until it is paused");
+  pause->add_option("--timeout-s", commands.pause.timeout_s, "To wait; 0: no limit")
+      ->check(kTimeoutSeconds);
+  CLI::App* resume = app.add_subcommand("resume", "Put a paused job back into the queue");
+  resume->add_option("id", commands.resume.id, "Job id")->required()->check(kJobId);
   CLI::App* wait = app.add_subcommand("wait", "Wait for the end of a job");
   wait->add_option("id", commands.wait.id, "Job id")->required()->check(kJobId);
   wait->add_option("--timeout-s", commands.wait.timeout_s, "0: no limit")->check(kTimeoutSeconds);

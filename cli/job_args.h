@@ -24,9 +24,11 @@ struct JobCommands {
   CheckpointArgs& checkpoint;
   LogsArgs& logs;
   CancelArgs& cancel;
+  PauseArgs& pause;
+  ResumeArgs& resume;
   WaitArgs& wait;
 };
-// submit, predict, evaluate, checkpoint, jobs, logs, cancel, wait.
+// submit, predict, evaluate, checkpoint, jobs, logs, cancel, pause, resume, wait.
 void AddJobs(CLI::App& app, const JobCommands& commands);
 
 }  // namespace meshwright::cli

@@ -1,4 +1,4 @@
-// jobs, logs, cancel, wait, status, and errors.
+// jobs, logs, cancel, pause, resume, wait, status, and errors.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -126,16 +126,68 @@ int RunLogs(const LogsArgs& args, const GlobalArgs& global) {
   });
 }
 
+namespace {
+
+int PrintJob(Client& client, int64_t id, const GlobalArgs& global, const std::string& text) {
+  if (!global.json) {
+    fmt::print("{}\n", text);
+    return kExitOk;
+  }
+  const Result<JobInfo> job = client.Get(id);
+  if (!job) return ReportError(job.error());
+  fmt::print("{}\n", JobJson(*job));
+  return kExitOk;
+}
+
+// Until the job is paused, or it will not be.
+Result<JobInfo> AwaitPause(Client& client, const PauseArgs& args) {
+  return client.Watch(
+      args.id,
+      [](const client::JobUpdate& update) {
+        return update.info.state != client::JobState::kPaused && update.info.reason == "Pausing";
+      },
+      args.timeout_s * 1000);
+}
+
+}  // namespace
+
+int RunPause(const PauseArgs& args, const GlobalArgs& global) {
+  return WithClient(global, [&](Client& client) -> Result<int> {
+    MW_TRY(client.Pause(args.id));
+    if (args.no_wait) {
+      return PrintJob(client, args.id, global, fmt::format("job {} is being paused", args.id));
+    }
+    MW_ASSIGN_OR_RETURN(const JobInfo job, AwaitPause(client, args));
+    if (job.state == client::JobState::kPaused) {
+      return PrintJob(client, args.id, global,
+                      fmt::format("job {} is paused after step {} of {}; go on: meshwright resume "
+                                  "{}",
+                                  job.id, job.steps_done, job.steps, job.id));
+    }
+    if (job.reason == "Pausing") {
+      return Fail(
+          DeadlineExceeded(fmt::format("after {} s job {} is still being saved; it will be "
+                                       "paused",
+                                       args.timeout_s, job.id)));
+    }
+    return Fail(FailedPrecondition(
+        fmt::format("job {} is not paused, it is {}; look with `meshwright logs {}`", job.id,
+                    client::JobStateName(job.state), job.id)));
+  });
+}
+
+int RunResume(const ResumeArgs& args, const GlobalArgs& global) {
+  return WithClient(global, [&](Client& client) -> Result<int> {
+    MW_TRY(client.Resume(args.id));
+    return PrintJob(client, args.id, global,
+                    fmt::format("job {} goes on; follow: meshwright logs -f {}", args.id, args.id));
+  });
+}
+
 int RunCancel(const CancelArgs& args, const GlobalArgs& global) {
   return WithClient(global, [&](Client& client) -> Result<int> {
     MW_TRY(client.Cancel(args.id));
-    if (!global.json) {
-      fmt::print("job {} is being cancelled\n", args.id);
-      return kExitOk;
-    }
-    MW_ASSIGN_OR_RETURN(const JobInfo job, client.Get(args.id));
-    fmt::print("{}\n", JobJson(job));
-    return kExitOk;
+    return PrintJob(client, args.id, global, fmt::format("job {} is being cancelled", args.id));
   });
 }
 

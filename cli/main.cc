@@ -26,6 +26,8 @@ struct Dispatch {
   int operator()(const JobsArgs&) const { return RunJobs(global); }
   int operator()(const LogsArgs& args) const { return RunLogs(args, global); }
   int operator()(const CancelArgs& args) const { return RunCancel(args, global); }
+  int operator()(const PauseArgs& args) const { return RunPause(args, global); }
+  int operator()(const ResumeArgs& args) const { return RunResume(args, global); }
   int operator()(const WaitArgs& args) const { return RunWait(args, global); }
   int operator()(const StatusArgs&) const { return RunStatus(global); }
   int operator()(const PlanArgs& args) const { return RunPlan(args, global); }

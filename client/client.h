@@ -59,7 +59,15 @@ class Client {
   // kNotFound: there is no such job, or it was never planned.
   virtual Result<proto::JobDescription> Describe(int64_t job_id) = 0;
   virtual Result<std::vector<JobInfo>> List() = 0;
+  // A job that keeps checkpoints is saved first; asked for a second time, it ends at once.
   virtual Status Cancel(int64_t job_id) = 0;
+  // Asks for a pause: once the state is saved, the job is PAUSED and its devices are free. Where it
+  // cannot be saved it goes on. Errors: kNotFound; kFailedPrecondition: it keeps no checkpoints, or
+  // does not train, or has ended.
+  virtual Status Pause(int64_t job_id) = 0;
+  // Back into the queue, in its old place. Errors: kNotFound; kFailedPrecondition: it is not
+  // paused.
+  virtual Status Resume(int64_t job_id) = 0;
   // Calls `on_update` until the job is terminal, the callback returns false or timeout_ms passes
   // (0: no limit); returns what was known last, so after timeout_ms a job that is not terminal.
   // Errors: kNotFound; kUnavailable when the controller goes away; kDeadlineExceeded when it told

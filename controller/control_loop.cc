@@ -205,14 +205,26 @@ void ControlLoop::Submit(std::string op_id, ir::JobRequest job, Callback<int64_t
   if (!posted) done(Fail(LoopStopped()));
 }
 
-void ControlLoop::Cancel(int64_t job, std::function<void(Status)> done) {
-  const bool posted = loop_.Post([this, job, done] {
+void ControlLoop::PostCall(std::function<void(Status)> done, std::function<Event(CallId)> make) {
+  const bool posted = loop_.Post([this, done, make = std::move(make)] {
     if (stopped_) return done(LoopStopped());
     const CallId call(next_call_++);
     calls_[call.value()] = [done](Status status, JobId) { done(std::move(status)); };
-    StepOnLoop(CancelJob{call, JobId(job)});
+    StepOnLoop(make(call));
   });
   if (!posted) done(LoopStopped());
+}
+
+void ControlLoop::Cancel(int64_t job, std::function<void(Status)> done) {
+  PostCall(std::move(done), [job](CallId call) { return CancelJob{call, JobId(job)}; });
+}
+
+void ControlLoop::Pause(int64_t job, std::function<void(Status)> done) {
+  PostCall(std::move(done), [job](CallId call) { return PauseJob{call, JobId(job)}; });
+}
+
+void ControlLoop::Resume(int64_t job, std::function<void(Status)> done) {
+  PostCall(std::move(done), [job](CallId call) { return ResumeJob{call, JobId(job)}; });
 }
 
 void ControlLoop::Get(int64_t job, Callback<proto::JobInfo> done) {

@@ -7,6 +7,7 @@
 #include "controller/core_actors.h"
 #include "controller/core_checks.h"
 #include "controller/core_clients.h"
+#include "controller/core_halts.h"
 #include "controller/core_jobs.h"
 #include "controller/core_runs.h"
 #include "controller/core_view.h"
@@ -30,6 +31,7 @@ void On(const Tick&, CoreState& core, Context& context) {
   Carry(core.actors.Tick(ReadyActorWorkers(core.members), context.now.ms), core, context);
   core.book.WriteEndsAgain(context);
   RequestSaves(core, context);
+  CheckHalts(core, context);
   core.last_tick_ms = context.now.ms;
 }
 

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "controller/core_halts.h"
 #include "controller/core_runs.h"
 
 namespace meshwright::controller {
@@ -29,7 +30,7 @@ void Restore(RestoredJob restored, CoreState& core, Context& context) {
   auto [job, failure] = core.book.Restore(std::move(restored), core.options);
   core.tally.List(job.id());
   if (!failure.ok()) return EndJob(job, failure, core, context);
-  if (job.ended()) return;
+  if (job.ended() || job.record.state == JobState::kPaused) return;
   core.queue.Add(job.id());
   context.Do(LogLine{job.id(), fmt::format("queued again: the controller was restarted (term {})",
                                            core.options.term.value())});
@@ -58,12 +59,11 @@ void On(const CancelJob& event, CoreState& core, Context& context) {
                                                 proto::JobStateName(job->record.state))));
   }
   reply(OkStatus());  // accepted; the end follows, and is tried again until it is durable
-  const RuntimeError cause =
-      MakeError(ErrorKind::kCancelled, Cancelled("cancelled by the user").WithBlame(Blame::kUser));
+  if (CancelBehindSave(*job, core, context)) return;
   if (job->run && job->run->mesh()) {
-    Feed(*job->run->mesh(), MeshFault{cause}, core, context);
+    Feed(*job->run->mesh(), MeshFault{CancelCause()}, core, context);
   } else {
-    EndJob(*job, cause, core, context);
+    EndJob(*job, CancelCause(), core, context);
   }
 }
 

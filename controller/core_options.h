@@ -26,6 +26,10 @@ struct CoreOptions : MeshLimits {
   Term term{1};
   std::string secret_key;  // random per process; per-generation secrets are derived from it
   std::string jobs_dir;    // shown to people
+  // How long a job that ends or halts may take to its next step boundary and a save there; then
+  // one that is cancelled ends, and one that was to be paused goes on.
+  int64_t cancel_save_ms = 30'000;
+  int64_t pause_save_ms = 600'000;
   int64_t heartbeat_ms = 1000;
   int64_t suspect_ms = 2500;
   int64_t worker_lost_ms = 6000;

@@ -79,11 +79,12 @@ bool WaitsForSeats(const JobEntry& job) {
 
 void BeginRecovery(JobEntry& job, const RuntimeError& cause, CoreState& core, Context& context) {
   const MeshState& mesh = core.meshes.At(*job.run->mesh()).state();
+  const bool moves = job.run->halt() && job.run->halt()->behind_save;
   // A run that fails before it has done anything new belongs to the recovery that made it.
   Recovery recovery;
   if (job.recovery) recovery = *std::move(job.recovery);
   if (recovery.failures == 0) {
-    recovery.since_ms = mesh.aborting_since_ms;
+    recovery.since_ms = moves ? job.run->halt()->since_ms : mesh.aborting_since_ms;
     recovery.steps_before = job.record.steps_done;
   }
   ++recovery.failures;
@@ -99,9 +100,9 @@ void BeginRecovery(JobEntry& job, const RuntimeError& cause, CoreState& core, Co
   job.run.reset();
   core.clients.FailAsks(job.id(), cause, context);
   core.book.Move(job, JobEvent::kRecover, context);
-  const std::string text =
-      fmt::format("recovering: {}; goes on {}, {} steps are run again", cause.message,
-                  FromText(start), job.recovery->steps_before - std::max<int64_t>(0, start.step));
+  const std::string text = fmt::format(
+      "{}: {}; goes on {}, {} steps are run again", moves ? "moving" : "recovering", cause.message,
+      FromText(start), job.recovery->steps_before - std::max<int64_t>(0, start.step));
   job.record.steps_done = std::max<int64_t>(0, start.step);
   PersistJob(job, false, text, context);
   context.Do(LogLine{job.id(), text});

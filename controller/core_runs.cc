@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "controller/core_actors.h"
+#include "controller/core_halts.h"
 #include "controller/core_recovery.h"
 #include "controller/core_view.h"
 #include "controller/core_watch.h"
@@ -163,7 +164,7 @@ struct MeshCarrier {
   // A checkpoint that is there is on record before anything is built on it.
   void operator()(const MeshSaved& saved) {
     JobEntry& entry = JobThatRuns(gen, core);
-    entry.run->SaveEnded();
+    entry.run->driver().SaveEnded(saved.status.ok());
     entry.saved_ms = context.now.ms;
     if (!saved.status.ok()) {
       const std::string text = fmt::format("the checkpoint of step {} was not written: {}",
@@ -186,6 +187,16 @@ struct MeshCarrier {
 
 }  // namespace
 
+namespace {
+
+// Its mesh is released.
+void FinishRun(JobEntry& job, CoreState& core, Context& context) {
+  if (job.run->halt() && job.run->halt()->behind_save) return FinishHalt(job, core, context);
+  EndJob(job, RuntimeError{}, core, context);
+}
+
+}  // namespace
+
 std::vector<DeafMember> Feed(MeshGeneration gen, const MeshInput& input, CoreState& core,
                              Context& context) {
   MeshLife* const mesh = core.meshes.Find(gen);
@@ -199,7 +210,7 @@ std::vector<DeafMember> Feed(MeshGeneration gen, const MeshInput& input, CoreSta
     EndWatch(gen, JobThatRuns(gen, core), core, context);
   }
   if (step.outcome == MeshOutcome::kFinished) {
-    EndJob(JobThatRuns(gen, core), RuntimeError{}, core, context);
+    FinishRun(JobThatRuns(gen, core), core, context);
   } else if (step.outcome == MeshOutcome::kFailed) {
     FailRun(JobThatRuns(gen, core), step.cause, core, context);
   }
@@ -218,7 +229,7 @@ void GiveWork(JobEntry& job, CoreState& core, Context& context) {
     if (!work) break;
     Feed(gen, MeshLaunch{*std::move(work), context.now.unix_ms}, core, context);
   }
-  if (!mesh.launches.empty() || !job.run->done()) return;
+  if (!mesh.launches.empty() || EndHalt(job, core, context) || !job.run->done()) return;
   Feed(gen, MeshClose{job.request->save_weights}, core, context);
 }
 
@@ -228,7 +239,7 @@ void RequestSaves(CoreState& core, Context& context) {
     const int64_t interval_ms = job.request->checkpoint.interval_s * 1000;
     if (interval_ms == 0 || context.now.ms - job.saved_ms < interval_ms) continue;
     job.saved_ms = context.now.ms;
-    job.run->RequestSave();
+    job.run->driver().RequestSave(SaveCause::kTime);
     GiveWork(job, core, context);
   }
 }
@@ -255,6 +266,11 @@ void BeginRunAgain(JobEntry& job, const std::vector<RankPlace>& ranks, const Pla
 
 void FailRun(JobEntry& job, const RuntimeError& cause, CoreState& core, Context& context) {
   MW_CHECK(job.run.has_value()) << "job " << job.record.id << " does not run";
+  const bool pauses = job.run->HaltsFor(HaltFor::kPause);
+  if (job.run->HaltsFor(HaltFor::kCancel)) {
+    TellNews(job, job.run->Abandon(), context);
+    return EndJob(job, CancelCause(), core, context);
+  }
   const RunFailure failure{job.run->mesh().has_value(), job.was_active, job.record.steps_done,
                            cause};
   const Judgement judgement = JudgeFailure(failure, *job.request, context.now.unix_ms, job.history);
@@ -266,7 +282,9 @@ void FailRun(JobEntry& job, const RuntimeError& cause, CoreState& core, Context&
       return EndJob(job, last, core, context);
     }
     case AfterFailure::kRecover:
-      return BeginRecovery(job, cause, core, context);
+      BeginRecovery(job, cause, core, context);
+      if (pauses) Park(job, core, context);
+      return;
     case AfterFailure::kPlanAgain:
       break;
   }

@@ -1,5 +1,6 @@
 #include "controller/driver.h"
 
+#include <array>
 #include <utility>
 
 #include "controller/evaluate_driver.h"
@@ -42,6 +43,12 @@ int64_t EvaluationBatches(const ir::JobRequest& job) {
 }
 
 }  // namespace
+
+const char* SaveCauseName(SaveCause cause) {
+  static constexpr std::array<const char*, kSaveCauseCount> kNames = {
+      "interval", "time", "end", "pause", "drain", "cancel"};
+  return kNames[static_cast<size_t>(cause)];
+}
 
 std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job, const ir::StartPoint& start,
                                    int64_t told_steps) {

@@ -23,12 +23,18 @@ enum class LaunchKind : uint8_t {
   kRestore,  // the state is that of the run's start point; runs no program
 };
 
+// Why a checkpoint is saved.
+enum class SaveCause : uint8_t { kInterval, kTime, kEnd, kPause, kDrain, kCancel };
+inline constexpr int kSaveCauseCount = 6;
+const char* SaveCauseName(SaveCause cause);  // "interval"
+
 struct PlannedLaunch {
   std::string program;
   int64_t first_step = 0;  // of "eval": the validation batch, from 0
   int64_t count = 1;
   // Of kSave and kRestore: first_step steps are done, count is 0.
   LaunchKind kind = LaunchKind::kProgram;
+  SaveCause cause = SaveCause::kInterval;  // of kSave
   friend bool operator==(const PlannedLaunch&, const PlannedLaunch&) = default;
 };
 
@@ -56,9 +62,16 @@ class Driver {
   virtual DriverNews Abandon() { return {}; }
   // The state is to be saved as soon as it may be: between two launches, after the last save is
   // written.
-  virtual void RequestSave() {}
-  // What a save's launch has begun is over, well or not.
-  virtual void SaveEnded() {}
+  virtual void RequestSave(SaveCause) {}
+  // What a save's launch has begun is over; `saved`: there is a checkpoint.
+  virtual void SaveEnded(bool /*saved*/) {}
+  // Nothing new is begun: what belongs to the steps that are done is, and a save of the state, if
+  // it can be saved and is not. Nothing, for a driver that cannot.
+  virtual void Halt(SaveCause) {}
+  // No halt any more: it goes on where it was.
+  virtual void GoOn() {}
+  // True when a halt waits for nothing any more; what was launched may still be under way.
+  virtual bool halted() const { return false; }
   // The client that the job was for is gone, or says that it has finished.
   virtual void Close() {}
 };

@@ -79,6 +79,15 @@ struct CancelJob {
   CallId call;
   JobId job;
 };
+// Its state is saved, and its devices are free, until somebody resumes it.
+struct PauseJob {
+  CallId call;
+  JobId job;
+};
+struct ResumeJob {
+  CallId call;
+  JobId job;
+};
 struct PlanFinished {
   JobId job;
   int attempt = 0;
@@ -128,7 +137,7 @@ struct Shutdown {};
 using Event = std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished,
                            WeightsFile, WriteFailed, AttachClient, AskOfClient, AckOfClient,
                            ClientGone, PlaceQueue, Tick, Shutdown, SpawnActorCall, AskActorCall,
-                           StopActorCall, WatchActorCall, UnwatchActor>;
+                           StopActorCall, WatchActorCall, UnwatchActor, PauseJob, ResumeJob>;
 
 // ---- Effects ------------------------------------------------------------------------------------
 

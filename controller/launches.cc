@@ -1,6 +1,7 @@
 #include "controller/launches.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -36,6 +37,7 @@ bool LaunchSchedule::EndsValidation(const PlannedLaunch& launch) const {
 }
 
 std::optional<PlannedLaunch> LaunchSchedule::Next() {
+  if (halting_ && !filled()) return std::nullopt;
   if (to_init_) {
     to_init_ = false;
     return PlannedLaunch{ir::kInitProgram, 0, 1};
@@ -46,12 +48,35 @@ std::optional<PlannedLaunch> LaunchSchedule::Next() {
   }
   if (ValidationDue()) return NextValidation();
   if (SaveDue() && !saving_) {
-    save_due_ = false;
     saving_ = true;
     saved_step_ = next_step_;
-    return PlannedLaunch{"", next_step_, 0, LaunchKind::kSave};
+    return PlannedLaunch{"", next_step_, 0, LaunchKind::kSave,
+                         *std::exchange(save_due_, std::nullopt)};
   }
+  if (halting_) return std::nullopt;
   return NextSteps();
+}
+
+void LaunchSchedule::RequestSave(SaveCause cause) {
+  if (filled() && save_enabled_ && !save_due_) save_due_ = cause;
+}
+
+void LaunchSchedule::SaveEnded(bool saved) {
+  saving_ = false;
+  save_failed_ = !saved;
+}
+
+void LaunchSchedule::Halt(SaveCause cause) {
+  halting_ = true;
+  if (!filled() || !save_enabled_ || next_step_ == 0) return;
+  save_due_ = cause;
+  // What could not be written then may be written now.
+  if (save_failed_) saved_step_ = -1;
+}
+
+void LaunchSchedule::GoOn() {
+  halting_ = false;
+  save_due_.reset();
 }
 
 PlannedLaunch LaunchSchedule::NextValidation() {
@@ -78,7 +103,11 @@ std::optional<PlannedLaunch> LaunchSchedule::NextSteps() {
   MW_CHECK(count >= 1 && next_step_ + count <= steps_) << count << " steps from " << next_step_;
   next_step_ += count;
   const bool point = save_interval_ > 0 && next_step_ % save_interval_ == 0;
-  if (save_enabled_ && (point || next_step_ == steps_)) save_due_ = true;
+  if (save_enabled_ && next_step_ == steps_) {
+    save_due_ = SaveCause::kEnd;
+  } else if (save_enabled_ && point) {
+    save_due_ = SaveCause::kInterval;
+  }
   return launch;
 }
 

@@ -6,8 +6,12 @@
 // stays far below the largest message. A save that is due while another one is being written waits
 // for a later boundary.
 //
-// Thread rule: one thread. Pure: the sequence is a function of the specs, of RequestSave and of
-// when saves end.
+// A halt comes between two steps: the validation that is due goes before it, as in the run that is
+// not halted, and a save of what is not saved yet. A state that no step has changed is not worth a
+// save: another run makes it again.
+//
+// Thread rule: one thread. Pure: the sequence is a function of the specs, of what is asked for and
+// of when saves end.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +39,13 @@ class LaunchSchedule {
   bool done() const {
     return filled() && next_step_ >= steps_ && !ValidationDue() && !SaveDue() && !saving_;
   }
-  void RequestSave() { save_due_ = save_due_ || (filled() && save_enabled_); }
-  void SaveEnded() { saving_ = false; }
+  void RequestSave(SaveCause cause);
+  void SaveEnded(bool saved);
+  void Halt(SaveCause cause);
+  void GoOn();
+  bool halted() const {
+    return halting_ && !(filled() && (ValidationDue() || SaveDue())) && !saving_;
+  }
   // True when a validation follows this 0-based step.
   bool ValidatedAfter(int64_t step) const;
 
@@ -44,7 +53,7 @@ class LaunchSchedule {
   bool filled() const { return !to_init_ && !to_restore_; }
   bool ValidationDue() const;
   // Not the same state twice, however often it is asked for.
-  bool SaveDue() const { return save_due_ && next_step_ != saved_step_; }
+  bool SaveDue() const { return save_due_.has_value() && next_step_ != saved_step_; }
   std::optional<PlannedLaunch> NextSteps();
   PlannedLaunch NextValidation();
 
@@ -59,9 +68,11 @@ class LaunchSchedule {
   int64_t validated_batches_ = 0;  // of the validation under way
   bool save_enabled_ = false;
   int64_t save_interval_ = 0;  // 0: only when asked, and at the end
-  bool save_due_ = false;
+  std::optional<SaveCause> save_due_;
   bool saving_ = false;
   int64_t saved_step_ = -1;  // that the last save is of, or the start
+  bool save_failed_ = false;
+  bool halting_ = false;
 };
 
 }  // namespace meshwright::controller

@@ -290,9 +290,9 @@ void On(const MeshLaunch& launch, MeshTurn& turn) {
   const LaunchSeq seq = mesh.launches.Add(
       launch.work.launch, client ? std::optional(client->id) : std::nullopt, mesh.members.size());
   if (launch.work.launch.kind == LaunchKind::kSave) {
-    SaveRequest request =
-        MakeSaveRequest(mesh.order.checkpoints, turn.gen().value(), seq,
-                        launch.work.launch.first_step, "interval", launch.unix_ms);
+    SaveRequest request = MakeSaveRequest(mesh.order.checkpoints, turn.gen().value(), seq,
+                                          launch.work.launch.first_step,
+                                          SaveCauseName(launch.work.launch.cause), launch.unix_ms);
     // Those would be deleted last, and the one on record before them.
     if (request.keep > 0) request.keep += mesh.unheard;
     mesh.saves.Begin(std::move(request), mesh.members.size());

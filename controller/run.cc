@@ -41,6 +41,7 @@ void Run::Begin(MeshGeneration mesh, std::unique_ptr<Driver> driver) {
 }
 
 std::optional<MeshWork> Run::NextWork(TakeAsk take_ask) {
+  if (halt_) return WorkOfDriver();
   std::optional<MeshWork> work = ask_is_next_ ? WorkOfClients(take_ask) : WorkOfDriver();
   if (!work) work = ask_is_next_ ? WorkOfDriver() : WorkOfClients(take_ask);
   if (work) ask_is_next_ = !ask_is_next_;

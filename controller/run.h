@@ -21,6 +21,7 @@
 #include "base/function_ref.h"
 #include "controller/driver.h"
 #include "controller/events.h"
+#include "controller/halt.h"
 #include "controller/mesh_work.h"
 
 namespace meshwright::controller {
@@ -66,10 +67,12 @@ class Run {
   std::optional<DriverNews> OnLaunched(const LaunchResult& result);
   // It is over: what its driver held back. None has begun: nothing.
   DriverNews Abandon() { return driver_ ? driver_->Abandon() : DriverNews{}; }
-  // The save of a launch has come to its end, well or not.
-  void SaveEnded() { driver_->SaveEnded(); }
-  // The state is to be saved at the next opportunity.
-  void RequestSave() { driver_->RequestSave(); }
+  Driver& driver() { return *driver_; }
+  // Why it ends before its job does, while it comes to that: clients wait meanwhile. Changed by
+  // controller/core_halts.h, and nobody else.
+  std::optional<Halt>& halt() { return halt_; }
+  const std::optional<Halt>& halt() const { return halt_; }
+  bool HaltsFor(HaltFor what) const { return halt_ && halt_->what == what; }
   // Its clients have finished.
   void Close() { driver_->Close(); }
   bool done() const { return driver_->done(); }
@@ -83,6 +86,7 @@ class Run {
   ir::StartPoint start_;
   std::optional<MeshGeneration> mesh_;
   std::unique_ptr<Driver> driver_;
+  std::optional<Halt> halt_;
   bool initialised_ = false;  // the driver's first launch, which fills the state, is issued
   bool ask_is_next_ = false;
   CallSteps call_steps_;

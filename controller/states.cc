@@ -25,17 +25,38 @@ constexpr Transition<W, WE> kWorkerTable[] = {
 using J = JobState;
 using JE = JobEvent;
 constexpr Transition<J, JE> kJobTable[] = {
-    {J::kQueued, JE::kPlace, J::kPlanning},         {J::kQueued, JE::kFail, J::kFailed},
-    {J::kQueued, JE::kCancel, J::kCancelled},       {J::kPlanning, JE::kUnplace, J::kQueued},
-    {J::kPlanning, JE::kPlanned, J::kStarting},     {J::kPlanning, JE::kFail, J::kFailed},
-    {J::kPlanning, JE::kCancel, J::kCancelled},     {J::kStarting, JE::kStarted, J::kRunning},
-    {J::kStarting, JE::kFail, J::kFailed},          {J::kStarting, JE::kCancel, J::kCancelled},
-    {J::kRunning, JE::kFinished, J::kSucceeded},    {J::kRunning, JE::kFail, J::kFailed},
-    {J::kRunning, JE::kCancel, J::kCancelled},      {J::kStarting, JE::kRecover, J::kRecovering},
-    {J::kRunning, JE::kRecover, J::kRecovering},    {J::kRecovering, JE::kRecover, J::kRecovering},
-    {J::kRecovering, JE::kPlace, J::kRecovering},   {J::kRecovering, JE::kUnplace, J::kRecovering},
-    {J::kRecovering, JE::kPlanned, J::kRecovering}, {J::kRecovering, JE::kStarted, J::kRunning},
-    {J::kRecovering, JE::kFail, J::kFailed},        {J::kRecovering, JE::kCancel, J::kCancelled},
+    {J::kQueued, JE::kPlace, J::kPlanning},
+    {J::kQueued, JE::kFail, J::kFailed},
+    {J::kQueued, JE::kCancel, J::kCancelled},
+    {J::kPlanning, JE::kUnplace, J::kQueued},
+    {J::kPlanning, JE::kPlanned, J::kStarting},
+    {J::kPlanning, JE::kFail, J::kFailed},
+    {J::kPlanning, JE::kCancel, J::kCancelled},
+    {J::kStarting, JE::kStarted, J::kRunning},
+    {J::kStarting, JE::kFail, J::kFailed},
+    {J::kStarting, JE::kCancel, J::kCancelled},
+    {J::kRunning, JE::kFinished, J::kSucceeded},
+    {J::kRunning, JE::kFail, J::kFailed},
+    {J::kRunning, JE::kCancel, J::kCancelled},
+    {J::kStarting, JE::kRecover, J::kRecovering},
+    {J::kRunning, JE::kRecover, J::kRecovering},
+    {J::kRecovering, JE::kRecover, J::kRecovering},
+    {J::kRecovering, JE::kPlace, J::kRecovering},
+    {J::kRecovering, JE::kUnplace, J::kRecovering},
+    {J::kRecovering, JE::kPlanned, J::kRecovering},
+    {J::kRecovering, JE::kStarted, J::kRunning},
+    {J::kRecovering, JE::kFail, J::kFailed},
+    {J::kRecovering, JE::kCancel, J::kCancelled},
+    {J::kQueued, JE::kPause, J::kPaused},
+    {J::kPlanning, JE::kPause, J::kPaused},
+    {J::kStarting, JE::kPause, J::kPaused},
+    {J::kRunning, JE::kPause, J::kPaused},
+    {J::kRecovering, JE::kPause, J::kPaused},
+    {J::kPaused, JE::kResume, J::kQueued},
+    {J::kPaused, JE::kFail, J::kFailed},
+    {J::kPaused, JE::kCancel, J::kCancelled},
+    {J::kStarting, JE::kUnplace, J::kQueued},
+    {J::kRunning, JE::kUnplace, J::kQueued},
 };
 
 using M = MeshPhase;
@@ -93,8 +114,9 @@ const char* Name(WorkerEvent event) {
   return kNames[static_cast<size_t>(event)];
 }
 const char* Name(JobEvent event) {
-  static constexpr std::array<const char*, 8> kNames = {
-      "place", "unplace", "planned", "started", "finished", "fail", "cancel", "recover"};
+  static constexpr std::array<const char*, 10> kNames = {
+      "place", "unplace", "planned", "started", "finished",
+      "fail",  "cancel",  "recover", "pause",   "resume"};
   return kNames[static_cast<size_t>(event)];
 }
 const char* Name(MeshPhase phase) {

@@ -29,7 +29,9 @@ enum class JobEvent : uint8_t {
   kFinished,
   kFail,
   kCancel,
-  kRecover
+  kRecover,
+  kPause,
+  kResume
 };
 
 enum class MeshPhase : uint8_t { kLoading, kConnecting, kActive, kSaving, kAborting, kReleasing };

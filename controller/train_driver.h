@@ -27,8 +27,11 @@ class TrainDriver final : public Driver {
   DriverNews On(const PlannedLaunch& launch,
                 const std::vector<proto::StepReport>& reports) override;
   DriverNews Abandon() override;
-  void RequestSave() override { schedule_.RequestSave(); }
-  void SaveEnded() override { schedule_.SaveEnded(); }
+  void RequestSave(SaveCause cause) override { schedule_.RequestSave(cause); }
+  void SaveEnded(bool saved) override { schedule_.SaveEnded(saved); }
+  void Halt(SaveCause cause) override { schedule_.Halt(cause); }
+  void GoOn() override { schedule_.GoOn(); }
+  bool halted() const override { return schedule_.halted(); }
 
  private:
   struct ValidationSum {

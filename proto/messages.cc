@@ -104,8 +104,8 @@ const char* KindName(const DownBody& body) {
 
 const char* JobStateName(JobState state) {
   static constexpr std::array<const char*, kJobStateCount> kNames = {
-      "UNSPECIFIED", "QUEUED", "PLANNING",  "STARTING",  "RUNNING",
-      "SUCCEEDED",   "FAILED", "CANCELLED", "RECOVERING"};
+      "UNSPECIFIED", "QUEUED", "PLANNING",  "STARTING",   "RUNNING",
+      "SUCCEEDED",   "FAILED", "CANCELLED", "RECOVERING", "PAUSED"};
   return NameAt(kNames, static_cast<size_t>(state));
 }
 

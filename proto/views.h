@@ -23,8 +23,9 @@ enum class JobState : uint8_t {
   kFailed = 6,
   kCancelled = 7,
   kRecovering = 8,
+  kPaused = 9,  // it has no devices and is not in the queue until somebody resumes it
 };
-inline constexpr int kJobStateCount = 9;
+inline constexpr int kJobStateCount = 10;
 const char* JobStateName(JobState state);  // "QUEUED", ...
 bool IsTerminal(JobState state);
 

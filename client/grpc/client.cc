@@ -156,6 +156,22 @@ class GrpcClient final : public Client {
         [&](grpc::ClientContext* context) { return jobs_->Cancel(context, request, &reply); });
   }
 
+  Status Pause(int64_t job_id) override {
+    v1::JobIdRequest request;
+    request.set_job_id(job_id);
+    v1::PauseReply reply;
+    return Unary(
+        [&](grpc::ClientContext* context) { return jobs_->Pause(context, request, &reply); });
+  }
+
+  Status Resume(int64_t job_id) override {
+    v1::JobIdRequest request;
+    request.set_job_id(job_id);
+    v1::ResumeReply reply;
+    return Unary(
+        [&](grpc::ClientContext* context) { return jobs_->Resume(context, request, &reply); });
+  }
+
   Result<JobInfo> Watch(int64_t job_id, const std::function<bool(const JobUpdate&)>& on_update,
                         int64_t timeout_ms) override {
     grpc::ClientContext context;

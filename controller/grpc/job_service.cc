@@ -39,6 +39,16 @@ JobServiceImpl::JobServiceImpl(CallParts parts) : LateService(std::move(parts)) 
       [this](const v1::JobIdRequest& request, v1::CancelReply&, auto answer) {
         parts_.loop->Cancel(request.job_id(), answer);
       });
+  AddUnary<v1::JobIdRequest, v1::PauseReply>(
+      "/meshwright.v1.JobService/Pause", "job", "pause",
+      [this](const v1::JobIdRequest& request, v1::PauseReply&, auto answer) {
+        parts_.loop->Pause(request.job_id(), answer);
+      });
+  AddUnary<v1::JobIdRequest, v1::ResumeReply>(
+      "/meshwright.v1.JobService/Resume", "job", "resume",
+      [this](const v1::JobIdRequest& request, v1::ResumeReply&, auto answer) {
+        parts_.loop->Resume(request.job_id(), answer);
+      });
   AddReading();
   AddSessions();
 }

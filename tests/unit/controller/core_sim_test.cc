@@ -23,6 +23,7 @@ struct Seen {
   int64_t restores = 0;
   int64_t recovered = 0;
   int64_t replanned = 0;
+  int64_t resumed = 0;
 };
 
 // Seeds that once failed, and what they found.
@@ -119,17 +120,32 @@ void ControllerFault(SimCluster& cluster) {
   if (cluster.Draw(4) == 0) FailWrites(cluster.disk(), 1, ResourceExhausted("disk full"));
 }
 
+// What people ask of a job; much of it is refused.
+void RandomWish(SimCluster& cluster, const std::vector<int64_t>& jobs) {
+  const auto count = static_cast<int64_t>(jobs.size());
+  if (count == 0) return;
+  const int64_t job = jobs[static_cast<size_t>(cluster.Draw(count))];
+  switch (cluster.Draw(4)) {
+    case 0:
+      (void)cluster.Cancel(job);
+      return;
+    case 1:
+      (void)cluster.Resume(job);
+      return;
+    default:
+      (void)cluster.Pause(job);
+  }
+}
+
 void RandomFault(SimCluster& cluster, std::vector<int64_t>& jobs) {
-  switch (cluster.Draw(10)) {
+  switch (cluster.Draw(11)) {
     case 0:
     case 1:
       if (const int64_t id = cluster.Submit(DrawJob(cluster)); id != 0) jobs.push_back(id);
       return;
-    case 2: {
-      const auto count = static_cast<int64_t>(jobs.size());
-      if (count > 0) (void)cluster.Cancel(jobs[static_cast<size_t>(cluster.Draw(count))]);
-      return;
-    }
+    case 2:
+    case 10:
+      return RandomWish(cluster, jobs);
     case 3:
       return ControllerFault(cluster);
     case 4:
@@ -141,7 +157,7 @@ void RandomFault(SimCluster& cluster, std::vector<int64_t>& jobs) {
 }
 
 // The faults are over, and there is room for everyone.
-void Heal(SimCluster& cluster) {
+void Heal(SimCluster& cluster, const std::vector<int64_t>& jobs) {
   cluster.fail_next.clear();
   cluster.fail_write.clear();
   cluster.hold_writes = false;
@@ -157,6 +173,7 @@ void Heal(SimCluster& cluster) {
     const std::string name = "w" + std::to_string(i);
     if (cluster.worker(name).session.value() == 0) cluster.AddWorker(name, 2);
   }
+  for (const int64_t job : jobs) (void)cluster.Resume(job);
   cluster.SettleFor(20'000);
 }
 
@@ -176,6 +193,7 @@ void ExpectEnded(SimCluster& cluster, int64_t job) {
 void Add(SimCluster& cluster, int64_t job, Seen& seen) {
   for (const std::string& line : cluster.lines(job)) {
     if (line.starts_with("recovered in ")) ++seen.recovered;
+    if (line.starts_with("resumed")) ++seen.resumed;
     if (line.find("planning anew") != std::string::npos) ++seen.replanned;
   }
 }
@@ -195,7 +213,7 @@ void RunHistory(uint64_t seed, Seen& seen) {
     if (cluster.Draw(3) == 0) cluster.Advance(100 * (1 + cluster.Draw(30)));
   }
   if (::testing::Test::HasFailure()) return;
-  Heal(cluster);
+  Heal(cluster, jobs);
   for (const int64_t job : jobs) ExpectEnded(cluster, job);
   for (const int64_t job : jobs) Add(cluster, job, seen);
   seen.commits += cluster.states().commits();
@@ -223,6 +241,7 @@ TEST(CoreSimulation, HoldsItsInvariantsInRandomHistories) {
   EXPECT_GT(seen.restores, kLeast);
   EXPECT_GT(seen.recovered, kLeast);
   EXPECT_GT(seen.replanned, kLeast);
+  EXPECT_GT(seen.resumed, kLeast);
 }
 
 }  // namespace

@@ -177,20 +177,22 @@ TEST(LaunchSchedule, SavesBetweenStepsAndWaitsForTheSaveBefore) {
   const auto step = [](int64_t first, int64_t count) {
     return PlannedLaunch{ir::kStepProgram, first, count};
   };
-  const auto save = [](int64_t done) { return PlannedLaunch{"", done, 0, LaunchKind::kSave}; };
+  const auto save = [](int64_t done, SaveCause cause = SaveCause::kInterval) {
+    return PlannedLaunch{"", done, 0, LaunchKind::kSave, cause};
+  };
   EXPECT_EQ(schedule.Next(), step(0, 3));
   EXPECT_EQ(schedule.Next(), save(3));
   EXPECT_EQ(schedule.Next(), step(3, 3));
   EXPECT_EQ(schedule.Next(), step(6, 3)) << "the save of step 3 is still being written";
-  schedule.SaveEnded();
+  schedule.SaveEnded(true);
   EXPECT_EQ(schedule.Next(), save(9));
-  schedule.SaveEnded();
+  schedule.SaveEnded(true);
   EXPECT_EQ(schedule.Next(), step(9, 1));
   EXPECT_FALSE(schedule.done()) << "the end is saved, too";
-  EXPECT_EQ(schedule.Next(), save(10));
+  EXPECT_EQ(schedule.Next(), save(10, SaveCause::kEnd));
   EXPECT_EQ(schedule.Next(), std::nullopt);
   EXPECT_FALSE(schedule.done());
-  schedule.SaveEnded();
+  schedule.SaveEnded(true);
   EXPECT_TRUE(schedule.done());
 }
 
@@ -199,15 +201,15 @@ TEST(LaunchSchedule, SavesWhenItIsAsked) {
   train.steps = 3;
   const ir::CheckpointSpec checkpoint{.enable = true, .folder = {}, .interval = 0};
   LaunchSchedule schedule(train, false, checkpoint);
-  schedule.RequestSave();
+  schedule.RequestSave(SaveCause::kTime);
   EXPECT_EQ(schedule.Next()->program, ir::kInitProgram) << "there is no state to save yet";
   EXPECT_EQ(schedule.Next(), (PlannedLaunch{ir::kStepProgram, 0, 1}));
-  schedule.RequestSave();
-  EXPECT_EQ(schedule.Next(), (PlannedLaunch{"", 1, 0, LaunchKind::kSave}));
-  schedule.RequestSave();
+  schedule.RequestSave(SaveCause::kTime);
+  EXPECT_EQ(schedule.Next(), (PlannedLaunch{"", 1, 0, LaunchKind::kSave, SaveCause::kTime}));
+  schedule.RequestSave(SaveCause::kTime);
   EXPECT_EQ(schedule.Next(), (PlannedLaunch{ir::kStepProgram, 1, 1})) << "one at a time";
-  schedule.SaveEnded();
-  EXPECT_EQ(schedule.Next(), (PlannedLaunch{"", 2, 0, LaunchKind::kSave}));
+  schedule.SaveEnded(true);
+  EXPECT_EQ(schedule.Next(), (PlannedLaunch{"", 2, 0, LaunchKind::kSave, SaveCause::kTime}));
 }
 
 TEST(LaunchSchedule, GoesOnFromAStepThatIsDone) {
@@ -219,7 +221,7 @@ TEST(LaunchSchedule, GoesOnFromAStepThatIsDone) {
   EXPECT_EQ(schedule.Next(), (PlannedLaunch{"", 4, 0, LaunchKind::kRestore}));
   EXPECT_EQ(schedule.Next(), (PlannedLaunch{ir::kStepProgram, 4, 1}))
       << "step 4 was validated before";
-  schedule.RequestSave();
+  schedule.RequestSave(SaveCause::kTime);
   EXPECT_EQ(schedule.Next(), (PlannedLaunch{ir::kStepProgram, 5, 1})) << "saving is off";
   EXPECT_EQ(schedule.Next()->program, ir::kEvalProgram);
   EXPECT_TRUE(schedule.done());

@@ -208,11 +208,16 @@ int64_t SimCluster::Submit(const ir::JobRequest& job, const std::string& op_id) 
   return reply.job.value();
 }
 
-Status SimCluster::Cancel(int64_t job) {
-  const CallId call(next_call_++);
-  Run(CancelJob{call, JobId(job)});
-  return replies_.at(call.value()).status;
+template <typename Call>
+Status SimCluster::Answer(Call call) {
+  call.call = CallId(next_call_++);
+  Run(call);
+  return replies_.at(call.call.value()).status;
 }
+
+Status SimCluster::Cancel(int64_t job) { return Answer(CancelJob{CallId(0), JobId(job)}); }
+Status SimCluster::Pause(int64_t job) { return Answer(PauseJob{CallId(0), JobId(job)}); }
+Status SimCluster::Resume(int64_t job) { return Answer(ResumeJob{CallId(0), JobId(job)}); }
 
 void SimCluster::Advance(int64_t ms) {
   for (int64_t passed = 0; passed < ms; passed += 100) {

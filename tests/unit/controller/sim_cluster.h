@@ -74,6 +74,8 @@ class SimCluster {
   void Reconnect(const std::string& name);   // a new session of the same process
   int64_t Submit(const ir::JobRequest& job, const std::string& op_id = "");
   Status Cancel(int64_t job);
+  Status Pause(int64_t job);
+  Status Resume(int64_t job);
   void Advance(int64_t ms);  // time passes, in ticks of 100 ms with heartbeats
   void Stall(int64_t ms);    // time passes, the controller does not get to run
   void RestartController();  // kill -9: what the store has is what remains
@@ -170,6 +172,8 @@ class SimCluster {
   void Say(SimWorker& worker, proto::UpBody body);
   void CheckPromises();
   SimWorker* BySession(SessionId session);
+  template <typename Call>
+  Status Answer(Call call);
   Now now() const { return Now{now_ms_, 1'700'000'000'000 + now_ms_}; }
 
   CoreOptions options_;

@@ -70,6 +70,7 @@ void SimStates::Commit(const proto::CommitCheckpoint& commit) {
   std::set<int64_t>& steps = folders_[commit.folder.path];
   steps.insert(manifest->step);
   ++commits_;
+  causes_.push_back(manifest->cause);
   while (commit.keep > 0 && steps.size() > static_cast<size_t>(commit.keep)) {
     steps.erase(steps.begin());
   }

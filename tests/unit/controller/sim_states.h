@@ -14,6 +14,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "proto/messages.h"
 
@@ -34,6 +35,8 @@ class SimStates {
 
   bool Has(const ir::FolderRef& folder, int64_t step) const;
   int64_t commits() const { return commits_; }
+  // Why each checkpoint was saved, in the order of their commits.
+  const std::vector<std::string>& causes() const { return causes_; }
   int64_t restores() const { return restores_; }  // of a worker's part
 
  private:
@@ -48,6 +51,7 @@ class SimStates {
   std::map<MeshGeneration, Mesh> meshes_;
   std::map<std::string, std::set<int64_t>> folders_;
   int64_t commits_ = 0;
+  std::vector<std::string> causes_;
   int64_t restores_ = 0;
 };
 

@@ -1,0 +1,255 @@
+#include "controller/core_halts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "controller/core_recovery.h"
+#include "controller/core_runs.h"
+
+namespace meshwright::controller {
+
+using proto::ErrorKind;
+using proto::MakeError;
+
+namespace {
+
+MeshPhase PhaseOf(const JobEntry& job, const CoreState& core) {
+  const MeshLife* const mesh = core.meshes.Find(*job.run->mesh());
+  MW_CHECK(mesh != nullptr) << "job " << job.record.id << " runs on a mesh that is gone";
+  return mesh->state().phase;
+}
+
+// Whether what is on record has all steps that are done.
+bool IsSaved(const JobEntry& job) {
+  return std::max<int64_t>(0, NewestStart(*job.request, job.record).step) >= job.record.steps_done;
+}
+
+struct HaltText {
+  const char* reason;  // for machines
+  const char* begins;  // for people
+};
+HaltText TextOf(HaltFor what) {
+  switch (what) {
+    case HaltFor::kCancel:
+      return {"Cancelling", "cancelling: its state is saved first"};
+    case HaltFor::kPause:
+      return {"Pausing", "pausing: its state is saved first"};
+    case HaltFor::kPreempt:
+      return {"Preempting", "giving way: its state is saved first"};
+    case HaltFor::kDrain:
+      break;
+  }
+  return {"Moving", "moving: its state is saved first"};
+}
+
+void SetNews(JobEntry& job, std::string reason, std::string message, Context& context) {
+  job.record.reason = std::move(reason);
+  job.record.message = std::move(message);
+  context.Do(JobChanged{job.id()});
+}
+
+// The run goes on where it was.
+void GiveUpHalt(JobEntry& job, const std::string& why, CoreState& core, Context& context) {
+  const HaltFor what = job.run->halt()->what;
+  job.run->halt().reset();
+  job.run->driver().GoOn();
+  SetNews(job, "", "", context);
+  const char* verb = what == HaltFor::kPause ? "not paused" : "not preempted";
+  const std::string text = fmt::format("{}: {}; it goes on", verb, why);
+  PersistJob(job, false, text, context);
+  context.Do(LogLine{job.id(), text});
+  GiveWork(job, core, context);
+}
+
+void Requeue(JobEntry& job, const Halt& halt, CoreState& core, Context& context) {
+  core.clients.FailAsks(
+      job.id(), MakeError(ErrorKind::kRefused, Unavailable(halt.why).WithBlame(Blame::kInfra)),
+      context);
+  job.run.reset();
+  job.recovery.reset();
+  SetNews(job, "", "", context);
+  core.queue.Add(job.id());
+  core.book.Move(job, JobEvent::kUnplace, context);
+  const std::string text =
+      fmt::format("queued again after step {}: {}", job.record.steps_done, halt.why);
+  PersistJob(job, false, text, context);
+  context.Do(LogLine{job.id(), text});
+}
+
+// Why the job cannot be paused.
+Status CheckPause(const JobEntry& job, const CoreState& core) {
+  const int64_t id = job.record.id;
+  if (job.ended()) {
+    return FailedPrecondition(
+        fmt::format("job {} has already ended: {}", id, proto::JobStateName(job.record.state)));
+  }
+  if (job.request->driver.kind != ir::DriverKind::kTrain) {
+    return FailedPrecondition(fmt::format(
+        "job {} does not train by itself: what its client or its evaluation did cannot be saved; "
+        "cancel it instead",
+        id));
+  }
+  if (!CanHalt(*job.request)) {
+    return FailedPrecondition(
+        fmt::format("job {} keeps no checkpoints, and would lose its steps; submit it with --set "
+                    "checkpoint.enable=true to pause it",
+                    id));
+  }
+  if (job.run && job.run->mesh() && PhaseOf(job, core) == MeshPhase::kSaving) {
+    return FailedPrecondition(
+        fmt::format("job {} has done all its steps and ends in a moment", id));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+// ---- What people ask ----------------------------------------------------------------------------
+
+proto::RuntimeError CancelCause() {
+  return MakeError(ErrorKind::kCancelled,
+                   Cancelled("cancelled by the user").WithBlame(Blame::kUser));
+}
+
+bool CancelBehindSave(JobEntry& job, CoreState& core, Context& context) {
+  const bool saves = job.run && job.run->mesh() && CanHalt(*job.request) &&
+                     PhaseOf(job, core) == MeshPhase::kActive;
+  if (!saves) return false;
+  // Who asks a second time does not want to wait.
+  if (job.run->HaltsFor(HaltFor::kCancel)) return false;
+  const int64_t now_ms = context.now.ms;
+  BeginHalt(
+      job,
+      Halt{HaltFor::kCancel, now_ms, now_ms + core.options.cancel_save_ms, "cancelled by the user"},
+      core, context);
+  return true;
+}
+
+void On(const PauseJob& event, CoreState& core, Context& context) {
+  const auto reply = [&](Status status) {
+    context.Do(Reply{event.call, event.job, std::move(status)});
+  };
+  JobEntry* const job = core.book.Find(event.job);
+  if (job == nullptr) return reply(NotFound(fmt::format("there is no job {}", event.job.value())));
+  if (job->record.state == JobState::kPaused) return reply(OkStatus());
+  if (Status status = CheckPause(*job, core); !status.ok()) return reply(std::move(status));
+  reply(OkStatus());
+  if (!job->run || !job->run->mesh()) return Park(*job, core, context);
+  const int64_t now_ms = context.now.ms;
+  BeginHalt(
+      *job,
+      Halt{HaltFor::kPause, now_ms, now_ms + core.options.pause_save_ms, "paused by the user"},
+      core, context);
+}
+
+void On(const ResumeJob& event, CoreState& core, Context& context) {
+  const auto reply = [&](Status status) {
+    context.Do(Reply{event.call, event.job, std::move(status)});
+  };
+  JobEntry* const job = core.book.Find(event.job);
+  if (job == nullptr) return reply(NotFound(fmt::format("there is no job {}", event.job.value())));
+  if (job->run && job->run->HaltsFor(HaltFor::kPause) && !job->run->halt()->behind_save) {
+    reply(OkStatus());
+    return GiveUpHalt(*job, "resumed by the user", core, context);
+  }
+  if (job->record.state != JobState::kPaused) {
+    return reply(
+        FailedPrecondition(fmt::format("job {} is {}; only a paused job can be resumed",
+                                       job->record.id, proto::JobStateName(job->record.state))));
+  }
+  reply(OkStatus());
+  SetNews(*job, "", "", context);
+  core.queue.Add(job->id());
+  core.book.Move(*job, JobEvent::kResume, context);
+  const std::string text = fmt::format("resumed: goes on after step {}, in its place in the queue",
+                                       job->record.steps_done);
+  PersistJob(*job, false, text, context);
+  context.Do(LogLine{job->id(), text});
+}
+
+// ---- From the asking to the end -----------------------------------------------------------------
+
+void BeginHalt(JobEntry& job, Halt halt, CoreState& core, Context& context) {
+  MW_CHECK(job.run && job.run->mesh() && CanHalt(*job.request))
+      << "job " << job.record.id << " cannot be halted";
+  std::optional<Halt>& current = job.run->halt();
+  if (current && (current->what <= halt.what || current->behind_save)) return;
+  if (!current) job.run->driver().Halt(SaveCauseOf(halt.what));
+  const HaltText text = TextOf(halt.what);
+  SetNews(job, text.reason, halt.why, context);
+  context.Do(LogLine{job.id(), fmt::format("{} ({})", text.begins, halt.why)});
+  current = std::move(halt);
+  GiveWork(job, core, context);
+}
+
+bool EndHalt(JobEntry& job, CoreState& core, Context& context) {
+  std::optional<Halt>& halt = job.run->halt();
+  if (!halt || !job.run->driver().halted()) return false;
+  // A job that has done all its steps needs no more than to end.
+  if (job.run->done() && halt->what != HaltFor::kCancel) return false;
+  const bool may_lose = halt->what == HaltFor::kCancel || halt->what == HaltFor::kDrain;
+  if (!may_lose && !IsSaved(job)) {
+    GiveUpHalt(job, "its state could not be saved", core, context);
+    return true;
+  }
+  halt->behind_save = true;
+  Feed(*job.run->mesh(), MeshClose{false}, core, context);
+  return true;
+}
+
+void FinishHalt(JobEntry& job, CoreState& core, Context& context) {
+  const Halt halt = *job.run->halt();
+  switch (halt.what) {
+    case HaltFor::kCancel:
+      return EndJob(job, CancelCause(), core, context);
+    case HaltFor::kPause:
+      return Park(job, core, context);
+    case HaltFor::kPreempt:
+      return Requeue(job, halt, core, context);
+    case HaltFor::kDrain:
+      return BeginRecovery(
+          job, MakeError(ErrorKind::kWorkerStopped, Unavailable(halt.why).WithBlame(Blame::kInfra)),
+          core, context);
+  }
+}
+
+void CheckHalts(CoreState& core, Context& context) {
+  for (auto& [id, job] : core.book.all()) {
+    if (!job.run || !job.run->mesh() || !job.run->halt()) continue;
+    const Halt& halt = *job.run->halt();
+    if (halt.behind_save || context.now.ms < halt.until_ms) continue;
+    if (halt.what == HaltFor::kCancel) {
+      Feed(*job.run->mesh(), MeshFault{CancelCause()}, core, context);
+    } else if (halt.what != HaltFor::kDrain) {
+      const std::string why = fmt::format("its state was not saved within {} s",
+                                          (halt.until_ms - halt.since_ms) / 1000);
+      GiveUpHalt(job, why, core, context);
+    }
+  }
+}
+
+void Park(JobEntry& job, CoreState& core, Context& context) {
+  core.queue.Forget(job.id());
+  job.record.tries = 0;
+  if (job.run && !job.run->mesh()) {
+    for (const RankPlace& rank : job.run->ranks()) {
+      core.members.SetOwner(rank.worker, rank.local_device, JobId(0));
+    }
+  }
+  const std::string text = fmt::format("paused after step {}; go on with 'meshwright resume {}'",
+                                       job.record.steps_done, job.record.id);
+  core.clients.FailAsks(
+      job.id(), MakeError(ErrorKind::kRefused, Unavailable(text).WithBlame(Blame::kUser)), context);
+  job.run.reset();
+  job.recovery.reset();
+  job.record.reason = "Paused";
+  job.record.message = text;
+  core.book.Move(job, JobEvent::kPause, context);
+  PersistJob(job, false, text, context);
+  context.Do(LogLine{job.id(), text});
+}
+
+}  // namespace meshwright::controller

@@ -1,0 +1,38 @@
+// Why a run ends before its job does, although nothing has failed: between two steps, behind a save
+// of the state, so that no step is lost.
+//
+// Whoever asks for a halt says until when; what becomes of it then, and when the state could not be
+// saved, is controller/core_halts.h's to say. Thread rule: values, pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "controller/driver.h"
+#include "ir/job.h"
+
+namespace meshwright::controller {
+
+// In the order of their weight: one that is asked for takes the place of a later one.
+enum class HaltFor : uint8_t {
+  kCancel,   // the job ends
+  kPause,    // it waits until somebody resumes it
+  kPreempt,  // it goes back to its place in the queue: another job needs its devices
+  kDrain,    // it goes on elsewhere: a worker of it leaves
+};
+
+struct Halt {
+  HaltFor what = HaltFor::kCancel;
+  int64_t since_ms = 0;
+  int64_t until_ms = 0;      // then it is not waited for any longer
+  std::string why;           // for people
+  bool behind_save = false;  // its mesh is released for it, and for nothing else
+};
+
+// What is said of the checkpoint that is saved for it.
+SaveCause SaveCauseOf(HaltFor what);
+
+// Whether a run of the job can be saved and halted at all.
+bool CanHalt(const ir::JobRequest& job);
+
+}  // namespace meshwright::controller
