@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "checkpoint/cover.h"
@@ -19,26 +21,78 @@ using StagesOfTensor = std::map<StageIndex, BoxesOfStage>;
 
 }  // namespace
 
-std::vector<std::vector<std::string>> AssignBoxes(const std::vector<ir::Program>& programs) {
+std::vector<StateBox> StateBoxes(const std::vector<ir::Program>& programs) {
   std::map<std::string, StagesOfTensor> tensors;
+  std::map<std::string, int64_t> element_bytes;
   for (size_t device = 0; device < programs.size(); ++device) {
     for (const ir::Slot& slot : programs[device].slots) {
       if (!slot.persistent) continue;
       const ir::Box box = Explicit(slot.box, slot.global_dims);
       if (IsEmpty(box)) continue;
       tensors[slot.name][programs[device].stage][{box.offset, box.size}].push_back(device);
+      element_bytes[slot.name] = ir::DTypeBytes(slot.type.dtype);
     }
   }
-  std::vector<std::vector<std::string>> names(programs.size());
+  std::vector<StateBox> boxes;
   for (const auto& [name, stages] : tensors) {
     const auto stage =
         std::next(stages.begin(), static_cast<ptrdiff_t>(Hash(name) % stages.size()));
     for (const auto& [place, holders] : stage->second) {
-      const std::string key = name + ToText(ir::Box{place.first, place.second});
-      names[holders[Hash(key) % holders.size()]].push_back(name);
+      const ir::Box box{place.first, place.second};
+      boxes.push_back({name, name + ToText(box), Volume(box) * element_bytes.at(name), holders});
     }
   }
+  return boxes;
+}
+
+std::vector<std::vector<std::string>> AssignBoxes(const std::vector<ir::Program>& programs) {
+  std::vector<std::vector<std::string>> names(programs.size());
+  for (const StateBox& box : StateBoxes(programs)) {
+    names[box.holders[Hash(box.key) % box.holders.size()]].push_back(box.tensor);
+  }
   return names;
+}
+
+namespace {
+
+// Workers in the order in which they are asked to keep a box.
+std::vector<std::string> InOrderFor(const std::string& key, const std::set<std::string>& workers) {
+  std::vector<std::pair<uint64_t, std::string>> hashed;
+  for (const std::string& worker : workers) hashed.emplace_back(Hash(key + "/" + worker), worker);
+  std::sort(hashed.begin(), hashed.end());
+  std::vector<std::string> ordered;
+  for (auto& [hash, worker] : hashed) ordered.push_back(std::move(worker));
+  return ordered;
+}
+
+}  // namespace
+
+SnapshotPlan PlanSnapshots(const std::vector<StateBox>& boxes,
+                           const std::vector<std::string>& worker_of, int64_t copies) {
+  SnapshotPlan plan;
+  plan.slots.resize(worker_of.size());
+  const std::set<std::string> all(worker_of.begin(), worker_of.end());
+  for (const StateBox& box : boxes) {
+    std::map<std::string, Holders> devices;
+    for (const size_t device : box.holders) devices[worker_of[device]].push_back(device);
+    std::set<std::string> holding;
+    for (const auto& [worker, of_worker] : devices) holding.insert(worker);
+    auto wanted = static_cast<size_t>(1 + copies);
+    const std::vector<std::string> keepers = InOrderFor(box.key, holding);
+    for (const std::string& worker : keepers) {
+      if (wanted == 0) break;
+      --wanted;
+      const Holders& of_worker = devices.at(worker);
+      plan.slots[of_worker[Hash(box.key) % of_worker.size()]].push_back(box.tensor);
+    }
+    for (const std::string& worker : InOrderFor(box.key, all)) {
+      if (wanted == 0) break;
+      if (holding.contains(worker)) continue;
+      --wanted;
+      plan.copies.push_back({box.key, keepers.front(), worker});
+    }
+  }
+  return plan;
 }
 
 }  // namespace meshwright::checkpoint

@@ -25,7 +25,33 @@ constexpr const char* kFileName = "memory";
 
 int64_t RoundUp(int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// The layout as shards of one file without digests: the text form that there is.
+}  // namespace
+
+// Both are read by other processes of the same binary and machine only.
+struct SnapshotArea::Header {
+  uint64_t magic;
+  int64_t bytes;         // of the whole area
+  int64_t layout_bytes;  // of its text, behind the header
+};
+
+struct SnapshotArea::Footer {
+  std::atomic<int64_t> step;  // below 0: the slot is torn
+  Digest digests;             // of the step and of the digests that follow
+};
+
+// ---- SnapshotLayout ----
+
+int64_t SnapshotBox::bytes() const { return Volume(box) * ir::DTypeBytes(type.dtype); }
+
+void SnapshotLayout::Add(std::string tensor, ir::TensorType type, ir::MemoryKind kind,
+                         ir::Box box) {
+  SnapshotBox added{std::move(tensor), std::move(type), kind, std::move(box), data_bytes_};
+  data_bytes_ += added.bytes();
+  pieces_ += PieceCount(added.bytes());
+  boxes_.push_back(std::move(added));
+}
+
+// As shards of one file without digests: the text form that there is.
 std::string FormatLayout(const SnapshotLayout& layout) {
   Shards shards;
   shards.files.push_back({kFileName, layout.data_bytes()});
@@ -60,38 +86,22 @@ Result<SnapshotLayout> ParseLayout(std::string_view text) {
   return layout;
 }
 
-}  // namespace
-
-// Both are read by other processes of the same binary and machine only.
-struct SnapshotArea::Header {
-  uint64_t magic;
-  int64_t bytes;         // of the whole area
-  int64_t layout_bytes;  // of its text, behind the header
-};
-
-struct SnapshotArea::Footer {
-  std::atomic<int64_t> step;  // below 0: the slot is torn
-  Digest digests;             // of the step and of the digests that follow
-};
-
-// ---- SnapshotLayout ----
-
-int64_t SnapshotBox::bytes() const { return Volume(box) * ir::DTypeBytes(type.dtype); }
-
-void SnapshotLayout::Add(std::string tensor, ir::TensorType type, ir::MemoryKind kind,
-                         ir::Box box) {
-  SnapshotBox added{std::move(tensor), std::move(type), kind, std::move(box), data_bytes_};
-  data_bytes_ += added.bytes();
-  pieces_ += PieceCount(added.bytes());
-  boxes_.push_back(std::move(added));
-}
-
 // ---- SnapshotArea ----
 
+Result<UniqueFd> MakeSnapshotMemory() {
+  UniqueFd fd(::memfd_create("meshwright-snapshot", MFD_CLOEXEC));
+  if (!fd.valid()) return Fail(OsError(errno, "create memory for snapshots"));
+  return fd;
+}
+
 Result<SnapshotArea> SnapshotArea::Create() {
+  MW_ASSIGN_OR_RETURN(UniqueFd fd, MakeSnapshotMemory());
+  return Over(std::move(fd));
+}
+
+SnapshotArea SnapshotArea::Over(UniqueFd fd) {
   SnapshotArea area;
-  area.fd_.Reset(::memfd_create("meshwright-snapshot", MFD_CLOEXEC));
-  if (!area.fd_.valid()) return Fail(OsError(errno, "create memory for snapshots"));
+  area.fd_ = std::move(fd);
   return area;
 }
 
@@ -211,21 +221,22 @@ void SnapshotArea::Begin() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-void SnapshotArea::Copy(size_t box, std::span<const std::byte> bytes) {
+std::span<std::byte> SnapshotArea::Place(size_t box) {
   MW_CHECK(writing_ >= 0 && box < layout_.boxes().size()) << "box " << box << " of a snapshot";
   const SnapshotBox& place = layout_.boxes()[box];
-  MW_CHECK(static_cast<int64_t>(bytes.size()) == place.bytes())
-      << bytes.size() << " bytes for box " << box << " of " << place.bytes();
-  std::byte* const data = DataOf(writing_) + place.begin_bytes;
+  return {DataOf(writing_) + place.begin_bytes, static_cast<size_t>(place.bytes())};
+}
+
+void SnapshotArea::Seal(size_t box, int64_t first, int64_t last) {
+  const std::span<const std::byte> bytes = Place(box);
   const std::span<Digest> digests = DigestsOf(writing_);
-  auto piece = static_cast<size_t>(first_piece_[box]);
+  MW_CHECK(first >= 0 && first <= last && last <= PieceCount(static_cast<int64_t>(bytes.size())))
+      << "pieces " << first << " to " << last << " of box " << box;
   constexpr auto kPiece = static_cast<size_t>(kPieceBytes);
-  // Digests while the bytes are in the cache.
-  for (size_t begin = 0; begin < bytes.size(); begin += kPiece) {
-    const std::span<const std::byte> part =
-        bytes.subspan(begin, std::min(kPiece, bytes.size() - begin));
-    std::memcpy(data + begin, part.data(), part.size());
-    digests[piece++] = DigestOf(std::span<const std::byte>(data + begin, part.size()));
+  for (auto piece = static_cast<size_t>(first); piece < static_cast<size_t>(last); ++piece) {
+    const size_t begin = piece * kPiece;
+    digests[static_cast<size_t>(first_piece_[box]) + piece] =
+        DigestOf(bytes.subspan(begin, std::min(kPiece, bytes.size() - begin)));
   }
 }
 
@@ -251,6 +262,29 @@ std::vector<Snapshot> SnapshotArea::Whole() const {
   std::sort(whole.begin(), whole.end(),
             [](const Snapshot& a, const Snapshot& b) { return a.step > b.step; });
   return whole;
+}
+
+std::optional<Snapshot> SnapshotArea::OfStep(int64_t step) const {
+  if (map_ == nullptr || step < 0) return std::nullopt;
+  for (const int slot : {0, 1}) {
+    if (FooterOf(slot).step != step) continue;
+    return Snapshot{
+        step, DigestsOf(slot), {DataOf(slot), static_cast<size_t>(layout_.data_bytes())}};
+  }
+  return std::nullopt;
+}
+
+void CopyBox(SnapshotArea& area, size_t box, std::span<const std::byte> bytes) {
+  const std::span<std::byte> place = area.Place(box);
+  MW_CHECK(bytes.size() == place.size())
+      << bytes.size() << " bytes for box " << box << " of " << place.size();
+  constexpr auto kPiece = static_cast<size_t>(kPieceBytes);
+  // Digests while the bytes are in the cache.
+  for (size_t begin = 0; begin < bytes.size(); begin += kPiece) {
+    std::memcpy(place.data() + begin, bytes.data() + begin, std::min(kPiece, bytes.size() - begin));
+    const auto piece = static_cast<int64_t>(begin / kPiece);
+    area.Seal(box, piece, piece + 1);
+  }
 }
 
 Shards ShardsOf(const SnapshotLayout& layout, const Snapshot& snapshot, const std::string& name) {

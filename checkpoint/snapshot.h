@@ -8,13 +8,15 @@
 //
 //   [ header | layout | slot 0: footer, digests, data | slot 1: the same ]
 //
-// Thread rule: a SnapshotArea is used by one thread at a time, in every process that has it; who
-// reads another process's area reads slots whose writer is gone or is writing the other slot.
+// Thread rule: a SnapshotArea is used by one thread at a time, in every process that has it, but
+// for Place and Seal between Begin and Finish: each box by one thread. Who reads another process's
+// area reads slots whose writer is gone or is writing the other slot, or compares digests.
 // Ownership: owns its mapping and its descriptor.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -55,6 +57,10 @@ class SnapshotLayout {
   int64_t pieces_ = 0;
 };
 
+// A layout as text. Errors: kDataLoss: it is none.
+std::string FormatLayout(const SnapshotLayout& layout);
+Result<SnapshotLayout> ParseLayout(std::string_view text);
+
 // A slot that is whole. Views of the area's memory.
 struct Snapshot {
   int64_t step = 0;                 // steps that are done
@@ -66,6 +72,8 @@ class SnapshotArea {
  public:
   // Memory without a layout yet. Errors: kResourceExhausted.
   static Result<SnapshotArea> Create();
+  // Over such memory that nobody has given a layout yet, by its descriptor.
+  static SnapshotArea Over(UniqueFd fd);
   // That of another process. Errors: kDataLoss: no area, or one that is not whole.
   static Result<SnapshotArea> Open(UniqueFd fd);
   SnapshotArea(SnapshotArea&& other) noexcept;
@@ -81,15 +89,20 @@ class SnapshotArea {
   Status SetLayout(const SnapshotLayout& layout);
 
   // ---- REQUIRES a layout ----
-  // Wipes the older slot's footer; its data are to be written by Copy, every box.
+  // Wipes the older slot's footer; then every box is to be placed and sealed.
   void Begin();
-  // Box number `box` of the slot that is being written: `bytes` with their digests.
-  void Copy(size_t box, std::span<const std::byte> bytes);
+  // Where the bytes of box number `box` of the slot that is being written go.
+  std::span<std::byte> Place(size_t box);
+  // Its pieces first ... last - 1 are there: computes their digests.
+  void Seal(size_t box, int64_t first, int64_t last);
   // The slot is whole.
   void Finish(int64_t step);
 
   // Whole slots, the newest first.
   std::vector<Snapshot> Whole() const;
+  // The slot of this step, for a reader who has its digests from elsewhere: they are not checked
+  // here.
+  std::optional<Snapshot> OfStep(int64_t step) const;
 
  private:
   struct Header;
@@ -111,6 +124,12 @@ class SnapshotArea {
   int64_t data_begin_ = 0;  // within a slot
   int writing_ = -1;
 };
+
+// The memory of Create(): processes can share it.
+Result<UniqueFd> MakeSnapshotMemory();
+
+// Box number `box` of the slot that is being written.
+void CopyBox(SnapshotArea& area, size_t box, std::span<const std::byte> bytes);
 
 // What an area's slot adds to a manifest: boxes in the file `name`.
 Shards ShardsOf(const SnapshotLayout& layout, const Snapshot& snapshot, const std::string& name);

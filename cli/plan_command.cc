@@ -28,6 +28,7 @@
 #include "report/plan_search_report.h"
 #include "report/plan_svg.h"
 #include "report/plan_what_if.h"
+#include "report/snapshot_figures.h"
 #include "report/visualize.h"
 
 namespace meshwright::cli {
@@ -57,7 +58,10 @@ std::string FormatPlannedJob(const PlanArgs& args, const report::PlannedJob& pla
   std::string reasons = report::FormatSearch(planned.found.found, report::FiguresOf(planned));
   if (planned.found.from_cache) reasons += "found in the cache (--no-plan-cache searches anew)\n";
   text += planner::FormatPlan(plan, args.programs, reasons);
-  return text + report::FormatForecast(planned.forecast);
+  const double step_s = planned.forecast.step_s;
+  text += report::FormatForecast(planned.forecast);
+  return text + report::FormatSnapshots(
+                    report::SnapshotsOf(plan, topology, planned.prepared.request, step_s), step_s);
 }
 
 Result<std::string> SavedPlanText(const PlanArgs& args, const report::NamedPlan& plan,

@@ -296,6 +296,14 @@ std::vector<ConfigKey> StateKeys() {
        "How long nothing of the job may move, nor anything be at work, before the run is ended; 0: "
        "for ever. What is slow is never ended.",
        MW_AT(fault_tolerance.stall_s)},
+      {"fault_tolerance", "snapshot_every",
+       "Steps between snapshots of the state in the memory of workers, from which a job goes on; "
+       "0: "
+       "none; auto: as often as costs 2 % of the time.",
+       MW_AT(fault_tolerance.snapshot_every), KeyKind::kStage},
+      {"fault_tolerance", "copies",
+       "Further workers that hold each part of a snapshot, so that it outlives a worker.",
+       MW_AT(fault_tolerance.copies)},
       {"metrics", "log_freq", "Steps between printed lines.", MW_AT(train.log_every)},
   };
 }

@@ -15,7 +15,7 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr double kMaxSize = 1 << 28;  // of a model's dims
 constexpr double kMaxDegree = 1 << 16;
 
-constexpr std::array<KeyRange, 44> kRanges = {{
+constexpr std::array<KeyRange, 47> kRanges = {{
     {"model", "dim", 1, kMaxSize},
     {"model", "ffn_dim", 1, kMaxSize},
     {"model", "n_layers", 1, ir::kMaxLayers},
@@ -60,6 +60,8 @@ constexpr std::array<KeyRange, 44> kRanges = {{
     {"fault_tolerance", "min_devices", 1, 1e6},
     {"fault_tolerance", "max_wait_for_spare_seconds", 0, 1e9},
     {"fault_tolerance", "stall_seconds", 0, 1e9},
+    {"fault_tolerance", "snapshot_every", 0, 1e9},
+    {"fault_tolerance", "copies", 0, 16},
     {"metrics", "log_freq", 1, 1e9},
 }};
 

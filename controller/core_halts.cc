@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "controller/core_recovery.h"
 #include "controller/core_runs.h"
+#include "controller/core_snapshots.h"
 
 namespace meshwright::controller {
 
@@ -69,6 +70,7 @@ void Requeue(JobEntry& job, const Halt& halt, CoreState& core, Context& context)
       job.id(), MakeError(ErrorKind::kRefused, Unavailable(halt.why).WithBlame(Blame::kInfra)),
       context);
   job.run.reset();
+  DropSnapshots(job, core, context);
   job.recovery.reset();
   SetNews(job, "", "", context);
   core.queue.Add(job.id());
@@ -244,6 +246,7 @@ void Park(JobEntry& job, CoreState& core, Context& context) {
   core.clients.FailAsks(
       job.id(), MakeError(ErrorKind::kRefused, Unavailable(text).WithBlame(Blame::kUser)), context);
   job.run.reset();
+  DropSnapshots(job, core, context);
   job.recovery.reset();
   job.record.reason = "Paused";
   job.record.message = text;

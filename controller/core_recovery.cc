@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "controller/core_runs.h"
+#include "controller/core_snapshots.h"
 #include "controller/kind_placement.h"
 
 namespace meshwright::controller {
@@ -17,9 +18,24 @@ namespace {
 
 double Seconds(int64_t ms) { return static_cast<double>(ms) / 1000.0; }
 
-std::string FromText(const ir::StartPoint& start) {
-  return start.empty() ? "from the beginning"
-                       : fmt::format("from the checkpoint of step {}", start.step);
+std::string FromText(const RunStart& start) {
+  if (start.point.empty()) return "from the beginning";
+  return fmt::format("from the {} of step {}", start.snapshots ? "snapshot" : "checkpoint",
+                     start.point.step);
+}
+
+// Once, unless it is another one by now.
+RunStart TellStart(JobEntry& job, Context& context) {
+  RunStart start = NewestRunStart(job, context);
+  const int64_t done = std::max<int64_t>(0, start.point.step);
+  const int64_t again = std::max<int64_t>(0, job.recovery->steps_before - done);
+  const std::string text = fmt::format("goes on {}, {} {} run again", FromText(start), again,
+                                       again == 1 ? "step is" : "steps are");
+  if (std::exchange(job.recovery->told_start, text) == text) return start;
+  job.record.steps_done = done;
+  PersistJob(job, false, text, context);
+  context.Do(LogLine{job.id(), text});
+  return start;
 }
 
 // Whether what the cluster has may be enough for a new plan, be it busy or not.
@@ -87,6 +103,11 @@ void BeginRecovery(JobEntry& job, const RuntimeError& cause, CoreState& core, Co
     recovery.since_ms = moves ? job.run->halt()->since_ms : mesh.aborting_since_ms;
     recovery.steps_before = job.record.steps_done;
   }
+  const SnapshotStart* const from = job.run->start().snapshots.get();
+  const bool unread = from != nullptr && !job.run->restored();
+  if (unread && cause.kind == proto::ErrorKind::kStepFailed) recovery.unreadable.insert(from->id);
+  recovery.held = job.run->driver().Held();
+  recovery.told_start.clear();
   ++recovery.failures;
   recovery.plan = mesh.order.plan;
   recovery.plan.placement.clear();
@@ -95,24 +116,30 @@ void BeginRecovery(JobEntry& job, const RuntimeError& cause, CoreState& core, Co
   job.record.unheard_commits = mesh.unheard;
   recovery.judged_ms = context.now.ms;
   recovery.replans = false;
-  const ir::StartPoint start = NewestStart(*job.request, job.record);
   job.recovery = std::move(recovery);
   job.run.reset();
   core.clients.FailAsks(job.id(), cause, context);
   core.book.Move(job, JobEvent::kRecover, context);
-  const std::string text = fmt::format(
-      "{}: {}; goes on {}, {} steps are run again", moves ? "moving" : "recovering", cause.message,
-      FromText(start), job.recovery->steps_before - std::max<int64_t>(0, start.step));
-  job.record.steps_done = std::max<int64_t>(0, start.step);
+  const std::string text = fmt::format("{}: {}", moves ? "moving" : "recovering", cause.message);
   PersistJob(job, false, text, context);
   context.Do(LogLine{job.id(), text});
+  AskForSnapshots(job, core, context);
+}
+
+std::string SetStart(JobEntry& job, Context& context) {
+  RunStart start = TellStart(job, context);
+  const std::string text = FromText(start);
+  job.run->StartFrom(std::move(start));
+  return text;
 }
 
 void RecoverJobs(CoreState& core, Context& context) {
   if (core.stopping) return;
   for (const JobId id : std::set<JobId>(core.book.recovering())) {
     JobEntry& job = core.book.At(id);
-    if (WaitsForSeats(job)) TryAgain(job, core, context);
+    if (!WaitsForSeats(job) || !job.snapshots.Settled(context.now.ms)) continue;
+    if (job.recovery->told_start.empty()) (void)TellStart(job, context);
+    TryAgain(job, core, context);
   }
 }
 
@@ -139,7 +166,7 @@ void NoteProgress(JobEntry& job, Context& context) {
       Seconds(context.now.ms - recovery.since_ms), Seconds(recovery.judged_ms - recovery.since_ms),
       Seconds(recovery.placed_ms - recovery.judged_ms),
       Seconds(recovery.active_ms - recovery.placed_ms),
-      recovery.steps_before - std::max<int64_t>(0, job.run->start().step),
+      recovery.steps_before - std::max<int64_t>(0, job.run->start().point.step),
       Seconds(context.now.ms - recovery.active_ms));
   // What failed behind the last step is not passed by doing all steps again.
   if (job.record.steps_done > recovery.steps_before) job.history.own.reset();

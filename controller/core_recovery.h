@@ -23,6 +23,10 @@ void RecoverJobs(CoreState& core, Context& context);
 // Free devices that a job between two runs had: nobody else gets them, until it is planned anew.
 std::set<std::pair<std::string, int>> KeptDevices(const CoreState& core);
 
+// Where the next run starts; returns it in words: "from the snapshot of step 34". REQUIRES a
+// recovery, and a run without a mesh.
+std::string SetStart(JobEntry& job, Context& context);
+
 // The run works: once it has done a step that is new, the recovery is over and told.
 void NoteProgress(JobEntry& job, Context& context);
 

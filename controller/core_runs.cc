@@ -8,6 +8,7 @@
 #include "controller/core_actors.h"
 #include "controller/core_halts.h"
 #include "controller/core_recovery.h"
+#include "controller/core_snapshots.h"
 #include "controller/core_view.h"
 #include "controller/core_watch.h"
 #include "controller/mesh_order.h"
@@ -58,10 +59,15 @@ void BeginRun(JobEntry& job, std::vector<mesh::Device> devices, CoreState& core,
 // Its generation is durable before anyone is told of it.
 void BeginMesh(JobEntry& job, const PlannedJob& plan, CoreState& core, Context& context) {
   FreeDevices(job.run->TakeRanks(plan), core.members);
+  const std::string start = job.recovery ? ", " + SetStart(job, context) : "";
   const MeshGeneration gen = core.meshes.NewGeneration();
   MeshLife& mesh = core.meshes.Add(MeshLife(
       MakeMeshOrder(gen, job, plan, core.members, core.options), core.options, context.now.ms));
-  job.run->Begin(gen, MakeDriver(*job.request, job.run->start(), job.record.told_steps));
+  job.run->Begin(gen, MakeDriver(*job.request, job.run->start().point, job.record.told_steps,
+                                 job.recovery ? job.recovery->held : std::nullopt));
+  if (!mesh.state().order.snapshot_slots.empty()) {
+    for (const MeshMember& member : mesh.state().members) job.snapshots.Add(member.worker, gen);
+  }
   job.record.layout = plan.layout;
   job.device_memory_bytes = plan.device_memory_bytes;
   job.device_budget_bytes = plan.device_budget_bytes;
@@ -69,8 +75,8 @@ void BeginMesh(JobEntry& job, const PlannedJob& plan, CoreState& core, Context& 
   if (job.recovery) job.recovery->placed_ms = context.now.ms;
   core.book.Move(job, JobEvent::kPlanned, context);
   const std::string text =
-      fmt::format("planned {} on {} devices of {} workers (generation {})", plan.layout,
-                  job.run->ranks().size(), mesh.state().members.size(), gen.value());
+      fmt::format("planned {} on {} devices of {} workers (generation {}){}", plan.layout,
+                  job.run->ranks().size(), mesh.state().members.size(), gen.value(), start);
   Persist persist{job.id(), true, CallId(0), {}};
   persist.batch.next_mesh_gen = core.meshes.next_gen();
   persist.batch.jobs.push_back(job.record);
@@ -127,6 +133,9 @@ struct MeshCarrier {
     const bool fills_state =
         launch.kind == LaunchKind::kRestore || launch.program == ir::kInitProgram;
     entry.was_active = entry.was_active || !fills_state;
+    if (launch.snapshot) {
+      NoteSnapshot(entry, launched.result, core.meshes.At(gen).state(), core, context);
+    }
     if (std::optional<DriverNews> news = entry.run->OnLaunched(launched.result)) {
       const Status status = news->status;
       TellNews(entry, *std::move(news), context);
@@ -300,6 +309,7 @@ void EndJob(JobEntry& job, const RuntimeError& cause, CoreState& core, Context& 
   core.queue.Forget(job.id());
   if (job.run && !job.run->mesh()) FreeDevices(job.run->ranks(), core.members);
   Carry(core.actors.JobEnded(job.id()), core, context);
+  DropSnapshots(job, core, context);
   core.book.End(job, cause, context);
   core.clients.CloseJob(job.id(), cause, context);
 }

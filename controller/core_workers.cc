@@ -9,6 +9,7 @@
 #include "controller/admission.h"
 #include "controller/core_actors.h"
 #include "controller/core_runs.h"
+#include "controller/core_snapshots.h"
 #include "controller/core_watch.h"
 
 namespace meshwright::controller {
@@ -45,6 +46,7 @@ void LoseWorker(Worker& worker, WorkerEvent event, const std::string& why, CoreS
   for (const MeshGeneration gen : core.meshes.Generations()) {
     Feed(gen, MeshMemberLost{session, error}, core, context);
   }
+  ForgetSnapshots(worker.info.name, core);
   Carry(core.actors.WorkerGone(worker.info.name, text, context.now.ms), core, context);
   FailPlannedRuns(worker, error, core, context);
   worker.device_job.assign(worker.device_job.size(), JobId(0));
@@ -134,6 +136,8 @@ void On(const WorkerMessage& event, CoreState& core, Context& context) {
     return HearMarks(*worker, *heartbeat, core, context);
   }
   if (OnActorMessage(*worker, event.message.body, core, context)) return;
+  if (OnSnapshotsHeld(*worker, event.message.body, core, context)) return;
+  if (OnSnapshotCopied(*worker, event.message.body, core, context)) return;
   OnMeshMessage(*worker, event.message.body, core, context);
 }
 

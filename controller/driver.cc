@@ -1,5 +1,6 @@
 #include "controller/driver.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -50,13 +51,25 @@ const char* SaveCauseName(SaveCause cause) {
   return kNames[static_cast<size_t>(cause)];
 }
 
+bool TakesSnapshots(const ir::JobRequest& job) {
+  return job.driver.kind == ir::DriverKind::kTrain && job.fault_tolerance.enable &&
+         job.fault_tolerance.snapshot_every != 0;
+}
+
 std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job, const ir::StartPoint& start,
-                                   int64_t told_steps) {
+                                   int64_t told_steps, std::optional<proto::StepMetrics> held) {
   switch (job.driver.kind) {
-    case ir::DriverKind::kTrain:
-      return std::make_unique<TrainDriver>(job.train,
-                                           data::HasValidation(job.data, job.train.sequence),
-                                           job.checkpoint, start, told_steps);
+    case ir::DriverKind::kTrain: {
+      auto driver = std::make_unique<TrainDriver>(job.train,
+                                                  data::HasValidation(job.data, job.train.sequence),
+                                                  job.checkpoint, start, told_steps);
+      if (TakesSnapshots(job)) {
+        driver->TakeSnapshots(
+            {job.fault_tolerance.snapshot_every, std::max<int64_t>(0, start.step)});
+      }
+      if (held && held->step + 1 == start.step) driver->Hold(*std::move(held));
+      return driver;
+    }
     case ir::DriverKind::kEvaluate:
       return std::make_unique<EvaluateDriver>(*job.FindProgram(job.driver.program),
                                               EvaluationBatches(job));

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -35,6 +36,7 @@ struct PlannedLaunch {
   // Of kSave and kRestore: first_step steps are done, count is 0.
   LaunchKind kind = LaunchKind::kProgram;
   SaveCause cause = SaveCause::kInterval;  // of kSave
+  bool snapshot = false;                   // of the state behind its last step
   friend bool operator==(const PlannedLaunch&, const PlannedLaunch&) = default;
 };
 
@@ -72,14 +74,23 @@ class Driver {
   virtual void GoOn() {}
   // True when a halt waits for nothing any more; what was launched may still be under way.
   virtual bool halted() const { return false; }
+  // The snapshot of a launch is over, well or not. step_seconds: of one step of the launch.
+  virtual void SnapshotEnded(const proto::SnapshotTaken& /*taken*/, double /*step_seconds*/) {}
+  // A step that is done and not told yet.
+  virtual std::optional<proto::StepMetrics> Held() const { return std::nullopt; }
   // The client that the job was for is gone, or says that it has finished.
   virtual void Close() {}
 };
 
 // The driver that the job asks for, from where it starts. told_steps: that people have seen the
-// metrics of, although they are run again. REQUIRES a valid job.
+// metrics of, although they are run again. held: of the step before the start, which has not been
+// told. REQUIRES a valid job.
 std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job, const ir::StartPoint& start = {},
-                                   int64_t told_steps = 0);
+                                   int64_t told_steps = 0,
+                                   std::optional<proto::StepMetrics> held = std::nullopt);
+
+// Whether the job's runs are to take snapshots.
+bool TakesSnapshots(const ir::JobRequest& job);
 
 // How far a job has to go, in what its driver counts; 0: nobody knows.
 int64_t StepsOf(const ir::JobRequest& job);

@@ -15,6 +15,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "checkpoint/assign.h"
 #include "controller/actor_events.h"
 #include "controller/client_desk.h"
 #include "controller/ids.h"
@@ -47,8 +48,9 @@ struct PlannedJob {
   std::vector<std::string> notes;      // what the planner wants the user to know
   std::vector<PlannedDevice> devices;  // by rank; may be fewer than were reserved
   std::vector<int> placement;          // per rank, which of those; empty: the first ones in order
-  std::shared_ptr<const StepLists> lists = {};  // of its programs, for diagnoses; null: not known
-  ir::BlobRef graph;                            // text of the main program's graph
+  std::shared_ptr<const StepLists> lists = {};   // of its programs, for diagnoses; null: not known
+  ir::BlobRef graph;                             // text of the main program's graph
+  std::vector<checkpoint::StateBox> boxes = {};  // of the state, and the ranks that hold them
   int64_t vocabulary = 0;
   double seconds = 0;
   int64_t device_memory_bytes = 0;  // of the fullest device, and what that device has

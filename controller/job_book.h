@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "controller/core_context.h"
+#include "controller/job_snapshots.h"
 #include "controller/recovery.h"
 #include "controller/restored_jobs.h"
 #include "controller/run.h"
@@ -40,6 +41,7 @@ struct JobEntry {
   int64_t progress_saved_ms = 0;
   int64_t saved_ms = 0;  // a checkpoint came to its end, or there was nothing to save yet
   RecoveryHistory history;
+  JobSnapshots snapshots;
   std::optional<Recovery> recovery;  // until another run has done a step that is new
   bool was_active = false;           // a run of it has done work
   std::string attention;             // what is wrong with its run, which goes on; empty: nothing

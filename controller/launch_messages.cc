@@ -75,8 +75,10 @@ std::vector<proto::RankTiles> TilesOf(const MeshState& mesh, const MeshMember& m
 }
 
 proto::Launch LaunchOf(const MeshState& mesh, LaunchSeq seq, const PlannedLaunch& launch) {
-  return proto::Launch{mesh.order.gen, seq, ProgramIndex(mesh.order.plan, launch.program),
-                       launch.first_step, launch.count};
+  proto::Launch message{mesh.order.gen, seq, ProgramIndex(mesh.order.plan, launch.program),
+                        launch.first_step, launch.count};
+  message.snapshot = launch.snapshot;
+  return message;
 }
 
 proto::DownBody MessageOfDriver(const MeshState& mesh, const MeshMember& member, LaunchSeq seq,
@@ -85,8 +87,15 @@ proto::DownBody MessageOfDriver(const MeshState& mesh, const MeshMember& member,
   switch (launch.kind) {
     case LaunchKind::kProgram:
       return LaunchOf(mesh, seq, launch);
-    case LaunchKind::kRestore:
-      return proto::RestoreState{mesh.order.gen, seq, order.start.checkpoint, order.start.exclude};
+    case LaunchKind::kRestore: {
+      proto::RestoreState message{mesh.order.gen, seq, order.start.checkpoint, order.start.exclude};
+      if (mesh.order.snapshots != nullptr) {
+        SnapshotFiles files = FilesFor(*mesh.order.snapshots, member.worker);
+        message.manifest = std::move(files.manifest);
+        message.sources = std::move(files.sources);
+      }
+      return message;
+    }
     case LaunchKind::kSave:
       return proto::SaveState{mesh.order.gen, seq, order.folder,
                               mesh.saves.current() ? mesh.saves.current()->temporary : "",
@@ -132,6 +141,9 @@ proto::LoadMesh LoadMessage(const MeshState& mesh, const MeshMember& member) {
     const int rank = member.ranks[i];
     load.ranks.push_back(
         proto::RankPrograms{rank, member.local_devices[i], DeviceOf(mesh, rank).programs});
+    if (!mesh.order.snapshot_slots.empty()) {
+      load.ranks.back().snapshot_slots = mesh.order.snapshot_slots.at(static_cast<size_t>(rank));
+    }
   }
   return load;
 }

@@ -19,7 +19,21 @@ LaunchSchedule::LaunchSchedule(const ir::TrainSpec& train, bool validate,
       validated_steps_(next_step_),
       save_enabled_(checkpoint.enable),
       save_interval_(checkpoint.enable ? checkpoint.interval : 0),
-      saved_step_(start.step) {}
+      saved_step_(start.step) {
+  // The state of a snapshot is in no checkpoint.
+  if (!start.empty() && start.checkpoint.path.empty()) {
+    saved_step_ = -1;
+    if (save_enabled_ && IsSavePoint(start.step)) save_due_ = SavePointCause(start.step);
+  }
+}
+
+SaveCause LaunchSchedule::SavePointCause(int64_t step) const {
+  return step == steps_ ? SaveCause::kEnd : SaveCause::kInterval;
+}
+
+bool LaunchSchedule::IsSavePoint(int64_t step) const {
+  return step == steps_ || (save_interval_ > 0 && step % save_interval_ == 0);
+}
 
 bool LaunchSchedule::ValidatedAfter(int64_t step) const {
   if (validation_batches_ == 0) return false;
@@ -99,15 +113,14 @@ std::optional<PlannedLaunch> LaunchSchedule::NextSteps() {
     count = std::min(count, validate_every_ - next_step_ % validate_every_);
   }
   if (save_interval_ > 0) count = std::min(count, save_interval_ - next_step_ % save_interval_);
-  const PlannedLaunch launch{ir::kStepProgram, next_step_, count};
+  const std::optional<int64_t> due = snapshots_.Due(next_step_);
+  if (due && snapshots_.CutsLaunches()) count = std::min(count, *due - next_step_);
+  PlannedLaunch launch{ir::kStepProgram, next_step_, count};
   MW_CHECK(count >= 1 && next_step_ + count <= steps_) << count << " steps from " << next_step_;
   next_step_ += count;
-  const bool point = save_interval_ > 0 && next_step_ % save_interval_ == 0;
-  if (save_enabled_ && next_step_ == steps_) {
-    save_due_ = SaveCause::kEnd;
-  } else if (save_enabled_ && point) {
-    save_due_ = SaveCause::kInterval;
-  }
+  if (save_enabled_ && IsSavePoint(next_step_)) save_due_ = SavePointCause(next_step_);
+  launch.snapshot = due && next_step_ >= *due;
+  if (launch.snapshot) snapshots_.Begin(next_step_);
   return launch;
 }
 

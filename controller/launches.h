@@ -18,6 +18,7 @@
 #include <optional>
 
 #include "controller/driver.h"
+#include "controller/snapshot_cadence.h"
 #include "ir/job.h"
 
 namespace meshwright::controller {
@@ -31,6 +32,11 @@ class LaunchSchedule {
   // validated.
   LaunchSchedule(const ir::TrainSpec& train, bool validate,
                  const ir::CheckpointSpec& checkpoint = {}, const ir::StartPoint& start = {});
+
+  // Snapshots come with the launches that get to where they are due.
+  void TakeSnapshots(SnapshotCadence cadence) { snapshots_ = cadence; }
+  // The validation behind the steps before the start is not done.
+  void ValidateStart() { --validated_steps_; }
 
   // The next launch, or nothing after the last.
   std::optional<PlannedLaunch> Next();
@@ -46,12 +52,17 @@ class LaunchSchedule {
   bool halted() const {
     return halting_ && !(filled() && (ValidationDue() || SaveDue())) && !saving_;
   }
+  void SnapshotEnded(const proto::SnapshotTaken& taken, double step_seconds) {
+    snapshots_.End(taken, step_seconds);
+  }
   // True when a validation follows this 0-based step.
   bool ValidatedAfter(int64_t step) const;
 
  private:
   bool filled() const { return !to_init_ && !to_restore_; }
   bool ValidationDue() const;
+  bool IsSavePoint(int64_t step) const;
+  SaveCause SavePointCause(int64_t step) const;
   // Not the same state twice, however often it is asked for.
   bool SaveDue() const { return save_due_.has_value() && next_step_ != saved_step_; }
   std::optional<PlannedLaunch> NextSteps();
@@ -73,6 +84,7 @@ class LaunchSchedule {
   int64_t saved_step_ = -1;  // that the last save is of, or the start
   bool save_failed_ = false;
   bool halting_ = false;
+  SnapshotCadence snapshots_;
 };
 
 }  // namespace meshwright::controller

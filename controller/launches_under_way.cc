@@ -8,6 +8,25 @@
 #include "base/check.h"
 
 namespace meshwright::controller {
+namespace {
+
+// One that was asked for and is not spoken of was not taken.
+void AddSnapshot(const proto::SnapshotTaken& of_member, LaunchResult& result) {
+  if (!result.launch.snapshot) return;
+  proto::SnapshotTaken& all = result.snapshot;
+  all.step = result.launch.first_step + result.launch.count;
+  all.seconds = std::max(all.seconds, of_member.seconds);
+  all.bytes = std::max(all.bytes, of_member.bytes);
+  if (!all.error.ok()) return;
+  all.error = of_member.error;
+  if (all.error.ok() && of_member.step != all.step) {
+    all.error = proto::MakeError(
+        proto::ErrorKind::kProtocol,
+        Internal(fmt::format("a member has a snapshot of step {}", of_member.step)));
+  }
+}
+
+}  // namespace
 
 LaunchSeq LaunchesUnderWay::Add(PlannedLaunch launch, std::optional<AskId> ask, size_t members) {
   MW_CHECK(members >= 1) << "a launch of '" << launch.program << "' on nobody";
@@ -51,6 +70,7 @@ std::optional<LaunchResult> LaunchesUnderWay::TakeComplete() {
       merged.busy.insert(merged.busy.end(), of_member.busy.begin(), of_member.busy.end());
     }
     for (proto::TensorTile& tile : report->tensors) result.tensors.push_back(std::move(tile));
+    AddSnapshot(report->snapshot, result);
   }
   launches_.pop_front();
   return result;

@@ -73,8 +73,18 @@ MeshOrder MakeMeshOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan
   load.vocabulary = plan.vocabulary;
   load.init_weights = request.init_weights;
   load.graph = plan.graph;
-  order.checkpoints = MakeCheckpointOrder(request, job.record.id, plan.layout, job.run->start());
+  order.checkpoints =
+      MakeCheckpointOrder(request, job.record.id, plan.layout, job.run->start().point);
   order.checkpoints.unheard = job.record.unheard_commits;
+  order.snapshots = job.run->start().snapshots;
+  if (TakesSnapshots(request) && !plan.boxes.empty()) {
+    std::vector<std::string> worker_of;
+    for (const RankPlace& rank : ranks) worker_of.push_back(rank.worker);
+    checkpoint::SnapshotPlan snapshots =
+        checkpoint::PlanSnapshots(plan.boxes, worker_of, request.fault_tolerance.copies);
+    order.snapshot_slots = std::move(snapshots.slots);
+    order.copies = std::move(snapshots.copies);
+  }
   order.state = StateOf(plan);
   order.plan = std::move(plan);
   return order;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "controller/ids.h"
 #include "controller/launches_under_way.h"
 #include "controller/save_table.h"
+#include "controller/snapshot_start.h"
 #include "controller/states.h"
 #include "proto/messages.h"
 
@@ -44,6 +46,9 @@ struct MeshOrder {
   std::string kind;      // of its devices
   proto::LoadMesh load;  // what all members are told; its `ranks` are empty
   CheckpointOrder checkpoints;
+  std::shared_ptr<const SnapshotStart> snapshots = {};  // that its state starts from; null: none
+  std::vector<checkpoint::BoxCopy> copies = {};         // of its snapshots
+  std::vector<std::vector<std::string>> snapshot_slots = {};  // by rank; none: it takes none
 };
 
 struct MeshState {

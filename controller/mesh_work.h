@@ -36,6 +36,7 @@ struct LaunchResult {
   std::optional<AskId> ask;
   std::vector<proto::StepReport> reports;  // one per step, of all members together
   std::vector<proto::TensorTile> tensors;
+  proto::SnapshotTaken snapshot = {};  // of the slowest member; of one that failed, the first
 };
 
 }  // namespace meshwright::controller

@@ -67,6 +67,7 @@ void SetTiles(const std::vector<ir::Program>& programs, PlannedJob& planned) {
     }
     planned.devices[i].state_slots = std::move(state[i]);
   }
+  planned.boxes = checkpoint::StateBoxes(programs);
 }
 
 // In the type that products compute in. A device without a profile could do anything.

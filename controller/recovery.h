@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "controller/events.h"
@@ -65,7 +67,11 @@ struct Recovery {
   int64_t placed_ms = 0;         // the next run has devices and a plan
   int64_t active_ms = 0;         // its mesh is connected
   bool replans = false;          // in the queue, for a new plan
-  int64_t unplannable = -1;      // for so many devices there was no plan
+  std::optional<proto::StepMetrics> held = {};  // of the last step that was done, not told yet
+  std::set<SnapshotId> unreadable = {};         // that a run could not be restored from
+  std::set<std::string> notes = {};             // told of snapshots that are not taken
+  std::string told_start = {};                  // where people were told that it goes on from
+  int64_t unplannable = -1;                     // for so many devices there was no plan
 };
 
 // Devices for the same plan, by rank: the ones of before where their worker is there and has let go

@@ -34,6 +34,11 @@ std::vector<RankPlace> Run::TakeRanks(const PlannedJob& plan) {
   return left;
 }
 
+void Run::StartFrom(RunStart start) {
+  MW_CHECK(!mesh_) << "run " << number_ << " has begun";
+  start_ = std::move(start);
+}
+
 void Run::Begin(MeshGeneration mesh, std::unique_ptr<Driver> driver) {
   MW_CHECK(!mesh_ && driver != nullptr) << "run " << number_ << " begins twice";
   mesh_ = mesh;
@@ -53,8 +58,9 @@ std::optional<MeshWork> Run::WorkOfDriver() {
   if (!next) return std::nullopt;
   MW_CHECK(next->count >= 1 || next->kind != LaunchKind::kProgram)
       << "a launch of " << next->count << " steps of '" << next->program << "'";
-  MW_CHECK(next->program != ir::kStepProgram || next->first_step >= start_.step)
-      << "run " << number_ << " began at step " << start_.step << ", not at " << next->first_step;
+  MW_CHECK(next->program != ir::kStepProgram || next->first_step >= start_.point.step)
+      << "run " << number_ << " began at step " << start_.point.step << ", not at "
+      << next->first_step;
   initialised_ = true;
   return MeshWork{*std::move(next), std::nullopt};
 }
@@ -77,6 +83,7 @@ std::optional<MeshWork> Run::WorkOfClients(TakeAsk take_ask) {
 
 // A driver hears of its own launches, and of the steps that its client made.
 std::optional<DriverNews> Run::OnLaunched(const LaunchResult& result) {
+  restored_ = restored_ || result.launch.kind == LaunchKind::kRestore;
   const bool is_heard = !result.ask || result.launch.program == ir::kStepProgram;
   if (!is_heard) return std::nullopt;
   return driver_->On(result.launch, result.reports);

@@ -23,6 +23,7 @@
 #include "controller/events.h"
 #include "controller/halt.h"
 #include "controller/mesh_work.h"
+#include "controller/snapshot_start.h"
 
 namespace meshwright::controller {
 
@@ -31,6 +32,12 @@ struct RankPlace {
   std::string worker;
   int local_device = 0;
   friend bool operator==(const RankPlace&, const RankPlace&) = default;
+};
+
+// Where the state of a run comes from.
+struct RunStart {
+  ir::StartPoint point;                            // empty: it is initialised
+  std::shared_ptr<const SnapshotStart> snapshots;  // that `point` is of; null: it is none of memory
 };
 
 // By program: the next step of those that clients call.
@@ -42,15 +49,18 @@ class Run {
  public:
   // number: from 1 within its job.
   Run(int number, std::vector<RankPlace> reserved, ir::StartPoint start = {})
-      : number_(number), ranks_(std::move(reserved)), start_(std::move(start)) {}
+      : number_(number), ranks_(std::move(reserved)), start_{std::move(start), nullptr} {}
 
   int number() const { return number_; }
   const std::vector<RankPlace>& ranks() const { return ranks_; }
   // None while it is planned, and where nobody was told of it.
   const std::optional<MeshGeneration>& mesh() const { return mesh_; }
   bool Uses(const std::string& worker) const;
-  // What its state is restored from; empty: it is initialised.
-  const ir::StartPoint& start() const { return start_; }
+  const RunStart& start() const { return start_; }
+  // REQUIRES that it has no mesh yet.
+  void StartFrom(RunStart start);
+  // Whether its state is that of the start.
+  bool restored() const { return restored_; }
 
   // Keeps what the plan takes, in the order of its ranks; the rest is free again. REQUIRES that the
   // plan fits (CheckPlacement).
@@ -83,7 +93,8 @@ class Run {
 
   int number_;
   std::vector<RankPlace> ranks_;
-  ir::StartPoint start_;
+  RunStart start_;
+  bool restored_ = false;
   std::optional<MeshGeneration> mesh_;
   std::unique_ptr<Driver> driver_;
   std::optional<Halt> halt_;

@@ -17,6 +17,13 @@ DriverNews TrainDriver::On(const PlannedLaunch& launch,
   return {};
 }
 
+void TrainDriver::Hold(proto::StepMetrics metrics) {
+  MW_CHECK(schedule_.ValidatedAfter(metrics.step))
+      << "step " << metrics.step << " waits for nothing";
+  held_ = std::move(metrics);
+  schedule_.ValidateStart();
+}
+
 DriverNews TrainDriver::Abandon() {
   DriverNews news;
   if (held_) Tell(*std::exchange(held_, std::nullopt), news);

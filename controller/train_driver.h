@@ -22,6 +22,10 @@ class TrainDriver final : public Driver {
               const ir::StartPoint& start = {}, int64_t told_steps = 0)
       : schedule_(train, validate, checkpoint, start), told_steps_(told_steps) {}
 
+  void TakeSnapshots(SnapshotCadence cadence) { schedule_.TakeSnapshots(cadence); }
+  // The step before the start has not been told; if it is to be validated, that comes first.
+  void Hold(proto::StepMetrics metrics);
+
   std::optional<PlannedLaunch> Next() override { return schedule_.Next(); }
   bool done() const override { return schedule_.done(); }
   DriverNews On(const PlannedLaunch& launch,
@@ -32,6 +36,10 @@ class TrainDriver final : public Driver {
   void Halt(SaveCause cause) override { schedule_.Halt(cause); }
   void GoOn() override { schedule_.GoOn(); }
   bool halted() const override { return schedule_.halted(); }
+  void SnapshotEnded(const proto::SnapshotTaken& taken, double step_seconds) override {
+    schedule_.SnapshotEnded(taken, step_seconds);
+  }
+  std::optional<proto::StepMetrics> Held() const override { return held_; }
 
  private:
   struct ValidationSum {

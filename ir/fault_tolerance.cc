@@ -22,7 +22,9 @@ Status CheckFaultTolerance(const FaultToleranceSpec& spec) {
   MW_TRY(check("max_recoveries", spec.max_recoveries, 0, 1'000'000));
   MW_TRY(check("min_devices", spec.min_devices, 1, 1'000'000));
   MW_TRY(check("stall_s", spec.stall_s, 0, 1'000'000'000));
-  return check("max_wait_for_spare_s", spec.max_wait_for_spare_s, 0, 1'000'000'000);
+  MW_TRY(check("max_wait_for_spare_s", spec.max_wait_for_spare_s, 0, 1'000'000'000));
+  MW_TRY(check("snapshot_every", spec.snapshot_every, -1, 1'000'000'000));
+  return check("copies", spec.copies, 0, 16);
 }
 
 }  // namespace meshwright::ir

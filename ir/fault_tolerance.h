@@ -26,6 +26,9 @@ struct FaultToleranceSpec {
   int64_t max_wait_for_spare_s = 60;
   // How long nothing may move, nor anything be at work, before the run is ended; 0: for ever.
   int64_t stall_s = 60;
+  // Steps between snapshots in the memory of workers; 0: none, -1: as many as keep their cost low.
+  int64_t snapshot_every = -1;
+  int64_t copies = 1;  // of a box of the state, on other workers than the one that has it first
   friend bool operator==(const FaultToleranceSpec&, const FaultToleranceSpec&) = default;
 };
 

@@ -238,6 +238,8 @@ v1::FaultToleranceSpec EncodeTolerance(const ir::FaultToleranceSpec& spec) {
   wire.set_min_devices(spec.min_devices);
   wire.set_max_wait_for_spare_s(spec.max_wait_for_spare_s);
   wire.set_stall_s(spec.stall_s);
+  wire.set_snapshot_every(spec.snapshot_every);
+  wire.set_copies(spec.copies);
   return wire;
 }
 
@@ -249,6 +251,8 @@ Result<ir::FaultToleranceSpec> DecodeTolerance(const v1::FaultToleranceSpec& wir
   spec.min_devices = wire.min_devices();
   spec.max_wait_for_spare_s = wire.max_wait_for_spare_s();
   if (wire.has_stall_s()) spec.stall_s = wire.stall_s();
+  spec.snapshot_every = wire.snapshot_every();
+  spec.copies = wire.copies();
   return spec;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/utf8.h"
 #include "proto/convert.h"
+#include "proto/convert_snapshots.h"
 
 namespace meshwright::proto {
 namespace {
@@ -95,6 +96,7 @@ void Put(const LaunchDone& m, v1::Up& wire) {
     }
   }
   for (const TensorTile& tile : m.tensors) *out.add_tensors() = Encode(tile);
+  if (m.snapshot != SnapshotTaken()) Put(m.snapshot, *out.mutable_snapshot());
 }
 
 void Put(const MeshReleased& m, v1::Up& wire) {
@@ -170,6 +172,7 @@ void Put(const LoadMesh& m, v1::Down& wire) {
     to.set_rank(rank.rank);
     to.set_local_device(rank.local_device);
     for (const ir::BlobRef& program : rank.programs) *to.add_programs() = Encode(program);
+    for (const std::string& slot : rank.snapshot_slots) to.add_snapshot_slots(slot);
   }
   *out.mutable_data() = Encode(m.data);
   out.set_sequence(m.sequence);
@@ -193,6 +196,7 @@ void Put(const Launch& m, v1::Down& wire) {
   out.set_first_step(m.first_step);
   out.set_count(m.count);
   out.set_fetch(m.fetch);
+  out.set_snapshot(m.snapshot);
   for (const LaunchInput& input : m.inputs) {
     v1::LaunchInput& to = *out.add_inputs();
     to.set_input(input.input);
@@ -236,14 +240,6 @@ void Put(const SaveState& m, v1::Down& wire) {
   *out.mutable_folder() = Encode(m.folder);
   out.set_temporary(m.temporary);
   PutRanks(m.ranks, out);
-}
-
-void Put(const RestoreState& m, v1::Down& wire) {
-  v1::RestoreState& out = *wire.mutable_restore_state();
-  out.set_mesh_gen(m.mesh_gen.value());
-  out.set_launch_seq(m.launch_seq.value());
-  *out.mutable_checkpoint() = Encode(m.checkpoint);
-  for (const std::string& pattern : m.exclude) out.add_exclude(pattern);
 }
 
 void Put(const CommitCheckpoint& m, v1::Down& wire) {
@@ -379,6 +375,7 @@ Result<LaunchDone> GetLaunchDone(const v1::LaunchDone& wire) {
     for (const auto& [name, value] : from.values()) report.values[name] = value;
     m.reports.push_back(std::move(report));
   }
+  if (wire.has_snapshot()) m.snapshot = Get(wire.snapshot());
   return m;
 }
 
@@ -390,6 +387,7 @@ Result<RankPrograms> GetRank(const v1::RankPrograms& wire) {
     MW_ASSIGN_OR_RETURN(ir::BlobRef program, Decode(from));
     rank.programs.push_back(std::move(program));
   }
+  rank.snapshot_slots.assign(wire.snapshot_slots().begin(), wire.snapshot_slots().end());
   return rank;
 }
 
@@ -426,6 +424,7 @@ Launch GetLaunch(const v1::Launch& wire) {
   m.first_step = wire.first_step();
   m.count = wire.count();
   m.fetch = wire.fetch();
+  m.snapshot = wire.snapshot();
   for (const v1::LaunchInput& input : wire.inputs()) {
     m.inputs.push_back(LaunchInput{input.input(), input.data(), input.first_row(), input.rows()});
   }
@@ -458,13 +457,6 @@ ActorMessage GetActorMessage(const v1::ActorMessage& wire) {
 SaveState GetSaveState(const v1::SaveState& wire) {
   return {Gen(wire.mesh_gen()), LaunchSeq(wire.launch_seq()), Decode(wire.folder()),
           wire.temporary(), GetRanks(wire)};
-}
-
-RestoreState GetRestoreState(const v1::RestoreState& wire) {
-  return {Gen(wire.mesh_gen()),
-          LaunchSeq(wire.launch_seq()),
-          Decode(wire.checkpoint()),
-          {wire.exclude().begin(), wire.exclude().end()}};
 }
 
 CommitCheckpoint GetCommit(const v1::CommitCheckpoint& wire) {
@@ -508,6 +500,10 @@ Result<UpBody> GetUpBody(const v1::Up& wire) {
       return CheckpointCommitted{Gen(wire.checkpoint_committed().mesh_gen()),
                                  LaunchSeq(wire.checkpoint_committed().save()),
                                  Decode(wire.checkpoint_committed().error())};
+    case v1::Up::kSnapshotsHeld:
+      return Get(wire.snapshots_held());
+    case v1::Up::kSnapshotCopied:
+      return Get(wire.snapshot_copied());
     case v1::Up::kPiece:  // joined before (proto/frames.h)
     case v1::Up::BODY_NOT_SET:
       break;
@@ -551,9 +547,15 @@ Result<DownBody> GetDownBody(const v1::Down& wire) {
     case v1::Down::kSaveState:
       return GetSaveState(wire.save_state());
     case v1::Down::kRestoreState:
-      return GetRestoreState(wire.restore_state());
+      return Get(wire.restore_state());
     case v1::Down::kCommitCheckpoint:
       return GetCommit(wire.commit_checkpoint());
+    case v1::Down::kQuerySnapshots:
+      return QuerySnapshots{JobId(wire.query_snapshots().job_id()), wire.query_snapshots().query()};
+    case v1::Down::kCopySnapshot:
+      return Get(wire.copy_snapshot());
+    case v1::Down::kDropSnapshots:
+      return Get(wire.drop_snapshots());
     case v1::Down::kPiece:
     case v1::Down::BODY_NOT_SET:
       break;

@@ -88,17 +88,30 @@ UpMessage MakeHeartbeat(Term term, std::vector<MeshMarks> meshes) {
 
 const char* KindName(const UpBody& body) {
   static constexpr std::array<const char*, std::variant_size_v<UpBody>> kNames = {
-      "Register",           "Heartbeat", "Loaded", "CommUp",     "LaunchDone", "WeightsSaved",
-      "MeshReleased",       "MeshError", "Leave",  "ActorReply", "ActorEvent", "StateSaved",
-      "CheckpointCommitted"};
+      "Register",
+      "Heartbeat",
+      "Loaded",
+      "CommUp",
+      "LaunchDone",
+      "WeightsSaved",
+      "MeshReleased",
+      "MeshError",
+      "Leave",
+      "ActorReply",
+      "ActorEvent",
+      "StateSaved",
+      "CheckpointCommitted",
+      "SnapshotsHeld",
+      "SnapshotCopied"};
   return NameAt(kNames, body.index());
 }
 
 const char* KindName(const DownBody& body) {
   static constexpr std::array<const char*, std::variant_size_v<DownBody>> kNames = {
-      "Welcome",      "LoadMesh",    "Connect",     "Launch",       "SaveWeights",
-      "AbortMesh",    "ReleaseMesh", "ReadTensors", "WriteTensors", "SpawnActor",
-      "ActorMessage", "StopActor",   "SaveState",   "RestoreState", "CommitCheckpoint"};
+      "Welcome",        "LoadMesh",      "Connect",     "Launch",       "SaveWeights",
+      "AbortMesh",      "ReleaseMesh",   "ReadTensors", "WriteTensors", "SpawnActor",
+      "ActorMessage",   "StopActor",     "SaveState",   "RestoreState", "CommitCheckpoint",
+      "QuerySnapshots", "DropSnapshots", "CopySnapshot"};
   return NameAt(kNames, body.index());
 }
 

@@ -98,6 +98,7 @@ struct LaunchDone {
   RuntimeError error;
   std::vector<StepReport> reports;       // one per step, in order; empty after an error
   std::vector<TensorTile> tensors = {};  // that this worker's devices hold, where asked for
+  SnapshotTaken snapshot = {};
   friend bool operator==(const LaunchDone&, const LaunchDone&) = default;
 };
 
@@ -123,9 +124,9 @@ struct Leave {
   std::string reason;
   friend bool operator==(const Leave&, const Leave&) = default;
 };
-using UpBody =
-    std::variant<Register, Heartbeat, Loaded, CommUp, LaunchDone, WeightsSaved, MeshReleased,
-                 MeshError, Leave, ActorReply, ActorEvent, StateSaved, CheckpointCommitted>;
+using UpBody = std::variant<Register, Heartbeat, Loaded, CommUp, LaunchDone, WeightsSaved,
+                            MeshReleased, MeshError, Leave, ActorReply, ActorEvent, StateSaved,
+                            CheckpointCommitted, SnapshotsHeld, SnapshotCopied>;
 struct UpMessage {
   Term term{0};  // of the session; 0 in Register
   UpBody body;
@@ -156,7 +157,8 @@ struct Member {
 struct RankPrograms {
   int32_t rank = 0;
   int32_t local_device = 0;
-  std::vector<ir::BlobRef> programs;  // in the order of LoadMesh.programs
+  std::vector<ir::BlobRef> programs;             // in the order of LoadMesh.programs
+  std::vector<std::string> snapshot_slots = {};  // of the state, that its snapshots have
   friend bool operator==(const RankPrograms&, const RankPrograms&) = default;
 };
 
@@ -200,7 +202,8 @@ struct Launch {
   int64_t first_step = 0;
   int64_t count = 1;
   std::vector<LaunchInput> inputs = {};
-  bool fetch = false;  // the program's tensors come back with the reports; of one step only
+  bool fetch = false;     // the program's tensors come back with the reports; of one step only
+  bool snapshot = false;  // of the state behind the last step
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 
@@ -237,9 +240,10 @@ struct ReleaseMesh {
   friend bool operator==(const ReleaseMesh&, const ReleaseMesh&) = default;
 };
 
-using DownBody = std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh,
-                              ReleaseMesh, ReadTensors, WriteTensors, SpawnActor, ActorMessage,
-                              StopActor, SaveState, RestoreState, CommitCheckpoint>;
+using DownBody =
+    std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh, ReleaseMesh,
+                 ReadTensors, WriteTensors, SpawnActor, ActorMessage, StopActor, SaveState,
+                 RestoreState, CommitCheckpoint, QuerySnapshots, DropSnapshots, CopySnapshot>;
 struct DownMessage {
   Term term{0};
   DownBody body;

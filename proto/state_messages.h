@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "ir/checkpoint_spec.h"
 #include "proto/errors.h"
+#include "proto/snapshot_messages.h"
 
 namespace meshwright::proto {
 
@@ -38,6 +39,9 @@ struct RestoreState {
   LaunchSeq launch_seq{0};
   ir::FolderRef checkpoint;          // of one step
   std::vector<std::string> exclude;  // patterns of tensors that are not restored
+  // Of snapshots instead: the text of their manifest, and where each of its files is.
+  std::string manifest = {};
+  std::vector<SnapshotSource> sources = {};
   friend bool operator==(const RestoreState&, const RestoreState&) = default;
 };
 

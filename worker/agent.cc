@@ -172,6 +172,8 @@ class AgentImpl final : public Agent {
     resources_.blobs = blobs_.get();
     resources_.roots = &roots_;
     resources_.checkpoint_roots = &checkpoint_roots_;
+    snapshots_ = std::make_unique<SnapshotStore>(resources_.listener);
+    resources_.snapshots = snapshots_.get();
     resources_.link = link_.get();
     resources_.host_actors = options_.host_actors;
     resources_.metrics = metrics_.get();
@@ -281,6 +283,8 @@ class AgentImpl final : public Agent {
                                               message.term.value(), term_.load().value()));
       }
       if (HandOn(actors, message.body)) continue;
+      const auto tell = [this, session](proto::UpBody body) { Send(*session, std::move(body)); };
+      if (snapshots_->Handle(message.body, tell)) continue;
       Dispatch(session, std::move(message.body));
     }
   }
@@ -512,6 +516,7 @@ class AgentImpl final : public Agent {
   std::unique_ptr<AgentMetrics> metrics_;
   CoreClaims claims_;
   HostResources resources_;
+  std::unique_ptr<SnapshotStore> snapshots_;
   std::unique_ptr<Executors> executors_;
   proto::Register register_;         // of the session thread once it runs
   bool welcomed_ = false;            // of the session thread

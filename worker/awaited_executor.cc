@@ -42,6 +42,11 @@ UniqueFd AwaitedExecutor::TakeConnections() {
   return process_ ? process_->TakeConnections() : UniqueFd();
 }
 
+UniqueFd AwaitedExecutor::TakeSnapshots() {
+  const MutexLock lock(mutex_);
+  return process_ ? process_->TakeSnapshots() : UniqueFd();
+}
+
 pid_t AwaitedExecutor::Kill() {
   const MutexLock lock(mutex_);
   if (!process_) return 0;

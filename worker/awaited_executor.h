@@ -25,6 +25,8 @@ class AwaitedExecutor {
   void Send(ToExecutor message);
   // Not valid without a process, or when they were taken before.
   UniqueFd TakeConnections();
+  // The same, of the memory of its snapshots.
+  UniqueFd TakeSnapshots();
   // SIGKILL. Its number; 0: there is none.
   pid_t Kill();
   // What its record says; nothing: there is no process.

@@ -15,6 +15,19 @@ namespace {
 // How often a waiting thread looks at its condition without being woken.
 constexpr std::chrono::seconds kWaitSlice{1};
 
+// Parts that stay in the cache of a core; of a GPU, that its bus is busy with for a while.
+Status CopyInParts(const PersistentCopy& copy, const std::byte* from, const device::Device& device,
+                   device::Staging& staging) {
+  const int64_t most = int64_t{1} << (device.kind() == device::Kind::kCpu ? 20 : 25);
+  const auto bytes = static_cast<int64_t>(copy.into.size());
+  for (int64_t begin = 0; begin < bytes; begin += most) {
+    const int64_t end = std::min(bytes, begin + most);
+    MW_TRY(staging.Read(copy.into.data() + begin, from + begin, end - begin));
+    if (copy.copied) copy.copied(begin, end);
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 DeviceActor::DeviceActor(ActorOptions options, LocalDevice device, Links& links, FirstCause& cause)
@@ -45,7 +58,7 @@ Status DeviceActor::Drain(const Deadline& deadline) {
   return status;
 }
 
-Status DeviceActor::Post(std::variant<Allocation, Steps> what) {
+Status DeviceActor::Post(Work what) {
   auto credit = loop_.Reserve();
   if (!credit) {
     return ResourceExhausted(
@@ -64,8 +77,9 @@ Status DeviceActor::Post(std::variant<Allocation, Steps> what) {
 
 void DeviceActor::OnOrder(Order order) {
   Result<LaunchRecord> record = Run(order);
-  // Devices that wait for this one must not wait for their deadlines.
-  if (!record.has_value() && !cause_.stopped()) cause_.Record(record.error());
+  // Devices that wait for this one must not wait for their deadlines. Nobody waits for copies.
+  const bool awaited = !std::holds_alternative<Copies>(order.what);
+  if (!record.has_value() && awaited && !cause_.stopped()) cause_.Record(record.error());
   order.reply.Complete(std::move(record));
 }
 
@@ -73,6 +87,13 @@ Result<DeviceActor::LaunchRecord> DeviceActor::Run(Order& order) {
   try {
     if (std::holds_alternative<Allocation>(order.what)) {
       MW_TRY(Allocate());
+      return LaunchRecord{};
+    }
+    if (const auto* const copies = std::get_if<Copies>(&order.what)) {
+      for (const PersistentCopy& copy : *copies) {
+        MW_ASSIGN_OR_RETURN(const DeviceMemory::Persistent* entry, FindPersistent(copy.slot));
+        MW_TRY(CopyInParts(copy, memory_.Address(*entry), device_, *staging_));
+      }
       return LaunchRecord{};
     }
     Steps& steps = std::get<Steps>(order.what);
@@ -154,6 +175,16 @@ Status DeviceActor::PostSteps(const LaunchRequest& request) {
   steps.record.waited.assign(count, 0);
   steps.record.values.assign(count * steps.record.report_count, 0);
   return Post(std::move(steps));
+}
+
+void DeviceActor::PostCopies(const std::vector<PersistentCopy>& copies) {
+  Copies mine;
+  for (const PersistentCopy& copy : copies) {
+    if (copy.rank == rank()) mine.push_back(copy);
+  }
+  const Status posted = mine.empty() ? OkStatus() : Post(std::move(mine));
+  const MutexLock lock(mutex_);
+  if (outcome_.ok()) outcome_ = posted;
 }
 
 Status DeviceActor::RunSteps(Steps& steps) {

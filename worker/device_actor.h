@@ -77,6 +77,8 @@ class DeviceActor {
   Status PostAllocate();
   // REQUIRES a program of this name. Steps first_step ... first_step + count - 1.
   Status PostSteps(const LaunchRequest& request);
+  // Those of its rank. What fails is the answer of Wait, and no cause of the mesh.
+  void PostCopies(const std::vector<PersistentCopy>& copies);
   // Blocks until all that was posted is done; the first failure since the last Wait. Every order
   // ends: kernels are finite and transfers have deadlines.
   Status Wait();
@@ -113,17 +115,19 @@ class DeviceActor {
     size_t report_count = 0;
   };
   struct Allocation {};
+  using Copies = std::vector<PersistentCopy>;
   struct Steps {
     LoadedProgram* program = nullptr;
     int64_t first_step = 0;
     LaunchRecord record;
   };
+  using Work = std::variant<Allocation, Steps, Copies>;
   struct Order {
-    std::variant<Allocation, Steps> what;
+    Work what;
     actor::ReplySlot<LaunchRecord> reply;
   };
 
-  Status Post(std::variant<Allocation, Steps> what);
+  Status Post(Work what);
   void OnOrder(Order order);
   void OnDone(Result<LaunchRecord> record);
   Result<LaunchRecord> Run(Order& order);

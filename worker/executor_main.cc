@@ -27,7 +27,8 @@
 namespace meshwright::worker {
 namespace {
 
-constexpr std::array<std::string_view, 3> kFlags = {"--socket=", "--connections=", "--record="};
+constexpr std::array<std::string_view, 4> kFlags = {
+    "--socket=", "--connections=", "--record=", "--snapshots="};
 // For what was said last to be taken by the supervisor.
 constexpr int64_t kFlushMs = 5'000;
 constexpr std::chrono::milliseconds kAskCancelled{50};
@@ -160,6 +161,7 @@ class ExecutorMain {
  public:
   ExecutorMain(const ExecutorDescriptors& fds, MeshRecord record) : record_(std::move(record)) {
     connections_ = UniqueFd(fds.connections);
+    resources_.snapshot_memory = fds.snapshots;
     socket_ = std::make_unique<MessageSocket>(
         UniqueFd(fds.socket), kMaxExecutorMessageBytes,
         MessageHandlers{[this](std::string_view bytes) { return OnMessage(bytes); },
@@ -308,12 +310,13 @@ std::vector<std::string> ExecutorCommand(std::vector<std::string> command,
   command.push_back(fmt::format("{}{}", kFlags[0], descriptors.socket));
   command.push_back(fmt::format("{}{}", kFlags[1], descriptors.connections));
   command.push_back(fmt::format("{}{}", kFlags[2], descriptors.record));
+  command.push_back(fmt::format("{}{}", kFlags[3], descriptors.snapshots));
   return command;
 }
 
 std::optional<int> RunIfExecutor(int argc, char** argv) {
-  if (argc != 5 || std::string_view(argv[1]) != kExecutorMode) return std::nullopt;
-  std::array<int, 3> fds{};
+  if (argc != 6 || std::string_view(argv[1]) != kExecutorMode) return std::nullopt;
+  std::array<int, 4> fds{};
   for (size_t i = 0; i < fds.size(); ++i) {
     const std::optional<int> fd = NumberOf(argv[2 + i], kFlags[i]);
     if (!fd) return std::nullopt;
@@ -327,7 +330,7 @@ std::optional<int> RunIfExecutor(int argc, char** argv) {
     LogError(fmt::format("is started by workers only: {}", record.error().message()));
     return 2;
   }
-  ExecutorMain executor({fds[0], fds[1], -1}, std::move(*record));
+  ExecutorMain executor({fds[0], fds[1], -1, fds[3]}, std::move(*record));
   executor.Run();
   ExitAtOnce(0);
 }

@@ -20,6 +20,7 @@ struct ExecutorDescriptors {
   int socket = -1;
   int connections = -1;  // collective::MakeRelaySocket()
   int record = -1;       // worker/mesh_record.h
+  int snapshots = -1;    // checkpoint::MakeSnapshotMemory()
 };
 
 // The word behind a binary's name that makes it an executor.

@@ -13,6 +13,7 @@
 #include "base/failpoint.h"
 #include "base/os_error.h"
 #include "base/utf8.h"
+#include "checkpoint/snapshot.h"
 #include "collective/relay.h"
 #include "worker/executor_main.h"
 #include "worker/out_of_memory.h"
@@ -46,10 +47,12 @@ Result<std::unique_ptr<ExecutorProcess>> ExecutorProcess::Start(
   MW_ASSIGN_OR_RETURN(auto relay, collective::MakeRelaySocket());
   process->connections_ = std::move(relay.first);
   MW_ASSIGN_OR_RETURN(process->record_, MeshRecord::Create());
+  MW_ASSIGN_OR_RETURN(process->snapshots_, checkpoint::MakeSnapshotMemory());
   SubprocessOptions options;
-  const ExecutorDescriptors fds{theirs.get(), relay.second.get(), process->record_.descriptor()};
+  const ExecutorDescriptors fds{theirs.get(), relay.second.get(), process->record_.descriptor(),
+                                process->snapshots_.get()};
   options.args = ExecutorCommand(command, fds);
-  options.keep_fds = {fds.socket, fds.connections, fds.record};
+  options.keep_fds = {fds.socket, fds.connections, fds.record, fds.snapshots};
   options.death_signal = SIGKILL;
   options.stderr_to = OutputTo::Pipe();
   process->kills_before_ = OutOfMemoryKills();

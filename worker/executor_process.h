@@ -56,6 +56,8 @@ class ExecutorProcess {
   bool Send(const ToExecutor& message) { return socket_->Send(Encode(message)); }
   // Where the connections of its fabric go; once.
   UniqueFd TakeConnections() { return std::move(connections_); }
+  // The memory of its snapshots; once.
+  UniqueFd TakeSnapshots() { return std::move(snapshots_); }
   bool Running();
   // Where its devices are, as its record says; it need not answer.
   proto::MeshMarks Marks() const { return record_.Read(pid(), SystemClock().NowNs()); }
@@ -74,6 +76,7 @@ class ExecutorProcess {
   MeshRecord record_;
   UniqueFd fd_;  // until Serve
   UniqueFd connections_;
+  UniqueFd snapshots_;
   std::unique_ptr<OutputTail> tail_;
   std::unique_ptr<MessageSocket> socket_;
 };

@@ -18,9 +18,18 @@ class ThreadMesh final : public RunningMesh {
   ThreadMesh(const HostResources& resources, MeshGeneration mesh_gen, MeshEvents events)
       : gen_(mesh_gen),
         record_(MakeRecord()),
-        host_(WithRecord(resources, record_), mesh_gen, std::move(events.report),
-              std::move(events.released)) {}
-  void Handle(proto::DownBody message) override { host_.Take(std::move(message)); }
+        snapshots_(resources.snapshots),
+        handover_(resources.snapshots),
+        host_(WithMemory(WithRecord(resources, record_), handover_), mesh_gen,
+              std::move(events.report),
+              [snapshots = snapshots_, mesh_gen, released = std::move(events.released)] {
+                if (snapshots != nullptr) snapshots->Release(mesh_gen);
+                released();
+              }) {}
+  void Handle(proto::DownBody message) override {
+    if (const auto* load = std::get_if<proto::LoadMesh>(&message)) handover_.Expect(*load);
+    host_.Take(std::move(message));
+  }
   void Abort(const Status& cause) override { host_.Abort(cause); }
   void RefreshMetrics() override { host_.RefreshMetrics(); }
   std::optional<proto::MeshMarks> Marks() override {
@@ -43,8 +52,19 @@ class ThreadMesh final : public RunningMesh {
     return resources;
   }
 
+  static HostResources WithMemory(HostResources resources, SnapshotHandover& handover) {
+    if (resources.snapshots == nullptr) return resources;
+    auto memory = checkpoint::MakeSnapshotMemory();
+    if (!memory.has_value()) return resources;
+    resources.snapshot_memory = ::dup(memory->get());
+    handover.Give(*std::move(memory));
+    return resources;
+  }
+
   const MeshGeneration gen_;
   std::optional<MeshRecord> record_;
+  SnapshotStore* const snapshots_;
+  SnapshotHandover handover_;
   MeshHost host_;
 };
 

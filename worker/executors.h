@@ -51,8 +51,8 @@ class Executors {
 };
 
 struct ExecutorOptions {
-  // Starts the process of an executor, "--socket=N --connections=N --record=N" is added
-  // (worker/executor_main.h). Empty: executors are threads of this process.
+  // Starts the process of an executor, its descriptors are added (worker/executor_main.h).
+  // Empty: executors are threads of this process.
   std::vector<std::string> command;
   std::string controller;  // to which executors send tiles
   std::string token;

@@ -9,6 +9,7 @@
 #include "base/guard.h"
 #include "base/log.h"
 #include "ir/text.h"
+#include "worker/available_memory.h"
 
 namespace meshwright::worker {
 namespace {
@@ -48,6 +49,15 @@ const checkpoint::Roots& RootsOf(const HostResources& resources) {
   return resources.checkpoint_roots == nullptr ? kNone : *resources.checkpoint_roots;
 }
 
+// What each local rank keeps in snapshots.
+std::vector<proto::RankTiles> SnapshotTiles(const proto::LoadMesh& message) {
+  std::vector<proto::RankTiles> tiles;
+  for (const proto::RankPrograms& rank : message.ranks) {
+    tiles.push_back({rank.rank, rank.snapshot_slots});
+  }
+  return tiles;
+}
+
 }  // namespace
 
 MeshHost::MeshHost(const HostResources& resources, MeshGeneration mesh_gen, Report report,
@@ -56,6 +66,7 @@ MeshHost::MeshHost(const HostResources& resources, MeshGeneration mesh_gen, Repo
       mesh_gen_(mesh_gen),
       report_(std::move(report)),
       released_(std::move(released)),
+      snapshot_memory_(resources.snapshot_memory),
       loop_(scheduler_, kMailbox,
             [this](const Message& message) {
               std::visit(
@@ -155,7 +166,7 @@ void MeshHost::On(const proto::SaveState& message) {
 
 void MeshHost::On(const proto::RestoreState& message) {
   RunInOrder(message.launch_seq, "restoring the state", [&](proto::LaunchDone&) {
-    return runtime_ ? RestoreState(message, RootsOf(resources_), state_, *runtime_)
+    return runtime_ ? RestoreState(message, RootsOf(resources_), cluster_id_, state_, *runtime_)
                     : FailedPrecondition("restore before the programs were loaded");
   });
 }
@@ -190,8 +201,11 @@ Status MeshHost::LoadOnThread(const proto::LoadMesh& message) {
   if (runtime_) return FailedPrecondition("the mesh is loaded already");
   MW_ASSIGN_OR_RETURN(RuntimeOptions options, MakeOptions(message));
   state_ = CollectStateSlots(options.programs);
+  cluster_id_ = message.cluster_id;
   std::vector<int> devices;
   for (const proto::RankPrograms& rank : message.ranks) devices.push_back(rank.local_device);
+  taker_.emplace(resources_.worker, std::move(snapshot_memory_), SnapshotTiles(message),
+                 [] { return AvailableMemoryBytes(); });
   if (!message.init_weights.empty()) MW_TRY(OpenInitialWeights(message));
   MW_ASSIGN_OR_RETURN(auto runtime, JobRuntime::Load(std::move(options)));
   const MutexLock lock(mutex_);
@@ -353,7 +367,11 @@ Status MeshHost::LaunchOnThread(const proto::Launch& message, proto::LaunchDone&
     MW_ASSIGN_OR_RETURN(done.tensors, ReadOutputs(program));
   }
   const bool initialised = program == ir::kInitProgram;
-  return initialised && initial_weights_ ? FillInitialWeights() : OkStatus();
+  if (initialised && initial_weights_) MW_TRY(FillInitialWeights());
+  if (!message.snapshot) return OkStatus();
+  Note(resources_, MeshDoing::kSnapshot);
+  done.snapshot = taker_->Take(message.first_step + message.count, state_, *runtime_);
+  return OkStatus();
 }
 
 Status MeshHost::StageInputs(const proto::Launch& message) {

@@ -29,6 +29,8 @@
 #include "worker/link.h"
 #include "worker/mesh_record.h"
 #include "worker/runtime.h"
+#include "worker/snapshot_store.h"
+#include "worker/snapshot_taker.h"
 #include "worker/state_saver.h"
 #include "worker/weights.h"
 
@@ -53,6 +55,10 @@ struct HostResources {
   ControllerLink* link = nullptr;
   MeshCounters* metrics = nullptr;
   MeshRecord* record = nullptr;  // takes what the mesh does; null: nobody asks
+  SnapshotStore* snapshots =
+      nullptr;  // of the worker's daemon: keeps what meshes leave; null: none
+  // A descriptor that becomes the mesh's: where its snapshots go (worker/snapshot_taker.h).
+  int snapshot_memory = -1;
   // Told when this process has lost a device for good, after the error that it caused.
   std::function<void(const Status&)> device_lost;
 };
@@ -147,6 +153,9 @@ class MeshHost {
   std::unique_ptr<DataFeed> data_;                 // on the thread; outlives the runtime
   std::unique_ptr<JobFeed> feed_;                  // on the thread; outlives the runtime
   std::unique_ptr<StateSaver> saver_;              // on the thread
+  UniqueFd snapshot_memory_;                       // on the thread, until it is loaded
+  std::optional<SnapshotTaker> taker_;             // on the thread, once loaded
+  std::string cluster_id_;                         // of LoadMesh, on the thread
   Mutex mutex_;
   // Written on the thread under mutex_: the thread reads it as it is, others under mutex_.
   std::shared_ptr<JobRuntime> runtime_;

@@ -37,6 +37,8 @@ const char* DoingText(MeshDoing doing) {
       return "while it wrote the state";
     case MeshDoing::kSaving:
       return "while it sent the weights";
+    case MeshDoing::kSnapshot:
+      return "while it took a snapshot";
     case MeshDoing::kReleasing:
       return "while it let go of the mesh";
   }

@@ -98,6 +98,7 @@ enum class MeshDoing : int32_t {
   kReading,
   kWriting,
   kSaving,
+  kSnapshot,
   kReleasing
 };
 

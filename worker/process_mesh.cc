@@ -54,6 +54,7 @@ void ProcessMesh::Attach(Result<std::unique_ptr<ExecutorProcess>> process) {
                       ended_ = true;
                       (void)control_.Post([this] { EndOnce(); });
                     }});
+  snapshots_.Give(executor_.TakeSnapshots());
 }
 
 // The mesh stays until it is let go of, as one whose programs could not be loaded.
@@ -77,6 +78,7 @@ void ProcessMesh::Handle(proto::DownBody message) {
   if (const auto* load = std::get_if<proto::LoadMesh>(&message)) {
     job_ = load->job;
     connections_.Expect(*load);
+    snapshots_.Expect(*load);
   }
   const bool release = std::holds_alternative<proto::ReleaseMesh>(message);
   MW_FAILPOINT("worker.before-hand-on");
@@ -179,6 +181,7 @@ void ProcessMesh::EndOnce() {
     if (!end.exit) (void)process.release();
   }
   counts_.End();
+  if (resources_.snapshots != nullptr) resources_.snapshots->Release(mesh_gen_);
   events_.report(proto::MeshReleased{mesh_gen_});
   // Behind `released` this object may be gone.
   const auto released = events_.released;

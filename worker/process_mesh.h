@@ -74,6 +74,7 @@ class ProcessMesh final : public RunningMesh {
   Status lost_;             // of the reader, then of control_
   AwaitedExecutor executor_;
   MeshConnections connections_;
+  SnapshotHandover snapshots_{resources_.snapshots};
   CountsExchange counts_;
   Mutex mutex_;
   CondVar changed_;

@@ -207,6 +207,11 @@ class LocalRuntime final : public JobRuntime {
     return actor->CopyPersistent(slot, into);
   }
 
+  Status CopyAll(const std::vector<PersistentCopy>& copies) override {
+    for (const auto& actor : actors_) actor->PostCopies(copies);
+    return WaitAll();
+  }
+
   Status WritePersistent(int rank, const std::string& slot,
                          const std::vector<std::byte>& data) override {
     MW_ASSIGN_OR_RETURN(DeviceActor * actor, ActorOf(rank));

@@ -96,6 +96,16 @@ struct OutputBlock {
   std::vector<std::byte> data;
 };
 
+// A persistent slot that is copied to memory of the host, of its size.
+struct PersistentCopy {
+  int rank = 0;
+  std::string slot;
+  std::span<std::byte> into;
+  // Told on the device's thread, part by part: these bytes are there. Parts begin at multiples of a
+  // mebibyte.
+  std::function<void(int64_t begin, int64_t end)> copied;
+};
+
 struct InstructionCounts {
   int64_t run = 0, send = 0, recv = 0, free = 0;
 };
@@ -142,6 +152,8 @@ class JobRuntime {
   virtual Result<ops::HostTensor> ReadPersistent(int rank, const std::string& slot) = 0;
   // The same, to where the caller has room for it: `into` is of its size.
   virtual Status CopyPersistent(int rank, const std::string& slot, std::span<std::byte> into) = 0;
+  // All of them, each on its device's own thread, and devices beside one another.
+  virtual Status CopyAll(const std::vector<PersistentCopy>& copies) = 0;
   virtual Status WritePersistent(int rank, const std::string& slot,
                                  const std::vector<std::byte>& data) = 0;
 

@@ -13,6 +13,7 @@
 #include "checkpoint/cover.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/reader.h"
+#include "worker/snapshot_files.h"
 
 namespace meshwright::worker {
 
@@ -129,15 +130,14 @@ proto::RuntimeError StateSaver::Error(const Status& status) const {
                           status.WithContext(fmt::format("worker '{}'", worker_)), worker_);
 }
 
-Status RestoreState(const proto::RestoreState& message, const checkpoint::Roots& roots,
-                    const StateSlots& slots, JobRuntime& runtime) {
-  MW_ASSIGN_OR_RETURN(const std::string path, roots.PathOf(message.checkpoint));
-  MW_ASSIGN_OR_RETURN(const auto reader, checkpoint::Reader::OpenFolder(path));
+namespace {
+
+Status Restore(checkpoint::Reader& reader, const std::vector<std::string>& exclude,
+               const StateSlots& slots, JobRuntime& runtime) {
   const auto excluded = [&](const std::string& name) {
-    return std::any_of(message.exclude.begin(), message.exclude.end(),
-                       [&](const std::string& pattern) {
-                         return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-                       });
+    return std::any_of(exclude.begin(), exclude.end(), [&](const std::string& pattern) {
+      return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+    });
   };
   MW_FAILPOINT("executor.restore.before-read");
   std::vector<std::byte> bytes;  // of one box after the other
@@ -146,12 +146,28 @@ Status RestoreState(const proto::RestoreState& message, const checkpoint::Roots&
       if (excluded(name)) continue;
       const ir::TensorType whole{slot.type.dtype, slot.global_dims};
       bytes.resize(static_cast<size_t>(slot.type.bytes()));
-      MW_TRY(reader->ReadBox(name, whole, slot.box, bytes).WithContext("checkpoint " + path));
+      MW_TRY(reader.ReadBox(name, whole, slot.box, bytes));
       MW_TRY(runtime.WritePersistent(rank, name, bytes));
       MW_FAILPOINT("executor.restore.wrote-box");
     }
   }
   return OkStatus();
+}
+
+}  // namespace
+
+Status RestoreState(const proto::RestoreState& message, const checkpoint::Roots& roots,
+                    const std::string& cluster_id, const StateSlots& slots, JobRuntime& runtime) {
+  if (!message.manifest.empty()) {
+    auto reader = checkpoint::Reader::Open(
+        std::make_unique<SnapshotFiles>(cluster_id, message.manifest, message.sources));
+    const Status status =
+        reader.has_value() ? Restore(**reader, message.exclude, slots, runtime) : reader.error();
+    return status.ok() ? status : status.WithContext("snapshots").WithBlame(Blame::kInfra);
+  }
+  MW_ASSIGN_OR_RETURN(const std::string path, roots.PathOf(message.checkpoint));
+  MW_ASSIGN_OR_RETURN(const auto reader, checkpoint::Reader::OpenFolder(path));
+  return Restore(*reader, message.exclude, slots, runtime).WithContext("checkpoint " + path);
 }
 
 }  // namespace meshwright::worker

@@ -59,10 +59,10 @@ class StateSaver {
   Executor thread_{"mw-save"};
 };
 
-// Every persistent slot of the local ranks takes its box of the checkpoint, but those whose name
-// fits a pattern of `exclude` ('*': any text). Errors: those of checkpoint::Reader, naming tensor
-// and box.
+// Every persistent slot of the local ranks takes its box of the checkpoint, or of the snapshots,
+// but those whose name fits a pattern of `exclude` ('*': any text). Errors: those of
+// checkpoint::Reader, naming tensor and box; of snapshots they are blamed on the machines.
 Status RestoreState(const proto::RestoreState& message, const checkpoint::Roots& roots,
-                    const StateSlots& slots, JobRuntime& runtime);
+                    const std::string& cluster_id, const StateSlots& slots, JobRuntime& runtime);
 
 }  // namespace meshwright::worker

@@ -110,7 +110,7 @@ class CheckpointPairs : public ::testing::Test {
   Status Load(VirtualCluster& cluster, int64_t step, const std::string& folder) {
     return worker::RestoreState(
         {MeshGeneration(1), LaunchSeq(1), {"r", folder + "/" + checkpoint::StepName(step)}, {}},
-        roots_, Slots(cluster), cluster.runtime());
+        roots_, "c", Slots(cluster), cluster.runtime());
   }
 
   static worker::StateSlots Slots(const VirtualCluster& cluster) {

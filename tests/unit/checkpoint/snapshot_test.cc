@@ -28,7 +28,7 @@ void Write(SnapshotArea& area, int64_t step, bool finish = true) {
   area.Begin();
   for (size_t i = 0; i < area.layout().boxes().size(); ++i) {
     const SnapshotBox& box = area.layout().boxes()[i];
-    area.Copy(i, ElementsOf(box.type.dims, box.box, static_cast<int32_t>(step)));
+    CopyBox(area, i, ElementsOf(box.type.dims, box.box, static_cast<int32_t>(step)));
   }
   if (finish) area.Finish(step);
 }
@@ -58,6 +58,30 @@ TEST(Snapshot, SlotsAreWrittenInTurnAndSeenByOthers) {
   EXPECT_EQ(other.layout(), TwoBoxes());
   const auto expected = ElementsOf({4, 6}, {{0, 0}, {4, 3}}, 5);
   EXPECT_EQ(std::memcmp(other.Whole()[0].data.data(), expected.data(), expected.size()), 0);
+}
+
+TEST(Snapshot, BoxesArePlacedAndSealedPieceByPiece) {
+  SnapshotArea area = SnapshotArea::Create().value();
+  ASSERT_TRUE(area.SetLayout(TwoBoxes()).ok());
+  area.Begin();
+  for (size_t i = 0; i < 2; ++i) {
+    const SnapshotBox& box = area.layout().boxes()[i];
+    const auto bytes = ElementsOf(box.type.dims, box.box, 3);
+    std::memcpy(area.Place(i).data(), bytes.data(), bytes.size());
+    const int64_t pieces = PieceCount(box.bytes());
+    for (int64_t piece = 0; piece < pieces; ++piece) area.Seal(i, piece, piece + 1);
+  }
+  area.Finish(3);
+  SnapshotArea copied = SnapshotArea::Create().value();
+  ASSERT_TRUE(copied.SetLayout(TwoBoxes()).ok());
+  Write(copied, 3);
+  const SnapshotArea other = Other(area);
+  ASSERT_EQ(Steps(other), (std::vector<int64_t>{3}));
+  EXPECT_EQ(ShardsOf(other.layout(), other.Whole()[0], "f"),
+            ShardsOf(copied.layout(), copied.Whole()[0], "f"));
+  EXPECT_EQ(other.OfStep(3)->data.size(), static_cast<size_t>(TwoBoxes().data_bytes()));
+  EXPECT_FALSE(other.OfStep(2).has_value());
+  EXPECT_FALSE(other.OfStep(-1).has_value()) << "torn slots are of no step";
 }
 
 TEST(Snapshot, ATornSlotIsNoneAndTheOtherOneStays) {

@@ -21,6 +21,7 @@ constexpr int kWorkers = 4;
 struct Seen {
   int64_t commits = 0;
   int64_t restores = 0;
+  int64_t from_memory = 0;
   int64_t recovered = 0;
   int64_t replanned = 0;
   int64_t resumed = 0;
@@ -63,6 +64,13 @@ ir::JobRequest DrawJob(SimCluster& cluster) {
   job.train.steps_per_launch = 1 + cluster.Draw(3);
   DrawRecovery(cluster, job);
   return job;
+}
+
+// Nothing is drawn, so that histories without snapshots stay what they were.
+void SetSnapshots(bool any, ir::JobRequest& job) {
+  constexpr int64_t kEvery[] = {0, 1, 2, -1};
+  job.fault_tolerance.snapshot_every = any ? kEvery[(job.train.steps + job.parallel.data) % 4] : 0;
+  job.fault_tolerance.copies = job.train.steps % 2;
 }
 
 // What a worker's step may fail with: a peer's death, its own fault, the machine's.
@@ -137,12 +145,15 @@ void RandomWish(SimCluster& cluster, const std::vector<int64_t>& jobs) {
   }
 }
 
-void RandomFault(SimCluster& cluster, std::vector<int64_t>& jobs) {
+void RandomFault(SimCluster& cluster, bool snapshots, std::vector<int64_t>& jobs) {
   switch (cluster.Draw(11)) {
     case 0:
-    case 1:
-      if (const int64_t id = cluster.Submit(DrawJob(cluster)); id != 0) jobs.push_back(id);
+    case 1: {
+      ir::JobRequest job = DrawJob(cluster);
+      SetSnapshots(snapshots, job);
+      if (const int64_t id = cluster.Submit(job); id != 0) jobs.push_back(id);
       return;
+    }
     case 2:
     case 10:
       return RandomWish(cluster, jobs);
@@ -198,7 +209,7 @@ void Add(SimCluster& cluster, int64_t job, Seen& seen) {
   }
 }
 
-void RunHistory(uint64_t seed, Seen& seen) {
+void RunHistory(uint64_t seed, bool snapshots, Seen& seen) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   CoreOptions options = SimCluster::DefaultOptions();
   options.save_deadline_ms = 4000;
@@ -207,7 +218,7 @@ void RunHistory(uint64_t seed, Seen& seen) {
   std::vector<int64_t> jobs;
   for (int i = 0; i < kWorkers; ++i) cluster.AddWorker("w" + std::to_string(i), 1);
   for (int round = 0; round < 60 && !::testing::Test::HasFailure(); ++round) {
-    RandomFault(cluster, jobs);
+    RandomFault(cluster, snapshots, jobs);
     for (int64_t n = cluster.Draw(40); n > 0 && cluster.DeliverOne(); --n) {
     }
     if (cluster.Draw(3) == 0) cluster.Advance(100 * (1 + cluster.Draw(30)));
@@ -218,6 +229,7 @@ void RunHistory(uint64_t seed, Seen& seen) {
   for (const int64_t job : jobs) Add(cluster, job, seen);
   seen.commits += cluster.states().commits();
   seen.restores += cluster.states().restores();
+  seen.from_memory += cluster.states().snapshot_restores();
   for (const auto& worker : cluster.core().Workers(Now{})) {
     EXPECT_EQ(worker.busy_devices, 0) << worker.name;
   }
@@ -227,7 +239,7 @@ TEST(CoreSimulation, HistoriesThatOnceFailedHold) {
   for (const auto& [seed, found] : kFormerFailures) {
     SCOPED_TRACE(found);
     Seen seen;
-    RunHistory(seed, seen);
+    RunHistory(seed, /*snapshots=*/false, seen);
   }
 }
 
@@ -235,13 +247,14 @@ TEST(CoreSimulation, HoldsItsInvariantsInRandomHistories) {
   const Seeds seeds = SeedsOf(400, 40);
   Seen seen;
   for (uint64_t seed = seeds.first; seed <= seeds.last && !HasFailure(); ++seed) {
-    RunHistory(seed, seen);
+    RunHistory(seed, /*snapshots=*/seed % 2 == 0, seen);
   }
   if (seeds.count() < 40) return;
   // Histories in which nothing happens hold, too.
   const auto least = static_cast<int64_t>(seeds.count() / 4);
   EXPECT_GT(seen.commits, least);
-  EXPECT_GT(seen.restores, least);
+  EXPECT_GT(seen.restores, least / 2);
+  EXPECT_GT(seen.from_memory, least);
   EXPECT_GT(seen.recovered, least);
   EXPECT_GT(seen.replanned, least);
   EXPECT_GT(seen.resumed, least);

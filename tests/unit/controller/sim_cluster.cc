@@ -13,7 +13,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <utility>
 
 #include "proto/job_codec.h"
@@ -98,6 +97,7 @@ void SimCluster::RestartController() {
 void SimCluster::AddWorker(const std::string& name, int devices, const std::string& host) {
   SimWorker& worker = workers_[name];
   worker = SimWorker{};
+  states_.ForgetMemory(name);
   worker.name = name;
   worker.incarnation = next_incarnation_++;
   worker.devices = devices;
@@ -342,6 +342,12 @@ void SimCluster::Plan(const StartPlan& start) {
       std::map<std::string, std::vector<ir::Program>, std::less<>>{{ir::kStepProgram, same}});
   plan.notes = plan_notes;
   plan.placement = planned_placement;
+  std::vector<size_t> ranks;
+  for (size_t rank = 0; rank < plan.devices.size(); ++rank) {
+    ranks.push_back(rank);
+    plan.boxes.push_back({"s", "s" + std::to_string(rank), 4, {rank}});
+  }
+  plan.boxes.push_back({"r", "r", 4, ranks});
   plan.devices[0].saved_slots = {"w"};
   plan.devices[0].state_slots = planned_state;
   for (size_t i = 0; i < plan.devices.size() && i < planned_rows.size(); ++i) {
@@ -460,6 +466,7 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
           },
           [&](const proto::LoadMesh& load) {
             last_load = load;
+            states_.Load(worker.name, load);
             worker.meshes.insert(load.mesh_gen.value());
             worker.last_seq[load.mesh_gen.value()] = 0;
             worker.programs[load.mesh_gen.value()] = load.programs;
@@ -506,6 +513,9 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
           [&](const proto::SaveState& m) { OnState(worker, m); },
           [&](const proto::RestoreState& m) { OnState(worker, m); },
           [&](const proto::CommitCheckpoint& m) { OnState(worker, m); },
+          [&](const proto::QuerySnapshots& m) { OnState(worker, m); },
+          [&](const proto::DropSnapshots& m) { OnState(worker, m); },
+          [&](const proto::CopySnapshot& m) { OnState(worker, m); },
       },
       message.body);
 }
@@ -554,39 +564,6 @@ void SimCluster::Hear(const TellClient& tell) {
   } else {
     failures_[client].push_back(std::get<proto::AskFailed>(tell.news).error);
   }
-}
-
-void SimCluster::HandleLaunch(SimWorker& worker, const proto::Launch& launch) {
-  proto::LaunchDone done{launch.mesh_gen, launch.launch_seq, {}, {}, {}};
-  const std::string program = worker.programs[launch.mesh_gen.value()].at(launch.program);
-  if (program == ir::kInitProgram) states_.Init(worker.name, launch.mesh_gen);
-  if (program == ir::kStepProgram) states_.Run(worker.name, launch);
-  const int64_t end = launch.first_step + launch.count;
-  const bool held = hold_from >= 0 && program == ir::kStepProgram && end > hold_from;
-  if (held) worker.failed.insert(launch.mesh_gen.value());
-  if (hold_reports || held) return;
-  for (int64_t i = 0; i < launch.count; ++i) {
-    proto::StepReport report{launch.first_step + i, 0.5, {}};
-    if (program == "step") {
-      const bool diverged = diverges_at >= 0 && report.step >= diverges_at;
-      report.values = {{"loss", diverged ? std::nan("") : 5.0 - static_cast<double>(report.step)},
-                       {"grad_norm", 1},
-                       {"lr", 0.1},
-                       {"tokens", 64}};
-      if (busy.contains(worker.name)) report.busy.push_back(busy.at(worker.name));
-    } else if (program == "eval") {
-      report.values = {{"loss_sum", 30.0}, {"count", 10.0}};
-    } else if (!launch.inputs.empty() && launch.inputs[0].bytes.size() >= sizeof(double)) {
-      // An answer that depends on what the call brought.
-      double brought = 0;
-      std::memcpy(&brought, launch.inputs[0].bytes.data(), sizeof(brought));
-      worker.executed.push_back(brought);
-      worker.last_inputs = launch.inputs;
-      report.values = {{"echo", brought}};
-    }
-    done.reports.push_back(std::move(report));
-  }
-  Say(worker, std::move(done));
 }
 
 void SimCluster::CheckPromises() {

@@ -146,6 +146,10 @@ class SimCluster {
   bool hold_reports = false;                              // workers run, their LaunchDone waits
   int64_t hold_from = -1;                                 // they hang in this step
   bool hold_writes = false;                               // of checkpoints
+  double snapshot_seconds = 0.001;                        // a step takes half a second
+  std::set<std::string> no_memory;                        // workers that can take no snapshot
+  std::set<std::string> no_copies;                        // and none of another one's
+  bool hold_copies = false;                               // nobody says that it has one
   bool deaf_aborts = false;                               // workers do not answer AbortMesh
   std::map<std::string, proto::RuntimeError> fail_next;   // by worker: its next report
   std::map<std::string, proto::RuntimeError> fail_write;  // by worker: its next of a checkpoint
@@ -165,6 +169,11 @@ class SimCluster {
   void OnState(SimWorker& worker, const proto::SaveState& save);
   void OnState(SimWorker& worker, const proto::RestoreState& restore);
   void OnState(SimWorker& worker, const proto::CommitCheckpoint& commit);
+  void OnState(SimWorker& worker, const proto::QuerySnapshots& query);
+  void OnState(SimWorker& worker, const proto::DropSnapshots& drop);
+  void OnState(SimWorker& worker, const proto::CopySnapshot& copy);
+  proto::SnapshotTaken TakeSnapshot(SimWorker& worker, const proto::Launch& launch);
+  std::optional<int64_t> RecordedStart(MeshGeneration gen);
   void EndWrite(SimWorker& worker);
   void HearSteps(const StepsDone& done);
   void AnswerState(SimWorker& worker, MeshGeneration gen, LaunchSeq seq);

@@ -1,6 +1,8 @@
-// The part of the simulated cluster that saves and restores.
+// The part of the simulated cluster that runs steps, saves and restores.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "tests/unit/controller/sim_cluster.h"
@@ -35,10 +37,56 @@ void SimCluster::OnState(SimWorker& worker, const proto::RestoreState& restore) 
     done.error = failing->second;
     worker.failed.insert(restore.mesh_gen.value());
     fail_next.erase(failing);
-  } else {
-    states_.Restore(worker.name, restore);
+  } else if (const Status restored =
+                 states_.Restore(worker.name, restore, RecordedStart(restore.mesh_gen));
+             !restored.ok()) {
+    done.error = proto::MakeError(proto::ErrorKind::kStepFailed, restored, worker.name);
+    worker.failed.insert(restore.mesh_gen.value());
   }
   Say(worker, std::move(done));
+}
+
+// What is on record of the snapshot that the job's newest run starts from.
+std::optional<int64_t> SimCluster::RecordedStart(MeshGeneration gen) {
+  const auto events = store_->Events(gen_job_.at(gen.value()), 1000);
+  if (!events.has_value()) return std::nullopt;
+  const std::string generation = "(generation " + std::to_string(gen.value()) + ")";
+  constexpr std::string_view kSnapshot = ", from the snapshot of step ";
+  for (const EventRecord& event : *events) {
+    const size_t at = event.text.find(kSnapshot);
+    if (event.text.find(generation) == std::string::npos || at == std::string::npos) continue;
+    return std::stoll(event.text.substr(at + kSnapshot.size()));
+  }
+  return std::nullopt;
+}
+
+void SimCluster::OnState(SimWorker& worker, const proto::QuerySnapshots& query) {
+  Say(worker, states_.Held(worker.name, query));
+}
+
+void SimCluster::OnState(SimWorker& worker, const proto::CopySnapshot& copy) {
+  if (!worker.meshes.contains(copy.mesh_gen.value()) || hold_copies) return;
+  const Status copied = no_copies.contains(worker.name) ? ResourceExhausted("no memory for copies")
+                                                        : states_.Copy(worker.name, copy);
+  Say(worker, proto::SnapshotCopied{copy.mesh_gen, copy.step,
+                                    proto::MakeError(proto::ErrorKind::kSaveFailed, copied)});
+}
+
+void SimCluster::OnState(SimWorker& worker, const proto::DropSnapshots& drop) {
+  states_.Drop(worker.name, drop);
+}
+
+// What the launch's report says of it.
+proto::SnapshotTaken SimCluster::TakeSnapshot(SimWorker& worker, const proto::Launch& launch) {
+  if (!launch.snapshot) return {};
+  proto::SnapshotTaken taken{launch.first_step + launch.count, snapshot_seconds, 100, {}};
+  if (no_memory.contains(worker.name)) {
+    taken.error = proto::MakeError(proto::ErrorKind::kSaveFailed,
+                                   ResourceExhausted("no memory for snapshots"), worker.name);
+  } else {
+    states_.Snapshot(worker.name, launch, /*whole=*/true);
+  }
+  return taken;
 }
 
 void SimCluster::OnState(SimWorker& worker, const proto::CommitCheckpoint& commit) {
@@ -64,6 +112,41 @@ void SimCluster::EndWrite(SimWorker& worker) {
   }
   if (failing != fail_write.end()) fail_write.erase(failing);
   Say(worker, std::move(write));
+}
+
+void SimCluster::HandleLaunch(SimWorker& worker, const proto::Launch& launch) {
+  proto::LaunchDone done{launch.mesh_gen, launch.launch_seq, {}, {}, {}};
+  const std::string program = worker.programs[launch.mesh_gen.value()].at(launch.program);
+  if (program == ir::kInitProgram) states_.Init(worker.name, launch.mesh_gen);
+  if (program == ir::kStepProgram) states_.Run(worker.name, launch);
+  const int64_t end = launch.first_step + launch.count;
+  const bool held = hold_from >= 0 && program == ir::kStepProgram && end > hold_from;
+  if (held) worker.failed.insert(launch.mesh_gen.value());
+  if (held && launch.snapshot && end % 2 == 0) states_.Snapshot(worker.name, launch, false);
+  if (!held) done.snapshot = TakeSnapshot(worker, launch);
+  if (hold_reports || held) return;
+  for (int64_t i = 0; i < launch.count; ++i) {
+    proto::StepReport report{launch.first_step + i, 0.5, {}};
+    if (program == "step") {
+      const bool diverged = diverges_at >= 0 && report.step >= diverges_at;
+      report.values = {{"loss", diverged ? std::nan("") : 5.0 - static_cast<double>(report.step)},
+                       {"grad_norm", 1},
+                       {"lr", 0.1},
+                       {"tokens", 64}};
+      if (busy.contains(worker.name)) report.busy.push_back(busy.at(worker.name));
+    } else if (program == "eval") {
+      report.values = {{"loss_sum", 30.0}, {"count", 10.0}};
+    } else if (!launch.inputs.empty() && launch.inputs[0].bytes.size() >= sizeof(double)) {
+      // An answer that depends on what the call brought.
+      double brought = 0;
+      std::memcpy(&brought, launch.inputs[0].bytes.data(), sizeof(brought));
+      worker.executed.push_back(brought);
+      worker.last_inputs = launch.inputs;
+      report.values = {{"echo", brought}};
+    }
+    done.reports.push_back(std::move(report));
+  }
+  Say(worker, std::move(done));
 }
 
 // Of a training everyone is told each step once, in order.

@@ -323,6 +323,9 @@ TEST(ValidateJob, WhatIsSavedAndHowItRecoversIsCheckedByName) {
           "fault_tolerance.max_recoveries");
   refused([](JobRequest& job) { job.fault_tolerance.min_devices = 0; },
           "fault_tolerance.min_devices");
+  refused([](JobRequest& job) { job.fault_tolerance.snapshot_every = -2; },
+          "fault_tolerance.snapshot_every");
+  refused([](JobRequest& job) { job.fault_tolerance.copies = 17; }, "fault_tolerance.copies");
   refused([](JobRequest& job) { job.fault_tolerance.max_wait_for_spare_s = -1; },
           "fault_tolerance.max_wait_for_spare_s");
   refused([](JobRequest& job) { job.fault_tolerance.stall_s = -1; }, "fault_tolerance.stall_s");

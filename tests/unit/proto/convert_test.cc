@@ -82,6 +82,12 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
       StateSaved{gen, LaunchSeq(4), SomeError(), ""},
       CheckpointCommitted{gen, LaunchSeq(4), {}},
       CheckpointCommitted{gen, LaunchSeq(4), SomeError()},
+      LaunchDone{gen, LaunchSeq(3), {}, {}, {}, {34, 0.5, 1 << 20, {}}},
+      LaunchDone{gen, LaunchSeq(3), {}, {}, {}, {34, 0.5, 0, SomeError()}},
+      SnapshotsHeld{JobId(3), 9, {}},
+      SnapshotCopied{gen, 34, {}},
+      SnapshotCopied{gen, 34, SomeError()},
+      SnapshotsHeld{JobId(3), 9, {{gen, 34, "own/34", std::string("\0\xff", 2), "{}"}}},
       MeshReleased{gen},
       MeshError{gen, SomeError()},
       Leave{"bye"},
@@ -101,7 +107,7 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
   load.members = {{"w0", "h:1", "host", 12}, {"w1", "h:2", "host", ~uint64_t{0}}};
   load.programs = {"init", "step"};
   load.inputs = {"x"};
-  load.ranks = {{1, 0, {{kHash, 10, "init"}, {kHash, 11, "step"}}}};
+  load.ranks = {{1, 0, {{kHash, 10, "init"}, {kHash, 11, "step"}}, {"w", "m"}}};
   load.data = {{kHash, 1000, "text"}, "uint16", 0.25};
   load.sequence = 128;
   load.vocabulary = 256;
@@ -117,6 +123,17 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
       SaveWeights{gen, {{0, {"a", "b"}}, {3, {}}}},
       SaveState{gen, LaunchSeq(2), folder, "s.tmp-7-2", {{0, {"a", "b"}}, {3, {}}}},
       RestoreState{gen, LaunchSeq(1), folder, {"head.*"}},
+      RestoreState{gen,
+                   LaunchSeq(1),
+                   {},
+                   {},
+                   "manifest",
+                   {{"h:1", ~uint64_t{0}, MeshGeneration(6), std::string("\0\xff", 2), "own/34"}}},
+      Launch{gen, LaunchSeq(2), 3, 40, 8, {}, false, true},
+      QuerySnapshots{JobId(3), 9},
+      CopySnapshot{
+          gen, 34, {{"w1", "h:2", ~uint64_t{0}, {"a[0:4]", "b[4:4]"}}, {"w2", "h:3", 4, {}}}},
+      DropSnapshots{JobId(3), gen},
       CommitCheckpoint{gen, LaunchSeq(2), folder, "s.tmp-7-2", "manifest", std::string("\0\xff", 2),
                        3},
       AbortMesh{gen, SomeError()},
@@ -178,7 +195,7 @@ ir::JobRequest SomeJob() {
   job.save_weights = false;
   job.checkpoint = {true, {"shared", "gpt/7"}, 20, 30, 3};
   job.start = {{"shared", "gpt/6/step-00000040"}, 40, {"head.*", "opt.*"}};
-  job.fault_tolerance = {false, 3, ir::Elastic::kOff, 2, 7};
+  job.fault_tolerance = {false, 3, ir::Elastic::kOff, 2, 7, 9, 5, 3};
   job.config_text = "text";
   return job;
 }

@@ -1,0 +1,59 @@
+#include "controller/job_snapshots.h"
+
+#include <utility>
+
+namespace meshwright::controller {
+
+std::set<std::string> JobSnapshots::workers() const {
+  std::set<std::string> workers;
+  for (const auto& [worker, oldest] : oldest_) workers.insert(worker);
+  return workers;
+}
+
+std::set<std::string> JobSnapshots::NoteWhole(MeshGeneration mesh_gen,
+                                              const std::set<std::string>& members) {
+  std::set<std::string> older;
+  for (const auto& [worker, oldest] : oldest_) {
+    if (oldest < mesh_gen) older.insert(worker);
+  }
+  oldest_.clear();
+  for (const std::string& member : members) oldest_.emplace(member, mesh_gen);
+  return older;
+}
+
+std::optional<JobSnapshots::Copying> JobSnapshots::Copied(const std::string& worker, int64_t step) {
+  if (!copying_ || copying_->taken.step != step) return std::nullopt;
+  copying_->awaited.erase(worker);
+  if (!copying_->awaited.empty()) return std::nullopt;
+  return std::exchange(copying_, std::nullopt);
+}
+
+uint64_t JobSnapshots::Ask(std::set<std::string> workers, int64_t now_ms) {
+  awaited_ = std::move(workers);
+  answers_.clear();
+  asked_ms_ = now_ms;
+  return ++query_;
+}
+
+void JobSnapshots::Answer(uint64_t query, SnapshotHolder holder) {
+  if (query != query_ || awaited_.erase(holder.worker) == 0) return;
+  const std::string worker = holder.worker;
+  answers_.emplace(worker, std::move(holder));
+}
+
+void JobSnapshots::Lose(const std::string& worker) {
+  awaited_.erase(worker);
+  answers_.erase(worker);
+}
+
+bool JobSnapshots::Settled(int64_t now_ms) const {
+  return awaited_.empty() || now_ms - asked_ms_ >= kAnswerMs;
+}
+
+std::vector<SnapshotHolder> JobSnapshots::holders() const {
+  std::vector<SnapshotHolder> holders;
+  for (const auto& [worker, holder] : answers_) holders.push_back(holder);
+  return holders;
+}
+
+}  // namespace meshwright::controller
