@@ -85,9 +85,14 @@ std::vector<float> SlowRanks::Last(const Rank& rank, size_t steps) {
   return last;
 }
 
-std::optional<SlowRanks::News> SlowRanks::Judge(Rank& rank) {
+bool SlowRanks::IsLookedAt(size_t window) const {
+  return steps_ % std::max(kStepsPerLook, static_cast<int64_t>(window) / kLooksPerWindow) == 0;
+}
+
+std::optional<SlowRanks::News> SlowRanks::Judge(Rank& rank) const {
   const double late = std::log(kLate);
   if (rank.named_by) {
+    if (!IsLookedAt(*rank.named_by)) return std::nullopt;
     const Centre now = CentreOf(Last(rank, *rank.named_by));
     rank.ratio = std::exp(now.median);
     if (now.median >= late) return std::nullopt;
@@ -95,6 +100,7 @@ std::optional<SlowRanks::News> SlowRanks::Judge(Rank& rank) {
   }
   for (const size_t window : kWindows) {
     if (rank.ratios.size() < window) break;
+    if (!IsLookedAt(window)) continue;
     const Centre now = CentreOf(Last(rank, window));
     if (now.median <= late + kSigmas * now.error) continue;
     rank.named_by = window;

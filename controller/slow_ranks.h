@@ -47,8 +47,9 @@ class SlowRanks {
   std::map<int, double> slow() const;
 
  private:
-  // Not every step is looked at: within these nothing changes much.
+  // Not at every step: between two looks at a window little of it changes.
   static constexpr int64_t kStepsPerLook = 8;
+  static constexpr int64_t kLooksPerWindow = 32;
   // Of a rank without peers: the first ones are slower than all others, then it is measured.
   static constexpr size_t kWarmUp = 8;
   static constexpr size_t kOwnSteps = 64;
@@ -68,7 +69,8 @@ class SlowRanks {
   static double UsualOf(Rank& rank, double seconds);
   static void Add(Rank& rank, double ratio);
   static std::vector<float> Last(const Rank& rank, size_t steps);
-  static std::optional<News> Judge(Rank& rank);
+  bool IsLookedAt(size_t window) const;
+  std::optional<News> Judge(Rank& rank) const;
 
   std::vector<int> stages_;
   std::vector<Rank> ranks_;

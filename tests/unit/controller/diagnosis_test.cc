@@ -103,6 +103,15 @@ TEST(Diagnosis, ACollectiveIsWaitedForByWhomEnteredItMore) {
       "step 17 of program 'step'");
 }
 
+// Its data move, or something below the ranks is stuck: none of them is to blame.
+TEST(Diagnosis, ACollectiveThatAllHaveEnteredIsWaitedForByNobody) {
+  const Diagnosis diagnosis =
+      Diagnose(nullptr, {At(0, 3, {{"data/0-1", 9, 8}}), At(1, 3, {{"data/0-1", 9, 8}})});
+  EXPECT_FALSE(diagnosis.circle);
+  EXPECT_THAT(diagnosis.roots, SizeIs(2));
+  EXPECT_THAT(diagnosis.waiters, IsEmpty());
+}
+
 TEST(Diagnosis, ARankThatDoesNotBeginTheStepIsNamedWithWhatItsProcessDoes) {
   const StepLists lists = Pipeline();
   RankAt idle = At(0, 5);

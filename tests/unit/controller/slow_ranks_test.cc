@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
+#include <cmath>
 #include <random>
 
 #include "tests/unit/controller/step_noise.h"
@@ -34,9 +34,14 @@ struct NoisyRanks {
     }
     return {{}, steps};
   }
-  double Draw() { return kStepNoise[random() % std::size(kStepNoise)]; }
+  double Draw() {
+    const double noise = kStepNoise[random() % std::size(kStepNoise)];
+    return spread == 0 ? noise : noise * std::exp(spread * normal(random));
+  }
 
   std::vector<double> factors;  // by rank
+  double spread = 0;            // besides what was recorded
+  std::normal_distribution<double> normal;
   SlowRanks slow;
   std::mt19937_64 random;
 };
@@ -77,6 +82,18 @@ TEST(SlowRanks, AHundredThousandCleanStepsNameNobody) {
   EXPECT_THAT(mesh.Run(100'000).first, IsEmpty());
   NoisyRanks pair({0, 0}, 8);
   EXPECT_THAT(pair.Run(100'000).first, IsEmpty());
+}
+
+// Whose steps spread by a tenth more needs more steps, and names nobody that is clean either.
+TEST(SlowRanks, ANoisierMachineTakesLonger) {
+  NoisyRanks mesh({0, 0, 0, 0}, 9);
+  mesh.spread = 0.1;
+  ASSERT_THAT(mesh.Run(20'000).first, IsEmpty());
+  mesh.factors[3] = 1.1;
+  const auto [news, steps] = mesh.Run(6'000);
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].rank, 3);
+  EXPECT_GT(steps, 100);
 }
 
 // Stages do different work.
