@@ -114,6 +114,11 @@ std::string FormatStatus(const std::vector<WorkerInfo>& workers, const std::vect
   }
   text += "\nActive jobs\n";
   text += active.empty() ? "(no active jobs)\n" : FormatJobsTable(active, now_unix_ms);
+  // What stands still or is slow is said while it runs (docs/recovery.md).
+  for (const JobInfo& job : active) {
+    if (job.state != JobState::kRunning || job.message.empty()) continue;
+    text += fmt::format("\njob {}: {}\n", job.id, OneLine(job.message));
+  }
   return text;
 }
 

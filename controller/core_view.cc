@@ -29,7 +29,10 @@ proto::JobInfo InfoOf(const JobEntry& job, const CoreOptions& options) {
   info.state = record.state;
   info.reason = record.reason;
   info.message = record.message;
-  if (record.state == JobState::kRunning && info.message.empty()) info.message = job.attention;
+  if (record.state == JobState::kRunning && !job.attention.text.empty()) {
+    info.reason = job.attention.reason;
+    info.message = job.attention.text;
+  }
   info.steps_done = record.steps_done;
   info.steps = record.steps;
   info.loss = record.loss;

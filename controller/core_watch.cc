@@ -80,10 +80,15 @@ std::string SlowText(const MeshState& mesh, int rank, double ratio) {
 // What is wrong with a job that runs, for who asks how it is.
 void SetAttention(JobEntry& job, const MeshWatch& watch, const std::string& stall,
                   const MeshState& mesh) {
-  job.attention = stall;
-  if (!stall.empty()) return;
+  job.attention = {};
+  if (!stall.empty()) {
+    job.attention = {"Stalled", stall};
+    return;
+  }
   for (const auto& [rank, ratio] : watch.slow.slow()) {
-    job.attention += (job.attention.empty() ? "" : "; ") + SlowText(mesh, rank, ratio);
+    job.attention.reason = "SlowRank";
+    std::string& text = job.attention.text;
+    text += (text.empty() ? "" : "; ") + SlowText(mesh, rank, ratio);
   }
 }
 
@@ -186,8 +191,8 @@ void EndWatch(MeshGeneration gen, JobEntry& job, CoreState& core, Context& conte
   if (it == core.watches.end()) return;
   HealthChanged over{job.id(), false, it->second.slow.slow()};
   for (auto& [rank, ratio] : over.slow_ranks) ratio = 0;
-  if (!job.attention.empty()) context.Do(std::move(over));
-  job.attention.clear();
+  if (!job.attention.text.empty()) context.Do(std::move(over));
+  job.attention = {};
   core.watches.erase(it);
 }
 

@@ -28,6 +28,12 @@
 
 namespace meshwright::controller {
 
+// What is wrong with a run that goes on: "Stalled" or "SlowRank", and why.
+struct Attention {
+  std::string reason;
+  std::string text;
+};
+
 struct JobEntry {
   JobRecord record;                               // its spec is kept in the store only
   std::shared_ptr<const ir::JobRequest> request;  // null once terminal
@@ -44,7 +50,7 @@ struct JobEntry {
   JobSnapshots snapshots;
   std::optional<Recovery> recovery;  // until another run has done a step that is new
   bool was_active = false;           // a run of it has done work
-  std::string attention;             // what is wrong with its run, which goes on; empty: nothing
+  Attention attention;               // empty: nothing
   bool end_told = false;             // although the store may not have it yet
 
   JobId id() const { return JobId(record.id); }

@@ -159,6 +159,18 @@ TEST(Status, CountsOnlyReadyWorkersAndActiveJobs) {
   EXPECT_NE(text.find("worker-1  LOST"), std::string::npos);
 }
 
+TEST(Status, SaysWhatIsWrongWithAJobThatRuns) {
+  JobInfo job = Job();
+  job.state = JobState::kRunning;
+  job.reason = "SlowRank";
+  job.message = "rank 2 takes 1.10 times as long\nas its peers";
+  const std::string text = FormatStatus({}, {job}, 70'000);
+  EXPECT_NE(text.find("SlowRank"), std::string::npos) << text;
+  EXPECT_NE(text.find("\njob 3: rank 2 takes 1.10 times as long"), std::string::npos) << text;
+  job.state = JobState::kQueued;
+  EXPECT_EQ(FormatStatus({}, {job}, 70'000).find("job 3:"), std::string::npos);
+}
+
 TEST(Jobs, TableAndJsonCarryTheSameJob) {
   EXPECT_EQ(FormatJobsTable({Job()}, 70'000),
             "ID  NAME  STATE   STEP  LOSS    AGE    RUNTIME  REASON\n"

@@ -74,6 +74,7 @@ TEST(CoreWatch, AStallIsNamedInLogHistoryAndStatusAndThenEndedAndRecovered) {
   EXPECT_THAT(scene.lines(), Contains(named));
   EXPECT_EQ(scene.cluster.Info(scene.job).state, JobState::kRunning);
   EXPECT_THAT(scene.cluster.Info(scene.job).message, named);
+  EXPECT_EQ(scene.cluster.Info(scene.job).reason, "Stalled");
   scene.cluster.hold_from = -1;
   scene.cluster.SettleFor(60'000);
   EXPECT_THAT(scene.lines(), Contains(AllOf(HasSubstr("recovering"), HasSubstr("rank 1"),
@@ -139,6 +140,7 @@ TEST(CoreWatch, ASlowRankIsNamedAndTakenBack) {
   const auto slow = HasSubstr("rank 2 (worker 'w2', device 0) takes 1.10 times as long");
   EXPECT_THAT(cluster.lines(job), Contains(slow));
   EXPECT_THAT(cluster.Info(job).message, slow);
+  EXPECT_EQ(cluster.Info(job).reason, "SlowRank");
   cluster.busy["w2"] = {2, 0.1};
   cluster.Settle();
   EXPECT_EQ(cluster.Info(job).state, JobState::kSucceeded);
