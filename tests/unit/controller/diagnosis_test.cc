@@ -112,6 +112,21 @@ TEST(Diagnosis, ACollectiveThatAllHaveEnteredIsWaitedForByNobody) {
   EXPECT_THAT(diagnosis.waiters, IsEmpty());
 }
 
+TEST(Diagnosis, WhoWaitsForACircleIsNotInIt) {
+  const Diagnosis diagnosis =
+      Diagnose(nullptr, {At(0, 1, {{"a", 1, 0}}), At(1, 1, {{"a", 0, 0}, {"b", 1, 0}, {"c", 0, 0}}),
+                         At(2, 1, {{"b", 0, 0}, {"c", 1, 0}})});
+  EXPECT_TRUE(diagnosis.circle);
+  ASSERT_THAT(diagnosis.roots, SizeIs(2));
+  EXPECT_EQ(diagnosis.roots[0].rank, 1);
+  EXPECT_EQ(diagnosis.roots[1].rank, 2);
+  ASSERT_THAT(diagnosis.waiters, SizeIs(1));
+  EXPECT_EQ(diagnosis.waiters[0].rank, 0);
+  const std::string text = Describe(diagnosis, Rank);
+  EXPECT_THAT(text, HasSubstr("2 ranks wait for each other in a circle: rank 1 (worker 'w1')"));
+  EXPECT_THAT(text, HasSubstr("1 rank waits for them: rank 0"));
+}
+
 TEST(Diagnosis, ARankThatDoesNotBeginTheStepIsNamedWithWhatItsProcessDoes) {
   const StepLists lists = Pipeline();
   RankAt idle = At(0, 5);
