@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <future>
 #include <utility>
 
 #include "base/failpoint.h"
@@ -24,6 +26,14 @@ constexpr int64_t kStepsPerUpdate = 10'000;
 constexpr int64_t kLinesPerUpdate = 500;
 
 Status LoopStopped() { return Unavailable("the controller is stopping"); }
+
+// What is posted to it so far is done, or a disk does not answer.
+void AwaitQueue(Executor& executor) {
+  constexpr std::chrono::seconds kLongest{2};
+  auto done = std::make_shared<std::promise<void>>();
+  if (!executor.Post([done] { done->set_value(); })) return;
+  (void)done->get_future().wait_for(kLongest);
+}
 
 bool Ran(const JobRecord& record) {
   return record.state == JobState::kStarting || record.state == JobState::kRunning;
@@ -59,14 +69,17 @@ Result<proto::JobDescription> ReadDescription(const std::string& job_dir, int64_
 
 }  // namespace
 
-Core ControlLoop::MakeCore(CoreOptions options, const StoredState& stored) {
+Core ControlLoop::MakeCore(CoreOptions options, const StoredState& stored, const StateDir& dir) {
   options.cluster_id = stored.cluster_id;
   options.term = stored.term;
-  return Core(std::move(options), stored.next_mesh_gen, RestoreJobs(stored));
+  // What is in the journal has been told, and nothing else is found there by watchers.
+  const auto told = [&](const JobRecord& job) { return MendJournal(dir.job_dir(job.id)); };
+  return Core(std::move(options), stored.next_mesh_gen, RestoreJobs(stored, told));
 }
 
 ControlLoop::ControlLoop(CoreOptions options, ControlParts parts)
-    : parts_(std::move(parts)), core_(MakeCore(std::move(options), parts_.store->opened())) {
+    : parts_(std::move(parts)),
+      core_(MakeCore(std::move(options), parts_.store->opened(), *parts_.dir)) {
   for (const JobRecord& record : parts_.store->opened().jobs) {
     newest_job_ = std::max(newest_job_, record.id);
   }
@@ -117,6 +130,7 @@ void ControlLoop::Stop() {
   loop_.Stop();
   planner_.Stop();
   files_.Stop();
+  journal_.Stop();
   history_.Stop();
 }
 
@@ -331,7 +345,7 @@ ControlLoop::JobView& ControlLoop::ViewOnLoop(int64_t job) {
   it->second.loading = true;
   // Behind what is being appended, on a thread of its own: it may be long, and weights wait for
   // that one.
-  files_.Post([this, job] {
+  journal_.Post([this, job] {
     const std::string dir = parts_.dir->job_dir(job);
     history_.Post([this, job, dir, sizes = MeasureJournal(dir)] {
       loop_.Post([this, job, history = parts_.load_journal(dir, sizes)]() mutable {
@@ -450,6 +464,7 @@ void ControlLoop::ExecuteOne(Effect& effect) {
 }
 
 Status ControlLoop::Do(Persist& effect) {
+  if (!effect.batch.jobs.empty() && !effect.batch.process_only) AwaitQueue(journal_);
   const int64_t begin_ns = SystemClock().NowNs();
   MW_FAILPOINT("controller.before-persist");
   const Status status = parts_.store->Apply(effect.batch);
@@ -545,7 +560,7 @@ void ControlLoop::Do(const HealthChanged& effect) {
 
 void ControlLoop::AppendToJob(JobId job, const char* file, std::string text) {
   if (text.empty()) return;
-  files_.Post([this, job, file, text = std::move(text)] {
+  journal_.Post([this, job, file, text = std::move(text)] {
     const std::string dir = parts_.dir->job_dir(job.value());
     Status status = MakeDirs(dir);
     if (status.ok()) status = AppendFile(dir + "/" + file, text);

@@ -171,7 +171,7 @@ class ControlLoop {
   void PostCall(std::function<void(Status)> done, std::function<Event(CallId)> make);
   // Feeds the call that `make` builds, and keeps who waits for it.
   void PostActorCall(CallId call, ActorWatcher done, std::function<Event(CallId)> make);
-  static Core MakeCore(CoreOptions options, const StoredState& stored);
+  static Core MakeCore(CoreOptions options, const StoredState& stored, const StateDir& dir);
   Now now() const;
   void StepOnLoop(const Event& event);
   void ExecuteOnLoop(Effects effects);
@@ -230,6 +230,8 @@ class ControlLoop {
   Executor history_{"mw-history"};
   Executor planner_{"mw-planner"};
   Executor files_{"mw-files"};
+  // Appends to files of jobs. What is on record of a job is never ahead of its journal.
+  Executor journal_{"mw-journal"};
   Executor loop_{"mw-core"};
 };
 

@@ -28,8 +28,8 @@ class Core {
  public:
   Core(CoreOptions options, uint64_t next_mesh_gen, std::vector<RestoredJob> jobs);
 
-  // Jobs that ran under a dead controller end as FAILED "ControllerRestarted"; queued ones stay
-  // queued. First call.
+  // Jobs that ran under a dead controller recover, or end as FAILED "ControllerRestarted"; queued
+  // ones stay queued. First call.
   Effects Start(Now now);
   Effects Step(const Event& event, Now now);
 

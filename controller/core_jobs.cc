@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "controller/core_halts.h"
+#include "controller/core_restart.h"
 #include "controller/core_runs.h"
 
 namespace meshwright::controller {
@@ -27,10 +28,11 @@ Status RoomForJobs(const CoreState& core) {
 }  // namespace
 
 void Restore(RestoredJob restored, CoreState& core, Context& context) {
-  auto [job, failure] = core.book.Restore(std::move(restored), core.options);
+  auto [job, run, failure] = core.book.Restore(std::move(restored), core.options);
   core.tally.List(job.id());
   if (!failure.ok()) return EndJob(job, failure, core, context);
   if (job.ended() || job.record.state == JobState::kPaused) return;
+  if (run) return RestoreRun(job, *run, core, context);
   core.queue.Add(job.id());
   context.Do(LogLine{job.id(), fmt::format("queued again: the controller was restarted (term {})",
                                            core.options.term.value())});

@@ -80,6 +80,7 @@ void BeginMesh(JobEntry& job, const PlannedJob& plan, CoreState& core, Context& 
   Persist persist{job.id(), true, CallId(0), {}};
   persist.batch.next_mesh_gen = core.meshes.next_gen();
   persist.batch.jobs.push_back(job.record);
+  persist.batch.jobs.back().run = FormatRunRecord(RecordOf(mesh.state().order, job));
   persist.batch.events.push_back(EventRecord{context.now.unix_ms, job.record.id, text});
   context.Do(std::move(persist));
   context.Do(LogLine{job.id(), text});

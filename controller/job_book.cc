@@ -21,17 +21,21 @@ std::string EndText(const JobRecord& job) {
   return fmt::format("{} ({}): {}", state, job.reason, job.message);
 }
 
+RuntimeError RestartedWhileRunning(const JobRecord& record) {
+  return MakeError(
+      ErrorKind::kControllerRestarted,
+      Aborted(fmt::format("the controller was restarted while the job was {} (after step {} of {})",
+                          proto::JobStateName(record.state), record.steps_done, record.steps))
+          .WithBlame(Blame::kInfra));
+}
+
 namespace {
 
 // Why a job of an earlier controller cannot go on; OK: it is queued.
-RuntimeError FailureOfRestored(const JobRecord& record, const Status& request,
+RuntimeError FailureOfRestored(const JobRecord& record, const Status& request, bool has_run,
                                const CoreOptions& options) {
-  if (record.state == JobState::kStarting || record.state == JobState::kRunning) {
-    const std::string message = fmt::format(
-        "the controller was restarted while the job was {} (after step {} of {}); submit it again",
-        proto::JobStateName(record.state), record.steps_done, record.steps);
-    return MakeError(ErrorKind::kControllerRestarted, Aborted(message).WithBlame(Blame::kInfra));
-  }
+  const bool ran = record.state == JobState::kStarting || record.state == JobState::kRunning;
+  if (ran && !(has_run && request.ok())) return RestartedWhileRunning(record);
   if (!request.ok()) {
     return MakeError(ErrorKind::kStoreFailed,
                      request.WithContext("the stored request is unreadable"));
@@ -67,14 +71,16 @@ JobBook::Restored JobBook::Restore(RestoredJob restored, const CoreOptions& opti
   JobEntry& job = jobs_[JobId(restored.record.id)];
   job.record = std::move(restored.record);
   job_of_op_[job.record.op_id] = job.id();
-  if (job.ended()) return {job, {}};
+  if (job.ended()) return {job, {}, {}};
   const Status request = restored.request.has_value() ? OkStatus() : restored.request.error();
-  RuntimeError failure = FailureOfRestored(job.record, request, options);
-  if (job.record.state == JobState::kPlanning || job.record.state == JobState::kRecovering) {
+  RuntimeError failure = FailureOfRestored(job.record, request, restored.run.has_value(), options);
+  const bool recovers = job.record.state == JobState::kRecovering;
+  if (job.record.state == JobState::kPlanning || (recovers && !restored.run)) {
     job.record.state = JobState::kQueued;
   }
+  if (job.record.state == JobState::kQueued) restored.run.reset();
   if (failure.ok()) TakeRequest(job, *std::move(restored.request), request_bytes);
-  return {job, std::move(failure)};
+  return {job, std::move(restored.run), std::move(failure)};
 }
 
 namespace {

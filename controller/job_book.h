@@ -64,7 +64,8 @@ class JobBook {
   // A job of an earlier controller, which is entered as it was or as QUEUED.
   struct Restored {
     JobEntry& job;
-    proto::RuntimeError failure;  // not OK: it ends with this
+    std::optional<RunRecord> run;  // none: it has none to take up
+    proto::RuntimeError failure;   // not OK: it ends with this
   };
   Restored Restore(RestoredJob restored, const CoreOptions& options);
   // Writes a job down and answers its submission; null where it is refused or known. room: why no
@@ -109,6 +110,8 @@ class JobBook {
 
 // ---- Of one job ---------------------------------------------------------------------------------
 
+// Why it ends, or recovers, whose run nobody takes up.
+proto::RuntimeError RestartedWhileRunning(const JobRecord& record);
 // Its record, with a line of history.
 void PersistJob(const JobEntry& job, bool required, const std::string& text, Context& context);
 // Its tries, which have to outlive this process only.

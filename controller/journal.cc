@@ -92,6 +92,52 @@ void ReadValues(const nlohmann::json& object, proto::StepMetrics& step) {
   }
 }
 
+// The end of a file: `bytes` of it, or all.
+std::string Tail(const std::string& path, int64_t bytes) {
+  const int64_t size = FileSize(path).value_or(0);
+  const int64_t begin = std::max<int64_t>(0, size - bytes);
+  std::string tail(static_cast<size_t>(size - begin), '\0');
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const ssize_t got = fd.valid() ? ::pread(fd.get(), tail.data(), tail.size(), begin) : 0;
+  tail.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  return tail;
+}
+
+// Calls `find` with more and more of the end of a file, until it finds something, or has seen all.
+template <typename Find>
+auto FindInTail(const std::string& path, Find find) -> decltype(find(std::string_view())) {
+  const int64_t size = FileSize(path).value_or(0);
+  for (int64_t bytes = 64 << 10;; bytes *= 16) {
+    const std::string tail = Tail(path, bytes);
+    auto found = find(tail);
+    if (found || bytes >= size) return found;
+  }
+}
+
+int64_t BytesOfWholeLines(const std::string& path) {
+  const auto cut = FindInTail(path, [](std::string_view tail) -> std::optional<size_t> {
+    const size_t at = tail.rfind('\n');
+    if (at == std::string_view::npos) return std::nullopt;
+    return tail.size() - at - 1;
+  });
+  return cut ? FileSize(path).value_or(0) - static_cast<int64_t>(*cut) : 0;
+}
+
+// Of a file of whole lines.
+std::string LastLine(const std::string& path) {
+  const auto line = FindInTail(path, [](std::string_view tail) -> std::optional<std::string> {
+    if (tail.empty()) return std::nullopt;
+    tail.remove_suffix(1);
+    const size_t at = tail.rfind('\n');
+    if (at == std::string_view::npos) return std::nullopt;
+    return std::string(tail.substr(at + 1));
+  });
+  if (line) return *line;
+  std::string all = Tail(path, FileSize(path).value_or(0));
+  if (!all.empty()) all.pop_back();
+  return all;
+}
+
 std::optional<proto::StepMetrics> ParseStep(std::string_view line) {
   const auto object = nlohmann::json::parse(line, nullptr, false);
   if (!object.is_object() || !object.contains("step")) return std::nullopt;
@@ -181,6 +227,17 @@ Journal LoadJournal(const std::string& job_dir, const JournalSizes& sizes) {
     if (!line.empty()) journal.AddLine(std::string(line));
   });
   return journal;
+}
+
+int64_t MendJournal(const std::string& job_dir) {
+  const std::string metrics = job_dir + "/metrics.jsonl";
+  for (const std::string& path : {metrics, job_dir + "/job.log"}) {
+    const int64_t whole = BytesOfWholeLines(path);
+    if (whole < FileSize(path).value_or(0)) (void)::truncate(path.c_str(), whole);
+  }
+  const std::string last = LastLine(metrics);
+  const auto step = ParseStep(last);
+  return step ? step->step + 1 : 0;
 }
 
 }  // namespace meshwright::controller

@@ -65,4 +65,9 @@ struct JournalSizes {
 JournalSizes MeasureJournal(const std::string& job_dir);
 Journal LoadJournal(const std::string& job_dir, const JournalSizes& sizes);
 
+// Of a folder that a dead controller left: cuts off the begin of a line that was not written whole,
+// so that nothing is appended to it. Returns the number of steps up to the last one on record; 0:
+// there is none.
+int64_t MendJournal(const std::string& job_dir);
+
 }  // namespace meshwright::controller

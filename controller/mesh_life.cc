@@ -96,6 +96,8 @@ void FailMesh(MeshTurn& turn, RuntimeError error) {
   mesh.election.Add(std::move(error));
   mesh.launches.Abandon();
   AbandonSave(mesh);
+  // Who has not come back has nothing to let go of that this controller knows of.
+  for (MeshMember& member : mesh.members) member.freed = member.freed || !member.session.value();
   turn.Do(MeshAborts{});
   if (saving) turn.Do(MeshWeights{WeightsStep::kDiscard});
   turn.SendToAll(proto::AbortMesh{turn.gen(), mesh.election.leader()});
@@ -351,12 +353,13 @@ void On(const MeshEndElection&, MeshTurn& turn) { ConcludeAbort(turn); }
 
 }  // namespace
 
-MeshLife::MeshLife(MeshOrder order, const MeshLimits& limits, int64_t now_ms) {
+MeshLife::MeshLife(MeshOrder order, const MeshLimits& limits, int64_t now_ms, MeshPhase first) {
   MW_CHECK(!order.members.empty()) << "mesh " << order.gen << " has no members";
   state_.members = std::move(order.members);
   state_.unheard = order.checkpoints.unheard;
   state_.order = std::move(order);
   state_.limits = limits;
+  state_.phase = first;
   state_.phase_since_ms = now_ms;
 }
 

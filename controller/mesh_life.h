@@ -1,6 +1,7 @@
 // MeshLife: one generation of a mesh, from the first order to the last member that lets go.
 //
 //   LOADING --all loaded--> CONNECTING --all connected--> ACTIVE --(SAVING)--> RELEASING
+//                     RESUMING --all back--------------> ACTIVE
 //   and from each of them, by the first error: ABORTING --settled--> RELEASING
 //
 // A value with a step of its own: what happens goes in, what is to be done comes out, in order. It
@@ -113,7 +114,9 @@ struct MeshStep {
 
 class MeshLife {
  public:
-  MeshLife(MeshOrder order, const MeshLimits& limits, int64_t now_ms);
+  // first: kLoading, or kResuming: an earlier controller made it, and its members come back.
+  MeshLife(MeshOrder order, const MeshLimits& limits, int64_t now_ms,
+           MeshPhase first = MeshPhase::kLoading);
 
   MeshStep Step(const MeshInput& input, int64_t now_ms);
   const MeshState& state() const { return state_; }

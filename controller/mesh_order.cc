@@ -11,8 +11,7 @@
 namespace meshwright::controller {
 namespace {
 
-std::vector<MeshMember> MakeMembers(const std::vector<RankPlace>& ranks,
-                                    const Membership& workers) {
+std::vector<MeshMember> MakeMembers(const std::vector<RankPlace>& ranks) {
   std::vector<MeshMember> members;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const std::string& worker = ranks[rank].worker;
@@ -21,7 +20,6 @@ std::vector<MeshMember> MakeMembers(const std::vector<RankPlace>& ranks,
     if (it == members.end()) {
       MeshMember member;
       member.worker = worker;
-      member.session = workers.At(worker).session;
       it = members.insert(members.end(), std::move(member));
     }
     it->ranks.push_back(static_cast<int>(rank));
@@ -39,10 +37,8 @@ StateNames StateOf(const PlannedJob& plan) {
   return state;
 }
 
-}  // namespace
-
-MeshOrder MakeMeshOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan,
-                        const Membership& workers, const CoreOptions& options) {
+// What does not depend on who is there.
+MeshOrder MakeOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan) {
   const ir::JobRequest& request = *job.request;
   const std::vector<RankPlace>& ranks = job.run->ranks();
   MW_CHECK(!ranks.empty() && ranks.size() == plan.devices.size())
@@ -50,29 +46,11 @@ MeshOrder MakeMeshOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan
   MeshOrder order;
   order.gen = gen;
   order.job = job.id();
-  order.members = MakeMembers(ranks, workers);
-  order.kind = proto::KindOf(workers.At(ranks.front().worker).info);
-  proto::LoadMesh& load = order.load;
-  load.mesh_gen = gen;
-  load.job = order.job;
-  load.cluster_id = options.cluster_id;
-  const std::string key =
-      fmt::format("{}/{}/{}", options.secret_key, options.term.value(), gen.value());
-  load.secret = Sha256Hex(key).substr(0, 32);
-  load.seed = request.train.seed;
-  load.tf32 = request.train.tf32;
-  for (const RankPlace& rank : ranks) {
-    const proto::Register& info = workers.At(rank.worker).info;
-    load.members.push_back(
-        proto::Member{info.name, info.address, info.host_id, info.incarnation.value()});
-  }
-  load.programs = plan.programs;
-  load.inputs = ir::ClientInputsOf(request);
-  load.data = request.data;
-  load.sequence = request.train.sequence;
-  load.vocabulary = plan.vocabulary;
-  load.init_weights = request.init_weights;
-  load.graph = plan.graph;
+  order.members = MakeMembers(ranks);
+  order.load.mesh_gen = gen;
+  order.load.job = order.job;
+  order.load.programs = plan.programs;
+  order.load.inputs = ir::ClientInputsOf(request);
   order.checkpoints =
       MakeCheckpointOrder(request, job.record.id, plan.layout, job.run->start().point);
   order.checkpoints.unheard = job.record.unheard_commits;
@@ -87,6 +65,46 @@ MeshOrder MakeMeshOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan
   }
   order.state = StateOf(plan);
   order.plan = std::move(plan);
+  return order;
+}
+
+}  // namespace
+
+MeshOrder MakeMeshOrder(const RunRecord& run, const JobEntry& job) {
+  MeshOrder order = MakeOrder(run.gen, job, run.plan);
+  order.kind = run.kind;
+  return order;
+}
+
+RunRecord RecordOf(const MeshOrder& order, const JobEntry& job) {
+  return {job.run->number(),      order.gen, order.kind, job.run->ranks(),
+          job.run->start().point, order.plan};
+}
+
+MeshOrder MakeMeshOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan,
+                        const Membership& workers, const CoreOptions& options) {
+  MeshOrder order = MakeOrder(gen, job, std::move(plan));
+  const ir::JobRequest& request = *job.request;
+  const std::vector<RankPlace>& ranks = job.run->ranks();
+  for (MeshMember& member : order.members) member.session = workers.At(member.worker).session;
+  order.kind = proto::KindOf(workers.At(ranks.front().worker).info);
+  proto::LoadMesh& load = order.load;
+  load.cluster_id = options.cluster_id;
+  const std::string key =
+      fmt::format("{}/{}/{}", options.secret_key, options.term.value(), gen.value());
+  load.secret = Sha256Hex(key).substr(0, 32);
+  load.seed = request.train.seed;
+  load.tf32 = request.train.tf32;
+  for (const RankPlace& rank : ranks) {
+    const proto::Register& info = workers.At(rank.worker).info;
+    load.members.push_back(
+        proto::Member{info.name, info.address, info.host_id, info.incarnation.value()});
+  }
+  load.data = request.data;
+  load.sequence = request.train.sequence;
+  load.vocabulary = order.plan.vocabulary;
+  load.init_weights = request.init_weights;
+  load.graph = order.plan.graph;
   return order;
 }
 

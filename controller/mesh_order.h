@@ -1,12 +1,13 @@
 // The order of a mesh: a job's plan on the workers whose devices its run has.
 //
-// Thread rule: a pure function.
+// Thread rule: pure functions.
 #pragma once
 
 #include "controller/core_options.h"
 #include "controller/job_book.h"
 #include "controller/membership.h"
 #include "controller/mesh_state.h"
+#include "controller/run_record.h"
 
 namespace meshwright::controller {
 
@@ -14,5 +15,11 @@ namespace meshwright::controller {
 // device of the plan, on workers that are connected.
 MeshOrder MakeMeshOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan,
                         const Membership& workers, const CoreOptions& options);
+
+// The same of a run that an earlier controller began: its members have no sessions yet, and have
+// loaded their programs. REQUIRES that the job has this run.
+MeshOrder MakeMeshOrder(const RunRecord& run, const JobEntry& job);
+// What of a run is to be on disk. REQUIRES that the job has the run that the order is of.
+RunRecord RecordOf(const MeshOrder& order, const JobEntry& job);
 
 }  // namespace meshwright::controller

@@ -29,6 +29,7 @@ bool MayPass(const proto::RuntimeError& cause) {
     case ErrorKind::kLoadFailed:
     case ErrorKind::kSaveFailed:
     case ErrorKind::kInternal:
+    case ErrorKind::kControllerRestarted:
       return true;
     default:
       return false;
@@ -68,8 +69,10 @@ Judgement JudgeFailure(const RunFailure& failure, const ir::JobRequest& job, int
   if (IsLoss(cause) && !failure.was_begun) return {AfterFailure::kPlanAgain, ""};
   const ir::FaultToleranceSpec& spec = job.fault_tolerance;
   if (!spec.enable || !CanGoBack(job) || !MayPass(cause)) return {};
-  // Before it has done any work, what fails is what was asked for, unless a worker is gone.
-  if (!failure.was_active && !IsLoss(cause)) return {};
+  // Before it has done any work, what fails is what was asked for, unless a worker or the
+  // controller is gone.
+  const bool is_outside = IsLoss(cause) || cause.kind == ErrorKind::kControllerRestarted;
+  if (!failure.was_active && !is_outside) return {};
   if (IsOwn(cause)) {
     const RecoveryHistory::Own own{cause.kind, failure.steps_done};
     if (IsAgain(own, history.own, job.train.steps_per_launch)) {

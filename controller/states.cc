@@ -67,6 +67,7 @@ constexpr Transition<M, ME> kMeshTable[] = {
     {M::kActive, ME::kAllLaunched, M::kSaving},      {M::kActive, ME::kRelease, M::kReleasing},
     {M::kActive, ME::kFail, M::kAborting},           {M::kSaving, ME::kRelease, M::kReleasing},
     {M::kSaving, ME::kFail, M::kAborting},           {M::kAborting, ME::kFreed, M::kReleasing},
+    {M::kResuming, ME::kAllBack, M::kActive},        {M::kResuming, ME::kFail, M::kAborting},
 };
 
 template <typename State, typename Event>
@@ -120,13 +121,13 @@ const char* Name(JobEvent event) {
   return kNames[static_cast<size_t>(event)];
 }
 const char* Name(MeshPhase phase) {
-  static constexpr std::array<const char*, 6> kNames = {"LOADING", "CONNECTING", "ACTIVE",
-                                                        "SAVING",  "ABORTING",   "RELEASING"};
+  static constexpr std::array<const char*, 7> kNames = {
+      "LOADING", "CONNECTING", "ACTIVE", "SAVING", "ABORTING", "RELEASING", "RESUMING"};
   return kNames[static_cast<size_t>(phase)];
 }
 const char* Name(MeshEvent event) {
-  static constexpr std::array<const char*, 6> kNames = {
-      "all_loaded", "all_connected", "all_launched", "release", "fail", "freed"};
+  static constexpr std::array<const char*, 7> kNames = {
+      "all_loaded", "all_connected", "all_launched", "release", "fail", "freed", "all_back"};
   return kNames[static_cast<size_t>(event)];
 }
 

@@ -34,8 +34,25 @@ enum class JobEvent : uint8_t {
   kResume
 };
 
-enum class MeshPhase : uint8_t { kLoading, kConnecting, kActive, kSaving, kAborting, kReleasing };
-enum class MeshEvent : uint8_t { kAllLoaded, kAllConnected, kAllLaunched, kRelease, kFail, kFreed };
+// kResuming: of an earlier life of the controller; its members have it, and come back.
+enum class MeshPhase : uint8_t {
+  kLoading,
+  kConnecting,
+  kActive,
+  kSaving,
+  kAborting,
+  kReleasing,
+  kResuming
+};
+enum class MeshEvent : uint8_t {
+  kAllLoaded,
+  kAllConnected,
+  kAllLaunched,
+  kRelease,
+  kFail,
+  kFreed,
+  kAllBack
+};
 
 template <typename State, typename Event>
 struct Transition {

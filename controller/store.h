@@ -38,6 +38,8 @@ struct JobRecord {
   int64_t tries = 0;  // at placing and planning it that were begun and have not come to an end
   // proto::EncodeJob; empty in an update: the stored bytes stay until the job has ended.
   std::string spec;
+  // Of its newest run (controller/run_record.h); empty in an update, as spec.
+  std::string run;
   friend bool operator==(const JobRecord&, const JobRecord&) = default;
 };
 // How it ended, for people.

@@ -45,9 +45,14 @@ class MemoryStore : public Store {
     for (const JobRecord& job : batch.jobs) {
       JobRecord& stored = disk_->jobs[job.id];
       std::string spec = job.spec.empty() ? std::move(stored.spec) : job.spec;
-      if (proto::IsTerminal(job.state)) spec.clear();
+      std::string run = job.run.empty() ? std::move(stored.run) : job.run;
+      if (proto::IsTerminal(job.state)) {
+        spec.clear();
+        run.clear();
+      }
       stored = job;
       stored.spec = std::move(spec);
+      stored.run = std::move(run);
     }
     for (int64_t id : batch.deleted_jobs) disk_->jobs.erase(id);
     if (batch.next_mesh_gen) {

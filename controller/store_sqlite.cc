@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS jobs(
   t_submit INTEGER, t_start INTEGER, t_end INTEGER, spec BLOB, tries INTEGER NOT NULL DEFAULT 0,
   checkpoint_step INTEGER NOT NULL DEFAULT -1, checkpoint_root TEXT NOT NULL DEFAULT '',
   checkpoint_path TEXT NOT NULL DEFAULT '', told_steps INTEGER NOT NULL DEFAULT 0,
-  unheard_commits INTEGER NOT NULL DEFAULT 0);
+  unheard_commits INTEGER NOT NULL DEFAULT 0, run BLOB NOT NULL DEFAULT x'');
 CREATE TABLE IF NOT EXISTS events(
   id INTEGER PRIMARY KEY AUTOINCREMENT, t INTEGER, job INTEGER, text TEXT);
 CREATE INDEX IF NOT EXISTS events_by_job ON events(job, id);
@@ -33,15 +33,16 @@ CREATE INDEX IF NOT EXISTS events_by_job ON events(job, id);
 constexpr const char* kUpsertJob = R"(
 INSERT INTO jobs(id, op_id, name, state, reason, message, layout, steps, steps_done, loss,
                  t_submit, t_start, t_end, spec, tries, checkpoint_step, checkpoint_root,
-                 checkpoint_path, told_steps, unheard_commits)
+                 checkpoint_path, told_steps, unheard_commits, run)
 VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?17, ?18, ?19, ?20,
-       ?21)
+       ?21, ?22)
 ON CONFLICT(id) DO UPDATE SET
   state = ?4, reason = ?5, message = ?6, layout = ?7, steps_done = ?9, loss = ?10,
   t_start = ?12, t_end = ?13, tries = ?15,
   checkpoint_step = ?17, checkpoint_root = ?18, checkpoint_path = ?19, told_steps = ?20,
   unheard_commits = ?21,
-  spec = CASE WHEN ?16 THEN x'' WHEN length(?14) > 0 THEN ?14 ELSE spec END
+  spec = CASE WHEN ?16 THEN x'' WHEN length(?14) > 0 THEN ?14 ELSE spec END,
+  run = CASE WHEN ?16 THEN x'' WHEN length(?22) > 0 THEN ?22 ELSE run END
 WHERE op_id = ?2
 )";
 
@@ -115,6 +116,7 @@ void BindJob(const JobRecord& job, Statement& upsert) {
   upsert.Bind(19, job.checkpoint_folder.path);
   upsert.Bind(20, job.told_steps);
   upsert.Bind(21, job.unheard_commits);
+  upsert.BindBlob(22, job.run);
 }
 
 // A row of the query in ReadJobs.
@@ -139,6 +141,7 @@ JobRecord ReadJob(Statement& query) {
   job.checkpoint_folder = {query.Text(16), query.Text(17)};
   job.told_steps = query.Int(18);
   job.unheard_commits = query.Int(19);
+  if (!proto::IsTerminal(job.state)) job.run = query.Text(20);
   return job;
 }
 
@@ -285,7 +288,8 @@ class SqliteStore : public Store {
         {"checkpoint_root", "TEXT NOT NULL DEFAULT ''"},
         {"checkpoint_path", "TEXT NOT NULL DEFAULT ''"},
         {"told_steps", "INTEGER NOT NULL DEFAULT 0"},
-        {"unheard_commits", "INTEGER NOT NULL DEFAULT 0"}};
+        {"unheard_commits", "INTEGER NOT NULL DEFAULT 0"},
+        {"run", "BLOB NOT NULL DEFAULT x''"}};
     for (const auto& [name, type] : kLater) {
       Statement query(db_, "SELECT count(*) FROM pragma_table_info('jobs') WHERE name = ?1");
       query.Bind(1, std::string(name));
@@ -300,7 +304,7 @@ class SqliteStore : public Store {
     Statement query(db_,
                     "SELECT id, op_id, name, state, reason, message, layout, steps, steps_done, "
                     "loss, t_submit, t_start, t_end, spec, tries, checkpoint_step, "
-                    "checkpoint_root, checkpoint_path, told_steps, unheard_commits "
+                    "checkpoint_root, checkpoint_path, told_steps, unheard_commits, run "
                     "FROM jobs ORDER BY id");
     while (query.Row()) {
       opened_.jobs.push_back(ReadJob(query));

@@ -340,12 +340,13 @@ TEST(CoreRecovery, AControllerThatIsRestartedMeanwhileGoesOnFromTheRecord) {
   scene.Lose("w1");
   ASSERT_EQ(scene.Info().state, JobState::kRecovering);
   scene.cluster.RestartController();
-  EXPECT_EQ(scene.Info().state, JobState::kQueued);
+  EXPECT_EQ(scene.Info().state, JobState::kRecovering) << "it keeps plan and seats";
   scene.cluster.hold_from = -1;
   scene.cluster.AddWorkers(2);
   EXPECT_EQ(scene.Info().state, JobState::kSucceeded) << scene.Info().message;
   EXPECT_THAT(scene.cluster.steps(scene.job), SizeIs(10)) << "each step is told once";
   EXPECT_EQ(scene.cluster.states().restores(), 2);
+  EXPECT_EQ(scene.cluster.plans, 1);
 }
 
 TEST(CoreRecovery, NobodyElseGetsItsDevicesWhileItWaits) {

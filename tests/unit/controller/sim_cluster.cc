@@ -89,7 +89,9 @@ void SimCluster::RestartController() {
   CoreOptions options = options_;
   options.cluster_id = stored.cluster_id;
   options.term = stored.term;
-  core_ = std::make_unique<Core>(options, stored.next_mesh_gen, RestoreJobs(stored));
+  core_ = std::make_unique<Core>(
+      options, stored.next_mesh_gen,
+      RestoreJobs(stored, [this](const JobRecord& job) { return ReadJournal(job.id); }));
   Execute(core_->Start(now()));
   CheckPromises();
 }
@@ -389,6 +391,7 @@ void SimCluster::Execute(Effects effects) {
     if (dropped.contains(JobOf(effect).value())) continue;
     std::visit(Overloaded{
                    [&](Persist& persist) {
+                     for (const JobRecord& job : persist.batch.jobs) FlushJournal(job.id);
                      const Status status = store_->Apply(persist.batch);
                      if (status.ok() || !persist.required) return;
                      dropped.insert(persist.job.value());

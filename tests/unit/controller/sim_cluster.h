@@ -176,6 +176,8 @@ class SimCluster {
   std::optional<int64_t> RecordedStart(MeshGeneration gen);
   void EndWrite(SimWorker& worker);
   void HearSteps(const StepsDone& done);
+  void FlushJournal(int64_t job) { journal_[job] = steps_[job].size(); }
+  int64_t ReadJournal(int64_t job);
   void AnswerState(SimWorker& worker, MeshGeneration gen, LaunchSeq seq);
   void Hear(const TellClient& tell);
   void Say(SimWorker& worker, proto::UpBody body);
@@ -206,6 +208,7 @@ class SimCluster {
   std::map<int64_t, std::shared_ptr<const ir::JobRequest>> requests_;
   std::map<int64_t, proto::JobInfo> ended_;
   std::map<int64_t, std::vector<proto::StepMetrics>> steps_;
+  std::map<int64_t, size_t> journal_;  // steps that are on disk for certain
   std::map<int64_t, std::vector<std::string>> lines_;
   std::map<std::string, Status> refused_;
   uint64_t next_client_ = 1;

@@ -149,6 +149,16 @@ void SimCluster::HandleLaunch(SimWorker& worker, const proto::Launch& launch) {
   Say(worker, std::move(done));
 }
 
+// What a killed controller had appended behind the last record may be there or not; what is not has
+// not been told.
+int64_t SimCluster::ReadJournal(int64_t job) {
+  auto& all = steps_[job];
+  const size_t sure = std::min(journal_[job], all.size());
+  const auto later = static_cast<int64_t>(all.size() - sure);
+  all.resize(sure + static_cast<size_t>(later == 0 ? 0 : Draw(later + 1)));
+  return all.empty() ? 0 : all.back().step + 1;
+}
+
 // Of a training everyone is told each step once, in order.
 void SimCluster::HearSteps(const StepsDone& done) {
   const ir::JobRequest& request = *requests_.at(done.job.value());

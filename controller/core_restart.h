@@ -1,0 +1,14 @@
+// Steps of the core about runs that an earlier controller began.
+//
+// Thread rule: the core's thread.
+#pragma once
+
+#include "controller/core_state.h"
+#include "controller/run_record.h"
+
+namespace meshwright::controller {
+
+// The run of a job that is STARTING, RUNNING or RECOVERING in the store. The job recovers, or ends.
+void RestoreRun(JobEntry& job, const RunRecord& record, CoreState& core, Context& context);
+
+}  // namespace meshwright::controller

@@ -1,0 +1,121 @@
+#include "controller/run_record.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/guard.h"
+
+namespace meshwright::controller {
+namespace {
+
+using nlohmann::json;
+
+json BlobJson(const ir::BlobRef& blob) { return {blob.sha256, blob.size_bytes, blob.name}; }
+
+ir::BlobRef BlobOf(const json& from) {
+  return {from.at(0).get<std::string>(), from.at(1).get<int64_t>(), from.at(2).get<std::string>()};
+}
+
+json DeviceJson(const PlannedDevice& device) {
+  json programs = json::array();
+  for (const ir::BlobRef& program : device.programs) programs.push_back(BlobJson(program));
+  json rows = json::array();
+  for (const auto& [at, range] : device.input_rows) {
+    rows.push_back({at.first, at.second, range.first, range.count});
+  }
+  return {{"programs", std::move(programs)},
+          {"saved", device.saved_slots},
+          {"state", device.state_slots},
+          {"rows", std::move(rows)}};
+}
+
+PlannedDevice DeviceOf(const json& from) {
+  PlannedDevice device;
+  for (const json& program : from.at("programs")) device.programs.push_back(BlobOf(program));
+  device.saved_slots = from.at("saved").get<std::vector<std::string>>();
+  device.state_slots = from.at("state").get<std::vector<std::string>>();
+  for (const json& row : from.at("rows")) {
+    device.input_rows[{row.at(0).get<uint32_t>(), row.at(1).get<uint32_t>()}] = {
+        row.at(2).get<int64_t>(), row.at(3).get<int64_t>()};
+  }
+  return device;
+}
+
+json PlanJson(const PlannedJob& plan) {
+  json devices = json::array();
+  for (const PlannedDevice& device : plan.devices) devices.push_back(DeviceJson(device));
+  return {{"layout", plan.layout},
+          {"programs", plan.programs},
+          {"devices", std::move(devices)},
+          {"graph", BlobJson(plan.graph)},
+          {"vocabulary", plan.vocabulary},
+          {"device_memory_bytes", plan.device_memory_bytes},
+          {"device_budget_bytes", plan.device_budget_bytes},
+          {"peak_flops_per_s", plan.peak_flops_per_s}};
+}
+
+// The placement has become the ranks, and the notes are in the log.
+PlannedJob PlanOf(const json& from) {
+  PlannedJob plan;
+  plan.layout = from.at("layout").get<std::string>();
+  plan.programs = from.at("programs").get<std::vector<std::string>>();
+  for (const json& device : from.at("devices")) plan.devices.push_back(DeviceOf(device));
+  plan.graph = BlobOf(from.at("graph"));
+  plan.vocabulary = from.at("vocabulary").get<int64_t>();
+  plan.device_memory_bytes = from.at("device_memory_bytes").get<int64_t>();
+  plan.device_budget_bytes = from.at("device_budget_bytes").get<int64_t>();
+  plan.peak_flops_per_s = from.at("peak_flops_per_s").get<double>();
+  return plan;
+}
+
+json StartJson(const ir::StartPoint& start) {
+  return {{"root", start.checkpoint.root},
+          {"path", start.checkpoint.path},
+          {"step", start.step},
+          {"exclude", start.exclude}};
+}
+
+ir::StartPoint StartOf(const json& from) {
+  return {{from.at("root").get<std::string>(), from.at("path").get<std::string>()},
+          from.at("step").get<int64_t>(),
+          from.at("exclude").get<std::vector<std::string>>()};
+}
+
+RunRecord RunOf(const json& from) {
+  RunRecord run;
+  run.number = from.at("number").get<int>();
+  run.gen = MeshGeneration(from.at("generation").get<uint64_t>());
+  run.kind = from.at("kind").get<std::string>();
+  for (const json& rank : from.at("ranks")) {
+    run.ranks.push_back({rank.at(0).get<std::string>(), rank.at(1).get<int>()});
+  }
+  run.start = StartOf(from.at("start"));
+  run.plan = PlanOf(from.at("plan"));
+  return run;
+}
+
+}  // namespace
+
+std::string FormatRunRecord(const RunRecord& run) {
+  json ranks = json::array();
+  for (const RankPlace& rank : run.ranks) ranks.push_back({rank.worker, rank.local_device});
+  const json body = {{"number", run.number},       {"generation", run.gen.value()},
+                     {"kind", run.kind},           {"ranks", std::move(ranks)},
+                     {"plan", PlanJson(run.plan)}, {"start", StartJson(run.start)}};
+  return body.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<RunRecord> ParseRunRecord(const std::string& text) {
+  Result<RunRecord> run =
+      Guarded("a stored run", [&]() -> Result<RunRecord> { return RunOf(json::parse(text)); });
+  if (!run.has_value()) return Fail(DataLoss(run.error().message()));
+  if (run->number < 1 || run->ranks.empty() || run->ranks.size() != run->plan.devices.size()) {
+    return Fail(DataLoss(fmt::format("a stored run of {} ranks for a plan of {} devices",
+                                     run->ranks.size(), run->plan.devices.size())));
+  }
+  return run;
+}
+
+}  // namespace meshwright::controller

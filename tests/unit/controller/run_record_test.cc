@@ -1,0 +1,65 @@
+#include "controller/run_record.h"
+
+#include <gtest/gtest.h>
+
+namespace meshwright::controller {
+namespace {
+
+RunRecord MakeRunRecord() {
+  RunRecord run;
+  run.number = 3;
+  run.gen = MeshGeneration(41);
+  run.kind = "cpu";
+  run.ranks = {{"w1", 0}, {"w0", 1}};
+  run.start = {{"root", "gpt/7/step-5"}, 5, {"head.*"}};
+  run.plan.layout = "data=2";
+  run.plan.programs = {"init", "step"};
+  run.plan.devices.resize(2);
+  run.plan.devices[0].programs = {{"aa", 10, "init/0"}, {"bb", 11, "step/0"}};
+  run.plan.devices[0].saved_slots = {"w"};
+  run.plan.devices[0].state_slots = {"w", "m"};
+  run.plan.devices[1].input_rows = {{{1, 2}, {4, 8}}};
+  run.plan.graph = {"cc", 12, "graph"};
+  run.plan.vocabulary = 256;
+  run.plan.device_memory_bytes = 1 << 20;
+  run.plan.device_budget_bytes = 1 << 21;
+  run.plan.peak_flops_per_s = 1.5e12;
+  return run;
+}
+
+TEST(RunRecord, ComesBackAsItWas) {
+  const RunRecord run = MakeRunRecord();
+  const auto back = ParseRunRecord(FormatRunRecord(run));
+  ASSERT_TRUE(back.has_value()) << back.error();
+  EXPECT_EQ(back->number, 3);
+  EXPECT_EQ(back->gen, run.gen);
+  EXPECT_EQ(back->kind, "cpu");
+  EXPECT_EQ(back->ranks, run.ranks);
+  EXPECT_EQ(back->start, run.start);
+  EXPECT_EQ(back->plan.layout, "data=2");
+  EXPECT_EQ(back->plan.programs, run.plan.programs);
+  EXPECT_EQ(back->plan.devices[0].programs, run.plan.devices[0].programs);
+  EXPECT_EQ(back->plan.devices[0].saved_slots, run.plan.devices[0].saved_slots);
+  EXPECT_EQ(back->plan.devices[0].state_slots, run.plan.devices[0].state_slots);
+  EXPECT_EQ(back->plan.devices[1].input_rows, run.plan.devices[1].input_rows);
+  EXPECT_EQ(back->plan.graph, run.plan.graph);
+  EXPECT_EQ(back->plan.vocabulary, 256);
+  EXPECT_EQ(back->plan.device_memory_bytes, 1 << 20);
+  EXPECT_EQ(back->plan.device_budget_bytes, 1 << 21);
+  EXPECT_EQ(back->plan.peak_flops_per_s, 1.5e12);
+}
+
+TEST(RunRecord, WhatIsDamagedIsAnError) {
+  const std::string text = FormatRunRecord(MakeRunRecord());
+  for (size_t size = 0; size < text.size(); size += 7) {
+    EXPECT_EQ(ParseRunRecord(text.substr(0, size)).error().code(), StatusCode::kDataLoss) << size;
+  }
+  EXPECT_FALSE(ParseRunRecord("[]").has_value());
+  EXPECT_FALSE(ParseRunRecord("{\"number\":1}").has_value());
+  RunRecord odd = MakeRunRecord();
+  odd.ranks.pop_back();
+  EXPECT_FALSE(ParseRunRecord(FormatRunRecord(odd)).has_value());
+}
+
+}  // namespace
+}  // namespace meshwright::controller
