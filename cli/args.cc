@@ -173,6 +173,11 @@ void AddWorker(CLI::App& app, Storage& s) {
       ->check(kMemoryMib)
       ->capture_default_str();
   worker
+      ->add_option("--orphan-grace-s", s.worker.orphan_grace_s,
+                   "Time for which jobs go on without a controller at most; 0: they end with it")
+      ->check(CLI::Range(int64_t{0}, kDayMs / 1000))
+      ->capture_default_str();
+  worker
       ->add_option(
           "--executor-end-s", s.worker.executor_end_s,
           "Time in which the process of a job must let go of its devices; then it is killed")

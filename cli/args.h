@@ -67,6 +67,7 @@ struct WorkerArgs {
   int64_t memory_mib = 0;
   int64_t collective_timeout_s = 0;
   int64_t executor_end_s = 10;
+  int64_t orphan_grace_s = 600;
   int64_t actor_silent_s = 600;
   std::string profile = "cached";  // cached | measure | off | file
   int ready_fd = -1;

@@ -77,6 +77,7 @@ Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const Global
   options.memory_bytes = args.memory_mib << 20;
   options.collective_timeout_ms = args.collective_timeout_s * 1000;
   options.executor_end_ms = args.executor_end_s * 1000;
+  options.orphan_grace_ms = args.orphan_grace_s * 1000;
   options.executor_command = {"/proc/self/exe", worker::kExecutorMode};
   return options;
 }

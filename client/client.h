@@ -39,6 +39,9 @@ class Client {
     // A call without a deadline of its own (Watch) asks a silent controller this often whether it
     // is there, and fails when it does not answer within half of that.
     int64_t keepalive_ms = 10'000;
+    // Watch goes on over another connection when the controller dies or the network breaks, for so
+    // long; 0: it fails at once.
+    int64_t patience_ms = 60'000;
   };
   // Errors: kUnavailable naming the address and how to start a controller; kUnauthenticated.
   static Result<std::unique_ptr<Client>> Connect(Options options);
@@ -70,7 +73,8 @@ class Client {
   virtual Status Resume(int64_t job_id) = 0;
   // Calls `on_update` until the job is terminal, the callback returns false or timeout_ms passes
   // (0: no limit); returns what was known last, so after timeout_ms a job that is not terminal.
-  // Errors: kNotFound; kUnavailable when the controller goes away; kDeadlineExceeded when it told
+  // Errors: kNotFound; kUnavailable when the controller is not there, or away for longer than
+  // Options::patience_ms; kDeadlineExceeded when it told
   // nothing at all.
   virtual Result<JobInfo> Watch(int64_t job_id,
                                 const std::function<bool(const JobUpdate&)>& on_update,

@@ -304,6 +304,10 @@ std::vector<ConfigKey> StateKeys() {
       {"fault_tolerance", "copies",
        "Further workers that hold each part of a snapshot, so that it outlives a worker.",
        MW_AT(fault_tolerance.copies)},
+      {"fault_tolerance", "orphan_grace_seconds",
+       "How long workers hold a run while they have no controller, which takes it up when it is "
+       "back.",
+       MW_AT(fault_tolerance.orphan_grace_s)},
       {"metrics", "log_freq", "Steps between printed lines.", MW_AT(train.log_every)},
   };
 }

@@ -15,7 +15,7 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr double kMaxSize = 1 << 28;  // of a model's dims
 constexpr double kMaxDegree = 1 << 16;
 
-constexpr std::array<KeyRange, 47> kRanges = {{
+constexpr std::array<KeyRange, 48> kRanges = {{
     {"model", "dim", 1, kMaxSize},
     {"model", "ffn_dim", 1, kMaxSize},
     {"model", "n_layers", 1, ir::kMaxLayers},
@@ -62,6 +62,7 @@ constexpr std::array<KeyRange, 47> kRanges = {{
     {"fault_tolerance", "stall_seconds", 0, 1e9},
     {"fault_tolerance", "snapshot_every", 0, 1e9},
     {"fault_tolerance", "copies", 0, 16},
+    {"fault_tolerance", "orphan_grace_seconds", 0, 1e6},
     {"metrics", "log_freq", 1, 1e9},
 }};
 

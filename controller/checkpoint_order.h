@@ -20,6 +20,7 @@ struct CheckpointOrder {
   checkpoint::Manifest head;  // what is said of each, without step, time, files and tensors
   std::string job;            // the request, as bytes
   ir::StartPoint start;       // that its state is restored from
+  int64_t recorded = -1;      // the newest step on record, when a mesh is taken up
 };
 
 // Where the checkpoints of a job go: as it says, else below the name and the id of the job. Path

@@ -311,6 +311,8 @@ bool ControlLoop::AnswerOnLoop(Waiter& waiter) {
   }
   const JobView& view = ViewOnLoop(cursor.job);
   if (view.loading) return false;
+  // Lines that a killed controller told and did not write down are forgotten.
+  cursor.lines = std::min(cursor.lines, view.journal.line_count());
   News news;
   news.update.info = *info;
   news.update.steps = view.journal.StepsFrom(cursor.steps, kStepsPerUpdate);

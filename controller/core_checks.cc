@@ -80,7 +80,7 @@ Status CheckMesh(const MeshLife& mesh, const CoreState& core) {
 
 Status AddMembers(const MeshLife& mesh, const Membership& members, Holders& holders) {
   for (const MeshMember& member : mesh.state().members) {
-    if (member.freed) continue;
+    if (member.freed || member.session.value() == 0) continue;
     const Worker* const worker = members.Named(member.worker);
     if (worker == nullptr || worker->session != member.session) {
       return Internal(fmt::format("mesh {} waits for worker {} that is gone", mesh.gen().value(),

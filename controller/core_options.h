@@ -17,6 +17,8 @@ struct MeshLimits {
   int64_t load_deadline_ms = 600'000;
   int64_t connect_deadline_ms = 330'000;  // a little more than workers give themselves for GPUs
   int64_t save_deadline_ms = 600'000;
+  // For the workers of a run to come back to a controller that was restarted; then it recovers.
+  int64_t resume_deadline_ms = 6000;
   int64_t release_deadline_ms = 120'000;  // then a member that has not let go counts as lost
   int launch_window = 2;
 };
@@ -33,6 +35,9 @@ struct CoreOptions : MeshLimits {
   int64_t heartbeat_ms = 1000;
   int64_t suspect_ms = 2500;
   int64_t worker_lost_ms = 6000;
+  // For a worker whose session broke to come back; then it is lost. 0: it is lost at once. After a
+  // stall of the controller it is worker_lost_ms.
+  int64_t resume_ms = 1000;
   int64_t infeasible_grace_ms = 5000;   // a job too large for a growing cluster waits this long
   int64_t register_deadline_ms = 5000;  // then a session that has not registered is closed
   size_t max_pending_sessions = 64;     // that have not registered

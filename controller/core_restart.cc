@@ -6,6 +6,17 @@
 #include "controller/mesh_order.h"
 
 namespace meshwright::controller {
+namespace {
+
+// Its workers may still have it: it waits for them. What a client's calls brought is lost, and sums
+// of an evaluation are nowhere else.
+bool MayGoOn(const JobEntry& job) {
+  return job.record.state == JobState::kRunning &&
+         job.request->driver.kind == ir::DriverKind::kTrain &&
+         job.request->fault_tolerance.orphan_grace_s > 0;
+}
+
+}  // namespace
 
 void RestoreRun(JobEntry& job, const RunRecord& record, CoreState& core, Context& context) {
   job.was_active = job.record.state == JobState::kRunning || job.record.steps_done > 0;
@@ -13,12 +24,12 @@ void RestoreRun(JobEntry& job, const RunRecord& record, CoreState& core, Context
   job.device_memory_bytes = record.plan.device_memory_bytes;
   job.device_budget_bytes = record.plan.device_budget_bytes;
   job.peak_flops_per_s = record.plan.peak_flops_per_s;
-  // What was under way may have been committed without being on record.
-  if (job.request->checkpoint.enable) ++job.record.unheard_commits;
   job.run.emplace(record.number, record.ranks, record.start);
-  core.meshes.Add(
-      MeshLife(MakeMeshOrder(record, job), core.options, context.now.ms, MeshPhase::kResuming));
+  MeshOrder order = MakeMeshOrder(record, job);
+  order.checkpoints.head.saved_unix_ms = context.now.unix_ms;
+  core.meshes.Add(MeshLife(std::move(order), core.options, context.now.ms, MeshPhase::kResuming));
   job.run->Begin(record.gen, MakeDriver(*job.request, record.start, job.record.told_steps));
+  if (MayGoOn(job)) return;
   Feed(record.gen, MeshFault{RestartedWhileRunning(job.record)}, core, context);
   Feed(record.gen, MeshEndElection{}, core, context);
 }

@@ -8,7 +8,8 @@
 
 namespace meshwright::controller {
 
-// The run of a job that is STARTING, RUNNING or RECOVERING in the store. The job recovers, or ends.
+// The run of a job that is STARTING, RUNNING or RECOVERING in the store. It waits for its workers,
+// or the job recovers, or ends.
 void RestoreRun(JobEntry& job, const RunRecord& record, CoreState& core, Context& context);
 
 }  // namespace meshwright::controller

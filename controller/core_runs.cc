@@ -100,6 +100,15 @@ JobEntry& JobThatRuns(MeshGeneration gen, CoreState& core) {
   return job;
 }
 
+// The steps that are in the last state that was saved; below 0: none was.
+int64_t LastSaveOf(const std::vector<ResumedLaunch>& launches) {
+  int64_t step = -1;
+  for (const ResumedLaunch& each : launches) {
+    if (each.launch.kind == LaunchKind::kSave) step = each.launch.first_step;
+  }
+  return step;
+}
+
 struct MeshCarrier {
   const MeshGeneration gen;
   const JobId job;
@@ -119,6 +128,28 @@ struct MeshCarrier {
     entry.saved_ms = context.now.ms;
     core.book.Move(entry, JobEvent::kStarted, context);
     const std::string text = fmt::format("running: {}", entry.record.layout);
+    PersistJob(entry, false, text, context);
+    context.Do(LogLine{job, text});
+    core.clients.OpenJob(entry, context);
+    if (core.clients.HasFinished(job)) entry.run->Close();
+  }
+
+  // A step that was done while nobody heard of it is told now.
+  void operator()(MeshTakenUp& up) {
+    JobEntry& entry = JobThatRuns(gen, core);
+    const Status resumed = entry.run->Resume(up.launches, up.from_first);
+    if (!resumed.ok()) {
+      const Status why = resumed.WithContext("the restarted controller cannot take the run up");
+      Feed(gen, MeshFault{MakeError(ErrorKind::kControllerRestarted, why.WithBlame(Blame::kInfra))},
+           core, context);
+      return;
+    }
+    const bool is_on_record = !up.launches.empty() && entry.record.checkpoint_step >= 0 &&
+                              LastSaveOf(up.launches) <= entry.record.checkpoint_step;
+    if (is_on_record) entry.run->driver().SaveEnded(true);
+    entry.saved_ms = context.now.ms;
+    const std::string text =
+        fmt::format("taken up by the restarted controller (term {})", core.options.term.value());
     PersistJob(entry, false, text, context);
     context.Do(LogLine{job, text});
     core.clients.OpenJob(entry, context);
@@ -149,7 +180,12 @@ struct MeshCarrier {
     if (launched.result.ask) core.clients.Answer(job, std::move(launched.result), context);
   }
 
-  void operator()(const MeshWantsWork&) { GiveWork(JobThatRuns(gen, core), core, context); }
+  // What came before it in the same step may have ended the run.
+  void operator()(const MeshWantsWork&) {
+    const MeshLife* const mesh = core.meshes.Find(gen);
+    if (mesh == nullptr || mesh->state().phase != MeshPhase::kActive) return;
+    GiveWork(JobThatRuns(gen, core), core, context);
+  }
 
   void operator()(const MeshDataLost&) {
     const auto blobs = BlobsOf(core.book.At(job), core);
@@ -232,7 +268,7 @@ void GiveWork(JobEntry& job, CoreState& core, Context& context) {
   if (!job.run || !job.run->mesh()) return;
   const MeshGeneration gen = *job.run->mesh();
   const MeshState& mesh = core.meshes.At(gen).state();
-  if (mesh.phase != MeshPhase::kActive) return;
+  if (mesh.phase != MeshPhase::kActive || !mesh.AllHere()) return;
   const auto take = [&](const CallSteps& steps) { return core.clients.Take(job, steps, context); };
   while (mesh.HasRoom()) {
     std::optional<MeshWork> work = job.run->NextWork(take);

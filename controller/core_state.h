@@ -29,6 +29,7 @@ struct CoreState {
   CoreOptions options;
   bool stopping = false;
   int64_t last_tick_ms = -1;
+  int64_t last_stall_ms = -1'000'000;  // when it came to its end
   Membership members;
   JobBook book;
   JobQueue queue;

@@ -8,6 +8,7 @@
 
 #include "controller/admission.h"
 #include "controller/core_actors.h"
+#include "controller/core_resume.h"
 #include "controller/core_runs.h"
 #include "controller/core_snapshots.h"
 #include "controller/core_watch.h"
@@ -52,6 +53,57 @@ void LoseWorker(Worker& worker, WorkerEvent event, const std::string& why, CoreS
   worker.device_job.assign(worker.device_job.size(), JobId(0));
 }
 
+// ---- Workers whose session broke ----------------------------------------------------------------
+
+// It is the same process, with what it had.
+bool MayRejoin(const Worker& worker, const proto::Register& info) {
+  const bool has_left = worker.state == WorkerState::kDraining;
+  return !has_left && worker.info.incarnation == info.incarnation && !info.meshes.empty() &&
+         worker.info.devices == info.devices;
+}
+
+// What goes on without it for a moment does so; the rest does not.
+void GoAway(Worker& worker, CoreState& core, Context& context) {
+  worker.away_since_ms = context.now.ms;
+  (void)core.members.Apply(worker, WorkerEvent::kSilent, context.now.ms);
+  const std::string text = fmt::format("the session of worker '{}' broke", worker.info.name);
+  const auto error = MakeError(ErrorKind::kWorkerLost, Unavailable(text).WithBlame(Blame::kInfra),
+                               worker.info.name);
+  Carry(core.actors.WorkerGone(worker.info.name, text, context.now.ms), core, context);
+  FailPlannedRuns(worker, error, core, context);
+  PartFromMeshes(worker, error, core, context);
+}
+
+void Rejoin(Worker& worker, SessionId session, const proto::Register& info,
+            mesh::SharedProfile profile, CoreState& core, Context& context) {
+  if (!worker.away_since_ms) GoAway(worker, core, context);
+  LeaveEndingMeshes(worker, core, context);
+  const SessionId before = worker.session;
+  core.members.Rejoin(worker, session, info, std::move(profile), context.now.ms);
+  LoseUnlisted(before, worker, core, context);
+  Persist persist{JobId(0), false, CallId(0), {}};
+  const std::string text = fmt::format("worker '{}' came back", worker.info.name);
+  persist.batch.events.push_back(EventRecord{context.now.unix_ms, 0, text});
+  context.Do(std::move(persist));
+}
+
+// A peer that has failed says that it does not come back; so does the time.
+void LoseAway(CoreState& core, Context& context) {
+  std::vector<std::string> lost;
+  const CoreOptions& options = core.options;
+  const bool stalled = context.now.ms - core.last_stall_ms < options.worker_lost_ms;
+  const int64_t patience_ms = stalled ? options.worker_lost_ms : options.resume_ms;
+  for (const auto& [name, worker] : core.members.all()) {
+    if (!worker.away_since_ms) continue;
+    const bool late = context.now.ms - *worker.away_since_ms >= patience_ms;
+    if (late || !HoldsMesh(worker, core)) lost.push_back(name);
+  }
+  for (const std::string& name : lost) {
+    LoseWorker(core.members.At(name), WorkerEvent::kClosed,
+               "its session ended, and it did not come back", core, context);
+  }
+}
+
 void Admit(SessionId session, const proto::Register& info, CoreState& core, Context& context) {
   if (core.members.Of(session) != nullptr) return core.tally.CountStale();
   const Worker* const known = core.members.Named(info.name);
@@ -62,15 +114,22 @@ void Admit(SessionId session, const proto::Register& info, CoreState& core, Cont
   if (!profile) return context.Do(CloseSession{session, profile.error()});
   if (known != nullptr && known->session.value() != 0) {
     context.Do(CloseSession{known->session, Aborted("replaced by a newer session")});
-    LoseWorker(core.members.At(info.name), WorkerEvent::kReplaced, "it registered again", core,
-               context);
+    Worker& worker = core.members.At(info.name);
+    if (MayRejoin(worker, info)) {
+      Rejoin(worker, session, info, *profile, core, context);
+    } else {
+      LoseWorker(worker, WorkerEvent::kReplaced, "it registered again", core, context);
+    }
   }
-  core.members.Admit(session, info, *profile, context.now.ms);
+  if (core.members.Of(session) == nullptr) {
+    core.members.Admit(session, info, *profile, context.now.ms);
+  }
+  const std::vector<MeshGeneration> kept = TakeBack(core.members.At(info.name), core, context);
   core.tally.Count(JobId(0), "Register");
   core.tally.Count(JobId(0), "Welcome");
   const CoreOptions& options = core.options;
   proto::DownMessage welcome{options.term, proto::Welcome{options.cluster_id, options.heartbeat_ms,
-                                                          options.worker_lost_ms}};
+                                                          options.worker_lost_ms, kept}};
   context.Do(Send{JobId(0), session, std::move(welcome)});
 }
 
@@ -144,6 +203,8 @@ void On(const WorkerMessage& event, CoreState& core, Context& context) {
 void On(const SessionClosed& event, CoreState& core, Context& context) {
   Worker* const worker = core.members.Of(event.session);
   if (worker == nullptr) return;
+  const bool may_return = core.options.resume_ms > 0 && worker->state != WorkerState::kDraining;
+  if (may_return && HoldsMesh(*worker, core)) return GoAway(*worker, core, context);
   LoseWorker(*worker, WorkerEvent::kClosed, fmt::format("its session ended ({})", event.why), core,
              context);
 }
@@ -154,7 +215,11 @@ void CheckLiveness(CoreState& core, Context& context) {
   constexpr int64_t kStallCapMs = 30'000;
   const int64_t late_ms = core.last_tick_ms < 0 ? 0 : context.now.ms - core.last_tick_ms - 1000;
   const int64_t stall_ms = std::min(late_ms, kStallCapMs);
-  if (stall_ms > 0) core.members.ForgiveStall(stall_ms, context.now.ms);
+  if (stall_ms > 0) {
+    core.members.ForgiveStall(stall_ms, context.now.ms);
+    core.last_stall_ms = context.now.ms;
+  }
+  LoseAway(core, context);
   const std::vector<std::string> silent =
       core.members.FindSilent(core.options.suspect_ms, core.options.worker_lost_ms, context.now.ms);
   for (const std::string& name : silent) {

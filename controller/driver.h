@@ -40,6 +40,13 @@ struct PlannedLaunch {
   friend bool operator==(const PlannedLaunch&, const PlannedLaunch&) = default;
 };
 
+// A launch of an earlier controller that the workers know of.
+struct ResumedLaunch {
+  PlannedLaunch launch;
+  bool asked = false;  // by a client: none of the driver's
+  friend bool operator==(const ResumedLaunch&, const ResumedLaunch&) = default;
+};
+
 // What the end of a launch means for the job.
 struct DriverNews {
   std::vector<proto::StepMetrics> steps;  // complete, in order
@@ -60,6 +67,13 @@ class Driver {
   // Reports of a launch of this driver, one per step, in the order of the launches.
   virtual DriverNews On(const PlannedLaunch& launch,
                         const std::vector<proto::StepReport>& reports) = 0;
+  // Goes on where the driver of an earlier controller was, behind these launches; On() is told of
+  // each of them, done or not, in their order. from_first: no launch came before them. Errors:
+  // kAborted: it cannot. Before the first Next().
+  virtual Status Resume(const std::vector<ResumedLaunch>& launches, bool from_first) {
+    if (launches.empty() && from_first) return OkStatus();
+    return Aborted("jobs of this kind start anew");
+  }
   // The mesh has failed: what is complete, and was held back, is told.
   virtual DriverNews Abandon() { return {}; }
   // The state is to be saved as soon as it may be: between two launches, after the last save is

@@ -1,5 +1,7 @@
 #include "controller/launches.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -98,12 +100,15 @@ PlannedLaunch LaunchSchedule::NextValidation() {
   const PlannedLaunch launch{ir::kEvalProgram, validated_batches_,
                              std::min(rest, kMaxBatchesPerLaunch)};
   MW_CHECK(launch.count >= 1) << "a validation of " << launch.count << " batches";
-  validated_batches_ += launch.count;
-  if (EndsValidation(launch)) {
-    validated_steps_ = next_step_;
-    validated_batches_ = 0;
-  }
+  NoteValidation(launch);
   return launch;
+}
+
+void LaunchSchedule::NoteValidation(const PlannedLaunch& launch) {
+  validated_batches_ += launch.count;
+  if (!EndsValidation(launch)) return;
+  validated_steps_ = next_step_;
+  validated_batches_ = 0;
 }
 
 std::optional<PlannedLaunch> LaunchSchedule::NextSteps() {
@@ -117,11 +122,42 @@ std::optional<PlannedLaunch> LaunchSchedule::NextSteps() {
   if (due && snapshots_.CutsLaunches()) count = std::min(count, *due - next_step_);
   PlannedLaunch launch{ir::kStepProgram, next_step_, count};
   MW_CHECK(count >= 1 && next_step_ + count <= steps_) << count << " steps from " << next_step_;
-  next_step_ += count;
-  if (save_enabled_ && IsSavePoint(next_step_)) save_due_ = SavePointCause(next_step_);
+  NoteSteps(count);
   launch.snapshot = due && next_step_ >= *due;
   if (launch.snapshot) snapshots_.Begin(next_step_);
   return launch;
+}
+
+void LaunchSchedule::NoteSteps(int64_t count) {
+  next_step_ += count;
+  if (save_enabled_ && IsSavePoint(next_step_)) save_due_ = SavePointCause(next_step_);
+}
+
+void LaunchSchedule::StartAt(int64_t step) {
+  to_init_ = to_restore_ = false;
+  next_step_ = validated_steps_ = step;
+}
+
+Status LaunchSchedule::Replay(const PlannedLaunch& launch) {
+  if (launch.kind == LaunchKind::kRestore) {
+    to_restore_ = false;
+  } else if (launch.kind == LaunchKind::kSave) {
+    save_due_.reset();
+    saving_ = true;
+    saved_step_ = launch.first_step;
+  } else if (launch.program == ir::kInitProgram) {
+    to_init_ = false;
+  } else if (launch.program == ir::kEvalProgram && ValidationDue() &&
+             launch.first_step == validated_batches_) {
+    NoteValidation(launch);
+  } else if (launch.program == ir::kStepProgram && filled() && !ValidationDue() &&
+             launch.first_step == next_step_ && launch.count <= steps_ - next_step_) {
+    NoteSteps(launch.count);
+  } else {
+    return Aborted(fmt::format("'{}' from {} on ran after step {}", launch.program,
+                               launch.first_step, next_step_));
+  }
+  return OkStatus();
 }
 
 }  // namespace meshwright::controller

@@ -40,6 +40,10 @@ class LaunchSchedule {
 
   // The next launch, or nothing after the last.
   std::optional<PlannedLaunch> Next();
+  // As if Next() had given this launch. Errors: kAborted: it could not have.
+  Status Replay(const PlannedLaunch& launch);
+  // The state is filled, and steps before `step` are done and validated.
+  void StartAt(int64_t step);
   // True for the launch that brings the last batches of a validation.
   bool EndsValidation(const PlannedLaunch& launch) const;
   bool done() const {
@@ -67,6 +71,8 @@ class LaunchSchedule {
   bool SaveDue() const { return save_due_.has_value() && next_step_ != saved_step_; }
   std::optional<PlannedLaunch> NextSteps();
   PlannedLaunch NextValidation();
+  void NoteSteps(int64_t count);
+  void NoteValidation(const PlannedLaunch& launch);
 
   int64_t steps_ = 0;
   int64_t steps_per_launch_ = 1;

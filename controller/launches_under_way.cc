@@ -38,6 +38,26 @@ LaunchSeq LaunchesUnderWay::Add(PlannedLaunch launch, std::optional<AskId> ask, 
   return added.seq;
 }
 
+void LaunchesUnderWay::StartAt(LaunchSeq next) {
+  MW_CHECK(launches_.empty() && next.value() >= 1) << "launch " << next << " is the first one";
+  next_seq_ = next.value();
+}
+
+void LaunchesUnderWay::Keep(std::vector<proto::DownBody> messages) {
+  MW_CHECK(!launches_.empty() && messages.size() == launches_.back().reports.size())
+      << messages.size() << " messages";
+  launches_.back().messages = std::move(messages);
+}
+
+std::vector<proto::DownBody> LaunchesUnderWay::Unheard(size_t member, LaunchSeq heard) const {
+  std::vector<proto::DownBody> messages;
+  for (const Launch& launch : launches_) {
+    if (launch.seq <= heard || launch.messages.empty()) continue;
+    messages.push_back(launch.messages[member]);
+  }
+  return messages;
+}
+
 Status LaunchesUnderWay::Report(size_t member, proto::LaunchDone report) {
   const auto it = std::find_if(launches_.begin(), launches_.end(),
                                [&](const Launch& each) { return each.seq == report.launch_seq; });

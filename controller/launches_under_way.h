@@ -20,6 +20,13 @@ class LaunchesUnderWay {
  public:
   // The number by which `members` members report it; numbers are never used again.
   LaunchSeq Add(PlannedLaunch launch, std::optional<AskId> ask, size_t members);
+  // Of an earlier controller, the launches before this one are over. REQUIRES that none is under
+  // way.
+  void StartAt(LaunchSeq next);
+  // What each member is told of the launch that was added last: for those that do not hear it.
+  void Keep(std::vector<proto::DownBody> messages);
+  // What a member was told of the launches behind `heard`, in order.
+  std::vector<proto::DownBody> Unheard(size_t member, LaunchSeq heard) const;
   // What member number `member` reports. Errors: kNotFound: it has done so before, or nobody waits
   // for it; kInvalidArgument: of another number of steps.
   Status Report(size_t member, proto::LaunchDone report);
@@ -42,6 +49,7 @@ class LaunchesUnderWay {
     PlannedLaunch launch;
     std::optional<AskId> ask;
     std::vector<std::optional<proto::LaunchDone>> reports;  // by member
+    std::vector<proto::DownBody> messages;                  // by member; none: not kept
   };
 
   std::deque<Launch> launches_;

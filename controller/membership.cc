@@ -48,6 +48,20 @@ void Membership::Admit(SessionId session, const proto::Register& info, mesh::Sha
   changed_ms_ = now_ms;
 }
 
+void Membership::Rejoin(Worker& worker, SessionId session, const proto::Register& info,
+                        mesh::SharedProfile profile, int64_t now_ms) {
+  MW_CHECK(worker_of_session_.erase(worker.session.value()) == 1 && session.value() != 0)
+      << "worker '" << info.name << "' is not connected by session " << worker.session;
+  worker.info = info;
+  worker.profile = std::move(profile);
+  worker.session = session;
+  worker.last_seen_ms = now_ms;
+  worker.away_since_ms.reset();
+  worker.device_job.resize(static_cast<size_t>(info.devices), JobId(0));
+  worker_of_session_[session.value()] = info.name;
+  changed_ms_ = now_ms;
+}
+
 bool Membership::Apply(Worker& worker, WorkerEvent event, int64_t now_ms) {
   const auto next = Next(worker.state, event);
   if (!next) return false;
@@ -61,6 +75,7 @@ bool Membership::Disconnect(Worker& worker, WorkerEvent event, int64_t now_ms) {
   MW_CHECK(worker_of_session_.erase(worker.session.value()) == 1)
       << "worker '" << worker.info.name << "' is not connected by session " << worker.session;
   worker.session = SessionId(0);
+  worker.away_since_ms.reset();
   changed_ms_ = now_ms;
   return true;
 }
@@ -69,6 +84,9 @@ void Membership::ForgiveStall(int64_t stall_ms, int64_t now_ms) {
   MW_CHECK(stall_ms >= 0) << "a stall of " << stall_ms << " ms";
   for (auto& [name, worker] : workers_) {
     worker.last_seen_ms = std::min(now_ms, worker.last_seen_ms + stall_ms);
+    if (worker.away_since_ms) {
+      worker.away_since_ms = std::min(now_ms, *worker.away_since_ms + stall_ms);
+    }
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ struct Worker {
   SessionId session{0};  // 0: not connected
   WorkerState state = WorkerState::kJoining;
   int64_t last_seen_ms = 0;
+  // Since when its session is broken, which stands for it until it comes back or is lost.
+  std::optional<int64_t> away_since_ms = {};
   std::vector<JobId> device_job;  // per device; 0: free
   mesh::SharedProfile profile;    // of each device; null: not measured
 };
@@ -54,6 +57,10 @@ class Membership {
   // A new worker in the place of what had its name. REQUIRES that none of this name is connected.
   void Admit(SessionId session, const proto::Register& info, mesh::SharedProfile profile,
              int64_t now_ms);
+  // The same process by another session: its devices stay whose they are. REQUIRES that it is
+  // connected, or away.
+  void Rejoin(Worker& worker, SessionId session, const proto::Register& info,
+              mesh::SharedProfile profile, int64_t now_ms);
   // Whether the table lets the worker's state follow the event.
   bool Apply(Worker& worker, WorkerEvent event, int64_t now_ms);
   // The same for an event that ends the session.

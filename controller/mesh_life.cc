@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "controller/launch_messages.h"
 #include "controller/mesh_deadlines.h"
+#include "controller/reconcile.h"
 
 namespace meshwright::controller {
 
@@ -24,6 +25,11 @@ bool MeshState::Hears(SessionId session) const {
 bool MeshState::All(bool MeshMember::*done) const {
   return std::all_of(members.begin(), members.end(),
                      [&](const MeshMember& member) { return member.*done; });
+}
+
+bool MeshState::AllHere() const {
+  return std::none_of(members.begin(), members.end(),
+                      [](const MeshMember& member) { return member.away; });
 }
 
 namespace {
@@ -91,6 +97,10 @@ void FailMesh(MeshTurn& turn, RuntimeError error) {
     return;
   }
   const bool saving = mesh.phase == MeshPhase::kSaving;
+  // An earlier controller may have had a save committed.
+  if (mesh.phase == MeshPhase::kResuming && !mesh.order.checkpoints.folder.path.empty()) {
+    ++mesh.unheard;
+  }
   turn.Move(MeshEvent::kFail);
   mesh.aborting_since_ms = turn.now_ms;
   mesh.election.Add(std::move(error));
@@ -161,6 +171,7 @@ void On(const proto::CommUp& comm, MeshMember& member, MeshTurn& turn) {
 void On(const proto::LaunchDone& done, MeshMember& member, MeshTurn& turn) {
   MeshState& mesh = turn.mesh;
   if (!done.error.ok()) return FailMesh(turn, done.error);
+  if (mesh.phase == MeshPhase::kResuming && member.held) member.held->done.push_back(done);
   if (mesh.phase != MeshPhase::kActive) return;
   const auto index = static_cast<size_t>(&member - mesh.members.data());
   const Status reported = mesh.launches.Report(index, done);
@@ -198,6 +209,7 @@ void EndSave(MeshTurn& turn, int64_t step, Status status) {
 
 void On(const proto::StateSaved& saved, MeshMember& member, MeshTurn& turn) {
   MeshState& mesh = turn.mesh;
+  if (mesh.phase == MeshPhase::kResuming && member.held) member.held->saved = saved;
   if (mesh.phase != MeshPhase::kActive || !mesh.saves.busy()) return;
   const int64_t step = mesh.saves.current()->step;
   const auto index = static_cast<size_t>(&member - mesh.members.data());
@@ -207,8 +219,9 @@ void On(const proto::StateSaved& saved, MeshMember& member, MeshTurn& turn) {
   if (*commit) turn.SendTo(mesh.members.front(), **std::move(commit));
 }
 
-void On(const proto::CheckpointCommitted& committed, MeshMember&, MeshTurn& turn) {
+void On(const proto::CheckpointCommitted& committed, MeshMember& member, MeshTurn& turn) {
   MeshState& mesh = turn.mesh;
+  if (mesh.phase == MeshPhase::kResuming && member.held) member.held->committed = committed;
   if (mesh.phase != MeshPhase::kActive || !mesh.saves.busy()) return;
   const int64_t step = mesh.saves.current()->step;
   const auto done = mesh.saves.On(committed);
@@ -229,6 +242,137 @@ void CheckSave(MeshTurn& turn) {
   EndSave(turn, step,
           DeadlineExceeded(
               fmt::format("it was not written within {} s", mesh.limits.save_deadline_ms / 1000)));
+}
+
+// ---- Members that come back ---------------------------------------------------------------------
+
+// What a member has not heard goes out before anything new that follows from what others say.
+void SendUnheard(const proto::ResumeMesh& said, const MeshMember& member, MeshTurn& turn) {
+  MeshState& mesh = turn.mesh;
+  const auto index = static_cast<size_t>(&member - mesh.members.data());
+  for (proto::DownBody& message : mesh.launches.Unheard(index, HeardBy(said))) {
+    turn.SendTo(member, std::move(message));
+  }
+}
+
+// Behind all that has become known: a run that has done everything ends there.
+void WantWorkLast(MeshTurn& turn) {
+  std::erase_if(turn.out.effects, [](const MeshEffect& effect) {
+    return std::holds_alternative<MeshWantsWork>(effect);
+  });
+  turn.Do(MeshWantsWork{});
+}
+
+// What it has said since it was heard last.
+void CatchUp(const proto::ResumeMesh& said, MeshMember& member, MeshTurn& turn) {
+  const int64_t stale = turn.out.stale;
+  for (const proto::LaunchDone& done : said.done) On(done, member, turn);
+  turn.out.stale = stale;  // most of it was heard before
+  if (said.committed) On(*said.committed, member, turn);
+  if (said.saved) On(*said.saved, member, turn);
+}
+
+void BeginSave(MeshTurn& turn, LaunchSeq seq, const PlannedLaunch& launch, int64_t unix_ms,
+               bool again) {
+  MeshState& mesh = turn.mesh;
+  SaveRequest request = MakeSaveRequest(mesh.order.checkpoints, turn.gen().value(), seq,
+                                        launch.first_step, SaveCauseName(launch.cause), unix_ms);
+  // Those would be deleted last, and the one on record before them.
+  if (request.keep > 0) request.keep += mesh.unheard;
+  mesh.saves.Begin(std::move(request), mesh.members.size(), again);
+  mesh.save_since_ms = turn.now_ms;
+}
+
+// A save before it has come to its end: only one is under way at a time.
+void Relaunch(const ResumedLaunch& resumed, MeshTurn& turn) {
+  MeshState& mesh = turn.mesh;
+  const PlannedLaunch& launch = resumed.launch;
+  const LaunchSeq seq = mesh.launches.Add(launch, std::nullopt, mesh.members.size());
+  if (launch.kind == LaunchKind::kSave) {
+    mesh.saves.Abandon();
+    const bool is_over = launch.first_step <= mesh.order.checkpoints.recorded;
+    const int64_t unix_ms = mesh.order.checkpoints.head.saved_unix_ms;
+    if (!is_over) BeginSave(turn, seq, launch, unix_ms, /*again=*/true);
+  }
+  if (!resumed.asked) mesh.launches.Keep(LaunchMessages(mesh, seq, {launch, std::nullopt}));
+}
+
+void TakeUp(MeshTurn& turn) {
+  MeshState& mesh = turn.mesh;
+  Result<KnownLaunches> known = Reconcile(mesh.order, mesh.members);
+  if (!known.has_value()) {
+    return FailMesh(
+        turn, MakeError(ErrorKind::kControllerRestarted, known.error().WithBlame(Blame::kInfra)));
+  }
+  turn.Move(MeshEvent::kAllBack);
+  turn.Do(MeshTakenUp{known->launches, known->first == LaunchSeq(1)});
+  mesh.launches.StartAt(known->first);
+  for (const ResumedLaunch& launch : known->launches) Relaunch(launch, turn);
+  for (const MeshMember& member : mesh.members) SendUnheard(*member.held, member, turn);
+  for (MeshMember& member : mesh.members) {
+    const proto::ResumeMesh said = *std::exchange(member.held, std::nullopt);
+    CatchUp(said, member, turn);
+  }
+  WantWorkLast(turn);
+}
+
+void On(const proto::ResumeMesh& said, MeshMember& member, MeshTurn& turn) {
+  MeshState& mesh = turn.mesh;
+  const bool may_go_on = mesh.phase == MeshPhase::kResuming || mesh.phase == MeshPhase::kActive;
+  if (!member.away || !may_go_on) {
+    ++turn.out.stale;
+    return;
+  }
+  member.away = false;
+  if (mesh.phase == MeshPhase::kResuming) {
+    member.held = said;
+    if (mesh.AllHere()) TakeUp(turn);
+    return;
+  }
+  SendUnheard(said, member, turn);
+  CatchUp(said, member, turn);
+  if (mesh.phase != MeshPhase::kActive) return;
+  const proto::CommitCheckpoint* const commit = mesh.saves.commit();
+  if (commit != nullptr && &member == &mesh.members.front()) turn.SendTo(member, *commit);
+  WantWorkLast(turn);
+}
+
+void On(const MeshMemberAway& away, MeshTurn& turn) {
+  MW_CHECK(turn.mesh.phase == MeshPhase::kActive)
+      << "mesh " << turn.gen() << " in " << Name(turn.mesh.phase) << " holds nothing";
+  for (MeshMember& member : turn.mesh.members) {
+    if (member.session == away.session && !member.freed) member.away = true;
+  }
+}
+
+void On(const MeshMemberBack& back, MeshTurn& turn) {
+  for (MeshMember& member : turn.mesh.members) {
+    if (member.worker != back.worker || member.freed) continue;
+    MW_CHECK(member.away) << "worker " << back.worker << " was not away";
+    member.session = back.session;
+  }
+}
+
+void On(const MeshMemberMissing& missing, MeshTurn& turn) {
+  for (MeshMember& member : turn.mesh.members) {
+    if (member.worker == missing.worker && !member.freed) {
+      return LoseMember(turn, member, missing.why);
+    }
+  }
+}
+
+// The members of a mesh of an earlier controller had their time.
+void FindMissing(MeshTurn& turn) {
+  const MeshState& mesh = turn.mesh;
+  if (turn.now_ms - mesh.phase_since_ms < mesh.limits.resume_deadline_ms) return;
+  const auto missing = std::find_if(mesh.members.begin(), mesh.members.end(),
+                                    [](const MeshMember& member) { return member.away; });
+  const std::string worker = missing == mesh.members.end() ? "" : missing->worker;
+  const std::string text =
+      fmt::format("the controller was restarted, and worker '{}' did not come back within {} s",
+                  worker, mesh.limits.resume_deadline_ms / 1000);
+  FailMesh(turn, MakeError(ErrorKind::kControllerRestarted,
+                           Unavailable(text).WithBlame(Blame::kInfra), worker));
 }
 
 // An error that says nothing is one of the protocol: a mesh never aborts without a cause.
@@ -292,15 +436,10 @@ void On(const MeshLaunch& launch, MeshTurn& turn) {
   const LaunchSeq seq = mesh.launches.Add(
       launch.work.launch, client ? std::optional(client->id) : std::nullopt, mesh.members.size());
   if (launch.work.launch.kind == LaunchKind::kSave) {
-    SaveRequest request = MakeSaveRequest(mesh.order.checkpoints, turn.gen().value(), seq,
-                                          launch.work.launch.first_step,
-                                          SaveCauseName(launch.work.launch.cause), launch.unix_ms);
-    // Those would be deleted last, and the one on record before them.
-    if (request.keep > 0) request.keep += mesh.unheard;
-    mesh.saves.Begin(std::move(request), mesh.members.size());
-    mesh.save_since_ms = turn.now_ms;
+    BeginSave(turn, seq, launch.work.launch, launch.unix_ms, /*again=*/false);
   }
   std::vector<proto::DownBody> messages = LaunchMessages(mesh, seq, launch.work);
+  mesh.launches.Keep(messages);
   for (size_t i = 0; i < messages.size(); ++i) {
     turn.SendTo(mesh.members[i], std::move(messages[i]));
   }
@@ -343,6 +482,8 @@ void On(const MeshTick&, MeshTurn& turn) {
     CheckAborting(turn);
   } else if (turn.mesh.phase == MeshPhase::kReleasing) {
     FindDeafMembers(turn);
+  } else if (turn.mesh.phase == MeshPhase::kResuming) {
+    FindMissing(turn);
   } else if (auto late = FindLate(turn.mesh, turn.now_ms)) {
     FailMesh(turn, *std::move(late));
   }

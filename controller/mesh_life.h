@@ -39,6 +39,21 @@ struct MeshMemberLost {
   SessionId session;
   proto::RuntimeError why;
 };
+// The same of one that did not come back to this controller.
+struct MeshMemberMissing {
+  std::string worker;
+  proto::RuntimeError why;
+};
+// A member's session broke, and may come back. REQUIRES that the mesh is active.
+struct MeshMemberAway {
+  SessionId session;
+};
+// A worker that was away, or that an earlier controller had, has a session; what it holds it says
+// next.
+struct MeshMemberBack {
+  std::string worker;
+  SessionId session;
+};
 struct MeshFault {
   proto::RuntimeError cause;
 };
@@ -59,8 +74,9 @@ struct MeshTick {};
 // Nobody is left to wait for better causes.
 struct MeshEndElection {};
 
-using MeshInput = std::variant<MeshBegin, MeshReport, MeshMemberLost, MeshFault, MeshLaunch,
-                               MeshClose, MeshWeightsFile, MeshTick, MeshEndElection>;
+using MeshInput = std::variant<MeshBegin, MeshReport, MeshMemberLost, MeshMemberMissing,
+                               MeshMemberAway, MeshMemberBack, MeshFault, MeshLaunch, MeshClose,
+                               MeshWeightsFile, MeshTick, MeshEndElection>;
 
 // ---- What is to be done -------------------------------------------------------------------------
 
@@ -69,6 +85,11 @@ struct MeshSend {
   proto::DownBody body;
 };
 struct MeshActivated {};  // it waits for work
+// The same of one that an earlier controller had; what becomes of the launches comes behind this.
+struct MeshTakenUp {
+  std::vector<ResumedLaunch> launches;
+  bool from_first = false;  // none came before them
+};
 struct MeshLaunched {
   LaunchResult result;
 };
@@ -91,8 +112,8 @@ struct MeshDevicesFreed {
   std::vector<int> devices;
 };
 
-using MeshEffect = std::variant<MeshSend, MeshActivated, MeshLaunched, MeshWantsWork, MeshDataLost,
-                                MeshAborts, MeshWeights, MeshSaved, MeshDevicesFreed>;
+using MeshEffect = std::variant<MeshSend, MeshActivated, MeshTakenUp, MeshLaunched, MeshWantsWork,
+                                MeshDataLost, MeshAborts, MeshWeights, MeshSaved, MeshDevicesFreed>;
 
 // A member does not let go: its worker counts as lost.
 struct DeafMember {

@@ -73,6 +73,8 @@ MeshOrder MakeOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan) {
 MeshOrder MakeMeshOrder(const RunRecord& run, const JobEntry& job) {
   MeshOrder order = MakeOrder(run.gen, job, run.plan);
   order.kind = run.kind;
+  order.checkpoints.recorded = job.record.checkpoint_step;
+  for (MeshMember& member : order.members) member.away = true;
   return order;
 }
 
@@ -105,6 +107,7 @@ MeshOrder MakeMeshOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan
   load.vocabulary = order.plan.vocabulary;
   load.init_weights = request.init_weights;
   load.graph = order.plan.graph;
+  load.orphan_grace_ms = request.fault_tolerance.orphan_grace_s * 1000;
   return order;
 }
 

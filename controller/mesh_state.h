@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct MeshMember {
   bool saved = false;
   bool freed = false;           // confirmed, or gone
   std::string invitation = {};  // once loaded
+  bool away = false;            // it holds its part and has no session, or has not said what it has
+  std::optional<proto::ResumeMesh> held = {};  // what it has said, until the mesh is taken up
 };
 
 // What is to be made: a plan on members, in the order of their first ranks.
@@ -64,8 +67,10 @@ struct MeshState {
   int64_t unheard = 0;  // as CheckpointOrder
   int64_t aborting_since_ms = 0;
 
+  // No member is away.
+  bool AllHere() const;
   bool HasRoom() const {
-    return phase == MeshPhase::kActive &&
+    return phase == MeshPhase::kActive && AllHere() &&
            launches.size() < static_cast<size_t>(limits.launch_window);
   }
   // Its devices come back in a moment.

@@ -53,6 +53,12 @@ std::optional<MeshWork> Run::NextWork(TakeAsk take_ask) {
   return work;
 }
 
+Status Run::Resume(const std::vector<ResumedLaunch>& launches, bool from_first) {
+  MW_TRY(driver_->Resume(launches, from_first));
+  initialised_ = !launches.empty() || !from_first;
+  return OkStatus();
+}
+
 std::optional<MeshWork> Run::WorkOfDriver() {
   std::optional<PlannedLaunch> next = driver_->Next();
   if (!next) return std::nullopt;

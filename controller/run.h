@@ -75,6 +75,8 @@ class Run {
   // A launch has come to its end. No news: it is none of the driver's. Not OK in them: the run
   // cannot go on.
   std::optional<DriverNews> OnLaunched(const LaunchResult& result);
+  // As Driver::Resume.
+  Status Resume(const std::vector<ResumedLaunch>& launches, bool from_first);
   // It is over: what its driver held back. None has begun: nothing.
   DriverNews Abandon() { return driver_ ? driver_->Abandon() : DriverNews{}; }
   Driver& driver() { return *driver_; }

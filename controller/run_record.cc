@@ -43,13 +43,25 @@ PlannedDevice DeviceOf(const json& from) {
   return device;
 }
 
+json BoxJson(const checkpoint::StateBox& box) {
+  return {box.tensor, box.key, box.bytes, box.holders};
+}
+
+checkpoint::StateBox BoxOf(const json& from) {
+  return {from.at(0).get<std::string>(), from.at(1).get<std::string>(), from.at(2).get<int64_t>(),
+          from.at(3).get<std::vector<size_t>>()};
+}
+
 json PlanJson(const PlannedJob& plan) {
+  json boxes = json::array();
+  for (const checkpoint::StateBox& box : plan.boxes) boxes.push_back(BoxJson(box));
   json devices = json::array();
   for (const PlannedDevice& device : plan.devices) devices.push_back(DeviceJson(device));
   return {{"layout", plan.layout},
           {"programs", plan.programs},
           {"devices", std::move(devices)},
           {"graph", BlobJson(plan.graph)},
+          {"boxes", std::move(boxes)},
           {"vocabulary", plan.vocabulary},
           {"device_memory_bytes", plan.device_memory_bytes},
           {"device_budget_bytes", plan.device_budget_bytes},
@@ -63,6 +75,7 @@ PlannedJob PlanOf(const json& from) {
   plan.programs = from.at("programs").get<std::vector<std::string>>();
   for (const json& device : from.at("devices")) plan.devices.push_back(DeviceOf(device));
   plan.graph = BlobOf(from.at("graph"));
+  for (const json& box : from.at("boxes")) plan.boxes.push_back(BoxOf(box));
   plan.vocabulary = from.at("vocabulary").get<int64_t>();
   plan.device_memory_bytes = from.at("device_memory_bytes").get<int64_t>();
   plan.device_budget_bytes = from.at("device_budget_bytes").get<int64_t>();

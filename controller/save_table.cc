@@ -7,11 +7,12 @@
 
 namespace meshwright::controller {
 
-void SaveTable::Begin(SaveRequest request, size_t members) {
+void SaveTable::Begin(SaveRequest request, size_t members, bool again) {
   MW_CHECK(!busy()) << "save " << request.save << " begins in save " << request_->save;
   manifest_ = request.head;
   written_.assign(members, false);
   committing_ = false;
+  again_ = again;
   request_ = std::move(request);
 }
 
@@ -34,13 +35,18 @@ Result<std::optional<proto::CommitCheckpoint>> SaveTable::On(size_t member,
   }
   if (!all) return std::optional<proto::CommitCheckpoint>();
   committing_ = true;
-  return std::optional(proto::CommitCheckpoint{
-      mesh_gen, request_->save, request_->folder, request_->temporary,
-      checkpoint::FormatManifest(manifest_), request_->job, request_->keep});
+  commit_ = {mesh_gen,
+             request_->save,
+             request_->folder,
+             request_->temporary,
+             checkpoint::FormatManifest(manifest_),
+             request_->job,
+             request_->keep};
+  return std::optional(commit_);
 }
 
 Result<std::optional<int64_t>> SaveTable::On(const proto::CheckpointCommitted& m) {
-  if (!IsCurrent(m.save) || !committing_) return std::optional<int64_t>();
+  if (!IsCurrent(m.save) || !committing()) return std::optional<int64_t>();
   const int64_t step = request_->step;
   Abandon();
   const Status status = m.error.ToStatus();

@@ -32,11 +32,16 @@ class SaveTable {
  public:
   bool busy() const { return request_.has_value(); }
   // A member was asked to commit: there may be a checkpoint, whatever is heard of it.
-  bool committing() const { return busy() && committing_; }
+  bool committing() const { return busy() && (committing_ || again_); }
+  // Of the save that is being committed.
+  const proto::CommitCheckpoint* commit() const {
+    return busy() && committing_ ? &commit_ : nullptr;
+  }
   const SaveRequest* current() const { return request_ ? &*request_ : nullptr; }
 
-  // REQUIRES !busy(). `members`: those that write something.
-  void Begin(SaveRequest request, size_t members);
+  // REQUIRES !busy(). `members`: those that write something. again: an earlier controller began it,
+  // and may have had it committed.
+  void Begin(SaveRequest request, size_t members, bool again = false);
 
   // What a member has written. The commit, once all have. Errors: the member's; kDataLoss: together
   // they are no cover. After an error the save is over. A message of another save: nothing.
@@ -54,6 +59,8 @@ class SaveTable {
   checkpoint::Manifest manifest_;
   std::vector<bool> written_;  // by member
   bool committing_ = false;
+  bool again_ = false;
+  proto::CommitCheckpoint commit_;
 };
 
 }  // namespace meshwright::controller

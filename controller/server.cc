@@ -75,6 +75,8 @@ class ServerImpl final : public ServerWithCounters {
     core.max_request_bytes = options.limits.job_request_bytes;
     core.heartbeat_ms = options.heartbeat_ms;
     core.worker_lost_ms = options.worker_lost_ms;
+    // As long as a silent worker has, and as a worker's pauses between two attempts may take.
+    core.resume_deadline_ms = std::max<int64_t>(options.worker_lost_ms, 3000);
     core.suspect_ms = std::max(options.worker_lost_ms * 5 / 12, 2 * options.heartbeat_ms);
     core.infeasible_grace_ms = options.infeasible_grace_ms;
     if (hooks.adjust) hooks.adjust(core);

@@ -11,6 +11,11 @@
 namespace meshwright::controller {
 DriverNews TrainDriver::On(const PlannedLaunch& launch,
                            const std::vector<proto::StepReport>& reports) {
+  if (!resumed_.empty()) {
+    const bool counts = resumed_.front();
+    resumed_.pop_front();
+    if (!counts) return {};
+  }
   if (launch.kind != LaunchKind::kProgram) return {};
   if (launch.program == ir::kStepProgram) return OnSteps(reports);
   if (launch.program == ir::kEvalProgram) return OnValidation(launch, reports);
@@ -22,6 +27,31 @@ void TrainDriver::Hold(proto::StepMetrics metrics) {
       << "step " << metrics.step << " waits for nothing";
   held_ = std::move(metrics);
   schedule_.ValidateStart();
+}
+
+// From the launch of steps on in which the first one is that nobody was told of, or a later one
+// where all were told: a step that waits for its validation is none that was told.
+Status TrainDriver::Resume(const std::vector<ResumedLaunch>& launches, bool from_first) {
+  std::optional<size_t> begin;
+  if (from_first) begin = 0;
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const auto& [launch, asked] = launches[i];
+    if (asked || launch.program != ir::kStepProgram || launch.first_step > told_steps_) continue;
+    begin = i;
+  }
+  if (!begin) {
+    return Aborted(fmt::format("no worker knows any more what ran after step {}", told_steps_));
+  }
+  const bool anew = from_first && *begin == 0;
+  if (!anew) schedule_.StartAt(launches[*begin].launch.first_step);
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const bool counts = i >= *begin && !launches[i].asked;
+    resumed_.push_back(counts);
+    // A save may still be under way behind later steps.
+    const bool saves = launches[i].launch.kind == LaunchKind::kSave;
+    if (counts || saves) MW_TRY(schedule_.Replay(launches[i].launch));
+  }
+  return OkStatus();
 }
 
 DriverNews TrainDriver::Abandon() {

@@ -7,6 +7,7 @@
 // the job. Thread rule: one thread.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -30,6 +31,7 @@ class TrainDriver final : public Driver {
   bool done() const override { return schedule_.done(); }
   DriverNews On(const PlannedLaunch& launch,
                 const std::vector<proto::StepReport>& reports) override;
+  Status Resume(const std::vector<ResumedLaunch>& launches, bool from_first) override;
   DriverNews Abandon() override;
   void RequestSave(SaveCause cause) override { schedule_.RequestSave(cause); }
   void SaveEnded(bool saved) override { schedule_.SaveEnded(saved); }
@@ -56,6 +58,7 @@ class TrainDriver final : public Driver {
 
   LaunchSchedule schedule_;
   int64_t told_steps_ = 0;
+  std::deque<bool> resumed_;                // of launches to come in On(): whether they count
   std::optional<proto::StepMetrics> held_;  // waits for its validation loss
   ValidationSum validation_;                // of the batches that are done
 };

@@ -24,7 +24,8 @@ Status CheckFaultTolerance(const FaultToleranceSpec& spec) {
   MW_TRY(check("stall_s", spec.stall_s, 0, 1'000'000'000));
   MW_TRY(check("max_wait_for_spare_s", spec.max_wait_for_spare_s, 0, 1'000'000'000));
   MW_TRY(check("snapshot_every", spec.snapshot_every, -1, 1'000'000'000));
-  return check("copies", spec.copies, 0, 16);
+  MW_TRY(check("copies", spec.copies, 0, 16));
+  return check("orphan_grace_s", spec.orphan_grace_s, 0, 1'000'000);
 }
 
 }  // namespace meshwright::ir

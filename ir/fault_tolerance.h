@@ -29,6 +29,7 @@ struct FaultToleranceSpec {
   // Steps between snapshots in the memory of workers; 0: none, -1: as many as keep their cost low.
   int64_t snapshot_every = -1;
   int64_t copies = 1;  // of a box of the state, on other workers than the one that has it first
+  int64_t orphan_grace_s = 600;  // workers hold its run so long without a controller; 0: not
   friend bool operator==(const FaultToleranceSpec&, const FaultToleranceSpec&) = default;
 };
 

@@ -24,6 +24,21 @@ Result<ClientUp> Decode(const v1::ClientUp& wire);
 v1::ClientDown Encode(const ClientDown& message);
 Result<ClientDown> Decode(const v1::ClientDown& wire);
 
+v1::LaunchDone Encode(const LaunchDone& done);
+Result<LaunchDone> Decode(const v1::LaunchDone& wire);
+
+v1::StateSaved Encode(const StateSaved& saved);
+StateSaved Decode(const v1::StateSaved& wire);
+
+v1::CheckpointCommitted Encode(const CheckpointCommitted& committed);
+CheckpointCommitted Decode(const v1::CheckpointCommitted& wire);
+
+v1::ResumeMesh Encode(const ResumeMesh& resume);
+Result<ResumeMesh> Decode(const v1::ResumeMesh& wire);
+
+v1::Register Encode(const Register& info);
+Register Decode(const v1::Register& wire);
+
 v1::NamedTensor Encode(const NamedTensor& tensor);
 Result<NamedTensor> Decode(const v1::NamedTensor& wire);
 

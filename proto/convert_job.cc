@@ -240,6 +240,7 @@ v1::FaultToleranceSpec EncodeTolerance(const ir::FaultToleranceSpec& spec) {
   wire.set_stall_s(spec.stall_s);
   wire.set_snapshot_every(spec.snapshot_every);
   wire.set_copies(spec.copies);
+  wire.set_orphan_grace_s(spec.orphan_grace_s);
   return wire;
 }
 
@@ -253,6 +254,7 @@ Result<ir::FaultToleranceSpec> DecodeTolerance(const v1::FaultToleranceSpec& wir
   if (wire.has_stall_s()) spec.stall_s = wire.stall_s();
   spec.snapshot_every = wire.snapshot_every();
   spec.copies = wire.copies();
+  if (wire.has_orphan_grace_s()) spec.orphan_grace_s = wire.orphan_grace_s();
   return spec;
 }
 

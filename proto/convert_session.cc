@@ -12,30 +12,7 @@ MeshGeneration Gen(uint64_t value) { return MeshGeneration(value); }
 
 // ---- Up: one Put per alternative ----
 
-void Put(const Register& m, v1::Up& wire) {
-  v1::Register& out = *wire.mutable_register_();
-  out.set_name(m.name);
-  out.set_incarnation(m.incarnation.value());
-  out.set_devices(m.devices);
-  out.set_memory_bytes(m.memory_bytes);
-  out.set_address(m.address);
-  out.set_host_id(m.host_id);
-  out.set_version(m.version);
-  out.set_protocol_major(m.protocol_major);
-  out.set_protocol_minor(m.protocol_minor);
-  out.set_metrics_address(m.metrics_address);
-  out.set_cluster_id(m.cluster_id);
-  out.set_max_term(m.max_term.value());
-  out.set_device_profile(m.device_profile);
-  out.set_threads_per_device(m.threads_per_device);
-  out.set_host_cores(m.host_cores);
-  out.mutable_cpus()->Assign(m.cpus.begin(), m.cpus.end());
-  out.set_device_kind(m.device_kind);
-  out.set_device_name(m.device_name);
-  for (const ir::DataRoot& root : m.data_roots) *out.add_data_roots() = Encode(root);
-  for (const std::string& type : m.actor_types) out.add_actor_types(type);
-  for (const ir::DataRoot& root : m.checkpoint_roots) *out.add_checkpoint_roots() = Encode(root);
-}
+void Put(const Register& m, v1::Up& wire) { *wire.mutable_register_() = Encode(m); }
 
 void PutRank(const RankMarks& m, v1::RankMarks& out) {
   out.set_rank(m.rank);
@@ -80,24 +57,7 @@ void Put(const CommUp& m, v1::Up& wire) { PutGenAndError(m, *wire.mutable_comm_u
 void Put(const WeightsSaved& m, v1::Up& wire) { PutGenAndError(m, *wire.mutable_weights_saved()); }
 void Put(const MeshError& m, v1::Up& wire) { PutGenAndError(m, *wire.mutable_mesh_error()); }
 
-void Put(const LaunchDone& m, v1::Up& wire) {
-  v1::LaunchDone& out = *wire.mutable_launch_done();
-  PutGenAndError(m, out);
-  out.set_launch_seq(m.launch_seq.value());
-  for (const StepReport& report : m.reports) {
-    v1::StepReport& step = *out.add_reports();
-    step.set_step(report.step);
-    step.set_seconds(report.seconds);
-    for (const auto& [name, value] : report.values) (*step.mutable_values())[name] = value;
-    for (const RankSeconds& busy : report.busy) {
-      v1::RankSeconds& to = *step.add_busy();
-      to.set_rank(busy.rank);
-      to.set_seconds(busy.seconds);
-    }
-  }
-  for (const TensorTile& tile : m.tensors) *out.add_tensors() = Encode(tile);
-  if (m.snapshot != SnapshotTaken()) Put(m.snapshot, *out.mutable_snapshot());
-}
+void Put(const LaunchDone& m, v1::Up& wire) { *wire.mutable_launch_done() = Encode(m); }
 
 void Put(const MeshReleased& m, v1::Up& wire) {
   wire.mutable_mesh_released()->set_mesh_gen(m.mesh_gen.value());
@@ -128,20 +88,13 @@ void Put(const ActorEvent& m, v1::Up& wire) {
   out.set_message(m.message);
 }
 
-template <typename Out, typename M>
-void PutOfSave(const M& m, Out& out) {
-  PutGenAndError(m, out);
-  out.set_save(m.save.value());
-}
-
-void Put(const StateSaved& m, v1::Up& wire) {
-  PutOfSave(m, *wire.mutable_state_saved());
-  wire.mutable_state_saved()->set_shards(m.shards);
-}
+void Put(const StateSaved& m, v1::Up& wire) { *wire.mutable_state_saved() = Encode(m); }
 
 void Put(const CheckpointCommitted& m, v1::Up& wire) {
-  PutOfSave(m, *wire.mutable_checkpoint_committed());
+  *wire.mutable_checkpoint_committed() = Encode(m);
 }
+
+void Put(const ResumeMesh& m, v1::Up& wire) { *wire.mutable_resume_mesh() = Encode(m); }
 
 // ---- Down ----
 
@@ -150,6 +103,7 @@ void Put(const Welcome& m, v1::Down& wire) {
   out.set_cluster_id(m.cluster_id);
   out.set_heartbeat_ms(m.heartbeat_ms);
   out.set_worker_lost_ms(m.worker_lost_ms);
+  for (const MeshGeneration gen : m.meshes) out.add_meshes(gen.value());
 }
 
 void Put(const LoadMesh& m, v1::Down& wire) {
@@ -181,6 +135,7 @@ void Put(const LoadMesh& m, v1::Down& wire) {
   *out.mutable_graph() = Encode(m.graph);
   for (const std::string& name : m.programs) out.add_programs(name);
   for (const std::string& name : m.inputs) out.add_inputs(name);
+  out.set_orphan_grace_ms(m.orphan_grace_ms);
 }
 
 void Put(const Connect& m, v1::Down& wire) {
@@ -298,34 +253,6 @@ ActorEvent GetActorEvent(const v1::ActorEvent& wire) {
   return m;
 }
 
-Register GetRegister(const v1::Register& wire) {
-  Register m;
-  m.name = wire.name();
-  m.incarnation = Incarnation(wire.incarnation());
-  m.devices = wire.devices();
-  m.memory_bytes = wire.memory_bytes();
-  m.address = wire.address();
-  m.host_id = wire.host_id();
-  m.version = wire.version();
-  m.protocol_major = wire.protocol_major();
-  m.protocol_minor = wire.protocol_minor();
-  m.metrics_address = wire.metrics_address();
-  m.cluster_id = wire.cluster_id();
-  m.max_term = Term(wire.max_term());
-  m.device_profile = wire.device_profile();
-  m.threads_per_device = wire.threads_per_device();
-  m.host_cores = wire.host_cores();
-  m.cpus.assign(wire.cpus().begin(), wire.cpus().end());
-  m.device_kind = wire.device_kind();
-  m.device_name = wire.device_name();
-  for (const v1::DataRoot& root : wire.data_roots()) m.data_roots.push_back(Decode(root));
-  m.actor_types.assign(wire.actor_types().begin(), wire.actor_types().end());
-  for (const v1::DataRoot& root : wire.checkpoint_roots()) {
-    m.checkpoint_roots.push_back(Decode(root));
-  }
-  return m;
-}
-
 // Of a mark that is too long what is beyond is dropped: a heartbeat is a sign of life all the same.
 RankMarks GetRankMarks(const v1::RankMarks& wire) {
   RankMarks m;
@@ -361,24 +288,6 @@ Heartbeat GetHeartbeat(const v1::Heartbeat& wire) {
   return m;
 }
 
-Result<LaunchDone> GetLaunchDone(const v1::LaunchDone& wire) {
-  LaunchDone m{Gen(wire.mesh_gen()), LaunchSeq(wire.launch_seq()), Decode(wire.error()), {}, {}};
-  for (const v1::TensorTile& from : wire.tensors()) {
-    MW_ASSIGN_OR_RETURN(TensorTile tile, Decode(from));
-    m.tensors.push_back(std::move(tile));
-  }
-  for (const v1::StepReport& from : wire.reports()) {
-    StepReport report{from.step(), from.seconds(), {}, {}};
-    for (const v1::RankSeconds& busy : from.busy()) {
-      report.busy.push_back({busy.rank(), busy.seconds()});
-    }
-    for (const auto& [name, value] : from.values()) report.values[name] = value;
-    m.reports.push_back(std::move(report));
-  }
-  if (wire.has_snapshot()) m.snapshot = Get(wire.snapshot());
-  return m;
-}
-
 Result<RankPrograms> GetRank(const v1::RankPrograms& wire) {
   RankPrograms rank;
   rank.rank = wire.rank();
@@ -389,6 +298,12 @@ Result<RankPrograms> GetRank(const v1::RankPrograms& wire) {
   }
   rank.snapshot_slots.assign(wire.snapshot_slots().begin(), wire.snapshot_slots().end());
   return rank;
+}
+
+Welcome GetWelcome(const v1::Welcome& wire) {
+  Welcome m{wire.cluster_id(), wire.heartbeat_ms(), wire.worker_lost_ms(), {}};
+  for (const uint64_t gen : wire.meshes()) m.meshes.push_back(Gen(gen));
+  return m;
 }
 
 Result<LoadMesh> GetLoadMesh(const v1::LoadMesh& wire) {
@@ -413,6 +328,7 @@ Result<LoadMesh> GetLoadMesh(const v1::LoadMesh& wire) {
   MW_ASSIGN_OR_RETURN(m.graph, Decode(wire.graph()));
   m.programs.assign(wire.programs().begin(), wire.programs().end());
   m.inputs.assign(wire.inputs().begin(), wire.inputs().end());
+  m.orphan_grace_ms = wire.orphan_grace_ms();
   return m;
 }
 
@@ -468,7 +384,7 @@ CommitCheckpoint GetCommit(const v1::CommitCheckpoint& wire) {
 Result<UpBody> GetUpBody(const v1::Up& wire) {
   switch (wire.body_case()) {
     case v1::Up::kRegister:
-      return GetRegister(wire.register_());
+      return Decode(wire.register_());
     case v1::Up::kHeartbeat:
       return GetHeartbeat(wire.heartbeat());
     case v1::Up::kLoaded:
@@ -477,7 +393,7 @@ Result<UpBody> GetUpBody(const v1::Up& wire) {
     case v1::Up::kCommUp:
       return CommUp{Gen(wire.comm_up().mesh_gen()), Decode(wire.comm_up().error())};
     case v1::Up::kLaunchDone:
-      return GetLaunchDone(wire.launch_done());
+      return Decode(wire.launch_done());
     case v1::Up::kWeightsSaved:
       return WeightsSaved{Gen(wire.weights_saved().mesh_gen()),
                           Decode(wire.weights_saved().error())};
@@ -494,16 +410,15 @@ Result<UpBody> GetUpBody(const v1::Up& wire) {
     case v1::Up::kActorEvent:
       return GetActorEvent(wire.actor_event());
     case v1::Up::kStateSaved:
-      return StateSaved{Gen(wire.state_saved().mesh_gen()), LaunchSeq(wire.state_saved().save()),
-                        Decode(wire.state_saved().error()), wire.state_saved().shards()};
+      return Decode(wire.state_saved());
     case v1::Up::kCheckpointCommitted:
-      return CheckpointCommitted{Gen(wire.checkpoint_committed().mesh_gen()),
-                                 LaunchSeq(wire.checkpoint_committed().save()),
-                                 Decode(wire.checkpoint_committed().error())};
+      return Decode(wire.checkpoint_committed());
     case v1::Up::kSnapshotsHeld:
       return Get(wire.snapshots_held());
     case v1::Up::kSnapshotCopied:
       return Get(wire.snapshot_copied());
+    case v1::Up::kResumeMesh:
+      return Decode(wire.resume_mesh());
     case v1::Up::kPiece:  // joined before (proto/frames.h)
     case v1::Up::BODY_NOT_SET:
       break;
@@ -514,8 +429,7 @@ Result<UpBody> GetUpBody(const v1::Up& wire) {
 Result<DownBody> GetDownBody(const v1::Down& wire) {
   switch (wire.body_case()) {
     case v1::Down::kWelcome:
-      return Welcome{wire.welcome().cluster_id(), wire.welcome().heartbeat_ms(),
-                     wire.welcome().worker_lost_ms()};
+      return GetWelcome(wire.welcome());
     case v1::Down::kLoadMesh:
       return GetLoadMesh(wire.load_mesh());
     case v1::Down::kConnect:

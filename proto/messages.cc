@@ -52,6 +52,7 @@ bool RuntimeError::MayBeVictim() const {
     case ErrorKind::kStalled:
     case ErrorKind::kCancelled:
     case ErrorKind::kControllerStopped:
+    case ErrorKind::kControllerRestarted:
     case ErrorKind::kStoreFailed:
     case ErrorKind::kProtocol:
     case ErrorKind::kDiverged:
@@ -102,7 +103,8 @@ const char* KindName(const UpBody& body) {
       "StateSaved",
       "CheckpointCommitted",
       "SnapshotsHeld",
-      "SnapshotCopied"};
+      "SnapshotCopied",
+      "ResumeMesh"};
   return NameAt(kNames, body.index());
 }
 

@@ -16,7 +16,9 @@
 #include "ir/program.h"
 #include "proto/actor_messages.h"
 #include "proto/errors.h"
+#include "proto/launch_done.h"
 #include "proto/mesh_marks.h"
+#include "proto/resume_messages.h"
 #include "proto/state_messages.h"
 #include "proto/tensors.h"
 #include "proto/views.h"
@@ -53,6 +55,7 @@ struct Register {
   std::vector<ir::DataRoot> data_roots = {};
   std::vector<std::string> actor_types = {};  // of host actors that its binary has
   std::vector<ir::DataRoot> checkpoint_roots = {};
+  std::vector<HeldMesh> meshes = {};
   friend bool operator==(const Register&, const Register&) = default;
 };
 
@@ -75,31 +78,6 @@ struct CommUp {
   MeshGeneration mesh_gen{0};
   RuntimeError error;
   friend bool operator==(const CommUp&, const CommUp&) = default;
-};
-
-// How long a rank was at a step, but for what it waited for others.
-struct RankSeconds {
-  int32_t rank = 0;
-  double seconds = 0;
-  friend bool operator==(const RankSeconds&, const RankSeconds&) = default;
-};
-
-struct StepReport {
-  int64_t step = 0;
-  double seconds = 0;
-  std::map<std::string, double> values;  // empty unless the reporting device is here
-  std::vector<RankSeconds> busy = {};    // of the worker's ranks of which it is known
-  friend bool operator==(const StepReport&, const StepReport&) = default;
-};
-
-struct LaunchDone {
-  MeshGeneration mesh_gen{0};
-  LaunchSeq launch_seq{0};
-  RuntimeError error;
-  std::vector<StepReport> reports;       // one per step, in order; empty after an error
-  std::vector<TensorTile> tensors = {};  // that this worker's devices hold, where asked for
-  SnapshotTaken snapshot = {};
-  friend bool operator==(const LaunchDone&, const LaunchDone&) = default;
 };
 
 struct WeightsSaved {
@@ -126,7 +104,7 @@ struct Leave {
 };
 using UpBody = std::variant<Register, Heartbeat, Loaded, CommUp, LaunchDone, WeightsSaved,
                             MeshReleased, MeshError, Leave, ActorReply, ActorEvent, StateSaved,
-                            CheckpointCommitted, SnapshotsHeld, SnapshotCopied>;
+                            CheckpointCommitted, SnapshotsHeld, SnapshotCopied, ResumeMesh>;
 struct UpMessage {
   Term term{0};  // of the session; 0 in Register
   UpBody body;
@@ -143,6 +121,7 @@ struct Welcome {
   std::string cluster_id;
   int64_t heartbeat_ms = 1000;
   int64_t worker_lost_ms = 6000;
+  std::vector<MeshGeneration> meshes = {};  // of Register's, that go on
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
 
@@ -176,8 +155,9 @@ struct LoadMesh {
   int64_t sequence = 0;
   int64_t vocabulary = 0;  // tokens are below it; 0: not checked
   ir::FileRef init_weights;
-  ir::BlobRef graph;  // text of the main program's graph: names and layouts of the params
-  bool tf32 = false;  // ir::TrainSpec's
+  ir::BlobRef graph;            // text of the main program's graph: names and layouts of the params
+  bool tf32 = false;            // ir::TrainSpec's
+  int64_t orphan_grace_ms = 0;  // how long it is held without a session
   friend bool operator==(const LoadMesh&, const LoadMesh&) = default;
 };
 

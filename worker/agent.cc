@@ -25,16 +25,21 @@
 #include "worker/blob_cache.h"
 #include "worker/core_claims.h"
 #include "worker/executors.h"
+#include "worker/held_meshes.h"
 
 namespace meshwright::worker {
 namespace {
 
 constexpr int64_t kBackoffMinMs = 50;
 constexpr int64_t kBackoffMaxMs = 2000;
+// Jobs wait for the controller.
+constexpr int64_t kBackoffHoldingMs = 500;
 constexpr int64_t kLeaveFlushMs = 1000;
 // Meshes that this worker may hold, and the end of its session.
 constexpr size_t kErrands = 1024;
 constexpr int64_t kDiskProbeMs = 1000;
+
+int64_t NowMs() { return SystemClock().NowMs(); }
 
 uint64_t MakeIncarnation() {
   std::random_device device;
@@ -79,6 +84,45 @@ Status CheckOptions(const AgentOptions& options) {
   return OkStatus();
 }
 
+// But for its metrics.
+proto::Register RegisterOf(const AgentOptions& options, const data::Roots& roots,
+                           const checkpoint::Roots& checkpoint_roots, int data_port) {
+  proto::Register info;
+  const std::string host = options.advertise.empty() ? options.data_bind : options.advertise;
+  info.name = options.name;
+  info.incarnation = Incarnation(MakeIncarnation());
+  info.devices = options.devices;
+  info.memory_bytes = options.memory_bytes;
+  info.device_kind = options.gpus.driver == nullptr ? "cpu" : "cuda";
+  info.device_name = options.gpus.name;
+  info.data_roots = roots.all();
+  info.checkpoint_roots = checkpoint_roots.all();
+  info.device_profile = options.device_profile;
+  info.threads_per_device = options.threads_per_device;
+  for (const int cpu : AllowedCpus()) info.cpus.push_back(cpu);
+  info.host_cores = info.cpus.empty() ? static_cast<int32_t>(ThreadTeam::MostAtOnce())
+                                      : static_cast<int32_t>(info.cpus.size());
+  info.address = FormatHostPort(host, data_port);
+  info.host_id = options.host_id;
+  info.version = proto::kVersion;
+  info.actor_types = options.host_actors.types;
+  return info;
+}
+
+// False: the message is not of an actor.
+bool HandOn(ActorHosts& actors, proto::DownBody& body) {
+  if (auto* spawn = std::get_if<proto::SpawnActor>(&body)) {
+    actors.Handle(std::move(*spawn));
+  } else if (auto* message = std::get_if<proto::ActorMessage>(&body)) {
+    actors.Handle(std::move(*message));
+  } else if (const auto* stop = std::get_if<proto::StopActor>(&body)) {
+    actors.Handle(*stop);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 class AgentImpl final : public Agent {
  public:
   AgentImpl(AgentOptions options, std::unique_ptr<ControllerLink> link)
@@ -119,7 +163,12 @@ class AgentImpl final : public Agent {
     FillResources();
     executors_ = MakeExecutors(resources_, {options_.executor_command, options_.controller,
                                             options_.token, options_.executor_end_ms});
-    MakeRegister();
+    register_ = RegisterOf(options_, roots_, checkpoint_roots_, resources_.listener->port());
+    if (metrics_server_) {
+      const std::string& host =
+          options_.advertise.empty() ? options_.data_bind : options_.advertise;
+      register_.metrics_address = FormatHostPort(host, metrics_server_->port());
+    }
     thread_ = std::thread([this] { Run(); });
     return OkStatus();
   }
@@ -180,33 +229,17 @@ class AgentImpl final : public Agent {
     resources_.device_lost = [this](const Status& cause) { OnDeviceLost(cause); };
   }
 
-  void MakeRegister() {
-    const std::string host = options_.advertise.empty() ? options_.data_bind : options_.advertise;
-    register_.name = options_.name;
-    register_.incarnation = Incarnation(MakeIncarnation());
-    register_.devices = options_.devices;
-    register_.memory_bytes = options_.memory_bytes;
-    register_.device_kind = options_.gpus.driver == nullptr ? "cpu" : "cuda";
-    register_.device_name = options_.gpus.name;
-    register_.data_roots = roots_.all();
-    register_.checkpoint_roots = checkpoint_roots_.all();
-    register_.device_profile = options_.device_profile;
-    register_.threads_per_device = options_.threads_per_device;
-    for (const int cpu : AllowedCpus()) register_.cpus.push_back(cpu);
-    register_.host_cores = register_.cpus.empty() ? static_cast<int32_t>(ThreadTeam::MostAtOnce())
-                                                  : static_cast<int32_t>(register_.cpus.size());
-    register_.address = FormatHostPort(host, resources_.listener->port());
-    register_.host_id = options_.host_id;
-    register_.version = proto::kVersion;
-    register_.actor_types = options_.host_actors.types;
-    if (metrics_server_) {
-      register_.metrics_address = FormatHostPort(host, metrics_server_->port());
-    }
-  }
-
   // ---- Sessions, one after the other ----
 
   void Run() {
+    const Status end = RunSessions();
+    std::vector<MeshGeneration> rest;
+    for (const proto::HeldMesh& mesh : held_.Listed()) rest.push_back(mesh.mesh_gen);
+    DropMeshes(rest, "the worker ends");
+    End(end);
+  }
+
+  Status RunSessions() {
     const Deadline first_contact = Deadline::After(options_.connect_timeout_ms);
     int64_t backoff_ms = kBackoffMinMs;
     Status last = Unavailable("not tried yet");
@@ -214,23 +247,25 @@ class AgentImpl final : public Agent {
       AwaitDisk();
       last = RunSession(first_contact, backoff_ms);
       if (Stopping()) break;
+      DropMeshes(held_.Expire(NowMs()), "no controller took the mesh up in its grace time");
       if (const Status lost = LostDevice(); !lost.ok()) {
         LogError(fmt::format("giving up: {}", lost.message()));
-        return End(lost);
+        return lost;
       }
       const bool given_up = !welcomed_ && first_contact.expired();
-      if (IsFinal(last) || given_up) {
+      // An old controller may answer, and the right one come back.
+      if ((IsFinal(last) || given_up) && !held_.any()) {
         LogError(fmt::format("giving up: {}", last.message()));
-        return End(last);
+        return last;
       }
       LogWarn(fmt::format("session ended: {}; trying again", last.message()));
       PauseFor(backoff_ms);
-      backoff_ms = std::min(backoff_ms * 2, kBackoffMaxMs);
+      backoff_ms = std::min(backoff_ms * 2, held_.any() ? kBackoffHoldingMs : kBackoffMaxMs);
     }
-    End(OkStatus());
+    return OkStatus();
   }
 
-  // Returns why the session ended. All its meshes are gone by then.
+  // Returns why the session ended. The meshes that are not held are gone by then.
   Status RunSession(const Deadline& first_contact, int64_t& backoff_ms) {
     const int64_t patience_ms = welcomed_ ? kBackoffMaxMs : first_contact.remaining_ms();
     auto opened = link_->OpenSession(std::clamp<int64_t>(patience_ms, 1, kBackoffMaxMs));
@@ -245,6 +280,7 @@ class AgentImpl final : public Agent {
       if (stopping_) return OkStatus();
       session_ = session;
     }
+    register_.meshes = held_.Listed();
     session->Send(proto::MakeUp(Term(0), register_));
     // Its processes end with the session, behind the meshes, which are told at once.
     ActorHosts actors(options_.host_actors,
@@ -255,9 +291,11 @@ class AgentImpl final : public Agent {
       session_.reset();
     }
     pulse_.Leave();
-    AbortAll(Unavailable(fmt::format("the session with the controller ended: {}", end.message())));
+    const std::vector<MeshGeneration> ending = held_.Part(NowMs());
+    const std::string why = fmt::format("the session with the controller ended: {}", end.message());
+    Abort(ending, why);
     link_->CancelBulk();
-    DropMeshes();
+    DropMeshes(ending, why);
     return end;
   }
 
@@ -276,6 +314,11 @@ class AgentImpl final : public Agent {
     // session does.
     Executor heartbeats("mw-heartbeat");
     Beat(heartbeats, *session, std::max<int64_t>(welcome->heartbeat_ms, 10));
+    // What does not go on is gone before anything else is loaded.
+    DropMeshes(
+        held_.Resume(welcome->meshes,
+                     [this, session](proto::UpBody body) { Send(*session, std::move(body)); }),
+        "the controller does not go on with the mesh");
     while (true) {
       MW_ASSIGN_OR_RETURN(proto::DownMessage message, session->Receive());
       if (message.term != term_) {
@@ -318,20 +361,6 @@ class AgentImpl final : public Agent {
                      [this, &thread, &session, period_ms] { Beat(thread, session, period_ms); });
   }
 
-  // False: the message is not of an actor.
-  static bool HandOn(ActorHosts& actors, proto::DownBody& body) {
-    if (auto* spawn = std::get_if<proto::SpawnActor>(&body)) {
-      actors.Handle(std::move(*spawn));
-    } else if (auto* message = std::get_if<proto::ActorMessage>(&body)) {
-      actors.Handle(std::move(*message));
-    } else if (const auto* stop = std::get_if<proto::StopActor>(&body)) {
-      actors.Handle(*stop);
-    } else {
-      return false;
-    }
-    return true;
-  }
-
   // ---- Meshes ----
 
   void Dispatch(const std::shared_ptr<Session>& session, proto::DownBody body) {
@@ -340,6 +369,7 @@ class AgentImpl final : public Agent {
     if (std::holds_alternative<proto::LoadMesh>(body)) {
       return OnLoad(session, *gen, std::move(body));
     }
+    held_.NoteTold(*gen, body);
     const bool ends = std::holds_alternative<proto::AbortMesh>(body) ||
                       std::holds_alternative<proto::ReleaseMesh>(body);
     if (const auto mesh = Find(*gen)) {
@@ -360,9 +390,11 @@ class AgentImpl final : public Agent {
       return Send(*session, proto::Loaded{gen, MakeError(proto::ErrorKind::kLoadFailed, full,
                                                          options_.name)});
     }
+    held_.Open(std::get<proto::LoadMesh>(load),
+               [this, session](proto::UpBody body) { Send(*session, std::move(body)); });
     auto mesh = executors_->Start(
         gen,
-        {[this, session](proto::UpBody body) { Send(*session, std::move(body)); },
+        {[this, gen](proto::UpBody body) { held_.Say(gen, std::move(body)); },
          [this, gen, credit] { (void)reaper_.Offer(std::move(**credit), Errand(Released{gen})); }});
     {
       const MutexLock lock(mutex_);
@@ -394,6 +426,7 @@ class AgentImpl final : public Agent {
       meshes_.erase(it);
     }
     host.reset();
+    held_.Close(gen);
     LeaveWithABrokenDisk();
   }
 
@@ -427,14 +460,26 @@ class AgentImpl final : public Agent {
     for (const auto& host : AllMeshes()) host->Abort(cause);
   }
 
-  // Waits for the threads of all meshes: what they report goes to the session that ends now.
-  void DropMeshes() {
-    std::map<uint64_t, std::shared_ptr<RunningMesh>> meshes;
+  void Abort(const std::vector<MeshGeneration>& gens, const std::string& why) {
+    for (const MeshGeneration gen : gens) {
+      if (const auto mesh = Find(gen)) mesh->Abort(Unavailable(why));
+    }
+  }
+
+  // Waits for their threads: nothing is heard of these meshes any more.
+  void DropMeshes(const std::vector<MeshGeneration>& gens, const std::string& why) {
+    Abort(gens, why);
+    std::vector<std::shared_ptr<RunningMesh>> dropped;
     {
       const MutexLock lock(mutex_);
-      meshes.swap(meshes_);
+      for (const MeshGeneration gen : gens) {
+        const auto it = meshes_.find(gen.value());
+        if (it == meshes_.end()) continue;
+        dropped.push_back(std::move(it->second));
+        meshes_.erase(it);
+      }
     }
-    meshes.clear();
+    if (!dropped.empty()) LogInfo(fmt::format("{} meshes dropped: {}", dropped.size(), why));
   }
 
   std::vector<proto::MeshMarks> Marks() {
@@ -518,6 +563,7 @@ class AgentImpl final : public Agent {
   HostResources resources_;
   std::unique_ptr<SnapshotStore> snapshots_;
   std::unique_ptr<Executors> executors_;
+  HeldMeshes held_{options_.orphan_grace_ms};
   proto::Register register_;         // of the session thread once it runs
   bool welcomed_ = false;            // of the session thread
   std::atomic<Term> term_{Term(0)};  // of the session

@@ -1,8 +1,9 @@
 // The worker daemon of one host: dials the controller, holds the session, fetches blobs, and has an
 // executor for each mesh (worker/executors.h), which it supervises.
 //
-// Reconnects with backoff while the controller is away; a running job ends when the session is lost
-// for good or its mesh is aborted. Thread rule: Start/Stop from one thread.
+// Reconnects with backoff while the controller is away, and holds what runs meanwhile
+// (worker/held_meshes.h). It serves controllers of one cluster, each of a higher term than the ones
+// before. Thread rule: Start/Stop from one thread.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +44,9 @@ struct AgentOptions {
   // Starts the process of an executor (worker/executor_main.h). Empty: meshes run in this process,
   // and what ends one of them ends the worker.
   std::vector<std::string> executor_command = {};
+  // A mesh is held so long without a session at most, whatever its job says: the controller may
+  // have died, and takes it up when it is back.
+  int64_t orphan_grace_ms = 600'000;
   int64_t executor_end_ms = 10'000;  // for an executor to let go of its mesh; then it is killed
   // A call of a collective or a message that takes longer ends its job. 0: none does; a peer that
   // died is noticed at once, and one that hangs by the controller, which sees whether it computes.

@@ -13,8 +13,10 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/mutex.h"
 #include "base/sha256.h"
 #include "client/grpc/session.h"
+#include "client/watch_again.h"
 #include "proto/convert.h"
 #include "proto/grpc_status.h"
 #include "proto/meshwright.grpc.pb.h"
@@ -50,16 +52,50 @@ void ConnectAgainSoon(grpc::ChannelArguments& args) {
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
 }
 
+void WaitFor(int64_t ms) {
+  Mutex mutex;
+  CondVar never;
+  const MutexLock lock(mutex);
+  const auto due = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
+  while (never.WaitUntil(mutex, due)) {
+  }
+}
+
 // Tells two submissions apart, and a repeated one from a new one.
 std::string MakeOpId() {
   std::random_device device;
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
 }
 
+// Behind what the caller has, until the stream ends or it has heard enough.
+grpc::Status ReadUpdates(v1::JobService::Stub& jobs, grpc::ClientContext& context, int64_t job_id,
+                         const std::function<bool(const JobUpdate&)>& on_update,
+                         WatchProgress& progress) {
+  v1::WatchRequest request;
+  request.set_job_id(job_id);
+  request.set_from_step_record(progress.steps);
+  request.set_from_log_line(progress.lines);
+  const auto stream = jobs.Watch(&context, request);
+  v1::JobUpdate wire;
+  while (!progress.stopped && stream->Read(&wire)) {
+    const JobUpdate update = proto::Decode(wire);
+    progress.steps = wire.next_step_record();
+    progress.lines = wire.next_log_line();
+    progress.last = update.info;
+    ++progress.updates;
+    progress.stopped = !on_update(update);
+  }
+  if (progress.stopped) context.TryCancel();
+  return stream->Finish();
+}
+
 class GrpcClient final : public Client {
  public:
   explicit GrpcClient(const Options& options)
-      : address_(AddressOf(options)), token_(TokenOf(options)), timeout_ms_(options.timeout_ms) {
+      : address_(AddressOf(options)),
+        token_(TokenOf(options)),
+        timeout_ms_(options.timeout_ms),
+        patience_ms_(options.patience_ms) {
     grpc::ChannelArguments args;
     // A frozen host or a cut network closes nothing: without pings a watcher would wait for ever.
     args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, static_cast<int>(options.keepalive_ms));
@@ -174,28 +210,12 @@ class GrpcClient final : public Client {
 
   Result<JobInfo> Watch(int64_t job_id, const std::function<bool(const JobUpdate&)>& on_update,
                         int64_t timeout_ms) override {
-    grpc::ClientContext context;
-    Prepare(context, timeout_ms);
-    v1::WatchRequest request;
-    request.set_job_id(job_id);
-    const auto stream = jobs_->Watch(&context, request);
-    v1::JobUpdate wire;
-    std::optional<JobInfo> last;
-    while (stream->Read(&wire)) {
-      const JobUpdate update = proto::Decode(wire);
-      last = update.info;
-      if (!on_update(update)) {
-        context.TryCancel();
-        (void)stream->Finish();
-        return *last;
-      }
-    }
-    const Status end = Explain(stream->Finish(), timeout_ms);
-    // The time that the caller gave is over: the job goes on, which is no error.
-    if (end.code() == StatusCode::kDeadlineExceeded && last) return *last;
-    MW_TRY(end);
-    if (!last) return Fail(Internal(fmt::format("the controller told nothing of job {}", job_id)));
-    return *last;
+    const auto once = [&](WatchProgress& progress, int64_t rest_ms) {
+      grpc::ClientContext context;
+      Prepare(context, rest_ms);
+      return Explain(ReadUpdates(*jobs_, context, job_id, on_update, progress), timeout_ms);
+    };
+    return WatchAgain(once, timeout_ms, patience_ms_, WaitFor);
   }
 
   Result<JobInfo> Wait(int64_t job_id, int64_t timeout_ms) override {
@@ -315,6 +335,7 @@ class GrpcClient final : public Client {
   const std::string address_;
   const std::string token_;
   const int64_t timeout_ms_;
+  const int64_t patience_ms_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   std::unique_ptr<v1::BlobService::Stub> blobs_;

@@ -91,7 +91,10 @@ void JobServiceImpl::AddReading() {
                            true};
         };
         const auto convert = [](const ControlLoop::News& news) -> std::optional<v1::JobUpdate> {
-          return proto::Encode(news.update);
+          v1::JobUpdate update = proto::Encode(news.update);
+          update.set_next_step_record(news.cursor.steps);
+          update.set_next_log_line(news.cursor.lines);
+          return update;
         };
         return new Reactor(context, parts_, open, convert);
       });

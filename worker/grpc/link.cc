@@ -267,7 +267,7 @@ class GrpcLink final : public ControllerLink {
     args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
     // Also the time that one attempt to connect may take.
     args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000);
-    args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
+    args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
     args.SetMaxReceiveMessageSize(static_cast<int>(proto::kMaxMessageBytes));
     return grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), args);
   }

@@ -107,15 +107,16 @@ TEST(JobConfig, SaysHowAJobIsSavedAndRecovers) {
   EXPECT_EQ(job->request.fault_tolerance, ir::FaultToleranceSpec())
       << "on, unless it says otherwise";
   EXPECT_FALSE(job->request.checkpoint.enable);
-  const auto other = prepare(
-      {"fault_tolerance.enable=false", "fault_tolerance.max_recoveries=0",
-       "fault_tolerance.elastic=off", "fault_tolerance.min_devices=3",
-       "fault_tolerance.max_wait_for_spare_seconds=0", "fault_tolerance.stall_seconds=7",
-       "fault_tolerance.snapshot_every=4", "fault_tolerance.copies=2", "checkpoint.enable=true",
-       "checkpoint.interval=20", "checkpoint.interval_seconds=30", "checkpoint.keep_latest_k=2"});
+  const auto other = prepare({"fault_tolerance.enable=false", "fault_tolerance.max_recoveries=0",
+                              "fault_tolerance.elastic=off", "fault_tolerance.min_devices=3",
+                              "fault_tolerance.max_wait_for_spare_seconds=0",
+                              "fault_tolerance.stall_seconds=7", "fault_tolerance.snapshot_every=4",
+                              "fault_tolerance.copies=2", "fault_tolerance.orphan_grace_seconds=9",
+                              "checkpoint.enable=true", "checkpoint.interval=20",
+                              "checkpoint.interval_seconds=30", "checkpoint.keep_latest_k=2"});
   ASSERT_TRUE(other.has_value()) << other.error();
   EXPECT_EQ(other->request.fault_tolerance,
-            (ir::FaultToleranceSpec{false, 0, ir::Elastic::kOff, 3, 0, 7, 4, 2}));
+            (ir::FaultToleranceSpec{false, 0, ir::Elastic::kOff, 3, 0, 7, 4, 2, 9}));
   const auto off = prepare({"fault_tolerance.snapshot_every=0"});
   EXPECT_EQ(off->request.fault_tolerance.snapshot_every, 0);
   EXPECT_EQ(prepare({"fault_tolerance.snapshot_every=auto"})->request, job->request);
@@ -130,6 +131,8 @@ TEST(JobConfig, KeysOfRecoveryAndCheckpointsHaveRanges) {
   EXPECT_NE(refusal("fault_tolerance.max_wait_for_spare_seconds=-1").find("is -1; it must be"),
             std::string::npos);
   EXPECT_NE(refusal("fault_tolerance.stall_seconds=-1").find("is -1; it must be"),
+            std::string::npos);
+  EXPECT_NE(refusal("fault_tolerance.orphan_grace_seconds=-1").find("is -1; it must be"),
             std::string::npos);
   EXPECT_NE(refusal("fault_tolerance.elastic=shrink").find("must be one of: off, replan"),
             std::string::npos);

@@ -25,6 +25,7 @@ struct Seen {
   int64_t recovered = 0;
   int64_t replanned = 0;
   int64_t resumed = 0;
+  int64_t resumes = 0;
 };
 
 // Seeds that once failed, and what they found.
@@ -90,7 +91,11 @@ void WorkerFault(SimCluster& cluster) {
   if (cluster.worker(name).session.value() == 0) {
     return cluster.AddWorker(name, 1 + static_cast<int>(cluster.Draw(2)));
   }
-  switch (cluster.Draw(5)) {
+  switch (cluster.Draw(cluster.workers_hold ? 8 : 5)) {
+    case 5:
+    case 6:
+    case 7:
+      return cluster.Flap(name);
     case 0:
       return cluster.Kill(name);
     case 1:
@@ -124,7 +129,13 @@ void ReportedFault(SimCluster& cluster) {
 }
 
 void ControllerFault(SimCluster& cluster) {
-  if (cluster.Draw(4) == 0) cluster.RestartController();
+  if (cluster.Draw(4) == 0) {
+    cluster.RestartController();
+    // Those that hold what they run come back; some do not.
+    for (int i = 0; i < kWorkers && cluster.workers_hold; ++i) {
+      if (cluster.Draw(6) != 0) cluster.Reconnect("w" + std::to_string(i));
+    }
+  }
   if (cluster.Draw(4) == 0) FailWrites(cluster.disk(), 1, ResourceExhausted("disk full"));
 }
 
@@ -209,12 +220,14 @@ void Add(SimCluster& cluster, int64_t job, Seen& seen) {
   }
 }
 
-void RunHistory(uint64_t seed, bool snapshots, Seen& seen) {
+void RunHistory(uint64_t seed, bool snapshots, bool holds, Seen& seen) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   CoreOptions options = SimCluster::DefaultOptions();
   options.save_deadline_ms = 4000;
   options.release_deadline_ms = 8000;
+  if (holds) options.resume_ms = 1000;
   SimCluster cluster(options, seed);
+  cluster.workers_hold = holds;
   std::vector<int64_t> jobs;
   for (int i = 0; i < kWorkers; ++i) cluster.AddWorker("w" + std::to_string(i), 1);
   for (int round = 0; round < 60 && !::testing::Test::HasFailure(); ++round) {
@@ -230,6 +243,7 @@ void RunHistory(uint64_t seed, bool snapshots, Seen& seen) {
   seen.commits += cluster.states().commits();
   seen.restores += cluster.states().restores();
   seen.from_memory += cluster.states().snapshot_restores();
+  seen.resumes += cluster.resumes;
   for (const auto& worker : cluster.core().Workers(Now{})) {
     EXPECT_EQ(worker.busy_devices, 0) << worker.name;
   }
@@ -239,7 +253,7 @@ TEST(CoreSimulation, HistoriesThatOnceFailedHold) {
   for (const auto& [seed, found] : kFormerFailures) {
     SCOPED_TRACE(found);
     Seen seen;
-    RunHistory(seed, /*snapshots=*/false, seen);
+    RunHistory(seed, /*snapshots=*/false, /*holds=*/false, seen);
   }
 }
 
@@ -247,7 +261,7 @@ TEST(CoreSimulation, HoldsItsInvariantsInRandomHistories) {
   const Seeds seeds = SeedsOf(400, 40);
   Seen seen;
   for (uint64_t seed = seeds.first; seed <= seeds.last && !HasFailure(); ++seed) {
-    RunHistory(seed, /*snapshots=*/seed % 2 == 0, seen);
+    RunHistory(seed, /*snapshots=*/seed % 2 == 0, /*holds=*/false, seen);
   }
   if (seeds.count() < 40) return;
   // Histories in which nothing happens hold, too.
@@ -258,6 +272,19 @@ TEST(CoreSimulation, HoldsItsInvariantsInRandomHistories) {
   EXPECT_GT(seen.recovered, least);
   EXPECT_GT(seen.replanned, least);
   EXPECT_GT(seen.resumed, least);
+}
+
+// The same, of workers that hold what they run while the controller is dead or a session broken.
+TEST(CoreSimulation, HoldsItsInvariantsWhereWorkersHoldTheirMeshes) {
+  constexpr uint64_t kHistories = kSanitizedBuild ? 40 : 400;
+  Seen seen;
+  for (uint64_t seed = 10'001; seed <= 10'000 + kHistories && !HasFailure(); ++seed) {
+    RunHistory(seed, /*snapshots=*/seed % 2 == 0, /*holds=*/true, seen);
+  }
+  constexpr auto kLeast = static_cast<int64_t>(kHistories / 4);
+  EXPECT_GT(seen.commits, kLeast);
+  EXPECT_GT(seen.resumes, kLeast);
+  EXPECT_GT(seen.recovered, kLeast);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "proto/job_codec.h"
+#include "proto/mesh_of.h"
 
 namespace meshwright::controller {
 namespace {
@@ -39,6 +40,7 @@ CoreOptions SimCluster::DefaultOptions() {
   CoreOptions options;
   options.secret_key = "test";
   options.jobs_dir = "/state/jobs";
+  options.resume_ms = 0;  // who is killed is lost at once
   return options;
 }
 
@@ -79,10 +81,7 @@ void SimCluster::RestartController() {
   pending_.clear();
   held_plans_.clear();
   for (auto& [name, worker] : workers_) {
-    worker.session = SessionId(0);
-    worker.meshes.clear();  // a worker aborts what it runs when its session is lost
-    worker.actors.clear();
-    worker.writes.clear();
+    Part(worker);
   }
   store_ = OpenMemoryStore(disk_);
   const StoredState& stored = store_->opened();
@@ -107,32 +106,6 @@ void SimCluster::AddWorker(const std::string& name, int devices, const std::stri
   Reconnect(name);
 }
 
-void SimCluster::Reconnect(const std::string& name) {
-  SimWorker& worker = workers_.at(name);
-  if (worker.session.value() != 0) closing_.insert(worker.session.value());
-  worker.session = SessionId(next_session_++);
-  worker.meshes.clear();
-  worker.actors.clear();
-  worker.writes.clear();
-  worker.last_seq.clear();
-  worker.silent = false;
-  proto::Register info;
-  info.name = name;
-  info.incarnation = Incarnation(worker.incarnation);
-  info.devices = worker.devices;
-  info.address = name + ":1";
-  info.host_id = worker.host;
-  info.version = proto::kVersion;
-  info.max_term = worker.term;
-  info.device_profile = worker.profile;
-  info.threads_per_device = 2;
-  info.host_cores = 8;
-  info.cpus = worker.cpus;
-  info.device_kind = worker.kind;
-  info.actor_types = worker.actor_types;
-  up_[worker.session.value()].push_back(proto::UpMessage{Term(0), std::move(info)});
-}
-
 void SimCluster::AddWorkers(int count, int devices) {
   for (int i = 0; i < count; ++i) AddWorker("w" + std::to_string(i), devices);
   Settle();
@@ -145,22 +118,6 @@ Status SimCluster::Refusal(const proto::Register& info) {
     if (const auto* close = std::get_if<CloseSession>(&effect)) return close->reason;
   }
   return OkStatus();
-}
-
-void SimCluster::Kill(const std::string& name) {
-  SimWorker& worker = workers_.at(name);
-  if (worker.session.value() == 0) return;
-  closing_.insert(worker.session.value());
-  down_.erase(worker.session.value());
-  worker.session = SessionId(0);
-  worker.meshes.clear();
-  worker.actors.clear();
-  worker.writes.clear();
-}
-
-void SimCluster::Crash(const std::string& name) {
-  up_[workers_.at(name).session.value()].clear();
-  Kill(name);
 }
 
 void SimCluster::KillActors(const std::string& name) {
@@ -247,7 +204,8 @@ bool SimCluster::DeliverOne() {
   }
   if (!pending_.empty()) choices.emplace_back(2, 0);
   for (const auto& [name, worker] : workers_) {
-    if (!worker.writes.empty() && !hold_writes) choices.emplace_back(3, worker.session.value());
+    const bool writes = !worker.writes.empty() && worker.session.value() != 0;
+    if (writes && !hold_writes) choices.emplace_back(3, worker.session.value());
   }
   if (choices.empty()) return false;
   const auto [kind, session] =
@@ -314,8 +272,14 @@ SimWorker* SimCluster::BySession(SessionId session) {
 }
 
 void SimCluster::Say(SimWorker& worker, proto::UpBody body) {
+  if (const auto gen = proto::MeshOf(body)) {
+    if (const auto log = worker.logs.find(gen->value()); log != worker.logs.end()) {
+      log->second.Note(body);
+      if (log->second.released() && worker.session.value() != 0) worker.logs.erase(log);
+    }
+  }
   if (worker.session.value() == 0 || worker.silent) return;
-  if (worker.term.value() == 0 && !std::holds_alternative<proto::Register>(body)) return;
+  if (!worker.welcomed) return;
   up_[worker.session.value()].push_back(proto::UpMessage{worker.term, std::move(body)});
 }
 
@@ -401,9 +365,7 @@ void SimCluster::Execute(Effects effects) {
                    [&](CloseSession& close) {
                      if (SimWorker* worker = BySession(close.session)) {
                        refused_[worker->name] = close.reason;
-                       worker->session = SessionId(0);
-                       worker->meshes.clear();
-                       worker->writes.clear();
+                       Part(*worker);
                      }
                      up_.erase(close.session.value());
                      down_.erase(close.session.value());
@@ -453,6 +415,11 @@ std::string SimCluster::InvitationOf(const SimWorker& worker) const {
 }
 
 void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
+  if (const auto gen = proto::MeshOf(message.body)) {
+    const auto log = worker.logs.find(gen->value());
+    if (log != worker.logs.end()) log->second.Note(message.body);
+  }
+  CheckLaunch(message.body);
   const auto failing = fail_next.find(worker.name);
   const auto error = [&]() -> proto::RuntimeError {
     if (failing == fail_next.end()) return {};
@@ -462,15 +429,12 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
   };
   std::visit(
       Overloaded{
-          [&](const proto::Welcome&) {
-            EXPECT_GE(message.term, worker.term);
-            worker.term = message.term;
-            Say(worker, heartbeat ? heartbeat(worker) : proto::Heartbeat{});
-          },
+          [&](const proto::Welcome&) { OnWelcome(worker, message); },
           [&](const proto::LoadMesh& load) {
             last_load = load;
             states_.Load(worker.name, load);
             worker.meshes.insert(load.mesh_gen.value());
+            worker.logs.emplace(load.mesh_gen.value(), load);
             worker.last_seq[load.mesh_gen.value()] = 0;
             worker.programs[load.mesh_gen.value()] = load.programs;
             EXPECT_LE(load.ranks.size(), static_cast<size_t>(worker.devices));

@@ -17,6 +17,7 @@
 #include "controller/core.h"
 #include "controller/store.h"
 #include "tests/unit/controller/sim_states.h"
+#include "worker/mesh_log.h"
 
 namespace meshwright::controller {
 
@@ -33,6 +34,7 @@ struct SimWorker {
   std::map<uint64_t, std::pair<uint64_t, JobId>> actors = {};
   SessionId session{0};  // 0: not connected
   Term term{0};
+  bool welcomed = false;                                  // in its session
   bool silent = false;                                    // alive, but nothing it sends arrives
   std::set<uint64_t> meshes;                              // generations that it holds
   std::set<uint64_t> failed = {};                         // of them, those that do no work any more
@@ -41,7 +43,8 @@ struct SimWorker {
   std::map<uint64_t, std::set<std::string>> invitations;  // that it expects, by generation
   std::vector<double> executed;                           // calls, by what they brought
   std::vector<proto::LaunchInput> last_inputs;
-  std::deque<proto::UpBody> writes = {};  // of checkpoints, in the order in which they end
+  std::deque<proto::UpBody> writes = {};          // of checkpoints, in the order in which they end
+  std::map<uint64_t, worker::MeshLog> logs = {};  // of its meshes, by generation
 };
 
 class SimCluster {
@@ -79,6 +82,11 @@ class SimCluster {
   void Advance(int64_t ms);  // time passes, in ticks of 100 ms with heartbeats
   void Stall(int64_t ms);    // time passes, the controller does not get to run
   void RestartController();  // kill -9: what the store has is what remains
+  // Workers hold what they run while they have no session, as real ones do.
+  bool workers_hold = false;
+  // The connection breaks; the worker comes back in a new session.
+  void Flap(const std::string& name);
+  int64_t resumes = 0;  // meshes that went on in another session
 
   // ---- clients of jobs ----
   uint64_t OpenClient(int64_t job, const std::string& session = "", bool again = false);
@@ -185,6 +193,10 @@ class SimCluster {
   SimWorker* BySession(SessionId session);
   template <typename Call>
   Status Answer(Call call);
+  void Part(SimWorker& worker);
+  void OnWelcome(SimWorker& worker, const proto::DownMessage& message);
+  void Drop(SimWorker& worker, uint64_t gen);
+  void CheckLaunch(const proto::DownBody& told);
   Now now() const { return Now{now_ms_, 1'700'000'000'000 + now_ms_}; }
 
   CoreOptions options_;
@@ -220,6 +232,7 @@ class SimCluster {
   std::map<uint64_t, std::vector<proto::AskDone>> answers_;
   std::map<uint64_t, std::vector<proto::RuntimeError>> failures_;
   std::set<uint64_t> told_gens_;
+  std::map<std::pair<uint64_t, uint64_t>, std::string> launches_;  // by generation and number
   std::map<uint64_t, int64_t> gen_job_;
   SimStates states_;
 };

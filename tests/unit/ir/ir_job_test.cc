@@ -329,6 +329,8 @@ TEST(ValidateJob, WhatIsSavedAndHowItRecoversIsCheckedByName) {
   refused([](JobRequest& job) { job.fault_tolerance.max_wait_for_spare_s = -1; },
           "fault_tolerance.max_wait_for_spare_s");
   refused([](JobRequest& job) { job.fault_tolerance.stall_s = -1; }, "fault_tolerance.stall_s");
+  refused([](JobRequest& job) { job.fault_tolerance.orphan_grace_s = -1; },
+          "fault_tolerance.orphan_grace_s");
   refused([](JobRequest& job) { job.checkpoint.folder.path = "../elsewhere"; },
           "checkpoint.folder");
   refused([](JobRequest& job) { job.checkpoint.interval = -1; }, "checkpoint.interval");

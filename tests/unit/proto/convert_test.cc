@@ -59,6 +59,7 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
   info.data_roots = {{"corpora", "/mnt/c"}, {"/data", "/data"}};
   info.actor_types = {"env", "reward"};
   info.checkpoint_roots = {{"shared", "/mnt/s"}};
+  info.meshes = {{gen, JobId(3)}, {MeshGeneration(9), JobId(4)}};
   const std::vector<UpBody> bodies = {
       info,
       Heartbeat{},
@@ -88,6 +89,14 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
       SnapshotCopied{gen, 34, {}},
       SnapshotCopied{gen, 34, SomeError()},
       SnapshotsHeld{JobId(3), 9, {{gen, 34, "own/34", std::string("\0\xff", 2), "{}"}}},
+      ResumeMesh{gen, LaunchSeq(1), {}, {}, {}, {}},
+      ResumeMesh{gen,
+                 LaunchSeq(4),
+                 {{LaunchSeq(4), ToldKind::kProgram, 1, 40, 8, true},
+                  {LaunchSeq(5), ToldKind::kSave, 0, 48, 0, false}},
+                 {{gen, LaunchSeq(4), {}, {{40, 0.5, {{"loss", 2}}}}, {}}},
+                 StateSaved{gen, LaunchSeq(5), {}, "{}"},
+                 CheckpointCommitted{gen, LaunchSeq(5), SomeError()}},
       MeshReleased{gen},
       MeshError{gen, SomeError()},
       Leave{"bye"},
@@ -114,9 +123,11 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
   load.init_weights = {{kHash, 99, "w"}};
   load.graph = {kHash, 98, "g"};
   load.tf32 = true;
+  load.orphan_grace_ms = 5000;
   const ir::FolderRef folder{"shared", "gpt/7"};
   const std::vector<DownBody> bodies = {
-      Welcome{"c", 500, 3000},
+      Welcome{"c", 500, 3000, {}},
+      Welcome{"c", 500, 3000, {gen, MeshGeneration(9)}},
       load,
       Connect{gen},
       Launch{gen, LaunchSeq(2), 3, 40, 8, {{1, "ab"}}, true},
