@@ -238,8 +238,10 @@ Result<std::vector<GpuNode>> TimeGpuNodes(const ops::Target& target, const ir::P
   }
   std::map<std::string, GpuNode> kinds;
   for (size_t i = 0; i < step.executables.size(); ++i) {
-    MW_ASSIGN_OR_RETURN(const auto executable, worker::LoadedExecutable::Load(
-                                                   step, step.executables[i].graph, target, links));
+    worker::InstructionCounter counter;
+    MW_ASSIGN_OR_RETURN(
+        const auto executable,
+        worker::LoadedExecutable::Load(step, step.executables[i].graph, target, links, counter));
     const ir::Graph& graph = executable->graph();
     for (const Node& node : executable->nodes()) {
       if (node.kernel == nullptr) {

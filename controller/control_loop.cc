@@ -457,7 +457,7 @@ void ControlLoop::ExecuteOne(Effect& effect) {
   } else if (auto* changed = std::get_if<JobChanged>(&effect)) {
     Do(*changed);
   } else if (auto* health = std::get_if<HealthChanged>(&effect)) {
-    Do(*health);
+    parts_.metrics->SetHealth(health->job.value(), health->stalled, health->slow_ranks);
   } else if (auto* tell = std::get_if<TellClient>(&effect)) {
     Do(*tell);
   } else if (auto* gone = std::get_if<CloseClient>(&effect)) {
@@ -554,10 +554,6 @@ void ControlLoop::Do(JobChanged& effect) {
   if (info->state == JobState::kFailed) parts_.metrics->CountFault(info->reason);
   RetireViewOnLoop(job);
   loop_.PostAfter(kForgetSeriesMs, [this, job] { parts_.metrics->ForgetJob(job); });
-}
-
-void ControlLoop::Do(const HealthChanged& effect) {
-  parts_.metrics->SetHealth(effect.job.value(), effect.stalled, effect.slow_ranks);
 }
 
 void ControlLoop::AppendToJob(JobId job, const char* file, std::string text) {

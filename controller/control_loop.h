@@ -190,7 +190,6 @@ class ControlLoop {
   void Do(StepsDone& effect);
   void Do(LogLine& effect);
   void Do(JobChanged& effect);
-  void Do(const HealthChanged& effect);
   void Do(TellClient& effect);
   void Do(CloseClient& effect);
   void Do(const ActorAnswer& answer);

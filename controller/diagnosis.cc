@@ -21,6 +21,23 @@ using proto::RankMarks;
 // More are no help to a reader.
 constexpr size_t kMostNamed = 8;
 
+// In words. list: null: its instructions have no names.
+std::string PlaceOf(const RankAt& at, const StepList* list) {
+  const RankMarks& marks = at.marks;
+  if (!marks.in_step) {
+    return fmt::format("behind step {} of program '{}', {}", marks.step, marks.program, at.doing);
+  }
+  const std::string name = list == nullptr ? "" : NameItem(*list, marks.instruction);
+  std::string text = fmt::format("at instruction {}{}", marks.instruction,
+                                 name.empty() ? "" : fmt::format(" ({})", name));
+  for (const GroupMarks& group : marks.groups) {
+    if (group.entered == group.done) continue;
+    text += fmt::format(" in collective {} of group {}", group.entered, group.name);
+  }
+  if (marks.awaits_rows) text += ", for which rows of data are read";
+  return text + fmt::format(" of step {} of program '{}'", marks.step, marks.program);
+}
+
 class Walk {
  public:
   Walk(const StepLists* lists, const std::vector<RankAt>& ranks) : lists_(lists) {
@@ -203,26 +220,10 @@ class Walk {
     return last;
   }
 
-  // ---- Words ----
-
   std::string WhereIs(int rank) const {
     const auto it = ranks_.find(rank);
-    if (it == ranks_.end()) return "of which nothing is known";
-    const RankMarks& marks = it->second->marks;
-    if (!marks.in_step) {
-      return fmt::format("behind step {} of program '{}', {}", marks.step, marks.program,
-                         it->second->doing);
-    }
-    const StepList* const list = ListOf(marks);
-    const std::string name = list == nullptr ? "" : NameItem(*list, marks.instruction);
-    std::string text = fmt::format("at instruction {}{}", marks.instruction,
-                                   name.empty() ? "" : fmt::format(" ({})", name));
-    for (const GroupMarks& group : marks.groups) {
-      if (group.entered == group.done) continue;
-      text += fmt::format(" in collective {} of group {}", group.entered, group.name);
-    }
-    if (marks.awaits_rows) text += ", for which rows of data are read";
-    return text + fmt::format(" of step {} of program '{}'", marks.step, marks.program);
+    return it == ranks_.end() ? "of which nothing is known"
+                              : PlaceOf(*it->second, ListOf(it->second->marks));
   }
 
   const StepLists* const lists_;

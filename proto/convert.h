@@ -14,6 +14,8 @@ namespace meshwright::proto {
 
 v1::Up Encode(const UpMessage& message);
 Result<UpMessage> Decode(const v1::Up& wire);
+v1::Heartbeat Encode(const Heartbeat& heartbeat);
+Heartbeat Decode(const v1::Heartbeat& wire);
 
 v1::Down Encode(const DownMessage& message);
 Result<DownMessage> Decode(const v1::Down& wire);

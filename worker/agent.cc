@@ -123,6 +123,15 @@ bool HandOn(ActorHosts& actors, proto::DownBody& body) {
   return true;
 }
 
+std::vector<proto::MeshMarks> MarksOf(const std::vector<std::shared_ptr<RunningMesh>>& meshes) {
+  std::vector<proto::MeshMarks> all;
+  for (const auto& mesh : meshes) {
+    if (all.size() == proto::kMostMarkedMeshes) break;
+    if (auto marks = mesh->Marks()) all.push_back(*std::move(marks));
+  }
+  return all;
+}
+
 class AgentImpl final : public Agent {
  public:
   AgentImpl(AgentOptions options, std::unique_ptr<ControllerLink> link)
@@ -356,7 +365,7 @@ class AgentImpl final : public Agent {
 
   void Beat(Executor& thread, Session& session, int64_t period_ms) {
     pulse_.Beat();
-    session.Send(proto::MakeHeartbeat(term_.load(), Marks()));
+    session.Send(proto::MakeHeartbeat(term_.load(), MarksOf(AllMeshes())));
     thread.PostAfter(period_ms,
                      [this, &thread, &session, period_ms] { Beat(thread, session, period_ms); });
   }
@@ -480,15 +489,6 @@ class AgentImpl final : public Agent {
       }
     }
     if (!dropped.empty()) LogInfo(fmt::format("{} meshes dropped: {}", dropped.size(), why));
-  }
-
-  std::vector<proto::MeshMarks> Marks() {
-    std::vector<proto::MeshMarks> all;
-    for (const auto& host : AllMeshes()) {
-      if (all.size() == proto::kMostMarkedMeshes) break;
-      if (auto marks = host->Marks()) all.push_back(*std::move(marks));
-    }
-    return all;
   }
 
   void RefreshMetrics() {

@@ -54,10 +54,12 @@ pid_t AwaitedExecutor::Kill() {
   return process_->pid();
 }
 
-std::optional<proto::MeshMarks> AwaitedExecutor::Marks() {
+std::optional<proto::MeshMarks> AwaitedExecutor::Marks(MeshGeneration mesh_gen) {
   const MutexLock lock(mutex_);
   if (!process_) return std::nullopt;
-  return process_->Marks();
+  proto::MeshMarks marks = process_->Marks();
+  marks.mesh_gen = mesh_gen;
+  return marks;
 }
 
 std::unique_ptr<ExecutorProcess> AwaitedExecutor::Take() {

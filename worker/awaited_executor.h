@@ -30,7 +30,7 @@ class AwaitedExecutor {
   // SIGKILL. Its number; 0: there is none.
   pid_t Kill();
   // What its record says; nothing: there is no process.
-  std::optional<proto::MeshMarks> Marks();
+  std::optional<proto::MeshMarks> Marks(MeshGeneration mesh_gen);
   // To be ended; null: there was none. Nothing is sent any more.
   std::unique_ptr<ExecutorProcess> Take();
 

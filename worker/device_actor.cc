@@ -30,6 +30,15 @@ Status CopyInParts(const PersistentCopy& copy, const std::byte* from, const devi
 
 }  // namespace
 
+std::vector<double> LaunchRecord::BusySeconds() const {
+  constexpr double kSecondsPerNs = 1e-9;
+  std::vector<double> busy;
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    busy.push_back(std::max(0.0, seconds[i] - static_cast<double>(waited_ns[i]) * kSecondsPerNs));
+  }
+  return busy;
+}
+
 DeviceActor::DeviceActor(ActorOptions options, LocalDevice device, Links& links, FirstCause& cause)
     : options_(options),
       local_(std::move(device)),
@@ -83,7 +92,7 @@ void DeviceActor::OnOrder(Order order) {
   order.reply.Complete(std::move(record));
 }
 
-Result<DeviceActor::LaunchRecord> DeviceActor::Run(Order& order) {
+Result<LaunchRecord> DeviceActor::Run(Order& order) {
   try {
     if (std::holds_alternative<Allocation>(order.what)) {
       MW_TRY(Allocate());
@@ -127,9 +136,8 @@ Status DeviceActor::AddProgram(ir::Program program) {
   if (programs_.count(name) != 0) {
     return AlreadyExists(fmt::format("rank {} has two programs named '{}'", rank(), name));
   }
-  MW_ASSIGN_OR_RETURN(programs_[name],
-                      LoadedProgram::Load(std::move(program), options_.target, links_, memory_));
-  programs_[name]->SetCounter(counter_);
+  MW_ASSIGN_OR_RETURN(programs_[name], LoadedProgram::Load(std::move(program), options_.target,
+                                                           links_, memory_, counter_));
   return OkStatus();
 }
 
@@ -172,7 +180,7 @@ Status DeviceActor::PostSteps(const LaunchRequest& request) {
   const auto count = static_cast<size_t>(request.count);
   steps.record.report_count = steps.program->program().reports.size();
   steps.record.seconds.assign(count, 0);
-  steps.record.waited.assign(count, 0);
+  steps.record.waited_ns.assign(count, 0);
   steps.record.values.assign(count * steps.record.report_count, 0);
   return Post(std::move(steps));
 }
@@ -195,10 +203,8 @@ Status DeviceActor::RunSteps(Steps& steps) {
   context.observer = options_.observer;
   context.team = device_.team();
   LaunchRecord& record = steps.record;
-  constexpr double kSecondsPerNs = 1e-9;
   for (size_t i = 0; i < record.seconds.size(); ++i) {
     const Clock::time_point start = Clock::now();
-    const int64_t waited_before_ns = counter_.waited_ns();
     context.step = steps.first_step + static_cast<int64_t>(i);
     counter_.Enter(rank(), steps.program->program().name, context.step);
     const Status ran = steps.program->RunStep(context, cause_, counter_);
@@ -207,18 +213,9 @@ Status DeviceActor::RunSteps(Steps& steps) {
     steps.program->ReadReports(
         {record.values.data() + i * record.report_count, record.report_count});
     record.seconds[i] = std::chrono::duration<double>(Clock::now() - start).count();
-    record.waited[i] = static_cast<double>(counter_.waited_ns() - waited_before_ns) * kSecondsPerNs;
+    record.waited_ns[i] = counter_.TakeWaitedNs();
   }
   return OkStatus();
-}
-
-std::vector<double> DeviceActor::busy_seconds() const {
-  std::vector<double> busy;
-  if (device_.kind() == device::Kind::kCuda) return busy;
-  for (size_t i = 0; i < last_.seconds.size(); ++i) {
-    busy.push_back(std::max(0.0, last_.seconds[i] - last_.waited[i]));
-  }
-  return busy;
 }
 
 std::span<const double> DeviceActor::values(int64_t index) const {

@@ -50,6 +50,17 @@ struct LocalDevice {
   std::unique_ptr<device::Queue> collectives;  // of a GPU; else null
 };
 
+// What a launch fills in. Its memory is taken by who asks, so that the device's thread takes none.
+struct LaunchRecord {
+  std::vector<double> seconds;     // per step
+  std::vector<int64_t> waited_ns;  // of these, for others
+  std::vector<double> values;      // per step, per report
+  size_t report_count = 0;
+
+  // Seconds, per step, but for what it waited.
+  std::vector<double> BusySeconds() const;
+};
+
 class DeviceActor {
  public:
   // Orders that may wait, beside the one that runs.
@@ -88,7 +99,9 @@ class DeviceActor {
   double seconds(int64_t index) const { return last_.seconds[static_cast<size_t>(index)]; }
   std::span<const double> values(int64_t index) const;
   // The same of its steps, but for what it waited for others. Empty: it is not known, on a GPU.
-  std::vector<double> busy_seconds() const;
+  std::vector<double> busy_seconds() const {
+    return device_.kind() == device::Kind::kCuda ? std::vector<double>() : last_.BusySeconds();
+  }
 
   // Appends this device's blocks of what the program gave out in its last step. Errors: kNotFound
   // without the program; the device's.
@@ -106,14 +119,6 @@ class DeviceActor {
   Status device_status() const { return device_.status(); }
 
  private:
-  // What a launch fills in. Its memory is taken by who asks, so that the device's thread takes
-  // none.
-  struct LaunchRecord {
-    std::vector<double> seconds;  // per step
-    std::vector<double> waited;   // of these, for others
-    std::vector<double> values;   // per step, per report
-    size_t report_count = 0;
-  };
   struct Allocation {};
   using Copies = std::vector<PersistentCopy>;
   struct Steps {

@@ -5,13 +5,14 @@
 // rest is for metrics and reports. A wait is the whole of a collective or a message: what a rank is
 // busy with is what is left of its step.
 //
-// Thread rule: one writer, the device's thread; Read() from any, waited_ns() on the writer's.
+// Thread rule: one writer, the device's thread; Read() from any.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "ir/program.h"
@@ -50,7 +51,8 @@ class InstructionCounter {
     waited_ns_ += SystemClock().NowNs() - met_ns_;
     if (group != nullptr) group->Leave();
   }
-  int64_t waited_ns() const { return waited_ns_; }
+  // Since it was asked last.
+  int64_t TakeWaitedNs() { return std::exchange(waited_ns_, 0); }
 
  private:
   std::array<std::atomic<int64_t>, 4> counts_{};

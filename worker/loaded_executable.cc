@@ -76,11 +76,24 @@ ops::KernelSpec SpecOf(const ir::Graph& graph, const std::vector<NodeId>& ids,
   return spec;
 }
 
+Status RunNode(const LoadedExecutable::Node& node, std::span<const ops::Tensor> operands,
+               std::span<const ops::Tensor> results, const LoadedExecutable::Call& call,
+               const ops::RunContext& context, InstructionCounter& counter) {
+  if (node.kernel) return node.kernel->Run(context, operands, results);
+  if (node.group == nullptr) {
+    return node.collective->Run(operands, results, call.collective_scratch, context.team);
+  }
+  counter.Meet(node.mark);
+  MW_TRY(node.collective->Run(operands, results, call.collective_scratch, context.team));
+  counter.Part(node.mark);
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<LoadedExecutable>> LoadedExecutable::Load(
     const ir::Program& program, std::shared_ptr<const ir::Graph> graph, const ops::Target& target,
-    Links& links) {
+    Links& links, InstructionCounter& counter) {
   std::unique_ptr<LoadedExecutable> loaded(new LoadedExecutable(std::move(graph)));
   const std::vector<BoundRun> runs = loaded->RunsIn(program);
   for (size_t i = 0; i < loaded->graph_->nodes.size();) {
@@ -91,9 +104,8 @@ Result<std::unique_ptr<LoadedExecutable>> LoadedExecutable::Load(
     }
     std::vector<NodeId> ids = loaded->EqualUpdates(id, target, runs);
     i += ids.size();
-    if (Status status = loaded->AddNode(program, std::move(ids), target, links); !status.ok()) {
-      return Fail(status.WithContext(loaded->NameOf(id)));
-    }
+    const Status status = loaded->AddNode(program, std::move(ids), target, links, counter);
+    if (!status.ok()) return Fail(status.WithContext(loaded->NameOf(id)));
   }
   return loaded;
 }
@@ -150,7 +162,8 @@ std::vector<NodeId> LoadedExecutable::EqualUpdates(NodeId first, const ops::Targ
 }
 
 Status LoadedExecutable::AddNode(const ir::Program& program, std::vector<NodeId> ids,
-                                 const ops::Target& target, Links& links) {
+                                 const ops::Target& target, Links& links,
+                                 InstructionCounter& counter) {
   const ir::Node& node = graph_->node(ids[0]);
   MW_CHECK(!node.outputs.empty()) << ir::OpName(node.op) << " makes nothing";
   Node loaded;
@@ -160,6 +173,7 @@ Status LoadedExecutable::AddNode(const ir::Program& program, std::vector<NodeId>
     MW_ASSIGN_OR_RETURN(const GroupRef group, links.GroupOf(program, node.attrs.Strs("axes")));
     MW_ASSIGN_OR_RETURN(loaded.collective, MakeCollectiveNode(*graph_, node, group));
     loaded.group = group.group;
+    if (group.group != nullptr) loaded.mark = counter.Group(group.group->name());
     collective_scratch_bytes_ =
         std::max(collective_scratch_bytes_, device::AlignUp(loaded.collective->scratch_bytes()));
     group_scratch_bytes_ = std::max(group_scratch_bytes_, loaded.collective->group_scratch_bytes());
@@ -189,12 +203,6 @@ std::string LoadedExecutable::NameOf(NodeId id) const {
   const ir::Node& node = graph_->node(id);
   const int32_t value = node.outputs.empty() ? -1 : node.outputs[0].value();
   return fmt::format("%{} = {} of '{}'", value, ir::OpName(node.op), graph_->name);
-}
-
-void LoadedExecutable::SetCounter(InstructionCounter& counter) {
-  for (Node& node : nodes_) {
-    if (node.group != nullptr) node.mark = counter.Group(node.group->name());
-  }
 }
 
 RunBinding LoadedExecutable::Bind(std::span<const SlotId> inputs,
@@ -228,19 +236,6 @@ LoadedExecutable::Call LoadedExecutable::Resolve(const RunBinding& binding,
                            AddressOf(copy.to, areas, own_scratch), copy.bytes});
   }
   return call;
-}
-
-Status LoadedExecutable::RunNode(const Node& node, std::span<const ops::Tensor> operands,
-                                 std::span<const ops::Tensor> results, const Call& call,
-                                 const ops::RunContext& context, InstructionCounter& counter) {
-  if (node.kernel) return node.kernel->Run(context, operands, results);
-  if (node.group == nullptr) {
-    return node.collective->Run(operands, results, call.collective_scratch, context.team);
-  }
-  counter.Meet(node.mark);
-  MW_TRY(node.collective->Run(operands, results, call.collective_scratch, context.team));
-  counter.Part(node.mark);
-  return OkStatus();
 }
 
 Status LoadedExecutable::Run(const Call& call, const ops::RunContext& context,

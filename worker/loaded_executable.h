@@ -58,10 +58,12 @@ class LoadedExecutable {
     size_t results = 0;
   };
 
-  // Errors: kUnimplemented naming an op without kernel, kInvalidArgument naming the node.
+  // counter: that Run() will get. Errors: kUnimplemented naming an op without kernel,
+  // kInvalidArgument naming the node.
   static Result<std::unique_ptr<LoadedExecutable>> Load(const ir::Program& program,
                                                         std::shared_ptr<const ir::Graph> graph,
-                                                        const ops::Target& target, Links& links);
+                                                        const ops::Target& target, Links& links,
+                                                        InstructionCounter& counter);
 
   const ir::Graph& graph() const { return *graph_; }
   RunBinding Bind(std::span<const SlotId> inputs, std::span<const SlotId> outputs) const;
@@ -74,7 +76,6 @@ class LoadedExecutable {
   // The most that any group needs of the device's memory, and memory that all may use.
   int64_t group_scratch_bytes() const { return group_scratch_bytes_; }
   void SetGroupScratch(std::byte* memory, int64_t bytes);
-  void SetCounter(InstructionCounter& counter);
 
   const std::vector<Node>& nodes() const { return nodes_; }
   std::string NodeName(const Node& node) const { return NameOf(node.ids[0]); }
@@ -86,11 +87,8 @@ class LoadedExecutable {
  private:
   LoadedExecutable(std::shared_ptr<const ir::Graph> graph)
       : graph_(std::move(graph)), workspace_(ir::PlanWorkspace(*graph_)) {}
-  static Status RunNode(const Node& node, std::span<const ops::Tensor> operands,
-                        std::span<const ops::Tensor> results, const Call& call,
-                        const ops::RunContext& context, InstructionCounter& counter);
   Status AddNode(const ir::Program& program, std::vector<NodeId> ids, const ops::Target& target,
-                 Links& links);
+                 Links& links, InstructionCounter& counter);
   std::string NameOf(NodeId id) const;
   // Its RUNs in the program: what the slots are there.
   struct BoundRun {

@@ -26,18 +26,44 @@ std::string NameOf(const ir::Program& program, int64_t instruction) {
   return fmt::format("instruction {} ({})", instruction, ir::NameInstruction(program, named));
 }
 
+Status RunInstruction(StepInstruction& step, const ops::RunContext& context,
+                      const FirstCause& cause, InstructionCounter& counter) {
+  switch (step.op) {
+    case ir::Opcode::kRun:
+      return step.executable->Run(step.call, context, cause, counter);
+    case ir::Opcode::kSend:
+      if (!step.tile.contiguous()) {
+        MW_TRY(step.tile.Pack(step.tensor, step.message, context.team));
+      }
+      counter.Meet(nullptr);
+      MW_TRY(step.channel->Send(step.message, step.tile.bytes()));
+      counter.Part(nullptr);
+      return OkStatus();
+    case ir::Opcode::kRecv:
+      counter.Meet(nullptr);
+      MW_TRY(step.channel->Receive(step.message, step.tile.bytes()));
+      counter.Part(nullptr);
+      if (step.tile.contiguous()) return OkStatus();
+      return step.tile.Unpack(step.message, step.tensor, context.team);
+    case ir::Opcode::kFree:
+      return OkStatus();  // offsets are static
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(ir::Program program,
                                                            const ops::Target& target, Links& links,
-                                                           DeviceMemory& memory) {
+                                                           DeviceMemory& memory,
+                                                           InstructionCounter& counter) {
   MW_TRY(CheckProgram(program));
   MW_TRY(memory.AddProgram(program));
   std::unique_ptr<LoadedProgram> loaded(new LoadedProgram(std::move(program)));
   const std::string name =
       fmt::format("program {}/{}", loaded->program_.name, loaded->program_.device.value());
   for (const ir::Executable& executable : loaded->program_.executables) {
-    auto made = LoadedExecutable::Load(loaded->program_, executable.graph, target, links);
+    auto made = LoadedExecutable::Load(loaded->program_, executable.graph, target, links, counter);
     if (!made.has_value()) return Fail(made.error().WithContext(name));
     memory.AddGroupScratch((*made)->group_scratch_bytes());
     loaded->executables_.push_back(std::move(*made));
@@ -95,10 +121,6 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes) {
   return OkStatus();
 }
 
-void LoadedProgram::SetCounter(InstructionCounter& counter) {
-  for (const auto& executable : executables_) executable->SetCounter(counter);
-}
-
 Status LoadedProgram::Record() {
   if (queued_ == nullptr) return OkStatus();
   const Status recorded = queued_->Record();
@@ -148,31 +170,6 @@ Status LoadedProgram::RunQueued(const ops::RunContext& context, FirstCause& caus
     return cause.status();
   }
   for (const Step& step : steps_) counter.Count(step.op);
-  return OkStatus();
-}
-
-Status LoadedProgram::RunInstruction(Step& step, const ops::RunContext& context,
-                                     const FirstCause& cause, InstructionCounter& counter) {
-  switch (step.op) {
-    case ir::Opcode::kRun:
-      return step.executable->Run(step.call, context, cause, counter);
-    case ir::Opcode::kSend:
-      if (!step.tile.contiguous()) {
-        MW_TRY(step.tile.Pack(step.tensor, step.message, context.team));
-      }
-      counter.Meet(nullptr);
-      MW_TRY(step.channel->Send(step.message, step.tile.bytes()));
-      counter.Part(nullptr);
-      return OkStatus();
-    case ir::Opcode::kRecv:
-      counter.Meet(nullptr);
-      MW_TRY(step.channel->Receive(step.message, step.tile.bytes()));
-      counter.Part(nullptr);
-      if (step.tile.contiguous()) return OkStatus();
-      return step.tile.Unpack(step.message, step.tensor, context.team);
-    case ir::Opcode::kFree:
-      return OkStatus();  // offsets are static
-  }
   return OkStatus();
 }
 

@@ -35,14 +35,12 @@ class LoadedProgram {
   // Checks the program, makes kernels and links, and adds what it needs to `memory`.
   // Errors: kInvalidArgument, kUnimplemented; they name program, executable and node.
   static Result<std::unique_ptr<LoadedProgram>> Load(ir::Program program, const ops::Target& target,
-                                                     Links& links, DeviceMemory& memory);
+                                                     Links& links, DeviceMemory& memory,
+                                                     InstructionCounter& counter);
 
   // REQUIRES memory.allocated(). lanes: of a GPU; null: the calling thread does the work. Errors:
   // of the GPU.
   Status Resolve(const DeviceMemory& memory, const Lanes* lanes);
-
-  // Before the first step: collectives are counted there.
-  void SetCounter(InstructionCounter& counter);
 
   // After all programs of the device are resolved: QueuedStep::Record(). Nothing on CPUs.
   Status Record();
@@ -67,8 +65,6 @@ class LoadedProgram {
   Result<Step> LoadInstruction(const ir::Instruction& instruction, Links& links) const;
   void ResolveRun(const ir::Instruction& run, const DeviceMemory& memory, Step& step) const;
   Status RunQueued(const ops::RunContext& context, FirstCause& cause, InstructionCounter& counter);
-  static Status RunInstruction(Step& step, const ops::RunContext& context, const FirstCause& cause,
-                               InstructionCounter& counter);
   // The failure with the place where it happened; instruction -1: it is of no certain one.
   Status Locate(const Status& failure, int64_t instruction, int64_t step,
                 const FirstCause& cause) const;

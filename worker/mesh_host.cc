@@ -58,6 +58,16 @@ std::vector<proto::RankTiles> SnapshotTiles(const proto::LoadMesh& message) {
   return tiles;
 }
 
+void PutBusy(const std::vector<RankBusy>& ranks, std::vector<proto::StepReport>& reports) {
+  for (const RankBusy& busy : ranks) {
+    MW_CHECK(busy.seconds.empty() || busy.seconds.size() == reports.size())
+        << "busy seconds of rank " << busy.rank;
+    for (size_t i = 0; i < busy.seconds.size(); ++i) {
+      reports[i].busy.push_back({busy.rank, busy.seconds[i]});
+    }
+  }
+}
+
 }  // namespace
 
 MeshHost::MeshHost(const HostResources& resources, MeshGeneration mesh_gen, Report report,
@@ -357,12 +367,7 @@ Status MeshHost::LaunchOnThread(const proto::Launch& message, proto::LaunchDone&
   for (StepReport& step : steps) {
     done.reports.push_back(proto::StepReport{step.step, step.seconds, std::move(step.values), {}});
   }
-  for (const RankBusy& busy : runtime_->Busy()) {
-    MW_CHECK(busy.seconds.size() == done.reports.size()) << "busy seconds of rank " << busy.rank;
-    for (size_t i = 0; i < busy.seconds.size(); ++i) {
-      done.reports[i].busy.push_back({busy.rank, busy.seconds[i]});
-    }
-  }
+  PutBusy(runtime_->Busy(), done.reports);
   if (message.fetch) {
     MW_ASSIGN_OR_RETURN(done.tensors, ReadOutputs(program));
   }

@@ -106,12 +106,6 @@ void ProcessMesh::RefreshMetrics() {
   counts_.Await(id, kCountsMs);
 }
 
-std::optional<proto::MeshMarks> ProcessMesh::Marks() {
-  std::optional<proto::MeshMarks> marks = executor_.Marks();
-  if (marks) marks->mesh_gen = mesh_gen_;
-  return marks;
-}
-
 // ---- Messages of the process --------------------------------------------------------------------
 
 Status ProcessMesh::OnMessage(std::string_view bytes) {

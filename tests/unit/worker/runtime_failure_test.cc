@@ -54,10 +54,9 @@ TEST(JobRuntimeFailure, OneDevicesErrorEndsAllWithItsNamedCause) {
   const auto failed = runtime->Launch({"step", 2, 5});
   EXPECT_LT(SecondsSince(start), 2);
   ASSERT_FALSE(failed.has_value());
-  EXPECT_THAT(
-      failed.error().message(),
-      HasSubstr("rank 0, program 'step', step 2, instruction 0 (RUN look of microbatch 0): "
-                "%2 = embedding of 'look'"));
+  EXPECT_THAT(failed.error().message(),
+              HasSubstr("rank 0, program 'step', step 2, instruction 0 (RUN look of microbatch 0): "
+                        "%2 = embedding of 'look'"));
   EXPECT_THAT(failed.error().message(), HasSubstr("99"));
   // The job is over; its cause stays.
   Write<int32_t>(*runtime, 0, "ids", {1, 2});
@@ -177,8 +176,7 @@ TEST(JobRuntimeFailure, ThePlaceDoesNotGrowWithTheOperands) {
   Write<int32_t>(*runtime, 0, "ids", {1, 99});
   const auto failed = runtime->Launch({"step", 0, 1});
   ASSERT_FALSE(failed.has_value());
-  EXPECT_THAT(failed.error().message(),
-              HasSubstr("instruction 0 (RUN look of microbatch 0): "));
+  EXPECT_THAT(failed.error().message(), HasSubstr("instruction 0 (RUN look of microbatch 0): "));
   EXPECT_THAT(failed.error().message(), HasSubstr("99"));
 }
 

@@ -16,6 +16,7 @@
 #include "worker/snapshot_files.h"
 #include "worker/snapshot_store.h"
 #include "worker/snapshot_taker.h"
+#include "worker/state_saver.h"
 
 namespace meshwright::worker {
 namespace {
