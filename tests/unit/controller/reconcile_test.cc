@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-proto::ToldLaunch ToldSteps(uint64_t seq, int64_t first, int64_t count = 1) {
+proto::ToldLaunch StepsTold(uint64_t seq, int64_t first, int64_t count = 1) {
   return {LaunchSeq(seq), proto::ToldKind::kProgram, 2, first, count, false};
 }
 
@@ -34,8 +34,8 @@ struct TwoMembers {
     members[1].worker = "w1";
     // Launches 3 to 6, of which the second member has not heard of the last one.
     members[0].held =
-        Saying(3, {ToldSteps(3, 2), ToldSteps(4, 3), ToldSteps(5, 4), ToldSteps(6, 5)}, 3);
-    members[1].held = Saying(4, {ToldSteps(4, 3), ToldSteps(5, 4)}, 1);
+        Saying(3, {StepsTold(3, 2), StepsTold(4, 3), StepsTold(5, 4), StepsTold(6, 5)}, 3);
+    members[1].held = Saying(4, {StepsTold(4, 3), StepsTold(5, 4)}, 1);
   }
   std::string Error() {
     const auto known = Reconcile(order, members);
@@ -85,7 +85,7 @@ TEST(Reconcile, WhatDoesNotFitIsAnError) {
   mesh.members[1].held->launches[0].program = 3;
   EXPECT_THAT(mesh.Error(), HasSubstr("of program 3"));
   mesh = TwoMembers();
-  mesh.members[0].held = Saying(6, {ToldSteps(6, 5)}, 0);
+  mesh.members[0].held = Saying(6, {StepsTold(6, 5)}, 0);
   EXPECT_THAT(mesh.Error(), HasSubstr("it has not done launch 5, which others have forgotten"));
 }
 
