@@ -170,17 +170,6 @@ void Put(const SaveState& m, v1::Down& wire) {
   PutRanks(m.ranks, out);
 }
 
-void Put(const CommitCheckpoint& m, v1::Down& wire) {
-  v1::CommitCheckpoint& out = *wire.mutable_commit_checkpoint();
-  out.set_mesh_gen(m.mesh_gen.value());
-  out.set_save(m.save.value());
-  *out.mutable_folder() = Encode(m.folder);
-  out.set_temporary(m.temporary);
-  out.set_manifest(m.manifest);
-  out.set_job(m.job);
-  out.set_keep(m.keep);
-}
-
 void Put(const AbortMesh& m, v1::Down& wire) {
   wire.mutable_abort_mesh()->set_mesh_gen(m.mesh_gen.value());
   *wire.mutable_abort_mesh()->mutable_cause() = Encode(m.cause);
@@ -313,12 +302,6 @@ SaveState GetSaveState(const v1::SaveState& wire) {
           wire.temporary(), GetRanks(wire)};
 }
 
-CommitCheckpoint GetCommit(const v1::CommitCheckpoint& wire) {
-  return {Gen(wire.mesh_gen()), LaunchSeq(wire.save()), Decode(wire.folder()),
-          wire.temporary(),     wire.manifest(),        wire.job(),
-          wire.keep()};
-}
-
 Result<UpBody> GetUpBody(const v1::Up& wire) {
   switch (wire.body_case()) {
     case v1::Up::kRegister:
@@ -401,7 +384,7 @@ Result<DownBody> GetDownBody(const v1::Down& wire) {
     case v1::Down::kRestoreState:
       return Get(wire.restore_state());
     case v1::Down::kCommitCheckpoint:
-      return GetCommit(wire.commit_checkpoint());
+      return Get(wire.commit_checkpoint());
     case v1::Down::kQuerySnapshots:
       return QuerySnapshots{JobId(wire.query_snapshots().job_id()), wire.query_snapshots().query()};
     case v1::Down::kCopySnapshot:

@@ -42,6 +42,17 @@ void Put(const RestoreState& m, v1::Down& wire) {
   }
 }
 
+void Put(const CommitCheckpoint& m, v1::Down& wire) {
+  v1::CommitCheckpoint& out = *wire.mutable_commit_checkpoint();
+  out.set_mesh_gen(m.mesh_gen.value());
+  out.set_save(m.save.value());
+  *out.mutable_folder() = Encode(m.folder);
+  out.set_temporary(m.temporary);
+  out.set_manifest(m.manifest);
+  out.set_job(m.job);
+  out.set_keep(m.keep);
+}
+
 void Put(const QuerySnapshots& m, v1::Down& wire) {
   wire.mutable_query_snapshots()->set_job_id(m.job.value());
   wire.mutable_query_snapshots()->set_query(m.query);
@@ -112,6 +123,16 @@ RestoreState Get(const v1::RestoreState& wire) {
                          from.secret(), from.slot()});
   }
   return m;
+}
+
+CommitCheckpoint Get(const v1::CommitCheckpoint& wire) {
+  return {MeshGeneration(wire.mesh_gen()),
+          LaunchSeq(wire.save()),
+          Decode(wire.folder()),
+          wire.temporary(),
+          wire.manifest(),
+          wire.job(),
+          wire.keep()};
 }
 
 QuerySnapshots Get(const v1::QuerySnapshots& wire) { return {JobId(wire.job_id()), wire.query()}; }

@@ -101,6 +101,11 @@ Result<LaunchRecord> DeviceActor::Run(Order& order) {
     if (const auto* const copies = std::get_if<Copies>(&order.what)) {
       for (const PersistentCopy& copy : *copies) {
         MW_ASSIGN_OR_RETURN(const DeviceMemory::Persistent* entry, FindPersistent(copy.slot));
+        if (static_cast<int64_t>(copy.into.size()) != entry->type.bytes()) {
+          return Fail(
+              InvalidArgument(fmt::format("rank {}: '{}' of {} bytes is copied to {}", rank(),
+                                          copy.slot, entry->type.bytes(), copy.into.size())));
+        }
         MW_TRY(CopyInParts(copy, memory_.Address(*entry), device_, *staging_));
       }
       return LaunchRecord{};

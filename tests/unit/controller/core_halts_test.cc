@@ -18,6 +18,7 @@ using ::testing::SizeIs;
 
 ir::JobRequest Saved(int64_t devices = 1, int64_t interval = 0) {
   ir::JobRequest request = SimCluster::MakeJob(devices, 1, 1, 10);
+  request.fault_tolerance.snapshot_every = 0;
   request.checkpoint.enable = true;
   request.checkpoint.interval = interval;
   return request;

@@ -26,7 +26,12 @@ struct Scene {
 
   explicit Scene(CoreOptions options = SimCluster::DefaultOptions()) : cluster(options) {}
 
-  static ir::JobRequest Request(int64_t devices) { return SimCluster::MakeJob(devices, 1, 1, 10); }
+  // Without snapshots, of which tests/unit/controller/core_snapshots_test.cc is.
+  static ir::JobRequest Request(int64_t devices) {
+    ir::JobRequest request = SimCluster::MakeJob(devices, 1, 1, 10);
+    request.fault_tolerance.snapshot_every = 0;
+    return request;
+  }
   static ir::JobRequest Saved(int64_t devices, int64_t interval = 2) {
     ir::JobRequest request = Request(devices);
     request.checkpoint.enable = true;

@@ -87,11 +87,12 @@ TEST_F(CoreSnapshots, AWorkerThatIsLostTakesWhatOnlyItHolds) {
 
 TEST_F(CoreSnapshots, ACopyOutlivesTheWorker) {
   Run(Request(/*every=*/2, /*copies=*/1));
-  EXPECT_EQ(cluster_.states().copies(), 4) << "of two steps, each worker's part";
+  // The launch behind which the next one is due went out before these were there.
+  EXPECT_EQ(cluster_.states().copies(), 2) << "of one step, each worker's part";
   cluster_.hold_from = -1;
   cluster_.Kill("w1");
   cluster_.Settle();
-  ExpectLine("goes on from the snapshot of step 4, 0 steps are run again");
+  ExpectLine("goes on from the snapshot of step 2, 2 steps are run again");
   cluster_.AddWorker("w1", 1);
   cluster_.Settle();
   ExpectDone();

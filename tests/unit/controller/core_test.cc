@@ -34,6 +34,7 @@ TEST(Core, AStepCostsTwoMessagesPerWorkerAndKStepsShareThem) {
     cluster.AddWorkers(2);
     ir::JobRequest request = SimCluster::MakeJob(2, 1, 1, 40);
     request.train.steps_per_launch = steps_per_launch;
+    request.fault_tolerance.snapshot_every = 0;
     const int64_t job = cluster.Submit(request);
     cluster.Settle();
     ASSERT_EQ(cluster.Info(job).state, JobState::kSucceeded);
@@ -42,13 +43,12 @@ TEST(Core, AStepCostsTwoMessagesPerWorkerAndKStepsShareThem) {
     const int64_t launches = 40 / steps_per_launch + 1;  // and one for init
     EXPECT_EQ(counts["Launch"], launches * workers);
     EXPECT_EQ(counts["LaunchDone"], launches * workers);
-    // Outside the steps: load, connect, release, each asked and answered once per worker; and what
-    // is left of snapshots is dropped.
+    // Outside the steps: load, connect, release, each asked and answered once per worker.
     int64_t rest = 0;
     for (const auto& [kind, count] : counts) {
       if (kind != "Launch" && kind != "LaunchDone") rest += count;
     }
-    EXPECT_EQ(rest, 7 * workers);
+    EXPECT_EQ(rest, 6 * workers);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/file.h"
@@ -53,6 +54,7 @@ class SnapshotsOfAWorker : public ::testing::Test {
                                            kSnapshotElements)),
               {}, {x, y});
     std::vector<ir::Program> programs = {maker.Finish()};
+    for (ir::Slot& slot : programs[0].slots) slot.global_dims = slot.type.dims;
     slots_ = CollectStateSlots(programs);
     RuntimeOptions options;
     options.programs = std::move(programs);
