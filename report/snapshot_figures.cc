@@ -43,9 +43,9 @@ SnapshotFigures SnapshotsOf(const planner::Plan& plan, const mesh::Topology& top
     const mesh::Device& device = seen.devices[rank];
     HeldByWorker& worker = workers[device.host + "/" + device.worker];
     ++worker.devices;
-    if (device.profile != nullptr) {
-      worker.bytes_per_s = device.profile->Rates(mesh::KernelClass::kElementwise).bytes_per_s;
-    }
+    const mesh::SharedProfile& profile =
+        device.profile == nullptr ? mesh::DefaultDeviceProfile() : device.profile;
+    worker.bytes_per_s = profile->Rates(mesh::KernelClass::kElementwise).bytes_per_s;
     for (const ir::Slot& slot : main->second[rank].slots) {
       if (!slot.persistent) continue;
       const bool added = worker.boxes.insert({slot.name, {slot.box.offset, slot.box.size}}).second;
