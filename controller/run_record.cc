@@ -43,25 +43,18 @@ PlannedDevice DeviceOf(const json& from) {
   return device;
 }
 
-json BoxJson(const checkpoint::StateBox& box) {
-  return {box.tensor, box.key, box.bytes, box.holders};
-}
-
-checkpoint::StateBox BoxOf(const json& from) {
-  return {from.at(0).get<std::string>(), from.at(1).get<std::string>(), from.at(2).get<int64_t>(),
-          from.at(3).get<std::vector<size_t>>()};
-}
-
 json PlanJson(const PlannedJob& plan) {
   json boxes = json::array();
-  for (const checkpoint::StateBox& box : plan.boxes) boxes.push_back(BoxJson(box));
+  for (const checkpoint::StateBox& box : plan.boxes) {
+    boxes.push_back({box.tensor, box.key, box.bytes, box.holders});
+  }
   json devices = json::array();
   for (const PlannedDevice& device : plan.devices) devices.push_back(DeviceJson(device));
   return {{"layout", plan.layout},
           {"programs", plan.programs},
           {"devices", std::move(devices)},
-          {"graph", BlobJson(plan.graph)},
           {"boxes", std::move(boxes)},
+          {"graph", BlobJson(plan.graph)},
           {"vocabulary", plan.vocabulary},
           {"device_memory_bytes", plan.device_memory_bytes},
           {"device_budget_bytes", plan.device_budget_bytes},
@@ -74,8 +67,11 @@ PlannedJob PlanOf(const json& from) {
   plan.layout = from.at("layout").get<std::string>();
   plan.programs = from.at("programs").get<std::vector<std::string>>();
   for (const json& device : from.at("devices")) plan.devices.push_back(DeviceOf(device));
+  for (const json& box : from.at("boxes")) {
+    plan.boxes.push_back({box.at(0).get<std::string>(), box.at(1).get<std::string>(),
+                          box.at(2).get<int64_t>(), box.at(3).get<std::vector<size_t>>()});
+  }
   plan.graph = BlobOf(from.at("graph"));
-  for (const json& box : from.at("boxes")) plan.boxes.push_back(BoxOf(box));
   plan.vocabulary = from.at("vocabulary").get<int64_t>();
   plan.device_memory_bytes = from.at("device_memory_bytes").get<int64_t>();
   plan.device_budget_bytes = from.at("device_budget_bytes").get<int64_t>();

@@ -81,6 +81,8 @@ Result<SnapshotStart> Assemble(const SnapshotId& id, const Slots& slots,
 SnapshotChoice ChooseSnapshot(const std::vector<SnapshotHolder>& holders,
                               const std::set<std::string>& tensors,
                               const std::function<bool(const SnapshotId&)>& allowed) {
+  // Nobody knows what would be whole.
+  if (tensors.empty()) return {};
   std::map<SnapshotId, Slots, std::greater<>> snapshots;
   for (const SnapshotHolder& holder : holders) {
     for (const proto::HeldSlot& slot : holder.slots) {

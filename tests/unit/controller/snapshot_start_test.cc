@@ -55,6 +55,8 @@ TEST(SnapshotStart, WithoutAHolderOfATensorThereIsNone) {
   EXPECT_EQ(StepOf(lost), -1);
   EXPECT_THAT(lost.notes, ElementsAre(HasSubstr("nobody holds tensor 'm'")));
   EXPECT_EQ(StepOf(ChooseSnapshot({}, {"a"}, Always)), -1);
+  EXPECT_EQ(StepOf(ChooseSnapshot({Holder("w0", {slot})}, {}, Always)), -1)
+      << "of a state that nobody knows";
 }
 
 TEST(SnapshotStart, AReplicaStandsForAWorkerThatIsLost) {
