@@ -135,6 +135,7 @@ struct CheckpointArgs {
   int64_t mebibytes = 1024;
   int readers = 4;
   int rounds = 5;
+  int64_t boxes = 100'000;  // of the case "cover"
 };
 
 Status PrintLoadCase(const CheckpointArgs& args) {
@@ -143,6 +144,10 @@ Status PrintLoadCase(const CheckpointArgs& args) {
   fmt::print("{{\"bytes\":{},\"load_seconds\":{:.9g},\"read_seconds\":{:.9g}}}\n", result.bytes,
              result.load_seconds, result.read_seconds);
   return OkStatus();
+}
+
+void PrintCover(const CheckpointArgs& args) {
+  fmt::print("{{\"seconds\":{:.9g}}}\n", CoverSeconds(args.boxes, args.rounds));
 }
 
 void AddCheckpointOptions(CLI::App* command, CheckpointArgs& args) {
@@ -217,9 +222,8 @@ int Main(int argc, char** argv) {
   CheckpointArgs checkpoint;
   CLI::App* load_command = app.add_subcommand("load", "Reading a checkpoint, against its bytes");
   AddCheckpointOptions(load_command, checkpoint);
-  int64_t boxes = 100'000;
   CLI::App* cover_command = app.add_subcommand("cover", "Checking that boxes cover a tensor");
-  cover_command->add_option("--boxes", boxes)->check(CLI::Range(1000, 10'000'000));
+  cover_command->add_option("--boxes", checkpoint.boxes)->check(CLI::Range(1000, 10'000'000));
   PlanCaseOptions plan;
   CLI::App* plan_command = app.add_subcommand("plan", "A plan's seconds and its forecast");
   AddPlanOptions(plan_command, plan);
@@ -239,7 +243,7 @@ int Main(int argc, char** argv) {
   if (*call_command) status = PrintSessionCase(address, calls);
   if (*ask_command) status = PrintAskCase(address, calls);
   if (*load_command) status = PrintLoadCase(checkpoint);
-  if (*cover_command) fmt::print("{{\"seconds\":{:.9g}}}\n", CoverSeconds(boxes, 5));
+  if (*cover_command) PrintCover(checkpoint);
   if (*plan_command) status = PrintPlanCase(plan);
   if (*matmul_command) {
     const double seconds = MatmulSeconds(shape, bf16 ? ir::DType::kBF16 : ir::DType::kF32, threads);

@@ -73,6 +73,7 @@ SnapshotStore::~SnapshotStore() {
 }
 
 void SnapshotStore::Keep(const proto::LoadMesh& load, UniqueFd memory) {
+  MW_CHECK(load.mesh_gen.value() > 0) << "a mesh without a generation";
   auto kept = std::make_shared<Kept>();
   kept->job = load.job;
   kept->mesh_gen = load.mesh_gen;

@@ -39,6 +39,7 @@ SnapshotTaker::SnapshotTaker(std::string worker, UniqueFd memory,
 proto::SnapshotTaken SnapshotTaker::Take(int64_t step, const StateSlots& slots,
                                          JobRuntime& runtime) {
   using Clock = std::chrono::steady_clock;
+  MW_CHECK(step >= 0) << "a snapshot behind step " << step;
   if (!std::exchange(prepared_, true)) {
     why_not_ = Guarded("preparing snapshots", [&] { return Prepare(slots); });
   }

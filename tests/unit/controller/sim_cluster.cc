@@ -414,11 +414,19 @@ std::string SimCluster::InvitationOf(const SimWorker& worker) const {
   return "from " + worker.name;
 }
 
+namespace {
+
+// As a worker does that holds what it runs.
+void NoteInLog(SimWorker& worker, const proto::DownBody& body) {
+  const auto gen = proto::MeshOf(body);
+  const auto log = gen ? worker.logs.find(gen->value()) : worker.logs.end();
+  if (log != worker.logs.end()) log->second.Note(body);
+}
+
+}  // namespace
+
 void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
-  if (const auto gen = proto::MeshOf(message.body)) {
-    const auto log = worker.logs.find(gen->value());
-    if (log != worker.logs.end()) log->second.Note(message.body);
-  }
+  NoteInLog(worker, message.body);
   CheckLaunch(message.body);
   const auto failing = fail_next.find(worker.name);
   const auto error = [&]() -> proto::RuntimeError {
