@@ -48,6 +48,8 @@ struct Storage {
   std::string format = "text";
   ControllerArgs controller;
   WorkerArgs worker;
+  WorkerOrderArgs worker_order;
+  bool orders_worker = false;
   UpArgs up;
   DownArgs down;
   SubmitArgs submit;
@@ -122,15 +124,71 @@ void AddController(CLI::App& app, Storage& s) {
                    "up; 0: none")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
       ->capture_default_str();
+  controller
+      ->add_option("--quarantine-failures", s.controller.quarantine_failures,
+                   "A worker whose machine failed so often within ten minutes gets no new work "
+                   "until it is uncordoned; 0: never")
+      ->check(CLI::Range(int64_t{0}, int64_t{1000}))
+      ->capture_default_str();
   AddPlanCache(*controller, s.controller.plan_cache);
   controller->add_option("--ready-fd", s.controller.ready_fd, "Descriptor to announce the ports on")
       ->group("");
   controller->add_option("--start-fd", s.controller.start_fd, "Descriptor to wait for")->group("");
 }
 
+void AddWorkerOrders(CLI::App& worker, Storage& s) {
+  using Action = WorkerOrderArgs::Action;
+  const auto add = [&](const char* name, Action action, const char* meaning) {
+    CLI::App* command = worker.add_subcommand(name, meaning);
+    command->fallthrough();
+    command->add_option("worker", s.worker_order.name, "Its name, as in `meshwright status`")
+        ->required();
+    command->callback([&s, action] {
+      s.orders_worker = true;
+      s.worker_order.action = action;
+    });
+    return command;
+  };
+  CLI::App* drain = add("drain", Action::kDrain,
+                        "Give the worker no new work, and have its jobs saved and moved");
+  drain->add_option("--deadline-s", s.worker_order.deadline_s, "Then what is left there is ended")
+      ->check(CLI::Range(int64_t{1}, kDayMs / 1000))
+      ->capture_default_str();
+  drain->add_flag("--no-wait", s.worker_order.no_wait, "Do not stay until nothing is left");
+  add("evict", Action::kEvict, "The same at once: jobs recover elsewhere, where they may");
+  add("cordon", Action::kCordon, "Give the worker no new work; what runs there goes on");
+  add("uncordon", Action::kUncordon, "Give it work again, after any of these or a quarantine");
+}
+
+void AddWorkerLimits(CLI::App& worker, WorkerArgs& args) {
+  worker
+      .add_option(
+          "--executor-end-s", args.executor_end_s,
+          "Time in which the process of a job must let go of its devices; then it is killed")
+      ->check(CLI::Range(int64_t{1}, kDayMs / 1000))
+      ->capture_default_str();
+  worker
+      .add_option("--drain-s", args.drain_s,
+                  "On SIGTERM, time for its jobs to be saved and moved; 0: it goes at once")
+      ->check(CLI::Range(int64_t{0}, kDayMs / 1000))
+      ->capture_default_str();
+  worker
+      .add_option("--collective-timeout-s", args.collective_timeout_s,
+                  "How long a collective waits for a peer that is alive; 0: for ever, the job's "
+                  "fault_tolerance.stall_seconds says what becomes of one that hangs")
+      ->check(CLI::Range(int64_t{0}, kDayMs / 1000))
+      ->capture_default_str();
+  worker
+      .add_option("--actor-silent-s", args.actor_silent_s,
+                  "How long a host actor may be at one message; 0: for ever")
+      ->check(CLI::Range(int64_t{0}, kDayMs / 1000))
+      ->capture_default_str();
+}
+
 void AddWorker(CLI::App& app, Storage& s) {
   CLI::App* worker =
       app.add_subcommand("worker", "Run a worker of the controller at --address in the foreground");
+  AddWorkerOrders(*worker, s);
   worker->add_option("--name", s.worker.name, "Unique name; default: host and process");
   worker
       ->add_option("--device", s.worker.device,
@@ -177,23 +235,7 @@ void AddWorker(CLI::App& app, Storage& s) {
                    "Time for which jobs go on without a controller at most; 0: they end with it")
       ->check(CLI::Range(int64_t{0}, kDayMs / 1000))
       ->capture_default_str();
-  worker
-      ->add_option(
-          "--executor-end-s", s.worker.executor_end_s,
-          "Time in which the process of a job must let go of its devices; then it is killed")
-      ->check(CLI::Range(int64_t{1}, kDayMs / 1000))
-      ->capture_default_str();
-  worker
-      ->add_option("--collective-timeout-s", s.worker.collective_timeout_s,
-                   "How long a collective waits for a peer that is alive; 0: for ever, the job's "
-                   "fault_tolerance.stall_seconds says what becomes of one that hangs")
-      ->check(CLI::Range(int64_t{0}, kDayMs / 1000))
-      ->capture_default_str();
-  worker
-      ->add_option("--actor-silent-s", s.worker.actor_silent_s,
-                   "How long a host actor may be at one message; 0: for ever")
-      ->check(CLI::Range(int64_t{0}, kDayMs / 1000))
-      ->capture_default_str();
+  AddWorkerLimits(*worker, s.worker);
   AddProfile(*worker, s.worker.profile);
   worker->add_option("--ready-fd", s.worker.ready_fd, "Descriptor to announce the start on")
       ->group("");
@@ -330,6 +372,7 @@ std::vector<std::string> SpellOutOverrides(const std::vector<std::string>& args)
 
 CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "controller") return s.controller;
+  if (name == "worker" && s.orders_worker) return s.worker_order;
   if (name == "worker") return s.worker;
   if (name == "up") return s.up;
   if (name == "down") return s.down;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -43,7 +44,8 @@ struct ControllerArgs {
   int64_t worker_lost_ms = 6000;
   int64_t max_connections = 4096;
   int64_t blob_keep_hours = 168;
-  int64_t blob_quota_gib = 0;      // 0: as the disk has room
+  int64_t blob_quota_gib = 0;  // 0: as the disk has room
+  int64_t quarantine_failures = 2;
   std::string plan_cache = "off";  // as of a plan
   int ready_fd = -1;               // gets "<port> <metrics port>\n" once the servers listen
   int start_fd = -1;               // see AwaitStart in cli/daemon.h
@@ -68,10 +70,20 @@ struct WorkerArgs {
   int64_t collective_timeout_s = 0;
   int64_t executor_end_s = 10;
   int64_t orphan_grace_s = 600;
+  int64_t drain_s = 90;
   int64_t actor_silent_s = 600;
   std::string profile = "cached";  // cached | measure | off | file
   int ready_fd = -1;
   int start_fd = -1;
+};
+
+// What `worker drain`, `cordon`, `uncordon` and `evict` say of a worker.
+struct WorkerOrderArgs {
+  enum class Action : uint8_t { kCordon, kUncordon, kDrain, kEvict };
+  Action action = Action::kCordon;
+  std::string name;
+  int64_t deadline_s = 120;  // of a drain
+  bool no_wait = false;
 };
 
 struct UpArgs {
@@ -104,7 +116,8 @@ struct SubmitArgs {
   int64_t step = -1;                 // which of these; below 0: the newest
   std::vector<std::string> exclude;  // patterns of tensors that start anew
   std::vector<std::string> overrides;
-  std::string decisions;  // as of a plan
+  std::map<std::string, int64_t> keys;  // that have an option of their own; also in overrides
+  std::string decisions;                // as of a plan
   bool no_wait = false;
   bool quiet = false;                   // no step lines
   std::vector<std::string> data_roots;  // "NAME=PATH": where this machine has a root of workers
@@ -193,9 +206,9 @@ struct WaitArgs : JobArgs {};
 struct StatusArgs {};
 
 using CommandArgs =
-    std::variant<ControllerArgs, WorkerArgs, UpArgs, DownArgs, SubmitArgs, PredictArgs,
-                 EvaluateArgs, CheckpointArgs, JobsArgs, LogsArgs, CancelArgs, PauseArgs,
-                 ResumeArgs, WaitArgs, StatusArgs, PlanArgs, VisualizeArgs, ConfigArgs>;
+    std::variant<ControllerArgs, WorkerArgs, WorkerOrderArgs, UpArgs, DownArgs, SubmitArgs,
+                 PredictArgs, EvaluateArgs, CheckpointArgs, JobsArgs, LogsArgs, CancelArgs,
+                 PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs, VisualizeArgs, ConfigArgs>;
 
 struct Invocation {
   GlobalArgs global;

@@ -18,6 +18,7 @@ int RunCheckpoint(const CheckpointArgs& args, const GlobalArgs& global);
 int RunJobs(const GlobalArgs& global);
 int RunLogs(const LogsArgs& args, const GlobalArgs& global);
 int RunCancel(const CancelArgs& args, const GlobalArgs& global);
+int RunWorkerOrder(const WorkerOrderArgs& args, const GlobalArgs& global);
 int RunPause(const PauseArgs& args, const GlobalArgs& global);
 int RunResume(const ResumeArgs& args, const GlobalArgs& global);
 int RunWait(const WaitArgs& args, const GlobalArgs& global);

@@ -57,6 +57,7 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   options.metrics_port = PortAgain(args, args.metrics_port, 1);
   options.state_dir = args.state_dir;
   options.worker_lost_ms = args.worker_lost_ms;
+  options.quarantine_failures = args.quarantine_failures;
   options.limits.max_connections = args.max_connections;
   options.limits.blobs.keep_ms = args.blob_keep_hours * 3'600'000;
   options.limits.blobs.quota_bytes = args.blob_quota_gib << 30;

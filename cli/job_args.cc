@@ -1,6 +1,7 @@
 #include "cli/job_args.h"
 
 #include "data/describe.h"
+#include "ir/queue_spec.h"
 
 namespace meshwright::cli {
 
@@ -82,7 +83,22 @@ void AddSubmit(CLI::App& app, SubmitArgs& args) {
                    "Tensors that start anew, by a pattern such as 'opt.*'; repeatable")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  const auto add_key = [submit, &args](const char* option, const char* key, const char* meaning,
+                                       int64_t least, int64_t most) {
+    submit
+        ->add_option_function<int64_t>(
+            option, [&args, key](int64_t value) { args.keys[key] = value; }, meaning)
+        ->check(CLI::Range(least, most));
+  };
+  add_key("--priority", "job.priority", "Jobs of a higher one go first; default: 0, or the file's",
+          -ir::kMaxPriority, ir::kMaxPriority);
+  add_key("--max-queue-wait-s", "job.max_queue_wait_seconds",
+          "The job ends when it has waited so long for its first devices; 0: no limit", 0,
+          1'000'000'000);
   submit->final_callback([job, &args] {
+    for (const auto& [key, value] : args.keys) {
+      args.overrides.push_back(key + "=" + std::to_string(value));
+    }
     if (job->count() == 0 && args.resume == 0 && args.from.empty()) {
       throw CLI::RequiredError("job");
     }

@@ -17,6 +17,7 @@ struct Dispatch {
   const GlobalArgs& global;
   int operator()(const ControllerArgs& args) const { return RunController(args, global); }
   int operator()(const WorkerArgs& args) const { return RunWorker(args, global); }
+  int operator()(const WorkerOrderArgs& args) const { return RunWorkerOrder(args, global); }
   int operator()(const UpArgs& args) const { return RunUp(args, global); }
   int operator()(const DownArgs& args) const { return RunDown(args); }
   int operator()(const SubmitArgs& args) const { return RunSubmit(args, global); }

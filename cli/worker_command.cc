@@ -1,8 +1,10 @@
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -109,6 +111,8 @@ Result<std::string> DeviceProfileOf(const WorkerArgs& args, const worker::Gpus& 
 }
 
 constexpr int64_t kLookMs = 200;
+// The controller ends what is late; that takes a moment.
+constexpr int64_t kLateMs = 5000;
 // Of a session that stands; the controller takes a worker for lost after 6 s (--worker-lost-ms).
 constexpr int64_t kMaxSilentMs = 10'000;
 
@@ -119,10 +123,26 @@ Status CheckPulse(const worker::Pulse& pulse) {
   return Unavailable(fmt::format("no heartbeat has left for {} ms", silent_ms));
 }
 
+// SIGTERM is a request: its jobs are saved and moved first. What comes then, or SIGINT, ends it at
+// once.
+void Leave(worker::Agent& agent, ShutdownSignal& shutdown, int64_t drain_ms) {
+  LogInfo(
+      fmt::format("leaving: jobs that keep checkpoints are saved and moved, for at most {} s; "
+                  "a second signal ends this at once",
+                  drain_ms / 1000));
+  agent.Drain(drain_ms);
+  const Deadline deadline = Deadline::After(drain_ms + kLateMs);
+  while (!deadline.expired() && !shutdown.Wait(kLookMs)) {
+    if (agent.Wait(0).code() != StatusCode::kDeadlineExceeded) return;
+  }
+}
+
 // Until a signal, or until the agent gives up.
-Status ServeUntilEnd(worker::Agent& agent, ShutdownSignal& shutdown, LifeSigns& signs) {
+Status ServeUntilEnd(worker::Agent& agent, ShutdownSignal& shutdown, LifeSigns& signs,
+                     int64_t drain_ms) {
   const worker::Pulse& pulse = agent.pulse();
-  while (!shutdown.Wait(signs.look_ms(kLookMs))) {
+  std::optional<int> signal;
+  while (!(signal = shutdown.Wait(signs.look_ms(kLookMs)))) {
     const bool joined = pulse.joined();
     signs.Look(joined, joined ? "has joined" : "looks for the controller",
                [&pulse] { return CheckPulse(pulse); });
@@ -130,6 +150,7 @@ Status ServeUntilEnd(worker::Agent& agent, ShutdownSignal& shutdown, LifeSigns& 
     if (state.code() != StatusCode::kDeadlineExceeded) return state;
   }
   signs.Stop("leaves: it was told to stop");
+  if (*signal == SIGTERM && drain_ms > 0) Leave(agent, shutdown, drain_ms);
   return OkStatus();
 }
 
@@ -153,7 +174,7 @@ Status Serve(const WorkerArgs& args, const GlobalArgs& global, worker::HostActor
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Agent> agent,
                       worker::Agent::Start(std::move(options)));
   AnnounceReady(args.ready_fd, std::to_string(agent->metrics_port()));
-  const Status end = ServeUntilEnd(*agent, shutdown, signs);
+  const Status end = ServeUntilEnd(*agent, shutdown, signs, args.drain_s * 1000);
   agent->Stop();
   return end;
 }

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/result.h"
@@ -28,6 +29,24 @@ using proto::JobStateName;
 using proto::JobUpdate;
 using proto::StepMetrics;
 using proto::WorkerInfo;
+using proto::WorkerOrder;
+
+// What a client wants to become of a job or a worker.
+struct CancelOrder {
+  int64_t job_id = 0;
+};
+struct PauseOrder {
+  int64_t job_id = 0;
+};
+struct ResumeOrder {
+  int64_t job_id = 0;
+};
+struct OfWorkerOrder {
+  std::string name;
+  WorkerOrder order = WorkerOrder::kUnspecified;
+  int64_t deadline_ms = 0;  // of a drain
+};
+using Order = std::variant<CancelOrder, PauseOrder, ResumeOrder, OfWorkerOrder>;
 
 class Client {
  public:
@@ -63,14 +82,14 @@ class Client {
   virtual Result<proto::JobDescription> Describe(int64_t job_id) = 0;
   virtual Result<std::vector<JobInfo>> List() = 0;
   // A job that keeps checkpoints is saved first; asked for a second time, it ends at once.
-  virtual Status Cancel(int64_t job_id) = 0;
+  Status Cancel(int64_t job_id) { return Send(CancelOrder{job_id}); }
   // Asks for a pause: once the state is saved, the job is PAUSED and its devices are free. Where it
   // cannot be saved it goes on. Errors: kNotFound; kFailedPrecondition: it keeps no checkpoints, or
   // does not train, or has ended.
-  virtual Status Pause(int64_t job_id) = 0;
+  Status Pause(int64_t job_id) { return Send(PauseOrder{job_id}); }
   // Back into the queue, in its old place. Errors: kNotFound; kFailedPrecondition: it is not
   // paused.
-  virtual Status Resume(int64_t job_id) = 0;
+  Status Resume(int64_t job_id) { return Send(ResumeOrder{job_id}); }
   // Calls `on_update` until the job is terminal, the callback returns false or timeout_ms passes
   // (0: no limit); returns what was known last, so after timeout_ms a job that is not terminal.
   // Errors: kNotFound; kUnavailable when the controller is not there, or away for longer than
@@ -83,6 +102,13 @@ class Client {
   // Event and log lines of a job, oldest first.
   virtual Result<std::vector<std::string>> Logs(int64_t job_id) = 0;
   virtual Result<std::vector<WorkerInfo>> Workers() = 0;
+  // What an operator wants of a worker; it holds over restarts of both. deadline_ms: of a drain,
+  // after which what is left there is ended. Errors: kNotFound.
+  Status OrderWorker(const std::string& name, WorkerOrder order, int64_t deadline_ms) {
+    return Send(OfWorkerOrder{name, order, deadline_ms});
+  }
+  // What the four above do.
+  virtual Status Send(const Order& order) = 0;
 };
 
 }  // namespace meshwright::client

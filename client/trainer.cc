@@ -144,6 +144,11 @@ JobBuilder& JobBuilder::FaultTolerance(ir::FaultToleranceSpec spec) {
   return *this;
 }
 
+JobBuilder& JobBuilder::Queue(ir::QueueSpec spec) {
+  request_.queue = spec;
+  return *this;
+}
+
 JobBuilder& JobBuilder::StartFrom(ir::StartPoint start) {
   request_.start = std::move(start);
   return *this;

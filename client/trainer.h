@@ -91,6 +91,8 @@ class JobBuilder {
   JobBuilder& Checkpoint(ir::CheckpointSpec checkpoint);
   // What becomes of it when it loses devices.
   JobBuilder& FaultTolerance(ir::FaultToleranceSpec spec);
+  // How it waits for its devices, and for whom it gives them away.
+  JobBuilder& Queue(ir::QueueSpec spec);
   // A checkpoint to go on from.
   JobBuilder& StartFrom(ir::StartPoint start);
   JobBuilder& ConfigText(std::string text);

@@ -28,6 +28,7 @@ set(MW_PUBLIC_HEADERS
     ir/dtype.h
     ir/element.h
     ir/fault_tolerance.h
+    ir/queue_spec.h
     ir/graph.h
     ir/job.h
     ir/op.h

@@ -18,6 +18,16 @@ std::vector<ConfigKey> JobAndModelKeys() {
   return {
       {"job", "name", "Name of the job, for people; one line.", MW_AT(name)},
       {"job", "description", "Free text, kept with the run.", MW_AT(description)},
+      {"job", "priority",
+       "Jobs of a higher one are placed first; of equals the older one. From -1000 to 1000.",
+       MW_AT(queue.priority)},
+      {"job", "preemptible",
+       "A job of a higher priority that waits may have this one saved and take its devices; it "
+       "goes back to its place in the queue. Needs checkpoint.enable.",
+       MW_AT(queue.preemptible)},
+      {"job", "max_queue_wait_seconds",
+       "It ends when it has waited so long for its first devices; 0: it waits for ever.",
+       MW_AT(queue.max_wait_s)},
       {"model", "name", "Model family.", MW_AT(model.name), KeyKind::kChoice, models::ModelNames()},
       {"model", "flavor",
        "Named sizes: gpt2 has debug, 124M, 355M, 774M, 1.5B; llama has debug, 7B, 8B, 70B. "

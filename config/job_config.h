@@ -51,6 +51,7 @@ struct JobConfig {
   bool last_save = true;
   ir::CheckpointSpec checkpoint;
   ir::FaultToleranceSpec fault_tolerance;
+  ir::QueueSpec queue;
   std::string elastic = "replan";
 
   std::string folder;  // of the job file, where relative paths of data are looked for first

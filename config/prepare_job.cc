@@ -97,6 +97,7 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
       .SaveWeights(config.last_save)
       .Checkpoint(config.checkpoint)
       .FaultTolerance(Tolerance(config))
+      .Queue(config.queue)
       .ConfigText(FormatJobConfig(config));
   // What is trained can be asked: `meshwright predict`.
   const ir::DType dtype =

@@ -134,6 +134,8 @@ void NoteUnused(JobConfig& config) {
        "model.from_scratch has no effect without model.hf_path");
   note(config.from_scratch && !config.initial_load_path.empty(),
        "model.from_scratch has no effect with checkpoint.initial_load_path");
+  note(config.queue.preemptible && !config.checkpoint.enable,
+       "job.preemptible has no effect without checkpoint.enable");
   note(!config.hf_path.empty() && !config.model.flavor.empty(),
        "model.flavor has no effect with model.hf_path");
 }

@@ -127,8 +127,8 @@ Status CheckAdmission(const proto::Register& info, const Worker* known,
                     info.name, info.max_term.value(), options.term.value()));
   }
   MW_TRY(CheckRegistration(info));
-  const bool alive = known != nullptr &&
-                     (known->state == WorkerState::kReady || known->state == WorkerState::kJoining);
+  // Also one that is silent for the moment, or on its way out: its jobs are still its.
+  const bool alive = known != nullptr && known->session.value() != 0;
   if (!alive || known->info.incarnation == info.incarnation) return OkStatus();
   return AlreadyExists(
       fmt::format("a worker named '{}' is already connected (data address {}); choose another "

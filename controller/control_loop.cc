@@ -74,7 +74,8 @@ Core ControlLoop::MakeCore(CoreOptions options, const StoredState& stored, const
   options.term = stored.term;
   // What is in the journal has been told, and nothing else is found there by watchers.
   const auto told = [&](const JobRecord& job) { return MendJournal(dir.job_dir(job.id)); };
-  return Core(std::move(options), stored.next_mesh_gen, RestoreJobs(stored, told));
+  return Core(std::move(options), stored.next_mesh_gen, RestoreJobs(stored, told),
+              stored.standings);
 }
 
 ControlLoop::ControlLoop(CoreOptions options, ControlParts parts)
@@ -219,7 +220,7 @@ void ControlLoop::Submit(std::string op_id, ir::JobRequest job, Callback<int64_t
   if (!posted) done(Fail(LoopStopped()));
 }
 
-void ControlLoop::PostCall(std::function<void(Status)> done, std::function<Event(CallId)> make) {
+void ControlLoop::Order(std::function<Event(CallId)> make, std::function<void(Status)> done) {
   const bool posted = loop_.Post([this, done, make = std::move(make)] {
     if (stopped_) return done(LoopStopped());
     const CallId call(next_call_++);
@@ -227,18 +228,6 @@ void ControlLoop::PostCall(std::function<void(Status)> done, std::function<Event
     StepOnLoop(make(call));
   });
   if (!posted) done(LoopStopped());
-}
-
-void ControlLoop::Cancel(int64_t job, std::function<void(Status)> done) {
-  PostCall(std::move(done), [job](CallId call) { return CancelJob{call, JobId(job)}; });
-}
-
-void ControlLoop::Pause(int64_t job, std::function<void(Status)> done) {
-  PostCall(std::move(done), [job](CallId call) { return PauseJob{call, JobId(job)}; });
-}
-
-void ControlLoop::Resume(int64_t job, std::function<void(Status)> done) {
-  PostCall(std::move(done), [job](CallId call) { return ResumeJob{call, JobId(job)}; });
 }
 
 void ControlLoop::Get(int64_t job, Callback<proto::JobInfo> done) {

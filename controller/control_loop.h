@@ -105,9 +105,9 @@ class ControlLoop {
   using Callback = std::function<void(Result<T>)>;
 
   void Submit(std::string op_id, ir::JobRequest job, Callback<int64_t> done);
-  void Cancel(int64_t job, std::function<void(Status)> done);
-  void Pause(int64_t job, std::function<void(Status)> done);
-  void Resume(int64_t job, std::function<void(Status)> done);
+  // Feeds the call that `make` builds, one that is answered by a status: CancelJob, PauseJob,
+  // ResumeJob, OrderWorker.
+  void Order(std::function<Event(CallId)> make, std::function<void(Status)> done);
   void Get(int64_t job, Callback<proto::JobInfo> done);
   // What was asked, and the weights that it left. Errors: kNotFound: there is no such job, or it
   // was never planned.
@@ -167,8 +167,6 @@ class ControlLoop {
     bool loading = false;  // `journal` holds only what came since; the rest is being read
   };
 
-  // The same for calls that are answered by a status.
-  void PostCall(std::function<void(Status)> done, std::function<Event(CallId)> make);
   // Feeds the call that `make` builds, and keeps who waits for it.
   void PostActorCall(CallId call, ActorWatcher done, std::function<Event(CallId)> make);
   static Core MakeCore(CoreOptions options, const StoredState& stored, const StateDir& dir);

@@ -10,6 +10,7 @@
 #include "controller/core_halts.h"
 #include "controller/core_jobs.h"
 #include "controller/core_runs.h"
+#include "controller/core_standings.h"
 #include "controller/core_view.h"
 #include "controller/core_watch.h"
 #include "controller/core_workers.h"
@@ -32,6 +33,7 @@ void On(const Tick&, CoreState& core, Context& context) {
   core.book.WriteEndsAgain(context);
   RequestSaves(core, context);
   CheckHalts(core, context);
+  EndLongWaits(core, context);
   core.last_tick_ms = context.now.ms;
 }
 
@@ -58,8 +60,11 @@ void On(const Shutdown&, CoreState& core, Context& context) {
 
 }  // namespace
 
-Core::Core(CoreOptions options, uint64_t next_mesh_gen, std::vector<RestoredJob> jobs)
-    : state_(options, next_mesh_gen, ActorOptionsOf(options)), restored_(std::move(jobs)) {}
+Core::Core(CoreOptions options, uint64_t next_mesh_gen, std::vector<RestoredJob> jobs,
+           std::vector<StandingRecord> standings)
+    : state_(options, next_mesh_gen, ActorOptionsOf(options)), restored_(std::move(jobs)) {
+  state_.members.standings() = Standings(std::move(standings));
+}
 
 Effects Core::Start(Now now) {
   Context context{state_.options, now};
@@ -74,6 +79,7 @@ Effects Core::Start(Now now) {
 Effects Core::Step(const Event& event, Now now) {
   Context context{state_.options, now};
   std::visit([&](const auto& body) { On(body, state_, context); }, event);
+  DrainWorkers(state_, context);
   PlaceJobs(state_, context);
   return std::move(context.effects);
 }

@@ -26,7 +26,8 @@ namespace meshwright::controller {
 
 class Core {
  public:
-  Core(CoreOptions options, uint64_t next_mesh_gen, std::vector<RestoredJob> jobs);
+  Core(CoreOptions options, uint64_t next_mesh_gen, std::vector<RestoredJob> jobs,
+       std::vector<StandingRecord> standings = {});
 
   // Jobs that ran under a dead controller recover, or end as FAILED "ControllerRestarted"; queued
   // ones stay queued. First call.

@@ -19,7 +19,8 @@ ActorTableOptions ActorOptionsOf(const CoreOptions& options) {
 ActorWorkers ReadyActorWorkers(const Membership& members) {
   ActorWorkers ready;
   for (const auto& [name, worker] : members.all()) {
-    if (worker.state == WorkerState::kReady) ready[name] = worker.info.actor_types;
+    const bool open = members.standings().IsOpen(name);
+    if (worker.state == WorkerState::kReady && open) ready[name] = worker.info.actor_types;
   }
   return ready;
 }

@@ -55,6 +55,9 @@ void SetNews(JobEntry& job, std::string reason, std::string message, Context& co
 // The run goes on where it was.
 void GiveUpHalt(JobEntry& job, const std::string& why, CoreState& core, Context& context) {
   const HaltFor what = job.run->halt()->what;
+  if (what == HaltFor::kPreempt) {
+    job.preempt_after_ms = context.now.ms + core.options.preempt_again_ms;
+  }
   job.run->halt().reset();
   job.run->driver().GoOn();
   SetNews(job, "", "", context);
@@ -73,7 +76,8 @@ void Requeue(JobEntry& job, const Halt& halt, CoreState& core, Context& context)
   DropSnapshots(job, core, context);
   job.recovery.reset();
   SetNews(job, "", "", context);
-  core.queue.Add(job.id());
+  core.queue.Add(job.id(), job.request->queue.priority);
+  job.queued_unix_ms = context.now.unix_ms;
   core.book.Move(job, JobEvent::kUnplace, context);
   const std::string text =
       fmt::format("queued again after step {}: {}", job.record.steps_done, halt.why);
@@ -100,11 +104,17 @@ Status CheckPause(const JobEntry& job, const CoreState& core) {
                     "checkpoint.enable=true to pause it",
                     id));
   }
-  if (job.run && job.run->mesh() && PhaseOf(job, core) == MeshPhase::kSaving) {
-    return FailedPrecondition(
-        fmt::format("job {} has done all its steps and ends in a moment", id));
+  if (!job.run || !job.run->mesh()) return OkStatus();
+  switch (PhaseOf(job, core)) {
+    case MeshPhase::kSaving:
+      return FailedPrecondition(
+          fmt::format("job {} has done all its steps and ends in a moment", id));
+    case MeshPhase::kResuming:
+      return Unavailable(fmt::format(
+          "job {} waits for its workers, which come back to this controller; ask again", id));
+    default:
+      return OkStatus();
   }
-  return OkStatus();
 }
 
 }  // namespace
@@ -164,7 +174,8 @@ void On(const ResumeJob& event, CoreState& core, Context& context) {
   }
   reply(OkStatus());
   SetNews(*job, "", "", context);
-  core.queue.Add(job->id());
+  core.queue.Add(job->id(), job->request->queue.priority);
+  job->queued_unix_ms = context.now.unix_ms;
   core.book.Move(*job, JobEvent::kResume, context);
   const std::string text = fmt::format("resumed: goes on after step {}, in its place in the queue",
                                        job->record.steps_done);
@@ -236,6 +247,9 @@ void CheckHalts(CoreState& core, Context& context) {
 void Park(JobEntry& job, CoreState& core, Context& context) {
   core.queue.Forget(job.id());
   job.record.tries = 0;
+  // A run that failed meanwhile has taken what it did behind the newest checkpoint with it.
+  job.record.steps_done = std::min(
+      job.record.steps_done, std::max<int64_t>(0, NewestStart(*job.request, job.record).step));
   if (job.run && !job.run->mesh()) {
     for (const RankPlace& rank : job.run->ranks()) {
       core.members.SetOwner(rank.worker, rank.local_device, JobId(0));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <deque>
 #include <utility>
 
 #include "controller/core_halts.h"
@@ -33,7 +34,7 @@ void Restore(RestoredJob restored, CoreState& core, Context& context) {
   if (!failure.ok()) return EndJob(job, failure, core, context);
   if (job.ended() || job.record.state == JobState::kPaused) return;
   if (run) return RestoreRun(job, *run, core, context);
-  core.queue.Add(job.id());
+  core.queue.Add(job.id(), job.request->queue.priority);
   context.Do(LogLine{job.id(), fmt::format("queued again: the controller was restarted (term {})",
                                            core.options.term.value())});
 }
@@ -42,7 +43,7 @@ void On(const SubmitJob& event, CoreState& core, Context& context) {
   const JobEntry* const job = core.book.Submit(event, RoomForJobs(core), context);
   if (job == nullptr) return;
   core.tally.List(job->id());
-  core.queue.Add(job->id());
+  core.queue.Add(job->id(), job->request->queue.priority);
   for (const JobId deleted : core.book.Trim(core.meshes.Jobs(), context)) {
     core.tally.Forget(deleted);
     core.clients.ForgetJob(deleted);
@@ -69,7 +70,31 @@ void On(const CancelJob& event, CoreState& core, Context& context) {
   }
 }
 
+void EndLongWaits(CoreState& core, Context& context) {
+  const std::deque<JobId> queued = core.queue.jobs();
+  for (const JobId id : queued) {
+    JobEntry& job = core.book.At(id);
+    const int64_t most_s = job.request->queue.max_wait_s;
+    const int64_t waited_ms = context.now.unix_ms - job.queued_unix_ms;
+    // Who had devices before has something to lose, and waits on.
+    const bool ends = most_s > 0 && job.record.started_unix_ms == 0 && waited_ms >= most_s * 1000;
+    if (!ends || job.record.state != JobState::kQueued) continue;
+    const std::string text = fmt::format(
+        "it waited {} s for its devices, the most that job.max_queue_wait_seconds allows: {}",
+        most_s, job.record.message);
+    EndJob(job,
+           MakeError(ErrorKind::kQueueTimeout, DeadlineExceeded(text).WithBlame(Blame::kOverload)),
+           core, context);
+  }
+}
+
 void On(const WriteFailed& event, CoreState& core, Context& context) {
+  // What is said of a worker holds as long as this controller lives.
+  if (event.job.value() == 0 && event.call.value() != 0) {
+    context.Do(Reply{event.call, event.job,
+                     event.status.WithContext("it holds until the controller ends, and is not "
+                                              "written down")});
+  }
   JobEntry* const job = core.book.Find(event.job);
   if (job == nullptr) return;
   if (event.call.value() != 0) {

@@ -13,6 +13,8 @@ void Restore(RestoredJob restored, CoreState& core, Context& context);
 
 void On(const SubmitJob& event, CoreState& core, Context& context);
 void On(const CancelJob& event, CoreState& core, Context& context);
+// Jobs that have waited for their first devices as long as they were to end.
+void EndLongWaits(CoreState& core, Context& context);
 void On(const WriteFailed& event, CoreState& core, Context& context);
 
 }  // namespace meshwright::controller

@@ -32,6 +32,11 @@ struct CoreOptions : MeshLimits {
   // one that is cancelled ends, and one that was to be paused goes on.
   int64_t cancel_save_ms = 30'000;
   int64_t pause_save_ms = 600'000;
+  int64_t preempt_again_ms = 60'000;  // for one that could not be saved when it was to give way
+  int64_t default_drain_ms = 120'000;
+  // So many failures of a worker's machine within the time close it; 0: none do.
+  int64_t quarantine_failures = 2;
+  int64_t quarantine_window_ms = 600'000;
   int64_t heartbeat_ms = 1000;
   int64_t suspect_ms = 2500;
   int64_t worker_lost_ms = 6000;

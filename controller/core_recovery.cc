@@ -62,7 +62,7 @@ void LeaveQueue(JobEntry& job, CoreState& core, Context& context) {
 // Devices in the place of the run's did not come in time.
 void Replan(JobEntry& job, CoreState& core, Context& context) {
   job.recovery->replans = true;
-  core.queue.Add(job.id());
+  core.queue.Add(job.id(), job.request->queue.priority);
   context.Do(LogLine{job.id(), fmt::format("no devices in the place of those that were lost came "
                                            "within {} s: planning anew for what is there",
                                            job.request->fault_tolerance.max_wait_for_spare_s)});
@@ -113,6 +113,7 @@ void BeginRecovery(JobEntry& job, const RuntimeError& cause, CoreState& core, Co
   recovery.plan.placement.clear();
   recovery.ranks = job.run->ranks();
   recovery.kind = mesh.order.kind;
+  recovery.avoid = HostIsToBlame(cause) ? cause.worker : "";
   job.record.unheard_commits = mesh.unheard;
   recovery.judged_ms = context.now.ms;
   recovery.replans = false;

@@ -9,9 +9,11 @@
 #include "controller/core_halts.h"
 #include "controller/core_recovery.h"
 #include "controller/core_snapshots.h"
+#include "controller/core_standings.h"
 #include "controller/core_view.h"
 #include "controller/core_watch.h"
 #include "controller/mesh_order.h"
+#include "controller/preemption.h"
 
 namespace meshwright::controller {
 
@@ -29,7 +31,7 @@ mesh::Topology TopologyOf(std::vector<mesh::Device> devices, const Membership& m
   mesh::Topology topology;
   topology.devices = std::move(devices);
   for (const mesh::Device& device : topology.devices) {
-    topology.hosts[device.host].cores = members.HostCores(device.host);
+    topology.hosts[device.host].cores = HostCores(members, device.host);
   }
   mesh::TakeMeasuredLinks(topology);
   mesh::ShareHost(topology);
@@ -320,6 +322,7 @@ void FailRun(JobEntry& job, const RuntimeError& cause, CoreState& core, Context&
   const RunFailure failure{job.run->mesh().has_value(), job.was_active, job.record.steps_done,
                            cause};
   const Judgement judgement = JudgeFailure(failure, *job.request, context.now.unix_ms, job.history);
+  NoteHostFault(job.id(), cause, judgement.is_own, core, context);
   switch (judgement.after) {
     case AfterFailure::kEndJob: {
       RuntimeError last = cause;
@@ -337,7 +340,7 @@ void FailRun(JobEntry& job, const RuntimeError& cause, CoreState& core, Context&
   if (!failure.was_begun) FreeDevices(job.run->ranks(), core.members);
   job.run.reset();
   core.queue.DropTry(job, context);
-  core.queue.Add(job.id());
+  core.queue.Add(job.id(), job.request->queue.priority);
   core.book.Move(job, JobEvent::kUnplace, context);
   context.Do(LogLine{job.id(), fmt::format("planning again: {}", cause.message)});
 }
@@ -367,6 +370,7 @@ void PlaceJobs(CoreState& core, Context& context) {
       EndJob(departure->job, departure->failure, core, context);
     }
   }
+  PreemptForHead(core, context);
 }
 
 void On(const PlanFinished& event, CoreState& core, Context& context) {

@@ -9,6 +9,7 @@
 
 #include "controller/actor_table.h"
 #include "controller/core_context.h"
+#include "controller/host_faults.h"
 #include "controller/job_book.h"
 #include "controller/job_clients.h"
 #include "controller/job_queue.h"
@@ -37,6 +38,7 @@ struct CoreState {
   MeshWatches watches;
   JobClients clients;
   ActorTable actors;
+  HostFaults host_faults;
   MessageTally tally;
 };
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "controller/standings.h"
+
 namespace meshwright::controller {
 namespace {
 
@@ -17,6 +19,17 @@ void AddBlobs(const PlannedJob& plan, std::set<std::string>& blobs) {
   for (const PlannedDevice& device : plan.devices) {
     for (const ir::BlobRef& program : device.programs) blobs.insert(program.sha256);
   }
+}
+
+}  // namespace
+
+namespace {
+
+// What a worker is to people: one that could work and gets none says why.
+const char* StateText(const Worker& worker, const Membership& members) {
+  const StandingRecord* const standing = members.standings().Of(worker.info.name);
+  const bool closed = worker.state == WorkerState::kReady && standing != nullptr;
+  return closed ? Name(standing->standing) : Name(worker.state);
 }
 
 }  // namespace
@@ -55,7 +68,10 @@ std::vector<proto::WorkerInfo> InfoOf(const Membership& members, Now now) {
     proto::WorkerInfo info;
     info.name = name;
     info.host = worker.info.host_id;
-    info.state = Name(worker.state);
+    info.state = StateText(worker, members);
+    if (const StandingRecord* const standing = members.standings().Of(name)) {
+      info.note = standing->why;
+    }
     info.devices = worker.info.devices;
     info.busy_devices =
         static_cast<int32_t>(std::count_if(worker.device_job.begin(), worker.device_job.end(),
@@ -65,7 +81,7 @@ std::vector<proto::WorkerInfo> InfoOf(const Membership& members, Now now) {
     info.metrics_address = worker.info.metrics_address;
     info.device_profile = worker.info.device_profile;
     info.threads_per_device = worker.info.threads_per_device;
-    info.host_cores = members.HostCores(worker.info.host_id);
+    info.host_cores = HostCores(members, worker.info.host_id);
     info.device_kind = KindOf(worker.info);
     info.device_name = worker.info.device_name;
     info.data_roots = worker.info.data_roots;
@@ -88,7 +104,8 @@ std::map<std::string, int64_t> CountStates(const JobBook& book) {
 std::map<std::string, int64_t> CountStates(const Membership& members) {
   std::map<std::string, int64_t> counts;
   for (int i = 0; i < kWorkerStateCount; ++i) counts[Name(static_cast<WorkerState>(i))] = 0;
-  for (const auto& [name, worker] : members.all()) ++counts[Name(worker.state)];
+  for (int i = 1; i < kStandingCount; ++i) counts[Name(static_cast<Standing>(i))] = 0;
+  for (const auto& [name, worker] : members.all()) ++counts[StateText(worker, members)];
   return counts;
 }
 

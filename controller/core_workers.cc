@@ -21,6 +21,8 @@ using proto::RuntimeError;
 
 namespace {
 
+constexpr int64_t kLongestLeaveMs = 86'400'000;
+
 // Jobs in PLANNING on this worker have no mesh that could say so.
 void FailPlannedRuns(const Worker& worker, const RuntimeError& error, CoreState& core,
                      Context& context) {
@@ -135,7 +137,17 @@ void Admit(SessionId session, const proto::Register& info, CoreState& core, Cont
 
 // It is stopped on purpose and says so, while its session still stands.
 void OnLeave(Worker& worker, const proto::Leave& leave, CoreState& core, Context& context) {
+  if (worker.state == WorkerState::kDraining) {
+    // It does not wait any longer.
+    if (leave.drain_ms == 0) worker.leave_by_ms = context.now.ms;
+    return;
+  }
   if (!core.members.Apply(worker, WorkerEvent::kLeave, context.now.ms)) return;
+  // What runs there is saved and moved first (controller/core_standings.h).
+  if (leave.drain_ms > 0) {
+    worker.leave_by_ms = context.now.ms + std::min(leave.drain_ms, kLongestLeaveMs);
+    return;
+  }
   const std::string text = fmt::format("worker '{}' was stopped{}{}", worker.info.name,
                                        leave.reason.empty() ? "" : ": ", leave.reason);
   const auto error = MakeError(ErrorKind::kWorkerStopped, Aborted(text).WithBlame(Blame::kInfra),

@@ -90,6 +90,13 @@ struct ResumeJob {
   CallId call;
   JobId job;
 };
+// Of a worker that is listed, or was. deadline_ms: of a drain, from now.
+struct OrderWorker {
+  CallId call;
+  std::string worker;
+  proto::WorkerOrder order = proto::WorkerOrder::kUnspecified;
+  int64_t deadline_ms = 0;
+};
 struct PlanFinished {
   JobId job;
   int attempt = 0;
@@ -136,10 +143,11 @@ struct PlaceQueue {};
 struct Tick {};
 struct Shutdown {};
 
-using Event = std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished,
-                           WeightsFile, WriteFailed, AttachClient, AskOfClient, AckOfClient,
-                           ClientGone, PlaceQueue, Tick, Shutdown, SpawnActorCall, AskActorCall,
-                           StopActorCall, WatchActorCall, UnwatchActor, PauseJob, ResumeJob>;
+using Event =
+    std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished, WeightsFile,
+                 WriteFailed, AttachClient, AskOfClient, AckOfClient, ClientGone, PlaceQueue, Tick,
+                 Shutdown, SpawnActorCall, AskActorCall, StopActorCall, WatchActorCall,
+                 UnwatchActor, PauseJob, ResumeJob, OrderWorker>;
 
 // ---- Effects ------------------------------------------------------------------------------------
 

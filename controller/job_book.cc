@@ -79,6 +79,7 @@ JobBook::Restored JobBook::Restore(RestoredJob restored, const CoreOptions& opti
     job.record.state = JobState::kQueued;
   }
   if (job.record.state == JobState::kQueued) restored.run.reset();
+  job.queued_unix_ms = job.record.submitted_unix_ms;
   if (failure.ok()) TakeRequest(job, *std::move(restored.request), request_bytes);
   return {job, std::move(restored.run), std::move(failure)};
 }
@@ -136,6 +137,7 @@ JobEntry* JobBook::Submit(const SubmitJob& event, const Status& room, Context& c
   job.record.steps_done = std::max<int64_t>(0, event.request->start.step);
   job.record.checkpoint_folder = folder;
   job.record.submitted_unix_ms = context.now.unix_ms;
+  job.queued_unix_ms = context.now.unix_ms;
   job_of_op_[event.op_id] = id;
   Persist persist{id, true, event.call, {}};
   persist.batch.jobs.push_back(job.record);

@@ -45,7 +45,9 @@ struct JobEntry {
   int64_t device_budget_bytes = 0;
   double peak_flops_per_s = 0;
   int64_t progress_saved_ms = 0;
-  int64_t saved_ms = 0;  // a checkpoint came to its end, or there was nothing to save yet
+  int64_t queued_unix_ms = 0;    // it waits since then, or waited
+  int64_t preempt_after_ms = 0;  // it could not be saved: not before that again
+  int64_t saved_ms = 0;          // a checkpoint came to its end, or there was nothing to save yet
   RecoveryHistory history;
   JobSnapshots snapshots;
   std::optional<Recovery> recovery;  // until another run has done a step that is new

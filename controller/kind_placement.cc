@@ -4,16 +4,33 @@
 #include <fmt/ranges.h>
 
 #include "ir/job.h"
+#include "mesh/device_order.h"
 
 namespace meshwright::controller {
-namespace {
 
 std::vector<mesh::Device> FreeDevices(const ClusterView& cluster, const std::string& kind) {
   std::vector<mesh::Device> free = cluster.members.FreeDevices(kind);
   std::erase_if(free, [&](const mesh::Device& device) {
     return cluster.kept.contains({device.worker, device.local_index});
   });
+  const auto most = cluster.most.find(kind);
+  if (most == cluster.most.end() || static_cast<int64_t>(free.size()) <= most->second) return free;
+  mesh::SortForPlacement(free);
+  free.resize(static_cast<size_t>(most->second));
   return free;
+}
+
+namespace {
+
+// Devices of the kind whose workers take no work at present.
+int64_t ClosedDevices(const Membership& members, const std::string& kind) {
+  int64_t closed = 0;
+  for (const auto& [name, worker] : members.all()) {
+    const bool there = worker.session.value() != 0 && worker.state != WorkerState::kDraining;
+    if (!there || KindOf(worker.info) != kind || members.standings().IsOpen(name)) continue;
+    closed += worker.info.devices;
+  }
+  return closed;
 }
 
 // why: the job takes this kind and no other; for messages.
@@ -22,6 +39,14 @@ Placement PlaceOn(const ClusterView& cluster, const std::string& kind,
   const Membership& members = cluster.members;
   Placement placement = Place(parallel, FreeDevices(cluster, kind),
                               members.Returning(cluster.ending, kind), members.DeviceCount(kind));
+  placement.kind = kind;
+  const int64_t closed = ClosedDevices(members, kind);
+  if (placement.outcome == PlacementOutcome::kNoCapacity && closed > 0) {
+    placement.message += fmt::format(
+        "; {} are on workers that take no jobs (see 'meshwright "
+        "status')",
+        closed);
+  }
   const std::string other = kind == "cuda" ? "cpu" : "cuda";
   if (placement.outcome == PlacementOutcome::kNoWorkers && members.DeviceCount(other) > 0) {
     placement.message = fmt::format(

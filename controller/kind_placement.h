@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,7 +20,12 @@ struct ClusterView {
   const Membership& members;
   std::vector<EndingDevice> ending;
   std::set<std::pair<std::string, int>> kept = {};  // by worker and index: free, for others
+  // Of the free devices of a kind, so many may be taken; no entry: all.
+  std::map<std::string, int64_t> most = {};
 };
+
+// Free devices of a kind that may be taken, in placement order.
+std::vector<mesh::Device> FreeDevices(const ClusterView& cluster, const std::string& kind);
 
 // On GPUs where the cluster has enough, busy or not, and they compute the job; else on CPU devices.
 // GPUs that are not enough may be joined by others: `stable` once the cluster has not changed for a

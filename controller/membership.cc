@@ -127,6 +127,7 @@ std::vector<mesh::Device> Membership::FreeDevices(const std::string& kind) const
   std::vector<mesh::Device> devices;
   for (const auto& [name, worker] : workers_) {
     if (worker.state != WorkerState::kReady || KindOf(worker.info) != kind) continue;
+    if (!standings_.IsOpen(name)) continue;
     for (size_t i = 0; i < worker.device_job.size(); ++i) {
       if (worker.device_job[i].value() != 0) continue;
       mesh::Device device;
@@ -149,6 +150,7 @@ ReturningDevices Membership::Returning(const std::vector<EndingDevice>& ending,
   for (const EndingDevice& device : ending) {
     const Worker* const worker = Named(device.worker);
     if (worker == nullptr || KindOf(worker->info) != kind) continue;
+    if (!standings_.IsOpen(device.worker)) continue;
     if (worker->state != WorkerState::kReady && worker->state != WorkerState::kSuspect) continue;
     ++returning.count;
     jobs.insert(device.job.value());
@@ -167,11 +169,11 @@ int64_t Membership::DeviceCount(const std::string& kind) const {
   return static_cast<int64_t>(devices);
 }
 
-int Membership::HostCores(const std::string& host) const {
+int HostCores(const Membership& members, const std::string& host) {
   std::set<int32_t> cpus;
   int32_t most = 0;
   bool all_say_which = true;
-  for (const auto& [name, worker] : workers_) {
+  for (const auto& [name, worker] : members.all()) {
     if (worker.info.host_id != host || worker.session.value() == 0) continue;
     cpus.insert(worker.info.cpus.begin(), worker.info.cpus.end());
     most = std::max(most, worker.info.host_cores);

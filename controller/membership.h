@@ -17,6 +17,7 @@
 
 #include "controller/ids.h"
 #include "controller/placement.h"
+#include "controller/standings.h"
 #include "controller/states.h"
 #include "mesh/device_profile.h"
 #include "proto/messages.h"
@@ -31,7 +32,8 @@ struct Worker {
   // Since when its session is broken, which stands for it until it comes back or is lost.
   std::optional<int64_t> away_since_ms = {};
   std::vector<JobId> device_job;  // per device; 0: free
-  mesh::SharedProfile profile;    // of each device; null: not measured
+  int64_t leave_by_ms = -1;  // it leaves once its jobs have gone, at the latest then; below 0: no
+  mesh::SharedProfile profile;  // of each device; null: not measured
 };
 
 // A device of a mesh that ends, until its worker has let go of it.
@@ -72,25 +74,32 @@ class Membership {
   // The longest gone beyond `most` are not listed any more.
   void ForgetGone(size_t most);
 
+  // Who gets no new work, whatever its state; for all names, listed or not.
+  Standings& standings() { return standings_; }
+  const Standings& standings() const { return standings_; }
+
   // job 0: the device is free. REQUIRES: a device of a worker of this name.
   void SetOwner(const std::string& name, int device, JobId job);
-  // Free devices of READY workers, in placement order. Of one kind: a mesh never mixes kinds.
+  // Free devices of READY workers that are open, in placement order. Of one kind: a mesh never
+  // mixes kinds.
   std::vector<mesh::Device> FreeDevices(const std::string& kind) const;
   // Those of the devices that come back. A worker that is silent for a moment may be busy letting
   // go; soon it is heard again, or lost.
   ReturningDevices Returning(const std::vector<EndingDevice>& ending,
                              const std::string& kind) const;
   // Devices that the cluster has, whether they can be used right now or not: a worker that is
-  // silent for a moment is no reason to call a job too large.
+  // silent for a moment, or closed for a while, is no reason to call a job too large.
   int64_t DeviceCount(const std::string& kind) const;
-  // The cores that the connected workers of a host may use, all together: workers that are kept to
-  // different ones do not share them. 0: not known.
-  int HostCores(const std::string& host) const;
 
  private:
   std::map<std::string, Worker> workers_;
   std::map<uint64_t, std::string> worker_of_session_;
+  Standings standings_;
   int64_t changed_ms_ = 0;
 };
+
+// The cores that the connected workers of a host may use, all together: workers that are kept to
+// different ones do not share them. 0: not known.
+int HostCores(const Membership& members, const std::string& host);
 
 }  // namespace meshwright::controller

@@ -105,6 +105,7 @@ Placement Place(const ir::ParallelSpec& parallel, std::vector<mesh::Device> free
   const Need need = NeedOf(parallel);
   const auto available = static_cast<int64_t>(free.size());
   Placement placement;
+  placement.least = need.least;
   if (cluster_devices == 0) {
     placement.outcome = PlacementOutcome::kNoWorkers;
     placement.message = fmt::format(

@@ -28,6 +28,8 @@ struct Placement {
   PlacementOutcome outcome = PlacementOutcome::kNoCapacity;
   std::vector<mesh::Device> devices;  // kPlaced: by rank
   std::string message;                // otherwise: needs, has, what would fit
+  std::string kind = {};              // of the devices that were looked for
+  int64_t least = 0;                  // of them: it cannot do without
 };
 
 // Devices that are free in a moment, and the jobs that let go of them.

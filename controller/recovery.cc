@@ -40,13 +40,26 @@ bool IsLoss(const proto::RuntimeError& cause) {
   return cause.kind == ErrorKind::kWorkerLost || cause.kind == ErrorKind::kWorkerStopped;
 }
 
+}  // namespace
+
+bool HostIsToBlame(const proto::RuntimeError& cause) {
+  if (cause.worker.empty()) return false;
+  const bool disk = cause.kind == ErrorKind::kLoadFailed && cause.blame == Blame::kInfra;
+  return disk || cause.blame == Blame::kHardware;
+}
+
+namespace {
+
 // Of the job's own work, as far as anyone can tell: what comes of it may come again.
 bool IsOwn(const proto::RuntimeError& cause) {
   if (cause.kind == ErrorKind::kSaveFailed) return true;
   if (cause.kind == ErrorKind::kExecutorLost || cause.kind == ErrorKind::kStalled) {
     return cause.blame != Blame::kInfra;
   }
-  if (cause.kind != ErrorKind::kStepFailed || cause.code == StatusCode::kUnavailable) return false;
+  if (cause.kind != ErrorKind::kStepFailed) return false;
+  // A device that gives up at one step may have been made to by what it ran.
+  if (cause.blame == Blame::kHardware) return true;
+  if (cause.code == StatusCode::kUnavailable) return false;
   return cause.blame != Blame::kInfra && cause.blame != Blame::kPeerVictim;
 }
 
@@ -54,7 +67,7 @@ bool IsOwn(const proto::RuntimeError& cause) {
 // not.
 bool IsAgain(const RecoveryHistory::Own& own, const std::optional<RecoveryHistory::Own>& before,
              int64_t steps_per_launch) {
-  return before && before->kind == own.kind &&
+  return before && before->kind == own.kind && (!own.elsewhere || before->worker != own.worker) &&
          std::abs(before->steps_done - own.steps_done) <= std::max<int64_t>(1, steps_per_launch);
 }
 
@@ -70,14 +83,17 @@ Judgement JudgeFailure(const RunFailure& failure, const ir::JobRequest& job, int
   const ir::FaultToleranceSpec& spec = job.fault_tolerance;
   if (!spec.enable || !CanGoBack(job) || !MayPass(cause)) return {};
   // Before it has done any work, what fails is what was asked for, unless a worker or the
-  // controller is gone.
-  const bool is_outside = IsLoss(cause) || cause.kind == ErrorKind::kControllerRestarted;
+  // controller is gone, or a machine is to blame.
+  const bool is_outside = IsLoss(cause) || cause.kind == ErrorKind::kControllerRestarted ||
+                          HostIsToBlame(cause);
   if (!failure.was_active && !is_outside) return {};
   if (IsOwn(cause)) {
-    const RecoveryHistory::Own own{cause.kind, failure.steps_done};
+    const RecoveryHistory::Own own{cause.kind, failure.steps_done, cause.worker,
+                                   HostIsToBlame(cause)};
     if (IsAgain(own, history.own, job.train.steps_per_launch)) {
       return {AfterFailure::kEndJob,
-              fmt::format("it failed twice in the same way after step {}", failure.steps_done)};
+              fmt::format("it failed twice in the same way after step {}", failure.steps_done),
+              /*is_own=*/true};
     }
     history.own = own;
   }
@@ -106,14 +122,17 @@ std::optional<std::vector<RankPlace>> FindSeats(const Recovery& recovery,
   std::vector<std::optional<RankPlace>> seats;
   for (const RankPlace& rank : recovery.ranks) {
     seats.push_back(take([&](const mesh::Device& device) {
-      return device.worker == rank.worker && device.local_index == rank.local_device;
+      return device.worker != recovery.avoid && device.worker == rank.worker &&
+             device.local_index == rank.local_device;
     }));
   }
   std::vector<RankPlace> all;
   for (std::optional<RankPlace>& seat : seats) {
-    if (!seat) {
+    for (const bool avoids : {true, false}) {
+      if (seat) break;
       seat = take([&](const mesh::Device& device) {
-        return device.memory_bytes >= recovery.plan.device_memory_bytes;
+        return device.memory_bytes >= recovery.plan.device_memory_bytes &&
+               (!avoids || device.worker != recovery.avoid);
       });
     }
     if (!seat) return std::nullopt;

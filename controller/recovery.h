@@ -37,10 +37,16 @@ struct RecoveryHistory {
   struct Own {
     proto::ErrorKind kind;
     int64_t steps_done = 0;
+    std::string worker = {};  // where it was seen
+    bool elsewhere = false;   // only when it comes again on another one it is the job's
   };
   // The last failure that came out of the job's own work, until a step is done that is new.
   std::optional<Own> own;
 };
+
+// Whether the machine of cause.worker is what failed: a device, or the disk that programs are kept
+// on. Not so what the job did, a kill, or want of memory.
+bool HostIsToBlame(const proto::RuntimeError& cause);
 
 enum class AfterFailure : uint8_t {
   kPlanAgain,  // nobody was told of the run: the job goes back to its place in the queue
@@ -49,7 +55,8 @@ enum class AfterFailure : uint8_t {
 };
 struct Judgement {
   AfterFailure after = AfterFailure::kEndJob;
-  std::string why;  // a job that could have gone on does not; "": the cause says it
+  std::string why;      // a job that could have gone on does not; "": the cause says it
+  bool is_own = false;  // since what fails is the job's own doing, wherever it runs
 };
 // Adds a recovery, and what may be the job's own fault, to the history.
 Judgement JudgeFailure(const RunFailure& failure, const ir::JobRequest& job, int64_t now_unix_ms,
@@ -60,6 +67,7 @@ struct Recovery {
   PlannedJob plan;               // of the run that failed
   std::vector<RankPlace> ranks;  // its devices
   std::string kind;              // of its devices
+  std::string avoid = {};        // the worker whose machine failed; empty: none
   int failures = 0;              // of runs, since a step was done that was new
   int64_t steps_before = 0;      // that were done then
   int64_t since_ms = 0;          // the failure was known
@@ -75,8 +83,8 @@ struct Recovery {
 };
 
 // Devices for the same plan, by rank: the ones of before where their worker is there and has let go
-// of them, else free ones of the same kind that have the memory for it. Nothing: there are not
-// enough.
+// of them, else free ones of the same kind that have the memory for it; those of the worker to
+// avoid where there are no others. Nothing: there are not enough.
 std::optional<std::vector<RankPlace>> FindSeats(const Recovery& recovery,
                                                 const Membership& members);
 

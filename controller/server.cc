@@ -77,6 +77,7 @@ class ServerImpl final : public ServerWithCounters {
     core.worker_lost_ms = options.worker_lost_ms;
     // As long as a silent worker has, and as a worker's pauses between two attempts may take.
     core.resume_deadline_ms = std::max<int64_t>(options.worker_lost_ms, 3000);
+    core.quarantine_failures = options.quarantine_failures;
     core.suspect_ms = std::max(options.worker_lost_ms * 5 / 12, 2 * options.heartbeat_ms);
     core.infeasible_grace_ms = options.infeasible_grace_ms;
     if (hooks.adjust) hooks.adjust(core);

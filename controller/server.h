@@ -31,6 +31,8 @@ struct ServerOptions {
       6000;  // silence after which a worker is lost; a closed session is noticed at once
   int64_t infeasible_grace_ms =
       5000;  // a job larger than the cluster waits this long for workers to join
+  // A worker whose machine fails so often within ten minutes is closed; 0: none is.
+  int64_t quarantine_failures = 2;
   Limits limits;
   std::shared_ptr<const search::PlanCache> plan_cache;  // null: every job is searched anew
 };

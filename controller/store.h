@@ -1,5 +1,5 @@
-// Durable state of the controller: jobs, the term, the next mesh generation and a capped history of
-// events.
+// Durable state of the controller: jobs, standings of workers, the term, the next mesh generation
+// and a capped history of events.
 //
 // Rule: write before visible. The term is raised when a store is opened; a batch is one transaction
 // and is applied only while the store's term is the caller's, so that an older controller cannot
@@ -15,6 +15,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "controller/standings.h"
 #include "proto/messages.h"
 
 namespace meshwright::controller {
@@ -55,6 +56,7 @@ struct EventRecord {
 struct StoreBatch {
   std::vector<JobRecord> jobs;  // inserted or replaced by id
   std::vector<int64_t> deleted_jobs;
+  std::vector<StandingRecord> standings;  // inserted or replaced by worker; kOpen: deleted
   std::optional<uint64_t> next_mesh_gen;  // never lowers the stored one
   std::vector<EventRecord> events;
   // It has to outlive this process, not the machine: costs no wait for the disk.
@@ -66,6 +68,7 @@ struct StoredState {
   Term term{0};  // of this opening: one more than the last
   uint64_t next_mesh_gen = 1;
   std::vector<JobRecord> jobs;  // by id
+  std::vector<StandingRecord> standings = {};
 };
 
 inline constexpr int64_t kEventCap = 100'000;

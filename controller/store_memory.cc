@@ -14,6 +14,7 @@ struct MemoryDisk {
   Term term MW_GUARDED_BY(mutex){0};
   uint64_t next_mesh_gen MW_GUARDED_BY(mutex) = 1;
   std::map<int64_t, JobRecord> jobs MW_GUARDED_BY(mutex);
+  std::map<std::string, StandingRecord> standings MW_GUARDED_BY(mutex);
   std::deque<EventRecord> events MW_GUARDED_BY(mutex);
   int failing_writes MW_GUARDED_BY(mutex) = 0;
   Status failure MW_GUARDED_BY(mutex);
@@ -55,6 +56,10 @@ class MemoryStore : public Store {
       stored.run = std::move(run);
     }
     for (int64_t id : batch.deleted_jobs) disk_->jobs.erase(id);
+    for (const StandingRecord& record : batch.standings) {
+      disk_->standings.erase(record.worker);
+      if (record.standing != Standing::kOpen) disk_->standings.emplace(record.worker, record);
+    }
     if (batch.next_mesh_gen) {
       disk_->next_mesh_gen = std::max(disk_->next_mesh_gen, *batch.next_mesh_gen);
     }
@@ -106,8 +111,9 @@ std::unique_ptr<Store> OpenMemoryStore(std::shared_ptr<MemoryDisk> disk) {
 
 StoredState ReadMemoryDisk(MemoryDisk& disk) {
   const MutexLock lock(disk.mutex);
-  StoredState state{"memory-cluster", disk.term, disk.next_mesh_gen, {}};
+  StoredState state{"memory-cluster", disk.term, disk.next_mesh_gen, {}, {}};
   for (const auto& [id, job] : disk.jobs) state.jobs.push_back(job);
+  for (const auto& [name, record] : disk.standings) state.standings.push_back(record);
   return state;
 }
 

@@ -25,6 +25,8 @@ CREATE TABLE IF NOT EXISTS jobs(
   checkpoint_step INTEGER NOT NULL DEFAULT -1, checkpoint_root TEXT NOT NULL DEFAULT '',
   checkpoint_path TEXT NOT NULL DEFAULT '', told_steps INTEGER NOT NULL DEFAULT 0,
   unheard_commits INTEGER NOT NULL DEFAULT 0, run BLOB NOT NULL DEFAULT x'');
+CREATE TABLE IF NOT EXISTS standings(
+  worker TEXT PRIMARY KEY, standing INTEGER, since INTEGER, until INTEGER, why TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events(
   id INTEGER PRIMARY KEY AUTOINCREMENT, t INTEGER, job INTEGER, text TEXT);
 CREATE INDEX IF NOT EXISTS events_by_job ON events(job, id);
@@ -54,6 +56,8 @@ class Statement {
     code_ = sqlite3_prepare_v2(db, sql, -1, &statement_, nullptr);
   }
   ~Statement() { sqlite3_finalize(statement_); }
+  Statement(Statement&& other) noexcept
+      : statement_(std::exchange(other.statement_, nullptr)), code_(other.code_) {}
   Statement(const Statement&) = delete;
   Statement& operator=(const Statement&) = delete;
 
@@ -143,6 +147,32 @@ JobRecord ReadJob(Statement& query) {
   job.unheard_commits = query.Int(19);
   if (!proto::IsTerminal(job.state)) job.run = query.Text(20);
   return job;
+}
+
+// Binds what is to become of a worker: its row, or that it has none.
+Statement WriteStanding(sqlite3* db, const StandingRecord& record) {
+  if (record.standing == Standing::kOpen) {
+    Statement erase(db, "DELETE FROM standings WHERE worker = ?1");
+    erase.Bind(1, record.worker);
+    return erase;
+  }
+  Statement upsert(db,
+                   "INSERT OR REPLACE INTO standings(worker, standing, since, until, why) "
+                   "VALUES(?1, ?2, ?3, ?4, ?5)");
+  upsert.Bind(1, record.worker);
+  upsert.Bind(2, static_cast<int64_t>(record.standing));
+  upsert.Bind(3, record.since_unix_ms);
+  upsert.Bind(4, record.until_unix_ms);
+  upsert.Bind(5, record.why);
+  return upsert;
+}
+
+// A number that this version does not know is one that takes no work.
+StandingRecord ReadStanding(Statement& query) {
+  const int64_t standing = query.Int(1);
+  const bool known = standing > 0 && standing < kStandingCount;
+  return {query.Text(0), known ? static_cast<Standing>(standing) : Standing::kCordoned,
+          query.Int(2), query.Int(3), query.Text(4)};
 }
 
 std::string RandomHex128() {
@@ -309,7 +339,10 @@ class SqliteStore : public Store {
     while (query.Row()) {
       opened_.jobs.push_back(ReadJob(query));
     }
-    return query.ok() ? OkStatus() : Error(query.code(), "read jobs");
+    if (!query.ok()) return Error(query.code(), "read jobs");
+    Statement standings(db_, "SELECT worker, standing, since, until, why FROM standings");
+    while (standings.Row()) opened_.standings.push_back(ReadStanding(standings));
+    return standings.ok() ? OkStatus() : Error(standings.code(), "read standings");
   }
 
   Status ApplyTransaction(const StoreBatch& batch) MW_REQUIRES(mutex_) {
@@ -333,6 +366,10 @@ class SqliteStore : public Store {
       Statement erase(db_, "DELETE FROM jobs WHERE id = ?1");
       erase.Bind(1, id);
       MW_TRY(Run(erase, "delete job"));
+    }
+    for (const StandingRecord& record : batch.standings) {
+      Statement write = WriteStanding(db_, record);
+      MW_TRY(Run(write, "write standing"));
     }
     if (batch.next_mesh_gen) {
       MW_ASSIGN_OR_RETURN(uint64_t stored, MetaNumber("next_mesh_gen", 1));

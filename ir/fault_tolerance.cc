@@ -2,9 +2,15 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
+
 namespace meshwright::ir {
 
-const char* ElasticName(Elastic elastic) { return elastic == Elastic::kOff ? "off" : "replan"; }
+const char* ElasticName(Elastic elastic) {
+  MW_CHECK(elastic == Elastic::kOff || elastic == Elastic::kReplan)
+      << "elastic " << static_cast<int>(elastic);
+  return elastic == Elastic::kOff ? "off" : "replan";
+}
 
 Result<Elastic> ParseElastic(std::string_view name) {
   for (const Elastic elastic : {Elastic::kOff, Elastic::kReplan}) {

@@ -480,6 +480,7 @@ Status ValidateJob(const JobRequest& job) {
   MW_TRY(CheckDriver(job));
   MW_TRY(CheckCheckpoint(job));
   MW_TRY(CheckFaultTolerance(job.fault_tolerance));
+  MW_TRY(CheckQueue(job.queue));
   MW_TRY(CheckMixedPrecision(job));
   MW_TRY(CheckParallel(job.parallel));
   const std::string not_on_gpus = job.parallel.device == "cuda" ? WhyNotOnGpus(job) : "";

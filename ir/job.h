@@ -22,6 +22,7 @@
 #include "ir/data_spec.h"
 #include "ir/fault_tolerance.h"
 #include "ir/graph.h"
+#include "ir/queue_spec.h"
 
 namespace meshwright::ir {
 
@@ -158,6 +159,7 @@ struct JobRequest {
   CheckpointSpec checkpoint;
   StartPoint start;  // a checkpoint that it goes on from; else it starts anew
   FaultToleranceSpec fault_tolerance;
+  QueueSpec queue;
 
   const JobProgram* FindProgram(std::string_view program) const;  // null: there is none
   const JobProgram* trained() const;                              // null: nothing is trained

@@ -258,6 +258,14 @@ Result<ir::FaultToleranceSpec> DecodeTolerance(const v1::FaultToleranceSpec& wir
   return spec;
 }
 
+v1::QueueSpec EncodeQueue(const ir::QueueSpec& spec) {
+  v1::QueueSpec wire;
+  wire.set_priority(spec.priority);
+  wire.set_preemptible(spec.preemptible);
+  wire.set_max_wait_s(spec.max_wait_s);
+  return wire;
+}
+
 v1::StartPoint EncodeStart(const ir::StartPoint& start) {
   v1::StartPoint wire;
   *wire.mutable_checkpoint() = Encode(start.checkpoint);
@@ -287,6 +295,7 @@ v1::JobRequest Encode(const ir::JobRequest& job) {
   *wire.mutable_checkpoint() = EncodeCheckpoint(job.checkpoint);
   if (!job.start.empty()) *wire.mutable_start() = EncodeStart(job.start);
   *wire.mutable_fault_tolerance() = EncodeTolerance(job.fault_tolerance);
+  *wire.mutable_queue() = EncodeQueue(job.queue);
   return wire;
 }
 
@@ -317,6 +326,7 @@ Result<ir::JobRequest> Decode(const v1::JobRequest& wire) {
   if (wire.has_fault_tolerance()) {
     MW_ASSIGN_OR_RETURN(job.fault_tolerance, DecodeTolerance(wire.fault_tolerance()));
   }
+  job.queue = {wire.queue().priority(), wire.queue().preemptible(), wire.queue().max_wait_s()};
   return job;
 }
 

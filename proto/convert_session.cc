@@ -36,7 +36,10 @@ void Put(const MeshReleased& m, v1::Up& wire) {
   wire.mutable_mesh_released()->set_mesh_gen(m.mesh_gen.value());
 }
 
-void Put(const Leave& m, v1::Up& wire) { wire.mutable_leave()->set_reason(m.reason); }
+void Put(const Leave& m, v1::Up& wire) {
+  wire.mutable_leave()->set_reason(m.reason);
+  wire.mutable_leave()->set_drain_ms(m.drain_ms);
+}
 
 void Put(const ActorReply& m, v1::Up& wire) {
   v1::ActorReply& out = *wire.mutable_actor_reply();
@@ -169,6 +172,8 @@ void Put(const SaveState& m, v1::Down& wire) {
   out.set_temporary(m.temporary);
   PutRanks(m.ranks, out);
 }
+
+void Put(const Drained&, v1::Down& wire) { wire.mutable_drained(); }
 
 void Put(const AbortMesh& m, v1::Down& wire) {
   wire.mutable_abort_mesh()->set_mesh_gen(m.mesh_gen.value());
@@ -323,7 +328,7 @@ Result<UpBody> GetUpBody(const v1::Up& wire) {
     case v1::Up::kMeshError:
       return MeshError{Gen(wire.mesh_error().mesh_gen()), Decode(wire.mesh_error().error())};
     case v1::Up::kLeave:
-      return Leave{wire.leave().reason()};
+      return Leave{wire.leave().reason(), wire.leave().drain_ms()};
     case v1::Up::kActorReply:
       return ActorReply{wire.actor_reply().ask(), CodeOf(wire.actor_reply().code()),
                         std::string(TruncateUtf8(wire.actor_reply().message(), kMaxErrorText)),
@@ -391,6 +396,8 @@ Result<DownBody> GetDownBody(const v1::Down& wire) {
       return Get(wire.copy_snapshot());
     case v1::Down::kDropSnapshots:
       return Get(wire.drop_snapshots());
+    case v1::Down::kDrained:
+      return Drained{};
     case v1::Down::kPiece:
     case v1::Down::BODY_NOT_SET:
       break;

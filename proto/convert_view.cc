@@ -116,6 +116,7 @@ v1::WorkerInfo Encode(const WorkerInfo& info) {
   for (const ir::DataRoot& root : info.checkpoint_roots) {
     *wire.add_checkpoint_roots() = Encode(root);
   }
+  wire.set_note(info.note);
   return wire;
 }
 
@@ -139,6 +140,7 @@ WorkerInfo Decode(const v1::WorkerInfo& wire) {
   for (const v1::DataRoot& root : wire.checkpoint_roots()) {
     info.checkpoint_roots.push_back(Decode(root));
   }
+  info.note = wire.note();
   return info;
 }
 

@@ -34,6 +34,7 @@ enum class ErrorKind : uint8_t {
   kRefused = 16,
   kExecutorLost = 17,
   kStalled = 18,
+  kQueueTimeout = 19,
 };
 const char* ErrorKindName(ErrorKind kind);  // "WorkerLost"
 

@@ -16,7 +16,7 @@ const char* NameAt(const std::array<const char*, N>& names, size_t index) {
 }  // namespace
 
 const char* ErrorKindName(ErrorKind kind) {
-  static constexpr std::array<const char*, 19> kNames = {"None",
+  static constexpr std::array<const char*, 20> kNames = {"None",
                                                          "Internal",
                                                          "PlanFailed",
                                                          "LoadFailed",
@@ -34,7 +34,8 @@ const char* ErrorKindName(ErrorKind kind) {
                                                          "Diverged",
                                                          "Refused",
                                                          "ExecutorLost",
-                                                         "Stalled"};
+                                                         "Stalled",
+                                                         "QueueTimeout"};
   return NameAt(kNames, static_cast<size_t>(kind));
 }
 
@@ -113,7 +114,7 @@ const char* KindName(const DownBody& body) {
       "Welcome",        "LoadMesh",      "Connect",     "Launch",       "SaveWeights",
       "AbortMesh",      "ReleaseMesh",   "ReadTensors", "WriteTensors", "SpawnActor",
       "ActorMessage",   "StopActor",     "SaveState",   "RestoreState", "CommitCheckpoint",
-      "QuerySnapshots", "DropSnapshots", "CopySnapshot"};
+      "QuerySnapshots", "DropSnapshots", "CopySnapshot",  "Drained"};
   return NameAt(kNames, body.index());
 }
 

@@ -98,8 +98,10 @@ struct MeshError {
   friend bool operator==(const MeshError&, const MeshError&) = default;
 };
 
+// It is told to stop. Its jobs are saved and moved meanwhile, and it hears Drained.
 struct Leave {
   std::string reason;
+  int64_t drain_ms = 0;  // how long it stays for that; 0: it goes at once
   friend bool operator==(const Leave&, const Leave&) = default;
 };
 using UpBody = std::variant<Register, Heartbeat, Loaded, CommUp, LaunchDone, WeightsSaved,
@@ -220,10 +222,15 @@ struct ReleaseMesh {
   friend bool operator==(const ReleaseMesh&, const ReleaseMesh&) = default;
 };
 
+// No job needs the worker that leaves any more.
+struct Drained {
+  friend bool operator==(const Drained&, const Drained&) = default;
+};
+
 using DownBody =
     std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh, ReleaseMesh,
                  ReadTensors, WriteTensors, SpawnActor, ActorMessage, StopActor, SaveState,
-                 RestoreState, CommitCheckpoint, QuerySnapshots, DropSnapshots, CopySnapshot>;
+                 RestoreState, CommitCheckpoint, QuerySnapshots, DropSnapshots, CopySnapshot, Drained>;
 struct DownMessage {
   Term term{0};
   DownBody body;

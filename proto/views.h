@@ -29,6 +29,15 @@ inline constexpr int kJobStateCount = 10;
 const char* JobStateName(JobState state);  // "QUEUED", ...
 bool IsTerminal(JobState state);
 
+// What an operator says of a worker. Numbers are those of the wire.
+enum class WorkerOrder : uint8_t {
+  kUnspecified = 0,
+  kCordon = 1,    // it gets no new work
+  kUncordon = 2,  // it does again
+  kDrain = 3,     // its jobs are saved and go on elsewhere, too
+  kEvict = 4,     // the same, at once
+};
+
 struct JobInfo {
   int64_t id = 0;
   std::string name;
@@ -87,6 +96,7 @@ struct WorkerInfo {
   std::string device_name;         // "NVIDIA H200"; empty: not said
   std::vector<ir::DataRoot> data_roots = {};        // below which it reads files in place
   std::vector<ir::DataRoot> checkpoint_roots = {};  // below which it keeps checkpoints
+  std::string note = {};                            // why it gets no work; empty: it does
 };
 
 }  // namespace meshwright::proto

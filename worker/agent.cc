@@ -193,6 +193,18 @@ class AgentImpl final : public Agent {
     return ended_ ? end_ : DeadlineExceeded("the worker is running");
   }
 
+  void Drain(int64_t drain_ms) override {
+    std::shared_ptr<Session> session;
+    {
+      const MutexLock lock(mutex_);
+      draining_ = true;
+      session = session_;
+      wake_.NotifyAll();
+    }
+    if (session) return Send(*session, proto::Leave{"it was asked to stop", drain_ms});
+    End(OkStatus());  // nobody has work here
+  }
+
   void Stop() override {
     std::shared_ptr<Session> session;
     {
@@ -252,10 +264,10 @@ class AgentImpl final : public Agent {
     const Deadline first_contact = Deadline::After(options_.connect_timeout_ms);
     int64_t backoff_ms = kBackoffMinMs;
     Status last = Unavailable("not tried yet");
-    while (!Stopping()) {
+    while (!Leaving()) {
       AwaitDisk();
       last = RunSession(first_contact, backoff_ms);
-      if (Stopping()) break;
+      if (Leaving()) break;
       DropMeshes(held_.Expire(NowMs()), "no controller took the mesh up in its grace time");
       if (const Status lost = LostDevice(); !lost.ok()) {
         LogError(fmt::format("giving up: {}", lost.message()));
@@ -286,7 +298,7 @@ class AgentImpl final : public Agent {
     std::shared_ptr<Session> session = std::move(*opened);
     {
       const MutexLock lock(mutex_);
-      if (stopping_) return OkStatus();
+      if (stopping_ || draining_) return OkStatus();
       session_ = session;
     }
     register_.meshes = held_.Listed();
@@ -337,6 +349,10 @@ class AgentImpl final : public Agent {
       if (HandOn(actors, message.body)) continue;
       const auto tell = [this, session](proto::UpBody body) { Send(*session, std::move(body)); };
       if (snapshots_->Handle(message.body, tell)) continue;
+      if (std::holds_alternative<proto::Drained>(message.body)) {
+        End(OkStatus());  // Stop() takes the leave
+        continue;
+      }
       Dispatch(session, std::move(message.body));
     }
   }
@@ -458,7 +474,7 @@ class AgentImpl final : public Agent {
   }
 
   void AwaitDisk() {
-    while (!Stopping()) {
+    while (!Leaving()) {
       const Status disk = blobs_->ProbeDisk();
       if (disk.ok()) return;
       PauseFor(kDiskProbeMs);
@@ -531,15 +547,15 @@ class AgentImpl final : public Agent {
 
   // ---- Ends ----
 
-  bool Stopping() {
+  bool Leaving() {
     const MutexLock lock(mutex_);
-    return stopping_;
+    return stopping_ || draining_;
   }
 
   void PauseFor(int64_t ms) {
     const MutexLock lock(mutex_);
     const auto due = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
-    while (!stopping_ && wake_.WaitUntil(mutex_, due)) {
+    while (!stopping_ && !draining_ && wake_.WaitUntil(mutex_, due)) {
     }
   }
 
@@ -576,6 +592,7 @@ class AgentImpl final : public Agent {
   Mutex mutex_;
   CondVar wake_;
   bool stopping_ MW_GUARDED_BY(mutex_) = false;
+  bool draining_ MW_GUARDED_BY(mutex_) = false;
   bool ended_ MW_GUARDED_BY(mutex_) = false;
   Status end_ MW_GUARDED_BY(mutex_);
   Status lost_device_ MW_GUARDED_BY(mutex_);

@@ -63,7 +63,10 @@ class Agent {
   virtual const Pulse& pulse() const = 0;
   // Blocks until Stop(), or until the agent gives up: the reason.
   virtual Status Wait(int64_t timeout_ms) = 0;  // kDeadlineExceeded while it runs
-  virtual void Stop() = 0;                      // leaves the cluster, frees everything
+  // Says that it leaves: its jobs are saved and moved, for so long at most. Then, or when the
+  // session is over, it has ended (Wait).
+  virtual void Drain(int64_t drain_ms) = 0;
+  virtual void Stop() = 0;  // leaves the cluster, frees everything
 };
 
 }  // namespace meshwright::worker

@@ -141,11 +141,12 @@ Status BlobCache::MakeFolder() {
   return OkStatus();
 }
 
+// The job that comes to know of it is not to blame: another worker may have room.
 Status BlobCache::DiskFailed(Status failure, int64_t wanted_bytes) {
   const MutexLock lock(mutex_);
   disk_ = failure;
   wanted_bytes_ = wanted_bytes;
-  return failure;
+  return failure.WithBlame(Blame::kInfra);
 }
 
 Status BlobCache::DiskStatus() const {

@@ -11,6 +11,7 @@
 #include <random>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "base/file.h"
 #include "base/mutex.h"
@@ -88,6 +89,39 @@ grpc::Status ReadUpdates(v1::JobService::Stub& jobs, grpc::ClientContext& contex
   if (progress.stopped) context.TryCancel();
   return stream->Finish();
 }
+
+// The call that carries an order.
+struct OrderCall {
+  v1::JobService::StubInterface& jobs;
+  v1::AdminService::StubInterface& admin;
+  grpc::ClientContext& context;
+
+  grpc::Status operator()(const CancelOrder& order) const {
+    v1::CancelReply reply;
+    return jobs.Cancel(&context, OfJob(order.job_id), &reply);
+  }
+  grpc::Status operator()(const PauseOrder& order) const {
+    v1::PauseReply reply;
+    return jobs.Pause(&context, OfJob(order.job_id), &reply);
+  }
+  grpc::Status operator()(const ResumeOrder& order) const {
+    v1::ResumeReply reply;
+    return jobs.Resume(&context, OfJob(order.job_id), &reply);
+  }
+  grpc::Status operator()(const OfWorkerOrder& order) const {
+    v1::OrderWorkerRequest request;
+    request.set_name(order.name);
+    request.set_order(static_cast<v1::WorkerOrder>(order.order));
+    request.set_deadline_ms(order.deadline_ms);
+    v1::OrderWorkerReply reply;
+    return admin.OrderWorker(&context, request, &reply);
+  }
+  static v1::JobIdRequest OfJob(int64_t job_id) {
+    v1::JobIdRequest request;
+    request.set_job_id(job_id);
+    return request;
+  }
+};
 
 class GrpcClient final : public Client {
  public:
@@ -184,28 +218,10 @@ class GrpcClient final : public Client {
     }
   }
 
-  Status Cancel(int64_t job_id) override {
-    v1::JobIdRequest request;
-    request.set_job_id(job_id);
-    v1::CancelReply reply;
-    return Unary(
-        [&](grpc::ClientContext* context) { return jobs_->Cancel(context, request, &reply); });
-  }
-
-  Status Pause(int64_t job_id) override {
-    v1::JobIdRequest request;
-    request.set_job_id(job_id);
-    v1::PauseReply reply;
-    return Unary(
-        [&](grpc::ClientContext* context) { return jobs_->Pause(context, request, &reply); });
-  }
-
-  Status Resume(int64_t job_id) override {
-    v1::JobIdRequest request;
-    request.set_job_id(job_id);
-    v1::ResumeReply reply;
-    return Unary(
-        [&](grpc::ClientContext* context) { return jobs_->Resume(context, request, &reply); });
+  Status Send(const Order& order) override {
+    return Unary([&](grpc::ClientContext* context) {
+      return std::visit(OrderCall{*jobs_, *admin_, *context}, order);
+    });
   }
 
   Result<JobInfo> Watch(int64_t job_id, const std::function<bool(const JobUpdate&)>& on_update,

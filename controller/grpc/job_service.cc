@@ -20,6 +20,14 @@ Result<ir::JobRequest> DecodeSubmit(const v1::SubmitRequest& request, BlobStore&
   return job;
 }
 
+// What is asked of a worker, by a call that is to come.
+OrderWorker DecodeOrder(const v1::OrderWorkerRequest& request) {
+  const int order = request.order();
+  const bool known = v1::WorkerOrder_IsValid(order);
+  return {CallId(0), request.name(), static_cast<proto::WorkerOrder>(known ? order : 0),
+          request.deadline_ms()};
+}
+
 }  // namespace
 
 JobServiceImpl::JobServiceImpl(CallParts parts) : LateService(std::move(parts)) {
@@ -37,17 +45,29 @@ JobServiceImpl::JobServiceImpl(CallParts parts) : LateService(std::move(parts)) 
   AddUnary<v1::JobIdRequest, v1::CancelReply>(
       "/meshwright.v1.JobService/Cancel", "job", "cancel",
       [this](const v1::JobIdRequest& request, v1::CancelReply&, auto answer) {
-        parts_.loop->Cancel(request.job_id(), answer);
+        parts_.loop->Order(
+            [job = JobId(request.job_id())](CallId call) {
+              return CancelJob{call, job};
+            },
+            answer);
       });
   AddUnary<v1::JobIdRequest, v1::PauseReply>(
       "/meshwright.v1.JobService/Pause", "job", "pause",
       [this](const v1::JobIdRequest& request, v1::PauseReply&, auto answer) {
-        parts_.loop->Pause(request.job_id(), answer);
+        parts_.loop->Order(
+            [job = JobId(request.job_id())](CallId call) {
+              return PauseJob{call, job};
+            },
+            answer);
       });
   AddUnary<v1::JobIdRequest, v1::ResumeReply>(
       "/meshwright.v1.JobService/Resume", "job", "resume",
       [this](const v1::JobIdRequest& request, v1::ResumeReply&, auto answer) {
-        parts_.loop->Resume(request.job_id(), answer);
+        parts_.loop->Order(
+            [job = JobId(request.job_id())](CallId call) {
+              return ResumeJob{call, job};
+            },
+            answer);
       });
   AddReading();
   AddSessions();
@@ -132,6 +152,15 @@ AdminServiceImpl::AdminServiceImpl(CallParts parts) : LateService(std::move(part
               if (workers.has_value()) FillWorkers(*workers, request, reply);
               answer(internal::ToStatus(workers));
             });
+      });
+  AddUnary<v1::OrderWorkerRequest, v1::OrderWorkerReply>(
+      "/meshwright.v1.AdminService/OrderWorker", "admin", "order_worker",
+      [this](const v1::OrderWorkerRequest& request, v1::OrderWorkerReply&, auto answer) {
+        parts_.loop->Order(
+            [order = DecodeOrder(request)](CallId call) {
+              return OrderWorker{call, order.worker, order.order, order.deadline_ms};
+            },
+            answer);
       });
   AddUnary<v1::StateRequest, v1::StateReply>(
       "/meshwright.v1.AdminService/State", "admin", "state",

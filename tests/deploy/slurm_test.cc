@@ -39,8 +39,8 @@ std::string CallOf(const std::string& script, const std::string& command) {
 
 TEST(SlurmScript, UsesOptionsThatThereAre) {
   const std::string script = DeployFile("slurm/meshwright.sbatch");
-  for (const std::string& command :
-       {std::string("controller"), std::string("worker"), std::string("submit")}) {
+  for (const std::string& command : {std::string("controller"), std::string("worker"),
+                                     std::string("submit"), std::string("pause")}) {
     const std::string words = CallOf(script, command);
     EXPECT_THAT(OptionsIn(words), ::testing::Not(::testing::IsEmpty())) << command;
     EXPECT_THAT(UnknownOptions(command, words), ::testing::IsEmpty()) << command;
@@ -67,7 +67,7 @@ interval = 50
 log_freq = 1
 )";
 
-TEST(SlurmScript, GivesItsNodeBackAndGoesOnFromTheNewestCheckpoint) {
+TEST(SlurmScript, GivesItsNodeBackAndTheJobGoesOnWhereItWas) {
   MW_NEEDS("slurmctld", "slurmd", "sbatch", "munged");
   const TempDir folder = TempDir::Make().value();
   std::string text;
@@ -83,8 +83,9 @@ TEST(SlurmScript, GivesItsNodeBackAndGoesOnFromTheNewestCheckpoint) {
       {}, 110'000);
   EXPECT_TRUE(answer.ok) << answer.text;
   EXPECT_THAT(answer.text, HasSubstr("back into the queue"));
-  EXPECT_THAT(answer.text, HasSubstr("start 2: from the newest checkpoint"));
-  EXPECT_THAT(answer.text, HasSubstr("goes on  from step"));
+  EXPECT_THAT(answer.text, HasSubstr("is paused after step"));
+  EXPECT_THAT(answer.text, HasSubstr("start 2: job 1 goes on"));
+  EXPECT_THAT(answer.text, HasSubstr("resumed: goes on after step"));
   EXPECT_THAT(answer.text, HasSubstr("SUCCEEDED after 600 steps"));
 }
 

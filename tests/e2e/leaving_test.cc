@@ -2,6 +2,7 @@
 // at the end are those of a run that nobody disturbed, bit for bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <string>
@@ -57,6 +58,22 @@ class Leaving : public FaultFixture {
     return std::all_of(workers.begin(), workers.end(),
                        [](const client::WorkerInfo& worker) { return worker.busy_devices == 0; });
   }
+  std::string StateOf(const std::string& name) {
+    const std::vector<client::WorkerInfo> workers = client().Workers().value();
+    for (const client::WorkerInfo& worker : workers) {
+      if (worker.name == name) return worker.state;
+    }
+    return "";
+  }
+  // One whose devices the only job has.
+  std::string WorkerOfTheJob() {
+    const std::vector<client::WorkerInfo> workers = client().Workers().value();
+    for (const client::WorkerInfo& worker : workers) {
+      if (worker.busy_devices > 0) return worker.name;
+    }
+    ADD_FAILURE() << "no worker works for the job";
+    return "w0";
+  }
   ProcessOutput Run(std::vector<std::string> args) {
     args.insert(args.begin(), {"--address", cluster().address()});
     return RunMeshwright(args, {}, 120'000).value();
@@ -99,6 +116,7 @@ TEST_F(Leaving, APausedJobGoesOnBitForBit) {
 
   // Others get its devices, and it outlives the controller.
   ASSERT_NO_FATAL_FAILURE(ExpectAJobSucceeds(2, 1));
+  Kill(cluster().controller());
   ASSERT_NO_FATAL_FAILURE(RestartController());
   ASSERT_TRUE(cluster().WaitReady(2).ok());
   EXPECT_EQ(InfoOf(id).state, JobState::kPaused);
@@ -138,6 +156,65 @@ TEST_F(Leaving, ACancelledJobIsSavedAndGoesOnAsAnother) {
   const ProcessOutput resumed = Run({"submit", "--resume", std::to_string(id), "-q"});
   EXPECT_EQ(resumed.exit.code, 0) << resumed.stdout_text << resumed.stderr_text;
   EXPECT_EQ(ModelOf(InfoOf(id + 1)), expected);
+}
+
+TEST_F(Leaving, ADrainedWorkersJobGoesOnElsewhereAndNoStepIsLost) {
+  ASSERT_NO_FATAL_FAILURE(StartWith(3));
+  const std::string expected = Undisturbed(Job(2));
+  const int64_t id = Submit(Job(2));
+  ASSERT_TRUE(cluster().RunUntil(id, 300).ok());
+  const std::string name = WorkerOfTheJob();
+  const ProcessOutput drained = Run({"worker", "drain", name});
+  EXPECT_EQ(drained.exit.code, 0) << drained.stderr_text;
+  EXPECT_THAT(drained.stdout_text, HasSubstr("is drained"));
+  EXPECT_THAT(Run({"status"}).stdout_text, HasSubstr("DRAINED"));
+  ASSERT_NO_FATAL_FAILURE(ExpectEndsWith(id, expected));
+  EXPECT_THAT(LogsOf(id), HasSubstr("0 steps are run again"));
+  EXPECT_EQ(Run({"worker", "uncordon", name}).exit.code, 0);
+  EXPECT_THAT(Run({"status"}).stdout_text, ::testing::Not(HasSubstr("DRAINED")));
+}
+
+TEST_F(Leaving, AWorkerThatGetsSigtermHasItsJobMovedAndEndsWithZero) {
+  ASSERT_NO_FATAL_FAILURE(StartWith(3));
+  const std::string expected = Undisturbed(Job(2));
+  const int64_t id = Submit(Job(2));
+  ASSERT_TRUE(cluster().RunUntil(id, 300).ok());
+  Subprocess& worker = cluster().worker(std::stoi(WorkerOfTheJob().substr(1)));
+  ASSERT_TRUE(worker.Signal(SIGTERM).ok());
+  const auto exit = worker.Wait(60'000);
+  ASSERT_TRUE(exit.has_value()) << exit.error();
+  EXPECT_TRUE(exit->ok()) << exit->ToString();
+  ASSERT_NO_FATAL_FAILURE(ExpectEndsWith(id, expected));
+  EXPECT_THAT(LogsOf(id), HasSubstr("0 steps are run again"));
+}
+
+TEST_F(Leaving, ASecondSignalEndsAWorkerAtOnce) {
+  ASSERT_NO_FATAL_FAILURE(StartWith(2));
+  const int64_t id = Submit(Job(1, kForeverSteps));
+  ASSERT_TRUE(cluster().RunUntil(id, 5).ok());
+  Subprocess& worker = cluster().worker(std::stoi(WorkerOfTheJob().substr(1)));
+  ASSERT_TRUE(worker.Signal(SIGTERM).ok());
+  ASSERT_TRUE(worker.Signal(SIGINT).ok());
+  const auto exit = worker.Wait(kSoonMs);
+  ASSERT_TRUE(exit.has_value()) << exit.error();
+  EXPECT_TRUE(exit->ok()) << exit->ToString();
+  EXPECT_TRUE(client().Cancel(id).ok());
+  EXPECT_EQ(EndOf(id).state, JobState::kCancelled);
+}
+
+TEST_F(Leaving, ACordonedWorkerGetsNoJobAlsoAfterARestartOfTheController) {
+  ASSERT_NO_FATAL_FAILURE(StartWith(2));
+  EXPECT_EQ(Run({"worker", "cordon", "nobody"}).exit.code, 2);
+  ASSERT_EQ(Run({"worker", "cordon", "w0"}).exit.code, 0);
+  Kill(cluster().controller());
+  ASSERT_NO_FATAL_FAILURE(RestartController());
+  ASSERT_TRUE(
+      WaitUntil([&] { return StateOf("w0") == "CORDONED" && StateOf("w1") == "READY"; }, kSoonMs));
+  const int64_t id = Submit(Job(1, kForeverSteps));
+  ASSERT_TRUE(cluster().RunUntil(id, 5).ok());
+  EXPECT_EQ(WorkerOfTheJob(), "w1");
+  EXPECT_TRUE(client().Cancel(id).ok());
+  EXPECT_EQ(EndOf(id).state, JobState::kCancelled);
 }
 
 }  // namespace

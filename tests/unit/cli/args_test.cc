@@ -1,5 +1,6 @@
 #include "cli/args.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -211,6 +212,31 @@ TEST(Args, NumbersOutOfRangeAreUsageErrors) {
   }
   EXPECT_EQ(Parse<ControllerArgs>({"controller", "--metrics-port", "-1"}).metrics_port, -1);
   EXPECT_EQ(Parse<UpArgs>({"up", "--port", "0"}).port, 0);
+}
+
+TEST(Args, WorkersAreGivenOrdersByName) {
+  using Action = WorkerOrderArgs::Action;
+  const auto drain = Parse<WorkerOrderArgs>({"worker", "drain", "w0", "--deadline-s", "9"});
+  EXPECT_EQ(drain.action, Action::kDrain);
+  EXPECT_EQ(drain.name, "w0");
+  EXPECT_EQ(drain.deadline_s, 9);
+  EXPECT_EQ(Parse<WorkerOrderArgs>({"worker", "drain", "w0"}).deadline_s, 120);
+  EXPECT_EQ(Parse<WorkerOrderArgs>({"worker", "cordon", "w0"}).action, Action::kCordon);
+  EXPECT_EQ(Parse<WorkerOrderArgs>({"worker", "uncordon", "w0"}).action, Action::kUncordon);
+  EXPECT_EQ(Parse<WorkerOrderArgs>({"worker", "evict", "w0"}).action, Action::kEvict);
+  EXPECT_EQ(Parse<WorkerArgs>({"worker", "--name", "w0", "--drain-s", "5"}).drain_s, 5);
+  EXPECT_EQ(ParseArgs({"worker", "drain"}).exit_code, kExitUsage);
+}
+
+TEST(Args, PlacesInTheQueueAreKeysOfTheJob) {
+  const auto submit = Parse<SubmitArgs>(
+      {"submit", "j", "--set", "training.steps=5", "--priority", "-3", "--max-queue-wait-s", "60"});
+  EXPECT_THAT(submit.overrides,
+              ::testing::UnorderedElementsAre("training.steps=5", "job.priority=-3",
+                                              "job.max_queue_wait_seconds=60"));
+  EXPECT_EQ(ParseArgs({"submit", "j", "--priority", "1001"}).exit_code, kExitUsage);
+  EXPECT_TRUE(Parse<PauseArgs>({"pause", "3", "--no-wait"}).no_wait);
+  EXPECT_EQ(Parse<ResumeArgs>({"resume", "3"}).id, 3);
 }
 
 TEST(Args, AddressesAreHostAndPort) {

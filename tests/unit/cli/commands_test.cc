@@ -271,7 +271,7 @@ class FakeClient final : public client::Client {
   Result<proto::JobDescription> Describe(int64_t) override { return Fail(NotFound("no job")); }
   Result<client::JobInfo> Get(int64_t) override { return end_; }
   Result<std::vector<client::JobInfo>> List() override { return std::vector<client::JobInfo>(); }
-  Status Cancel(int64_t) override { return OkStatus(); }
+  Status Send(const client::Order&) override { return OkStatus(); }
   Result<client::JobInfo> Watch(int64_t, const std::function<bool(const client::JobUpdate&)>& call,
                                 int64_t) override {
     call({});

@@ -82,9 +82,7 @@ class UploadCounter final : public Client {
   Result<proto::JobDescription> Describe(int64_t) override { return Fail(NotFound("no job")); }
   Result<JobInfo> Get(int64_t) override { return JobInfo(); }
   Result<std::vector<JobInfo>> List() override { return std::vector<JobInfo>(); }
-  Status Cancel(int64_t) override { return OkStatus(); }
-  Status Pause(int64_t) override { return OkStatus(); }
-  Status Resume(int64_t) override { return OkStatus(); }
+  Status Send(const Order&) override { return OkStatus(); }
   Result<JobInfo> Watch(int64_t, const std::function<bool(const JobUpdate&)>&, int64_t) override {
     return JobInfo();
   }

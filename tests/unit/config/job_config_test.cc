@@ -123,6 +123,16 @@ TEST(JobConfig, SaysHowAJobIsSavedAndRecovers) {
   EXPECT_EQ(other->request.checkpoint, (ir::CheckpointSpec{true, {}, 20, 30, 2}));
 }
 
+TEST(JobConfig, SaysHowAJobWaits) {
+  const auto job = PrepareJob(*ParseJobConfig(
+      Source(kJob, {"job.priority=-7", "job.preemptible=true", "job.max_queue_wait_seconds=60"})));
+  ASSERT_TRUE(job.has_value()) << job.error();
+  EXPECT_EQ(job->request.queue, (ir::QueueSpec{-7, true, 60}));
+  EXPECT_NE(Error("", {"job.priority=1001"}).find("job.priority is 1001"), std::string::npos);
+  EXPECT_NE(Error("", {"job.max_queue_wait_seconds=-1"}).find("is -1; it must be"),
+            std::string::npos);
+}
+
 TEST(JobConfig, KeysOfRecoveryAndCheckpointsHaveRanges) {
   const auto refusal = [](const char* setting) { return Error("", {setting}); };
   EXPECT_NE(refusal("fault_tolerance.max_recoveries=-1").find("is -1; it must be"),

@@ -293,7 +293,11 @@ TEST_F(ControlLoopTest, AForgottenJobTakesItsFolderWithIt) {
   Start();
   const int64_t first = Submit();
   Answer<bool> cancelled;
-  loop_->Cancel(first, [done = cancelled.callback()](const Status& status) { done(status.ok()); });
+  loop_->Order(
+      [first](CallId call) {
+        return CancelJob{call, JobId(first)};
+      },
+      [done = cancelled.callback()](const Status& status) { done(status.ok()); });
   ASSERT_TRUE(cancelled.Get().value());
   EXPECT_EQ(FollowToEnd(first).state, JobState::kCancelled);
   const int64_t second = Submit();

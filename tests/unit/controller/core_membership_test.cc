@@ -34,6 +34,26 @@ TEST(CoreMembership, ASuspectWorkerDoesNotMakeAJobInfeasible) {
   EXPECT_EQ(cluster.Info(queued).state, JobState::kStarting) << "it waits for the silent one only";
 }
 
+TEST(CoreMembership, ASecondProcessOfTheNameOfASilentOneIsRefusedUntilThatOneIsLost) {
+  SimCluster cluster;
+  cluster.AddWorkers(1);
+  cluster.hold_reports = true;
+  const int64_t job = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 3));
+  cluster.Settle();
+  proto::Register twin;
+  twin.name = "w0";
+  twin.incarnation = Incarnation(4242);
+  twin.devices = 1;
+  cluster.Silence("w0");
+  cluster.SettleFor(4000);
+  ASSERT_EQ(cluster.core().WorkerCounts().at("SUSPECT"), 1);
+  EXPECT_EQ(cluster.Refusal(twin).code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(cluster.Info(job).state, JobState::kRunning) << "its job has not lost it";
+  cluster.SettleFor(4000);
+  ASSERT_EQ(cluster.core().WorkerCounts().at("LOST"), 1);
+  EXPECT_TRUE(cluster.Refusal(twin).ok());
+}
+
 TEST(CoreMembership, JobsThatPlanAgainKeepTheirOrder) {
   SimCluster cluster;
   cluster.AddWorkers(1, 3);

@@ -26,6 +26,8 @@ struct Seen {
   int64_t replanned = 0;
   int64_t resumed = 0;
   int64_t resumes = 0;
+  int64_t moved = 0;
+  int64_t preempted = 0;
 };
 
 // Seeds that once failed, and what they found.
@@ -64,6 +66,8 @@ ir::JobRequest DrawJob(SimCluster& cluster) {
   job.train.validate_every = cluster.Draw(3);
   job.train.steps_per_launch = 1 + cluster.Draw(3);
   DrawRecovery(cluster, job);
+  job.queue.priority = cluster.Draw(3) - 1;
+  job.queue.preemptible = cluster.Draw(2) == 0;
   return job;
 }
 
@@ -82,7 +86,7 @@ proto::RuntimeError DrawError(SimCluster& cluster, const std::string& worker) {
     case 1:
       return MakeError(ErrorKind::kStepFailed, Internal("kernel"), worker);
     default:
-      return MakeError(ErrorKind::kInternal, Internal("ECC").WithBlame(Blame::kInfra), worker);
+      return MakeError(ErrorKind::kInternal, Internal("ECC").WithBlame(Blame::kHardware), worker);
   }
 }
 
@@ -103,7 +107,7 @@ void WorkerFault(SimCluster& cluster) {
     case 2:
       return cluster.Reconnect(name);
     case 3:
-      return cluster.Leave(name);
+      return cluster.Leave(name, 5000 * cluster.Draw(3));
     case 4:
       if (cluster.Draw(3) == 0) cluster.Silence(name);
   }
@@ -126,6 +130,14 @@ void ReportedFault(SimCluster& cluster) {
       cluster.plans_from = static_cast<size_t>(cluster.Draw(3));
       cluster.deaf_aborts = cluster.Draw(6) == 0;
   }
+}
+
+void RandomOrder(SimCluster& cluster) {
+  constexpr proto::WorkerOrder kOrders[] = {proto::WorkerOrder::kCordon, proto::WorkerOrder::kDrain,
+                                            proto::WorkerOrder::kEvict,
+                                            proto::WorkerOrder::kUncordon};
+  const auto order = kOrders[static_cast<size_t>(cluster.Draw(4))];
+  (void)cluster.Order(RandomWorker(cluster), order, 1000 * (1 + cluster.Draw(4)));
 }
 
 void ControllerFault(SimCluster& cluster) {
@@ -157,7 +169,7 @@ void RandomWish(SimCluster& cluster, const std::vector<int64_t>& jobs) {
 }
 
 void RandomFault(SimCluster& cluster, bool snapshots, std::vector<int64_t>& jobs) {
-  switch (cluster.Draw(11)) {
+  switch (cluster.Draw(12)) {
     case 0:
     case 1: {
       ir::JobRequest job = DrawJob(cluster);
@@ -168,6 +180,8 @@ void RandomFault(SimCluster& cluster, bool snapshots, std::vector<int64_t>& jobs
     case 2:
     case 10:
       return RandomWish(cluster, jobs);
+    case 11:
+      return RandomOrder(cluster);
     case 3:
       return ControllerFault(cluster);
     case 4:
@@ -195,6 +209,11 @@ void Heal(SimCluster& cluster, const std::vector<int64_t>& jobs) {
     const std::string name = "w" + std::to_string(i);
     if (cluster.worker(name).session.value() == 0) cluster.AddWorker(name, 2);
   }
+  cluster.Settle();
+  for (int i = 0; i < kWorkers; ++i) {
+    const std::string name = "w" + std::to_string(i);
+    EXPECT_TRUE(cluster.Order(name, proto::WorkerOrder::kUncordon).ok());
+  }
   for (const int64_t job : jobs) (void)cluster.Resume(job);
   cluster.SettleFor(20'000);
 }
@@ -216,6 +235,8 @@ void Add(SimCluster& cluster, int64_t job, Seen& seen) {
   for (const std::string& line : cluster.lines(job)) {
     if (line.starts_with("recovered in ")) ++seen.recovered;
     if (line.starts_with("resumed")) ++seen.resumed;
+    if (line.starts_with("moving: worker") || line.starts_with("moving: drained")) ++seen.moved;
+    if (line.starts_with("queued again after")) ++seen.preempted;
     if (line.find("planning anew") != std::string::npos) ++seen.replanned;
   }
 }
@@ -272,6 +293,8 @@ TEST(CoreSimulation, HoldsItsInvariantsInRandomHistories) {
   EXPECT_GT(seen.recovered, least);
   EXPECT_GT(seen.replanned, least);
   EXPECT_GT(seen.resumed, least);
+  EXPECT_GT(seen.moved, least / 4);
+  EXPECT_GT(seen.preempted, least / 10);
 }
 
 // The same, of workers that hold what they run while the controller is dead or a session broken.

@@ -89,7 +89,7 @@ TEST(Membership, CountsDevicesByOwner) {
       ElementsAre(7, 8));
   members.SetOwner("b", 1, JobId(0));
   EXPECT_EQ(members.FreeDevices("cpu").size(), 2u);
-  EXPECT_EQ(members.HostCores("host of a"), 8);
+  EXPECT_EQ(HostCores(members, "host of a"), 8);
   EXPECT_TRUE(members.Apply(members.At("a"), WorkerEvent::kSilent, 500));
   EXPECT_EQ(members.DeviceCount("cpu"), 3) << "a suspect may come back";
 }

@@ -143,6 +143,45 @@ TEST(JudgeFailure, AnExecutorThatEndsTwiceAtOneStepEndsTheJobUnlessTheMachineIsT
   }
 }
 
+TEST(HostIsToBlame, ForDevicesAndDisksAndNothingElse) {
+  const auto blames = [](ErrorKind kind, Blame blame, const char* worker = "w1") {
+    return HostIsToBlame(MakeError(kind, Internal("x").WithBlame(blame), worker));
+  };
+  EXPECT_TRUE(blames(ErrorKind::kStepFailed, Blame::kHardware));
+  EXPECT_TRUE(blames(ErrorKind::kLoadFailed, Blame::kInfra)) << "the disk of its cache";
+  EXPECT_FALSE(blames(ErrorKind::kStepFailed, Blame::kHardware, "")) << "nobody knows whose";
+  EXPECT_FALSE(blames(ErrorKind::kExecutorLost, Blame::kInfra)) << "a kill";
+  EXPECT_FALSE(blames(ErrorKind::kExecutorLost, Blame::kOverload)) << "want of memory";
+  EXPECT_FALSE(blames(ErrorKind::kExecutorLost, Blame::kInternal)) << "a defect";
+  EXPECT_FALSE(blames(ErrorKind::kStepFailed, Blame::kUnspecified));
+  EXPECT_FALSE(blames(ErrorKind::kLoadFailed, Blame::kUnspecified)) << "what the job asked for";
+  EXPECT_FALSE(blames(ErrorKind::kWorkerLost, Blame::kInfra));
+}
+
+TEST(JudgeFailure, ADeviceThatFailsIsTheJobsFaultOnlyWhenAnotherOneDoesAtTheSameStep) {
+  Scene scene;
+  const auto broken = [](const char* worker, int64_t step) {
+    RunFailure failure =
+        Failed(ErrorKind::kStepFailed, Unavailable("device").WithBlame(Blame::kHardware), step);
+    failure.cause.worker = worker;
+    return failure;
+  };
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(scene.After(broken("w1", 7)), AfterFailure::kRecover);
+  EXPECT_EQ(scene.After(broken("w2", 20)), AfterFailure::kRecover) << "at another step";
+  const Judgement own = scene.Judge(broken("w1", 20));
+  EXPECT_EQ(own.after, AfterFailure::kEndJob);
+  EXPECT_TRUE(own.is_own);
+}
+
+TEST(JudgeFailure, AMachineThatCannotBeginIsNotTheJobsFault) {
+  Scene scene;
+  RunFailure early = Failed(ErrorKind::kLoadFailed, ResourceExhausted("disk full"), 0);
+  early.was_active = false;
+  EXPECT_EQ(scene.After(early), AfterFailure::kEndJob);
+  early.cause.blame = Blame::kInfra;
+  EXPECT_EQ(scene.After(early), AfterFailure::kRecover);
+}
+
 TEST(JudgeFailure, SoManyRecoveriesADay) {
   Scene scene;
   scene.job.fault_tolerance.max_recoveries = 3;
@@ -227,6 +266,17 @@ TEST(FindSeats, ASpareDoesNotTakeTheDeviceOfALaterRank) {
   for (const char* name : {"a", "b"}) seats.Join(name);
   seats.recovery.ranks = {{"gone", 0}, {"a", 0}};
   EXPECT_THAT(*seats.Find(), ElementsAre(RankPlace{"a", 1}, RankPlace{"a", 0}));
+}
+
+TEST(FindSeats, NotOnTheWorkerWhoseMachineFailedUnlessThereIsNoOther) {
+  Seats seats;
+  for (const char* name : {"a", "b", "c"}) seats.Join(name);
+  seats.recovery.ranks = {{"a", 0}, {"b", 0}};
+  seats.recovery.avoid = "b";
+  seats.members.SetOwner("a", 1, JobId(9));
+  EXPECT_THAT(*seats.Find(), ElementsAre(RankPlace{"a", 0}, RankPlace{"c", 0}));
+  for (const int device : {0, 1}) seats.members.SetOwner("c", device, JobId(9));
+  EXPECT_EQ(seats.Find()->at(1).worker, "b");
 }
 
 TEST(FindSeats, NoneWhereThereAreNotEnough) {

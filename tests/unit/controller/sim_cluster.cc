@@ -90,7 +90,8 @@ void SimCluster::RestartController() {
   options.term = stored.term;
   core_ = std::make_unique<Core>(
       options, stored.next_mesh_gen,
-      RestoreJobs(stored, [this](const JobRecord& job) { return ReadJournal(job.id); }));
+      RestoreJobs(stored, [this](const JobRecord& job) { return ReadJournal(job.id); }),
+      stored.standings);
   Execute(core_->Start(now()));
   CheckPromises();
 }
@@ -154,8 +155,6 @@ void SimCluster::OnActor(SimWorker& worker, const proto::StopActor& stop) {
 
 void SimCluster::Silence(const std::string& name) { workers_.at(name).silent = true; }
 
-void SimCluster::Leave(const std::string& name) { Say(workers_.at(name), proto::Leave{"SIGTERM"}); }
-
 int64_t SimCluster::Submit(const ir::JobRequest& job, const std::string& op_id) {
   const CallId call(next_call_++);
   const std::string op = op_id.empty() ? "op-" + std::to_string(call.value()) : op_id;
@@ -166,17 +165,6 @@ int64_t SimCluster::Submit(const ir::JobRequest& job, const std::string& op_id) 
   requests_[reply.job.value()] = request;
   return reply.job.value();
 }
-
-template <typename Call>
-Status SimCluster::Answer(Call call) {
-  call.call = CallId(next_call_++);
-  Run(call);
-  return replies_.at(call.call.value()).status;
-}
-
-Status SimCluster::Cancel(int64_t job) { return Answer(CancelJob{CallId(0), JobId(job)}); }
-Status SimCluster::Pause(int64_t job) { return Answer(PauseJob{CallId(0), JobId(job)}); }
-Status SimCluster::Resume(int64_t job) { return Answer(ResumeJob{CallId(0), JobId(job)}); }
 
 void SimCluster::Advance(int64_t ms) {
   for (int64_t passed = 0; passed < ms; passed += 100) {
@@ -484,6 +472,10 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
           [&](const proto::ReleaseMesh& m) {
             worker.meshes.erase(m.mesh_gen.value());
             Say(worker, proto::MeshReleased{m.mesh_gen});
+          },
+          [&](const proto::Drained&) {
+            EXPECT_TRUE(worker.meshes.empty()) << worker.name << " still works";
+            worker.drained = true;
           },
           [&](const proto::SaveState& m) { OnState(worker, m); },
           [&](const proto::RestoreState& m) { OnState(worker, m); },

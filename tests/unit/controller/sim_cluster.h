@@ -43,6 +43,7 @@ struct SimWorker {
   std::map<uint64_t, std::set<std::string>> invitations;  // that it expects, by generation
   std::vector<double> executed;                           // calls, by what they brought
   std::vector<proto::LaunchInput> last_inputs;
+  bool drained = false;                           // it was told so
   std::deque<proto::UpBody> writes = {};          // of checkpoints, in the order in which they end
   std::map<uint64_t, worker::MeshLog> logs = {};  // of its meshes, by generation
 };
@@ -72,7 +73,8 @@ class SimCluster {
   void Kill(const std::string& name);     // its session ends
   void Crash(const std::string& name);    // the same, and what it said last is lost
   void Silence(const std::string& name);  // nothing from it arrives any more
-  void Leave(const std::string& name);
+  void Leave(const std::string& name, int64_t drain_ms = 0);
+  Status Order(const std::string& name, proto::WorkerOrder order, int64_t deadline_ms = 0);
   void KillActors(const std::string& name);  // the processes that its actors live in
   void Reconnect(const std::string& name);   // a new session of the same process
   int64_t Submit(const ir::JobRequest& job, const std::string& op_id = "");

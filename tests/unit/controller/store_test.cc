@@ -157,6 +157,19 @@ TEST_P(Stores, ProgressReachesLiveJobsOnly) {
   EXPECT_EQ(store->opened().jobs[1].steps_done, 0);
 }
 
+TEST_P(Stores, KeepStandingsUntilAWorkerIsOpen) {
+  const StandingRecord drains{"w'0", Standing::kDraining, 5, 125, "why"};
+  const StandingRecord cordoned{"w1", Standing::kCordoned, 6, 0, ""};
+  StoreBatch batch;
+  batch.standings = {drains, cordoned};
+  ASSERT_TRUE(Open()->Apply(batch).ok());
+  EXPECT_THAT(Open()->opened().standings, ::testing::UnorderedElementsAre(drains, cordoned));
+  StoreBatch later;
+  later.standings = {{"w'0", Standing::kDrained, 9, 0, "done"}, {"w1", Standing::kOpen, 9, 0, ""}};
+  ASSERT_TRUE(Open()->Apply(later).ok());
+  EXPECT_THAT(Open()->opened().standings, ::testing::ElementsAre(later.standings[0]));
+}
+
 TEST_P(Stores, DeletedJobsAreGone) {
   auto store = Open();
   StoreBatch batch;

@@ -99,7 +99,7 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
                  CheckpointCommitted{gen, LaunchSeq(5), SomeError()}},
       MeshReleased{gen},
       MeshError{gen, SomeError()},
-      Leave{"bye"},
+      Leave{"bye", 90'000},
       ActorReply{~uint64_t{0}, StatusCode::kAborted, "dead", std::string("\0\xff", 2)},
       ActorEvent{JobId(3), 4, 5, ActorEventKind::kFailed, StatusCode::kInternal, "why"}};
   for (const UpBody& body : bodies) ExpectRoundTrip(UpMessage{Term(9), body});
@@ -145,6 +145,7 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
       CopySnapshot{
           gen, 34, {{"w1", "h:2", ~uint64_t{0}, {"a[0:4]", "b[4:4]"}}, {"w2", "h:3", 4, {}}}},
       DropSnapshots{JobId(3), gen},
+      Drained{},
       CommitCheckpoint{gen, LaunchSeq(2), folder, "s.tmp-7-2", "manifest", std::string("\0\xff", 2),
                        3},
       AbortMesh{gen, SomeError()},
@@ -207,6 +208,7 @@ ir::JobRequest SomeJob() {
   job.checkpoint = {true, {"shared", "gpt/7"}, 20, 30, 3};
   job.start = {{"shared", "gpt/6/step-00000040"}, 40, {"head.*", "opt.*"}};
   job.fault_tolerance = {false, 3, ir::Elastic::kOff, 2, 7, 9, 5, 3};
+  job.queue = {-7, true, 3600};
   job.config_text = "text";
   return job;
 }
@@ -296,11 +298,13 @@ TEST(Convert, JobsOfClientsThatKnowOfNoRecoveryRecoverAsByDefault) {
   wire.clear_fault_tolerance();
   wire.clear_checkpoint();
   wire.clear_start();
+  wire.clear_queue();
   const auto job = Decode(wire);
   ASSERT_TRUE(job.has_value()) << job.error();
   EXPECT_EQ(job->fault_tolerance, ir::FaultToleranceSpec());
   EXPECT_EQ(job->checkpoint, ir::CheckpointSpec());
   EXPECT_TRUE(job->start.empty());
+  EXPECT_EQ(job->queue, ir::QueueSpec());
   wire = Encode(SomeJob());
   wire.mutable_fault_tolerance()->set_elastic("shrink");
   EXPECT_THAT(Decode(wire).error().message(), HasSubstr("'shrink' is neither off nor replan"));
