@@ -174,11 +174,13 @@ void AddJobOptions(CLI::App* command, ProfileArgs& args) {
   command->add_option("--steps", args.steps);
 }
 
-void AddGpuOptions(CLI::App* command, GpuArgs& args) {
+CLI::App* AddGpuCommand(CLI::App& app, const char* name, const char* meaning, GpuArgs& args) {
+  CLI::App* command = app.add_subcommand(name, meaning);
   command->add_option("job", args.run.job_file)->required();
   command->add_option("--set", args.run.overrides);
   command->add_option("--steps", args.steps)->check(CLI::PositiveNumber);
   command->add_flag("--quick", args.quick, "Small sizes, once: does it run at all");
+  return command;
 }
 
 int Main(int argc, char** argv) {
@@ -228,11 +230,9 @@ int Main(int argc, char** argv) {
   CLI::App* plan_command = app.add_subcommand("plan", "A plan's seconds and its forecast");
   AddPlanOptions(plan_command, plan);
   GpuArgs gpu;
-  CLI::App* gpu_kernels_command =
-      app.add_subcommand("gpu-kernels", "Each kernel of a step on the first GPU, and its limits");
-  AddGpuOptions(gpu_kernels_command, gpu);
-  CLI::App* gpu_step_command = app.add_subcommand("gpu-step", "A job's step on the first GPU");
-  AddGpuOptions(gpu_step_command, gpu);
+  CLI::App* gpu_kernels_command = AddGpuCommand(
+      app, "gpu-kernels", "Each kernel of a step on the first GPU, and its limits", gpu);
+  CLI::App* gpu_step_command = AddGpuCommand(app, "gpu-step", "A job's step on the first GPU", gpu);
   CLI11_PARSE(app, argc, argv);
   if (*gpu_kernels_command) return PrintGpuKernels(gpu);
   if (*gpu_step_command) return PrintGpuStep(gpu);

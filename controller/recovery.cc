@@ -84,8 +84,8 @@ Judgement JudgeFailure(const RunFailure& failure, const ir::JobRequest& job, int
   if (!spec.enable || !CanGoBack(job) || !MayPass(cause)) return {};
   // Before it has done any work, what fails is what was asked for, unless a worker or the
   // controller is gone, or a machine is to blame.
-  const bool is_outside = IsLoss(cause) || cause.kind == ErrorKind::kControllerRestarted ||
-                          HostIsToBlame(cause);
+  const bool is_outside =
+      IsLoss(cause) || cause.kind == ErrorKind::kControllerRestarted || HostIsToBlame(cause);
   if (!failure.was_active && !is_outside) return {};
   if (IsOwn(cause)) {
     const RecoveryHistory::Own own{cause.kind, failure.steps_done, cause.worker,

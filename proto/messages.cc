@@ -111,10 +111,10 @@ const char* KindName(const UpBody& body) {
 
 const char* KindName(const DownBody& body) {
   static constexpr std::array<const char*, std::variant_size_v<DownBody>> kNames = {
-      "Welcome",        "LoadMesh",      "Connect",     "Launch",       "SaveWeights",
-      "AbortMesh",      "ReleaseMesh",   "ReadTensors", "WriteTensors", "SpawnActor",
-      "ActorMessage",   "StopActor",     "SaveState",   "RestoreState", "CommitCheckpoint",
-      "QuerySnapshots", "DropSnapshots", "CopySnapshot",  "Drained"};
+      "Welcome",        "LoadMesh",      "Connect",      "Launch",       "SaveWeights",
+      "AbortMesh",      "ReleaseMesh",   "ReadTensors",  "WriteTensors", "SpawnActor",
+      "ActorMessage",   "StopActor",     "SaveState",    "RestoreState", "CommitCheckpoint",
+      "QuerySnapshots", "DropSnapshots", "CopySnapshot", "Drained"};
   return NameAt(kNames, body.index());
 }
 

@@ -227,10 +227,10 @@ struct Drained {
   friend bool operator==(const Drained&, const Drained&) = default;
 };
 
-using DownBody =
-    std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh, ReleaseMesh,
-                 ReadTensors, WriteTensors, SpawnActor, ActorMessage, StopActor, SaveState,
-                 RestoreState, CommitCheckpoint, QuerySnapshots, DropSnapshots, CopySnapshot, Drained>;
+using DownBody = std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh,
+                              ReleaseMesh, ReadTensors, WriteTensors, SpawnActor, ActorMessage,
+                              StopActor, SaveState, RestoreState, CommitCheckpoint, QuerySnapshots,
+                              DropSnapshots, CopySnapshot, Drained>;
 struct DownMessage {
   Term term{0};
   DownBody body;

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
-#include <random>
 #include <thread>
 #include <utility>
 
@@ -26,6 +25,7 @@
 #include "worker/core_claims.h"
 #include "worker/executors.h"
 #include "worker/held_meshes.h"
+#include "worker/registration.h"
 
 namespace meshwright::worker {
 namespace {
@@ -40,12 +40,6 @@ constexpr size_t kErrands = 1024;
 constexpr int64_t kDiskProbeMs = 1000;
 
 int64_t NowMs() { return SystemClock().NowMs(); }
-
-uint64_t MakeIncarnation() {
-  std::random_device device;
-  const auto random = (static_cast<uint64_t>(device()) << 32) | device();
-  return static_cast<uint64_t>(SystemClock().NowNs()) ^ random;
-}
 
 std::string DefaultName() {
   char host[256] = "worker";
@@ -82,31 +76,6 @@ Status CheckOptions(const AgentOptions& options) {
                     options.data_bind));
   }
   return OkStatus();
-}
-
-// But for its metrics.
-proto::Register RegisterOf(const AgentOptions& options, const data::Roots& roots,
-                           const checkpoint::Roots& checkpoint_roots, int data_port) {
-  proto::Register info;
-  const std::string host = options.advertise.empty() ? options.data_bind : options.advertise;
-  info.name = options.name;
-  info.incarnation = Incarnation(MakeIncarnation());
-  info.devices = options.devices;
-  info.memory_bytes = options.memory_bytes;
-  info.device_kind = options.gpus.driver == nullptr ? "cpu" : "cuda";
-  info.device_name = options.gpus.name;
-  info.data_roots = roots.all();
-  info.checkpoint_roots = checkpoint_roots.all();
-  info.device_profile = options.device_profile;
-  info.threads_per_device = options.threads_per_device;
-  for (const int cpu : AllowedCpus()) info.cpus.push_back(cpu);
-  info.host_cores = info.cpus.empty() ? static_cast<int32_t>(ThreadTeam::MostAtOnce())
-                                      : static_cast<int32_t>(info.cpus.size());
-  info.address = FormatHostPort(host, data_port);
-  info.host_id = options.host_id;
-  info.version = proto::kVersion;
-  info.actor_types = options.host_actors.types;
-  return info;
 }
 
 // False: the message is not of an actor.

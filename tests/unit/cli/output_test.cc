@@ -160,14 +160,14 @@ TEST(Status, CountsOnlyReadyWorkersAndActiveJobs) {
 }
 
 TEST(Status, SaysWhatIsWrongWithAJobThatRuns) {
-  JobInfo job = Job();
-  job.state = JobState::kRunning;
+  client::JobInfo job = Job();
+  job.state = client::JobState::kRunning;
   job.reason = "SlowRank";
   job.message = "rank 2 takes 1.10 times as long\nas its peers";
   const std::string text = FormatStatus({}, {job}, 70'000);
   EXPECT_NE(text.find("SlowRank"), std::string::npos) << text;
   EXPECT_NE(text.find("\njob 3: rank 2 takes 1.10 times as long"), std::string::npos) << text;
-  job.state = JobState::kQueued;
+  job.state = client::JobState::kQueued;
   EXPECT_EQ(FormatStatus({}, {job}, 70'000).find("job 3:"), std::string::npos);
 }
 

@@ -411,18 +411,19 @@ void NoteInLog(SimWorker& worker, const proto::DownBody& body) {
   if (log != worker.logs.end()) log->second.Note(body);
 }
 
+// What the worker's next act is to fail with, once.
+proto::RuntimeError TakeFailure(std::map<std::string, proto::RuntimeError>& failures,
+                                const std::string& worker) {
+  const auto taken = failures.extract(worker);
+  return taken.empty() ? proto::RuntimeError() : taken.mapped();
+}
+
 }  // namespace
 
 void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
   NoteInLog(worker, message.body);
   CheckLaunch(message.body);
-  const auto failing = fail_next.find(worker.name);
-  const auto error = [&]() -> proto::RuntimeError {
-    if (failing == fail_next.end()) return {};
-    proto::RuntimeError taken = failing->second;
-    fail_next.erase(failing);
-    return taken;
-  };
+  const auto error = [&] { return TakeFailure(fail_next, worker.name); };
   std::visit(
       Overloaded{
           [&](const proto::Welcome&) { OnWelcome(worker, message); },
@@ -449,7 +450,7 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
           },
           [&](const proto::Launch& m) {
             if (!Expects(worker, m.mesh_gen, m.launch_seq)) return;
-            if (failing != fail_next.end()) {
+            if (fail_next.contains(worker.name)) {
               worker.failed.insert(m.mesh_gen.value());
               Say(worker, proto::LaunchDone{m.mesh_gen, m.launch_seq, error(), {}, {}});
             } else {

@@ -1,0 +1,46 @@
+#include "worker/registration.h"
+
+#include <random>
+#include <string>
+
+#include "base/clock.h"
+#include "base/listen_address.h"
+#include "base/thread_team.h"
+#include "worker/core_claims.h"
+
+namespace meshwright::worker {
+namespace {
+
+uint64_t MakeIncarnation() {
+  std::random_device device;
+  const auto random = (static_cast<uint64_t>(device()) << 32) | device();
+  return static_cast<uint64_t>(SystemClock().NowNs()) ^ random;
+}
+
+}  // namespace
+
+proto::Register RegisterOf(const AgentOptions& options, const data::Roots& roots,
+                           const checkpoint::Roots& checkpoint_roots, int data_port) {
+  proto::Register info;
+  const std::string host = options.advertise.empty() ? options.data_bind : options.advertise;
+  info.name = options.name;
+  info.incarnation = Incarnation(MakeIncarnation());
+  info.devices = options.devices;
+  info.memory_bytes = options.memory_bytes;
+  info.device_kind = options.gpus.driver == nullptr ? "cpu" : "cuda";
+  info.device_name = options.gpus.name;
+  info.data_roots = roots.all();
+  info.checkpoint_roots = checkpoint_roots.all();
+  info.device_profile = options.device_profile;
+  info.threads_per_device = options.threads_per_device;
+  for (const int cpu : AllowedCpus()) info.cpus.push_back(cpu);
+  info.host_cores = info.cpus.empty() ? static_cast<int32_t>(ThreadTeam::MostAtOnce())
+                                      : static_cast<int32_t>(info.cpus.size());
+  info.address = FormatHostPort(host, data_port);
+  info.host_id = options.host_id;
+  info.version = proto::kVersion;
+  info.actor_types = options.host_actors.types;
+  return info;
+}
+
+}  // namespace meshwright::worker
