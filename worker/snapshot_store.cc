@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <set>
 #include <utility>
@@ -97,25 +98,31 @@ void SnapshotStore::Release(MeshGeneration mesh_gen) {
     }
   }
   (void)thread_.PostAfter(grace_ms_, [this, mesh_gen] {
-    Entry gone;
-    const MutexLock lock(mutex_);
-    const auto it = kept_.find(mesh_gen);
-    if (it == kept_.end()) return;
-    LogWarn(fmt::format("nobody has asked for the snapshots of mesh {}: they are dropped",
-                        mesh_gen.value()));
-    gone = std::move(it->second);
-    kept_.erase(it);
+    std::vector<Entry> gone;
+    {
+      const MutexLock lock(mutex_);
+      const auto it = kept_.find(mesh_gen);
+      if (it == kept_.end()) return;
+      LogWarn(fmt::format("nobody has asked for the snapshots of mesh {}: they are dropped",
+                          mesh_gen.value()));
+      gone.push_back(std::move(it->second));
+      kept_.erase(it);
+    }
+    EndReaders(gone);
   });
 }
 
 void SnapshotStore::Drop(const proto::DropSnapshots& drop) {
   std::vector<Entry> gone;  // doors wait for the port
-  const MutexLock lock(mutex_);
-  for (auto it = kept_.begin(); it != kept_.end();) {
-    const bool drops = it->second.kept->job == drop.job && it->first < drop.before;
-    if (drops) gone.push_back(std::move(it->second));
-    it = drops ? kept_.erase(it) : std::next(it);
+  {
+    const MutexLock lock(mutex_);
+    for (auto it = kept_.begin(); it != kept_.end();) {
+      const bool drops = it->second.kept->job == drop.job && it->first < drop.before;
+      if (drops) gone.push_back(std::move(it->second));
+      it = drops ? kept_.erase(it) : std::next(it);
+    }
   }
+  EndReaders(gone);
 }
 
 proto::SnapshotsHeld SnapshotStore::Held(const proto::QuerySnapshots& query) {
@@ -245,11 +252,24 @@ void SnapshotStore::OnReader(std::shared_ptr<Kept> kept, UniqueFd connection) {
   readers_.push_back(std::make_unique<Reader>());
   Reader& reader = *readers_.back();
   reader.connection = std::move(connection);
+  reader.kept = kept.get();
   reader.thread = std::thread([this, kept = std::move(kept), &reader] {
     ServeSlots(reader.connection.get(), [&](const std::string& slot) { return Find(*kept, slot); });
     (void)::shutdown(reader.connection.get(), SHUT_RDWR);
     reader.ended = true;
   });
+}
+
+// Who still reads what is gone would keep it, and with it the connections by which it reads of
+// others: two workers that copy from each other would keep each other's memory for ever.
+void SnapshotStore::EndReaders(const std::vector<Entry>& gone) {
+  const MutexLock lock(readers_mutex_);
+  for (const auto& reader : readers_) {
+    const bool reads_it = std::any_of(gone.begin(), gone.end(), [&](const Entry& entry) {
+      return entry.kept.get() == reader->kept;
+    });
+    if (reads_it) (void)::shutdown(reader->connection.get(), SHUT_RDWR);
+  }
 }
 
 void SnapshotHandover::Expect(const proto::LoadMesh& load) {

@@ -73,6 +73,7 @@ class SnapshotStore {
   };
   struct Reader {
     UniqueFd connection;
+    const Kept* kept = nullptr;  // what it reads
     std::atomic<bool> ended{false};
     std::thread thread;
   };
@@ -86,6 +87,7 @@ class SnapshotStore {
   Status Copy(const proto::CopySnapshot& copy);
   void OnReader(std::shared_ptr<Kept> kept, UniqueFd connection);
   void ForgetReaders();
+  void EndReaders(const std::vector<Entry>& gone);
 
   const std::shared_ptr<collective::Listener> listener_;
   const int64_t grace_ms_;

@@ -133,7 +133,8 @@ void ForEachObject(pid_t pid, Use use) {
       use(kSocket, target.substr(kSocket.size(), target.size() - kSocket.size() - 1), target);
     } else if (target.rfind(kMemory, 0) == 0) {
       // Of an executor that waits for a mesh: there are no bytes yet.
-      if (fs::file_size(proc + "/fd/" + fd, error) == 0) continue;
+      const bool of_snapshots = target.find("meshwright-snapshot") != std::string::npos;
+      if (of_snapshots && fs::file_size(proc + "/fd/" + fd, error) == 0) continue;
       const auto info = ReadFile(proc + "/fdinfo/" + fd);
       const size_t at = info.value_or("").find("ino:");
       if (at == std::string::npos) continue;

@@ -125,6 +125,7 @@ TEST(Client, AWatchEndsWhenTheControllerFreezes) {
   client::Client::Options through;
   through.address = fmt::format("127.0.0.1:{}", relay.port());
   through.keepalive_ms = 500;
+  through.patience_ms = 1000;
   auto client = client::Client::Connect(through);
   ASSERT_TRUE(client.has_value()) << client.error();
   const auto end = (*client)->Watch(

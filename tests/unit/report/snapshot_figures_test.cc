@@ -18,7 +18,8 @@ SnapshotFigures FiguresFor(const std::vector<std::string>& overrides, int device
 TEST(SnapshotFigures, AWorkerKeepsEachBoxOnce) {
   const std::vector<std::string> data = {
       "parallelism.data_parallel_replicate_degree=2", "parallelism.tensor_parallel_degree=1",
-      "parallelism.pipeline_parallel_degree=1", "fault_tolerance.snapshot_every=3"};
+      "parallelism.pipeline_parallel_degree=1", "parallelism.zero_stage=0",
+      "fault_tolerance.snapshot_every=3"};
   const SnapshotFigures together = FiguresFor(data, 2);
   const SnapshotFigures apart = FiguresFor(data, 1);
   EXPECT_GT(together.bytes, 0);
@@ -34,10 +35,10 @@ TEST(SnapshotFigures, WhoTakesNoneSaysSo) {
 
 TEST(SnapshotFigures, AreShownWithTheirShareOfTheTime) {
   EXPECT_EQ(FormatSnapshots({1 << 20, 0.001, 4}, 0.02),
-            "snapshots  2 x 1.0 MiB of host memory a worker, 1.0 ms every 4 steps, 1.2 % of the "
+            "snapshots  2 x 1.00 MiB of host memory a worker, 1 ms every 4 steps, 1.2 % of the "
             "time\n");
   EXPECT_EQ(FormatSnapshots({1 << 20, 0, 1}, 0.02),
-            "snapshots  2 x 1.0 MiB of host memory a worker\n");
+            "snapshots  2 x 1.00 MiB of host memory a worker\n");
 }
 
 }  // namespace
