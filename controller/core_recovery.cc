@@ -42,7 +42,7 @@ RunStart TellStart(JobEntry& job, Context& context) {
 bool MayReplan(const JobEntry& job, const CoreState& core) {
   const ir::FaultToleranceSpec& spec = job.request->fault_tolerance;
   const Recovery& recovery = *job.recovery;
-  const int64_t there = core.members.DeviceCount(recovery.kind);
+  const int64_t there = DeviceCount(core.members, recovery.kind);
   if (spec.elastic == ir::Elastic::kOff || there < spec.min_devices) return false;
   const ClusterView all{core.members, {}};
   const Placement placement =

@@ -38,7 +38,7 @@ Placement PlaceOn(const ClusterView& cluster, const std::string& kind,
                   const ir::ParallelSpec& parallel, const std::string& why) {
   const Membership& members = cluster.members;
   Placement placement = Place(parallel, FreeDevices(cluster, kind),
-                              members.Returning(cluster.ending, kind), members.DeviceCount(kind));
+                              members.Returning(cluster.ending, kind), DeviceCount(members, kind));
   placement.kind = kind;
   const int64_t closed = ClosedDevices(members, kind);
   if (placement.outcome == PlacementOutcome::kNoCapacity && closed > 0) {
@@ -48,7 +48,7 @@ Placement PlaceOn(const ClusterView& cluster, const std::string& kind,
         closed);
   }
   const std::string other = kind == "cuda" ? "cpu" : "cuda";
-  if (placement.outcome == PlacementOutcome::kNoWorkers && members.DeviceCount(other) > 0) {
+  if (placement.outcome == PlacementOutcome::kNoWorkers && DeviceCount(members, other) > 0) {
     placement.message = fmt::format(
         "waits for a worker with devices of the kind {} ({}): the cluster has only {}; start one "
         "with "
@@ -67,9 +67,9 @@ Placement PlaceOnKind(const ClusterView& cluster, const ir::JobRequest& job, boo
                    fmt::format("parallelism.device is \"{}\"", parallel.device));
   }
   const std::string why_not = ir::WhyNotOnGpus(job);
-  if (cluster.members.DeviceCount("cuda") > 0 && why_not.empty()) {
+  if (DeviceCount(cluster.members, "cuda") > 0 && why_not.empty()) {
     Placement placement = PlaceOn(cluster, "cuda", parallel, "");
-    const bool others = stable && cluster.members.DeviceCount("cpu") > 0;
+    const bool others = stable && DeviceCount(cluster.members, "cpu") > 0;
     if (placement.outcome != PlacementOutcome::kInfeasible || !others) return placement;
   }
   return PlaceOn(cluster, "cpu", parallel, why_not);
@@ -81,7 +81,7 @@ std::string SightOf(const ClusterView& cluster, bool stable) {
   for (const char* kind : {"cpu", "cuda"}) {
     const ReturningDevices returning = members.Returning(cluster.ending, kind);
     sight += fmt::format("; {}: {} of {} free, {} return from {}", kind,
-                         FreeDevices(cluster, kind).size(), members.DeviceCount(kind),
+                         FreeDevices(cluster, kind).size(), DeviceCount(members, kind),
                          returning.count, fmt::join(returning.jobs, " "));
   }
   return sight;

@@ -159,9 +159,9 @@ ReturningDevices Membership::Returning(const std::vector<EndingDevice>& ending,
   return returning;
 }
 
-int64_t Membership::DeviceCount(const std::string& kind) const {
+int64_t DeviceCount(const Membership& members, const std::string& kind) {
   size_t devices = 0;
-  for (const auto& [name, worker] : workers_) {
+  for (const auto& [name, worker] : members.all()) {
     const bool stays = worker.state == WorkerState::kJoining ||
                        worker.state == WorkerState::kReady || worker.state == WorkerState::kSuspect;
     if (stays && KindOf(worker.info) == kind) devices += worker.device_job.size();

@@ -87,9 +87,6 @@ class Membership {
   // go; soon it is heard again, or lost.
   ReturningDevices Returning(const std::vector<EndingDevice>& ending,
                              const std::string& kind) const;
-  // Devices that the cluster has, whether they can be used right now or not: a worker that is
-  // silent for a moment, or closed for a while, is no reason to call a job too large.
-  int64_t DeviceCount(const std::string& kind) const;
 
  private:
   std::map<std::string, Worker> workers_;
@@ -98,6 +95,9 @@ class Membership {
   int64_t changed_ms_ = 0;
 };
 
+// Devices that the cluster has, whether they can be used right now or not: a worker that is
+// silent for a moment, or closed for a while, is no reason to call a job too large.
+int64_t DeviceCount(const Membership& members, const std::string& kind);
 // The cores that the connected workers of a host may use, all together: workers that are kept to
 // different ones do not share them. 0: not known.
 int HostCores(const Membership& members, const std::string& host);

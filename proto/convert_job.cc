@@ -295,7 +295,7 @@ v1::JobRequest Encode(const ir::JobRequest& job) {
   *wire.mutable_checkpoint() = EncodeCheckpoint(job.checkpoint);
   if (!job.start.empty()) *wire.mutable_start() = EncodeStart(job.start);
   *wire.mutable_fault_tolerance() = EncodeTolerance(job.fault_tolerance);
-  *wire.mutable_queue() = EncodeQueue(job.queue);
+  if (job.queue != ir::QueueSpec()) *wire.mutable_queue() = EncodeQueue(job.queue);
   return wire;
 }
 
