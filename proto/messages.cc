@@ -84,7 +84,7 @@ UpMessage MakeUp(Term term, UpBody body) { return UpMessage{term, std::move(body
 UpMessage MakeHeartbeat(Term term, std::vector<MeshMarks> meshes) {
   UpMessage message;
   message.term = term;
-  message.body.emplace<Heartbeat>(std::move(meshes));
+  message.body = Heartbeat{std::move(meshes)};
   return message;
 }
 

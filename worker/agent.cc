@@ -556,7 +556,8 @@ class AgentImpl final : public Agent {
   Executor reaper_thread_{"mw-reaper"};
   actor::ExecutorScheduler reaper_scheduler_{reaper_thread_};
   actor::OwnerLoop<Errand> reaper_{reaper_scheduler_, kErrands, [this](const Errand& errand) {
-                                     std::visit([this](const auto& body) { On(body); }, errand);
+                                     std::visit([this](const auto& body) { this->On(body); },
+                                                errand);
                                    }};
   Mutex mutex_;
   CondVar wake_;

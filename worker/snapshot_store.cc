@@ -128,7 +128,8 @@ void SnapshotStore::Drop(const proto::DropSnapshots& drop) {
 proto::SnapshotsHeld SnapshotStore::Held(const proto::QuerySnapshots& query) {
   proto::SnapshotsHeld held{query.job, query.query, {}};
   const MutexLock lock(mutex_);
-  for (auto& [gen, entry] : kept_) {
+  for (auto& [generation, entry] : kept_) {
+    const MeshGeneration gen = generation;
     Kept& kept = *entry.kept;
     const checkpoint::SnapshotArea* const area = kept.job == query.job ? Open(kept) : nullptr;
     if (area == nullptr) continue;
