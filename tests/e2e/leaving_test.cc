@@ -169,7 +169,7 @@ TEST_F(Leaving, ADrainedWorkersJobGoesOnElsewhereAndNoStepIsLost) {
   EXPECT_THAT(drained.stdout_text, HasSubstr("is drained"));
   EXPECT_THAT(Run({"status"}).stdout_text, HasSubstr("DRAINED"));
   ASSERT_NO_FATAL_FAILURE(ExpectEndsWith(id, expected));
-  EXPECT_THAT(LogsOf(id), HasSubstr("0 steps are run again"));
+  EXPECT_THAT(LogsOf(id), HasSubstr(", 0 steps are run again"));
   EXPECT_EQ(Run({"worker", "uncordon", name}).exit.code, 0);
   EXPECT_THAT(Run({"status"}).stdout_text, ::testing::Not(HasSubstr("DRAINED")));
 }
@@ -185,7 +185,7 @@ TEST_F(Leaving, AWorkerThatGetsSigtermHasItsJobMovedAndEndsWithZero) {
   ASSERT_TRUE(exit.has_value()) << exit.error();
   EXPECT_TRUE(exit->ok()) << exit->ToString();
   ASSERT_NO_FATAL_FAILURE(ExpectEndsWith(id, expected));
-  EXPECT_THAT(LogsOf(id), HasSubstr("0 steps are run again"));
+  EXPECT_THAT(LogsOf(id), HasSubstr(", 0 steps are run again"));
 }
 
 TEST_F(Leaving, ASecondSignalEndsAWorkerAtOnce) {

@@ -55,7 +55,7 @@ struct Floor {
   void ExpectAllStepsOnceAndNoneLost() {
     EXPECT_EQ(Info().state, JobState::kSucceeded) << Info().message;
     EXPECT_THAT(cluster.steps(job), SizeIs(10));
-    EXPECT_THAT(cluster.lines(job), Contains(HasSubstr("0 steps are run again")));
+    EXPECT_THAT(cluster.lines(job), Contains(HasSubstr(", 0 steps are run again")));
     EXPECT_THAT(cluster.states().causes(), Contains("drain"));
   }
 };
