@@ -42,7 +42,9 @@ proto::JobInfo InfoOf(const JobEntry& job, const CoreOptions& options) {
   info.state = record.state;
   info.reason = record.reason;
   info.message = record.message;
-  if (record.state == JobState::kRunning && !job.attention.text.empty()) {
+  // What becomes of it goes before what is wrong with it.
+  const bool has_news = !record.reason.empty();
+  if (record.state == JobState::kRunning && !has_news && !job.attention.text.empty()) {
     info.reason = job.attention.reason;
     info.message = job.attention.text;
   }

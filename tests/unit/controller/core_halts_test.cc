@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "controller/core_view.h"
 #include "tests/unit/controller/sim_cluster.h"
 
 namespace meshwright::controller {
@@ -188,6 +189,15 @@ TEST(Pause, FreesTheDevicesAndResumeGoesOnWhereItWas) {
   EXPECT_EQ(stage.Info().state, JobState::kSucceeded) << stage.Info().message;
   EXPECT_THAT(stage.cluster.steps(stage.job), SizeIs(10));
   EXPECT_GE(stage.cluster.states().restores(), 2);
+}
+
+TEST(Pause, IsSeenAlsoOfAJobThatIsSlow) {
+  JobEntry job;
+  job.record.state = JobState::kRunning;
+  job.attention = {"SlowRank", "rank 2 is slow"};
+  EXPECT_EQ(InfoOf(job, CoreOptions()).reason, "SlowRank");
+  job.record.reason = "Pausing";
+  EXPECT_EQ(InfoOf(job, CoreOptions()).reason, "Pausing");
 }
 
 TEST(Pause, IsRefusedWithTheFix) {
