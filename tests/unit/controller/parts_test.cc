@@ -212,6 +212,38 @@ TEST(LaunchSchedule, SavesWhenItIsAsked) {
   EXPECT_EQ(schedule.Next(), (PlannedLaunch{"", 2, 0, LaunchKind::kSave, SaveCause::kTime}));
 }
 
+TEST(LaunchSchedule, HaltsBehindASaveOfWhatIsNotSavedAndGoesOn) {
+  ir::TrainSpec train;
+  train.steps = 6;
+  const ir::CheckpointSpec checkpoint{.enable = true, .folder = {}, .interval = 2};
+  const auto step = [](int64_t first) { return PlannedLaunch{ir::kStepProgram, first, 1}; };
+  const auto save = [](int64_t done, SaveCause cause) {
+    return PlannedLaunch{"", done, 0, LaunchKind::kSave, cause};
+  };
+  LaunchSchedule schedule(train, false, checkpoint);
+  EXPECT_EQ(schedule.Next()->program, ir::kInitProgram);
+  EXPECT_EQ(schedule.Next(), step(0));
+  EXPECT_EQ(schedule.Next(), step(1));
+  EXPECT_EQ(schedule.Next(), save(2, SaveCause::kInterval));
+  schedule.Halt(SaveCause::kPause);
+  EXPECT_FALSE(schedule.halted()) << "that save is being written";
+  EXPECT_EQ(schedule.Next(), std::nullopt);
+  schedule.SaveEnded(true);
+  EXPECT_TRUE(schedule.halted()) << "not the same state twice";
+  schedule.GoOn();
+  EXPECT_EQ(schedule.Next(), step(2));
+  schedule.Halt(SaveCause::kPause);
+  EXPECT_EQ(schedule.Next(), save(3, SaveCause::kPause));
+  schedule.SaveEnded(false);
+  EXPECT_TRUE(schedule.halted()) << "it was tried";
+  schedule.GoOn();
+  EXPECT_FALSE(schedule.halted());
+  schedule.Halt(SaveCause::kDrain);
+  EXPECT_EQ(schedule.Next(), save(3, SaveCause::kDrain)) << "it may be written now";
+  schedule.SaveEnded(true);
+  EXPECT_TRUE(schedule.halted());
+}
+
 TEST(LaunchSchedule, GoesOnFromAStepThatIsDone) {
   ir::TrainSpec train;
   train.steps = 6;
