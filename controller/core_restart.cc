@@ -27,6 +27,10 @@ void RestoreRun(JobEntry& job, const RunRecord& record, CoreState& core, Context
   job.run.emplace(record.number, record.ranks, record.start);
   MeshOrder order = MakeMeshOrder(record, job);
   order.checkpoints.head.saved_unix_ms = context.now.unix_ms;
+  // What its workers hold, of this run or of one before, is asked for and dropped as ever.
+  if (!order.snapshot_slots.empty()) {
+    for (const RankPlace& rank : record.ranks) job.snapshots.Add(rank.worker, MeshGeneration(0));
+  }
   core.meshes.Add(MeshLife(std::move(order), core.options, context.now.ms, MeshPhase::kResuming));
   job.run->Begin(record.gen, MakeDriver(*job.request, record.start, job.record.told_steps));
   if (MayGoOn(job)) return;

@@ -122,6 +122,7 @@ TEST_F(ControllerDeath, AJobWithoutAGraceTimeIsDroppedAndRecovers) {
   const auto followed = cluster().Follow(id);
   ASSERT_TRUE(followed.has_value()) << followed.error();
   ExpectDone(*followed, expected);
+  for (const int worker : {0, 1}) ExpectHoldsNothingOfAJob(worker);
 }
 
 // The controller of an old copy of the state is refused by workers that have seen a newer one; they

@@ -49,9 +49,10 @@ TEST_F(Faults, CancelledJobEndsAndItsDevicesAreFree) {
 TEST_F(Faults, WorkersOfAKilledControllerGoOnAndItTakesTheJobUp) {
   ASSERT_NO_FATAL_FAILURE(StartWorkers(2));
   const int64_t id = StartJob(1, 2);
-  const auto follower = Launch({"--address", cluster().address(), "wait", std::to_string(id)},
-                               cluster().File("wait.log"));
+  const auto follower = Launch({"--address", cluster().address(), "logs", "-f", std::to_string(id)},
+                               cluster().File("logs.log"));
   ASSERT_NE(follower, nullptr);
+  ASSERT_TRUE(WaitUntil([&] { return !Log("logs.log").empty(); }, kSoonMs)) << "it follows";
   Kill(cluster().controller());
   const auto orphan = client().Get(id);
   ASSERT_FALSE(orphan.has_value());
@@ -65,7 +66,7 @@ TEST_F(Faults, WorkersOfAKilledControllerGoOnAndItTakesTheJobUp) {
   ASSERT_TRUE(client().Cancel(id).ok());
   const auto end = follower->Wait(kSoonMs);
   ASSERT_TRUE(end.has_value()) << end.error();
-  EXPECT_THAT(Log("wait.log"), HasSubstr("CANCELLED"));
+  EXPECT_THAT(Log("logs.log"), HasSubstr("CANCELLED"));
   for (const int worker : {0, 1}) ExpectHoldsNothingOfAJob(worker);
   ExpectAJobSucceeds(1, 2);
 }
