@@ -163,9 +163,11 @@ MeshRecord::~MeshRecord() {
 void MeshRecord::SetDoing(MeshDoing doing) {
   MW_CHECK(shared_ != nullptr) << "a record without memory";
   shared_->doing.store(static_cast<int32_t>(doing));
-  constexpr const char* kPoints[] = {"executor.idle",    "executor.loading",  "executor.connecting",
-                                     "executor.running", "executor.reading",  "executor.writing",
-                                     "executor.saving",  "executor.releasing"};
+  static constexpr auto kPoints =
+      std::to_array<const char*>({"executor.idle", "executor.loading", "executor.connecting",
+                                  "executor.running", "executor.reading", "executor.writing",
+                                  "executor.saving", "executor.snapshot", "executor.releasing"});
+  static_assert(kPoints.size() == static_cast<size_t>(MeshDoing::kReleasing) + 1);
   MW_FAILPOINT(kPoints[static_cast<size_t>(doing)]);
 }
 

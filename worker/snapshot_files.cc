@@ -127,6 +127,15 @@ Status SlotReader::Ask(const std::string& slot, int64_t offset, uint32_t bytes,
   if (!connection_.valid()) {
     MW_ASSIGN_OR_RETURN(connection_, collective::EnterDoor(address_, door_, kSlotTimeoutMs));
   }
+  Result<std::string> refusal = Exchange(slot, offset, bytes, into);
+  if (refusal.has_value()) return refusal->empty() ? OkStatus() : DataLoss(*refusal);
+  // What is left of an answer on the way must not be taken for the next one.
+  connection_.Reset();
+  return refusal.error();
+}
+
+Result<std::string> SlotReader::Exchange(const std::string& slot, int64_t offset, uint32_t bytes,
+                                         std::span<std::byte> into) {
   std::string request(kRequestBytes, '\0');
   auto* const head = reinterpret_cast<std::byte*>(request.data());
   Put(static_cast<uint32_t>(slot.size()), head);
@@ -138,10 +147,16 @@ Status SlotReader::Ask(const std::string& slot, int64_t offset, uint32_t bytes,
   std::array<std::byte, 4> answer{};
   MW_TRY(collective::ReadFully(fd, answer.data(), answer.size()));
   const auto text_bytes = Get<uint32_t>(answer.data());
-  if (text_bytes == 0) return collective::ReadFully(fd, into.data(), into.size());
-  std::string text(std::min(text_bytes, kMostAnswerText), '\0');
-  MW_TRY(collective::ReadFully(fd, text.data(), text.size()));
-  return DataLoss(text);
+  if (text_bytes > kMostAnswerText) {
+    return Fail(DataLoss(fmt::format("a refusal of {} bytes", text_bytes)));
+  }
+  std::string text(text_bytes, '\0');
+  if (text_bytes == 0) {
+    MW_TRY(collective::ReadFully(fd, into.data(), into.size()));
+  } else {
+    MW_TRY(collective::ReadFully(fd, text.data(), text.size()));
+  }
+  return text;
 }
 
 }  // namespace meshwright::worker

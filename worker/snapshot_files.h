@@ -53,6 +53,9 @@ class SlotReader {
 
  private:
   Status Ask(const std::string& slot, int64_t offset, uint32_t bytes, std::span<std::byte> into);
+  // Why it is refused; "": `into` has the answer.
+  Result<std::string> Exchange(const std::string& slot, int64_t offset, uint32_t bytes,
+                               std::span<std::byte> into);
 
   const std::string address_;
   const collective::DoorName door_;

@@ -15,7 +15,7 @@ def names(root):
         for path in (root / room).rglob("*.cc"):
             text = path.read_text(encoding="utf-8")
             found.update(_LITERAL.findall(text))
-            if "kPoints[]" in text:
+            if "kPoints =" in text:
                 found.update(_DOING.findall(text))
     return sorted(found, key=lambda name: (name.startswith("controller"), name))
 

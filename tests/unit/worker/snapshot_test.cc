@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -12,6 +13,7 @@
 
 #include "base/file.h"
 #include "checkpoint/manifest.h"
+#include "collective/door.h"
 #include "tests/unit/worker/program_maker.h"
 #include "worker/available_memory.h"
 #include "worker/snapshot_files.h"
@@ -255,6 +257,40 @@ TEST_F(SnapshotsOfAWorker, NobodyAsksForEver) {
   EXPECT_EQ(store.size(), 1u);
   store.Release(kSnapshotMesh);
   while (store.size() != 0) std::this_thread::yield();
+}
+
+// What is left of it on the way would be read as the answer to the next question.
+TEST(SlotReader, AnAnswerThatBreaksOffIsAnError) {
+  const std::shared_ptr<collective::Listener> listener =
+      collective::MakeListener("127.0.0.1", 0).value();
+  const collective::DoorName name{"c", 5, 77, "secret"};
+  const std::string bytes = "12345678";
+  int connections = 0;
+  std::thread server;
+  const auto door = collective::OpenDoor(listener, name, [&](UniqueFd fd) {
+    if (server.joinable()) server.join();
+    server = std::thread([&bytes, first = connections++ == 0, fd = std::move(fd)] {
+      char request[64];
+      // Four bytes of head that say "here it is", and not all of what was asked for.
+      if (first && ::recv(fd.get(), request, sizeof request, 0) > 0) {
+        (void)collective::WriteFully(fd.get(), "\0\0\0\0xyz", 7);
+      } else {
+        ServeSlots(fd.get(), [&](const std::string&) {
+          return std::as_bytes(std::span(bytes.data(), bytes.size()));
+        });
+      }
+    });
+  });
+  ASSERT_TRUE(door.has_value()) << door.error();
+  {
+    SlotReader reader(fmt::format("127.0.0.1:{}", listener->port()), name);
+    std::string got(8, ' ');
+    EXPECT_FALSE(reader.Read("own/1", 0, std::as_writable_bytes(std::span(got))).ok());
+    const Status again = reader.Read("own/1", 0, std::as_writable_bytes(std::span(got)));
+    EXPECT_TRUE(again.ok()) << again;
+    EXPECT_EQ(got, bytes);
+  }
+  server.join();
 }
 
 TEST(AvailableMemory, IsTheLesserOfMachineAndGroup) {
