@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <toml++/toml.h>
 #include <filesystem>
 
 #include "base/file.h"
@@ -179,6 +180,28 @@ TEST(Tidy, TheTourAgreesWithTheTableOfEdges) {
                                  ? fmt::format("| `{}` | nothing |", room)
                                  : fmt::format("| `{}` | {} |", room, fmt::join(allowed, ", "));
     EXPECT_NE(tour->find(line), std::string::npos) << "docs/TOUR.md lacks: " << line;
+  }
+}
+
+size_t CountOf(const std::string& part, const std::string& text) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// What tools/mutants changes is still there to be changed.
+TEST(Tidy, MutantsAreOfTextsThatAreThereOnce) {
+  const toml::table list = toml::parse(ReadFile(kRoot + "/tests/mutants.toml").value());
+  const toml::array* const mutants = list["mutant"].as_array();
+  ASSERT_NE(mutants, nullptr);
+  EXPECT_GE(mutants->size(), 12u);
+  for (const toml::node& node : *mutants) {
+    const toml::table& mutant = *node.as_table();
+    const std::string file = mutant["file"].value_or(std::string());
+    const Result<std::string> text = ReadFile(kRoot + "/" + file);
+    ASSERT_TRUE(text.has_value()) << text.error();
+    EXPECT_EQ(CountOf(mutant["from"].value_or(std::string("?")), *text), 1u)
+        << file << ": " << mutant["rule"].value_or("");
   }
 }
 
