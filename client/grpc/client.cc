@@ -231,7 +231,7 @@ class GrpcClient final : public Client {
       Prepare(context, rest_ms);
       return Explain(ReadUpdates(*jobs_, context, job_id, on_update, progress), timeout_ms);
     };
-    return WatchAgain(once, timeout_ms, patience_ms_, WaitFor);
+    return WatchAgain(once, timeout_ms, patience_ms_, [this](int64_t ms) { WaitToTryAgain(ms); });
   }
 
   Result<JobInfo> Wait(int64_t job_id, int64_t timeout_ms) override {
@@ -269,6 +269,14 @@ class GrpcClient final : public Client {
   }
 
  private:
+  // Over when there is a connection again. Who only sleeps keeps the channel from making one: it
+  // works while somebody waits for it, and by itself every five seconds.
+  void WaitToTryAgain(int64_t ms) {
+    if (channel_->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY) return WaitFor(ms);
+    (void)channel_->WaitForConnected(std::chrono::system_clock::now() +
+                                     std::chrono::milliseconds(ms));
+  }
+
   // The session has a connection of its own users: it outlives this client.
   Result<std::unique_ptr<Session>> Start(proto::SessionOpen open, SessionOptions options) {
     SessionStart start;
