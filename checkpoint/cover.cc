@@ -29,6 +29,31 @@ bool Overlap(const ir::Box& a, const ir::Box& b) {
   return true;
 }
 
+// The edges of many boxes in one piece of memory: of each box per dim where it begins and ends.
+class Edges {
+ public:
+  explicit Edges(size_t rank) : rank_(rank) {}
+  void Add(const ir::Box& box) {
+    for (size_t d = 0; d < rank_; ++d) {
+      edges_.push_back(box.offset[d]);
+      edges_.push_back(box.offset[d] + box.size[d]);
+    }
+  }
+  size_t rank() const { return rank_; }
+  int64_t Begin(size_t box, size_t dim) const { return edges_[2 * (box * rank_ + dim)]; }
+  int64_t End(size_t box, size_t dim) const { return edges_[2 * (box * rank_ + dim) + 1]; }
+  bool Overlap(size_t a, size_t b) const {
+    for (size_t d = 0; d < rank_; ++d) {
+      if (Begin(a, d) >= End(b, d) || Begin(b, d) >= End(a, d)) return false;
+    }
+    return true;
+  }
+
+ private:
+  const size_t rank_;
+  std::vector<int64_t> edges_;
+};
+
 struct Cut {
   size_t dim = 0;
   int64_t at = 0;
@@ -38,17 +63,18 @@ struct Cut {
 // Finds two boxes that overlap, by parts of space.
 class OverlapFinder {
  public:
-  explicit OverlapFinder(std::span<const ir::Box> boxes) : boxes_(boxes) {}
+  explicit OverlapFinder(const Edges& boxes) : boxes_(boxes) {}
 
-  std::optional<std::pair<size_t, size_t>> Find(const Indices& part) const {
+  std::optional<std::pair<size_t, size_t>> Find(const Indices& part) {
     if (part.size() <= kFew) return AmongFew(part);
     const std::optional<Cut> cut = BestCut(part);
     if (!cut) return AmongFew(part);  // no edge separates any of them
     Indices below, above;
+    below.reserve(part.size() / 2 + cut->crossed + 1);
+    above.reserve(part.size() / 2 + cut->crossed + 1);
     for (const size_t i : part) {
-      const ir::Box& box = boxes_[i];
-      if (box.offset[cut->dim] < cut->at) below.push_back(i);
-      if (box.offset[cut->dim] + box.size[cut->dim] > cut->at) above.push_back(i);
+      if (boxes_.Begin(i, cut->dim) < cut->at) below.push_back(i);
+      if (boxes_.End(i, cut->dim) > cut->at) above.push_back(i);
     }
     if (below.size() == part.size() || above.size() == part.size()) return AmongFew(part);
     if (const auto found = Find(below)) return found;
@@ -59,25 +85,25 @@ class OverlapFinder {
   std::optional<std::pair<size_t, size_t>> AmongFew(const Indices& part) const {
     for (size_t i = 0; i < part.size(); ++i) {
       for (size_t j = i + 1; j < part.size(); ++j) {
-        if (Overlap(boxes_[part[i]], boxes_[part[j]])) return std::pair(part[i], part[j]);
+        if (boxes_.Overlap(part[i], part[j])) return std::pair(part[i], part[j]);
       }
     }
     return std::nullopt;
   }
 
   // The median of where boxes begin behind the first, in the dim where it crosses fewest.
-  std::optional<Cut> BestCut(const Indices& part) const {
+  std::optional<Cut> BestCut(const Indices& part) {
     std::optional<Cut> best;
-    for (size_t dim = 0; dim < boxes_[part[0]].size.size(); ++dim) {
+    for (size_t dim = 0; dim < boxes_.rank() && !(best && best->crossed == 0); ++dim) {
       int64_t first = INT64_MAX;
-      for (const size_t i : part) first = std::min(first, boxes_[i].offset[dim]);
-      std::vector<int64_t> edges;
+      for (const size_t i : part) first = std::min(first, boxes_.Begin(i, dim));
+      begins_.clear();
       for (const size_t i : part) {
-        if (boxes_[i].offset[dim] > first) edges.push_back(boxes_[i].offset[dim]);
+        if (boxes_.Begin(i, dim) > first) begins_.push_back(boxes_.Begin(i, dim));
       }
-      if (edges.empty()) continue;
-      const auto middle = edges.begin() + static_cast<ptrdiff_t>(edges.size() / 2);
-      std::nth_element(edges.begin(), middle, edges.end());
+      if (begins_.empty()) continue;
+      const auto middle = begins_.begin() + static_cast<ptrdiff_t>(begins_.size() / 2);
+      std::nth_element(begins_.begin(), middle, begins_.end());
       const Cut cut = CutAt(part, dim, *middle);
       if (!best || cut.crossed < best->crossed) best = cut;
     }
@@ -87,13 +113,13 @@ class OverlapFinder {
   Cut CutAt(const Indices& part, size_t dim, int64_t at) const {
     Cut cut{dim, at, 0};
     for (const size_t i : part) {
-      const int64_t begin = boxes_[i].offset[dim];
-      if (begin < at && begin + boxes_[i].size[dim] > at) ++cut.crossed;
+      cut.crossed += boxes_.Begin(i, dim) < at && boxes_.End(i, dim) > at ? 1 : 0;
     }
     return cut;
   }
 
-  std::span<const ir::Box> boxes_;
+  const Edges& boxes_;
+  std::vector<int64_t> begins_;  // of the part at hand
 };
 
 // An element of `region` that no box has: the first box's edges split what is left.
@@ -159,27 +185,34 @@ bool IsEmpty(const ir::Box& box) {
 
 Status CheckExactCover(const ir::Dims& dims, std::span<const ir::Box> boxes) {
   const ir::Box whole{ir::Dims(dims.size(), 0), dims};
-  std::vector<ir::Box> solid;
-  solid.reserve(boxes.size());
+  std::vector<size_t> solid;  // boxes that have elements
+  Edges edges(dims.size());
   int64_t covered = 0;
-  for (const ir::Box& given : boxes) {
-    ir::Box box = Explicit(given, dims);
+  const auto explicit_box = [&](size_t i) { return Explicit(boxes[i], dims); };
+  for (size_t i = 0; i < boxes.size(); ++i) {
+    const bool is_whole = boxes[i].size.empty() && boxes[i].offset.empty();
+    const ir::Box& box = is_whole ? whole : boxes[i];
     MW_TRY(CheckInside(dims, box));
     if (IsEmpty(box)) continue;
     // Of more boxes than elements two overlap; the sum must not run over before that is found.
     covered = std::min(covered, INT64_MAX / 2) + Volume(box);
-    solid.push_back(std::move(box));
+    edges.Add(box);
+    solid.push_back(i);
   }
   Indices all(solid.size());
   std::iota(all.begin(), all.end(), size_t{0});
-  if (const auto pair = OverlapFinder(solid).Find(all)) {
-    return DataLoss(fmt::format("boxes {} and {} overlap", ToText(solid[pair->first]),
-                                ToText(solid[pair->second])));
+  if (const auto pair = OverlapFinder(edges).Find(all)) {
+    return DataLoss(fmt::format("boxes {} and {} overlap", ToText(explicit_box(solid[pair->first])),
+                                ToText(explicit_box(solid[pair->second]))));
   }
   const int64_t missing = Volume(whole) - covered;
   if (missing == 0) return OkStatus();
-  const std::optional<ir::Dims> hole =
-      solid.size() <= kMostForHole ? FindHole(whole, solid) : std::nullopt;
+  std::optional<ir::Dims> hole;
+  if (solid.size() <= kMostForHole) {
+    std::vector<ir::Box> all_boxes;
+    for (const size_t i : solid) all_boxes.push_back(explicit_box(i));
+    hole = FindHole(whole, all_boxes);
+  }
   return DataLoss(fmt::format("{} of {} elements are in no box{}", missing, Volume(whole),
                               hole ? fmt::format(", one at [{}]", fmt::join(*hole, ",")) : ""));
 }

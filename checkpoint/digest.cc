@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/check.h"
+
 namespace meshwright::checkpoint {
 
 Digest DigestOf(std::span<const std::byte> bytes) {
@@ -17,6 +19,21 @@ Digest DigestOf(std::span<const std::byte> bytes) {
 }
 
 Digest DigestOf(std::string_view text) { return DigestOf(std::as_bytes(std::span(text))); }
+
+DigestStream::DigestStream()
+    : state_(XXH3_createState(), [](XXH3_state_s* state) { XXH3_freeState(state); }) {
+  MW_CHECK(state_ != nullptr) << "no memory for the state of a digest";
+  XXH3_128bits_reset(state_.get());
+}
+
+void DigestStream::Add(std::span<const std::byte> part) {
+  XXH3_128bits_update(state_.get(), part.data(), part.size());
+}
+
+Digest DigestStream::End() const {
+  const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
+  return {hash.high64, hash.low64};
+}
 
 std::string ToText(const Digest& digest) {
   return fmt::format("{:016x}{:016x}", digest.high, digest.low);

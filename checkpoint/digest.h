@@ -4,17 +4,20 @@
 // adversary. It belongs to a box of a logical tensor, not to a file, so that whoever holds the box
 // can check it; by pieces, so that who needs a part reads little more than that part.
 //
-// Thread rule: pure functions. Source: XXH3 of xxHash 0.8.
+// Thread rule: pure functions; a DigestStream is one thread's. Source: XXH3 of xxHash 0.8.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+
+struct XXH3_state_s;
 
 namespace meshwright::checkpoint {
 
@@ -28,6 +31,17 @@ struct Digest {
 
 Digest DigestOf(std::span<const std::byte> bytes);
 Digest DigestOf(std::string_view text);
+
+// The digest of bytes that come one part after the other.
+class DigestStream {
+ public:
+  DigestStream();
+  void Add(std::span<const std::byte> part);
+  Digest End() const;
+
+ private:
+  const std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> state_;
+};
 
 std::string ToText(const Digest& digest);  // 32 hex digits
 // Errors: kInvalidArgument: no 32 hex digits.

@@ -28,6 +28,8 @@ class ByteSource {
   virtual ~ByteSource() = default;
   // Errors: kDataLoss: the file is shorter; those of where it comes from, with its name.
   virtual Status Read(const std::string& file, int64_t offset, std::span<std::byte> into) = 0;
+  // In parts of so many bytes it is read best.
+  virtual size_t part_bytes() const { return static_cast<size_t>(kPieceBytes); }
   // A small file, whole. Errors: as above, kNotFound.
   virtual Result<std::string> ReadAll(const std::string& file) = 0;
 };
@@ -37,6 +39,8 @@ class FolderSource final : public ByteSource {
  public:
   explicit FolderSource(std::string path) : path_(std::move(path)) {}
   Status Read(const std::string& file, int64_t offset, std::span<std::byte> into) override;
+  // They are in the cache of a core when their digest is made.
+  size_t part_bytes() const override { return size_t{128} << 10; }
   Result<std::string> ReadAll(const std::string& file) override;
 
  private:
