@@ -66,9 +66,10 @@ std::string PathOf(int fd) {
 
 }  // namespace
 
+// Nothing that tests write has to outlive a power cut.
 extern "C" int fsync(int fd) {
   TheNotes().Add({PathOf(fd)});
-  return Next<int(int)>("fsync")(fd);
+  return 0;
 }
 
 extern "C" int rename(const char* from, const char* to) noexcept {
