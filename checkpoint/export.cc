@@ -3,9 +3,15 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "base/failpoint.h"
+#include "base/file.h"
+#include "checkpoint/folder.h"
 #include "formats/safetensors.h"
 #include "ir/element_value.h"
 
@@ -56,9 +62,12 @@ std::vector<std::byte> ConvertFloats(std::span<const std::byte> bytes, ir::DType
   return converted;
 }
 
-Status ExportWeights(Reader& reader, const ir::Graph& model, const std::string& path,
-                     std::optional<ir::DType> dtype) {
-  MW_ASSIGN_OR_RETURN(const auto weights, FindWeights(reader.manifest(), model, dtype));
+namespace {
+
+using Weights = std::map<std::string, Exported>;
+
+// These weights as one file.
+Status WriteWeights(Reader& reader, const Weights& weights, const std::string& path) {
   std::vector<formats::TensorSpec> specs;
   for (const auto& [name, weight] : weights) {
     MW_ASSIGN_OR_RETURN(formats::ExportLayout layout,
@@ -75,6 +84,79 @@ Status ExportWeights(Reader& reader, const ir::Graph& model, const std::string& 
     }
   }
   return writer->Finish();
+}
+
+// In the order of their names, as many in a file as fit.
+std::vector<Weights> CutIntoFiles(const Weights& weights, int64_t most_bytes) {
+  std::vector<Weights> files(1);
+  int64_t bytes = 0;
+  for (const auto& [name, weight] : weights) {
+    const int64_t more = weight.type.bytes();
+    if (!files.back().empty() && bytes + more > most_bytes) {
+      files.emplace_back();
+      bytes = 0;
+    }
+    bytes += more;
+    files.back().emplace(name, weight);
+  }
+  return files;
+}
+
+// The files of a save, whose manifest is not written yet.
+class SaveSource final : public ByteSource {
+ public:
+  SaveSource(std::string temporary, std::string manifest)
+      : files_(std::move(temporary)), manifest_(std::move(manifest)) {}
+  Status Read(const std::string& file, int64_t offset, std::span<std::byte> into) override {
+    return files_.Read(file, offset, into);
+  }
+  Result<std::string> ReadAll(const std::string& file) override {
+    return file == kManifestName ? manifest_ : files_.ReadAll(file);
+  }
+
+ private:
+  FolderSource files_;
+  const std::string manifest_;
+};
+
+}  // namespace
+
+Status ExportWeights(Reader& reader, const ir::Graph& model, const std::string& path,
+                     std::optional<ir::DType> dtype) {
+  MW_ASSIGN_OR_RETURN(const Weights weights, FindWeights(reader.manifest(), model, dtype));
+  return WriteWeights(reader, weights, path);
+}
+
+Status ExportFolder(Reader& reader, const ir::Graph& model, const std::string& folder,
+                    std::optional<ir::DType> dtype, int64_t most_file_bytes) {
+  MW_ASSIGN_OR_RETURN(const Weights weights, FindWeights(reader.manifest(), model, dtype));
+  MW_TRY(MakeDirs(folder));
+  const std::vector<Weights> files = CutIntoFiles(weights, most_file_bytes);
+  if (files.size() == 1) return WriteWeights(reader, weights, folder + "/model.safetensors");
+  nlohmann::ordered_json index = {{"metadata", nlohmann::ordered_json::object()},
+                                  {"weight_map", nlohmann::ordered_json::object()}};
+  int64_t total_bytes = 0;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, files.size());
+    MW_TRY(WriteWeights(reader, files[i], folder + "/" + name));
+    for (const auto& [param, weight] : files[i]) {
+      MW_ASSIGN_OR_RETURN(const formats::ExportLayout layout,
+                          formats::ExportLayoutOf(*weight.param, weight.type));
+      index["weight_map"][layout.name] = name;
+      total_bytes += layout.type.bytes();
+    }
+  }
+  index["metadata"]["total_size"] = total_bytes;
+  return WriteFileAtomic(folder + "/model.safetensors.index.json", index.dump(2) + "\n");
+}
+
+Status ExportSave(const std::string& temporary, const Manifest& manifest, const ir::Graph& model,
+                  ir::DType dtype) {
+  MW_ASSIGN_OR_RETURN(const auto reader, Reader::Open(std::make_unique<SaveSource>(
+                                             temporary, FormatManifest(manifest))));
+  const Status status = ExportFolder(*reader, model, temporary + "/" + kExportName, dtype);
+  MW_FAILPOINT("checkpoint.export.written");
+  return status.WithContext("writing the weights");
 }
 
 }  // namespace meshwright::checkpoint

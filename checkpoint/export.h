@@ -21,6 +21,20 @@ namespace meshwright::checkpoint {
 Status ExportWeights(Reader& reader, const ir::Graph& model, const std::string& path,
                      std::optional<ir::DType> dtype = std::nullopt);
 
+// The same as a folder, which is made: model.safetensors, or where that is larger than
+// `most_file_bytes` several files and model.safetensors.index.json, which says what is where.
+// Errors: as above.
+inline constexpr int64_t kMostExportBytes = int64_t{5} << 30;
+Status ExportFolder(Reader& reader, const ir::Graph& model, const std::string& folder,
+                    std::optional<ir::DType> dtype = std::nullopt,
+                    int64_t most_file_bytes = kMostExportBytes);
+
+// The weights of a save that is not committed yet, as its folder hf/. temporary: where its files
+// are. Errors: as above.
+inline constexpr const char* kExportName = "hf";
+Status ExportSave(const std::string& temporary, const Manifest& manifest, const ir::Graph& model,
+                  ir::DType dtype);
+
 // Floats of one type as floats of another one, rounded to nearest even. REQUIRES float types.
 std::vector<std::byte> ConvertFloats(std::span<const std::byte> bytes, ir::DType from,
                                      ir::DType to);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -43,14 +44,6 @@ Result<std::vector<std::string>> NamesIn(const std::string& folder) {
 
 std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
-Status WriteParts(int fd, const ShardImage& image, const std::string& path) {
-  MW_TRY(WriteAll(fd, image.header, path));
-  for (const std::span<const std::byte> part : image.parts) {
-    MW_TRY(WriteAll(fd, {reinterpret_cast<const char*>(part.data()), part.size()}, path));
-  }
-  return OkStatus();
-}
-
 Status CheckFiles(const std::string& temporary, const Manifest& manifest) {
   for (const StoredFile& file : manifest.files) {
     const std::string path = temporary + "/" + file.name;
@@ -62,6 +55,18 @@ Status CheckFiles(const std::string& temporary, const Manifest& manifest) {
         path, file.bytes, bytes.has_value() ? fmt::format("it has {}", *bytes) : "there is none"));
   }
   return OkStatus();
+}
+
+Status WriteLatest(const std::string& folder, int64_t step) {
+  return WriteFileAtomic(folder + "/" + kLatestName, StepName(step) + "\n");
+}
+
+// By somebody who died before anyone heard of it.
+bool IsCommitted(const std::string& folder, const std::string& temporary,
+                 const Manifest& manifest) {
+  if (FileExists(temporary)) return false;
+  const auto there = ReadFile(folder + "/" + StepName(manifest.step) + "/" + kManifestName);
+  return there.has_value() && *there == FormatManifest(manifest);
 }
 
 // The new name, in one step also where there is one of that name.
@@ -93,6 +98,15 @@ std::string TemporaryName(int64_t step, uint64_t save) {
   return fmt::format("{}{}{}", StepName(step), kTemporary, save);
 }
 
+bool IsTemporaryName(std::string_view name) {
+  const size_t mark = name.find(kTemporary);
+  if (mark == std::string_view::npos || !StepOfName(name.substr(0, mark))) return false;
+  const std::string_view save = name.substr(mark + kTemporary.size());
+  return !save.empty() && std::all_of(save.begin(), save.end(), [](unsigned char c) {
+    return std::isdigit(c) != 0 || c == '-';
+  });
+}
+
 std::optional<int64_t> StepOfName(std::string_view name) {
   if (!name.starts_with(kStepPrefix)) return std::nullopt;
   name.remove_prefix(kStepPrefix.size());
@@ -113,29 +127,75 @@ Result<std::vector<int64_t>> ListSteps(const std::string& folder) {
   return steps;
 }
 
-Status WriteShard(const std::string& temporary, const ShardImage& image) {
-  const std::string path = temporary + "/" + image.name;
+bool IsShardName(std::string_view name) {
+  const size_t slash = name.find('/');
+  if (slash == std::string_view::npos || name.size() > 255) return false;
+  const std::string_view folder = name.substr(0, slash);
+  const std::string_view file = name.substr(slash + 1);
+  const bool plain = std::all_of(file.begin(), file.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+  });
+  return (folder == "sharded" || folder == "state") && plain && !file.empty() && file[0] != '.';
+}
+
+Result<ShardWriter> ShardWriter::Create(const std::string& temporary, const std::string& name,
+                                        int64_t bytes) {
+  if (!IsShardName(name) || bytes < 0) {
+    return Fail(InvalidArgument(fmt::format("'{}' of {} bytes is no shard", name, bytes)));
+  }
+  std::string path = temporary + "/" + name;
   MW_TRY(MakeDirs(FolderOf(path)));
-  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!fd.valid()) return OsError(errno, "create " + path);
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd.valid()) return Fail(OsError(errno, "create " + path));
   // A full disk is found before it is filled.
-  if (const int error = ::posix_fallocate(fd.get(), 0, std::max<int64_t>(image.bytes, 1));
-      error != 0) {
-    return OsError(error, fmt::format("reserve {} bytes for {}", image.bytes, path));
+  if (const int error = ::posix_fallocate(fd.get(), 0, std::max<int64_t>(bytes, 1)); error != 0) {
+    return Fail(OsError(error, fmt::format("reserve {} bytes for {}", bytes, path)));
   }
   MW_FAILPOINT("checkpoint.shard.before-write");
-  MW_TRY(WriteParts(fd.get(), image, path));
+  return ShardWriter(std::move(fd), std::move(path), bytes);
+}
+
+Status ShardWriter::Append(std::string_view bytes) {
+  if (static_cast<int64_t>(bytes.size()) > bytes_ - written_) {
+    return InvalidArgument(fmt::format("{}: more than its {} bytes", path_, bytes_));
+  }
+  written_ += static_cast<int64_t>(bytes.size());
+  MW_TRY(WriteAll(fd_.get(), bytes, path_));
+  MW_FAILPOINT("checkpoint.shard.appended");
+  return OkStatus();
+}
+
+Status ShardWriter::Sync() {
+  return ::fdatasync(fd_.get()) == 0 ? OkStatus() : OsError(errno, "sync " + path_);
+}
+
+Status ShardWriter::Finish() {
+  if (written_ != bytes_) {
+    return DataLoss(fmt::format("{}: {} bytes of {} came", path_, written_, bytes_));
+  }
   MW_FAILPOINT("checkpoint.shard.before-sync");
-  if (::fsync(fd.get()) != 0) return OsError(errno, "sync " + path);
+  if (::fsync(fd_.get()) != 0) return OsError(errno, "sync " + path_);
   MW_FAILPOINT("checkpoint.shard.synced");
-  return SyncFolder(FolderOf(path));
+  return SyncFolder(FolderOf(path_));
+}
+
+Status WriteShard(const std::string& temporary, const ShardImage& image) {
+  MW_ASSIGN_OR_RETURN(ShardWriter writer, ShardWriter::Create(temporary, image.name, image.bytes));
+  MW_TRY(writer.Append(image.header));
+  for (const std::span<const std::byte> part : image.parts) {
+    MW_TRY(writer.Append({reinterpret_cast<const char*>(part.data()), part.size()}));
+  }
+  return writer.Finish();
 }
 
 Status Commit(const std::string& folder, const std::string& temporary_name,
-              const Manifest& manifest, const std::map<std::string, std::string>& files) {
+              const Manifest& manifest, const std::map<std::string, std::string>& files,
+              const std::function<Status(const std::string& temporary)>& before_manifest) {
   MW_TRY(CheckManifest(manifest));
   const std::string temporary = folder + "/" + temporary_name;
+  if (IsCommitted(folder, temporary, manifest)) return WriteLatest(folder, manifest.step);
   MW_TRY(CheckFiles(temporary, manifest));
+  if (before_manifest) MW_TRY(before_manifest(temporary));
   MW_FAILPOINT("checkpoint.commit.before-files");
   for (const auto& [name, bytes] : files) MW_TRY(WriteFileAtomic(temporary + "/" + name, bytes));
   MW_FAILPOINT("checkpoint.commit.before-manifest");
@@ -147,7 +207,7 @@ Status Commit(const std::string& folder, const std::string& temporary_name,
   MW_TRY(SyncFolder(folder));
   MW_TRY(RemoveAll(temporary));
   MW_FAILPOINT("checkpoint.commit.before-latest");
-  return WriteFileAtomic(folder + "/" + kLatestName, StepName(manifest.step) + "\n");
+  return WriteLatest(folder, manifest.step);
 }
 
 Status Prune(const std::string& folder, int64_t keep, const std::string& busy) {

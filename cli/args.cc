@@ -103,6 +103,9 @@ void AddController(CLI::App& app, Storage& s) {
       ->capture_default_str();
   controller->add_option("--state-dir", s.controller.state_dir, "Jobs, blobs and results")
       ->capture_default_str();
+  controller->add_option("--checkpoint-root", s.controller.checkpoint_root,
+                         "Folder for checkpoints of jobs whose workers have no --checkpoint-root; "
+                         "default: checkpoints/ of the state folder");
   controller
       ->add_option("--worker-lost-ms", s.controller.worker_lost_ms,
                    "Silence after which a worker is lost")

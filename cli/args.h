@@ -41,6 +41,7 @@ struct ControllerArgs {
   int port = 7700;
   int metrics_port = 7780;
   std::string state_dir = "runs/controller";
+  std::string checkpoint_root;  // empty: in the state folder
   int64_t worker_lost_ms = 6000;
   int64_t max_connections = 4096;
   int64_t blob_keep_hours = 168;

@@ -54,11 +54,13 @@ Json SummaryJson(const Manifest& manifest, const std::string& path) {
 
 Result<int> List(const CheckpointArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const CheckpointPlace place, FindCheckpoints(args.place, global));
-  MW_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, checkpoint::ListSteps(place.folder));
+  MW_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, StepsOf(place));
   std::vector<std::vector<std::string>> rows;
   for (const int64_t step : steps) {
-    const std::string path = CheckpointPlace{place.folder, step}.path();
-    const auto reader = Reader::OpenFolder(path);
+    CheckpointPlace one = place;
+    one.step = step;
+    const std::string path = one.path();
+    const auto reader = OpenCheckpoint(one);
     if (!reader.has_value()) {
       rows.push_back({std::to_string(step), "damaged: " + reader.error().message()});
       if (global.json)
@@ -85,7 +87,7 @@ Result<int> List(const CheckpointArgs& args, const GlobalArgs& global) {
 Result<std::unique_ptr<Reader>> OpenOne(const std::string& place, int64_t step,
                                         const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const CheckpointPlace found, FindCheckpoint(place, step, global));
-  return Reader::OpenFolder(found.path());
+  return OpenCheckpoint(found);
 }
 
 Result<int> Inspect(const CheckpointArgs& args, const GlobalArgs& global) {
@@ -111,7 +113,7 @@ Result<int> Inspect(const CheckpointArgs& args, const GlobalArgs& global) {
 
 Result<int> Verify(const CheckpointArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const CheckpointPlace found, FindCheckpoint(args.place, args.step, global));
-  MW_ASSIGN_OR_RETURN(const auto reader, Reader::OpenFolder(found.path()));
+  MW_ASSIGN_OR_RETURN(const auto reader, OpenCheckpoint(found));
   MW_TRY(reader->Verify().WithContext("checkpoint " + found.path()));
   const std::string bytes = FormatBytes(checkpoint::StateBytes(reader->manifest()));
   fmt::print("{}\n", global.json
@@ -201,7 +203,7 @@ Result<int> Export(const CheckpointArgs& args, const GlobalArgs& global) {
 
 Result<int> RemoveOne(const CheckpointArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const CheckpointPlace found, FindCheckpoint(args.place, args.step, global));
-  MW_TRY(checkpoint::Remove(found.folder, found.step));
+  MW_TRY(RemoveCheckpoint(found));
   fmt::print("{}\n", global.json ? Dump({{"removed", found.path()}}) : "removed " + found.path());
   return kExitOk;
 }

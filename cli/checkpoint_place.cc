@@ -23,6 +23,36 @@ bool IsNumber(const std::string& text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
+// The files of a checkpoint that lies with the controller.
+class RemoteSource final : public checkpoint::ByteSource {
+ public:
+  explicit RemoteSource(const CheckpointPlace& place)
+      : remote_(place.remote), job_(place.job), step_(place.step) {}
+  Status Read(const std::string& file, int64_t offset, std::span<std::byte> into) override {
+    return remote_->Read(job_, step_, file, offset, into).WithContext(file);
+  }
+  Result<std::string> ReadAll(const std::string& file) override {
+    return remote_->ReadAll(job_, step_, file);
+  }
+
+ private:
+  const std::shared_ptr<client::Checkpoints> remote_;
+  const int64_t job_;
+  const int64_t step_;
+};
+
+Result<CheckpointPlace> AtController(int64_t id, const ir::FolderRef& folder,
+                                     const GlobalArgs& global) {
+  MW_ASSIGN_OR_RETURN(const client::Client::Options options, ClientOptions(global));
+  CheckpointPlace place;
+  place.remote = client::Checkpoints::Connect(options);
+  MW_ASSIGN_OR_RETURN(const std::string root, place.remote->Root());
+  place.folder = root + "/" + folder.path;
+  place.job = id;
+  place.below = folder;
+  return place;
+}
+
 // The folder of a job, where this machine has it at the path at which a worker has it.
 Result<CheckpointPlace> OfJob(int64_t id, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
@@ -32,6 +62,7 @@ Result<CheckpointPlace> OfJob(int64_t id, const GlobalArgs& global) {
     return Fail(NotFound(fmt::format(
         "job {} keeps no checkpoints; set checkpoint.enable = true in its job file", id)));
   }
+  if (folder.at_controller()) return AtController(id, folder, global);
   MW_ASSIGN_OR_RETURN(const std::vector<client::WorkerInfo> workers, client->Workers());
   std::set<std::string> tried;
   for (const client::WorkerInfo& worker : workers) {
@@ -52,6 +83,23 @@ Result<CheckpointPlace> OfJob(int64_t id, const GlobalArgs& global) {
 }  // namespace
 
 std::string CheckpointPlace::path() const { return folder + "/" + checkpoint::StepName(step); }
+
+Result<std::vector<int64_t>> StepsOf(const CheckpointPlace& place) {
+  if (place.remote != nullptr) return place.remote->Steps(place.job);
+  return checkpoint::ListSteps(place.folder);
+}
+
+Result<std::unique_ptr<checkpoint::Reader>> OpenCheckpoint(const CheckpointPlace& place) {
+  if (place.remote == nullptr) return checkpoint::Reader::OpenFolder(place.path());
+  auto reader = checkpoint::Reader::Open(std::make_unique<RemoteSource>(place));
+  if (!reader.has_value()) return Fail(reader.error().WithContext("checkpoint " + place.path()));
+  return reader;
+}
+
+Status RemoveCheckpoint(const CheckpointPlace& place) {
+  if (place.remote != nullptr) return place.remote->Remove(place.job, place.step);
+  return checkpoint::Remove(place.folder, place.step);
+}
 
 Result<CheckpointPlace> FindCheckpoints(const std::string& place, const GlobalArgs& global) {
   const std::string path = data::AbsolutePath(place);
@@ -75,7 +123,7 @@ Result<CheckpointPlace> FindCheckpoints(const std::string& place, const GlobalAr
 Result<CheckpointPlace> FindCheckpoint(const std::string& place, int64_t step,
                                        const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(CheckpointPlace found, FindCheckpoints(place, global));
-  MW_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, checkpoint::ListSteps(found.folder));
+  MW_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, StepsOf(found));
   if (step < 0) step = found.step;
   if (step < 0 && !steps.empty()) step = steps.front();
   if (std::find(steps.begin(), steps.end(), step) == steps.end()) {
@@ -89,7 +137,8 @@ Result<CheckpointPlace> FindCheckpoint(const std::string& place, int64_t step,
 }
 
 Result<ir::FolderRef> BelowRoot(const std::string& folder,
-                                const std::vector<client::WorkerInfo>& workers) {
+                                const std::vector<client::WorkerInfo>& workers,
+                                const std::string& controller_root) {
   const std::string absolute = data::AbsolutePath(folder);
   std::set<std::string> known;
   for (const client::WorkerInfo& worker : workers) {
@@ -99,9 +148,13 @@ Result<ir::FolderRef> BelowRoot(const std::string& folder,
       if (!below.empty()) return ir::FolderRef{root.name, below};
     }
   }
-  return Fail(NotFound(fmt::format(
-      "{} is below no checkpoint root of the workers ({}); start them with --checkpoint-root",
-      absolute, known.empty() ? "they have none" : fmt::format("{}", fmt::join(known, ", ")))));
+  known.insert(controller_root);
+  const std::string below = data::PathBelow(controller_root, absolute);
+  if (!below.empty()) return ir::FolderRef{ir::kControllerRoot, below};
+  return Fail(
+      NotFound(fmt::format("{} is below no checkpoint root of the workers or the controller ({}); "
+                           "start them with --checkpoint-root",
+                           absolute, fmt::join(known, ", "))));
 }
 
 }  // namespace meshwright::cli

@@ -98,10 +98,15 @@ Result<std::string> LoadToken(const GlobalArgs& global, const config::Environmen
   return environment("MESHWRIGHT_TOKEN").value_or("");
 }
 
-Result<std::unique_ptr<client::Client>> Connect(const GlobalArgs& global) {
+Result<client::Client::Options> ClientOptions(const GlobalArgs& global) {
   client::Client::Options options;
   MW_ASSIGN_OR_RETURN(options.address, ResolveAddress(global, config::ProcessEnvironment));
   MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, config::ProcessEnvironment));
+  return options;
+}
+
+Result<std::unique_ptr<client::Client>> Connect(const GlobalArgs& global) {
+  MW_ASSIGN_OR_RETURN(client::Client::Options options, ClientOptions(global));
   return client::Client::Connect(std::move(options));
 }
 

@@ -25,6 +25,9 @@ Result<std::string> ResolveAddress(const GlobalArgs& global,
 // kInvalidArgument when the file is empty, kNotFound.
 Result<std::string> LoadToken(const GlobalArgs& global, const config::Environment& environment);
 
+// What the global arguments and the environment say of it. Errors: those above.
+Result<client::Client::Options> ClientOptions(const GlobalArgs& global);
+
 // Errors: kUnavailable naming the address and how to start a controller.
 Result<std::unique_ptr<client::Client>> Connect(const GlobalArgs& global);
 

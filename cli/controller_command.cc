@@ -56,6 +56,7 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   options.port = PortAgain(args, args.port, 0);
   options.metrics_port = PortAgain(args, args.metrics_port, 1);
   options.state_dir = args.state_dir;
+  options.checkpoint_root = args.checkpoint_root;
   options.worker_lost_ms = args.worker_lost_ms;
   options.quarantine_failures = args.quarantine_failures;
   options.limits.max_connections = args.max_connections;

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <utility>
 
 #include "base/file.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/reader.h"
 #include "cli/checkpoint_place.h"
+#include "cli/connect.h"
 #include "config/job_config.h"
 #include "proto/job_codec.h"
 
@@ -37,11 +39,19 @@ Result<Resumed> OfJob(const SubmitArgs& args, client::Client& client) {
   return resumed;
 }
 
+Result<ir::FolderRef> AsJobsSayIt(const CheckpointPlace& place, const GlobalArgs& global,
+                                  client::Client& client) {
+  if (place.remote != nullptr) return place.below;
+  MW_ASSIGN_OR_RETURN(const std::vector<client::WorkerInfo> workers, client.Workers());
+  MW_ASSIGN_OR_RETURN(const client::Client::Options options, ClientOptions(global));
+  MW_ASSIGN_OR_RETURN(const std::string root, client::Checkpoints::Connect(options)->Root());
+  return BelowRoot(place.folder, workers, root);
+}
+
 Result<Resumed> OfFolder(const SubmitArgs& args, const GlobalArgs& global, client::Client& client) {
   MW_ASSIGN_OR_RETURN(const CheckpointPlace place, FindCheckpoint(args.from, args.step, global));
-  MW_ASSIGN_OR_RETURN(const std::vector<client::WorkerInfo> workers, client.Workers());
-  MW_ASSIGN_OR_RETURN(const ir::FolderRef folder, BelowRoot(place.folder, workers));
-  MW_ASSIGN_OR_RETURN(const auto reader, checkpoint::Reader::OpenFolder(place.path()));
+  MW_ASSIGN_OR_RETURN(const ir::FolderRef folder, AsJobsSayIt(place, global, client));
+  MW_ASSIGN_OR_RETURN(const auto reader, OpenCheckpoint(place));
   MW_ASSIGN_OR_RETURN(const std::string bytes, reader->ReadAll(checkpoint::kJobName));
   Resumed resumed;
   MW_ASSIGN_OR_RETURN(resumed.job, proto::DecodeJob(bytes));
@@ -50,6 +60,36 @@ Result<Resumed> OfFolder(const SubmitArgs& args, const GlobalArgs& global, clien
 }
 
 }  // namespace
+
+Result<SubmitArgs> WithStart(const SubmitArgs& args, const config::JobConfig& config) {
+  SubmitArgs with = args;
+  if (with.exclude.empty()) with.exclude = config.exclude_from_loading;
+  if (with.step < 0) with.step = config.load_step;
+  const bool goes_on = args.resume > 0 || !args.from.empty();
+  if (goes_on) return with;
+  if (with.step >= 0) {
+    return Fail(InvalidArgument(fmt::format(
+        "checkpoint.load_step is {}, and nothing says of what: add --resume JOB or --from FOLDER",
+        with.step)));
+  }
+  if (!with.exclude.empty()) {
+    fmt::print(stderr,
+               "note: checkpoint.exclude_from_loading has no effect without --resume or "
+               "--from\n");
+  }
+  return with;
+}
+
+// What the job of the checkpoint said of its own start is over.
+Result<SubmitArgs> WithStart(const SubmitArgs& args) {
+  config::ConfigSource source;
+  source.file = "--set";
+  for (const std::string& text : args.overrides) {
+    if (text.starts_with("checkpoint.")) source.overrides.push_back(text);
+  }
+  MW_ASSIGN_OR_RETURN(const config::JobConfig config, config::ParseJobConfig(source));
+  return WithStart(args, config);
+}
 
 Result<std::optional<Resumed>> FindResumed(const SubmitArgs& args, const GlobalArgs& global,
                                            client::Client& client) {

@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "cli/args.h"
 #include "client/client.h"
+#include "config/job_config.h"
 #include "ir/job.h"
 
 namespace meshwright::cli {
@@ -17,6 +18,12 @@ struct Resumed {
   ir::FolderRef folder;  // of its checkpoints, where the job goes on saving
   ir::JobRequest job;    // that saved it
 };
+
+// The arguments with what a job file, or --set where there is none, says of the checkpoint to go on
+// from: checkpoint.load_step and checkpoint.exclude_from_loading. Errors: kInvalidArgument: it says
+// a step, and no checkpoint is named; those of its configuration.
+Result<SubmitArgs> WithStart(const SubmitArgs& args, const config::JobConfig& config);
+Result<SubmitArgs> WithStart(const SubmitArgs& args);
 
 // Nothing without --resume and --from. Errors: kNotFound: the job, a checkpoint of it, the folder
 // or a root that holds it is not there, each by name.

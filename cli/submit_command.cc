@@ -173,7 +173,8 @@ StepPrinter PrinterOf(const ir::JobRequest& request, const GlobalArgs& global) {
 }
 
 // The job of a checkpoint, which brings its data and its model.
-Result<int> SubmitAgain(const SubmitArgs& args, const GlobalArgs& global) {
+Result<int> SubmitAgain(const SubmitArgs& given, const GlobalArgs& global) {
+  MW_ASSIGN_OR_RETURN(const SubmitArgs args, WithStart(given));
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Connect(global));
   MW_ASSIGN_OR_RETURN(const std::optional<Resumed> resumed, FindResumed(args, global, *client));
   MW_ASSIGN_OR_RETURN(ir::JobRequest request, JobAgain(*resumed, args));
@@ -183,10 +184,11 @@ Result<int> SubmitAgain(const SubmitArgs& args, const GlobalArgs& global) {
   return Send(*client, args, global, request, "", follower);
 }
 
-Result<int> Submit(const SubmitArgs& args, const GlobalArgs& global) {
-  if (args.file.empty()) return SubmitAgain(args, global);
+Result<int> Submit(const SubmitArgs& given, const GlobalArgs& global) {
+  if (given.file.empty()) return SubmitAgain(given, global);
   MW_ASSIGN_OR_RETURN(const config::JobConfig config,
-                      config::LoadJobConfig(args.file, args.overrides, args.decisions));
+                      config::LoadJobConfig(given.file, given.overrides, given.decisions));
+  MW_ASSIGN_OR_RETURN(const SubmitArgs args, WithStart(given, config));
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   PrintNotes(config);
   PrintNotes(prepared.model);

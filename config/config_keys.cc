@@ -1,6 +1,7 @@
 #include "config/config_keys.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -274,7 +275,9 @@ std::vector<ConfigKey> StateKeys() {
        "of "
        "the job.",
        MW_AT(checkpoint.folder.path)},
-      {"checkpoint", "root", "Name of the checkpoint root; empty: the first one that workers have.",
+      {"checkpoint", "root",
+       "Name of the checkpoint root; empty: the first one that workers have, or the controller's "
+       "where one of them has none; \"controller\": the controller's.",
        MW_AT(checkpoint.folder.root)},
       {"checkpoint", "interval", "Steps between checkpoints; 0: only at the end.",
        MW_AT(checkpoint.interval)},
@@ -282,6 +285,30 @@ std::vector<ConfigKey> StateKeys() {
        MW_AT(checkpoint.interval_s)},
       {"checkpoint", "keep_latest_k", "Older checkpoints of the folder are removed; 0: none are.",
        MW_AT(checkpoint.keep_latest_k)},
+      {"checkpoint",
+       "async_mode",
+       "Whether training goes on while a save is written (async), or waits for it (disabled).",
+       MW_AT(async_mode),
+       KeyKind::kChoice,
+       {"async", "disabled"}},
+      {"checkpoint", "load_step",
+       "With `submit --resume` or `--from`: the step of the checkpoint to go on from; -1: the "
+       "newest. `--step` counts before it.",
+       MW_AT(load_step)},
+      {"checkpoint", "exclude_from_loading",
+       "With `submit --resume` or `--from`: names or patterns (`opt.*`) of tensors that start "
+       "anew. `--exclude` counts instead of it.",
+       MW_AT(exclude_from_loading)},
+      {"checkpoint", "last_save_in_hf",
+       "The save at the end has the weights, too, as Hugging Face names them: a folder hf/ with "
+       "model.safetensors, or with shards and their index. Needs enable.",
+       MW_AT(checkpoint.last_save_in_hf)},
+      {"checkpoint",
+       "export_dtype",
+       "Type of the weights of last_save_in_hf.",
+       MW_AS(export_dtype, "checkpoint.export_dtype"),
+       KeyKind::kChoice,
+       {"float32", "float16", "bfloat16"}},
       {"checkpoint", "last_save",
        "Write model.safetensors at the end, in F32 (F64 where dtype is float64).",
        MW_AT(last_save)},
@@ -361,6 +388,11 @@ struct ValueFormatter {
   std::string operator()(const double* value) const { return FormatReal(*value); }
   std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
   std::string operator()(const std::string* value) const { return QuoteToml(*value); }
+  std::string operator()(const std::vector<std::string>* value) const {
+    std::vector<std::string> quoted;
+    for (const std::string& each : *value) quoted.push_back(QuoteToml(each));
+    return fmt::format("[{}]", fmt::join(quoted, ", "));
+  }
   template <typename T>
   std::string operator()(const std::optional<T>* value) const {
     if (!*value) return "";
@@ -375,6 +407,7 @@ struct TypeNamer {
   std::string operator()(const double*) const { return "a number"; }
   std::string operator()(const bool*) const { return "true or false"; }
   std::string operator()(const std::string*) const { return "text"; }
+  std::string operator()(const std::vector<std::string>*) const { return "a list of texts"; }
   template <typename T>
   std::string operator()(const std::optional<T>*) const {
     return (*this)(static_cast<const T*>(nullptr));

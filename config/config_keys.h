@@ -17,8 +17,9 @@
 namespace meshwright::config {
 
 // Where the value of a key lives. An optional that stays empty means "as the model's flavor says".
-using Binding = std::variant<int64_t*, uint64_t*, double*, bool*, std::string*,
-                             std::optional<int64_t>*, std::optional<double>*, std::optional<bool>*>;
+using Binding =
+    std::variant<int64_t*, uint64_t*, double*, bool*, std::string*, std::vector<std::string>*,
+                 std::optional<int64_t>*, std::optional<double>*, std::optional<bool>*>;
 
 enum class KeyKind : uint8_t {
   kPlain,   // the binding's own type

@@ -20,6 +20,9 @@ struct SchemaType {
   Json operator()(const double*) const { return {{"type", "number"}}; }
   Json operator()(const bool*) const { return {{"type", "boolean"}}; }
   Json operator()(const std::string*) const { return {{"type", "string"}}; }
+  Json operator()(const std::vector<std::string>*) const {
+    return {{"type", "array"}, {"items", {{"type", "string"}}}};
+  }
   template <typename T>
   Json operator()(const std::optional<T>*) const {
     return (*this)(static_cast<const T*>(nullptr));
@@ -50,7 +53,7 @@ Json KeySchema(const ConfigKey& key) {
 
 std::string DefaultText(const ConfigKey& key) {
   const std::string value = FormatValue(key, JobConfig());
-  return value.empty() || value == "\"\"" ? "" : fmt::format("`{}`", value);
+  return value.empty() || value == "\"\"" || value == "[]" ? "" : fmt::format("`{}`", value);
 }
 
 }  // namespace

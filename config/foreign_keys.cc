@@ -15,21 +15,12 @@ struct ForeignKey {
 
 // The first that fits counts, so those of a section come first.
 constexpr ForeignKey kForeignKeys[] = {
-    {"checkpoint", "async_mode",
-     "leave it out: the state is copied between two steps and written while training goes on"},
-    {"checkpoint", "load_step", "say it to submit: `meshwright submit --resume ID --step N`"},
-    {"checkpoint", "exclude_from_loading",
-     "say it to submit: `meshwright submit --resume ID --exclude 'PATTERN'`"},
     {"checkpoint", "initial_load_in_hf",
      "leave it out: checkpoint.initial_load_path takes Hugging Face's names of weights"},
     {"checkpoint", "initial_load_model_only",
      "leave it out: checkpoint.initial_load_path loads weights only"},
-    {"checkpoint", "last_save_in_hf",
-     "leave it out: the weights of checkpoint.last_save have Hugging Face's names"},
     {"checkpoint", "last_save_model_only",
-     "leave it out: checkpoint.last_save writes weights only"},
-    {"checkpoint", "export_dtype",
-     "leave it out: weights are written in float32, or in float64 where training.dtype is float64"},
+     "leave it out: checkpoint.last_save writes weights only, beside the whole state"},
     {"model", "hf_assets_path", "write model.hf_path"},
     {"model", "tokenizer_path",
      "tokenizer files are not read yet; tokenize beforehand and set training.dataset_format = "
@@ -120,6 +111,18 @@ constexpr ForeignKey kForeignKeys[] = {
     {"*", "num_attention_heads", "write model.n_heads"},
 };
 
+struct ForeignValue {
+  std::string_view section;
+  std::string_view name;
+  std::string_view value;
+  std::string_view hint;
+};
+
+constexpr ForeignValue kForeignValues[] = {
+    {"checkpoint", "async_mode", "async_with_pinned_mem",
+     "write \"async\": what is saved is copied to memory that is kept for the next save"},
+};
+
 bool SameWord(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
     return std::tolower(x) == std::tolower(y);
@@ -135,6 +138,15 @@ std::string ForeignKeyHint(std::string_view section, std::string_view name) {
   };
   const auto it = std::find_if(std::begin(kForeignKeys), std::end(kForeignKeys), fits);
   return it == std::end(kForeignKeys) ? "" : "; " + std::string(it->hint);
+}
+
+std::string ForeignValueHint(std::string_view section, std::string_view name,
+                             std::string_view value) {
+  for (const ForeignValue& known : kForeignValues) {
+    const bool fits = known.section == section && known.name == name;
+    if (fits && SameWord(known.value, value)) return "; " + std::string(known.hint);
+  }
+  return "";
 }
 
 }  // namespace meshwright::config

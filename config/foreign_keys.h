@@ -13,4 +13,8 @@ namespace meshwright::config {
 // known of it. Spellings count in any case. An empty `name` asks for the section itself.
 std::string ForeignKeyHint(std::string_view section, std::string_view name);
 
+// The same of a value of a key that is known: "; write \"async\" ...".
+std::string ForeignValueHint(std::string_view section, std::string_view name,
+                             std::string_view value);
+
 }  // namespace meshwright::config

@@ -70,6 +70,22 @@ struct Setter {
     *at = *node.value<std::string>();
     return true;
   }
+  // A text alone is a list of one; "a,b" is one of two, as on a command line.
+  bool operator()(std::vector<std::string>* at) const {
+    at->clear();
+    if (node.is_string()) {
+      for (const std::string& part : Split(*node.value<std::string>(), ',')) {
+        if (!Trim(part).empty()) at->emplace_back(Trim(part));
+      }
+      return true;
+    }
+    if (!node.is_array()) return false;
+    for (const toml::node& each : *node.as_array()) {
+      if (!each.is_string()) return false;
+      at->push_back(*each.value<std::string>());
+    }
+    return true;
+  }
   template <typename T>
   bool operator()(std::optional<T>* at) const {
     T value = {};
@@ -135,8 +151,10 @@ Status SetKey(JobConfig& config, const ConfigKey& key, const toml::node& node,
     fits = std::visit(Setter{node}, binding);
   }
   if (!fits) {
-    return InvalidArgument(fmt::format("{}: {}.{} must be {}, is {}", where, key.section, key.name,
-                                       WantedType(key), ValueText(node)));
+    const std::string hint =
+        node.is_string() ? ForeignValueHint(key.section, key.name, *node.value<std::string>()) : "";
+    return InvalidArgument(fmt::format("{}: {}.{} must be {}, is {}{}", where, key.section,
+                                       key.name, WantedType(key), ValueText(node), hint));
   }
   const KeyRange* range = FindRange(key.section, key.name);
   const bool may_be_auto = key.kind == KeyKind::kDegree || key.kind == KeyKind::kStage;

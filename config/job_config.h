@@ -50,6 +50,10 @@ struct JobConfig {
   std::string initial_load_path;
   bool last_save = true;
   ir::CheckpointSpec checkpoint;
+  std::string async_mode = "async";
+  std::string export_dtype = "float32";
+  int64_t load_step = -1;                         // of the checkpoint to go on from; -1: the newest
+  std::vector<std::string> exclude_from_loading;  // patterns of its tensors
   ir::FaultToleranceSpec fault_tolerance;
   ir::QueueSpec queue;
   std::string elastic = "replan";

@@ -15,7 +15,7 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr double kMaxSize = 1 << 28;  // of a model's dims
 constexpr double kMaxDegree = 1 << 16;
 
-constexpr std::array<KeyRange, 50> kRanges = {{
+constexpr std::array<KeyRange, 51> kRanges = {{
     {"job", "priority", -1000, 1000},
     {"job", "max_queue_wait_seconds", 0, 1e9},
     {"model", "dim", 1, kMaxSize},
@@ -58,6 +58,7 @@ constexpr std::array<KeyRange, 50> kRanges = {{
     {"checkpoint", "interval", 0, 1e12},
     {"checkpoint", "interval_seconds", 0, 1e9},
     {"checkpoint", "keep_latest_k", 0, 1e6},
+    {"checkpoint", "load_step", -1, 1e12},
     {"fault_tolerance", "max_recoveries", 0, 1e6},
     {"fault_tolerance", "min_devices", 1, 1e6},
     {"fault_tolerance", "max_wait_for_spare_seconds", 0, 1e9},

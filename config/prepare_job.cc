@@ -68,6 +68,14 @@ ir::DType DTypeOf(const std::string& name) {
 
 namespace {
 
+ir::CheckpointSpec CheckpointOf(const JobConfig& config) {
+  ir::CheckpointSpec spec = config.checkpoint;
+  spec.waits = config.async_mode == "disabled";
+  spec.export_dtype =
+      config.export_dtype == "float16" ? ir::DType::kF16 : DTypeOf(config.export_dtype);
+  return spec;
+}
+
 ir::FaultToleranceSpec Tolerance(const JobConfig& config) {
   ir::FaultToleranceSpec spec = config.fault_tolerance;
   spec.elastic = config.elastic == "off" ? ir::Elastic::kOff : ir::Elastic::kReplan;
@@ -95,7 +103,7 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
       .Data(config.data)
       .DType(DTypeOf(config.dtype))
       .SaveWeights(config.last_save)
-      .Checkpoint(config.checkpoint)
+      .Checkpoint(CheckpointOf(config))
       .FaultTolerance(Tolerance(config))
       .Queue(config.queue)
       .ConfigText(FormatJobConfig(config));

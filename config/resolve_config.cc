@@ -136,6 +136,10 @@ void NoteUnused(JobConfig& config) {
        "model.from_scratch has no effect with checkpoint.initial_load_path");
   note(config.queue.preemptible && !config.checkpoint.enable,
        "job.preemptible has no effect without checkpoint.enable");
+  note(config.origins.contains("checkpoint.async_mode") && !config.checkpoint.enable,
+       "checkpoint.async_mode has no effect without checkpoint.enable");
+  note(config.origins.contains("checkpoint.export_dtype") && !config.checkpoint.last_save_in_hf,
+       "checkpoint.export_dtype has no effect without checkpoint.last_save_in_hf");
   note(!config.hf_path.empty() && !config.model.flavor.empty(),
        "model.flavor has no effect with model.hf_path");
 }

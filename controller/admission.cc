@@ -23,7 +23,14 @@ Status CheckRoots(const proto::Register& info, const char* what,
         fmt::format("worker '{}' registers {} {} roots; at most {} of {} bytes are allowed",
                     TruncateUtf8(info.name, 64), roots.size(), what, kMostRoots, kMaxPathBytes));
   }
-  return OkStatus();
+  const bool reserved = std::any_of(roots.begin(), roots.end(), [](const ir::DataRoot& root) {
+    return root.name == ir::kControllerRoot;
+  });
+  if (!reserved) return OkStatus();
+  return InvalidArgument(
+      fmt::format("worker '{}' registers a {} root of the name '{}', which is the controller's "
+                  "own; give it another one",
+                  TruncateUtf8(info.name, 64), what, ir::kControllerRoot));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "checkpoint/folder.h"
+#include "controller/driver.h"
 #include "proto/job_codec.h"
 
 namespace meshwright::controller {
@@ -30,11 +31,12 @@ ir::FolderRef CheckpointFolderOf(const ir::JobRequest& request, int64_t job_id) 
 }
 
 CheckpointOrder MakeCheckpointOrder(const ir::JobRequest& request, int64_t job_id,
-                                    const std::string& layout, const ir::StartPoint& start) {
+                                    const ir::FolderRef& folder, const std::string& layout,
+                                    const ir::StartPoint& start) {
   CheckpointOrder order;
   order.start = start;
   if (!request.checkpoint.enable) return order;
-  order.folder = CheckpointFolderOf(request, job_id);
+  order.folder = folder;
   // A checkpoint is in its folder before it is on record: the one before it is not deleted yet.
   const int64_t keep = request.checkpoint.keep_latest_k;
   order.keep = keep == 0 ? 0 : std::max<int64_t>(2, keep);
@@ -43,6 +45,9 @@ CheckpointOrder MakeCheckpointOrder(const ir::JobRequest& request, int64_t job_i
   order.head.job_name = request.name;
   order.head.layout = layout;
   order.job = proto::EncodeJob(request);
+  if (request.checkpoint.last_save_in_hf) {
+    order.export_dtype = ir::DTypeName(request.checkpoint.export_dtype);
+  }
   return order;
 }
 
@@ -60,6 +65,7 @@ SaveRequest MakeSaveRequest(const CheckpointOrder& order, uint64_t mesh_gen, Lau
   request.head.cause = cause;
   request.job = order.job;
   request.keep = order.keep;
+  if (cause == SaveCauseName(SaveCause::kEnd)) request.export_dtype = order.export_dtype;
   return request;
 }
 

@@ -131,6 +131,7 @@ void ControlLoop::Stop() {
   loop_.Stop();
   planner_.Stop();
   files_.Stop();
+  checkpoints_.Stop();
   journal_.Stop();
   history_.Stop();
 }
@@ -257,6 +258,12 @@ void ControlLoop::Summarise(Callback<Summary> done) {
     done(Summary{core_.options().cluster_id, core_.options().term.value(), core_.JobCounts(),
                  core_.WorkerCounts()});
   });
+  if (!posted) done(Fail(LoopStopped()));
+}
+
+void ControlLoop::FilesOf(MeshGeneration gen, std::string key, Callback<MeshFiles> done) {
+  const bool posted =
+      loop_.Post([this, gen, key = std::move(key), done] { done(core_.FilesOf(gen, key)); });
   if (!posted) done(Fail(LoopStopped()));
 }
 
@@ -437,6 +444,8 @@ void ControlLoop::ExecuteOne(Effect& effect) {
     Do(*open);
   } else if (auto* finish = std::get_if<FinishWeights>(&effect)) {
     Do(*finish);
+  } else if (auto* commit = std::get_if<CommitHere>(&effect)) {
+    Do(*commit);
   } else if (auto* check = std::get_if<CheckBlobs>(&effect)) {
     Do(*check);
   } else if (auto* steps = std::get_if<StepsDone>(&effect)) {
@@ -503,6 +512,18 @@ void ControlLoop::Do(FinishWeights& effect) {
   files_.Post([this, gen = effect.mesh_gen] {
     const Status status = parts_.weights->Finish(gen);
     loop_.Post([this, gen, status] { StepOnLoop(WeightsFile{gen, true, status}); });
+  });
+}
+
+void ControlLoop::Do(CommitHere& effect) {
+  checkpoints_.Post([this, commit = std::move(effect.commit)] {
+    const Status status =
+        Guarded("committing a checkpoint", [&] { return parts_.checkpoints->Commit(commit); });
+    MW_FAILPOINT("controller.commit.before-report");
+    const proto::RuntimeError error = proto::MakeError(proto::ErrorKind::kSaveFailed, status);
+    loop_.Post([this, done = proto::CheckpointCommitted{commit.mesh_gen, commit.save, error}] {
+      StepOnLoop(CommittedHere{done});
+    });
   });
 }
 

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "controller/blob_store.h"
+#include "controller/checkpoint_store.h"
 #include "controller/core.h"
 #include "controller/journal.h"
 #include "controller/metrics.h"
@@ -74,6 +75,7 @@ struct ControlParts {
   WeightsSink* weights = nullptr;
   ControllerMetrics* metrics = nullptr;
   const StateDir* dir = nullptr;
+  CheckpointStore* checkpoints = nullptr;
   PlanFunction make_plan;
   std::function<Journal(const std::string& job_dir, const JournalSizes&)> load_journal =
       LoadJournal;
@@ -136,6 +138,8 @@ class ControlLoop {
     std::map<std::string, int64_t> jobs, workers;
   };
   void Summarise(Callback<Summary> done);
+  // Of a mesh that has not ended, for who knows its key. Errors: kPermissionDenied.
+  void FilesOf(MeshGeneration gen, std::string key, Callback<MeshFiles> done);
 
   // Answers once there is something behind the cursor, and at once when there is already. The
   // answer's cursor is where to go on.
@@ -184,6 +188,7 @@ class ControlLoop {
   void Do(StartPlan& effect);
   void Do(OpenWeights& effect);
   void Do(FinishWeights& effect);
+  void Do(CommitHere& effect);
   void Do(const CheckBlobs& effect);
   void Do(StepsDone& effect);
   void Do(LogLine& effect);
@@ -227,6 +232,7 @@ class ControlLoop {
   Executor history_{"mw-history"};
   Executor planner_{"mw-planner"};
   Executor files_{"mw-files"};
+  Executor checkpoints_{"mw-checkpoints"};
   // Appends to files of jobs. What is on record of a job is never ahead of its journal.
   Executor journal_{"mw-journal"};
   Executor loop_{"mw-core"};

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "controller/auth.h"
 #include "controller/core_actors.h"
 #include "controller/core_checks.h"
 #include "controller/core_clients.h"
@@ -14,6 +15,7 @@
 #include "controller/core_view.h"
 #include "controller/core_watch.h"
 #include "controller/core_workers.h"
+#include "controller/mesh_order.h"
 
 namespace meshwright::controller {
 
@@ -97,6 +99,18 @@ std::vector<proto::JobInfo> Core::Jobs() const {
     infos.push_back(InfoOf(it->second, state_.options));
   }
   return infos;
+}
+
+Result<MeshFiles> Core::FilesOf(MeshGeneration gen, const std::string& key) const {
+  const MeshLife* const mesh = state_.meshes.Find(gen);
+  const bool may = mesh != nullptr && !mesh->state().IsEnding() &&
+                   ConstantTimeEqual(key, FilesKeyOf(gen, state_.options));
+  if (!may) {
+    return Fail(PermissionDenied(fmt::format(
+        "mesh generation {} does not run here, or was asked for with a wrong key", gen.value())));
+  }
+  const CheckpointOrder& order = mesh->state().order.checkpoints;
+  return MeshFiles{gen, order.folder, order.start.checkpoint};
 }
 
 std::vector<proto::WorkerInfo> Core::Workers(Now now) const { return InfoOf(state_.members, now); }

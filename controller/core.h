@@ -45,6 +45,8 @@ class Core {
   bool Knows(SessionId session) const { return state_.members.Knows(session); }
   // Control messages of a job, both ways, by kind ("Launch", "LaunchDone", ...).
   MessageTally::Counts MessageCounts(JobId id) const { return state_.tally.Of(id); }
+  // Errors: kPermissionDenied: there is no such mesh, it ends, or that is not its key.
+  Result<MeshFiles> FilesOf(MeshGeneration gen, const std::string& key) const;
   const MessageTally::Counts& message_totals() const { return state_.tally.totals(); }
   int64_t stale_messages() const { return state_.tally.stale(); }
   const CoreOptions& options() const { return state_.options; }

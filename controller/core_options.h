@@ -27,6 +27,7 @@ struct CoreOptions : MeshLimits {
   std::string cluster_id;
   Term term{1};
   std::string secret_key;  // random per process; per-generation secrets are derived from it
+  std::string files_key;   // of this state folder, for ever: keys of checkpoints' files, as above
   std::string jobs_dir;    // shown to people
   // How long a job that ends or halts may take to its next step boundary and a save there; then
   // one that is cancelled ends, and one that was to be paused goes on.

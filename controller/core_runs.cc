@@ -63,6 +63,7 @@ void BeginMesh(JobEntry& job, const PlannedJob& plan, CoreState& core, Context& 
   FreeDevices(job.run->TakeRanks(plan), core.members);
   const std::string start = job.recovery ? ", " + SetStart(job, context) : "";
   const MeshGeneration gen = core.meshes.NewGeneration();
+  job.record.checkpoint_folder = CheckpointFolderOn(job, core.members);
   MeshLife& mesh = core.meshes.Add(MeshLife(
       MakeMeshOrder(gen, job, plan, core.members, core.options), core.options, context.now.ms));
   job.run->Begin(gen, MakeDriver(*job.request, job.run->start().point, job.record.told_steps,
@@ -221,12 +222,15 @@ struct MeshCarrier {
       return context.Do(LogLine{job, text});
     }
     entry.record.checkpoint_step = saved.step;
-    const std::string text =
-        fmt::format("checkpoint of step {} in {}", saved.step, entry.record.checkpoint_folder.path);
+    const ir::FolderRef& folder = entry.record.checkpoint_folder;
+    const std::string text = fmt::format("checkpoint of step {} in {}{}", saved.step, folder.path,
+                                         folder.at_controller() ? " of the controller" : "");
     PersistJob(entry, false, text, context);
     context.Do(LogLine{job, text});
     context.Do(JobChanged{job});
   }
+
+  void operator()(MeshCommit& commit) { context.Do(CommitHere{job, std::move(commit.commit)}); }
 
   void operator()(const MeshDevicesFreed& freed) {
     for (const int device : freed.devices) core.members.SetOwner(freed.worker, device, JobId(0));
@@ -397,6 +401,10 @@ void On(const PlanFinished& event, CoreState& core, Context& context) {
     return FailRun(*job, MakeError(ErrorKind::kPlanFailed, placed), core, context);
   }
   BeginMesh(*job, *event.plan, core, context);
+}
+
+void On(const CommittedHere& event, CoreState& core, Context& context) {
+  Feed(event.committed.mesh_gen, MeshCommitted{event.committed}, core, context);
 }
 
 void On(const WeightsFile& event, CoreState& core, Context& context) {

@@ -15,6 +15,7 @@ void PlaceJobs(CoreState& core, Context& context);
 
 void On(const PlanFinished& event, CoreState& core, Context& context);
 void On(const WeightsFile& event, CoreState& core, Context& context);
+void On(const CommittedHere& event, CoreState& core, Context& context);
 
 // What happens to a mesh, and all that follows from it. Nothing, where there is no such generation.
 // May erase the mesh. Those that do not let go of it count as lost.

@@ -109,6 +109,10 @@ struct WeightsFile {
   bool complete = false;
   Status status;
 };
+// What CommitHere came to.
+struct CommittedHere {
+  proto::CheckpointCommitted committed;
+};
 // A required write did not reach the store; the job's later effects of that step were dropped.
 struct WriteFailed {
   JobId job;
@@ -145,9 +149,9 @@ struct Shutdown {};
 
 using Event =
     std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished, WeightsFile,
-                 WriteFailed, AttachClient, AskOfClient, AckOfClient, ClientGone, PlaceQueue, Tick,
-                 Shutdown, SpawnActorCall, AskActorCall, StopActorCall, WatchActorCall,
-                 UnwatchActor, PauseJob, ResumeJob, OrderWorker>;
+                 CommittedHere, WriteFailed, AttachClient, AskOfClient, AckOfClient, ClientGone,
+                 PlaceQueue, Tick, Shutdown, SpawnActorCall, AskActorCall, StopActorCall,
+                 WatchActorCall, UnwatchActor, PauseJob, ResumeJob, OrderWorker>;
 
 // ---- Effects ------------------------------------------------------------------------------------
 
@@ -190,6 +194,11 @@ struct OpenWeights {
 struct FinishWeights {
   JobId job;
   MeshGeneration mesh_gen;
+};
+// A checkpoint whose files lie with the controller is whole: wants CommittedHere.
+struct CommitHere {
+  JobId job;
+  proto::CommitCheckpoint commit;
 };
 // A worker got other bytes than the names of these blobs say: they are read again.
 struct CheckBlobs {
@@ -235,8 +244,8 @@ struct HealthChanged {
 
 using Effect =
     std::variant<Send, CloseSession, Persist, SaveProgress, PlaceNext, StartPlan, OpenWeights,
-                 FinishWeights, CheckBlobs, DiscardWeights, Reply, TellClient, CloseClient,
-                 StepsDone, LogLine, JobChanged, HealthChanged, ActorAnswer>;
+                 FinishWeights, CommitHere, CheckBlobs, DiscardWeights, Reply, TellClient,
+                 CloseClient, StepsDone, LogLine, JobChanged, HealthChanged, ActorAnswer>;
 using Effects = std::vector<Effect>;
 
 // The job that an effect belongs to; 0: none.

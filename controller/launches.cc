@@ -21,6 +21,7 @@ LaunchSchedule::LaunchSchedule(const ir::TrainSpec& train, bool validate,
       validated_steps_(next_step_),
       save_enabled_(checkpoint.enable),
       save_interval_(checkpoint.enable ? checkpoint.interval : 0),
+      waits_for_saves_(checkpoint.waits),
       saved_step_(start.step) {
   // The state of a snapshot is in no checkpoint.
   if (!start.empty() && start.checkpoint.path.empty()) {
@@ -69,7 +70,7 @@ std::optional<PlannedLaunch> LaunchSchedule::Next() {
     return PlannedLaunch{"", next_step_, 0, LaunchKind::kSave,
                          *std::exchange(save_due_, std::nullopt)};
   }
-  if (halting_) return std::nullopt;
+  if (halting_ || (waits_for_saves_ && saving_)) return std::nullopt;
   return NextSteps();
 }
 

@@ -4,7 +4,7 @@
 // steps and after the last one. A launch never crosses a point of either; where both are due the
 // validation goes first. A validation of many batches goes as several launches, so that a report
 // stays far below the largest message. A save that is due while another one is being written waits
-// for a later boundary.
+// for a later boundary; where the job says so, the steps wait for it.
 //
 // A halt comes between two steps: the validation that is due goes before it, as in the run that is
 // not halted, and a save of what is not saved yet. A state that no step has changed is not worth a
@@ -85,6 +85,7 @@ class LaunchSchedule {
   int64_t validated_batches_ = 0;  // of the validation under way
   bool save_enabled_ = false;
   int64_t save_interval_ = 0;  // 0: only when asked, and at the end
+  bool waits_for_saves_ = false;
   std::optional<SaveCause> save_due_;
   bool saving_ = false;
   int64_t saved_step_ = -1;  // that the last save is of, or the start

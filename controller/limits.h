@@ -18,6 +18,9 @@ struct Limits {
   int64_t idle_connection_ms = 600'000;  // then a connection without calls is closed
   int64_t request_ms = 10'000;           // then a request that has not come whole is cancelled
   int64_t upload_idle_ms = 60'000;       // then an upload that sends nothing is cancelled
+  // Of the disk of checkpoints that lie with the controller: a save that would leave less fails,
+  // since the controller's own state may be on the same disk.
+  int64_t keep_free_bytes = int64_t{256} << 20;
   BlobLimits blobs;
   // Of the requests of all jobs that have not ended: they are in memory and on disk.
   int64_t job_request_bytes = int64_t{256} << 20;

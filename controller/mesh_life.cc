@@ -34,6 +34,7 @@ bool MeshState::AllHere() const {
 
 namespace {
 
+constexpr int64_t kThroughController = 6;
 constexpr size_t kMaxInvitationBytes = 64 << 10;
 
 // One step under way.
@@ -207,6 +208,12 @@ void EndSave(MeshTurn& turn, int64_t step, Status status) {
   turn.Do(MeshWantsWork{});
 }
 
+// Any member can, where the folder is one that all of them see.
+void Commit(const proto::CommitCheckpoint& commit, MeshTurn& turn) {
+  if (commit.folder.at_controller()) return turn.Do(MeshCommit{commit});
+  turn.SendTo(turn.mesh.members.front(), commit);
+}
+
 void On(const proto::StateSaved& saved, MeshMember& member, MeshTurn& turn) {
   MeshState& mesh = turn.mesh;
   if (mesh.phase == MeshPhase::kResuming && member.held) member.held->saved = saved;
@@ -215,13 +222,11 @@ void On(const proto::StateSaved& saved, MeshMember& member, MeshTurn& turn) {
   const auto index = static_cast<size_t>(&member - mesh.members.data());
   auto commit = mesh.saves.On(index, saved, turn.gen());
   if (!commit.has_value()) return EndSave(turn, step, commit.error());
-  // Any member can: the folder is one that all of them see.
-  if (*commit) turn.SendTo(mesh.members.front(), **std::move(commit));
+  if (*commit) Commit(**commit, turn);
 }
 
-void On(const proto::CheckpointCommitted& committed, MeshMember& member, MeshTurn& turn) {
+void EndCommit(const proto::CheckpointCommitted& committed, MeshTurn& turn) {
   MeshState& mesh = turn.mesh;
-  if (mesh.phase == MeshPhase::kResuming && member.held) member.held->committed = committed;
   if (mesh.phase != MeshPhase::kActive || !mesh.saves.busy()) return;
   const int64_t step = mesh.saves.current()->step;
   const auto done = mesh.saves.On(committed);
@@ -232,16 +237,26 @@ void On(const proto::CheckpointCommitted& committed, MeshMember& member, MeshTur
   if (*done) EndSave(turn, step, OkStatus());
 }
 
+void On(const proto::CheckpointCommitted& committed, MeshMember& member, MeshTurn& turn) {
+  MeshState& mesh = turn.mesh;
+  if (mesh.phase == MeshPhase::kResuming && member.held) member.held->committed = committed;
+  EndCommit(committed, turn);
+}
+
+void On(const MeshCommitted& here, MeshTurn& turn) { EndCommit(here.committed, turn); }
+
 // A disk that does not answer must not keep the job from its end.
 void CheckSave(MeshTurn& turn) {
   MeshState& mesh = turn.mesh;
   if (mesh.phase != MeshPhase::kActive || !mesh.saves.busy()) return;
-  if (turn.now_ms - mesh.save_since_ms < mesh.limits.save_deadline_ms) return;
+  // Those that pass through the controller take their time, and end by themselves when they stand.
+  const int64_t patience = mesh.order.checkpoints.folder.at_controller() ? kThroughController : 1;
+  const int64_t deadline_ms = patience * mesh.limits.save_deadline_ms;
+  if (turn.now_ms - mesh.save_since_ms < deadline_ms) return;
   const int64_t step = mesh.saves.current()->step;
   AbandonSave(mesh);
   EndSave(turn, step,
-          DeadlineExceeded(
-              fmt::format("it was not written within {} s", mesh.limits.save_deadline_ms / 1000)));
+          DeadlineExceeded(fmt::format("it was not written within {} s", deadline_ms / 1000)));
 }
 
 // ---- Members that come back ---------------------------------------------------------------------
@@ -333,7 +348,7 @@ void On(const proto::ResumeMesh& said, MeshMember& member, MeshTurn& turn) {
   CatchUp(said, member, turn);
   if (mesh.phase != MeshPhase::kActive) return;
   const proto::CommitCheckpoint* const commit = mesh.saves.commit();
-  if (commit != nullptr && &member == &mesh.members.front()) turn.SendTo(member, *commit);
+  if (commit != nullptr && &member == &mesh.members.front()) Commit(*commit, turn);
   WantWorkLast(turn);
 }
 

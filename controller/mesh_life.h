@@ -70,13 +70,17 @@ struct MeshWeightsFile {  // WeightsFile of controller/events.h
   bool complete = false;
   Status status;
 };
+// A checkpoint whose files lie with the controller.
+struct MeshCommitted {
+  proto::CheckpointCommitted committed;
+};
 struct MeshTick {};
 // Nobody is left to wait for better causes.
 struct MeshEndElection {};
 
 using MeshInput = std::variant<MeshBegin, MeshReport, MeshMemberLost, MeshMemberMissing,
                                MeshMemberAway, MeshMemberBack, MeshFault, MeshLaunch, MeshClose,
-                               MeshWeightsFile, MeshTick, MeshEndElection>;
+                               MeshWeightsFile, MeshCommitted, MeshTick, MeshEndElection>;
 
 // ---- What is to be done -------------------------------------------------------------------------
 
@@ -107,13 +111,18 @@ struct MeshSaved {
   int64_t step = 0;
   Status status;
 };
+// It lies with the controller, which commits it itself.
+struct MeshCommit {
+  proto::CommitCheckpoint commit;
+};
 struct MeshDevicesFreed {
   std::string worker;
   std::vector<int> devices;
 };
 
-using MeshEffect = std::variant<MeshSend, MeshActivated, MeshTakenUp, MeshLaunched, MeshWantsWork,
-                                MeshDataLost, MeshAborts, MeshWeights, MeshSaved, MeshDevicesFreed>;
+using MeshEffect =
+    std::variant<MeshSend, MeshActivated, MeshTakenUp, MeshLaunched, MeshWantsWork, MeshDataLost,
+                 MeshAborts, MeshWeights, MeshSaved, MeshCommit, MeshDevicesFreed>;
 
 // A member does not let go: its worker counts as lost.
 struct DeafMember {

@@ -51,8 +51,8 @@ MeshOrder MakeOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan) {
   order.load.job = order.job;
   order.load.programs = plan.programs;
   order.load.inputs = ir::ClientInputsOf(request);
-  order.checkpoints =
-      MakeCheckpointOrder(request, job.record.id, plan.layout, job.run->start().point);
+  order.checkpoints = MakeCheckpointOrder(request, job.record.id, job.record.checkpoint_folder,
+                                          plan.layout, job.run->start().point);
   order.checkpoints.unheard = job.record.unheard_commits;
   order.snapshots = job.run->start().snapshots;
   if (TakesSnapshots(request) && !plan.boxes.empty()) {
@@ -69,6 +69,23 @@ MeshOrder MakeOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan) {
 }
 
 }  // namespace
+
+std::string FilesKeyOf(MeshGeneration gen, const CoreOptions& options) {
+  return Sha256Hex(fmt::format("files/{}/{}", options.files_key, gen.value())).substr(0, 32);
+}
+
+ir::FolderRef CheckpointFolderOn(const JobEntry& job, const Membership& workers) {
+  ir::FolderRef folder = job.record.checkpoint_folder;
+  const bool is_open =
+      !folder.path.empty() && folder.root.empty() && job.record.checkpoint_step < 0;
+  if (!is_open || !job.run) return folder;
+  const std::vector<RankPlace>& ranks = job.run->ranks();
+  const bool shared = std::all_of(ranks.begin(), ranks.end(), [&](const RankPlace& rank) {
+    return !workers.At(rank.worker).info.checkpoint_roots.empty();
+  });
+  if (!shared) folder.root = ir::kControllerRoot;
+  return folder;
+}
 
 MeshOrder MakeMeshOrder(const RunRecord& run, const JobEntry& job) {
   MeshOrder order = MakeOrder(run.gen, job, run.plan);
@@ -107,6 +124,7 @@ MeshOrder MakeMeshOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan
   load.vocabulary = order.plan.vocabulary;
   load.init_weights = request.init_weights;
   load.graph = order.plan.graph;
+  load.files_key = FilesKeyOf(gen, options);
   load.orphan_grace_ms = request.fault_tolerance.orphan_grace_s * 1000;
   return order;
 }

@@ -16,6 +16,15 @@ namespace meshwright::controller {
 MeshOrder MakeMeshOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan,
                         const Membership& workers, const CoreOptions& options);
 
+// By what a member of the mesh shows that it may have files of its job's checkpoints here. The same
+// in every life of the controller.
+std::string FilesKeyOf(MeshGeneration gen, const CoreOptions& options);
+
+// Where a job's checkpoints go when it runs on these workers: where it says; else below the first
+// root of its workers, or with the controller where one of them has none. What it has saved before
+// stays where it is.
+ir::FolderRef CheckpointFolderOn(const JobEntry& job, const Membership& workers);
+
 // The same of a run that an earlier controller began: its members have no sessions yet, and have
 // loaded their programs. REQUIRES that the job has this run.
 MeshOrder MakeMeshOrder(const RunRecord& run, const JobEntry& job);

@@ -41,7 +41,8 @@ Result<std::optional<proto::CommitCheckpoint>> SaveTable::On(size_t member,
              request_->temporary,
              checkpoint::FormatManifest(manifest_),
              request_->job,
-             request_->keep};
+             request_->keep,
+             request_->export_dtype};
   return std::optional(commit_);
 }
 

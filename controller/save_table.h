@@ -26,6 +26,7 @@ struct SaveRequest {
   checkpoint::Manifest head;  // without files and tensors
   std::string job;            // the request, for who has the folder alone
   int64_t keep = 0;
+  std::string export_dtype = {};  // as CommitCheckpoint
 };
 
 class SaveTable {

@@ -3,17 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <future>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/listen_address.h"
 #include "base/log.h"
 #include "base/metrics_server.h"
 #include "controller/auth.h"
+#include "controller/await.h"
+#include "controller/checkpoint_store.h"
 #include "controller/control_loop.h"
 #include "controller/grpc/rpc_server.h"
 #include "controller/server_impl.h"
@@ -22,8 +23,6 @@
 namespace meshwright::controller {
 namespace {
 
-constexpr std::chrono::seconds kScrapeDeadline{2};
-
 std::string RandomKey() {
   std::random_device device;
   std::string key;
@@ -31,16 +30,14 @@ std::string RandomKey() {
   return key;
 }
 
-// Waits for an answer of the loop, not longer than a scraper would.
-template <typename T, typename Ask>
-Result<T> Await(Ask ask) {
-  auto answer = std::make_shared<std::promise<Result<T>>>();
-  std::future<Result<T>> future = answer->get_future();
-  ask([answer](Result<T> value) { answer->set_value(std::move(value)); });
-  if (future.wait_for(kScrapeDeadline) != std::future_status::ready) {
-    return Fail(Unavailable("the control loop did not answer within 2 s"));
-  }
-  return future.get();
+// What keys of files are made from, the same in every life of this state folder.
+Result<std::string> FilesKey(const StateDir& dir) {
+  auto key = ReadFile(dir.files_key_path());
+  if (key.has_value() && !key->empty()) return key;
+  if (!key.has_value() && key.error().code() != StatusCode::kNotFound) return key;
+  std::string made = RandomKey();
+  MW_TRY(WriteFileAtomic(dir.files_key_path(), made, 0600));
+  return made;
 }
 
 std::string ScrapeTargets(const std::vector<proto::WorkerInfo>& workers) {
@@ -66,10 +63,15 @@ class ServerImpl final : public ServerWithCounters {
     dir_ = std::make_unique<StateDir>(std::move(dir));
     MW_ASSIGN_OR_RETURN(store_, OpenSqliteStore(dir_->store_path(), dir_->LastJob()));
     MW_ASSIGN_OR_RETURN(blobs_, BlobStore::Open(dir_->blobs_dir(), options.limits.blobs));
+    const std::string& root = options.checkpoint_root;
+    MW_ASSIGN_OR_RETURN(checkpoints_,
+                        CheckpointStore::Open(root.empty() ? dir_->checkpoints_dir() : root,
+                                              options.limits.keep_free_bytes));
     AddProcessMetrics(registry_);
     metrics_ = std::make_unique<ControllerMetrics>(registry_);
     CoreOptions core;
     core.secret_key = RandomKey();
+    MW_ASSIGN_OR_RETURN(core.files_key, FilesKey(*dir_));
     core.jobs_dir = dir_->jobs_dir();
     core.first_job = FirstJob();
     core.max_request_bytes = options.limits.job_request_bytes;
@@ -83,14 +85,14 @@ class ServerImpl final : public ServerWithCounters {
     if (hooks.adjust) hooks.adjust(core);
     loop_ = std::make_unique<ControlLoop>(
         core, ControlParts{store_.get(), blobs_.get(), &weights_, metrics_.get(), dir_.get(),
-                           std::move(hooks.make_plan)});
+                           checkpoints_.get(), std::move(hooks.make_plan)});
     // Before anyone can ask: a call of a client must find the jobs of the controller's last life.
     loop_->Start();
     MW_ASSIGN_OR_RETURN(
         rpc_, RpcServer::Start(
                   options.bind, options.port,
                   RpcParts{loop_.get(), blobs_.get(), &weights_, metrics_.get(), options.token,
-                           options.limits, LocalSocketIn(options.state_dir)}));
+                           options.limits, LocalSocketIn(options.state_dir), checkpoints_.get()}));
     MW_TRY(StartMetrics(options));
     LogInfo(fmt::format("listening on {}, state in {}, term {}",
                         FormatHostPort(options.bind, port()), dir_->root(),
@@ -165,6 +167,7 @@ class ServerImpl final : public ServerWithCounters {
   std::unique_ptr<StateDir> dir_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<BlobStore> blobs_;
+  std::unique_ptr<CheckpointStore> checkpoints_;
   WeightsSink weights_;
   std::unique_ptr<ControllerMetrics> metrics_;
   std::unique_ptr<ControlLoop> loop_;

@@ -25,7 +25,8 @@ struct ServerOptions {
   int port = 7700;                 // 0: pick
   int metrics_port = 7780;         // 0: pick, -1: none
   std::string state_dir;  // SQLite, blobs, jobs/<id>/ with metrics.jsonl, model.safetensors, ...
-  std::string token;      // empty: no authentication (loopback only)
+  std::string checkpoint_root;  // of jobs whose workers have none; empty: in the state folder
+  std::string token;            // empty: no authentication (loopback only)
   int64_t heartbeat_ms = 1000;
   int64_t worker_lost_ms =
       6000;  // silence after which a worker is lost; a closed session is noticed at once

@@ -6,6 +6,8 @@
 //   <root>/ports       of the last controller (cli/controller_command.cc)
 //   <root>/state.db    controller/store.h
 //   <root>/blobs/      controller/blob_store.h
+//   <root>/files.key   from which keys of checkpoints' files are made (controller/mesh_order.h)
+//   <root>/checkpoints/  controller/checkpoint_store.h, where nothing else is said
 //   <root>/jobs/<id>/  plan.txt, config.resolved.toml, metrics.jsonl, job.log, model.safetensors
 // Thread rule: immutable after Open. Ownership: holds the lock as long as it lives.
 #pragma once
@@ -26,6 +28,8 @@ class StateDir {
   const std::string& root() const { return root_; }
   std::string store_path() const { return root_ + "/state.db"; }
   std::string blobs_dir() const { return root_ + "/blobs"; }
+  std::string files_key_path() const { return root_ + "/files.key"; }
+  std::string checkpoints_dir() const { return root_ + "/checkpoints"; }
   std::string jobs_dir() const { return root_ + "/jobs"; }
   std::string job_dir(int64_t job) const { return jobs_dir() + "/" + std::to_string(job); }
   // The newest job that has a folder; 0: none has.

@@ -8,13 +8,18 @@
 #include <vector>
 
 #include "base/result.h"
+#include "ir/dtype.h"
 
 namespace meshwright::ir {
 
+// The root of the controller, which workers reach through it. No worker's root has this name.
+inline constexpr const char* kControllerRoot = "controller";
+
 // A folder below a checkpoint root of workers: `worker --checkpoint-root NAME=PATH`.
 struct FolderRef {
-  std::string root;  // empty: the first one that a worker has
+  std::string root;  // empty: the first one that a worker has; or kControllerRoot
   std::string path;  // relative: "gpt-bytes/7"
+  bool at_controller() const { return root == kControllerRoot; }
   friend bool operator==(const FolderRef&, const FolderRef&) = default;
 };
 
@@ -24,10 +29,13 @@ Status CheckFolder(const FolderRef& folder);
 
 struct CheckpointSpec {
   bool enable = false;
-  FolderRef folder;            // path empty: "NAME/ID" of the job
-  int64_t interval = 500;      // steps; 0: not by steps
-  int64_t interval_s = 0;      // 0: not by time
-  int64_t keep_latest_k = 10;  // 0: all
+  FolderRef folder;                  // path empty: "NAME/ID" of the job
+  int64_t interval = 500;            // steps; 0: not by steps
+  int64_t interval_s = 0;            // 0: not by time
+  int64_t keep_latest_k = 10;        // 0: all
+  bool waits = false;                // with the next step, until a save is written
+  bool last_save_in_hf = false;      // the save at the end has the weights as hf/, too
+  DType export_dtype = DType::kF32;  // of these
   friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
 };
 

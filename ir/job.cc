@@ -439,6 +439,12 @@ Status CheckCheckpoint(const JobRequest& job) {
                         fmt::format("is for jobs that train; this one is driven by '{}'",
                                     DriverKindName(job.driver.kind)));
   }
+  if (spec.last_save_in_hf && !spec.enable) {
+    return InvalidField("checkpoint.last_save_in_hf", "needs checkpoint.enable = true");
+  }
+  if (!IsFloating(spec.export_dtype)) {
+    return InvalidField("checkpoint.export_dtype", "is no type of floats");
+  }
   if (job.start.empty()) return OkStatus();
   MW_TRY(CheckFolder(job.start.checkpoint).WithContext("the checkpoint to go on from"));
   if (job.driver.kind != DriverKind::kTrain) {

@@ -222,12 +222,20 @@ v1::CheckpointSpec EncodeCheckpoint(const ir::CheckpointSpec& spec) {
   wire.set_interval(spec.interval);
   wire.set_interval_s(spec.interval_s);
   wire.set_keep_latest_k(spec.keep_latest_k);
+  wire.set_waits(spec.waits);
+  wire.set_last_save_in_hf(spec.last_save_in_hf);
+  wire.set_export_dtype(std::string(ir::DTypeName(spec.export_dtype)));
   return wire;
 }
 
-ir::CheckpointSpec DecodeCheckpoint(const v1::CheckpointSpec& wire) {
-  return {wire.enable(), Decode(wire.folder()), wire.interval(), wire.interval_s(),
-          wire.keep_latest_k()};
+Result<ir::CheckpointSpec> DecodeCheckpoint(const v1::CheckpointSpec& wire) {
+  ir::CheckpointSpec spec{wire.enable(), Decode(wire.folder()), wire.interval(), wire.interval_s(),
+                          wire.keep_latest_k()};
+  spec.waits = wire.waits();
+  spec.last_save_in_hf = wire.last_save_in_hf();
+  if (wire.export_dtype().empty()) return spec;
+  MW_ASSIGN_OR_RETURN(spec.export_dtype, ir::ParseDType(wire.export_dtype()));
+  return spec;
 }
 
 v1::FaultToleranceSpec EncodeTolerance(const ir::FaultToleranceSpec& spec) {
@@ -321,7 +329,9 @@ Result<ir::JobRequest> Decode(const v1::JobRequest& wire) {
   job.save_weights = wire.save_weights();
   job.config_text = wire.config_text();
   // A request of before has none.
-  if (wire.has_checkpoint()) job.checkpoint = DecodeCheckpoint(wire.checkpoint());
+  if (wire.has_checkpoint()) {
+    MW_ASSIGN_OR_RETURN(job.checkpoint, DecodeCheckpoint(wire.checkpoint()));
+  }
   if (wire.has_start()) job.start = DecodeStart(wire.start());
   if (wire.has_fault_tolerance()) {
     MW_ASSIGN_OR_RETURN(job.fault_tolerance, DecodeTolerance(wire.fault_tolerance()));

@@ -112,6 +112,7 @@ void Put(const LoadMesh& m, v1::Down& wire) {
   for (const std::string& name : m.programs) out.add_programs(name);
   for (const std::string& name : m.inputs) out.add_inputs(name);
   out.set_orphan_grace_ms(m.orphan_grace_ms);
+  out.set_files_key(m.files_key);
 }
 
 void Put(const Connect& m, v1::Down& wire) {
@@ -261,6 +262,7 @@ Result<LoadMesh> GetLoadMesh(const v1::LoadMesh& wire) {
   m.programs.assign(wire.programs().begin(), wire.programs().end());
   m.inputs.assign(wire.inputs().begin(), wire.inputs().end());
   m.orphan_grace_ms = wire.orphan_grace_ms();
+  m.files_key = wire.files_key();
   return m;
 }
 

@@ -51,6 +51,7 @@ void Put(const CommitCheckpoint& m, v1::Down& wire) {
   out.set_manifest(m.manifest);
   out.set_job(m.job);
   out.set_keep(m.keep);
+  out.set_export_dtype(m.export_dtype);
 }
 
 void Put(const QuerySnapshots& m, v1::Down& wire) {
@@ -132,7 +133,8 @@ CommitCheckpoint Get(const v1::CommitCheckpoint& wire) {
           wire.temporary(),
           wire.manifest(),
           wire.job(),
-          wire.keep()};
+          wire.keep(),
+          wire.export_dtype()};
 }
 
 QuerySnapshots Get(const v1::QuerySnapshots& wire) { return {JobId(wire.job_id()), wire.query()}; }

@@ -160,6 +160,7 @@ struct LoadMesh {
   ir::BlobRef graph;            // text of the main program's graph: names and layouts of the params
   bool tf32 = false;            // ir::TrainSpec's
   int64_t orphan_grace_ms = 0;  // how long it is held without a session
+  std::string files_key = {};   // by which it reaches checkpoints that lie with the controller
   friend bool operator==(const LoadMesh&, const LoadMesh&) = default;
 };
 

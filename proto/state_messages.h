@@ -53,6 +53,8 @@ struct CommitCheckpoint {
   std::string manifest;  // text
   std::string job;       // the request, for who has the folder alone
   int64_t keep = 0;      // newest checkpoints of the folder; 0: all
+  // Weights are written beside it in this type, "f32"; empty: they are not.
+  std::string export_dtype = {};
   friend bool operator==(const CommitCheckpoint&, const CommitCheckpoint&) = default;
 };
 

@@ -112,8 +112,8 @@ class CountsToSend final : public MeshCounters {
   uint64_t asked_ MW_GUARDED_BY(mutex_) = 0;
 };
 
-// Connects when tiles are to be sent: most of the time an executor has nothing to say to the
-// controller itself.
+// Connects when tiles or files are to be sent or read: most of the time an executor has nothing to
+// say to the controller itself.
 class LinkForTiles final : public ControllerLink {
  public:
   LinkForTiles(std::string controller, std::string token)
@@ -128,6 +128,14 @@ class LinkForTiles final : public ControllerLink {
   }
   Status PutTiles(const CancelCheck& cancelled, const TileSource& next) override {
     return link().PutTiles(cancelled, next);
+  }
+  Status PutShard(const CancelCheck& cancelled, const proto::ShardHead& head,
+                  const std::vector<std::string_view>& parts) override {
+    return link().PutShard(cancelled, head, parts);
+  }
+  Status ReadFile(const CancelCheck& cancelled, const proto::FileRange& range,
+                  const ChunkSink& sink) override {
+    return link().ReadFile(cancelled, range, sink);
   }
   void CancelBulk() override {
     const MutexLock lock(mutex_);

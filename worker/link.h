@@ -10,8 +10,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/result.h"
+#include "proto/file_messages.h"
 #include "proto/messages.h"
 
 namespace meshwright::worker {
@@ -48,6 +51,14 @@ class ControllerLink {
   // `next`.
   using TileSource = std::function<Result<std::optional<proto::WeightTile>>()>;
   virtual Status PutTiles(const CancelCheck& cancelled, const TileSource& next) = 0;
+
+  // A file of a save that lies with the controller: durable on return. Errors: the controller's,
+  // naming the file.
+  virtual Status PutShard(const CancelCheck& cancelled, const proto::ShardHead& head,
+                          const std::vector<std::string_view>& parts) = 0;
+  // A part of a file of a checkpoint there, chunk by chunk. Errors: the controller's; the sink's.
+  virtual Status ReadFile(const CancelCheck& cancelled, const proto::FileRange& range,
+                          const ChunkSink& sink) = 0;
 
   // Makes the bulk calls that are under way return kCancelled, also those that wait for a
   // connection.

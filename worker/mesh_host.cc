@@ -176,7 +176,7 @@ void MeshHost::On(const proto::SaveState& message) {
 
 void MeshHost::On(const proto::RestoreState& message) {
   RunInOrder(message.launch_seq, "restoring the state", [&](proto::LaunchDone&) {
-    return runtime_ ? RestoreState(message, RootsOf(resources_), cluster_id_, state_, *runtime_)
+    return runtime_ ? RestoreState(message, *files_, cluster_id_, state_, *runtime_)
                     : FailedPrecondition("restore before the programs were loaded");
   });
 }
@@ -212,6 +212,9 @@ Status MeshHost::LoadOnThread(const proto::LoadMesh& message) {
   MW_ASSIGN_OR_RETURN(RuntimeOptions options, MakeOptions(message));
   state_ = CollectStateSlots(options.programs);
   cluster_id_ = message.cluster_id;
+  files_ = std::make_unique<AllCheckpointFiles>(RootsOf(resources_), *resources_.link,
+                                                proto::MeshKey{mesh_gen_, message.files_key},
+                                                [this] { return aborted(); });
   std::vector<int> devices;
   for (const proto::RankPrograms& rank : message.ranks) devices.push_back(rank.local_device);
   taker_.emplace(resources_.worker, std::move(snapshot_memory_), SnapshotTiles(message),
@@ -421,7 +424,8 @@ Status MeshHost::SaveOnThread(const proto::SaveWeights& message) {
 
 StateSaver& MeshHost::Saver() {
   if (!saver_) {
-    saver_ = std::make_unique<StateSaver>(resources_.worker, RootsOf(resources_),
+    MW_CHECK(files_ != nullptr) << "a save of mesh " << mesh_gen_ << ", which is not loaded";
+    saver_ = std::make_unique<StateSaver>(resources_.worker, *files_,
                                           [this](proto::UpBody body) { Say(std::move(body)); });
   }
   return *saver_;

@@ -152,6 +152,7 @@ class MeshHost {
   std::vector<std::string> programs_, inputs_;     // of LoadMesh, on the thread
   std::unique_ptr<DataFeed> data_;                 // on the thread; outlives the runtime
   std::unique_ptr<JobFeed> feed_;                  // on the thread; outlives the runtime
+  std::unique_ptr<CheckpointFiles> files_;         // once loaded; outlives the saver
   std::unique_ptr<StateSaver> saver_;              // on the thread
   UniqueFd snapshot_memory_;                       // on the thread, until it is loaded
   std::optional<SnapshotTaker> taker_;             // on the thread, once loaded

@@ -11,15 +11,14 @@
 #include "base/guard.h"
 #include "base/log.h"
 #include "checkpoint/cover.h"
-#include "checkpoint/folder.h"
 #include "checkpoint/reader.h"
 #include "worker/snapshot_files.h"
 
 namespace meshwright::worker {
 
-StateSaver::StateSaver(std::string worker, const checkpoint::Roots& roots,
+StateSaver::StateSaver(std::string worker, CheckpointFiles& files,
                        std::function<void(proto::UpBody)> report)
-    : worker_(std::move(worker)), roots_(roots), report_(std::move(report)) {}
+    : worker_(std::move(worker)), files_(files), report_(std::move(report)) {}
 
 StateSaver::~StateSaver() {
   stopped_ = true;
@@ -84,39 +83,23 @@ void StateSaver::WriteCopies(const proto::SaveState& message) {
 }
 
 Result<std::string> StateSaver::Write(const proto::SaveState& message) {
-  MW_ASSIGN_OR_RETURN(const std::string folder, TemporaryOf(message.folder, message.temporary));
   checkpoint::Shards written;
   for (const RankCopy& copy : copies_) {
     MW_ASSIGN_OR_RETURN(const std::vector<checkpoint::ShardImage> images,
                         checkpoint::MakeShards(copy.rank, copy.boxes));
     for (const checkpoint::ShardImage& image : images) {
       if (stopped_) return Fail(Cancelled("the worker drops the mesh"));
-      MW_TRY(checkpoint::WriteShard(folder, image));
+      MW_TRY(files_.Write(message.folder, message.temporary, image));
       checkpoint::AddShard(written, image);
     }
   }
   return checkpoint::FormatShards(written);
 }
 
-// Where a checkpoint is written before it is one; the name comes from outside and may not lead
-// anywhere else.
-Result<std::string> StateSaver::TemporaryOf(const ir::FolderRef& folder,
-                                            const std::string& name) const {
-  return roots_.PathOf({folder.root, folder.path + "/" + name});
-}
-
 void StateSaver::Commit(proto::CommitCheckpoint message) {
   (void)thread_.Post([this, message = std::move(message)] {
-    const Status status = Guarded("committing a checkpoint", [&]() -> Status {
-      MW_ASSIGN_OR_RETURN(const std::string folder, roots_.PathOf(message.folder));
-      MW_TRY(TemporaryOf(message.folder, message.temporary));
-      MW_ASSIGN_OR_RETURN(const checkpoint::Manifest manifest,
-                          checkpoint::ParseManifest(message.manifest));
-      MW_TRY(checkpoint::Commit(folder, message.temporary, manifest,
-                                {{checkpoint::kJobName, message.job}}));
-      MW_FAILPOINT("executor.commit.before-prune");
-      return checkpoint::Prune(folder, message.keep, "");
-    });
+    const Status status =
+        Guarded("committing a checkpoint", [&] { return files_.Commit(message); });
     MW_FAILPOINT("executor.commit.before-report");
     if (!stopped_) {
       report_(proto::CheckpointCommitted{message.mesh_gen, message.save, Error(status)});
@@ -156,7 +139,7 @@ Status Restore(checkpoint::Reader& reader, const std::vector<std::string>& exclu
 
 }  // namespace
 
-Status RestoreState(const proto::RestoreState& message, const checkpoint::Roots& roots,
+Status RestoreState(const proto::RestoreState& message, CheckpointFiles& files,
                     const std::string& cluster_id, const StateSlots& slots, JobRuntime& runtime) {
   if (!message.manifest.empty()) {
     auto reader = checkpoint::Reader::Open(
@@ -165,9 +148,11 @@ Status RestoreState(const proto::RestoreState& message, const checkpoint::Roots&
         reader.has_value() ? Restore(**reader, message.exclude, slots, runtime) : reader.error();
     return status.ok() ? status : status.WithContext("snapshots").WithBlame(Blame::kInfra);
   }
-  MW_ASSIGN_OR_RETURN(const std::string path, roots.PathOf(message.checkpoint));
-  MW_ASSIGN_OR_RETURN(const auto reader, checkpoint::Reader::OpenFolder(path));
-  return Restore(*reader, message.exclude, slots, runtime).WithContext("checkpoint " + path);
+  MW_ASSIGN_OR_RETURN(auto source, files.Open(message.checkpoint));
+  const auto reader = checkpoint::Reader::Open(std::move(source));
+  const Status status =
+      reader.has_value() ? Restore(**reader, message.exclude, slots, runtime) : reader.error();
+  return status.WithContext("checkpoint " + message.checkpoint.path);
 }
 
 }  // namespace meshwright::worker

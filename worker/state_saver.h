@@ -6,7 +6,7 @@
 //
 // Thread rule: Save and Commit on the mesh's thread; files are written, and reports made, on a
 // thread of its own. Destroying it ends what is being written at the next file, and says nothing
-// any more. Ownership: roots outlive it.
+// any more. Ownership: files outlive it.
 #pragma once
 
 #include <atomic>
@@ -16,9 +16,9 @@
 
 #include "base/executor.h"
 #include "base/result.h"
-#include "checkpoint/roots.h"
 #include "checkpoint/shard.h"
 #include "proto/messages.h"
+#include "worker/checkpoint_files.h"
 #include "worker/weights.h"
 
 namespace meshwright::worker {
@@ -26,8 +26,7 @@ namespace meshwright::worker {
 class StateSaver {
  public:
   // `report` may be called from its thread until it is destroyed. `worker` is for errors.
-  StateSaver(std::string worker, const checkpoint::Roots& roots,
-             std::function<void(proto::UpBody)> report);
+  StateSaver(std::string worker, CheckpointFiles& files, std::function<void(proto::UpBody)> report);
   ~StateSaver();
 
   // Copies; the files are written behind, and told by a StateSaved. Errors: kFailedPrecondition:
@@ -46,12 +45,11 @@ class StateSaver {
   Status Copy(const proto::RankTiles& tiles, const StateSlots& slots, JobRuntime& runtime,
               RankCopy& copy);
   void WriteCopies(const proto::SaveState& message);
-  Result<std::string> TemporaryOf(const ir::FolderRef& folder, const std::string& name) const;
   Result<std::string> Write(const proto::SaveState& message);
   proto::RuntimeError Error(const Status& status) const;
 
   const std::string worker_;
-  const checkpoint::Roots& roots_;
+  CheckpointFiles& files_;
   const std::function<void(proto::UpBody)> report_;
   std::atomic<bool> stopped_{false};
   std::atomic<bool> writing_{false};  // then copies_ belong to the thread
@@ -62,7 +60,7 @@ class StateSaver {
 // Every persistent slot of the local ranks takes its box of the checkpoint, or of the snapshots,
 // but those whose name fits a pattern of `exclude` ('*': any text). Errors: those of
 // checkpoint::Reader, naming tensor and box; of snapshots they are blamed on the machines.
-Status RestoreState(const proto::RestoreState& message, const checkpoint::Roots& roots,
+Status RestoreState(const proto::RestoreState& message, CheckpointFiles& files,
                     const std::string& cluster_id, const StateSlots& slots, JobRuntime& runtime);
 
 }  // namespace meshwright::worker

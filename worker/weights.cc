@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
+#include "base/check.h"
+#include "checkpoint/cover.h"
 #include "worker/tile_copy.h"
 
 namespace meshwright::worker {
@@ -96,30 +99,130 @@ Status LoadWeights(const formats::SafetensorsFile& file, const ir::Graph& loss,
   return OkStatus();
 }
 
+namespace {
+
+// Parts of a box that lie in one piece each in its row-major order, of so many bytes at most.
+class BoxCutter {
+ public:
+  BoxCutter() = default;
+  // REQUIRES offset and size for every dim; an element is not cut.
+  BoxCutter(ir::Box box, int64_t element_bytes, int64_t most_bytes) : box_(std::move(box)) {
+    rows_ = std::max<int64_t>(1, most_bytes / std::max<int64_t>(1, element_bytes));
+    left_ = 1;
+    for (const int64_t size : box_.size) left_ *= size;
+    // Dims behind the cut one stay whole.
+    while (cut_ + 1 < box_.size.size() && Inner(cut_ + 1) > rows_) ++cut_;
+    rows_ = std::max<int64_t>(1, rows_ / std::max<int64_t>(1, Inner(cut_ + 1)));
+    at_.assign(box_.size.size(), 0);
+  }
+
+  // Nothing behind the last one.
+  std::optional<ir::Box> Next() {
+    if (left_ <= 0) return std::nullopt;
+    ir::Box part = box_;
+    for (size_t d = 0; d < cut_; ++d) part.size[d] = 1;
+    if (!at_.empty()) part.size[cut_] = std::min(rows_, box_.size[cut_] - at_[cut_]);
+    int64_t elements = 1;
+    for (size_t d = 0; d < at_.size(); ++d) {
+      part.offset[d] += at_[d];
+      elements *= part.size[d];
+    }
+    left_ -= elements;
+    if (!at_.empty()) Advance(part.size[cut_]);
+    return part;
+  }
+
+ private:
+  // Elements of the dims from `dim` on.
+  int64_t Inner(size_t dim) const {
+    int64_t elements = 1;
+    for (size_t d = dim; d < box_.size.size(); ++d) elements *= box_.size[d];
+    return elements;
+  }
+  void Advance(int64_t rows) {
+    at_[cut_] += rows;
+    for (size_t d = cut_; d > 0 && at_[d] == box_.size[d]; --d) {
+      at_[d] = 0;
+      ++at_[d - 1];
+    }
+  }
+
+  ir::Box box_;
+  size_t cut_ = 0;    // the dim that is cut; of those before it a part has one row
+  int64_t rows_ = 0;  // of that dim, in a part
+  int64_t left_ = 0;  // elements
+  std::vector<int64_t> at_;
+};
+
+// One tensor after the other, each in parts: who takes them holds no more than a part of each
+// worker.
+class TileCutter {
+ public:
+  TileCutter(MeshGeneration mesh_gen, const std::vector<proto::RankTiles>& ranks,
+             const StateSlots& slots, JobRuntime& runtime)
+      : mesh_gen_(mesh_gen), slots_(slots), runtime_(runtime) {
+    for (const proto::RankTiles& rank : ranks) {
+      for (const std::string& slot : rank.slots) todo_.emplace_back(rank.rank, slot);
+    }
+  }
+
+  Result<std::optional<proto::WeightTile>> Next() {
+    while (true) {
+      if (std::optional<ir::Box> box = parts_.Next()) return PartOf(*std::move(box));
+      if (next_ == todo_.size()) return std::optional<proto::WeightTile>();
+      MW_TRY(Begin(todo_[next_++]));
+    }
+  }
+
+ private:
+  Status Begin(const std::pair<int, std::string>& which) {
+    const auto& [rank, name] = which;
+    const auto of_rank = slots_.find(rank);
+    if (of_rank == slots_.end() || !of_rank->second.contains(name)) {
+      return NotFound(fmt::format("rank {} holds no weight '{}'", rank, name));
+    }
+    const ir::Slot& slot = of_rank->second.at(name);
+    MW_ASSIGN_OR_RETURN(tensor_, runtime_.ReadPersistent(rank, name));
+    name_ = name;
+    at_ = 0;
+    parts_ = BoxCutter(checkpoint::Explicit(slot.box, slot.global_dims),
+                       ir::DTypeBytes(tensor_.type.dtype), kTileBytes);
+    return OkStatus();
+  }
+
+  std::optional<proto::WeightTile> PartOf(ir::Box box) {
+    proto::WeightTile tile;
+    tile.mesh_gen = mesh_gen_;
+    tile.param = name_;
+    tile.dtype = tensor_.type.dtype;
+    const auto bytes =
+        static_cast<size_t>(checkpoint::Volume(box) * ir::DTypeBytes(tensor_.type.dtype));
+    MW_CHECK(bytes <= tensor_.data.size() - at_) << "parts of " << name_ << " are more than it";
+    const auto begin = tensor_.data.begin() + static_cast<ptrdiff_t>(at_);
+    tile.data.assign(begin, begin + static_cast<ptrdiff_t>(bytes));
+    at_ += bytes;
+    tile.box = std::move(box);
+    return tile;
+  }
+
+  const MeshGeneration mesh_gen_;
+  const StateSlots& slots_;
+  JobRuntime& runtime_;
+  std::vector<std::pair<int, std::string>> todo_;  // rank and slot
+  size_t next_ = 0;
+  std::string name_;
+  ops::HostTensor tensor_;
+  size_t at_ = 0;  // of its bytes: where the next part begins
+  BoxCutter parts_;
+};
+
+}  // namespace
+
 ControllerLink::TileSource MakeTileSource(MeshGeneration mesh_gen,
                                           const std::vector<proto::RankTiles>& ranks,
                                           const StateSlots& slots, JobRuntime& runtime) {
-  auto todo = std::make_shared<std::vector<std::pair<int, std::string>>>();
-  for (const proto::RankTiles& rank : ranks) {
-    for (const std::string& slot : rank.slots) todo->emplace_back(rank.rank, slot);
-  }
-  auto next = std::make_shared<size_t>(0);
-  return [todo, next, mesh_gen, &slots, &runtime]() -> Result<std::optional<proto::WeightTile>> {
-    if (*next == todo->size()) return std::optional<proto::WeightTile>();
-    const auto& [rank, name] = (*todo)[(*next)++];
-    const auto of_rank = slots.find(rank);
-    if (of_rank == slots.end() || !of_rank->second.contains(name)) {
-      return Fail(NotFound(fmt::format("rank {} holds no weight '{}'", rank, name)));
-    }
-    MW_ASSIGN_OR_RETURN(ops::HostTensor tensor, runtime.ReadPersistent(rank, name));
-    proto::WeightTile tile;
-    tile.mesh_gen = mesh_gen;
-    tile.param = name;
-    tile.dtype = tensor.type.dtype;
-    tile.box = of_rank->second.at(name).box;
-    tile.data = std::move(tensor.data);
-    return std::optional<proto::WeightTile>(std::move(tile));
-  };
+  auto cutter = std::make_shared<TileCutter>(mesh_gen, ranks, slots, runtime);
+  return [cutter] { return cutter->Next(); };
 }
 
 }  // namespace meshwright::worker

@@ -4,6 +4,7 @@
 // Thread rule: the control thread of the runtime.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -44,7 +45,10 @@ Result<std::shared_ptr<const formats::SafetensorsFile>> OpenWeights(const FilePl
 Status LoadWeights(const formats::SafetensorsFile& file, const ir::Graph& loss,
                    const StateSlots& slots, JobRuntime& runtime);
 
-// Tiles of the named slots, one after the other.
+// Of a tile: the controller holds one of every worker that sends.
+inline constexpr int64_t kTileBytes = int64_t{4} << 20;
+
+// Tiles of the named slots, one after the other, each of kTileBytes at most.
 // Errors of the source: kNotFound naming rank and slot.
 ControllerLink::TileSource MakeTileSource(MeshGeneration mesh_gen,
                                           const std::vector<proto::RankTiles>& ranks,

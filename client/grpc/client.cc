@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <random>
@@ -16,6 +15,7 @@
 #include "base/file.h"
 #include "base/mutex.h"
 #include "base/sha256.h"
+#include "client/grpc/channel.h"
 #include "client/grpc/session.h"
 #include "client/watch_again.h"
 #include "proto/convert.h"
@@ -25,33 +25,9 @@
 namespace meshwright::client {
 namespace {
 
-constexpr char kDefaultAddress[] = "127.0.0.1:7700";
 // Uploads get a minute plus the time at 20 MB/s.
 constexpr int64_t kUploadBaseMs = 60'000;
 constexpr int64_t kUploadBytesPerMs = 20'000;
-
-std::string AddressOf(const Client::Options& options) {
-  if (!options.address.empty()) return options.address;
-  const char* value = std::getenv("MESHWRIGHT_ADDRESS");
-  return value != nullptr && *value != '\0' ? value : kDefaultAddress;
-}
-
-std::string TokenOf(const Client::Options& options) {
-  if (!options.token.empty()) return options.token;
-  const char* value = std::getenv("MESHWRIGHT_TOKEN");
-  return value != nullptr ? value : "";
-}
-
-void AddToken(grpc::ClientContext& context, const std::string& token) {
-  if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
-}
-
-// A session tries again soon after its connection broke; by default the channel waits for up to two
-// minutes.
-void ConnectAgainSoon(grpc::ChannelArguments& args) {
-  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-}
 
 void WaitFor(int64_t ms) {
   Mutex mutex;
@@ -130,15 +106,7 @@ class GrpcClient final : public Client {
         token_(TokenOf(options)),
         timeout_ms_(options.timeout_ms),
         patience_ms_(options.patience_ms) {
-    grpc::ChannelArguments args;
-    // A frozen host or a cut network closes nothing: without pings a watcher would wait for ever.
-    args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, static_cast<int>(options.keepalive_ms));
-    args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(options.keepalive_ms / 2));
-    // By default the third ping would wait for data of ours.
-    args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-    ConnectAgainSoon(args);
-    args.SetMaxReceiveMessageSize(static_cast<int>(proto::kMaxMessageBytes));
-    channel_ = grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), args);
+    channel_ = MakeChannel(options);
     jobs_ = v1::JobService::NewStub(channel_);
     blobs_ = v1::BlobService::NewStub(channel_);
     logs_ = v1::LogService::NewStub(channel_);

@@ -12,45 +12,10 @@
 #include "base/os_error.h"
 #include "base/unique_fd.h"
 #include "controller/grpc/call_guard.h"
+#include "controller/grpc/timed_stream.h"
 #include "proto/convert.h"
 
 namespace meshwright::controller {
-namespace {
-
-// Reads of one call, none of them longer than `wait_ms`.
-template <typename Stream>
-class TimedReader {
- public:
-  TimedReader(Stream& stream, const CallParts& parts, grpc::ServerContext& context, int64_t wait_ms)
-      : stream_(stream),
-        context_(context),
-        wait_ms_(wait_ms),
-        watch_(parts.deadlines->Begin(&context, wait_ms)) {}
-
-  // False: nothing more comes, or the time is over; see End().
-  template <typename Message>
-  bool Read(Message* message) {
-    watch_->Waiting();
-    const bool came = stream_.Read(message);
-    watch_->Busy();
-    return came;
-  }
-
-  // What a Read that came to nothing means: OK is the end that the caller chose.
-  Status End() const {
-    if (!context_.IsCancelled()) return OkStatus();
-    return Cancelled(fmt::format(
-        "the call was ended: its caller went away, or sent nothing for {} ms", wait_ms_));
-  }
-
- private:
-  Stream& stream_;
-  grpc::ServerContext& context_;
-  const int64_t wait_ms_;
-  std::unique_ptr<CallDeadlines::Watch> watch_;
-};
-
-}  // namespace
 
 grpc::Status BlobServiceImpl::StreamedHas(grpc::ServerContext* context, HasStream* stream) {
   const CallTimer timer(parts_.metrics, "blob", "has");
@@ -61,7 +26,7 @@ grpc::Status BlobServiceImpl::StreamedHas(grpc::ServerContext* context, HasStrea
 
 Status BlobServiceImpl::HasBlob(grpc::ServerContext& context, HasStream& stream) {
   v1::HasBlobRequest request;
-  TimedReader reader(stream, parts_, context, parts_.limits.request_ms);
+  TimedStream reader(stream, parts_, context, parts_.limits.request_ms);
   if (!reader.Read(&request)) return Cancelled("the request did not come whole");
   v1::HasBlobReply reply;
   // One that was damaged is not here: it is uploaded again.
@@ -84,7 +49,7 @@ grpc::Status BlobServiceImpl::Put(grpc::ServerContext* context,
 
 Status BlobServiceImpl::PutBlob(grpc::ServerContext& context,
                                 grpc::ServerReader<v1::PutBlobChunk>& stream) {
-  TimedReader reader(stream, parts_, context, parts_.limits.upload_idle_ms);
+  TimedStream reader(stream, parts_, context, parts_.limits.upload_idle_ms);
   v1::PutBlobChunk chunk;
   if (!reader.Read(&chunk)) return InvalidArgument("an upload without a first chunk");
   MW_ASSIGN_OR_RETURN(auto writer, parts_.blobs->Begin(chunk.sha256(), chunk.size_bytes()));
@@ -104,7 +69,7 @@ grpc::Status BlobServiceImpl::StreamedGet(grpc::ServerContext* context, GetStrea
 
 Status BlobServiceImpl::GetBlob(grpc::ServerContext& context, GetStream& stream) {
   v1::GetBlobRequest request;
-  TimedReader reader(stream, parts_, context, parts_.limits.request_ms);
+  TimedStream reader(stream, parts_, context, parts_.limits.request_ms);
   if (!reader.Read(&request)) return Cancelled("the request did not come whole");
   MW_ASSIGN_OR_RETURN(std::string path, parts_.blobs->PathOf(request.sha256()));
   const int64_t size = parts_.blobs->Find(request.sha256()).value_or(0);
@@ -142,7 +107,7 @@ grpc::Status BlobServiceImpl::PutTiles(grpc::ServerContext* context,
 
 Result<int64_t> BlobServiceImpl::PutAllTiles(grpc::ServerContext& context,
                                              grpc::ServerReader<v1::TileChunk>& stream) {
-  TimedReader reader(stream, parts_, context, parts_.limits.upload_idle_ms);
+  TimedStream reader(stream, parts_, context, parts_.limits.upload_idle_ms);
   int64_t tiles = 0;
   int64_t expected = 0;
   bool open = false;

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "controller/grpc/acceptor.h"
 #include "controller/grpc/blob_service.h"
+#include "controller/grpc/checkpoint_service.h"
 #include "controller/grpc/job_service.h"
 #include "controller/grpc/worker_service.h"
 
@@ -38,7 +39,8 @@ class GrpcServer final : public RpcServer {
         job_(Calls(parts)),
         log_(Calls(parts)),
         admin_(Calls(parts)),
-        blob_(Calls(parts), parts.weights) {}
+        blob_(Calls(parts), parts.weights),
+        checkpoint_(Calls(parts), parts.checkpoints) {}
   ~GrpcServer() override { Shutdown(); }
 
   Status Listen(const std::string& bind, int port) {
@@ -55,6 +57,7 @@ class GrpcServer final : public RpcServer {
     builder.RegisterService(&log_);
     builder.RegisterService(&admin_);
     builder.RegisterService(&blob_);
+    builder.RegisterService(&checkpoint_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return Internal("gRPC did not start its server; see stderr");
     for (const auto& listening : acceptors_) {
@@ -122,6 +125,7 @@ class GrpcServer final : public RpcServer {
   LogServiceImpl log_;
   AdminServiceImpl admin_;
   BlobServiceImpl blob_;
+  CheckpointServiceImpl checkpoint_;
   std::vector<std::unique_ptr<Acceptor>> acceptors_;  // of the port, then of the path
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<grpc::Server> server_;

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "controller/blob_store.h"
+#include "controller/checkpoint_store.h"
 #include "controller/control_loop.h"
 #include "controller/limits.h"
 #include "controller/metrics.h"
@@ -28,6 +29,7 @@ struct RpcParts {
   // Where processes of this host may connect as well, for less than over the loopback: a socket of
   // the file system, for its owner only. Empty: nowhere.
   std::string local_path;
+  CheckpointStore* checkpoints = nullptr;
 };
 
 class RpcServer {

@@ -15,7 +15,6 @@ namespace {
 
 using client::JobState;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 // Long enough that a worker can be killed in the middle.
 constexpr int64_t kSteps = 2400;
@@ -164,10 +163,11 @@ TEST_F(Checkpoints, WithoutASpareItGoesOnWithFewerReplicas) {
   ExpectEveryStepOnce(followed->steps, kSteps);
 }
 
-TEST_F(Checkpoints, AWorkerWithoutARootSaysHowToGetOneAndTheJobGoesOn) {
+TEST_F(Checkpoints, ARootThatWorkersDoNotHaveIsNamedAndTheJobGoesOn) {
   ASSERT_NO_FATAL_FAILURE(StartWorkers(1));
   ir::JobRequest job = Job(1);
   job.train.steps = 300;
+  job.checkpoint.folder.root = "fast";
   const int64_t id = Submit(job);
   const client::JobInfo ended = client().Wait(id, 60'000).value();
   EXPECT_EQ(ended.state, JobState::kSucceeded) << ended.message;

@@ -73,7 +73,8 @@ class CheckpointPairs : public ::testing::Test {
  protected:
   CheckpointPairs()
       : dir_(TempDir::Make().value()),
-        roots_(checkpoint::Roots::Open({{"r", dir_.path()}}).value()) {}
+        roots_(checkpoint::Roots::Open({{"r", dir_.path()}}).value()),
+        files_(roots_) {}
 
   Status Save(VirtualCluster& cluster, int64_t step, const std::string& folder) {
     const auto assigned = checkpoint::AssignBoxes(cluster.plan().Main());
@@ -83,7 +84,7 @@ class CheckpointPairs : public ::testing::Test {
     }
     std::promise<proto::StateSaved> written;
     std::promise<proto::CheckpointCommitted> committed;
-    worker::StateSaver saver("w", roots_, [&](proto::UpBody body) {
+    worker::StateSaver saver("w", files_, [&](proto::UpBody body) {
       if (auto* saved = std::get_if<proto::StateSaved>(&body)) {
         written.set_value(std::move(*saved));
       } else {
@@ -110,7 +111,7 @@ class CheckpointPairs : public ::testing::Test {
   Status Load(VirtualCluster& cluster, int64_t step, const std::string& folder) {
     return worker::RestoreState(
         {MeshGeneration(1), LaunchSeq(1), {"r", folder + "/" + checkpoint::StepName(step)}, {}},
-        roots_, "c", Slots(cluster), cluster.runtime());
+        files_, "c", Slots(cluster), cluster.runtime());
   }
 
   static worker::StateSlots Slots(const VirtualCluster& cluster) {
@@ -119,6 +120,7 @@ class CheckpointPairs : public ::testing::Test {
 
   TempDir dir_;
   checkpoint::Roots roots_;
+  worker::FolderFiles files_;
 };
 
 struct Trained {

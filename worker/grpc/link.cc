@@ -13,6 +13,8 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/executor.h"
+#include "base/failpoint.h"
 #include "proto/convert.h"
 #include "proto/frames.h"
 #include "proto/grpc_status.h"
@@ -22,8 +24,9 @@ namespace meshwright::worker {
 namespace {
 
 constexpr size_t kMaxQueued = 1024;
-// A blob or the weights of one worker at 20 MB/s and more: 12 GB.
-constexpr int64_t kBulkMs = 600'000;
+// However much there is to send, something of it moves, or the disk of the controller is gone.
+constexpr int64_t kBulkIdleMs = 120'000;
+constexpr int64_t kBulkLookMs = 5'000;
 constexpr int64_t kBulkConnectMs = 10'000;
 constexpr int64_t kBulkSliceMs = 50;  // how long a cancelled call may go on waiting
 
@@ -154,6 +157,8 @@ class GrpcLink final : public ControllerLink {
     control_ = v1::WorkerService::NewStub(control_channel_);
     bulk_channel_ = MakeChannel();
     bulk_ = v1::BlobService::NewStub(bulk_channel_);
+    files_ = v1::CheckpointService::NewStub(bulk_channel_);
+    (void)timer_.PostAfter(kBulkLookMs, [this] { LookAtCalls(); });
   }
 
   Result<std::unique_ptr<Session>> OpenSession(int64_t connect_ms) override {
@@ -174,12 +179,11 @@ class GrpcLink final : public ControllerLink {
     v1::BlobChunk chunk;
     Status failure;
     while (failure.ok() && stream->Read(&chunk)) {
-      failure = call.CheckCancelled();
+      failure = call.Moved();
       if (failure.ok()) failure = sink(chunk.data());
     }
     if (!failure.ok()) call.context().TryCancel();
-    const Status end = proto::FromGrpc(stream->Finish());
-    return failure.ok() ? end : failure;
+    return call.End(stream->Finish(), failure);
   }
 
   Status PutTiles(const CancelCheck& cancelled, const TileSource& next) override {
@@ -200,8 +204,64 @@ class GrpcLink final : public ControllerLink {
       writable = WriteTile(*stream, **tile);
     }
     stream->WritesDone();
-    const Status end = proto::FromGrpc(stream->Finish());
-    return failure.ok() ? end : failure;
+    return call.End(stream->Finish(), failure);
+  }
+
+  Status PutShard(const CancelCheck& cancelled, const proto::ShardHead& head,
+                  const std::vector<std::string_view>& parts) override {
+    BulkCall call(*this, cancelled);
+    MW_TRY(WaitForBulk(call));
+    v1::PutShardReply reply;
+    const auto stream = files_->Put(&call.context(), &reply);
+    v1::PutShardChunk chunk;
+    PutKey(head.mesh, *chunk.mutable_mesh());
+    chunk.set_folder(head.folder);
+    chunk.set_temporary(head.temporary);
+    chunk.set_name(head.name);
+    chunk.set_size_bytes(head.bytes);
+    Status failure;
+    bool writable = stream->Write(chunk);
+    chunk.Clear();
+    const auto send = [&] {
+      writable = stream->Write(chunk);
+      chunk.clear_data();
+      failure = call.Moved();
+      MW_FAILPOINT("executor.shard.sent-chunk");
+    };
+    // Boxes may be small: they share chunks.
+    for (std::string_view part : parts) {
+      while (writable && failure.ok() && !part.empty()) {
+        const size_t room = static_cast<size_t>(proto::kChunkBytes) - chunk.data().size();
+        chunk.mutable_data()->append(part.substr(0, room));
+        part.remove_prefix(std::min(part.size(), room));
+        if (static_cast<int64_t>(chunk.data().size()) == proto::kChunkBytes) send();
+      }
+    }
+    if (writable && failure.ok() && !chunk.data().empty()) send();
+    if (!failure.ok()) call.context().TryCancel();
+    stream->WritesDone();
+    return call.End(stream->Finish(), failure);
+  }
+
+  Status ReadFile(const CancelCheck& cancelled, const proto::FileRange& range,
+                  const ChunkSink& sink) override {
+    BulkCall call(*this, cancelled);
+    MW_TRY(WaitForBulk(call));
+    v1::GetFileRequest request;
+    PutKey(range.mesh, *request.mutable_mesh());
+    request.set_checkpoint(range.checkpoint);
+    request.set_name(range.name);
+    request.set_offset(range.offset);
+    request.set_count(range.count);
+    const auto stream = files_->Get(&call.context(), request);
+    v1::FileChunk chunk;
+    Status failure;
+    while (failure.ok() && stream->Read(&chunk)) {
+      failure = call.Moved();
+      if (failure.ok()) failure = sink(chunk.data());
+    }
+    if (!failure.ok()) call.context().TryCancel();
+    return call.End(stream->Finish(), failure);
   }
 
   void CancelBulk() override {
@@ -215,7 +275,6 @@ class GrpcLink final : public ControllerLink {
    public:
     BulkCall(GrpcLink& link, const CancelCheck& asked) : link_(link), asked_(asked) {
       Authorise(context_, link.token_);
-      context_.set_deadline(In(kBulkMs));
       const MutexLock lock(link.mutex_);
       link.calls_.insert(this);
     }
@@ -233,10 +292,32 @@ class GrpcLink final : public ControllerLink {
       return Cancelled("the transfer was cancelled: its job or session has ended");
     }
 
+    // A piece of it has moved. Errors: it was cancelled meanwhile.
+    Status Moved() {
+      moved_ms_ = SystemClock().NowMs();
+      return CheckCancelled();
+    }
+    void EndIfStanding(int64_t now_ms) {
+      if (now_ms - moved_ms_ < kBulkIdleMs) return;
+      stood_ = true;
+      context_.TryCancel();
+    }
+    // What has come of it: what this side has met, else what the controller says.
+    Status End(const grpc::Status& end, const Status& failure) const {
+      if (!failure.ok()) return failure;
+      if (!stood_) return proto::FromGrpc(end);
+      return DeadlineExceeded(
+          fmt::format("nothing moved between this worker and the controller "
+                      "for {} s",
+                      kBulkIdleMs / 1000));
+    }
+
    private:
     GrpcLink& link_;
     const CancelCheck& asked_;
     grpc::ClientContext context_;
+    std::atomic<int64_t> moved_ms_{SystemClock().NowMs()};
+    std::atomic<bool> stood_{false};
     std::atomic<bool> cancelled_{false};
   };
 
@@ -250,9 +331,21 @@ class GrpcLink final : public ControllerLink {
                                    kBulkConnectMs / 1000));
   }
 
-  static Result<std::optional<proto::WeightTile>> NextTile(const BulkCall& call,
-                                                           const TileSource& next) {
-    MW_TRY(call.CheckCancelled());
+  void LookAtCalls() {
+    {
+      const MutexLock lock(mutex_);
+      for (BulkCall* call : calls_) call->EndIfStanding(SystemClock().NowMs());
+    }
+    (void)timer_.PostAfter(kBulkLookMs, [this] { LookAtCalls(); });
+  }
+
+  static void PutKey(const proto::MeshKey& mesh, v1::MeshKey& wire) {
+    wire.set_mesh_gen(mesh.mesh_gen.value());
+    wire.set_key(mesh.key);
+  }
+
+  static Result<std::optional<proto::WeightTile>> NextTile(BulkCall& call, const TileSource& next) {
+    MW_TRY(call.Moved());
     return next();
   }
 
@@ -294,8 +387,10 @@ class GrpcLink final : public ControllerLink {
   std::unique_ptr<v1::WorkerService::Stub> control_;
   std::shared_ptr<grpc::Channel> bulk_channel_;
   std::unique_ptr<v1::BlobService::Stub> bulk_;
+  std::unique_ptr<v1::CheckpointService::Stub> files_;
   Mutex mutex_;
   std::set<BulkCall*> calls_ MW_GUARDED_BY(mutex_);
+  Executor timer_{"mw-transfers"};  // last: it looks at the calls
 };
 
 }  // namespace

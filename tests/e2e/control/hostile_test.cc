@@ -150,7 +150,9 @@ TEST(HostileRequests, ARequestThatDoesNotComeWholeIsEnded) {
   ASSERT_NE(cluster, nullptr);
   for (const char* path :
        {kSubmitPath, kHasPath, "/meshwright.v1.JobService/Watch", "/meshwright.v1.BlobService/Get",
-        "/meshwright.v1.BlobService/Put", "/meshwright.v1.BlobService/PutTiles"}) {
+        "/meshwright.v1.BlobService/Put", "/meshwright.v1.BlobService/PutTiles",
+        "/meshwright.v1.CheckpointService/Put", "/meshwright.v1.CheckpointService/Get",
+        "/meshwright.v1.CheckpointService/Remove"}) {
     auto sender = HalfSender::Connect(cluster->port());
     ASSERT_TRUE(sender.has_value()) << sender.error();
     ASSERT_TRUE(sender->Begin(path, "", 8, kMessageBytes).ok());

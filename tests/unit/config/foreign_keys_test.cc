@@ -23,11 +23,19 @@ std::string Error(const std::string& setting) {
 
 TEST(ForeignKeyHint, TorchTitansCommonestKeysDoNotLeadAstray) {
   EXPECT_EQ(Error("checkpoint.interval=10"), "");
-  EXPECT_THAT(Error("checkpoint.load_step=10"),
-              AllOf(HasSubstr("unknown key 'load_step' in [checkpoint]"),
-                    HasSubstr("submit --resume"), Not(HasSubstr("belongs to"))));
+  EXPECT_EQ(Error("checkpoint.load_step=10"), "");
+  EXPECT_THAT(Error("checkpoint.initial_load_in_hf=true"),
+              AllOf(HasSubstr("unknown key 'initial_load_in_hf' in [checkpoint]"),
+                    HasSubstr("leave it out"), Not(HasSubstr("belongs to"))));
   EXPECT_THAT(Error("parallelism.data_parallel_shard_degree=2"), HasSubstr("zero_stage"));
   EXPECT_THAT(Error("profiling.enable_profiling=true"), HasSubstr("there is no profiler yet"));
+}
+
+TEST(ForeignKeyHint, ValuesOfTorchTitanThatAreNotHereSayWhatIs) {
+  EXPECT_EQ(Error("checkpoint.async_mode=disabled"), "");
+  EXPECT_THAT(Error("checkpoint.async_mode=async_with_pinned_mem"),
+              AllOf(HasSubstr("one of: async, disabled"), HasSubstr("write \"async\"")));
+  EXPECT_THAT(Error("checkpoint.async_mode=sometimes"), Not(HasSubstr("write")));
 }
 
 TEST(ForeignKeyHint, SynonymsOfOthersNameTheKeyThatIsMeant) {

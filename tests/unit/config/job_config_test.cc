@@ -123,6 +123,43 @@ TEST(JobConfig, SaysHowAJobIsSavedAndRecovers) {
   EXPECT_EQ(other->request.checkpoint, (ir::CheckpointSpec{true, {}, 20, 30, 2}));
 }
 
+TEST(JobConfig, TakesTorchTitansKeysOfCheckpoints) {
+  const std::string text = std::string(kJob) + R"([checkpoint]
+enable = true
+async_mode = "disabled"
+load_step = 40
+exclude_from_loading = ["opt.*", "wte"]
+last_save_in_hf = true
+export_dtype = "bfloat16"
+)";
+  const auto config = ParseJobConfig(Source(text));
+  ASSERT_TRUE(config) << config.error();
+  EXPECT_EQ(config->load_step, 40);
+  EXPECT_EQ(config->exclude_from_loading, (std::vector<std::string>{"opt.*", "wte"}));
+  const auto prepared = PrepareJob(*config);
+  ASSERT_TRUE(prepared) << prepared.error();
+  EXPECT_TRUE(prepared->request.checkpoint.waits);
+  EXPECT_TRUE(prepared->request.checkpoint.last_save_in_hf);
+  EXPECT_EQ(prepared->request.checkpoint.export_dtype, ir::DType::kBF16);
+
+  const auto by_default = ParseJobConfig(Source(kJob));
+  EXPECT_FALSE(PrepareJob(*by_default)->request.checkpoint.waits);
+  EXPECT_EQ(by_default->load_step, -1);
+  const auto in_words =
+      ParseJobConfig(Source(kJob, {"checkpoint.exclude_from_loading=opt.*, wte"}));
+  ASSERT_TRUE(in_words) << in_words.error();
+  EXPECT_EQ(in_words->exclude_from_loading, config->exclude_from_loading);
+  EXPECT_NE(Error(kJob, {"checkpoint.exclude_from_loading=[1]"}).find("a list of texts"),
+            std::string::npos);
+  EXPECT_NE(Error(kJob, {"checkpoint.export_dtype=float64"}).find("one of: float32"),
+            std::string::npos);
+  const auto without =
+      PrepareJob(*ParseJobConfig(Source(kJob, {"checkpoint.last_save_in_hf=true"})));
+  ASSERT_FALSE(without);
+  EXPECT_NE(without.error().message().find("checkpoint.last_save_in_hf needs"), std::string::npos)
+      << without.error();
+}
+
 TEST(JobConfig, SaysHowAJobWaits) {
   const auto job = PrepareJob(*ParseJobConfig(
       Source(kJob, {"job.priority=-7", "job.preemptible=true", "job.max_queue_wait_seconds=60"})));
@@ -390,7 +427,7 @@ TEST(KeyRanges, RowsAreKeysAndDefaultsAreInside) {
       EXPECT_TRUE(range->Has(std::stod(value))) << key.section << "." << key.name;
     }
   }
-  EXPECT_EQ(rows, 50) << "a row of the ranges names no key";
+  EXPECT_EQ(rows, 51) << "a row of the ranges names no key";
   EXPECT_FALSE(FindRange("training", "steps")->Has(std::nan("")));
 }
 

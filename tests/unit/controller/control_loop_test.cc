@@ -86,8 +86,8 @@ class ControlLoopTest : public ::testing::Test {
   void Start() {
     store_ = OpenMemoryStore(disk_);
     loop_ = std::make_unique<ControlLoop>(
-        options_, ControlParts{store_.get(), blobs_.get(), &weights_, &metrics_, dir_.get(), plan,
-                               load_journal});
+        options_, ControlParts{store_.get(), blobs_.get(), &weights_, &metrics_, dir_.get(),
+                               nullptr, plan, load_journal});
     loop_->Start();
   }
 

@@ -249,6 +249,7 @@ void RunHistory(uint64_t seed, bool snapshots, bool holds, Seen& seen) {
   if (holds) options.resume_ms = 1000;
   SimCluster cluster(options, seed);
   cluster.workers_hold = holds;
+  cluster.shared_root = seed % 5 != 3;
   std::vector<int64_t> jobs;
   for (int i = 0; i < kWorkers; ++i) cluster.AddWorker("w" + std::to_string(i), 1);
   for (int round = 0; round < 60 && !::testing::Test::HasFailure(); ++round) {

@@ -196,6 +196,22 @@ TEST(LaunchSchedule, SavesBetweenStepsAndWaitsForTheSaveBefore) {
   EXPECT_TRUE(schedule.done());
 }
 
+TEST(LaunchSchedule, StepsWaitForASaveWhereTheJobSaysSo) {
+  ir::TrainSpec train;
+  train.steps = 4;
+  ir::CheckpointSpec checkpoint{.enable = true, .folder = {}, .interval = 2};
+  checkpoint.waits = true;
+  LaunchSchedule schedule(train, false, checkpoint);
+  EXPECT_EQ(schedule.Next()->program, ir::kInitProgram);
+  EXPECT_EQ(schedule.Next()->program, ir::kStepProgram);
+  EXPECT_EQ(schedule.Next()->program, ir::kStepProgram);
+  EXPECT_EQ(schedule.Next()->kind, LaunchKind::kSave);
+  EXPECT_EQ(schedule.Next(), std::nullopt);
+  EXPECT_FALSE(schedule.done());
+  schedule.SaveEnded(false);
+  EXPECT_EQ(schedule.Next(), (PlannedLaunch{ir::kStepProgram, 2, 1})) << "well or not";
+}
+
 TEST(LaunchSchedule, SavesWhenItIsAsked) {
   ir::TrainSpec train;
   train.steps = 3;

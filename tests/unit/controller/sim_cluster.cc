@@ -341,57 +341,63 @@ void SimCluster::Execute(Effects effects) {
   bool place_next = false;
   for (Effect& effect : effects) {
     if (dropped.contains(JobOf(effect).value())) continue;
-    std::visit(Overloaded{
-                   [&](Persist& persist) {
-                     for (const JobRecord& job : persist.batch.jobs) FlushJournal(job.id);
-                     const Status status = store_->Apply(persist.batch);
-                     if (status.ok() || !persist.required) return;
-                     dropped.insert(persist.job.value());
-                     failures.push_back(WriteFailed{persist.job, persist.call, status});
-                   },
-                   [&](Send& send) { Carry(send); },
-                   [&](CloseSession& close) {
-                     if (SimWorker* worker = BySession(close.session)) {
-                       refused_[worker->name] = close.reason;
-                       Part(*worker);
-                     }
-                     up_.erase(close.session.value());
-                     down_.erase(close.session.value());
-                     closing_.erase(close.session.value());
-                   },
-                   [&](PlaceNext&) { place_next = true; },
-                   [&](CheckBlobs& check) { checked_blobs = check.sha256s; },
-                   [&](StartPlan& start) { Plan(start); },
-                   [&](OpenWeights& open) {
-                     pending_.push_back(
-                         WeightsFile{open.mesh_gen, false, weights_error.value_or(OkStatus())});
-                   },
-                   [&](FinishWeights& finish) {
-                     pending_.push_back(WeightsFile{finish.mesh_gen, true, OkStatus()});
-                   },
-                   [&](Reply& reply) {
-                     if (reply.status.ok() && reply.job.value() != 0) {
-                       EXPECT_TRUE(IsStored(*disk_, reply.job)) << "answered before it was written";
-                     }
-                     replies_.emplace(reply.call.value(), reply);
-                   },
-                   [&](StepsDone& done) { HearSteps(done); },
-                   [&](LogLine& line) { lines_[line.job.value()].push_back(line.line); },
-                   [&](SaveProgress& progress) {
-                     (void)store_->SaveProgress(progress.job.value(), progress.steps_done,
-                                                progress.loss);
-                   },
-                   [&](TellClient& tell) { on_tell ? on_tell(tell) : Hear(tell); },
-                   [&](CloseClient& close) {
-                     closed_clients_[close.client.value()] = close.reason;
-                     if (on_close) on_close(close);
-                   },
-                   [](DiscardWeights&) {},
-                   [](JobChanged&) {},
-                   [](HealthChanged&) {},
-                   [&](ActorAnswer& answer) { actor_answers.push_back(answer); },
-               },
-               effect);
+    std::visit(
+        Overloaded{
+            [&](Persist& persist) {
+              for (const JobRecord& job : persist.batch.jobs) FlushJournal(job.id);
+              const Status status = store_->Apply(persist.batch);
+              if (status.ok() || !persist.required) return;
+              dropped.insert(persist.job.value());
+              failures.push_back(WriteFailed{persist.job, persist.call, status});
+            },
+            [&](Send& send) { Carry(send); },
+            [&](CloseSession& close) {
+              if (SimWorker* worker = BySession(close.session)) {
+                refused_[worker->name] = close.reason;
+                Part(*worker);
+              }
+              up_.erase(close.session.value());
+              down_.erase(close.session.value());
+              closing_.erase(close.session.value());
+            },
+            [&](PlaceNext&) { place_next = true; },
+            [&](CheckBlobs& check) { checked_blobs = check.sha256s; },
+            [&](StartPlan& start) { Plan(start); },
+            [&](OpenWeights& open) {
+              pending_.push_back(
+                  WeightsFile{open.mesh_gen, false, weights_error.value_or(OkStatus())});
+            },
+            [&](FinishWeights& finish) {
+              pending_.push_back(WeightsFile{finish.mesh_gen, true, OkStatus()});
+            },
+            [&](CommitHere& here) {
+              states_.Commit(here.commit);
+              ++commits_here;
+              pending_.push_back(CommittedHere{
+                  {here.commit.mesh_gen, here.commit.save, std::exchange(commit_error, {})}});
+            },
+            [&](Reply& reply) {
+              if (reply.status.ok() && reply.job.value() != 0) {
+                EXPECT_TRUE(IsStored(*disk_, reply.job)) << "answered before it was written";
+              }
+              replies_.emplace(reply.call.value(), reply);
+            },
+            [&](StepsDone& done) { HearSteps(done); },
+            [&](LogLine& line) { lines_[line.job.value()].push_back(line.line); },
+            [&](SaveProgress& progress) {
+              (void)store_->SaveProgress(progress.job.value(), progress.steps_done, progress.loss);
+            },
+            [&](TellClient& tell) { on_tell ? on_tell(tell) : Hear(tell); },
+            [&](CloseClient& close) {
+              closed_clients_[close.client.value()] = close.reason;
+              if (on_close) on_close(close);
+            },
+            [](DiscardWeights&) {},
+            [](JobChanged&) {},
+            [](HealthChanged&) {},
+            [&](ActorAnswer& answer) { actor_answers.push_back(answer); },
+        },
+        effect);
   }
   for (const WriteFailed& failure : failures) Run(failure);
   if (place_next && !dies_placing) Run(PlaceQueue{});

@@ -84,6 +84,10 @@ class SimCluster {
   void Advance(int64_t ms);  // time passes, in ticks of 100 ms with heartbeats
   void Stall(int64_t ms);    // time passes, the controller does not get to run
   void RestartController();  // kill -9: what the store has is what remains
+  // Workers share a folder for checkpoints; else these lie with the controller.
+  bool shared_root = true;
+  int64_t commits_here = 0;          // of the controller
+  proto::RuntimeError commit_error;  // that its next one fails with
   // Workers hold what they run while they have no session, as real ones do.
   bool workers_hold = false;
   // The connection breaks; the worker comes back in a new session.

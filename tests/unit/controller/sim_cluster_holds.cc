@@ -83,6 +83,7 @@ void SimCluster::Reconnect(const std::string& name) {
   info.cpus = worker.cpus;
   info.device_kind = worker.kind;
   info.actor_types = worker.actor_types;
+  if (shared_root) info.checkpoint_roots = {{"shared", "/mnt"}};
   for (const auto& [gen, log] : worker.logs)
     info.meshes.push_back({MeshGeneration(gen), log.job()});
   up_[worker.session.value()].push_back(proto::UpMessage{Term(0), std::move(info)});

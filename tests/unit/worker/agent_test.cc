@@ -97,6 +97,14 @@ class OneSessionLink final : public ControllerLink {
   Status PutTiles(const CancelCheck& cancelled, const TileSource& next) override {
     return blobs_.PutTiles(cancelled, next);
   }
+  Status PutShard(const CancelCheck& cancelled, const proto::ShardHead& head,
+                  const std::vector<std::string_view>& parts) override {
+    return blobs_.PutShard(cancelled, head, parts);
+  }
+  Status ReadFile(const CancelCheck& cancelled, const proto::FileRange& range,
+                  const ChunkSink& sink) override {
+    return blobs_.ReadFile(cancelled, range, sink);
+  }
   void CancelBulk() override {}
 
  private:

@@ -50,7 +50,32 @@ class FakeLink final : public ControllerLink {
     }
   }
 
+  Status PutShard(const CancelCheck& cancelled, const proto::ShardHead& head,
+                  const std::vector<std::string_view>& parts) override {
+    if (cancelled()) return Cancelled("cancelled");
+    MW_TRY(files_error);
+    std::string bytes;
+    for (const std::string_view part : parts) bytes += part;
+    std::scoped_lock lock(mutex_);
+    files[head.folder + "/" + head.temporary + "/" + head.name] = bytes;
+    return OkStatus();
+  }
+
+  Status ReadFile(const CancelCheck& cancelled, const proto::FileRange& range,
+                  const ChunkSink& sink) override {
+    if (cancelled()) return Cancelled("cancelled");
+    MW_TRY(files_error);
+    std::scoped_lock lock(mutex_);
+    const auto file = files.find(range.checkpoint + "/" + range.name);
+    if (file == files.end()) return NotFound("no such file");
+    const auto count = range.count < 0 ? std::string::npos : static_cast<size_t>(range.count);
+    return sink(file->second.substr(static_cast<size_t>(range.offset), count));
+  }
+
   void CancelBulk() override {}
+
+  std::map<std::string, std::string> files;  // of checkpoints, by path
+  Status files_error;                        // of reading and writing them
 
   std::function<void(const std::string& sha256)> before_fetch;
   std::function<void()> before_put;

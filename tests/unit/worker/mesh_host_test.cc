@@ -109,6 +109,47 @@ class MeshHostTest : public ::testing::Test {
   std::deque<proto::UpBody> heard_;
 };
 
+// Of a worker without a checkpoint root: what is written goes to the controller, and comes from
+// there again, checked.
+TEST_F(MeshHostTest, SavesAndRestoresThroughTheController) {
+  ASSERT_NO_FATAL_FAILURE(Run());
+  const ir::FolderRef folder{ir::kControllerRoot, "gpt/7"};
+  host_->Take(proto::SaveState{kGen, LaunchSeq(2), folder, "step-00000001.tmp-1-2", {{0, {"x"}}}});
+  ASSERT_TRUE(std::get<proto::LaunchDone>(Next()).error.ok());
+  const auto saved = std::get<proto::StateSaved>(Next());
+  ASSERT_TRUE(saved.error.ok()) << saved.error.message;
+  checkpoint::Manifest manifest;
+  manifest.step = 1;
+  ASSERT_TRUE(checkpoint::AddShards(manifest, checkpoint::ParseShards(saved.shards).value()).ok());
+  ASSERT_EQ(manifest.files.size(), 1u);
+  const std::string name = manifest.files[0].name;
+  const std::string bytes = link_.files.at("gpt/7/step-00000001.tmp-1-2/" + name);
+  EXPECT_EQ(static_cast<int64_t>(bytes.size()), manifest.files[0].bytes);
+  link_.files["gpt/7/step-00000001/" + name] = bytes;
+  link_.files["gpt/7/step-00000001/manifest.json"] = checkpoint::FormatManifest(manifest);
+
+  const ir::FolderRef start{ir::kControllerRoot, "gpt/7/step-00000001"};
+  host_->Take(proto::RestoreState{kGen, LaunchSeq(3), start, {}});
+  const auto restored = std::get<proto::LaunchDone>(Next());
+  EXPECT_TRUE(restored.error.ok()) << restored.error.message;
+  link_.files["gpt/7/step-00000001/" + name].back() ^= 1;
+  host_->Take(proto::RestoreState{kGen, LaunchSeq(4), start, {}});
+  EXPECT_THAT(std::get<proto::LaunchDone>(Next()).error.message,
+              HasSubstr("are not those that were written"));
+}
+
+TEST_F(MeshHostTest, ASaveThatTheControllerDoesNotTakeFailsAlone) {
+  ASSERT_NO_FATAL_FAILURE(Run());
+  link_.files_error = ResourceExhausted("the controller's disk is full");
+  host_->Take(proto::SaveState{
+      kGen, LaunchSeq(2), {ir::kControllerRoot, "gpt/7"}, "step-00000001.tmp-1-2", {{0, {"x"}}}});
+  ASSERT_TRUE(std::get<proto::LaunchDone>(Next()).error.ok());
+  const auto saved = std::get<proto::StateSaved>(Next());
+  EXPECT_EQ(saved.error.code, StatusCode::kResourceExhausted);
+  host_->Take(proto::Launch{kGen, LaunchSeq(3), 1, 0, 1});
+  EXPECT_TRUE(std::get<proto::LaunchDone>(Next()).error.ok()) << "the job does not go on";
+}
+
 TEST_F(MeshHostTest, FetchesTheInitialWeightsWhileItLoads) {
   // In the first launch the peers would wait for the download at a collective.
   proto::LoadMesh load = MakeLoad();

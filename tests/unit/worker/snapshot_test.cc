@@ -93,6 +93,8 @@ class SnapshotsOfAWorker : public ::testing::Test {
     return restore;
   }
 
+  const checkpoint::Roots no_roots_;
+  FolderFiles files_{no_roots_};
   StateSlots slots_;
   std::unique_ptr<JobRuntime> runtime_;
   std::shared_ptr<collective::Listener> listener_ =
@@ -122,7 +124,7 @@ TEST_F(SnapshotsOfAWorker, AreTakenKeptAndRestoredBehindTheMesh) {
   EXPECT_EQ(held.slots[0].step, 3);
   EXPECT_EQ(held.slots[1].step, 2);
   for (const proto::HeldSlot& slot : held.slots) {
-    const Status restored = RestoreState(RestoreOf(slot, address_), {}, "c", slots_, *runtime_);
+    const Status restored = RestoreState(RestoreOf(slot, address_), files_, "c", slots_, *runtime_);
     ASSERT_TRUE(restored.ok()) << restored;
     EXPECT_EQ(FirstOf("x"), static_cast<float>(slot.step));
     EXPECT_EQ(FirstOf("y"), 7);
@@ -141,12 +143,12 @@ TEST_F(SnapshotsOfAWorker, ASlotThatIsWrittenAnewIsNotTakenForTheOldOne) {
   ASSERT_TRUE(taker.Take(2, slots_, *runtime_).error.ok());
   Fill(5);
   ASSERT_TRUE(taker.Take(3, slots_, *runtime_).error.ok());
-  const Status gone = RestoreState(RestoreOf(slot, address_), {}, "c", slots_, *runtime_);
+  const Status gone = RestoreState(RestoreOf(slot, address_), files_, "c", slots_, *runtime_);
   EXPECT_EQ(gone.code(), StatusCode::kDataLoss);
   EXPECT_EQ(gone.blame(), Blame::kInfra);
   EXPECT_THAT(std::string(gone.message()), HasSubstr("does not hold own/1"));
   other.slot = "own/3";
-  const Status changed = RestoreState(RestoreOf(other, address_), {}, "c", slots_, *runtime_);
+  const Status changed = RestoreState(RestoreOf(other, address_), files_, "c", slots_, *runtime_);
   EXPECT_EQ(changed.code(), StatusCode::kDataLoss);
   EXPECT_THAT(std::string(changed.message()), HasSubstr("are not those that were written"));
 }
@@ -187,7 +189,7 @@ TEST_F(SnapshotsOfAWorker, OthersCopyOfThemWhatIsHeldOnce) {
   proto::RestoreState restore =
       RestoreOf(held.slots.at(2), fmt::format("127.0.0.1:{}", listener->port()));
   restore.exclude = {"y"};
-  const Status restored = RestoreState(restore, {}, "c", slots_, *runtime_);
+  const Status restored = RestoreState(restore, files_, "c", slots_, *runtime_);
   ASSERT_TRUE(restored.ok()) << restored;
   EXPECT_EQ(FirstOf("x"), 3);
 }

@@ -1,0 +1,174 @@
+#include "controller/grpc/checkpoint_service.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/os_error.h"
+#include "controller/await.h"
+#include "controller/grpc/call_guard.h"
+#include "controller/grpc/timed_stream.h"
+#include "proto/convert.h"
+
+namespace meshwright::controller {
+
+namespace {
+
+// Of a file that is being written: a worker whose bytes wait for the disk does not take it for
+// gone.
+constexpr size_t kMostDirtyBytes = size_t{128} << 20;
+
+}  // namespace
+
+template <typename Work>
+grpc::Status CheckpointServiceImpl::Serve(grpc::ServerContext& context, const char* method,
+                                          Work work) {
+  const CallTimer timer(parts_.metrics, "checkpoint", method);
+  Status status = CheckCall(context, parts_.token);
+  if (status.ok()) status = work();
+  return timer.Done(status);
+}
+
+Result<MeshFiles> CheckpointServiceImpl::FilesOf(const v1::MeshKey& mesh) {
+  return Await<MeshFiles>([&](auto done) {
+    parts_.loop->FilesOf(MeshGeneration(mesh.mesh_gen()), mesh.key(), std::move(done));
+  });
+}
+
+Result<std::string> CheckpointServiceImpl::FolderOf(int64_t job) {
+  MW_ASSIGN_OR_RETURN(const proto::JobInfo info, Await<proto::JobInfo>([&](auto done) {
+                        parts_.loop->Get(job, std::move(done));
+                      }));
+  if (info.checkpoint_folder.at_controller()) return info.checkpoint_folder.path;
+  return Fail(NotFound(fmt::format("job {} keeps no checkpoints with the controller", job)));
+}
+
+// ---- Writing ------------------------------------------------------------------------------------
+
+grpc::Status CheckpointServiceImpl::Put(grpc::ServerContext* context,
+                                        grpc::ServerReader<v1::PutShardChunk>* reader,
+                                        v1::PutShardReply*) {
+  return Serve(*context, "put", [&] { return PutShard(*context, *reader); });
+}
+
+Status CheckpointServiceImpl::PutShard(grpc::ServerContext& context,
+                                       grpc::ServerReader<v1::PutShardChunk>& reader) {
+  TimedStream stream(reader, parts_, context, parts_.limits.upload_idle_ms);
+  v1::PutShardChunk chunk;
+  if (!stream.Read(&chunk)) return InvalidArgument("a shard without a first chunk");
+  MW_ASSIGN_OR_RETURN(const MeshFiles files, FilesOf(chunk.mesh()));
+  // Another generation's save, or another job's folder, is none of its business.
+  const bool own =
+      files.folder.at_controller() && files.folder.path == chunk.folder() &&
+      chunk.temporary().find(fmt::format(".tmp-{}-", files.gen.value())) != std::string::npos;
+  if (!own) {
+    return PermissionDenied(fmt::format("mesh generation {} does not write to {}/{}",
+                                        files.gen.value(), chunk.folder(), chunk.temporary()));
+  }
+  MW_ASSIGN_OR_RETURN(
+      checkpoint::ShardWriter writer,
+      store_->Create(chunk.folder(), chunk.temporary(), chunk.name(), chunk.size_bytes()));
+  size_t dirty_bytes = 0;
+  do {
+    MW_TRY(writer.Append(chunk.data()));
+    dirty_bytes += chunk.data().size();
+    if (dirty_bytes < kMostDirtyBytes) continue;
+    MW_TRY(writer.Sync());
+    dirty_bytes = 0;
+  } while (stream.Read(&chunk));
+  MW_TRY(stream.End());
+  return writer.Finish();
+}
+
+// ---- Reading ------------------------------------------------------------------------------------
+
+grpc::Status CheckpointServiceImpl::StreamedGet(grpc::ServerContext* context, GetStream* stream) {
+  return Serve(*context, "get", [&] { return GetFile(*context, *stream); });
+}
+
+Result<std::string> CheckpointServiceImpl::CheckpointOf(const v1::GetFileRequest& request) {
+  if (request.who_case() == v1::GetFileRequest::kJobId) {
+    MW_ASSIGN_OR_RETURN(const std::string folder, FolderOf(request.job_id()));
+    return folder + "/" + checkpoint::StepName(request.step());
+  }
+  MW_ASSIGN_OR_RETURN(const MeshFiles files, FilesOf(request.mesh()));
+  const std::string& wanted = request.checkpoint();
+  const bool start = files.start.at_controller() && files.start.path == wanted;
+  const std::string below = files.folder.path + "/";
+  const bool own = files.folder.at_controller() && wanted.starts_with(below) &&
+                   checkpoint::StepOfName(wanted.substr(below.size())).has_value();
+  if (start || own) return wanted;
+  return Fail(PermissionDenied(
+      fmt::format("mesh generation {} does not read {}", files.gen.value(), wanted)));
+}
+
+Status CheckpointServiceImpl::GetFile(grpc::ServerContext& context, GetStream& raw) {
+  v1::GetFileRequest request;
+  TimedStream stream(raw, parts_, context, parts_.limits.upload_idle_ms);
+  if (!stream.Read(&request)) return Cancelled("the request did not come whole");
+  MW_ASSIGN_OR_RETURN(const std::string folder, CheckpointOf(request));
+  MW_ASSIGN_OR_RETURN(const CheckpointStore::OpenFile file,
+                      store_->OpenToRead(folder, request.name()));
+  int64_t offset = request.offset();
+  const int64_t rest = file.bytes - offset;
+  const int64_t count = request.count() < 0 ? rest : request.count();
+  if (offset < 0 || count > rest) {
+    return DataLoss(fmt::format("{} has {} bytes, and {} from {} on are asked for", file.path,
+                                file.bytes, count, offset));
+  }
+  const int64_t end = offset + count;
+  v1::FileChunk chunk;
+  while (offset < end) {
+    const auto want = static_cast<size_t>(std::min(proto::kChunkBytes, end - offset));
+    chunk.mutable_data()->resize(want);
+    const ssize_t got = ::pread(file.fd.get(), chunk.mutable_data()->data(), want, offset);
+    if (got < 0) return OsError(errno, file.path);
+    if (static_cast<size_t>(got) != want) {
+      return DataLoss(fmt::format("{} became shorter", file.path));
+    }
+    if (!stream.Write(chunk)) return Cancelled("the reader went away");
+    offset += got;
+  }
+  return OkStatus();
+}
+
+// ---- What clients do besides --------------------------------------------------------------------
+
+grpc::Status CheckpointServiceImpl::StreamedList(grpc::ServerContext* context, ListStream* stream) {
+  return Serve(*context, "list", [&] { return ListSteps(*context, *stream); });
+}
+
+Status CheckpointServiceImpl::ListSteps(grpc::ServerContext& context, ListStream& raw) {
+  v1::ListCheckpointsRequest request;
+  TimedStream stream(raw, parts_, context, parts_.limits.request_ms);
+  if (!stream.Read(&request)) return Cancelled("the request did not come whole");
+  v1::ListCheckpointsReply reply;
+  reply.set_root(store_->root());
+  if (request.job_id() != 0) {
+    MW_ASSIGN_OR_RETURN(const std::string folder, FolderOf(request.job_id()));
+    MW_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, store_->Steps(folder));
+    for (const int64_t step : steps) reply.add_steps(step);
+  }
+  stream.Write(reply);
+  return OkStatus();
+}
+
+grpc::Status CheckpointServiceImpl::StreamedRemove(grpc::ServerContext* context,
+                                                   RemoveStream* stream) {
+  return Serve(*context, "remove", [&] { return RemoveStep(*context, *stream); });
+}
+
+Status CheckpointServiceImpl::RemoveStep(grpc::ServerContext& context, RemoveStream& raw) {
+  v1::RemoveCheckpointRequest request;
+  TimedStream stream(raw, parts_, context, parts_.limits.request_ms);
+  if (!stream.Read(&request)) return Cancelled("the request did not come whole");
+  MW_ASSIGN_OR_RETURN(const std::string folder, FolderOf(request.job_id()));
+  MW_TRY(store_->Remove(folder, request.step()));
+  stream.Write(v1::RemoveCheckpointReply());
+  return OkStatus();
+}
+
+}  // namespace meshwright::controller
