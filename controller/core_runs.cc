@@ -223,8 +223,10 @@ struct MeshCarrier {
     }
     entry.record.checkpoint_step = saved.step;
     const ir::FolderRef& folder = entry.record.checkpoint_folder;
-    const std::string text = fmt::format("checkpoint of step {} in {}{}", saved.step, folder.path,
-                                         folder.at_controller() ? " of the controller" : "");
+    const std::string text =
+        fmt::format("checkpoint of step {} in {}{}, held up {:.3f} s, written in {:.2f} s",
+                    saved.step, folder.path, folder.at_controller() ? " of the controller" : "",
+                    saved.seconds.copy, saved.seconds.write);
     PersistJob(entry, false, text, context);
     context.Do(LogLine{job, text});
     context.Do(JobChanged{job});

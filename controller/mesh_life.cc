@@ -204,7 +204,7 @@ void On(const proto::WeightsSaved& saved, MeshMember& member, MeshTurn& turn) {
 
 // There is room again for the next save, which may be due.
 void EndSave(MeshTurn& turn, int64_t step, Status status) {
-  turn.Do(MeshSaved{step, std::move(status)});
+  turn.Do(MeshSaved{step, std::move(status), turn.mesh.saves.seconds()});
   turn.Do(MeshWantsWork{});
 }
 

@@ -110,6 +110,7 @@ struct MeshWeights {  // what becomes of the file that its weights are written t
 struct MeshSaved {
   int64_t step = 0;
   Status status;
+  SaveSeconds seconds = {};
 };
 // It lies with the controller, which commits it itself.
 struct MeshCommit {

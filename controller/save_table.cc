@@ -12,6 +12,7 @@ void SaveTable::Begin(SaveRequest request, size_t members, bool again) {
   manifest_ = request.head;
   written_.assign(members, false);
   committing_ = false;
+  seconds_ = {};
   again_ = again;
   request_ = std::move(request);
 }
@@ -22,6 +23,8 @@ Result<std::optional<proto::CommitCheckpoint>> SaveTable::On(size_t member,
   const bool news = IsCurrent(m.save) && member < written_.size() && !written_[member];
   if (!news || committing_) return std::optional<proto::CommitCheckpoint>();
   written_[member] = true;
+  seconds_.copy = std::max(seconds_.copy, m.copy_seconds);
+  seconds_.write = std::max(seconds_.write, m.write_seconds);
   Status status = m.error.ToStatus();
   if (status.ok()) {
     auto shards = checkpoint::ParseShards(m.shards);

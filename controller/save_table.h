@@ -29,6 +29,12 @@ struct SaveRequest {
   std::string export_dtype = {};  // as CommitCheckpoint
 };
 
+// How long the slowest member took.
+struct SaveSeconds {
+  double copy = 0;  // the job stood still
+  double write = 0;
+};
+
 class SaveTable {
  public:
   bool busy() const { return request_.has_value(); }
@@ -52,6 +58,8 @@ class SaveTable {
   // message of another save: nothing.
   Result<std::optional<int64_t>> On(const proto::CheckpointCommitted& m);
   void Abandon() { request_.reset(); }
+  // Of the last save that began.
+  const SaveSeconds& seconds() const { return seconds_; }
 
  private:
   bool IsCurrent(LaunchSeq save) const { return request_ && request_->save == save; }
@@ -62,6 +70,7 @@ class SaveTable {
   bool committing_ = false;
   bool again_ = false;
   proto::CommitCheckpoint commit_;
+  SaveSeconds seconds_;
 };
 
 }  // namespace meshwright::controller

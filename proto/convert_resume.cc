@@ -42,6 +42,8 @@ v1::StateSaved Encode(const StateSaved& m) {
   PutHead(m, out);
   out.set_save(m.save.value());
   out.set_shards(m.shards);
+  out.set_copy_seconds(m.copy_seconds);
+  out.set_write_seconds(m.write_seconds);
   return out;
 }
 
@@ -91,8 +93,12 @@ Result<LaunchDone> Decode(const v1::LaunchDone& wire) {
 }
 
 StateSaved Decode(const v1::StateSaved& wire) {
-  return {MeshGeneration(wire.mesh_gen()), LaunchSeq(wire.save()), Decode(wire.error()),
-          wire.shards()};
+  return {MeshGeneration(wire.mesh_gen()),
+          LaunchSeq(wire.save()),
+          Decode(wire.error()),
+          wire.shards(),
+          wire.copy_seconds(),
+          wire.write_seconds()};
 }
 
 CheckpointCommitted Decode(const v1::CheckpointCommitted& wire) {

@@ -64,7 +64,9 @@ struct StateSaved {
   MeshGeneration mesh_gen{0};
   LaunchSeq save{0};
   RuntimeError error;
-  std::string shards;  // what was written (checkpoint/manifest.h: FormatShards)
+  std::string shards;       // what was written (checkpoint/manifest.h: FormatShards)
+  double copy_seconds = 0;  // the job stood still for it
+  double write_seconds = 0;
   friend bool operator==(const StateSaved&, const StateSaved&) = default;
 };
 

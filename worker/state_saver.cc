@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 #include <fnmatch.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -15,6 +18,17 @@
 #include "worker/snapshot_files.h"
 
 namespace meshwright::worker {
+namespace {
+
+constexpr int kWriterNice = 10;
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+}  // namespace
 
 StateSaver::StateSaver(std::string worker, CheckpointFiles& files,
                        std::function<void(proto::UpBody)> report)
@@ -29,54 +43,71 @@ Status StateSaver::Save(const proto::SaveState& message, const StateSlots& slots
                         JobRuntime& runtime) {
   if (writing_) return FailedPrecondition("another save is still being written");
   MW_FAILPOINT("executor.save.before-copy");
+  const Clock::time_point begin = Clock::now();
+  std::vector<PersistentCopy> copies;
   copies_.resize(message.ranks.size());
   for (size_t i = 0; i < message.ranks.size(); ++i) {
-    MW_TRY(Copy(message.ranks[i], slots, runtime, copies_[i]));
+    MW_TRY(MakeRoom(message.ranks[i], slots, copies_[i]));
+    std::byte* place = copies_[i].memory ? copies_[i].memory->data() : nullptr;
+    for (const checkpoint::BoxBytes& box : copies_[i].boxes) {
+      copies.push_back({copies_[i].rank, box.tensor, {place, box.bytes.size()}, {}});
+      place += box.bytes.size();
+    }
   }
+  MW_TRY(runtime.CopyAll(copies));
+  const double copy_seconds = SecondsSince(begin);
   MW_FAILPOINT("executor.save.copied");
   writing_ = true;
-  if (!thread_.Post([this, message] { WriteCopies(message); })) {
+  if (!thread_.Post([this, message, copy_seconds] { WriteCopies(message, copy_seconds); })) {
     return Cancelled("the worker drops the mesh");
   }
   return OkStatus();
 }
 
-Status StateSaver::Copy(const proto::RankTiles& tiles, const StateSlots& slots, JobRuntime& runtime,
-                        RankCopy& copy) {
+Status StateSaver::MakeRoom(const proto::RankTiles& tiles, const StateSlots& slots,
+                            RankCopy& copy) {
   const auto of_rank = slots.find(tiles.rank);
   copy.rank = tiles.rank;
   copy.boxes.clear();
-  size_t bytes = 0;
+  int64_t bytes = 0;
   for (const std::string& name : tiles.slots) {
     if (of_rank == slots.end() || !of_rank->second.contains(name)) {
       return NotFound(fmt::format("rank {} holds no tensor '{}'", tiles.rank, name));
     }
-    bytes += static_cast<size_t>(of_rank->second.at(name).type.bytes());
+    bytes += of_rank->second.at(name).type.bytes();
   }
-  copy.memory.resize(bytes);
-  size_t begin = 0;
+  if (bytes > copy.bytes) {
+    copy.memory.reset();  // before there is another one
+    copy.bytes = 0;
+    MW_ASSIGN_OR_RETURN(copy.memory, device::Mapping::Make(bytes));
+    copy.bytes = bytes;
+  }
+  const std::byte* place = copy.memory ? copy.memory->data() : nullptr;
   for (const std::string& name : tiles.slots) {
     const ir::Slot& slot = of_rank->second.at(name);
-    const std::span<std::byte> place(copy.memory.data() + begin,
-                                     static_cast<size_t>(slot.type.bytes()));
-    MW_TRY(runtime.CopyPersistent(tiles.rank, name, place));
+    const auto size = static_cast<size_t>(slot.type.bytes());
     copy.boxes.push_back({name,
                           {slot.type.dtype, slot.global_dims},
                           slot.kind,
                           checkpoint::Explicit(slot.box, slot.global_dims),
-                          place});
-    begin += place.size();
+                          {place, size}});
+    place += size;
   }
   return OkStatus();
 }
 
-void StateSaver::WriteCopies(const proto::SaveState& message) {
+void StateSaver::WriteCopies(const proto::SaveState& message, double copy_seconds) {
+  // Devices compute meanwhile, and those that wait for each other wait for the slowest.
+  (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kWriterNice);
+  const Clock::time_point begin = Clock::now();
   proto::StateSaved saved{message.mesh_gen, message.launch_seq, {}, {}};
   const Status status = Guarded("writing a checkpoint", [&]() -> Status {
     MW_ASSIGN_OR_RETURN(saved.shards, Write(message));
     return OkStatus();
   });
   saved.error = Error(status);
+  saved.copy_seconds = copy_seconds;
+  saved.write_seconds = SecondsSince(begin);
   MW_FAILPOINT("executor.save.before-report");
   writing_ = false;
   if (!stopped_) report_(std::move(saved));

@@ -11,12 +11,14 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/executor.h"
 #include "base/result.h"
 #include "checkpoint/shard.h"
+#include "device/cpu/memory.h"
 #include "proto/messages.h"
 #include "worker/checkpoint_files.h"
 #include "worker/weights.h"
@@ -38,13 +40,13 @@ class StateSaver {
  private:
   struct RankCopy {
     int rank = 0;
-    std::vector<std::byte> memory;            // of all boxes, one after the other
+    std::optional<device::Mapping> memory;    // of all boxes, one after the other
+    int64_t bytes = 0;                        // that it has room for
     std::vector<checkpoint::BoxBytes> boxes;  // in it
   };
 
-  Status Copy(const proto::RankTiles& tiles, const StateSlots& slots, JobRuntime& runtime,
-              RankCopy& copy);
-  void WriteCopies(const proto::SaveState& message);
+  Status MakeRoom(const proto::RankTiles& tiles, const StateSlots& slots, RankCopy& copy);
+  void WriteCopies(const proto::SaveState& message, double copy_seconds);
   Result<std::string> Write(const proto::SaveState& message);
   proto::RuntimeError Error(const Status& status) const;
 

@@ -79,7 +79,7 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
                  {{"y", {ir::DType::kI32, {4, 2}}, {{2, 0}, {2, 1}}, std::string("\0\1", 2)}}},
       LaunchDone{gen, LaunchSeq(3), SomeError(), {}, {}},
       WeightsSaved{gen, {}},
-      StateSaved{gen, LaunchSeq(4), {}, "{\"files\":[]}"},
+      StateSaved{gen, LaunchSeq(4), {}, "{\"files\":[]}", 0.25, 2.5},
       StateSaved{gen, LaunchSeq(4), SomeError(), ""},
       CheckpointCommitted{gen, LaunchSeq(4), {}},
       CheckpointCommitted{gen, LaunchSeq(4), SomeError()},
