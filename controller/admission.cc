@@ -112,6 +112,30 @@ Result<mesh::SharedProfile> ProfileOfWorker(const proto::Register& info) {
                                   info.name, profile.error().message())));
 }
 
+namespace {
+
+bool IsLoopback(const std::string& address) {
+  return address.starts_with("127.") || address.starts_with("localhost:") ||
+         address.starts_with("[::1]");
+}
+
+}  // namespace
+
+Status CheckReach(const proto::Register& info, const Membership& members) {
+  for (const auto& [name, worker] : members.all()) {
+    const bool is_there = worker.session.value() != 0 && name != info.name;
+    if (!is_there || worker.info.host_id == info.host_id) continue;
+    const bool of_new = IsLoopback(info.address);
+    if (!of_new && !IsLoopback(worker.info.address)) continue;
+    const proto::Register& hidden = of_new ? info : worker.info;
+    return FailedPrecondition(fmt::format(
+        "worker '{}' can be reached at {} only from its own host, and worker '{}' is on another "
+        "one; start '{}' with --bind 0.0.0.0 --advertise HOST",
+        hidden.name, hidden.address, of_new ? name : info.name, hidden.name));
+  }
+  return OkStatus();
+}
+
 Status CheckAdmission(const proto::Register& info, const Worker* known,
                       const CoreOptions& options) {
   if (info.protocol_major != proto::kProtocolMajor) {

@@ -20,6 +20,10 @@ Status CheckRegistration(const proto::Register& info);
 // kAlreadyExists: its name is taken; those of CheckRegistration.
 Status CheckAdmission(const proto::Register& info, const Worker* known, const CoreOptions& options);
 
+// Whether the worker and the others could reach each other: a loopback address is one of its host
+// alone. Errors: kFailedPrecondition naming who to start otherwise, and how.
+Status CheckReach(const proto::Register& info, const Membership& members);
+
 // Null where the worker did not measure. Errors: kInvalidArgument.
 Result<mesh::SharedProfile> ProfileOfWorker(const proto::Register& info);
 

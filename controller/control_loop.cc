@@ -454,6 +454,8 @@ void ControlLoop::ExecuteOne(Effect& effect) {
     Do(*line);
   } else if (auto* changed = std::get_if<JobChanged>(&effect)) {
     Do(*changed);
+  } else if (auto* counted = std::get_if<JobCounted>(&effect)) {
+    parts_.metrics->Count(counted->job.value(), counted->what);
   } else if (auto* health = std::get_if<HealthChanged>(&effect)) {
     parts_.metrics->SetHealth(health->job.value(), health->stalled, health->slow_ranks);
   } else if (auto* tell = std::get_if<TellClient>(&effect)) {

@@ -88,8 +88,8 @@ class ControlLoop {
 
   // Restores the jobs and begins to tick.
   void Start();
-  // Running jobs end as "ControllerStopped", sessions close, watchers get their last update. Then
-  // no call does anything.
+  // Running jobs that nobody can take up end as "ControllerStopped", sessions close, watchers get
+  // their last update. Then no call does anything.
   void Stop();
 
   SessionId OpenSession(std::shared_ptr<SessionPeer> peer);

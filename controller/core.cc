@@ -39,13 +39,20 @@ void On(const Tick&, CoreState& core, Context& context) {
   core.last_tick_ms = context.now.ms;
 }
 
+// What its workers hold the next controller takes up; what they do not, recovers there.
+bool GoesOnLater(const JobEntry& job) {
+  const ir::FaultToleranceSpec& spec = job.request->fault_tolerance;
+  return job.request->driver.kind == ir::DriverKind::kTrain && spec.enable &&
+         spec.orphan_grace_s > 0;
+}
+
 void On(const Shutdown&, CoreState& core, Context& context) {
   core.stopping = true;
   const Status status =
       Aborted("the controller was stopped; start it again and submit the job again")
           .WithBlame(Blame::kUser);
   for (auto& [id, job] : core.book.all()) {
-    if (!job.run || !job.run->mesh()) continue;
+    if (!job.run || !job.run->mesh() || GoesOnLater(job)) continue;
     const MeshGeneration gen = *job.run->mesh();
     Feed(gen, MeshFault{proto::MakeError(proto::ErrorKind::kControllerStopped, status)}, core,
          context);

@@ -169,6 +169,7 @@ void NoteProgress(JobEntry& job, Context& context) {
       Seconds(recovery.active_ms - recovery.placed_ms),
       recovery.steps_before - std::max<int64_t>(0, job.run->start().point.step),
       Seconds(context.now.ms - recovery.active_ms));
+  context.Do(JobCounted{job.id(), JobCount::kRecovery});
   // What failed behind the last step is not passed by doing all steps again.
   if (job.record.steps_done > recovery.steps_before) job.history.own.reset();
   job.recovery.reset();

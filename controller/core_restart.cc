@@ -29,7 +29,10 @@ void RestoreRun(JobEntry& job, const RunRecord& record, CoreState& core, Context
   order.checkpoints.head.saved_unix_ms = context.now.unix_ms;
   // What its workers hold, of this run or of one before, is asked for and dropped as ever.
   if (!order.snapshot_slots.empty()) {
-    for (const RankPlace& rank : record.ranks) job.snapshots.Add(rank.worker, MeshGeneration(0));
+    for (const RankPlace& rank : record.ranks) {
+      job.snapshots.Add(rank.worker, MeshGeneration(0));
+      job.snapshots.Expect(rank.worker, context.now.ms + core.options.worker_lost_ms);
+    }
   }
   core.meshes.Add(MeshLife(std::move(order), core.options, context.now.ms, MeshPhase::kResuming));
   job.run->Begin(record.gen, MakeDriver(*job.request, record.start, job.record.told_steps));

@@ -23,6 +23,9 @@ using proto::RuntimeError;
 
 namespace {
 
+// Why a job that runs needs a look.
+constexpr const char* kCheckpointFails = "CheckpointFails";
+
 void FreeDevices(const std::vector<RankPlace>& ranks, Membership& members) {
   for (const RankPlace& rank : ranks) members.SetOwner(rank.worker, rank.local_device, JobId(0));
 }
@@ -218,10 +221,19 @@ struct MeshCarrier {
     if (!saved.status.ok()) {
       const std::string text = fmt::format("the checkpoint of step {} was not written: {}",
                                            saved.step, saved.status.message());
+      entry.record.reason = kCheckpointFails;
+      entry.record.message = text;
       PersistJob(entry, false, text, context);
+      context.Do(JobCounted{job, JobCount::kFailedCheckpoint});
+      context.Do(JobChanged{job});
       return context.Do(LogLine{job, text});
     }
+    if (entry.record.reason == kCheckpointFails) {
+      entry.record.reason.clear();
+      entry.record.message.clear();
+    }
     entry.record.checkpoint_step = saved.step;
+    context.Do(JobCounted{job, JobCount::kCheckpoint});
     const ir::FolderRef& folder = entry.record.checkpoint_folder;
     const std::string text =
         fmt::format("checkpoint of step {} in {}{}, held up {:.3f} s, written in {:.2f} s",

@@ -137,6 +137,14 @@ void AskForSnapshots(JobEntry& job, CoreState& core, Context& context) {
   }
 }
 
+void AskArrived(const Worker& worker, CoreState& core, Context& context) {
+  for (auto& [id, job] : core.book.all()) {
+    if (!job.snapshots.Arrive(worker.info.name, context.now.ms) || !job.recovery) continue;
+    SendToWorker(worker.info.name, job, proto::QuerySnapshots{job.id(), job.snapshots.query()},
+                 core, context);
+  }
+}
+
 bool OnSnapshotsHeld(const Worker& worker, const proto::UpBody& body, CoreState& core, Context&) {
   const auto* const held = std::get_if<proto::SnapshotsHeld>(&body);
   if (held == nullptr) return false;

@@ -21,6 +21,8 @@ bool OnSnapshotCopied(const Worker& worker, const proto::UpBody& body, CoreState
 
 // Between two runs: everyone who may hold snapshots of the job is asked.
 void AskForSnapshots(JobEntry& job, CoreState& core, Context& context);
+// It has registered: who waits for it asks it.
+void AskArrived(const Worker& worker, CoreState& core, Context& context);
 // False: the message is none of these.
 bool OnSnapshotsHeld(const Worker& worker, const proto::UpBody& body, CoreState& core,
                      Context& context);

@@ -109,8 +109,9 @@ void LoseAway(CoreState& core, Context& context) {
 void Admit(SessionId session, const proto::Register& info, CoreState& core, Context& context) {
   if (core.members.Of(session) != nullptr) return core.tally.CountStale();
   const Worker* const known = core.members.Named(info.name);
-  const Status status = core.stopping ? Unavailable("the controller is stopping")
-                                      : CheckAdmission(info, known, core.options);
+  Status status = core.stopping ? Unavailable("the controller is stopping")
+                                : CheckAdmission(info, known, core.options);
+  if (status.ok()) status = CheckReach(info, core.members);
   if (!status.ok()) return context.Do(CloseSession{session, status});
   const Result<mesh::SharedProfile> profile = ProfileOfWorker(info);
   if (!profile) return context.Do(CloseSession{session, profile.error()});
@@ -133,6 +134,7 @@ void Admit(SessionId session, const proto::Register& info, CoreState& core, Cont
   proto::DownMessage welcome{options.term, proto::Welcome{options.cluster_id, options.heartbeat_ms,
                                                           options.worker_lost_ms, kept}};
   context.Do(Send{JobId(0), session, std::move(welcome)});
+  AskArrived(core.members.At(info.name), core, context);
 }
 
 // It is stopped on purpose and says so, while its session still stands.

@@ -241,11 +241,17 @@ struct HealthChanged {
   bool stalled = false;
   std::map<int, double> slow_ranks;
 };
+// For its metrics: one more of these.
+enum class JobCount : uint8_t { kCheckpoint, kFailedCheckpoint, kRecovery };
+struct JobCounted {
+  JobId job;
+  JobCount what = JobCount::kCheckpoint;
+};
 
-using Effect =
-    std::variant<Send, CloseSession, Persist, SaveProgress, PlaceNext, StartPlan, OpenWeights,
-                 FinishWeights, CommitHere, CheckBlobs, DiscardWeights, Reply, TellClient,
-                 CloseClient, StepsDone, LogLine, JobChanged, HealthChanged, ActorAnswer>;
+using Effect = std::variant<Send, CloseSession, Persist, SaveProgress, PlaceNext, StartPlan,
+                            OpenWeights, FinishWeights, CommitHere, CheckBlobs, DiscardWeights,
+                            Reply, TellClient, CloseClient, StepsDone, LogLine, JobChanged,
+                            HealthChanged, JobCounted, ActorAnswer>;
 using Effects = std::vector<Effect>;
 
 // The job that an effect belongs to; 0: none.

@@ -1,5 +1,6 @@
 #include "controller/job_snapshots.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace meshwright::controller {
@@ -28,6 +29,13 @@ std::optional<JobSnapshots::Copying> JobSnapshots::Copied(const std::string& wor
   return std::exchange(copying_, std::nullopt);
 }
 
+bool JobSnapshots::Arrive(const std::string& worker, int64_t now_ms) {
+  if (expected_.erase(worker) == 0 || query_ == 0) return false;
+  awaited_.insert(worker);
+  asked_ms_ = now_ms;
+  return true;
+}
+
 uint64_t JobSnapshots::Ask(std::set<std::string> workers, int64_t now_ms) {
   awaited_ = std::move(workers);
   answers_.clear();
@@ -47,7 +55,9 @@ void JobSnapshots::Lose(const std::string& worker) {
 }
 
 bool JobSnapshots::Settled(int64_t now_ms) const {
-  return awaited_.empty() || now_ms - asked_ms_ >= kAnswerMs;
+  const bool answered = awaited_.empty() || now_ms - asked_ms_ >= kAnswerMs;
+  return answered && std::all_of(expected_.begin(), expected_.end(),
+                                 [&](const auto& each) { return now_ms >= each.second; });
 }
 
 std::vector<SnapshotHolder> JobSnapshots::holders() const {

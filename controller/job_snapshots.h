@@ -30,6 +30,12 @@ class JobSnapshots {
   // may hold some of meshes before, which are to be dropped.
   std::set<std::string> NoteWhole(MeshGeneration mesh_gen, const std::set<std::string>& members);
 
+  // Who held some when the controller died, and may come back until then.
+  void Expect(const std::string& worker, int64_t until_ms) { expected_[worker] = until_ms; }
+  // It has come. True: the last question is its, too.
+  bool Arrive(const std::string& worker, int64_t now_ms);
+  uint64_t query() const { return query_; }
+
   // A snapshot that members have and others are copying. One at a time.
   struct Copying {
     proto::SnapshotTaken taken;
@@ -49,7 +55,7 @@ class JobSnapshots {
   void Answer(uint64_t query, SnapshotHolder holder);
   // The worker's memory is gone.
   void Lose(const std::string& worker);
-  // Everyone has answered, or had the time to.
+  // Everyone has answered, or had the time to; nobody is expected any more.
   bool Settled(int64_t now_ms) const;
   std::vector<SnapshotHolder> holders() const;
 
@@ -57,7 +63,8 @@ class JobSnapshots {
   std::map<std::string, MeshGeneration> oldest_;  // that a worker may hold
   std::optional<Copying> copying_;
   MeshGeneration no_copies_{0};
-  uint64_t query_ = 0;
+  std::map<std::string, int64_t> expected_;  // until when
+  uint64_t query_ = 0;                       // 0: nothing was asked
   int64_t asked_ms_ = 0;
   std::set<std::string> awaited_;
   std::map<std::string, SnapshotHolder> answers_;

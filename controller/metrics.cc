@@ -147,6 +147,26 @@ void ControllerMetrics::SetHealth(int64_t job, bool stalled,
   }
 }
 
+void ControllerMetrics::Count(int64_t job, JobCount what) {
+  const MetricLabels labels = {{"job_id", std::to_string(job)}};
+  switch (what) {
+    case JobCount::kCheckpoint:
+      return registry_
+          .MakeCounter("meshwright_checkpoints_total", "Checkpoints that were written.", labels)
+          .Increment();
+    case JobCount::kFailedCheckpoint:
+      return registry_
+          .MakeCounter("meshwright_checkpoint_failures_total",
+                       "Checkpoints that could not be written.", labels)
+          .Increment();
+    case JobCount::kRecovery:
+      return registry_
+          .MakeCounter("meshwright_recoveries_total",
+                       "Times that the job went on after a failure or a move.", labels)
+          .Increment();
+  }
+}
+
 void ControllerMetrics::CountFault(const std::string& kind) {
   registry_
       .MakeCounter("meshwright_faults_total", "Jobs that failed, by kind of cause.",

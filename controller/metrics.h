@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/metrics.h"
+#include "controller/events.h"
 #include "proto/messages.h"
 
 namespace meshwright::controller {
@@ -27,6 +28,7 @@ class ControllerMetrics {
   void ObserveCommit(double seconds);
   // slow_ranks: by how much; 0: no longer.
   void SetHealth(int64_t job, bool stalled, const std::map<int, double>& slow_ranks);
+  void Count(int64_t job, JobCount what);
   void CountFault(const std::string& kind);
   void ObserveRpc(const std::string& service, const std::string& method, StatusCode code,
                   double seconds);

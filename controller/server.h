@@ -48,7 +48,8 @@ class Server {
   virtual int metrics_port() const = 0;
   // Whether the control loop answers. Waits for it for 2 s at most. Errors: kUnavailable.
   virtual Status Answers() = 0;
-  // Running jobs end as failed with reason "ControllerStopped", queued ones stay queued for the
+  // Running jobs that the next controller may take up are left to it; others end as failed with
+  // reason "ControllerStopped"; queued ones stay queued for the
   // next start. Returns when all threads are joined. Idempotent.
   virtual void Stop() = 0;
 };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/failpoint.h"
+#include "base/file.h"
 #include "checkpoint/export.h"
 #include "checkpoint/folder.h"
 #include "proto/job_codec.h"
@@ -73,7 +74,10 @@ Result<std::string> FolderFiles::TemporaryOf(const ir::FolderRef& folder,
 Status FolderFiles::Write(const ir::FolderRef& folder, const std::string& temporary,
                           const checkpoint::ShardImage& image) {
   MW_ASSIGN_OR_RETURN(const std::string path, TemporaryOf(folder, temporary));
-  return checkpoint::WriteShard(path, image);
+  const Status written = checkpoint::WriteShard(path, image);
+  // Nothing comes of this save: what is there of it only fills the disk.
+  if (!written.ok()) (void)RemoveAll(path);
+  return written;
 }
 
 Status FolderFiles::Commit(const proto::CommitCheckpoint& message) {
@@ -87,8 +91,12 @@ Status FolderFiles::Commit(const proto::CommitCheckpoint& message) {
     MW_ASSIGN_OR_RETURN(const ir::JobRequest job, proto::DecodeJob(message.job));
     return checkpoint::ExportSave(temporary, manifest, job.main().graph, dtype);
   };
-  MW_TRY(checkpoint::Commit(folder, message.temporary, manifest,
-                            {{checkpoint::kJobName, message.job}}, also));
+  if (const Status committed = checkpoint::Commit(folder, message.temporary, manifest,
+                                                  {{checkpoint::kJobName, message.job}}, also);
+      !committed.ok()) {
+    (void)RemoveAll(folder + "/" + message.temporary);
+    return committed;
+  }
   MW_FAILPOINT("executor.commit.before-prune");
   return checkpoint::Prune(folder, message.keep, "");
 }

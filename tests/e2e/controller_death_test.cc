@@ -93,6 +93,23 @@ TEST_F(ControllerDeath, AJobGoesOnInItsExecutorsWithEveryStepToldOnceToWhoWatche
 }
 
 // What the workers have done meanwhile, and its losses, are told by the controller that comes.
+TEST_F(ControllerDeath, AStoppedOneLeavesItsJobsToTheNextOne) {
+  ASSERT_NO_FATAL_FAILURE(StartWorkers(2));
+  ir::JobRequest job = HeldJob();
+  job.fault_tolerance.enable = true;
+  const int64_t id = SubmitHeld(job);
+  ASSERT_TRUE(cluster().RunUntil(id, 400).ok());
+  const pid_t executors[] = {ExecutorOf(0), ExecutorOf(1)};
+  ASSERT_TRUE(cluster().controller().Signal(SIGTERM).ok());
+  const auto exit = cluster().controller().Wait(kSoonMs);
+  ASSERT_TRUE(exit.has_value()) << exit.error();
+  EXPECT_TRUE(exit->ok()) << exit->ToString();
+  ASSERT_NO_FATAL_FAILURE(RestartController());
+  const client::JobInfo info = client().Wait(id, 120'000).value();
+  EXPECT_EQ(info.state, JobState::kSucceeded) << info.message;
+  for (const int worker : {0, 1}) EXPECT_EQ(ExecutorOf(worker), executors[worker]);
+}
+
 TEST_F(ControllerDeath, WhatIsDoneWithoutAControllerIsToldLater) {
   ASSERT_NO_FATAL_FAILURE(StartWorkers(2));
   const std::string expected = Undisturbed();

@@ -251,7 +251,9 @@ TEST(Control, ARestartedControllerKeepsQueueAndHistory) {
   const auto cluster = StartCluster();
   ASSERT_NE(cluster, nullptr);
   const Outcome done = Finish(*cluster, cluster->Submit(ByteJob(1, 1, 3), SampleBytes(9000)));
-  const auto running = cluster->Submit(ByteJob(2, 1, kForeverSteps), SampleBytes(9000));
+  ir::JobRequest forever = ByteJob(2, 1, kForeverSteps);
+  forever.fault_tolerance.enable = false;
+  const auto running = cluster->Submit(forever, SampleBytes(9000));
   ASSERT_TRUE(running.has_value()) << running.error();
   WaitForStep(*cluster, *running);
   const auto queued = cluster->Submit(ByteJob(2, 1, 3), SampleBytes(9000));

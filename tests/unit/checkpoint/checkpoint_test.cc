@@ -10,6 +10,7 @@
 #include "checkpoint/assign.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/reader.h"
+#include "checkpoint/roots.h"
 #include "formats/safetensors.h"
 #include "tests/unit/checkpoint/random_state.h"
 
@@ -111,6 +112,13 @@ TEST_F(CheckpointTest, AnyBoxReadsBackFromAnyCover) {
       }
     }
   }
+}
+
+TEST_F(CheckpointTest, ARootIsMadeOnlyInAFolderThatIsThere) {
+  EXPECT_TRUE(Roots::Open({{"", folder() + "/runs"}}).has_value());
+  const auto mistyped = Roots::Open({{"", folder() + "/rnus/gpt"}});
+  ASSERT_FALSE(mistyped.has_value());
+  EXPECT_THAT(mistyped.error().message(), HasSubstr("there is no folder " + folder() + "/rnus"));
 }
 
 TEST_F(CheckpointTest, BoxesOfManyPiecesAreReadByThePiecesThatAreNeeded) {

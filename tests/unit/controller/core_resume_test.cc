@@ -76,6 +76,17 @@ TEST(CoreResume, ARestartedControllerTakesARunUp) {
   EXPECT_THAT(scene.cluster.lines(scene.job), Contains(HasSubstr("taken up by the restarted")));
 }
 
+TEST(CoreResume, AStoppedControllerLeavesItsRunsToTheNextOne) {
+  HoldingScene scene;
+  scene.Submit(SimCluster::MakeJob(2, 1, 1, 10));
+  scene.RunUntil(4);
+  scene.cluster.Feed(Shutdown{});
+  EXPECT_EQ(scene.Info().state, JobState::kRunning);
+  scene.Restart();
+  scene.cluster.Settle();
+  scene.ExpectUndisturbed();
+}
+
 TEST(CoreResume, WheneverTheControllerDiesNoStepIsMissedOrRunTwice) {
   int64_t resumes = 0;
   for (uint64_t seed = 1; seed <= 150 && !::testing::Test::HasFailure(); ++seed) {
@@ -175,6 +186,42 @@ TEST(CoreResume, ARunWhoseWorkerCameBackWithoutItRecovers) {
   EXPECT_THAT(scene.cluster.steps(scene.job), SizeIs(10));
   EXPECT_THAT(scene.cluster.lines(scene.job),
               Contains(HasSubstr("worker 'w1' came back without mesh generation 1")));
+}
+
+// The host of the controller dies with a worker, and both are back before the other worker is.
+TEST(CoreResume, WhoHoldsSnapshotsIsAwaitedBeforeItIsDecidedWhereARunGoesOnFrom) {
+  HoldingScene scene;
+  ir::JobRequest job = SimCluster::MakeJob(2, 1, 1, 10);
+  job.fault_tolerance.snapshot_every = 1;
+  job.fault_tolerance.copies = 1;
+  scene.Submit(job);
+  scene.RunUntil(6);
+  scene.cluster.RestartController();
+  scene.cluster.AddWorker("w1", 1);
+  scene.cluster.SettleFor(2000);
+  EXPECT_EQ(scene.Info().state, JobState::kRecovering);
+  EXPECT_THAT(scene.cluster.lines(scene.job), Not(Contains(HasSubstr("goes on from"))));
+  scene.cluster.Reconnect("w0");
+  scene.cluster.Settle();
+  scene.cluster.SettleFor(1000);
+  EXPECT_EQ(scene.Info().state, JobState::kSucceeded) << scene.Info().message;
+  EXPECT_THAT(scene.cluster.lines(scene.job), Contains(HasSubstr("goes on from the snapshot")));
+}
+
+// It never comes: its memory is given up after the time that it had.
+TEST(CoreResume, WhoHeldSnapshotsIsAwaitedAsLongAsAWorkerMayBeSilent) {
+  HoldingScene scene;
+  ir::JobRequest job = SimCluster::MakeJob(2, 1, 1, 10);
+  job.fault_tolerance.snapshot_every = 1;
+  scene.Submit(job);
+  scene.RunUntil(6);
+  scene.cluster.RestartController();
+  scene.cluster.AddWorker("w1", 1);
+  scene.cluster.AddWorker("w2", 1);
+  scene.cluster.SettleFor(5000);
+  EXPECT_THAT(scene.cluster.lines(scene.job), Not(Contains(HasSubstr("goes on from"))));
+  scene.cluster.SettleFor(2000);
+  EXPECT_THAT(scene.cluster.lines(scene.job), Contains(HasSubstr("goes on from the beginning")));
 }
 
 TEST(CoreResume, ARunWhoseWorkersDoNotComeRecoversAfterItsTime) {

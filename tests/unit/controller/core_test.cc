@@ -517,11 +517,11 @@ TEST(CoreRestart, RunningJobsThatMayNotRecoverFailQueuedJobsGoOn) {
   EXPECT_EQ(cluster.Info(queued).state, JobState::kSucceeded);
 }
 
-TEST(CoreRestart, ShutdownEndsRunningJobsAndKeepsTheQueue) {
+TEST(CoreRestart, ShutdownEndsJobsThatNobodyCanTakeUpAndKeepsTheQueue) {
   SimCluster cluster;
   cluster.AddWorkers(1);
   cluster.hold_reports = true;
-  const int64_t running = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 5));
+  const int64_t running = cluster.Submit(WithoutRecovery(SimCluster::MakeJob(1, 1, 1, 5)));
   const int64_t queued = cluster.Submit(SimCluster::MakeJob(1, 1, 1, 5));
   cluster.Settle();
   cluster.Feed(Shutdown{});

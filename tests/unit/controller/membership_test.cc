@@ -34,6 +34,24 @@ Membership TwoWorkers() {
   return members;
 }
 
+TEST(Admission, AWorkerThatOtherHostsCannotReachIsRefusedWithTheFix) {
+  Membership members;
+  proto::Register far = Info("far", 1);
+  EXPECT_TRUE(CheckReach(far, members).ok()) << "nobody else is there";
+  proto::Register near = Info("near", 1);
+  near.address = "10.0.0.1:7";
+  members.Admit(SessionId(1), near, nullptr, 100);
+  const Status hidden = CheckReach(far, members);
+  EXPECT_THAT(hidden.message(), HasSubstr("worker 'far' can be reached at 127.0.0.1:1 only"));
+  EXPECT_THAT(hidden.message(), HasSubstr("--advertise"));
+  far.host_id = near.host_id;
+  EXPECT_TRUE(CheckReach(far, members).ok()) << "it is on the same host";
+  members.Admit(SessionId(2), far, nullptr, 100);
+  proto::Register third = Info("third", 1);
+  third.address = "10.0.0.3:7";
+  EXPECT_THAT(CheckReach(third, members).message(), HasSubstr("start 'far' with"));
+}
+
 TEST(Membership, KnowsWorkersByNameAndWhileConnectedBySession) {
   Membership members = TwoWorkers();
   EXPECT_EQ(members.Of(SessionId(2)), &members.At("b"));

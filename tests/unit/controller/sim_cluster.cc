@@ -395,6 +395,7 @@ void SimCluster::Execute(Effects effects) {
             [](DiscardWeights&) {},
             [](JobChanged&) {},
             [](HealthChanged&) {},
+            [](JobCounted&) {},
             [&](ActorAnswer& answer) { actor_answers.push_back(answer); },
         },
         effect);
