@@ -117,7 +117,7 @@ Result<CheckpointPlace> FindCheckpoints(const std::string& place, const GlobalAr
   std::error_code error;
   if (fs::is_directory(path, error)) return CheckpointPlace{path, -1};
   if (IsNumber(place)) return OfJob(std::stoll(place), global);
-  return Fail(NotFound(fmt::format("there is no folder {}", path)));
+  return Fail(NotFound(fmt::format("there is no folder {}, and no job of that number", path)));
 }
 
 Result<CheckpointPlace> FindCheckpoint(const std::string& place, int64_t step,

@@ -77,7 +77,8 @@ Status Carry(const WorkerOrderArgs& args, const GlobalArgs& global) {
     return OkStatus();
   }
   MW_TRY(AwaitDrained(client, args.name, deadline_ms + kLetGoMs));
-  fmt::print("worker '{}' is drained; undo: meshwright worker uncordon {}\n", args.name, args.name);
+  fmt::print("worker '{}' is {}; undo: meshwright worker uncordon {}\n", args.name,
+             args.action == Action::kEvict ? "evicted" : "drained", args.name);
   return OkStatus();
 }
 

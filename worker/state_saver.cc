@@ -183,7 +183,12 @@ Status RestoreState(const proto::RestoreState& message, CheckpointFiles& files,
   const auto reader = checkpoint::Reader::Open(std::move(source));
   const Status status =
       reader.has_value() ? Restore(**reader, message.exclude, slots, runtime) : reader.error();
-  return status.WithContext("checkpoint " + message.checkpoint.path);
+  const Status placed = status.WithContext("checkpoint " + message.checkpoint.path);
+  if (placed.code() != StatusCode::kDataLoss) return placed;
+  return Status(placed.code(),
+                placed.message() + "; an older one is taken only when it is named: submit --resume "
+                                   "ID --step N, of `meshwright checkpoint ls ID`")
+      .WithBlame(placed.blame());
 }
 
 }  // namespace meshwright::worker
