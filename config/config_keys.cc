@@ -258,7 +258,7 @@ std::vector<ConfigKey> RunKeys() {
   };
 }
 
-std::vector<ConfigKey> StateKeys() {
+std::vector<ConfigKey> CheckpointKeys() {
   return {
       {"checkpoint", "initial_load_path",
        "Safetensors file (or a folder with model.safetensors, whole or in shards) to start from: "
@@ -312,6 +312,11 @@ std::vector<ConfigKey> StateKeys() {
       {"checkpoint", "last_save",
        "Write model.safetensors at the end, in F32 (F64 where dtype is float64).",
        MW_AT(last_save)},
+  };
+}
+
+std::vector<ConfigKey> FaultAndMetricsKeys() {
+  return {
       {"fault_tolerance", "enable",
        "Go on by itself when a worker, an executor or a device is lost (docs/recovery.md).",
        MW_AT(fault_tolerance.enable)},
@@ -353,8 +358,8 @@ std::vector<ConfigKey> StateKeys() {
 
 std::vector<ConfigKey> AllKeys() {
   std::vector<ConfigKey> keys = JobAndModelKeys();
-  for (auto part :
-       {OptimizerKeys(), TrainingKeys(), ParallelismKeys(), DeviceKeys(), RunKeys(), StateKeys()}) {
+  for (auto part : {OptimizerKeys(), TrainingKeys(), ParallelismKeys(), DeviceKeys(), RunKeys(),
+                    CheckpointKeys(), FaultAndMetricsKeys()}) {
     keys.insert(keys.end(), part.begin(), part.end());
   }
   return keys;

@@ -5,15 +5,47 @@
 #include <sys/statvfs.h>
 
 #include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <string_view>
 
 #include "base/failpoint.h"
 #include "base/file.h"
+#include "base/guard.h"
 #include "base/os_error.h"
 #include "base/text.h"
 #include "checkpoint/export.h"
 #include "proto/job_codec.h"
 
 namespace meshwright::controller {
+
+namespace {
+
+// Of a save: its mesh generation and its launch.
+std::pair<uint64_t, uint64_t> SaveOf(std::string_view temporary) {
+  std::pair<uint64_t, uint64_t> save;
+  const std::string_view numbers = temporary.substr(temporary.rfind(".tmp-") + 5);
+  const auto first = std::from_chars(numbers.data(), numbers.data() + numbers.size(), save.first);
+  const char* const end = numbers.data() + numbers.size();
+  if (first.ptr != end) (void)std::from_chars(first.ptr + 1, end, save.second);
+  return save;
+}
+
+// What saves have left that came to no end, up to this one: a later one may be on its way while a
+// slow disk commits this.
+Status RemoveLeftovers(const std::string& folder, const std::string& committed) {
+  std::error_code error;
+  std::vector<std::string> leftovers;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool over = checkpoint::IsTemporaryName(name) && SaveOf(name) <= SaveOf(committed);
+    if (over) leftovers.push_back(entry.path().string());
+  }
+  for (const std::string& path : leftovers) MW_TRY(RemoveAll(path));
+  return OkStatus();
+}
+
+}  // namespace
 
 Result<std::unique_ptr<CheckpointStore>> CheckpointStore::Open(const std::string& root,
                                                                int64_t keep_free_bytes) {
@@ -83,7 +115,19 @@ Status CheckpointStore::Commit(const proto::CommitCheckpoint& commit) const {
   MW_TRY(checkpoint::Commit(folder, commit.temporary, manifest,
                             {{checkpoint::kJobName, commit.job}}, also));
   MW_FAILPOINT("controller.commit.before-prune");
-  return checkpoint::Prune(folder, commit.keep, "");
+  MW_TRY(RemoveLeftovers(folder, commit.temporary));
+  if (commit.keep <= 0) return OkStatus();
+  MW_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, checkpoint::ListSteps(folder));
+  for (size_t i = static_cast<size_t>(commit.keep); i < steps.size(); ++i) {
+    MW_TRY(checkpoint::Remove(folder, steps[i]));
+  }
+  return OkStatus();
+}
+
+proto::CheckpointCommitted CheckpointStore::CommitGuarded(
+    const proto::CommitCheckpoint& commit) const {
+  const Status status = Guarded("committing a checkpoint", [&] { return Commit(commit); });
+  return {commit.mesh_gen, commit.save, MakeError(proto::ErrorKind::kSaveFailed, status)};
 }
 
 Result<std::vector<int64_t>> CheckpointStore::Steps(const std::string& folder) const {

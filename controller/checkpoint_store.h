@@ -49,6 +49,8 @@ class CheckpointStore {
   // Makes a checkpoint of what was written, and removes those that are too many. Errors: those of
   // checkpoint::Commit.
   Status Commit(const proto::CommitCheckpoint& commit) const;
+  // The same, and what is to be said of it.
+  proto::CheckpointCommitted CommitGuarded(const proto::CommitCheckpoint& commit) const;
   // Steps of the checkpoints in a folder, newest first.
   Result<std::vector<int64_t>> Steps(const std::string& folder) const;
   // Errors: kNotFound.

@@ -253,24 +253,8 @@ void ControlLoop::Workers(Callback<std::vector<proto::WorkerInfo>> done) {
   if (!loop_.Post([this, done] { done(core_.Workers(now())); })) done(Fail(LoopStopped()));
 }
 
-void ControlLoop::Summarise(Callback<Summary> done) {
-  const bool posted = loop_.Post([this, done] {
-    done(Summary{core_.options().cluster_id, core_.options().term.value(), core_.JobCounts(),
-                 core_.WorkerCounts()});
-  });
-  if (!posted) done(Fail(LoopStopped()));
-}
-
-void ControlLoop::FilesOf(MeshGeneration gen, std::string key, Callback<MeshFiles> done) {
-  const bool posted =
-      loop_.Post([this, gen, key = std::move(key), done] { done(core_.FilesOf(gen, key)); });
-  if (!posted) done(Fail(LoopStopped()));
-}
-
-void ControlLoop::MessageCounts(int64_t job, Callback<std::map<std::string, int64_t>> done) {
-  if (!loop_.Post([this, job, done] { done(core_.MessageCounts(JobId(job))); })) {
-    done(Fail(LoopStopped()));
-  }
+void ControlLoop::Look(std::function<void(const Core*)> look) {
+  if (!loop_.Post([this, look] { look(&core_); })) look(nullptr);
 }
 
 // ---- Watching -----------------------------------------------------------------------------------
@@ -519,13 +503,9 @@ void ControlLoop::Do(FinishWeights& effect) {
 
 void ControlLoop::Do(CommitHere& effect) {
   checkpoints_.Post([this, commit = std::move(effect.commit)] {
-    const Status status =
-        Guarded("committing a checkpoint", [&] { return parts_.checkpoints->Commit(commit); });
+    const proto::CheckpointCommitted done = parts_.checkpoints->CommitGuarded(commit);
     MW_FAILPOINT("controller.commit.before-report");
-    const proto::RuntimeError error = proto::MakeError(proto::ErrorKind::kSaveFailed, status);
-    loop_.Post([this, done = proto::CheckpointCommitted{commit.mesh_gen, commit.save, error}] {
-      StepOnLoop(CommittedHere{done});
-    });
+    loop_.Post([this, done] { StepOnLoop(CommittedHere{done}); });
   });
 }
 

@@ -132,14 +132,8 @@ class ControlLoop {
   CallId WatchActor(proto::ActorRef ref, ActorWatcher watcher);
   void UnwatchActor(CallId watch);
 
-  struct Summary {
-    std::string cluster_id;
-    uint64_t term = 0;
-    std::map<std::string, int64_t> jobs, workers;
-  };
-  void Summarise(Callback<Summary> done);
-  // Of a mesh that has not ended, for who knows its key. Errors: kPermissionDenied.
-  void FilesOf(MeshGeneration gen, std::string key, Callback<MeshFiles> done);
+  // What there is to see of the core; LookAt() is the way to call it. Null: the loop has stopped.
+  void Look(std::function<void(const Core*)> look);
 
   // Answers once there is something behind the cursor, and at once when there is already. The
   // answer's cursor is where to go on.
@@ -156,8 +150,6 @@ class ControlLoop {
   void Unwatch(WatchId id);
 
   const CoreOptions& options() const { return core_.options(); }
-  // Control messages of a job by kind, for tests and tools.
-  void MessageCounts(int64_t job, Callback<std::map<std::string, int64_t>> done);
 
  private:
   struct Waiter {
@@ -237,5 +229,24 @@ class ControlLoop {
   Executor journal_{"mw-journal"};
   Executor loop_{"mw-core"};
 };
+
+// `done` is told what `see` makes of the core. Errors: those of `see`; kUnavailable.
+template <typename T, typename See>
+void LookAt(ControlLoop& loop, See see, ControlLoop::Callback<T> done) {
+  loop.Look([see, done](const Core* core) {
+    if (core == nullptr) return done(Fail(Unavailable("the controller is stopping")));
+    done(see(*core));
+  });
+}
+
+struct Summary {
+  std::string cluster_id;
+  uint64_t term = 0;
+  std::map<std::string, int64_t> jobs, workers;
+};
+inline Result<Summary> Summarise(const Core& core) {
+  return Summary{core.options().cluster_id, core.options().term.value(), core.JobCounts(),
+                 core.WorkerCounts()};
+}
 
 }  // namespace meshwright::controller

@@ -105,7 +105,7 @@ class ServerImpl final : public ServerWithCounters {
 
   Status Answers() override {
     return internal::ToStatus(
-        Await<ControlLoop::Summary>([this](auto done) { loop_->Summarise(std::move(done)); }));
+        Await<Summary>([this](auto done) { LookAt<Summary>(*loop_, Summarise, std::move(done)); }));
   }
 
   void Stop() override {
@@ -117,8 +117,12 @@ class ServerImpl final : public ServerWithCounters {
   ControlLoop& loop() override { return *loop_; }
 
   std::map<std::string, int64_t> MessageCounts(int64_t job) override {
-    auto counts = Await<std::map<std::string, int64_t>>(
-        [&](auto done) { loop_->MessageCounts(job, std::move(done)); });
+    auto counts = Await<std::map<std::string, int64_t>>([&](auto done) {
+      const auto see = [job](const Core& core) -> Result<std::map<std::string, int64_t>> {
+        return core.MessageCounts(JobId(job));
+      };
+      LookAt<std::map<std::string, int64_t>>(*loop_, see, std::move(done));
+    });
     return counts.has_value() ? *counts : std::map<std::string, int64_t>{};
   }
 

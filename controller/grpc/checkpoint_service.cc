@@ -34,7 +34,10 @@ grpc::Status CheckpointServiceImpl::Serve(grpc::ServerContext& context, const ch
 
 Result<MeshFiles> CheckpointServiceImpl::FilesOf(const v1::MeshKey& mesh) {
   return Await<MeshFiles>([&](auto done) {
-    parts_.loop->FilesOf(MeshGeneration(mesh.mesh_gen()), mesh.key(), std::move(done));
+    const auto see = [gen = MeshGeneration(mesh.mesh_gen()), key = mesh.key()](const Core& core) {
+      return core.FilesOf(gen, key);
+    };
+    LookAt<MeshFiles>(*parts_.loop, see, std::move(done));
   });
 }
 
@@ -115,7 +118,7 @@ Status CheckpointServiceImpl::GetFile(grpc::ServerContext& context, GetStream& r
   int64_t offset = request.offset();
   const int64_t rest = file.bytes - offset;
   const int64_t count = request.count() < 0 ? rest : request.count();
-  if (offset < 0 || count > rest) {
+  if (offset < 0 || rest < 0 || count > rest) {
     return DataLoss(fmt::format("{} has {} bytes, and {} from {} on are asked for", file.path,
                                 file.bytes, count, offset));
   }

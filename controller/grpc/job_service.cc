@@ -165,7 +165,7 @@ AdminServiceImpl::AdminServiceImpl(CallParts parts) : LateService(std::move(part
   AddUnary<v1::StateRequest, v1::StateReply>(
       "/meshwright.v1.AdminService/State", "admin", "state",
       [this](const v1::StateRequest&, v1::StateReply& reply, auto answer) {
-        parts_.loop->Summarise([&reply, answer](const Result<ControlLoop::Summary>& summary) {
+        const auto tell = [&reply, answer](const Result<Summary>& summary) {
           if (summary.has_value()) {
             reply.set_cluster_id(summary->cluster_id);
             reply.set_term(summary->term);
@@ -174,7 +174,8 @@ AdminServiceImpl::AdminServiceImpl(CallParts parts) : LateService(std::move(part
             reply.mutable_workers()->insert(summary->workers.begin(), summary->workers.end());
           }
           answer(internal::ToStatus(summary));
-        });
+        };
+        LookAt<Summary>(*parts_.loop, Summarise, tell);
       });
 }
 

@@ -149,6 +149,96 @@ class GrpcSession final : public Session {
   std::thread writer_;
 };
 
+class BulkCall;
+
+// Those that are under way: they can be ended together, and each ends when nothing of it moves.
+class BulkCalls {
+ public:
+  BulkCalls() { LookLater(); }
+  void Add(BulkCall* call) {
+    const MutexLock lock(mutex_);
+    calls_.insert(call);
+  }
+  void Remove(BulkCall* call) {
+    const MutexLock lock(mutex_);
+    calls_.erase(call);
+  }
+  void CancelAll();
+
+ private:
+  void Look();
+  void LookLater() {
+    (void)timer_.PostAfter(kBulkLookMs, [this] { Look(); });
+  }
+
+  Mutex mutex_;
+  std::set<BulkCall*> calls_ MW_GUARDED_BY(mutex_);
+  Executor timer_{"mw-transfers"};  // last: it looks at the calls
+};
+
+// Among the calls while it lives, so that CancelBulk finds it, also before the first byte.
+class BulkCall {
+ public:
+  using CancelCheck = ControllerLink::CancelCheck;
+
+  BulkCall(BulkCalls& calls, const std::string& token, const CancelCheck& asked)
+      : calls_(calls), asked_(asked) {
+    Authorise(context_, token);
+    calls_.Add(this);
+  }
+  ~BulkCall() { calls_.Remove(this); }
+  BulkCall(const BulkCall&) = delete;
+  BulkCall& operator=(const BulkCall&) = delete;
+
+  grpc::ClientContext& context() { return context_; }
+  void Cancel() {
+    cancelled_ = true;
+    context_.TryCancel();
+  }
+  Status CheckCancelled() const {
+    if (!cancelled_ && !asked_()) return OkStatus();
+    return Cancelled("the transfer was cancelled: its job or session has ended");
+  }
+  // A piece of it has moved. Errors: it was cancelled meanwhile.
+  Status Moved() {
+    moved_ms_ = SystemClock().NowMs();
+    return CheckCancelled();
+  }
+  void EndIfStanding(int64_t now_ms) {
+    if (now_ms - moved_ms_ < kBulkIdleMs) return;
+    stood_ = true;
+    context_.TryCancel();
+  }
+  // What has come of it: what this side has met, else what the controller says.
+  Status End(const grpc::Status& end, const Status& failure) const {
+    if (!failure.ok()) return failure;
+    if (!stood_) return proto::FromGrpc(end);
+    return DeadlineExceeded(fmt::format(
+        "nothing moved between this worker and the controller for {} s", kBulkIdleMs / 1000));
+  }
+
+ private:
+  BulkCalls& calls_;
+  const CancelCheck& asked_;
+  grpc::ClientContext context_;
+  std::atomic<int64_t> moved_ms_{SystemClock().NowMs()};
+  std::atomic<bool> stood_{false};
+  std::atomic<bool> cancelled_{false};
+};
+
+void BulkCalls::CancelAll() {
+  const MutexLock lock(mutex_);
+  for (BulkCall* call : calls_) call->Cancel();
+}
+
+void BulkCalls::Look() {
+  {
+    const MutexLock lock(mutex_);
+    for (BulkCall* call : calls_) call->EndIfStanding(SystemClock().NowMs());
+  }
+  LookLater();
+}
+
 class GrpcLink final : public ControllerLink {
  public:
   GrpcLink(std::string address, std::string token)
@@ -158,7 +248,6 @@ class GrpcLink final : public ControllerLink {
     bulk_channel_ = MakeChannel();
     bulk_ = v1::BlobService::NewStub(bulk_channel_);
     files_ = v1::CheckpointService::NewStub(bulk_channel_);
-    (void)timer_.PostAfter(kBulkLookMs, [this] { LookAtCalls(); });
   }
 
   Result<std::unique_ptr<Session>> OpenSession(int64_t connect_ms) override {
@@ -170,7 +259,7 @@ class GrpcLink final : public ControllerLink {
 
   Status FetchBlob(const std::string& sha256, int64_t offset, const CancelCheck& cancelled,
                    const ChunkSink& sink) override {
-    BulkCall call(*this, cancelled);
+    BulkCall call(calls_, token_, cancelled);
     MW_TRY(WaitForBulk(call));
     v1::GetBlobRequest request;
     request.set_sha256(sha256);
@@ -187,7 +276,7 @@ class GrpcLink final : public ControllerLink {
   }
 
   Status PutTiles(const CancelCheck& cancelled, const TileSource& next) override {
-    BulkCall call(*this, cancelled);
+    BulkCall call(calls_, token_, cancelled);
     MW_TRY(WaitForBulk(call));
     v1::PutTilesReply reply;
     const auto stream = bulk_->PutTiles(&call.context(), &reply);
@@ -209,7 +298,7 @@ class GrpcLink final : public ControllerLink {
 
   Status PutShard(const CancelCheck& cancelled, const proto::ShardHead& head,
                   const std::vector<std::string_view>& parts) override {
-    BulkCall call(*this, cancelled);
+    BulkCall call(calls_, token_, cancelled);
     MW_TRY(WaitForBulk(call));
     v1::PutShardReply reply;
     const auto stream = files_->Put(&call.context(), &reply);
@@ -245,7 +334,7 @@ class GrpcLink final : public ControllerLink {
 
   Status ReadFile(const CancelCheck& cancelled, const proto::FileRange& range,
                   const ChunkSink& sink) override {
-    BulkCall call(*this, cancelled);
+    BulkCall call(calls_, token_, cancelled);
     MW_TRY(WaitForBulk(call));
     v1::GetFileRequest request;
     PutKey(range.mesh, *request.mutable_mesh());
@@ -264,63 +353,9 @@ class GrpcLink final : public ControllerLink {
     return call.End(stream->Finish(), failure);
   }
 
-  void CancelBulk() override {
-    const MutexLock lock(mutex_);
-    for (BulkCall* call : calls_) call->Cancel();
-  }
+  void CancelBulk() override { calls_.CancelAll(); }
 
  private:
-  // Registered while it lives, so that CancelBulk finds it, also before the first byte.
-  class BulkCall {
-   public:
-    BulkCall(GrpcLink& link, const CancelCheck& asked) : link_(link), asked_(asked) {
-      Authorise(context_, link.token_);
-      const MutexLock lock(link.mutex_);
-      link.calls_.insert(this);
-    }
-    ~BulkCall() {
-      const MutexLock lock(link_.mutex_);
-      link_.calls_.erase(this);
-    }
-    grpc::ClientContext& context() { return context_; }
-    void Cancel() {
-      cancelled_ = true;
-      context_.TryCancel();
-    }
-    Status CheckCancelled() const {
-      if (!cancelled_ && !asked_()) return OkStatus();
-      return Cancelled("the transfer was cancelled: its job or session has ended");
-    }
-
-    // A piece of it has moved. Errors: it was cancelled meanwhile.
-    Status Moved() {
-      moved_ms_ = SystemClock().NowMs();
-      return CheckCancelled();
-    }
-    void EndIfStanding(int64_t now_ms) {
-      if (now_ms - moved_ms_ < kBulkIdleMs) return;
-      stood_ = true;
-      context_.TryCancel();
-    }
-    // What has come of it: what this side has met, else what the controller says.
-    Status End(const grpc::Status& end, const Status& failure) const {
-      if (!failure.ok()) return failure;
-      if (!stood_) return proto::FromGrpc(end);
-      return DeadlineExceeded(
-          fmt::format("nothing moved between this worker and the controller "
-                      "for {} s",
-                      kBulkIdleMs / 1000));
-    }
-
-   private:
-    GrpcLink& link_;
-    const CancelCheck& asked_;
-    grpc::ClientContext context_;
-    std::atomic<int64_t> moved_ms_{SystemClock().NowMs()};
-    std::atomic<bool> stood_{false};
-    std::atomic<bool> cancelled_{false};
-  };
-
   Status WaitForBulk(const BulkCall& call) {
     const Deadline deadline = Deadline::After(kBulkConnectMs);
     do {
@@ -329,14 +364,6 @@ class GrpcLink final : public ControllerLink {
     } while (!deadline.expired());
     return Unavailable(fmt::format("no connection for bulk data to {} within {} s", address_,
                                    kBulkConnectMs / 1000));
-  }
-
-  void LookAtCalls() {
-    {
-      const MutexLock lock(mutex_);
-      for (BulkCall* call : calls_) call->EndIfStanding(SystemClock().NowMs());
-    }
-    (void)timer_.PostAfter(kBulkLookMs, [this] { LookAtCalls(); });
   }
 
   static void PutKey(const proto::MeshKey& mesh, v1::MeshKey& wire) {
@@ -388,9 +415,7 @@ class GrpcLink final : public ControllerLink {
   std::shared_ptr<grpc::Channel> bulk_channel_;
   std::unique_ptr<v1::BlobService::Stub> bulk_;
   std::unique_ptr<v1::CheckpointService::Stub> files_;
-  Mutex mutex_;
-  std::set<BulkCall*> calls_ MW_GUARDED_BY(mutex_);
-  Executor timer_{"mw-transfers"};  // last: it looks at the calls
+  BulkCalls calls_;
 };
 
 }  // namespace

@@ -80,6 +80,18 @@ TEST_F(CheckpointStoreTest, KeepsTheNewestAndReadsThemBack) {
   EXPECT_THAT(store_->Steps("gpt/7").value(), ElementsAre(2));
 }
 
+TEST_F(CheckpointStoreTest, ACommitLeavesASaveAloneThatBeganBehindIt) {
+  const std::string folder = store_->root() + "/gpt/7/";
+  const std::string later[] = {"step-00000009.tmp-5-3", "step-00000001.tmp-6-1"};
+  const std::string over[] = {"step-00000009.tmp-5-1", "step-00000009.tmp-4-30",
+                              "step-00000009.tmp-0"};
+  for (const std::string& name : later) ASSERT_TRUE(MakeDirs(folder + name).ok());
+  for (const std::string& name : over) ASSERT_TRUE(MakeDirs(folder + name).ok());
+  ASSERT_TRUE(Save(3, 2).ok());
+  for (const std::string& name : later) EXPECT_TRUE(FileExists(folder + name)) << name;
+  for (const std::string& name : over) EXPECT_FALSE(FileExists(folder + name)) << name;
+}
+
 TEST_F(CheckpointStoreTest, ACommitThatNobodyHeardOfIsFoundDone) {
   ASSERT_TRUE(Save(4).ok());
   ASSERT_TRUE(RemoveAll(store_->root() + "/gpt/7/latest").ok());
