@@ -124,6 +124,7 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
   load.graph = {kHash, 98, "g"};
   load.tf32 = true;
   load.orphan_grace_ms = 5000;
+  load.files_key = "key of files";
   const ir::FolderRef folder{"shared", "gpt/7"};
   const std::vector<DownBody> bodies = {
       Welcome{"c", 500, 3000, {}},
@@ -147,7 +148,7 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
       DropSnapshots{JobId(3), gen},
       Drained{},
       CommitCheckpoint{gen, LaunchSeq(2), folder, "s.tmp-7-2", "manifest", std::string("\0\xff", 2),
-                       3},
+                       3, "bf16"},
       AbortMesh{gen, SomeError()},
       ReleaseMesh{gen},
       SpawnActor{JobId(3), 4, 5, "env", std::string("\0", 1)},
@@ -205,7 +206,7 @@ ir::JobRequest SomeJob() {
   job.train = {1, 2, 3, 4, 5, 6, 7, 8};
   job.train.tf32 = true;
   job.save_weights = false;
-  job.checkpoint = {true, {"shared", "gpt/7"}, 20, 30, 3};
+  job.checkpoint = {true, {"shared", "gpt/7"}, 20, 30, 3, true, true, ir::DType::kBF16};
   job.start = {{"shared", "gpt/6/step-00000040"}, 40, {"head.*", "opt.*"}};
   job.fault_tolerance = {false, 3, ir::Elastic::kOff, 2, 7, 9, 5, 3};
   job.queue = {-7, true, 3600};

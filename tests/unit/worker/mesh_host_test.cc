@@ -100,7 +100,9 @@ class MeshHostTest : public ::testing::Test {
     ProgramMaker maker(name, 0);
     const SlotId x = maker.Persistent("x", F32({2}));
     maker.Run(maker.Executable(graph), {}, {x});
-    return link_.Add(ir::FormatProgram(maker.Finish()), name);
+    ir::Program program = maker.Finish();
+    for (ir::Slot& slot : program.slots) slot.global_dims = slot.type.dims;
+    return link_.Add(ir::FormatProgram(program), name);
   }
 
  private:
