@@ -68,7 +68,8 @@ std::vector<std::string> InOrderFor(const std::string& key, const std::set<std::
 }  // namespace
 
 SnapshotPlan PlanSnapshots(const std::vector<StateBox>& boxes,
-                           const std::vector<std::string>& worker_of, int64_t copies) {
+                           const std::vector<std::string>& worker_of, int64_t copies,
+                           const std::set<std::string>& keepers) {
   SnapshotPlan plan;
   plan.slots.resize(worker_of.size());
   const std::set<std::string> all(worker_of.begin(), worker_of.end());
@@ -78,18 +79,21 @@ SnapshotPlan PlanSnapshots(const std::vector<StateBox>& boxes,
     std::set<std::string> holding;
     for (const auto& [worker, of_worker] : devices) holding.insert(worker);
     auto wanted = static_cast<size_t>(1 + copies);
-    const std::vector<std::string> keepers = InOrderFor(box.key, holding);
-    for (const std::string& worker : keepers) {
+    const std::vector<std::string> first = InOrderFor(box.key, holding);
+    for (const std::string& worker : first) {
       if (wanted == 0) break;
       --wanted;
       const Holders& of_worker = devices.at(worker);
       plan.slots[of_worker[Hash(box.key) % of_worker.size()]].push_back(box.tensor);
     }
-    for (const std::string& worker : InOrderFor(box.key, all)) {
+    std::vector<std::string> others = InOrderFor(box.key, all);
+    const std::vector<std::string> beside = InOrderFor(box.key, keepers);
+    others.insert(others.end(), beside.begin(), beside.end());
+    for (const std::string& worker : others) {
       if (wanted == 0) break;
       if (holding.contains(worker)) continue;
       --wanted;
-      plan.copies.push_back({box.key, keepers.front(), worker});
+      plan.copies.push_back({box.key, first.front(), worker});
     }
   }
   return plan;

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,10 @@ struct SnapshotPlan {
   std::vector<std::vector<std::string>> slots;  // by device
   std::vector<BoxCopy> copies;
 };
-// worker_of: by device. Workers are any names.
+// worker_of: by device. Workers are any names. keepers: others, which get copies where these are
+// too few.
 SnapshotPlan PlanSnapshots(const std::vector<StateBox>& boxes,
-                           const std::vector<std::string>& worker_of, int64_t copies);
+                           const std::vector<std::string>& worker_of, int64_t copies,
+                           const std::set<std::string>& keepers = {});
 
 }  // namespace meshwright::checkpoint

@@ -133,6 +133,13 @@ void AddController(CLI::App& app, Storage& s) {
                    "until it is uncordoned; 0: never")
       ->check(CLI::Range(int64_t{0}, int64_t{1000}))
       ->capture_default_str();
+  controller
+      ->add_option(
+          "--return-after-s", s.controller.return_after_s,
+          "How long a job that goes on with fewer devices has run before it returns to its "
+          "plan")
+      ->check(CLI::Range(int64_t{0}, int64_t{86'400}))
+      ->capture_default_str();
   AddPlanCache(*controller, s.controller.plan_cache);
   controller->add_option("--ready-fd", s.controller.ready_fd, "Descriptor to announce the ports on")
       ->group("");

@@ -47,6 +47,7 @@ struct ControllerArgs {
   int64_t blob_keep_hours = 168;
   int64_t blob_quota_gib = 0;  // 0: as the disk has room
   int64_t quarantine_failures = 2;
+  int64_t return_after_s = 30;
   std::string plan_cache = "off";  // as of a plan
   int ready_fd = -1;               // gets "<port> <metrics port>\n" once the servers listen
   int start_fd = -1;               // see AwaitStart in cli/daemon.h

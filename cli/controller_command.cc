@@ -59,6 +59,7 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   options.checkpoint_root = args.checkpoint_root;
   options.worker_lost_ms = args.worker_lost_ms;
   options.quarantine_failures = args.quarantine_failures;
+  options.return_after_s = args.return_after_s;
   options.limits.max_connections = args.max_connections;
   options.limits.blobs.keep_ms = args.blob_keep_hours * 3'600'000;
   options.limits.blobs.quota_bytes = args.blob_quota_gib << 30;

@@ -324,16 +324,18 @@ std::vector<ConfigKey> FaultAndMetricsKeys() {
        MW_AT(fault_tolerance.max_recoveries)},
       {"fault_tolerance",
        "elastic",
-       "When devices do not come back: wait for them (off), or plan anew for what is there "
-       "(replan), with the same global batch.",
+       "When devices do not come back: wait for them (off), go on with fewer replicas and "
+       "everything else as it was (shrink), or by any plan for what is there (replan); with the "
+       "same global batch.",
        MW_AT(elastic),
        KeyKind::kChoice,
-       {"off", "replan"}},
+       {"off", "shrink", "replan"}},
       {"fault_tolerance", "min_devices", "With fewer the job waits.",
        MW_AT(fault_tolerance.min_devices)},
       {"fault_tolerance", "max_wait_for_spare_seconds",
-       "How long devices in the place of lost ones are waited for before that.",
-       MW_AT(fault_tolerance.max_wait_for_spare_s)},
+       "How long devices in the place of lost ones are waited for before that; auto: not at all "
+       "where a program made ahead fits what is left, else 60 s.",
+       MW_AT(fault_tolerance.max_wait_for_spare_s), KeyKind::kStage},
       {"fault_tolerance", "stall_seconds",
        "How long nothing of the job may move, nor anything be at work, before the run is ended; 0: "
        "for ever. What is slow is never ended.",

@@ -78,7 +78,9 @@ ir::CheckpointSpec CheckpointOf(const JobConfig& config) {
 
 ir::FaultToleranceSpec Tolerance(const JobConfig& config) {
   ir::FaultToleranceSpec spec = config.fault_tolerance;
-  spec.elastic = config.elastic == "off" ? ir::Elastic::kOff : ir::Elastic::kReplan;
+  for (const ir::Elastic elastic : ir::kElastics) {
+    if (config.elastic == ir::ElasticName(elastic)) spec.elastic = elastic;
+  }
   return spec;
 }
 

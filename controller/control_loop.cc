@@ -80,7 +80,8 @@ Core ControlLoop::MakeCore(CoreOptions options, const StoredState& stored, const
 
 ControlLoop::ControlLoop(CoreOptions options, ControlParts parts)
     : parts_(std::move(parts)),
-      core_(MakeCore(std::move(options), parts_.store->opened(), *parts_.dir)) {
+      core_(MakeCore(std::move(options), parts_.store->opened(), *parts_.dir)),
+      ahead_(parts_.make_plan, *parts_.blobs) {
   for (const JobRecord& record : parts_.store->opened().jobs) {
     newest_job_ = std::max(newest_job_, record.id);
   }
@@ -130,6 +131,7 @@ void ControlLoop::Stop() {
   });
   loop_.Stop();
   planner_.Stop();
+  ahead_.Stop();
   files_.Stop();
   checkpoints_.Stop();
   journal_.Stop();
@@ -424,6 +426,11 @@ void ControlLoop::ExecuteOne(Effect& effect) {
     files_.Post([this, gen = discard->mesh_gen] { parts_.weights->Discard(gen); });
   } else if (auto* plan = std::get_if<StartPlan>(&effect)) {
     Do(*plan);
+  } else if (auto* ahead = std::get_if<MakePlanAhead>(&effect)) {
+    ahead_.Ask(std::move(*ahead), parts_.dir->job_dir(ahead->job.value()),
+               [this](const PlannedAhead& planned) {
+                 loop_.Post([this, planned] { StepOnLoop(planned); });
+               });
   } else if (auto* open = std::get_if<OpenWeights>(&effect)) {
     Do(*open);
   } else if (auto* finish = std::get_if<FinishWeights>(&effect)) {
@@ -476,7 +483,7 @@ void ControlLoop::Do(StartPlan& effect) {
     bool misfit = false;
     Result<PlannedJob> plan = Guarded("the planner", [&] {
       return PlanJob(parts_.make_plan, *e.request, e.topology, *parts_.blobs,
-                     parts_.dir->job_dir(e.job.value()), misfit);
+                     {parts_.dir->job_dir(e.job.value())}, misfit);
     });
     if (plan.has_value()) parts_.metrics->ObservePlan(plan->seconds);
     loop_.Post([this, job = e.job, attempt = e.attempt, plan = std::move(plan), misfit] {

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/executor.h"
+#include "controller/ahead_planner.h"
 #include "controller/blob_store.h"
 #include "controller/checkpoint_store.h"
 #include "controller/core.h"
@@ -223,6 +224,7 @@ class ControlLoop {
   // Threads, last: the loop stops first.
   Executor history_{"mw-history"};
   Executor planner_{"mw-planner"};
+  AheadPlanner ahead_;
   Executor files_{"mw-files"};
   Executor checkpoints_{"mw-checkpoints"};
   // Appends to files of jobs. What is on record of a job is never ahead of its journal.

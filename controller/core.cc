@@ -6,11 +6,14 @@
 
 #include "controller/auth.h"
 #include "controller/core_actors.h"
+#include "controller/core_ahead.h"
 #include "controller/core_checks.h"
 #include "controller/core_clients.h"
 #include "controller/core_halts.h"
 #include "controller/core_jobs.h"
+#include "controller/core_return.h"
 #include "controller/core_runs.h"
+#include "controller/core_snapshots.h"
 #include "controller/core_standings.h"
 #include "controller/core_view.h"
 #include "controller/core_watch.h"
@@ -36,6 +39,9 @@ void On(const Tick&, CoreState& core, Context& context) {
   RequestSaves(core, context);
   CheckHalts(core, context);
   EndLongWaits(core, context);
+  KeepSnapshots(core, context);
+  ReturnToPlans(core, context);
+  PlanAhead(core, context);
   core.last_tick_ms = context.now.ms;
 }
 

@@ -23,9 +23,10 @@ MeshPhase PhaseOf(const JobEntry& job, const CoreState& core) {
   return mesh->state().phase;
 }
 
-// Whether what is on record has all steps that are done.
-bool IsSaved(const JobEntry& job) {
-  return std::max<int64_t>(0, NewestStart(*job.request, job.record).step) >= job.record.steps_done;
+// Whether what is on record, or in the memory of workers, has all steps that are done.
+bool IsSaved(JobEntry& job) {
+  const int64_t on_disk = std::max<int64_t>(0, NewestStart(*job.request, job.record).step);
+  return std::max(on_disk, job.run->driver().SnapshotStep()) >= job.record.steps_done;
 }
 
 struct HaltText {
@@ -35,15 +36,17 @@ struct HaltText {
 HaltText TextOf(HaltFor what) {
   switch (what) {
     case HaltFor::kCancel:
-      return {"Cancelling", "cancelling: its state is saved first"};
+      return {"Cancelling", "cancelling"};
     case HaltFor::kPause:
-      return {"Pausing", "pausing: its state is saved first"};
+      return {"Pausing", "pausing"};
     case HaltFor::kPreempt:
-      return {"Preempting", "giving way: its state is saved first"};
+      return {"Preempting", "giving way"};
+    case HaltFor::kReturn:
+      return {"Returning", "returning to its plan"};
     case HaltFor::kDrain:
       break;
   }
-  return {"Moving", "moving: its state is saved first"};
+  return {"Moving", "moving"};
 }
 
 void SetNews(JobEntry& job, std::string reason, std::string message, Context& context) {
@@ -58,14 +61,28 @@ void GiveUpHalt(JobEntry& job, const std::string& why, CoreState& core, Context&
   if (what == HaltFor::kPreempt) {
     job.preempt_after_ms = context.now.ms + core.options.preempt_again_ms;
   }
+  if (what == HaltFor::kReturn) {
+    job.active_ms = context.now.ms;
+    ++job.returns;
+  }
+  if (what == HaltFor::kPause) job.record.wish = JobWish::kNone;
   job.run->halt().reset();
   job.run->driver().GoOn();
   SetNews(job, "", "", context);
-  const char* verb = what == HaltFor::kPause ? "not paused" : "not preempted";
+  const char* verb = what == HaltFor::kPause     ? "not paused"
+                     : what == HaltFor::kPreempt ? "not preempted"
+                                                 : "not returned to its plan";
   const std::string text = fmt::format("{}: {}; it goes on", verb, why);
   PersistJob(job, false, text, context);
   context.Do(LogLine{job.id(), text});
   GiveWork(job, core, context);
+}
+
+// It is planned anew, if ever.
+void ForgetPlans(JobEntry& job, CoreState& core) {
+  job.recovery.reset();
+  job.larger.reset();
+  job.ahead = ProgramsAhead(++core.ahead_epochs);
 }
 
 void Requeue(JobEntry& job, const Halt& halt, CoreState& core, Context& context) {
@@ -74,7 +91,7 @@ void Requeue(JobEntry& job, const Halt& halt, CoreState& core, Context& context)
       context);
   job.run.reset();
   DropSnapshots(job, core, context);
-  job.recovery.reset();
+  ForgetPlans(job, core);
   SetNews(job, "", "", context);
   core.queue.Add(job.id(), job.request->queue.priority);
   job.queued_unix_ms = context.now.unix_ms;
@@ -83,6 +100,19 @@ void Requeue(JobEntry& job, const Halt& halt, CoreState& core, Context& context)
       fmt::format("queued again after step {}: {}", job.record.steps_done, halt.why);
   PersistJob(job, false, text, context);
   context.Do(LogLine{job.id(), text});
+}
+
+Halt HaltOf(JobWish wish, const CoreState& core, const Context& context) {
+  const int64_t now_ms = context.now.ms;
+  if (wish == JobWish::kCancel) {
+    return {HaltFor::kCancel, now_ms, now_ms + core.options.cancel_save_ms,
+            "cancelled by the user"};
+  }
+  return {HaltFor::kPause, now_ms, now_ms + core.options.pause_save_ms, "paused by the user"};
+}
+
+proto::RuntimeError CauseOf(const Halt& halt) {
+  return MakeError(ErrorKind::kWorkerStopped, Unavailable(halt.why).WithBlame(Blame::kInfra));
 }
 
 // Why the job cannot be paused.
@@ -98,7 +128,7 @@ Status CheckPause(const JobEntry& job, const CoreState& core) {
         "cancel it instead",
         id));
   }
-  if (!CanHalt(*job.request)) {
+  if (!CanSave(*job.request)) {
     return FailedPrecondition(
         fmt::format("job {} keeps no checkpoints, and would lose its steps; submit it with --set "
                     "checkpoint.enable=true to pause it",
@@ -121,22 +151,26 @@ Status CheckPause(const JobEntry& job, const CoreState& core) {
 
 // ---- What people ask ----------------------------------------------------------------------------
 
+void NoteWish(JobEntry& job, JobWish wish, Context& context) {
+  if (job.record.wish >= wish) return;
+  job.record.wish = wish;
+  PersistJob(job, false,
+             wish == JobWish::kCancel ? "the user wants it cancelled" : "the user wants it paused",
+             context);
+}
+
 proto::RuntimeError CancelCause() {
   return MakeError(ErrorKind::kCancelled,
                    Cancelled("cancelled by the user").WithBlame(Blame::kUser));
 }
 
 bool CancelBehindSave(JobEntry& job, CoreState& core, Context& context) {
-  const bool saves = job.run && job.run->mesh() && CanHalt(*job.request) &&
+  const bool saves = job.run && job.run->mesh() && CanSave(*job.request) &&
                      PhaseOf(job, core) == MeshPhase::kActive;
   if (!saves) return false;
   // Who asks a second time does not want to wait.
   if (job.run->HaltsFor(HaltFor::kCancel)) return false;
-  const int64_t now_ms = context.now.ms;
-  BeginHalt(
-      job,
-      Halt{HaltFor::kCancel, now_ms, now_ms + core.options.cancel_save_ms, "cancelled by the user"},
-      core, context);
+  BeginHalt(job, HaltOf(JobWish::kCancel, core, context), core, context);
   return true;
 }
 
@@ -148,13 +182,10 @@ void On(const PauseJob& event, CoreState& core, Context& context) {
   if (job == nullptr) return reply(NotFound(fmt::format("there is no job {}", event.job.value())));
   if (job->record.state == JobState::kPaused) return reply(OkStatus());
   if (Status status = CheckPause(*job, core); !status.ok()) return reply(std::move(status));
+  NoteWish(*job, JobWish::kPause, context);
   reply(OkStatus());
   if (!job->run || !job->run->mesh()) return Park(*job, core, context);
-  const int64_t now_ms = context.now.ms;
-  BeginHalt(
-      *job,
-      Halt{HaltFor::kPause, now_ms, now_ms + core.options.pause_save_ms, "paused by the user"},
-      core, context);
+  BeginHalt(*job, HaltOf(JobWish::kPause, core, context), core, context);
 }
 
 void On(const ResumeJob& event, CoreState& core, Context& context) {
@@ -193,7 +224,9 @@ void BeginHalt(JobEntry& job, Halt halt, CoreState& core, Context& context) {
   if (!current) job.run->driver().Halt(SaveCauseOf(halt.what));
   const HaltText text = TextOf(halt.what);
   SetNews(job, text.reason, halt.why, context);
-  context.Do(LogLine{job.id(), fmt::format("{} ({})", text.begins, halt.why)});
+  context.Do(
+      LogLine{job.id(), fmt::format("{}: its state is {} first ({})", text.begins,
+                                    CanSave(*job.request) ? "saved" : "kept in memory", halt.why)});
   current = std::move(halt);
   GiveWork(job, core, context);
 }
@@ -221,16 +254,32 @@ void FinishHalt(JobEntry& job, CoreState& core, Context& context) {
     case HaltFor::kPause:
       return Park(job, core, context);
     case HaltFor::kPreempt:
-      return Requeue(job, halt, core, context);
+      if (CanSave(*job.request)) return Requeue(job, halt, core, context);
+      BeginRecovery(job, CauseOf(halt), core, context);
+      job.recovery->gives_way = true;
+      return;
     case HaltFor::kDrain:
-      return BeginRecovery(
-          job, MakeError(ErrorKind::kWorkerStopped, Unavailable(halt.why).WithBlame(Blame::kInfra)),
-          core, context);
+    case HaltFor::kReturn:
+      return BeginRecovery(job, CauseOf(halt), core, context);
   }
 }
 
+namespace {
+
+// A controller that is gone was asked for it.
+void CarryOutWish(JobEntry& job, CoreState& core, Context& context) {
+  const JobWish wish = job.record.wish;
+  const bool is_new = wish != JobWish::kNone && CanSave(*job.request) && !job.run->halt();
+  if (!is_new || PhaseOf(job, core) != MeshPhase::kActive) return;
+  BeginHalt(job, HaltOf(wish, core, context), core, context);
+}
+
+}  // namespace
+
 void CheckHalts(CoreState& core, Context& context) {
   for (auto& [id, job] : core.book.all()) {
+    if (!job.run || !job.run->mesh()) continue;
+    CarryOutWish(job, core, context);
     if (!job.run || !job.run->mesh() || !job.run->halt()) continue;
     const Halt& halt = *job.run->halt();
     if (halt.behind_save || context.now.ms < halt.until_ms) continue;
@@ -261,7 +310,8 @@ void Park(JobEntry& job, CoreState& core, Context& context) {
       job.id(), MakeError(ErrorKind::kRefused, Unavailable(text).WithBlame(Blame::kUser)), context);
   job.run.reset();
   DropSnapshots(job, core, context);
-  job.recovery.reset();
+  ForgetPlans(job, core);
+  job.record.wish = JobWish::kNone;
   job.record.reason = "Paused";
   job.record.message = text;
   core.book.Move(job, JobEvent::kPause, context);

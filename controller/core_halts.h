@@ -1,9 +1,11 @@
 // Steps of the core about runs that end before their jobs do: cancelled, paused, preempted, moved
 // away from a worker that leaves (controller/halt.h).
 //
-// A run halts between two steps and behind a save, so that nothing that was done is lost. Where the
-// save fails, a job that was to be paused goes on, one that is moved loses the steps since its
-// newest checkpoint, and one that is cancelled ends all the same. Thread rule: the core's thread.
+// A run halts between two steps and behind a save, so that nothing that was done is lost; a job
+// that keeps no checkpoints is moved and gives way behind a snapshot in the memory of workers.
+// Where the save fails, a job that was to be paused goes on, one that is moved loses the steps
+// since its newest checkpoint, and one that is cancelled ends all the same. Thread rule: the core's
+// thread.
 #pragma once
 
 #include <string>
@@ -14,6 +16,9 @@ namespace meshwright::controller {
 
 void On(const PauseJob& event, CoreState& core, Context& context);
 void On(const ResumeJob& event, CoreState& core, Context& context);
+
+// What was asked of the job is on record before anyone is answered.
+void NoteWish(JobEntry& job, JobWish wish, Context& context);
 
 // What a job ends with that is cancelled.
 proto::RuntimeError CancelCause();
@@ -28,7 +33,7 @@ void BeginHalt(JobEntry& job, Halt halt, CoreState& core, Context& context);
 bool EndHalt(JobEntry& job, CoreState& core, Context& context);
 // Its mesh was released for its halt.
 void FinishHalt(JobEntry& job, CoreState& core, Context& context);
-// Those that did not come to their end in time.
+// Those that did not come to their end in time, and those that an earlier controller was asked for.
 void CheckHalts(CoreState& core, Context& context);
 
 // It has no devices, no run and no place in the queue until somebody resumes it. REQUIRES no run

@@ -33,6 +33,12 @@ void Restore(RestoredJob restored, CoreState& core, Context& context) {
   core.tally.List(job.id());
   if (!failure.ok()) return EndJob(job, failure, core, context);
   if (job.ended() || job.record.state == JobState::kPaused) return;
+  // What cannot be saved first is not taken up for it.
+  const bool cancels = job.record.wish == JobWish::kCancel;
+  if (cancels && !(run && MayGoOn(job) && CanSave(*job.request))) {
+    return EndJob(job, CancelCause(), core, context);
+  }
+  if (job.record.wish == JobWish::kPause && !run) return Park(job, core, context);
   if (run) return RestoreRun(job, *run, core, context);
   core.queue.Add(job.id(), job.request->queue.priority);
   context.Do(LogLine{job.id(), fmt::format("queued again: the controller was restarted (term {})",
@@ -61,7 +67,9 @@ void On(const CancelJob& event, CoreState& core, Context& context) {
     return reply(FailedPrecondition(fmt::format("job {} has already ended: {}", job->record.id,
                                                 proto::JobStateName(job->record.state))));
   }
-  reply(OkStatus());  // accepted; the end follows, and is tried again until it is durable
+  // Accepted; the end follows, and is tried again until it is durable.
+  NoteWish(*job, JobWish::kCancel, context);
+  reply(OkStatus());
   if (CancelBehindSave(*job, core, context)) return;
   if (job->run && job->run->mesh()) {
     Feed(*job->run->mesh(), MeshFault{CancelCause()}, core, context);

@@ -35,6 +35,10 @@ struct CoreOptions : MeshLimits {
   int64_t pause_save_ms = 600'000;
   int64_t preempt_again_ms = 60'000;  // for one that could not be saved when it was to give way
   int64_t default_drain_ms = 120'000;
+  // A run that has worked so long is planned for ahead, and one with fewer devices than its job's
+  // plan returns to it; twice as long each time that it is soon left again.
+  int64_t plan_ahead_ms = 1000;
+  int64_t return_after_ms = 30'000;
   // So many failures of a worker's machine within the time close it; 0: none do.
   int64_t quarantine_failures = 2;
   int64_t quarantine_window_ms = 600'000;

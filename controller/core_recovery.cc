@@ -6,8 +6,11 @@
 #include <utility>
 
 #include "base/check.h"
+#include "controller/core_ahead.h"
+#include "controller/core_return.h"
 #include "controller/core_runs.h"
 #include "controller/core_snapshots.h"
+#include "controller/elastic.h"
 #include "controller/kind_placement.h"
 
 namespace meshwright::controller {
@@ -44,9 +47,11 @@ bool MayReplan(const JobEntry& job, const CoreState& core) {
   const Recovery& recovery = *job.recovery;
   const int64_t there = DeviceCount(core.members, recovery.kind);
   if (spec.elastic == ir::Elastic::kOff || there < spec.min_devices) return false;
+  const ir::ParallelSpec& had = recovery.plan.degrees;
+  if (!ToPlanForFewer(*job.request, recovery.kind, had, there)) return false;
   const ClusterView all{core.members, {}};
   const Placement placement =
-      PlaceOnKind(all, ForFewerDevices(*job.request, recovery.kind), /*stable=*/true);
+      PlaceOnKind(all, ToPlaceOnFewer(*job.request, recovery.kind, had), /*stable=*/true);
   if (placement.outcome != PlacementOutcome::kPlaced) {
     return placement.outcome == PlacementOutcome::kNoCapacity;
   }
@@ -63,20 +68,54 @@ void LeaveQueue(JobEntry& job, CoreState& core, Context& context) {
 void Replan(JobEntry& job, CoreState& core, Context& context) {
   job.recovery->replans = true;
   core.queue.Add(job.id(), job.request->queue.priority);
+  const int64_t wait_ms = WaitForSpareMs(job.request->fault_tolerance, /*has_program=*/false);
   context.Do(LogLine{job.id(), fmt::format("no devices in the place of those that were lost came "
                                            "within {} s: planning anew for what is there",
-                                           job.request->fault_tolerance.max_wait_for_spare_s)});
+                                           wait_ms / 1000)});
 }
 
-// In the queue it still goes by the old plan, where it can, and blocks nobody, where it cannot.
+// It has given its devices away.
+void WaitItsTurn(JobEntry& job, CoreState& core, Context& context) {
+  job.recovery->replans = true;
+  core.queue.Add(job.id(), job.request->queue.priority);
+  job.queued_unix_ms = context.now.unix_ms;
+  context.Do(
+      LogLine{job.id(), fmt::format("queued again after step {}: its state stays in the memory of "
+                                    "workers",
+                                    job.record.steps_done)});
+}
+
+// What it may go on by at once: the plan that it had before it went on with fewer devices, the one
+// that it has, one that was made ahead for fewer.
+std::optional<SeatedPlan> FindPlan(const JobEntry& job, const CoreState& core, Context& context) {
+  if (auto larger = FindLargerPlan(job, core)) return larger;
+  const Recovery& recovery = *job.recovery;
+  if (auto seats = FindSeats(recovery, core.members)) {
+    return SeatedPlan{recovery.plan, *std::move(seats)};
+  }
+  const ir::FaultToleranceSpec& spec = job.request->fault_tolerance;
+  const int64_t waited_ms = context.now.ms - recovery.judged_ms;
+  if (waited_ms < WaitForSpareMs(spec, /*has_program=*/true)) return std::nullopt;
+  auto fewer = FindProgramAhead(job, core);
+  if (fewer) {
+    context.Do(LogLine{job.id(), "goes on with fewer devices, by the program made ahead"});
+  }
+  return fewer;
+}
+
+// In the queue it still goes by a plan that there is, where it can, and blocks nobody, where it
+// cannot. One that gave its devices away waits for its turn.
 void TryAgain(JobEntry& job, CoreState& core, Context& context) {
   const Recovery& recovery = *job.recovery;
-  if (const auto seats = FindSeats(recovery, core.members)) {
+  if (recovery.gives_way) return recovery.replans ? void() : WaitItsTurn(job, core, context);
+  if (LargerPlanComes(job, core)) return;
+  if (const auto found = FindPlan(job, core, context)) {
     if (recovery.replans) LeaveQueue(job, core, context);
-    return BeginRunAgain(job, *seats, recovery.plan, core, context);
+    return BeginRunAgain(job, found->ranks, found->plan, core, context);
   }
   const int64_t waited_ms = context.now.ms - recovery.judged_ms;
-  const bool in_time = waited_ms < job.request->fault_tolerance.max_wait_for_spare_s * 1000;
+  const bool in_time =
+      waited_ms < WaitForSpareMs(job.request->fault_tolerance, /*has_program=*/false);
   const bool may_replan = !in_time && MayReplan(job, core);
   if (recovery.replans && may_replan) return;
   if (may_replan) return Replan(job, core, context);
@@ -102,7 +141,9 @@ void BeginRecovery(JobEntry& job, const RuntimeError& cause, CoreState& core, Co
   if (recovery.failures == 0) {
     recovery.since_ms = moves ? job.run->halt()->since_ms : mesh.aborting_since_ms;
     recovery.steps_before = job.record.steps_done;
+    recovery.moves = true;
   }
+  recovery.moves = recovery.moves && moves;
   const SnapshotStart* const from = job.run->start().snapshots.get();
   const bool unread = from != nullptr && !job.run->restored();
   if (unread && cause.kind == proto::ErrorKind::kStepFailed) recovery.unreadable.insert(from->id);
@@ -116,7 +157,7 @@ void BeginRecovery(JobEntry& job, const RuntimeError& cause, CoreState& core, Co
   recovery.avoid = HostIsToBlame(cause) ? cause.worker : "";
   job.record.unheard_commits = mesh.unheard;
   recovery.judged_ms = context.now.ms;
-  recovery.replans = false;
+  recovery.replans = recovery.gives_way = false;
   job.recovery = std::move(recovery);
   job.run.reset();
   core.clients.FailAsks(job.id(), cause, context);
@@ -148,7 +189,7 @@ std::set<std::pair<std::string, int>> KeptDevices(const CoreState& core) {
   std::set<std::pair<std::string, int>> kept;
   for (const JobId id : core.book.recovering()) {
     const JobEntry& job = *core.book.Find(id);
-    if (!WaitsForSeats(job) || job.recovery->replans) continue;
+    if (!WaitsForSeats(job) || job.recovery->replans || job.recovery->gives_way) continue;
     for (const RankPlace& rank : job.recovery->ranks) {
       kept.emplace(rank.worker, rank.local_device);
     }
@@ -162,9 +203,10 @@ void NoteProgress(JobEntry& job, Context& context) {
   // Where all steps were done, none is new.
   if (job.record.steps_done < std::min(recovery.steps_before + 1, job.record.steps)) return;
   const std::string text = fmt::format(
-      "recovered in {:.2f} s: letting go {:.2f}, finding devices {:.2f}, loading and connecting "
-      "{:.2f}, restoring and {} steps again {:.2f}",
-      Seconds(context.now.ms - recovery.since_ms), Seconds(recovery.judged_ms - recovery.since_ms),
+      "{} in {:.2f} s: letting go {:.2f}, finding devices {:.2f}, loading and connecting {:.2f}, "
+      "restoring and {} steps again {:.2f}",
+      recovery.moves ? "moved" : "recovered", Seconds(context.now.ms - recovery.since_ms),
+      Seconds(recovery.judged_ms - recovery.since_ms),
       Seconds(recovery.placed_ms - recovery.judged_ms),
       Seconds(recovery.active_ms - recovery.placed_ms),
       recovery.steps_before - std::max<int64_t>(0, job.run->start().point.step),
@@ -182,7 +224,7 @@ void StopReplanning(JobEntry& job, size_t devices, const RuntimeError& why, Core
   MW_CHECK(job.recovery && job.recovery->replans && !job.run)
       << "job " << job.record.id << " is not planned anew";
   core.queue.DropTry(job, context);
-  job.recovery->replans = false;
+  job.recovery->replans = job.recovery->gives_way = false;
   job.recovery->unplannable = static_cast<int64_t>(devices);
   core.book.Move(job, JobEvent::kUnplace, context);
   context.Do(LogLine{job.id(), fmt::format("no plan for the {} devices that are there: {}; waiting "

@@ -2,16 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <utility>
 
 #include "base/check.h"
 #include "controller/core_actors.h"
+#include "controller/core_ahead.h"
 #include "controller/core_halts.h"
 #include "controller/core_recovery.h"
+#include "controller/core_return.h"
 #include "controller/core_snapshots.h"
 #include "controller/core_standings.h"
 #include "controller/core_view.h"
 #include "controller/core_watch.h"
+#include "controller/elastic.h"
+#include "controller/kind_placement.h"
 #include "controller/mesh_order.h"
 #include "controller/preemption.h"
 
@@ -30,15 +35,12 @@ void FreeDevices(const std::vector<RankPlace>& ranks, Membership& members) {
   for (const RankPlace& rank : ranks) members.SetOwner(rank.worker, rank.local_device, JobId(0));
 }
 
-mesh::Topology TopologyOf(std::vector<mesh::Device> devices, const Membership& members) {
-  mesh::Topology topology;
-  topology.devices = std::move(devices);
-  for (const mesh::Device& device : topology.devices) {
-    topology.hosts[device.host].cores = HostCores(members, device.host);
-  }
-  mesh::TakeMeasuredLinks(topology);
-  mesh::ShareHost(topology);
-  return topology;
+std::shared_ptr<const ir::JobRequest> RequestToPlan(const JobEntry& job, size_t devices) {
+  if (!job.recovery || job.recovery->gives_way) return job.request;
+  const Recovery& recovery = *job.recovery;
+  auto fewer = ToPlanForFewer(*job.request, recovery.kind, recovery.plan.degrees,
+                              static_cast<int64_t>(devices));
+  return fewer ? std::make_shared<const ir::JobRequest>(*std::move(fewer)) : job.request;
 }
 
 // From now on its devices are the job's, and a plan for them is made.
@@ -52,18 +54,15 @@ void BeginRun(JobEntry& job, std::vector<mesh::Device> devices, CoreState& core,
   job.record.message.clear();
   job.run.emplace(++job.runs, std::move(reserved), NewestStart(*job.request, job.record));
   core.book.Move(job, JobEvent::kPlace, context);
-  auto request = job.request;
-  if (job.recovery) {
-    request =
-        std::make_shared<const ir::JobRequest>(ForFewerDevices(*job.request, job.recovery->kind));
-  }
-  context.Do(StartPlan{job.id(), job.run->number(), request,
+  context.Do(StartPlan{job.id(), job.run->number(), RequestToPlan(job, devices.size()),
                        TopologyOf(std::move(devices), core.members)});
 }
 
 // Its generation is durable before anyone is told of it.
 void BeginMesh(JobEntry& job, const PlannedJob& plan, CoreState& core, Context& context) {
   FreeDevices(job.run->TakeRanks(plan), core.members);
+  KeepProgramsFor(plan, job, core);
+  KeepLargerPlan(plan, job, core, context);
   const std::string start = job.recovery ? ", " + SetStart(job, context) : "";
   const MeshGeneration gen = core.meshes.NewGeneration();
   job.record.checkpoint_folder = CheckpointFolderOn(job, core.members);
@@ -73,6 +72,7 @@ void BeginMesh(JobEntry& job, const PlannedJob& plan, CoreState& core, Context& 
                                  job.recovery ? job.recovery->held : std::nullopt));
   if (!mesh.state().order.snapshot_slots.empty()) {
     for (const MeshMember& member : mesh.state().members) job.snapshots.Add(member.worker, gen);
+    for (const std::string& keeper : mesh.state().order.keepers) job.snapshots.Add(keeper, gen);
   }
   job.record.layout = plan.layout;
   job.device_memory_bytes = plan.device_memory_bytes;
@@ -131,6 +131,7 @@ struct MeshCarrier {
     JobEntry& entry = JobThatRuns(gen, core);
     if (entry.record.started_unix_ms == 0) entry.record.started_unix_ms = context.now.unix_ms;
     if (entry.recovery) entry.recovery->active_ms = context.now.ms;
+    entry.active_ms = context.now.ms;
     entry.saved_ms = context.now.ms;
     core.book.Move(entry, JobEvent::kStarted, context);
     const std::string text = fmt::format("running: {}", entry.record.layout);
@@ -153,7 +154,7 @@ struct MeshCarrier {
     const bool is_on_record = !up.launches.empty() && entry.record.checkpoint_step >= 0 &&
                               LastSaveOf(up.launches) <= entry.record.checkpoint_step;
     if (is_on_record) entry.run->driver().SaveEnded(true);
-    entry.saved_ms = context.now.ms;
+    entry.saved_ms = entry.active_ms = context.now.ms;
     const std::string text =
         fmt::format("taken up by the restarted controller (term {})", core.options.term.value());
     PersistJob(entry, false, text, context);
@@ -332,8 +333,8 @@ void BeginRunAgain(JobEntry& job, const std::vector<RankPlace>& ranks, const Pla
 
 void FailRun(JobEntry& job, const RuntimeError& cause, CoreState& core, Context& context) {
   MW_CHECK(job.run.has_value()) << "job " << job.record.id << " does not run";
-  const bool pauses = job.run->HaltsFor(HaltFor::kPause);
-  if (job.run->HaltsFor(HaltFor::kCancel)) {
+  const bool pauses = job.record.wish == JobWish::kPause;
+  if (job.record.wish == JobWish::kCancel) {
     TellNews(job, job.run->Abandon(), context);
     return EndJob(job, CancelCause(), core, context);
   }

@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
+#include "controller/core_runs.h"
 
 namespace meshwright::controller {
 namespace {
@@ -44,7 +48,7 @@ void EndSnapshot(JobEntry& job, const JobSnapshots::Copying& ended, CoreState& c
                  Context& context) {
   const MeshState& mesh = core.meshes.At(*job.run->mesh()).state();
   job.run->driver().SnapshotEnded(ended.taken, ended.step_seconds);
-  std::set<std::string> members;
+  std::set<std::string> members = mesh.order.keepers;
   for (const MeshMember& member : mesh.members) members.insert(member.worker);
   for (const std::string& worker : job.snapshots.NoteWhole(mesh.order.gen, members)) {
     SendToWorker(worker, job, proto::DropSnapshots{job.id(), mesh.order.gen}, core, context);
@@ -69,6 +73,13 @@ std::map<std::string, proto::CopySnapshot> CopiesOf(const MeshOrder& order, int6
     proto::CopySnapshot& message = copies[to];
     message.mesh_gen = order.gen;
     message.step = step;
+    if (order.keepers.contains(to)) {
+      const Worker* const keeper = members.Named(to);
+      message.job = order.job;
+      message.cluster_id = order.load.cluster_id;
+      message.process_id = keeper == nullptr ? 0 : keeper->info.incarnation.value();
+      message.secret = order.load.secret;
+    }
     for (auto& [worker, part] : from) {
       part.worker = worker;
       if (const Worker* const named = members.Named(worker)) {
@@ -121,7 +132,9 @@ bool OnSnapshotCopied(const Worker& worker, const proto::UpBody& body, CoreState
                   *job, context);
   }
   const auto ended = job->snapshots.Copied(worker.info.name, copied->step);
-  if (ended) EndSnapshot(*job, *ended, core, context);
+  if (!ended) return true;
+  EndSnapshot(*job, *ended, core, context);
+  if (job->run->halt()) GiveWork(*job, core, context);
   return true;
 }
 
@@ -159,18 +172,82 @@ bool OnSnapshotsHeld(const Worker& worker, const proto::UpBody& body, CoreState&
   return true;
 }
 
-void ForgetSnapshots(const std::string& worker, CoreState& core) {
+void KeepSnapshots(CoreState& core, Context& context) {
+  for (const JobId id : core.book.recovering()) {
+    JobEntry& job = core.book.At(id);
+    const std::optional<uint64_t> query = job.snapshots.AskAgain(context.now.ms);
+    if (!query || (job.run && job.run->mesh())) continue;
+    for (const std::string& worker : job.snapshots.workers()) {
+      SendToWorker(worker, job, proto::QuerySnapshots{job.id(), *query}, core, context);
+    }
+  }
+}
+
+namespace {
+
+SnapshotChoice ChooseFor(const JobEntry& job, const std::vector<SnapshotHolder>& holders) {
+  const ir::StartPoint on_disk = NewestStart(*job.request, job.record);
+  return ChooseSnapshot(holders, TensorsOf(job.recovery->plan),
+                        [&](const SnapshotId& id) { return MayStartAt(id, on_disk, job); });
+}
+
+bool NeedsMemoryOf(const std::string& worker, JobEntry& job, Now now) {
+  if (!job.recovery || !job.snapshots.workers().contains(worker)) return false;
+  if (job.run && job.run->mesh()) {
+    const auto& from = job.run->start().snapshots;
+    return from != nullptr && !job.run->restored() &&
+           std::any_of(from->files.begin(), from->files.end(),
+                       [&](const SnapshotFile& file) { return file.worker == worker; });
+  }
+  if (!job.snapshots.Settled(now.ms)) return true;
+  if (const auto known = job.snapshots.Needs(worker)) return *known;
+  std::vector<SnapshotHolder> others = job.snapshots.holders();
+  const SnapshotChoice all = ChooseFor(job, others);
+  std::erase_if(others, [&](const SnapshotHolder& holder) { return holder.worker == worker; });
+  const SnapshotChoice without = ChooseFor(job, others);
+  const bool needs = all.start && (!without.start || without.start->id != all.start->id);
+  job.snapshots.NoteNeed(worker, needs);
+  return needs;
+}
+
+}  // namespace
+
+bool HoldsForNextRun(const std::string& worker, CoreState& core, Now now) {
+  auto& jobs = core.book.all();
+  return std::any_of(jobs.begin(), jobs.end(),
+                     [&](auto& each) { return NeedsMemoryOf(worker, each.second, now); });
+}
+
+namespace {
+
+// It had copies of what a run goes on to write, and has no part in that.
+void LoseKeeper(JobEntry& job, const std::string& worker, CoreState& core, Context& context) {
+  if (!job.run || !job.run->mesh()) return;
+  const MeshOrder& order = core.meshes.At(*job.run->mesh()).state().order;
+  if (!order.keepers.contains(worker) || !job.snapshots.Copies(order.gen)) return;
+  job.snapshots.GiveUpCopies(order.gen);
+  TellSnapshots(
+      fmt::format("snapshots of this run are not copied any more: worker '{}' is gone", worker),
+      job, context);
+  const auto ended = job.snapshots.CopierLost(worker);
+  if (!ended) return;
+  EndSnapshot(job, *ended, core, context);
+  if (job.run->halt()) GiveWork(job, core, context);
+}
+
+}  // namespace
+
+void ForgetSnapshots(const std::string& worker, CoreState& core, Context& context) {
   for (auto& [id, job] : core.book.all()) {
     if (job.recovery) job.snapshots.Lose(worker);
+    LoseKeeper(job, worker, core, context);
   }
 }
 
 RunStart NewestRunStart(JobEntry& job, Context& context) {
   MW_CHECK(job.recovery.has_value()) << "job " << job.record.id << " has not failed";
   RunStart start{NewestStart(*job.request, job.record), nullptr};
-  SnapshotChoice choice =
-      ChooseSnapshot(job.snapshots.holders(), TensorsOf(job.recovery->plan),
-                     [&](const SnapshotId& id) { return MayStartAt(id, start.point, job); });
+  SnapshotChoice choice = ChooseFor(job, job.snapshots.holders());
   for (const std::string& note : choice.notes) {
     if (!job.recovery->notes.insert(note).second) continue;
     PersistJob(job, false, note, context);

@@ -26,8 +26,12 @@ void AskArrived(const Worker& worker, CoreState& core, Context& context);
 // False: the message is none of these.
 bool OnSnapshotsHeld(const Worker& worker, const proto::UpBody& body, CoreState& core,
                      Context& context);
+// Between two runs nothing is dropped, however long it takes: workers keep what is asked for.
+void KeepSnapshots(CoreState& core, Context& context);
+// Whether a job needs what only this worker holds: its next run has not begun, or reads there.
+bool HoldsForNextRun(const std::string& worker, CoreState& core, Now now);
 // The worker is gone, with its memory.
-void ForgetSnapshots(const std::string& worker, CoreState& core);
+void ForgetSnapshots(const std::string& worker, CoreState& core, Context& context);
 
 // Where the next run of a job starts: from the newest snapshot that is whole, if no checkpoint is
 // newer. What is not taken, and why, is told once. REQUIRES a recovery.

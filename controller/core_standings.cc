@@ -10,6 +10,7 @@
 
 #include "controller/core_halts.h"
 #include "controller/core_runs.h"
+#include "controller/core_snapshots.h"
 #include "controller/recovery.h"
 
 namespace meshwright::controller {
@@ -104,7 +105,11 @@ void ConcludeAbsent(CoreState& core, Context& context) {
   for (const auto& [name, record] : core.members.standings().all()) {
     const Worker* const worker = core.members.Named(name);
     const bool there = worker != nullptr && worker->session.value() != 0;
-    if (record.standing == Standing::kDraining && !there) gone.push_back(record);
+    // Or they come back with a run that an earlier controller began.
+    const bool is_awaited = std::any_of(
+        core.book.all().begin(), core.book.all().end(),
+        [&](const auto& each) { return each.second.run && each.second.run->Uses(record.worker); });
+    if (record.standing == Standing::kDraining && !there && !is_awaited) gone.push_back(record);
   }
   for (StandingRecord& record : gone) {
     record.since_unix_ms = context.now.unix_ms;
@@ -173,7 +178,9 @@ void DrainWorkers(CoreState& core, Context& context) {
     for (auto& [id, job] : core.book.all()) {
       if (job.run && job.run->Uses(drain.worker)) MoveAway(job, drain, core, context);
     }
-    if (IsIdle(core.members.At(drain.worker))) Conclude(drain, core, context);
+    if (!IsIdle(core.members.At(drain.worker))) continue;
+    const bool is_needed = !drain.late && HoldsForNextRun(drain.worker, core, context.now);
+    if (!is_needed) Conclude(drain, core, context);
   }
 }
 

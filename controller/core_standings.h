@@ -1,8 +1,9 @@
 // Steps of the core about workers that give their work away: told to by an operator, on their way
 // out, or since their machine fails (controller/standings.h).
 //
-// A worker that drains gets nothing new. Its jobs that can be saved halt and go on elsewhere; at
-// the deadline what is left is ended, and recovers where it may. Thread rule: the core's thread.
+// A worker that drains gets nothing new. Its jobs that can be halted do, and go on elsewhere; as
+// long as the next run of one reads in its memory, it stays. At the deadline what is left is ended,
+// and recovers where it may. Thread rule: the core's thread.
 #pragma once
 
 #include "controller/core_state.h"

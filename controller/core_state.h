@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "controller/actor_table.h"
@@ -29,6 +30,13 @@ struct CoreState {
 
   CoreOptions options;
   bool stopping = false;
+  // What the planner was asked for that is not needed yet.
+  struct PlanAheadUnderWay {
+    JobId job{0};
+    int64_t epoch = 0;
+  };
+  std::optional<PlanAheadUnderWay> plan_ahead;
+  int64_t ahead_epochs = 0;  // that were begun
   int64_t last_tick_ms = -1;
   int64_t last_stall_ms = -1'000'000;  // when it came to its end
   Membership members;

@@ -111,10 +111,21 @@ std::map<std::string, int64_t> CountStates(const Membership& members) {
   return counts;
 }
 
-std::set<std::string> BlobsOf(const JobEntry& job, const CoreState& core) {
-  std::set<std::string> blobs;
+namespace {
+
+// What it reads, and the plans that it may go on by.
+void AddPlans(const JobEntry& job, std::set<std::string>& blobs) {
   if (job.request) AddBlobs(*job.request, blobs);
   if (job.recovery) AddBlobs(job.recovery->plan, blobs);
+  if (job.larger) AddBlobs(job.larger->plan, blobs);
+  for (const auto& plan : job.ahead.plans()) AddBlobs(*plan, blobs);
+}
+
+}  // namespace
+
+std::set<std::string> BlobsOf(const JobEntry& job, const CoreState& core) {
+  std::set<std::string> blobs;
+  AddPlans(job, blobs);
   for (const auto& [gen, mesh] : core.meshes.all()) {
     if (mesh.job() == job.id()) AddBlobs(mesh.state().order.plan, blobs);
   }
@@ -125,8 +136,7 @@ std::set<std::string> BlobsOf(const JobEntry& job, const CoreState& core) {
 std::set<std::string> BlobsInUse(const CoreState& core) {
   std::set<std::string> blobs;
   for (const auto& [id, job] : core.book.all()) {
-    if (job.request) AddBlobs(*job.request, blobs);
-    if (job.recovery) AddBlobs(job.recovery->plan, blobs);
+    AddPlans(job, blobs);
   }
   for (const auto& [gen, mesh] : core.meshes.all()) AddBlobs(mesh.state().order.plan, blobs);
   blobs.erase("");  // none

@@ -49,7 +49,7 @@ void LoseWorker(Worker& worker, WorkerEvent event, const std::string& why, CoreS
   for (const MeshGeneration gen : core.meshes.Generations()) {
     Feed(gen, MeshMemberLost{session, error}, core, context);
   }
-  ForgetSnapshots(worker.info.name, core);
+  ForgetSnapshots(worker.info.name, core, context);
   Carry(core.actors.WorkerGone(worker.info.name, text, context.now.ms), core, context);
   FailPlannedRuns(worker, error, core, context);
   worker.device_job.assign(worker.device_job.size(), JobId(0));

@@ -82,7 +82,8 @@ class Driver {
   // What a save's launch has begun is over; `saved`: there is a checkpoint.
   virtual void SaveEnded(bool /*saved*/) {}
   // Nothing new is begun: what belongs to the steps that are done is, and a save of the state, if
-  // it can be saved and is not. Nothing, for a driver that cannot.
+  // it can be saved and is not, or else a step with a snapshot, if it takes any. Nothing, for a
+  // driver that cannot.
   virtual void Halt(SaveCause) {}
   // No halt any more: it goes on where it was.
   virtual void GoOn() {}
@@ -90,6 +91,8 @@ class Driver {
   virtual bool halted() const { return false; }
   // The snapshot of a launch is over, well or not. step_seconds: of one step of the launch.
   virtual void SnapshotEnded(const proto::SnapshotTaken& /*taken*/, double /*step_seconds*/) {}
+  // So many steps are in the newest snapshot that is whole; below 0: there is none.
+  virtual int64_t SnapshotStep() const { return -1; }
   // A step that is done and not told yet.
   virtual std::optional<proto::StepMetrics> Held() const { return std::nullopt; }
   // The client that the job was for is gone, or says that it has finished.

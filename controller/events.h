@@ -44,6 +44,7 @@ struct PlannedDevice {
 };
 struct PlannedJob {
   std::string layout;
+  ir::ParallelSpec degrees = {};       // of the layout; data 0: not known
   std::vector<std::string> programs;   // names; on the wire they are indices
   std::vector<std::string> notes;      // what the planner wants the user to know
   std::vector<PlannedDevice> devices;  // by rank; may be fewer than were reserved
@@ -103,6 +104,14 @@ struct PlanFinished {
   Result<PlannedJob> plan;
   bool misfit = false;  // no plan, since a sound job does not fit the devices
 };
+// What came of MakePlanAhead, for so many devices.
+struct PlannedAhead {
+  JobId job;
+  int64_t epoch = 0;
+  std::string loss;
+  size_t devices = 0;
+  Result<PlannedJob> plan;
+};
 // The weights file is open (opened = true) or complete, or could not be.
 struct WeightsFile {
   MeshGeneration mesh_gen;
@@ -151,7 +160,7 @@ using Event =
     std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished, WeightsFile,
                  CommittedHere, WriteFailed, AttachClient, AskOfClient, AckOfClient, ClientGone,
                  PlaceQueue, Tick, Shutdown, SpawnActorCall, AskActorCall, StopActorCall,
-                 WatchActorCall, UnwatchActor, PauseJob, ResumeJob, OrderWorker>;
+                 WatchActorCall, UnwatchActor, PauseJob, ResumeJob, OrderWorker, PlannedAhead>;
 
 // ---- Effects ------------------------------------------------------------------------------------
 
@@ -183,6 +192,14 @@ struct PlaceNext {};
 struct StartPlan {
   JobId job;
   int attempt = 0;
+  std::shared_ptr<const ir::JobRequest> request;
+  mesh::Topology topology;
+};
+// A plan that may be needed later (controller/core_ahead.h): what is planned for now goes first.
+struct MakePlanAhead {
+  JobId job;
+  int64_t epoch = 0;
+  std::string loss;
   std::shared_ptr<const ir::JobRequest> request;
   mesh::Topology topology;
 };
@@ -251,7 +268,7 @@ struct JobCounted {
 using Effect = std::variant<Send, CloseSession, Persist, SaveProgress, PlaceNext, StartPlan,
                             OpenWeights, FinishWeights, CommitHere, CheckBlobs, DiscardWeights,
                             Reply, TellClient, CloseClient, StepsDone, LogLine, JobChanged,
-                            HealthChanged, JobCounted, ActorAnswer>;
+                            HealthChanged, JobCounted, ActorAnswer, MakePlanAhead>;
 using Effects = std::vector<Effect>;
 
 // The job that an effect belongs to; 0: none.

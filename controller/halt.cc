@@ -10,13 +10,16 @@ SaveCause SaveCauseOf(HaltFor what) {
     case HaltFor::kPreempt:
       return SaveCause::kPause;
     case HaltFor::kDrain:
+    case HaltFor::kReturn:
       break;
   }
   return SaveCause::kDrain;
 }
 
-bool CanHalt(const ir::JobRequest& job) {
+bool CanSave(const ir::JobRequest& job) {
   return job.checkpoint.enable && job.driver.kind == ir::DriverKind::kTrain;
 }
+
+bool CanHalt(const ir::JobRequest& job) { return CanSave(job) || TakesSnapshots(job); }
 
 }  // namespace meshwright::controller

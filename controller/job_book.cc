@@ -203,9 +203,12 @@ void JobBook::End(JobEntry& job, const RuntimeError& cause, Context& context) {
   job.record.reason = cause.ok() ? "" : ErrorKindName(cause.kind);
   job.record.message = cause.message;
   job.record.ended_unix_ms = context.now.unix_ms;
+  job.record.wish = JobWish::kNone;
   DropRequest(job);
   job.run.reset();
   job.recovery.reset();
+  job.larger.reset();
+  job.ahead = ProgramsAhead();
   Move(job, EventOf(cause), context);
   // The end is durable before anyone hears of it: the notice of Move goes behind the write.
   context.effects.pop_back();

@@ -20,6 +20,7 @@
 
 #include "controller/core_context.h"
 #include "controller/job_snapshots.h"
+#include "controller/programs_ahead.h"
 #include "controller/recovery.h"
 #include "controller/restored_jobs.h"
 #include "controller/run.h"
@@ -51,9 +52,14 @@ struct JobEntry {
   RecoveryHistory history;
   JobSnapshots snapshots;
   std::optional<Recovery> recovery;  // until another run has done a step that is new
-  bool was_active = false;           // a run of it has done work
-  Attention attention;               // empty: nothing
-  bool end_told = false;             // although the store may not have it yet
+  ProgramsAhead ahead;               // for the plan of its run
+  int64_t active_ms = 0;             // its run works since then
+  // That it had before it went on with fewer devices; it returns to it (controller/core_return.h).
+  std::optional<SeatedPlan> larger;
+  int returns = 0;          // to it, one soon after the other
+  bool was_active = false;  // a run of it has done work
+  Attention attention;      // empty: nothing
+  bool end_told = false;    // although the store may not have it yet
 
   JobId id() const { return JobId(record.id); }
   bool ended() const { return proto::IsTerminal(record.state); }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "controller/elastic.h"
 
 namespace meshwright::controller {
 
@@ -21,8 +22,12 @@ bool IsStable(const JobEntry& job, const ClusterView& cluster, const Context& co
          context.now.unix_ms - job.record.submitted_unix_ms >= grace_ms;
 }
 
+// One that gave its devices away asks for as many as ever.
+bool GoesOnWithFewer(const JobEntry& job) { return job.recovery && !job.recovery->gives_way; }
+
 ir::JobRequest RequestToPlace(const JobEntry& job) {
-  return job.recovery ? ForFewerDevices(*job.request, job.recovery->kind) : *job.request;
+  if (!GoesOnWithFewer(job)) return *job.request;
+  return ToPlaceOnFewer(*job.request, job.recovery->kind, job.recovery->plan.degrees);
 }
 
 }  // namespace
@@ -120,7 +125,8 @@ std::optional<JobQueue::Departure> JobQueue::Place(JobEntry& job, const ClusterV
     case PlacementOutcome::kNoCapacity:
       return wait("NoCapacity");
     case PlacementOutcome::kInfeasible:
-      if (!stable || job.recovery) return wait("Infeasible");
+      // Who had devices before has something to lose.
+      if (!stable || job.recovery || job.record.started_unix_ms > 0) return wait("Infeasible");
       return Departure{job,
                        {},
                        MakeError(ErrorKind::kInfeasible,
@@ -129,7 +135,7 @@ std::optional<JobQueue::Departure> JobQueue::Place(JobEntry& job, const ClusterV
       break;
   }
   const int64_t least = job.request->fault_tolerance.min_devices;
-  if (job.recovery && static_cast<int64_t>(placement.devices.size()) < least) {
+  if (GoesOnWithFewer(job) && static_cast<int64_t>(placement.devices.size()) < least) {
     placement.message = fmt::format("{} devices are there, fault_tolerance.min_devices is {}",
                                     placement.devices.size(), least);
     placement.outcome = PlacementOutcome::kNoCapacity;

@@ -36,15 +36,28 @@ bool JobSnapshots::Arrive(const std::string& worker, int64_t now_ms) {
   return true;
 }
 
+std::optional<JobSnapshots::Copying> JobSnapshots::CopierLost(const std::string& worker) {
+  const bool is_awaited = copying_ && copying_->awaited.contains(worker);
+  return is_awaited ? Copied(worker, copying_->taken.step) : std::nullopt;
+}
+
 uint64_t JobSnapshots::Ask(std::set<std::string> workers, int64_t now_ms) {
   awaited_ = std::move(workers);
   answers_.clear();
-  asked_ms_ = now_ms;
+  needs_.clear();
+  asked_ms_ = asked_again_ms_ = now_ms;
   return ++query_;
+}
+
+std::optional<uint64_t> JobSnapshots::AskAgain(int64_t now_ms) {
+  if (query_ == 0 || now_ms - asked_again_ms_ < kAskAgainMs) return std::nullopt;
+  asked_again_ms_ = now_ms;
+  return query_;
 }
 
 void JobSnapshots::Answer(uint64_t query, SnapshotHolder holder) {
   if (query != query_ || awaited_.erase(holder.worker) == 0) return;
+  needs_.clear();
   const std::string worker = holder.worker;
   answers_.emplace(worker, std::move(holder));
 }
@@ -52,6 +65,12 @@ void JobSnapshots::Answer(uint64_t query, SnapshotHolder holder) {
 void JobSnapshots::Lose(const std::string& worker) {
   awaited_.erase(worker);
   answers_.erase(worker);
+  needs_.clear();
+}
+
+std::optional<bool> JobSnapshots::Needs(const std::string& worker) const {
+  const auto it = needs_.find(worker);
+  return it == needs_.end() ? std::nullopt : std::optional(it->second);
 }
 
 bool JobSnapshots::Settled(int64_t now_ms) const {

@@ -45,16 +45,26 @@ class JobSnapshots {
   void AwaitCopies(Copying copying) { copying_ = std::move(copying); }
   // The snapshot, once this worker was the last.
   std::optional<Copying> Copied(const std::string& worker, int64_t step);
+  // The same, where it does not come to it any more.
+  std::optional<Copying> CopierLost(const std::string& worker);
   // A copy of this mesh failed: there are no more of it.
   void GiveUpCopies(MeshGeneration mesh_gen) { no_copies_ = mesh_gen; }
   bool Copies(MeshGeneration mesh_gen) const { return no_copies_ != mesh_gen; }
 
   // Asks anew: earlier answers are forgotten. The number of the question.
   uint64_t Ask(std::set<std::string> workers, int64_t now_ms);
+  // The same question, asked again now and then so that nobody thinks that it is over; nothing: it
+  // is not time for it.
+  static constexpr int64_t kAskAgainMs = 120'000;
+  std::optional<uint64_t> AskAgain(int64_t now_ms);
   // What nobody waits for is nothing.
   void Answer(uint64_t query, SnapshotHolder holder);
   // The worker's memory is gone.
   void Lose(const std::string& worker);
+  // Whether a start needs this worker's memory, once somebody has found out; nothing: not by these
+  // answers.
+  std::optional<bool> Needs(const std::string& worker) const;
+  void NoteNeed(const std::string& worker, bool needs) { needs_[worker] = needs; }
   // Everyone has answered, or had the time to; nobody is expected any more.
   bool Settled(int64_t now_ms) const;
   std::vector<SnapshotHolder> holders() const;
@@ -66,8 +76,10 @@ class JobSnapshots {
   std::map<std::string, int64_t> expected_;  // until when
   uint64_t query_ = 0;                       // 0: nothing was asked
   int64_t asked_ms_ = 0;
+  int64_t asked_again_ms_ = 0;
   std::set<std::string> awaited_;
   std::map<std::string, SnapshotHolder> answers_;
+  std::map<std::string, bool> needs_;
 };
 
 }  // namespace meshwright::controller

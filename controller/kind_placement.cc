@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <utility>
+
 #include "ir/job.h"
 #include "mesh/device_order.h"
 
@@ -59,6 +61,17 @@ Placement PlaceOn(const ClusterView& cluster, const std::string& kind,
 }
 
 }  // namespace
+
+mesh::Topology TopologyOf(std::vector<mesh::Device> devices, const Membership& members) {
+  mesh::Topology topology;
+  topology.devices = std::move(devices);
+  for (const mesh::Device& device : topology.devices) {
+    topology.hosts[device.host].cores = HostCores(members, device.host);
+  }
+  mesh::TakeMeasuredLinks(topology);
+  mesh::ShareHost(topology);
+  return topology;
+}
 
 Placement PlaceOnKind(const ClusterView& cluster, const ir::JobRequest& job, bool stable) {
   const ir::ParallelSpec& parallel = job.parallel;

@@ -27,6 +27,9 @@ struct ClusterView {
 // Free devices of a kind that may be taken, in placement order.
 std::vector<mesh::Device> FreeDevices(const ClusterView& cluster, const std::string& kind);
 
+// The devices as the planner sees them.
+mesh::Topology TopologyOf(std::vector<mesh::Device> devices, const Membership& members);
+
 // On GPUs where the cluster has enough, busy or not, and they compute the job; else on CPU devices.
 // GPUs that are not enough may be joined by others: `stable` once the cluster has not changed for a
 // while.

@@ -70,7 +70,8 @@ std::optional<PlannedLaunch> LaunchSchedule::Next() {
     return PlannedLaunch{"", next_step_, 0, LaunchKind::kSave,
                          *std::exchange(save_due_, std::nullopt)};
   }
-  if (halting_ || (waits_for_saves_ && saving_)) return std::nullopt;
+  if (halting_ && !snapshots_.WantsStep(next_step_)) return std::nullopt;
+  if (waits_for_saves_ && saving_) return std::nullopt;
   return NextSteps();
 }
 
@@ -85,7 +86,8 @@ void LaunchSchedule::SaveEnded(bool saved) {
 
 void LaunchSchedule::Halt(SaveCause cause) {
   halting_ = true;
-  if (!filled() || !save_enabled_ || next_step_ == 0) return;
+  if (!filled() || next_step_ == 0) return;
+  if (!save_enabled_) return snapshots_.Halt();
   save_due_ = cause;
   // What could not be written then may be written now.
   if (save_failed_) saved_step_ = -1;
@@ -93,6 +95,7 @@ void LaunchSchedule::Halt(SaveCause cause) {
 
 void LaunchSchedule::GoOn() {
   halting_ = false;
+  snapshots_.GoOn();
   save_due_.reset();
 }
 

@@ -7,8 +7,9 @@
 // for a later boundary; where the job says so, the steps wait for it.
 //
 // A halt comes between two steps: the validation that is due goes before it, as in the run that is
-// not halted, and a save of what is not saved yet. A state that no step has changed is not worth a
-// save: another run makes it again.
+// not halted, and a save of what is not saved yet. Where nothing is saved, snapshots are: a last
+// step is done with one. A state that no step has changed is not worth it: another run makes it
+// again.
 //
 // Thread rule: one thread. Pure: the sequence is a function of the specs, of what is asked for and
 // of when saves end.
@@ -54,7 +55,9 @@ class LaunchSchedule {
   void Halt(SaveCause cause);
   void GoOn();
   bool halted() const {
-    return halting_ && !(filled() && (ValidationDue() || SaveDue())) && !saving_;
+    const bool waits =
+        ValidationDue() || SaveDue() || (next_step_ < steps_ && snapshots_.HaltWaits(next_step_));
+    return halting_ && !(filled() && waits) && !saving_;
   }
   void SnapshotEnded(const proto::SnapshotTaken& taken, double step_seconds) {
     snapshots_.End(taken, step_seconds);

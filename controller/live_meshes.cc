@@ -29,6 +29,12 @@ MeshLife& LiveMeshes::At(MeshGeneration gen) {
   return *mesh;
 }
 
+const MeshLife& LiveMeshes::At(MeshGeneration gen) const {
+  const MeshLife* const mesh = Find(gen);
+  MW_CHECK(mesh != nullptr) << "there is no mesh of generation " << gen;
+  return *mesh;
+}
+
 std::vector<MeshGeneration> LiveMeshes::Generations() const {
   std::vector<MeshGeneration> gens;
   for (const auto& [gen, mesh] : meshes_) gens.push_back(gen);

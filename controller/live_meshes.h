@@ -27,6 +27,7 @@ class LiveMeshes {
   const MeshLife* Find(MeshGeneration gen) const;
   // REQUIRES that there is one.
   MeshLife& At(MeshGeneration gen);
+  const MeshLife& At(MeshGeneration gen) const;
   void Erase(MeshGeneration gen) { meshes_.erase(gen); }
 
   const std::map<MeshGeneration, MeshLife>& all() const { return meshes_; }

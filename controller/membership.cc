@@ -123,21 +123,27 @@ void Membership::SetOwner(const std::string& name, int device, JobId job) {
   owner = job;
 }
 
-std::vector<mesh::Device> Membership::FreeDevices(const std::string& kind) const {
+mesh::Device DeviceOf(const Membership& members, const std::string& name, int index) {
+  const Worker& worker = members.At(name);
+  mesh::Device device;
+  device.worker = name;
+  device.local_index = index;
+  device.host = worker.info.host_id;
+  device.memory_bytes = worker.info.memory_bytes;
+  device.profile = worker.profile;
+  device.threads = std::max(1, worker.info.threads_per_device);
+  return device;
+}
+
+std::vector<mesh::Device> Membership::FreeDevices(const std::string& kind, JobId job) const {
   std::vector<mesh::Device> devices;
   for (const auto& [name, worker] : workers_) {
     if (worker.state != WorkerState::kReady || KindOf(worker.info) != kind) continue;
     if (!standings_.IsOpen(name)) continue;
     for (size_t i = 0; i < worker.device_job.size(); ++i) {
-      if (worker.device_job[i].value() != 0) continue;
-      mesh::Device device;
-      device.worker = name;
-      device.local_index = static_cast<int>(i);
-      device.host = worker.info.host_id;
-      device.memory_bytes = worker.info.memory_bytes;
-      device.profile = worker.profile;
-      device.threads = std::max(1, worker.info.threads_per_device);
-      devices.push_back(std::move(device));
+      const JobId owner = worker.device_job[i];
+      if (owner.value() != 0 && owner != job) continue;
+      devices.push_back(DeviceOf(*this, name, static_cast<int>(i)));
     }
   }
   return devices;

@@ -81,8 +81,8 @@ class Membership {
   // job 0: the device is free. REQUIRES: a device of a worker of this name.
   void SetOwner(const std::string& name, int device, JobId job);
   // Free devices of READY workers that are open, in placement order. Of one kind: a mesh never
-  // mixes kinds.
-  std::vector<mesh::Device> FreeDevices(const std::string& kind) const;
+  // mixes kinds. job: and those that it has.
+  std::vector<mesh::Device> FreeDevices(const std::string& kind, JobId job = JobId(0)) const;
   // Those of the devices that come back. A worker that is silent for a moment may be busy letting
   // go; soon it is heard again, or lost.
   ReturningDevices Returning(const std::vector<EndingDevice>& ending,
@@ -95,6 +95,8 @@ class Membership {
   int64_t changed_ms_ = 0;
 };
 
+// As the planner sees it. REQUIRES: a device of a worker of this name.
+mesh::Device DeviceOf(const Membership& members, const std::string& name, int index);
 // Devices that the cluster has, whether they can be used right now or not: a worker that is
 // silent for a moment, or closed for a while, is no reason to call a job too large.
 int64_t DeviceCount(const Membership& members, const std::string& kind);

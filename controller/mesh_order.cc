@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -37,8 +39,34 @@ StateNames StateOf(const PlannedJob& plan) {
   return state;
 }
 
+// Where the workers of a run are fewer than those that are to hold each part of a snapshot: others,
+// of other hosts first, and not all jobs the same ones.
+std::set<std::string> KeepersFor(const JobEntry& job, const Membership& workers) {
+  std::set<std::string> members;
+  std::set<std::string> hosts;
+  for (const RankPlace& rank : job.run->ranks()) {
+    members.insert(rank.worker);
+    hosts.insert(workers.At(rank.worker).info.host_id);
+  }
+  const auto wanted = static_cast<size_t>(1 + job.request->fault_tolerance.copies);
+  if (!TakesSnapshots(*job.request) || members.size() >= wanted) return {};
+  std::vector<std::tuple<bool, std::string, std::string>> others;
+  for (const auto& [name, worker] : workers.all()) {
+    const bool stays = worker.state == WorkerState::kReady && workers.standings().IsOpen(name);
+    if (!stays || members.contains(name)) continue;
+    others.emplace_back(hosts.contains(worker.info.host_id),
+                        Sha256Hex(fmt::format("{}/{}", job.record.id, name)), name);
+  }
+  std::sort(others.begin(), others.end());
+  others.resize(std::min(others.size(), wanted - members.size()));
+  std::set<std::string> keepers;
+  for (const auto& [is_near, hash, name] : others) keepers.insert(name);
+  return keepers;
+}
+
 // What does not depend on who is there.
-MeshOrder MakeOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan) {
+MeshOrder MakeOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan,
+                    const std::set<std::string>& keepers) {
   const ir::JobRequest& request = *job.request;
   const std::vector<RankPlace>& ranks = job.run->ranks();
   MW_CHECK(!ranks.empty() && ranks.size() == plan.devices.size())
@@ -59,9 +87,10 @@ MeshOrder MakeOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan) {
     std::vector<std::string> worker_of;
     for (const RankPlace& rank : ranks) worker_of.push_back(rank.worker);
     checkpoint::SnapshotPlan snapshots =
-        checkpoint::PlanSnapshots(plan.boxes, worker_of, request.fault_tolerance.copies);
+        checkpoint::PlanSnapshots(plan.boxes, worker_of, request.fault_tolerance.copies, keepers);
     order.snapshot_slots = std::move(snapshots.slots);
     order.copies = std::move(snapshots.copies);
+    order.keepers = keepers;
   }
   order.state = StateOf(plan);
   order.plan = std::move(plan);
@@ -88,7 +117,7 @@ ir::FolderRef CheckpointFolderOn(const JobEntry& job, const Membership& workers)
 }
 
 MeshOrder MakeMeshOrder(const RunRecord& run, const JobEntry& job) {
-  MeshOrder order = MakeOrder(run.gen, job, run.plan);
+  MeshOrder order = MakeOrder(run.gen, job, run.plan, run.keepers);
   order.kind = run.kind;
   order.checkpoints.recorded = job.record.checkpoint_step;
   for (MeshMember& member : order.members) member.away = true;
@@ -96,14 +125,14 @@ MeshOrder MakeMeshOrder(const RunRecord& run, const JobEntry& job) {
 }
 
 RunRecord RecordOf(const MeshOrder& order, const JobEntry& job) {
-  return {job.run->number(),      order.gen, order.kind, job.run->ranks(),
-          job.run->start().point, order.plan};
+  return {job.run->number(),      order.gen,  order.kind,    job.run->ranks(),
+          job.run->start().point, order.plan, order.keepers, job.larger};
 }
 
 MeshOrder MakeMeshOrder(MeshGeneration gen, const JobEntry& job, PlannedJob plan,
                         const Membership& workers, const CoreOptions& options) {
-  MeshOrder order = MakeOrder(gen, job, std::move(plan));
   const ir::JobRequest& request = *job.request;
+  MeshOrder order = MakeOrder(gen, job, std::move(plan), KeepersFor(job, workers));
   const std::vector<RankPlace>& ranks = job.run->ranks();
   for (MeshMember& member : order.members) member.session = workers.At(member.worker).session;
   order.kind = proto::KindOf(workers.At(ranks.front().worker).info);

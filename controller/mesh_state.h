@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,7 @@ struct MeshOrder {
   CheckpointOrder checkpoints;
   std::shared_ptr<const SnapshotStart> snapshots = {};  // that its state starts from; null: none
   std::vector<checkpoint::BoxCopy> copies = {};         // of its snapshots
+  std::set<std::string> keepers = {};  // workers beside the members that may get copies
   std::vector<std::vector<std::string>> snapshot_slots = {};  // by rank; none: it takes none
 };
 

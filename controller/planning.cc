@@ -15,6 +15,7 @@
 #include "ir/text.h"
 #include "planner/forecast.h"
 #include "planner/layout.h"
+#include "planner/resolve_layout.h"
 #include "proto/job_codec.h"
 
 namespace meshwright::controller {
@@ -82,6 +83,18 @@ double PeakOf(const planner::Plan& plan, const mesh::Topology& topology,
   return planner::PeakFlopsPerS(plan, topology, dtype);
 }
 
+Status WriteFiles(const planner::Plan& plan, const ir::JobRequest& job, const PlanFiles& files) {
+  MW_TRY(MakeDirs(files.job_dir));
+  const std::string text = planner::FormatPlan(plan, false);
+  if (files.ahead) {
+    return WriteFileAtomic(
+        fmt::format("{}/plan-ahead-{}.txt", files.job_dir, plan.layout.device_count()), text);
+  }
+  MW_TRY(WriteFileAtomic(files.job_dir + "/plan.txt", text));
+  MW_TRY(WriteFileAtomic(files.job_dir + "/config.resolved.toml", job.config_text));
+  return WriteFileAtomic(files.job_dir + "/request", proto::EncodeJob(job));
+}
+
 }  // namespace
 
 int64_t VocabularyOf(const ir::Graph& loss) {
@@ -94,8 +107,8 @@ int64_t VocabularyOf(const ir::Graph& loss) {
 }
 
 Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& job,
-                           const mesh::Topology& topology, BlobStore& blobs,
-                           const std::string& job_dir, bool& misfit) {
+                           const mesh::Topology& topology, BlobStore& blobs, const PlanFiles& files,
+                           bool& misfit) {
   const auto begin = std::chrono::steady_clock::now();
   auto made = make_plan(job, topology);
   misfit = !made.has_value() && (made.error().code() == StatusCode::kInvalidArgument ||
@@ -107,15 +120,14 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
   PlannedJob planned;
   planned.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   planned.layout = plan.layout.ToString();
+  planned.degrees = job.parallel;
+  planner::PinDegrees(plan.layout, planned.degrees);
   planned.placement = plan.layout.devices;
   planned.notes = plan.notes;
   planned.vocabulary = VocabularyOf(job.main().graph);
   SetMemory(plan, topology, planned);
   planned.peak_flops_per_s = PeakOf(plan, topology, job);
-  MW_TRY(MakeDirs(job_dir));
-  MW_TRY(WriteFileAtomic(job_dir + "/plan.txt", planner::FormatPlan(plan, false)));
-  MW_TRY(WriteFileAtomic(job_dir + "/config.resolved.toml", job.config_text));
-  MW_TRY(WriteFileAtomic(job_dir + "/request", proto::EncodeJob(job)));
+  MW_TRY(WriteFiles(plan, job, files));
   MW_TRY(StorePrograms(plan, blobs, planned));
   planned.lists = std::make_shared<const StepLists>(plan.programs);
   MW_ASSIGN_OR_RETURN(planned.graph,

@@ -2,7 +2,7 @@
 // blobs, writes plan.txt.
 //
 // Thread rule: runs on the planner thread; may take minutes. Pure apart from the blobs and the
-// job's folder.
+// job's folder. Two threads may plan at a time.
 #pragma once
 
 #include <functional>
@@ -18,11 +18,17 @@ namespace meshwright::controller {
 using PlanFunction =
     std::function<Result<planner::Plan>(const ir::JobRequest&, const mesh::Topology&)>;
 
+// Where people find the plan. ahead: beside that of the run, under its number of devices.
+struct PlanFiles {
+  std::string job_dir;
+  bool ahead = false;
+};
+
 // Errors: the planner's; those of writing. Sets `misfit` when it is the planner who says that the
 // job does not fit the devices: a full disk has the same code.
 Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& job,
-                           const mesh::Topology& topology, BlobStore& blobs,
-                           const std::string& job_dir, bool& misfit);
+                           const mesh::Topology& topology, BlobStore& blobs, const PlanFiles& files,
+                           bool& misfit);
 
 // Rows of the largest embedding table: tokens are below it. 0: the graph has none.
 int64_t VocabularyOf(const ir::Graph& loss);

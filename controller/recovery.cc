@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "checkpoint/folder.h"
+#include "controller/elastic.h"
 
 namespace meshwright::controller {
 
@@ -111,41 +112,8 @@ Judgement JudgeFailure(const RunFailure& failure, const ir::JobRequest& job, int
 
 std::optional<std::vector<RankPlace>> FindSeats(const Recovery& recovery,
                                                 const Membership& members) {
-  std::vector<mesh::Device> free = members.FreeDevices(recovery.kind);
-  const auto take = [&](const auto& fits) -> std::optional<RankPlace> {
-    const auto it = std::find_if(free.begin(), free.end(), fits);
-    if (it == free.end()) return std::nullopt;
-    const RankPlace place{it->worker, it->local_index};
-    free.erase(it);
-    return place;
-  };
-  std::vector<std::optional<RankPlace>> seats;
-  for (const RankPlace& rank : recovery.ranks) {
-    seats.push_back(take([&](const mesh::Device& device) {
-      return device.worker != recovery.avoid && device.worker == rank.worker &&
-             device.local_index == rank.local_device;
-    }));
-  }
-  std::vector<RankPlace> all;
-  for (std::optional<RankPlace>& seat : seats) {
-    for (const bool avoids : {true, false}) {
-      if (seat) break;
-      seat = take([&](const mesh::Device& device) {
-        return device.memory_bytes >= recovery.plan.device_memory_bytes &&
-               (!avoids || device.worker != recovery.avoid);
-      });
-    }
-    if (!seat) return std::nullopt;
-    all.push_back(*std::move(seat));
-  }
-  return all;
-}
-
-ir::JobRequest ForFewerDevices(const ir::JobRequest& job, const std::string& kind) {
-  ir::JobRequest open = job;
-  open.parallel.data = 0;
-  open.parallel.device = kind;
-  return open;
+  return FindSeats(recovery.plan, recovery.ranks, recovery.avoid,
+                   members.FreeDevices(recovery.kind));
 }
 
 ir::StartPoint NewestStart(const ir::JobRequest& job, const JobRecord& record) {

@@ -75,6 +75,8 @@ struct Recovery {
   int64_t placed_ms = 0;         // the next run has devices and a plan
   int64_t active_ms = 0;         // its mesh is connected
   bool replans = false;          // in the queue, for a new plan
+  bool gives_way = false;        // in the queue, since another job needed its devices
+  bool moves = false;            // its run halted: nothing has failed
   std::optional<proto::StepMetrics> held = {};  // of the last step that was done, not told yet
   std::set<SnapshotId> unreadable = {};         // that a run could not be restored from
   std::set<std::string> notes = {};             // told of snapshots that are not taken
@@ -82,14 +84,10 @@ struct Recovery {
   int64_t unplannable = -1;                     // for so many devices there was no plan
 };
 
-// Devices for the same plan, by rank: the ones of before where their worker is there and has let go
-// of them, else free ones of the same kind that have the memory for it; those of the worker to
-// avoid where there are no others. Nothing: there are not enough.
+// Devices for the same plan (controller/elastic.h): the ones of before where their worker is there
+// and has let go of them, else free ones of the same kind.
 std::optional<std::vector<RankPlace>> FindSeats(const Recovery& recovery,
                                                 const Membership& members);
-
-// The job as it may be planned for fewer devices than it asks for, of the kind that it had.
-ir::JobRequest ForFewerDevices(const ir::JobRequest& job, const std::string& kind);
 
 // The newest state that a run can start from; step below 0: there is none, it starts anew.
 ir::StartPoint NewestStart(const ir::JobRequest& job, const JobRecord& record);

@@ -34,6 +34,12 @@ struct RankPlace {
   friend bool operator==(const RankPlace&, const RankPlace&) = default;
 };
 
+// A plan, and where it runs or ran: the device of each rank.
+struct SeatedPlan {
+  PlannedJob plan;
+  std::vector<RankPlace> ranks;
+};
+
 // Where the state of a run comes from.
 struct RunStart {
   ir::StartPoint point;                            // empty: it is initialised

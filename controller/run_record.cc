@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "base/guard.h"
@@ -43,6 +44,38 @@ PlannedDevice DeviceOf(const json& from) {
   return device;
 }
 
+json DegreesJson(const ir::ParallelSpec& degrees) {
+  json sequence = nullptr;
+  if (degrees.sequence_parallel) sequence = *degrees.sequence_parallel;
+  return {{"data", degrees.data},
+          {"tensor", degrees.tensor},
+          {"pipeline", degrees.pipeline},
+          {"microbatches", degrees.microbatches},
+          {"schedule", degrees.schedule},
+          {"chunks", degrees.chunks},
+          {"sequence_parallel", std::move(sequence)},
+          {"zero", degrees.zero},
+          {"stage_meshes", degrees.stage_meshes},
+          {"tensor_axes", degrees.tensor_axes}};
+}
+
+ir::ParallelSpec DegreesOf(const json& from) {
+  ir::ParallelSpec degrees;
+  degrees.data = from.at("data").get<int64_t>();
+  degrees.tensor = from.at("tensor").get<int64_t>();
+  degrees.pipeline = from.at("pipeline").get<int64_t>();
+  degrees.microbatches = from.at("microbatches").get<int64_t>();
+  degrees.schedule = from.at("schedule").get<std::string>();
+  degrees.chunks = from.at("chunks").get<int64_t>();
+  degrees.sequence_parallel.reset();
+  const json& sequence = from.at("sequence_parallel");
+  if (!sequence.is_null()) degrees.sequence_parallel = sequence.get<bool>();
+  degrees.zero = from.at("zero").get<int64_t>();
+  degrees.stage_meshes = from.at("stage_meshes").get<std::string>();
+  degrees.tensor_axes = from.at("tensor_axes").get<std::string>();
+  return degrees;
+}
+
 json PlanJson(const PlannedJob& plan) {
   json boxes = json::array();
   for (const checkpoint::StateBox& box : plan.boxes) {
@@ -51,6 +84,7 @@ json PlanJson(const PlannedJob& plan) {
   json devices = json::array();
   for (const PlannedDevice& device : plan.devices) devices.push_back(DeviceJson(device));
   return {{"layout", plan.layout},
+          {"degrees", DegreesJson(plan.degrees)},
           {"programs", plan.programs},
           {"devices", std::move(devices)},
           {"boxes", std::move(boxes)},
@@ -65,6 +99,8 @@ json PlanJson(const PlannedJob& plan) {
 PlannedJob PlanOf(const json& from) {
   PlannedJob plan;
   plan.layout = from.at("layout").get<std::string>();
+  // Records of older versions do not say.
+  if (from.contains("degrees")) plan.degrees = DegreesOf(from.at("degrees"));
   plan.programs = from.at("programs").get<std::vector<std::string>>();
   for (const json& device : from.at("devices")) plan.devices.push_back(DeviceOf(device));
   for (const json& box : from.at("boxes")) {
@@ -92,27 +128,47 @@ ir::StartPoint StartOf(const json& from) {
           from.at("exclude").get<std::vector<std::string>>()};
 }
 
+json RanksJson(const std::vector<RankPlace>& ranks) {
+  json places = json::array();
+  for (const RankPlace& rank : ranks) places.push_back({rank.worker, rank.local_device});
+  return places;
+}
+
+std::vector<RankPlace> RanksOf(const json& from) {
+  std::vector<RankPlace> ranks;
+  for (const json& rank : from) {
+    ranks.push_back({rank.at(0).get<std::string>(), rank.at(1).get<int>()});
+  }
+  return ranks;
+}
+
 RunRecord RunOf(const json& from) {
   RunRecord run;
   run.number = from.at("number").get<int>();
   run.gen = MeshGeneration(from.at("generation").get<uint64_t>());
   run.kind = from.at("kind").get<std::string>();
-  for (const json& rank : from.at("ranks")) {
-    run.ranks.push_back({rank.at(0).get<std::string>(), rank.at(1).get<int>()});
-  }
+  run.ranks = RanksOf(from.at("ranks"));
   run.start = StartOf(from.at("start"));
   run.plan = PlanOf(from.at("plan"));
+  if (from.contains("keepers")) run.keepers = from.at("keepers").get<std::set<std::string>>();
+  if (from.contains("larger")) {
+    const json& larger = from.at("larger");
+    run.larger = SeatedPlan{PlanOf(larger.at("plan")), RanksOf(larger.at("ranks"))};
+  }
   return run;
 }
 
 }  // namespace
 
 std::string FormatRunRecord(const RunRecord& run) {
-  json ranks = json::array();
-  for (const RankPlace& rank : run.ranks) ranks.push_back({rank.worker, rank.local_device});
-  const json body = {{"number", run.number},       {"generation", run.gen.value()},
-                     {"kind", run.kind},           {"ranks", std::move(ranks)},
-                     {"plan", PlanJson(run.plan)}, {"start", StartJson(run.start)}};
+  json body = {{"number", run.number},       {"generation", run.gen.value()},
+               {"kind", run.kind},           {"ranks", RanksJson(run.ranks)},
+               {"plan", PlanJson(run.plan)}, {"start", StartJson(run.start)}};
+  if (!run.keepers.empty()) body["keepers"] = run.keepers;
+  if (run.larger) {
+    body["larger"] = {{"plan", PlanJson(run.larger->plan)},
+                      {"ranks", RanksJson(run.larger->ranks)}};
+  }
   return body.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -120,7 +176,9 @@ Result<RunRecord> ParseRunRecord(const std::string& text) {
   Result<RunRecord> run =
       Guarded("a stored run", [&]() -> Result<RunRecord> { return RunOf(json::parse(text)); });
   if (!run.has_value()) return Fail(DataLoss(run.error().message()));
-  if (run->number < 1 || run->ranks.empty() || run->ranks.size() != run->plan.devices.size()) {
+  const bool fits = !run->larger || run->larger->ranks.size() == run->larger->plan.devices.size();
+  if (run->number < 1 || run->ranks.empty() || !fits ||
+      run->ranks.size() != run->plan.devices.size()) {
     return Fail(DataLoss(fmt::format("a stored run of {} ranks for a plan of {} devices",
                                      run->ranks.size(), run->plan.devices.size())));
   }

@@ -5,6 +5,8 @@
 // carry it out. Thread rule: values, pure functions.
 #pragma once
 
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,8 @@ struct RunRecord {
   std::vector<RankPlace> ranks;  // by rank of the plan
   ir::StartPoint start;
   PlannedJob plan;
+  std::set<std::string> keepers = {};  // workers beside its own that have copies of its snapshots
+  std::optional<SeatedPlan> larger = {};  // that the job returns to
 };
 
 // Text of one line.

@@ -80,6 +80,7 @@ class ServerImpl final : public ServerWithCounters {
     // As long as a silent worker has, and as a worker's pauses between two attempts may take.
     core.resume_deadline_ms = std::max<int64_t>(options.worker_lost_ms, 3000);
     core.quarantine_failures = options.quarantine_failures;
+    core.return_after_ms = options.return_after_s * 1000;
     core.suspect_ms = std::max(options.worker_lost_ms * 5 / 12, 2 * options.heartbeat_ms);
     core.infeasible_grace_ms = options.infeasible_grace_ms;
     if (hooks.adjust) hooks.adjust(core);

@@ -34,6 +34,8 @@ struct ServerOptions {
       5000;  // a job larger than the cluster waits this long for workers to join
   // A worker whose machine fails so often within ten minutes is closed; 0: none is.
   int64_t quarantine_failures = 2;
+  // How long a run with fewer devices than its job's plan works before the job returns to it.
+  int64_t return_after_s = 30;
   Limits limits;
   std::shared_ptr<const search::PlanCache> plan_cache;  // null: every job is searched anew
 };

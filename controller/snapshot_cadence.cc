@@ -16,7 +16,7 @@ SnapshotCadence::SnapshotCadence(int64_t every, int64_t start)
 
 std::optional<int64_t> SnapshotCadence::Due(int64_t steps) const {
   if (every_ == 0 || under_way_) return std::nullopt;
-  return std::max(steps + 1, last_ + every_);
+  return halting_ ? steps + 1 : std::max(steps + 1, last_ + every_);
 }
 
 void SnapshotCadence::Begin(int64_t steps) {
@@ -27,6 +27,7 @@ void SnapshotCadence::Begin(int64_t steps) {
 void SnapshotCadence::End(const proto::SnapshotTaken& taken, double step_seconds) {
   under_way_ = false;
   if (!taken.error.ok()) every_ = 0;
+  if (taken.error.ok()) whole_ = taken.step;
   if (every_ == 0 || !by_cost_) return;
   seconds_[static_cast<size_t>(ended_++) % std::size(seconds_)] = taken.seconds;
   const auto known = static_cast<ptrdiff_t>(std::min<int64_t>(ended_, std::size(seconds_)));

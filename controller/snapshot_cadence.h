@@ -27,16 +27,27 @@ class SnapshotCadence {
   // for now.
   std::optional<int64_t> Due(int64_t steps) const;
   // Whether a launch ends where one is due; else it comes with the launch that gets there.
-  bool CutsLaunches() const { return !by_cost_; }
+  bool CutsLaunches() const { return !by_cost_ || halting_; }
   void Begin(int64_t steps);
   // step_seconds: of one step of its launch. A snapshot that failed is the last one.
   void End(const proto::SnapshotTaken& taken, double step_seconds);
+
+  // The run is to end behind a snapshot of its last step: one is due with the very next step.
+  void Halt() { halting_ = true; }
+  void GoOn() { halting_ = false; }
+  // So many steps are done, and the halt waits: for another step, or for a snapshot under way.
+  bool HaltWaits(int64_t steps) const {
+    return halting_ && every_ != 0 && (under_way_ || whole_ != steps);
+  }
+  bool WantsStep(int64_t steps) const { return HaltWaits(steps) && !under_way_; }
 
  private:
   int64_t every_ = 0;
   bool by_cost_ = false;
   int64_t last_ = 0;
   bool under_way_ = false;
+  int64_t whole_ = -1;  // the newest one that is
+  bool halting_ = false;
   // Of the last ones: the first ones take longer, since their memory is new.
   double seconds_[3] = {0, 0, 0};
   int64_t ended_ = 0;

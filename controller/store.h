@@ -20,6 +20,10 @@
 
 namespace meshwright::controller {
 
+// What somebody asked of a job that takes its time: it is carried out by the next controller, too.
+// Numbers are those of the store.
+enum class JobWish : uint8_t { kNone = 0, kPause = 1, kCancel = 2 };
+
 struct JobRecord {
   int64_t id = 0;
   std::string op_id;
@@ -37,6 +41,7 @@ struct JobRecord {
   ir::FolderRef checkpoint_folder;  // of the job's checkpoints
   int64_t unheard_commits = 0;      // checkpoints that may be in it and are not on record
   int64_t tries = 0;  // at placing and planning it that were begun and have not come to an end
+  JobWish wish = JobWish::kNone;
   // proto::EncodeJob; empty in an update: the stored bytes stay until the job has ended.
   std::string spec;
   // Of its newest run (controller/run_record.h); empty in an update, as spec.

@@ -24,7 +24,8 @@ CREATE TABLE IF NOT EXISTS jobs(
   t_submit INTEGER, t_start INTEGER, t_end INTEGER, spec BLOB, tries INTEGER NOT NULL DEFAULT 0,
   checkpoint_step INTEGER NOT NULL DEFAULT -1, checkpoint_root TEXT NOT NULL DEFAULT '',
   checkpoint_path TEXT NOT NULL DEFAULT '', told_steps INTEGER NOT NULL DEFAULT 0,
-  unheard_commits INTEGER NOT NULL DEFAULT 0, run BLOB NOT NULL DEFAULT x'');
+  unheard_commits INTEGER NOT NULL DEFAULT 0, run BLOB NOT NULL DEFAULT x'',
+  wish INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS standings(
   worker TEXT PRIMARY KEY, standing INTEGER, since INTEGER, until INTEGER, why TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events(
@@ -35,14 +36,14 @@ CREATE INDEX IF NOT EXISTS events_by_job ON events(job, id);
 constexpr const char* kUpsertJob = R"(
 INSERT INTO jobs(id, op_id, name, state, reason, message, layout, steps, steps_done, loss,
                  t_submit, t_start, t_end, spec, tries, checkpoint_step, checkpoint_root,
-                 checkpoint_path, told_steps, unheard_commits, run)
+                 checkpoint_path, told_steps, unheard_commits, run, wish)
 VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?17, ?18, ?19, ?20,
-       ?21, ?22)
+       ?21, ?22, ?23)
 ON CONFLICT(id) DO UPDATE SET
   state = ?4, reason = ?5, message = ?6, layout = ?7, steps_done = ?9, loss = ?10,
   t_start = ?12, t_end = ?13, tries = ?15,
   checkpoint_step = ?17, checkpoint_root = ?18, checkpoint_path = ?19, told_steps = ?20,
-  unheard_commits = ?21,
+  unheard_commits = ?21, wish = ?23,
   spec = CASE WHEN ?16 THEN x'' WHEN length(?14) > 0 THEN ?14 ELSE spec END,
   run = CASE WHEN ?16 THEN x'' WHEN length(?22) > 0 THEN ?22 ELSE run END
 WHERE op_id = ?2
@@ -121,6 +122,7 @@ void BindJob(const JobRecord& job, Statement& upsert) {
   upsert.Bind(20, job.told_steps);
   upsert.Bind(21, job.unheard_commits);
   upsert.BindBlob(22, job.run);
+  upsert.Bind(23, static_cast<int64_t>(job.wish));
 }
 
 // A row of the query in ReadJobs.
@@ -146,6 +148,8 @@ JobRecord ReadJob(Statement& query) {
   job.told_steps = query.Int(18);
   job.unheard_commits = query.Int(19);
   if (!proto::IsTerminal(job.state)) job.run = query.Text(20);
+  if (query.Int(21) == static_cast<int64_t>(JobWish::kPause)) job.wish = JobWish::kPause;
+  if (query.Int(21) == static_cast<int64_t>(JobWish::kCancel)) job.wish = JobWish::kCancel;
   return job;
 }
 
@@ -319,7 +323,8 @@ class SqliteStore : public Store {
         {"checkpoint_path", "TEXT NOT NULL DEFAULT ''"},
         {"told_steps", "INTEGER NOT NULL DEFAULT 0"},
         {"unheard_commits", "INTEGER NOT NULL DEFAULT 0"},
-        {"run", "BLOB NOT NULL DEFAULT x''"}};
+        {"run", "BLOB NOT NULL DEFAULT x''"},
+        {"wish", "INTEGER NOT NULL DEFAULT 0"}};
     for (const auto& [name, type] : kLater) {
       Statement query(db_, "SELECT count(*) FROM pragma_table_info('jobs') WHERE name = ?1");
       query.Bind(1, std::string(name));
@@ -334,7 +339,7 @@ class SqliteStore : public Store {
     Statement query(db_,
                     "SELECT id, op_id, name, state, reason, message, layout, steps, steps_done, "
                     "loss, t_submit, t_start, t_end, spec, tries, checkpoint_step, "
-                    "checkpoint_root, checkpoint_path, told_steps, unheard_commits, run "
+                    "checkpoint_root, checkpoint_path, told_steps, unheard_commits, run, wish "
                     "FROM jobs ORDER BY id");
     while (query.Row()) {
       opened_.jobs.push_back(ReadJob(query));

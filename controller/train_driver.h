@@ -39,8 +39,10 @@ class TrainDriver final : public Driver {
   void GoOn() override { schedule_.GoOn(); }
   bool halted() const override { return schedule_.halted(); }
   void SnapshotEnded(const proto::SnapshotTaken& taken, double step_seconds) override {
+    if (taken.error.ok()) snapshot_step_ = taken.step;
     schedule_.SnapshotEnded(taken, step_seconds);
   }
+  int64_t SnapshotStep() const override { return snapshot_step_; }
   std::optional<proto::StepMetrics> Held() const override { return held_; }
 
  private:
@@ -58,6 +60,7 @@ class TrainDriver final : public Driver {
 
   LaunchSchedule schedule_;
   int64_t told_steps_ = 0;
+  int64_t snapshot_step_ = -1;
   std::deque<bool> resumed_;                // of launches to come in On(): whether they count
   std::optional<proto::StepMetrics> held_;  // waits for its validation loss
   ValidationSum validation_;                // of the batches that are done

@@ -7,16 +7,23 @@
 namespace meshwright::ir {
 
 const char* ElasticName(Elastic elastic) {
-  MW_CHECK(elastic == Elastic::kOff || elastic == Elastic::kReplan)
-      << "elastic " << static_cast<int>(elastic);
-  return elastic == Elastic::kOff ? "off" : "replan";
+  switch (elastic) {
+    case Elastic::kOff:
+      return "off";
+    case Elastic::kShrink:
+      return "shrink";
+    case Elastic::kReplan:
+      return "replan";
+  }
+  MW_CHECK(false) << "elastic " << static_cast<int>(elastic);
+  return "";
 }
 
 Result<Elastic> ParseElastic(std::string_view name) {
-  for (const Elastic elastic : {Elastic::kOff, Elastic::kReplan}) {
+  for (const Elastic elastic : kElastics) {
     if (name == ElasticName(elastic)) return elastic;
   }
-  return Fail(InvalidArgument(fmt::format("elastic '{}' is neither off nor replan", name)));
+  return Fail(InvalidArgument(fmt::format("elastic '{}' is none of off, shrink, replan", name)));
 }
 
 Status CheckFaultTolerance(const FaultToleranceSpec& spec) {
@@ -28,7 +35,7 @@ Status CheckFaultTolerance(const FaultToleranceSpec& spec) {
   MW_TRY(check("max_recoveries", spec.max_recoveries, 0, 1'000'000));
   MW_TRY(check("min_devices", spec.min_devices, 1, 1'000'000));
   MW_TRY(check("stall_s", spec.stall_s, 0, 1'000'000'000));
-  MW_TRY(check("max_wait_for_spare_s", spec.max_wait_for_spare_s, 0, 1'000'000'000));
+  MW_TRY(check("max_wait_for_spare_s", spec.max_wait_for_spare_s, -1, 1'000'000'000));
   MW_TRY(check("snapshot_every", spec.snapshot_every, -1, 1'000'000'000));
   MW_TRY(check("copies", spec.copies, 0, 16));
   return check("orphan_grace_s", spec.orphan_grace_s, 0, 1'000'000);

@@ -75,6 +75,10 @@ void Put(const CopySnapshot& m, v1::Down& wire) {
   v1::CopySnapshot& out = *wire.mutable_copy_snapshot();
   out.set_mesh_gen(m.mesh_gen.value());
   out.set_step(m.step);
+  out.set_job_id(m.job.value());
+  out.set_cluster_id(m.cluster_id);
+  out.set_process_id(m.process_id);
+  out.set_secret(m.secret);
   for (const SnapshotPart& part : m.parts) {
     v1::SnapshotPart& to = *out.add_parts();
     to.set_worker(part.worker);
@@ -89,7 +93,13 @@ SnapshotCopied Get(const v1::SnapshotCopied& wire) {
 }
 
 CopySnapshot Get(const v1::CopySnapshot& wire) {
-  CopySnapshot m{MeshGeneration(wire.mesh_gen()), wire.step(), {}};
+  CopySnapshot m{MeshGeneration(wire.mesh_gen()),
+                 wire.step(),
+                 {},
+                 JobId(wire.job_id()),
+                 wire.cluster_id(),
+                 wire.process_id(),
+                 wire.secret()};
   for (const v1::SnapshotPart& from : wire.parts()) {
     m.parts.push_back({from.worker(),
                        from.address(),

@@ -50,8 +50,8 @@ struct DropSnapshots {
   friend bool operator==(const DropSnapshots&, const DropSnapshots&) = default;
 };
 
-// Boxes of another member's snapshot are to be copied to this worker's memory, which is told by a
-// SnapshotCopied.
+// Boxes of a member's snapshot are to be copied to this worker's memory, which is told by a
+// SnapshotCopied. A worker that has no part in the mesh gets to know it by this.
 struct SnapshotPart {
   std::string worker;  // whose
   std::string address;
@@ -63,6 +63,11 @@ struct CopySnapshot {
   MeshGeneration mesh_gen{0};
   int64_t step = 0;
   std::vector<SnapshotPart> parts;
+  // For who has no part: whose it is, and by which name others read it there.
+  JobId job{0};
+  std::string cluster_id = {};
+  uint64_t process_id = 0;
+  std::string secret = {};
   friend bool operator==(const CopySnapshot&, const CopySnapshot&) = default;
 };
 

@@ -1,7 +1,6 @@
 #include "worker/snapshot_store.h"
 
 #include <fmt/format.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -61,16 +60,7 @@ SnapshotStore::~SnapshotStore() {
     kept.swap(kept_);
   }
   kept.clear();
-  std::list<std::unique_ptr<Reader>> readers;
-  {
-    const MutexLock lock(readers_mutex_);
-    closed_ = true;
-    readers.swap(readers_);
-  }
-  for (const auto& reader : readers) {
-    (void)::shutdown(reader->connection.get(), SHUT_RDWR);
-    reader->thread.join();
-  }
+  servers_.Close();
 }
 
 void SnapshotStore::Keep(const proto::LoadMesh& load, UniqueFd memory) {
@@ -96,18 +86,26 @@ void SnapshotStore::Release(MeshGeneration mesh_gen) {
       kept_.erase(it);
       return;
     }
+    it->second.kept->asked = false;
   }
+  DropLater(mesh_gen);
+}
+
+void SnapshotStore::DropLater(MeshGeneration mesh_gen) {
   (void)thread_.PostAfter(grace_ms_, [this, mesh_gen] {
     std::vector<Entry> gone;
     {
       const MutexLock lock(mutex_);
       const auto it = kept_.find(mesh_gen);
       if (it == kept_.end()) return;
-      LogWarn(fmt::format("nobody has asked for the snapshots of mesh {}: they are dropped",
-                          mesh_gen.value()));
-      gone.push_back(std::move(it->second));
-      kept_.erase(it);
+      if (!std::exchange(it->second.kept->asked, false)) {
+        LogWarn(fmt::format("nobody has asked for the snapshots of mesh {}: they are dropped",
+                            mesh_gen.value()));
+        gone.push_back(std::move(it->second));
+        kept_.erase(it);
+      }
     }
+    if (gone.empty()) return DropLater(mesh_gen);
     EndReaders(gone);
   });
 }
@@ -132,7 +130,9 @@ proto::SnapshotsHeld SnapshotStore::Held(const proto::QuerySnapshots& query) {
     const MeshGeneration gen = generation;
     Kept& kept = *entry.kept;
     const checkpoint::SnapshotArea* const area = kept.job == query.job ? Open(kept) : nullptr;
-    if (area == nullptr) continue;
+    const bool has_copies = kept.job == query.job && !kept.copies.empty();
+    if (area == nullptr && !has_copies) continue;
+    kept.asked = true;
     if (const Status opened = OpenDoor(entry); !opened.ok()) {
       LogWarn(fmt::format("the snapshots of mesh {} cannot be read: {}", gen.value(),
                           opened.message()));
@@ -146,7 +146,7 @@ proto::SnapshotsHeld SnapshotStore::Held(const proto::QuerySnapshots& query) {
              checkpoint::FormatShards(checkpoint::ShardsOf(of.layout(), snapshot, slot))});
       }
     };
-    add(*area, std::string(kOwn));
+    if (area != nullptr) add(*area, std::string(kOwn));
     for (const auto& [worker, copier] : kept.copies) {
       if (copier->area() != nullptr) add(*copier->area(), fmt::format("{}{}/", kCopies, worker));
     }
@@ -157,10 +157,14 @@ proto::SnapshotsHeld SnapshotStore::Held(const proto::QuerySnapshots& query) {
 Status SnapshotStore::OpenDoor(Entry& entry) {
   if (listener_ == nullptr || entry.door != nullptr) return OkStatus();
   const std::weak_ptr<Kept> weak = entry.kept;
-  MW_ASSIGN_OR_RETURN(entry.door,
-                      collective::OpenDoor(listener_, entry.kept->name, [this, weak](UniqueFd fd) {
-                        if (auto kept = weak.lock()) OnReader(std::move(kept), std::move(fd));
-                      }));
+  MW_ASSIGN_OR_RETURN(
+      entry.door, collective::OpenDoor(listener_, entry.kept->name, [this, weak](UniqueFd fd) {
+        const std::shared_ptr<Kept> kept = weak.lock();
+        if (kept == nullptr) return;
+        servers_.Serve(kept, std::move(fd), [this, of = kept.get()](const std::string& slot) {
+          return Find(*of, slot);
+        });
+      }));
   return OkStatus();
 }
 
@@ -184,9 +188,8 @@ bool SnapshotStore::Handle(const proto::DownBody& body, const TellUp& tell) {
 std::span<const std::byte> SnapshotStore::Find(Kept& kept, std::string_view slot) {
   const MutexLock lock(mutex_);
   const checkpoint::SnapshotArea* area = Open(kept);
-  if (area == nullptr) return {};
   if (slot == kLayoutSlot) return std::as_bytes(std::span(kept.layout));
-  if (const auto step = StepOf(slot, kDigests)) {
+  if (const auto step = StepOf(slot, kDigests); step && area != nullptr) {
     const auto snapshot = area->OfStep(*step);
     return snapshot ? std::as_bytes(snapshot->digests) : std::span<const std::byte>();
   }
@@ -201,15 +204,28 @@ std::span<const std::byte> SnapshotStore::Find(Kept& kept, std::string_view slot
   return snapshot ? snapshot->data : std::span<const std::byte>();
 }
 
+// A mesh that this worker has no part in.
+Status SnapshotStore::KeepCopies(const proto::CopySnapshot& copy) {
+  if (copy.secret.empty()) return NotFound("the mesh is gone");
+  auto kept = std::make_shared<Kept>();
+  kept->job = copy.job;
+  kept->mesh_gen = copy.mesh_gen;
+  kept->name = {copy.cluster_id, copy.mesh_gen.value(), copy.process_id, copy.secret};
+  const auto it = kept_.emplace(copy.mesh_gen, Entry{std::move(kept), nullptr}).first;
+  (void)OpenDoor(it->second);
+  DropLater(copy.mesh_gen);
+  return OkStatus();
+}
+
 Status SnapshotStore::Copy(const proto::CopySnapshot& copy) {
   for (const proto::SnapshotPart& part : copy.parts) {
     std::shared_ptr<Kept> kept;
     SnapshotCopier* copier = nullptr;
     {
       const MutexLock lock(mutex_);
-      const auto it = kept_.find(copy.mesh_gen);
-      if (it == kept_.end()) return NotFound("the mesh is gone");
-      kept = it->second.kept;
+      if (!kept_.contains(copy.mesh_gen)) MW_TRY(KeepCopies(copy));
+      kept = kept_.at(copy.mesh_gen).kept;
+      kept->asked = true;
       std::unique_ptr<SnapshotCopier>& of_worker = kept->copies[part.worker];
       if (of_worker == nullptr) {
         collective::DoorName door = kept->name;
@@ -235,6 +251,7 @@ size_t SnapshotStore::size() {
 
 // Its writer may not have come to it yet.
 const checkpoint::SnapshotArea* SnapshotStore::Open(Kept& kept) {
+  if (!kept.area && !kept.memory.valid()) return nullptr;
   if (!kept.area) {
     auto area = checkpoint::SnapshotArea::Open(UniqueFd(::dup(kept.memory.get())));
     if (!area.has_value()) return nullptr;
@@ -245,32 +262,12 @@ const checkpoint::SnapshotArea* SnapshotStore::Open(Kept& kept) {
   return &*kept.area;
 }
 
-// On the listener's thread.
-void SnapshotStore::OnReader(std::shared_ptr<Kept> kept, UniqueFd connection) {
-  ForgetReaders();
-  const MutexLock lock(readers_mutex_);
-  if (closed_ || readers_.size() >= kMostReaders) return;
-  readers_.push_back(std::make_unique<Reader>());
-  Reader& reader = *readers_.back();
-  reader.connection = std::move(connection);
-  reader.kept = kept.get();
-  reader.thread = std::thread([this, kept = std::move(kept), &reader] {
-    ServeSlots(reader.connection.get(), [&](const std::string& slot) { return Find(*kept, slot); });
-    (void)::shutdown(reader.connection.get(), SHUT_RDWR);
-    reader.ended = true;
-  });
-}
-
 // Who still reads what is gone would keep it, and with it the connections by which it reads of
 // others: two workers that copy from each other would keep each other's memory for ever.
 void SnapshotStore::EndReaders(const std::vector<Entry>& gone) {
-  const MutexLock lock(readers_mutex_);
-  for (const auto& reader : readers_) {
-    const bool reads_it = std::any_of(gone.begin(), gone.end(), [&](const Entry& entry) {
-      return entry.kept.get() == reader->kept;
-    });
-    if (reads_it) (void)::shutdown(reader->connection.get(), SHUT_RDWR);
-  }
+  std::set<const void*> kept;
+  for (const Entry& entry : gone) kept.insert(entry.kept.get());
+  servers_.End(kept);
 }
 
 void SnapshotHandover::Expect(const proto::LoadMesh& load) {
@@ -289,18 +286,6 @@ void SnapshotHandover::HandOver() {
   if (store_ == nullptr || !load_ || !memory_.valid()) return;
   store_->Keep(*load_, std::move(memory_));
   load_.reset();
-}
-
-void SnapshotStore::ForgetReaders() {
-  const MutexLock lock(readers_mutex_);
-  for (auto it = readers_.begin(); it != readers_.end();) {
-    if (!(*it)->ended) {
-      ++it;
-      continue;
-    }
-    (*it)->thread.join();
-    it = readers_.erase(it);
-  }
 }
 
 }  // namespace meshwright::worker

@@ -3,22 +3,20 @@
 //
 // A mesh's memory comes with the mesh and stays until the controller drops it, or for a time after
 // the mesh is over: nobody has asked for it by then. A mesh that never took a snapshot leaves
-// nothing. Other processes read slots over the data port, by the mesh's secret.
+// nothing. Of a mesh that the worker has no part in it may keep copies. Other processes read slots
+// over the data port, by the mesh's secret.
 //
 // Thread rule: thread-safe. Ownership: owns the memory, and a thread for each reader.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "base/executor.h"
@@ -27,6 +25,7 @@
 #include "checkpoint/snapshot.h"
 #include "collective/door.h"
 #include "proto/messages.h"
+#include "worker/slot_servers.h"
 #include "worker/snapshot_copier.h"
 
 namespace meshwright::worker {
@@ -37,7 +36,6 @@ using TellUp = std::function<void(proto::UpBody)>;
 class SnapshotStore {
  public:
   static constexpr int64_t kGraceMs = 600'000;
-  static constexpr size_t kMostReaders = 256;
 
   // listener: the worker's data port; null: nobody can read. grace_ms: how long the memory of a
   // mesh that is over waits for the controller.
@@ -66,36 +64,29 @@ class SnapshotStore {
     std::optional<checkpoint::SnapshotArea> area;                   // once it has a layout
     std::string layout;                                             // the same as text
     std::map<std::string, std::unique_ptr<SnapshotCopier>> copies;  // by whose boxes they are
+    bool asked = false;  // for what it holds, since its mesh was over or it was looked at last
   };
   struct Entry {
     std::shared_ptr<Kept> kept;  // readers hold it, too
     std::unique_ptr<collective::Door> door;
   };
-  struct Reader {
-    UniqueFd connection;
-    const Kept* kept = nullptr;  // what it reads
-    std::atomic<bool> ended{false};
-    std::thread thread;
-  };
-
   // The area, if there is one by now.
   static const checkpoint::SnapshotArea* Open(Kept& kept);
   Status OpenDoor(Entry& entry);
+  // Drops what nobody has asked for since then, and looks again after the grace.
+  void DropLater(MeshGeneration mesh_gen);
   // Of a slot's name.
   std::span<const std::byte> Find(Kept& kept, std::string_view slot);
   // On the thread.
   Status Copy(const proto::CopySnapshot& copy);
-  void OnReader(std::shared_ptr<Kept> kept, UniqueFd connection);
-  void ForgetReaders();
+  Status KeepCopies(const proto::CopySnapshot& copy) MW_REQUIRES(mutex_);
   void EndReaders(const std::vector<Entry>& gone);
 
   const std::shared_ptr<collective::Listener> listener_;
   const int64_t grace_ms_;
   Mutex mutex_;
   std::map<MeshGeneration, Entry> kept_ MW_GUARDED_BY(mutex_);
-  Mutex readers_mutex_;
-  bool closed_ MW_GUARDED_BY(readers_mutex_) = false;
-  std::list<std::unique_ptr<Reader>> readers_ MW_GUARDED_BY(readers_mutex_);
+  SlotServers servers_;
   Executor thread_{"mw-snapshots"};
 };
 

@@ -185,8 +185,8 @@ Status RestoreState(const proto::RestoreState& message, CheckpointFiles& files,
       reader.has_value() ? Restore(**reader, message.exclude, slots, runtime) : reader.error();
   const Status placed = status.WithContext("checkpoint " + message.checkpoint.path);
   if (placed.code() != StatusCode::kDataLoss) return placed;
-  return Status(placed.code(),
-                placed.message() + "; an older one is taken only when it is named: submit --resume "
+  return Status(placed.code(), placed.message() +
+                                   "; an older one is taken only when it is named: submit --resume "
                                    "ID --step N, of `meshwright checkpoint ls ID`")
       .WithBlame(placed.blame());
 }

@@ -45,6 +45,12 @@ class Leaving : public FaultFixture {
   static std::string ModelOf(const client::JobInfo& job) {
     return ReadFile(job.directory + "/model.safetensors").value_or("");
   }
+  // Kept in no folder: it moves by what is in the memory of workers.
+  static ir::JobRequest Unsaved(int data) {
+    ir::JobRequest job = Job(data);
+    job.checkpoint.enable = false;
+    return job;
+  }
   // The weights of an undisturbed run.
   std::string Undisturbed(ir::JobRequest job) {
     job.checkpoint.enable = false;
@@ -94,6 +100,22 @@ class Leaving : public FaultFixture {
       ASSERT_EQ(followed->steps[i].step, static_cast<int64_t>(i));
     }
     EXPECT_EQ(ModelOf(followed->info), weights) << "not the weights of the undisturbed run";
+  }
+  // A worker of it is told to stop.
+  void ExpectMovedByMemory(const ir::JobRequest& job) {
+    const std::string expected = Undisturbed(job);
+    const int64_t id = Submit(job);
+    ASSERT_TRUE(cluster().RunUntil(id, 300).ok());
+    Subprocess& worker = cluster().worker(std::stoi(WorkerOfTheJob().substr(1)));
+    ASSERT_TRUE(worker.Signal(SIGTERM).ok());
+    const auto exit = worker.Wait(60'000);
+    ASSERT_TRUE(exit.has_value()) << exit.error();
+    EXPECT_TRUE(exit->ok()) << exit->ToString();
+    ASSERT_NO_FATAL_FAILURE(ExpectEndsWith(id, expected));
+    const std::string logs = LogsOf(id);
+    EXPECT_THAT(logs, HasSubstr("goes on from the snapshot of step"));
+    EXPECT_THAT(logs, HasSubstr(", 0 steps are run again"));
+    EXPECT_THAT(logs, ::testing::Not(HasSubstr("recovering")));
   }
 
   const std::string text_ = SampleText(60'000);
@@ -186,6 +208,32 @@ TEST_F(Leaving, AWorkerThatGetsSigtermHasItsJobMovedAndEndsWithZero) {
   EXPECT_TRUE(exit->ok()) << exit->ToString();
   ASSERT_NO_FATAL_FAILURE(ExpectEndsWith(id, expected));
   EXPECT_THAT(LogsOf(id), HasSubstr(", 0 steps are run again"));
+}
+
+TEST_F(Leaving, AJobWithoutCheckpointsMovesByTheMemoryOfWorkers) {
+  ASSERT_NO_FATAL_FAILURE(StartWith(3));
+  ExpectMovedByMemory(Unsaved(2));
+}
+
+TEST_F(Leaving, AJobOfOneWorkerMovesByTheMemoryOfTheWorkerThatGoes) {
+  ASSERT_NO_FATAL_FAILURE(StartWith(2));
+  ir::JobRequest job = Unsaved(1);
+  job.fault_tolerance.copies = 0;
+  ExpectMovedByMemory(job);
+}
+
+TEST_F(Leaving, APauseThatWasAcceptedOutlivesTheController) {
+  ASSERT_NO_FATAL_FAILURE(StartWith(2));
+  const int64_t id = Submit(Job(2, kForeverSteps));
+  ASSERT_TRUE(cluster().RunUntil(id, 100).ok());
+  ASSERT_TRUE(client().Pause(id).ok());
+  Kill(cluster().controller());
+  ASSERT_NO_FATAL_FAILURE(RestartController());
+  ASSERT_TRUE(WaitUntil([&] { return InfoOf(id).state == JobState::kPaused; }, kSoonMs))
+      << LogsOf(id);
+  EXPECT_EQ(InfoOf(id).checkpoint_step, InfoOf(id).steps_done);
+  EXPECT_TRUE(client().Cancel(id).ok());
+  EXPECT_EQ(EndOf(id).state, JobState::kCancelled);
 }
 
 TEST_F(Leaving, ASecondSignalEndsAWorkerAtOnce) {

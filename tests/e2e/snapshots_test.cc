@@ -156,7 +156,8 @@ TEST_P(WorkersKilledOf, GoOnWithASpareFromTheStepBeforeWithTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, WorkersKilledOf,
-                         ::testing::Values(Layout{"Data", 2, 1, 1, 0, 2, 1},
+                         ::testing::Values(Layout{"One", 1, 1, 1, 0, 1, 1},
+                                           Layout{"Data", 2, 1, 1, 0, 2, 1},
                                            Layout{"Tensor", 1, 2, 1, 0, 2, 1},
                                            Layout{"Zero", 2, 1, 1, 1, 2, 1},
                                            Layout{"Pipeline", 1, 1, 2, 0, 2, 1}),

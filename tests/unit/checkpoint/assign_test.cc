@@ -65,6 +65,11 @@ TEST(PlanSnapshots, OfABoxThatFewerHoldOthersGetCopies) {
   EXPECT_EQ(PlanSnapshots(boxes, workers, 9).copies.size(), 80u) << "as many as there are workers";
   EXPECT_THAT(PlanSnapshots(boxes, workers, 0).copies, IsEmpty());
   EXPECT_THAT(PlanSnapshots(boxes, {"a", "a"}, 1).copies, IsEmpty()) << "there is nobody else";
+  for (const BoxCopy& copy : PlanSnapshots(boxes, {"a", "a"}, 1, {"k"}).copies) {
+    EXPECT_EQ(copy.from, "a");
+    EXPECT_EQ(copy.to, "k") << "beside the mesh";
+  }
+  EXPECT_EQ(PlanSnapshots(boxes, {"a", "a"}, 1, {"k"}).copies.size(), boxes.size());
 }
 
 }  // namespace

@@ -120,6 +120,9 @@ TEST(JobConfig, SaysHowAJobIsSavedAndRecovers) {
   const auto off = prepare({"fault_tolerance.snapshot_every=0"});
   EXPECT_EQ(off->request.fault_tolerance.snapshot_every, 0);
   EXPECT_EQ(prepare({"fault_tolerance.snapshot_every=auto"})->request, job->request);
+  EXPECT_EQ(prepare({"fault_tolerance.max_wait_for_spare_seconds=auto"})->request, job->request);
+  EXPECT_EQ(prepare({"fault_tolerance.elastic=shrink"})->request.fault_tolerance.elastic,
+            ir::Elastic::kShrink);
   EXPECT_EQ(other->request.checkpoint, (ir::CheckpointSpec{true, {}, 20, 30, 2}));
 }
 
@@ -175,13 +178,13 @@ TEST(JobConfig, KeysOfRecoveryAndCheckpointsHaveRanges) {
   EXPECT_NE(refusal("fault_tolerance.max_recoveries=-1").find("is -1; it must be"),
             std::string::npos);
   EXPECT_NE(refusal("fault_tolerance.min_devices=0").find("is 0; it must be"), std::string::npos);
-  EXPECT_NE(refusal("fault_tolerance.max_wait_for_spare_seconds=-1").find("is -1; it must be"),
+  EXPECT_NE(refusal("fault_tolerance.max_wait_for_spare_seconds=-2").find("must be an integer"),
             std::string::npos);
   EXPECT_NE(refusal("fault_tolerance.stall_seconds=-1").find("is -1; it must be"),
             std::string::npos);
   EXPECT_NE(refusal("fault_tolerance.orphan_grace_seconds=-1").find("is -1; it must be"),
             std::string::npos);
-  EXPECT_NE(refusal("fault_tolerance.elastic=shrink").find("must be one of: off, replan"),
+  EXPECT_NE(refusal("fault_tolerance.elastic=grow").find("must be one of: off, shrink, replan"),
             std::string::npos);
   EXPECT_NE(refusal("fault_tolerance.copies=-1").find("is -1; it must be"), std::string::npos);
   EXPECT_NE(refusal("fault_tolerance.snapshot_every=-2").find("must be an integer"),

@@ -159,7 +159,9 @@ TEST(CoreResume, APeerThatFailsSaysThatAWorkerIsGone) {
 
 TEST(CoreResume, AStallOfTheControllerIsNoWorkersFault) {
   HoldingScene scene;
-  scene.Submit(SimCluster::MakeJob(2, 1, 1, 10));
+  ir::JobRequest request = SimCluster::MakeJob(2, 1, 1, 10);
+  request.fault_tolerance.elastic = ir::Elastic::kOff;
+  scene.Submit(request);
   scene.RunUntil(4);
   scene.cluster.Advance(200);
   scene.cluster.Kill("w0");  // what is lost of it is its session, as far as the controller knows

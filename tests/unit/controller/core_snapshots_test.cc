@@ -99,6 +99,69 @@ TEST_F(CoreSnapshots, ACopyOutlivesTheWorker) {
   EXPECT_EQ(cluster_.states().snapshot_restores(), 2);
 }
 
+// A job of one worker, and others that have no part in it.
+class CopiesBesideTheMesh : public CoreSnapshots {
+ protected:
+  void RunOnOneOf(int workers, int64_t copies) {
+    ir::JobRequest request = SimCluster::MakeJob(1, 1, 1, 10);
+    request.fault_tolerance.snapshot_every = 2;
+    request.fault_tolerance.copies = copies;
+    cluster_.AddWorkers(workers);
+    cluster_.hold_from = 4;
+    job_ = cluster_.Submit(request);
+    cluster_.Settle();
+    ASSERT_EQ(cluster_.Info(job_).steps_done, 4);
+    ASSERT_EQ(cluster_.last_load->members.at(0).worker, "w0");
+  }
+};
+
+TEST_F(CopiesBesideTheMesh, OutliveTheOnlyWorkerOfAJob) {
+  RunOnOneOf(2, 1);
+  EXPECT_GE(cluster_.states().copies(), 1);
+  cluster_.hold_from = -1;
+  cluster_.Kill("w0");
+  cluster_.Settle();
+  ExpectLine("goes on from the snapshot of step 2, 2 steps are run again");
+  EXPECT_EQ(cluster_.last_load->members.at(0).worker, "w1");
+  cluster_.AddWorker("w0", 1);
+  cluster_.Settle();
+  ExpectDone();
+}
+
+TEST_F(CopiesBesideTheMesh, AreAsManyAsThereAreOthers) {
+  RunOnOneOf(4, 9);
+  EXPECT_EQ(cluster_.states().copies() % 3, 0);
+  EXPECT_GE(cluster_.states().copies(), 3);
+  cluster_.hold_from = -1;
+  KillExecutor("w0", 1);
+  cluster_.Settle();
+  ExpectDone();
+}
+
+TEST_F(CopiesBesideTheMesh, AKeeperThatIsGoneIsNotWaitedFor) {
+  cluster_.hold_copies = true;
+  RunOnOneOf(2, 1);
+  cluster_.Kill("w1");
+  cluster_.Settle();
+  ExpectLine("snapshots of this run are not copied any more: worker 'w1' is gone");
+  cluster_.hold_from = -1;
+  KillExecutor("w0", 1);
+  cluster_.Settle();
+  ExpectDone();
+  EXPECT_THAT(cluster_.lines(job_), Not(Contains(HasSubstr("from the beginning"))));
+}
+
+TEST_F(CopiesBesideTheMesh, AreKnownToTheNextController) {
+  RunOnOneOf(2, 1);
+  cluster_.RestartController();
+  cluster_.AddWorker("w0", 1);  // it has not held its mesh
+  cluster_.Reconnect("w1");
+  cluster_.hold_from = -1;
+  cluster_.SettleFor(10'000);
+  ExpectDone();
+  ExpectLine("goes on from the snapshot of step 2");
+}
+
 TEST_F(CoreSnapshots, NoSnapshotIsBegunBeforeTheOneBeforeIsCopied) {
   cluster_.AddWorkers(2);
   job_ = cluster_.Submit(Request(/*every=*/1, /*copies=*/1));

@@ -30,7 +30,11 @@ struct Floor {
     request.checkpoint.interval = 0;
     return request;
   }
-  static ir::JobRequest Unsaved(int64_t devices) { return SimCluster::MakeJob(devices, 1, 1, 10); }
+  static ir::JobRequest Unsaved(int64_t devices) {
+    ir::JobRequest request = SimCluster::MakeJob(devices, 1, 1, 10);
+    request.fault_tolerance.snapshot_every = 0;
+    return request;
+  }
   // Until some steps are done; others are under way.
   void Run(const ir::JobRequest& request) {
     job = cluster.Submit(request);

@@ -29,7 +29,7 @@ MeshLimits ShortLimits() {
 }
 
 // Worker "a" with ranks 0 and 2, "b" with rank 1, which alone has weights to save.
-MeshOrder TwoMembers() {
+MeshOrder OrderOfTwo() {
   MeshOrder order;
   order.gen = kGen;
   order.job = JobId(3);
@@ -82,7 +82,7 @@ std::vector<std::string> Said(const MeshStep& step) {
 
 class MeshScene {
  public:
-  MeshScene() : life_(TwoMembers(), ShortLimits(), 0) {}
+  MeshScene() : life_(OrderOfTwo(), ShortLimits(), 0) {}
 
   MeshStep Feed(const MeshInput& input) { return life_.Step(input, now_ms); }
   MeshStep Report(uint64_t session, proto::UpBody body) {

@@ -513,17 +513,17 @@ TEST(PlanJob, OnlyThePlannersErrorIsAMisfit) {
   ir::JobRequest job;
   job.SetLoss({});
   bool misfit = false;
-  EXPECT_FALSE(PlanJob(make_plan, job, {}, *blobs, dir.File("job"), misfit).has_value());
+  EXPECT_FALSE(PlanJob(make_plan, job, {}, *blobs, {dir.File("job")}, misfit).has_value());
   EXPECT_TRUE(misfit);
   made = Fail(Internal("broken"));
-  EXPECT_FALSE(PlanJob(make_plan, job, {}, *blobs, dir.File("job"), misfit).has_value());
+  EXPECT_FALSE(PlanJob(make_plan, job, {}, *blobs, {dir.File("job")}, misfit).has_value());
   EXPECT_FALSE(misfit);
   // What cannot be written has one of the planner's codes.
   made = planner::Plan{};
   made->programs["step"] = {};
   misfit = true;
   const auto unwritten =
-      PlanJob(make_plan, job, {}, *blobs, dir.File(std::string(300, 'x')), misfit);
+      PlanJob(make_plan, job, {}, *blobs, {dir.File(std::string(300, 'x'))}, misfit);
   ASSERT_FALSE(unwritten.has_value());
   EXPECT_EQ(unwritten.error().code(), StatusCode::kInvalidArgument) << unwritten.error();
   EXPECT_FALSE(misfit);

@@ -328,17 +328,5 @@ TEST(NewestStart, TheCheckpointOnRecordOrWhatTheJobSays) {
   EXPECT_TRUE(NewestStart(job, record).exclude.empty()) << "what started anew has been saved";
 }
 
-TEST(ForFewerDevices, OpensTheReplicasAndKeepsTheKind) {
-  ir::JobRequest job;
-  job.parallel.data = 4;
-  job.parallel.tensor = 2;
-  job.train.steps = 9;
-  const ir::JobRequest open = ForFewerDevices(job, "cuda");
-  EXPECT_EQ(open.parallel.data, 0);
-  EXPECT_EQ(open.parallel.tensor, 2);
-  EXPECT_EQ(open.parallel.device, "cuda");
-  EXPECT_EQ(open.train.steps, 9);
-}
-
 }  // namespace
 }  // namespace meshwright::controller

@@ -13,6 +13,10 @@ RunRecord MakeRunRecord() {
   run.ranks = {{"w1", 0}, {"w0", 1}};
   run.start = {{"root", "gpt/7/step-5"}, 5, {"head.*"}};
   run.plan.layout = "data=2";
+  run.plan.degrees.data = 2;
+  run.plan.degrees.schedule = "gpipe";
+  run.plan.degrees.sequence_parallel = true;
+  run.plan.degrees.zero = 1;
   run.plan.programs = {"init", "step"};
   run.plan.devices.resize(2);
   run.plan.devices[0].programs = {{"aa", 10, "init/0"}, {"bb", 11, "step/0"}};
@@ -37,6 +41,8 @@ TEST(RunRecord, ComesBackAsItWas) {
   EXPECT_EQ(back->ranks, run.ranks);
   EXPECT_EQ(back->start, run.start);
   EXPECT_EQ(back->plan.layout, "data=2");
+  EXPECT_EQ(back->plan.degrees, run.plan.degrees);
+  EXPECT_FALSE(back->larger.has_value());
   EXPECT_EQ(back->plan.programs, run.plan.programs);
   EXPECT_EQ(back->plan.devices[0].programs, run.plan.devices[0].programs);
   EXPECT_EQ(back->plan.devices[0].saved_slots, run.plan.devices[0].saved_slots);
@@ -47,6 +53,33 @@ TEST(RunRecord, ComesBackAsItWas) {
   EXPECT_EQ(back->plan.device_memory_bytes, 1 << 20);
   EXPECT_EQ(back->plan.device_budget_bytes, 1 << 21);
   EXPECT_EQ(back->plan.peak_flops_per_s, 1.5e12);
+}
+
+TEST(RunRecord, HasThePlanThatTheJobReturnsTo) {
+  RunRecord run = MakeRunRecord();
+  run.larger = SeatedPlan{run.plan, {{"w1", 0}, {"w2", 3}}};
+  run.larger->plan.layout = "data=4";
+  run.larger->plan.degrees.sequence_parallel.reset();
+  run.keepers = {"w7", "w8"};
+  const auto back = ParseRunRecord(FormatRunRecord(run));
+  ASSERT_TRUE(back.has_value()) << back.error();
+  ASSERT_TRUE(back->larger.has_value());
+  EXPECT_EQ(back->larger->plan.layout, "data=4");
+  EXPECT_EQ(back->larger->plan.degrees, run.larger->plan.degrees);
+  EXPECT_EQ(back->larger->ranks, run.larger->ranks);
+  EXPECT_EQ(back->keepers, run.keepers);
+  run.larger->ranks.pop_back();
+  EXPECT_FALSE(ParseRunRecord(FormatRunRecord(run)).has_value());
+}
+
+TEST(RunRecord, OfAnOlderVersionDoesNotSayItsDegrees) {
+  std::string text = FormatRunRecord(MakeRunRecord());
+  const size_t at = text.find("\"degrees\"");
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, 9, "\"unknown\"");
+  const auto back = ParseRunRecord(text);
+  ASSERT_TRUE(back.has_value()) << back.error();
+  EXPECT_EQ(back->plan.degrees.data, 0);
 }
 
 TEST(RunRecord, WhatIsDamagedIsAnError) {

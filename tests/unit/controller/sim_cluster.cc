@@ -13,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "proto/job_codec.h"
@@ -183,6 +184,10 @@ void SimCluster::Stall(int64_t ms) {
 }
 
 bool SimCluster::DeliverOne() {
+  if (!hold_plans && !held_plans_.empty()) {
+    pending_.insert(pending_.end(), held_plans_.begin(), held_plans_.end());
+    held_plans_.clear();
+  }
   std::vector<std::pair<int, uint64_t>> choices;
   for (const auto& [session, queue] : up_) {
     if (!queue.empty() || closing_.contains(session)) choices.emplace_back(0, session);
@@ -222,10 +227,6 @@ bool SimCluster::DeliverOne() {
 
 void SimCluster::Settle() {
   for (int i = 0; i < 200'000; ++i) {
-    if (!hold_plans && !held_plans_.empty()) {
-      pending_.insert(pending_.end(), held_plans_.begin(), held_plans_.end());
-      held_plans_.clear();
-    }
     if (!DeliverOne()) return;
   }
   FAIL() << "messages never end";
@@ -276,20 +277,27 @@ void SimCluster::Run(const Event& event) {
   CheckPromises();
 }
 
-void SimCluster::Plan(const StartPlan& start) {
-  planned_ = start.topology;
+Result<PlannedJob> SimCluster::MakePlan(const ir::JobRequest& request, size_t devices) const {
   PlannedJob plan;
-  ++plans;
+  plan.degrees = request.parallel;
+  const int64_t replica = plan.degrees.tensor * plan.degrees.pipeline;
+  if (plan.degrees.data == 0 && replica > 0) {
+    plan.degrees.data = static_cast<int64_t>(devices) / replica;
+  } else if (replica > 0) {
+    devices = std::min(devices, static_cast<size_t>(plan.degrees.data * replica));
+  }
   plan.graph.sha256 = planned_graph;
-  plan.layout = "data=" + std::to_string(start.topology.devices.size());
+  plan.layout = "data=" + std::to_string(devices);
+  if (plan.degrees.microbatches > 0) {
+    plan.layout += " microbatches=" + std::to_string(plan.degrees.microbatches);
+  }
   std::set<std::string> programs = {"init"};
-  for (const ir::JobProgram& program : start.request->programs) {
+  for (const ir::JobProgram& program : request.programs) {
     if (!program.trained) programs.insert(program.name);
     if (program.trained) programs.insert({"eval", "step"});
   }
   plan.programs.assign(programs.begin(), programs.end());
-  plan.devices.resize(planned_devices > 0 ? static_cast<size_t>(planned_devices)
-                                          : start.topology.devices.size());
+  plan.devices.resize(planned_devices > 0 ? static_cast<size_t>(planned_devices) : devices);
   // All do the same.
   const std::vector<ir::Program> same(plan.devices.size());
   plan.lists = std::make_shared<const StepLists>(
@@ -307,13 +315,26 @@ void SimCluster::Plan(const StartPlan& start) {
   for (size_t i = 0; i < plan.devices.size() && i < planned_rows.size(); ++i) {
     plan.devices[i].input_rows = planned_rows[i];
   }
-  Result<PlannedJob> result = std::move(plan);
-  if (start.topology.devices.size() < plans_from) {
-    result = tl::unexpected(ResourceExhausted("no plan for so few"));
-  }
-  if (plan_error) result = tl::unexpected(*plan_error);
+  if (devices < plans_from) return tl::unexpected(ResourceExhausted("no plan for so few"));
+  if (plan_error) return tl::unexpected(*plan_error);
+  return plan;
+}
+
+void SimCluster::Plan(const StartPlan& start) {
+  planned_ = start.topology;
+  ++plans;
   auto& queue = hold_plans ? held_plans_ : pending_;
-  queue.push_back(PlanFinished{start.job, start.attempt, std::move(result), plan_misfit});
+  queue.push_back(PlanFinished{start.job, start.attempt,
+                               MakePlan(*start.request, start.topology.devices.size()),
+                               plan_misfit});
+}
+
+void SimCluster::Plan(const MakePlanAhead& ahead) {
+  planned_ahead.push_back(ahead);
+  const size_t devices = ahead.topology.devices.size();
+  auto& queue = hold_plans ? held_plans_ : pending_;
+  queue.push_back(
+      PlannedAhead{ahead.job, ahead.epoch, ahead.loss, devices, MakePlan(*ahead.request, devices)});
 }
 
 void SimCluster::Carry(Send& send) {
@@ -363,6 +384,7 @@ void SimCluster::Execute(Effects effects) {
             [&](PlaceNext&) { place_next = true; },
             [&](CheckBlobs& check) { checked_blobs = check.sha256s; },
             [&](StartPlan& start) { Plan(start); },
+            [&](MakePlanAhead& ahead) { Plan(ahead); },
             [&](OpenWeights& open) {
               pending_.push_back(
                   WeightsFile{open.mesh_gen, false, weights_error.value_or(OkStatus())});

@@ -146,7 +146,8 @@ class SimCluster {
   std::vector<int> planned_placement;      // as in PlannedJob
   std::vector<std::string> planned_state;  // of the first device
   std::vector<std::map<std::pair<uint32_t, uint32_t>, RowRange>> planned_rows;  // by device
-  int plans = 0;                             // that were asked for
+  int plans = 0;                             // that were asked for, but for those ahead
+  std::vector<MakePlanAhead> planned_ahead;  // in the order in which they were asked for
   std::string planned_graph;                 // digest of its blob
   size_t plans_from = 0;                     // devices: with fewer there is no plan
   bool hold_plans = false;                   // plans wait until released
@@ -169,7 +170,9 @@ class SimCluster {
   std::map<std::string, proto::RuntimeError> fail_write;  // by worker: its next of a checkpoint
 
  private:
+  Result<PlannedJob> MakePlan(const ir::JobRequest& request, size_t devices) const;
   void Plan(const StartPlan& start);
+  void Plan(const MakePlanAhead& ahead);
   void Carry(Send& send);
   void Execute(Effects effects);
   void Run(const Event& event);

@@ -65,7 +65,9 @@ void SimCluster::OnState(SimWorker& worker, const proto::QuerySnapshots& query) 
 }
 
 void SimCluster::OnState(SimWorker& worker, const proto::CopySnapshot& copy) {
-  if (!worker.meshes.contains(copy.mesh_gen.value()) || hold_copies) return;
+  const uint64_t gen = copy.mesh_gen.value();
+  const bool was_member = worker.last_seq.contains(gen);
+  if ((was_member && !worker.meshes.contains(gen)) || hold_copies) return;
   const Status copied = no_copies.contains(worker.name) ? ResourceExhausted("no memory for copies")
                                                         : states_.Copy(worker.name, copy);
   Say(worker, proto::SnapshotCopied{copy.mesh_gen, copy.step,

@@ -136,17 +136,20 @@ Status SimStates::Copy(const std::string& worker, const proto::CopySnapshot& cop
         !from->second.at(copy.mesh_gen).steps.contains(copy.step)) {
       return Unavailable("worker " + part.worker + " has no such snapshot");
     }
-    auto& [steps, shards] = memory_[worker][copy.mesh_gen].copies[part.worker];
+    Memory& memory = memory_[worker][copy.mesh_gen];
+    memory.job = meshes_.at(copy.mesh_gen).job;
+    auto& [steps, shards] = memory.copies[part.worker];
     if (shards.files.empty()) {
       shards = from->second.at(copy.mesh_gen).shards;
-      shards.tensors.erase("r");
+      const bool has_r = std::find(part.boxes.begin(), part.boxes.end(), "r") != part.boxes.end();
+      if (!has_r) shards.tensors.erase("r");
       const auto rows = kRowsOfState / static_cast<int64_t>(meshes_.at(copy.mesh_gen).ranks);
       std::erase_if(shards.tensors.at("s").boxes, [&](const checkpoint::StoredBox& box) {
         const std::string key = "s" + std::to_string(box.box.offset[0] / rows);
         return std::find(part.boxes.begin(), part.boxes.end(), key) == part.boxes.end();
       });
     }
-    EXPECT_EQ(part.boxes.size(), shards.tensors.at("s").boxes.size());
+    EXPECT_EQ(part.boxes.size(), shards.tensors.at("s").boxes.size() + shards.tensors.count("r"));
     if (steps.size() == 2) steps.erase(steps.begin());
     steps.insert(copy.step);
     ++copies_;

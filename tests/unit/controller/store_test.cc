@@ -29,6 +29,7 @@ JobRecord MakeRecord(int64_t id) {
   job.checkpoint_step = 50;
   job.checkpoint_folder = {"shared", "gpt/7"};
   job.unheard_commits = 1;
+  job.wish = JobWish::kPause;
   job.told_steps = 60;
   job.spec = std::string("\0spec\xff", 6);
   return job;

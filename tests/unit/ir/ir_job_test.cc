@@ -326,7 +326,7 @@ TEST(ValidateJob, WhatIsSavedAndHowItRecoversIsCheckedByName) {
   refused([](JobRequest& job) { job.fault_tolerance.snapshot_every = -2; },
           "fault_tolerance.snapshot_every");
   refused([](JobRequest& job) { job.fault_tolerance.copies = 17; }, "fault_tolerance.copies");
-  refused([](JobRequest& job) { job.fault_tolerance.max_wait_for_spare_s = -1; },
+  refused([](JobRequest& job) { job.fault_tolerance.max_wait_for_spare_s = -2; },
           "fault_tolerance.max_wait_for_spare_s");
   refused([](JobRequest& job) { job.fault_tolerance.stall_s = -1; }, "fault_tolerance.stall_s");
   refused([](JobRequest& job) { job.fault_tolerance.orphan_grace_s = -1; },
@@ -352,10 +352,10 @@ TEST(ValidateJob, OnlyATrainingGoesOnFromACheckpointAndFromAStepThatItHas) {
 }
 
 TEST(ElasticName, IsReadBack) {
-  for (const Elastic elastic : {Elastic::kOff, Elastic::kReplan}) {
+  for (const Elastic elastic : kElastics) {
     EXPECT_EQ(ParseElastic(ElasticName(elastic)).value(), elastic);
   }
-  EXPECT_THAT(ParseElastic("shrink").error().message(), HasSubstr("neither off nor replan"));
+  EXPECT_THAT(ParseElastic("grow").error().message(), HasSubstr("none of off, shrink, replan"));
 }
 
 TEST(ValidateJob, NamesStayShortEnoughForListings) {

@@ -145,6 +145,7 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
       QuerySnapshots{JobId(3), 9},
       CopySnapshot{
           gen, 34, {{"w1", "h:2", ~uint64_t{0}, {"a[0:4]", "b[4:4]"}}, {"w2", "h:3", 4, {}}}},
+      CopySnapshot{gen, 34, {}, JobId(3), "c", ~uint64_t{0}, std::string("\0\xff", 2)},
       DropSnapshots{JobId(3), gen},
       Drained{},
       CommitCheckpoint{gen, LaunchSeq(2), folder, "s.tmp-7-2", "manifest", std::string("\0\xff", 2),
@@ -208,7 +209,7 @@ ir::JobRequest SomeJob() {
   job.save_weights = false;
   job.checkpoint = {true, {"shared", "gpt/7"}, 20, 30, 3, true, true, ir::DType::kBF16};
   job.start = {{"shared", "gpt/6/step-00000040"}, 40, {"head.*", "opt.*"}};
-  job.fault_tolerance = {false, 3, ir::Elastic::kOff, 2, 7, 9, 5, 3};
+  job.fault_tolerance = {false, 3, ir::Elastic::kShrink, 2, -1, 9, 5, 3};
   job.queue = {-7, true, 3600};
   job.config_text = "text";
   return job;
@@ -307,8 +308,8 @@ TEST(Convert, JobsOfClientsThatKnowOfNoRecoveryRecoverAsByDefault) {
   EXPECT_TRUE(job->start.empty());
   EXPECT_EQ(job->queue, ir::QueueSpec());
   wire = Encode(SomeJob());
-  wire.mutable_fault_tolerance()->set_elastic("shrink");
-  EXPECT_THAT(Decode(wire).error().message(), HasSubstr("'shrink' is neither off nor replan"));
+  wire.mutable_fault_tolerance()->set_elastic("grow");
+  EXPECT_THAT(Decode(wire).error().message(), HasSubstr("'grow' is none of off, shrink, replan"));
 }
 
 TEST(Convert, WhatPeopleSeeOfCheckpointsAndRecoverySurvivesTheWire) {

@@ -194,6 +194,41 @@ TEST_F(SnapshotsOfAWorker, OthersCopyOfThemWhatIsHeldOnce) {
   EXPECT_EQ(FirstOf("x"), 3);
 }
 
+TEST_F(SnapshotsOfAWorker, AWorkerWithoutAPartInTheMeshKeepsCopies) {
+  auto memory = checkpoint::MakeSnapshotMemory().value();
+  store_.Keep(LoadOf(kSnapshotMesh, JobId(3)), UniqueFd(::dup(memory.get())));
+  SnapshotTaker taker = Taker(std::move(memory));
+  Fill(7);
+  ASSERT_TRUE(taker.Take(1, slots_, *runtime_).error.ok());
+  auto listener = collective::MakeListener("127.0.0.1", 0).value();
+  SnapshotStore other(listener);
+  const auto copy = [&](const std::string& secret) {
+    proto::CopySnapshot order{kSnapshotMesh, 1, {}, JobId(3), "c", 77, secret};
+    order.parts = {{"w", address_, 77, {fmt::format("x[0:{}]", kSnapshotElements)}}};
+    std::promise<proto::SnapshotCopied> told;
+    EXPECT_TRUE(other.Handle(
+        order, [&](proto::UpBody body) { told.set_value(std::get<proto::SnapshotCopied>(body)); }));
+    return told.get_future().get().error;
+  };
+  EXPECT_EQ(copy("").code, StatusCode::kNotFound) << "a member's mesh that is gone";
+  const proto::RuntimeError error = copy("secret");
+  ASSERT_TRUE(error.ok()) << error.message;
+  EXPECT_EQ(other.size(), 1u);
+  const proto::SnapshotsHeld held = other.Held({JobId(3), 1});
+  ASSERT_EQ(held.slots.size(), 1u);
+  EXPECT_EQ(held.slots[0].slot, "of/w/1");
+  store_.Drop({JobId(3), MeshGeneration(100)});
+  Fill(0);
+  proto::RestoreState restore =
+      RestoreOf(held.slots[0], fmt::format("127.0.0.1:{}", listener->port()));
+  restore.exclude = {"y"};
+  const Status restored = RestoreState(restore, {}, "c", slots_, *runtime_);
+  ASSERT_TRUE(restored.ok()) << restored;
+  EXPECT_EQ(FirstOf("x"), 7);
+  other.Drop({JobId(3), MeshGeneration(100)});
+  EXPECT_EQ(other.size(), 0u);
+}
+
 TEST_F(SnapshotsOfAWorker, ACopyOfBoxesThatTheOtherOneHasNotIsRefused) {
   auto memory = checkpoint::MakeSnapshotMemory().value();
   store_.Keep(LoadOf(kSnapshotMesh, JobId(3)), UniqueFd(::dup(memory.get())));
