@@ -402,18 +402,13 @@ void ControlLoop::ExecuteOne(Effect& effect) {
     if (it != sessions_.end()) it->second->Send(std::move(send->message));
     MW_FAILPOINT("controller.sent");
   } else if (auto* close = std::get_if<CloseSession>(&effect)) {
-    const auto it = sessions_.find(close->session.value());
-    if (it == sessions_.end()) return;
-    const auto peer = std::move(it->second);
-    sessions_.erase(it);
-    peer->Close(close->reason);
+    const auto session = sessions_.extract(close->session.value());
+    if (!session.empty()) session.mapped()->Close(close->reason);
   } else if (auto* reply = std::get_if<Reply>(&effect)) {
-    const auto it = calls_.find(reply->call.value());
-    if (it == calls_.end()) return;
+    const auto call = calls_.extract(reply->call.value());
+    if (call.empty()) return;
     MW_FAILPOINT("controller.before-reply");
-    const auto done = std::move(it->second);
-    calls_.erase(it);
-    done(reply->status, reply->job);
+    call.mapped()(reply->status, reply->job);
   } else if (const auto* answer = std::get_if<ActorAnswer>(&effect)) {
     Do(*answer);
   } else if (auto* progress = std::get_if<SaveProgress>(&effect)) {

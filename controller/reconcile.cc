@@ -80,6 +80,13 @@ Result<ResumedLaunch> Agree(uint64_t seq, const MeshOrder& order,
   if (launch.asked && !all) {
     return Fail(Aborted(fmt::format("launch {} is a client's, and what it brought is lost", seq)));
   }
+  // Who holds the snapshots of a start is not on record.
+  const bool of_memory = launch.launch.kind == LaunchKind::kRestore && order.snapshots == nullptr &&
+                         order.checkpoints.start.checkpoint.path.empty();
+  if (of_memory && !all) {
+    return Fail(Aborted(fmt::format(
+        "launch {} restores from snapshots, and not all workers were told of it", seq)));
+  }
   return launch;
 }
 

@@ -4,9 +4,12 @@
 
 #include <utility>
 
+#include "base/check.h"
+
 namespace meshwright::worker {
 
 void SlotServers::Serve(std::shared_ptr<void> what, UniqueFd connection, FindSlot find) {
+  MW_CHECK(what != nullptr && connection.valid()) << "a reader of nothing";
   const MutexLock lock(mutex_);
   ForgetEnded();
   if (closed_ || readers_.size() >= kMost) return;

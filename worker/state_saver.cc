@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/check.h"
 #include "base/failpoint.h"
 #include "base/guard.h"
 #include "base/log.h"
@@ -54,6 +55,7 @@ Status StateSaver::Save(const proto::SaveState& message, const StateSlots& slots
       place += box.bytes.size();
     }
   }
+  MW_CHECK(copies_.size() == message.ranks.size()) << "copies of other ranks";
   MW_TRY(runtime.CopyAll(copies));
   const double copy_seconds = SecondsSince(begin);
   MW_FAILPOINT("executor.save.copied");

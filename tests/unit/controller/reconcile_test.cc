@@ -66,6 +66,21 @@ TEST(Reconcile, NothingWasTold) {
   EXPECT_THAT(known->launches, SizeIs(0));
 }
 
+// Found by a random history: the member that had not heard of it was sent to no checkpoint.
+TEST(Reconcile, ARestoreFromMemoryThatNotAllWereToldOfCannotBeRepeated) {
+  TwoMembers mesh;
+  mesh.order.checkpoints.start.step = 4;
+  proto::ToldLaunch restore{LaunchSeq(1), proto::ToldKind::kRestore, 0, 0, 0, false};
+  mesh.members[0].held = Saying(1, {restore}, 0);
+  mesh.members[1].held = Saying(1, {}, 0);
+  EXPECT_THAT(mesh.Error(), HasSubstr("not all workers were told of it"));
+  mesh.order.checkpoints.start.checkpoint.path = "job/1/step-00000004";
+  EXPECT_EQ(mesh.Error(), "") << "a checkpoint is where it was";
+  mesh.order.checkpoints.start.checkpoint.path.clear();
+  mesh.members[1].held = Saying(1, {restore}, 0);
+  EXPECT_EQ(mesh.Error(), "") << "all have what they need";
+}
+
 TEST(Reconcile, WhatDoesNotFitIsAnError) {
   TwoMembers mesh;
   mesh.members[1].held->launches[1].first_step = 7;

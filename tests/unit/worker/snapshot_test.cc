@@ -222,7 +222,7 @@ TEST_F(SnapshotsOfAWorker, AWorkerWithoutAPartInTheMeshKeepsCopies) {
   proto::RestoreState restore =
       RestoreOf(held.slots[0], fmt::format("127.0.0.1:{}", listener->port()));
   restore.exclude = {"y"};
-  const Status restored = RestoreState(restore, {}, "c", slots_, *runtime_);
+  const Status restored = RestoreState(restore, files_, "c", slots_, *runtime_);
   ASSERT_TRUE(restored.ok()) << restored;
   EXPECT_EQ(FirstOf("x"), 7);
   other.Drop({JobId(3), MeshGeneration(100)});
