@@ -24,9 +24,9 @@ Result<Roots> Roots::Open(std::vector<ir::DataRoot> roots) {
     // A name that was mistyped, or a disk that is not mounted, would be made in silence.
     const fs::path above = fs::absolute(root.path).lexically_normal().parent_path();
     if (!FileExists(root.path) && !FileExists(above.string())) {
-      return Fail(InvalidArgument(fmt::format(
-          "checkpoint root {}: there is no folder {}; make it, or mend the name", root.path,
-          above.string())));
+      return Fail(InvalidArgument(
+          fmt::format("checkpoint root {}: there is no folder {}; make it, or mend the name",
+                      root.path, above.string())));
     }
     MW_TRY(MakeDirs(root.path).WithContext("checkpoint root"));
   }

@@ -104,7 +104,8 @@ TEST_F(ControllerDeath, AStoppedOneLeavesItsJobsToTheNextOne) {
   const auto exit = cluster().controller().Wait(kSoonMs);
   ASSERT_TRUE(exit.has_value()) << exit.error();
   EXPECT_TRUE(exit->ok()) << exit->ToString();
-  ASSERT_NO_FATAL_FAILURE(RestartController());
+  const Status restarted = cluster().RestartController();
+  ASSERT_TRUE(restarted.ok()) << restarted;
   const client::JobInfo info = client().Wait(id, 120'000).value();
   EXPECT_EQ(info.state, JobState::kSucceeded) << info.message;
   for (const int worker : {0, 1}) EXPECT_EQ(ExecutorOf(worker), executors[worker]);
