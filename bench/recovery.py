@@ -231,20 +231,22 @@ def checkpoint_stall(options, steps):
     state = 124.4e6 * 12  # weights and two moments, written once by all
 
     def measure():
+        # Both what is read and what is written.
         rate = float(output_of(ours.on_cores(cores(2), [ours.MW_BENCH, "copy", "--threads", 2])).split()[0]) * 1e9
+        copy_s = 2 * state / rate
         with cluster_of(2) as cluster:
             job = Followed(cluster, ROOT / "bench/jobs/gpt2.toml", [
                 f"training.steps={options.steps(steps)}", "model.vocab_size=50257", "checkpoint.enable=true",
                 "checkpoint.interval=3", "checkpoint.keep_latest_k=2", "fault_tolerance.snapshot_every=0",
                 "parallelism.data_parallel_replicate_degree=2", "parallelism.tensor_parallel_degree=1",
                 "parallelism.pipeline_parallel_degree=1"])
-            job.wait_for(options.steps(steps), timeout_s=600)
-            held = [float(line.split("held up ")[1].split()[0]) for line in list(job.lines) if "held up" in line]
+            job.wait(timeout_s=600)
+            held = [float(line.split("held up ")[1].split()[0]) for line in job.log() if "held up" in line]
         if len(held) < 2:
             raise Failed("no second save: " + job.last_lines())
         stall = median(held[1:])
-        log(f"  stood still {stall:.4f} s, a copy takes {state / rate:.4f} s, the first save {held[0]:.4f} s")
-        return (stall - state / rate) * 1e3 / (state / 2**30)
+        log(f"  stood still {stall:.4f} s, a copy takes {copy_s:.4f} s, the first save {held[0]:.4f} s")
+        return (stall - copy_s) * 1e3 / (state / 2**30)
     values = rounds_of(options, measure)
     return {"ours": {"ms_per_gib": significant(median(values))}, "met": median(values) <= 3,
             "spread": {"ours": [significant(min(values)), significant(max(values))]}}

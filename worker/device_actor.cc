@@ -18,8 +18,11 @@ constexpr std::chrono::seconds kWaitSlice{1};
 // Parts that stay in the cache of a core; of a GPU, that its bus is busy with for a while.
 Status CopyInParts(const PersistentCopy& copy, const std::byte* from, const device::Device& device,
                    device::Staging& staging) {
-  const int64_t most = int64_t{1} << (device.kind() == device::Kind::kCpu ? 20 : 25);
   const auto bytes = static_cast<int64_t>(copy.into.size());
+  // Where nobody looks at parts a large copy goes past the cache.
+  const bool whole = device.kind() == device::Kind::kCpu && !copy.copied;
+  const int64_t part = int64_t{1} << (device.kind() == device::Kind::kCpu ? 20 : 25);
+  const int64_t most = whole ? std::max<int64_t>(bytes, 1) : part;
   for (int64_t begin = 0; begin < bytes; begin += most) {
     const int64_t end = std::min(bytes, begin + most);
     MW_TRY(staging.Read(copy.into.data() + begin, from + begin, end - begin));
