@@ -67,6 +67,20 @@ class MeshHostTest : public ::testing::Test {
     return body;
   }
 
+  // Of a save whose state could be copied. Its two answers come from two threads.
+  proto::StateSaved NextSave() {
+    proto::StateSaved saved;
+    for (int i = 0; i < 2; ++i) {
+      proto::UpBody body = Next();
+      if (auto* written = std::get_if<proto::StateSaved>(&body)) {
+        saved = std::move(*written);
+      } else {
+        EXPECT_TRUE(std::get<proto::LaunchDone>(body).error.ok());
+      }
+    }
+    return saved;
+  }
+
   // Up to the first launch.
   void Run() {
     host_->Take(MakeLoad());
@@ -117,8 +131,7 @@ TEST_F(MeshHostTest, SavesAndRestoresThroughTheController) {
   ASSERT_NO_FATAL_FAILURE(Run());
   const ir::FolderRef folder{ir::kControllerRoot, "gpt/7"};
   host_->Take(proto::SaveState{kGen, LaunchSeq(2), folder, "step-00000001.tmp-1-2", {{0, {"x"}}}});
-  ASSERT_TRUE(std::get<proto::LaunchDone>(Next()).error.ok());
-  const auto saved = std::get<proto::StateSaved>(Next());
+  const proto::StateSaved saved = NextSave();
   ASSERT_TRUE(saved.error.ok()) << saved.error.message;
   checkpoint::Manifest manifest;
   manifest.step = 1;
@@ -145,15 +158,7 @@ TEST_F(MeshHostTest, ASaveThatTheControllerDoesNotTakeFailsAlone) {
   link_.files_error = ResourceExhausted("the controller's disk is full");
   host_->Take(proto::SaveState{
       kGen, LaunchSeq(2), {ir::kControllerRoot, "gpt/7"}, "step-00000001.tmp-1-2", {{0, {"x"}}}});
-  // They come from two threads.
-  for (int i = 0; i < 2; ++i) {
-    const proto::UpBody body = Next();
-    if (const auto* saved = std::get_if<proto::StateSaved>(&body)) {
-      EXPECT_EQ(saved->error.code, StatusCode::kResourceExhausted);
-    } else {
-      EXPECT_TRUE(std::get<proto::LaunchDone>(body).error.ok());
-    }
-  }
+  EXPECT_EQ(NextSave().error.code, StatusCode::kResourceExhausted);
   host_->Take(proto::Launch{kGen, LaunchSeq(3), 1, 0, 1});
   EXPECT_TRUE(std::get<proto::LaunchDone>(Next()).error.ok()) << "the job does not go on";
 }
