@@ -98,6 +98,12 @@ Result<CheckpointStore::OpenFile> CheckpointStore::OpenToRead(const std::string&
   return file;
 }
 
+void CheckpointStore::Discard(const std::string& folder, const std::string& temporary) const {
+  if (!checkpoint::IsTemporaryName(temporary)) return;
+  const Result<std::string> path = PathOf(folder + "/" + temporary);
+  if (path.has_value()) (void)RemoveAll(*path);
+}
+
 Status CheckpointStore::Commit(const proto::CommitCheckpoint& commit) const {
   if (!checkpoint::IsTemporaryName(commit.temporary)) {
     return InvalidArgument(fmt::format("'{}' is no name of a save", commit.temporary));
@@ -127,6 +133,7 @@ Status CheckpointStore::Commit(const proto::CommitCheckpoint& commit) const {
 proto::CheckpointCommitted CheckpointStore::CommitGuarded(
     const proto::CommitCheckpoint& commit) const {
   const Status status = Guarded("committing a checkpoint", [&] { return Commit(commit); });
+  if (!status.ok()) Discard(commit.folder.path, commit.temporary);
   return {commit.mesh_gen, commit.save, MakeError(proto::ErrorKind::kSaveFailed, status)};
 }
 

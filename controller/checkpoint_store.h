@@ -46,6 +46,10 @@ class CheckpointStore {
   };
   Result<OpenFile> OpenToRead(const std::string& checkpoint, const std::string& name) const;
 
+  // Nothing comes of this save: what is there of it only fills the disk. REQUIRES names as those
+  // of Create; others are nothing.
+  void Discard(const std::string& folder, const std::string& temporary) const;
+
   // Makes a checkpoint of what was written, and removes those that are too many. Errors: those of
   // checkpoint::Commit.
   Status Commit(const proto::CommitCheckpoint& commit) const;

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <fnmatch.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/failpoint.h"
+#include "base/give_way.h"
 #include "base/guard.h"
 #include "base/log.h"
 #include "checkpoint/cover.h"
@@ -20,8 +19,6 @@
 
 namespace meshwright::worker {
 namespace {
-
-constexpr int kWriterNice = 10;
 
 using Clock = std::chrono::steady_clock;
 
@@ -100,7 +97,7 @@ Status StateSaver::MakeRoom(const proto::RankTiles& tiles, const StateSlots& slo
 
 void StateSaver::WriteCopies(const proto::SaveState& message, double copy_seconds) {
   // Devices compute meanwhile, and those that wait for each other wait for the slowest.
-  (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kWriterNice);
+  GiveWay();
   const Clock::time_point begin = Clock::now();
   proto::StateSaved saved{message.mesh_gen, message.launch_seq, {}, {}};
   const Status status = Guarded("writing a checkpoint", [&]() -> Status {

@@ -71,19 +71,25 @@ Status CheckpointServiceImpl::PutShard(grpc::ServerContext& context,
     return PermissionDenied(fmt::format("mesh generation {} does not write to {}/{}",
                                         files.gen.value(), chunk.folder(), chunk.temporary()));
   }
-  MW_ASSIGN_OR_RETURN(
-      checkpoint::ShardWriter writer,
-      store_->Create(chunk.folder(), chunk.temporary(), chunk.name(), chunk.size_bytes()));
-  size_t dirty_bytes = 0;
-  do {
-    MW_TRY(writer.Append(chunk.data()));
-    dirty_bytes += chunk.data().size();
-    if (dirty_bytes < kMostDirtyBytes) continue;
-    MW_TRY(writer.Sync());
-    dirty_bytes = 0;
-  } while (stream.Read(&chunk));
-  MW_TRY(stream.End());
-  return writer.Finish();
+  const std::string folder = chunk.folder();
+  const std::string temporary = chunk.temporary();
+  const auto write = [&]() -> Status {
+    MW_ASSIGN_OR_RETURN(checkpoint::ShardWriter writer,
+                        store_->Create(folder, temporary, chunk.name(), chunk.size_bytes()));
+    size_t dirty_bytes = 0;
+    do {
+      MW_TRY(writer.Append(chunk.data()));
+      dirty_bytes += chunk.data().size();
+      if (dirty_bytes < kMostDirtyBytes) continue;
+      MW_TRY(writer.Sync());
+      dirty_bytes = 0;
+    } while (stream.Read(&chunk));
+    MW_TRY(stream.End());
+    return writer.Finish();
+  };
+  const Status written = write();
+  if (!written.ok()) store_->Discard(folder, temporary);
+  return written;
 }
 
 // ---- Reading ------------------------------------------------------------------------------------

@@ -107,6 +107,19 @@ TEST_F(CheckpointStoreTest, ACommitThatNobodyHeardOfIsFoundDone) {
   EXPECT_EQ(store_->Commit(commit_).code(), StatusCode::kDataLoss);
 }
 
+TEST_F(CheckpointStoreTest, ASaveOfWhichNothingComesLeavesNothing) {
+  ASSERT_TRUE(Save(1).ok());
+  ASSERT_TRUE(store_->Create("gpt/7", Temporary(2), kStoredShard, 10).has_value());
+  const std::string temporary = dir_.File("root") + "/gpt/7/" + Temporary(2);
+  ASSERT_TRUE(FileExists(temporary));
+  commit_.temporary = Temporary(2);
+  commit_.manifest = "no manifest";
+  EXPECT_EQ(store_->CommitGuarded(commit_).error.kind, proto::ErrorKind::kSaveFailed);
+  EXPECT_FALSE(FileExists(temporary));
+  store_->Discard("gpt/7", "step-00000001");
+  EXPECT_THAT(store_->Steps("gpt/7").value(), ElementsAre(1)) << "that is no save under way";
+}
+
 TEST_F(CheckpointStoreTest, NamesThatLeadElsewhereAreRefused) {
   EXPECT_EQ(CodeOfCreate("gpt/7", Temporary(1), kStoredShard), StatusCode::kOk);
   for (const char* folder : {"../out", "/etc", "gpt/../../out", ""}) {

@@ -14,7 +14,7 @@
 namespace meshwright::worker {
 namespace {
 
-constexpr int64_t kLongMs = 20'000;
+constexpr int64_t kTailPatienceMs = 20'000;
 
 class OutputTailTest : public ::testing::Test {
  protected:
@@ -38,7 +38,7 @@ TEST_F(OutputTailTest, KeepsTheLastLinesAlsoOneThatIsNotEnded) {
   for (int i = 0; i < 100; ++i) Print(fmt::format("line {}\n", i));
   Print("half a line");
   write_end_.Reset();
-  const std::vector<std::string> lines = Split(tail_->Take(kLongMs), '\n');
+  const std::vector<std::string> lines = Split(tail_->Take(kTailPatienceMs), '\n');
   ASSERT_EQ(lines.size(), OutputTail::kMostLines);
   EXPECT_EQ(lines.back(), "half a line");
   EXPECT_EQ(lines.front(), "line 81");
@@ -48,7 +48,7 @@ TEST_F(OutputTailTest, KeepsTheLastLinesAlsoOneThatIsNotEnded) {
 TEST_F(OutputTailTest, KeepsNoMoreThanItsBytesOfOneEndlessLine) {
   Print(std::string(9'000, 'x'));
   write_end_.Reset();
-  const std::string kept = tail_->Take(kLongMs);
+  const std::string kept = tail_->Take(kTailPatienceMs);
   EXPECT_LE(kept.size(), OutputTail::kMostBytes);
   EXPECT_GT(kept.size(), 1000u);
 }
