@@ -17,7 +17,7 @@ using client::JobState;
 using ::testing::HasSubstr;
 
 // Long enough that a worker can be killed in the middle.
-constexpr int64_t kSteps = 2400;
+constexpr int64_t kSteps = 1200;
 
 class Checkpoints : public FaultFixture {
  protected:
@@ -123,7 +123,7 @@ TEST_F(Checkpoints, AJobGoesOnByItselfWhenItsWorkersAreKilled) {
   const int64_t id = Submit(Job(2));
   ASSERT_TRUE(cluster().RunUntil(id, 400).ok());
   KillOneOfTheJob();
-  ASSERT_TRUE(cluster().RunUntil(id, 900).ok());
+  ASSERT_TRUE(cluster().RunUntil(id, 700).ok());
   KillOneOfTheJob();
   const auto followed = cluster().Follow(id);
   ASSERT_TRUE(followed.has_value()) << followed.error();

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // Long enough that the controller can be killed in the middle.
-constexpr int64_t kHeldSteps = 2400;
+constexpr int64_t kHeldSteps = 1200;
 
 class ControllerDeath : public FaultFixture {
  protected:

@@ -19,7 +19,7 @@ using client::JobState;
 using ::testing::HasSubstr;
 
 // Long enough that something can happen in the middle.
-constexpr int64_t kLeavingSteps = 1600;
+constexpr int64_t kLeavingSteps = 800;
 
 class Leaving : public FaultFixture {
  protected:
@@ -105,7 +105,7 @@ class Leaving : public FaultFixture {
   void ExpectMovedByMemory(const ir::JobRequest& job) {
     const std::string expected = Undisturbed(job);
     const int64_t id = Submit(job);
-    ASSERT_TRUE(cluster().RunUntil(id, 300).ok());
+    ASSERT_TRUE(cluster().RunUntil(id, 150).ok());
     Subprocess& worker = cluster().worker(std::stoi(WorkerOfTheJob().substr(1)));
     ASSERT_TRUE(worker.Signal(SIGTERM).ok());
     const auto exit = worker.Wait(60'000);
@@ -126,7 +126,7 @@ TEST_F(Leaving, APausedJobGoesOnBitForBit) {
   const std::string expected = Undisturbed(Job(2));
   const int64_t id = Submit(Job(2));
   const std::string name = std::to_string(id);
-  ASSERT_TRUE(cluster().RunUntil(id, 300).ok());
+  ASSERT_TRUE(cluster().RunUntil(id, 150).ok());
   const ProcessOutput paused = Run({"pause", name});
   EXPECT_EQ(paused.exit.code, 0) << paused.stderr_text;
   EXPECT_THAT(paused.stdout_text, HasSubstr("job " + name + " is paused after step "));
@@ -169,7 +169,7 @@ TEST_F(Leaving, ACancelledJobIsSavedAndGoesOnAsAnother) {
   ASSERT_NO_FATAL_FAILURE(StartWith(2));
   const std::string expected = Undisturbed(Job(2));
   const int64_t id = Submit(Job(2));
-  ASSERT_TRUE(cluster().RunUntil(id, 300).ok());
+  ASSERT_TRUE(cluster().RunUntil(id, 150).ok());
   ASSERT_TRUE(client().Cancel(id).ok());
   const client::JobInfo ended = EndOf(id);
   EXPECT_EQ(ended.state, JobState::kCancelled);
@@ -184,7 +184,7 @@ TEST_F(Leaving, ADrainedWorkersJobGoesOnElsewhereAndNoStepIsLost) {
   ASSERT_NO_FATAL_FAILURE(StartWith(3));
   const std::string expected = Undisturbed(Job(2));
   const int64_t id = Submit(Job(2));
-  ASSERT_TRUE(cluster().RunUntil(id, 300).ok());
+  ASSERT_TRUE(cluster().RunUntil(id, 150).ok());
   const std::string name = WorkerOfTheJob();
   const ProcessOutput drained = Run({"worker", "drain", name});
   EXPECT_EQ(drained.exit.code, 0) << drained.stderr_text;
@@ -200,7 +200,7 @@ TEST_F(Leaving, AWorkerThatGetsSigtermHasItsJobMovedAndEndsWithZero) {
   ASSERT_NO_FATAL_FAILURE(StartWith(3));
   const std::string expected = Undisturbed(Job(2));
   const int64_t id = Submit(Job(2));
-  ASSERT_TRUE(cluster().RunUntil(id, 300).ok());
+  ASSERT_TRUE(cluster().RunUntil(id, 150).ok());
   Subprocess& worker = cluster().worker(std::stoi(WorkerOfTheJob().substr(1)));
   ASSERT_TRUE(worker.Signal(SIGTERM).ok());
   const auto exit = worker.Wait(60'000);
