@@ -43,9 +43,6 @@ constexpr ForeignKey kForeignKeys[] = {
      "parallelism.zero_stage for what they split (3: weights too)"},
     {"parallelism", "fsdp_reshard_after_forward",
      "leave it out: parallelism.zero_stage says what replicas split"},
-    {"parallelism", "context_parallel_degree",
-     "context parallelism is not here yet; parallelism.enable_sequence_parallel splits the "
-     "sequence over the tensor axis"},
     {"parallelism", "expert_parallel_degree", "there are no models with experts yet"},
     {"parallelism", "enable_async_tensor_parallel", "leave it out: the planner decides"},
     {"parallelism", "disable_loss_parallel", "leave it out: the planner decides"},

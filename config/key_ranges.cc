@@ -15,7 +15,7 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr double kMaxSize = 1 << 28;  // of a model's dims
 constexpr double kMaxDegree = 1 << 16;
 
-constexpr std::array<KeyRange, 51> kRanges = {{
+constexpr std::array<KeyRange, 52> kRanges = {{
     {"job", "priority", -1000, 1000},
     {"job", "max_queue_wait_seconds", 0, 1e9},
     {"model", "dim", 1, kMaxSize},
@@ -45,6 +45,7 @@ constexpr std::array<KeyRange, 51> kRanges = {{
     {"training", "seed", 0, kAny},
     {"training", "steps_per_launch", 1, 1000},
     {"parallelism", "data_parallel_replicate_degree", 1, kMaxDegree},
+    {"parallelism", "context_parallel_degree", 1, kMaxDegree},
     {"parallelism", "tensor_parallel_degree", 1, kMaxDegree},
     {"parallelism", "pipeline_parallel_degree", 1, kMaxDegree},
     {"parallelism", "pipeline_parallel_microbatches", 1, kMaxDegree},

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "ir/parallel_pins.h"
+
 namespace meshwright::controller {
 namespace {
 
@@ -20,14 +22,18 @@ int64_t MicrobatchesFor(int64_t rows, int64_t most, int64_t before) {
 
 }  // namespace
 
+int64_t DevicesOfReplica(const ir::ParallelSpec& had) {
+  return had.context * had.tensor * had.pipeline;
+}
+
 std::optional<ir::ParallelSpec> WithFewerReplicas(const ir::ParallelSpec& had, int64_t global_batch,
                                                   int64_t devices) {
-  const bool is_known = had.data >= 1 && had.tensor >= 1 && had.pipeline >= 1;
+  const bool is_known = had.data >= 1 && DevicesOfReplica(had) >= 1;
   if (!is_known || !had.stage_meshes.empty() || !had.tensor_axes.empty()) return std::nullopt;
   const int64_t microbatches = std::max<int64_t>(1, had.microbatches);
   const int64_t rows_before = std::max<int64_t>(1, global_batch / had.data / microbatches);
   ir::ParallelSpec fewer = had;
-  fewer.data = std::min(had.data, devices / had.tensor / had.pipeline);
+  fewer.data = std::min(had.data, devices / DevicesOfReplica(had));
   while (fewer.data > 1 && global_batch % fewer.data != 0) --fewer.data;
   if (fewer.data < 1) return std::nullopt;
   if (fewer.data < had.data) {
@@ -37,21 +43,16 @@ std::optional<ir::ParallelSpec> WithFewerReplicas(const ir::ParallelSpec& had, i
 }
 
 void TakeDegrees(const ir::ParallelSpec& from, ir::ParallelSpec& parallel) {
-  parallel.data = from.data;
-  parallel.tensor = from.tensor;
-  parallel.pipeline = from.pipeline;
-  parallel.microbatches = from.microbatches;
-  parallel.schedule = from.schedule;
-  parallel.chunks = from.chunks;
-  parallel.sequence_parallel = from.sequence_parallel;
-  parallel.zero = from.zero;
+  for (const ir::Pin& pin : ir::Pins()) {
+    if (pin.of_layout) ir::CopyPin(pin, from, parallel);
+  }
 }
 
 ir::JobRequest ToPlaceOnFewer(const ir::JobRequest& job, const std::string& kind,
                               const ir::ParallelSpec& had) {
   ir::JobRequest open = job;
   const bool shrinks = job.fault_tolerance.elastic == ir::Elastic::kShrink;
-  if (shrinks && WithFewerReplicas(had, job.train.global_batch, had.tensor * had.pipeline)) {
+  if (shrinks && WithFewerReplicas(had, job.train.global_batch, DevicesOfReplica(had))) {
     TakeDegrees(had, open.parallel);
   }
   open.parallel.data = 0;
@@ -67,7 +68,7 @@ std::optional<ir::JobRequest> ToPlanForFewer(const ir::JobRequest& job, const st
   if (spec.elastic == ir::Elastic::kReplan) return fewer;
   const auto degrees = WithFewerReplicas(had, job.train.global_batch, devices);
   if (!degrees) return std::nullopt;
-  if (degrees->data * degrees->tensor * degrees->pipeline < spec.min_devices) return std::nullopt;
+  if (degrees->data * DevicesOfReplica(*degrees) < spec.min_devices) return std::nullopt;
   TakeDegrees(*degrees, fewer.parallel);
   return fewer;
 }

@@ -44,7 +44,7 @@ int64_t ReplicaOf(const ir::ParallelSpec& parallel) {
   if (parallel.tensor == 0 && axes.has_value()) {
     for (const int64_t size : *axes) tensor = Times(tensor, DegreeOf(size));
   }
-  return Times(tensor, DegreeOf(parallel.pipeline));
+  return Times(Times(tensor, DegreeOf(parallel.context)), DegreeOf(parallel.pipeline));
 }
 
 // Of meshes of different sizes; a text that says none is the planner's to refuse.
@@ -52,8 +52,11 @@ int64_t DevicesOfStages(const std::string& stage_meshes) {
   const auto degrees = planner::ParseStageDegrees(stage_meshes);
   if (!degrees.has_value()) return 1;
   int64_t devices = 0;
-  for (const planner::StageDegrees& stage : *degrees) {
-    const int64_t own = Times(DegreeOf(stage.data), DegreeOf(stage.tensor));
+  for (const planner::Degrees& stage : *degrees) {
+    int64_t own = 1;
+    for (const planner::AxisKind& kind : planner::kAxisKinds) {
+      own = Times(own, DegreeOf(stage[kind.axis]));
+    }
     devices = std::min(kMostDevices, devices + own);
   }
   return devices;
@@ -80,8 +83,10 @@ std::string DegreesText(const ir::ParallelSpec& parallel) {
     return fmt::format("meshes={}{}", parallel.stage_meshes.substr(0, kMostShown),
                        cut ? "..." : "");
   }
-  return fmt::format("data={} tensor={} pipeline={}", text(parallel.data), text(parallel.tensor),
-                     text(parallel.pipeline));
+  const std::string context =
+      parallel.context > 1 ? fmt::format("context={} ", parallel.context) : "";
+  return fmt::format("data={} {}tensor={} pipeline={}", text(parallel.data), context,
+                     text(parallel.tensor), text(parallel.pipeline));
 }
 
 std::string InfeasibleText(const ir::ParallelSpec& parallel, const Need& need, int64_t has) {

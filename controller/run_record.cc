@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/guard.h"
+#include "ir/parallel_pins.h"
 
 namespace meshwright::controller {
 namespace {
@@ -44,38 +45,6 @@ PlannedDevice DeviceOf(const json& from) {
   return device;
 }
 
-json DegreesJson(const ir::ParallelSpec& degrees) {
-  json sequence = nullptr;
-  if (degrees.sequence_parallel) sequence = *degrees.sequence_parallel;
-  return {{"data", degrees.data},
-          {"tensor", degrees.tensor},
-          {"pipeline", degrees.pipeline},
-          {"microbatches", degrees.microbatches},
-          {"schedule", degrees.schedule},
-          {"chunks", degrees.chunks},
-          {"sequence_parallel", std::move(sequence)},
-          {"zero", degrees.zero},
-          {"stage_meshes", degrees.stage_meshes},
-          {"tensor_axes", degrees.tensor_axes}};
-}
-
-ir::ParallelSpec DegreesOf(const json& from) {
-  ir::ParallelSpec degrees;
-  degrees.data = from.at("data").get<int64_t>();
-  degrees.tensor = from.at("tensor").get<int64_t>();
-  degrees.pipeline = from.at("pipeline").get<int64_t>();
-  degrees.microbatches = from.at("microbatches").get<int64_t>();
-  degrees.schedule = from.at("schedule").get<std::string>();
-  degrees.chunks = from.at("chunks").get<int64_t>();
-  degrees.sequence_parallel.reset();
-  const json& sequence = from.at("sequence_parallel");
-  if (!sequence.is_null()) degrees.sequence_parallel = sequence.get<bool>();
-  degrees.zero = from.at("zero").get<int64_t>();
-  degrees.stage_meshes = from.at("stage_meshes").get<std::string>();
-  degrees.tensor_axes = from.at("tensor_axes").get<std::string>();
-  return degrees;
-}
-
 json PlanJson(const PlannedJob& plan) {
   json boxes = json::array();
   for (const checkpoint::StateBox& box : plan.boxes) {
@@ -84,7 +53,7 @@ json PlanJson(const PlannedJob& plan) {
   json devices = json::array();
   for (const PlannedDevice& device : plan.devices) devices.push_back(DeviceJson(device));
   return {{"layout", plan.layout},
-          {"degrees", DegreesJson(plan.degrees)},
+          {"degrees", ir::FormatPins(plan.degrees)},
           {"programs", plan.programs},
           {"devices", std::move(devices)},
           {"boxes", std::move(boxes)},
@@ -100,7 +69,10 @@ PlannedJob PlanOf(const json& from) {
   PlannedJob plan;
   plan.layout = from.at("layout").get<std::string>();
   // Records of older versions do not say.
-  if (from.contains("degrees")) plan.degrees = DegreesOf(from.at("degrees"));
+  if (from.contains("degrees") && from.at("degrees").is_string()) {
+    Result<ir::ParallelSpec> degrees = ir::ParsePins(from.at("degrees").get<std::string>());
+    if (degrees.has_value()) plan.degrees = *std::move(degrees);
+  }
   plan.programs = from.at("programs").get<std::vector<std::string>>();
   for (const json& device : from.at("devices")) plan.devices.push_back(DeviceOf(device));
   for (const json& box : from.at("boxes")) {

@@ -26,10 +26,11 @@
 
 namespace meshwright::ir {
 
-// What the user pins; 0 and "auto" leave it to the search (search/find_layout.h). The planner alone
+// What the user pins (ir/parallel_pins.h lists the fields); 0 and "auto" leave it to the search (search/find_layout.h). The planner alone
 // (planner::MakePlan) takes auto as 1, none and 1f1b, and gives data what the devices leave over.
 struct ParallelSpec {
   int64_t data = 0;
+  int64_t context = 1;  // devices that share the tokens of each row
   int64_t tensor = 1;
   int64_t pipeline = 1;
   int64_t microbatches = 0;
@@ -69,6 +70,7 @@ struct ParallelSpec {
 // Everything that can be left to the search.
 inline ParallelSpec OpenParallel() {
   ParallelSpec open;
+  open.context = 0;
   open.tensor = 0;
   open.pipeline = 0;
   open.schedule = "auto";

@@ -100,16 +100,20 @@
 //   embedding_grad     {rows:int} (ids[...], dy[..., d], [accumulator]) + sharded dims of
 //                      the result -> [rows, d], scatter-add
 // position
-//   rotary             {base:real, inverse:int(0|1)} (x[b, s, h, e]) + sharded dims of x -> same;
-//                      half-split layout (pairs (i, i+e/2)), angle = position * base^(-2i/e),
-//                      position = global index along s.
+//   rotary             {base:real, inverse:int(0|1), [zigzag:int]} (x[b, s, h, e]) + sharded dims
+//                      of x -> same; half-split layout (pairs (i, i+e/2)),
+//                      angle = position * base^(-2i/e), position = that of the global index along
+//                      s, which with {zigzag} is in the order of ir/sequence_order.h.
 //   segments           {separator:int} (ids[..., s] i32) -> i32, how many ids before a place in its
 //                      row are the separator
 // attention (causal, scale 1/sqrt(e), kv head of query head j is j / (h/g)); with segments i32[b,s]
 // as a last operand, queries see keys of their own segment only
-//   attention          {causal:int, [dropout:real, name:str]} (q[b,s,h,e], k[b,s,g,e],
-//                      v[b,s,g,e], [segments]) -> (o[b,s,h,e], lse[b,h,s]); with dropout + sharded
-//                      dims of q: its mask is a function of the global (b, h, row, column)
+//   attention          {causal:int, [dropout:real, name:str], [zigzag:int]} (q[b,s,h,e],
+//                      k[b,s,g,e], v[b,s,g,e], [segments]) -> (o[b,s,h,e], lse[b,h,s]); with
+//                      dropout + sharded dims of q: its mask is a function of b, h and the positions
+//                      of query and key. Sharded dims with a split s: q is a block of the row, k and
+//                      v are all of it, or, {kv_shift:int}, the block of so many ranks before;
+//                      segments are those of the row, [b, row]
 //   attention_grad     {as attention} (q, k, v, o, lse, do, [segments]) -> (dq, dk, dv)
 //   attention_qkv      {as attention; sharded dims of o} (qkv[b,s,3,h,e], [segments]) ->
 //   (o[b,s,h,e],

@@ -72,9 +72,11 @@ std::optional<Accumulator> AccumulatorOf(Op op) { return SchemaOf(op).accumulato
 std::optional<Positioned> PositionsOf(const Node& node) {
   const OpSchema& schema = SchemaOf(node.op);
   if (schema.position_needs != nullptr && !node.attrs.Has(schema.position_needs)) {
-    return std::nullopt;
+    if (!schema.position->dim) return std::nullopt;
+    return schema.position;
   }
-  return schema.position;
+  if (!schema.position) return std::nullopt;
+  return Positioned{schema.position->is_result, schema.position->index};
 }
 
 Result<std::vector<TensorType>> InferTypes(Op op, const Attrs& attrs,

@@ -7,8 +7,8 @@
 // factor appears in results; a reduced one only in operands: splitting it makes each result of the
 // node partial; a whole one must not be split.
 //   einsum bsk,kn->bsn: b, s, n parallel; k reduced(sum).  attention: b parallel, kv head g
-//   parallel (the q head dim is the compound (g, r)), s and e whole.  layer_norm_grad: leading dims
-//   parallel for dx and reduced(sum) for dw, db.
+//   parallel (the q head dim is the compound (g, r)), queries s a sequence, keys and e whole.
+//   layer_norm_grad: leading dims parallel for dx and reduced(sum) for dw, db.
 // Source: einsum-like rules after Shardy's.
 #pragma once
 
@@ -21,7 +21,8 @@
 
 namespace meshwright::ir {
 
-enum class FactorKind : uint8_t { kParallel, kReduced, kWhole };
+// kSequence: parallel to axes that split the tokens of a row, whole to all others.
+enum class FactorKind : uint8_t { kParallel, kReduced, kWhole, kSequence };
 enum class PartialKind : uint8_t { kSum, kMax, kLogSumExp };
 
 struct Factor {
@@ -75,6 +76,8 @@ std::optional<Accumulator> AccumulatorOf(Op op);
 struct Positioned {
   bool is_result = false;
   size_t index = 0;  // of the operand, or of the result
+  // The only dim whose splitting matters; none: that of any does.
+  std::optional<int> dim = std::nullopt;
 };
 std::optional<Positioned> PositionsOf(const Node& node);
 

@@ -14,6 +14,7 @@ TypesOr InferRotary(const OpCall& call) {
   MW_TRY(call.RequireRank(0, 4));
   MW_TRY(call.RequireShardedRank(4));
   MW_TRY(call.RealIn("base", 1, 1e30));
+  if (call.attrs.Has("zigzag")) MW_TRY(call.IntIn("zigzag", 1, 1 << 20));
   if (call.attrs.Has("inverse")) MW_TRY(call.IntIn("inverse", 0, 1));
   if (call.operands[0].dims[3] % 2 != 0) return Fail(call.Error("the head size must be even"));
   return std::vector<TensorType>{call.operands[0]};
@@ -26,6 +27,15 @@ Status CheckDropout(const OpCall& call) {
   return call.RequireShardedRank(4);
 }
 
+// Queries may be a block of a row; keys are then all of it, or a block of that length.
+Status CheckTokens(const OpCall& call) {
+  const int64_t queries = call.operands[0].dims[1];
+  const int64_t keys = call.operands[1].dims[1];
+  const ShardedDims whole = ShardedDims::FromAttrs(call.attrs);
+  if (queries == keys || (!whole.whole() && keys == whole.global_dims[1])) return OkStatus();
+  return call.Error("q and k must agree in dtype, b, s and e");
+}
+
 // q[b,s,h,e], k[b,s,g,e], v like k, h a multiple of g.
 Status CheckHeads(const OpCall& call) {
   for (size_t i = 0; i < 3; ++i) {
@@ -34,13 +44,16 @@ Status CheckHeads(const OpCall& call) {
   }
   if (call.attrs.Has("causal")) MW_TRY(call.IntIn("causal", 0, 1));
   if (call.attrs.Has("dropout")) MW_TRY(CheckDropout(call));
+  if (call.attrs.Has("zigzag")) MW_TRY(call.IntIn("zigzag", 1, 1 << 20));
+  if (call.attrs.Has("kv_shift")) MW_TRY(call.IntIn("kv_shift", 0, 1 << 20));
+  MW_TRY(call.RequireShardedRank(4));
   const TensorType& q = call.operands[0];
   const TensorType& k = call.operands[1];
   MW_TRY(call.RequireSameType(1, 2));
-  if (q.dtype != k.dtype || q.dims[0] != k.dims[0] || q.dims[1] != k.dims[1] ||
-      q.dims[3] != k.dims[3]) {
+  if (q.dtype != k.dtype || q.dims[0] != k.dims[0] || q.dims[3] != k.dims[3]) {
     return call.Error("q and k must agree in dtype, b, s and e");
   }
+  MW_TRY(CheckTokens(call));
   if (q.dims[2] % k.dims[2] != 0) {
     return call.Error(
         fmt::format("{} query heads are not a multiple of {} kv heads", q.dims[2], k.dims[2]));
@@ -53,8 +66,10 @@ Status CheckSegments(const OpCall& call, size_t count) {
   MW_TRY(call.RequireOperandsOrOneMore(count));
   if (call.operands.size() == count) return OkStatus();
   const Dims& x = call.operands[0].dims;
-  const TensorType wanted{DType::kI32,
-                          Dims(x.begin(), x.begin() + std::min<ptrdiff_t>(2, x.end() - x.begin()))};
+  TensorType wanted{DType::kI32,
+                    Dims(x.begin(), x.begin() + std::min<ptrdiff_t>(2, x.end() - x.begin()))};
+  const ShardedDims whole = ShardedDims::FromAttrs(call.attrs);
+  if (wanted.rank() == 2 && whole.global_dims.size() > 1) wanted.dims[1] = whole.global_dims[1];
   if (call.operands[count] == wanted) return OkStatus();
   return call.Error(fmt::format("operand {} (segments) must be {}", count, wanted.ToString()));
 }
@@ -118,10 +133,11 @@ FactorRule RotaryRule(const NodeTypes& node) {
 }
 
 // Query heads are (g, r): splitting the kv heads g splits q, k and v alike; r query heads share one
-// kv head.
+// kv head. Each query is a row of its own: splitting them leaves the keys whole, whose gradients are
+// then sums over the queries of all.
 struct HeadLayouts {
   TensorFactors query;  // [b, s, h, e]
-  TensorFactors key;    // [b, s, g, e]
+  TensorFactors key;    // [b, keys, g, e]
   TensorFactors lse;    // [b, h, s]
 };
 
@@ -129,14 +145,16 @@ HeadLayouts AddHeadFactors(RuleBuilder& rule, const NodeTypes& node) {
   const Dims& q = node.operands[0].dims;
   const int64_t kv_heads = node.operands[1].dims[2];
   const FactorIndex b = rule.Add(q[0]);
-  const FactorIndex s = rule.AddWhole(q[1]);
+  const FactorIndex s = rule.Add(q[1], FactorKind::kSequence);
+  const FactorIndex keys = rule.AddWhole(node.operands[1].dims[1]);
   const FactorIndex g = rule.Add(kv_heads);
   const FactorIndex r = rule.AddWhole(q[2] / kv_heads);
   const FactorIndex e = rule.AddWhole(q[3]);
-  return {{{b}, {s}, {g, r}, {e}}, {{b}, {s}, {g}, {e}}, {{b}, {g, r}, {s}}};
+  return {{{b}, {s}, {g, r}, {e}}, {{b}, {keys}, {g}, {e}}, {{b}, {g, r}, {s}}};
 }
 
-// [b, s], the operand behind the first `count`, if it is there.
+// [b, s], the operand behind the first `count`, if it is there. Queries and keys look for their own
+// in it.
 void AddSegments(RuleBuilder& rule, const NodeTypes& node, size_t count, FactorIndex b,
                  FactorIndex s) {
   if (node.operands.size() > count) rule.Operand(count, {b, s});
@@ -145,7 +163,7 @@ void AddSegments(RuleBuilder& rule, const NodeTypes& node, size_t count, FactorI
 FactorRule AttentionRule(const NodeTypes& node) {
   RuleBuilder rule(node);
   const HeadLayouts layouts = AddHeadFactors(rule, node);
-  AddSegments(rule, node, 3, layouts.query[0][0], layouts.query[1][0]);
+  AddSegments(rule, node, 3, layouts.key[0][0], layouts.key[1][0]);
   rule.OperandDims(0, layouts.query);
   rule.OperandDims(1, layouts.key);
   rule.OperandDims(2, layouts.key);
@@ -163,7 +181,7 @@ FactorRule AttentionGradRule(const NodeTypes& node) {
   rule.OperandDims(3, layouts.query);
   rule.OperandDims(4, layouts.lse);
   rule.OperandDims(5, layouts.query);
-  AddSegments(rule, node, 6, layouts.query[0][0], layouts.query[1][0]);
+  AddSegments(rule, node, 6, layouts.key[0][0], layouts.key[1][0]);
   rule.ResultDims(0, layouts.query);
   rule.ResultDims(1, layouts.key);
   rule.ResultDims(2, layouts.key);
@@ -193,13 +211,16 @@ FactorRule AttentionQkvRule(const NodeTypes& node) {
   return rule.Finish();
 }
 
-// Flops of one [s, s] x e matmul over all heads; a causal mask leaves half of it.
+// Flops of one [s, keys] x e matmul over all heads; a causal mask leaves half of it, of blocks on
+// average.
 double HeadMatmulFlops(const NodeTypes& node) {
   // o, or q, which has its shape.
   const TensorType& q = node.op == Op::kAttentionQkv       ? node.results[0]
                         : node.op == Op::kAttentionQkvGrad ? node.operands[1]
                                                            : node.operands[0];
-  const double full = 2.0 * static_cast<double>(q.elements()) * static_cast<double>(q.dims[1]);
+  const bool packed = node.op == Op::kAttentionQkv || node.op == Op::kAttentionQkvGrad;
+  const int64_t keys = packed ? q.dims[1] : node.operands[1].dims[1];
+  const double full = 2.0 * static_cast<double>(q.elements()) * static_cast<double>(keys);
   return node.attrs.Int("causal", 1) == 1 ? full / 2 : full;
 }
 // q k^T and p v.
@@ -270,8 +291,8 @@ void AddAttentionSchemas(SchemaTable& table) {
   Row(table, Op::kAttentionQkvGrad) = {InferAttentionQkvGrad, AttentionQkvRule, AttentionGradFlops};
   Row(table, Op::kRotary).position = Positioned{false, 0};
   // Of q, or of what has its shape.
-  Row(table, Op::kAttention).position = Positioned{false, 0};
-  Row(table, Op::kAttentionGrad).position = Positioned{false, 0};
+  Row(table, Op::kAttention).position = Positioned{false, 0, 1};
+  Row(table, Op::kAttentionGrad).position = Positioned{false, 0, 1};
   Row(table, Op::kAttentionQkv).position = Positioned{true, 0};
   Row(table, Op::kAttentionQkvGrad).position = Positioned{false, 1};
   for (const Op op :

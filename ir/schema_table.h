@@ -110,7 +110,8 @@ struct OpSchema {
   std::optional<Accumulator> accumulator = std::nullopt;
   bool stops_gradient = false;
   std::optional<Positioned> position = std::nullopt;
-  const char* position_needs = nullptr;  // the attribute without which there is none
+  // The attribute without which there is none, or only where `position->dim` is split.
+  const char* position_needs = nullptr;
 };
 
 using SchemaTable = std::array<OpSchema, kOpCount>;

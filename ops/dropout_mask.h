@@ -45,7 +45,8 @@ class AttentionDropout {
 
   const DropoutMask& mask() const { return mask_; }
   bool active() const { return mask_.active(); }
-  // Index of the probability of key 0 in the row of query `position`; batch row and head are local.
+  // Index of the probability of the key at position 0 in the row of the query at `position` of the
+  // sequence; batch row and head are local.
   uint64_t RowStart(int64_t batch, int64_t head, int64_t position, int32_t microbatch) const;
 
  private:

@@ -35,15 +35,14 @@ PipelineShape Layout::shape() const {
   return {static_cast<int>(pipeline), static_cast<int>(chunks), chunks > 1 && IsFolded(schedule)};
 }
 
-StageDegrees Layout::DegreesOf(int stage) const {
+const Degrees& Layout::DegreesOf(int stage) const {
   MW_CHECK(stage >= 0 && stage < pipeline) << "stage " << stage << " of " << pipeline;
-  return stage_degrees.empty() ? StageDegrees{data, tensor}
-                               : stage_degrees[static_cast<size_t>(stage)];
+  return stage_degrees.empty() ? degrees : stage_degrees[static_cast<size_t>(stage)];
 }
 
 int64_t Layout::FirstDevice(int stage) const {
   MW_CHECK(stage >= 0 && stage <= pipeline) << "stage " << stage << " of " << pipeline;
-  if (stage_degrees.empty()) return stage * data * tensor;
+  if (stage_degrees.empty()) return stage * degrees.device_count();
   int64_t first = 0;
   for (int s = 0; s < stage; ++s) first += DegreesOf(s).device_count();
   return first;
@@ -54,10 +53,14 @@ int64_t Layout::device_count() const { return FirstDevice(static_cast<int>(pipel
 bool Layout::SplitsBackward() const { return planner::SplitsBackward(schedule); }
 
 std::string Layout::ToString() const {
-  std::string text =
-      stage_degrees.empty()
-          ? fmt::format("data={} tensor={} pipeline={}", data, tensor, pipeline)
-          : fmt::format("pipeline={} meshes={}", pipeline, FormatStageDegrees(stage_degrees));
+  std::string text;
+  if (stage_degrees.empty()) {
+    text = fmt::format("data={}{} tensor={} pipeline={}", data(),
+                       context() > 1 ? fmt::format(" context={}", context()) : "", tensor(),
+                       pipeline);
+  } else {
+    text = fmt::format("pipeline={} meshes={}", pipeline, FormatStageDegrees(stage_degrees));
+  }
   text += fmt::format(" microbatches={} schedule={}", microbatches, schedule);
   if (tensor_axes.size() > 1) text += fmt::format(" tensor_axes={}", fmt::join(tensor_axes, "x"));
   if (sequence_parallel) text += " sequence_parallel";
@@ -103,49 +106,60 @@ std::string FormatDevices(const Layout& layout, int64_t first, int64_t count) {
   return text;
 }
 
-Result<std::vector<StageDegrees>> ParseStageDegrees(const std::string& text) {
-  std::vector<StageDegrees> degrees;
+Result<std::vector<Degrees>> ParseStageDegrees(const std::string& text) {
+  constexpr int64_t kMost = 1 << 16;
+  std::vector<Degrees> stages;
   for (const std::string& part : Split(text, ',')) {
     const std::string field(Trim(part));
-    StageDegrees& stage = degrees.emplace_back();
-    const char* const end = field.data() + field.size();
-    const auto data = std::from_chars(field.data(), end, stage.data);
-    const bool has_tensor = data.ec == std::errc() && data.ptr != end && *data.ptr == 'x';
-    const auto tensor = std::from_chars(has_tensor ? data.ptr + 1 : end, end, stage.tensor);
-    const bool valid = has_tensor && tensor.ec == std::errc() && tensor.ptr == end;
-    constexpr int64_t kMost = 1 << 16;
-    if (valid && stage.data >= 1 && stage.data <= kMost && stage.tensor >= 1 &&
-        stage.tensor <= kMost)
-      continue;
-    return Fail(InvalidField("parallel.stage_meshes",
-                             fmt::format("is '{}': '{}' is no mesh; write data x tensor of each "
-                                         "stage as in \"2x1,1x1\"",
-                                         text, field)));
+    std::vector<int64_t> sizes;
+    for (const std::string& number : Split(field, 'x')) {
+      int64_t size = 0;
+      const char* const end = number.data() + number.size();
+      const auto [at, error] = std::from_chars(number.data(), end, size);
+      const bool valid = error == std::errc() && at == end && size >= 1 && size <= kMost;
+      if (!valid) sizes.clear();
+      if (!valid) break;
+      sizes.push_back(size);
+    }
+    if (sizes.size() != 2 && sizes.size() != 3) {
+      return Fail(InvalidField("parallel.stage_meshes",
+                               fmt::format("is '{}': '{}' is no mesh; write data x tensor of each "
+                                           "stage as in \"2x1,1x1\"",
+                                           text, field)));
+    }
+    Degrees& stage = stages.emplace_back(sizes.front(), sizes.back());
+    if (sizes.size() == 3) stage[Axis::kContext] = sizes[1];
   }
-  return degrees;
+  return stages;
 }
 
-std::string FormatStageDegrees(const std::vector<StageDegrees>& degrees) {
+std::string FormatStageDegrees(const std::vector<Degrees>& degrees) {
+  const bool flat = std::all_of(degrees.begin(), degrees.end(),
+                                [](const Degrees& stage) { return stage.context() == 1; });
   std::string text;
-  for (const StageDegrees& stage : degrees) {
-    text += fmt::format("{}{}x{}", text.empty() ? "" : ",", stage.data, stage.tensor);
+  for (const Degrees& stage : degrees) {
+    if (!text.empty()) text += ",";
+    text += std::to_string(stage.data());
+    if (!flat) text += fmt::format("x{}", stage.context());
+    text += fmt::format("x{}", stage.tensor());
   }
   return text;
 }
 
-void SetStageDegrees(const std::vector<StageDegrees>& degrees, Layout& layout) {
+void SetStageDegrees(const std::vector<Degrees>& degrees, Layout& layout) {
   MW_CHECK(!degrees.empty()) << "no stage has a mesh";
   layout.pipeline = static_cast<int64_t>(degrees.size());
-  layout.data = 1;
-  layout.tensor = 1;
-  for (const StageDegrees& stage : degrees) {
-    // What is larger divides no batch and no weight.
-    if (layout.data < kMostMultiple) layout.data = std::lcm(layout.data, stage.data);
-    if (layout.tensor < kMostMultiple) layout.tensor = std::lcm(layout.tensor, stage.tensor);
+  layout.degrees = {};
+  for (const Degrees& stage : degrees) {
+    for (const AxisKind& kind : kAxisKinds) {
+      // What is larger divides no batch and no weight.
+      int64_t& common = layout.degrees[kind.axis];
+      if (common < kMostMultiple) common = std::lcm(common, stage[kind.axis]);
+    }
   }
   const bool equal = std::all_of(degrees.begin(), degrees.end(),
-                                 [&](const StageDegrees& stage) { return stage == degrees[0]; });
-  layout.stage_degrees = equal ? std::vector<StageDegrees>() : degrees;
+                                 [&](const Degrees& stage) { return stage == degrees[0]; });
+  layout.stage_degrees = equal ? std::vector<Degrees>() : degrees;
 }
 
 }  // namespace meshwright::planner

@@ -9,23 +9,17 @@
 
 #include "base/result.h"
 #include "mesh/topology.h"
+#include "planner/axes.h"
 #include "planner/recompute_modes.h"
 #include "planner/schedule.h"
 
 namespace meshwright::planner {
 
-// Replicas and tensor group of one stage.
-struct StageDegrees {
-  int64_t data = 1;
-  int64_t tensor = 1;
-  int64_t device_count() const { return data * tensor; }
-  friend bool operator==(const StageDegrees&, const StageDegrees&) = default;
-};
-
 // Degrees with every "auto" resolved.
 struct Layout {
-  int64_t data = 1;    // where stages differ: the least common multiple of theirs, which is what
-  int64_t tensor = 1;  // batch, weights and heads are divided by
+  // Of every stage; where stages differ the least common multiples of theirs, which is what batch,
+  // tokens, weights and heads are divided by.
+  Degrees degrees;
   int64_t pipeline = 1;
   int64_t microbatches = 1;
   std::string schedule = "1f1b";
@@ -34,13 +28,16 @@ struct Layout {
   std::vector<int> part_layers;      // layers of each part, in order; empty: balanced by FLOPs
   int64_t zero = 0;                  // 1, 2, 3: what replicas split among them (planner/zero.h)
   std::vector<Recompute> recompute;  // per layer; empty: kNone in all
-  std::vector<StageDegrees> stage_degrees;  // per stage; empty: data and tensor in each
+  std::vector<Degrees> stage_degrees;  // per stage; empty: `degrees` in each
   // The tensor group as a grid: {2, 4} are axes tensor and tensor2. Shardings of several axes (2D,
   // 2.5D and 3D tensor parallelism) come from the search alone. Empty: one axis.
   std::vector<int64_t> tensor_axes;
   // The cluster's device that runs each program (TopologyOf); empty: the first ones in their order.
   std::vector<int> devices;
-  StageDegrees DegreesOf(int stage) const;
+  int64_t data() const { return degrees.data(); }
+  int64_t context() const { return degrees.context(); }
+  int64_t tensor() const { return degrees.tensor(); }
+  const Degrees& DegreesOf(int stage) const;
   int64_t FirstDevice(int stage) const;  // stages follow each other
   int64_t device_count() const;
   PipelineShape shape() const;
@@ -52,15 +49,15 @@ struct Layout {
 // idle comes last. REQUIRES: layout.devices are of the topology, each once.
 mesh::Topology TopologyOf(const Layout& layout, const mesh::Topology& topology);
 
-// "2x1,1x1": data x tensor of each stage. Errors: kInvalidArgument naming the stage's text.
-Result<std::vector<StageDegrees>> ParseStageDegrees(const std::string& text);
-std::string FormatStageDegrees(const std::vector<StageDegrees>& degrees);
+// "2x1,1x1": data x tensor of each stage; "2x4x1,..": data x context x tensor. Errors: kInvalidArgument naming the stage's text.
+Result<std::vector<Degrees>> ParseStageDegrees(const std::string& text);
+std::string FormatStageDegrees(const std::vector<Degrees>& degrees);
 
 // "0-3,7": the cluster's devices that run programs [first, first + count).
 std::string FormatDevices(const Layout& layout, int64_t first, int64_t count);
 
-// Writes degrees of stages into a layout, with the least common multiples; equal ones are data and
-// tensor. REQUIRES: one per stage.
-void SetStageDegrees(const std::vector<StageDegrees>& degrees, Layout& layout);
+// Writes degrees of stages into a layout, with the least common multiples; equal ones are those of
+// every stage. REQUIRES: one per stage.
+void SetStageDegrees(const std::vector<Degrees>& degrees, Layout& layout);
 
 }  // namespace meshwright::planner

@@ -39,7 +39,10 @@ Attrs LocalAttrs(const Graph& graph, const Node& node, const NodeStrategy& strat
         placed->is_result ? node.outputs[placed->index] : node.inputs[placed->index];
     const std::vector<Sharding>& shardings =
         placed->is_result ? strategy.results : strategy.operands;
-    SetOffsets(attrs, graph.type(value), shardings[placed->index]);
+    const Sharding& sharding = shardings[placed->index];
+    if (!placed->dim || !sharding.dims[static_cast<size_t>(*placed->dim)].empty()) {
+      SetOffsets(attrs, graph.type(value), sharding);
+    }
   }
   if (node.op == Op::kEmbeddingGrad) {
     const ir::TensorType& table = graph.type(node.outputs[0]);

@@ -452,12 +452,14 @@ Result<std::vector<Program>> LowerAll(const LowerInput& input, const LoweringInd
 
 mesh::Mesh StageMesh(const Layout& layout, int stage) {
   mesh::Mesh mesh;
-  const StageDegrees degrees = layout.DegreesOf(stage);
-  mesh.axes = {{kData, degrees.data}};
-  if (layout.tensor_axes.empty()) {
-    mesh.axes.push_back({kTensor, degrees.tensor});
-  } else {
-    for (const ir::MeshAxis& axis : TensorAxes(layout)) mesh.axes.push_back(axis);
+  const Degrees& degrees = layout.DegreesOf(stage);
+  for (const AxisKind& kind : kAxisKinds) {
+    const int64_t size = degrees[kind.axis];
+    if (kind.axis == Axis::kTensor && !layout.tensor_axes.empty()) {
+      for (const ir::MeshAxis& axis : TensorAxes(layout)) mesh.axes.push_back(axis);
+    } else if (size > 1 || kind.role != AxisRole::kSequence) {
+      mesh.axes.push_back({kind.name, size});
+    }
   }
   const int64_t first = layout.FirstDevice(stage);
   for (int64_t i = 0; i < degrees.device_count(); ++i) {

@@ -356,7 +356,7 @@ class Partitioner {
   // A replica on every tensor device need not be sent that often: each receives a part and the
   // group gathers.
   Sharding Scatter(int stage, ValueId value, Sharding sharding) const {
-    const int64_t tensor = layout_.DegreesOf(stage).tensor;
+    const int64_t tensor = layout_.DegreesOf(stage).tensor();
     const std::vector<ir::MeshAxis> axes = TensorAxes(layout_);
     const bool split = std::any_of(axes.begin(), axes.end(), [&](const ir::MeshAxis& axis) {
       return sharding.UsesAxis(axis.name);

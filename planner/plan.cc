@@ -23,6 +23,7 @@
 #include "planner/stages.h"
 #include "planner/step_pieces.h"
 #include "planner/strategy.h"
+#include "planner/token_order.h"
 #include "planner/zero.h"
 
 namespace meshwright::planner {
@@ -262,7 +263,7 @@ class PlanMaker {
   // In microbatches where only sums come out of it, and where they divide its rows.
   Layout LayoutOf(const Graph& graph) const {
     Layout layout = plan_.layout;
-    const bool fits = RowsOf(graph) % (layout.data * layout.microbatches) == 0;
+    const bool fits = RowsOf(graph) % (layout.data() * layout.microbatches) == 0;
     if (GivesTensors(graph) || ReadsOutputStates(graph) || !fits) layout.microbatches = 1;
     return layout;
   }
@@ -459,7 +460,13 @@ Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topolog
                         const Layout& layout, PlanScope scope, const ShardingChooser& choose) {
   MW_TRY(ir::ValidateJob(job));
   const std::optional<ir::JobRequest> sized = WithHeadBlocks(job, topology);
-  return PlanMaker(sized ? *sized : job, topology, layout, scope, choose).Run();
+  const ir::JobRequest& asked = sized ? *sized : job;
+  if (layout.context() == 1) return PlanMaker(asked, topology, layout, scope, choose).Run();
+  std::vector<std::string> notes;
+  MW_ASSIGN_OR_RETURN(const ir::JobRequest ordered, WithTokenOrder(asked, layout, notes));
+  MW_ASSIGN_OR_RETURN(Plan plan, PlanMaker(ordered, topology, layout, scope, choose).Run());
+  plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
+  return plan;
 }
 
 }  // namespace meshwright::planner

@@ -12,7 +12,7 @@ using mesh::Sharding;
 
 std::vector<ir::MeshAxis> TensorAxes(const Layout& layout) {
   std::vector<ir::MeshAxis> axes;
-  const std::vector<int64_t> one_axis = {layout.tensor};
+  const std::vector<int64_t> one_axis = {layout.tensor()};
   for (const int64_t size : layout.tensor_axes.empty() ? one_axis : layout.tensor_axes) {
     if (size == 1) continue;
     axes.push_back({axes.empty() ? kTensor : fmt::format("{}{}", kTensor, axes.size() + 1), size});
@@ -23,15 +23,19 @@ std::vector<ir::MeshAxis> TensorAxes(const Layout& layout) {
 mesh::Mesh PlanningMesh(const Layout& layout) {
   mesh::Mesh mesh;
   if (layout.microbatches > 1) mesh.axes.push_back({kMicro, layout.microbatches});
-  if (layout.data > 1) mesh.axes.push_back({kData, layout.data});
-  for (const ir::MeshAxis& axis : TensorAxes(layout)) mesh.axes.push_back(axis);
+  for (const AxisKind& kind : kAxisKinds) {
+    if (kind.axis == Axis::kTensor) {
+      for (const ir::MeshAxis& axis : TensorAxes(layout)) mesh.axes.push_back(axis);
+    } else if (layout.degrees[kind.axis] > 1) {
+      mesh.axes.push_back({kind.name, layout.degrees[kind.axis]});
+    }
+  }
   return mesh;
 }
 
 mesh::Mesh PlanningMesh(const Layout& layout, int stage) {
   Layout own = layout;
-  own.data = layout.DegreesOf(stage).data;
-  own.tensor = layout.DegreesOf(stage).tensor;
+  own.degrees = layout.DegreesOf(stage);
   own.stage_degrees.clear();
   return PlanningMesh(own);
 }

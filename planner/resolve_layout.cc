@@ -33,27 +33,30 @@ Status CheckDevices(const Layout& layout, int64_t device_count) {
                     FormatStageDegrees(layout.stage_degrees), layout.device_count(), device_count,
                     layout.device_count() - device_count));
   }
+  const std::string context =
+      layout.context() > 1 ? fmt::format("context={} x ", layout.context()) : "";
   return InvalidArgument(
-      fmt::format("data={} x tensor={} x pipeline={} needs {} devices, the cluster has {}; start "
+      fmt::format("data={} x {}tensor={} x pipeline={} needs {} devices, the cluster has {}; start "
                   "{} more device(s) or choose "
                   "degrees whose product is at most {}",
-                  layout.data, layout.tensor, layout.pipeline, layout.device_count(), device_count,
+                  layout.data(), context, layout.tensor(), layout.pipeline, layout.device_count(),
+                  device_count,
                   layout.device_count() - device_count, device_count));
 }
 
 Status CheckBatch(const Layout& layout, int64_t batch) {
-  if (batch % layout.data != 0) {
+  if (batch % layout.data() != 0) {
     return InvalidArgument(
         fmt::format("data={} does not divide the global batch of {} rows; choose data in {{{}}}",
-                    layout.data, batch, DivisorList(batch, batch)));
+                    layout.data(), batch, DivisorList(batch, batch)));
   }
-  const int64_t rows = batch / layout.data;
+  const int64_t rows = batch / layout.data();
   if (rows % layout.microbatches != 0) {
     return InvalidArgument(
         fmt::format("microbatches={} does not divide the {} rows of each data shard (global batch "
                     "{} / data={}); choose "
                     "microbatches in {{{}}}",
-                    layout.microbatches, rows, batch, layout.data, DivisorList(rows, rows)));
+                    layout.microbatches, rows, batch, layout.data(), DivisorList(rows, rows)));
   }
   return OkStatus();
 }
@@ -165,7 +168,7 @@ Status TakeTensorAxes(const ir::ParallelSpec& wanted, Layout& layout) {
         fmt::format("is '{}', a grid of {}, but the tensor degree is {}; leave one of them open",
                     wanted.tensor_axes, product, wanted.tensor));
   }
-  layout.tensor = product;
+  layout.degrees[Axis::kTensor] = product;
   std::erase(layout.tensor_axes, 1);
   if (layout.tensor_axes.size() < 2) layout.tensor_axes.clear();
   return OkStatus();
@@ -174,13 +177,16 @@ Status TakeTensorAxes(const ir::ParallelSpec& wanted, Layout& layout) {
 // Meshes of stages say what degrees would say otherwise.
 Status TakeStageMeshes(const ir::ParallelSpec& wanted, Layout& layout) {
   if (wanted.stage_meshes.empty()) return OkStatus();
-  MW_ASSIGN_OR_RETURN(const std::vector<StageDegrees> degrees,
+  MW_ASSIGN_OR_RETURN(const std::vector<Degrees> degrees,
                       ParseStageDegrees(wanted.stage_meshes));
   const bool other_count =
       wanted.pipeline > 0 && wanted.pipeline != static_cast<int64_t>(degrees.size());
-  if (wanted.data > 0 || wanted.tensor > 0 || other_count) {
+  if (wanted.data > 0 || wanted.tensor > 0 || wanted.context > 1 || other_count) {
     std::vector<std::string> given;
     if (wanted.data > 0) given.push_back(fmt::format("a data degree of {}", wanted.data));
+    if (wanted.context > 1) {
+      given.push_back(fmt::format("a context degree of {}", wanted.context));
+    }
     if (wanted.tensor > 0) given.push_back(fmt::format("a tensor degree of {}", wanted.tensor));
     if (other_count) given.push_back(fmt::format("a pipeline degree of {}", wanted.pipeline));
     return InvalidField(
@@ -233,8 +239,9 @@ std::string DivisorList(int64_t n, int64_t limit) {
 
 void PinDegrees(const Layout& layout, ir::ParallelSpec& spec) {
   const bool equal = layout.stage_degrees.empty();
-  spec.data = equal ? layout.data : 0;
-  spec.tensor = equal ? layout.tensor : 0;
+  spec.data = equal ? layout.data() : 0;
+  spec.context = equal ? layout.context() : 0;
+  spec.tensor = equal ? layout.tensor() : 0;
   spec.stage_meshes = FormatStageDegrees(layout.stage_degrees);
   spec.pipeline = layout.pipeline;
   spec.microbatches = layout.microbatches;
@@ -247,18 +254,18 @@ void PinDegrees(const Layout& layout, ir::ParallelSpec& spec) {
 std::string IdleDevicesNote(const ir::JobRequest& job, const Layout& layout, int64_t device_count) {
   const int64_t used = layout.device_count();
   if (job.parallel.data > 0 || used >= device_count || !layout.stage_degrees.empty()) return "";
-  const int64_t per_replica = layout.tensor * layout.pipeline;
+  const int64_t per_replica = layout.degrees.per_replica() * layout.pipeline;
   const int64_t data = device_count / per_replica;
   std::string note =
       fmt::format("{} of {} devices have no work:", device_count - used, device_count);
-  if (layout.data < data) {
+  if (layout.data() < data) {
     const int64_t batch = (job.train.global_batch + data - 1) / data * data;
     note += fmt::format(
         " data={} is the most that divides a global batch of {} rows; with {} rows "
         "data={} would use {}",
-        layout.data, job.train.global_batch, batch, data, data * per_replica);
+        layout.data(), job.train.global_batch, batch, data, data * per_replica);
   } else {
-    note += fmt::format(" tensor={} x pipeline={} does not divide {}", layout.tensor,
+    note += fmt::format(" tensor={} x pipeline={} does not divide {}", layout.tensor(),
                         layout.pipeline, device_count);
   }
   return note;
@@ -305,7 +312,8 @@ Status CheckPins(const ir::ParallelSpec& pins, int64_t layer_count) {
 Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, int64_t layer_count) {
   const ir::ParallelSpec& wanted = job.parallel;
   Layout layout;
-  layout.tensor = std::max<int64_t>(wanted.tensor, 1);
+  layout.degrees[Axis::kContext] = std::max<int64_t>(wanted.context, 1);
+  layout.degrees[Axis::kTensor] = std::max<int64_t>(wanted.tensor, 1);
   layout.pipeline = std::max<int64_t>(wanted.pipeline, 1);
   MW_TRY(TakeStageMeshes(wanted, layout));
   layout.schedule = wanted.schedule == "auto" ? "1f1b" : wanted.schedule;
@@ -314,14 +322,14 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
                                       static_cast<int>(wanted.chunks)));
   layout.chunks = shape.chunks;
   MW_TRY(TakeTensorAxes(wanted, layout));
-  layout.sequence_parallel = wanted.sequence_parallel.value_or(false) && layout.tensor > 1;
+  layout.sequence_parallel = wanted.sequence_parallel.value_or(false) && layout.tensor() > 1;
   layout.zero = std::max<int64_t>(wanted.zero, 0);
   const int64_t batch = job.train.global_batch;
   if (wanted.data > 0) {
-    layout.data = wanted.data;
+    layout.degrees[Axis::kData] = wanted.data;
   } else if (wanted.stage_meshes.empty()) {
-    const int64_t rest = device_count / (layout.tensor * layout.pipeline);
-    layout.data = rest < 1 ? 1 : LargestDivisor(batch, rest);
+    const int64_t rest = device_count / (layout.degrees.per_replica() * layout.pipeline);
+    layout.degrees[Axis::kData] = rest < 1 ? 1 : LargestDivisor(batch, rest);
   }
   MW_TRY(CheckDevices(layout, device_count));
   MW_TRY(CheckLayers(layout, layer_count));
@@ -331,15 +339,15 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
   }
   if (wanted.microbatches > 0) {
     layout.microbatches = wanted.microbatches;
-  } else if (layout.pipeline > 1 && batch % layout.data == 0) {
-    layout.microbatches = LargestDivisor(batch / layout.data, 2 * layout.pipeline);
+  } else if (layout.pipeline > 1 && batch % layout.data() == 0) {
+    layout.microbatches = LargestDivisor(batch / layout.data(), 2 * layout.pipeline);
   }
   MW_TRY(CheckBatch(layout, batch));
-  if (layout.sequence_parallel && job.train.sequence % layout.tensor != 0) {
+  if (layout.sequence_parallel && job.train.sequence % layout.tensor() != 0) {
     return Fail(
         InvalidArgument(fmt::format("sequence_parallel splits the {} tokens of a row over "
                                     "tensor={}; choose a sequence that {} divides",
-                                    job.train.sequence, layout.tensor, layout.tensor)));
+                                    job.train.sequence, layout.tensor(), layout.tensor())));
   }
   return layout;
 }

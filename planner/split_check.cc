@@ -38,7 +38,8 @@ SplitCheck::Answer SplitCheck::CheckUser(const ir::Node& user, size_t operand, i
   const ir::DimFactors& factors = rule->operands[operand][static_cast<size_t>(dim)];
   if (factors.empty()) return {kFits, 0, false};
   const ir::Factor& factor = rule->factors[static_cast<size_t>(factors[0])];
-  if (factor.kind == ir::FactorKind::kWhole) return {kNeededWhole, 0, false};
+  if (factor.kind == ir::FactorKind::kWhole || factor.kind == ir::FactorKind::kSequence)
+    return {kNeededWhole, 0, false};
   Answer answer;
   if (factor.size % parts != 0) answer = {kDoesNotDivide, factor.size, false};
   if (factor.kind == ir::FactorKind::kReduced) {

@@ -55,9 +55,9 @@ Result<Partition> MakeStepPartition(const ir::JobRequest& job, const StagedStep&
 }
 
 Result<ir::Graph> FuseWholeHead(const ir::JobRequest& job, const Layout& layout, ir::Graph graph) {
-  const StageDegrees last = layout.DegreesOf(layout.shape().StageOf(layout.shape().parts() - 1));
-  if (!job.train.compile || last.tensor > 1) return graph;
-  return compile::FuseHead(graph, last.data * layout.microbatches,
+  const Degrees last = layout.DegreesOf(layout.shape().StageOf(layout.shape().parts() - 1));
+  if (!job.train.compile || last.tensor() > 1) return graph;
+  return compile::FuseHead(graph, last.data() * last.context() * layout.microbatches,
                            std::max<int64_t>(1, job.parallel.head_block_tokens));
 }
 

@@ -10,6 +10,7 @@
 
 #include "ir/schema.h"
 #include "planner/later_sums.h"
+#include "planner/resolve_layout.h"
 #include "planner/split_check.h"
 
 namespace meshwright::planner {
@@ -164,7 +165,9 @@ class Chooser {
 
   bool CanSplit(const FactorRule& rule, FactorIndex factor, const std::string& axis) const {
     const ir::Factor& f = rule.factors[static_cast<size_t>(factor)];
-    return f.kind != FactorKind::kWhole && f.size % mesh_.AxisSize(axis) == 0;
+    const bool whole = f.kind == FactorKind::kWhole || (f.kind == FactorKind::kSequence &&
+                                                        RoleOf(axis) != AxisRole::kSequence);
+    return !whole && f.size % mesh_.AxisSize(axis) == 0;
   }
 
   // The factor along which most operand bytes are already split by the axis.
@@ -184,6 +187,56 @@ class Chooser {
       if (!best || amount > bytes[*best]) best = factor;
     }
     return best;
+  }
+
+  Result<Choice> Choose(const Node& node, const FactorRule& rule,
+                        const std::vector<Sharding>& views, const std::string& axis) {
+    switch (RoleOf(axis)) {
+      case AxisRole::kRows:
+        return ChooseBatch(node, rule, views, axis);
+      case AxisRole::kSequence:
+        return ChooseSequence(node, rule, views, axis);
+      case AxisRole::kModel:
+        return ChooseTensor(node, rule, views);
+    }
+    return Fail(Internal("an axis of no role"));
+  }
+
+  // Tokens of a row are split from where the model looks them up on. What is summed over the blocks
+  // of a row becomes split along it again where it is one of its tensors (gradients of keys); sums
+  // for weights wait for the update.
+  Result<Choice> ChooseSequence(const Node& node, const FactorRule& rule,
+                                const std::vector<Sharding>& views, const std::string& axis) {
+    Choice choice{axis, std::nullopt, false};
+    if (node.op == Op::kEmbedding && graph_.type(node.inputs[1]).rank() == 2) {
+      const FactorIndex tokens = rule.operands[1][1][0];
+      tokens_ = graph_.type(node.inputs[1]).dims[1];
+      if (!CanSplit(rule, tokens, axis)) {
+        return Fail(InvalidArgument(fmt::format(
+            "{}={} does not divide the {} tokens of a row; choose {} in {{{}}}", axis,
+            mesh_.AxisSize(axis), tokens_, axis, DivisorList(tokens_, suggest_up_to_))));
+      }
+      choice.factor = tokens;
+      return choice;
+    }
+    choice.factor = FollowOperands(node, rule, views, axis);
+    if (!choice.factor) choice.factor = TokensOfSums(node, rule, views, axis);
+    if (!choice.factor) choice.passes_partial = CanPassPartial(node, rule, views, axis);
+    return choice;
+  }
+
+  std::optional<FactorIndex> TokensOfSums(const Node& node, const FactorRule& rule,
+                                          const std::vector<Sharding>& views,
+                                          const std::string& axis) const {
+    for (size_t i = 0; i < views.size(); ++i) {
+      const bool tokens = views[i].dims.size() >= 3 &&
+                          graph_.type(node.inputs[i]).dims[1] == tokens_ &&
+                          !gradient_of_.contains(node.inputs[i]);
+      if (!tokens || !views[i].partial.contains(axis) || rule.operands[i][1].empty()) continue;
+      const FactorIndex factor = rule.operands[i][1][0];
+      if (CanSplit(rule, factor, axis)) return factor;
+    }
+    return std::nullopt;
   }
 
   Result<Choice> ChooseBatch(const Node& node, const FactorRule& rule,
@@ -289,11 +342,11 @@ class Chooser {
   Result<std::optional<FactorIndex>> EmbeddingFactor(const Node& node, const FactorRule& rule,
                                                      size_t w) {
     const int64_t rows = graph_.type(node.inputs[w]).dims[0];
-    if (rows % layout_.tensor == 0) return std::optional(rule.operands[w][0][0]);
+    if (rows % layout_.tensor() == 0) return std::optional(rule.operands[w][0][0]);
     result_.notes.push_back(
         fmt::format("{} is replicated over tensor={}: its {} rows do not divide (pad the "
                     "vocabulary to a multiple of {} to split it)",
-                    ParamName(node.inputs[w]), layout_.tensor, rows, layout_.tensor));
+                    ParamName(node.inputs[w]), layout_.tensor(), rows, layout_.tensor()));
     return std::optional<FactorIndex>();
   }
 
@@ -308,26 +361,26 @@ class Chooser {
       const auto result_dim = ResultDimOf(rule, factor);
       if (!result_dim) continue;
       const SplitCheck::Answer answer =
-          split_check_.Check(node.outputs[0], *result_dim, layout_.tensor);
+          split_check_.Check(node.outputs[0], *result_dim, layout_.tensor());
       if (answer.verdict == SplitCheck::kFits) return std::optional(factor);
       if (answer.verdict == SplitCheck::kDoesNotDivide && !misfit) misfit = answer;
     }
     if (!misfit) {
       result_.notes.push_back(fmt::format(
-          "{} is replicated over tensor={}: no factor of it can be split", name, layout_.tensor));
+          "{} is replicated over tensor={}: no factor of it can be split", name, layout_.tensor()));
       return std::optional<FactorIndex>();
     }
     if (misfit->is_vocabulary) {
       result_.notes.push_back(
           fmt::format("{} is replicated over tensor={}: the vocabulary of {} does not divide (pad "
                       "it to a multiple of {} to split it)",
-                      name, layout_.tensor, misfit->size, layout_.tensor));
+                      name, layout_.tensor(), misfit->size, layout_.tensor()));
       return std::optional<FactorIndex>();
     }
     return Fail(InvalidArgument(
         fmt::format("tensor={} does not divide the {} units along which {} {} is split; choose "
                     "tensor in {{{}}}",
-                    layout_.tensor, misfit->size, name, graph_.type(node.inputs[w]).ToString(),
+                    layout_.tensor(), misfit->size, name, graph_.type(node.inputs[w]).ToString(),
                     FittingDegrees(misfit->size))));
   }
 
@@ -337,7 +390,7 @@ class Chooser {
     for (int64_t degree = 1; degree <= std::min(units, suggest_up_to_); ++degree) {
       if (units % degree != 0) continue;
       Layout layout = layout_;
-      layout.tensor = degree;
+      layout.degrees[Axis::kTensor] = degree;
       // No suggestions of suggestions.
       if (Chooser(graph_, stages_, layout, known_params_, 0, {}).Run().has_value()) {
         degrees.push_back(degree);
@@ -362,7 +415,7 @@ class Chooser {
       const FactorIndex factor = rule.operands[i][1].empty() ? -1 : rule.operands[i][1][0];
       if (factor < 0) continue;
       const ir::Factor& f = rule.factors[static_cast<size_t>(factor)];
-      if (f.kind == FactorKind::kParallel && f.size % layout_.tensor == 0) return factor;
+      if (f.kind == FactorKind::kParallel && f.size % layout_.tensor() == 0) return factor;
     }
     return std::nullopt;
   }
@@ -388,7 +441,7 @@ class Chooser {
       Sharding sharding = Sharding::Replicated(graph_.type(node.outputs[0]).rank());
       int64_t parts = 1;
       for (const ir::MeshAxis& axis : mesh_.axes) {
-        if (axis.name == kTensor || !ir::IsBatchFeed(node)) continue;
+        if (RoleOf(axis.name) != AxisRole::kRows || !ir::IsBatchFeed(node)) continue;
         // A program of few rows computes them on every replica.
         if (graph_.type(node.outputs[0]).dims[0] % (parts * axis.size) != 0) continue;
         parts *= axis.size;
@@ -410,9 +463,7 @@ class Chooser {
     MW_ASSIGN_OR_RETURN(const FactorRule rule, ir::RuleOf(graph_, node));
     std::vector<Choice> choices;
     for (const ir::MeshAxis& axis : mesh_.axes) {
-      Result<Choice> choice = axis.name == kTensor ? ChooseTensor(node, rule, views)
-                                                   : ChooseBatch(node, rule, views, axis.name);
-      MW_ASSIGN_OR_RETURN(Choice chosen, std::move(choice));
+      MW_ASSIGN_OR_RETURN(Choice chosen, Choose(node, rule, views, axis.name));
       choices.push_back(std::move(chosen));
     }
     strategy.operands = OperandShardings(node, rule, views, choices);
@@ -553,6 +604,7 @@ class Chooser {
   Strategies result_;
   std::map<ValueId, std::string> gradient_of_;
   std::map<std::string, Sharding> known_params_;
+  int64_t tokens_ = 0;  // of a row, once they are split
 };
 
 }  // namespace
@@ -575,7 +627,7 @@ Result<Strategies> ChooseStrategies(const Graph& step_graph, const StageAssignme
   MW_ASSIGN_OR_RETURN(
       Strategies strategies,
       Chooser(step_graph, stages, layout, known_params, max_tensor, sums_later).Run());
-  if (layout.tensor == 1) return strategies;
+  if (layout.tensor() == 1) return strategies;
   sums_later = AddsOfLaterSums(step_graph, stages, strategies);
   if (sums_later.empty()) return strategies;
   return Chooser(step_graph, stages, layout, known_params, max_tensor, sums_later).Run();

@@ -32,10 +32,6 @@ namespace meshwright::planner {
 // A forward cast of a param: it is computed once per step, and is split as the param is.
 bool IsWeightCast(const ir::Graph& graph, const ir::Node& node);
 
-inline constexpr char kMicro[] = "micro";
-inline constexpr char kData[] = "data";
-inline constexpr char kTensor[] = "tensor";  // further axes of the tensor group: tensor2, ...
-
 struct NodeStrategy {
   std::vector<mesh::Sharding> operands;  // required, one per input
   std::vector<mesh::Sharding> results;
@@ -62,7 +58,7 @@ struct Strategies {
 // The axes of a tensor group, of size > 1.
 std::vector<ir::MeshAxis> TensorAxes(const Layout& layout);
 
-// The mesh that shardings refer to: axes of size > 1 among micro, data, tensor (no devices). Where
+// The mesh that shardings refer to: axes of size > 1 among micro, data, context, tensor (no devices). Where
 // stages differ, what these sizes divide is divided by the sizes of every stage.
 mesh::Mesh PlanningMesh(const Layout& layout);
 // The one that a stage's blocks are of: without the axes that it has no devices along.

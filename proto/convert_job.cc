@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/parallel_pins.h"
 #include "ir/text.h"
 #include "proto/convert.h"
 #include "proto/job_codec.h"
@@ -40,54 +41,6 @@ ir::OptimizerSpec DecodeOptimizer(const v1::OptimizerSpec& wire) {
   spec.weight_decay = wire.weight_decay();
   spec.momentum = wire.momentum();
   spec.max_norm = wire.max_norm();
-  return spec;
-}
-
-v1::ParallelSpec EncodeParallel(const ir::ParallelSpec& spec) {
-  v1::ParallelSpec wire;
-  wire.set_data(spec.data);
-  wire.set_tensor(spec.tensor);
-  wire.set_pipeline(spec.pipeline);
-  wire.set_microbatches(spec.microbatches);
-  wire.set_schedule(spec.schedule);
-  wire.set_sequence_parallel(spec.sequence_parallel.value_or(false));
-  wire.set_sequence_parallel_is_auto(!spec.sequence_parallel.has_value());
-  wire.set_bucket_bytes(spec.bucket_bytes);
-  wire.set_head_block_tokens(spec.head_block_tokens);
-  wire.set_device(spec.device);
-  wire.set_zero(spec.zero);
-  wire.set_recompute(spec.recompute);
-  wire.set_recompute_layers(spec.recompute_layers);
-  wire.set_chunks(spec.chunks);
-  wire.set_part_layers(spec.part_layers);
-  wire.set_shardings(spec.shardings);
-  wire.set_stage_meshes(spec.stage_meshes);
-  wire.set_tensor_axes(spec.tensor_axes);
-  wire.set_sharding_pins(spec.sharding_pins);
-  return wire;
-}
-
-ir::ParallelSpec DecodeParallel(const v1::ParallelSpec& wire) {
-  ir::ParallelSpec spec;
-  spec.data = wire.data();
-  spec.tensor = wire.tensor();
-  spec.pipeline = wire.pipeline();
-  spec.microbatches = wire.microbatches();
-  spec.schedule = wire.schedule();
-  spec.sequence_parallel = wire.sequence_parallel();
-  if (wire.sequence_parallel_is_auto()) spec.sequence_parallel = std::nullopt;
-  spec.bucket_bytes = wire.bucket_bytes();
-  spec.head_block_tokens = wire.head_block_tokens();
-  if (!wire.device().empty()) spec.device = wire.device();
-  spec.zero = wire.zero();
-  spec.recompute = wire.recompute();
-  spec.recompute_layers = wire.recompute_layers();
-  spec.chunks = wire.chunks();
-  spec.part_layers = wire.part_layers();
-  spec.stage_meshes = wire.stage_meshes();
-  spec.tensor_axes = wire.tensor_axes();
-  if (!wire.shardings().empty()) spec.shardings = wire.shardings();
-  spec.sharding_pins = wire.sharding_pins();
   return spec;
 }
 
@@ -296,7 +249,7 @@ v1::JobRequest Encode(const ir::JobRequest& job) {
   *wire.mutable_optimizer() = EncodeOptimizer(job.optimizer);
   *wire.mutable_data() = Encode(job.data);
   *wire.mutable_init_weights() = Encode(job.init_weights);
-  *wire.mutable_parallel() = EncodeParallel(job.parallel);
+  wire.set_pins(ir::FormatPins(job.parallel));
   *wire.mutable_train() = EncodeTrain(job.train);
   wire.set_save_weights(job.save_weights);
   wire.set_config_text(job.config_text);
@@ -324,7 +277,7 @@ Result<ir::JobRequest> Decode(const v1::JobRequest& wire) {
   job.optimizer = DecodeOptimizer(wire.optimizer());
   MW_ASSIGN_OR_RETURN(job.data, Decode(wire.data()));
   MW_ASSIGN_OR_RETURN(job.init_weights, Decode(wire.init_weights()));
-  job.parallel = DecodeParallel(wire.parallel());
+  MW_ASSIGN_OR_RETURN(job.parallel, ir::ParsePins(wire.pins()));
   MW_ASSIGN_OR_RETURN(job.train, DecodeTrain(wire.train()));
   job.save_weights = wire.save_weights();
   job.config_text = wire.config_text();

@@ -10,6 +10,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/check.h"
+#include "ir/parallel_pins.h"
 #include "base/text.h"
 #include "report/plan_job.h"
 
@@ -45,53 +47,24 @@ class Changes {
         Change{std::move(family), std::move(text), kind, amount, config_, topology_});
   }
 
-  static std::string TakenBack(const char* key, int64_t) {
-    return fmt::format("set {} = \"auto\"", key);
-  }
-  static std::string TakenBack(const char* key, const std::string& open) {
-    return open.empty() ? fmt::format("leave {} out", key) : TakenBack(key, 0);
-  }
-
-  static std::string TakenBack(const char* key, const std::optional<bool>&) {
-    return TakenBack(key, 0);
+  static std::string TakenBack(const ir::Pin& pin) {
+    if (pin.open[0] == '\0') return fmt::format("leave {} out", pin.key);
+    return fmt::format("set {} = \"auto\"", pin.key);
   }
 
   void AddPins() {
     Change all;
     all.config = config_;
     int pins = 0;
-    const auto unpin = [&](const char* key, auto at, const auto& open) {
-      if (at(config_.parallel) == open) return;
-      Change& change = Add(key, ChangeKind::kPin, 0, TakenBack(key, open));
-      at(change.config.parallel) = open;
-      at(all.config.parallel) = open;
+    for (const ir::Pin& pin : ir::Pins()) {
+      if (pin.open == nullptr || ir::PinText(pin, config_.parallel) == pin.open) continue;
+      Change& change = Add(pin.key, ChangeKind::kPin, 0, TakenBack(pin));
+      for (ir::ParallelSpec* parallel : {&change.config.parallel, &all.config.parallel}) {
+        const Status set = ir::SetPin(pin, pin.open, *parallel);
+        MW_CHECK(set.ok()) << set.message();
+      }
       ++pins;
-    };
-    const auto degree = [](int64_t ir::ParallelSpec::*member) {
-      return [member](auto& parallel) -> auto& { return parallel.*member; };
-    };
-    const auto text = [](std::string ir::ParallelSpec::*member) {
-      return [member](auto& parallel) -> auto& { return parallel.*member; };
-    };
-    const auto toggle = [](std::optional<bool> ir::ParallelSpec::*member) {
-      return [member](auto& parallel) -> auto& { return parallel.*member; };
-    };
-    using ir::ParallelSpec;
-    const std::string open = "auto";
-    unpin("activation_checkpoint.mode", text(&ParallelSpec::recompute), open);
-    unpin("parallelism.zero_stage", degree(&ParallelSpec::zero), int64_t{-1});
-    unpin("parallelism.enable_sequence_parallel", toggle(&ParallelSpec::sequence_parallel),
-          std::optional<bool>());
-    unpin("parallelism.pipeline_parallel_microbatches", degree(&ParallelSpec::microbatches),
-          int64_t{0});
-    unpin("parallelism.pipeline_parallel_schedule", text(&ParallelSpec::schedule), open);
-    unpin("parallelism.tensor_parallel_degree", degree(&ParallelSpec::tensor), int64_t{0});
-    unpin("parallelism.pipeline_parallel_degree", degree(&ParallelSpec::pipeline), int64_t{0});
-    unpin("parallelism.data_parallel_replicate_degree", degree(&ParallelSpec::data), int64_t{0});
-    unpin("parallelism.pipeline_parallel_chunks", degree(&ParallelSpec::chunks), int64_t{0});
-    unpin("parallelism.pipeline_parallel_layers", text(&ParallelSpec::part_layers), std::string());
-    unpin("parallelism.pipeline_parallel_meshes", text(&ParallelSpec::stage_meshes), std::string());
-    unpin("parallelism.tensor_parallel_axes", text(&ParallelSpec::tensor_axes), std::string());
+    }
     if (pins < 2) return;
     Change& change =
         Add("pins", ChangeKind::kPin, 0, "leave [parallelism] and [activation_checkpoint] out");

@@ -35,8 +35,8 @@ PlanObject LayoutObject(const planner::Layout& layout) {
   PlanObject recompute = PlanObject::array();
   for (const planner::Recompute mode : layout.recompute) recompute.push_back(RecomputeName(mode));
   return {{"text", layout.ToString()},
-          {"data", layout.data},
-          {"tensor", layout.tensor},
+          {"data", layout.data()},
+          {"tensor", layout.tensor()},
           {"pipeline", layout.pipeline},
           {"microbatches", layout.microbatches},
           {"schedule", layout.schedule},

@@ -247,7 +247,7 @@ struct ShardingExplainer::State {
           planner::Strategies rules,
           planner::ChooseStrategies(step.graph, step.stages, plan.layout,
                                     pinned ? planner::WholeOverData(stored) : ShardingsByName(),
-                                    plan.layout.tensor));
+                                    plan.layout.tensor()));
       planner::ApplyZero(step.graph, plan.layout, rules);
       std::map<int, int> fixed = NodeChoices(rules);
       fixed.insert(params.begin(), params.end());

@@ -142,12 +142,12 @@ class Finder {
   // Nothing: the job cannot be split so.
   const ProbedMode* Probe(const Layout& layout, int64_t rows, Recompute mode) {
     const auto [it, fresh] =
-        probes_.try_emplace({layout.tensor, rows, layout.sequence_parallel, mode});
+        probes_.try_emplace({layout.tensor(), rows, layout.sequence_parallel, mode});
     if (!fresh) return it->second ? &*it->second : nullptr;
-    const ProbeOptions options = {layout.tensor, rows, layout.sequence_parallel, mode};
+    const ProbeOptions options = {layout.tensor(), rows, layout.sequence_parallel, mode};
     ProbedMode probed;
     for (size_t c = 0; c < classes_.size(); ++c) {
-      const auto size = static_cast<size_t>(layout.tensor);
+      const auto size = static_cast<size_t>(layout.tensor());
       const std::vector<int>& members = classes_[c].size() < size ? all_devices_ : classes_[c];
       auto layers = ProbeLayers(step_, options, costs_, SlowestGroup(members, size, rates_));
       if (!layers.has_value()) {
@@ -171,7 +171,7 @@ class Finder {
         layers[c].resize((*probed)[c].size());
         for (size_t layer = 0; layer < layers[c].size(); ++layer) {
           layers[c][layer].probes[mode] = (*probed)[c][layer];
-          layers[c][layer].zero = SplitOver((*probed)[c][layer], layout.data);
+          layers[c][layer].zero = SplitOver((*probed)[c][layer], layout.data());
         }
       }
     }
@@ -216,7 +216,7 @@ class Finder {
     for (const int64_t tensor : choices_.TensorDegrees(device_count_)) {
       for (const bool sequence_parallel : choices_.SequenceModes(tensor)) {
         Family family;
-        family.layout.tensor = tensor;
+        family.layout.degrees[planner::Axis::kTensor] = tensor;
         family.layout.sequence_parallel = sequence_parallel;
         const auto whole = Layers(family.layout, batch, CheapestMode());
         if (whole) AddFamilies(family, InputOf(*whole, CheapestMode()));
@@ -224,8 +224,8 @@ class Finder {
     }
     if (families_.empty()) return NoLegalLayout();
     std::stable_sort(families_.begin(), families_.end(), [](const Family& a, const Family& b) {
-      return std::tuple(a.likely_s, a.layout.device_count(), a.layout.pipeline, a.layout.tensor) <
-             std::tuple(b.likely_s, b.layout.device_count(), b.layout.pipeline, b.layout.tensor);
+      return std::tuple(a.likely_s, a.layout.device_count(), a.layout.pipeline, a.layout.tensor()) <
+             std::tuple(b.likely_s, b.layout.device_count(), b.layout.pipeline, b.layout.tensor());
     });
     found_.candidates = static_cast<int64_t>(families_.size());
     return OkStatus();
@@ -237,9 +237,9 @@ class Finder {
     Layout& layout = family.layout;
     for (const int64_t data : Divisors(batch)) {
       if (job_.parallel.data > 0 && data != job_.parallel.data) continue;
-      layout.data = data;
+      layout.degrees[planner::Axis::kData] = data;
       for (const int64_t pipeline :
-           choices_.PipelineDegrees(device_count_ / (layout.tensor * data))) {
+           choices_.PipelineDegrees(device_count_ / (layout.tensor() * data))) {
         layout.pipeline = pipeline;
         if (layout.device_count() > device_count_) continue;
         Layout once = layout;
@@ -365,7 +365,7 @@ class Finder {
   }
 
   static std::tuple<int64_t, int64_t, int64_t, std::string> DegreesOf(const Layout& layout) {
-    return {layout.data, layout.tensor, layout.pipeline,
+    return {layout.data(), layout.tensor(), layout.pipeline,
             planner::FormatStageDegrees(layout.stage_degrees)};
   }
 
@@ -418,7 +418,7 @@ class Finder {
         MW_ASSIGN_OR_RETURN(std::optional<Layout> layout,
                             FindStages(microbatches, sequence_parallel));
         if (!layout) continue;
-        layout->sequence_parallel = sequence_parallel && layout->tensor > 1;
+        layout->sequence_parallel = sequence_parallel && layout->tensor() > 1;
         PriceStages(*layout);
       }
     }
@@ -435,7 +435,7 @@ class Finder {
     problem.modes = modes_;
     if (!pinned_modes_.empty()) problem.modes.resize(1);
     problem.tensor_degrees = choices_.TensorDegrees(device_count_);
-    problem.layers_of = [&](const planner::StageDegrees& degrees) {
+    problem.layers_of = [&](const planner::Degrees& degrees) {
       return Table(degrees, microbatches, sequence_parallel);
     };
     problem.microbatches = microbatches;
@@ -445,15 +445,14 @@ class Finder {
   }
 
   // Null: the job cannot be split so.
-  const LayerTable* Table(const planner::StageDegrees& degrees, int64_t microbatches,
+  const LayerTable* Table(const planner::Degrees& degrees, int64_t microbatches,
                           bool sequence_parallel) {
     Layout stage;
-    stage.data = degrees.data;
-    stage.tensor = degrees.tensor;
-    stage.sequence_parallel = sequence_parallel && degrees.tensor > 1;
-    const int64_t rows = job_.train.global_batch / microbatches / degrees.data;
+    stage.degrees = degrees;
+    stage.sequence_parallel = sequence_parallel && degrees.tensor() > 1;
+    const int64_t rows = job_.train.global_batch / microbatches / degrees.data();
     const auto [at, fresh] =
-        tables_.try_emplace({degrees.tensor, degrees.data, rows, stage.sequence_parallel});
+        tables_.try_emplace({degrees.tensor(), degrees.data(), rows, stage.sequence_parallel});
     if (fresh) {
       std::optional<ProbedLayers> layers = Layers(stage, rows, modes_);
       if (layers) at->second.first = *std::move(layers);
@@ -469,7 +468,7 @@ class Finder {
     meshes.parallel.schedule = "auto";
     MW_ASSIGN_OR_RETURN(Layout layout, planner::ResolveLayout(meshes, device_count_, layer_count_));
     for (const int64_t microbatches :
-         choices_.Microbatches(job_.train.global_batch / layout.data)) {
+         choices_.Microbatches(job_.train.global_batch / layout.data())) {
       layout.microbatches = microbatches;
       PriceStages(layout);
     }

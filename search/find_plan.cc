@@ -114,7 +114,7 @@ class PlanFinder {
         const Layout layout,
         planner::ResolveLayout(job_, static_cast<int64_t>(topology_.devices.size()), layers));
     grid_ = layout.tensor_axes;
-    job_.parallel.tensor = layout.tensor;
+    job_.parallel.tensor = layout.tensor();
     job_.parallel.tensor_axes.clear();
     return OkStatus();
   }
@@ -149,6 +149,7 @@ class PlanFinder {
   }
 
   Result<Plan> MakeOne() {
+    if (job_.parallel.context > 1) return PlanWithContext();
     Result<Plan> rules = RulesPlan();
     // What the rules do with a pin they cannot honour is no answer.
     const bool needs_search =
@@ -159,6 +160,19 @@ class PlanFinder {
     if (!rules.has_value() && !IsMisfit(rules) && !needs_search) return rules;
     MW_ASSIGN_OR_RETURN(const std::vector<Layout> layouts, LayoutsToSearch(rules));
     return FastestOf(std::move(rules), WithGrids(layouts));
+  }
+
+  // Rows shared token by token are the rules' to plan: what is open is one device, and replicas take
+  // what is left.
+  Result<Plan> PlanWithContext() {
+    if (job_.parallel.shardings == "search" || !grid_.empty()) {
+      return Fail(InvalidField(
+          "parallel.context",
+          fmt::format("is {}, but shardings are searched, which knows no context axis; use "
+                      "shardings = \"rules\"",
+                      job_.parallel.context)));
+    }
+    return planner::MakePlan(job_, topology_, scope_, MakePinnedRules(job_));
   }
 
   Result<Plan> RulesPlan() {
@@ -299,7 +313,7 @@ class PlanFinder {
       for (Layout& layout : layouts) layout.tensor_axes = grid_;
       return layouts;
     }
-    for (std::vector<int64_t>& grid : GridsOf(layouts.front().tensor)) {
+    for (std::vector<int64_t>& grid : GridsOf(layouts.front().tensor())) {
       layouts.push_back(layouts.front());
       layouts.back().tensor_axes = std::move(grid);
     }

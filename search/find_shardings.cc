@@ -78,12 +78,12 @@ class Chooser {
                                                          const planner::StageAssignment& stages,
                                                          const Layout& layout) const {
     std::map<std::string, mesh::Sharding> pins;
-    if (zero_ < 1 || layout.data == 1) return pins;
+    if (zero_ < 1 || layout.data() == 1) return pins;
     Layout asked = layout;
     asked.zero = zero_;
     asked.tensor_axes.clear();
     MW_ASSIGN_OR_RETURN(Strategies rules,
-                        planner::ChooseStrategies(graph, stages, asked, {}, layout.tensor));
+                        planner::ChooseStrategies(graph, stages, asked, {}, layout.tensor()));
     planner::ApplyZero(graph, asked, rules);
     for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
       const ir::Attrs& attrs = graph.node(id).attrs;
@@ -122,7 +122,7 @@ IntraOptions IntraOptionsOf(const mesh::Topology& topology, const Layout& layout
   IntraOptions options;
   // In this order, so that what "tensor" and then "data" split is gathered over "data" alone.
   options.axes = planner::TensorAxes(layout);
-  options.axes.push_back({planner::kData, layout.data});
+  options.axes.push_back({planner::kData, layout.data()});
   options.microbatches = layout.microbatches;
   options.kept_microbatches = KeptMicrobatches(layout);
   options.budget_bytes = BudgetBytes(planner::TopologyOf(layout, topology), layout, memory_share);

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/sha256.h"
+#include "ir/parallel_pins.h"
 #include "ir/text.h"
 #include "mesh/device_profile.h"
 
@@ -38,14 +39,7 @@ std::string JobFingerprint(const ir::JobRequest& job) {
 }
 
 std::string ParallelFingerprint(const ir::ParallelSpec& parallel) {
-  return Sha256Hex(
-      fmt::format("{} {} {} {} {} {} '{}' {} {} {} '{}' {} {} '{}' '{}' '{}' {}", parallel.data,
-                  parallel.tensor, parallel.pipeline, parallel.microbatches, parallel.schedule,
-                  parallel.chunks, parallel.part_layers,
-                  parallel.sequence_parallel ? static_cast<int>(*parallel.sequence_parallel) : -1,
-                  parallel.zero, parallel.recompute, parallel.recompute_layers, parallel.shardings,
-                  parallel.bucket_bytes, parallel.sharding_pins, parallel.stage_meshes,
-                  parallel.tensor_axes, parallel.head_block_tokens));
+  return Sha256Hex(ir::FormatPins(parallel));
 }
 
 std::string TopologyFingerprint(const mesh::Topology& topology) {

@@ -101,7 +101,7 @@ class ModelMaker {
     for (const ir::MeshAxis& axis : model_.space.axes) {
       if (!IsBatchAxis(axis.name)) continue;
       batch.push_back(axis.name);
-      layout.data *= axis.size;
+      layout.degrees[planner::Axis::kData] *= axis.size;
     }
     MW_ASSIGN_OR_RETURN(model_.base,
                         planner::ChooseStrategies(graph(), *model_.stages, layout, {}, 1));

@@ -383,7 +383,7 @@ Result<std::vector<LayerProbe>> ProbeLayers(const ProbeStep& step, const ProbeOp
   }
   const int layers = std::max(planner::LayerCount(step.job.main().graph), 1);
   planner::Layout layout;
-  layout.tensor = options.tensor;
+  layout.degrees[planner::Axis::kTensor] = options.tensor;
   layout.microbatches = batch / options.rows;
   layout.sequence_parallel = options.sequence_parallel && options.tensor > 1;
   layout.schedule = "zb-h1";

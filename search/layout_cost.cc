@@ -95,7 +95,7 @@ class Coster {
     return devices;
   }
 
-  int64_t DataOf(int stage) const { return layout().DegreesOf(stage).data; }
+  int64_t DataOf(int stage) const { return layout().DegreesOf(stage).data(); }
 
   const LayerModes& ModesOf(int stage, int layer) const {
     const auto& layers =
@@ -186,7 +186,7 @@ class Coster {
   std::vector<int> Replicas(int stage) const {
     const std::vector<int>& all = DevicesOf(stage);
     std::vector<int> devices;
-    for (size_t i = 0; i < all.size(); i += static_cast<size_t>(layout().DegreesOf(stage).tensor)) {
+    for (size_t i = 0; i < all.size(); i += static_cast<size_t>(layout().DegreesOf(stage).tensor())) {
       devices.push_back(all[i]);
     }
     return devices;
@@ -434,7 +434,7 @@ class Coster {
   bool Accumulates() const { return layout().microbatches > 1 || layout().SplitsBackward(); }
 
   StateSetting SettingOf(int stage) const {
-    return {DataOf(stage),           layout().DegreesOf(stage).tensor,
+    return {DataOf(stage),           layout().DegreesOf(stage).tensor(),
             layout().zero,           shape_.stages,
             Accumulates(),           input_.bucket_bytes,
             memo_->groups[At(stage)]};

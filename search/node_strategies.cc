@@ -51,7 +51,8 @@ class StrategyMaker {
   // A block of a factor that is minor in some dim lies in pieces all over it: no sharding says
   // that.
   bool Splittable(FactorIndex factor) const {
-    if (rule_.factors[static_cast<size_t>(factor)].kind == FactorKind::kWhole) return false;
+    const FactorKind kind = rule_.factors[static_cast<size_t>(factor)].kind;
+    if (kind == FactorKind::kWhole || kind == FactorKind::kSequence) return false;
     const auto is_minor = [&](const ir::TensorFactors& tensor) {
       return std::any_of(tensor.begin(), tensor.end(), [&](const ir::DimFactors& dim) {
         return !dim.empty() && std::find(dim.begin() + 1, dim.end(), factor) != dim.end();

@@ -94,7 +94,7 @@ std::vector<planner::Layout> OpenChoices::Members(
           planner::ShapeOfSchedule(schedule, static_cast<int>(degrees.pipeline), chunks);
       if (!shape || (degrees.pipeline > 1 && shape->parts() > layer_count_)) continue;
       if (shape->folded && degrees.microbatches < 2 * degrees.pipeline) continue;
-      for (const int64_t zero : ZeroStages(degrees.data)) {
+      for (const int64_t zero : ZeroStages(degrees.data())) {
         planner::Layout layout = degrees;
         layout.schedule = schedule;
         layout.chunks = shape->chunks;

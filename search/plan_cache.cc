@@ -20,7 +20,7 @@ namespace {
 using planner::Layout;
 using planner::Recompute;
 
-constexpr std::string_view kTitle = "meshwright plan cache 5";
+constexpr std::string_view kTitle = "meshwright plan cache 6";
 constexpr std::string_view kNone = "-";
 
 std::string LayoutLine(const Layout& layout) {
@@ -30,8 +30,12 @@ std::string LayoutLine(const Layout& layout) {
     return numbers.empty() ? std::string(kNone) : fmt::format("{}", fmt::join(numbers, ","));
   };
   const std::string meshes = planner::FormatStageDegrees(layout.stage_degrees);
-  return fmt::format("layout {} {} {} {} {} {} {} {} {} {} {} {} {}\n", layout.data, layout.tensor,
-                     layout.pipeline, layout.microbatches, layout.schedule,
+  std::string text = "layout";
+  for (const planner::AxisKind& kind : planner::kAxisKinds) {
+    text += fmt::format(" {}", layout.degrees[kind.axis]);
+  }
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}\n", text, layout.pipeline,
+                     layout.microbatches, layout.schedule,
                      static_cast<int>(layout.sequence_parallel), layout.chunks,
                      list(layout.part_layers), layout.zero, list(modes),
                      meshes.empty() ? kNone : meshes, list(layout.devices),
@@ -93,8 +97,7 @@ class Words {
 };
 
 bool ReadLayout(Words& words, Layout& layout) {
-  words.Take(layout.data);
-  words.Take(layout.tensor);
+  for (const planner::AxisKind& kind : planner::kAxisKinds) words.Take(layout.degrees[kind.axis]);
   words.Take(layout.pipeline);
   words.Take(layout.microbatches);
   layout.schedule = words.Text();

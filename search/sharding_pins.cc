@@ -146,7 +146,7 @@ Result<std::map<std::string, const ShardingPin*>> MatchPins(const std::vector<Sh
 
 mesh::Mesh MeshOf(const planner::Layout& layout) {
   mesh::Mesh mesh;
-  if (layout.data > 1) mesh.axes.push_back({planner::kData, layout.data});
+  if (layout.data() > 1) mesh.axes.push_back({planner::kData, layout.data()});
   for (const ir::MeshAxis& axis : planner::TensorAxes(layout)) mesh.axes.push_back(axis);
   return mesh;
 }
@@ -162,7 +162,7 @@ class PinnedRules {
     MW_ASSIGN_OR_RETURN(const auto pinned, PinnedParams(pins_, graph, layout));
     MW_ASSIGN_OR_RETURN(planner::Strategies strategies,
                         planner::ChooseStrategies(graph, stages, layout,
-                                                  planner::WholeOverData(pinned), layout.tensor));
+                                                  planner::WholeOverData(pinned), layout.tensor()));
     planner::ApplyZero(graph, layout, strategies);
     for (const auto& [name, sharding] : pinned) {
       const auto it = strategies.params.find(name);
@@ -180,7 +180,7 @@ class PinnedRules {
       const std::map<std::string, Sharding>& stored) {
     MW_ASSIGN_OR_RETURN(planner::Strategies strategies,
                         planner::ChooseStrategies(graph, stages, layout,
-                                                  planner::WholeOverData(stored), layout.tensor));
+                                                  planner::WholeOverData(stored), layout.tensor()));
     planner::ReadShardedParams(graph, stored, strategies);
     return strategies;
   }

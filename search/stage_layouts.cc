@@ -18,7 +18,7 @@ namespace {
 
 using mesh::CollectiveKind;
 using planner::Recompute;
-using planner::StageDegrees;
+using planner::Degrees;
 
 size_t At(int64_t index) { return static_cast<size_t>(index); }
 
@@ -110,13 +110,13 @@ class StageLayoutFinder {
     }
   }
 
-  void AddOption(int device_class, const SubmeshShape& shape, const StageDegrees& degrees,
+  void AddOption(int device_class, const SubmeshShape& shape, const Degrees& degrees,
                  Recompute mode, const std::vector<const LayerModes*>& layers) {
     StageOption option;
-    option.name = fmt::format("data {} x tensor {}", degrees.data, degrees.tensor);
+    option.name = fmt::format("data {} x tensor {}", degrees.data(), degrees.tensor());
     option.device_class = device_class;
     option.shape = shape;
-    option.port = PortOf(degrees.data);
+    option.port = PortOf(degrees.data());
     const mesh::GroupShape replicas = ReplicasOf(device_class, shape, degrees);
     for (const LayerModes* layer : layers) {
       option.layers.push_back(CostOf(layer->at(mode), layer->zero, degrees, replicas));
@@ -127,7 +127,7 @@ class StageLayoutFinder {
 
   // The group in which the stage's gradients are summed, wherever of that shape it is.
   mesh::GroupShape ReplicasOf(int device_class, const SubmeshShape& shape,
-                              const StageDegrees& degrees) const {
+                              const Degrees& degrees) const {
     std::vector<int> devices;
     int hosts = 0;
     for (const std::vector<int>& host : hosts_[At(device_class)]) {
@@ -139,15 +139,15 @@ class StageLayoutFinder {
       devices.insert(devices.end(), host.begin(), host.begin() + shape.devices_per_host);
     }
     std::vector<int> members;
-    for (size_t i = 0; i < devices.size(); i += At(degrees.tensor)) members.push_back(devices[i]);
+    for (size_t i = 0; i < devices.size(); i += At(degrees.tensor())) members.push_back(devices[i]);
     return problem_.costs->ShapeOf(members);
   }
 
-  LayerCost CostOf(const LayerProbe& probe, const ZeroSplit& split, const StageDegrees& degrees,
+  LayerCost CostOf(const LayerProbe& probe, const ZeroSplit& split, const Degrees& degrees,
                    const mesh::GroupShape& replicas) const {
     // A block of what ZeRO splits, all of the rest.
     const auto held = [&](int64_t bytes, int64_t divided, int64_t from) {
-      return problem_.zero >= from ? bytes - divided + divided / degrees.data : bytes;
+      return problem_.zero >= from ? bytes - divided + divided / degrees.data() : bytes;
     };
     const int64_t weights = probe.weight_bytes + probe.shared_weight_bytes;
     const int64_t divided = split.bytes + split.shared_bytes;
@@ -156,8 +156,8 @@ class StageLayoutFinder {
     cost.backward_s = probe.backward_s;
     cost.weight_s = std::min(probe.weight_s, probe.backward_s);
     cost.update_s =
-        problem_.zero >= 1 ? probe.update_s / static_cast<double>(degrees.data) : probe.update_s;
-    if (degrees.data > 1) {
+        problem_.zero >= 1 ? probe.update_s / static_cast<double>(degrees.data()) : probe.update_s;
+    if (degrees.data() > 1) {
       const auto bytes = static_cast<double>(probe.gradient_bytes);
       cost.gradient_sync_s =
           mesh::CostOfCollective(CollectiveKind::kAllReduce, bytes, replicas).seconds;
@@ -215,7 +215,7 @@ class StageLayoutFinder {
 
   planner::Layout LayoutOf(const StageAnswer& answer) const {
     planner::Layout layout;
-    std::vector<StageDegrees> degrees;
+    std::vector<Degrees> degrees;
     for (size_t stage = 0; stage < answer.stages.size(); ++stage) {
       const StageChoice& choice = answer.stages[stage];
       const StageOption& option = stages_.options[At(choice.option)];
@@ -242,7 +242,7 @@ class StageLayoutFinder {
   const int64_t rows_;  // of a microbatch, on all replicas
   StageProblem stages_;
   std::vector<ClassHosts> hosts_;      // per class
-  std::vector<StageDegrees> degrees_;  // per option
+  std::vector<Degrees> degrees_;  // per option
 };
 
 }  // namespace

@@ -37,7 +37,7 @@ struct StageLayoutProblem {
   std::vector<planner::Recompute> modes;  // that may be chosen
   std::vector<int64_t> tensor_degrees;
   // Of a mesh that divides the rows of a microbatch. Null: the job cannot be split so.
-  std::function<const LayerTable*(const planner::StageDegrees& degrees)> layers_of;
+  std::function<const LayerTable*(const planner::Degrees& degrees)> layers_of;
   int64_t microbatches = 1;
   int64_t zero = 0;
   int64_t timeout_ms = 1'000;

@@ -16,7 +16,7 @@ HeadsView<T> QueryView(const AttentionShape& shape, const Tensor& tensor) {
 
 template <typename T>
 HeadsView<T> KeyView(const AttentionShape& shape, const Tensor& tensor) {
-  return {tensor.as<std::remove_const_t<T>>(), shape.s * shape.kv_stride(), shape.kv_stride(),
+  return {tensor.as<std::remove_const_t<T>>(), shape.keys * shape.kv_stride(), shape.kv_stride(),
           shape.e};
 }
 
@@ -48,21 +48,21 @@ AttentionGradTensors<T> DenseGradTensors(const AttentionShape& shape, Inputs inp
 }
 
 template <typename T>
-KernelResult MakeDense(const AttentionShape& shape, const AttentionDropout& dropout) {
+KernelResult MakeDense(const AttentionCase& attention) {
   return MakeFunctionKernel(
-      [shape, dropout](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
-        RunAttention({shape, dropout, context, SegmentsOf(inputs, 3)},
-                     DenseTensors<T>(shape, inputs, outputs));
+      [attention](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+        RunAttention({attention, context, SegmentsOf(inputs, 3)},
+                     DenseTensors<T>(attention.shape, inputs, outputs));
         return {};
       });
 }
 
 template <typename T>
-KernelResult MakeDenseGrad(const AttentionShape& shape, const AttentionDropout& dropout) {
+KernelResult MakeDenseGrad(const AttentionCase& attention) {
   return MakeFunctionKernel(
-      [shape, dropout](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
-        RunAttentionGrad({shape, dropout, context, SegmentsOf(inputs, 6)},
-                         DenseGradTensors<T>(shape, inputs, outputs));
+      [attention](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+        RunAttentionGrad({attention, context, SegmentsOf(inputs, 6)},
+                         DenseGradTensors<T>(attention.shape, inputs, outputs));
         return {};
       });
 }
@@ -73,14 +73,16 @@ KernelResult MakeAttention(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const AttentionShape shape, AttentionShapeOf(spec));
   MW_ASSIGN_OR_RETURN(const AttentionDropout dropout, AttentionDropout::Of(spec));
   const bool half = spec.inputs[0].dtype == ir::DType::kBF16;
-  return half ? MakeDense<uint16_t>(shape, dropout) : MakeDense<float>(shape, dropout);
+  const AttentionCase attention(shape, dropout);
+  return half ? MakeDense<uint16_t>(attention) : MakeDense<float>(attention);
 }
 
 KernelResult MakeAttentionGrad(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const AttentionShape shape, AttentionShapeOf(spec));
   MW_ASSIGN_OR_RETURN(const AttentionDropout dropout, AttentionDropout::Of(spec));
   const bool half = spec.inputs[0].dtype == ir::DType::kBF16;
-  return half ? MakeDenseGrad<uint16_t>(shape, dropout) : MakeDenseGrad<float>(shape, dropout);
+  const AttentionCase attention(shape, dropout);
+  return half ? MakeDenseGrad<uint16_t>(attention) : MakeDenseGrad<float>(attention);
 }
 
 }  // namespace meshwright::ops::cpu

@@ -4,7 +4,7 @@
 // Idea: o = softmax(q k^T) v block of keys by block of keys. The forward pass keeps the maximum and
 // the sum of each query so far and rescales what it has summed when the maximum grows; the backward
 // pass computes the probabilities again from lse. Nothing of size [s, s] or [kTile, s] exists: a
-// thread needs a few tiles of scratch. Blocks above the diagonal of a causal mask are not visited.
+// thread needs a few tiles of scratch. Blocks that a mask hides are not visited.
 //
 // Every tensor has strides of its own, so that q, k and v may be slices of one tensor, and so may
 // their gradients. An output must not overlap an input. Deterministic: a tile of o, and the
@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "ops/attention_shape.h"
 #include "ops/dropout_mask.h"
@@ -37,7 +38,7 @@ struct HeadsView {
 template <typename T>
 struct AttentionTensors {
   HeadsView<const T> q;  // [b, s, h, e]
-  HeadsView<const T> k;  // [b, s, g, e]
+  HeadsView<const T> k;  // [b, keys, g, e]
   HeadsView<const T> v;  // as k
   HeadsView<T> o;        // as q
   float* lse = nullptr;  // [b, h, s], dense
@@ -56,12 +57,55 @@ struct AttentionGradTensors {
   HeadsView<T> dv;
 };
 
+// At most kTile neighbouring rows whose tokens are neighbours in the sequence, too.
+struct TileRange {
+  int64_t first = 0;
+  int64_t rows = 0;
+  int64_t position = 0;  // of the first row's token
+};
+
+// What a tile of queries sees of a block of keys. kDiagonal: query i the keys up to i; kSome: up to
+// another one.
+enum class TileSight : uint8_t { kNothing, kDiagonal, kSome, kAll };
+
+// The rows of queries and of keys as tiles.
+class AttentionTiles {
+ public:
+  explicit AttentionTiles(const AttentionShape& shape);
+
+  const std::vector<TileRange>& queries() const { return queries_; }
+  const std::vector<TileRange>& keys() const { return keys_; }
+  TileSight SightOf(const TileRange& queries, const TileRange& keys) const;
+  // The first tile of queries that sees a block; queries().size(): none does.
+  size_t FirstSeer(size_t block) const { return first_seer_[block]; }
+
+ private:
+  bool causal_ = true;
+  std::vector<TileRange> queries_;
+  std::vector<TileRange> keys_;
+  std::vector<size_t> first_seer_;
+};
+
+// Everything about attention that is known when a kernel is made.
+struct AttentionCase {
+  AttentionCase(const AttentionShape& of, const AttentionDropout& with)
+      : shape(of), dropout(with), tiles(of) {}
+
+  AttentionShape shape;
+  AttentionDropout dropout;
+  AttentionTiles tiles;
+};
+
 // What all tiles of one run share.
 struct AttentionRun {
+  AttentionRun(const AttentionCase& of, const RunContext& in, const int32_t* documents)
+      : shape(of.shape), dropout(of.dropout), tiles(of.tiles), context(in), segments(documents) {}
+
   const AttentionShape& shape;
   const AttentionDropout& dropout;
+  const AttentionTiles& tiles;
   const RunContext& context;
-  const int32_t* segments = nullptr;  // [b, s], or null: all of a row is one
+  const int32_t* segments = nullptr;  // [b, tokens], or null: all of a row is one
 };
 
 // The operand behind the first `count`, if it is there.

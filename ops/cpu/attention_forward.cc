@@ -31,18 +31,21 @@ class ForwardTile {
     mask_ = scratch.Take(kTile * kTile);
   }
 
-  void Run(int64_t batch, int64_t head, int64_t index) {
-    const TileRange queries = TileAt(shape_, index);
+  void Run(int64_t batch, int64_t head, size_t index) {
+    const TileRange queries = run_.tiles.queries()[index];
     const HeadRows<const T> q = RowsOf(tensors_.q, batch, queries, head);
     VecTileTranspose(FloatRows(q, shape_.e, wide_), queries.rows, shape_.e, q_);
     std::fill_n(state_.max, kTile, -std::numeric_limits<float>::infinity());
     std::fill_n(state_.sum, kTile, 0.0f);
-    for (int64_t j = 0; j < BlockCount(shape_, index); ++j) {
-      if (MeetsFirst(shape_, index, j)) {
-        FetchForward(shape_, tensors_, TileAfter(shape_, batch, head, j), ahead_);
+    bool first = true;
+    ForBlocks(run_.tiles, queries, [&](size_t j, TileSight sight) {
+      if (run_.tiles.FirstSeer(j) == index) {
+        FetchForward(shape_, tensors_, TileAfter(shape_, run_.tiles, batch, head, j), ahead_);
       }
-      AddBlock({batch, head, queries, TileAt(shape_, j), shape_.causal && j == index});
-    }
+      AddBlock({batch, head, queries, run_.tiles.keys()[j], sight}, first);
+      first = false;
+    });
+    if (first) std::fill_n(sums_, queries.rows * width_, 0.0f);
     FinishForward(shape_, tensors_, {batch, head, queries}, state_, sums_);
   }
 
@@ -53,19 +56,18 @@ class ForwardTile {
     return kTile * (PaddedWidth(shape_.e) + 3 * width_ + kTile) + states + dropout;
   }
 
-  void AddBlock(const TilePair& pair) {
+  void AddBlock(const TilePair& pair, bool first) {
     const int64_t group = pair.head / shape_.heads_per_group();
     const ConstMatrix k =
         FloatRows(RowsOf(tensors_.k, pair.batch, pair.keys, group), shape_.e, wide_);
     VecTileProduct({pair.keys.rows, PaddedWidth(pair.queries.rows), shape_.e}, k, {q_, kTile, 1},
                    {scores_, kTile, 1}, pair.Mode(TilePart::kColumnsFromRow, false, &ahead_));
-    HideSegments(run_, pair, scores_);
+    HideUnseen(run_, pair, scores_);
     VecTileSoftmax(pair.block(), static_cast<float>(shape_.scale()), scores_, state_);
     if (run_.dropout.active()) {
       DropoutFactors(run_, pair, mask_, factors_);
       VecTileMul(pair.block(), factors_, scores_);
     }
-    const bool first = pair.keys.first == 0;
     if (!first) VecTileScaleRows(state_.rescale, pair.queries.rows, width_, sums_);
     PackRows(RowsOf(tensors_.v, pair.batch, pair.keys, group), shape_.e, v_);
     VecTileProduct({pair.queries.rows, width_, pair.keys.rows}, {scores_, 1, kTile},
@@ -95,10 +97,11 @@ void RunAttention(const AttentionRun& run, const AttentionTensors<T>& tensors) {
   if constexpr (std::is_same_v<T, uint16_t>) {
     if (HasHalfAttention(run.shape)) return RunHalfAttention(run, tensors);
   }
-  const int64_t tiles = TileCount(run.shape);
+  const auto tiles = static_cast<int64_t>(run.tiles.queries().size());
   ParallelItems(run.context, run.shape.b * run.shape.h * tiles, [&](int64_t item) {
     const int64_t head = item / tiles;
-    ForwardTile<T>(run, tensors).Run(head / run.shape.h, head % run.shape.h, item % tiles);
+    ForwardTile<T>(run, tensors).Run(head / run.shape.h, head % run.shape.h,
+                               static_cast<size_t>(item % tiles));
   });
 }
 

@@ -3,6 +3,7 @@
 //
 // With p = exp(scale * q.k - lse), D = do.o and the dropout factors m: dv = (m p)^T do,
 // ds = p (m (do v^T) - D) scale, dq = ds k, dk = ds^T q.
+#include <algorithm>
 #include <type_traits>
 
 #include "ops/cpu/attention_half.h"
@@ -45,10 +46,11 @@ class GradGroup {
   void Run() {
     const int64_t heads = shape_.heads_per_group();
     for (int64_t head = group_ * heads; head < (group_ + 1) * heads; ++head) {
-      for (int64_t i = 0; i < TileCount(shape_); ++i) RunTile(head, i);
+      for (size_t i = 0; i < run_.tiles.queries().size(); ++i) RunTile(head, i);
     }
+    ClearUnseen();
     if constexpr (kNarrow) {
-      const TileRange all{0, shape_.s};
+      const TileRange all{0, shape_.keys};
       StoreRows(dk_.data, width_, shape_.e, RowsOf(tensors_.dk, batch_, all, group_));
       StoreRows(dv_.data, width_, shape_.e, RowsOf(tensors_.dv, batch_, all, group_));
     }
@@ -58,12 +60,26 @@ class GradGroup {
   // Gradients are summed in f32: in their own memory, or before they are rounded in scratch.
   static constexpr bool kNarrow = !std::is_same_v<T, float>;
 
+  // Gradients of keys that no query sees.
+  void ClearUnseen() {
+    for (size_t j = 0; j < run_.tiles.keys().size(); ++j) {
+      if (run_.tiles.FirstSeer(j) < run_.tiles.queries().size()) continue;
+      const TileRange& unseen = run_.tiles.keys()[j];
+      Clear(SumsOf(tensors_.dk, dk_, 0, unseen.first, group_), unseen.rows);
+      Clear(SumsOf(tensors_.dv, dv_, 0, unseen.first, group_), unseen.rows);
+    }
+  }
+
+  void Clear(const Matrix& sums, int64_t rows) const {
+    for (int64_t i = 0; i < rows; ++i) std::fill_n(sums.data + i * sums.row_stride, shape_.e, 0.0f);
+  }
+
   void TakeSums(ScratchCursor& scratch) {
     if constexpr (kNarrow) {
       wide_ = scratch.Take(kTile * width_);
       dq_ = {scratch.Take(kTile * width_), width_, 1};
-      dk_ = {scratch.Take(shape_.s * width_), width_, 1};
-      dv_ = {scratch.Take(shape_.s * width_), width_, 1};
+      dk_ = {scratch.Take(shape_.keys * width_), width_, 1};
+      dv_ = {scratch.Take(shape_.keys * width_), width_, 1};
     }
   }
 
@@ -78,25 +94,28 @@ class GradGroup {
   }
 
   int64_t ScratchFloats() const {
-    const int64_t rows = 2 * kTile + (kNarrow ? 2 * (kTile + shape_.s) * width_ : 0);
+    const int64_t rows = 2 * kTile + (kNarrow ? 2 * (kTile + shape_.keys) * width_ : 0);
     const int64_t dropout = run_.dropout.active() ? 2 * kTile * kTile : 0;
     return kTile * (2 * PaddedWidth(shape_.e) + 3 * width_ + 2 * kTile) + rows + dropout;
   }
 
-  void RunTile(int64_t head, int64_t index) {
-    const TileRange queries = TileAt(shape_, index);
+  void RunTile(int64_t head, size_t index) {
+    const TileRange queries = run_.tiles.queries()[index];
     LoadQueries(head, queries);
-    for (int64_t j = 0; j < BlockCount(shape_, index); ++j) {
-      if (MeetsFirst(shape_, index, j)) {
-        FetchBackward(shape_, tensors_, TileAfter(shape_, batch_, head, j), ahead_);
+    bool first = true;
+    ForBlocks(run_.tiles, queries, [&](size_t j, TileSight sight) {
+      const bool meets_first = run_.tiles.FirstSeer(j) == index;
+      if (meets_first) {
+        FetchBackward(shape_, tensors_, TileAfter(shape_, run_.tiles, batch_, head, j), ahead_);
       }
-      const TilePair pair{batch_, head, queries, TileAt(shape_, j), shape_.causal && j == index};
+      const TilePair pair{batch_, head, queries, run_.tiles.keys()[j], sight};
       ScoreGradients(pair);
       // The first tile that sees a block starts its sums.
-      const bool starts_block =
-          head == group_ * shape_.heads_per_group() && MeetsFirst(shape_, index, j);
-      AddGradients(pair, !starts_block);
-    }
+      const bool starts_block = head == group_ * shape_.heads_per_group() && meets_first;
+      AddGradients(pair, {.keys = !starts_block, .queries = !first});
+      first = false;
+    });
+    if (first) Clear(SumsOf(tensors_.dq, dq_, queries.first, queries.first, head), queries.rows);
     if constexpr (kNarrow) {
       StoreRows(dq_.data, width_, shape_.e, RowsOf(tensors_.dq, batch_, queries, head));
     }
@@ -126,21 +145,26 @@ class GradGroup {
     const ConstMatrix v = FloatRows(RowsOf(tensors_.v, batch_, pair.keys, group_), shape_.e, wide_);
     VecTileProduct(size, v, {grad_columns_, kTile, 1}, {ds_, kTile, 1}, mode);
     if (run_.dropout.active()) DropoutFactors(run_, pair, mask_, factors_);
-    HideSegments(run_, pair, p_);
+    HideUnseen(run_, pair, p_);
     VecTileScoreGrad(pair.block(),
                      {static_cast<float>(shape_.scale()), lse_, d_, factors_, p_, ds_});
   }
 
-  void AddGradients(const TilePair& pair, bool accumulate) {
+  // Whether there are sums of dk and dv, and of dq, to add to.
+  struct Sums {
+    bool keys = false;
+    bool queries = false;
+  };
+  void AddGradients(const TilePair& pair, Sums sums) {
     const GemmSize per_key{pair.keys.rows, shape_.e, pair.queries.rows};
-    const TileMode from_row = pair.Mode(TilePart::kDepthFromRow, accumulate, &ahead_);
+    const TileMode from_row = pair.Mode(TilePart::kDepthFromRow, sums.keys, &ahead_);
     VecTileProduct(per_key, {p_, kTile, 1}, {grad_, width_, 1},
                    SumsOf(tensors_.dv, dv_, 0, pair.keys.first, group_), from_row);
     VecTileProduct(per_key, {ds_, kTile, 1}, {q_, width_, 1},
                    SumsOf(tensors_.dk, dk_, 0, pair.keys.first, group_), from_row);
     VecTileProduct({pair.queries.rows, shape_.e, pair.keys.rows}, {ds_, 1, kTile}, {k_, width_, 1},
                    SumsOf(tensors_.dq, dq_, pair.queries.first, pair.queries.first, pair.head),
-                   pair.Mode(TilePart::kDepthToRow, pair.keys.first > 0, &ahead_));
+                   pair.Mode(TilePart::kDepthToRow, sums.queries, &ahead_));
   }
 
   const AttentionRun& run_;

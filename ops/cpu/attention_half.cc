@@ -1,5 +1,6 @@
 #include "ops/cpu/attention_half.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "ops/cpu/attention_tile.h"
@@ -51,17 +52,20 @@ class HalfForwardTile {
     mask_ = scratch.Take(kTile * kTile);
   }
 
-  void Run(int64_t batch, int64_t head, int64_t index) {
-    const TileRange queries = TileAt(shape_, index);
+  void Run(int64_t batch, int64_t head, size_t index) {
+    const TileRange queries = run_.tiles.queries()[index];
     HalfTileTranspose(HalfRowsOf(RowsOf(tensors_.q, batch, queries, head)), shape_.e, q_);
     std::fill_n(state_.max, kTile, -std::numeric_limits<float>::infinity());
     std::fill_n(state_.sum, kTile, 0.0f);
-    for (int64_t j = 0; j < BlockCount(shape_, index); ++j) {
-      if (MeetsFirst(shape_, index, j)) {
-        FetchForward(shape_, tensors_, TileAfter(shape_, batch, head, j), ahead_);
+    bool first = true;
+    ForBlocks(run_.tiles, queries, [&](size_t j, TileSight sight) {
+      if (run_.tiles.FirstSeer(j) == index) {
+        FetchForward(shape_, tensors_, TileAfter(shape_, run_.tiles, batch, head, j), ahead_);
       }
-      AddBlock({batch, head, queries, TileAt(shape_, j), shape_.causal && j == index});
-    }
+      AddBlock({batch, head, queries, run_.tiles.keys()[j], sight}, first);
+      first = false;
+    });
+    if (first) std::fill_n(sums_, queries.rows * width_, 0.0f);
     FinishForward(shape_, tensors_, {batch, head, queries}, state_, sums_);
   }
 
@@ -72,19 +76,18 @@ class HalfForwardTile {
     return kTile * (3 * width_ + 2 * kTile) + states + dropout;
   }
 
-  void AddBlock(const TilePair& pair) {
+  void AddBlock(const TilePair& pair, bool first) {
     const int64_t group = pair.head / shape_.heads_per_group();
     const WordMatrix k = WordsOf(RowsOf(tensors_.k, pair.batch, pair.keys, group));
     HalfTileProduct({pair.keys.rows, PaddedWidth(pair.queries.rows), shape_.e / 2}, k,
                     {q_, kTile, 1}, {scores_, kTile, 1},
                     pair.Mode(TilePart::kColumnsFromRow, false, &ahead_));
-    HideSegments(run_, pair, scores_);
+    HideUnseen(run_, pair, scores_);
     VecTileSoftmax(pair.block(), static_cast<float>(shape_.scale()), scores_, state_);
     if (run_.dropout.active()) {
       DropoutFactors(run_, pair, mask_, factors_);
       VecTileMul(pair.block(), factors_, scores_);
     }
-    const bool first = pair.keys.first == 0;
     if (!first) VecTileScaleRows(state_.rescale, pair.queries.rows, width_, sums_);
     HalfTileZip(scores_, pair.keys.rows, p_);
     HalfTileZip(HalfRowsOf(RowsOf(tensors_.v, pair.batch, pair.keys, group)), shape_.e, v_);
@@ -133,8 +136,8 @@ class HalfGradGroup {
     d_ = scratch.Take(kTile);
     wide_ = scratch.Take(2 * kTile * width_);
     dq_ = scratch.Take(kTile * width_);
-    dk_ = scratch.Take(shape_.s * width_);
-    dv_ = scratch.Take(shape_.s * width_);
+    dk_ = scratch.Take(shape_.keys * width_);
+    dv_ = scratch.Take(shape_.keys * width_);
     if (!run.dropout.active()) return;
     factors_ = scratch.Take(kTile * kTile);
     mask_ = scratch.Take(kTile * kTile);
@@ -143,9 +146,15 @@ class HalfGradGroup {
   void Run() {
     const int64_t heads = shape_.heads_per_group();
     for (int64_t head = group_ * heads; head < (group_ + 1) * heads; ++head) {
-      for (int64_t i = 0; i < TileCount(shape_); ++i) RunTile(head, i);
+      for (size_t i = 0; i < run_.tiles.queries().size(); ++i) RunTile(head, i);
     }
-    const TileRange all{0, shape_.s};
+    for (size_t j = 0; j < run_.tiles.keys().size(); ++j) {
+      if (run_.tiles.FirstSeer(j) < run_.tiles.queries().size()) continue;
+      const TileRange& unseen = run_.tiles.keys()[j];
+      std::fill_n(dk_ + unseen.first * width_, unseen.rows * width_, 0.0f);
+      std::fill_n(dv_ + unseen.first * width_, unseen.rows * width_, 0.0f);
+    }
+    const TileRange all{0, shape_.keys};
     StoreRows(dk_, width_, shape_.e, RowsOf(tensors_.dk, batch_, all, group_));
     StoreRows(dv_, width_, shape_.e, RowsOf(tensors_.dv, batch_, all, group_));
   }
@@ -153,23 +162,26 @@ class HalfGradGroup {
  private:
   int64_t ScratchFloats() const {
     const int64_t dropout = run_.dropout.active() ? 2 * kTile * kTile : 0;
-    return kTile * (8 * width_ + 5 * kTile + 2) + 2 * shape_.s * width_ + dropout;
+    return kTile * (8 * width_ + 5 * kTile + 2) + 2 * shape_.keys * width_ + dropout;
   }
 
-  void RunTile(int64_t head, int64_t index) {
-    const TileRange queries = TileAt(shape_, index);
+  void RunTile(int64_t head, size_t index) {
+    const TileRange queries = run_.tiles.queries()[index];
     LoadQueries(head, queries);
-    for (int64_t j = 0; j < BlockCount(shape_, index); ++j) {
-      if (MeetsFirst(shape_, index, j)) {
-        FetchBackward(shape_, tensors_, TileAfter(shape_, batch_, head, j), ahead_);
+    bool first = true;
+    ForBlocks(run_.tiles, queries, [&](size_t j, TileSight sight) {
+      const bool meets_first = run_.tiles.FirstSeer(j) == index;
+      if (meets_first) {
+        FetchBackward(shape_, tensors_, TileAfter(shape_, run_.tiles, batch_, head, j), ahead_);
       }
-      const TilePair pair{batch_, head, queries, TileAt(shape_, j), shape_.causal && j == index};
+      const TilePair pair{batch_, head, queries, run_.tiles.keys()[j], sight};
       ScoreGradients(pair);
       // The first tile that sees a block starts its sums.
-      const bool starts_block =
-          head == group_ * shape_.heads_per_group() && MeetsFirst(shape_, index, j);
-      AddGradients(pair, !starts_block);
-    }
+      const bool starts_block = head == group_ * shape_.heads_per_group() && meets_first;
+      AddGradients(pair, {.keys = !starts_block, .queries = !first});
+      first = false;
+    });
+    if (first) std::fill_n(dq_, queries.rows * width_, 0.0f);
     StoreRows(dq_, width_, shape_.e, RowsOf(tensors_.dq, batch_, queries, head));
   }
 
@@ -201,7 +213,7 @@ class HalfGradGroup {
     HalfTileProduct(size, k, {q_columns_, kTile, 1}, {p_, kTile, 1}, mode);
     HalfTileProduct(size, v, {grad_columns_, kTile, 1}, {ds_, kTile, 1}, mode);
     if (run_.dropout.active()) DropoutFactors(run_, pair, mask_, factors_);
-    HideSegments(run_, pair, p_);
+    HideUnseen(run_, pair, p_);
     VecTileScoreGrad(pair.block(),
                      {static_cast<float>(shape_.scale()), lse_, d_, factors_, p_, ds_});
     Narrow(p_, pair.keys.rows, p_words_);
@@ -214,9 +226,14 @@ class HalfGradGroup {
     HalfNarrow(x, reinterpret_cast<Half*>(out), rows * kTile);
   }
 
-  void AddGradients(const TilePair& pair, bool accumulate) {
+  // Whether there are sums of dk and dv, and of dq, to add to.
+  struct Sums {
+    bool keys = false;
+    bool queries = false;
+  };
+  void AddGradients(const TilePair& pair, Sums sums) {
     const GemmSize per_key{pair.keys.rows, shape_.e, Pairs(pair.queries.rows)};
-    const TileMode from_row = pair.Mode(TilePart::kDepthFromRow, accumulate, &ahead_);
+    const TileMode from_row = pair.Mode(TilePart::kDepthFromRow, sums.keys, &ahead_);
     const int64_t key = pair.keys.first * width_;
     HalfTileProduct(per_key, {p_words_, kTile / 2, 1}, {grad_, width_, 1}, {dv_ + key, width_, 1},
                     from_row);
@@ -225,7 +242,7 @@ class HalfGradGroup {
     HalfTileZip(HalfRowsOf(RowsOf(tensors_.k, batch_, pair.keys, group_)), shape_.e, k_);
     HalfTileProduct({pair.queries.rows, shape_.e, Pairs(pair.keys.rows)}, {ds_pairs_, 1, kTile},
                     {k_, width_, 1}, {dq_, width_, 1},
-                    pair.Mode(TilePart::kDepthToRow, pair.keys.first > 0, &ahead_));
+                    pair.Mode(TilePart::kDepthToRow, sums.queries, &ahead_));
   }
 
   const AttentionRun& run_;
@@ -249,8 +266,8 @@ class HalfGradGroup {
   float* d_ = nullptr;                // [kTile]
   float* wide_ = nullptr;             // 2 x [queries, width]
   float* dq_ = nullptr;               // [queries, width]
-  float* dk_ = nullptr;               // [s, width]
-  float* dv_ = nullptr;               // [s, width]
+  float* dk_ = nullptr;               // [keys, width]
+  float* dv_ = nullptr;               // [keys, width]
   float* factors_ = nullptr;          // [keys, kTile], null without dropout
   float* mask_ = nullptr;             // [queries, kTile]
 };
@@ -260,10 +277,11 @@ class HalfGradGroup {
 bool HasHalfAttention(const AttentionShape& shape) { return HasHalfTiles() && shape.e % 2 == 0; }
 
 void RunHalfAttention(const AttentionRun& run, const AttentionTensors<uint16_t>& tensors) {
-  const int64_t tiles = TileCount(run.shape);
+  const auto tiles = static_cast<int64_t>(run.tiles.queries().size());
   ParallelItems(run.context, run.shape.b * run.shape.h * tiles, [&](int64_t item) {
     const int64_t head = item / tiles;
-    HalfForwardTile(run, tensors).Run(head / run.shape.h, head % run.shape.h, item % tiles);
+    HalfForwardTile(run, tensors).Run(head / run.shape.h, head % run.shape.h,
+                              static_cast<size_t>(item % tiles));
   });
 }
 

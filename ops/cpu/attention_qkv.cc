@@ -24,25 +24,27 @@ HeadsView<T> DenseView(const AttentionShape& shape, const Tensor& tensor) {
 }
 
 template <typename T>
-KernelResult MakeSliced(const AttentionShape& shape, const AttentionDropout& dropout) {
+KernelResult MakeSliced(const AttentionCase& attention) {
   return MakeFunctionKernel(
-      [shape, dropout](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+      [attention](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
         AttentionTensors<T> tensors;
+        const AttentionShape& shape = attention.shape;
         tensors.q = SliceView<const T>(shape, inputs[0], 0);
         tensors.k = SliceView<const T>(shape, inputs[0], 1);
         tensors.v = SliceView<const T>(shape, inputs[0], 2);
         tensors.o = DenseView<T>(shape, outputs[0]);
         tensors.lse = outputs[1].as<float>();
-        RunAttention({shape, dropout, context, SegmentsOf(inputs, 1)}, tensors);
+        RunAttention({attention, context, SegmentsOf(inputs, 1)}, tensors);
         return {};
       });
 }
 
 template <typename T>
-KernelResult MakeSlicedGrad(const AttentionShape& shape, const AttentionDropout& dropout) {
+KernelResult MakeSlicedGrad(const AttentionCase& attention) {
   return MakeFunctionKernel(
-      [shape, dropout](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+      [attention](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
         AttentionGradTensors<T> tensors;
+        const AttentionShape& shape = attention.shape;
         tensors.q = SliceView<const T>(shape, inputs[0], 0);
         tensors.k = SliceView<const T>(shape, inputs[0], 1);
         tensors.v = SliceView<const T>(shape, inputs[0], 2);
@@ -52,7 +54,7 @@ KernelResult MakeSlicedGrad(const AttentionShape& shape, const AttentionDropout&
         tensors.dq = SliceView<T>(shape, outputs[0], 0);
         tensors.dk = SliceView<T>(shape, outputs[0], 1);
         tensors.dv = SliceView<T>(shape, outputs[0], 2);
-        RunAttentionGrad({shape, dropout, context, SegmentsOf(inputs, 4)}, tensors);
+        RunAttentionGrad({attention, context, SegmentsOf(inputs, 4)}, tensors);
         return {};
       });
 }
@@ -63,14 +65,16 @@ KernelResult MakeAttentionQkv(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const AttentionShape shape, AttentionQkvShapeOf(spec));
   MW_ASSIGN_OR_RETURN(const AttentionDropout dropout, AttentionDropout::Of(spec, spec.outputs[0]));
   const bool half = spec.inputs[0].dtype == ir::DType::kBF16;
-  return half ? MakeSliced<uint16_t>(shape, dropout) : MakeSliced<float>(shape, dropout);
+  const AttentionCase attention(shape, dropout);
+  return half ? MakeSliced<uint16_t>(attention) : MakeSliced<float>(attention);
 }
 
 KernelResult MakeAttentionQkvGrad(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const AttentionShape shape, AttentionQkvShapeOf(spec));
   MW_ASSIGN_OR_RETURN(const AttentionDropout dropout, AttentionDropout::Of(spec, spec.inputs[1]));
   const bool half = spec.inputs[0].dtype == ir::DType::kBF16;
-  return half ? MakeSlicedGrad<uint16_t>(shape, dropout) : MakeSlicedGrad<float>(shape, dropout);
+  const AttentionCase attention(shape, dropout);
+  return half ? MakeSlicedGrad<uint16_t>(attention) : MakeSlicedGrad<float>(attention);
 }
 
 }  // namespace meshwright::ops::cpu

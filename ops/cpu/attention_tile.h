@@ -1,5 +1,5 @@
-// What the forward and the backward pass of attention share: where tiles and blocks lie, scratch
-// memory cut into tiles, and the dropout factors of a block.
+// What the forward and the backward pass of attention share: what a query tile sees of a block of
+// keys, scratch memory cut into tiles, and the dropout factors of a block.
 #pragma once
 
 #include <algorithm>
@@ -13,37 +13,30 @@
 
 namespace meshwright::ops::cpu {
 
-// kTile neighbouring rows of the sequence, queries or keys; fewer at its end.
-struct TileRange {
-  int64_t first = 0;
-  int64_t rows = 0;
-};
-
-inline int64_t TileCount(const AttentionShape& shape) { return (shape.s + kTile - 1) / kTile; }
-
-inline TileRange TileAt(const AttentionShape& shape, int64_t index) {
-  return {index * kTile, std::min(kTile, shape.s - index * kTile)};
-}
-
-// Blocks of keys that tile `index` of queries sees.
-inline int64_t BlockCount(const AttentionShape& shape, int64_t index) {
-  return shape.causal ? index + 1 : TileCount(shape);
-}
-
 // A query tile of one head and one of its blocks of keys.
 struct TilePair {
   int64_t batch = 0;
   int64_t head = 0;
   TileRange queries;
   TileRange keys;
-  bool diagonal = false;
+  TileSight sight = TileSight::kAll;
 
-  TileBlock block() const { return {keys.rows, queries.rows, diagonal}; }
+  bool diagonal() const { return sight == TileSight::kDiagonal; }
+  TileBlock block() const { return {keys.rows, queries.rows, diagonal()}; }
   // The part of a product that the mask leaves, `part` on the diagonal.
   TileMode Mode(TilePart part, bool accumulate, RowQueue* ahead) const {
-    return {diagonal ? part : TilePart::kWhole, accumulate, ahead};
+    return {diagonal() ? part : TilePart::kWhole, accumulate, ahead};
   }
 };
+
+// Calls body(block, sight) for the blocks of keys that a tile of queries sees.
+template <typename Body>
+void ForBlocks(const AttentionTiles& tiles, const TileRange& queries, const Body& body) {
+  for (size_t j = 0; j < tiles.keys().size(); ++j) {
+    const TileSight sight = tiles.SightOf(queries, tiles.keys()[j]);
+    if (sight != TileSight::kNothing) body(j, sight);
+  }
+}
 
 // Neighbouring rows of one head of a tensor.
 template <typename T>
@@ -77,21 +70,18 @@ void StoreRows(const float* from, int64_t stride, int64_t e, const HeadRows<uint
 
 // The tile that is first met after `index` of a head: its next one or the first of the next head.
 struct TilePlace {
-  int64_t batch = 0;  // shape.b after the last head
+  int64_t batch = 0;  // shape.b: there is none
   int64_t head = 0;
   TileRange rows;
 };
 
-inline TilePlace TileAfter(const AttentionShape& shape, int64_t batch, int64_t head,
-                           int64_t index) {
-  if (index + 1 < TileCount(shape)) return {batch, head, TileAt(shape, index + 1)};
-  if (head + 1 < shape.h) return {batch, head + 1, TileAt(shape, 0)};
-  return {batch + 1, 0, TileAt(shape, 0)};
-}
-
-// A block of keys is met first by its own tile of queries under a causal mask, else by tile 0.
-inline bool MeetsFirst(const AttentionShape& shape, int64_t tile, int64_t block) {
-  return tile == (shape.causal ? block : 0);
+// Of queries that are blocks of a sequence: none, their tiles are not those of the keys.
+inline TilePlace TileAfter(const AttentionShape& shape, const AttentionTiles& tiles, int64_t batch,
+                           int64_t head, size_t index) {
+  if (!shape.whole()) return {shape.b, 0, {}};
+  if (index + 1 < tiles.keys().size()) return {batch, head, tiles.keys()[index + 1]};
+  if (head + 1 < shape.h) return {batch, head + 1, tiles.keys()[0]};
+  return {batch + 1, 0, tiles.keys()[0]};
 }
 
 template <typename T>
@@ -161,8 +151,9 @@ class ScratchCursor {
   float* next_;
 };
 
-// Scores [keys, kTile] of keys in another segment than the query become -inf.
-void HideSegments(const AttentionRun& run, const TilePair& pair, float* scores);
+// Scores [keys, kTile] of keys that the query does not see become -inf: those in another segment,
+// and those behind it where the pair is not a diagonal.
+void HideUnseen(const AttentionRun& run, const TilePair& pair, float* scores);
 
 // factors [keys, kTile]: what dropout multiplies the probabilities of the pair with. `scratch`:
 // [kTile, kTile].

@@ -1,5 +1,4 @@
-// rotary with the angles of every position that the device meets (in any microbatch) tabulated at
-// load.
+// rotary with the angles of every position that the device has tabulated at load.
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -9,12 +8,13 @@
 #include "ops/cpu/vec_elementwise.h"
 #include "ops/cpu/vec_half.h"
 #include "ops/parallel.h"
+#include "ops/token_block.h"
 
 namespace meshwright::ops::cpu {
 namespace {
 
-// cosine[s, e/2] then sine[s, e/2] of positions first, first + 1, ...
-std::vector<float> AngleTable(const KernelSpec& spec, int64_t first, int64_t positions,
+// cosine[s, e/2] then sine[s, e/2] of the block's positions.
+std::vector<float> AngleTable(const KernelSpec& spec, const TokenBlock& block, int64_t positions,
                               int64_t half) {
   const double base = spec.attrs.Real("base", 10000.0);
   const double sign = spec.attrs.Int("inverse") != 0 ? -1.0 : 1.0;
@@ -22,7 +22,7 @@ std::vector<float> AngleTable(const KernelSpec& spec, int64_t first, int64_t pos
   for (int64_t i = 0; i < half; ++i) {
     const double frequency = std::pow(base, -static_cast<double>(i) / static_cast<double>(half));
     for (int64_t p = 0; p < positions; ++p) {
-      const double angle = static_cast<double>(first + p) * frequency;
+      const double angle = static_cast<double>(block.PositionOf(p)) * frequency;
       table[static_cast<size_t>(p * half + i)] = static_cast<float>(std::cos(angle));
       table[static_cast<size_t>((positions + p) * half + i)] =
           static_cast<float>(sign * std::sin(angle));
@@ -54,19 +54,17 @@ void Rotate(const TokenShape& token, const float* cosine, const float* sine, con
 }
 
 template <typename T>
-KernelResult MakeRotaryOf(const ir::Dims& dims, int64_t positions, int64_t micro_stride,
-                          std::vector<float> table) {
-  return MakeFunctionKernel([dims, positions, micro_stride, table = std::move(table)](
+KernelResult MakeRotaryOf(const ir::Dims& dims, std::vector<float> table) {
+  return MakeFunctionKernel([dims, table = std::move(table)](
                                 const RunContext& context, Inputs inputs,
                                 Outputs outputs) -> Status {
     const TokenShape shape{dims[2], dims[3] / 2};
-    const int64_t shift = micro_stride * context.microbatch;
     ParallelRange(context, dims[0] * dims[1], RowGrain(shape.elements()),
                   [&](int64_t begin, int64_t end) {
                     for (int64_t token = begin; token < end; ++token) {
-                      const float* cosine = table.data() + (shift + token % dims[1]) * shape.half;
+                      const float* cosine = table.data() + token % dims[1] * shape.half;
                       const int64_t at = token * shape.elements();
-                      Rotate(shape, cosine, cosine + positions * shape.half,
+                      Rotate(shape, cosine, cosine + dims[1] * shape.half,
                              inputs[0].template as<T>() + at, outputs[0].template as<T>() + at);
                     }
                   });
@@ -82,14 +80,12 @@ KernelResult MakeRotary(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const ShardBlock block, spec.BlockOf(spec.inputs[0]));
   if (block.global_dims[3] != dims[3]) return std::unique_ptr<Kernel>();
   const int64_t half = dims[3] / 2;
-  const int64_t first = block.Start(1, 0);
-  const int64_t positions = block.Start(1, spec.coords.microbatches - 1) - first + dims[1];
-  const int64_t micro_stride = block.offsets.micro_stride[1];
-  std::vector<float> table = AngleTable(spec, first, positions, half);
+  MW_ASSIGN_OR_RETURN(const TokenBlock tokens, TokenBlock::Of(spec, block));
+  std::vector<float> table = AngleTable(spec, tokens, dims[1], half);
   if (spec.inputs[0].dtype == ir::DType::kBF16) {
-    return MakeRotaryOf<uint16_t>(dims, positions, micro_stride, std::move(table));
+    return MakeRotaryOf<uint16_t>(dims, std::move(table));
   }
-  return MakeRotaryOf<float>(dims, positions, micro_stride, std::move(table));
+  return MakeRotaryOf<float>(dims, std::move(table));
 }
 
 }  // namespace meshwright::ops::cpu

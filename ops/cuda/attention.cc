@@ -30,12 +30,13 @@ struct Attention {
   }
 };
 
-// [b, s, heads, e], or slice `index` of [b, s, 3, heads, e].
-HeadsArgs Heads(const AttentionArgs& args, int64_t heads, bool packed, void* data, int64_t index) {
+// [b, rows, heads, e], or slice `index` of [b, rows, 3, heads, e].
+HeadsArgs Heads(const AttentionArgs& args, int64_t rows, int64_t heads, bool packed, void* data,
+                int64_t index) {
   const int64_t token = heads * args.head_size;
   HeadsArgs result;
   result.token_stride = packed ? 3 * token : token;
-  result.batch_stride = args.sequence * result.token_stride;
+  result.batch_stride = rows * result.token_stride;
   result.head_stride = args.head_size;
   result.data =
       static_cast<std::byte*>(data) + (packed ? index * token * FloatBytes(args.type) : 0);
@@ -47,9 +48,9 @@ void SetSlices(const Attention& attention, std::span<const Tensor> tensors, Head
                HeadsArgs& k, HeadsArgs& v) {
   const AttentionArgs& args = attention.args;
   const bool packed = attention.packed;
-  q = Heads(args, args.heads, packed, tensors[0].data, 0);
-  k = Heads(args, args.kv_heads, packed, tensors[packed ? 0 : 1].data, 1);
-  v = Heads(args, args.kv_heads, packed, tensors[packed ? 0 : 2].data, 2);
+  q = Heads(args, args.sequence, args.heads, packed, tensors[0].data, 0);
+  k = Heads(args, args.keys, args.kv_heads, packed, tensors[packed ? 0 : 1].data, 1);
+  v = Heads(args, args.keys, args.kv_heads, packed, tensors[packed ? 0 : 2].data, 2);
 }
 
 Result<Attention> Describe(const KernelSpec& spec, bool packed, bool gradient) {
@@ -67,6 +68,10 @@ Result<Attention> Describe(const KernelSpec& spec, bool packed, bool gradient) {
   AttentionArgs& args = result.args;
   args.batch = shape.b;
   args.sequence = shape.s;
+  args.keys = shape.keys;
+  args.tokens = shape.tokens;
+  args.query_places = PlacesOf(spec, shape.query_block, shape.tokens);
+  args.key_places = PlacesOf(spec, shape.key_block, shape.tokens);
   args.heads = shape.h;
   args.kv_heads = shape.g;
   args.head_size = shape.e;
@@ -90,7 +95,7 @@ KernelResult MakeForward(const Maker& maker, bool packed) {
                               Inputs inputs, Outputs outputs) {
                     AttentionArgs call = attention.At(context, inputs);
                     SetSlices(attention, inputs, call.q, call.k, call.v);
-                    call.o = Heads(call, call.heads, false, outputs[0].data, 0);
+                    call.o = Heads(call, call.sequence, call.heads, false, outputs[0].data, 0);
                     call.lse = outputs[1].as<float>();
                     return kernels.Attention(call, stream);
                   });
@@ -110,9 +115,10 @@ KernelResult MakeGrad(const Maker& maker, bool packed) {
                     AttentionArgs& forward = call.forward;
                     forward = attention.At(context, inputs);
                     SetSlices(attention, inputs, forward.q, forward.k, forward.v);
-                    forward.o = Heads(forward, forward.heads, false, inputs[behind].data, 0);
+                    forward.o = Heads(forward, forward.sequence, forward.heads, false, inputs[behind].data, 0);
                     forward.lse = inputs[behind + 1].as<float>();
-                    call.d_o = Heads(forward, forward.heads, false, inputs[behind + 2].data, 0);
+                    call.d_o = Heads(forward, forward.sequence, forward.heads, false,
+                                     inputs[behind + 2].data, 0);
                     SetSlices(attention, outputs, call.dq, call.dk, call.dv);
                     call.scratch = ScratchOf<float>(context);
                     return kernels.AttentionGrad(call, stream);

@@ -21,6 +21,7 @@ __device__ float AddKeys(const AttentionArgs& args, const BlockPlace& place, int
   constexpr int kPairs = Shape::kRows / kRowThreads;
   const Row at;
   const int64_t token = place.first + at.row;
+  const int64_t position = PositionOf(args.query_places, token);
   float scores[kPairs];
   float larger = softmax.largest;
 #pragma unroll
@@ -42,7 +43,8 @@ __device__ float AddKeys(const AttentionArgs& args, const BlockPlace& place, int
     if (!blind && scores[i] != MinusInfinity()) probability = expf(scores[i] - larger);
     part += probability;
     if (probability != 0) {
-      probability *= MaskFactor(args.mask, place.batch, place.head, token, first + key);
+      probability *= MaskFactor(args.mask, place.batch, place.head, position,
+                                PositionOf(args.key_places, first + key));
     }
     pairs[key] = probability;
   }
@@ -63,33 +65,32 @@ __global__ void __launch_bounds__(Shape::kThreads) AttentionKernel(AttentionArgs
   float* const keys = queries + kRows * stride;
   float* const values = keys + kRows * stride;
   float* const pairs = values + kRows * stride + at.row * (kRows + 1);
-  const BlockPlace place = PlaceOfBlock<Shape>(args, args.heads);
+  const BlockPlace place = PlaceOfBlock<Shape>(args.sequence, args.heads);
   const int64_t kv_head = place.head / (args.heads / args.kv_heads);
   const int64_t query = place.first + at.row;
-  LoadTile(args, args.q, HeadStart(args.q, place.batch, place.head), place.first, queries);
+  LoadTile(args, args.q, HeadStart(args.q, place.batch, place.head), place.first, args.sequence,
+           queries);
   Softmax softmax;
   float sums[kColumns] = {};
-  const int64_t visible = args.causal ? query + 1 : args.sequence;
-  const int64_t end = args.causal ? place.first + kRows : args.sequence;
-  for (int64_t first = 0; first < end && first < args.sequence; first += kRows) {
+  for (int64_t first = 0; first < args.keys; first += kRows) {
+    if (!TilesMeet(args, place.first, first, kRows)) continue;
     __syncthreads();
-    LoadTile(args, args.k, HeadStart(args.k, place.batch, kv_head), first, keys);
-    LoadTile(args, args.v, HeadStart(args.v, place.batch, kv_head), first, values);
+    LoadTile(args, args.k, HeadStart(args.k, place.batch, kv_head), first, args.keys, keys);
+    LoadTile(args, args.v, HeadStart(args.v, place.batch, kv_head), first, args.keys, values);
     __syncthreads();
     const float correction =
         AddKeys<Shape>(args, place, first, queries + at.row * stride, keys, softmax, pairs);
-    const int64_t seen = visible - first < kRows ? visible - first : kRows;
 #pragma unroll
     for (int d = 0; d < kColumns; ++d) sums[d] *= correction;
 #pragma unroll 1
-    for (int64_t j = 0; j < seen; ++j) {
-      AddRow(pairs[j], values + j * stride, args.head_size, sums);
+    for (int64_t j = 0; j < kRows; ++j) {
+      if (pairs[j] != 0) AddRow(pairs[j], values + j * stride, args.head_size, sums);
     }
   }
   const bool blind = softmax.largest == MinusInfinity();
 #pragma unroll
   for (int d = 0; d < kColumns; ++d) sums[d] = blind ? 0.0f : sums[d] / softmax.total;
-  StoreRow(args, args.o, place, sums);
+  StoreRow(args, args.o, place, args.sequence, sums);
   if (at.thread != 0 || query >= args.sequence) return;
   args.lse[(place.batch * args.heads + place.head) * args.sequence + query] =
       blind ? softmax.largest : softmax.largest + logf(softmax.total);
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(Shape::kThreads) AttentionKernel(AttentionArgs
 Code launches::Attention(const AttentionArgs& args, StreamHandle stream) {
   return ForHeadSize(args.head_size, [&](auto shape) {
     using Shape = decltype(shape);
-    return Launch(stream, TileBlocks<Shape>(args, args.heads, 3, 1), AttentionKernel<Shape>, args);
+    return Launch(stream, TileBlocks<Shape>(args, args.sequence, args.heads, 3, 1), AttentionKernel<Shape>, args);
   });
 }
 

@@ -53,15 +53,15 @@ struct Tiles {
 
   __device__ void LoadQueries(const AttentionGradArgs& args, const BlockPlace& query) const {
     LoadTile(args.forward, args.forward.q, HeadStart(args.forward.q, query.batch, query.head),
-             query.first, queries);
+             query.first, args.forward.sequence, queries);
     LoadTile(args.forward, args.d_o, HeadStart(args.d_o, query.batch, query.head), query.first,
-             d_o);
+             args.forward.sequence, d_o);
   }
   __device__ void LoadKeys(const AttentionGradArgs& args, const BlockPlace& key) const {
     LoadTile(args.forward, args.forward.k, HeadStart(args.forward.k, key.batch, key.head),
-             key.first, keys);
+             key.first, args.forward.keys, keys);
     LoadTile(args.forward, args.forward.v, HeadStart(args.forward.v, key.batch, key.head),
-             key.first, values);
+             key.first, args.forward.keys, values);
   }
 
   // Fills weights and slopes, [query][key].
@@ -82,7 +82,8 @@ struct Tiles {
             forward.scale * Dot(queries + at.row * stride, keys + key * stride, forward.head_size);
         const float p = expf(score - lse);
         const float factor =
-            MaskFactor(forward.mask, query.batch, query.head, token, first_key + key);
+            MaskFactor(forward.mask, query.batch, query.head, PositionOf(forward.query_places, token),
+                       PositionOf(forward.key_places, first_key + key));
         const float dp =
             factor * Dot(d_o + at.row * stride, values + key * stride, forward.head_size);
         weight = factor * p;
@@ -100,27 +101,25 @@ __global__ void __launch_bounds__(Shape::kThreads) QueryGradKernel(AttentionGrad
   constexpr int kColumns = Shape::kHead / kRowThreads;
   const AttentionArgs& forward = args.forward;
   const Tiles<Shape> tiles(forward);
-  const BlockPlace query = PlaceOfBlock<Shape>(forward, forward.heads);
+  const BlockPlace query = PlaceOfBlock<Shape>(forward.sequence, forward.heads);
   BlockPlace key{query.batch, query.head / (forward.heads / forward.kv_heads), 0};
   const Row at;
   float sums[kColumns] = {};
   tiles.LoadQueries(args, query);
-  const int64_t visible = forward.causal ? query.first + at.row + 1 : forward.sequence;
-  const int64_t end = forward.causal ? query.first + kRows : forward.sequence;
-  for (; key.first < end && key.first < forward.sequence; key.first += kRows) {
+  for (; key.first < forward.keys; key.first += kRows) {
+    if (!TilesMeet(forward, query.first, key.first, kRows)) continue;
     __syncthreads();
     tiles.LoadKeys(args, key);
     __syncthreads();
     tiles.MakePairs(args, query, key.first);
     __syncwarp();
-    const int64_t seen = visible - key.first < kRows ? visible - key.first : kRows;
 #pragma unroll 1
-    for (int64_t j = 0; j < seen; ++j) {
-      AddRow(tiles.slopes[at.row * (kRows + 1) + j], tiles.keys + j * tiles.stride,
-             forward.head_size, sums);
+    for (int64_t j = 0; j < kRows; ++j) {
+      const float slope = tiles.slopes[at.row * (kRows + 1) + j];
+      if (slope != 0) AddRow(slope, tiles.keys + j * tiles.stride, forward.head_size, sums);
     }
   }
-  StoreRow(forward, args.dq, query, sums);
+  StoreRow(forward, args.dq, query, forward.sequence, sums);
 }
 
 template <typename Shape>
@@ -129,31 +128,32 @@ __global__ void __launch_bounds__(Shape::kThreads) KeyGradKernel(AttentionGradAr
   constexpr int kColumns = Shape::kHead / kRowThreads;
   const AttentionArgs& forward = args.forward;
   const Tiles<Shape> tiles(forward);
-  const BlockPlace key = PlaceOfBlock<Shape>(forward, forward.kv_heads);
+  const BlockPlace key = PlaceOfBlock<Shape>(forward.keys, forward.kv_heads);
   const int64_t group = forward.heads / forward.kv_heads;
   const Row at;
   float dk[kColumns] = {};
   float dv[kColumns] = {};
   tiles.LoadKeys(args, key);
   for (int64_t i = 0; i < group; ++i) {
-    BlockPlace query{key.batch, key.head * group + i, forward.causal ? key.first : 0};
+    BlockPlace query{key.batch, key.head * group + i, 0};
     for (; query.first < forward.sequence; query.first += kRows) {
+      if (!TilesMeet(forward, query.first, key.first, kRows)) continue;
       __syncthreads();
       tiles.LoadQueries(args, query);
       __syncthreads();
       tiles.MakePairs(args, query, key.first);
       __syncthreads();
-      const int64_t hidden = forward.causal ? key.first + at.row - query.first : 0;
 #pragma unroll 1
-      for (int64_t j = hidden > 0 ? hidden : 0; j < kRows; ++j) {
+      for (int64_t j = 0; j < kRows; ++j) {
         const int64_t pair = j * (kRows + 1) + at.row;
+        if (tiles.weights[pair] == 0 && tiles.slopes[pair] == 0) continue;
         AddRow(tiles.weights[pair], tiles.d_o + j * tiles.stride, forward.head_size, dv);
         AddRow(tiles.slopes[pair], tiles.queries + j * tiles.stride, forward.head_size, dk);
       }
     }
   }
-  StoreRow(forward, args.dk, key, dk);
-  StoreRow(forward, args.dv, key, dv);
+  StoreRow(forward, args.dk, key, forward.keys, dk);
+  StoreRow(forward, args.dv, key, forward.keys, dv);
 }
 
 }  // namespace
@@ -169,11 +169,11 @@ Code launches::AttentionGrad(const AttentionGradArgs& args, StreamHandle stream)
   if (code != 0) return code;
   return ForHeadSize(forward.head_size, [&](auto shape) {
     using Shape = decltype(shape);
-    const Code queries = Launch(stream, TileBlocks<Shape>(forward, forward.heads, 4, 2),
+    const Code queries = Launch(stream, TileBlocks<Shape>(forward, forward.sequence, forward.heads, 4, 2),
                                 QueryGradKernel<Shape>, args);
     if (queries != 0) return queries;
-    return Launch(stream, TileBlocks<Shape>(forward, forward.kv_heads, 4, 2), KeyGradKernel<Shape>,
-                  args);
+    return Launch(stream, TileBlocks<Shape>(forward, forward.keys, forward.kv_heads, 4, 2),
+                  KeyGradKernel<Shape>, args);
   });
 }
 

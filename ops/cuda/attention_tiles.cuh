@@ -8,6 +8,7 @@
 #pragma once
 
 #include "ops/cuda/random.cuh"
+#include "ops/cuda/token_places.cuh"
 #include "ops/cuda/training_args.h"
 
 namespace meshwright::ops::cuda {
@@ -37,14 +38,14 @@ struct Row {
         thread(static_cast<int>(threadIdx.x) % kRowThreads) {}
 };
 
-// Tokens [first, first + kRows) of a head; zeros behind the sequence and the head's elements.
+// Tokens [first, first + kRows) of the `count` of a head; zeros behind them and the head's elements.
 __device__ inline void LoadTile(const AttentionArgs& args, const HeadsArgs& heads, int64_t start,
-                                int64_t first, float* tile) {
+                                int64_t first, int64_t count, float* tile) {
   const Row at;
   const int64_t token = first + at.row;
   const int64_t stride = TileStride(args.head_size);
   for (int64_t d = at.thread; d < stride; d += kRowThreads) {
-    const bool there = token < args.sequence && d < args.head_size;
+    const bool there = token < count && d < args.head_size;
     tile[at.row * stride + d] =
         there ? LoadAny(heads.data, args.type, start + token * heads.token_stride + d) : 0.0f;
   }
@@ -85,11 +86,23 @@ __device__ inline float MaxOfRow(float value) {
 }
 
 __device__ inline bool Sees(const AttentionArgs& args, int64_t batch, int64_t query, int64_t key) {
-  if (query >= args.sequence || key >= args.sequence) return false;
-  if (args.causal && key > query) return false;
+  if (query >= args.sequence || key >= args.keys) return false;
+  if (args.causal && PositionOf(args.key_places, key) > PositionOf(args.query_places, query)) {
+    return false;
+  }
   if (args.segments == nullptr) return true;
-  const int32_t* segments = args.segments + batch * args.sequence;
-  return segments[query] == segments[key];
+  const int32_t* segments = args.segments + batch * args.tokens;
+  return segments[args.query_places.start + query] == segments[args.key_places.start + key];
+}
+
+// Whether some query of a tile of `rows` may see some key of another: the same for all threads.
+__device__ inline bool TilesMeet(const AttentionArgs& args, int64_t first_query, int64_t first_key,
+                                 int64_t rows) {
+  if (!args.causal) return true;
+  const int64_t queries = args.sequence - first_query < rows ? args.sequence - first_query : rows;
+  const int64_t keys = args.keys - first_key < rows ? args.keys - first_key : rows;
+  return LeastPosition(args.key_places, first_key, keys) <=
+         LargestPosition(args.query_places, first_query, queries);
 }
 
 // The factor of the dropout of one probability.
@@ -118,13 +131,13 @@ Code ForHeadSize(int64_t head_size, const Body& body) {
   return body(TileShape<256, 16>{});
 }
 
-// A block per tile of each of `heads` heads of each batch row, with so many tiles of heads and of
+// A block per tile of `rows` tokens of each of `heads` heads of each batch row, with so many tiles of heads and of
 // pairs in shared memory.
 template <typename Shape>
-LaunchShape TileBlocks(const AttentionArgs& args, int64_t heads, int64_t head_tiles,
+LaunchShape TileBlocks(const AttentionArgs& args, int64_t rows, int64_t heads, int64_t head_tiles,
                        int64_t pair_tiles) {
   constexpr int64_t kRows = Shape::kRows;
-  const int64_t tiles = (args.sequence + kRows - 1) / kRows;
+  const int64_t tiles = (rows + kRows - 1) / kRows;
   LaunchShape shape = Blocks(tiles * args.batch * heads, Shape::kThreads);
   shape.shared_bytes =
       4 * kRows * (head_tiles * TileStride(args.head_size) + pair_tiles * (kRows + 1));
@@ -138,8 +151,8 @@ struct BlockPlace {
   int64_t first;  // token
 };
 template <typename Shape>
-__device__ BlockPlace PlaceOfBlock(const AttentionArgs& args, int64_t heads) {
-  const int64_t tiles = (args.sequence + Shape::kRows - 1) / Shape::kRows;
+__device__ BlockPlace PlaceOfBlock(int64_t rows, int64_t heads) {
+  const int64_t tiles = (rows + Shape::kRows - 1) / Shape::kRows;
   const int64_t row = blockIdx.x / tiles;
   return {row / heads, row % heads, (blockIdx.x - row * tiles) * Shape::kRows};
 }
@@ -147,10 +160,10 @@ __device__ BlockPlace PlaceOfBlock(const AttentionArgs& args, int64_t heads) {
 // Stores what the block's rows have summed up: a tile of `to`.
 template <int kColumns>
 __device__ void StoreRow(const AttentionArgs& args, const HeadsArgs& to, const BlockPlace& place,
-                         const float (&sums)[kColumns]) {
+                         int64_t rows, const float (&sums)[kColumns]) {
   const Row at;
   const int64_t token = place.first + at.row;
-  if (token >= args.sequence) return;
+  if (token >= rows) return;
   const int64_t start = HeadStart(to, place.batch, place.head) + token * to.token_stride;
 #pragma unroll
   for (int d = 0; d < kColumns; ++d) {

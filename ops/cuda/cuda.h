@@ -9,8 +9,12 @@
 #include "ops/cuda/call.h"
 #include "ops/cuda/toolkit.h"
 #include "ops/kernel_spec.h"
+#include "ops/token_block.h"
 
 namespace meshwright::ops::cuda {
+
+// A block of a sequence of `tokens` as kernels take it; in the order that `spec` says.
+TokenPlaces PlacesOf(const KernelSpec& spec, const TokenBlock& block, int64_t tokens);
 
 // What ops/kernel_table.cc names. Null where another kernel is meant, or the steps of a fused node
 // one by one.

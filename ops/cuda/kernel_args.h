@@ -250,6 +250,13 @@ struct EmbeddingGradArgs {
 };
 
 inline constexpr int kMaxRotaryPairs = 128;
+// Which tokens of a sequence lie at the places of a block (ir/sequence_order.h).
+struct TokenPlaces {
+  int64_t start = 0;  // of the block in the sequence
+  int64_t chunk = 0;  // tokens of a chunk in zigzag order; 0: places are positions
+  int64_t parts = 1;
+};
+
 struct RotaryArgs {
   const void* x = nullptr;  // [batch, sequence, heads, head_size]
   void* y = nullptr;
@@ -257,7 +264,7 @@ struct RotaryArgs {
   int64_t sequence = 0;
   int64_t heads = 0;
   int64_t head_size = 0;
-  int64_t first_position = 0;
+  TokenPlaces places;
   double frequencies[kMaxRotaryPairs] = {};  // of pairs: radians from one position to the next
   float sign = 1;                            // -1: inverse
   FloatType type = FloatType::kF32;

@@ -6,6 +6,12 @@
 #include "ops/cuda/cuda.h"
 
 namespace meshwright::ops::cuda {
+
+TokenPlaces PlacesOf(const KernelSpec& spec, const TokenBlock& block, int64_t tokens) {
+  const ir::SequenceOrder order = ir::SequenceOrder::FromAttrs(spec.attrs);
+  return {block.start, order.plain() ? 0 : tokens / (2 * order.parts), order.parts};
+}
+
 namespace {
 
 KernelResult MakeRotary(const Maker& maker) {
@@ -16,6 +22,7 @@ KernelResult MakeRotary(const Maker& maker) {
         fmt::format("rotary: needs [b, s, h, e] with even e, got {}", type.ToString())));
   }
   MW_ASSIGN_OR_RETURN(const ShardBlock block, spec.BlockOf(type));
+  MW_ASSIGN_OR_RETURN(const TokenBlock tokens, TokenBlock::Of(spec, block));
   if (block.global_dims[3] != block.local_dims[3]) {
     return Fail(InvalidArgument(fmt::format(
         "rotary: the head dim of {} is split; split batch, sequence or heads", type.ToString())));
@@ -35,14 +42,14 @@ KernelResult MakeRotary(const Maker& maker) {
         std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(args.head_size));
   }
   args.sign = spec.attrs.Int("inverse") != 0 ? -1.0f : 1.0f;
+  args.places = PlacesOf(spec, tokens, block.global_dims[1]);
   args.type = TypeOf(type);
   return MakeCall(maker, 0,
-                  [args, block](Kernels& kernels, StreamHandle stream, const RunContext& context,
-                                Inputs inputs, Outputs outputs) {
+                  [args](Kernels& kernels, StreamHandle stream, const RunContext&, Inputs inputs,
+                         Outputs outputs) {
                     RotaryArgs call = args;
                     call.x = inputs[0].data;
                     call.y = outputs[0].data;
-                    call.first_position = block.Start(1, context.microbatch);
                     return kernels.Rotary(call, stream);
                   });
 }

@@ -1,6 +1,7 @@
 // rotary, segments.
 #include "ops/cuda/language.cuh"
 #include "ops/cuda/launches.cuh"
+#include "ops/cuda/token_places.cuh"
 
 namespace meshwright::ops::cuda {
 namespace {
@@ -27,7 +28,7 @@ __global__ void __launch_bounds__(kThreads) RotaryKernel(const RotaryArgs args) 
   float sines[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    const double position = static_cast<double>(args.first_position + token);
+    const double position = static_cast<double>(PositionOf(args.places, token));
     sincosf(ReducedAngle(position * args.frequencies[pair + i]), &sines[i], &cosines[i]);
     sines[i] *= args.sign;
   }

@@ -130,10 +130,14 @@ inline constexpr int64_t kMaxHeadSize = 256;
 struct AttentionArgs {
   HeadsArgs q, k, v, o;
   float* lse = nullptr;               // [batch, heads, sequence]
-  const int32_t* segments = nullptr;  // [batch, sequence]
+  const int32_t* segments = nullptr;  // [batch, tokens]
   ProbabilityMaskArgs mask;
   int64_t batch = 0;
-  int64_t sequence = 0;
+  int64_t sequence = 0;  // queries
+  int64_t keys = 0;
+  int64_t tokens = 0;  // of the whole sequence
+  TokenPlaces query_places;
+  TokenPlaces key_places;
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_size = 0;  // at most kMaxHeadSize

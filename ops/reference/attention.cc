@@ -34,31 +34,44 @@ void ForEachHead(const AttentionShape& shape, const Body& body) {
   }
 }
 
-// Fills scores with scale * q.k of the visible keys; returns the largest, -inf when there is none.
-template <typename T>
-double ScoreRow(const AttentionShape& shape, const T* q, const T* keys, int64_t visible,
-                std::vector<double>& scores) {
-  double largest = -std::numeric_limits<double>::infinity();
-  for (int64_t j = 0; j < visible; ++j) {
-    scores[j] = shape.scale() * Dot(q, keys + j * shape.kv_stride(), shape.e);
-    largest = Larger(largest, scores[j]);
+// Keys that a query sees, by their places in the block of keys.
+class Sight {
+ public:
+  Sight(const AttentionShape& shape, Inputs inputs, size_t segments) : shape_(shape) {
+    for (int64_t j = 0; j < shape.keys; ++j) positions_.push_back(shape.key_block.PositionOf(j));
+    if (inputs.size() > segments) segments_ = inputs[segments].as<int32_t>();
   }
-  return largest;
-}
 
-// The row's segments, or null when there are none: operand `count`, if it is there.
-const int32_t* SegmentsOf(const AttentionShape& shape, Inputs inputs, size_t count, int64_t head) {
-  if (inputs.size() <= count) return nullptr;
-  return inputs[count].as<int32_t>() + head / shape.h * shape.s;
-}
+  int64_t PositionOf(int64_t key) const { return positions_[static_cast<size_t>(key)]; }
 
-// Scores of other segments become -inf; returns the largest of the rest.
-double HideSegments(const int32_t* segments, int64_t position, int64_t visible, double largest,
-                    std::vector<double>& scores) {
-  if (segments == nullptr) return largest;
-  largest = -std::numeric_limits<double>::infinity();
-  for (int64_t j = 0; j < visible; ++j) {
-    if (segments[j] != segments[position]) scores[j] = -std::numeric_limits<double>::infinity();
+  const std::vector<int64_t>& Of(int64_t batch, int64_t query) {
+    seen_.clear();
+    const int64_t position = shape_.query_block.PositionOf(query);
+    const int32_t* row = segments_ == nullptr ? nullptr : segments_ + batch * shape_.tokens;
+    for (int64_t j = 0; j < shape_.keys; ++j) {
+      if (shape_.causal && PositionOf(j) > position) continue;
+      if (row != nullptr &&
+          row[shape_.key_block.start + j] != row[shape_.query_block.start + query])
+        continue;
+      seen_.push_back(j);
+    }
+    return seen_;
+  }
+
+ private:
+  const AttentionShape& shape_;
+  const int32_t* segments_ = nullptr;  // [b, tokens], or null: all of a row is one
+  std::vector<int64_t> positions_;
+  std::vector<int64_t> seen_;
+};
+
+// Fills scores with scale * q.k of the keys seen; returns the largest, -inf when there is none.
+template <typename T>
+double ScoreRow(const AttentionShape& shape, const T* q, const T* keys,
+                const std::vector<int64_t>& seen, std::vector<double>& scores) {
+  double largest = -std::numeric_limits<double>::infinity();
+  for (const int64_t j : seen) {
+    scores[j] = shape.scale() * Dot(q, keys + j * shape.kv_stride(), shape.e);
     largest = Larger(largest, scores[j]);
   }
   return largest;
@@ -66,51 +79,58 @@ double HideSegments(const int32_t* segments, int64_t position, int64_t visible, 
 
 // Turns scores into probabilities and returns lse, natural log. A row that sees nothing has lse
 // -inf and all zeros.
-double SoftmaxRow(double largest, int64_t visible, std::vector<double>& scores) {
+double SoftmaxRow(double largest, const std::vector<int64_t>& seen, std::vector<double>& scores) {
   if (largest == -std::numeric_limits<double>::infinity()) {
-    std::fill(scores.begin(), scores.end(), 0.0);
+    for (const int64_t j : seen) scores[j] = 0;
     return largest;
   }
   double total = 0;
-  for (int64_t j = 0; j < visible; ++j) total += std::exp(scores[j] - largest);
+  for (const int64_t j : seen) total += std::exp(scores[j] - largest);
   const double lse = largest + std::log(total);
-  for (int64_t j = 0; j < visible; ++j) scores[j] = std::exp(scores[j] - lse);
+  for (const int64_t j : seen) scores[j] = std::exp(scores[j] - lse);
   return lse;
 }
 
-// factors[j] = m[j] of the row of local head `head` (batch * h + head) and query `position`.
+// A query row of local head `head` (batch * h + head).
+struct Query {
+  int64_t head = 0;
+  int64_t place = 0;
+};
+
+// factors[j] = m[j] of the keys that the query sees.
 void MaskFactors(const AttentionShape& shape, const AttentionDropout& dropout,
-                 const RunContext& context, int64_t head, int64_t position,
-                 std::vector<double>& factors) {
+                 const RunContext& context, const Query& query, const Sight& sight,
+                 const std::vector<int64_t>& seen, std::vector<double>& factors) {
   if (!dropout.active()) return;
   const uint64_t start =
-      dropout.RowStart(head / shape.h, head % shape.h, position, context.microbatch);
-  for (int64_t j = 0; j < shape.Visible(position); ++j) {
-    factors[j] = dropout.mask().Factor(context, start + static_cast<uint64_t>(j));
+      dropout.RowStart(query.head / shape.h, query.head % shape.h,
+                       shape.query_block.PositionOf(query.place), context.microbatch);
+  for (const int64_t j : seen) {
+    factors[j] =
+        dropout.mask().Factor(context, start + static_cast<uint64_t>(sight.PositionOf(j)));
   }
 }
 
 template <typename T>
 KernelResult MakeForward(const AttentionShape& shape, const AttentionDropout& dropout) {
   return MakeFunctionKernel(
-      [shape, dropout, factors = std::vector<double>(static_cast<size_t>(shape.s), 1.0),
-       scores = std::vector<double>(static_cast<size_t>(shape.s)),
+      [shape, dropout, factors = std::vector<double>(static_cast<size_t>(shape.keys), 1.0),
+       scores = std::vector<double>(static_cast<size_t>(shape.keys)),
        sums = std::vector<double>(static_cast<size_t>(shape.e))](
           const RunContext& context, Inputs inputs, Outputs outputs) mutable -> Status {
+        Sight sight(shape, inputs, 3);
         ForEachHead(shape, [&](int64_t query, int64_t key, int64_t head) {
           const T* v = inputs[2].as<T>() + key;
           for (int64_t i = 0; i < shape.s; ++i) {
             const int64_t token = query + i * shape.q_stride();
-            const int64_t visible = shape.Visible(i);
-            const double unhidden = ScoreRow(shape, inputs[0].as<T>() + token,
-                                             inputs[1].as<T>() + key, visible, scores);
-            const double largest =
-                HideSegments(SegmentsOf(shape, inputs, 3, head), i, visible, unhidden, scores);
-            const double lse = SoftmaxRow(largest, visible, scores);
+            const std::vector<int64_t>& seen = sight.Of(head / shape.h, i);
+            const double largest = ScoreRow(shape, inputs[0].as<T>() + token,
+                                            inputs[1].as<T>() + key, seen, scores);
+            const double lse = SoftmaxRow(largest, seen, scores);
             outputs[1].as<T>()[head * shape.s + i] = static_cast<T>(lse);
-            MaskFactors(shape, dropout, context, head, i, factors);
+            MaskFactors(shape, dropout, context, {head, i}, sight, seen, factors);
             std::fill(sums.begin(), sums.end(), 0.0);
-            for (int64_t j = 0; j < visible; ++j) {
+            for (const int64_t j : seen) {
               const T* value = v + j * shape.kv_stride();
               for (int64_t d = 0; d < shape.e; ++d) sums[d] += factors[j] * scores[j] * value[d];
             }
@@ -129,22 +149,24 @@ class GradKernel final : public Kernel {
   GradKernel(const AttentionShape& shape, const AttentionDropout& dropout)
       : shape_(shape),
         dropout_(dropout),
-        factors_(static_cast<size_t>(shape.s), 1.0),
-        scores_(static_cast<size_t>(shape.s)),
+        factors_(static_cast<size_t>(shape.keys), 1.0),
+        scores_(static_cast<size_t>(shape.keys)),
         dq_(static_cast<size_t>(shape.e)),
-        dk_(static_cast<size_t>(shape.b * shape.s * shape.kv_stride())),
+        dk_(static_cast<size_t>(shape.b * shape.keys * shape.kv_stride())),
         dv_(dk_.size()) {}
 
   Status Run(const RunContext& context, Inputs inputs, Outputs outputs) override {
     std::fill(dk_.begin(), dk_.end(), 0.0);
     std::fill(dv_.begin(), dv_.end(), 0.0);
+    Sight sight(shape_, inputs, 6);
     ForEachHead(shape_, [&](int64_t query, int64_t key, int64_t head) {
       const T* lse = inputs[4].as<T>() + head * shape_.s;
       for (int64_t i = 0; i < shape_.s; ++i) {
         const int64_t token = query + i * shape_.q_stride();
-        Probabilities(inputs, token, key, {head, i}, static_cast<double>(lse[i]));
-        MaskFactors(shape_, dropout_, context, head, i, factors_);
-        AddRow(inputs, token, key, shape_.Visible(i), outputs[0].as<T>());
+        const std::vector<int64_t>& seen = sight.Of(head / shape_.h, i);
+        Probabilities(inputs, token, key, seen, static_cast<double>(lse[i]));
+        MaskFactors(shape_, dropout_, context, {head, i}, sight, seen, factors_);
+        AddRow(inputs, token, key, seen, outputs[0].as<T>());
       }
     });
     for (size_t i = 0; i < dk_.size(); ++i) {
@@ -155,26 +177,20 @@ class GradKernel final : public Kernel {
   }
 
  private:
-  struct Query {
-    int64_t head = 0;  // batch * h + head
-    int64_t position = 0;
-  };
-
   // `token`, `key`: offsets of the query row and of key 0 of its head.
-  void Probabilities(Inputs inputs, int64_t token, int64_t key, const Query& query, double lse) {
-    const int64_t visible = shape_.Visible(query.position);
-    ScoreRow(shape_, inputs[0].as<T>() + token, inputs[1].as<T>() + key, visible, scores_);
-    HideSegments(SegmentsOf(shape_, inputs, 6, query.head), query.position, visible, 0, scores_);
+  void Probabilities(Inputs inputs, int64_t token, int64_t key, const std::vector<int64_t>& seen,
+                     double lse) {
+    ScoreRow(shape_, inputs[0].as<T>() + token, inputs[1].as<T>() + key, seen, scores_);
     const bool blind = lse == -std::numeric_limits<double>::infinity();
-    for (int64_t j = 0; j < visible; ++j) scores_[j] = blind ? 0 : std::exp(scores_[j] - lse);
+    for (const int64_t j : seen) scores_[j] = blind ? 0 : std::exp(scores_[j] - lse);
   }
 
-  void AddRow(Inputs inputs, int64_t token, int64_t key, int64_t visible, T* dq) {
+  void AddRow(Inputs inputs, int64_t token, int64_t key, const std::vector<int64_t>& seen, T* dq) {
     const T* q = inputs[0].as<T>() + token;
     const T* grad = inputs[5].as<T>() + token;
     const double d = Dot(grad, inputs[3].as<T>() + token, shape_.e);
     std::fill(dq_.begin(), dq_.end(), 0.0);
-    for (int64_t j = 0; j < visible; ++j) {
+    for (const int64_t j : seen) {
       const int64_t at = key + j * shape_.kv_stride();
       const T* k = inputs[1].as<T>() + at;
       const double dp = factors_[j] * Dot(grad, inputs[2].as<T>() + at, shape_.e);

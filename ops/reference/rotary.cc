@@ -2,26 +2,28 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "ops/reference/reference.h"
+#include "ops/token_block.h"
 
 namespace meshwright::ops::reference {
 namespace {
 
 template <typename T>
-KernelResult Make(const KernelSpec& spec, const ShardBlock& block) {
+KernelResult Make(const KernelSpec& spec, const ShardBlock& block, TokenBlock block_of_tokens) {
   const double base = spec.attrs.Real("base", 10000.0);
   const double sign = spec.attrs.Int("inverse") != 0 ? -1.0 : 1.0;
   return MakeFunctionKernel(
-      [block, base, sign](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+      [block, base, sign, placed = std::move(block_of_tokens)](const RunContext&, Inputs inputs, Outputs outputs) -> Status {
         const ir::Dims& dims = block.local_dims;
         const int64_t half = dims[3] / 2;
-        const int64_t first = block.Start(1, context.microbatch);
         const int64_t tokens = dims[0] * dims[1];
         for (int64_t row = 0; row < tokens * dims[2]; ++row) {
           const T* x = inputs[0].as<T>() + row * dims[3];
           T* y = outputs[0].as<T>() + row * dims[3];
-          const double position = static_cast<double>(first + row / dims[2] % dims[1]);
+          const auto position =
+              static_cast<double>(placed.PositionOf(row / dims[2] % dims[1]));
           for (int64_t i = 0; i < half; ++i) {
             const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(dims[3]);
             const double angle = position * std::pow(base, exponent);
@@ -50,8 +52,9 @@ KernelResult MakeRotary(const KernelSpec& spec) {
     return Fail(InvalidArgument(fmt::format(
         "rotary: the head dim of {} is split; split batch, sequence or heads", type.ToString())));
   }
+  MW_ASSIGN_OR_RETURN(const TokenBlock tokens, TokenBlock::Of(spec, block));
   return ForFloatType(spec, type.dtype,
-                      [&](auto zero) { return Make<decltype(zero)>(spec, block); });
+                      [&](auto zero) { return Make<decltype(zero)>(spec, block, tokens); });
 }
 
 }  // namespace meshwright::ops::reference

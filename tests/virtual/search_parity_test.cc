@@ -184,8 +184,7 @@ const Prices kPrices[] = {
 
 planner::Layout LayoutOf(int data, int tensor, int pipeline, int microbatches) {
   planner::Layout layout;
-  layout.data = data;
-  layout.tensor = tensor;
+  layout.degrees = {data, tensor};
   layout.pipeline = pipeline;
   layout.microbatches = microbatches;
   return layout;
@@ -204,7 +203,7 @@ void Sweep(const TinyOptions& options, const std::vector<planner::Layout>& layou
       if (kSanitizedBuild && prices.data.seconds_per_byte < 1e-7) continue;
       const std::string name = fmt::format("{} {}", layout.ToString(), prices.name);
       search::IntraOptions search_options;
-      search_options.axes = {{planner::kData, layout.data}, {planner::kTensor, layout.tensor}};
+      search_options.axes = {{planner::kData, layout.data()}, {planner::kTensor, layout.tensor()}};
       search_options.microbatches = layout.microbatches;
       search_options.budget_bytes = int64_t{1} << 40;
       const auto costs = search::MakeRateCosts(

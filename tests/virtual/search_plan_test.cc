@@ -253,7 +253,7 @@ TEST_F(SearchPlan, SplitWeightsAreGatheredOncePerReadingPhase) {
   job.train.compile = false;
   const mesh::Topology topology = TopologyWith(4, {1e-6, 1e-9});
   planner::Layout layout;
-  layout.data = 4;
+  layout.degrees[planner::Axis::kData] = 4;
   layout.microbatches = 2;
   layout.zero = 3;
   const auto chooser = search::MakeShardingChooser(job, topology, {}, kStill);
@@ -287,7 +287,7 @@ TEST_F(SearchPlan, SplitWeightsAreGatheredOncePerReadingPhase) {
   ASSERT_TRUE(outcome.has_value()) << outcome.error();
   const int64_t per_step = layout.microbatches * gathers + planned["s0/u0"];
   EXPECT_EQ(outcome->traffic.at({"data", collective::Kind::kAllGather}).calls,
-            kPlannedSteps * layout.data * per_step);
+            kPlannedSteps * layout.data() * per_step);
 }
 
 }  // namespace

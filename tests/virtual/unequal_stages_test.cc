@@ -66,7 +66,7 @@ TEST_P(UnequalStages, TrainTheModelOfOneDevice) {
     ASSERT_TRUE(degrees.has_value()) << degrees.error();
     const auto devices = std::accumulate(
         degrees->begin(), degrees->end(), int64_t{0},
-        [](int64_t sum, const planner::StageDegrees& stage) { return sum + stage.device_count(); });
+        [](int64_t sum, const planner::Degrees& stage) { return sum + stage.device_count(); });
     const std::string layout = fmt::format("{} {} zero={} {}", c.meshes, c.schedule, c.zero,
                                            c.sequence_parallel ? "sequence" : "");
     const auto actual = RunJob(unequal, static_cast<int>(devices), 61);

@@ -17,14 +17,14 @@ TEST(ResolveLayout, DataTakesWhatTensorAndPipelineLeave) {
   job.parallel.tensor = 2;
   const auto layout = ResolveLayout(job, 8, 4);
   ASSERT_TRUE(layout.has_value()) << layout.error();
-  EXPECT_EQ(layout->data, 4);
+  EXPECT_EQ(layout->data(), 4);
   EXPECT_EQ(layout->microbatches, 1);
 }
 
 TEST(ResolveLayout, AutoDataShrinksUntilTheBatchDivides) {
   const auto layout = ResolveLayout(Job(6), 4, 4);
   ASSERT_TRUE(layout.has_value()) << layout.error();
-  EXPECT_EQ(layout->data, 3);
+  EXPECT_EQ(layout->data(), 3);
 }
 
 TEST(ResolveLayout, PipelineGetsTwoMicrobatchesPerStageWhereTheyDivide) {
@@ -43,8 +43,8 @@ TEST(ResolveLayout, MeshesOfStagesSayWhatDegreesWouldSay) {
   const auto layout = ResolveLayout(job, 12, 4);
   ASSERT_TRUE(layout.has_value()) << layout.error();
   EXPECT_EQ(layout->pipeline, 3);
-  EXPECT_EQ(layout->data, 6);
-  EXPECT_EQ(layout->tensor, 4);
+  EXPECT_EQ(layout->data(), 6);
+  EXPECT_EQ(layout->tensor(), 4);
   EXPECT_EQ(layout->device_count(), 12);
   EXPECT_EQ(layout->FirstDevice(2), 8);
   EXPECT_EQ(layout->ToString(), "pipeline=3 meshes=2x1,3x2,1x4 microbatches=2 schedule=1f1b");

@@ -119,7 +119,7 @@ Result<Strategies> ContradictingShardings(const ir::Graph& graph, const StageAss
                                           const std::map<std::string, mesh::Sharding>& known) {
   Layout used = layout;
   if (!known.empty()) used.tensor = 1;
-  return ChooseStrategies(graph, stages, used, {}, layout.tensor);
+  return ChooseStrategies(graph, stages, used, {}, layout.tensor());
 }
 
 TEST(MakePlan, ProgramsOfOneDevicePerStageAreVerifiedToo) {

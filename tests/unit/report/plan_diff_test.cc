@@ -76,7 +76,7 @@ TEST(PlanDiff, ComparesWhatWasDecidedAndNotWhatWasPinned) {
   const NamedPlan open = Plan("open", {});
   const planner::Layout& layout = open.planned.plan().layout;
   NamedPlan pinned = open;
-  pinned.config.parallel.tensor = layout.tensor;
+  pinned.config.parallel.tensor = layout.tensor();
   EXPECT_TRUE(DiffPlans(open, pinned).keys.empty());
 }
 

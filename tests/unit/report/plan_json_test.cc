@@ -20,7 +20,7 @@ TEST(PlanJson, SaysWhatTheTextSays) {
   EXPECT_EQ(object["job"], "small");
   const planner::Layout& layout = planned->plan().layout;
   EXPECT_EQ(object["layout"]["text"], layout.ToString());
-  EXPECT_EQ(object["layout"]["tensor"], layout.tensor);
+  EXPECT_EQ(object["layout"]["tensor"], layout.tensor());
   EXPECT_EQ(object["layout"]["recompute"].size(), 4u);
   EXPECT_EQ(object["forecast"]["step_s"], planned->forecast.step_s);
   EXPECT_EQ(object["forecast"]["mfu"], planned->forecast.model_flops_utilization);

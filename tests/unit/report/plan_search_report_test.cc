@@ -11,7 +11,7 @@ namespace {
 search::LayoutCost Cost(double step_s, int64_t tensor, int64_t bytes) {
   search::LayoutCost cost;
   cost.step_s = step_s;
-  cost.layout.tensor = tensor;
+  cost.layout.degrees[planner::Axis::kTensor] = tensor;
   cost.stages.resize(2);
   cost.stages[0].kept_bytes = bytes / 2;
   cost.stages[1].state_bytes = bytes;

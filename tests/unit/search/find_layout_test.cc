@@ -60,8 +60,8 @@ mesh::Topology Gpus(int hosts, int64_t memory_bytes = 0) {
 planner::Layout LayoutOf(int64_t data, int64_t tensor, int64_t pipeline, int64_t microbatches,
                          const std::string& schedule = "1f1b", int64_t zero = 0) {
   planner::Layout layout;
-  layout.data = data;
-  layout.tensor = tensor;
+  layout.degrees[planner::Axis::kData] = data;
+  layout.degrees[planner::Axis::kTensor] = tensor;
   layout.pipeline = pipeline;
   layout.microbatches = microbatches;
   layout.schedule = schedule;
@@ -197,7 +197,7 @@ TEST(LayoutCosts, MemoryOfEachStageIsThatOfItsProgram) {
         ASSERT_TRUE(plan.has_value()) << plan.error();
         for (size_t stage = 0; stage < cost.stages.size(); ++stage) {
           const auto& memory =
-              plan->memory[stage * static_cast<size_t>(layout.data * layout.tensor)];
+              plan->memory[stage * static_cast<size_t>(layout.data() * layout.tensor())];
           const auto planned = static_cast<double>(memory.total_bytes);
           const auto expected = static_cast<double>(cost.stages[stage].memory_bytes());
           EXPECT_NEAR(expected / planned, 1.0, 0.05)
@@ -237,7 +237,7 @@ TEST(LayoutCosts, MemoryIsAboutThatOfTheProgramWhateverIsRecomputed) {
       const auto plan = planner::MakePlanOf(job, topology, cost.layout);
       ASSERT_TRUE(plan.has_value()) << plan.error();
       for (size_t stage = 0; stage < cost.stages.size(); ++stage) {
-        const auto& memory = plan->memory[stage * static_cast<size_t>(layout.data * layout.tensor)];
+        const auto& memory = plan->memory[stage * static_cast<size_t>(layout.data() * layout.tensor())];
         const double ratio = static_cast<double>(cost.stages[stage].memory_bytes()) /
                              static_cast<double>(memory.total_bytes);
         EXPECT_GT(ratio, 0.86) << mode << " " << layout.ToString() << ", stage " << stage;
@@ -284,9 +284,9 @@ TEST(FindLayout, NoPinnedLayoutIsFaster) {
         const auto pinned = FindLayout(job, topology, {}, kStill);
         ASSERT_TRUE(pinned.has_value()) << pinned.error();
         const planner::Layout& layout = pinned->best.front().layout;
-        EXPECT_EQ(layout.tensor, tensor);
+        EXPECT_EQ(layout.tensor(), tensor);
         EXPECT_EQ(layout.pipeline, pipeline);
-        EXPECT_EQ(layout.data, data);
+        EXPECT_EQ(layout.data(), data);
         EXPECT_GE(pinned->best.front().step_s, best->best.front().step_s * (1 - 1e-9));
       }
     }

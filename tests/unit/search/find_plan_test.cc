@@ -24,7 +24,7 @@ using planner::Plan;
 // Layouts with as many replicas as their place in the list, from one.
 std::vector<LayoutCost> Layouts(int count) {
   std::vector<LayoutCost> layouts(static_cast<size_t>(count));
-  for (int i = 0; i < count; ++i) layouts[static_cast<size_t>(i)].layout.data = i + 1;
+  for (int i = 0; i < count; ++i) layouts[static_cast<size_t>(i)].layout.degrees[planner::Axis::kData] = i + 1;
   return layouts;
 }
 
@@ -37,13 +37,13 @@ Result<Plan> PlanWithNote(const Layout& layout) {
 
 TEST(FirstThatHasAPlan, PassesOverWhatTheVerifierRejectsAndSaysSo) {
   const auto first = FirstThatHasAPlan(Layouts(4), [](const Layout& layout) -> Result<Plan> {
-    if (layout.data == 1) return Fail(Internal("programs that the verifier rejects"));
-    if (layout.data == 2) return Fail(ResourceExhausted("too large"));
+    if (layout.data() == 1) return Fail(Internal("programs that the verifier rejects"));
+    if (layout.data() == 2) return Fail(ResourceExhausted("too large"));
     return PlanWithNote(layout);
   });
   ASSERT_TRUE(first.has_value()) << first.error();
   EXPECT_EQ(first->index, 2u);
-  EXPECT_EQ(first->plan.layout.data, 3);
+  EXPECT_EQ(first->plan.layout.data(), 3);
   ASSERT_EQ(first->plan.notes.size(), 2u);
   EXPECT_EQ(first->plan.notes[1],
             Layouts(1)[0].layout.ToString() + " is left out, programs that the verifier rejects");
@@ -52,7 +52,7 @@ TEST(FirstThatHasAPlan, PassesOverWhatTheVerifierRejectsAndSaysSo) {
 TEST(FirstThatHasAPlan, WithoutOneSaysWhatIsMostToThePoint) {
   const auto code_of = [](StatusCode of_first, StatusCode of_second) {
     const auto first = FirstThatHasAPlan(Layouts(2), [&](const Layout& layout) -> Result<Plan> {
-      return Fail(Status(layout.data == 1 ? of_first : of_second, "no"));
+      return Fail(Status(layout.data() == 1 ? of_first : of_second, "no"));
     });
     return first.error().code();
   };
@@ -76,8 +76,8 @@ mesh::Topology Gpus(int count, int64_t memory_bytes = 0) {
 
 Layout LayoutOf(int64_t data, int64_t tensor, int64_t pipeline, int64_t zero) {
   Layout layout;
-  layout.data = data;
-  layout.tensor = tensor;
+  layout.degrees[planner::Axis::kData] = data;
+  layout.degrees[planner::Axis::kTensor] = tensor;
   layout.pipeline = pipeline;
   layout.microbatches = pipeline;
   layout.zero = zero;

@@ -67,7 +67,8 @@ Result<Found> Find(const Staged& staged, const IntraOptions& options,
                                                 DearProducts(links), *solver));
   planner::Layout layout;
   for (const ir::MeshAxis& axis : options.axes) {
-    (axis.name == planner::kData ? layout.data : layout.tensor) = axis.size;
+    layout.degrees[axis.name == planner::kData ? planner::Axis::kData : planner::Axis::kTensor] =
+        axis.size;
   }
   layout.microbatches = options.microbatches;
   MW_ASSIGN_OR_RETURN(const planner::Partition partition,

@@ -26,8 +26,8 @@ using planner::kTensor;
 planner::Layout DegreesOf(int64_t data, int64_t tensor, int64_t pipeline, int64_t microbatches,
                           const std::string& schedule = "1f1b") {
   planner::Layout layout;
-  layout.data = data;
-  layout.tensor = tensor;
+  layout.degrees[planner::Axis::kData] = data;
+  layout.degrees[planner::Axis::kTensor] = tensor;
   layout.pipeline = pipeline;
   layout.microbatches = microbatches;
   layout.schedule = schedule;
@@ -127,14 +127,14 @@ TEST(ShardingSearch, PricesTheProgramsThatItsAnswerBecomes) {
             const planner::Layout& layout,
             const std::map<std::string, Sharding>& known) -> Result<planner::Strategies> {
       IntraOptions options;
-      options.axes = {{kTensor, layout.tensor}, {kData, layout.data}};
+      options.axes = {{kTensor, layout.tensor()}, {kData, layout.data()}};
       options.microbatches = layout.microbatches;
       options.budget_bytes = int64_t{1} << 50;
       options.pins = {.params = known, .values = {}, .batch_axes = {kData}};
       if (known.empty() && c.zero > 0) {
         planner::Layout asked = layout;
         asked.zero = c.zero;
-        auto rules = planner::ChooseStrategies(graph, stages, asked, {}, layout.tensor);
+        auto rules = planner::ChooseStrategies(graph, stages, asked, {}, layout.tensor());
         planner::ApplyZero(graph, asked, *rules);
         options.pins.params = rules->params;
       }

@@ -26,8 +26,8 @@ ir::JobRequest OpenJob() {
 
 planner::Layout LayoutOf(int64_t microbatches, int64_t zero) {
   planner::Layout layout;
-  layout.data = 2;
-  layout.tensor = 4;
+  layout.degrees[planner::Axis::kData] = 2;
+  layout.degrees[planner::Axis::kTensor] = 4;
   layout.microbatches = microbatches;
   layout.zero = zero;
   layout.recompute = {Recompute::kFull, Recompute::kNone};
@@ -89,7 +89,7 @@ class ChooseNearestOf : public testing::Test {
 
   static LayoutCost Priced(int64_t data, int64_t microbatches, int64_t zero, double step_s) {
     LayoutCost cost;
-    cost.layout.data = data;
+    cost.layout.degrees[planner::Axis::kData] = data;
     cost.layout.microbatches = microbatches;
     cost.layout.zero = zero;
     cost.step_s = step_s;
@@ -136,8 +136,8 @@ TEST_F(ChooseNearestOf, WhatIsFarFromTheFastestForecastIsNotVaried) {
   // scattered are slower.
   Choose({Priced(2, 4, 3, 1.0), Priced(1, 4, 0, 1.1), Priced(2, 4, 2, 1.1)});
   ASSERT_GE(asked_.size(), 3U);
-  EXPECT_EQ(asked_[1].data, 2) << "what was priced";
-  for (size_t i = 2; i < asked_.size(); ++i) EXPECT_EQ(asked_[i].data, 1) << "a variant";
+  EXPECT_EQ(asked_[1].data(), 2) << "what was priced";
+  for (size_t i = 2; i < asked_.size(); ++i) EXPECT_EQ(asked_[i].data(), 1) << "a variant";
   EXPECT_LT(asked_[2].microbatches, 4);
 }
 

@@ -41,7 +41,7 @@ TEST(CallsOf, CountsCollectivesAndMessagesOfAStep) {
   const ir::JobRequest job = SmallGpt2Job(2);
   const auto calls = [&](int64_t data, int64_t pipeline, int64_t microbatches, int zero) {
     planner::Layout layout;
-    layout.data = data;
+    layout.degrees[planner::Axis::kData] = data;
     layout.pipeline = pipeline;
     layout.microbatches = microbatches;
     layout.zero = zero;

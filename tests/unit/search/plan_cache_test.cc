@@ -42,7 +42,7 @@ ir::JobRequest SmallJob() {
 
 PlanEntry SomeEntry() {
   PlanEntry entry;
-  entry.layout.tensor = 2;
+  entry.layout.degrees[planner::Axis::kTensor] = 2;
   entry.layout.pipeline = 2;
   entry.layout.schedule = "zb-v";
   entry.layout.chunks = 2;

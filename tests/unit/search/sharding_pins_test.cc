@@ -56,12 +56,12 @@ TEST(ShardingPins, ErrorsNameThePin) {
 TEST(ShardingPins, AxesMustDivideUnlessTheirSizeIsOne) {
   const ir::JobRequest job = SmallJob(1, 3, "");
   planner::Layout layout;
-  layout.tensor = 3;
+  layout.degrees[planner::Axis::kTensor] = 3;
   const std::string pins = "*.c_fc.weight=[_,_{tensor,data}]";
   const auto refused = PinnedParams(pins, job.main().graph, layout);
   ASSERT_FALSE(refused.has_value());
   EXPECT_THAT(refused.error().message(), HasSubstr("c_fc.weight"));
-  layout.tensor = 2;
+  layout.degrees[planner::Axis::kTensor] = 2;
   const auto pinned = PinnedParams(pins, job.main().graph, layout);
   ASSERT_TRUE(pinned.has_value()) << pinned.error();
   ASSERT_EQ(pinned->size(), 2u);
