@@ -223,6 +223,9 @@ void AddEmbedding(std::vector<OpCase>& cases) {
     const std::string at = inverse ? "_inverse" : "";
     const Attrs attrs = {{"base", 10000.0}, {"inverse", inverse}};
     cases.push_back({"rotary" + at, Op::kRotary, attrs, {{{2, 7, 3, 10}}}, {}});
+    Attrs zigzag = attrs;
+    zigzag.Set("zigzag", int64_t{2});
+    cases.push_back({"rotary_zigzag" + at, Op::kRotary, zigzag, {{{2, 16, 3, 10}}}, {}});
     cases.push_back({"rotary_wide" + at, Op::kRotary, attrs, {{{2, 150, 4, 38}}}, {}});
   }
 }
@@ -250,14 +253,20 @@ void AddAttention(std::vector<OpCase>& cases) {
   const std::vector<Variant> variants = {
       {"", {{"causal", int64_t{0}}}},
       {"_causal", {{"causal", int64_t{1}}}},
-      {"_causal_dropout", {{"causal", int64_t{1}}, {"dropout", 0.3}, {"name", "probabilities"}}}};
+      {"_causal_dropout", {{"causal", int64_t{1}}, {"dropout", 0.3}, {"name", "probabilities"}}},
+      {"_zigzag", {{"causal", int64_t{1}}, {"zigzag", int64_t{2}}}},
+      {"_zigzag_dropout",
+       {{"causal", int64_t{1}}, {"zigzag", int64_t{4}}, {"dropout", 0.3}, {"name", "chunks"}}}};
   const std::vector<Row> rows = {{"one", 1, 1, 1, 1, 4},         {"plain", 2, 7, 3, 3, 8},
                                  {"grouped", 2, 5, 6, 2, 5},     {"multi_query", 1, 9, 4, 1, 6},
                                  {"tiles", 2, 150, 4, 2, 20},    {"two_tiles", 1, 128, 2, 2, 16},
                                  {"one_row", 1, 1, 2, 1, 16},    {"below_tile", 1, 63, 2, 1, 64},
-                                 {"above_tile", 1, 65, 2, 2, 5}, {"three_tiles", 1, 130, 2, 1, 80}};
+                                 {"above_tile", 1, 65, 2, 2, 5}, {"three_tiles", 1, 130, 2, 1, 80},
+                                 {"chunks", 2, 152, 4, 2, 8},    {"small_chunks", 1, 16, 2, 2, 6}};
   for (const Row& r : rows) {
     for (const auto& [name, attrs] : variants) {
+      // Zigzag order cuts a row into equal chunks.
+      if (attrs.Has("zigzag") && r.s % (2 * attrs.Int("zigzag")) != 0) continue;
       const std::string at = std::string("_") + r.name + name;
       const ir::Dims q = {r.b, r.s, r.h, r.e};
       const ir::Dims kv = {r.b, r.s, r.g, r.e};

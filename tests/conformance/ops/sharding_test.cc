@@ -197,8 +197,8 @@ std::vector<ShardCase> Cases() {
   c = add("rotary_sequence", Op::kRotary, {{"base", 100.0}}, {{{4, 6, 4, 10}}});
   c->operands = {{"micro", "data", "tensor", ""}};
   c->result = c->operands[0];
-  c = add("rotary_sequence_micro", Op::kRotary, {{"base", 100.0}}, {{{4, 8, 4, 10}}});
-  c->operands = {{"tensor", "data,micro", "", ""}};
+  c = add("rotary_sequence_of_two_axes", Op::kRotary, {{"base", 100.0}}, {{{4, 8, 4, 10}}});
+  c->operands = {{"micro", "data,tensor", "", ""}};
   c->result = c->operands[0];
   c = add("embedding_columns", Op::kEmbedding, {}, {{{11, 6}}, {{4, 5}, ArgKind::kIds, 11}});
   c->operands = {{"", "tensor"}, {"micro,data", ""}};
