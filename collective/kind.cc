@@ -14,6 +14,8 @@ const char* KindName(Kind kind) {
       return "reduce_scatter";
     case Kind::kAllToAll:
       return "all_to_all";
+    case Kind::kRingShift:
+      return "ring_shift";
     case Kind::kBroadcast:
       return "broadcast";
     case Kind::kSendRecv:

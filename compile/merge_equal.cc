@@ -16,6 +16,7 @@ bool MayMerge(ir::Op op) {
     case ir::Op::kAllGather:
     case ir::Op::kReduceScatter:
     case ir::Op::kAllToAll:
+    case ir::Op::kRingShift:
       return false;
     default:
       return true;

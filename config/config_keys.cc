@@ -153,6 +153,14 @@ std::vector<ConfigKey> ParallelismKeys() {
        "Devices that share the tokens of each row: for rows whose activations are too many for one. "
        "It divides the tokens; twice it, too, where causal attention is to be equal work.",
        MW_AT(parallel.context), KeyKind::kDegree},
+      {"parallelism",
+       "context_parallel_attention",
+       "How queries come to the keys of the whole row: gather: keys are gathered, which takes one "
+       "message; ring: blocks of keys go round, which takes the memory of one block; auto: by "
+       "their bytes.",
+       MW_AT(parallel.context_attention),
+       KeyKind::kChoice,
+       {"auto", "gather", "ring"}},
       {"parallelism", "tensor_parallel_degree", "Devices that share every matrix.",
        MW_AT(parallel.tensor), KeyKind::kDegree},
       {"parallelism", "tensor_parallel_axes",

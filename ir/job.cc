@@ -262,6 +262,7 @@ Status CheckPinTexts(const ParallelSpec& parallel) {
     size_t limit;
   };
   const Pin pins[] = {{"parallel.schedule", parallel.schedule, kMaxWordBytes},
+                      {"parallel.context_attention", parallel.context_attention, kMaxWordBytes},
                       {"parallel.tensor_axes", parallel.tensor_axes, kMaxWordBytes},
                       {"parallel.part_layers", parallel.part_layers, kMaxPinBytes},
                       {"parallel.stage_meshes", parallel.stage_meshes, kMaxPinBytes},

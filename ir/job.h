@@ -31,6 +31,8 @@ namespace meshwright::ir {
 struct ParallelSpec {
   int64_t data = 0;
   int64_t context = 1;  // devices that share the tokens of each row
+  // How their queries come to all keys: "gather" | "ring" | "auto", by bytes.
+  std::string context_attention = "auto";
   int64_t tensor = 1;
   int64_t pipeline = 1;
   int64_t microbatches = 0;

@@ -162,6 +162,8 @@
 //   all_gather         {axes, dim} (x) -> dim grows by the axes' size
 //   reduce_scatter     {axes, dim, kind} (x) -> dim shrinks
 //   all_to_all         {axes, split_dim, concat_dim} (x)
+//   ring_shift         {axes, by:int} (x) -> what the caller `by` before this one on the ring of the
+//                      axes' devices has; 0 < by < their number
 //   shard_slice        {axes, dim} (x) -> the caller's own block of dim; no traffic
 // fused (only in executables, made by the compiler)
 //   fused              {body:strs, results:ints} (operands) -> results: the steps of the body in
@@ -279,6 +281,7 @@ namespace meshwright::ir {
   X(AllGather, "all_gather")                \
   X(ReduceScatter, "reduce_scatter")        \
   X(AllToAll, "all_to_all")                 \
+  X(RingShift, "ring_shift")                \
   X(ShardSlice, "shard_slice")              \
   X(Fused, "fused")
 

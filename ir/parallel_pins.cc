@@ -31,6 +31,7 @@ constexpr std::array kPins = {
     Pin{"part_layers", "parallelism.pipeline_parallel_layers", &P::part_layers, ""},
     Pin{"stage_meshes", "parallelism.pipeline_parallel_meshes", &P::stage_meshes, "", kOfLayout},
     Pin{"tensor_axes", "parallelism.tensor_parallel_axes", &P::tensor_axes, "", kOfLayout},
+    Pin{"context_attention", "parallelism.context_parallel_attention", &P::context_attention},
     Pin{"recompute_layers", "activation_checkpoint.layers", &P::recompute_layers},
     Pin{"shardings", "parallelism.shardings", &P::shardings},
     Pin{"sharding_pins", "parallelism.sharding_pins", &P::sharding_pins},

@@ -59,6 +59,13 @@ TypesOr InferReduceScatter(const OpCall& call) {
   return InferResized(call, false);
 }
 
+TypesOr InferRingShift(const OpCall& call) {
+  MW_TRY(call.RequireOperands(1));
+  MW_TRY(CheckAxes(call));
+  MW_TRY(call.IntIn("by", 1, 1 << 20));
+  return std::vector<TensorType>{call.operands[0]};
+}
+
 TypesOr InferAllToAll(const OpCall& call) {
   MW_TRY(call.RequireOperands(1));
   MW_TRY(call.RequireDeclared(1));
@@ -92,6 +99,7 @@ void AddCollectiveSchemas(SchemaTable& table) {
   Row(table, Op::kAllGather) = {InferAllGather, nullptr, NoFlops, nullptr, nullptr};
   Row(table, Op::kReduceScatter) = {InferReduceScatter, nullptr, nullptr, nullptr, nullptr};
   Row(table, Op::kAllToAll) = {InferAllToAll, nullptr, NoFlops, nullptr, nullptr};
+  Row(table, Op::kRingShift) = {InferRingShift, nullptr, NoFlops, nullptr, nullptr};
   Row(table, Op::kShardSlice) = {InferShardSlice, nullptr, NoFlops, nullptr, nullptr};
 }
 

@@ -41,11 +41,11 @@ Cadence CadenceOf(const Graph& graph) {
 
 bool IsTransfer(Op op) {
   return op == Op::kAllReduce || op == Op::kAllGather || op == Op::kReduceScatter ||
-         op == Op::kAllToAll || op == Op::kShardSlice;
+         op == Op::kAllToAll || op == Op::kRingShift || op == Op::kShardSlice;
 }
 
 int64_t ImpliedRatio(const Graph& graph, const Node& node) {
-  if (node.op == Op::kAllReduce) return 0;
+  if (node.op == Op::kAllReduce || node.op == Op::kRingShift) return 0;
   const Dims& from = graph.type(node.inputs[0]).dims;
   const Dims& to = graph.type(node.outputs[0]).dims;
   if (node.op == Op::kAllToAll) {
@@ -67,9 +67,10 @@ CollectiveFact DescribeCollective(const Graph& graph, int index) {
   std::vector<TensorType> types;
   for (ValueId id : node.inputs) types.push_back(graph.type(id));
   fact.signature =
-      fmt::format("{}({}) dim={} split={} concat={} kind={}", OpName(node.op), FormatTypes(types),
-                  node.attrs.Int("dim", -1), node.attrs.Int("split_dim", -1),
-                  node.attrs.Int("concat_dim", -1), node.attrs.Str("kind", "sum"));
+      fmt::format("{}({}) dim={} split={} concat={} by={} kind={}", OpName(node.op),
+                  FormatTypes(types), node.attrs.Int("dim", -1), node.attrs.Int("split_dim", -1),
+                  node.attrs.Int("concat_dim", -1), node.attrs.Int("by"),
+                  node.attrs.Str("kind", "sum"));
   return fact;
 }
 

@@ -20,6 +20,7 @@ std::string_view Misplaced(Op op) {
     case Op::kAllGather:
     case Op::kReduceScatter:
     case Op::kAllToAll:
+    case Op::kRingShift:
     case Op::kShardSlice:
       return "collectives are made by the planner; write the loss for one device";
     case Op::kClipMultiplier:

@@ -72,6 +72,7 @@ CollectiveCost CostThroughAll(const GroupShape& group, double messages, double b
 CollectiveCost RingCost(CollectiveKind kind, double n, const GroupShape& group) {
   const auto q = static_cast<double>(group.members);
   if (kind == CollectiveKind::kBroadcast) return CostThroughAll(group, q - 1, n, 1);
+  if (kind == CollectiveKind::kRingShift) return CostThroughAll(group, 1, n, 1);
   if (kind == CollectiveKind::kAllToAll) {
     const auto p = static_cast<double>(group.members_per_host);
     const Traffic traffic{p - 1, (p - 1) / q * n, q - p, (q - p) / q * n};
@@ -140,6 +141,8 @@ double BytesPerDevice(CollectiveKind kind, double local_bytes, int64_t group_siz
       return others * local_bytes;
     case CollectiveKind::kAllReduce:
       return 2 * share;
+    case CollectiveKind::kRingShift:
+      return group_size > 1 ? local_bytes : 0;
     case CollectiveKind::kBroadcast:
     case CollectiveKind::kReduceScatter:
     case CollectiveKind::kAllToAll:
@@ -177,7 +180,9 @@ CollectiveCost CostOfCollective(CollectiveKind kind, double local_bytes, const G
         cost = HierarchicalCost(kind, local_bytes, group);
         break;
     }
-    if (!Suits(group, algorithm)) cost.seconds = std::numeric_limits<double>::infinity();
+    const bool is_ring = algorithm == CollectiveAlgorithm::kRing;
+    const bool suits = kind == CollectiveKind::kRingShift ? is_ring : Suits(group, algorithm);
+    if (!suits) cost.seconds = std::numeric_limits<double>::infinity();
   }
   cost.algorithm = algorithm;
   return cost;

@@ -2,7 +2,7 @@
 //
 // A group of q devices, each with n local bytes before the call. Bytes received per device:
 //   all_gather (q-1)n; all_to_all, reduce_scatter (q-1)/q n; all_reduce 2(q-1)/q n; broadcast
-//   (q-1)/q n; slice 0.
+//   (q-1)/q n; ring_shift n; slice 0.
 // Totals over the group are q times that. In terms of the full tensor of N bytes (N = qn when it is
 // split before the call, N = n when every device holds all of it or a summand of it) they are:
 // broadcast, all_gather, reduce_scatter (q-1)N; all_reduce 2(q-1)N; all_to_all (q-1)/q N.
@@ -20,7 +20,7 @@
 // (Bruck): L(q) messages of n/2 over the slowest link; hierarchical: within hosts, then between
 // them: (p-1) a + (p-1)/p n b + (h-1) A + (h-1)/h n B. Broadcast: ring, pipelined: (q-1) max(a,A) +
 // n max(b,B); recursive: L(q) (max(a,A) + n max(b,B)); hierarchical, pipelined: (p-1) a + n b +
-// (h-1) A + n B.
+// (h-1) A + n B. Ring shift: one message of n over the slowest link, whatever the algorithm.
 //
 // A host's network cards carry all of its members' messages at once: with f flows out of a host,
 // B is at least f times the seconds per byte of the cards. The group has f = 1 in a ring, p else;
@@ -43,6 +43,7 @@ enum class CollectiveKind : uint8_t {
   kReduceScatter,
   kAllReduce,
   kAllToAll,
+  kRingShift,
 };
 
 struct LinkCost {

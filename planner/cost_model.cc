@@ -75,7 +75,7 @@ std::vector<std::pair<int, int>> PairsOf(const mesh::SlowLink& slow,
 
 bool IsCollective(ir::Op op) {
   return op == ir::Op::kAllReduce || op == ir::Op::kAllGather || op == ir::Op::kReduceScatter ||
-         op == ir::Op::kAllToAll;
+         op == ir::Op::kAllToAll || op == ir::Op::kRingShift;
 }
 
 mesh::CollectiveKind CollectiveKindOf(ir::Op op) {
@@ -87,6 +87,8 @@ mesh::CollectiveKind CollectiveKindOf(ir::Op op) {
       return mesh::CollectiveKind::kReduceScatter;
     case ir::Op::kAllToAll:
       return mesh::CollectiveKind::kAllToAll;
+    case ir::Op::kRingShift:
+      return mesh::CollectiveKind::kRingShift;
     default:
       return mesh::CollectiveKind::kAllReduce;
   }

@@ -31,6 +31,14 @@ std::string FormatPartLayers(const std::vector<int>& layers) {
 
 }  // namespace
 
+Result<ContextAttention> ParseContextAttention(const std::string& text) {
+  if (text == "auto") return ContextAttention::kAuto;
+  if (text == "gather") return ContextAttention::kGather;
+  if (text == "ring") return ContextAttention::kRing;
+  return Fail(InvalidField("parallel.context_attention",
+                           fmt::format("is '{}'; known: auto, gather, ring", text)));
+}
+
 PipelineShape Layout::shape() const {
   return {static_cast<int>(pipeline), static_cast<int>(chunks), chunks > 1 && IsFolded(schedule)};
 }

@@ -15,6 +15,11 @@
 
 namespace meshwright::planner {
 
+// How the queries of a part of a row come to all keys of it: keys are gathered, or their blocks go
+// round a ring. kAuto: by bytes.
+enum class ContextAttention : uint8_t { kAuto, kGather, kRing };
+Result<ContextAttention> ParseContextAttention(const std::string& text);
+
 // Degrees with every "auto" resolved.
 struct Layout {
   // Of every stage; where stages differ the least common multiples of theirs, which is what batch,
@@ -29,6 +34,7 @@ struct Layout {
   int64_t zero = 0;                  // 1, 2, 3: what replicas split among them (planner/zero.h)
   std::vector<Recompute> recompute;  // per layer; empty: kNone in all
   std::vector<Degrees> stage_degrees;  // per stage; empty: `degrees` in each
+  ContextAttention context_attention = ContextAttention::kAuto;
   // The tensor group as a grid: {2, 4} are axes tensor and tensor2. Shardings of several axes (2D,
   // 2.5D and 3D tensor parallelism) come from the search alone. Empty: one axis.
   std::vector<int64_t> tensor_axes;

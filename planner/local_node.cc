@@ -23,83 +23,6 @@ ir::TensorType LocalType(const ir::TensorType& global, const Sharding& sharding,
   return {global.dtype, mesh::LocalDims(global.dims, sharding, mesh)};
 }
 
-void SetOffsets(Attrs& attrs, const ir::TensorType& global, const Sharding& sharding) {
-  const bool split = std::any_of(sharding.dims.begin(), sharding.dims.end(),
-                                 [](const auto& d) { return !d.empty(); });
-  if (!split) return;
-  ir::ShardedDims dims{global.dims, sharding.dims};
-  dims.ToAttrs(attrs);
-}
-
-Attrs LocalAttrs(const Graph& graph, const Node& node, const NodeStrategy& strategy,
-                 const mesh::Mesh& mesh) {
-  Attrs attrs = node.attrs;
-  if (const std::optional<ir::Positioned> placed = ir::PositionsOf(node)) {
-    const ValueId value =
-        placed->is_result ? node.outputs[placed->index] : node.inputs[placed->index];
-    const std::vector<Sharding>& shardings =
-        placed->is_result ? strategy.results : strategy.operands;
-    const Sharding& sharding = shardings[placed->index];
-    if (!placed->dim || !sharding.dims[static_cast<size_t>(*placed->dim)].empty()) {
-      SetOffsets(attrs, graph.type(value), sharding);
-    }
-  }
-  if (node.op == Op::kEmbeddingGrad) {
-    const ir::TensorType& table = graph.type(node.outputs[0]);
-    attrs.Set("rows", mesh::LocalDims(table.dims, strategy.results[0], mesh)[0]);
-  }
-  return attrs;
-}
-
-// The pieces of a loss ignore what the whole one does; without the attribute kernels have a
-// default.
-Attrs IgnoreAttrs(const Node& node) {
-  Attrs attrs;
-  if (node.attrs.Has("ignore_index")) attrs.Set("ignore_index", node.attrs.Int("ignore_index"));
-  return attrs;
-}
-
-// cross_entropy over a split vocabulary. Reduced are the log-sum-exp and the label's
-// logit, two numbers a token.
-std::vector<ValueId> EmitSplitCrossEntropy(ir::Builder& builder, const Graph& graph,
-                                           const Node& node, const NodeStrategy& strategy,
-                                           const std::vector<ValueId>& inputs) {
-  // Those behind the rows; microbatches split no vocabulary.
-  const std::vector<std::string>& axes = strategy.operands[0].dims.back();
-  const ValueId partial_lse = builder.AddOne(Op::kLogSumExp, {inputs[0]});
-  const ir::TensorType rows = partial_lse.valid() ? builder.type(partial_lse) : ir::TensorType{};
-  const ValueId lse =
-      builder.AddOne(Op::kAllReduce, {partial_lse}, {{"axes", axes}, {"kind", "lse"}}, {rows});
-  Attrs pick_attrs = IgnoreAttrs(node);
-  SetOffsets(pick_attrs, graph.type(node.inputs[0]), strategy.operands[0]);
-  const ValueId partial_pick = builder.AddOne(Op::kPick, {inputs[0], inputs[1]}, pick_attrs);
-  const ValueId picked =
-      builder.AddOne(Op::kAllReduce, {partial_pick}, {{"axes", axes}, {"kind", "sum"}}, {rows});
-  const std::vector<ValueId> nll =
-      builder.Add(Op::kNll, {lse, picked, inputs[1]}, IgnoreAttrs(node));
-  MW_CHECK(nll.size() == 2) << "nll gives a sum and a count";
-  return {nll[0], nll[1], lse};
-}
-
-std::vector<ValueId> EmitGroupedSum(ir::Builder& builder, const ir::TensorType& type,
-                                    const NodeStrategy& strategy,
-                                    const std::vector<ValueId>& inputs, const mesh::Mesh& mesh) {
-  MW_CHECK(strategy.operands.size() == inputs.size()) << inputs.size() << " summands";
-  std::map<Sharding, std::vector<ValueId>> groups;
-  for (size_t i = 0; i < inputs.size(); ++i) groups[strategy.operands[i]].push_back(inputs[i]);
-  std::vector<ValueId> sums;
-  for (const auto& [sharding, values] : groups) {
-    const ValueId sum = values.size() == 1 ? values[0] : builder.AddOne(Op::kSum, values);
-    Result<ValueId> whole = EmitReshard(builder, type, sum, sharding, strategy.results[0], mesh);
-    if (!whole.has_value()) {
-      builder.Fail(whole.error());
-      return {ValueId()};
-    }
-    sums.push_back(*whole);
-  }
-  return {sums.size() == 1 ? sums[0] : builder.AddOne(Op::kSum, sums)};
-}
-
 const char* KindText(ir::PartialKind kind) {
   switch (kind) {
     case ir::PartialKind::kMax:
@@ -163,13 +86,40 @@ ValueId EmitStep(ir::Builder& builder, ValueId local, const mesh::ReshardStep& s
 
 }  // namespace
 
+void SetOffsets(Attrs& attrs, const ir::TensorType& global, const Sharding& sharding) {
+  const bool split = std::any_of(sharding.dims.begin(), sharding.dims.end(),
+                                 [](const auto& d) { return !d.empty(); });
+  if (!split) return;
+  ir::ShardedDims dims{global.dims, sharding.dims};
+  dims.ToAttrs(attrs);
+}
+
+Attrs LocalAttrs(const Graph& graph, const Node& node, const NodeStrategy& strategy,
+                 const mesh::Mesh& mesh) {
+  Attrs attrs = node.attrs;
+  if (const std::optional<ir::Positioned> placed = ir::PositionsOf(node)) {
+    const ValueId value =
+        placed->is_result ? node.outputs[placed->index] : node.inputs[placed->index];
+    const std::vector<Sharding>& shardings =
+        placed->is_result ? strategy.results : strategy.operands;
+    const Sharding& sharding = shardings[placed->index];
+    if (!placed->dim || !sharding.dims[static_cast<size_t>(*placed->dim)].empty()) {
+      SetOffsets(attrs, graph.type(value), sharding);
+    }
+  }
+  if (node.op == Op::kEmbeddingGrad) {
+    const ir::TensorType& table = graph.type(node.outputs[0]);
+    attrs.Set("rows", mesh::LocalDims(table.dims, strategy.results[0], mesh)[0]);
+  }
+  return attrs;
+}
+
 std::vector<ValueId> EmitLocalNode(ir::Builder& builder, const Graph& graph, const Node& node,
                                    const NodeStrategy& strategy, const std::vector<ValueId>& inputs,
                                    const mesh::Mesh& mesh) {
-  if (strategy.grouped_sum)
-    return EmitGroupedSum(builder, graph.type(node.outputs[0]), strategy, inputs, mesh);
-  if (strategy.split_vocabulary)
-    return EmitSplitCrossEntropy(builder, graph, node, strategy, inputs);
+  if (strategy.expansion != Expansion::kNone) {
+    return Expand({builder, graph, node, strategy, inputs, mesh});
+  }
   MW_CHECK(strategy.results.size() >= node.outputs.size()) << ir::OpName(node.op);
   std::vector<ir::TensorType> declared;
   for (size_t r = 0; r < node.outputs.size(); ++r) {

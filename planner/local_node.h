@@ -17,6 +17,12 @@ std::vector<ValueId> EmitLocalNode(ir::Builder& builder, const ir::Graph& graph,
                                    const ir::Node& node, const NodeStrategy& strategy,
                                    const std::vector<ValueId>& inputs, const mesh::Mesh& mesh);
 
+// Writes where the block of a tensor of the global type lies; nothing where it is whole.
+void SetOffsets(ir::Attrs& attrs, const ir::TensorType& global, const mesh::Sharding& sharding);
+// The attributes of the node as a local one.
+ir::Attrs LocalAttrs(const ir::Graph& graph, const ir::Node& node, const NodeStrategy& strategy,
+                     const mesh::Mesh& mesh);
+
 // How the node that makes `value` computes only the block `wanted` of it: the strategy that splits
 // its other operands and results alike. None when `wanted` is partial or splits what the op needs
 // whole.

@@ -52,7 +52,7 @@ Strategies OnMesh(Strategies strategies, const mesh::Mesh& mesh) {
   for (NodeStrategy& node : strategies.nodes) {
     std::for_each(node.operands.begin(), node.operands.end(), bring);
     std::for_each(node.results.begin(), node.results.end(), bring);
-    node.split_vocabulary = node.split_vocabulary && !node.operands[0].dims.back().empty();
+    node.expansion = OnMesh(node);
   }
   for (auto& [name, sharding] : strategies.params) bring(sharding);
   std::for_each(strategies.values.begin(), strategies.values.end(), bring);

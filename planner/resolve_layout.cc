@@ -322,6 +322,7 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
                                       static_cast<int>(wanted.chunks)));
   layout.chunks = shape.chunks;
   MW_TRY(TakeTensorAxes(wanted, layout));
+  MW_ASSIGN_OR_RETURN(layout.context_attention, ParseContextAttention(wanted.context_attention));
   layout.sequence_parallel = wanted.sequence_parallel.value_or(false) && layout.tensor() > 1;
   layout.zero = std::max<int64_t>(wanted.zero, 0);
   const int64_t batch = job.train.global_batch;

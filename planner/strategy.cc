@@ -457,7 +457,7 @@ class Chooser {
     for (ValueId input : node.inputs) views.push_back(ViewOf(node, input));
     if (IsGroupedSum(node, views)) {
       strategy.operands = std::move(views);
-      strategy.grouped_sum = true;
+      strategy.expansion = Expansion::kGroupedSum;
       return SetResults(node, strategy, {Sharding::Replicated(0)});
     }
     MW_ASSIGN_OR_RETURN(const FactorRule rule, ir::RuleOf(graph_, node));
@@ -469,9 +469,38 @@ class Chooser {
     strategy.operands = OperandShardings(node, rule, views, choices);
     if (SumsPartialsFirst(node, views, choices)) KeepPartials(views, strategy);
     MW_TRY(AssignParams(node, strategy));
-    strategy.split_vocabulary = node.op == Op::kCrossEntropy && SplitsVocabulary(rule, choices);
-    return SetResults(node, strategy,
-                      ResultShardings(node, rule, choices, strategy.split_vocabulary));
+    if (node.op == Op::kCrossEntropy && SplitsVocabulary(rule, choices)) {
+      strategy.expansion = Expansion::kSplitVocabulary;
+    }
+    std::vector<Sharding> results = ResultShardings(node, rule, choices, strategy.expansion);
+    if (GoesRound(node, strategy)) MakeRing(node, strategy, results);
+    return SetResults(node, strategy, std::move(results));
+  }
+
+  // Whether blocks of keys go round a ring of the devices that share a row. They take less memory
+  // than all keys, and more messages.
+  bool GoesRound(const Node& node, const NodeStrategy& strategy) const {
+    constexpr int64_t kFewBytes = int64_t{16} << 20;
+    if (node.op != Op::kAttention && node.op != Op::kAttentionGrad) return false;
+    const Sharding& keys = strategy.operands[1];
+    if (strategy.operands[0].dims[1].empty() || !keys.dims[1].empty()) return false;
+    if (layout_.context_attention != ContextAttention::kAuto) {
+      return layout_.context_attention == ContextAttention::kRing;
+    }
+    const ir::TensorType& type = graph_.type(node.inputs[1]);
+    const ir::TensorType local{type.dtype, mesh::LocalDims(type.dims, keys, mesh_)};
+    return 2 * local.bytes() > kFewBytes;
+  }
+
+  static void MakeRing(const Node& node, NodeStrategy& strategy, std::vector<Sharding>& results) {
+    const mesh::AxisList& axes = strategy.operands[0].dims[1];
+    strategy.expansion = Expansion::kRingAttention;
+    for (const size_t i : {1, 2}) {
+      strategy.operands[i].dims[1] = axes;
+      if (node.op != Op::kAttentionGrad) continue;
+      for (const std::string& axis : axes) results[i].partial.erase(axis);
+      results[i].dims[1] = axes;
+    }
   }
 
   bool IsGroupedSum(const Node& node, const std::vector<Sharding>& views) const {
@@ -500,7 +529,7 @@ class Chooser {
   }
 
   static void KeepPartials(const std::vector<Sharding>& views, NodeStrategy& strategy) {
-    strategy.grouped_sum = true;
+    strategy.expansion = Expansion::kGroupedSum;
     for (size_t i = 0; i < views.size(); ++i) {
       if (!IsTensorSum(views[i])) continue;
       strategy.operands[i] = WithoutAxis(strategy.operands[i], kTensor);
@@ -568,12 +597,12 @@ class Chooser {
 
   std::vector<Sharding> ResultShardings(const Node& node, const FactorRule& rule,
                                         const std::vector<Choice>& choices,
-                                        bool split_vocabulary) const {
+                                        Expansion expansion) const {
     std::vector<Sharding> results;
     for (size_t r = 0; r < node.outputs.size(); ++r) {
       Sharding sharding = FromChoices(rule.results[r], choices);
       for (const Choice& choice : choices) {
-        if (split_vocabulary && choice.axis == kTensor) continue;  // reduced inside
+        if (expansion == Expansion::kSplitVocabulary && choice.axis == kTensor) continue;  // reduced inside
         if (choice.passes_partial) sharding.partial[choice.axis] = ir::PartialKind::kSum;
         if (choice.factor && !sharding.UsesAxis(choice.axis))
           sharding.partial[choice.axis] = rule.result_partial[r];

@@ -24,6 +24,7 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "mesh/sharding.h"
+#include "planner/expansions.h"
 #include "planner/layout.h"
 #include "planner/stages.h"
 
@@ -35,12 +36,7 @@ bool IsWeightCast(const ir::Graph& graph, const ir::Node& node);
 struct NodeStrategy {
   std::vector<mesh::Sharding> operands;  // required, one per input
   std::vector<mesh::Sharding> results;
-  // cross_entropy with split vocabulary: computed as logsumexp + pick + nll, the first two reduced
-  // over the tensor axis.
-  bool split_vocabulary = false;
-  // A sum whose operands differ in their shardings: those that are alike are summed first, so that
-  // each kind of partial sum is reduced once, to the result's sharding.
-  bool grouped_sum = false;
+  Expansion expansion = Expansion::kNone;
 };
 
 struct Strategies {

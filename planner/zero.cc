@@ -110,10 +110,10 @@ class ZeroPass {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (graph_.producer(node.inputs[i]).op != Op::kSumSquares) continue;
       const Sharding& produced = strategies_.values[node.inputs[i]];
-      strategy.grouped_sum = strategy.grouped_sum || produced != strategy.operands[i];
+      if (produced != strategy.operands[i]) strategy.expansion = Expansion::kGroupedSum;
       strategy.operands[i] = produced;
     }
-    if (strategy.grouped_sum) strategy.results = {Sharding::Replicated(0)};
+    if (strategy.expansion == Expansion::kGroupedSum) strategy.results = {Sharding::Replicated(0)};
   }
 
   void NoteWhole() {

@@ -107,7 +107,7 @@ class ModelMaker {
                         planner::ChooseStrategies(graph(), *model_.stages, layout, {}, 1));
     for (size_t i = 0; i < graph().nodes.size(); ++i) {
       NodeStrategy& strategy = model_.base.nodes[i];
-      strategy.grouped_sum = false;
+      strategy.expansion = planner::Expansion::kNone;
       const bool update = graph().nodes[i].phase == Phase::kUpdate;
       const auto settle = [&](Sharding& sharding) {
         if (update) sharding = WithoutAxis(std::move(sharding), kData);
@@ -136,7 +136,7 @@ class ModelMaker {
     NodeStrategy strategy;
     strategy.operands.assign(node.inputs.size(), Sharding::Replicated(0));
     strategy.results = {Sharding::Replicated(0)};
-    strategy.grouped_sum = true;
+    strategy.expansion = planner::Expansion::kGroupedSum;
     return strategy;
   }
 
@@ -160,7 +160,7 @@ class ModelMaker {
       const NodeStrategy& own = model_.base.nodes[i];
       const NodeStrategy& other = model_.base.nodes[static_cast<size_t>(model_.first[i])];
       const bool alike = own.operands == other.operands && own.results == other.results &&
-                         own.grouped_sum == other.grouped_sum && ArePinnedAlike(i);
+                         own.expansion == other.expansion && ArePinnedAlike(i);
       if (!alike) model_.first[i] = static_cast<int>(i);
     }
   }

@@ -49,7 +49,7 @@ class Decoder {
       return;
     }
     if (variable != kNoVariable) strategy = Chosen(variable, At(variable).strategies);
-    if (strategy.grouped_sum) {
+    if (strategy.expansion == planner::Expansion::kGroupedSum) {
       for (size_t o = 0; o < node.inputs.size(); ++o) {
         strategy.operands[o] = WithoutAxis(ValueOf(node.inputs[o]), kMicro);
       }

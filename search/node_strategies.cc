@@ -157,14 +157,14 @@ class StrategyMaker {
       strategy.operands.push_back(std::move(sharding));
     }
     for (const AxisUse& use : chosen) {
-      strategy.split_vocabulary = strategy.split_vocabulary || SplitsVocabulary(use);
+      if (SplitsVocabulary(use)) strategy.expansion = planner::Expansion::kSplitVocabulary;
     }
     for (size_t r = 0; r < rule_.results.size(); ++r) {
       Sharding sharding = ResultOf(r, chosen);
       if (!Valid(node_.outputs[r], sharding)) return;
       strategy.results.push_back(std::move(sharding));
     }
-    if (!seen_.emplace(strategy.operands, strategy.results, strategy.split_vocabulary).second)
+    if (!seen_.emplace(strategy.operands, strategy.results, strategy.expansion).second)
       return;
     strategies_.push_back(std::move(strategy));
   }
@@ -192,7 +192,7 @@ class StrategyMaker {
   std::vector<bool> splittable_;     // per factor
   std::vector<int64_t> base_parts_;  // per factor
   std::vector<NodeStrategy> strategies_;
-  std::set<std::tuple<std::vector<Sharding>, std::vector<Sharding>, bool>> seen_;
+  std::set<std::tuple<std::vector<Sharding>, std::vector<Sharding>, planner::Expansion>> seen_;
 };
 
 // Shardings that add axes to the dims below `dims` of `base`, and nothing to the others.
@@ -226,7 +226,7 @@ std::vector<NodeStrategy> NodeStrategies(const Graph& graph, const Node& node,
     }
     return strategies;
   }
-  if (node.inputs.empty() || base.grouped_sum) return {base};
+  if (node.inputs.empty() || base.expansion == planner::Expansion::kGroupedSum) return {base};
   const Result<FactorRule> rule = ir::RuleOf(graph, node);
   if (!rule.has_value()) return {base};
   return StrategyMaker(graph, node, *rule, base, space).Run();

@@ -34,6 +34,7 @@ std::string LayoutLine(const Layout& layout) {
   for (const planner::AxisKind& kind : planner::kAxisKinds) {
     text += fmt::format(" {}", layout.degrees[kind.axis]);
   }
+  text += fmt::format(" {}", static_cast<int>(layout.context_attention));
   return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}\n", text, layout.pipeline,
                      layout.microbatches, layout.schedule,
                      static_cast<int>(layout.sequence_parallel), layout.chunks,
@@ -98,6 +99,10 @@ class Words {
 
 bool ReadLayout(Words& words, Layout& layout) {
   for (const planner::AxisKind& kind : planner::kAxisKinds) words.Take(layout.degrees[kind.axis]);
+  int attention = 0;
+  words.Take(attention);
+  if (attention < 0 || attention > static_cast<int>(planner::ContextAttention::kRing)) return false;
+  layout.context_attention = static_cast<planner::ContextAttention>(attention);
   words.Take(layout.pipeline);
   words.Take(layout.microbatches);
   layout.schedule = words.Text();

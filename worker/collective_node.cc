@@ -231,6 +231,24 @@ class AllToAllNode final : public CollectiveNode {
   const ir::DType dtype_;
 };
 
+class RingShiftNode final : public CollectiveNode {
+ public:
+  RingShiftNode(collective::Group& group, const ir::TensorType& type, int by)
+      : group_(group), count_(type.elements()), dtype_(type.dtype), by_(by) {}
+
+  int64_t scratch_bytes() const override { return 0; }
+
+ private:
+  Status Transfer(const Operands& call) override {
+    return group_.RingShift(call.operands[0].data, call.results[0].data, count_, dtype_, by_);
+  }
+
+  collective::Group& group_;
+  const int64_t count_;
+  const ir::DType dtype_;
+  const int by_;
+};
+
 // The types of one collective node, with checks that name it.
 struct CollectiveCall {
   ir::Op op;
@@ -331,6 +349,14 @@ NodeResult MakeAllToAll(const CollectiveCall& call) {
                                         BlockTiles(call.results[0], concat, parts), operand.dtype);
 }
 
+NodeResult MakeRingShift(const CollectiveCall& call) {
+  const int64_t by = call.attrs.Int("by");
+  if (by <= 0 || by >= call.group.size) return Fail(call.Error(fmt::format("by={}", by)));
+  MW_TRY(call.RequireResult(call.operands[0]));
+  return std::make_unique<RingShiftNode>(*call.group.group, call.operands[0],
+                                         static_cast<int>(by));
+}
+
 }  // namespace
 
 Status CollectiveNode::Run(std::span<const Tensor> operands, std::span<const Tensor> results,
@@ -350,7 +376,7 @@ Status CollectiveNode::RunCopies(std::span<const Tensor> operands, std::span<con
 
 bool IsCollective(ir::Op op) {
   return op == ir::Op::kAllReduce || op == ir::Op::kAllGather || op == ir::Op::kReduceScatter ||
-         op == ir::Op::kAllToAll;
+         op == ir::Op::kAllToAll || op == ir::Op::kRingShift;
 }
 
 NodeResult MakeCollectiveNode(const ir::Graph& graph, const ir::Node& node, GroupRef group) {
@@ -371,6 +397,7 @@ NodeResult MakeCollectiveNode(const ir::Graph& graph, const ir::Node& node, Grou
   if (node.op == ir::Op::kAllGather) return MakeAllGather(call);
   if (node.op == ir::Op::kReduceScatter) return MakeReduceScatter(call);
   if (node.op == ir::Op::kAllToAll) return MakeAllToAll(call);
+  if (node.op == ir::Op::kRingShift) return MakeRingShift(call);
   return Fail(Internal(fmt::format("{} is not a collective", ir::OpName(node.op))));
 }
 

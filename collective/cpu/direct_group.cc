@@ -254,6 +254,7 @@ int64_t DirectGroup::BytesSent(const Operation& operation) const {
     const auto [begin, end] = BlockRange(operation.count, size(), rank());
     return (operation.count + (size() - 2) * (end - begin)) * width;
   }
+  if (operation.kind == Kind::kRingShift) return operation.count * width;
   const bool sends = operation.kind != Kind::kBroadcast || operation.root == rank();
   return sends ? (size() - 1) * operation.count * width : 0;
 }
@@ -282,6 +283,9 @@ void DirectGroup::MoveSmall(const Operation& operation) {
         copy(i, operation.kind == Kind::kAllToAll ? rank() * block_bytes : 0, i * block_bytes);
       }
       return;
+    case Kind::kRingShift:
+      copy(Before(operation), 0, 0);
+      return;
     case Kind::kBroadcast:
       copy(operation.root, 0, 0);
       return;
@@ -305,6 +309,8 @@ bool DirectGroup::MoveInPlace(const Operation& operation) {
         complete = CopyFrom(i, offset, operation.output + i * block_bytes, block_bytes);
       }
       return complete;
+    case Kind::kRingShift:
+      return CopyFrom(Before(operation), 0, operation.output, block_bytes);
     case Kind::kBroadcast:
       return rank() == operation.root || CopyFrom(operation.root, 0, operation.output, block_bytes);
     case Kind::kSendRecv:

@@ -72,6 +72,20 @@ Status GroupBase::AllToAll(const void* input, void* output, int64_t count, ir::D
               .dtype = dtype});
 }
 
+Status GroupBase::RingShift(const void* input, void* output, int64_t count, ir::DType dtype,
+                            int by) {
+  if (size() > 1 && (by <= 0 || by >= size())) {
+    return InvalidArgument(
+        fmt::format("ring_shift on group {}: {} positions of {}", name_, by, size()));
+  }
+  return Run({.kind = Kind::kRingShift,
+              .input = Bytes(input),
+              .output = Bytes(output),
+              .count = count,
+              .dtype = dtype,
+              .root = size() > 1 ? by : 0});
+}
+
 Status GroupBase::Broadcast(void* data, int64_t count, ir::DType dtype, int root) {
   return Run({.kind = Kind::kBroadcast,
               .input = Bytes(data),

@@ -38,7 +38,7 @@ struct Operation {
   ir::DType dtype = ir::DType::kF32;
   Reduction reduction = Reduction::kSum;
   ReduceKernel kernel = {};  // of all-reduce and reduce-scatter
-  int root = 0;
+  int root = 0;  // of ring shift: by how many positions
   Deadline deadline = {};
 
   int64_t element_bytes() const { return ir::DTypeBytes(dtype); }
@@ -62,6 +62,7 @@ class GroupBase : public Group {
   Status ReduceScatter(const void* input, void* output, int64_t count, ir::DType dtype,
                        Reduction reduction) final;
   Status AllToAll(const void* input, void* output, int64_t count, ir::DType dtype) final;
+  Status RingShift(const void* input, void* output, int64_t count, ir::DType dtype, int by) final;
   Status Broadcast(void* data, int64_t count, ir::DType dtype, int root) final;
   Counters counters(Kind kind) const final { return counters_[static_cast<size_t>(kind)].Read(); }
 
@@ -75,6 +76,9 @@ class GroupBase : public Group {
   // buffers back.
   virtual void AfterAbort() {}
 
+  // Where a ring shift comes from and where it goes.
+  int Before(const Operation& shift) const { return (position_ - shift.root + size()) % size(); }
+  int Behind(const Operation& shift) const { return (position_ + shift.root) % size(); }
   const std::vector<int>& ranks() const { return ranks_; }
   const FabricContext& context() const { return context_; }
 

@@ -57,6 +57,7 @@ Status PipeGroup::Execute(const Operation& operation, int64_t* bytes_sent) {
       return ReduceScatterPhase(operation, bytes_sent);
     case Kind::kAllGather:
     case Kind::kAllToAll:
+    case Kind::kRingShift:
     case Kind::kBroadcast:
       FillLegs(operation);
       return Exchange(operation, 0, nullptr, bytes_sent);
@@ -103,12 +104,15 @@ void PipeGroup::FillLegs(const Operation& operation) {
     if (operation.kind == Kind::kBroadcast) {
       leg = {operation.input, rank() == operation.root ? block_bytes : 0, operation.output,
              i == operation.root ? block_bytes : 0};
+    } else if (operation.kind == Kind::kRingShift) {
+      leg = {operation.input, i == Behind(operation) ? block_bytes : 0, operation.output,
+             i == Before(operation) ? block_bytes : 0};
     } else {
       leg = {operation.input + (all_to_all ? i * block_bytes : 0), block_bytes,
              operation.output + i * block_bytes, block_bytes};
     }
   }
-  if (operation.kind != Kind::kBroadcast) {
+  if (operation.kind == Kind::kAllGather || all_to_all) {
     const Leg& own = legs_[static_cast<size_t>(rank())];
     std::memmove(own.in, own.out, static_cast<size_t>(block_bytes));
   }

@@ -66,21 +66,24 @@ class DynamicLibrary final : public Library {
     if (nccl_.AlltoAll != nullptr) {
       return nccl_.AlltoAll(t.input, t.output, t.count, t.type, t.comm, t.stream);
     }
-    Code failed = nccl_.GroupStart();
-    if (failed != Code::kSuccess) return failed;
     const size_t block = t.count * static_cast<size_t>(DataTypeBytes(t.type));
-    const auto keep = [&](Code code) {
-      if (failed == Code::kSuccess && code != Code::kInProgress) failed = code;
-    };
-    for (int peer = 0; peer < ranks && failed == Code::kSuccess; ++peer) {
-      const size_t offset = static_cast<size_t>(peer) * block;
-      keep(nccl_.Send(static_cast<const char*>(t.input) + offset, t.count, t.type, peer, t.comm,
-                      t.stream));
-      keep(nccl_.Recv(static_cast<char*>(t.output) + offset, t.count, t.type, peer, t.comm,
-                      t.stream));
-    }
-    const Code ended = nccl_.GroupEnd();
-    return failed == Code::kSuccess ? ended : failed;
+    return AsOne([&](const auto& keep) {
+      for (int peer = 0; peer < ranks; ++peer) {
+        const size_t offset = static_cast<size_t>(peer) * block;
+        if (!keep(nccl_.Send(static_cast<const char*>(t.input) + offset, t.count, t.type, peer,
+                             t.comm, t.stream)) ||
+            !keep(nccl_.Recv(static_cast<char*>(t.output) + offset, t.count, t.type, peer, t.comm,
+                             t.stream))) {
+          return;
+        }
+      }
+    });
+  }
+  Code Exchange(const Transfer& t, int to, int from) override {
+    return AsOne([&](const auto& keep) {
+      if (!keep(nccl_.Send(t.input, t.count, t.type, to, t.comm, t.stream))) return;
+      (void)keep(nccl_.Recv(t.output, t.count, t.type, from, t.comm, t.stream));
+    });
   }
   Code Broadcast(const Transfer& t, int root) override {
     return nccl_.Broadcast(t.input, t.output, t.count, t.type, root, t.comm, t.stream);
@@ -94,6 +97,19 @@ class DynamicLibrary final : public Library {
   std::string log_path() const override { return log_path_; }
 
  private:
+  // Calls body(keep): calls that belong together. keep(code) says whether the call was taken.
+  template <typename Body>
+  Code AsOne(const Body& body) {
+    Code failed = nccl_.GroupStart();
+    if (failed != Code::kSuccess) return failed;
+    body([&](Code code) {
+      if (code != Code::kSuccess && code != Code::kInProgress) failed = code;
+      return failed == Code::kSuccess;
+    });
+    const Code ended = nccl_.GroupEnd();
+    return failed == Code::kSuccess ? ended : failed;
+  }
+
   static std::string Text(const char* text) { return text == nullptr ? "" : text; }
 
   const Functions nccl_;

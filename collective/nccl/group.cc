@@ -38,6 +38,8 @@ int64_t BytesSent(const Operation& operation, int size, int position) {
     case Kind::kReduceScatter:
     case Kind::kAllToAll:
       return (size - 1) * bytes;
+    case Kind::kRingShift:
+      return bytes;
     case Kind::kBroadcast:
       return position == operation.root ? (size - 1) * bytes : 0;
     case Kind::kSendRecv:
@@ -78,6 +80,8 @@ Status NcclGroup::Put(const Operation& operation) {
         return nccl.ReduceScatter(transfer, op);
       case Kind::kAllToAll:
         return nccl.AllToAll(transfer, size());
+      case Kind::kRingShift:
+        return nccl.Exchange(transfer, Behind(operation), Before(operation));
       case Kind::kBroadcast:
         return nccl.Broadcast(transfer, operation.root);
       case Kind::kSendRecv:

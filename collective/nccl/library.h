@@ -75,6 +75,8 @@ class Library {
   virtual Code ReduceScatter(const Transfer& transfer, RedOp op) = 0;
   // count: of one block; `ranks` blocks.
   virtual Code AllToAll(const Transfer& transfer, int ranks) = 0;
+  // Sends to one peer what is in `input` and receives as much from another, at the same time.
+  virtual Code Exchange(const Transfer& transfer, int to, int from) = 0;
   virtual Code Broadcast(const Transfer& transfer, int root) = 0;
   virtual Code Send(const Transfer& transfer, int peer) = 0;
   virtual Code Recv(const Transfer& transfer, int peer) = 0;

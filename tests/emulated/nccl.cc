@@ -556,6 +556,31 @@ void EmulatedNccl::Use(Network::Comm& comm, std::pair<int, int> link) {
   if (comm.clique->links[link].insert(comm.position).second) comm.linking.insert(link);
 }
 
+nccl::Code EmulatedNccl::Exchange(const Transfer& transfer, int to, int from) {
+  const std::lock_guard<std::mutex> lock(network_.mutex_);
+  const nccl::Code code = Enter("Exchange", transfer.comm);
+  if (code != nccl::Code::kSuccess) return code;
+  auto& comm = *static_cast<Network::Comm*>(transfer.comm);
+  const size_t bytes = transfer.count * static_cast<size_t>(nccl::DataTypeBytes(transfer.type));
+  Network::Message& out = comm.clique->messages[{{comm.position, to}, ++comm.sent[to]}];
+  Network::Message& in = comm.clique->messages[{{from, comm.position}, ++comm.received[from]}];
+  Use(comm, {comm.position, to});
+  Use(comm, {from, comm.position});
+  return Launch(comm, transfer, [=, &out, &in, this] {
+    if (!out.sent) {
+      const auto* input = static_cast<const std::byte*>(transfer.input);
+      out.data = Bytes(input, input + bytes);
+      out.sent = true;
+    }
+    if (!in.sent) return false;
+    if (in.data.size() != bytes) network_.Blame("Exchange of another length than was sent");
+    std::memcpy(transfer.output, in.data.data(), std::min(bytes, in.data.size()));
+    in.taken = true;
+    in.data = Bytes();
+    return true;
+  });
+}
+
 nccl::Code EmulatedNccl::Send(const Transfer& transfer, int peer) {
   const std::lock_guard<std::mutex> lock(network_.mutex_);
   const nccl::Code code = Enter("Send", transfer.comm);

@@ -129,6 +129,7 @@ class EmulatedNccl final : public nccl::Library {
   nccl::Code ReduceScatter(const nccl::Transfer& transfer, nccl::RedOp op) override;
   nccl::Code AllToAll(const nccl::Transfer& transfer, int ranks) override;
   nccl::Code Broadcast(const nccl::Transfer& transfer, int root) override;
+  nccl::Code Exchange(const nccl::Transfer& transfer, int to, int from) override;
   nccl::Code Send(const nccl::Transfer& transfer, int peer) override;
   nccl::Code Recv(const nccl::Transfer& transfer, int peer) override;
   std::string log_path() const override { return log_path_; }

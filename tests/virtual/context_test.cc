@@ -97,6 +97,18 @@ TEST(ContextVariants, DocumentsEqualOneDevice) {
   }
 }
 
+TEST(ContextVariants, KeysAreGatheredOrGoRound) {
+  for (const char* family : {"gpt2", "llama"}) {
+    TinyOptions options = OptionsOf(family);
+    options.document_separator = 3;
+    ir::JobRequest job = MakeTinyJob(options);
+    for (const char* attention : {"gather", "ring"}) {
+      job.parallel.context_attention = attention;
+      ExpectLikeOneDevice(job, options, kSomeLayouts);
+    }
+  }
+}
+
 TEST(ContextVariants, DropoutMasksDoNotDependOnTheLayout) {
   TinyOptions options = OptionsOf("gpt2");
   options.dropout = 0.2;

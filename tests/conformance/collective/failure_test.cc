@@ -46,6 +46,9 @@ Status LoopOf(Kind kind, RankSite& site, const Fabric::Ends& left, const Fabric:
       case Kind::kAllToAll:
         status = site.world->AllToAll(input.data(), output.data(), count, ir::DType::kF32);
         break;
+      case Kind::kRingShift:
+        status = site.world->RingShift(input.data(), output.data(), count, ir::DType::kF32, 1);
+        break;
       case Kind::kBroadcast:
         status = site.world->Broadcast(input.data(), count, ir::DType::kF32, i % site.size);
         break;
@@ -101,7 +104,8 @@ TEST_P(DeathDuring, EverySurvivorNamesTheKilledRankWithinTwoSeconds) {
 INSTANTIATE_TEST_SUITE_P(
     Kinds, DeathDuring,
     testing::Combine(testing::Values(Kind::kAllReduce, Kind::kAllGather, Kind::kReduceScatter,
-                                     Kind::kAllToAll, Kind::kBroadcast, Kind::kSendRecv),
+                                     Kind::kAllToAll, Kind::kRingShift, Kind::kBroadcast,
+                                     Kind::kSendRecv),
                      testing::Values(Transport::kSharedMemory, Transport::kTcp)),
     [](const testing::TestParamInfo<DeathParam>& death) {
       return fmt::format("{}_{}", KindName(std::get<0>(death.param)),

@@ -240,6 +240,13 @@ std::string CheckMoves(RankSite& site, const Case& c) {
   const Status exchange = site.world->AllToAll(blocks.data(), exchanged.data(), c.count, c.dtype);
   std::string errors = Verdict("all_gather", c, site, gather, gathered == expected_gather) +
                        Verdict("all_to_all", c, site, exchange, exchanged == expected_exchange);
+  for (int by = 1; by < site.size; ++by) {
+    Tensor shifted(c.dtype, c.count);
+    const Status moved =
+        site.world->RingShift(own.data(), shifted.data(), c.count, c.dtype, by);
+    const int before = (site.rank - by + site.size) % site.size;
+    errors += Verdict("ring_shift", c, site, moved, shifted == Filled(c.dtype, c.count, before, 1));
+  }
   for (int root = 0; root < site.size; ++root) {
     Tensor data = Filled(c.dtype, c.count, site.rank, 3);
     const Status sent = site.world->Broadcast(data.data(), c.count, c.dtype, root);
@@ -342,6 +349,8 @@ int64_t ExpectedBytes(Kind kind, int size, int position, int64_t count, int64_t 
     case Kind::kReduceScatter:
     case Kind::kAllToAll:
       return (size - 1) * count * width;
+    case Kind::kRingShift:
+      return count * width;
     case Kind::kBroadcast:
       return position == 0 ? (size - 1) * count * width : 0;
     case Kind::kSendRecv:
@@ -362,6 +371,7 @@ TEST_P(OperationMatrix, CountersFollowTheClosedForms) {
         g.AllGather(data.data(), out.data(), count, DType::kF32).ok() &&
         g.ReduceScatter(data.data(), out.data(), count, DType::kF32, Reduction::kMax).ok() &&
         g.AllToAll(data.data(), out.data(), count, DType::kF32).ok() &&
+        (site.size == 1 || g.RingShift(data.data(), out.data(), count, DType::kF32, 1).ok()) &&
         g.Broadcast(data.data(), count, DType::kF32, 0).ok();
     std::string errors = ran ? "" : "an operation failed\n";
     int64_t all_reduce_total = 0;
@@ -372,7 +382,8 @@ TEST_P(OperationMatrix, CountersFollowTheClosedForms) {
       errors += "the test's all_reduce bytes do not add up to 2(q-1)n\n";
     }
     for (const Kind kind : {Kind::kAllReduce, Kind::kAllGather, Kind::kReduceScatter,
-                            Kind::kAllToAll, Kind::kBroadcast}) {
+                            Kind::kAllToAll, Kind::kRingShift, Kind::kBroadcast}) {
+      if (kind == Kind::kRingShift && site.size == 1) continue;
       const Counters counters = g.counters(kind);
       const int64_t expected = ExpectedBytes(kind, site.size, site.rank, count, width);
       if (counters.calls != 1 || counters.bytes != expected || counters.seconds < 0) {

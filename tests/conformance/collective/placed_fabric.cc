@@ -78,6 +78,13 @@ class PlacedGroup final : public Group {
       return below_.AllToAll(from, to, count, dtype);
     });
   }
+  Status RingShift(const void* input, void* output, int64_t count, ir::DType dtype,
+                   int by) override {
+    const int64_t bytes = count * ir::DTypeBytes(dtype);
+    return Across({input, bytes}, {output, bytes}, [&](const void* from, void* to) {
+      return below_.RingShift(from, to, count, dtype, by);
+    });
+  }
 
  private:
   using Source = std::pair<const void*, int64_t>;

@@ -56,7 +56,7 @@ std::string Short(const planner::NodeStrategy& strategy) {
   for (const Sharding& operand : strategy.operands) out += text(operand) + " ";
   out += "->";
   for (const Sharding& result : strategy.results) out += " " + text(result);
-  return strategy.split_vocabulary ? out + " vocabulary" : out;
+  return strategy.expansion == planner::Expansion::kSplitVocabulary ? out + " vocabulary" : out;
 }
 
 std::vector<std::string> StrategiesOf(const ir::Builder& b, const StrategySpace& space) {

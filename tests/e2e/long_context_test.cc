@@ -1,0 +1,84 @@
+// The example of a long context, with processes: two workers share every row, the model is that of
+// one device, and a worker that is killed costs nothing but time.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "tests/e2e/fault_fixture.h"
+#include "tests/e2e/weights.h"
+
+namespace meshwright::testing {
+namespace {
+
+using client::JobState;
+using ::testing::HasSubstr;
+
+class LongContext : public FaultFixture {
+ protected:
+  // Submits the example with rows of 64 tokens.
+  std::unique_ptr<Subprocess> Submit(int context, int64_t steps) {
+    std::vector<std::string> args = {"--address", cluster().address(), "submit",
+                                     MESHWRIGHT_SOURCE_DIR "/examples/long-context.toml", "-q"};
+    for (const std::string& setting :
+         {"training.dataset_path=" + Write("corpus.txt", SampleText(60'000)),
+          std::string("training.seq_len=64"), "training.steps=" + std::to_string(steps),
+          std::string("validation.batches=1"), std::string("model.n_layers=2"),
+          "parallelism.context_parallel_degree=" + std::to_string(context),
+          std::string("parallelism.data_parallel_replicate_degree=1"),
+          std::string("parallelism.tensor_parallel_degree=1"),
+          std::string("parallelism.pipeline_parallel_degree=1")}) {
+      args.insert(args.end(), {"--set", setting});
+    }
+    return Launch(args, "submit.log");
+  }
+  // The job that was submitted last, once it has ended.
+  client::JobInfo Ended(int64_t id) {
+    const client::JobInfo ended = client().Wait(id, 120'000).value();
+    EXPECT_EQ(ended.state, JobState::kSucceeded) << ended.message;
+    return ended;
+  }
+  Weights WeightsOf(const client::JobInfo& job) {
+    return ReadWeights(job.directory + "/model.safetensors").value();
+  }
+  client::JobInfo Run(int context, int64_t steps) {
+    const auto submit = Submit(context, steps);
+    EXPECT_TRUE(submit->Wait(120'000).value().ok());
+    return Ended(client().List().value().back().id);
+  }
+};
+
+TEST_F(LongContext, TheExampleTrainsTheModelOfOneDevice) {
+  constexpr int64_t kFewSteps = 20;
+  ASSERT_NO_FATAL_FAILURE(StartWorkers(2));
+  const client::JobInfo one = Run(1, kFewSteps);
+  const client::JobInfo shared = Run(2, kFewSteps);
+  EXPECT_THAT(shared.layout, HasSubstr("context=2"));
+  EXPECT_NEAR(shared.loss, one.loss, 1e-4);
+  ExpectWeightsNear(WeightsOf(one), WeightsOf(shared), 1e-2, "context=2");
+}
+
+TEST_F(LongContext, AKilledWorkerCostsNothingButTime) {
+  constexpr int64_t kManySteps = 400;
+  ASSERT_NO_FATAL_FAILURE(StartWorkers(3));
+  const client::JobInfo undisturbed = Run(2, kManySteps);
+  const auto submit = Submit(2, kManySteps);
+  const int64_t id = undisturbed.id + 1;
+  ASSERT_TRUE(WaitUntil([&] { return client().Get(id).has_value(); }, kSoonMs));
+  ASSERT_TRUE(cluster().RunUntil(id, 60).ok());
+  for (const client::WorkerInfo& worker : client().Workers().value()) {
+    if (worker.busy_devices == 0) continue;
+    Kill(cluster().worker(std::stoi(worker.name.substr(1))));
+    break;
+  }
+  EXPECT_TRUE(submit->Wait(120'000).value().ok());
+  const client::JobInfo ended = Ended(id);
+  EXPECT_EQ(ReadFile(ended.directory + "/model.safetensors").value_or(""),
+            ReadFile(undisturbed.directory + "/model.safetensors").value_or("-"))
+      << "not the weights of the undisturbed run";
+}
+
+}  // namespace
+}  // namespace meshwright::testing
