@@ -144,10 +144,10 @@ function(mw_tests path)
   endif()
   string(REPLACE "/" "_" target "${path}_test")
   add_executable(${target} ${sources} ${ARG_SOURCES})
-  # What tests compute with is in the libraries: their own code need not be fast, but compile fast.
+  # What most tests compute with is in the libraries: their own code need not be fast, but compile fast.
   target_compile_options(${target} PRIVATE ${MW_WARNINGS})
   set(kind checked)
-  if(target MATCHES "^(conformance|property)" OR (NOT MESHWRIGHT_SANITIZE AND target MATCHES "^virtual"))
+  if(target MATCHES "^(conformance|property)" OR (NOT MESHWRIGHT_SANITIZE AND target MATCHES "^(virtual|unit_(controller|search))"))
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   else()
     mw_compile_fast(${target})
