@@ -193,8 +193,9 @@ SnapshotChoice ChooseFor(const JobEntry& job, const std::vector<SnapshotHolder>&
 
 bool NeedsMemoryOf(const std::string& worker, JobEntry& job, Now now) {
   if (!job.recovery || !job.snapshots.workers().contains(worker)) return false;
-  if (job.run && job.run->mesh()) {
-    const auto& from = job.run->start().snapshots;
+  // A run that has its start reads there, whether it has its mesh yet or not.
+  const SnapshotStart* const from = job.run ? job.run->start().snapshots.get() : nullptr;
+  if (from != nullptr || (job.run && job.run->mesh())) {
     return from != nullptr && !job.run->restored() &&
            std::any_of(from->files.begin(), from->files.end(),
                        [&](const SnapshotFile& file) { return file.worker == worker; });

@@ -82,6 +82,8 @@ void Conclude(const Drain& drain, CoreState& core, Context& context) {
   if (drain.leaves) {
     worker.leave_by_ms = -1;
     core.tally.Count(JobId(0), "Drained");
+    // Its memory goes with it: nobody is sent there any more.
+    ForgetSnapshots(drain.worker, core, context);
     return context.Do(
         Send{JobId(0), worker.session, proto::DownMessage{core.options.term, proto::Drained{}}});
   }
@@ -106,9 +108,10 @@ void ConcludeAbsent(CoreState& core, Context& context) {
     const Worker* const worker = core.members.Named(name);
     const bool there = worker != nullptr && worker->session.value() != 0;
     // Or they come back with a run that an earlier controller began.
+    const std::string& of_record = record.worker;
     const bool is_awaited = std::any_of(
         core.book.all().begin(), core.book.all().end(),
-        [&](const auto& each) { return each.second.run && each.second.run->Uses(record.worker); });
+        [&](const auto& each) { return each.second.run && each.second.run->Uses(of_record); });
     if (record.standing == Standing::kDraining && !there && !is_awaited) gone.push_back(record);
   }
   for (StandingRecord& record : gone) {

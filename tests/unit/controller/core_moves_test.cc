@@ -74,6 +74,23 @@ TEST(Moves, AWorkerStaysUntilTheNextRunHasReadItsMemory) {
   ExpectMovedWithoutLoss(works);
 }
 
+// What it holds is with another worker, too: it goes at once, and its memory with it.
+TEST(Moves, WhoIsLetGoIsNotReadFrom) {
+  for (const int64_t every : {-1, 1, 7}) {
+    SCOPED_TRACE(every);
+    Works works(2);
+    ir::JobRequest request = Unsaved(2, /*copies=*/1, every);
+    request.fault_tolerance.elastic = ir::Elastic::kOff;
+    works.Run(request, 1000);
+    works.cluster.Leave("w1", 60'000);
+    works.Work(2000);
+    EXPECT_TRUE(works.cluster.worker("w1").drained);
+    works.cluster.AddWorker("w2", 1);  // while the session of the other still stands
+    works.Work(2000);
+    ExpectMovedWithoutLoss(works);
+  }
+}
+
 TEST(Moves, WithNowhereToGoAWorkerStaysUntilItsDeadlineUnlessOthersHaveItAll) {
   for (const int64_t copies : {0, 1}) {
     SCOPED_TRACE(copies);

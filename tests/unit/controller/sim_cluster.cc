@@ -506,6 +506,7 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
           [&](const proto::Drained&) {
             EXPECT_TRUE(worker.meshes.empty()) << worker.name << " still works";
             worker.drained = true;
+            states_.ForgetMemory(worker.name);  // its process is on its way out
           },
           [&](const proto::SaveState& m) { OnState(worker, m); },
           [&](const proto::RestoreState& m) { OnState(worker, m); },
