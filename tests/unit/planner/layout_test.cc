@@ -84,8 +84,8 @@ TEST(ResolveLayout, EqualPartsMayBeCounted) {
 // What PinDegrees writes, ResolveLayout reads.
 TEST(PinDegrees, BringTheLayoutBack) {
   Layout equal;
-  equal.data = 2;
-  equal.tensor = 2;
+  equal.degrees[Axis::kData] = 2;
+  equal.degrees[Axis::kTensor] = 2;
   equal.pipeline = 2;
   equal.microbatches = 3;
   equal.schedule = "zb-v";

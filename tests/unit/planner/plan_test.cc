@@ -118,7 +118,7 @@ Result<Strategies> ContradictingShardings(const ir::Graph& graph, const StageAss
                                           const Layout& layout,
                                           const std::map<std::string, mesh::Sharding>& known) {
   Layout used = layout;
-  if (!known.empty()) used.tensor = 1;
+  if (!known.empty()) used.degrees[Axis::kTensor] = 1;
   return ChooseStrategies(graph, stages, used, {}, layout.tensor());
 }
 
