@@ -92,7 +92,7 @@ function(mw_library name)
   elseif(MESHWRIGHT_UNITY)
     mw_unity(mw_${name} ${ARG_ALONE} ${ARG_HOT})
   endif()
-  if(NOT MESHWRIGHT_SANITIZE AND name MATCHES "^(proto|models|config|report|cli_lib)$")
+  if(NOT MESHWRIGHT_SANITIZE AND name MATCHES "^(models|config|report|cli_lib)$")
     target_compile_options(mw_${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # nothing waits for them
   endif()
   if(MESHWRIGHT_SANITIZE)

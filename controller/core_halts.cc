@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "controller/core_last_save.h"
 #include "controller/core_recovery.h"
 #include "controller/core_runs.h"
 #include "controller/core_snapshots.h"
@@ -37,6 +38,8 @@ HaltText TextOf(HaltFor what) {
   switch (what) {
     case HaltFor::kCancel:
       return {"Cancelling", "cancelling"};
+    case HaltFor::kFailure:
+      return {"Failing", "ending"};
     case HaltFor::kPause:
       return {"Pausing", "pausing"};
     case HaltFor::kPreempt:
@@ -133,6 +136,9 @@ Status CheckPause(const JobEntry& job, const CoreState& core) {
         fmt::format("job {} keeps no checkpoints, and would lose its steps; submit it with --set "
                     "checkpoint.enable=true to pause it",
                     id));
+  }
+  if (job.recovery && job.recovery->ends_with) {
+    return FailedPrecondition(fmt::format("job {} has failed, and is saved before it ends", id));
   }
   if (!job.run || !job.run->mesh()) return OkStatus();
   switch (PhaseOf(job, core)) {
@@ -235,8 +241,9 @@ bool EndHalt(JobEntry& job, CoreState& core, Context& context) {
   std::optional<Halt>& halt = job.run->halt();
   if (!halt || !job.run->driver().halted()) return false;
   // A job that has done all its steps needs no more than to end.
-  if (job.run->done() && halt->what != HaltFor::kCancel) return false;
-  const bool may_lose = halt->what == HaltFor::kCancel || halt->what == HaltFor::kDrain;
+  const bool ends = halt->what == HaltFor::kCancel || halt->what == HaltFor::kFailure;
+  if (job.run->done() && !ends) return false;
+  const bool may_lose = ends || halt->what == HaltFor::kDrain;
   if (!may_lose && !IsSaved(job)) {
     GiveUpHalt(job, "its state could not be saved", core, context);
     return true;
@@ -251,6 +258,8 @@ void FinishHalt(JobEntry& job, CoreState& core, Context& context) {
   switch (halt.what) {
     case HaltFor::kCancel:
       return EndJob(job, CancelCause(), core, context);
+    case HaltFor::kFailure:
+      return EndSaved(job, core, context);
     case HaltFor::kPause:
       return Park(job, core, context);
     case HaltFor::kPreempt:
@@ -285,6 +294,8 @@ void CheckHalts(CoreState& core, Context& context) {
     if (halt.behind_save || context.now.ms < halt.until_ms) continue;
     if (halt.what == HaltFor::kCancel) {
       Feed(*job.run->mesh(), MeshFault{CancelCause()}, core, context);
+    } else if (halt.what == HaltFor::kFailure) {
+      Feed(*job.run->mesh(), MeshFault{*job.recovery->ends_with}, core, context);
     } else if (halt.what != HaltFor::kDrain) {
       const std::string why = fmt::format("its state was not saved within {} s",
                                           (halt.until_ms - halt.since_ms) / 1000);

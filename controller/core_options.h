@@ -32,6 +32,7 @@ struct CoreOptions : MeshLimits {
   // How long a job that ends or halts may take to its next step boundary and a save there; then
   // one that is cancelled ends, and one that was to be paused goes on.
   int64_t cancel_save_ms = 30'000;
+  int64_t last_save_ms = 60'000;  // of a job that has failed for good
   int64_t pause_save_ms = 600'000;
   int64_t preempt_again_ms = 60'000;  // for one that could not be saved when it was to give way
   int64_t default_drain_ms = 120'000;

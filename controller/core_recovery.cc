@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "controller/core_ahead.h"
+#include "controller/core_last_save.h"
 #include "controller/core_return.h"
 #include "controller/core_runs.h"
 #include "controller/core_snapshots.h"
@@ -32,10 +33,12 @@ RunStart TellStart(JobEntry& job, Context& context) {
   RunStart start = NewestRunStart(job, context);
   const int64_t done = std::max<int64_t>(0, start.point.step);
   const int64_t again = std::max<int64_t>(0, job.recovery->steps_before - done);
-  const std::string text = fmt::format("goes on {}, {} {} run again", FromText(start), again,
-                                       again == 1 ? "step is" : "steps are");
+  const bool ends = job.recovery->ends_with.has_value();
+  const std::string text = ends ? fmt::format("its state is saved {}", FromText(start))
+                                : fmt::format("goes on {}, {} {} run again", FromText(start), again,
+                                              again == 1 ? "step is" : "steps are");
   if (std::exchange(job.recovery->told_start, text) == text) return start;
-  job.record.steps_done = done;
+  if (!ends) job.record.steps_done = done;
   PersistJob(job, false, text, context);
   context.Do(LogLine{job.id(), text});
   return start;
@@ -85,8 +88,8 @@ void WaitItsTurn(JobEntry& job, CoreState& core, Context& context) {
                                     job.record.steps_done)});
 }
 
-// What it may go on by at once: the plan that it had before it went on with fewer devices, the one
-// that it has, one that was made ahead for fewer.
+}  // namespace
+
 std::optional<SeatedPlan> FindPlan(const JobEntry& job, const CoreState& core, Context& context) {
   if (auto larger = FindLargerPlan(job, core)) return larger;
   const Recovery& recovery = *job.recovery;
@@ -102,6 +105,8 @@ std::optional<SeatedPlan> FindPlan(const JobEntry& job, const CoreState& core, C
   }
   return fewer;
 }
+
+namespace {
 
 // In the queue it still goes by a plan that there is, where it can, and blocks nobody, where it
 // cannot. One that gave its devices away waits for its turn.
@@ -158,11 +163,14 @@ void BeginRecovery(JobEntry& job, const RuntimeError& cause, CoreState& core, Co
   job.record.unheard_commits = mesh.unheard;
   recovery.judged_ms = context.now.ms;
   recovery.replans = recovery.gives_way = false;
+  const char* const verb = recovery.ends_with ? "ending, its state is saved first"
+                           : moves            ? "moving"
+                                              : "recovering";
   job.recovery = std::move(recovery);
   job.run.reset();
   core.clients.FailAsks(job.id(), cause, context);
   core.book.Move(job, JobEvent::kRecover, context);
-  const std::string text = fmt::format("{}: {}", moves ? "moving" : "recovering", cause.message);
+  const std::string text = fmt::format("{}: {}", verb, cause.message);
   PersistJob(job, false, text, context);
   context.Do(LogLine{job.id(), text});
   AskForSnapshots(job, core, context);
@@ -180,6 +188,10 @@ void RecoverJobs(CoreState& core, Context& context) {
   for (const JobId id : std::set<JobId>(core.book.recovering())) {
     JobEntry& job = core.book.At(id);
     if (!WaitsForSeats(job) || !job.snapshots.Settled(context.now.ms)) continue;
+    if (job.recovery->ends_with) {
+      TryLastSave(job, core, context);
+      continue;
+    }
     if (job.recovery->told_start.empty()) (void)TellStart(job, context);
     TryAgain(job, core, context);
   }
@@ -198,7 +210,7 @@ std::set<std::pair<std::string, int>> KeptDevices(const CoreState& core) {
 }
 
 void NoteProgress(JobEntry& job, Context& context) {
-  if (!job.recovery) return;
+  if (!job.recovery || job.recovery->ends_with) return;
   const Recovery& recovery = *job.recovery;
   // Where all steps were done, none is new.
   if (job.record.steps_done < std::min(recovery.steps_before + 1, job.record.steps)) return;

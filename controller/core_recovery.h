@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -16,6 +17,10 @@ namespace meshwright::controller {
 // The run has failed and another one shall follow. REQUIRES a run with a mesh.
 void BeginRecovery(JobEntry& job, const proto::RuntimeError& cause, CoreState& core,
                    Context& context);
+
+// What it may go on by at once: the plan that it had before it went on with fewer devices, the one
+// that it has, one that was made ahead for fewer. REQUIRES a recovery.
+std::optional<SeatedPlan> FindPlan(const JobEntry& job, const CoreState& core, Context& context);
 
 // Gives jobs between two runs their devices, or the queue, where these do not come in time.
 void RecoverJobs(CoreState& core, Context& context);

@@ -9,6 +9,7 @@
 #include "controller/core_actors.h"
 #include "controller/core_ahead.h"
 #include "controller/core_halts.h"
+#include "controller/core_last_save.h"
 #include "controller/core_recovery.h"
 #include "controller/core_return.h"
 #include "controller/core_snapshots.h"
@@ -17,6 +18,7 @@
 #include "controller/core_watch.h"
 #include "controller/elastic.h"
 #include "controller/kind_placement.h"
+#include "controller/last_save.h"
 #include "controller/mesh_order.h"
 #include "controller/preemption.h"
 
@@ -58,6 +60,13 @@ void BeginRun(JobEntry& job, std::vector<mesh::Device> devices, CoreState& core,
                        TopologyOf(std::move(devices), core.members)});
 }
 
+std::unique_ptr<Driver> DriverOf(const JobEntry& job) {
+  const ir::StartPoint& start = job.run->start().point;
+  if (IsLastRun(job)) return std::make_unique<LastSave>(start.step);
+  return MakeDriver(*job.request, start, job.record.told_steps,
+                    job.recovery ? job.recovery->held : std::nullopt);
+}
+
 // Its generation is durable before anyone is told of it.
 void BeginMesh(JobEntry& job, const PlannedJob& plan, CoreState& core, Context& context) {
   FreeDevices(job.run->TakeRanks(plan), core.members);
@@ -68,8 +77,7 @@ void BeginMesh(JobEntry& job, const PlannedJob& plan, CoreState& core, Context& 
   job.record.checkpoint_folder = CheckpointFolderOn(job, core.members);
   MeshLife& mesh = core.meshes.Add(MeshLife(
       MakeMeshOrder(gen, job, plan, core.members, core.options), core.options, context.now.ms));
-  job.run->Begin(gen, MakeDriver(*job.request, job.run->start().point, job.record.told_steps,
-                                 job.recovery ? job.recovery->held : std::nullopt));
+  job.run->Begin(gen, DriverOf(job));
   if (!mesh.state().order.snapshot_slots.empty()) {
     for (const MeshMember& member : mesh.state().members) job.snapshots.Add(member.worker, gen);
     for (const std::string& keeper : mesh.state().order.keepers) job.snapshots.Add(keeper, gen);
@@ -139,6 +147,7 @@ struct MeshCarrier {
     context.Do(LogLine{job, text});
     core.clients.OpenJob(entry, context);
     if (core.clients.HasFinished(job)) entry.run->Close();
+    if (IsLastRun(entry)) BeginLastSave(entry, core, context);
   }
 
   // A step that was done while nobody heard of it is told now.
@@ -338,6 +347,7 @@ void FailRun(JobEntry& job, const RuntimeError& cause, CoreState& core, Context&
     TellNews(job, job.run->Abandon(), context);
     return EndJob(job, CancelCause(), core, context);
   }
+  if (IsLastRun(job)) return EndUnsaved(job, cause.message, core, context);
   const RunFailure failure{job.run->mesh().has_value(), job.was_active, job.record.steps_done,
                            cause};
   const Judgement judgement = JudgeFailure(failure, *job.request, context.now.unix_ms, job.history);
@@ -347,6 +357,7 @@ void FailRun(JobEntry& job, const RuntimeError& cause, CoreState& core, Context&
       RuntimeError last = cause;
       if (!judgement.why.empty()) last.message += fmt::format("; the job ends: {}", judgement.why);
       TellNews(job, job.run->Abandon(), context);
+      if (EndBehindLastSave(job, last, core, context)) return;
       return EndJob(job, last, core, context);
     }
     case AfterFailure::kRecover:

@@ -6,6 +6,8 @@ SaveCause SaveCauseOf(HaltFor what) {
   switch (what) {
     case HaltFor::kCancel:
       return SaveCause::kCancel;
+    case HaltFor::kFailure:
+      return SaveCause::kFailure;
     case HaltFor::kPause:
     case HaltFor::kPreempt:
       return SaveCause::kPause;

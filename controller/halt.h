@@ -16,6 +16,7 @@ namespace meshwright::controller {
 // In the order of their weight: one that is asked for takes the place of a later one.
 enum class HaltFor : uint8_t {
   kCancel,   // the job ends
+  kFailure,  // it has failed for good
   kPause,    // it waits until somebody resumes it
   kPreempt,  // it goes back to its place in the queue: another job needs its devices
   kDrain,    // it goes on elsewhere: a worker of it leaves

@@ -80,8 +80,10 @@ struct Recovery {
   std::optional<proto::StepMetrics> held = {};  // of the last step that was done, not told yet
   std::set<SnapshotId> unreadable = {};         // that a run could not be restored from
   std::set<std::string> notes = {};             // told of snapshots that are not taken
-  std::string told_start = {};                  // where people were told that it goes on from
-  int64_t unplannable = -1;                     // for so many devices there was no plan
+  // It has failed for good: what no checkpoint has is saved, and it ends with this.
+  std::optional<proto::RuntimeError> ends_with = {};
+  std::string told_start = {};  // where people were told that it goes on from
+  int64_t unplannable = -1;     // for so many devices there was no plan
 };
 
 // Devices for the same plan (controller/elastic.h): the ones of before where their worker is there

@@ -40,16 +40,26 @@ TEST_P(KubernetesManifests, AreThoseOfTheSchemasOfKubernetes) {
 INSTANTIATE_TEST_SUITE_P(All, KubernetesManifests,
                          ::testing::Values("kubernetes/base", "kubernetes/overlays/gpu"));
 
-TEST(KubernetesJobSet, HasTheFieldsOfJobSetsAndAJobOfKubernetes) {
+// Workers as a set that others define; `misspelt` is one of its fields.
+struct WorkerSet {
+  const char* name;
+  const char* file;
+  const char* misspelt;
+};
+
+class KubernetesWorkerSets : public ::testing::TestWithParam<WorkerSet> {};
+
+TEST_P(KubernetesWorkerSets, HaveFieldsThatThereAreAndPodsOfKubernetes) {
   MW_NEEDS("kubectl", "kubernetes-validate");
-  const Answer rendered = Ask({"kubectl", "kustomize", DeployPath("kubernetes/overlays/jobset")});
+  const std::string overlay = std::string("kubernetes/overlays/") + GetParam().name;
+  const Answer rendered = Ask({"kubectl", "kustomize", DeployPath(overlay)});
   ASSERT_TRUE(rendered.ok) << rendered.text;
   EXPECT_THAT(rendered.text, ::testing::Not(HasSubstr("kind: Job\n")));
   const TempDir folder = TempDir::Make().value();
   const auto check = [&](const std::string& text) {
     EXPECT_TRUE(WriteFileAtomic(folder.File("all.yaml"), text).ok());
     return Ask({MESHWRIGHT_SOURCE_DIR "/build/python/bin/python",
-                MESHWRIGHT_SOURCE_DIR "/tests/deploy/check_jobset.py", folder.File("all.yaml"),
+                MESHWRIGHT_SOURCE_DIR "/tests/deploy/check_sets.py", folder.File("all.yaml"),
                 folder.File("others.yaml")});
   };
   const Answer own = check(rendered.text);
@@ -57,10 +67,16 @@ TEST(KubernetesJobSet, HasTheFieldsOfJobSetsAndAJobOfKubernetes) {
   const Answer answer =
       Ask({"kubernetes-validate", "--strict", "--quiet", folder.File("others.yaml")});
   EXPECT_TRUE(answer.ok) << answer.text;
-  EXPECT_THAT(UnknownOptions("worker", DeployFile("kubernetes/overlays/jobset/jobset.yaml")),
-              IsEmpty());
-  EXPECT_FALSE(check(std::regex_replace(rendered.text, std::regex("maxRestarts"), "maxStarts")).ok);
+  EXPECT_THAT(UnknownOptions("worker", DeployFile(overlay + "/" + GetParam().file)), IsEmpty());
+  EXPECT_FALSE(
+      check(std::regex_replace(rendered.text, std::regex(GetParam().misspelt), "other")).ok);
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, KubernetesWorkerSets,
+    ::testing::Values(WorkerSet{"jobset", "jobset.yaml", "maxRestarts"},
+                      WorkerSet{"leaderworkerset", "workers.yaml", "startupPolicy"}),
+    [](const auto& each) { return std::string(each.param.name); });
 
 TEST(KubernetesPods, UseOptionsThatThereAreAndNoRights) {
   for (const std::string& name : {std::string("controller"), std::string("worker")}) {

@@ -117,6 +117,27 @@ TEST_F(Checkpoints, AJobThatWasKilledIsResumedBitForBit) {
       << listed.stdout_text;
 }
 
+TEST_F(Checkpoints, AJobThatMayNotRecoverIsSavedFromMemoryBeforeItEnds) {
+  ASSERT_NO_FATAL_FAILURE(StartWith(3));
+  ir::JobRequest job = Job(2);
+  job.checkpoint.interval = kSteps;
+  const std::string expected = Undisturbed(job);
+  job.fault_tolerance.max_recoveries = 0;
+  job.fault_tolerance.snapshot_every = 1;
+  const int64_t id = Submit(job);
+  ASSERT_TRUE(cluster().RunUntil(id, 400).ok());
+  KillOneOfTheJob();
+  const client::JobInfo failed = EndOf(id);
+  EXPECT_EQ(failed.state, JobState::kFailed);
+  EXPECT_EQ(failed.reason, "WorkerLost") << failed.message;
+  EXPECT_THAT(failed.message, HasSubstr("is saved: 'meshwright submit --resume")) << LogsOf(id);
+  EXPECT_GE(failed.checkpoint_step, 390);
+
+  const ProcessOutput resumed = Run({"submit", "--resume", std::to_string(id), "-q"});
+  EXPECT_EQ(resumed.exit.code, 0) << resumed.stdout_text << resumed.stderr_text;
+  EXPECT_EQ(ModelOf(client().Get(id + 1).value()), expected);
+}
+
 TEST_F(Checkpoints, AJobGoesOnByItselfWhenItsWorkersAreKilled) {
   ASSERT_NO_FATAL_FAILURE(StartWith(4));
   const std::string expected = Undisturbed(Job(2));

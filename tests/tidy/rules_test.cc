@@ -10,9 +10,9 @@
 namespace meshwright::tidy {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 TEST(BlankCommentsAndLiterals, KeepsCodeAndLineNumbers) {
   EXPECT_EQ(BlankCommentsAndLiterals("a // rand()\nb"), "a          \nb");

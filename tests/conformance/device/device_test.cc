@@ -16,7 +16,7 @@ namespace meshwright::device {
 namespace {
 
 using ir::MemoryKind;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr int64_t kTimeoutMs = 60'000;
 constexpr int64_t kLimitBytes = int64_t{64} << 20;

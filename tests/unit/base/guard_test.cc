@@ -8,7 +8,7 @@
 namespace meshwright {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(Guarded, PassesOnWhatTheBodyReturns) {
   EXPECT_EQ(Guarded("it", []() -> Result<int> { return 7; }).value(), 7);

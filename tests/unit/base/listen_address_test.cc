@@ -9,7 +9,7 @@
 namespace meshwright {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(ListenAddress, BracketsAnIpv6Address) {
   EXPECT_EQ(FormatHostPort("127.0.0.1", 80), "127.0.0.1:80");

@@ -17,9 +17,9 @@
 namespace meshwright {
 namespace {
 
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // The whole answer to one HTTP request line, header included; "" when nothing comes in 10 s.
 std::string Ask(int port, const std::string& method_and_path) {

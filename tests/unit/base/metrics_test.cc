@@ -16,8 +16,8 @@
 namespace meshwright {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 // The number that follows "name " at the start of a line; NaN when there is none.
 double ValueOf(const std::string& text, const std::string& name) {

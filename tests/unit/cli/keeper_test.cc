@@ -11,7 +11,7 @@
 namespace meshwright::cli {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr int64_t kLong = 60'000;
 const ExitStatus kKilled{0, 9};

@@ -19,10 +19,10 @@ namespace {
 using namespace nccl_test;
 using emulated::EmulatedNccl;
 using nccl::Code;
-using testing::AllOf;
-using testing::Each;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // What is in the devices and on the host for them.
 std::map<std::string, int64_t> Alive(NcclHouse& house) {

@@ -17,11 +17,11 @@ namespace {
 using namespace nccl_test;
 using emulated::EmulatedNccl;
 using nccl::Code;
-using testing::AllOf;
-using testing::Each;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 std::vector<std::string> NamesOf(EmulatedNccl& library) {
   std::vector<std::string> names;

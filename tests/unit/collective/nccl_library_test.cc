@@ -14,9 +14,9 @@
 namespace meshwright::collective::nccl {
 namespace {
 
-using testing::AllOf;
-using testing::EndsWith;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
 
 class NcclLog : public testing::Test {
  protected:

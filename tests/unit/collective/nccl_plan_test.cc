@@ -11,9 +11,9 @@
 namespace meshwright::collective::nccl {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(CommState, EveryStateWithACommunicatorCanBeAborted) {
   for (const State state : {State::kInitialising, State::kReady, State::kFailed, State::kClosing}) {

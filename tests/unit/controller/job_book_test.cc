@@ -16,9 +16,9 @@ namespace meshwright::controller {
 namespace {
 
 using proto::ErrorKind;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 CoreOptions SmallOptions() {
   CoreOptions options;

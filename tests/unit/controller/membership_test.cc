@@ -9,9 +9,9 @@
 namespace meshwright::controller {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 proto::Register Info(const std::string& name, int devices) {
   proto::Register info;

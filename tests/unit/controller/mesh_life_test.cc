@@ -13,9 +13,9 @@ namespace {
 
 using proto::ErrorKind;
 using proto::MakeError;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr MeshGeneration kGen{7};
 

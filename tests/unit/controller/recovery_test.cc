@@ -13,8 +13,8 @@ namespace {
 
 using proto::ErrorKind;
 using proto::MakeError;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr int64_t kDayMs = 86'400'000;
 

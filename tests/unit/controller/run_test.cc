@@ -10,7 +10,7 @@
 namespace meshwright::controller {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 PlannedJob PlacedPlan(size_t devices, std::vector<int> placement) {
   PlannedJob plan;

@@ -14,9 +14,9 @@
 namespace meshwright::data {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 ir::FileRef Below(const std::string& root, const std::string& path) {
   ir::FileRef file;

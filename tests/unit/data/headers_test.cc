@@ -9,7 +9,7 @@
 namespace meshwright::data {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // numpy.lib.format.write_array of NumPy 2: arange(6, '<f4').reshape(2, 3) / 2.
 constexpr char kFloats[] =

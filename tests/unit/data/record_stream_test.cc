@@ -9,9 +9,9 @@
 namespace meshwright::data {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // safetensors.numpy.save of safetensors 0.8: x f32[3,2] 0..5, label i64[3] 2 0 1, image u8[3,2,2]
 // 0..11.

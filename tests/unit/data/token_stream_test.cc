@@ -8,9 +8,9 @@
 namespace meshwright::data {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class TokenStreamTest : public DataFilesTest {};
 

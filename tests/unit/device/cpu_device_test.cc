@@ -16,7 +16,7 @@ namespace meshwright::device {
 namespace {
 
 using ir::MemoryKind;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::unique_ptr<Device> MakeDevice(DeviceOptions options = {}) {
   if (options.name.empty()) options.name = "cpu:0";

@@ -13,7 +13,7 @@ namespace {
 
 using emulated::EmulatedDriver;
 using ir::MemoryKind;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr int64_t kTimeoutMs = 10'000;
 

@@ -18,8 +18,8 @@ namespace meshwright::search {
 namespace {
 
 using mesh::LinkCost;
-using testing::Pair;
-using testing::UnorderedElementsAre;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
 constexpr int64_t kPlenty = int64_t{1} << 40;
 

@@ -14,10 +14,10 @@ namespace {
 
 using ir::Op;
 using mesh::Sharding;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::Not;
-using testing::UnorderedElementsAre;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Not;
+using ::testing::UnorderedElementsAre;
 
 ir::TensorType F32(ir::Dims dims) { return {ir::DType::kF32, std::move(dims)}; }
 

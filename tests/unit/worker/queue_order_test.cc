@@ -8,8 +8,8 @@
 namespace meshwright::worker {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 QueueItem Reads(int queue, uintptr_t begin, uintptr_t end) {
   return {queue, {{begin, end, false}}};

@@ -12,7 +12,7 @@
 namespace meshwright::worker {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
 double SecondsSince(Clock::time_point start) {

@@ -11,7 +11,7 @@
 namespace meshwright::worker {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 // A source that answers once it is opened.
 class HeldRows final : public ops::TokenSource {

@@ -9,8 +9,8 @@
 namespace meshwright::worker {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr char kDouble[] = R"(graph "double" {
   %0 = input {name="x"} : f32[4]
