@@ -61,7 +61,8 @@ const char* KindName(Kind kind);  // "all_reduce", ...
 
 // Calls, bytes put on the wire by this rank and seconds spent. Bytes follow the closed forms for q
 // ranks and n bytes of full tensor, totals over the group: all-reduce 2(q-1)n; all-gather,
-// reduce-scatter, broadcast (q-1)n; all-to-all (q-1)/q n; ring shift of n bytes a member q n; send n.
+// reduce-scatter, broadcast (q-1)n; all-to-all (q-1)/q n; ring shift of n bytes a member q n; send
+// n.
 struct Counters {
   int64_t calls = 0;
   int64_t bytes = 0;
@@ -88,7 +89,8 @@ class Group {
   // aliasing.
   virtual Status AllToAll(const void* input, void* output, int64_t count, ir::DType dtype) = 0;
   // The members are a ring: each sends to the member `by` positions behind it and receives from the
-  // one `by` before it; 0 < by < size(), or any number in a group of one, which copies. No aliasing.
+  // one `by` before it; 0 < by < size(), or any number in a group of one, which copies. No
+  // aliasing.
   virtual Status RingShift(const void* input, void* output, int64_t count, ir::DType dtype,
                            int by) = 0;
   // root: position in the group. In place.

@@ -150,7 +150,8 @@ std::vector<ConfigKey> ParallelismKeys() {
        "Replicas; auto: what the other degrees leave over.", MW_AT(parallel.data),
        KeyKind::kDegree},
       {"parallelism", "context_parallel_degree",
-       "Devices that share the tokens of each row: for rows whose activations are too many for one. "
+       "Devices that share the tokens of each row: for rows whose activations are too many for "
+       "one. "
        "It divides the tokens; twice it, too, where causal attention is to be equal work.",
        MW_AT(parallel.context), KeyKind::kDegree},
       {"parallelism",

@@ -26,8 +26,9 @@
 
 namespace meshwright::ir {
 
-// What the user pins (ir/parallel_pins.h lists the fields); 0 and "auto" leave it to the search (search/find_layout.h). The planner alone
-// (planner::MakePlan) takes auto as 1, none and 1f1b, and gives data what the devices leave over.
+// What the user pins (ir/parallel_pins.h lists the fields); 0 and "auto" leave it to the search
+// (search/find_layout.h). The planner alone (planner::MakePlan) takes auto as 1, none and 1f1b, and
+// gives data what the devices leave over.
 struct ParallelSpec {
   int64_t data = 0;
   int64_t context = 1;  // devices that share the tokens of each row

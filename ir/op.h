@@ -110,10 +110,10 @@
 // as a last operand, queries see keys of their own segment only
 //   attention          {causal:int, [dropout:real, name:str], [zigzag:int]} (q[b,s,h,e],
 //                      k[b,s,g,e], v[b,s,g,e], [segments]) -> (o[b,s,h,e], lse[b,h,s]); with
-//                      dropout + sharded dims of q: its mask is a function of b, h and the positions
-//                      of query and key. Sharded dims with a split s: q is a block of the row, k and
-//                      v are all of it, or, {kv_shift:int}, the block of so many ranks before;
-//                      segments are those of the row, [b, row]
+//                      dropout + sharded dims of q: its mask is a function of b, h and the
+//                      positions of query and key. Sharded dims with a split s: q is a block of the
+//                      row, k and v are all of it, or, {kv_shift:int}, the block of so many ranks
+//                      before; segments are those of the row, [b, row]
 //   attention_grad     {as attention} (q, k, v, o, lse, do, [segments]) -> (dq, dk, dv)
 //   attention_qkv      {as attention; sharded dims of o} (qkv[b,s,3,h,e], [segments]) ->
 //   (o[b,s,h,e],
@@ -162,7 +162,8 @@
 //   all_gather         {axes, dim} (x) -> dim grows by the axes' size
 //   reduce_scatter     {axes, dim, kind} (x) -> dim shrinks
 //   all_to_all         {axes, split_dim, concat_dim} (x)
-//   ring_shift         {axes, by:int} (x) -> what the caller `by` before this one on the ring of the
+//   ring_shift         {axes, by:int} (x) -> what the caller `by` before this one on the ring of
+//   the
 //                      axes' devices has; 0 < by < their number
 //   shard_slice        {axes, dim} (x) -> the caller's own block of dim; no traffic
 // fused (only in executables, made by the compiler)

@@ -133,8 +133,8 @@ FactorRule RotaryRule(const NodeTypes& node) {
 }
 
 // Query heads are (g, r): splitting the kv heads g splits q, k and v alike; r query heads share one
-// kv head. Each query is a row of its own: splitting them leaves the keys whole, whose gradients are
-// then sums over the queries of all.
+// kv head. Each query is a row of its own: splitting them leaves the keys whole, whose gradients
+// are then sums over the queries of all.
 struct HeadLayouts {
   TensorFactors query;  // [b, s, h, e]
   TensorFactors key;    // [b, keys, g, e]

@@ -15,8 +15,8 @@ void SequenceOrder::ToAttrs(Attrs& attrs) const {
 std::vector<TokenRun> RunsAt(const SequenceOrder& order, int64_t tokens, int64_t begin,
                              int64_t count) {
   MW_CHECK(order.Divides(tokens) && begin >= 0 && begin + count <= tokens)
-      << "places " << begin << " to " << begin + count << " of " << tokens << " in "
-      << order.parts << " parts";
+      << "places " << begin << " to " << begin + count << " of " << tokens << " in " << order.parts
+      << " parts";
   if (order.plain()) return {{0, begin, count}};
   const int64_t chunk = tokens / (2 * order.parts);
   std::vector<TokenRun> runs;

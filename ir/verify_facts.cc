@@ -66,11 +66,10 @@ CollectiveFact DescribeCollective(const Graph& graph, int index) {
   fact.ratio = ImpliedRatio(graph, node);
   std::vector<TensorType> types;
   for (ValueId id : node.inputs) types.push_back(graph.type(id));
-  fact.signature =
-      fmt::format("{}({}) dim={} split={} concat={} by={} kind={}", OpName(node.op),
-                  FormatTypes(types), node.attrs.Int("dim", -1), node.attrs.Int("split_dim", -1),
-                  node.attrs.Int("concat_dim", -1), node.attrs.Int("by"),
-                  node.attrs.Str("kind", "sum"));
+  fact.signature = fmt::format("{}({}) dim={} split={} concat={} by={} kind={}", OpName(node.op),
+                               FormatTypes(types), node.attrs.Int("dim", -1),
+                               node.attrs.Int("split_dim", -1), node.attrs.Int("concat_dim", -1),
+                               node.attrs.Int("by"), node.attrs.Str("kind", "sum"));
   return fact;
 }
 

@@ -24,12 +24,14 @@ Status PlaceBlocks(const KernelSpec& spec, const ir::TensorType& query, Attentio
   const int64_t blocks = shape.tokens / shape.s;
   const bool all = shape.keys == shape.tokens;
   if (!all && (shape.keys != shape.s || blocks * shape.s != shape.tokens)) {
-    return InvalidArgument(fmt::format("{}: keys of {} tokens are neither a row of {} nor its block",
-                                       spec.ToString(), shape.keys, shape.tokens));
+    return InvalidArgument(
+        fmt::format("{}: keys of {} tokens are neither a row of {} nor its block", spec.ToString(),
+                    shape.keys, shape.tokens));
   }
   if (!all) {
     const int64_t own = start / shape.s;
-    shape.key_block.start = ((own - spec.attrs.Int("kv_shift")) % blocks + blocks) % blocks * shape.s;
+    shape.key_block.start =
+        ((own - spec.attrs.Int("kv_shift")) % blocks + blocks) % blocks * shape.s;
   }
   MW_ASSIGN_OR_RETURN(shape.query_block, TokenBlock::Of(spec, block));
   MW_ASSIGN_OR_RETURN(shape.key_block,

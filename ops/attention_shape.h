@@ -1,5 +1,5 @@
-// Shapes of attention: q, o [b, s, h, e]; k, v [b, keys, g, e]; lse [b, h, s]; kv head of query head
-// j is j / (h / g).
+// Shapes of attention: q, o [b, s, h, e]; k, v [b, keys, g, e]; lse [b, h, s]; kv head of query
+// head j is j / (h / g).
 //
 // Queries and keys may be blocks of a longer sequence, in an order that is not that of their
 // positions: who sees whom is a matter of positions alone.

@@ -20,16 +20,16 @@ Result<TokenBlock> TokenBlock::At(const KernelSpec& spec, int64_t tokens, int64_
 
 Result<TokenBlock> TokenBlock::Of(const KernelSpec& spec, const ShardBlock& block) {
   if (block.offsets.micro_stride[1] != 0) {
-    return Fail(InvalidArgument(
-        fmt::format("{}: microbatches split the rows of a batch, not its tokens", spec.ToString())));
+    return Fail(InvalidArgument(fmt::format(
+        "{}: microbatches split the rows of a batch, not its tokens", spec.ToString())));
   }
   return At(spec, block.global_dims[1], block.Start(1, 0), block.local_dims[1]);
 }
 
 int64_t TokenBlock::PositionOf(int64_t place) const {
-  const auto behind = std::upper_bound(
-      runs.begin(), runs.end(), place,
-      [](int64_t wanted, const ir::TokenRun& run) { return wanted < run.place; });
+  const auto behind =
+      std::upper_bound(runs.begin(), runs.end(), place,
+                       [](int64_t wanted, const ir::TokenRun& run) { return wanted < run.place; });
   MW_CHECK(behind != runs.begin()) << "place " << place;
   const ir::TokenRun& run = *(behind - 1);
   return run.position + place - run.place;

@@ -147,9 +147,7 @@ class RingAttention {
   }
 
   // In the type of the statistics, which is wide enough for sums.
-  ValueId InSums(ValueId value, ValueId lse) {
-    return InDType(value, builder_.type(lse).dtype);
-  }
+  ValueId InSums(ValueId value, ValueId lse) { return InDType(value, builder_.type(lse).dtype); }
 
   // sums = (o, lse) of both. Each query sees itself, so that sums[1] is finite; part's may be -inf.
   void Add(const std::vector<ValueId>& part, std::vector<ValueId>& sums) {
@@ -164,8 +162,8 @@ class RingAttention {
       return builder_.AddOne(
           Op::kMul, {o, ByQuery(builder_.AddOne(Op::kDivide, {of, total}), builder_.type(o))});
     };
-    sums[0] = builder_.AddOne(Op::kAdd, {share(sums[0], old_weight),
-                                         share(InSums(part[0], part[1]), new_weight)});
+    sums[0] = builder_.AddOne(
+        Op::kAdd, {share(sums[0], old_weight), share(InSums(part[0], part[1]), new_weight)});
     sums[1] = builder_.AddOne(Op::kAdd, {most, builder_.AddOne(Op::kLog, {total})});
   }
 
@@ -206,9 +204,8 @@ constexpr std::array kRows = {
 };
 
 const Row* RowOf(Expansion expansion) {
-  const auto* const row = std::find_if(kRows.begin(), kRows.end(), [&](const Row& each) {
-    return each.expansion == expansion;
-  });
+  const auto* const row = std::find_if(
+      kRows.begin(), kRows.end(), [&](const Row& each) { return each.expansion == expansion; });
   return row == kRows.end() ? nullptr : row;
 }
 

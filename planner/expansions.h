@@ -1,5 +1,5 @@
-// What a node does within itself where an axis splits what its op needs whole: the local nodes, with
-// their collectives, that stand for it.
+// What a node does within itself where an axis splits what its op needs whole: the local nodes,
+// with their collectives, that stand for it.
 //
 // A strategy names an expansion (planner/strategy.h); its row says how it is emitted and on which
 // meshes it is one. The local nodes are priced, verified and simulated like any others.

@@ -63,9 +63,9 @@ bool Layout::SplitsBackward() const { return planner::SplitsBackward(schedule); 
 std::string Layout::ToString() const {
   std::string text;
   if (stage_degrees.empty()) {
-    text = fmt::format("data={}{} tensor={} pipeline={}", data(),
-                       context() > 1 ? fmt::format(" context={}", context()) : "", tensor(),
-                       pipeline);
+    text =
+        fmt::format("data={}{} tensor={} pipeline={}", data(),
+                    context() > 1 ? fmt::format(" context={}", context()) : "", tensor(), pipeline);
   } else {
     text = fmt::format("pipeline={} meshes={}", pipeline, FormatStageDegrees(stage_degrees));
   }

@@ -29,10 +29,10 @@ struct Layout {
   int64_t microbatches = 1;
   std::string schedule = "1f1b";
   bool sequence_parallel = false;
-  int64_t chunks = 1;                // parts of the model per stage (planner/schedule.h)
-  std::vector<int> part_layers;      // layers of each part, in order; empty: balanced by FLOPs
-  int64_t zero = 0;                  // 1, 2, 3: what replicas split among them (planner/zero.h)
-  std::vector<Recompute> recompute;  // per layer; empty: kNone in all
+  int64_t chunks = 1;                  // parts of the model per stage (planner/schedule.h)
+  std::vector<int> part_layers;        // layers of each part, in order; empty: balanced by FLOPs
+  int64_t zero = 0;                    // 1, 2, 3: what replicas split among them (planner/zero.h)
+  std::vector<Recompute> recompute;    // per layer; empty: kNone in all
   std::vector<Degrees> stage_degrees;  // per stage; empty: `degrees` in each
   ContextAttention context_attention = ContextAttention::kAuto;
   // The tensor group as a grid: {2, 4} are axes tensor and tensor2. Shardings of several axes (2D,
@@ -55,7 +55,8 @@ struct Layout {
 // idle comes last. REQUIRES: layout.devices are of the topology, each once.
 mesh::Topology TopologyOf(const Layout& layout, const mesh::Topology& topology);
 
-// "2x1,1x1": data x tensor of each stage; "2x4x1,..": data x context x tensor. Errors: kInvalidArgument naming the stage's text.
+// "2x1,1x1": data x tensor of each stage; "2x4x1,..": data x context x tensor. Errors:
+// kInvalidArgument naming the stage's text.
 Result<std::vector<Degrees>> ParseStageDegrees(const std::string& text);
 std::string FormatStageDegrees(const std::vector<Degrees>& degrees);
 

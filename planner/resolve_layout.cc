@@ -40,8 +40,7 @@ Status CheckDevices(const Layout& layout, int64_t device_count) {
                   "{} more device(s) or choose "
                   "degrees whose product is at most {}",
                   layout.data(), context, layout.tensor(), layout.pipeline, layout.device_count(),
-                  device_count,
-                  layout.device_count() - device_count, device_count));
+                  device_count, layout.device_count() - device_count, device_count));
 }
 
 Status CheckBatch(const Layout& layout, int64_t batch) {
@@ -177,8 +176,7 @@ Status TakeTensorAxes(const ir::ParallelSpec& wanted, Layout& layout) {
 // Meshes of stages say what degrees would say otherwise.
 Status TakeStageMeshes(const ir::ParallelSpec& wanted, Layout& layout) {
   if (wanted.stage_meshes.empty()) return OkStatus();
-  MW_ASSIGN_OR_RETURN(const std::vector<Degrees> degrees,
-                      ParseStageDegrees(wanted.stage_meshes));
+  MW_ASSIGN_OR_RETURN(const std::vector<Degrees> degrees, ParseStageDegrees(wanted.stage_meshes));
   const bool other_count =
       wanted.pipeline > 0 && wanted.pipeline != static_cast<int64_t>(degrees.size());
   if (wanted.data > 0 || wanted.tensor > 0 || wanted.context > 1 || other_count) {

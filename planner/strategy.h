@@ -54,8 +54,8 @@ struct Strategies {
 // The axes of a tensor group, of size > 1.
 std::vector<ir::MeshAxis> TensorAxes(const Layout& layout);
 
-// The mesh that shardings refer to: axes of size > 1 among micro, data, context, tensor (no devices). Where
-// stages differ, what these sizes divide is divided by the sizes of every stage.
+// The mesh that shardings refer to: axes of size > 1 among micro, data, context, tensor (no
+// devices). Where stages differ, what these sizes divide is divided by the sizes of every stage.
 mesh::Mesh PlanningMesh(const Layout& layout);
 // The one that a stage's blocks are of: without the axes that it has no devices along.
 mesh::Mesh PlanningMesh(const Layout& layout, int stage);

@@ -29,8 +29,8 @@ std::vector<ValueId> EmitUnpacked(Builder& builder, const Node& node,
                            {packed.dims[0], packed.dims[1], packed.dims[3], packed.dims[4]}};
   std::vector<ValueId> operands;
   for (int64_t i = 0; i < 3; ++i) {
-    const ValueId slice = builder.AddOne(
-        Op::kSlice, {inputs[0]}, {{"dim", int64_t{2}}, {"start", i}, {"size", int64_t{1}}});
+    const ValueId slice = builder.AddOne(Op::kSlice, {inputs[0]},
+                                         {{"dim", int64_t{2}}, {"start", i}, {"size", int64_t{1}}});
     operands.push_back(builder.AddOne(Op::kReshape, {slice}, {}, {one}));
   }
   operands.insert(operands.end(), inputs.begin() + 1, inputs.end());
@@ -38,12 +38,13 @@ std::vector<ValueId> EmitUnpacked(Builder& builder, const Node& node,
 }
 
 Result<Graph> Unpack(const Graph& graph) {
-  return ir::RewriteGraph(graph, [](Builder& builder, const Node& node,
-                                    const std::vector<ValueId>& inputs,
-                                    const std::vector<ir::TensorType>& types) {
-    if (node.op == Op::kAttentionQkv) return EmitUnpacked(builder, node, inputs);
-    return builder.Add(node.op, inputs, node.attrs, types);
-  });
+  return ir::RewriteGraph(graph,
+                          [](Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
+                             const std::vector<ir::TensorType>& types) {
+                            if (node.op == Op::kAttentionQkv)
+                              return EmitUnpacked(builder, node, inputs);
+                            return builder.Add(node.op, inputs, node.attrs, types);
+                          });
 }
 
 // Chunks of dim `dim`, cut and put together in another order.
@@ -52,8 +53,8 @@ ValueId Rearrange(Builder& builder, ValueId x, int64_t dim, const std::vector<in
       builder.type(x).dims[static_cast<size_t>(dim)] / static_cast<int64_t>(chunks.size());
   std::vector<ValueId> pieces;
   for (const int64_t chunk : chunks) {
-    pieces.push_back(builder.AddOne(
-        Op::kSlice, {x}, {{"dim", dim}, {"start", chunk * size}, {"size", size}}));
+    pieces.push_back(
+        builder.AddOne(Op::kSlice, {x}, {{"dim", dim}, {"start", chunk * size}, {"size", size}}));
   }
   return builder.AddOne(Op::kConcat, pieces, {{"dim", dim}});
 }
@@ -73,13 +74,12 @@ class Reorder {
   }
 
   Result<Graph> Run() {
-    MW_ASSIGN_OR_RETURN(
-        Graph reordered,
-        ir::RewriteGraph(graph_, [this](Builder& builder, const Node& node,
-                                        const std::vector<ValueId>& inputs,
-                                        const std::vector<ir::TensorType>& types) {
-          return Emit(builder, node, inputs, types);
-        }));
+    MW_ASSIGN_OR_RETURN(Graph reordered,
+                        ir::RewriteGraph(graph_, [this](Builder& builder, const Node& node,
+                                                        const std::vector<ValueId>& inputs,
+                                                        const std::vector<ir::TensorType>& types) {
+                          return Emit(builder, node, inputs, types);
+                        }));
     return RestoreOutputs(std::move(reordered));
   }
 
@@ -173,9 +173,9 @@ class Reorder {
 
   const Graph& graph_;
   const ir::SequenceOrder order_;
-  std::vector<Dim> tokens_;       // per value: the dim of reordered tokens
-  std::vector<int64_t> chunks_;   // the chunk at each place
-  std::vector<int64_t> places_;   // the place of each chunk
+  std::vector<Dim> tokens_;      // per value: the dim of reordered tokens
+  std::vector<int64_t> chunks_;  // the chunk at each place
+  std::vector<int64_t> places_;  // the place of each chunk
 };
 
 // Tokens of the rows that the graph looks up; 0: it looks up none.
@@ -211,9 +211,10 @@ Result<ir::JobRequest> WithTokenOrder(const ir::JobRequest& job, const Layout& l
     if (why.empty()) {
       MW_ASSIGN_OR_RETURN(program.graph, Reorder(program.graph, {layout.context()}).Run());
     } else {
-      notes.push_back(fmt::format("tokens lie in the order of their positions, so that later blocks "
-                                  "of a row are more work: {}",
-                                  why));
+      notes.push_back(
+          fmt::format("tokens lie in the order of their positions, so that later blocks "
+                      "of a row are more work: {}",
+                      why));
     }
   }
   return ordered;

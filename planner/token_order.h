@@ -1,10 +1,10 @@
 // The programs of a job as ranks that share rows token by token compute them.
 //
-// Causal attention makes later tokens more work than earlier ones. So that blocks of a row are equal
-// work, tokens lie in zigzag order (ir/sequence_order.h) from where a model looks them up on: ids and
-// labels are reordered (they are few bytes), what knows positions is told the order, and all other
-// ops compute on tokens wherever they lie. What leaves a program is in the order of positions.
-// Attention of packed q, k, v becomes that of three tensors, whose tokens split apart.
+// Causal attention makes later tokens more work than earlier ones. So that blocks of a row are
+// equal work, tokens lie in zigzag order (ir/sequence_order.h) from where a model looks them up on:
+// ids and labels are reordered (they are few bytes), what knows positions is told the order, and
+// all other ops compute on tokens wherever they lie. What leaves a program is in the order of
+// positions. Attention of packed q, k, v becomes that of three tensors, whose tokens split apart.
 //
 // Thread rule: pure functions.
 #pragma once

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "ir/parallel_pins.h"
 #include "base/text.h"
+#include "ir/parallel_pins.h"
 #include "report/plan_job.h"
 
 namespace meshwright::report {

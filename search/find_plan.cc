@@ -162,8 +162,8 @@ class PlanFinder {
     return FastestOf(std::move(rules), WithGrids(layouts));
   }
 
-  // Rows shared token by token are the rules' to plan: what is open is one device, and replicas take
-  // what is left.
+  // Rows shared token by token are the rules' to plan: what is open is one device, and replicas
+  // take what is left.
   Result<Plan> PlanWithContext() {
     if (job_.parallel.shardings == "search" || !grid_.empty()) {
       return Fail(InvalidField(

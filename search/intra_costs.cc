@@ -97,7 +97,8 @@ class CostAdder {
         return kForbidden;
     }
     double seconds = costs_.NodeSeconds(*model_.graph, node, strategy, model_.mesh);
-    if (strategy.expansion == planner::Expansion::kSplitVocabulary) seconds += LossSeconds(node, strategy);
+    if (strategy.expansion == planner::Expansion::kSplitVocabulary)
+      seconds += LossSeconds(node, strategy);
     return seconds * static_cast<double>(model_.Executions(index));
   }
 
@@ -149,7 +150,8 @@ class CostAdder {
   void AddReads(size_t reader) {
     const Node& node = model_.NodeAt(reader);
     const NodeStrategy& base = model_.base.nodes[reader];
-    if (base.expansion == planner::Expansion::kGroupedSum) return;  // reduces what it gets, in any form
+    if (base.expansion == planner::Expansion::kGroupedSum)
+      return;  // reduces what it gets, in any form
     for (size_t o = 0; o < node.inputs.size(); ++o) {
       const ValueId value = node.inputs[o];
       const size_t producer = model_.ProducerOf(value);

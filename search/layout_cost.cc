@@ -186,7 +186,8 @@ class Coster {
   std::vector<int> Replicas(int stage) const {
     const std::vector<int>& all = DevicesOf(stage);
     std::vector<int> devices;
-    for (size_t i = 0; i < all.size(); i += static_cast<size_t>(layout().DegreesOf(stage).tensor())) {
+    for (size_t i = 0; i < all.size();
+         i += static_cast<size_t>(layout().DegreesOf(stage).tensor())) {
       devices.push_back(all[i]);
     }
     return devices;

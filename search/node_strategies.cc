@@ -164,8 +164,7 @@ class StrategyMaker {
       if (!Valid(node_.outputs[r], sharding)) return;
       strategy.results.push_back(std::move(sharding));
     }
-    if (!seen_.emplace(strategy.operands, strategy.results, strategy.expansion).second)
-      return;
+    if (!seen_.emplace(strategy.operands, strategy.results, strategy.expansion).second) return;
     strategies_.push_back(std::move(strategy));
   }
 

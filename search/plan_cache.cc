@@ -35,12 +35,11 @@ std::string LayoutLine(const Layout& layout) {
     text += fmt::format(" {}", layout.degrees[kind.axis]);
   }
   text += fmt::format(" {}", static_cast<int>(layout.context_attention));
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}\n", text, layout.pipeline,
-                     layout.microbatches, layout.schedule,
-                     static_cast<int>(layout.sequence_parallel), layout.chunks,
-                     list(layout.part_layers), layout.zero, list(modes),
-                     meshes.empty() ? kNone : meshes, list(layout.devices),
-                     list(layout.tensor_axes));
+  return fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} {} {}\n", text, layout.pipeline, layout.microbatches,
+      layout.schedule, static_cast<int>(layout.sequence_parallel), layout.chunks,
+      list(layout.part_layers), layout.zero, list(modes), meshes.empty() ? kNone : meshes,
+      list(layout.devices), list(layout.tensor_axes));
 }
 
 std::string CostLines(const LayoutCost& cost) {

@@ -17,8 +17,8 @@ namespace meshwright::search {
 namespace {
 
 using mesh::CollectiveKind;
-using planner::Recompute;
 using planner::Degrees;
+using planner::Recompute;
 
 size_t At(int64_t index) { return static_cast<size_t>(index); }
 
@@ -241,8 +241,8 @@ class StageLayoutFinder {
   const Clock& clock_;
   const int64_t rows_;  // of a microbatch, on all replicas
   StageProblem stages_;
-  std::vector<ClassHosts> hosts_;      // per class
-  std::vector<Degrees> degrees_;  // per option
+  std::vector<ClassHosts> hosts_;  // per class
+  std::vector<Degrees> degrees_;   // per option
 };
 
 }  // namespace

@@ -353,8 +353,7 @@ NodeResult MakeRingShift(const CollectiveCall& call) {
   const int64_t by = call.attrs.Int("by");
   if (by <= 0 || by >= call.group.size) return Fail(call.Error(fmt::format("by={}", by)));
   MW_TRY(call.RequireResult(call.operands[0]));
-  return std::make_unique<RingShiftNode>(*call.group.group, call.operands[0],
-                                         static_cast<int>(by));
+  return std::make_unique<RingShiftNode>(*call.group.group, call.operands[0], static_cast<int>(by));
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ struct Operation {
   ir::DType dtype = ir::DType::kF32;
   Reduction reduction = Reduction::kSum;
   ReduceKernel kernel = {};  // of all-reduce and reduce-scatter
-  int root = 0;  // of ring shift: by how many positions
+  int root = 0;              // of ring shift: by how many positions
   Deadline deadline = {};
 
   int64_t element_bytes() const { return ir::DTypeBytes(dtype); }

@@ -100,8 +100,8 @@ void RunAttention(const AttentionRun& run, const AttentionTensors<T>& tensors) {
   const auto tiles = static_cast<int64_t>(run.tiles.queries().size());
   ParallelItems(run.context, run.shape.b * run.shape.h * tiles, [&](int64_t item) {
     const int64_t head = item / tiles;
-    ForwardTile<T>(run, tensors).Run(head / run.shape.h, head % run.shape.h,
-                               static_cast<size_t>(item % tiles));
+    ForwardTile<T>(run, tensors)
+        .Run(head / run.shape.h, head % run.shape.h, static_cast<size_t>(item % tiles));
   });
 }
 

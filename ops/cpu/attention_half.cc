@@ -280,8 +280,8 @@ void RunHalfAttention(const AttentionRun& run, const AttentionTensors<uint16_t>&
   const auto tiles = static_cast<int64_t>(run.tiles.queries().size());
   ParallelItems(run.context, run.shape.b * run.shape.h * tiles, [&](int64_t item) {
     const int64_t head = item / tiles;
-    HalfForwardTile(run, tensors).Run(head / run.shape.h, head % run.shape.h,
-                              static_cast<size_t>(item % tiles));
+    HalfForwardTile(run, tensors)
+        .Run(head / run.shape.h, head % run.shape.h, static_cast<size_t>(item % tiles));
   });
 }
 

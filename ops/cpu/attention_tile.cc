@@ -103,9 +103,8 @@ void HideUnseen(const AttentionRun& run, const TilePair& pair, float* scores) {
 void DropoutFactors(const AttentionRun& run, const TilePair& pair, float* scratch, float* factors) {
   for (int64_t i = 0; i < pair.queries.rows; ++i) {
     const int64_t visible = pair.diagonal() ? std::min(i + 1, pair.keys.rows) : pair.keys.rows;
-    const uint64_t row =
-        run.dropout.RowStart(pair.batch, pair.head, pair.queries.position + i,
-                             run.context.microbatch);
+    const uint64_t row = run.dropout.RowStart(pair.batch, pair.head, pair.queries.position + i,
+                                              run.context.microbatch);
     const uint64_t start = row + static_cast<uint64_t>(pair.keys.position);
     float* out = scratch + i * kTile;
     MaskRow(run.dropout.mask(), run.context, start, kOnes.data(), out, visible);

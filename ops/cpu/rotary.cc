@@ -55,9 +55,9 @@ void Rotate(const TokenShape& token, const float* cosine, const float* sine, con
 
 template <typename T>
 KernelResult MakeRotaryOf(const ir::Dims& dims, std::vector<float> table) {
-  return MakeFunctionKernel([dims, table = std::move(table)](
-                                const RunContext& context, Inputs inputs,
-                                Outputs outputs) -> Status {
+  return MakeFunctionKernel([dims, table = std::move(table)](const RunContext& context,
+                                                             Inputs inputs,
+                                                             Outputs outputs) -> Status {
     const TokenShape shape{dims[2], dims[3] / 2};
     ParallelRange(context, dims[0] * dims[1], RowGrain(shape.elements()),
                   [&](int64_t begin, int64_t end) {

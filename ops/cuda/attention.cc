@@ -107,22 +107,23 @@ KernelResult MakeGrad(const Maker& maker, bool packed) {
   const AttentionArgs& shape = attention.args;
   const int64_t scratch =
       shape.batch * shape.heads * shape.sequence * static_cast<int64_t>(sizeof(float));
-  return MakeCall(maker, scratch,
-                  [attention](Kernels& kernels, StreamHandle stream, const RunContext& context,
-                              Inputs inputs, Outputs outputs) {
-                    const size_t behind = attention.packed ? 1 : 3;
-                    AttentionGradArgs call;
-                    AttentionArgs& forward = call.forward;
-                    forward = attention.At(context, inputs);
-                    SetSlices(attention, inputs, forward.q, forward.k, forward.v);
-                    forward.o = Heads(forward, forward.sequence, forward.heads, false, inputs[behind].data, 0);
-                    forward.lse = inputs[behind + 1].as<float>();
-                    call.d_o = Heads(forward, forward.sequence, forward.heads, false,
-                                     inputs[behind + 2].data, 0);
-                    SetSlices(attention, outputs, call.dq, call.dk, call.dv);
-                    call.scratch = ScratchOf<float>(context);
-                    return kernels.AttentionGrad(call, stream);
-                  });
+  return MakeCall(
+      maker, scratch,
+      [attention](Kernels& kernels, StreamHandle stream, const RunContext& context, Inputs inputs,
+                  Outputs outputs) {
+        const size_t behind = attention.packed ? 1 : 3;
+        AttentionGradArgs call;
+        AttentionArgs& forward = call.forward;
+        forward = attention.At(context, inputs);
+        SetSlices(attention, inputs, forward.q, forward.k, forward.v);
+        forward.o = Heads(forward, forward.sequence, forward.heads, false, inputs[behind].data, 0);
+        forward.lse = inputs[behind + 1].as<float>();
+        call.d_o =
+            Heads(forward, forward.sequence, forward.heads, false, inputs[behind + 2].data, 0);
+        SetSlices(attention, outputs, call.dq, call.dk, call.dv);
+        call.scratch = ScratchOf<float>(context);
+        return kernels.AttentionGrad(call, stream);
+      });
 }
 
 }  // namespace

@@ -101,7 +101,8 @@ __global__ void __launch_bounds__(Shape::kThreads) AttentionKernel(AttentionArgs
 Code launches::Attention(const AttentionArgs& args, StreamHandle stream) {
   return ForHeadSize(args.head_size, [&](auto shape) {
     using Shape = decltype(shape);
-    return Launch(stream, TileBlocks<Shape>(args, args.sequence, args.heads, 3, 1), AttentionKernel<Shape>, args);
+    return Launch(stream, TileBlocks<Shape>(args, args.sequence, args.heads, 3, 1),
+                  AttentionKernel<Shape>, args);
   });
 }
 

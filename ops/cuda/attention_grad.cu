@@ -81,9 +81,9 @@ struct Tiles {
         const float score =
             forward.scale * Dot(queries + at.row * stride, keys + key * stride, forward.head_size);
         const float p = expf(score - lse);
-        const float factor =
-            MaskFactor(forward.mask, query.batch, query.head, PositionOf(forward.query_places, token),
-                       PositionOf(forward.key_places, first_key + key));
+        const float factor = MaskFactor(forward.mask, query.batch, query.head,
+                                        PositionOf(forward.query_places, token),
+                                        PositionOf(forward.key_places, first_key + key));
         const float dp =
             factor * Dot(d_o + at.row * stride, values + key * stride, forward.head_size);
         weight = factor * p;
@@ -169,8 +169,9 @@ Code launches::AttentionGrad(const AttentionGradArgs& args, StreamHandle stream)
   if (code != 0) return code;
   return ForHeadSize(forward.head_size, [&](auto shape) {
     using Shape = decltype(shape);
-    const Code queries = Launch(stream, TileBlocks<Shape>(forward, forward.sequence, forward.heads, 4, 2),
-                                QueryGradKernel<Shape>, args);
+    const Code queries =
+        Launch(stream, TileBlocks<Shape>(forward, forward.sequence, forward.heads, 4, 2),
+               QueryGradKernel<Shape>, args);
     if (queries != 0) return queries;
     return Launch(stream, TileBlocks<Shape>(forward, forward.keys, forward.kv_heads, 4, 2),
                   KeyGradKernel<Shape>, args);

@@ -38,7 +38,8 @@ struct Row {
         thread(static_cast<int>(threadIdx.x) % kRowThreads) {}
 };
 
-// Tokens [first, first + kRows) of the `count` of a head; zeros behind them and the head's elements.
+// Tokens [first, first + kRows) of the `count` of a head; zeros behind them and the head's
+// elements.
 __device__ inline void LoadTile(const AttentionArgs& args, const HeadsArgs& heads, int64_t start,
                                 int64_t first, int64_t count, float* tile) {
   const Row at;
@@ -131,8 +132,8 @@ Code ForHeadSize(int64_t head_size, const Body& body) {
   return body(TileShape<256, 16>{});
 }
 
-// A block per tile of `rows` tokens of each of `heads` heads of each batch row, with so many tiles of heads and of
-// pairs in shared memory.
+// A block per tile of `rows` tokens of each of `heads` heads of each batch row, with so many tiles
+// of heads and of pairs in shared memory.
 template <typename Shape>
 LaunchShape TileBlocks(const AttentionArgs& args, int64_t rows, int64_t heads, int64_t head_tiles,
                        int64_t pair_tiles) {

@@ -27,8 +27,7 @@ __device__ inline int64_t LeastPosition(const TokenPlaces& places, int64_t first
   const int64_t chunk = last / places.chunk * places.chunk;  // where the last one's chunk begins
   return own / places.chunk * places.chunk == chunk || own < chunk ? own : chunk;
 }
-__device__ inline int64_t LargestPosition(const TokenPlaces& places, int64_t first,
-                                          int64_t count) {
+__device__ inline int64_t LargestPosition(const TokenPlaces& places, int64_t first, int64_t count) {
   const int64_t last = PositionOf(places, first + count - 1);
   if (places.chunk == 0) return last;
   if (count > places.chunk) return 2 * places.chunk * places.parts;

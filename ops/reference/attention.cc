@@ -106,8 +106,7 @@ void MaskFactors(const AttentionShape& shape, const AttentionDropout& dropout,
       dropout.RowStart(query.head / shape.h, query.head % shape.h,
                        shape.query_block.PositionOf(query.place), context.microbatch);
   for (const int64_t j : seen) {
-    factors[j] =
-        dropout.mask().Factor(context, start + static_cast<uint64_t>(sight.PositionOf(j)));
+    factors[j] = dropout.mask().Factor(context, start + static_cast<uint64_t>(sight.PositionOf(j)));
   }
 }
 
@@ -124,8 +123,8 @@ KernelResult MakeForward(const AttentionShape& shape, const AttentionDropout& dr
           for (int64_t i = 0; i < shape.s; ++i) {
             const int64_t token = query + i * shape.q_stride();
             const std::vector<int64_t>& seen = sight.Of(head / shape.h, i);
-            const double largest = ScoreRow(shape, inputs[0].as<T>() + token,
-                                            inputs[1].as<T>() + key, seen, scores);
+            const double largest =
+                ScoreRow(shape, inputs[0].as<T>() + token, inputs[1].as<T>() + key, seen, scores);
             const double lse = SoftmaxRow(largest, seen, scores);
             outputs[1].as<T>()[head * shape.s + i] = static_cast<T>(lse);
             MaskFactors(shape, dropout, context, {head, i}, sight, seen, factors);

@@ -72,11 +72,11 @@ TEST_P(KubernetesWorkerSets, HaveFieldsThatThereAreAndPodsOfKubernetes) {
       check(std::regex_replace(rendered.text, std::regex(GetParam().misspelt), "other")).ok);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, KubernetesWorkerSets,
-    ::testing::Values(WorkerSet{"jobset", "jobset.yaml", "maxRestarts"},
-                      WorkerSet{"leaderworkerset", "workers.yaml", "startupPolicy"}),
-    [](const auto& each) { return std::string(each.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, KubernetesWorkerSets,
+                         ::testing::Values(WorkerSet{"jobset", "jobset.yaml", "maxRestarts"},
+                                           WorkerSet{"leaderworkerset", "workers.yaml",
+                                                     "startupPolicy"}),
+                         [](const auto& each) { return std::string(each.param.name); });
 
 TEST(KubernetesPods, UseOptionsThatThereAreAndNoRights) {
   for (const std::string& name : {std::string("controller"), std::string("worker")}) {

@@ -1,4 +1,5 @@
-// Rows shared token by token: every factorisation with a context axis trains the model of one device.
+// Rows shared token by token: every factorisation with a context axis trains the model of one
+// device.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -41,6 +41,16 @@ int64_t WeightBytes(const planner::Plan& plan) {
   return bytes;
 }
 
+// Of the keys of a layer, whole.
+int64_t KeyBytes(const planner::Plan& plan, const TinyOptions& options) {
+  for (const planner::ParamInfo& param : plan.params) {
+    if (param.name.find("k_proj") == std::string::npos) continue;
+    return options.batch * options.sequence * param.type.bytes() / param.type.dims[0];
+  }
+  ADD_FAILURE() << "no keys";
+  return 0;
+}
+
 TEST(Traffic, DataParallelReducesEveryGradientOnceInOneBucket) {
   TinyOptions options;
   options.dtype = ir::DType::kF32;
@@ -126,6 +136,53 @@ TEST(Traffic, OneColumnAndOneRowLinearMoveTheirClosedForms) {
     for (const auto& [key, counters] : step->traffic) {
       EXPECT_TRUE(counters.bytes == 0 || key.second == Kind::kAllReduce) << key.first;
     }
+  }
+}
+
+// Of each layer a device has keys and values of n bytes. Round the ring go both, forward and again
+// backward, c - 1 times, and their gradients behind them, once more: home.
+TEST(Traffic, ARingMovesBlocksOfKeysAndTheirGradients) {
+  for (const int64_t c : {2, 4}) {
+    TinyOptions options;
+    options.family = "llama";
+    options.dtype = ir::DType::kF32;
+    options.sequence = 16;
+    ir::JobRequest job = MakeTinyJob(options);
+    job.parallel.data = 1;
+    job.parallel.context = c;
+    job.parallel.context_attention = "ring";
+    const auto step = OneStep(job, static_cast<int>(c), 61);
+    ASSERT_TRUE(step.has_value()) << step.error();
+    const Counters& shifts = step->traffic.at({"context", Kind::kRingShift});
+    const int64_t n = KeyBytes(step->plan, options) / c;
+    const int64_t of_layer = 2 * (c - 1) + 2 * (c - 1) + 2 * c;
+    EXPECT_EQ(shifts.calls, c * options.layers * of_layer) << c;
+    EXPECT_EQ(shifts.bytes, c * options.layers * of_layer * n) << c;
+    EXPECT_FALSE(step->traffic.contains({"context", Kind::kAllGather})) << c;
+  }
+}
+
+// Gathered, they come once forward and once backward; their gradients are summed where they belong.
+TEST(Traffic, GatheredKeysComeTwiceAndTheirGradientsGoHome) {
+  for (const int64_t c : {2, 4}) {
+    TinyOptions options;
+    options.family = "llama";
+    options.dtype = ir::DType::kF32;
+    options.sequence = 16;
+    ir::JobRequest job = MakeTinyJob(options);
+    job.parallel.data = 1;
+    job.parallel.context = c;
+    job.parallel.context_attention = "gather";
+    const auto step = OneStep(job, static_cast<int>(c), 61);
+    ASSERT_TRUE(step.has_value()) << step.error();
+    const int64_t n = KeyBytes(step->plan, options) / c;
+    const Counters& gathers = step->traffic.at({"context", Kind::kAllGather});
+    EXPECT_EQ(gathers.calls, c * options.layers * 2 * 2) << c;
+    EXPECT_EQ(gathers.bytes, c * (c - 1) * options.layers * 2 * 2 * n) << c;
+    const Counters& scatters = step->traffic.at({"context", Kind::kReduceScatter});
+    EXPECT_EQ(scatters.calls, c * options.layers * 2) << c;
+    EXPECT_EQ(scatters.bytes, c * (c - 1) * options.layers * 2 * n) << c;
+    EXPECT_FALSE(step->traffic.contains({"context", Kind::kRingShift})) << c;
   }
 }
 

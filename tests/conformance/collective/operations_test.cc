@@ -242,8 +242,7 @@ std::string CheckMoves(RankSite& site, const Case& c) {
                        Verdict("all_to_all", c, site, exchange, exchanged == expected_exchange);
   for (int by = 1; by < site.size; ++by) {
     Tensor shifted(c.dtype, c.count);
-    const Status moved =
-        site.world->RingShift(own.data(), shifted.data(), c.count, c.dtype, by);
+    const Status moved = site.world->RingShift(own.data(), shifted.data(), c.count, c.dtype, by);
     const int before = (site.rank - by + site.size) % site.size;
     errors += Verdict("ring_shift", c, site, moved, shifted == Filled(c.dtype, c.count, before, 1));
   }

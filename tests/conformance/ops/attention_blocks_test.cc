@@ -51,8 +51,8 @@ ir::Attrs AttrsOf(const BlocksCase& c) {
 }
 
 Result<std::vector<HostTensor>> RunOp(const Target& target, ir::Op op, const ir::Attrs& attrs,
-                                    const std::vector<HostTensor>& operands,
-                                    const DeviceCoords& coords) {
+                                      const std::vector<HostTensor>& operands,
+                                      const DeviceCoords& coords) {
   ir::Builder builder("local");
   std::vector<ValueId> inputs;
   for (const HostTensor& tensor : operands) {
@@ -113,18 +113,18 @@ TEST_P(AttentionBlocks, OfQueriesSeeAWholeRowAsOneDeviceDoes) {
         RunOp(target, ir::Op::kAttention, AttrsOf(c), WithSegments({q, k, v}, whole), {});
     ASSERT_TRUE(one) << one.error();
     const auto one_grad = RunOp(target, ir::Op::kAttentionGrad, AttrsOf(c),
-                              WithSegments({q, k, v, (*one)[0], (*one)[1], grad}, whole), {});
+                                WithSegments({q, k, v, (*one)[0], (*one)[1], grad}, whole), {});
     ASSERT_TRUE(one_grad) << one_grad.error();
     std::vector<double> dk(ValuesOf((*one_grad)[1]).size());
     for (int64_t rank = 0; rank < c.ranks; ++rank) {
       const HostTensor own = BlockOf(q, rank);
       const auto o = RunOp(target, ir::Op::kAttention, LocalAttrs(0),
-                         WithSegments({own, k, v}, whole), At(rank));
+                           WithSegments({own, k, v}, whole), At(rank));
       ASSERT_TRUE(o) << o.error();
       ExpectClose((*o)[0], BlockOf((*one)[0], rank), "o");
       const auto grads =
           RunOp(target, ir::Op::kAttentionGrad, LocalAttrs(0),
-              WithSegments({own, k, v, (*o)[0], (*o)[1], BlockOf(grad, rank)}, whole), At(rank));
+                WithSegments({own, k, v, (*o)[0], (*o)[1], BlockOf(grad, rank)}, whole), At(rank));
       ASSERT_TRUE(grads) << grads.error();
       ExpectClose((*grads)[0], BlockOf((*one_grad)[0], rank), "dq");
       const std::vector<double> part = ValuesOf((*grads)[1]);
@@ -140,10 +140,9 @@ TEST_P(AttentionBlocks, OfKeysAddUpByTheirSums) {
   const BlocksCase& c = GetParam();
   const Whole whole(c);
   for (const Target& target : AllTargets()) {
-    const auto one = RunOp(target, ir::Op::kAttention, AttrsOf(c),
-                         WithSegments({whole.operands[0], whole.operands[1], whole.operands[2]},
-                                      whole),
-                         {});
+    const auto one =
+        RunOp(target, ir::Op::kAttention, AttrsOf(c),
+              WithSegments({whole.operands[0], whole.operands[1], whole.operands[2]}, whole), {});
     ASSERT_TRUE(one) << one.error();
     for (int64_t rank = 0; rank < c.ranks; ++rank) {
       const HostTensor expected = BlockOf((*one)[0], rank);
@@ -151,12 +150,12 @@ TEST_P(AttentionBlocks, OfKeysAddUpByTheirSums) {
       std::vector<double> weights(static_cast<size_t>(kRows * c.tokens / c.ranks * kQueryHeads));
       for (int64_t shift = 0; shift < c.ranks; ++shift) {
         const int64_t source = (rank - shift + c.ranks) % c.ranks;
-        const auto part = RunOp(target, ir::Op::kAttention, LocalAttrs(shift),
-                              WithSegments({BlockOf(whole.operands[0], rank),
-                                            BlockOf(whole.operands[1], source),
-                                            BlockOf(whole.operands[2], source)},
-                                           whole),
-                              At(rank));
+        const auto part = RunOp(
+            target, ir::Op::kAttention, LocalAttrs(shift),
+            WithSegments({BlockOf(whole.operands[0], rank), BlockOf(whole.operands[1], source),
+                          BlockOf(whole.operands[2], source)},
+                         whole),
+            At(rank));
         ASSERT_TRUE(part) << part.error();
         const std::vector<double> o = ValuesOf((*part)[0]);
         const std::vector<double> lse = ValuesOf((*part)[1]);
@@ -178,8 +177,8 @@ TEST_P(AttentionBlocks, OfKeysAddUpByTheirSums) {
       for (size_t i = 0; i < sums.size(); ++i) {
         const auto at = static_cast<int64_t>(i) / kHeadSize;
         const int64_t batch = at / kQueryHeads / rows;
-        const auto of_row =
-            static_cast<size_t>((batch * kQueryHeads + at % kQueryHeads) * rows + at / kQueryHeads % rows);
+        const auto of_row = static_cast<size_t>((batch * kQueryHeads + at % kQueryHeads) * rows +
+                                                at / kQueryHeads % rows);
         merged[i] = sums[i] / weights[of_row];
       }
       ExpectClose(FromValues(expected.type.dims, merged, ir::DType::kF32), expected, "o");

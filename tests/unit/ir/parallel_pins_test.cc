@@ -8,7 +8,8 @@
 namespace meshwright::ir {
 namespace {
 
-// A spec in which each field differs from its default: of the first field of the struct to the last.
+// A spec in which each field differs from its default: of the first field of the struct to the
+// last.
 ParallelSpec Unlike() {
   ParallelSpec spec;
   for (const Pin& pin : Pins()) {

@@ -30,8 +30,8 @@ TEST(SequenceOrder, ABlockHasAnEarlyAndALateChunk) {
   EXPECT_THAT(PositionsOf(RunsAt({2}, 16, 6, 4)), ::testing::ElementsAre(14, 15, 4, 5));
 }
 
-// Of sixteen tokens on four ranks every one has 34 pairs of a query and a key that it sees; in plain
-// order they have 10, 26, 42 and 58.
+// Of sixteen tokens on four ranks every one has 34 pairs of a query and a key that it sees; in
+// plain order they have 10, 26, 42 and 58.
 TEST(SequenceOrder, EveryBlockIsAsMuchCausalWork) {
   for (int64_t rank = 0; rank < 4; ++rank) {
     int64_t zigzag = 0;

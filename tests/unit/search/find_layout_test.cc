@@ -237,7 +237,8 @@ TEST(LayoutCosts, MemoryIsAboutThatOfTheProgramWhateverIsRecomputed) {
       const auto plan = planner::MakePlanOf(job, topology, cost.layout);
       ASSERT_TRUE(plan.has_value()) << plan.error();
       for (size_t stage = 0; stage < cost.stages.size(); ++stage) {
-        const auto& memory = plan->memory[stage * static_cast<size_t>(layout.data() * layout.tensor())];
+        const auto& memory =
+            plan->memory[stage * static_cast<size_t>(layout.data() * layout.tensor())];
         const double ratio = static_cast<double>(cost.stages[stage].memory_bytes()) /
                              static_cast<double>(memory.total_bytes);
         EXPECT_GT(ratio, 0.86) << mode << " " << layout.ToString() << ", stage " << stage;

@@ -24,7 +24,8 @@ using planner::Plan;
 // Layouts with as many replicas as their place in the list, from one.
 std::vector<LayoutCost> Layouts(int count) {
   std::vector<LayoutCost> layouts(static_cast<size_t>(count));
-  for (int i = 0; i < count; ++i) layouts[static_cast<size_t>(i)].layout.degrees[planner::Axis::kData] = i + 1;
+  for (int i = 0; i < count; ++i)
+    layouts[static_cast<size_t>(i)].layout.degrees[planner::Axis::kData] = i + 1;
   return layouts;
 }
 
