@@ -31,7 +31,8 @@ std::vector<ConfigKey> JobAndModelKeys() {
        MW_AT(queue.max_wait_s)},
       {"model", "name", "Model family.", MW_AT(model.name), KeyKind::kChoice, models::ModelNames()},
       {"model", "flavor",
-       "Named sizes: gpt2 has debug, 124M, 355M, 774M, 1.5B; llama has debug, 7B, 8B, 70B. "
+       "Named sizes: gpt2 has debug, 124M, 355M, 774M, 1.5B; llama has debug, 7B, 8B, 70B; "
+       "mixtral has debug, 8x7B, 8x22B. "
        "The size keys below override it. Empty: debug.",
        MW_AT(model.flavor)},
       {"model", "hf_path",
@@ -58,6 +59,19 @@ std::vector<ConfigKey> JobAndModelKeys() {
       {"model", "norm_eps", "Epsilon of the norms.", MW_AT(model.epsilon)},
       {"model", "rope_theta", "Base of the rotary positions (llama).", MW_AT(model.rope_base)},
       {"model", "tie_embeddings", "Use the token embedding as the output head.", MW_AT(model.tied)},
+      {"model", "n_experts", "Experts of each layer (mixtral); ffn_dim is the width of one.",
+       MW_AT(model.experts)},
+      {"model", "experts_per_token", "Experts that the router gives a token to (mixtral).",
+       MW_AT(model.experts_per_token)},
+      {"model", "capacity_factor",
+       "Room of an expert among the tokens of a row, in times its fair share (mixtral); what finds "
+       "none is dropped, second choices first. 0: nothing is dropped.",
+       MW_AT(model.capacity_factor)},
+      {"model", "balance_loss",
+       "Weight of the loss that makes the router use all experts alike (mixtral).",
+       MW_AT(model.balance_loss)},
+      {"model", "z_loss", "Weight of the loss that keeps the router's logits small (mixtral).",
+       MW_AT(model.z_loss)},
       {"model", "document_separator",
        "Token that ends a document: tokens attend to their own document only; -1: to all before.",
        MW_AT(model.document_separator)},
@@ -149,6 +163,10 @@ std::vector<ConfigKey> ParallelismKeys() {
       {"parallelism", "data_parallel_replicate_degree",
        "Replicas; auto: what the other degrees leave over.", MW_AT(parallel.data),
        KeyKind::kDegree},
+      {"parallelism", "expert_parallel_degree",
+       "Replicas that share the experts of each layer: each has some of them, and tokens go to "
+       "them and back. Divides the replicas and the experts.",
+       MW_AT(parallel.expert), KeyKind::kDegree},
       {"parallelism", "context_parallel_degree",
        "Devices that share the tokens of each row: for rows whose activations are too many for "
        "one. "

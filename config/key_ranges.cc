@@ -15,7 +15,7 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr double kMaxSize = 1 << 28;  // of a model's dims
 constexpr double kMaxDegree = 1 << 16;
 
-constexpr std::array<KeyRange, 52> kRanges = {{
+constexpr std::array<KeyRange, 58> kRanges = {{
     {"job", "priority", -1000, 1000},
     {"job", "max_queue_wait_seconds", 0, 1e9},
     {"model", "dim", 1, kMaxSize},
@@ -28,6 +28,11 @@ constexpr std::array<KeyRange, 52> kRanges = {{
     {"model", "dropout", 0, 1, false, true},
     {"model", "norm_eps", 0, 1, true},
     {"model", "rope_theta", 0, 1e12, true},
+    {"model", "n_experts", 1, 65536},
+    {"model", "experts_per_token", 1, 65536},
+    {"model", "capacity_factor", 0, 1e6},
+    {"model", "balance_loss", 0, 1e6},
+    {"model", "z_loss", 0, 1e6},
     {"optimizer", "lr", 0, 1e6},
     {"optimizer", "beta1", 0, 1, false, true},
     {"optimizer", "beta2", 0, 1, false, true},
@@ -45,6 +50,7 @@ constexpr std::array<KeyRange, 52> kRanges = {{
     {"training", "seed", 0, kAny},
     {"training", "steps_per_launch", 1, 1000},
     {"parallelism", "data_parallel_replicate_degree", 1, kMaxDegree},
+    {"parallelism", "expert_parallel_degree", 1, kMaxDegree},
     {"parallelism", "context_parallel_degree", 1, kMaxDegree},
     {"parallelism", "tensor_parallel_degree", 1, kMaxDegree},
     {"parallelism", "pipeline_parallel_degree", 1, kMaxDegree},

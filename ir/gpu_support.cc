@@ -14,6 +14,12 @@ bool RunsOnGpus(Op op) {
     case Op::kWindowArgmax:
     case Op::kAvgPool:
     case Op::kAvgPoolGrad:
+    case Op::kExpertSlots:
+    case Op::kDispatch:
+    case Op::kCombine:
+    case Op::kCombineGradWeights:
+    case Op::kGroupedMatmul:
+    case Op::kGroupedMatmulGrad:
       return false;
     default:
       return true;

@@ -279,6 +279,7 @@ Status CheckPinTexts(const ParallelSpec& parallel) {
 Status CheckParallel(const ParallelSpec& parallel) {
   MW_TRY(CheckPinTexts(parallel));
   MW_TRY(CheckRange("parallel.data", static_cast<double>(parallel.data), 0, 1 << 16));
+  MW_TRY(CheckRange("parallel.expert", static_cast<double>(parallel.expert), 0, 1 << 16));
   MW_TRY(CheckRange("parallel.context", static_cast<double>(parallel.context), 0, 1 << 16));
   MW_TRY(CheckRange("parallel.tensor", static_cast<double>(parallel.tensor), 0, 1 << 16));
   MW_TRY(CheckRange("parallel.pipeline", static_cast<double>(parallel.pipeline), 0, 1 << 16));

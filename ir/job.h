@@ -31,6 +31,7 @@ namespace meshwright::ir {
 // gives data what the devices leave over.
 struct ParallelSpec {
   int64_t data = 0;
+  int64_t expert = 1;   // replicas, of `data`, that share the experts of a layer
   int64_t context = 1;  // devices that share the tokens of each row
   // How their queries come to all keys: "gather" | "ring" | "auto", by bytes.
   std::string context_attention = "auto";
@@ -73,6 +74,7 @@ struct ParallelSpec {
 // Everything that can be left to the search.
 inline ParallelSpec OpenParallel() {
   ParallelSpec open;
+  open.expert = 0;
   open.context = 0;
   open.tensor = 0;
   open.pipeline = 0;

@@ -93,6 +93,24 @@
 //   rms_norm           {eps, [dtype]} (x[..., d], w[d]) -> (y, rstd[...])
 //   rms_norm_grad      (x, w, rstd, dy) -> (dx, dw[d])
 //   softmax, log_softmax (x[..., d])
+// experts: each row of the batch is routed by itself; its slots [groups, capacity] are those of
+// groups of neighbouring experts, which have a run of them each, one behind the other
+//   expert_slots       {experts, groups, capacity:int, [by_choice, drop:int(0|1)]}
+//                      (experts[b, s, k] i32) -> (slot[b, s, k], used[b, experts],
+//                      chosen[b, experts], all i32): the place of each choice among the slots of
+//                      its row; experts have room in the order of tokens, {by_choice}: for all
+//                      first choices before all second ones. No room: slot -1 with {drop}, else an
+//                      error of the kernel. chosen counts choices, used those that have a slot.
+//   dispatch           {groups, capacity} (x[b, s, d], slot[b, s, k], [weights[b, s, k]]) + sharded
+//                      dims of the result -> [b, groups, capacity, d]: x at its slots, 0 elsewhere
+//   combine            (y[b, groups, capacity, d], slot[b, s, k], [weights[b, s, k]]) + sharded dims
+//                      of y -> [b, s, d]: the sum of what the token has at its slots
+//   combine_grad_weights (do[b, s, d], y, slot) + sharded dims of y -> [b, s, k]
+//   grouped_matmul     {[transposed:int(0|1)], [groups, rows:int]} (x[b, groups, capacity, d],
+//                      used[b, experts] i32, w[experts, d, f]) -> [b, groups, capacity, f]: each run
+//                      times the matrix of its expert, 0 elsewhere; transposed: w[experts, f, d].
+//                      {rows} slots of a row of the batch have a token, of all {groups}: for costs
+//   grouped_matmul_grad {as grouped_matmul} (x, used, dy, [accumulator]) -> dw[experts, d, f]
 // embedding
 //   embedding          (table[v, d], ids[...] i32) + sharded dims of table -> [..., d]; ids outside
 //                      the local rows give 0. ids outside [0, v) are an error reported by the
@@ -247,6 +265,12 @@ namespace meshwright::ir {
   X(ScatterAdd, "scatter_add")              \
   X(OneHot, "one_hot")                      \
   X(TopK, "top_k")                          \
+  X(ExpertSlots, "expert_slots")            \
+  X(Dispatch, "dispatch")                   \
+  X(Combine, "combine")                     \
+  X(CombineGradWeights, "combine_grad_weights") \
+  X(GroupedMatmul, "grouped_matmul")        \
+  X(GroupedMatmulGrad, "grouped_matmul_grad") \
   X(Einsum, "einsum")                       \
   X(LayerNorm, "layer_norm")                \
   X(LayerNormGrad, "layer_norm_grad")       \

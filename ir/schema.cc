@@ -20,6 +20,7 @@ const SchemaTable& Table() {
     AddNormSchemas(rows);
     AddSoftmaxSchemas(rows);
     AddChoiceSchemas(rows);
+    AddExpertSchemas(rows);
     AddImageSchemas(rows);
     AddAttentionSchemas(rows);
     AddEmbeddingSchemas(rows);

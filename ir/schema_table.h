@@ -125,6 +125,7 @@ void AddContractionSchemas(SchemaTable& table);
 void AddNormSchemas(SchemaTable& table);
 void AddSoftmaxSchemas(SchemaTable& table);
 void AddChoiceSchemas(SchemaTable& table);
+void AddExpertSchemas(SchemaTable& table);
 void AddImageSchemas(SchemaTable& table);
 void AddAttentionSchemas(SchemaTable& table);
 void AddEmbeddingSchemas(SchemaTable& table);

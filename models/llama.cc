@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "models/hf_config.h"
 #include "models/language_model.h"
@@ -17,7 +18,9 @@ using client::ParamOptions;
 
 class Llama {
  public:
-  Llama(Builder& builder, const LlamaConfig& config) : b_(builder), config_(config) {}
+  // mlp: in the place of its own; may be empty.
+  Llama(Builder& builder, const LlamaConfig& config, LlamaMlp mlp = {})
+      : b_(builder), config_(config), mlp_(std::move(mlp)) {}
 
   // tokens i32[b, s] -> logits [b, s, v]
   ValueId Logits(ValueId tokens) {
@@ -49,7 +52,7 @@ class Llama {
     const ValueId normed = b_.RmsNorm(x, name + ".input_layernorm", config_.epsilon);
     x = b_.AddTo(x, Attention(normed, name + ".self_attn"));
     const ValueId middle = b_.RmsNorm(x, name + ".post_attention_layernorm", config_.epsilon);
-    return b_.AddTo(x, Mlp(middle, name + ".mlp"));
+    return b_.AddTo(x, mlp_ ? mlp_(middle, name) : Mlp(middle, name + ".mlp"));
   }
 
   ValueId Attention(ValueId x, const std::string& name) {
@@ -62,7 +65,7 @@ class Llama {
     const ValueId v = Heads(x, name + ".v_proj.weight", config_.kv_head_count());
     const ValueId out =
         b_.Param(name + ".o_proj.weight", {h, e, d},
-                 {.std_dev = ResidualStd(), .export_perm = {2, 0, 1}, .export_shape = {d, h * e}});
+                 {.std_dev = ResidualStd(config_), .export_perm = {2, 0, 1}, .export_shape = {d, h * e}});
     const ValueId o =
         b_.Attention(q, k, v, {config_.attention_dropout, name + ".dropout"}, segments_);
     return b_.Einsum("bshe,hed->bsd", o, out);
@@ -81,17 +84,17 @@ class Llama {
     const ValueId gate = b_.Einsum("bsd,df->bsf", x, Up(name + ".gate_proj.weight"));
     const ValueId up = b_.Einsum("bsd,df->bsf", x, Up(name + ".up_proj.weight"));
     const ValueId down = b_.Param(name + ".down_proj.weight", {config_.inner, config_.width},
-                                  {.std_dev = ResidualStd(), .export_perm = {1, 0}});
+                                  {.std_dev = ResidualStd(config_), .export_perm = {1, 0}});
     return b_.Einsum("bsf,fd->bsd", b_.MulBy(b_.Silu(gate), up), down);
   }
 
   ValueId Up(const std::string& name) {
     return b_.Param(name, {config_.width, config_.inner}, {.export_perm = {1, 0}});
   }
-  double ResidualStd() const { return 0.02 / std::sqrt(2.0 * static_cast<double>(config_.layers)); }
 
   Builder& b_;
   const LlamaConfig& config_;
+  const LlamaMlp mlp_;
   ValueId segments_;  // invalid: a row is one document
 };
 
@@ -181,6 +184,14 @@ Status Validate(const LlamaConfig& config) {
   MW_TRY(CheckAboveZero("norm_eps", config.epsilon, 1));
   MW_TRY(CheckAboveZero("rope_theta", config.rope_base, 1e12));
   return CheckRate("attention dropout", config.attention_dropout);
+}
+
+double ResidualStd(const LlamaConfig& config) {
+  return 0.02 / std::sqrt(2.0 * static_cast<double>(config.layers));
+}
+
+ValueId LlamaLogits(Builder& builder, const LlamaConfig& config, ValueId tokens, LlamaMlp mlp) {
+  return Llama(builder, config, std::move(mlp)).Logits(tokens);
 }
 
 client::TrainerFunctions MakeLlama(const LlamaConfig& config) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/result.h"
@@ -51,6 +52,14 @@ Status Validate(const LlamaConfig& config);
 // The three functions. REQUIRES: Validate is OK; a sequence above `positions` is an error of the
 // graph.
 client::TrainerFunctions MakeLlama(const LlamaConfig& config);
+
+// What a block does with x [b, s, d] in the place of its MLP; `name` is that of the block.
+using LlamaMlp = std::function<ValueId(ValueId x, const std::string& name)>;
+// tokens i32[b, s] -> logits [b, s, v]; mlp: empty: LLaMA's own.
+ValueId LlamaLogits(client::Builder& builder, const LlamaConfig& config, ValueId tokens,
+                    LlamaMlp mlp = {});
+// Of weights that write to the residual stream.
+double ResidualStd(const LlamaConfig& config);
 
 // Trained values by formula.
 int64_t ParamCount(const LlamaConfig& config);

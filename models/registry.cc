@@ -8,6 +8,7 @@
 #include "models/gpt2.h"
 #include "models/hf_config.h"
 #include "models/llama.h"
+#include "models/mixtral.h"
 
 namespace meshwright::models {
 namespace {
@@ -48,6 +49,38 @@ const std::map<std::string, LlamaConfig>& LlamaFlavors() {
   return flavors;
 }
 
+const std::map<std::string, MixtralConfig>& MixtralFlavors() {
+  static const std::map<std::string, MixtralConfig> flavors = {
+      {"debug",
+       {.llama = {.vocabulary = 256,
+                  .width = 64,
+                  .inner = 96,
+                  .layers = 2,
+                  .heads = 4,
+                  .kv_heads = 2},
+        .experts = {.experts = 4, .chosen = 2}}},
+      {"8x7B",
+       {.llama = {.vocabulary = 32000,
+                  .width = 4096,
+                  .inner = 14336,
+                  .layers = 32,
+                  .heads = 32,
+                  .kv_heads = 8,
+                  .rope_base = 1e6},
+        .experts = {.experts = 8, .chosen = 2}}},
+      {"8x22B",
+       {.llama = {.vocabulary = 32768,
+                  .width = 6144,
+                  .inner = 16384,
+                  .layers = 56,
+                  .heads = 48,
+                  .kv_heads = 8,
+                  .rope_base = 1e6},
+        .experts = {.experts = 8, .chosen = 2}}},
+  };
+  return flavors;
+}
+
 template <typename Config>
 std::vector<std::string> Keys(const std::map<std::string, Config>& map) {
   std::vector<std::string> keys;
@@ -78,7 +111,16 @@ std::string Summary(const Model& model, const std::string& sizes) {
                      sizes, model.vocabulary, static_cast<double>(model.param_count) / 1e6);
 }
 
+Status RefuseExperts(const char* model, const ModelSpec& spec) {
+  MW_TRY(RefuseField(model, "n_experts", spec.experts.has_value()));
+  MW_TRY(RefuseField(model, "experts_per_token", spec.experts_per_token.has_value()));
+  MW_TRY(RefuseField(model, "capacity_factor", spec.capacity_factor.has_value()));
+  MW_TRY(RefuseField(model, "balance_loss", spec.balance_loss.has_value()));
+  return RefuseField(model, "z_loss", spec.z_loss.has_value());
+}
+
 Result<Model> FromGpt2(Gpt2Config config, const ModelSpec& spec) {
+  MW_TRY(RefuseExperts("gpt2", spec));
   MW_TRY(RefuseField("gpt2", "n_kv_heads", spec.kv_heads.has_value()));
   MW_TRY(RefuseField("gpt2", "rope_theta", spec.rope_base.has_value()));
   Override(config.vocabulary, spec.vocabulary);
@@ -105,9 +147,10 @@ Result<Model> FromGpt2(Gpt2Config config, const ModelSpec& spec) {
   return model;
 }
 
-Result<Model> FromLlama(LlamaConfig config, const ModelSpec& spec) {
-  MW_TRY(RefuseField("llama", "max_seq_len", spec.positions.has_value()));
-  MW_TRY(RefuseField("llama", "dropout", spec.dropout.value_or(0) != 0));
+// What LLaMA and its kin have.
+Status OverrideLlama(const char* model, const ModelSpec& spec, LlamaConfig& config) {
+  MW_TRY(RefuseField(model, "max_seq_len", spec.positions.has_value()));
+  MW_TRY(RefuseField(model, "dropout", spec.dropout.value_or(0) != 0));
   Override(config.vocabulary, spec.vocabulary);
   Override(config.width, spec.width);
   Override(config.inner, spec.inner);
@@ -118,6 +161,35 @@ Result<Model> FromLlama(LlamaConfig config, const ModelSpec& spec) {
   Override(config.rope_base, spec.rope_base);
   Override(config.tied, spec.tied);
   Override(config.document_separator, spec.document_separator);
+  return OkStatus();
+}
+
+Result<Model> FromMixtral(MixtralConfig config, const ModelSpec& spec) {
+  MW_TRY(OverrideLlama("mixtral", spec, config.llama));
+  Override(config.experts.experts, spec.experts);
+  Override(config.experts.chosen, spec.experts_per_token);
+  Override(config.experts.capacity_factor, spec.capacity_factor);
+  Override(config.balance_loss, spec.balance_loss);
+  Override(config.z_loss, spec.z_loss);
+  MW_TRY(Validate(config));
+  Model model{"mixtral",
+              {},
+              MakeMixtral(config),
+              config.llama.layers,
+              config.llama.vocabulary,
+              config.llama.positions,
+              ParamCount(config)};
+  model.summary = Summary(
+      model, fmt::format("width {}, {} heads, {} of {} experts ({:.2f} M params a token)",
+                         config.llama.width, config.llama.heads, config.experts.chosen,
+                         config.experts.experts,
+                         static_cast<double>(ActiveParamCount(config)) / 1e6));
+  return model;
+}
+
+Result<Model> FromLlama(LlamaConfig config, const ModelSpec& spec) {
+  MW_TRY(RefuseExperts("llama", spec));
+  MW_TRY(OverrideLlama("llama", spec, config));
   MW_TRY(Validate(config));
   Model model{
       "llama",           {}, MakeLlama(config), config.layers, config.vocabulary, config.positions,
@@ -171,15 +243,20 @@ Result<Model> MakeModel(const ModelSpec& spec) {
     MW_ASSIGN_OR_RETURN(LlamaConfig config, FindFlavor(LlamaFlavors(), spec));
     return FromLlama(config, spec);
   }
+  if (spec.name == "mixtral") {
+    MW_ASSIGN_OR_RETURN(MixtralConfig config, FindFlavor(MixtralFlavors(), spec));
+    return FromMixtral(config, spec);
+  }
   return Fail(InvalidArgument(
       fmt::format("unknown model '{}'; known: {}", spec.name, fmt::join(ModelNames(), ", "))));
 }
 
-std::vector<std::string> ModelNames() { return {"gpt2", "llama"}; }
+std::vector<std::string> ModelNames() { return {"gpt2", "llama", "mixtral"}; }
 
 std::vector<std::string> Flavors(const std::string& model_name) {
   if (model_name == "gpt2") return Keys(Gpt2Flavors());
   if (model_name == "llama") return Keys(LlamaFlavors());
+  if (model_name == "mixtral") return Keys(MixtralFlavors());
   return {};
 }
 

@@ -16,7 +16,7 @@ namespace meshwright::models {
 // What a user may say about a model. The flavor (or hf_config) gives the sizes, every set field
 // overrides it.
 struct ModelSpec {
-  std::string name = "gpt2";                  // "gpt2" | "llama"
+  std::string name = "gpt2";                  // "gpt2" | "llama" | "mixtral"
   std::string flavor = {};                    // see Flavors(); empty: "debug"
   std::optional<std::string> hf_config = {};  // text of a config.json; replaces name and flavor
   std::optional<int64_t> vocabulary = {};
@@ -30,6 +30,12 @@ struct ModelSpec {
   std::optional<double> epsilon = {};
   std::optional<double> rope_base = {};  // llama only
   std::optional<bool> tied = {};
+  // mixtral only
+  std::optional<int64_t> experts = {};
+  std::optional<int64_t> experts_per_token = {};
+  std::optional<double> capacity_factor = {};
+  std::optional<double> balance_loss = {};
+  std::optional<double> z_loss = {};
   std::optional<int64_t> document_separator = {};
 };
 

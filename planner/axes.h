@@ -10,14 +10,16 @@
 
 namespace meshwright::planner {
 
-// What an axis divides: rows of the batch, tokens of a row, or what the model is made of.
-enum class AxisRole : uint8_t { kRows, kSequence, kModel };
+// What an axis divides: rows of the batch; rows too, and experts where there are some; tokens of a
+// row; what the model is made of.
+enum class AxisRole : uint8_t { kRows, kExperts, kSequence, kModel };
 
 // Major axis first: devices that differ in the last one are neighbours.
-enum class Axis : uint8_t { kData, kContext, kTensor };
+enum class Axis : uint8_t { kData, kExpert, kContext, kTensor };
 
 inline constexpr char kMicro[] = "micro";  // the microbatch's index, an axis in time
 inline constexpr char kData[] = "data";
+inline constexpr char kExpert[] = "expert";
 inline constexpr char kContext[] = "context";
 inline constexpr char kTensor[] = "tensor";  // further axes of the tensor group: tensor2, ...
 
@@ -27,8 +29,9 @@ struct AxisKind {
   AxisRole role;
 };
 
-inline constexpr std::array<AxisKind, 3> kAxisKinds = {{
+inline constexpr std::array<AxisKind, 4> kAxisKinds = {{
     {Axis::kData, kData, AxisRole::kRows},
+    {Axis::kExpert, kExpert, AxisRole::kExperts},
     {Axis::kContext, kContext, AxisRole::kSequence},
     {Axis::kTensor, kTensor, AxisRole::kModel},
 }};
@@ -39,6 +42,11 @@ constexpr AxisRole RoleOf(std::string_view name) {
     if (name.starts_with(kind.name)) return kind.role;
   }
   return AxisRole::kRows;  // microbatches
+}
+
+// Whether devices along the axis have rows of the batch of their own.
+constexpr bool SplitsRows(AxisRole role) {
+  return role == AxisRole::kRows || role == AxisRole::kExperts;
 }
 
 // How many devices a stage has along each axis.
@@ -52,7 +60,9 @@ class Degrees {
 
   constexpr int64_t& operator[](Axis axis) { return sizes_[static_cast<size_t>(axis)]; }
   constexpr int64_t operator[](Axis axis) const { return sizes_[static_cast<size_t>(axis)]; }
-  int64_t data() const { return (*this)[Axis::kData]; }
+  // Replicas: devices, or groups of them, with rows of their own.
+  int64_t data() const { return (*this)[Axis::kData] * (*this)[Axis::kExpert]; }
+  int64_t expert() const { return (*this)[Axis::kExpert]; }
   int64_t context() const { return (*this)[Axis::kContext]; }
   int64_t tensor() const { return (*this)[Axis::kTensor]; }
   int64_t device_count() const {

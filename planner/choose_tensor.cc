@@ -154,7 +154,7 @@ Result<Choice> ChooseTensor(const NodeAtHand& at, Choosing& choosing) {
     choice.factor = factor;
     return choice;
   }
-  if (node.op == Op::kEinsum || node.op == Op::kEmbedding) {
+  if (node.op == Op::kEinsum || node.op == Op::kEmbedding || node.op == Op::kGroupedMatmul) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (choosing.ParamName(node.inputs[i]).empty()) continue;
       if (choosing.Unassigned(node.inputs[i])) {

@@ -80,6 +80,8 @@ bool SplitBy(const mesh::AxisList& axes, const std::string& axis);
 
 // By role. Errors: kInvalidArgument, with the way out.
 Result<Choice> ChooseRows(const NodeAtHand& at, const std::string& axis, const Choosing& choosing);
+Result<Choice> ChooseExperts(const NodeAtHand& at, const std::string& axis,
+                             const Choosing& choosing);
 Result<Choice> ChooseSequence(const NodeAtHand& at, const std::string& axis, Choosing& choosing);
 Result<Choice> ChooseTensor(const NodeAtHand& at, Choosing& choosing);
 

@@ -64,7 +64,8 @@ std::string Layout::ToString() const {
   std::string text;
   if (stage_degrees.empty()) {
     text =
-        fmt::format("data={}{} tensor={} pipeline={}", data(),
+        fmt::format("data={}{}{} tensor={} pipeline={}", data(),
+                    expert() > 1 ? fmt::format(" expert={}", expert()) : "",
                     context() > 1 ? fmt::format(" context={}", context()) : "", tensor(), pipeline);
   } else {
     text = fmt::format("pipeline={} meshes={}", pipeline, FormatStageDegrees(stage_degrees));

@@ -41,6 +41,7 @@ struct Layout {
   // The cluster's device that runs each program (TopologyOf); empty: the first ones in their order.
   std::vector<int> devices;
   int64_t data() const { return degrees.data(); }
+  int64_t expert() const { return degrees.expert(); }
   int64_t context() const { return degrees.context(); }
   int64_t tensor() const { return degrees.tensor(); }
   const Degrees& DegreesOf(int stage) const;

@@ -104,7 +104,7 @@ int64_t ScratchBytes(const ir::Program& program) {
 // What is left to raise, from what costs least.
 std::string WhatTakesLess(const Layout& layout) {
   std::string text;
-  if (layout.data() > 1 && layout.zero < 3) {
+  if (layout.degrees[Axis::kData] > 1 && layout.zero < 3) {
     text += fmt::format("let replicas split more (ZeRO, now stage {}), ", layout.zero);
   }
   const bool all_full = !layout.recompute.empty() &&

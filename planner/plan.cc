@@ -1,3 +1,4 @@
+#include "planner/expert_groups.h"
 #include "planner/plan.h"
 
 #include <fmt/format.h>
@@ -461,10 +462,18 @@ Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topolog
   MW_TRY(ir::ValidateJob(job));
   const std::optional<ir::JobRequest> sized = WithHeadBlocks(job, topology);
   const ir::JobRequest& asked = sized ? *sized : job;
-  if (layout.context() == 1) return PlanMaker(asked, topology, layout, scope, choose).Run();
+  if (layout.context() == 1 && layout.expert() == 1) {
+    return PlanMaker(asked, topology, layout, scope, choose).Run();
+  }
   std::vector<std::string> notes;
-  MW_ASSIGN_OR_RETURN(const ir::JobRequest ordered, WithTokenOrder(asked, layout, notes));
-  MW_ASSIGN_OR_RETURN(Plan plan, PlanMaker(ordered, topology, layout, scope, choose).Run());
+  ir::JobRequest own = asked;
+  if (layout.expert() > 1) {
+    MW_ASSIGN_OR_RETURN(own, WithExpertGroups(own, layout));
+  }
+  if (layout.context() > 1) {
+    MW_ASSIGN_OR_RETURN(own, WithTokenOrder(own, layout, notes));
+  }
+  MW_ASSIGN_OR_RETURN(Plan plan, PlanMaker(own, topology, layout, scope, choose).Run());
   plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
   return plan;
 }

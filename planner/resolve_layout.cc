@@ -225,6 +225,21 @@ Status CheckSchedule(const ir::ParallelSpec& pins, Layout layout, int64_t layer_
   return OkStatus();
 }
 
+// Replicas in groups that share experts.
+Status TakeExperts(const ir::ParallelSpec& wanted, Layout& layout) {
+  const int64_t expert = std::max<int64_t>(wanted.expert, 1);
+  const int64_t replicas = layout.degrees[Axis::kData];
+  if (replicas % expert != 0) {
+    return InvalidField("parallel.expert",
+                        fmt::format("is {}, which does not divide the {} replicas that share the "
+                                    "experts; choose one of {{{}}}",
+                                    expert, replicas, DivisorList(replicas, replicas)));
+  }
+  layout.degrees[Axis::kExpert] = expert;
+  layout.degrees[Axis::kData] = replicas / expert;
+  return OkStatus();
+}
+
 }  // namespace
 
 std::string DivisorList(int64_t n, int64_t limit) {
@@ -238,6 +253,7 @@ std::string DivisorList(int64_t n, int64_t limit) {
 void PinDegrees(const Layout& layout, ir::ParallelSpec& spec) {
   const bool equal = layout.stage_degrees.empty();
   spec.data = equal ? layout.data() : 0;
+  spec.expert = equal ? layout.expert() : 0;
   spec.context = equal ? layout.context() : 0;
   spec.tensor = equal ? layout.tensor() : 0;
   spec.stage_meshes = FormatStageDegrees(layout.stage_degrees);
@@ -326,9 +342,16 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
   const int64_t batch = job.train.global_batch;
   if (wanted.data > 0) {
     layout.degrees[Axis::kData] = wanted.data;
+    MW_TRY(TakeExperts(wanted, layout));
   } else if (wanted.stage_meshes.empty()) {
     const int64_t rest = device_count / (layout.degrees.per_replica() * layout.pipeline);
     layout.degrees[Axis::kData] = rest < 1 ? 1 : LargestDivisor(batch, rest);
+    MW_TRY(TakeExperts(wanted, layout));
+  } else if (wanted.expert > 1) {
+    return Fail(InvalidField("parallel.expert",
+                             fmt::format("is {}, and stages have meshes of their own; leave one of "
+                                         "the two out",
+                                         wanted.expert)));
   }
   MW_TRY(CheckDevices(layout, device_count));
   MW_TRY(CheckLayers(layout, layer_count));

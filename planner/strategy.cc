@@ -22,6 +22,8 @@ Result<Choice> Choose(const NodeAtHand& at, const std::string& axis, Choosing& c
   switch (RoleOf(axis)) {
     case AxisRole::kRows:
       return ChooseRows(at, axis, choosing);
+    case AxisRole::kExperts:
+      return ChooseExperts(at, axis, choosing);
     case AxisRole::kSequence:
       return ChooseSequence(at, axis, choosing);
     case AxisRole::kModel:
@@ -126,7 +128,7 @@ Sharding OfFeed(const Node& node, const Choosing& choosing) {
   Sharding sharding = Sharding::Replicated(type.rank());
   int64_t parts = 1;
   for (const ir::MeshAxis& axis : choosing.mesh.axes) {
-    if (RoleOf(axis.name) != AxisRole::kRows || !ir::IsBatchFeed(node)) continue;
+    if (!SplitsRows(RoleOf(axis.name)) || !ir::IsBatchFeed(node)) continue;
     // A program of few rows computes them on every replica.
     if (type.dims[0] % (parts * axis.size) != 0) continue;
     parts *= axis.size;

@@ -41,7 +41,7 @@ class ZeroPass {
     const ir::Dims local = mesh::LocalDims(type.dims, sharding, mesh_);
     if (ir::TensorType{type.dtype, local}.bytes() < kZeroMinBytes) return std::nullopt;
     for (size_t d = 0; d < local.size(); ++d) {
-      if (local[d] % layout_.data() != 0) continue;
+      if (local[d] % layout_.degrees[Axis::kData] != 0) continue;
       sharding.dims[d].push_back(kData);
       return sharding;
     }
@@ -121,7 +121,7 @@ class ZeroPass {
     strategies_.notes.push_back(fmt::format(
         "{}{} whole over data={}: no dim divides", whole_.front(),
         whole_.size() == 1 ? " stays" : fmt::format(" and {} more stay", whole_.size() - 1),
-        layout_.data()));
+        layout_.degrees[Axis::kData]));
   }
 
   const Graph& graph_;
@@ -135,7 +135,7 @@ class ZeroPass {
 }  // namespace
 
 void ApplyZero(const Graph& step_graph, const Layout& layout, Strategies& strategies) {
-  if (layout.zero == 0 || layout.data() == 1) return;
+  if (layout.zero == 0 || layout.degrees[Axis::kData] == 1) return;
   ZeroPass(step_graph, layout, strategies).Run();
 }
 

@@ -149,7 +149,8 @@ class PlanFinder {
   }
 
   Result<Plan> MakeOne() {
-    if (job_.parallel.context > 1) return PlanWithContext();
+    if (job_.parallel.context > 1) return PlanByRulesAlone("parallel.context", job_.parallel.context);
+    if (job_.parallel.expert > 1) return PlanByRulesAlone("parallel.expert", job_.parallel.expert);
     Result<Plan> rules = RulesPlan();
     // What the rules do with a pin they cannot honour is no answer.
     const bool needs_search =
@@ -162,15 +163,14 @@ class PlanFinder {
     return FastestOf(std::move(rules), WithGrids(layouts));
   }
 
-  // Rows shared token by token are the rules' to plan: what is open is one device, and replicas
-  // take what is left.
-  Result<Plan> PlanWithContext() {
+  // Axes that the search does not know are the rules' to plan: what is open is one device, and
+  // replicas take what is left.
+  Result<Plan> PlanByRulesAlone(const char* field, int64_t degree) {
     if (job_.parallel.shardings == "search" || !grid_.empty()) {
       return Fail(InvalidField(
-          "parallel.context",
-          fmt::format("is {}, but shardings are searched, which knows no context axis; use "
-                      "shardings = \"rules\"",
-                      job_.parallel.context)));
+          field, fmt::format("is {}, but shardings are searched, which does not know this axis; use "
+                             "shardings = \"rules\"",
+                             degree)));
     }
     return planner::MakePlan(job_, topology_, scope_, MakePinnedRules(job_));
   }

@@ -23,6 +23,8 @@ KernelResult MakeCast(const KernelSpec& spec);     // between f32 and bf16
 KernelResult MakeReduction(
     const KernelSpec& spec);  // reduce_sum, sum_squares; null for unusual dims
 KernelResult MakeEinsum(const KernelSpec& spec);
+KernelResult MakeDispatch(const KernelSpec& spec);       // and combine, combine_grad_weights
+KernelResult MakeGroupedMatmul(const KernelSpec& spec);  // and its gradient
 KernelResult MakeFused(const KernelSpec& spec);  // null for bodies of another form
 KernelResult MakeNorm(const KernelSpec& spec);
 KernelResult MakeEmbedding(const KernelSpec& spec);  // embedding, embedding_grad

@@ -30,6 +30,9 @@ KernelResult MakeGather(const KernelSpec& spec);
 KernelResult MakeScatterAdd(const KernelSpec& spec);
 KernelResult MakeOneHot(const KernelSpec& spec);
 KernelResult MakeTopK(const KernelSpec& spec);
+KernelResult MakeExpertSlots(const KernelSpec& spec);
+KernelResult MakeDispatch(const KernelSpec& spec);       // and combine, combine_grad_weights
+KernelResult MakeGroupedMatmul(const KernelSpec& spec);  // and its gradient
 KernelResult MakeEinsum(const KernelSpec& spec);
 KernelResult MakeNorm(const KernelSpec& spec);
 KernelResult MakeSoftmax(const KernelSpec& spec);    // softmax, log_softmax

@@ -3,27 +3,42 @@
 #include "base/check.h"
 #include "models/gpt2.h"
 #include "models/llama.h"
+#include "models/mixtral.h"
 
 namespace meshwright::testing {
 namespace {
 
+models::LlamaConfig Llama(const TinyOptions& options) {
+  models::LlamaConfig config;
+  config.vocabulary = options.vocabulary;
+  config.width = 32;
+  config.inner = 64;
+  config.layers = options.layers;
+  config.heads = 16;
+  config.kv_heads = 8;
+  config.head_size = options.llama_head_size;
+  config.attention_dropout = options.dropout;
+  config.tied = options.tied;
+  // Token 0 stands for padding: its loss does not count.
+  config.ignore_index = 0;
+  config.document_separator = options.document_separator;
+  return config;
+}
+
+models::MixtralConfig Mixtral(const TinyOptions& options) {
+  models::MixtralConfig config;
+  config.llama = Llama(options);
+  config.llama.inner = 24;
+  config.experts.experts = options.experts;
+  config.experts.capacity_factor = options.capacity_factor;
+  config.balance_loss = options.balance_loss;
+  config.z_loss = options.z_loss;
+  return config;
+}
+
 client::TrainerFunctions Functions(const TinyOptions& options) {
-  if (options.family == "llama") {
-    models::LlamaConfig config;
-    config.vocabulary = options.vocabulary;
-    config.width = 32;
-    config.inner = 64;
-    config.layers = options.layers;
-    config.heads = 16;
-    config.kv_heads = 8;
-    config.head_size = options.llama_head_size;
-    config.attention_dropout = options.dropout;
-    config.tied = options.tied;
-    // Token 0 stands for padding: its loss does not count.
-    config.ignore_index = 0;
-    config.document_separator = options.document_separator;
-    return models::MakeLlama(config);
-  }
+  if (options.family == "llama") return models::MakeLlama(Llama(options));
+  if (options.family == "mixtral") return models::MakeMixtral(Mixtral(options));
   models::Gpt2Config config;
   config.vocabulary = options.vocabulary;
   config.positions = options.sequence + 3;

@@ -22,6 +22,11 @@ struct TinyOptions {
   int64_t document_separator = -1;
   int64_t gpt2_heads = 8;  // of 32 elements together
   int64_t llama_head_size = 4;
+  // "mixtral" is "llama" with experts: 4 of width 24, 2 for each token.
+  int64_t experts = 4;
+  double capacity_factor = 0;
+  double balance_loss = 0.1;
+  double z_loss = 0.01;
 };
 
 // AdamW with clipping, one step per launch. Dims: d=32; gpt2 8 heads of 4; llama 16 query and 8 KV

@@ -1,0 +1,91 @@
+#include "ops/expert_runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace meshwright::ops {
+
+Status FindExpertRuns(const int32_t* counts, int64_t rows, int64_t experts, int64_t groups,
+                      int64_t capacity, std::vector<ExpertRun>& runs) {
+  runs.resize(static_cast<size_t>(rows * experts));
+  const int64_t of_group = experts / groups;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t group = 0; group < groups; ++group) {
+      const int64_t begin = (row * groups + group) * capacity;
+      int64_t used = 0;
+      for (int64_t i = 0; i < of_group; ++i) {
+        const int64_t expert = group * of_group + i;
+        const int64_t count = counts[row * experts + expert];
+        if (count < 0 || used + count > capacity) {
+          return OutOfRange(fmt::format("expert {} of row {} has {} slots behind {} of {}", expert,
+                                        row, count, used, capacity));
+        }
+        runs[static_cast<size_t>(expert * rows + row)] = {row, expert, begin + used, count};
+        used += count;
+      }
+    }
+  }
+  return OkStatus();
+}
+
+Result<SlotBlock> SlotBlock::Of(const KernelSpec& spec, const ir::TensorType& slots,
+                                const ir::TensorType& choices) {
+  MW_ASSIGN_OR_RETURN(const ShardBlock block, spec.BlockOf(slots));
+  return SlotBlock{slots.dims[0],   slots.dims[1],   slots.dims[2],    slots.dims[3],
+                   choices.dims[1], choices.dims[2], block.Start(1, 0)};
+}
+
+namespace {
+
+// Choice number i in the order in which room is given.
+int64_t InOrder(const SlotRequest& request, int64_t i) {
+  if (!request.by_choice) return i;
+  return i % request.tokens * request.k + i / request.tokens;
+}
+
+}  // namespace
+
+Status AssignSlots(const SlotRequest& request, const int32_t* choices, int32_t* slots,
+                   int32_t* counts) {
+  const int64_t all = request.tokens * request.k;
+  const int64_t of_group = request.experts / request.groups;
+  std::fill_n(counts, request.experts, 0);
+  for (int64_t i = 0; i < all; ++i) {
+    const int32_t expert = choices[i];
+    if (expert < 0 || expert >= request.experts) {
+      return OutOfRange(fmt::format("choice {} is expert {} of {}", i, expert, request.experts));
+    }
+    ++counts[expert];
+  }
+  for (int64_t group = 0; group < request.groups; ++group) {
+    int64_t room = request.capacity;
+    for (int64_t i = 0; i < of_group; ++i) {
+      int32_t& count = counts[group * of_group + i];
+      if (count > room && !request.drop) {
+        return ResourceExhausted(fmt::format("experts of group {} are chosen more often than their "
+                                             "{} slots allow",
+                                             group, request.capacity));
+      }
+      count = static_cast<int32_t>(std::min<int64_t>(count, room));
+      room -= count;
+    }
+  }
+  // Where the next choice of each expert goes, and where its run ends.
+  std::vector<int64_t> next(static_cast<size_t>(request.experts));
+  std::vector<int64_t> end(next.size());
+  for (int64_t expert = 0; expert < request.experts; ++expert) {
+    const auto e = static_cast<size_t>(expert);
+    const bool is_first = expert % of_group == 0;
+    next[e] = is_first ? expert / of_group * request.capacity : end[e - 1];
+    end[e] = next[e] + counts[expert];
+  }
+  for (int64_t i = 0; i < all; ++i) {
+    const int64_t at = InOrder(request, i);
+    const auto e = static_cast<size_t>(choices[at]);
+    slots[at] = next[e] < end[e] ? static_cast<int32_t>(next[e]++) : -1;
+  }
+  return OkStatus();
+}
+
+}  // namespace meshwright::ops

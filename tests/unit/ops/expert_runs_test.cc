@@ -1,0 +1,104 @@
+// Slots of tokens among experts: goldens of the order, of what is dropped, and of runs.
+#include "ops/expert_runs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace meshwright::ops {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Assigned {
+  Status status;
+  std::vector<int32_t> slots, counts;
+};
+
+Assigned Assign(const SlotRequest& request, const std::vector<int32_t>& choices) {
+  Assigned assigned{{}, std::vector<int32_t>(choices.size()),
+                    std::vector<int32_t>(static_cast<size_t>(request.experts))};
+  assigned.status =
+      AssignSlots(request, choices.data(), assigned.slots.data(), assigned.counts.data());
+  return assigned;
+}
+
+// Four tokens, two choices each.
+const std::vector<int32_t> kChoices = {0, 2, 0, 1, 0, 2, 1, 0};
+
+TEST(AssignSlots, RunsOfExpertsFollowEachOtherInAGroup) {
+  const Assigned one = Assign({4, 2, 3, 1, 8}, kChoices);
+  ASSERT_TRUE(one.status.ok()) << one.status;
+  EXPECT_THAT(one.counts, ElementsAre(4, 2, 2));
+  EXPECT_THAT(one.slots, ElementsAre(0, 6, 1, 4, 2, 7, 5, 3));
+}
+
+TEST(AssignSlots, GroupsHaveRoomOfTheirOwn) {
+  const Assigned own = Assign({4, 2, 4, 2, 6}, kChoices);
+  ASSERT_TRUE(own.status.ok()) << own.status;
+  EXPECT_THAT(own.counts, ElementsAre(4, 2, 2, 0));
+  EXPECT_THAT(own.slots, ElementsAre(0, 6, 1, 4, 2, 7, 5, 3));
+}
+
+TEST(AssignSlots, WhatFindsNoRoomIsDroppedInTheOrderOfTokens) {
+  const Assigned full = Assign({4, 2, 3, 3, 2, /*by_choice=*/false, /*drop=*/true}, kChoices);
+  ASSERT_TRUE(full.status.ok()) << full.status;
+  EXPECT_THAT(full.counts, ElementsAre(2, 2, 2));
+  EXPECT_THAT(full.slots, ElementsAre(0, 4, 1, 2, -1, 5, 3, -1));
+}
+
+TEST(AssignSlots, FirstChoicesComeBeforeSecondOnes) {
+  const std::vector<int32_t> choices = {1, 0, 0, 1, 0, 1};
+  const SlotRequest request{3, 2, 2, 2, 2, /*by_choice=*/true, /*drop=*/true};
+  EXPECT_THAT(Assign(request, choices).slots, ElementsAre(2, -1, 0, 3, 1, -1));
+}
+
+TEST(AssignSlots, RefusesWhatHasNoRoomOrNoExpert) {
+  EXPECT_THAT(Assign({4, 2, 3, 3, 2}, kChoices).status.message(),
+              HasSubstr("experts of group 0 are chosen more often than their 2 slots allow"));
+  EXPECT_THAT(Assign({1, 2, 3, 1, 2}, {0, 3}).status.message(),
+              HasSubstr("choice 1 is expert 3 of 3"));
+  EXPECT_FALSE(Assign({1, 2, 3, 1, 2}, {-1, 0}).status.ok());
+}
+
+TEST(ExpertRuns, AreByExpertAndBehindEachOther) {
+  const std::vector<int32_t> counts = {1, 2, 0, 3,   // of row 0
+                                       0, 4, 1, 0};  // of row 1
+  std::vector<ExpertRun> runs;
+  ASSERT_TRUE(FindExpertRuns(counts.data(), 2, 4, 2, 4, runs).ok());
+  ASSERT_EQ(runs.size(), 8u);
+  const auto run = [&](int64_t expert, int64_t row) {
+    const ExpertRun& each = runs[static_cast<size_t>(expert * 2 + row)];
+    EXPECT_EQ(each.expert, expert);
+    EXPECT_EQ(each.row, row);
+    return std::pair(each.first, each.count);
+  };
+  EXPECT_EQ(run(0, 0), std::pair(int64_t{0}, int64_t{1}));
+  EXPECT_EQ(run(1, 0), std::pair(int64_t{1}, int64_t{2}));
+  EXPECT_EQ(run(3, 0), std::pair(int64_t{4}, int64_t{3}));
+  EXPECT_EQ(run(1, 1), std::pair(int64_t{8}, int64_t{4}));
+  EXPECT_EQ(run(2, 1), std::pair(int64_t{12}, int64_t{1}));
+}
+
+TEST(ExpertRuns, MoreThanTheSlotsAreRefused) {
+  std::vector<ExpertRun> runs;
+  const std::vector<int32_t> counts = {3, 2};
+  EXPECT_THAT(FindExpertRuns(counts.data(), 1, 2, 1, 4, runs).message(),
+              HasSubstr("expert 1 of row 0 has 2 slots behind 3 of 4"));
+  const std::vector<int32_t> negative = {-1, 2};
+  EXPECT_FALSE(FindExpertRuns(negative.data(), 1, 2, 1, 4, runs).ok());
+}
+
+TEST(SlotBlocks, HaveSomeOfAllGroups) {
+  const SlotBlock block{.rows = 2, .groups = 2, .capacity = 3, .width = 1, .first_group = 2};
+  EXPECT_EQ(block.PlaceOf(0, 5), -1) << "a group before";
+  EXPECT_EQ(block.PlaceOf(0, 6), 0);
+  EXPECT_EQ(block.PlaceOf(1, 10), 10);
+  EXPECT_EQ(block.PlaceOf(0, 12), -1) << "a group behind";
+  EXPECT_EQ(block.PlaceOf(0, -1), -1) << "dropped";
+}
+
+}  // namespace
+}  // namespace meshwright::ops

@@ -1,0 +1,132 @@
+// Experts: every factorisation with an expert axis, and every other one of a model with experts,
+// trains the model of one device.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/scale.h"
+#include "tests/virtual/run_job.h"
+#include "tests/virtual/tiny_models.h"
+
+namespace meshwright::testing {
+namespace {
+
+struct ExpertLayout {
+  int64_t data = 1, expert = 1, context = 1, tensor = 1, pipeline = 1, microbatches = 1;
+  int devices() const { return static_cast<int>(data * context * tensor * pipeline); }
+  std::string ToString() const {
+    return fmt::format("data={} expert={} context={} tensor={} pipeline={} microbatches={}", data,
+                       expert, context, tensor, pipeline, microbatches);
+  }
+};
+
+// All; experts are shared by some of the replicas, or not.
+std::vector<ExpertLayout> LayoutsOf(int64_t devices) {
+  std::vector<ExpertLayout> layouts;
+  for (int64_t data = 1; data <= devices; data *= 2) {
+    for (int64_t context = 1; data * context <= devices; context *= 2) {
+      for (int64_t tensor = 1; data * context * tensor <= devices; tensor *= 2) {
+        const int64_t pipeline = devices / (data * context * tensor);
+        if (pipeline > 4) continue;
+        for (int64_t expert = 1; expert <= std::min<int64_t>(data, 4); expert *= 2) {
+          layouts.push_back({data, expert, context, tensor, pipeline, pipeline == 1 ? 1 : 2});
+        }
+      }
+    }
+  }
+  return layouts;
+}
+
+ir::JobRequest With(ir::JobRequest job, const ExpertLayout& layout) {
+  job.parallel.data = layout.data;
+  job.parallel.expert = layout.expert;
+  job.parallel.context = layout.context;
+  job.parallel.tensor = layout.tensor;
+  job.parallel.pipeline = layout.pipeline;
+  job.parallel.microbatches = layout.microbatches;
+  return job;
+}
+
+TinyOptions Options() {
+  TinyOptions options;
+  options.family = "mixtral";
+  options.layers = 4;
+  options.batch = 16;
+  options.sequence = 16;
+  return options;
+}
+
+void ExpectLikeOneDevice(const ir::JobRequest& job, const TinyOptions& options,
+                         const std::vector<ExpertLayout>& layouts) {
+  const auto vocabulary = static_cast<int>(options.vocabulary);
+  const auto expected = RunJob(With(job, {}), 1, vocabulary);
+  ASSERT_TRUE(expected.has_value()) << expected.error();
+  for (const ExpertLayout& layout : layouts) {
+    const auto actual = RunJob(With(job, layout), layout.devices(), vocabulary);
+    ASSERT_TRUE(actual.has_value()) << layout.ToString() << ": " << actual.error();
+    EXPECT_EQ(actual->plan.layout.expert(), layout.expert);
+    ExpectEqual(*expected, *actual, 1e-10, layout.ToString());
+  }
+}
+
+class Experts : public ::testing::TestWithParam<int> {};
+
+TEST_P(Experts, EveryFactorisationEqualsOneDeviceInF64) {
+  const TinyOptions options = Options();
+  ExpectLikeOneDevice(MakeTinyJob(options), options, LayoutsOf(GetParam()));
+}
+
+std::vector<int> ExpertDevices() {
+  if (kSanitizedBuild) return {4};
+  return {2, 4, 8};
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Experts, ::testing::ValuesIn(ExpertDevices()));
+
+const std::vector<ExpertLayout> kSomeLayouts = {
+    {2, 2, 1, 1, 1, 1}, {4, 2, 1, 1, 1, 2}, {2, 2, 1, 2, 1, 1}, {2, 2, 2, 1, 1, 1},
+    {2, 2, 1, 1, 2, 4}, {4, 4, 1, 1, 1, 4}};
+
+TEST(ExpertVariants, WithRoomForSomeTheSameTokensAreDropped) {
+  for (const double factor : {0.5, 1.0}) {
+    TinyOptions options = Options();
+    options.capacity_factor = factor;
+    ExpectLikeOneDevice(MakeTinyJob(options), options, kSomeLayouts);
+  }
+}
+
+TEST(ExpertVariants, ZeroAndRecomputingChangeNothing) {
+  const TinyOptions options = Options();
+  for (const int64_t zero : {1, 2, 3}) {
+    ir::JobRequest job = MakeTinyJob(options);
+    job.parallel.zero = zero;
+    job.parallel.recompute = zero == 2 ? "full" : "selective";
+    ExpectLikeOneDevice(job, options, {{4, 2, 1, 1, 1, 2}, {4, 2, 1, 1, 2, 2}});
+  }
+}
+
+TEST(ExpertVariants, DocumentsEqualOneDevice) {
+  TinyOptions options = Options();
+  options.document_separator = 3;
+  ExpectLikeOneDevice(MakeTinyJob(options), options, kSomeLayouts);
+}
+
+TEST(ExpertVariants, ADegreeThatDoesNotFitIsRefusedWithOneThatDoes) {
+  const TinyOptions options = Options();
+  const ir::JobRequest job = MakeTinyJob(options);
+  const auto error = [&](const ExpertLayout& layout) {
+    const auto run = RunJob(With(job, layout), layout.devices(), 61);
+    return run.has_value() ? "" : run.error().message();
+  };
+  EXPECT_NE(error({2, 4, 1, 1, 1, 1}).find("does not divide the 2 replicas"), std::string::npos);
+  EXPECT_NE(error({8, 8, 1, 1, 1, 1}).find("does not divide 4 experts; choose one of {1, 2, 4}"),
+            std::string::npos)
+      << error({8, 8, 1, 1, 1, 1});
+  TinyOptions dense = options;
+  dense.family = "llama";
+  const auto none = RunJob(With(MakeTinyJob(dense), {2, 2, 1, 1, 1, 1}), 2, 61);
+  ASSERT_FALSE(none.has_value());
+  EXPECT_NE(none.error().message().find("the model has no experts"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace meshwright::testing
