@@ -1,0 +1,200 @@
+// A layer of experts out of its ops: against plain loops over tokens, its gradients against finite
+// differences, backends against each other, and parts of the experts against all.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ir/autodiff.h"
+#include "ir/builder.h"
+#include "tests/conformance/ops/op_harness.h"
+#include "tests/conformance/ops/targets.h"
+
+namespace meshwright::ops {
+namespace {
+
+using ir::Op;
+
+struct ExpertCase {
+  const char* name;
+  int64_t groups = 1;
+  int64_t capacity = 0;  // 0: room for all
+  bool drop = false;
+  bool one_is_hot = false;  // first choices are all expert 2, which leaves others idle
+};
+std::ostream& operator<<(std::ostream& out, const ExpertCase& c) { return out << c.name; }
+
+constexpr int64_t kRows = 3;
+constexpr int64_t kTokens = 9;
+constexpr int64_t kChosen = 2;
+constexpr int64_t kExperts = 6;
+constexpr int64_t kWidth = 5;
+constexpr int64_t kInner = 7;
+
+// x, ids, weights, up [E, d, f], down [E, f, d], c: what the loss multiplies the result with.
+std::vector<HostTensor> OperandsOf(const ExpertCase& c, ir::DType dtype) {
+  std::vector<int32_t> ids;
+  for (int64_t token = 0; token < kRows * kTokens; ++token) {
+    const int64_t first = c.one_is_hot ? 2 : (token * 5 + token / 4) % kExperts;
+    ids.push_back(static_cast<int32_t>(first));
+    ids.push_back(static_cast<int32_t>((first + 1 + (c.one_is_hot ? 0 : token % 4)) % kExperts));
+  }
+  const ir::Dims x = {kRows, kTokens, kWidth};
+  std::vector<HostTensor> operands = {Convert(RandomTensor(x, 1), dtype),
+                                      FromIds({kRows, kTokens, kChosen}, ids)};
+  uint64_t seed = 2;
+  for (const ir::Dims& dims : {ir::Dims{kRows, kTokens, kChosen}, ir::Dims{kExperts, kWidth, kInner},
+                               ir::Dims{kExperts, kInner, kWidth}, x}) {
+    operands.push_back(Convert(RandomTensor(dims, seed++), dtype));
+  }
+  return operands;
+}
+
+// Outputs y0: the layer, y1...: the gradients of sum(c * y0) for x, weights, up, down.
+Result<ir::Graph> LayerOf(const ExpertCase& c, const std::vector<HostTensor>& operands) {
+  ir::Builder b("layer");
+  std::vector<ValueId> in;
+  for (const HostTensor& operand : operands) {
+    in.push_back(b.AddOne(Op::kInput, {}, {{"name", "x" + std::to_string(in.size())}},
+                          {operand.type}));
+  }
+  const int64_t capacity = c.capacity > 0 ? c.capacity : kTokens * kChosen;
+  const std::vector<ValueId> routed = b.Add(Op::kExpertSlots, {in[1]},
+                                            {{"experts", kExperts},
+                                             {"groups", c.groups},
+                                             {"capacity", capacity},
+                                             {"drop", int64_t{c.drop ? 1 : 0}}});
+  const ValueId slots = b.AddOne(Op::kDispatch, {in[0], routed[0]},
+                                 {{"groups", c.groups}, {"capacity", capacity}});
+  const ValueId inner =
+      b.AddOne(Op::kGelu, {b.AddOne(Op::kGroupedMatmul, {slots, routed[1], in[3]})});
+  const ValueId outer = b.AddOne(Op::kGroupedMatmul, {inner, routed[1], in[4]});
+  const ValueId y = b.AddOne(Op::kCombine, {outer, routed[0], in[2]});
+  const ValueId loss = b.AddOne(Op::kReduceSum, {b.AddOne(Op::kMul, {y, in[5]})},
+                                {{"dims", std::vector<int64_t>{0, 1, 2}}});
+  b.SetOutput("y0", y);
+  const std::vector<ValueId> wrt = {in[0], in[2], in[3], in[4]};
+  MW_ASSIGN_OR_RETURN(const std::vector<ValueId> grads, ir::AppendGradients(b, loss, wrt));
+  for (size_t i = 0; i < grads.size(); ++i) b.SetOutput("y" + std::to_string(i + 1), grads[i]);
+  return b.Finish();
+}
+
+double Gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+// Which choices have a slot, by plain counting.
+std::vector<bool> KeptOf(const ExpertCase& c, const HostTensor& ids) {
+  std::vector<bool> kept;
+  const auto* choice = reinterpret_cast<const int32_t*>(ids.data.data());
+  for (int64_t row = 0; row < kRows; ++row) {
+    std::vector<int64_t> used(kExperts, 0);
+    for (int64_t i = 0; i < kTokens * kChosen; ++i) {
+      const int32_t expert = choice[row * kTokens * kChosen + i];
+      kept.push_back(!c.drop || used[static_cast<size_t>(expert)]++ < c.capacity);
+    }
+  }
+  return kept;
+}
+
+std::vector<double> PlainLayer(const ExpertCase& c, const std::vector<HostTensor>& operands) {
+  const std::vector<double> x = ValuesOf(operands[0]);
+  const auto* ids = reinterpret_cast<const int32_t*>(operands[1].data.data());
+  const std::vector<double> weights = ValuesOf(operands[2]);
+  const std::vector<double> up = ValuesOf(operands[3]);
+  const std::vector<double> down = ValuesOf(operands[4]);
+  const std::vector<bool> kept = KeptOf(c, operands[1]);
+  const auto at = [](const std::vector<double>& v, int64_t i) { return v[static_cast<size_t>(i)]; };
+  std::vector<double> y(x.size(), 0.0);
+  for (int64_t choice = 0; choice < kRows * kTokens * kChosen; ++choice) {
+    if (!kept[static_cast<size_t>(choice)]) continue;
+    const int64_t token = choice / kChosen;
+    const int64_t expert = ids[choice];
+    for (int64_t f = 0; f < kInner; ++f) {
+      double sum = 0;
+      for (int64_t d = 0; d < kWidth; ++d) {
+        sum += at(x, token * kWidth + d) * at(up, (expert * kWidth + d) * kInner + f);
+      }
+      for (int64_t d = 0; d < kWidth; ++d) {
+        y[static_cast<size_t>(token * kWidth + d)] +=
+            at(weights, choice) * Gelu(sum) * at(down, (expert * kInner + f) * kWidth + d);
+      }
+    }
+  }
+  return y;
+}
+
+class ExpertLayer : public ::testing::TestWithParam<ExpertCase> {
+ protected:
+  std::vector<HostTensor> Run(const std::vector<HostTensor>& operands, const Target& target,
+                              ThreadTeam* team = nullptr) {
+    const auto graph = LayerOf(GetParam(), operands);
+    EXPECT_TRUE(graph.has_value()) << graph.error();
+    Evaluation evaluation;
+    evaluation.target = target;
+    evaluation.context.team = team;
+    auto outs = EvaluateWith(*graph, evaluation, operands);
+    EXPECT_TRUE(outs.has_value()) << outs.error();
+    return *std::move(outs);
+  }
+};
+
+TEST_P(ExpertLayer, EqualsPlainLoopsOverTokens) {
+  const auto operands = OperandsOf(GetParam(), ir::DType::kF64);
+  const std::vector<HostTensor> outs = Run(operands, Backend::kReference);
+  const HostTensor plain = FromValues(outs[0].type.dims, PlainLayer(GetParam(), operands),
+                                      ir::DType::kF64);
+  EXPECT_LT(RelativeError(outs[0], plain), 1e-13);
+}
+
+// Of each float operand a few elements.
+TEST_P(ExpertLayer, GradientsAreThoseOfFiniteDifferences) {
+  auto operands = OperandsOf(GetParam(), ir::DType::kF64);
+  const std::vector<HostTensor> outs = Run(operands, Backend::kReference);
+  const std::vector<double> c = ValuesOf(operands[5]);
+  const auto loss = [&] {
+    const std::vector<double> y = PlainLayer(GetParam(), operands);
+    double sum = 0;
+    for (size_t i = 0; i < y.size(); ++i) sum += c[i] * y[i];
+    return sum;
+  };
+  constexpr double kStep = 1e-6;
+  constexpr size_t kOperands[] = {0, 2, 3, 4};
+  for (size_t g = 0; g < std::size(kOperands); ++g) {
+    HostTensor& operand = operands[kOperands[g]];
+    const std::vector<double> gradient = ValuesOf(outs[g + 1]);
+    auto* values = reinterpret_cast<double*>(operand.data.data());
+    for (size_t i = 0; i < gradient.size(); i += 7) {
+      const double kept = values[i];
+      values[i] = kept + kStep;
+      const double above = loss();
+      values[i] = kept - kStep;
+      const double below = loss();
+      values[i] = kept;
+      EXPECT_NEAR(gradient[i], (above - below) / (2 * kStep), 2e-7) << "operand " << g << "[" << i;
+    }
+  }
+}
+
+TEST_P(ExpertLayer, CpusComputeTheSame) {
+  const auto exact = Run(OperandsOf(GetParam(), ir::DType::kF64), Backend::kReference);
+  const auto operands = OperandsOf(GetParam(), ir::DType::kF32);
+  const auto one = Run(operands, Backend::kCpu);
+  ThreadTeam team(3);
+  const auto three = Run(operands, Backend::kCpu, &team);
+  for (size_t i = 0; i < exact.size(); ++i) {
+    EXPECT_LT(RelativeError(one[i], exact[i]), 3e-6) << i;
+    EXPECT_LT(RelativeError(three[i], exact[i]), 3e-6) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, ExpertLayer,
+    ::testing::Values(ExpertCase{"one_group"}, ExpertCase{"three_groups", 3},
+                      ExpertCase{"a_group_each", 6},
+                      ExpertCase{"some_are_dropped", 6, 2, true},
+                      ExpertCase{.name = "one_is_hot", .one_is_hot = true},
+                      ExpertCase{"one_is_hot_and_full", 6, 4, true, true}),
+    [](const auto& each) { return std::string(each.param.name); });
+
+}  // namespace
+}  // namespace meshwright::ops
