@@ -78,7 +78,9 @@ Result<std::optional<FactorIndex>> ColumnFactor(const NodeAtHand& at, size_t w,
   const int64_t degree = choosing.layout.tensor();
   const std::string name = choosing.ParamName(node.inputs[w]);
   std::optional<SplitCheck::Answer> misfit;
-  for (size_t d = 0; d < rule.operands[w].size(); ++d) {
+  // Experts are divided by an axis of their own.
+  const size_t first = node.op == Op::kGroupedMatmul ? 1 : 0;
+  for (size_t d = first; d < rule.operands[w].size(); ++d) {
     const FactorIndex factor = rule.operands[w][d].empty() ? -1 : rule.operands[w][d][0];
     if (factor < 0 || rule.factors[static_cast<size_t>(factor)].kind != FactorKind::kParallel)
       continue;
