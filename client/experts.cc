@@ -13,8 +13,8 @@ namespace meshwright::client {
 using ir::Op;
 
 int64_t CapacityOf(const ExpertOptions& options, int64_t tokens) {
-  const double fair = static_cast<double>(tokens * options.chosen) /
-                      static_cast<double>(options.experts);
+  const double fair =
+      static_cast<double>(tokens * options.chosen) / static_cast<double>(options.experts);
   const auto wanted = static_cast<int64_t>(std::ceil(options.capacity_factor * fair));
   return std::clamp<int64_t>(wanted, 1, tokens);
 }
@@ -28,8 +28,8 @@ Status Validate(const ExpertOptions& options) {
                                        options.chosen, options.experts));
   }
   if (!(options.capacity_factor >= 0 && options.capacity_factor <= 1e6)) {
-    return InvalidArgument(fmt::format("capacity_factor is {}; 0, or a number up to 1e6",
-                                       options.capacity_factor));
+    return InvalidArgument(
+        fmt::format("capacity_factor is {}; 0, or a number up to 1e6", options.capacity_factor));
   }
   return OkStatus();
 }
@@ -58,20 +58,19 @@ MixtureOfExperts RouteToExperts(Builder& builder, ValueId x, const std::string& 
   const bool drops = options.capacity_factor > 0;
   const int64_t groups = drops ? options.experts : 1;
   const int64_t capacity = drops ? CapacityOf(options, tokens) : tokens * options.chosen;
-  const std::vector<ValueId> routed =
-      builder.Add(Op::kExpertSlots, {top.ids},
-                  {{"experts", options.experts},
-                   {"groups", groups},
-                   {"capacity", capacity},
-                   {"by_choice", int64_t{drops ? 1 : 0}},
-                   {"drop", int64_t{drops ? 1 : 0}}});
+  const std::vector<ValueId> routed = builder.Add(Op::kExpertSlots, {top.ids},
+                                                  {{"experts", options.experts},
+                                                   {"groups", groups},
+                                                   {"capacity", capacity},
+                                                   {"by_choice", int64_t{drops ? 1 : 0}},
+                                                   {"drop", int64_t{drops ? 1 : 0}}});
   MW_CHECK(routed.size() == 3) << "expert_slots gives " << routed.size() << " results";
   mixture.slot = routed[0];
   mixture.used = routed[1];
   mixture.slots = builder.AddOne(Op::kDispatch, {x, mixture.slot},
                                  {{"groups", groups}, {"capacity", capacity}});
-  const double scale = static_cast<double>(options.experts) /
-                       static_cast<double>(tokens * options.chosen);
+  const double scale =
+      static_cast<double>(options.experts) / static_cast<double>(tokens * options.chosen);
   const ValueId got = builder.Scale(builder.Cast(routed[2], builder.dtype()), scale);
   mixture.balance = builder.ReduceSum(builder.MulBy(got, builder.ReduceMean(shares, {1})), {1});
   mixture.z = builder.ReduceMean(builder.Square(builder.LogSumExp(logits)), {1});

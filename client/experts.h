@@ -1,9 +1,9 @@
 // A mixture of experts as a layer: a router gives every token to a few experts and weighs what they
 // say.
 //
-// Rows of the batch are routed one by one: which tokens an expert takes does not depend on the other
-// rows, and so not on how the batch is split over devices and microbatches. Without a capacity no
-// token is dropped, however uneven the router is.
+// Rows of the batch are routed one by one: which tokens an expert takes does not depend on the
+// other rows, and so not on how the batch is split over devices and microbatches. Without a
+// capacity no token is dropped, however uneven the router is.
 //
 // clang-format off
 //   ExpertOptions options{.experts = 8, .chosen = 2};
@@ -26,10 +26,10 @@ namespace meshwright::client {
 
 struct ExpertOptions {
   int64_t experts = 8;
-  int64_t chosen = 2;         // experts of a token
-  bool normalised = true;     // weights of a token add up to one
-  double capacity_factor = 0; // room of an expert: this x tokens x chosen / experts of a row; what
-                              // finds none is dropped, second choices first. 0: room for all
+  int64_t chosen = 2;          // experts of a token
+  bool normalised = true;      // weights of a token add up to one
+  double capacity_factor = 0;  // room of an expert: this x tokens x chosen / experts of a row; what
+                               // finds none is dropped, second choices first. 0: room for all
 };
 
 struct MixtureOfExperts {

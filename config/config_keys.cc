@@ -188,6 +188,11 @@ std::vector<ConfigKey> ParallelismKeys() {
        "where "
        "this is empty.",
        MW_AT(parallel.tensor_axes)},
+  };
+}
+
+std::vector<ConfigKey> PipelineKeys() {
+  return {
       {"parallelism", "pipeline_parallel_degree", "Stages; at most n_layers.",
        MW_AT(parallel.pipeline), KeyKind::kDegree},
       {"parallelism",
@@ -214,6 +219,11 @@ std::vector<ConfigKey> ParallelismKeys() {
        "Pieces of a replica's batch; auto: 1 without a pipeline, else up to "
        "2 x stages.",
        MW_AT(parallel.microbatches), KeyKind::kDegree},
+  };
+}
+
+std::vector<ConfigKey> ShardingKeys() {
+  return {
       {"parallelism", "enable_sequence_parallel",
        "Split the residual stream along the sequence over the tensor axis; auto: where the search "
        "finds that faster or needs the memory.",
@@ -391,8 +401,9 @@ std::vector<ConfigKey> FaultAndMetricsKeys() {
 
 std::vector<ConfigKey> AllKeys() {
   std::vector<ConfigKey> keys = JobAndModelKeys();
-  for (auto part : {OptimizerKeys(), TrainingKeys(), ParallelismKeys(), DeviceKeys(), RunKeys(),
-                    CheckpointKeys(), FaultAndMetricsKeys()}) {
+  for (auto part :
+       {OptimizerKeys(), TrainingKeys(), ParallelismKeys(), PipelineKeys(), ShardingKeys(),
+        DeviceKeys(), RunKeys(), CheckpointKeys(), FaultAndMetricsKeys()}) {
     keys.insert(keys.end(), part.begin(), part.end());
   }
   return keys;

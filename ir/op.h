@@ -103,13 +103,15 @@
 //                      error of the kernel. chosen counts choices, used those that have a slot.
 //   dispatch           {groups, capacity} (x[b, s, d], slot[b, s, k], [weights[b, s, k]]) + sharded
 //                      dims of the result -> [b, groups, capacity, d]: x at its slots, 0 elsewhere
-//   combine            (y[b, groups, capacity, d], slot[b, s, k], [weights[b, s, k]]) + sharded dims
+//   combine            (y[b, groups, capacity, d], slot[b, s, k], [weights[b, s, k]]) + sharded
+//   dims
 //                      of y -> [b, s, d]: the sum of what the token has at its slots
 //   combine_grad_weights (do[b, s, d], y, slot) + sharded dims of y -> [b, s, k]
 //   grouped_matmul     {[transposed:int(0|1)], [groups, rows:int]} (x[b, groups, capacity, d],
-//                      used[b, experts] i32, w[experts, d, f]) -> [b, groups, capacity, f]: each run
-//                      times the matrix of its expert, 0 elsewhere; transposed: w[experts, f, d].
-//                      {rows} slots of a row of the batch have a token, of all {groups}: for costs
+//                      used[b, experts] i32, w[experts, d, f]) -> [b, groups, capacity, f]: each
+//                      run times the matrix of its expert, 0 elsewhere; transposed: w[experts, f,
+//                      d]. {rows} slots of a row of the batch have a token, of all {groups}: for
+//                      costs
 //   grouped_matmul_grad {as grouped_matmul} (x, used, dy, [accumulator]) -> dw[experts, d, f]
 // embedding
 //   embedding          (table[v, d], ids[...] i32) + sharded dims of table -> [..., d]; ids outside
@@ -198,117 +200,9 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "ir/op_list.h"
 
 namespace meshwright::ir {
-
-#define MW_FOR_EACH_OP(X)                   \
-  X(Param, "param")                         \
-  X(Input, "input")                         \
-  X(Feed, "feed")                           \
-  X(Constant, "constant")                   \
-  X(RandomNormal, "random_normal")          \
-  X(LearningRate, "learning_rate")          \
-  X(Add, "add")                             \
-  X(Mul, "mul")                             \
-  X(Sub, "sub")                             \
-  X(Divide, "divide")                       \
-  X(Pow, "pow")                             \
-  X(Maximum, "maximum")                     \
-  X(Minimum, "minimum")                     \
-  X(Gate, "gate")                           \
-  X(Scale, "scale")                         \
-  X(Shift, "shift")                         \
-  X(MulScalar, "mul_scalar")                \
-  X(Cast, "cast")                           \
-  X(Sum, "sum")                             \
-  X(Abs, "abs")                             \
-  X(Sign, "sign")                           \
-  X(Relu, "relu")                           \
-  X(Exp, "exp")                             \
-  X(Log, "log")                             \
-  X(Log1p, "log1p")                         \
-  X(Sqrt, "sqrt")                           \
-  X(Rsqrt, "rsqrt")                         \
-  X(Tanh, "tanh")                           \
-  X(Sigmoid, "sigmoid")                     \
-  X(Erf, "erf")                             \
-  X(Square, "square")                       \
-  X(Softplus, "softplus")                   \
-  X(Gelu, "gelu")                           \
-  X(GeluGrad, "gelu_grad")                  \
-  X(Silu, "silu")                           \
-  X(SiluGrad, "silu_grad")                  \
-  X(GeluErf, "gelu_erf")                    \
-  X(StopGradient, "stop_gradient")          \
-  X(Equal, "equal")                         \
-  X(NotEqual, "not_equal")                  \
-  X(Less, "less")                           \
-  X(LessEqual, "less_equal")                \
-  X(Greater, "greater")                     \
-  X(GreaterEqual, "greater_equal")          \
-  X(LogicalAnd, "logical_and")              \
-  X(LogicalOr, "logical_or")                \
-  X(LogicalNot, "logical_not")              \
-  X(Select, "select")                       \
-  X(Dropout, "dropout")                     \
-  X(Noise, "noise")                         \
-  X(Slice, "slice")                         \
-  X(Pad, "pad")                             \
-  X(Concat, "concat")                       \
-  X(Reshape, "reshape")                     \
-  X(Transpose, "transpose")                 \
-  X(Broadcast, "broadcast")                 \
-  X(ReduceSum, "reduce_sum")                \
-  X(ReduceMax, "reduce_max")                \
-  X(SumSquares, "sum_squares")              \
-  X(Gather, "gather")                       \
-  X(ScatterAdd, "scatter_add")              \
-  X(OneHot, "one_hot")                      \
-  X(TopK, "top_k")                          \
-  X(ExpertSlots, "expert_slots")            \
-  X(Dispatch, "dispatch")                   \
-  X(Combine, "combine")                     \
-  X(CombineGradWeights, "combine_grad_weights") \
-  X(GroupedMatmul, "grouped_matmul")        \
-  X(GroupedMatmulGrad, "grouped_matmul_grad") \
-  X(Einsum, "einsum")                       \
-  X(LayerNorm, "layer_norm")                \
-  X(LayerNormGrad, "layer_norm_grad")       \
-  X(RmsNorm, "rms_norm")                    \
-  X(RmsNormGrad, "rms_norm_grad")           \
-  X(Softmax, "softmax")                     \
-  X(LogSoftmax, "log_softmax")              \
-  X(Conv2d, "conv2d")                       \
-  X(Conv2dGradInput, "conv2d_grad_input")   \
-  X(Conv2dGradKernel, "conv2d_grad_kernel") \
-  X(WindowArgmax, "window_argmax")          \
-  X(AvgPool, "avg_pool")                    \
-  X(AvgPoolGrad, "avg_pool_grad")           \
-  X(Embedding, "embedding")                 \
-  X(EmbeddingGrad, "embedding_grad")        \
-  X(Segments, "segments")                   \
-  X(Rotary, "rotary")                       \
-  X(Attention, "attention")                 \
-  X(AttentionGrad, "attention_grad")        \
-  X(AttentionQkv, "attention_qkv")          \
-  X(AttentionQkvGrad, "attention_qkv_grad") \
-  X(CrossEntropy, "cross_entropy")          \
-  X(CrossEntropyGrad, "cross_entropy_grad") \
-  X(LogSumExp, "logsumexp")                 \
-  X(HeadLoss, "head_loss")                  \
-  X(HeadLossGrad, "head_loss_grad")         \
-  X(Pick, "pick")                           \
-  X(Nll, "nll")                             \
-  X(ClipMultiplier, "clip_multiplier")      \
-  X(AdamW, "adamw")                         \
-  X(Sgd, "sgd")                             \
-  X(AllReduce, "all_reduce")                \
-  X(AllGather, "all_gather")                \
-  X(ReduceScatter, "reduce_scatter")        \
-  X(AllToAll, "all_to_all")                 \
-  X(RingShift, "ring_shift")                \
-  X(ShardSlice, "shard_slice")              \
-  X(Fused, "fused")
 
 enum class Op : uint8_t {
 #define MW_OP_ENUMERATOR(Name, text) k##Name,

@@ -252,13 +252,11 @@ double UsedRows(const NodeTypes& node, size_t slots) {
 }
 
 double GroupedMatmulFlops(const NodeTypes& node) {
-  const auto pairs =
-      static_cast<double>(node.operands[0].dims[3] * node.results[0].dims[3]);
+  const auto pairs = static_cast<double>(node.operands[0].dims[3] * node.results[0].dims[3]);
   return 2.0 * UsedRows(node, 0) * pairs;
 }
 double GroupedMatmulGradFlops(const NodeTypes& node) {
-  const auto pairs =
-      static_cast<double>(node.operands[0].dims[3] * node.operands[2].dims[3]);
+  const auto pairs = static_cast<double>(node.operands[0].dims[3] * node.operands[2].dims[3]);
   return 2.0 * UsedRows(node, 0) * pairs;
 }
 double CombineFlops(const NodeTypes& node) {

@@ -63,9 +63,9 @@ class Llama {
     const ValueId k =
         b_.Rotary(Heads(x, name + ".k_proj.weight", config_.kv_head_count()), config_.rope_base);
     const ValueId v = Heads(x, name + ".v_proj.weight", config_.kv_head_count());
-    const ValueId out =
-        b_.Param(name + ".o_proj.weight", {h, e, d},
-                 {.std_dev = ResidualStd(config_), .export_perm = {2, 0, 1}, .export_shape = {d, h * e}});
+    const ValueId out = b_.Param(
+        name + ".o_proj.weight", {h, e, d},
+        {.std_dev = ResidualStd(config_), .export_perm = {2, 0, 1}, .export_shape = {d, h * e}});
     const ValueId o =
         b_.Attention(q, k, v, {config_.attention_dropout, name + ".dropout"}, segments_);
     return b_.Einsum("bshe,hed->bsd", o, out);

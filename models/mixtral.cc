@@ -32,9 +32,9 @@ class Mixtral {
     const MixtureOfExperts mixture = RouteToExperts(b_, x, name, config_.experts);
     const ValueId gate = mixture.Matmul(mixture.slots, name + ".experts.w1", config_.llama.inner);
     const ValueId up = mixture.Matmul(mixture.slots, name + ".experts.w3", config_.llama.inner);
-    const ValueId down = mixture.Matmul(b_.MulBy(b_.Silu(gate), up), name + ".experts.w2",
-                                        config_.llama.width,
-                                        {.std_dev = ResidualStd(config_.llama)});
+    const ValueId down =
+        mixture.Matmul(b_.MulBy(b_.Silu(gate), up), name + ".experts.w2", config_.llama.width,
+                       {.std_dev = ResidualStd(config_.llama)});
     Count(mixture.balance, config_.balance_loss);
     Count(mixture.z, config_.z_loss);
     return mixture.Combine(down);
@@ -74,8 +74,7 @@ client::TrainerFunctions MakeMixtral(const MixtralConfig& config) {
     const ValueId tokens = batch.at("tokens");
     Mixtral model(builder, config);
     const ValueId logits = model.Logits(tokens);
-    client::Loss loss =
-        builder.CrossEntropy(logits, batch.at("labels"), config.llama.ignore_index);
+    client::Loss loss = builder.CrossEntropy(logits, batch.at("labels"), config.llama.ignore_index);
     const client::Dims dims = builder.dims(tokens);
     if (model.balance().valid() && dims.size() == 2) {
       const ValueId of_rows = builder.ReduceSum(model.balance(), {0});

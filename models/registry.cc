@@ -52,12 +52,8 @@ const std::map<std::string, LlamaConfig>& LlamaFlavors() {
 const std::map<std::string, MixtralConfig>& MixtralFlavors() {
   static const std::map<std::string, MixtralConfig> flavors = {
       {"debug",
-       {.llama = {.vocabulary = 256,
-                  .width = 64,
-                  .inner = 96,
-                  .layers = 2,
-                  .heads = 4,
-                  .kv_heads = 2},
+       {.llama =
+            {.vocabulary = 256, .width = 64, .inner = 96, .layers = 2, .heads = 4, .kv_heads = 2},
         .experts = {.experts = 4, .chosen = 2}}},
       {"8x7B",
        {.llama = {.vocabulary = 32000,
@@ -179,11 +175,11 @@ Result<Model> FromMixtral(MixtralConfig config, const ModelSpec& spec) {
               config.llama.vocabulary,
               config.llama.positions,
               ParamCount(config)};
-  model.summary = Summary(
-      model, fmt::format("width {}, {} heads, {} of {} experts ({:.2f} M params a token)",
-                         config.llama.width, config.llama.heads, config.experts.chosen,
-                         config.experts.experts,
-                         static_cast<double>(ActiveParamCount(config)) / 1e6));
+  model.summary =
+      Summary(model, fmt::format("width {}, {} heads, {} of {} experts ({:.2f} M params a token)",
+                                 config.llama.width, config.llama.heads, config.experts.chosen,
+                                 config.experts.experts,
+                                 static_cast<double>(ActiveParamCount(config)) / 1e6));
   return model;
 }
 

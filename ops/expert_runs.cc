@@ -63,9 +63,10 @@ Status AssignSlots(const SlotRequest& request, const int32_t* choices, int32_t* 
     for (int64_t i = 0; i < of_group; ++i) {
       int32_t& count = counts[group * of_group + i];
       if (count > room && !request.drop) {
-        return ResourceExhausted(fmt::format("experts of group {} are chosen more often than their "
-                                             "{} slots allow",
-                                             group, request.capacity));
+        return ResourceExhausted(
+            fmt::format("experts of group {} are chosen more often than their "
+                        "{} slots allow",
+                        group, request.capacity));
       }
       count = static_cast<int32_t>(std::min<int64_t>(count, room));
       room -= count;

@@ -1,6 +1,6 @@
-// Where the tokens of an expert lie among slots: a tensor [rows, groups, capacity, ...] whose groups
-// have as many neighbouring experts each. The experts of a group have a run each, one behind the
-// other; what is behind the last run is zero.
+// Where the tokens of an expert lie among slots: a tensor [rows, groups, capacity, ...] whose
+// groups have as many neighbouring experts each. The experts of a group have a run each, one behind
+// the other; what is behind the last run is zero.
 //
 // Thread rule: values.
 #pragma once

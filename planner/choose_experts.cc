@@ -38,12 +38,11 @@ Result<Choice> ChooseExperts(const NodeAtHand& at, const std::string& axis,
   }
   if (choosing.CanSplit(at.rule, *choice.factor, axis)) return choice;
   const int64_t size = at.rule.factors[static_cast<size_t>(*choice.factor)].size;
-  return Fail(InvalidArgument(
-      fmt::format("{}={} does not divide the {} {} of {}", axis, choosing.mesh.AxisSize(axis), size,
-                  at.node.op == Op::kGroupedMatmul || at.node.op == Op::kGroupedMatmulGrad
-                      ? "groups of experts"
-                      : "rows",
-                  ir::OpName(at.node.op))));
+  return Fail(InvalidArgument(fmt::format(
+      "{}={} does not divide the {} {} of {}", axis, choosing.mesh.AxisSize(axis), size,
+      at.node.op == Op::kGroupedMatmul || at.node.op == Op::kGroupedMatmulGrad ? "groups of experts"
+                                                                               : "rows",
+      ir::OpName(at.node.op))));
 }
 
 }  // namespace meshwright::planner

@@ -39,11 +39,11 @@ class Regroup {
       : graph_(graph), degree_(degree), groups_(graph.values.size()) {}
 
   Result<Graph> Run() {
-    return ir::RewriteGraph(graph_, [this](Builder& builder, const Node& node,
-                                           const std::vector<ValueId>& inputs,
-                                           const std::vector<ir::TensorType>& types) {
-      return Emit(builder, node, inputs, types);
-    });
+    return ir::RewriteGraph(
+        graph_, [this](Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
+                       const std::vector<ir::TensorType>& types) {
+          return Emit(builder, node, inputs, types);
+        });
   }
 
  private:
@@ -112,10 +112,10 @@ Result<ir::JobRequest> WithExpertGroups(const ir::JobRequest& job, const Layout&
     MW_ASSIGN_OR_RETURN(program.graph, Regroup(program.graph, layout.expert()).Run());
   }
   if (most > 0) return grouped;
-  return Fail(InvalidField("parallel.expert",
-                           fmt::format("is {}, but the model has no experts; leave it out, or use a "
-                                       "model that has some (model.name = \"mixtral\")",
-                                       layout.expert())));
+  return Fail(InvalidField(
+      "parallel.expert", fmt::format("is {}, but the model has no experts; leave it out, or use a "
+                                     "model that has some (model.name = \"mixtral\")",
+                                     layout.expert())));
 }
 
 }  // namespace meshwright::planner

@@ -1,8 +1,8 @@
 // The programs of a job as ranks that share experts compute them.
 //
-// Where no token is dropped all experts share the slots of a row (client/experts.h). Ranks that have
-// some of the experts each want slots by rank, so that a rank gets those of its experts alone: as
-// many groups of slots as there are ranks, each with room for all tokens that may come.
+// Where no token is dropped all experts share the slots of a row (client/experts.h). Ranks that
+// have some of the experts each want slots by rank, so that a rank gets those of its experts alone:
+// as many groups of slots as there are ranks, each with room for all tokens that may come.
 //
 // Thread rule: pure functions.
 #pragma once

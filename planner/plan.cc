@@ -1,5 +1,5 @@
-#include "planner/expert_groups.h"
 #include "planner/plan.h"
+#include "planner/expert_groups.h"
 
 #include <fmt/format.h>
 

@@ -149,7 +149,8 @@ class PlanFinder {
   }
 
   Result<Plan> MakeOne() {
-    if (job_.parallel.context > 1) return PlanByRulesAlone("parallel.context", job_.parallel.context);
+    if (job_.parallel.context > 1)
+      return PlanByRulesAlone("parallel.context", job_.parallel.context);
     if (job_.parallel.expert > 1) return PlanByRulesAlone("parallel.expert", job_.parallel.expert);
     Result<Plan> rules = RulesPlan();
     // What the rules do with a pin they cannot honour is no answer.
@@ -168,9 +169,10 @@ class PlanFinder {
   Result<Plan> PlanByRulesAlone(const char* field, int64_t degree) {
     if (job_.parallel.shardings == "search" || !grid_.empty()) {
       return Fail(InvalidField(
-          field, fmt::format("is {}, but shardings are searched, which does not know this axis; use "
-                             "shardings = \"rules\"",
-                             degree)));
+          field,
+          fmt::format("is {}, but shardings are searched, which does not know this axis; use "
+                      "shardings = \"rules\"",
+                      degree)));
     }
     return planner::MakePlan(job_, topology_, scope_, MakePinnedRules(job_));
   }

@@ -25,7 +25,7 @@ KernelResult MakeReduction(
 KernelResult MakeEinsum(const KernelSpec& spec);
 KernelResult MakeDispatch(const KernelSpec& spec);       // and combine, combine_grad_weights
 KernelResult MakeGroupedMatmul(const KernelSpec& spec);  // and its gradient
-KernelResult MakeFused(const KernelSpec& spec);  // null for bodies of another form
+KernelResult MakeFused(const KernelSpec& spec);          // null for bodies of another form
 KernelResult MakeNorm(const KernelSpec& spec);
 KernelResult MakeEmbedding(const KernelSpec& spec);  // embedding, embedding_grad
 KernelResult MakeRotary(const KernelSpec& spec);     // null when the head dim is split

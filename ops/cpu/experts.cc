@@ -70,44 +70,44 @@ KernelResult MakeDispatchOf(const KernelSpec& spec) {
 
 KernelResult MakeCombineOf(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const SlotBlock block, SlotBlock::Of(spec, spec.inputs[0], spec.inputs[1]));
-  return MakeFunctionKernel([block](const RunContext& context, Inputs inputs,
-                                    Outputs outputs) -> Status {
-    const int32_t* slots = inputs[1].as<int32_t>();
-    const float* weights = inputs.size() > 2 ? inputs[2].as<float>() : nullptr;
-    const int64_t tokens = block.rows * block.tokens;
-    ParallelRange(context, tokens, RowGrain(block.width), [&](int64_t begin, int64_t end) {
-      for (int64_t token = begin; token < end; ++token) {
-        float* out = outputs[0].as<float>() + token * block.width;
-        std::fill_n(out, block.width, 0.0f);
-        for (int64_t choice = token * block.k; choice < (token + 1) * block.k; ++choice) {
-          const int64_t place = block.PlaceOf(token / block.tokens, slots[choice]);
-          if (place < 0) continue;
-          AddScaled(inputs[0].as<float>() + place * block.width,
-                    weights == nullptr ? 1.0f : weights[choice], out, block.width);
-        }
-      }
-    });
-    return {};
-  });
+  return MakeFunctionKernel(
+      [block](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+        const int32_t* slots = inputs[1].as<int32_t>();
+        const float* weights = inputs.size() > 2 ? inputs[2].as<float>() : nullptr;
+        const int64_t tokens = block.rows * block.tokens;
+        ParallelRange(context, tokens, RowGrain(block.width), [&](int64_t begin, int64_t end) {
+          for (int64_t token = begin; token < end; ++token) {
+            float* out = outputs[0].as<float>() + token * block.width;
+            std::fill_n(out, block.width, 0.0f);
+            for (int64_t choice = token * block.k; choice < (token + 1) * block.k; ++choice) {
+              const int64_t place = block.PlaceOf(token / block.tokens, slots[choice]);
+              if (place < 0) continue;
+              AddScaled(inputs[0].as<float>() + place * block.width,
+                        weights == nullptr ? 1.0f : weights[choice], out, block.width);
+            }
+          }
+        });
+        return {};
+      });
 }
 
 KernelResult MakeCombineGradWeightsOf(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const SlotBlock block, SlotBlock::Of(spec, spec.inputs[1], spec.inputs[2]));
-  return MakeFunctionKernel([block](const RunContext& context, Inputs inputs,
-                                    Outputs outputs) -> Status {
-    const int32_t* slots = inputs[2].as<int32_t>();
-    const int64_t of_row = block.tokens * block.k;
-    ParallelRange(context, block.rows * of_row, RowGrain(block.width),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t choice = begin; choice < end; ++choice) {
-                      const int64_t place = block.PlaceOf(choice / of_row, slots[choice]);
-                      const float* dy = inputs[0].as<float>() + choice / block.k * block.width;
-                      const float* y = inputs[1].as<float>() + place * block.width;
-                      outputs[0].as<float>()[choice] = place < 0 ? 0 : Dot(dy, y, block.width);
-                    }
-                  });
-    return {};
-  });
+  return MakeFunctionKernel(
+      [block](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+        const int32_t* slots = inputs[2].as<int32_t>();
+        const int64_t of_row = block.tokens * block.k;
+        ParallelRange(context, block.rows * of_row, RowGrain(block.width),
+                      [&](int64_t begin, int64_t end) {
+                        for (int64_t choice = begin; choice < end; ++choice) {
+                          const int64_t place = block.PlaceOf(choice / of_row, slots[choice]);
+                          const float* dy = inputs[0].as<float>() + choice / block.k * block.width;
+                          const float* y = inputs[1].as<float>() + place * block.width;
+                          outputs[0].as<float>()[choice] = place < 0 ? 0 : Dot(dy, y, block.width);
+                        }
+                      });
+        return {};
+      });
 }
 
 struct Products {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,10 @@ class LongContext : public FaultFixture {
   client::JobInfo Run(int context, int64_t steps) {
     const auto submit = Submit(context, steps);
     EXPECT_TRUE(submit->Wait(120'000).value().ok());
-    return Ended(client().List().value().back().id);
+    int64_t newest = 0;
+    const std::vector<client::JobInfo> jobs = client().List().value();
+    for (const client::JobInfo& job : jobs) newest = std::max(newest, job.id);
+    return Ended(newest);
   }
 };
 
@@ -68,7 +72,8 @@ TEST_F(LongContext, AKilledWorkerCostsNothingButTime) {
   const int64_t id = undisturbed.id + 1;
   ASSERT_TRUE(WaitUntil([&] { return client().Get(id).has_value(); }, kSoonMs));
   ASSERT_TRUE(cluster().RunUntil(id, 60).ok());
-  for (const client::WorkerInfo& worker : client().Workers().value()) {
+  const std::vector<client::WorkerInfo> workers = client().Workers().value();
+  for (const client::WorkerInfo& worker : workers) {
     if (worker.busy_devices == 0) continue;
     Kill(cluster().worker(std::stoi(worker.name.substr(1))));
     break;

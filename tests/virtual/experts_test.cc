@@ -82,9 +82,9 @@ std::vector<int> ExpertDevices() {
 
 INSTANTIATE_TEST_SUITE_P(Devices, Experts, ::testing::ValuesIn(ExpertDevices()));
 
-const std::vector<ExpertLayout> kSomeLayouts = {
-    {2, 2, 1, 1, 1, 1}, {4, 2, 1, 1, 1, 2}, {2, 2, 1, 2, 1, 1}, {2, 2, 2, 1, 1, 1},
-    {2, 2, 1, 1, 2, 4}, {4, 4, 1, 1, 1, 4}};
+const std::vector<ExpertLayout> kSomeLayouts = {{2, 2, 1, 1, 1, 1}, {4, 2, 1, 1, 1, 2},
+                                                {2, 2, 1, 2, 1, 1}, {2, 2, 2, 1, 1, 1},
+                                                {2, 2, 1, 1, 2, 4}, {4, 4, 1, 1, 1, 4}};
 
 TEST(ExpertVariants, WithRoomForSomeTheSameTokensAreDropped) {
   for (const double factor : {0.5, 1.0}) {

@@ -42,8 +42,9 @@ std::vector<HostTensor> OperandsOf(const ExpertCase& c, ir::DType dtype) {
   std::vector<HostTensor> operands = {Convert(RandomTensor(x, 1), dtype),
                                       FromIds({kRows, kTokens, kChosen}, ids)};
   uint64_t seed = 2;
-  for (const ir::Dims& dims : {ir::Dims{kRows, kTokens, kChosen}, ir::Dims{kExperts, kWidth, kInner},
-                               ir::Dims{kExperts, kInner, kWidth}, x}) {
+  for (const ir::Dims& dims :
+       {ir::Dims{kRows, kTokens, kChosen}, ir::Dims{kExperts, kWidth, kInner},
+        ir::Dims{kExperts, kInner, kWidth}, x}) {
     operands.push_back(Convert(RandomTensor(dims, seed++), dtype));
   }
   return operands;
@@ -54,8 +55,8 @@ Result<ir::Graph> LayerOf(const ExpertCase& c, const std::vector<HostTensor>& op
   ir::Builder b("layer");
   std::vector<ValueId> in;
   for (const HostTensor& operand : operands) {
-    in.push_back(b.AddOne(Op::kInput, {}, {{"name", "x" + std::to_string(in.size())}},
-                          {operand.type}));
+    in.push_back(
+        b.AddOne(Op::kInput, {}, {{"name", "x" + std::to_string(in.size())}}, {operand.type}));
   }
   const int64_t capacity = c.capacity > 0 ? c.capacity : kTokens * kChosen;
   const std::vector<ValueId> routed = b.Add(Op::kExpertSlots, {in[1]},
@@ -63,8 +64,8 @@ Result<ir::Graph> LayerOf(const ExpertCase& c, const std::vector<HostTensor>& op
                                              {"groups", c.groups},
                                              {"capacity", capacity},
                                              {"drop", int64_t{c.drop ? 1 : 0}}});
-  const ValueId slots = b.AddOne(Op::kDispatch, {in[0], routed[0]},
-                                 {{"groups", c.groups}, {"capacity", capacity}});
+  const ValueId slots =
+      b.AddOne(Op::kDispatch, {in[0], routed[0]}, {{"groups", c.groups}, {"capacity", capacity}});
   const ValueId inner =
       b.AddOne(Op::kGelu, {b.AddOne(Op::kGroupedMatmul, {slots, routed[1], in[3]})});
   const ValueId outer = b.AddOne(Op::kGroupedMatmul, {inner, routed[1], in[4]});
@@ -141,8 +142,8 @@ class ExpertLayer : public ::testing::TestWithParam<ExpertCase> {
 TEST_P(ExpertLayer, EqualsPlainLoopsOverTokens) {
   const auto operands = OperandsOf(GetParam(), ir::DType::kF64);
   const std::vector<HostTensor> outs = Run(operands, Backend::kReference);
-  const HostTensor plain = FromValues(outs[0].type.dims, PlainLayer(GetParam(), operands),
-                                      ir::DType::kF64);
+  const HostTensor plain =
+      FromValues(outs[0].type.dims, PlainLayer(GetParam(), operands), ir::DType::kF64);
   EXPECT_LT(RelativeError(outs[0], plain), 1e-13);
 }
 
@@ -187,14 +188,13 @@ TEST_P(ExpertLayer, CpusComputeTheSame) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cases, ExpertLayer,
-    ::testing::Values(ExpertCase{"one_group"}, ExpertCase{"three_groups", 3},
-                      ExpertCase{"a_group_each", 6},
-                      ExpertCase{"some_are_dropped", 6, 2, true},
-                      ExpertCase{.name = "one_is_hot", .one_is_hot = true},
-                      ExpertCase{"one_is_hot_and_full", 6, 4, true, true}),
-    [](const auto& each) { return std::string(each.param.name); });
+INSTANTIATE_TEST_SUITE_P(Cases, ExpertLayer,
+                         ::testing::Values(ExpertCase{"one_group"}, ExpertCase{"three_groups", 3},
+                                           ExpertCase{"a_group_each", 6},
+                                           ExpertCase{"some_are_dropped", 6, 2, true},
+                                           ExpertCase{.name = "one_is_hot", .one_is_hot = true},
+                                           ExpertCase{"one_is_hot_and_full", 6, 4, true, true}),
+                         [](const auto& each) { return std::string(each.param.name); });
 
 }  // namespace
 }  // namespace meshwright::ops

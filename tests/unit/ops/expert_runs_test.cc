@@ -18,7 +18,8 @@ struct Assigned {
 };
 
 Assigned Assign(const SlotRequest& request, const std::vector<int32_t>& choices) {
-  Assigned assigned{{}, std::vector<int32_t>(choices.size()),
+  Assigned assigned{{},
+                    std::vector<int32_t>(choices.size()),
                     std::vector<int32_t>(static_cast<size_t>(request.experts))};
   assigned.status =
       AssignSlots(request, choices.data(), assigned.slots.data(), assigned.counts.data());
