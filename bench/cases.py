@@ -16,7 +16,9 @@ SMALL_50K = {**SMALL, "vocab": 50257}
 GPT2 = {"model": "gpt2", "dim": 768, "layers": 12, "heads": 12, "seq": 256, "batch": 2, "vocab": 50257}
 LLAMA = {"model": "llama", "dim": 512, "layers": 8, "heads": 8, "kv_heads": 2, "ffn": 1376, "seq": 512,
          "batch": 2, "vocab": 256}
-JOBS = {"small": "bench/jobs/small.toml", "gpt2": "bench/jobs/gpt2.toml", "llama": "bench/jobs/llama.toml"}
+MOE = {"model": "mixtral", "dim": 256, "layers": 4, "heads": 4, "kv_heads": 4, "ffn": 512, "seq": 256,
+       "batch": 8, "vocab": 256, "experts": 8, "chosen": 2}
+JOBS = {"moe": "bench/jobs/moe.toml", "small": "bench/jobs/small.toml", "gpt2": "bench/jobs/gpt2.toml", "llama": "bench/jobs/llama.toml"}
 RAY = ROOT / "build/peer/ray/bin/python"
 SHORT_ROUNDS = 3  # rounds of a case of milliseconds for each that is asked for
 SMALL_ROUNDS = 2  # of one whose step is about half a second
@@ -141,6 +143,7 @@ def _register_training():
     limit = f"or limit_ratio >= {LIMIT_SHARE}"
     for name, job, spec, cores, ratio, steps in [*rows, ("llama", "llama", LLAMA, 1, 1.3, 8)]:
         register(name, job, spec, "float32", cores, ratio, steps, f"ratio >= {ratio}, {limit}")
+    register("moe", "moe", MOE, "float32", 2, 1.3, 6, f"ratio >= 1.3, {limit}")
     for name, job, spec, cores, _, steps in rows:
         register(name, job, spec, "bfloat16", cores, 1.4, steps,
                  f"ratio >= 1.4 and over_own_float32 >= {OWN_F32_TARGET}, {limit}")

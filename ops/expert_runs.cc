@@ -47,21 +47,22 @@ int64_t InOrder(const SlotRequest& request, int64_t i) {
 }  // namespace
 
 Status AssignSlots(const SlotRequest& request, const int32_t* choices, int32_t* slots,
-                   int32_t* counts) {
+                   int32_t* used, int32_t* chosen) {
   const int64_t all = request.tokens * request.k;
   const int64_t of_group = request.experts / request.groups;
-  std::fill_n(counts, request.experts, 0);
+  std::fill_n(chosen, request.experts, 0);
   for (int64_t i = 0; i < all; ++i) {
     const int32_t expert = choices[i];
     if (expert < 0 || expert >= request.experts) {
       return OutOfRange(fmt::format("choice {} is expert {} of {}", i, expert, request.experts));
     }
-    ++counts[expert];
+    ++chosen[expert];
   }
+  std::copy_n(chosen, request.experts, used);
   for (int64_t group = 0; group < request.groups; ++group) {
     int64_t room = request.capacity;
     for (int64_t i = 0; i < of_group; ++i) {
-      int32_t& count = counts[group * of_group + i];
+      int32_t& count = used[group * of_group + i];
       if (count > room && !request.drop) {
         return ResourceExhausted(
             fmt::format("experts of group {} are chosen more often than their "
@@ -79,7 +80,7 @@ Status AssignSlots(const SlotRequest& request, const int32_t* choices, int32_t* 
     const auto e = static_cast<size_t>(expert);
     const bool is_first = expert % of_group == 0;
     next[e] = is_first ? expert / of_group * request.capacity : end[e - 1];
-    end[e] = next[e] + counts[expert];
+    end[e] = next[e] + used[expert];
   }
   for (int64_t i = 0; i < all; ++i) {
     const int64_t at = InOrder(request, i);

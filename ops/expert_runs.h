@@ -47,7 +47,7 @@ struct SlotBlock {
 
 // The slots of one row of the batch: choices [tokens, k] of experts, each in [0, experts). Choices
 // of an expert are taken in the order of tokens; by_choice: all first choices before all second
-// ones. counts [experts] as far as there was room.
+// ones. chosen [experts] counts choices, used those that have a slot.
 struct SlotRequest {
   int64_t tokens = 0;
   int64_t k = 1;
@@ -59,6 +59,6 @@ struct SlotRequest {
 };
 // Errors: kOutOfRange: an id is none of an expert; kResourceExhausted: no room.
 Status AssignSlots(const SlotRequest& request, const int32_t* choices, int32_t* slots,
-                   int32_t* counts);
+                   int32_t* used, int32_t* chosen);
 
 }  // namespace meshwright::ops

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "planner/choosing.h"
+#include "planner/expert_groups.h"
 
 namespace meshwright::planner {
 
@@ -32,6 +33,11 @@ Result<Choice> ChooseExperts(const NodeAtHand& at, const std::string& axis,
     case Op::kCombine:
     case Op::kCombineGradWeights:
       choice.factor = FactorOf(at, 0, kRowDim);
+      break;
+    case Op::kReshape:
+      if (!at.node.attrs.Has(kSplitAttr)) return ChooseRows(at, axis, choosing);
+      choice.factor =
+          FactorOf(at, 0, at.node.attrs.Int(kSplitAttr) == kByExperts ? kGroupDim : kRowDim);
       break;
     default:
       return ChooseRows(at, axis, choosing);

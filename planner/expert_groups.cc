@@ -76,7 +76,18 @@ class Regroup {
       declared[r].dims[1] = own->groups;
       declared[r].dims[2] = own->capacity;
     }
-    return builder.Add(node.op, inputs, attrs, declared);
+    std::vector<ValueId> operands = inputs;
+    if (node.op == Op::kCombine) operands[0] = Moved(builder, operands[0], kByRows);
+    std::vector<ValueId> results = builder.Add(node.op, operands, attrs, declared);
+    if (node.op == Op::kDispatch && inputs.size() == 2) {
+      results[0] = Moved(builder, results[0], kByExperts);
+    }
+    return results;
+  }
+
+  static ValueId Moved(Builder& builder, ValueId slots, int64_t split) {
+    if (!slots.valid()) return slots;
+    return builder.AddOne(Op::kReshape, {slots}, {{kSplitAttr, split}}, {builder.type(slots)});
   }
 
   const Graph& graph_;

@@ -4,14 +4,25 @@
 // have some of the experts each want slots by rank, so that a rank gets those of its experts alone:
 // as many groups of slots as there are ranks, each with room for all tokens that may come.
 //
+// Between rows and experts tokens are moved once in each direction: behind a dispatch, and before a
+// combine, stands a reshape to the same shape with the attribute kSplitAttr, whose value is split
+// by experts or by rows (planner/choose_experts.cc), so that the backward has what it reads where
+// it is.
+//
 // Thread rule: pure functions.
 #pragma once
+
+#include <cstdint>
 
 #include "base/result.h"
 #include "ir/job.h"
 #include "planner/layout.h"
 
 namespace meshwright::planner {
+
+inline constexpr char kSplitAttr[] = "split";
+inline constexpr int64_t kByExperts = 1;
+inline constexpr int64_t kByRows = 2;
 
 // REQUIRES layout.expert() > 1. Errors: kInvalidArgument: no experts, or as many as the degree does
 // not divide.

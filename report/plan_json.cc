@@ -36,6 +36,8 @@ PlanObject LayoutObject(const planner::Layout& layout) {
   for (const planner::Recompute mode : layout.recompute) recompute.push_back(RecomputeName(mode));
   return {{"text", layout.ToString()},
           {"data", layout.data()},
+          {"expert", layout.expert()},  // of data
+          {"context", layout.context()},
           {"tensor", layout.tensor()},
           {"pipeline", layout.pipeline},
           {"microbatches", layout.microbatches},

@@ -1,7 +1,8 @@
-"""GPT-2 and LLaMA in plain PyTorch, the models that bench/run trains on both sides.
+"""GPT-2, LLaMA and Mixtral in plain PyTorch, the models that bench/run trains on both sides.
 
 GPT-2: pre-LN, learned positions, tanh GELU, tied head. LLaMA: RMS norm, rotary positions, grouped
-queries, SwiGLU, untied head. Attention is the library's fused call or spelled out. With a
+queries, SwiGLU, untied head. Mixtral: the same with experts, a loop over them as transformers has it,
+or tokens sorted by expert and one grouped product. Attention is the library's fused call or spelled out. With a
 process group, GPT-2 is split by tensors as Megatron does: QKV and the first layer of the MLP by
 columns, the others by rows, the table of tokens and the loss by vocabulary.
 Runs on PyTorch 1.13 and newer.
@@ -164,6 +165,48 @@ def rotate(x, cos, sin):
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
+class Experts(nn.Module):
+    """Top-k of a softmax, weights that add up to one."""
+
+    def __init__(self, spec):
+        super().__init__()
+        self.count, self.chosen, self.grouped = spec.experts, spec.chosen, spec.mode == "grouped"
+        self.router = nn.Linear(spec.dim, spec.experts, bias=False)
+        self.gate_up = nn.Parameter(torch.empty(spec.experts, 2 * spec.ffn, spec.dim).normal_(std=0.02))
+        self.down = nn.Parameter(torch.empty(spec.experts, spec.dim, spec.ffn).normal_(std=0.02))
+
+    def forward(self, x):
+        tokens = x.reshape(-1, x.shape[-1])
+        shares = torch.softmax(self.router(tokens).float(), dim=-1)
+        weights, ids = shares.topk(self.chosen, dim=-1)
+        weights = (weights / weights.sum(-1, keepdim=True)).to(tokens.dtype)
+        route = self.sorted_runs if self.grouped else self.loop
+        return route(tokens, weights, ids).view_as(x)
+
+    def loop(self, tokens, weights, ids):
+        out = torch.zeros_like(tokens)
+        for expert in range(self.count):
+            token, choice = torch.where(ids == expert)
+            if token.numel() == 0:
+                continue
+            gate, up = F.linear(tokens[token], self.gate_up[expert]).chunk(2, dim=-1)
+            y = F.linear(F.silu(gate) * up, self.down[expert])
+            out.index_add_(0, token, y * weights[token, choice, None])
+        return out
+
+    def sorted_runs(self, tokens, weights, ids):
+        order = ids.flatten().argsort(stable=True)
+        ends = torch.bincount(ids.flatten(), minlength=self.count).cumsum(0).to(torch.int32)
+        token = order // self.chosen
+        gate, up = self.product(tokens[token], self.gate_up, ends).chunk(2, dim=-1)
+        y = self.product(F.silu(gate) * up, self.down, ends)
+        return torch.zeros_like(tokens).index_add_(0, token, y * weights.flatten()[order, None])
+
+    @staticmethod
+    def product(x, matrices, ends):
+        return torch._grouped_mm(x, matrices.transpose(-2, -1), offs=ends)
+
+
 class LlamaBlock(nn.Module):
     def __init__(self, spec):
         super().__init__()
@@ -172,6 +215,9 @@ class LlamaBlock(nn.Module):
         self.norm1, self.norm2 = RmsNorm(d), RmsNorm(d)
         self.qkv = nn.Linear(d, (self.heads + 2 * self.kv) * self.width, bias=False)
         self.o = nn.Linear(d, d, bias=False)
+        self.experts = Experts(spec) if spec.model == "mixtral" else None
+        if self.experts is not None:
+            return
         self.gate_up = nn.Linear(d, 2 * spec.ffn, bias=False)
         self.down = nn.Linear(spec.ffn, d, bias=False)
 
@@ -183,6 +229,8 @@ class LlamaBlock(nn.Module):
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         k, v = (t.repeat_interleave(self.heads // self.kv, dim=1) for t in (k, v))
         x = x + self.o(attend(q, k, v, mask, self.fused).transpose(1, 2).reshape(b, s, -1))
+        if self.experts is not None:
+            return x + self.experts(self.norm2(x))
         gate, up = self.gate_up(self.norm2(x)).chunk(2, dim=-1)
         return x + self.down(F.silu(gate) * up)
 
@@ -209,9 +257,9 @@ class Llama(nn.Module):
 
 
 def make_model(spec, rank=0, ranks=1):
-    """spec: dim, layers, heads, kv_heads, ffn, seq, vocab, fused, model. Weights from one seed."""
+    """spec: dim, layers, heads, kv_heads, ffn, seq, vocab, fused, model, and of Mixtral experts, chosen, mode. Weights from one seed."""
     torch.manual_seed(1234)
-    model = Llama(spec) if spec.model == "llama" else Gpt2(spec, rank, ranks)
+    model = Gpt2(spec, rank, ranks) if spec.model == "gpt2" else Llama(spec)
     for name, parameter in model.named_parameters():
         if parameter.dim() == 2:
             nn.init.normal_(parameter, std=0.02)

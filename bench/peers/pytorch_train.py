@@ -18,13 +18,15 @@ from models import make_model
 
 def parse():
     p = argparse.ArgumentParser()
-    p.add_argument("--model", choices=["gpt2", "llama"], default="gpt2")
+    p.add_argument("--model", choices=["gpt2", "llama", "mixtral"], default="gpt2")
     for name in ("dim", "layers", "heads", "seq", "batch", "vocab"):
         p.add_argument("--" + name, type=int, required=True)
     p.add_argument("--kv-heads", type=int, default=0)
     p.add_argument("--ffn", type=int, default=0)
+    p.add_argument("--experts", type=int, default=0)
+    p.add_argument("--chosen", type=int, default=0)
     p.add_argument("--data", required=True, help="file of bytes, a token each")
-    p.add_argument("--mode", choices=["sdpa", "manual", "compile"], default="manual")
+    p.add_argument("--mode", choices=["sdpa", "manual", "compile", "grouped"], default="manual")
     p.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--parallel", choices=["none", "data", "tensor"], default="none")

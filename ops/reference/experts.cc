@@ -156,7 +156,8 @@ KernelResult MakeExpertSlots(const KernelSpec& spec) {
     for (int64_t row = 0; row * of_row < inputs[0].elements(); ++row) {
       MW_TRY(AssignSlots(request, inputs[0].as<int32_t>() + row * of_row,
                          outputs[0].as<int32_t>() + row * of_row,
-                         outputs[1].as<int32_t>() + row * request.experts)
+                         outputs[1].as<int32_t>() + row * request.experts,
+                         outputs[2].as<int32_t>() + row * request.experts)
                  .WithContext("expert_slots"));
     }
     return {};

@@ -20,7 +20,7 @@ struct ExpertLayout {
 };
 
 // All; experts are shared by some of the replicas, or not.
-std::vector<ExpertLayout> LayoutsOf(int64_t devices) {
+std::vector<ExpertLayout> ExpertLayoutsOf(int64_t devices) {
   std::vector<ExpertLayout> layouts;
   for (int64_t data = 1; data <= devices; data *= 2) {
     for (int64_t context = 1; data * context <= devices; context *= 2) {
@@ -36,7 +36,7 @@ std::vector<ExpertLayout> LayoutsOf(int64_t devices) {
   return layouts;
 }
 
-ir::JobRequest With(ir::JobRequest job, const ExpertLayout& layout) {
+ir::JobRequest OnLayout(ir::JobRequest job, const ExpertLayout& layout) {
   job.parallel.data = layout.data;
   job.parallel.expert = layout.expert;
   job.parallel.context = layout.context;
@@ -55,13 +55,13 @@ TinyOptions Options() {
   return options;
 }
 
-void ExpectLikeOneDevice(const ir::JobRequest& job, const TinyOptions& options,
-                         const std::vector<ExpertLayout>& layouts) {
+void ExpectAsOneDevice(const ir::JobRequest& job, const TinyOptions& options,
+                       const std::vector<ExpertLayout>& layouts) {
   const auto vocabulary = static_cast<int>(options.vocabulary);
-  const auto expected = RunJob(With(job, {}), 1, vocabulary);
+  const auto expected = RunJob(OnLayout(job, {}), 1, vocabulary);
   ASSERT_TRUE(expected.has_value()) << expected.error();
   for (const ExpertLayout& layout : layouts) {
-    const auto actual = RunJob(With(job, layout), layout.devices(), vocabulary);
+    const auto actual = RunJob(OnLayout(job, layout), layout.devices(), vocabulary);
     ASSERT_TRUE(actual.has_value()) << layout.ToString() << ": " << actual.error();
     EXPECT_EQ(actual->plan.layout.expert(), layout.expert);
     ExpectEqual(*expected, *actual, 1e-10, layout.ToString());
@@ -72,7 +72,7 @@ class Experts : public ::testing::TestWithParam<int> {};
 
 TEST_P(Experts, EveryFactorisationEqualsOneDeviceInF64) {
   const TinyOptions options = Options();
-  ExpectLikeOneDevice(MakeTinyJob(options), options, LayoutsOf(GetParam()));
+  ExpectAsOneDevice(MakeTinyJob(options), options, ExpertLayoutsOf(GetParam()));
 }
 
 std::vector<int> ExpertDevices() {
@@ -82,15 +82,15 @@ std::vector<int> ExpertDevices() {
 
 INSTANTIATE_TEST_SUITE_P(Devices, Experts, ::testing::ValuesIn(ExpertDevices()));
 
-const std::vector<ExpertLayout> kSomeLayouts = {{2, 2, 1, 1, 1, 1}, {4, 2, 1, 1, 1, 2},
-                                                {2, 2, 1, 2, 1, 1}, {2, 2, 2, 1, 1, 1},
-                                                {2, 2, 1, 1, 2, 4}, {4, 4, 1, 1, 1, 4}};
+const std::vector<ExpertLayout> kExpertLayouts = {{2, 2, 1, 1, 1, 1}, {4, 2, 1, 1, 1, 2},
+                                                  {2, 2, 1, 2, 1, 1}, {2, 2, 2, 1, 1, 1},
+                                                  {2, 2, 1, 1, 2, 4}, {4, 4, 1, 1, 1, 4}};
 
 TEST(ExpertVariants, WithRoomForSomeTheSameTokensAreDropped) {
   for (const double factor : {0.5, 1.0}) {
     TinyOptions options = Options();
     options.capacity_factor = factor;
-    ExpectLikeOneDevice(MakeTinyJob(options), options, kSomeLayouts);
+    ExpectAsOneDevice(MakeTinyJob(options), options, kExpertLayouts);
   }
 }
 
@@ -100,21 +100,21 @@ TEST(ExpertVariants, ZeroAndRecomputingChangeNothing) {
     ir::JobRequest job = MakeTinyJob(options);
     job.parallel.zero = zero;
     job.parallel.recompute = zero == 2 ? "full" : "selective";
-    ExpectLikeOneDevice(job, options, {{4, 2, 1, 1, 1, 2}, {4, 2, 1, 1, 2, 2}});
+    ExpectAsOneDevice(job, options, {{4, 2, 1, 1, 1, 2}, {4, 2, 1, 1, 2, 2}});
   }
 }
 
 TEST(ExpertVariants, DocumentsEqualOneDevice) {
   TinyOptions options = Options();
   options.document_separator = 3;
-  ExpectLikeOneDevice(MakeTinyJob(options), options, kSomeLayouts);
+  ExpectAsOneDevice(MakeTinyJob(options), options, kExpertLayouts);
 }
 
 TEST(ExpertVariants, ADegreeThatDoesNotFitIsRefusedWithOneThatDoes) {
   const TinyOptions options = Options();
   const ir::JobRequest job = MakeTinyJob(options);
   const auto error = [&](const ExpertLayout& layout) {
-    const auto run = RunJob(With(job, layout), layout.devices(), 61);
+    const auto run = RunJob(OnLayout(job, layout), layout.devices(), 61);
     return run.has_value() ? "" : run.error().message();
   };
   EXPECT_NE(error({2, 4, 1, 1, 1, 1}).find("does not divide the 2 replicas"), std::string::npos);
@@ -123,7 +123,7 @@ TEST(ExpertVariants, ADegreeThatDoesNotFitIsRefusedWithOneThatDoes) {
       << error({8, 8, 1, 1, 1, 1});
   TinyOptions dense = options;
   dense.family = "llama";
-  const auto none = RunJob(With(MakeTinyJob(dense), {2, 2, 1, 1, 1, 1}), 2, 61);
+  const auto none = RunJob(OnLayout(MakeTinyJob(dense), {2, 2, 1, 1, 1, 1}), 2, 61);
   ASSERT_FALSE(none.has_value());
   EXPECT_NE(none.error().message().find("the model has no experts"), std::string::npos);
 }

@@ -1,6 +1,8 @@
 // Communication oracles: calls and bytes of a training step against closed forms.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "client/trainer.h"
 #include "tests/virtual/tiny_models.h"
 #include "tests/virtual/virtual_cluster.h"
@@ -184,6 +186,28 @@ TEST(Traffic, GatheredKeysComeOnceAndTheirGradientsGoHome) {
     EXPECT_EQ(scatters.calls, c * options.layers * 2) << c;
     EXPECT_EQ(scatters.bytes, c * (c - 1) * options.layers * 2 * n) << c;
     EXPECT_FALSE(step->traffic.contains({"context", Kind::kRingShift})) << c;
+  }
+}
+
+// Slots of a row are moved to the ranks of their experts and back, forward and backward; how many
+// each expert has, once.
+TEST(Traffic, ExpertsTakeFourAllToAllsOfALayer) {
+  for (const int64_t ranks : {2, 4}) {
+    TinyOptions options;
+    options.family = "mixtral";
+    options.dtype = ir::DType::kF32;
+    ir::JobRequest job = MakeTinyJob(options);
+    job.parallel.data = ranks;
+    job.parallel.expert = ranks;
+    const auto step = OneStep(job, static_cast<int>(ranks), 61);
+    ASSERT_TRUE(step.has_value()) << step.error();
+    const Counters& moved = step->traffic.at({"expert", Kind::kAllToAll});
+    EXPECT_EQ(moved.calls, ranks * options.layers * (4 + 1)) << ranks;
+    // Of a token two choices: of one expert of a rank, or of all that it has.
+    const int64_t capacity = options.sequence * std::min<int64_t>(2, options.experts / ranks);
+    const int64_t slots = options.batch * capacity * 32 * 4;  // of a rank: those of all ranks
+    const int64_t counts = options.batch / ranks * options.experts * 4;
+    EXPECT_EQ(moved.bytes, options.layers * (ranks - 1) * (4 * slots + counts)) << ranks;
   }
 }
 

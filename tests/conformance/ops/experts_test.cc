@@ -2,7 +2,9 @@
 // differences, backends against each other, and parts of the experts against all.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "ir/autodiff.h"
 #include "ir/builder.h"
@@ -23,28 +25,28 @@ struct ExpertCase {
 };
 std::ostream& operator<<(std::ostream& out, const ExpertCase& c) { return out << c.name; }
 
-constexpr int64_t kRows = 3;
+constexpr int64_t kBatchRows = 3;
 constexpr int64_t kTokens = 9;
 constexpr int64_t kChosen = 2;
 constexpr int64_t kExperts = 6;
-constexpr int64_t kWidth = 5;
+constexpr int64_t kTokenWidth = 5;
 constexpr int64_t kInner = 7;
 
 // x, ids, weights, up [E, d, f], down [E, f, d], c: what the loss multiplies the result with.
 std::vector<HostTensor> OperandsOf(const ExpertCase& c, ir::DType dtype) {
   std::vector<int32_t> ids;
-  for (int64_t token = 0; token < kRows * kTokens; ++token) {
+  for (int64_t token = 0; token < kBatchRows * kTokens; ++token) {
     const int64_t first = c.one_is_hot ? 2 : (token * 5 + token / 4) % kExperts;
     ids.push_back(static_cast<int32_t>(first));
     ids.push_back(static_cast<int32_t>((first + 1 + (c.one_is_hot ? 0 : token % 4)) % kExperts));
   }
-  const ir::Dims x = {kRows, kTokens, kWidth};
+  const ir::Dims x = {kBatchRows, kTokens, kTokenWidth};
   std::vector<HostTensor> operands = {Convert(RandomTensor(x, 1), dtype),
-                                      FromIds({kRows, kTokens, kChosen}, ids)};
+                                      FromIds({kBatchRows, kTokens, kChosen}, ids)};
   uint64_t seed = 2;
   for (const ir::Dims& dims :
-       {ir::Dims{kRows, kTokens, kChosen}, ir::Dims{kExperts, kWidth, kInner},
-        ir::Dims{kExperts, kInner, kWidth}, x}) {
+       {ir::Dims{kBatchRows, kTokens, kChosen}, ir::Dims{kExperts, kTokenWidth, kInner},
+        ir::Dims{kExperts, kInner, kTokenWidth}, x}) {
     operands.push_back(Convert(RandomTensor(dims, seed++), dtype));
   }
   return operands;
@@ -76,6 +78,8 @@ Result<ir::Graph> LayerOf(const ExpertCase& c, const std::vector<HostTensor>& op
   const std::vector<ValueId> wrt = {in[0], in[2], in[3], in[4]};
   MW_ASSIGN_OR_RETURN(const std::vector<ValueId> grads, ir::AppendGradients(b, loss, wrt));
   for (size_t i = 0; i < grads.size(); ++i) b.SetOutput("y" + std::to_string(i + 1), grads[i]);
+  b.SetOutput("y5", routed[1]);
+  b.SetOutput("y6", routed[2]);
   return b.Finish();
 }
 
@@ -87,7 +91,7 @@ double Gelu(double x) {
 std::vector<bool> KeptOf(const ExpertCase& c, const HostTensor& ids) {
   std::vector<bool> kept;
   const auto* choice = reinterpret_cast<const int32_t*>(ids.data.data());
-  for (int64_t row = 0; row < kRows; ++row) {
+  for (int64_t row = 0; row < kBatchRows; ++row) {
     std::vector<int64_t> used(kExperts, 0);
     for (int64_t i = 0; i < kTokens * kChosen; ++i) {
       const int32_t expert = choice[row * kTokens * kChosen + i];
@@ -106,18 +110,18 @@ std::vector<double> PlainLayer(const ExpertCase& c, const std::vector<HostTensor
   const std::vector<bool> kept = KeptOf(c, operands[1]);
   const auto at = [](const std::vector<double>& v, int64_t i) { return v[static_cast<size_t>(i)]; };
   std::vector<double> y(x.size(), 0.0);
-  for (int64_t choice = 0; choice < kRows * kTokens * kChosen; ++choice) {
+  for (int64_t choice = 0; choice < kBatchRows * kTokens * kChosen; ++choice) {
     if (!kept[static_cast<size_t>(choice)]) continue;
     const int64_t token = choice / kChosen;
     const int64_t expert = ids[choice];
     for (int64_t f = 0; f < kInner; ++f) {
       double sum = 0;
-      for (int64_t d = 0; d < kWidth; ++d) {
-        sum += at(x, token * kWidth + d) * at(up, (expert * kWidth + d) * kInner + f);
+      for (int64_t d = 0; d < kTokenWidth; ++d) {
+        sum += at(x, token * kTokenWidth + d) * at(up, (expert * kTokenWidth + d) * kInner + f);
       }
-      for (int64_t d = 0; d < kWidth; ++d) {
-        y[static_cast<size_t>(token * kWidth + d)] +=
-            at(weights, choice) * Gelu(sum) * at(down, (expert * kInner + f) * kWidth + d);
+      for (int64_t d = 0; d < kTokenWidth; ++d) {
+        y[static_cast<size_t>(token * kTokenWidth + d)] +=
+            at(weights, choice) * Gelu(sum) * at(down, (expert * kInner + f) * kTokenWidth + d);
       }
     }
   }
@@ -145,6 +149,14 @@ TEST_P(ExpertLayer, EqualsPlainLoopsOverTokens) {
   const HostTensor plain =
       FromValues(outs[0].type.dims, PlainLayer(GetParam(), operands), ir::DType::kF64);
   EXPECT_LT(RelativeError(outs[0], plain), 1e-13);
+  // As many choices as were made, and slots as were kept.
+  const std::vector<bool> kept = KeptOf(GetParam(), operands[1]);
+  const auto sum = [](const HostTensor& counts) {
+    const std::vector<double> values = ValuesOf(counts);
+    return std::accumulate(values.begin(), values.end(), 0.0);
+  };
+  EXPECT_EQ(sum(outs[5]), static_cast<double>(std::count(kept.begin(), kept.end(), true)));
+  EXPECT_EQ(sum(outs[6]), static_cast<double>(kept.size()));
 }
 
 // Of each float operand a few elements.

@@ -14,15 +14,14 @@ using ::testing::HasSubstr;
 
 struct Assigned {
   Status status;
-  std::vector<int32_t> slots, counts;
+  std::vector<int32_t> slots, used, chosen;
 };
 
 Assigned Assign(const SlotRequest& request, const std::vector<int32_t>& choices) {
-  Assigned assigned{{},
-                    std::vector<int32_t>(choices.size()),
-                    std::vector<int32_t>(static_cast<size_t>(request.experts))};
-  assigned.status =
-      AssignSlots(request, choices.data(), assigned.slots.data(), assigned.counts.data());
+  const std::vector<int32_t> of_experts(static_cast<size_t>(request.experts), -7);
+  Assigned assigned{{}, std::vector<int32_t>(choices.size()), of_experts, of_experts};
+  assigned.status = AssignSlots(request, choices.data(), assigned.slots.data(),
+                                assigned.used.data(), assigned.chosen.data());
   return assigned;
 }
 
@@ -32,21 +31,22 @@ const std::vector<int32_t> kChoices = {0, 2, 0, 1, 0, 2, 1, 0};
 TEST(AssignSlots, RunsOfExpertsFollowEachOtherInAGroup) {
   const Assigned one = Assign({4, 2, 3, 1, 8}, kChoices);
   ASSERT_TRUE(one.status.ok()) << one.status;
-  EXPECT_THAT(one.counts, ElementsAre(4, 2, 2));
+  EXPECT_THAT(one.used, ElementsAre(4, 2, 2));
   EXPECT_THAT(one.slots, ElementsAre(0, 6, 1, 4, 2, 7, 5, 3));
 }
 
 TEST(AssignSlots, GroupsHaveRoomOfTheirOwn) {
   const Assigned own = Assign({4, 2, 4, 2, 6}, kChoices);
   ASSERT_TRUE(own.status.ok()) << own.status;
-  EXPECT_THAT(own.counts, ElementsAre(4, 2, 2, 0));
+  EXPECT_THAT(own.used, ElementsAre(4, 2, 2, 0));
   EXPECT_THAT(own.slots, ElementsAre(0, 6, 1, 4, 2, 7, 5, 3));
 }
 
 TEST(AssignSlots, WhatFindsNoRoomIsDroppedInTheOrderOfTokens) {
   const Assigned full = Assign({4, 2, 3, 3, 2, /*by_choice=*/false, /*drop=*/true}, kChoices);
   ASSERT_TRUE(full.status.ok()) << full.status;
-  EXPECT_THAT(full.counts, ElementsAre(2, 2, 2));
+  EXPECT_THAT(full.used, ElementsAre(2, 2, 2));
+  EXPECT_THAT(full.chosen, ElementsAre(4, 2, 2));
   EXPECT_THAT(full.slots, ElementsAre(0, 4, 1, 2, -1, 5, 3, -1));
 }
 
