@@ -26,10 +26,11 @@ namespace meshwright::client {
 
 struct ExpertOptions {
   int64_t experts = 8;
-  int64_t chosen = 2;          // experts of a token
-  bool normalised = true;      // weights of a token add up to one
-  double capacity_factor = 0;  // room of an expert: this x tokens x chosen / experts of a row; what
-                               // finds none is dropped, second choices first. 0: room for all
+  int64_t chosen = 2;      // experts of a token
+  bool normalised = true;  // weights of a token add up to one
+  // Room of an expert: this x tokens x chosen / experts of a row. What finds none is dropped,
+  // second choices first. 0: there is room for all.
+  double capacity_factor = 0;
 };
 
 struct MixtureOfExperts {

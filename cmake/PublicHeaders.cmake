@@ -14,6 +14,7 @@ set(MW_PUBLIC_HEADERS
     client/client.h
     client/data_files.h
     client/evaluation.h
+    client/experts.h
     client/layers.h
     client/program.h
     client/session.h
@@ -32,6 +33,7 @@ set(MW_PUBLIC_HEADERS
     ir/graph.h
     ir/job.h
     ir/op.h
+    ir/op_list.h
     models/gpt2.h
     models/llama.h
     models/registry.h

@@ -43,7 +43,6 @@ constexpr ForeignKey kForeignKeys[] = {
      "parallelism.zero_stage for what they split (3: weights too)"},
     {"parallelism", "fsdp_reshard_after_forward",
      "leave it out: parallelism.zero_stage says what replicas split"},
-    {"parallelism", "expert_parallel_degree", "there are no models with experts yet"},
     {"parallelism", "enable_async_tensor_parallel", "leave it out: the planner decides"},
     {"parallelism", "disable_loss_parallel", "leave it out: the planner decides"},
     {"parallelism", "pipeline_parallel_microbatch_size",

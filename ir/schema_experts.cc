@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "ir/schema_table.h"
 
 namespace meshwright::ir {
@@ -270,6 +271,7 @@ double CombineGradWeightsFlops(const NodeTypes& node) {
 
 // Each row of x went to its slots: dx adds them up.
 GradsOr DispatchGrad(GradCall& call) {
+  MW_CHECK(call.grads.size() == 1) << "dispatch has one result";
   if (call.node.inputs.size() > 2) {
     return Fail(Unimplemented("dispatch with weights has no gradient"));
   }
@@ -278,6 +280,7 @@ GradsOr DispatchGrad(GradCall& call) {
 }
 
 GradsOr CombineGrad(GradCall& call) {
+  MW_CHECK(call.grads.size() == 1) << "combine has one result";
   std::vector<ValueId> grads(call.node.inputs.size());
   const TensorType y = call.in_type(0);
   std::vector<ValueId> operands = {call.grads[0], call.in(1)};
@@ -294,6 +297,7 @@ GradsOr CombineGrad(GradCall& call) {
 }
 
 GradsOr GroupedMatmulGradient(GradCall& call) {
+  MW_CHECK(call.grads.size() == 1) << "grouped_matmul has one result";
   std::vector<ValueId> grads(3);
   const bool transposed = call.node.attrs.Int("transposed") != 0;
   Attrs attrs = call.node.attrs;

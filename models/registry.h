@@ -30,7 +30,7 @@ struct ModelSpec {
   std::optional<double> epsilon = {};
   std::optional<double> rope_base = {};  // llama only
   std::optional<bool> tied = {};
-  // mixtral only
+  // Of mixtral only.
   std::optional<int64_t> experts = {};
   std::optional<int64_t> experts_per_token = {};
   std::optional<double> capacity_factor = {};

@@ -36,56 +36,58 @@ Result<SlotBlock> SlotBlock::Of(const KernelSpec& spec, const ir::TensorType& sl
                    choices.dims[1], choices.dims[2], block.Start(1, 0)};
 }
 
-namespace {
+SlotAssigner::SlotAssigner(const SlotRequest& request)
+    : request_(request),
+      next_(static_cast<size_t>(request.experts)),
+      end_(static_cast<size_t>(request.experts)) {}
 
-// Choice number i in the order in which room is given.
-int64_t InOrder(const SlotRequest& request, int64_t i) {
-  if (!request.by_choice) return i;
-  return i % request.tokens * request.k + i / request.tokens;
+int64_t SlotAssigner::InOrder(int64_t i) const {
+  if (!request_.by_choice) return i;
+  return i % request_.tokens * request_.k + i / request_.tokens;
 }
 
-}  // namespace
-
-Status AssignSlots(const SlotRequest& request, const int32_t* choices, int32_t* slots,
-                   int32_t* used, int32_t* chosen) {
-  const int64_t all = request.tokens * request.k;
-  const int64_t of_group = request.experts / request.groups;
-  std::fill_n(chosen, request.experts, 0);
-  for (int64_t i = 0; i < all; ++i) {
+Status SlotAssigner::Count(const int32_t* choices, int32_t* used, int32_t* chosen) const {
+  std::fill_n(chosen, request_.experts, 0);
+  for (int64_t i = 0; i < request_.tokens * request_.k; ++i) {
     const int32_t expert = choices[i];
-    if (expert < 0 || expert >= request.experts) {
-      return OutOfRange(fmt::format("choice {} is expert {} of {}", i, expert, request.experts));
+    if (expert < 0 || expert >= request_.experts) {
+      return OutOfRange(fmt::format("choice {} is expert {} of {}", i, expert, request_.experts));
     }
     ++chosen[expert];
   }
-  std::copy_n(chosen, request.experts, used);
-  for (int64_t group = 0; group < request.groups; ++group) {
-    int64_t room = request.capacity;
+  std::copy_n(chosen, request_.experts, used);
+  const int64_t of_group = request_.experts / request_.groups;
+  for (int64_t group = 0; group < request_.groups; ++group) {
+    int64_t room = request_.capacity;
     for (int64_t i = 0; i < of_group; ++i) {
       int32_t& count = used[group * of_group + i];
-      if (count > room && !request.drop) {
+      if (count > room && !request_.drop) {
         return ResourceExhausted(
             fmt::format("experts of group {} are chosen more often than their "
                         "{} slots allow",
-                        group, request.capacity));
+                        group, request_.capacity));
       }
       count = static_cast<int32_t>(std::min<int64_t>(count, room));
       room -= count;
     }
   }
-  // Where the next choice of each expert goes, and where its run ends.
-  std::vector<int64_t> next(static_cast<size_t>(request.experts));
-  std::vector<int64_t> end(next.size());
-  for (int64_t expert = 0; expert < request.experts; ++expert) {
+  return OkStatus();
+}
+
+Status SlotAssigner::Assign(const int32_t* choices, int32_t* slots, int32_t* used,
+                            int32_t* chosen) {
+  MW_TRY(Count(choices, used, chosen));
+  const int64_t of_group = request_.experts / request_.groups;
+  for (int64_t expert = 0; expert < request_.experts; ++expert) {
     const auto e = static_cast<size_t>(expert);
     const bool is_first = expert % of_group == 0;
-    next[e] = is_first ? expert / of_group * request.capacity : end[e - 1];
-    end[e] = next[e] + used[expert];
+    next_[e] = is_first ? expert / of_group * request_.capacity : end_[e - 1];
+    end_[e] = next_[e] + used[expert];
   }
-  for (int64_t i = 0; i < all; ++i) {
-    const int64_t at = InOrder(request, i);
+  for (int64_t i = 0; i < request_.tokens * request_.k; ++i) {
+    const int64_t at = InOrder(i);
     const auto e = static_cast<size_t>(choices[at]);
-    slots[at] = next[e] < end[e] ? static_cast<int32_t>(next[e]++) : -1;
+    slots[at] = next_[e] < end_[e] ? static_cast<int32_t>(next_[e]++) : -1;
   }
   return OkStatus();
 }

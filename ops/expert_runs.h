@@ -57,8 +57,20 @@ struct SlotRequest {
   bool by_choice = false;
   bool drop = false;  // what finds no room gets slot -1; else that is an error
 };
-// Errors: kOutOfRange: an id is none of an expert; kResourceExhausted: no room.
-Status AssignSlots(const SlotRequest& request, const int32_t* choices, int32_t* slots,
-                   int32_t* used, int32_t* chosen);
+// Keeps its memory from one row to the next. Thread rule: one thread.
+class SlotAssigner {
+ public:
+  explicit SlotAssigner(const SlotRequest& request);
+  // Errors: kOutOfRange: an id is none of an expert; kResourceExhausted: no room.
+  Status Assign(const int32_t* choices, int32_t* slots, int32_t* used, int32_t* chosen);
+
+ private:
+  Status Count(const int32_t* choices, int32_t* used, int32_t* chosen) const;
+  int64_t InOrder(int64_t i) const;  // choice number i in the order in which room is given
+
+  const SlotRequest request_;
+  std::vector<int64_t> next_;  // where the next choice of each expert goes
+  std::vector<int64_t> end_;   // of its run
+};
 
 }  // namespace meshwright::ops

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "planner/choosing.h"
 #include "planner/expert_groups.h"
 
@@ -10,9 +11,41 @@ using ir::Op;
 
 namespace {
 
-// The factor of dim `dim` of an operand.
+constexpr size_t kRowDim = 0;
+constexpr size_t kGroupDim = 1;
+
+// The factor of dim `dim` of an operand, which is one of its own.
 FactorIndex FactorOf(const NodeAtHand& at, size_t operand, size_t dim) {
-  return at.rule.operands[operand][dim][0];
+  const ir::DimFactors& factors = at.rule.operands[operand][dim];
+  MW_CHECK(!factors.empty()) << ir::OpName(at.node.op) << " has no factor for dim " << dim;
+  return factors[0];
+}
+
+Status Misfit(const NodeAtHand& at, const std::string& axis, FactorIndex factor,
+              const Choosing& choosing) {
+  return InvalidArgument(fmt::format(
+      "{}={} does not divide the {} groups of experts of {}", axis, choosing.mesh.AxisSize(axis),
+      at.rule.factors[static_cast<size_t>(factor)].size, ir::OpName(at.node.op)));
+}
+
+// Tokens are on the way by row, where their rows are split; where every rank has all rows (a
+// program of few of them), each takes what its experts take, and results add up.
+Choice ByRowsOfChoices(const NodeAtHand& at, size_t choices, const std::string& axis,
+                       const Choosing& choosing) {
+  Choice choice{axis, std::nullopt, false};
+  if (SplitBy(at.views[choices].dims[kRowDim], axis)) {
+    choice.factor = FactorOf(at, choices, kRowDim);
+  } else if (at.node.op != Op::kDispatch) {
+    choice.factor = choosing.FollowOperands(at, axis);
+  }
+  return choice;
+}
+
+// Whether the rows that a device has of an operand can be split once more.
+bool HasRowsFor(const NodeAtHand& at, const std::string& axis, const Choosing& choosing) {
+  const ir::Dims& dims = choosing.graph.type(at.node.inputs[0]).dims;
+  const ir::Dims local = mesh::LocalDims(dims, WithoutAxis(at.views[0], axis), choosing.mesh);
+  return local[kRowDim] % choosing.mesh.AxisSize(axis) == 0;
 }
 
 }  // namespace
@@ -21,8 +54,6 @@ FactorIndex FactorOf(const NodeAtHand& at, size_t operand, size_t dim) {
 // two is an all-to-all. All else is split as other axes of rows split it.
 Result<Choice> ChooseExperts(const NodeAtHand& at, const std::string& axis,
                              const Choosing& choosing) {
-  constexpr size_t kRowDim = 0;
-  constexpr size_t kGroupDim = 1;
   Choice choice{axis, std::nullopt, false};
   switch (at.node.op) {
     case Op::kGroupedMatmul:
@@ -31,24 +62,25 @@ Result<Choice> ChooseExperts(const NodeAtHand& at, const std::string& axis,
       break;
     case Op::kDispatch:
     case Op::kCombine:
+      return ByRowsOfChoices(at, 1, axis, choosing);
     case Op::kCombineGradWeights:
-      choice.factor = FactorOf(at, 0, kRowDim);
-      break;
+      return ByRowsOfChoices(at, 2, axis, choosing);
     case Op::kReshape:
       if (!at.node.attrs.Has(kSplitAttr)) return ChooseRows(at, axis, choosing);
-      choice.factor =
-          FactorOf(at, 0, at.node.attrs.Int(kSplitAttr) == kByExperts ? kGroupDim : kRowDim);
+      if (at.node.attrs.Int(kSplitAttr) == kByExperts) {
+        choice.factor = FactorOf(at, 0, kGroupDim);
+      } else if (HasRowsFor(at, axis, choosing)) {
+        choice.factor = FactorOf(at, 0, kRowDim);
+      } else {
+        choice.factor = choosing.FollowOperands(at, axis);
+        return choice;
+      }
       break;
     default:
       return ChooseRows(at, axis, choosing);
   }
   if (choosing.CanSplit(at.rule, *choice.factor, axis)) return choice;
-  const int64_t size = at.rule.factors[static_cast<size_t>(*choice.factor)].size;
-  return Fail(InvalidArgument(fmt::format(
-      "{}={} does not divide the {} {} of {}", axis, choosing.mesh.AxisSize(axis), size,
-      at.node.op == Op::kGroupedMatmul || at.node.op == Op::kGroupedMatmulGrad ? "groups of experts"
-                                                                               : "rows",
-      ir::OpName(at.node.op))));
+  return Fail(Misfit(at, axis, *choice.factor, choosing));
 }
 
 }  // namespace meshwright::planner

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/check.h"
 #include "ir/builder.h"
 #include "ir/rewrite.h"
 #include "planner/resolve_layout.h"
@@ -26,6 +27,8 @@ struct Groups {
 
 Groups GroupsOf(const Graph& graph, const Node& node, int64_t degree) {
   const int64_t groups = node.attrs.Int("groups");
+  MW_CHECK(degree > 1 && node.attrs.Int("experts") % degree == 0)
+      << degree << " ranks for " << node.attrs.Int("experts") << " experts";
   if (groups % degree == 0) return {groups, node.attrs.Int("capacity")};
   const ir::Dims& choices = graph.type(node.inputs[0]).dims;
   // A token chooses an expert once.

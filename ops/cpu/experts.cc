@@ -141,8 +141,12 @@ void CutTiles(const Products& of, const std::vector<ExpertRun>& runs, std::vecto
   }
 }
 
-// What a kernel keeps between its runs.
+// What a kernel keeps between its runs: memory for all runs and tiles that there may be.
 struct Room {
+  explicit Room(const Products& of) {
+    runs.reserve(static_cast<size_t>(of.rows * of.experts));
+    tiles.reserve(static_cast<size_t>(of.slots() / kTileRows + of.rows * (of.experts + of.groups)));
+  }
   std::vector<ExpertRun> runs;
   std::vector<Tile> tiles;
 };
@@ -151,7 +155,7 @@ KernelResult MakeGroupedMatmulOf(const KernelSpec& spec) {
   const ir::Dims& x = spec.inputs[0].dims;
   const Products of{x[0], x[1], x[2], spec.inputs[1].dims[1], x[3], spec.outputs[0].dims[3]};
   const bool transposed = spec.attrs.Int("transposed") != 0;
-  auto room = std::make_shared<Room>();
+  auto room = std::make_shared<Room>(of);
   ForceOneOpenMpThread();
   return MakeFunctionKernel([of, transposed, room](const RunContext& context, Inputs inputs,
                                                    Outputs outputs) -> Status {
@@ -177,7 +181,7 @@ KernelResult MakeGroupedMatmulOf(const KernelSpec& spec) {
 KernelResult MakeGroupedMatmulGradOf(const KernelSpec& spec) {
   const ir::Dims& x = spec.inputs[0].dims;
   const Products of{x[0], x[1], x[2], spec.inputs[1].dims[1], x[3], spec.inputs[2].dims[3]};
-  auto room = std::make_shared<Room>();
+  auto room = std::make_shared<Room>(of);
   const int64_t column_tiles = (of.f + kTileColumns - 1) / kTileColumns;
   ForceOneOpenMpThread();
   return MakeFunctionKernel([of, column_tiles, room](const RunContext& context, Inputs inputs,

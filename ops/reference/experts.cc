@@ -1,5 +1,6 @@
 // Experts: expert_slots, dispatch, combine and their gradients, grouped_matmul and its gradient.
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "ops/expert_runs.h"
@@ -151,17 +152,20 @@ KernelResult MakeGroupedMatmulGradOf(const KernelSpec& spec) {
 
 KernelResult MakeExpertSlots(const KernelSpec& spec) {
   const SlotRequest request = RequestOf(spec);
-  return MakeFunctionKernel([request](const RunContext&, Inputs inputs, Outputs outputs) -> Status {
-    const int64_t of_row = request.tokens * request.k;
-    for (int64_t row = 0; row * of_row < inputs[0].elements(); ++row) {
-      MW_TRY(AssignSlots(request, inputs[0].as<int32_t>() + row * of_row,
-                         outputs[0].as<int32_t>() + row * of_row,
-                         outputs[1].as<int32_t>() + row * request.experts,
-                         outputs[2].as<int32_t>() + row * request.experts)
-                 .WithContext("expert_slots"));
-    }
-    return {};
-  });
+  auto assigner = std::make_shared<SlotAssigner>(request);
+  return MakeFunctionKernel(
+      [request, assigner](const RunContext&, Inputs inputs, Outputs outputs) -> Status {
+        const int64_t of_row = request.tokens * request.k;
+        for (int64_t row = 0; row * of_row < inputs[0].elements(); ++row) {
+          MW_TRY(assigner
+                     ->Assign(inputs[0].as<int32_t>() + row * of_row,
+                              outputs[0].as<int32_t>() + row * of_row,
+                              outputs[1].as<int32_t>() + row * request.experts,
+                              outputs[2].as<int32_t>() + row * request.experts)
+                     .WithContext("expert_slots"));
+        }
+        return {};
+      });
 }
 
 KernelResult MakeDispatch(const KernelSpec& spec) {

@@ -89,7 +89,7 @@ int64_t AllocationsOf(const Layout& layout) {
 TEST(StepAllocation, DevicesAllocateNothing) {
   counted = false;
   for (const bool compile : {true, false}) {
-    for (const char* family : {"gpt2", "llama"}) {
+    for (const char* family : {"gpt2", "llama", "mixtral"}) {
       EXPECT_EQ(AllocationsOf({family, 1, 1, 1, 1, compile}), 0) << family;
       EXPECT_EQ(AllocationsOf({family, 2, 2, 2, 4, compile}), 0) << family;
     }

@@ -392,8 +392,8 @@ TEST(OpTableItself, ACastInsideOfAFusedBodyRounds) {
   EXPECT_GT(std::count_if(lost.begin(), lost.end(), [](double value) { return value != 0; }), 2000);
 }
 
-// What the table cannot hold: sources (semantics_test.cc) and what needs other devices
-// (conformance/collective, sharding_test.cc).
+// What the table cannot hold: sources (semantics_test.cc), what needs other devices
+// (conformance/collective, sharding_test.cc) and operands that belong together (experts_test.cc).
 bool HasNoRow(ir::Op op) {
   switch (op) {
     case ir::Op::kParam:
@@ -406,7 +406,14 @@ bool HasNoRow(ir::Op op) {
     case ir::Op::kAllGather:
     case ir::Op::kReduceScatter:
     case ir::Op::kAllToAll:
+    case ir::Op::kRingShift:
     case ir::Op::kShardSlice:
+    case ir::Op::kExpertSlots:
+    case ir::Op::kDispatch:
+    case ir::Op::kCombine:
+    case ir::Op::kCombineGradWeights:
+    case ir::Op::kGroupedMatmul:
+    case ir::Op::kGroupedMatmulGrad:
       return true;
     default:
       return false;

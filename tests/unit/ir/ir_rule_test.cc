@@ -32,7 +32,7 @@ std::string FormatRule(const FactorRule& rule) {
   std::string text;
   for (size_t i = 0; i < rule.factors.size(); ++i) {
     text += fmt::format("{}{}={}{}", i ? " " : "", static_cast<char>('a' + i), rule.factors[i].size,
-                        "prw"[static_cast<int>(rule.factors[i].kind)]);
+                        "prws"[static_cast<int>(rule.factors[i].kind)]);
   }
   text += " |";
   for (size_t i = 0; i < rule.operands.size(); ++i) {
@@ -215,13 +215,27 @@ TEST(FactorRule, AttentionSplitsByKvHeadNeverBelow) {
   const TensorType q = F32({2, 5, 6, 4});
   const TensorType k = F32({2, 5, 3, 4});
   const TensorType lse = F32({2, 6, 5});
-  EXPECT_EQ(RuleText(Op::kAttention, {q, k, k}),
-            "a=2p b=5w c=3p d=2w e=4w | [a,b,cd,e] [a,b,c,e] [a,b,c,e] -> [a,b,cd,e] [a,cd,b]");
   EXPECT_EQ(
-      RuleText(Op::kAttentionGrad, {q, k, k, q, lse, q}),
-      "a=2p b=5w c=3p d=2w e=4w | [a,b,cd,e] [a,b,c,e] [a,b,c,e] [a,b,cd,e] [a,cd,b] [a,b,cd,e] -> "
-      "[a,b,cd,e] [a,b,c,e] [a,b,c,e]");
+      RuleText(Op::kAttention, {q, k, k}),
+      "a=2p b=5s c=5w d=3p e=2w f=4w | [a,b,de,f] [a,c,d,f] [a,c,d,f] -> [a,b,de,f] [a,de,b]");
+  EXPECT_EQ(RuleText(Op::kAttentionGrad, {q, k, k, q, lse, q}),
+            "a=2p b=5s c=5w d=3p e=2w f=4w | [a,b,de,f] [a,c,d,f] [a,c,d,f] [a,b,de,f] [a,de,b] "
+            "[a,b,de,f] -> [a,b,de,f] [a,c,d,f] [a,c,d,f]");
   EXPECT_EQ(RuleText(Op::kRotary, {q}), "a=2p b=5p c=6p d=4w | [a,b,c,d]* -> [a,b,c,d]");
+}
+
+TEST(FactorRule, ExpertsAreSplitByGroupAndTokensByRow) {
+  const TensorType choices = I32({2, 6, 2});
+  const Attrs four = {{"experts", int64_t{8}}, {"groups", int64_t{4}}, {"capacity", int64_t{5}}};
+  EXPECT_EQ(RuleText(Op::kExpertSlots, {choices}, four),
+            "a=2p b=6w c=2w d=8w | [a,b,c] -> [a,b,c] [a,d] [a,d]");
+  EXPECT_EQ(RuleText(Op::kDispatch, {F32({2, 6, 3}), choices}, four),
+            "a=2p b=6s c=2w d=3p e=4p f=5w | [a,b,d]* [a,b,c] -> [a,e,f,d]");
+  const TensorType slots = F32({2, 4, 5, 3});
+  EXPECT_EQ(RuleText(Op::kCombine, {slots, choices}),
+            "a=2p b=6s c=2w d=3p e=4r f=5w | [a,e,f,d]* [a,b,c] -> [a,b,d]");
+  EXPECT_EQ(RuleText(Op::kGroupedMatmul, {slots, I32({2, 8}), F32({8, 3, 7})}),
+            "a=2p b=4p c=2w d=5w e=3r f=7p | [a,b,d,e] [a,bc] [bc,e,f] -> [a,b,d,f]");
 }
 
 TEST(FactorRule, LossesReduceTheVocabularyByLogSumExp) {

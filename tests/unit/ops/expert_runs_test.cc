@@ -20,29 +20,29 @@ struct Assigned {
 Assigned Assign(const SlotRequest& request, const std::vector<int32_t>& choices) {
   const std::vector<int32_t> of_experts(static_cast<size_t>(request.experts), -7);
   Assigned assigned{{}, std::vector<int32_t>(choices.size()), of_experts, of_experts};
-  assigned.status = AssignSlots(request, choices.data(), assigned.slots.data(),
-                                assigned.used.data(), assigned.chosen.data());
+  assigned.status = SlotAssigner(request).Assign(choices.data(), assigned.slots.data(),
+                                                 assigned.used.data(), assigned.chosen.data());
   return assigned;
 }
 
 // Four tokens, two choices each.
 const std::vector<int32_t> kChoices = {0, 2, 0, 1, 0, 2, 1, 0};
 
-TEST(AssignSlots, RunsOfExpertsFollowEachOtherInAGroup) {
+TEST(SlotAssigners, RunsOfExpertsFollowEachOtherInAGroup) {
   const Assigned one = Assign({4, 2, 3, 1, 8}, kChoices);
   ASSERT_TRUE(one.status.ok()) << one.status;
   EXPECT_THAT(one.used, ElementsAre(4, 2, 2));
   EXPECT_THAT(one.slots, ElementsAre(0, 6, 1, 4, 2, 7, 5, 3));
 }
 
-TEST(AssignSlots, GroupsHaveRoomOfTheirOwn) {
+TEST(SlotAssigners, GroupsHaveRoomOfTheirOwn) {
   const Assigned own = Assign({4, 2, 4, 2, 6}, kChoices);
   ASSERT_TRUE(own.status.ok()) << own.status;
   EXPECT_THAT(own.used, ElementsAre(4, 2, 2, 0));
   EXPECT_THAT(own.slots, ElementsAre(0, 6, 1, 4, 2, 7, 5, 3));
 }
 
-TEST(AssignSlots, WhatFindsNoRoomIsDroppedInTheOrderOfTokens) {
+TEST(SlotAssigners, WhatFindsNoRoomIsDroppedInTheOrderOfTokens) {
   const Assigned full = Assign({4, 2, 3, 3, 2, /*by_choice=*/false, /*drop=*/true}, kChoices);
   ASSERT_TRUE(full.status.ok()) << full.status;
   EXPECT_THAT(full.used, ElementsAre(2, 2, 2));
@@ -50,13 +50,13 @@ TEST(AssignSlots, WhatFindsNoRoomIsDroppedInTheOrderOfTokens) {
   EXPECT_THAT(full.slots, ElementsAre(0, 4, 1, 2, -1, 5, 3, -1));
 }
 
-TEST(AssignSlots, FirstChoicesComeBeforeSecondOnes) {
+TEST(SlotAssigners, FirstChoicesComeBeforeSecondOnes) {
   const std::vector<int32_t> choices = {1, 0, 0, 1, 0, 1};
   const SlotRequest request{3, 2, 2, 2, 2, /*by_choice=*/true, /*drop=*/true};
   EXPECT_THAT(Assign(request, choices).slots, ElementsAre(2, -1, 0, 3, 1, -1));
 }
 
-TEST(AssignSlots, RefusesWhatHasNoRoomOrNoExpert) {
+TEST(SlotAssigners, RefusesWhatHasNoRoomOrNoExpert) {
   EXPECT_THAT(Assign({4, 2, 3, 3, 2}, kChoices).status.message(),
               HasSubstr("experts of group 0 are chosen more often than their 2 slots allow"));
   EXPECT_THAT(Assign({1, 2, 3, 1, 2}, {0, 3}).status.message(),
