@@ -276,7 +276,7 @@ FactorRule RuleBuilder::Finish() {
   }
   for (size_t i = 0; i < rule_.factors.size(); ++i) {
     Factor& factor = rule_.factors[i];
-    if (factor.kind != FactorKind::kWhole && !in_result[i]) factor.kind = FactorKind::kReduced;
+    if (factor.kind == FactorKind::kParallel && !in_result[i]) factor.kind = FactorKind::kReduced;
   }
   return std::move(rule_);
 }

@@ -166,7 +166,7 @@ class RuleBuilder {
   void Linear(size_t operand);
   void AllLinear();
 
-  // Non-whole factors that no result has become kReduced.
+  // Parallel factors that no result has become kReduced.
   FactorRule Finish();
 
  private:

@@ -104,6 +104,18 @@ TEST(ExpertVariants, ZeroAndRecomputingChangeNothing) {
   }
 }
 
+TEST(ExpertVariants, TokensSplitOverTheTensorAxisAreWholeForExperts) {
+  const TinyOptions options = Options();
+  ir::JobRequest job = MakeTinyJob(options);
+  const auto expected = RunJob(OnLayout(job, {}), 1, 61);
+  ASSERT_TRUE(expected.has_value()) << expected.error();
+  job.parallel.sequence_parallel = true;
+  const ExpertLayout layout{2, 2, 1, 2, 1, 1};
+  const auto actual = RunJob(OnLayout(job, layout), layout.devices(), 61);
+  ASSERT_TRUE(actual.has_value()) << actual.error();
+  ExpectEqual(*expected, *actual, 1e-10, layout.ToString());
+}
+
 TEST(ExpertVariants, DocumentsEqualOneDevice) {
   TinyOptions options = Options();
   options.document_separator = 3;
