@@ -1,6 +1,7 @@
 #include "controller/elastic.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "ir/parallel_pins.h"
@@ -37,6 +38,8 @@ std::optional<ir::ParallelSpec> WithFewerReplicas(const ir::ParallelSpec& had, i
   while (fewer.data > 1 && global_batch % fewer.data != 0) --fewer.data;
   if (fewer.data < 1) return std::nullopt;
   if (fewer.data < had.data) {
+    // Replicas that share experts: as many as divide what is left, so each has more of them.
+    fewer.expert = std::gcd(std::max<int64_t>(1, had.expert), fewer.data);
     fewer.microbatches = MicrobatchesFor(global_batch / fewer.data, rows_before, microbatches);
   }
   return fewer;
@@ -56,6 +59,8 @@ ir::JobRequest ToPlaceOnFewer(const ir::JobRequest& job, const std::string& kind
     TakeDegrees(had, open.parallel);
   }
   open.parallel.data = 0;
+  // The replicas that there will be may be none that a pinned number divides.
+  if (!shrinks) open.parallel.expert = 0;
   open.parallel.device = kind;
   return open;
 }

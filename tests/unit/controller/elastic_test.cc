@@ -48,6 +48,18 @@ TEST(WithFewerReplicas, KeepsTheBatchByMoreMicrobatchesOfNoMoreRows) {
   }
 }
 
+TEST(WithFewerReplicas, ExpertsAreSharedByAsManyAsDivideThem) {
+  ir::ParallelSpec had = HadDegrees(4, 1, 1, 1);
+  had.expert = 4;
+  EXPECT_EQ(WithFewerReplicas(had, 8, 3)->data, 2);
+  EXPECT_EQ(WithFewerReplicas(had, 8, 3)->expert, 2);
+  EXPECT_EQ(WithFewerReplicas(had, 8, 1)->expert, 1);
+  EXPECT_EQ(WithFewerReplicas(had, 8, 4)->expert, 4);
+  had.expert = 2;
+  EXPECT_EQ(WithFewerReplicas(had, 9, 3)->data, 3);
+  EXPECT_EQ(WithFewerReplicas(had, 9, 3)->expert, 1);
+}
+
 TEST(WithFewerReplicas, NotWhereStagesDifferOrTheTensorGroupIsAGrid) {
   ir::ParallelSpec had = HadDegrees(2, 1, 2, 1);
   EXPECT_TRUE(WithFewerReplicas(had, 8, 2));
