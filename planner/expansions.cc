@@ -168,10 +168,11 @@ class RingAttention {
   }
 
   // [b, h, s] along the elements of [b, s, h, e].
-  ValueId ByQuery(ValueId weights, const ir::TensorType& type) {
+  ValueId ByQuery(ValueId weights, ir::TensorType type) {
     const ValueId rows =
         builder_.AddOne(Op::kTranspose, {weights}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
-    return builder_.AddOne(Op::kBroadcast, {rows}, {{"dims", std::vector<int64_t>{3}}}, {type});
+    return builder_.AddOne(Op::kBroadcast, {rows}, {{"dims", std::vector<int64_t>{3}}},
+                           {std::move(type)});
   }
 
   const ExpandCall& call_;
