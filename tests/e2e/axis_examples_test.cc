@@ -45,7 +45,7 @@ class AxisExamples : public FaultFixture, public ::testing::WithParamInterface<A
       settings.push_back(setting);
     }
     for (const std::string& setting : settings) args.insert(args.end(), {"--set", setting});
-    return Launch(args, "submit.log");
+    return Launch(args, cluster().File("submit.log"));
   }
   // The job that was submitted last, once it has ended.
   client::JobInfo Ended(int64_t id) {
