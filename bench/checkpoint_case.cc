@@ -17,6 +17,7 @@
 #include "base/median.h"
 #include "base/unique_fd.h"
 #include "checkpoint/cover.h"
+#include "checkpoint/digest.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/shard.h"
@@ -98,6 +99,15 @@ Status ReadOnly(const std::string& path, const std::vector<checkpoint::StoredFil
   return OkStatus();
 }
 
+// The digests of a share of `bytes`, of memory that stays in the cache.
+Status DigestOnly(int64_t bytes, int parts) {
+  constexpr int64_t kCachedBytes = 64 << 10;
+  const std::vector<std::byte> cached(static_cast<size_t>(kCachedBytes), std::byte{7});
+  checkpoint::DigestStream digest;
+  for (int64_t done = 0; done < bytes / parts; done += kCachedBytes) digest.Add(cached);
+  return digest.End() == checkpoint::Digest{} ? DataLoss("a digest of zeros") : OkStatus();
+}
+
 // Seconds until the last of `count` processes has done its part.
 Result<double> InProcesses(int count, const std::function<Status(int)>& work) {
   const int64_t begin_ns = SystemClock().NowNs();
@@ -129,16 +139,21 @@ Result<LoadCase> RunLoadCase(const std::string& folder, int64_t bytes, int reade
   for (const checkpoint::StoredFile& file : files) result.bytes += file.bytes;
   const auto load = [&](int part) { return Load(path, part, readers); };
   const auto read = [&](int part) { return ReadOnly(path, files, part, readers); };
+  const auto digest = [&](int) { return DigestOnly(result.bytes, readers); };
   std::vector<double> loads;
   std::vector<double> reads;
+  std::vector<double> digests;
   for (int round = 0; round < rounds; ++round) {
     MW_ASSIGN_OR_RETURN(const double load_s, InProcesses(readers, load));
     MW_ASSIGN_OR_RETURN(const double read_s, InProcesses(readers, read));
+    MW_ASSIGN_OR_RETURN(const double digest_s, InProcesses(readers, digest));
     loads.push_back(load_s);
     reads.push_back(read_s);
+    digests.push_back(digest_s);
   }
   result.load_seconds = Median(loads);
   result.read_seconds = Median(reads);
+  result.digest_seconds = Median(digests);
   return result;
 }
 

@@ -14,9 +14,10 @@ namespace meshwright::bench {
 
 struct LoadCase {
   int64_t bytes = 0;
-  double load_seconds =
-      0;  // median of the rounds: the slowest reader, opening and manifest included
-  double read_seconds = 0;  // of the same files, read and thrown away by as many processes
+  // Medians of the rounds, until the slowest of the processes is done.
+  double load_seconds = 0;    // opening and manifest included
+  double read_seconds = 0;    // the same files, read and thrown away
+  double digest_seconds = 0;  // digests of as many bytes, which lie in a core's cache
 };
 // Writes a checkpoint of so many bytes below `folder` first. Errors: those of the disk.
 Result<LoadCase> RunLoadCase(const std::string& folder, int64_t bytes, int readers, int rounds);

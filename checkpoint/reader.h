@@ -40,7 +40,7 @@ class FolderSource final : public ByteSource {
   explicit FolderSource(std::string path) : path_(std::move(path)) {}
   Status Read(const std::string& file, int64_t offset, std::span<std::byte> into) override;
   // They are in the cache of a core when their digest is made.
-  size_t part_bytes() const override { return size_t{128} << 10; }
+  size_t part_bytes() const override { return size_t{256} << 10; }
   Result<std::string> ReadAll(const std::string& file) override;
 
  private:
