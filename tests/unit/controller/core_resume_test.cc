@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <string>
 
+#include "base/clock.h"
 #include "tests/unit/controller/sim_cluster.h"
 
 namespace meshwright::controller {
@@ -291,10 +291,13 @@ TEST(CoreResume, ManyWorkersComeBackWithAFewMessagesEach) {
       0;  // the simulated state has fewer rows than there are ranks
   scene.Submit(job);
   scene.RunUntil(1);
-  const auto begin = std::chrono::steady_clock::now();
+  const int64_t begin_ns = SystemClock().NowNs();
+  const int64_t core_begin_ns = scene.cluster.core_ns();
   scene.cluster.RestartController();
   for (int i = 0; i < many; ++i) scene.cluster.Reconnect("w" + std::to_string(i));
   scene.cluster.Settle();
+  const int64_t took_ns = SystemClock().NowNs() - begin_ns;
+  const int64_t core_took_ns = scene.cluster.core_ns() - core_begin_ns;
   scene.ExpectUndisturbed();
   const auto& counts = scene.cluster.core().message_totals();
   EXPECT_EQ(counts.at("Register"), many);
@@ -304,9 +307,11 @@ TEST(CoreResume, ManyWorkersComeBackWithAFewMessagesEach) {
   EXPECT_LE(counts.at("Launch"), 3 * many);
   struct rusage usage = {};
   ASSERT_EQ(::getrusage(RUSAGE_SELF, &usage), 0);
-  const auto took = std::chrono::steady_clock::now() - begin;
-  fmt::print("{} workers came back in {:.2f} s; the process has had {} MiB\n", many,
-             std::chrono::duration<double>(took).count(), usage.ru_maxrss >> 10);
+  fmt::print(
+      "{} workers came back and ended the job in {:.2f} s, of which the core took {:.2f} s and the "
+      "rest are simulated workers and checks of invariants; the process has had {} MiB\n",
+      many, static_cast<double>(took_ns) * 1e-9, static_cast<double>(core_took_ns) * 1e-9,
+      usage.ru_maxrss >> 10);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "proto/job_codec.h"
 #include "proto/mesh_of.h"
 
@@ -89,11 +90,14 @@ void SimCluster::RestartController() {
   CoreOptions options = options_;
   options.cluster_id = stored.cluster_id;
   options.term = stored.term;
+  const int64_t begin_ns = SystemClock().NowNs();
   core_ = std::make_unique<Core>(
       options, stored.next_mesh_gen,
       RestoreJobs(stored, [this](const JobRecord& job) { return ReadJournal(job.id); }),
       stored.standings);
-  Execute(core_->Start(now()));
+  Effects effects = core_->Start(now());
+  core_ns_ += SystemClock().NowNs() - begin_ns;
+  Execute(std::move(effects));
   CheckPromises();
 }
 
@@ -273,7 +277,10 @@ void SimCluster::Say(SimWorker& worker, proto::UpBody body) {
 }
 
 void SimCluster::Run(const Event& event) {
-  Execute(core_->Step(event, now()));
+  const int64_t begin_ns = SystemClock().NowNs();
+  Effects effects = core_->Step(event, now());
+  core_ns_ += SystemClock().NowNs() - begin_ns;
+  Execute(std::move(effects));
   CheckPromises();
 }
 

@@ -122,6 +122,7 @@ class SimCluster {
   // ---- what is seen ----
   proto::JobInfo Info(int64_t job) const;
   const Core& core() const { return *core_; }
+  int64_t core_ns() const { return core_ns_; }  // real time that starts and steps of the core took
   MemoryDisk& disk() { return *disk_; }
   const std::vector<proto::StepMetrics>& steps(int64_t job) { return steps_[job]; }
   const std::vector<std::string>& lines(int64_t job) { return lines_[job]; }
@@ -215,6 +216,7 @@ class SimCluster {
   uint64_t next_session_ = 1;
   uint64_t next_incarnation_ = 100;
   uint64_t next_call_ = 1;
+  int64_t core_ns_ = 0;
   std::shared_ptr<MemoryDisk> disk_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Core> core_;
