@@ -86,6 +86,8 @@ KernelClass KernelClassOf(ir::Op op) {
     case ir::Op::kConv2d:
     case ir::Op::kConv2dGradInput:
     case ir::Op::kConv2dGradKernel:
+    case ir::Op::kGroupedMatmul:
+    case ir::Op::kGroupedMatmulGrad:
       return KernelClass::kProduct;
     case ir::Op::kAttention:
     case ir::Op::kAttentionGrad:
@@ -103,6 +105,9 @@ KernelClass KernelClassOf(ir::Op op) {
     case ir::Op::kPick:
     case ir::Op::kGather:
     case ir::Op::kScatterAdd:
+    case ir::Op::kDispatch:
+    case ir::Op::kCombine:
+    case ir::Op::kCombineGradWeights:
       return KernelClass::kGather;
     default:
       return KernelClass::kElementwise;

@@ -42,12 +42,12 @@
 namespace meshwright::mesh {
 
 enum class KernelClass : uint8_t {
-  kProduct,      // einsum
+  kProduct,      // einsum, convolution, an expert's rows with its weights
   kAttention,    // and its gradient
   kHead,         // the product with the vocabulary and its loss as one node
   kElementwise,  // everything that passes over memory once: norms, activations, sums, softmax
   kOptimizer,
-  kGather,  // rows by index: embedding and its gradient
+  kGather,  // rows by index: embedding and its gradient, tokens to the slots of experts
 };
 inline constexpr size_t kKernelClassCount = 6;
 inline constexpr size_t kDTypeCount = 7;  // of ir::DType

@@ -130,6 +130,8 @@ TEST(KnownDeviceProfiles, AreSoundAndOrdered) {
 
 TEST(KernelClassOf, SaysWhichRoofAnOpHas) {
   EXPECT_EQ(KernelClassOf(ir::Op::kEinsum), KernelClass::kProduct);
+  EXPECT_EQ(KernelClassOf(ir::Op::kGroupedMatmulGrad), KernelClass::kProduct);
+  EXPECT_EQ(KernelClassOf(ir::Op::kDispatch), KernelClass::kGather);
   EXPECT_EQ(KernelClassOf(ir::Op::kAttentionQkvGrad), KernelClass::kAttention);
   EXPECT_EQ(KernelClassOf(ir::Op::kHeadLoss), KernelClass::kHead);
   EXPECT_EQ(KernelClassOf(ir::Op::kEmbedding), KernelClass::kGather);
