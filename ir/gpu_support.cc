@@ -14,12 +14,6 @@ bool RunsOnGpus(Op op) {
     case Op::kWindowArgmax:
     case Op::kAvgPool:
     case Op::kAvgPoolGrad:
-    case Op::kExpertSlots:
-    case Op::kDispatch:
-    case Op::kCombine:
-    case Op::kCombineGradWeights:
-    case Op::kGroupedMatmul:
-    case Op::kGroupedMatmulGrad:
       return false;
     default:
       return true;

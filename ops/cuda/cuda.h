@@ -29,6 +29,9 @@ KernelResult MakeGather(const Maker& maker);
 KernelResult MakeScatterAdd(const Maker& maker);
 KernelResult MakeOneHot(const Maker& maker);
 KernelResult MakeTopK(const Maker& maker);
+KernelResult MakeExpertSlots(const Maker& maker);
+KernelResult MakeDispatch(const Maker& maker);       // dispatch, combine, combine_grad_weights
+KernelResult MakeGroupedMatmul(const Maker& maker);  // grouped_matmul and its gradient
 KernelResult MakeEinsum(const Maker& maker);
 KernelResult MakeFused(const Maker& maker);
 KernelResult MakeNorm(const Maker& maker);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "ops/cuda/choice_args.h"
+#include "ops/cuda/experts_args.h"
 #include "ops/cuda/kernel_args.h"
 #include "ops/cuda/training_args.h"
 
@@ -36,6 +37,12 @@ namespace meshwright::ops::cuda {
   X(ScatterAdd)               \
   X(OneHot)                   \
   X(TopK)                     \
+  X(ExpertSlots)              \
+  X(Dispatch)                 \
+  X(Combine)                  \
+  X(CombineGradWeights)       \
+  X(GroupedMatmul)            \
+  X(GroupedMatmulGrad)        \
   X(Rotary)                   \
   X(Segments)                 \
   X(LogSumExp)                \

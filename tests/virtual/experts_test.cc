@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "tests/scale.h"
 #include "tests/virtual/run_job.h"
 #include "tests/virtual/tiny_models.h"
@@ -72,12 +74,17 @@ class Experts : public ::testing::TestWithParam<int> {};
 
 TEST_P(Experts, EveryFactorisationEqualsOneDeviceInF64) {
   const TinyOptions options = Options();
-  ExpectAsOneDevice(MakeTinyJob(options), options, ExpertLayoutsOf(GetParam()));
+  const std::vector<ExpertLayout> all = ExpertLayoutsOf(GetParam());
+  // Of 16 devices every fifth one, unless all are asked for.
+  const bool some = GetParam() == 16 && std::getenv("MESHWRIGHT_TEST_ALL_LAYOUTS") == nullptr;
+  std::vector<ExpertLayout> layouts;
+  for (size_t i = 0; i < all.size(); i += some ? 5 : 1) layouts.push_back(all[i]);
+  ExpectAsOneDevice(MakeTinyJob(options), options, layouts);
 }
 
 std::vector<int> ExpertDevices() {
   if (kSanitizedBuild) return {4};
-  return {2, 4, 8};
+  return {2, 4, 8, 16};
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, Experts, ::testing::ValuesIn(ExpertDevices()));

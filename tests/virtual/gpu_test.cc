@@ -133,6 +133,22 @@ TEST(Gpus, MicrobatchesAndDropout) {
   ExpectTrains(options, {1, 1, 1, 4}, 1e-4);
 }
 
+TEST(Gpus, ExpertsTrainTheModelOfOneCpu) {
+  MW_NOT_FOR_THREADS();
+  TinyOptions options = SmallModel("mixtral");
+  ExpectTrains(options, {}, 1e-4);
+  options.capacity_factor = 1;
+  MW_NEEDS_GPUS(2);
+  const ir::JobRequest job = MakeTinyJob(options);
+  const auto expected = Oracle(job, options);
+  ASSERT_TRUE(expected.has_value()) << expected.error();
+  ir::JobRequest shared = WithLayout(job, {2, 1, 1, 1});
+  shared.parallel.expert = 2;
+  const auto actual = RunOnGpus(shared, 2, options);
+  ASSERT_TRUE(actual.has_value()) << actual.error();
+  ExpectEqual(*expected, *actual, 1e-4, "experts on two GPUs");
+}
+
 TEST(Gpus, MeshesTrainTheModelOfOneCpu) {
   MW_NOT_FOR_THREADS();
   MW_NEEDS_GPUS(4);

@@ -200,6 +200,66 @@ TEST_P(ExpertLayer, CpusComputeTheSame) {
   }
 }
 
+TEST_P(ExpertLayer, GpusComputeTheSame) {
+  const auto exact = Run(OperandsOf(GetParam(), ir::DType::kF64), Backend::kReference);
+  const auto gpu = Run(OperandsOf(GetParam(), ir::DType::kF32), TestedGpu());
+  for (size_t i = 0; i < exact.size(); ++i) EXPECT_LT(RelativeError(gpu[i], exact[i]), 3e-6) << i;
+}
+
+TEST_P(ExpertLayer, GpusRoundToBf16) {
+  std::vector<HostTensor> operands = OperandsOf(GetParam(), ir::DType::kBF16);
+  const auto gpu = Run(operands, TestedGpu());
+  for (HostTensor& operand : operands) {
+    if (ir::IsFloating(operand.type.dtype)) operand = Convert(operand, ir::DType::kF64);
+  }
+  const auto exact = Run(operands, Backend::kReference);
+  for (size_t i = 0; i < exact.size(); ++i) EXPECT_LT(RelativeError(gpu[i], exact[i]), 3e-2) << i;
+}
+
+// More tokens and wider rows than a block's tile has; the second expert crosses its border.
+TEST(ExpertProducts, TilesOfGpusHaveRowsOfSeveralExperts) {
+  constexpr int64_t kSlots = 150;
+  constexpr int64_t kIn = 70;
+  constexpr int64_t kOut = 90;
+  const std::vector<HostTensor> operands = {
+      RandomTensor({2, 1, kSlots, kIn}, 1), FromIds({2, 4}, {30, 70, 0, 20, 0, 1, 149, 0}),
+      RandomTensor({4, kIn, kOut}, 2), RandomTensor({2, 1, kSlots, kOut}, 3)};
+  const auto graph = [&](ir::DType dtype) {
+    ir::Builder b("products");
+    std::vector<ValueId> in;
+    for (const HostTensor& operand : operands) {
+      ir::TensorType type = operand.type;
+      if (ir::IsFloating(type.dtype)) type.dtype = dtype;
+      in.push_back(b.AddOne(Op::kInput, {}, {{"name", "x" + std::to_string(in.size())}}, {type}));
+    }
+    b.SetOutput("y0", b.AddOne(Op::kGroupedMatmul, {in[0], in[1], in[2]}));
+    b.SetOutput("y1",
+                b.AddOne(Op::kGroupedMatmul, {in[3], in[1], in[2]}, {{"transposed", int64_t{1}}}));
+    b.SetOutput("y2", b.AddOne(Op::kGroupedMatmulGrad, {in[0], in[1], in[3]}));
+    return b.Finish();
+  };
+  const auto run = [&](const Target& target, ir::DType dtype) {
+    std::vector<HostTensor> data = operands;
+    for (HostTensor& operand : data) {
+      if (ir::IsFloating(operand.type.dtype)) operand = Convert(operand, dtype);
+    }
+    Evaluation evaluation;
+    evaluation.target = target;
+    const auto made = graph(dtype);
+    EXPECT_TRUE(made.has_value()) << made.error();
+    auto outs = EvaluateWith(*made, evaluation, data);
+    EXPECT_TRUE(outs.has_value()) << outs.error();
+    return *std::move(outs);
+  };
+  const auto exact = run(Backend::kReference, ir::DType::kF64);
+  for (const Target& target : {Target(Backend::kCpu), TestedGpu()}) {
+    const auto outs = run(target, ir::DType::kF32);
+    for (size_t i = 0; i < exact.size(); ++i) {
+      EXPECT_LT(RelativeError(outs[i], exact[i]), 3e-6) << i;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, ExpertLayer,
                          ::testing::Values(ExpertCase{"one_group"}, ExpertCase{"three_groups", 3},
                                            ExpertCase{"a_group_each", 6},
