@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <variant>
 #include <vector>
 
 #include "base/check.h"
+#include "client/router.h"
 
 namespace meshwright::client {
 
@@ -18,6 +20,40 @@ int64_t CapacityOf(const ExpertOptions& options, int64_t tokens) {
   const auto wanted = static_cast<int64_t>(std::ceil(options.capacity_factor * fair));
   return std::clamp<int64_t>(wanted, 1, tokens);
 }
+
+namespace {
+
+Status ValidateGroups(const ExpertOptions& options, const TopOfSigmoid& router) {
+  if (router.groups < 1 || options.experts % router.groups != 0) {
+    return InvalidArgument(fmt::format("expert_groups is {}, which does not divide n_experts {}",
+                                       router.groups, options.experts));
+  }
+  if (router.chosen_groups < 1 || router.chosen_groups > router.groups) {
+    return InvalidArgument(fmt::format("expert_groups_per_token is {}; it must be in [1, {}]",
+                                       router.chosen_groups, router.groups));
+  }
+  const int64_t of_group = options.experts / router.groups;
+  if (router.chosen_groups < router.groups && of_group < 2) {
+    return InvalidArgument(fmt::format(
+        "expert_groups is {} for {} experts; a group is judged by its best two: at most {} groups",
+        router.groups, options.experts, options.experts / 2));
+  }
+  if (options.chosen > router.chosen_groups * of_group) {
+    return InvalidArgument(fmt::format(
+        "experts_per_token is {}, but {} groups of {} experts have {}; raise "
+        "expert_groups_per_token",
+        options.chosen, router.chosen_groups, of_group, router.chosen_groups * of_group));
+  }
+  if (!(router.scale > 0 && router.scale <= 1e6)) {
+    return InvalidArgument(fmt::format("routed_scale is {}; above 0, up to 1e6", router.scale));
+  }
+  if (!(router.bias_rate >= 0 && router.bias_rate <= 1)) {
+    return InvalidArgument(fmt::format("router_bias_rate is {}; in [0, 1]", router.bias_rate));
+  }
+  return OkStatus();
+}
+
+}  // namespace
 
 Status Validate(const ExpertOptions& options) {
   if (options.experts < 1) {
@@ -31,12 +67,28 @@ Status Validate(const ExpertOptions& options) {
     return InvalidArgument(
         fmt::format("capacity_factor is {}; 0, or a number up to 1e6", options.capacity_factor));
   }
-  return OkStatus();
+  const auto* sigmoid = std::get_if<TopOfSigmoid>(&options.router);
+  return sigmoid == nullptr ? OkStatus() : ValidateGroups(options, *sigmoid);
 }
+
+namespace {
+
+// Zero for every row. Its gradient for the bias of an expert is what the expert got above its
+// share, in whole numbers, so that the sign of a sum over rows, replicas and microbatches is exact.
+ValueId SteeringOf(Builder& builder, const MixtureOfExperts& mixture, ValueId bias,
+                   int64_t tokens) {
+  const auto experts = static_cast<double>(mixture.options.experts);
+  const auto choices = static_cast<double>(tokens * mixture.options.chosen);
+  const ValueId above = builder.Shift(builder.Scale(mixture.choices, experts), -choices);
+  const ValueId nothing = builder.Sub(bias, builder.StopGradient(bias));
+  return builder.ReduceSum(builder.MulBy(above, nothing), {1});
+}
+
+}  // namespace
 
 MixtureOfExperts RouteToExperts(Builder& builder, ValueId x, const std::string& name,
                                 const ExpertOptions& options) {
-  MixtureOfExperts mixture{builder, options, {}, {}, {}, {}, {}, {}};
+  MixtureOfExperts mixture{builder, options, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   const Dims dims = builder.dims(x);
   if (const Status valid = Validate(options); !valid.ok()) {
     builder.Fail(valid);
@@ -47,18 +99,15 @@ MixtureOfExperts RouteToExperts(Builder& builder, ValueId x, const std::string& 
     return mixture;
   }
   const int64_t tokens = dims[1];
-  const ValueId gate = builder.Param(name + ".gate.weight", {options.experts, dims[2]});
-  const ValueId logits = builder.Einsum("bsd,ed->bse", x, gate);
-  const ValueId shares = builder.Softmax(logits);
-  const TopValues top = builder.TopK(shares, options.chosen);
-  mixture.weights = options.normalised
-                        ? builder.Div(top.values, builder.ReduceSum(top.values, {2}, true))
-                        : top.values;
+  const Routing routing = RouteTokens(builder, x, name, options);
+  mixture.ids = routing.ids;
+  mixture.weights = routing.weights;
+  mixture.shares = routing.shares;
   // Each expert has slots of its own where it may be full, and else all share them.
   const bool drops = options.capacity_factor > 0;
   const int64_t groups = drops ? options.experts : 1;
   const int64_t capacity = drops ? CapacityOf(options, tokens) : tokens * options.chosen;
-  const std::vector<ValueId> routed = builder.Add(Op::kExpertSlots, {top.ids},
+  const std::vector<ValueId> routed = builder.Add(Op::kExpertSlots, {routing.ids},
                                                   {{"experts", options.experts},
                                                    {"groups", groups},
                                                    {"capacity", capacity},
@@ -69,11 +118,11 @@ MixtureOfExperts RouteToExperts(Builder& builder, ValueId x, const std::string& 
   mixture.used = routed[1];
   mixture.slots = builder.AddOne(Op::kDispatch, {x, mixture.slot},
                                  {{"groups", groups}, {"capacity", capacity}});
-  const double scale =
-      static_cast<double>(options.experts) / static_cast<double>(tokens * options.chosen);
-  const ValueId got = builder.Scale(builder.Cast(routed[2], builder.dtype()), scale);
-  mixture.balance = builder.ReduceSum(builder.MulBy(got, builder.ReduceMean(shares, {1})), {1});
-  mixture.z = builder.ReduceMean(builder.Square(builder.LogSumExp(logits)), {1});
+  mixture.choices = builder.Cast(routed[2], builder.dtype());
+  mixture.z = builder.ReduceMean(builder.Square(builder.LogSumExp(routing.logits)), {1});
+  if (routing.bias.valid()) {
+    mixture.steering = SteeringOf(builder, mixture, routing.bias, tokens);
+  }
   return mixture;
 }
 

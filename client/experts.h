@@ -6,28 +6,64 @@
 // capacity no token is dropped, however uneven the router is.
 //
 // clang-format off
-//   ExpertOptions options{.experts = 8, .chosen = 2};
+//   ExpertOptions options{.experts = 8, .chosen = 2, .router = TopOfSoftmax{}};
 //   MixtureOfExperts mixture = RouteToExperts(b, x, "mlp", options);
 //   ValueId h = b.Gelu(mixture.Matmul(mixture.slots, "mlp.up", 512));
 //   ValueId y = mixture.Combine(mixture.Matmul(h, "mlp.down", d));
 // clang-format on
 //
-// Thread rule: that of the builder, which outlives it. Sources: Shazeer et al. 2017 (top-k of a
-// softmax), GShard 2020 (groups of tokens with a capacity), Switch 2021 (z-loss: ST-MoE 2022),
-// Mixtral 2024 (weights normalised over those chosen).
+// What keeps the router from using few experts: losses of balance (client/balance.h), or the bias
+// of TopOfSigmoid.
+//
+// Thread rule: that of the builder, which outlives it. Sources: Shazeer et al. 2017 (noisy top-k),
+// GShard 2020 (groups of tokens with a capacity), Switch 2021 (one expert, weighed by its
+// probability; z-loss: ST-MoE 2022), Mixtral 2024 (weights normalised over those chosen),
+// DeepSeek-V3 2024 (sigmoid, groups, a bias in the place of a loss).
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <variant>
 
 #include "client/layers.h"
 
 namespace meshwright::client {
 
+// Routers: logits of a token are x W^T, W the param `name`.gate.weight [experts, d].
+
+// The largest of a softmax over all experts. Weights are the probabilities, or these divided by
+// their sum. Not normalised and one expert a token: Switch.
+struct TopOfSoftmax {
+  bool normalised = true;
+};
+
+// A softmax over the logits of those chosen.
+struct SoftmaxOfTop {
+  bool bias = false;  // the param `name`.gate.bias [experts] is added to the logits
+};
+
+// As SoftmaxOfTop, of logits with normal noise of the size softplus(x V^T); V is the param
+// `name`.noise.weight. Where a model is validated or asked, there is no noise.
+struct NoisyTop {};
+
+// Each expert has a score of its own, sigmoid(logit). A bias, which is no part of the weights, is
+// added where experts are chosen: the param `name`.gate.e_score_correction_bias. After each step it
+// goes down by `bias_rate` for experts that got more than their share of the step's choices and up
+// for the others, whatever the optimizer is. 0: it stays.
+struct TopOfSigmoid {
+  bool normalised = true;     // weights: divided by their sum
+  double scale = 1;           // and then times this
+  int64_t groups = 1;         // of neighbouring experts, each judged by its best two;
+  int64_t chosen_groups = 1;  // a token takes experts of so many groups only
+  double bias_rate = 0.001;
+};
+
+using Router = std::variant<TopOfSoftmax, SoftmaxOfTop, NoisyTop, TopOfSigmoid>;
+
 struct ExpertOptions {
   int64_t experts = 8;
-  int64_t chosen = 2;      // experts of a token
-  bool normalised = true;  // weights of a token add up to one
+  int64_t chosen = 2;  // experts of a token
+  Router router = TopOfSoftmax{};
   // Room of an expert: this x tokens x chosen / experts of a row. What finds none is dropped,
   // second choices first. 0: there is room for all.
   double capacity_factor = 0;
@@ -40,11 +76,17 @@ struct MixtureOfExperts {
   ValueId used;     // i32[b, experts]: slots of each expert
   ValueId slot;     // i32[b, s, k]
   ValueId weights;  // [b, s, k]
-  // By row of the batch, [b]; gradients pass. balance: experts * sum over experts of the share of
-  // choices that they got x their mean probability, 1 when all are alike (GShard's and Switch's
-  // form, per row). z: the mean of the squared log-sum-exp of the router's logits.
-  ValueId balance;
-  ValueId z;
+  ValueId ids;      // i32[b, s, k]: the experts of a token, best first
+  // What losses of balance judge. shares: probabilities of all experts, which add up to 1 for each
+  // token (of sigmoids: divided by their sum); choices: how many each expert got, dropped ones too;
+  // z: the mean over a row of the squared log-sum-exp of the router's logits. Gradients pass
+  // through shares and z.
+  ValueId shares;   // [b, s, experts]
+  ValueId choices;  // [b, experts]
+  ValueId z;        // [b]
+  // Zero, with the gradient that moves a bias of the router: the loss has to have its sum over
+  // rows. Invalid: there is no such bias.
+  ValueId steering;  // [b]
 
   // Of slots [.., d]: each times its expert's matrix, [.., out]; the weights are a param [experts,
   // d, out].
@@ -54,7 +96,7 @@ struct MixtureOfExperts {
   ValueId Combine(ValueId y) const;
 };
 
-// x [b, s, d]. The router's weights are the param `name`.gate.weight [experts, d].
+// x [b, s, d].
 MixtureOfExperts RouteToExperts(Builder& builder, ValueId x, const std::string& name,
                                 const ExpertOptions& options);
 

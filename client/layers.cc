@@ -38,6 +38,7 @@ ValueId Builder::Param(const std::string& name, Dims dims, const ParamOptions& o
   }
   if (!options.export_perm.empty()) attrs.Set("export_perm", options.export_perm);
   if (!options.export_shape.empty()) attrs.Set("export_shape", options.export_shape);
+  if (options.sign_rate >= 0) attrs.Set("sign_rate", options.sign_rate);
   return AddOne(Op::kParam, {}, std::move(attrs), {TensorType{dtype_, std::move(dims)}});
 }
 

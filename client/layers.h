@@ -32,6 +32,9 @@ struct ParamOptions {
   std::string export_name = {};           // in model.safetensors; empty: the param's name
   std::vector<int64_t> export_perm = {};  // dims of the exported tensor; empty: as they are
   Dims export_shape = {};                 // after export_perm; empty: as it is
+  // Renewed against the sign of its gradient by this in each step, whatever the optimizer is, and
+  // no part of the gradient's norm. Below 0: as the other params.
+  double sign_rate = -1;
 };
 
 struct LinearOptions {

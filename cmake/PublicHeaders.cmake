@@ -11,6 +11,7 @@ set(MW_PUBLIC_HEADERS
     base/ids.h
     base/result.h
     base/status.h
+    client/balance.h
     client/client.h
     client/data_files.h
     client/evaluation.h

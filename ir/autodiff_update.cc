@@ -1,11 +1,18 @@
 #include <fmt/format.h>
 
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "base/check.h"
 #include "ir/autodiff.h"
 #include "ir/builder.h"
 
 namespace meshwright::ir {
 namespace {
+
+// Below what a gradient is, and no number of its own beside it.
+constexpr double kLeastSize = 1e-30;
 
 Status CheckSpec(const OptimizerSpec& spec) {
   if (spec.name != "adamw" && spec.name != "sgd") {
@@ -38,8 +45,18 @@ class UpdateAppender {
     const std::vector<ValueId> clip =
         builder_.Add(Op::kClipMultiplier, {SumOfSquares(), count}, {{"max_norm", spec_.max_norm}});
     MW_CHECK(clip.size() == 2) << "clip_multiplier gives a multiplier and a norm";
-    const ValueId rate = LearningRate();
-    for (const Param& param : params_) AppendParam(param, clip[0], rate);
+    const ValueId rate = LearningRate({{"lr", spec_.lr},
+                                       {"min_lr", spec_.min_lr},
+                                       {"warmup_steps", spec_.warmup_steps},
+                                       {"total_steps", spec_.total_steps},
+                                       {"schedule", spec_.schedule}});
+    for (const Param& param : params_) {
+      if (param.sign_rate) {
+        AppendSigned(param, clip[0]);
+      } else {
+        AppendParam(param, clip[0], rate);
+      }
+    }
     builder_.SetOutput("loss", builder_.AddOne(Op::kDivide, {loss_sum, count}));
     builder_.SetOutput("grad_norm", clip[1]);
     builder_.SetOutput("lr", rate);
@@ -53,9 +70,11 @@ class UpdateAppender {
     ValueId value;
     ValueId grad;
     bool decays = false;
+    std::optional<double> sign_rate;
   };
 
   Status FindParams() {
+    bool any = false;
     for (NodeId id : graph_.NodesOf(Op::kParam)) {
       const Node& node = graph_.node(id);
       const std::string name = node.attrs.Str("name");
@@ -64,33 +83,30 @@ class UpdateAppender {
         return InvalidArgument(fmt::format(
             "graph \"{}\" has no output \"grad/{}\": differentiate it first", graph_.name, name));
       }
-      params_.push_back({name, node.outputs[0], grad, node.attrs.Int("decay") == 1});
+      params_.push_back({name, node.outputs[0], grad, node.attrs.Int("decay") == 1, {}});
+      if (node.attrs.Has("sign_rate")) params_.back().sign_rate = node.attrs.Real("sign_rate");
+      any = any || !params_.back().sign_rate;
     }
-    if (!params_.empty()) return OkStatus();
+    if (any) return OkStatus();
     return InvalidArgument(fmt::format("graph \"{}\" has no params to train", graph_.name));
   }
 
   ValueId SumOfSquares() {
     std::vector<ValueId> squares;
     for (const Param& param : params_) {
+      if (param.sign_rate) continue;
       squares.push_back(builder_.AddOne(Op::kSumSquares, {param.grad}));
     }
     return builder_.AddOne(Op::kSum, squares);
   }
 
   // In the widest dtype of the params, so that an f64 run is f64 throughout.
-  ValueId LearningRate() {
+  ValueId LearningRate(Attrs attrs) {
     DType dtype = DType::kF32;
     for (const Param& param : params_) {
       if (graph_.type(param.value).dtype == DType::kF64) dtype = DType::kF64;
     }
-    return builder_.AddOne(Op::kLearningRate, {},
-                           {{"lr", spec_.lr},
-                            {"min_lr", spec_.min_lr},
-                            {"warmup_steps", spec_.warmup_steps},
-                            {"total_steps", spec_.total_steps},
-                            {"schedule", spec_.schedule}},
-                           {TensorType{dtype, {}}});
+    return builder_.AddOne(Op::kLearningRate, {}, std::move(attrs), {TensorType{dtype, {}}});
   }
 
   // A zero-initialised tensor like the param, kept between steps; at least f32.
@@ -104,9 +120,8 @@ class UpdateAppender {
 
   void AppendParam(const Param& param, ValueId multiplier, ValueId rate) {
     Attrs attrs = {{"weight_decay", param.decays ? spec_.weight_decay : 0.0}};
-    const std::string m_name = "opt.m/" + param.name;
-    const std::string v_name = "opt.v/" + param.name;
     if (spec_.name == "sgd") {
+      const std::string m_name = "opt.m/" + param.name;
       attrs.Set("momentum", spec_.momentum);
       const std::vector<ValueId> results = builder_.Add(
           Op::kSgd, {param.value, param.grad, State(m_name, param.value), multiplier, rate}, attrs);
@@ -117,13 +132,30 @@ class UpdateAppender {
     attrs.Set("beta1", spec_.beta1);
     attrs.Set("beta2", spec_.beta2);
     attrs.Set("eps", spec_.eps);
+    AppendAdamW(param, multiplier, rate, attrs);
+  }
+
+  // AdamW that remembers nothing divides the gradient by its size.
+  void AppendSigned(const Param& param, ValueId multiplier) {
+    const ValueId rate = LearningRate({{"lr", *param.sign_rate},
+                                       {"min_lr", 0.0},
+                                       {"warmup_steps", int64_t{0}},
+                                       {"total_steps", int64_t{0}},
+                                       {"schedule", std::string("constant")}});
+    AppendAdamW(param, multiplier, rate,
+                {{"weight_decay", 0.0}, {"beta1", 0.0}, {"beta2", 0.0}, {"eps", kLeastSize}});
+  }
+
+  void AppendAdamW(const Param& param, ValueId multiplier, ValueId rate, const Attrs& attrs) {
+    const std::string m_name = "opt.m/" + param.name;
+    const std::string v_name = "opt.v/" + param.name;
     const ValueId m = State(m_name, param.value);
     const ValueId v = State(v_name, param.value);
     const std::vector<ValueId> results =
         builder_.Add(Op::kAdamW, {param.value, param.grad, m, v, multiplier, rate}, attrs);
+    MW_CHECK(results.size() == 3) << "adamw renews a param and two states";
     builder_.SetOutput("update/" + param.name, results[0]);
     builder_.SetOutput("update/" + m_name, results[1]);
-    MW_CHECK(results.size() == 3) << "adamw renews a param and two states";
     builder_.SetOutput("update/" + v_name, results[2]);
   }
 

@@ -12,8 +12,8 @@
 // sources (no operands)
 //   param              {name:str, init:"normal"|"zeros"|"ones", mean:real, std:real,
 //                      decay:int(0|1), state:int(0|1), export_name:str, export_perm:ints,
-//                      export_shape:ints} -> any float tensor. A trained weight; state 1: what the
-//                      optimizer keeps between steps.
+//                      export_shape:ints, [sign_rate:real]} -> any float tensor. A trained weight;
+//                      state 1: what the optimizer keeps between steps. sign_rate: ir/autodiff.h
 //   input              {name:str} -> any. Bound by the caller of the graph (an executable's
 //                      operand).
 //   feed               {source:"tokens", [batch:int(0|1)]} -> any [b, ...]. Row r of step t is
@@ -58,9 +58,9 @@
 //   dropout            {rate:real, name:str} + sharded dims (x) -> x*mask/(1-rate), mask of global
 //                      element i from UniformFromBits(PhiloxBits(seed, StreamOf(name), step, i))
 //                      >= rate. Its own gradient.
-//   noise              {name:str, kind:"uniform"|"normal", [dtype:float]} + sharded dims (x) -> in
-//                      x's shape, which alone matters, UniformFromBits of the same bits, or
-//                      PhiloxNormal(seed, StreamOf(name), step, i). No gradient.
+//   noise              {name:str, kind:"uniform"|"normal", [dtype:float], [training:1: else it is
+//                      zeros]} + sharded dims (x) -> in x's shape, which alone matters,
+//                      UniformFromBits or PhiloxNormal(seed, StreamOf(name), step, i). No gradient.
 // structure
 //   slice              {dim:int, start:int, size:int} (x)
 //   pad                {dim:int, before:int, after:int} (x) zeros around; gradient of slice

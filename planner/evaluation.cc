@@ -13,11 +13,14 @@ namespace {
 using ir::Op;
 
 // Of `validated`, inputs of the job's data become those of the validation.
-Result<ir::Graph> WithoutDropout(const ir::Graph& graph, const ir::JobProgram* validated) {
+Result<ir::Graph> WithoutNoise(const ir::Graph& graph, const ir::JobProgram* validated) {
   const auto emit = [&](ir::Builder& builder, const ir::Node& node,
                         const std::vector<ValueId>& inputs,
                         const std::vector<ir::TensorType>& types) {
     if (node.op == Op::kDropout) return std::vector<ValueId>{inputs[0]};
+    if (node.op == Op::kNoise && node.attrs.Int("training") != 0) {
+      return builder.Add(Op::kScale, inputs, {{"factor", 0.0}});
+    }
     ir::Attrs attrs = node.attrs;
     if (attrs.Has("dropout")) attrs.Set("dropout", 0.0);  // of attention's probabilities
     const bool validates = node.op == Op::kFeed && validated != nullptr &&
@@ -37,7 +40,7 @@ std::vector<std::string> NamesOf(const ir::Graph& graph) {
 }  // namespace
 
 Result<ir::Graph> MakeForwardGraph(const ir::Graph& graph, const ir::JobProgram* validated) {
-  MW_ASSIGN_OR_RETURN(ir::Graph forward, WithoutDropout(graph, validated));
+  MW_ASSIGN_OR_RETURN(ir::Graph forward, WithoutNoise(graph, validated));
   return ReportInUpdate(std::move(forward), NamesOf(graph));
 }
 

@@ -14,9 +14,9 @@
 
 namespace meshwright::planner {
 
-// `graph` as it is run forward: without dropout; its outputs become update nodes. Scalars are
-// those of the whole batch, made of the parts that microbatches and data shards have; tensors stay
-// split as they are made.
+// `graph` as it is run forward, without dropout and noise of training; its outputs become update
+// nodes. Scalars are those of the whole batch, made of the parts that microbatches and data shards
+// have; tensors stay split as they are made.
 // `validated`: the program that it is of where a driver evaluates it: its inputs of the job's data
 // read the rows that are never trained on; else null.
 Result<ir::Graph> MakeForwardGraph(const ir::Graph& graph, const ir::JobProgram* validated);
