@@ -4,6 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "client/balance.h"
 
 namespace meshwright::config {
 namespace {
@@ -32,7 +35,8 @@ std::vector<ConfigKey> JobAndModelKeys() {
       {"model", "name", "Model family.", MW_AT(model.name), KeyKind::kChoice, models::ModelNames()},
       {"model", "flavor",
        "Named sizes: gpt2 has debug, 124M, 355M, 774M, 1.5B; llama has debug, 7B, 8B, 70B; "
-       "mixtral has debug, 8x7B, 8x22B. "
+       "mixtral has debug, 8x7B, 8x22B; qwen2-moe debug, A2.7B; qwen3-moe debug, 30B-A3B; olmoe "
+       "debug, 7B; deepseek-moe debug, 16B. "
        "The size keys below override it. Empty: debug.",
        MW_AT(model.flavor)},
       {"model", "hf_path",
@@ -59,22 +63,61 @@ std::vector<ConfigKey> JobAndModelKeys() {
       {"model", "norm_eps", "Epsilon of the norms.", MW_AT(model.epsilon)},
       {"model", "rope_theta", "Base of the rotary positions (llama).", MW_AT(model.rope_base)},
       {"model", "tie_embeddings", "Use the token embedding as the output head.", MW_AT(model.tied)},
-      {"model", "n_experts", "Experts of each layer (mixtral); ffn_dim is the width of one.",
-       MW_AT(model.experts)},
-      {"model", "experts_per_token", "Experts that the router gives a token to (mixtral).",
-       MW_AT(model.experts_per_token)},
-      {"model", "capacity_factor",
-       "Room of an expert among the tokens of a row, in times its fair share (mixtral); what finds "
-       "none is dropped, second choices first. 0: nothing is dropped.",
-       MW_AT(model.capacity_factor)},
-      {"model", "balance_loss",
-       "Weight of the loss that makes the router use all experts alike (mixtral).",
-       MW_AT(model.balance_loss)},
-      {"model", "z_loss", "Weight of the loss that keeps the router's logits small (mixtral).",
-       MW_AT(model.z_loss)},
       {"model", "document_separator",
        "Token that ends a document: tokens attend to their own document only; -1: to all before.",
        MW_AT(model.document_separator)},
+  };
+}
+
+// Of models with experts.
+std::vector<ConfigKey> MixtureKeys() {
+  std::vector<std::string> routers = {models::kOfFamily};
+  std::vector<std::string> forms = routers;
+  for (std::string& name : models::RouterNames()) routers.push_back(std::move(name));
+  for (std::string& name : client::BalanceFormNames()) forms.push_back(std::move(name));
+  return {
+      {"model", "n_experts", "Experts of each layer; ffn_dim is the width of one.",
+       MW_AT(model.mixture.experts)},
+      {"model", "experts_per_token", "Experts that the router gives a token to.",
+       MW_AT(model.mixture.experts_per_token)},
+      {"model", "router",
+       "How experts are chosen and weighed (docs/mixtures.md): softmax takes the largest "
+       "probabilities, softmax_of_top a softmax over the logits of those chosen, noisy the same "
+       "with noise while training, sigmoid a score for each expert and a bias that balances.",
+       MW_AT(model.mixture.router), KeyKind::kChoice, routers},
+      {"model", "normalise_weights",
+       "The weights of a token's experts add up to one (routers softmax and sigmoid).",
+       MW_AT(model.mixture.normalised)},
+      {"model", "expert_groups", "Groups of neighbouring experts (router sigmoid).",
+       MW_AT(model.mixture.groups)},
+      {"model", "expert_groups_per_token",
+       "Groups that a token may take experts of: those whose best two have the largest sum (router "
+       "sigmoid).",
+       MW_AT(model.mixture.groups_per_token)},
+      {"model", "routed_scale", "What experts say is weighed by this, too (router sigmoid).",
+       MW_AT(model.mixture.scale)},
+      {"model", "router_bias_rate",
+       "How far the bias of an expert moves in a step, against its load (router sigmoid).",
+       MW_AT(model.mixture.bias_rate)},
+      {"model", "capacity_factor",
+       "Room of an expert among the tokens of a row, in times its fair share; what finds none is "
+       "dropped, second choices first. 0: nothing is dropped.",
+       MW_AT(model.mixture.capacity_factor)},
+      {"model", "shared_ffn_dim",
+       "Width of an MLP that all tokens pass beside their experts; 0: none.",
+       MW_AT(model.mixture.shared_inner)},
+      {"model", "first_dense_layers", "Layers at the start that have an MLP and no experts.",
+       MW_AT(model.mixture.dense_layers)},
+      {"model", "dense_ffn_dim", "Width of the MLP of those layers.",
+       MW_AT(model.mixture.dense_inner)},
+      {"model", "balance_loss", "Weight of the loss that makes the router use all experts alike.",
+       MW_AT(model.mixture.balance_loss)},
+      {"model", "balance_form",
+       "The form of that loss (docs/mixtures.md): of each row (sequence, gshard), or of the whole "
+       "batch (switch, mixtral), which wants one microbatch.",
+       MW_AT(model.mixture.balance_form), KeyKind::kChoice, forms},
+      {"model", "z_loss", "Weight of the loss that keeps the router's logits small.",
+       MW_AT(model.mixture.z_loss)},
   };
 }
 
@@ -402,8 +445,8 @@ std::vector<ConfigKey> FaultAndMetricsKeys() {
 std::vector<ConfigKey> AllKeys() {
   std::vector<ConfigKey> keys = JobAndModelKeys();
   for (auto part :
-       {OptimizerKeys(), TrainingKeys(), ParallelismKeys(), PipelineKeys(), ShardingKeys(),
-        DeviceKeys(), RunKeys(), CheckpointKeys(), FaultAndMetricsKeys()}) {
+       {MixtureKeys(), OptimizerKeys(), TrainingKeys(), ParallelismKeys(), PipelineKeys(),
+        ShardingKeys(), DeviceKeys(), RunKeys(), CheckpointKeys(), FaultAndMetricsKeys()}) {
     keys.insert(keys.end(), part.begin(), part.end());
   }
   return keys;

@@ -15,7 +15,7 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr double kMaxSize = 1 << 28;  // of a model's dims
 constexpr double kMaxDegree = 1 << 16;
 
-constexpr std::array<KeyRange, 58> kRanges = {{
+constexpr std::array<KeyRange, 65> kRanges = {{
     {"job", "priority", -1000, 1000},
     {"job", "max_queue_wait_seconds", 0, 1e9},
     {"model", "dim", 1, kMaxSize},
@@ -30,7 +30,14 @@ constexpr std::array<KeyRange, 58> kRanges = {{
     {"model", "rope_theta", 0, 1e12, true},
     {"model", "n_experts", 1, 65536},
     {"model", "experts_per_token", 1, 65536},
+    {"model", "expert_groups", 1, 65536},
+    {"model", "expert_groups_per_token", 1, 65536},
+    {"model", "routed_scale", 0, 1e6, true},
+    {"model", "router_bias_rate", 0, 1},
     {"model", "capacity_factor", 0, 1e6},
+    {"model", "shared_ffn_dim", 0, kMaxSize},
+    {"model", "first_dense_layers", 0, ir::kMaxLayers},
+    {"model", "dense_ffn_dim", 1, kMaxSize},
     {"model", "balance_loss", 0, 1e6},
     {"model", "z_loss", 0, 1e6},
     {"optimizer", "lr", 0, 1e6},

@@ -52,17 +52,19 @@ class Llama {
     const ValueId normed = b_.RmsNorm(x, name + ".input_layernorm", config_.epsilon);
     x = b_.AddTo(x, Attention(normed, name + ".self_attn"));
     const ValueId middle = b_.RmsNorm(x, name + ".post_attention_layernorm", config_.epsilon);
-    return b_.AddTo(x, mlp_ ? mlp_(middle, name) : Mlp(middle, name + ".mlp"));
+    return b_.AddTo(x, Mlp(middle, {index, name}));
   }
 
   ValueId Attention(ValueId x, const std::string& name) {
     const int64_t d = config_.width;
     const int64_t h = config_.heads;
     const int64_t e = config_.head_width();
-    const ValueId q = b_.Rotary(Heads(x, name + ".q_proj.weight", h), config_.rope_base);
+    const int64_t g = config_.kv_head_count();
+    const ValueId q =
+        b_.Rotary(Normed(Heads(x, name + ".q_proj", h), name + ".q_norm"), config_.rope_base);
     const ValueId k =
-        b_.Rotary(Heads(x, name + ".k_proj.weight", config_.kv_head_count()), config_.rope_base);
-    const ValueId v = Heads(x, name + ".v_proj.weight", config_.kv_head_count());
+        b_.Rotary(Normed(Heads(x, name + ".k_proj", g), name + ".k_norm"), config_.rope_base);
+    const ValueId v = Heads(x, name + ".v_proj", g);
     const ValueId out = b_.Param(
         name + ".o_proj.weight", {h, e, d},
         {.std_dev = ResidualStd(config_), .export_perm = {2, 0, 1}, .export_shape = {d, h * e}});
@@ -75,21 +77,30 @@ class Llama {
   ValueId Heads(ValueId x, const std::string& name, int64_t heads) {
     const int64_t e = config_.head_width();
     const ValueId weight =
-        b_.Param(name, {config_.width, heads, e},
+        b_.Param(name + ".weight", {config_.width, heads, e},
                  {.export_perm = {1, 2, 0}, .export_shape = {heads * e, config_.width}});
-    return b_.Einsum("bsd,dhe->bshe", x, weight);
+    const ValueId y = b_.Einsum("bsd,dhe->bshe", x, weight);
+    if (!config_.attention_bias) return y;
+    const ParamOptions bias = {.init = "zeros", .decay = 0, .export_shape = {heads * e}};
+    return b_.AddTo(y, b_.Param(name + ".bias", {heads, e}, bias));
   }
 
-  ValueId Mlp(ValueId x, const std::string& name) {
-    const ValueId gate = b_.Einsum("bsd,df->bsf", x, Up(name + ".gate_proj.weight"));
-    const ValueId up = b_.Einsum("bsd,df->bsf", x, Up(name + ".up_proj.weight"));
-    const ValueId down = b_.Param(name + ".down_proj.weight", {config_.inner, config_.width},
-                                  {.std_dev = ResidualStd(config_), .export_perm = {1, 0}});
-    return b_.Einsum("bsf,fd->bsd", b_.MulBy(b_.Silu(gate), up), down);
+  // Heads [b, s, h, e].
+  ValueId Normed(ValueId x, const std::string& name) {
+    if (config_.head_norm == HeadNorm::kNone) return x;
+    if (config_.head_norm == HeadNorm::kEach) return b_.RmsNorm(x, name, config_.epsilon);
+    const Dims heads = b_.dims(x);
+    if (heads.size() != 4) return x;  // after an error
+    // By formula: heads stay apart, so that devices may have some of them and share one sum.
+    const ValueId square = b_.ReduceMean(b_.Square(x), {2, 3}, true);
+    const ValueId unit = b_.MulBy(x, b_.Rsqrt(b_.Shift(square, config_.epsilon)));
+    const ParamOptions options = {
+        .init = "ones", .decay = 0, .export_shape = {heads[2] * heads[3]}};
+    return b_.MulBy(unit, b_.Param(name + ".weight", {heads[2], heads[3]}, options));
   }
 
-  ValueId Up(const std::string& name) {
-    return b_.Param(name, {config_.width, config_.inner}, {.export_perm = {1, 0}});
+  ValueId Mlp(ValueId x, const LlamaBlock& block) {
+    return mlp_ ? mlp_(x, block) : SwiGlu(b_, config_, x, block.name + ".mlp", config_.inner);
   }
 
   Builder& b_;
@@ -190,6 +201,19 @@ double ResidualStd(const LlamaConfig& config) {
   return 0.02 / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
 
+ValueId SwiGlu(Builder& builder, const LlamaConfig& config, ValueId x, const std::string& name,
+               int64_t inner) {
+  const Dims into = {config.width, inner};
+  const ParamOptions turned = {.export_perm = {1, 0}};
+  const ValueId gate =
+      builder.Einsum("bsd,df->bsf", x, builder.Param(name + ".gate_proj.weight", into, turned));
+  const ValueId up =
+      builder.Einsum("bsd,df->bsf", x, builder.Param(name + ".up_proj.weight", into, turned));
+  const ValueId down = builder.Param(name + ".down_proj.weight", {inner, config.width},
+                                     {.std_dev = ResidualStd(config), .export_perm = {1, 0}});
+  return builder.Einsum("bsf,fd->bsd", builder.MulBy(builder.Silu(gate), up), down);
+}
+
 ValueId LlamaLogits(Builder& builder, const LlamaConfig& config, ValueId tokens, LlamaMlp mlp) {
   return Llama(builder, config, std::move(mlp)).Logits(tokens);
 }
@@ -201,7 +225,13 @@ client::TrainerFunctions MakeLlama(const LlamaConfig& config) {
 int64_t ParamCount(const LlamaConfig& config) {
   const int64_t d = config.width;
   const int64_t e = config.head_width();
-  const int64_t attention = 2 * d * config.heads * e + 2 * d * config.kv_head_count() * e;
+  const int64_t q = config.heads * e;
+  const int64_t k = config.kv_head_count() * e;
+  const int64_t biases = config.attention_bias ? q + 2 * k : 0;
+  const int64_t norms = config.head_norm == HeadNorm::kEach       ? 2 * e
+                        : config.head_norm == HeadNorm::kTogether ? q + k
+                                                                  : 0;
+  const int64_t attention = 2 * d * q + 2 * d * k + biases + norms;
   const int64_t table = config.vocabulary * d;
   return table * (config.tied ? 1 : 2) +
          config.layers * (attention + 3 * d * config.inner + 2 * d) + d;

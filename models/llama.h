@@ -4,7 +4,8 @@
 // Params carry the names and, on export, the layout of Hugging Face's LlamaForCausalLM: nn.Linear
 // stores [out, in], here weights are [in, out] with heads as dims of their own (q [d, h, e], k and
 // v [d, g, e], o [h, e, d]). Rotary is the half-split layout of Hugging Face, so weights load
-// without permuting rows. Layers 0..layers-1 are the blocks; the embedding belongs to layer 0,
+// without permuting rows. Kin of LLaMA have biases of q, k and v (Qwen2), or norms of q and k
+// (Qwen3, OLMoE). Layers 0..layers-1 are the blocks; the embedding belongs to layer 0,
 // final norm, head and loss to the last.
 //
 // Thread rule: values. Source: Touvron et al. 2023; grouped queries: Ainslie et al. 2023.
@@ -19,6 +20,13 @@
 
 namespace meshwright::models {
 
+// RMS norms of queries and keys, before positions.
+enum class HeadNorm : uint8_t {
+  kNone,
+  kEach,     // of each head by itself; one weight for all heads (Qwen3)
+  kTogether  // of all heads of a token (OLMoE)
+};
+
 struct LlamaConfig {
   int64_t vocabulary = 32000;
   int64_t width = 4096;   // d
@@ -30,7 +38,9 @@ struct LlamaConfig {
   int64_t positions = 0;  // longest sequence that the model was made for; 0: any
   double epsilon = 1e-5;
   double rope_base = 10000;
-  double attention_dropout = 0;     // of the probabilities
+  double attention_dropout = 0;  // of the probabilities
+  bool attention_bias = false;   // of q, k and v
+  HeadNorm head_norm = HeadNorm::kNone;
   bool tied = false;                // the head is the token embedding
   int64_t document_separator = -1;  // as Gpt2Config
   int64_t ignore_index = -100;
@@ -53,11 +63,18 @@ Status Validate(const LlamaConfig& config);
 // graph.
 client::TrainerFunctions MakeLlama(const LlamaConfig& config);
 
-// What a block does with x [b, s, d] in the place of its MLP; `name` is that of the block.
-using LlamaMlp = std::function<ValueId(ValueId x, const std::string& name)>;
+struct LlamaBlock {
+  int64_t index;
+  std::string name;
+};
+// What a block does with x [b, s, d] in the place of its MLP.
+using LlamaMlp = std::function<ValueId(ValueId x, const LlamaBlock& block)>;
 // tokens i32[b, s] -> logits [b, s, v]; mlp: empty: LLaMA's own.
 ValueId LlamaLogits(client::Builder& builder, const LlamaConfig& config, ValueId tokens,
                     LlamaMlp mlp = {});
+// An MLP of LLaMA's: x [b, s, d] -> [b, s, d] by way of `inner`.
+ValueId SwiGlu(client::Builder& builder, const LlamaConfig& config, ValueId x,
+               const std::string& name, int64_t inner);
 // Of weights that write to the residual stream.
 double ResidualStd(const LlamaConfig& config);
 

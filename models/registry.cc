@@ -8,7 +8,7 @@
 #include "models/gpt2.h"
 #include "models/hf_config.h"
 #include "models/llama.h"
-#include "models/mixtral.h"
+#include "models/mixture_spec.h"
 
 namespace meshwright::models {
 namespace {
@@ -49,34 +49,6 @@ const std::map<std::string, LlamaConfig>& LlamaFlavors() {
   return flavors;
 }
 
-const std::map<std::string, MixtralConfig>& MixtralFlavors() {
-  static const std::map<std::string, MixtralConfig> flavors = {
-      {"debug",
-       {.llama =
-            {.vocabulary = 256, .width = 64, .inner = 96, .layers = 2, .heads = 4, .kv_heads = 2},
-        .experts = {.experts = 4, .chosen = 2}}},
-      {"8x7B",
-       {.llama = {.vocabulary = 32000,
-                  .width = 4096,
-                  .inner = 14336,
-                  .layers = 32,
-                  .heads = 32,
-                  .kv_heads = 8,
-                  .rope_base = 1e6},
-        .experts = {.experts = 8, .chosen = 2}}},
-      {"8x22B",
-       {.llama = {.vocabulary = 32768,
-                  .width = 6144,
-                  .inner = 16384,
-                  .layers = 56,
-                  .heads = 48,
-                  .kv_heads = 8,
-                  .rope_base = 1e6},
-        .experts = {.experts = 8, .chosen = 2}}},
-  };
-  return flavors;
-}
-
 template <typename Config>
 std::vector<std::string> Keys(const std::map<std::string, Config>& map) {
   std::vector<std::string> keys;
@@ -92,31 +64,13 @@ Result<Config> FindFlavor(const std::map<std::string, Config>& flavors, const Mo
                                           spec.flavor, fmt::join(Keys(flavors), ", "))));
 }
 
-template <typename T>
-void Override(T& field, const std::optional<T>& value) {
-  if (value) field = *value;
-}
-
-Status RefuseField(const char* model, const char* field, bool set) {
-  if (!set) return OkStatus();
-  return InvalidArgument(fmt::format("model '{}' has no {}; remove it", model, field));
-}
-
 std::string Summary(const Model& model, const std::string& sizes) {
   return fmt::format("{}: {} layers, {}, vocabulary {}, {:.2f} M params", model.name, model.layers,
                      sizes, model.vocabulary, static_cast<double>(model.param_count) / 1e6);
 }
 
-Status RefuseExperts(const char* model, const ModelSpec& spec) {
-  MW_TRY(RefuseField(model, "n_experts", spec.experts.has_value()));
-  MW_TRY(RefuseField(model, "experts_per_token", spec.experts_per_token.has_value()));
-  MW_TRY(RefuseField(model, "capacity_factor", spec.capacity_factor.has_value()));
-  MW_TRY(RefuseField(model, "balance_loss", spec.balance_loss.has_value()));
-  return RefuseField(model, "z_loss", spec.z_loss.has_value());
-}
-
 Result<Model> FromGpt2(Gpt2Config config, const ModelSpec& spec) {
-  MW_TRY(RefuseExperts("gpt2", spec));
+  MW_TRY(RefuseExperts("gpt2", spec.mixture));
   MW_TRY(RefuseField("gpt2", "n_kv_heads", spec.kv_heads.has_value()));
   MW_TRY(RefuseField("gpt2", "rope_theta", spec.rope_base.has_value()));
   Override(config.vocabulary, spec.vocabulary);
@@ -160,17 +114,13 @@ Status OverrideLlama(const char* model, const ModelSpec& spec, LlamaConfig& conf
   return OkStatus();
 }
 
-Result<Model> FromMixtral(MixtralConfig config, const ModelSpec& spec) {
-  MW_TRY(OverrideLlama("mixtral", spec, config.llama));
-  Override(config.experts.experts, spec.experts);
-  Override(config.experts.chosen, spec.experts_per_token);
-  Override(config.experts.capacity_factor, spec.capacity_factor);
-  Override(config.balance_loss, spec.balance_loss);
-  Override(config.z_loss, spec.z_loss);
+Result<Model> FromMixture(MixtureConfig config, const ModelSpec& spec) {
+  MW_TRY(OverrideLlama(spec.name.c_str(), spec, config.llama));
+  MW_TRY(OverrideMixture(spec.mixture, config));
   MW_TRY(Validate(config));
-  Model model{"mixtral",
+  Model model{spec.name,
               {},
-              MakeMixtral(config),
+              MakeMixture(config),
               config.llama.layers,
               config.llama.vocabulary,
               config.llama.positions,
@@ -184,7 +134,7 @@ Result<Model> FromMixtral(MixtralConfig config, const ModelSpec& spec) {
 }
 
 Result<Model> FromLlama(LlamaConfig config, const ModelSpec& spec) {
-  MW_TRY(RefuseExperts("llama", spec));
+  MW_TRY(RefuseExperts("llama", spec.mixture));
   MW_TRY(OverrideLlama("llama", spec, config));
   MW_TRY(Validate(config));
   Model model{
@@ -239,21 +189,25 @@ Result<Model> MakeModel(const ModelSpec& spec) {
     MW_ASSIGN_OR_RETURN(LlamaConfig config, FindFlavor(LlamaFlavors(), spec));
     return FromLlama(config, spec);
   }
-  if (spec.name == "mixtral") {
-    MW_ASSIGN_OR_RETURN(MixtralConfig config, FindFlavor(MixtralFlavors(), spec));
-    return FromMixtral(config, spec);
+  if (const MixtureFlavors* flavors = FindMixtureFamily(spec.name)) {
+    MW_ASSIGN_OR_RETURN(MixtureConfig config, FindFlavor(*flavors, spec));
+    return FromMixture(config, spec);
   }
   return Fail(InvalidArgument(
       fmt::format("unknown model '{}'; known: {}", spec.name, fmt::join(ModelNames(), ", "))));
 }
 
-std::vector<std::string> ModelNames() { return {"gpt2", "llama", "mixtral"}; }
+std::vector<std::string> ModelNames() {
+  std::vector<std::string> names = {"gpt2", "llama"};
+  for (const auto& [name, flavors] : MixtureFamilies()) names.push_back(name);
+  return names;
+}
 
 std::vector<std::string> Flavors(const std::string& model_name) {
   if (model_name == "gpt2") return Keys(Gpt2Flavors());
   if (model_name == "llama") return Keys(LlamaFlavors());
-  if (model_name == "mixtral") return Keys(MixtralFlavors());
-  return {};
+  const MixtureFlavors* mixture = FindMixtureFamily(model_name);
+  return mixture == nullptr ? std::vector<std::string>() : Keys(*mixture);
 }
 
 }  // namespace meshwright::models

@@ -13,10 +13,31 @@
 
 namespace meshwright::models {
 
+inline constexpr char kOfFamily[] = "family";  // in the place of a name: as the family has it
+
+// Of models with experts only.
+struct MixtureSpec {
+  std::optional<int64_t> experts = {};
+  std::optional<int64_t> experts_per_token = {};
+  std::string router = kOfFamily;  // see RouterNames()
+  std::optional<bool> normalised = {};
+  std::optional<int64_t> groups = {};  // these four: of the router "sigmoid" only
+  std::optional<int64_t> groups_per_token = {};
+  std::optional<double> scale = {};
+  std::optional<double> bias_rate = {};
+  std::optional<double> capacity_factor = {};
+  std::optional<int64_t> shared_inner = {};
+  std::optional<int64_t> dense_layers = {};
+  std::optional<int64_t> dense_inner = {};
+  std::optional<double> balance_loss = {};
+  std::string balance_form = kOfFamily;  // or one of client::BalanceFormNames()
+  std::optional<double> z_loss = {};
+};
+
 // What a user may say about a model. The flavor (or hf_config) gives the sizes, every set field
 // overrides it.
 struct ModelSpec {
-  std::string name = "gpt2";                  // "gpt2" | "llama" | "mixtral"
+  std::string name = "gpt2";                  // see ModelNames()
   std::string flavor = {};                    // see Flavors(); empty: "debug"
   std::optional<std::string> hf_config = {};  // text of a config.json; replaces name and flavor
   std::optional<int64_t> vocabulary = {};
@@ -30,12 +51,7 @@ struct ModelSpec {
   std::optional<double> epsilon = {};
   std::optional<double> rope_base = {};  // llama only
   std::optional<bool> tied = {};
-  // Of mixtral only.
-  std::optional<int64_t> experts = {};
-  std::optional<int64_t> experts_per_token = {};
-  std::optional<double> capacity_factor = {};
-  std::optional<double> balance_loss = {};
-  std::optional<double> z_loss = {};
+  MixtureSpec mixture = {};
   std::optional<int64_t> document_separator = {};
 };
 
@@ -57,6 +73,7 @@ struct Model {
 Result<Model> MakeModel(const ModelSpec& spec);
 
 std::vector<std::string> ModelNames();
+std::vector<std::string> RouterNames();
 std::vector<std::string> Flavors(const std::string& model_name);  // empty for an unknown model
 
 }  // namespace meshwright::models

@@ -316,7 +316,7 @@ TEST(Llama, ValidateNamesWhatDoesNotFit) {
   EXPECT_NE(Validate(config).message().find("norm_eps is -1"), std::string::npos);
 }
 
-class EveryModel : public ::testing::TestWithParam<const char*> {};
+class EveryModel : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EveryModel, DifferentiatesUpdatesAndVerifiesInBothFloatTypes) {
   const auto model = MakeModel({.name = GetParam()});
@@ -343,7 +343,7 @@ TEST_P(EveryModel, PredictsLogitsOfEveryToken) {
   EXPECT_EQ(graph.type(graph.Output("logits")).dims, (ir::Dims{3, 5, model->vocabulary}));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryModel, ::testing::Values("gpt2", "llama"));
+INSTANTIATE_TEST_SUITE_P(All, EveryModel, ::testing::ValuesIn(ModelNames()));
 
 TEST(Registry, UnknownNamesListTheKnownOnes) {
   EXPECT_NE(MakeModel({.name = "gpt3"}).error().message().find("gpt2, llama"), std::string::npos);

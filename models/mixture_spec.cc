@@ -1,0 +1,259 @@
+#include "models/mixture_spec.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace meshwright::models {
+namespace {
+
+using client::NoisyTop;
+using client::SoftmaxOfTop;
+using client::TopOfSigmoid;
+using client::TopOfSoftmax;
+
+const MixtureNames kQwenNames = {
+    .layer = "mlp", .gate = "gate_proj", .up = "up_proj", .down = "down_proj"};
+const MixtureNames kDeepSeekNames = {.layer = "mlp",
+                                     .gate = "gate_proj",
+                                     .up = "up_proj",
+                                     .down = "down_proj",
+                                     .shared = "shared_experts"};
+
+constexpr LlamaConfig kDebug = {
+    .vocabulary = 256, .width = 64, .inner = 96, .layers = 2, .heads = 4, .kv_heads = 2};
+
+MixtureFlavors Mixtral() {
+  return {{"debug", {.llama = kDebug, .experts = {.experts = 4, .chosen = 2}}},
+          {"8x7B",
+           {.llama = {.vocabulary = 32000,
+                      .width = 4096,
+                      .inner = 14336,
+                      .layers = 32,
+                      .heads = 32,
+                      .kv_heads = 8,
+                      .rope_base = 1e6},
+            .experts = {.experts = 8, .chosen = 2}}},
+          {"8x22B",
+           {.llama = {.vocabulary = 32768,
+                      .width = 6144,
+                      .inner = 16384,
+                      .layers = 56,
+                      .heads = 48,
+                      .kv_heads = 8,
+                      .rope_base = 1e6},
+            .experts = {.experts = 8, .chosen = 2}}}};
+}
+
+// Biases of q, k and v; an MLP for all tokens behind a gate; weights as the softmax has them.
+MixtureFlavors Qwen2Moe() {
+  MixtureConfig debug = {
+      .llama = kDebug,
+      .experts = {.experts = 8, .chosen = 2, .router = TopOfSoftmax{.normalised = false}},
+      .shared_inner = 128,
+      .shared_gated = true,
+      .names = kQwenNames};
+  debug.llama.inner = 48;
+  debug.llama.attention_bias = true;
+  MixtureConfig large = debug;
+  large.llama = {.vocabulary = 151936,
+                 .width = 2048,
+                 .inner = 1408,
+                 .layers = 24,
+                 .heads = 16,
+                 .epsilon = 1e-6,
+                 .rope_base = 1e6,
+                 .attention_bias = true};
+  large.experts.experts = 60;
+  large.experts.chosen = 4;
+  large.shared_inner = 5632;
+  return {{"debug", debug}, {"A2.7B", large}};
+}
+
+// Norms of q and k by head; no shared expert.
+MixtureFlavors Qwen3Moe() {
+  MixtureConfig debug = {
+      .llama = kDebug, .experts = {.experts = 8, .chosen = 2}, .names = kQwenNames};
+  debug.llama.inner = 48;
+  debug.llama.head_norm = HeadNorm::kEach;
+  MixtureConfig large = debug;
+  large.llama = {.vocabulary = 151936,
+                 .width = 2048,
+                 .inner = 768,
+                 .layers = 48,
+                 .heads = 32,
+                 .kv_heads = 4,
+                 .head_size = 128,
+                 .epsilon = 1e-6,
+                 .rope_base = 1e6,
+                 .head_norm = HeadNorm::kEach};
+  large.experts.experts = 128;
+  large.experts.chosen = 8;
+  return {{"debug", debug}, {"30B-A3B", large}};
+}
+
+// Norms of q and k over all heads; weights as the softmax has them.
+MixtureFlavors Olmoe() {
+  MixtureConfig debug = {
+      .llama = kDebug,
+      .experts = {.experts = 8, .chosen = 2, .router = TopOfSoftmax{.normalised = false}},
+      .names = kQwenNames};
+  debug.llama.inner = 48;
+  debug.llama.head_norm = HeadNorm::kTogether;
+  MixtureConfig large = debug;
+  large.llama = {.vocabulary = 50304,
+                 .width = 2048,
+                 .inner = 1024,
+                 .layers = 16,
+                 .heads = 16,
+                 .head_norm = HeadNorm::kTogether};
+  large.experts.experts = 64;
+  large.experts.chosen = 8;
+  return {{"debug", debug}, {"7B", large}};
+}
+
+// The first layer has an MLP; shared experts without a gate. "debug" chooses as DeepSeek-V3 does,
+// "16B" is the published DeepSeekMoE.
+MixtureFlavors DeepSeekMoe() {
+  MixtureConfig debug = {
+      .llama = kDebug,
+      .experts = {.experts = 8,
+                  .chosen = 2,
+                  .router = TopOfSigmoid{.scale = 2.5, .groups = 4, .chosen_groups = 2}},
+      .shared_inner = 48,
+      .dense_layers = 1,
+      .dense_inner = 176,
+      .names = kDeepSeekNames};
+  debug.llama.inner = 48;
+  MixtureConfig large = debug;
+  large.llama = {.vocabulary = 102400,
+                 .width = 2048,
+                 .inner = 1408,
+                 .layers = 28,
+                 .heads = 16,
+                 .epsilon = 1e-6};
+  large.experts = {.experts = 64, .chosen = 6, .router = TopOfSoftmax{.normalised = false}};
+  large.shared_inner = 2816;
+  large.dense_inner = 10944;
+  return {{"debug", debug}, {"16B", large}};
+}
+
+const std::vector<std::pair<const char*, client::Router>>& Routers() {
+  static const std::vector<std::pair<const char*, client::Router>> routers = {
+      {"softmax", TopOfSoftmax{}},
+      {"softmax_of_top", SoftmaxOfTop{}},
+      {"noisy", NoisyTop{}},
+      {"sigmoid", TopOfSigmoid{}}};
+  return routers;
+}
+
+Status OverrideRouter(const MixtureSpec& spec, client::Router& router) {
+  if (spec.router != kOfFamily) {
+    bool found = false;
+    for (const auto& [name, known] : Routers()) {
+      if (spec.router != name) continue;
+      // The family's own settings stay where it has this kind.
+      if (router.index() != known.index()) router = known;
+      found = true;
+    }
+    if (!found) {
+      return InvalidArgument(fmt::format("router '{}' is unknown; one of {}", spec.router,
+                                         fmt::join(RouterNames(), ", ")));
+    }
+  }
+  auto* softmax = std::get_if<TopOfSoftmax>(&router);
+  auto* sigmoid = std::get_if<TopOfSigmoid>(&router);
+  if (softmax != nullptr) Override(softmax->normalised, spec.normalised);
+  if (sigmoid != nullptr) {
+    Override(sigmoid->normalised, spec.normalised);
+    Override(sigmoid->groups, spec.groups);
+    Override(sigmoid->chosen_groups, spec.groups_per_token);
+    Override(sigmoid->scale, spec.scale);
+    Override(sigmoid->bias_rate, spec.bias_rate);
+    return OkStatus();
+  }
+  for (const auto& [key, set] :
+       {std::pair("expert_groups", spec.groups.has_value()),
+        std::pair("expert_groups_per_token", spec.groups_per_token.has_value()),
+        std::pair("routed_scale", spec.scale.has_value()),
+        std::pair("router_bias_rate", spec.bias_rate.has_value())}) {
+    if (!set) continue;
+    return InvalidArgument(
+        fmt::format("{} is of router \"sigmoid\" only; remove it or choose that router", key));
+  }
+  if (softmax == nullptr && spec.normalised.has_value()) {
+    return InvalidArgument(
+        "normalise_weights is of routers \"softmax\" and \"sigmoid\" only; remove it");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+const std::map<std::string, MixtureFlavors>& MixtureFamilies() {
+  static const std::map<std::string, MixtureFlavors> families = {{"mixtral", Mixtral()},
+                                                                 {"qwen2-moe", Qwen2Moe()},
+                                                                 {"qwen3-moe", Qwen3Moe()},
+                                                                 {"olmoe", Olmoe()},
+                                                                 {"deepseek-moe", DeepSeekMoe()}};
+  return families;
+}
+
+const MixtureFlavors* FindMixtureFamily(const std::string& name) {
+  const auto it = MixtureFamilies().find(name);
+  return it == MixtureFamilies().end() ? nullptr : &it->second;
+}
+
+std::vector<std::string> RouterNames() {
+  std::vector<std::string> names;
+  for (const auto& [name, router] : Routers()) names.emplace_back(name);
+  return names;
+}
+
+Status OverrideMixture(const MixtureSpec& spec, MixtureConfig& config) {
+  Override(config.experts.experts, spec.experts);
+  Override(config.experts.chosen, spec.experts_per_token);
+  Override(config.experts.capacity_factor, spec.capacity_factor);
+  MW_TRY(OverrideRouter(spec, config.experts.router));
+  Override(config.shared_inner, spec.shared_inner);
+  Override(config.dense_layers, spec.dense_layers);
+  Override(config.dense_inner, spec.dense_inner);
+  Override(config.balance_loss, spec.balance_loss);
+  Override(config.z_loss, spec.z_loss);
+  if (spec.balance_form == kOfFamily) return OkStatus();
+  MW_ASSIGN_OR_RETURN(config.balance_form, client::ParseBalanceForm(spec.balance_form));
+  return OkStatus();
+}
+
+Status RefuseField(const std::string& model, const char* field, bool set) {
+  if (!set) return OkStatus();
+  return InvalidArgument(fmt::format("model '{}' has no {}; remove it", model, field));
+}
+
+Status RefuseExperts(const std::string& model, const MixtureSpec& spec) {
+  for (const auto& [field, set] :
+       {std::pair("n_experts", spec.experts.has_value()),
+        std::pair("experts_per_token", spec.experts_per_token.has_value()),
+        std::pair("router", spec.router != kOfFamily),
+        std::pair("normalise_weights", spec.normalised.has_value()),
+        std::pair("expert_groups", spec.groups.has_value()),
+        std::pair("expert_groups_per_token", spec.groups_per_token.has_value()),
+        std::pair("routed_scale", spec.scale.has_value()),
+        std::pair("router_bias_rate", spec.bias_rate.has_value()),
+        std::pair("capacity_factor", spec.capacity_factor.has_value()),
+        std::pair("shared_ffn_dim", spec.shared_inner.has_value()),
+        std::pair("first_dense_layers", spec.dense_layers.has_value()),
+        std::pair("dense_ffn_dim", spec.dense_inner.has_value()),
+        std::pair("balance_loss", spec.balance_loss.has_value()),
+        std::pair("balance_form", spec.balance_form != kOfFamily),
+        std::pair("z_loss", spec.z_loss.has_value())}) {
+    MW_TRY(RefuseField(model, field, set));
+  }
+  return OkStatus();
+}
+
+}  // namespace meshwright::models
