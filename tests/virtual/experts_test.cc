@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <functional>
 
+#include "models/mixture.h"
 #include "tests/scale.h"
 #include "tests/virtual/run_job.h"
 #include "tests/virtual/tiny_models.h"
@@ -145,6 +148,102 @@ TEST(ExpertVariants, ADegreeThatDoesNotFitIsRefusedWithOneThatDoes) {
   const auto none = RunJob(OnLayout(MakeTinyJob(dense), {2, 2, 1, 1, 1, 1}), 2, 61);
   ASSERT_FALSE(none.has_value());
   EXPECT_NE(none.error().message().find("the model has no experts"), std::string::npos);
+}
+
+// Kinds of routers and forms of their losses, of 4 layers.
+
+using Change = std::function<void(models::MixtureConfig&)>;
+
+TinyOptions OptionsWith(const Change& change) {
+  TinyOptions options = Options();
+  options.mixture = change;
+  return options;
+}
+
+const std::vector<ExpertLayout> kRouterLayouts = {
+    {4, 2, 1, 1, 1, 2}, {2, 2, 1, 2, 1, 1}, {2, 2, 2, 1, 1, 2}, {2, 1, 1, 1, 2, 4}};
+// Where sums over the whole batch can be.
+const std::vector<ExpertLayout> kWholeBatchLayouts = {
+    {4, 2, 1, 1, 1, 1}, {2, 2, 1, 2, 1, 1}, {2, 1, 2, 1, 1, 1}, {2, 2, 1, 1, 2, 1}};
+
+void ExpectRouterAsOneDevice(const Change& change,
+                             const std::vector<ExpertLayout>& layouts = kRouterLayouts) {
+  const TinyOptions options = OptionsWith(change);
+  ExpectAsOneDevice(MakeTinyJob(options), options, layouts);
+}
+
+TEST(ExpertRouters, SwitchEqualsOneDevice) {
+  ExpectRouterAsOneDevice([](models::MixtureConfig& config) {
+    config.experts.chosen = 1;
+    config.experts.router = client::TopOfSoftmax{.normalised = false};
+    config.experts.capacity_factor = 1.25;
+  });
+}
+
+TEST(ExpertRouters, GshardWithItsLossEqualsOneDevice) {
+  ExpectRouterAsOneDevice([](models::MixtureConfig& config) {
+    config.experts.capacity_factor = 1;
+    config.balance_form = client::BalanceForm::kGshard;
+  });
+}
+
+TEST(ExpertRouters, ASoftmaxOfTheTopEqualsOneDevice) {
+  ExpectRouterAsOneDevice([](models::MixtureConfig& config) {
+    config.experts.router = client::SoftmaxOfTop{.bias = true};
+  });
+}
+
+TEST(ExpertRouters, NoiseIsTheSameOnEveryLayoutAndNoneIsInValidation) {
+  ExpectRouterAsOneDevice(
+      [](models::MixtureConfig& config) { config.experts.router = client::NoisyTop{}; });
+}
+
+// The bias moves by whole counts of all microbatches, replicas and context ranks. Steps that are a
+// power of two have no rounding, so that biases that came back to zero are zero.
+TEST(ExpertRouters, DeepSeeksBiasSharedExpertAndDenseLayersEqualOneDevice) {
+  const Change change = [](models::MixtureConfig& config) {
+    config.experts.router =
+        client::TopOfSigmoid{.scale = 2.5, .groups = 2, .chosen_groups = 1, .bias_rate = 1.0 / 128};
+    config.shared_inner = 16;
+    config.dense_layers = 1;
+    config.dense_inner = 40;
+  };
+  ExpectRouterAsOneDevice(change);
+  const TinyOptions options = OptionsWith(change);
+  ir::JobRequest job = MakeTinyJob(options);
+  job.parallel.zero = 3;
+  ExpectAsOneDevice(job, options, {{4, 2, 1, 1, 1, 2}});
+}
+
+TEST(ExpertRouters, QwensGatedSharedExpertAndBiasesEqualOneDevice) {
+  ExpectRouterAsOneDevice([](models::MixtureConfig& config) {
+    config.experts.router = client::TopOfSoftmax{.normalised = false};
+    config.shared_inner = 16;
+    config.shared_gated = true;
+    config.llama.attention_bias = true;
+    config.llama.head_norm = models::HeadNorm::kEach;
+  });
+}
+
+TEST(ExpertRouters, NormsOverAllHeadsEqualOneDevice) {
+  ExpectRouterAsOneDevice(
+      [](models::MixtureConfig& config) { config.llama.head_norm = models::HeadNorm::kTogether; });
+}
+
+TEST(ExpertRouters, LossesOfTheWholeBatchEqualOneDevice) {
+  for (const auto form : {client::BalanceForm::kSwitch, client::BalanceForm::kMixtral}) {
+    ExpectRouterAsOneDevice([form](models::MixtureConfig& config) { config.balance_form = form; },
+                            kWholeBatchLayouts);
+  }
+}
+
+TEST(ExpertRouters, LossesOfTheWholeBatchWantOneMicrobatch) {
+  const TinyOptions options = OptionsWith(
+      [](models::MixtureConfig& config) { config.balance_form = client::BalanceForm::kMixtral; });
+  const auto run = RunJob(OnLayout(MakeTinyJob(options), {2, 1, 1, 1, 1, 2}), 2, 61);
+  ASSERT_FALSE(run.has_value());
+  EXPECT_EQ(run.error().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(run.error().message().find("microbatches=1"), std::string::npos) << run.error();
 }
 
 }  // namespace

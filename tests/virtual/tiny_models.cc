@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "models/gpt2.h"
 #include "models/llama.h"
-#include "models/mixtral.h"
+#include "models/mixture.h"
 
 namespace meshwright::testing {
 namespace {
@@ -25,20 +25,21 @@ models::LlamaConfig Llama(const TinyOptions& options) {
   return config;
 }
 
-models::MixtralConfig Mixtral(const TinyOptions& options) {
-  models::MixtralConfig config;
+models::MixtureConfig Mixture(const TinyOptions& options) {
+  models::MixtureConfig config;
   config.llama = Llama(options);
   config.llama.inner = 24;
   config.experts.experts = options.experts;
   config.experts.capacity_factor = options.capacity_factor;
   config.balance_loss = options.balance_loss;
   config.z_loss = options.z_loss;
+  if (options.mixture) options.mixture(config);
   return config;
 }
 
 client::TrainerFunctions Functions(const TinyOptions& options) {
   if (options.family == "llama") return models::MakeLlama(Llama(options));
-  if (options.family == "mixtral") return models::MakeMixtral(Mixtral(options));
+  if (options.family == "mixtral") return models::MakeMixture(Mixture(options));
   models::Gpt2Config config;
   config.vocabulary = options.vocabulary;
   config.positions = options.sequence + 3;

@@ -1,9 +1,14 @@
 // Tiny jobs for parity tests: small enough for hundreds of runs, odd enough to catch wrong offsets.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "ir/job.h"
+
+namespace meshwright::models {
+struct MixtureConfig;
+}
 
 namespace meshwright::testing {
 
@@ -22,8 +27,10 @@ struct TinyOptions {
   int64_t document_separator = -1;
   int64_t gpt2_heads = 8;  // of 32 elements together
   int64_t llama_head_size = 4;
-  // "mixtral" is "llama" with experts: 4 of width 24, 2 for each token.
+  // "mixtral" is "llama" with experts: 4 of width 24, 2 for each token; `mixture` changes what it
+  // likes of that.
   int64_t experts = 4;
+  std::function<void(models::MixtureConfig&)> mixture = {};
   double capacity_factor = 0;
   double balance_loss = 0.1;
   double z_loss = 0.01;
