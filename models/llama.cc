@@ -56,6 +56,11 @@ class Llama {
   }
 
   ValueId Attention(ValueId x, const std::string& name) {
+    if (config_.latent.any()) {
+      return LatentAttention(b_, x, name,
+                             {config_.heads, config_.latent, config_.epsilon, config_.rope_base,
+                              config_.attention_dropout, ResidualStd(config_), segments_});
+    }
     const int64_t d = config_.width;
     const int64_t h = config_.heads;
     const int64_t e = config_.head_width();
@@ -192,6 +197,7 @@ Status Validate(const LlamaConfig& config) {
     return InvalidArgument(
         fmt::format("head size {} is odd; rotary positions need pairs", config.head_width()));
   }
+  if (config.latent.any()) MW_TRY(Validate(config.latent));
   MW_TRY(CheckAboveZero("norm_eps", config.epsilon, 1));
   MW_TRY(CheckAboveZero("rope_theta", config.rope_base, 1e12));
   return CheckRate("attention dropout", config.attention_dropout);
@@ -231,7 +237,8 @@ int64_t ParamCount(const LlamaConfig& config) {
   const int64_t norms = config.head_norm == HeadNorm::kEach       ? 2 * e
                         : config.head_norm == HeadNorm::kTogether ? q + k
                                                                   : 0;
-  const int64_t attention = 2 * d * q + 2 * d * k + biases + norms;
+  const int64_t attention = config.latent.any() ? ParamCount(config.latent, d, config.heads)
+                                                : 2 * d * q + 2 * d * k + biases + norms;
   const int64_t table = config.vocabulary * d;
   return table * (config.tied ? 1 : 2) +
          config.layers * (attention + 3 * d * config.inner + 2 * d) + d;

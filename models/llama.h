@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "client/trainer.h"
+#include "models/latent_attention.h"
 
 namespace meshwright::models {
 
@@ -41,6 +42,7 @@ struct LlamaConfig {
   double attention_dropout = 0;  // of the probabilities
   bool attention_bias = false;   // of q, k and v
   HeadNorm head_norm = HeadNorm::kNone;
+  LatentHeads latent = {};          // in the place of kv_heads, head_size, biases and norms
   bool tied = false;                // the head is the token embedding
   int64_t document_separator = -1;  // as Gpt2Config
   int64_t ignore_index = -100;

@@ -142,6 +142,30 @@ MixtureFlavors DeepSeekMoe() {
   return {{"debug", debug}, {"16B", large}};
 }
 
+// DeepSeekMoE's debug with latent attention; "671B" is the published model without the layer that
+// predicts a second token.
+MixtureFlavors DeepSeekV3() {
+  MixtureConfig debug = DeepSeekMoe().at("debug");
+  debug.llama.kv_heads = 0;
+  debug.llama.latent = {.query_rank = 32, .rank = 16, .plain = 16, .turned = 8, .value = 16};
+  MixtureConfig large = debug;
+  large.llama = {
+      .vocabulary = 129280,
+      .width = 7168,
+      .inner = 2048,
+      .layers = 61,
+      .heads = 128,
+      .epsilon = 1e-6,
+      .latent = {.query_rank = 1536, .rank = 512, .plain = 128, .turned = 64, .value = 128}};
+  large.experts = {.experts = 256,
+                   .chosen = 8,
+                   .router = TopOfSigmoid{.scale = 2.5, .groups = 8, .chosen_groups = 4}};
+  large.shared_inner = 2048;
+  large.dense_layers = 3;
+  large.dense_inner = 18432;
+  return {{"debug", debug}, {"671B", large}};
+}
+
 const std::vector<std::pair<const char*, client::Router>>& Routers() {
   static const std::vector<std::pair<const char*, client::Router>> routers = {
       {"softmax", TopOfSoftmax{}},
@@ -195,11 +219,9 @@ Status OverrideRouter(const MixtureSpec& spec, client::Router& router) {
 }  // namespace
 
 const std::map<std::string, MixtureFlavors>& MixtureFamilies() {
-  static const std::map<std::string, MixtureFlavors> families = {{"mixtral", Mixtral()},
-                                                                 {"qwen2-moe", Qwen2Moe()},
-                                                                 {"qwen3-moe", Qwen3Moe()},
-                                                                 {"olmoe", Olmoe()},
-                                                                 {"deepseek-moe", DeepSeekMoe()}};
+  static const std::map<std::string, MixtureFlavors> families = {
+      {"mixtral", Mixtral()}, {"qwen2-moe", Qwen2Moe()},       {"qwen3-moe", Qwen3Moe()},
+      {"olmoe", Olmoe()},     {"deepseek-moe", DeepSeekMoe()}, {"deepseek-v3", DeepSeekV3()}};
   return families;
 }
 

@@ -101,6 +101,7 @@ Result<Model> FromGpt2(Gpt2Config config, const ModelSpec& spec) {
 Status OverrideLlama(const char* model, const ModelSpec& spec, LlamaConfig& config) {
   MW_TRY(RefuseField(model, "max_seq_len", spec.positions.has_value()));
   MW_TRY(RefuseField(model, "dropout", spec.dropout.value_or(0) != 0));
+  MW_TRY(RefuseField(model, "n_kv_heads", config.latent.any() && spec.kv_heads.has_value()));
   Override(config.vocabulary, spec.vocabulary);
   Override(config.width, spec.width);
   Override(config.inner, spec.inner);

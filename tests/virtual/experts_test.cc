@@ -230,6 +230,13 @@ TEST(ExpertRouters, NormsOverAllHeadsEqualOneDevice) {
       [](models::MixtureConfig& config) { config.llama.head_norm = models::HeadNorm::kTogether; });
 }
 
+TEST(ExpertRouters, LatentAttentionEqualsOneDevice) {
+  ExpectRouterAsOneDevice([](models::MixtureConfig& config) {
+    config.llama.kv_heads = 0;
+    config.llama.latent = {.query_rank = 12, .rank = 8, .plain = 4, .turned = 4, .value = 6};
+  });
+}
+
 TEST(ExpertRouters, LossesOfTheWholeBatchEqualOneDevice) {
   for (const auto form : {client::BalanceForm::kSwitch, client::BalanceForm::kMixtral}) {
     ExpectRouterAsOneDevice([form](models::MixtureConfig& config) { config.balance_form = form; },

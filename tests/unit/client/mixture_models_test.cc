@@ -46,6 +46,7 @@ TEST(MixtureFamilies, HaveThePublishedParameterCounts) {
   EXPECT_EQ(count("qwen3-moe", "30B-A3B"), 30'532'122'624);
   EXPECT_EQ(count("olmoe", "7B"), 6'919'161'856);
   EXPECT_EQ(count("deepseek-moe", "16B"), 16'375'728'128);
+  EXPECT_EQ(count("deepseek-v3", "671B"), 671'026'419'200);
 }
 
 TEST(MixtureFamilies, OfEveryRouterGraphsHoldExactlyTheFormulasParameters) {
@@ -78,6 +79,8 @@ TEST(MixtureFamilies, ParamsCarryTheNamesOfTheirFamily) {
   EXPECT_TRUE(deepseek.contains("model.layers.1.mlp.shared_experts.up_proj.weight"));
   const auto olmoe = ParamsOf(MakeModel(FamilySpec("olmoe"))->functions);
   EXPECT_TRUE(olmoe.contains("model.layers.0.self_attn.k_norm.weight"));
+  const auto latent = ParamsOf(MakeModel(FamilySpec("deepseek-v3"))->functions);
+  EXPECT_TRUE(latent.contains("model.layers.1.self_attn.kv_a_proj_with_mqa.weight"));
 }
 
 TEST(MixtureFamilies, KeysOverrideAFamilyAndForeignOnesAreRefused) {
@@ -109,6 +112,9 @@ TEST(MixtureFamilies, KeysOverrideAFamilyAndForeignOnesAreRefused) {
   spec = FamilySpec("mixtral");
   spec.mixture.balance_form = "global";
   EXPECT_NE(ErrorOf(spec).find("balance_form 'global' is unknown"), std::string::npos);
+  spec = FamilySpec("deepseek-v3");
+  spec.kv_heads = 2;
+  EXPECT_NE(ErrorOf(spec).find("model 'deepseek-v3' has no n_kv_heads"), std::string::npos);
   spec = FamilySpec("llama");
   spec.mixture.router = "sigmoid";
   EXPECT_NE(ErrorOf(spec).find("model 'llama' has no router"), std::string::npos);

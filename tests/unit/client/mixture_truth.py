@@ -10,7 +10,7 @@ from transformers import (LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralF
                           OlmoeForCausalLM, Qwen2MoeConfig, Qwen2MoeForCausalLM, Qwen3MoeConfig,
                           Qwen3MoeForCausalLM)
 from transformers.models.deepseek_v3.configuration_deepseek_v3 import DeepseekV3Config
-from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3MoE
+from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3ForCausalLM, DeepseekV3MoE
 
 ROWS, TOKENS, VOCABULARY, WIDTH, HEADS, KV_HEADS, INNER, LAYERS = 2, 6, 32, 16, 4, 2, 12, 2
 HEAD = WIDTH // HEADS
@@ -60,8 +60,8 @@ class Places:
         if bias:
             self.add(name + ".bias", (heads, HEAD), lambda x: x.reshape(heads, HEAD), lambda x: x.reshape(-1))
 
-    def out(self, name):
-        shape = (HEADS, HEAD, WIDTH)
+    def out(self, name, head):
+        shape = (HEADS, head, WIDTH)
         self.add(name, shape, lambda x: x.T.reshape(shape), lambda x: x.reshape(-1, WIDTH).T)
 
     def swiglu(self, name, inner):
@@ -93,12 +93,28 @@ class Places:
             yield name, (ours * numbers("probe/" + name, shape)).sum().item()
 
 
-def places(model, bias=False, head_norm=None, of_layer=None):
+def latent_places(rows, name):
+    """DeepSeek's attention; its vectors have ranks 10 and 6, its heads 4 + 2 elements, and 5 of values."""
+    rows.turned(name + ".q_a_proj.weight", (WIDTH, 10))
+    rows.same(name + ".q_a_layernorm.weight", (10,))
+    rows.turned(name + ".q_b_proj.weight", (10, HEADS, 6))
+    rows.turned(name + ".kv_a_proj_with_mqa.weight", (WIDTH, 8))
+    rows.same(name + ".kv_a_layernorm.weight", (6,))
+    rows.turned(name + ".kv_b_proj.weight", (6, HEADS, 9))
+    rows.out(name + ".o_proj.weight", 5)
+
+
+def places(model, bias=False, head_norm=None, of_layer=None, latent=False):
     result = Places(model)
     result.same("model.embed_tokens.weight", (VOCABULARY, WIDTH))
     for i in range(LAYERS):
         layer = f"model.layers.{i}"
         result.same(layer + ".input_layernorm.weight", (WIDTH,))
+        result.same(layer + ".post_attention_layernorm.weight", (WIDTH,))
+        of_layer(result, layer, i)
+        if latent:
+            latent_places(result, layer + ".self_attn")
+            continue
         result.projection(layer + ".self_attn.q_proj", HEADS, bias)
         result.projection(layer + ".self_attn.k_proj", KV_HEADS, bias)
         for kind, heads in (("q", HEADS), ("k", KV_HEADS)):
@@ -106,9 +122,7 @@ def places(model, bias=False, head_norm=None, of_layer=None):
                 length = HEAD if head_norm == "each" else heads * HEAD
                 result.same(f"{layer}.self_attn.{kind}_norm.weight", (length,))
         result.projection(layer + ".self_attn.v_proj", KV_HEADS, bias)
-        result.out(layer + ".self_attn.o_proj.weight")
-        result.same(layer + ".post_attention_layernorm.weight", (WIDTH,))
-        of_layer(result, layer, i)
+        result.out(layer + ".self_attn.o_proj.weight", HEAD)
     result.same("model.norm.weight", (WIDTH,))
     result.same("lm_head.weight", (VOCABULARY, WIDTH))
     return result
@@ -177,21 +191,27 @@ def olmoe():
     show("olmoe", model, rows, output_router_logits=True)
 
 
+def of_deepseek(rows, layer, index):
+    if index == 0:
+        rows.swiglu(layer + ".mlp", 20)
+        return
+    rows.same(layer + ".mlp.gate.e_score_correction_bias", (8,))
+    routed("mlp", PROJECTIONS, 8)(rows, layer, index)
+    rows.swiglu(layer + ".mlp.shared_experts", INNER)
+
+
 def deepseek():
-    """DeepSeek-V3's layer of experts in LLaMA's blocks, the first one dense."""
-    def of_layer(rows, layer, index):
-        if index == 0:
-            rows.swiglu(layer + ".mlp", 20)
-            return
-        rows.same(layer + ".mlp.gate.e_score_correction_bias", (8,))
-        routed("mlp", PROJECTIONS, 8)(rows, layer, index)
-        rows.swiglu(layer + ".mlp.shared_experts", INNER)
+    """DeepSeek-V3's layer of experts in LLaMA's blocks, the first one dense; then all of DeepSeek-V3."""
+    routing = {"moe_intermediate_size": INNER, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1,
+               "n_group": 4, "topk_group": 2, "norm_topk_prob": True, "routed_scaling_factor": 2.5}
     model = LlamaForCausalLM(LlamaConfig(**SIZES, intermediate_size=20))
-    config = DeepseekV3Config(hidden_size=WIDTH, moe_intermediate_size=INNER, n_routed_experts=8,
-                              num_experts_per_tok=2, n_shared_experts=1, n_group=4, topk_group=2,
-                              norm_topk_prob=True, routed_scaling_factor=2.5)
-    model.model.layers[1].mlp = DeepseekV3MoE(config)
-    show("deepseek-moe", model, places(model, of_layer=of_layer))
+    model.model.layers[1].mlp = DeepseekV3MoE(DeepseekV3Config(hidden_size=WIDTH, **routing))
+    show("deepseek-moe", model, places(model, of_layer=of_deepseek))
+    sizes = SIZES | {"num_key_value_heads": HEADS, "rms_norm_eps": 1e-6}
+    model = DeepseekV3ForCausalLM(DeepseekV3Config(
+        **sizes, **routing, intermediate_size=20, first_k_dense_replace=1, q_lora_rank=10, kv_lora_rank=6,
+        qk_nope_head_dim=4, qk_rope_head_dim=2, v_head_dim=5, rope_interleave=False))
+    show("deepseek-v3", model, places(model, of_layer=of_deepseek, latent=True))
 
 
 for family in (mixtral, qwen2, qwen3, olmoe, deepseek):

@@ -158,7 +158,7 @@ MixtureConfig FamilyConfig(const std::string& family) {
   } else if (family == "olmoe") {
     config.llama.head_norm = HeadNorm::kTogether;
     config.experts.router = TopOfSoftmax{.normalised = false};
-  } else {  // deepseek-moe
+  } else {  // of DeepSeek
     config.names.shared = "shared_experts";
     config.experts.experts = 8;
     config.experts.router = TopOfSigmoid{.scale = 2.5, .groups = 4, .chosen_groups = 2};
@@ -166,6 +166,11 @@ MixtureConfig FamilyConfig(const std::string& family) {
     config.dense_layers = 1;
     config.dense_inner = 20;
     config.balance_loss = 0;
+  }
+  if (family == "deepseek-v3") {
+    config.llama.kv_heads = 0;
+    config.llama.epsilon = 1e-6;
+    config.llama.latent = {.query_rank = 10, .rank = 6, .plain = 4, .turned = 2, .value = 5};
   }
   return config;
 }
@@ -191,7 +196,7 @@ TEST_P(MixtureTruth, LossAndEveryGradientAreThoseOfTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Families, MixtureTruth,
                          ::testing::Values("mixtral", "qwen2-moe", "qwen3-moe", "olmoe",
-                                           "deepseek-moe"));
+                                           "deepseek-moe", "deepseek-v3"));
 
 }  // namespace
 }  // namespace meshwright::models
