@@ -74,10 +74,14 @@ ValueId BalanceLoss::Sum(ValueId counted) const {
   if (form_ == BalanceForm::kSequence || form_ == BalanceForm::kGshard) {
     return b_.ReduceSum(b_.MulBy(value_, counted), {0});
   }
-  const ValueId all = b_.ReduceSum(counted, {0});
-  if (form_ == BalanceForm::kSwitch) return b_.MulBy(value_, all);
-  const double of_layers = static_cast<double>(layers_ * layers_);
-  return b_.MulBy(b_.Scale(Inner(counts_, shares_), 1 / of_layers), all);
+  const bool of_layers = form_ == BalanceForm::kMixtral;
+  const double share = of_layers ? 1.0 / static_cast<double>(layers_ * layers_) : 1.0;
+  const ValueId value = of_layers ? Inner(counts_, shares_) : value_;
+  const std::string setting = fmt::format("balance_form = \"sequence\" in the place of \"{}\"",
+                                          of_layers ? "mixtral" : "switch");
+  const ValueId whole =
+      b_.AddOne(ir::Op::kScale, {value}, {{"factor", share}, {"whole_batch", setting}});
+  return b_.MulBy(whole, b_.ReduceSum(counted, {0}));
 }
 
 }  // namespace meshwright::client

@@ -25,6 +25,7 @@
 #include "planner/step_pieces.h"
 #include "planner/strategy.h"
 #include "planner/token_order.h"
+#include "planner/whole_batch.h"
 #include "planner/zero.h"
 
 namespace meshwright::planner {
@@ -91,6 +92,7 @@ class PlanMaker {
   Status PrepareStep() {
     MW_ASSIGN_OR_RETURN(Graph graph, MakeStepGraph(job_));
     MW_TRY(CheckTensorOutputs(graph));
+    MW_TRY(CheckWholeBatch(job_, plan_.layout));
     plan_.tokens_per_step =
         static_cast<double>(job_.train.global_batch) * static_cast<double>(job_.train.sequence);
     plan_.model_flops = ModelFlops(graph);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "planner/whole_batch.h"
 
 namespace meshwright::planner {
 namespace {
@@ -361,7 +362,7 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
   }
   if (wanted.microbatches > 0) {
     layout.microbatches = wanted.microbatches;
-  } else if (layout.pipeline > 1 && batch % layout.data() == 0) {
+  } else if (layout.pipeline > 1 && batch % layout.data() == 0 && WholeBatchOf(job).empty()) {
     layout.microbatches = LargestDivisor(batch / layout.data(), 2 * layout.pipeline);
   }
   MW_TRY(CheckBatch(layout, batch));

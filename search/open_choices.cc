@@ -5,6 +5,7 @@
 
 #include "planner/schedule.h"
 #include "planner/stages.h"
+#include "planner/whole_batch.h"
 
 namespace meshwright::search {
 
@@ -45,6 +46,7 @@ std::vector<int64_t> OpenChoices::PipelineDegrees(int64_t most) const {
 
 std::vector<int64_t> OpenChoices::Microbatches(int64_t rows_per_replica) const {
   if (job_.parallel.microbatches > 0) return {job_.parallel.microbatches};
+  if (!planner::WholeBatchOf(job_).empty()) return {1};
   std::vector<int64_t> counts;
   for (const int64_t d : Divisors(rows_per_replica)) {
     const int64_t rows = rows_per_replica / d;
