@@ -36,7 +36,7 @@ std::vector<ConfigKey> JobAndModelKeys() {
       {"model", "flavor",
        "Named sizes: gpt2 has debug, 124M, 355M, 774M, 1.5B; llama has debug, 7B, 8B, 70B; "
        "mixtral has debug, 8x7B, 8x22B; qwen2-moe debug, A2.7B; qwen3-moe debug, 30B-A3B; olmoe "
-       "debug, 7B; deepseek-moe debug, 16B. "
+       "debug, 7B; deepseek-moe debug, 16B; deepseek-v3 debug, 671B. "
        "The size keys below override it. Empty: debug.",
        MW_AT(model.flavor)},
       {"model", "hf_path",

@@ -1,5 +1,6 @@
 // LLaMA's blocks with a mixture of SwiGLU experts in the place of the MLP: Mixtral, Qwen2-MoE,
-// Qwen3-MoE, OLMoE, DeepSeekMoE. One model; what tells the families apart is in the config.
+// Qwen3-MoE, OLMoE, DeepSeekMoE, DeepSeek-V3. One model; what tells the families apart is in the
+// config.
 //
 // Params carry the names of Hugging Face's models, up to the experts: the matrices of all experts
 // of a layer are one tensor [experts, in, out]. The losses of balance and z are added to the loss

@@ -237,6 +237,20 @@ TEST(ExpertRouters, LatentAttentionEqualsOneDevice) {
   });
 }
 
+// 256 tokens choose one of 128 experts each: some experts have nothing to do in a step, and on some
+// replicas many.
+TEST(ExpertRouters, IdleExpertsUnderZeroEqualOneDevice) {
+  TinyOptions options = OptionsWith([](models::MixtureConfig& config) {
+    config.experts.experts = 128;
+    config.experts.chosen = 1;
+    config.experts.router = client::TopOfSoftmax{.normalised = false};
+  });
+  options.layers = 2;
+  ir::JobRequest job = MakeTinyJob(options);
+  job.parallel.zero = 3;
+  ExpectAsOneDevice(job, options, {{4, 2, 1, 1, 1, 2}, {4, 1, 1, 1, 1, 1}});
+}
+
 TEST(ExpertRouters, LossesOfTheWholeBatchEqualOneDevice) {
   for (const auto form : {client::BalanceForm::kSwitch, client::BalanceForm::kMixtral}) {
     ExpectRouterAsOneDevice([form](models::MixtureConfig& config) { config.balance_form = form; },
@@ -245,12 +259,21 @@ TEST(ExpertRouters, LossesOfTheWholeBatchEqualOneDevice) {
 }
 
 TEST(ExpertRouters, LossesOfTheWholeBatchWantOneMicrobatch) {
-  const TinyOptions options = OptionsWith(
-      [](models::MixtureConfig& config) { config.balance_form = client::BalanceForm::kMixtral; });
-  const auto run = RunJob(OnLayout(MakeTinyJob(options), {2, 1, 1, 1, 1, 2}), 2, 61);
-  ASSERT_FALSE(run.has_value());
-  EXPECT_EQ(run.error().code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(run.error().message().find("microbatches=1"), std::string::npos) << run.error();
+  for (const auto form : {client::BalanceForm::kSwitch, client::BalanceForm::kMixtral}) {
+    const TinyOptions options =
+        OptionsWith([form](models::MixtureConfig& config) { config.balance_form = form; });
+    const ir::JobRequest job = MakeTinyJob(options);
+    const auto run = RunJob(OnLayout(job, {2, 1, 1, 1, 1, 2}), 2, 61);
+    ASSERT_FALSE(run.has_value());
+    EXPECT_EQ(run.error().field(), "parallel.microbatches");
+    EXPECT_NE(run.error().message().find("use microbatches=1, or balance_form = \"sequence\""),
+              std::string::npos)
+        << run.error();
+    // What is left open is one.
+    const auto open = RunJob(OnLayout(job, {1, 1, 1, 1, 2, 0}), 2, 61);
+    ASSERT_TRUE(open.has_value()) << open.error();
+    EXPECT_EQ(open->plan.layout.microbatches, 1);
+  }
 }
 
 }  // namespace
