@@ -36,6 +36,7 @@ set(MW_PUBLIC_HEADERS
     ir/op.h
     ir/op_list.h
     models/gpt2.h
+    models/latent_attention.h
     models/llama.h
     models/registry.h
     proto/actor_ref.h

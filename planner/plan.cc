@@ -91,8 +91,7 @@ class PlanMaker {
 
   Status PrepareStep() {
     MW_ASSIGN_OR_RETURN(Graph graph, MakeStepGraph(job_));
-    MW_TRY(CheckTensorOutputs(graph));
-    MW_TRY(CheckWholeBatch(job_, plan_.layout));
+    MW_TRY(CheckOncePerStep(graph));
     plan_.tokens_per_step =
         static_cast<double>(job_.train.global_batch) * static_cast<double>(job_.train.sequence);
     plan_.model_flops = ModelFlops(graph);
@@ -100,8 +99,8 @@ class PlanMaker {
     return ChooseMainShardings(plan_.layout);
   }
 
-  // A tensor that a step gives out is there once, not once per microbatch.
-  Status CheckTensorOutputs(const Graph& step) const {
+  // A tensor that a step gives out, and a whole batch, are there once, not once per microbatch.
+  Status CheckOncePerStep(const Graph& step) const {
     if (plan_.layout.microbatches == 1) return OkStatus();
     for (const ir::NamedValue& output : job_.main().graph.outputs) {
       if (step.type(step.Output(output.name)).rank() == 0) continue;
@@ -110,7 +109,7 @@ class PlanMaker {
           "whole; use microbatches=1, or give it out by a program of its own",
           output.name, plan_.layout.microbatches));
     }
-    return OkStatus();
+    return CheckWholeBatch(job_, plan_.layout);
   }
 
   Status PrepareForward() {
