@@ -113,8 +113,10 @@ std::vector<planner::Layout> OpenChoices::Members(
 std::vector<std::string> OpenChoices::StageSchedules() const {
   if (job_.parallel.chunks > 1) return {};
   const std::string& wanted = job_.parallel.schedule;
-  if (wanted == "auto") return {"1f1b", "zb-h1"};
-  if (wanted == "1f1b" || wanted == "gpipe" || wanted == "zb-h1") return {wanted};
+  if (wanted == "auto") return {"1f1b", "zb-h1", "zb-h2"};
+  for (const char* whole : {"1f1b", "gpipe", "zb-h1", "zb-h2"}) {
+    if (wanted == whole) return {wanted};
+  }
   return {};
 }
 

@@ -118,7 +118,7 @@ TEST(LayoutCosts, AreThoseOfTheProgramsThatRun) {
                                      LayoutOf(2, 1, 4, 8, "zb-h1"),
                                      LayoutOf(1, 2, 4, 8, "zb-v"),
                                      LayoutOf(1, 2, 4, 8, "zb-h2"),
-                                     LayoutOf(2, 1, 4, 6, "v-half"),
+                                     LayoutOf(2, 1, 4, 4, "v-half"),
                                      LayoutOf(1, 2, 4, 8, "v-min"),
                                      LayoutOf(4, 1, 2, 4, "gpipe"),
                                      LayoutOf(4, 1, 1, 2, "1f1b", 1),
