@@ -83,14 +83,14 @@ TEST_P(UnequalStages, TrainTheModelOfOneDevice) {
 
 // Other systems dropped layers that stages do not divide, and trained a smaller model.
 TEST(UnequalLayers, EveryLayerIsOfOneStageAndTrains) {
-  struct Case {
+  struct UnevenCase {
     const char* schedule;
     int stages, chunks, layers;
   };
-  const Case cases[] = {{"1f1b", 4, 1, 7},  {"gpipe", 3, 1, 5}, {"interleaved", 2, 3, 7},
-                        {"zb-h2", 3, 1, 7}, {"zb-v", 2, 2, 5},  {"v-half", 3, 2, 7},
-                        {"v-min", 2, 2, 6}};
-  for (const Case& c : cases) {
+  const UnevenCase cases[] = {{"1f1b", 4, 1, 7},  {"gpipe", 3, 1, 5}, {"interleaved", 2, 3, 7},
+                              {"zb-h2", 3, 1, 7}, {"zb-v", 2, 2, 5},  {"v-half", 3, 2, 7},
+                              {"v-min", 2, 2, 6}};
+  for (const UnevenCase& c : cases) {
     if (kSanitizedBuild && c.chunks != 2) continue;
     TinyOptions options;
     options.family = c.layers == 7 ? "llama" : "gpt2";
