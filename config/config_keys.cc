@@ -241,14 +241,15 @@ std::vector<ConfigKey> PipelineKeys() {
       {"parallelism",
        "pipeline_parallel_schedule",
        "Order of forward and backward over microbatches; interleaved: stages hold several parts of "
-       "the model, zb-h1 and zb-v: gradients of weights fill the bubble.",
+       "the model; zb-h1, zb-h2 (twice the memory) and zb-v: gradients of weights fill the bubble; "
+       "v-half and v-min: as zb-v at a half and a third of the memory, with longer bubbles.",
        MW_AT(parallel.schedule),
        KeyKind::kChoice,
-       {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v", "auto"}},
+       {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "auto"}},
       {"parallelism", "pipeline_parallel_chunks",
-       "Parts of the model per stage: 2 or more for interleaved, 2 for zb-v; auto: 2 for these, "
-       "else "
-       "1.",
+       "Parts of the model per stage: 2 or more for interleaved, 2 for zb-v, v-half and v-min; "
+       "auto: "
+       "2 for these, else 1.",
        MW_AT(parallel.chunks), KeyKind::kDegree},
       {"parallelism", "pipeline_parallel_layers",
        "Layers of each part of the model, in order, such as \"7,5\", or \"6*8\" for eight parts of "

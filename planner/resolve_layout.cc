@@ -213,9 +213,6 @@ Status CheckSchedule(const ir::ParallelSpec& pins, Layout layout, int64_t layer_
       ShapeOfPins(pins, stages_known ? static_cast<int>(layout.pipeline) : kSomeStages));
   layout.chunks = shape.chunks;
   if (stages_known) MW_TRY(CheckLayers(layout, layer_count));
-  if (stages_known && pins.microbatches > 0) {
-    MW_TRY(CheckMicrobatches(pins.schedule, shape, pins.microbatches));
-  }
   if (pins.part_layers.empty()) return OkStatus();
   const bool chunks_known = pins.schedule != "auto" || pins.chunks > 0 || shape.stages == 1;
   using Open = PartCount::Open;

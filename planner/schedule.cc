@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "planner/v_schedule.h"
 
 namespace meshwright::planner {
 namespace {
@@ -128,24 +129,39 @@ class ZeroBubbleBuilder {
   StageSchedule schedule_;
 };
 
-// W lags behind B by the number of the stage: then stages have as many microbatches in flight as
-// 1f1b's first, and drain without waiting.
-StageSchedule ZeroBubbleH1(int stages, int stage, int microbatches) {
+// Some forwards, then B, W and F in turn. W stays behind B by `delayed_weights` until the forwards
+// end: what would make a stage wait at the end of the step is left for it to do then.
+StageSchedule DelayWeights(int microbatches, int warm_up, int delayed_weights) {
   ZeroBubbleBuilder builder(microbatches);
-  for (int i = stage; i < stages; ++i) builder.Forward(0);
+  for (int i = 0; i < warm_up; ++i) builder.Forward(0);
   while (builder.backwards(0) < microbatches) {
     const bool drains = builder.forwards(0) == microbatches;
     builder.Backward(0);
-    if (drains || builder.backwards(0) - builder.weights(0) > stage) builder.Weights(0);
+    if (drains || builder.backwards(0) - builder.weights(0) > delayed_weights) builder.Weights(0);
     builder.Forward(0);
   }
   while (builder.weights(0) < microbatches) builder.Weights(0);
-  MW_CHECK(builder.IsDone(1)) << "zb-h1 leaves work of stage " << stage;
+  MW_CHECK(builder.IsDone(1)) << "work is left after " << microbatches << " microbatches";
   return builder.Finish();
 }
 
+// Stages have as many microbatches in flight as 1f1b's first, and drain without waiting.
+StageSchedule ZeroBubbleH1(int stages, int stage, int microbatches) {
+  return DelayWeights(microbatches, stages - stage, stage);
+}
+
+// Every stage has 2 x stages - 1 in flight. Its forwards fill the time in which the first backward
+// comes back, so that a stage once begun does not wait.
+StageSchedule ZeroBubbleH2(int stages, int stage, int microbatches) {
+  return DelayWeights(microbatches, 2 * (stages - stage) - 1, 2 * stage);
+}
+
+// Folded schedules meet in the middle. With fewer than two microbatches per stage they pass through
+// the same order, and the steps of those that there are not are left out: what is left waits for
+// nothing that it did not wait for, and holds no more.
 StageSchedule ZeroBubbleV(int stages, int stage, int microbatches) {
-  ZeroBubbleBuilder builder(microbatches);
+  const int planned = std::max(microbatches, 2 * stages);
+  ZeroBubbleBuilder builder(planned);
   const int rest = stages - stage;
   for (int i = 0; i < 2 * rest - 1; ++i) builder.Forward(0);
   for (int i = 0; i < stage; ++i) {
@@ -157,7 +173,7 @@ StageSchedule ZeroBubbleV(int stages, int stage, int microbatches) {
     builder.Backward(1);
     builder.Weights(1);
   }
-  while (builder.forwards(1) < microbatches) {
+  while (builder.forwards(1) < planned) {
     builder.Forward(0);
     builder.Backward(0);
     builder.Weights(0);
@@ -177,7 +193,10 @@ StageSchedule ZeroBubbleV(int stages, int stage, int microbatches) {
     while (builder.weights(chunk) < builder.backwards(chunk)) builder.Weights(chunk);
   }
   MW_CHECK(builder.IsDone(2)) << "zb-v leaves work of stage " << stage;
-  return builder.Finish();
+  StageSchedule schedule = builder.Finish();
+  std::erase_if(schedule,
+                [&](const ScheduleStep& step) { return step.microbatch >= microbatches; });
+  return schedule;
 }
 
 struct Kind {
@@ -195,7 +214,10 @@ constexpr Kind kKinds[] = {
     {"gpipe", false, 1, 1, 1, false},
     {"interleaved", false, 1, kManyChunks, 2, false},
     {"zb-h1", true, 1, 1, 1, false},
+    {"zb-h2", true, 1, 1, 1, false},
     {"zb-v", true, 2, 2, 2, true},
+    {"v-half", true, 2, 2, 2, true},
+    {"v-min", true, 2, 2, 2, true},
 };
 
 const Kind* FindKind(const std::string& name) {
@@ -253,17 +275,6 @@ Result<PipelineShape> ShapeOfSchedule(const std::string& schedule, int stages, i
   return PipelineShape{stages, chunks, kind->folded};
 }
 
-Status CheckMicrobatches(const std::string& schedule, const PipelineShape& shape,
-                         int64_t microbatches) {
-  const int64_t fewest = 2 * int64_t{shape.stages};
-  if (!shape.folded || microbatches >= fewest) return OkStatus();
-  return InvalidField(
-      "parallel.schedule",
-      fmt::format("is {}, which needs at least 2 x pipeline = {} microbatches, there are {}; raise "
-                  "their number or choose zb-h1",
-                  schedule, fewest, microbatches));
-}
-
 int MicrobatchesBetween(const PipelineShape& shape, int microbatches, bool changes_chunk) {
   constexpr int kOneBeingReadOneBehind = 2;
   if (!changes_chunk) return kOneBeingReadOneBehind;
@@ -274,13 +285,20 @@ Result<std::vector<StageSchedule>> MakeSchedule(const std::string& name, const P
                                                 int microbatches) {
   const Kind* const kind = FindKind(name);
   if (!kind) return Fail(UnknownSchedule(name));
-  MW_TRY(CheckMicrobatches(name, shape, microbatches));
+  if (shape.stages > 1 && name == "v-half") {
+    return MakeVSchedule(VBlock::kHalf, shape.stages, microbatches);
+  }
+  if (shape.stages > 1 && name == "v-min") {
+    return MakeVSchedule(VBlock::kMin, shape.stages, microbatches);
+  }
   std::vector<StageSchedule> result;
   for (int stage = 0; stage < shape.stages; ++stage) {
     if (name == "gpipe") {
       result.push_back(GPipe(microbatches));
     } else if (name == "zb-h1" || (kind->splits_backward && shape.stages == 1)) {
       result.push_back(ZeroBubbleH1(shape.stages, stage, microbatches));
+    } else if (name == "zb-h2") {
+      result.push_back(ZeroBubbleH2(shape.stages, stage, microbatches));
     } else if (name == "1f1b" || shape.stages == 1) {
       // One stage: nobody waits, so that each microbatch is finished before the next one begins.
       result.push_back(OneForwardOneBackward(shape.stages, stage, microbatches));

@@ -2,21 +2,30 @@
 // microbatch.
 //
 // The model is cut into parts, one after the other. A stage (a group of devices) holds one part, or
-// `chunks` of them: round the stages again and again (interleaved), or there and back (zb-v: the
-// first stage holds the first and the last part). Zero-bubble schedules split the backward: B makes
-// the gradients that other parts wait for, W those of weights, which nobody waits for.
+// `chunks` of them: round the stages again and again (interleaved), or there and back (the V of
+// zb-v, v-half and v-min: the first stage holds the first and the last part). Zero-bubble schedules
+// split the backward: B makes the gradients that other parts wait for, W those of weights, which
+// nobody waits for.
 //
 // A schedule is a table of compute steps only; lowering inserts SEND and RECV around them.
 //   gpipe        all forwards, then all backwards
 //   1f1b         stage s keeps at most stages - s microbatches in flight
 //   interleaved  1f1b over chunks: the bubble shrinks by their number, messages grow by it
 //   zb-h1        1f1b whose W fill the bubble, at 1f1b's memory
+//   zb-h2        twice the forwards of zb-h1 before the first backward: at twice its memory stages
+//                wait for nothing but the pipeline to fill when F, B and W take equal times
 //   zb-v         two chunks per stage, folded; no bubble when F, B and W take equal times
+//   v-half       folded as zb-v; half of 1f1b's memory and half of its bubble
+//   (planner/v_schedule.h) v-min        the same at a third of the memory, with two thirds of the
+//   bubble
+//
+// Any number of microbatches goes through any of them.
 //
 // Thread rule: pure functions. Sources: GPipe (Huang et al., NeurIPS'19); 1F1B and interleaving
-// (Narayanan et al., SC'21, section 2.2); ZB-H1 (Qi et al., ICLR'24, section 2.2); ZB-V (Qi et al.,
-// "Pipeline parallelism with controllable memory", NeurIPS'24). Rounds of uneven sizes and the room
-// between chunks are this project's own: tests/unit/planner/schedule_test.cc tries them all.
+// (Narayanan et al., SC'21, section 2.2); ZB-H1 and ZB-H2 (Qi et al., ICLR'24, section 2.2); ZB-V
+// (Qi et al., "Pipeline parallelism with controllable memory", NeurIPS'24). Rounds of uneven sizes
+// and the room between chunks are this project's own: tests/unit/planner/schedule_test.cc tries
+// them all.
 #pragma once
 
 #include <string>
@@ -58,13 +67,7 @@ bool IsFolded(const std::string& schedule);
 // kInvalidArgument naming the schedules, or the numbers of chunks that this one can have.
 Result<PipelineShape> ShapeOfSchedule(const std::string& schedule, int stages, int chunks);
 
-// Folded schedules meet in the middle: with fewer microbatches they would wait. Errors:
-// kInvalidArgument naming how many there must be.
-Status CheckMicrobatches(const std::string& schedule, const PipelineShape& shape,
-                         int64_t microbatches);
-
-// One list per stage. Errors: kInvalidArgument naming the known schedules, or those of
-// CheckMicrobatches.
+// One list per stage. Errors: kInvalidArgument naming the known schedules.
 Result<std::vector<StageSchedule>> MakeSchedule(const std::string& name, const PipelineShape& shape,
                                                 int microbatches);
 

@@ -291,10 +291,13 @@ class Finder {
     if (LeastSeconds(input, halved) >= GiveUpSeconds(family.layout)) return OkStatus();
     std::optional<ProbedLayers> all;
     LayoutInput input_of_all;
+    std::set<int64_t> tight;  // ZeRO stages with which zb-v does not fit as it is
     for (const Layout& layout : MembersByBound(family, input)) {
+      if (LeavesMemory(layout, tight)) continue;
       LayoutCost cost;
       cost.missing_bytes = 1;
       if (pinned_modes_.empty()) cost = CostOfLayout(input, layout, GiveUpSeconds(layout));
+      if (cost.missing_bytes > 0 && layout.schedule == "zb-v") tight.insert(layout.zero);
       if (cost.missing_bytes > 0 && (modes_.size() > 1 || !pinned_modes_.empty())) {
         if (!all) {
           all = Layers(family.layout, family.rows, modes_);
@@ -307,6 +310,13 @@ class Finder {
       Take(std::move(cost));
     }
     return OkStatus();
+  }
+
+  // A schedule that would hold less, and wait for it, where there is room. Members of one bound
+  // stay in the order of OpenChoices, so that zb-v came before.
+  bool LeavesMemory(const Layout& layout, const std::set<int64_t>& tight) const {
+    return job_.parallel.schedule == "auto" && IsForTightMemory(layout.schedule) &&
+           !tight.contains(layout.zero);
   }
 
   // The likely best first, so that few of the others need the table of their schedule.

@@ -17,6 +17,10 @@ std::vector<int64_t> Divisors(int64_t n) {
   return divisors;
 }
 
+bool IsForTightMemory(const std::string& schedule) {
+  return schedule == "v-half" || schedule == "v-min";
+}
+
 OpenChoices::OpenChoices(const ir::JobRequest& job)
     : job_(job),
       layer_count_(std::max(1, planner::LayerCount(planner::FillLayers(job.main().graph)))) {}
@@ -68,7 +72,7 @@ std::vector<bool> OpenChoices::SequenceModes(int64_t tensor) const {
 std::vector<std::string> OpenChoices::Schedules(int64_t pipeline) const {
   if (job_.parallel.schedule != "auto") return {job_.parallel.schedule};
   if (pipeline == 1) return {"1f1b"};
-  return {"1f1b", "interleaved", "zb-h1", "zb-v"};
+  return {"1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min"};
 }
 
 std::vector<int> OpenChoices::Chunks(const std::string& schedule, int64_t pipeline) const {
@@ -95,7 +99,6 @@ std::vector<planner::Layout> OpenChoices::Members(
       const auto shape =
           planner::ShapeOfSchedule(schedule, static_cast<int>(degrees.pipeline), chunks);
       if (!shape || (degrees.pipeline > 1 && shape->parts() > layer_count_)) continue;
-      if (shape->folded && degrees.microbatches < 2 * degrees.pipeline) continue;
       for (const int64_t zero : ZeroStages(degrees.data())) {
         planner::Layout layout = degrees;
         layout.schedule = schedule;
@@ -112,8 +115,10 @@ std::vector<planner::Layout> OpenChoices::Members(
 std::vector<std::string> OpenChoices::StageSchedules() const {
   if (job_.parallel.chunks > 1) return {};
   const std::string& wanted = job_.parallel.schedule;
-  if (wanted == "auto") return {"1f1b", "zb-h1"};
-  if (wanted == "1f1b" || wanted == "gpipe" || wanted == "zb-h1") return {wanted};
+  if (wanted == "auto") return {"1f1b", "zb-h1", "zb-h2"};
+  for (const char* whole : {"1f1b", "gpipe", "zb-h1", "zb-h2"}) {
+    if (wanted == whole) return {wanted};
+  }
   return {};
 }
 

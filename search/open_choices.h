@@ -14,6 +14,9 @@ namespace meshwright::search {
 
 std::vector<int64_t> Divisors(int64_t n);  // ascending
 
+// Holds less than zb-v and waits longer, whatever the costs are: no choice where zb-v fits.
+bool IsForTightMemory(const std::string& schedule);
+
 class OpenChoices {
  public:
   explicit OpenChoices(const ir::JobRequest& job);

@@ -133,7 +133,7 @@ TEST(ParityVariants, DropoutMasksDoNotDependOnTheLayout) {
 }
 
 // Stages that hold several parts, and backwards that leave the gradients of weights for later: the
-// same model. zb-v ties embedding and head on one stage.
+// same model. Folded schedules tie embedding and head on one stage.
 TEST(ParityVariants, EveryScheduleEqualsOneDevice) {
   struct Schedule {
     const char* name;
@@ -143,7 +143,10 @@ TEST(ParityVariants, EveryScheduleEqualsOneDevice) {
                                 {"interleaved", 4, 2, 1, 1, 3}, {"interleaved", 2, 4, 1, 1, 6},
                                 {"interleaved", 1, 4, 1, 1, 4}, {"zb-h1", 1, 2, 2, 2, 4},
                                 {"zb-h1", 1, 4, 1, 1, 6},       {"zb-v", 2, 2, 2, 2, 4},
-                                {"zb-v", 2, 4, 1, 1, 8}};
+                                {"zb-v", 2, 4, 1, 1, 6},        {"zb-h2", 1, 2, 2, 2, 4},
+                                {"zb-h2", 1, 4, 1, 1, 8},       {"v-half", 2, 2, 2, 2, 3},
+                                {"v-half", 2, 4, 1, 1, 6},      {"v-min", 2, 2, 2, 2, 4},
+                                {"v-min", 2, 4, 1, 1, 6}};
   for (const char* family : {"gpt2", "llama"}) {
     for (const bool tied : {true, false}) {
       TinyOptions options;

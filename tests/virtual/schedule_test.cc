@@ -100,14 +100,14 @@ planner::SimulationCosts PartCosts(double t_f, double t_b, double t_w, bool spli
 struct Golden {
   int stages, microbatches;
   double t_f, t_b, t_w;
-  double interleaved2, interleaved4, zb_h1, zb_v;  // bubbles; 0: not planned
+  double interleaved2, interleaved4, zb_h1, zb_h2, zb_v, v_half, v_min;  // bubbles
 };
 
-// Bubble = makespan without the work of one stage. The goldens are closed forms;
-// zb-v's is the makespan's, there in times of chunks, which are halves.
+// Bubble = makespan without the work of one stage. The goldens are closed forms where times are
+// equal; those of folded schedules are the makespan's, there in times of chunks, which are halves.
 TEST(ScheduleOnVirtualClockGoldens, NewSchedulesHaveTheirBubbles) {
-  const Golden goldens[] = {{4, 8, 1, 1, 1, 4.5, 2.25, 3, 1.5},
-                            {4, 8, 10, 12, 8, 45, 22.5, 42, 18}};
+  const Golden goldens[] = {{4, 8, 1, 1, 1, 4.5, 2.25, 3, 3, 1.5, 4.5, 5.5},
+                            {4, 8, 10, 12, 8, 45, 22.5, 42, 30, 18, 59, 104}};
   for (const Golden& g : goldens) {
     const double work = g.microbatches * (g.t_f + g.t_b + g.t_w);
     const auto expect = [&](const char* schedule, int chunks, double bubble) {
@@ -132,7 +132,10 @@ TEST(ScheduleOnVirtualClockGoldens, NewSchedulesHaveTheirBubbles) {
     if (kSanitizedBuild && g.t_f == 1) continue;
     expect("interleaved", 4, g.interleaved4);
     expect("zb-h1", 1, g.zb_h1);
+    expect("zb-h2", 1, g.zb_h2);
     expect("zb-v", 2, g.zb_v);
+    expect("v-half", 2, g.v_half);
+    expect("v-min", 2, g.v_min);
   }
 }
 
@@ -151,6 +154,55 @@ TEST(ScheduleOnVirtualClockGoldens, RoundsThatDoNotDivideTheMicrobatchesHaveNoLo
   const auto simulation = planner::Simulate(plan->Main(), PartCosts(1, 1, 1, false, 2));
   ASSERT_TRUE(simulation.has_value()) << simulation.error();
   EXPECT_NEAR(simulation->makespan_s, 11 * 3 + 4.5, 1e-9);
+}
+
+// Programs of every schedule, one per device, which the verifier runs in channels of their size.
+TEST(ScheduleOnVirtualClockGoldens, EveryScheduleIsPlannedForAnyNumberOfMicrobatches) {
+  for (const int stages : {2, 3, 4}) {
+    for (const int microbatches : {1, 3, 5, 7}) {
+      if (kSanitizedBuild && stages + microbatches != 8) continue;
+      for (const char* schedule :
+           {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min"}) {
+        TinyOptions options;
+        options.layers = 8;
+        options.batch = microbatches;
+        ir::JobRequest job = MakeTinyJob(options);
+        job.parallel.data = 1;
+        job.parallel.pipeline = stages;
+        job.parallel.microbatches = microbatches;
+        job.parallel.schedule = schedule;
+        job.parallel.chunks = 0;
+        SCOPED_TRACE(fmt::format("{} {} stages {} microbatches", schedule, stages, microbatches));
+        const auto plan = planner::MakePlan(job, mesh::Topology::Local(stages));
+        ASSERT_TRUE(plan.has_value()) << plan.error();
+        const auto simulation = planner::Simulate(plan->Main(), PartCosts(1, 1, 1, true, 1));
+        ASSERT_TRUE(simulation.has_value()) << simulation.error();
+      }
+    }
+  }
+}
+
+TEST(ScheduleMemory, FoldedSchedulesThatHoldLittleNeedLessArena) {
+  TinyOptions options;
+  options.layers = 8;
+  options.batch = 24;
+  ir::JobRequest job = MakeTinyJob(options);
+  job.parallel.data = 1;
+  job.parallel.pipeline = 4;
+  job.parallel.microbatches = 12;
+  job.parallel.chunks = 0;
+  const auto most_arena = [&](const char* schedule) {
+    job.parallel.schedule = schedule;
+    const auto plan = planner::MakePlan(job, mesh::Topology::Local(4));
+    EXPECT_TRUE(plan.has_value()) << plan.error();
+    int64_t most = 0;
+    for (const ir::Program& program : plan->Main()) most = std::max(most, program.arena_bytes);
+    return most;
+  };
+  const int64_t h1 = most_arena("zb-h1");
+  EXPECT_GT(most_arena("zb-h2"), h1);
+  EXPECT_LT(most_arena("v-half"), most_arena("zb-v"));
+  EXPECT_LT(most_arena("v-min"), most_arena("v-half"));
 }
 
 TEST(ScheduleMemory, OneForwardOneBackwardNeedsLessArenaThanGPipe) {

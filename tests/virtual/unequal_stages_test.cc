@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <vector>
 
 #include "planner/layout.h"
 #include "tests/scale.h"
@@ -35,6 +36,8 @@ const UnequalCase kCases[] = {
     {.meshes = "1x1,2x1,1x1", .microbatches = 4, .schedule = "zb-h1"},
     {.meshes = "2x1,1x1", .microbatches = 4, .schedule = "interleaved", .chunks = 2},
     {.meshes = "1x1,1x2", .microbatches = 4, .schedule = "zb-v"},
+    {.meshes = "2x1,1x2", .microbatches = 4, .zero = 1, .schedule = "zb-h2"},
+    {.meshes = "1x2,2x1", .microbatches = 3, .schedule = "v-half"},
     {.meshes = "1x2,1x1", .schedule = "gpipe"},
     // Common multiples that are no stage's own.
     {.meshes = "3x1,2x1", .microbatches = 1},
@@ -75,6 +78,44 @@ TEST_P(UnequalStages, TrainTheModelOfOneDevice) {
     for (size_t stage = 0; stage < degrees->size(); ++stage) {
       EXPECT_EQ(actual->plan.stages[stage].mesh.device_count(), (*degrees)[stage].device_count());
     }
+  }
+}
+
+// Other systems dropped layers that stages do not divide, and trained a smaller model.
+TEST(UnequalLayers, EveryLayerIsOfOneStageAndTrains) {
+  struct UnevenCase {
+    const char* schedule;
+    int stages, chunks, layers;
+  };
+  const UnevenCase cases[] = {{"1f1b", 4, 1, 7},  {"gpipe", 3, 1, 5}, {"interleaved", 2, 3, 7},
+                              {"zb-h2", 3, 1, 7}, {"zb-v", 2, 2, 5},  {"v-half", 3, 2, 7},
+                              {"v-min", 2, 2, 6}};
+  for (const UnevenCase& c : cases) {
+    if (kSanitizedBuild && c.chunks != 2) continue;
+    TinyOptions options;
+    options.family = c.layers == 7 ? "llama" : "gpt2";
+    options.layers = c.layers;
+    options.batch = 6;
+    const ir::JobRequest job = MakeTinyJob(options);
+    const auto expected = RunJob(WithLayout(job, {}), 1, 61);
+    ASSERT_TRUE(expected.has_value()) << expected.error();
+    ir::JobRequest staged = WithLayout(job, {1, 1, c.stages, 3});
+    staged.parallel.schedule = c.schedule;
+    staged.parallel.chunks = c.chunks;
+    const std::string layout =
+        fmt::format("{} {}x{}, {} layers", c.schedule, c.stages, c.chunks, c.layers);
+    const auto actual = RunJob(staged, c.stages, 61);
+    ASSERT_TRUE(actual.has_value()) << layout << ": " << actual.error();
+    ExpectEqual(*expected, *actual, 1e-10, layout);
+    std::vector<int> stages_of_layer(static_cast<size_t>(c.layers));
+    for (const planner::StageInfo& stage : actual->plan.stages) {
+      for (const auto& [first, last] : stage.layers) {
+        for (int layer = first; layer <= last; ++layer) {
+          ++stages_of_layer[static_cast<size_t>(layer)];
+        }
+      }
+    }
+    EXPECT_EQ(stages_of_layer, std::vector<int>(stages_of_layer.size(), 1)) << layout;
   }
 }
 

@@ -56,6 +56,29 @@ INSTANTIATE_TEST_SUITE_P(Stages, ZeroParity,
                                               std::get<1>(param_info.param));
                          });
 
+// Replicas of schedules whose W come late or whose stages hold two parts.
+TEST(Zero, EverySchedulesReplicasEqualOneDevice) {
+  TinyOptions options;
+  options.layers = 4;
+  options.batch = 24;
+  const ir::JobRequest job = MakeTinyJob(options);
+  const auto expected = RunJob(WithZero(job, {}, 0), 1, 61);
+  ASSERT_TRUE(expected.has_value()) << expected.error();
+  for (const char* schedule : {"interleaved", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min"}) {
+    for (const int zero : {1, 2, 3}) {
+      if (kSanitizedBuild && zero != 2) continue;
+      const LayoutCase c{2, 1, 2, 3};
+      ir::JobRequest split = WithZero(job, c, zero);
+      split.parallel.schedule = schedule;
+      split.parallel.chunks = 0;
+      const std::string layout = fmt::format("{} zero={} {}", schedule, zero, c.ToString());
+      const auto actual = RunJob(split, c.devices(), 61);
+      ASSERT_TRUE(actual.has_value()) << layout << ": " << actual.error();
+      ExpectEqual(*expected, *actual, 1e-10, layout);
+    }
+  }
+}
+
 TEST(Zero, SgdWithMomentumAndMixedPrecisionEqualPlainReplicas) {
   TinyOptions options;
   options.family = "llama";

@@ -169,11 +169,11 @@ TEST(CheckPins, NamesWhatContradictsItself) {
          p.pipeline = 3;
          p.chunks = 2;
        }},
-      {"2 x pipeline = 4 microbatches",
+      {"schedule v-half has 2 chunk(s) per stage, not 3",
        [](ir::ParallelSpec& p) {
-         p.schedule = "zb-v";
+         p.schedule = "v-half";
          p.pipeline = 2;
-         p.microbatches = 2;
+         p.chunks = 3;
        }},
       {"at most 65536",
        [](ir::ParallelSpec& p) {
