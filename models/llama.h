@@ -31,6 +31,7 @@ struct LlamaConfig {
   double epsilon = 1e-5;
   double rope_base = 10000;
   double attention_dropout = 0;     // of the probabilities
+  int64_t attention_window = 0;     // keys that a token sees: itself and those before it; 0: all
   bool tied = false;                // the head is the token embedding
   int64_t document_separator = -1;  // as Gpt2Config
   int64_t ignore_index = -100;
