@@ -42,6 +42,7 @@ struct LlamaConfig {
   double attention_dropout = 0;  // of the probabilities
   bool attention_bias = false;   // of q, k and v
   HeadNorm head_norm = HeadNorm::kNone;
+  int64_t attention_window = 0;     // keys that a token sees: itself and those before it; 0: all
   LatentHeads latent = {};          // in the place of kv_heads, head_size, biases and norms
   bool tied = false;                // the head is the token embedding
   int64_t document_separator = -1;  // as Gpt2Config

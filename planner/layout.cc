@@ -35,8 +35,11 @@ Result<ContextAttention> ParseContextAttention(const std::string& text) {
   if (text == "auto") return ContextAttention::kAuto;
   if (text == "gather") return ContextAttention::kGather;
   if (text == "ring") return ContextAttention::kRing;
-  return Fail(InvalidField("parallel.context_attention",
-                           fmt::format("is '{}'; known: auto, gather, ring", text)));
+  if (text == "ulysses") return ContextAttention::kUlysses;
+  if (text == "nested") return ContextAttention::kNested;
+  return Fail(
+      InvalidField("parallel.context_attention",
+                   fmt::format("is '{}'; known: auto, gather, ring, ulysses, nested", text)));
 }
 
 PipelineShape Layout::shape() const {

@@ -12,6 +12,7 @@
 #include "ir/rewrite.h"
 #include "ir/schema.h"
 #include "ir/sequence_order.h"
+#include "planner/context_attention.h"
 
 namespace meshwright::planner {
 namespace {
@@ -206,10 +207,14 @@ Result<ir::JobRequest> WithTokenOrder(const ir::JobRequest& job, const Layout& l
   for (ir::JobProgram& program : ordered.programs) {
     const int64_t tokens = TokensOfRows(program.graph);
     MW_ASSIGN_OR_RETURN(program.graph, Unpack(program.graph));
-    if (tokens == 0) continue;
-    const std::string why = WhyInOrder(program.graph, tokens, layout.context());
+    // Heads of whole rows are the same work wherever tokens lie.
+    if (tokens == 0 || layout.context_attention == ContextAttention::kUlysses) continue;
+    // So are blocks whose queries see what is near.
+    if (HasShortWindows(program.graph, tokens)) continue;
+    const int64_t blocks = layout.context() / layout.context_heads;
+    const std::string why = WhyInOrder(program.graph, tokens, blocks);
     if (why.empty()) {
-      MW_ASSIGN_OR_RETURN(program.graph, Reorder(program.graph, {layout.context()}).Run());
+      MW_ASSIGN_OR_RETURN(program.graph, Reorder(program.graph, {blocks}).Run());
     } else {
       notes.push_back(
           fmt::format("tokens lie in the order of their positions, so that later blocks "
