@@ -107,6 +107,38 @@ std::string Summary(const Model& model, const std::string& sizes) {
                      sizes, model.vocabulary, static_cast<double>(model.param_count) / 1e6);
 }
 
+// Of gpt2, whose positions are a size.
+ModelSpec SizesOf(const Gpt2Config& config) {
+  ModelSpec sizes;
+  sizes.vocabulary = config.vocabulary;
+  sizes.width = config.width;
+  sizes.inner = config.inner_width();
+  sizes.layers = config.layers;
+  sizes.heads = config.heads;
+  sizes.positions = config.positions;
+  sizes.document_separator = config.document_separator;
+  return sizes;
+}
+
+ModelSpec SizesOf(const LlamaConfig& config) {
+  ModelSpec sizes;
+  sizes.vocabulary = config.vocabulary;
+  sizes.width = config.width;
+  sizes.inner = config.inner;
+  sizes.layers = config.layers;
+  sizes.heads = config.heads;
+  sizes.kv_heads = config.kv_head_count();
+  sizes.document_separator = config.document_separator;
+  return sizes;
+}
+
+ModelSpec SizesOf(const MixtralConfig& config) {
+  ModelSpec sizes = SizesOf(config.llama);
+  sizes.experts = config.experts.experts;
+  sizes.experts_per_token = config.experts.chosen;
+  return sizes;
+}
+
 Status RefuseExperts(const char* model, const ModelSpec& spec) {
   MW_TRY(RefuseField(model, "n_experts", spec.experts.has_value()));
   MW_TRY(RefuseField(model, "experts_per_token", spec.experts_per_token.has_value()));
@@ -140,6 +172,7 @@ Result<Model> FromGpt2(Gpt2Config config, const ModelSpec& spec) {
               config.positions,
               ParamCount(config)};
   model.summary = Summary(model, fmt::format("width {}, {} heads", config.width, config.heads));
+  model.sizes = SizesOf(config);
   return model;
 }
 
@@ -180,6 +213,7 @@ Result<Model> FromMixtral(MixtralConfig config, const ModelSpec& spec) {
                                  config.llama.width, config.llama.heads, config.experts.chosen,
                                  config.experts.experts,
                                  static_cast<double>(ActiveParamCount(config)) / 1e6));
+  model.sizes = SizesOf(config);
   return model;
 }
 
@@ -192,6 +226,7 @@ Result<Model> FromLlama(LlamaConfig config, const ModelSpec& spec) {
       ParamCount(config)};
   model.summary = Summary(model, fmt::format("width {}, {} heads, {} kv heads", config.width,
                                              config.heads, config.kv_head_count()));
+  model.sizes = SizesOf(config);
   return model;
 }
 
