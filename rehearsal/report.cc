@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -53,6 +54,22 @@ std::vector<std::string> RowOf(const Check& check) {
                                 ? fmt::format("{} tensors", check.tensors)
                                 : fmt::format("{} of {} tensors", check.differing, check.tensors);
   return {check.name, "", count, ShareText(check.largest), verdict};
+}
+
+// The first thing that differs, and the first tensors that do: gradients before the weights that
+// they make. JSON has all of them.
+std::string FirstDifferences(const std::vector<Check>& checks) {
+  const auto differs = [](const Check& check) { return !check.equal; };
+  const auto first = std::find_if(checks.begin(), checks.end(), differs);
+  if (first == checks.end()) return "";
+  std::string text = fmt::format("first difference: {}\n", first->name);
+  const auto tensors =
+      std::find_if(first, checks.end(), [](const Check& check) { return !check.first.empty(); });
+  if (tensors == checks.end()) return text;
+  for (const Difference& each : tensors->first) {
+    text += "  " + DifferenceText(tensors->name, each);
+  }
+  return text;
 }
 
 std::string SizesText(const Rehearsal& rehearsal) {
@@ -109,18 +126,7 @@ std::string FormatRehearsal(const std::string& job, const Rehearsal& rehearsal) 
   if (!rows.empty()) {
     text += FormatTable({"COMPARED", "ONE DEVICE", "THE LAYOUT", "DIFFERENCE", ""}, rows);
   }
-  for (const Check& check : rehearsal.checks) {
-    if (check.equal) continue;
-    if (check.expected) {
-      text += fmt::format("first difference: {}\n", check.name);
-      break;
-    }
-    text += "first difference: " + DifferenceText(check.name, check.first.front());
-    break;
-  }
-  for (const Check& check : rehearsal.checks) {
-    for (const Difference& each : check.first) text += "  " + DifferenceText(check.name, each);
-  }
+  text += FirstDifferences(rehearsal.checks);
   if (!rehearsal.broken.empty()) text += rehearsal.broken + "\n";
   return text + fmt::format("{} (within {:.0e}, {})\n",
                             rehearsal.equal() ? "the layout computes what one device computes"

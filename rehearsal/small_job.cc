@@ -184,6 +184,20 @@ Result<std::string> SmallPins(const ir::Graph& small, const std::string& pins,
   return Join(lines, "; ");
 }
 
+// Keys that go round a ring, or are gathered, do so in the small job, where fewer bytes could say
+// otherwise.
+planner::ContextAttention AttentionOf(const planner::Plan& plan) {
+  if (plan.layout.context() == 1) return plan.layout.context_attention;
+  for (const ir::Program& program : plan.Main()) {
+    for (const ir::Executable& executable : program.executables) {
+      if (!executable.graph->NodesOf(ir::Op::kRingShift).empty()) {
+        return planner::ContextAttention::kRing;
+      }
+    }
+  }
+  return planner::ContextAttention::kGather;
+}
+
 // Of what the job says, what has no part in whether layouts compute the same.
 void LeaveOut(config::JobConfig& config) {
   config.dtype = "float64";
@@ -244,6 +258,7 @@ Result<SmallJob> MakeSmallJob(const config::JobConfig& config, const models::Mod
   SmallJob made;
   made.layout = plan.layout;
   made.layout.devices.clear();
+  made.layout.context_attention = AttentionOf(plan);
   Shrinker shrinker(made.sizes);
   config::JobConfig small = config;
   const int64_t layers = ShrinkLayers(plan, made.layout);
@@ -263,9 +278,9 @@ Result<SmallJob> MakeSmallJob(const config::JobConfig& config, const models::Mod
                prepared.request.parallel);
   // A grid has axes that no pin can name.
   const bool pinned = made.layout.tensor_axes.empty();
-  MW_ASSIGN_OR_RETURN(prepared.request.parallel.sharding_pins,
-                      SmallPins(prepared.request.main().graph, own_pins,
-                                by_search && pinned ? &plan : nullptr));
+  MW_ASSIGN_OR_RETURN(
+      prepared.request.parallel.sharding_pins,
+      SmallPins(prepared.request.main().graph, own_pins, by_search && pinned ? &plan : nullptr));
   made.vocabulary = prepared.model.vocabulary;
   made.model_summary = prepared.model.summary;
   made.job = std::move(prepared.request);

@@ -16,7 +16,7 @@ using search::AxisDecision;
 using search::AxisReason;
 
 // Steps that differ by less are as long (report/plan_explain.cc).
-constexpr double kEqualShare = 5e-3;
+constexpr double kSameStep = 5e-3;
 
 std::string OtherText(const AxisReason& reason) {
   if (reason.other_s <= 0) {
@@ -26,7 +26,7 @@ std::string OtherText(const AxisReason& reason) {
   const double before_s = reason.other_s - reason.more_s;
   MW_CHECK(!reason.other.empty() && before_s > 0) << "axis " << reason.axis << " has no price";
   const std::string step = FormatDuration(reason.other_s);
-  if (std::abs(reason.more_s) < kEqualShare * before_s) {
+  if (std::abs(reason.more_s) < kSameStep * before_s) {
     return fmt::format("{} would be as fast ({})", reason.other, step);
   }
   const std::string unit = reason.where == "collectives" ? "in collectives" : reason.where;

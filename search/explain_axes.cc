@@ -93,7 +93,7 @@ class AxisExplainer {
     reason.other = DegreeText(row, other);
     Take(reason.decision == AxisDecision::kNotSearched ? ForecastWith(row, other)
                                                        : ForecastOfSearch(row, other),
-         reason);
+         row.pin, reason);
     return reason;
   }
 
@@ -184,9 +184,12 @@ class AxisExplainer {
     return planner::ForecastStep(plan, in_.topology);
   }
 
-  void Take(const Result<planner::Forecast>& other, AxisReason& reason) const {
+  // `pin`: of the axis, by which errors call it.
+  void Take(const Result<planner::Forecast>& other, const char* pin, AxisReason& reason) const {
     if (!other.has_value()) {
-      reason.refused = other.error().message();
+      const Status& error = other.error();
+      const bool is_own = error.field() == fmt::format("parallel.{}", pin);
+      reason.refused = (is_own ? error.WithFieldCalled(reason.key) : error).message();
       return;
     }
     reason.other_s = other->step_s;

@@ -109,7 +109,7 @@ TEST(BrokenPlan, AReductionThatForgetsAReplicaIsFoundInTheGradients) {
   EXPECT_FALSE(rehearsal->equal());
   const std::string text = FormatRehearsal("broken", *rehearsal);
   EXPECT_THAT(text, HasSubstr("first difference: loss of step 1"));
-  EXPECT_THAT(text, HasSubstr("gradients of transformer.wte.weight: rank 0, which holds [0:"));
+  EXPECT_THAT(text, HasSubstr("  gradients of transformer.wte.weight: rank 0, which holds [0:"));
   EXPECT_THAT(text, HasSubstr("the layout does not compute what one device does"));
 }
 

@@ -26,15 +26,15 @@ TEST(SmallLike, KeepsTheCommonDivisorAndIsTheSmallest) {
 }
 
 TEST(SmallJob, KeepsTheLayoutAndShrinksTheRest) {
-  const PlannedCase planned =
-      Plan({"model.n_layers=12", "model.dim=256", "model.n_heads=8", "model.vocab_size=1024",
-            "training.seq_len=512", "training.global_batch_size=64",
-            "parallelism.data_parallel_replicate_degree=2", "parallelism.tensor_parallel_degree=2",
-            "parallelism.pipeline_parallel_degree=2",
-            "parallelism.pipeline_parallel_schedule=interleaved",
-            "parallelism.pipeline_parallel_microbatches=16", "parallelism.zero_stage=1",
-            "activation_checkpoint.mode=full"},
-           8);
+  const PlannedCase planned = Plan(
+      {"model.n_layers=12", "model.dim=256", "model.n_heads=8", "model.vocab_size=1024",
+       "training.seq_len=512", "training.global_batch_size=64",
+       "parallelism.data_parallel_replicate_degree=2", "parallelism.tensor_parallel_degree=2",
+       "parallelism.pipeline_parallel_degree=2",
+       "parallelism.pipeline_parallel_schedule=interleaved",
+       "parallelism.pipeline_parallel_chunks=2", "parallelism.pipeline_parallel_microbatches=16",
+       "parallelism.zero_stage=1", "activation_checkpoint.mode=full"},
+      8);
   const auto small =
       MakeSmallJob(planned.config, planned.prepared.model, planned.found.plan, false);
   ASSERT_TRUE(small.has_value()) << small.error();
@@ -59,6 +59,21 @@ TEST(SmallJob, WhatDoesNotDivideStaysSo) {
       MakeSmallJob(planned.config, planned.prepared.model, planned.found.plan, false);
   ASSERT_TRUE(small.has_value()) << small.error();
   EXPECT_EQ(small->vocabulary % 2, 1);
+}
+
+TEST(SmallJob, KeysGoRoundARingWhereTheyDoInTheJob) {
+  for (const auto& [attention, kept] : {std::pair("ring", planner::ContextAttention::kRing),
+                                        std::pair("gather", planner::ContextAttention::kGather)}) {
+    const PlannedCase planned =
+        Plan({"parallelism.context_parallel_degree=2", "model.name=llama", "model.n_kv_heads=2",
+              std::string("parallelism.context_parallel_attention=") + attention},
+             2);
+    planner::Plan plan = planned.found.plan;
+    plan.layout.context_attention = planner::ContextAttention::kAuto;  // as if chosen by bytes
+    const auto small = MakeSmallJob(planned.config, planned.prepared.model, plan, false);
+    ASSERT_TRUE(small.has_value()) << small.error();
+    EXPECT_EQ(small->layout.context_attention, kept) << attention;
+  }
 }
 
 TEST(SmallJob, KeepsOneLayerOfEachWayToRecompute) {

@@ -70,7 +70,7 @@ TEST(ExplainAxes, WhatAModelLacksIsSaidAsThePlannerSaysIt) {
   const auto reasons = Reasons(job, 2);
   EXPECT_EQ(reasons.at("expert").decision, AxisDecision::kNotSearched);
   EXPECT_EQ(reasons.at("expert").other_s, 0);
-  EXPECT_THAT(reasons.at("expert").refused, HasSubstr("expert"));
+  EXPECT_THAT(reasons.at("expert").refused, HasSubstr("parallelism.expert_parallel_degree is 2"));
   // Rows can be shared token by token: that has a price.
   EXPECT_GT(reasons.at("context").other_s, 0) << reasons.at("context").refused;
 }
