@@ -27,7 +27,7 @@ struct Difference {
 
 // One thing that was compared: a number, or tensors of one kind.
 struct Check {
-  std::string name;  // "loss of step 1", "gradients"
+  std::string name;                // "loss of step 1", "gradients"
   std::optional<double> expected;  // of a number
   std::optional<double> actual;
   int64_t tensors = 0;

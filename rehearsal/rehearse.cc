@@ -126,8 +126,7 @@ Result<std::vector<Check>> CompareOutcomes(const std::vector<std::string>& param
     checks.push_back(CompareTensors(fmt::format("weights after step {}", step + 1), params, "",
                                     expected, many.state[at], tolerance));
   }
-  checks.push_back(
-      CompareNumbers("validation loss", one.validation, many.validation, tolerance));
+  checks.push_back(CompareNumbers("validation loss", one.validation, many.validation, tolerance));
   return checks;
 }
 
@@ -137,9 +136,8 @@ Status RunBoth(const SmallJob& small, const planner::Plan& plan, const Rehearsal
                       planner::MakePlan(OnOneDevice(small.job), mesh::Topology::Local(1)));
   std::vector<std::string> params;
   for (const planner::ParamInfo& param : plan.params) params.push_back(param.name);
-  MW_ASSIGN_OR_RETURN(
-      const Outcome expected,
-      RunSmall(std::move(one), small, options.seed, ops::Backend::kReference));
+  MW_ASSIGN_OR_RETURN(const Outcome expected,
+                      RunSmall(std::move(one), small, options.seed, ops::Backend::kReference));
   planner::Plan own = plan;
   if (options.tamper) options.tamper(own);
   const Result<Outcome> actual = RunSmall(std::move(own), small, options.seed, ops::Backend::kCpu);
@@ -157,8 +155,8 @@ Status RunBoth(const SmallJob& small, const planner::Plan& plan, const Rehearsal
 }  // namespace
 
 bool Rehearsal::equal() const {
-  return broken.empty() && std::all_of(checks.begin(), checks.end(),
-                                       [](const Check& check) { return check.equal; });
+  return broken.empty() &&
+         std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.equal; });
 }
 
 Result<ProgramsCheck> CheckPrograms(const planner::Plan& plan) {
@@ -172,9 +170,9 @@ Result<ProgramsCheck> CheckPrograms(const planner::Plan& plan) {
   for (const ir::Program* program : all) {
     ++check.programs;
     check.instructions += static_cast<int64_t>(program->instructions.size());
-    check.messages += std::count_if(
-        program->instructions.begin(), program->instructions.end(),
-        [](const ir::Instruction& each) { return each.op == ir::Opcode::kSend; });
+    check.messages +=
+        std::count_if(program->instructions.begin(), program->instructions.end(),
+                      [](const ir::Instruction& each) { return each.op == ir::Opcode::kSend; });
   }
   return check;
 }

@@ -38,7 +38,7 @@ struct RehearsalOptions {
 struct ProgramsCheck {
   int64_t programs = 0;
   int64_t instructions = 0;
-  int64_t messages = 0;     // SENDs
+  int64_t messages = 0;  // SENDs
   bool one_per_stage = false;
 };
 

@@ -4,9 +4,9 @@
 // A size that some product of the layout's degrees divides is made smaller to one that the same
 // products divide, and no others: what is split, replicated or padded in the plan is so in the
 // small job, too. Kept are degrees, schedule, chunks, ZeRO, sequence parallelism, shardings that
-// are pinned or were searched, whether keys go round a ring, the number of gradient buckets, and per part of the model the ways
-// to recompute; microbatches keep what they leave over when shared out over the stages. What a job
-// says of devices, data and starting weights has no part in it.
+// are pinned or were searched, whether keys go round a ring, the number of gradient buckets, and
+// per part of the model the ways to recompute; microbatches keep what they leave over when shared
+// out over the stages. What a job says of devices, data and starting weights has no part in it.
 //
 // Thread rule: pure functions, except for reading the model folder that the configuration names.
 #pragma once
