@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "cli/connect.h"
+#include "cli/dry_run_args.h"
 #include "cli/job_args.h"
 #include "cli/unknown_word.h"
 
@@ -23,16 +24,6 @@ constexpr char kFooter[] =
 const CLI::Range kPort(0, 65535);
 const CLI::Range kPortOrNone(-1, 65535);
 constexpr int64_t kDayMs = 86'400'000;
-// A range lets "nan" pass.
-const CLI::Validator kPlanSeconds(
-    [](std::string& text) {
-      constexpr double kMost = 1e6;
-      double seconds = -1;
-      const bool is_number = CLI::detail::lexical_cast(text, seconds);
-      if (is_number && seconds >= 0 && seconds <= kMost) return std::string();
-      return fmt::format("{} is no number of seconds in [0, {:.0f}]", text, kMost);
-    },
-    "SECONDS in [0, 1000000]");
 const CLI::Range kMemoryMib(int64_t{0}, int64_t{1} << 30);
 
 const CLI::Validator kAddress(
@@ -63,20 +54,10 @@ struct Storage {
   WaitArgs wait;
   PlanArgs plan;
   std::vector<std::string> plan_words;  // [explain | diff] and what follows
+  VerifyArgs verify;
   VisualizeArgs visualize;
   ConfigArgs config;
 };
-
-void AddPlanCache(CLI::App& command, std::string& where) {
-  where = "default";
-  command
-      .add_option("--plan-cache", where,
-                  "Where decisions of planning are kept: default, off, or a folder")
-      ->envname("MESHWRIGHT_PLAN_CACHE")
-      ->capture_default_str();
-  command.add_flag_callback(
-      "--no-plan-cache", [&where] { where = "off"; }, "Search anew");
-}
 
 void AddProfile(CLI::App& command, std::string& profile) {
   command
@@ -300,71 +281,6 @@ void AddCluster(CLI::App& app, Storage& s) {
   app.add_subcommand("status", "Workers and jobs of the cluster");
 }
 
-void AddPlannedDevices(CLI::App& plan, Storage& s) {
-  plan.add_option("--devices", s.plan.devices,
-                  "Plan for this many CPU devices; default: the degrees' product, or the "
-                  "cluster at --address when that is given, or at "
-                  "$MESHWRIGHT_ADDRESS where a degree is open")
-      ->check(CLI::Range(1, 65536));
-  plan.add_option("--devices-per-worker", s.plan.devices_per_worker, "With --devices")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  plan.add_option("--cluster", s.plan.cluster, "Plan for the cluster that this file describes")
-      ->excludes("--devices");
-}
-
-void AddPlanFiles(CLI::App& plan, Storage& s) {
-  plan.add_flag_callback(
-      "--json", [&s] { s.format = "json"; }, "Short for -o json");
-  plan.add_option("--out", s.plan.out, "File instead of stdout");
-  plan.add_option("--timeline,--trace", s.plan.timeline,
-                  "Write a Chrome trace of one simulated step to this file");
-  plan.add_option("--svg", s.plan.svg,
-                  "Draw one simulated step, its memory and the largest weights to this file");
-  plan.add_option("--save", s.plan.save,
-                  "Write what was decided to this file, as keys to edit and to give to --plan");
-  AddDecisions(plan, s.plan.decisions);
-}
-
-void AddDryRuns(CLI::App& app, Storage& s) {
-  CLI::App* plan = app.add_subcommand("plan", "Show how a job would run, without running it");
-  plan->add_option("job", s.plan_words,
-                   "Job file (TOML); explain JOB STAGE|VALUE: why a stage or a tensor is as it is; "
-                   "diff A B: two job files or saved plans side by side")
-      ->required()
-      ->expected(1, 4);
-  AddOverrides(plan, s.plan.overrides);
-  AddPlannedDevices(*plan, s);
-  AddPlanFiles(*plan, s);
-  AddPlanCache(*plan, s.plan.plan_cache);
-  plan->add_flag("--programs", s.plan.programs, "Also the instruction lists");
-  plan->add_option("--stop-after", s.plan.stop_after, "Print the result of this stage")
-      ->check(CLI::IsMember({"graph", "step-graph", "executable", "plan", "programs"}))
-      ->capture_default_str();
-  plan->add_option("--what-if", s.plan.what_if,
-                   "section.key=value: plan with it, too, and show what changes; repeatable")
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  plan->add_option("--plan-timeout", s.plan.plan_timeout_s,
-                   "Seconds for the search; then the best layout so far is the plan")
-      ->check(kPlanSeconds)
-      ->capture_default_str();
-
-  CLI::App* visualize =
-      app.add_subcommand("visualize", "Draw which device holds which part of a tensor");
-  visualize->add_option("sharding", s.visualize.sharding, "For example f32[8,16{tensor}]")
-      ->required();
-  visualize->add_option("--mesh", s.visualize.mesh, "For example data=2,tensor=2")->required();
-  visualize->add_option("--svg", s.visualize.svg, "Write an SVG file instead");
-
-  CLI::App* config = app.add_subcommand("config", "Check and explain job files");
-  config->add_option("action", s.config.action, "schema | docs | show | validate")
-      ->required()
-      ->check(CLI::IsMember({"schema", "docs", "show", "validate"}));
-  config->add_option("job", s.config.file, "Job file, for show and validate");
-  AddOverrides(config, s.config.overrides);
-}
-
 // --section.key=value is short for --set section.key=value.
 std::vector<std::string> SpellOutOverrides(const std::vector<std::string>& args) {
   std::vector<std::string> result;
@@ -397,6 +313,7 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "wait") return s.wait;
   if (name == "status") return StatusArgs{};
   if (name == "plan") return s.plan;
+  if (name == "verify") return s.verify;
   if (name == "visualize") return s.visualize;
   if (name == "config") return s.config;
   return JobsArgs{};
@@ -430,67 +347,6 @@ ParsedArgs UsageError(const std::string& text) {
           kExitUsage};
 }
 
-// The words of `plan` as an action and what it is about; "" or what is wrong with them.
-std::string ReadPlanWords(const std::vector<std::string>& words, PlanArgs& plan) {
-  plan.file = words.front();
-  if (words.front() == "explain") {
-    if (words.size() < 3) {
-      return "write `meshwright plan explain JOB STAGE|VALUE`, for example `plan explain job.toml "
-             "stage 0` or `plan explain job.toml '*.c_attn.weight'`";
-    }
-    plan.action = PlanAction::kExplain;
-    plan.file = words[1];
-    plan.subject = Join({words.begin() + 2, words.end()}, " ");
-    return "";
-  }
-  if (words.front() == "diff") {
-    if (words.size() != 3) {
-      return "write `meshwright plan diff A B` with two job files or files of --save";
-    }
-    plan.action = PlanAction::kDiff;
-    plan.file = words[1];
-    plan.other = words[2];
-    return "";
-  }
-  if (words.size() == 1) return "";
-  return fmt::format(
-      "`meshwright plan` takes one job file; '{}' is one too many (besides `plan "
-      "explain JOB STAGE|VALUE` and `plan diff A B`)",
-      words[1]);
-}
-
-// Options of `plan` that do not go together.
-std::string CheckPlan(const Storage& s) {
-  const PlanArgs& plan = s.plan;
-  const std::pair<const char*, bool> whole_plan[] = {
-      {"--what-if", !plan.what_if.empty()}, {"--timeline", !plan.timeline.empty()},
-      {"--svg", !plan.svg.empty()},         {"--save", !plan.save.empty()},
-      {"--json", s.format == "json"},
-  };
-  for (const auto& [option, given] : whole_plan) {
-    if (!given || plan.stop_after == "plan") continue;
-    return fmt::format("{} needs the whole plan: leave out --stop-after {}", option,
-                       plan.stop_after);
-  }
-  if (plan.programs && s.format == "json") {
-    return "programs have no JSON form: leave out --programs or --json";
-  }
-  if (plan.action == PlanAction::kShow) return "";
-  const std::pair<const char*, bool> shown_plan[] = {
-      {"--what-if", !plan.what_if.empty()}, {"--timeline", !plan.timeline.empty()},
-      {"--svg", !plan.svg.empty()},         {"--save", !plan.save.empty()},
-      {"--programs", plan.programs},        {"--stop-after", plan.stop_after != "plan"},
-  };
-  const char* action = plan.action == PlanAction::kDiff ? "diff" : "explain";
-  for (const auto& [option, given] : shown_plan) {
-    if (given) return fmt::format("{} is for `plan JOB`, not for `plan {}`", option, action);
-  }
-  if (plan.action == PlanAction::kDiff && !plan.decisions.empty()) {
-    return "`plan diff` takes saved plans in place of job files: leave out --plan";
-  }
-  return "";
-}
-
 // Options of `submit` that say nothing here.
 std::string CheckSubmit(const SubmitArgs& submit) {
   const bool goes_on = submit.resume != 0 || !submit.from.empty();
@@ -509,8 +365,8 @@ std::string CheckSubmit(const SubmitArgs& submit) {
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {
-      "up",   "status", "submit", "jobs",    "logs",     "wait",      "cancel",
-      "plan", "pause",  "resume", "predict", "evaluate", "checkpoint"};
+      "up",   "status", "submit", "jobs",   "logs",    "wait",     "cancel",
+      "plan", "verify", "pause",  "resume", "predict", "evaluate", "checkpoint"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -529,7 +385,7 @@ std::string CheckCombination(const std::string& command, const Storage& s) {
     }
   }
   if (command == "submit") return CheckSubmit(s.submit);
-  return command == "plan" ? CheckPlan(s) : "";
+  return command == "plan" ? CheckPlan(s.plan, json) : "";
 }
 
 }  // namespace
@@ -561,7 +417,8 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   AddCluster(app, storage);
   AddJobs(app, {storage.submit, storage.predict, storage.evaluate, storage.checkpoint, storage.logs,
                 storage.cancel, storage.pause, storage.resume, storage.wait});
-  AddDryRuns(app, storage);
+  AddDryRuns(app, {storage.plan, storage.plan_words, storage.verify, storage.visualize,
+                   storage.config, storage.format});
   AddController(app, storage);
   AddWorker(app, storage);
   try {

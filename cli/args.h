@@ -165,9 +165,10 @@ enum class PlanAction : uint8_t { kShow, kExplain, kDiff };
 
 struct PlanArgs {
   PlanAction action = PlanAction::kShow;
-  std::string file;     // of a job; of kDiff: or of a saved plan
-  std::string subject;  // of kExplain: "stage 2", "layers 3-5", a name of a param or value, a glob
-  std::string other;    // of kDiff: what `file` is compared with
+  std::string file;  // of a job; of kDiff: or of a saved plan
+  // Of kExplain: "stage 2", "layers 3-5", a name of a param or value, a glob; empty: the axes.
+  std::string subject;
+  std::string other;  // of kDiff: what `file` is compared with
   std::vector<std::string> overrides;
   int devices = 0;  // 0: the degrees' product, or the cluster's when --address is given
   int devices_per_worker = 1;
@@ -183,6 +184,15 @@ struct PlanArgs {
   // "default", "off" or a folder (cli/cache_dir.h). The parser's own default is "default".
   std::string plan_cache = "off";
   double plan_timeout_s = 10;  // of the search; then the best so far is the plan
+};
+
+// Ranks that a rehearsal may have at all (rehearsal/rehearse.h).
+inline constexpr int kMostVerifiedRanks = 256;
+
+struct VerifyArgs {
+  PlanArgs plan;       // what is planned, as `plan` does
+  int max_ranks = 64;  // emulated devices, at most
+  uint64_t seed = 1;
 };
 
 struct VisualizeArgs {
@@ -207,10 +217,10 @@ struct ResumeArgs : JobArgs {};
 struct WaitArgs : JobArgs {};
 struct StatusArgs {};
 
-using CommandArgs =
-    std::variant<ControllerArgs, WorkerArgs, WorkerOrderArgs, UpArgs, DownArgs, SubmitArgs,
-                 PredictArgs, EvaluateArgs, CheckpointArgs, JobsArgs, LogsArgs, CancelArgs,
-                 PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs, VisualizeArgs, ConfigArgs>;
+using CommandArgs = std::variant<ControllerArgs, WorkerArgs, WorkerOrderArgs, UpArgs, DownArgs,
+                                 SubmitArgs, PredictArgs, EvaluateArgs, CheckpointArgs, JobsArgs,
+                                 LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs,
+                                 PlanArgs, VerifyArgs, VisualizeArgs, ConfigArgs>;
 
 struct Invocation {
   GlobalArgs global;

@@ -28,6 +28,9 @@ int RunVisualize(const VisualizeArgs& args, const GlobalArgs& global);
 int RunConfig(const ConfigArgs& args);
 
 // In the binary only: they bring the servers with them.
+// Planned as `plan` does, checked by the static verifier, and held against one device at a small
+// size; kExitJobFailed: they differ.
+int RunVerify(const VerifyArgs& args, const GlobalArgs& global);
 int RunController(const ControllerArgs& args, const GlobalArgs& global);
 // actors: that the binary has (worker/main.h).
 int RunWorker(const WorkerArgs& args, const GlobalArgs& global,

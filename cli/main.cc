@@ -32,6 +32,7 @@ struct Dispatch {
   int operator()(const WaitArgs& args) const { return RunWait(args, global); }
   int operator()(const StatusArgs&) const { return RunStatus(global); }
   int operator()(const PlanArgs& args) const { return RunPlan(args, global); }
+  int operator()(const VerifyArgs& args) const { return RunVerify(args, global); }
   int operator()(const VisualizeArgs& args) const { return RunVisualize(args, global); }
   int operator()(const ConfigArgs& args) const { return RunConfig(args); }
 };

@@ -1,6 +1,5 @@
 // plan, visualize, config: nothing runs, pure functions of files and arguments.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <optional>
@@ -10,16 +9,14 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "cli/cache_dir.h"
 #include "cli/commands.h"
-#include "cli/input_files.h"
 #include "cli/output.h"
-#include "cli/plan_devices.h"
+#include "cli/plan_file.h"
 #include "config/job_config.h"
 #include "config/saved_plan.h"
 #include "ir/text.h"
 #include "planner/plan.h"
-#include "report/plan_changes.h"
+#include "report/plan_axes.h"
 #include "report/plan_diff.h"
 #include "report/plan_explain.h"
 #include "report/plan_job.h"
@@ -34,19 +31,18 @@
 namespace meshwright::cli {
 namespace {
 
-int Print(const std::string& text, const std::string& file) {
-  if (file.empty()) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    return kExitOk;
-  }
-  const Status written = WriteFileAtomic(file, text);
-  if (!written.ok()) return ReportError(written);
-  fmt::print(stderr, "wrote {}\n", file);
-  return kExitOk;
+int PrintOrFail(const Result<std::string>& text, const std::string& file = "") {
+  return text ? PrintResult(*text, file) : ReportError(text.error());
 }
 
-int PrintOrFail(const Result<std::string>& text, const std::string& file = "") {
-  return text ? Print(*text, file) : ReportError(text.error());
+// Programs are only made for all devices where they are asked for or soon made.
+planner::PlanScope ScopeFor(const PlanArgs& args) {
+  const bool programs = args.programs || args.stop_after == "programs";
+  return programs ? planner::PlanScope::kAllDevices : planner::PlanScope::kFewPrograms;
+}
+
+ScopeOf ScopesOf(const PlanArgs& args) {
+  return [scope = ScopeFor(args)](const mesh::Topology&) { return scope; };
 }
 
 std::string FormatPlannedJob(const PlanArgs& args, const report::PlannedJob& planned,
@@ -101,34 +97,6 @@ Result<std::string> WritePlanFiles(const PlanArgs& args, const report::NamedPlan
   return lines;
 }
 
-// Asks for a search within --plan-timeout that shows how far it is where stderr is a terminal.
-search::FindOptions SearchOptions(const PlanArgs& args, report::SearchProgress& progress) {
-  search::FindOptions options;
-  options.timeout_ms = static_cast<int64_t>(args.plan_timeout_s * 1000);
-  if (::isatty(STDERR_FILENO) == 1) {
-    options.progress = [&progress](const search::FindProgress& now) {
-      progress.Show(now);
-      return true;
-    };
-  }
-  return options;
-}
-
-Result<report::PlannedJob> PlanWithProgress(const PlanArgs& args, config::PreparedJob prepared,
-                                            const mesh::Topology& topology) {
-  report::SearchProgress progress(SystemClock(), [](const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stderr);
-  });
-  const std::shared_ptr<const search::PlanCache> cache = OpenPlanCache(args.plan_cache);
-  search::FindOptions options = SearchOptions(args, progress);
-  options.cache = cache.get();
-  // Programs are only made for all devices where they are asked for or soon made.
-  const bool programs = args.programs || args.stop_after == "programs";
-  return report::PlanJob(
-      std::move(prepared), topology, options, SystemClock(),
-      programs ? planner::PlanScope::kAllDevices : planner::PlanScope::kFewPrograms);
-}
-
 // The job with the values of --what-if, all of them together. Errors name the option.
 Result<config::JobConfig> WhatIfConfig(const PlanArgs& args) {
   std::vector<std::string> overrides = args.overrides;
@@ -149,72 +117,11 @@ Result<report::NamedFigures> WhatIf(const PlanArgs& args, const config::JobConfi
                                     const mesh::Topology& topology) {
   const std::string name = Join(args.what_if, ", ");
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
-  const auto after = PlanWithProgress(args, std::move(prepared), topology);
+  const auto after = PlanWithProgress(args, std::move(prepared), topology, ScopeFor(args));
   if (!after) {
     return Fail(config::AtKey(after.error(), config).WithContext("--what-if " + name));
   }
   return report::NamedFigures{name, report::FiguresOf(*after)};
-}
-
-struct Misfit {
-  config::JobConfig config;
-  mesh::Topology topology;  // empty: there are no devices at all
-};
-
-// What would make the job fit.
-std::vector<report::FittingChange> ChangesOf(const PlanArgs& args, const Misfit& misfit) {
-  if (misfit.topology.devices.empty()) return {};
-  search::FindOptions options;
-  // A handful of searches follow one another; each has a part of the time.
-  options.timeout_ms = static_cast<int64_t>(args.plan_timeout_s * 200);
-  return report::FindFittingChanges(misfit.config, misfit.topology, options, SystemClock());
-}
-
-// The devices of a saved plan where the options name none.
-Result<PlanArgs> WithDevicesOfDecisions(PlanArgs args, const GlobalArgs& global) {
-  const bool named = !args.cluster.empty() || args.devices > 0 || !global.address.empty();
-  if (args.decisions.empty() || named) return args;
-  MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(args.decisions));
-  if (!config::IsSavedPlan(text)) return args;
-  MW_ASSIGN_OR_RETURN(const config::PlanOrigin origin,
-                      config::ParsePlanOrigin(text, args.decisions));
-  args.cluster = origin.cluster;
-  if (origin.cluster.empty()) args.devices = static_cast<int>(origin.devices);
-  if (origin.cluster.empty() && origin.devices > 0) {
-    args.devices_per_worker = static_cast<int>(origin.devices_per_worker);
-  }
-  return args;
-}
-
-struct PlannedFile {
-  report::NamedPlan plan;
-  mesh::Topology topology;
-};
-
-// `misfit` is set when the job is sound but does not fit the devices.
-Result<PlannedFile> PlanFile(const PlanArgs& given, const GlobalArgs& global,
-                             std::optional<Misfit>& misfit) {
-  MW_ASSIGN_OR_RETURN(const PlanArgs args, WithDevicesOfDecisions(given, global));
-  PlannedFile file;
-  file.plan.name = args.decisions.empty() ? args.file : args.decisions;
-  MW_ASSIGN_OR_RETURN(file.plan.config,
-                      config::LoadJobConfig(args.file, args.overrides, args.decisions));
-  const config::JobConfig& config = file.plan.config;
-  MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
-  MW_TRY(CheckInputDataIfAny(config, prepared.model.vocabulary));
-  PrintNotes(config);
-  const auto topology = PlanTopology(args, global, prepared.request);
-  if (!topology && topology.error().code() == StatusCode::kResourceExhausted) {
-    misfit = Misfit{config, {}};
-  }
-  MW_TRY(topology);
-  MW_TRY(PrintForeignPlan(args.decisions, prepared.request, &*topology));
-  auto planned = PlanWithProgress(args, std::move(prepared), *topology);
-  if (!planned && report::IsMisfit(planned.error())) misfit = Misfit{config, *topology};
-  if (!planned) return Fail(config::AtKey(planned.error(), config));
-  file.plan.planned = *std::move(planned);
-  file.topology = *topology;
-  return file;
 }
 
 // What the planner starts from: no devices are asked for.
@@ -235,7 +142,7 @@ Result<std::string> ShowText(const PlanArgs& args, const GlobalArgs& global,
   if (!args.what_if.empty()) {
     MW_ASSIGN_OR_RETURN(what_if_config, WhatIfConfig(args));
   }
-  MW_ASSIGN_OR_RETURN(const PlannedFile file, PlanFile(args, global, misfit));
+  MW_ASSIGN_OR_RETURN(const PlannedFile file, PlanFile(args, global, ScopesOf(args), misfit));
   const report::PlannedJob& planned = file.plan.planned;
   if (args.stop_after == "programs") return planner::FormatPlan(planned.plan(), true);
   if (args.stop_after == "executable")
@@ -277,9 +184,9 @@ Result<std::string> DiffText(const PlanArgs& args, const GlobalArgs& global,
                              std::optional<Misfit>& misfit) {
   MW_ASSIGN_OR_RETURN(const PlanArgs first, ArgsOfPlanFile(args, args.file));
   MW_ASSIGN_OR_RETURN(const PlanArgs second, ArgsOfPlanFile(args, args.other));
-  const auto a = PlanFile(first, global, misfit);
+  const auto a = PlanFile(first, global, ScopesOf(first), misfit);
   if (!a) return Fail(a.error().WithContext(args.file));
-  const auto b = PlanFile(second, global, misfit);
+  const auto b = PlanFile(second, global, ScopesOf(second), misfit);
   if (!b) return Fail(b.error().WithContext(args.other));
   const report::PlanDiff diff = report::DiffPlans(a->plan, b->plan);
   return global.json ? report::PlanDiffJson(a->plan, b->plan, diff)
@@ -288,7 +195,12 @@ Result<std::string> DiffText(const PlanArgs& args, const GlobalArgs& global,
 
 Result<std::string> ExplainText(const PlanArgs& args, const GlobalArgs& global,
                                 std::optional<Misfit>& misfit) {
-  MW_ASSIGN_OR_RETURN(const PlannedFile file, PlanFile(args, global, misfit));
+  MW_ASSIGN_OR_RETURN(const PlannedFile file, PlanFile(args, global, ScopesOf(args), misfit));
+  if (args.subject.empty()) {
+    // Each of the axes' searches has a part of the time.
+    return report::ExplainPlanAxes(file.plan.planned, file.topology, global.json,
+                                   static_cast<int64_t>(args.plan_timeout_s * 200), SystemClock());
+  }
   return report::ExplainPlan(file.plan.planned, file.topology, args.subject, global.json,
                              SystemClock());
 }
@@ -337,17 +249,8 @@ Result<std::string> ConfigText(const ConfigArgs& args) {
 int RunPlan(const PlanArgs& args, const GlobalArgs& global) {
   std::optional<Misfit> misfit;
   const Result<std::string> text = PlanText(args, global, misfit);
-  if (text) return Print(*text, args.out);
-  const int code = ReportError(text.error());
-  if (!misfit) return code;
-  const std::vector<report::FittingChange> changes = ChangesOf(args, *misfit);
-  if (!misfit->topology.devices.empty()) fmt::print(stderr, "{}", report::FormatChanges(changes));
-  if (global.json) {
-    const int printed =
-        Print(report::MisfitJson(misfit->config.name, text.error(), changes), args.out);
-    if (printed != kExitOk) return printed;
-  }
-  return kExitDoesNotFit;
+  if (text) return PrintResult(*text, args.out);
+  return ReportPlanError(text.error(), args, global, misfit);
 }
 
 int RunVisualize(const VisualizeArgs& args, const GlobalArgs& global) {

@@ -69,6 +69,48 @@ std::string Summary(const Model& model, const std::string& sizes) {
                      sizes, model.vocabulary, static_cast<double>(model.param_count) / 1e6);
 }
 
+// Of gpt2, whose positions are a size.
+ModelSpec SizesOf(const Gpt2Config& config) {
+  ModelSpec sizes;
+  sizes.vocabulary = config.vocabulary;
+  sizes.width = config.width;
+  sizes.inner = config.inner_width();
+  sizes.layers = config.layers;
+  sizes.heads = config.heads;
+  sizes.positions = config.positions;
+  sizes.document_separator = config.document_separator;
+  return sizes;
+}
+
+ModelSpec SizesOf(const LlamaConfig& config) {
+  ModelSpec sizes;
+  sizes.vocabulary = config.vocabulary;
+  sizes.width = config.width;
+  sizes.inner = config.inner;
+  sizes.layers = config.layers;
+  sizes.heads = config.heads;
+  if (!config.latent.any()) sizes.kv_heads = config.kv_head_count();
+  if (config.attention_window > 0) sizes.attention_window = config.attention_window;
+  sizes.document_separator = config.document_separator;
+  return sizes;
+}
+
+ModelSpec SizesOf(const MixtureConfig& config) {
+  ModelSpec sizes = SizesOf(config.llama);
+  sizes.mixture.experts = config.experts.experts;
+  sizes.mixture.experts_per_token = config.experts.chosen;
+  if (const auto* sigmoid = std::get_if<client::TopOfSigmoid>(&config.experts.router)) {
+    sizes.mixture.groups = sigmoid->groups;
+    sizes.mixture.groups_per_token = sigmoid->chosen_groups;
+  }
+  if (config.shared_inner > 0) sizes.mixture.shared_inner = config.shared_inner;
+  if (config.dense_layers > 0) {
+    sizes.mixture.dense_layers = config.dense_layers;
+    sizes.mixture.dense_inner = config.dense_inner;
+  }
+  return sizes;
+}
+
 Result<Model> FromGpt2(Gpt2Config config, const ModelSpec& spec) {
   MW_TRY(RefuseExperts("gpt2", spec.mixture));
   MW_TRY(RefuseField("gpt2", "n_kv_heads", spec.kv_heads.has_value()));
@@ -95,6 +137,7 @@ Result<Model> FromGpt2(Gpt2Config config, const ModelSpec& spec) {
               config.positions,
               ParamCount(config)};
   model.summary = Summary(model, fmt::format("width {}, {} heads", config.width, config.heads));
+  model.sizes = SizesOf(config);
   return model;
 }
 
@@ -133,6 +176,7 @@ Result<Model> FromMixture(MixtureConfig config, const ModelSpec& spec) {
                                  config.llama.width, config.llama.heads, config.experts.chosen,
                                  config.experts.experts,
                                  static_cast<double>(ActiveParamCount(config)) / 1e6));
+  model.sizes = SizesOf(config);
   return model;
 }
 
@@ -145,6 +189,7 @@ Result<Model> FromLlama(LlamaConfig config, const ModelSpec& spec) {
       ParamCount(config)};
   model.summary = Summary(model, fmt::format("width {}, {} heads, {} kv heads", config.width,
                                              config.heads, config.kv_head_count()));
+  model.sizes = SizesOf(config);
   return model;
 }
 

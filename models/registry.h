@@ -66,6 +66,8 @@ struct Model {
   int64_t param_count = 0;
   std::vector<std::string> notes =
       {};  // what a config.json says and has no effect here, for people
+  // What the model came to be made of: of a spec's sizes those that it has, all set.
+  ModelSpec sizes = {};
 };
 
 // Errors: kInvalidArgument naming an unknown model or flavor (and the known ones), a field that the

@@ -50,7 +50,12 @@ class PlanFinder {
  public:
   PlanFinder(const ir::JobRequest& job, const mesh::Topology& topology, const FindOptions& options,
              const Clock& clock, planner::PlanScope scope)
-      : job_(job), topology_(topology), options_(options), clock_(clock), scope_(scope) {}
+      : job_(job),
+        topology_(topology),
+        options_(options),
+        clock_(clock),
+        patience_(Deadline::After(std::max(options.timeout_ms, options.patience_ms), clock)),
+        scope_(scope) {}
 
   Result<FoundPlan> Run() {
     MW_TRY(CheckLeastMemory(job_, topology_));
@@ -242,6 +247,7 @@ class PlanFinder {
   Result<FoundLayout> FindWithin(double share, const Deadline& deadline) const {
     FindOptions left = options_;
     left.timeout_ms = deadline.remaining_ms();
+    left.patience_ms = patience_.remaining_ms();
     return FindLayout(job_, WithMemory(topology_, share), left, clock_);
   }
 
@@ -363,7 +369,10 @@ class PlanFinder {
   Result<Plan> PlanBySearch(const Layout& layout) const {
     Result<Plan> plan = Fail(Internal("no budget was tried"));
     for (const double share : {1.0, 0.9, 0.8, 0.7}) {
-      const auto chooser = MakeShardingChooser(job_, topology_, {.memory_share = share}, clock_);
+      const ShardingSearch options = {
+          .timeout_ms = std::min(ShardingSearch().timeout_ms, options_.timeout_ms),
+          .memory_share = share};
+      const auto chooser = MakeShardingChooser(job_, topology_, options, clock_);
       Result<Plan> next = planner::MakePlanOf(job_, topology_, layout, scope_, chooser);
       const bool first = share == 1.0;
       if (next.has_value() || first) plan = std::move(next);
@@ -386,6 +395,11 @@ class PlanFinder {
     double best_s = 0;
     std::string refused;
     for (const Layout& layout : layouts) {
+      // A layout that is not looked at any more could be faster: a note says so.
+      if (patience_.expired() && (best || rules.has_value())) {
+        timed_out_ = true;
+        break;
+      }
       Result<Plan> searched = PlanBySearch(layout);
       if (!searched.has_value()) {
         refused = searched.error().message();
@@ -461,6 +475,7 @@ class PlanFinder {
   const mesh::Topology& topology_;
   const FindOptions& options_;
   const Clock& clock_;
+  const Deadline patience_;  // while nothing fits, of all searches together
   const planner::PlanScope scope_;
   std::vector<int64_t> grid_;  // that the job names
   bool by_search_ = false;

@@ -31,7 +31,9 @@ int64_t LeastStateBytes(const ir::JobRequest& job) {
   if (job.trained() == nullptr) return weights;
   const int64_t zero = job.parallel.zero;
   if (job.parallel.data == 0 || zero < 0) return weights + optimizer + gradients;
-  const int64_t copies = job.parallel.data;
+  // Replicas that share experts have as many copies of these fewer; other weights have more.
+  const int64_t copies =
+      std::max<int64_t>(1, job.parallel.data / std::max<int64_t>(1, job.parallel.expert));
   return weights * (zero < 3 ? copies : 1) + optimizer * (zero < 1 ? copies : 1) +
          gradients * (zero < 2 ? copies : 1);
 }

@@ -57,6 +57,34 @@ TEST_F(PlanCommand, JsonIsOneObjectThatMatchesTheText) {
   EXPECT_THAT(text, HasSubstr("plan: " + object["layout"]["text"].get<std::string>()));
 }
 
+TEST_F(PlanCommand, ExplainsEveryAxis) {
+  const json object = json::parse(Run({"plan", "explain", open_, "--devices", "2", "--json"}));
+  EXPECT_EQ(object["axes"].size(), 7u);
+  EXPECT_THAT(Run({"plan", "explain", open_, "--devices", "2"}), HasSubstr("AXIS"));
+}
+
+TEST_F(PlanCommand, VerifyHoldsTheLayoutAgainstOneDevice) {
+  const std::vector<std::string> args = {"verify",
+                                         open_,
+                                         "--devices",
+                                         "4",
+                                         "--parallelism.tensor_parallel_degree=2",
+                                         "--parallelism.data_parallel_replicate_degree=2"};
+  std::vector<std::string> as_json = args;
+  as_json.emplace_back("--json");
+  const json object = json::parse(Run(as_json));
+  EXPECT_TRUE(object["equal"]) << object.dump(2);
+  EXPECT_EQ(object["ranks"], 4);
+  EXPECT_THAT(Run(args), HasSubstr("the layout computes what one device computes"));
+  std::vector<std::string> few = args;
+  few.insert(few.end(), {"--max-ranks", "2"});
+  const Failure failure = Fails(few);
+  EXPECT_EQ(failure.code, 2);
+  EXPECT_THAT(failure.text, HasSubstr("--max-ranks"));
+  few[3] = "2";  // devices: too few for the degrees
+  EXPECT_EQ(Fails(few).code, 4);
+}
+
 TEST_F(PlanCommand, ExitCodesTellWhatDoesNotFitFromWhatIsWrong) {
   struct Case {
     std::vector<std::string> args;

@@ -110,6 +110,9 @@ const std::map<std::string, std::set<std::string>>& AllowedEdges() {
       {"config", {"base", "ir", "data", "mesh", "planner", "search", "client", "models"}},
       {"report", {"base", "ir", "mesh", "planner", "search", "client", "config"}},
       {"profile", {"base", "ir", "mesh", "worker"}},
+      {"rehearsal",
+       {"base", "ir", "mesh", "planner", "search", "models", "config", "ops", "collective",
+        "worker"}},
   };
   return edges;
 }

@@ -73,6 +73,9 @@ TEST(Args, APlanIsShownExplainedOrCompared) {
   EXPECT_EQ(explain.file, "j.toml");
   EXPECT_EQ(explain.subject, "stage 2");
   EXPECT_EQ(explain.devices, 4);
+  const auto axes = Parse<PlanArgs>({"plan", "explain", "j.toml"});
+  EXPECT_EQ(axes.action, PlanAction::kExplain);
+  EXPECT_EQ(axes.subject, "");
   const auto diff = Parse<PlanArgs>({"plan", "--cluster", "c.toml", "diff", "a.toml", "b.toml"});
   EXPECT_EQ(diff.action, PlanAction::kDiff);
   EXPECT_EQ(diff.file, "a.toml");
@@ -154,11 +157,25 @@ TEST(Args, UsageErrorsExitWithTwoAndSayWhy) {
   EXPECT_EQ(ParseArgs({"up", "--workers", "0"}).exit_code, kExitUsage);
 }
 
+TEST(Args, VerifyTakesWhatItPlansAndHowMuchItMayEmulate) {
+  const auto verify = Parse<VerifyArgs>({"verify", "j.toml", "--set", "a.b=1", "--devices", "4",
+                                         "--plan", "p", "--max-ranks", "8", "--seed", "3"});
+  EXPECT_EQ(verify.plan.file, "j.toml");
+  EXPECT_EQ(verify.plan.overrides, std::vector<std::string>{"a.b=1"});
+  EXPECT_EQ(verify.plan.devices, 4);
+  EXPECT_EQ(verify.plan.decisions, "p");
+  EXPECT_EQ(verify.max_ranks, 8);
+  EXPECT_EQ(verify.seed, 3u);
+  EXPECT_TRUE(ParseArgs({"verify", "j", "--json"}).invocation->global.json);
+  EXPECT_EQ(ParseArgs({"verify", "j", "--max-ranks", "257"}).exit_code, kExitUsage);
+  EXPECT_EQ(ParseArgs({"verify"}).exit_code, kExitUsage);
+}
+
 TEST(Args, HelpAndVersionExitWithZero) {
   const ParsedArgs help = ParseArgs({"--help"});
   EXPECT_EQ(help.exit_code, kExitOk);
   for (const char* command : {"up", "down", "submit", "jobs", "logs", "cancel", "status", "plan",
-                              "visualize", "config", "controller", "worker"}) {
+                              "verify", "visualize", "config", "controller", "worker"}) {
     EXPECT_NE(help.text.find(command), std::string::npos) << command;
   }
   const ParsedArgs version = ParseArgs({"--version"});
@@ -290,7 +307,7 @@ TEST(Args, OptionsWithoutEffectAreRefused) {
            {"plan", "explain", "j", "stage 0", "--save", "p"}}) {
     EXPECT_NE(UsageText(refused).find("--"), std::string::npos) << UsageText(refused);
   }
-  EXPECT_NE(UsageText({"plan", "explain", "j"}).find("STAGE|VALUE"), std::string::npos);
+  EXPECT_NE(UsageText({"plan", "explain"}).find("STAGE|VALUE"), std::string::npos);
   EXPECT_NE(UsageText({"plan", "diff", "a"}).find("diff A B"), std::string::npos);
   EXPECT_NE(UsageText({"plan", "a", "b"}).find("'b' is one too many"), std::string::npos);
   EXPECT_NE(UsageText({"submit", "j", "--no-wait", "--record", "r"}).find("--record"),

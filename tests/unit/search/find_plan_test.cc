@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 
 #include "mesh/device_profile.h"
@@ -124,6 +125,8 @@ TEST(LeastMemory, CountsWeightsGradientsAndTwoStatesOfAdam) {
   job.parallel.data = 4;
   job.parallel.zero = 0;
   EXPECT_EQ(LeastStateBytes(job), 40 * elements);
+  job.parallel.expert = 2;
+  EXPECT_EQ(LeastStateBytes(job), 20 * elements) << "all of it may be experts";
 }
 
 TEST(FindPlan, RefusesAtOnceWhatNoLayoutFitsAndSaysHowManyDevicesDo) {
@@ -143,6 +146,55 @@ TEST(FindPlan, RefusesAtOnceWhatNoLayoutFitsAndSaysHowManyDevicesDo) {
       << found.error();
   EXPECT_TRUE(CheckLeastMemory(job, Gpus(6, third)).ok());
   EXPECT_TRUE(CheckLeastMemory(job, Gpus(2, 0)).ok()) << "unknown memory is enough";
+}
+
+TEST(FindPlan, SearchedShardingsRefuseAxesThatTheSearchDoesNotKnowByName) {
+  const std::pair<const char*, int64_t ir::ParallelSpec::*> axes[] = {
+      {"parallel.expert", &ir::ParallelSpec::expert},
+      {"parallel.context", &ir::ParallelSpec::context}};
+  for (const auto& [field, degree] : axes) {
+    ir::JobRequest job = SmallGpt2Job(2);
+    job.parallel.shardings = "search";
+    job.parallel.*degree = 2;
+    FindOptions options;
+    options.progress = [](const FindProgress&) -> bool {
+      ADD_FAILURE() << "a search was begun";
+      return true;
+    };
+    const auto found = FindPlan(job, Gpus(2), options, kStill);
+    ASSERT_FALSE(found.has_value());
+    EXPECT_EQ(found.error().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(found.error().field(), field);
+    EXPECT_NE(found.error().message().find("use shardings = \"rules\""), std::string::npos)
+        << found.error();
+  }
+}
+
+// Every look at it takes a millisecond.
+class TickingClock final : public Clock {
+ public:
+  int64_t NowNs() const override { return now_ns_.fetch_add(1'000'000); }
+  int64_t UnixMs() const override { return NowNs() / 1'000'000; }
+
+ private:
+  mutable std::atomic<int64_t> now_ns_ = 0;
+};
+
+// Searches for less and less memory follow one another where nothing fits.
+TEST(FindPlan, WhileNothingFitsAllSearchesTogetherEndInTime) {
+  ir::JobRequest job = SmallGpt2Job(4);
+  job.parallel = ir::OpenParallel();
+  // A little more than the state, which needs more beside it.
+  const int64_t most = LeastStateBytes(job) / 4 + LeastStateBytes(job) / 100;
+  FindOptions options;
+  options.timeout_ms = 20;
+  options.patience_ms = 40;
+  const TickingClock clock;
+  const auto found = FindPlan(job, Gpus(4, most), options, clock);
+  ASSERT_FALSE(found.has_value());
+  EXPECT_EQ(found.error().code(), StatusCode::kResourceExhausted) << found.error();
+  // Behind its end each search looks at the clock a few times.
+  EXPECT_LE(clock.NowMs(), 2 * options.patience_ms);
 }
 
 // The layers of a pinned layout are those that the search gives it, and so is its time.

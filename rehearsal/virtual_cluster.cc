@@ -1,4 +1,4 @@
-#include "tests/virtual/virtual_cluster.h"
+#include "rehearsal/virtual_cluster.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,10 @@
 #include <cstring>
 #include <limits>
 
+#include "base/check.h"
 #include "base/philox.h"
 
-namespace meshwright::testing {
+namespace meshwright::rehearsal {
 namespace {
 
 double ElementAt(const std::vector<std::byte>& data, ir::DType dtype, size_t index) {
@@ -24,38 +25,52 @@ double ElementAt(const std::vector<std::byte>& data, ir::DType dtype, size_t ind
 }
 
 // Copies a box into the logical tensor; elements seen before must be equal.
-Status Place(const ops::HostTensor& block, const ir::Box& box, const std::string& name,
-             LogicalTensor& tensor, std::vector<bool>& seen) {
-  const size_t rank = tensor.dims.size();
-  std::vector<int64_t> index(rank, 0);
-  for (size_t i = 0; i < static_cast<size_t>(block.type.elements()); ++i) {
-    size_t flat = 0;
-    for (size_t d = 0; d < rank; ++d) {
-      flat = flat * static_cast<size_t>(tensor.dims[d]) +
-             static_cast<size_t>(box.offset[d] + index[d]);
-    }
-    const double value = ElementAt(block.data, block.type.dtype, i);
-    if (seen[flat] && std::memcmp(&tensor.values[flat], &value, sizeof(double)) != 0) {
-      return Internal(fmt::format("replicas of {} differ at element {}: {} and {}", name, flat,
-                                  tensor.values[flat], value));
+Status Place(const StateBlock& block, LogicalTensor& tensor, std::vector<bool>& seen) {
+  Status status = OkStatus();
+  ForEachElement(block.dims, block.box, [&](size_t i, size_t flat) {
+    const double value = block.values[i];
+    if (seen[flat] && status.ok() &&
+        std::memcmp(&tensor.values[flat], &value, sizeof(double)) != 0) {
+      status = Internal(fmt::format("replicas of {} differ at element {}: {} and {}", block.name,
+                                    flat, tensor.values[flat], value));
     }
     tensor.values[flat] = value;
     seen[flat] = true;
-    for (size_t d = rank; d-- > 0;) {
+  });
+  return status;
+}
+
+}  // namespace
+
+void ForEachElement(const ir::Dims& dims, const ir::Box& box,
+                    const std::function<void(size_t in_box, size_t in_tensor)>& visit) {
+  MW_CHECK(box.offset.size() == dims.size() && box.size.size() == dims.size())
+      << "a box of " << box.size.size() << " dims in a tensor of " << dims.size();
+  int64_t elements = 1;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    MW_CHECK(box.offset[d] >= 0 && box.offset[d] + box.size[d] <= dims[d])
+        << "dim " << d << " of a box ends behind " << dims[d];
+    elements *= box.size[d];
+  }
+  std::vector<int64_t> index(dims.size(), 0);
+  for (size_t i = 0; i < static_cast<size_t>(elements); ++i) {
+    size_t flat = 0;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      flat = flat * static_cast<size_t>(dims[d]) + static_cast<size_t>(box.offset[d] + index[d]);
+    }
+    visit(i, flat);
+    for (size_t d = dims.size(); d-- > 0;) {
       if (++index[d] < box.size[d]) break;
       index[d] = 0;
     }
   }
-  return OkStatus();
 }
-
-}  // namespace
 
 Status SyntheticTokens::ReadSample(const std::string& source, int64_t sample,
                                    std::span<int32_t> row) {
   const uint64_t stream = StreamOf(source);
   for (size_t i = 0; i < row.size(); ++i) {
-    const uint32_t bits = PhiloxBits(7, stream, static_cast<uint64_t>(sample), i);
+    const uint32_t bits = PhiloxBits(seed_, stream, static_cast<uint64_t>(sample), i);
     row[i] = static_cast<int32_t>(bits % static_cast<uint32_t>(vocabulary_));
   }
   return OkStatus();
@@ -115,30 +130,28 @@ Result<double> VirtualCluster::Validate(int64_t batches) {
   return sum / count;
 }
 
-Result<std::map<std::string, LogicalTensor>> VirtualCluster::Gather() {
-  std::map<std::string, LogicalTensor> tensors;
-  std::map<std::string, std::vector<bool>> seen;
+Result<std::vector<StateBlock>> VirtualCluster::ReadState() {
+  std::vector<StateBlock> blocks;
   for (const ir::Program& program : plan_.Main()) {
     for (const ir::Slot& slot : program.slots) {
       if (!slot.persistent) continue;
-      MW_ASSIGN_OR_RETURN(const ops::HostTensor block,
+      MW_ASSIGN_OR_RETURN(const ops::HostTensor tensor,
                           runtime_->ReadPersistent(program.device.value(), slot.name));
-      LogicalTensor& tensor = tensors[slot.name];
-      if (tensor.values.empty()) {
-        tensor.dims = slot.global_dims;
-        const int64_t elements = ir::TensorType{slot.type.dtype, slot.global_dims}.elements();
-        tensor.values.resize(static_cast<size_t>(elements));
-        seen[slot.name].resize(static_cast<size_t>(elements));
+      StateBlock block{program.device.value(), slot.name, slot.global_dims, slot.box, {}};
+      MW_CHECK(tensor.type == slot.type) << slot.name << " is of another type than its slot";
+      block.values.resize(static_cast<size_t>(tensor.type.elements()));
+      for (size_t i = 0; i < block.values.size(); ++i) {
+        block.values[i] = ElementAt(tensor.data, tensor.type.dtype, i);
       }
-      MW_TRY(Place(block, slot.box, slot.name, tensor, seen[slot.name]));
+      blocks.push_back(std::move(block));
     }
   }
-  for (const auto& [name, flags] : seen) {
-    if (std::count(flags.begin(), flags.end(), false) > 0) {
-      return Fail(Internal(fmt::format("{} is not covered by the devices", name)));
-    }
-  }
-  return tensors;
+  return blocks;
+}
+
+Result<std::map<std::string, LogicalTensor>> VirtualCluster::Gather() {
+  MW_ASSIGN_OR_RETURN(const std::vector<StateBlock> blocks, ReadState());
+  return Assemble(blocks);
 }
 
 std::map<std::pair<std::string, collective::Kind>, collective::Counters> VirtualCluster::Traffic()
@@ -153,6 +166,29 @@ std::map<std::pair<std::string, collective::Kind>, collective::Counters> Virtual
     }
   }
   return traffic;
+}
+
+Result<std::map<std::string, LogicalTensor>> Assemble(const std::vector<StateBlock>& blocks) {
+  std::map<std::string, LogicalTensor> tensors;
+  std::map<std::string, std::vector<bool>> seen;
+  for (const StateBlock& block : blocks) {
+    LogicalTensor& tensor = tensors[block.name];
+    std::vector<bool>& flags = seen[block.name];
+    if (tensor.values.empty()) {
+      tensor.dims = block.dims;
+      int64_t elements = 1;
+      for (const int64_t size : block.dims) elements *= size;
+      tensor.values.resize(static_cast<size_t>(elements));
+      flags.resize(static_cast<size_t>(elements));
+    }
+    MW_TRY(Place(block, tensor, flags));
+  }
+  for (const auto& [name, flags] : seen) {
+    if (std::count(flags.begin(), flags.end(), false) > 0) {
+      return Fail(Internal(fmt::format("{} is not covered by the devices", name)));
+    }
+  }
+  return tensors;
 }
 
 double LargestDifference(const std::map<std::string, LogicalTensor>& a,
@@ -178,4 +214,4 @@ double LargestDifference(const std::map<std::string, LogicalTensor>& a,
   return largest;
 }
 
-}  // namespace meshwright::testing
+}  // namespace meshwright::rehearsal

@@ -1,0 +1,106 @@
+#include "report/plan_axes.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/table.h"
+#include "base/text.h"
+
+namespace meshwright::report {
+namespace {
+
+using search::AxisDecision;
+using search::AxisReason;
+
+// Steps that differ by less are as long (report/plan_explain.cc).
+constexpr double kSameStep = 5e-3;
+
+std::string OtherText(const AxisReason& reason) {
+  if (reason.other_s <= 0) {
+    const std::string other = reason.other.empty() ? "" : reason.other + ": ";
+    return other + "refused: " + reason.refused;
+  }
+  const double before_s = reason.other_s - reason.more_s;
+  MW_CHECK(!reason.other.empty() && before_s > 0) << "axis " << reason.axis << " has no price";
+  const std::string step = FormatDuration(reason.other_s);
+  if (std::abs(reason.more_s) < kSameStep * before_s) {
+    return fmt::format("{} would be as fast ({})", reason.other, step);
+  }
+  const std::string unit = reason.where == "collectives" ? "in collectives" : reason.where;
+  return fmt::format("{} would take {} {} ({}): {} {} {}", reason.other,
+                     FormatDuration(std::abs(reason.more_s)), reason.more_s < 0 ? "less" : "more",
+                     step, FormatDuration(std::abs(reason.where_s)),
+                     reason.where_s < 0 ? "less" : "more", unit);
+}
+
+}  // namespace
+
+std::string WhyOf(const AxisReason& reason) {
+  const bool tried = !reason.other.empty();
+  switch (reason.decision) {
+    case AxisDecision::kPinned:
+      return "not tried otherwise: pinned by the job (" + reason.key + ")";
+    case AxisDecision::kSearched:
+      return tried ? OtherText(reason) : reason.refused;
+    case AxisDecision::kByRules:
+      return reason.refused.empty()
+                 ? "nothing was compared: replicas take the devices that the pinned degrees leave, "
+                   "all else is one"
+                 : reason.refused;
+    case AxisDecision::kNotSearched:
+      return fmt::format("one unless {} says more; {}", reason.key,
+                         tried ? OtherText(reason) : reason.refused);
+  }
+  return "";
+}
+
+std::string FormatAxes(const std::vector<AxisReason>& reasons, double step_s) {
+  MW_CHECK(!reasons.empty() && step_s > 0) << reasons.size() << " axes of a step of " << step_s;
+  std::vector<std::vector<std::string>> rows;
+  for (const AxisReason& reason : reasons) {
+    rows.push_back(
+        {reason.axis, reason.degree, search::AxisDecisionName(reason.decision), WhyOf(reason)});
+  }
+  return FormatTable({"AXIS", "DEGREE", "DECIDED", "WHY"}, rows) +
+         fmt::format(
+             "The step is {}. Each other degree was planned and forecast: of an axis that is "
+             "searched with\nall that the job leaves open searched anew, of one that is not in the "
+             "plan's own layout.\n",
+             FormatDuration(step_s));
+}
+
+std::string AxesJson(const std::vector<AxisReason>& reasons, double step_s) {
+  nlohmann::ordered_json axes = nlohmann::ordered_json::array();
+  for (const AxisReason& reason : reasons) {
+    nlohmann::ordered_json object = {{"axis", reason.axis},
+                                     {"degree", reason.degree},
+                                     {"decided", search::AxisDecisionName(reason.decision)},
+                                     {"key", reason.key},
+                                     {"why", WhyOf(reason)}};
+    if (!reason.other.empty()) object["other"] = reason.other;
+    if (reason.other_s > 0) {
+      object["other_step_s"] = reason.other_s;
+      object["more_s"] = reason.more_s;
+      object["mostly"] = reason.where;
+      object["mostly_s"] = reason.where_s;
+    }
+    if (!reason.refused.empty()) object["refused"] = reason.refused;
+    axes.push_back(std::move(object));
+  }
+  const nlohmann::ordered_json object = {{"step_s", step_s}, {"axes", axes}};
+  return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string ExplainPlanAxes(const PlannedJob& planned, const mesh::Topology& topology, bool json,
+                            int64_t timeout_ms, const Clock& clock) {
+  const search::ExplainAxesInput input{planned.prepared.request, topology, planned.plan(),
+                                       planned.forecast, timeout_ms};
+  const std::vector<AxisReason> reasons = search::ExplainAxes(input, clock);
+  const double step_s = planned.forecast.step_s;
+  return json ? AxesJson(reasons, step_s) : FormatAxes(reasons, step_s);
+}
+
+}  // namespace meshwright::report

@@ -1,0 +1,28 @@
+// Why a plan uses each axis or does not (search/explain_axes.h), for people and as JSON:
+// `meshwright plan explain JOB`.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "mesh/topology.h"
+#include "report/plan_job.h"
+#include "search/explain_axes.h"
+
+namespace meshwright::report {
+
+// `timeout_ms`: of each search for what another degree would be.
+std::string ExplainPlanAxes(const PlannedJob& planned, const mesh::Topology& topology, bool json,
+                            int64_t timeout_ms, const Clock& clock);
+
+// A line per axis.
+std::string FormatAxes(const std::vector<search::AxisReason>& reasons, double step_s);
+std::string AxesJson(const std::vector<search::AxisReason>& reasons, double step_s);
+
+// Why the degree is what it is, as a sentence.
+std::string WhyOf(const search::AxisReason& reason);
+
+}  // namespace meshwright::report
