@@ -331,10 +331,10 @@ ValueId Builder::ScoredAttention(ValueId q, ValueId k, ValueId v, const Attentio
   }
   const int64_t queries = of_q[1];
   const int64_t keys = of_k[1];
-  if (options.segments.valid() || (options.causal && queries != keys)) {
+  if (options.segments.valid() || options.window > 0 || (options.causal && queries != keys)) {
     Fail(
         InvalidArgument(fmt::format("attention with a bias, or of {} queries and {} keys, knows no "
-                                    "segments, and is causal only "
+                                    "segments and no window, and is causal only "
                                     "where both are as many; put the mask into the bias",
                                     queries, keys)));
     return ValueId();

@@ -120,8 +120,9 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionOptio
   if (options.bias.valid() || !one_length) return ScoredAttention(q, k, v, options);
   std::vector<ValueId> operands = {q, k, v};
   if (options.segments.valid()) operands.push_back(options.segments);
-  return AddOne(Op::kAttention, std::move(operands),
-                AttentionAttrs(options.dropout, options.causal));
+  ir::Attrs attrs = AttentionAttrs(options.dropout, options.causal);
+  if (options.window > 0) attrs.Set("window", options.window);
+  return AddOne(Op::kAttention, std::move(operands), attrs);
 }
 
 ValueId Builder::AttentionQkv(ValueId qkv, const AttentionDropout& dropout, ValueId segments) {

@@ -55,6 +55,7 @@ struct AttentionOptions {
   ValueId bias = {};
   AttentionDropout dropout = {};
   ValueId segments = {};  // i32[b, s]: tokens see those of their own segment only; invalid: one
+  int64_t window = 0;     // keys that a causal query sees: itself and those before it; 0: all
 };
 
 // Windows over images [b, height, width, channels].

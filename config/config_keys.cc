@@ -62,6 +62,10 @@ std::vector<ConfigKey> JobAndModelKeys() {
        MW_AT(model.dropout)},
       {"model", "norm_eps", "Epsilon of the norms.", MW_AT(model.epsilon)},
       {"model", "rope_theta", "Base of the rotary positions (llama).", MW_AT(model.rope_base)},
+      {"model", "attention_window",
+       "Tokens that a token sees: itself and those before it (llama, mixtral), as in Mistral; 0: "
+       "all before it.",
+       MW_AT(model.attention_window)},
       {"model", "tie_embeddings", "Use the token embedding as the output head.", MW_AT(model.tied)},
       {"model", "document_separator",
        "Token that ends a document: tokens attend to their own document only; -1: to all before.",
@@ -218,11 +222,11 @@ std::vector<ConfigKey> ParallelismKeys() {
       {"parallelism",
        "context_parallel_attention",
        "How queries come to the keys of the whole row: gather: keys are gathered, which takes one "
-       "message; ring: blocks of keys go round, which takes the memory of one block; auto: by "
-       "their bytes.",
+       "message; ring: blocks of keys go round, which takes the memory of one block; ulysses: "
+       "within attention the devices share heads in the place of tokens; auto: by their bytes.",
        MW_AT(parallel.context_attention),
        KeyKind::kChoice,
-       {"auto", "gather", "ring"}},
+       {"auto", "gather", "ring", "ulysses"}},
       {"parallelism", "tensor_parallel_degree", "Devices that share every matrix.",
        MW_AT(parallel.tensor), KeyKind::kDegree},
       {"parallelism", "tensor_parallel_axes",

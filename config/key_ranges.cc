@@ -15,7 +15,7 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr double kMaxSize = 1 << 28;  // of a model's dims
 constexpr double kMaxDegree = 1 << 16;
 
-constexpr std::array<KeyRange, 65> kRanges = {{
+constexpr std::array<KeyRange, 66> kRanges = {{
     {"job", "priority", -1000, 1000},
     {"job", "max_queue_wait_seconds", 0, 1e9},
     {"model", "dim", 1, kMaxSize},
@@ -28,6 +28,7 @@ constexpr std::array<KeyRange, 65> kRanges = {{
     {"model", "dropout", 0, 1, false, true},
     {"model", "norm_eps", 0, 1, true},
     {"model", "rope_theta", 0, 1e12, true},
+    {"model", "attention_window", 0, 1 << 30},
     {"model", "n_experts", 1, 65536},
     {"model", "experts_per_token", 1, 65536},
     {"model", "expert_groups", 1, 65536},

@@ -36,13 +36,22 @@ Status CheckTokens(const OpCall& call) {
   return call.Error("q and k must agree in dtype, b, s and e");
 }
 
+// A query sees itself and the window - 1 keys before it.
+Status CheckWindow(const OpCall& call) {
+  if (call.attrs.Has("causal")) MW_TRY(call.IntIn("causal", 0, 1));
+  if (!call.attrs.Has("window")) return OkStatus();
+  MW_TRY(call.IntIn("window", 1, int64_t{1} << 40));
+  if (call.attrs.Int("causal", 1) == 1) return OkStatus();
+  return call.Error("a window is one of causal attention");
+}
+
 // q[b,s,h,e], k[b,s,g,e], v like k, h a multiple of g.
 Status CheckHeads(const OpCall& call) {
   for (size_t i = 0; i < 3; ++i) {
     MW_TRY(call.RequireFloat(i));
     MW_TRY(call.RequireRank(i, 4));
   }
-  if (call.attrs.Has("causal")) MW_TRY(call.IntIn("causal", 0, 1));
+  MW_TRY(CheckWindow(call));
   if (call.attrs.Has("dropout")) MW_TRY(CheckDropout(call));
   if (call.attrs.Has("zigzag")) MW_TRY(call.IntIn("zigzag", 1, 1 << 20));
   if (call.attrs.Has("kv_shift")) MW_TRY(call.IntIn("kv_shift", 0, 1 << 20));
@@ -98,7 +107,7 @@ TypesOr InferAttentionGrad(const OpCall& call) {
 Result<TensorType> CheckQkv(const OpCall& call) {
   MW_TRY(call.RequireFloat(0));
   MW_TRY(call.RequireRank(0, 5));
-  if (call.attrs.Has("causal")) MW_TRY(call.IntIn("causal", 0, 1));
+  MW_TRY(CheckWindow(call));
   if (call.attrs.Has("dropout")) MW_TRY(CheckDropout(call));
   const TensorType& qkv = call.operands[0];
   if (qkv.dims[2] != 3) return Fail(call.Error("dim 2 of qkv must be 3"));
@@ -211,8 +220,32 @@ FactorRule AttentionQkvRule(const NodeTypes& node) {
   return rule.Finish();
 }
 
-// Flops of one [s, keys] x e matmul over all heads; a causal mask leaves half of it, of blocks on
-// average.
+// Pairs (i, j) of [0, n) x [0, n) with i - j <= most.
+double PairsUpTo(double most, double n) {
+  most = std::clamp(most, -n, n - 1);
+  return most >= 0 ? n * n - (n - 1 - most) * (n - most) / 2 : (n + most) * (n + most + 1) / 2;
+}
+
+// Of all pairs of queries and keys those that a query sees: under a causal mask half of them, of
+// blocks on average; of a window those near the diagonal.
+double SeenShare(const NodeTypes& node, int64_t queries, int64_t keys) {
+  if (node.attrs.Int("causal", 1) != 1) return 1;
+  const ShardedDims whole = ShardedDims::FromAttrs(node.attrs);
+  const int64_t tokens = whole.whole() ? queries : whole.global_dims[1];
+  const int64_t window = node.attrs.Int("window");
+  if (window == 0 || window >= tokens) return 0.5;
+  const auto w = static_cast<double>(window);
+  const auto n = static_cast<double>(keys);
+  const bool in_order = node.attrs.Int("zigzag", 1) == 1;
+  if (keys < tokens && in_order) {
+    const double ahead = static_cast<double>(node.attrs.Int("kv_shift")) * n;
+    return (PairsUpTo(w - 1 - ahead, n) - PairsUpTo(-1 - ahead, n)) / (n * n);
+  }
+  const auto all = static_cast<double>(tokens);
+  return (w * all - w * (w - 1) / 2) / (all * all);
+}
+
+// Flops of one [s, keys] x e matmul over all heads.
 double HeadMatmulFlops(const NodeTypes& node) {
   // o, or q, which has its shape.
   const TensorType& q = node.op == Op::kAttentionQkv       ? node.results[0]
@@ -221,7 +254,7 @@ double HeadMatmulFlops(const NodeTypes& node) {
   const bool packed = node.op == Op::kAttentionQkv || node.op == Op::kAttentionQkvGrad;
   const int64_t keys = packed ? q.dims[1] : node.operands[1].dims[1];
   const double full = 2.0 * static_cast<double>(q.elements()) * static_cast<double>(keys);
-  return node.attrs.Int("causal", 1) == 1 ? full / 2 : full;
+  return full * SeenShare(node, q.dims[1], keys);
 }
 // q k^T and p v.
 double AttentionFlops(const NodeTypes& node) { return 2 * HeadMatmulFlops(node); }

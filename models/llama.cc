@@ -73,8 +73,11 @@ class Llama {
     const ValueId out = b_.Param(
         name + ".o_proj.weight", {h, e, d},
         {.std_dev = ResidualStd(config_), .export_perm = {2, 0, 1}, .export_shape = {d, h * e}});
-    const ValueId o =
-        b_.Attention(q, k, v, {config_.attention_dropout, name + ".dropout"}, segments_);
+    client::AttentionOptions options;
+    options.dropout = {config_.attention_dropout, name + ".dropout"};
+    options.segments = segments_;
+    options.window = config_.attention_window;
+    const ValueId o = b_.Attention(q, k, v, options);
     return b_.Einsum("bshe,hed->bsd", o, out);
   }
 
@@ -198,6 +201,12 @@ Status Validate(const LlamaConfig& config) {
         fmt::format("head size {} is odd; rotary positions need pairs", config.head_width()));
   }
   if (config.latent.any()) MW_TRY(Validate(config.latent));
+  if (config.attention_window < 0) {
+    return InvalidArgument(
+        fmt::format("attention_window is {}; it must be 0 (none) or the tokens "
+                    "that a token sees",
+                    config.attention_window));
+  }
   MW_TRY(CheckAboveZero("norm_eps", config.epsilon, 1));
   MW_TRY(CheckAboveZero("rope_theta", config.rope_base, 1e12));
   return CheckRate("attention dropout", config.attention_dropout);

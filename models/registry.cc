@@ -73,6 +73,7 @@ Result<Model> FromGpt2(Gpt2Config config, const ModelSpec& spec) {
   MW_TRY(RefuseExperts("gpt2", spec.mixture));
   MW_TRY(RefuseField("gpt2", "n_kv_heads", spec.kv_heads.has_value()));
   MW_TRY(RefuseField("gpt2", "rope_theta", spec.rope_base.has_value()));
+  MW_TRY(RefuseField("gpt2", "attention_window", spec.attention_window.value_or(0) != 0));
   Override(config.vocabulary, spec.vocabulary);
   Override(config.width, spec.width);
   Override(config.inner, spec.inner);
@@ -110,6 +111,7 @@ Status OverrideLlama(const char* model, const ModelSpec& spec, LlamaConfig& conf
   Override(config.kv_heads, spec.kv_heads);
   Override(config.epsilon, spec.epsilon);
   Override(config.rope_base, spec.rope_base);
+  Override(config.attention_window, spec.attention_window);
   Override(config.tied, spec.tied);
   Override(config.document_separator, spec.document_separator);
   return OkStatus();

@@ -49,7 +49,8 @@ struct ModelSpec {
   std::optional<int64_t> positions = {};  // gpt2 only
   std::optional<double> dropout = {};     // gpt2 only: embedding and residual
   std::optional<double> epsilon = {};
-  std::optional<double> rope_base = {};  // llama only
+  std::optional<double> rope_base = {};          // llama only
+  std::optional<int64_t> attention_window = {};  // llama and its kin
   std::optional<bool> tied = {};
   MixtureSpec mixture = {};
   std::optional<int64_t> document_separator = {};

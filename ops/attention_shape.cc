@@ -56,6 +56,7 @@ Result<AttentionShape> AttentionShapeOf(const KernelSpec& spec) {
   shape.keys = k[1];
   shape.g = k[2];
   shape.causal = spec.attrs.Int("causal", 1) != 0;
+  shape.window = spec.attrs.Int("window");
   MW_TRY(PlaceBlocks(spec, spec.inputs[0], shape));
   return shape;
 }
@@ -67,6 +68,7 @@ Result<AttentionShape> AttentionQkvShapeOf(const KernelSpec& spec) {
   }
   AttentionShape shape = ShapeOf(qkv[0], qkv[1], qkv[3], qkv[4]);
   shape.causal = spec.attrs.Int("causal", 1) != 0;
+  shape.window = spec.attrs.Int("window");
   MW_TRY(PlaceBlocks(spec, {spec.inputs[0].dtype, {shape.b, shape.s, shape.h, shape.e}}, shape));
   return shape;
 }

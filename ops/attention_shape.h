@@ -19,11 +19,16 @@ struct AttentionShape {
   int64_t g = 0;
   int64_t e = 0;
   bool causal = true;
+  int64_t window = 0;  // keys that a query sees, itself and those before it; 0: all of them
   int64_t tokens = 0;  // of a whole row
   TokenBlock query_block;
   TokenBlock key_block;
 
   int64_t heads_per_group() const { return h / g; }
+  // By their positions.
+  bool Sees(int64_t query, int64_t key) const {
+    return !causal || (key <= query && (window == 0 || query - key < window));
+  }
   double scale() const;
   // Offset of token 0 of a head; tokens are q_stride() / kv_stride() elements apart.
   int64_t QueryOffset(int64_t batch, int64_t head) const { return (batch * s * h + head) * e; }

@@ -12,19 +12,21 @@ using mesh::Sharding;
 
 namespace {
 
-// Whether blocks of keys go round a ring of the devices that share a row. They take less memory
-// than all keys, and more messages.
+// Whether blocks of keys go round a ring of the devices that share a row.
 bool GoesRound(const Node& node, const NodeStrategy& strategy, const Choosing& choosing) {
-  constexpr int64_t kFewBytes = int64_t{16} << 20;
   if (node.op != Op::kAttention && node.op != Op::kAttentionGrad) return false;
-  const Sharding& keys = strategy.operands[1];
-  if (strategy.operands[0].dims[1].empty() || !keys.dims[1].empty()) return false;
-  if (choosing.layout.context_attention != ContextAttention::kAuto) {
-    return choosing.layout.context_attention == ContextAttention::kRing;
+  if (strategy.operands[0].dims[1].empty() || !strategy.operands[1].dims[1].empty()) return false;
+  return choosing.layout.context_attention == ContextAttention::kRing;
+}
+
+// The axes of tokens that share heads become the last ones of theirs: from tokens to heads is then
+// an all-to-all, whatever else splits the heads.
+void PutTokensLast(Sharding& sharding) {
+  for (mesh::AxisList& axes : sharding.dims) {
+    std::stable_partition(axes.begin(), axes.end(), [](const std::string& axis) {
+      return RoleOf(axis) != AxisRole::kSequence;
+    });
   }
-  const ir::TensorType& type = choosing.graph.type(node.inputs[1]);
-  const ir::TensorType local{type.dtype, mesh::LocalDims(type.dims, keys, choosing.mesh)};
-  return 2 * local.bytes() > kFewBytes;
 }
 
 void MakeRing(const Node& node, NodeStrategy& strategy, std::vector<Sharding>& results) {
@@ -100,6 +102,10 @@ void ExpandVocabulary(const NodeAtHand& at, const std::vector<Choice>& choices,
 void ExpandAttention(const Node& node, const Choosing& choosing, NodeStrategy& strategy,
                      std::vector<Sharding>& results) {
   if (GoesRound(node, strategy, choosing)) MakeRing(node, strategy, results);
+  const bool attention = node.op == Op::kAttention || node.op == Op::kAttentionGrad;
+  if (!attention || choosing.layout.context_attention != ContextAttention::kUlysses) return;
+  for (Sharding& operand : strategy.operands) PutTokensLast(operand);
+  for (Sharding& result : results) PutTokensLast(result);
 }
 
 }  // namespace meshwright::planner

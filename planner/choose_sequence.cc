@@ -25,6 +25,39 @@ std::optional<FactorIndex> TokensOfSums(const NodeAtHand& at, const std::string&
   return std::nullopt;
 }
 
+constexpr size_t kTokenDim = 1;  // of q, k, v, o and their gradients
+constexpr size_t kHeadDim = 2;
+
+bool IsAttention(const ir::Node& node) {
+  return node.op == Op::kAttention || node.op == Op::kAttentionGrad;
+}
+
+// Heads of keys, where devices share heads in the place of tokens within attention.
+std::optional<FactorIndex> SharedHeads(const NodeAtHand& at, const std::string& axis,
+                                       const Choosing& choosing) {
+  const auto& [node, rule, views] = at;
+  if (choosing.layout.context_attention != ContextAttention::kUlysses || !IsAttention(node) ||
+      !SplitBy(views[0].dims[kTokenDim], axis)) {
+    return std::nullopt;
+  }
+  const FactorIndex heads = rule.operands[1][kHeadDim][0];
+  if (!choosing.CanSplit(rule, heads, axis)) return std::nullopt;
+  return heads;
+}
+
+// What attention makes of shared heads is split by tokens again by whoever reads it.
+std::optional<FactorIndex> TokensOfHeads(const NodeAtHand& at, const std::string& axis,
+                                         const Choosing& choosing) {
+  const auto& [node, rule, views] = at;
+  for (size_t i = 0; i < views.size(); ++i) {
+    if (views[i].dims.size() <= kHeadDim || !SplitBy(views[i].dims[kHeadDim], axis)) continue;
+    if (!IsAttention(choosing.graph.producer(node.inputs[i]))) continue;
+    const ir::DimFactors& tokens = rule.operands[i][kTokenDim];
+    if (!tokens.empty() && choosing.CanSplit(rule, tokens[0], axis)) return tokens[0];
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 // Tokens of a row are split from where the model looks them up on. What is summed over the blocks
@@ -46,7 +79,9 @@ Result<Choice> ChooseSequence(const NodeAtHand& at, const std::string& axis, Cho
     choice.factor = tokens;
     return choice;
   }
-  choice.factor = choosing.FollowOperands(at, axis);
+  choice.factor = SharedHeads(at, axis, choosing);
+  if (!choice.factor) choice.factor = TokensOfHeads(at, axis, choosing);
+  if (!choice.factor) choice.factor = choosing.FollowOperands(at, axis);
   if (!choice.factor) choice.factor = TokensOfSums(at, axis, choosing);
   if (!choice.factor) choice.passes_partial = choosing.CanPassPartial(at, axis);
   return choice;

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "ir/sequence_order.h"
+#include "planner/context_attention.h"
 #include "planner/local_node.h"
 #include "planner/strategy.h"
 
@@ -84,6 +86,9 @@ class RingAttention {
         axes_(call.strategy.operands[0].dims[kTokens]),
         attrs_(LocalAttrs(call.graph, call.node, call.strategy, call.mesh)) {
     for (const std::string& axis : axes_) ranks_ *= call.mesh.AxisSize(axis);
+    const bool in_order = ir::SequenceOrder::FromAttrs(attrs_).plain();
+    const int64_t tokens = builder_.type(call.inputs[0]).dims[kTokens];
+    steps_ = RingSteps(in_order ? attrs_.Int("window") : 0, tokens, ranks_);
   }
 
   std::vector<ValueId> Forward() {
@@ -91,7 +96,7 @@ class RingAttention {
     const ir::DType dtype = builder_.type(operands[0]).dtype;
     std::vector<ValueId> sums = At(0, operands);
     sums[0] = InSums(sums[0], sums[1]);
-    for (int64_t shift = 1; shift < ranks_; ++shift) {
+    for (int64_t shift = 1; shift <= steps_; ++shift) {
       PassOn(operands);
       Add(At(shift, operands), sums);
     }
@@ -104,7 +109,7 @@ class RingAttention {
     const ValueId lse = operands[4];
     std::vector<ValueId> sums;
     std::vector<ir::DType> dtypes;
-    for (int64_t shift = 0; shift < ranks_; ++shift) {
+    for (int64_t shift = 0; shift <= steps_; ++shift) {
       if (shift > 0) PassOn(operands);
       const std::vector<ValueId> parts = At(shift, operands);
       for (size_t i = 0; i < parts.size(); ++i) {
@@ -120,7 +125,9 @@ class RingAttention {
       }
     }
     // Home.
-    for (size_t i = 1; i < sums.size(); ++i) sums[i] = Shifted(sums[i]);
+    for (size_t i = 1; i < sums.size() && steps_ > 0; ++i) {
+      sums[i] = Shifted(sums[i], ranks_ - steps_);
+    }
     for (size_t i = 0; i < sums.size(); ++i) sums[i] = InDType(sums[i], dtypes[i]);
     return sums;
   }
@@ -132,8 +139,8 @@ class RingAttention {
     return builder_.Add(call_.node.op, operands, attrs);
   }
 
-  ValueId Shifted(ValueId value) {
-    return builder_.AddOne(Op::kRingShift, {value}, {{"axes", axes_}, {"by", int64_t{1}}},
+  ValueId Shifted(ValueId value, int64_t by = 1) {
+    return builder_.AddOne(Op::kRingShift, {value}, {{"axes", axes_}, {"by", by}},
                            {builder_.type(value)});
   }
 
@@ -180,6 +187,7 @@ class RingAttention {
   const mesh::AxisList& axes_;
   const Attrs attrs_;
   int64_t ranks_ = 1;
+  int64_t steps_ = 0;  // that blocks move on: none further on is seen
 };
 
 std::vector<ValueId> EmitRingAttention(const ExpandCall& call) {

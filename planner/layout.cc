@@ -35,8 +35,9 @@ Result<ContextAttention> ParseContextAttention(const std::string& text) {
   if (text == "auto") return ContextAttention::kAuto;
   if (text == "gather") return ContextAttention::kGather;
   if (text == "ring") return ContextAttention::kRing;
+  if (text == "ulysses") return ContextAttention::kUlysses;
   return Fail(InvalidField("parallel.context_attention",
-                           fmt::format("is '{}'; known: auto, gather, ring", text)));
+                           fmt::format("is '{}'; known: auto, gather, ring, ulysses", text)));
 }
 
 PipelineShape Layout::shape() const {

@@ -16,8 +16,9 @@
 namespace meshwright::planner {
 
 // How the queries of a part of a row come to all keys of it: keys are gathered, or their blocks go
-// round a ring. kAuto: by bytes.
-enum class ContextAttention : uint8_t { kAuto, kGather, kRing };
+// round a ring, or devices share heads in the place of tokens. kAuto: by bytes
+// (planner/context_attention.h).
+enum class ContextAttention : uint8_t { kAuto, kGather, kRing, kUlysses };
 Result<ContextAttention> ParseContextAttention(const std::string& text);
 
 // Degrees with every "auto" resolved.

@@ -11,6 +11,7 @@
 #include "ir/mixed_precision.h"
 #include "ir/schema.h"
 #include "ir/verify.h"
+#include "planner/context_attention.h"
 #include "planner/cost_model.h"
 #include "planner/evaluation.h"
 #include "planner/head_blocks.h"
@@ -468,13 +469,18 @@ Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topolog
   }
   std::vector<std::string> notes;
   ir::JobRequest own = asked;
+  Layout resolved = layout;
   if (layout.expert() > 1) {
     MW_ASSIGN_OR_RETURN(own, WithExpertGroups(own, layout));
   }
   if (layout.context() > 1) {
-    MW_ASSIGN_OR_RETURN(own, WithTokenOrder(own, layout, notes));
+    MW_ASSIGN_OR_RETURN(resolved, ResolveContextAttention(own, layout, notes));
+    MW_ASSIGN_OR_RETURN(own, WithTokenOrder(own, resolved, notes));
+    if (resolved.context_attention == ContextAttention::kUlysses) {
+      MW_ASSIGN_OR_RETURN(own, WithSharedHeads(own, resolved));
+    }
   }
-  MW_ASSIGN_OR_RETURN(Plan plan, PlanMaker(own, topology, layout, scope, choose).Run());
+  MW_ASSIGN_OR_RETURN(Plan plan, PlanMaker(own, topology, resolved, scope, choose).Run());
   plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
   return plan;
 }

@@ -12,6 +12,7 @@
 #include "ir/rewrite.h"
 #include "ir/schema.h"
 #include "ir/sequence_order.h"
+#include "planner/context_attention.h"
 
 namespace meshwright::planner {
 namespace {
@@ -206,7 +207,10 @@ Result<ir::JobRequest> WithTokenOrder(const ir::JobRequest& job, const Layout& l
   for (ir::JobProgram& program : ordered.programs) {
     const int64_t tokens = TokensOfRows(program.graph);
     MW_ASSIGN_OR_RETURN(program.graph, Unpack(program.graph));
-    if (tokens == 0) continue;
+    // Heads of whole rows are the same work wherever tokens lie.
+    if (tokens == 0 || layout.context_attention == ContextAttention::kUlysses) continue;
+    // So are blocks whose queries see what is near.
+    if (HasShortWindows(program.graph, tokens)) continue;
     const std::string why = WhyInOrder(program.graph, tokens, layout.context());
     if (why.empty()) {
       MW_ASSIGN_OR_RETURN(program.graph, Reorder(program.graph, {layout.context()}).Run());

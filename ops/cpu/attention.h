@@ -65,7 +65,7 @@ struct TileRange {
 };
 
 // What a tile of queries sees of a block of keys. kDiagonal: query i the keys up to i; kSome: up to
-// another one.
+// another one. Within a window it is less of the ones at its end.
 enum class TileSight : uint8_t { kNothing, kDiagonal, kSome, kAll };
 
 // The rows of queries and of keys as tiles.
@@ -81,6 +81,7 @@ class AttentionTiles {
 
  private:
   bool causal_ = true;
+  int64_t window_ = 0;
   std::vector<TileRange> queries_;
   std::vector<TileRange> keys_;
   std::vector<size_t> first_seer_;

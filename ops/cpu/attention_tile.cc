@@ -51,10 +51,20 @@ void HideLater(const TilePair& pair, float* scores) {
   }
 }
 
+// Keys before the window of a query.
+void HideEarlier(const TilePair& pair, int64_t window, float* scores) {
+  for (int64_t j = 0; j < pair.keys.rows; ++j) {
+    const int64_t seers = pair.keys.position + j + window - pair.queries.position;
+    const int64_t first = std::clamp<int64_t>(seers, 0, kTile);
+    std::fill_n(scores + j * kTile + first, kTile - first, kHidden);
+  }
+}
+
 }  // namespace
 
 AttentionTiles::AttentionTiles(const AttentionShape& shape)
     : causal_(shape.causal),
+      window_(shape.window),
       queries_(Tiles(shape.query_block.runs)),
       keys_(Tiles(shape.key_block.runs)) {
   for (const TileRange& keys : keys_) {
@@ -66,6 +76,8 @@ AttentionTiles::AttentionTiles(const AttentionShape& shape)
 
 TileSight AttentionTiles::SightOf(const TileRange& queries, const TileRange& keys) const {
   if (!causal_) return TileSight::kAll;
+  const int64_t nearest = queries.position - (keys.position + keys.rows - 1);
+  if (window_ > 0 && nearest >= window_) return TileSight::kNothing;
   if (keys.position == queries.position) return TileSight::kDiagonal;
   if (keys.position >= queries.position + queries.rows) return TileSight::kNothing;
   return keys.position + keys.rows <= queries.position + 1 ? TileSight::kAll : TileSight::kSome;
@@ -98,6 +110,10 @@ void StoreRows(const float* from, int64_t stride, int64_t e, const HeadRows<uint
 void HideUnseen(const AttentionRun& run, const TilePair& pair, float* scores) {
   if (run.segments != nullptr) HideSegments(run, pair, scores);
   if (pair.sight == TileSight::kSome) HideLater(pair, scores);
+  const int64_t farthest = pair.queries.position + pair.queries.rows - 1 - pair.keys.position;
+  if (run.shape.window > 0 && farthest >= run.shape.window) {
+    HideEarlier(pair, run.shape.window, scores);
+  }
 }
 
 void DropoutFactors(const AttentionRun& run, const TilePair& pair, float* scratch, float* factors) {

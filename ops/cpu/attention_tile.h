@@ -152,7 +152,7 @@ class ScratchCursor {
 };
 
 // Scores [keys, kTile] of keys that the query does not see become -inf: those in another segment,
-// and those behind it where the pair is not a diagonal.
+// those before its window, and those behind it where the pair is not a diagonal.
 void HideUnseen(const AttentionRun& run, const TilePair& pair, float* scores);
 
 // factors [keys, kTile]: what dropout multiplies the probabilities of the pair with. `scratch`:

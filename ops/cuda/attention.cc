@@ -77,6 +77,7 @@ Result<Attention> Describe(const KernelSpec& spec, bool packed, bool gradient) {
   args.head_size = shape.e;
   args.scale = static_cast<float>(shape.scale());
   args.causal = shape.causal;
+  args.window = shape.window;
   args.type = TypeOf(query);
   if (!result.dropout.active()) return result;
   MW_ASSIGN_OR_RETURN(result.query, spec.BlockOf(query));

@@ -88,8 +88,9 @@ __device__ inline float MaxOfRow(float value) {
 
 __device__ inline bool Sees(const AttentionArgs& args, int64_t batch, int64_t query, int64_t key) {
   if (query >= args.sequence || key >= args.keys) return false;
-  if (args.causal && PositionOf(args.key_places, key) > PositionOf(args.query_places, query)) {
-    return false;
+  if (args.causal) {
+    const int64_t before = PositionOf(args.query_places, query) - PositionOf(args.key_places, key);
+    if (before < 0 || (args.window > 0 && before >= args.window)) return false;
   }
   if (args.segments == nullptr) return true;
   const int32_t* segments = args.segments + batch * args.tokens;
@@ -102,6 +103,10 @@ __device__ inline bool TilesMeet(const AttentionArgs& args, int64_t first_query,
   if (!args.causal) return true;
   const int64_t queries = args.sequence - first_query < rows ? args.sequence - first_query : rows;
   const int64_t keys = args.keys - first_key < rows ? args.keys - first_key : rows;
+  if (args.window > 0 && LargestPosition(args.key_places, first_key, keys) + args.window <=
+                             LeastPosition(args.query_places, first_query, queries)) {
+    return false;
+  }
   return LeastPosition(args.key_places, first_key, keys) <=
          LargestPosition(args.query_places, first_query, queries);
 }

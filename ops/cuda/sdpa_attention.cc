@@ -173,7 +173,7 @@ KernelResult TryMakeSdpa(const KernelSpec& spec, CudaDevice& device, Toolkit& to
   MW_ASSIGN_OR_RETURN(const AttentionShape attention,
                       form.sliced ? AttentionQkvShapeOf(spec) : AttentionShapeOf(spec));
   // A causal mask of the library is that of a whole sequence.
-  if (!attention.whole()) return std::unique_ptr<Kernel>();
+  if (!attention.whole() || attention.window > 0) return std::unique_ptr<Kernel>();
   const ir::DType dtype = spec.inputs[0].dtype;
   const SdpaShape shape = ShapeOf(attention, form, dtype);
   const std::optional<SdpaShape> part =

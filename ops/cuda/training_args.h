@@ -143,6 +143,7 @@ struct AttentionArgs {
   int64_t head_size = 0;  // at most kMaxHeadSize
   float scale = 1;
   bool causal = true;
+  int64_t window = 0;  // 0: a query sees all keys before it
   FloatType type = FloatType::kF32;
 };
 struct AttentionGradArgs {

@@ -49,7 +49,7 @@ class Sight {
     const int64_t position = shape_.query_block.PositionOf(query);
     const int32_t* row = segments_ == nullptr ? nullptr : segments_ + batch * shape_.tokens;
     for (int64_t j = 0; j < shape_.keys; ++j) {
-      if (shape_.causal && PositionOf(j) > position) continue;
+      if (!shape_.Sees(position, PositionOf(j))) continue;
       if (row != nullptr &&
           row[shape_.key_block.start + j] != row[shape_.query_block.start + query])
         continue;

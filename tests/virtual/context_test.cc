@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/scale.h"
 #include "tests/virtual/run_job.h"
 #include "tests/virtual/tiny_models.h"
@@ -98,12 +100,12 @@ TEST(ContextVariants, DocumentsEqualOneDevice) {
   }
 }
 
-TEST(ContextVariants, KeysAreGatheredOrGoRound) {
+TEST(ContextVariants, KeysAreGatheredOrGoRoundOrHeadsAreShared) {
   for (const char* family : {"gpt2", "llama"}) {
     TinyOptions options = OptionsOf(family);
     options.document_separator = 3;
     ir::JobRequest job = MakeTinyJob(options);
-    for (const char* attention : {"gather", "ring"}) {
+    for (const char* attention : {"gather", "ring", "ulysses"}) {
       job.parallel.context_attention = attention;
       ExpectLikeOneDevice(job, options, kSomeLayouts);
     }
@@ -114,6 +116,107 @@ TEST(ContextVariants, DropoutMasksDoNotDependOnTheLayout) {
   TinyOptions options = OptionsOf("gpt2");
   options.dropout = 0.2;
   ExpectLikeOneDevice(MakeTinyJob(options), options, kSomeLayouts);
+}
+
+TEST(ContextVariants, SharedHeadsEqualOneDeviceInEveryFactorisation) {
+  for (const char* family : {"gpt2", "llama"}) {
+    const TinyOptions options = OptionsOf(family);
+    ir::JobRequest job = MakeTinyJob(options);
+    job.parallel.context_attention = "ulysses";
+    ExpectLikeOneDevice(job, options, LayoutsOf(kSanitizedBuild ? 4 : 8));
+  }
+}
+
+// Llama has 8 heads of keys: 16 devices, or 8 beside a tensor axis, each take a copy.
+TEST(ContextVariants, HeadsOfKeysFewerThanDevicesAreRepeated) {
+  const TinyOptions options = OptionsOf("llama");
+  ir::JobRequest job = MakeTinyJob(options);
+  job.parallel.context_attention = "ulysses";
+  ExpectLikeOneDevice(job, options, {{1, 16, 1, 1, 1}, {1, 8, 2, 1, 1}});
+}
+
+// 8 and 4 heads over 3 devices; of llama 16 and 8 with half as many of keys.
+TEST(ContextVariants, HeadsThatDoNotComeOutEvenArePadded) {
+  for (const char* family : {"gpt2", "llama"}) {
+    TinyOptions options = OptionsOf(family);
+    options.sequence = 12;
+    options.document_separator = 3;
+    ir::JobRequest job = MakeTinyJob(options);
+    job.parallel.context_attention = "ulysses";
+    ExpectLikeOneDevice(job, options, {{1, 3, 1, 1, 1}, {2, 3, 2, 1, 2}, {1, 3, 1, 2, 4}});
+  }
+}
+
+TEST(ContextVariants, MasksOfSharedHeadsDoNotDependOnTheLayout) {
+  for (const char* family : {"gpt2", "llama"}) {
+    TinyOptions options = OptionsOf(family);
+    options.dropout = 0.2;
+    ir::JobRequest job = MakeTinyJob(options);
+    job.parallel.context_attention = "ulysses";
+    ExpectLikeOneDevice(job, options, kSomeLayouts);
+    if (options.family == "llama") ExpectLikeOneDevice(job, options, {{1, 16, 1, 1, 1}});
+  }
+}
+
+TEST(ContextVariants, SharedHeadsThatDoNotFitAreRefusedWithWhatWould) {
+  TinyOptions options = OptionsOf("gpt2");
+  options.gpt2_heads = 4;
+  options.sequence = 24;
+  const auto refusal = [&](int64_t context, double dropout) {
+    options.dropout = dropout;
+    ir::JobRequest job = With(MakeTinyJob(options), {1, context, 1, 1, 1});
+    job.parallel.context_attention = "ulysses";
+    const auto run = RunJob(job, static_cast<int>(context), static_cast<int>(options.vocabulary));
+    return run.has_value() ? std::string() : run.error().message();
+  };
+  EXPECT_NE(refusal(8, 0).find("context=8 devices cannot share 4 heads; choose context in {1, 2, "
+                               "4}, or ring or gather"),
+            std::string::npos)
+      << refusal(8, 0);
+  EXPECT_NE(refusal(3, 0.1).find("4 heads are no multiple of context=3: attention with dropout "
+                                 "takes no added heads"),
+            std::string::npos)
+      << refusal(3, 0.1);
+}
+
+TEST(ContextVariants, WindowsEqualOneDeviceHoweverTheyLieInBlocks) {
+  for (const int64_t window : {1, 3, 6, 12}) {
+    TinyOptions options = OptionsOf("llama");
+    options.attention_window = window;
+    options.document_separator = 3;
+    ir::JobRequest job = MakeTinyJob(options);
+    for (const char* attention : {"gather", "ring", "ulysses"}) {
+      job.parallel.context_attention = attention;
+      ExpectLikeOneDevice(job, options, {{1, 4, 1, 1, 1}, {2, 2, 2, 1, 2}, {1, 2, 1, 2, 4}});
+    }
+  }
+}
+
+TEST(ContextVariants, AutoTakesTheWayThatMovesLeast) {
+  using planner::ContextAttention;
+  struct Row {
+    const char* family;
+    int64_t context;
+    int64_t window;
+    ContextAttention way;
+  };
+  for (const Row& row :
+       {Row{"gpt2", 2, 0, ContextAttention::kGather}, Row{"gpt2", 4, 0, ContextAttention::kUlysses},
+        Row{"llama", 2, 0, ContextAttention::kGather},
+        Row{"llama", 4, 0, ContextAttention::kUlysses},
+        Row{"llama", 8, 3, ContextAttention::kRing}}) {
+    TinyOptions options = OptionsOf(row.family);
+    options.attention_window = row.window;
+    const ir::JobRequest job = With(MakeTinyJob(options), {1, row.context, 1, 1, 1});
+    const auto plan = planner::MakePlan(job, mesh::Topology::Local(static_cast<int>(row.context)));
+    ASSERT_TRUE(plan.has_value()) << plan.error();
+    EXPECT_EQ(plan->layout.context_attention, row.way) << row.family << " " << row.context;
+    const auto says = [&](const std::string& note) {
+      return note.find(fmt::format("attention over context={} by ", row.context)) !=
+             std::string::npos;
+    };
+    EXPECT_TRUE(std::any_of(plan->notes.begin(), plan->notes.end(), says)) << row.family;
+  }
 }
 
 // Five chunks of two tokens do not make two blocks of two chunks.
@@ -136,6 +239,8 @@ TEST(ContextVariants, ZeroAndRecomputingChangeNothing) {
     job.parallel.zero = zero;
     job.parallel.recompute = zero == 2 ? "full" : "selective";
     ExpectLikeOneDevice(job, options, {{2, 2, 1, 1, 2}, {2, 2, 1, 2, 4}});
+    job.parallel.context_attention = "ulysses";
+    ExpectLikeOneDevice(job, options, {{2, 2, 1, 2, 4}});
   }
 }
 

@@ -22,6 +22,7 @@ models::LlamaConfig Llama(const TinyOptions& options) {
   // Token 0 stands for padding: its loss does not count.
   config.ignore_index = 0;
   config.document_separator = options.document_separator;
+  config.attention_window = options.attention_window;
   return config;
 }
 

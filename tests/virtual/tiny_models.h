@@ -25,7 +25,8 @@ struct TinyOptions {
   double lr = 1e-2;
   double adam_eps = 1e-8;
   int64_t document_separator = -1;
-  int64_t gpt2_heads = 8;  // of 32 elements together
+  int64_t attention_window = 0;  // llama
+  int64_t gpt2_heads = 8;        // of 32 elements together
   int64_t llama_head_size = 4;
   // "mixtral" is "llama" with experts: 4 of width 24, 2 for each token; `mixture` changes what it
   // likes of that.

@@ -164,6 +164,30 @@ TEST(Traffic, ARingMovesBlocksOfKeysAndTheirGradients) {
   }
 }
 
+// Of a window that ends k blocks before, blocks move on k times, and their gradients come back from
+// there in one step.
+TEST(Traffic, ARingEndsWhereTheWindowDoes) {
+  for (const auto& [window, k] : {std::pair<int64_t, int64_t>{1, 0}, {5, 1}, {6, 2}}) {
+    TinyOptions options;
+    options.family = "llama";
+    options.dtype = ir::DType::kF32;
+    options.sequence = 16;
+    options.attention_window = window;
+    ir::JobRequest job = MakeTinyJob(options);
+    job.parallel.data = 1;
+    job.parallel.context = 4;
+    job.parallel.context_attention = "ring";
+    const auto step = OneStep(job, 4, 61);
+    ASSERT_TRUE(step.has_value()) << step.error();
+    const auto shifts = step->traffic.find({"context", Kind::kRingShift});
+    const int64_t n = KeyBytes(step->plan, options) / 4;
+    const int64_t of_layer = k == 0 ? 0 : 2 * k + 2 * k + 2 * (k + 1);
+    const Counters counted = shifts == step->traffic.end() ? Counters() : shifts->second;
+    EXPECT_EQ(counted.calls, 4 * options.layers * of_layer) << window;
+    EXPECT_EQ(counted.bytes, 4 * options.layers * of_layer * n) << window;
+  }
+}
+
 // Gathered, they come once, and stay for the backward; their gradients are summed where they
 // belong.
 TEST(Traffic, GatheredKeysComeOnceAndTheirGradientsGoHome) {
@@ -185,6 +209,30 @@ TEST(Traffic, GatheredKeysComeOnceAndTheirGradientsGoHome) {
     const Counters& scatters = step->traffic.at({"context", Kind::kReduceScatter});
     EXPECT_EQ(scatters.calls, c * options.layers * 2) << c;
     EXPECT_EQ(scatters.bytes, c * (c - 1) * options.layers * 2 * n) << c;
+    EXPECT_FALSE(step->traffic.contains({"context", Kind::kRingShift})) << c;
+  }
+}
+
+// Of a layer q, k and v change from tokens to heads, o and its gradient back and forth, the three
+// gradients back. With more devices than heads of keys these go as copies.
+TEST(Traffic, SharedHeadsTakeEightAllToAllsOfALayer) {
+  for (const int64_t c : {2, 4, 16}) {
+    TinyOptions options;
+    options.family = "llama";
+    options.dtype = ir::DType::kF32;
+    options.sequence = 16;
+    ir::JobRequest job = MakeTinyJob(options);
+    job.parallel.data = 1;
+    job.parallel.context = c;
+    job.parallel.context_attention = "ulysses";
+    const auto step = OneStep(job, static_cast<int>(c), 61);
+    ASSERT_TRUE(step.has_value()) << step.error();
+    const int64_t keys = KeyBytes(step->plan, options);  // of 8 heads; there are 16 of queries
+    const int64_t copies = c == 16 ? 2 : 1;
+    const Counters& moved = step->traffic.at({"context", Kind::kAllToAll});
+    EXPECT_EQ(moved.calls, c * options.layers * 8) << c;
+    EXPECT_EQ(moved.bytes, options.layers * 4 * (2 + copies) * keys / c * (c - 1)) << c;
+    EXPECT_FALSE(step->traffic.contains({"context", Kind::kAllGather})) << c;
     EXPECT_FALSE(step->traffic.contains({"context", Kind::kRingShift})) << c;
   }
 }

@@ -2,6 +2,7 @@
 // blocks of keys it looks at, in the order of positions or in zigzag.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "ir/builder.h"
@@ -18,6 +19,7 @@ struct BlocksCase {
   int64_t zigzag = 1;
   bool documents = false;
   bool causal = true;
+  int64_t window = 0;
 };
 
 std::ostream& operator<<(std::ostream& out, const BlocksCase& c) { return out << c.name; }
@@ -47,6 +49,7 @@ struct Whole {
 ir::Attrs AttrsOf(const BlocksCase& c) {
   ir::Attrs attrs{{"causal", int64_t{c.causal ? 1 : 0}}};
   if (c.zigzag > 1) attrs.Set("zigzag", c.zigzag);
+  if (c.window > 0) attrs.Set("window", c.window);
   return attrs;
 }
 
@@ -96,6 +99,52 @@ class AttentionBlocks : public testing::TestWithParam<BlocksCase> {
     return operands;
   }
 };
+
+// What query `i` of a row and head sees, by the definition.
+std::vector<double> WindowRow(const Whole& whole, int64_t batch, int64_t head, int64_t i,
+                              int64_t window) {
+  const std::vector<double> q = ValuesOf(whole.operands[0]);
+  const std::vector<double> k = ValuesOf(whole.operands[1]);
+  const std::vector<double> v = ValuesOf(whole.operands[2]);
+  const int64_t tokens = whole.operands[0].type.dims[1];
+  const auto key_at = [&](int64_t j) {
+    const int64_t group = head / (kQueryHeads / kKvHeads);
+    return static_cast<size_t>(((batch * tokens + j) * kKvHeads + group) * kHeadSize);
+  };
+  const auto query_at =
+      static_cast<size_t>(((batch * tokens + i) * kQueryHeads + head) * kHeadSize);
+  std::vector<double> o(kHeadSize);
+  double total = 0;
+  for (int64_t j = std::max<int64_t>(0, i - window + 1); j <= i; ++j) {
+    double score = 0;
+    for (size_t d = 0; d < kHeadSize; ++d) score += q[query_at + d] * k[key_at(j) + d];
+    const double weight = std::exp(score / std::sqrt(static_cast<double>(kHeadSize)));
+    total += weight;
+    for (size_t d = 0; d < kHeadSize; ++d) o[d] += weight * v[key_at(j) + d];
+  }
+  for (double& value : o) value /= total;
+  return o;
+}
+
+TEST(AttentionWindow, HasTheKeysUpToSoManyPositionsBefore) {
+  for (const int64_t window : {1, 3, 64, 65, 150, 1000}) {
+    const BlocksCase c{"", 1, 150, 1, false, true, window};
+    const Whole whole(c);
+    for (const Target& target : AllTargets()) {
+      const auto one = RunOp(target, ir::Op::kAttention, AttrsOf(c),
+                             {whole.operands[0], whole.operands[1], whole.operands[2]}, {});
+      ASSERT_TRUE(one) << one.error();
+      const std::vector<double> o = ValuesOf((*one)[0]);
+      for (const int64_t i : {0, 1, 2, 3, 63, 64, 127, 128, 149}) {
+        const std::vector<double> row = WindowRow(whole, 1, 3, i, window);
+        for (size_t d = 0; d < kHeadSize; ++d) {
+          const auto at = static_cast<size_t>(((c.tokens + i) * kQueryHeads + 3) * kHeadSize) + d;
+          EXPECT_NEAR(o[at], row[d], 1e-4) << "window " << window << " query " << i;
+        }
+      }
+    }
+  }
+}
 
 void ExpectClose(const HostTensor& actual, const HostTensor& expected, const char* what) {
   EXPECT_LT(RelativeError(actual, expected), 2e-5) << what;
@@ -192,7 +241,10 @@ INSTANTIATE_TEST_SUITE_P(
                     BlocksCase{"zigzag_of_tiles", 2, 512, 2}, BlocksCase{"four_ranks", 4, 272, 4},
                     BlocksCase{"odd_tiles", 2, 300, 2}, BlocksCase{"documents", 2, 280, 2, true},
                     BlocksCase{"not_causal", 2, 40, 2, false, false},
-                    BlocksCase{"in_order_of_tiles", 2, 320}),
+                    BlocksCase{"in_order_of_tiles", 2, 320},
+                    BlocksCase{"short_window", 4, 272, 1, false, true, 5},
+                    BlocksCase{"window_of_blocks", 4, 272, 1, true, true, 100},
+                    BlocksCase{"window_in_zigzag", 2, 512, 2, false, true, 70}),
     [](const auto& of) { return of.param.name; });
 
 }  // namespace

@@ -254,6 +254,7 @@ void AddAttention(std::vector<OpCase>& cases) {
       {"", {{"causal", int64_t{0}}}},
       {"_causal", {{"causal", int64_t{1}}}},
       {"_causal_dropout", {{"causal", int64_t{1}}, {"dropout", 0.3}, {"name", "probabilities"}}},
+      {"_window", {{"causal", int64_t{1}}, {"window", int64_t{4}}}},
       {"_zigzag", {{"causal", int64_t{1}}, {"zigzag", int64_t{2}}}},
       {"_zigzag_dropout",
        {{"causal", int64_t{1}}, {"zigzag", int64_t{4}}, {"dropout", 0.3}, {"name", "chunks"}}}};
