@@ -5,6 +5,7 @@ import signal
 import sys
 
 import cases
+import context  # registers its cases
 import recovery  # registers its cases
 import roofline
 import table

@@ -17,6 +17,7 @@ class Job:
 
     def __init__(self, arrivals, steps, started, layout):
         self.layout = layout
+        self.seconds = [step["seconds"] for step in steps]
         self.losses = [step["loss"] for step in steps]
         self.periods = [b - a for a, b in zip(arrivals, arrivals[1:])][WARM_STEPS - 1:]
         # From the call of `submit` to the begin of the first step.
@@ -52,10 +53,10 @@ class Cluster:
     def down(self):
         output_of([MESHWRIGHT, "down", "--dir", self.folder])
 
-    def submit(self, job, sets, steps, on_report=lambda: None):
-        """Runs `steps` counted steps of the job; `on_report` is called after each."""
+    def submit(self, job, sets, steps, on_report=lambda: None, warm=WARM_STEPS):
+        """Runs `steps` counted steps of the job behind `warm` others; `on_report` is called after each."""
         words = [MESHWRIGHT, "submit", ROOT / job, "--address", self.address, "-o", "json"]
-        for value in [*sets, f"training.steps={steps + WARM_STEPS}"]:
+        for value in [*sets, f"training.steps={steps + warm}"]:
             words += ["--set", value]
         started = time.perf_counter()
         errors_file = tempfile.TemporaryFile("w+")
@@ -82,7 +83,7 @@ class Cluster:
             watchdog.cancel()
             process.kill()
             process.wait()
-        if process.returncode != 0 or len(reports) < steps + WARM_STEPS:
+        if process.returncode != 0 or len(reports) < steps + warm:
             raise CaseError((last or (errors[-1] if errors else "the job failed"))[:300])
         if not all(isinstance(report["loss"], float) for report in reports):
             raise CaseError("a loss is no number")

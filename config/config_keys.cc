@@ -223,10 +223,11 @@ std::vector<ConfigKey> ParallelismKeys() {
        "context_parallel_attention",
        "How queries come to the keys of the whole row: gather: keys are gathered, which takes one "
        "message; ring: blocks of keys go round, which takes the memory of one block; ulysses: "
-       "within attention the devices share heads in the place of tokens; auto: by their bytes.",
+       "within attention the devices share heads in the place of tokens; nested: neighbours share "
+       "heads, and their groups are a ring; auto: the one of the first three that moves least.",
        MW_AT(parallel.context_attention),
        KeyKind::kChoice,
-       {"auto", "gather", "ring", "ulysses"}},
+       {"auto", "gather", "ring", "ulysses", "nested"}},
       {"parallelism", "tensor_parallel_degree", "Devices that share every matrix.",
        MW_AT(parallel.tensor), KeyKind::kDegree},
       {"parallelism", "tensor_parallel_axes",

@@ -16,7 +16,8 @@ namespace {
 bool GoesRound(const Node& node, const NodeStrategy& strategy, const Choosing& choosing) {
   if (node.op != Op::kAttention && node.op != Op::kAttentionGrad) return false;
   if (strategy.operands[0].dims[1].empty() || !strategy.operands[1].dims[1].empty()) return false;
-  return choosing.layout.context_attention == ContextAttention::kRing;
+  const ContextAttention way = choosing.layout.context_attention;
+  return way == ContextAttention::kRing || way == ContextAttention::kNested;
 }
 
 // The axes of tokens that share heads become the last ones of theirs: from tokens to heads is then
@@ -102,8 +103,7 @@ void ExpandVocabulary(const NodeAtHand& at, const std::vector<Choice>& choices,
 void ExpandAttention(const Node& node, const Choosing& choosing, NodeStrategy& strategy,
                      std::vector<Sharding>& results) {
   if (GoesRound(node, strategy, choosing)) MakeRing(node, strategy, results);
-  const bool attention = node.op == Op::kAttention || node.op == Op::kAttentionGrad;
-  if (!attention || choosing.layout.context_attention != ContextAttention::kUlysses) return;
+  if (node.op != Op::kAttention && node.op != Op::kAttentionGrad) return;
   for (Sharding& operand : strategy.operands) PutTokensLast(operand);
   for (Sharding& result : results) PutTokensLast(result);
 }

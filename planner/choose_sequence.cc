@@ -32,11 +32,16 @@ bool IsAttention(const ir::Node& node) {
   return node.op == Op::kAttention || node.op == Op::kAttentionGrad;
 }
 
+bool SharesHeads(const Layout& layout, const std::string& axis) {
+  if (layout.context_attention == ContextAttention::kNested) return axis == kContextHeads;
+  return layout.context_attention == ContextAttention::kUlysses;
+}
+
 // Heads of keys, where devices share heads in the place of tokens within attention.
 std::optional<FactorIndex> SharedHeads(const NodeAtHand& at, const std::string& axis,
                                        const Choosing& choosing) {
   const auto& [node, rule, views] = at;
-  if (choosing.layout.context_attention != ContextAttention::kUlysses || !IsAttention(node) ||
+  if (!SharesHeads(choosing.layout, axis) || !IsAttention(node) ||
       !SplitBy(views[0].dims[kTokenDim], axis)) {
     return std::nullopt;
   }

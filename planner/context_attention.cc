@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 #include "base/check.h"
@@ -27,6 +28,8 @@ const char* NameOf(ContextAttention way) {
       return "ring";
     case ContextAttention::kUlysses:
       return "ulysses";
+    case ContextAttention::kNested:
+      return "nested";
     case ContextAttention::kAuto:
       break;
   }
@@ -63,6 +66,7 @@ Attention Of(const Graph& graph, const Node& node, const ir::JobRequest& job,
   const int64_t block = q[1] / layout.context();
   result.ring.devices = layout.context();
   result.ring.steps = layout.context() - 1;
+  result.ring.neighbours = layout.context_heads;
   if (block > 0 && HasShortWindows(graph, q[1])) {
     result.ring.steps = RingSteps(node.attrs.Int("window"), block, layout.context());
   }
@@ -153,6 +157,23 @@ Status CheckShared(const Attention& one, int64_t devices) {
   return OkStatus();
 }
 
+Status ShareAmongNeighbours(const std::vector<Attention>& all, Layout& layout) {
+  const int64_t context = layout.context();
+  if (!layout.stage_degrees.empty()) {
+    return InvalidField("parallel.context_attention",
+                        "is nested, and stages have meshes of their own; choose ring or ulysses");
+  }
+  int64_t heads = 0;
+  for (const Attention& one : all) heads = std::gcd(heads, one.heads.keys);
+  layout.context_heads = Neighbours({heads, heads}, context);
+  if (layout.context_heads > 1) return OkStatus();
+  return InvalidField(
+      "parallel.context_attention",
+      fmt::format("is nested, and no part of context={} devices can share {} heads of keys of a "
+                  "device; choose a degree that has a divisor with them, or ring or gather",
+                  context, heads));
+}
+
 // ---- Graphs -------------------------------------------------------------------------------------
 
 ir::TensorType WithHeads(ir::TensorType type, int64_t heads) {
@@ -237,6 +258,14 @@ bool HasShortWindows(const Graph& graph, int64_t tokens) {
   });
 }
 
+int64_t Neighbours(const Heads& heads, int64_t devices) {
+  int64_t most = 1;
+  for (int64_t size = 2; size < devices; ++size) {
+    if (devices % size == 0 && heads.keys % size == 0) most = size;
+  }
+  return most;
+}
+
 double ElementsMoved(ContextAttention way, const Heads& heads, const Ring& ring) {
   const auto c = static_cast<double>(ring.devices);
   const auto k = static_cast<double>(ring.steps);
@@ -250,6 +279,11 @@ double ElementsMoved(ContextAttention way, const Heads& heads, const Ring& ring)
       const SharedHeads shared = ShareHeads(heads, ring.devices).value_or(SharedHeads{1, heads});
       return 4 * (c - 1) / c * static_cast<double>(shared.heads.queries + shared.heads.keys);
     }
+    case ContextAttention::kNested: {
+      const auto u = static_cast<double>(ring.neighbours);
+      const auto all = static_cast<double>(heads.queries + heads.keys);
+      return 4 * (u - 1) / u * all + (6 * c / u - 4) * keys;
+    }
     case ContextAttention::kAuto:
       break;
   }
@@ -261,7 +295,7 @@ Result<Layout> ResolveContextAttention(const ir::JobRequest& job, const Layout& 
                                        std::vector<std::string>& notes) {
   MW_CHECK(layout.context() > 1) << layout.ToString();
   Layout resolved = layout;
-  const std::vector<Attention> all = AttentionsOf(job, layout);
+  std::vector<Attention> all = AttentionsOf(job, layout);
   const int64_t devices = layout.context();
   if (all.empty()) {
     resolved.context_attention = ContextAttention::kGather;
@@ -270,13 +304,18 @@ Result<Layout> ResolveContextAttention(const ir::JobRequest& job, const Layout& 
   if (layout.context_attention == ContextAttention::kAuto) {
     resolved.context_attention = Choose(all, devices);
   }
+  if (layout.context_attention == ContextAttention::kNested) {
+    MW_TRY(ShareAmongNeighbours(all, resolved));
+    all = AttentionsOf(job, resolved);
+  }
   const bool shares = resolved.context_attention == ContextAttention::kUlysses;
   for (const Attention& one : all) {
     if (shares) MW_TRY(CheckShared(one, devices));
   }
   std::string moved;
-  for (const ContextAttention way :
-       {ContextAttention::kGather, ContextAttention::kRing, ContextAttention::kUlysses}) {
+  for (const ContextAttention way : {ContextAttention::kGather, ContextAttention::kRing,
+                                     ContextAttention::kUlysses, ContextAttention::kNested}) {
+    if (way == ContextAttention::kNested && resolved.context_heads == 1) continue;
     moved += fmt::format("{}{} {:.3g} MB", moved.empty() ? "" : ", ", NameOf(way),
                          BytesMoved(way, all) / 1e6);
   }

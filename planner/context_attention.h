@@ -7,7 +7,8 @@
 //   ring     (6 c - 4) n g e               keys and values twice, their gradients behind them;
 //            (6 k + 2) n g e               where a window ends k blocks before
 //   ulysses  4 (c - 1) n (h + g) e / c     q, k, v and o change from tokens to heads or back
-// Source of the last: Jacobs et al., DeepSpeed-Ulysses, 2023.
+//   nested   that of ulysses among u neighbours, and that of a ring of c / u groups
+// Source of ulysses: Jacobs et al., DeepSpeed-Ulysses, 2023; of nested: Fang and Zhao, USP, 2024.
 //
 // Heads that do not come out even: each head of keys is repeated for several of its query heads,
 // and heads of zeros are added where that is not enough; what they give is cut off again.
@@ -48,10 +49,12 @@ std::optional<SharedHeads> ShareHeads(const Heads& heads, int64_t devices);
 // them) of blocks of `tokens` in the order of their positions.
 int64_t RingSteps(int64_t window, int64_t tokens, int64_t devices);
 
-// Devices that share a row, and how often blocks of keys move on among them.
+// Devices that share a row, how often blocks of keys move on among them, and how many neighbours
+// share heads where they are nested.
 struct Ring {
   int64_t devices = 1;
   int64_t steps = 0;
+  int64_t neighbours = 1;
 };
 // Elements that a device sends for each of its tokens and each element of a head, by the table
 // above. REQUIRES: a way that is not kAuto.
@@ -61,10 +64,15 @@ double ElementsMoved(ContextAttention way, const Heads& heads, const Ring& ring)
 // their positions are as much work each.
 bool HasShortWindows(const ir::Graph& graph, int64_t tokens);
 
+// Neighbours of `devices` that can share heads while the others are a ring: the most that divide
+// both. 1: none.
+int64_t Neighbours(const Heads& heads, int64_t devices);
+
 // The layout with a way in the place of kAuto: heads are shared where that moves less than keys do
-// and they come out even; else keys go round a ring where they are large. A note says what each
-// moves. REQUIRES layout.context() > 1. Errors: kInvalidArgument where heads are to be shared and
-// there are too few, or masks of dropout would be those of other heads.
+// and they come out even; else keys go round a ring where they are large, or move less so. A note
+// says what each moves. REQUIRES layout.context() > 1. Errors: kInvalidArgument where heads are to
+// be shared and there are too few, or masks of dropout would be those of other heads; where
+// neighbours are to share them and none can.
 Result<Layout> ResolveContextAttention(const ir::JobRequest& job, const Layout& layout,
                                        std::vector<std::string>& notes);
 

@@ -36,8 +36,10 @@ Result<ContextAttention> ParseContextAttention(const std::string& text) {
   if (text == "gather") return ContextAttention::kGather;
   if (text == "ring") return ContextAttention::kRing;
   if (text == "ulysses") return ContextAttention::kUlysses;
-  return Fail(InvalidField("parallel.context_attention",
-                           fmt::format("is '{}'; known: auto, gather, ring, ulysses", text)));
+  if (text == "nested") return ContextAttention::kNested;
+  return Fail(
+      InvalidField("parallel.context_attention",
+                   fmt::format("is '{}'; known: auto, gather, ring, ulysses, nested", text)));
 }
 
 PipelineShape Layout::shape() const {

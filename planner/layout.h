@@ -16,9 +16,9 @@
 namespace meshwright::planner {
 
 // How the queries of a part of a row come to all keys of it: keys are gathered, or their blocks go
-// round a ring, or devices share heads in the place of tokens. kAuto: by bytes
-// (planner/context_attention.h).
-enum class ContextAttention : uint8_t { kAuto, kGather, kRing, kUlysses };
+// round a ring, or devices share heads in the place of tokens, or neighbours share heads and their
+// groups are a ring. kAuto: by bytes (planner/context_attention.h).
+enum class ContextAttention : uint8_t { kAuto, kGather, kRing, kUlysses, kNested };
 Result<ContextAttention> ParseContextAttention(const std::string& text);
 
 // Degrees with every "auto" resolved.
@@ -36,6 +36,9 @@ struct Layout {
   std::vector<Recompute> recompute;    // per layer; empty: kNone in all
   std::vector<Degrees> stage_degrees;  // per stage; empty: `degrees` in each
   ContextAttention context_attention = ContextAttention::kAuto;
+  // Of kNested: neighbours along the context axis that share heads; the axis is then two, context
+  // (of the groups) and context2 (within one).
+  int64_t context_heads = 1;
   // The tensor group as a grid: {2, 4} are axes tensor and tensor2. Shardings of several axes (2D,
   // 2.5D and 3D tensor parallelism) come from the search alone. Empty: one axis.
   std::vector<int64_t> tensor_axes;

@@ -457,6 +457,8 @@ mesh::Mesh StageMesh(const Layout& layout, int stage) {
     const int64_t size = degrees[kind.axis];
     if (kind.axis == Axis::kTensor && !layout.tensor_axes.empty()) {
       for (const ir::MeshAxis& axis : TensorAxes(layout)) mesh.axes.push_back(axis);
+    } else if (kind.axis == Axis::kContext) {
+      for (const ir::MeshAxis& axis : ContextAxes(layout, size)) mesh.axes.push_back(axis);
     } else if (size > 1 || kind.axis == Axis::kData || kind.axis == Axis::kTensor) {
       mesh.axes.push_back({kind.name, size});
     }

@@ -20,12 +20,24 @@ std::vector<ir::MeshAxis> TensorAxes(const Layout& layout) {
   return axes;
 }
 
+std::vector<ir::MeshAxis> ContextAxes(const Layout& layout, int64_t context) {
+  std::vector<ir::MeshAxis> axes;
+  const int64_t heads = context > 1 ? layout.context_heads : 1;
+  if (context / heads > 1) axes.push_back({kContext, context / heads});
+  if (heads > 1) axes.push_back({kContextHeads, heads});
+  return axes;
+}
+
 mesh::Mesh PlanningMesh(const Layout& layout) {
   mesh::Mesh mesh;
   if (layout.microbatches > 1) mesh.axes.push_back({kMicro, layout.microbatches});
   for (const AxisKind& kind : kAxisKinds) {
     if (kind.axis == Axis::kTensor) {
       for (const ir::MeshAxis& axis : TensorAxes(layout)) mesh.axes.push_back(axis);
+    } else if (kind.axis == Axis::kContext) {
+      for (const ir::MeshAxis& axis : ContextAxes(layout, layout.context())) {
+        mesh.axes.push_back(axis);
+      }
     } else if (layout.degrees[kind.axis] > 1) {
       mesh.axes.push_back({kind.name, layout.degrees[kind.axis]});
     }

@@ -53,6 +53,10 @@ struct Strategies {
 
 // The axes of a tensor group, of size > 1.
 std::vector<ir::MeshAxis> TensorAxes(const Layout& layout);
+// The axes of `context` devices that share rows, of size > 1. Those that share heads in a ring are
+// the last one.
+inline constexpr char kContextHeads[] = "context2";
+std::vector<ir::MeshAxis> ContextAxes(const Layout& layout, int64_t context);
 
 // The mesh that shardings refer to: axes of size > 1 among micro, data, context, tensor (no
 // devices). Where stages differ, what these sizes divide is divided by the sizes of every stage.

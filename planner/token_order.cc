@@ -211,9 +211,10 @@ Result<ir::JobRequest> WithTokenOrder(const ir::JobRequest& job, const Layout& l
     if (tokens == 0 || layout.context_attention == ContextAttention::kUlysses) continue;
     // So are blocks whose queries see what is near.
     if (HasShortWindows(program.graph, tokens)) continue;
-    const std::string why = WhyInOrder(program.graph, tokens, layout.context());
+    const int64_t blocks = layout.context() / layout.context_heads;
+    const std::string why = WhyInOrder(program.graph, tokens, blocks);
     if (why.empty()) {
-      MW_ASSIGN_OR_RETURN(program.graph, Reorder(program.graph, {layout.context()}).Run());
+      MW_ASSIGN_OR_RETURN(program.graph, Reorder(program.graph, {blocks}).Run());
     } else {
       notes.push_back(
           fmt::format("tokens lie in the order of their positions, so that later blocks "

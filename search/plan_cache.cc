@@ -100,7 +100,7 @@ bool ReadLayout(Words& words, Layout& layout) {
   for (const planner::AxisKind& kind : planner::kAxisKinds) words.Take(layout.degrees[kind.axis]);
   int attention = 0;
   words.Take(attention);
-  if (attention < 0 || attention > static_cast<int>(planner::ContextAttention::kUlysses)) {
+  if (attention < 0 || attention > static_cast<int>(planner::ContextAttention::kNested)) {
     return false;
   }
   layout.context_attention = static_cast<planner::ContextAttention>(attention);

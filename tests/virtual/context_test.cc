@@ -135,6 +135,23 @@ TEST(ContextVariants, HeadsOfKeysFewerThanDevicesAreRepeated) {
   ExpectLikeOneDevice(job, options, {{1, 16, 1, 1, 1}, {1, 8, 2, 1, 1}});
 }
 
+// Groups of neighbours share heads, and are a ring: 2 x 2, 2 x 4 (of 8 heads), 2 x 2 beside a
+// tensor axis.
+TEST(ContextVariants, NeighboursShareHeadsWithinARing) {
+  for (const char* family : {"gpt2", "llama"}) {
+    TinyOptions options = OptionsOf(family);
+    options.document_separator = 3;
+    ir::JobRequest job = MakeTinyJob(options);
+    job.parallel.context_attention = "nested";
+    ExpectLikeOneDevice(job, options,
+                        {{1, 4, 1, 1, 1}, {1, 8, 1, 1, 1}, {2, 4, 2, 1, 2}, {1, 4, 1, 2, 4}});
+    options.dropout = 0.2;
+    job = MakeTinyJob(options);
+    job.parallel.context_attention = "nested";
+    ExpectLikeOneDevice(job, options, {{1, 4, 1, 1, 1}});
+  }
+}
+
 // 8 and 4 heads over 3 devices; of llama 16 and 8 with half as many of keys.
 TEST(ContextVariants, HeadsThatDoNotComeOutEvenArePadded) {
   for (const char* family : {"gpt2", "llama"}) {
@@ -162,10 +179,11 @@ TEST(ContextVariants, SharedHeadsThatDoNotFitAreRefusedWithWhatWould) {
   TinyOptions options = OptionsOf("gpt2");
   options.gpt2_heads = 4;
   options.sequence = 24;
+  const char* way = "ulysses";
   const auto refusal = [&](int64_t context, double dropout) {
     options.dropout = dropout;
     ir::JobRequest job = With(MakeTinyJob(options), {1, context, 1, 1, 1});
-    job.parallel.context_attention = "ulysses";
+    job.parallel.context_attention = way;
     const auto run = RunJob(job, static_cast<int>(context), static_cast<int>(options.vocabulary));
     return run.has_value() ? std::string() : run.error().message();
   };
@@ -173,6 +191,10 @@ TEST(ContextVariants, SharedHeadsThatDoNotFitAreRefusedWithWhatWould) {
                                "4}, or ring or gather"),
             std::string::npos)
       << refusal(8, 0);
+  way = "nested";
+  EXPECT_NE(refusal(3, 0).find("no part of context=3 devices can share 4 heads"), std::string::npos)
+      << refusal(3, 0);
+  way = "ulysses";
   EXPECT_NE(refusal(3, 0.1).find("4 heads are no multiple of context=3: attention with dropout "
                                  "takes no added heads"),
             std::string::npos)

@@ -237,6 +237,29 @@ TEST(Traffic, SharedHeadsTakeEightAllToAllsOfALayer) {
   }
 }
 
+// Four devices as two groups of two: within one heads are shared, between the two keys go round, of
+// half of the heads and twice the tokens.
+TEST(Traffic, NestedHeadsAndRingsMoveBothClosedForms) {
+  TinyOptions options;
+  options.family = "llama";
+  options.dtype = ir::DType::kF32;
+  options.sequence = 16;
+  ir::JobRequest job = MakeTinyJob(options);
+  job.parallel.data = 1;
+  job.parallel.context = 4;
+  job.parallel.context_attention = "nested";
+  const auto step = OneStep(job, 4, 61);
+  ASSERT_TRUE(step.has_value()) << step.error();
+  const int64_t keys = KeyBytes(step->plan, options);
+  const Counters& moved = step->traffic.at({"context2", Kind::kAllToAll});
+  EXPECT_EQ(moved.calls, 4 * options.layers * 8);
+  EXPECT_EQ(moved.bytes, options.layers * 4 * (2 + 1) * keys / 2);
+  const Counters& shifts = step->traffic.at({"context", Kind::kRingShift});
+  const int64_t of_layer = 2 + 2 + 2 * 2;
+  EXPECT_EQ(shifts.calls, 4 * options.layers * of_layer);
+  EXPECT_EQ(shifts.bytes, options.layers * of_layer * keys);
+}
+
 // Slots of a row are moved to the ranks of their experts and back, forward and backward; how many
 // each expert has, once.
 TEST(Traffic, ExpertsTakeFourAllToAllsOfALayer) {

@@ -28,6 +28,14 @@ TEST(ShareHeads, MoreDevicesThanHeadsShareNone) {
   EXPECT_TRUE(ShareHeads({4, 2}, 4).has_value());
 }
 
+TEST(Neighbours, AreTheMostThatLeaveARing) {
+  EXPECT_EQ(Neighbours({8, 8}, 4), 2);
+  EXPECT_EQ(Neighbours({8, 8}, 16), 8);
+  EXPECT_EQ(Neighbours({8, 2}, 16), 2);
+  EXPECT_EQ(Neighbours({8, 8}, 3), 1);
+  EXPECT_EQ(Neighbours({9, 9}, 8), 1);
+}
+
 TEST(RingSteps, EndBehindTheLastBlockThatAWindowReaches) {
   EXPECT_EQ(RingSteps(0, 4, 8), 7);
   EXPECT_EQ(RingSteps(1, 4, 8), 0);

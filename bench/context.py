@@ -1,0 +1,110 @@
+"""Cases of long rows that processes share. bench/driver.py registers them."""
+import json
+import pathlib
+
+import ours
+from cases import CaseError, case, mib, peak_rss
+from common import MESHWRIGHT, ROOT, log, output_of
+from rounds import interleave, median, significant, spread
+
+ATTENTION = "bench/jobs/attention-32k.toml"
+ROW = "bench/jobs/context-131k.toml"
+ATTENTION_TOKENS = 32_768
+MOST_APART = 0.03  # of the busiest rank
+MOST_MEMORY = 1.1  # of a rank's share
+
+_TICKS = 100  # of /proc a second
+
+
+def _stat(process):
+    """Words behind the name: the state is the first."""
+    return pathlib.Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+
+
+def busy_seconds(process):
+    """Of processor time, that of the process and of all below it."""
+    seconds, below = 0, {process}
+    # Children have higher ids, but for ids that begin anew: twice is enough for two levels.
+    for _ in range(2):
+        for folder in pathlib.Path("/proc").iterdir():
+            if not folder.name.isdigit():
+                continue
+            try:
+                if int(_stat(folder.name)[1]) in below:
+                    below.add(int(folder.name))
+            except OSError:
+                continue  # it is gone
+    for each in below:
+        words = _stat(each)
+        seconds += (int(words[11]) + int(words[12])) / _TICKS
+    return seconds
+
+
+class Rows:
+    """Steps of ATTENTION on `workers` processes of a core each; `way`: of its attention."""
+
+    def __init__(self, workers, way, steps):
+        self.workers, self.steps, self.apart = workers, steps, []
+        self.sets = [f"parallelism.context_parallel_degree={workers}"]
+        if workers > 1:
+            self.sets.append(f'parallelism.context_parallel_attention="{way}"')
+
+    def __call__(self):
+        with ours.Cluster(self.workers, 1, self.workers) as cluster:
+            seen = []
+
+            def look():
+                seen.append([busy_seconds(worker) for worker in cluster.workers])
+
+            job = cluster.submit(ATTENTION, self.sets, self.steps, look)
+            busy = [last - first for first, last in zip(seen[ours.WARM_STEPS - 1], seen[-1])]
+            self.apart.append(1 - min(busy) / max(busy))
+            log(f"  busy seconds {[round(seconds, 2) for seconds in busy]}")
+            return ATTENTION_TOKENS / median(job.periods)
+
+
+def attention(options, steps, way):
+    """The same row on one core and on two."""
+    count = options.steps(steps)
+    two, one = Rows(2, way, count), Rows(1, way, count)
+    values = interleave({"context=2": two, "one core": one}, options.rounds)
+    ratio = median(values["context=2"]) / median(values["one core"])
+    apart = median(two.apart)
+    return {"ours": {"tokens_per_s": significant(median(values["context=2"]), 5), "busy_apart": significant(apart, 2)},
+            "peer": {"tokens_per_s": significant(median(values["one core"]), 5), "name": "ours on one core"},
+            "ratio": significant(ratio), "met": ratio >= 1.7 and apart <= MOST_APART,
+            "spread": {"ours": spread(values["context=2"]), "peer": spread(values["one core"])}}
+
+
+for _name, _way in (("attention-32k", "ring"), ("attention-32k-ulysses", "ulysses")):
+    case(_name, f"llama d=128 layers=2 heads=4 seq=32768 batch=1 vocab=256 float32, context=2 by {_way}, "
+         "2 processes x 1 core", f"ratio >= 1.7 and ours.busy_apart <= {MOST_APART}", 1)(
+             lambda options, steps, way=_way: attention(options, steps, way))
+
+
+def planned(devices):
+    """Of the fullest device: bytes by kind, and all that it allocates."""
+    words = [MESHWRIGHT, "plan", ROOT / ROW, "--devices", devices, "--json",
+             "--set", f"parallelism.context_parallel_degree={devices}"]
+    rows = json.loads(output_of(words))["memory"]
+    if not rows:
+        raise CaseError("the plan shows no memory")
+    return max(rows, key=lambda row: row["allocated_bytes"])
+
+
+@case("context-131k", "llama d=64 layers=1 heads=2 seq=131072 batch=1 vocab=256 float32, context=2, 2 processes x 1 core",
+      f"ratio <= {MOST_MEMORY} / 2 and a step is taken", 1)
+def context_row(options, steps):
+    """Activations of a rank by the plan, against those of one device's plan; the step is taken."""
+    del options
+    of_one, of_two = (planned(devices)["kinds_bytes"]["activations"] for devices in (1, 2))
+    with ours.Cluster(2, 1, 2) as cluster:
+        idle = max(peak_rss(worker) for worker in cluster.workers)
+        job = cluster.submit(ROW, ["parallelism.context_parallel_degree=2"], steps, warm=0)
+        peak = max(peak_rss(worker) for worker in cluster.workers)
+    ratio = of_two / of_one
+    return {"ours": {"activations_mib": mib(of_two), "step_seconds": significant(job.seconds[-1]),
+                     "peak_rss_mib": mib(peak), "idle_rss_mib": mib(idle),
+                     "plan_mib": mib(planned(2)["allocated_bytes"])},
+            "peer": {"activations_mib": mib(of_one), "name": "the plan of one device"},
+            "ratio": significant(ratio), "met": ratio <= MOST_MEMORY / 2}
