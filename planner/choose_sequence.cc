@@ -25,7 +25,8 @@ std::optional<FactorIndex> TokensOfSums(const NodeAtHand& at, const std::string&
   return std::nullopt;
 }
 
-constexpr size_t kTokenDim = 1;  // of q, k, v, o and their gradients
+constexpr size_t kRank = 4;  // of q, k, v, o and their gradients
+constexpr size_t kTokenDim = 1;
 constexpr size_t kHeadDim = 2;
 
 bool IsAttention(const ir::Node& node) {
@@ -55,7 +56,7 @@ std::optional<FactorIndex> TokensOfHeads(const NodeAtHand& at, const std::string
                                          const Choosing& choosing) {
   const auto& [node, rule, views] = at;
   for (size_t i = 0; i < views.size(); ++i) {
-    if (views[i].dims.size() <= kHeadDim || !SplitBy(views[i].dims[kHeadDim], axis)) continue;
+    if (views[i].dims.size() != kRank || !SplitBy(views[i].dims[kHeadDim], axis)) continue;
     if (!IsAttention(choosing.graph.producer(node.inputs[i]))) continue;
     const ir::DimFactors& tokens = rule.operands[i][kTokenDim];
     if (!tokens.empty() && choosing.CanSplit(rule, tokens[0], axis)) return tokens[0];
