@@ -363,6 +363,26 @@ TEST(Registry, FieldsOverrideTheFlavorAndForeignFieldsAreRefused) {
   EXPECT_NE(MakeModel(spec).error().message().find("has no n_kv_heads"), std::string::npos);
 }
 
+TEST(Registry, AWindowIsOneOfEveryAttentionOfALlama) {
+  ModelSpec spec;
+  spec.name = "llama";
+  spec.attention_window = 3;
+  const auto model = MakeModel(spec);
+  ASSERT_TRUE(model) << model.error();
+  const auto program = PredictProgram({.batch = 1, .sequence = 8}, model->functions);
+  ASSERT_TRUE(program) << program.error();
+  const std::vector<NodeId> attention = program->graph.NodesOf(ir::Op::kAttention);
+  EXPECT_EQ(attention.size(), 2u);
+  for (const NodeId id : attention) {
+    EXPECT_EQ(program->graph.node(id).attrs.Int("window"), 3);
+  }
+  spec.attention_window = -1;
+  EXPECT_NE(MakeModel(spec).error().message().find("attention_window is -1"), std::string::npos);
+  spec = {.name = "gpt2"};
+  spec.attention_window = 3;
+  EXPECT_NE(MakeModel(spec).error().message().find("has no attention_window"), std::string::npos);
+}
+
 TEST(Registry, TakesAHuggingFaceConfig) {
   ModelSpec spec;
   spec.hf_config =
