@@ -1,4 +1,5 @@
 """Cases of long rows that processes share. bench/driver.py registers them."""
+import contextlib
 import json
 import pathlib
 
@@ -35,8 +36,9 @@ def busy_seconds(process):
             except OSError:
                 continue  # it is gone
     for each in below:
-        words = _stat(each)
-        seconds += (int(words[11]) + int(words[12])) / _TICKS
+        with contextlib.suppress(OSError):
+            words = _stat(each)
+            seconds += (int(words[11]) + int(words[12])) / _TICKS
     return seconds
 
 
@@ -56,8 +58,9 @@ class Rows:
             def look():
                 seen.append([busy_seconds(worker) for worker in cluster.workers])
 
-            job = cluster.submit(ATTENTION, self.sets, self.steps, look)
-            busy = [last - first for first, last in zip(seen[ours.WARM_STEPS - 1], seen[-1])]
+            # Behind its last step a job's process ends, and its time is no longer seen.
+            job = cluster.submit(ATTENTION, self.sets, self.steps + 1, look)
+            busy = [last - first for first, last in zip(seen[ours.WARM_STEPS - 1], seen[-2])]
             self.apart.append(1 - min(busy) / max(busy))
             log(f"  busy seconds {[round(seconds, 2) for seconds in busy]}")
             return ATTENTION_TOKENS / median(job.periods)
