@@ -201,6 +201,9 @@ Status Validate(const LlamaConfig& config) {
         fmt::format("head size {} is odd; rotary positions need pairs", config.head_width()));
   }
   if (config.latent.any()) MW_TRY(Validate(config.latent));
+  if (config.latent.any() && config.attention_window > 0) {
+    return InvalidArgument("attention_window: latent attention has none; remove it");
+  }
   if (config.attention_window < 0) {
     return InvalidArgument(
         fmt::format("attention_window is {}; it must be 0 (none) or the tokens "
