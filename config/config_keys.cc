@@ -63,7 +63,8 @@ std::vector<ConfigKey> JobAndModelKeys() {
       {"model", "norm_eps", "Epsilon of the norms.", MW_AT(model.epsilon)},
       {"model", "rope_theta", "Base of the rotary positions (llama).", MW_AT(model.rope_base)},
       {"model", "attention_window",
-       "Tokens that a token sees: itself and those before it (llama, mixtral), as in Mistral; 0: "
+       "Tokens that a token sees: itself and those before it (llama and mixtures), as in Mistral; "
+       "0: "
        "all before it.",
        MW_AT(model.attention_window)},
       {"model", "tie_embeddings", "Use the token embedding as the output head.", MW_AT(model.tied)},

@@ -201,14 +201,14 @@ Status Validate(const LlamaConfig& config) {
         fmt::format("head size {} is odd; rotary positions need pairs", config.head_width()));
   }
   if (config.latent.any()) MW_TRY(Validate(config.latent));
+  if (config.latent.any() && config.attention_window > 0) {
+    return InvalidArgument("attention_window: latent attention has none; remove it");
+  }
   if (config.attention_window < 0) {
     return InvalidArgument(
         fmt::format("attention_window is {}; it must be 0 (none) or the tokens "
                     "that a token sees",
                     config.attention_window));
-  }
-  if (config.latent.any() && config.attention_window > 0) {
-    return InvalidArgument("latent attention has no window; leave attention_window out");
   }
   MW_TRY(CheckAboveZero("norm_eps", config.epsilon, 1));
   MW_TRY(CheckAboveZero("rope_theta", config.rope_base, 1e12));
