@@ -3,7 +3,7 @@
 // Symbols of a layer with E experts, k of them for a token: c_i the choices that expert i got, p_i
 // its mean probability, T tokens in a row, N tokens in the global batch, L layers with experts.
 // clang-format off
-//   form       value                                         of                    when all are alike
+//   form       value                                         of                    if all are alike
 //   sequence   E / (k T) x sum_i c_i p_i                     a row; mean of rows   1
 //   gshard     1 / (E T) x sum_i c1_i p_i                    a row; mean of rows   1 / E^2
 //   switch     E / (k N) x sum_i c_i p_i                     the global batch      1
