@@ -105,7 +105,7 @@ int64_t SmallWidth(int64_t width, int64_t heads, int64_t degrees) {
   return width;
 }
 
-// Of those that share a row: attention may share its heads among them (planner/context_attention.h).
+// Of those that share a row: attention may share its heads, too (planner/context_attention.h).
 int64_t DevicesThatShareHeads(const Layout& layout) {
   switch (layout.context_attention) {
     case planner::ContextAttention::kUlysses:
