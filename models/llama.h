@@ -44,7 +44,6 @@ struct LlamaConfig {
   HeadNorm head_norm = HeadNorm::kNone;
   int64_t attention_window = 0;     // keys that a token sees: itself and those before it; 0: all
   LatentHeads latent = {};          // in the place of kv_heads, head_size, biases and norms
-  int64_t attention_window = 0;     // keys that a token sees: itself and those before it; 0: all
   bool tied = false;                // the head is the token embedding
   int64_t document_separator = -1;  // as Gpt2Config
   int64_t ignore_index = -100;
