@@ -112,7 +112,8 @@ TEST_F(PlanCommand, ExitCodesTellWhatDoesNotFitFromWhatIsWrong) {
 
 TEST_F(PlanCommand, ExplainNamesAlternatives) {
   const std::vector<std::string> pins = {"--devices", "4", "--parallelism.tensor_parallel_degree=2",
-                                         "--parallelism.pipeline_parallel_degree=2"};
+                                         "--parallelism.pipeline_parallel_degree=2",
+                                         "--parallelism.pipeline_parallel_schedule=1f1b"};
   const auto explain = [&](const std::string& subject) {
     std::vector<std::string> args = {"plan", "explain", open_, subject};
     args.insert(args.end(), pins.begin(), pins.end());

@@ -85,7 +85,7 @@ class ExplainPlanOfTwoStages : public ::testing::Test {
   void SetUp() override {
     auto planned = PlanSmallJob(
         {"parallelism.data_parallel_replicate_degree=1", "parallelism.tensor_parallel_degree=2",
-         "parallelism.pipeline_parallel_degree=2"},
+         "parallelism.pipeline_parallel_degree=2", "parallelism.pipeline_parallel_schedule=1f1b"},
         topology_);
     ASSERT_TRUE(planned.has_value()) << planned.error();
     planned_ = *std::move(planned);
