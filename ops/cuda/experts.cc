@@ -76,7 +76,7 @@ GroupedRuns RunsOf(const KernelSpec& spec) {
   return {nullptr, x[0], x[1], x[2], spec.inputs[1].dims[1]};
 }
 
-KernelResult MakeProduct(const Maker& maker) {
+KernelResult MakeGroupedProduct(const Maker& maker) {
   const KernelSpec& spec = maker.spec;
   GroupedMatmulArgs args;
   args.runs = RunsOf(spec);
@@ -96,7 +96,7 @@ KernelResult MakeProduct(const Maker& maker) {
                   });
 }
 
-KernelResult MakeGrad(const Maker& maker) {
+KernelResult MakeGroupedGrad(const Maker& maker) {
   const KernelSpec& spec = maker.spec;
   GroupedMatmulGradArgs args;
   args.runs = RunsOf(spec);
@@ -161,7 +161,7 @@ KernelResult MakeDispatch(const Maker& maker) {
 }
 
 KernelResult MakeGroupedMatmul(const Maker& maker) {
-  return maker.spec.op == ir::Op::kGroupedMatmul ? MakeProduct(maker) : MakeGrad(maker);
+  return maker.spec.op == ir::Op::kGroupedMatmul ? MakeGroupedProduct(maker) : MakeGroupedGrad(maker);
 }
 
 }  // namespace meshwright::ops::cuda
