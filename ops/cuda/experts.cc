@@ -161,7 +161,8 @@ KernelResult MakeDispatch(const Maker& maker) {
 }
 
 KernelResult MakeGroupedMatmul(const Maker& maker) {
-  return maker.spec.op == ir::Op::kGroupedMatmul ? MakeGroupedProduct(maker) : MakeGroupedGrad(maker);
+  return maker.spec.op == ir::Op::kGroupedMatmul ? MakeGroupedProduct(maker)
+                                                 : MakeGroupedGrad(maker);
 }
 
 }  // namespace meshwright::ops::cuda
