@@ -59,6 +59,18 @@ function(mw_precompile_test_headers target key)
                             <functional> <map> <memory> <optional> <set> <string> <thread> <vector>)
 endfunction()
 
+# The same for a room of several groups of files, which each has its own, as their flags differ. What gRPC brings is
+# read only where a room speaks it. Code compiled for other instruction sets reads its headers itself.
+function(mw_precompile_room_headers target)
+  set(headers <fmt/format.h> <fmt/ranges.h> <tl/expected.hpp> <algorithm> <array> <atomic> <chrono> <cmath> <cstring>
+              <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <set> <span> <string> <string_view>
+              <thread> <tuple> <unordered_map> <utility> <variant> <vector>)
+  if(target MATCHES "^mw_(controller|worker|client|cli_lib)$")
+    list(APPEND headers <grpcpp/grpcpp.h>)
+  endif()
+  target_precompile_headers(${target} PRIVATE ${headers})
+endfunction()
+
 # Room names to their targets; everything else as it is.
 function(mw_resolve_deps out)
   set(result)
@@ -91,6 +103,10 @@ function(mw_library name)
     mw_unity(mw_${name} ${ARG_ALONE})
   elseif(MESHWRIGHT_UNITY)
     mw_unity(mw_${name} ${ARG_ALONE} ${ARG_HOT})
+  endif()
+  list(LENGTH ARG_SOURCES count)
+  if(MESHWRIGHT_UNITY AND count GREATER 12)
+    mw_precompile_room_headers(mw_${name})
   endif()
   if(NOT MESHWRIGHT_SANITIZE AND name MATCHES "^(models|config|report|cli_lib)$")
     target_compile_options(mw_${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # nothing waits for them
