@@ -45,6 +45,30 @@ function(mw_unity target)
   endforeach()
 endfunction()
 
+# Compiled headers differ from folder to folder, what they say does not: ccache is told what to look at instead of
+# them (CCACHE_PCH_EXTSUM), so that a clone finds what another one compiled.
+function(mw_sum_headers target)
+  if(NOT CCACHE)
+    return()
+  endif()
+  set(text "")
+  foreach(header ${ARGN})
+    string(APPEND text "#include ${header}\n")
+  endforeach()
+  string(SHA256 key "${text}")
+  get_property(sum GLOBAL PROPERTY mw_header_sum_${key})
+  if(NOT sum)
+    set(source ${PROJECT_BINARY_DIR}/CMakeFiles/headers_${key}.cc)
+    file(WRITE ${source} "${text}")
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -E -P ${source} OUTPUT_VARIABLE all ERROR_QUIET)
+    string(SHA256 sum "${CMAKE_CXX_COMPILER_VERSION}\n${all}")
+    set_property(GLOBAL PROPERTY mw_header_sum_${key} ${sum})
+  endif()
+  foreach(suffix gch pch)
+    file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.${suffix}.sum "${sum}\n")
+  endforeach()
+endfunction()
+
 # Has a test read what nearly all tests include from one compiled file, which takes them half the time. Compilers want
 # the flags under which it was compiled, so there is one of each kind; `key` names the kind. Like groups of files it
 # hides an include that is missing; the preset `debug` compiles without both.
@@ -55,8 +79,10 @@ function(mw_precompile_test_headers target key)
     return()
   endif()
   set_property(GLOBAL PROPERTY mw_test_headers_${key} ${target})
-  target_precompile_headers(${target} PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h> <algorithm> <cstring>
-                            <functional> <map> <memory> <optional> <set> <string> <thread> <vector>)
+  set(headers <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h> <algorithm> <cstring> <functional> <map> <memory>
+              <optional> <set> <string> <thread> <vector>)
+  target_precompile_headers(${target} PRIVATE ${headers})
+  mw_sum_headers(${target} ${headers})
 endfunction()
 
 # The same for a room of several groups of files, which each has its own, as their flags differ. What gRPC brings is
@@ -69,6 +95,7 @@ function(mw_precompile_room_headers target)
     list(APPEND headers <grpcpp/grpcpp.h>)
   endif()
   target_precompile_headers(${target} PRIVATE ${headers})
+  mw_sum_headers(${target} ${headers})
 endfunction()
 
 # Room names to their targets; everything else as it is.
@@ -105,7 +132,7 @@ function(mw_library name)
     mw_unity(mw_${name} ${ARG_ALONE} ${ARG_HOT})
   endif()
   list(LENGTH ARG_SOURCES count)
-  if(MESHWRIGHT_UNITY AND count GREATER 12)
+  if(MESHWRIGHT_UNITY AND MESHWRIGHT_ROOM_HEADERS AND count GREATER 12)
     mw_precompile_room_headers(mw_${name})
   endif()
   if(NOT MESHWRIGHT_SANITIZE AND name MATCHES "^(models|config|report|cli_lib)$")
