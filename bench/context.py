@@ -1,7 +1,7 @@
 """Cases of long rows that processes share. bench/driver.py registers them."""
-import contextlib
 import json
-import pathlib
+import time
+import urllib.request
 
 import ours
 from cases import CaseError, case, mib, peak_rss
@@ -14,32 +14,17 @@ ATTENTION_TOKENS = 32_768
 MOST_APART = 0.03  # of the busiest rank
 MOST_MEMORY = 1.1  # of a rank's share
 
-_TICKS = 100  # of /proc a second
 
-
-def _stat(process):
-    """Words behind the name: the state is the first."""
-    return pathlib.Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-
-
-def busy_seconds(process):
-    """Of processor time, that of the process and of all below it."""
-    seconds, below = 0, {process}
-    # Children have higher ids, but for ids that begin anew: twice is enough for two levels.
-    for _ in range(2):
-        for folder in pathlib.Path("/proc").iterdir():
-            if not folder.name.isdigit():
-                continue
-            try:
-                if int(_stat(folder.name)[1]) in below:
-                    below.add(int(folder.name))
-            except OSError:
-                continue  # it is gone
-    for each in below:
-        with contextlib.suppress(OSError):
-            words = _stat(each)
-            seconds += (int(words[11]) + int(words[12])) / _TICKS
-    return seconds
+def waited_seconds(cluster):
+    """Of each worker since it started, by its own counters: collectives and messages, the wait for others included."""
+    rows = json.loads(output_of([MESHWRIGHT, "status", "--address", cluster.address, "-o", "json"]))["workers"]
+    waited = []
+    for row in sorted(rows, key=lambda row: row["name"]):
+        with urllib.request.urlopen(f"http://{row['metrics_address']}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        waited.append(sum(float(line.rpartition(" ")[2]) for line in lines
+                          if line.startswith("meshwright_collective_seconds_total")))
+    return waited
 
 
 class Rows:
@@ -56,11 +41,12 @@ class Rows:
             seen = []
 
             def look():
-                seen.append([busy_seconds(worker) for worker in cluster.workers])
+                seen.append((time.perf_counter(), waited_seconds(cluster)))
 
-            # Behind its last step a job's process ends, and its time is no longer seen.
+            # Behind its last step a job's process ends, and what it counted is not asked for any more.
             job = cluster.submit(ATTENTION, self.sets, self.steps + 1, look)
-            busy = [last - first for first, last in zip(seen[ours.WARM_STEPS - 1], seen[-2])]
+            (begin, waited_before), (end, waited) = seen[ours.WARM_STEPS - 1], seen[-2]
+            busy = [end - begin - (last - first) for first, last in zip(waited_before, waited)]
             self.apart.append(1 - min(busy) / max(busy))
             log(f"  busy seconds {[round(seconds, 2) for seconds in busy]}")
             return ATTENTION_TOKENS / median(job.periods)

@@ -38,6 +38,9 @@ Precision PrecisionOf(const Graph& graph, const Node& node) {
     case Op::kAttention:
     case Op::kAttentionQkv:
     case Op::kConv2d:
+    case Op::kDispatch:
+    case Op::kGroupedMatmul:
+    case Op::kCombine:
       return Precision::kLow;
     case Op::kRotary:
     case Op::kSlice:
@@ -51,6 +54,11 @@ Precision PrecisionOf(const Graph& graph, const Node& node) {
     default:
       return TakesLow(node.op) ? Precision::kFollows : Precision::kFull;
   }
+}
+
+// A scalar multiplier, and how much of each expert a token takes.
+bool IsStatistic(const Node& node, size_t operand) {
+  return (node.op == Op::kMulScalar && operand == 1) || (node.op == Op::kCombine && operand == 2);
 }
 
 class Caster {
@@ -115,8 +123,7 @@ class Caster {
     std::vector<ValueId> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId input = node.inputs[i];
-      // A scalar multiplier is a statistic.
-      const bool narrow = low && !(node.op == Op::kMulScalar && i == 1);
+      const bool narrow = low && !IsStatistic(node, i);
       inputs.push_back(IsF32(input) ? InDType(input, narrow ? compute_ : DType::kF32)
                                     : Mapped(input));
     }
@@ -137,7 +144,9 @@ class Caster {
 };
 
 bool TakesDType(Op op) {
-  return op == Op::kEinsum || op == Op::kReduceSum || op == Op::kLayerNorm || op == Op::kRmsNorm;
+  static constexpr Op kOps[] = {Op::kEinsum, Op::kGroupedMatmulGrad, Op::kReduceSum, Op::kLayerNorm,
+                                Op::kRmsNorm};
+  return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
 }
 
 // Per node, the type that all readers of its result 0 cast it to; empty: they do not.

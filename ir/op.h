@@ -6,8 +6,8 @@
 // (mean, rstd, lse, losses, counts, sums of squares) of 16-bit tensors are f32, else of the
 // operand's dtype. Every op with its {attributes}, (operands) -> results:
 //
-// {dtype:str} on einsum, reduce_sum, layer_norm and rms_norm: the float type of result 0 where it
-// is not the operands': what a cast behind the op would give, but rounded once.
+// {dtype:str} on einsum, reduce_sum, layer_norm, rms_norm and gradients of products of experts: the
+// float type of result 0 where it is not the operands': a cast behind the op, but rounded once.
 //
 // sources (no operands)
 //   param              {name:str, init:"normal"|"zeros"|"ones", mean:real, std:real,
@@ -106,7 +106,7 @@
 //   combine            (y[b, groups, capacity, d], slot[b, s, k], [weights[b, s, k]]) + sharded
 //   dims
 //                      of y -> [b, s, d]: the sum of what the token has at its slots
-//   combine_grad_weights (do[b, s, d], y, slot) + sharded dims of y -> [b, s, k]
+//   combine_grad_weights {[dtype]} (do[b, s, d], y, slot) + sharded dims of y -> [b, s, k]
 //   grouped_matmul     {[transposed:int(0|1)], [groups, rows:int]} (x[b, groups, capacity, d],
 //                      used[b, experts] i32, w[experts, d, f]) -> [b, groups, capacity, f]: each
 //                      run times the matrix of its expert, 0 elsewhere; transposed: w[experts, f,

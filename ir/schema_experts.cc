@@ -92,7 +92,8 @@ TypesOr InferCombineGradWeights(const OpCall& call) {
   if (call.operands[0].dims[2] != call.operands[1].dims[3]) {
     return Fail(call.Error("dy and y must have one width"));
   }
-  return std::vector<TensorType>{{call.operands[0].dtype, call.operands[2].dims}};
+  MW_ASSIGN_OR_RETURN(const DType dtype, call.ResultDType(call.operands[0].dtype));
+  return std::vector<TensorType>{{dtype, call.operands[2].dims}};
 }
 
 // x [b, G, C, d] and counts [b, E]: as many experts in each group.
@@ -131,7 +132,8 @@ TypesOr InferGroupedMatmulGrad(const OpCall& call) {
   MW_TRY(RequireAlike(call, 0, 2, 3));
   const TensorType& x = call.operands[0];
   const TensorType& dy = call.operands[2];
-  const TensorType result{dy.dtype, {call.operands[1].dims[1], x.dims[3], dy.dims[3]}};
+  MW_ASSIGN_OR_RETURN(const DType dtype, call.ResultDType(dy.dtype));
+  const TensorType result{dtype, {call.operands[1].dims[1], x.dims[3], dy.dims[3]}};
   MW_TRY(call.RequireAccumulator(3, result));
   return std::vector<TensorType>{result};
 }
@@ -290,8 +292,14 @@ GradsOr CombineGrad(GradCall& call) {
                                    {{"groups", y.dims[1]}, {"capacity", y.dims[2]}});
   }
   if (grads.size() > 2 && call.Wants(2)) {
-    grads[2] =
-        call.builder.AddOne(Op::kCombineGradWeights, {call.grads[0], call.in(0), call.in(1)});
+    // Weights may be f32 where what they weigh is of 16 bits.
+    Attrs attrs;
+    const DType dtype = call.in_type(2).dtype;
+    if (dtype != call.builder.type(call.grads[0]).dtype) {
+      attrs.Set("dtype", std::string(DTypeName(dtype)));
+    }
+    grads[2] = call.builder.AddOne(Op::kCombineGradWeights, {call.grads[0], call.in(0), call.in(1)},
+                                   attrs);
   }
   return grads;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "ir/verify.h"
@@ -50,6 +51,11 @@ Result<HfConfig> HfConfig::Parse(const std::string& json_text) {
 }
 
 bool HfConfig::Has(const std::string& key) const { return json_->Find(key) != nullptr; }
+
+bool HfConfig::IsNull(const std::string& key) const {
+  const auto it = json_->root.find(key);
+  return it != json_->root.end() && it->is_null();
+}
 
 Status HfConfig::Require(std::initializer_list<const char*> keys) const {
   for (const std::string key : keys) {
@@ -107,6 +113,17 @@ Status HfConfig::Read(const std::string& key, bool& value) const {
   if (at == nullptr) return OkStatus();
   if (!at->is_boolean()) return WrongType(key, "true or false", *at);
   value = at->get<bool>();
+  return OkStatus();
+}
+
+Status HfConfig::Read(const std::string& key, std::vector<std::string>& value) const {
+  const nlohmann::json* at = json_->Find(key);
+  if (at == nullptr) return OkStatus();
+  const bool texts = at->is_array() && std::all_of(at->begin(), at->end(), [](const auto& element) {
+                       return element.is_string();
+                     });
+  if (!texts) return WrongType(key, "a list of strings", *at);
+  value = at->get<std::vector<std::string>>();
   return OkStatus();
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
 
@@ -25,7 +26,9 @@ class HfConfig {
   Status Read(const std::string& key, double& value) const;
   Status Read(const std::string& key, bool& value) const;
   Status Read(const std::string& key, std::string& value) const;
-  bool Has(const std::string& key) const;  // present and not null
+  Status Read(const std::string& key, std::vector<std::string>& value) const;
+  bool Has(const std::string& key) const;     // present and not null
+  bool IsNull(const std::string& key) const;  // present, and null: no default is meant
 
   // Errors: kInvalidArgument naming the first absent key. A name "a|b" wants one of two.
   Status Require(std::initializer_list<const char*> keys) const;

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "models/hf_config.h"
 #include "models/language_model.h"
@@ -146,6 +148,53 @@ Status RefuseUnsupported(const HfConfig& json) {
   return OkStatus();
 }
 
+// Which of a Qwen2's layers have its window.
+struct WindowLayers {
+  int64_t count = 0;
+  int64_t first = 0;
+};
+
+// As transformers has it: those from max_window_layers on, or those that layer_types names.
+Result<WindowLayers> QwenWindowLayers(const HfConfig& json, int64_t layers) {
+  constexpr char kSliding[] = "sliding_attention";
+  bool used = false;
+  MW_TRY(json.Read("use_sliding_window", used));
+  if (!used) return WindowLayers{};
+  int64_t first = 28;  // the default of Hugging Face's Qwen2Config
+  MW_TRY(json.Read("max_window_layers", first));
+  std::vector<std::string> kinds;
+  MW_TRY(json.Read("layer_types", kinds));
+  if (kinds.empty()) {
+    first = std::clamp<int64_t>(first, 0, layers);
+    return WindowLayers{layers - first, first};
+  }
+  const auto at = std::find(kinds.begin(), kinds.end(), kSliding);
+  return WindowLayers{std::count(kinds.begin(), kinds.end(), kSliding), at - kinds.begin()};
+}
+
+// Mistral has a window unless its key says null, Qwen2 where use_sliding_window is true.
+Status ReadWindow(const HfConfig& json, const std::string& type, LlamaConfig& config) {
+  if (type == "llama") return OkStatus();
+  constexpr int64_t kUsual = 4096;  // the default of both families
+  WindowLayers windows{config.layers, 0};
+  if (type == "qwen2") {
+    MW_ASSIGN_OR_RETURN(windows, QwenWindowLayers(json, config.layers));
+  }
+  if (windows.count == 0 || json.IsNull("sliding_window")) return OkStatus();
+  int64_t window = kUsual;
+  MW_TRY(json.Read("sliding_window", window));
+  MW_TRY(CheckPositive({{"sliding_window", window}}));
+  if (windows.count != config.layers) {
+    return Unimplemented(fmt::format(
+        "config.json: {} of {} layers, from layer {} on, have a window of {} tokens; either all of "
+        "a model's layers have one here or none: write use_sliding_window = false for none, or "
+        "max_window_layers = 0 for all",
+        windows.count, config.layers, windows.first, window));
+  }
+  config.attention_window = window;
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<LlamaConfig> LlamaConfigFromHf(const std::string& json_text) {
@@ -153,7 +202,12 @@ Result<LlamaConfig> LlamaConfigFromHf(const std::string& json_text) {
   MW_TRY(json.Require({"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
                        "num_attention_heads"}));
   MW_TRY(RefuseUnsupported(json));
+  std::string type = "llama";
+  MW_TRY(json.Read("model_type", type));
+  // Where it is absent, each family means another number.
+  if (type != "llama") MW_TRY(json.Require({"num_key_value_heads"}));
   LlamaConfig config;
+  config.attention_bias = type == "qwen2";
   config.epsilon = 1e-6;  // the default of Hugging Face's LlamaConfig
   MW_TRY(json.Read("vocab_size", config.vocabulary));
   MW_TRY(json.Read("hidden_size", config.width));
@@ -173,6 +227,7 @@ Result<LlamaConfig> LlamaConfigFromHf(const std::string& json_text) {
   MW_TRY(json.Read("rope_scaling.rope_theta", config.rope_base));
   MW_TRY(json.Read("attention_dropout", config.attention_dropout));
   MW_TRY(json.Read("tie_word_embeddings", config.tied));
+  MW_TRY(ReadWindow(json, type, config));
   MW_TRY(Validate(config));
   return config;
 }

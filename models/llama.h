@@ -54,9 +54,12 @@ struct LlamaConfig {
 
 // Keys of a Hugging Face config.json: vocab_size hidden_size intermediate_size num_hidden_layers
 // num_attention_heads (these five are wanted) num_key_value_heads head_dim max_position_embeddings
-// rms_norm_eps rope_theta (or rope_parameters.rope_theta) attention_dropout tie_word_embeddings.
+// rms_norm_eps rope_theta (or rope_parameters.rope_theta) attention_dropout tie_word_embeddings. Of
+// model_type "mistral" and "qwen2" num_key_value_heads is wanted, too; sliding_window becomes
+// attention_window where the family uses it (use_sliding_window, max_window_layers, layer_types).
 // Errors: kInvalidArgument (JSON, an absent size, type or value of a key), kUnimplemented for
-// biases, scaled or partial rope, pretraining_tp, quantised weights or another activation.
+// biases that the family does not have, windows of some layers only, scaled or partial rope,
+// pretraining_tp, quantised weights or another activation.
 Result<LlamaConfig> LlamaConfigFromHf(const std::string& json_text);
 
 // Errors: kInvalidArgument naming the field.

@@ -215,14 +215,14 @@ Result<Model> FromHf(const ModelSpec& spec) {
     MW_ASSIGN_OR_RETURN(Gpt2Config config, Gpt2ConfigFromHf(*spec.hf_config));
     return FromGpt2(config, spec);
   }
-  if (type == "llama") {
+  if (type == "llama" || type == "mistral" || type == "qwen2") {
     MW_ASSIGN_OR_RETURN(LlamaConfig config, LlamaConfigFromHf(*spec.hf_config));
     MW_ASSIGN_OR_RETURN(Model model, FromLlama(config, spec));
     MW_TRY(NotePadToken(json, model));
     return model;
   }
-  return Fail(Unimplemented(
-      fmt::format("config.json: model_type '{}' is not supported; known: gpt2, llama", type)));
+  return Fail(Unimplemented(fmt::format(
+      "config.json: model_type '{}' is not supported; known: gpt2, llama, mistral, qwen2", type)));
 }
 
 }  // namespace

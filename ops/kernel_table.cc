@@ -61,10 +61,11 @@ void AddProducts(KernelRows& rows) {
   Row(rows, Op::kEinsum) = {reference::MakeEinsum, cpu::MakeEinsum, cuda::MakeEinsum, kHalves};
   Row(rows, Op::kExpertSlots) = {reference::MakeExpertSlots, nullptr, cuda::MakeExpertSlots};
   for (const Op op : {Op::kDispatch, Op::kCombine, Op::kCombineGradWeights}) {
-    Row(rows, op) = {reference::MakeDispatch, cpu::MakeDispatch, cuda::MakeDispatch};
+    Row(rows, op) = {reference::MakeDispatch, cpu::MakeDispatch, cuda::MakeDispatch, kHalves};
   }
   for (const Op op : {Op::kGroupedMatmul, Op::kGroupedMatmulGrad}) {
-    Row(rows, op) = {reference::MakeGroupedMatmul, cpu::MakeGroupedMatmul, cuda::MakeGroupedMatmul};
+    Row(rows, op) = {reference::MakeGroupedMatmul, cpu::MakeGroupedMatmul, cuda::MakeGroupedMatmul,
+                     kHalves};
   }
   Row(rows, Op::kFused) = {nullptr, cpu::MakeFused, cuda::MakeFused, kHalves};
   for (const Op op : {Op::kConv2d, Op::kConv2dGradInput, Op::kConv2dGradKernel}) {

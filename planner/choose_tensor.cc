@@ -78,6 +78,7 @@ Result<std::optional<FactorIndex>> ColumnFactor(const NodeAtHand& at, size_t w,
   const int64_t degree = choosing.layout.tensor();
   const std::string name = choosing.ParamName(node.inputs[w]);
   std::optional<SplitCheck::Answer> misfit;
+  std::optional<FactorIndex> gathered;
   // Experts are divided by an axis of their own.
   const size_t first = node.op == Op::kGroupedMatmul ? 1 : 0;
   for (size_t d = first; d < rule.operands[w].size(); ++d) {
@@ -89,8 +90,10 @@ Result<std::optional<FactorIndex>> ColumnFactor(const NodeAtHand& at, size_t w,
     const SplitCheck::Answer answer =
         choosing.split_check.Check(node.outputs[0], *result_dim, degree);
     if (answer.verdict == SplitCheck::kFits) return std::optional(factor);
+    if (answer.verdict == SplitCheck::kGathered && !gathered) gathered = factor;
     if (answer.verdict == SplitCheck::kDoesNotDivide && !misfit) misfit = answer;
   }
+  if (gathered) return gathered;
   if (!misfit) {
     choosing.result.notes.push_back(
         fmt::format("{} is replicated over tensor={}: no factor of it can be split", name, degree));
@@ -135,7 +138,8 @@ std::optional<FactorIndex> SequenceFactor(const NodeAtHand& at, int64_t degree) 
     const FactorIndex factor = rule.operands[i][1].empty() ? -1 : rule.operands[i][1][0];
     if (factor < 0) continue;
     const ir::Factor& f = rule.factors[static_cast<size_t>(factor)];
-    if (f.kind == FactorKind::kParallel && f.size % degree == 0) return factor;
+    const bool divides = f.kind == FactorKind::kParallel && f.size % degree == 0;
+    if (divides && !IsMinor(rule, factor)) return factor;
   }
   return std::nullopt;
 }

@@ -127,7 +127,7 @@ bool Choosing::CanSplit(const FactorRule& rule, FactorIndex factor, const std::s
   const ir::Factor& f = rule.factors[static_cast<size_t>(factor)];
   const bool whole = f.kind == FactorKind::kWhole ||
                      (f.kind == FactorKind::kSequence && RoleOf(axis) != AxisRole::kSequence);
-  return !whole && f.size % mesh.AxisSize(axis) == 0;
+  return !whole && f.size % mesh.AxisSize(axis) == 0 && !IsMinor(rule, factor);
 }
 
 std::optional<FactorIndex> Choosing::FollowOperands(const NodeAtHand& at,

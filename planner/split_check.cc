@@ -1,12 +1,13 @@
 #include "planner/split_check.h"
 
+#include <algorithm>
+
 #include "base/check.h"
-#include "ir/schema.h"
 
 namespace meshwright::planner {
 namespace {
 
-// Whole beats "does not divide" beats "fits".
+// Whole beats "does not divide" beats "gathered" beats "fits".
 SplitCheck::Answer Worse(const SplitCheck::Answer& a, const SplitCheck::Answer& b) {
   SplitCheck::Answer worse = a.verdict >= b.verdict ? a : b;
   worse.is_vocabulary = a.is_vocabulary || b.is_vocabulary;
@@ -14,6 +15,16 @@ SplitCheck::Answer Worse(const SplitCheck::Answer& a, const SplitCheck::Answer& 
 }
 
 }  // namespace
+
+bool IsMinor(const ir::FactorRule& rule, ir::FactorIndex factor) {
+  const auto in = [&](const ir::TensorFactors& tensor) {
+    return std::any_of(tensor.begin(), tensor.end(), [&](const ir::DimFactors& dim) {
+      return !dim.empty() && std::find(dim.begin() + 1, dim.end(), factor) != dim.end();
+    });
+  };
+  return std::any_of(rule.operands.begin(), rule.operands.end(), in) ||
+         std::any_of(rule.results.begin(), rule.results.end(), in);
+}
 
 SplitCheck::Answer SplitCheck::Check(ValueId value, int dim, int64_t parts) {
   MW_CHECK(parts >= 1 && dim >= 0 && dim < graph_.type(value).rank())
@@ -48,6 +59,7 @@ SplitCheck::Answer SplitCheck::CheckUser(const ir::Node& user, size_t operand, i
     answer.is_vocabulary = loss;
     return answer;
   }
+  if (IsMinor(*rule, factors[0])) return Worse(answer, {kGathered, 0, false});
   for (size_t r = 0; r < rule->results.size(); ++r) {
     for (size_t d = 0; d < rule->results[r].size(); ++d) {
       const ir::DimFactors& result = rule->results[r][d];

@@ -1,6 +1,7 @@
 // Can a dim of a value stay split all the way downstream? Looks ahead through the forward users: a
 // factor that some user needs whole (a norm over the hidden dim, the head size in attention) says
-// no; a contraction or reduction of it says yes.
+// no; a contraction or reduction of it says yes. Where a reshape makes it the minor part of a dim,
+// it is gathered: a block of it then lies in pieces all over the dim, which no sharding says.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +9,16 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/schema.h"
 
 namespace meshwright::planner {
 
+// Whether some dim of the node has the factor behind a larger one: splitting it splits no dim.
+bool IsMinor(const ir::FactorRule& rule, ir::FactorIndex factor);
+
 class SplitCheck {
  public:
-  enum Verdict : uint8_t { kFits, kDoesNotDivide, kNeededWhole };
+  enum Verdict : uint8_t { kFits, kGathered, kDoesNotDivide, kNeededWhole };
   struct Answer {
     Verdict verdict = kFits;
     int64_t size = 0;            // the factor that does not divide

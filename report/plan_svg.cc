@@ -11,7 +11,9 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "planner/schedule.h"
 #include "planner/simulate.h"
+#include "planner/strategy.h"
 #include "report/plan_figures.h"
 #include "report/visualize.h"
 
@@ -29,6 +31,7 @@ constexpr size_t kMostRows = 32;
 constexpr size_t kMostMessages = 600;  // more hide what is below
 constexpr size_t kMostWeights = 4;
 constexpr int kTicks = 10;
+constexpr int kNumberChar = 6;  // of a microbatch within its run
 
 struct Colour {
   std::string_view what;
@@ -50,6 +53,47 @@ std::string_view ColourOfPiece(std::string_view category) {
     if (colour.what == category) return colour.fill;
   }
   return kIdleColour;
+}
+
+// Of a stage's parts each later one is darker.
+std::string ShadeOf(std::string_view fill, int part, int parts) {
+  if (part == 0) return std::string(fill);
+  MW_CHECK(fill.size() == 7 && part < parts) << fill << " of part " << part << " of " << parts;
+  const double share = 1 - 0.4 * part / (parts - 1);
+  std::string shade = "#";
+  for (size_t i = 1; i < fill.size(); i += 2) {
+    const int channel = std::stoi(std::string(fill.substr(i, 2)), nullptr, 16);
+    shade += fmt::format("{:02x}", static_cast<int>(channel * share));
+  }
+  return shade;
+}
+
+// "b.1" is the backward of a stage's part 1, "b" that of part 0.
+int PartOfPiece(std::string_view piece) {
+  const size_t dot = piece.find('.');
+  return dot == std::string_view::npos ? 0 : std::stoi(std::string(piece.substr(dot + 1)));
+}
+
+// What the header's degrees do not say: whose experts are shared, and how attention meets its row.
+std::vector<std::string> SharedText(const planner::Layout& layout) {
+  std::vector<std::string> lines;
+  if (layout.expert() > 1) {
+    lines.push_back(fmt::format(
+        "experts: the {} replicas are {} groups of {} that share the experts of a layer; "
+        "weights below are "
+        "over data={} expert={}",
+        layout.data(), layout.data() / layout.expert(), layout.expert(),
+        layout.data() / layout.expert(), layout.expert()));
+  }
+  if (layout.context() > 1 && layout.context_heads > 1 && layout.context_heads < layout.context()) {
+    lines.push_back(fmt::format(
+        "rows: the {} devices that share a row are {} groups of {} neighbours that share heads; "
+        "weights "
+        "below are over context={} {}={}",
+        layout.context(), layout.context() / layout.context_heads, layout.context_heads,
+        layout.context() / layout.context_heads, planner::kContextHeads, layout.context_heads));
+  }
+  return lines;
 }
 
 std::string XmlText(std::string_view text) {
@@ -96,6 +140,7 @@ class PlanDrawer {
     Text(kSvgMargin, y_ += kSvgLine,
          fmt::format("step {} (forecast), waiting {:.1f} % of the time",
                      FormatDuration(forecast_.step_s), 100 * forecast_.idle_of_total));
+    for (const std::string& line : SharedText(plan_.layout)) Text(kSvgMargin, y_ += kSvgLine, line);
     DrawLegend();
     DrawTimeline();
     DrawMemory();
@@ -155,6 +200,17 @@ class PlanDrawer {
       x += 40 + static_cast<double>(colour.what.size()) * kSvgChar;
     }
     Text(x, y_ + 12, "lines: messages, from the run before to the run that reads (if few)");
+    y_ += kSvgLine;
+    x = kPlotLeft;
+    const int parts = static_cast<int>(plan_.layout.chunks);
+    for (int part = 0; parts > 1 && part < parts; ++part) {
+      const std::string text = fmt::format("part {} of a stage", part);
+      Rect(x, 14, y_, 14, ShadeOf(kColours[0].fill, part, parts));
+      Rect(x + 14, 14, y_, 14, ShadeOf(kColours[1].fill, part, parts));
+      Text(x + 34, y_ + 12, text);
+      x += 54 + static_cast<double>(text.size()) * kSvgChar;
+    }
+    Text(x, y_ + 12, "numbers: the microbatch of a run (if there is room)");
     y_ += kSvgLine + kSvgLine / 2;
   }
 
@@ -185,15 +241,34 @@ class PlanDrawer {
       }
       const ir::Instruction& run = step.instructions[static_cast<size_t>(span.instruction)];
       const ir::Executable& executable = step.executables[run.executable.index()];
-      const std::string_view category =
-          planner::PieceCategory(planner::ExecutablePiece(executable));
-      Rect(AtTime(span.begin_s), AtTime(span.end_s) - AtTime(span.begin_s), y_ + 1, kRowHeight - 2,
-           ColourOfPiece(category),
-           fmt::format("{} of microbatch {}: {} from {}", category, run.microbatch,
-                       FormatDuration(span.end_s - span.begin_s), FormatDuration(span.begin_s)));
+      DrawRun(span, run.microbatch, planner::ExecutablePiece(executable), step.stage.value());
       idle_from_s = span.end_s;
       before = span.instruction;
     }
+  }
+
+  void DrawRun(const planner::Span& span, int microbatch, const std::string& piece, int stage) {
+    const std::string_view category = planner::PieceCategory(piece);
+    const planner::PipelineShape shape = plan_.layout.shape();
+    const int part = PartOfPiece(piece);
+    const bool update = category == "update";
+    const std::string layers = shape.chunks > 1 && !update ? fmt::format(", part {} of the model",
+                                                                         shape.PartOf(stage, part))
+                                                           : "";
+    const double x = AtTime(span.begin_s);
+    const double width = AtTime(span.end_s) - x;
+    Rect(x, width, y_ + 1, kRowHeight - 2, ShadeOf(ColourOfPiece(category), part, shape.chunks),
+         fmt::format("{} of microbatch {}{}: {} from {}", category, microbatch, layers,
+                     FormatDuration(span.end_s - span.begin_s), FormatDuration(span.begin_s)));
+    // Runs of one kind that follow each other are told apart.
+    if (width > 2) Rect(x, 0.6, y_ + 1, kRowHeight - 2, "#ffffff");
+    const std::string number = std::to_string(microbatch);
+    if (update || width < static_cast<double>(number.size() + 1) * kNumberChar) return;
+    body_ += fmt::format(
+        "<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\" font-size=\"10\" "
+        "fill=\"{}\">{}</text>\n",
+        x + width / 2, y_ + kRowHeight - 8, 2 * part < shape.chunks ? "#202020" : "#ffffff",
+        number);
   }
 
   static bool Receives(const ir::Program& program, int after, int before) {

@@ -1,5 +1,6 @@
 // A plan as one picture: who computes what and when in a simulated step, what its memory holds over
-// time, and how the largest weights are split.
+// time, and how the largest weights are split. A run has the number of its microbatch, and the
+// shade of the part of its stage that it computes.
 //
 // One self-contained SVG document, for a browser or a page. A row per device, or per stage where
 // devices are many: those of a stage do the same at the same time.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ir/schema.h"
+#include "planner/split_check.h"
 
 namespace meshwright::search {
 namespace {
@@ -53,13 +54,7 @@ class StrategyMaker {
   bool Splittable(FactorIndex factor) const {
     const FactorKind kind = rule_.factors[static_cast<size_t>(factor)].kind;
     if (kind == FactorKind::kWhole || kind == FactorKind::kSequence) return false;
-    const auto is_minor = [&](const ir::TensorFactors& tensor) {
-      return std::any_of(tensor.begin(), tensor.end(), [&](const ir::DimFactors& dim) {
-        return !dim.empty() && std::find(dim.begin() + 1, dim.end(), factor) != dim.end();
-      });
-    };
-    return std::none_of(rule_.operands.begin(), rule_.operands.end(), is_minor) &&
-           std::none_of(rule_.results.begin(), rule_.results.end(), is_minor);
+    return !planner::IsMinor(rule_, factor);
   }
 
   // In how many parts the base splits each factor.

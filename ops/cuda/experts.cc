@@ -18,6 +18,7 @@ KernelResult MakeDispatchOf(const Maker& maker) {
   DispatchArgs args;
   args.at = PlacesOf(block);
   args.type = TypeOf(spec.inputs[0]);
+  if (spec.inputs.size() > 2) args.weight = TypeOf(spec.inputs[2]);
   if (args.at.choices() > INT32_MAX) {
     return Fail(Unimplemented(fmt::format(
         "{}: GPUs take at most 2^31 choices here; use more microbatches", spec.ToString())));
@@ -41,6 +42,7 @@ KernelResult MakeCombineOf(const Maker& maker) {
   CombineArgs args;
   args.at = PlacesOf(block);
   args.type = TypeOf(spec.inputs[0]);
+  if (spec.inputs.size() > 2) args.weight = TypeOf(spec.inputs[2]);
   return MakeCall(maker, 0,
                   [args](Kernels& kernels, StreamHandle stream, const RunContext&, Inputs inputs,
                          Outputs outputs) {
@@ -59,6 +61,7 @@ KernelResult MakeCombineGradWeightsOf(const Maker& maker) {
   CombineGradWeightsArgs args;
   args.at = PlacesOf(block);
   args.type = TypeOf(spec.inputs[0]);
+  args.result = TypeOf(spec.outputs[0]);
   return MakeCall(maker, 0,
                   [args](Kernels& kernels, StreamHandle stream, const RunContext&, Inputs inputs,
                          Outputs outputs) {

@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads) DispatchKernel(const DispatchArgs ar
     if (choice >= 0) {
       const int64_t from = choice / args.at.k * args.at.width + (i - slot * args.at.width);
       value = ToFloat(static_cast<const T*>(args.x)[from]);
-      if (args.weights != nullptr) value *= ToFloat(static_cast<const T*>(args.weights)[choice]);
+      if (args.weights != nullptr) value *= LoadAny(args.weights, args.weight, choice);
     }
     static_cast<T*>(args.to)[i] = FromFloat<T>(value);
   }
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kThreads) CombineKernel(const CombineArgs args
       const int64_t place = PlaceOf(args.at, token / args.at.tokens, args.slots[choice]);
       if (place < 0) continue;
       const float y = ToFloat(static_cast<const T*>(args.y)[place * args.at.width + column]);
-      sum += args.weights == nullptr ? y : y * ToFloat(static_cast<const T*>(args.weights)[choice]);
+      sum += args.weights == nullptr ? y : y * LoadAny(args.weights, args.weight, choice);
     }
     static_cast<T*>(args.to)[i] = FromFloat<T>(sum);
   }
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int64_t i = lane; i < args.at.width; i += kWarp) sum += ToFloat(dy[i]) * ToFloat(y[i]);
   }
   sum = WarpSum(sum);
-  if (lane == 0) static_cast<T*>(args.to)[choice] = FromFloat<T>(sum);
+  if (lane == 0) StoreAny(args.to, args.result, choice, sum);
 }
 
 // ---- Products -----------------------------------------------------------------------------------

@@ -43,7 +43,8 @@ struct DispatchArgs {
   void* to = nullptr;              // [rows, groups, capacity, width]
   int32_t* choice_of = nullptr;    // scratch: a word of each slot
   SlotPlaces at;
-  FloatType type = FloatType::kF32;  // of all but the slots
+  FloatType type = FloatType::kF32;    // of x and to
+  FloatType weight = FloatType::kF32;  // of weights
 };
 struct CombineArgs {
   const void* y = nullptr;  // [rows, groups, capacity, width]
@@ -51,7 +52,8 @@ struct CombineArgs {
   const void* weights = nullptr;  // [rows, tokens, k]; null: 1
   void* to = nullptr;             // [rows, tokens, width]
   SlotPlaces at;
-  FloatType type = FloatType::kF32;
+  FloatType type = FloatType::kF32;    // of y and to
+  FloatType weight = FloatType::kF32;  // of weights
 };
 struct CombineGradWeightsArgs {
   const void* dy = nullptr;  // [rows, tokens, width]
@@ -59,7 +61,8 @@ struct CombineGradWeightsArgs {
   const int32_t* slots = nullptr;
   void* to = nullptr;  // [rows, tokens, k]
   SlotPlaces at;
-  FloatType type = FloatType::kF32;
+  FloatType type = FloatType::kF32;    // of dy and y
+  FloatType result = FloatType::kF32;  // of to
 };
 
 // Runs of slots [rows, groups, capacity] by the experts of each group, one behind the other.

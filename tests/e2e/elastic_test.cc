@@ -81,5 +81,30 @@ TEST_F(ElasticJobs, OneThatShrinksKeepsEverythingButTheReplicas) {
   EXPECT_EQ(EndOf(id).state, JobState::kCancelled);
 }
 
+// Four replicas share the experts of a layer, one each. Of the three that are left two go on, as
+// three divide no batch of eight rows; what they share of the experts is the planner's choice.
+TEST_F(ElasticJobs, AMixtureThatLosesAHostGoesOnWithFewer) {
+  ASSERT_NO_FATAL_FAILURE(StartWith(4));
+  TinyOptions options = ByteOptions();
+  options.family = "mixtral";
+  ir::JobRequest job = ByteJob(4, 1, 1, 300, options);
+  job.parallel.expert = 4;
+  job.fault_tolerance.elastic = ir::Elastic::kReplan;
+  const auto undisturbed = cluster().Follow(Submit(job));
+  ASSERT_TRUE(undisturbed.has_value()) << undisturbed.error();
+  ASSERT_EQ(undisturbed->info.state, JobState::kSucceeded) << undisturbed->info.message;
+  EXPECT_THAT(undisturbed->info.layout, HasSubstr("data=4 expert=4 "));
+  const int64_t id = Submit(job);
+  ASSERT_TRUE(Says(id, "prepared for the loss of a worker: data=2 ")) << LogsOf(id);
+  ASSERT_TRUE(cluster().RunUntil(id, 50).ok()) << LogsOf(id);
+  Kill(cluster().worker(3));
+  const auto ended = cluster().Follow(id);
+  ASSERT_TRUE(ended.has_value()) << ended.error();
+  ASSERT_EQ(ended->info.state, JobState::kSucceeded) << ended->info.message << LogsOf(id);
+  EXPECT_THAT(LogsOf(id), HasSubstr("goes on with fewer devices"));
+  EXPECT_THAT(ended->info.layout, HasSubstr("data=2 "));
+  EXPECT_NEAR(ended->info.loss, undisturbed->info.loss, 1e-3);
+}
+
 }  // namespace
 }  // namespace meshwright::testing

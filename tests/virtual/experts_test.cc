@@ -24,14 +24,17 @@ struct ExpertLayout {
   }
 };
 
-// All; experts are shared by some of the replicas, or not.
+constexpr int64_t kHeadGroups = 8;  // of a tiny mixtral: what the tensor axis can divide
+
+// All that a model of 4 layers and 4 experts can have; experts are shared by some of the replicas,
+// or not.
 std::vector<ExpertLayout> ExpertLayoutsOf(int64_t devices) {
   std::vector<ExpertLayout> layouts;
   for (int64_t data = 1; data <= devices; data *= 2) {
     for (int64_t context = 1; data * context <= devices; context *= 2) {
       for (int64_t tensor = 1; data * context * tensor <= devices; tensor *= 2) {
         const int64_t pipeline = devices / (data * context * tensor);
-        if (pipeline > 4) continue;
+        if (pipeline > 4 || tensor > kHeadGroups) continue;
         for (int64_t expert = 1; expert <= std::min<int64_t>(data, 4); expert *= 2) {
           layouts.push_back({data, expert, context, tensor, pipeline, pipeline == 1 ? 1 : 2});
         }

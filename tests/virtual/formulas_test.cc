@@ -364,6 +364,72 @@ TEST(Formulas, SplitOfAMinorFactorIsComputedWhole) {
   ExpectParity(loss, {{1, 2, 1, 1}, {2, 2, 1, 1}}, /*sequence_parallel=*/true);
 }
 
+const std::vector<Degrees> kTensors = {{1, 2, 1, 1}, {1, 4, 1, 1}, {2, 2, 1, 2}};
+
+ValueId Heads(Builder& b, ValueId x, int64_t heads, int64_t size) {
+  const ValueId weight = b.Param("up", {kWidth, heads, size}, {.std_dev = 0.3});
+  return b.Gelu(b.Einsum("bsd,dhe->bshe", x, weight));
+}
+
+Loss LossOfHeads(Builder& b, const Batch& batch, ValueId x, ValueId flat) {
+  return TokenLoss(b, b.AddTo(x, b.Linear(flat, "down", kWidth)), batch);
+}
+
+// Heads that the axis divides stay split in the merged dim; a part of each head lies in pieces all
+// over it, and is gathered.
+TEST(Formulas, HeadsBecomeOneDim) {
+  for (const int64_t heads : {4, 3, 2}) {
+    ExpectParity(
+        [heads](Builder& b, const Batch& batch) {
+          const ValueId x = Embed(b, batch);
+          const ValueId y = Heads(b, x, heads, 8);
+          return LossOfHeads(b, batch, x, b.Reshape(y, {kRows, kTokens, heads * 8}));
+        },
+        kTensors);
+  }
+}
+
+TEST(Formulas, HeadsAreTheMinorPartOfADim) {
+  ExpectParity(
+      [](Builder& b, const Batch& batch) {
+        const ValueId x = Embed(b, batch);
+        const ValueId y = b.Transpose(Heads(b, x, 4, 4), {0, 1, 3, 2});
+        return LossOfHeads(b, batch, x, b.Reshape(y, {kRows, kTokens, 16}));
+      },
+      kTensors);
+  ExpectParity(
+      [](Builder& b, const Batch& batch) {
+        const ValueId x = Embed(b, batch);
+        const ValueId rows = b.Reshape(Heads(b, x, 4, 4), {kRows, kTokens * 16});
+        return LossOfHeads(b, batch, x, b.Reshape(rows, {kRows, kTokens, 16}));
+      },
+      kTensors);
+}
+
+TEST(Formulas, OneDimBecomesHeadsAndAWeightOfHeadsOneDim) {
+  ExpectParity(
+      [](Builder& b, const Batch& batch) {
+        const ValueId x = Embed(b, batch);
+        const ValueId scale = b.Param("scale", {4, 4}, {.std_dev = 1});
+        const ValueId up = b.Linear(x, "up", 16);
+        const ValueId y = b.Gelu(b.MulBy(b.Reshape(up, {kRows, kTokens, 4, 4}), scale));
+        const ValueId flat = b.Reshape(y, {kRows, kTokens, 16});
+        return LossOfHeads(b, batch, x, b.AddTo(flat, b.Reshape(scale, {16})));
+      },
+      kTensors);
+}
+
+TEST(Formulas, TokensOfAllRowsBecomeOneDim) {
+  ExpectParity(
+      [](Builder& b, const Batch& batch) {
+        const ValueId x = Embed(b, batch);
+        ValueId y = b.Reshape(Feedforward(b, x, "ffn"), {kRows * kTokens, kWidth});
+        y = b.Linear(b.Gelu(b.Linear(y, "up", 2 * kWidth)), "down", kWidth);
+        return TokenLoss(b, b.AddTo(x, b.Reshape(y, {kRows, kTokens, kWidth})), batch);
+      },
+      kTensors, /*sequence_parallel=*/true);
+}
+
 // What a plan says that a device allocates is what its worker allocates.
 TEST(Formulas, PlannedMemoryIsWhatWorkersAllocate) {
   for (const Degrees& d : kStaged) {

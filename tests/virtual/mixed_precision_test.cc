@@ -147,7 +147,26 @@ TEST_P(MixedPrecision, LayoutsAgreeWithinTheRoundingOfBf16) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, MixedPrecision, ::testing::Values("gpt2", "llama"),
+// Tokens go to experts of other devices and back in bf16.
+TEST(MixedPrecisionExperts, SharedByReplicasTrainAsOnOneDevice) {
+  ir::JobRequest job = MixedJob("mixtral", 2);
+  SetDegrees(job, 1, 1, 1, 1);
+  const auto one = Train(job, 1, 3);
+  ASSERT_TRUE(one.has_value()) << one.error();
+  job.parallel.expert = 2;
+  const int layouts[][4] = {{2, 1, 1, 1}, {4, 1, 1, 2}, {2, 2, 1, 1}, {2, 1, 2, 2}};
+  for (const auto& [data, tensor, pipeline, microbatches] : layouts) {
+    SetDegrees(job, data, tensor, pipeline, microbatches);
+    const auto many = Train(job, data * tensor * pipeline, 3);
+    ASSERT_TRUE(many.has_value()) << many.error();
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_NEAR(many->losses[i], one->losses[i], 5e-3)
+          << "data=" << data << " tensor=" << tensor << " pipeline=" << pipeline;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, MixedPrecision, ::testing::Values("gpt2", "llama", "mixtral"),
                          [](const auto& param_info) { return param_info.param; });
 
 // A weight that layer 0 makes bf16, once per step, and layer 1 multiplies with.

@@ -216,47 +216,110 @@ TEST_P(ExpertLayer, GpusRoundToBf16) {
   for (size_t i = 0; i < exact.size(); ++i) EXPECT_LT(RelativeError(gpu[i], exact[i]), 3e-2) << i;
 }
 
-// More tokens and wider rows than a block's tile has; the second expert crosses its border.
-TEST(ExpertProducts, TilesOfGpusHaveRowsOfSeveralExperts) {
-  constexpr int64_t kSlots = 150;
-  constexpr int64_t kIn = 70;
-  constexpr int64_t kOut = 90;
-  const std::vector<HostTensor> operands = {
-      RandomTensor({2, 1, kSlots, kIn}, 1), FromIds({2, 4}, {30, 70, 0, 20, 0, 1, 149, 0}),
-      RandomTensor({4, kIn, kOut}, 2), RandomTensor({2, 1, kSlots, kOut}, 3)};
-  const auto graph = [&](ir::DType dtype) {
+// As mixed precision has it: how much a token takes of its experts is f32, and so is its gradient.
+TEST_P(ExpertLayer, WeightsOfTokensStayInF32) {
+  std::vector<HostTensor> operands = OperandsOf(GetParam(), ir::DType::kBF16);
+  operands[2] = OperandsOf(GetParam(), ir::DType::kF32)[2];
+  const auto cpu = Run(operands, Backend::kCpu);
+  ThreadTeam team(3);
+  const auto three = Run(operands, Backend::kCpu, &team);
+  const auto gpu = Run(operands, TestedGpu());
+  for (HostTensor& operand : operands) {
+    if (ir::IsFloating(operand.type.dtype)) operand = Convert(operand, ir::DType::kF64);
+  }
+  const auto exact = Run(operands, Backend::kReference);
+  EXPECT_EQ(cpu[2].type.dtype, ir::DType::kF32);
+  EXPECT_EQ(cpu[3].type.dtype, ir::DType::kBF16);
+  for (size_t i = 0; i < exact.size(); ++i) {
+    EXPECT_LT(RelativeError(cpu[i], exact[i]), 3e-2) << i;
+    EXPECT_EQ(three[i].data, cpu[i].data) << i;
+    EXPECT_LT(RelativeError(gpu[i], exact[i]), 3e-2) << i;
+  }
+}
+
+TEST_P(ExpertLayer, CpusRoundToBf16) {
+  std::vector<HostTensor> operands = OperandsOf(GetParam(), ir::DType::kBF16);
+  const auto cpu = Run(operands, Backend::kCpu);
+  for (HostTensor& operand : operands) {
+    if (ir::IsFloating(operand.type.dtype)) operand = Convert(operand, ir::DType::kF64);
+  }
+  const auto exact = Run(operands, Backend::kReference);
+  for (size_t i = 0; i < exact.size(); ++i) EXPECT_LT(RelativeError(cpu[i], exact[i]), 3e-2) << i;
+}
+
+// Runs of more rows than a tile has, of a few, and of none: 278 columns are one tile of a CPU and a
+// part of one; the second expert crosses a border of tiles of GPUs.
+class ExpertProducts : public ::testing::Test {
+ protected:
+  static constexpr int64_t kSlots = 150;
+  static constexpr int64_t kIn = 70;
+  static constexpr int64_t kOut = 278;
+
+  std::vector<HostTensor> Operands(ir::DType dtype) const {
+    std::vector<HostTensor> operands = {
+        RandomTensor({2, 1, kSlots, kIn}, 1), FromIds({2, 4}, {30, 70, 0, 20, 0, 1, 149, 0}),
+        RandomTensor({4, kIn, kOut}, 2), RandomTensor({2, 1, kSlots, kOut}, 3)};
+    for (HostTensor& operand : operands) {
+      if (ir::IsFloating(operand.type.dtype)) operand = Convert(operand, dtype);
+    }
+    return operands;
+  }
+
+  // x w, dy w^T, and x^T dy behind itself, in the type of `gradient`.
+  static Result<ir::Graph> Products(const std::vector<HostTensor>& operands,
+                                    const std::string& gradient) {
     ir::Builder b("products");
     std::vector<ValueId> in;
     for (const HostTensor& operand : operands) {
-      ir::TensorType type = operand.type;
-      if (ir::IsFloating(type.dtype)) type.dtype = dtype;
-      in.push_back(b.AddOne(Op::kInput, {}, {{"name", "x" + std::to_string(in.size())}}, {type}));
+      in.push_back(
+          b.AddOne(Op::kInput, {}, {{"name", "x" + std::to_string(in.size())}}, {operand.type}));
     }
     b.SetOutput("y0", b.AddOne(Op::kGroupedMatmul, {in[0], in[1], in[2]}));
     b.SetOutput("y1",
                 b.AddOne(Op::kGroupedMatmul, {in[3], in[1], in[2]}, {{"transposed", int64_t{1}}}));
-    b.SetOutput("y2", b.AddOne(Op::kGroupedMatmulGrad, {in[0], in[1], in[3]}));
+    const ir::Attrs attrs{{"dtype", gradient}};
+    const ValueId once = b.AddOne(Op::kGroupedMatmulGrad, {in[0], in[1], in[3]}, attrs);
+    b.SetOutput("y2", once);
+    b.SetOutput("y3", b.AddOne(Op::kGroupedMatmulGrad, {in[0], in[1], in[3], once}, attrs));
     return b.Finish();
-  };
-  const auto run = [&](const Target& target, ir::DType dtype) {
-    std::vector<HostTensor> data = operands;
-    for (HostTensor& operand : data) {
-      if (ir::IsFloating(operand.type.dtype)) operand = Convert(operand, dtype);
-    }
+  }
+
+  static std::vector<HostTensor> Run(const std::vector<HostTensor>& operands,
+                                     const std::string& gradient, const Target& target) {
     Evaluation evaluation;
     evaluation.target = target;
-    const auto made = graph(dtype);
+    const auto made = Products(operands, gradient);
     EXPECT_TRUE(made.has_value()) << made.error();
-    auto outs = EvaluateWith(*made, evaluation, data);
+    auto outs = EvaluateWith(*made, evaluation, operands);
     EXPECT_TRUE(outs.has_value()) << outs.error();
     return *std::move(outs);
-  };
-  const auto exact = run(Backend::kReference, ir::DType::kF64);
+  }
+};
+
+TEST_F(ExpertProducts, OfRunsOfAllLengths) {
+  const auto exact = Run(Operands(ir::DType::kF64), "f64", Backend::kReference);
   for (const Target& target : {Target(Backend::kCpu), TestedGpu()}) {
-    const auto outs = run(target, ir::DType::kF32);
+    const auto outs = Run(Operands(ir::DType::kF32), "f32", target);
     for (size_t i = 0; i < exact.size(); ++i) {
       EXPECT_LT(RelativeError(outs[i], exact[i]), 3e-6) << i;
     }
+  }
+}
+
+// Products round once to bf16; gradients of weights leave in f32 and are as exact as its sums.
+TEST_F(ExpertProducts, OfBf16LeaveGradientsInF32) {
+  std::vector<HostTensor> operands = Operands(ir::DType::kBF16);
+  const auto cpu = Run(operands, "f32", Backend::kCpu);
+  const auto gpu = Run(operands, "f32", TestedGpu());
+  for (HostTensor& operand : operands) {
+    if (ir::IsFloating(operand.type.dtype)) operand = Convert(operand, ir::DType::kF64);
+  }
+  const auto exact = Run(operands, "f64", Backend::kReference);
+  for (size_t i = 0; i < exact.size(); ++i) {
+    const double bound = i < 2 ? 8e-3 : 3e-6;
+    EXPECT_EQ(cpu[i].type.dtype, i < 2 ? ir::DType::kBF16 : ir::DType::kF32);
+    EXPECT_LT(RelativeError(cpu[i], exact[i]), bound) << i;
+    EXPECT_LT(RelativeError(gpu[i], exact[i]), bound) << i;
   }
 }
 

@@ -286,6 +286,48 @@ TEST(Llama, ReadsOldAndNewHuggingFaceConfigs) {
   EXPECT_TRUE(LlamaConfigFromHf(fmt::format(R"({{{},"pretraining_tp":1}})", sizes)));
 }
 
+// What transformers 5 makes of each: the layers with a window, and its tokens.
+TEST(Llama, MistralsAndQwen2sWindowsComeFromTheirFolder) {
+  const std::string sizes =
+      R"("hidden_size":16,"intermediate_size":32,"num_attention_heads":4,"num_hidden_layers":4,)"
+      R"("num_key_value_heads":2,"vocab_size":50)";
+  const auto window = [&](const char* type, const std::string& more) -> Result<int64_t> {
+    MW_ASSIGN_OR_RETURN(const LlamaConfig config,
+                        LlamaConfigFromHf(fmt::format(R"({{"model_type":"{}",{}{}{}}})", type,
+                                                      sizes, more.empty() ? "" : ",", more)));
+    EXPECT_EQ(config.attention_bias, std::string(type) == "qwen2");
+    return config.attention_window;
+  };
+  EXPECT_EQ(window("mistral", R"("sliding_window":12)").value_or(-1), 12);
+  EXPECT_EQ(window("mistral", R"("sliding_window":null)").value_or(-1), 0);
+  EXPECT_EQ(window("mistral", "").value_or(-1), 4096);
+  EXPECT_EQ(window("llama", R"("sliding_window":12)").value_or(-1), 0) << "no key of LLaMA's";
+  EXPECT_EQ(window("qwen2", R"("sliding_window":12)").value_or(-1), 0) << "it is not used";
+  const std::string used = R"("use_sliding_window":true,"sliding_window":12)";
+  EXPECT_EQ(window("qwen2", used).value_or(-1), 0) << "layers 28 and above, of four";
+  EXPECT_EQ(window("qwen2", used + R"(,"max_window_layers":4)").value_or(-1), 0);
+  EXPECT_EQ(window("qwen2", used + R"(,"max_window_layers":0)").value_or(-1), 12);
+  EXPECT_EQ(window("qwen2", R"("use_sliding_window":true,"max_window_layers":0)").value_or(-1),
+            4096);
+  const auto some = window("qwen2", used + R"(,"max_window_layers":1)");
+  ASSERT_FALSE(some);
+  EXPECT_EQ(some.error().code(), StatusCode::kUnimplemented);
+  EXPECT_NE(some.error().message().find("3 of 4 layers, from layer 1 on, have a window of 12"),
+            std::string::npos)
+      << some.error();
+  const auto types = [](const char* a, const char* b) {
+    return fmt::format(R"(,"layer_types":["{0}_attention","{1}_attention","{1}_attention",)"
+                       R"("{1}_attention"])",
+                       a, b);
+  };
+  EXPECT_EQ(window("qwen2", used + types("sliding", "sliding")).value_or(-1), 12);
+  EXPECT_EQ(window("qwen2", used + types("full", "full")).value_or(-1), 0);
+  EXPECT_FALSE(window("qwen2", used + types("full", "sliding")));
+  for (const char* wrong : {R"("sliding_window":0)", R"("sliding_window":"all")"}) {
+    EXPECT_FALSE(window("mistral", wrong)) << wrong;
+  }
+}
+
 TEST(Llama, AbsentSizesAreErrorsNotDefaults) {
   const auto config = LlamaConfigFromHf(R"({"vocab_size":40,"intermediate_size":8})");
   ASSERT_FALSE(config);
@@ -398,6 +440,13 @@ TEST(Registry, TakesAHuggingFaceConfig) {
   ASSERT_TRUE(padded) << padded.error();
   ASSERT_EQ(padded->notes.size(), 1u);
   EXPECT_NE(padded->notes[0].find("pad_token_id 7 has no effect"), std::string::npos);
+  spec.hf_config =
+      R"({"model_type":"mistral","hidden_size":24,"num_attention_heads":4,"num_hidden_layers":2,)"
+      R"("num_key_value_heads":4,"intermediate_size":32,"vocab_size":50,"sliding_window":8})";
+  EXPECT_TRUE(MakeModel(spec)) << MakeModel(spec).error();
+  spec.attention_window = 0;
+  EXPECT_TRUE(MakeModel(spec)) << "a job's key replaces that of the folder";
+  spec.attention_window.reset();
   spec.hf_config = R"({"model_type":"bert"})";
   EXPECT_NE(MakeModel(spec).error().message().find("'bert'"), std::string::npos);
   spec.hf_config = R"({"n_embd":8})";

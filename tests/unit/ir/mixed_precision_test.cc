@@ -213,6 +213,29 @@ TEST(ToMixedPrecision, MovedProductsStayInBf16) {
   EXPECT_THAT(CastOps(graph), ElementsAre("input", "param", "attention"));
 }
 
+// Tokens go to experts, through them and back in bf16; what a token takes of each is a statistic.
+ValueId LayerOfExperts(MixedGraph& b) {
+  const ValueId slot = b.Value("slot", {2, 4, 2}, DType::kI32);
+  const ValueId used = b.Value("used", {2, 3}, DType::kI32);
+  const ValueId weights = b.Weight("weights", {2, 4, 2});
+  const ValueId slots =
+      b.AddOne(Op::kDispatch, {b.x, slot}, {{"groups", int64_t{1}}, {"capacity", int64_t{8}}});
+  const ValueId inner = b.AddOne(Op::kGroupedMatmul, {slots, used, b.Weight("up", {3, 8, 5})});
+  const ValueId outer = b.AddOne(Op::kGroupedMatmul,
+                                 {b.AddOne(Op::kSilu, {inner}), used, b.Weight("down", {3, 5, 8})});
+  return b.AddOne(Op::kCombine, {outer, slot, weights});
+}
+
+TEST(ToMixedPrecision, ExpertsComputeInBf16AndAreWeighedInF32) {
+  MixedGraph b;
+  const Graph graph = b.Mixed(b.AddOne(Op::kAdd, {b.x, LayerOfExperts(b)}));
+  EXPECT_THAT(SignaturesOf(graph, Op::kDispatch), ElementsAre("bf16,i32->bf16"));
+  EXPECT_THAT(SignaturesOf(graph, Op::kGroupedMatmul), Each("bf16,i32,bf16->bf16"));
+  EXPECT_THAT(SignaturesOf(graph, Op::kSilu), ElementsAre("bf16->bf16"));
+  EXPECT_THAT(SignaturesOf(graph, Op::kCombine), ElementsAre("bf16,i32,f32->bf16"));
+  EXPECT_THAT(SignaturesOf(graph, Op::kAdd), ElementsAre("f32,f32->f32"));
+}
+
 TEST(ToMixedPrecision, ScalarProductIsASumInF32) {
   MixedGraph b;
   const ValueId product = b.Product(b.x, b.Weight("w"));
@@ -344,6 +367,22 @@ TEST(FoldCasts, WeightGradientsLeaveTheirProductsInF32) {
     EXPECT_EQ(graph.producer(part).op, Op::kEinsum);
     EXPECT_EQ(SignatureOf(graph, graph.producer(part)), "bf16,bf16->f32");
   }
+}
+
+TEST(FoldCasts, GradientsOfExpertsLeaveTheirProductsInF32) {
+  MixedGraph b;
+  const auto mixed = ToMixedPrecision(b.Loss(LayerOfExperts(b)), DType::kBF16);
+  ASSERT_TRUE(mixed.has_value()) << mixed.error();
+  const auto steps = Differentiate(*mixed);
+  ASSERT_TRUE(steps.has_value()) << steps.error();
+  const Graph graph = Folded(*steps);
+  EXPECT_TRUE(VerifyGraph(graph).ok()) << VerifyGraph(graph);
+  for (const char* name : {"grad/up", "grad/down"}) {
+    const Node& product = graph.producer(graph.Output(name));
+    EXPECT_EQ(product.op, Op::kGroupedMatmulGrad) << name;
+    EXPECT_EQ(SignatureOf(graph, product), "bf16,i32,bf16->f32") << name;
+  }
+  EXPECT_THAT(SignaturesOf(graph, Op::kCombineGradWeights), ElementsAre("bf16,bf16,i32->f32"));
 }
 
 TEST(FoldCasts, TwiceIsOnce) {

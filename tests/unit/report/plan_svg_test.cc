@@ -1,5 +1,6 @@
 #include "report/plan_svg.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,6 +47,52 @@ TEST(PlanSvg, DrawsEveryRunMessageAndTheLargestWeights) {
       << "the same numbers as in tables";
   EXPECT_THAT(svg, HasSubstr("transformer.wte.weight: f32[256,64]"));
   EXPECT_EQ(CountOf(svg, "<g "), CountOf(svg, "</g>"));
+}
+
+// Of a folded pipeline of two stages, the first has the first and the last part of the model.
+TEST(PlanSvg, PartsOfAStageAreToldApartAndRunsHaveTheirMicrobatch) {
+  const mesh::Topology topology = mesh::Topology::Local(2);
+  for (const char* schedule : {"v-half", "v-min", "zb-v", "interleaved"}) {
+    const auto folded =
+        PlanSmallJob({"model.n_layers=4", "parallelism.pipeline_parallel_degree=2",
+                      "parallelism.pipeline_parallel_microbatches=4",
+                      fmt::format("parallelism.pipeline_parallel_schedule=\"{}\"", schedule)},
+                     topology);
+    ASSERT_TRUE(folded.has_value()) << schedule << ": " << folded.error();
+    const std::string svg = PlanSvg(folded->plan(), folded->forecast, topology);
+    const int last_of_first = std::string(schedule) == "interleaved" ? 2 : 3;
+    for (int microbatch = 0; microbatch < 4; ++microbatch) {
+      for (const int part : {0, last_of_first}) {
+        EXPECT_EQ(CountOf(svg, fmt::format("forward of microbatch {}, part {} of the model",
+                                           microbatch, part)),
+                  1)
+            << schedule;
+      }
+      EXPECT_GE(CountOf(svg, fmt::format(">{}</text>", microbatch)), 8) << schedule;
+    }
+    EXPECT_THAT(svg, HasSubstr(">part 1 of a stage</text>"));
+    // The legend, and a run for each microbatch, of the later part's blue on both stages.
+    EXPECT_EQ(CountOf(svg, "fill=\"#406880\""), 1 + 4 * 2) << schedule;
+  }
+}
+
+TEST(PlanSvg, SaysWhichDevicesShareExpertsAndRows) {
+  const mesh::Topology topology = mesh::Topology::Local(4);
+  const auto nested = PlanSmallJob({"parallelism.context_parallel_degree=4",
+                                    "parallelism.context_parallel_attention=\"nested\""},
+                                   topology);
+  ASSERT_TRUE(nested.has_value()) << nested.error();
+  const std::string rows = PlanSvg(nested->plan(), nested->forecast, topology);
+  EXPECT_THAT(rows, HasSubstr("the 4 devices that share a row are 2 groups of 2 neighbours"));
+  EXPECT_THAT(rows, HasSubstr("over context=2 context2=2"));
+  const auto mixture = PlanSmallJob(
+      {"model.name=\"mixtral\"", "model.n_experts=4", "model.experts_per_token=2",
+       "parallelism.data_parallel_replicate_degree=4", "parallelism.expert_parallel_degree=2"},
+      topology);
+  ASSERT_TRUE(mixture.has_value()) << mixture.error();
+  const std::string experts = PlanSvg(mixture->plan(), mixture->forecast, topology);
+  EXPECT_THAT(experts, HasSubstr("the 4 replicas are 2 groups of 2 that share the experts"));
+  EXPECT_THAT(experts, HasSubstr("over data=2 expert=2"));
 }
 
 TEST(PlanSvg, OfManyDevicesHasARowPerStage) {
