@@ -12,6 +12,7 @@ TypesOr InferEmbedding(const OpCall& call) {
   MW_TRY(call.RequireRank(0, 2));
   MW_TRY(call.RequireShardedRank(2));
   if (call.operands[1].dtype != DType::kI32) return Fail(call.Error("ids must be i32"));
+  if (call.attrs.Has("ignore_index")) MW_TRY(call.IntIn("ignore_index", INT32_MIN, INT32_MAX));
   TensorType result{call.operands[0].dtype, call.operands[1].dims};
   result.dims.push_back(call.operands[0].dims[1]);
   return std::vector<TensorType>{result};

@@ -4,6 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
+
+#include "ir/stage_block.h"
 
 namespace meshwright::ops {
 namespace {
@@ -30,6 +33,14 @@ Result<ShardBlock> KernelSpec::BlockOf(const ir::TensorType& local) const {
   block.local_dims = local.dims;
   block.global_dims = sharded.whole() ? local.dims : sharded.global_dims;
   MW_ASSIGN_OR_RETURN(block.offsets, ResolveOffsets(sharded, local.dims, coords));
+  if (const std::optional<ir::StageBlock> part = ir::StageBlock::FromAttrs(attrs)) {
+    if (part->dim >= static_cast<int>(local.dims.size())) {
+      return Fail(InvalidArgument(fmt::format("{}: a block along dim {}", ToString(), part->dim)));
+    }
+    const auto dim = static_cast<size_t>(part->dim);
+    block.offsets.base[dim] += part->first;
+    block.global_dims[dim] = part->whole;
+  }
   return block;
 }
 

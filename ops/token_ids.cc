@@ -16,6 +16,11 @@ Status BadId(std::string_view op, int32_t id, int64_t position, int64_t table_ro
 
 }  // namespace
 
+std::optional<int64_t> IgnoredId(const ir::Attrs& attrs) {
+  if (!attrs.Has("ignore_index")) return std::nullopt;
+  return attrs.Int("ignore_index");
+}
+
 Status CheckTokenIds(std::string_view op, const int32_t* ids, int64_t count, int64_t table_rows,
                      std::optional<int64_t> ignored) {
   for (int64_t i = 0; i < count; ++i) {

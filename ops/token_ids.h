@@ -7,11 +7,15 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "ir/attrs.h"
 #include "ir/op.h"
 
 namespace meshwright::ops {
 
 inline constexpr int64_t kDefaultIgnoreIndex = ir::kDefaultIgnoreIndex;
+
+// The id that embedding leaves out, if there is one.
+std::optional<int64_t> IgnoredId(const ir::Attrs& attrs);
 
 // kInvalidArgument naming the first id outside [0, table_rows), its position and the table's size.
 // `ignored` ids pass.

@@ -5,6 +5,7 @@
 #include "ir/text.h"
 #include "planner/plan.h"
 #include "planner/schedule.h"
+#include "planner/vocabulary_schedule.h"
 
 namespace meshwright::planner {
 namespace {
@@ -82,8 +83,7 @@ std::string MemoryTable(const Plan& plan) {
 std::string FormatPlan(const Plan& plan, bool with_programs, const std::string& reasons) {
   std::string text = fmt::format("plan: {}\n{}\n{}\n{}\n{}", plan.layout.ToString(), reasons,
                                  StageTable(plan), ParamTable(plan), MemoryTable(plan));
-  const auto schedule = MakeSchedule(plan.layout.schedule, plan.layout.shape(),
-                                     static_cast<int>(plan.layout.microbatches));
+  const auto schedule = MakeStepSchedule(plan.layout, /*backward=*/true);
   if (schedule.has_value() && plan.layout.pipeline > 1) {
     text += "\n";
     for (size_t i = 0; i < schedule->size(); ++i)

@@ -9,6 +9,7 @@
 #include "ir/program_outputs.h"
 #include "planner/local_node.h"
 #include "planner/partition.h"
+#include "planner/vocabulary_blocks.h"
 
 namespace meshwright::planner {
 
@@ -41,8 +42,8 @@ Result<Partition> MakeInitPartition(const ir::Graph& graph, const StageAssignmen
       const ValueId value = EmitInitialValue(builder, node, type, sharding, local);
       builder.SetOutput(name, value);
       const ir::MemoryKind kind = MemoryKindOf(node);
-      piece.outputs.push_back(
-          result.tensors.Add({stage, TensorRole::kParam, kind, name, type, sharding, local}));
+      piece.outputs.push_back(result.tensors.Add({stage, TensorRole::kParam, kind, name, type,
+                                                  sharding, local, BlockOfParam(node, type)}));
     }
     MW_ASSIGN_OR_RETURN(ir::Graph local_graph, builder.Finish());
     piece.graph = std::make_shared<const ir::Graph>(std::move(local_graph));

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "ir/schema.h"
+#include "ir/stage_block.h"
 #include "mesh/reshard.h"
 
 namespace meshwright::planner {
@@ -213,10 +214,12 @@ ValueId EmitInitialValue(ir::Builder& builder, const Node& param, const ir::Tens
   if (init != "normal") {
     return builder.AddOne(Op::kConstant, {}, {{"value", init == "ones" ? 1.0 : 0.0}}, {local_type});
   }
-  Attrs attrs{{"name", param.attrs.Str("name")},
+  // Blocks of stages are those of the one stream of the whole.
+  Attrs attrs{{"name", param.attrs.Str("block_of", param.attrs.Str("name"))},
               {"mean", param.attrs.Real("mean", 0)},
               {"std", param.attrs.Real("std", 1)}};
   SetOffsets(attrs, global_type, sharding);
+  if (const auto block = ir::StageBlock::FromAttrs(param.attrs)) block->ToAttrs(attrs);
   return builder.AddOne(Op::kRandomNormal, {}, attrs, {local_type});
 }
 

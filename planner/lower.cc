@@ -13,6 +13,7 @@
 #include "ir/lifetime.h"
 #include "mesh/reshard.h"
 #include "planner/memory.h"
+#include "planner/vocabulary_schedule.h"
 
 namespace meshwright::planner {
 namespace {
@@ -153,11 +154,19 @@ class DeviceLowering {
     if (slot.persistent) {
       slot.global_dims = tensor.global_type.dims;
       slot.box = BoxOf(tensor, position_);
+      if (tensor.block) PlaceBlock(*tensor.block, slot);
     }
     const SlotId id(static_cast<int32_t>(program_.slots.size()));
     program_.slots.push_back(std::move(slot));
     known[at] = id;
     return id;
+  }
+
+  // The slot as one of the state that stages share.
+  static void PlaceBlock(const StateBlock& block, ir::Slot& slot) {
+    slot.name = block.name;
+    slot.global_dims = block.whole_dims;
+    slot.box.offset[0] += block.first_row;
   }
 
   // ---- transfers ----
@@ -235,7 +244,7 @@ class DeviceLowering {
   int32_t MessagesInFlight(int peer_stage, int64_t peer_position, bool outgoing,
                            const PieceKey& reader) const {
     int32_t count = 0;
-    const PipelineShape shape = input_.layout->shape();
+    const PipelineShape shape = StepShape(*input_.layout);
     for (const Transfer* transfer : FoundOr(index_.received_before, reader)) {
       const int from_stage = Tensor(transfer->import->source).stage;
       const int to_stage = Tensor(transfer->import->destination).stage;

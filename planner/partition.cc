@@ -14,6 +14,8 @@
 #include "planner/local_node.h"
 #include "planner/reduce_in_place.h"
 #include "planner/value_versions.h"
+#include "planner/vocabulary_blocks.h"
+#include "planner/vocabulary_schedule.h"
 
 namespace meshwright::planner {
 namespace {
@@ -104,15 +106,9 @@ class Partitioner {
 
   TensorIndex AddTensor(int stage, ValueId value, const Sharding& sharding, TensorRole role,
                         ir::MemoryKind kind, std::string name = "") {
-    StageTensor tensor;
-    tensor.stage = stage;
-    tensor.role = role;
-    tensor.kind = kind;
-    tensor.name = name.empty() ? UniqueName(value) : std::move(name);
-    tensor.global_type = graph_.type(value);
-    tensor.sharding = sharding;
-    tensor.local_type = LocalType(stage, value, sharding);
-    return result_.tensors.Add(std::move(tensor));
+    if (name.empty()) name = UniqueName(value);
+    return result_.tensors.Add({stage, role, kind, std::move(name), graph_.type(value), sharding,
+                                LocalType(stage, value, sharding)});
   }
 
   // "%12", then "%12.1", "%12.2" for its other shardings.
@@ -132,6 +128,7 @@ class Partitioner {
     version.sharding = sharding;
     version.tensor =
         AddTensor(stage, value, sharding, TensorRole::kParam, MemoryKindOf(param), name);
+    result_.tensors[version.tensor].block = BlockOfParam(param, graph_.type(value));
     versions.push_back(version);
     return versions.front();
   }
@@ -226,6 +223,8 @@ class Partitioner {
     version.piece = key;
     version.local = local;
     version.of_param = IsParam(value);
+    version.own_piece_only =
+        SharesVocabulary(layout_) && key.phase == Phase::kBackward && key.chunk == kOutputChunk;
     Versions(key.stage, value).push_back(version);
   }
 
@@ -381,7 +380,8 @@ class Partitioner {
                                                              local, from, to, MeshOf(key.stage)));
     AddVersion(key, value, to, converted);
     const bool weight = IsParam(value) || IsWeightCast(graph_, graph_.producer(value));
-    Versions(key.stage, value).back().gathered = weight && ValueVersions::GathersBlocks(from, to);
+    Versions(key.stage, value).back().own_piece_only |=
+        weight && ValueVersions::GathersBlocks(from, to);
     return converted;
   }
 

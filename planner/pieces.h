@@ -9,6 +9,7 @@
 
 #include <compare>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -53,6 +54,14 @@ enum class TensorRole : uint8_t {
 
 using TensorIndex = Id<struct StageTensorTag>;  // of Partition::tensors
 
+// Rows of a param that a stage holds: of the state with this name and these dims
+// (planner/vocabulary_blocks.h).
+struct StateBlock {
+  std::string name;
+  ir::Dims whole_dims;
+  int64_t first_row = 0;
+};
+
 struct StageTensor {
   int stage = 0;
   TensorRole role = TensorRole::kMicrobatch;
@@ -61,6 +70,7 @@ struct StageTensor {
   ir::TensorType global_type;
   mesh::Sharding sharding;  // over the planning mesh
   ir::TensorType local_type;
+  std::optional<StateBlock> block = {};  // of a param of which the stage holds some rows
 };
 
 struct Piece {

@@ -26,6 +26,8 @@
 #include "planner/step_pieces.h"
 #include "planner/strategy.h"
 #include "planner/token_order.h"
+#include "planner/vocabulary_blocks.h"
+#include "planner/vocabulary_schedule.h"
 #include "planner/whole_batch.h"
 #include "planner/zero.h"
 
@@ -63,6 +65,7 @@ class PlanMaker {
   }
 
   Result<Plan> Run() {
+    MW_TRY(CheckVocabulary(job_, plan_.layout));
     MW_TRY(job_.trained() != nullptr ? PrepareStep() : PrepareForward());
     MW_TRY(PrepareOutputs());
     MW_TRY(MakePrograms());
@@ -194,8 +197,7 @@ class PlanMaker {
     MW_ASSIGN_OR_RETURN(const Partition partition,
                         MakeStepPartition(job_, staged_, plan_.layout, strategies_));
     MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
-                        MakeSchedule(plan_.layout.schedule, plan_.layout.shape(),
-                                     static_cast<int>(plan_.layout.microbatches)));
+                        MakeStepSchedule(plan_.layout, /*backward=*/true));
     return Lower(ir::kStepProgram, partition, plan_.layout, std::move(schedule));
   }
 
@@ -235,9 +237,10 @@ class PlanMaker {
   }
 
   Result<Forward> StageForward(Graph graph, const Layout& layout) const {
+    MW_ASSIGN_OR_RETURN(graph, SplitVocabulary(std::move(graph), layout, ModelLayers()));
     MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(job_, layout, std::move(graph)));
     MW_ASSIGN_OR_RETURN(StageAssignment stages,
-                        AssignStages(graph, staged_.stages.part_of_layer, layout.shape()));
+                        AssignStages(graph, staged_.stages.part_of_layer, StepShape(layout)));
     MW_ASSIGN_OR_RETURN(Strategies strategies, ChooseShardings(graph, stages, layout));
     return Forward{std::move(graph), std::move(stages), std::move(strategies), layout};
   }
@@ -249,8 +252,9 @@ class PlanMaker {
                                       job_.parallel.bucket_bytes));
     MW_TRY(CompilePieces(job_, partition));
     MW_TRY(WriteOutputStates(name, outputs_, partition));
-    return Lower(name, partition, layout,
-                 ForwardSchedule(layout.shape(), static_cast<int>(layout.microbatches)));
+    MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
+                        MakeStepSchedule(layout, /*backward=*/false));
+    return Lower(name, partition, layout, std::move(schedule));
   }
 
   // ---- other programs than the main one ----
@@ -338,9 +342,18 @@ class PlanMaker {
                   });
   }
 
+  // Those behind them are of a shared vocabulary.
+  int ModelLayers() const {
+    const auto all = static_cast<int>(staged_.stages.part_of_layer.size());
+    if (!SharesVocabulary(plan_.layout)) return all;
+    return all - VocabularyLayers{0, static_cast<int>(plan_.layout.pipeline)}.count();
+  }
+
   std::pair<int, int> LayersOf(int part) const {
     const std::vector<int>& part_of_layer = staged_.stages.part_of_layer;
-    const auto range = std::equal_range(part_of_layer.begin(), part_of_layer.end(), part);
+    if (SharesVocabulary(plan_.layout)) part += plan_.layout.shape().stages * kLayersChunk;
+    const auto range =
+        std::equal_range(part_of_layer.begin(), part_of_layer.begin() + ModelLayers(), part);
     const auto first = static_cast<int>(range.first - part_of_layer.begin());
     return {first, first + static_cast<int>(range.second - range.first) - 1};
   }
@@ -362,12 +375,26 @@ class PlanMaker {
             ir::CostOf(staged_.graph, node).flops;
       }
     }
+    DescribeParams();
+  }
+
+  // Blocks of stages are one param.
+  void DescribeParams() {
     for (NodeId id : staged_.graph.NodesOf(ir::Op::kParam)) {
       const ir::Node& node = staged_.graph.node(id);
       const std::string name = node.attrs.Str("name");
       if (node.attrs.Int("state") != 0) continue;
-      plan_.params.push_back({name, staged_.graph.type(node.outputs[0]),
-                              strategies_.params.at(name), staged_.stages.param_stages.at(name)});
+      const ir::TensorType& type = staged_.graph.type(node.outputs[0]);
+      const std::vector<int>& stages = staged_.stages.param_stages.at(name);
+      const std::optional<StateBlock> block = BlockOfParam(node, type);
+      if (block && block->first_row > 0) {
+        plan_.params.back().stages.insert(plan_.params.back().stages.end(), stages.begin(),
+                                          stages.end());
+        continue;
+      }
+      plan_.params.push_back({block ? block->name : name,
+                              block ? ir::TensorType{type.dtype, block->whole_dims} : type,
+                              strategies_.params.at(name), stages});
     }
   }
 

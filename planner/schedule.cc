@@ -212,6 +212,8 @@ constexpr int kManyChunks = 1 << 16;
 constexpr Kind kKinds[] = {
     {"1f1b", false, 1, 1, 1, false},
     {"gpipe", false, 1, 1, 1, false},
+    {"1f1b-vocab", false, 1, 1, 1, false},
+    {"gpipe-vocab", false, 1, 1, 1, false},
     {"interleaved", false, 1, kManyChunks, 2, false},
     {"zb-h1", true, 1, 1, 1, false},
     {"zb-h2", true, 1, 1, 1, false},
@@ -293,13 +295,14 @@ Result<std::vector<StageSchedule>> MakeSchedule(const std::string& name, const P
   }
   std::vector<StageSchedule> result;
   for (int stage = 0; stage < shape.stages; ++stage) {
-    if (name == "gpipe") {
+    // Of the layers alone; with the vocabulary's steps: planner/vocabulary_schedule.h.
+    if (name == "gpipe" || name == "gpipe-vocab") {
       result.push_back(GPipe(microbatches));
     } else if (name == "zb-h1" || (kind->splits_backward && shape.stages == 1)) {
       result.push_back(ZeroBubbleH1(shape.stages, stage, microbatches));
     } else if (name == "zb-h2") {
       result.push_back(ZeroBubbleH2(shape.stages, stage, microbatches));
-    } else if (name == "1f1b" || shape.stages == 1) {
+    } else if (name == "1f1b" || name == "1f1b-vocab" || shape.stages == 1) {
       // One stage: nobody waits, so that each microbatch is finished before the next one begins.
       result.push_back(OneForwardOneBackward(shape.stages, stage, microbatches));
     } else if (name == "interleaved") {

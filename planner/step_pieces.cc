@@ -7,15 +7,27 @@
 
 #include "base/parallel.h"
 #include "compile/compile.h"
+#include "ir/schema.h"
 #include "planner/partition.h"
 #include "planner/recompute.h"
 #include "planner/reduce_in_place.h"
+#include "planner/vocabulary_blocks.h"
+#include "planner/vocabulary_schedule.h"
 
 namespace meshwright::planner {
 namespace {
 
-std::vector<int> PartOfLayers(const ir::Graph& graph, const Layout& layout) {
-  if (layout.part_layers.empty()) return BalanceLayers(graph, layout.shape().parts());
+// Of the layers of the model, which are the first `layers` of the graph's.
+std::vector<int> PartOfLayers(const ir::Graph& graph, const Layout& layout, int layers) {
+  if (layout.part_layers.empty()) {
+    std::vector<double> cost(static_cast<size_t>(layers), 0);
+    for (const ir::Node& node : graph.nodes) {
+      if (node.layer < 0 || node.layer >= layers) continue;
+      cost[static_cast<size_t>(node.layer)] += ir::CostOf(graph, node).flops;
+    }
+    if (cost.empty()) return {};
+    return SplitByCost(cost, layout.shape().parts());
+  }
   std::vector<int> parts;
   for (const int count : layout.part_layers) {
     const int part = parts.empty() ? 0 : parts.back() + 1;
@@ -28,14 +40,19 @@ std::vector<int> PartOfLayers(const ir::Graph& graph, const Layout& layout) {
 
 Result<StagedStep> StageStep(const ir::JobRequest& job, ir::Graph step_graph,
                              const Layout& layout) {
-  MW_ASSIGN_OR_RETURN(ir::Graph graph, FuseWholeHead(job, layout, std::move(step_graph)));
+  const int layers = LayerCount(step_graph);
+  MW_ASSIGN_OR_RETURN(ir::Graph graph, SplitVocabulary(std::move(step_graph), layout, layers));
+  MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(job, layout, std::move(graph)));
   const bool recomputes = std::any_of(layout.recompute.begin(), layout.recompute.end(),
                                       [](Recompute mode) { return mode != Recompute::kNone; });
   if (recomputes) {
     MW_ASSIGN_OR_RETURN(graph, RecomputeActivations(graph, layout.recompute));
   }
-  const PipelineShape shape = layout.shape();
-  const std::vector<int> part_of_layer = PartOfLayers(graph, layout);
+  const PipelineShape shape = StepShape(layout);
+  std::vector<int> part_of_layer = PartOfLayers(graph, layout, layers);
+  if (SharesVocabulary(layout)) {
+    part_of_layer = VocabularyLayers{layers, shape.stages}.Parts(part_of_layer);
+  }
   MW_ASSIGN_OR_RETURN(StageAssignment stages, AssignStages(graph, part_of_layer, shape));
   graph = SumGradientsInBackward(std::move(graph), stages);
   if (shape.stages > 1) {

@@ -7,10 +7,8 @@
 namespace meshwright::planner {
 namespace {
 
-// Weights that are stored in blocks are gathered by every piece anew: kept from the forward to the
-// backward they would be whole again for most of the step.
-bool IsGatheredElsewhere(const Version& version, const PieceKey& reader) {
-  return version.gathered && version.piece != reader;
+bool IsElsewhere(const Version& version, const PieceKey& reader) {
+  return version.own_piece_only && version.piece != reader && reader.phase != ir::Phase::kUpdate;
 }
 
 }  // namespace
@@ -51,7 +49,7 @@ size_t ValueVersions::Best(const std::vector<Version>& versions, const PieceKey&
   size_t best = FirstReadable(versions, reader);
   for (size_t i = best; i < versions.size(); ++i) {
     if (versions[i].piece && *versions[i].piece > reader) continue;
-    if (!IsReadable(versions[i], reader) || IsGatheredElsewhere(versions[i], reader)) continue;
+    if (!IsReadable(versions[i], reader) || IsElsewhere(versions[i], reader)) continue;
     if (SeenBy(versions[i], reader) == required) return i;
     if (rank(versions[i]) > rank(versions[best])) best = i;
   }

@@ -26,7 +26,10 @@ struct Version {
   ValueId local;                  // in that piece
   TensorIndex tensor = kNoTensor;
   TensorIndex accumulator = kNoTensor;  // its sum over microbatches, which the update reads
-  bool gathered = false;                // of blocks of a weight
+  // For its own piece alone, and the update. Weights that are stored in blocks are gathered by
+  // every piece anew: kept from the forward to the backward they would be whole again for most of
+  // the step. T of a shared vocabulary may run behind pieces that are ordered after it.
+  bool own_piece_only = false;
   bool of_param = false;
 };
 

@@ -1,6 +1,7 @@
 // embedding: rows over the team. embedding_grad: every piece of columns walks all ids in order, so
 // that the sum of a row that occurs often does not depend on the team.
 #include <algorithm>
+#include <optional>
 
 #include "ops/cpu/copy_tensor.h"
 #include "ops/cpu/cpu.h"
@@ -13,19 +14,19 @@ namespace {
 
 constexpr int64_t kColumns = 64;
 
-KernelResult MakeForward(const ShardBlock& block) {
+KernelResult MakeForward(const ShardBlock& block, std::optional<int64_t> ignored) {
   return MakeFunctionKernel(
-      [block](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+      [block, ignored](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
         const int32_t* ids = inputs[1].as<int32_t>();
         const int64_t count = inputs[1].elements();
         const int64_t width = block.local_dims[1];
         const int64_t first = block.Start(0, context.microbatch);
-        MW_TRY(CheckTokenIds("embedding", ids, count, block.global_dims[0]));
+        MW_TRY(CheckTokenIds("embedding", ids, count, block.global_dims[0], ignored));
         ParallelRange(context, count, RowGrain(width), [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) {
             float* out = outputs[0].as<float>() + i * width;
             const int64_t row = ids[i] - first;
-            if (row < 0 || row >= block.local_dims[0]) {
+            if (row < 0 || row >= block.local_dims[0] || ids[i] == ignored) {
               std::fill_n(out, width, 0.0f);
             } else {
               std::copy_n(inputs[0].as<float>() + row * width, width, out);
@@ -69,7 +70,7 @@ KernelResult MakeEmbedding(const KernelSpec& spec) {
   const bool forward = spec.op == ir::Op::kEmbedding;
   MW_ASSIGN_OR_RETURN(const ShardBlock block,
                       spec.BlockOf(forward ? spec.inputs[0] : spec.outputs[0]));
-  return forward ? MakeForward(block) : MakeGrad(block);
+  return forward ? MakeForward(block, IgnoredId(spec.attrs)) : MakeGrad(block);
 }
 
 }  // namespace meshwright::ops::cpu

@@ -10,24 +10,25 @@ namespace {
 template <typename T>
 KernelResult MakeForward(const KernelSpec& spec) {
   MW_ASSIGN_OR_RETURN(const ShardBlock block, spec.BlockOf(spec.inputs[0]));
-  return MakeFunctionKernel(
-      [block](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
-        const int32_t* ids = inputs[1].as<int32_t>();
-        const int64_t count = inputs[1].elements();
-        const int64_t width = block.local_dims[1];
-        const int64_t first = block.Start(0, context.microbatch);
-        MW_TRY(CheckTokenIds("embedding", ids, count, block.global_dims[0]));
-        for (int64_t i = 0; i < count; ++i) {
-          T* out = outputs[0].as<T>() + i * width;
-          const int64_t row = ids[i] - first;
-          if (row < 0 || row >= block.local_dims[0]) {
-            std::fill_n(out, width, T{0});
-          } else {
-            std::copy_n(inputs[0].as<T>() + row * width, width, out);
-          }
-        }
-        return {};
-      });
+  return MakeFunctionKernel([block, ignored = IgnoredId(spec.attrs)](const RunContext& context,
+                                                                     Inputs inputs,
+                                                                     Outputs outputs) -> Status {
+    const int32_t* ids = inputs[1].as<int32_t>();
+    const int64_t count = inputs[1].elements();
+    const int64_t width = block.local_dims[1];
+    const int64_t first = block.Start(0, context.microbatch);
+    MW_TRY(CheckTokenIds("embedding", ids, count, block.global_dims[0], ignored));
+    for (int64_t i = 0; i < count; ++i) {
+      T* out = outputs[0].as<T>() + i * width;
+      const int64_t row = ids[i] - first;
+      if (row < 0 || row >= block.local_dims[0] || ids[i] == ignored) {
+        std::fill_n(out, width, T{0});
+      } else {
+        std::copy_n(inputs[0].as<T>() + row * width, width, out);
+      }
+    }
+    return {};
+  });
 }
 
 template <typename T>
