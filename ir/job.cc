@@ -294,6 +294,12 @@ Status CheckParallel(const ParallelSpec& parallel) {
     return InvalidField("parallel.device",
                         fmt::format("is '{}'; known: auto, cpu, cuda", parallel.device));
   }
+  MW_TRY(CheckRange("parallel.offload_chunk_bytes",
+                    static_cast<double>(parallel.offload_chunk_bytes), 1, 1e12));
+  if (parallel.optimizer_memory != "device" && parallel.optimizer_memory != "host") {
+    return InvalidField("parallel.optimizer_memory",
+                        fmt::format("is '{}'; known: device, host", parallel.optimizer_memory));
+  }
   static const std::set<std::string> modes = {"auto", "none", "selective", "full"};
   if (!modes.contains(parallel.recompute)) {
     return InvalidField("parallel.recompute", fmt::format("is '{}'; known: {}", parallel.recompute,

@@ -61,6 +61,7 @@ struct StageTensor {
   ir::TensorType global_type;
   mesh::Sharding sharding;  // over the planning mesh
   ir::TensorType local_type;
+  ir::Space space = ir::Space::kDevice;  // of a param
 };
 
 struct Piece {
