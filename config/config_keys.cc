@@ -313,6 +313,13 @@ std::vector<ConfigKey> DeviceKeys() {
        MW_AT(parallel.optimizer_memory),
        KeyKind::kChoice,
        {"device", "host"}},
+      {"parallelism",
+       "weights_memory",
+       "Where weights are while nothing reads them; host: in the memory of the worker's host, from "
+       "where a few layers at a time come for each microbatch.",
+       MW_AT(parallel.weights_memory),
+       KeyKind::kChoice,
+       {"device", "host"}},
       {"parallelism", "offload_chunk_bytes",
        "What comes from the host's memory at a time, about; a device holds three of them at most.",
        MW_AT(parallel.offload_chunk_bytes)},

@@ -296,9 +296,11 @@ Status CheckParallel(const ParallelSpec& parallel) {
   }
   MW_TRY(CheckRange("parallel.offload_chunk_bytes",
                     static_cast<double>(parallel.offload_chunk_bytes), 1, 1e12));
-  if (parallel.optimizer_memory != "device" && parallel.optimizer_memory != "host") {
-    return InvalidField("parallel.optimizer_memory",
-                        fmt::format("is '{}'; known: device, host", parallel.optimizer_memory));
+  for (const auto& [field, memory] :
+       {std::pair("parallel.optimizer_memory", &parallel.optimizer_memory),
+        std::pair("parallel.weights_memory", &parallel.weights_memory)}) {
+    if (*memory == "device" || *memory == "host") continue;
+    return InvalidField(field, fmt::format("is '{}'; known: device, host", *memory));
   }
   static const std::set<std::string> modes = {"auto", "none", "selective", "full"};
   if (!modes.contains(parallel.recompute)) {

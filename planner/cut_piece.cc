@@ -100,7 +100,7 @@ class PieceCutter {
   Result<Piece> MakePart(int part, bool first) {
     Piece made;
     made.key = piece_.key;
-    ir::Builder builder(first ? graph_.name : fmt::format("{}.{}", graph_.name, part));
+    ir::Builder builder(first ? graph_.name : fmt::format("{}+{}", graph_.name, part));
     std::map<ValueId, ValueId> map;
     AddInputs(part, builder, made, map);
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {

@@ -24,7 +24,7 @@ using PartOfNode = std::vector<int>;
 PartOfNode PlaceNodes(const ir::Graph& graph, const std::vector<int>& wanted);
 
 // The pieces, in order; parts without nodes have none. Adds tensors to the partition. The first
-// keeps the name of the graph, the others have ".1", ".2" behind it. Errors: kInternal: a part
+// keeps the name of the graph, the others have "+1", "+2" behind it. Errors: kInternal: a part
 // reads a tensor that an earlier one has updated in place.
 Result<std::vector<Piece>> CutPiece(const Piece& piece, const PartOfNode& parts,
                                     Partition& partition);

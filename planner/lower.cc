@@ -100,7 +100,7 @@ class DeviceLowering {
     for (const auto& [key, pieces] : index_.pieces) {
       if (key.stage == stage_ && key.phase == Phase::kUpdate) RunPieces(key, 0);
     }
-    AddTierCopies(program_);
+    AddTierCopies(input_.copies_bytes, program_);
     AddReports();
     InsertFrees();
     MW_TRY(PlaceSlots());

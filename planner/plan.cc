@@ -251,6 +251,7 @@ class PlanMaker {
                                       job_.parallel.bucket_bytes));
     MW_TRY(CompilePieces(job_, partition));
     MW_TRY(WriteOutputStates(name, outputs_, partition));
+    MW_TRY(PlaceState(job_.parallel, partition));
     return Lower(name, partition, layout,
                  ForwardSchedule(layout.shape(), static_cast<int>(layout.microbatches)));
   }
@@ -302,6 +303,7 @@ class PlanMaker {
     input.microbatches = static_cast<int>(layout.microbatches);
     input.schedule = std::move(schedule);
     input.scope = scope_;
+    input.copies_bytes = 3 * job_.parallel.offload_chunk_bytes;
     input.topology = &topology_;
     return LowerToPrograms(input);
   }

@@ -360,7 +360,9 @@ class Replay {
     ready_.push_back(d);
   }
 
+  // Once for all parts that a piece is cut into.
   void CountInFlight(size_t d, const std::string& piece) {
+    if (piece.find('+') != std::string::npos) return;
     if (piece.starts_with('f')) {
       result_.in_flight_max[d] = std::max(result_.in_flight_max[d], ++devices_[d].in_flight);
     } else if (piece.starts_with('b')) {

@@ -79,7 +79,7 @@ Result<Simulation> Simulate(std::span<const ir::Program> programs, const Simulat
 
 // Forward and backward pieces are told apart by the executable's graph name: "f.." forward, "b.."
 // backward (after the stage prefix "s<stage>/"), e.g. "s1/f", "s1/b", "s0/u0".
-std::string ExecutablePiece(const ir::Executable& executable);  // "f", "b", "w", "u0", "z"
+std::string ExecutablePiece(const ir::Executable& executable);  // "f", "b", "w", "u0", "z", "u0+1"
 // What a piece is to people: "forward", "backward", "weight gradient" or "update", which also is
 // what runs once before the forwards.
 std::string_view PieceCategory(std::string_view piece);

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "planner/cut_piece.h"
+#include "planner/residency.h"
 
 namespace meshwright::planner {
 namespace {
@@ -67,9 +67,12 @@ class CopyAdder {
  public:
   explicit CopyAdder(ir::Program& program) : program_(program) {}
 
-  void Run() {
+  void Run(int64_t room_bytes) {
+    FindUses();
+    residency_ = PlanResidency(uses_, bytes_, room_bytes);
     std::vector<Instruction> with_copies;
     size_t ahead = 0;  // where the copies of the next RUN go
+    size_t turn = 0;
     for (Instruction& instruction : program_.instructions) {
       if (instruction.op != Opcode::kRun) {
         with_copies.push_back(std::move(instruction));
@@ -77,7 +80,7 @@ class CopyAdder {
       }
       std::vector<Instruction> before;
       std::vector<Instruction> behind;
-      UseCopies(instruction, before, behind);
+      UseCopies(turn++, instruction, before, behind);
       with_copies.insert(with_copies.begin() + static_cast<int64_t>(ahead), before.begin(),
                          before.end());
       ahead = with_copies.size();
@@ -88,30 +91,58 @@ class CopyAdder {
   }
 
  private:
-  void UseCopies(Instruction& run, std::vector<Instruction>& before,
+  struct Copy {
+    SlotId slot;
+    bool filled = false;
+  };
+
+  bool OnHost(SlotId id) const { return program_.slot(id).space == Space::kHost; }
+
+  void FindUses() {
+    for (const Instruction& run : program_.instructions) {
+      if (run.op != Opcode::kRun) continue;
+      std::vector<size_t>& turn = uses_.emplace_back();
+      const auto use = [&](SlotId id) {
+        if (!OnHost(id)) return;
+        const auto [at, fresh] = items_.try_emplace(id, items_.size());
+        if (fresh) bytes_.push_back(program_.slot(id).type.bytes());
+        const size_t item = at->second;
+        if (std::find(turn.begin(), turn.end(), item) == turn.end()) turn.push_back(item);
+      };
+      for (const SlotId id : run.inputs) use(id);
+      for (const SlotId id : run.outputs) use(id);
+    }
+    copies_.resize(items_.size());
+  }
+
+  void UseCopies(size_t turn, Instruction& run, std::vector<Instruction>& before,
                  std::vector<Instruction>& behind) {
-    std::map<SlotId, SlotId> copies;
-    const auto copy_of = [&](SlotId home) {
-      const auto [at, fresh] = copies.try_emplace(home);
-      if (fresh) at->second = AddCopy(home);
-      return at->second;
-    };
+    for (size_t i = 0; i < uses_[turn].size(); ++i) {
+      if (residency_.fetched[turn][i]) copies_[uses_[turn][i]] = {};
+    }
     for (SlotId& id : run.inputs) {
-      if (program_.slot(id).space != Space::kHost) continue;
-      const SlotId home = id;
-      const bool known = copies.contains(home);
-      id = copy_of(home);
-      if (!known) before.push_back(CopyOf(Opcode::kPrefetch, home, id));
+      if (!OnHost(id)) continue;
+      Copy& copy = CopyOf(id);
+      if (!copy.filled) before.push_back(MakeCopy(Opcode::kPrefetch, id, copy.slot));
+      copy.filled = true;
+      id = copy.slot;
     }
     for (SlotId& id : run.outputs) {
-      if (program_.slot(id).space != Space::kHost) continue;
-      const SlotId home = id;
-      id = copy_of(home);
-      behind.push_back(CopyOf(Opcode::kOffload, id, home));
+      if (!OnHost(id)) continue;
+      Copy& copy = CopyOf(id);
+      copy.filled = true;
+      behind.push_back(MakeCopy(Opcode::kOffload, copy.slot, id));
+      id = copy.slot;
     }
   }
 
-  static Instruction CopyOf(Opcode op, SlotId from, SlotId to) {
+  Copy& CopyOf(SlotId home) {
+    Copy& copy = copies_[items_.at(home)];
+    if (!copy.slot.valid()) copy.slot = AddSlot(home);
+    return copy;
+  }
+
+  static Instruction MakeCopy(Opcode op, SlotId from, SlotId to) {
     Instruction copy;
     copy.op = op;
     copy.inputs = {from};
@@ -119,7 +150,7 @@ class CopyAdder {
     return copy;
   }
 
-  SlotId AddCopy(SlotId home) {
+  SlotId AddSlot(SlotId home) {
     const SlotId id(static_cast<int32_t>(program_.slots.size()));
     ir::Slot slot;
     slot.type = program_.slot(home).type;
@@ -130,16 +161,24 @@ class CopyAdder {
   }
 
   ir::Program& program_;
+  std::map<SlotId, size_t> items_;  // slots of the host's memory
+  std::vector<int64_t> bytes_;      // of them
+  std::vector<std::vector<size_t>> uses_;
+  Residency residency_;
+  std::vector<Copy> copies_;  // that are there
 };
 
 }  // namespace
 
 Status PlaceState(const ir::ParallelSpec& wanted, Partition& partition) {
-  if (wanted.optimizer_memory != "host") return OkStatus();
+  const bool optimizer = wanted.optimizer_memory == "host";
+  const bool weights = wanted.weights_memory == "host";
+  if (!optimizer && !weights) return OkStatus();
   for (StageTensor& tensor : partition.tensors) {
-    const bool state =
-        tensor.role == TensorRole::kParam && tensor.kind == ir::MemoryKind::kOptimizer;
-    if (state) tensor.space = Space::kHost;
+    if (tensor.role != TensorRole::kParam) continue;
+    const bool moves = (optimizer && tensor.kind == ir::MemoryKind::kOptimizer) ||
+                       (weights && tensor.kind == ir::MemoryKind::kWeights);
+    if (moves) tensor.space = Space::kHost;
   }
   std::vector<Piece> pieces;
   for (Piece& piece : partition.pieces) {
@@ -156,10 +195,10 @@ Status PlaceState(const ir::ParallelSpec& wanted, Partition& partition) {
   return OkStatus();
 }
 
-void AddTierCopies(ir::Program& program) {
+void AddTierCopies(int64_t room_bytes, ir::Program& program) {
   const auto on_host = [](const ir::Slot& slot) { return slot.space == Space::kHost; };
   if (std::none_of(program.slots.begin(), program.slots.end(), on_host)) return;
-  CopyAdder(program).Run();
+  CopyAdder(program).Run(room_bytes);
 }
 
 }  // namespace meshwright::planner
