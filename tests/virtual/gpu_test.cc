@@ -144,6 +144,7 @@ TEST(Gpus, OptimizerStateOfTheHostChangesNothing) {
   job.parallel.offload_chunk_bytes = 4096;
   for (const uint64_t seed : {1, 2, 3}) {
     for (const bool record : {false, true}) {
+      job.parallel.weights_memory = seed == 1 ? "device" : "host";
       const auto host = RunOnGpus(job, 1, options, seed, record);
       ASSERT_TRUE(host.has_value()) << host.error();
       ExpectEqual(*device, *host, 0, fmt::format("seed {}, recorded {}", seed, record));

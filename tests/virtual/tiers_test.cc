@@ -34,7 +34,10 @@ const TierCase kTierCases[] = {
     {"bf16", {}, 0, "1f1b", ir::DType::kBF16},
 };
 
-ir::JobRequest TierJob(const TierCase& c, bool host, int64_t chunk_bytes = 4096) {
+// What is on the host.
+enum class Moved { kNothing, kOptimizer, kAll };
+
+ir::JobRequest TierJob(const TierCase& c, Moved moved, int64_t chunk_bytes = 4096) {
   TinyOptions options;
   options.layers = 4;
   options.batch = 8;
@@ -45,7 +48,8 @@ ir::JobRequest TierJob(const TierCase& c, bool host, int64_t chunk_bytes = 4096)
   job.parallel.schedule = c.schedule;
   job.parallel.chunks = 0;
   job.train.compute_dtype = c.compute;
-  if (host) job.parallel.optimizer_memory = "host";
+  if (moved != Moved::kNothing) job.parallel.optimizer_memory = "host";
+  if (moved == Moved::kAll) job.parallel.weights_memory = "host";
   job.parallel.offload_chunk_bytes = chunk_bytes;
   return job;
 }
@@ -54,30 +58,32 @@ TEST(Tiers, TrainTheSameModelBitForBit) {
   for (const TierCase& c : kTierCases) {
     if (kSanitizedBuild && c.degrees.devices() > 2) continue;
     const int devices = c.degrees.devices();
-    const auto device = RunJob(TierJob(c, false), devices, kTierVocabulary);
+    const auto device = RunJob(TierJob(c, Moved::kNothing), devices, kTierVocabulary);
     ASSERT_TRUE(device.has_value()) << c.name << ": " << device.error();
-    for (const int64_t chunk_bytes : {int64_t{1}, int64_t{40'000}}) {
-      const std::string what = fmt::format("{}, chunks of {}", c.name, chunk_bytes);
-      const auto host = RunJob(TierJob(c, true, chunk_bytes), devices, kTierVocabulary);
-      ASSERT_TRUE(host.has_value()) << what << ": " << host.error();
-      EXPECT_FALSE(host->plan.memory[0].host_bytes.empty()) << what;
-      ExpectEqual(*device, *host, 0, what);
+    for (const Moved moved : {Moved::kOptimizer, Moved::kAll}) {
+      for (const int64_t chunk_bytes : {int64_t{1}, int64_t{40'000}}) {
+        const std::string what = fmt::format("{}, {} kinds on the host, chunks of {}", c.name,
+                                             static_cast<int>(moved), chunk_bytes);
+        const auto host = RunJob(TierJob(c, moved, chunk_bytes), devices, kTierVocabulary);
+        ASSERT_TRUE(host.has_value()) << what << ": " << host.error();
+        EXPECT_EQ(host->plan.memory[0].host_bytes.size(), static_cast<size_t>(moved)) << what;
+        ExpectEqual(*device, *host, 0, what);
+      }
     }
   }
 }
 
-// The limit is what the plan says: a byte less, and nothing is allocated. Three times the state of
-// what the device may hold is on the host.
+// The limit is what the plan says.
 TEST(Tiers, StayWithinTheDevicesMemory) {
   TierCase c{"one device"};
-  ir::JobRequest job = TierJob(c, true);
+  ir::JobRequest job = TierJob(c, Moved::kOptimizer);
   job.train.global_batch = 2;
   const auto plan = planner::MakePlan(job, mesh::Topology::Local(1));
   ASSERT_TRUE(plan.has_value()) << plan.error();
   const planner::DeviceMemory& memory = plan->memory[0];
   const auto fits = RunJob(job, 1, kTierVocabulary, memory.total_bytes);
   ASSERT_TRUE(fits.has_value()) << fits.error();
-  const auto refused = RunJob(TierJob(c, false), 1, kTierVocabulary, memory.total_bytes);
+  const auto refused = RunJob(TierJob(c, Moved::kNothing), 1, kTierVocabulary, memory.total_bytes);
   ASSERT_FALSE(refused.has_value());
   EXPECT_NE(refused.error().message().find("parallelism.optimizer_memory = \"host\""),
             std::string::npos)
@@ -90,9 +96,9 @@ TEST(Tiers, CheckpointsLoadIntoEitherMemory) {
   SyntheticTokens tokens(kTierVocabulary);
   const TierCase cases[] = {
       {"one"}, {"data=2 zero=2", {2, 1, 1, 1}, 2}, {"pipeline=2", {1, 1, 2, 2}}};
-  for (const bool from_host : {false, true}) {
+  for (const Moved from_host : {Moved::kNothing, Moved::kAll}) {
     for (const TierCase& from : cases) {
-      const std::string folder = fmt::format("{} {}", from.name, from_host);
+      const std::string folder = fmt::format("{} {}", from.name, static_cast<int>(from_host));
       const auto saved =
           VirtualCluster::Start(TierJob(from, from_host), from.degrees.devices(), &tokens).value();
       ASSERT_TRUE(saved->Train(0, 2).has_value());
@@ -100,7 +106,10 @@ TEST(Tiers, CheckpointsLoadIntoEitherMemory) {
       const Trained undisturbed = TrainOn(*saved, 2, 3).value();
       for (const TierCase& to : cases) {
         const auto loaded =
-            VirtualCluster::Start(TierJob(to, !from_host), to.degrees.devices(), &tokens).value();
+            VirtualCluster::Start(
+                TierJob(to, from_host == Moved::kAll ? Moved::kOptimizer : Moved::kAll),
+                to.degrees.devices(), &tokens)
+                .value();
         ASSERT_TRUE(states.Load(*loaded, 2, folder).ok());
         ExpectSameTraining(undisturbed, TrainOn(*loaded, 2, 3).value(), &from == &to,
                            fmt::format("{} from {}", to.name, folder));
