@@ -32,6 +32,7 @@ class Keeper {
     Residency result;
     for (size_t turn = 0; turn < uses_.size(); ++turn) {
       std::vector<bool>& fetched = result.fetched.emplace_back();
+      MakeRoom(turn, 0);
       for (const size_t item : uses_[turn]) {
         fetched.push_back(!there_[item]);
         if (there_[item]) continue;

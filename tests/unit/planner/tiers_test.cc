@@ -156,8 +156,11 @@ TEST(PlaceState, TheVerifierFindsWhatIsLost) {
   });
   EXPECT_NE(direct.find("is in the host's memory"), std::string::npos) << direct;
   const std::string elsewhere = Wrong([](ir::Program& step) {
-    const auto first = static_cast<size_t>(FirstOf(step, Opcode::kOffload));
-    std::swap(step.instructions[first].outputs, step.instructions[first + 1].outputs);
+    std::vector<ir::Instruction*> offloads;
+    for (ir::Instruction& each : step.instructions) {
+      if (each.op == Opcode::kOffload) offloads.push_back(&each);
+    }
+    std::swap(offloads[0]->outputs, offloads[1]->outputs);
   });
   EXPECT_NE(elsewhere.find("holds \"opt."), std::string::npos) << elsewhere;
 }
