@@ -68,6 +68,18 @@ void AddProfile(CLI::App& command, std::string& profile) {
       ->capture_default_str();
 }
 
+void AddMemory(CLI::App& command, MemoryArgs& memory) {
+  command.add_option("--memory-mib", memory.device_mib, "Per device; 0: share of the machine")
+      ->check(kMemoryMib)
+      ->capture_default_str();
+  command
+      .add_option("--host-link-mib-per-s", memory.host_link_mib_per_s,
+                  "What CPU devices copy to and from the host's memory in a second, as if it were "
+                  "another one; 0: what they can")
+      ->check(kMemoryMib)
+      ->capture_default_str();
+}
+
 void AddController(CLI::App& app, Storage& s) {
   CLI::App* controller = app.add_subcommand("controller", "Run the controller in the foreground");
   controller
@@ -218,9 +230,7 @@ void AddWorker(CLI::App& app, Storage& s) {
   worker->add_option("--transport", s.worker.transport, "Between workers")
       ->check(CLI::IsMember({"auto", "shm", "tcp"}))
       ->capture_default_str();
-  worker->add_option("--memory-mib", s.worker.memory_mib, "Per device; 0: share of the machine")
-      ->check(kMemoryMib)
-      ->capture_default_str();
+  AddMemory(*worker, s.worker.memory);
   worker
       ->add_option("--orphan-grace-s", s.worker.orphan_grace_s,
                    "Time for which jobs go on without a controller at most; 0: they end with it")
@@ -259,6 +269,7 @@ void AddCluster(CLI::App& app, Storage& s) {
       ->check(CLI::IsMember({"auto", "shm", "tcp"}))
       ->capture_default_str();
   up->add_flag("--pin", s.up.pin, "Pin devices to cores");
+  AddMemory(*up, s.up.memory);
   AddDataRoots(*up, s.up.data_roots, "As of a worker; default: the current folder");
   AddRoots(*up, "--checkpoint-root", s.up.checkpoint_roots,
            "As of a worker; default: checkpoints/ of the run folder");

@@ -53,6 +53,12 @@ struct ControllerArgs {
   int start_fd = -1;               // see AwaitStart in cli/daemon.h
 };
 
+// Of a worker's devices.
+struct MemoryArgs {
+  int64_t device_mib = 0;
+  int64_t host_link_mib_per_s = 0;
+};
+
 struct WorkerArgs {
   std::string name;
   std::string device = "auto";  // auto | cpu | cuda
@@ -68,7 +74,7 @@ struct WorkerArgs {
   std::vector<std::string> data_roots;        // "PATH" or "NAME=PATH"
   std::vector<std::string> checkpoint_roots;  // the same
   std::string transport = "auto";
-  int64_t memory_mib = 0;
+  MemoryArgs memory;
   int64_t collective_timeout_s = 0;
   int64_t executor_end_s = 10;
   int64_t orphan_grace_s = 600;
@@ -98,6 +104,7 @@ struct UpArgs {
   int metrics_port = 7780;
   std::string transport = "auto";
   bool pin = false;
+  MemoryArgs memory;                          // of the workers
   std::vector<std::string> data_roots;        // of the workers; empty: the current folder
   std::vector<std::string> checkpoint_roots;  // of the workers; empty: in the run folder
   std::string worker_binary;                  // of one's own (worker/main.h); empty: this one

@@ -141,12 +141,26 @@ class ClusterStarter {
     spec.binary = worker_binary_;
     // A worker of one's own is that command already.
     if (spec.binary.empty()) spec.args.push_back("worker");
-    spec.args.insert(
-        spec.args.end(),
-        {"--name", spec.name, "--address", worker_address_, "--device", args_.device, "--devices",
-         std::to_string(args_.devices_per_worker), "--threads-per-device",
-         std::to_string(args_.threads_per_device), "--transport", args_.transport, "--profile",
-         args_.profile, "--cache-dir", args_.run_dir + "/cache-" + std::to_string(index)});
+    spec.args.insert(spec.args.end(), {"--name",
+                                       spec.name,
+                                       "--address",
+                                       worker_address_,
+                                       "--device",
+                                       args_.device,
+                                       "--devices",
+                                       std::to_string(args_.devices_per_worker),
+                                       "--threads-per-device",
+                                       std::to_string(args_.threads_per_device),
+                                       "--transport",
+                                       args_.transport,
+                                       "--profile",
+                                       args_.profile,
+                                       "--cache-dir",
+                                       args_.run_dir + "/cache-" + std::to_string(index),
+                                       "--memory-mib",
+                                       std::to_string(args_.memory.device_mib),
+                                       "--host-link-mib-per-s",
+                                       std::to_string(args_.memory.host_link_mib_per_s)});
     if (args_.pin) spec.args.push_back("--pin");
     for (const std::string& root : args_.data_roots) {
       spec.args.insert(spec.args.end(), {"--data-root", root});

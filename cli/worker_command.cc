@@ -76,7 +76,8 @@ Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const Global
     options.checkpoint_roots.push_back(std::move(root));
   }
   options.transport = args.transport;
-  options.memory_bytes = args.memory_mib << 20;
+  options.memory_bytes = args.memory.device_mib << 20;
+  options.host_link_bytes_per_s = args.memory.host_link_mib_per_s << 20;
   options.collective_timeout_ms = args.collective_timeout_s * 1000;
   options.executor_end_ms = args.executor_end_s * 1000;
   options.orphan_grace_ms = args.orphan_grace_s * 1000;
@@ -90,7 +91,8 @@ Result<std::string> DeviceProfileOf(const WorkerArgs& args, const worker::Gpus& 
   profile::ProfileRequest request;
   request.mode = args.profile;
   request.threads = args.threads_per_device;
-  request.memory_bytes = args.memory_mib << 20;
+  request.memory_bytes = args.memory.device_mib << 20;
+  request.host_link_bytes_per_s = args.memory.host_link_mib_per_s << 20;
   request.cache_dir = CacheDir("profiles");
   request.lock_path = profile::MeasuringLockPath();
   request.machine = profile::MachineDescription(BuildDescription());

@@ -306,6 +306,24 @@ std::vector<ConfigKey> DeviceKeys() {
       {"parallelism", "gradient_bucket_bytes",
        "Gradients are reduced in buckets of about this size.", MW_AT(parallel.bucket_bytes)},
       {"parallelism",
+       "optimizer_memory",
+       "Where the optimizer's state is between two updates; host: in the memory of the worker's "
+       "host, "
+       "from where it comes in chunks while others are updated.",
+       MW_AT(parallel.optimizer_memory),
+       KeyKind::kChoice,
+       {"device", "host"}},
+      {"parallelism",
+       "weights_memory",
+       "Where weights are while nothing reads them; host: in the memory of the worker's host, from "
+       "where a few layers at a time come for each microbatch.",
+       MW_AT(parallel.weights_memory),
+       KeyKind::kChoice,
+       {"device", "host"}},
+      {"parallelism", "offload_chunk_bytes",
+       "What comes from the host's memory at a time, about; a device holds three of them at most.",
+       MW_AT(parallel.offload_chunk_bytes)},
+      {"parallelism",
        "device",
        "The kind of devices that the job runs on; auto: GPUs where the cluster has enough of them "
        "and they compute all of the job, else CPU devices.",

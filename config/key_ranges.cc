@@ -15,7 +15,7 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr double kMaxSize = 1 << 28;  // of a model's dims
 constexpr double kMaxDegree = 1 << 16;
 
-constexpr std::array<KeyRange, 66> kRanges = {{
+constexpr std::array<KeyRange, 67> kRanges = {{
     {"job", "priority", -1000, 1000},
     {"job", "max_queue_wait_seconds", 0, 1e9},
     {"model", "dim", 1, kMaxSize},
@@ -67,6 +67,7 @@ constexpr std::array<KeyRange, 66> kRanges = {{
     {"parallelism", "zero_stage", 0, 3},
     {"parallelism", "gradient_bucket_bytes", 1, 1e12},
     {"parallelism", "head_block_tokens", 0, 1 << 24},
+    {"parallelism", "offload_chunk_bytes", 1, 1e12},
     {"validation", "interval", 0, 1e12},
     {"validation", "batches", 0, 1e6},
     {"validation", "fraction", 0, 0.5},

@@ -60,6 +60,10 @@ std::string NameItem(const StepList& list, int64_t instruction) {
       return fmt::format("SEND to rank {}", peer());
     case ir::Opcode::kRecv:
       return fmt::format("RECV from rank {}", peer());
+    case ir::Opcode::kPrefetch:
+      return "PREFETCH";
+    case ir::Opcode::kOffload:
+      return "OFFLOAD";
     case ir::Opcode::kFree:
       return "FREE";
   }

@@ -67,6 +67,9 @@ struct DeviceOptions {
   int threads = 1;                 // cores that kernels may use, the calling thread included
   std::vector<int> cpus = {};      // cores to pin to, one per thread; empty: not pinned
   int64_t memory_limit_bytes = 0;  // 0: what the machine has
+  // Of CPUs: copies between "the device's" and the host's memory, which are the same, take as long
+  // as over a link like this; 0: as long as they take.
+  int64_t host_link_bytes_per_s = 0;
   // Other processes of the host may map what is allocated. Where the system refuses shared memory,
   // allocations are private.
   bool share_memory = false;
@@ -88,6 +91,8 @@ class Device {
 
   // Zeroed. Errors: kResourceExhausted.
   virtual Result<std::unique_ptr<HostMemory>> AllocateHost(int64_t bytes) = 0;
+  // That copies to and from it are held to; 0: they take what they take.
+  virtual int64_t host_link_bytes_per_s() const { return 0; }
 
   // Makes the calling thread the device's own thread: pins it and starts the team on first use.
   // Errors: kInvalidArgument naming a core that cannot be used.

@@ -294,6 +294,14 @@ Status CheckParallel(const ParallelSpec& parallel) {
     return InvalidField("parallel.device",
                         fmt::format("is '{}'; known: auto, cpu, cuda", parallel.device));
   }
+  MW_TRY(CheckRange("parallel.offload_chunk_bytes",
+                    static_cast<double>(parallel.offload_chunk_bytes), 1, 1e12));
+  for (const auto& [field, memory] :
+       {std::pair("parallel.optimizer_memory", &parallel.optimizer_memory),
+        std::pair("parallel.weights_memory", &parallel.weights_memory)}) {
+    if (*memory == "device" || *memory == "host") continue;
+    return InvalidField(field, fmt::format("is '{}'; known: device, host", *memory));
+  }
   static const std::set<std::string> modes = {"auto", "none", "selective", "full"};
   if (!modes.contains(parallel.recompute)) {
     return InvalidField("parallel.recompute", fmt::format("is '{}'; known: {}", parallel.recompute,

@@ -38,6 +38,9 @@ constexpr std::array kPins = {
     Pin{"sharding_pins", "parallelism.sharding_pins", &P::sharding_pins},
     Pin{"bucket_bytes", "parallelism.gradient_bucket_bytes", &P::bucket_bytes},
     Pin{"head_block_tokens", "parallelism.head_block_tokens", &P::head_block_tokens},
+    Pin{"optimizer_memory", "parallelism.optimizer_memory", &P::optimizer_memory},
+    Pin{"weights_memory", "parallelism.weights_memory", &P::weights_memory},
+    Pin{"offload_chunk_bytes", "parallelism.offload_chunk_bytes", &P::offload_chunk_bytes},
     Pin{"device", "parallelism.device", &P::device},
 };
 

@@ -89,6 +89,8 @@ const char* MemoryKindName(MemoryKind kind) {
   return "invalid";
 }
 
+const char* SpaceName(Space space) { return space == Space::kHost ? "host" : "device"; }
+
 InPlaceChains FindInPlaceChains(const Graph& executable) {
   const std::vector<int> last_readers = LastReaders(executable);
   return ChainFinder(executable, last_readers).Run();

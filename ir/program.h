@@ -1,10 +1,13 @@
-// The static program of one device: a flat list of RUN / SEND / RECV / FREE over numbered slots.
+// The static program of one device: a flat list of RUN / SEND / RECV / PREFETCH / OFFLOAD / FREE
+// over numbered slots.
 //
 //   RUN   executable, microbatch, inputs[], outputs[]
 //                              run a local graph; an output slot equal to an input slot is updated
 //                              in place (donated)
 //   SEND  slot, box -> channel a tile of a cross-mesh transfer
 //   RECV  slot, box <- channel fills a tile; the slot is defined once its tiles cover it
+//   PREFETCH host slot -> slot  copies what the host's memory holds into a slot of the device
+//   OFFLOAD  slot -> host slot  copies it back
 //   FREE  slots[]              ends their life; their bytes may be reused by later slots
 //
 // Within a RUN an output may take bytes of a transient input, when the last node that reads the
@@ -13,7 +16,9 @@
 //
 // A slot is a tensor with a fixed place. Persistent slots (weights, optimizer state) are found by
 // name in the job's persistent memory and outlive the program; transient slots have an offset in
-// the program's arena. Within a RUN, the executable's temporaries live in [workspace_offset,
+// the program's arena. A persistent slot may live in the memory of the host (Space): no RUN and no
+// message touches it there, they have a transient copy, and what is written to a copy is given back
+// before the copy ends. Within a RUN, the executable's temporaries live in [workspace_offset,
 // +workspace_bytes) of the arena, by ir::PlanWorkspace. All devices of a stage share their
 // executables; the device's mesh coordinates resolve groups and sharded dims at load.
 //
@@ -22,12 +27,15 @@
 //     axes data=2 tensor=2 | coords data=0 tensor=1 | microbatches 4 | arena 64 | workspace 0 + 64
 //     ranks 4 5 6 7
 //     slot s0 : f32[64,64] persistent weights "wte" part [64,0:64,64] of [128,64]
+//     slot s1 : f32[64,64] persistent host optimizer "opt.m/wte" part [64,0:64,64] of [128,64]
 //     slot s7 : f32[2,16] transient activations @256 "stage0/f/%12"
 //     channel c0 out to 5 capacity 2 bytes 4096 "step/c/3-5"
 //     channel c1 in from 1 capacity 2 bytes 4096 "step/c/1-3"
 //     RUN e0 mb=0 (s0, s1) -> (s7)
 //     SEND s7 [0,0:2,8] -> c0
 //     RECV s9 [0,0:2,8] <- c1
+//     PREFETCH s1 -> s8
+//     OFFLOAD s8 -> s1
 //     FREE (s7, s9)
 //     report "loss" s5
 //     output "logits" s8
@@ -56,7 +64,11 @@
 
 namespace meshwright::ir {
 
-enum class Opcode : uint8_t { kRun, kSend, kRecv, kFree };
+enum class Opcode : uint8_t { kRun, kSend, kRecv, kFree, kPrefetch, kOffload };
+inline constexpr int kOpcodeCount = static_cast<int>(Opcode::kOffload) + 1;
+
+// Copies between the memories of the host and the device.
+constexpr bool IsTierCopy(Opcode op) { return op == Opcode::kPrefetch || op == Opcode::kOffload; }
 
 // A box of a tensor: per dim an offset and a size. Empty vectors: the whole tensor.
 struct Box {
@@ -69,8 +81,8 @@ struct Instruction {
   Opcode op = Opcode::kRun;
   ExecutableIndex executable;   // RUN
   int32_t microbatch = 0;       // RUN
-  std::vector<SlotId> inputs;   // RUN; FREE: the slots that end
-  std::vector<SlotId> outputs;  // RUN
+  std::vector<SlotId> inputs;   // RUN; FREE: the slots that end; PREFETCH, OFFLOAD: one, read
+  std::vector<SlotId> outputs;  // RUN; PREFETCH, OFFLOAD: one, written
   SlotId slot;                  // SEND, RECV
   Box box;                      // SEND, RECV
   ChannelId channel;            // SEND, RECV
@@ -87,12 +99,17 @@ enum class MemoryKind : uint8_t {
 };
 const char* MemoryKindName(MemoryKind kind);  // "weights", "gradients", ...
 
+// The memory that a persistent slot lives in.
+enum class Space : uint8_t { kDevice, kHost };
+const char* SpaceName(Space space);  // "device", "host"
+
 struct Slot {
   TensorType type;
   bool persistent = false;
   MemoryKind kind = MemoryKind::kActivations;
-  int64_t offset_bytes = 0;  // in the arena; transient slots only, 64-byte aligned
-  std::string name;          // persistent: the key in the job's memory; transient: for people
+  Space space = Space::kDevice;  // of a persistent slot
+  int64_t offset_bytes = 0;      // in the arena; transient slots only, 64-byte aligned
+  std::string name;              // persistent: the key in the job's memory; transient: for people
   // Persistent slots and outputs: which part of the logical tensor this device holds (whole when
   // empty).
   Dims global_dims;

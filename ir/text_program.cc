@@ -42,8 +42,8 @@ std::string FormatHeader(const Program& p) {
 
 std::string FormatSlot(const Slot& slot) {
   std::string text =
-      fmt::format("{} {} {}", slot.type.ToString(), slot.persistent ? "persistent" : "transient",
-                  MemoryKindName(slot.kind));
+      fmt::format("{} {}{} {}", slot.type.ToString(), slot.persistent ? "persistent" : "transient",
+                  slot.space == Space::kHost ? " host" : "", MemoryKindName(slot.kind));
   if (!slot.persistent || slot.offset_bytes != 0) text += fmt::format(" @{}", slot.offset_bytes);
   text += " " + QuoteText(slot.name);
   if (!slot.global_dims.empty() || !slot.box.offset.empty() || !slot.box.size.empty()) {
@@ -71,6 +71,10 @@ std::string NameInstruction(const Program& program, const Instruction& instructi
       return fmt::format("SEND to rank {}", peer());
     case Opcode::kRecv:
       return fmt::format("RECV from rank {}", peer());
+    case Opcode::kPrefetch:
+      return fmt::format("PREFETCH of {}", program.slot(instruction.inputs[0]).name);
+    case Opcode::kOffload:
+      return fmt::format("OFFLOAD of {}", program.slot(instruction.outputs[0]).name);
     case Opcode::kFree:
       return "FREE";
   }
@@ -92,6 +96,11 @@ std::string FormatInstruction(const Program&, const Instruction& instruction) {
     case Opcode::kRecv:
       return fmt::format("RECV s{}{} <- c{}", instruction.slot.value(), tile,
                          instruction.channel.value());
+    case Opcode::kPrefetch:
+    case Opcode::kOffload:
+      return fmt::format("{} {} -> {}",
+                         instruction.op == Opcode::kPrefetch ? "PREFETCH" : "OFFLOAD",
+                         FormatSlots(instruction.inputs), FormatSlots(instruction.outputs));
     case Opcode::kFree:
       return fmt::format("FREE ({})", FormatSlots(instruction.inputs));
   }
@@ -217,8 +226,12 @@ class ProgramParser {
     if (lexer_.Take("RUN")) return ParseRun();
     if (lexer_.Take("SEND")) return ParseTransfer(Opcode::kSend, "->");
     if (lexer_.Take("RECV")) return ParseTransfer(Opcode::kRecv, "<-");
+    if (lexer_.Take("PREFETCH")) return ParseTierCopy(Opcode::kPrefetch);
+    if (lexer_.Take("OFFLOAD")) return ParseTierCopy(Opcode::kOffload);
     if (lexer_.Take("FREE")) return ParseFree();
-    return lexer_.Error("expected slot, channel, report, executable, RUN, SEND, RECV, FREE or '}'");
+    return lexer_.Error(
+        "expected slot, channel, report, executable, RUN, SEND, RECV, PREFETCH, OFFLOAD, FREE or "
+        "'}'");
   }
 
   Status ExpectNumber(char prefix, size_t number) {
@@ -235,6 +248,7 @@ class ProgramParser {
     MW_ASSIGN_OR_RETURN(slot.type, lexer_.Type());
     slot.persistent = lexer_.Take("persistent");
     if (!slot.persistent) MW_TRY(lexer_.Expect("transient"));
+    if (slot.persistent && lexer_.Take("host")) slot.space = Space::kHost;
     MW_ASSIGN_OR_RETURN(slot.kind, ParseKind(lexer_));
     if (lexer_.Take("@")) {
       MW_ASSIGN_OR_RETURN(slot.offset_bytes, lexer_.Int());
@@ -323,6 +337,18 @@ class ProgramParser {
     MW_ASSIGN_OR_RETURN(const int32_t channel, lexer_.Numbered('c'));
     transfer.channel = ChannelId(channel);
     p_.instructions.push_back(std::move(transfer));
+    return OkStatus();
+  }
+
+  Status ParseTierCopy(Opcode op) {
+    Instruction copy;
+    copy.op = op;
+    MW_ASSIGN_OR_RETURN(const int32_t from, lexer_.Numbered('s'));
+    MW_TRY(lexer_.Expect("->"));
+    MW_ASSIGN_OR_RETURN(const int32_t to, lexer_.Numbered('s'));
+    copy.inputs = {SlotId(from)};
+    copy.outputs = {SlotId(to)};
+    p_.instructions.push_back(std::move(copy));
     return OkStatus();
   }
 

@@ -167,6 +167,12 @@ Result<VerifyMachine::Progress> VerifyMachine::Step(size_t index) {
       return StepSend(device, instruction);
     case Opcode::kRecv:
       return StepRecv(device, instruction);
+    case Opcode::kPrefetch:
+      MW_TRY(device.slots.Prefetch(instruction));
+      return Progress::kDone;
+    case Opcode::kOffload:
+      MW_TRY(device.slots.Offload(instruction));
+      return Progress::kDone;
     case Opcode::kFree:
       break;
   }

@@ -47,7 +47,13 @@ AccessKey SlotStates::KeyOf(const Instruction& run) const {
 
 Status SlotStates::RequireLive(SlotId id) const {
   const State& state = states_[id.index()];
-  if (state.life == Life::kLive) return OkStatus();
+  if (state.life == Life::kLive) {
+    if (!state.home.valid() || state.version == states_[state.home.index()].version) {
+      return OkStatus();
+    }
+    return InvalidArgument(fmt::format("s{} is an old copy of s{}, which another copy has changed",
+                                       id.value(), state.home.value()));
+  }
   if (state.life == Life::kOverwritten) {
     return InvalidArgument(fmt::format("s{} was overwritten by an output", id.value()));
   }
@@ -169,6 +175,7 @@ Status SlotStates::EndRun(const Instruction& run) {
     if (donated || p_.slot(id).persistent) {
       MW_TRY(RequireLive(id));
       MW_TRY(Replace(id, key, name));
+      MakeVersion(state);
       continue;
     }
     if (state.life != Life::kDead) {
@@ -244,11 +251,70 @@ Status SlotStates::Receive(const Instruction& recv, const Content& content) {
   return AddTile(id, box);
 }
 
+void SlotStates::MakeVersion(State& copy) {
+  if (copy.home.valid()) copy.version = ++At(copy.home).version;
+}
+
+Status SlotStates::Prefetch(const Instruction& copy) {
+  const SlotId home = copy.inputs[0];
+  const SlotId id = copy.outputs[0];
+  MW_TRY(RequireLive(home));
+  const State& host = At(home);
+  if (host.held_version != host.version) {
+    return InvalidArgument(
+        fmt::format("s{} does not hold yet what was written to a copy of it: OFFLOAD that first",
+                    home.value()));
+  }
+  if (At(id).life != Life::kDead) {
+    return InvalidArgument(fmt::format("s{} is alive and would be overwritten", id.value()));
+  }
+  MW_TRY(Occupy(id));
+  State state = host;
+  state.home = home;
+  At(id) = std::move(state);
+  return OkStatus();
+}
+
+Status SlotStates::Offload(const Instruction& copy) {
+  const SlotId id = copy.inputs[0];
+  const SlotId home = copy.outputs[0];
+  MW_TRY(RequireLive(id));
+  State& state = At(id);
+  State& host = At(home);
+  const std::string& name = p_.slot(home).name;
+  if (state.content.name != name || (state.home.valid() && state.home != home)) {
+    return InvalidArgument(fmt::format("s{} holds \"{}\", s{} is \"{}\"", id.value(),
+                                       state.content.name, home.value(), name));
+  }
+  if (!state.home.valid()) {  // made by a RUN
+    if (host.held_version != host.version) {
+      return InvalidArgument(
+          fmt::format("s{} has another copy that was written and not given back", home.value()));
+    }
+    state.home = home;
+    MakeVersion(state);
+  }
+  host.held_version = state.version;
+  host.last_access = state.last_access;
+  host.last_write = state.last_write;
+  return OkStatus();
+}
+
 Status SlotStates::Free(const Instruction& free) {
   for (SlotId id : free.inputs) {
-    if (At(id).life != Life::kOverwritten) {
-      MW_TRY(RequireLive(id));
+    const State& copy = At(id);
+    if (copy.home.valid()) {
+      const State& host = At(copy.home);
+      if (copy.version == host.version && host.held_version != host.version) {
+        return InvalidArgument(
+            fmt::format("s{} was written and ends before it is given back to s{}: OFFLOAD it",
+                        id.value(), copy.home.value()));
+      }
+    }
+    if (copy.life == Life::kLive) {
       live_by_offset_.erase(p_.slot(id).offset_bytes);
+    } else if (copy.life != Life::kOverwritten) {
+      MW_TRY(RequireLive(id));
     }
     At(id) = State();
   }

@@ -40,6 +40,10 @@ class SlotStates {
   Status Send(const Instruction& send, Content& content);
   // A tile arrives.
   Status Receive(const Instruction& recv, const Content& content);
+  // A copy of what the host's memory holds comes alive; it is given back before it ends, if it was
+  // written.
+  Status Prefetch(const Instruction& copy);
+  Status Offload(const Instruction& copy);
   Status Free(const Instruction& free);
   // Only reported transient slots are alive.
   Status CheckEnd() const;
@@ -55,6 +59,11 @@ class SlotStates {
     AccessKey last_write{-1, -1, -1};
     std::vector<Box> tiles;  // received so far, while filling
     int64_t filled_elements = 0;
+    // Of a copy: the slot of the host's memory. Writing one makes a new version of the slot, which
+    // makes every other copy old; the slot holds it when the copy was given back.
+    SlotId home;
+    int64_t version = 0;
+    int64_t held_version = 0;  // of a slot of the host's memory
   };
 
   State& At(SlotId id) { return states_[id.index()]; }
@@ -63,6 +72,8 @@ class SlotStates {
   }
   AccessKey KeyOf(const Instruction& run) const;
   Status RequireLive(SlotId id) const;
+  // A copy was written.
+  void MakeVersion(State& copy);
   Status CheckInput(const Instruction& run, size_t input);
   Status Replace(SlotId id, const AccessKey& key, std::string_view name);
   // Marks the slot alive after checking that no other live slot has its bytes; those of inputs of

@@ -94,6 +94,10 @@ class ProgramChecker {
     for (size_t i = 0; i < p_.slots.size(); ++i) {
       const Slot& slot = p_.slots[i];
       MW_TRY(CheckType(slot.type).WithContext(fmt::format("slot s{}", i)));
+      if (slot.space == Space::kHost && !slot.persistent) {
+        return InvalidArgument(
+            fmt::format("slot s{}: only what is persistent is in the host's memory", i));
+      }
       if (slot.persistent) {
         if (slot.name.empty() || !names.insert(slot.name).second) {
           return InvalidArgument(
@@ -192,7 +196,8 @@ class ProgramChecker {
     }
     int64_t total = p_.arena_bytes;
     for (const Slot& slot : p_.slots) {
-      if (slot.persistent && __builtin_add_overflow(total, slot.type.bytes(), &total)) {
+      if (!slot.persistent || slot.space == Space::kHost) continue;
+      if (__builtin_add_overflow(total, slot.type.bytes(), &total)) {
         total = std::numeric_limits<int64_t>::max();
         break;
       }
@@ -209,6 +214,9 @@ class ProgramChecker {
       case Opcode::kSend:
       case Opcode::kRecv:
         return CheckTransfer(instruction);
+      case Opcode::kPrefetch:
+      case Opcode::kOffload:
+        return CheckTierCopy(instruction);
       case Opcode::kFree:
         return CheckFree(instruction);
     }
@@ -250,6 +258,10 @@ class ProgramChecker {
     if (!InRange(id, p_.slots)) {
       return InvalidArgument(fmt::format("{}: s{} is not a slot", what, id.value()));
     }
+    if (p_.slot(id).space == Space::kHost) {
+      return InvalidArgument(fmt::format(
+          "{}: s{} is in the host's memory: PREFETCH it, and run with the copy", what, id.value()));
+    }
     if (p_.slot(id).type == type) return OkStatus();
     return InvalidArgument(fmt::format("{}: s{} is {}, the executable has {}", what, id.value(),
                                        p_.slot(id).type.ToString(), type.ToString()));
@@ -257,6 +269,10 @@ class ProgramChecker {
 
   Status CheckTransfer(const Instruction& transfer) const {
     if (!InRange(transfer.slot, p_.slots)) return InvalidArgument("no such slot");
+    if (p_.slot(transfer.slot).space == Space::kHost) {
+      return InvalidArgument(fmt::format("s{} is in the host's memory: PREFETCH or OFFLOAD it",
+                                         transfer.slot.value()));
+    }
     if (!InRange(transfer.channel, p_.channels)) return InvalidArgument("no such channel");
     const ChannelEnd& channel = p_.channels[transfer.channel.index()];
     if (channel.outgoing != (transfer.op == Opcode::kSend)) {
@@ -268,6 +284,23 @@ class ProgramChecker {
     if (bytes <= channel.max_message_bytes) return OkStatus();
     return InvalidArgument(fmt::format("the tile has {} bytes, the channel takes {}", bytes,
                                        channel.max_message_bytes));
+  }
+
+  // Between a persistent slot of the host's memory and a transient one of the same type.
+  Status CheckTierCopy(const Instruction& copy) const {
+    if (copy.inputs.size() != 1 || copy.outputs.size() != 1 || !InRange(copy.inputs[0], p_.slots) ||
+        !InRange(copy.outputs[0], p_.slots)) {
+      return InvalidArgument("copies one slot to one slot");
+    }
+    const bool fetches = copy.op == Opcode::kPrefetch;
+    const Slot& host = p_.slot(fetches ? copy.inputs[0] : copy.outputs[0]);
+    const Slot& device = p_.slot(fetches ? copy.outputs[0] : copy.inputs[0]);
+    if (host.space != Space::kHost || device.persistent) {
+      return InvalidArgument("copies between a slot of the host's memory and a transient one");
+    }
+    if (host.type == device.type) return OkStatus();
+    return InvalidArgument(fmt::format("\"{}\" is {}, its copy {}", host.name, host.type.ToString(),
+                                       device.type.ToString()));
   }
 
   Status CheckFree(const Instruction& free) const {

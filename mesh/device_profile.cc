@@ -170,6 +170,7 @@ Status CheckDeviceProfile(const DeviceProfile& profile) {
                     profile.host_bytes_per_s));
   }
   MW_TRY(CheckLink(profile, "process", profile.links.process));
+  MW_TRY(CheckLink(profile, "memory", profile.links.memory));
   return CheckLink(profile, "host", profile.links.host);
 }
 

@@ -16,6 +16,7 @@
 //   bytes_per_s product 1835100000000
 //   rate product bf16 33554432:4.1e12 268435456:2.62e13
 //   link host 2.1e-06 4.5e-11     # seconds per message, seconds per byte
+//   link memory 1e-05 4.2e-11     # between the memories of the host and the device
 //   host_bytes_per_s 31000000000
 //   host_compute_share 0.87
 //
@@ -69,11 +70,13 @@ struct KernelRates {
   friend bool operator==(const KernelRates&, const KernelRates&) = default;
 };
 
-// What a worker measured with a partner of its own (worker/link_timing.h). Links between hosts are
+// What a worker measured with a partner of its own (worker/link_timing.h), and what is between its
+// devices' memory and the host's, where that is known. Links between hosts are
 // not among them: a worker that registers has no peer elsewhere to measure with.
 struct MeasuredLinks {
   std::optional<LinkCost> process;  // devices of one worker
   std::optional<LinkCost> host;     // workers of one host
+  std::optional<LinkCost> memory;   // of the host, for a device
   friend bool operator==(const MeasuredLinks&, const MeasuredLinks&) = default;
 };
 

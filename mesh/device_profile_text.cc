@@ -110,10 +110,12 @@ Status ReadRate(LineReader& line, DeviceProfile& profile) {
 
 Status ReadLink(LineReader& line, MeasuredLinks& links) {
   const std::string_view name = line.Word();
-  if (name != "process" && name != "host") {
-    return line.Wrong(fmt::format("unknown link '{}'; known: process, host", name));
+  if (name != "process" && name != "host" && name != "memory") {
+    return line.Wrong(fmt::format("unknown link '{}'; known: process, host, memory", name));
   }
-  std::optional<LinkCost>& link = name == "process" ? links.process : links.host;
+  std::optional<LinkCost>& link = name == "process" ? links.process
+                                  : name == "host"  ? links.host
+                                                    : links.memory;
   if (link) return line.Wrong(fmt::format("link {} was given before", name));
   link.emplace();
   MW_ASSIGN_OR_RETURN(link->alpha_s, line.Number<double>(line.Word(), "seconds per message"));
@@ -197,7 +199,8 @@ std::string FormatDeviceProfile(const DeviceProfile& profile) {
   if (profile.host_compute_share > 0) {
     text += fmt::format("host_compute_share {}\n", profile.host_compute_share);
   }
-  return text + link("process", profile.links.process) + link("host", profile.links.host);
+  return text + link("process", profile.links.process) + link("host", profile.links.host) +
+         link("memory", profile.links.memory);
 }
 
 Result<DeviceProfile> ParseDeviceProfile(std::string_view text) {

@@ -207,6 +207,7 @@ MeasuredLinks LinksOfGpu(std::string_view name, const DeviceProfile& known) {
     const double bytes_per_s = pci ? kPciBytesPerS : sheet.link_bytes_per_s;
     links.process = LinkCost{kMessageS, 1 / (kReached * bytes_per_s)};
     links.host = links.process;
+    links.memory = LinkCost{kMessageS, 1 / (kReached * kPciBytesPerS)};
   }
   return links;
 }

@@ -121,7 +121,8 @@ const DeviceProfile& Topology::ProfileOf(size_t device) const {
 void TakeMeasuredLinks(Topology& topology) {
   for (const auto& [name, profiles] : ProfilesOfHosts(topology)) {
     topology.hosts[name].links = {MedianLink(profiles, &MeasuredLinks::process),
-                                  MedianLink(profiles, &MeasuredLinks::host)};
+                                  MedianLink(profiles, &MeasuredLinks::host),
+                                  {}};
   }
 }
 

@@ -208,6 +208,7 @@ class Forecaster {
     };
     costs.stand_for_others = plan_.scope == PlanScope::kOnePerStage;
     costs.link = [this](int from, int to) { return model_.LinkOf(from, to); };
+    costs.tier = [this](int device) { return TierLinkOf(model_.ProfileOf(device)); };
     core_uses_ = CoreUses(topology_);
     costs.cores = [this](int device) { return core_uses_[static_cast<size_t>(device)]; };
     return costs;
@@ -274,6 +275,11 @@ class Forecaster {
 };
 
 }  // namespace
+
+mesh::LinkCost TierLinkOf(const mesh::DeviceProfile& profile) {
+  constexpr mesh::LinkCost kCopied = {2e-6, 2e-10};
+  return profile.links.memory.value_or(kCopied);
+}
 
 std::vector<CoreUse> CoreUses(const mesh::Topology& topology) {
   std::vector<CoreUse> uses;

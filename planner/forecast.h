@@ -31,6 +31,10 @@ namespace meshwright::planner {
 // Per device of the topology: the cores that it shares with others of its host.
 std::vector<CoreUse> CoreUses(const mesh::Topology& topology);
 
+// Between the device's memory and its host's. Where a profile does not know it: what a core copies
+// when another one computes, for a device that is a CPU.
+mesh::LinkCost TierLinkOf(const mesh::DeviceProfile& profile);
+
 struct Traffic {
   double bytes = 0;    // received, all devices
   double seconds = 0;  // inside collectives, mean over the plan's devices; messages: 0

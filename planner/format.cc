@@ -78,11 +78,41 @@ std::string MemoryTable(const Plan& plan) {
   return text;
 }
 
+int64_t CopiedBytes(const ir::Program& program) {
+  int64_t bytes = 0;
+  for (const ir::Instruction& instruction : program.instructions) {
+    if (!ir::IsTierCopy(instruction.op)) continue;
+    bytes += program.slot(instruction.inputs[0]).type.bytes();
+  }
+  return bytes;
+}
+
+// What is in the memory of the hosts, of the device that has most there; empty: nothing.
+std::string HostMemoryText(const Plan& plan) {
+  int64_t most_bytes = 0;
+  std::string text;
+  for (size_t i = 0; i < plan.memory.size(); ++i) {
+    int64_t bytes = 0;
+    std::string kinds;
+    for (const auto& [kind, of_kind] : plan.memory[i].host_bytes) {
+      bytes += of_kind;
+      kinds += fmt::format("{}{} {} MiB", kinds.empty() ? "" : ", ", ir::MemoryKindName(kind),
+                           Mib(of_kind));
+    }
+    if (bytes <= most_bytes) continue;
+    most_bytes = bytes;
+    text = fmt::format("In the host's memory, per device: {}; {} MiB are copied in a step.\n",
+                       kinds, Mib(CopiedBytes(plan.Main()[i])));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string FormatPlan(const Plan& plan, bool with_programs, const std::string& reasons) {
-  std::string text = fmt::format("plan: {}\n{}\n{}\n{}\n{}", plan.layout.ToString(), reasons,
-                                 StageTable(plan), ParamTable(plan), MemoryTable(plan));
+  std::string text =
+      fmt::format("plan: {}\n{}\n{}\n{}\n{}{}", plan.layout.ToString(), reasons, StageTable(plan),
+                  ParamTable(plan), MemoryTable(plan), HostMemoryText(plan));
   const auto schedule = MakeStepSchedule(plan.layout, /*backward=*/true);
   if (schedule.has_value() && plan.layout.pipeline > 1) {
     text += "\n";

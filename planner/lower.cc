@@ -13,6 +13,7 @@
 #include "ir/lifetime.h"
 #include "mesh/reshard.h"
 #include "planner/memory.h"
+#include "planner/tiers.h"
 #include "planner/vocabulary_schedule.h"
 
 namespace meshwright::planner {
@@ -97,9 +98,10 @@ class DeviceLowering {
     for (const ScheduleStep& step : input_.schedule[static_cast<size_t>(stage_)]) {
       RunPieces({stage_, step.phase, 0, step.chunk, step.weights}, step.microbatch);
     }
-    for (const Piece& piece : partition_.pieces) {
-      if (piece.key.stage == stage_ && piece.key.phase == Phase::kUpdate) RunPiece(piece, 0);
+    for (const auto& [key, pieces] : index_.pieces) {
+      if (key.stage == stage_ && key.phase == Phase::kUpdate) RunPieces(key, 0);
     }
+    AddTierCopies(input_.copies_bytes, program_);
     AddReports();
     InsertFrees();
     MW_TRY(PlaceSlots());
@@ -113,11 +115,14 @@ class DeviceLowering {
   const StageTensor& Tensor(TensorIndex index) const { return partition_.tensors[index]; }
 
   void RunPieces(const PieceKey& key, int microbatch) {
-    for (const Piece* piece : FoundOr(index_.pieces, key)) RunPiece(*piece, microbatch);
+    const std::vector<const Piece*>& pieces = FoundOr(index_.pieces, key);
+    if (pieces.empty()) return;
+    Receive(key, microbatch);
+    for (const Piece* piece : pieces) RunPiece(*piece, microbatch);
+    Send(key, microbatch);
   }
 
   void RunPiece(const Piece& piece, int microbatch) {
-    Receive(piece.key, microbatch);
     if (!piece.outputs.empty()) {
       Instruction run;
       run.op = Opcode::kRun;
@@ -127,7 +132,6 @@ class DeviceLowering {
       for (TensorIndex tensor : piece.outputs) run.outputs.push_back(SlotOf(tensor, microbatch));
       program_.instructions.push_back(std::move(run));
     }
-    Send(piece.key, microbatch);
   }
 
   ExecutableIndex ExecutableOf(const Piece& piece) {
@@ -150,6 +154,7 @@ class DeviceLowering {
     slot.type = tensor.local_type;
     slot.kind = tensor.kind;
     slot.persistent = tensor.role == TensorRole::kParam;
+    slot.space = tensor.space;
     slot.name = slot.persistent ? tensor.name : fmt::format("{}#{}", tensor.name, instance);
     if (slot.persistent) {
       slot.global_dims = tensor.global_type.dims;
@@ -352,7 +357,8 @@ class DeviceLowering {
     int64_t persistent_bytes = 0;
     for (size_t s = 0; s < program_.slots.size(); ++s) {
       const int64_t bytes = program_.slots[s].type.bytes();
-      if (program_.slots[s].persistent) persistent_bytes += bytes;
+      const bool host = program_.slots[s].space == ir::Space::kHost;
+      if (program_.slots[s].persistent && !host) persistent_bytes += bytes;
       if (program_.slots[s].persistent || spans.last[s] < 0) continue;
       const bool report = IsReport(SlotId(static_cast<int32_t>(s)));
       lifetimes.push_back({bytes, spans.first[s], report ? spans.end : spans.last[s]});

@@ -136,6 +136,10 @@ SlotSpans SpansOf(const ir::Program& program) {
     const int start = spans.end;
     if (instruction.slot.valid()) touch(instruction.slot, start, start);
     spans.end = start + 1;
+    if (ir::IsTierCopy(instruction.op)) {
+      touch(instruction.inputs[0], start, start);
+      touch(instruction.outputs[0], start, start);
+    }
     if (instruction.op != ir::Opcode::kRun) continue;
     const ir::Graph& graph = *program.executables[instruction.executable.index()].graph;
     const ir::OperandTimes& operands = times.at(&graph);
@@ -162,6 +166,10 @@ DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs) {
   for (const ir::Program* program : programs) {
     for (const ir::Slot& slot : program->slots) {
       if (!slot.persistent || !counted.insert(slot.name).second) continue;
+      if (slot.space == ir::Space::kHost) {
+        memory.host_bytes[slot.kind] += slot.type.bytes();
+        continue;
+      }
       memory.bytes[slot.kind] += slot.type.bytes();
       memory.total_bytes += AlignUp(slot.type.bytes());
     }

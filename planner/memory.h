@@ -13,8 +13,9 @@
 namespace meshwright::planner {
 
 struct DeviceMemory {
-  std::map<ir::MemoryKind, int64_t> bytes;  // at the fullest moment
-  int64_t total_bytes = 0;                  // arena + persistent
+  std::map<ir::MemoryKind, int64_t> bytes;       // at the fullest moment
+  int64_t total_bytes = 0;                       // arena + persistent
+  std::map<ir::MemoryKind, int64_t> host_bytes;  // persistent, in the host's memory
 };
 
 // When transient slots hold something, on a clock that ticks once per node of a RUN and once per

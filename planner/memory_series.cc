@@ -19,6 +19,7 @@ std::vector<BytesByKind> BytesPerTick(const ir::Program& program, const SlotSpan
   std::vector<BytesByKind> ticks(static_cast<size_t>(spans.end) + 2);
   for (size_t s = 0; s < program.slots.size(); ++s) {
     const ir::Slot& slot = program.slots[s];
+    if (slot.space == ir::Space::kHost) continue;
     if (slot.persistent) {
       ticks[0][KindOf(slot)] += slot.type.bytes();
     } else if (spans.last[s] >= 0) {
@@ -34,7 +35,8 @@ std::vector<BytesByKind> BytesPerTick(const ir::Program& program, const SlotSpan
 
 bool HaveEqualMemory(const ir::Program& a, const ir::Program& b) {
   const auto same_slot = [](const ir::Slot& x, const ir::Slot& y) {
-    return x.persistent == y.persistent && x.kind == y.kind && x.type == y.type;
+    return x.persistent == y.persistent && x.kind == y.kind && x.space == y.space &&
+           x.type == y.type;
   };
   const auto same_graph = [](const ir::Executable& x, const ir::Executable& y) {
     return x.graph == y.graph;

@@ -71,6 +71,7 @@ struct StageTensor {
   mesh::Sharding sharding;  // over the planning mesh
   ir::TensorType local_type;
   std::optional<StateBlock> block = {};  // of a param of which the stage holds some rows
+  ir::Space space = ir::Space::kDevice;  // of a param
 };
 
 struct Piece {

@@ -25,6 +25,7 @@
 #include "planner/stages.h"
 #include "planner/step_pieces.h"
 #include "planner/strategy.h"
+#include "planner/tiers.h"
 #include "planner/token_order.h"
 #include "planner/vocabulary_blocks.h"
 #include "planner/vocabulary_schedule.h"
@@ -205,8 +206,9 @@ class PlanMaker {
     Layout whole = plan_.layout;
     whole.microbatches = 1;
     MW_ASSIGN_OR_RETURN(
-        const Partition partition,
+        Partition partition,
         MakeInitPartition(staged_.graph, staged_.stages, strategies_, plan_.layout, outputs_));
+    MW_TRY(PlaceState(job_.parallel, partition));
     return Lower(ir::kInitProgram, partition, whole,
                  ForwardSchedule({static_cast<int>(whole.pipeline), 1, false}, 1));
   }
@@ -252,6 +254,7 @@ class PlanMaker {
                                       job_.parallel.bucket_bytes));
     MW_TRY(CompilePieces(job_, partition));
     MW_TRY(WriteOutputStates(name, outputs_, partition));
+    MW_TRY(PlaceState(job_.parallel, partition));
     MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
                         MakeStepSchedule(layout, /*backward=*/false));
     return Lower(name, partition, layout, std::move(schedule));
@@ -304,6 +307,7 @@ class PlanMaker {
     input.microbatches = static_cast<int>(layout.microbatches);
     input.schedule = std::move(schedule);
     input.scope = scope_;
+    input.copies_bytes = 3 * job_.parallel.offload_chunk_bytes;
     input.topology = &topology_;
     return LowerToPrograms(input);
   }
@@ -453,6 +457,40 @@ Result<Graph> MakeStepGraph(const ir::JobRequest& job) {
   return ReportInUpdate(std::move(step), OwnOutputs(trained->graph));
 }
 
+namespace {
+
+// A refusal for memory says what the host's would do.
+Result<Plan> OfferHostMemory(Status refusal, const ir::JobRequest& job,
+                             const mesh::Topology& topology, const Layout& layout, PlanScope scope,
+                             const ShardingChooser& choose) {
+  if (refusal.code() != StatusCode::kResourceExhausted || job.trained() == nullptr ||
+      job.parallel.optimizer_memory == "host") {
+    return Fail(std::move(refusal));
+  }
+  ir::JobRequest with_host = job;
+  with_host.parallel.optimizer_memory = "host";
+  const Result<Plan> plan = MakePlanOf(with_host, topology, layout, scope, choose);
+  if (!plan.has_value()) return Fail(std::move(refusal));
+  int64_t device_bytes = 0;
+  int64_t host_bytes = 0;
+  for (const DeviceMemory& memory : plan->memory) {
+    int64_t of_host = 0;
+    for (const auto& [kind, bytes] : memory.host_bytes) of_host += bytes;
+    device_bytes = std::max(device_bytes, memory.total_bytes);
+    host_bytes = std::max(host_bytes, of_host);
+  }
+  constexpr double kMib = 1048576.0;
+  return Fail(Status(
+      refusal.code(),
+      fmt::format(
+          "{}. It fits with parallelism.optimizer_memory = \"host\": {:.1f} MiB of a device, "
+          "{:.1f} MiB of its host's memory, of which all comes and goes once a step",
+          refusal.message(), static_cast<double>(device_bytes) / kMib,
+          static_cast<double>(host_bytes) / kMib)));
+}
+
+}  // namespace
+
 Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology, PlanScope scope,
                       const ShardingChooser& choose) {
   MW_TRY(ir::ValidateJob(job));
@@ -469,12 +507,15 @@ Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology,
     return plan;
   };
   const std::string& wanted = job.parallel.recompute;
-  if (job.trained() == nullptr) return plan_with(Recompute::kNone);
-  if (wanted == "selective") return plan_with(Recompute::kSelective);
-  if (wanted == "full") return plan_with(Recompute::kFull);
+  const auto offered = [&](Result<Plan> plan) -> Result<Plan> {
+    if (plan.has_value()) return plan;
+    return OfferHostMemory(plan.error(), job, topology, layout, scope, choose);
+  };
+  if (wanted == "selective") return offered(plan_with(Recompute::kSelective));
+  if (wanted == "full") return offered(plan_with(Recompute::kFull));
   Result<Plan> plan = plan_with(Recompute::kNone);
   // Without the compiler, programs are the graph as it is written.
-  if (wanted == "none" || !job.train.compile) return plan;
+  if (wanted == "none" || !job.train.compile) return offered(std::move(plan));
   for (const Recompute mode : {Recompute::kSelective, Recompute::kFull}) {
     if (plan.has_value() || plan.error().code() != StatusCode::kResourceExhausted) break;
     plan = plan_with(mode);
@@ -483,7 +524,7 @@ Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology,
         fmt::format("the backward computes {} again: the job does not fit with what they make kept",
                     mode == Recompute::kFull ? "whole layers" : "norms and activation functions"));
   }
-  return plan;
+  return offered(std::move(plan));
 }
 
 Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topology,

@@ -19,9 +19,11 @@ namespace {
 
 struct DeviceState {
   double now_s = 0;
-  size_t next = 0;         // instruction
-  double begin_s = 0;      // of the RUN that it is in
-  double link_free_s = 0;  // when its last message has left
+  size_t next = 0;                     // instruction
+  double begin_s = 0;                  // of the RUN that it is in
+  double link_free_s = 0;              // when its last message has left
+  double tier_free_s = 0;              // when its last copy between memories is made
+  std::map<SlotId, double> fetched_s;  // copies that no RUN has waited for
   int in_flight = 0;
   bool waits = false;  // for a message, or for room in a channel
 };
@@ -150,11 +152,40 @@ class Replay {
           devices_[d].waits = !Receive(d);
           if (devices_[d].waits) return OkStatus();
           break;
+        case ir::Opcode::kPrefetch:
+        case ir::Opcode::kOffload:
+          CopyBetweenTiers(d);
+          break;
         case ir::Opcode::kFree:
           break;
       }
     }
     return OkStatus();
+  }
+
+  void CopyBetweenTiers(size_t d) {
+    DeviceState& device = devices_[d];
+    const ir::Instruction& copy = Current(d);
+    double seconds = 0;
+    if (costs_.tier) {
+      const mesh::LinkCost link = costs_.tier(programs_[d].device.value());
+      const int64_t bytes = programs_[d].slot(copy.inputs[0]).type.bytes();
+      seconds = link.alpha_s + static_cast<double>(bytes) * link.seconds_per_byte;
+    }
+    device.tier_free_s = std::max(device.tier_free_s, device.now_s) + seconds;
+    if (copy.op == ir::Opcode::kPrefetch) device.fetched_s[copy.outputs[0]] = device.tier_free_s;
+  }
+
+  // Until the copies that a RUN reads are there.
+  void AwaitCopies(size_t d) {
+    DeviceState& device = devices_[d];
+    if (device.fetched_s.empty()) return;
+    for (const SlotId id : Current(d).inputs) {
+      const auto fetched = device.fetched_s.find(id);
+      if (fetched == device.fetched_s.end()) continue;
+      device.now_s = std::max(device.now_s, fetched->second);
+      device.fetched_s.erase(fetched);
+    }
   }
 
   size_t ChannelIndex(size_t d) const {
@@ -211,6 +242,7 @@ class Replay {
 
   // At a RUN: it begins now, or when the last member of its group has come.
   Status Arrive(size_t d) {
+    AwaitCopies(d);
     const SimExecutable& executable = CurrentExecutable(d);
     if (executable.group < 0) {
       Push(devices_[d].now_s, EventKind::kBegin, d);
@@ -328,7 +360,9 @@ class Replay {
     ready_.push_back(d);
   }
 
+  // Once for all parts that a piece is cut into.
   void CountInFlight(size_t d, const std::string& piece) {
+    if (piece.find('+') != std::string::npos) return;
     if (piece.starts_with('f')) {
       result_.in_flight_max[d] = std::max(result_.in_flight_max[d], ++devices_[d].in_flight);
     } else if (piece.starts_with('b')) {
@@ -357,7 +391,7 @@ class Replay {
 
   void Summarize() {
     for (const DeviceState& device : devices_) {
-      result_.makespan_s = std::max(result_.makespan_s, device.now_s);
+      result_.makespan_s = std::max({result_.makespan_s, device.now_s, device.tier_free_s});
     }
     for (size_t d = 0; d < programs_.size(); ++d) {
       result_.idle_s[d] = result_.makespan_s - result_.busy_s[d];

@@ -6,6 +6,10 @@
 // has collectives waits for the devices that differ in the collectives' axes; they begin together
 // and end together, after the last of them.
 //
+// Copies between the memories of host and device are made one after the other beside what computes,
+// in the order of the list; a RUN waits for the copies of its slots, an OFFLOAD for the RUNs
+// before.
+//
 // Devices that share the cores of a host slow one another: while the devices that run have more
 // threads than the host has cores, each advances at cores / threads of its speed (processor
 // sharing). A device that waits takes no core.
@@ -42,6 +46,8 @@ struct SimulationCosts {
   std::function<double(const ir::Program&, const ir::Executable&)> run_s;
   // Of a message between two devices, as Program::device numbers them; not set: none.
   std::function<mesh::LinkCost(int from, int to)> link;
+  // Of a copy between the memories of the host and this device; not set: none.
+  std::function<mesh::LinkCost(int device)> tier;
   // Not set: every device has cores of its own.
   std::function<CoreUse(int device)> cores;
   // Programs stand for others that do the same at the same time: members of groups may be missing.
@@ -73,7 +79,7 @@ Result<Simulation> Simulate(std::span<const ir::Program> programs, const Simulat
 
 // Forward and backward pieces are told apart by the executable's graph name: "f.." forward, "b.."
 // backward (after the stage prefix "s<stage>/"), e.g. "s1/f", "s1/b", "s0/u0".
-std::string ExecutablePiece(const ir::Executable& executable);  // "f", "b", "w", "u0", "z"
+std::string ExecutablePiece(const ir::Executable& executable);  // "f", "b", "w", "u0", "z", "u0+1"
 // What a piece is to people: "forward", "backward", "weight gradient" or "update", which also is
 // what runs once before the forwards.
 std::string_view PieceCategory(std::string_view piece);

@@ -87,6 +87,14 @@ class SetupMaker {
         }
         break;
       }
+      case ir::Opcode::kPrefetch:
+      case ir::Opcode::kOffload:
+        if (instruction.inputs.size() != 1 || instruction.outputs.size() != 1 ||
+            !InRange(instruction.inputs[0], program.slots.size()) ||
+            !InRange(instruction.outputs[0], program.slots.size())) {
+          return wrong("other than two slots");
+        }
+        break;
       case ir::Opcode::kFree:
         break;
     }

@@ -11,6 +11,7 @@
 #include "planner/partition.h"
 #include "planner/recompute.h"
 #include "planner/reduce_in_place.h"
+#include "planner/tiers.h"
 #include "planner/vocabulary_blocks.h"
 #include "planner/vocabulary_schedule.h"
 
@@ -68,6 +69,7 @@ Result<Partition> MakeStepPartition(const ir::JobRequest& job, const StagedStep&
                                                          layout, job.parallel.bucket_bytes));
   ReduceInPlace(partition);
   MW_TRY(CompilePieces(job, partition));
+  MW_TRY(PlaceState(job.parallel, partition));
   return partition;
 }
 

@@ -134,7 +134,8 @@ void MeasureLinks(const ProfileRequest& request, mesh::DeviceProfile& profile) {
   const auto cost = [](const worker::LinkTiming& timing) {
     return mesh::LinkCost{timing.latency_s, timing.seconds_per_byte};
   };
-  profile.links = {cost(timings->process), cost(timings->host)};
+  profile.links.process = cost(timings->process);
+  profile.links.host = cost(timings->host);
 }
 
 Result<mesh::DeviceProfile> Measure(const ProfileRequest& request) {
@@ -245,6 +246,10 @@ Result<std::string> WorkerProfileText(const ProfileRequest& request) {
     profile = std::move(*parsed);
   }
   if (request.memory_bytes > 0) profile.memory_bytes = request.memory_bytes;
+  if (request.host_link_bytes_per_s > 0) {
+    const double bytes_per_s = static_cast<double>(request.host_link_bytes_per_s);
+    profile.links.memory = mesh::LinkCost{0, 1 / bytes_per_s};
+  }
   return mesh::FormatDeviceProfile(profile);
 }
 

@@ -30,8 +30,9 @@ Result<mesh::DeviceProfile> MakeMeasuredProfile(const std::string& name,
 struct ProfileRequest {
   std::string mode = "cached";  // cached | measure | off | the path of a profile
   int threads = 1;
-  int64_t memory_bytes = 0;  // of a device; 0: not known
-  std::string cache_dir;     // of profiles; empty: nothing is kept
+  int64_t memory_bytes = 0;           // of a device; 0: not known
+  int64_t host_link_bytes_per_s = 0;  // that the worker is held to; 0: none
+  std::string cache_dir;              // of profiles; empty: nothing is kept
   // Of all workers that would measure one another; empty: there is no other. One that cannot be
   // had in time costs a line in the log and whatever the others disturb.
   std::string lock_path;

@@ -209,7 +209,7 @@ class Prober {
       if (tensor.role != planner::TensorRole::kParam || it == param_layers_.end()) continue;
       LayerProbe& probe = At(it->second);
       if (tensor.kind == ir::MemoryKind::kOptimizer) {
-        probe.optimizer_bytes += bytes;
+        if (tensor.space == ir::Space::kDevice) probe.optimizer_bytes += bytes;
         continue;
       }
       probe.weight_bytes += bytes;
@@ -220,11 +220,13 @@ class Prober {
     }
   }
 
+  // On the device: what comes of the host's at a time is little.
   int64_t OptimizerBytesOf(const std::string& param) const {
     int64_t bytes = 0;
     for (const StageTensor& tensor : partition_.tensors) {
       const bool state = tensor.role == planner::TensorRole::kParam &&
-                         tensor.name.starts_with("opt.") && tensor.name.ends_with("/" + param);
+                         tensor.space == ir::Space::kDevice && tensor.name.starts_with("opt.") &&
+                         tensor.name.ends_with("/" + param);
       if (state) bytes += tensor.local_type.bytes();
     }
     return bytes;

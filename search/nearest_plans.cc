@@ -25,7 +25,7 @@ int64_t CallsOf(const ir::Program& program) {
   for (const ir::Instruction& instruction : program.instructions) {
     if (instruction.op == ir::Opcode::kRun) {
       calls += collectives[instruction.executable.index()];
-    } else if (instruction.op != ir::Opcode::kFree) {
+    } else if (instruction.op == ir::Opcode::kSend || instruction.op == ir::Opcode::kRecv) {
       ++calls;
     }
   }

@@ -35,9 +35,12 @@ struct AgentOptions {
   std::vector<ir::DataRoot> data_roots = {};  // below which files of jobs are read in place
   std::vector<ir::DataRoot> checkpoint_roots = {};  // below which checkpoints are kept
   std::string token;
-  std::string host_id;                  // empty: LocalHostId()
-  std::string transport = "auto";       // auto | shm | tcp
-  int64_t memory_bytes = 0;             // per device; 0: share of the machine
+  std::string host_id;             // empty: LocalHostId()
+  std::string transport = "auto";  // auto | shm | tcp
+  int64_t memory_bytes = 0;        // per device; 0: share of the machine
+  // Copies between the memories of host and CPU devices take as long as over such a link; 0: as
+  // they take.
+  int64_t host_link_bytes_per_s = 0;
   std::string device_profile;           // what a device can do, as text; empty: not known
   int64_t connect_timeout_ms = 30'000;  // first contact with the controller
   HostActorOptions host_actors;         // of the binary; none: jobs cannot have any here

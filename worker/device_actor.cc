@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -15,9 +16,17 @@ namespace {
 // How often a waiting thread looks at its condition without being woken.
 constexpr std::chrono::seconds kWaitSlice{1};
 
+// Of what a persistent slot holds, from `from` on.
+Status ReadBytes(const DeviceMemory::Persistent& entry, const std::byte* from, std::byte* into,
+                 int64_t bytes, device::Staging& staging) {
+  if (entry.space == ir::Space::kDevice) return staging.Read(into, from, bytes);
+  std::memcpy(into, from, static_cast<size_t>(bytes));
+  return OkStatus();
+}
+
 // Parts that stay in the cache of a core; of a GPU, that its bus is busy with for a while.
-Status CopyInParts(const PersistentCopy& copy, const std::byte* from, const device::Device& device,
-                   device::Staging& staging) {
+Status CopyInParts(const PersistentCopy& copy, const DeviceMemory::Persistent& entry,
+                   const std::byte* from, const device::Device& device, device::Staging& staging) {
   const auto bytes = static_cast<int64_t>(copy.into.size());
   // Where nobody looks at parts a large copy goes past the cache.
   const bool whole = device.kind() == device::Kind::kCpu && !copy.copied;
@@ -25,7 +34,7 @@ Status CopyInParts(const PersistentCopy& copy, const std::byte* from, const devi
   const int64_t most = whole ? std::max<int64_t>(bytes, 1) : part;
   for (int64_t begin = 0; begin < bytes; begin += most) {
     const int64_t end = std::min(bytes, begin + most);
-    MW_TRY(staging.Read(copy.into.data() + begin, from + begin, end - begin));
+    MW_TRY(ReadBytes(entry, from + begin, copy.into.data() + begin, end - begin, staging));
     if (copy.copied) copy.copied(begin, end);
   }
   return OkStatus();
@@ -61,6 +70,7 @@ DeviceActor::~DeviceActor() { Stop(); }
 Status DeviceActor::Drain(const Deadline& deadline) {
   Status status = device_.queue().Finish(deadline);
   if (status.ok() && local_.collectives) status = local_.collectives->Finish(deadline);
+  if (status.ok() && local_.tier_copies) status = local_.tier_copies->Finish(deadline);
   if (status.code() == StatusCode::kDeadlineExceeded) {
     device_.GiveUp(Unavailable(fmt::format("{}: its work did not end with the job; this process "
                                            "cannot use the device any more: restart it",
@@ -109,7 +119,7 @@ Result<LaunchRecord> DeviceActor::Run(Order& order) {
               InvalidArgument(fmt::format("rank {}: '{}' of {} bytes is copied to {}", rank(),
                                           copy.slot, entry->type.bytes(), copy.into.size())));
         }
-        MW_TRY(CopyInParts(copy, memory_.Address(*entry), device_, *staging_));
+        MW_TRY(CopyInParts(copy, *entry, memory_.Address(*entry), device_, *staging_));
       }
       return LaunchRecord{};
     }
@@ -160,11 +170,12 @@ Status DeviceActor::Allocate() {
   MW_TRY(device_.EnterThread());
   MW_TRY(memory_.Allocate(device_).WithContext(fmt::format("rank {}", rank())));
   MW_ASSIGN_OR_RETURN(staging_, device::Staging::Make(device_));
-  const Lanes lanes{&device_, local_.collectives.get(), options_.record, options_.stall_timeout_ms,
-                    options_.mark};
+  const Lanes lanes{&device_,        local_.collectives.get(),
+                    options_.record, options_.stall_timeout_ms,
+                    options_.mark,   local_.tier_copies.get()};
   const bool queued = device_.kind() == device::Kind::kCuda;
   for (auto& [name, program] : programs_) {
-    MW_TRY(program->Resolve(memory_, queued ? &lanes : nullptr)
+    MW_TRY(program->Resolve(memory_, queued ? &lanes : nullptr, device_.host_link_bytes_per_s())
                .WithContext(fmt::format("rank {}, program '{}'", rank(), name)));
   }
   for (auto& [name, program] : programs_) {
@@ -273,7 +284,7 @@ Status DeviceActor::CopyPersistent(const std::string& slot, std::span<std::byte>
     return InvalidArgument(fmt::format("rank {}: '{}' of {} bytes is read into {}", rank(), slot,
                                        entry->type.bytes(), into.size()));
   }
-  return staging_->Read(into.data(), memory_.Address(*entry), entry->type.bytes());
+  return ReadBytes(*entry, memory_.Address(*entry), into.data(), entry->type.bytes(), *staging_);
 }
 
 Status DeviceActor::WritePersistent(const std::string& slot, const std::vector<std::byte>& data) {
@@ -284,6 +295,10 @@ Status DeviceActor::WritePersistent(const std::string& slot, const std::vector<s
     return InvalidArgument(
         fmt::format("rank {}: {} bytes written to persistent slot '{}' {} of {} bytes", rank(),
                     data.size(), slot, entry->type.ToString(), entry->type.bytes()));
+  }
+  if (entry->space == ir::Space::kHost) {
+    std::memcpy(memory_.Address(*entry), data.data(), data.size());
+    return OkStatus();
   }
   return staging_->Write(memory_.Address(*entry), data.data(), entry->type.bytes());
 }

@@ -48,6 +48,7 @@ struct ActorOptions {
 struct LocalDevice {
   std::unique_ptr<device::Device> device;
   std::unique_ptr<device::Queue> collectives;  // of a GPU; else null
+  std::unique_ptr<device::Queue> tier_copies;  // of a GPU; else null
 };
 
 // What a launch fills in. Its memory is taken by who asks, so that the device's thread takes none.

@@ -63,13 +63,20 @@ Status DeviceMemory::AddProgram(const ir::Program& program) {
     if (!slot.persistent) continue;
     const auto it = persistent_.find(slot.name);
     if (it == persistent_.end()) {
-      persistent_[slot.name] = {slot.type, slot.kind, persistent_bytes_};
-      persistent_bytes_ += device::AlignUp(slot.type.bytes());
+      int64_t& bytes = slot.space == ir::Space::kHost ? host_bytes_ : persistent_bytes_;
+      persistent_[slot.name] = {slot.type, slot.kind, slot.space, bytes};
+      bytes += device::AlignUp(slot.type.bytes());
     } else if (it->second.type != slot.type) {
       return InvalidArgument(fmt::format(
           "program {}/{}: persistent slot '{}' is {}, in another program of the device {}",
           program.name, program.device.value(), slot.name, slot.type.ToString(),
           it->second.type.ToString()));
+    } else if (it->second.space != slot.space) {
+      return InvalidArgument(
+          fmt::format("program {}/{}: persistent slot '{}' is in the memory of the {}, in another "
+                      "program of the device in that of the {}",
+                      program.name, program.device.value(), slot.name, SpaceName(slot.space),
+                      SpaceName(it->second.space)));
     }
   }
   if (program.arena_bytes > arena_bytes_) {
@@ -101,6 +108,7 @@ Status DeviceMemory::Allocate(device::Device& device) {
   MW_CHECK(!allocated()) << "memory is allocated once";
   device::MemoryUse persistent_use;
   for (const auto& [name, entry] : persistent_) {
+    if (entry.space == ir::Space::kHost) continue;
     persistent_use[entry.kind] += device::AlignUp(entry.type.bytes());
   }
   device::MemoryUse arena_use = arena_use_;
@@ -108,6 +116,9 @@ Status DeviceMemory::Allocate(device::Device& device) {
       group_scratch_bytes_ + collective_scratch_bytes_ + scratch_bytes_;
   MW_ASSIGN_OR_RETURN(arena_memory_, device.Allocate(arena_use));
   MW_ASSIGN_OR_RETURN(persistent_memory_, device.Allocate(persistent_use));
+  if (host_bytes_ > 0) {
+    MW_ASSIGN_OR_RETURN(host_memory_, device.AllocateHost(host_bytes_));
+  }
   return OkStatus();
 }
 

@@ -1,7 +1,7 @@
 // DeviceMemory: the bytes of one device, shared by its programs.
 //
 //   * persistent: one place per name (weights, optimizer state), zeroed at first, kept as long as
-//     the runtime.
+//     the runtime; in the device's memory, or in the host's where the programs say so.
 //   * arena: transient slots and workspace; programs never run at the same time, so they share the
 //     largest.
 //   * scratch: what plans do not know: packed tiles and buckets, donated outputs that cannot be
@@ -39,10 +39,12 @@ class DeviceMemory {
   struct Persistent {
     ir::TensorType type;
     ir::MemoryKind kind = ir::MemoryKind::kWeights;
+    ir::Space space = ir::Space::kDevice;
     int64_t offset_bytes = 0;
   };
 
-  // Errors: kInvalidArgument when a persistent slot has another type in another program.
+  // Errors: kInvalidArgument when a persistent slot has another type, or is in another memory, in
+  // another program.
   Status AddProgram(const ir::Program& program);
   void AddScratch(const ScratchNeed& need);
   // Of groups, which use it one after the other.
@@ -71,12 +73,15 @@ class DeviceMemory {
 
   const std::map<std::string, Persistent>& persistent() const { return persistent_; }
   std::byte* Address(const Persistent& entry) const {
-    return persistent_memory_->data() + entry.offset_bytes;
+    const bool host = entry.space == ir::Space::kHost;
+    return (host ? host_memory_->data() : persistent_memory_->data()) + entry.offset_bytes;
   }
+  int64_t host_bytes() const { return host_bytes_; }
 
  private:
   std::map<std::string, Persistent> persistent_;
   int64_t persistent_bytes_ = 0;
+  int64_t host_bytes_ = 0;
   int64_t arena_bytes_ = 0;
   device::MemoryUse arena_use_;  // of the program with the largest arena
   const bool overlap_;
@@ -84,7 +89,8 @@ class DeviceMemory {
   int64_t collective_scratch_bytes_ = 0;  // of its own, with overlap
   int64_t scratch_bytes_ = 0;             // the rest
   std::unique_ptr<device::Memory> persistent_memory_;
-  std::unique_ptr<device::Memory> arena_memory_;  // arena, then scratch
+  std::unique_ptr<device::HostMemory> host_memory_;  // null: no slot is there
+  std::unique_ptr<device::Memory> arena_memory_;     // arena, then scratch
 };
 
 // The bytes of a program's arena by kind: a byte that several slots use in turn counts for the

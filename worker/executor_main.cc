@@ -225,6 +225,7 @@ class ExecutorMain {
     resources_.threads_per_device = settings.threads_per_device;
     resources_.cores = std::move(settings.cores);
     resources_.memory_bytes = settings.memory_bytes;
+    resources_.host_link_bytes_per_s = settings.host_link_bytes_per_s;
     resources_.gpu_drain_timeout_ms = settings.gpu_drain_timeout_ms;
     resources_.transport = settings.transport;
     resources_.collective_timeout_ms = settings.collective_timeout_ms;

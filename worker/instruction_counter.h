@@ -55,7 +55,7 @@ class InstructionCounter {
   int64_t TakeWaitedNs() { return std::exchange(waited_ns_, 0); }
 
  private:
-  std::array<std::atomic<int64_t>, 4> counts_{};
+  std::array<std::atomic<int64_t>, ir::kOpcodeCount> counts_{};
   DeviceMark* mark_ = nullptr;
   int64_t met_ns_ = 0;
   int64_t waited_ns_ = 0;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -12,6 +13,8 @@
 
 namespace meshwright::worker {
 namespace {
+
+bool IsMessage(ir::Opcode op) { return op == ir::Opcode::kSend || op == ir::Opcode::kRecv; }
 
 // None for a transfer when the tile is sent from, or received into, its place.
 ScratchNeed NeedOf(const StepInstruction& step) {
@@ -45,6 +48,9 @@ Status RunInstruction(StepInstruction& step, const ops::RunContext& context,
       counter.Part(nullptr);
       if (step.tile.contiguous()) return OkStatus();
       return step.tile.Unpack(step.message, step.tensor, context.team);
+    case ir::Opcode::kPrefetch:
+    case ir::Opcode::kOffload:
+      return OkStatus();  // worker/tier_copies.h
     case ir::Opcode::kFree:
       return OkStatus();  // offsets are static
   }
@@ -71,7 +77,7 @@ Result<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(ir::Program program,
   for (const ir::Instruction& instruction : loaded->program_.instructions) {
     Result<Step> step = loaded->LoadInstruction(instruction, links);
     if (!step.has_value()) return Fail(step.error().WithContext(name));
-    if (step->op != ir::Opcode::kFree) memory.AddScratch(NeedOf(*step));
+    if (step->op == ir::Opcode::kRun || IsMessage(step->op)) memory.AddScratch(NeedOf(*step));
     loaded->steps_.push_back(std::move(*step));
   }
   return loaded;
@@ -85,7 +91,7 @@ Result<LoadedProgram::Step> LoadedProgram::LoadInstruction(const ir::Instruction
   if (instruction.op == ir::Opcode::kRun) {
     step.executable = executables_[instruction.executable.index()].get();
     step.binding = step.executable->Bind(instruction.inputs, instruction.outputs);
-  } else if (instruction.op != ir::Opcode::kFree) {
+  } else if (IsMessage(instruction.op)) {
     const ir::TensorType& type = program_.slot(instruction.slot).type;
     step.tile = TileCopy(type.dims, instruction.box, ir::DTypeBytes(type.dtype));
     MW_ASSIGN_OR_RETURN(step.channel,
@@ -94,7 +100,8 @@ Result<LoadedProgram::Step> LoadedProgram::LoadInstruction(const ir::Instruction
   return step;
 }
 
-Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes) {
+Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes,
+                              int64_t host_link_bytes_per_s) {
   MW_CHECK(memory.allocated()) << "program " << program_.name << " before its memory";
   MW_CHECK(steps_.size() == program_.instructions.size() && report_places_.empty())
       << "program " << program_.name << " is resolved once";
@@ -106,7 +113,11 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes) {
     Step& step = steps_[i];
     if (step.op == ir::Opcode::kRun) {
       ResolveRun(instruction, memory, step);
-    } else if (step.op != ir::Opcode::kFree) {
+    } else if (ir::IsTierCopy(step.op)) {
+      step.from = memory.Address(program_.slot(instruction.inputs[0]));
+      step.to = memory.Address(program_.slot(instruction.outputs[0]));
+      step.bytes = program_.slot(instruction.inputs[0]).type.bytes();
+    } else if (IsMessage(step.op)) {
       step.tensor = memory.Address(program_.slot(instruction.slot));
       step.message = step.tile.contiguous() ? step.tensor + step.tile.offset_bytes()
                                             : memory.scratch(NeedOf(step));
@@ -116,9 +127,45 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes) {
     const ir::Slot& slot = program_.slot(report.slot);
     report_places_.push_back({memory.Address(slot), slot.type.bytes()});
   }
-  if (lanes == nullptr) return OkStatus();
+  if (lanes == nullptr) {
+    MakeTierCopies(memory, host_link_bytes_per_s);
+    return OkStatus();
+  }
   MW_ASSIGN_OR_RETURN(queued_, QueuedStep::Make(*lanes, steps_, report_places_));
   return OkStatus();
+}
+
+// What an instruction touches: its slots, and for a RUN the workspace that others' slots may have
+// had before.
+void LoadedProgram::MakeTierCopies(const DeviceMemory& memory, int64_t bytes_per_s) {
+  const auto copies = [](const Step& step) { return ir::IsTierCopy(step.op); };
+  if (std::none_of(steps_.begin(), steps_.end(), copies)) return;
+  const auto touch = [](const std::byte* data, int64_t bytes, bool writes) {
+    const auto begin = reinterpret_cast<uintptr_t>(data);
+    return Access{begin, begin + static_cast<uintptr_t>(bytes), writes};
+  };
+  std::vector<TierItem> items(steps_.size());
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const ir::Instruction& instruction = program_.instructions[i];
+    if (instruction.op == ir::Opcode::kFree) continue;
+    TierItem& item = items[i];
+    const auto add = [&](SlotId id, bool writes) {
+      const ir::Slot& slot = program_.slot(id);
+      item.accesses.push_back(touch(memory.Address(slot), slot.type.bytes(), writes));
+    };
+    for (const SlotId id : instruction.inputs) add(id, false);
+    for (const SlotId id : instruction.outputs) add(id, true);
+    if (instruction.slot.valid()) add(instruction.slot, instruction.op == ir::Opcode::kRecv);
+    if (instruction.op == ir::Opcode::kRun) {
+      item.accesses.push_back(
+          touch(memory.arena() + program_.workspace_offset, program_.workspace_bytes, true));
+    }
+    item.copies = copies(steps_[i]);
+    item.from = steps_[i].from;
+    item.to = steps_[i].to;
+    item.bytes = steps_[i].bytes;
+  }
+  tiers_ = std::make_unique<TierCopies>(items, bytes_per_s);
 }
 
 Status LoadedProgram::Record() {
@@ -143,11 +190,26 @@ void LoadedProgram::ResolveRun(const ir::Instruction& run, const DeviceMemory& m
 Status LoadedProgram::RunStep(const ops::RunContext& context, FirstCause& cause,
                               InstructionCounter& counter) {
   if (queued_ != nullptr) return RunQueued(context, cause, counter);
+  if (tiers_ == nullptr) return RunInstructions(context, cause, counter);
+  tiers_->Begin();
+  const Status ran = RunInstructions(context, cause, counter);
+  if (ran.ok()) {
+    tiers_->End();
+  } else {
+    tiers_->Stop();
+  }
+  return ran;
+}
+
+Status LoadedProgram::RunInstructions(const ops::RunContext& context, FirstCause& cause,
+                                      InstructionCounter& counter) {
   ops::RunContext run_context = context;
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (cause.stopped()) return cause.status();
     run_context.microbatch = steps_[i].microbatch;
     counter.At(i);
+    const bool computes = tiers_ != nullptr && !ir::IsTierCopy(steps_[i].op);
+    if (computes) tiers_->Await(i);
     const Status status = RunInstruction(steps_[i], run_context, cause, counter);
     if (!status.ok()) {
       if (!cause.stopped()) {
@@ -155,6 +217,7 @@ Status LoadedProgram::RunStep(const ops::RunContext& context, FirstCause& cause,
       }
       return cause.status();
     }
+    if (computes) tiers_->Passed(i);
     counter.Count(steps_[i].op);
   }
   return OkStatus();

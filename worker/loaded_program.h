@@ -27,6 +27,7 @@
 #include "worker/queued_step.h"
 #include "worker/runtime.h"
 #include "worker/step_instruction.h"
+#include "worker/tier_copies.h"
 
 namespace meshwright::worker {
 
@@ -38,9 +39,10 @@ class LoadedProgram {
                                                      Links& links, DeviceMemory& memory,
                                                      InstructionCounter& counter);
 
-  // REQUIRES memory.allocated(). lanes: of a GPU; null: the calling thread does the work. Errors:
-  // of the GPU.
-  Status Resolve(const DeviceMemory& memory, const Lanes* lanes);
+  // REQUIRES memory.allocated(). lanes: of a GPU; null: the calling thread does the work, and one
+  // beside it the copies between memories, no faster than host_link_bytes_per_s (0: as it can).
+  // Errors: of the GPU.
+  Status Resolve(const DeviceMemory& memory, const Lanes* lanes, int64_t host_link_bytes_per_s = 0);
 
   // After all programs of the device are resolved: QueuedStep::Record(). Nothing on CPUs.
   Status Record();
@@ -64,6 +66,9 @@ class LoadedProgram {
   explicit LoadedProgram(ir::Program program) : program_(std::move(program)) {}
   Result<Step> LoadInstruction(const ir::Instruction& instruction, Links& links) const;
   void ResolveRun(const ir::Instruction& run, const DeviceMemory& memory, Step& step) const;
+  void MakeTierCopies(const DeviceMemory& memory, int64_t bytes_per_s);
+  Status RunInstructions(const ops::RunContext& context, FirstCause& cause,
+                         InstructionCounter& counter);
   Status RunQueued(const ops::RunContext& context, FirstCause& cause, InstructionCounter& counter);
   // The failure with the place where it happened; instruction -1: it is of no certain one.
   Status Locate(const Status& failure, int64_t instruction, int64_t step,
@@ -74,6 +79,7 @@ class LoadedProgram {
   std::vector<Step> steps_;  // one per instruction
   std::vector<ReportPlace> report_places_;
   std::unique_ptr<QueuedStep> queued_;
+  std::unique_ptr<TierCopies> tiers_;  // null: there are no copies, or a GPU makes them
 };
 
 }  // namespace meshwright::worker

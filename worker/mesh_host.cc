@@ -271,6 +271,7 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
   // On GPUs plans use less than there is (worker/gpus.cc): scratch of kernels and rings of
   // channels, which plans do not know, take of the rest.
   options.memory_limit_bytes = resources_.gpus.driver == nullptr ? resources_.memory_bytes : 0;
+  options.host_link_bytes_per_s = resources_.host_link_bytes_per_s;
   options.gpus.driver = resources_.gpus.driver;
   options.gpus.toolkit = message.tf32 ? resources_.gpus.tf32_toolkit : resources_.gpus.toolkit;
   options.gpus.nccl = resources_.gpus.nccl;

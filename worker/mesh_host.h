@@ -43,7 +43,8 @@ struct HostResources {
   int threads_per_device = 1;
   std::vector<int> cores;    // to pin to, threads_per_device for each device; empty: not pinned
   int64_t memory_bytes = 0;  // per device
-  Gpus gpus;                 // that are the devices; without: CPU devices
+  int64_t host_link_bytes_per_s = 0;  // of CPU devices; 0: as fast as memory
+  Gpus gpus;                          // that are the devices; without: CPU devices
   int64_t gpu_drain_timeout_ms = GpuOptions().drain_timeout_ms;
   collective::Transport transport = collective::Transport::kAuto;
   int64_t collective_timeout_ms = 0;  // as AgentOptions

@@ -24,6 +24,7 @@ ExecutorSettings SettingsOf(const HostResources& resources, const ExecutorOption
   settings.threads_per_device = resources.threads_per_device;
   settings.cores = resources.cores;
   settings.memory_bytes = resources.memory_bytes;
+  settings.host_link_bytes_per_s = resources.host_link_bytes_per_s;
   if (resources.gpus.driver != nullptr) settings.gpus = resources.gpus.indices;
   settings.gpu_drain_timeout_ms = resources.gpu_drain_timeout_ms;
   settings.transport = resources.transport;

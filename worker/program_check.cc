@@ -213,6 +213,16 @@ Status CheckTransfer(const Program& program, const Instruction& transfer) {
   return OkStatus();
 }
 
+Status CheckTierCopy(const Program& program, const Instruction& copy) {
+  const bool named = copy.inputs.size() == 1 && copy.outputs.size() == 1 &&
+                     InRange(copy.inputs[0], program.slots) &&
+                     InRange(copy.outputs[0], program.slots);
+  if (!named) return InvalidArgument("a copy names one slot, and another that it goes to");
+  if (program.slot(copy.inputs[0]).type == program.slot(copy.outputs[0]).type) return OkStatus();
+  return InvalidArgument(fmt::format("slot s{} is copied to s{} of another type",
+                                     copy.inputs[0].value(), copy.outputs[0].value()));
+}
+
 Status CheckInstruction(const Program& program, const Instruction& instruction) {
   switch (instruction.op) {
     case Opcode::kRun:
@@ -220,6 +230,9 @@ Status CheckInstruction(const Program& program, const Instruction& instruction) 
     case Opcode::kSend:
     case Opcode::kRecv:
       return CheckTransfer(program, instruction);
+    case Opcode::kPrefetch:
+    case Opcode::kOffload:
+      return CheckTierCopy(program, instruction);
     case Opcode::kFree:
       for (SlotId id : instruction.inputs) {
         if (!InRange(id, program.slots)) {

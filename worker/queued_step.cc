@@ -68,7 +68,8 @@ const std::byte* QueuedStep::reports() const { return mailbox_->data() + sizeof(
 
 device::Queue& QueuedStep::QueueOf(int queue) const {
   MW_CHECK(queue >= 0 && queue < kQueues) << "queue " << queue << " of " << kQueues;
-  return queue == kComputing ? lanes_.device->queue() : *lanes_.collectives;
+  if (queue == kComputing) return lanes_.device->queue();
+  return queue == kCollectives ? *lanes_.collectives : *lanes_.tier_copies;
 }
 
 void QueuedStep::Fill(ops::RunContext& context) const {
@@ -182,6 +183,9 @@ Status QueuedStep::Enqueue(const StepItem& item, ops::RunContext& context) {
           .WithContext(item.executable->NodeName(*item.node));
     case Kind::kCopy:
       return queue.Copy(item.to, item.from, item.bytes);
+    case Kind::kPrefetch:
+      return queue.CopyIn(item.to, item.from, item.bytes);
+    case Kind::kOffload:
     case Kind::kReport:
       return queue.CopyOut(item.to, item.from, item.bytes);
     case Kind::kSend: {
@@ -269,6 +273,7 @@ Status QueuedStep::End(const FirstCause& cause) {
                                         sizeof(ops::Fault)));
   MW_TRY(Await(kComputing, cause, kNever));
   MW_TRY(Await(kCollectives, cause, kNever));
+  MW_TRY(Await(kTierCopies, cause, kNever));
   // An abort ends what waits for a peer: the queues are empty then, and the results are not there.
   return cause.status();
 }
@@ -287,6 +292,7 @@ Status QueuedStep::MakeRoom(int64_t launches, const FirstCause& cause) {
 }
 
 Status QueuedStep::Await(int queue, const FirstCause& cause, FunctionRef<bool()> enough) {
+  if (queue == kTierCopies && lanes_.tier_copies == nullptr) return OkStatus();
   bool patient = false;
   while (true) {
     const int64_t before = progress_.Sum();

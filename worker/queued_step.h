@@ -40,7 +40,8 @@ struct Lanes {
   device::Queue* collectives = nullptr;
   bool record = true;
   int64_t stall_timeout_ms = 60'000;
-  DeviceMark* mark = nullptr;  // takes what is given to the device; null: none
+  DeviceMark* mark = nullptr;            // takes what is given to the device; null: none
+  device::Queue* tier_copies = nullptr;  // null: no program has any
 };
 
 class QueuedStep {

@@ -66,6 +66,7 @@ Result<LocalDevice> MakeDevice(const RuntimeOptions& options, size_t i) {
   const int rank = options.fabric.local_ranks[i];
   device::DeviceOptions of_device;
   of_device.memory_limit_bytes = options.memory_limit_bytes;
+  of_device.host_link_bytes_per_s = options.host_link_bytes_per_s;
   LocalDevice made;
   if (options.gpus.driver != nullptr) {
     const int index = options.gpus.indices[i];
@@ -73,6 +74,7 @@ Result<LocalDevice> MakeDevice(const RuntimeOptions& options, size_t i) {
     MW_ASSIGN_OR_RETURN(made.device, device::cuda::CudaDevice::Make(*options.gpus.driver, index,
                                                                     std::move(of_device)));
     MW_ASSIGN_OR_RETURN(made.collectives, made.device->MakeQueue(true));
+    MW_ASSIGN_OR_RETURN(made.tier_copies, made.device->MakeQueue(false));
     return made;
   }
   of_device.name = fmt::format("cpu:{}", rank);

@@ -64,6 +64,7 @@ struct RuntimeOptions {
   // not pinned.
   std::vector<std::vector<int>> cpus;
   int64_t memory_limit_bytes = 0;             // per device; 0: what the machine has
+  int64_t host_link_bytes_per_s = 0;          // of CPU devices: device::DeviceOptions
   ops::Backend backend = ops::Backend::kCpu;  // without GPUs
   GpuOptions gpus;
   ops::NodeObserver* observer = nullptr;  // outlives the runtime; called from all device threads

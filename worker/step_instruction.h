@@ -20,6 +20,9 @@ struct StepInstruction {
   TileCopy tile;                           // SEND, RECV
   std::byte* tensor = nullptr;             // SEND, RECV
   std::byte* message = nullptr;            // SEND, RECV: the tile's bytes as they travel
+  const std::byte* from = nullptr;         // PREFETCH, OFFLOAD
+  std::byte* to = nullptr;                 // PREFETCH, OFFLOAD
+  int64_t bytes = 0;                       // PREFETCH, OFFLOAD
 };
 
 }  // namespace meshwright::worker

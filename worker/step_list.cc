@@ -36,6 +36,8 @@ class Builder {
     index_ = index;
     if (instruction.op == ir::Opcode::kRun) {
       AddRun(instruction);
+    } else if (ir::IsTierCopy(instruction.op)) {
+      AddTierCopy(instruction);
     } else if (instruction.op != ir::Opcode::kFree) {
       AddTransfer(instruction);
     }
@@ -55,7 +57,7 @@ class Builder {
     item.instruction = index_;
     list_.items.push_back(std::move(item));
     const StepItem& added = list_.items.back();
-    if (added.queued.queue == kCollectives) return AddMark(kCollectives);
+    if (added.queued.queue != kComputing) return AddMark(added.queued.queue);
     if (++unmarked_ >= kItemsPerMark) AddMark(kComputing);
   }
 
@@ -104,14 +106,21 @@ class Builder {
     if (prepares) list_.prepared.push_back(&run);
   }
 
-  void AddCopy(const std::byte* from, std::byte* to, int64_t bytes) {
+  void AddCopy(const std::byte* from, std::byte* to, int64_t bytes, int queue = kComputing) {
     StepItem item;
     item.kind = Kind::kCopy;
+    item.queued.queue = queue;
     item.from = from;
     item.to = to;
     item.bytes = bytes;
     item.queued.accesses = {Touching(from, bytes, false), Touching(to, bytes, true)};
     Add(std::move(item));
+  }
+
+  void AddTierCopy(const StepInstruction& copy) {
+    AddCopy(copy.from, copy.to, copy.bytes, kTierCopies);
+    StepItem& last = list_.items[list_.items.size() - 2];  // its mark is behind it
+    last.kind = copy.op == ir::Opcode::kPrefetch ? Kind::kPrefetch : Kind::kOffload;
   }
 
   void AddTransfer(const StepInstruction& transfer) {

@@ -2,8 +2,9 @@
 // they are given.
 //
 // Kernels, copies and transfers between stages go to the device's computing queue, collectives to
-// one beside it, so that gradients are reduced while others are computed. Events order the two
-// where they touch the same bytes (worker/queue_order.h). A piece needs nothing from the host or
+// one beside it, so that gradients are reduced while others are computed, and what goes to and
+// comes from the host's memory to a third. Events order them where they touch the same bytes
+// (worker/queue_order.h). A piece needs nothing from the host or
 // another queue in between, so that it can be recorded. Marks say how far a queue has got: behind
 // each instruction and each collective, and often enough in between for the host to see that it may
 // give more.
@@ -23,7 +24,8 @@ namespace meshwright::worker {
 
 inline constexpr int kComputing = 0;
 inline constexpr int kCollectives = 1;
-inline constexpr int kQueues = 2;
+inline constexpr int kTierCopies = 2;
+inline constexpr int kQueues = 3;
 
 // Where a report's value is.
 struct ReportPlace {
@@ -33,7 +35,17 @@ struct ReportPlace {
 inline constexpr int64_t kReportBytes = 8;
 
 struct StepItem {
-  enum class Kind : uint8_t { kKernel, kCollective, kCopy, kReport, kSend, kReceive, kMark };
+  enum class Kind : uint8_t {
+    kKernel,
+    kCollective,
+    kCopy,
+    kReport,
+    kSend,
+    kReceive,
+    kPrefetch,
+    kOffload,
+    kMark
+  };
   Kind kind = Kind::kCopy;
   int64_t instruction = 0;
   QueueItem queued;
@@ -44,7 +56,7 @@ struct StepItem {
   std::span<const ops::Tensor> results;
   std::byte* scratch = nullptr;
   int32_t microbatch = 0;
-  // kCopy, kReport: out of the device.
+  // kCopy, kPrefetch, kOffload; kReport: out of the device.
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
   int64_t bytes = 0;

@@ -80,6 +80,8 @@ class CpuDevice final : public Device {
     return std::unique_ptr<HostMemory>(std::make_unique<CpuHostMemory>(bytes));
   }
 
+  int64_t host_link_bytes_per_s() const override { return options_.host_link_bytes_per_s; }
+
   Status EnterThread() override {
     if (!options_.cpus.empty()) {
       MW_TRY(PinToCore(options_.cpus[0]).WithContext(options_.name));

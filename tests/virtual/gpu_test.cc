@@ -133,6 +133,25 @@ TEST(Gpus, MicrobatchesAndDropout) {
   ExpectTrains(options, {1, 1, 1, 4}, 1e-4);
 }
 
+// Copies have a queue of their own, which events order with the others.
+TEST(Gpus, OptimizerStateOfTheHostChangesNothing) {
+  MW_NOT_FOR_THREADS();
+  const TinyOptions options = SmallModel();
+  ir::JobRequest job = MakeTinyJob(options);
+  const auto device = RunOnGpus(job, 1, options);
+  ASSERT_TRUE(device.has_value()) << device.error();
+  job.parallel.optimizer_memory = "host";
+  job.parallel.offload_chunk_bytes = 4096;
+  for (const uint64_t seed : {1, 2, 3}) {
+    for (const bool record : {false, true}) {
+      job.parallel.weights_memory = seed == 1 ? "device" : "host";
+      const auto host = RunOnGpus(job, 1, options, seed, record);
+      ASSERT_TRUE(host.has_value()) << host.error();
+      ExpectEqual(*device, *host, 0, fmt::format("seed {}, recorded {}", seed, record));
+    }
+  }
+}
+
 TEST(Gpus, ExpertsTrainTheModelOfOneCpu) {
   MW_NOT_FOR_THREADS();
   TinyOptions options = SmallModel("mixtral");

@@ -34,6 +34,7 @@ void Put(const ExecutorSettings& settings, v1::ToExecutor& wire) {
   out.set_worker(settings.worker);
   out.set_devices(settings.devices);
   out.set_threads_per_device(settings.threads_per_device);
+  out.set_host_link_bytes_per_s(settings.host_link_bytes_per_s);
   for (const int core : settings.cores) out.add_cores(core);
   out.set_memory_bytes(settings.memory_bytes);
   for (const int gpu : settings.gpus) out.add_gpus(gpu);
@@ -87,6 +88,7 @@ ExecutorSettings Get(const v1::ExecutorSettings& wire) {
   settings.worker = wire.worker();
   settings.devices = wire.devices();
   settings.threads_per_device = wire.threads_per_device();
+  settings.host_link_bytes_per_s = wire.host_link_bytes_per_s();
   settings.cores.assign(wire.cores().begin(), wire.cores().end());
   settings.memory_bytes = wire.memory_bytes();
   settings.gpus.assign(wire.gpus().begin(), wire.gpus().end());

@@ -1,0 +1,87 @@
+// The example of a job whose optimizer state is in the host's memory, with processes: a worker
+// whose devices have no room for it trains the same model bit for bit, and one that is killed costs
+// nothing but time.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "tests/e2e/fault_fixture.h"
+
+namespace meshwright::testing {
+namespace {
+
+using client::JobState;
+using ::testing::HasSubstr;
+
+class Offload : public FaultFixture {
+ protected:
+  static constexpr const char* kExample = MESHWRIGHT_SOURCE_DIR "/examples/offload.toml";
+
+  void StartWith(int workers, const std::string& memory_mib) {
+    ProcessClusterOptions options;
+    options.workers = workers;
+    options.worker_args = {"--memory-mib", memory_mib};
+    ASSERT_NO_FATAL_FAILURE(Start(options));
+  }
+  std::vector<std::string> Submission(const std::string& memory, int64_t steps) {
+    std::vector<std::string> args = {"--address", cluster().address(), "submit", kExample, "-q"};
+    for (const std::string& setting :
+         {"training.dataset_path=" + Write("corpus.txt", SampleText(60'000)),
+          "training.steps=" + std::to_string(steps), "parallelism.optimizer_memory=" + memory,
+          std::string("validation.batches=1")}) {
+      args.insert(args.end(), {"--set", setting});
+    }
+    return args;
+  }
+  client::JobInfo Ended(int64_t id) {
+    const client::JobInfo ended = client().Wait(id, 120'000).value();
+    EXPECT_EQ(ended.state, JobState::kSucceeded) << ended.message;
+    return ended;
+  }
+  std::string ModelOf(const client::JobInfo& job) {
+    return ReadFile(job.directory + "/model.safetensors").value_or("");
+  }
+};
+
+// The device has 24 MiB: weights, gradients and activations. The state alone takes 37.
+TEST_F(Offload, TrainsWhatDoesNotFitBitForBit) {
+  ASSERT_NO_FATAL_FAILURE(StartWith(1, "24"));
+  const Failure refused = Fails(Submission("device", 10));
+  EXPECT_THAT(refused.text, HasSubstr("parallelism.optimizer_memory = \"host\""));
+  const auto submit = Launch(Submission("host", 10), cluster().File("submit.log"));
+  EXPECT_TRUE(submit->Wait(120'000).value().ok());
+  const std::vector<client::JobInfo> jobs = client().List().value();
+  const std::string small = ModelOf(Ended(jobs.back().id));
+  TearDown();
+  ASSERT_NO_FATAL_FAILURE(StartWith(1, "512"));
+  const auto whole = Launch(Submission("device", 10), cluster().File("submit.log"));
+  EXPECT_TRUE(whole->Wait(120'000).value().ok());
+  const std::string large = ModelOf(Ended(1));
+  EXPECT_FALSE(large.empty());
+  EXPECT_EQ(small, large) << "not the weights of the job with room";
+}
+
+TEST_F(Offload, GoesOnBitForBitAfterAKill) {
+  constexpr int64_t kSteps = 150;
+  ASSERT_NO_FATAL_FAILURE(StartWith(2, "24"));
+  const auto first = Launch(Submission("host", kSteps), cluster().File("first.log"));
+  EXPECT_TRUE(first->Wait(120'000).value().ok());
+  const std::string undisturbed = ModelOf(Ended(1));
+  const auto second = Launch(Submission("host", kSteps), cluster().File("second.log"));
+  ASSERT_TRUE(WaitUntil([&] { return client().Get(2).has_value(); }, kSoonMs));
+  ASSERT_TRUE(cluster().RunUntil(2, 40).ok());
+  for (const client::WorkerInfo& worker : client().Workers().value()) {
+    if (worker.busy_devices == 0) continue;
+    Kill(cluster().worker(std::stoi(worker.name.substr(1))));
+    break;
+  }
+  EXPECT_TRUE(second->Wait(120'000).value().ok());
+  EXPECT_EQ(ModelOf(Ended(2)), undisturbed) << "not the weights of the undisturbed run";
+}
+
+}  // namespace
+}  // namespace meshwright::testing

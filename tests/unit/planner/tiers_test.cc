@@ -1,0 +1,183 @@
+// What is cut and copied where the optimizer's state is in the memory of the host.
+#include "planner/tiers.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ir/builder.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "planner/cut_piece.h"
+#include "planner/plan.h"
+
+namespace meshwright::planner {
+namespace {
+
+using ir::Builder;
+using ir::DType;
+using ir::Op;
+using ir::Opcode;
+
+// Four weights of 16 x 16, so that each has 2 KiB of state.
+ir::JobRequest FourWeights() {
+  Builder b("loss");
+  const auto param = [&](const std::string& name, ir::Dims dims) {
+    return b.AddOne(Op::kParam, {}, {{"name", name}}, {{DType::kF32, std::move(dims)}});
+  };
+  const ValueId tokens = b.AddOne(Op::kFeed, {}, {{"source", "tokens"}}, {{DType::kI32, {8, 5}}});
+  const auto cut = [&](int64_t start) {
+    return b.AddOne(Op::kSlice, {tokens}, {{"dim", 1}, {"start", start}, {"size", 4}});
+  };
+  ValueId x = b.AddOne(Op::kEmbedding, {param("wte", {16, 16}), cut(0)});
+  for (const char* const name : {"a", "b", "head"}) {
+    x = b.AddOne(Op::kEinsum, {x, param(name, {16, 16})}, {{"equation", "bsk,kn->bsn"}});
+  }
+  const auto loss = b.Add(Op::kCrossEntropy, {x, cut(1)});
+  b.SetOutput("loss_sum", loss[0]);
+  b.SetOutput("count", loss[1]);
+  ir::JobRequest job;
+  job.name = "job";
+  job.SetLoss(*b.Finish());
+  job.train.global_batch = 8;
+  job.train.sequence = 4;
+  job.optimizer.max_norm = 1;
+  return job;
+}
+
+ir::JobRequest OnHost(int64_t chunk_bytes) {
+  ir::JobRequest job = FourWeights();
+  job.parallel.optimizer_memory = "host";
+  job.parallel.offload_chunk_bytes = chunk_bytes;
+  return job;
+}
+
+std::vector<Opcode> OpcodesOf(const ir::Program& program) {
+  std::vector<Opcode> ops;
+  for (const ir::Instruction& instruction : program.instructions) {
+    if (instruction.op != Opcode::kFree) ops.push_back(instruction.op);
+  }
+  return ops;
+}
+
+TEST(PlaceState, CopiesAChunkWhileAnotherIsUpdated) {
+  const auto plan = MakePlan(OnHost(2048), mesh::Topology::Local(1));
+  ASSERT_TRUE(plan.has_value()) << plan.error();
+  const ir::Program& step = plan->Main()[0];
+  constexpr auto kRun = Opcode::kRun;
+  constexpr auto kIn = Opcode::kPrefetch;
+  constexpr auto kOut = Opcode::kOffload;
+  // Forward, backward, norm; then a chunk for each weight, of which two tensors come and go.
+  const std::vector<Opcode> ends = {kIn,  kIn,  kRun, kIn, kIn,  kRun, kOut, kOut, kIn,  kIn, kRun,
+                                    kOut, kOut, kIn,  kIn, kRun, kOut, kOut, kRun, kOut, kOut};
+  std::vector<Opcode> ops = OpcodesOf(step);
+  ASSERT_GE(ops.size(), ends.size());
+  ops.erase(ops.begin(), ops.end() - static_cast<int64_t>(ends.size()));
+  EXPECT_EQ(ops, ends) << ir::FormatProgram(step);
+}
+
+TEST(PlaceState, AChunkHoldsAsMuchAsItMay) {
+  for (const auto& [chunk_bytes, chunks] :
+       {std::pair<int64_t, int>{1, 4}, {2048, 4}, {4096, 2}, {6144, 2}, {1 << 20, 1}}) {
+    const auto plan = MakePlan(OnHost(chunk_bytes), mesh::Topology::Local(1));
+    ASSERT_TRUE(plan.has_value()) << plan.error();
+    const ir::Program& step = plan->Main()[0];
+    int readers = 0;
+    for (const ir::Instruction& instruction : step.instructions) {
+      if (instruction.op != Opcode::kRun) continue;
+      const auto& inputs = instruction.inputs;
+      readers += std::any_of(inputs.begin(), inputs.end(),
+                             [&](SlotId id) { return step.slot(id).name.starts_with("copy/"); });
+    }
+    EXPECT_EQ(readers, chunks) << chunk_bytes;
+  }
+}
+
+TEST(PlaceState, TheDeviceHoldsThreeChunksOfState) {
+  const auto whole = MakePlan(FourWeights(), mesh::Topology::Local(1));
+  const auto plan = MakePlan(OnHost(2048), mesh::Topology::Local(1));
+  ASSERT_TRUE(whole.has_value() && plan.has_value());
+  const DeviceMemory& memory = plan->memory[0];
+  constexpr int64_t kState = 4 * 2048;
+  EXPECT_EQ(memory.host_bytes.at(ir::MemoryKind::kOptimizer), kState);
+  EXPECT_EQ(whole->memory[0].bytes.at(ir::MemoryKind::kOptimizer), kState);
+  EXPECT_TRUE(whole->memory[0].host_bytes.empty());
+  EXPECT_LE(memory.total_bytes, whole->memory[0].total_bytes - kState + 3 * 2048 + 256);
+  int64_t copied = 0;
+  for (const ir::Slot& slot : plan->Main()[0].slots) {
+    if (slot.name.starts_with("copy/")) copied += slot.type.bytes();
+  }
+  EXPECT_EQ(copied, kState);
+}
+
+TEST(PlaceState, TextSaysWhichMemory) {
+  const auto plan = MakePlan(OnHost(2048), mesh::Topology::Local(1));
+  ASSERT_TRUE(plan.has_value()) << plan.error();
+  const ir::Program& step = plan->Main()[0];
+  const std::string text = ir::FormatProgram(step);
+  EXPECT_NE(text.find("persistent host optimizer \"opt.m/wte\""), std::string::npos) << text;
+  const auto parsed = ir::ParseProgram(text);
+  ASSERT_TRUE(parsed.has_value()) << parsed.error();
+  EXPECT_EQ(*parsed, step);
+}
+
+// What goes wrong if one instruction is left out or named otherwise.
+std::string Wrong(const std::function<void(ir::Program&)>& change) {
+  auto plan = MakePlan(OnHost(2048), mesh::Topology::Local(1));
+  ir::Program step = plan->Main()[0];
+  change(step);
+  const Status status = ir::VerifyPrograms({&step, 1}, {});
+  return status.ok() ? "" : status.message();
+}
+
+int64_t FirstOf(const ir::Program& step, Opcode op) {
+  const auto found = std::find_if(step.instructions.begin(), step.instructions.end(),
+                                  [&](const ir::Instruction& each) { return each.op == op; });
+  return found - step.instructions.begin();
+}
+
+TEST(PlaceState, TheVerifierFindsWhatIsLost) {
+  EXPECT_EQ(Wrong([](ir::Program&) {}), "");
+  const std::string kept = Wrong([](ir::Program& step) {
+    step.instructions.erase(step.instructions.begin() + FirstOf(step, Opcode::kOffload));
+  });
+  EXPECT_NE(kept.find("was written and ends before it is given back"), std::string::npos) << kept;
+  const std::string unread = Wrong([](ir::Program& step) {
+    step.instructions.erase(step.instructions.begin() + FirstOf(step, Opcode::kPrefetch));
+  });
+  EXPECT_NE(unread.find("is not alive"), std::string::npos) << unread;
+  const std::string direct = Wrong([](ir::Program& step) {
+    const ir::Instruction fetch =
+        step.instructions[static_cast<size_t>(FirstOf(step, Opcode::kPrefetch))];
+    for (ir::Instruction& each : step.instructions) {
+      if (each.op != Opcode::kRun) continue;
+      std::replace(each.inputs.begin(), each.inputs.end(), fetch.outputs[0], fetch.inputs[0]);
+    }
+  });
+  EXPECT_NE(direct.find("is in the host's memory"), std::string::npos) << direct;
+  const std::string elsewhere = Wrong([](ir::Program& step) {
+    std::vector<ir::Instruction*> offloads;
+    for (ir::Instruction& each : step.instructions) {
+      if (each.op == Opcode::kOffload) offloads.push_back(&each);
+    }
+    std::swap(offloads[0]->outputs, offloads[1]->outputs);
+  });
+  EXPECT_NE(elsewhere.find("holds \"opt."), std::string::npos) << elsewhere;
+}
+
+TEST(PlaceNodes, PutsWhatOnlyLaterPartsReadThere) {
+  Builder b("g");
+  const ValueId x = b.AddOne(Op::kInput, {}, {{"name", "x"}}, {{DType::kF32, {4}}});
+  const ValueId early = b.AddOne(Op::kGelu, {x});
+  const ValueId late = b.AddOne(Op::kGelu, {early});
+  const ValueId second = b.AddOne(Op::kAdd, {late, x});
+  const ValueId third = b.AddOne(Op::kAdd, {second, early});
+  b.SetOutput("early", early);
+  b.SetOutput("third", third);
+  const ir::Graph graph = *b.Finish();
+  EXPECT_EQ(PlaceNodes(graph, {0, 0, 0, 1, 0}), (PartOfNode{0, 0, 1, 1, 1}));
+  EXPECT_EQ(PlaceNodes(graph, {0, 0, 0, 1, 2}), (PartOfNode{0, 0, 1, 1, 2}));
+}
+
+}  // namespace
+}  // namespace meshwright::planner
