@@ -119,6 +119,84 @@ std::string MemoryText(int64_t bytes, int64_t budget) {
                      100.0 * static_cast<double>(bytes) / static_cast<double>(budget));
 }
 
+constexpr double kPlotLeft = kSvgMargin + kLabelWidth;
+
+// The elements drawn so far, and how wide they are.
+struct Canvas {
+  std::string body;
+  int width = kSvgMargin + kLabelWidth + kPlotWidth;
+
+  void Text(double x, int y, std::string_view text, const char* weight = "normal") {
+    body +=
+        fmt::format("<text x=\"{:.1f}\" y=\"{}\" font-weight=\"{}\" fill=\"#202020\">{}</text>\n",
+                    x, y, weight, XmlText(text));
+    width = std::max(width, static_cast<int>(x) + static_cast<int>(text.size()) * kSvgChar);
+  }
+
+  void Rect(double x, double wide, int y, int height, std::string_view fill,
+            const std::string& tip = "") {
+    body += fmt::format("<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\"", x,
+                        y, std::max(wide, 0.2), height, fill);
+    body += tip.empty() ? "/>\n" : fmt::format("><title>{}</title></rect>\n", XmlText(tip));
+  }
+};
+
+// What colours and shades mean, from y on; returns the y below it.
+int DrawLegend(int y, int parts, Canvas& canvas) {
+  y += kSvgLine / 2;
+  double x = kPlotLeft;
+  for (const Colour& colour : kColours) {
+    canvas.Rect(x, 14, y, 14, colour.fill);
+    canvas.Text(x + 20, y + 12, colour.what);
+    x += 40 + static_cast<double>(colour.what.size()) * kSvgChar;
+  }
+  canvas.Text(x, y + 12, "lines: messages, from the run before to the run that reads (if few)");
+  y += kSvgLine;
+  x = kPlotLeft;
+  for (int part = 0; parts > 1 && part < parts; ++part) {
+    const std::string text = fmt::format("part {} of a stage", part);
+    canvas.Rect(x, 14, y, 14, ShadeOf(kColours[0].fill, part, parts));
+    canvas.Rect(x + 14, 14, y, 14, ShadeOf(kColours[1].fill, part, parts));
+    canvas.Text(x + 34, y + 12, text);
+    x += 54 + static_cast<double>(text.size()) * kSvgChar;
+  }
+  canvas.Text(x, y + 12, "numbers: the microbatch of a run (if there is room)");
+  return y + kSvgLine + kSvgLine / 2;
+}
+
+// A run of a piece, from `begin` to `end` across.
+struct RunMark {
+  int microbatch = 0;
+  std::string piece;
+  int stage = 0;
+  double begin = 0;
+  double end = 0;
+
+  void Draw(const planner::Span& span, const planner::PipelineShape& shape, int y,
+            Canvas& canvas) const {
+    const std::string_view category = planner::PieceCategory(piece);
+    const bool update = category == "update";
+    const int part = PartOfPiece(piece);
+    const std::string layers = shape.chunks > 1 && !update ? fmt::format(", part {} of the model",
+                                                                         shape.PartOf(stage, part))
+                                                           : "";
+    const double width = end - begin;
+    canvas.Rect(
+        begin, width, y + 1, kRowHeight - 2, ShadeOf(ColourOfPiece(category), part, shape.chunks),
+        fmt::format("{} of microbatch {}{}: {} from {}", category, microbatch, layers,
+                    FormatDuration(span.end_s - span.begin_s), FormatDuration(span.begin_s)));
+    // Runs of one kind that follow each other are told apart.
+    if (width > 2) canvas.Rect(begin, 0.6, y + 1, kRowHeight - 2, "#ffffff");
+    const std::string number = std::to_string(microbatch);
+    if (update || width < static_cast<double>(number.size() + 1) * kNumberChar) return;
+    canvas.body += fmt::format(
+        "<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\" font-size=\"10\" "
+        "fill=\"{}\">{}</text>\n",
+        begin + width / 2, y + kRowHeight - 8, 2 * part < shape.chunks ? "#202020" : "#ffffff",
+        number);
+  }
+};
+
 class PlanDrawer {
  public:
   PlanDrawer(const planner::Plan& plan, const planner::Forecast& forecast,
@@ -136,12 +214,13 @@ class PlanDrawer {
   }
 
   std::string Run() {
-    Text(kSvgMargin, y_ += kSvgLine, plan_.layout.ToString(), "bold");
-    Text(kSvgMargin, y_ += kSvgLine,
-         fmt::format("step {} (forecast), waiting {:.1f} % of the time",
-                     FormatDuration(forecast_.step_s), 100 * forecast_.idle_of_total));
-    for (const std::string& line : SharedText(plan_.layout)) Text(kSvgMargin, y_ += kSvgLine, line);
-    DrawLegend();
+    canvas_.Text(kSvgMargin, y_ += kSvgLine, plan_.layout.ToString(), "bold");
+    canvas_.Text(kSvgMargin, y_ += kSvgLine,
+                 fmt::format("step {} (forecast), waiting {:.1f} % of the time",
+                             FormatDuration(forecast_.step_s), 100 * forecast_.idle_of_total));
+    for (const std::string& line : SharedText(plan_.layout))
+      canvas_.Text(kSvgMargin, y_ += kSvgLine, line);
+    y_ = DrawLegend(y_, static_cast<int>(plan_.layout.chunks), canvas_);
     DrawTimeline();
     DrawMemory();
     DrawWeights();
@@ -149,7 +228,7 @@ class PlanDrawer {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
         "viewBox=\"0 0 {0} {1}\" font-family=\"monospace\" font-size=\"{2}\">\n"
         "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{3}</svg>\n",
-        width_ + kSvgMargin, y_ + kSvgMargin, kSvgFontSize, body_);
+        canvas_.width + kSvgMargin, y_ + kSvgMargin, kSvgFontSize, canvas_.body);
   }
 
  private:
@@ -167,23 +246,6 @@ class PlanDrawer {
     return fmt::format("s{} device {}", step.stage.value(), step.device.value());
   }
 
-  // ---- elements ----
-
-  void Text(double x, int y, std::string_view text, const char* weight = "normal") {
-    body_ +=
-        fmt::format("<text x=\"{:.1f}\" y=\"{}\" font-weight=\"{}\" fill=\"#202020\">{}</text>\n",
-                    x, y, weight, XmlText(text));
-    width_ = std::max(width_, static_cast<int>(x) + static_cast<int>(text.size()) * kSvgChar);
-  }
-
-  void Rect(double x, double width, int y, int height, std::string_view fill,
-            const std::string& tip = "") {
-    body_ += fmt::format("<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\"",
-                         x, y, std::max(width, 0.2), height, fill);
-    body_ += tip.empty() ? "/>\n" : fmt::format("><title>{}</title></rect>\n", XmlText(tip));
-  }
-
-  static constexpr double kPlotLeft = kSvgMargin + kLabelWidth;
   double AtTime(double seconds) const {
     const double total_s = forecast_.simulation.makespan_s;
     return kPlotLeft + (total_s > 0 ? seconds / total_s : 0) * kPlotWidth;
@@ -191,41 +253,18 @@ class PlanDrawer {
 
   // ---- parts of the picture ----
 
-  void DrawLegend() {
-    y_ += kSvgLine / 2;
-    double x = kPlotLeft;
-    for (const Colour& colour : kColours) {
-      Rect(x, 14, y_, 14, colour.fill);
-      Text(x + 20, y_ + 12, colour.what);
-      x += 40 + static_cast<double>(colour.what.size()) * kSvgChar;
-    }
-    Text(x, y_ + 12, "lines: messages, from the run before to the run that reads (if few)");
-    y_ += kSvgLine;
-    x = kPlotLeft;
-    const int parts = static_cast<int>(plan_.layout.chunks);
-    for (int part = 0; parts > 1 && part < parts; ++part) {
-      const std::string text = fmt::format("part {} of a stage", part);
-      Rect(x, 14, y_, 14, ShadeOf(kColours[0].fill, part, parts));
-      Rect(x + 14, 14, y_, 14, ShadeOf(kColours[1].fill, part, parts));
-      Text(x + 34, y_ + 12, text);
-      x += 54 + static_cast<double>(text.size()) * kSvgChar;
-    }
-    Text(x, y_ + 12, "numbers: the microbatch of a run (if there is room)");
-    y_ += kSvgLine + kSvgLine / 2;
-  }
-
   void DrawTimeline() {
     const int top = y_;
     for (const size_t program : rows_) {
-      Text(kSvgMargin, y_ + kRowHeight - 8, RowLabel(program));
-      Rect(kPlotLeft, kPlotWidth, y_ + 1, kRowHeight - 2, kIdleColour);
+      canvas_.Text(kSvgMargin, y_ + kRowHeight - 8, RowLabel(program));
+      canvas_.Rect(kPlotLeft, kPlotWidth, y_ + 1, kRowHeight - 2, kIdleColour);
       DrawRow(program);
       y_ += kRowHeight;
     }
     DrawMessages(top);
     for (int tick = 0; tick <= kTicks; ++tick) {
       const double seconds = forecast_.simulation.makespan_s * tick / kTicks;
-      Text(AtTime(seconds) - 12, y_ + kSvgLine, FormatDuration(seconds));
+      canvas_.Text(AtTime(seconds) - 12, y_ + kSvgLine, FormatDuration(seconds));
     }
     y_ += 2 * kSvgLine;
   }
@@ -236,39 +275,17 @@ class PlanDrawer {
     int before = -1;  // instruction of the span before
     for (const planner::Span& span : spans_[program]) {
       if (Receives(step, before, span.instruction) && span.begin_s > idle_from_s) {
-        Rect(AtTime(idle_from_s), AtTime(span.begin_s) - AtTime(idle_from_s), y_ + 1,
-             kRowHeight - 2, kWaitColour);
+        canvas_.Rect(AtTime(idle_from_s), AtTime(span.begin_s) - AtTime(idle_from_s), y_ + 1,
+                     kRowHeight - 2, kWaitColour);
       }
       const ir::Instruction& run = step.instructions[static_cast<size_t>(span.instruction)];
       const ir::Executable& executable = step.executables[run.executable.index()];
-      DrawRun(span, run.microbatch, planner::ExecutablePiece(executable), step.stage.value());
+      const RunMark mark{run.microbatch, planner::ExecutablePiece(executable), step.stage.value(),
+                         AtTime(span.begin_s), AtTime(span.end_s)};
+      mark.Draw(span, plan_.layout.shape(), y_, canvas_);
       idle_from_s = span.end_s;
       before = span.instruction;
     }
-  }
-
-  void DrawRun(const planner::Span& span, int microbatch, const std::string& piece, int stage) {
-    const std::string_view category = planner::PieceCategory(piece);
-    const planner::PipelineShape shape = plan_.layout.shape();
-    const int part = PartOfPiece(piece);
-    const bool update = category == "update";
-    const std::string layers = shape.chunks > 1 && !update ? fmt::format(", part {} of the model",
-                                                                         shape.PartOf(stage, part))
-                                                           : "";
-    const double x = AtTime(span.begin_s);
-    const double width = AtTime(span.end_s) - x;
-    Rect(x, width, y_ + 1, kRowHeight - 2, ShadeOf(ColourOfPiece(category), part, shape.chunks),
-         fmt::format("{} of microbatch {}{}: {} from {}", category, microbatch, layers,
-                     FormatDuration(span.end_s - span.begin_s), FormatDuration(span.begin_s)));
-    // Runs of one kind that follow each other are told apart.
-    if (width > 2) Rect(x, 0.6, y_ + 1, kRowHeight - 2, "#ffffff");
-    const std::string number = std::to_string(microbatch);
-    if (update || width < static_cast<double>(number.size() + 1) * kNumberChar) return;
-    body_ += fmt::format(
-        "<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\" font-size=\"10\" "
-        "fill=\"{}\">{}</text>\n",
-        x + width / 2, y_ + kRowHeight - 8, 2 * part < shape.chunks ? "#202020" : "#ffffff",
-        number);
   }
 
   static bool Receives(const ir::Program& program, int after, int before) {
@@ -323,7 +340,7 @@ class PlanDrawer {
       return top + static_cast<int>(row) * kRowHeight + kRowHeight / 2;
     };
     for (const auto& [from, to] : messages) {
-      body_ += fmt::format(
+      canvas_.body += fmt::format(
           "<line x1=\"{:.1f}\" y1=\"{}\" x2=\"{:.1f}\" y2=\"{}\" stroke=\"#303030\" "
           "stroke-width=\"0.6\" stroke-opacity=\"0.5\"/>\n",
           AtTime(from.time_s), middle(from.row), AtTime(to.time_s), middle(to.row));
@@ -335,8 +352,8 @@ class PlanDrawer {
   void DrawMemory() {
     if (forecast_.memory.size() != plan_.Main().size()) return;
     const int64_t most = std::max<int64_t>(1, AllocatedBytes(plan_));
-    Text(kSvgMargin, y_ += kSvgLine,
-         fmt::format("memory over time, {} allocated at most", FormatBytes(most)), "bold");
+    canvas_.Text(kSvgMargin, y_ += kSvgLine,
+                 fmt::format("memory over time, {} allocated at most", FormatBytes(most)), "bold");
     y_ += kSvgLine / 2;
     std::set<int> stages;
     for (const size_t program : rows_) {
@@ -361,20 +378,20 @@ class PlanDrawer {
       path += fmt::format(" L{:.1f} {:.1f}", last_x, height(bytes));
     }
     path += fmt::format(" L{:.1f} {} Z", last_x, bottom);
-    Rect(kPlotLeft, kPlotWidth, y_, kMemoryHeight, kIdleColour);
-    body_ += fmt::format("<path d=\"{}\" fill=\"#9ecae1\" stroke=\"#3182bd\"/>\n", path);
+    canvas_.Rect(kPlotLeft, kPlotWidth, y_, kMemoryHeight, kIdleColour);
+    canvas_.body += fmt::format("<path d=\"{}\" fill=\"#9ecae1\" stroke=\"#3182bd\"/>\n", path);
     const auto device = plan_.Main()[program].device.index();
     MW_CHECK(device < topology_.devices.size()) << "device " << device << " is not of the topology";
     const int64_t budget = topology_.devices[device].memory_bytes;
     if (budget > 0 && budget <= most) {
-      body_ += fmt::format(
+      canvas_.body += fmt::format(
           "<line x1=\"{0:.1f}\" y1=\"{2:.1f}\" x2=\"{1:.1f}\" y2=\"{2:.1f}\" "
           "stroke=\"#d62728\"/>\n",
           kPlotLeft, kPlotLeft + kPlotWidth, height(budget));
     }
-    Text(kSvgMargin, y_ + kSvgLine, RowLabel(program));
+    canvas_.Text(kSvgMargin, y_ + kSvgLine, RowLabel(program));
     const int64_t own = plan_.memory[program].total_bytes;
-    Text(kSvgMargin, y_ + 2 * kSvgLine, MemoryText(own, budget));
+    canvas_.Text(kSvgMargin, y_ + 2 * kSvgLine, MemoryText(own, budget));
   }
 
   // The largest ones; of several that are split alike the first.
@@ -388,7 +405,7 @@ class PlanDrawer {
                        return a->type.bytes() > b->type.bytes();
                      });
     std::set<std::string> seen;
-    Text(kSvgMargin, y_ += kSvgLine, "the largest weights", "bold");
+    canvas_.Text(kSvgMargin, y_ += kSvgLine, "the largest weights", "bold");
     y_ += kSvgLine / 2;
     for (const planner::ParamInfo* param : params) {
       if (seen.size() == kMostWeights) break;
@@ -400,12 +417,12 @@ class PlanDrawer {
       const auto grid =
           DrawSvg(param->type, param->sharding, plan_.stages[static_cast<size_t>(stage)].mesh);
       if (!grid.has_value()) continue;
-      Text(kSvgMargin, y_ += kSvgLine,
-           fmt::format("{}: {} of {} (stage {})", param->name, text,
-                       FormatBytes(param->type.bytes()), stage));
-      body_ += fmt::format("<g transform=\"translate({},{})\">\n{}</g>\n", kSvgMargin, y_,
-                           grid->elements);
-      width_ = std::max(width_, kSvgMargin + grid->width);
+      canvas_.Text(kSvgMargin, y_ += kSvgLine,
+                   fmt::format("{}: {} of {} (stage {})", param->name, text,
+                               FormatBytes(param->type.bytes()), stage));
+      canvas_.body += fmt::format("<g transform=\"translate({},{})\">\n{}</g>\n", kSvgMargin, y_,
+                                  grid->elements);
+      canvas_.width = std::max(canvas_.width, kSvgMargin + grid->width);
       y_ += grid->height;
     }
   }
@@ -416,8 +433,7 @@ class PlanDrawer {
   std::vector<size_t> rows_;                       // programs that are drawn
   std::vector<std::vector<planner::Span>> spans_;  // per program, in order of begin
   int y_ = kSvgMargin;                             // the next free line
-  int width_ = kSvgMargin + kLabelWidth + kPlotWidth;
-  std::string body_;
+  Canvas canvas_;
 };
 
 }  // namespace
