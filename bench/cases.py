@@ -24,6 +24,8 @@ SHORT_ROUNDS = 3  # rounds of a case of milliseconds for each that is asked for
 SMALL_ROUNDS = 2  # of one whose step is about half a second
 LIMIT_SHARE = 0.9    # of the limit: as good as the target
 LIMIT_NOISE = 1.05
+GROUPED = (8, 64, 512, 1024)  # experts, rows of each, width, inner width
+GROUPED_TARGET = 0.85
 OWN_F32_TARGET = 1.6  # bfloat16 over our own float32
 
 Case = collections.namedtuple("Case", "shape target run")
@@ -286,6 +288,26 @@ def executor_overhead(options, steps):
                      "percent_of_step": significant(median(share)), "nodes": rounds[0]["nodes"],
                      "instructions": rounds[0]["instructions"]},
             "met": median(per_node) <= 2 and median(share) <= 1, "spread": {"ours": spread(per_node)}}
+
+
+def grouped_products(options, dtype):
+    """Three products of eight experts, of 64 rows each, against one product of all rows."""
+    flags = ["--bf16"] if dtype == "bfloat16" else []
+    rows = []
+    for index in range(SHORT_ROUNDS * options.rounds):
+        rows.append(ours.mw_bench(1, "grouped", *GROUPED, *flags)[0])
+        log(f"  round {index + 1}  {rows[-1]}")
+    rates = {side: [row["gflop"] / sum(row[side]) for row in rows] for side in ("grouped", "one")}
+    ratio = median([row["ratio"] for row in rows])
+    return {"ours": {"gflop_per_s": significant(median(rates["grouped"]))},
+            "peer": {"gflop_per_s": significant(median(rates["one"])), "name": "one product by oneDNN"},
+            "ratio": significant(ratio), "met": ratio >= GROUPED_TARGET,
+            "spread": {"ours": spread(rates["grouped"]), "peer": spread(rates["one"])}}
+
+
+for _dtype, _short in (("float32", "f32"), ("bfloat16", "bf16")):
+    case(f"grouped-products-{_short}", f"8 experts x 64 rows, 512 x 1024 and back, and gradients, {_dtype}, 1 core",
+         f"ratio >= {GROUPED_TARGET}")(lambda options, steps, dtype=_dtype: grouped_products(options, dtype))
 
 
 def peak_rss(process):

@@ -13,6 +13,7 @@
 #include "bench/checkpoint_case.h"
 #include "bench/device_run.h"
 #include "bench/gpu_cases.h"
+#include "bench/grouped.h"
 #include "bench/limits.h"
 #include "bench/overhead.h"
 #include "bench/plan_case.h"
@@ -185,6 +186,30 @@ CLI::App* AddGpuCommand(CLI::App& app, const char* name, const char* meaning, Gp
   return command;
 }
 
+CLI::App* AddMatmulCommand(CLI::App& app, MatmulShape& shape, bool& bf16, int& threads) {
+  CLI::App* command = app.add_subcommand("matmul", "oneDNN's rate for one shape");
+  command->add_option("m", shape.m)->required();
+  command->add_option("n", shape.n)->required();
+  command->add_option("k", shape.k)->required();
+  command->add_flag("--ta", shape.a_transposed);
+  command->add_flag("--tb", shape.b_transposed);
+  command->add_flag("--bf16", bf16);
+  command->add_option("--threads", threads);
+  return command;
+}
+
+CLI::App* AddGroupedCommand(CLI::App& app, GroupedCase& grouped) {
+  CLI::App* command = app.add_subcommand("grouped", "Products of experts, against one product");
+  for (auto [name, value] : {std::pair{"experts", &grouped.experts},
+                             {"rows", &grouped.rows},
+                             {"d", &grouped.d},
+                             {"f", &grouped.f}}) {
+    command->add_option(name, *value)->required()->check(CLI::PositiveNumber);
+  }
+  command->add_flag("--bf16", grouped.bf16);
+  return command;
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Measures Meshwright's parts; see bench/run.", "mw_bench");
   app.require_subcommand(1);
@@ -205,14 +230,9 @@ int Main(int argc, char** argv) {
   MatmulShape shape;
   int threads = 1;
   bool bf16 = false;
-  CLI::App* matmul_command = app.add_subcommand("matmul", "oneDNN's rate for one shape");
-  matmul_command->add_option("m", shape.m)->required();
-  matmul_command->add_option("n", shape.n)->required();
-  matmul_command->add_option("k", shape.k)->required();
-  matmul_command->add_flag("--ta", shape.a_transposed);
-  matmul_command->add_flag("--tb", shape.b_transposed);
-  matmul_command->add_flag("--bf16", bf16);
-  matmul_command->add_option("--threads", threads);
+  CLI::App* matmul_command = AddMatmulCommand(app, shape, bf16, threads);
+  GroupedCase grouped;
+  CLI::App* grouped_command = AddGroupedCommand(app, grouped);
   CLI::App* copy_command = app.add_subcommand("copy", "Copy bandwidth");
   copy_command->add_option("--threads", threads);
   std::string address;
@@ -247,6 +267,7 @@ int Main(int argc, char** argv) {
   if (*load_command) status = PrintLoadCase(checkpoint);
   if (*cover_command) PrintCover(checkpoint);
   if (*plan_command) status = PrintPlanCase(plan);
+  if (*grouped_command) status = PrintGroupedCase(grouped);
   if (*matmul_command) {
     const double seconds = MatmulSeconds(shape, bf16 ? ir::DType::kBF16 : ir::DType::kF32, threads);
     fmt::print("{:.1f} GFLOP/s\n",

@@ -1,0 +1,106 @@
+#include "bench/grouped.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/half.h"
+#include "bench/limits.h"
+#include "ops/kernel_spec.h"
+
+namespace meshwright::bench {
+namespace {
+
+constexpr int kRuns = 15;
+
+using ops::Tensor;
+
+// A tensor of small numbers; of counts where it is i32.
+class Operand {
+ public:
+  Operand(ir::TensorType type, int32_t count)
+      : type_(std::move(type)), bytes_(static_cast<size_t>(type_.bytes())) {
+    for (int64_t i = 0; i < type_.elements(); ++i) {
+      const float number = static_cast<float>(i % 13 - 6) / 8;
+      const auto at = static_cast<size_t>(i);
+      if (type_.dtype == ir::DType::kI32) {
+        std::memcpy(bytes_.data() + 4 * at, &count, 4);
+      } else if (type_.dtype == ir::DType::kF32) {
+        std::memcpy(bytes_.data() + 4 * at, &number, 4);
+      } else {
+        const uint16_t half = FloatToBf16(number);
+        std::memcpy(bytes_.data() + 2 * at, &half, 2);
+      }
+    }
+  }
+  Tensor tensor() { return {bytes_.data(), &type_}; }
+
+ private:
+  ir::TensorType type_;
+  std::vector<std::byte> bytes_;
+};
+
+// The median of its runs.
+Result<double> KernelSeconds(const ops::KernelSpec& spec, int64_t rows) {
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<ops::Kernel> kernel,
+                      ops::MakeKernel(ops::Backend::kCpu, spec));
+  std::vector<std::unique_ptr<Operand>> operands;
+  const auto tensors = [&](const std::vector<ir::TensorType>& types) {
+    std::vector<Tensor> made;
+    for (const ir::TensorType& type : types) {
+      operands.push_back(std::make_unique<Operand>(type, static_cast<int32_t>(rows)));
+      made.push_back(operands.back()->tensor());
+    }
+    return made;
+  };
+  const std::vector<Tensor> inputs = tensors(spec.inputs);
+  const std::vector<Tensor> outputs = tensors(spec.outputs);
+  std::vector<double> seconds;
+  for (int run = 0; run <= kRuns; ++run) {
+    const int64_t begin_ns = SystemClock().NowNs();
+    MW_TRY(kernel->Run({}, inputs, outputs));
+    if (run > 0) seconds.push_back(static_cast<double>(SystemClock().NowNs() - begin_ns) * 1e-9);
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + kRuns / 2, seconds.end());
+  return seconds[kRuns / 2];
+}
+
+}  // namespace
+
+Status PrintGroupedCase(const GroupedCase& grouped) {
+  const ir::DType dtype = grouped.bf16 ? ir::DType::kBF16 : ir::DType::kF32;
+  const int64_t all = grouped.experts * grouped.rows;
+  const ir::TensorType x{dtype, {1, 1, all, grouped.d}};
+  const ir::TensorType y{dtype, {1, 1, all, grouped.f}};
+  const ir::TensorType counts{ir::DType::kI32, {1, grouped.experts}};
+  const ir::TensorType w{dtype, {grouped.experts, grouped.d, grouped.f}};
+  const ir::TensorType dw{ir::DType::kF32, w.dims};
+  const ops::KernelSpec specs[] = {
+      {ir::Op::kGroupedMatmul, {}, {x, counts, w}, {y}, {}},
+      {ir::Op::kGroupedMatmul, {{"transposed", int64_t{1}}}, {y, counts, w}, {x}, {}},
+      {ir::Op::kGroupedMatmulGrad, {{"dtype", "f32"}}, {x, counts, y}, {dw}, {}}};
+  const MatmulShape shapes[] = {{all, grouped.f, grouped.d, false, false},
+                                {all, grouped.d, grouped.f, false, true},
+                                {grouped.d, grouped.f, all, true, false}};
+  std::vector<double> own, one;
+  for (const ops::KernelSpec& spec : specs) {
+    MW_ASSIGN_OR_RETURN(const double seconds, KernelSeconds(spec, grouped.rows));
+    own.push_back(seconds);
+  }
+  for (const MatmulShape& shape : shapes) one.push_back(MatmulSeconds(shape, dtype, 1));
+  const double ratio = std::reduce(one.begin(), one.end()) / std::reduce(own.begin(), own.end());
+  fmt::print(
+      R"({{"grouped":[{:.6g},{:.6g},{:.6g}],"one":[{:.6g},{:.6g},{:.6g}],"gflop":{:.6g},"ratio":{:.4g}}})"
+      "\n",
+      own[0], own[1], own[2], one[0], one[1], one[2],
+      6e-9 * static_cast<double>(all * grouped.d * grouped.f), ratio);
+  return OkStatus();
+}
+
+}  // namespace meshwright::bench
