@@ -1,6 +1,7 @@
 #include "bench/grouped.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -95,11 +96,10 @@ Status PrintGroupedCase(const GroupedCase& grouped) {
   }
   for (const MatmulShape& shape : shapes) one.push_back(MatmulSeconds(shape, dtype, 1));
   const double ratio = std::reduce(one.begin(), one.end()) / std::reduce(own.begin(), own.end());
-  fmt::print(
-      R"({{"grouped":[{:.6g},{:.6g},{:.6g}],"one":[{:.6g},{:.6g},{:.6g}],"gflop":{:.6g},"ratio":{:.4g}}})"
-      "\n",
-      own[0], own[1], own[2], one[0], one[1], one[2],
-      6e-9 * static_cast<double>(all * grouped.d * grouped.f), ratio);
+  fmt::print(R"({{"grouped":[{:.6g}],"one":[{:.6g}],"gflop":{:.6g},"ratio":{:.4g}}})"
+             "\n",
+             fmt::join(own, ","), fmt::join(one, ","),
+             6e-9 * static_cast<double>(all * grouped.d * grouped.f), ratio);
   return OkStatus();
 }
 
