@@ -196,15 +196,18 @@ TEST(Gpus, OrderAndRecordingsChangeNothing) {
 TEST(Gpus, HalfPrecisionStaysNearSinglePrecision) {
   MW_NOT_FOR_THREADS();
   MW_NEEDS_GPUS(2);
-  TinyOptions options = SmallModel("llama");
-  const auto expected = Oracle(MakeTinyJob(options), options);
-  ASSERT_TRUE(expected.has_value()) << expected.error();
-  ir::JobRequest job = WithLayout(MakeTinyJob(options), {2, 1, 1, 2});
-  job.train.compute_dtype = ir::DType::kBF16;
-  const auto actual = RunOnGpus(job, 2, options);
-  ASSERT_TRUE(actual.has_value()) << actual.error();
-  for (size_t i = 0; i < expected->losses.size(); ++i) {
-    EXPECT_NEAR(actual->losses[i] / expected->losses[i], 1, 0.02);
+  for (const char* family : {"llama", "mixtral"}) {
+    const TinyOptions options = SmallModel(family);
+    const auto expected = Oracle(MakeTinyJob(options), options);
+    ASSERT_TRUE(expected.has_value()) << expected.error();
+    ir::JobRequest job = WithLayout(MakeTinyJob(options), {2, 1, 1, 2});
+    job.train.compute_dtype = ir::DType::kBF16;
+    if (std::string(family) == "mixtral") job.parallel.expert = 2;
+    const auto actual = RunOnGpus(job, 2, options);
+    ASSERT_TRUE(actual.has_value()) << family << ": " << actual.error();
+    for (size_t i = 0; i < expected->losses.size(); ++i) {
+      EXPECT_NEAR(actual->losses[i] / expected->losses[i], 1, 0.02) << family;
+    }
   }
 }
 

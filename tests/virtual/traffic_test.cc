@@ -260,25 +260,33 @@ TEST(Traffic, NestedHeadsAndRingsMoveBothClosedForms) {
   EXPECT_EQ(shifts.bytes, options.layers * of_layer * keys);
 }
 
-// Slots of a row are moved to the ranks of their experts and back, forward and backward; how many
-// each expert has, once.
+// Slots of a row are moved to the ranks of their experts and back, forward and backward, in the
+// type of products; how many each expert has, once.
+void ExpectAllToAllsOfExperts(int64_t ranks, ir::DType compute) {
+  TinyOptions options;
+  options.family = "mixtral";
+  options.dtype = ir::DType::kF32;
+  ir::JobRequest job = MakeTinyJob(options);
+  job.train.compute_dtype = compute;
+  job.parallel.data = ranks;
+  job.parallel.expert = ranks;
+  const auto step = OneStep(job, static_cast<int>(ranks), 61);
+  ASSERT_TRUE(step.has_value()) << step.error();
+  const Counters& moved = step->traffic.at({"expert", Kind::kAllToAll});
+  EXPECT_EQ(moved.calls, ranks * options.layers * (4 + 1)) << ranks;
+  // Of a token two choices: of one expert of a rank, or of all that it has.
+  const int64_t capacity = options.sequence * std::min<int64_t>(2, options.experts / ranks);
+  // Of a rank: those of all ranks.
+  const int64_t slots = options.batch * capacity * 32 * ir::DTypeBytes(compute);
+  const int64_t counts = options.batch / ranks * options.experts * 4;
+  EXPECT_EQ(moved.bytes, options.layers * (ranks - 1) * (4 * slots + counts)) << ranks;
+}
+
 TEST(Traffic, ExpertsTakeFourAllToAllsOfALayer) {
   for (const int64_t ranks : {2, 4}) {
-    TinyOptions options;
-    options.family = "mixtral";
-    options.dtype = ir::DType::kF32;
-    ir::JobRequest job = MakeTinyJob(options);
-    job.parallel.data = ranks;
-    job.parallel.expert = ranks;
-    const auto step = OneStep(job, static_cast<int>(ranks), 61);
-    ASSERT_TRUE(step.has_value()) << step.error();
-    const Counters& moved = step->traffic.at({"expert", Kind::kAllToAll});
-    EXPECT_EQ(moved.calls, ranks * options.layers * (4 + 1)) << ranks;
-    // Of a token two choices: of one expert of a rank, or of all that it has.
-    const int64_t capacity = options.sequence * std::min<int64_t>(2, options.experts / ranks);
-    const int64_t slots = options.batch * capacity * 32 * 4;  // of a rank: those of all ranks
-    const int64_t counts = options.batch / ranks * options.experts * 4;
-    EXPECT_EQ(moved.bytes, options.layers * (ranks - 1) * (4 * slots + counts)) << ranks;
+    for (const ir::DType compute : {ir::DType::kF32, ir::DType::kBF16}) {
+      ExpectAllToAllsOfExperts(ranks, compute);
+    }
   }
 }
 
