@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(
                                   {"parallelism.data_parallel_replicate_degree=1"},
                                   {"parallelism.pipeline_parallel_degree=2",
                                    "parallelism.data_parallel_replicate_degree=1"},
-                                  "pipeline=2 microbatches=4 schedule=1f1b-vocab"}),
+                                  "pipeline=2 microbatches=8 schedule=1f1b-vocab"}),
     [](const auto& each) { return std::string(each.param.name); });
 
 }  // namespace
