@@ -248,10 +248,12 @@ std::vector<ConfigKey> PipelineKeys() {
        "pipeline_parallel_schedule",
        "Order of forward and backward over microbatches; interleaved: stages hold several parts of "
        "the model; zb-h1, zb-h2 (twice the memory) and zb-v: gradients of weights fill the bubble; "
-       "v-half and v-min: as zb-v at a half and a third of the memory, with longer bubbles.",
+       "v-half and v-min: as zb-v at a half and a third of the memory, with longer bubbles; "
+       "1f1b-vocab and gpipe-vocab: all stages share the rows of embedding and head.",
        MW_AT(parallel.schedule),
        KeyKind::kChoice,
-       {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "auto"}},
+       {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "1f1b-vocab",
+        "gpipe-vocab", "auto"}},
       {"parallelism", "pipeline_parallel_chunks",
        "Parts of the model per stage: 2 or more for interleaved, 2 for zb-v, v-half and v-min; "
        "auto: "

@@ -542,6 +542,10 @@ std::vector<std::string> ClientInputsOf(const JobRequest& job) {
 }
 
 std::string WhyNotOnGpus(const JobRequest& job) {
+  if (job.parallel.schedule.ends_with("-vocab")) {
+    return fmt::format("GPUs look up no labels that may be ignored, as schedule '{}' does",
+                       job.parallel.schedule);
+  }
   for (const JobProgram& program : job.programs) {
     const std::string why = WhyNotOnGpus(program.graph);
     if (!why.empty()) return why;

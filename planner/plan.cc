@@ -239,7 +239,8 @@ class PlanMaker {
   }
 
   Result<Forward> StageForward(Graph graph, const Layout& layout) const {
-    MW_ASSIGN_OR_RETURN(graph, SplitVocabulary(std::move(graph), layout, ModelLayers()));
+    MW_ASSIGN_OR_RETURN(
+        graph, SplitVocabularyLike(staged_.graph, std::move(graph), layout, ModelLayers()));
     MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(job_, layout, std::move(graph)));
     MW_ASSIGN_OR_RETURN(StageAssignment stages,
                         AssignStages(graph, staged_.stages.part_of_layer, StepShape(layout)));

@@ -32,6 +32,7 @@ class Recomputer {
         map_(graph.values.size()),
         again_(graph.values.size()),
         read_in_backward_(graph.values.size(), false),
+        read_elsewhere_(graph.values.size(), false),
         recomputed_(graph.values.size(), false) {}
 
   Result<Graph> Run() {
@@ -47,7 +48,10 @@ class Recomputer {
   void Choose() {
     for (const Node& node : graph_.nodes) {
       if (node.phase != Phase::kBackward) continue;
-      for (ValueId input : node.inputs) read_in_backward_[input] = true;
+      for (ValueId input : node.inputs) {
+        read_in_backward_[input] = true;
+        if (graph_.producer(input).layer != node.layer) read_elsewhere_[input] = true;
+      }
     }
     KeepLayerInputs();
     for (const Node& node : graph_.nodes) {
@@ -90,6 +94,8 @@ class Recomputer {
     const bool there = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
       return read_in_backward_[input] || graph_.producer(input).op == Op::kParam;
     });
+    // What is made again in the backward of its layer comes too late for others.
+    if (read_elsewhere_[result]) return false;
     return there && read_in_backward_[result] && graph_.type(result).bytes() >= kSmallestBytes;
   }
 
@@ -130,6 +136,7 @@ class Recomputer {
   IdVector<ValueId, ValueId> map_;    // of the values as the forward makes them
   IdVector<ValueId, ValueId> again_;  // of those that the backward makes again
   IdVector<ValueId, bool> read_in_backward_;
+  IdVector<ValueId, bool> read_elsewhere_;  // in the backward of another layer
   IdVector<ValueId, bool> recomputed_;
   std::set<ValueId> kept_;
 };

@@ -23,7 +23,6 @@ using ir::Op;
 using ir::Phase;
 using ir::StageBlock;
 
-constexpr const char* kKey = "parallel.schedule";
 constexpr const char* kLogits = "bsd,vd->bsv";
 constexpr const char* kInputGradient = "bsv,vd->bsd";
 
@@ -54,7 +53,7 @@ bool WorksByBlocks(Op op) {
 
 // The loss and what it is made of.
 struct OutputLayer {
-  size_t loss = 0;
+  std::optional<size_t> loss;
   ValueId logits;  // of the loss
   int64_t vocabulary = 0;
 };
@@ -68,15 +67,25 @@ struct SplitValue {
 
 class VocabularySplitter {
  public:
-  VocabularySplitter(const Graph& graph, const Layout& layout, const VocabularyLayers& layers)
+  // `known`: names of params that the main program has in blocks; of itself none are.
+  VocabularySplitter(const Graph& graph, const Layout& layout, const VocabularyLayers& layers,
+                     std::set<std::string> known)
       : graph_(graph),
         layers_(layers),
         tensor_(layout.tensor()),
+        known_(std::move(known)),
         builder_(graph.name),
-        map_(graph.values.size()) {}
+        map_(graph.values.size()),
+        behind_output_(graph.values.size(), false) {}
 
   Result<Graph> Run() {
-    MW_TRY(FindLoss());
+    if (known_.empty()) {
+      MW_TRY(FindLoss());
+    } else {
+      FindKnown();
+    }
+    if (params_.empty()) return graph_;
+    bounds_ = VocabularyBounds(layer_.vocabulary, layers_.stages, tensor_);
     FindParams();
     for (size_t i = 0; i < graph_.nodes.size(); ++i) MW_TRY(Emit(i));
     for (const ir::NamedValue& output : graph_.outputs) MW_TRY(EmitOutput(output));
@@ -100,7 +109,7 @@ class VocabularySplitter {
       return Refused(fmt::format("the program has {} cross entropies, not one", losses.size()));
     }
     layer_.loss = losses[0].index();
-    layer_.logits = graph_.nodes[layer_.loss].inputs[0];
+    layer_.logits = graph_.node(losses[0]).inputs[0];
     layer_.vocabulary = graph_.type(layer_.logits).dims.back();
     const Node& product = Producer(Uncast(layer_.logits));
     const bool known = product.op == Op::kEinsum && product.attrs.Str("equation") == kLogits &&
@@ -113,9 +122,27 @@ class VocabularySplitter {
       return Refused(
           fmt::format("it has {} rows for {} stages", layer_.vocabulary, layers_.stages));
     }
-    bounds_ = VocabularyBounds(layer_.vocabulary, layers_.stages, tensor_);
     params_.insert(Uncast(product.inputs[1]));
     return OkStatus();
+  }
+
+  // Of a program that runs forward.
+  void FindKnown() {
+    for (const NodeId id : graph_.NodesOf(Op::kParam)) {
+      const Node& param = graph_.node(id);
+      if (!known_.contains(param.attrs.Str("name"))) continue;
+      params_.insert(param.outputs[0]);
+      layer_.vocabulary = graph_.type(param.outputs[0]).dims[0];
+    }
+    for (const NodeId id : graph_.NodesOf(Op::kCrossEntropy)) {
+      const ValueId logits = graph_.node(id).inputs[0];
+      const Node& product = Producer(Uncast(logits));
+      const bool of_blocks =
+          product.op == Op::kEinsum && params_.contains(Uncast(product.inputs.back()));
+      if (!of_blocks) continue;
+      layer_.loss = id.index();
+      layer_.logits = logits;
+    }
   }
 
   // The output layer's weight, tables of embeddings with as many rows, and their optimizer state.
@@ -158,16 +185,30 @@ class VocabularySplitter {
         });
     if (node.op == Op::kParam && params_.contains(node.outputs[0])) {
       EmitParam(node);
-    } else if (index == layer_.loss) {
+    } else if (layer_.loss == index) {
       MW_TRY(EmitLoss(node));
     } else if (IsHiddenGradient(node)) {
       EmitHiddenGradient(node);
-    } else if (reads_blocks || IsTableGradient(node)) {
+    } else if ((reads_blocks && !JoinsBlocks(node)) || IsTableGradient(node)) {
       MW_TRY(EmitBlocks(node));
     } else {
-      EmitWhole(node);
+      MW_TRY(EmitWhole(node));
     }
     return builder_.status();
+  }
+
+  // Forward alone, what cannot work by blocks of logits has them whole.
+  bool JoinsBlocks(const Node& node) const { return !known_.empty() && !WorksByBlocks(node.op); }
+
+  // What follows from logits or loss is computed with the loss.
+  void SetPlaceOfWhole(const Node& node) {
+    const bool behind = node.phase != Phase::kUpdate &&
+                        std::any_of(node.inputs.begin(), node.inputs.end(),
+                                    [&](ValueId input) { return behind_output_[input]; });
+    builder_.SetLayer(behind ? layers_.Loss() : node.layer);
+    builder_.SetPhase(node.phase);
+    if (!behind) return;
+    for (const ValueId output : node.outputs) behind_output_[output] = true;
   }
 
   std::vector<ir::TensorType> TypesOf(const Node& node) const {
@@ -176,11 +217,14 @@ class VocabularySplitter {
     return types;
   }
 
-  void EmitWhole(const Node& node) {
+  Status EmitWhole(const Node& node) {
     std::vector<ValueId> inputs;
     for (const ValueId input : node.inputs) {
       const auto it = splits_.find(input);
       if (it == splits_.end()) {
+        inputs.push_back(map_[input]);
+      } else if (it->second.dim >= 0) {
+        MW_TRY(Join(input, node));
         inputs.push_back(map_[input]);
       } else if (node.op == Op::kSum) {
         inputs.insert(inputs.end(), it->second.blocks.begin(), it->second.blocks.end());
@@ -188,11 +232,29 @@ class VocabularySplitter {
         inputs.push_back(SumOf(input));
       }
     }
-    builder_.SetLayer(node.layer);
-    builder_.SetPhase(node.phase);
+    SetPlaceOfWhole(node);
     const std::vector<ValueId> outputs =
         builder_.Add(node.op, std::move(inputs), node.attrs, TypesOf(node));
     for (size_t i = 0; i < outputs.size(); ++i) map_[node.outputs[i]] = outputs[i];
+    return OkStatus();
+  }
+
+  // Puts blocks of logits together on the last stage.
+  Status Join(ValueId value, const Node& reader) {
+    if (map_[value].valid()) return OkStatus();
+    const SplitValue& split = splits_.at(value);
+    if (Producer(Uncast(value)).op == Op::kParam || split.of_embedding) return NotByBlocks(reader);
+    builder_.SetLayer(layers_.Loss());
+    builder_.SetPhase(Phase::kForward);
+    for (int stage = 0; stage < layers_.stages; ++stage) {
+      const ValueId block = builder_.AddOne(Op::kPad, {split.blocks[static_cast<size_t>(stage)]},
+                                            {{"dim", int64_t{split.dim}},
+                                             {"before", First(stage)},
+                                             {"after", layer_.vocabulary - First(stage + 1)}});
+      map_[value] = stage == 0 ? block : builder_.AddOne(Op::kAdd, {map_[value], block});
+    }
+    behind_output_[value] = true;
+    return OkStatus();
   }
 
   // Of summands, where the value was made whole before.
@@ -231,7 +293,7 @@ class VocabularySplitter {
       return OkStatus();
     }
     if (!output.name.starts_with("grad/") && !output.name.starts_with("update/")) {
-      return Refused(fmt::format("the output \"{}\" has the whole vocabulary", output.name));
+      return Refused(fmt::format("the output \"{}\" is the vocabulary", output.name));
     }
     for (int stage = 0; stage < layers_.stages; ++stage) {
       builder_.SetOutput(BlockName(output.name, stage),
@@ -355,7 +417,7 @@ class VocabularySplitter {
   // ---- the output layer ----
 
   Attrs Ignored() const {
-    const Attrs& loss = graph_.nodes[layer_.loss].attrs;
+    const Attrs& loss = graph_.nodes[*layer_.loss].attrs;
     Attrs attrs;
     attrs.Set("ignore_index", loss.Int("ignore_index", ir::kDefaultIgnoreIndex));
     return attrs;
@@ -384,6 +446,7 @@ class VocabularySplitter {
     map_[node.outputs[0]] = nll[0];
     map_[node.outputs[1]] = nll[1];
     map_[node.outputs[2]] = lse;
+    for (const ValueId output : node.outputs) behind_output_[output] = true;
     return OkStatus();
   }
 
@@ -410,8 +473,8 @@ class VocabularySplitter {
   }
 
   bool IsLogitGradient(const Node& node) const {
-    return node.op == Op::kCrossEntropyGrad && node.inputs[0] == layer_.logits &&
-           node.inputs[2] == graph_.nodes[layer_.loss].outputs[2];
+    return layer_.loss && node.op == Op::kCrossEntropyGrad && node.inputs[0] == layer_.logits &&
+           node.inputs[2] == graph_.nodes[*layer_.loss].outputs[2];
   }
 
   void EmitHiddenGradient(const Node& node) {
@@ -486,69 +549,36 @@ class VocabularySplitter {
   const Graph& graph_;
   const VocabularyLayers layers_;
   const int64_t tensor_;
+  const std::set<std::string> known_;
   OutputLayer layer_;
   std::vector<int64_t> bounds_;
   std::set<ValueId> params_;
   std::set<ValueId> words_;  // ids that embeddings look up
   ir::Builder builder_;
-  IdVector<ValueId, ValueId> map_;  // of what is whole
+  IdVector<ValueId, ValueId> map_;         // of what is whole
+  IdVector<ValueId, bool> behind_output_;  // follow from the logits
   std::map<ValueId, SplitValue> splits_;
   std::vector<ValueId> block_lse_;  // l_k
 };
 
 }  // namespace
 
-std::vector<int> VocabularyLayers::Parts(const std::vector<int>& of_model) const {
-  MW_CHECK(static_cast<int>(of_model.size()) == model) << of_model.size() << " layers";
-  const PipelineShape shape{stages, kVocabularyChunks, false};
-  std::vector<int> parts;
-  for (const int part : of_model) parts.push_back(shape.PartOf(part, kLayersChunk));
-  for (const int chunk : {kEmbeddingChunk, kOutputChunk}) {
-    for (int stage = 0; stage < stages; ++stage) parts.push_back(shape.PartOf(stage, chunk));
-  }
-  parts.push_back(shape.PartOf(stages - 1, kLossChunk));
-  return parts;
-}
-
-std::vector<int64_t> VocabularyBounds(int64_t vocabulary, int64_t stages, int64_t unit) {
-  MW_CHECK(stages >= 1 && vocabulary >= stages) << vocabulary << " rows on " << stages;
-  if (vocabulary % unit != 0 || vocabulary / unit < stages) unit = 1;
-  const int64_t units = vocabulary / unit;
-  std::vector<int64_t> bounds;
-  for (int64_t k = 0; k <= stages; ++k) {
-    bounds.push_back(unit * (k * (units / stages) + std::min(k, units % stages)));
-  }
-  return bounds;
-}
-
-Status CheckVocabulary(const ir::JobRequest& job, const Layout& layout) {
-  if (!SharesVocabulary(layout)) return OkStatus();
-  const auto refuse = [&](const std::string& why) {
-    return InvalidField(kKey, fmt::format("is '{}', {}", layout.schedule, why));
-  };
-  if (!layout.stage_degrees.empty()) {
-    return refuse("but stages have meshes of their own; leave one of the two out");
-  }
-  if (job.parallel.shardings != "rules") {
-    return refuse(fmt::format("but shardings is '{}'; use \"rules\"", job.parallel.shardings));
-  }
-  if (job.trained() == nullptr) return refuse("but the job trains nothing; use 1f1b");
-  return OkStatus();
-}
-
 Result<Graph> SplitVocabulary(Graph graph, const Layout& layout, int model_layers) {
   if (!SharesVocabulary(layout)) return graph;
   const VocabularyLayers layers{model_layers, static_cast<int>(layout.pipeline)};
-  return VocabularySplitter(graph, layout, layers).Run();
+  return VocabularySplitter(graph, layout, layers, {}).Run();
 }
 
-std::optional<StateBlock> BlockOfParam(const Node& param, const ir::TensorType& type) {
-  if (!param.attrs.Has("block_of")) return std::nullopt;
-  const std::optional<StageBlock> block = StageBlock::FromAttrs(param.attrs);
-  MW_CHECK(block && block->dim == 0) << param.attrs.Str("name") << " is no block of rows";
-  StateBlock state{param.attrs.Str("block_of"), type.dims, block->first};
-  state.whole_dims[0] = block->whole;
-  return state;
+Result<Graph> SplitVocabularyLike(const Graph& main, Graph graph, const Layout& layout,
+                                  int model_layers) {
+  if (!SharesVocabulary(layout)) return graph;
+  std::set<std::string> known;
+  for (const NodeId id : main.NodesOf(Op::kParam)) {
+    const Node& param = main.node(id);
+    if (param.attrs.Has("block_of")) known.insert(param.attrs.Str("block_of"));
+  }
+  const VocabularyLayers layers{model_layers, static_cast<int>(layout.pipeline)};
+  return VocabularySplitter(graph, layout, layers, std::move(known)).Run();
 }
 
 }  // namespace meshwright::planner

@@ -15,7 +15,8 @@
 // of each: 3 T d + 3 T elements per other stage. A weight that is both is one block on one stage.
 //
 // What is refused by name: stages that differ, a searched sharding, schedules without these chunks,
-// a program whose logits are no product of a weight [v, d] or are read by anything but the loss.
+// a trained program whose logits are no product of a weight [v, d] or are read by anything but the
+// loss.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -53,10 +54,15 @@ std::vector<int64_t> VocabularyBounds(int64_t vocabulary, int64_t stages, int64_
 // that; names the schedule and what it is.
 Status CheckVocabulary(const ir::JobRequest& job, const Layout& layout);
 
-// The graph of a program, logical and not fused, with split vocabulary; where stages share none,
-// the graph as it is. `model_layers`: of the main program. Errors: kUnimplemented naming what reads
-// or makes logits otherwise.
+// The main program's graph, logical and not fused, with split vocabulary; where stages share none,
+// the graph as it is. `model_layers`: how many layers it has. Errors: kUnimplemented naming what
+// reads or makes logits otherwise.
 Result<ir::Graph> SplitVocabulary(ir::Graph graph, const Layout& layout, int model_layers);
+
+// The same of a program that runs forward with the weights of `main`, which SplitVocabulary made.
+// What reads logits whole has them on the last stage.
+Result<ir::Graph> SplitVocabularyLike(const ir::Graph& main, ir::Graph graph, const Layout& layout,
+                                      int model_layers);
 
 // Of a `param` node that SplitVocabulary made: what it is a block of; nothing of others.
 std::optional<StateBlock> BlockOfParam(const ir::Node& param, const ir::TensorType& type);

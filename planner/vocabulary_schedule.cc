@@ -208,6 +208,11 @@ bool SharesVocabulary(const std::string& schedule) {
   return schedule == "1f1b-vocab" || schedule == "gpipe-vocab";
 }
 
+std::string ScheduleWithoutVocabulary(const std::string& schedule) {
+  MW_CHECK(SharesVocabulary(schedule)) << schedule;
+  return schedule.substr(0, schedule.find('-'));
+}
+
 bool SharesVocabulary(const Layout& layout) {
   return layout.pipeline > 1 && SharesVocabulary(layout.schedule);
 }

@@ -43,6 +43,8 @@ inline constexpr int kMostLogits = 2;
 
 // The schedules with a shared vocabulary: "1f1b-vocab" and "gpipe-vocab".
 bool SharesVocabulary(const std::string& schedule);
+// "1f1b" of "1f1b-vocab". REQUIRES: SharesVocabulary(schedule).
+std::string ScheduleWithoutVocabulary(const std::string& schedule);
 // The layout has several stages, and they do.
 bool SharesVocabulary(const Layout& layout);
 

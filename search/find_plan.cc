@@ -13,6 +13,7 @@
 #include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
 #include "planner/stages.h"
+#include "planner/vocabulary_schedule.h"
 #include "search/find_layout.h"
 #include "search/find_shardings.h"
 #include "search/first_plan.h"
@@ -21,6 +22,7 @@
 #include "search/nearest_plans.h"
 #include "search/plan_cache.h"
 #include "search/sharding_pins.h"
+#include "search/sharing_note.h"
 
 namespace meshwright::search {
 namespace {
@@ -182,7 +184,30 @@ class PlanFinder {
     return planner::MakePlan(job_, topology_, scope_, MakePinnedRules(job_));
   }
 
+  // The search prices layers, and a vocabulary that stages share is of none: what is open is one
+  // device, and replicas take what is left. A note says what the plain schedule would take.
+  Result<Plan> PlanOfSharedVocabulary() {
+    if (job_.parallel.pipeline == 0) {
+      return Fail(InvalidField("parallel.pipeline",
+                               fmt::format("is open, and the search does not know schedule '{}'; "
+                                           "say how many stages share the vocabulary",
+                                           job_.parallel.schedule)));
+    }
+    MW_ASSIGN_OR_RETURN(Plan plan,
+                        planner::MakePlan(job_, topology_, scope_, MakePinnedRules(job_)));
+    if (!planner::SharesVocabulary(plan.layout)) return plan;
+    const ir::JobRequest asked = job_;
+    planner::PinDegrees(plan.layout, job_.parallel);
+    job_.parallel.schedule = planner::ScheduleWithoutVocabulary(plan.layout.schedule);
+    const Result<Plan> plain = RulesPlan();
+    job_ = asked;
+    found_ = {};
+    plan.notes.push_back(SharingNote(plan, plain, topology_));
+    return plan;
+  }
+
   Result<Plan> RulesPlan() {
+    if (planner::SharesVocabulary(job_.parallel.schedule)) return PlanOfSharedVocabulary();
     if (LeavesOpen(job_.parallel)) return PlanByRules();
     if (std::optional<Plan> plan = PlanOfPinnedDegrees()) return *std::move(plan);
     return planner::MakePlan(job_, topology_, scope_, MakePinnedRules(job_));

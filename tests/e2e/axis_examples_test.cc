@@ -35,15 +35,16 @@ class AxisExamples : public FaultFixture, public ::testing::WithParamInterface<A
     std::vector<std::string> args = {"--address", cluster().address(), "submit",
                                      std::string(MESHWRIGHT_SOURCE_DIR "/examples/") + example.file,
                                      "-q"};
-    std::vector<std::string> settings = shared ? example.shared : example.one;
-    for (const std::string& setting :
-         {"training.dataset_path=" + Write("corpus.txt", SampleText(60'000)),
-          std::string("training.seq_len=64"), "training.steps=" + std::to_string(steps),
-          std::string("validation.batches=1"), std::string("model.n_layers=2"),
-          std::string("parallelism.tensor_parallel_degree=1"),
-          std::string("parallelism.pipeline_parallel_degree=1")}) {
-      settings.push_back(setting);
-    }
+    std::vector<std::string> settings = {
+        "training.dataset_path=" + Write("corpus.txt", SampleText(60'000)),
+        "training.seq_len=64",
+        "training.steps=" + std::to_string(steps),
+        "validation.batches=1",
+        "model.n_layers=2",
+        "parallelism.tensor_parallel_degree=1",
+        "parallelism.pipeline_parallel_degree=1"};
+    const std::vector<std::string>& own = shared ? example.shared : example.one;
+    settings.insert(settings.end(), own.begin(), own.end());
     for (const std::string& setting : settings) args.insert(args.end(), {"--set", setting});
     return Launch(args, cluster().File("submit.log"));
   }
@@ -111,7 +112,13 @@ INSTANTIATE_TEST_SUITE_P(
                                   {"parallelism.expert_parallel_degree=1",
                                    "parallelism.data_parallel_replicate_degree=1"},
                                   {"parallelism.data_parallel_replicate_degree=2"},
-                                  "expert=2"}),
+                                  "expert=2"},
+                      AxisExample{"vocabulary",
+                                  "shared-vocabulary.toml",
+                                  {"parallelism.data_parallel_replicate_degree=1"},
+                                  {"parallelism.pipeline_parallel_degree=2",
+                                   "parallelism.data_parallel_replicate_degree=1"},
+                                  "pipeline=2 microbatches=8 schedule=1f1b-vocab"}),
     [](const auto& each) { return std::string(each.param.name); });
 
 }  // namespace

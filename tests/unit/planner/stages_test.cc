@@ -195,9 +195,10 @@ TEST(Schedule, ShapesThatDoNotExistAreRefused) {
 TEST(Schedule, UnknownNameListsTheKnown) {
   const auto schedule = MakeSchedule("zigzag", {2, 1, false}, 2);
   ASSERT_FALSE(schedule.has_value());
-  EXPECT_NE(schedule.error().message().find(
-                "1f1b, gpipe, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min"),
-            std::string::npos);
+  EXPECT_NE(
+      schedule.error().message().find(
+          "1f1b, gpipe, 1f1b-vocab, gpipe-vocab, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min"),
+      std::string::npos);
 }
 
 }  // namespace
