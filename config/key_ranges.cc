@@ -36,6 +36,7 @@ constexpr std::array<KeyRange, 67> kRanges = {{
     {"model", "routed_scale", 0, 1e6, true},
     {"model", "router_bias_rate", 0, 1},
     {"model", "capacity_factor", 0, 1e6},
+    {"model", "expert_slots_factor", 0, 1e6},
     {"model", "shared_ffn_dim", 0, kMaxSize},
     {"model", "first_dense_layers", 0, ir::kMaxLayers},
     {"model", "dense_ffn_dim", 1, kMaxSize},
