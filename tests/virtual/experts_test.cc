@@ -318,6 +318,26 @@ TEST(ExpertRouters, GptOssEqualsOneDevice) {
   });
 }
 
+// Under mixed precision, too: sinks and shares are f32, what they weigh is not.
+TEST(ExpertRouters, GptOssComputesInBf16) {
+  TinyOptions options = OptionsWith([](models::MixtureConfig& config) {
+    config.experts.router = client::SoftmaxOfTop{.bias = true};
+    config.balance_form = client::BalanceForm::kSwitch;
+    config.expert_bias = true;
+    config.glu_limit = 0.05;
+    config.llama.attention_sinks = true;
+  });
+  options.dtype = ir::DType::kF32;
+  const auto exact = RunJob(OnLayout(MakeTinyJob(options), {}), 1, 61);
+  ASSERT_TRUE(exact.has_value()) << exact.error();
+  options.dtype = ir::DType::kBF16;
+  const auto half = RunJob(OnLayout(MakeTinyJob(options), {2, 2, 1, 1, 1, 2}), 2, 61);
+  ASSERT_TRUE(half.has_value()) << half.error();
+  for (size_t step = 0; step < exact->losses.size(); ++step) {
+    EXPECT_NEAR(half->losses[step] / exact->losses[step], 1, 2e-2) << step;
+  }
+}
+
 // Bounded slots, where the bound holds: the same numbers in less memory.
 TEST(ExpertVariants, BoundedSlotsAreEnoughAndTakeLessMemory) {
   const auto options_with = [](double factor) {
