@@ -59,7 +59,7 @@ void BalanceLoss::Add(const MixtureOfExperts& mixture) {
     }
     case BalanceForm::kSwitch: {
       const ValueId got = b_.Scale(b_.ReduceSum(mixture.choices, {0}), experts / (k * all_tokens));
-      AddTo(value_, Inner(got, b_.ReduceMean(mixture.shares, {0, 1})));
+      AddTo(value_, Inner(OfWholeBatch(got), b_.ReduceMean(mixture.shares, {0, 1})));
       return;
     }
     case BalanceForm::kMixtral:
@@ -74,14 +74,18 @@ ValueId BalanceLoss::Sum(ValueId counted) const {
   if (form_ == BalanceForm::kSequence || form_ == BalanceForm::kGshard) {
     return b_.ReduceSum(b_.MulBy(value_, counted), {0});
   }
-  const bool of_layers = form_ == BalanceForm::kMixtral;
-  const double share = of_layers ? 1.0 / static_cast<double>(layers_ * layers_) : 1.0;
-  const ValueId value = of_layers ? Inner(counts_, shares_) : value_;
+  const ValueId all_counted = OfWholeBatch(b_.ReduceSum(counted, {0}));
+  if (form_ == BalanceForm::kSwitch) return b_.MulBy(value_, all_counted);
+  const double share = 1.0 / static_cast<double>(layers_ * layers_);
+  return b_.MulBy(b_.Scale(Inner(OfWholeBatch(counts_), shares_), share), all_counted);
+}
+
+// Of counts, through which no gradient passes: what is left is linear in the probabilities, so that
+// microbatches add up.
+ValueId BalanceLoss::OfWholeBatch(ValueId sum) const {
   const std::string setting = fmt::format("balance_form = \"sequence\" in the place of \"{}\"",
-                                          of_layers ? "mixtral" : "switch");
-  const ValueId whole =
-      b_.AddOne(ir::Op::kScale, {value}, {{"factor", share}, {"whole_batch", setting}});
-  return b_.MulBy(whole, b_.ReduceSum(counted, {0}));
+                                          form_ == BalanceForm::kMixtral ? "mixtral" : "switch");
+  return b_.AddOne(ir::Op::kScale, {sum}, {{"factor", 1.0}, {"whole_batch", setting}});
 }
 
 }  // namespace meshwright::client

@@ -13,8 +13,9 @@
 // gshard counts first choices only (c1). Values of layers are added up; mixtral has one value for
 // all of them. sequence is DeepSeek's sequence-wise loss, too; switch with k > 1 is Megatron's.
 // The mean over rows weighs a row by its tokens that count in the loss, so that microbatches and
-// replicas add up. Products of sums over the global batch do not: with several microbatches they
-// are refused when the job is planned. Gradients pass through p, counts are constants.
+// replicas add up. Products of sums over the global batch do not: with several microbatches the
+// planner has the counts swept together first, or refuses them. Gradients pass through p, counts
+// are constants.
 //
 // Thread rule: that of the builder, which outlives it. Sources: GShard 2020 (algorithm 1), Switch
 // 2021 (equation 4), Hugging Face's Mixtral 2023, DeepSeek-V3 2024 (equations 17 to 20).
@@ -49,6 +50,8 @@ class BalanceLoss {
  private:
   // sum_i of counts x probabilities, both [.., experts]: [..].
   ValueId Inner(ValueId counts, ValueId shares) const;
+  // `sum` over the rows, as that of all microbatches of a step.
+  ValueId OfWholeBatch(ValueId sum) const;
   void AddTo(ValueId& sum, ValueId value) const;
 
   Builder& b_;

@@ -14,10 +14,18 @@ namespace meshwright::client {
 
 using ir::Op;
 
+namespace {
+
+// 1.1 x 10 is 11 and a little; it is no reason for a slot more.
+constexpr double kOfRounding = 1e-9;
+
+}  // namespace
+
 int64_t CapacityOf(const ExpertOptions& options, int64_t tokens) {
   const double fair =
       static_cast<double>(tokens * options.chosen) / static_cast<double>(options.experts);
-  const auto wanted = static_cast<int64_t>(std::ceil(options.capacity_factor * fair));
+  const double factor = options.capacity_factor > 0 ? options.capacity_factor : 1;
+  const auto wanted = static_cast<int64_t>(std::ceil(factor * fair - kOfRounding));
   return std::clamp<int64_t>(wanted, 1, tokens);
 }
 
@@ -53,6 +61,21 @@ Status ValidateGroups(const ExpertOptions& options, const TopOfSigmoid& router) 
   return OkStatus();
 }
 
+Status ValidateSlots(const ExpertOptions& options) {
+  if (options.slots_factor == 0) return OkStatus();
+  if (!(options.slots_factor >= 1 && options.slots_factor <= 1e6)) {
+    return InvalidArgument(
+        fmt::format("expert_slots_factor is {}; 0 (room for all), or a number from 1 to 1e6",
+                    options.slots_factor));
+  }
+  const bool chosen_by_experts = std::holds_alternative<ExpertChoice>(options.router);
+  if (options.capacity_factor == 0 && !chosen_by_experts) return OkStatus();
+  return InvalidArgument(
+      "expert_slots_factor is for experts that drop nothing; remove it, or capacity_factor and "
+      "router "
+      "\"expert_choice\"");
+}
+
 }  // namespace
 
 Status Validate(const ExpertOptions& options) {
@@ -67,6 +90,7 @@ Status Validate(const ExpertOptions& options) {
     return InvalidArgument(
         fmt::format("capacity_factor is {}; 0, or a number up to 1e6", options.capacity_factor));
   }
+  MW_TRY(ValidateSlots(options));
   const auto* sigmoid = std::get_if<TopOfSigmoid>(&options.router);
   return sigmoid == nullptr ? OkStatus() : ValidateGroups(options, *sigmoid);
 }
@@ -104,21 +128,28 @@ MixtureOfExperts RouteToExperts(Builder& builder, ValueId x, const std::string& 
   mixture.weights = routing.weights;
   mixture.shares = routing.shares;
   // Each expert has slots of its own where it may be full, and else all share them.
-  const bool drops = options.capacity_factor > 0;
+  const bool chosen_by_experts = routing.scores.valid();
+  const bool drops = options.capacity_factor > 0 || chosen_by_experts;
   const int64_t groups = drops ? options.experts : 1;
   const int64_t capacity = drops ? CapacityOf(options, tokens) : tokens * options.chosen;
-  const std::vector<ValueId> routed = builder.Add(Op::kExpertSlots, {routing.ids},
-                                                  {{"experts", options.experts},
-                                                   {"groups", groups},
-                                                   {"capacity", capacity},
-                                                   {"by_choice", int64_t{drops ? 1 : 0}},
-                                                   {"drop", int64_t{drops ? 1 : 0}}});
+  ir::Attrs attrs = {{"experts", options.experts},
+                     {"groups", groups},
+                     {"capacity", capacity},
+                     {"by_choice", int64_t{drops && !chosen_by_experts ? 1 : 0}},
+                     {"drop", int64_t{drops ? 1 : 0}}};
+  if (options.slots_factor > 0) {
+    attrs.Set("slots_factor", options.slots_factor);
+    attrs.Set("name", name);
+  }
+  std::vector<ValueId> operands = {routing.ids};
+  if (chosen_by_experts) operands.push_back(routing.scores);
+  const std::vector<ValueId> routed = builder.Add(Op::kExpertSlots, operands, attrs);
   MW_CHECK(routed.size() == 3) << "expert_slots gives " << routed.size() << " results";
   mixture.slot = routed[0];
   mixture.used = routed[1];
   mixture.slots = builder.AddOne(Op::kDispatch, {x, mixture.slot},
                                  {{"groups", groups}, {"capacity", capacity}});
-  mixture.choices = builder.Cast(routed[2], builder.dtype());
+  mixture.choices = builder.Cast(routed[chosen_by_experts ? 1 : 2], builder.dtype());
   mixture.z = builder.ReduceMean(builder.Square(builder.LogSumExp(routing.logits)), {1});
   if (routing.bias.valid()) {
     mixture.steering = SteeringOf(builder, mixture, routing.bias, tokens);
@@ -137,6 +168,24 @@ ValueId MixtureOfExperts::Matmul(ValueId x, const std::string& name, int64_t out
   const int64_t rows = builder.dims(slot).empty() ? 0 : builder.dims(slot)[1] * options.chosen;
   return builder.AddOne(Op::kGroupedMatmul, {x, used, matrices},
                         {{"groups", in[1]}, {"rows", rows}});
+}
+
+ValueId MixtureOfExperts::AddBias(ValueId y, const std::string& name) const {
+  const Dims in = builder.dims(y);
+  const Dims tokens = builder.dims(slot);
+  if (in.size() != 4 || tokens.size() != 3) {
+    builder.Fail(InvalidArgument(fmt::format("experts '{}': y must be slots", name)));
+    return ValueId();
+  }
+  // A one for each token, where its experts take it, times the vector.
+  const ValueId ones =
+      builder.AddOne(Op::kDispatch, {builder.Fill({tokens[0], tokens[1], 1}, 1), slot},
+                     {{"groups", in[1]}, {"capacity", in[2]}});
+  const ValueId vectors =
+      builder.Param(name, {options.experts, 1, in[3]}, {.init = "zeros", .decay = 0});
+  return builder.AddTo(y,
+                       builder.AddOne(Op::kGroupedMatmul, {ones, used, vectors},
+                                      {{"groups", in[1]}, {"rows", tokens[1] * options.chosen}}));
 }
 
 ValueId MixtureOfExperts::Combine(ValueId y) const {

@@ -58,7 +58,13 @@ struct TopOfSigmoid {
   double bias_rate = 0.001;
 };
 
-using Router = std::variant<TopOfSoftmax, SoftmaxOfTop, NoisyTop, TopOfSigmoid>;
+// Experts choose tokens: each takes those of a row with the largest probabilities (a softmax over
+// all experts), as many as its capacity, at capacity_factor 0 the fair share; weights are the
+// probabilities. A token has any number of experts, and the load is always even. Not causal:
+// whether a token is taken depends on those behind it. Source: Zhou et al. 2022.
+struct ExpertChoice {};
+
+using Router = std::variant<TopOfSoftmax, SoftmaxOfTop, NoisyTop, TopOfSigmoid, ExpertChoice>;
 
 struct ExpertOptions {
   int64_t experts = 8;
@@ -67,6 +73,9 @@ struct ExpertOptions {
   // Room of an expert: this x tokens x chosen / experts of a row. What finds none is dropped,
   // second choices first. 0: there is room for all.
   double capacity_factor = 0;
+  // Without a capacity: what each of several ranks that share experts has slots for, of a row: this
+  // x the choices that come to it on average. A step that wants more fails. 0: all that may come.
+  double slots_factor = 0;
 };
 
 struct MixtureOfExperts {
@@ -74,15 +83,15 @@ struct MixtureOfExperts {
   ExpertOptions options;
   ValueId slots;    // [b, groups, capacity, d]: tokens where their experts take them
   ValueId used;     // i32[b, experts]: slots of each expert
-  ValueId slot;     // i32[b, s, k]
+  ValueId slot;     // i32[b, s, k]; of ExpertChoice k is all experts here
   ValueId weights;  // [b, s, k]
-  ValueId ids;      // i32[b, s, k]: the experts of a token, best first
+  ValueId ids;      // i32[b, s, k]: the experts of a token, best first; of ExpertChoice in order
   // What losses of balance judge. shares: probabilities of all experts, which add up to 1 for each
   // token (of sigmoids: divided by their sum); choices: how many each expert got, dropped ones too;
   // z: the mean over a row of the squared log-sum-exp of the router's logits. Gradients pass
   // through shares and z.
   ValueId shares;   // [b, s, experts]
-  ValueId choices;  // [b, experts]
+  ValueId choices;  // [b, experts]; of ExpertChoice: of tokens that were taken
   ValueId z;        // [b]
   // Zero, with the gradient that moves a bias of the router: the loss has to have its sum over
   // rows. Invalid: there is no such bias.
@@ -92,6 +101,9 @@ struct MixtureOfExperts {
   // d, out].
   ValueId Matmul(ValueId x, const std::string& name, int64_t out,
                  const ParamOptions& param = {}) const;
+  // Of slots [.., d]: plus the vector of each one's expert; the vectors are a param [experts, 1,
+  // d].
+  ValueId AddBias(ValueId y, const std::string& name) const;
   // Slots [.., d] back to their tokens: [b, s, d].
   ValueId Combine(ValueId y) const;
 };
@@ -103,7 +115,7 @@ MixtureOfExperts RouteToExperts(Builder& builder, ValueId x, const std::string& 
 // Errors: kInvalidArgument naming the field.
 Status Validate(const ExpertOptions& options);
 
-// Slots of one expert of a row of `tokens`, where tokens may be dropped.
+// Slots of one expert of a row of `tokens`, where tokens may be dropped; capacity_factor 0 is 1.
 int64_t CapacityOf(const ExpertOptions& options, int64_t tokens);
 
 }  // namespace meshwright::client

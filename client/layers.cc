@@ -117,12 +117,22 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionOptio
   const Dims of_q = dims(q);
   const Dims of_k = dims(k);
   const bool one_length = of_q.size() == 4 && of_k.size() == 4 && of_q[1] == of_k[1];
-  if (options.bias.valid() || !one_length) return ScoredAttention(q, k, v, options);
+  if (options.bias.valid() || !one_length) {
+    if (!options.sinks.valid()) return ScoredAttention(q, k, v, options);
+    Fail(
+        InvalidArgument("attention with a bias, or of another length than its keys, has no sinks"));
+    return ValueId();
+  }
   std::vector<ValueId> operands = {q, k, v};
   if (options.segments.valid()) operands.push_back(options.segments);
   ir::Attrs attrs = AttentionAttrs(options.dropout, options.causal);
   if (options.window > 0) attrs.Set("window", options.window);
-  return AddOne(Op::kAttention, std::move(operands), attrs);
+  const std::vector<ValueId> results = Add(Op::kAttention, std::move(operands), attrs);
+  if (results.size() < 2) return ValueId();
+  if (!options.sinks.valid()) return results[0];
+  // What the keys have of the softmax: exp(lse) / (exp(lse) + exp(sink)).
+  const ValueId share = Sigmoid(Sub(Transpose(results[1], {0, 2, 1}), options.sinks));
+  return MulBy(results[0], Reshape(share, {of_q[0], of_q[1], of_q[2], 1}));
 }
 
 ValueId Builder::AttentionQkv(ValueId qkv, const AttentionDropout& dropout, ValueId segments) {

@@ -56,6 +56,9 @@ struct AttentionOptions {
   AttentionDropout dropout = {};
   ValueId segments = {};  // i32[b, s]: tokens see those of their own segment only; invalid: one
   int64_t window = 0;     // keys that a causal query sees: itself and those before it; 0: all
+  // [h]: a logit of each head that takes its part of the softmax and has no value, so that a head
+  // need not look anywhere; invalid: none. Not with a bias. Source: gpt-oss 2025.
+  ValueId sinks = {};
 };
 
 // Windows over images [b, height, width, channels].

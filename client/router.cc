@@ -77,6 +77,14 @@ class TokenRouter {
     routing_.shares = PartsOfSum(scores);
   }
 
+  void By(const ExpertChoice&) {
+    routing_.shares = b_.Softmax(routing_.logits);
+    routing_.weights = routing_.shares;
+    routing_.scores = routing_.shares;
+    const Dims dims = b_.dims(routing_.shares);
+    if (dims.size() == 3) routing_.ids = b_.BroadcastTo(b_.Iota(options_.experts), dims);
+  }
+
   // Scores [b, s, experts], far below all others outside of a token's best groups.
   ValueId WithoutOtherGroups(ValueId scores, const TopOfSigmoid& router) {
     if (router.chosen_groups == router.groups) return scores;

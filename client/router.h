@@ -15,6 +15,7 @@ struct Routing {
   ValueId ids;      // i32[b, s, k]
   ValueId weights;  // [b, s, k]
   ValueId bias;     // [experts], of TopOfSigmoid; else invalid
+  ValueId scores;   // [b, s, k], of ExpertChoice: what has room first; else invalid
 };
 
 Routing RouteTokens(Builder& builder, ValueId x, const std::string& name,

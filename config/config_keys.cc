@@ -36,7 +36,8 @@ std::vector<ConfigKey> JobAndModelKeys() {
       {"model", "flavor",
        "Named sizes: gpt2 has debug, 124M, 355M, 774M, 1.5B; llama has debug, 7B, 8B, 70B; "
        "mixtral has debug, 8x7B, 8x22B; qwen2-moe debug, A2.7B; qwen3-moe debug, 30B-A3B; olmoe "
-       "debug, 7B; deepseek-moe debug, 16B; deepseek-v3 debug, 671B. "
+       "debug, 7B; deepseek-moe debug, 16B; deepseek-v3 debug, 671B; gpt-oss debug, 20b, "
+       "120b. "
        "The size keys below override it. Empty: debug.",
        MW_AT(model.flavor)},
       {"model", "hf_path",
@@ -88,7 +89,8 @@ std::vector<ConfigKey> MixtureKeys() {
       {"model", "router",
        "How experts are chosen and weighed (docs/mixtures.md): softmax takes the largest "
        "probabilities, softmax_of_top a softmax over the logits of those chosen, noisy the same "
-       "with noise while training, sigmoid a score for each expert and a bias that balances.",
+       "with noise while training, sigmoid a score for each expert and a bias that balances; with "
+       "expert_choice experts take tokens, not causally.",
        MW_AT(model.mixture.router), KeyKind::kChoice, routers},
       {"model", "normalise_weights",
        "The weights of a token's experts add up to one (routers softmax and sigmoid).",
@@ -108,6 +110,13 @@ std::vector<ConfigKey> MixtureKeys() {
        "Room of an expert among the tokens of a row, in times its fair share; what finds none is "
        "dropped, second choices first. 0: nothing is dropped.",
        MW_AT(model.mixture.capacity_factor)},
+      {"model", "expert_slots_factor",
+       "Where replicas share experts and nothing is dropped: room of a replica for the choices of "
+       "a "
+       "row, in times its fair share, from 1. A step that wants more ends with an error. 0: for "
+       "all "
+       "that may come.",
+       MW_AT(model.mixture.slots_factor)},
       {"model", "shared_ffn_dim",
        "Width of an MLP that all tokens pass beside their experts; 0: none.",
        MW_AT(model.mixture.shared_inner)},
@@ -119,7 +128,8 @@ std::vector<ConfigKey> MixtureKeys() {
        MW_AT(model.mixture.balance_loss)},
       {"model", "balance_form",
        "The form of that loss (docs/mixtures.md): of each row (sequence, gshard), or of the whole "
-       "batch (switch, mixtral), which wants one microbatch.",
+       "batch (switch, mixtral), which with several microbatches costs a forward more, and in a "
+       "pipeline wants one.",
        MW_AT(model.mixture.balance_form), KeyKind::kChoice, forms},
       {"model", "z_loss", "Weight of the loss that keeps the router's logits small.",
        MW_AT(model.mixture.z_loss)},

@@ -15,7 +15,7 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr double kMaxSize = 1 << 28;  // of a model's dims
 constexpr double kMaxDegree = 1 << 16;
 
-constexpr std::array<KeyRange, 67> kRanges = {{
+constexpr std::array<KeyRange, 68> kRanges = {{
     {"job", "priority", -1000, 1000},
     {"job", "max_queue_wait_seconds", 0, 1e9},
     {"model", "dim", 1, kMaxSize},
@@ -36,6 +36,7 @@ constexpr std::array<KeyRange, 67> kRanges = {{
     {"model", "routed_scale", 0, 1e6, true},
     {"model", "router_bias_rate", 0, 1},
     {"model", "capacity_factor", 0, 1e6},
+    {"model", "expert_slots_factor", 0, 1e6},
     {"model", "shared_ffn_dim", 0, kMaxSize},
     {"model", "first_dense_layers", 0, ir::kMaxLayers},
     {"model", "dense_ffn_dim", 1, kMaxSize},

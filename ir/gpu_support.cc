@@ -29,6 +29,13 @@ std::string WhyNotOnGpus(const Graph& graph) {
       }
     }
     if (!RunsOnGpus(node.op)) return fmt::format("GPUs have no kernel for {}", OpName(node.op));
+    if (node.op == Op::kExpertSlots && node.inputs.size() > 1) {
+      return "GPUs give experts room in the order of tokens, not of scores";
+    }
+    if (node.op == Op::kExpertSlots && node.attrs.Real("slots_factor") > 0) {
+      return "kernels of GPUs cannot say that bounded slots are full; leave out "
+             "model.expert_slots_factor";
+    }
     if (node.op != Op::kAttention && node.op != Op::kAttentionQkv) continue;
     const int64_t head = graph.type(node.inputs[0]).dims.back();
     if (head <= kMostGpuHeadElements) continue;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "ir/schema_table.h"
 
@@ -271,13 +272,44 @@ GradsOr RotaryGrad(GradCall& call) {
   return std::vector<ValueId>{call.builder.AddOne(Op::kRotary, {call.grads[0]}, attrs)};
 }
 
-GradsOr AttentionGradient(GradCall& call) {
-  MW_TRY(call.RequireOnlyFirstResult());
-  const std::vector<ValueId>& out = call.node.outputs;
-  std::vector<ValueId> operands = {call.in(0), call.in(1), call.in(2),
-                                   out[0],     out[1],     call.grads[0]};
+// What q and k get of the gradient of lse: d lse / d score is the probability itself. So dq is an
+// attention whose values are the keys, and dk what values get of the queries, both by products that
+// every backend and layout has; dropout has no say in lse.
+GradsOr LogSumExpGradient(GradCall& call) {
+  const TensorType q = call.in_type(0);
+  const double scale = 1.0 / std::sqrt(static_cast<double>(q.dims[3]));
+  Attrs attrs = call.node.attrs;
+  if (attrs.Has("dropout")) attrs.Set("dropout", 0.0);
+  std::vector<ValueId> operands = {call.in(0), call.in(1), call.in(1)};
   if (call.node.inputs.size() > 3) operands.push_back(call.in(3));
-  std::vector<ValueId> grads = call.builder.Add(Op::kAttentionGrad, operands, call.node.attrs);
+  const std::vector<ValueId> keys = call.builder.Add(Op::kAttention, operands, attrs);
+  ValueId weight = call.builder.AddOne(Op::kTranspose, {call.grads[1]},
+                                       {{"perm", std::vector<int64_t>{0, 2, 1}}});
+  weight = call.InDType(call.builder.AddOne(Op::kScale, {weight}, {{"factor", scale}}), q.dtype);
+  weight = call.builder.AddOne(Op::kBroadcast, {weight}, {{"dims", std::vector<int64_t>{3}}}, {q});
+  const ValueId dq = call.builder.AddOne(Op::kMul, {keys[0], weight});
+  const ValueId pulled = call.builder.AddOne(Op::kMul, {call.in(0), weight});
+  operands = {call.in(0), call.in(1), call.in(1), keys[0], call.node.outputs[1], pulled};
+  if (call.node.inputs.size() > 3) operands.push_back(call.in(3));
+  const std::vector<ValueId> grads = call.builder.Add(Op::kAttentionGrad, operands, attrs);
+  return std::vector<ValueId>{dq, grads[2]};
+}
+
+GradsOr AttentionGradient(GradCall& call) {
+  const std::vector<ValueId>& out = call.node.outputs;
+  std::vector<ValueId> grads(3);
+  if (call.grads[0].valid()) {
+    std::vector<ValueId> operands = {call.in(0), call.in(1), call.in(2),
+                                     out[0],     out[1],     call.grads[0]};
+    if (call.node.inputs.size() > 3) operands.push_back(call.in(3));
+    grads = call.builder.Add(Op::kAttentionGrad, operands, call.node.attrs);
+  }
+  if (call.grads.size() > 1 && call.grads[1].valid()) {
+    MW_ASSIGN_OR_RETURN(const std::vector<ValueId> more, LogSumExpGradient(call));
+    for (size_t i = 0; i < more.size(); ++i) {
+      grads[i] = grads[i].valid() ? call.builder.AddOne(Op::kAdd, {grads[i], more[i]}) : more[i];
+    }
+  }
   grads.resize(call.node.inputs.size());  // segments have none
   return grads;
 }

@@ -33,9 +33,15 @@ Status RequireAlike(const OpCall& call, size_t x, size_t at, size_t dims) {
   return call.Error(fmt::format("operands {} and {} must agree in {} dims", x, at, dims));
 }
 
+// Scores, of the shape of the choices, say which choices of an expert have room first.
 TypesOr InferExpertSlots(const OpCall& call) {
-  MW_TRY(call.RequireOperands(1));
+  MW_TRY(call.RequireOperandsOrOneMore(1));
   MW_TRY(RequirePerChoice(call, 0));
+  if (call.operands.size() > 1) {
+    MW_TRY(call.RequireFloat(1));
+    MW_TRY(call.RequireRank(1, 3));
+    MW_TRY(RequireAlike(call, 1, 0, 3));
+  }
   MW_ASSIGN_OR_RETURN(const int64_t experts, call.IntIn("experts", 1, kMostExperts));
   MW_ASSIGN_OR_RETURN(const int64_t groups, call.IntIn("groups", 1, experts));
   if (experts % groups != 0) return Fail(call.Error("groups must divide experts"));
@@ -146,7 +152,7 @@ FactorRule ExpertSlotsRule(const NodeTypes& node) {
   const Dims& dims = node.operands[0].dims;
   const FactorIndex b = rule.Add(dims[0]);
   const std::vector<FactorIndex> choices = {b, rule.AddWhole(dims[1]), rule.AddWhole(dims[2])};
-  rule.Operand(0, choices);
+  for (size_t i = 0; i < node.operands.size(); ++i) rule.Operand(i, choices);
   rule.Result(0, choices);
   const FactorIndex experts = rule.AddWhole(node.results[1].dims[1]);
   for (size_t r = 1; r < 3; ++r) rule.Result(r, {b, experts});

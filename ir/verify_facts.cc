@@ -19,6 +19,9 @@ bool IsConstantSource(Op op) {
 
 // Weights are cast once, before the microbatches, in the form that these want.
 Cadence CadenceOf(const Graph& graph) {
+  const bool sweeps = std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                                  [](const Node& node) { return node.attrs.Has("sweep"); });
+  if (sweeps) return Cadence::kSweep;
   bool only_before = true;
   bool casts = false;
   bool moves = false;

@@ -18,7 +18,13 @@
 namespace meshwright::ir {
 
 // When an executable runs, told by its nodes (ir/verify.h, rule 1).
-enum class Cadence : uint8_t { kOnceBefore, kPerMicrobatch, kOnceAfter };
+// A sweep runs for all microbatches before the first of those that run per microbatch: nodes with
+// the attr sweep (planner/router_sweep.h).
+enum class Cadence : uint8_t { kOnceBefore, kSweep, kPerMicrobatch, kOnceAfter };
+
+inline bool RunsPerMicrobatch(Cadence cadence) {
+  return cadence == Cadence::kSweep || cadence == Cadence::kPerMicrobatch;
+}
 
 struct CollectiveFact {
   int node = 0;

@@ -72,10 +72,10 @@ Status SlotStates::CheckInput(const Instruction& run, size_t input) {
   State& state = At(id);
   const ExecutableFacts& facts = FactsOf(run);
   const int microbatch = state.content.microbatch;
-  if (facts.cadence == Cadence::kPerMicrobatch && microbatch >= 0 && microbatch != run.microbatch) {
+  if (RunsPerMicrobatch(facts.cadence) && microbatch >= 0 && microbatch != run.microbatch) {
     return InvalidArgument(fmt::format("s{} holds microbatch {}", id.value(), microbatch));
   }
-  if (facts.cadence != Cadence::kPerMicrobatch && microbatch >= 0 && p_.microbatches > 1) {
+  if (!RunsPerMicrobatch(facts.cadence) && microbatch >= 0 && p_.microbatches > 1) {
     return InvalidArgument(fmt::format(
         "s{} {}holds microbatch {}: accumulate {}", id.value(),
         state.received ? "was received and " : "", microbatch,
@@ -185,7 +185,7 @@ Status SlotStates::EndRun(const Instruction& run) {
     state = State();
     state.life = Life::kLive;
     state.content.name = name;
-    state.content.microbatch = facts.cadence == Cadence::kPerMicrobatch ? run.microbatch : -1;
+    state.content.microbatch = RunsPerMicrobatch(facts.cadence) ? run.microbatch : -1;
     state.last_access = key;
     state.last_write = key;
   }

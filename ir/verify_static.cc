@@ -342,11 +342,11 @@ class ProgramChecker {
 
   int32_t WantedRuns(ExecutableIndex id) const {
     const Cadence cadence = facts_[id.index()]->cadence;
-    return cadence == Cadence::kPerMicrobatch ? p_.microbatches : 1;
+    return RunsPerMicrobatch(cadence) ? p_.microbatches : 1;
   }
 
   std::string CadenceText(ExecutableIndex id) const {
-    const bool per_microbatch = facts_[id.index()]->cadence == Cadence::kPerMicrobatch;
+    const bool per_microbatch = RunsPerMicrobatch(facts_[id.index()]->cadence);
     return per_microbatch
                ? "it has forward or backward nodes, so it runs once for every microbatch in order "
                  "(once-per-step work has Phase::kUpdate nodes only)"

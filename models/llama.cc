@@ -52,12 +52,12 @@ class Llama {
   ValueId Block(ValueId x, int64_t index) {
     const std::string name = fmt::format("model.layers.{}", index);
     const ValueId normed = b_.RmsNorm(x, name + ".input_layernorm", config_.epsilon);
-    x = b_.AddTo(x, Attention(normed, name + ".self_attn"));
+    x = b_.AddTo(x, Attention(normed, name + ".self_attn", index));
     const ValueId middle = b_.RmsNorm(x, name + ".post_attention_layernorm", config_.epsilon);
     return b_.AddTo(x, Mlp(middle, {index, name}));
   }
 
-  ValueId Attention(ValueId x, const std::string& name) {
+  ValueId Attention(ValueId x, const std::string& name, int64_t index) {
     if (config_.latent.any()) {
       return LatentAttention(b_, x, name,
                              {config_.heads, config_.latent, config_.epsilon, config_.rope_base,
@@ -78,9 +78,13 @@ class Llama {
     client::AttentionOptions options;
     options.dropout = {config_.attention_dropout, name + ".dropout"};
     options.segments = segments_;
-    options.window = config_.attention_window;
-    const ValueId o = b_.Attention(q, k, v, options);
-    return b_.Einsum("bshe,hed->bsd", o, out);
+    options.window = index % config_.window_period == 0 ? config_.attention_window : 0;
+    if (config_.attention_sinks) {
+      options.sinks = b_.Param(name + ".sinks", {h}, {.init = "zeros", .decay = 0});
+    }
+    const ValueId o = b_.Einsum("bshe,hed->bsd", b_.Attention(q, k, v, options), out);
+    if (!config_.output_bias) return o;
+    return b_.AddTo(o, b_.Param(name + ".o_proj.bias", {d}, {.init = "zeros", .decay = 0}));
   }
 
   // x [b, s, d] -> [b, s, heads, e]
@@ -259,6 +263,12 @@ Status Validate(const LlamaConfig& config) {
   if (config.latent.any() && config.attention_window > 0) {
     return InvalidArgument("attention_window: latent attention has none; remove it");
   }
+  if (config.window_period < 1) {
+    return InvalidArgument(fmt::format("window_period is {}; at least 1", config.window_period));
+  }
+  if (config.latent.any() && (config.attention_sinks || config.output_bias)) {
+    return InvalidArgument("latent attention has no sinks and no biases");
+  }
   if (config.attention_window < 0) {
     return InvalidArgument(
         fmt::format("attention_window is {}; it must be 0 (none) or the tokens "
@@ -300,7 +310,8 @@ int64_t ParamCount(const LlamaConfig& config) {
   const int64_t e = config.head_width();
   const int64_t q = config.heads * e;
   const int64_t k = config.kv_head_count() * e;
-  const int64_t biases = config.attention_bias ? q + 2 * k : 0;
+  const int64_t biases = (config.attention_bias ? q + 2 * k : 0) + (config.output_bias ? d : 0) +
+                         (config.attention_sinks ? config.heads : 0);
   const int64_t norms = config.head_norm == HeadNorm::kEach       ? 2 * e
                         : config.head_norm == HeadNorm::kTogether ? q + k
                                                                   : 0;

@@ -41,8 +41,11 @@ struct LlamaConfig {
   double rope_base = 10000;
   double attention_dropout = 0;  // of the probabilities
   bool attention_bias = false;   // of q, k and v
+  bool output_bias = false;      // of what heads say together
+  bool attention_sinks = false;  // client::AttentionOptions::sinks (gpt-oss)
   HeadNorm head_norm = HeadNorm::kNone;
   int64_t attention_window = 0;     // keys that a token sees: itself and those before it; 0: all
+  int64_t window_period = 1;        // of so many layers the first has the window; 1: all have it
   LatentHeads latent = {};          // in the place of kv_heads, head_size, biases and norms
   bool tied = false;                // the head is the token embedding
   int64_t document_separator = -1;  // as Gpt2Config

@@ -69,16 +69,28 @@ class Mixture {
   const RouterLosses& losses() const { return losses_; }
 
  private:
+  ValueId Gated(ValueId gate, ValueId up) {
+    if (config_.glu_limit == 0) return b_.MulBy(b_.Silu(gate), up);
+    constexpr double kSlope = 1.702;  // of gpt-oss
+    const ValueId most = b_.Fill({}, config_.glu_limit);
+    const ValueId low = b_.Minimum(gate, most);
+    const ValueId within = b_.Maximum(b_.Minimum(up, most), b_.Neg(most));
+    return b_.MulBy(b_.Shift(within, 1), b_.MulBy(low, b_.Sigmoid(b_.Scale(low, kSlope))));
+  }
+
   ValueId Experts(ValueId x, const std::string& name) {
     const LlamaConfig& llama = config_.llama;
     const MixtureOfExperts mixture = RouteToExperts(b_, x, name, config_.experts);
     const std::string of_experts = name + ".experts.";
-    const ValueId gate =
-        mixture.Matmul(mixture.slots, of_experts + config_.names.gate, llama.inner);
-    const ValueId up = mixture.Matmul(mixture.slots, of_experts + config_.names.up, llama.inner);
+    const auto product = [&](ValueId of, const std::string& part, int64_t out,
+                             const client::ParamOptions& param = {}) {
+      const ValueId y = mixture.Matmul(of, of_experts + part, out, param);
+      return config_.expert_bias ? mixture.AddBias(y, of_experts + part + "_bias") : y;
+    };
+    const ValueId gate = product(mixture.slots, config_.names.gate, llama.inner);
+    const ValueId up = product(mixture.slots, config_.names.up, llama.inner);
     const ValueId down =
-        mixture.Matmul(b_.MulBy(b_.Silu(gate), up), of_experts + config_.names.down, llama.width,
-                       {.std_dev = ResidualStd(llama)});
+        product(Gated(gate, up), config_.names.down, llama.width, {.std_dev = ResidualStd(llama)});
     losses_.Add(mixture);
     const ValueId y = mixture.Combine(down);
     return config_.shared_inner > 0 ? b_.AddTo(y, Shared(x, name)) : y;
@@ -115,6 +127,16 @@ Status Validate(const MixtureConfig& config) {
     if (!(value >= 0 && value <= 1e6)) {
       return InvalidArgument(fmt::format("{} is {}; 0, or a number up to 1e6", name, value));
     }
+  }
+  if (std::holds_alternative<client::ExpertChoice>(config.experts.router) &&
+      config.balance_loss > 0) {
+    return InvalidArgument(
+        "balance_loss: experts that choose tokens (router \"expert_choice\") have equal loads; "
+        "remove it");
+  }
+  if (!(config.glu_limit >= 0 && config.glu_limit <= 1e6)) {
+    return InvalidArgument(
+        fmt::format("glu_limit is {}; 0 (SwiGLU), or a number up to 1e6", config.glu_limit));
   }
   if (config.shared_inner < 0) {
     return InvalidArgument(
@@ -167,10 +189,11 @@ int64_t RouterParams(const MixtureConfig& config) {
 
 int64_t CountWith(const MixtureConfig& config, int64_t experts) {
   const int64_t d = config.llama.width;
-  const int64_t expert = 3 * d * config.llama.inner;
+  const int64_t matrices = 3 * d * config.llama.inner;
+  const int64_t expert = matrices + (config.expert_bias ? 2 * config.llama.inner + d : 0);
   const int64_t shared =
       3 * d * config.shared_inner + (config.shared_inner > 0 && config.shared_gated ? d : 0);
-  return ParamCount(config.llama) - config.llama.layers * expert +
+  return ParamCount(config.llama) - config.llama.layers * matrices +
          config.dense_layers * 3 * d * config.dense_inner +
          config.expert_layers() * (experts * expert + shared + RouterParams(config));
 }

@@ -1,6 +1,6 @@
 // LLaMA's blocks with a mixture of SwiGLU experts in the place of the MLP: Mixtral, Qwen2-MoE,
-// Qwen3-MoE, OLMoE, DeepSeekMoE, DeepSeek-V3. One model; what tells the families apart is in the
-// config.
+// Qwen3-MoE, OLMoE, DeepSeekMoE, DeepSeek-V3, gpt-oss. One model; what tells the families apart is
+// in the config.
 //
 // Params carry the names of Hugging Face's models, up to the experts: the matrices of all experts
 // of a layer are one tensor [experts, in, out]. The losses of balance and z are added to the loss
@@ -39,6 +39,10 @@ struct MixtureConfig {
   // The first layers have an MLP of this width and no experts.
   int64_t dense_layers = 0;
   int64_t dense_inner = 0;
+  // gpt-oss: each product of an expert has a bias, and what is between them is
+  // (up + 1) gate sigmoid(1.702 gate), gate at most the limit and up within it. 0: SwiGLU.
+  bool expert_bias = false;
+  double glu_limit = 0;
   MixtureNames names = {};
   client::BalanceForm balance_form = client::BalanceForm::kSequence;
   double balance_loss = 0;  // the coefficients

@@ -11,6 +11,7 @@
 namespace meshwright::models {
 namespace {
 
+using client::ExpertChoice;
 using client::NoisyTop;
 using client::SoftmaxOfTop;
 using client::TopOfSigmoid;
@@ -166,12 +167,50 @@ MixtureFlavors DeepSeekV3() {
   return {{"debug", debug}, {"671B", large}};
 }
 
+// Biases everywhere, sinks of attention, a window in every second layer; experts with clamped
+// gates.
+MixtureFlavors GptOss() {
+  MixtureConfig debug = {
+      .llama = kDebug,
+      .experts = {.experts = 8, .chosen = 2, .router = SoftmaxOfTop{.bias = true}},
+      .expert_bias = true,
+      .glu_limit = 7,
+      .names = kQwenNames};
+  debug.llama.inner = 48;
+  debug.llama.attention_bias = true;
+  debug.llama.output_bias = true;
+  debug.llama.attention_sinks = true;
+  debug.llama.attention_window = 32;
+  debug.llama.window_period = 2;
+  MixtureConfig large = debug;
+  large.llama = {.vocabulary = 201088,
+                 .width = 2880,
+                 .inner = 2880,
+                 .layers = 24,
+                 .heads = 64,
+                 .kv_heads = 8,
+                 .head_size = 64,
+                 .rope_base = 150000,
+                 .attention_bias = true,
+                 .output_bias = true,
+                 .attention_sinks = true,
+                 .attention_window = 128,
+                 .window_period = 2};
+  large.experts.experts = 32;
+  large.experts.chosen = 4;
+  MixtureConfig larger = large;
+  larger.llama.layers = 36;
+  larger.experts.experts = 128;
+  return {{"debug", debug}, {"20b", large}, {"120b", larger}};
+}
+
 const std::vector<std::pair<const char*, client::Router>>& Routers() {
   static const std::vector<std::pair<const char*, client::Router>> routers = {
       {"softmax", TopOfSoftmax{}},
       {"softmax_of_top", SoftmaxOfTop{}},
       {"noisy", NoisyTop{}},
-      {"sigmoid", TopOfSigmoid{}}};
+      {"sigmoid", TopOfSigmoid{}},
+      {"expert_choice", ExpertChoice{}}};
   return routers;
 }
 
@@ -221,7 +260,8 @@ Status OverrideRouter(const MixtureSpec& spec, client::Router& router) {
 const std::map<std::string, MixtureFlavors>& MixtureFamilies() {
   static const std::map<std::string, MixtureFlavors> families = {
       {"mixtral", Mixtral()}, {"qwen2-moe", Qwen2Moe()},       {"qwen3-moe", Qwen3Moe()},
-      {"olmoe", Olmoe()},     {"deepseek-moe", DeepSeekMoe()}, {"deepseek-v3", DeepSeekV3()}};
+      {"olmoe", Olmoe()},     {"deepseek-moe", DeepSeekMoe()}, {"deepseek-v3", DeepSeekV3()},
+      {"gpt-oss", GptOss()}};
   return families;
 }
 
@@ -240,6 +280,7 @@ Status OverrideMixture(const MixtureSpec& spec, MixtureConfig& config) {
   Override(config.experts.experts, spec.experts);
   Override(config.experts.chosen, spec.experts_per_token);
   Override(config.experts.capacity_factor, spec.capacity_factor);
+  Override(config.experts.slots_factor, spec.slots_factor);
   MW_TRY(OverrideRouter(spec, config.experts.router));
   Override(config.shared_inner, spec.shared_inner);
   Override(config.dense_layers, spec.dense_layers);
@@ -267,6 +308,7 @@ Status RefuseExperts(const std::string& model, const MixtureSpec& spec) {
         std::pair("routed_scale", spec.scale.has_value()),
         std::pair("router_bias_rate", spec.bias_rate.has_value()),
         std::pair("capacity_factor", spec.capacity_factor.has_value()),
+        std::pair("expert_slots_factor", spec.slots_factor.has_value()),
         std::pair("shared_ffn_dim", spec.shared_inner.has_value()),
         std::pair("first_dense_layers", spec.dense_layers.has_value()),
         std::pair("dense_ffn_dim", spec.dense_inner.has_value()),

@@ -26,6 +26,7 @@ struct MixtureSpec {
   std::optional<double> scale = {};
   std::optional<double> bias_rate = {};
   std::optional<double> capacity_factor = {};
+  std::optional<double> slots_factor = {};
   std::optional<int64_t> shared_inner = {};
   std::optional<int64_t> dense_layers = {};
   std::optional<int64_t> dense_inner = {};

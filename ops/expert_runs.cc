@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace meshwright::ops {
 
@@ -38,12 +39,18 @@ Result<SlotBlock> SlotBlock::Of(const KernelSpec& spec, const ir::TensorType& sl
 
 SlotAssigner::SlotAssigner(const SlotRequest& request)
     : request_(request),
+      order_(static_cast<size_t>(request.tokens * request.k)),
       next_(static_cast<size_t>(request.experts)),
       end_(static_cast<size_t>(request.experts)) {}
 
-int64_t SlotAssigner::InOrder(int64_t i) const {
-  if (!request_.by_choice) return i;
-  return i % request_.tokens * request_.k + i / request_.tokens;
+void SlotAssigner::SetOrder(const double* scores) {
+  for (size_t i = 0; i < order_.size(); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    order_[i] = request_.by_choice ? at % request_.tokens * request_.k + at / request_.tokens : at;
+  }
+  if (scores == nullptr) return;
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](int64_t a, int64_t b) { return scores[a] > scores[b]; });
 }
 
 Status SlotAssigner::Count(const int32_t* choices, int32_t* used, int32_t* chosen) const {
@@ -62,10 +69,10 @@ Status SlotAssigner::Count(const int32_t* choices, int32_t* used, int32_t* chose
     for (int64_t i = 0; i < of_group; ++i) {
       int32_t& count = used[group * of_group + i];
       if (count > room && !request_.drop) {
-        return ResourceExhausted(
-            fmt::format("experts of group {} are chosen more often than their "
-                        "{} slots allow",
-                        group, request_.capacity));
+        return ResourceExhausted(fmt::format(
+            "{} choices for group {} (experts {} to {}), which has {} slots",
+            std::accumulate(chosen + group * of_group, chosen + (group + 1) * of_group, int64_t{0}),
+            group, group * of_group, (group + 1) * of_group - 1, request_.capacity));
       }
       count = static_cast<int32_t>(std::min<int64_t>(count, room));
       room -= count;
@@ -74,9 +81,10 @@ Status SlotAssigner::Count(const int32_t* choices, int32_t* used, int32_t* chose
   return OkStatus();
 }
 
-Status SlotAssigner::Assign(const int32_t* choices, int32_t* slots, int32_t* used,
-                            int32_t* chosen) {
+Status SlotAssigner::Assign(const int32_t* choices, int32_t* slots, int32_t* used, int32_t* chosen,
+                            const double* scores) {
   MW_TRY(Count(choices, used, chosen));
+  SetOrder(scores);
   const int64_t of_group = request_.experts / request_.groups;
   for (int64_t expert = 0; expert < request_.experts; ++expert) {
     const auto e = static_cast<size_t>(expert);
@@ -84,8 +92,7 @@ Status SlotAssigner::Assign(const int32_t* choices, int32_t* slots, int32_t* use
     next_[e] = is_first ? expert / of_group * request_.capacity : end_[e - 1];
     end_[e] = next_[e] + used[expert];
   }
-  for (int64_t i = 0; i < request_.tokens * request_.k; ++i) {
-    const int64_t at = InOrder(i);
+  for (const int64_t at : order_) {
     const auto e = static_cast<size_t>(choices[at]);
     slots[at] = next_[e] < end_[e] ? static_cast<int32_t>(next_[e]++) : -1;
   }

@@ -47,7 +47,8 @@ struct SlotBlock {
 
 // The slots of one row of the batch: choices [tokens, k] of experts, each in [0, experts). Choices
 // of an expert are taken in the order of tokens; by_choice: all first choices before all second
-// ones. chosen [experts] counts choices, used those that have a slot.
+// ones; with scores: those of the highest scores first, of equal ones in the order of tokens.
+// chosen [experts] counts choices, used those that have a slot.
 struct SlotRequest {
   int64_t tokens = 0;
   int64_t k = 1;
@@ -61,14 +62,18 @@ struct SlotRequest {
 class SlotAssigner {
  public:
   explicit SlotAssigner(const SlotRequest& request);
-  // Errors: kOutOfRange: an id is none of an expert; kResourceExhausted: no room.
-  Status Assign(const int32_t* choices, int32_t* slots, int32_t* used, int32_t* chosen);
+  // scores: [tokens, k], or null. Errors: kOutOfRange: an id is none of an expert;
+  // kResourceExhausted: no room.
+  Status Assign(const int32_t* choices, int32_t* slots, int32_t* used, int32_t* chosen,
+                const double* scores = nullptr);
 
  private:
   Status Count(const int32_t* choices, int32_t* used, int32_t* chosen) const;
-  int64_t InOrder(int64_t i) const;  // choice number i in the order in which room is given
+  // Choices in the order in which room is given.
+  void SetOrder(const double* scores);
 
   const SlotRequest request_;
+  std::vector<int64_t> order_;
   std::vector<int64_t> next_;  // where the next choice of each expert goes
   std::vector<int64_t> end_;   // of its run
 };

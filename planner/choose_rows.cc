@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "planner/choosing.h"
+#include "planner/whole_batch.h"
 
 namespace meshwright::planner {
 
@@ -18,6 +19,8 @@ Result<Choice> ChooseRows(const NodeAtHand& at, const std::string& axis, const C
                                       i, d, axis)));
     }
   }
+  // The sweep has added it up before (planner/router_sweep.h).
+  if (axis == kMicro && at.node.attrs.Has(kWholeBatchAttr)) return choice;
   choice.passes_partial = choosing.CanPassPartial(at, axis);
   if (axis == kMicro && !choice.passes_partial) {
     for (const Sharding& view : at.views) {

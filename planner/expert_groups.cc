@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -19,6 +20,9 @@ using ir::Graph;
 using ir::Node;
 using ir::Op;
 
+// Of a product that a person would round down.
+constexpr double kOfRounding = 1e-9;
+
 // Slots of an expert_slots, in groups that `degree` divides.
 struct Groups {
   int64_t groups = 1;
@@ -33,7 +37,12 @@ Groups GroupsOf(const Graph& graph, const Node& node, int64_t degree) {
   const ir::Dims& choices = graph.type(node.inputs[0]).dims;
   // A token chooses an expert once.
   const int64_t of_group = node.attrs.Int("experts") / degree;
-  return {degree, choices[1] * std::min(choices[2], of_group)};
+  const int64_t most = choices[1] * std::min(choices[2], of_group);
+  const double factor = node.attrs.Real("slots_factor");
+  if (factor <= 0) return {degree, most};
+  const double mean = static_cast<double>(choices[1] * choices[2]) / static_cast<double>(degree);
+  return {degree, std::clamp<int64_t>(static_cast<int64_t>(std::ceil(factor * mean - kOfRounding)),
+                                      1, most)};
 }
 
 class Regroup {
@@ -75,7 +84,7 @@ class Regroup {
     for (size_t r = 0; r < with_groups; ++r) groups_[node.outputs[r].index()] = own;
     std::vector<ir::TensorType> declared = types;
     for (size_t r = 0; r < with_groups; ++r) {
-      if (declared[r].rank() != 4) continue;
+      if (declared[r].rank() < 4) continue;
       declared[r].dims[1] = own->groups;
       declared[r].dims[2] = own->capacity;
     }

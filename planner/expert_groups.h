@@ -2,7 +2,9 @@
 //
 // Where no token is dropped all experts share the slots of a row (client/experts.h). Ranks that
 // have some of the experts each want slots by rank, so that a rank gets those of its experts alone:
-// as many groups of slots as there are ranks, each with room for all tokens that may come.
+// as many groups of slots as there are ranks, each with room for all tokens that may come, or for
+// what the attr slots_factor of expert_slots times the mean says; counts are known before tokens
+// move, and a row that wants more is an error of the kernel.
 //
 // Between rows and experts tokens are moved once in each direction: behind a dispatch, and before a
 // combine, stands a reshape to the same shape with the attribute kSplitAttr, whose value is split

@@ -80,6 +80,7 @@ class DeviceLowering {
         position_(position),
         known_(known),
         mesh_(StageMesh(*input.layout, stage)),
+        sweep_(ForwardSchedule(input.layout->shape(), input.microbatches)),
         slots_(partition_.tensors.size()) {
     MW_CHECK(position >= 0 && position < mesh_.device_count())
         << "position " << position << " of stage " << stage;
@@ -95,6 +96,9 @@ class DeviceLowering {
 
   Result<Program> Run() {
     RunPieces({stage_, Phase::kForward, kOncePerStep}, 0);
+    for (const ScheduleStep& step : sweep_[static_cast<size_t>(stage_)]) {
+      RunPieces({stage_, step.phase, kSweep, step.chunk}, step.microbatch);
+    }
     for (const ScheduleStep& step : input_.schedule[static_cast<size_t>(stage_)]) {
       RunPieces({stage_, step.phase, 0, step.chunk, step.weights}, step.microbatch);
     }
@@ -402,6 +406,7 @@ class DeviceLowering {
   const int64_t position_;
   const PlacedSlots* const known_;
   const mesh::Mesh mesh_;
+  const std::vector<StageSchedule> sweep_;  // of all stages
   Program program_;
   PlacedSlots placed_;
   // [tensor][microbatch, or 0 where the tensor has one instance per step]; not valid: not yet.

@@ -27,13 +27,16 @@ namespace meshwright::planner {
 
 // The round of what a stage runs once, before the forwards of a step: accumulators become zero,
 // weights are cast to the type that the microbatches compute in.
-inline constexpr int kOncePerStep = -1;
+inline constexpr int kOncePerStep = -2;
+// The round of forwards that pass all microbatches before the first one of the step and find sums
+// over the whole batch (planner/router_sweep.h).
+inline constexpr int kSweep = -1;
 
 // Ordered by stage, then as a microbatch passes the stage.
 struct PieceKey {
   int stage = 0;
   ir::Phase phase = ir::Phase::kForward;
-  int round = 0;         // of the update; of the forward 0 or kOncePerStep
+  int round = 0;         // of the update; of the forward 0, kSweep or kOncePerStep
   int chunk = 0;         // of forward and backward: which of the stage's parts
   bool weights = false;  // W of a backward that is split
 
@@ -103,7 +106,7 @@ struct Partition {
   std::vector<Report> outputs;  // tensors, split as they are made
 };
 
-// "s1/f", "s1/b", "s1/w", "s0/u2"; of chunk 1 "s1/f.1".
+// "s1/z" (once per step), "s1/c" (the sweep), "s1/f", "s1/b", "s1/w", "s0/u2"; of chunk 1 "s1/f.1".
 std::string PieceName(const PieceKey& key);
 
 }  // namespace meshwright::planner

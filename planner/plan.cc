@@ -22,6 +22,7 @@
 #include "planner/partition.h"
 #include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
+#include "planner/router_sweep.h"
 #include "planner/stages.h"
 #include "planner/step_pieces.h"
 #include "planner/strategy.h"
@@ -242,6 +243,7 @@ class PlanMaker {
     MW_ASSIGN_OR_RETURN(
         graph, SplitVocabularyLike(staged_.graph, std::move(graph), layout, ModelLayers()));
     MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(job_, layout, std::move(graph)));
+    MW_ASSIGN_OR_RETURN(graph, WithRouterSweep(std::move(graph), layout));
     MW_ASSIGN_OR_RETURN(StageAssignment stages,
                         AssignStages(graph, staged_.stages.part_of_layer, StepShape(layout)));
     MW_ASSIGN_OR_RETURN(Strategies strategies, ChooseShardings(graph, stages, layout));

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "ir/builder.h"
 #include "planner/strategy.h"
+#include "planner/whole_batch.h"
 
 namespace meshwright::planner {
 namespace {
@@ -83,7 +84,8 @@ class Recomputer {
   bool Inside(const Node& node) const {
     const bool source = node.inputs.empty() || IsWeightCast(graph_, node);
     const bool loss = node.op == Op::kCrossEntropy || node.op == Op::kHeadLoss;
-    return !source && !loss &&
+    // A sum over the whole batch is not one of a microbatch, and small.
+    return !source && !loss && !node.attrs.Has(kWholeBatchAttr) &&
            std::none_of(node.outputs.begin(), node.outputs.end(),
                         [&](ValueId result) { return kept_.contains(result); });
   }

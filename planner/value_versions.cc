@@ -11,6 +11,11 @@ bool IsElsewhere(const Version& version, const PieceKey& reader) {
   return version.own_piece_only && version.piece != reader && reader.phase != ir::Phase::kUpdate;
 }
 
+// Sums of the sweep over all microbatches are there when the other forwards begin.
+bool IsBehindSweepOf(const Version& version, const PieceKey& reader) {
+  return version.piece && version.piece->round == kSweep && reader.round != kSweep;
+}
+
 }  // namespace
 
 bool ValueVersions::HasRows(const mesh::Sharding& sharding) {
@@ -58,7 +63,9 @@ size_t ValueVersions::Best(const std::vector<Version>& versions, const PieceKey&
 
 mesh::Sharding ValueVersions::SeenBy(const Version& version, const PieceKey& reader) {
   if (reader.phase == ir::Phase::kUpdate) return WithoutAxis(version.sharding, kMicro);
-  return version.sharding;
+  mesh::Sharding sharding = version.sharding;
+  if (IsBehindSweepOf(version, reader)) sharding.partial.erase(kMicro);
+  return sharding;
 }
 
 std::optional<mesh::Sharding> ReadInUpdate(const ir::Graph& graph, const StageAssignment& stages,

@@ -125,6 +125,11 @@ KernelResult MakeGroupedGrad(const Maker& maker) {
 KernelResult MakeExpertSlots(const Maker& maker) {
   const KernelSpec& spec = maker.spec;
   const ir::Dims& ids = spec.inputs[0].dims;
+  if (spec.inputs.size() > 1) {
+    return Fail(Unimplemented(
+        fmt::format("{}: GPUs give room in the order of tokens, not of scores; use another router",
+                    spec.ToString())));
+  }
   ExpertSlotsArgs args;
   args.rows = ids[0];
   args.tokens = ids[1];
@@ -135,9 +140,11 @@ KernelResult MakeExpertSlots(const Maker& maker) {
   args.by_choice = spec.attrs.Int("by_choice") != 0;
   // A kernel cannot say that the slots of a group are full; so there must be room for all choices.
   if (spec.attrs.Int("drop") == 0 && args.capacity < args.tokens * args.k) {
-    return Fail(Unimplemented(fmt::format(
-        "{}: without dropping, GPUs want slots for all {} choices of a row in each group",
-        spec.ToString(), args.tokens * args.k)));
+    return Fail(
+        Unimplemented(fmt::format("{}: without dropping, GPUs want slots for all {} choices of a "
+                                  "row in each group; leave out "
+                                  "model.expert_slots_factor, or set model.capacity_factor",
+                                  spec.ToString(), args.tokens * args.k)));
   }
   return MakeCall(maker, 0,
                   [args](Kernels& kernels, StreamHandle stream, const RunContext& context,

@@ -1,6 +1,11 @@
 // Experts: expert_slots, dispatch, combine and their gradients, grouped_matmul and its gradient.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "ops/expert_runs.h"
@@ -20,67 +25,61 @@ SlotRequest RequestOf(const KernelSpec& spec) {
           spec.attrs.Int("drop") != 0};
 }
 
-// visit(choice, place) for all choices that have a place here, in order.
-template <typename Visit>
-void ForEachPlace(const SlotBlock& block, const int32_t* slots, const Visit& visit) {
-  const int64_t of_row = block.tokens * block.k;
-  for (int64_t row = 0; row < block.rows; ++row) {
-    for (int64_t i = 0; i < of_row; ++i) {
-      const int64_t choice = row * of_row + i;
-      const int64_t place = block.PlaceOf(row, slots[choice]);
-      if (place >= 0) visit(choice, place);
-    }
-  }
+// A choice that has a slot here, and where the elements of its token and of the slot begin.
+struct PlacedChoice {
+  int64_t choice, token, slot;
+};
+
+// The result is zero, and then `visit(inputs, out, choice, j)` for element j of the width of every
+// choice that has a slot here, in order.
+template <typename T, typename Visit>
+KernelResult MakeOverPlaces(const Result<SlotBlock>& slots, size_t operand, const Visit& visit) {
+  MW_ASSIGN_OR_RETURN(const SlotBlock block, slots);
+  return MakeFunctionKernel(
+      [block, operand, visit](const RunContext&, Inputs inputs, Outputs outputs) -> Status {
+        T* out = outputs[0].as<T>();
+        std::fill_n(out, outputs[0].elements(), T{0});
+        const int64_t of_row = block.tokens * block.k;
+        for (int64_t i = 0; i < block.rows * of_row; ++i) {
+          const int64_t place = block.PlaceOf(i / of_row, inputs[operand].as<int32_t>()[i]);
+          const PlacedChoice at{i, i / block.k * block.width, place * block.width};
+          for (int64_t j = 0; place >= 0 && j < block.width; ++j) visit(inputs, out, at, j);
+        }
+        return {};
+      });
+}
+
+// What a choice is weighed by.
+template <typename T>
+T WeightOf(Inputs inputs, int64_t choice) {
+  return inputs.size() > 2 ? inputs[2].as<T>()[choice] : T{1};
 }
 
 template <typename T>
 KernelResult MakeDispatchOf(const KernelSpec& spec) {
-  MW_ASSIGN_OR_RETURN(const SlotBlock block, SlotBlock::Of(spec, spec.outputs[0], spec.inputs[1]));
-  return MakeFunctionKernel([block](const RunContext&, Inputs inputs, Outputs outputs) -> Status {
-    T* out = outputs[0].as<T>();
-    std::fill_n(out, outputs[0].elements(), T{0});
-    const bool weighted = inputs.size() > 2;
-    ForEachPlace(block, inputs[1].as<int32_t>(), [&](int64_t choice, int64_t place) {
-      const T weight = weighted ? inputs[2].as<T>()[choice] : T{1};
-      const T* x = inputs[0].as<T>() + choice / block.k * block.width;
-      for (int64_t j = 0; j < block.width; ++j) out[place * block.width + j] = weight * x[j];
-    });
-    return {};
-  });
+  return MakeOverPlaces<T>(SlotBlock::Of(spec, spec.outputs[0], spec.inputs[1]), 1,
+                           [](Inputs inputs, T* out, const PlacedChoice& at, int64_t j) {
+                             out[at.slot + j] =
+                                 WeightOf<T>(inputs, at.choice) * inputs[0].as<T>()[at.token + j];
+                           });
 }
 
 template <typename T>
 KernelResult MakeCombineOf(const KernelSpec& spec) {
-  MW_ASSIGN_OR_RETURN(const SlotBlock block, SlotBlock::Of(spec, spec.inputs[0], spec.inputs[1]));
-  return MakeFunctionKernel([block](const RunContext&, Inputs inputs, Outputs outputs) -> Status {
-    T* out = outputs[0].as<T>();
-    std::fill_n(out, outputs[0].elements(), T{0});
-    const bool weighted = inputs.size() > 2;
-    ForEachPlace(block, inputs[1].as<int32_t>(), [&](int64_t choice, int64_t place) {
-      const T weight = weighted ? inputs[2].as<T>()[choice] : T{1};
-      const T* y = inputs[0].as<T>() + place * block.width;
-      T* token = out + choice / block.k * block.width;
-      for (int64_t j = 0; j < block.width; ++j) token[j] += weight * y[j];
-    });
-    return {};
-  });
+  return MakeOverPlaces<T>(SlotBlock::Of(spec, spec.inputs[0], spec.inputs[1]), 1,
+                           [](Inputs inputs, T* out, const PlacedChoice& at, int64_t j) {
+                             out[at.token + j] +=
+                                 WeightOf<T>(inputs, at.choice) * inputs[0].as<T>()[at.slot + j];
+                           });
 }
 
 template <typename T>
 KernelResult MakeCombineGradWeightsOf(const KernelSpec& spec) {
-  MW_ASSIGN_OR_RETURN(const SlotBlock block, SlotBlock::Of(spec, spec.inputs[1], spec.inputs[2]));
-  return MakeFunctionKernel([block](const RunContext&, Inputs inputs, Outputs outputs) -> Status {
-    T* out = outputs[0].as<T>();
-    std::fill_n(out, outputs[0].elements(), T{0});
-    ForEachPlace(block, inputs[2].as<int32_t>(), [&](int64_t choice, int64_t place) {
-      const T* dy = inputs[0].as<T>() + choice / block.k * block.width;
-      const T* y = inputs[1].as<T>() + place * block.width;
-      T sum{0};
-      for (int64_t j = 0; j < block.width; ++j) sum += dy[j] * y[j];
-      out[choice] = sum;
-    });
-    return {};
-  });
+  return MakeOverPlaces<T>(SlotBlock::Of(spec, spec.inputs[1], spec.inputs[2]), 2,
+                           [](Inputs inputs, T* out, const PlacedChoice& at, int64_t j) {
+                             out[at.choice] +=
+                                 inputs[0].as<T>()[at.token + j] * inputs[1].as<T>()[at.slot + j];
+                           });
 }
 
 // Element (e, i, j) of weights is e * d * f + i * rows + j * columns.
@@ -148,24 +147,56 @@ KernelResult MakeGroupedMatmulGradOf(const KernelSpec& spec) {
       });
 }
 
+// Of a row; what is no number comes last.
+void ReadScores(const Tensor& tensor, int64_t row, std::vector<double>& scores) {
+  const auto first = row * static_cast<int64_t>(scores.size());
+  for (size_t i = 0; i < scores.size(); ++i) {
+    const int64_t at = first + static_cast<int64_t>(i);
+    const double score = tensor.type->dtype == ir::DType::kF64
+                             ? tensor.as<double>()[at]
+                             : static_cast<double>(tensor.as<float>()[at]);
+    scores[i] = std::isnan(score) ? -std::numeric_limits<double>::infinity() : score;
+  }
+}
+
+// Where the slots are bounded (planner/expert_groups.h).
+Status NoRoom(const std::string& layer, int64_t row, const Status& assigned) {
+  return ResourceExhausted(
+      fmt::format("layer {}: row {} of the rows here sends an expert rank more than it has slots "
+                  "for: {}; raise model.expert_slots_factor, or set it to 0, room for all that may "
+                  "come",
+                  layer, row, assigned.message()));
+}
+
 }  // namespace
 
 KernelResult MakeExpertSlots(const KernelSpec& spec) {
   const SlotRequest request = RequestOf(spec);
+  const bool scored = spec.inputs.size() > 1;
+  if (scored && ir::DTypeBytes(spec.inputs[1].dtype) < 4) {
+    return Fail(Unimplemented(spec.ToString() + ": scores must be in f32 or f64"));
+  }
   auto assigner = std::make_shared<SlotAssigner>(request);
-  return MakeFunctionKernel(
-      [request, assigner](const RunContext&, Inputs inputs, Outputs outputs) -> Status {
-        const int64_t of_row = request.tokens * request.k;
-        for (int64_t row = 0; row * of_row < inputs[0].elements(); ++row) {
-          MW_TRY(assigner
-                     ->Assign(inputs[0].as<int32_t>() + row * of_row,
-                              outputs[0].as<int32_t>() + row * of_row,
-                              outputs[1].as<int32_t>() + row * request.experts,
-                              outputs[2].as<int32_t>() + row * request.experts)
-                     .WithContext("expert_slots"));
-        }
-        return {};
-      });
+  auto scores = std::make_shared<std::vector<double>>(
+      static_cast<size_t>(scored ? request.tokens * request.k : 0));
+  return MakeFunctionKernel([request, assigner, scores, layer = spec.attrs.Str("name")](
+                                const RunContext&, Inputs inputs, Outputs outputs) -> Status {
+    const int64_t of_row = request.tokens * request.k;
+    for (int64_t row = 0; row * of_row < inputs[0].elements(); ++row) {
+      if (!scores->empty()) ReadScores(inputs[1], row, *scores);
+      const Status assigned = assigner->Assign(inputs[0].as<int32_t>() + row * of_row,
+                                               outputs[0].as<int32_t>() + row * of_row,
+                                               outputs[1].as<int32_t>() + row * request.experts,
+                                               outputs[2].as<int32_t>() + row * request.experts,
+                                               scores->empty() ? nullptr : scores->data());
+      if (assigned.ok()) continue;
+      if (assigned.code() != StatusCode::kResourceExhausted || layer.empty()) {
+        return assigned.WithContext("expert_slots");
+      }
+      return NoRoom(layer, row, assigned);
+    }
+    return {};
+  });
 }
 
 KernelResult MakeDispatch(const KernelSpec& spec) {

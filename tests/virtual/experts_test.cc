@@ -165,9 +165,10 @@ TinyOptions OptionsWith(const Change& change) {
 
 const std::vector<ExpertLayout> kRouterLayouts = {
     {4, 2, 1, 1, 1, 2}, {2, 2, 1, 2, 1, 1}, {2, 2, 2, 1, 1, 2}, {2, 1, 1, 1, 2, 4}};
-// Where sums over the whole batch can be.
+// Where sums over the whole batch can be: of a pipeline in one microbatch.
 const std::vector<ExpertLayout> kWholeBatchLayouts = {
-    {4, 2, 1, 1, 1, 1}, {2, 2, 1, 2, 1, 1}, {2, 1, 2, 1, 1, 1}, {2, 2, 1, 1, 2, 1}};
+    {4, 2, 1, 1, 1, 1}, {2, 2, 1, 2, 1, 1}, {2, 1, 2, 1, 1, 1}, {2, 2, 1, 1, 2, 1},
+    {1, 1, 1, 1, 1, 4}, {4, 2, 1, 1, 1, 2}, {2, 2, 1, 2, 1, 4}, {2, 2, 2, 1, 1, 2}};
 
 void ExpectRouterAsOneDevice(const Change& change,
                              const std::vector<ExpertLayout>& layouts = kRouterLayouts) {
@@ -261,21 +262,112 @@ TEST(ExpertRouters, LossesOfTheWholeBatchEqualOneDevice) {
   }
 }
 
-TEST(ExpertRouters, LossesOfTheWholeBatchWantOneMicrobatch) {
+// Counts of all microbatches are swept together first, whatever the backward keeps and wherever
+// state is; noise and dropped tokens are those of the forward.
+TEST(ExpertRouters, LossesOfTheWholeBatchDoNotSeeMicrobatchesUnderZeroRecomputingAndNoise) {
+  const TinyOptions options = OptionsWith([](models::MixtureConfig& config) {
+    config.balance_form = client::BalanceForm::kSwitch;
+    config.experts.router = client::NoisyTop{};
+    config.experts.capacity_factor = 1;
+  });
+  for (const char* recompute : {"none", "selective", "full"}) {
+    ir::JobRequest job = MakeTinyJob(options);
+    job.parallel.zero = 3;
+    job.parallel.recompute = recompute;
+    ExpectAsOneDevice(job, options, {{4, 2, 1, 1, 1, 4}});
+  }
+}
+
+TEST(ExpertRouters, LossesOfTheWholeBatchWantOneMicrobatchInAPipeline) {
   for (const auto form : {client::BalanceForm::kSwitch, client::BalanceForm::kMixtral}) {
     const TinyOptions options =
         OptionsWith([form](models::MixtureConfig& config) { config.balance_form = form; });
     const ir::JobRequest job = MakeTinyJob(options);
-    const auto run = RunJob(OnLayout(job, {2, 1, 1, 1, 1, 2}), 2, 61);
+    const auto run = RunJob(OnLayout(job, {1, 1, 1, 1, 2, 2}), 2, 61);
     ASSERT_FALSE(run.has_value());
     EXPECT_EQ(run.error().field(), "parallel.microbatches");
-    EXPECT_NE(run.error().message().find("use microbatches=1, or balance_form = \"sequence\""),
+    EXPECT_NE(run.error().message().find(
+                  "use microbatches=1, pipeline=1, or balance_form = \"sequence\""),
               std::string::npos)
         << run.error();
     // What is left open is one.
     const auto open = RunJob(OnLayout(job, {1, 1, 1, 1, 2, 0}), 2, 61);
     ASSERT_TRUE(open.has_value()) << open.error();
     EXPECT_EQ(open->plan.layout.microbatches, 1);
+  }
+}
+
+TEST(ExpertRouters, ExpertsThatChooseEqualOneDevice) {
+  TinyOptions options = OptionsWith(
+      [](models::MixtureConfig& config) { config.experts.router = client::ExpertChoice{}; });
+  options.balance_loss = 0;
+  ExpectAsOneDevice(MakeTinyJob(options), options, kRouterLayouts);
+}
+
+// gpt-oss: biases of experts, clamped gates, sinks of attention, a window in every second layer.
+TEST(ExpertRouters, GptOssEqualsOneDevice) {
+  ExpectRouterAsOneDevice([](models::MixtureConfig& config) {
+    config.experts.router = client::SoftmaxOfTop{.bias = true};
+    config.expert_bias = true;
+    config.glu_limit = 0.05;
+    config.llama.attention_bias = true;
+    config.llama.output_bias = true;
+    config.llama.attention_sinks = true;
+    config.llama.attention_window = 5;
+    config.llama.window_period = 2;
+  });
+}
+
+// Under mixed precision, too: sinks and shares are f32, what they weigh is not.
+TEST(ExpertRouters, GptOssComputesInBf16) {
+  TinyOptions options = OptionsWith([](models::MixtureConfig& config) {
+    config.experts.router = client::SoftmaxOfTop{.bias = true};
+    config.balance_form = client::BalanceForm::kSwitch;
+    config.expert_bias = true;
+    config.glu_limit = 0.05;
+    config.llama.attention_sinks = true;
+  });
+  options.dtype = ir::DType::kF32;
+  const auto exact = RunJob(OnLayout(MakeTinyJob(options), {}), 1, 61);
+  ASSERT_TRUE(exact.has_value()) << exact.error();
+  options.dtype = ir::DType::kBF16;
+  const auto half = RunJob(OnLayout(MakeTinyJob(options), {2, 2, 1, 1, 1, 2}), 2, 61);
+  ASSERT_TRUE(half.has_value()) << half.error();
+  for (size_t step = 0; step < exact->losses.size(); ++step) {
+    EXPECT_NEAR(half->losses[step] / exact->losses[step], 1, 2e-2) << step;
+  }
+}
+
+// Bounded slots, where the bound holds: the same numbers in less memory.
+TEST(ExpertVariants, BoundedSlotsAreEnoughAndTakeLessMemory) {
+  const auto options_with = [](double factor) {
+    TinyOptions options = OptionsWith([factor](models::MixtureConfig& config) {
+      config.experts.experts = 8;
+      config.experts.slots_factor = factor;
+    });
+    options.lr = 1e-5;  // a router that has learnt much sends more to one rank
+    return options;
+  };
+  const TinyOptions options = options_with(3.5);
+  const TinyOptions all = options_with(0);
+  ExpectAsOneDevice(MakeTinyJob(options), options, kExpertLayouts);
+  const auto bytes = [](const TinyOptions& of) {
+    const auto run = RunJob(OnLayout(MakeTinyJob(of), {4, 4, 1, 1, 1, 1}), 4, 61);
+    EXPECT_TRUE(run.has_value()) << run.error();
+    return run.has_value() ? run->plan.memory[0].total_bytes : 0;
+  };
+  // Of 32 slots of a row and rank 28 are left: 4 of width 32 less, in several tensors of 4 layers.
+  EXPECT_LT(bytes(options) + 4 * 3 * options.batch * 4 * 32 * 8, bytes(all));
+}
+
+TEST(ExpertVariants, ARowThatWantsMoreSlotsEndsTheStepAndNamesTheKey) {
+  const TinyOptions options =
+      OptionsWith([](models::MixtureConfig& config) { config.experts.slots_factor = 1; });
+  const auto run = RunJob(OnLayout(MakeTinyJob(options), {2, 2, 1, 1, 1, 1}), 2, 61);
+  ASSERT_FALSE(run.has_value());
+  for (const char* part : {"layer model.layers.", "experts ", "which has 16 slots",
+                           "raise model.expert_slots_factor"}) {
+    EXPECT_NE(run.error().message().find(part), std::string::npos) << run.error();
   }
 }
 

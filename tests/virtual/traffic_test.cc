@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "client/trainer.h"
+#include "models/mixture.h"
 #include "tests/virtual/tiny_models.h"
 #include "tests/virtual/virtual_cluster.h"
 
@@ -288,6 +289,26 @@ TEST(Traffic, ExpertsTakeFourAllToAllsOfALayer) {
       ExpectAllToAllsOfExperts(ranks, compute);
     }
   }
+}
+
+// With bounded slots as many of a row go to each rank as the bound says.
+TEST(Traffic, BoundedSlotsMoveTheirFactorTimesTheMean) {
+  TinyOptions options;
+  options.family = "mixtral";
+  options.experts = 8;
+  options.layers = 2;
+  options.dtype = ir::DType::kF32;
+  options.mixture = [](models::MixtureConfig& config) { config.experts.slots_factor = 3; };
+  ir::JobRequest job = MakeTinyJob(options);
+  job.parallel.data = 4;
+  job.parallel.expert = 4;
+  const auto step = OneStep(job, 4, 61);
+  ASSERT_TRUE(step.has_value()) << step.error();
+  const int64_t capacity = 3 * options.sequence * 2 / 4;  // of 2 x sequence that may come
+  const int64_t slots = options.batch * capacity * 32 * 4;
+  const int64_t counts = options.batch / 4 * options.experts * 4;
+  EXPECT_EQ(step->traffic.at({"expert", Kind::kAllToAll}).bytes,
+            options.layers * 3 * (4 * slots + counts));
 }
 
 TEST(Traffic, SequenceParallelMovesTheSameBytesByGatherAndScatter) {

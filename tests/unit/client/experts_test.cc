@@ -175,6 +175,22 @@ TEST_F(ExpertLayer, SwitchHasRoomForAShareOfTheTokens) {
   ExpectClose(Run(mixture.Combine(mixture.slots)), {2 * p, 0, 2 * p, 0, 2 * p, 0, 0, 0});
 }
 
+// A published dispatch counts positions from one, keeps those below the capacity, and so keeps one
+// too few: 0, 1, 1, 2, 2 and 3 of these. Room here is the capacity, rounded up.
+TEST_F(ExpertLayer, RoomIsTheCapacityRoundedUpAndAllOfItIsUsed) {
+  RowValues all_to_one;
+  for (int token = 0; token < 8; ++token) all_to_one.insert(all_to_one.end(), {3, 0});
+  for (const auto& [capacity, kept] : {std::pair(1.0, 1), std::pair(1.5, 2), std::pair(2.0, 2),
+                                       std::pair(2.5, 3), std::pair(3.0, 3), std::pair(4.0, 4)}) {
+    builder_ = Builder("experts", DType::kF64);
+    const MixtureOfExperts mixture =
+        Route(1, {.experts = 2, .chosen = 1, .capacity_factor = capacity / 4}, all_to_one);
+    EXPECT_EQ(Run(mixture.used), (RowValues{static_cast<double>(kept), 0})) << capacity;
+  }
+  EXPECT_EQ(CapacityOf({.experts = 2, .chosen = 1, .capacity_factor = 1.1}, 20), 11)
+      << "1.1 x 10 is not above 11";
+}
+
 RowValues SomeLogits(int64_t count) {
   RowValues logits;
   for (int64_t i = 0; i < count; ++i) {
@@ -239,6 +255,37 @@ TEST_F(ExpertLayer, EveryFormOfBalanceIsItsFormula) {
   }
 }
 
+// Rows of one domain each, whose expert has 0.85 of the probability: row by row the loss is 3.4,
+// and over the batch, where domains even each other out, 1.
+TEST_F(ExpertLayer, RowsOfOneDomainAreUnevenAloneAndEvenTogether) {
+  RowValues logits;
+  for (size_t row = 0; row < 4; ++row) {
+    for (int token = 0; token < 3; ++token) {
+      for (size_t e = 0; e < 4; ++e) logits.push_back(std::log(e == row ? 0.85 : 0.05));
+    }
+  }
+  const MixtureOfExperts mixture = Route(4, {.experts = 4, .chosen = 1}, logits);
+  for (const auto& [form, value] :
+       {std::pair(BalanceForm::kSequence, 3.4), std::pair(BalanceForm::kSwitch, 1.0)}) {
+    BalanceLoss loss(builder_, form);
+    loss.Add(mixture);
+    ExpectClose(Run(loss.Sum(builder_.Fill({4}, 0.25))), {value});
+  }
+}
+
+// Each expert takes as many tokens, those that it likes best.
+TEST_F(ExpertLayer, ExpertsThatChooseTakeTheirBestTokens) {
+  const ExpertOptions options{.experts = 2, .chosen = 1, .router = ExpertChoice{}};
+  const RowValues logits = {3, 0, 2, 0, 0.5, 0.5, 1, 0};
+  const MixtureOfExperts mixture = Route(1, options, logits);
+  EXPECT_EQ(Run(mixture.used), (RowValues{2, 2}));
+  EXPECT_EQ(Run(mixture.choices), (RowValues{2, 2}));
+  const double p0 = Logistic(3), p1 = Logistic(2), q2 = 0.5, q3 = 1 - Logistic(1);
+  // Expert 0 takes tokens 0 and 1, expert 1 tokens 2 and 3.
+  ExpectClose(Run(mixture.Combine(mixture.slots)),
+              {3 * p0, 0, 2 * p1, 0, 0.5 * q2, 0.5 * q2, q3, 0});
+}
+
 // Two layers that each use one expert only, another one each: together they are balanced.
 TEST_F(ExpertLayer, MixtralsFormSeesAllLayersTogether) {
   const ExpertOptions options{.experts = 2, .chosen = 1};
@@ -279,6 +326,14 @@ TEST_F(ExpertLayer, AnIdleExpertHasZeroGradients) {
   ASSERT_EQ(gradient.size(), 12u);
   for (size_t i = 0; i < 6; ++i) EXPECT_NE(gradient[i], 0) << i;
   for (size_t i = 6; i < 12; ++i) EXPECT_EQ(gradient[i], 0) << i;
+}
+
+// y of a slot has the vector of its expert; slots that nobody has stay zero.
+TEST_F(ExpertLayer, BiasesAreOfTheSlotsExpert) {
+  const MixtureOfExperts mixture = Route(1, {.experts = 2, .chosen = 1}, {5, 1, 1, 6, 7, 1});
+  bound_["mlp.bias"] = {10, 20, 30, 40};
+  const ValueId y = mixture.Combine(mixture.AddBias(mixture.slots, "mlp.bias"));
+  ExpectClose(Run(y), {15, 21, 31, 46, 17, 21});
 }
 
 // The loss does not have the bias, which goes down by its rate where more than a share was chosen.
@@ -329,6 +384,10 @@ TEST(ExpertOptions, WhatDoesNotFitNamesTheKeyAndTheFix) {
       "expert_groups_per_token is 5; it must be in [1, 4]");
   has(message(8, 5, {.groups = 4, .chosen_groups = 2}), "raise expert_groups_per_token");
   has(message(8, 2, {.groups = 8, .chosen_groups = 4}), "at most 4 groups");
+  has(Validate(ExpertOptions{.slots_factor = 0.5}).message(),
+      "expert_slots_factor is 0.5; 0 (room");
+  has(Validate(ExpertOptions{.capacity_factor = 1, .slots_factor = 2}).message(),
+      "remove it, or capacity_factor");
   has(message(8, 2, {.scale = 0}), "routed_scale is 0");
   has(message(8, 2, {.bias_rate = -1}), "router_bias_rate is -1");
   EXPECT_EQ(message(8, 4, {.groups = 4, .chosen_groups = 2}), "");

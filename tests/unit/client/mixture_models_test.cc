@@ -47,6 +47,8 @@ TEST(MixtureFamilies, HaveThePublishedParameterCounts) {
   EXPECT_EQ(count("olmoe", "7B"), 6'919'161'856);
   EXPECT_EQ(count("deepseek-moe", "16B"), 16'375'728'128);
   EXPECT_EQ(count("deepseek-v3", "671B"), 671'026'419'200);
+  EXPECT_EQ(count("gpt-oss", "20b"), 20'914'757'184);
+  EXPECT_EQ(count("gpt-oss", "120b"), 116'829'156'672);
 }
 
 TEST(MixtureFamilies, OfEveryRouterGraphsHoldExactlyTheFormulasParameters) {

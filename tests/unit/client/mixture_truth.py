@@ -6,9 +6,9 @@ product with numbers by formula. Routers of transformers compute in float32, so 
 """
 import numpy
 import torch
-from transformers import (LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, OlmoeConfig,
-                          OlmoeForCausalLM, Qwen2MoeConfig, Qwen2MoeForCausalLM, Qwen3MoeConfig,
-                          Qwen3MoeForCausalLM)
+from transformers import (GptOssConfig, GptOssForCausalLM, LlamaConfig, LlamaForCausalLM, MixtralConfig,
+                          MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM, Qwen2MoeConfig, Qwen2MoeForCausalLM,
+                          Qwen3MoeConfig, Qwen3MoeForCausalLM)
 from transformers.models.deepseek_v3.configuration_deepseek_v3 import DeepseekV3Config
 from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3ForCausalLM, DeepseekV3MoE
 
@@ -77,11 +77,16 @@ class Places:
             self.add(f"{ours}.{part}", (experts, WIDTH, INNER), across, across, theirs + ".gate_up_proj", half)
         self.add(f"{ours}.{parts[2]}", (experts, INNER, WIDTH), across, across, theirs + ".down_proj")
 
+    @staticmethod
+    def part_of(tensor, part):
+        """part: of the second dim, or of those behind the first."""
+        return tensor if part is None else tensor[(slice(None), *part)] if type(part) is tuple else tensor[:, part]
+
     def fill(self):
         with torch.no_grad():
             for name, shape, _, to_theirs, theirs, part in self.rows:
                 tensor = self.model[theirs]
-                place = tensor if part is None else tensor[:, part]
+                place = self.part_of(tensor, part)
                 place.copy_(to_theirs(weight(name, shape)))
 
     def gradients(self):
@@ -89,7 +94,7 @@ class Places:
             grad = self.model[theirs].grad
             if grad is None:
                 continue
-            ours = to_ours(grad if part is None else grad[:, part])
+            ours = to_ours(self.part_of(grad, part))
             yield name, (ours * numbers("probe/" + name, shape)).sum().item()
 
 
@@ -214,5 +219,30 @@ def deepseek():
     show("deepseek-v3", model, places(model, of_layer=of_deepseek, latent=True))
 
 
-for family in (mixtral, qwen2, qwen3, olmoe, deepseek):
+def gpt_oss():
+    """Its experts have gate and up in turn, [experts, in, out]; the first layer sees 3 tokens, the second all."""
+    def of_layer(rows, layer, _):
+        experts, theirs = layer + ".mlp.experts", layer + ".mlp.experts."
+        rows.add(layer + ".mlp.gate.weight", (4, WIDTH), lambda x: x, lambda x: x, layer + ".mlp.router.weight")
+        rows.add(layer + ".mlp.gate.bias", (4,), lambda x: x, lambda x: x, layer + ".mlp.router.bias")
+        for first, part in enumerate(("gate_proj", "up_proj")):
+            every_second = (slice(None), slice(first, None, 2))
+            rows.add(f"{experts}.{part}", (4, WIDTH, INNER), lambda x: x, lambda x: x, theirs + "gate_up_proj",
+                     every_second)
+            rows.add(f"{experts}.{part}_bias", (4, 1, INNER), lambda x: x.reshape(4, 1, INNER),
+                     lambda x: x.reshape(4, INNER), theirs + "gate_up_proj_bias", slice(first, None, 2))
+        rows.add(experts + ".down_proj", (4, INNER, WIDTH), lambda x: x, lambda x: x)
+        rows.add(experts + ".down_proj_bias", (4, 1, WIDTH), lambda x: x.reshape(4, 1, WIDTH),
+                 lambda x: x.reshape(4, WIDTH))
+        rows.same(layer + ".self_attn.sinks", (HEADS,))
+        rows.same(layer + ".self_attn.o_proj.bias", (WIDTH,))
+    model = GptOssForCausalLM(GptOssConfig(**SIZES | {"attn_implementation": "eager"}, head_dim=HEAD,
+                                           intermediate_size=INNER, num_local_experts=4, num_experts_per_tok=2,
+                                           sliding_window=3))
+    for block in model.model.layers:
+        block.mlp.experts.limit = 0.5  # 7 would never be reached
+    show("gpt-oss", model, places(model, bias=True, of_layer=of_layer), output_router_logits=True)
+
+
+for family in (mixtral, qwen2, qwen3, olmoe, deepseek, gpt_oss):
     family()

@@ -158,6 +158,15 @@ MixtureConfig FamilyConfig(const std::string& family) {
   } else if (family == "olmoe") {
     config.llama.head_norm = HeadNorm::kTogether;
     config.experts.router = TopOfSoftmax{.normalised = false};
+  } else if (family == "gpt-oss") {
+    config.llama.attention_bias = true;
+    config.llama.output_bias = true;
+    config.llama.attention_sinks = true;
+    config.llama.attention_window = 3;
+    config.llama.window_period = 2;
+    config.experts.router = client::SoftmaxOfTop{.bias = true};
+    config.expert_bias = true;
+    config.glu_limit = 0.5;
   } else {  // of DeepSeek
     config.names.shared = "shared_experts";
     config.experts.experts = 8;
@@ -196,7 +205,7 @@ TEST_P(MixtureTruth, LossAndEveryGradientAreThoseOfTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Families, MixtureTruth,
                          ::testing::Values("mixtral", "qwen2-moe", "qwen3-moe", "olmoe",
-                                           "deepseek-moe", "deepseek-v3"));
+                                           "deepseek-moe", "deepseek-v3", "gpt-oss"));
 
 }  // namespace
 }  // namespace meshwright::models

@@ -56,9 +56,20 @@ TEST(SlotAssigners, FirstChoicesComeBeforeSecondOnes) {
   EXPECT_THAT(Assign(request, choices).slots, ElementsAre(2, -1, 0, 3, 1, -1));
 }
 
+TEST(SlotAssigners, HighScoresComeFirstAndEqualOnesInTheOrderOfTokens) {
+  const std::vector<int32_t> choices = {0, 1, 0, 1, 0, 1};
+  const std::vector<double> scores = {0.2, 0.5, 0.7, 0.5, 0.7, 0.1};
+  std::vector<int32_t> slots(6), used(2), chosen(2);
+  SlotAssigner assigner({3, 2, 2, 2, 2, /*by_choice=*/false, /*drop=*/true});
+  ASSERT_TRUE(
+      assigner.Assign(choices.data(), slots.data(), used.data(), chosen.data(), scores.data())
+          .ok());
+  EXPECT_THAT(slots, ElementsAre(-1, 2, 0, 3, 1, -1));
+}
+
 TEST(SlotAssigners, RefusesWhatHasNoRoomOrNoExpert) {
   EXPECT_THAT(Assign({4, 2, 3, 3, 2}, kChoices).status.message(),
-              HasSubstr("experts of group 0 are chosen more often than their 2 slots allow"));
+              HasSubstr("4 choices for group 0 (experts 0 to 0), which has 2 slots"));
   EXPECT_THAT(Assign({1, 2, 3, 1, 2}, {0, 3}).status.message(),
               HasSubstr("choice 1 is expert 3 of 3"));
   EXPECT_FALSE(Assign({1, 2, 3, 1, 2}, {-1, 0}).status.ok());
