@@ -380,8 +380,7 @@ class Finder {
       for (const int64_t microbatches : choices_.Microbatches(job_.train.global_batch)) {
         if (deadline_.expired()) return OkStatus();
         if (job_.train.global_batch % microbatches != 0) continue;
-        MW_ASSIGN_OR_RETURN(std::optional<Layout> layout,
-                            FindStages(microbatches, sequence_parallel));
+        std::optional<Layout> layout = FindStages(microbatches, sequence_parallel);
         if (!layout) continue;
         layout->sequence_parallel = sequence_parallel && layout->tensor() > 1;
         PriceStages(*layout);
@@ -390,7 +389,7 @@ class Finder {
     return OkStatus();
   }
 
-  Result<std::optional<Layout>> FindStages(int64_t microbatches, bool sequence_parallel) {
+  std::optional<Layout> FindStages(int64_t microbatches, bool sequence_parallel) {
     constexpr int64_t kMostMs = 2'000;
     StageLayoutProblem problem;
     problem.job = &job_;
