@@ -44,7 +44,7 @@ Result<planner::Plan> PlanOf(const ir::JobRequest& job, const mesh::Topology& to
   search::FindOptions options;
   options.timeout_ms = limit_ms;
   constexpr auto kScope = planner::PlanScope::kOnePerStage;
-  if (is_running || search::LeavesOpen(job.parallel)) {
+  if (is_running || search::LeavesOpen(job)) {
     const auto scope = is_running ? planner::PlanScope::kAllDevices : kScope;
     MW_ASSIGN_OR_RETURN(search::FoundPlan found,
                         search::FindPlan(job, topology, options, SystemClock(), scope));

@@ -37,8 +37,7 @@ std::vector<ConfigKey> JobAndModelKeys() {
        "Named sizes: gpt2 has debug, 124M, 355M, 774M, 1.5B; llama has debug, 7B, 8B, 70B; "
        "mixtral has debug, 8x7B, 8x22B; qwen2-moe debug, A2.7B; qwen3-moe debug, 30B-A3B; olmoe "
        "debug, 7B; deepseek-moe debug, 16B; deepseek-v3 debug, 671B; gpt-oss debug, 20b, "
-       "120b. "
-       "The size keys below override it. Empty: debug.",
+       "120b. The size keys below override it. Empty: debug.",
        MW_AT(model.flavor)},
       {"model", "hf_path",
        "Hugging Face config.json, or the folder with it; replaces name and flavor. The weights of "
@@ -111,11 +110,8 @@ std::vector<ConfigKey> MixtureKeys() {
        "dropped, second choices first. 0: nothing is dropped.",
        MW_AT(model.mixture.capacity_factor)},
       {"model", "expert_slots_factor",
-       "Where replicas share experts and nothing is dropped: room of a replica for the choices of "
-       "a "
-       "row, in times its fair share, from 1. A step that wants more ends with an error. 0: for "
-       "all "
-       "that may come.",
+       "Where replicas share experts and nothing is dropped: room of a replica for choices of a "
+       "row, in times its fair share, from 1; a step that wants more fails. 0: for all.",
        MW_AT(model.mixture.slots_factor)},
       {"model", "shared_ffn_dim",
        "Width of an MLP that all tokens pass beside their experts; 0: none.",

@@ -32,7 +32,8 @@ constexpr ForeignKey kForeignKeys[] = {
     {"training", "deterministic", "leave it out: the same layout gives the same bits"},
     {"training", "gc_freq", "leave it out: nothing is garbage collected here"},
     {"training", "enable_cpu_offload",
-     "write parallelism.optimizer_memory = \"host\", and parallelism.weights_memory = \"host\" where "
+     "write parallelism.optimizer_memory = \"host\", and parallelism.weights_memory = \"host\" "
+     "where "
      "that is not enough"},
     {"optimizer", "implementation", "leave it out: there is one implementation"},
     {"lr_scheduler", "decay_ratio", "write lr_scheduler.total_steps, where the decay ends"},

@@ -13,7 +13,6 @@
 #include "planner/coalesce.h"
 #include "planner/local_node.h"
 #include "planner/reduce_in_place.h"
-#include "planner/router_sweep.h"
 #include "planner/value_versions.h"
 #include "planner/vocabulary_blocks.h"
 #include "planner/vocabulary_schedule.h"
@@ -260,9 +259,7 @@ class Partitioner {
     const PieceKey producer = *version.piece;
     const bool crosses_to_update =
         producer.phase != Phase::kUpdate && reader.phase == Phase::kUpdate;
-    const bool leaves_sweep = producer.round == kSweep && reader.round != kSweep;
-    const bool summed =
-        (crosses_to_update || leaves_sweep) && version.sharding.partial.contains(kMicro);
+    const bool summed = version.sharding.partial != ValueVersions::SeenBy(version, reader).partial;
     if (crosses_to_update && !summed && layout_.microbatches > 1) {
       return Fail(InvalidArgument(fmt::format(
           "%{} is not a sum over the rows of the batch, but the update needs the sum over "

@@ -31,6 +31,7 @@ inline constexpr int kOncePerStep = -2;
 // The round of forwards that pass all microbatches before the first one of the step and find sums
 // over the whole batch (planner/router_sweep.h).
 inline constexpr int kSweep = -1;
+inline constexpr char kSweepAttr[] = "sweep";  // of its nodes
 
 // Ordered by stage, then as a microbatch passes the stage.
 struct PieceKey {

@@ -1,5 +1,4 @@
 #include "planner/plan.h"
-#include "planner/expert_groups.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +10,6 @@
 #include "ir/mixed_precision.h"
 #include "ir/schema.h"
 #include "ir/verify.h"
-#include "planner/context_attention.h"
 #include "planner/cost_model.h"
 #include "planner/evaluation.h"
 #include "planner/head_blocks.h"
@@ -27,7 +25,6 @@
 #include "planner/step_pieces.h"
 #include "planner/strategy.h"
 #include "planner/tiers.h"
-#include "planner/token_order.h"
 #include "planner/vocabulary_blocks.h"
 #include "planner/vocabulary_schedule.h"
 #include "planner/whole_batch.h"
@@ -538,21 +535,10 @@ Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topolog
   if (layout.context() == 1 && layout.expert() == 1) {
     return PlanMaker(asked, topology, layout, scope, choose).Run();
   }
-  std::vector<std::string> notes;
-  ir::JobRequest own = asked;
-  Layout resolved = layout;
-  if (layout.expert() > 1) {
-    MW_ASSIGN_OR_RETURN(own, WithExpertGroups(own, layout));
-  }
-  if (layout.context() > 1) {
-    MW_ASSIGN_OR_RETURN(resolved, ResolveContextAttention(own, layout, notes));
-    MW_ASSIGN_OR_RETURN(own, WithTokenOrder(own, resolved, notes));
-    if (resolved.context_attention == ContextAttention::kUlysses) {
-      MW_ASSIGN_OR_RETURN(own, WithSharedHeads(own, resolved));
-    }
-  }
-  MW_ASSIGN_OR_RETURN(Plan plan, PlanMaker(own, topology, resolved, scope, choose).Run());
-  plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
+  MW_ASSIGN_OR_RETURN(const JobOnAxes placed, PlaceOnAxes(asked, layout));
+  MW_ASSIGN_OR_RETURN(Plan plan,
+                      PlanMaker(placed.job, topology, placed.layout, scope, choose).Run());
+  plan.notes.insert(plan.notes.end(), placed.notes.begin(), placed.notes.end());
   return plan;
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ir/rewrite.h"
+#include "planner/pieces.h"
 #include "planner/strategy.h"
 #include "planner/whole_batch.h"
 

@@ -15,9 +15,6 @@
 
 namespace meshwright::planner {
 
-// Of nodes of the sweep.
-inline constexpr char kSweepAttr[] = "sweep";
-
 // The graph as it is where nothing asks for such sums or there is one microbatch. Feeds are read in
 // the sweep, once; noise of the copy is that of the forward.
 Result<ir::Graph> WithRouterSweep(ir::Graph graph, const Layout& layout);

@@ -50,9 +50,6 @@ std::string WhyOf(const AxisReason& reason) {
                  ? "nothing was compared: replicas take the devices that the pinned degrees leave, "
                    "all else is one"
                  : reason.refused;
-    case AxisDecision::kNotSearched:
-      return fmt::format("one unless {} says more; {}", reason.key,
-                         tried ? OtherText(reason) : reason.refused);
   }
   return "";
 }
@@ -66,9 +63,8 @@ std::string FormatAxes(const std::vector<AxisReason>& reasons, double step_s) {
   }
   return FormatTable({"AXIS", "DEGREE", "DECIDED", "WHY"}, rows) +
          fmt::format(
-             "The step is {}. Each other degree was planned and forecast: of an axis that is "
-             "searched with\nall that the job leaves open searched anew, of one that is not in the "
-             "plan's own layout.\n",
+             "The step is {}. Each other degree was planned and forecast, with all that the job "
+             "leaves open\nsearched anew.\n",
              FormatDuration(step_s));
 }
 

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "search/choice_elimination.h"
 #include "search/choice_reduction.h"
 #include "search/choice_relaxation.h"
 #include "search/choice_solver.h"
@@ -9,20 +8,17 @@
 namespace meshwright::search {
 namespace {
 
-constexpr double kClosed = 1e-9;              // a gap of rounding
-constexpr int64_t kQuickEntries = 2'000'000;  // of elimination: a fraction of a second
+constexpr double kClosed = 1e-9;  // a gap of rounding
 
 class BestSolver final : public ChoiceSolver {
  public:
-  explicit BestSolver(const Clock& clock)
-      : clock_(clock), elimination_(MakeEliminationSolver(clock)), cbc_(MakeCbcSolver(clock)) {}
+  explicit BestSolver(const Clock& clock) : clock_(clock), cbc_(MakeCbcSolver(clock)) {}
 
   Result<ChoiceAnswer> Solve(const ChoiceProblem& problem,
                              const SolveOptions& options) const override {
     MW_TRY(CheckChoiceProblem(problem));
     MW_TRY(CheckStart(problem, options.start));
     const int64_t end_ms = clock_.NowMs() + options.timeout_ms;
-    // Reduced problems name other nodes than their caller knows: its progress is told at the end.
     SolveOptions part{.timeout_ms = options.timeout_ms, .gap = options.gap};
     const ChoiceReduction first = ReduceChoices(problem);
     const ChoiceRelaxation relaxed = RelaxChoices(first.problem, part, clock_);
@@ -34,7 +30,7 @@ class BestSolver final : public ChoiceSolver {
       const ChoiceReduction core = ReduceChoices(fewer.problem);
       part.timeout_ms = std::max<int64_t>(0, end_ms - clock_.NowMs());
       if (relaxed.best) part.start = InCore(relaxed.best->choices, fewer, core);
-      Result<ChoiceAnswer> answer = SolveCore(core.problem, part);
+      Result<ChoiceAnswer> answer = cbc_->Solve(core.problem, part);
       if (!answer.has_value() && !best) return answer;
       if (answer.has_value()) {
         const double bound_s = std::max(relaxed.bound_s, answer->bound_s);
@@ -46,7 +42,6 @@ class BestSolver final : public ChoiceSolver {
       }
     }
     if (!best) return Fail(Internal("a solver's choices do not fit"));
-    if (options.progress) options.progress(*best);
     return *std::move(best);
   }
 
@@ -82,29 +77,7 @@ class BestSolver final : public ChoiceSolver {
     best = ChoiceAnswer{choices, evaluation.cost_s, std::min(bound_s, evaluation.cost_s)};
   }
 
-  Result<ChoiceAnswer> SolveCore(const ChoiceProblem& core, SolveOptions options) const {
-    std::optional<ChoiceAnswer> first;
-    if (ChoiceElimination::Make(core, kQuickEntries)) {
-      const int64_t end_ms = clock_.NowMs() + options.timeout_ms;
-      options.timeout_ms = (options.timeout_ms + 1) / 2;
-      const Result<ChoiceAnswer> answer = elimination_->Solve(core, options);
-      const bool done = answer.has_value() ? answer->gap() <= options.gap + kClosed
-                                           : answer.error().code() != StatusCode::kDeadlineExceeded;
-      if (done) return answer;
-      if (answer.has_value()) first = *answer;
-      options.timeout_ms = std::max<int64_t>(0, end_ms - clock_.NowMs());
-    }
-    if (first) options.start = first->choices;
-    Result<ChoiceAnswer> answer = cbc_->Solve(core, options);
-    if (!first) return answer;
-    if (!answer.has_value()) return *std::move(first);
-    ChoiceAnswer best = answer->cost_s < first->cost_s ? *answer : *first;
-    best.bound_s = std::min(best.cost_s, std::max(first->bound_s, answer->bound_s));
-    return best;
-  }
-
   const Clock& clock_;
-  const std::unique_ptr<const ChoiceSolver> elimination_;
   const std::unique_ptr<const ChoiceSolver> cbc_;
 };
 

@@ -226,7 +226,6 @@ class CbcSolver final : public ChoiceSolver {
     MW_TRY(CheckFits(problem));
     if (problem.nodes.empty()) return ChoiceAnswer{};
     std::optional<ChoiceAnswer> best = StartAnswer(problem, options.start);
-    if (best && options.progress && !options.progress(*best)) return *std::move(best);
     const CbcTurn turn;
     std::vector<int64_t> margin_bytes(problem.moments.size());
     std::optional<double> bound_s;
@@ -254,7 +253,6 @@ class CbcSolver final : public ChoiceSolver {
     }
     if (!best) return Fail(Nothing(complete, options.timeout_ms));
     best->bound_s = std::min(bound_s.value_or(0), best->cost_s);
-    if (options.progress) options.progress(*best);
     return *std::move(best);
   }
 

@@ -58,7 +58,7 @@ class Relaxer {
       Improve(choices);
       const std::vector<int> back = Sweep(false);
       SeeBound();
-      if (bound_s_ >= kBarred / 2 || Closed() || enough_ || clock_.NowMs() >= end_ms_) break;
+      if (bound_s_ >= kBarred / 2 || Closed() || clock_.NowMs() >= end_ms_) break;
       const bool better =
           bound_s_ > bound_s + kProgress * std::abs(bound_s) || (best_ && best_->cost_s < best_s);
       stalled = better ? 0 : stalled + 1;
@@ -260,7 +260,6 @@ class Relaxer {
     const ChoiceEvaluation evaluation = EvaluateChoices(problem_, choices);
     if (!evaluation.feasible() || (best_ && evaluation.cost_s >= best_->cost_s)) return;
     best_ = ChoiceAnswer{choices, evaluation.cost_s, std::clamp(bound_s_, 0.0, evaluation.cost_s)};
-    if (options_.progress && !options_.progress(*best_)) enough_ = true;
   }
 
   // What the node would cost with a choice, the others as they are.
@@ -367,7 +366,6 @@ class Relaxer {
   double step_ = 1;                  // of prices
   double price_bound_s_ = -kBarred;  // when they changed last
   int stuck_ = 0;                    // changes since it rose
-  bool enough_ = false;
 };
 
 }  // namespace

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -28,8 +27,6 @@ struct SolveOptions {
   // Choices that fit, known before: the search starts there and never answers with worse. Empty:
   // none.
   std::vector<int> start = {};
-  // Called with each better answer; false: it is good enough.
-  std::function<bool(const ChoiceAnswer&)> progress = {};
 };
 
 class ChoiceSolver {
@@ -38,27 +35,21 @@ class ChoiceSolver {
 
   // The best answer found in time, with a bound that says how good it is; equal problems give equal
   // answers when time does not end the search. Errors: kInvalidArgument: a malformed problem;
-  // kResourceExhausted: nothing fits, naming the moment that is nearest to it; kUnimplemented: the
-  // problem is too entangled for this solver; kDeadlineExceeded: nothing that fits was found in
-  // time; kInternal: the solver's answer is not what EvaluateChoices() says of it.
+  // kResourceExhausted: nothing fits, naming the moment that is nearest to it; kDeadlineExceeded:
+  // nothing that fits was found in time; kInternal: the solver's answer is not what
+  // EvaluateChoices() says of it.
   virtual Result<ChoiceAnswer> Solve(const ChoiceProblem& problem,
                                      const SolveOptions& options) const = 0;
 };
 
-// Elimination (search/choice_elimination.h) with a price on memory (Lagrange multipliers, by
-// subgradients), then branch and bound until the gap is closed. Without tight memory limits the
-// first elimination is the answer.
-std::unique_ptr<const ChoiceSolver> MakeEliminationSolver(const Clock& clock);
-
 // Integer linear program for CBC (branch and cut): one 0-1 variable per choice, one per pair of
 // choices of an edge whose sums over either end are the end's variables, a row per moment. CBC
-// keeps state of the process, so that solves take turns; `progress` is called at the start and at
-// the end. Source: Alpa section 4.2, equations 1 to 5.
+// keeps state of the process, so that solves take turns. Source: Alpa section 4.2, equations 1
+// to 5.
 std::unique_ptr<const ChoiceSolver> MakeCbcSolver(const Clock& clock);
 
-// What search/choice_reduction.h and search/choice_relaxation.h leave open is solved by elimination
-// where its tables are small, and by CBC else. The best answer and the best bound of all;
-// `progress` is called at the end.
+// What search/choice_reduction.h and search/choice_relaxation.h leave open is solved by CBC. The
+// best answer and the best bound of all.
 std::unique_ptr<const ChoiceSolver> MakeSolver(const Clock& clock);
 
 }  // namespace meshwright::search

@@ -14,7 +14,6 @@
 namespace meshwright::search {
 namespace {
 
-using planner::Axis;
 using planner::Layout;
 
 // Of a step, the mean over its devices.
@@ -69,9 +68,6 @@ class AxisExplainer {
 
  private:
   static bool IsSwitch(const AxisRow& row) { return std::string_view(row.axis) == "sequence"; }
-  static bool IsUnknownToTheSearch(const AxisRow& row) {
-    return std::string_view(row.axis) == "context" || std::string_view(row.axis) == "expert";
-  }
   static std::string DegreeText(const AxisRow& row, int64_t degree) {
     if (IsSwitch(row)) return degree != 0 ? "on" : "off";
     return std::to_string(degree);
@@ -91,9 +87,7 @@ class AxisExplainer {
     if (reason.decision == AxisDecision::kByRules) return reason;
     const int64_t other = OtherDegree(row, degree);
     reason.other = DegreeText(row, other);
-    Take(reason.decision == AxisDecision::kNotSearched ? ForecastWith(row, other)
-                                                       : ForecastOfSearch(row, other),
-         row.pin, reason);
+    Take(ForecastOfSearch(row, other), row.pin, reason);
     return reason;
   }
 
@@ -106,10 +100,7 @@ class AxisExplainer {
                                                           std::string_view(row.axis) == "pipeline");
     if (by_stage) return AxisDecision::kPinned;
     if (!open) return AxisDecision::kPinned;
-    if (IsUnknownToTheSearch(row)) return AxisDecision::kNotSearched;
-    // Beside an axis that the search does not know nothing is searched (search/find_plan.cc).
-    const bool rules =
-        asked.context > 1 || asked.expert > 1 || !LeavesOpen(asked) || in_.job.trained() == nullptr;
+    const bool rules = !LeavesOpen(in_.job) || in_.job.trained() == nullptr;
     return rules ? AxisDecision::kByRules : AxisDecision::kSearched;
   }
 
@@ -153,37 +144,6 @@ class AxisExplainer {
     return planner::ForecastStep(found.plan, in_.topology);
   }
 
-  // The plan's layout with devices along an axis that the search does not know: of those that have
-  // rows of their own, else of those that share the model, else idle ones.
-  Result<planner::Forecast> ForecastWith(const AxisRow& row, int64_t other) const {
-    Layout layout = in_.plan.layout;
-    if (!layout.stage_degrees.empty()) {
-      return Fail(InvalidArgument("stages have meshes of their own, which the axis does not have"));
-    }
-    const bool experts = std::string_view(row.axis) == "expert";
-    layout.degrees[experts ? Axis::kExpert : Axis::kContext] = other;
-    const auto idle = static_cast<int64_t>(in_.topology.devices.size()) /
-                      std::max<int64_t>(in_.plan.layout.device_count(), 1);
-    if (layout.degrees[Axis::kData] % other == 0) {
-      layout.degrees[Axis::kData] /= other;
-    } else if (!experts && layout.degrees[Axis::kTensor] % other == 0) {
-      layout.degrees[Axis::kTensor] /= other;
-      layout.sequence_parallel = layout.sequence_parallel && layout.tensor() > 1;
-    } else if (experts || idle < other) {
-      return Fail(InvalidArgument(
-          experts
-              ? fmt::format("experts are shared by replicas, and {} do not divide the {} of the "
-                            "layout",
-                            other, layout.data())
-              : "no device of the layout can be had for it"));
-    }
-    MW_ASSIGN_OR_RETURN(
-        const planner::Plan plan,
-        planner::MakePlanOf(in_.job, in_.topology, layout, planner::PlanScope::kFewPrograms,
-                            MakePinnedRules(in_.job)));
-    return planner::ForecastStep(plan, in_.topology);
-  }
-
   // `pin`: of the axis, by which errors call it.
   void Take(const Result<planner::Forecast>& other, const char* pin, AxisReason& reason) const {
     if (!other.has_value()) {
@@ -222,8 +182,6 @@ const char* AxisDecisionName(AxisDecision decision) {
       return "searched";
     case AxisDecision::kByRules:
       return "by rules";
-    case AxisDecision::kNotSearched:
-      return "not searched";
   }
   return "?";
 }

@@ -1,10 +1,9 @@
 // Why a plan uses an axis or not: what decided its degree, and what the step would be with another
 // one, planned and forecast in full.
 //
-// What the job pins was not tried otherwise, and is not here. Of an axis that the search knows the
-// job is planned again with this one degree pinned (the plan's own where the axis is used is 1,
-// else 2) and all else open as before; the sequence and ZeRO keep the degrees that they are about.
-// Of an axis that it does not know the plan's own layout is taken, with two devices along it.
+// What the job pins was not tried otherwise, and is not here. Of another axis the job is planned
+// again with this one degree pinned (1 where the plan uses the axis, else 2) and all else open as
+// before; the sequence and ZeRO keep the degrees that they are about.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -24,10 +23,9 @@
 namespace meshwright::search {
 
 enum class AxisDecision : uint8_t {
-  kPinned,       // by the job
-  kSearched,     // by the search for layouts
-  kByRules,      // nothing was compared: what the pins leave over
-  kNotSearched,  // one unless it is pinned
+  kPinned,    // by the job
+  kSearched,  // by the search for layouts
+  kByRules,   // nothing was compared: what the pins leave over
 };
 const char* AxisDecisionName(AxisDecision decision);  // "pinned", "searched", ...
 

@@ -21,6 +21,7 @@
 #include "planner/stages.h"
 #include "search/device_classes.h"
 #include "search/layer_probe.h"
+#include "search/layout_families.h"
 #include "search/open_choices.h"
 #include "search/short_model.h"
 #include "search/stage_layouts.h"
@@ -35,14 +36,6 @@ using planner::Recompute;
 // model].
 using ProbedMode = std::vector<std::vector<LayerProbe>>;
 using ProbedLayers = std::vector<std::vector<LayerModes>>;
-
-// Candidates that differ in schedule and ZeRO only.
-struct Family {
-  Layout layout;
-  int64_t rows = 1;
-  double least_s = 0;   // no member is faster
-  double likely_s = 0;  // what is looked at first
-};
 
 class Finder {
  public:
@@ -69,7 +62,7 @@ class Finder {
  private:
   Status PriceFamilies() {
     MW_TRY(MakeFamilies());
-    const std::vector<double> rest_s = LeastOfRest();
+    const std::vector<double> rest_s = LeastOfRest(families_);
     for (size_t i = 0; i < families_.size(); ++i) {
       if (!found_.best.empty()) {
         const double best_s = found_.best.front().step_s;
@@ -101,6 +94,8 @@ class Finder {
     MW_ASSIGN_OR_RETURN(model_, ShortenModel(filled.main().graph));
     MW_ASSIGN_OR_RETURN(step_, MakeProbeStep(filled, model_));
     layer_count_ = std::max(1, planner::LayerCount(filled.main().graph));
+    MW_ASSIGN_OR_RETURN(context_attention_,
+                        planner::ParseContextAttention(job_.parallel.context_attention));
     MW_TRY(ChooseModes());
     SetDevices();
     return OkStatus();
@@ -141,17 +136,20 @@ class Finder {
 
   // Nothing: the job cannot be split so.
   const ProbedMode* Probe(const Layout& layout, int64_t rows, Recompute mode) {
-    const auto [it, fresh] =
-        probes_.try_emplace({layout.tensor(), rows, layout.sequence_parallel, mode});
+    planner::Degrees degrees = layout.degrees;
+    degrees[planner::Axis::kData] = 1;
+    const auto [it, fresh] = probes_.try_emplace({degrees, rows, layout.sequence_parallel, mode});
     if (!fresh) return it->second ? &*it->second : nullptr;
-    const ProbeOptions options = {layout.tensor(), rows, layout.sequence_parallel, mode};
+    const ProbeOptions options = {degrees, layout.context_attention, rows, layout.sequence_parallel,
+                                  mode};
     ProbedMode probed;
     for (size_t c = 0; c < classes_.size(); ++c) {
-      const auto size = static_cast<size_t>(layout.tensor());
+      const auto size = static_cast<size_t>(degrees.device_count());
       const std::vector<int>& members = classes_[c].size() < size ? all_devices_ : classes_[c];
       auto layers = ProbeLayers(step_, options, costs_, SlowestGroup(members, size, rates_));
       if (!layers.has_value()) {
-        if (job_.parallel.tensor > 0) refused_ = layers.error();
+        const ir::ParallelSpec& pins = job_.parallel;
+        if (pins.tensor > 0 || pins.expert > 1 || pins.context > 1) refused_ = layers.error();
         return nullptr;
       }
       probed.push_back(*std::move(layers));
@@ -171,7 +169,8 @@ class Finder {
         layers[c].resize((*probed)[c].size());
         for (size_t layer = 0; layer < layers[c].size(); ++layer) {
           layers[c][layer].probes[mode] = (*probed)[c][layer];
-          layers[c][layer].zero = SplitOver((*probed)[c][layer], layout.data());
+          layers[c][layer].zero =
+              SplitOver((*probed)[c][layer], layout.degrees[planner::Axis::kData]);
         }
       }
     }
@@ -218,60 +217,16 @@ class Finder {
         Family family;
         family.layout.degrees[planner::Axis::kTensor] = tensor;
         family.layout.sequence_parallel = sequence_parallel;
+        family.layout.context_attention = context_attention_;
         const auto whole = Layers(family.layout, batch, CheapestMode());
-        if (whole) AddFamilies(family, InputOf(*whole, CheapestMode()));
+        if (!whole) continue;
+        AddFamilies(job_, choices_, family, InputOf(*whole, CheapestMode()), families_);
       }
     }
     if (families_.empty()) return NoLegalLayout();
-    std::stable_sort(families_.begin(), families_.end(), [](const Family& a, const Family& b) {
-      return std::tuple(a.likely_s, a.layout.device_count(), a.layout.pipeline, a.layout.tensor()) <
-             std::tuple(b.likely_s, b.layout.device_count(), b.layout.pipeline, b.layout.tensor());
-    });
+    SortFamilies(families_);
     found_.candidates = static_cast<int64_t>(families_.size());
     return OkStatus();
-  }
-
-  // `whole`: layers on the rows of a whole batch, which no smaller number of rows beats per row.
-  void AddFamilies(Family family, const LayoutInput& whole) {
-    const int64_t batch = job_.train.global_batch;
-    Layout& layout = family.layout;
-    for (const int64_t data : Divisors(batch)) {
-      if (job_.parallel.data > 0 && data != job_.parallel.data) continue;
-      layout.degrees[planner::Axis::kData] = data;
-      for (const int64_t pipeline :
-           choices_.PipelineDegrees(device_count_ / (layout.tensor() * data))) {
-        layout.pipeline = pipeline;
-        if (layout.device_count() > device_count_) continue;
-        Layout once = layout;
-        once.microbatches = 1;
-        once.chunks = 2;  // no single layer need be a stage's
-        family.least_s = LeastSeconds(whole, once) / static_cast<double>(data);
-        for (const int64_t microbatches : choices_.Microbatches(batch / data)) {
-          if ((batch / data) % microbatches != 0) continue;
-          layout.microbatches = microbatches;
-          family.rows = batch / data / microbatches;
-          family.likely_s = family.least_s * (1 + LikelyBubble(layout));
-          families_.push_back(family);
-        }
-      }
-    }
-  }
-
-  // Of a schedule between the plain ones and those without a bubble.
-  static double LikelyBubble(const Layout& layout) {
-    return 0.5 * static_cast<double>(layout.pipeline - 1) /
-           static_cast<double>(layout.microbatches);
-  }
-
-  // Per family: the least bound of it and of all that come after it.
-  std::vector<double> LeastOfRest() const {
-    std::vector<double> rest_s(families_.size());
-    double least_s = std::numeric_limits<double>::infinity();
-    for (size_t i = families_.size(); i-- > 0;) {
-      least_s = std::min(least_s, families_[i].least_s);
-      rest_s[i] = least_s;
-    }
-    return rest_s;
   }
 
   // ---- pricing ----
@@ -374,9 +329,8 @@ class Finder {
     return give_up_s;
   }
 
-  static std::tuple<int64_t, int64_t, int64_t, std::string> DegreesOf(const Layout& layout) {
-    return {layout.data(), layout.tensor(), layout.pipeline,
-            planner::FormatStageDegrees(layout.stage_degrees)};
+  static std::tuple<planner::Degrees, int64_t, std::string> DegreesOf(const Layout& layout) {
+    return {layout.degrees, layout.pipeline, planner::FormatStageDegrees(layout.stage_degrees)};
   }
 
   // One per degrees, schedule's variants among them only the best.
@@ -418,15 +372,15 @@ class Finder {
     const ir::ParallelSpec& pinned = job_.parallel;
     if (!pinned.stage_meshes.empty()) return PricePinnedMeshes();
     const bool open = pinned.data == 0 && pinned.tensor == 0 && pinned.pipeline != 1 &&
-                      pinned.part_layers.empty() && !choices_.StageSchedules().empty();
+                      pinned.expert <= 1 && pinned.context <= 1 && pinned.part_layers.empty() &&
+                      !choices_.StageSchedules().empty();
     const bool worth = classes_.size() > 1 || device_count_ <= kManyDevices;
     if (!open || !worth || device_count_ == 1) return OkStatus();
     for (const bool sequence_parallel : choices_.SequenceModes(2)) {
       for (const int64_t microbatches : choices_.Microbatches(job_.train.global_batch)) {
         if (deadline_.expired()) return OkStatus();
         if (job_.train.global_batch % microbatches != 0) continue;
-        MW_ASSIGN_OR_RETURN(std::optional<Layout> layout,
-                            FindStages(microbatches, sequence_parallel));
+        std::optional<Layout> layout = FindStages(microbatches, sequence_parallel);
         if (!layout) continue;
         layout->sequence_parallel = sequence_parallel && layout->tensor() > 1;
         PriceStages(*layout);
@@ -435,7 +389,7 @@ class Finder {
     return OkStatus();
   }
 
-  Result<std::optional<Layout>> FindStages(int64_t microbatches, bool sequence_parallel) {
+  std::optional<Layout> FindStages(int64_t microbatches, bool sequence_parallel) {
     constexpr int64_t kMostMs = 2'000;
     StageLayoutProblem problem;
     problem.job = &job_;
@@ -551,6 +505,7 @@ class Finder {
   ShortModel model_;
   ProbeStep step_;
   int layer_count_ = 1;
+  planner::ContextAttention context_attention_ = planner::ContextAttention::kAuto;
   std::vector<Recompute> modes_;
   std::vector<Recompute> pinned_modes_;  // per layer; empty: open
   std::vector<int> all_devices_;
@@ -559,8 +514,9 @@ class Finder {
   std::vector<int> class_of_device_;
   std::vector<planner::CoreUse> cores_;
   std::vector<int64_t> memory_;
-  // By tensor degree, rows of a microbatch, sequence parallelism, mode.
-  std::map<std::tuple<int64_t, int64_t, bool, Recompute>, std::optional<ProbedMode>> probes_;
+  // By degrees without the data axis, rows of a microbatch, sequence parallelism, mode.
+  std::map<std::tuple<planner::Degrees, int64_t, bool, Recompute>, std::optional<ProbedMode>>
+      probes_;
   // What stages of one mesh are made of: kept, since tables refer to it.
   std::map<std::tuple<int64_t, int64_t, int64_t, bool>, std::pair<ProbedLayers, LayerTable>>
       tables_;
@@ -572,9 +528,11 @@ class Finder {
 
 }  // namespace
 
-bool LeavesOpen(const ir::ParallelSpec& parallel) {
+bool LeavesOpen(const ir::JobRequest& job) {
+  const ir::ParallelSpec& parallel = job.parallel;
   return parallel.tensor == 0 || parallel.pipeline == 0 || parallel.schedule == "auto" ||
-         parallel.zero < 0 || (parallel.tensor != 1 && !parallel.sequence_parallel);
+         parallel.zero < 0 || (parallel.tensor != 1 && !parallel.sequence_parallel) ||
+         (parallel.expert == 0 && CommonExperts(job) > 1) || HasOpenContext(job);
 }
 
 Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& topology,

@@ -1,12 +1,12 @@
 // The inter-operator search: degrees, microbatches, schedule, ZeRO, recomputation and the layers of
 // stages of the layout that takes the least time on a cluster.
 //
-// What a job pins is taken; everything else that is legal is a candidate: tensor x data x pipeline
-// over the devices (some may stay idle), rows of a microbatch, each schedule, each ZeRO stage, and
-// per layer what is recomputed. Layers are measured once per kind, tensor degree, rows and mode
-// (search/layer_probe.h); candidates are priced in the order of a lower bound
-// (search/layout_cost.h) until none can beat the best. Stages of different sizes, on devices of
-// different speed or where equal ones leave devices idle, are the stage search's
+// What a job pins is taken; everything else that is legal is a candidate: tensor x context x data x
+// pipeline over the devices (some may stay idle), how many replicas share experts, rows of a
+// microbatch, each schedule, each ZeRO stage, and per layer what is recomputed. Layers are measured
+// once per kind, degrees, rows and mode (search/layer_probe.h); candidates are priced in the order
+// of a lower bound (search/layout_cost.h) until none can beat the best. Stages of different sizes,
+// on devices of different speed or where equal ones leave devices idle, are the stage search's
 // (search/stage_layouts.h), one answer per number of microbatches; the gap does not speak of them.
 //
 // Anytime: after the deadline the best so far is the answer, with the gap to the bound. Equal
@@ -59,9 +59,10 @@ struct FoundLayout {
   int64_t candidates = 0;
 };
 
-// Whether the job leaves degrees, schedule or ZeRO to the search. Where it leaves only replicas,
-// microbatches and recomputation open, planner::MakePlan's rules decide.
-bool LeavesOpen(const ir::ParallelSpec& parallel);
+// Whether the job leaves degrees, schedule or ZeRO to the search: of experts and of context where
+// its model has experts and its rows are long. Where it leaves only replicas, microbatches and
+// recomputation open, planner::MakePlan's rules decide.
+bool LeavesOpen(const ir::JobRequest& job);
 
 // Errors: kInvalidArgument: pins that contradict each other, the job or the cluster, named;
 // kResourceExhausted: nothing fits, naming the layout that is nearest, its device and what it

@@ -66,7 +66,7 @@ class PlanFinder {
       MW_ASSIGN_OR_RETURN(Plan plan, planner::MakePlan(job_, topology_, scope_));
       return FoundPlan{std::move(plan), {}, false, false};
     }
-    const bool searches = LeavesOpen(job_.parallel) || job_.parallel.shardings == "search";
+    const bool searches = LeavesOpen(job_) || job_.parallel.shardings == "search";
     if (options_.cache == nullptr || !searches) return Find();
     const std::string key = PlanCacheKey(job_, topology_, options_);
     std::string why;
@@ -103,7 +103,7 @@ class PlanFinder {
   void NoteIdle(Plan& plan, const std::vector<LayoutCost>& best) const {
     const auto devices = static_cast<int64_t>(topology_.devices.size());
     const int64_t used = plan.layout.device_count();
-    if (!LeavesOpen(job_.parallel) || used >= devices) return;
+    if (!LeavesOpen(job_) || used >= devices) return;
     const bool is_fastest = std::none_of(best.begin(), best.end(), [&](const LayoutCost& other) {
       return other.step_s < best.front().step_s;
     });
@@ -156,9 +156,7 @@ class PlanFinder {
   }
 
   Result<Plan> MakeOne() {
-    if (job_.parallel.context > 1)
-      return PlanByRulesAlone("parallel.context", job_.parallel.context);
-    if (job_.parallel.expert > 1) return PlanByRulesAlone("parallel.expert", job_.parallel.expert);
+    MW_TRY(LeaveOutUnknownAxes());
     Result<Plan> rules = RulesPlan();
     // What the rules do with a pin they cannot honour is no answer.
     const bool needs_search =
@@ -171,17 +169,21 @@ class PlanFinder {
     return FastestOf(std::move(rules), WithGrids(layouts));
   }
 
-  // Axes that the search does not know are the rules' to plan: what is open is one device, and
-  // replicas take what is left.
-  Result<Plan> PlanByRulesAlone(const char* field, int64_t degree) {
-    if (job_.parallel.shardings == "search" || !grid_.empty()) {
-      return Fail(InvalidField(
-          field,
-          fmt::format("is {}, but shardings are searched, which does not know this axis; use "
-                      "shardings = \"rules\"",
-                      degree)));
+  // Of the search for shardings.
+  Status LeaveOutUnknownAxes() {
+    ir::ParallelSpec& parallel = job_.parallel;
+    if (parallel.shardings != "search" && grid_.empty()) return OkStatus();
+    for (const auto& [field, degree] : {std::pair("parallel.context", &parallel.context),
+                                        std::pair("parallel.expert", &parallel.expert)}) {
+      if (*degree > 1) {
+        return InvalidField(
+            field, fmt::format("is {}, but shardings are searched, which does not know this axis; "
+                               "use shardings = \"rules\"",
+                               *degree));
+      }
+      *degree = 1;
     }
-    return planner::MakePlan(job_, topology_, scope_, MakePinnedRules(job_));
+    return OkStatus();
   }
 
   // The search prices layers, and a vocabulary that stages share is of none: what is open is one
@@ -208,7 +210,7 @@ class PlanFinder {
 
   Result<Plan> RulesPlan() {
     if (planner::SharesVocabulary(job_.parallel.schedule)) return PlanOfSharedVocabulary();
-    if (LeavesOpen(job_.parallel)) return PlanByRules();
+    if (LeavesOpen(job_)) return PlanByRules();
     if (std::optional<Plan> plan = PlanOfPinnedDegrees()) return *std::move(plan);
     return planner::MakePlan(job_, topology_, scope_, MakePinnedRules(job_));
   }

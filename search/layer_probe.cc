@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
+#include "planner/lower.h"
 #include "planner/step_pieces.h"
 #include "planner/zero.h"
 
@@ -25,10 +27,11 @@ using planner::StageTensor;
 
 class Prober {
  public:
-  Prober(const planner::StagedStep& step, const Partition& partition,
+  Prober(const planner::StagedStep& step, const Partition& partition, mesh::Mesh mesh,
          const planner::CostModel& costs, std::span<const int> devices, int layers)
       : step_(step),
         partition_(partition),
+        mesh_(std::move(mesh)),
         costs_(costs),
         devices_(devices),
         probes_(static_cast<size_t>(layers)) {}
@@ -92,20 +95,45 @@ class Prober {
     return 0;
   }
 
-  double SecondsOf(const Graph& graph, const Node& node) const {
+  // The first device's, along the axes of a collective.
+  const mesh::GroupShape& GroupOf(const mesh::AxisList& axes) {
+    const auto [at, fresh] = groups_.try_emplace(axes);
+    if (!fresh) return at->second;
+    std::vector<int> members;
+    for (const DeviceIndex place : mesh_.GroupOf(0, axes)) {
+      members.push_back(devices_[place.index()]);
+    }
+    at->second = costs_.ShapeOf(members);
+    return at->second;
+  }
+
+  double SecondsOf(const Graph& graph, const Node& node) {
     if (!planner::IsCollective(node.op)) {
       return costs_.NodeSeconds(graph, node, devices_.front());
     }
     double bytes = 0;
     for (const ValueId input : node.inputs) bytes += static_cast<double>(graph.type(input).bytes());
-    return costs_.CollectiveSeconds(planner::CollectiveKindOf(node.op), bytes, devices_) +
+    return mesh::CostOfCollective(planner::CollectiveKindOf(node.op), bytes,
+                                  GroupOf(node.attrs.Strs("axes")))
+               .seconds +
            costs_.NodeSeconds(planner::PackingOf(graph, node), devices_.front());
+  }
+
+  // Of a sum over devices that hold the same weights: closed forms have it, with those of the data
+  // axis (search/stage_state.h).
+  static bool SumsOverReplicas(const Node& node) {
+    if (!planner::IsCollective(node.op)) return false;
+    const std::vector<std::string> axes = node.attrs.Strs("axes");
+    return std::any_of(axes.begin(), axes.end(), [](const std::string& axis) {
+      return planner::RoleOf(axis) != planner::AxisRole::kModel;
+    });
   }
 
   void AddSeconds(const Piece& piece) {
     const Graph& graph = *piece.graph;
     const bool once = piece.key.phase == Phase::kUpdate || piece.key.round == planner::kOncePerStep;
     for (const Node& node : graph.nodes) {
+      if (once && SumsOverReplicas(node)) continue;
       const double seconds = SecondsOf(graph, node);
       if (once) {
         At(LayerByParams(graph, node)).update_s += seconds;
@@ -215,6 +243,8 @@ class Prober {
       probe.weight_bytes += bytes;
       probe.gradient_bytes += bytes;
       ProbedWeight weight = {tensor.local_type.dims, bytes, OptimizerBytesOf(tensor.name)};
+      weight.by_expert = tensor.sharding.UsesAxis(planner::kExpert);
+      if (weight.by_expert) probe.expert_gradient_bytes += bytes;
       AddCopy(tensor.name, it->second, weight);
       probe.weights.push_back(std::move(weight));
     }
@@ -318,8 +348,10 @@ class Prober {
 
   const planner::StagedStep& step_;
   const Partition& partition_;
+  const mesh::Mesh mesh_;  // of places in `devices_`
   const planner::CostModel& costs_;
   const std::span<const int> devices_;
+  std::map<mesh::AxisList, mesh::GroupShape> groups_;
   std::vector<LayerProbe> probes_;
   std::map<std::string, int> param_layers_;
   std::map<planner::TensorIndex, Readers> readers_;
@@ -339,6 +371,10 @@ ZeroSplit SplitOver(const LayerProbe& probe, int64_t replicas) {
     (weight.shared ? split.shared_optimizer_bytes : split.optimizer_bytes) +=
         weight.optimizer_bytes;
     ++(weight.shared ? split.shared_weights : split.weights);
+    if (weight.by_expert) {
+      ++split.expert_weights;
+      split.expert_bytes += weight.bytes;
+    }
     split.largest_bytes = std::max(split.largest_bytes, weight.bytes);
     split.largest_gathered_bytes = std::max(
         split.largest_gathered_bytes, weight.copy_bytes > 0 ? weight.copy_bytes : weight.bytes);
@@ -375,32 +411,58 @@ Result<ProbeStep> MakeProbeStep(const ir::JobRequest& job, const ShortModel& mod
   return step;
 }
 
+namespace {
+
+struct Placed {
+  ir::Graph graph;
+  planner::Layout layout;
+};
+
+// The step as the axes of the layout compute it.
+Result<Placed> Place(const ProbeStep& step, const planner::Layout& layout) {
+  if (layout.expert() == 1 && layout.context() == 1) return Placed{step.graph, layout};
+  MW_ASSIGN_OR_RETURN(const planner::JobOnAxes job, planner::PlaceOnAxes(step.job, layout));
+  MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(job.job));
+  return Placed{std::move(graph), job.layout};
+}
+
+}  // namespace
+
 Result<std::vector<LayerProbe>> ProbeLayers(const ProbeStep& step, const ProbeOptions& options,
                                             const planner::CostModel& costs,
                                             std::span<const int> devices) {
+  const planner::Degrees& degrees = options.degrees;
+  MW_CHECK(degrees[planner::Axis::kData] == 1 &&
+           degrees.device_count() == static_cast<int64_t>(devices.size()))
+      << devices.size() << " devices for a probe of " << degrees.device_count();
   const int64_t batch = step.job.train.global_batch;
-  if (options.rows < 1 || batch % options.rows != 0) {
+  const int64_t rows = options.rows * degrees.data();  // of a microbatch on all ranks
+  if (options.rows < 1 || batch % rows != 0) {
     return Fail(InvalidArgument(
-        fmt::format("microbatches of {} rows do not divide a batch of {}", options.rows, batch)));
+        fmt::format("microbatches of {} rows do not divide a batch of {}", rows, batch)));
   }
   const int layers = std::max(planner::LayerCount(step.job.main().graph), 1);
   planner::Layout layout;
-  layout.degrees[planner::Axis::kTensor] = options.tensor;
-  layout.microbatches = batch / options.rows;
-  layout.sequence_parallel = options.sequence_parallel && options.tensor > 1;
+  layout.degrees = degrees;
+  layout.context_attention = options.context_attention;
+  layout.microbatches = batch / rows;
+  layout.sequence_parallel = options.sequence_parallel && layout.tensor() > 1;
   layout.schedule = "zb-h1";
   layout.recompute.assign(static_cast<size_t>(layers), options.recompute);
-  MW_ASSIGN_OR_RETURN(planner::StagedStep staged, planner::StageStep(step.job, step.graph, layout));
+  MW_ASSIGN_OR_RETURN(const Placed placed, Place(step, layout));
+  MW_ASSIGN_OR_RETURN(planner::StagedStep staged,
+                      planner::StageStep(step.job, placed.graph, placed.layout));
   MW_TRY(SumGradientsOfLayersInUpdate(staged, layers));
   MW_ASSIGN_OR_RETURN(
       planner::Strategies strategies,
-      planner::ChooseStrategies(staged.graph, staged.stages, layout, {}, options.tensor));
+      planner::ChooseStrategies(staged.graph, staged.stages, placed.layout, {}, layout.tensor()));
   MW_ASSIGN_OR_RETURN(const Partition partition,
-                      planner::MakeStepPartition(step.job, staged, layout, strategies));
-  std::vector<LayerProbe> probes = Prober(staged, partition, costs, devices, layers).Run();
+                      planner::MakeStepPartition(step.job, staged, placed.layout, strategies));
+  std::vector<LayerProbe> probes =
+      Prober(staged, partition, planner::StageMesh(placed.layout, 0), costs, devices, layers).Run();
   // Boundaries were counted for the whole batch; the group holds each element once.
   for (LayerProbe& probe : probes) {
-    probe.boundary_bytes = probe.boundary_bytes / layout.microbatches / options.tensor;
+    probe.boundary_bytes = probe.boundary_bytes / layout.microbatches / degrees.device_count();
     probe.recomputes = options.recompute != planner::Recompute::kNone;
   }
   return probes;

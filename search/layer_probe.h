@@ -1,9 +1,11 @@
 // What each kind of layer costs on a submesh, read off the pieces that the planner would make for
 // it: the same graphs with the same collectives and fused kernels that would run.
 //
-// The step of a short model (search/short_model.h) is planned for one stage and one replica, and
-// every node of its pieces is priced by the cost model and counted to its layer. What depends on
-// replicas (reducing gradients, ZeRO) has closed forms and is not in here.
+// The step of a short model (search/short_model.h) is planned for one stage without a data axis,
+// and every node of its pieces is priced by the cost model and counted to its layer: products of
+// local shapes, and what the axes move for a microbatch (dispatch to experts and back, keys of a
+// row that devices share). What depends on replicas (reducing gradients, ZeRO) has closed forms and
+// is not in here.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -27,6 +29,7 @@ struct ProbedWeight {
   int64_t copy_bytes = 0;       // in the type of the microbatches, where that is another
   bool shared = false;          // of an earlier layer
   bool copy_is_shared = false;  // an earlier layer reads the copy, too
+  bool by_expert = false;       // each rank of the expert axis has some of it
 };
 
 // Of one layer on one device of the submesh. Bytes are those of local blocks.
@@ -39,6 +42,7 @@ struct LayerProbe {
   int64_t weight_bytes = 0;
   int64_t copy_bytes = 0;  // of weights, in the type of the microbatches, where that is another
   int64_t gradient_bytes = 0;
+  int64_t expert_gradient_bytes = 0;  // of these, what ranks of the expert axis have some of each
   int64_t optimizer_bytes = 0;
   // Of weights of earlier layers that it reads, too: another stage holds a copy of them.
   int64_t shared_weight_bytes = 0;
@@ -71,6 +75,8 @@ struct ZeroSplit {
   int64_t shared_bytes = 0;
   int64_t shared_copy_bytes = 0;
   int64_t shared_optimizer_bytes = 0;
+  int expert_weights = 0;  // of `weights`, those that the expert axis splits
+  int64_t expert_bytes = 0;
   int64_t largest_bytes = 0;           // of one weight
   int64_t largest_gathered_bytes = 0;  // of one weight or its copy
   int64_t packed_bytes = 0;            // of the largest whose blocks are no runs of memory
@@ -78,8 +84,9 @@ struct ZeroSplit {
 ZeroSplit SplitOver(const LayerProbe& probe, int64_t replicas);
 
 struct ProbeOptions {
-  int64_t tensor = 1;
-  int64_t rows = 1;  // of a microbatch
+  planner::Degrees degrees;  // its data axis is 1
+  planner::ContextAttention context_attention = planner::ContextAttention::kAuto;
+  int64_t rows = 1;  // of a microbatch, on each rank of the expert axis
   bool sequence_parallel = false;
   planner::Recompute recompute = planner::Recompute::kNone;
 };
@@ -91,8 +98,9 @@ struct ProbeStep {
 };
 Result<ProbeStep> MakeProbeStep(const ir::JobRequest& job, const ShortModel& model);
 
-// Per layer of the short model. `devices`: the tensor group, of the topology that `costs` knows.
-// REQUIRES: devices.size() == tensor. Errors: kInvalidArgument: the options do not divide the job.
+// Per layer of the short model. `devices`: those of the degrees, of the topology that `costs`
+// knows. REQUIRES: devices.size() == degrees.device_count(). Errors: kInvalidArgument: the options
+// do not divide the job.
 Result<std::vector<LayerProbe>> ProbeLayers(const ProbeStep& step, const ProbeOptions& options,
                                             const planner::CostModel& costs,
                                             std::span<const int> devices);

@@ -37,7 +37,7 @@ class Coster {
     for (int stage = 0; stage < shape_.stages; ++stage) {
       memo_->devices.push_back(FindDevices(stage));
       memo_->classes.push_back(SlowestClass(stage));
-      memo_->groups.push_back(input.costs->ShapeOf(Replicas(stage)));
+      memo_->replicas.push_back(ReplicasOf(stage));
     }
   }
 
@@ -95,7 +95,7 @@ class Coster {
     return devices;
   }
 
-  int64_t DataOf(int stage) const { return layout().DegreesOf(stage).data(); }
+  int64_t DataOf(int stage) const { return layout().DegreesOf(stage)[planner::Axis::kData]; }
 
   const LayerModes& ModesOf(int stage, int layer) const {
     const auto& layers =
@@ -182,19 +182,49 @@ class Coster {
     return layers;
   }
 
-  // The replicas of one tensor position of a stage.
-  std::vector<int> Replicas(int stage) const {
-    const std::vector<int>& all = DevicesOf(stage);
-    std::vector<int> devices;
-    for (size_t i = 0; i < all.size();
-         i += static_cast<size_t>(layout().DegreesOf(stage).tensor())) {
-      devices.push_back(all[i]);
+  // Those of the stage's first device.
+  Replicas ReplicasOf(int stage) const {
+    const planner::Degrees& degrees = layout().DegreesOf(stage);
+    using planner::Axis;
+    const auto along = [&](int64_t data, int64_t expert, int64_t context) {
+      std::vector<int> members;
+      for (int64_t d = 0; d < data; ++d) {
+        for (int64_t e = 0; e < expert; ++e) {
+          for (int64_t c = 0; c < context; ++c) {
+            const int64_t row = (d * degrees.expert() + e) * degrees.context() + c;
+            members.push_back(DevicesOf(stage)[static_cast<size_t>(row * degrees.tensor())]);
+          }
+        }
+      }
+      return input_.costs->ShapeOf(members);
+    };
+    const int64_t data = degrees[Axis::kData];
+    Replicas replicas;
+    replicas.all = along(data, degrees.expert(), degrees.context());
+    if (degrees.expert() == 1 && degrees.context() == 1) {
+      replicas.data = replicas.of_experts = replicas.all;
+      return replicas;
     }
-    return devices;
+    replicas.data = along(data, 1, 1);
+    replicas.others = along(1, degrees.expert(), degrees.context());
+    replicas.of_experts = along(data, 1, degrees.context());
+    replicas.others_of_experts = along(1, 1, degrees.context());
+    return replicas;
   }
 
   double Collective(int stage, CollectiveKind kind, double bytes, double calls) const {
-    return CallsSeconds(kind, bytes, calls, memo_->groups[At(stage)]);
+    return CallsSeconds(kind, bytes, calls, memo_->replicas[At(stage)].data);
+  }
+
+  // Blocks of gradients over what holds the same weights beside the data axis.
+  double SumOfBlocks(int stage, const ZeroSplit& zero, double bytes, double weights) const {
+    const Replicas& replicas = memo_->replicas[At(stage)];
+    const double of_experts =
+        static_cast<double>(zero.expert_bytes) / static_cast<double>(DataOf(stage));
+    return CallsSeconds(CollectiveKind::kAllReduce, bytes - of_experts,
+                        weights - zero.expert_weights, replicas.others) +
+           CallsSeconds(CollectiveKind::kAllReduce, of_experts, zero.expert_weights,
+                        replicas.others_of_experts);
   }
 
   static int64_t WaitingBytes(const LayerProbe& probe) {
@@ -245,7 +275,8 @@ class Coster {
     const bool copies = OwnerOfShared(part, probe) != SharedOwner::kSamePart;
     const auto split = static_cast<double>(zero.bytes + (copies ? zero.shared_bytes : 0));
     const double weights = zero.weights + (copies ? zero.shared_weights : 0);
-    cost.backward_s += count * Collective(stage, CollectiveKind::kReduceScatter, split, weights);
+    cost.backward_s += count * (Collective(stage, CollectiveKind::kReduceScatter, split, weights) +
+                                SumOfBlocks(stage, zero, split / data, weights));
     if (layout().zero == 2) return;
     const auto narrow =
         static_cast<double>(zero.copy_bytes + (copies ? zero.shared_copy_bytes : 0));
@@ -435,10 +466,13 @@ class Coster {
   bool Accumulates() const { return layout().microbatches > 1 || layout().SplitsBackward(); }
 
   StateSetting SettingOf(int stage) const {
-    return {DataOf(stage),           layout().DegreesOf(stage).tensor(),
-            layout().zero,           shape_.stages,
-            Accumulates(),           input_.bucket_bytes,
-            memo_->groups[At(stage)]};
+    return {DataOf(stage),
+            layout().DegreesOf(stage).tensor(),
+            layout().zero,
+            shape_.stages,
+            Accumulates(),
+            input_.bucket_bytes,
+            memo_->replicas[At(stage)]};
   }
 
   // What a stage holds all the time and does once per step.

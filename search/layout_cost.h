@@ -44,7 +44,7 @@ struct LayerModes {
 struct LayoutMemo {
   std::vector<std::vector<int>> devices;  // per stage
   std::vector<int> classes;               // per stage, the slowest of its devices
-  std::vector<mesh::GroupShape> groups;   // per stage: its replicas
+  std::vector<Replicas> replicas;         // per stage
   std::map<std::pair<int, bool>, std::vector<int>> balanced;  // part of each layer; parts, folded
   // By name and chunks.
   std::map<std::pair<std::string, int>, Result<std::vector<planner::StageSchedule>>> schedules;

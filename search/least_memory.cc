@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "search/open_choices.h"
+
 namespace meshwright::search {
 namespace {
 
@@ -30,7 +32,8 @@ int64_t LeastStateBytes(const ir::JobRequest& job) {
   }
   if (job.trained() == nullptr) return weights;
   const int64_t zero = job.parallel.zero;
-  if (job.parallel.data == 0 || zero < 0) return weights + optimizer + gradients;
+  const bool open_experts = job.parallel.expert == 0 && CommonExperts(job) > 1;
+  if (job.parallel.data == 0 || zero < 0 || open_experts) return weights + optimizer + gradients;
   // Replicas that share experts have as many copies of these fewer; other weights have more.
   const int64_t copies =
       std::max<int64_t>(1, job.parallel.data / std::max<int64_t>(1, job.parallel.expert));

@@ -1,6 +1,7 @@
 #include "search/open_choices.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "planner/schedule.h"
@@ -17,13 +18,35 @@ std::vector<int64_t> Divisors(int64_t n) {
   return divisors;
 }
 
+namespace {
+
+// A device with fewer tokens of a row waits for the others more than it computes.
+constexpr int64_t kLeastTokens = 4096;
+
+}  // namespace
+
+int64_t CommonExperts(const ir::JobRequest& job) {
+  int64_t common = 0;
+  for (const ir::JobProgram& program : job.programs) {
+    for (const NodeId id : program.graph.NodesOf(ir::Op::kExpertSlots)) {
+      common = std::gcd(common, program.graph.node(id).attrs.Int("experts"));
+    }
+  }
+  return common;
+}
+
+bool HasOpenContext(const ir::JobRequest& job) {
+  return job.parallel.context == 0 && job.train.sequence >= 2 * kLeastTokens;
+}
+
 bool IsForTightMemory(const std::string& schedule) {
   return schedule == "v-half" || schedule == "v-min";
 }
 
 OpenChoices::OpenChoices(const ir::JobRequest& job)
     : job_(job),
-      layer_count_(std::max(1, planner::LayerCount(planner::FillLayers(job.main().graph)))) {}
+      layer_count_(std::max(1, planner::LayerCount(planner::FillLayers(job.main().graph)))),
+      experts_(CommonExperts(job)) {}
 
 std::vector<int64_t> OpenChoices::TensorDegrees(int64_t devices) const {
   std::vector<int64_t> degrees;
@@ -33,6 +56,29 @@ std::vector<int64_t> OpenChoices::TensorDegrees(int64_t devices) const {
   }
   for (const int64_t degree : {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32}) {
     if (degree <= devices) degrees.push_back(degree);
+  }
+  return degrees;
+}
+
+std::vector<int64_t> OpenChoices::ExpertDegrees(int64_t replicas) const {
+  if (job_.parallel.expert > 0) {
+    const bool divides = replicas % job_.parallel.expert == 0;
+    return divides ? std::vector<int64_t>{job_.parallel.expert} : std::vector<int64_t>{};
+  }
+  std::vector<int64_t> degrees = {1};
+  for (const int64_t degree : Divisors(std::gcd(experts_, replicas))) {
+    const bool power = (degree & (degree - 1)) == 0;
+    if (experts_ > 1 && degree > 1 && (power || degree == experts_)) degrees.push_back(degree);
+  }
+  return degrees;
+}
+
+std::vector<int64_t> OpenChoices::ContextDegrees(int64_t most) const {
+  if (job_.parallel.context > 0) return {job_.parallel.context};
+  std::vector<int64_t> degrees = {1};
+  const int64_t top = HasOpenContext(job_) ? std::min(most, job_.train.sequence / kLeastTokens) : 1;
+  for (int64_t degree = 2; degree <= top; degree *= 2) {
+    if (job_.train.sequence % degree == 0) degrees.push_back(degree);
   }
   return degrees;
 }
@@ -99,7 +145,7 @@ std::vector<planner::Layout> OpenChoices::Members(
       const auto shape =
           planner::ShapeOfSchedule(schedule, static_cast<int>(degrees.pipeline), chunks);
       if (!shape || (degrees.pipeline > 1 && shape->parts() > layer_count_)) continue;
-      for (const int64_t zero : ZeroStages(degrees.data())) {
+      for (const int64_t zero : ZeroStages(degrees.degrees[planner::Axis::kData])) {
         planner::Layout layout = degrees;
         layout.schedule = schedule;
         layout.chunks = shape->chunks;

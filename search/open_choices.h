@@ -17,11 +17,20 @@ std::vector<int64_t> Divisors(int64_t n);  // ascending
 // Holds less than zb-v and waits longer, whatever the costs are: no choice where zb-v fits.
 bool IsForTightMemory(const std::string& schedule);
 
+// What every layer's experts come out even on; 0: the model has none.
+int64_t CommonExperts(const ir::JobRequest& job);
+// Whether the job leaves the context axis to the search: its rows are long.
+bool HasOpenContext(const ir::JobRequest& job);
+
 class OpenChoices {
  public:
   explicit OpenChoices(const ir::JobRequest& job);
 
   std::vector<int64_t> TensorDegrees(int64_t devices) const;
+  // Of replicas that share experts, where the model has some: powers of two, and all of them.
+  std::vector<int64_t> ExpertDegrees(int64_t replicas) const;
+  // Of devices that share the tokens of a row, each of which has enough to do: powers of two.
+  std::vector<int64_t> ContextDegrees(int64_t most) const;
   std::vector<int64_t> PipelineDegrees(int64_t most) const;
   // Where there are many rows, every number; where there are few, powers of two of rows.
   std::vector<int64_t> Microbatches(int64_t rows_per_replica) const;
@@ -40,6 +49,7 @@ class OpenChoices {
  private:
   const ir::JobRequest& job_;
   const int64_t layer_count_;
+  const int64_t experts_;
 };
 
 }  // namespace meshwright::search

@@ -1,7 +1,5 @@
 #include "search/stage_layouts.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -12,11 +10,11 @@
 
 #include "planner/layout.h"
 #include "search/stage_search.h"
+#include "search/stage_state.h"
 
 namespace meshwright::search {
 namespace {
 
-using mesh::CollectiveKind;
 using planner::Degrees;
 using planner::Recompute;
 
@@ -42,25 +40,19 @@ class StageLayoutFinder {
         clock_(clock),
         rows_(problem.job->train.global_batch / problem.microbatches) {}
 
-  Result<std::optional<planner::Layout>> Run() {
+  std::optional<planner::Layout> Run() {
     for (size_t c = 0; c < problem_.classes.size(); ++c) AddClass(c);
     for (size_t c = 0; c < problem_.classes.size(); ++c) AddOptions(static_cast<int>(c));
-    if (stages_.options.empty()) return std::optional<planner::Layout>();
-    MW_TRY(Fill());
-    StageSearchOptions options;
-    options.timeout_ms = problem_.timeout_ms;
-    const auto answer = SearchStages(stages_, options, clock_);
-    if (answer.has_value()) return std::optional(LayoutOf(*answer));
-    const StatusCode code = answer.error().code();
-    // Pins that these devices cannot keep, memory, time: there is no such layout.
-    if (code != StatusCode::kInternal) return std::optional<planner::Layout>();
-    return Fail(answer.error());
+    if (stages_.options.empty()) return std::nullopt;
+    Fill();
+    const auto answer = SearchStages(stages_, {.timeout_ms = problem_.timeout_ms}, clock_);
+    if (!answer) return std::nullopt;
+    return LayoutOf(*answer);
   }
 
  private:
   void AddClass(size_t index) {
     StageDeviceClass& own = stages_.classes.emplace_back();
-    own.name = fmt::format("class{}", index);
     std::map<std::string, size_t> hosts;
     ClassHosts& devices = hosts_.emplace_back();
     for (const int device : problem_.classes[index]) {
@@ -113,7 +105,6 @@ class StageLayoutFinder {
   void AddOption(int device_class, const SubmeshShape& shape, const Degrees& degrees,
                  Recompute mode, const std::vector<const LayerModes*>& layers) {
     StageOption option;
-    option.name = fmt::format("data {} x tensor {}", degrees.data(), degrees.tensor());
     option.device_class = device_class;
     option.shape = shape;
     option.port = PortOf(degrees.data());
@@ -143,42 +134,28 @@ class StageLayoutFinder {
     return problem_.costs->ShapeOf(members);
   }
 
+  // As a stage of one layer. Weights of earlier layers are taken for another stage's.
   LayerCost CostOf(const LayerProbe& probe, const ZeroSplit& split, const Degrees& degrees,
                    const mesh::GroupShape& replicas) const {
-    // A block of what ZeRO splits, all of the rest.
-    const auto held = [&](int64_t bytes, int64_t divided, int64_t from) {
-      return problem_.zero >= from ? bytes - divided + divided / degrees.data() : bytes;
-    };
-    const int64_t weights = probe.weight_bytes + probe.shared_weight_bytes;
-    const int64_t divided = split.bytes + split.shared_bytes;
-    LayerCost cost;
-    cost.forward_s = probe.forward_s;
-    cost.backward_s = probe.backward_s;
-    cost.weight_s = std::min(probe.weight_s, probe.backward_s);
-    cost.update_s =
-        problem_.zero >= 1 ? probe.update_s / static_cast<double>(degrees.data()) : probe.update_s;
-    if (degrees.data() > 1) {
-      const auto bytes = static_cast<double>(probe.gradient_bytes);
-      cost.gradient_sync_s =
-          mesh::CostOfCollective(CollectiveKind::kAllReduce, bytes, replicas).seconds;
-    }
-    cost.state_bytes = held(weights, divided, 3) + probe.copy_bytes + probe.shared_copy_bytes +
-                       held(probe.gradient_bytes + probe.shared_weight_bytes, divided, 2) +
-                       held(probe.optimizer_bytes + probe.shared_optimizer_bytes,
-                            split.optimizer_bytes + split.shared_optimizer_bytes, 1);
-    cost.activation_bytes = probe.kept_bytes;
-    cost.transient_bytes = probe.transient_bytes +
-                           std::max(probe.packed_bytes, split.packed_bytes) +
-                           (problem_.zero == 3 ? split.largest_gathered_bytes : 0);
-    return cost;
+    StateSetting setting;
+    setting.data = degrees.data();
+    setting.tensor = degrees.tensor();
+    setting.zero = problem_.zero;
+    setting.bucket_bytes = problem_.job->parallel.bucket_bytes;
+    setting.replicas.data = setting.replicas.all = setting.replicas.of_experts = replicas;
+    StageState state(setting);
+    const bool is_tied = probe.shared_layer >= 0;
+    state.Add(probe, split, is_tied ? SharedOwner::kOtherStage : SharedOwner::kSamePart, 1);
+    const StageCost held = state.Finish();
+    return {probe.forward_s + probe.backward_s, held.update_s + held.sync_s, held.state_bytes,
+            probe.kept_bytes, held.transient_bytes};
   }
 
   // What is not of one option: boundaries, schedule, pins.
-  Status Fill() {
+  void Fill() {
     stages_.layers = static_cast<int>(stages_.options[0].layers.size());
     stages_.microbatches = static_cast<int>(problem_.microbatches);
-    stages_.schedule =
-        problem_.job->parallel.schedule == "gpipe" ? GpipeModel() : OneForwardOneBackwardModel();
+    stages_.holds_all = problem_.job->parallel.schedule == "gpipe";
     const LayerTable* const whole = problem_.layers_of({1, 1});
     for (int layer = 0; layer + 1 < stages_.layers; ++layer) {
       const int64_t bytes =
@@ -191,10 +168,7 @@ class StageLayoutFinder {
       const int senders = std::min(from_port, to_port);
       return 2 * costs.MessageSeconds(bytes >> senders, from, to);
     };
-    if (problem_.job->parallel.pipeline > 0) {
-      stages_.pins.stages = static_cast<int>(problem_.job->parallel.pipeline);
-    }
-    return OkStatus();
+    stages_.stages = static_cast<int>(problem_.job->parallel.pipeline);
   }
 
   // Two devices with the slowest link from the first one.
@@ -221,7 +195,7 @@ class StageLayoutFinder {
       const StageOption& option = stages_.options[At(choice.option)];
       degrees.push_back(degrees_[At(choice.option)]);
       layout.part_layers.push_back(choice.end_layer - choice.first_layer);
-      const SubmeshPlace& place = answer.evaluation.stages[stage].place;
+      const SubmeshPlace& place = answer.places[stage];
       for (const int host : place.hosts) {
         const auto& devices = hosts_[At(option.device_class)][At(host)];
         const auto first = devices.begin() + place.first_device;
@@ -247,8 +221,8 @@ class StageLayoutFinder {
 
 }  // namespace
 
-Result<std::optional<planner::Layout>> FindStageLayout(const StageLayoutProblem& problem,
-                                                       const Clock& clock) {
+std::optional<planner::Layout> FindStageLayout(const StageLayoutProblem& problem,
+                                               const Clock& clock) {
   return StageLayoutFinder(problem, clock).Run();
 }
 

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/result.h"
 #include "ir/job.h"
 #include "mesh/topology.h"
 #include "planner/cost_model.h"
@@ -44,8 +43,8 @@ struct StageLayoutProblem {
 };
 
 // The best stages, with their layers, meshes and devices; of one stage or several. Nothing: none
-// fit. Errors: kInternal of the stage search.
-Result<std::optional<planner::Layout>> FindStageLayout(const StageLayoutProblem& problem,
-                                                       const Clock& clock);
+// fit.
+std::optional<planner::Layout> FindStageLayout(const StageLayoutProblem& problem,
+                                               const Clock& clock);
 
 }  // namespace meshwright::search

@@ -1,267 +1,281 @@
 #include "search/stage_search.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
-#include <optional>
-#include <set>
+#include <map>
 #include <tuple>
 #include <utility>
 
-#include "search/stage_buckets.h"
-#include "search/stage_nearest.h"
-#include "search/stage_space.h"
+#include "base/check.h"
+#include "search/free_hosts.h"
 
 namespace meshwright::search {
 namespace {
 
-constexpr double kUnbounded = std::numeric_limits<double>::infinity();
-constexpr double kSumRounding = 1e-9;  // of a sum: sums in different orders differ by less
-constexpr double kEqual = 1e-7;        // of a step: above what ties add
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kTieShare = 1e-8;  // of a step's least time: costs closer than this are equal
+constexpr int kNarrow = 16;
+constexpr size_t kSlack = 8;  // labels that wait, in times the width, before the worst go
 
-// Periods (or tails) of all stages that there may be.
-CostBuckets PeriodBuckets(const StageTable& table, double ratio) {
-  std::vector<double> values = {0};
-  for (int first = 0; first < table.layers(); ++first) {
-    for (int end = first + 1; end <= table.layers(); ++end) {
-      const int next_ports = end == table.layers() ? 1 : table.ports();
-      for (const StageEntry& entry : table.entries(first, end)) {
-        for (int next = 0; next < next_ports; ++next) {
-          const double transfer_s = table.transfer_s(end, entry.port, next);
-          values.push_back(table.period_s(entry.compute_s, transfer_s));
+size_t At(int index) { return static_cast<size_t>(index); }
+
+// A range of layers under an option, but for the transfer to the next stage.
+struct RangeEntry {
+  int option = 0;
+  double compute_s = 0;
+  double tail_s = 0;
+  int in_flight_max = 0;
+};
+
+// Every range of layers under the options that no other one of the same submesh and port beats.
+class RangeTable {
+ public:
+  explicit RangeTable(const StageProblem& problem)
+      : problem_(problem), entries_(At(problem.layers * problem.layers)) {
+    for (int option = 0; option < static_cast<int>(problem.options.size()); ++option) {
+      const StageOption& own = problem.options[At(option)];
+      kinds_[{own.device_class, own.shape, own.port}].push_back(option);
+    }
+    for (int first = 0; first < problem.layers; ++first) AddFrom(first);
+    AddBounds();
+  }
+
+  const std::vector<RangeEntry>& Of(int first, int end) const {
+    return entries_[At(first * problem_.layers + end - 1)];
+  }
+  // The least that layers [0, end) take for a microbatch, and in seconds of devices.
+  double least_s(int end) const { return least_s_[At(end)]; }
+  double least_work_s(int end) const { return least_work_s_[At(end)]; }
+
+ private:
+  void AddFrom(int first) {
+    for (const auto& [kind, options] : kinds_) {
+      std::vector<LayerCost> sums(options.size());
+      for (int end = first + 1; end <= problem_.layers; ++end) {
+        std::vector<RangeEntry> best;
+        for (size_t i = 0; i < options.size(); ++i) {
+          const StageOption& option = problem_.options[At(options[i])];
+          AddLayerCost(sums[i], option.layers[At(end - 1)]);
+          const int in_flight_max = InFlightMax(problem_, options[i], sums[i]);
+          if (in_flight_max < 1) continue;
+          const RangeEntry entry = {options[i], sums[i].compute_s, sums[i].tail_s, in_flight_max};
+          const auto beats = [](const RangeEntry& a, const RangeEntry& b) {
+            return a.compute_s <= b.compute_s && a.tail_s <= b.tail_s &&
+                   a.in_flight_max >= b.in_flight_max;
+          };
+          if (std::any_of(best.begin(), best.end(), [&](const auto& k) { return beats(k, entry); }))
+            continue;
+          std::erase_if(best, [&](const RangeEntry& k) { return beats(entry, k); });
+          best.push_back(entry);
+        }
+        std::vector<RangeEntry>& all = entries_[At(first * problem_.layers + end - 1)];
+        all.insert(all.end(), best.begin(), best.end());
+      }
+    }
+  }
+
+  void AddBounds() {
+    least_s_.assign(At(problem_.layers + 1), kNever);
+    least_work_s_ = least_s_;
+    least_s_[0] = least_work_s_[0] = 0;
+    for (int end = 1; end <= problem_.layers; ++end) {
+      for (int first = 0; first < end; ++first) {
+        for (const RangeEntry& entry : Of(first, end)) {
+          const int devices = problem_.options[At(entry.option)].shape.devices();
+          double& least = least_s_[At(end)];
+          least = std::min(least, least_s_[At(first)] + entry.compute_s);
+          double& work = least_work_s_[At(end)];
+          work = std::min(work, least_work_s_[At(first)] + devices * entry.compute_s);
         }
       }
     }
   }
-  return {std::move(values), ratio};
-}
 
-CostBuckets TailBuckets(const StageTable& table, double ratio) {
-  std::vector<double> values = {0};
-  for (int first = 0; first < table.layers(); ++first) {
-    for (int end = first + 1; end <= table.layers(); ++end) {
-      for (const StageEntry& entry : table.entries(first, end)) values.push_back(entry.tail_s);
-    }
-  }
-  return {std::move(values), ratio};
-}
-
-// Buckets [first, last] of periods and of tails. What is in it takes at least `bound_s`, and its
-// fills add up to at least `fill_s`.
-struct ThresholdBox {
-  double bound_s = 0;
-  int first_period = 0;
-  int last_period = 0;
-  int first_tail = 0;
-  int last_tail = 0;
-  double fill_s = 0;
-  auto Key() const {
-    return std::tuple(bound_s, first_period, last_period, first_tail, last_tail, fill_s);
-  }
-  bool empty() const { return first_period > last_period || first_tail > last_tail; }
-  friend bool operator<(const ThresholdBox& a, const ThresholdBox& b) { return a.Key() < b.Key(); }
+  const StageProblem& problem_;
+  std::map<std::tuple<int, SubmeshShape, int>, std::vector<int>> kinds_;
+  std::vector<std::vector<RangeEntry>> entries_;  // [first, end - 1]
+  std::vector<double> least_s_;
+  std::vector<double> least_work_s_;
 };
 
-class StageSearch {
- public:
-  StageSearch(const StageProblem& problem, const StageSearchOptions& options, const Clock& clock,
-              StageSpace& space)
-      : problem_(problem),
-        options_(options),
-        clock_(clock),
-        end_ms_(clock.NowMs() + options.timeout_ms),
-        space_(space),
-        periods_(PeriodBuckets(space.table(), options.bucket_ratio)),
-        tails_(TailBuckets(space.table(), options.bucket_ratio)) {}
+// Stages of the layers from one on.
+struct StageLabel {
+  int depth = 0;  // how many
+  int port = 0;   // of the first of them
+  int state = 0;  // of the hosts
+  double sum_s = 0;
+  double period_s = 0;
+  double tail_s = 0;
+  double bound_s = 0;  // no stages that end with these take less
+  int behind = -1;     // the label without the first stage
+  StageChoice choice;  // that stage
+};
 
-  Result<StageAnswer> Run() {
-    MW_TRY(Probe());
-    while (!stopped_ && !boxes_.empty() && !GoodEnough()) MW_TRY(Divide());
-    if (best_) {
-      best_->bound_s = Bound();
-      return *std::move(best_);
+class StageBeam {
+ public:
+  StageBeam(const StageProblem& problem, const Clock& clock, int64_t end_ms)
+      : problem_(problem),
+        clock_(clock),
+        end_ms_(end_ms),
+        table_(problem),
+        hosts_(problem.classes) {
+    const double devices = hosts_.free_devices(hosts_.full());
+    const double least_s = table_.least_s(problem.layers);
+    const double stage_s =
+        std::isfinite(least_s) ? kTieShare * std::max(least_s, 1e-9) / (problem.layers + 1) : 0;
+    tie_stage_s_ = stage_s;
+    tie_device_s_ = stage_s / (devices + 1);
+  }
+
+  std::optional<StageAnswer> Run(int width) {
+    if (std::isinf(table_.least_s(problem_.layers))) return std::nullopt;
+    for (const int narrow : {std::min(kNarrow, width), width}) {
+      if (Pass(narrow)) break;
     }
-    if (stopped_) {
-      return Fail(DeadlineExceeded(
-          fmt::format("no stages were found in {} ms; give the search more time, or larger units",
-                      options_.timeout_ms)));
-    }
-    return Fail(NearestStages(problem_, options_.limits, [this] { return TimeIsUp(); }));
+    if (best_.empty()) return std::nullopt;
+    return Answer();
   }
 
  private:
-  bool TimeIsUp() const { return clock_.NowMs() >= end_ms_; }
-
-  double BoundOf(int period, int tail, double fill_s) const {
-    return (problem_.microbatches - 1) * periods_.low(period) + tails_.low(tail) + fill_s;
+  // True when time is up.
+  bool Pass(int width) {
+    kept_.clear();
+    waiting_.assign(At(problem_.layers + 1), {});
+    waiting_.back().push_back({});
+    for (int end = problem_.layers; end > 0; --end) {
+      Cut(end, At(width));
+      const size_t first = kept_.size();
+      kept_.insert(kept_.end(), waiting_[At(end)].begin(), waiting_[At(end)].end());
+      waiting_[At(end)].clear();
+      for (size_t label = first; label < kept_.size(); ++label) {
+        if (clock_.NowMs() >= end_ms_) return true;
+        Extend(static_cast<int>(label), end, At(width));
+      }
+    }
+    return false;
   }
 
-  // Below this, with what ties add, an answer is better than the best one.
-  double best_s() const { return best_ ? best_tied_s_ : kUnbounded; }
-
-  bool GoodEnough() const { return boxes_.begin()->bound_s >= best_s() * (1 - options_.gap); }
-
-  double Bound() const {
-    double bound_s = std::min(best_s(), closed_bound_s_);
-    if (!boxes_.empty()) bound_s = std::min(bound_s, boxes_.begin()->bound_s);
-    bound_s -= space_.tie_limit_s();
-    const double step_s = best_->evaluation.step_s;
-    return step_s - bound_s <= kEqual * step_s ? step_s : std::max(bound_s, 0.0);
+  // Every stage that may stand before a label's.
+  void Extend(int behind, int end, size_t width) {
+    const StageLabel from = kept_[At(behind)];
+    const int depth = from.depth + 1;
+    if (problem_.stages > 0 && depth > problem_.stages) return;
+    const int in_flight = problem_.InFlight(depth);
+    for (int first = end - 1; first >= 0; --first) {
+      bool any = false;
+      for (const RangeEntry& entry : table_.Of(first, end)) {
+        if (entry.in_flight_max < in_flight) continue;
+        any = ExtendBy(entry, {first, end, entry.option}, from, behind, width) || any;
+      }
+      // More layers only cost more.
+      if (!any) return;
+    }
   }
 
-  void Push(ThresholdBox box) {
-    if (box.empty()) return;
-    box.bound_s = BoundOf(box.first_period, box.first_tail, box.fill_s);
-    if (box.bound_s < best_s()) boxes_.insert(box);
-  }
-
-  // In halves by periods or tails: the lower half is tried first, and often nothing is in it.
-  void PushPeriods(ThresholdBox box) {
-    if (box.empty()) return;
-    const int middle = (box.first_period + box.last_period) / 2;
-    ThresholdBox lower = box;
-    lower.last_period = middle;
-    box.first_period = middle + 1;
-    Push(lower);
-    Push(box);
-  }
-
-  void PushTails(ThresholdBox box) {
-    if (box.empty()) return;
-    const int middle = (box.first_tail + box.last_tail) / 2;
-    ThresholdBox lower = box;
-    lower.last_tail = middle;
-    box.first_tail = middle + 1;
-    Push(lower);
-    Push(box);
-  }
-
-  // The first answers, from the least period that the devices could keep upwards; then the boxes
-  // below and above the one that worked.
-  Status Probe() {
-    const StageTable& table = space_.table();
-    const double work_s = table.prefix_work_s(table.layers());
-    const double fill_s = table.prefix_fill_s(table.layers());
-    if (!std::isfinite(work_s)) return OkStatus();
-    const double least_s = work_s / space_.weighted_devices() * (1 - kSumRounding);
-    const int first = periods_.at(least_s);
-    const int last = periods_.count() - 1, last_tail = tails_.count() - 1;
-    int below = first - 1;  // nothing is in these buckets
-    for (double factor = 1.02; !stopped_; factor *= factor) {
-      const int period = std::min(last, std::max(below + 1, periods_.at(least_s * factor)));
-      const std::optional<StageFill> fill = Minimize({0, first, period, 0, last_tail, fill_s});
-      if (stopped_) return OkStatus();
-      if (!fill && period == last) return OkStatus();
-      if (!fill) {
-        below = period;
+  // False when nothing with as many layers or more can be better than the best.
+  bool ExtendBy(const RangeEntry& entry, const StageChoice& choice, const StageLabel& from,
+                int behind, size_t width) {
+    const StageOption& option = problem_.options[At(entry.option)];
+    StageLabel label;
+    label.depth = from.depth + 1;
+    label.port = option.port;
+    label.behind = behind;
+    label.choice = choice;
+    double period_s = entry.compute_s;
+    if (from.depth > 0) {
+      period_s += problem_.TransferSeconds(option.port, from.port, choice.end_layer);
+    }
+    label.sum_s = from.sum_s + period_s + tie_stage_s_ + tie_device_s_ * option.shape.devices();
+    label.period_s = std::max(from.period_s, period_s);
+    label.tail_s = std::max(from.tail_s, entry.tail_s);
+    const int first = choice.first_layer;
+    const int repeats = problem_.microbatches - 1;
+    const double least_s = label.sum_s + table_.least_s(first) + label.tail_s;
+    if (least_s + repeats * label.period_s >= best_s_) return false;
+    const int left = problem_.stages > 0 ? problem_.stages - label.depth : first;
+    if (left > first || (left == 0) != (first == 0)) return true;
+    for (const int state : hosts_.After(from.state, option.device_class, option.shape)) {
+      label.state = state;
+      const int free = hosts_.free_devices(state);
+      if (first > 0 && free == 0) continue;
+      const double needed_s = first > 0 ? table_.least_work_s(first) / free : 0;
+      label.bound_s = least_s + repeats * std::max(label.period_s, needed_s);
+      if (label.bound_s >= best_s_) continue;
+      if (first == 0) {
+        Offer(label);
         continue;
       }
-      MW_TRY(Close({0, below + 1, period, 0, last_tail, fill_s}, *fill));
-      PushPeriods({0, period + 1, last, 0, last_tail, fill_s});
-      return OkStatus();
+      waiting_[At(first)].push_back(label);
+      if (waiting_[At(first)].size() > kSlack * width) Cut(first, width);
     }
-    return OkStatus();
+    return true;
   }
 
-  Status Divide() {
-    const ThresholdBox box = *boxes_.begin();
-    const std::optional<StageFill> fill = Minimize(box);
-    if (stopped_) return OkStatus();
-    boxes_.erase(boxes_.begin());
-    return fill ? Close(box, *fill) : OkStatus();
-  }
-
-  std::optional<StageFill> Minimize(const ThresholdBox& box) {
-    StageLimits limits{periods_.high(box.last_period), tails_.high(box.last_tail), kUnbounded};
-    limits.fill_s = best_s() - BoundOf(box.first_period, box.first_tail, 0);
-    auto fill = space_.frontier().Minimize(limits, [this] { return TimeIsUp(); });
-    stopped_ |= space_.frontier().stopped();
-    return fill;
-  }
-
-  // Offers the stages found in a box, and pushes what may be better. Stages with at least their
-  // period and at least their tail are not.
-  Status Close(const ThresholdBox& box, const StageFill& fill) {
-    const StageEvaluation evaluation = EvaluateStages(problem_, fill.stages);
-    MW_TRY(CheckFill(fill, evaluation));
-    double period_s = 0, tail_s = 0;
-    for (const StageNumbers& numbers : evaluation.stages) {
-      period_s = std::max(period_s, numbers.period_s);
-      tail_s = std::max(tail_s, numbers.tail_s);
+  // Keeps the likely best of the labels that wait at a layer.
+  void Cut(int layer, size_t width) {
+    std::vector<StageLabel>& labels = waiting_[At(layer)];
+    std::stable_sort(labels.begin(), labels.end(), [](const StageLabel& a, const StageLabel& b) {
+      return a.bound_s < b.bound_s;
+    });
+    std::map<std::tuple<int, int, int>, std::vector<size_t>> alike;
+    std::vector<StageLabel> best;
+    for (const StageLabel& label : labels) {
+      if (best.size() == width || label.bound_s >= best_s_) break;
+      // What the stages before must keep depends on how many there are behind them.
+      const int depth = problem_.stages > 0 ? label.depth : problem_.InFlight(label.depth + 1);
+      std::vector<size_t>& others = alike[{depth, label.port, label.state}];
+      const bool beaten = std::any_of(others.begin(), others.end(), [&](size_t other) {
+        return best[other].sum_s <= label.sum_s && best[other].period_s <= label.period_s &&
+               best[other].tail_s <= label.tail_s;
+      });
+      if (beaten) continue;
+      others.push_back(best.size());
+      best.push_back(label);
     }
-    const int period = std::clamp(periods_.at(period_s), box.first_period, box.last_period);
-    const int tail = std::clamp(tails_.at(tail_s), box.first_tail, box.last_tail);
-    if (evaluation.feasible()) {
-      Offer(fill.stages, evaluation);
-    } else if (space_.inventory().real()) {
-      return Internal(fmt::format("the stage search found stages that do not fit: {}",
-                                  evaluation.violations[0]));
-    } else {
-      MW_TRY(OfferRounded(box));
+    labels = std::move(best);
+  }
+
+  void Offer(const StageLabel& label) {
+    best_s_ = label.bound_s;
+    best_ = {label};
+    for (int at = label.behind; at > 0; at = kept_[At(at)].behind) best_.push_back(kept_[At(at)]);
+  }
+
+  StageAnswer Answer() const {
+    StageAnswer answer;
+    std::vector<FreeHosts::Taken> taken;
+    for (const StageLabel& label : best_) {
+      const StageOption& option = problem_.options[At(label.choice.option)];
+      answer.stages.push_back(label.choice);
+      taken.insert(taken.begin(), {label.state, option.device_class, option.shape});
     }
-    closed_bound_s_ = std::min(closed_bound_s_, BoundOf(period, tail, fill.fill_s));
-    PushPeriods({0, box.first_period, period - 1, box.first_tail, box.last_tail, fill.fill_s});
-    PushTails({0, period, box.last_period, box.first_tail, tail - 1, fill.fill_s});
-    return OkStatus();
-  }
-
-  // Stages whose placement counts do not decide are searched for among those where they do.
-  Status OfferRounded(const ThresholdBox& box) {
-    if (!rounded_) {
-      MW_ASSIGN_OR_RETURN(rounded_, StageSpace::Make(problem_, {options_.limits,
-                                                                StageInventory::Counts::kRounded}));
-    }
-    StageLimits limits{periods_.high(box.last_period), tails_.high(box.last_tail), kUnbounded};
-    limits.fill_s = best_s() - BoundOf(box.first_period, box.first_tail, 0);
-    const auto fill = rounded_->frontier().Minimize(limits, [this] { return TimeIsUp(); });
-    if (fill) Offer(fill->stages, EvaluateStages(problem_, fill->stages));
-    return OkStatus();
-  }
-
-  void Offer(const std::vector<StageChoice>& stages, const StageEvaluation& evaluation) {
-    if (!evaluation.feasible()) return;
-    const double tied_s = evaluation.step_s + space_.TieCost(stages);
-    if (tied_s >= best_s()) return;
-    best_tied_s_ = tied_s;
-    best_ = StageAnswer{stages, evaluation, 0, space_.inventory().units()};
-    best_->bound_s = boxes_.empty() ? 0 : Bound();
-    if (options_.progress && !options_.progress(*best_)) stopped_ = true;
-  }
-
-  // The table's fills are those of the evaluation.
-  Status CheckFill(const StageFill& fill, const StageEvaluation& evaluation) const {
-    double fill_s = space_.TieCost(fill.stages);
-    for (const StageNumbers& numbers : evaluation.stages) fill_s += numbers.fill_s;
-    if (std::abs(fill_s - fill.fill_s) <= kSumRounding * fill_s) return OkStatus();
-    return Internal(
-        fmt::format("the stage search expected fills of {} s and got {} s", fill.fill_s, fill_s));
+    answer.places = hosts_.PlacesOf(taken);
+    std::reverse(answer.places.begin(), answer.places.end());
+    const StageEvaluation evaluation = EvaluateStages(problem_, answer.stages);
+    MW_CHECK(evaluation.wrong.empty()) << evaluation.wrong;
+    answer.step_s = evaluation.step_s;
+    return answer;
   }
 
   const StageProblem& problem_;
-  const StageSearchOptions& options_;
   const Clock& clock_;
   const int64_t end_ms_;
-  StageSpace& space_;
-  std::unique_ptr<StageSpace> rounded_;  // made when counts met stages that cannot be placed
-  CostBuckets periods_;
-  CostBuckets tails_;
-  std::set<ThresholdBox> boxes_;
-  std::optional<StageAnswer> best_;
-  double best_tied_s_ = kUnbounded;
-  double closed_bound_s_ = kUnbounded;  // of what was found, not of what is in boxes
-  bool stopped_ = false;
+  const RangeTable table_;
+  FreeHosts hosts_;
+  double tie_stage_s_ = 0;  // added per stage, and per device that it takes
+  double tie_device_s_ = 0;
+  std::vector<StageLabel> kept_;                  // the first one has no stages
+  std::vector<std::vector<StageLabel>> waiting_;  // per layer from which on they have stages
+  std::vector<StageLabel> best_;                  // from the first stage on
+  double best_s_ = kNever;
 };
 
 }  // namespace
 
-Result<StageAnswer> SearchStages(const StageProblem& problem, const StageSearchOptions& options,
-                                 const Clock& clock) {
-  MW_TRY(CheckStageProblem(problem));
-  MW_ASSIGN_OR_RETURN(auto space, StageSpace::Make(problem, {options.limits}));
-  return StageSearch(problem, options, clock, *space).Run();
+std::optional<StageAnswer> SearchStages(const StageProblem& problem,
+                                        const StageSearchOptions& options, const Clock& clock) {
+  return StageBeam(problem, clock, clock.NowMs() + options.timeout_ms).Run(options.width);
 }
 
 }  // namespace meshwright::search

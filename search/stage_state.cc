@@ -65,9 +65,12 @@ void StageState::Add(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner
                Block(probe.copy_bytes, zero.copy_bytes, setting_.zero == 3) +
                Block(probe.optimizer_bytes, zero.optimizer_bytes, setting_.zero >= 1));
   AddGradients(count * OwnGradientBytes(probe, zero, setting_));
-  gradient_bytes_ += count * probe.gradient_bytes;
-  split_bytes_ += count * zero.bytes;
-  split_weights_ += count * zero.weights;
+  gradients_.bytes += count * (probe.gradient_bytes - probe.expert_gradient_bytes);
+  gradients_.split_bytes += count * (zero.bytes - zero.expert_bytes);
+  gradients_.split_weights += count * (zero.weights - zero.expert_weights);
+  of_experts_.bytes += count * probe.expert_gradient_bytes;
+  of_experts_.split_bytes += count * zero.expert_bytes;
+  of_experts_.split_weights += count * zero.expert_weights;
   const double blocks = setting_.zero >= 1 ? split : 0;
   cost_.update_s +=
       count * probe.update_s * (1 - blocks + blocks / static_cast<double>(setting_.data));
@@ -98,9 +101,9 @@ void StageState::AddShared(const LayerProbe& probe, const ZeroSplit& zero, Share
   if (probe.shared_layer < 0 || owner == SharedOwner::kSamePart) return;
   // Parts sum up gradients of their own.
   AddGradients(SharedGradientBytes(probe, zero, setting_));
-  gradient_bytes_ += probe.shared_weight_bytes;
-  split_bytes_ += zero.shared_bytes;
-  split_weights_ += zero.shared_weights;
+  gradients_.bytes += probe.shared_weight_bytes;
+  gradients_.split_bytes += zero.shared_bytes;
+  gradients_.split_weights += zero.shared_weights;
   if (owner == SharedOwner::kOtherPart) return;
   cost_.state_bytes +=
       Block(probe.shared_weight_bytes, zero.shared_bytes, setting_.zero == 3) +
@@ -128,10 +131,13 @@ void StageState::AddExchange(const LayerProbe& probe, const ZeroSplit& zero, boo
 
 StageCost StageState::Finish() const {
   StageCost cost = cost_;
-  cost.sync_s = SyncSeconds();
+  const Replicas& replicas = setting_.replicas;
+  cost.sync_s = SyncSeconds(gradients_, replicas.all, replicas.others) +
+                SyncSeconds(of_experts_, replicas.of_experts, replicas.others_of_experts);
   // Blocks of gradients are all made before one is used: the norm is of all. A stage that waits for
   // no other stage's part of it updates in one run.
-  const int64_t blocks = setting_.zero == 1 ? split_bytes_ / setting_.data : 0;
+  const int64_t split_bytes = gradients_.split_bytes + of_experts_.split_bytes;
+  const int64_t blocks = setting_.zero == 1 ? split_bytes / setting_.data : 0;
   const int64_t renewal = renewal_bytes_ + (setting_.stages == 1 ? blocks : 0);
   if (setting_.stages > 1) cost.update_bytes += blocks;
   cost.transient_bytes = std::max(run_bytes_, renewal) + PackedBytes();
@@ -140,30 +146,39 @@ StageCost StageState::Finish() const {
 
 // Gradients that are summed over replicas together are packed first.
 int64_t StageState::PackedBytes() const {
-  if (setting_.data == 1) return packed_bytes_;
-  const int64_t summed = setting_.zero == 0 ? gradient_bytes_ : gradient_bytes_ - split_bytes_;
+  int64_t summed = 0;
+  const auto add = [&](const Gradients& gradients, const mesh::GroupShape& all,
+                       const mesh::GroupShape& others) {
+    const int64_t split = setting_.zero == 0 ? 0 : gradients.split_bytes;
+    if (all.members > 1) summed = std::max(summed, gradients.bytes - split);
+    if (others.members > 1 && setting_.zero == 1) summed = std::max(summed, split / setting_.data);
+  };
+  add(gradients_, setting_.replicas.all, setting_.replicas.others);
+  add(of_experts_, setting_.replicas.of_experts, setting_.replicas.others_of_experts);
   return std::max(packed_bytes_, std::min(setting_.bucket_bytes, summed));
 }
 
-double StageState::SyncSeconds() const {
-  if (setting_.data == 1) return 0;
-  const auto calls = [&](CollectiveKind kind, int64_t bytes, int64_t count) {
-    return CallsSeconds(kind, static_cast<double>(bytes), static_cast<double>(count),
-                        setting_.replicas);
+// What ZeRO splits is scattered over the data axis, and the blocks are summed over what else holds
+// the same weights: from the second stage on for every microbatch (search/layout_cost.cc).
+double StageState::SyncSeconds(const Gradients& gradients, const mesh::GroupShape& all,
+                               const mesh::GroupShape& others) const {
+  const auto buckets = [&](int64_t bytes, const mesh::GroupShape& group) {
+    const int64_t count = (bytes + setting_.bucket_bytes - 1) / setting_.bucket_bytes;
+    return CallsSeconds(CollectiveKind::kAllReduce, static_cast<double>(bytes),
+                        static_cast<double>(count), group);
   };
-  const auto buckets = [&](int64_t bytes) {
-    return (bytes + setting_.bucket_bytes - 1) / setting_.bucket_bytes;
+  if (setting_.zero == 0) return buckets(gradients.bytes, all);
+  const auto calls = [&](CollectiveKind kind, int64_t bytes) {
+    return CallsSeconds(kind, static_cast<double>(bytes),
+                        static_cast<double>(gradients.split_weights), setting_.replicas.data);
   };
-  if (setting_.zero == 0) {
-    return calls(CollectiveKind::kAllReduce, gradient_bytes_, buckets(gradient_bytes_));
-  }
-  const int64_t rest = gradient_bytes_ - split_bytes_;
-  double seconds = calls(CollectiveKind::kAllReduce, rest, buckets(rest));
+  double seconds = buckets(gradients.bytes - gradients.split_bytes, all);
   if (setting_.zero == 1) {
-    seconds += calls(CollectiveKind::kReduceScatter, split_bytes_, split_weights_);
+    seconds += calls(CollectiveKind::kReduceScatter, gradients.split_bytes) +
+               buckets(gradients.split_bytes / setting_.data, others);
   }
   if (setting_.zero <= 2) {
-    seconds += calls(CollectiveKind::kAllGather, split_bytes_ / setting_.data, split_weights_);
+    seconds += calls(CollectiveKind::kAllGather, gradients.split_bytes / setting_.data);
   }
   return seconds;
 }

@@ -30,14 +30,25 @@ struct StageCost {
   }
 };
 
+// Devices of a stage that hold the same weights: along the data axis, over which ZeRO splits; along
+// those of experts and of tokens, too; and along these two alone. Weights that the expert axis
+// splits are alike along the data axis and that of tokens.
+struct Replicas {
+  mesh::GroupShape data;
+  mesh::GroupShape all;
+  mesh::GroupShape others;
+  mesh::GroupShape of_experts;
+  mesh::GroupShape others_of_experts;
+};
+
 struct StateSetting {
-  int64_t data = 1;
+  int64_t data = 1;  // of the data axis
   int64_t tensor = 1;
   int64_t zero = 0;
   int stages = 1;
   bool accumulates = true;   // else a gradient is there from its backward to the update
   int64_t bucket_bytes = 0;  // of gradients that one call reduces
-  mesh::GroupShape replicas;
+  Replicas replicas;
 };
 
 // Where the owner of the earlier layers' weights that a layer reads is.
@@ -55,20 +66,27 @@ class StageState {
   StageCost Finish() const;
 
  private:
+  // What is summed over one kind of replicas.
+  struct Gradients {
+    int64_t bytes = 0;
+    int64_t split_bytes = 0;  // of these
+    int split_weights = 0;
+  };
+
   int64_t Block(int64_t bytes, int64_t split, bool splits) const;
   int64_t SharedBlock(int64_t bytes, const LayerProbe& probe, const ZeroSplit& zero) const;
   int64_t RunBytes(const LayerProbe& probe, const ZeroSplit& zero) const;
   void AddGradients(int64_t bytes);
   void AddShared(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner owner);
   void AddExchange(const LayerProbe& probe, const ZeroSplit& zero, bool sums_into_slot);
-  double SyncSeconds() const;
+  double SyncSeconds(const Gradients& gradients, const mesh::GroupShape& all,
+                     const mesh::GroupShape& others) const;
   int64_t PackedBytes() const;
 
   const StateSetting setting_;
   StageCost cost_;
-  int64_t gradient_bytes_ = 0;
-  int64_t split_bytes_ = 0;  // of gradient_bytes_
-  int split_weights_ = 0;
+  Gradients gradients_;
+  Gradients of_experts_;
   int64_t run_bytes_ = 0;      // of the largest run of a microbatch
   int64_t renewal_bytes_ = 0;  // of the largest run of the update
   int64_t packed_bytes_ = 0;

@@ -5,9 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -23,21 +21,13 @@ int Below(int end) { return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange(
 
 // Small whole numbers, so that ties are frequent and sums exact.
 LayerCost ArbitraryCost() {
-  LayerCost cost;
-  cost.weight_s = Below(3);
-  cost.forward_s = cost.weight_s + Below(6);  // a schedule may delay twice the weight gradients
-  cost.backward_s = cost.weight_s + Below(6);
-  cost.update_s = Below(3);
-  cost.gradient_sync_s = Below(5);
-  cost.state_bytes = Below(10);
-  cost.activation_bytes = Below(6);
-  cost.transient_bytes = Below(6);
-  return cost;
+  return {static_cast<double>(Below(12)), static_cast<double>(Below(8)), Below(10), Below(6),
+          Below(6)};
 }
 
 // At most `devices` of them.
 StageDeviceClass ArbitraryClass(int devices) {
-  StageDeviceClass result{"c", {}, Below(4) == 0 ? 0 : 5 + Below(60)};
+  StageDeviceClass result{{}, Below(4) == 0 ? 0 : 5 + Below(60)};
   while (devices > 0 && (result.host_devices.empty() || Below(3) > 0)) {
     const int host = result.host_devices.empty() || Below(2) == 0
                          ? 1 + Below(std::min(devices, 6))
@@ -60,20 +50,11 @@ StageOption ArbitraryOption(const StageProblem& problem, int ports) {
   return option;
 }
 
-PipelineModel ArbitrarySchedule() {
-  std::vector<PipelineModel> models = {
-      GpipeModel(),
-      OneForwardOneBackwardModel(),
-      {"lazy", [](int to_end, int m) { return to_end % 2 == 0 ? 1 : std::min(m, 3); }, 1},
-      {"delayed", [](int, int) { return 2; }, 2}};
-  return models[static_cast<size_t>(Below(static_cast<int>(models.size())))];
-}
-
 StageProblem Arbitrary(int layers, int options, int devices) {
   StageProblem problem;
   problem.layers = 1 + Below(layers);
   problem.microbatches = 1 + Below(6);
-  problem.schedule = ArbitrarySchedule();
+  problem.holds_all = Below(3) == 0;
   problem.classes.push_back(ArbitraryClass(devices));
   if (Below(2) == 0) problem.classes.push_back(ArbitraryClass(3));
   const int ports = 1 + Below(2);
@@ -86,30 +67,8 @@ StageProblem Arbitrary(int layers, int options, int devices) {
       return static_cast<double>(bytes * (1 + 2 * from + to));
     };
   }
-  // Together, layers 1 and 2 are cheaper under option 0 than they are one by one.
-  if (Below(3) == 0) {
-    problem.range_cost = [](int option, int first, int end) -> std::optional<LayerCost> {
-      if (option != 0 || first != 1 || end != 3) return std::nullopt;
-      return LayerCost{1, 1, 0, 1, 1, 1, 1, 1};
-    };
-  }
+  if (Below(3) == 0) problem.stages = 1 + Below(problem.layers);
   return problem;
-}
-
-void AddPins(StageProblem& problem) {
-  StagePins& pins = problem.pins;
-  if (Below(2) == 0) {
-    pins.stages = 1 + Below(problem.layers);
-  } else {
-    pins.begins = {0};
-    for (int layer = 1; layer < problem.layers; ++layer) {
-      if (Below(2) == 0) pins.begins->push_back(layer);
-    }
-  }
-  if (Below(2) == 0) {
-    pins.options.push_back(
-        {Below(*pins.stage_count()), Below(static_cast<int>(problem.options.size()))});
-  }
 }
 
 using Key = std::tuple<double, size_t, int>;  // step, stages, devices
@@ -135,56 +94,56 @@ void ForAllStages(const StageProblem& problem, std::vector<StageChoice>& stages,
   }
 }
 
-struct BruteForce {
+bool Packs(const StageProblem& problem, std::span<const StageChoice> stages);
+
+std::optional<Key> BruteForce(const StageProblem& problem) {
   std::optional<Key> best;
-  // The least bytes by which the worst stage of stages that are right but for memory is over it.
-  std::optional<int64_t> lacking_bytes;
+  std::vector<StageChoice> stages;
+  ForAllStages(problem, stages, [&] {
+    const bool fits = EvaluateStages(problem, stages).wrong.empty() && Packs(problem, stages);
+    if (fits) best = std::min(best.value_or(KeyOf(problem, stages)), KeyOf(problem, stages));
+  });
+  return best;
+}
 
-  explicit BruteForce(const StageProblem& problem) {
-    std::vector<StageChoice> stages;
-    ForAllStages(problem, stages, [&] {
-      const StageEvaluation evaluation = EvaluateStages(problem, stages);
-      if (evaluation.feasible()) {
-        const Key key = KeyOf(problem, stages);
-        best = best ? std::min(*best, key) : key;
-        return;
-      }
-      size_t over = 0;
-      int64_t most_bytes = 0;
-      for (const StageNumbers& numbers : evaluation.stages) {
-        over += numbers.over_bytes > 0 ? 1 : 0;
-        most_bytes = std::max(most_bytes, numbers.over_bytes);
-      }
-      if (over < evaluation.violations.size()) return;
-      lacking_bytes = lacking_bytes ? std::min(*lacking_bytes, most_bytes) : most_bytes;
-    });
+// Wide enough to leave nothing out.
+const StageSearchOptions kExact{.timeout_ms = 60'000, .width = 1 << 20};
+
+void ExpectPlaced(const StageProblem& problem, const StageAnswer& answer) {
+  std::vector<std::vector<std::vector<int>>> taken;
+  for (const StageDeviceClass& c : problem.classes) {
+    taken.emplace_back();
+    for (const int devices : c.host_devices)
+      taken.back().emplace_back(static_cast<size_t>(devices));
   }
-};
-
-const StageSearchOptions kExact{.timeout_ms = 60'000, .gap = 0, .bucket_ratio = 0};
+  RC_ASSERT(answer.places.size() == answer.stages.size());
+  for (size_t i = 0; i < answer.stages.size(); ++i) {
+    const StageOption& option = problem.options[static_cast<size_t>(answer.stages[i].option)];
+    RC_ASSERT(static_cast<int>(answer.places[i].hosts.size()) == option.shape.hosts);
+    for (const int host : answer.places[i].hosts) {
+      auto& devices = taken[static_cast<size_t>(option.device_class)][static_cast<size_t>(host)];
+      for (int d = 0; d < option.shape.devices_per_host; ++d) {
+        const int device = answer.places[i].first_device + d;
+        RC_ASSERT(++devices.at(static_cast<size_t>(device)) == 1);
+      }
+    }
+  }
+}
 
 void ExpectWhatBruteForceFinds(const StageProblem& problem) {
-  RC_ASSERT(CheckStageProblem(problem).ok());
-  const BruteForce wanted(problem);
+  const std::optional<Key> wanted = BruteForce(problem);
   const auto answer = SearchStages(problem, kExact, kStill);
-  RC_CLASSIFY(!wanted.best && wanted.lacking_bytes, "lacks memory");
-  RC_CLASSIFY(!wanted.best && !wanted.lacking_bytes, "does not cover");
-  RC_CLASSIFY(wanted.best && std::get<1>(*wanted.best) > 1, "several stages");
-  if (!wanted.best) {
-    RC_ASSERT(!answer.has_value());
-    RC_ASSERT(answer.error().code() == StatusCode::kResourceExhausted);
-    const std::string lacking = wanted.lacking_bytes
-                                    ? "lack " + std::to_string(*wanted.lacking_bytes) + " bytes"
-                                    : "whatever memory";
-    RC_LOG() << answer.error().ToString() << " instead of " << lacking << '\n';
-    RC_ASSERT(answer.error().message().find(lacking) != std::string::npos);
-    return;
-  }
-  if (!answer.has_value()) RC_LOG() << answer.error().ToString();
-  RC_ASSERT(answer.has_value());
-  RC_ASSERT(EvaluateStages(problem, answer->stages).feasible());
-  RC_ASSERT(KeyOf(problem, answer->stages) == *wanted.best);
-  RC_ASSERT(answer->gap() == 0);
+  RC_CLASSIFY(wanted && std::get<1>(*wanted) > 1, "several stages");
+  RC_ASSERT(answer.has_value() == wanted.has_value());
+  if (!wanted) return;
+  RC_ASSERT(EvaluateStages(problem, answer->stages).wrong.empty());
+  RC_ASSERT(KeyOf(problem, answer->stages) == *wanted);
+  ExpectPlaced(problem, *answer);
+  // A narrow beam is real, and of so few layers seldom far off.
+  const auto narrow = SearchStages(problem, {.timeout_ms = 60'000, .width = 8}, kStill);
+  if (!narrow) return;
+  RC_ASSERT(narrow->step_s >= std::get<0>(*wanted));
+  ExpectPlaced(problem, *narrow);
 }
 
 RC_GTEST_PROP(StageSearchProperty, FindsWhatBruteForceFinds, ()) {
@@ -193,37 +152,6 @@ RC_GTEST_PROP(StageSearchProperty, FindsWhatBruteForceFinds, ()) {
 
 RC_GTEST_PROP(StageSearchProperty, FindsWhatBruteForceFindsInMoreLayers, ()) {
   ExpectWhatBruteForceFinds(Arbitrary(6, 3, 5));
-}
-
-RC_GTEST_PROP(StageSearchProperty, KeepsPins, ()) {
-  StageProblem problem = Arbitrary(5, 4, 8);
-  AddPins(problem);
-  RC_PRE(CheckStageProblem(problem).ok());
-  ExpectWhatBruteForceFinds(problem);
-}
-
-// Buckets, units of several devices and counts that do not decide placement: whatever is given up,
-// the answer is real, and nothing is below its bound when devices are the units.
-RC_GTEST_PROP(StageSearchProperty, ApproximationsKeepTheirBounds, ()) {
-  const StageProblem problem = Arbitrary(5, 4, 8);
-  const BruteForce wanted(problem);
-  StageSearchOptions options{.timeout_ms = 60'000, .gap = 0, .bucket_ratio = 0.3};
-  options.limits.arrangements = Below(3) * 10;
-  const bool coarse = Below(2) == 0;
-  if (coarse) options.limits.entries = 1 + Below(60);
-  const auto answer = SearchStages(problem, options, kStill);
-  if (!answer.has_value()) {
-    if (answer.error().code() != StatusCode::kResourceExhausted) {
-      RC_LOG() << answer.error().ToString();
-    }
-    RC_ASSERT(answer.error().code() == StatusCode::kResourceExhausted);
-    return;
-  }
-  RC_ASSERT(wanted.best.has_value());
-  const double least_s = std::get<0>(*wanted.best);
-  RC_ASSERT(EvaluateStages(problem, answer->stages).feasible());
-  RC_ASSERT(answer->evaluation.step_s >= least_s);
-  if (!coarse) RC_ASSERT(answer->bound_s <= least_s * (1 + 1e-9));
 }
 
 // All ways to give each submesh a host, or several whole ones.
@@ -247,30 +175,17 @@ bool Packs(std::vector<int> free, std::span<const int> hosts,
   return false;
 }
 
-RC_GTEST_PROP(PackSubmeshesProperty, FindsPlacesWhenThereAreSome, ()) {
-  std::vector<int> hosts;
-  for (int i = 1 + Below(4); i > 0; --i) hosts.push_back(1 + Below(9));
-  std::vector<SubmeshShape> shapes;
-  for (int i = Below(7); i > 0; --i) {
-    const int host = hosts[static_cast<size_t>(Below(static_cast<int>(hosts.size())))];
-    shapes.push_back(Below(4) == 0 ? SubmeshShape{1 + Below(2), host}
-                                   : SubmeshShape{1, 1 + Below(host)});
-  }
-  const auto places = PackSubmeshes(hosts, shapes);
-  RC_ASSERT(places.has_value() == Packs(hosts, hosts, shapes));
-  if (!places) return;
-  std::vector<std::vector<int>> taken;
-  for (int host : hosts) taken.emplace_back(static_cast<size_t>(host));
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    const SubmeshPlace& place = (*places)[i];
-    RC_ASSERT(static_cast<int>(place.hosts.size()) == shapes[i].hosts);
-    for (int host : place.hosts) {
-      for (int d = 0; d < shapes[i].devices_per_host; ++d) {
-        const int device = place.first_device + d;
-        RC_ASSERT(++taken[static_cast<size_t>(host)].at(static_cast<size_t>(device)) == 1);
-      }
+bool Packs(const StageProblem& problem, std::span<const StageChoice> stages) {
+  for (size_t c = 0; c < problem.classes.size(); ++c) {
+    std::vector<SubmeshShape> shapes;
+    for (const StageChoice& stage : stages) {
+      const StageOption& option = problem.options[static_cast<size_t>(stage.option)];
+      if (option.device_class == static_cast<int>(c)) shapes.push_back(option.shape);
     }
+    const std::vector<int>& hosts = problem.classes[c].host_devices;
+    if (!Packs(hosts, hosts, shapes)) return false;
   }
+  return true;
 }
 
 }  // namespace

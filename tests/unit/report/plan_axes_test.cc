@@ -38,8 +38,6 @@ TEST(PlanAxes, SayWhatWasNotTriedAndWhatIsRefused) {
   AxisReason reason = Tried(0, 0);
   reason.refused = "the model has no experts";
   EXPECT_EQ(WhyOf(reason), "2: refused: the model has no experts");
-  reason.decision = AxisDecision::kNotSearched;
-  EXPECT_THAT(WhyOf(reason), HasSubstr("one unless parallelism.tensor_parallel_degree says more"));
   reason.decision = AxisDecision::kPinned;
   EXPECT_EQ(WhyOf(reason),
             "not tried otherwise: pinned by the job (parallelism.tensor_parallel_degree)");

@@ -66,9 +66,8 @@ TEST(ExplainAxes, OtherDegreesAreWhatTheSearchFindsWithThem) {
 TEST(ExplainAxes, WhatAModelLacksIsSaidAsThePlannerSaysIt) {
   ir::JobRequest job = SmallGpt2Job(2);
   job.parallel = ir::OpenParallel();
-  job.parallel.data = 2;
   const auto reasons = Reasons(job, 2);
-  EXPECT_EQ(reasons.at("expert").decision, AxisDecision::kNotSearched);
+  EXPECT_EQ(reasons.at("expert").decision, AxisDecision::kSearched);
   EXPECT_EQ(reasons.at("expert").other_s, 0);
   EXPECT_THAT(reasons.at("expert").refused, HasSubstr("parallelism.expert_parallel_degree is 2"));
   // Rows can be shared token by token: that has a price.
@@ -84,15 +83,17 @@ TEST(ExplainAxes, WithoutAGroupThereIsNothingToTry) {
   EXPECT_THAT(reasons.at("pipeline").refused, HasSubstr("one device"));
 }
 
-TEST(ExplainAxes, BesideAnAxisThatIsNotSearchedRulesDecide) {
+TEST(ExplainAxes, BesideAPinnedContextDegreeAllElseIsSearched) {
   ir::JobRequest job = SmallGpt2Job(2);
   job.parallel = ir::OpenParallel();
   job.parallel.context = 2;
   const auto reasons = Reasons(job, 4);
   EXPECT_EQ(reasons.at("context").decision, AxisDecision::kPinned);
-  EXPECT_EQ(reasons.at("data").decision, AxisDecision::kByRules);
-  EXPECT_EQ(reasons.at("data").degree, "2");
-  EXPECT_EQ(reasons.at("tensor").decision, AxisDecision::kByRules);
+  EXPECT_EQ(reasons.at("context").degree, "2");
+  for (const char* axis : {"data", "tensor"}) {
+    EXPECT_EQ(reasons.at(axis).decision, AxisDecision::kSearched) << axis;
+    EXPECT_GT(reasons.at(axis).other_s, 0) << axis << ": " << reasons.at(axis).refused;
+  }
 }
 
 }  // namespace

@@ -212,7 +212,7 @@ TEST(FindPlan, PinnedDegreesHaveTheLayersThatTheSearchFinds) {
     const auto searched = FindPlan(job, Gpus(4), {}, kStill);
     ASSERT_TRUE(searched.has_value()) << searched.error();
     job.parallel.zero = 0;
-    ASSERT_FALSE(LeavesOpen(job.parallel));
+    ASSERT_FALSE(LeavesOpen(job));
     const auto pinned = FindPlan(job, Gpus(4), {}, kStill);
     ASSERT_TRUE(pinned.has_value()) << pinned.error();
     EXPECT_EQ(pinned->plan.layout.ToString(), searched->plan.layout.ToString());

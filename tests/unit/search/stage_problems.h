@@ -1,7 +1,6 @@
 // Stage problems of equal layers, for tests.
 #pragma once
 
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,18 +9,16 @@
 namespace meshwright::search {
 
 // A class of `hosts`, each with so many devices.
-inline StageDeviceClass ClassOf(std::string name, std::vector<int> hosts,
-                                int64_t memory_bytes = 0) {
-  return {std::move(name), std::move(hosts), memory_bytes};
+inline StageDeviceClass ClassOf(std::vector<int> hosts, int64_t memory_bytes = 0) {
+  return {std::move(hosts), memory_bytes};
 }
 
-// An option on n devices whose layers take `layer_s` / n each, a third of it forward.
+// An option on n devices whose layers take `layer_s` / n each.
 inline StageOption EvenOption(const StageProblem& problem, int device_class, SubmeshShape shape,
                               double layer_s) {
   LayerCost cost;
-  cost.forward_s = layer_s / shape.devices() / 3;
-  cost.backward_s = layer_s / shape.devices() - cost.forward_s;
-  return {"even", device_class, shape, 0,
+  cost.compute_s = layer_s / shape.devices();
+  return {device_class, shape, 0,
           std::vector<LayerCost>(static_cast<size_t>(problem.layers), cost)};
 }
 
@@ -33,7 +30,6 @@ inline StageProblem EvenProblem(int layers, int microbatches,
   problem.microbatches = microbatches;
   problem.classes = std::move(classes);
   problem.boundary_bytes.assign(static_cast<size_t>(layers - 1), 1000);
-  problem.schedule = OneForwardOneBackwardModel();
   return problem;
 }
 

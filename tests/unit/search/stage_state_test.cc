@@ -31,9 +31,11 @@ StateSetting Setting(int64_t zero, int64_t data = 4) {
   setting.zero = zero;
   setting.stages = 2;
   setting.bucket_bytes = 300;
-  setting.replicas.members = data;
-  setting.replicas.within = {0, 1};
-  setting.replicas.members_per_host = data;
+  mesh::GroupShape replicas;
+  replicas.members = data;
+  replicas.within = {0, 1};
+  replicas.members_per_host = data;
+  setting.replicas.data = setting.replicas.all = setting.replicas.of_experts = replicas;
   return setting;
 }
 
@@ -53,6 +55,23 @@ TEST(StageState, ZeroSplitsOptimizerGradientsAndWeights) {
   EXPECT_EQ(OneLayer(Setting(3), 3).state_bytes, 3 * OneLayer(Setting(3)).state_bytes);
   EXPECT_EQ(OneLayer(Setting(0, 1)).sync_s, 0);
   EXPECT_GT(OneLayer(Setting(0)).sync_s, 0);
+}
+
+// Of four replicas two share experts: a weight that these split is summed over the two others.
+TEST(StageState, WeightsOfExpertsAreSummedOverFewerReplicas) {
+  StateSetting setting = Setting(0);
+  setting.data = 2;
+  setting.replicas.data = setting.replicas.of_experts = Setting(0, 2).replicas.all;
+  LayerProbe probe = Layer();
+  const auto sync_s = [&] {
+    StageState state(setting);
+    state.Add(probe, {}, SharedOwner::kSamePart, 1);
+    return state.Finish().sync_s;
+  };
+  const double by_all_s = sync_s();
+  probe.expert_gradient_bytes = probe.gradient_bytes;
+  EXPECT_LT(sync_s(), by_all_s);
+  EXPECT_GT(sync_s(), 0);
 }
 
 TEST(StageState, TheUpdateHoldsBlocksAndRunsHoldWhatIsGathered) {
