@@ -17,29 +17,52 @@ uint64_t Hash(const std::string& text) { return DigestOf(std::string_view(text))
 
 using Holders = std::vector<size_t>;                                    // devices
 using BoxesOfStage = std::map<std::pair<ir::Dims, ir::Dims>, Holders>;  // by offset and size
-using StagesOfTensor = std::map<StageIndex, BoxesOfStage>;
+struct HeldTensor {
+  std::map<StageIndex, BoxesOfStage> stages;
+  int64_t elements = 0;
+  int64_t element_bytes = 0;
+};
+
+// Of one of the stages that have all of the tensor; where none has, stages share its boxes.
+BoxesOfStage BoxesOf(const std::string& name, const HeldTensor& tensor) {
+  std::vector<const BoxesOfStage*> whole;
+  BoxesOfStage shared;
+  for (const auto& [stage, boxes] : tensor.stages) {
+    int64_t elements = 0;
+    for (const auto& [place, holders] : boxes) {
+      elements += Volume({place.first, place.second});
+      Holders& all = shared[place];
+      all.insert(all.end(), holders.begin(), holders.end());
+    }
+    if (elements == tensor.elements) whole.push_back(&boxes);
+  }
+  if (!whole.empty()) return *whole[Hash(name) % whole.size()];
+  for (auto& [place, holders] : shared) std::sort(holders.begin(), holders.end());
+  return shared;
+}
 
 }  // namespace
 
 std::vector<StateBox> StateBoxes(const std::vector<ir::Program>& programs) {
-  std::map<std::string, StagesOfTensor> tensors;
-  std::map<std::string, int64_t> element_bytes;
+  std::map<std::string, HeldTensor> tensors;
   for (size_t device = 0; device < programs.size(); ++device) {
     for (const ir::Slot& slot : programs[device].slots) {
       if (!slot.persistent) continue;
       const ir::Box box = Explicit(slot.box, slot.global_dims);
       if (IsEmpty(box)) continue;
-      tensors[slot.name][programs[device].stage][{box.offset, box.size}].push_back(device);
-      element_bytes[slot.name] = ir::DTypeBytes(slot.type.dtype);
+      HeldTensor& tensor = tensors[slot.name];
+      tensor.stages[programs[device].stage][{box.offset, box.size}].push_back(device);
+      tensor.elements = slot.global_dims.empty()
+                            ? slot.type.elements()
+                            : ir::TensorType{slot.type.dtype, slot.global_dims}.elements();
+      tensor.element_bytes = ir::DTypeBytes(slot.type.dtype);
     }
   }
   std::vector<StateBox> boxes;
-  for (const auto& [name, stages] : tensors) {
-    const auto stage =
-        std::next(stages.begin(), static_cast<ptrdiff_t>(Hash(name) % stages.size()));
-    for (const auto& [place, holders] : stage->second) {
+  for (const auto& [name, tensor] : tensors) {
+    for (const auto& [place, holders] : BoxesOf(name, tensor)) {
       const ir::Box box{place.first, place.second};
-      boxes.push_back({name, name + ToText(box), Volume(box) * element_bytes.at(name), holders});
+      boxes.push_back({name, name + ToText(box), Volume(box) * tensor.element_bytes, holders});
     }
   }
   return boxes;

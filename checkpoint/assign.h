@@ -2,7 +2,8 @@
 //
 // A box that several devices hold in common is written by one of them, chosen by a hash of its
 // tensor and place: with "the first" one host would write everything. A tensor that several stages
-// hold, each cut in its own way, is taken from one of these stages.
+// hold, each cut in its own way, is taken from one of these stages; of one of which each holds some
+// rows, all stages write theirs.
 //
 // Thread rule: pure. REQUIRES programs by device.
 #pragma once

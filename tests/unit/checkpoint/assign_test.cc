@@ -32,6 +32,36 @@ std::map<std::string, size_t> KeptBy(const SnapshotPlan& plan,
   return counts;
 }
 
+ir::Program ProgramOf(int stage, const std::string& name, const ir::Dims& whole,
+                      const ir::Box& box) {
+  ir::Program program;
+  program.stage = StageIndex(stage);
+  ir::Slot slot;
+  slot.type = {ir::DType::kF32, box.size};
+  slot.persistent = true;
+  slot.name = name;
+  slot.global_dims = whole;
+  slot.box = box;
+  program.slots.push_back(slot);
+  return program;
+}
+
+// Of what two stages have whole, one writes; of what each has some rows, both do.
+TEST(StateBoxes, StagesWriteWhatNoOtherHas) {
+  const ir::Box all{{0, 0}, {6, 4}};
+  const auto same = StateBoxes({ProgramOf(0, "w", {6, 4}, all), ProgramOf(1, "w", {6, 4}, all)});
+  ASSERT_EQ(same.size(), 1u);
+  EXPECT_EQ(same[0].holders.size(), 1u);
+  const std::vector<ir::Program> rows = {ProgramOf(0, "w", {6, 4}, {{0, 0}, {4, 4}}),
+                                         ProgramOf(0, "w", {6, 4}, {{0, 0}, {4, 4}}),
+                                         ProgramOf(1, "w", {6, 4}, {{4, 0}, {2, 4}})};
+  const auto shared = StateBoxes(rows);
+  ASSERT_EQ(shared.size(), 2u);
+  EXPECT_EQ(shared[0].holders, (std::vector<size_t>{0, 1}));
+  EXPECT_EQ(shared[1].holders, (std::vector<size_t>{2}));
+  EXPECT_EQ(shared[0].bytes + shared[1].bytes, 6 * 4 * 4);
+}
+
 TEST(PlanSnapshots, EveryBoxIsKeptByOneAndItsCopiesOnDistinctWorkers) {
   // Four replicas on three workers: the first two are on the same one.
   const std::vector<std::string> workers = {"a", "a", "b", "c"};
