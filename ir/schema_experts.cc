@@ -289,6 +289,7 @@ GradsOr DispatchGrad(GradCall& call) {
 
 GradsOr CombineGrad(GradCall& call) {
   MW_CHECK(call.grads.size() == 1) << "combine has one result";
+  MW_CHECK(call.grads.size() == 1) << "combine has one result";
   std::vector<ValueId> grads(call.node.inputs.size());
   const TensorType y = call.in_type(0);
   std::vector<ValueId> operands = {call.grads[0], call.in(1)};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/check.h"
 #include "planner/choosing.h"
 
 namespace meshwright::planner {
@@ -75,6 +76,8 @@ std::optional<FactorIndex> EmbeddingFactor(const NodeAtHand& at, size_t w, Choos
 Result<std::optional<FactorIndex>> ColumnFactor(const NodeAtHand& at, size_t w,
                                                 Choosing& choosing) {
   const auto& [node, rule, views] = at;
+  MW_CHECK(w < rule.operands.size() && !rule.results.empty())
+      << "operand " << w << " of " << rule.operands.size();
   const int64_t degree = choosing.layout.tensor();
   const std::string name = choosing.ParamName(node.inputs[w]);
   std::optional<SplitCheck::Answer> misfit;

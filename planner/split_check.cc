@@ -17,6 +17,8 @@ SplitCheck::Answer Worse(const SplitCheck::Answer& a, const SplitCheck::Answer& 
 }  // namespace
 
 bool IsMinor(const ir::FactorRule& rule, ir::FactorIndex factor) {
+  MW_CHECK(factor >= 0 && static_cast<size_t>(factor) < rule.factors.size())
+      << "factor " << factor << " of " << rule.factors.size();
   const auto in = [&](const ir::TensorFactors& tensor) {
     return std::any_of(tensor.begin(), tensor.end(), [&](const ir::DimFactors& dim) {
       return !dim.empty() && std::find(dim.begin() + 1, dim.end(), factor) != dim.end();
