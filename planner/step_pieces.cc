@@ -67,17 +67,12 @@ Result<StagedStep> StageStep(const ir::JobRequest& job, ir::Graph step_graph,
   if (recomputes) {
     MW_ASSIGN_OR_RETURN(graph, RecomputeActivations(graph, layout.recompute));
   }
-<<<<<<< HEAD
+  MW_ASSIGN_OR_RETURN(graph, WithRouterSweep(std::move(graph), layout));
   const PipelineShape shape = StepShape(layout);
   std::vector<int> part_of_layer = PartOfLayers(graph, layout, layers);
   if (SharesVocabulary(layout)) {
     part_of_layer = VocabularyLayers{layers, shape.stages}.Parts(part_of_layer);
   }
-=======
-  MW_ASSIGN_OR_RETURN(graph, WithRouterSweep(std::move(graph), layout));
-  const PipelineShape shape = layout.shape();
-  const std::vector<int> part_of_layer = PartOfLayers(graph, layout);
->>>>>>> 5f0d5dc (Sums of a whole batch are swept together before its microbatches)
   MW_ASSIGN_OR_RETURN(StageAssignment stages, AssignStages(graph, part_of_layer, shape));
   graph = SumGradientsInBackward(std::move(graph), stages);
   if (shape.stages > 1) {
