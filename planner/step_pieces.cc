@@ -13,7 +13,7 @@
 #include "planner/partition.h"
 #include "planner/recompute.h"
 #include "planner/reduce_in_place.h"
-MW_ASSIGN_OR_RETURN(graph, WithRouterSweep(std::move(graph), layout));
+#include "planner/router_sweep.h"
 #include "planner/tiers.h"
 #include "planner/token_order.h"
 #include "planner/vocabulary_blocks.h"
