@@ -164,6 +164,8 @@ class PieceCutter {
 }  // namespace
 
 PartOfNode PlaceNodes(const ir::Graph& graph, const std::vector<int>& wanted) {
+  MW_CHECK(wanted.size() == graph.nodes.size())
+      << wanted.size() << " wishes for " << graph.nodes.size() << " nodes of " << graph.name;
   PartOfNode parts = wanted;
   std::vector<bool> given(graph.nodes.size(), false);
   for (const ir::NamedValue& output : graph.outputs) {

@@ -63,6 +63,7 @@ class Keeper {
   void Drop(size_t item) {
     there_[item] = false;
     held_bytes_ -= bytes_[item];
+    MW_CHECK(held_bytes_ >= 0) << "more is dropped than was there";
   }
 
   void MakeRoom(size_t turn, int64_t wanted_bytes) {

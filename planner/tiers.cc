@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "planner/cut_piece.h"
 #include "planner/residency.h"
 
@@ -42,6 +43,7 @@ std::vector<std::set<TensorIndex>> HostParamsOf(const Piece& piece, const Partit
 
 // The chunk of each node that touches the host's memory, from 1; 0: it does not.
 std::vector<int> ChunkNodes(const Piece& piece, const Partition& partition, int64_t chunk_bytes) {
+  MW_CHECK(chunk_bytes > 0) << "chunks of " << chunk_bytes << " bytes";
   std::vector<int> chunks(piece.graph->nodes.size(), 0);
   const auto touched = HostParamsOf(piece, partition);
   int chunk = 0;
@@ -117,6 +119,7 @@ class CopyAdder {
 
   void UseCopies(size_t turn, Instruction& run, std::vector<Instruction>& before,
                  std::vector<Instruction>& behind) {
+    MW_CHECK(turn < uses_.size()) << program_.name << " runs more than was counted";
     for (size_t i = 0; i < uses_[turn].size(); ++i) {
       if (residency_.fetched[turn][i]) copies_[uses_[turn][i]] = {};
     }

@@ -1,5 +1,6 @@
 #include "worker/tier_copies.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -109,14 +110,16 @@ bool TierCopies::RunStep(int64_t step) {
   return !ends_;
 }
 
-void TierCopies::Make(const Copy& copy) const {
+void TierCopies::Make(const Copy& copy) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
   if (bytes_per_s_ <= 0) return;
   const std::chrono::duration<double> takes(static_cast<double>(copy.bytes) /
                                             static_cast<double>(bytes_per_s_));
-  std::this_thread::sleep_until(begin + std::chrono::duration_cast<Clock::duration>(takes));
+  const Clock::time_point due = begin + std::chrono::duration_cast<Clock::duration>(takes);
+  const MutexLock lock(mutex_);
+  while (!stopped_ && Clock::now() < due) (void)changed_.WaitUntil(mutex_, due);
 }
 
 }  // namespace meshwright::worker

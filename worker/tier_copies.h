@@ -65,14 +65,14 @@ class TierCopies {
   void Run();
   // False: there will be no more.
   bool RunStep(int64_t step);
-  void Make(const Copy& copy) const;
+  void Make(const Copy& copy);
 
   const int64_t bytes_per_s_;
   std::vector<Copy> copies_;
   std::vector<int64_t> awaited_;  // per instruction the last copy that it waits for; -1: none
   int64_t bytes_per_step_ = 0;
 
-  mutable Mutex mutex_;
+  Mutex mutex_;
   CondVar changed_;
   int64_t step_ MW_GUARDED_BY(mutex_) = 0;     // that has begun
   int64_t passed_ MW_GUARDED_BY(mutex_) = -1;  // the last instruction that was computed
