@@ -37,7 +37,8 @@ class Coster {
     for (int stage = 0; stage < shape_.stages; ++stage) {
       memo_->devices.push_back(FindDevices(stage));
       memo_->classes.push_back(SlowestClass(stage));
-      memo_->replicas.push_back(ReplicasOf(stage));
+      memo_->replicas.push_back(
+          ReplicasOf(*input.costs, layout.DegreesOf(stage), memo_->devices.back()));
     }
   }
 
@@ -180,36 +181,6 @@ class Coster {
       layers.insert(layers.end(), part.begin(), part.end());
     }
     return layers;
-  }
-
-  // Those of the stage's first device.
-  Replicas ReplicasOf(int stage) const {
-    const planner::Degrees& degrees = layout().DegreesOf(stage);
-    using planner::Axis;
-    const auto along = [&](int64_t data, int64_t expert, int64_t context) {
-      std::vector<int> members;
-      for (int64_t d = 0; d < data; ++d) {
-        for (int64_t e = 0; e < expert; ++e) {
-          for (int64_t c = 0; c < context; ++c) {
-            const int64_t row = (d * degrees.expert() + e) * degrees.context() + c;
-            members.push_back(DevicesOf(stage)[static_cast<size_t>(row * degrees.tensor())]);
-          }
-        }
-      }
-      return input_.costs->ShapeOf(members);
-    };
-    const int64_t data = degrees[Axis::kData];
-    Replicas replicas;
-    replicas.all = along(data, degrees.expert(), degrees.context());
-    if (degrees.expert() == 1 && degrees.context() == 1) {
-      replicas.data = replicas.of_experts = replicas.all;
-      return replicas;
-    }
-    replicas.data = along(data, 1, 1);
-    replicas.others = along(1, degrees.expert(), degrees.context());
-    replicas.of_experts = along(data, 1, degrees.context());
-    replicas.others_of_experts = along(1, 1, degrees.context());
-    return replicas;
   }
 
   double Collective(int stage, CollectiveKind kind, double bytes, double calls) const {

@@ -1,6 +1,7 @@
 #include "search/stage_state.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace meshwright::search {
 namespace {
@@ -17,6 +18,34 @@ double Share(int64_t part, int64_t whole) {
 }
 
 }  // namespace
+
+Replicas ReplicasOf(const planner::CostModel& costs, const planner::Degrees& degrees,
+                    std::span<const int> devices) {
+  const auto along = [&](int64_t data, int64_t expert, int64_t context) {
+    std::vector<int> members;
+    for (int64_t d = 0; d < data; ++d) {
+      for (int64_t e = 0; e < expert; ++e) {
+        for (int64_t c = 0; c < context; ++c) {
+          const int64_t row = (d * degrees.expert() + e) * degrees.context() + c;
+          members.push_back(devices[static_cast<size_t>(row * degrees.tensor())]);
+        }
+      }
+    }
+    return costs.ShapeOf(members);
+  };
+  const int64_t data = degrees[planner::Axis::kData];
+  Replicas replicas;
+  replicas.all = along(data, degrees.expert(), degrees.context());
+  if (degrees.expert() == 1 && degrees.context() == 1) {
+    replicas.data = replicas.of_experts = replicas.all;
+    return replicas;
+  }
+  replicas.data = along(data, 1, 1);
+  replicas.others = along(1, degrees.expert(), degrees.context());
+  replicas.of_experts = along(data, 1, degrees.context());
+  replicas.others_of_experts = along(1, 1, degrees.context());
+  return replicas;
+}
 
 double CallsSeconds(CollectiveKind kind, double bytes, double calls,
                     const mesh::GroupShape& group) {

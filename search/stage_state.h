@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "mesh/cost.h"
 #include "search/layer_probe.h"
@@ -40,6 +41,10 @@ struct Replicas {
   mesh::GroupShape of_experts;
   mesh::GroupShape others_of_experts;
 };
+
+// Those of a stage's first device. `devices`: of the stage, as its axes lie.
+Replicas ReplicasOf(const planner::CostModel& costs, const planner::Degrees& degrees,
+                    std::span<const int> devices);
 
 struct StateSetting {
   int64_t data = 1;  // of the data axis
