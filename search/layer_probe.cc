@@ -25,14 +25,58 @@ using planner::Partition;
 using planner::Piece;
 using planner::StageTensor;
 
+// Of a sum over devices that hold the same weights: closed forms have it, with those of the data
+// axis (search/stage_state.h).
+bool SumsOverReplicas(const Node& node) {
+  if (!planner::IsCollective(node.op)) return false;
+  const std::vector<std::string> axes = node.attrs.Strs("axes");
+  return std::any_of(axes.begin(), axes.end(), [](const std::string& axis) {
+    return planner::RoleOf(axis) != planner::AxisRole::kModel;
+  });
+}
+
+// Seconds of local nodes on the first of the devices.
+class NodePricer {
+ public:
+  NodePricer(mesh::Mesh mesh, const planner::CostModel& costs, std::span<const int> devices)
+      : mesh_(std::move(mesh)), costs_(costs), devices_(devices) {}
+
+  double SecondsOf(const Graph& graph, const Node& node) {
+    if (!planner::IsCollective(node.op)) {
+      return costs_.NodeSeconds(graph, node, devices_.front());
+    }
+    double bytes = 0;
+    for (const ValueId input : node.inputs) bytes += static_cast<double>(graph.type(input).bytes());
+    const mesh::GroupShape& group = GroupOf(node.attrs.Strs("axes"));
+    return mesh::CostOfCollective(planner::CollectiveKindOf(node.op), bytes, group).seconds +
+           costs_.NodeSeconds(planner::PackingOf(graph, node), devices_.front());
+  }
+
+ private:
+  const mesh::GroupShape& GroupOf(const mesh::AxisList& axes) {
+    const auto [at, fresh] = groups_.try_emplace(axes);
+    if (!fresh) return at->second;
+    std::vector<int> members;
+    for (const DeviceIndex place : mesh_.GroupOf(0, axes)) {
+      members.push_back(devices_[place.index()]);
+    }
+    at->second = costs_.ShapeOf(members);
+    return at->second;
+  }
+
+  const mesh::Mesh mesh_;  // of places in `devices_`
+  const planner::CostModel& costs_;
+  const std::span<const int> devices_;
+  std::map<mesh::AxisList, mesh::GroupShape> groups_;
+};
+
 class Prober {
  public:
   Prober(const planner::StagedStep& step, const Partition& partition, mesh::Mesh mesh,
          const planner::CostModel& costs, std::span<const int> devices, int layers)
       : step_(step),
         partition_(partition),
-        mesh_(std::move(mesh)),
-        costs_(costs),
+        prices_(std::move(mesh), costs, devices),
         devices_(devices),
         probes_(static_cast<size_t>(layers)) {}
 
@@ -95,46 +139,12 @@ class Prober {
     return 0;
   }
 
-  // The first device's, along the axes of a collective.
-  const mesh::GroupShape& GroupOf(const mesh::AxisList& axes) {
-    const auto [at, fresh] = groups_.try_emplace(axes);
-    if (!fresh) return at->second;
-    std::vector<int> members;
-    for (const DeviceIndex place : mesh_.GroupOf(0, axes)) {
-      members.push_back(devices_[place.index()]);
-    }
-    at->second = costs_.ShapeOf(members);
-    return at->second;
-  }
-
-  double SecondsOf(const Graph& graph, const Node& node) {
-    if (!planner::IsCollective(node.op)) {
-      return costs_.NodeSeconds(graph, node, devices_.front());
-    }
-    double bytes = 0;
-    for (const ValueId input : node.inputs) bytes += static_cast<double>(graph.type(input).bytes());
-    return mesh::CostOfCollective(planner::CollectiveKindOf(node.op), bytes,
-                                  GroupOf(node.attrs.Strs("axes")))
-               .seconds +
-           costs_.NodeSeconds(planner::PackingOf(graph, node), devices_.front());
-  }
-
-  // Of a sum over devices that hold the same weights: closed forms have it, with those of the data
-  // axis (search/stage_state.h).
-  static bool SumsOverReplicas(const Node& node) {
-    if (!planner::IsCollective(node.op)) return false;
-    const std::vector<std::string> axes = node.attrs.Strs("axes");
-    return std::any_of(axes.begin(), axes.end(), [](const std::string& axis) {
-      return planner::RoleOf(axis) != planner::AxisRole::kModel;
-    });
-  }
-
   void AddSeconds(const Piece& piece) {
     const Graph& graph = *piece.graph;
     const bool once = piece.key.phase == Phase::kUpdate || piece.key.round == planner::kOncePerStep;
     for (const Node& node : graph.nodes) {
       if (once && SumsOverReplicas(node)) continue;
-      const double seconds = SecondsOf(graph, node);
+      const double seconds = prices_.SecondsOf(graph, node);
       if (once) {
         At(LayerByParams(graph, node)).update_s += seconds;
         continue;
@@ -348,10 +358,8 @@ class Prober {
 
   const planner::StagedStep& step_;
   const Partition& partition_;
-  const mesh::Mesh mesh_;  // of places in `devices_`
-  const planner::CostModel& costs_;
+  NodePricer prices_;
   const std::span<const int> devices_;
-  std::map<mesh::AxisList, mesh::GroupShape> groups_;
   std::vector<LayerProbe> probes_;
   std::map<std::string, int> param_layers_;
   std::map<planner::TensorIndex, Readers> readers_;
