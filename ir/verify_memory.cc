@@ -11,7 +11,7 @@ namespace meshwright::ir {
 namespace {
 
 // Behind every RUN: a persistent slot that was received is not used again.
-constexpr AccessKey kReceivedKey{3, 0, 0};
+constexpr AccessKey kReceivedKey{static_cast<int>(Cadence::kOnceAfter) + 1, 0, 0};
 
 bool Overlap(const Box& a, const Box& b) {
   MW_CHECK(a.size.size() == b.size.size())
