@@ -123,15 +123,18 @@ class CopyAdder {
     for (size_t i = 0; i < uses_[turn].size(); ++i) {
       if (residency_.fetched[turn][i]) copies_[uses_[turn][i]] = {};
     }
+    std::set<SlotId> read;  // what is written and not read has a new copy
     for (SlotId& id : run.inputs) {
       if (!OnHost(id)) continue;
       Copy& copy = CopyOf(id);
       if (!copy.filled) before.push_back(MakeCopy(Opcode::kPrefetch, id, copy.slot));
+      read.insert(id);
       copy.filled = true;
       id = copy.slot;
     }
     for (SlotId& id : run.outputs) {
       if (!OnHost(id)) continue;
+      if (!read.contains(id)) copies_[items_.at(id)] = {};
       Copy& copy = CopyOf(id);
       copy.filled = true;
       behind.push_back(MakeCopy(Opcode::kOffload, copy.slot, id));

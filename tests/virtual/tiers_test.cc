@@ -77,7 +77,6 @@ TEST(Tiers, TrainTheSameModelBitForBit) {
 TEST(Tiers, StayWithinTheDevicesMemory) {
   TierCase c{"one device"};
   ir::JobRequest job = TierJob(c, Moved::kOptimizer);
-  job.train.global_batch = 2;
   const auto plan = planner::MakePlan(job, mesh::Topology::Local(1));
   ASSERT_TRUE(plan.has_value()) << plan.error();
   const planner::DeviceMemory& memory = plan->memory[0];
@@ -100,19 +99,24 @@ TEST(Tiers, CheckpointsLoadIntoEitherMemory) {
     for (const TierCase& from : cases) {
       const std::string folder = fmt::format("{} {}", from.name, static_cast<int>(from_host));
       const auto saved =
-          VirtualCluster::Start(TierJob(from, from_host), from.degrees.devices(), &tokens).value();
-      ASSERT_TRUE(saved->Train(0, 2).has_value());
-      ASSERT_TRUE(states.Save(*saved, 2, folder).ok());
-      const Trained undisturbed = TrainOn(*saved, 2, 3).value();
+          VirtualCluster::Start(TierJob(from, from_host), from.degrees.devices(), &tokens);
+      ASSERT_TRUE(saved.has_value()) << folder << ": " << saved.error();
+      ASSERT_TRUE((*saved)->Train(0, 2).has_value()) << folder;
+      const Status stored = states.Save(**saved, 2, folder);
+      ASSERT_TRUE(stored.ok()) << folder << ": " << stored;
+      const auto undisturbed = TrainOn(**saved, 2, 3);
+      ASSERT_TRUE(undisturbed.has_value()) << folder << ": " << undisturbed.error();
       for (const TierCase& to : cases) {
+        const std::string pair = fmt::format("{} from {}", to.name, folder);
+        const Moved other = from_host == Moved::kAll ? Moved::kOptimizer : Moved::kAll;
         const auto loaded =
-            VirtualCluster::Start(
-                TierJob(to, from_host == Moved::kAll ? Moved::kOptimizer : Moved::kAll),
-                to.degrees.devices(), &tokens)
-                .value();
-        ASSERT_TRUE(states.Load(*loaded, 2, folder).ok());
-        ExpectSameTraining(undisturbed, TrainOn(*loaded, 2, 3).value(), &from == &to,
-                           fmt::format("{} from {}", to.name, folder));
+            VirtualCluster::Start(TierJob(to, other), to.degrees.devices(), &tokens);
+        ASSERT_TRUE(loaded.has_value()) << pair << ": " << loaded.error();
+        const Status taken = states.Load(**loaded, 2, folder);
+        ASSERT_TRUE(taken.ok()) << pair << ": " << taken;
+        const auto trained = TrainOn(**loaded, 2, 3);
+        ASSERT_TRUE(trained.has_value()) << pair << ": " << trained.error();
+        ExpectSameTraining(*undisturbed, *trained, &from == &to, pair);
       }
     }
   }
