@@ -12,6 +12,18 @@ namespace {
 
 double Gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
+// What the memory of the hosts would change; empty: nothing.
+std::string HostMemoryText(const ir::JobRequest& job) {
+  ir::JobRequest with_host = job;
+  with_host.parallel.optimizer_memory = "host";
+  const int64_t less = LeastStateBytes(job) - LeastStateBytes(with_host);
+  if (less == 0) return "";
+  return fmt::format(
+      ". The optimizer's part of it, {:.1f} GiB, can be in the memory of the hosts: "
+      "parallelism.optimizer_memory = \"host\"",
+      Gib(less));
+}
+
 }  // namespace
 
 int64_t LeastStateBytes(const ir::JobRequest& job) {
@@ -30,6 +42,8 @@ int64_t LeastStateBytes(const ir::JobRequest& job) {
     optimizer += states * type.elements() * ir::DTypeBytes(kept);
     gradients += type.elements() * gradient_bytes;
   }
+  if (job.parallel.weights_memory == "host") weights = 0;
+  if (job.parallel.optimizer_memory == "host") optimizer = 0;
   if (job.trained() == nullptr) return weights;
   const int64_t zero = job.parallel.zero;
   const bool open_experts = job.parallel.expert == 0 && CommonExperts(job) > 1;
@@ -54,9 +68,9 @@ Status CheckLeastMemory(const ir::JobRequest& job, const mesh::Topology& topolog
   return ResourceExhausted(fmt::format(
       "no layout fits: weights, gradients and optimizer state alone are {:.1f} GiB, the {} devices "
       "have {:.1f} GiB together; the job needs at least {:.0f} devices of this memory, or {:.1f} "
-      "GiB on each of these",
+      "GiB on each of these{}",
       Gib(needed), topology.devices.size(), Gib(there), std::ceil(missing * devices),
-      Gib(needed) / devices));
+      Gib(needed) / devices, HostMemoryText(job)));
 }
 
 }  // namespace meshwright::search
