@@ -256,6 +256,7 @@ void SlotStates::MakeVersion(State& copy) {
 }
 
 Status SlotStates::Prefetch(const Instruction& copy) {
+  MW_CHECK(copy.inputs.size() == 1 && copy.outputs.size() == 1) << "a copy of one slot to one slot";
   const SlotId home = copy.inputs[0];
   const SlotId id = copy.outputs[0];
   MW_TRY(RequireLive(home));
@@ -276,6 +277,7 @@ Status SlotStates::Prefetch(const Instruction& copy) {
 }
 
 Status SlotStates::Offload(const Instruction& copy) {
+  MW_CHECK(copy.inputs.size() == 1 && copy.outputs.size() == 1) << "a copy of one slot to one slot";
   const SlotId id = copy.inputs[0];
   const SlotId home = copy.outputs[0];
   MW_TRY(RequireLive(id));

@@ -250,7 +250,7 @@ class Prober {
         if (tensor.space == ir::Space::kDevice) probe.optimizer_bytes += bytes;
         continue;
       }
-      probe.weight_bytes += bytes;
+      if (tensor.space == ir::Space::kDevice) probe.weight_bytes += bytes;
       probe.gradient_bytes += bytes;
       ProbedWeight weight = {tensor.local_type.dims, bytes, OptimizerBytesOf(tensor.name)};
       weight.by_expert = tensor.sharding.UsesAxis(planner::kExpert);

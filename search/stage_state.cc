@@ -8,8 +8,9 @@ namespace {
 
 using mesh::CollectiveKind;
 
-// A block of what ZeRO splits, all of the rest.
+// A block of what ZeRO splits, all of the rest. Of what is on the host there is nothing to split.
 int64_t BlockOf(int64_t bytes, int64_t split, bool splits, int64_t data) {
+  split = std::min(split, bytes);
   return splits ? bytes - split + split / data : bytes;
 }
 

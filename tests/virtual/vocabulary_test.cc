@@ -146,7 +146,7 @@ TEST(SharedVocabulary, EachStageHoldsItsBlockOfRows) {
     EXPECT_EQ(bounds.back(), 61);
     int tables = 0;
     for (const ir::Program& program : plan->Main()) {
-      const auto stage = static_cast<size_t>(program.device.value());
+      const auto stage = program.device.index();
       for (const ir::Slot& slot : program.slots) {
         if (!slot.persistent || slot.global_dims != ir::Dims{61, 32}) continue;
         ++tables;
