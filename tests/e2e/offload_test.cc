@@ -31,8 +31,9 @@ class Offload : public FaultFixture {
     std::vector<std::string> args = {"--address", cluster().address(), "submit", kExample, "-q"};
     for (const std::string& setting :
          {"training.dataset_path=" + Write("corpus.txt", SampleText(60'000)),
-          "training.steps=" + std::to_string(steps), "parallelism.optimizer_memory=" + memory,
-          std::string("validation.batches=1")}) {
+          "training.steps=" + std::to_string(steps),
+          "parallelism.optimizer_memory=\"" + memory + "\"",
+          "parallelism.weights_memory=\"" + memory + "\"", std::string("validation.batches=1")}) {
       args.insert(args.end(), {"--set", setting});
     }
     return args;
@@ -47,7 +48,7 @@ class Offload : public FaultFixture {
   }
 };
 
-// The device has 24 MiB: weights, gradients and activations. The state alone takes 37.
+// The device has 24 MiB, the job needs 74.
 TEST_F(Offload, TrainsWhatDoesNotFitBitForBit) {
   ASSERT_NO_FATAL_FAILURE(StartWith(1, "24"));
   const Failure refused = Fails(Submission("device", 10));
@@ -66,12 +67,12 @@ TEST_F(Offload, TrainsWhatDoesNotFitBitForBit) {
 }
 
 TEST_F(Offload, GoesOnBitForBitAfterAKill) {
-  constexpr int64_t kSteps = 150;
+  constexpr int64_t kManySteps = 150;
   ASSERT_NO_FATAL_FAILURE(StartWith(2, "24"));
-  const auto first = Launch(Submission("host", kSteps), cluster().File("first.log"));
+  const auto first = Launch(Submission("host", kManySteps), cluster().File("first.log"));
   EXPECT_TRUE(first->Wait(120'000).value().ok());
   const std::string undisturbed = ModelOf(Ended(1));
-  const auto second = Launch(Submission("host", kSteps), cluster().File("second.log"));
+  const auto second = Launch(Submission("host", kManySteps), cluster().File("second.log"));
   ASSERT_TRUE(WaitUntil([&] { return client().Get(2).has_value(); }, kSoonMs));
   ASSERT_TRUE(cluster().RunUntil(2, 40).ok());
   for (const client::WorkerInfo& worker : client().Workers().value()) {

@@ -279,7 +279,7 @@ class ProgramMaker {
 
   void AddPersistent(const std::string& name, MemoryKind kind) {
     slots_[{name, -1}] = SlotId(static_cast<int32_t>(p_.slots.size()));
-    p_.slots.push_back({stage_.weight(), true, kind, 0, name, {}, {}});
+    p_.slots.push_back({stage_.weight(), true, kind, {}, 0, name, {}, {}});
   }
 
   // Values of the step as a whole have microbatch -1.
@@ -300,6 +300,7 @@ class ProgramMaker {
       p_.slots.push_back({type,
                           false,
                           MemoryKind::kActivations,
+                          {},
                           0,
                           fmt::format("{}@{}", name, microbatch),
                           {},

@@ -164,6 +164,14 @@ class Interpreter {
       case Opcode::kRecv:
         done = StepRecv(device, instruction);
         break;
+      case Opcode::kPrefetch:
+      case Opcode::kOffload:
+        for (int64_t element :
+             Elements({}, device.program->slot(instruction.inputs[0]).type.dims)) {
+          Cells(device, instruction.outputs[0])[element] =
+              Cells(device, instruction.inputs[0])[element];
+        }
+        break;
       case Opcode::kFree:
         for (SlotId id : instruction.inputs) Poison(device, id);
         break;
