@@ -217,7 +217,9 @@ RC_GTEST_PROP(IntraProperty, FindsTheBestOnOneAxis, ()) {
 }
 
 RC_GTEST_PROP(IntraProperty, FindsTheBestOnTwoAxes, ()) {
-  if (LeavesOut(20)) return;
+  // Both searches take a second for the largest of these.
+  static int graphs = 0;
+  if (graphs++ % (kSanitizedBuild ? 20 : 4) != 0) return;
   ExpectBruteForceFindsNoLess({{"data", 2}, {"tensor", *rc::gen::element<int64_t>(2, 4)}}, 2);
 }
 
