@@ -56,12 +56,13 @@ ir::JobRequest TierJob(const TierCase& c, Moved moved, int64_t chunk_bytes = 409
 
 TEST(Tiers, TrainTheSameModelBitForBit) {
   for (const TierCase& c : kTierCases) {
-    if (kSanitizedBuild && c.degrees.devices() > 2) continue;
+    if (kSanitizedBuild && (c.degrees.devices() > 2 || c.zero == 1 || c.zero == 3)) continue;
     const int devices = c.degrees.devices();
     const auto device = RunJob(TierJob(c, Moved::kNothing), devices, kTierVocabulary);
     ASSERT_TRUE(device.has_value()) << c.name << ": " << device.error();
     for (const Moved moved : {Moved::kOptimizer, Moved::kAll}) {
       for (const int64_t chunk_bytes : {int64_t{1}, int64_t{40'000}}) {
+        if (kSanitizedBuild && chunk_bytes == 1) continue;
         const std::string what = fmt::format("{}, {} kinds on the host, chunks of {}", c.name,
                                              static_cast<int>(moved), chunk_bytes);
         const auto host = RunJob(TierJob(c, moved, chunk_bytes), devices, kTierVocabulary);
