@@ -165,6 +165,35 @@ TEST(PlaceState, TheVerifierFindsWhatIsLost) {
   EXPECT_NE(elsewhere.find("holds \"opt."), std::string::npos) << elsewhere;
 }
 
+// A second copy of the first slot that is given back, in bytes of its own; how to fetch it.
+ir::Instruction SecondCopy(ir::Program& step) {
+  const auto offload = static_cast<size_t>(FirstOf(step, Opcode::kOffload));
+  ir::Instruction fetch;
+  fetch.op = Opcode::kPrefetch;
+  fetch.inputs = step.instructions[offload].outputs;
+  fetch.outputs = {SlotId(static_cast<int32_t>(step.slots.size()))};
+  ir::Slot slot = step.slot(step.instructions[offload].inputs[0]);
+  slot.offset_bytes = (step.arena_bytes + 63) / 64 * 64;
+  step.arena_bytes = slot.offset_bytes + slot.type.bytes();
+  step.slots.push_back(slot);
+  return fetch;
+}
+
+TEST(PlaceState, TheVerifierFindsCopiesThatAreOld) {
+  const std::string early = Wrong([](ir::Program& step) {
+    const ir::Instruction fetch = SecondCopy(step);
+    step.instructions.insert(step.instructions.begin() + FirstOf(step, Opcode::kOffload), fetch);
+  });
+  EXPECT_NE(early.find("does not hold yet what was written"), std::string::npos) << early;
+  const std::string old = Wrong([](ir::Program& step) {
+    const ir::Instruction fetch = SecondCopy(step);
+    const auto first = static_cast<size_t>(FirstOf(step, Opcode::kOffload));
+    step.instructions[first].inputs = fetch.outputs;
+    step.instructions.insert(step.instructions.begin(), fetch);
+  });
+  EXPECT_NE(old.find("is an old copy"), std::string::npos) << old;
+}
+
 TEST(PlaceNodes, PutsWhatOnlyLaterPartsReadThere) {
   Builder b("g");
   const ValueId x = b.AddOne(Op::kInput, {}, {{"name", "x"}}, {{DType::kF32, {4}}});
