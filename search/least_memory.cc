@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
 #include "search/open_choices.h"
 
 namespace meshwright::search {
 namespace {
-
-double Gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
 // What the memory of the hosts would change; empty: nothing.
 std::string HostMemoryText(const ir::JobRequest& job) {
@@ -19,9 +18,9 @@ std::string HostMemoryText(const ir::JobRequest& job) {
   const int64_t less = LeastStateBytes(job) - LeastStateBytes(with_host);
   if (less == 0) return "";
   return fmt::format(
-      ". The optimizer's part of it, {:.1f} GiB, can be in the memory of the hosts: "
+      ". The optimizer's part of it, {}, can be in the memory of the hosts: "
       "parallelism.optimizer_memory = \"host\"",
-      Gib(less));
+      FormatBytes(less));
 }
 
 }  // namespace
@@ -66,11 +65,12 @@ Status CheckLeastMemory(const ir::JobRequest& job, const mesh::Topology& topolog
   const auto devices = static_cast<double>(topology.devices.size());
   const double missing = static_cast<double>(needed) / static_cast<double>(there);
   return ResourceExhausted(fmt::format(
-      "no layout fits: weights, gradients and optimizer state alone are {:.1f} GiB, the {} devices "
-      "have {:.1f} GiB together; the job needs at least {:.0f} devices of this memory, or {:.1f} "
-      "GiB on each of these{}",
-      Gib(needed), topology.devices.size(), Gib(there), std::ceil(missing * devices),
-      Gib(needed) / devices, HostMemoryText(job)));
+      "no layout fits: weights, gradients and optimizer state alone are {}, the {} devices have {} "
+      "together; the job needs at least {:.0f} devices of this memory, or {} on each of these{}",
+      FormatBytes(needed), topology.devices.size(), FormatBytes(there),
+      std::ceil(missing * devices),
+      FormatBytes(static_cast<int64_t>(std::ceil(static_cast<double>(needed) / devices))),
+      HostMemoryText(job)));
 }
 
 }  // namespace meshwright::search
