@@ -76,6 +76,9 @@ Result<double> KernelSeconds(const ops::KernelSpec& spec, int64_t rows) {
 
 Status PrintGroupedCase(const GroupedCase& grouped) {
   const ir::DType dtype = grouped.bf16 ? ir::DType::kBF16 : ir::DType::kF32;
+  if (!HasProductsOf(dtype)) {
+    return Unavailable("this processor has no products of bfloat16, which take AVX-512");
+  }
   const int64_t all = grouped.experts * grouped.rows;
   const ir::TensorType x{dtype, {1, 1, all, grouped.d}};
   const ir::TensorType y{dtype, {1, 1, all, grouped.f}};

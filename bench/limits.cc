@@ -118,6 +118,15 @@ class Product {
 
 }  // namespace
 
+bool HasProductsOf(ir::DType dtype) {
+  try {
+    Product({1, 1, 1, false, false}, dtype);
+    return true;
+  } catch (const dnnl::error&) {
+    return false;
+  }
+}
+
 double MatmulSeconds(const MatmulShape& shape, ir::DType dtype, int threads) {
   std::vector<std::unique_ptr<Product>> parts(static_cast<size_t>(threads));
   MatmulShape part = shape;

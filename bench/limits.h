@@ -19,8 +19,12 @@ struct MatmulShape {
   friend auto operator<=>(const MatmulShape&, const MatmulShape&) = default;
 };
 
+// Whether oneDNN has them for this processor; those of bf16 take AVX-512.
+bool HasProductsOf(ir::DType dtype);
+
 // Seconds of one product by oneDNN on `threads` threads, each with its part of the rows: the best
 // of its sgemm and its matmul primitive with weights in its own layout, the median of several.
+// REQUIRES: HasProductsOf(dtype).
 double MatmulSeconds(const MatmulShape& shape, ir::DType dtype, int threads);
 
 // Bytes per second of a copy between buffers far larger than the caches, read and write counted.

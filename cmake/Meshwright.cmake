@@ -1,9 +1,10 @@
 # mw_library(base DEPS fmt::fmt): one static library per room, from every .cc file under the folder.
 # mw_tests(unit/base DEPS base): one GoogleTest binary per tests/<path> folder.
 # DEPS names rooms (base, ir, ...) or imported targets; only declared edges link.
-# ALONE: see mw_unity; SHARDS, of sanitizer builds or ALWAYS_SHARDS: see mw_shards; ADDRESS_SKIPS, THREAD_SKIPS: what
-# each sanitizer leaves out;
-# ONE_THREAD: nothing to see for the thread sanitizer, which leaves it out.
+# ALONE: see mw_unity; SHARDS (4), of sanitizer builds or ALWAYS_SHARDS: see mw_shards; ADDRESS_SKIPS, THREAD_SKIPS:
+# what each sanitizer leaves out;
+# PLAIN_ONLY: values made of other rooms' code, which sanitizers see elsewhere;
+# ONE_THREAD: nothing to see for the thread sanitizer, which leaves it out; THREAD_FILES: only these are for it.
 
 set(MW_WARNINGS -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wno-restrict -Werror)
 if(MESHWRIGHT_SANITIZE)
@@ -170,9 +171,9 @@ function(mw_shards target path count timeout skips)
 endfunction()
 
 function(mw_tests path)
-  cmake_parse_arguments(ARG "ONE_THREAD;ALWAYS_SHARDS" "TIMEOUT;SHARDS" "DEPS;SOURCES;ALONE;ADDRESS_SKIPS;THREAD_SKIPS"
-                        ${ARGN})
-  if(ARG_ONE_THREAD AND MESHWRIGHT_SANITIZE STREQUAL "thread")
+  cmake_parse_arguments(ARG "ONE_THREAD;PLAIN_ONLY;ALWAYS_SHARDS" "TIMEOUT;SHARDS;THREAD_FILES"
+                        "DEPS;SOURCES;ALONE;ADDRESS_SKIPS;THREAD_SKIPS" ${ARGN})
+  if((ARG_ONE_THREAD AND MESHWRIGHT_SANITIZE STREQUAL "thread") OR (ARG_PLAIN_ONLY AND MESHWRIGHT_SANITIZE))
     return()
   endif()
   # `ninja tests_unit` builds all binaries of a label: the sanitizer builds need only some.
@@ -184,6 +185,9 @@ function(mw_tests path)
   # Tests that count by an operator new of their own, which clang's thread sanitizer does not let them have.
   if(MESHWRIGHT_SANITIZE STREQUAL "thread")
     list(FILTER sources EXCLUDE REGEX "_allocation_test\\.cc$")
+    if(ARG_THREAD_FILES)
+      list(FILTER sources INCLUDE REGEX "${ARG_THREAD_FILES}")
+    endif()
   endif()
   string(REPLACE "/" "_" target "${path}_test")
   add_executable(${target} ${sources} ${ARG_SOURCES})
@@ -200,6 +204,9 @@ function(mw_tests path)
   target_link_libraries(${target} PRIVATE ${deps} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck
                         Threads::Threads)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  if(MOLD)
+    target_link_options(${target} PRIVATE -fuse-ld=mold)  # takes a seventh of the time
+  endif()
   if(MESHWRIGHT_UNITY)
     mw_unity(${target} ${ARG_ALONE})
     target_compile_options(${target} PRIVATE -pthread)  # which some of the libraries bring, and others not
@@ -216,7 +223,11 @@ function(mw_tests path)
   if(MESHWRIGHT_SANITIZE)
     string(TOUPPER ${MESHWRIGHT_SANITIZE} sanitizer)
   endif()
-  if(ARG_SHARDS AND (MESHWRIGHT_SANITIZE OR ARG_ALWAYS_SHARDS))
+  # With a sanitizer a process takes up to half a second to start, which is more than most tests take.
+  if(NOT ARG_SHARDS)
+    set(ARG_SHARDS 4)
+  endif()
+  if(MESHWRIGHT_SANITIZE OR ARG_ALWAYS_SHARDS OR (MESHWRIGHT_TEST_SHARDS AND label MATCHES "^(unit|conformance)$"))
     mw_shards(${target} ${path} ${ARG_SHARDS} ${ARG_TIMEOUT} "${ARG_${sanitizer}_SKIPS}")
     return()
   endif()

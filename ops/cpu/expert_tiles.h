@@ -13,7 +13,7 @@
 namespace meshwright::ops::cpu {
 
 inline constexpr int64_t kExpertTileRows = 128;
-inline constexpr int64_t kExpertTileColumns = 256;
+inline constexpr int64_t kExpertTileColumns = 512;
 
 // x [rows, groups, capacity, d] times w [experts, d, f].
 struct ExpertProducts {

@@ -10,6 +10,7 @@
 #include "ops/cpu/expert_tiles.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/scratch.h"
+#include "ops/cpu/vec_outer.h"
 #include "ops/parallel.h"
 #include "ops/widen.h"
 
@@ -183,38 +184,48 @@ KernelResult MakeGroupedMatmulOf(const KernelSpec& spec) {
   });
 }
 
+// dw [d, columns] = x^T dy of one run, x [run, d], plus dw's old content when it adds.
+void AddRun(const GemmSize& size, const float* x, const ConstMatrix& dy, const Matrix& dw,
+            bool adds) {
+  if (size.k <= kLongestOuterSum) {
+    VecOuterProduct(size, {x, size.m, 1}, dy, dw, adds);
+  } else {
+    Gemm(size, {x, 1, size.m}, dy, dw, adds);
+  }
+}
+
 KernelResult MakeGroupedMatmulGradOf(const KernelSpec& spec) {
   auto room = std::make_shared<ExpertRoom>(ExpertProducts::Of(spec));
   const int64_t column_tiles = (room->of.f + kExpertTileColumns - 1) / kExpertTileColumns;
   ForceOneOpenMpThread();
-  return MakeFunctionKernel(
-      [column_tiles, room](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
-        const ExpertProducts& of = room->of;
-        MW_TRY(room->Find(inputs[1].as<int32_t>()));
-        const bool accumulates = inputs.size() > 3;
-        const bool copies = accumulates && inputs[3].data != outputs[0].data;
-        ParallelItems(context, of.experts * column_tiles, [&](int64_t item) {
-          const int64_t expert = item / column_tiles;
-          const int64_t begin = item % column_tiles * kExpertTileColumns;
-          const int64_t columns = std::min(kExpertTileColumns, of.f - begin);
-          float* dw = outputs[0].as<float>() + expert * of.d * of.f + begin;
-          for (int64_t i = 0; copies && i < of.d; ++i) {
-            std::copy_n(inputs[3].as<float>() + (expert * of.d + i) * of.f + begin, columns,
-                        dw + i * of.f);
-          }
-          bool adds = accumulates;
-          for (int64_t row = 0; row < of.rows; ++row) {
-            const ExpertRun& run = room->runs[static_cast<size_t>(expert * of.rows + row)];
-            if (run.count == 0) continue;
-            Gemm({of.d, columns, run.count}, {inputs[0].as<float>() + run.first * of.d, 1, of.d},
-                 {inputs[2].as<float>() + run.first * of.f + begin, of.f, 1}, {dw, of.f, 1}, adds);
-            adds = true;
-          }
-          // An expert that nobody has chosen.
-          for (int64_t i = 0; !adds && i < of.d; ++i) std::fill_n(dw + i * of.f, columns, 0.0f);
-        });
-        return {};
-      });
+  return MakeFunctionKernel([column_tiles, room](const RunContext& context, Inputs inputs,
+                                                 Outputs outputs) -> Status {
+    const ExpertProducts& of = room->of;
+    MW_TRY(room->Find(inputs[1].as<int32_t>()));
+    const bool accumulates = inputs.size() > 3;
+    const bool copies = accumulates && inputs[3].data != outputs[0].data;
+    ParallelItems(context, of.experts * column_tiles, [&](int64_t item) {
+      const int64_t expert = item / column_tiles;
+      const int64_t begin = item % column_tiles * kExpertTileColumns;
+      const int64_t columns = std::min(kExpertTileColumns, of.f - begin);
+      float* dw = outputs[0].as<float>() + expert * of.d * of.f + begin;
+      for (int64_t i = 0; copies && i < of.d; ++i) {
+        std::copy_n(inputs[3].as<float>() + (expert * of.d + i) * of.f + begin, columns,
+                    dw + i * of.f);
+      }
+      bool adds = accumulates;
+      for (int64_t row = 0; row < of.rows; ++row) {
+        const ExpertRun& run = room->runs[static_cast<size_t>(expert * of.rows + row)];
+        if (run.count == 0) continue;
+        AddRun({of.d, columns, run.count}, inputs[0].as<float>() + run.first * of.d,
+               {inputs[2].as<float>() + run.first * of.f + begin, of.f, 1}, {dw, of.f, 1}, adds);
+        adds = true;
+      }
+      // An expert that nobody has chosen.
+      for (int64_t i = 0; !adds && i < of.d; ++i) std::fill_n(dw + i * of.f, columns, 0.0f);
+    });
+    return {};
+  });
 }
 
 }  // namespace
