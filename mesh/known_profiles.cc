@@ -3,7 +3,8 @@
 // Peaks, memory and bandwidths are the vendor's: NVIDIA V100 datasheet (2020; SXM2, 32 GB), A100
 // datasheet (2021; SXM4, 40 and 80 GB), H100 architecture whitepaper (SXM5: 989.4, 66.9 and 33.5
 // TFLOP/s, dense; the datasheet of 2023 prints them rounded, and 3.35 TB/s), H200 datasheet (2024;
-// SXM5: 141 GB at 4.8 TB/s, rates as H100). f32 is the arithmetic of IEEE 754: no TF32; f64 is that
+// SXM5: 141 GB at 4.8 TB/s, rates as H100), H800 (an H100 with f64 of 1 TFLOP/s and NVLink of 400
+// GB/s in both directions together). f32 is the arithmetic of IEEE 754: no TF32; f64 is that
 // of vectors, not of tensor cores. No number in here is fitted to a step that somebody measured.
 //
 // Products in 16 bits: cuBLAS on an A100, square products of 256 to 4096 in f16, as the
@@ -177,6 +178,8 @@ std::vector<Datasheet> Datasheets() {
       {"h100-80g", 80, 3.35 * kTera, 989.4 * kTera, 66.9 * kTera, 33.5 * kTera, true, 0.450 * kTera,
        kHopper, 0.35, 0.75,
        "NVIDIA H100 datasheet; curves scaled from A100 by Bekman's table; FlashAttention-3"},
+      {"h800-80g", 80, 3.35 * kTera, 989.4 * kTera, 66.9 * kTera, 1 * kTera, true, 0.200 * kTera,
+       kHopper, 0.35, 0.75, "an H100 with less f64 and NVLink; rates as h100-80g"},
       {"h200-141g", 141, 4.8 * kTera, 989.4 * kTera, 66.9 * kTera, 33.5 * kTera, true,
        0.450 * kTera, kHopper, 0.35, 0.75, "NVIDIA H200 datasheet; rates as h100-80g"},
   };
