@@ -1,7 +1,8 @@
 # MESHWRIGHT_SANITIZE=address: AddressSanitizer and UndefinedBehaviorSanitizer; =thread:
 # ThreadSanitizer. Sets MW_TEST_ENVIRONMENT, the run-time options that every test gets, and tells
 # the code by MW_ADDRESS_SANITIZER or MW_THREAD_SANITIZER: each compiler has a macro of its own.
-set(MW_TEST_ENVIRONMENT)
+# What properties draw is the same in each run; a test binary run by hand draws anew, and prints its seed.
+set(MW_TEST_ENVIRONMENT RC_PARAMS=seed=20261126)
 if(MESHWRIGHT_SANITIZE STREQUAL "address")
   # Without the check of the dynamic type: it asks the kernel through a pipe whether memory is there,
   # and calls an object broken when the process has no descriptor left.

@@ -120,24 +120,38 @@ class StageBeam {
         end_ms_(end_ms),
         table_(problem),
         hosts_(problem.classes) {
-    const double devices = hosts_.free_devices(hosts_.full());
     const double least_s = table_.least_s(problem.layers);
-    const double stage_s =
-        std::isfinite(least_s) ? kTieShare * std::max(least_s, 1e-9) / (problem.layers + 1) : 0;
-    tie_stage_s_ = stage_s;
-    tie_device_s_ = stage_s / (devices + 1);
+    if (std::isfinite(least_s)) ScaleTies(least_s);
   }
 
   std::optional<StageAnswer> Run(int width) {
     if (std::isinf(table_.least_s(problem_.layers))) return std::nullopt;
     for (const int narrow : {std::min(kNarrow, width), width}) {
       if (Pass(narrow)) break;
+      if (!best_.empty()) ScaleTies(best_s_);
     }
     if (best_.empty()) return std::nullopt;
     return Answer();
   }
 
  private:
+  // Of equal plans the one of fewer stages is wanted, and then of fewer devices: each costs a share
+  // of about a step that is too small to count otherwise. It must not vanish beside the step, most
+  // of which may be what is done once.
+  void ScaleTies(double step_s) {
+    const double stage_s = kTieShare * std::max(step_s, 1e-9) / (problem_.layers + 1);
+    const double device_s = stage_s / (hosts_.free_devices(hosts_.full()) + 1);
+    for (const StageLabel& label : best_) {
+      best_s_ += stage_s - tie_stage_s_ + (device_s - tie_device_s_) * DevicesOf(label.choice);
+    }
+    tie_stage_s_ = stage_s;
+    tie_device_s_ = device_s;
+  }
+
+  int DevicesOf(const StageChoice& choice) const {
+    return problem_.options[At(choice.option)].shape.devices();
+  }
+
   // True when time is up.
   bool Pass(int width) {
     kept_.clear();
