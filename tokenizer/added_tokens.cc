@@ -79,8 +79,8 @@ Status AddedTokens::Add(AddedToken token, uint32_t id, const Normalizer* normali
   return OkStatus();
 }
 
-std::optional<AddedTokens::Found> AddedTokens::FindNext(const Finder& finder,
-                                                        std::string_view text, size_t from) const {
+std::optional<AddedTokens::Found> AddedTokens::FindNext(const Finder& finder, std::string_view text,
+                                                        size_t from) const {
   for (size_t at = from; at < text.size(); ++at) {
     if (!finder.first_bytes[static_cast<unsigned char>(text[at])]) continue;
     Found found = {at, at, 0};
@@ -104,8 +104,7 @@ void AddedTokens::Cut(const Piece& piece, bool normalized, Pieces& pieces) const
     const AddedToken& token = by_id_.at(found->id).token;
     if (token.single_word && (WordBefore(text, found->begin) || WordAt(text, found->end))) continue;
     // Spaces that a token before this one took stay with it.
-    const size_t begin =
-        token.lstrip ? SpacesBefore(text, found->begin, covered) : found->begin;
+    const size_t begin = token.lstrip ? SpacesBefore(text, found->begin, covered) : found->begin;
     const size_t end = token.rstrip ? SpacesEnd(text, found->end) : found->end;
     if (covered < begin) pieces.Add(piece, {covered, begin});
     pieces.list().push_back({text.substr(begin, end - begin), 0, found->id});

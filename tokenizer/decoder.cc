@@ -80,8 +80,7 @@ Loaded LoadCtc(const JsonNode& node) {
 
 Loaded LoadMetaspaceDecoder(const JsonNode& node) {
   MW_ASSIGN_OR_RETURN(MetaspaceOptions options, LoadMetaspace(node));
-  return MetaspaceDecoder(std::move(options.replacement),
-                          options.prepend != PrependScheme::kNever);
+  return MetaspaceDecoder(std::move(options.replacement), options.prepend != PrependScheme::kNever);
 }
 
 Loaded LoadReplace(const JsonNode& node) {

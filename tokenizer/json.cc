@@ -100,16 +100,11 @@ Result<JsonDocument> JsonDocument::Parse(std::string_view text) {
   return JsonDocument(std::move(parser), JsonNode(StorageOf(root), ""));
 }
 
-bool JsonNode::IsObject() const { return ElementOf(element_).is_object(); }
 bool JsonNode::IsArray() const { return ElementOf(element_).is_array(); }
 bool JsonNode::IsString() const { return ElementOf(element_).is_string(); }
 
 Status JsonNode::Wrong(std::string_view what) const {
   return InvalidArgument(fmt::format("{}: {}", path_.empty() ? "the file" : path_, what));
-}
-
-std::string JsonNode::PathOf(std::string_view key) const {
-  return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
 }
 
 Result<std::string_view> JsonNode::AsText() const {
@@ -154,13 +149,15 @@ std::optional<JsonNode> JsonNode::Find(std::string_view key) const {
   if (ElementOf(element_).at_key(key).get(member) != simdjson::SUCCESS || member.is_null()) {
     return std::nullopt;
   }
-  return JsonNode(StorageOf(member), PathOf(key));
+  return JsonNode(StorageOf(member),
+                  path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key));
 }
 
 Result<JsonNode> JsonNode::Member(std::string_view key) const {
   if (auto member = Find(key)) return *member;
-  return Fail(Wrong(IsObject() ? fmt::format("has no '{}'", key)
-                               : fmt::format("is {}, not an object", KindOf(ElementOf(element_)))));
+  return Fail(Wrong(ElementOf(element_).is_object()
+                        ? fmt::format("has no '{}'", key)
+                        : fmt::format("is {}, not an object", KindOf(ElementOf(element_)))));
 }
 
 Result<std::string> JsonNode::Text(std::string_view key) const {

@@ -24,7 +24,6 @@ class JsonNode {
  public:
   const std::string& path() const { return path_; }
 
-  bool IsObject() const;
   bool IsArray() const;
   bool IsString() const;
 
@@ -59,7 +58,6 @@ class JsonNode {
   friend class JsonDocument;
   using Storage = std::array<uint64_t, 2>;  // simdjson's element
   JsonNode(Storage element, std::string path) : element_(element), path_(std::move(path)) {}
-  std::string PathOf(std::string_view key) const;
 
   Storage element_;
   std::string path_;

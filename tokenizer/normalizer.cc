@@ -130,7 +130,7 @@ Loaded LoadBert(const JsonNode& node) {
   MW_ASSIGN_OR_RETURN(const bool ideographs, node.Bool("handle_chinese_chars"));
   MW_ASSIGN_OR_RETURN(const bool lower, node.Bool("lowercase"));
   MW_ASSIGN_OR_RETURN(const bool accents, node.BoolOr("strip_accents", lower));
-  return Make([=](Text& text) {
+  return Make([clean, ideographs, accents, lower](Text& text) {
     if (clean) CleanForBert(text);
     if (ideographs) SpaceIdeographs(text);
     if (accents) {
@@ -186,7 +186,7 @@ void ToBytes(Text& text) {
 Loaded LoadStrip(const JsonNode& node) {
   MW_ASSIGN_OR_RETURN(const bool left, node.Bool("strip_left"));
   MW_ASSIGN_OR_RETURN(const bool right, node.Bool("strip_right"));
-  return Make([=](Text& text) {
+  return Make([left, right](Text& text) {
     size_t begin = 0;
     size_t end = text.bytes.size();
     while (left && begin < end) {

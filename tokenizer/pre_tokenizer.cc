@@ -14,9 +14,6 @@ namespace {
 
 using Loaded = Result<std::shared_ptr<const PreTokenizer>>;
 
-constexpr std::string_view kGpt2 =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
 // Calls body(piece, pieces) for each piece that is no token; what it adds takes its place.
 template <typename Body>
 Status CutEach(Pieces& pieces, Body body) {
@@ -65,7 +62,7 @@ class Sequence final : public PreTokenizer {
 // Cuts where characters of a kind stand, each of which is a match.
 template <typename Predicate>
 std::shared_ptr<const PreTokenizer> AtCharacters(Predicate is_match, SplitBehavior behavior) {
-  return Make([=](const Piece& piece, Pieces& pieces) {
+  return Make([is_match, behavior](const Piece& piece, Pieces& pieces) {
     std::vector<Match> matches;
     size_t covered = 0;
     for (size_t at = 0; at < piece.bytes.size();) {
@@ -85,7 +82,8 @@ std::shared_ptr<const PreTokenizer> AtCharacters(Predicate is_match, SplitBehavi
 }
 
 std::shared_ptr<const PreTokenizer> AtPattern(Regex pattern, SplitBehavior behavior, bool invert) {
-  return Make([=, pattern = std::move(pattern)](const Piece& piece, Pieces& pieces) -> Status {
+  return Make([pattern = std::move(pattern), behavior, invert](const Piece& piece,
+                                                               Pieces& pieces) -> Status {
     thread_local std::vector<Match> matches;
     matches.clear();
     MW_TRY(pattern.FindAll(piece.bytes, matches));
@@ -142,7 +140,8 @@ Result<char32_t> LoadCharacter(const JsonNode& node, std::string_view key) {
 
 Loaded LoadDelimiter(const JsonNode& node) {
   MW_ASSIGN_OR_RETURN(const char32_t delimiter, LoadCharacter(node, "delimiter"));
-  return AtCharacters([=](char32_t code) { return code == delimiter; }, SplitBehavior::kRemoved);
+  return AtCharacters([delimiter](char32_t code) { return code == delimiter; },
+                      SplitBehavior::kRemoved);
 }
 
 // Runs of word characters, and of what is neither that nor a space.
@@ -188,7 +187,7 @@ Status CutScripts(const Piece& piece, Pieces& pieces) {
 Loaded LoadFixedLength(const JsonNode& node) {
   MW_ASSIGN_OR_RETURN(const int64_t length, node.Find("length") ? node.Int("length") : 5);
   if (length < 1) return Fail(node.Wrong(fmt::format("length is {}; at least 1", length)));
-  return Make([=](const Piece& piece, Pieces& pieces) {
+  return Make([length](const Piece& piece, Pieces& pieces) {
     size_t begin = 0;
     int64_t count = 0;
     for (size_t at = 0; at < piece.bytes.size();) {
@@ -206,7 +205,7 @@ Loaded MakeMetaspace(const JsonNode& node) {
   MW_ASSIGN_OR_RETURN(MetaspaceOptions options, LoadMetaspace(node));
   MW_ASSIGN_OR_RETURN(Regex space, Regex::Literal(" "));
   MW_ASSIGN_OR_RETURN(Regex mark, Regex::Literal(options.replacement));
-  return Make([=](const Piece& piece, Pieces& pieces) -> Status {
+  return Make([options, space, mark](const Piece& piece, Pieces& pieces) -> Status {
     Text text = {std::string(piece.bytes), piece.of_start};
     MW_TRY(ReplaceAll(space, options.replacement, text));
     const bool wanted = options.prepend == PrependScheme::kAlways ||
@@ -230,7 +229,7 @@ Loaded MakeMetaspace(const JsonNode& node) {
 Loaded LoadByteLevel(const JsonNode& node) {
   MW_ASSIGN_OR_RETURN(const bool prefix_space, node.Bool("add_prefix_space"));
   MW_ASSIGN_OR_RETURN(const bool use_regex, node.BoolOr("use_regex", true));
-  MW_ASSIGN_OR_RETURN(Regex pattern, Regex::Compile(kGpt2));
+  MW_ASSIGN_OR_RETURN(Regex pattern, Regex::Compile(kGpt2Pattern));
   const auto cutter = AtPattern(std::move(pattern), SplitBehavior::kIsolated, false);
   const auto space = Make([](const Piece& piece, Pieces& pieces) {
     if (piece.bytes.starts_with(' ')) {
@@ -281,9 +280,7 @@ constexpr std::array<Row, 11> kRows = {{
     {"UnicodeScripts", [](const JsonNode&) -> Loaded { return Make(CutScripts); }},
     {"Whitespace", [](const JsonNode&) -> Loaded { return Make(CutWords); }},
     {"WhitespaceSplit",
-     [](const JsonNode&) -> Loaded {
-       return AtCharacters(IsWhitespace, SplitBehavior::kRemoved);
-     }},
+     [](const JsonNode&) -> Loaded { return AtCharacters(IsWhitespace, SplitBehavior::kRemoved); }},
 }};
 
 using Steps = std::vector<std::shared_ptr<const PreTokenizer>>;
@@ -323,8 +320,8 @@ Result<MetaspaceOptions> LoadMetaspace(const JsonNode& node) {
   AppendUtf8(replacement, options.replacement);
   MW_ASSIGN_OR_RETURN(const std::string scheme, node.TextOr("prepend_scheme", "always"));
   if (scheme != "first" && scheme != "never" && scheme != "always") {
-    return Fail(node.Wrong(
-        fmt::format("prepend_scheme is '{}'; 'first', 'never' or 'always'", scheme)));
+    return Fail(
+        node.Wrong(fmt::format("prepend_scheme is '{}'; 'first', 'never' or 'always'", scheme)));
   }
   options.prepend = scheme == "first"   ? PrependScheme::kFirst
                     : scheme == "never" ? PrependScheme::kNever

@@ -2,7 +2,7 @@
 //
 // The byte-level one comes in two parts. It cuts, and it writes bytes as characters of the
 // alphabet. Where a byte-level BPE follows, that second part is left to the model, which then looks
-// bytes up as they are (FinalBytes).
+// bytes up as they are (LoadedPreTokenizer::final_bytes).
 //
 // Thread rule: immutable; any thread.
 #pragma once
@@ -14,6 +14,10 @@
 #include "tokenizer/text.h"
 
 namespace meshwright::tokenizer {
+
+// How GPT-2's tokenizer cuts: contractions, words and numbers with a space before them, the rest.
+inline constexpr std::string_view kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 class PreTokenizer {
  public:

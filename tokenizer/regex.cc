@@ -97,8 +97,8 @@ Status Regex::FindAll(std::string_view text, std::vector<Match>& matches) const 
   while (from <= text.size()) {
     int found = PCRE2_ERROR_JIT_STACKLIMIT;
     if (code_->compiled) {
-      found = pcre2_jit_match(code_->code, subject, text.size(), from, 0, memory.data,
-                              memory.context);
+      found =
+          pcre2_jit_match(code_->code, subject, text.size(), from, 0, memory.data, memory.context);
     }
     if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
       found = pcre2_match(code_->code, subject, text.size(), from,

@@ -36,11 +36,11 @@ struct Property {
 // The inside of a set that is the property; none where PCRE2's own is right, or its own affair.
 std::optional<std::string> InsideOfProperty(std::string_view name) {
   static const std::array<Property, 21> properties = {{
-      {"L", &kNewerL},       {"Lu", &kNewerLu}, {"Ll", &kNewerLl},     {"Lm", &kNewerLm},
-      {"Lo", &kNewerLo},     {"M", &kNewerM},   {"Mn", &kNewerMn},     {"Mc", &kNewerMc},
-      {"N", &kNewerN},       {"Nd", &kNewerNd}, {"No", &kNewerNo},     {"P", &kNewerP},
-      {"Po", &kNewerPo},     {"S", &kNewerS},   {"So", &kNewerSo},     {"Sm", &kNewerSm},
-      {"Letter", &kNewerL},  {"Mark", &kNewerM}, {"Number", &kNewerN}, {"Punctuation", &kNewerP},
+      {"L", &kNewerL},      {"Lu", &kNewerLu},  {"Ll", &kNewerLl},    {"Lm", &kNewerLm},
+      {"Lo", &kNewerLo},    {"M", &kNewerM},    {"Mn", &kNewerMn},    {"Mc", &kNewerMc},
+      {"N", &kNewerN},      {"Nd", &kNewerNd},  {"No", &kNewerNo},    {"P", &kNewerP},
+      {"Po", &kNewerPo},    {"S", &kNewerS},    {"So", &kNewerSo},    {"Sm", &kNewerSm},
+      {"Letter", &kNewerL}, {"Mark", &kNewerM}, {"Number", &kNewerN}, {"Punctuation", &kNewerP},
       {"Symbol", &kNewerS},
   }};
   for (const Property& property : properties) {
@@ -95,9 +95,8 @@ class Rewriter {
   bool Here(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
 
   Status Refuse(std::string_view what) const {
-    return InvalidArgument(
-        fmt::format("the pattern '{}' has {} at byte {}, which has no equal in PCRE2", pattern_,
-                    what, at_));
+    return InvalidArgument(fmt::format(
+        "the pattern '{}' has {} at byte {}, which has no equal in PCRE2", pattern_, what, at_));
   }
 
   // A class such as \s or \p{L}, which is taken; none where something else stands here.
@@ -148,7 +147,9 @@ class Rewriter {
     out += "(?";
     at_ += 2;
     size_t end = at_;
-    while (end < pattern_.size() && std::string_view("imx-").find(pattern_[end]) != std::string::npos) ++end;
+    while (end < pattern_.size() &&
+           std::string_view("imx-").find(pattern_[end]) != std::string::npos)
+      ++end;
     const bool flags = end < pattern_.size() && (pattern_[end] == ':' || pattern_[end] == ')');
     if (!flags) return;
     for (; at_ < end; ++at_) out += pattern_[at_] == 'm' ? 's' : pattern_[at_];

@@ -1,4 +1,5 @@
-// Scripts of characters as `tokenizers` tells them apart. Written by tools/hf_check/unicode_tables.py; not to be edited.
+// Scripts of characters as `tokenizers` tells them apart.
+// Written by tools/hf_check/unicode_tables.py; not to be edited.
 #include "tokenizer/unicode_tables.h"
 
 namespace meshwright::tokenizer {

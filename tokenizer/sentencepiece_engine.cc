@@ -33,7 +33,8 @@ class SentencePieceEngine final : public Tokenizer::Engine {
   Result<std::vector<uint32_t>> Encode(std::string_view text) const override {
     std::vector<int> ids;
     const auto status = processor_->Encode(text, &ids);
-    if (!status.ok()) return Fail(InvalidArgument(fmt::format("SentencePiece: {}", status.message())));
+    if (!status.ok())
+      return Fail(InvalidArgument(fmt::format("SentencePiece: {}", status.message())));
     return std::vector<uint32_t>(ids.begin(), ids.end());
   }
 

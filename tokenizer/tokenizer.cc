@@ -23,8 +23,8 @@ Result<std::string> FileOf(const std::string& path) {
     if (FileExists(path + name)) return path + name;
   }
   if (FileExists(path + "/config.json") || FileExists(path + "/.")) {
-    return Fail(NotFound(
-        fmt::format("{} has neither a tokenizer.json nor a tokenizer.model", path)));
+    return Fail(
+        NotFound(fmt::format("{} has neither a tokenizer.json nor a tokenizer.model", path)));
   }
   return path;
 }
@@ -36,8 +36,8 @@ Result<Tokenizer> Tokenizer::Load(const std::string& path) {
   MW_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file));
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   const bool json = first != std::string::npos && bytes[first] == '{';
-  Result<Tokenizer> made = json || file.ends_with(".json") ? FromJson(bytes)
-                                                           : FromSentencePiece(bytes);
+  Result<Tokenizer> made =
+      json || file.ends_with(".json") ? FromJson(bytes) : FromSentencePiece(bytes);
   if (!made.has_value()) return Fail(made.error().WithContext(file));
   return made;
 }

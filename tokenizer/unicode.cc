@@ -137,17 +137,17 @@ size_t IncompleteTail(std::string_view bytes) {
 }
 
 bool Contains(std::span<const CodeRange> set, char32_t code) {
-  const auto after = std::upper_bound(
-      set.begin(), set.end(), code,
-      [](char32_t value, const CodeRange& range) { return value < range.first; });
+  const auto after =
+      std::upper_bound(set.begin(), set.end(), code,
+                       [](char32_t value, const CodeRange& range) { return value < range.first; });
   return after != set.begin() && code <= (after - 1)->last;
 }
 
 bool IsWhitespace(char32_t code) {
   if (code < 0x80) return code == ' ' || (code >= '\t' && code <= '\r');
   if (code < 0x1680) return code == 0x85 || code == 0xa0;
-  return code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 ||
-         code == 0x2029 || code == 0x202f || code == 0x205f || code == 0x3000;
+  return code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 ||
+         code == 0x202f || code == 0x205f || code == 0x3000;
 }
 
 bool IsWord(char32_t code) {

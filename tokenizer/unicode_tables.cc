@@ -1,4 +1,5 @@
-// Sets of characters as `tokenizers` has them. Written by tools/hf_check/unicode_tables.py; not to be edited.
+// Sets of characters as `tokenizers` has them.
+// Written by tools/hf_check/unicode_tables.py; not to be edited.
 #include "tokenizer/unicode_tables.h"
 
 namespace meshwright::tokenizer {

@@ -50,8 +50,8 @@ extern const std::span<const CodeRange> kNewerPo;
 extern const std::span<const CodeRange> kNewerS;
 extern const std::span<const CodeRange> kNewerSo;
 extern const std::span<const CodeRange> kNewerSm;
-extern const std::span<const CodeRange> kNewerWord;    // beside [\p{Alphabetic}\p{M}\p{Nd}\p{Pc}]
-extern const std::span<const CodePair> kLower;         // where utf8proc says another lower case
-extern const std::span<const ScriptRange> kScripts;    // of UnicodeScripts; characters of none left out
+extern const std::span<const CodeRange> kNewerWord;  // beside [\p{Alphabetic}\p{M}\p{Nd}\p{Pc}]
+extern const std::span<const CodePair> kLower;       // where utf8proc says another lower case
+extern const std::span<const ScriptRange> kScripts;  // of UnicodeScripts
 
 }  // namespace meshwright::tokenizer

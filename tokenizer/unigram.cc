@@ -24,9 +24,7 @@ class Unigram final : public Model {
   };
 
   Unigram(const std::vector<Entry>& entries, std::optional<uint32_t> unknown, bool byte_fallback)
-      : unknown_(unknown),
-        size_(entries.size()),
-        owner_(WordCache::NewOwner()) {
+      : unknown_(unknown), size_(entries.size()), owner_(WordCache::NewOwner()) {
     double least = std::numeric_limits<double>::infinity();
     size_t bytes = 0;
     for (const Entry& entry : entries) bytes += entry.text.size();

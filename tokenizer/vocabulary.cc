@@ -90,8 +90,8 @@ Result<Vocabulary> LoadVocabulary(const JsonNode& node) {
   MW_TRY(node.ForEachMember([&](std::string_view text, const JsonNode& value) -> Status {
     const Result<int64_t> id = value.AsInt();
     if (!id.has_value() || *id < 0 || *id > kMaxTokenId) {
-      return node.Wrong(fmt::format("the id of '{}' is not a number from 0 to {}", text,
-                                    kMaxTokenId));
+      return node.Wrong(
+          fmt::format("the id of '{}' is not a number from 0 to {}", text, kMaxTokenId));
     }
     vocabulary.Add(text, static_cast<uint32_t>(*id));
     return OkStatus();

@@ -41,9 +41,7 @@ class WordCache {
   };
   static_assert(sizeof(Place) == 64);
   // Of one text, keys are equal exactly where owners are.
-  static uint64_t KeyOf(uint64_t owner, uint64_t hash) {
-    return hash ^ owner * 0x9e3779b97f4a7c15;
-  }
+  static uint64_t KeyOf(uint64_t owner, uint64_t hash) { return hash ^ owner * 0x9e3779b97f4a7c15; }
 
   std::vector<Place> places_ = std::vector<Place>(kPlaces);
 };

@@ -12,8 +12,8 @@ namespace {
 Result<uint32_t> UnknownId(const Vocabulary& vocabulary, std::string_view unknown,
                            std::string_view word) {
   if (const auto id = vocabulary.Find(unknown)) return *id;
-  return Fail(InvalidArgument(fmt::format(
-      "the vocabulary has neither '{}' nor the unknown token '{}'", word, unknown)));
+  return Fail(InvalidArgument(
+      fmt::format("the vocabulary has neither '{}' nor the unknown token '{}'", word, unknown)));
 }
 
 // The longest token at the front, again and again; a word with a rest is unknown as a whole.

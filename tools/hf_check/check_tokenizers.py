@@ -4,6 +4,8 @@
   check_tokenizers.py live MESHWRIGHT [-n STRINGS] [NAME or FILE ..]
                                            compares random strings: the small tokenizers, and
                                            every tokenizer.json given
+  check_tokenizers.py train MESHWRIGHT FILE ..
+                                           compares what both learn from texts
 """
 import argparse
 import json
@@ -14,7 +16,7 @@ import sys
 import tempfile
 import unicodedata
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 import small_tokenizers
 
@@ -178,18 +180,41 @@ def compare_all(binary, names, count, shown):
     return failed
 
 
+def compare_training(binary, files):
+    """Vocabulary and merges of a byte-level BPE of 1,000 tokens."""
+    theirs = Tokenizer(models.BPE())
+    theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    texts = [pathlib.Path(f).read_text() for f in files]
+    theirs.train_from_iterator(texts, trainers.BpeTrainer(
+        vocab_size=1000, min_frequency=2, special_tokens=["<|endoftext|>"], show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    with tempfile.TemporaryDirectory() as folder:
+        out = f"{folder}/tokenizer.json"
+        subprocess.run([binary, "tokenizer", "train", *files, "--vocabulary", "1000", "--out", out],
+                       check=True)
+        ours_model = json.loads(pathlib.Path(out).read_text())["model"]
+        Tokenizer.from_file(out)
+    their_model = json.loads(theirs.to_str())["model"]
+    equal = all(ours_model[key] == their_model[key] for key in ("vocab", "merges"))
+    print(f"{len(ours_model['vocab'])} tokens, {len(ours_model['merges'])} merges: "
+          f"{'equal' if equal else 'different'}")
+    return 0 if equal else 1
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=["goldens", "live"])
+    parser.add_argument("action", choices=["goldens", "live", "train"])
     parser.add_argument("where")
     parser.add_argument("names", nargs="*")
     parser.add_argument("-n", type=int, default=20000)
     parser.add_argument("--shown", type=int, default=3)
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     if args.action == "goldens":
         write_goldens(pathlib.Path(args.where))
         return 0
+    if args.action == "train":
+        return compare_training(args.where, args.names)
     return 1 if compare_all(args.where, args.names, args.n, args.shown) else 0
 
 

@@ -173,7 +173,8 @@ def script_ranges():
     return rows, samples
 
 
-HEAD = """// {what} Written by tools/hf_check/unicode_tables.py; not to be edited.
+HEAD = """// {what}
+// Written by tools/hf_check/unicode_tables.py; not to be edited.
 #include "tokenizer/unicode_tables.h"
 
 namespace meshwright::tokenizer {{
