@@ -51,8 +51,8 @@ class Bpe final : public Model {
     }
     const size_t begin = ids.size();
     if (options_.ignore_merges) {
-      const auto whole = options_.bytes ? vocabulary_.Find(ToByteAlphabet(piece))
-                                        : vocabulary_.Find(piece, hash);
+      const auto whole =
+          options_.bytes ? vocabulary_.Find(ToByteAlphabet(piece)) : vocabulary_.Find(piece, hash);
       if (whole) ids.push_back(*whole);
     }
     if (ids.size() == begin) {
@@ -203,8 +203,9 @@ Result<std::shared_ptr<const Model>> LoadBpe(const JsonNode& node, bool bytes) {
   if (const auto dropout = node.Find("dropout")) {
     MW_ASSIGN_OR_RETURN(const double share, dropout->AsNumber());
     if (share != 0) {
-      return Fail(dropout->Wrong("leaves merges out by chance, which is for training only; "
-                                 "remove it, or set it to null"));
+      return Fail(
+          dropout->Wrong("leaves merges out by chance, which is for training only; "
+                         "remove it, or set it to null"));
     }
   }
   MW_ASSIGN_OR_RETURN(options.unknown, node.TextOr("unk_token", ""));
