@@ -10,6 +10,7 @@
 #include "cli/connect.h"
 #include "cli/dry_run_args.h"
 #include "cli/job_args.h"
+#include "cli/tokenizer_args.h"
 #include "cli/unknown_word.h"
 
 namespace meshwright::cli {
@@ -57,6 +58,7 @@ struct Storage {
   VerifyArgs verify;
   VisualizeArgs visualize;
   ConfigArgs config;
+  TokenizerArgs tokenizer;
 };
 
 void AddProfile(CLI::App& command, std::string& profile) {
@@ -327,6 +329,7 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "verify") return s.verify;
   if (name == "visualize") return s.visualize;
   if (name == "config") return s.config;
+  if (name == "tokenizer") return s.tokenizer;
   return JobsArgs{};
 }
 
@@ -376,8 +379,8 @@ std::string CheckSubmit(const SubmitArgs& submit) {
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {
-      "up",   "status", "submit", "jobs",   "logs",    "wait",     "cancel",
-      "plan", "verify", "pause",  "resume", "predict", "evaluate", "checkpoint"};
+      "up",     "status", "submit", "jobs",    "logs",     "wait",       "cancel",   "plan",
+      "verify", "pause",  "resume", "predict", "evaluate", "checkpoint", "tokenizer"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -432,6 +435,7 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
                    storage.config, storage.format});
   AddController(app, storage);
   AddWorker(app, storage);
+  AddTokenizer(app, storage.tokenizer);
   try {
     std::vector<std::string> reversed = SpellOutOverrides(args);
     std::reverse(reversed.begin(), reversed.end());  // CLI11 takes them last first

@@ -214,6 +214,24 @@ struct ConfigArgs {
   std::vector<std::string> overrides;
 };
 
+enum class TokenizerAction : uint8_t { kEncode, kDecode, kTrain };
+
+struct TokenizerArgs {
+  TokenizerAction action = TokenizerAction::kEncode;
+  std::string path;           // of the tokenizer
+  std::string text;           // kEncode: one of the three
+  std::string file;           // "-": stdin
+  std::string jsonl;          // also of kDecode
+  bool special = true;        // kEncode: with the tokens around a text
+  std::vector<uint32_t> ids;  // kDecode
+  bool show_special = false;
+  std::vector<std::string> files;  // kTrain
+  std::string out;
+  int64_t vocabulary = 32'000;
+  int64_t least_count = 2;
+  std::vector<std::string> special_tokens;  // empty: the trainer's own
+};
+
 struct JobsArgs {};
 struct LogsArgs : JobArgs {};
 struct CancelArgs : JobArgs {};
@@ -227,7 +245,7 @@ struct StatusArgs {};
 using CommandArgs = std::variant<ControllerArgs, WorkerArgs, WorkerOrderArgs, UpArgs, DownArgs,
                                  SubmitArgs, PredictArgs, EvaluateArgs, CheckpointArgs, JobsArgs,
                                  LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs,
-                                 PlanArgs, VerifyArgs, VisualizeArgs, ConfigArgs>;
+                                 PlanArgs, VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs>;
 
 struct Invocation {
   GlobalArgs global;

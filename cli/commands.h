@@ -26,6 +26,7 @@ int RunStatus(const GlobalArgs& global);
 int RunPlan(const PlanArgs& args, const GlobalArgs& global);
 int RunVisualize(const VisualizeArgs& args, const GlobalArgs& global);
 int RunConfig(const ConfigArgs& args);
+int RunTokenizer(const TokenizerArgs& args, const GlobalArgs& global);
 
 // In the binary only: they bring the servers with them.
 // Planned as `plan` does, checked by the static verifier, and held against one device at a small

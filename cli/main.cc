@@ -35,6 +35,7 @@ struct Dispatch {
   int operator()(const VerifyArgs& args) const { return RunVerify(args, global); }
   int operator()(const VisualizeArgs& args) const { return RunVisualize(args, global); }
   int operator()(const ConfigArgs& args) const { return RunConfig(args); }
+  int operator()(const TokenizerArgs& args) const { return RunTokenizer(args, global); }
 };
 
 int Main(const std::vector<std::string>& args) {

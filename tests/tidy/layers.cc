@@ -25,6 +25,10 @@ const std::vector<Fence>& Fences() {
       {{"dnnl", "oneapi/dnnl", "hwy/"}, {"ops/cpu/"}},
       {{"spdlog/"}, {"base/log.cc"}},
       {{"coin/", "Cbc", "Coin"}, {"search/cbc_solver"}},
+      {{"pcre2.h"}, {"tokenizer/regex.cc"}},
+      {{"utf8proc.h"}, {"tokenizer/unicode.cc"}},
+      {{"simdjson.h"}, {"tokenizer/json.cc"}},
+      {{"sentencepiece"}, {"tokenizer/sentencepiece_engine.cc"}},
       {{"prometheus/", "civetweb", "CivetServer"}, {"base/metrics"}},
   };
   return fences;
@@ -91,6 +95,7 @@ const std::map<std::string, std::set<std::string>>& AllowedEdges() {
       {"formats", {"base", "ir"}},
       {"checkpoint", {"base", "ir", "formats"}},
       {"data", {"base", "ir", "formats"}},
+      {"tokenizer", {"base"}},
       {"mesh", {"base", "ir"}},
       {"device", {"base", "ir"}},
       {"proto", {"base", "ir"}},
