@@ -19,8 +19,6 @@ include(cmake/Import.cmake)
 mw_import(dnnl::dnnl dnnl.hpp dnnl)
 mw_import(hwy::hwy hwy/highway.h hwy)
 mw_import(tomlplusplus::tomlplusplus toml++/toml.h "")
-# The C interface only.
-mw_import(mw_cbc coin/Cbc_C_Interface.h CbcSolver)
 mw_import(mw_xxhash xxhash.h xxhash)
 # Comes with prometheus-cpp; the HTTP server of base/metrics_server.cc uses its C interface.
 mw_import(mw_civetweb civetweb.h civetweb)

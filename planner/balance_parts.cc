@@ -1,9 +1,11 @@
-#include "search/balance_parts.h"
+#include "planner/balance_parts.h"
 
 #include <algorithm>
 #include <limits>
 
-namespace meshwright::search {
+#include "base/check.h"
+
+namespace meshwright::planner {
 namespace {
 
 // The bound need not be tight, only close.
@@ -117,7 +119,9 @@ class Balancer {
 }  // namespace
 
 std::vector<int> BalanceParts(std::span<const std::span<const double>> sum_of_part) {
+  MW_CHECK(!sum_of_part.empty() && sum_of_part.size() < sum_of_part.front().size())
+      << sum_of_part.size() << " parts without a layer each";
   return Balancer(sum_of_part).Run();
 }
 
-}  // namespace meshwright::search
+}  // namespace meshwright::planner
