@@ -25,6 +25,7 @@ class Balancer {
   std::vector<int> Run() {
     const double bound_s = UpperBound();
     const std::vector<int> furthest = Furthest(bound_s);
+    MW_CHECK(!furthest.empty()) << parts_ << " parts have no end below " << bound_s << " s";
     const std::vector<int> nearest = Nearest(bound_s);
     std::vector<std::vector<int>> cuts(LayerIndex(parts_));  // per part, by end from its nearest
     std::vector<double> best = {0};                          // of the parts before, by end
@@ -57,6 +58,7 @@ class Balancer {
       std::fill(part_of_layer.begin() + begin, part_of_layer.begin() + end, part);
       end = begin;
     }
+    MW_CHECK(end == 0) << "the first part begins at layer " << end;
     return part_of_layer;
   }
 

@@ -239,6 +239,7 @@ Graph FillLayers(Graph loss) {
 
 std::vector<int> BalanceLayers(const Graph& step_graph, int layers, int parts) {
   if (layers == 0) return {};
+  MW_CHECK(parts >= 1 && parts <= layers) << parts << " parts of " << layers << " layers";
   std::vector<double> flops(static_cast<size_t>(layers) + 1, 0);  // of the layers before
   for (const Node& node : step_graph.nodes) {
     if (node.layer < 0 || node.layer >= layers) continue;
